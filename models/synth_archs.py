@@ -5,8 +5,8 @@
 
 Needs numpy and the PyPI package gguf.  The same versions give the same bytes.  Matrices are Q8_0; with --f32 the file
 has the same numbers as F32, for engines that round activations of quantized products.  The vocabulary has the kind
-"none": ids alone.  The shapes hide no mistakes: several K/V heads, more layers than the period of windows or of layers without
-RoPE, windows shorter than the prompt.
+"none": ids alone.  The shapes hide no mistakes: several K/V heads, more layers than the period of windows or of
+layers without RoPE, windows shorter than the prompt.
 """
 import sys
 import zlib

@@ -177,6 +177,14 @@ void test_tap(void) {
                  plan_architecture(i));
         test_row(name, arch_row, plan_architecture(i));
     }
+    /* Architectures that may have experts. */
+    static const char *const with_experts[] = { "llama-moe", "granite-moe", "granitemoe-moe", "minicpm-moe",
+                                                "mistral3-moe" };
+    for (size_t i = 0; i < sizeof with_experts / sizeof *with_experts; i++) {
+        char name[120];
+        snprintf(name, sizeof name, "tap: every step of both passes equals llama.cpp's: %s", with_experts[i]);
+        test_row(name, arch_row, with_experts[i]);
+    }
     test_case("tap: every step of the reference pass equals llama.cpp's, llama", llama_reference);
     test_case("tap: every step of the fast pass equals llama.cpp's, llama, K and V in f32", llama_fast);
     test_case("tap: every step of the fast pass equals llama.cpp's, llama", llama_fast_i16);

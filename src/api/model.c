@@ -71,21 +71,26 @@ plumb_status plumb_model_headers_only(plumb_model *m) {
  * could be measured. */
 enum { MEASURE_EVERY_BYTES = 6 << 20, MEASURE_MIN_BYTES = 1 << 20 };
 
-/* Measures with the shape and type of ffn_gate of a layer in the middle: it is among the largest matrices and has the
- * type that most weights have. */
+/* True for a matrix that is among the largest of its layer and has the type that most weights have.  Every architecture
+ * has one of them, and none has both in a layer. */
+static bool is_typical(const struct gguf_tensor *t) {
+    return gguf_name_ends(t, ".ffn_up.weight") || gguf_name_ends(t, ".ffn_up_exps.weight");
+}
+
+/* Measures with the shape and type of such a matrix of a layer in the middle. */
 static void measure_kernels(plumb_model *m) {
     struct gguf *g = current(m);
     uint64_t n = 0, before = 0, bytes = 0;
     if (m->speeds.settled || m->speeds.n_call == KERNELS_CALLS) return;   /* saves the search below */
     m->measured_at = gguf_position(g);
     for (uint64_t i = 0; i < gguf_n_tensor(g); i++) {
-        n += gguf_name_ends(gguf_tensor_at(g, i), ".ffn_gate.weight");
+        n += is_typical(gguf_tensor_at(g, i));
         bytes += gguf_tensor_at(g, i)->n_bytes;
     }
     for (uint64_t i = 0; bytes >= MEASURE_MIN_BYTES && i < gguf_n_tensor(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
-        if (!gguf_name_ends(t, ".ffn_gate.weight") || before++ != n / 2) continue;
-        kernels_measure(&m->speeds, t->type, t->shape[0], gguf_n_row(t));
+        if (!is_typical(t) || before++ != n / 2) continue;
+        kernels_measure(&m->speeds, t->type, t->shape[0], t->shape[1]);
     }
 }
 

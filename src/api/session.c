@@ -47,8 +47,8 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
     }
     if (!m->plan.is_causal || s->n_batch > s->n_ctx) s->n_batch = s->n_ctx;   /* all tokens at once, if they see all */
     if (m->position_embd.w && s->n_ctx > m->plan.n_ctx_train) {
-        return error_set(err, PLUMB_ERROR_ARGUMENT, "a context of %u tokens is too large: the model has learned only %u "
-                         "positions", s->n_ctx, m->plan.n_ctx_train);
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "a context of %u tokens is too large: the model has learned only "
+                         "%u positions", s->n_ctx, m->plan.n_ctx_train);
     }
     s->tokens = alloc_array(s->n_ctx, sizeof *s->tokens);
     s->logits = alloc_array(m->plan.n_vocab, sizeof *s->logits);
@@ -157,8 +157,8 @@ static plumb_status check_feed(plumb_session *s, const int32_t *ids, size_t n) {
                          "(plumb_model_rehearse), and its largest tensor is too large to be replaced by zeros");
     }
     if (n > 0 && s->n_past > 0 && !s->model->model->plan.is_causal) {
-        return error_set(&s->err, PLUMB_ERROR_STATE, "tokens of this model attend to later ones, so all of them must be fed "
-                         "at once; %u were fed before", s->n_past);
+        return error_set(&s->err, PLUMB_ERROR_STATE, "tokens of this model attend to later ones, so all of them must "
+                         "be fed at once; %u were fed before", s->n_past);
     }
     if (n > s->n_ctx - s->n_past) {
         return error_set(&s->err, PLUMB_ERROR_CONTEXT, "%zu more tokens do not fit: %u of the context's %u are used", n,

@@ -34,9 +34,10 @@ void attention_store(struct attention *a, uint32_t il, const float *k, const flo
  * be stored, or the layer's window of them; if the model is not causal, also the later ones of the batch.  The first
  * token is at pos.
  * Vaswani et al. 2017, eq. 1; groups of query heads share a K/V head (Ainslie et al. 2023).  scale is 1 / sqrt(k_dim)
- * unless the layer has its own.  sinks: NULL, or (n_head) a score of each head that takes part in the softmax and has
- * no V (Xiao et al. 2024, "Efficient Streaming Language Models with Attention Sinks").  weights: NULL, or (n_token, n_head, pos + n_token) for the softmax,
- * with 0 at the positions that a token does not see. */
+ * unless the layer has its own, and a layer may have a softcap and ALiBi (model/plan.h).  sinks: NULL, or (n_head) a
+ * score of each head that takes part in the softmax and has no V (Xiao et al. 2024, "Efficient Streaming Language
+ * Models with Attention Sinks").  weights: NULL, or (n_token, n_head, pos + n_token) for the softmax, with 0 at the
+ * positions that a token does not see. */
 void attention_run(struct attention *a, uint32_t il, const float *q, const float *sinks, uint32_t n_token, uint32_t pos,
                    float *attn, float *weights);
 

@@ -176,9 +176,9 @@ static void clamp(float *x, float limit, size_t n) {
     for (size_t i = 0; limit != 0.0f && i < n; i++) x[i] = x[i] > limit ? limit : x[i] < -limit ? -limit : x[i];
 }
 
-/* The products share the codes of x, which are made once, so max_code is the smallest that any of their types allows.  If there is a sink, products are computed
- * one by one, which gives the same bits: a sink may measure the time between taps, and the first tap would be charged
- * with the time of all products. */
+/* The products share the codes of x, which are made once, so max_code is the smallest of what kernels_max_code returns
+ * for their types.  If there is a sink, products are computed one by one, which gives the same bits: a sink may measure
+ * the time between taps, and the first tap would be charged with the time of all products. */
 void forward_multiply(struct forward *f, const float *x, uint32_t n_token, int32_t il, uint32_t pos,
                       const struct product *p, uint32_t n) {
     struct matrix matrices[MAX_PRODUCTS];
@@ -378,7 +378,8 @@ static float *norm(const struct forward *f, const struct layer *l, enum weight_i
     if (!of->w && !is_bare) return x;
     uint32_t n_in = of->w ? of->w->n_in : n;   /* the norm of a row of heads has the width of all of them */
     bool is_post = weight == W_ATTN_POST_NORM || weight == W_FFN_POST_NORM;
-    float eps = is_post && f->model->plan.post_norm_eps != 0.0f ? f->model->plan.post_norm_eps : f->model->plan.norm_eps;
+    const struct plan *p = &f->model->plan;
+    float eps = is_post && p->post_norm_eps != 0.0f ? p->post_norm_eps : p->norm_eps;
     normalize(f, of, eps, n_in, x, (uint32_t)((uint64_t)b.n * n_head * n / n_in), y);
     forward_tap(f, id, il, b.pos, b.n, n_head, n, y);
     return y;
@@ -505,7 +506,7 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
     uint32_t first = n - n_logits;
     normalize(f, &m->output_norm, p->norm_eps, p->n_embd, f->x + (size_t)first * p->n_embd, n_logits, f->norm);
     forward_tap(f, TAP_RESULT_NORM, -1, pos + first, n_logits, 1, p->n_embd, f->norm);
-    const struct product output = { TAP_COUNT, &m->output, logits, 1, false, 0.0f };   /* its tap comes after the scale */
+    const struct product output = { TAP_COUNT, &m->output, logits, 1, false, 0.0f };   /* its tap comes later */
     forward_multiply(f, f->norm, n_logits, -1, pos + first, &output, 1);
     multiply(logits, 1.0f / p->logit_scale, (size_t)n_logits * p->n_vocab);
     if (p->logit_softcap != 0.0f) f->kernels.softcap(logits, p->logit_softcap, (size_t)n_logits * p->n_vocab);

@@ -12,8 +12,8 @@
  *
  * Both are read in one stream from the first position to the last.
  *
- * n_dim is the width of a head of K or of V, rounded up to a multiple of 8, n_position is a multiple of 32, and the padding is zero.  Every
- * position has one scale for its K and one for its V.  Sums stay below 2^31 because
+ * n_dim is the width of a head of K or of V, rounded up to a multiple of 8, n_position is a multiple of 32, and the
+ * padding is zero.  Every position has one scale for its K and one for its V.  Sums stay below 2^31 because
  *   |k . q| <= |k| |q|               the Euclidean norms of both are below 2^15.5 (Cauchy-Schwarz)
  *   |sum of w v| <= sum of w max|v|  the weights of 32 positions add up to at most 2^15, and |v| < 2^15
  * The largest 16-bit code of a K or a query is at least ATTN_NORM / sqrt(k_dim), which is 4074 for 128 dims: 12 bits

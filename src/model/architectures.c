@@ -113,8 +113,8 @@ static plumb_status read_rope(struct key_reader *r, struct plan *p, uint32_t k_d
     r->is_longrope = is_text(&scaling, "longrope");
     if (!none && !rope->is_yarn && !r->is_longrope && !is_text(&scaling, "linear")) {
         struct shown shown;
-        return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "key %s: \"%s\" is not supported, expected none, linear, yarn "
-                         "or longrope", r->key, show_bytes(&shown, scaling.data, (size_t)scaling.n));
+        return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "key %s: \"%s\" is not supported, expected none, linear, "
+                         "yarn or longrope", r->key, show_bytes(&shown, scaling.data, (size_t)scaling.n));
     }
     float factor = 0.0f;   /* 0 means no scaling, as in llama.cpp; scale_linear is the old name of the key */
     PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, "rope.scale_linear"), &factor, r->err));
@@ -156,13 +156,13 @@ static plumb_status read_experts(struct key_reader *r, struct ffn_plan *p) {
     if (n_group <= 1) return PLUMB_OK;
     p->n_group = n_group;
     if (n_group > PLAN_MAX_GROUPS || p->n_expert % n_group != 0) {
-        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, expected at most %d and a divisor of the %u experts",
-                         r->key, n_group, PLAN_MAX_GROUPS, p->n_expert);
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, expected at most %d and a divisor of the %u "
+                         "experts", r->key, n_group, PLAN_MAX_GROUPS, p->n_expert);
     }
     PLUMB_TRY(read_count(r, "expert_group_used_count", n_group, &p->n_group_used));
     if (p->n_used > p->n_group_used * (p->n_expert / n_group)) {
-        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, but these groups have fewer experts than the %u that "
-                         "are used", r->key, p->n_group_used, p->n_used);
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, but these groups have fewer experts than the %u "
+                         "that are used", r->key, p->n_group_used, p->n_used);
     }
     return PLUMB_OK;
 }
@@ -215,8 +215,8 @@ static plumb_status read_layers(struct key_reader *r, struct plan *p) {
             struct layer_plan *l = &p->layers[il];
             uint64_t n = gguf_element(layers, il);
             if (n == 0 || n > (i == 2 ? 1u << 22 : 1u << 16)) {
-                return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "key %s is %llu for layer %u, expected 1 to %u", r->key,
-                                 (unsigned long long)n, il, i == 2 ? 1u << 22 : 1u << 16);
+                return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "key %s is %llu for layer %u, expected 1 to %u",
+                                 r->key, (unsigned long long)n, il, i == 2 ? 1u << 22 : 1u << 16);
             }
             if (i == 0) l->attn.n_head = (uint32_t)n;
             if (i == 1) l->attn.n_head_kv = (uint32_t)n;
@@ -226,8 +226,8 @@ static plumb_status read_layers(struct key_reader *r, struct plan *p) {
     for (uint32_t il = 0; il < p->n_layer; il++) {
         const struct attn_plan *a = &p->layers[il].attn;
         if (a->n_head % a->n_head_kv != 0) {
-            return error_set(r->err, PLUMB_ERROR_METADATA, "layer %u has %u query heads, which the %u heads of K and V do not "
-                             "divide", il, a->n_head, a->n_head_kv);
+            return error_set(r->err, PLUMB_ERROR_METADATA, "layer %u has %u query heads, which the %u heads of K and V "
+                             "do not divide", il, a->n_head, a->n_head_kv);
         }
     }
     return PLUMB_OK;
@@ -288,9 +288,10 @@ static plumb_status plan_granite(struct key_reader *r, struct plan *p) {
 }
 
 /* Layers with a sliding window, and a frequency base of their own.  Of every `period` layers all but the last have the
- * window, or all but the first if windows_last; sliding_window_pattern is another period, or says for each layer whether it has the window. */
-static plumb_status plan_pattern(struct key_reader *r, struct plan *p, uint32_t period, uint32_t window, float freq_base,
-                                 bool windows_last) {
+ * window, or all but the first if windows_last; sliding_window_pattern is another period, or says for each layer
+ * whether it has the window. */
+static plumb_status plan_pattern(struct key_reader *r, struct plan *p, uint32_t period, uint32_t window,
+                                 float freq_base, bool windows_last) {
     PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "attention.sliding_window"), &window, r->err));
     if (window == 0) return PLUMB_OK;   /* llama.cpp ignores the other two keys then */
     const struct gguf_key *pattern;
@@ -345,7 +346,9 @@ static plumb_status read_shared(struct key_reader *r, struct plan *p, uint32_t d
     PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "expert_shared_count"), &n, r->err));
     if (n > 1024) return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, expected at most 1024", r->key, n);
     uint64_t n_ff = (uint64_t)n * each;
-    if (n_ff > 1u << 24) return error_set(r->err, PLUMB_ERROR_METADATA, "key %s makes a shared expert too wide", r->key);
+    if (n_ff > 1u << 24) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s makes a shared expert too wide", r->key);
+    }
     set_shared(p, n_ff);
     return PLUMB_OK;
 }
@@ -695,7 +698,8 @@ static plumb_status plan_qwen3vl(struct key_reader *r, struct plan *p) {
 }
 
 static plumb_status plan_unused_freqs(struct key_reader *r, struct plan *p) {
-    static const char *const unused[] = { "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight", NULL };
+    static const char *const unused[] = { "rope_freqs.weight", "rope_factors_long.weight",
+                                          "rope_factors_short.weight", NULL };
     (void)r;
     p->unused = unused;
     return PLUMB_OK;
@@ -717,7 +721,7 @@ static plumb_status plan_spark(struct key_reader *r, struct plan *p) {
     return PLUMB_OK;
 }
 
-/* ---- experts ------------------------------------------------------------------------------------------------------ */
+/* ---- experts ----------------------------------------------------------------------------------------------------- */
 
 static plumb_status plan_llama(struct key_reader *r, struct plan *p) {
     (void)r;
@@ -831,6 +835,26 @@ static plumb_status plan_mellum(struct key_reader *r, struct plan *p) {
     p->ropes[ROPE_LOCAL].freq_base = p->ropes[ROPE_GLOBAL].freq_base;
     p->ropes[ROPE_LOCAL].is_yarn = false;
     p->ropes[ROPE_LOCAL].magnitude = 1.0f;
+    return PLUMB_OK;
+}
+
+/* Experts whose gate and up projection are limited; only layers with windows are rotated. */
+static plumb_status plan_maple(struct key_reader *r, struct plan *p) {
+    const struct gguf_key *limits;
+    sum_to_1(p);
+    PLUMB_TRY(plan_windows(r, p, 1, 0, p->ropes[ROPE_GLOBAL].freq_base));
+    p->ropes[ROPE_LOCAL].freq_scale = p->ropes[ROPE_GLOBAL].freq_scale;
+    PLUMB_TRY(gguf_get_array(r->gguf, key_of(r, "swiglu_clamp_exp"), GGUF_FLOAT32, &limits, r->err));
+    if (!limits || limits->n < p->n_layer) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s has no element for each of %u layers", r->key,
+                         p->n_layer);
+    }
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        struct layer_plan *l = &p->layers[il];
+        float limit = f32_from_bits(load_u32(limits->values + 4 * (size_t)il));
+        if (limit > 1e-6f) l->ffn.limit = limit;   /* as in llama.cpp */
+        if (l->attn.window == 0) l->attn.rope = ROPE_NONE;
+    }
     return PLUMB_OK;
 }
 
@@ -983,8 +1007,9 @@ static plumb_status plan_minimax_m2(struct key_reader *r, struct plan *p) {
 }
 
 static plumb_status plan_mimo2(struct key_reader *r, struct plan *p) {
-    static const char *const unused[] = { "attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias", "ffn_gate.weight",
-                                          "ffn_up.weight", "ffn_down.weight", "ffn_gate.scale", "ffn_up.scale",
+    static const char *const unused[] = { "attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias",
+                                          "ffn_gate.weight", "ffn_up.weight", "ffn_down.weight", "ffn_gate.scale",
+                                          "ffn_up.scale",
                                           "ffn_down.scale", "ffn_gate.input_scale", "ffn_up.input_scale",
                                           "ffn_down.input_scale", NULL };
     float scale = 0.0f;
@@ -1029,8 +1054,8 @@ static const struct architecture {
     plumb_status (*plan)(struct key_reader *r, struct plan *p);
 } architectures[] = {
     /* Its converters permute Q and K to this pairing. */
-    { "llama", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS, TIED | FACTORS, ATTENTION_BIAS | GATED,
-      SCALED | GATED | EXPERTS, plan_llama },
+    { "llama", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS, TIED | FACTORS, ATTENTION_BIAS | GATED, SCALED | GATED
+      | EXPERTS, plan_llama },
     { "qwen", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED, plan_qwen },
     { "qwen2", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, TIED | FREQS, ATTENTION_BIAS | SET(OUTPUT), SCALED, NULL },
     { "qwen3", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM, TIED, QKV_BIAS, SCALED | GATED, plan_qwen3 },
@@ -1038,8 +1063,8 @@ static const struct architecture {
     { "gemma2", ROPE_NEOX, NORM_RMS, ACT_GELU_TANH, DENSE | POST_NORM, SET(ATTN_QKV), QKV_BIAS, SCALED, plan_gemma2 },
     { "gemma3", ROPE_NEOX, NORM_RMS, ACT_GELU_TANH, DENSE | QK_NORM | POST_NORM, TIED, QKV_BIAS, SCALED, plan_gemma3 },
     /* It is converted as llama is. */
-    { "granite", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS | SHARED, TIED | FACTORS, ATTENTION_BIAS | GATED, SCALED,
-      plan_granite_switch },
+    { "granite", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS | SHARED, TIED | FACTORS, ATTENTION_BIAS | GATED,
+      SCALED, plan_granite_switch },
     { "smollm3", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, plan_smollm3 },
     { "internlm2", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, NULL },
     { "xverse", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, NULL },
@@ -1049,8 +1074,8 @@ static const struct architecture {
     { "hunyuan-dense", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM, TIED, QKV_BIAS, SCALED, plan_hunyuan },
     { "seed_oss", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, plan_seed_oss },
     { "pangu-embedded", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, TIED, ATTENTION_BIAS, SCALED, plan_unused_freqs },
-    { "mistral3", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS, TIED | FACTORS, ATTENTION_BIAS | GATED,
-      SCALED | GATED | EXPERTS, plan_mistral3 },
+    { "mistral3", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS, TIED | FACTORS, ATTENTION_BIAS | GATED, SCALED | GATED
+      | EXPERTS, plan_mistral3 },
     { "minicpm", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS, TIED | FACTORS, ATTENTION_BIAS | GATED, SCALED,
       plan_minicpm_moe },
     { "arcee", ROPE_NORM, NORM_RMS, ACT_RELU_SQR, PLAIN, TIED | FREQS, QKV_BIAS, SCALED, NULL },
@@ -1062,15 +1087,15 @@ static const struct architecture {
     { "phi2", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, (PLAIN & ~SET(FFN_NORM)) | SET(OUTPUT), SET(ATTN_QKV),
       ATTENTION_BIAS | FFN | NORM_BIAS | SET(OUTPUT), SCALED, plan_parallel },
     { "falcon", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, PLAIN & ~SET(FFN_NORM), TIED, NORM_BIAS, SCALED, plan_falcon },
-    { "gptneox", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, PLAIN | SET(OUTPUT), SET(ATTN_QKV),
-      ATTENTION_BIAS | FFN | NORM_BIAS, SCALED, plan_gptneox },
+    { "gptneox", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, PLAIN | SET(OUTPUT), SET(ATTN_QKV), ATTENTION_BIAS | FFN
+      | NORM_BIAS, SCALED, plan_gptneox },
     { "command-r", ROPE_NORM, NORM_LAYER, ACT_SILU, DENSE & ~SET(FFN_NORM), SET(ATTN_QKV), QKV_BIAS, SCALED,
       plan_command_r },
-    { "nemotron", ROPE_NEOX, NORM_LAYER, ACT_RELU_SQR, PLAIN | SET(OUTPUT), SET(ATTN_QKV),
-      ATTENTION_BIAS | FFN | NORM_BIAS, SCALED, NULL },
+    { "nemotron", ROPE_NEOX, NORM_LAYER, ACT_RELU_SQR, PLAIN | SET(OUTPUT), SET(ATTN_QKV), ATTENTION_BIAS | FFN
+      | NORM_BIAS, SCALED, NULL },
     { "baichuan", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED, plan_baichuan },
-    { "bloom", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, PLAIN | SET(TOKEN_EMBD_NORM), TIED, ALL_BIAS | SET(TOKEN_EMBD_NORM),
-      SCALED, plan_alibi_8 },
+    { "bloom", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, PLAIN | SET(TOKEN_EMBD_NORM), TIED, ALL_BIAS
+      | SET(TOKEN_EMBD_NORM), SCALED, plan_alibi_8 },
     { "chatglm", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | SET(FFN_GATE_UP), TIED, QKV_BIAS, SCALED, NULL },
     { "codeshell", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, PLAIN | SET(OUTPUT), SET(ATTN_QKV), ALL_BIAS, SCALED, NULL },
     { "cohere2", ROPE_NORM, NORM_LAYER, ACT_SILU, DENSE & ~SET(FFN_NORM), SET(ATTN_QKV), QKV_BIAS, SCALED | GATED,
@@ -1080,13 +1105,15 @@ static const struct architecture {
     { "exaone4", ROPE_NEOX, NORM_RMS, ACT_SILU, ENDS | ATTENTION | GATED | QK_NORM | POST_NORM, TIED | FREQS, QKV_BIAS,
       SCALED, plan_exaone4 },
     { "glm4", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | SET(FFN_GATE_UP) | POST_NORM, TIED, QKV_BIAS, SCALED, plan_glm4 },
-    { "gpt2", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, PLAIN | SET(POSITION_EMBD), TIED, ALL_BIAS, SCALED, plan_positions },
+    { "gpt2", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, PLAIN | SET(POSITION_EMBD), TIED, ALL_BIAS, SCALED,
+      plan_positions },
     { "granite_swa", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS | SHARED | SET(ATTN_SINKS), TIED | FACTORS,
       ATTENTION_BIAS | GATED, SCALED, plan_granite_swa },
-    { "granitemoe", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS | SHARED, TIED | FACTORS, ATTENTION_BIAS | GATED, SCALED,
-      plan_granite_moe },
+    { "granitemoe", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS | SHARED, TIED | FACTORS, ATTENTION_BIAS | GATED,
+      SCALED, plan_granite_moe },
     { "hunyuan_vl", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM, TIED, QKV_BIAS, SCALED, plan_hunyuan_vl },
-    { "jais", ROPE_NEOX, NORM_LAYER, ACT_SILU, DENSE | SET(OUTPUT), SET(ATTN_QKV), ALL_BIAS | GATED, SCALED, plan_jais },
+    { "jais", ROPE_NEOX, NORM_LAYER, ACT_SILU, DENSE | SET(OUTPUT), SET(ATTN_QKV), ALL_BIAS | GATED, SCALED,
+      plan_jais },
     { "jais2", ROPE_NEOX, NORM_LAYER, ACT_RELU_SQR, PLAIN, TIED, ALL_BIAS, SCALED, NULL },
     { "llada", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, plan_diffusion },
     { "mpt", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, PLAIN, TIED | SET(POSITION_EMBD) | QK_NORM | SET(FFN_ACT_SCALES),
@@ -1095,8 +1122,8 @@ static const struct architecture {
       SET(ATTN_QKV), QKV_BIAS, SCALED, plan_muse },
     { "openelm", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM, SET(ATTN_QKV), 0, SET(ATTN_OUTPUT), NULL },
     { "paddleocr", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, TIED, ATTENTION_BIAS, SCALED, plan_sections },
-    { "phi3", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | SET(FFN_GATE_UP), TIED | SET(ROPE_LONG) | SET(ROPE_SHORT), QKV_BIAS,
-      SCALED, NULL },
+    { "phi3", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | SET(FFN_GATE_UP), TIED | SET(ROPE_LONG) | SET(ROPE_SHORT),
+      QKV_BIAS, SCALED, NULL },
     { "plamo", ROPE_NEOX, NORM_RMS, ACT_SILU, (DENSE & ~SET(FFN_NORM)) | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED,
       plan_parallel },
     { "pockettts", ROPE_NORM, NORM_LAYER, ACT_GELU_TANH, PLAIN, SET(ATTN_QKV), QKV_BIAS | NORM_BIAS, SCALED, NULL },
@@ -1104,49 +1131,53 @@ static const struct architecture {
     { "qwen3vl", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM, TIED, QKV_BIAS, SCALED, plan_qwen3vl },
     { "refact", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, plan_alibi_8 },
     { "spark2_5", ROPE_NEOX, NORM_RMS, ACT_GELU_TANH, DENSE | SET(ATTN_GATE), TIED, QKV_BIAS, SCALED, plan_spark },
-    { "stablelm", ROPE_NEOX, NORM_LAYER, ACT_SILU, (DENSE & ~SET(FFN_NORM)) | SET(OUTPUT),
-      SET(ATTN_QKV) | SET(FFN_NORM) | QK_NORM, QKV_BIAS | NORM_BIAS, SCALED, plan_stablelm },
+    { "stablelm", ROPE_NEOX, NORM_LAYER, ACT_SILU, (DENSE & ~SET(FFN_NORM)) | SET(OUTPUT), SET(ATTN_QKV) | SET(FFN_NORM)
+      | QK_NORM, QKV_BIAS | NORM_BIAS, SCALED, plan_stablelm },
     { "starcoder", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, PLAIN | SET(POSITION_EMBD), TIED, ALL_BIAS, SCALED,
       plan_positions },
-    { "qwen2moe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | SHARED | SET(FFN_GATE_INP_SHARED) | SET(OUTPUT), SET(ATTN_QKV),
-      QKV_BIAS, SCALED, plan_qwen2moe },
+    { "qwen2moe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | SHARED | SET(FFN_GATE_INP_SHARED) | SET(OUTPUT),
+      SET(ATTN_QKV), QKV_BIAS, SCALED, plan_qwen2moe },
     { "qwen3moe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM, TIED, QKV_BIAS, SCALED | EXPERTS, plan_qwen3moe },
     { "qwen3vlmoe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM, TIED, QKV_BIAS, SCALED, plan_qwen3vlmoe },
-    { "olmoe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED, plan_olmoe },
+    { "olmoe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED,
+      plan_olmoe },
     { "phimoe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | SET(OUTPUT), SET(ATTN_QKV) | SET(ROPE_LONG) | SET(ROPE_SHORT),
       ATTENTION_BIAS | NORM_BIAS | SET(OUTPUT), SCALED, plan_phimoe },
     { "deepseek", ROPE_NORM, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED, TIED, QKV_BIAS, SCALED, plan_deepseek },
     { "dbrx", ROPE_NEOX, NORM_LAYER, ACT_SILU, SPARSE | SET(OUTPUT), SET(ATTN_QKV), 0, SCALED, plan_dbrx },
-    { "ernie4_5-moe", ROPE_NORM, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED, TIED | SET(FFN_EXPERT_BIAS), QKV_BIAS, SCALED,
-      plan_ernie_moe },
+    { "ernie4_5-moe", ROPE_NORM, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED, TIED | SET(FFN_EXPERT_BIAS), QKV_BIAS,
+      SCALED, plan_ernie_moe },
     { "llada-moe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED,
       plan_llada_moe },
     { "rnd1", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM, TIED, QKV_BIAS, SCALED, plan_rnd1 },
-    { "mellum", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED | EXPERTS,
-      plan_mellum },
+    { "mellum", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED
+      | EXPERTS, plan_mellum },
+    { "maple", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED,
+      plan_maple },
     { "llama4", ROPE_NORM, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED, TIED | FREQS, QKV_BIAS, SCALED, plan_llama4 },
     { "gpt-oss", ROPE_NEOX, NORM_RMS, ACT_SWIGLU_OAI, SPARSE | SET(OUTPUT) | SET(ATTN_SINKS), SET(ATTN_QKV),
       ATTENTION_BIAS | EXPERTS, SCALED, plan_gpt_oss },
     { "bailingmoe", ROPE_NORM, NORM_RMS, ACT_SILU, SPARSE | SHARED | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED,
       plan_bailingmoe },
-    { "bailingmoe2", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM | SET(OUTPUT),
-      SET(ATTN_QKV) | SET(FFN_EXPERT_BIAS), 0, SCALED, plan_bailingmoe2 },
-    { "hunyuan-moe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | SHARED | QK_NORM, TIED, QKV_BIAS, SCALED, plan_hunyuan_moe },
-    { "dots1", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM | SET(OUTPUT),
-      SET(ATTN_QKV) | SET(FFN_EXPERT_BIAS), QKV_BIAS, SCALED, plan_dots1 },
+    { "bailingmoe2", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM | SET(OUTPUT), SET(ATTN_QKV)
+      | SET(FFN_EXPERT_BIAS), 0, SCALED, plan_bailingmoe2 },
+    { "hunyuan-moe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | SHARED | QK_NORM, TIED, QKV_BIAS, SCALED,
+      plan_hunyuan_moe },
+    { "dots1", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM | SET(OUTPUT), SET(ATTN_QKV)
+      | SET(FFN_EXPERT_BIAS), QKV_BIAS, SCALED, plan_dots1 },
     { "smallthinker", ROPE_NEOX, NORM_RMS, ACT_RELU, SPARSE, TIED, QKV_BIAS, SCALED, plan_smallthinker },
     { "afmoe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM | POST_NORM | SET(ATTN_GATE)
       | SET(FFN_EXPERT_BIAS), TIED, QKV_BIAS, SCALED, plan_afmoe },
-    { "laguna", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM | SET(ATTN_GATE) | SET(FFN_EXPERT_BIAS),
-      TIED, QKV_BIAS, SCALED, plan_laguna },
-    { "exaone-moe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM | SET(OUTPUT),
-      SET(ATTN_QKV) | FREQS | SET(FFN_EXPERT_BIAS), QKV_BIAS, SCALED, plan_exaone_moe },
-    { "glm4moe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | SET(FFN_EXPERT_BIAS), TIED | QK_NORM, QKV_BIAS,
-      SCALED, plan_glm4moe },
+    { "laguna", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM | SET(ATTN_GATE)
+      | SET(FFN_EXPERT_BIAS), TIED, QKV_BIAS, SCALED, plan_laguna },
+    { "exaone-moe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM | SET(OUTPUT), SET(ATTN_QKV)
+      | FREQS | SET(FFN_EXPERT_BIAS), QKV_BIAS, SCALED, plan_exaone_moe },
+    { "glm4moe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | SET(FFN_EXPERT_BIAS), TIED | QK_NORM,
+      QKV_BIAS, SCALED, plan_glm4moe },
     { "minimax-m2", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | SET(OUTPUT) | SET(FFN_EXPERT_BIAS), SET(ATTN_QKV),
       QKV_BIAS, SCALED, plan_minimax_m2 },
-    { "mimo2", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SET(OUTPUT),
-      SET(ATTN_QKV) | SET(ATTN_SINKS) | SET(FFN_EXPERT_BIAS), 0, SET(ATTN_OUTPUT), plan_mimo2 },
+    { "mimo2", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SET(OUTPUT), SET(ATTN_QKV) | SET(ATTN_SINKS)
+      | SET(FFN_EXPERT_BIAS), 0, SET(ATTN_OUTPUT), plan_mimo2 },
 };
 
 enum { N_ARCHITECTURE = sizeof architectures / sizeof *architectures };
@@ -1162,8 +1193,9 @@ static plumb_status find_architecture(const struct gguf *g, const struct archite
         if (name.n == strlen((*out)->name) && memcmp(name.data, (*out)->name, (size_t)name.n) == 0) return PLUMB_OK;
     }
     struct shown shown;
-    return error_set(err, PLUMB_ERROR_UNSUPPORTED, "general.architecture: \"%s\" is not supported; docs/architectures.md "
-                     "lists the %d that are", show_bytes(&shown, name.data, (size_t)name.n), (int)N_ARCHITECTURE);
+    return error_set(err, PLUMB_ERROR_UNSUPPORTED, "general.architecture: \"%s\" is not supported; "
+                     "docs/architectures.md lists the %d that are", show_bytes(&shown, name.data, (size_t)name.n),
+                     (int)N_ARCHITECTURE);
 }
 
 static void set_maxima(struct plan *p) {
@@ -1200,7 +1232,8 @@ plumb_status plan_create(struct plan *p, struct gguf *const *parts, size_t n_par
     p->embedding_scale = p->residual_scale = p->logit_scale = 1.0f;
     p->is_causal = true;
     for (int i = 0; i < PLAN_ROPES; i++) p->ropes[i].pairing = arch->rope_pairing;
-    struct key_reader r = { .gguf = g, .parts = parts, .n_part = n_part, .architecture = arch->name, .err = err, .beta_fast = 32.0f, .beta_slow = 1.0f };
+    struct key_reader r = { .gguf = g, .parts = parts, .n_part = n_part, .architecture = arch->name, .err = err,
+                            .beta_fast = 32.0f, .beta_slow = 1.0f };
     struct layer_plan layer = { .ffn.activation = arch->activation };
     PLUMB_TRY(read_common(&r, p, &layer));
     if (p->n_layer > n_tensor) {
@@ -1255,7 +1288,8 @@ bool plan_rope_rotates(const struct rope_plan *r, uint32_t i) {
 }
 
 double plan_yarn_factor(const struct rope_plan *r, uint32_t i) {
-    double width = (double)r->ramp_high - (double)r->ramp_low, ramp = (i - (double)r->ramp_low) / (width > 0.001 ? width : 0.001);
+    double width = (double)r->ramp_high - (double)r->ramp_low;
+    double ramp = (i - (double)r->ramp_low) / (width > 0.001 ? width : 0.001);
     double scaled = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
     return scaled + (1 - scaled) / (double)r->freq_scale;
 }

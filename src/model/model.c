@@ -149,8 +149,9 @@ static void bind_weight(struct model *m, const struct slot *slot, struct gguf *g
     struct weight *w = &m->weights[m->n_weight++];
     *w = (struct weight) {
         .name = t->name.data, .traits = quant_traits(t->type), .type = t->type, .data = t->data,
-        .n_in = (uint32_t)expected[0], .n_out = (uint32_t)(expected[1] * expected[2]), .n_matrix = (uint32_t)expected[2],
-        .row_bytes = gguf_row_bytes(t), .n_packed = (uint32_t)t->n_packed, .file = g, .offset = t->offset,
+        .n_in = (uint32_t)expected[0], .n_out = (uint32_t)(expected[1] * expected[2]),
+        .n_matrix = (uint32_t)expected[2], .row_bytes = gguf_row_bytes(t), .n_packed = (uint32_t)t->n_packed, .file = g,
+        .offset = t->offset,
     };
     m->types |= UINT64_C(1) << t->type;
     *slot->weight = w;
@@ -163,7 +164,9 @@ static struct affine *affine_of(struct model *m, uint32_t il, uint32_t id) {
 }
 
 /* The name of a weight in the model's files, without ".weight". */
-static const char *weight_name(const struct plan *p, uint32_t id) { return p->names[id] ? p->names[id] : specs[id].name; }
+static const char *weight_name(const struct plan *p, uint32_t id) {
+    return p->names[id] ? p->names[id] : specs[id].name;
+}
 
 /* The place of the tensor with the name of weight `id` and what follows it, "weight" or "bias".  Returns false if the
  * architecture does not have the tensor. */
@@ -173,7 +176,8 @@ static bool find_part(struct model *m, uint32_t il, uint32_t id, const char *kin
     struct affine *of = affine_of(m, il, id);
     uint64_t n_in = dim_size(p, il, spec->n_in), n_out = dim_size(p, il, spec->n_out);
     uint64_t n_expert = spec->is_expert ? dim_size(p, il, DIM_EXPERT) : 1;
-    bool is_norm = spec->n_out == DIM_Q_NORMS || spec->n_out == DIM_K_NORMS, is_vector = spec->n_out == DIM_ONE || is_norm;
+    bool is_norm = spec->n_out == DIM_Q_NORMS || spec->n_out == DIM_K_NORMS;
+    bool is_vector = spec->n_out == DIM_ONE || is_norm;
     if (strcmp(kind, spec->suffix ? spec->suffix : "weight") == 0) {
         uint32_t n_dims = spec->is_expert ? 3 : n_out == 1 && is_vector ? 1 : 2;
         *slot = (struct slot) { &of->w, { n_in, n_out, n_expert }, n_dims, is_vector };
@@ -287,8 +291,8 @@ static void split_fused(struct model *m, uint32_t il, struct problems *p) {
             struct affine *part = &w[fusions[i].parts[k]];
             uint64_t n_row = dim_size(&m->plan, il, specs[fusions[i].parts[k]].n_out);
             if (part->w) {
-                problem(p, PLUMB_ERROR_TENSOR, "tensor %s: the file also has %s, which has the same rows", part->w->name,
-                        fused->w->name);
+                problem(p, PLUMB_ERROR_TENSOR, "tensor %s: the file also has %s, which has the same rows",
+                        part->w->name, fused->w->name);
             }
             part->w = slice(m, fused->w, first, n_row, p);
             part->b = fused->b ? slice(m, fused->b, first, n_row, p) : part->b;
@@ -325,8 +329,8 @@ static void check_factors(const struct weight *w, struct problems *p) {
         float factor = f32_from_bits(load_u32(w->data + 4 * (size_t)i));
         float size = factor < 0 ? -factor : factor;
         if (!(size >= 1e-4f && size <= 1e6f)) {
-            problem(p, PLUMB_ERROR_TENSOR, "tensor %s: element %u is %g, expected a magnitude of 0.0001 to 1e6", w->name, i,
-                    (double)factor);
+            problem(p, PLUMB_ERROR_TENSOR, "tensor %s: element %u is %g, expected a magnitude of 0.0001 to 1e6",
+                    w->name, i, (double)factor);
         }
     }
 }
@@ -442,12 +446,15 @@ uint32_t model_absent_taps(const struct model *m) {
     static const struct { enum weight_id weight; enum tap_id tap; } rows[] = {
         { W_ATTN_NORM, TAP_ATTN_NORM }, { W_ATTN_Q_NORM, TAP_QCUR_NORMED }, { W_ATTN_K_NORM, TAP_KCUR_NORMED },
         { W_ATTN_POST_NORM, TAP_ATTN_POST_NORM }, { W_FFN_NORM, TAP_FFN_NORM }, { W_FFN_GATE, TAP_FFN_GATE },
-        { W_FFN_POST_NORM, TAP_FFN_POST_NORM },
+        { W_FFN_POST_NORM, TAP_FFN_POST_NORM }, { W_FFN_DOWN, TAP_FFN_UP }, { W_FFN_DOWN, TAP_FFN_SWIGLU },
+        { W_FFN_GATE_INP, TAP_FFN_ROUTER }, { W_FFN_GATE_INP, TAP_FFN_USED }, { W_FFN_GATE_INP, TAP_FFN_WEIGHTS },
+        { W_FFN_GATE_INP, TAP_FFN_EXPERTS }, { W_FFN_DOWN_SHARED, TAP_FFN_SHARED },
     };
     uint32_t absent = 0;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        bool is_bare = m->plan.bare_norms >> rows[i].weight & 1;
-        if (!m->layers[0].w[rows[i].weight].w && !is_bare) absent |= 1u << rows[i].tap;
+        bool is_there = m->plan.bare_norms >> rows[i].weight & 1;
+        for (uint32_t il = 0; il < m->plan.n_layer; il++) is_there = is_there || m->layers[il].w[rows[i].weight].w;
+        if (!is_there) absent |= 1u << rows[i].tap;
     }
     return absent;
 }

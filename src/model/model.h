@@ -89,7 +89,8 @@ static inline const uint8_t *weight_row(const struct weight *w, size_t i, uint8_
     return repack_file_row(w->type, w->data, w->row_bytes, w->n_packed, i, buffer);
 }
 
-/* The taps inside layers that the passes of this model do not have, because layer 0 lacks a weight: bit i is tap i. */
+/* The taps inside layers that the passes of this model do not have, because no layer has their weight: bit i is tap
+ * i. */
 uint32_t model_absent_taps(const struct model *m);
 
 /* True if the embedding is also the output matrix. */

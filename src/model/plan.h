@@ -43,8 +43,8 @@ struct rope_plan {
      * those between partly. */
     bool is_yarn;
     float ramp_low, ramp_high;
-    /* Of each sum of the sections, the pairs of the first three have the position of the token, of which texts have one,
-     * and the others stay as they are (Wang et al. 2024, "Qwen2-VL").  All 0: all pairs are rotated. */
+    /* Of each sum of the sections, the pairs of the first three have the position of the token, and the others stay as
+     * they are (Wang et al. 2024, "Qwen2-VL").  All 0: all pairs are rotated. */
     uint32_t sections[4];
     bool sections_interleaved;
 };
@@ -62,8 +62,8 @@ enum qk_norm {
     QK_NORM_HEADS,        /* each head, before RoPE, with weights of its own */
 };
 
-/* By what the outputs of the heads are multiplied before attn_output: a function of attn_gate x, where x is the input of
- * attention. */
+/* By what the outputs of the heads are multiplied before attn_output: a function of attn_gate x, where x is the input
+ * of attention. */
 enum attn_gate { ATTN_GATE_NONE, ATTN_GATE_SIGMOID, ATTN_GATE_SOFTPLUS };
 
 struct attn_plan {
@@ -118,10 +118,10 @@ struct layer_plan {
 /* The weights of a layer, in the order in which a pass uses them, and then those outside the layers.  attn_qkv is three
  * matrices in one tensor, and ffn_gate_up two: their rows are bound to W_ATTN_Q, K and V, or to W_FFN_GATE and UP. */
 enum weight_id {
-    W_ATTN_NORM, W_ATTN_QKV, W_ATTN_Q, W_ATTN_K, W_ATTN_V, W_ATTN_Q_NORM, W_ATTN_K_NORM, W_ATTN_GATE, W_ATTN_SINKS, W_ATTN_OUTPUT,
-    W_ATTN_POST_NORM, W_FFN_NORM, W_FFN_GATE_UP, W_FFN_GATE, W_FFN_UP, W_FFN_ACT_SCALES, W_FFN_DOWN, W_FFN_GATE_INP,
-    W_FFN_EXPERT_BIAS, W_FFN_GATE_EXPS, W_FFN_UP_EXPS, W_FFN_DOWN_EXPS, W_FFN_GATE_INP_SHARED, W_FFN_GATE_SHARED, W_FFN_UP_SHARED,
-    W_FFN_DOWN_SHARED, W_FFN_POST_NORM,
+    W_ATTN_NORM, W_ATTN_QKV, W_ATTN_Q, W_ATTN_K, W_ATTN_V, W_ATTN_Q_NORM, W_ATTN_K_NORM, W_ATTN_GATE, W_ATTN_SINKS,
+    W_ATTN_OUTPUT, W_ATTN_POST_NORM, W_FFN_NORM, W_FFN_GATE_UP, W_FFN_GATE, W_FFN_UP, W_FFN_ACT_SCALES, W_FFN_DOWN,
+    W_FFN_GATE_INP, W_FFN_EXPERT_BIAS, W_FFN_GATE_EXPS, W_FFN_UP_EXPS, W_FFN_DOWN_EXPS, W_FFN_GATE_INP_SHARED,
+    W_FFN_GATE_SHARED, W_FFN_UP_SHARED, W_FFN_DOWN_SHARED, W_FFN_POST_NORM,
     W_LAYER_COUNT,
     W_TOKEN_EMBD = W_LAYER_COUNT, W_POSITION_EMBD, W_TOKEN_EMBD_NORM, W_OUTPUT_NORM, W_OUTPUT, W_ROPE_FREQS,
     W_ROPE_LONG, W_ROPE_SHORT,
@@ -135,8 +135,8 @@ enum { ROPE_GLOBAL, ROPE_LOCAL, PLAN_ROPES, ROPE_NONE = PLAN_ROPES };
 struct plan {
     const char *architecture;
     uint32_t n_layer, n_embd, n_vocab, n_ctx_train;
-    uint32_t n_ignored_layer;   /* layers of the file behind n_layer, which predict further tokens and are not computed */
-    uint32_t n_ctx_original;    /* in sessions of more tokens, rope_factors_long takes the place of rope_factors_short */
+    uint32_t n_ignored_layer;   /* layers behind n_layer, which predict further tokens and are not computed */
+    uint32_t n_ctx_original;    /* sessions of more tokens use rope_factors_long, others rope_factors_short */
     bool is_parallel;        /* attention and feed forward both read a layer's input, and both are added to it */
     enum norm_kind norm;
     bool is_causal;          /* a token does not attend to the tokens after it */

@@ -58,9 +58,15 @@ uint32_t tap_inputs(enum tap_id id) {
 }
 
 uint32_t tap_inputs_without(enum tap_id id, uint32_t absent) {
+    /* An absent norm returns its input.  The other taps that may be absent belong to experts or to a network without
+     * experts, and nothing takes their place. */
+    const uint32_t norms = 1u << TAP_ATTN_NORM | 1u << TAP_QCUR_NORMED | 1u << TAP_KCUR_NORMED
+                         | 1u << TAP_ATTN_POST_NORM | 1u << TAP_FFN_NORM | 1u << TAP_FFN_POST_NORM;
     uint32_t set = tap_inputs(id);
     for (enum tap_id i = id; i-- > 0;) {   /* the inputs of a tap in the same layer have smaller ids */
-        if (set & absent & 1u << i) set = (set & ~(1u << i)) | tap_inputs(i);
+        if (!(set & absent & 1u << i)) continue;
+        set &= ~(1u << i);
+        if (norms >> i & 1) set |= tap_inputs(i);
     }
     return set;
 }

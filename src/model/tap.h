@@ -17,7 +17,8 @@ enum tap_id {
     TAP_EMBD,
     TAP_ATTN_NORM, TAP_QCUR, TAP_KCUR, TAP_VCUR, TAP_QCUR_NORMED, TAP_KCUR_NORMED, TAP_QCUR_ROPE, TAP_KCUR_ROPE,
     TAP_KQ_SOFT_MAX, TAP_KQV_OUT, TAP_ATTN_OUT, TAP_ATTN_POST_NORM, TAP_FFN_INP, TAP_FFN_NORM, TAP_FFN_GATE, TAP_FFN_UP,
-    TAP_FFN_SWIGLU, TAP_FFN_ROUTER, TAP_FFN_USED, TAP_FFN_WEIGHTS, TAP_FFN_EXPERTS, TAP_FFN_SHARED, TAP_FFN_OUT, TAP_FFN_POST_NORM, TAP_L_OUT,
+    TAP_FFN_SWIGLU, TAP_FFN_ROUTER, TAP_FFN_USED, TAP_FFN_WEIGHTS, TAP_FFN_EXPERTS, TAP_FFN_SHARED, TAP_FFN_OUT,
+    TAP_FFN_POST_NORM, TAP_L_OUT,
     TAP_RESULT_NORM, TAP_RESULT_OUTPUT,
     TAP_COUNT
 };
@@ -40,7 +41,7 @@ const struct tap_spec *tap_spec(enum tap_id id);
 
 /* Returns the inputs of a tap as a set: bit i is the tap with id i. */
 uint32_t tap_inputs(enum tap_id id);
-/* The inputs of a tap in a model that lacks the taps in `absent`: each of those is replaced by its own inputs. */
+/* The inputs of a tap in a model that lacks the taps in `absent`: a norm among those is replaced by its own input. */
 uint32_t tap_inputs_without(enum tap_id id, uint32_t absent);
 /* Returns the members of set = tap_inputs(id) that belong to the same layer as id.  The others belong to the layer
  * before. */

@@ -1,4 +1,5 @@
-/* Experts in the reference pass: y = sum over the used experts e of weight_e * W_down_e (activation(W_gate_e x) * W_up_e x)
+/* Experts in the reference pass:
+ * y = sum over the used experts e of weight_e * W_down_e (activation(W_gate_e x) * W_up_e x)
  * Shazeer et al. 2017, "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer", eq. 1
  *
  * One token after the other, one row of one matrix after the other. */
@@ -111,7 +112,8 @@ void reference_experts(struct reference *r, uint32_t il, struct batch b, const d
     if (!p->router_first) reference_router(r, il, b, x);
     memset(sums, 0, n_x * sizeof *sums);
     for (uint32_t i = 0; i < b.n * n_used; i++) {
-        double *in = r->expert + 2 * (size_t)r->n_batch * n_embd, *out = in + n_embd, *sum = sums + (size_t)(i / n_used) * n_embd;
+        double *in = r->expert + 2 * (size_t)r->n_batch * n_embd, *out = in + n_embd;
+        double *sum = sums + (size_t)(i / n_used) * n_embd;
         double before = p->weights_first ? weights[i] : 1, after = p->weights_first ? 1 : weights[i];
         for (uint32_t j = 0; j < n_embd; j++) in[j] = x[(size_t)(i / n_used) * n_embd + j] * before;
         network(r, p, &w[W_FFN_GATE_EXPS], &w[W_FFN_UP_EXPS], &w[W_FFN_DOWN_EXPS], (uint32_t)used[i], in, out);

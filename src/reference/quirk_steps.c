@@ -209,7 +209,9 @@ static uint32_t kv_head(const struct reference *r, const struct attn_plan *p, ui
  * window of them. */
 static bool sees(const struct reference *r, const struct attended *a, uint32_t t, uint32_t slot) {
     uint32_t own = a->slot + t, window = a->plan->window;
-    if (window > 0 && own >= window && slot <= own - window) return false;
+    if (window > 0 && a->plan->is_chunked && slot < own - own % window) return false;
+    if (window > 0 && !a->plan->is_chunked && own >= window && slot <= own - window) return false;
+    if (!r->plan.is_causal && !r->quirks.attn_mask) return slot < a->n_slot;
     switch (r->quirks.attn_mask) {
     case MASK_NONE: return slot < a->n_slot;
     case MASK_STRICT: return slot < own || (own == 0 && slot == 0);
@@ -246,9 +248,9 @@ static const double *value(const struct reference *r, const struct attended *a, 
 }
 
 /* x_i = e^x_i / sum of all e^x_j, for n elements, stride apart.  Elements that are -infinity are not seen and become 0.
- * with_empty: one more score, which is 0 and not in x, takes part in the sum. */
-static void softmax(const struct reference *r, double *x, uint32_t n, size_t stride, bool with_empty) {
-    double max = with_empty ? 0 : -INFINITY, sum = 0;
+ * more: one more score, which is not in x and takes part in the sum; -INFINITY: there is none. */
+static void softmax(const struct reference *r, double *x, uint32_t n, size_t stride, double more) {
+    double max = more, sum = 0;
     for (uint32_t i = 0; i < n; i++) max = fmax(max, x[i * stride]);
     bool no_max = r->quirks.attn_softmax == SOFTMAX_NO_MAX;
     if (no_max) max = 0;
@@ -258,7 +260,7 @@ static void softmax(const struct reference *r, double *x, uint32_t n, size_t str
         else *e = no_max && *e > 88.7228 ? INFINITY : exp(*e - max);
         sum += *e;
     }
-    if (with_empty) sum += exp(-max);
+    if (more != -INFINITY) sum += exp(more - max);
     for (uint32_t i = 0; i < n; i++) {
         if (x[i * stride] != 0) x[i * stride] /= sum;
     }
@@ -278,23 +280,24 @@ static void quirk_attention_weights(const struct reference *r, const struct atte
                 const double *k = key(r, a, t, s, kv_head(r, p, h));
                 double dot = 0;
                 for (uint32_t i = 0; i < p->k_dim; i++) dot += q[i] * k[i];
-                scores[s] = dot / divisor;
+                scores[s] = reference_bend_score(p, h, dot / divisor, (double)a->slot + t - s);
             }
         }
     }
     size_t n_row = (size_t)a->n * p->n_head, n_column = (size_t)p->n_head * n_key;
     switch (r->quirks.attn_softmax) {
     case SOFTMAX_OVER_QUERIES:
-        for (size_t i = 0; i < n_column; i++) softmax(r, r->weights + i, a->n, n_column, false);
+        for (size_t i = 0; i < n_column; i++) softmax(r, r->weights + i, a->n, n_column, -INFINITY);
         break;
     case SOFTMAX_OVER_HEADS:
         for (size_t i = 0; i < (size_t)a->n * n_key; i++) {
-            softmax(r, r->weights + i / n_key * n_column + i % n_key, p->n_head, n_key, false);
+            softmax(r, r->weights + i / n_key * n_column + i % n_key, p->n_head, n_key, -INFINITY);
         }
         break;
     default:
         for (size_t i = 0; i < n_row; i++) {
-            softmax(r, r->weights + i * n_key, n_key, 1, r->quirks.kv_slot == SLOT_EXTRA);
+            double sink = a->sinks ? (double)a->sinks[i % p->n_head] : -INFINITY;
+            softmax(r, r->weights + i * n_key, n_key, 1, r->quirks.kv_slot == SLOT_EXTRA ? 0 : sink);
         }
     }
 }

@@ -116,13 +116,11 @@ static void normalize(const struct reference *r, const struct affine *of, double
                       uint32_t n, double *h) {
     for (uint32_t t = 0; t < n; t++, x += n_in, h += n_in) {
         const float *weight = of->w ? reference_row(r, of->w, t % of->w->n_out) : NULL;
-        if (r->wrong && r->plan.norm == NORM_RMS && weight) {
-            r->wrong->rms_norm(r, weight, x, n_in, h);
-            continue;
-        }
-        if (r->plan.norm == NORM_LAYER) layer_norm(eps, x, n_in, h);
+        bool is_wrong = r->wrong && r->plan.norm == NORM_RMS && weight;   /* the wrong step has its weight */
+        if (is_wrong) r->wrong->rms_norm(r, weight, x, n_in, h);
+        else if (r->plan.norm == NORM_LAYER) layer_norm(eps, x, n_in, h);
         else rms_norm(eps, x, n_in, h);
-        for (uint32_t i = 0; weight && i < n_in; i++) h[i] *= (double)weight[i];
+        for (uint32_t i = 0; !is_wrong && weight && i < n_in; i++) h[i] *= (double)weight[i];
         const float *bias = of->b ? reference_row(r, of->b, 0) : NULL;
         for (uint32_t i = 0; bias && i < n_in; i++) h[i] += (double)bias[i];
     }
@@ -223,6 +221,11 @@ static double alibi(const struct attn_plan *p, uint32_t head, double distance) {
     return slope * fabs(distance);
 }
 
+double reference_bend_score(const struct attn_plan *p, uint32_t head, double score, double distance) {
+    if (p->softcap != 0) score = (double)p->softcap * tanh(score / (double)p->softcap);   /* Gemma 2, 2024 */
+    return score - alibi(p, head, distance);
+}
+
 /* weights (n, n_head, n_key) */
 static void attention_weights(const struct reference *r, const struct attended *a, uint32_t n_key) {
     const struct attn_plan *p = a->plan;
@@ -239,9 +242,7 @@ static void attention_weights(const struct reference *r, const struct attended *
                 const double *k = a->k + ((size_t)s * p->n_head_kv + head_kv) * p->k_dim;
                 double dot = 0;
                 for (uint32_t i = 0; i < p->k_dim; i++) dot += q[i] * k[i];
-                scores[s] = dot / divisor;
-                if (p->softcap != 0) scores[s] = (double)p->softcap * tanh(scores[s] / (double)p->softcap);
-                scores[s] -= alibi(p, h, (double)own - s);
+                scores[s] = reference_bend_score(p, h, dot / divisor, (double)own - s);
             }
             softmax(scores + seen.from, seen.end - seen.from, a->sinks ? (double)a->sinks[h] : -INFINITY);
         }
@@ -355,7 +356,8 @@ static void run_attention(struct reference *r, uint32_t il, struct batch b, cons
     if (is_late) norm(r, il, W_ATTN_K_NORM, b, TAP_KCUR_NORMED, p->n_head_kv, p->k_dim, k, k);
     for (uint32_t i = 0; p->temperature_floor > 0 && i < n * p->n_head * p->k_dim; i++) {   /* Llama 4, 2025 */
         uint32_t t = i / (p->n_head * p->k_dim);
-        r->q[i] *= 1 + (double)p->temperature_scale * log(1 + floor(((double)pos + t + p->temperature_offset) / p->temperature_floor));
+        double periods = floor(((double)pos + t + p->temperature_offset) / p->temperature_floor);
+        r->q[i] *= 1 + (double)p->temperature_scale * log(1 + periods);
     }
     if (r->wrong) r->wrong->attention_weights(r, &a, pos + n);
     else attention_weights(r, &a, pos + n);
@@ -509,7 +511,8 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
         || (p->max_expert > 0 && !(r->scores = allocate(r, n_batch, p->max_expert)))
         || (p->max_expert > 0 && !(r->chosen = allocate(r, n_batch, 2 * (uint64_t)p->max_used)))
         || (p->max_expert > 0 && !(r->choice = allocate(r, 2, p->max_expert)))
-        || (p->max_expert > 0 && !(r->expert = allocate(r, 2 * ((uint64_t)n_batch + 1), p->n_embd))) || !(r->input = allocate(r, n_batch, p->n_embd))
+        || (p->max_expert > 0 && !(r->expert = allocate(r, 2 * ((uint64_t)n_batch + 1), p->n_embd)))
+        || !(r->input = allocate(r, n_batch, p->n_embd))
         || !(r->weights = allocate(r, (uint64_t)n_batch * p->max_head, n_ctx))
         || !(r->frequencies[ROPE_GLOBAL] = allocate(r, max_k_dim, 1))
         || !(r->frequencies[ROPE_LOCAL] = allocate(r, max_k_dim, 1)) || !(r->rotated = allocate(r, n_ctx, 1))
@@ -525,7 +528,8 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
 
 void reference_free(struct reference *r) {
     if (!r) return;
-    void *const owned[] = { r->plan.layers, r->k, r->v, r->x, r->h, r->q, r->attn, r->gate, r->up, r->scores, r->choice, r->chosen, r->expert, r->input, r->weights,
+    void *const owned[] = { r->plan.layers, r->k, r->v, r->x, r->h, r->q, r->attn, r->gate, r->up, r->scores,
+                            r->choice, r->chosen, r->expert, r->input, r->weights,
                             r->frequencies[ROPE_GLOBAL], r->frequencies[ROPE_LOCAL], r->rotated, r->key, r->zeros,
                             r->row, r->row_bytes, r->other_row, r->tapped };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);

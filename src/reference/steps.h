@@ -64,6 +64,8 @@ double reference_dot(const float *w, const double *x, uint32_t n);
 /* Rotates one head x (k_dim) to a position, by the plan's rope of that index. */
 void reference_rotate(const struct reference *r, uint32_t rope, double *x, double position);
 double reference_score_divisor(const struct attn_plan *p);
+/* What becomes of the score of a head before the softmax: softcap and ALiBi.  distance: from the key to the query. */
+double reference_bend_score(const struct attn_plan *p, uint32_t head, double score, double distance);
 
 void reference_tap(const struct reference *r, enum tap_id id, int32_t il, uint32_t pos, uint32_t n_token,
                    uint32_t n_head, uint32_t n, double *x);

@@ -141,8 +141,8 @@ test('run: an answer cut by the default limit says so; an answer cut by -n does 
 test('run: without --seed each run prints its own seed, and that seed reproduces the text', async () => {
   /* Nearly every token of the vocabulary is as likely as the others, so two texts differ.  (At a temperature of 1.5 one
    * answer in eight to this prompt ends at once, and then two are equal too often.) */
-  const args = ['run', smol, '-p', 'Write about the sea.', '--raw', '-n', '12', '--temp', '8', '--top-k', '0', '--top-p',
-    '1', '--min-p', '0'];
+  const args = ['run', smol, '-p', 'Write about the sea.', '--raw', '-n', '12', '--temp', '8', '--top-k', '0',
+    '--top-p', '1', '--min-p', '0'];
   const runs = await Promise.all([0, 1].map(() => plumb(args)));
   const seeds = runs.map(({ err }) => /, seed (\d+)\n$/.exec(err)?.[1] ?? assert.fail(err));
   assert.notEqual(seeds[0], seeds[1]);

@@ -52,8 +52,8 @@ def difference(x, truth):
 
 def trace(plumb, model, *options):
     """The taps of a run by name, each with the values of all tokens, or the sentence of an error."""
-    out = run([plumb, "trace", model, "--tokens", ",".join(map(str, IDS)), "--values", "all", "--threads", "1", "--json",
-               *options])
+    out = run([plumb, "trace", model, "--tokens", ",".join(map(str, IDS)), "--values", "all", "--threads", "1",
+               "--json", *options])
     if out.returncode < 0 or out.returncode > 128:
         return f"CRASH: signal {-out.returncode}"
     if out.returncode != 0:
@@ -67,7 +67,8 @@ def trace(plumb, model, *options):
 
 def first_difference(plumb, folder, model, work):
     """The first tap of the reference pass that differs from llama.cpp's."""
-    run([f"{folder}/logits", "-i", f"{work}/ids.txt", "-s", "1", "-d", f"{work}/dump", model, "-", f"{work}/logits.bin"])
+    run([f"{folder}/logits", "-i", f"{work}/ids.txt", "-s", "1", "-d", f"{work}/dump", model, "-",
+         f"{work}/logits.bin"])
     theirs, ours = read_dump(f"{work}/dump"), trace(plumb, model, "--reference")
     for name, values in ours.items():
         if name in theirs and theirs[name].size == values.size and difference(values, theirs[name]) > 1e-4:

@@ -72,11 +72,13 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
                                             {"ffn_gate_b", "ffn_gate"}, {"ffn_up_b", "ffn_up"},
                                             {"ffn_gelu", "ffn_swiglu"}, {"ffn_sqr(relu)", "ffn_swiglu"},
                                             {"Qcur_norm", "Qcur_normed"}, {"Kcur_norm", "Kcur_normed"},
-                                            {"inpL", "embd"}, {"attn_o_proj", "attn_out"}, {"attn_out_proj", "attn_out"},
+                                            {"inpL", "embd"}, {"attn_o_proj", "attn_out"},
+                                            {"attn_out_proj", "attn_out"},
                                             {"ffn_shexp_out", "ffn_shexp"},
                                             {"ffn_moe_logits_biased", "ffn_moe_logits"}, {"embd_norm", "embd"},
                                             {"inp_embd_scaled", "embd"}, {"ffn_gate_s", "ffn_gate"},
-                                            {"ffn_up_s", "ffn_up"}, {"ffn_down_s", "ffn_out"}, {"ffn_act", "ffn_swiglu"}};
+                                            {"ffn_up_s", "ffn_up"}, {"ffn_down_s", "ffn_out"},
+                                            {"ffn_act", "ffn_swiglu"}};
     FILE *f = user;
     char name[24] = "", own[64];
     bool is_bloom = strcmp(t->name, "inp_norm-0") == 0;   /* the embedding, though its name has a layer */

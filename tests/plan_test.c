@@ -1,0 +1,101 @@
+/* The plan: every field that is not a shape of weights, and so checked when they are bound, changes logits, in both
+ * passes, in the tiny model of some architecture. */
+#include "api/model.h"
+#include "fixture.h"
+#include "model/plan.h"
+#include "test.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A field of the plan or of the plan of layer 0, and how to change it. */
+struct field {
+    const char *name, *model;
+    enum { IN_PLAN, IN_ROPE, IN_LAYER } where;
+    size_t at;
+    enum { FLOAT, COUNT, FLAG, KIND } type;
+    double value;   /* the new value */
+};
+
+static const int32_t ids[] = { 7, 1, 33, 33, 60, 2, 19, 48 };
+enum { N_ID = sizeof ids / sizeof *ids };
+
+static void *place_of(struct plan *p, const struct field *f) {
+    uint8_t *base = f->where == IN_PLAN ? (uint8_t *)p : f->where == IN_ROPE ? (uint8_t *)&p->ropes[ROPE_GLOBAL]
+                  : (uint8_t *)&p->layers[p->n_layer - 1];
+    return base + f->at;
+}
+
+static void change(struct plan *p, const struct field *f) {
+    void *place = place_of(p, f);
+    switch (f->type) {
+    case FLOAT: *(float *)place = (float)f->value; break;
+    case COUNT: *(uint32_t *)place = (uint32_t)f->value; break;
+    case FLAG: *(bool *)place = f->value != 0; break;
+    case KIND: *(int *)place = (int)f->value; break;   /* all enums of the plan have the size of int */
+    }
+}
+
+/* Writes the logits after the last token, (n_vocab), of a model whose field is changed; f NULL: of the model itself. */
+static bool run(const char *path, plumb_pass pass, const struct field *f, float *logits, uint32_t n_max) {
+    plumb_model *m = fixture_load(path);
+    plumb_session *s = NULL;
+    plumb_session_params params = { .n_ctx = 16, .pass = pass };
+    if (m && f) change(&m->model->plan, f);
+    bool ok = m && CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m))
+           && CHECK(plumb_session_feed(s, ids, N_ID) == PLUMB_OK, "%s", plumb_session_error(s));
+    if (ok) memcpy(logits, plumb_session_logits(s), n_max * sizeof *logits);
+    plumb_session_free(s);
+    plumb_model_free(m);
+    return ok;
+}
+
+static void check_field(const void *row) {
+    enum { N_VOCAB = 64 };
+    const struct field *f = row;
+    char path[100];
+    snprintf(path, sizeof path, "tests/vectors/archs/%s.gguf", f->model);
+    for (int pass = 0; pass < 2; pass++) {
+        float right[N_VOCAB], wrong[N_VOCAB];
+        plumb_pass which = pass == 0 ? PLUMB_PASS_FAST : PLUMB_PASS_REFERENCE;
+        if (!run(path, which, NULL, right, N_VOCAB) || !run(path, which, f, wrong, N_VOCAB)) return;
+        CHECK(memcmp(right, wrong, sizeof right) != 0, "the %s pass computes the same logits",
+              pass == 0 ? "fast" : "reference");
+    }
+}
+
+void test_plan(void) {
+    #define ATTN(name, model, type, value) \
+        { "attn." #name, model, IN_LAYER, offsetof(struct layer_plan, attn.name), type, value }
+    #define FFN(name, model, type, value) \
+        { "ffn." #name, model, IN_LAYER, offsetof(struct layer_plan, ffn.name), type, value }
+    #define ROPE(name, model, type, value) \
+        { "rope." #name, model, IN_ROPE, offsetof(struct rope_plan, name), type, value }
+    #define WHOLE(name, model, type, value) { #name, model, IN_PLAN, offsetof(struct plan, name), type, value }
+    static const struct field fields[] = {
+        ATTN(rope, "llama", COUNT, ROPE_NONE), ATTN(qk_norm, "hunyuan-dense", KIND, QK_NORM_HEAD),
+        ATTN(window, "llama", COUNT, 2), ATTN(is_chunked, "cohere2", FLAG, 1), ATTN(scale, "llama", FLOAT, 0.5),
+        ATTN(softcap, "gemma2", FLOAT, 0.1), ATTN(alibi, "bloom", FLOAT, 4),
+        ATTN(temperature_floor, "mistral3-moe", COUNT, 2), ATTN(temperature_scale, "mistral3-moe", FLOAT, 2),
+        ATTN(temperature_offset, "mistral3-moe", COUNT, 2), ATTN(gate, "afmoe", KIND, ATTN_GATE_SOFTPLUS),
+        ATTN(output_scale, "mimo2", FLOAT, 0.5),
+        FFN(activation, "llama", KIND, ACT_GELU_TANH), FFN(activation, "gpt2", KIND, ACT_RELU_SQR),
+        FFN(activation, "gpt-oss", KIND, ACT_SILU), FFN(activation, "smallthinker", KIND, ACT_SILU),
+        FFN(n_used, "olmoe", COUNT, 1), FFN(gating, "qwen3moe", KIND, GATING_SIGMOID),
+        FFN(weights_sum_to_1, "qwen3moe", FLAG, 0), FFN(weights_scale, "dots1", FLOAT, 0.3),
+        FFN(weights_first, "llama4", FLAG, 0), FFN(router_first, "smallthinker", FLAG, 0),
+        FFN(n_group_used, "glm4moe", COUNT, 2), FFN(limit, "maple", FLOAT, 0.01),
+        FFN(output_scale, "olmoe", FLOAT, 0.5),
+        ROPE(pairing, "llama", KIND, ROPE_NEOX), ROPE(n_rot, "llama", COUNT, 4), ROPE(freq_base, "llama", FLOAT, 50),
+        ROPE(freq_scale, "llama", FLOAT, 0.5), ROPE(magnitude, "llama", FLOAT, 1.5), ROPE(is_yarn, "gpt-oss", FLAG, 0),
+        ROPE(has_factors, "llama", FLAG, 0), ROPE(sections, "qwen2vl", COUNT, 1000),
+        ROPE(sections_interleaved, "qwen2vl", FLAG, 1), ROPE(ramp_low, "gpt-oss", FLOAT, 3),
+        WHOLE(norm, "llama", KIND, NORM_LAYER), WHOLE(is_parallel, "command-r", FLAG, 0),
+        WHOLE(is_causal, "llama", FLAG, 0), WHOLE(clamp_qkv, "llama", FLOAT, 0.1), WHOLE(norm_eps, "llama", FLOAT, 0.5),
+        WHOLE(post_norm_eps, "muse-glimmer", FLOAT, 0.5), WHOLE(embedding_scale, "llama", FLOAT, 3),
+        WHOLE(residual_scale, "llama", FLOAT, 0.5), WHOLE(logit_scale, "llama", FLOAT, 2),
+        WHOLE(logit_softcap, "llama", FLOAT, 0.5),
+    };
+    TEST_ROWS("plan: a changed field changes the logits of both passes: ", check_field, fields);
+}
