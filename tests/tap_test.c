@@ -113,6 +113,15 @@ static void check_taps(const char *model, plumb_session_params params, double mo
 static const int32_t arch_ids[] = { 7, 1, 33, 33, 60, 2, 19, 48 };
 enum { N_ARCH_ID = sizeof arch_ids / sizeof *arch_ids };
 
+/* A file has the name of its architecture, or that with "-moe" behind it if no architecture has this name. */
+static bool is_file_of(const char *architecture, const char *name) {
+    for (size_t i = 0; plan_architecture(i); i++) {
+        if (strcmp(plan_architecture(i), name) == 0) return strcmp(architecture, name) == 0;
+    }
+    size_t n = strlen(architecture);
+    return strncmp(name, architecture, n) == 0 && strcmp(name + n, "-moe") == 0;
+}
+
 /* Both passes of a model against llama.cpp's taps: in one batch, and with the last tokens one by one. */
 static void arch_row(const void *row) {
     const char *name = row;
@@ -134,6 +143,7 @@ static void arch_row(const void *row) {
         if (!CHECK(plumb_session_create(&s, m, &passes[i]) == PLUMB_OK, "%s", plumb_model_error(m))) break;
         plumb_model_info info;
         plumb_model_get_info(m, &info);
+        CHECK(is_file_of(info.architecture, name), "the file has the architecture %s", info.architecture);
         a.most = most[i];
         a.worst = 0;
         a.n_same = a.n_alone = 0;

@@ -36,7 +36,9 @@ sed -n 's/^    { "\([^"]*\)", ROPE_.*/\1/p' ../../../src/model/architectures.c |
         toy=$work/$name-$kind.gguf out=$name
         [ -f "$toy" ] || continue
         [ ! -f "$name.gguf" ] || [ $kind = dense ] || out=$name-moe
-        [ ! -f "$out.gguf" ] && [ "$out" != refact-moe ] || continue   # llama.cpp loads but does not use these experts
+        # llama.cpp does not use the experts of refact, and ernie4_5 has none.
+        case $name-$kind in refact-moe | ernie4_5-moe) continue ;; esac
+        [ ! -f "$out.gguf" ] || continue
         python3 toys.py "$toy" "$out.gguf" "$work/f32.gguf"
         taps "$out"
     done
