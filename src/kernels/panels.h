@@ -3,7 +3,7 @@
  *
  *   panel_codes(panel)              returns where the panel's codes are stored, (n / 4, 32): four of each of the 8 rows
  *   store_4(to, CODES, words, k, j, bias, even_odd)        stores four codes of each of the 8 rows.  It subtracts bias
- *                                   from each, unless first_sum makes up for it.  even_odd: CODES returns even-odd order
+ *                                   from each, unless first_sum makes up for it.  even_odd: CODES returns that order
  *   DOT(dots, w, x)                 dots += w times x, in each 32-bit lane
  *   first_sum(panel, isum)          returns the value with which the sum of a group begins: 0 if store_4 has subtracted
  *                                   the bias, else -bias * *isum

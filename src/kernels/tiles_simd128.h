@@ -2,8 +2,8 @@
  * four rows at a time.
  *
  * CODES(words, k, j), a tile_codes, returns codes of four weights of 4 rows: each 32-bit lane is a row, and each byte a
- * code, too large by the type's bias.  words points to words of rows 0 .. 3; 16 bytes further are those of rows 4 .. 7.
- * A period is explained in tiles.h (struct superblock).
+ * code, too large by the type's bias.  words points to a word of rows 0 .. 3, as follows; for rows 4 .. 7 it points
+ * 16 bytes further.  struct superblock in tiles.h explains periods.
  *
  *   blocks of 32    words: the first word of the block.  k = 0, j < 8: weights 4j .. 4j + 3 of the block
  *   groups of 32    words: the first word of a period.  k < period, j < 8: weights 32k + 4j .. 32k + 4j + 3 of it
