@@ -1,7 +1,7 @@
 /* See attention.h.  The positions are divided into parts of KV_PART = 1024.  Up to 4 queries of one K/V head form a
  * unit, because the kernels take up to 4 at once.  For each part of a unit, run_part computes the scores, the weights
- * and their sums before the next part begins, so that the scores stay in the L1 cache.  With scores s_i, which are in
- * bits (kernels/attention.h), part j of a query has
+ * and the weighted sum of V before the next part begins, so that the scores stay in the L1 cache.  The scores s_i are
+ * exponents of 2 (kernels/attention.h).  Part j of a query has
  *
  *   top_j = the largest s_i of the part, rounded up to an integer      w_i      = 2^(s_i - top_j)
  *   sum_j = sum of w_i                                                 values_j = sum of w_i v_i
@@ -9,6 +9,8 @@
  * and end_unit adds up the parts, where top is the largest top_j:
  *
  *   attn = sum over j of values_j 2^(top_j - top)  /  sum over j of sum_j 2^(top_j - top)
+ *
+ * A sink counts as one more part, which has no values.
  *
  * As tops are integers, these factors are powers of 2: they take no exponential function, and products with them are
  * exact unless they underflow.  Parts begin at fixed positions and are added in ascending order, so the bits do not
@@ -18,7 +20,7 @@
  * has few, so the threads share its parts instead (run_token).  One thread then takes a part for all units of its K/V
  * head, so that K and V are read from memory once.
  *
- * With PLUMB_KV_F32 there are neither units nor parts: run_f32 computes one query over all positions. */
+ * With PLUMB_KV_F32 there are no units, and all positions are one part: run_f32 computes one query after the other. */
 #include "forward/attention.h"
 
 #include "base/math.h"
@@ -27,9 +29,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Costs are counted in multiplications.  A chunk of a loop with CHUNK_COST of them, about 10 microseconds, is worth
- * another thread.  Computing a weight from a score counts as WEIGHT_COST of them, and so does storing an element of K
- * and one of V. */
+/* The cost of a loop is counted in multiplications.  A chunk with CHUNK_COST of them takes about 10 microseconds, which
+ * is enough to be worth a thread of its own.  Computing a weight from a score costs as much as WEIGHT_COST of them, and
+ * so does storing one element of K and one of V. */
 enum { CHUNK_COST = 300000, WEIGHT_COST = 32 };
 
 /* Up to 4 queries of one K/V head, with their intermediate results.  The queries of a K/V head are numbered token by
@@ -60,8 +62,9 @@ struct attention {
     const struct kernels *f32;
     struct pool *pool;
     struct kv_cache *caches;                 /* (n_layer) */
-    uint8_t *cache_memory;                   /* of all of them.  One block: what is too large fails at once */
-    uint64_t bytes;                          /* allocated for scratch and units */
+    uint8_t *cache_memory;                   /* the memory of all caches, allocated at once, so that caches that do not
+                                              * fit are refused before any of them is allocated */
+    uint64_t bytes;                          /* of all memory that allocate has returned, caches included */
     struct scratch *scratch;                 /* one for each thread */
     struct unit *units;                      /* run_units uses one for each thread, run_token all that one token has;
                                               * there are as many as the larger of these numbers, and none for f32 */
@@ -109,7 +112,8 @@ static bool allocate_scratch(struct attention *a, struct scratch *s, const struc
            && (s->codes = allocate(a, ATTN_QUERIES * KV_PART, sizeof *s->codes))
            && (s->code_scales = allocate(a, ATTN_QUERIES * KV_PART / ATTN_BLOCK, sizeof *s->code_scales));
     if (!ok) return false;
-    /* The 8-bit SIMD kernels always compute with 4 queries, so those that are not there must be initialized. */
+    /* The 8-bit SIMD kernels always compute with 4 queries, so the rows of all 4 must be initialized, even if a unit
+     * has fewer. */
     memset(s->codes, 0, ATTN_QUERIES * KV_PART * sizeof *s->codes);
     memset(s->code_scales, 0, ATTN_QUERIES * KV_PART / ATTN_BLOCK * sizeof *s->code_scales);
     return true;
@@ -223,9 +227,9 @@ static void store_heads(void *user, uint32_t begin, uint32_t end, uint32_t threa
     }
 }
 
-/* ---- the step, by units ------------------------------------------------------------------------------------------ */
+/* ---- attention over codes ---------------------------------------------------------------------------------------- */
 
-/* Returns how many indices of a loop make a chunk of about CHUNK_COST, if one index costs that many multiplications. */
+/* Returns how many indices of a loop make a chunk of about CHUNK_COST, if one index has that cost. */
 static uint32_t grain(uint64_t cost) { return cost < CHUNK_COST ? (uint32_t)(CHUNK_COST / (cost + 1)) + 1 : 1; }
 
 /* Returns the row of query i of a unit in (n_token, n_head). */
@@ -234,19 +238,21 @@ static size_t query_row(const struct attention *a, const struct unit *u, uint32_
     return (size_t)t * a->layer->n_head + u->head_kv * a->n_group + g;
 }
 
-/* The first position that the token at pos sees. */
+/* Returns the first position that the token at pos sees.  A window of 0 has no limit.  A chunked window begins at the
+ * last multiple of its length; any other window ends at pos. */
 static uint32_t first_seen(const struct attention *a, uint32_t pos) {
     uint32_t window = a->layer->window;
     if (window == 0 || pos < window) return 0;
     return a->layer->is_chunked ? pos / window * window : pos - window + 1;
 }
 
-/* One more than the last position that the token at pos sees. */
+/* Returns the last position that the token at pos sees, plus 1. */
 static uint32_t end_seen(const struct attention *a, uint32_t pos) {
     return a->plan->is_causal ? pos + 1 : a->pos + a->n_token;
 }
 
-/* scores[i] -= slope * distance, for the keys at positions first + i; times factor. */
+/* If the layer has ALiBi: scores[i] -= factor * slope * |own - (first + i)|, which is the distance from the query at
+ * own to the key of scores[i].  factor: 1, or ATTN_LOG2E if scores are in bits. */
 static void add_alibi(const struct attention *a, float *scores, uint32_t first, uint32_t n, uint32_t own, uint32_t head,
                       float factor) {
     float slope = plan_alibi_slope(a->layer, head) * factor;
@@ -256,8 +262,8 @@ static void add_alibi(const struct attention *a, float *scores, uint32_t first, 
     }
 }
 
-/* Makes a unit of at most 4 queries of a K/V head, from query first on, and quantizes them.  q_scale also has the
- * factor of scores, and log2(e), so that scores are in bits. */
+/* Makes a unit of at most 4 queries of a K/V head, from query first on, and quantizes them.  q_scale is the scale of
+ * the codes times the layer's scale and log2(e), so that the kernels compute scores in bits. */
 static void begin_unit(const struct attention *a, struct unit *u, uint32_t head_kv, uint32_t first) {
     uint32_t n = a->n_token * a->n_group - first, k_dim = a->cache->k_dim, k_row = a->cache->k_row;
     u->head_kv = head_kv;
@@ -403,7 +409,7 @@ static void run_token(struct attention *a) {
 
 /* ---- f32 --------------------------------------------------------------------------------------------------------- */
 
-/* The loop for f32, of any batch; i is an index into (n_token, n_head). */
+/* The loop of PLUMB_KV_F32 for batches of any size; i is an index into (n_token, n_head). */
 static void run_f32(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct attention *a = user;
     const struct attn_plan *l = a->layer;
@@ -433,7 +439,7 @@ static void run_f32(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     }
 }
 
-/* ---- both -------------------------------------------------------------------------------------------------------- */
+/* ---- entry points for all cache types ---------------------------------------------------------------------------- */
 
 void attention_store(struct attention *a, uint32_t il, const float *k, const float *v, uint32_t n_token, uint32_t pos) {
     begin_layer(a, il, n_token, pos);

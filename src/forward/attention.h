@@ -19,7 +19,8 @@
 struct attention;
 
 /* Makes attention with caches for up to n_ctx positions.  plan, both kernel tables and pool (may be NULL) are borrowed
- * and must outlive it.  kernels has the loops over codes, f32 those for PLUMB_KV_F32 and the one that adds up parts.
+ * and must outlive it.  kernels has the loops over codes.  f32 has those over floats: all loops for PLUMB_KV_F32, and
+ * with codes the softcap and the loop that adds up parts.
  * Fails with PLUMB_ERROR_MEMORY if there is no memory for the cache (kv_cache_bytes) and some scratch. */
 plumb_status attention_create(struct attention **out, const struct plan *plan, uint32_t n_ctx, plumb_kv_type type,
                               const struct attention_kernels *kernels, const struct kernels *f32, struct pool *pool);
@@ -31,8 +32,8 @@ uint64_t attention_bytes(const struct attention *a);
  * Whatever was stored from pos on is lost. */
 void attention_store(struct attention *a, uint32_t il, const float *k, const float *v, uint32_t n_token, uint32_t pos);
 /* attn = softmax(q k^T * scale) v for each head, over the positions that a token sees: those up to its own, which must
- * be stored, or the layer's window of them; if the model is not causal, also the later ones of the batch.  The first
- * token is at pos.
+ * be stored, or the layer's window of them; if the model is not causal, also the later ones of the batch.  If the layer
+ * has a softcap or ALiBi, the softcap and then ALiBi are applied before the softmax.  The first token is at pos.
  * Vaswani et al. 2017, eq. 1; groups of query heads share a K/V head (Ainslie et al. 2023).  scale is 1 / sqrt(k_dim)
  * unless the layer has its own, and a layer may have a softcap and ALiBi (model/plan.h).  sinks: NULL, or (n_head) a
  * score of each head that takes part in the softmax and has no V (Xiao et al. 2024, "Efficient Streaming Language

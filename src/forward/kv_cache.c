@@ -37,7 +37,8 @@ bool kv_cache_init(struct kv_cache *cache, const struct attn_plan *a, uint32_t n
         && add_u64(n, n_scale, &cache->bytes);
 }
 
-/* The codes, and then the scales of K and of V.  A part of 32 positions has whole multiples of 4 bytes. */
+/* The codes are followed by the scales of K and then those of V.  The codes take a multiple of 4 bytes, because
+ * n_position is a multiple of 32, so the scales are aligned. */
 void kv_cache_place(struct kv_cache *cache, uint8_t *memory) {
     size_t n_row = (size_t)cache->n_head_kv * cache->n_position;
     cache->codes = memory;

@@ -22,8 +22,8 @@ struct kv_cache {
     plumb_kv_type type;
     uint32_t code_bytes;            /* bytes of an element: 1, 2, or 4 for f32 */
     uint32_t k_dim, v_dim;          /* elements of a head's K, and of its V */
-    uint32_t k_row, v_row;          /* these, rounded up to ATTN_TILE */
-    uint32_t n_head_kv, n_position; /* n_position is n_ctx rounded up to ATTN_BLOCK */
+    uint32_t k_row, v_row;          /* k_dim and v_dim, rounded up to multiples of ATTN_TILE */
+    uint32_t n_head_kv, n_position; /* n_position is n_ctx rounded up to a multiple of ATTN_BLOCK */
     uint32_t part_length;           /* positions in a part; the last part may have fewer */
     uint8_t *codes;                 /* all parts; for f32 they hold floats */
     float *k_scale, *v_scale;       /* (n_head_kv, n_position), NULL for f32 */
@@ -34,7 +34,7 @@ static inline uint32_t kv_round_up(uint32_t n, uint32_t to) { return (uint32_t)(
 
 /* Computes the sizes of the cache of a layer for up to n_ctx positions.  Returns false if they exceed 64 bits. */
 bool kv_cache_init(struct kv_cache *cache, const struct attn_plan *a, uint32_t n_ctx, plumb_kv_type type);
-/* Gives the cache its memory: cache->bytes bytes, aligned as malloc does it, which the caller owns. */
+/* Gives the cache its memory.  memory: cache->bytes bytes, aligned for floats.  The caller owns it. */
 void kv_cache_place(struct kv_cache *cache, uint8_t *memory);
 /* Returns how many bytes the caches of all layers take.  It is a double, so no model or context overflows it. */
 double kv_cache_bytes(const struct plan *p, uint32_t n_ctx, plumb_kv_type type);

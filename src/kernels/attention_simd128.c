@@ -67,8 +67,9 @@ static float quantize__simd128(const float *x, int16_t *codes, size_t n, float m
 
 /* ---- products with K and V -----------------------------------------------------------------------------------------
  *
- * A tile of 8 lanes is multiplied with 4 vectors.  Registers hold 8 sums, two vectors of codes, and a pair of codes of
- * the other operand, which is splat as it is loaded: that occupies no vector unit. */
+ * A tile of 8 lanes is multiplied with up to 4 queries or rows of weights.  With 4, registers hold 8 vectors of sums,
+ * two vectors of codes of the tile, and a pair of codes of a query, which is splat as it is loaded: on x86 that
+ * occupies no vector unit. */
 
 /* Loads codes i .. i + 7 of a tile as 16-bit lanes. */
 static inline v128_t load_codes(const uint8_t *tile, size_t i, bool is_wide) {
@@ -77,14 +78,14 @@ static inline v128_t load_codes(const uint8_t *tile, size_t i, bool is_wide) {
 
 #define DOT(acc, w, x) acc = wasm_i32x4_add(acc, wasm_i32x4_dot_i16x8(w, x))
 
-/* For each vector, the sums of lanes 0 .. 3 and 4 .. 7 of a tile.  (struct sums of kernels.h is something else.) */
-struct sums { v128_t low[ATTN_QUERIES], high[ATTN_QUERIES]; };
+/* For each query, the sums of lanes 0 .. 3 and 4 .. 7 of a tile. */
+struct tile_sums { v128_t low[ATTN_QUERIES], high[ATTN_QUERIES]; };
 
-/* Multiplies the 8 lanes of a tile, which ends at end, with n_query vectors.  x: (n_query, stride) codes.  n_query and
- * is_wide are constants wherever this is inlined. */
-ALWAYS_INLINE struct sums dot_tile(const uint8_t *tile, const uint8_t *end, const int16_t *x, size_t stride,
-                                   size_t n_query, bool is_wide) {
-    struct sums sums;
+/* Multiplies the 8 lanes of a tile, which ends at end, with n_query rows of codes.  x: (n_query, stride) codes.
+ * n_query and is_wide are constants wherever this is inlined. */
+ALWAYS_INLINE struct tile_sums dot_tile(const uint8_t *tile, const uint8_t *end, const int16_t *x, size_t stride,
+                                        size_t n_query, bool is_wide) {
+    struct tile_sums sums;
     const int16_t *row[ATTN_QUERIES];
     for (size_t t = 0; t < n_query; t++) {
         sums.low[t] = sums.high[t] = wasm_i32x4_splat(0);
@@ -119,7 +120,7 @@ ALWAYS_INLINE void scores_n(float *s, size_t stride, const void *k, const float 
     const uint8_t *tile = k;
     size_t tile_bytes = n_dim * (is_wide ? 16 : 8);
     for (const float *end = k_scale + n_tile * ATTN_TILE; k_scale < end; k_scale += 8, s += 8, tile += tile_bytes) {
-        struct sums dots = dot_tile(tile, tile + tile_bytes, q, n_dim, n_query, is_wide);
+        struct tile_sums dots = dot_tile(tile, tile + tile_bytes, q, n_dim, n_query, is_wide);
         v128_t low = wasm_v128_load(k_scale), high = wasm_v128_load(k_scale + 4);
         LOOP_UNROLLED
         for (size_t t = 0; t < n_query; t++) {
@@ -144,7 +145,7 @@ ALWAYS_INLINE void values_n(float *out, size_t stride, const void *v, size_t n_t
         float *y = out;
         const uint8_t *tile = block;
         for (const uint8_t *last = tile + n_tile * tile_bytes; tile < last; tile += tile_bytes, y += ATTN_TILE) {
-            struct sums dots = dot_tile(tile, tile + tile_bytes, w, n_w, n_query, is_wide);
+            struct tile_sums dots = dot_tile(tile, tile + tile_bytes, w, n_w, n_query, is_wide);
             LOOP_UNROLLED
             for (size_t t = 0; t < n_query; t++) {
                 v128_t low = wasm_f32x4_splat(0.0f), high = low;
@@ -180,8 +181,8 @@ static void values_i16__simd128(float *out, size_t stride, const void *v, size_t
     }
 }
 
-/* The 8-bit kernels have one loop, for 4 queries, which saves 9 KB of code.  Nobody reads its results for queries from
- * n_query on. */
+/* The 8-bit kernels have one loop, for 4 queries, which saves 9 KB of code.  It also computes results for queries from
+ * n_query on, which callers ignore. */
 static void scores_i8__simd128(float *s, size_t stride, const void *k, const float *k_scale, size_t n_tile,
                                const int16_t *q, const float *q_scale, size_t n_dim, size_t n_query) {
     (void)n_query;

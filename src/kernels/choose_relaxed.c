@@ -1,8 +1,9 @@
-/* Chooses between SIMD128 and relaxed kernels for 16-bit activations.  Both give the same bits, so the choice changes
- * the speed and nothing else.  It is measured, because a relaxed dot is one instruction on some machines and three on
- * others.  Engines have had wrong relaxed dots (V8's baseline compiler in 2023), so each measured relaxed kernel is
- * compared with its SIMD128 counterpart, and no relaxed kernel is used if a single bit differs.  The precision is not
- * decided here: the caller asks for it. */
+/* Chooses between SIMD128 and relaxed kernels.  Both give the same bits, so the choice changes the speed and nothing
+ * else.  For 16-bit activations the speeds are measured, because a relaxed dot is one instruction on some machines and
+ * three on others.  For 8-bit activations relaxed kernels are taken without measuring.  Engines have had wrong relaxed
+ * dots (V8's baseline compiler in 2023), so the relaxed kernels of both precisions are compared with SIMD128, for one
+ * type of weights, and no relaxed kernel is used if a single bit differs.  The precision is not decided here: the
+ * caller asks for it. */
 #include "kernels/kernels.h"
 
 #include "kernels/simd128.h"
@@ -11,12 +12,12 @@
 
 #if defined(HAVE_RELAXED)
 
-/* Each call times the first KERNELS_CANDIDATES candidates with one token and with MANY_TOKENS.  A time runs from a tick
- * of the clock to the first tick at least MIN_SECONDS later.  Browsers coarsen the clock, most of them to 0.1 ms or
- * less. */
+/* Each call times the first KERNELS_CANDIDATES candidates with one token and with MANY_TOKENS.  A measurement begins
+ * when the clock ticks and ends when the clock, which is read between products, shows that MIN_SECONDS have passed.
+ * Browsers coarsen the clock, most of them to 0.1 ms or less. */
 #define MIN_SECONDS 0.5e-3
-/* A clock that does not tick while it is read MAX_CLOCK_READS times, which takes some 5 ms, is too coarse: browsers
- * that resist fingerprinting have one of 16 or 100 ms. */
+/* A clock counts as too coarse if it does not tick while it is read MAX_CLOCK_READS times, which takes some 5 ms.  In
+ * browsers that resist fingerprinting, the clock ticks only every 16 or 100 ms. */
 enum { MANY_TOKENS = 16, MAX_WEIGHTS = 1 << 18, MAX_CLOCK_READS = 100000 };
 /* Both factors are above the error of the measurement. */
 #define RELAXED_FASTER_BY 1.05
@@ -133,8 +134,8 @@ void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint
     float *x = alloc_array(n_x, sizeof *x), *y = alloc_array(n_y, sizeof *y), *other = alloc_array(n_y, sizeof *other);
     w.data = rows;
     if (rows && x && y && other) {
-        /* Any two bytes, read as an f16, are normal and small, with either sign.  Codes come with and without their
-         * highest bit. */
+        /* Bit 5 of every byte is set and bit 6 is clear.  Any two bytes, read as an f16 scale, are therefore a normal
+         * number of magnitude below 2.  All other bits vary: signs, and the highest bits of codes. */
         for (size_t i = 0; i < n_byte; i++) rows[i] = (uint8_t)(0x20 | (i * 0x9e3779b1u >> 24 & 0x9f));
         for (size_t i = 0; i < n_x; i++) x[i] = (float)(i * 37 % 101) - 50.0f;
         measure_candidates(s, &w, x, y, other);

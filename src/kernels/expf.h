@@ -1,5 +1,5 @@
-/* The constants of exp for f32.  Every variant (exp__scalar, exp__simd128) computes it by the same sequence of IEEE
- * operations:
+/* The constants of exp for f32, and those of GELU, which uses it.  Every variant (exp__scalar, exp__simd128) computes
+ * exp by the same sequence of IEEE operations:
  *
  *   exp(x) = 2^n * exp(r),  n = round(x / ln 2),  r = x - n ln 2 in [-0.347, 0.347]
  *
@@ -21,7 +21,7 @@
 #define EXP_C5 0.0083333338f
 #define EXP_C6 0.0013888889f
 #define EXP_C7 0.00019841270f
-/* The constants of geglu: 2 sqrt(2 / pi), and that times 0.044715. */
+/* The constants of gelu and geglu: 2 sqrt(2 / pi), and that times 0.044715. */
 #define GELU_1 1.59576912f
 #define GELU_3 0.0713548163f
 

@@ -1,7 +1,8 @@
 /* WASM SIMD128 products with F32, F16 and BF16 weights.  Lane l of a sum takes elements l, l + 4, ... of a row.
  *
- * One token is multiplied with 8 packed rows directly, and halves are widened in registers.  That is one stream of
- * memory and 8 independent sums: rows that were not packed were read at 12 instead of 30 GB/s (Node 20, Zen 4).
+ * One token is multiplied with 8 packed rows directly, and halves are widened in registers.  Packed rows are one stream
+ * of memory, and the 8 sums are independent: weights are read at 30 GB/s, but at 12 if rows are not packed (Node 20,
+ * Zen 4).
  * For more tokens, 8 rows are first widened to a panel.  4 rows x 2 tokens at a time fill 8 registers with sums, so
  * that each load serves two or four products: 22 GMAC/s instead of 14.  With 4 x 3, registers spill (15 GMAC/s). */
 #include "kernels/kernels.h"
@@ -70,8 +71,9 @@ static void dot_f16_large(float y[TILE_ROWS], const uint8_t *rows, const float *
 
 static void dot_F16__simd128(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a) {
     const float *x = a->x;
-    /* The factor goes into x.  That saves a sixth of the work and does not change any rounding.  But if an |x| is 2^16
-     * or more, it becomes infinite, and no sum is finite, so one of them is enough to see it. */
+    /* x is multiplied by the factor, and not the weights.  That saves a sixth of the work and does not change any
+     * rounding.  But an |x| of 2^16 or more becomes infinite.  Then no sum is finite, so it is enough to look at one of
+     * the 8. */
     dot_halves(y, rows, x, a->n, widen_f16_small, F16_FACTOR);
     if (y[0] - y[0] != 0.0f) dot_f16_large(y, rows, x, a->n);
 }
@@ -117,13 +119,6 @@ static void unpack_F32__simd128(struct panel *p, const uint8_t *rows) {
     }
 }
 
-/* Loads n <= 4 floats and pads them with zeros, which add nothing. */
-ALWAYS_INLINE v128_t load_head(const float *x, size_t n) {
-    float lanes[4] = { 0 };
-    memcpy(lanes, x, n * sizeof *x);
-    return wasm_v128_load(lanes);
-}
-
 /* Multiplies and adds four elements of 4 rows and n_token <= 2 tokens. */
 ALWAYS_INLINE void step(v128_t sum[2][4], const float *w, v128_t x0, v128_t x1, size_t n_token) {
     for (int r = 0; r < 4; r++) {
@@ -142,7 +137,7 @@ ALWAYS_INLINE void multiply(float *y, size_t stride, const float *w, const float
     for (const float *end = x + n / 4 * 4; x < end; x += 4, x1 += 4, w += 16) {
         step(sum, w, wasm_v128_load(x), wasm_v128_load(x1), n_token);
     }
-    if (n_token == 1 && n % 4 != 0) step(sum, w, load_head(x, n % 4), wasm_f32x4_splat(0.0f), n_token);
+    if (n_token == 1 && n % 4 != 0) step(sum, w, load_tail(x, n % 4), wasm_f32x4_splat(0.0f), n_token);
     for (size_t i = 0; i < n_token; i++, y += stride) {
         for (int r = 0; r < 4; r++) y[r] = sum_lanes(sum[i][r]);
     }

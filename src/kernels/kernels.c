@@ -1,4 +1,5 @@
-/* Builds the kernel table, allocates the scratch of kernels, and computes the matrix product of all types. */
+/* Builds the kernel table, allocates the scratch of kernels, and multiplies matrices of any type, which it divides into
+ * tiles for the threads. */
 #include "kernels/kernels.h"
 
 #include "kernels/simd128.h"
@@ -158,8 +159,9 @@ static void unpack_codes(const struct matrix *w, uint32_t row, struct panel *p) 
     p->min_kind = unpack->min_kind;
 }
 
-/* Multiplies rows row .. row + 7 of w with every token.  The panel always has 8 rows, but only those that w has go to
- * y: dot_x4 writes 8 rows to y directly, so it is for whole tiles, and the results of dot are copied in part. */
+/* Multiplies rows row .. row + 7 of w with every token.  The last tile of w may have fewer than 8 rows.  Its panel
+ * still has 8, but only the n_row results of rows that exist are copied to y.  dot_x4 writes 8 results of a token
+ * directly to y, so it is only used for tiles of 8 rows. */
 static void tile_rows(const struct matmul_call *call, const struct matrix *w, uint32_t row, struct panel *p, float *y) {
     const struct kernels *k = call->k;
     const struct activations *a = call->a;
@@ -213,9 +215,9 @@ static void multiply_tiles(void *user, uint32_t begin, uint32_t end, uint32_t th
     }
 }
 
-/* Quantizes the n sums (8 or 16) of a superblock of activations, isum[i] * d[i * 8 / n]: d has a step for each of 8
- * blocks, so 2 of 16 sums share one.  They are made for every type of weight, because several matrices share the
- * activations of a token, and the sums are few. */
+/* Quantizes the n sums (8 or 16) of 256 activations.  Sum i is isum[i] * d[i * 8 / n]: d has a step for each of 8
+ * blocks of activations, so of 16 sums, 2 share a step.  Only superblocks with minima need these codes, but they are
+ * made for every type: matrices of several types may share the activations, and the sums are few. */
 static void quantize_sums(const struct sums *sums, size_t superblock, const int32_t *isum, const float *d, size_t n) {
     float amax = 0;
     bool finite = true;

@@ -1,18 +1,21 @@
-/* The kernel table: every inner loop of the fast pass, one set per instruction set, chosen once per session.  The
- * README.md of this room defines its terms: tile, panel, code, group, even-odd order.
+/* The kernel table: matrix products and loops over vectors of f32, with one table per instruction set, chosen once per
+ * session.  The loops of attention have a table of their own (attention.h).  The README.md of this room defines its
+ * terms: tile, panel, code, group, even-odd order.
  *
- * The scalar kernels fill the table, then each ISA overwrites the entries it has.  Every variant gives the same bits,
- * in batches of any size and with any number of threads, because integer dots are exact and float sums have one order:
+ * The scalar kernels fill every entry that must not be NULL, then each ISA overwrites the entries it has.  Every
+ * variant gives the same bits, in batches of any size and with any number of threads, because integer dots are exact
+ * and float sums have one order:
  *   quantized types   y = sum over groups g, in order, of f32(dot of codes) * (scale[g] * d).  Types with minima
  *                     subtract a second sum: over groups, min[g] * sum[g]; or over superblocks,
  *                     f32(dot of the codes of minima and of sums) * (dmin * (step of the sums))
  *   float types       four lanes; lane l takes elements l, l + 4, l + 8, ..., and y = (l0 + l1) + (l2 + l3)
  *
  * A kernel multiplies 8 rows of weights, packed as in repack/repack.h.  A lane of a vector is a row, so nothing is
- * summed across lanes, and the scales of 4 rows are one vector.  One token is multiplied with the packed bytes
- * directly.  For more tokens, the rows are first unpacked to a panel, which is multiplied with several tokens at a
- * time.  Rows that are not packed go through a panel too, even for one token, for example the last n_out % 8 rows.
- * Products with float types use lanes in the other way: a vector holds four neighbours of one row.
+ * summed across lanes, and the scales of 4 rows are one vector.  Only the SIMD128 dot of q8_0 gives each row two lanes
+ * of integer sums, which it adds at the end of a block.  One token is multiplied with the packed bytes directly.  For
+ * more tokens, the rows are first unpacked to a panel, which is multiplied with several tokens at a time.  Rows that
+ * are not packed go through a panel too, even for one token, for example the last n_out % 8 rows.  Products with float
+ * types use lanes in the other way: a vector holds four neighbours of one row.
  */
 #ifndef PLUMB_KERNELS_KERNELS_H
 #define PLUMB_KERNELS_KERNELS_H
@@ -56,12 +59,14 @@ struct activations {
                                      MAX_CODE_8    (n_token, n)
                                      MAX_CODE_16   (n_token, n / 4, 2, 4): the high bytes of four codes, then their
                                                    low ones; code = 256 * high + low */
-    int8_t *bytes_even_odd;     /* bytes in even-odd order; only filled for one token and MAX_CODE_16.  The dots of
-                                 * q8_0 read it, because packed q8_0 is in that order; its panels of bytes are not */
+    int8_t *bytes_even_odd;     /* (n / 4, 2, 4): bytes in even-odd order, only filled for one token and MAX_CODE_16.
+                                 * The relaxed dots of q8_0 read it, because packed q8_0 is in even-odd order.  Panels
+                                 * of bytes are in natural order for all types, so their kernels read bytes */
     float *d, *sum32;           /* (n_token, n / 32) */
     int32_t *isum32, *isum16;   /* (n_token, n / 32), (n_token, n / 16) */
-    struct sums sums32, sums16; /* where n % 256 == 0 */
-    bool quantized;             /* the codes have been made from this x, which needs n % 32 == 0 */
+    struct sums sums32, sums16; /* sums of 32 and of 16 activations; only filled if n % 256 == 0 */
+    bool quantized;             /* the arrays above have been made from the current x and max_code.  They can only be
+                                 * made if n % 32 == 0 */
 };
 /* MAX_CODE_16 is below 32767, because the high byte of a code must fit in an i8 when the low byte is signed too. */
 enum { MAX_CODE_16 = 127 * 256 + 127, MAX_CODE_8 = 127 };
@@ -146,8 +151,9 @@ struct kernels {
     kernel_panel_dot *float_dot;
     kernel_panel_dot_x4 *float_dot_x4;
     /* Kernels that read activations.bytes: [0] if max_code is MAX_CODE_8, [1] if it is MAX_CODE_16.  Where dot is NULL,
-     * the one above is called.  panel_dot and panel_dot_x4 are for panels with in_bytes, which only the unpackers of
-     * tables with needs_bytes make.  The type of the weights decides whether a panel is in_bytes, not max_code. */
+     * the one above is called.  panel_dot and panel_dot_x4 are for panels with in_bytes.  A panel is in_bytes if its
+     * rows are packed and the table's unpacker for their type makes bytes, which only tables with needs_bytes have.  It
+     * does not depend on max_code. */
     struct {
         kernel_dot *dot[QUANT_TYPE_COUNT];
         kernel_panel_dot *panel_dot;
@@ -166,7 +172,7 @@ struct kernels {
     /* gate[i] <- gelu(gate[i]) * up[i] with the tanh form of GELU, which equals
      *   z / 2 (1 + tanh(sqrt(2 / pi) (z + 0.044715 z^3))) = z / (1 + exp(-z (GELU_1 + GELU_3 z^2))) */
     void (*geglu)(float *gate, const float *up, size_t n);
-    /* x[i] <- gelu(x[i]), the same */
+    /* x[i] <- gelu(x[i]), with the same form of GELU */
     void (*gelu)(float *x, size_t n);
     /* x[i] <- cap tanh(x[i] / cap) */
     void (*softcap)(float *x, float cap, size_t n);
@@ -177,8 +183,10 @@ struct kernels {
 void kernels_init(struct kernels *k, enum kernels_isa isa, plumb_precision precision);
 void kernels_fill_scalar(struct kernels *k);
 void kernels_fill_simd128(struct kernels *k);   /* only in builds with SIMD128 */
-void kernels_fill_relaxed8(struct kernels *k);  /* only in builds with relaxed SIMD: bytes[0] and unpack, to bytes */
-void kernels_fill_relaxed16(struct kernels *k); /* only in builds with relaxed SIMD: bytes[1] */
+/* These two only exist in builds with relaxed SIMD.  The first fills bytes[0] and, for both precisions, the entries of
+ * unpack that make panels of bytes.  The second fills bytes[1]. */
+void kernels_fill_relaxed8(struct kernels *k);
+void kernels_fill_relaxed16(struct kernels *k);
 void kernels_fill_tiles(struct kernels *k);     /* called by kernels_fill_simd128: products of quantized types */
 void kernels_fill_floats(struct kernels *k);    /* called by kernels_fill_simd128: products of float types */
 
@@ -195,31 +203,33 @@ void kernels_fill_floats(struct kernels *k);    /* called by kernels_fill_simd12
     X(QUANT_Q6_K, superblock, q6_K)
 /* Returns the largest code that activations may have in a product with weights of that type.  FAST8 rounds them to 8
  * bits only for RELAXED_TYPES: Q8_0, whose codes need all 8 bits, would be no faster with rounded activations.
- * Matrices that share activations use the smallest of their values, so Q8_0 beside Q4_0 does get 8-bit codes. */
+ * For matrices that share activations, the caller takes the smallest result, so Q8_0 beside Q4_0 gets 8-bit codes. */
 int32_t kernels_max_code(plumb_precision precision, uint32_t type);
 /* Returns whether matmul can multiply with weights of that type: it has a portable unpacker, or holds floats.  matmul
  * does not check it. */
 bool kernels_have(uint32_t type);
-/* How many products with a matrix of one shape and type the SIMD128 and the relaxed kernels for 16 bits make in a
- * second. */
+/* The speeds of the SIMD128 and the relaxed kernels for 16-bit activations, as kernels_measure finds them. */
 enum { KERNELS_CANDIDATES = 2, KERNELS_CALLS = 6 };
 struct kernel_speeds {
-    double per_second[KERNELS_CANDIDATES][2]; /* [SIMD128, relaxed][one token, many tokens]; 0 if not measured */
+    double per_second[KERNELS_CANDIDATES][2]; /* matrix products in a second, the most that any call measured:
+                                               * [SIMD128, relaxed][one token, many tokens]; 0 if not measured */
     bool wrong;                 /* a relaxed product differed from SIMD128's */
     bool settled;               /* wrong, or the clock is too coarse, or the third call or a later one found nothing
                                  * faster */
     uint32_t n_call;            /* calls that measured */
 };
 
-/* Measures for some 4 ms if there is a choice of kernels, and keeps the speeds that are better than those in *s.  If
- * there is no choice or no memory, *s does not change.  Relaxed products are compared with SIMD128's, bit for bit.
- * Call it KERNELS_CALLS times, and not in a row: an engine runs code slowly at first, while it compiles a better
- * version.  Calls after *s has settled do nothing.  The weights are made up, because a tensor's shape is known long
- * before its bytes arrive.  type, n_in and n_out are those of a tensor of a gguf: the type is known, n_in > 0, and
- * whole blocks fill a row. */
+/* Measures for some 4 ms if there is a choice of kernels, and keeps the speeds that are better than those in *s.  *s
+ * does not change if there is no choice or no memory, or if the matrix is unsuitable: n_in > 32768, where 8 rows are
+ * more than is measured at a time, or n_out < 8.  Relaxed products are compared with SIMD128's, bit for bit.  Call it
+ * KERNELS_CALLS times, and not in a row: an engine runs code slowly at first, while it compiles a better version.
+ * Calls after *s has settled do nothing.  The weights are made up, because a tensor's shape is known long before its
+ * bytes arrive.  type, n_in and n_out are those of a tensor of a gguf: the type is known, n_in > 0, and whole blocks
+ * fill a row. */
 void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint64_t n_out);
-/* Makes the fastest table of that precision, without relaxed kernels if one of them was wrong.  The speeds only choose
- * between tables that give the same bits, so the result always has the precision that was asked for. */
+/* Makes the fastest table of that precision.  FAST8 takes relaxed kernels if the build has them, and EXACT16 takes them
+ * if they measured faster.  Neither takes them if a relaxed kernel was wrong.  All tables of a precision give the same
+ * bits, so the speeds change no result. */
 void kernels_choose(struct kernels *k, plumb_precision precision, const struct kernel_speeds *s);
 
 /* y[i] = X w[i]^T for all tokens and n <= MAX_PRODUCTS matrices that share their input X, which is a; every w[i].n_in

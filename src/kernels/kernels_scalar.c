@@ -1,4 +1,5 @@
-/* The portable kernels.  They define the bits that every other variant must give.  Sums of floats run in four lanes. */
+/* The portable kernels.  They define the bits that every other variant must give.  Sums over the elements of f32
+ * vectors run in four lanes; the sums over groups of quantized types have one. */
 #include "kernels/expf.h"
 
 #include "kernels/kernels.h"
@@ -52,8 +53,8 @@ static void quantize_i16__scalar(struct activations *a, uint32_t t) {
     }
 }
 
-/* Dots are exact, because |dot of a group| <= 32 * 128 * 32767 < 2^27 fits in an int32: 32 weights with codes from
- * -128, and activations with any code of 16 bits. */
+/* Dots are exact: a group has at most 32 weights with |code| <= 128, and activations have |code| <= MAX_CODE_16, which
+ * is below 32767, so |dot of a group| < 32 * 128 * 32767 < 2^27 fits in an int32. */
 static void panel_dot__scalar(float y[TILE_ROWS], const struct panel *p, const struct activations *a, uint32_t t) {
     const int16_t *q = a->q + (size_t)t * a->n;
     const float *d = a->d + (size_t)t * (a->n / 32);
@@ -70,7 +71,7 @@ static void panel_dot__scalar(float y[TILE_ROWS], const struct panel *p, const s
     }
 }
 
-/* Dots are exact here too: |dot of minima| <= 16 * 63 * 32767 < 2^25.  The loop is over n tokens of 8 rows each.
+/* Dots are exact here too: |dot of minima| <= 16 * 63 * SUM_CODE_MAX < 2^25.  r counts the 8 rows of each of n tokens.
  * in_codes: the minima are codes with a factor for every 256 weights; otherwise they are floats, one for every 32. */
 static void subtract_mins__scalar(float *y, size_t stride, const struct panel *p, const struct activations *a,
                                   uint32_t t, uint32_t n) {

@@ -17,7 +17,7 @@ static inline void store_tail(float *x, v128_t v, size_t n) {
     memcpy(x, lanes, n * sizeof *x);
 }
 
-/* ---- quantized dots ------------------------------------------------------------------------------------------ */
+/* ---- quantizing activations ------------------------------------------------------------------------------------ */
 
 static inline int32_t sum_i16x16(v128_t a, v128_t b) {
     v128_t one = wasm_i16x8_splat(1);

@@ -1,4 +1,5 @@
-/* Helpers that all vector kernels share, for vectors of four floats. */
+/* Helpers that all vector kernels share: ALWAYS_INLINE, the factor of widened f16, and functions for vectors of four
+ * floats. */
 #ifndef PLUMB_KERNELS_LANES_SIMD128_H
 #define PLUMB_KERNELS_LANES_SIMD128_H
 

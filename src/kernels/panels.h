@@ -1,8 +1,9 @@
 /* Panels for many tokens: tiles are unpacked to a panel, which is multiplied with 1 or with 4 tokens.  This is a
  * template, as tiles.h is.  In addition to what tiles.h needs, the file that includes it defines:
  *
- *   panel_codes(panel)              returns the array of the panel's codes: 32 for each four weights of the 8 rows
- *   store_4(to, CODES, words, k, j, bias, even_odd)        stores four codes of each of the 8 rows, less bias or not
+ *   panel_codes(panel)              returns where the panel's codes are stored, (n / 4, 32): four of each of the 8 rows
+ *   store_4(to, CODES, words, k, j, bias, even_odd)        stores four codes of each of the 8 rows.  It subtracts bias
+ *                                   from each, unless first_sum makes up for it.  even_odd: CODES returns that order
  *   DOT(dots, w, x)                 dots += w times x, in each 32-bit lane
  *   first_sum(panel, isum)          returns the value with which the sum of a group begins: 0 if store_4 has subtracted
  *                                   the bias, else -bias * *isum

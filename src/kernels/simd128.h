@@ -1,5 +1,6 @@
-/* The intrinsics of the vector kernels: WebAssembly's SIMD128, or natively the equivalent 128-bit instructions of x86
- * (SSE4.1) under WebAssembly's names.  So the native program runs the kernels that ship, with sanitizers too.
+/* The intrinsics of the vector kernels: WebAssembly's SIMD128, or in native builds for x86 with SSE4.1, functions with
+ * WebAssembly's names that use its instructions.  So the native program runs the kernels that ship, with sanitizers
+ * too.
  *
  * HAVE_SIMD128 is defined if the build has either.  HAVE_RELAXED is defined if it also has WebAssembly's relaxed dots,
  * and in native test builds (-DEMULATE_RELAXED), which emulate the dots of each kind of engine.  The names mean what
@@ -28,9 +29,9 @@
 
 /* As IN_ORDER, for engines that reorder values unless they are stored: the V8 of Node 20 and Cranelift.  Without the
  * stores, Q8_0 decodes a fifth slower there, and prefill is a third slower.  Both engines run modules without relaxed
- * SIMD.  Modules with it do not store in inner loops, because later versions of V8 keep the order, and a store can make
- * the loop of panel_dot_x4 half as fast.  tiles_simd128.c is compiled for both kinds of module.  sink: a volatile
- * v128_t[2] on the stack, so that no other thread shares its cache line. */
+ * SIMD.  In modules with relaxed SIMD this macro does not store, because later versions of V8 keep the order, and a
+ * store can make the loop of panel_dot_x4 half as fast.  tiles_simd128.c is compiled for both kinds of module.  sink: a
+ * volatile v128_t[2] on the stack, so that no other thread shares its cache line. */
 #if defined(__wasm_relaxed_simd__)
 #define IN_ORDER_STORED(sink, a, b)                                                     \
     do {                                                                                  \
@@ -45,7 +46,7 @@
  * signed (ARM, AVX-VNNI-INT8), as unsigned (AVX-VNNI), or in another way, such as 16-bit sums that saturate (older x86)
  * or wrap (older ARM). */
 enum relaxed_bytes { RELAXED_BYTES_OTHER, RELAXED_BYTES_SIGNED, RELAXED_BYTES_UNSIGNED };
-/* Finds out by a dot what this engine does.  Only if HAVE_RELAXED; tiles8_relaxed.c defines it. */
+/* Finds out by two dots what this engine does.  Only if HAVE_RELAXED; tiles8_relaxed.c defines it. */
 enum relaxed_bytes kernels_relaxed_bytes(void);
 
 #if defined(__wasm_simd128__)

@@ -5,7 +5,8 @@
  *   typedef ... code                 the code of an activation, and in panels.h of a weight
  *   codes_of(activations, even_odd)  returns (n_token, n) code.  even_odd selects the bytes in even-odd order, of one
  *                                    token; activations.q is always in that order
- *   N_DOT                            the number of vectors of integer sums that a group of 8 rows needs, called dots
+ *   N_DOT                            the number of vectors that hold the integer sums of one group of weights of 8
+ *                                    rows.  The array of these vectors is called dots
  *   total(dots, half)                returns the finished dots of rows 4 half .. 4 half + 3
  *   in_order(dots, sink)             computes dots before anything that follows; it may store them to sink
  *   dot_4(dots, CODES, words, k, j, q)       dots += four codes times the activations at q
@@ -43,7 +44,7 @@ struct block {
     tile_codes *codes;
     uint32_t bytes;      /* bytes of a tile */
     uint32_t words;      /* offset of the words of codes in a tile */
-    int16_t bias;        /* what the codes are too large by */
+    int16_t bias;        /* what `codes` returns is too large by this */
     bool has_min;        /* each d is followed by an m */
     bool even_odd;       /* the codes are bytes in even-odd order */
 };
@@ -116,14 +117,15 @@ struct superblock {
     uint32_t period;       /* the layout of the words repeats after `period` times 32 weights */
     uint32_t step;         /* bytes of a tile from one period to the next; 0 if a superblock is one period */
     uint32_t group;        /* weights that share a scale: 16 or 32 */
-    uint32_t four;         /* bytes of a tile for each four weights, to find the second group of 16 in 32 weights */
-    int16_t bias;          /* what the codes are too large by */
+    uint32_t four;         /* bytes of a tile for four weights of each row.  If group is 16, the second group of 32
+                            * weights begins 4 * four bytes after the first */
+    int16_t bias;          /* what `codes` returns is too large by this */
     bool has_min;
-    uint8_t odd_shift;  /* in odd groups of 32 weights, codes are shifted to the left by this many bits */
+    uint8_t odd_shift;  /* for odd k, `codes` returns codes that are shifted to the left by this many bits */
 };
 
-/* y = 8 packed rows times one token.  k counts 32 weights in a period, j four weights in these 32 (where a group
- * begins), and i four weights in a group. */
+/* y = 8 packed rows times one token.  A group begins at weight 32 * k + 4 * j of its period, where j is 0, or also 4 if
+ * groups have 16 weights.  dot_4 multiplies weights 4 * i .. 4 * i + 3 of the group. */
 
 ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS], const uint8_t *rows,
                                   const struct activations *a) {
@@ -156,8 +158,8 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
                     if (b->bias) first = wasm_i32x4_mul(wasm_v128_load32_splat(isum++), minus_bias);
                     v128_t dots[N_DOT];
                     begin_with(dots, first);
-                    /* q moves after each group of 16, but only after a whole period of groups of 32.  Each offset from
-                     * q is used once: if V8 sees one twice, it keeps the address on the stack. */
+                    /* q advances after each group of 16, but for groups of 32 only after a whole period.  So no offset
+                     * from one value of q occurs twice: if V8 sees one twice, it keeps the address on the stack. */
                     uint32_t at = b->group == 32 ? 32 * k : 0;
                     uint32_t n = dot_group(dots, b->codes, words_j, q + at, sink) ? 0 : b->group / 4;
                     LOOP_UNROLLED
@@ -169,7 +171,8 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
                     f0 = add_dots(f0, wasm_i32x4_shr(total(dots, 0), shift), wasm_v128_load(scale), dq);
                     f1 = add_dots(f1, wasm_i32x4_shr(total(dots, 1), shift), wasm_v128_load(scale + 4), dq);
                     if (b->group < 32) q += b->group;
-                    /* Otherwise the operands of the next group, and words that it shares, stay live and are spilled. */
+                    /* Computes f0 and f1 before the next group begins.  Otherwise the operands of the next group, and
+                     * words that both groups use, are live at the same time and are spilled. */
                     sink[0] = f0;
                     IN_ORDER(f0, f1);
                 }

@@ -3,8 +3,8 @@
  * (AVX-VNNI, ARM's dot products), two of them do what SIMD128 takes four instructions for, and the weights stay bytes.
  *
  * All integer dots, and so all results, are the same as those of SIMD128; tiles8_relaxed.c says what the second operand
- * may be.  Where an engine takes it as unsigned, the high nibbles of q4_K are masked in place: their codes are 16x as
- * large, up to 240.
+ * may be.  Where an engine takes it as unsigned, the dot of q4_K masks the high nibbles in place: these codes are 16x
+ * too large, up to 240, and their sums are divided by 16.
  */
 #include "kernels/kernels.h"
 #include "kernels/simd128.h"
@@ -16,7 +16,8 @@
 
 /* ---- four weights of 8 rows -------------------------------------------------------------------------------------- */
 
-/* Each activation has two bytes: four high bytes are followed by the four low ones. */
+/* Two bytes of a->bytes or a->bytes_even_odd, so that a pointer counts activations.  A code there is not an integer of
+ * 16 bits: each four activations are stored as four high bytes and then four low ones. */
 typedef int16_t code;
 ALWAYS_INLINE const code *codes_of(const struct activations *a, bool even_odd) {
     return (const code *)(const void *)(even_odd ? a->bytes_even_odd : a->bytes);

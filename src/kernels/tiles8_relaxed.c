@@ -1,13 +1,16 @@
 /* Relaxed SIMD kernels on packed weights, for 8-bit activations.  i32x4.relaxed_dot_i8x16_i7x16_add_s multiplies four
  * codes of each of 4 rows at once, in the order in which tiles_simd128.h extracts them from a tile.
  *
- * Engines differ if the second operand of this dot is not in 0 .. 127.  It therefore gets the codes of the weights
- * before the bias is subtracted.  Two products of 7 and 8 bits fit in the 16 bits in which engines may add them.  So
- * all integer dots, and all results, are the same as those of the other kernels.
+ * Engines differ if the second operand of this dot is not in 0 .. 127.  For all types but q8_0, it therefore gets the
+ * codes of the weights before the bias is subtracted, which have at most 7 bits.  Two products of 7 and 8 bits fit in
+ * the 16 bits in which engines may add them.  So all integer dots, and all results, are the same as those of the other
+ * kernels.
  *
- * The codes of q8_0 have 8 bits, and their activations 16 (tiles16_relaxed.c).  Engines that take signed bytes get
- * them as they are, and engines that take unsigned bytes get them plus 128.  Other engines use the SIMD128 kernels for
- * q8_0; all engines use them for the iq4 types, q2_K and q3_K.
+ * The codes of q8_0 have 8 bits.  Engines that take the second operand as signed bytes get them as they are, and
+ * engines that take it as unsigned get them plus 128.  Other engines use the SIMD128 kernels for q8_0; all engines use
+ * them for the iq4 types, q2_K and q3_K.  q8_0 usually gets 16-bit activations (tiles16_relaxed.c).  It gets 8-bit ones
+ * only where it shares them with other types (kernels_max_code): then this file multiplies its panels, and the SIMD128
+ * dot multiplies a single token.
  *
  * This file also makes the panels of bytes that tiles16_relaxed.c multiplies.
  */

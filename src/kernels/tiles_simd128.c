@@ -43,7 +43,8 @@ ALWAYS_INLINE void store_min_codes(int16_t *dst, v128_t bytes) {
     wasm_v128_store(dst + 2 * TILE_ROWS, odd_bytes(bytes));
 }
 
-/* q4_K, q5_K.  Words 0 .. 3 are d | dmin and the 12 bytes of quant_q4_K_scale and quant_q4_K_min. */
+/* q4_K, q5_K.  Word 0 is d in its low 16 bits and dmin in its high ones.  Words 1 .. 3 are the 12 bytes that
+ * quant_q4_K_scale and quant_q4_K_min read. */
 void q4_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *tile) {
     OPAQUE(scales, min_codes);
     LOOP_UNROLLED
@@ -77,8 +78,8 @@ void q6_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *
     }
 }
 
-/* q2_K: each byte of words 0 .. 3 holds a scale in its low nibble and a minimum in its high one.  Word 20 is
- * d | dmin. */
+/* q2_K.  Each byte of words 0 .. 3 has two integers of a group: the low nibble times d is its scale, and the high
+ * nibble is the code of its minimum.  Word 20 is d in its low 16 bits and dmin in its high ones. */
 void q2_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *tile) {
     for (const uint8_t *end = tile + 32; tile < end; tile += 16, scales += 4, min_codes += 8, mins += 4) {
         v128_t dm = word(tile, 20), d = low_half_f32(dm);
@@ -91,7 +92,7 @@ void q2_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *
     }
 }
 
-/* q3_K: words 24 .. 26 are the 12 bytes of quant_q3_K_scale. */
+/* q3_K: words 24 .. 26 are the 12 bytes that quant_q3_K_scale reads. */
 void q3_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *tile) {
     (void)min_codes, (void)mins;
     for (uint32_t half = 0; half < 2; half++, scales += 4) {
@@ -106,7 +107,7 @@ void q3_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *
     }
 }
 
-/* iq4_xs: word 0 is d | scales_h, word 1 scales_l. */
+/* iq4_xs: word 0 is d in its low 16 bits and scales_h in its high ones, and word 1 is scales_l. */
 void iq4_xs_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *tile) {
     (void)min_codes, (void)mins;
     const v128_t three = wasm_i32x4_splat(3), fifteen = wasm_i32x4_splat(15);
@@ -149,10 +150,10 @@ ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t sink[2]) {
     IN_ORDER_STORED(sink, dots[0], dots[1]);
 }
 
-/* Nibbles are masked in place by two masks, in the word and in the word shifted by 4 bits: 5 instructions for four
- * nibbles instead of 7.  Those in odd bytes are 256x too large, so they have sums of their own, odd256, which are
- * divided at the end.  That is exact, because all their products are multiples of 256, and 16 products of 15 * 256 and
- * MAX_CODE_16 fit in 32 bits. */
+/* q4_0, q4_1.  Two masks extract the nibbles of even and of odd bytes in place, from the word and from the word shifted
+ * by 4 bits: 5 instructions for the four nibbles of a 16-bit lane instead of 7.  Codes from odd bytes are 256x too
+ * large, so they have sums of their own, odd256, which are divided by 256 at the end.  That is exact, because all their
+ * products are multiples of 256, and 16 products of 15 * 256 and MAX_CODE_16 fit in 32 bits. */
 ALWAYS_INLINE void dot_nibbles(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t sink[2]) {
     v128_t odd256[2] = { wasm_i32x4_splat(0), wasm_i32x4_splat(0) };
     v128_t even_nibble = wasm_i16x8_splat(15), odd_nibble = wasm_i16x8_splat(15 << 8);
@@ -201,10 +202,11 @@ ALWAYS_INLINE void dot_six_bits(v128_t dots[N_DOT], const uint8_t *words, const 
     }
 }
 
-/* The same for five bits, where even bytes are 8x too large.  The codes of words 5, 6 and 7 are each assembled from two
- * or three of the five words as soon as these are loaded: 5 from 0 and 3, 6 from 1 and 4, and 7 from 2, 3 and 4.  In
- * the order below, 5 is complete before 6 begins, so both use c5_c6.  This takes 33 instructions for 32 codes of 4
- * rows; nibbles with separate high bits take 51. */
+/* q5_0, q5_1, q5_K.  As dot_six_bits for five bits, where the products of even bytes are 8x too large.  A tile stores
+ * five words for each 32 weights.  The codes that words 5, 6 and 7 would have are assembled from the low three bits of
+ * the others as soon as these are loaded: those of 5 from words 0 and 3, of 6 from words 1 and 4, and of 7 from words
+ * 2, 3 and 4.  In the order below, 5 is complete before 6 begins, so both use c5_c6.  This takes 33 instructions for 32
+ * codes of 4 rows; nibbles with separate high bits take 51. */
 ALWAYS_INLINE void dot_five_bits(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t sink[2]) {
     static const uint8_t order[] = { 0, 3, 1, 4, 2 };
     v128_t zero = wasm_i32x4_splat(0), even8[2] = { zero, zero }, c5_c6[2] = { zero, zero }, c7[2] = { zero, zero };
@@ -366,11 +368,11 @@ static void q4_K_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const str
  *
  * Codes are widened to 16 bits as they are loaded.  A register holds four codes of each of 2 rows, a 64-bit splat holds
  * four activations, and each row has two sums, which are added at the end of a block.  This takes a quarter fewer
- * instructions than the template and is nearly as fast as memory. */
+ * instructions than the template.  The dot is nearly as fast as memory can deliver the weights. */
 
 enum { Q8_BYTES = 272, Q8_WORDS = 16 };   /* bytes of a tile, and the offset of its words after the f16 d of 8 rows */
 
-/* Returns the sums of rows 0 .. 3.  Each argument holds two sums for each of 2 rows. */
+/* Returns the sums of 4 rows.  Each argument holds two sums for each of 2 rows, which are added. */
 ALWAYS_INLINE v128_t add_pairs(v128_t rows01, v128_t rows23) {
     return wasm_i32x4_add(wasm_i32x4_shuffle(rows01, rows23, 0, 2, 4, 6),
                           wasm_i32x4_shuffle(rows01, rows23, 1, 3, 5, 7));

@@ -1,14 +1,21 @@
 /* How all vector kernels on packed weights (repack/repack.h) extract the codes and scales of each type from a tile,
  * four rows at a time.
  *
- * CODES(words, k, j), a tile_codes, returns the codes of weights 32k + 4j .. 32k + 4j + 3 of 4 rows: each 32-bit lane
- * is a row, and each byte a code, too large by the type's bias.  words points to the first word of the four rows: of a
- * tile's rows 0 .. 3, or 16 bytes further of its rows 4 .. 7.  For superblocks it is the first word of a period (see
- * struct superblock in tiles.h) and 0 <= k < period, or for groups of 16 the first word of the group there, and j < 4.
+ * CODES(words, k, j), a tile_codes, returns codes of four weights of 4 rows: each 32-bit lane is a row, and each byte a
+ * code, too large by the type's bias.  words points to a word of rows 0 .. 3, as follows; for rows 4 .. 7 it points
+ * 16 bytes further.  struct superblock in tiles.h explains periods.
+ *
+ *   blocks of 32    words: the first word of the block.  k = 0, j < 8: weights 4j .. 4j + 3 of the block
+ *   groups of 32    words: the first word of a period.  k < period, j < 8: weights 32k + 4j .. 32k + 4j + 3 of it
+ *   groups of 16    words: the first word of a period, or for odd groups the word that is 4 * four bytes after it.
+ *                   k < period, j < 4: weights 4j .. 4j + 3 of group 2k, or of group 2k + 1, of the period
+ *
  * k selects shifts and masks, and for q3_K also words.
+ *
  * SCALES(scales, min_codes, mins, tile), a tile_scales, stores the scales of the groups of a superblock's tile,
  * (n_group, 8) f32.  For types with minima it also stores their codes, (n_group / 2, 8, 2) i16 in even-odd order, and
  * the factors of these codes, (8) f32.
+ *
  * k and j are constants wherever speed matters, so that the formulas reduce to one shift and one mask.
  */
 #ifndef PLUMB_KERNELS_TILES_SIMD128_H
@@ -39,10 +46,11 @@ ALWAYS_INLINE v128_t bits(v128_t v, uint32_t shift, int8_t mask) {
 ALWAYS_INLINE v128_t word(const uint8_t *words, size_t j) { return wasm_v128_load(words + 32 * j); }
 
 /* Convert f16 to f32 times 2^-112, exactly; the factor 2^112 goes into another operand.  No f16 of a tile is infinite
- * or NaN (repack_rows).  Subnormal ones stay subnormal, which costs time on x86 but is rare in types with a scale for
- * every 32 weights.  In superblocks they are often subnormal in the file, so they have a larger exponent bias in a
- * tile: they become normal f32 times 2^-102, and SUPERBLOCK_F16_FACTOR makes up for it.
- * f16_small takes them as four sign-extended i32, f16_small_low and f16_small_high from the low and the high 16 bits of
+ * or NaN (repack_rows).  A subnormal f16 becomes a subnormal f32, which costs time on x86 but is rare in types with a
+ * scale for every 32 weights.  The f16 of superblocks are often subnormal in the file.  In a tile they have a larger
+ * exponent bias, so none is subnormal, and these functions return their values times 2^-102, which are normal.
+ * SUPERBLOCK_F16_FACTOR makes up for that.
+ * f16_small takes four f16 as sign-extended i32, f16_small_low and f16_small_high from the low and the high 16 bits of
  * four lanes. */
 #define SUPERBLOCK_F16_FACTOR (F16_FACTOR / (1 << REPACK_EXTRA_BIAS))
 ALWAYS_INLINE v128_t f16_bits(v128_t h) {
@@ -120,7 +128,7 @@ ALWAYS_INLINE v128_t iq4_codes(const uint8_t *words, uint32_t k, uint32_t j) {
 
 /* ---- codes of superblocks ---------------------------------------------------------------------------------------- */
 
-/* k = 0, 1: the low or the high nibbles of 8 words. */
+/* k = 0: the low nibbles of word j.  k = 1: its high nibbles.  8 words have 64 weights of each row. */
 ALWAYS_INLINE v128_t q4_K_codes(const uint8_t *words, uint32_t k, uint32_t j) {
     return bits(word(words, j), k * 4, 15);
 }
@@ -130,8 +138,8 @@ ALWAYS_INLINE v128_t q4_K_unshifted_codes(const uint8_t *words, uint32_t k, uint
     return wasm_v128_and(word(words, j), byte_mask(k ? (int8_t)0xf0 : 15));
 }
 
-/* j = 0 .. 3 in a group of 16: for j < 3 the codes are the high six bits of word j.  For j = 3 they are assembled from
- * the low two bits of the three words. */
+/* k = 0, in a group of 16: for j < 3 the codes are the high six bits of each byte of word j.  For j = 3 they are
+ * assembled from the low two bits of the bytes of these three words. */
 ALWAYS_INLINE v128_t q6_K_codes(const uint8_t *words, uint32_t k, uint32_t j) {
     (void)k;
     if (j < 3) return bits(word(words, j), 2, 63);
@@ -140,13 +148,13 @@ ALWAYS_INLINE v128_t q6_K_codes(const uint8_t *words, uint32_t k, uint32_t j) {
     return wasm_v128_or(c, wasm_v128_and(wasm_i16x8_shl(word(words, 2), 4), byte_mask(3 << 4)));
 }
 
-/* k = 0 .. 3: bits 2k and 2k + 1 of each byte of 8 words. */
+/* k = 0 .. 3: bits 2k and 2k + 1 of each byte of word j.  8 words have 128 weights of each row. */
 ALWAYS_INLINE v128_t q2_K_codes(const uint8_t *words, uint32_t k, uint32_t j) {
     return bits(word(words, j), k * 2, 3);
 }
 
-/* k = 0 .. 7: bits 0 and 1 as in q2_K, from the words that follow the first 8.  Bit 2 is bit k of each byte of the
- * first 8 words. */
+/* k = 0 .. 7: bits 0 and 1 of a code are stored as in q2_K, in words 8 .. 15 for k < 4 and words 16 .. 23 for the
+ * others.  Bit 2 is bit k of each byte of words 0 .. 7. */
 ALWAYS_INLINE v128_t q3_K_codes(const uint8_t *words, uint32_t k, uint32_t j) {
     v128_t two = bits(word(words, 8 + k / 4 * 8 + j), k % 4 * 2, 3);
     return wasm_v128_or(two, wasm_i16x8_shl(bits(word(words, j), k, 1), 2));

@@ -5,8 +5,8 @@
  *   w[i] = scale[i / group] * codes[i] - m[i / group]          i < n, n % block_size == 0
  *   m[g] = 0 for NO_MIN, min[g] for GROUP_MIN, min[g * group / 256] * min_codes[g] for SUPERBLOCK_MIN
  *
- *   codes      (n) i16, after the type's bias is subtracted (Q4_0: -8..7).  |code| <= 127, except that a hostile Q8_0
- *              may hold -128
+ *   codes      (n) i16, after the type's bias is subtracted (Q4_0: -8 .. 7); for IQ4 types, the values of their table.
+ *              |code| <= 127, except that Q8_0 in a hostile file may hold -128
  *   scale      (n / group) f32
  *   min        (n / group) f32 for GROUP_MIN, (n / 256) f32 for SUPERBLOCK_MIN
  *   min_codes  (n / group) i16, 0 .. 63
