@@ -17,8 +17,9 @@ import numpy as np
 EMBD, HEADS, KV_HEADS, HEAD_DIM, FF, VOCAB = 32, 4, 2, 16, 64, 64
 LLAMA = {"gate": True, "norms": "rms"}
 # qk_norm: what the norms of Q and K are computed over; post: norms after attention and feed forward; fused: attn_qkv;
-# gate: the feed-forward network has a gate; norms: "rms", "layer" or "bare" (without weights); bias: which weights have
-# one; keys: those that differ from the defaults; layers; head_dim: embd / heads where the shapes need it.
+# gate: the feed-forward network has a gate; sub_norms: norms before the output projections; scales: tensors of factors;
+# norms: "rms", "layer" or "bare" (without weights); bias: which weights have one; keys: those that differ from the
+# defaults; plain_keys: without the architecture's name; layers; head_dim: embd / heads where the shapes need it.
 ARCHS = {
     "llama": {"bias": "q k v output gate up down", "freqs": True},
     "qwen": {"fused": True, "bias": "qkv", "head_dim": 8, "kv_heads": 4, "untied": True, "ff_key": 2 * FF},
@@ -57,6 +58,9 @@ ARCHS = {
                 "bias": "qkv output up down attn_norm ffn_norm output_norm",
                 "keys": {"use_parallel_residual": True, "rope.dimension_count": 4}},
     "command-r": {"norms": "layer", "ffn_norm": None, "head_dim": 8, "keys": {"logit_scale": 0.0625}},
+    "apertus": {"gate": False, "qk_norm": "head", "untied": True, "bias": "output", "plain_keys": {
+        "xielu.alpha_n": 0.7, "xielu.alpha_p": 0.4, "xielu.beta": 0.5, "xielu.eps": -1e-6}},
+    "bitnet": {"sub_norms": True, "head_dim": 8, "scales": True},
     "nemotron": {"norms": "layer", "gate": False, "head_dim": 8, "untied": True,
                  "bias": "q k v output up down attn_norm ffn_norm output_norm", "keys": {"rope.dimension_count": 4}},
 }
@@ -84,6 +88,8 @@ def write(name, path, as_f32):
     for key, value in keys.items():
         add = {float: w.add_float32, int: w.add_uint32, bool: w.add_bool, str: w.add_string}[type(value)]
         add(f"{name}.{key}", value)
+    for key, value in arch.get("plain_keys", {}).items():
+        w.add_float32(key, value)
     w.add_tokenizer_model("none")
 
     def matrix(tensor, rows, columns, gain, key=None):
@@ -120,6 +126,12 @@ def write(name, path, as_f32):
             is_row = arch["qk_norm"] == "row"
             norm(block + "attn_q_norm", n_q if is_row else dim)
             norm(block + "attn_k_norm", n_kv if is_row else dim)
+        if arch.get("sub_norms"):
+            norm(block + "attn_sub_norm", n_q)
+            norm(block + "ffn_sub_norm", FF)
+        if arch.get("scales"):
+            for tensor in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"):
+                w.add_tensor(f"{block}{tensor}.scale", rng.normal(1, 0.3, 1).astype(np.float32))
         matrix(block + "attn_output", EMBD, n_q, 1, "output")
         if arch.get("post"):
             norm(block + "post_attention_norm", EMBD)

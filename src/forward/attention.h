@@ -4,9 +4,10 @@
  *   k (n_token, n_head_kv * k_dim), v (n_token, n_head_kv * v_dim) -> attention_store -> cache
  *   q (n_token, n_head * k_dim)                                    -> attention_run   -> attn (n_token, n_head * v_dim)
  *
- * kv_cache.h says how K and V are stored.  The bits of a token's result depend neither on the batch it comes in, nor on
- * the number of threads, nor on the kernels, nor on whether weights are requested.  With integer codes, a NaN or
- * infinity in K or V turns the result of every query that attends to it into NaN, and changes nothing else.
+ * kv_cache.h says how K and V are stored.  The bits of a token's result depend neither on the batch it comes in (if the
+ * model is causal), nor on the number of threads, nor on the kernels, nor on whether weights are requested.  With
+ * integer codes, a NaN or infinity in K or V turns the result of every query that attends to it into NaN, and changes
+ * nothing else.
  */
 #ifndef PLUMB_FORWARD_ATTENTION_H
 #define PLUMB_FORWARD_ATTENTION_H
@@ -35,10 +36,9 @@ void attention_store(struct attention *a, uint32_t il, const float *k, const flo
  * be stored, or the layer's window of them; if the model is not causal, also the later ones of the batch.  If the layer
  * has a softcap or ALiBi, the softcap and then ALiBi are applied before the softmax.  The first token is at pos.
  * Vaswani et al. 2017, eq. 1; groups of query heads share a K/V head (Ainslie et al. 2023).  scale is 1 / sqrt(k_dim)
- * unless the layer has its own, and a layer may have a softcap and ALiBi (model/plan.h).  sinks: NULL, or (n_head) a
- * score of each head that takes part in the softmax and has no V (Xiao et al. 2024, "Efficient Streaming Language
- * Models with Attention Sinks").  weights: NULL, or (n_token, n_head, pos + n_token) for the softmax, with 0 at the
- * positions that a token does not see. */
+ * unless the layer has its own (model/plan.h).  sinks: NULL, or (n_head) a score of each head that takes part in the
+ * softmax and has no V (Xiao et al. 2024, "Efficient Streaming Language Models with Attention Sinks").  weights: NULL,
+ * or (n_token, n_head, pos + n_token) for the softmax, with 0 at the positions that a token does not see. */
 void attention_run(struct attention *a, uint32_t il, const float *q, const float *sinks, uint32_t n_token, uint32_t pos,
                    float *attn, float *weights);
 

@@ -1,4 +1,4 @@
-/* The fast layer loop is forward_run, on one page; the steps it calls are above it.
+/* The fast layer loop is forward_run, on one page; the steps it calls are above it, those of experts in experts.c.
  * Shapes: t is a token of the batch; (n_token, x) means that row t starts at t * x. */
 #include "forward/steps.h"
 
@@ -88,8 +88,8 @@ static plumb_status check_type(const struct weight *w, struct error *err) {
     return error_set(err, PLUMB_ERROR_UNSUPPORTED, "tensor %s: no kernel supports type %s", w->name, w->traits->name);
 }
 
-/* Checks the matrices.  Rows of token_embd are only dequantized, and the model has made sure that norms and biases are
- * F32. */
+/* Checks the matrices.  Rows of token_embd and position_embd are only dequantized, and the model has made sure that
+ * norms, biases and factors are F32. */
 static plumb_status check_types(const struct model *m, struct error *err) {
     PLUMB_TRY(check_type(m->output.w, err));
     for (uint32_t il = 0; il < m->plan.n_layer; il++) {
@@ -171,7 +171,7 @@ static void multiply(float *x, float factor, size_t n) {
     for (size_t i = 0; factor != 1.0f && i < n; i++) x[i] *= factor;
 }
 
-/* x (n) = x within -limit .. limit; NaN stays NaN. */
+/* x (n) = x within -limit .. limit, or x if limit is 0; NaN stays NaN. */
 static void clamp(float *x, float limit, size_t n) {
     for (size_t i = 0; limit != 0.0f && i < n; i++) x[i] = x[i] > limit ? limit : x[i] < -limit ? -limit : x[i];
 }
@@ -211,8 +211,9 @@ void forward_multiply(struct forward *f, const float *x, uint32_t n_token, int32
     }
 }
 
-/* The arguments of a step that threads share by tokens: y is computed from x, or in place.  x and y are (n_token, n);
- * the first token is at pos.  A step leaves fields that it does not use NULL or 0. */
+/* The arguments of a step that threads share by tokens, or by the rows of a norm: y is computed from x, or in place.
+ * x, y and up are (n_token, n) or (n_row, n); the first token is at pos.  A step leaves fields that it does not use
+ * NULL or 0. */
 struct step {
     const struct forward *f;
     const struct layer_plan *layer;
@@ -253,8 +254,9 @@ static void norm_rows(void *user, uint32_t begin, uint32_t end, uint32_t thread)
     (void)thread;
 }
 
-/* Each row of y (n_row, n) = x / sqrt(mean(x^2) + eps) * w + b; y may be x.  Zhang & Sennrich 2019, eq. 4.  The layer
- * norm first subtracts the mean of x.  Ba et al. 2016, "Layer Normalization". */
+/* Each row of y (n_row, n) = x / sqrt(mean(x^2) + eps) * w + b, where an absent w is 1 and an absent b 0; y may be x.
+ * Zhang & Sennrich 2019, eq. 4.  The layer norm first subtracts the mean of x.  Ba et al. 2016, "Layer
+ * Normalization". */
 static void normalize(const struct forward *f, const struct affine *of, float eps, uint32_t n, const float *x,
                       uint32_t n_row, float *y) {
     pool_share(f->pool, n_row, norm_rows, &(struct step) { .f = f, .of = of, .eps = eps, .x = x, .y = y, .n = n });
@@ -297,8 +299,8 @@ static void rope_tokens(void *user, uint32_t begin, uint32_t end, uint32_t threa
     (void)thread;
 }
 
-/* Rotates each head of x (n_token, n_head * k_dim) by the angles of its token's position, in place.  Su et al. 2021,
- * eq. 34. */
+/* Rotates the first n_rot elements of each head of x (n_token, n_head * k_dim) by the angles of its token's position,
+ * in place, if the layer has RoPE.  Su et al. 2021, eq. 34. */
 static void rope(const struct forward *f, const struct layer_plan *layer, float *x, uint32_t n_head, uint32_t n_token,
                  uint32_t pos) {
     struct step step = { .f = f, .layer = layer, .y = x, .n = n_head * layer->attn.k_dim, .pos = pos };
@@ -314,6 +316,12 @@ static float within(float z, float low, float high) { return z > high ? high : z
 static float swiglu_oai(float gate, float up) {
     float z = within(gate, -INFINITY, 7.0f);
     return z / (1.0f + (float)math_exp(-1.702 * (double)z)) * (within(up, -7.0f, 7.0f) + 1.0f);
+}
+
+static float xielu(const struct ffn_plan *p, float z) {
+    if (z > 0.0f) return p->xielu.a * z * z + p->xielu.beta * z;
+    float exponent = z < p->xielu.eps ? z : p->xielu.eps;
+    return ((float)(math_exp((double)exponent) - 1.0) - z) * p->xielu.b + p->xielu.beta * z;
 }
 
 static void gate_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
@@ -341,13 +349,16 @@ static void gate_tokens(void *user, uint32_t begin, uint32_t end, uint32_t threa
     case ACT_SWIGLU_OAI:
         for (size_t i = 0; up && i < n; i++) y[i] = swiglu_oai(y[i], up[i]);
         break;
+    case ACT_XIELU:
+        for (size_t i = 0; i < n; i++) y[i] = xielu(p, y[i]) * (up ? up[i] : 1.0f);
+        break;
     }
     for (size_t i = 0; s->divisors && i < n; i++) y[i] /= s->divisors[i % s->n];
     (void)thread;
 }
 
 /* gate <- activation(gate) * up, (n_token, n_ff) each; up is NULL if there is no gate: gate <- activation(gate).
- * Shazeer 2020. */
+ * Shazeer 2020.  If the layer has ffn.act.scales, the result is divided by them. */
 static void activate(const struct forward *f, uint32_t il, float *gate, float *up, uint32_t n_token, uint32_t n_ff) {
     const struct weight *scales = f->model->layers[il].w[W_FFN_ACT_SCALES].w;
     struct step step = { .f = f, .layer = &f->model->plan.layers[il], .up = up, .y = gate, .n = n_ff,
@@ -369,8 +380,9 @@ static void add_residual(const struct forward *f, float *x, const float *y, uint
 
 /* ---- the layers ------------------------------------------------------------------------------------------------ */
 
-/* If the layer has this norm, y (n_token, n_head * n) becomes the norm of x, computed over the width of its weight, and
- * tap shows it as (n_token, n_head, n).  Returns y then, and x if the layer does not have it. */
+/* If the layer has this norm, y (n_token, n_head * n) becomes the norm of x, computed over the width of its weight (n
+ * without one), and tap id shows it as (n_token, n_head, n); TAP_COUNT: no tap shows it.  Returns y then, and x if the
+ * layer does not have it. */
 static float *norm(const struct forward *f, const struct layer *l, enum weight_id weight, int32_t il,
                    struct batch b, enum tap_id id, uint32_t n_head, uint32_t n, float *x, float *y) {
     const struct affine *of = &l->w[weight];
@@ -381,7 +393,7 @@ static float *norm(const struct forward *f, const struct layer *l, enum weight_i
     const struct plan *p = &f->model->plan;
     float eps = is_post && p->post_norm_eps != 0.0f ? p->post_norm_eps : p->norm_eps;
     normalize(f, of, eps, n_in, x, (uint32_t)((uint64_t)b.n * n_head * n / n_in), y);
-    forward_tap(f, id, il, b.pos, b.n, n_head, n, y);
+    if (id < TAP_COUNT) forward_tap(f, id, il, b.pos, b.n, n_head, n, y);
     return y;
 }
 
@@ -433,6 +445,7 @@ static void run_attention(struct forward *f, uint32_t il, struct batch b, const 
     forward_tap(f, TAP_KQ_SOFT_MAX, at, b.pos, b.n, a->n_head, b.pos + b.n, f->tapped);
     forward_tap(f, TAP_KQV_OUT, at, b.pos, b.n, a->n_head, a->v_dim, f->attn);
     if (a->gate != ATTN_GATE_NONE) gate_heads(f, a, b.n);
+    norm(f, l, W_ATTN_SUB_NORM, at, b, TAP_COUNT, 1, a->n_head * a->v_dim, f->attn, f->attn);
     const struct product out = { TAP_ATTN_OUT, &l->w[W_ATTN_OUTPUT], f->norm, 1, false, 0.0f };
     forward_multiply(f, f->attn, b.n, at, b.pos, &out, 1);
     if (a->output_scale != 0.0f) multiply(f->norm, a->output_scale, (size_t)b.n * f->model->plan.n_embd);
@@ -450,6 +463,10 @@ void forward_feed_forward(struct forward *f, const struct ffn_weights *w, uint32
     float *activated = has_gate ? f->gate : f->up;
     activate(f, il, activated, has_gate ? f->up : NULL, b.n, w->n_ff);
     if (w->has_taps) forward_tap(f, TAP_FFN_SWIGLU, at, b.pos, b.n, 1, w->n_ff, activated);
+    if (w->has_taps) {
+        const struct layer *l = &f->model->layers[il];
+        norm(f, l, W_FFN_SUB_NORM, at, b, TAP_COUNT, 1, w->n_ff, activated, activated);
+    }
     const struct product out = { w->has_taps ? TAP_FFN_OUT : TAP_COUNT, w->down, y, 1, w->scale_last, 0.0f };
     forward_multiply(f, activated, b.n, at, b.pos, &out, 1);
 }

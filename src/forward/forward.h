@@ -1,8 +1,9 @@
 /* The fast forward pass: token ids -> logits, for one sequence with a KV cache.
  *
  * It multiplies with quantized weights, in f32 and integers; reference/reference.h is its slow counterpart.  The bits
- * of a token's logits depend on the model, the tokens up to it, the precision of the kernels and kv_type.  They do not
- * depend on the batches, the number of threads, the instruction set or taps.
+ * of a token's logits depend on the model, the tokens that it sees, the precision of the kernels, kv_type and, in
+ * models with rope_factors_long, n_ctx.  They do not depend on the batches, the number of threads, the instruction set
+ * or taps.
  *
  * forward_create and forward_set_tap allocate all memory.  forward_run allocates nothing, cannot fail, and cannot be
  * interrupted: a caller that wants to stop early runs small batches.
@@ -32,10 +33,9 @@ uint64_t forward_bytes(const struct forward *f);
 const struct kernels *forward_kernels(const struct forward *f);
 
 /* Computes n tokens (1..n_batch) at positions pos .. pos + n - 1 (< n_ctx).  Each attends to itself and to the
- * positions before it, all of them or those of the layer's window.  All positions < pos must be in the cache, from
- * earlier runs.
- * The K and V of the n tokens are stored.  If the cache held tokens from pos on, it loses them all, so a caller goes
- * back by a run at a smaller pos.  In a model that is not causal, each also attends to the later ones of the n.
+ * positions before it, all of them or those of the layer's window; in a model that is not causal, also to the later
+ * ones of the n.  All positions < pos must be in the cache, from earlier runs.  The K and V of the n tokens are stored.
+ * If the cache held tokens from pos on, it loses them all, so a caller goes back by a run at a smaller pos.
  * logits: (n_logits, n_vocab) f32 for the last n_logits <= n tokens; it is not used if n_logits is 0.
  * The caller must check these limits, and that every id is >= 0 and < n_vocab. */
 void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_logits, float *logits);

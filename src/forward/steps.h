@@ -32,7 +32,7 @@ struct forward {
     uint32_t n_rope;
     /* Scratch for a batch. */
     float *x;        /* (n_token, n_embd) the residual stream */
-    float *norm;     /* (n_token, n_embd) x after an RMS norm; then what attention or feed forward adds to x */
+    float *norm;     /* (n_token, n_embd) x after a norm; then what attention or feed forward adds to x */
     float *q;        /* (n_token, n_head * k_dim) */
     float *k, *v;    /* (n_token, n_head_kv * k_dim), (n_token, n_head_kv * v_dim) */
     float *attn;     /* (n_token, n_head * v_dim) weighted sums of V */

@@ -13,7 +13,7 @@ struct key_reader {
     size_t n_part;
     const char *architecture;
     struct error *err;
-    char key[128];   /* the key last asked for, "llama.block_count" */
+    char key[128];                  /* the key last asked for, "llama.block_count" */
     bool is_longrope;
     float beta_fast, beta_slow, log_factor;   /* of YaRN */
 };
@@ -249,10 +249,10 @@ static plumb_status read_layers(struct key_reader *r, struct plan *p) {
 #define SHARED (SET(FFN_GATE_SHARED) | SET(FFN_UP_SHARED) | SET(FFN_DOWN_SHARED))
 #define ALL_EXPERTS (EXPERTS | SHARED | SET(FFN_EXPERT_BIAS) | SET(FFN_GATE_INP_SHARED))
 #define ALL_DENSE (GATED | SET(FFN_GATE_UP))
-#define DENSE (ENDS | NORMS | ATTENTION | GATED)    /* Llama's */
-#define SPARSE (ENDS | NORMS | ATTENTION | EXPERTS)   /* every layer has experts */
-#define PLAIN (ENDS | NORMS | ATTENTION | FFN)      /* without a gate */
-#define TIED (SET(OUTPUT) | SET(ATTN_QKV))          /* output.weight may be missing, Q, K and V may be fused */
+#define DENSE (ENDS | NORMS | ATTENTION | GATED)      /* Llama's */
+#define SPARSE (ENDS | NORMS | ATTENTION | EXPERTS)   /* with experts instead */
+#define PLAIN (ENDS | NORMS | ATTENTION | FFN)        /* without a gate */
+#define TIED (SET(OUTPUT) | SET(ATTN_QKV))            /* output.weight may be missing, Q, K and V may be fused */
 #define FREQS SET(ROPE_FREQS)
 #define FACTORS (FREQS | SET(ROPE_LONG) | SET(ROPE_SHORT))
 #define ALL_BIAS (ATTENTION_BIAS | FFN | NORM_BIAS)   /* of GPT-2 and its relatives */
@@ -270,7 +270,7 @@ static void set_dense(struct layer_plan *l) {
     l->ffn.n_ff_expert = l->ffn.n_ff_shared = 0;
 }
 
-/* ---- what only some have ----------------------------------------------------------------------------------------- */
+/* ---- what several architectures have ----------------------------------------------------------------------------- */
 
 /* The muP factors of Granite (Yang et al. 2022, "Tensor Programs V"), as in llama.cpp. */
 static plumb_status plan_granite(struct key_reader *r, struct plan *p) {
@@ -293,7 +293,7 @@ static plumb_status plan_granite(struct key_reader *r, struct plan *p) {
 static plumb_status plan_pattern(struct key_reader *r, struct plan *p, uint32_t period, uint32_t window,
                                  float freq_base, bool windows_last) {
     PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "attention.sliding_window"), &window, r->err));
-    if (window == 0) return PLUMB_OK;   /* llama.cpp ignores the other two keys then */
+    if (window == 0) return PLUMB_OK;   /* llama.cpp ignores the other keys then */
     const struct gguf_key *pattern;
     PLUMB_TRY(gguf_get_flags(r->gguf, key_of(r, "attention.sliding_window_pattern"), &pattern, r->err));
     if (!pattern) PLUMB_TRY(read_count(r, "attention.sliding_window_pattern", 1u << 16, &period));
@@ -428,6 +428,7 @@ static plumb_status read_sections(struct key_reader *r, struct plan *p, bool req
     return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is missing or not four numbers of pairs", r->key);
 }
 
+/* ---- architectures, most of them without experts ----------------------------------------------------------------- */
 
 /* In the 27B models of Gemma, which llama.cpp knows by their number of layers, scores are divided by sqrt(n_embd /
  * n_head). */
@@ -711,6 +712,52 @@ static plumb_status plan_stablelm(struct key_reader *r, struct plan *p) {
     return PLUMB_OK;
 }
 
+/* A number for each layer, or one for all, under a key without the architecture's name. */
+static plumb_status read_numbers(struct key_reader *r, const char *key, uint32_t il, float *out) {
+    const struct gguf_key *k = gguf_find_key(r->gguf, key);
+    if (k && k->is_array && k->type == GGUF_FLOAT32 && il < k->n) {
+        *out = f32_from_bits(load_u32(k->values + 4 * (size_t)il));
+    } else {
+        PLUMB_TRY(gguf_get_f32(r->gguf, key, out, r->err));
+    }
+    if (*out >= -1e6f && *out <= 1e6f) return PLUMB_OK;
+    return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is missing, or %g for layer %u, expected -1e6 to 1e6", key,
+                     (double)*out, il);
+}
+
+static double softplus(double z) { return z > 20 ? z : math_log(1 + math_exp(z)); }
+
+static plumb_status plan_apertus(struct key_reader *r, struct plan *p) {
+    static const char *const unused[] = { "attn_q_norm.bias", "attn_k_norm.bias", NULL };
+    p->unused = unused;
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        float alpha_n = 1e7f, alpha_p = 1e7f, beta = 1e7f, eps = 1e7f;   /* refused, so the keys must be there */
+        PLUMB_TRY(read_numbers(r, "xielu.alpha_n", il, &alpha_n));
+        PLUMB_TRY(read_numbers(r, "xielu.alpha_p", il, &alpha_p));
+        PLUMB_TRY(read_numbers(r, "xielu.beta", il, &beta));
+        PLUMB_TRY(read_numbers(r, "xielu.eps", il, &eps));
+        struct ffn_plan *f = &p->layers[il].ffn;
+        f->xielu.a = (float)softplus((double)alpha_p);
+        f->xielu.b = beta + (float)softplus((double)alpha_n);
+        f->xielu.beta = beta;
+        f->xielu.eps = eps;
+    }
+    return PLUMB_OK;
+}
+
+/* For texts.  llama.cpp rotates with a fixed base, whatever the keys say. */
+static plumb_status plan_cogvlm(struct key_reader *r, struct plan *p) {
+    static const char *const unused[] = { "vis_attn_qkv.weight", "vis_attn_output.weight", "vis_gate.weight",
+                                          "vis_down.weight", "vis_up.weight", "rope_freqs.weight", NULL };
+    struct rope_plan *rope = &p->ropes[ROPE_GLOBAL];
+    (void)r;
+    p->unused = unused;
+    rope->freq_base = 10000.0f;
+    rope->freq_scale = rope->magnitude = 1.0f;
+    rope->is_yarn = false;
+    return PLUMB_OK;
+}
+
 static plumb_status plan_spark(struct key_reader *r, struct plan *p) {
     PLUMB_TRY(plan_windows(r, p, 1, 0, p->ropes[ROPE_GLOBAL].freq_base));
     p->ropes[ROPE_LOCAL].freq_scale = p->ropes[ROPE_GLOBAL].freq_scale;
@@ -721,7 +768,7 @@ static plumb_status plan_spark(struct key_reader *r, struct plan *p) {
     return PLUMB_OK;
 }
 
-/* ---- experts ----------------------------------------------------------------------------------------------------- */
+/* ---- architectures, most of them with experts -------------------------------------------------------------------- */
 
 static plumb_status plan_llama(struct key_reader *r, struct plan *p) {
     (void)r;
@@ -1009,9 +1056,8 @@ static plumb_status plan_minimax_m2(struct key_reader *r, struct plan *p) {
 static plumb_status plan_mimo2(struct key_reader *r, struct plan *p) {
     static const char *const unused[] = { "attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias",
                                           "ffn_gate.weight", "ffn_up.weight", "ffn_down.weight", "ffn_gate.scale",
-                                          "ffn_up.scale",
-                                          "ffn_down.scale", "ffn_gate.input_scale", "ffn_up.input_scale",
-                                          "ffn_down.input_scale", NULL };
+                                          "ffn_up.scale", "ffn_down.scale", "ffn_gate.input_scale",
+                                          "ffn_up.input_scale", "ffn_down.input_scale", NULL };
     float scale = 0.0f;
     p->unused = unused;
     PLUMB_TRY(read_scale(r, "attention.value_scale", &scale));
@@ -1050,7 +1096,8 @@ static const struct architecture {
     enum norm_kind norm;
     enum activation activation;
     uint64_t required, optional, biased, scaled;
-    /* Reads what else the keys say; NULL: nothing.  All layers of the plan are filled, each with the same numbers. */
+    /* Reads what else the keys say; NULL: nothing.  All layers of the plan are filled, each with the same numbers,
+     * except those that read_layers reads. */
     plumb_status (*plan)(struct key_reader *r, struct plan *p);
 } architectures[] = {
     /* Its converters permute Q and K to this pairing. */
@@ -1093,6 +1140,11 @@ static const struct architecture {
       plan_command_r },
     { "nemotron", ROPE_NEOX, NORM_LAYER, ACT_RELU_SQR, PLAIN | SET(OUTPUT), SET(ATTN_QKV), ATTENTION_BIAS | FFN
       | NORM_BIAS, SCALED, NULL },
+    { "apertus", ROPE_NEOX, NORM_RMS, ACT_XIELU, PLAIN | QK_NORM | SET(OUTPUT), SET(ATTN_QKV) | FACTORS, ATTENTION_BIAS,
+      SCALED, plan_apertus },
+    { "bitnet", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | SET(ATTN_SUB_NORM) | SET(FFN_SUB_NORM), 0, 0, ATTENTION | GATED,
+      NULL },
+    { "cogvlm", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, TIED, 0, SET(ATTN_OUTPUT), plan_cogvlm },
     { "baichuan", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED, plan_baichuan },
     { "bloom", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, PLAIN | SET(TOKEN_EMBD_NORM), TIED, ALL_BIAS
       | SET(TOKEN_EMBD_NORM), SCALED, plan_alibi_8 },

@@ -1,4 +1,4 @@
-/* See model.h.  The weight specs say which tensor, of which shape, is bound to which field. */
+/* See model.h.  The weight specs say which tensor, of which shape, is bound to which weight. */
 #include "model/model.h"
 
 #include "base/decimal.h"
@@ -13,8 +13,8 @@
 /* Sizes of weights, which follow from the plan. */
 enum dim {
     DIM_ONE, DIM_EMBD, DIM_QKV, DIM_Q, DIM_K, DIM_V, DIM_ATTN, DIM_Q_NORM, DIM_K_NORM, DIM_Q_NORMS, DIM_K_NORMS,
-    DIM_GATE, DIM_HEAD, DIM_FF, DIM_GATE_UP,
-    DIM_FF_EXPERT, DIM_FF_SHARED, DIM_EXPERT, DIM_VOCAB, DIM_POSITION, DIM_ROT_HALF,
+    DIM_GATE, DIM_HEAD, DIM_FF, DIM_GATE_UP, DIM_FF_EXPERT, DIM_FF_SHARED, DIM_EXPERT, DIM_VOCAB, DIM_POSITION,
+    DIM_ROT_HALF,
 };
 
 struct weight_spec {
@@ -34,6 +34,7 @@ static const struct weight_spec specs[W_COUNT] = {
     [W_ATTN_K_NORM] = { "attn_k_norm", DIM_K_NORM, DIM_K_NORMS, false, NULL },
     [W_ATTN_GATE] = { "attn_gate", DIM_EMBD, DIM_GATE, false, NULL },
     [W_ATTN_SINKS] = { "attn_sinks", DIM_HEAD, DIM_ONE, false, NULL },
+    [W_ATTN_SUB_NORM] = { "attn_sub_norm", DIM_ATTN, DIM_ONE, false, NULL },
     [W_ATTN_OUTPUT] = { "attn_output", DIM_ATTN, DIM_EMBD, false, NULL },
     [W_ATTN_POST_NORM] = { "post_attention_norm", DIM_EMBD, DIM_ONE, false, NULL },
     [W_FFN_NORM] = { "ffn_norm", DIM_EMBD, DIM_ONE, false, NULL },
@@ -41,6 +42,7 @@ static const struct weight_spec specs[W_COUNT] = {
     [W_FFN_GATE] = { "ffn_gate", DIM_EMBD, DIM_FF, false, NULL },
     [W_FFN_UP] = { "ffn_up", DIM_EMBD, DIM_FF, false, NULL },
     [W_FFN_ACT_SCALES] = { "ffn.act", DIM_FF, DIM_ONE, false, "scales" },
+    [W_FFN_SUB_NORM] = { "ffn_sub_norm", DIM_FF, DIM_ONE, false, NULL },
     [W_FFN_DOWN] = { "ffn_down", DIM_FF, DIM_EMBD, false, NULL },
     [W_FFN_GATE_INP] = { "ffn_gate_inp", DIM_EMBD, DIM_EXPERT, false, NULL },
     [W_FFN_EXPERT_BIAS] = { "exp_probs_b", DIM_EXPERT, DIM_ONE, false, "bias" },
@@ -168,8 +170,8 @@ static const char *weight_name(const struct plan *p, uint32_t id) {
     return p->names[id] ? p->names[id] : specs[id].name;
 }
 
-/* The place of the tensor with the name of weight `id` and what follows it, "weight" or "bias".  Returns false if the
- * architecture does not have the tensor. */
+/* The place of the tensor with the name of weight `id` and what follows it: "weight", "bias", "scale" or "input_scale".
+ * Returns false if the architecture does not have the tensor. */
 static bool find_part(struct model *m, uint32_t il, uint32_t id, const char *kind, struct slot *slot) {
     const struct plan *p = &m->plan;
     const struct weight_spec *spec = &specs[id];

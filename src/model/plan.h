@@ -2,11 +2,15 @@
  * architectures.c and the keys of the file make it.  The fast pass and the reference pass each walk it, and they know
  * no names of architectures.
  *
- * A layer computes, where x (n_token, n_embd) is the residual stream and a norm without a weight returns its input
- * (attn_qkv is three matrices in one tensor; weights are bound to W_ATTN_Q, W_ATTN_K and W_ATTN_V):
+ * A layer computes, where x (n_token, n_embd) is the residual stream, a norm that the layer lacks returns its input,
+ * and feed_forward may be experts (attn_qkv is three matrices in one tensor; weights are bound to W_ATTN_Q, W_ATTN_K
+ * and W_ATTN_V):
  *
  *   x += norm(W_ATTN_POST_NORM, attention(norm(W_ATTN_NORM, x))) * residual_scale
  *   x += norm(W_FFN_POST_NORM, feed_forward(norm(W_FFN_NORM, x))) * residual_scale
+ *
+ * If is_parallel, feed_forward reads norm(W_FFN_NORM, x) of the x before attention, or norm(W_ATTN_NORM, x) of it if
+ * the layer lacks W_FFN_NORM.
  */
 #ifndef PLUMB_MODEL_PLAN_H
 #define PLUMB_MODEL_PLAN_H
@@ -16,7 +20,7 @@
 /* Which two elements of a head RoPE rotates together. */
 enum rope_pairing {
     ROPE_NORM,  /* (2i, 2i+1): the RoFormer paper; ggml's NORMAL */
-    ROPE_NEOX,  /* (i, i + n_rot/2): GPT-NeoX, and every model whose converter does not permute Q and K */
+    ROPE_NEOX,  /* (i, i + n_rot/2): GPT-NeoX, and most models whose converters do not permute Q and K */
 };
 
 enum activation {
@@ -25,6 +29,8 @@ enum activation {
     ACT_RELU,       /* max(z, 0) */
     ACT_RELU_SQR,   /* max(z, 0)^2 */
     ACT_SWIGLU_OAI, /* z / (1 + e^(-1.702 z)) (u + 1) with z = min(gate, 7) and u = up within -7 .. 7: gpt-oss */
+    ACT_XIELU,      /* of ffn.xielu: a z^2 + beta z if z > 0, else b (e^min(z, eps) - 1 - z) + beta z.  Huang et al.
+                     * 2024, "Deriving Activation Functions Using Integration" */
 };
 
 enum norm_kind {
@@ -70,15 +76,17 @@ struct attn_plan {
     uint32_t n_head, n_head_kv;   /* n_head_kv divides n_head */
     uint32_t k_dim, v_dim;        /* elements of a head of Q and K, and of V */
     uint32_t rope;                /* index of the plan's ropes; ROPE_NONE: Q and K are not rotated */
-    enum qk_norm qk_norm;         /* used if there are weights for it */
+    enum qk_norm qk_norm;         /* used if the layer has norms of Q and K */
     uint32_t window;              /* a token attends to itself and the window - 1 tokens before it; 0: to all of them */
     bool is_chunked;              /* instead the window begins at the last multiple of `window` */
     float scale;                  /* scores are multiplied by it; 0: by 1 / sqrt(k_dim) */
     float softcap;                /* then scores become softcap * tanh(scores / softcap); 0: they stay */
     float alibi;                  /* then a slope times the distance is subtracted, see plan_alibi_slope; 0: nothing */
-    uint32_t temperature_floor;   /* if not 0, Q is multiplied by 1 + temperature_scale *                             */
-    float temperature_scale;      /* ln(1 + floor((position + temperature_offset) / temperature_floor)) */
-    uint32_t temperature_offset;  /* Llama 4 and Mistral, 2025 */
+    /* If temperature_floor is not 0, Q is multiplied by 1 + temperature_scale * ln(1 + floor((position +
+     * temperature_offset) / temperature_floor)): Llama 4 and Mistral, 2025. */
+    uint32_t temperature_floor;
+    float temperature_scale;
+    uint32_t temperature_offset;
     enum attn_gate gate;
     bool gate_per_head;           /* one number for each head, not for each element */
     float output_scale;           /* the output of attention is multiplied by it; 0: it is not */
@@ -104,6 +112,7 @@ struct ffn_plan {
     float weights_scale;          /* then they are multiplied by it */
     bool weights_first;           /* an expert's input, not its output, is multiplied by its weight */
     bool router_first;            /* the router reads the input of the layer */
+    struct { float a, b, beta, eps; } xielu;
     float limit;                  /* SwiGLU with min(gate, limit) and up within -limit .. limit; 0: there is no limit */
     float output_scale;           /* the sum of all experts is multiplied by it; 0: it is not */
     uint32_t n_group, n_group_used;   /* if n_group > 1, only experts of the n_group_used best groups can be used */
@@ -119,9 +128,9 @@ struct layer_plan {
  * matrices in one tensor, and ffn_gate_up two: their rows are bound to W_ATTN_Q, K and V, or to W_FFN_GATE and UP. */
 enum weight_id {
     W_ATTN_NORM, W_ATTN_QKV, W_ATTN_Q, W_ATTN_K, W_ATTN_V, W_ATTN_Q_NORM, W_ATTN_K_NORM, W_ATTN_GATE, W_ATTN_SINKS,
-    W_ATTN_OUTPUT, W_ATTN_POST_NORM, W_FFN_NORM, W_FFN_GATE_UP, W_FFN_GATE, W_FFN_UP, W_FFN_ACT_SCALES, W_FFN_DOWN,
-    W_FFN_GATE_INP, W_FFN_EXPERT_BIAS, W_FFN_GATE_EXPS, W_FFN_UP_EXPS, W_FFN_DOWN_EXPS, W_FFN_GATE_INP_SHARED,
-    W_FFN_GATE_SHARED, W_FFN_UP_SHARED, W_FFN_DOWN_SHARED, W_FFN_POST_NORM,
+    W_ATTN_SUB_NORM, W_ATTN_OUTPUT, W_ATTN_POST_NORM, W_FFN_NORM, W_FFN_GATE_UP, W_FFN_GATE, W_FFN_UP, W_FFN_ACT_SCALES,
+    W_FFN_SUB_NORM, W_FFN_DOWN, W_FFN_GATE_INP, W_FFN_EXPERT_BIAS, W_FFN_GATE_EXPS, W_FFN_UP_EXPS, W_FFN_DOWN_EXPS,
+    W_FFN_GATE_INP_SHARED, W_FFN_GATE_SHARED, W_FFN_UP_SHARED, W_FFN_DOWN_SHARED, W_FFN_POST_NORM,
     W_LAYER_COUNT,
     W_TOKEN_EMBD = W_LAYER_COUNT, W_POSITION_EMBD, W_TOKEN_EMBD_NORM, W_OUTPUT_NORM, W_OUTPUT, W_ROPE_FREQS,
     W_ROPE_LONG, W_ROPE_SHORT,
@@ -135,27 +144,28 @@ enum { ROPE_GLOBAL, ROPE_LOCAL, PLAN_ROPES, ROPE_NONE = PLAN_ROPES };
 struct plan {
     const char *architecture;
     uint32_t n_layer, n_embd, n_vocab, n_ctx_train;
-    uint32_t n_ignored_layer;   /* layers behind n_layer, which predict further tokens and are not computed */
-    uint32_t n_ctx_original;    /* sessions of more tokens use rope_factors_long, others rope_factors_short */
-    bool is_parallel;        /* attention and feed forward both read a layer's input, and both are added to it */
+    uint32_t n_ignored_layer; /* layers behind n_layer, which predict further tokens and are not computed */
+    uint32_t n_ctx_original;  /* sessions of more tokens use rope_factors_long, others rope_factors_short */
+    bool is_parallel;         /* attention and feed forward both read a layer's input, and both are added to it */
     enum norm_kind norm;
-    bool is_causal;          /* a token does not attend to the tokens after it */
-    float clamp_qkv;         /* Q, K and V are clamped to -clamp_qkv .. clamp_qkv; 0: they are not */
-    float post_norm_eps;     /* epsilon of the norms after attention and feed forward; 0: norm_eps */
-    float norm_eps;          /* epsilon of the norms, added to the mean square or to the variance */
-    float embedding_scale;   /* embeddings are multiplied by it */
-    float residual_scale;    /* the outputs of attention and feed forward are multiplied by it before they are added */
-    float logit_scale;       /* logits are divided by it */
-    float logit_softcap;     /* logits become softcap * tanh(logits / softcap); 0: they stay */
+    bool is_causal;           /* a token does not attend to the tokens after it */
+    float clamp_qkv;          /* Q, K and V are clamped to -clamp_qkv .. clamp_qkv; 0: they are not */
+    float post_norm_eps;      /* epsilon of the norms after attention and feed forward; 0: norm_eps */
+    float norm_eps;           /* epsilon of the norms, added to the mean square or to the variance */
+    float embedding_scale;    /* embeddings are multiplied by it */
+    float residual_scale;     /* the outputs of attention and feed forward are multiplied by it before they are added */
+    float logit_scale;        /* logits are divided by it */
+    float logit_softcap;      /* logits become softcap * tanh(logits / softcap); 0: they stay */
     struct rope_plan ropes[PLAN_ROPES];
-    /* The largest of all layers: heads, elements of Q, of K, of V, and of a row of the gate. */
+    /* The largest of all layers: heads; elements of Q or of the outputs of the heads, of K, of V, and of a row of the
+     * gate, in experts too; experts, and those that a token uses. */
     uint32_t max_head;
-    uint64_t max_q, max_k, max_v, max_ff;   /* max_ff: of experts too */
+    uint64_t max_q, max_k, max_v, max_ff;
     uint32_t max_expert, max_used;
     bool has_gates;                /* some layer has attn_gate */
-    /* Sets of enum weight_id: bit i is weight i.  Each layer must have the required weights, and may have the optional
-     * ones, the biases of the weights in biased and the factors of those in scaled.  A step whose weight is absent is
-     * left out. */
+    /* Sets of enum weight_id: bit i is weight i.  Each layer must have the required weights, except those in its
+     * `without`, and may have the optional ones, the biases of the weights in biased and the factors of those in
+     * scaled.  A step whose weight is absent is left out. */
     uint64_t required, optional, biased, scaled;
     uint64_t bare_norms;           /* norms that are computed without a weight */
     const char *const *unused;     /* tensors that the file may have and no pass uses, without "blk.N."; ends in NULL */
@@ -189,7 +199,7 @@ float plan_alibi_slope(const struct attn_plan *a, uint32_t head);
 /* The factor of Q at a position; 1 in a layer without temperature. */
 float plan_temperature(const struct attn_plan *a, uint32_t pos);
 
-/* Elements of the longest row of any matrix: max(n_embd, n_ff, n_head * k_dim, n_head * v_dim). */
+/* Elements of the longest row of any matrix: max(n_embd, max_q, max_ff). */
 uint64_t plan_max_row(const struct plan *p);
 
 #endif

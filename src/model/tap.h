@@ -12,7 +12,8 @@ struct tap_sink {
     void *user;
 };
 
-/* The taps in the order in which a pass computes them.  TAP_ATTN_NORM to TAP_L_OUT come once for each layer. */
+/* The taps in the order in which a pass computes them, except that some models normalize Q and K after RoPE, and that
+ * in some the router comes before attention.  TAP_ATTN_NORM to TAP_L_OUT come at most once for each layer. */
 enum tap_id {
     TAP_EMBD,
     TAP_ATTN_NORM, TAP_QCUR, TAP_KCUR, TAP_VCUR, TAP_QCUR_NORMED, TAP_KCUR_NORMED, TAP_QCUR_ROPE, TAP_KCUR_ROPE,

@@ -1,5 +1,6 @@
 /* Experts in the reference pass:
  * y = sum over the used experts e of weight_e * W_down_e (activation(W_gate_e x) * W_up_e x)
+ * plus W_down (activation(W_gate x) * W_up x) of the shared expert, times the sigmoid of its own gate if it has one
  * Shazeer et al. 2017, "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer", eq. 1
  *
  * One token after the other, one row of one matrix after the other. */
@@ -20,7 +21,8 @@ static void softmax(double *x, uint32_t n) {
 /* W x + b of matrix e of n_matrix, times its factor (before the bias).  y (n_out). */
 static void multiply(const struct reference *r, const struct affine *of, uint32_t e, const double *x, double *y) {
     uint32_t n_out = of->w->n_out / of->w->n_matrix;
-    double factor = of->s ? (double)reference_row(r, of->s, 0)[e] : 1;
+    /* Factors and biases of all experts may be longer than the scratch for a row. */
+    double factor = of->s ? (double)((const float *)(const void *)of->s->data)[e] : 1;
     for (uint32_t o = 0; o < n_out; o++) {
         y[o] = factor * reference_dot(reference_row(r, of->w, (size_t)e * n_out + o), x, of->w->n_in);
     }

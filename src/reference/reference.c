@@ -9,8 +9,8 @@
  *                    x += W_down (silu(W_gate h) * (W_up h)),               h = rms_norm(x)
  *   logits = W_output rms_norm(x)
  *
- * The plan (model/plan.h) says what differs from that: factors, windows, activations.  A step whose weight is absent is
- * left out.
+ * The plan (model/plan.h) says what differs from that: norms, positions, windows, factors, activations, gates, experts
+ * (experts.c).  A step whose weight is absent is left out.
  *
  * Every line is meant to be checked against its paper; do not make it faster.  Where a quirk changes a step, a line
  * with `if (r->wrong)` leaves the step to quirk_steps.c.  r->wrong is NULL in a right pass: a reader can skip those
@@ -91,7 +91,7 @@ static void ffn_product(const struct reference *r, const struct affine *of, cons
     scale(r, of, n, y);
 }
 
-/* ---- RMS norm ---------------------------------------------------------------------------------------------------- */
+/* ---- norms ------------------------------------------------------------------------------------------------------- */
 
 /* h_i = x_i / sqrt(mean(x^2) + eps)       Zhang & Sennrich 2019, "Root Mean Square Layer Normalization", eq. 4 */
 static void rms_norm(double eps, const double *x, uint32_t n, double *h) {
@@ -136,7 +136,7 @@ static double yarn(const struct rope_plan *p, uint32_t i, double frequency) {
 }
 
 /* Pair i is rotated by base^(-2i / n_rot) for each position.     Su et al. 2021, "RoFormer", eq. 34
- * Llama 3.1 divides that by rope_freqs[i]. */
+ * Llama 3.1 divides that by rope_freqs[i], Phi-3 by rope_factors_long[i] or rope_factors_short[i]. */
 static void fill_frequencies(struct reference *r) {
     for (uint32_t k = 0; k < PLAN_ROPES; k++) {
         const struct rope_plan *rope = &r->plan.ropes[k];
@@ -183,7 +183,7 @@ double reference_score_divisor(const struct attn_plan *p) {
 }
 
 /* attention_weights and attention_values below compute together
- * softmax(q k^T / sqrt(k_dim)) v, causal              Vaswani et al. 2017, "Attention Is All You Need", eq. 1
+ * softmax(q k^T / divisor) v, over the tokens seen       Vaswani et al. 2017, "Attention Is All You Need", eq. 1
  * query head h reads K/V head h / (n_head / n_head_kv)   Ainslie et al. 2023, "GQA" */
 
 /* x_i = e^x_i / sum of all e^x_j, of n elements.  sink: -INFINITY, or one more score that takes part in the sum
@@ -295,11 +295,16 @@ double reference_activate(const struct reference *r, const struct ffn_plan *p, d
         up = up > limit ? limit : up < -limit ? -limit : up;
     }
     if (p->activation == ACT_SWIGLU_OAI) return gate / (1 + exp(-1.702 * gate)) * (up + 1);
+    if (p->activation == ACT_XIELU) {   /* Huang et al. 2024, eq. 9 */
+        double a = (double)p->xielu.a, b = (double)p->xielu.b, beta = (double)p->xielu.beta;
+        double below = expm1(fmin(gate, (double)p->xielu.eps)) - gate;
+        return (gate > 0 ? a * gate * gate + beta * gate : b * below + beta * gate) * up;
+    }
     return activation(p->activation, gate) * up;
 }
 
 /* If the layer has this norm, y (n, n_head, width) becomes the norm of x.  Returns y then, and otherwise x.  The norm
- * is computed over the width of its weight: a head, or all heads of a token. */
+ * is computed over the width of its weight: a head, or all of a token.  Without a weight that is width. */
 static double *norm(const struct reference *r, uint32_t il, enum weight_id weight, struct batch b, enum tap_id id,
                     uint32_t n_head, uint32_t width, double *x, double *y) {
     const struct affine *of = &r->m->layers[il].w[weight];
@@ -308,7 +313,7 @@ static double *norm(const struct reference *r, uint32_t il, enum weight_id weigh
     bool is_post = weight == W_ATTN_POST_NORM || weight == W_FFN_POST_NORM;
     double eps = (double)(is_post && r->plan.post_norm_eps != 0 ? r->plan.post_norm_eps : r->plan.norm_eps);
     normalize(r, of, eps, n_in, x, (uint32_t)((uint64_t)b.n * n_head * width / n_in), y);
-    reference_tap(r, id, (int32_t)il, b.pos, b.n, n_head, width, y);
+    if (id < TAP_COUNT) reference_tap(r, id, (int32_t)il, b.pos, b.n, n_head, width, y);
     return y;
 }
 
@@ -366,6 +371,7 @@ static void run_attention(struct reference *r, uint32_t il, struct batch b, cons
     else attention_values(r, &a, pos + n);
     reference_tap(r, TAP_KQV_OUT, at, pos, n, p->n_head, p->v_dim, r->attn);
     if (p->gate != ATTN_GATE_NONE) gate_heads(r, &l->w[W_ATTN_GATE], p, x, n);
+    norm(r, il, W_ATTN_SUB_NORM, b, TAP_COUNT, 1, p->n_head * p->v_dim, r->attn, r->attn);
     projection(r, &l->w[W_ATTN_OUTPUT], r->attn, n, r->h, false);
     reference_tap(r, TAP_ATTN_OUT, at, pos, n, 1, r->plan.n_embd, r->h);
     for (size_t i = 0; p->output_scale != 0 && i < (size_t)n * r->plan.n_embd; i++) r->h[i] *= (double)p->output_scale;
@@ -392,6 +398,7 @@ static void run_feed_forward(struct reference *r, uint32_t il, struct batch b, c
         if (scales) r->gate[i] /= (double)scales[i % p->n_ff];
     }
     reference_tap(r, TAP_FFN_SWIGLU, at, b.pos, b.n, 1, p->n_ff, r->gate);
+    norm(r, il, W_FFN_SUB_NORM, b, TAP_COUNT, 1, p->n_ff, r->gate, r->gate);
     ffn_product(r, &l->w[W_FFN_DOWN], r->gate, b.n, r->h);
     reference_tap(r, TAP_FFN_OUT, at, b.pos, b.n, 1, r->plan.n_embd, r->h);
 }

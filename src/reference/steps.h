@@ -15,7 +15,7 @@ struct reference {
     uint64_t bytes;
     double *k, *v;                   /* (n_layer, n_ctx, n_head_kv, k_dim), (n_layer, n_ctx, n_head_kv, v_dim) */
     double *x;                       /* (n_batch, n_embd) residual stream */
-    double *h;                       /* (n_batch, n_embd) x after an RMS norm; then what is added to x */
+    double *h;                       /* (n_batch, n_embd) x after a norm; then what is added to x */
     double *q, *attn;                /* (n_batch, n_head * k_dim) queries; (n_batch, n_head * v_dim) sums of V */
     double *gate, *up;               /* (n_batch, n_ff) */
     /* For experts; NULL in a model without them. */
