@@ -14,6 +14,9 @@
 #define GRANITE "tests/vectors/synth/granite.gguf"
 #define QWEN3 "tests/vectors/synth/qwen3.gguf"
 #define GEMMA3 "tests/vectors/synth/gemma3.gguf"
+#define OLMOE "tests/vectors/archs/olmoe.gguf"
+#define GROUPS "tests/vectors/archs/bailingmoe2.gguf"
+#define SINKS "tests/vectors/archs/gpt-oss.gguf"
 
 struct change {
     const char *name, *file;
@@ -54,6 +57,30 @@ static const struct change changes[] = {
       PLUMB_ERROR_METADATA, "is 3, which does not divide the 4" },
     { "more key heads than query heads", TINY, "llama.attention.head_count_kv", 4, 4, "\10\0\0\0", PLUMB_ERROR_METADATA,
       "is 8, which does not divide the 4 query heads" },
+    { "more experts used than there are", OLMOE, "olmoe.expert_used_count", 4, 4, "\5\0\0\0", PLUMB_ERROR_METADATA,
+      "is 5, expected 1 to 4" },
+    { "4 G experts", OLMOE, "olmoe.expert_count", 4, 4, "\377\377\377\377", PLUMB_ERROR_METADATA,
+      "is 4294967295, expected at most 512" },
+    { "one expert less than there is", OLMOE, "olmoe.expert_count", 4, 4, "\3\0\0\0", PLUMB_ERROR_TENSOR,
+      "blk.0.ffn_gate_inp.weight: expected shape [32, 3]" },
+    { "matrices of fewer experts", OLMOE, "blk.1.ffn_up_exps.weight", 20, 8, "\3\0\0\0\0\0\0\0", PLUMB_ERROR_TENSOR,
+      "blk.1.ffn_up_exps.weight: expected shape [32, 64, 4], file has Q8_0 [32, 64, 3]" },
+    { "no router", OLMOE, "blk.2.ffn_gate_inp.weight", -8, 1, "x", PLUMB_ERROR_UNSUPPORTED, "is not used by a olmoe" },
+    { "layers that predict further tokens, and no other", OLMOE, "olmoe.nextn_predict_layers", 4, 4, "\3\0\0\0",
+      PLUMB_ERROR_METADATA, "is 3 of 3 layers, expected fewer" },
+    { "groups that do not divide the experts", GROUPS, "bailingmoe2.expert_group_count", 4, 4, "\3\0\0\0",
+      PLUMB_ERROR_METADATA, "is 3, expected at most 64 and a divisor of the 4" },
+    { "more groups used than there are", GROUPS, "bailingmoe2.expert_group_used_count", 4, 4, "\3\0\0\0",
+      PLUMB_ERROR_METADATA, "is 3, expected 1 to 2" },
+    { "an unknown gating", GROUPS, "bailingmoe2.expert_gating_func", 4, 4, "\11\0\0\0", PLUMB_ERROR_UNSUPPORTED,
+      "is 9, expected 1 to 3" },
+    { "4 G shared experts", GROUPS, "bailingmoe2.expert_shared_count", 4, 4, "\377\377\377\377", PLUMB_ERROR_METADATA,
+      "is 4294967295, expected at most 1024" },
+    { "no sinks", SINKS, "blk.1.attn_sinks.weight", -8, 1, "x", PLUMB_ERROR_UNSUPPORTED, "is not used by a gpt-oss" },
+    { "sinks of fewer heads", SINKS, "blk.1.attn_sinks.weight", 4, 8, "\3\0\0\0\0\0\0\0", PLUMB_ERROR_TENSOR,
+      "expected shape [4], file has F32 [3]" },
+    { "an odd number of components to rotate in windows", SINKS, "gpt-oss.rope.dimension_count_swa", 4, 4, "\3\0\0\0",
+      PLUMB_ERROR_METADATA, "is 3, expected an even number" },
     { "an epsilon that is NaN", TINY, "llama.attention.layer_norm_rms_epsilon", 4, 4, "\0\0\300\177",
       PLUMB_ERROR_METADATA, "layer_norm_rms_epsilon" },
     { "a tensor of another architecture", TINY, "blk.0.attn_q.weight", -8, 1, "x", PLUMB_ERROR_UNSUPPORTED,

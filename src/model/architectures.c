@@ -73,7 +73,8 @@ static bool is_text(const struct gguf_string *s, const char *text) {
 static double yarn_pair(const struct plan *p, const struct rope_plan *rope, double b) {
     const double pi = 3.14159265358979323846;
     double turns = (double)p->n_ctx_original / (2 * pi * b);
-    return rope->n_rot * math_log(turns) / (2 * math_log((double)rope->freq_base));
+    double pair = rope->n_rot * math_log(turns) / (2 * math_log((double)rope->freq_base));
+    return pair > -1e6 && pair < 1e6 ? pair : 0;   /* a base of 1 has no wavelengths */
 }
 
 /* 0.1 * factor * ln(s) + 1, or 1 if s <= 1: what YaRN multiplies Q and K by, as in llama.cpp. */
@@ -96,12 +97,15 @@ static void set_yarn(const struct plan *p, struct rope_plan *rope, float beta_fa
     rope->magnitude *= (float)magnitude;
 }
 
+static plumb_status read_n_rot(struct key_reader *r, const char *suffix, uint32_t k_dim, uint32_t *out) {
+    PLUMB_TRY(read_count(r, suffix, k_dim, out));
+    if (*out % 2 == 0) return PLUMB_OK;
+    return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, expected an even number", r->key, *out);
+}
+
 static plumb_status read_rope(struct key_reader *r, struct plan *p, uint32_t k_dim, struct rope_plan *rope) {
     rope->n_rot = k_dim;
-    PLUMB_TRY(read_count(r, "rope.dimension_count", k_dim, &rope->n_rot));
-    if (rope->n_rot % 2 != 0) {
-        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, expected an even number", r->key, rope->n_rot);
-    }
+    PLUMB_TRY(read_n_rot(r, "rope.dimension_count", k_dim, &rope->n_rot));
     rope->freq_base = 10000.0f;
     PLUMB_TRY(read_freq_base(r, "rope.freq_base", &rope->freq_base));
     p->n_ctx_original = p->n_ctx_train;
@@ -305,7 +309,7 @@ static plumb_status plan_pattern(struct key_reader *r, struct plan *p, uint32_t 
     *local = p->ropes[ROPE_GLOBAL];
     local->freq_base = freq_base;
     local->freq_scale = 1.0f;
-    PLUMB_TRY(read_count(r, "rope.dimension_count_swa", p->layers[0].attn.k_dim, &local->n_rot));
+    PLUMB_TRY(read_n_rot(r, "rope.dimension_count_swa", p->layers[0].attn.k_dim, &local->n_rot));
     PLUMB_TRY(read_freq_base(r, "rope.freq_base_swa", &local->freq_base));
     for (uint32_t il = 0; il < p->n_layer; il++) {
         bool is_last = windows_last ? il % period != 0 : il % period != period - 1;
@@ -670,7 +674,13 @@ static plumb_status plan_hunyuan(struct key_reader *r, struct plan *p) {
     double k_dim = p->layers[0].attn.k_dim;
     set_qk_norm(p, QK_NORM_HEAD_ROPED);
     PLUMB_TRY(read_limit(r, "rope.scaling.alpha", &alpha));
-    if (alpha > 0.0f && k_dim > 2) rope->freq_base *= (float)math_pow((double)alpha, k_dim / (k_dim - 2));
+    double base = (double)rope->freq_base;
+    if (alpha > 0.0f && k_dim > 2) base *= math_pow((double)alpha, k_dim / (k_dim - 2));
+    if (!(base >= 1 && base <= 1e12)) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %g, which makes the frequency base %g", r->key,
+                         (double)alpha, base);
+    }
+    rope->freq_base = (float)base;
     return PLUMB_OK;
 }
 

@@ -322,7 +322,8 @@ const float *model_rope_factors(const struct model *m, uint32_t rope, uint32_t n
     uint32_t padded = n_ctx > UINT32_MAX - 255 ? UINT32_MAX : (n_ctx + 255) / 256 * 256;   /* as in llama.cpp */
     const struct weight *w = m->rope_freqs.w;
     if (!w) w = padded > m->plan.n_ctx_original ? m->rope_long.w : m->rope_short.w;
-    return w && w->data && m->plan.ropes[rope].has_factors ? (const float *)(const void *)w->data : NULL;
+    const struct rope_plan *r = &m->plan.ropes[rope];   /* layers with windows may rotate more pairs than there are */
+    return w && w->data && r->has_factors && r->n_rot / 2 <= w->n_in ? (const float *)(const void *)w->data : NULL;
 }
 
 /* Angles are divided by these factors. */

@@ -33,7 +33,9 @@ static void quirk_plan(const struct quirks *q, struct plan *p) {
         if (q->rope_pairing) rope->pairing = q->rope_pairing == PAIRING_HALVES ? ROPE_NEOX : ROPE_NORM;
         if (q->rope_dim == DIM_HALF) rope->n_rot = rope->n_rot / 4 * 2;
         if (q->rope_dim == DIM_FULL) rope->n_rot = k_dim / 2 * 2;
-        if (q->rope_scaling) rope->freq_scale = 1;
+        if (!q->rope_scaling) continue;
+        rope->freq_scale = rope->magnitude = 1;
+        rope->has_factors = rope->is_yarn = false;
     }
     if (!q->model_scales) return;
     p->embedding_scale = p->residual_scale = p->logit_scale = 1;
@@ -149,16 +151,10 @@ static void quirk_after_norm(struct reference *r, const double *h, size_t n) {
 /* ---- RoPE -------------------------------------------------------------------------------------------------------- */
 
 static void quirk_frequencies(struct reference *r) {
-    const struct weight *w = r->m->rope_freqs.w;
     for (uint32_t k = 0; k < PLAN_ROPES; k++) {
         const struct rope_plan *rope = &r->plan.ropes[k];
-        bool has_factors = w && k == ROPE_GLOBAL && !r->quirks.rope_scaling;
-        const float *factors = has_factors ? reference_row(r, w, 0) : NULL;
         double width = r->quirks.rope_dim == DIM_N_EMBD ? r->plan.n_embd : rope->n_rot;
-        for (uint32_t i = 0; i < rope->n_rot / 2; i++) {
-            r->frequencies[k][i] = pow((double)rope->freq_base, -2.0 * i / width);
-            if (factors && i < w->n_in) r->frequencies[k][i] /= (double)factors[i];
-        }
+        for (uint32_t i = 0; i < rope->n_rot / 2; i++) r->frequencies[k][i] = reference_frequency(r, k, i, width);
     }
 }
 

@@ -137,17 +137,20 @@ static double yarn(const struct rope_plan *p, uint32_t i, double frequency) {
 
 /* Pair i is rotated by base^(-2i / n_rot) for each position.     Su et al. 2021, "RoFormer", eq. 34
  * Llama 3.1 divides that by rope_freqs[i], Phi-3 by rope_factors_long[i] or rope_factors_short[i]. */
+double reference_frequency(const struct reference *r, uint32_t rope, uint32_t i, double width) {
+    const struct rope_plan *p = &r->plan.ropes[rope];
+    const float *factors = p->has_factors ? model_rope_factors(r->m, rope, r->n_ctx) : NULL;
+    double frequency = pow((double)p->freq_base, -2.0 * i / width);
+    /* The model's own width says how many factors there are. */
+    if (factors && i < r->m->plan.ropes[rope].n_rot / 2) frequency /= (double)factors[i];
+    /* Pairs for the rows and columns of images: Wang et al. 2024, "Qwen2-VL", section 2.1 */
+    return plan_rope_rotates(p, i) ? yarn(p, i, frequency) : 0;
+}
+
 static void fill_frequencies(struct reference *r) {
     for (uint32_t k = 0; k < PLAN_ROPES; k++) {
-        const struct rope_plan *rope = &r->plan.ropes[k];
-        const float *factors = model_rope_factors(r->m, k, r->n_ctx);
-        for (uint32_t i = 0; i < rope->n_rot / 2; i++) {
-            double frequency = pow((double)rope->freq_base, -2.0 * i / rope->n_rot);
-            if (factors) frequency /= (double)factors[i];
-            r->frequencies[k][i] = yarn(rope, i, frequency);
-            /* Pairs for the rows and columns of images: Wang et al. 2024, "Qwen2-VL", section 2.1 */
-            if (!plan_rope_rotates(rope, i)) r->frequencies[k][i] = 0;
-        }
+        uint32_t n_rot = r->plan.ropes[k].n_rot;
+        for (uint32_t i = 0; i < n_rot / 2; i++) r->frequencies[k][i] = reference_frequency(r, k, i, n_rot);
     }
 }
 

@@ -61,6 +61,8 @@ enum residual { RESIDUAL_ATTN, RESIDUAL_FFN };
 const float *reference_row(const struct reference *r, const struct weight *w, size_t i);
 /* sum of w_i x_i of n elements */
 double reference_dot(const float *w, const double *x, uint32_t n);
+/* The angle of pair i per position, without linear scaling.  width: n_rot, unless a mistake takes another one. */
+double reference_frequency(const struct reference *r, uint32_t rope, uint32_t i, double width);
 /* Rotates one head x (k_dim) to a position, by the plan's rope of that index. */
 void reference_rotate(const struct reference *r, uint32_t rope, double *x, double position);
 double reference_score_divisor(const struct attn_plan *p);
