@@ -423,7 +423,8 @@ static void load_and_feed(const uint8_t *file, size_t n_byte, const int32_t *ids
 /* Changes some bytes of the header of a model of each architecture, others in each: all bytes of all of them would take
  * minutes. */
 static void flip_row(const void *row) {
-    enum { STEP = 61 };
+    /* Browsers load a model more slowly. */
+    enum { STEP = sizeof(size_t) == 4 ? 607 : 61 };
     char path[120];
     size_t n = 0, n_loaded = 0, n_refused = 0;
     snprintf(path, sizeof path, "tests/vectors/archs/%s.gguf", (const char *)row);
@@ -440,7 +441,7 @@ static void flip_row(const void *row) {
         load_and_feed(file, n, (const int32_t[]) { 1, 2 }, 2, &n_loaded, &n_refused);
         file[i] = kept;
     }
-    CHECK(n_change > 10 && n_loaded + n_refused == n_change, "%zu loaded, %zu refused of %zu", n_loaded, n_refused,
+    CHECK(n_change > 2 && n_loaded + n_refused == n_change, "%zu loaded, %zu refused of %zu", n_loaded, n_refused,
           n_change);
     free(file);
 }
