@@ -28,10 +28,9 @@
 
 /* The flags in diagnosis.kinds.  INPUTS_KNOWN: theirs has all inputs of the tap whole.  NOISY: the tap is noisy. */
 enum { INPUTS_KNOWN = 1, NOISY = 2 };
-#define BIT(id) (1u << TAP_##id)
-static const uint32_t products = BIT(QCUR) | BIT(KCUR) | BIT(VCUR) | BIT(ATTN_OUT) | BIT(FFN_GATE) | BIT(FFN_UP)
-                               | BIT(FFN_ROUTER) | BIT(FFN_EXPERTS) | BIT(FFN_SHARED) | BIT(FFN_OUT)
-                               | BIT(RESULT_OUTPUT);
+static const uint64_t products = TAP_SET(QCUR) | TAP_SET(KCUR) | TAP_SET(VCUR) | TAP_SET(ATTN_OUT) | TAP_SET(FFN_GATE)
+                               | TAP_SET(FFN_UP) | TAP_SET(FFN_ROUTER) | TAP_SET(FFN_EXPERTS) | TAP_SET(FFN_SHARED)
+                               | TAP_SET(FFN_OUT) | TAP_SET(RESULT_OUTPUT);
 
 plumb_status diagnose_prepare(struct diagnosis *d) {
     const struct plumb_trace *theirs = d->theirs;
@@ -42,23 +41,23 @@ plumb_status diagnose_prepare(struct diagnosis *d) {
     /* About the input of the layer: does theirs have it whole, and is it noisy? */
     bool is_whole_in = embd && experiment_is_whole(d->experiment, embd), is_noisy_in = false;
     int32_t n_layer = (int32_t)d->model->plan.n_layer;
-    uint32_t absent = model_absent_taps(d->model);
+    uint64_t absent = model_absent_taps(d->model);
     for (int32_t layer = 0; layer <= n_layer; layer++) {
-        uint32_t whole = 0, noisy = 0;   /* sets of taps of this layer: whole in theirs; noisy and not whole */
+        uint64_t whole = 0, noisy = 0;   /* sets of taps of this layer: whole in theirs; noisy and not whole */
         enum tap_id first = layer < n_layer ? TAP_ATTN_NORM : TAP_RESULT_NORM;
         enum tap_id last = layer < n_layer ? TAP_L_OUT : TAP_RESULT_OUTPUT;
         for (enum tap_id id = first; id <= last; id++) {
-            uint32_t feeds = tap_inputs_without(id, absent), same = tap_same_layer(feeds, id);
+            uint64_t feeds = tap_inputs_without(id, absent), same = tap_same_layer(feeds, id);
             bool takes_input = feeds != same;
             bool is_alone = !(same & ~whole) && (!takes_input || is_whole_in);
             bool is_noisy = (products >> id & 1) || (same & noisy) || (takes_input && is_noisy_in);
             const struct trace_tap *tap = trace_find_tap(theirs, id, layer < n_layer ? layer : -1);
             if (tap) d->kinds[tap - theirs->taps] = (uint8_t)((is_alone ? INPUTS_KNOWN : 0) | (is_noisy ? NOISY : 0));
-            if (tap && experiment_is_whole(d->experiment, tap)) whole |= 1u << id;
-            else if (is_noisy) noisy |= 1u << id;
+            if (tap && experiment_is_whole(d->experiment, tap)) whole |= UINT64_C(1) << id;
+            else if (is_noisy) noisy |= UINT64_C(1) << id;
         }
-        is_whole_in = whole & BIT(L_OUT);
-        is_noisy_in = noisy & BIT(L_OUT);
+        is_whole_in = whole & TAP_SET(L_OUT);
+        is_noisy_in = noisy & TAP_SET(L_OUT);
     }
     return PLUMB_OK;
 }

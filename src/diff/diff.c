@@ -159,7 +159,7 @@ static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
     enum tap_id of = d->taps[tap].id;
     int32_t layer = d->taps[tap].layer;
     bool is_result = of >= TAP_RESULT_NORM;
-    uint32_t feeds = tap_inputs(of), want = tap_same_layer(feeds, of), earlier = feeds ^ want;
+    uint64_t feeds = tap_inputs(of), want = tap_same_layer(feeds, of), earlier = feeds ^ want;
     for (;;) {
         for (enum tap_id id = TAP_COUNT; id-- > 0;) {
             if (!(want >> id & 1)) continue;
@@ -170,7 +170,7 @@ static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
                 continue;
             }
             if (is_step(d, id)) in.direct = false;
-            uint32_t more = tap_inputs(id), same = tap_same_layer(more, id);
+            uint64_t more = tap_inputs(id), same = tap_same_layer(more, id);
             want |= same;   /* their ids are smaller, so this loop still reaches them */
             earlier |= more ^ same;
         }
@@ -178,7 +178,7 @@ static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
         if (is_result && d->n_layer == 0) in.direct = false;   /* no layer was compared */
         layer = is_result ? d->n_layer - 1 : layer - 1;
         is_result = false;
-        want = layer < 0 ? 1u << TAP_EMBD : earlier;
+        want = layer < 0 ? TAP_SET(EMBD) : earlier;
         earlier = 0;
     }
 }

@@ -445,7 +445,7 @@ void model_rehearse(struct model *m, uint8_t *ring, uint64_t n) {
     m->rope_freqs.w = m->rope_long.w = m->rope_short.w = NULL;
 }
 
-uint32_t model_absent_taps(const struct model *m) {
+uint64_t model_absent_taps(const struct model *m) {
     static const struct { enum weight_id weight; enum tap_id tap; } rows[] = {
         { W_ATTN_NORM, TAP_ATTN_NORM }, { W_ATTN_Q_NORM, TAP_QCUR_NORMED }, { W_ATTN_K_NORM, TAP_KCUR_NORMED },
         { W_ATTN_POST_NORM, TAP_ATTN_POST_NORM }, { W_FFN_NORM, TAP_FFN_NORM }, { W_FFN_GATE, TAP_FFN_GATE },
@@ -453,11 +453,11 @@ uint32_t model_absent_taps(const struct model *m) {
         { W_FFN_GATE_INP, TAP_FFN_ROUTER }, { W_FFN_GATE_INP, TAP_FFN_USED }, { W_FFN_GATE_INP, TAP_FFN_WEIGHTS },
         { W_FFN_GATE_INP, TAP_FFN_EXPERTS }, { W_FFN_DOWN_SHARED, TAP_FFN_SHARED },
     };
-    uint32_t absent = 0;
+    uint64_t absent = 0;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bool is_there = m->plan.bare_norms >> rows[i].weight & 1;
         for (uint32_t il = 0; il < m->plan.n_layer; il++) is_there = is_there || m->layers[il].w[rows[i].weight].w;
-        if (!is_there) absent |= 1u << rows[i].tap;
+        if (!is_there) absent |= UINT64_C(1) << rows[i].tap;
     }
     return absent;
 }

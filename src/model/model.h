@@ -91,7 +91,7 @@ static inline const uint8_t *weight_row(const struct weight *w, size_t i, uint8_
 
 /* The taps inside layers that the passes of this model do not have, because no layer has their weight: bit i is tap
  * i. */
-uint32_t model_absent_taps(const struct model *m);
+uint64_t model_absent_taps(const struct model *m);
 
 /* True if the embedding is also the output matrix. */
 static inline bool model_is_tied(const struct model *m) { return m->output.w == m->token_embd.w; }

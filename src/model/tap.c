@@ -50,28 +50,28 @@ const struct tap_spec *tap_spec(enum tap_id id) {
     return &specs[id];
 }
 
-uint32_t tap_inputs(enum tap_id id) {
+uint64_t tap_inputs(enum tap_id id) {
     const struct tap_spec *spec = tap_spec(id);
-    uint32_t set = 0;
-    for (uint32_t i = 0; i < spec->n_input; i++) set |= 1u << spec->inputs[i];
+    uint64_t set = 0;
+    for (uint32_t i = 0; i < spec->n_input; i++) set |= UINT64_C(1) << spec->inputs[i];
     return set;
 }
 
-uint32_t tap_inputs_without(enum tap_id id, uint32_t absent) {
+uint64_t tap_inputs_without(enum tap_id id, uint64_t absent) {
     /* An absent norm returns its input.  The other taps that may be absent belong to experts or to a network without
      * experts, and nothing takes their place. */
-    const uint32_t norms = 1u << TAP_ATTN_NORM | 1u << TAP_QCUR_NORMED | 1u << TAP_KCUR_NORMED
-                         | 1u << TAP_ATTN_POST_NORM | 1u << TAP_FFN_NORM | 1u << TAP_FFN_POST_NORM;
-    uint32_t set = tap_inputs(id);
+    const uint64_t norms = TAP_SET(ATTN_NORM) | TAP_SET(QCUR_NORMED) | TAP_SET(KCUR_NORMED) | TAP_SET(ATTN_POST_NORM)
+                         | TAP_SET(FFN_NORM) | TAP_SET(FFN_POST_NORM);
+    uint64_t set = tap_inputs(id);
     for (enum tap_id i = id; i-- > 0;) {   /* the inputs of a tap in the same layer have smaller ids */
-        if (!(set & absent & 1u << i)) continue;
-        set &= ~(1u << i);
+        if (!((set & absent) >> i & 1)) continue;
+        set &= ~(UINT64_C(1) << i);
         if (norms >> i & 1) set |= tap_inputs(i);
     }
     return set;
 }
 
-uint32_t tap_same_layer(uint32_t set, enum tap_id id) {
-    uint32_t before = (1u << id) - 1;
-    return set & before & (id >= TAP_RESULT_NORM ? 1u << TAP_RESULT_NORM : before);
+uint64_t tap_same_layer(uint64_t set, enum tap_id id) {
+    uint64_t before = (UINT64_C(1) << id) - 1;
+    return set & before & (id >= TAP_RESULT_NORM ? TAP_SET(RESULT_NORM) : before);
 }

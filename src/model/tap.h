@@ -40,13 +40,17 @@ struct tap_spec {
 
 const struct tap_spec *tap_spec(enum tap_id id);
 
-/* Returns the inputs of a tap as a set: bit i is the tap with id i. */
-uint32_t tap_inputs(enum tap_id id);
+/* A set of taps is a uint64_t: bit i is the tap with id i. */
+#define TAP_SET(tap) (UINT64_C(1) << TAP_##tap)
+_Static_assert(TAP_COUNT <= 64, "a set of taps has 64 bits");
+
+/* Returns the inputs of a tap. */
+uint64_t tap_inputs(enum tap_id id);
 /* The inputs of a tap in a model that lacks the taps in `absent`: a norm among those is replaced by its own input. */
-uint32_t tap_inputs_without(enum tap_id id, uint32_t absent);
+uint64_t tap_inputs_without(enum tap_id id, uint64_t absent);
 /* Returns the members of set = tap_inputs(id) that belong to the same layer as id.  The others belong to the layer
  * before. */
-uint32_t tap_same_layer(uint32_t set, enum tap_id id);
+uint64_t tap_same_layer(uint64_t set, enum tap_id id);
 
 /* Returns a number that sorts taps in the order of the computation.  layer is used only for taps inside layers. */
 static inline uint64_t tap_order(enum tap_id id, int32_t layer) {

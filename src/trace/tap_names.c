@@ -127,8 +127,8 @@ const char *tap_show(struct tap_text *buf, enum tap_id id, int32_t layer) {
     return buf->text;
 }
 
-const char *tap_show_inputs(struct tap_inputs_text *buf, enum tap_id id, uint32_t absent) {
-    uint32_t set = tap_inputs_without(id, absent);
+const char *tap_show_inputs(struct tap_inputs_text *buf, enum tap_id id, uint64_t absent) {
+    uint64_t set = tap_inputs_without(id, absent);
     snprintf(buf->text, sizeof buf->text, "%s", "the token ids");
     for (uint32_t i = 0, n = 0; i < TAP_COUNT; i++) {
         const char *of = i != TAP_L_OUT ? "" : tap_spec(id)->in_layer
