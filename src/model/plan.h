@@ -1,5 +1,5 @@
-/* The plan of a model: what each layer computes, with its numbers, and which weights it needs.  A row of the table in
- * architectures.c and the keys of the file make it.  The fast pass and the reference pass each walk it, and they know
+/* The plan of a model: what each layer computes, with its numbers, and which weights it needs.  A row of the tables
+ * in architecture.h and the keys of the file make it.  The fast pass and the reference pass each walk it, and they know
  * no names of architectures.
  *
  * A layer computes, where x (n_token, n_embd) is the residual stream, a norm that the layer lacks returns its input,

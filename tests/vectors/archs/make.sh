@@ -24,8 +24,8 @@ python3 "$synth" --list | while read -r name; do
     python3 "$synth" "$name" "$work/f32.gguf" --f32
     taps "$name"
 done
-# The names in the table, in its order.
-sed -n 's/^    { "\([^"]*\)", ROPE_.*/\1/p' ../../../src/model/architectures.c | while read -r name; do
+# The names in the tables.
+sed -n 's/^    { "\([^"]*\)", ROPE_.*/\1/p' ../../../src/model/*.c | while read -r name; do
     case $name in olmoe | dots1 | mpt | cogvlm) heads=4 ;; *) heads=2 ;; esac
     rm -f "$work"/*-dense.gguf "$work"/*-moe.gguf
     # With another seed two experts are so close that rounded activations choose another one, or the rounding shows

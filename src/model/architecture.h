@@ -1,0 +1,135 @@
+/* A row of the table of architectures, and what its function can use to make a plan.
+ *
+ * Data flow: the keys of a file -> key_*, which read and check one of them -> plan_*, each of which fills a part of the
+ * plan that several architectures have -> the plan function of a row, which says what else differs.  dense.c has the
+ * rows of architectures without experts, and sparse.c has those with experts.  plan.c finds the row of a file and calls
+ * its function.  No other file knows an architecture's name.
+ */
+#ifndef PLUMB_MODEL_ARCHITECTURE_H
+#define PLUMB_MODEL_ARCHITECTURE_H
+
+#include "model/plan.h"
+
+/* ---- keys ------------------------------------------------------------------------------------------------------ */
+
+/* The keys of a file, as a plan function gets them. */
+struct key_reader {
+    const struct gguf *gguf;        /* the first part, which has the keys */
+    struct gguf *const *parts;
+    size_t n_part;
+    const char *architecture;
+    struct error *err;
+    char key[128];                  /* the key last asked for, "llama.block_count" */
+    bool is_longrope;
+    float beta_fast, beta_slow, log_factor;   /* of YaRN */
+};
+
+/* Below, suffix is the part of the key's name after "ARCHITECTURE.".  A value that is not allowed is
+ * PLUMB_ERROR_METADATA. */
+
+/* Returns the whole name of a key, which stays in r->key until the next call. */
+const char *key_of(struct key_reader *r, const char *suffix);
+/* Reads a count that must be in 1..max.  Leaves *out unchanged if the key is absent; a missing key is an error if *out
+ * is 0. */
+plumb_status key_count(struct key_reader *r, const char *suffix, uint32_t max, uint32_t *out);
+/* Reads a factor.  Leaves *out unchanged if the key is absent or, as in llama.cpp, 0. */
+plumb_status key_scale(struct key_reader *r, const char *suffix, float *out);
+/* Reads theta.  Leaves *out unchanged if the key is absent. */
+plumb_status key_freq_base(struct key_reader *r, const char *suffix, float *out);
+/* Reads how many elements of a head are rotated: an even number, at most k_dim. */
+plumb_status key_n_rot(struct key_reader *r, const char *suffix, uint32_t k_dim, uint32_t *out);
+/* Reads the width of a feed-forward network.  *out becomes `width` if the key is absent or 0. */
+plumb_status key_width(struct key_reader *r, const char *suffix, uint32_t width, uint32_t *out);
+/* Reads a limit, where 0 means that there is none.  Leaves *out unchanged if the key is absent. */
+plumb_status key_limit(struct key_reader *r, const char *suffix, float *out);
+/* Reads the number of layer il from a key with one number for each layer, or one for all.  key: its whole name. */
+plumb_status key_number(struct key_reader *r, const char *key, uint32_t il, float *out);
+/* Returns a tensor of layer il, "attn_gate.weight", or NULL if no part of the model has it. */
+const struct gguf_tensor *key_tensor(const struct key_reader *r, uint32_t il, const char *suffix);
+
+/* ---- sets of weights --------------------------------------------------------------------------------------------- */
+
+#define SET(weight) (UINT64_C(1) << (W_##weight))
+/* Sets of weights that many architectures share. */
+#define ENDS (SET(TOKEN_EMBD) | SET(OUTPUT_NORM))
+#define QKV (SET(ATTN_Q) | SET(ATTN_K) | SET(ATTN_V))
+#define ATTENTION (QKV | SET(ATTN_OUTPUT))
+#define QK_NORM (SET(ATTN_Q_NORM) | SET(ATTN_K_NORM))
+#define POST_NORM (SET(ATTN_POST_NORM) | SET(FFN_POST_NORM))
+#define FFN (SET(FFN_UP) | SET(FFN_DOWN))
+#define GATED (SET(FFN_GATE) | FFN)
+#define NORMS (SET(ATTN_NORM) | SET(FFN_NORM))
+#define EXPERTS (SET(FFN_GATE_INP) | SET(FFN_GATE_EXPS) | SET(FFN_UP_EXPS) | SET(FFN_DOWN_EXPS))
+#define SHARED (SET(FFN_GATE_SHARED) | SET(FFN_UP_SHARED) | SET(FFN_DOWN_SHARED))
+#define ALL_EXPERTS (EXPERTS | SHARED | SET(FFN_EXPERT_BIAS) | SET(FFN_GATE_INP_SHARED))
+#define ALL_DENSE (GATED | SET(FFN_GATE_UP))
+#define DENSE (ENDS | NORMS | ATTENTION | GATED)      /* Llama's */
+#define SPARSE (ENDS | NORMS | ATTENTION | EXPERTS)   /* with experts instead */
+#define PLAIN (ENDS | NORMS | ATTENTION | FFN)        /* without a gate */
+#define TIED (SET(OUTPUT) | SET(ATTN_QKV))            /* output.weight may be missing, Q, K and V may be fused */
+#define FREQS SET(ROPE_FREQS)
+#define FACTORS (FREQS | SET(ROPE_LONG) | SET(ROPE_SHORT))
+#define ALL_BIAS (ATTENTION_BIAS | FFN | NORM_BIAS)   /* of GPT-2 and its relatives */
+/* The biases and factors of fused and separate Q, K and V. */
+#define QKV_BIAS (QKV | SET(ATTN_QKV))
+#define ATTENTION_BIAS (QKV_BIAS | SET(ATTN_OUTPUT))
+#define NORM_BIAS (NORMS | SET(OUTPUT_NORM))
+/* llama.cpp applies the factors of attention in all architectures, and those of the feed-forward network in some. */
+#define SCALED ATTENTION_BIAS
+
+/* ---- parts of a plan that several architectures have ------------------------------------------------------------- */
+
+/* Makes this layer one without experts in a model that has some. */
+void plan_set_dense(struct layer_plan *l);
+/* Layers with a sliding window, and a frequency base of their own.  Of every `period` layers all but the last have the
+ * window, or all but the first if windows_last; sliding_window_pattern is another period, or says for each layer
+ * whether it has the window. */
+plumb_status plan_pattern(struct key_reader *r, struct plan *p, uint32_t period, uint32_t window, float freq_base,
+                          bool windows_last);
+/* The same; all but the last have the window. */
+plumb_status plan_windows(struct key_reader *r, struct plan *p, uint32_t period, uint32_t window, float freq_base);
+/* The first leading_dense_block_count layers have no experts. */
+plumb_status plan_dense_lead(struct key_reader *r, struct plan *p);
+/* Gives all layers with experts a shared expert of width n_ff; 0: they have none. */
+void plan_set_shared(struct plan *p, uint64_t n_ff);
+/* A shared expert as wide as `each` experts times expert_shared_count.  default_count: if the key is absent. */
+plumb_status plan_shared(struct key_reader *r, struct plan *p, uint32_t default_count, uint32_t each);
+/* How weights of experts are made.  gating: if the key is absent; 0: it must be there. */
+plumb_status plan_gating(struct key_reader *r, struct plan *p, uint32_t gating);
+/* Experts as wide as feed_forward_length, whatever expert_feed_forward_length says. */
+void plan_use_n_ff(struct plan *p);
+/* Experts as wide as feed_forward_length / n_used if expert_feed_forward_length is absent. */
+plumb_status plan_narrow_experts(struct key_reader *r, struct plan *p);
+/* The weights of the experts that a token uses are divided by their sum. */
+void plan_sum_to_1(struct plan *p);
+void plan_set_qk_norm(struct plan *p, enum qk_norm kind);
+/* All layers have ALiBi with this largest slope exponent, and no RoPE; 0: neither. */
+void plan_set_alibi(struct plan *p, float max);
+/* Layers without a window are not rotated; those with one have the base and scaling of the model. */
+void plan_rotate_windows_only(struct plan *p);
+/* The sections of pairs that Qwen2-VL and others have for positions in images. */
+plumb_status plan_sections(struct key_reader *r, struct plan *p, bool required);
+/* Attention and feed forward read the same input. */
+plumb_status plan_parallel(struct key_reader *r, struct plan *p);
+/* Qwen 3 with and without experts: the file may have the head of a reranker, which is not used. */
+plumb_status plan_qwen3(struct key_reader *r, struct plan *p);
+/* The file may have biases of attn_output, which are not used. */
+plumb_status plan_unused_bias(struct key_reader *r, struct plan *p);
+
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
+
+struct architecture {
+    const char *name;                 /* general.architecture, and the prefix of its keys */
+    enum rope_pairing rope_pairing;   /* as llama.cpp's llama_model_rope_type */
+    enum norm_kind norm;
+    enum activation activation;
+    uint64_t required, optional, biased, scaled;
+    /* Reads what else the keys say; NULL: nothing.  All layers of the plan are filled, each with the same numbers,
+     * except those that have a number for each layer in the file. */
+    plumb_status (*plan)(struct key_reader *r, struct plan *p);
+};
+
+/* The tables; each ends in a row without a name. */
+extern const struct architecture plan_dense_rows[], plan_sparse_rows[];
+
+#endif

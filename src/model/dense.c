@@ -1,0 +1,369 @@
+/* The architectures without experts: what their keys say beside what all architectures have, and their rows. */
+#include "base/math.h"
+#include "model/architecture.h"
+
+/* In the 27B models of Gemma, which llama.cpp knows by their number of layers, scores are divided by sqrt(n_embd /
+ * n_head). */
+static plumb_status set_27b_scale(struct key_reader *r, struct plan *p, uint32_t n_layer) {
+    uint32_t width = p->n_embd / p->layers[0].attn.n_head;
+    if (p->n_layer != n_layer) return PLUMB_OK;
+    if (width == 0) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, more than the embedding length %u",
+                         key_of(r, "attention.head_count"), p->layers[0].attn.n_head, p->n_embd);
+    }
+    for (uint32_t il = 0; il < n_layer; il++) p->layers[il].attn.scale = 1.0f / (float)math_sqrt(width);
+    return PLUMB_OK;
+}
+
+static plumb_status plan_gemma3(struct key_reader *r, struct plan *p) {
+    p->embedding_scale = (float)math_sqrt(p->n_embd);
+    PLUMB_TRY(key_scale(r, "final_logit_softcapping", &p->logit_softcap));
+    PLUMB_TRY(set_27b_scale(r, p, 62));
+    return plan_windows(r, p, 6, 0, 10000.0f);
+}
+
+static plumb_status plan_gemma(struct key_reader *r, struct plan *p) {
+    (void)r;
+    p->embedding_scale = (float)math_sqrt(p->n_embd);
+    return PLUMB_OK;
+}
+
+static plumb_status plan_gemma2(struct key_reader *r, struct plan *p) {
+    float softcap = 50.0f;
+    p->embedding_scale = (float)math_sqrt(p->n_embd);
+    p->logit_softcap = 30.0f;
+    PLUMB_TRY(key_scale(r, "final_logit_softcapping", &p->logit_softcap));
+    PLUMB_TRY(key_scale(r, "attn_logit_softcapping", &softcap));
+    PLUMB_TRY(plan_windows(r, p, 2, 4096, p->ropes[ROPE_GLOBAL].freq_base));
+    p->ropes[ROPE_LOCAL].freq_scale = p->ropes[ROPE_GLOBAL].freq_scale;
+    for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].attn.softcap = softcap;
+    return set_27b_scale(r, p, 46);
+}
+
+/* Every fourth layer has no RoPE. */
+static plumb_status plan_smollm3(struct key_reader *r, struct plan *p) {
+    (void)r;
+    for (uint32_t il = 3; il < p->n_layer; il += 4) p->layers[il].attn.rope = ROPE_NONE;
+    return PLUMB_OK;
+}
+
+static plumb_status plan_qwen(struct key_reader *r, struct plan *p) {
+    (void)r;   /* the key has twice the width */
+    for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].ffn.n_ff /= 2;
+    return PLUMB_OK;
+}
+
+static plumb_status plan_late_qk_norm(struct key_reader *r, struct plan *p) {
+    (void)r;
+    for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].attn.qk_norm = QK_NORM_HEAD_ROPED;
+    return PLUMB_OK;
+}
+
+static plumb_status plan_seed_oss(struct key_reader *r, struct plan *p) {
+    (void)r;
+    p->names[W_FFN_NORM] = "post_attention_norm";
+    return PLUMB_OK;
+}
+
+/* Layers with windows have the same base, but no scaling. */
+static plumb_status plan_olmo2(struct key_reader *r, struct plan *p) {
+    for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].attn.qk_norm = QK_NORM_ROW;
+    PLUMB_TRY(plan_windows(r, p, 4, 0, 10000.0f));
+    p->ropes[ROPE_LOCAL].freq_base = p->ropes[ROPE_GLOBAL].freq_base;
+    return PLUMB_OK;
+}
+
+static plumb_status plan_olmo(struct key_reader *r, struct plan *p) {
+    p->bare_norms = NORMS | SET(OUTPUT_NORM);
+    return key_limit(r, "attention.clamp_kqv", &p->clamp_qkv);
+}
+
+static plumb_status plan_gptneox(struct key_reader *r, struct plan *p) {
+    return gguf_get_bool(r->gguf, key_of(r, "use_parallel_residual"), &p->is_parallel, r->err);
+}
+
+/* The key logit_scale is a factor here, not a divisor. */
+static plumb_status plan_command_r(struct key_reader *r, struct plan *p) {
+    float scale = 1.0f;
+    PLUMB_TRY(key_scale(r, "logit_scale", &scale));
+    p->logit_scale = 1.0f / scale;
+    return plan_parallel(r, p);
+}
+
+/* ALiBi by number of layers: 7B has RoPE, 13B has ALiBi, and others have neither, as in llama.cpp. */
+static plumb_status plan_baichuan(struct key_reader *r, struct plan *p) {
+    (void)r;
+    if (p->n_layer != 32) plan_set_alibi(p, p->n_layer == 40 ? 8.0f : 0.0f);
+    return PLUMB_OK;
+}
+
+static plumb_status plan_alibi_8(struct key_reader *r, struct plan *p) {
+    static const char *const unused[] = { "attn_output.bias", "ffn_gate.bias", "ffn_up.bias", "ffn_down.bias",
+                                          "rope_freqs.weight", NULL };
+    (void)r;
+    if (p->norm == NORM_RMS) p->unused = unused;   /* Refact */
+    plan_set_alibi(p, 8.0f);
+    return PLUMB_OK;
+}
+
+static plumb_status plan_jais(struct key_reader *r, struct plan *p) {
+    float max = 0.0f;
+    PLUMB_TRY(key_limit(r, "attention.max_alibi_bias", &max));
+    plan_set_alibi(p, max);
+    for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].attn.scale = 1.0f / (float)p->layers[il].attn.k_dim;
+    return PLUMB_OK;
+}
+
+static plumb_status plan_mpt(struct key_reader *r, struct plan *p) {
+    float max = 0.0f;
+    PLUMB_TRY(key_limit(r, "attention.max_alibi_bias", &max));
+    plan_set_alibi(p, max);
+    plan_set_qk_norm(p, QK_NORM_ROW);
+    if (!key_tensor(r, 0, "attn_q_norm.weight")) {   /* llama.cpp ignores the norm of K then */
+        static const char *const unused[] = { "attn_k_norm.weight", "attn_k_norm.bias", NULL };
+        p->optional &= ~QK_NORM;
+        p->unused = unused;
+    }
+    return key_limit(r, "attention.clamp_kqv", &p->clamp_qkv);
+}
+
+/* Learned positions take the place of RoPE. */
+static plumb_status plan_positions(struct key_reader *r, struct plan *p) {
+    (void)r;
+    plan_set_alibi(p, 0.0f);
+    return PLUMB_OK;
+}
+
+static plumb_status plan_cohere2(struct key_reader *r, struct plan *p) {
+    PLUMB_TRY(plan_windows(r, p, 4, 0, p->ropes[ROPE_GLOBAL].freq_base));
+    plan_rotate_windows_only(p);
+    return plan_command_r(r, p);
+}
+
+/* Every token sees the whole batch. */
+static plumb_status plan_diffusion(struct key_reader *r, struct plan *p) {
+    static const char *const unused[] = { "output.bias", "rope_freqs.weight", "attn_output.bias", "ffn_gate.bias",
+                                          "ffn_up.bias", "ffn_down.bias", NULL };
+    (void)r;
+    p->unused = unused;
+    p->is_causal = false;
+    return PLUMB_OK;
+}
+
+static plumb_status plan_exaone4(struct key_reader *r, struct plan *p) {
+    if (p->n_layer != 64) return PLUMB_OK;   /* only the 32B models have windows, as in llama.cpp */
+    PLUMB_TRY(plan_windows(r, p, 4, 4096, p->ropes[ROPE_GLOBAL].freq_base));
+    plan_rotate_windows_only(p);
+    return PLUMB_OK;
+}
+
+/* In the 40B models attention has a norm of its own, and attn_norm is that of the feed-forward network. */
+static plumb_status plan_falcon(struct key_reader *r, struct plan *p) {
+    if (!key_tensor(r, 0, "attn_norm_2.weight")) return plan_parallel(r, p);
+    p->required |= SET(FFN_NORM);
+    p->names[W_ATTN_NORM] = "attn_norm_2";
+    p->names[W_FFN_NORM] = "attn_norm";
+    return plan_parallel(r, p);
+}
+
+static plumb_status plan_glm4(struct key_reader *r, struct plan *p) {
+    PLUMB_TRY(plan_sections(r, p, false));
+    if (p->ropes[ROPE_GLOBAL].sections[0] > 0 && p->ropes[ROPE_GLOBAL].sections[1] > 0) {
+        p->ropes[ROPE_GLOBAL].pairing = ROPE_NEOX;
+    } else {
+        memset(p->ropes[ROPE_GLOBAL].sections, 0, sizeof p->ropes[ROPE_GLOBAL].sections);
+    }
+    return PLUMB_OK;
+}
+
+static plumb_status plan_hunyuan(struct key_reader *r, struct plan *p) {
+    float alpha = 0.0f;
+    struct rope_plan *rope = &p->ropes[ROPE_GLOBAL];
+    double k_dim = p->layers[0].attn.k_dim;
+    plan_set_qk_norm(p, QK_NORM_HEAD_ROPED);
+    PLUMB_TRY(key_limit(r, "rope.scaling.alpha", &alpha));
+    double base = (double)rope->freq_base;
+    if (alpha > 0.0f && k_dim > 2) base *= math_pow((double)alpha, k_dim / (k_dim - 2));
+    if (!(base >= 1 && base <= 1e12)) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %g, which makes the frequency base %g", r->key,
+                         (double)alpha, base);
+    }
+    rope->freq_base = (float)base;
+    return PLUMB_OK;
+}
+
+static plumb_status plan_hunyuan_vl(struct key_reader *r, struct plan *p) {
+    struct rope_plan *rope = &p->ropes[ROPE_GLOBAL];
+    PLUMB_TRY(plan_hunyuan(r, p));
+    PLUMB_TRY(plan_sections(r, p, false));
+    if (rope->sections[0] == 0 || rope->sections[1] == 0) memset(rope->sections, 0, sizeof rope->sections);
+    return PLUMB_OK;
+}
+
+static plumb_status plan_paddleocr(struct key_reader *r, struct plan *p) { return plan_sections(r, p, true); }
+
+/* llama.cpp reads no epsilon. */
+static plumb_status plan_qwen2vl(struct key_reader *r, struct plan *p) {
+    static const char *const unused[] = { "output.bias", NULL };
+    p->unused = unused;
+    p->norm_eps = 0.0f;
+    return plan_sections(r, p, true);
+}
+
+static plumb_status plan_qwen3vl(struct key_reader *r, struct plan *p) {
+    p->ropes[ROPE_GLOBAL].sections_interleaved = true;
+    PLUMB_TRY(plan_qwen3(r, p));
+    return plan_sections(r, p, true);
+}
+
+static plumb_status plan_unused_freqs(struct key_reader *r, struct plan *p) {
+    static const char *const unused[] = { "rope_freqs.weight", "rope_factors_long.weight",
+                                          "rope_factors_short.weight", NULL };
+    (void)r;
+    p->unused = unused;
+    return PLUMB_OK;
+}
+
+static plumb_status plan_stablelm(struct key_reader *r, struct plan *p) {
+    plan_set_qk_norm(p, QK_NORM_HEADS);
+    p->is_parallel = !key_tensor(r, 0, "ffn_norm.weight");
+    return PLUMB_OK;
+}
+
+static double softplus(double z) { return z > 20 ? z : math_log(1 + math_exp(z)); }
+
+static plumb_status plan_apertus(struct key_reader *r, struct plan *p) {
+    static const char *const unused[] = { "attn_q_norm.bias", "attn_k_norm.bias", NULL };
+    p->unused = unused;
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        float alpha_n = 1e7f, alpha_p = 1e7f, beta = 1e7f, eps = 1e7f;   /* refused, so the keys must be there */
+        PLUMB_TRY(key_number(r, "xielu.alpha_n", il, &alpha_n));
+        PLUMB_TRY(key_number(r, "xielu.alpha_p", il, &alpha_p));
+        PLUMB_TRY(key_number(r, "xielu.beta", il, &beta));
+        PLUMB_TRY(key_number(r, "xielu.eps", il, &eps));
+        struct ffn_plan *f = &p->layers[il].ffn;
+        f->xielu.a = (float)softplus((double)alpha_p);
+        f->xielu.b = beta + (float)softplus((double)alpha_n);
+        f->xielu.beta = beta;
+        f->xielu.eps = eps;
+    }
+    return PLUMB_OK;
+}
+
+/* For texts.  llama.cpp rotates with a fixed base, whatever the keys say. */
+static plumb_status plan_cogvlm(struct key_reader *r, struct plan *p) {
+    static const char *const unused[] = { "vis_attn_qkv.weight", "vis_attn_output.weight", "vis_gate.weight",
+                                          "vis_down.weight", "vis_up.weight", "rope_freqs.weight", NULL };
+    struct rope_plan *rope = &p->ropes[ROPE_GLOBAL];
+    (void)r;
+    p->unused = unused;
+    rope->freq_base = 10000.0f;
+    rope->freq_scale = rope->magnitude = 1.0f;
+    rope->is_yarn = false;
+    return PLUMB_OK;
+}
+
+static plumb_status plan_spark(struct key_reader *r, struct plan *p) {
+    PLUMB_TRY(plan_windows(r, p, 1, 0, p->ropes[ROPE_GLOBAL].freq_base));
+    p->ropes[ROPE_LOCAL].freq_scale = p->ropes[ROPE_GLOBAL].freq_scale;
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        p->layers[il].attn.gate = ATTN_GATE_SIGMOID;
+        p->layers[il].attn.gate_per_head = true;
+    }
+    return PLUMB_OK;
+}
+
+static plumb_status plan_muse(struct key_reader *r, struct plan *p) {
+    p->logit_softcap = 30.0f;
+    PLUMB_TRY(key_limit(r, "final_logit_softcapping", &p->logit_softcap));
+    PLUMB_TRY(plan_windows(r, p, 4, 0, p->ropes[ROPE_GLOBAL].freq_base));
+    float scale = 1.0f;
+    PLUMB_TRY(key_scale(r, "logit_scale", &scale));
+    p->logit_scale = 1.0f / scale;
+    p->bare_norms = SET(TOKEN_EMBD_NORM);
+    p->post_norm_eps = 1e-8f;
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        p->layers[il].attn.gate = ATTN_GATE_SIGMOID;
+        if (p->layers[il].attn.window == 0) p->layers[il].attn.rope = ROPE_NONE;
+    }
+    return PLUMB_OK;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+const struct architecture plan_dense_rows[] = {
+    { "qwen", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED, plan_qwen },
+    { "qwen2", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, TIED | FREQS, ATTENTION_BIAS | SET(OUTPUT), SCALED, NULL },
+    { "qwen3", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM, TIED, QKV_BIAS, SCALED | GATED, plan_qwen3 },
+    { "gemma", ROPE_NEOX, NORM_RMS, ACT_GELU_TANH, DENSE, SET(ATTN_QKV), QKV_BIAS, SCALED, plan_gemma },
+    { "gemma2", ROPE_NEOX, NORM_RMS, ACT_GELU_TANH, DENSE | POST_NORM, SET(ATTN_QKV), QKV_BIAS, SCALED, plan_gemma2 },
+    { "gemma3", ROPE_NEOX, NORM_RMS, ACT_GELU_TANH, DENSE | QK_NORM | POST_NORM, TIED, QKV_BIAS, SCALED, plan_gemma3 },
+    { "smollm3", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, plan_smollm3 },
+    { "internlm2", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, NULL },
+    { "xverse", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, NULL },
+    { "exaone", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, TIED | FREQS, QKV_BIAS, SCALED, NULL },
+    { "ernie4_5", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, plan_unused_bias },
+    { "maincoder", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | QK_NORM, TIED, QKV_BIAS, SCALED, plan_late_qk_norm },
+    { "hunyuan-dense", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM, TIED, QKV_BIAS, SCALED, plan_hunyuan },
+    { "seed_oss", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, plan_seed_oss },
+    { "pangu-embedded", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, TIED, ATTENTION_BIAS, SCALED, plan_unused_freqs },
+    { "arcee", ROPE_NORM, NORM_RMS, ACT_RELU_SQR, PLAIN, TIED | FREQS, QKV_BIAS, SCALED, NULL },
+    { "olmo2", ROPE_NEOX, NORM_RMS, ACT_SILU, ENDS | SET(OUTPUT) | ATTENTION | GATED | QK_NORM | POST_NORM,
+      SET(ATTN_QKV), QKV_BIAS, SCALED, plan_olmo2 },
+    { "olmo", ROPE_NORM, NORM_LAYER, ACT_SILU, SET(TOKEN_EMBD) | ATTENTION | GATED, TIED, QKV_BIAS, SCALED, plan_olmo },
+    { "orion", ROPE_NEOX, NORM_LAYER, ACT_SILU, DENSE, TIED, QKV_BIAS | NORM_BIAS, SCALED, NULL },
+    { "starcoder2", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, PLAIN, TIED, ATTENTION_BIAS | FFN | NORM_BIAS, SCALED, NULL },
+    { "phi2", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, (PLAIN & ~SET(FFN_NORM)) | SET(OUTPUT), SET(ATTN_QKV),
+      ATTENTION_BIAS | FFN | NORM_BIAS | SET(OUTPUT), SCALED, plan_parallel },
+    { "falcon", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, PLAIN & ~SET(FFN_NORM), TIED, NORM_BIAS, SCALED, plan_falcon },
+    { "gptneox", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, PLAIN | SET(OUTPUT), SET(ATTN_QKV), ATTENTION_BIAS | FFN
+      | NORM_BIAS, SCALED, plan_gptneox },
+    { "command-r", ROPE_NORM, NORM_LAYER, ACT_SILU, DENSE & ~SET(FFN_NORM), SET(ATTN_QKV), QKV_BIAS, SCALED,
+      plan_command_r },
+    { "nemotron", ROPE_NEOX, NORM_LAYER, ACT_RELU_SQR, PLAIN | SET(OUTPUT), SET(ATTN_QKV), ATTENTION_BIAS | FFN
+      | NORM_BIAS, SCALED, NULL },
+    { "apertus", ROPE_NEOX, NORM_RMS, ACT_XIELU, PLAIN | QK_NORM | SET(OUTPUT), SET(ATTN_QKV) | FACTORS, ATTENTION_BIAS,
+      SCALED, plan_apertus },
+    { "bitnet", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | SET(ATTN_SUB_NORM) | SET(FFN_SUB_NORM), 0, 0, ATTENTION | GATED,
+      NULL },
+    { "cogvlm", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, TIED, 0, SET(ATTN_OUTPUT), plan_cogvlm },
+    { "baichuan", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED, plan_baichuan },
+    { "bloom", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, PLAIN | SET(TOKEN_EMBD_NORM), TIED, ALL_BIAS
+      | SET(TOKEN_EMBD_NORM), SCALED, plan_alibi_8 },
+    { "chatglm", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | SET(FFN_GATE_UP), TIED, QKV_BIAS, SCALED, NULL },
+    { "codeshell", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, PLAIN | SET(OUTPUT), SET(ATTN_QKV), ALL_BIAS, SCALED, NULL },
+    { "cohere2", ROPE_NORM, NORM_LAYER, ACT_SILU, DENSE & ~SET(FFN_NORM), SET(ATTN_QKV), QKV_BIAS, SCALED | GATED,
+      plan_cohere2 },
+    { "deci", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE, TIED | FACTORS, ATTENTION_BIAS | GATED, SCALED, NULL },
+    { "dream", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, plan_diffusion },
+    { "exaone4", ROPE_NEOX, NORM_RMS, ACT_SILU, ENDS | ATTENTION | GATED | QK_NORM | POST_NORM, TIED | FREQS, QKV_BIAS,
+      SCALED, plan_exaone4 },
+    { "glm4", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | SET(FFN_GATE_UP) | POST_NORM, TIED, QKV_BIAS, SCALED, plan_glm4 },
+    { "gpt2", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, PLAIN | SET(POSITION_EMBD), TIED, ALL_BIAS, SCALED,
+      plan_positions },
+    { "hunyuan_vl", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM, TIED, QKV_BIAS, SCALED, plan_hunyuan_vl },
+    { "jais", ROPE_NEOX, NORM_LAYER, ACT_SILU, DENSE | SET(OUTPUT), SET(ATTN_QKV), ALL_BIAS | GATED, SCALED,
+      plan_jais },
+    { "jais2", ROPE_NEOX, NORM_LAYER, ACT_RELU_SQR, PLAIN, TIED, ALL_BIAS, SCALED, NULL },
+    { "llada", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, plan_diffusion },
+    { "mpt", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, PLAIN, TIED | SET(POSITION_EMBD) | QK_NORM | SET(FFN_ACT_SCALES),
+      ALL_BIAS | QK_NORM, SCALED, plan_mpt },
+    { "muse-glimmer", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | SET(OUTPUT) | POST_NORM | QK_NORM | SET(ATTN_GATE),
+      SET(ATTN_QKV), QKV_BIAS, SCALED, plan_muse },
+    { "openelm", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM, SET(ATTN_QKV), 0, SET(ATTN_OUTPUT), NULL },
+    { "paddleocr", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, TIED, ATTENTION_BIAS, SCALED, plan_paddleocr },
+    { "phi3", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | SET(FFN_GATE_UP), TIED | SET(ROPE_LONG) | SET(ROPE_SHORT),
+      QKV_BIAS, SCALED, NULL },
+    { "plamo", ROPE_NEOX, NORM_RMS, ACT_SILU, (DENSE & ~SET(FFN_NORM)) | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED,
+      plan_parallel },
+    { "pockettts", ROPE_NORM, NORM_LAYER, ACT_GELU_TANH, PLAIN, SET(ATTN_QKV), QKV_BIAS | NORM_BIAS, SCALED, NULL },
+    { "qwen2vl", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, plan_qwen2vl },
+    { "qwen3vl", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM, TIED, QKV_BIAS, SCALED, plan_qwen3vl },
+    { "refact", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, plan_alibi_8 },
+    { "spark2_5", ROPE_NEOX, NORM_RMS, ACT_GELU_TANH, DENSE | SET(ATTN_GATE), TIED, QKV_BIAS, SCALED, plan_spark },
+    { "stablelm", ROPE_NEOX, NORM_LAYER, ACT_SILU, (DENSE & ~SET(FFN_NORM)) | SET(OUTPUT), SET(ATTN_QKV) | SET(FFN_NORM)
+      | QK_NORM, QKV_BIAS | NORM_BIAS, SCALED, plan_stablelm },
+    { "starcoder", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, PLAIN | SET(POSITION_EMBD), TIED, ALL_BIAS, SCALED,
+      plan_positions },
+    { .name = NULL },
+};

@@ -1,0 +1,157 @@
+/* Parts of a plan that several architectures have; architecture.h says what the functions do. */
+#include "model/architecture.h"
+
+void plan_set_dense(struct layer_plan *l) {
+    l->without = ALL_EXPERTS;
+    l->ffn.n_expert = 0;
+    l->ffn.n_ff_expert = l->ffn.n_ff_shared = 0;
+}
+
+plumb_status plan_pattern(struct key_reader *r, struct plan *p, uint32_t period, uint32_t window, float freq_base,
+                          bool windows_last) {
+    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "attention.sliding_window"), &window, r->err));
+    if (window == 0) return PLUMB_OK;   /* llama.cpp ignores the other keys then */
+    const struct gguf_key *pattern;
+    PLUMB_TRY(gguf_get_flags(r->gguf, key_of(r, "attention.sliding_window_pattern"), &pattern, r->err));
+    if (!pattern) PLUMB_TRY(key_count(r, "attention.sliding_window_pattern", 1u << 16, &period));
+    if (pattern && pattern->n < p->n_layer) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s has %llu elements for %u layers", r->key,
+                         (unsigned long long)pattern->n, p->n_layer);
+    }
+    struct rope_plan *local = &p->ropes[ROPE_LOCAL];
+    *local = p->ropes[ROPE_GLOBAL];
+    local->freq_base = freq_base;
+    local->freq_scale = 1.0f;
+    PLUMB_TRY(key_n_rot(r, "rope.dimension_count_swa", p->layers[0].attn.k_dim, &local->n_rot));
+    PLUMB_TRY(key_freq_base(r, "rope.freq_base_swa", &local->freq_base));
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        bool is_last = windows_last ? il % period != 0 : il % period != period - 1;
+        bool has_window = pattern ? gguf_flag(pattern, il) : is_last;
+        if (!has_window) continue;
+        p->layers[il].attn.window = window;
+        p->layers[il].attn.rope = ROPE_LOCAL;
+    }
+    return PLUMB_OK;
+}
+
+plumb_status plan_windows(struct key_reader *r, struct plan *p, uint32_t period, uint32_t window, float freq_base) {
+    return plan_pattern(r, p, period, window, freq_base, false);
+}
+
+plumb_status plan_dense_lead(struct key_reader *r, struct plan *p) {
+    uint32_t n = 0;
+    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "leading_dense_block_count"), &n, r->err));
+    for (uint32_t il = 0; il < p->n_layer && il < n; il++) plan_set_dense(&p->layers[il]);
+    return PLUMB_OK;
+}
+
+void plan_set_shared(struct plan *p, uint64_t n_ff) {
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        struct layer_plan *l = &p->layers[il];
+        if (l->ffn.n_expert == 0) continue;
+        l->ffn.n_ff_shared = (uint32_t)n_ff;
+        if (n_ff == 0) l->without |= SHARED | SET(FFN_GATE_INP_SHARED);
+    }
+}
+
+plumb_status plan_shared(struct key_reader *r, struct plan *p, uint32_t default_count, uint32_t each) {
+    uint32_t n = default_count;
+    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "expert_shared_count"), &n, r->err));
+    if (n > 1024) return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, expected at most 1024", r->key, n);
+    uint64_t n_ff = (uint64_t)n * each;
+    if (n_ff > 1u << 24) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s makes a shared expert too wide", r->key);
+    }
+    plan_set_shared(p, n_ff);
+    return PLUMB_OK;
+}
+
+plumb_status plan_gating(struct key_reader *r, struct plan *p, uint32_t gating) {
+    bool plan_sum_to_1 = false;
+    float scale = 1.0f;
+    uint32_t given = 0;   /* 0 stands for no key */
+    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "expert_gating_func"), &given, r->err));
+    if (given != 0) gating = given;
+    if (gating < GATING_SOFTMAX || gating > GATING_SOFTMAX_USED) {
+        return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "key %s is %u, expected 1 to 3", r->key, gating);
+    }
+    PLUMB_TRY(gguf_get_bool(r->gguf, key_of(r, "expert_weights_norm"), &plan_sum_to_1, r->err));
+    PLUMB_TRY(key_scale(r, "expert_weights_scale", &scale));
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        struct ffn_plan *f = &p->layers[il].ffn;
+        f->gating = (enum gating)gating;
+        f->weights_sum_to_1 = plan_sum_to_1;
+        f->weights_scale = scale;
+    }
+    return PLUMB_OK;
+}
+
+void plan_use_n_ff(struct plan *p) {
+    for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].ffn.n_ff_expert = p->layers[il].ffn.n_ff;
+}
+
+plumb_status plan_narrow_experts(struct key_reader *r, struct plan *p) {
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        struct ffn_plan *f = &p->layers[il].ffn;
+        if (f->n_expert == 0) continue;
+        PLUMB_TRY(key_width(r, "expert_feed_forward_length", f->n_ff / f->n_used, &f->n_ff_expert));
+        if (f->n_ff_expert == 0) return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is missing", r->key);
+    }
+    return PLUMB_OK;
+}
+
+void plan_sum_to_1(struct plan *p) {
+    for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].ffn.weights_sum_to_1 = true;
+}
+
+void plan_set_qk_norm(struct plan *p, enum qk_norm kind) {
+    for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].attn.qk_norm = kind;
+}
+
+void plan_set_alibi(struct plan *p, float max) {
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        p->layers[il].attn.alibi = max;
+        p->layers[il].attn.rope = ROPE_NONE;
+    }
+}
+
+void plan_rotate_windows_only(struct plan *p) {
+    p->ropes[ROPE_LOCAL] = p->ropes[ROPE_GLOBAL];
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        p->layers[il].attn.rope = p->layers[il].attn.window > 0 ? ROPE_LOCAL : ROPE_NONE;
+    }
+}
+
+plumb_status plan_sections(struct key_reader *r, struct plan *p, bool required) {
+    const struct gguf_key *sections;
+    PLUMB_TRY(gguf_get_flags(r->gguf, key_of(r, "rope.dimension_sections"), &sections, r->err));
+    if (!sections && !required) return PLUMB_OK;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; sections && sections->n == 4 && i < 4; i++) {
+        uint64_t n = gguf_element(sections, i);
+        p->ropes[ROPE_GLOBAL].sections[i] = n < 1u << 16 ? (uint32_t)n : 0;
+        sum += n < 1u << 16 ? n : UINT32_MAX;
+    }
+    if (sum > 0 && sum <= UINT32_MAX) return PLUMB_OK;
+    return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is missing or not four numbers of pairs", r->key);
+}
+
+plumb_status plan_parallel(struct key_reader *r, struct plan *p) {
+    (void)r;
+    p->is_parallel = true;
+    return PLUMB_OK;
+}
+
+plumb_status plan_qwen3(struct key_reader *r, struct plan *p) {
+    (void)r;
+    static const char *const unused[] = { "cls.output.weight", NULL };
+    p->unused = unused;
+    return PLUMB_OK;
+}
+
+plumb_status plan_unused_bias(struct key_reader *r, struct plan *p) {
+    static const char *const unused[] = { "attn_output.bias", NULL };
+    (void)r;
+    p->unused = unused;
+    return PLUMB_OK;
+}

@@ -1,0 +1,303 @@
+/* What all architectures have, and how a row and the keys of a file make a plan. */
+#include "base/math.h"
+#include "model/architecture.h"
+
+#include <stdlib.h>
+
+/* ---- what all architectures have --------------------------------------------------------------------------------- */
+
+static bool is_text(const struct gguf_string *s, const char *text) {
+    return s->n == strlen(text) && memcmp(s->data, text, strlen(text)) == 0;
+}
+
+/* The pair whose wavelength fits b times into n_ctx_original: Peng et al. 2023, section 3.2. */
+static double yarn_pair(const struct plan *p, const struct rope_plan *rope, double b) {
+    const double pi = 3.14159265358979323846;
+    double turns = (double)p->n_ctx_original / (2 * pi * b);
+    double pair = rope->n_rot * math_log(turns) / (2 * math_log((double)rope->freq_base));
+    return pair > -1e6 && pair < 1e6 ? pair : 0;   /* a base of 1 has no wavelengths */
+}
+
+/* 0.1 * factor * ln(s) + 1, or 1 if s <= 1: what YaRN multiplies Q and K by, as in llama.cpp. */
+static double yarn_magnitude(double s, double factor) { return s <= 1 ? 1 : 0.1 * factor * math_log(s) + 1; }
+
+static double round_down(double x) {
+    double whole = (double)(int64_t)x;
+    return whole > x ? whole - 1 : whole;
+}
+
+/* Of YaRN, only the keys of beta that the architecture reads differ from 32 and 1. */
+static void set_yarn(const struct plan *p, struct rope_plan *rope, float beta_fast, float beta_slow, float log_factor) {
+    if (!rope->is_yarn) return;
+    double low = round_down(yarn_pair(p, rope, (double)beta_fast));
+    double high = -round_down(-yarn_pair(p, rope, (double)beta_slow)), s = 1 / (double)rope->freq_scale;
+    rope->ramp_low = (float)(low < 0 ? 0 : low);
+    rope->ramp_high = (float)(high > rope->n_rot - 1 ? rope->n_rot - 1 : high);
+    double magnitude = yarn_magnitude(s, 1);
+    if (log_factor != 0.0f) magnitude /= yarn_magnitude(s, (double)log_factor);
+    rope->magnitude *= (float)magnitude;
+}
+
+static plumb_status read_rope(struct key_reader *r, struct plan *p, uint32_t k_dim, struct rope_plan *rope) {
+    rope->n_rot = k_dim;
+    PLUMB_TRY(key_n_rot(r, "rope.dimension_count", k_dim, &rope->n_rot));
+    rope->freq_base = 10000.0f;
+    PLUMB_TRY(key_freq_base(r, "rope.freq_base", &rope->freq_base));
+    p->n_ctx_original = p->n_ctx_train;
+    PLUMB_TRY(key_count(r, "rope.scaling.original_context_length", UINT32_MAX, &p->n_ctx_original));
+    struct gguf_string scaling = { "linear", 6 };
+    PLUMB_TRY(gguf_get_string(r->gguf, key_of(r, "rope.scaling.type"), &scaling, r->err));
+    bool none = is_text(&scaling, "none");
+    rope->is_yarn = is_text(&scaling, "yarn");
+    r->is_longrope = is_text(&scaling, "longrope");
+    if (!none && !rope->is_yarn && !r->is_longrope && !is_text(&scaling, "linear")) {
+        struct shown shown;
+        return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "key %s: \"%s\" is not supported, expected none, linear, "
+                         "yarn or longrope", r->key, show_bytes(&shown, scaling.data, (size_t)scaling.n));
+    }
+    float factor = 0.0f;   /* 0 means no scaling, as in llama.cpp; scale_linear is the old name of the key */
+    PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, "rope.scale_linear"), &factor, r->err));
+    PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, "rope.scaling.factor"), &factor, r->err));
+    if (!(factor == 0.0f || (factor >= 0.1f && factor <= 1e6f))) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %g, expected 0.1 to 1e6", r->key, (double)factor);
+    }
+    rope->freq_scale = none || factor == 0.0f ? 1.0f : 1.0f / factor;
+    rope->magnitude = 1.0f;
+    return key_scale(r, "rope.scaling.attn_factor", &rope->magnitude);
+}
+
+static plumb_status read_experts(struct key_reader *r, struct ffn_plan *p) {
+    enum { MAX_EXPERTS = 512 };   /* as in llama.cpp */
+    uint32_t n_group = 0;
+    p->gating = GATING_SOFTMAX;
+    p->weights_scale = 1.0f;
+    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "expert_count"), &p->n_expert, r->err));
+    if (p->n_expert == 0) return PLUMB_OK;
+    if (p->n_expert > MAX_EXPERTS) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, expected at most %d", r->key, p->n_expert,
+                         MAX_EXPERTS);
+    }
+    PLUMB_TRY(key_count(r, "expert_used_count", p->n_expert, &p->n_used));
+    PLUMB_TRY(key_width(r, "expert_feed_forward_length", p->n_ff, &p->n_ff_expert));
+    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "expert_group_count"), &n_group, r->err));
+    if (n_group <= 1) return PLUMB_OK;
+    p->n_group = n_group;
+    if (n_group > PLAN_MAX_GROUPS || p->n_expert % n_group != 0) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, expected at most %d and a divisor of the %u "
+                         "experts", r->key, n_group, PLAN_MAX_GROUPS, p->n_expert);
+    }
+    PLUMB_TRY(key_count(r, "expert_group_used_count", n_group, &p->n_group_used));
+    if (p->n_used > p->n_group_used * (p->n_expert / n_group)) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, but these groups have fewer experts than the %u "
+                         "that are used", r->key, p->n_group_used, p->n_used);
+    }
+    return PLUMB_OK;
+}
+
+/* The bounds are far above any real model.  They keep products of two of these numbers far below 2^64. */
+static plumb_status read_common(struct key_reader *r, struct plan *p, struct layer_plan *layer) {
+    struct attn_plan *a = &layer->attn;
+    PLUMB_TRY(key_count(r, "block_count", 1u << 16, &p->n_layer));
+    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "nextn_predict_layers"), &p->n_ignored_layer, r->err));
+    if (p->n_ignored_layer >= p->n_layer) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u of %u layers, expected fewer", r->key,
+                         p->n_ignored_layer, p->n_layer);
+    }
+    p->n_layer -= p->n_ignored_layer;
+    PLUMB_TRY(key_count(r, "embedding_length", 1u << 20, &p->n_embd));
+    PLUMB_TRY(key_count(r, "feed_forward_length", 1u << 22, &layer->ffn.n_ff));
+    PLUMB_TRY(key_count(r, "context_length", UINT32_MAX, &p->n_ctx_train));
+    PLUMB_TRY(key_count(r, "attention.head_count", 1u << 16, &a->n_head));
+    a->n_head_kv = a->n_head;
+    PLUMB_TRY(key_count(r, "attention.head_count_kv", 1u << 16, &a->n_head_kv));
+    if (a->n_head % a->n_head_kv != 0) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, which does not divide the %u query heads", r->key,
+                         a->n_head_kv, a->n_head);
+    }
+    a->k_dim = p->n_embd / a->n_head;
+    PLUMB_TRY(key_count(r, "attention.key_length", 1u << 16, &a->k_dim));
+    a->v_dim = p->n_embd / a->n_head;
+    PLUMB_TRY(key_count(r, "attention.value_length", 1u << 16, &a->v_dim));
+    p->norm_eps = -1.0f;
+    const char *epsilon = p->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
+    PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, epsilon), &p->norm_eps, r->err));
+    if (!(p->norm_eps >= 0.0f && p->norm_eps <= 1.0f)) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is missing or not from 0 to 1", r->key);
+    }
+    PLUMB_TRY(read_experts(r, &layer->ffn));
+    return read_rope(r, p, a->k_dim, &p->ropes[ROPE_GLOBAL]);
+}
+
+/* Numbers that are arrays with one for each layer. */
+static plumb_status read_layers(struct key_reader *r, struct plan *p) {
+    static const char *const suffixes[] = { "attention.head_count", "attention.head_count_kv", "feed_forward_length" };
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        const struct gguf_key *layers;
+        PLUMB_TRY(gguf_get_flags(r->gguf, key_of(r, suffixes[i]), &layers, r->err));
+        if (layers && layers->n != (uint64_t)p->n_layer + p->n_ignored_layer) {
+            return error_set(r->err, PLUMB_ERROR_METADATA, "key %s has %llu elements for %u layers", r->key,
+                             (unsigned long long)layers->n, p->n_layer + p->n_ignored_layer);
+        }
+        for (uint32_t il = 0; layers && il < p->n_layer; il++) {
+            struct layer_plan *l = &p->layers[il];
+            uint64_t n = gguf_element(layers, il);
+            if (n == 0 || n > (i == 2 ? 1u << 22 : 1u << 16)) {
+                return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "key %s is %llu for layer %u, expected 1 to %u",
+                                 r->key, (unsigned long long)n, il, i == 2 ? 1u << 22 : 1u << 16);
+            }
+            if (i == 0) l->attn.n_head = (uint32_t)n;
+            if (i == 1) l->attn.n_head_kv = (uint32_t)n;
+            if (i == 2) l->ffn.n_ff = (uint32_t)n;
+        }
+    }
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        const struct attn_plan *a = &p->layers[il].attn;
+        if (a->n_head % a->n_head_kv != 0) {
+            return error_set(r->err, PLUMB_ERROR_METADATA, "layer %u has %u query heads, which the %u heads of K and V "
+                             "do not divide", il, a->n_head, a->n_head_kv);
+        }
+    }
+    return PLUMB_OK;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+static const struct architecture *const tables[] = { plan_dense_rows, plan_sparse_rows };
+enum { N_TABLE = sizeof tables / sizeof *tables };
+
+/* Row i of all tables together; NULL if i is beyond their end. */
+static const struct architecture *row_at(size_t i) {
+    for (size_t k = 0; k < N_TABLE; k++) {
+        for (const struct architecture *row = tables[k]; row->name; row++) {
+            if (i-- == 0) return row;
+        }
+    }
+    return NULL;
+}
+
+const char *plan_architecture(size_t i) {
+    const struct architecture *row = row_at(i);
+    return row ? row->name : NULL;
+}
+
+static plumb_status find_architecture(const struct gguf *g, const struct architecture **out, struct error *err) {
+    struct gguf_string name = { NULL, 0 };
+    size_t n = 0;
+    PLUMB_TRY(gguf_get_string(g, "general.architecture", &name, err));
+    if (!name.data) return error_set(err, PLUMB_ERROR_METADATA, "key general.architecture is missing");
+    for (; (*out = row_at(n)) != NULL; n++) {
+        if (name.n == strlen((*out)->name) && memcmp(name.data, (*out)->name, (size_t)name.n) == 0) return PLUMB_OK;
+    }
+    struct shown shown;
+    return error_set(err, PLUMB_ERROR_UNSUPPORTED, "general.architecture: \"%s\" is not supported; "
+                     "docs/architectures.md lists the %zu that are", show_bytes(&shown, name.data, (size_t)name.n), n);
+}
+
+/* ---- the plan ---------------------------------------------------------------------------------------------------- */
+
+static void set_maxima(struct plan *p) {
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        const struct attn_plan *a = &p->layers[il].attn;
+        uint64_t q = (uint64_t)a->n_head * a->k_dim, k = (uint64_t)a->n_head_kv * a->k_dim;
+        uint64_t v = (uint64_t)a->n_head_kv * a->v_dim, out = (uint64_t)a->n_head * a->v_dim;
+        if (a->gate != ATTN_GATE_NONE) p->has_gates = true;
+        if (a->n_head > p->max_head) p->max_head = a->n_head;
+        if (q > p->max_q) p->max_q = q;
+        if (out > p->max_q) p->max_q = out;
+        if (k > p->max_k) p->max_k = k;
+        if (v > p->max_v) p->max_v = v;
+        const struct ffn_plan *ffn = &p->layers[il].ffn;
+        if (ffn->n_ff > p->max_ff) p->max_ff = ffn->n_ff;
+        if (ffn->n_ff_expert > p->max_ff) p->max_ff = ffn->n_ff_expert;
+        if (ffn->n_ff_shared > p->max_ff) p->max_ff = ffn->n_ff_shared;
+        if (ffn->n_expert > p->max_expert) p->max_expert = ffn->n_expert;
+        if (ffn->n_used > p->max_used) p->max_used = ffn->n_used;
+    }
+}
+
+plumb_status plan_create(struct plan *p, struct gguf *const *parts, size_t n_part, uint64_t n_tensor,
+                         struct error *err) {
+    const struct architecture *arch = NULL;
+    const struct gguf *g = parts[0];
+    PLUMB_TRY(find_architecture(g, &arch, err));
+    p->architecture = arch->name;
+    p->required = arch->required;
+    p->optional = arch->optional;
+    p->biased = arch->biased;
+    p->scaled = arch->scaled;
+    p->norm = arch->norm;
+    p->embedding_scale = p->residual_scale = p->logit_scale = 1.0f;
+    p->is_causal = true;
+    for (int i = 0; i < PLAN_ROPES; i++) p->ropes[i].pairing = arch->rope_pairing;
+    struct key_reader r = { .gguf = g, .parts = parts, .n_part = n_part, .architecture = arch->name, .err = err,
+                            .beta_fast = 32.0f, .beta_slow = 1.0f };
+    struct layer_plan layer = { .ffn.activation = arch->activation };
+    PLUMB_TRY(read_common(&r, p, &layer));
+    if (p->n_layer > n_tensor) {
+        return error_set(err, PLUMB_ERROR_METADATA, "key %s.block_count is %u, but the file has only %llu tensors",
+                         arch->name, p->n_layer, (unsigned long long)n_tensor);
+    }
+    p->layers = calloc(p->n_layer, sizeof *p->layers);
+    if (!p->layers) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the plan of %u layers", p->n_layer);
+    if (!(arch->required & EXPERTS)) layer.ffn.n_expert = 0;   /* llama.cpp reads the key in all architectures */
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        p->layers[il] = layer;
+        p->layers[il].without = layer.ffn.n_expert > 0 ? ALL_DENSE : ALL_EXPERTS;
+    }
+    if (layer.ffn.n_expert == 0 && (arch->required & EXPERTS) && !(arch->required & FFN)) {
+        return error_set(err, PLUMB_ERROR_METADATA, "key %s.expert_count is missing or 0", arch->name);
+    }
+    PLUMB_TRY(read_layers(&r, p));
+    p->ropes[ROPE_GLOBAL].has_factors = true;
+    if (arch->plan) PLUMB_TRY(arch->plan(&r, p));
+    for (int i = 0; i < PLAN_ROPES; i++) set_yarn(p, &p->ropes[i], r.beta_fast, r.beta_slow, r.log_factor);
+    set_maxima(p);
+    return PLUMB_OK;
+}
+
+bool plan_copy(struct plan *out, const struct plan *p) {
+    *out = *p;
+    out->layers = malloc(p->n_layer * sizeof *p->layers);
+    if (out->layers) memcpy(out->layers, p->layers, p->n_layer * sizeof *p->layers);
+    return out->layers != NULL;
+}
+
+void plan_free(struct plan *p) {
+    free(p->layers);
+    p->layers = NULL;
+}
+
+float plan_alibi_slope(const struct attn_plan *a, uint32_t head) {
+    uint32_t n = 1;
+    if (a->alibi == 0.0f) return 0.0f;
+    while (2 * n <= a->n_head) n *= 2;
+    double exponent = head < n ? (head + 1.0) / n : (2.0 * (head - n) + 1) / (2.0 * n);
+    return (float)math_pow(2.0, -(double)a->alibi * exponent);
+}
+
+bool plan_rope_rotates(const struct rope_plan *r, uint32_t i) {
+    const uint32_t *s = r->sections;
+    uint64_t sum = (uint64_t)s[0] + s[1] + s[2] + s[3];
+    if (sum == 0) return true;
+    uint64_t k = i % sum;
+    if (!r->sections_interleaved) return k < sum - s[3];
+    return k < 3 * (uint64_t)s[k % 3];
+}
+
+double plan_yarn_factor(const struct rope_plan *r, uint32_t i) {
+    double width = (double)r->ramp_high - (double)r->ramp_low;
+    double ramp = (i - (double)r->ramp_low) / (width > 0.001 ? width : 0.001);
+    double scaled = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
+    return scaled + (1 - scaled) / (double)r->freq_scale;
+}
+
+float plan_temperature(const struct attn_plan *a, uint32_t pos) {
+    if (a->temperature_floor == 0) return 1.0f;
+    double periods = (double)(((uint64_t)pos + a->temperature_offset) / a->temperature_floor);   /* a whole number */
+    return 1.0f + a->temperature_scale * (float)math_log(1.0 + periods);
+}
+
+uint64_t plan_max_row(const struct plan *p) {
+    uint64_t n = p->max_q > p->max_ff ? p->max_q : p->max_ff;
+    return p->n_embd > n ? p->n_embd : n;
+}

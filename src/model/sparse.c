@@ -1,0 +1,417 @@
+/* The architectures of which some models have experts: what their keys say beside what all architectures have, and
+ * their rows. */
+#include "base/math.h"
+#include "model/architecture.h"
+
+/* The muP factors of Granite (Yang et al. 2022, "Tensor Programs V"), as in llama.cpp. */
+static plumb_status plan_granite(struct key_reader *r, struct plan *p) {
+    float attention_scale = 0.0f;
+    PLUMB_TRY(key_scale(r, "embedding_scale", &p->embedding_scale));
+    PLUMB_TRY(key_scale(r, "residual_scale", &p->residual_scale));
+    PLUMB_TRY(key_scale(r, "attention.scale", &attention_scale));
+    for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].attn.scale = attention_scale;
+    p->logit_scale = 0.0f;
+    PLUMB_TRY(key_scale(r, "logit_scale", &p->logit_scale));
+    if (p->logit_scale == 0.0f) {   /* logits are divided by it */
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is missing or 0", r->key);
+    }
+    return PLUMB_OK;
+}
+
+static plumb_status plan_minicpm(struct key_reader *r, struct plan *p) {
+    p->embedding_scale = 12.0f;
+    p->residual_scale = 1.4f / (float)math_sqrt(p->n_layer);
+    p->logit_scale = 256.0f / (float)p->n_embd;
+    PLUMB_TRY(key_scale(r, "embedding_scale", &p->embedding_scale));
+    PLUMB_TRY(key_scale(r, "residual_scale", &p->residual_scale));
+    return key_scale(r, "logit_scale", &p->logit_scale);
+}
+
+static plumb_status plan_granite_moe(struct key_reader *r, struct plan *p) {
+    uint32_t n_ff = 0;
+    PLUMB_TRY(plan_granite(r, p));
+    plan_use_n_ff(p);
+    plan_sum_to_1(p);
+    PLUMB_TRY(key_width(r, "expert_shared_feed_forward_length", 0, &n_ff));
+    plan_set_shared(p, n_ff);
+    return PLUMB_OK;
+}
+
+/* llama.cpp reads this key as "the model has RoPE", only in this architecture. */
+static plumb_status plan_granite_switch(struct key_reader *r, struct plan *p) {
+    bool has_rope = true;
+    PLUMB_TRY(plan_granite_moe(r, p));
+    PLUMB_TRY(gguf_get_bool(r->gguf, key_of(r, "rope.scaling.finetuned"), &has_rope, r->err));
+    for (uint32_t il = 0; !has_rope && il < p->n_layer; il++) p->layers[il].attn.rope = ROPE_NONE;
+    return PLUMB_OK;
+}
+
+static plumb_status plan_granite_swa(struct key_reader *r, struct plan *p) {
+    const struct gguf_key *rotated;
+    PLUMB_TRY(plan_granite_moe(r, p));
+    PLUMB_TRY(plan_windows(r, p, 1, 0, p->ropes[ROPE_GLOBAL].freq_base));
+    PLUMB_TRY(gguf_get_flags(r->gguf, key_of(r, "attention.rope_pattern"), &rotated, r->err));
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        bool has_rope = !rotated || il >= rotated->n || gguf_flag(rotated, il);
+        p->layers[il].attn.rope = has_rope ? ROPE_GLOBAL : ROPE_NONE;
+    }
+    return PLUMB_OK;
+}
+
+static plumb_status plan_llama(struct key_reader *r, struct plan *p) {
+    (void)r;
+    plan_use_n_ff(p);
+    plan_sum_to_1(p);
+    plan_set_shared(p, 0);
+    return PLUMB_OK;
+}
+
+static plumb_status plan_minicpm_moe(struct key_reader *r, struct plan *p) {
+    PLUMB_TRY(plan_llama(r, p));
+    return plan_minicpm(r, p);
+}
+
+/* Q is multiplied by a factor that grows with the position. */
+static plumb_status plan_mistral3(struct key_reader *r, struct plan *p) {
+    float scale = 0.0f;
+    PLUMB_TRY(plan_llama(r, p));
+    PLUMB_TRY(key_scale(r, "rope.scaling.yarn_beta_fast", &r->beta_fast));
+    PLUMB_TRY(key_scale(r, "rope.scaling.yarn_beta_slow", &r->beta_slow));
+    PLUMB_TRY(key_scale(r, "rope.scaling.yarn_log_multiplier", &r->log_factor));
+    PLUMB_TRY(key_scale(r, "attention.temperature_scale", &scale));
+    for (uint32_t il = 0; scale != 0.0f && il < p->n_layer; il++) {
+        p->layers[il].attn.temperature_scale = scale;
+        p->layers[il].attn.temperature_floor = p->n_ctx_original;
+    }
+    return PLUMB_OK;
+}
+
+static plumb_status plan_qwen2moe(struct key_reader *r, struct plan *p) {
+    uint32_t n_ff = p->layers[0].ffn.n_ff;
+    PLUMB_TRY(plan_narrow_experts(r, p));
+    PLUMB_TRY(key_width(r, "expert_shared_feed_forward_length", n_ff, &n_ff));
+    plan_set_shared(p, n_ff);
+    return PLUMB_OK;
+}
+
+static plumb_status plan_qwen3moe(struct key_reader *r, struct plan *p) {
+    plan_sum_to_1(p);
+    return plan_narrow_experts(r, p);
+}
+
+static plumb_status plan_qwen3vlmoe(struct key_reader *r, struct plan *p) {
+    p->ropes[ROPE_GLOBAL].sections_interleaved = true;
+    PLUMB_TRY(plan_qwen3moe(r, p));
+    return plan_sections(r, p, true);
+}
+
+static plumb_status plan_rnd1(struct key_reader *r, struct plan *p) {
+    p->is_causal = false;
+    return plan_qwen3moe(r, p);
+}
+
+static plumb_status plan_llada_moe(struct key_reader *r, struct plan *p) {
+    p->is_causal = false;
+    return plan_narrow_experts(r, p);
+}
+
+static plumb_status plan_olmoe(struct key_reader *r, struct plan *p) {
+    (void)r;
+    plan_use_n_ff(p);
+    plan_set_qk_norm(p, QK_NORM_ROW);
+    return PLUMB_OK;
+}
+
+static plumb_status plan_phimoe(struct key_reader *r, struct plan *p) {
+    (void)r;
+    plan_use_n_ff(p);
+    plan_sum_to_1(p);
+    return PLUMB_OK;
+}
+
+static plumb_status plan_deepseek(struct key_reader *r, struct plan *p) {
+    float scale = 1.0f;
+    PLUMB_TRY(plan_dense_lead(r, p));
+    PLUMB_TRY(key_scale(r, "expert_weights_scale", &scale));
+    for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].ffn.weights_scale = scale;
+    return plan_shared(r, p, 0, p->layers[p->n_layer - 1].ffn.n_ff_expert);
+}
+
+/* attn_output_norm is the norm before the experts. */
+static plumb_status plan_dbrx(struct key_reader *r, struct plan *p) {
+    p->names[W_FFN_NORM] = "attn_output_norm";
+    plan_use_n_ff(p);
+    plan_sum_to_1(p);
+    return key_limit(r, "attention.clamp_kqv", &p->clamp_qkv);
+}
+
+static plumb_status plan_ernie_moe(struct key_reader *r, struct plan *p) {
+    uint32_t n_ff = 0, step = 1;
+    PLUMB_TRY(plan_unused_bias(r, p));
+    plan_sum_to_1(p);
+    PLUMB_TRY(plan_dense_lead(r, p));
+    PLUMB_TRY(key_count(r, "interleave_moe_layer_step", 1, &step));
+    PLUMB_TRY(key_width(r, "expert_shared_feed_forward_length", 0, &n_ff));
+    plan_set_shared(p, n_ff);
+    return PLUMB_OK;
+}
+
+/* Layers with windows have no scaling. */
+static plumb_status plan_mellum(struct key_reader *r, struct plan *p) {
+    PLUMB_TRY(plan_qwen3moe(r, p));
+    PLUMB_TRY(plan_windows(r, p, 4, 0, p->ropes[ROPE_GLOBAL].freq_base));
+    p->ropes[ROPE_LOCAL].freq_base = p->ropes[ROPE_GLOBAL].freq_base;
+    p->ropes[ROPE_LOCAL].is_yarn = false;
+    p->ropes[ROPE_LOCAL].magnitude = 1.0f;
+    return PLUMB_OK;
+}
+
+/* Experts whose gate and up projection are limited; only layers with windows are rotated. */
+static plumb_status plan_maple(struct key_reader *r, struct plan *p) {
+    const struct gguf_key *limits;
+    plan_sum_to_1(p);
+    PLUMB_TRY(plan_windows(r, p, 1, 0, p->ropes[ROPE_GLOBAL].freq_base));
+    p->ropes[ROPE_LOCAL].freq_scale = p->ropes[ROPE_GLOBAL].freq_scale;
+    PLUMB_TRY(gguf_get_array(r->gguf, key_of(r, "swiglu_clamp_exp"), GGUF_FLOAT32, &limits, r->err));
+    if (!limits || limits->n < p->n_layer) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s has no element for each of %u layers", r->key,
+                         p->n_layer);
+    }
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        struct layer_plan *l = &p->layers[il];
+        float limit = f32_from_bits(load_u32(limits->values + 4 * (size_t)il));
+        if (limit > 1e-6f) l->ffn.limit = limit;   /* as in llama.cpp */
+        if (l->attn.window == 0) l->attn.rope = ROPE_NONE;
+    }
+    return PLUMB_OK;
+}
+
+/* Three of four layers see only their chunk of 8,192 tokens; the fourth is not rotated, and its Q grows with the
+ * position.  These numbers are llama.cpp's. */
+static plumb_status plan_llama4(struct key_reader *r, struct plan *p) {
+    uint32_t step = 0;
+    PLUMB_TRY(key_count(r, "interleave_moe_layer_step", 1u << 16, &step));
+    PLUMB_TRY(plan_windows(r, p, 4, 8192, p->ropes[ROPE_GLOBAL].freq_base));
+    p->ropes[ROPE_LOCAL].freq_scale = p->ropes[ROPE_GLOBAL].freq_scale;
+    plan_set_qk_norm(p, QK_NORM_HEAD_ROPED);
+    if (p->layers[0].ffn.n_expert != 128) p->bare_norms = QK_NORM;
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        struct layer_plan *l = &p->layers[il];
+        l->ffn.gating = GATING_SIGMOID;
+        l->ffn.weights_first = true;
+        if ((il + 1) % step != 0) plan_set_dense(l);
+        if (l->attn.window > 0) l->attn.window = 8192;
+        l->attn.is_chunked = true;
+        if ((il + 1) % 4 != 0) continue;
+        l->without |= QK_NORM;
+        l->attn.rope = ROPE_NONE;
+        l->attn.temperature_scale = 0.1f;
+        l->attn.temperature_floor = 8192;
+        l->attn.temperature_offset = 1;
+    }
+    plan_set_shared(p, p->layers[p->n_layer - 1].ffn.n_ff_expert);
+    return PLUMB_OK;
+}
+
+static plumb_status plan_gpt_oss(struct key_reader *r, struct plan *p) {
+    p->names[W_FFN_NORM] = "post_attention_norm";
+    PLUMB_TRY(plan_windows(r, p, 2, 0, p->ropes[ROPE_GLOBAL].freq_base));
+    p->ropes[ROPE_LOCAL].freq_scale = p->ropes[ROPE_GLOBAL].freq_scale;
+    for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].ffn.gating = GATING_SOFTMAX_USED;
+    return PLUMB_OK;
+}
+
+static plumb_status plan_bailingmoe(struct key_reader *r, struct plan *p) {
+    PLUMB_TRY(plan_gating(r, p, GATING_SOFTMAX));
+    return plan_shared(r, p, 0, p->layers[0].ffn.n_ff_expert);
+}
+
+/* The width of the shared expert is the key's, times their number. */
+static plumb_status plan_bailingmoe2(struct key_reader *r, struct plan *p) {
+    uint32_t n_ff = p->layers[p->n_layer - 1].ffn.n_ff_expert;
+    PLUMB_TRY(plan_gating(r, p, 0));
+    PLUMB_TRY(plan_dense_lead(r, p));
+    PLUMB_TRY(key_width(r, "expert_shared_feed_forward_length", n_ff, &n_ff));
+    return plan_shared(r, p, 0, n_ff);
+}
+
+static plumb_status plan_hunyuan_moe(struct key_reader *r, struct plan *p) {
+    uint32_t n_ff = p->layers[0].ffn.n_ff;
+    plan_use_n_ff(p);
+    plan_sum_to_1(p);
+    plan_set_qk_norm(p, QK_NORM_HEAD_ROPED);
+    PLUMB_TRY(key_width(r, "expert_shared_feed_forward_length", n_ff, &n_ff));
+    plan_set_shared(p, n_ff);
+    return PLUMB_OK;
+}
+
+static plumb_status plan_dots1(struct key_reader *r, struct plan *p) {
+    PLUMB_TRY(plan_gating(r, p, 0));
+    PLUMB_TRY(plan_dense_lead(r, p));
+    return plan_shared(r, p, 0, p->layers[p->n_layer - 1].ffn.n_ff_expert);
+}
+
+/* The window is 4,096, whatever the key says; the first of four layers has none and is not rotated. */
+static plumb_status plan_smallthinker(struct key_reader *r, struct plan *p) {
+    PLUMB_TRY(plan_gating(r, p, 0));
+    PLUMB_TRY(plan_pattern(r, p, 4, 0, p->ropes[ROPE_GLOBAL].freq_base, true));
+    p->ropes[ROPE_LOCAL].freq_scale = p->ropes[ROPE_GLOBAL].freq_scale;
+    bool has_windows = false;
+    for (uint32_t il = 0; il < p->n_layer; il++) has_windows = has_windows || p->layers[il].attn.window > 0;
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        struct layer_plan *l = &p->layers[il];
+        l->ffn.weights_sum_to_1 = true;
+        l->ffn.weights_scale = 1.0f;
+        l->ffn.router_first = true;
+        if (l->attn.window > 0) l->attn.window = 4096;
+        if (has_windows && p->n_layer != 4 && il % 4 == 0) l->attn.rope = ROPE_NONE;
+    }
+    return PLUMB_OK;
+}
+
+static plumb_status plan_afmoe(struct key_reader *r, struct plan *p) {
+    p->embedding_scale = (float)math_sqrt(p->n_embd);
+    PLUMB_TRY(plan_gating(r, p, GATING_SIGMOID));
+    PLUMB_TRY(plan_dense_lead(r, p));
+    PLUMB_TRY(plan_windows(r, p, 4, 0, p->ropes[ROPE_GLOBAL].freq_base));
+    p->ropes[ROPE_LOCAL].freq_scale = p->ropes[ROPE_GLOBAL].freq_scale;
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        p->layers[il].attn.gate = ATTN_GATE_SIGMOID;
+        if ((il + 1) % 4 == 0) p->layers[il].attn.rope = ROPE_NONE;
+    }
+    return plan_shared(r, p, 0, p->layers[p->n_layer - 1].ffn.n_ff_expert);
+}
+
+static plumb_status plan_laguna(struct key_reader *r, struct plan *p) {
+    uint32_t n_ff = p->layers[p->n_layer - 1].ffn.n_ff_expert;
+    PLUMB_TRY(plan_gating(r, p, GATING_SIGMOID));
+    PLUMB_TRY(plan_dense_lead(r, p));
+    PLUMB_TRY(plan_pattern(r, p, 4, 0, p->ropes[ROPE_GLOBAL].freq_base, true));
+    p->ropes[ROPE_LOCAL].is_yarn = false;
+    p->ropes[ROPE_LOCAL].magnitude = 1.0f;
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        const struct gguf_tensor *gate = key_tensor(r, il, "attn_gate.weight");
+        p->layers[il].attn.gate = ATTN_GATE_SOFTPLUS;
+        p->layers[il].attn.gate_per_head = gate && gate->shape[1] == p->layers[il].attn.n_head;
+    }
+    PLUMB_TRY(plan_shared(r, p, 1, n_ff));
+    n_ff = 0;
+    PLUMB_TRY(key_width(r, "expert_shared_feed_forward_length", 0, &n_ff));
+    if (n_ff > 0) plan_set_shared(p, n_ff);
+    return PLUMB_OK;
+}
+
+static plumb_status plan_exaone_moe(struct key_reader *r, struct plan *p) {
+    uint32_t n_ff = p->layers[p->n_layer - 1].ffn.n_ff_expert;
+    PLUMB_TRY(plan_gating(r, p, 0));
+    PLUMB_TRY(plan_dense_lead(r, p));
+    PLUMB_TRY(plan_windows(r, p, 4, 128, p->ropes[ROPE_GLOBAL].freq_base));
+    plan_rotate_windows_only(p);
+    PLUMB_TRY(key_width(r, "expert_shared_feed_forward_length", n_ff, &n_ff));
+    plan_set_shared(p, n_ff);
+    return PLUMB_OK;
+}
+
+static plumb_status plan_glm4moe(struct key_reader *r, struct plan *p) {
+    struct rope_plan *rope = &p->ropes[ROPE_GLOBAL];
+    p->names[W_FFN_NORM] = "post_attention_norm";
+    PLUMB_TRY(plan_narrow_experts(r, p));
+    PLUMB_TRY(plan_gating(r, p, GATING_SIGMOID));
+    PLUMB_TRY(plan_dense_lead(r, p));
+    PLUMB_TRY(plan_sections(r, p, false));
+    if (rope->sections[0] == 0 || rope->sections[1] == 0) memset(rope->sections, 0, sizeof rope->sections);
+    return plan_shared(r, p, 0, p->layers[p->n_layer - 1].ffn.n_ff_expert);
+}
+
+static plumb_status plan_minimax_m2(struct key_reader *r, struct plan *p) {
+    PLUMB_TRY(plan_gating(r, p, 0));
+    plan_use_n_ff(p);
+    plan_set_qk_norm(p, QK_NORM_ROW);
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        p->layers[il].ffn.weights_sum_to_1 = true;
+        p->layers[il].ffn.weights_scale = 1.0f;
+    }
+    return PLUMB_OK;
+}
+
+static plumb_status plan_mimo2(struct key_reader *r, struct plan *p) {
+    static const char *const unused[] = { "attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias",
+                                          "ffn_gate.weight", "ffn_up.weight", "ffn_down.weight", "ffn_gate.scale",
+                                          "ffn_up.scale", "ffn_down.scale", "ffn_gate.input_scale",
+                                          "ffn_up.input_scale", "ffn_down.input_scale", NULL };
+    float scale = 0.0f;
+    p->unused = unused;
+    PLUMB_TRY(key_scale(r, "attention.value_scale", &scale));
+    PLUMB_TRY(plan_windows(r, p, 1, 0, 10000.0f));
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        struct layer_plan *l = &p->layers[il];
+        l->ffn.gating = GATING_SIGMOID;
+        l->ffn.weights_sum_to_1 = true;
+        l->attn.output_scale = scale;
+        if (!key_tensor(r, il, "ffn_gate_inp.weight")) plan_set_dense(l);
+    }
+    return PLUMB_OK;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+const struct architecture plan_sparse_rows[] = {
+    /* Its converters permute Q and K to this pairing. */
+    { "llama", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS, TIED | FACTORS, ATTENTION_BIAS | GATED, SCALED | GATED
+      | EXPERTS, plan_llama },
+    /* It is converted as llama is. */
+    { "granite", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS | SHARED, TIED | FACTORS, ATTENTION_BIAS | GATED,
+      SCALED, plan_granite_switch },
+    { "mistral3", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS, TIED | FACTORS, ATTENTION_BIAS | GATED, SCALED | GATED
+      | EXPERTS, plan_mistral3 },
+    { "minicpm", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS, TIED | FACTORS, ATTENTION_BIAS | GATED, SCALED,
+      plan_minicpm_moe },
+    { "granite_swa", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS | SHARED | SET(ATTN_SINKS), TIED | FACTORS,
+      ATTENTION_BIAS | GATED, SCALED, plan_granite_swa },
+    { "granitemoe", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS | SHARED, TIED | FACTORS, ATTENTION_BIAS | GATED,
+      SCALED, plan_granite_moe },
+    { "qwen2moe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | SHARED | SET(FFN_GATE_INP_SHARED) | SET(OUTPUT),
+      SET(ATTN_QKV), QKV_BIAS, SCALED, plan_qwen2moe },
+    { "qwen3moe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM, TIED, QKV_BIAS, SCALED | EXPERTS, plan_qwen3moe },
+    { "qwen3vlmoe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM, TIED, QKV_BIAS, SCALED, plan_qwen3vlmoe },
+    { "olmoe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED,
+      plan_olmoe },
+    { "phimoe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | SET(OUTPUT), SET(ATTN_QKV) | SET(ROPE_LONG) | SET(ROPE_SHORT),
+      ATTENTION_BIAS | NORM_BIAS | SET(OUTPUT), SCALED, plan_phimoe },
+    { "deepseek", ROPE_NORM, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED, TIED, QKV_BIAS, SCALED, plan_deepseek },
+    { "dbrx", ROPE_NEOX, NORM_LAYER, ACT_SILU, SPARSE | SET(OUTPUT), SET(ATTN_QKV), 0, SCALED, plan_dbrx },
+    { "ernie4_5-moe", ROPE_NORM, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED, TIED | SET(FFN_EXPERT_BIAS), QKV_BIAS,
+      SCALED, plan_ernie_moe },
+    { "llada-moe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED,
+      plan_llada_moe },
+    { "rnd1", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM, TIED, QKV_BIAS, SCALED, plan_rnd1 },
+    { "mellum", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED
+      | EXPERTS, plan_mellum },
+    { "maple", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED,
+      plan_maple },
+    { "llama4", ROPE_NORM, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED, TIED | FREQS, QKV_BIAS, SCALED, plan_llama4 },
+    { "gpt-oss", ROPE_NEOX, NORM_RMS, ACT_SWIGLU_OAI, SPARSE | SET(OUTPUT) | SET(ATTN_SINKS), SET(ATTN_QKV),
+      ATTENTION_BIAS | EXPERTS, SCALED, plan_gpt_oss },
+    { "bailingmoe", ROPE_NORM, NORM_RMS, ACT_SILU, SPARSE | SHARED | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED,
+      plan_bailingmoe },
+    { "bailingmoe2", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM | SET(OUTPUT), SET(ATTN_QKV)
+      | SET(FFN_EXPERT_BIAS), 0, SCALED, plan_bailingmoe2 },
+    { "hunyuan-moe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | SHARED | QK_NORM, TIED, QKV_BIAS, SCALED,
+      plan_hunyuan_moe },
+    { "dots1", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM | SET(OUTPUT), SET(ATTN_QKV)
+      | SET(FFN_EXPERT_BIAS), QKV_BIAS, SCALED, plan_dots1 },
+    { "smallthinker", ROPE_NEOX, NORM_RMS, ACT_RELU, SPARSE, TIED, QKV_BIAS, SCALED, plan_smallthinker },
+    { "afmoe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM | POST_NORM | SET(ATTN_GATE)
+      | SET(FFN_EXPERT_BIAS), TIED, QKV_BIAS, SCALED, plan_afmoe },
+    { "laguna", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM | SET(ATTN_GATE)
+      | SET(FFN_EXPERT_BIAS), TIED, QKV_BIAS, SCALED, plan_laguna },
+    { "exaone-moe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM | SET(OUTPUT), SET(ATTN_QKV)
+      | FREQS | SET(FFN_EXPERT_BIAS), QKV_BIAS, SCALED, plan_exaone_moe },
+    { "glm4moe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | SET(FFN_EXPERT_BIAS), TIED | QK_NORM,
+      QKV_BIAS, SCALED, plan_glm4moe },
+    { "minimax-m2", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | SET(OUTPUT) | SET(FFN_EXPERT_BIAS), SET(ATTN_QKV),
+      QKV_BIAS, SCALED, plan_minimax_m2 },
+    { "mimo2", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SET(OUTPUT), SET(ATTN_QKV) | SET(ATTN_SINKS)
+      | SET(FFN_EXPERT_BIAS), 0, SET(ATTN_OUTPUT), plan_mimo2 },
+    { .name = NULL },
+};
