@@ -390,8 +390,11 @@ plumb_status plumb_diff(plumb_trace *a, plumb_trace *b, plumb_model *model, cons
 plumb_status plumb_diagnose(plumb_model *model, plumb_trace *theirs, uint32_t max_quirk, const plumb_report *report,
                             bool *agree);
 /* Describes quirk i of those that plumb_diagnose knows: *name, such as "rope.pairing=halves"; *tap, the first tap that
- * it changes; *text, what the mistake is.  Returns false if i is past the last one. */
-bool plumb_quirk(size_t i, const char **name, const char **tap, const char **text);
+ * it changes; *models, "all" or the models that it concerns, such as "with RoPE"; *text, what the mistake is.  Returns
+ * false if i is past the last one. */
+bool plumb_quirk(size_t i, const char **name, const char **tap, const char **models, const char **text);
+/* Returns true if quirk i can change any number of this model; false if the model is not completely loaded. */
+bool plumb_quirk_applies(const plumb_model *model, size_t i);
 /* Runs all checks that need no reference.  The report has one line for each: OK, WARN (unusual, but correct models may
  * have it), FAIL or SKIP, and the reason.  All available bytes of the model must have been committed, but
  * plumb_model_end need not have been called.  The report includes what plumb_model_commit has refused and what

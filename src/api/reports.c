@@ -115,13 +115,19 @@ plumb_status plumb_diagnose(plumb_model *model, plumb_trace *theirs, uint32_t ma
     return trace_diagnose(model->model, model->tokenizer, theirs, max_quirk, report, &model->err, agree);
 }
 
-bool plumb_quirk(size_t i, const char **name, const char **tap, const char **text) {
+bool plumb_quirk(size_t i, const char **name, const char **tap, const char **models, const char **text) {
     const struct quirk *q = quirk_at(i);
     if (!q) return false;
     *name = q->name;
     *tap = q->tap;
+    *models = quirk_models(q);
     *text = q->text;
     return true;
+}
+
+bool plumb_quirk_applies(const plumb_model *model, size_t i) {
+    const struct quirk *q = quirk_at(i);
+    return q && model->model && quirk_applies(q, model->model, tokenizer_bos(model->tokenizer));
 }
 
 plumb_status plumb_selfcheck(plumb_model *m, const plumb_report *report, bool *ok) {

@@ -81,7 +81,7 @@ static const struct option {
     { "--against", ON(DIAGNOSE), TEXT, AT(against), 0, 0, "THEIRS",
       "a dump of what the other engine computed (required)" },
     { "--max", ON(DIAGNOSE), U32, AT(n_quirk), 1, 3, "N", "the largest number of mistakes in a set (3)" },
-    { "--list", ON(DIAGNOSE), FLAG, AT(list), 0, 0, NULL, "print the known mistakes and exit" },
+    { "--list", ON(DIAGNOSE), FLAG, AT(list), 0, 0, NULL, "print the known mistakes, or those that apply to MODEL" },
     { "--model", ON(DIFF), TEXT, AT(model), 0, 0, "MODEL", "a GGUF file; its vocabulary gives the texts of tokens" },
     { "--tolerance", ON(DIFF), F64, AT(tolerance), 1e-12, 1e12, "X",
       "the largest relative RMS error of taps that agree (0.01)" },
@@ -329,8 +329,8 @@ static const char *check_options(struct options *o) {
     bool last_is_text = o->command == COMMAND_TOKENIZE || o->command == COMMAND_PERPLEXITY;
     if (last_is_text && o->n_file > 0) o->text = o->files[--o->n_file];
     if (1u << o->command & TWO_FILES) return o->n_file == 2 ? NULL : "exactly two files, A and B, are needed";
-    if (o->list && (o->n_file > 0 || o->against || o->prompt || o->ids)) {
-        return "--list cannot be combined with MODEL, --against, -p or --tokens";
+    if (o->list && (o->against || o->prompt || o->ids)) {
+        return "--list cannot be combined with --against, -p or --tokens";
     }
     if (o->list) return NULL;
     if (o->n_file == 0) {

@@ -136,24 +136,33 @@ int run_weights(const struct options *o) {
 
 /* ---- diagnose ---------------------------------------------------------------------------------------------------- */
 
+/* Prints the known mistakes; if a model is given, only those that can change anything in it. */
 static int list_quirks(const struct options *o) {
-    const char *name, *tap, *text;
-    for (size_t i = 0; plumb_quirk(i, &name, &tap, &text); i++) {
+    const char *name, *tap, *models, *text;
+    plumb_model *model = NULL;
+    int code = o->n_file > 0 ? load_model(&model, o->files, o->n_file, LOAD_ALL) : EXIT_OK;
+    bool is_first = true;
+    for (size_t i = 0; code == EXIT_OK && plumb_quirk(i, &name, &tap, &models, &text); i++) {
+        if (model && !plumb_quirk_applies(model, i)) continue;
         if (!o->json) {
-            out("%-36s %s\n    ", name, tap);
+            out("%-36s %s\n    models: %s\n    ", name, tap, models);
             out_wrapped(text, 4, 4);
             continue;
         }
-        out("%s\n  {\"name\": ", i > 0 ? "," : "[");
+        out("%s\n  {\"name\": ", is_first ? "[" : ",");
+        is_first = false;
         out_json_string(name, strlen(name));
         out(", \"tap\": ");
         out_json_string(tap, strlen(tap));
+        out(", \"models\": ");
+        out_json_string(models, strlen(models));
         out(", \"text\": ");
         out_json_string(text, strlen(text));
         out("}");
     }
-    if (o->json) out("\n]\n");
-    return out_close(EXIT_OK);
+    if (o->json && code == EXIT_OK) out("%s\n]\n", is_first ? "[" : "");
+    plumb_model_free(model);
+    return code == EXIT_OK ? out_close(EXIT_OK) : code;
 }
 
 /* Checks that the tokens given by --tokens or -p are those of the file, if it has any. */

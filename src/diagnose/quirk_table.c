@@ -8,7 +8,119 @@
  */
 #include "diagnose/quirk_table.h"
 
-#include <math.h>
+/* ---- to which models a quirk applies ----------------------------------------------------------------------------- */
+
+/* What a model must have.  A quirk that is an edit applies if the edit changes anything, so most rows here are only
+ * words; `holds` is for what an edit cannot know, and for quirks that are wrong steps. */
+struct need {
+    const char *text;
+    bool (*holds)(const struct model *m, int32_t bos);   /* NULL: every model has it */
+};
+
+static bool has_bos(const struct model *m, int32_t bos) {
+    (void)m;
+    return bos >= 0;
+}
+
+static bool has_norm_weights(const struct model *m, int32_t bos) {
+    (void)bos;
+    for (uint32_t il = 0; il < m->plan.n_layer; il++) {
+        for (int i = 0; i < W_LAYER_COUNT; i++) {
+            bool is_norm = i == W_ATTN_NORM || i == W_FFN_NORM || i == W_ATTN_POST_NORM || i == W_FFN_POST_NORM;
+            if (is_norm && m->layers[il].w[i].w) return true;
+        }
+    }
+    return false;
+}
+
+static bool has_eps(const struct model *m, int32_t bos) {
+    (void)bos;
+    return m->plan.norm_eps != 0;
+}
+
+static bool is_square(const struct weight *w) { return w && w->n_in == w->n_out; }
+
+static bool has_square(const struct model *m, int32_t bos) {
+    (void)bos;
+    return is_square(m->layers[0].w[W_ATTN_Q].w) || is_square(m->layers[0].w[W_ATTN_K].w);
+}
+
+/* Returns the rope that a layer rotates by; NULL: the layer does not rotate. */
+static const struct rope_plan *rope_of(const struct model *m, uint32_t il) {
+    uint32_t i = m->plan.layers[il].attn.rope;
+    return i < PLAN_ROPES && m->plan.ropes[i].n_rot > 0 ? &m->plan.ropes[i] : NULL;
+}
+
+static bool has_rope(const struct model *m, int32_t bos) {
+    (void)bos;
+    for (uint32_t il = 0; il < m->plan.n_layer; il++) {
+        if (rope_of(m, il)) return true;
+    }
+    return false;
+}
+
+/* The first frequency is 1 whatever the width is. */
+static bool has_pairs(const struct model *m, int32_t bos) {
+    (void)bos;
+    for (uint32_t il = 0; il < m->plan.n_layer; il++) {
+        const struct rope_plan *rope = rope_of(m, il);
+        if (rope && rope->n_rot > 2 && rope->n_rot != m->plan.n_embd) return true;
+    }
+    return false;
+}
+
+static bool is_causal(const struct model *m, int32_t bos) {
+    (void)bos;
+    return m->plan.is_causal;
+}
+
+static bool has_heads(const struct model *m, int32_t bos) {
+    (void)bos;
+    return m->plan.layers[0].attn.n_head > 1;
+}
+
+static bool has_kv_heads(const struct model *m, int32_t bos) {
+    (void)bos;
+    return m->plan.layers[0].attn.n_head_kv > 1;
+}
+
+static bool has_fewer_kv_heads(const struct model *m, int32_t bos) {
+    (void)bos;
+    return m->plan.layers[0].attn.n_head_kv < m->plan.layers[0].attn.n_head;
+}
+
+static bool has_groups(const struct model *m, int32_t bos) {
+    return has_kv_heads(m, bos) && has_fewer_kv_heads(m, bos);
+}
+
+static const struct need
+    every = { "all", NULL },
+    with_bos = { "with a BOS token", has_bos },
+    with_scales = { "with factors of embeddings and of residuals, scores or logits", NULL },
+    with_embedding_scale = { "with a factor of embeddings", NULL },
+    with_attention_scale = { "with a factor of scores other than 1 / sqrt(head_dim)", NULL },
+    with_residual_scale = { "with a factor of residuals", NULL },
+    with_logit_scale = { "with a factor of logits", NULL },
+    with_norm_weights = { "with weights of norms", has_norm_weights },
+    with_rms = { "with RMS norms", NULL },
+    with_eps = { "with an epsilon", has_eps },
+    with_square = { "with a square attn_q or attn_k", has_square },
+    with_bias = { "with biases in attention", NULL },
+    with_rope = { "with RoPE", has_rope },
+    with_pairs = { "with RoPE of several pairs", has_pairs },
+    with_partial_rope = { "with RoPE of a part of each head", has_rope },
+    with_scaling = { "with scaled RoPE", has_rope },
+    causal = { "that are causal", is_causal },
+    with_heads = { "with several heads", has_heads },
+    with_kv_heads = { "with several heads of K and V", has_kv_heads },
+    with_fewer_kv_heads = { "with fewer heads of K and V than of Q", has_fewer_kv_heads },
+    with_groups_of_heads = { "with several heads of K and V, and more of Q", has_groups },
+    gated = { "with a gate in the feed-forward network", NULL },
+    untied = { "with an output matrix of their own", NULL },
+    tied = { "without an output matrix of their own", NULL },
+    with_type = { "with weights of this type", NULL };
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 /* These macros fill columns of the table.  AT: the field of a switch.  MISREAD: field and value for a misread type. */
 #define AT(switch) offsetof(struct quirks, switch)
@@ -16,241 +128,261 @@
 
 static const struct quirk quirks[] = {
     /* ---- tokens ---- */
-    { "tokens.bos=missing", AT(tokens_bos), BOS_MISSING, "embd", "the first token (BOS) is not fed; the prompt is one "
-      "token shorter (a prompt of a single token is unchanged)" },
-    { "tokens.bos=doubled", AT(tokens_bos), BOS_DOUBLED, "embd", "the first token (BOS) is fed twice; the prompt is "
-      "one token longer" },
-    { "tokens.last=twice", AT(tokens_last), 1, "embd", "the last token of the prompt is fed again after the prompt, as "
-      "the first step" },
-    { "embd.scale=added", AT(embd_scale), EMBD_SCALE_ADDED, "embd", "embeddings are multiplied by sqrt(n_embd), in "
-      "addition to the file's embedding_scale" },
-    { "embd.scale=missing", AT(embd_scale), EMBD_SCALE_MISSING, "embd", "embeddings are not multiplied by the file's "
-      "embedding_scale" },
-    { "model.scales=ignored", AT(model_scales), 1, "embd", "none of embedding_scale, residual_scale, attention.scale "
-      "and logit_scale is applied: the file is run as a llama model, and scores are divided by sqrt(head_dim)" },
+    { "tokens.bos=missing", AT(tokens_bos), BOS_MISSING, "embd", &with_bos, "the first token (BOS) is not fed; the "
+      "prompt is one token shorter (a prompt of a single token is unchanged)" },
+    { "tokens.bos=doubled", AT(tokens_bos), BOS_DOUBLED, "embd", &with_bos, "the first token (BOS) is fed twice; the "
+      "prompt is one token longer" },
+    { "tokens.last=twice", AT(tokens_last), 1, "embd", &every, "the last token of the prompt is fed again after the "
+      "prompt, as the first step" },
+    { "embd.scale=added", AT(embd_scale), EMBD_SCALE_ADDED, "embd", &every, "embeddings are multiplied by "
+      "sqrt(n_embd), in addition to the file's embedding_scale" },
+    { "embd.scale=missing", AT(embd_scale), EMBD_SCALE_MISSING, "embd", &with_embedding_scale, "embeddings are not "
+      "multiplied by the file's embedding_scale" },
+    { "model.scales=ignored", AT(model_scales), 1, "embd", &with_scales, "none of embedding_scale, residual_scale, "
+      "attention.scale and logit_scale is applied: the file is run as a llama model, and scores are divided by "
+      "sqrt(head_dim)" },
 
     /* ---- norms: each quirk changes all RMS norms unless it says otherwise ---- */
-    { "norm.weight=missing", AT(norm_weight), NORM_UNWEIGHTED, "attn_norm", "the normalized vector is not multiplied "
-      "by the weight" },
-    { "norm.weight=plus_one", AT(norm_weight), NORM_PLUS_ONE, "attn_norm", "the normalized vector is multiplied by "
-      "weight + 1" },
-    { "norm.mean=subtracted", AT(norm_mean), NORM_CENTRED, "attn_norm", "the mean is subtracted first, and the "
+    { "norm.weight=missing", AT(norm_weight), NORM_UNWEIGHTED, "attn_norm", &with_norm_weights, "the normalized vector "
+      "is not multiplied by the weight" },
+    { "norm.weight=plus_one", AT(norm_weight), NORM_PLUS_ONE, "attn_norm", &with_norm_weights, "the normalized vector "
+      "is multiplied by weight + 1" },
+    { "norm.mean=subtracted", AT(norm_kind), 1, "attn_norm", &with_rms, "the mean is subtracted first, and the "
       "variance (divided by n) replaces the mean square: LayerNorm, without a bias" },
-    { "norm.mean=sum", AT(norm_mean), NORM_SUM, "attn_norm", "the sum of squares is not divided by the number of "
+    { "norm.mean=sum", AT(norm_sum), 1, "attn_norm", &every, "the sum of squares is not divided by the number of "
       "elements" },
-    { "norm.eps=0", AT(norm_eps), EPS_0, "attn_norm", "epsilon is 0" },
-    { "norm.eps=1e-6", AT(norm_eps), EPS_1E_6, "attn_norm", "epsilon is 1e-6" },
-    { "norm.eps=1e-5", AT(norm_eps), EPS_1E_5, "attn_norm", "epsilon is 1e-5" },
-    { "norm.eps=outside", AT(norm_eps), EPS_OUTSIDE, "attn_norm", "epsilon is added to the square root: x / "
+    { "norm.eps=0", AT(norm_eps), EPS_0, "attn_norm", &every, "epsilon is 0" },
+    { "norm.eps=1e-6", AT(norm_eps), EPS_1E_6, "attn_norm", &every, "epsilon is 1e-6" },
+    { "norm.eps=1e-5", AT(norm_eps), EPS_1E_5, "attn_norm", &every, "epsilon is 1e-5" },
+    { "norm.eps=outside", AT(norm_eps_outside), 1, "attn_norm", &with_eps, "epsilon is added to the square root: x / "
       "(sqrt(mean(x^2)) + eps)" },
-    { "norm.output=missing", AT(norm_output), 1, "result_norm", "the final norm is left out: result_norm is the last "
-      "l_out" },
+    { "norm.output=missing", AT(norm_output), 1, "result_norm", &every, "the final norm is left out: result_norm is "
+      "the last l_out" },
 
     /* ---- projections ---- */
-    { "weights.square=transposed", AT(square_weights), 1, "Qcur", "every square matrix among attn_q, attn_k, attn_v "
-      "and attn_output is used transposed" },
-    { "attn.bias=missing", AT(attn_bias), 1, "Qcur", "no bias is added" },
+    { "weights.square=transposed", AT(square_weights), 1, "Qcur", &with_square, "every square matrix among attn_q, "
+      "attn_k, attn_v and attn_output is used transposed" },
+    { "attn.bias=missing", AT(attn_bias), 1, "Qcur", &with_bias, "no bias is added" },
 
     /* ---- RoPE ---- */
-    { "rope.pairing=halves", AT(rope_pairing), PAIRING_HALVES, "Qcur_rope", "elements i and i + n_rot/2 are rotated as "
-      "a pair, not 2i and 2i + 1" },
-    { "rope.pairing=neighbours", AT(rope_pairing), PAIRING_NEIGHBOURS, "Qcur_rope", "elements 2i and 2i + 1 are "
-      "rotated as a pair, not i and i + n_rot/2" },
-    { "rope.applied=none", AT(rope_applied), APPLIED_NONE, "Qcur_rope", "neither Q nor K is rotated" },
-    { "rope.applied=q_only", AT(rope_applied), APPLIED_Q_ONLY, "Kcur_rope", "K is not rotated" },
-    { "rope.applied=k_only", AT(rope_applied), APPLIED_K_ONLY, "Qcur_rope", "Q is not rotated" },
-    { "rope.theta=10000", AT(rope_theta), THETA_10000, "Qcur_rope", "the base of the frequencies is 10000" },
-    { "rope.theta=100000", AT(rope_theta), THETA_100000, "Qcur_rope", "the base of the frequencies is 100000" },
-    { "rope.theta=500000", AT(rope_theta), THETA_500000, "Qcur_rope", "the base of the frequencies is 500000" },
-    { "rope.theta=1000000", AT(rope_theta), THETA_1000000, "Qcur_rope", "the base of the frequencies is 1000000" },
-    { "rope.position=plus_one", AT(rope_position), POSITION_PLUS_ONE, "Qcur_rope", "Q and K of position p are rotated "
-      "by the angles of position p + 1" },
-    { "rope.position=q_plus_one", AT(rope_position), POSITION_Q_PLUS_ONE, "Qcur_rope", "Q of position p is rotated by "
-      "the angles of position p + 1, K by those of p" },
-    { "rope.position=frozen", AT(rope_position), POSITION_FROZEN, "Qcur_rope", "the position does not advance after "
-      "the prompt: Q and K of every step are rotated by the angles of position n_prompt" },
-    { "rope.position=restarted", AT(rope_position), POSITION_RESTARTED, "Qcur_rope", "positions begin at 0 in every "
-      "batch: Q and K of every step are rotated by the angles of position 0" },
-    { "rope.position=same", AT(rope_position), POSITION_SAME, "Qcur_rope", "Q and K of all tokens of a batch are "
-      "rotated by the angles of the batch's first position" },
-    { "rope.dim=half", AT(rope_dim), DIM_HALF, "Qcur_rope", "half of n_rot (rounded down to even) is used instead of "
-      "n_rot, in pairing and frequencies: base^(-2i / (n_rot/2))" },
-    { "rope.dim=full", AT(rope_dim), DIM_FULL, "Qcur_rope", "head_dim is used instead of n_rot, in pairing and "
-      "frequencies; rope_freqs has 1 for pairs that it does not contain" },
-    { "rope.dim=n_embd", AT(rope_dim), DIM_N_EMBD, "Qcur_rope", "frequencies are base^(-2i / n_embd); pairing and the "
-      "number of rotated elements are correct" },
-    { "rope.scaling=ignored", AT(rope_scaling), 1, "Qcur_rope", "neither the scaling factor nor rope_freqs is "
-      "applied" },
-    { "rope.direction=reversed", AT(rope_direction), 1, "Qcur_rope", "angles have the opposite sign" },
-    { "rope.cache=unrotated", AT(rope_cache), 1, "kq_soft_max", "K is cached before RoPE, and each query rotates all "
-      "keys by the same angles as itself (Kcur_rope shows K rotated by the angles of its own position)" },
+    { "rope.pairing=halves", AT(rope_pairing), PAIRING_HALVES, "Qcur_rope", &with_rope, "elements i and i + n_rot/2 "
+      "are rotated as a pair, not 2i and 2i + 1" },
+    { "rope.pairing=neighbours", AT(rope_pairing), PAIRING_NEIGHBOURS, "Qcur_rope", &with_rope, "elements 2i and 2i + "
+      "1 are rotated as a pair, not i and i + n_rot/2" },
+    { "rope.applied=none", AT(rope_none), 1, "Qcur_rope", &with_rope, "neither Q nor K is rotated" },
+    { "rope.applied=q_only", AT(rope_applied), APPLIED_Q_ONLY, "Kcur_rope", &with_rope, "K is not rotated" },
+    { "rope.applied=k_only", AT(rope_applied), APPLIED_K_ONLY, "Qcur_rope", &with_rope, "Q is not rotated" },
+    { "rope.theta=10000", AT(rope_theta), THETA_10000, "Qcur_rope", &with_rope, "the base of the frequencies is "
+      "10000" },
+    { "rope.theta=100000", AT(rope_theta), THETA_100000, "Qcur_rope", &with_rope, "the base of the frequencies is "
+      "100000" },
+    { "rope.theta=500000", AT(rope_theta), THETA_500000, "Qcur_rope", &with_rope, "the base of the frequencies is "
+      "500000" },
+    { "rope.theta=1000000", AT(rope_theta), THETA_1000000, "Qcur_rope", &with_rope, "the base of the frequencies is "
+      "1000000" },
+    { "rope.position=plus_one", AT(rope_position), POSITION_PLUS_ONE, "Qcur_rope", &with_rope, "Q and K of position p "
+      "are rotated by the angles of position p + 1" },
+    { "rope.position=q_plus_one", AT(rope_position), POSITION_Q_PLUS_ONE, "Qcur_rope", &with_rope, "Q of position p is "
+      "rotated by the angles of position p + 1, K by those of p" },
+    { "rope.position=frozen", AT(rope_position), POSITION_FROZEN, "Qcur_rope", &with_rope, "the position does not "
+      "advance after the prompt: Q and K of every step are rotated by the angles of position n_prompt" },
+    { "rope.position=restarted", AT(rope_position), POSITION_RESTARTED, "Qcur_rope", &with_rope, "positions begin at 0 "
+      "in every batch: Q and K of every step are rotated by the angles of position 0" },
+    { "rope.position=same", AT(rope_position), POSITION_SAME, "Qcur_rope", &with_rope, "Q and K of all tokens of a "
+      "batch are rotated by the angles of the batch's first position" },
+    { "rope.dim=half", AT(rope_dim), DIM_HALF, "Qcur_rope", &with_rope, "half of n_rot (rounded down to even) is used "
+      "instead of n_rot, in pairing and frequencies: base^(-2i / (n_rot/2))" },
+    { "rope.dim=full", AT(rope_dim), DIM_FULL, "Qcur_rope", &with_partial_rope, "head_dim is used instead of n_rot, in "
+      "pairing and frequencies; rope_freqs has 1 for pairs that it does not contain" },
+    { "rope.dim=n_embd", AT(rope_width), 1, "Qcur_rope", &with_pairs, "frequencies are base^(-2i / n_embd); pairing "
+      "and the number of rotated elements are correct" },
+    { "rope.scaling=ignored", AT(rope_scaling), 1, "Qcur_rope", &with_scaling, "neither the scaling factor nor "
+      "rope_freqs is applied" },
+    { "rope.direction=reversed", AT(rope_direction), 1, "Qcur_rope", &with_rope, "angles have the opposite sign" },
+    { "rope.cache=unrotated", AT(rope_cache), 1, "kq_soft_max", &with_rope, "K is cached before RoPE, and each query "
+      "rotates all keys by the same angles as itself (Kcur_rope shows K rotated by the angles of its own position)" },
 
     /* ---- attention ---- */
-    { "attn.heads=interleaved", AT(attn_heads), HEADS_INTERLEAVED, "kq_soft_max", "query head h reads key and value "
-      "head h % n_head_kv, not h / (n_head / n_head_kv)" },
-    { "attn.heads=first", AT(attn_heads), HEADS_FIRST, "kq_soft_max", "every query head reads key and value head 0" },
-    { "attn.heads=not_repeated", AT(attn_heads), HEADS_NOT_REPEATED, "kq_soft_max", "query head h reads key and value "
-      "head h; for heads from n_head_kv on, K and V are zeros" },
-    { "attn.scale=missing", AT(attn_scale), SCALE_MISSING, "kq_soft_max", "scores are neither divided by "
+    { "attn.heads=interleaved", AT(attn_heads), HEADS_INTERLEAVED, "kq_soft_max", &with_groups_of_heads, "query head h "
+      "reads key and value head h % n_head_kv, not h / (n_head / n_head_kv)" },
+    { "attn.heads=first", AT(attn_heads), HEADS_FIRST, "kq_soft_max", &with_kv_heads, "every query head reads key and "
+      "value head 0" },
+    { "attn.heads=not_repeated", AT(attn_heads), HEADS_NOT_REPEATED, "kq_soft_max", &with_fewer_kv_heads, "query head "
+      "h reads key and value head h; for heads from n_head_kv on, K and V are zeros" },
+    { "attn.scale=missing", AT(attn_scale), SCALE_MISSING, "kq_soft_max", &every, "scores are neither divided by "
       "sqrt(head_dim) nor multiplied by the file's attention.scale" },
-    { "attn.scale=head_dim", AT(attn_scale), SCALE_HEAD_DIM, "kq_soft_max", "scores are divided by head_dim, not by "
-      "its square root; attention.scale is ignored" },
-    { "attn.scale=n_embd", AT(attn_scale), SCALE_N_EMBD, "kq_soft_max", "scores are divided by sqrt(n_embd); "
+    { "attn.scale=head_dim", AT(attn_scale), SCALE_HEAD_DIM, "kq_soft_max", &every, "scores are divided by head_dim, "
+      "not by its square root; attention.scale is ignored" },
+    { "attn.scale=n_embd", AT(attn_scale), SCALE_N_EMBD, "kq_soft_max", &every, "scores are divided by sqrt(n_embd); "
       "attention.scale is ignored" },
-    { "attn.scale=ignored", AT(attn_scale), SCALE_IGNORED, "kq_soft_max", "scores are divided by sqrt(head_dim), not "
-      "multiplied by the file's attention.scale" },
-    { "attn.mask=none", AT(attn_mask), MASK_NONE, "kq_soft_max", "a token also sees the later tokens of its batch" },
-    { "attn.mask=strict", AT(attn_mask), MASK_STRICT, "kq_soft_max", "a token does not see itself, except at position "
-      "0" },
-    { "attn.mask=late", AT(attn_mask), MASK_LATE, "kq_soft_max", "a token also sees the token after it, if its batch "
-      "has one" },
-    { "attn.softmax=over_queries", AT(attn_softmax), SOFTMAX_OVER_QUERIES, "kq_soft_max", "exponentials of scores are "
-      "divided by their sum over the tokens of the batch that see the key, not over the keys; in a step all weights "
-      "are 1" },
-    { "attn.softmax=over_heads", AT(attn_softmax), SOFTMAX_OVER_HEADS, "kq_soft_max", "exponentials of scores are "
-      "divided by their sum over the query heads, not over the keys" },
-    { "attn.softmax=no_max", AT(attn_softmax), SOFTMAX_NO_MAX, "kq_soft_max", "the largest score is not subtracted: "
-      "e^s is infinite if s > 88.7228, as in f32 (infinite / infinite is NaN, finite / infinite is 0)" },
-    { "attn.v=unpermuted", AT(attn_v), 1, "kqv_out", "the rows of V, stored as (slot, g), are read as (g, slot): V of "
-      "key p and head g is row g * n + p of memory, where n is the number of slots filled so far, including this "
-      "batch" },
-    { "attn.merge=unpermuted", AT(attn_merge), 1, "kqv_out", "the batch's attention outputs, stored as (h, token), are "
-      "read as (token, h): the output of token t and head h is row t * n_head + h of memory" },
-    { "kv.slot=stale", AT(kv_slot), SLOT_STALE, "kq_soft_max", "a step attends before its own K and V are written: it "
-      "sees zeros in its own slot; later steps see what was written" },
-    { "kv.slot=extra", AT(kv_slot), SLOT_EXTRA, "kq_soft_max", "every token, including those of the prompt, also sees "
-      "one slot too many, whose K and V are zeros; kq_soft_max has no column for it" },
-    { "kv.slot=overwritten", AT(kv_slot), SLOT_OVERWRITTEN, "kq_soft_max", "every step writes its K and V into slot "
-      "n_prompt and sees the slots 0..n_prompt; later columns of kq_soft_max are 0" },
+    { "attn.scale=ignored", AT(attn_scale), SCALE_IGNORED, "kq_soft_max", &with_attention_scale, "scores are divided "
+      "by sqrt(head_dim), not multiplied by the file's attention.scale" },
+    { "attn.mask=none", AT(attn_causal), 1, "kq_soft_max", &causal, "a token also sees the later tokens of its batch" },
+    { "attn.mask=strict", AT(attn_mask), MASK_STRICT, "kq_soft_max", &causal, "a token does not see itself, except at "
+      "position 0" },
+    { "attn.mask=late", AT(attn_mask), MASK_LATE, "kq_soft_max", &causal, "a token also sees the token after it, if "
+      "its batch has one" },
+    { "attn.softmax=over_queries", AT(attn_softmax), SOFTMAX_OVER_QUERIES, "kq_soft_max", &every, "exponentials of "
+      "scores are divided by their sum over the tokens of the batch that see the key, not over the keys; in a step all "
+      "weights are 1" },
+    { "attn.softmax=over_heads", AT(attn_softmax), SOFTMAX_OVER_HEADS, "kq_soft_max", &every, "exponentials of scores "
+      "are divided by their sum over the query heads, not over the keys" },
+    { "attn.softmax=no_max", AT(attn_softmax), SOFTMAX_NO_MAX, "kq_soft_max", &every, "the largest score is not "
+      "subtracted: e^s is infinite if s > 88.7228, as in f32 (infinite / infinite is NaN, finite / infinite is 0)" },
+    { "attn.v=unpermuted", AT(attn_v), 1, "kqv_out", &with_kv_heads, "the rows of V, stored as (slot, g), are read as "
+      "(g, slot): V of key p and head g is row g * n + p of memory, where n is the number of slots filled so far, "
+      "including this batch" },
+    { "attn.merge=unpermuted", AT(attn_merge), 1, "kqv_out", &with_heads, "the batch's attention outputs, stored as "
+      "(h, token), are read as (token, h): the output of token t and head h is row t * n_head + h of memory" },
+    { "kv.slot=stale", AT(kv_slot), SLOT_STALE, "kq_soft_max", &every, "a step attends before its own K and V are "
+      "written: it sees zeros in its own slot; later steps see what was written" },
+    { "kv.slot=extra", AT(kv_slot), SLOT_EXTRA, "kq_soft_max", &every, "every token, including those of the prompt, "
+      "also sees one slot too many, whose K and V are zeros; kq_soft_max has no column for it" },
+    { "kv.slot=overwritten", AT(kv_slot), SLOT_OVERWRITTEN, "kq_soft_max", &every, "every step writes its K and V into "
+      "slot n_prompt and sees the slots 0..n_prompt; later columns of kq_soft_max are 0" },
 
     /* ---- residual stream, feed forward ---- */
-    { "residual.attn=missing", AT(residual), RESIDUAL_NO_ATTN, "ffn_inp", "the attention's input is not added to its "
-      "output" },
-    { "residual.ffn=missing", AT(residual), RESIDUAL_NO_FFN, "l_out", "the feed forward's input is not added to its "
-      "output" },
-    { "residual.from=norm", AT(residual), RESIDUAL_NORM, "ffn_inp", "attn_norm, not the layer's input, is added to the "
-      "output of attention, and ffn_norm, not ffn_inp, to that of the feed forward" },
-    { "residual.scale=missing", AT(residual_scale), 1, "ffn_inp", "outputs of attention and feed forward are not "
-      "multiplied by the file's residual_scale before they are added" },
-    { "ffn.order=swapped", AT(ffn_order), 1, "ffn_gate", "the matrices ffn_gate and ffn_up are swapped: tap ffn_gate "
-      "shows W_up h" },
-    { "ffn.act=gelu", AT(ffn_act), FFN_GELU, "ffn_swiglu", "GELU in its tanh form replaces the model's "
+    { "residual.attn=missing", AT(residual), RESIDUAL_NO_ATTN, "ffn_inp", &every, "the attention's input is not added "
+      "to its output" },
+    { "residual.ffn=missing", AT(residual), RESIDUAL_NO_FFN, "l_out", &every, "the feed forward's input is not added "
+      "to its output" },
+    { "residual.from=norm", AT(residual), RESIDUAL_NORM, "ffn_inp", &every, "attn_norm, not the layer's input, is "
+      "added to the output of attention, and ffn_norm, not ffn_inp, to that of the feed forward" },
+    { "residual.scale=missing", AT(residual_scale), 1, "ffn_inp", &with_residual_scale, "outputs of attention and feed "
+      "forward are not multiplied by the file's residual_scale before they are added" },
+    { "ffn.order=swapped", AT(ffn_order), 1, "ffn_gate", &gated, "the matrices ffn_gate and ffn_up are swapped: tap "
+      "ffn_gate shows W_up h" },
+    { "ffn.act=gelu", AT(ffn_act), FFN_GELU, "ffn_swiglu", &every, "GELU in its tanh form replaces the model's "
       "activation" },
-    { "ffn.act=gelu_erf", AT(ffn_act), FFN_GELU_ERF, "ffn_swiglu", "GELU in its exact form replaces the "
+    { "ffn.act=gelu_erf", AT(ffn_other_act), FFN_GELU_ERF, "ffn_swiglu", &every, "GELU in its exact form replaces the "
       "model's activation" },
-    { "ffn.act=relu", AT(ffn_act), FFN_RELU, "ffn_swiglu", "ReLU replaces the model's activation" },
-    { "ffn.act=none", AT(ffn_act), FFN_IDENTITY, "ffn_swiglu", "gate times up, without an activation" },
-    { "output.head=tied", AT(output_head), HEAD_TIED, "result_output", "token_embd.weight is used as the head although "
-      "the file has output.weight" },
-    { "output.head=zero", AT(output_head), HEAD_ZERO, "result_output", "the head is a matrix of zeros where the file "
-      "has no output.weight" },
-    { "logits.scale=missing", AT(logit_scale), LOGIT_SCALE_MISSING, "result_output", "logits are not divided by the "
-      "file's logit_scale" },
-    { "logits.scale=multiplied", AT(logit_scale), LOGIT_SCALE_MULTIPLIED, "result_output", "logits are multiplied by "
-      "the file's logit_scale, not divided" },
+    { "ffn.act=relu", AT(ffn_act), FFN_RELU, "ffn_swiglu", &every, "ReLU replaces the model's activation" },
+    { "ffn.act=none", AT(ffn_other_act), FFN_IDENTITY, "ffn_swiglu", &every, "gate times up, without an activation" },
+    { "output.head=tied", AT(output_head), HEAD_TIED, "result_output", &untied, "token_embd.weight is used as the head "
+      "although the file has output.weight" },
+    { "output.head=zero", AT(output_head), HEAD_ZERO, "result_output", &tied, "the head is a matrix of zeros where the "
+      "file has no output.weight" },
+    { "logits.scale=missing", AT(logit_scale), LOGIT_SCALE_MISSING, "result_output", &with_logit_scale, "logits are "
+      "not divided by the file's logit_scale" },
+    { "logits.scale=multiplied", AT(logit_scale), LOGIT_SCALE_MULTIPLIED, "result_output", &with_logit_scale, "logits "
+      "are multiplied by the file's logit_scale, not divided" },
 
     /* ---- bytes ---- */
-    { "tensor.offset=shifted", AT(tensor_offset), 1, "embd", "every tensor, including vectors, is read from one "
-      "alignment (32 bytes unless the file says otherwise) after its offset; gaps between tensors and bytes past the "
-      "end of the file read as zeros" },
+    { "tensor.offset=shifted", AT(tensor_offset), 1, "embd", &every, "every tensor, including vectors, is read from "
+      "one alignment (32 bytes unless the file says otherwise) after its offset; gaps between tensors and bytes past "
+      "the end of the file read as zeros" },
     /* Q8_K, ggml's format for activations, has no entry: no program writes it into a file. */
-    { "Q4_0.nibbles=swapped", MISREAD(Q4_0, NIBBLES), "embd", "low and high nibble of every byte are swapped" },
-    { "Q4_0.layout=interleaved", MISREAD(Q4_0, LAYOUT), "embd", "byte j holds elements 2j (low nibble) and 2j + 1" },
-    { "Q4_0.offset=missing", MISREAD(Q4_0, OFFSET), "embd", "8 is not subtracted from the codes" },
-    { "Q4_0.d=bf16", MISREAD(Q4_0, BF16), "embd", "the f16 scale is read as bf16" },
-    { "Q4_1.nibbles=swapped", MISREAD(Q4_1, NIBBLES), "embd", "low and high nibble of every byte are swapped" },
-    { "Q4_1.layout=interleaved", MISREAD(Q4_1, LAYOUT), "embd", "byte j holds elements 2j (low nibble) and 2j + 1" },
-    { "Q4_1.min=subtracted", MISREAD(Q4_1, MIN), "embd", "the minimum is subtracted" },
-    { "Q4_1.d=swapped", MISREAD(Q4_1, D), "embd", "scale and minimum are swapped" },
-    { "Q4_1.d=bf16", MISREAD(Q4_1, BF16), "embd", "the f16 scale and minimum are read as bf16" },
-    { "Q5_0.nibbles=swapped", MISREAD(Q5_0, NIBBLES), "embd", "low and high nibble of every byte are swapped; high "
-      "bits stay with their elements" },
-    { "Q5_0.layout=interleaved", MISREAD(Q5_0, LAYOUT), "embd", "byte j holds the low bits of elements 2j (low nibble) "
-      "and 2j + 1; high bit i still belongs to element i" },
-    { "Q5_0.offset=missing", MISREAD(Q5_0, OFFSET), "embd", "16 is not subtracted from the codes" },
-    { "Q5_0.high=missing", MISREAD(Q5_0, HIGH), "embd", "the high bits are taken as 0 (16 is still subtracted)" },
-    { "Q5_0.high=interleaved", MISREAD(Q5_0, HIGH_ORDER), "embd", "element j < 16 takes high bit 2j, element j + 16 "
-      "takes 2j + 1" },
-    { "Q5_0.d=bf16", MISREAD(Q5_0, BF16), "embd", "the f16 scale is read as bf16" },
-    { "Q5_1.nibbles=swapped", MISREAD(Q5_1, NIBBLES), "embd", "low and high nibble of every byte are swapped; high "
-      "bits stay with their elements" },
-    { "Q5_1.layout=interleaved", MISREAD(Q5_1, LAYOUT), "embd", "byte j holds the low bits of elements 2j (low nibble) "
-      "and 2j + 1; high bit i still belongs to element i" },
-    { "Q5_1.min=subtracted", MISREAD(Q5_1, MIN), "embd", "the minimum is subtracted" },
-    { "Q5_1.high=missing", MISREAD(Q5_1, HIGH), "embd", "the high bits are taken as 0" },
-    { "Q5_1.high=interleaved", MISREAD(Q5_1, HIGH_ORDER), "embd", "element j < 16 takes high bit 2j, element j + 16 "
-      "takes 2j + 1" },
-    { "Q5_1.d=swapped", MISREAD(Q5_1, D), "embd", "scale and minimum are swapped" },
-    { "Q5_1.d=bf16", MISREAD(Q5_1, BF16), "embd", "the f16 scale and minimum are read as bf16" },
-    { "Q8_0.codes=unsigned", MISREAD(Q8_0, SIGN), "embd", "the codes are read as 0..255" },
-    { "Q8_0.d=bf16", MISREAD(Q8_0, BF16), "embd", "the f16 scale is read as bf16" },
-    { "Q2_K.order=sequential", MISREAD(Q2_K, ORDER), "embd", "element i of 256 takes its two bits from byte i / 4 "
-      "(lowest first); scales and minima are still assigned by element" },
-    { "Q2_K.min=added", MISREAD(Q2_K, MIN), "embd", "the minimum is added" },
-    { "Q2_K.scales=swapped", MISREAD(Q2_K, SCALES), "embd", "4-bit scale and 4-bit minimum of each sub-block are "
+    { "Q4_0.nibbles=swapped", MISREAD(Q4_0, NIBBLES), "embd", &with_type, "low and high nibble of every byte are "
       "swapped" },
-    { "Q2_K.d=swapped", MISREAD(Q2_K, D), "embd", "d and dmin are swapped" },
-    { "Q2_K.d=bf16", MISREAD(Q2_K, BF16), "embd", "d and dmin are read as bf16" },
-    { "Q3_K.order=sequential", MISREAD(Q3_K, ORDER), "embd", "element i of 256 takes its two low bits from byte i / 4 "
-      "(lowest first) and its high bit from bit i % 8 of high byte i / 8; scales are still assigned by element" },
-    { "Q3_K.offset=missing", MISREAD(Q3_K, OFFSET), "embd", "4 is not subtracted from the codes" },
-    { "Q3_K.high=missing", MISREAD(Q3_K, HIGH), "embd", "the high bits are taken as 0 (4 is still subtracted)" },
-    { "Q3_K.high=inverted", MISREAD(Q3_K, HIGH_SIGN), "embd", "4 is subtracted where the high bit is 1, not where it "
-      "is 0" },
-    { "Q3_K.high=sequential", MISREAD(Q3_K, HIGH_ORDER), "embd", "element i takes bit i % 8 of high byte i / 8" },
-    { "Q3_K.scales=unsigned", MISREAD(Q3_K, SIGN), "embd", "32 is not subtracted from the 6-bit scales" },
-    { "Q3_K.scales=low_bits", MISREAD(Q3_K, SCALE_BITS), "embd", "scales lack their upper two bits (32 is still "
-      "subtracted)" },
-    { "Q3_K.scales=sequential", MISREAD(Q3_K, SCALE_ORDER), "embd", "scale i takes its low nibble from byte i / 2 of "
-      "the 12 bytes of scales (low nibble first), and its upper two bits from byte 8 + i / 4 (lowest first)" },
-    { "Q3_K.d=bf16", MISREAD(Q3_K, BF16), "embd", "the f16 scale is read as bf16" },
-    { "Q4_K.nibbles=swapped", MISREAD(Q4_K, NIBBLES), "embd", "low and high nibble of every byte are swapped" },
-    { "Q4_K.layout=interleaved", MISREAD(Q4_K, LAYOUT), "embd", "byte j of each 32 holds elements 2j (low nibble) and "
-      "2j + 1 of the 64; scales are still assigned by element" },
-    { "Q4_K.min=added", MISREAD(Q4_K, MIN), "embd", "the minimum is added" },
-    { "Q4_K.scales=swapped", MISREAD(Q4_K, SCALES), "embd", "6-bit scale and 6-bit minimum of each sub-block are "
-      "swapped" },
-    { "Q4_K.scales=low_bits", MISREAD(Q4_K, SCALE_BITS), "embd", "scales and minima of sub-blocks 4..7 lack their "
-      "upper two bits" },
-    { "Q4_K.d=swapped", MISREAD(Q4_K, D), "embd", "d and dmin are swapped" },
-    { "Q4_K.d=bf16", MISREAD(Q4_K, BF16), "embd", "d and dmin are read as bf16" },
-    { "Q5_K.nibbles=swapped", MISREAD(Q5_K, NIBBLES), "embd", "low and high nibble of every byte are swapped; high "
-      "bits stay with their elements" },
-    { "Q5_K.layout=interleaved", MISREAD(Q5_K, LAYOUT), "embd", "byte j of each 32 holds the low bits of elements 2j "
-      "(low nibble) and 2j + 1 of the 64; scales and high bits are still assigned by element" },
-    { "Q5_K.min=added", MISREAD(Q5_K, MIN), "embd", "the minimum is added" },
-    { "Q5_K.scales=swapped", MISREAD(Q5_K, SCALES), "embd", "6-bit scale and 6-bit minimum of each sub-block are "
-      "swapped" },
-    { "Q5_K.scales=low_bits", MISREAD(Q5_K, SCALE_BITS), "embd", "scales and minima of sub-blocks 4..7 lack their "
-      "upper two bits" },
-    { "Q5_K.high=missing", MISREAD(Q5_K, HIGH), "embd", "the high bits are taken as 0" },
-    { "Q5_K.high=sequential", MISREAD(Q5_K, HIGH_ORDER), "embd", "element i takes bit i % 8 of high byte i / 8" },
-    { "Q5_K.d=swapped", MISREAD(Q5_K, D), "embd", "d and dmin are swapped" },
-    { "Q5_K.d=bf16", MISREAD(Q5_K, BF16), "embd", "d and dmin are read as bf16" },
-    { "Q6_K.order=sequential", MISREAD(Q6_K, ORDER), "embd", "element i of 256 takes its low nibble from byte i / 2 "
-      "(low nibble first), its two high bits from byte i / 4 (lowest first), and its scale from i / 16" },
-    { "Q6_K.offset=missing", MISREAD(Q6_K, OFFSET), "embd", "32 is not subtracted from the codes" },
-    { "Q6_K.high=missing", MISREAD(Q6_K, HIGH), "embd", "the two high bits are taken as 0 (32 is still subtracted)" },
-    { "Q6_K.scales=unsigned", MISREAD(Q6_K, SIGN), "embd", "the 8-bit scales are read as 0..255" },
-    { "Q6_K.d=bf16", MISREAD(Q6_K, BF16), "embd", "the f16 scale is read as bf16" },
-    { "IQ4_NL.nibbles=swapped", MISREAD(IQ4_NL, NIBBLES), "embd", "low and high nibble of every byte are swapped" },
-    { "IQ4_NL.layout=interleaved", MISREAD(IQ4_NL, LAYOUT), "embd", "byte j holds elements 2j (low nibble) and "
+    { "Q4_0.layout=interleaved", MISREAD(Q4_0, LAYOUT), "embd", &with_type, "byte j holds elements 2j (low nibble) and "
       "2j + 1" },
-    { "IQ4_NL.codes=linear", MISREAD(IQ4_NL, TABLE), "embd", "code c stands for c - 8, as in Q4_0, not for entry c "
-      "of the table" },
-    { "IQ4_NL.d=bf16", MISREAD(IQ4_NL, BF16), "embd", "the f16 scale is read as bf16" },
-    { "IQ4_XS.nibbles=swapped", MISREAD(IQ4_XS, NIBBLES), "embd", "low and high nibble of every byte of codes are "
+    { "Q4_0.offset=missing", MISREAD(Q4_0, OFFSET), "embd", &with_type, "8 is not subtracted from the codes" },
+    { "Q4_0.d=bf16", MISREAD(Q4_0, BF16), "embd", &with_type, "the f16 scale is read as bf16" },
+    { "Q4_1.nibbles=swapped", MISREAD(Q4_1, NIBBLES), "embd", &with_type, "low and high nibble of every byte are "
       "swapped" },
-    { "IQ4_XS.layout=interleaved", MISREAD(IQ4_XS, LAYOUT), "embd", "byte j of each 16 holds elements 2j (low nibble) "
-      "and 2j + 1 of the 32" },
-    { "IQ4_XS.codes=linear", MISREAD(IQ4_XS, TABLE), "embd", "code c stands for c - 8, as in Q4_0, not for entry c "
-      "of the table" },
-    { "IQ4_XS.scales=unsigned", MISREAD(IQ4_XS, SIGN), "embd", "32 is not subtracted from the 6-bit scales" },
-    { "IQ4_XS.scales=low_bits", MISREAD(IQ4_XS, SCALE_BITS), "embd", "scales lack their upper two bits (32 is still "
+    { "Q4_1.layout=interleaved", MISREAD(Q4_1, LAYOUT), "embd", &with_type, "byte j holds elements 2j (low nibble) and "
+      "2j + 1" },
+    { "Q4_1.min=subtracted", MISREAD(Q4_1, MIN), "embd", &with_type, "the minimum is subtracted" },
+    { "Q4_1.d=swapped", MISREAD(Q4_1, D), "embd", &with_type, "scale and minimum are swapped" },
+    { "Q4_1.d=bf16", MISREAD(Q4_1, BF16), "embd", &with_type, "the f16 scale and minimum are read as bf16" },
+    { "Q5_0.nibbles=swapped", MISREAD(Q5_0, NIBBLES), "embd", &with_type, "low and high nibble of every byte are "
+      "swapped; high bits stay with their elements" },
+    { "Q5_0.layout=interleaved", MISREAD(Q5_0, LAYOUT), "embd", &with_type, "byte j holds the low bits of elements 2j "
+      "(low nibble) and 2j + 1; high bit i still belongs to element i" },
+    { "Q5_0.offset=missing", MISREAD(Q5_0, OFFSET), "embd", &with_type, "16 is not subtracted from the codes" },
+    { "Q5_0.high=missing", MISREAD(Q5_0, HIGH), "embd", &with_type, "the high bits are taken as 0 (16 is still "
       "subtracted)" },
-    { "IQ4_XS.d=bf16", MISREAD(IQ4_XS, BF16), "embd", "the f16 scale is read as bf16" },
-    { "F16.type=bf16", MISREAD(F16, BF16), "embd", "f16 is read as bf16" },
-    { "BF16.type=f16", MISREAD(BF16, BF16), "embd", "bf16 is read as f16" },
+    { "Q5_0.high=interleaved", MISREAD(Q5_0, HIGH_ORDER), "embd", &with_type, "element j < 16 takes high bit 2j, "
+      "element j + 16 takes 2j + 1" },
+    { "Q5_0.d=bf16", MISREAD(Q5_0, BF16), "embd", &with_type, "the f16 scale is read as bf16" },
+    { "Q5_1.nibbles=swapped", MISREAD(Q5_1, NIBBLES), "embd", &with_type, "low and high nibble of every byte are "
+      "swapped; high bits stay with their elements" },
+    { "Q5_1.layout=interleaved", MISREAD(Q5_1, LAYOUT), "embd", &with_type, "byte j holds the low bits of elements 2j "
+      "(low nibble) and 2j + 1; high bit i still belongs to element i" },
+    { "Q5_1.min=subtracted", MISREAD(Q5_1, MIN), "embd", &with_type, "the minimum is subtracted" },
+    { "Q5_1.high=missing", MISREAD(Q5_1, HIGH), "embd", &with_type, "the high bits are taken as 0" },
+    { "Q5_1.high=interleaved", MISREAD(Q5_1, HIGH_ORDER), "embd", &with_type, "element j < 16 takes high bit 2j, "
+      "element j + 16 takes 2j + 1" },
+    { "Q5_1.d=swapped", MISREAD(Q5_1, D), "embd", &with_type, "scale and minimum are swapped" },
+    { "Q5_1.d=bf16", MISREAD(Q5_1, BF16), "embd", &with_type, "the f16 scale and minimum are read as bf16" },
+    { "Q8_0.codes=unsigned", MISREAD(Q8_0, SIGN), "embd", &with_type, "the codes are read as 0..255" },
+    { "Q8_0.d=bf16", MISREAD(Q8_0, BF16), "embd", &with_type, "the f16 scale is read as bf16" },
+    { "Q2_K.order=sequential", MISREAD(Q2_K, ORDER), "embd", &with_type, "element i of 256 takes its two bits from "
+      "byte i / 4 (lowest first); scales and minima are still assigned by element" },
+    { "Q2_K.min=added", MISREAD(Q2_K, MIN), "embd", &with_type, "the minimum is added" },
+    { "Q2_K.scales=swapped", MISREAD(Q2_K, SCALES), "embd", &with_type, "4-bit scale and 4-bit minimum of each "
+      "sub-block are swapped" },
+    { "Q2_K.d=swapped", MISREAD(Q2_K, D), "embd", &with_type, "d and dmin are swapped" },
+    { "Q2_K.d=bf16", MISREAD(Q2_K, BF16), "embd", &with_type, "d and dmin are read as bf16" },
+    { "Q3_K.order=sequential", MISREAD(Q3_K, ORDER), "embd", &with_type, "element i of 256 takes its two low bits from "
+      "byte i / 4 (lowest first) and its high bit from bit i % 8 of high byte i / 8; scales are still assigned by "
+      "element" },
+    { "Q3_K.offset=missing", MISREAD(Q3_K, OFFSET), "embd", &with_type, "4 is not subtracted from the codes" },
+    { "Q3_K.high=missing", MISREAD(Q3_K, HIGH), "embd", &with_type, "the high bits are taken as 0 (4 is still "
+      "subtracted)" },
+    { "Q3_K.high=inverted", MISREAD(Q3_K, HIGH_SIGN), "embd", &with_type, "4 is subtracted where the high bit is 1, "
+      "not where it is 0" },
+    { "Q3_K.high=sequential", MISREAD(Q3_K, HIGH_ORDER), "embd", &with_type, "element i takes bit i % 8 of high byte i "
+      "/ 8" },
+    { "Q3_K.scales=unsigned", MISREAD(Q3_K, SIGN), "embd", &with_type, "32 is not subtracted from the 6-bit scales" },
+    { "Q3_K.scales=low_bits", MISREAD(Q3_K, SCALE_BITS), "embd", &with_type, "scales lack their upper two bits (32 is "
+      "still subtracted)" },
+    { "Q3_K.scales=sequential", MISREAD(Q3_K, SCALE_ORDER), "embd", &with_type, "scale i takes its low nibble from "
+      "byte i / 2 of the 12 bytes of scales (low nibble first), and its upper two bits from byte 8 + i / 4 (lowest "
+      "first)" },
+    { "Q3_K.d=bf16", MISREAD(Q3_K, BF16), "embd", &with_type, "the f16 scale is read as bf16" },
+    { "Q4_K.nibbles=swapped", MISREAD(Q4_K, NIBBLES), "embd", &with_type, "low and high nibble of every byte are "
+      "swapped" },
+    { "Q4_K.layout=interleaved", MISREAD(Q4_K, LAYOUT), "embd", &with_type, "byte j of each 32 holds elements 2j (low "
+      "nibble) and 2j + 1 of the 64; scales are still assigned by element" },
+    { "Q4_K.min=added", MISREAD(Q4_K, MIN), "embd", &with_type, "the minimum is added" },
+    { "Q4_K.scales=swapped", MISREAD(Q4_K, SCALES), "embd", &with_type, "6-bit scale and 6-bit minimum of each "
+      "sub-block are swapped" },
+    { "Q4_K.scales=low_bits", MISREAD(Q4_K, SCALE_BITS), "embd", &with_type, "scales and minima of sub-blocks 4..7 "
+      "lack their upper two bits" },
+    { "Q4_K.d=swapped", MISREAD(Q4_K, D), "embd", &with_type, "d and dmin are swapped" },
+    { "Q4_K.d=bf16", MISREAD(Q4_K, BF16), "embd", &with_type, "d and dmin are read as bf16" },
+    { "Q5_K.nibbles=swapped", MISREAD(Q5_K, NIBBLES), "embd", &with_type, "low and high nibble of every byte are "
+      "swapped; high bits stay with their elements" },
+    { "Q5_K.layout=interleaved", MISREAD(Q5_K, LAYOUT), "embd", &with_type, "byte j of each 32 holds the low bits of "
+      "elements 2j (low nibble) and 2j + 1 of the 64; scales and high bits are still assigned by element" },
+    { "Q5_K.min=added", MISREAD(Q5_K, MIN), "embd", &with_type, "the minimum is added" },
+    { "Q5_K.scales=swapped", MISREAD(Q5_K, SCALES), "embd", &with_type, "6-bit scale and 6-bit minimum of each "
+      "sub-block are swapped" },
+    { "Q5_K.scales=low_bits", MISREAD(Q5_K, SCALE_BITS), "embd", &with_type, "scales and minima of sub-blocks 4..7 "
+      "lack their upper two bits" },
+    { "Q5_K.high=missing", MISREAD(Q5_K, HIGH), "embd", &with_type, "the high bits are taken as 0" },
+    { "Q5_K.high=sequential", MISREAD(Q5_K, HIGH_ORDER), "embd", &with_type, "element i takes bit i % 8 of high byte i "
+      "/ 8" },
+    { "Q5_K.d=swapped", MISREAD(Q5_K, D), "embd", &with_type, "d and dmin are swapped" },
+    { "Q5_K.d=bf16", MISREAD(Q5_K, BF16), "embd", &with_type, "d and dmin are read as bf16" },
+    { "Q6_K.order=sequential", MISREAD(Q6_K, ORDER), "embd", &with_type, "element i of 256 takes its low nibble from "
+      "byte i / 2 (low nibble first), its two high bits from byte i / 4 (lowest first), and its scale from i / 16" },
+    { "Q6_K.offset=missing", MISREAD(Q6_K, OFFSET), "embd", &with_type, "32 is not subtracted from the codes" },
+    { "Q6_K.high=missing", MISREAD(Q6_K, HIGH), "embd", &with_type, "the two high bits are taken as 0 (32 is still "
+      "subtracted)" },
+    { "Q6_K.scales=unsigned", MISREAD(Q6_K, SIGN), "embd", &with_type, "the 8-bit scales are read as 0..255" },
+    { "Q6_K.d=bf16", MISREAD(Q6_K, BF16), "embd", &with_type, "the f16 scale is read as bf16" },
+    { "IQ4_NL.nibbles=swapped", MISREAD(IQ4_NL, NIBBLES), "embd", &with_type, "low and high nibble of every byte are "
+      "swapped" },
+    { "IQ4_NL.layout=interleaved", MISREAD(IQ4_NL, LAYOUT), "embd", &with_type, "byte j holds elements 2j (low nibble) "
+      "and 2j + 1" },
+    { "IQ4_NL.codes=linear", MISREAD(IQ4_NL, TABLE), "embd", &with_type, "code c stands for c - 8, as in Q4_0, not for "
+      "entry c of the table" },
+    { "IQ4_NL.d=bf16", MISREAD(IQ4_NL, BF16), "embd", &with_type, "the f16 scale is read as bf16" },
+    { "IQ4_XS.nibbles=swapped", MISREAD(IQ4_XS, NIBBLES), "embd", &with_type, "low and high nibble of every byte of "
+      "codes are swapped" },
+    { "IQ4_XS.layout=interleaved", MISREAD(IQ4_XS, LAYOUT), "embd", &with_type, "byte j of each 16 holds elements 2j "
+      "(low nibble) and 2j + 1 of the 32" },
+    { "IQ4_XS.codes=linear", MISREAD(IQ4_XS, TABLE), "embd", &with_type, "code c stands for c - 8, as in Q4_0, not for "
+      "entry c of the table" },
+    { "IQ4_XS.scales=unsigned", MISREAD(IQ4_XS, SIGN), "embd", &with_type, "32 is not subtracted from the 6-bit "
+      "scales" },
+    { "IQ4_XS.scales=low_bits", MISREAD(IQ4_XS, SCALE_BITS), "embd", &with_type, "scales lack their upper two bits (32 "
+      "is still subtracted)" },
+    { "IQ4_XS.d=bf16", MISREAD(IQ4_XS, BF16), "embd", &with_type, "the f16 scale is read as bf16" },
+    { "F16.type=bf16", MISREAD(F16, BF16), "embd", &with_type, "f16 is read as bf16" },
+    { "BF16.type=f16", MISREAD(BF16, BF16), "embd", &with_type, "bf16 is read as f16" },
 };
 
 enum { N_QUIRK = sizeof quirks / sizeof *quirks };
@@ -264,75 +396,27 @@ const struct quirk *quirk_find(const char *name) {
     return NULL;
 }
 
-/* ---- which quirks make sense for a model ------------------------------------------------------------------------ */
-
-/* Returns true if a projection of attention has a bias in some layer. */
-static bool has_bias(const struct model *m) {
-    static const enum weight_id projections[] = { W_ATTN_Q, W_ATTN_K, W_ATTN_V, W_ATTN_OUTPUT };
-    for (uint32_t il = 0; il < m->plan.n_layer; il++) {
-        for (size_t i = 0; i < sizeof projections / sizeof *projections; i++) {
-            if (m->layers[il].w[projections[i]].b) return true;
-        }
-    }
-    return false;
-}
-
-/* Returns true if the model has this matrix and it is square. */
-static bool is_square(const struct weight *w) { return w && w->n_in == w->n_out; }
-
-/* Returns true if the quirk changes the angles of this rope.  n_rot is 0 if no layer uses it.  k_dim: elements of a
- * head of K. */
-static bool applies_to_rope(const struct quirk *q, const struct rope_plan *rope, uint32_t k_dim, uint32_t n_embd) {
-    bool has_frequencies = rope->n_rot > 2;   /* the first frequency is 1 whatever the base is */
-    switch (q->field) {
-    case AT(rope_pairing):
-        return has_frequencies && rope->pairing == (q->value == PAIRING_HALVES ? ROPE_NORM : ROPE_NEOX);
-    case AT(rope_theta): return has_frequencies && rope->freq_base != quirk_theta(q->value);
-    case AT(rope_dim):
-        if (q->value == DIM_HALF) return rope->n_rot >= 4;
-        if (q->value == DIM_FULL) return rope->n_rot > 0 && rope->n_rot < k_dim / 2 * 2;
-        return has_frequencies && rope->n_rot != n_embd;
-    default: return rope->n_rot > 0 && rope->freq_scale != 1;
-    }
-}
-
 bool quirk_applies(const struct quirk *q, const struct model *m, int32_t bos) {
-    const struct plan *p = &m->plan;
-    /* What can differ from layer to layer is judged by layer 0. */
-    const struct affine *w = m->layers[0].w;
-    const struct attn_plan *a = &p->layers[0].attn;
-    enum activation activation = p->layers[0].ffn.activation;
-    switch (q->field) {
-    case AT(tokens_bos): return bos >= 0;
-    case AT(embd_scale): return q->value == EMBD_SCALE_ADDED || p->embedding_scale != 1;
-    case AT(model_scales):   /* with a scale of embeddings alone it is the same as embd.scale=missing */
-        return p->embedding_scale != 1 && (p->residual_scale != 1 || a->scale != 0 || p->logit_scale != 1);
-    case AT(norm_eps):
-        if (q->value == EPS_1E_6) return p->norm_eps != 1e-6f;
-        if (q->value == EPS_1E_5) return p->norm_eps != 1e-5f;
-        return p->norm_eps != 0;
-    case AT(square_weights): return is_square(w[W_ATTN_Q].w) || is_square(w[W_ATTN_K].w);
-    case AT(attn_bias): return has_bias(m);
-    case AT(rope_pairing): case AT(rope_theta): case AT(rope_dim): case AT(rope_scaling):
-        for (int i = 0; i < PLAN_ROPES; i++) {
-            if (applies_to_rope(q, &p->ropes[i], a->k_dim, p->n_embd)) return true;
-        }
-        return q->field == AT(rope_scaling) && m->rope_freqs.w;
-    case AT(attn_heads):
-        if (q->value == HEADS_NOT_REPEATED) return a->n_head != a->n_head_kv;
-        return a->n_head_kv > 1 && (q->value == HEADS_FIRST || a->n_head != a->n_head_kv);
-    case AT(attn_scale):
-        return fabs(quirk_score_divisor(q->value, a, p->n_embd) / quirk_score_divisor(0, a, p->n_embd) - 1) > 1e-6;
-    case AT(attn_v): return a->n_head_kv > 1;
-    case AT(attn_merge): return a->n_head > 1;
-    case AT(ffn_act):
-        return !(q->value == FFN_GELU && activation == ACT_GELU_TANH)
-            && !(q->value == FFN_RELU && activation == ACT_RELU);
-    case AT(residual_scale): return p->residual_scale != 1;
-    case AT(output_head): return model_is_tied(m) == (q->value == HEAD_ZERO);
-    case AT(logit_scale): return p->logit_scale != 1;
-    }
     if (q->field >= AT(misread)) return m->types >> (q->field - AT(misread)) & 1;
+    if (q->need->holds && !q->need->holds(m, bos)) return false;
+    struct quirks set = { 0 };
+    quirk_set(&set, q);
+    return !quirk_is_edit(q->field) || quirk_edits_change(&set, m);
+}
+
+const char *quirk_models(const struct quirk *q) { return q->need->text; }
+
+/* Returns the length of the name up to its "=": quirks with the same name up to there are values of one switch. */
+static size_t switch_length(const struct quirk *q) { return strcspn(q->name, "="); }
+
+bool quirk_is_free(const struct quirks *set, const struct quirk *q) {
+    size_t n = switch_length(q);
+    for (size_t i = 0; i < N_QUIRK; i++) {
+        const struct quirk *other = &quirks[i];
+        if (((const uint8_t *)set)[other->field] != other->value) continue;
+        if (other->field == q->field) return false;
+        if (switch_length(other) == n && memcmp(other->name, q->name, n) == 0) return false;
+    }
     return true;
 }
 

@@ -1,6 +1,6 @@
 /* The table of quirks.  Each entry is a known mistake: its name, its switch in struct quirks, the first tap that it can
- * change, and a sentence that says what an engine with this mistake does.  The functions below say which quirks could
- * change anything in a model, and apply those that concern the list of tokens.
+ * change, the models that it concerns, and a sentence that says what an engine with this mistake does.  The functions
+ * below say which quirks could change anything in a model, and apply those that concern the list of tokens.
  */
 #ifndef PLUMB_DIAGNOSE_QUIRK_TABLE_H
 #define PLUMB_DIAGNOSE_QUIRK_TABLE_H
@@ -12,6 +12,7 @@ struct quirk {
     size_t field;           /* offset of its switch in struct quirks */
     uint8_t value;
     const char *tap;        /* the first tap that it can change */
+    const struct need *need;   /* to which models it can apply */
     const char *text;       /* what the engine does wrong, exactly */
 };
 
@@ -24,9 +25,10 @@ const struct quirk *quirk_find(const char *name);
  * has none. */
 bool quirk_applies(const struct quirk *q, const struct model *m, int32_t bos);
 static inline void quirk_set(struct quirks *set, const struct quirk *q) { ((uint8_t *)set)[q->field] = q->value; }
-static inline bool quirk_is_free(const struct quirks *set, const struct quirk *q) {
-    return ((const uint8_t *)set)[q->field] == 0;
-}
+/* Returns false if a quirk of the set excludes q: another value of the same switch. */
+bool quirk_is_free(const struct quirks *set, const struct quirk *q);
+/* Says to which models the quirk can apply: "all", or what they must have, "with RoPE". */
+const char *quirk_models(const struct quirk *q);
 /* Writes to out, (n + 2), the tokens that an engine with these quirks computes if it is asked to compute ids, (n), the
  * first *n_prompt of which are the prompt.  Returns how many it computes, and sets *n_prompt to the length of its
  * prompt. */

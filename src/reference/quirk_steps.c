@@ -1,64 +1,8 @@
 /* The steps of the reference pass as engines with known mistakes compute them.  diagnose/quirk_table.c says in words
- * what each quirk does.  A step for which no quirk is set is right. */
+ * what each quirk does.  A step for which no quirk is set is right.  Most quirks are edits instead (quirk_edits.c). */
 #include "reference/steps.h"
 
 #include <math.h>
-
-/* ---- configuration ----------------------------------------------------------------------------------------------- */
-
-float quirk_theta(enum quirk_rope_theta theta) {
-    static const float thetas[] = { [THETA_10000] = 1e4f, [THETA_100000] = 1e5f, [THETA_500000] = 5e5f,
-                                    [THETA_1000000] = 1e6f };
-    return thetas[theta];
-}
-
-double quirk_score_divisor(uint8_t scale, const struct attn_plan *a, uint32_t n_embd) {
-    switch (scale) {
-    case SCALE_MISSING: return 1;
-    case SCALE_HEAD_DIM: return a->k_dim;
-    case SCALE_N_EMBD: return sqrt(n_embd);
-    case SCALE_IGNORED: return sqrt(a->k_dim);
-    default: return reference_score_divisor(a);
-    }
-}
-
-static void quirk_plan(const struct quirks *q, struct plan *p) {
-    static const float epsilons[] = { [EPS_0] = 0, [EPS_1E_6] = 1e-6f, [EPS_1E_5] = 1e-5f };
-    uint32_t k_dim = p->layers[0].attn.k_dim;
-    if (q->norm_eps && q->norm_eps != EPS_OUTSIDE) p->norm_eps = epsilons[q->norm_eps];
-    for (int i = 0; i < PLAN_ROPES; i++) {
-        struct rope_plan *rope = &p->ropes[i];
-        if (rope->n_rot == 0) continue;   /* no layer uses it */
-        if (q->rope_theta) rope->freq_base = quirk_theta(q->rope_theta);
-        if (q->rope_pairing) rope->pairing = q->rope_pairing == PAIRING_HALVES ? ROPE_NEOX : ROPE_NORM;
-        if (q->rope_dim == DIM_HALF) rope->n_rot = rope->n_rot / 4 * 2;
-        if (q->rope_dim == DIM_FULL) rope->n_rot = k_dim / 2 * 2;
-        if (!q->rope_scaling) continue;
-        rope->freq_scale = rope->magnitude = 1;
-        rope->has_factors = rope->is_yarn = false;
-    }
-    if (!q->model_scales) return;
-    p->embedding_scale = p->residual_scale = p->logit_scale = 1;
-    for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].attn.scale = 0;
-}
-
-static double embedding_scale(const struct reference *r) {
-    double scale = (double)r->plan.embedding_scale;
-    switch (r->quirks.embd_scale) {
-    case EMBD_SCALE_ADDED: return scale * sqrt(r->plan.n_embd);
-    case EMBD_SCALE_MISSING: return 1;
-    default: return scale;
-    }
-}
-
-static double logit_divisor(const struct reference *r) {
-    double scale = (double)r->plan.logit_scale;
-    switch (r->quirks.logit_scale) {
-    case LOGIT_SCALE_MISSING: return 1;
-    case LOGIT_SCALE_MULTIPLIED: return 1 / scale;
-    default: return scale;
-    }
-}
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
@@ -111,15 +55,7 @@ static bool quirk_projection(const struct reference *r, const struct weight *w, 
     return true;
 }
 
-static const struct weight *quirk_head(const struct reference *r) {
-    switch (r->quirks.output_head) {
-    case HEAD_TIED: return r->m->token_embd.w;
-    case HEAD_ZERO: return model_is_tied(r->m) ? NULL : r->m->output.w;
-    default: return r->m->output.w;
-    }
-}
-
-/* ---- RMS norm ---------------------------------------------------------------------------------------------------- */
+/* ---- norms ------------------------------------------------------------------------------------------------------- */
 
 static double mean(const double *x, uint32_t n) {
     double sum = 0;
@@ -127,21 +63,23 @@ static double mean(const double *x, uint32_t n) {
     return sum / n;
 }
 
-static double norm_weight(const struct reference *r, float weight) {
+static double norm_weight(const struct reference *r, const float *weight, uint32_t i) {
+    double right = weight ? (double)weight[i] : 1;
     switch (r->quirks.norm_weight) {
     case NORM_UNWEIGHTED: return 1;
-    case NORM_PLUS_ONE: return (double)weight + 1;
-    default: return (double)weight;
+    case NORM_PLUS_ONE: return weight ? right + 1 : 1;
+    default: return right;
     }
 }
 
-static void quirk_rms_norm(const struct reference *r, const float *weight, const double *x, uint32_t n, double *h) {
+static void quirk_norm(const struct reference *r, const float *weight, double eps, const double *x, uint32_t n,
+                       double *h) {
     const struct quirks *q = &r->quirks;
-    double eps = (double)r->plan.norm_eps, centre = q->norm_mean == NORM_CENTRED ? mean(x, n) : 0, sum = 0;
+    double centre = r->plan.norm == NORM_LAYER ? mean(x, n) : 0, sum = 0;
     for (uint32_t i = 0; i < n; i++) sum += (x[i] - centre) * (x[i] - centre);
-    double square = q->norm_mean == NORM_SUM ? sum : sum / n;
-    double rms = q->norm_eps == EPS_OUTSIDE ? sqrt(square) + eps : sqrt(square + eps);
-    for (uint32_t i = 0; i < n; i++) h[i] = (x[i] - centre) / rms * norm_weight(r, weight[i]);
+    double square = q->norm_sum ? sum : sum / n;
+    double root = q->norm_eps_outside ? sqrt(square) + eps : sqrt(square + eps);
+    for (uint32_t i = 0; i < n; i++) h[i] = (x[i] - centre) / root * norm_weight(r, weight, i);
 }
 
 static void quirk_after_norm(struct reference *r, const double *h, size_t n) {
@@ -153,14 +91,13 @@ static void quirk_after_norm(struct reference *r, const double *h, size_t n) {
 static void quirk_frequencies(struct reference *r) {
     for (uint32_t k = 0; k < PLAN_ROPES; k++) {
         const struct rope_plan *rope = &r->plan.ropes[k];
-        double width = r->quirks.rope_dim == DIM_N_EMBD ? r->plan.n_embd : rope->n_rot;
+        double width = r->quirks.rope_width ? r->plan.n_embd : rope->n_rot;
         for (uint32_t i = 0; i < rope->n_rot / 2; i++) r->frequencies[k][i] = reference_frequency(r, k, i, width);
     }
 }
 
 static bool quirk_rotates(const struct reference *r, bool is_q) {
     switch (r->quirks.rope_applied) {
-    case APPLIED_NONE: return false;
     case APPLIED_Q_ONLY: return is_q;
     case APPLIED_K_ONLY: return !is_q;
     default: return true;
@@ -183,11 +120,10 @@ static double quirk_position(const struct reference *r, uint32_t pos, uint32_t t
     return r->quirks.rope_direction ? -position : position;
 }
 
-static void quirk_begin(struct reference *r, uint32_t n, uint32_t pos, uint32_t *slot, double *scale, double *divisor) {
-    *slot = r->quirks.kv_slot == SLOT_OVERWRITTEN && pos > 0 ? r->n_prompt : pos;
-    *scale = embedding_scale(r);
-    *divisor = logit_divisor(r);
-    for (uint32_t t = 0; t < n; t++) r->rotated[*slot + t] = quirk_position(r, pos, t, false);
+static uint32_t quirk_begin(struct reference *r, uint32_t n, uint32_t pos) {
+    uint32_t slot = r->quirks.kv_slot == SLOT_OVERWRITTEN && pos > 0 ? r->n_prompt : pos;
+    for (uint32_t t = 0; t < n; t++) r->rotated[slot + t] = quirk_position(r, pos, t, false);
+    return slot;
 }
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
@@ -207,9 +143,8 @@ static bool sees(const struct reference *r, const struct attended *a, uint32_t t
     uint32_t own = a->slot + t, window = a->plan->window;
     if (window > 0 && a->plan->is_chunked && slot < own - own % window) return false;
     if (window > 0 && !a->plan->is_chunked && own >= window && slot <= own - window) return false;
-    if (!r->plan.is_causal && !r->quirks.attn_mask) return slot < a->n_slot;
+    if (!r->plan.is_causal) return slot < a->n_slot;
     switch (r->quirks.attn_mask) {
-    case MASK_NONE: return slot < a->n_slot;
     case MASK_STRICT: return slot < own || (own == 0 && slot == 0);
     case MASK_LATE: return slot <= own + 1 && slot < a->n_slot;
     default: return slot <= own;
@@ -228,7 +163,7 @@ static const double *cached(const struct reference *r, const struct attended *a,
 /* Returns the K by which the query of token t is multiplied. */
 static const double *key(const struct reference *r, const struct attended *a, uint32_t t, uint32_t slot, uint32_t g) {
     const double *k = cached(r, a, a->k, a->plan->k_dim, slot, g);
-    if (!r->quirks.rope_cache || !quirk_rotates(r, false)) return k;
+    if (!r->quirks.rope_cache || a->plan->rope == ROPE_NONE || !quirk_rotates(r, false)) return k;
     memcpy(r->key, k, a->plan->k_dim * sizeof *k);   /* rotated to rotated[slot], now on to the query's position */
     reference_rotate(r, a->plan->rope, r->key, quirk_position(r, a->pos, t, true) - r->rotated[slot]);
     return r->key;
@@ -265,7 +200,7 @@ static void softmax(const struct reference *r, double *x, uint32_t n, size_t str
 /* weights (n, n_head, n_key) */
 static void quirk_attention_weights(const struct reference *r, const struct attended *a, uint32_t n_key) {
     const struct attn_plan *p = a->plan;
-    double divisor = quirk_score_divisor(r->quirks.attn_scale, p, r->plan.n_embd);
+    double divisor = reference_score_divisor(p);
     for (uint32_t t = 0; t < a->n; t++) {
         for (uint32_t h = 0; h < p->n_head; h++) {
             const double *q = r->q + ((size_t)t * p->n_head + h) * p->k_dim;
@@ -325,33 +260,29 @@ static void quirk_attention_values(const struct reference *r, const struct atten
 
 static void quirk_add_residual(struct reference *r, size_t n, enum residual which) {
     enum quirk_residual missing = which == RESIDUAL_ATTN ? RESIDUAL_NO_ATTN : RESIDUAL_NO_FFN;
-    double scale = r->quirks.residual_scale ? 1 : (double)r->plan.residual_scale;
+    double scale = (double)r->plan.residual_scale;
     for (size_t i = 0; i < n; i++) r->x[i] = (r->quirks.residual == missing ? 0 : r->x[i]) + r->h[i] * scale;
 }
 
 static double quirk_activation(const struct reference *r, double z) {
-    switch (r->quirks.ffn_act) {
-    case FFN_GELU: return 0.5 * z * (1 + tanh(0.79788456080286535588 * (z + 0.044715 * z * z * z)));   /* sqrt(2/pi) */
-    case FFN_GELU_ERF: return 0.5 * z * (1 + erf(z * 0.70710678118654752440));   /* sqrt(1/2) */
-    case FFN_RELU: return z > 0 ? z : z * 0;   /* z * 0 keeps NaN */
-    case FFN_IDENTITY: return z;
-    default: return z / (1 + exp(-z));
-    }
+    if (r->quirks.ffn_other_act == FFN_IDENTITY) return z;
+    return 0.5 * z * (1 + erf(z * 0.70710678118654752440));   /* sqrt(1/2) */
 }
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */
 
 void reference_set_quirks(struct reference *r, const struct quirks *q) {
     static const struct wrong_steps steps = {
-        .row = quirk_row, .begin = quirk_begin, .projection = quirk_projection, .rms_norm = quirk_rms_norm,
+        .row = quirk_row, .begin = quirk_begin, .projection = quirk_projection, .norm = quirk_norm,
         .after_norm = quirk_after_norm, .rotates = quirk_rotates, .position = quirk_position,
         .attention_weights = quirk_attention_weights, .attention_values = quirk_attention_values,
-        .add_residual = quirk_add_residual, .activation = quirk_activation, .head = quirk_head,
+        .add_residual = quirk_add_residual, .activation = quirk_activation,
     };
     reference_set_right(r);
     if (!q) return;
     r->quirks = *q;
     r->wrong = &steps;
-    quirk_plan(q, &r->plan);
+    r->m = &r->edited;
+    quirk_edit(q, &r->plan, &r->edited);
     quirk_frequencies(r);
 }

@@ -1,6 +1,10 @@
-/* Quirks: each reproduces one known mistake of engines that run GGUF files.  The reference pass has switches for them.
- * A set of quirks is a struct quirks in which some switches are on; all zeros is the right pass.  A switch with several
- * values selects one of several quirks, which exclude each other.
+/* Quirks: each reproduces one known mistake of engines that run GGUF files.  A set of quirks is a struct quirks in
+ * which some switches are on; all zeros is the right pass.  A switch with several values selects one of several quirks,
+ * which exclude each other.
+ *
+ * Most quirks are edits: the reference pass takes its right steps, but with a copy of the model's plan and of its table
+ * of weights in which a number is wrong or a weight is missing (quirk_edits.c).  What no plan can express is a wrong
+ * step (quirk_steps.c).
  */
 #ifndef PLUMB_REFERENCE_QUIRKS_H
 #define PLUMB_REFERENCE_QUIRKS_H
@@ -10,40 +14,50 @@
 /* The switches.  diagnose/quirk_table.c has a sentence for each value that says what it means.  Switches without an
  * enum are on (1) or off (0). */
 struct quirks {
+    /* Edits. */
+    uint8_t embd_scale, model_scales, residual_scale, logit_scale;
+    uint8_t norm_kind, norm_eps;
+    uint8_t attn_bias;
+    uint8_t rope_pairing, rope_none, rope_theta, rope_dim, rope_scaling;
+    uint8_t attn_scale, attn_causal;
+    uint8_t ffn_order, ffn_act;
+    uint8_t output_head;
+    /* What the caller does to the list of tokens. */
     uint8_t tokens_bos, tokens_last;
-    uint8_t embd_scale, model_scales;
-    uint8_t norm_weight, norm_mean, norm_eps, norm_output;
-    uint8_t square_weights, attn_bias;
-    uint8_t rope_pairing, rope_applied, rope_theta, rope_position, rope_dim, rope_scaling, rope_direction, rope_cache;
-    uint8_t attn_heads, attn_scale, attn_mask, attn_softmax, attn_v, attn_merge;
+    /* Wrong steps. */
+    uint8_t norm_weight, norm_sum, norm_eps_outside, norm_output;
+    uint8_t square_weights;
+    uint8_t rope_applied, rope_position, rope_width, rope_direction, rope_cache;
+    uint8_t attn_heads, attn_mask, attn_softmax, attn_v, attn_merge;
     uint8_t kv_slot;
-    uint8_t residual, residual_scale, ffn_order, ffn_act;
-    uint8_t output_head, logit_scale;
+    uint8_t residual, ffn_other_act;
     uint8_t tensor_offset;
     uint8_t misread[QUANT_TYPE_COUNT];   /* by tensor type: enum misread */
 };
 
-enum quirk_bos { BOS_MISSING = 1, BOS_DOUBLED };
 enum quirk_embd_scale { EMBD_SCALE_ADDED = 1, EMBD_SCALE_MISSING };
-enum quirk_norm_weight { NORM_UNWEIGHTED = 1, NORM_PLUS_ONE };
-enum quirk_norm_mean { NORM_CENTRED = 1, NORM_SUM };
-enum quirk_norm_eps { EPS_0 = 1, EPS_1E_6, EPS_1E_5, EPS_OUTSIDE };
+enum quirk_logit_scale { LOGIT_SCALE_MISSING = 1, LOGIT_SCALE_MULTIPLIED };
+enum quirk_norm_eps { EPS_0 = 1, EPS_1E_6, EPS_1E_5 };
 enum quirk_rope_pairing { PAIRING_HALVES = 1, PAIRING_NEIGHBOURS };
-enum quirk_rope_applied { APPLIED_NONE = 1, APPLIED_Q_ONLY, APPLIED_K_ONLY };
 enum quirk_rope_theta { THETA_10000 = 1, THETA_100000, THETA_500000, THETA_1000000 };
+enum quirk_rope_dim { DIM_HALF = 1, DIM_FULL };
+enum quirk_attn_scale { SCALE_MISSING = 1, SCALE_HEAD_DIM, SCALE_N_EMBD, SCALE_IGNORED };
+enum quirk_ffn_act { FFN_GELU = 1, FFN_RELU };
+enum quirk_output_head { HEAD_TIED = 1, HEAD_ZERO };
+
+enum quirk_bos { BOS_MISSING = 1, BOS_DOUBLED };
+
+enum quirk_norm_weight { NORM_UNWEIGHTED = 1, NORM_PLUS_ONE };
+enum quirk_rope_applied { APPLIED_Q_ONLY = 1, APPLIED_K_ONLY };
 enum quirk_rope_position {
     POSITION_PLUS_ONE = 1, POSITION_Q_PLUS_ONE, POSITION_FROZEN, POSITION_RESTARTED, POSITION_SAME
 };
-enum quirk_rope_dim { DIM_HALF = 1, DIM_FULL, DIM_N_EMBD };
 enum quirk_attn_heads { HEADS_INTERLEAVED = 1, HEADS_FIRST, HEADS_NOT_REPEATED };
-enum quirk_attn_scale { SCALE_MISSING = 1, SCALE_HEAD_DIM, SCALE_N_EMBD, SCALE_IGNORED };
-enum quirk_attn_mask { MASK_NONE = 1, MASK_STRICT, MASK_LATE };
+enum quirk_attn_mask { MASK_STRICT = 1, MASK_LATE };
 enum quirk_attn_softmax { SOFTMAX_OVER_QUERIES = 1, SOFTMAX_OVER_HEADS, SOFTMAX_NO_MAX };
 enum quirk_kv_slot { SLOT_STALE = 1, SLOT_EXTRA, SLOT_OVERWRITTEN };
 enum quirk_residual { RESIDUAL_NO_ATTN = 1, RESIDUAL_NO_FFN, RESIDUAL_NORM };
-enum quirk_ffn_act { FFN_GELU = 1, FFN_GELU_ERF, FFN_RELU, FFN_IDENTITY };
-enum quirk_output_head { HEAD_TIED = 1, HEAD_ZERO };
-enum quirk_logit_scale { LOGIT_SCALE_MISSING = 1, LOGIT_SCALE_MULTIPLIED };
+enum quirk_ffn_other_act { FFN_GELU_ERF = 1, FFN_IDENTITY };
 
 /* Mistakes in reading a block.  The table has an entry for each type for which a mistake makes sense. */
 enum misread {
@@ -65,10 +79,13 @@ enum misread {
     MISREAD_BF16,        /* f16 read as bf16, or BF16 as f16 */
 };
 
-/* The base of the frequencies that the quirk uses instead of the file's. */
-float quirk_theta(enum quirk_rope_theta theta);
-/* What scores are divided by.  scale: a quirk_attn_scale; 0: the right divisor. */
-double quirk_score_divisor(uint8_t scale, const struct attn_plan *a, uint32_t n_embd);
+/* True if the switch at this offset in struct quirks is an edit. */
+static inline bool quirk_is_edit(size_t field) { return field < offsetof(struct quirks, tokens_bos); }
+/* Makes the edits of a set.  p: a copy of the model's plan.  m: a copy of the model with a table of layers of its own;
+ * its plan stays the right one. */
+void quirk_edit(const struct quirks *q, struct plan *p, struct model *m);
+/* True if the edits of a set change anything in this model; also if there is no memory to find out. */
+bool quirk_edits_change(const struct quirks *q, const struct model *m);
 /* Dequantizes one row of n elements as an engine with the mistake does.  n is a multiple of the type's block size. */
 void quirk_misread(enum quant_type type, enum misread misread, const void *src, float *dst, size_t n);
 

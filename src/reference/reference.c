@@ -76,7 +76,7 @@ static void projection(const struct reference *r, const struct affine *of, const
                        bool is_qkv) {
     if (!(r->wrong && r->wrong->projection(r, of->w, x, n, y))) linear(r, of->w, x, n, y);
     scale(r, of, n, y);
-    if (!(r->wrong && r->quirks.attn_bias)) add_bias(r, of, n, y);
+    add_bias(r, of, n, y);
     double limit = (double)r->plan.clamp_qkv;
     for (size_t i = 0; limit != 0 && is_qkv && i < (size_t)n * of->w->n_out; i++) {
         if (y[i] > limit) y[i] = limit;
@@ -116,11 +116,10 @@ static void normalize(const struct reference *r, const struct affine *of, double
                       uint32_t n, double *h) {
     for (uint32_t t = 0; t < n; t++, x += n_in, h += n_in) {
         const float *weight = of->w ? reference_row(r, of->w, t % of->w->n_out) : NULL;
-        bool is_wrong = r->wrong && r->plan.norm == NORM_RMS && weight;   /* the wrong step has its weight */
-        if (is_wrong) r->wrong->rms_norm(r, weight, x, n_in, h);
+        if (r->wrong) r->wrong->norm(r, weight, eps, x, n_in, h);   /* with its weight */
         else if (r->plan.norm == NORM_LAYER) layer_norm(eps, x, n_in, h);
         else rms_norm(eps, x, n_in, h);
-        for (uint32_t i = 0; !is_wrong && weight && i < n_in; i++) h[i] *= (double)weight[i];
+        for (uint32_t i = 0; !r->wrong && weight && i < n_in; i++) h[i] *= (double)weight[i];
         const float *bias = of->b ? reference_row(r, of->b, 0) : NULL;
         for (uint32_t i = 0; bias && i < n_in; i++) h[i] += (double)bias[i];
     }
@@ -142,7 +141,7 @@ double reference_frequency(const struct reference *r, uint32_t rope, uint32_t i,
     const float *factors = p->has_factors ? model_rope_factors(r->m, rope, r->n_ctx) : NULL;
     double frequency = pow((double)p->freq_base, -2.0 * i / width);
     /* The model's own width says how many factors there are. */
-    if (factors && i < r->m->plan.ropes[rope].n_rot / 2) frequency /= (double)factors[i];
+    if (factors && i < r->right->plan.ropes[rope].n_rot / 2) frequency /= (double)factors[i];
     /* Pairs for the rows and columns of images: Wang et al. 2024, "Qwen2-VL", section 2.1 */
     return plan_rope_rotates(p, i) ? yarn(p, i, frequency) : 0;
 }
@@ -291,12 +290,13 @@ static double activation(enum activation kind, double z) {
 }
 
 double reference_activate(const struct reference *r, const struct ffn_plan *p, double gate, double up) {
-    if (r->wrong && r->quirks.ffn_act) return r->wrong->activation(r, gate) * up;
-    double limit = p->activation == ACT_SWIGLU_OAI ? 7 : (double)p->limit;
+    bool is_wrong = r->wrong && r->quirks.ffn_other_act;
+    double limit = p->activation == ACT_SWIGLU_OAI && !is_wrong ? 7 : (double)p->limit;
     if (limit != 0) {   /* OpenAI 2025, gpt-oss */
         gate = gate > limit ? limit : gate;
         up = up > limit ? limit : up < -limit ? -limit : up;
     }
+    if (is_wrong) return r->wrong->activation(r, gate) * up;
     if (p->activation == ACT_SWIGLU_OAI) return gate / (1 + exp(-1.702 * gate)) * (up + 1);
     if (p->activation == ACT_XIELU) {   /* Huang et al. 2024, eq. 9 */
         double a = (double)p->xielu.a, b = (double)p->xielu.b, beta = (double)p->xielu.beta;
@@ -384,16 +384,15 @@ static void run_attention(struct reference *r, uint32_t il, struct batch b, cons
 static void run_feed_forward(struct reference *r, uint32_t il, struct batch b, const double *x) {
     const struct layer *l = &r->m->layers[il];
     const struct ffn_plan *p = &r->plan.layers[il].ffn;
-    bool is_swapped = r->wrong && r->quirks.ffn_order;
     int32_t at = (int32_t)il;
     bool has_gate = l->w[W_FFN_GATE].w != NULL;
     const struct weight *w_scales = l->w[W_FFN_ACT_SCALES].w;
     const float *scales = w_scales ? (const float *)(const void *)w_scales->data : NULL;
     if (has_gate) {
-        ffn_product(r, &l->w[is_swapped ? W_FFN_UP : W_FFN_GATE], x, b.n, r->gate);
+        ffn_product(r, &l->w[W_FFN_GATE], x, b.n, r->gate);
         reference_tap(r, TAP_FFN_GATE, at, b.pos, b.n, 1, p->n_ff, r->gate);
     }
-    ffn_product(r, &l->w[is_swapped && has_gate ? W_FFN_GATE : W_FFN_UP], x, b.n, r->up);
+    ffn_product(r, &l->w[W_FFN_UP], x, b.n, r->up);
     reference_tap(r, TAP_FFN_UP, at, b.pos, b.n, 1, p->n_ff, r->up);
     for (size_t i = 0; i < (size_t)b.n * p->n_ff; i++) {
         double z = has_gate ? r->gate[i] : r->up[i];
@@ -414,7 +413,7 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
     if (pos == 0) r->n_prompt = n;
     struct batch b = { n, pos, pos };
     double factor = (double)p->embedding_scale, divisor = (double)p->logit_scale, cap = (double)p->logit_softcap;
-    if (r->wrong) r->wrong->begin(r, n, pos, &b.slot, &factor, &divisor);
+    if (r->wrong) b.slot = r->wrong->begin(r, n, pos);
     for (uint32_t t = 0; t < n; t++) {
         const float *embedding = reference_row(r, m->token_embd.w, (size_t)ids[t]);
         for (uint32_t i = 0; i < p->n_embd; i++) r->x[(size_t)t * p->n_embd + i] = (double)embedding[i] * factor;
@@ -447,9 +446,8 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
     if (r->wrong && r->quirks.norm_output) memcpy(r->h, last, (size_t)n_logits * p->n_embd * sizeof *last);
     else normalize(r, &m->output_norm, (double)p->norm_eps, p->n_embd, last, n_logits, r->h);
     reference_tap(r, TAP_RESULT_NORM, -1, pos + first, n_logits, 1, p->n_embd, r->h);
-    const struct weight *head = m->output.w;
+    const struct weight *head = m->output.w;   /* NULL: zeros */
     const struct weight *bias = m->output.b;
-    if (r->wrong) head = r->wrong->head(r);   /* NULL: zeros */
     for (uint32_t o = 0; o < p->n_vocab; o++) {
         const float *row = head ? reference_row(r, head, o) : NULL;
         for (uint32_t t = 0; t < n_logits; t++) {
@@ -468,11 +466,16 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
 /* ---- settings ---------------------------------------------------------------------------------------------------- */
 
 void reference_set_right(struct reference *r) {
-    const struct plan *p = &r->m->plan;
-    struct layer_plan *layers = r->plan.layers;
-    memcpy(layers, p->layers, p->n_layer * sizeof *layers);
+    const struct plan *p = &r->right->plan;
+    struct layer_plan *plans = r->plan.layers;
+    struct layer *layers = r->edited.layers;
+    memcpy(plans, p->layers, p->n_layer * sizeof *plans);
+    memcpy(layers, r->right->layers, p->n_layer * sizeof *layers);
     r->plan = *p;
-    r->plan.layers = layers;
+    r->plan.layers = plans;
+    r->edited = *r->right;
+    r->edited.layers = layers;
+    r->m = r->right;
     r->wrong = NULL;
     fill_frequencies(r);
 }
@@ -503,7 +506,8 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
         if (p->layers[il].attn.k_dim > max_k_dim) max_k_dim = p->layers[il].attn.k_dim;
     }
     if (r) {
-        r->m = m;
+        r->right = m;
+        r->edited.layers = alloc_array(p->n_layer, sizeof *r->edited.layers);
         r->n_ctx = n_ctx;
         r->n_batch = n_batch;
         r->n_layer = UINT32_MAX;
@@ -512,7 +516,7 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
         r->other_row = alloc_array(m->max_packed_row, 1);
         r->zeros = calloc(max_k_dim, sizeof *r->zeros);
     }
-    if (!r || !plan_copy(&r->plan, p) || !r->row || !r->row_bytes || !r->other_row || !r->zeros
+    if (!r || !plan_copy(&r->plan, p) || !r->edited.layers || !r->row || !r->row_bytes || !r->other_row || !r->zeros
         || !(r->k = allocate(r, (uint64_t)p->n_layer * n_ctx, p->max_k))
         || !(r->v = allocate(r, (uint64_t)p->n_layer * n_ctx, p->max_v)) || !(r->x = allocate(r, n_batch, p->n_embd))
         || !(r->h = allocate(r, n_batch, p->n_embd)) || !(r->q = allocate(r, n_batch, p->max_q))
@@ -538,8 +542,8 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
 
 void reference_free(struct reference *r) {
     if (!r) return;
-    void *const owned[] = { r->plan.layers, r->k, r->v, r->x, r->h, r->q, r->attn, r->gate, r->up, r->scores,
-                            r->choice, r->chosen, r->expert, r->input, r->weights,
+    void *const owned[] = { r->plan.layers, r->edited.layers, r->k, r->v, r->x, r->h, r->q, r->attn, r->gate, r->up,
+                            r->scores, r->choice, r->chosen, r->expert, r->input, r->weights,
                             r->frequencies[ROPE_GLOBAL], r->frequencies[ROPE_LOCAL], r->rotated, r->key, r->zeros,
                             r->row, r->row_bytes, r->other_row, r->tapped };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
@@ -547,7 +551,7 @@ void reference_free(struct reference *r) {
 }
 
 plumb_status reference_set_tap(struct reference *r, struct tap_sink sink) {
-    const struct plan *p = &r->m->plan;
+    const struct plan *p = &r->right->plan;
     uint64_t n_weight = (uint64_t)p->max_head * r->n_ctx, n_max = plan_max_row(p), n;   /* of a token */
     if (n_weight > n_max) n_max = n_weight;
     if (sink.on_tap && !r->tapped) {

@@ -7,7 +7,9 @@
 #include "reference/reference.h"
 
 struct reference {
-    const struct model *m;
+    const struct model *m;           /* right, or &edited if there are quirks */
+    const struct model *right;
+    struct model edited;             /* a copy of *right with a table of layers of its own, which quirks edit */
     struct plan plan;                /* a copy of the model's, or what the quirks make of it */
     const struct wrong_steps *wrong; /* the steps with the mistakes of quirks; NULL: the pass is right */
     struct quirks quirks;            /* valid if wrong is not NULL */
@@ -86,13 +88,12 @@ void reference_set_right(struct reference *r);
 /* A table of functions, so that a program which sets no quirks does not contain these steps. */
 struct wrong_steps {
     const float *(*row)(const struct reference *r, const struct weight *w, size_t i);
-    /* Called before the layers.  Sets the slot of the batch in the cache, the factor of the embeddings, and the divisor
-     * of the logits. */
-    void (*begin)(struct reference *r, uint32_t n, uint32_t pos, uint32_t *slot, double *scale, double *divisor);
+    /* Called before the layers.  Returns the slot of the batch in the cache. */
+    uint32_t (*begin)(struct reference *r, uint32_t n, uint32_t pos);
     /* Computes a wrong product and returns true, or returns false if the right product is to be computed. */
     bool (*projection)(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *y);
-    /* Normalizes one row of n elements. */
-    void (*rms_norm)(const struct reference *r, const float *weight, const double *x, uint32_t n, double *h);
+    /* Normalizes one row of n elements and multiplies it by its weight, which may be NULL. */
+    void (*norm)(const struct reference *r, const float *weight, double eps, const double *x, uint32_t n, double *h);
     /* Called with h (n), the input of attention or feed forward, after its norm; n: elements of all tokens together. */
     void (*after_norm)(struct reference *r, const double *h, size_t n);
     /* True if Q (is_q) or K is rotated at all. */
@@ -102,9 +103,8 @@ struct wrong_steps {
     void (*attention_weights)(const struct reference *r, const struct attended *a, uint32_t n_key);
     void (*attention_values)(const struct reference *r, const struct attended *a, uint32_t n_key);
     void (*add_residual)(struct reference *r, size_t n, enum residual which);
+    /* Used if quirks.ffn_other_act is set. */
     double (*activation)(const struct reference *r, double z);
-    /* The output matrix; NULL: zeros. */
-    const struct weight *(*head)(const struct reference *r);
 };
 
 #endif

@@ -116,7 +116,7 @@ const wrong = [
   [['diagnose', '--against', 'x'], 'MODEL is needed'],
   [['diagnose', smol, '--against', 'x', '--chat'], '-p TEXT or --tokens is needed'],
   [['diagnose', smol, '--against', 'x', '--max', '4'], '--max: "4" is not an integer from 1 to 3'],
-  [['diagnose', smol, '--list'], '--list cannot be combined'],
+  [['diagnose', smol, '--list', '--against', 'x'], '--list cannot be combined'],
   [['inspect', ...Array(65).fill(smol)], 'at most 64 files'],
 ];
 test('wrong usage exits 2 with one line', async t => {

@@ -54,7 +54,7 @@ EVERY = 12
 THRESHOLDS = {"whole": 0.95, "l_out8": 0.85, "top10": 0.70, "pairs": 0.70, "whole_8bit": 0.95, "l_out8_8bit": 0.80,
               "right_8bit": 0.95}
 
-Quirk = collections.namedtuple("Quirk", "name tap text")
+Quirk = collections.namedtuple("Quirk", "name tap models text")
 
 
 class Generator(Synth):
@@ -67,10 +67,10 @@ class Generator(Synth):
 
 
 def quirks_of_source():
-    """From the table in C: { "name", AT(..), VALUE or MISREAD(..), "tap", "text" "text" }."""
+    """name, tap and text from the table in C: { "name", AT(..), VALUE or MISREAD(..), "tap", &need, "text" "text" }."""
     source = open(os.path.join(ROOT, "src", "diagnose", "quirk_table.c")).read()
-    rows = re.findall(r'\{ "([\w.]+=[\w-]+)",[^"]*"(\w+)", ((?:"[^"]*"\s*)+)\}', source)
-    return [Quirk(name, tap, "".join(re.findall('"([^"]*)"', text))) for name, tap, text in rows]
+    rows = re.findall(r'\{ "([\w.]+=[\w-]+)",[^"]*"(\w+)", &\w+, ((?:"[^"]*"\s*)+)\}', source)
+    return [(name, tap, "".join(re.findall('"([^"]*)"', text))) for name, tap, text in rows]
 
 
 def switch(name):
@@ -169,9 +169,10 @@ class Proof:
     def list_quirks(self):
         ours = quirks_of_source()
         ran = subprocess.run([*self.plumb, "diagnose", "--list", "--json"], capture_output=True, text=True)
-        theirs = [Quirk(q["name"], q["tap"], q["text"]) for q in json.loads(ran.stdout)]
-        assert theirs == ours, "the program lists other quirks than src/diagnose/quirk_table.c"
-        return ours
+        theirs = [Quirk(q["name"], q["tap"], q["models"], q["text"]) for q in json.loads(ran.stdout)]
+        same = [(q.name, q.tap, q.text) for q in theirs] == ours
+        assert same, "the program lists other quirks than src/diagnose/quirk_table.c"
+        return theirs
 
     def home(self, quirk):
         """The first model in which the quirk changes anything."""
@@ -319,8 +320,8 @@ def document(proof, singles, pairs, rounding, right):
               "engine without mistakes.  `(=)`: those of another mistake, see below.  `-`: not in the ranking.  Of the "
               "engine that rounds: `noise`, said to agree but for what rounding leaves; `1, nearest`, the first of the "
               "ranking, but more is left than that, which is not counted as found.", "",
-              "| mistake | what the engine does wrong | first tap | model | whole | l_out | top 10 | 8 bits: whole | "
-              "l_out |", "|---|---|---|---|---|---|---|---|---|"]
+              "| mistake | what the engine does wrong | models | first tap | model | whole | l_out | top 10 | 8 bits: whole | "
+              "l_out |", "|---|---|---|---|---|---|---|---|---|---|"]
     for quirk in proof.quirks:
         found = singles.get(quirk.name)
         if found:
@@ -331,7 +332,7 @@ def document(proof, singles, pairs, rounding, right):
         else:
             model, ranks = None, [""] * (len(dump.MODES) + len(ROUNDING))
         text = quirk.text.replace("|", "\\|")
-        lines.append(f"| `{quirk.name}` | {text} | `{quirk.tap}` | {model.name if model else 'none'} | "
+        lines.append(f"| `{quirk.name}` | {text} | {quirk.models} | `{quirk.tap}` | {model.name if model else 'none'} | "
                      + " | ".join(ranks) + " |")
     lines += ["", "## Indistinguishable in principle", "",
               "Found by comparing the dumps themselves, made by the second engine: these have the same numbers within "
