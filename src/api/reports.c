@@ -58,6 +58,7 @@ plumb_status plumb_trace_begin(plumb_trace *t, const plumb_session *session, con
                                         plumb_precision_name(plumb_session_precision(session)));
     PLUMB_TRY(trace_set_source(t, source, (size_t)n_source));
     PLUMB_TRY(trace_set_tokens(t, ids, n, n_prompt));
+    trace_set_order(t, model_tap_order(model->model));
     t->bos = plumb_token_bos(model);
     tokenizer_weak_ref_set(&t->vocab, model->tokenizer);
     return set_pieces(t, model);
@@ -84,7 +85,11 @@ plumb_status plumb_diff(plumb_trace *a, plumb_trace *b, plumb_model *model, cons
         error_set(&a->err, status, "out of memory: a diff of %zu taps", a->n_tap);
         goto done;
     }
-    status = diff_compare(d, a, b, model ? model->tokenizer : NULL, report, &a->err);
+    const struct model *m = model ? model->model : NULL;
+    uint32_t order = m ? model_tap_order(m) : a->order | b->order;   /* most files do not say */
+    trace_set_order(a, order);
+    trace_set_order(b, order);
+    status = diff_compare(d, a, b, m, model ? model->tokenizer : NULL, report, &a->err);
     if (status == PLUMB_OK) {
         *agree = diff_agrees(d);
         report_begin(w, report->write, report->user);
@@ -112,6 +117,7 @@ plumb_status plumb_diagnose(plumb_model *model, plumb_trace *theirs, uint32_t ma
         return error_set(&model->err, PLUMB_ERROR_STATE, "the model was loaded without its weights "
                          "(plumb_model_rehearse)");
     }
+    trace_set_order(theirs, model_tap_order(model->model));
     return trace_diagnose(model->model, model->tokenizer, theirs, max_quirk, report, &model->err, agree);
 }
 

@@ -309,6 +309,7 @@ static struct plumb_trace *create_trace(const struct selfcheck *s) {
     struct plumb_trace *t = plumb_trace_create();
     if (!t || trace_set_tokens(t, s->ids, s->n_token, s->n_token) == PLUMB_OK) {
         if (t) t->params.n_value = UINT32_MAX;
+        if (t) trace_set_order(t, model_tap_order(s->in->model));
         return t;
     }
     plumb_trace_free(t);

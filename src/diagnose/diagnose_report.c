@@ -72,7 +72,8 @@ static void print_first_wrong_step(struct report_writer *w, const struct diagnos
     const struct tap_spec *spec = tap_spec(tap->id);
     struct tap_text name;
     struct tap_inputs_text inputs;
-    report_printf(w, "   it is computed from %s", tap_show_inputs(&inputs, tap->id, model_absent_taps(d->model)));
+    uint64_t absent = tap->layer < 0 ? 0 : model_absent_taps(d->model, (uint32_t)tap->layer);
+    report_printf(w, "   it is computed from %s", tap_show_inputs(&inputs, d->theirs->order, tap->id, absent));
     if (*spec->weights) report_printf(w, " with the weights %s", spec->weights);
     report_printf(w, "\n");
     for (size_t i = at; i-- > 0;) {   /* finds the last tap that agrees */

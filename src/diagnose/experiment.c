@@ -184,9 +184,17 @@ static uint64_t row_size(const struct experiment *e, enum tap_id id, int32_t lay
     case TAP_VCUR: return (uint64_t)a->n_head_kv * a->v_dim;
     case TAP_KQV_OUT: return (uint64_t)a->n_head * a->v_dim;
     case TAP_KQ_SOFT_MAX: return (uint64_t)a->n_head * e->theirs->n_token;
-    case TAP_FFN_GATE: case TAP_FFN_UP: case TAP_FFN_SWIGLU: return l->ffn.n_ff;
-    case TAP_FFN_ROUTER: return l->ffn.n_expert;
-    case TAP_FFN_USED: case TAP_FFN_WEIGHTS: return l->ffn.n_used;
+    case TAP_QCUR_SCALED: return (uint64_t)a->n_head * a->k_dim;
+    case TAP_ATTN_GATE: return (uint64_t)a->n_head * (a->gate_per_head ? 1 : a->v_dim);
+    case TAP_ATTN_GATED: case TAP_ATTN_SUB_NORM: return (uint64_t)a->n_head * a->v_dim;
+    case TAP_FFN_GATE: case TAP_FFN_UP: case TAP_FFN_SWIGLU: case TAP_FFN_SUB_NORM:
+        return l->ffn.n_expert > 0 ? l->ffn.n_ff_shared : l->ffn.n_ff;
+    case TAP_FFN_ROUTER: case TAP_FFN_PROBS: case TAP_FFN_PROBS_BIASED: return l->ffn.n_expert;
+    case TAP_FFN_USED: case TAP_FFN_WEIGHTS: case TAP_FFN_WEIGHTS_SOFTMAX: case TAP_FFN_WEIGHTS_NORM:
+    case TAP_FFN_WEIGHTS_SCALED: return l->ffn.n_used;
+    case TAP_EXPERT_GATE: case TAP_EXPERT_UP: case TAP_EXPERT_SWIGLU:
+        return (uint64_t)l->ffn.n_used * l->ffn.n_ff_expert;
+    case TAP_EXPERT_DOWN: case TAP_EXPERT_WEIGHTED: return (uint64_t)l->ffn.n_used * p->n_embd;
     case TAP_RESULT_OUTPUT: return p->n_vocab;
     default: return p->n_embd;
     }

@@ -29,8 +29,9 @@
 /* The flags in diagnosis.kinds.  INPUTS_KNOWN: theirs has all inputs of the tap whole.  NOISY: the tap is noisy. */
 enum { INPUTS_KNOWN = 1, NOISY = 2 };
 static const uint64_t products = TAP_SET(QCUR) | TAP_SET(KCUR) | TAP_SET(VCUR) | TAP_SET(ATTN_OUT) | TAP_SET(FFN_GATE)
-                               | TAP_SET(FFN_UP) | TAP_SET(FFN_ROUTER) | TAP_SET(FFN_EXPERTS) | TAP_SET(FFN_SHARED)
-                               | TAP_SET(FFN_OUT) | TAP_SET(RESULT_OUTPUT);
+                               | TAP_SET(FFN_UP) | TAP_SET(FFN_ROUTER) | TAP_SET(ATTN_GATE) | TAP_SET(EXPERT_GATE)
+                               | TAP_SET(EXPERT_UP) | TAP_SET(EXPERT_DOWN) | TAP_SET(FFN_SHARED) | TAP_SET(FFN_OUT)
+                               | TAP_SET(RESULT_OUTPUT);
 
 plumb_status diagnose_prepare(struct diagnosis *d) {
     const struct plumb_trace *theirs = d->theirs;
@@ -41,13 +42,15 @@ plumb_status diagnose_prepare(struct diagnosis *d) {
     /* About the input of the layer: does theirs have it whole, and is it noisy? */
     bool is_whole_in = embd && experiment_is_whole(d->experiment, embd), is_noisy_in = false;
     int32_t n_layer = (int32_t)d->model->plan.n_layer;
-    uint64_t absent = model_absent_taps(d->model);
+    enum tap_id ids[TAP_COUNT];
+    tap_sequence(theirs->order, ids);
     for (int32_t layer = 0; layer <= n_layer; layer++) {
         uint64_t whole = 0, noisy = 0;   /* sets of taps of this layer: whole in theirs; noisy and not whole */
-        enum tap_id first = layer < n_layer ? TAP_ATTN_NORM : TAP_RESULT_NORM;
-        enum tap_id last = layer < n_layer ? TAP_L_OUT : TAP_RESULT_OUTPUT;
-        for (enum tap_id id = first; id <= last; id++) {
-            uint64_t feeds = tap_inputs_without(id, absent), same = tap_same_layer(feeds, id);
+        uint64_t absent = layer < n_layer ? model_absent_taps(d->model, (uint32_t)layer) : 0;
+        for (uint32_t i = 0; i < TAP_COUNT; i++) {
+            enum tap_id id = ids[i];
+            if (id == TAP_EMBD || tap_spec(id)->in_layer != (layer < n_layer)) continue;
+            uint64_t feeds = tap_inputs_without(theirs->order, id, absent), same = tap_same_layer(feeds);
             bool takes_input = feeds != same;
             bool is_alone = !(same & ~whole) && (!takes_input || is_whole_in);
             bool is_noisy = (products >> id & 1) || (same & noisy) || (takes_input && is_noisy_in);

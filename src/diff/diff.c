@@ -126,42 +126,53 @@ static void compare_top(struct diff *d) {
 /* Returns the index of a tap, by binary search; n_tap if it was not compared. */
 static size_t find_tap(const struct diff *d, enum tap_id id, int32_t layer) {
     size_t low = 0, high = d->n_tap;
-    uint64_t order = tap_order(id, layer);
+    uint64_t place = tap_place(d->a->order, id, layer);
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (tap_order(d->taps[middle].id, d->taps[middle].layer) < order) low = middle + 1;
+        if (tap_place(d->a->order, d->taps[middle].id, d->taps[middle].layer) < place) low = middle + 1;
         else high = middle;
     }
     return low < d->n_tap && d->taps[low].id == id && d->taps[low].layer == layer ? low : d->n_tap;
 }
 
-/* Returns false if the tap is no step of this model: only some models have it, and neither trace does. */
-static bool is_step(const struct diff *d, enum tap_id id) {
-    if (!tap_spec(id)->only_some) return true;
+/* Returns the taps that a layer lacks.  Without a model, they are those that only some models have, and of which
+ * neither trace has a record in this layer or, if both lack the layer, in any other. */
+static uint64_t absent_in(const struct diff *d, int32_t layer) {
     const struct plumb_trace *const sides[] = { d->a, d->b };
+    uint64_t in_layer = 0, anywhere = 0, some = 0;
+    if (layer < 0) return 0;
+    if (d->model && layer < (int32_t)d->model->plan.n_layer) return model_absent_taps(d->model, (uint32_t)layer);
     for (size_t s = 0; s < 2; s++) {
         for (size_t i = 0; i < sides[s]->n_tap; i++) {
-            if (sides[s]->taps[i].id == id) return true;
+            const struct trace_tap *tap = &sides[s]->taps[i];
+            anywhere |= UINT64_C(1) << tap->id;
+            in_layer |= tap->layer == layer ? UINT64_C(1) << tap->id : 0;
         }
     }
-    return false;
+    for (uint32_t i = 0; i < TAP_COUNT; i++) some |= (uint64_t)tap_spec((enum tap_id)i)->only_some << i;
+    if (d->a->order & TAP_ORDER_ONE_NORM) some |= TAP_SET(FFN_NORM);
+    return some & ~(in_layer ? in_layer : anywhere);
 }
 
 /* Returns the nearest compared taps from which `tap` is computed.  An input that was not compared is replaced by its
  * own inputs, layer by layer down to the embeddings.
  *
  * want is the set of ids that are looked for in the current layer, earlier the set for the layer before.  Inputs in the
- * same layer have smaller ids than the tap that is computed from them, so one loop over descending ids covers a layer.
- * Before layer 0, embd takes the place of l_out.  The layer before the results is the last one compared (n_layer).  If
- * the model has later layers, which the traces lack, in.direct is true for result_norm nevertheless. */
+ * same layer come before the tap that is computed from them, so one loop covers a layer.  Before layer 0, embd takes
+ * the place of l_out.  The layer before the results is the last one compared (n_layer).  If the model has later layers,
+ * which the traces lack, in.direct is true for result_norm nevertheless. */
 static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
     struct diff_inputs in = { .direct = true, .error = NAN };
-    enum tap_id of = d->taps[tap].id;
+    enum tap_id of = d->taps[tap].id, ids[TAP_COUNT];
     int32_t layer = d->taps[tap].layer;
+    uint32_t order = d->a->order;
     bool is_result = of >= TAP_RESULT_NORM;
-    uint64_t feeds = tap_inputs(of), want = tap_same_layer(feeds, of), earlier = feeds ^ want;
+    uint64_t absent = absent_in(d, layer), feeds = tap_inputs_without(order, of, absent);
+    uint64_t want = tap_same_layer(feeds), earlier = feeds ^ want;
+    tap_sequence(order, ids);
     for (;;) {
-        for (enum tap_id id = TAP_COUNT; id-- > 0;) {
+        for (uint32_t at = TAP_COUNT; at-- > 0;) {
+            enum tap_id id = ids[at];
             if (!(want >> id & 1)) continue;
             size_t i = find_tap(d, id, layer);
             if (i < d->n_tap) {
@@ -169,15 +180,16 @@ static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
                 in.error = fmax(in.error, d->taps[i].error);
                 continue;
             }
-            if (is_step(d, id)) in.direct = false;
-            uint64_t more = tap_inputs(id), same = tap_same_layer(more, id);
-            want |= same;   /* their ids are smaller, so this loop still reaches them */
+            in.direct = false;
+            uint64_t more = tap_inputs_without(order, id, absent), same = tap_same_layer(more);
+            want |= same;   /* they come before it, so this loop still reaches them */
             earlier |= more ^ same;
         }
         if (earlier == 0) return in;
         if (is_result && d->n_layer == 0) in.direct = false;   /* no layer was compared */
         layer = is_result ? d->n_layer - 1 : layer - 1;
         is_result = false;
+        absent = absent_in(d, layer);
         want = layer < 0 ? TAP_SET(EMBD) : earlier;
         earlier = 0;
     }
@@ -521,8 +533,9 @@ static void find_verdict(struct diff *d) {
 /* ---- entry points ------------------------------------------------------------------------------------------------ */
 
 plumb_status diff_compare(struct diff *d, const struct plumb_trace *a, const struct plumb_trace *b,
-                          const struct tokenizer *vocab, const plumb_report *report, struct error *err) {
-    *d = (struct diff) { .a = a, .b = b, .vocab = vocab, .growth = NAN };
+                          const struct model *model, const struct tokenizer *vocab, const plumb_report *report,
+                          struct error *err) {
+    *d = (struct diff) { .a = a, .b = b, .model = model, .vocab = vocab, .growth = NAN };
     d->name_a = report->name_a ? report->name_a : "A";
     d->name_b = report->name_b ? report->name_b : "B";
     d->tolerance = report->tolerance > 0 ? report->tolerance : 0.01;

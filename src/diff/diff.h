@@ -8,6 +8,7 @@
 #ifndef PLUMB_DIFF_DIFF_H
 #define PLUMB_DIFF_DIFF_H
 
+#include "model/model.h"
 #include "trace/compare.h"
 #include "trace/heads.h"
 #include "trace/report.h"
@@ -47,6 +48,7 @@ struct diff {
     const struct plumb_trace *a, *b;   /* borrowed; one of them may be &permuted */
     char permuted_side;                /* 'A' or 'B': the side with Q and K in transformers' order (heads.h); 0: none */
     struct plumb_trace permuted;       /* that side in the GGUF's order */
+    const struct model *model;         /* may be NULL */
     const struct tokenizer *vocab;     /* may be NULL */
     const char *name_a, *name_b;
     double tolerance;
@@ -70,10 +72,11 @@ struct diff {
     char verdict[2400];                /* paragraphs, each ended by '\n' */
 };
 
-/* Compares a with b.  vocab may be NULL.  *d borrows everything that it is given, including the names in report.
- * Release it with diff_free, also after a failure. */
+/* Compares a with b, whose taps are in the same order.  model, which says which taps there are, and vocab may be
+ * NULL.  *d borrows everything that it is given, including the names in report.  Release it with diff_free, also after
+ * a failure. */
 plumb_status diff_compare(struct diff *d, const struct plumb_trace *a, const struct plumb_trace *b,
-                          const struct tokenizer *vocab, const plumb_report *report, struct error *err);
+                          const struct model *model, const struct tokenizer *vocab, const plumb_report *report, struct error *err);
 void diff_free(struct diff *d);
 static inline bool diff_agrees(const struct diff *d) { return d->kind == DIFF_AGREE; }
 /* Returns "agree", "tokens"... */

@@ -82,22 +82,27 @@ static bool text_tokens(const struct diff *d, struct report_writer *w) {
 static void text_tap(const struct diff *d, struct report_writer *w, size_t i) {
     const struct diff_tap *tap = &d->taps[i];
     struct tap_text name;
-    report_printf(w, "%-2s%-18s", i == d->first ? ">>" : tap->over ? ">" : "", tap_show(&name, tap->id, tap->layer));
+    tap_show(&name, tap->id, tap->layer);
+    report_printf(w, "%-2s%-18s", i == d->first ? ">>" : tap->over ? ">" : "", name.text);
     if (tap->shapes_differ) {
         report_printf(w, " A has %u x %u values per token, B has %u x %u\n", tap->shape_a[0], tap->shape_a[1],
                       tap->shape_b[0], tap->shape_b[1]);
         return;
     }
-    report_printf(w, "%7u", tap->c.n_row);
+    /* Two columns of numbers that are mostly short make room for a longer name. */
+    size_t n = strlen(name.text), longer = n > 18 ? n - 18 : 0, of_tokens = longer < 4 ? longer : 4;
+    size_t of_values = longer - of_tokens < 5 ? longer - of_tokens : 5;
+    report_printf(w, "%*u", 7 - (int)of_tokens, tap->c.n_row);
     uint64_t n_value = tap->c.n_value + tap->c.n_bound;
     if (n_value > 0) {
         char at[32];
         snprintf(at, sizeof at, "[%u, %u]", tap->c.max_pos, tap->c.max_place);
-        report_printf(w, "%9llu %8.3g %8.3g  %-14s", (unsigned long long)n_value, tap->error, tap->c.max_d, at);
+        report_printf(w, "%*llu %8.3g %8.3g  %-14s", 9 - (int)of_values, (unsigned long long)n_value, tap->error,
+                      tap->c.max_d, at);
         if (isnan(tap->cosine)) report_printf(w, "-\n");
         else report_printf(w, "%.7f\n", tap->cosine);
     } else {
-        report_printf(w, "%9s %8.3g %8s  from statistics\n", "-", tap->error, "-");
+        report_printf(w, "%*s %8.3g %8s  from statistics\n", 9 - (int)of_values, "-", tap->error, "-");
     }
 }
 

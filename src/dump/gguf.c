@@ -120,6 +120,11 @@ static void put_keys(struct out *o, const struct plumb_trace *t) {
         put_key(o, "plumb.trace.bos", GGUF_INT32);
         put_u32(o, (uint32_t)t->bos);
     }
+    if (t->order) {
+        struct trace_order_text order;
+        put_key(o, "plumb.trace.tap_order", GGUF_STRING);
+        put_string(o, trace_show_order(&order, t->order));
+    }
 }
 
 static const char *rows_key(char buf[64], const struct trace_tap *tap) {
@@ -134,6 +139,7 @@ plumb_status dump_write_gguf(struct plumb_trace *t, plumb_write *write, void *us
     n_key += t->tokens ? 2 : 0;
     n_key += t->tokens && t->pieces ? 1 : 0;
     n_key += t->bos >= 0 ? 1 : 0;
+    n_key += t->order ? 1 : 0;
     for (size_t i = 0; i < t->n_tap; i++) {
         PLUMB_TRY(check_whole(t, &t->taps[i]));
         n_tensor += n_row_of(&t->taps[i]) > 0;
@@ -225,6 +231,9 @@ static plumb_status read_keys(struct plumb_trace *t, const struct gguf *g) {
     }
     PLUMB_TRY(gguf_get_string(g, "plumb.trace.program", &program, &t->err));
     if (program.data) PLUMB_TRY(trace_set_source(t, program.data, (size_t)program.n));
+    struct gguf_string order = { "", 0 };
+    PLUMB_TRY(gguf_get_string(g, "plumb.trace.tap_order", &order, &t->err));
+    trace_read_order(t, order.data, (size_t)order.n);
     uint64_t n;
     int32_t *ids;
     plumb_status status = get_ids(t, g, "plumb.trace.tokens", &ids, &n);

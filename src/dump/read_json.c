@@ -388,6 +388,9 @@ static void read_outline(struct json_reader *r, struct contents *c) {
             struct json_text program = json_string(j, "the name of a program");
             plumb_status status = trace_set_source(r->t, program.data, program.n);
             if (j->status == PLUMB_OK) j->status = status;
+        } else if (json_is(key, "tap_order")) {
+            struct json_text order = json_string(j, "names of an order of taps");
+            trace_read_order(r->t, order.data, order.n);
         } else if (json_is(key, "n_prompt")) {
             c->n_prompt = json_integer(j, 0, UINT32_MAX - 1, "the number of the prompt's tokens");
         } else if (json_is(key, "bos")) {

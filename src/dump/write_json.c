@@ -95,6 +95,8 @@ void dump_write_json(const struct plumb_trace *t, plumb_write *write, void *user
         report_bytes(&w, "]", 1);
     }
     if (t->bos >= 0) report_printf(&w, ",\n\"bos\":%d", (int)t->bos);
+    struct trace_order_text order;
+    if (t->order) report_printf(&w, ",\n\"tap_order\":\"%s\"", trace_show_order(&order, t->order));
     report_printf(&w, ",\n\"taps\":[");
     const char *between = "\n";
     for (size_t i = 0; i < t->n_tap; i++) {

@@ -50,24 +50,6 @@ static void keep_groups(const struct ffn_plan *p, float *values) {
     }
 }
 
-/* Chooses the experts of one token by its scores (n_expert), which become probabilities. */
-static void choose(const struct forward *f, const struct ffn_plan *p, const float *bias, float *scores, uint32_t *used,
-                   float *weights) {
-    float *choice = f->experts.choice, sum = 0.0f;
-    if (p->gating == GATING_SOFTMAX) f->kernels.softmax(scores, p->n_expert);
-    for (uint32_t i = 0; p->gating == GATING_SIGMOID && i < p->n_expert; i++) scores[i] = sigmoid(scores[i]);
-    for (uint32_t i = 0; i < p->n_expert; i++) choice[i] = scores[i] + (bias ? bias[i] : 0.0f);
-    keep_groups(p, choice);
-    find_best(choice, p->n_expert, p->n_used, used);
-    for (uint32_t k = 0; k < p->n_used; k++) weights[k] = scores[used[k]];
-    if (p->gating == GATING_SOFTMAX_USED) f->kernels.softmax(weights, p->n_used);
-    for (uint32_t k = 0; k < p->n_used; k++) sum += weights[k];
-    if (!(sum > MIN_WEIGHT_SUM) && sum == sum) sum = MIN_WEIGHT_SUM;
-    for (uint32_t k = 0; k < p->n_used; k++) {
-        weights[k] = (p->weights_sum_to_1 ? weights[k] / sum : weights[k]) * p->weights_scale;
-    }
-}
-
 /* A weight of expert e, with its bias and its factor.  parts: where they are kept. */
 static struct affine expert_of(const struct affine *of, uint32_t e, struct weight parts[3]) {
     if (!of->w) return (struct affine) { NULL, NULL, NULL };
@@ -93,7 +75,8 @@ static void run_expert(struct forward *f, uint32_t il, struct batch b, uint32_t 
     const struct affine gate = expert_of(&w[W_FFN_GATE_EXPS], e, parts[0]);
     const struct affine up = expert_of(&w[W_FFN_UP_EXPS], e, parts[1]);
     const struct affine down = expert_of(&w[W_FFN_DOWN_EXPS], e, parts[2]);
-    const struct ffn_weights network = { &gate, &up, &down, p->n_ff_expert, false, false };
+    const struct ffn_weights network = { &gate, &up, &down, p->n_ff_expert, false, false,
+                                         { TAP_EXPERT_GATE, TAP_EXPERT_UP, TAP_EXPERT_SWIGLU, TAP_EXPERT_DOWN } };
     for (uint32_t i = 0; i < b.n * p->n_used; i++) {
         if (s->used[i] != e) continue;
         const float *row = x + (size_t)(i / p->n_used) * n_embd;
@@ -102,19 +85,23 @@ static void run_expert(struct forward *f, uint32_t il, struct batch b, uint32_t 
         s->tokens[n++] = i;
     }
     if (n == 0) return;
+    if (p->weights_first) forward_tap(f, TAP_EXPERT_WEIGHTED, (int32_t)il, b.pos, n, 1, n_embd, s->x);
     forward_feed_forward(f, &network, il, (struct batch) { n, b.pos }, s->x, s->y);
     for (uint32_t k = 0; k < n; k++) {
         float factor = p->weights_first ? 1.0f : s->weights[s->tokens[k]];
         float *out = s->out + (size_t)(s->tokens[k] / p->n_used) * n_embd;
         f->kernels.add_scaled(out, s->y + (size_t)k * n_embd, factor, n_embd);
+        for (uint32_t j = 0; f->sink.on_tap && j < n_embd; j++) s->y[(size_t)k * n_embd + j] *= factor;
     }
+    if (!p->weights_first) forward_tap(f, TAP_EXPERT_WEIGHTED, (int32_t)il, b.pos, n, 1, n_embd, s->y);
 }
 
 /* f->experts.out += the network that every token uses, times the sigmoid of its own gate if it has one. */
 static void run_shared(struct forward *f, uint32_t il, struct batch b, const float *x) {
     const struct affine *w = f->model->layers[il].w;
     const struct ffn_weights shared = { &w[W_FFN_GATE_SHARED], &w[W_FFN_UP_SHARED], &w[W_FFN_DOWN_SHARED],
-                                        f->model->plan.layers[il].ffn.n_ff_shared, true, false };
+                                        f->model->plan.layers[il].ffn.n_ff_shared, true, false,
+                                        { TAP_FFN_GATE, TAP_FFN_UP, TAP_FFN_SWIGLU, TAP_COUNT } };
     const struct weight *gate = w[W_FFN_GATE_INP_SHARED].w;
     struct expert_scratch *s = &f->experts;
     uint32_t n_embd = f->model->plan.n_embd;
@@ -127,22 +114,80 @@ static void run_shared(struct forward *f, uint32_t il, struct batch b, const flo
     f->kernels.add_scaled(s->out, s->y, 1.0f, (size_t)b.n * n_embd);
 }
 
+/* What the router's scores (n_token, n_expert) become: probabilities, and those with the bias in f->experts.choice. */
+static void find_probabilities(struct forward *f, uint32_t il, struct batch b) {
+    const struct ffn_plan *p = &f->model->plan.layers[il].ffn;
+    const struct weight *bias = f->model->layers[il].w[W_FFN_EXPERT_BIAS].w;
+    struct expert_scratch *s = &f->experts;
+    size_t n = (size_t)b.n * p->n_expert;
+    int32_t at = (int32_t)il;
+    for (uint32_t t = 0; p->gating == GATING_SOFTMAX && t < b.n; t++) {
+        f->kernels.softmax(s->scores + (size_t)t * p->n_expert, p->n_expert);
+    }
+    for (size_t i = 0; p->gating == GATING_SIGMOID && i < n; i++) s->scores[i] = sigmoid(s->scores[i]);
+    if (p->gating != GATING_SOFTMAX_USED) forward_tap(f, TAP_FFN_PROBS, at, b.pos, b.n, 1, p->n_expert, s->scores);
+    for (size_t i = 0; i < n; i++) {
+        s->choice[i] = s->scores[i] + (bias ? weight_floats(bias)[i % p->n_expert] : 0.0f);
+    }
+    if (bias) forward_tap(f, TAP_FFN_PROBS_BIASED, at, b.pos, b.n, 1, p->n_expert, s->choice);
+}
+
+/* f->experts.weights (n_token, n_used): from the probabilities of the experts that are used to their weights. */
+static void find_weights(struct forward *f, uint32_t il, struct batch b) {
+    const struct ffn_plan *p = &f->model->plan.layers[il].ffn;
+    uint32_t n = p->n_used;
+    float *weights = f->experts.weights;
+    int32_t at = (int32_t)il;
+    forward_tap(f, TAP_FFN_WEIGHTS, at, b.pos, b.n, n, 1, weights);
+    if (p->gating == GATING_SOFTMAX_USED) {
+        for (uint32_t t = 0; t < b.n; t++) f->kernels.softmax(weights + (size_t)t * n, n);
+        forward_tap(f, TAP_FFN_WEIGHTS_SOFTMAX, at, b.pos, b.n, n, 1, weights);
+    }
+    if (p->weights_sum_to_1) {
+        for (uint32_t t = 0; t < b.n; t++) {
+            float *of_token = weights + (size_t)t * n, sum = 0.0f;
+            for (uint32_t k = 0; k < n; k++) sum += of_token[k];
+            if (!(sum > MIN_WEIGHT_SUM) && sum == sum) sum = MIN_WEIGHT_SUM;
+            for (uint32_t k = 0; k < n; k++) of_token[k] /= sum;
+        }
+        forward_tap(f, TAP_FFN_WEIGHTS_NORM, at, b.pos, b.n, n, 1, weights);
+    }
+    if (p->weights_scale != 1.0f) {
+        for (size_t i = 0; i < (size_t)b.n * n; i++) weights[i] *= p->weights_scale;
+        forward_tap(f, TAP_FFN_WEIGHTS_SCALED, at, b.pos, b.n, n, 1, weights);
+    }
+}
+
 void forward_router(struct forward *f, uint32_t il, struct batch b, const float *x) {
     const struct ffn_plan *p = &f->model->plan.layers[il].ffn;
-    const struct affine *w = f->model->layers[il].w;
-    const struct weight *bias = w[W_FFN_EXPERT_BIAS].w;
     struct expert_scratch *s = &f->experts;
     uint32_t n_used = p->n_used;
     int32_t at = (int32_t)il;
-    const struct product router = { TAP_FFN_ROUTER, &w[W_FFN_GATE_INP], s->scores, 1, false, 0.0f };
+    const struct product router = { TAP_FFN_ROUTER, &f->model->layers[il].w[W_FFN_GATE_INP], s->scores, 1, false,
+                                    0.0f };
     forward_multiply(f, x, b.n, at, b.pos, &router, 1);
+    find_probabilities(f, il, b);
     for (uint32_t t = 0; t < b.n; t++) {
-        choose(f, p, bias ? weight_floats(bias) : NULL, s->scores + (size_t)t * p->n_expert, s->used + t * n_used,
-               s->weights + t * n_used);
+        keep_groups(p, s->choice + (size_t)t * p->n_expert);
+        find_best(s->choice + (size_t)t * p->n_expert, p->n_expert, n_used, s->used + (size_t)t * n_used);
     }
-    for (uint32_t i = 0; i < b.n * n_used; i++) s->ids[i] = (float)s->used[i];
+    for (uint32_t i = 0; i < b.n * n_used; i++) {
+        s->ids[i] = (float)s->used[i];
+        s->weights[i] = s->scores[(size_t)(i / n_used) * p->n_expert + s->used[i]];
+    }
     forward_tap(f, TAP_FFN_USED, at, b.pos, b.n, 1, n_used, s->ids);
-    forward_tap(f, TAP_FFN_WEIGHTS, at, b.pos, b.n, 1, n_used, s->weights);
+    find_weights(f, il, b);
+}
+
+/* Tells the sink what the taps of all experts have collected. */
+static void show_experts(const struct forward *f, uint32_t il, struct batch b) {
+    const struct ffn_plan *p = &f->model->plan.layers[il].ffn;
+    for (enum tap_id id = TAP_EXPERT_GATE; f->sink.on_tap && id <= TAP_EXPERT_WEIGHTED; id++) {
+        uint32_t n = id < TAP_EXPERT_DOWN ? p->n_ff_expert : f->model->plan.n_embd;
+        if (id == TAP_EXPERT_GATE && !f->model->layers[il].w[W_FFN_GATE_EXPS].w) continue;
+        f->sink.on_tap(f->sink.user, &(plumb_tap) { tap_spec(id)->name, (int32_t)il, b.pos, b.n, p->n_used, n,
+                                                    f->experts.shown[id - TAP_EXPERT_GATE] });
+    }
 }
 
 void forward_experts(struct forward *f, uint32_t il, struct batch b, const float *x) {
@@ -153,6 +198,7 @@ void forward_experts(struct forward *f, uint32_t il, struct batch b, const float
     if (!p->router_first) forward_router(f, il, b, x);
     memset(s->out, 0, (size_t)b.n * n_embd * sizeof *s->out);
     for (uint32_t e = 0; e < p->n_expert; e++) run_expert(f, il, b, e, x);
+    show_experts(f, il, b);
     forward_tap(f, TAP_FFN_EXPERTS, at, b.pos, b.n, 1, n_embd, s->out);
     if (f->model->layers[il].w[W_FFN_DOWN_SHARED].w) run_shared(f, il, b, x);
     float scale = p->output_scale != 0.0f ? p->output_scale : 1.0f;

@@ -44,7 +44,7 @@ static bool allocate_experts(struct forward *f) {
     uint64_t b = f->n_batch;
     if (p->max_expert == 0) return true;
     return (e->scores = allocate(f, b * p->max_expert, sizeof *e->scores))
-        && (e->choice = allocate(f, p->max_expert, sizeof *e->choice))
+        && (e->choice = allocate(f, b * p->max_expert, sizeof *e->choice))
         && (e->used = allocate(f, b * p->max_used, sizeof *e->used))
         && (e->weights = allocate(f, b * p->max_used, sizeof *e->weights))
         && (e->tokens = allocate(f, b, sizeof *e->tokens))
@@ -134,6 +134,7 @@ void forward_free(struct forward *f) {
                             f->experts.weights, f->experts.tokens, f->experts.x, f->experts.y, f->experts.out,
                             f->experts.ids };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
+    for (size_t i = 0; i < sizeof f->experts.shown / sizeof *f->experts.shown; i++) free(f->experts.shown[i]);
     attention_free(f->attention);
     activations_free(&f->acts);
     for (uint32_t i = 0; f->panels && i < pool_size(f->pool); i++) panel_free(&f->panels[i]);
@@ -146,6 +147,12 @@ plumb_status forward_set_tap(struct forward *f, struct tap_sink sink) {
         uint64_t n_row = (uint64_t)f->n_batch * f->model->plan.max_head, n;
         f->tapped = mul_u64(n_row, f->n_ctx, &n) ? allocate(f, n, sizeof *f->tapped) : NULL;
         if (!f->tapped) return PLUMB_ERROR_MEMORY;
+    }
+    uint64_t n_shown, n_used = plan_max_used_row(&f->model->plan);
+    for (size_t i = 0; sink.on_tap && n_used > 0 && i < sizeof f->experts.shown / sizeof *f->experts.shown; i++) {
+        float **shown = &f->experts.shown[i];
+        if (!*shown && mul_u64(n_used, f->n_batch, &n_shown)) *shown = allocate(f, n_shown, sizeof **shown);
+        if (!*shown) return PLUMB_ERROR_MEMORY;
     }
     f->sink = sink;
     return PLUMB_OK;
@@ -160,7 +167,14 @@ const struct kernels *forward_kernels(const struct forward *f) { return &f->kern
 
 void forward_tap(const struct forward *f, enum tap_id id, int32_t il, uint32_t pos, uint32_t n_token, uint32_t n_head,
                  uint32_t n, const float *x) {
-    if (!f->sink.on_tap) return;
+    if (!f->sink.on_tap || id == TAP_COUNT) return;
+    if (id >= TAP_EXPERT_GATE && id <= TAP_EXPERT_WEIGHTED) {
+        for (uint32_t i = 0; i < n_token; i++) {
+            float *to = f->experts.shown[id - TAP_EXPERT_GATE] + (size_t)f->experts.tokens[i] * n;
+            memcpy(to, x + (size_t)i * n, n * sizeof *x);
+        }
+        return;
+    }
     f->sink.on_tap(f->sink.user, &(plumb_tap) { tap_spec(id)->name, il, pos, n_token, n_head, n, x });
 }
 
@@ -207,7 +221,7 @@ void forward_multiply(struct forward *f, const float *x, uint32_t n_token, int32
         }
         if (p[i].scale_last) multiply(y[i], factor, (size_t)n_token * n_out);
         clamp(y[i], p[i].clamp, (size_t)n_token * n_out);
-        if (p[i].tap < TAP_COUNT) forward_tap(f, p[i].tap, il, pos, n_token, p[i].n_head, n_out / p[i].n_head, y[i]);
+        forward_tap(f, p[i].tap, il, pos, n_token, p[i].n_head, n_out / p[i].n_head, y[i]);
     }
 }
 
@@ -393,7 +407,7 @@ static float *norm(const struct forward *f, const struct layer *l, enum weight_i
     const struct plan *p = &f->model->plan;
     float eps = is_post && p->post_norm_eps != 0.0f ? p->post_norm_eps : p->norm_eps;
     normalize(f, of, eps, n_in, x, (uint32_t)((uint64_t)b.n * n_head * n / n_in), y);
-    if (id < TAP_COUNT) forward_tap(f, id, il, b.pos, b.n, n_head, n, y);
+    forward_tap(f, id, il, b.pos, b.n, n_head, n, y);
     return y;
 }
 
@@ -426,7 +440,7 @@ static void run_attention(struct forward *f, uint32_t il, struct batch b, const 
                                    { TAP_KCUR, &l->w[W_ATTN_K], f->k, a->n_head_kv, false, limit },
                                    { TAP_VCUR, &l->w[W_ATTN_V], f->v, a->n_head_kv, false, limit } };
     forward_multiply(f, x, b.n, at, b.pos, qkv, 3);
-    const struct product gate = { TAP_COUNT, &l->w[W_ATTN_GATE], f->gates, 1, false, 0.0f };
+    const struct product gate = { TAP_ATTN_GATE, &l->w[W_ATTN_GATE], f->gates, a->n_head, false, 0.0f };
     if (a->gate != ATTN_GATE_NONE) forward_multiply(f, x, b.n, at, b.pos, &gate, 1);
     norm_qk(f, l, a, false, at, b);
     rope(f, p, f->q, a->n_head, b.n, b.pos);
@@ -438,14 +452,18 @@ static void run_attention(struct forward *f, uint32_t il, struct batch b, const 
         size_t n = (size_t)a->n_head * a->k_dim;
         multiply(f->q + t * n, plan_temperature(a, b.pos + t), n);
     }
+    if (a->temperature_floor > 0) forward_tap(f, TAP_QCUR_SCALED, at, b.pos, b.n, a->n_head, a->k_dim, f->q);
     const struct weight *sinks = l->w[W_ATTN_SINKS].w;
     attention_store(f->attention, il, f->k, f->v, b.n, b.pos);
     attention_run(f->attention, il, f->q, sinks ? weight_floats(sinks) : NULL, b.n, b.pos, f->attn,
                   f->sink.on_tap ? f->tapped : NULL);
     forward_tap(f, TAP_KQ_SOFT_MAX, at, b.pos, b.n, a->n_head, b.pos + b.n, f->tapped);
     forward_tap(f, TAP_KQV_OUT, at, b.pos, b.n, a->n_head, a->v_dim, f->attn);
-    if (a->gate != ATTN_GATE_NONE) gate_heads(f, a, b.n);
-    norm(f, l, W_ATTN_SUB_NORM, at, b, TAP_COUNT, 1, a->n_head * a->v_dim, f->attn, f->attn);
+    if (a->gate != ATTN_GATE_NONE) {
+        gate_heads(f, a, b.n);
+        forward_tap(f, TAP_ATTN_GATED, at, b.pos, b.n, a->n_head, a->v_dim, f->attn);
+    }
+    norm(f, l, W_ATTN_SUB_NORM, at, b, TAP_ATTN_SUB_NORM, 1, a->n_head * a->v_dim, f->attn, f->attn);
     const struct product out = { TAP_ATTN_OUT, &l->w[W_ATTN_OUTPUT], f->norm, 1, false, 0.0f };
     forward_multiply(f, f->attn, b.n, at, b.pos, &out, 1);
     if (a->output_scale != 0.0f) multiply(f->norm, a->output_scale, (size_t)b.n * f->model->plan.n_embd);
@@ -456,18 +474,16 @@ void forward_feed_forward(struct forward *f, const struct ffn_weights *w, uint32
     int32_t at = (int32_t)il;
     bool has_gate = w->gate->w != NULL;
     const struct product gate_up[] = {
-        { w->has_taps ? TAP_FFN_GATE : TAP_COUNT, w->gate, f->gate, 1, w->scale_last, 0.0f },
-        { w->has_taps ? TAP_FFN_UP : TAP_COUNT, w->up, f->up, 1, w->scale_last, 0.0f },
+        { w->taps[0], w->gate, f->gate, 1, w->scale_last, 0.0f },
+        { w->taps[1], w->up, f->up, 1, w->scale_last, 0.0f },
     };
     forward_multiply(f, x, b.n, at, b.pos, has_gate ? gate_up : gate_up + 1, has_gate ? 2 : 1);
     float *activated = has_gate ? f->gate : f->up;
     activate(f, il, activated, has_gate ? f->up : NULL, b.n, w->n_ff);
-    if (w->has_taps) forward_tap(f, TAP_FFN_SWIGLU, at, b.pos, b.n, 1, w->n_ff, activated);
-    if (w->has_taps) {
-        const struct layer *l = &f->model->layers[il];
-        norm(f, l, W_FFN_SUB_NORM, at, b, TAP_COUNT, 1, w->n_ff, activated, activated);
-    }
-    const struct product out = { w->has_taps ? TAP_FFN_OUT : TAP_COUNT, w->down, y, 1, w->scale_last, 0.0f };
+    forward_tap(f, w->taps[2], at, b.pos, b.n, 1, w->n_ff, activated);
+    const struct layer *l = &f->model->layers[il];
+    if (w->is_dense) norm(f, l, W_FFN_SUB_NORM, at, b, TAP_FFN_SUB_NORM, 1, w->n_ff, activated, activated);
+    const struct product out = { w->taps[3], w->down, y, 1, w->scale_last, 0.0f };
     forward_multiply(f, activated, b.n, at, b.pos, &out, 1);
 }
 
@@ -475,7 +491,8 @@ void forward_feed_forward(struct forward *f, const struct ffn_weights *w, uint32
 static void run_feed_forward(struct forward *f, uint32_t il, struct batch b, const float *x) {
     const struct affine *w = f->model->layers[il].w;
     const struct ffn_plan *p = &f->model->plan.layers[il].ffn;
-    const struct ffn_weights dense = { &w[W_FFN_GATE], &w[W_FFN_UP], &w[W_FFN_DOWN], p->n_ff, true, true };
+    const struct ffn_weights dense = { &w[W_FFN_GATE], &w[W_FFN_UP], &w[W_FFN_DOWN], p->n_ff, true, true,
+                                       { TAP_FFN_GATE, TAP_FFN_UP, TAP_FFN_SWIGLU, TAP_FFN_OUT } };
     if (p->n_expert > 0) forward_experts(f, il, b, x);
     else forward_feed_forward(f, &dense, il, b, x, f->norm);
 }

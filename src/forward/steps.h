@@ -8,13 +8,16 @@
 /* Scratch for the experts of a layer.  NULL in a model without experts. */
 struct expert_scratch {
     float *scores;     /* (n_token, n_expert) of the router */
-    float *choice;     /* (n_expert) scratch for one token: what experts are chosen by */
+    float *choice;     /* (n_token, n_expert) what experts are chosen by */
     uint32_t *used;    /* (n_token, n_used) the experts of a token, the best one first */
     float *weights;    /* (n_token, n_used) their weights */
     uint32_t *tokens;  /* (n_token) those that use the expert that is being computed */
     float *x, *y;      /* (n_token, n_embd) the expert's inputs and outputs */
     float *out;        /* (n_token, n_embd) the sum over the experts */
     float *ids;        /* (n_token, n_used) `used`, for the tap */
+    /* (n_token, n_used, n) what the taps from TAP_EXPERT_GATE on show, collected over all experts.  NULL until a sink
+     * is set. */
+    float *shown[TAP_EXPERT_WEIGHTED - TAP_EXPERT_GATE + 1];
 };
 
 struct forward {
@@ -67,10 +70,12 @@ struct ffn_weights {
     const struct affine *gate, *up, *down;   /* gate->w is NULL if there is no gate */
     uint32_t n_ff;
     bool scale_last;
-    bool has_taps;
+    bool is_dense;        /* not of an expert: it has ffn_sub_norm if the layer does */
+    enum tap_id taps[4];  /* of gate, up, the activated product, and the output; TAP_COUNT: no tap */
 };
 
-/* Tells the sink of x: (n_token, n_head, n). */
+/* Tells the sink of x: (n_token, n_head, n).  The taps from TAP_EXPERT_GATE to TAP_EXPERT_WEIGHTED are of the tokens
+ * in f->experts.tokens, and wait in f->experts.shown for those of other experts.  Does nothing for TAP_COUNT. */
 void forward_tap(const struct forward *f, enum tap_id id, int32_t il, uint32_t pos, uint32_t n_token, uint32_t n_head,
                  uint32_t n, const float *x);
 /* y (n_token, n_embd) = W_down (activation(W_gate x) * (W_up x)) for the n_token rows of x (n_token, n_embd). */

@@ -445,21 +445,48 @@ void model_rehearse(struct model *m, uint8_t *ring, uint64_t n) {
     m->rope_freqs.w = m->rope_long.w = m->rope_short.w = NULL;
 }
 
-uint64_t model_absent_taps(const struct model *m) {
-    static const struct { enum weight_id weight; enum tap_id tap; } rows[] = {
-        { W_ATTN_NORM, TAP_ATTN_NORM }, { W_ATTN_Q_NORM, TAP_QCUR_NORMED }, { W_ATTN_K_NORM, TAP_KCUR_NORMED },
-        { W_ATTN_POST_NORM, TAP_ATTN_POST_NORM }, { W_FFN_NORM, TAP_FFN_NORM }, { W_FFN_GATE, TAP_FFN_GATE },
-        { W_FFN_POST_NORM, TAP_FFN_POST_NORM }, { W_FFN_DOWN, TAP_FFN_UP }, { W_FFN_DOWN, TAP_FFN_SWIGLU },
-        { W_FFN_GATE_INP, TAP_FFN_ROUTER }, { W_FFN_GATE_INP, TAP_FFN_USED }, { W_FFN_GATE_INP, TAP_FFN_WEIGHTS },
-        { W_FFN_GATE_INP, TAP_FFN_EXPERTS }, { W_FFN_DOWN_SHARED, TAP_FFN_SHARED },
+uint64_t model_absent_taps(const struct model *m, uint32_t il) {
+    /* A tap is there if one of its weights is. */
+    static const struct { enum tap_id tap; enum weight_id weight; } rows[] = {
+        { TAP_ATTN_NORM, W_ATTN_NORM }, { TAP_QCUR_NORMED, W_ATTN_Q_NORM }, { TAP_KCUR_NORMED, W_ATTN_K_NORM },
+        { TAP_ATTN_GATE, W_ATTN_GATE }, { TAP_ATTN_GATED, W_ATTN_GATE }, { TAP_ATTN_SUB_NORM, W_ATTN_SUB_NORM },
+        { TAP_ATTN_POST_NORM, W_ATTN_POST_NORM }, { TAP_FFN_NORM, W_FFN_NORM },
+        { TAP_FFN_PROBS_BIASED, W_FFN_EXPERT_BIAS }, { TAP_EXPERT_GATE, W_FFN_GATE_EXPS },
+        { TAP_FFN_GATE, W_FFN_GATE }, { TAP_FFN_GATE, W_FFN_GATE_SHARED }, { TAP_FFN_UP, W_FFN_DOWN },
+        { TAP_FFN_UP, W_FFN_DOWN_SHARED }, { TAP_FFN_SWIGLU, W_FFN_DOWN }, { TAP_FFN_SWIGLU, W_FFN_DOWN_SHARED },
+        { TAP_FFN_SUB_NORM, W_FFN_SUB_NORM }, { TAP_FFN_SHARED, W_FFN_DOWN_SHARED },
+        { TAP_FFN_POST_NORM, W_FFN_POST_NORM },
     };
-    uint64_t absent = 0;
+    const uint64_t experts = TAP_SET(FFN_ROUTER) | TAP_SET(FFN_PROBS) | TAP_SET(FFN_USED) | TAP_SET(FFN_WEIGHTS)
+                           | TAP_SET(FFN_WEIGHTS_SOFTMAX) | TAP_SET(FFN_WEIGHTS_NORM) | TAP_SET(FFN_WEIGHTS_SCALED)
+                           | TAP_SET(EXPERT_UP) | TAP_SET(EXPERT_SWIGLU) | TAP_SET(EXPERT_DOWN)
+                           | TAP_SET(EXPERT_WEIGHTED) | TAP_SET(FFN_EXPERTS);
+    const struct layer_plan *l = &m->plan.layers[il];
+    uint64_t bare = m->plan.bare_norms & ~l->without, absent = l->ffn.n_expert == 0 ? experts : 0, there = 0;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        bool is_there = m->plan.bare_norms >> rows[i].weight & 1;
-        for (uint32_t il = 0; il < m->plan.n_layer; il++) is_there = is_there || m->layers[il].w[rows[i].weight].w;
-        if (!is_there) absent |= UINT64_C(1) << rows[i].tap;
+        bool is_there = m->layers[il].w[rows[i].weight].w || bare >> rows[i].weight & 1;
+        absent |= UINT64_C(1) << rows[i].tap;
+        there |= is_there ? UINT64_C(1) << rows[i].tap : 0;
     }
+    absent &= ~there;
+    bool has_softmax = l->ffn.gating == GATING_SOFTMAX_USED;
+    if (l->attn.temperature_floor == 0) absent |= TAP_SET(QCUR_SCALED);
+    absent |= has_softmax ? TAP_SET(FFN_PROBS) : TAP_SET(FFN_WEIGHTS_SOFTMAX);
+    if (!l->ffn.weights_sum_to_1) absent |= TAP_SET(FFN_WEIGHTS_NORM);
+    if (l->ffn.weights_scale == 1.0f) absent |= TAP_SET(FFN_WEIGHTS_SCALED);
     return absent;
+}
+
+uint32_t model_tap_order(const struct model *m) {
+    uint32_t order = m->plan.is_parallel ? TAP_ORDER_PARALLEL : 0;
+    for (uint32_t il = 0; il < m->plan.n_layer; il++) {
+        const struct layer_plan *l = &m->plan.layers[il];
+        if (m->plan.is_parallel && !m->layers[il].w[W_FFN_NORM].w) order |= TAP_ORDER_ONE_NORM;
+        if (l->attn.qk_norm == QK_NORM_HEAD_ROPED) order |= TAP_ORDER_NORM_AFTER_ROPE;
+        if (l->ffn.router_first) order |= TAP_ORDER_ROUTER_FIRST;
+        if (l->ffn.weights_first) order |= TAP_ORDER_WEIGHTS_FIRST;
+    }
+    return order;
 }
 
 void model_free(struct model *m) {

@@ -89,9 +89,10 @@ static inline const uint8_t *weight_row(const struct weight *w, size_t i, uint8_
     return repack_file_row(w->type, w->data, w->row_bytes, w->n_packed, i, buffer);
 }
 
-/* The taps inside layers that the passes of this model do not have, because no layer has their weight: bit i is tap
- * i. */
-uint64_t model_absent_taps(const struct model *m);
+/* The taps inside layers that the passes do not have in layer il, because it lacks the step: bit i is tap i. */
+uint64_t model_absent_taps(const struct model *m, uint32_t il);
+/* The order of the taps: a set of enum tap_order. */
+uint32_t model_tap_order(const struct model *m);
 
 /* True if the embedding is also the output matrix. */
 static inline bool model_is_tied(const struct model *m) { return m->output.w == m->token_embd.w; }

@@ -301,3 +301,13 @@ uint64_t plan_max_row(const struct plan *p) {
     uint64_t n = p->max_q > p->max_ff ? p->max_q : p->max_ff;
     return p->n_embd > n ? p->n_embd : n;
 }
+
+uint64_t plan_max_used_row(const struct plan *p) {
+    uint64_t max = 0;
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        const struct ffn_plan *f = &p->layers[il].ffn;
+        uint64_t width = f->n_ff_expert > p->n_embd ? f->n_ff_expert : p->n_embd;
+        if (f->n_expert > 0 && f->n_used * width > max) max = f->n_used * width;
+    }
+    return max;
+}

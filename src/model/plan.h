@@ -201,5 +201,8 @@ float plan_temperature(const struct attn_plan *a, uint32_t pos);
 
 /* Elements of the longest row of any matrix: max(n_embd, max_q, max_ff). */
 uint64_t plan_max_row(const struct plan *p);
+/* Elements of the largest row of all the experts of a token together: max(n_used * n_ff_expert, n_used * n_embd) of any
+ * layer; 0 without experts. */
+uint64_t plan_max_used_row(const struct plan *p);
 
 #endif

@@ -1,5 +1,7 @@
 /* Taps: the steps of a pass whose results can be observed, in the order of the computation, and what each of them is
  * computed from.  A tap is identified by (id, layer); layer is -1 outside the layers.
+ *
+ * Models differ in which taps they have and in the order of some: see enum tap_order.
  */
 #ifndef PLUMB_MODEL_TAP_H
 #define PLUMB_MODEL_TAP_H
@@ -12,14 +14,18 @@ struct tap_sink {
     void *user;
 };
 
-/* The taps in the order in which a pass computes them, except that some models normalize Q and K after RoPE, and that
- * in some the router comes before attention.  TAP_ATTN_NORM to TAP_L_OUT come at most once for each layer. */
+/* The taps in the usual order of the computation.  TAP_ATTN_NORM to TAP_L_OUT come at most once for each layer.
+ * TAP_FFN_GATE, TAP_FFN_UP and TAP_FFN_SWIGLU belong to a feed-forward network without experts or, in a layer with
+ * experts, to the shared one.  The taps that are called after the experts, TAP_EXPERT_GATE to TAP_EXPERT_WEIGHTED, have
+ * a row for each expert that a token uses, in the order of TAP_FFN_USED. */
 enum tap_id {
     TAP_EMBD,
     TAP_ATTN_NORM, TAP_QCUR, TAP_KCUR, TAP_VCUR, TAP_QCUR_NORMED, TAP_KCUR_NORMED, TAP_QCUR_ROPE, TAP_KCUR_ROPE,
-    TAP_KQ_SOFT_MAX, TAP_KQV_OUT, TAP_ATTN_OUT, TAP_ATTN_POST_NORM, TAP_FFN_INP, TAP_FFN_NORM, TAP_FFN_GATE, TAP_FFN_UP,
-    TAP_FFN_SWIGLU, TAP_FFN_ROUTER, TAP_FFN_USED, TAP_FFN_WEIGHTS, TAP_FFN_EXPERTS, TAP_FFN_SHARED, TAP_FFN_OUT,
-    TAP_FFN_POST_NORM, TAP_L_OUT,
+    TAP_QCUR_SCALED, TAP_KQ_SOFT_MAX, TAP_KQV_OUT, TAP_ATTN_GATE, TAP_ATTN_GATED, TAP_ATTN_SUB_NORM, TAP_ATTN_OUT,
+    TAP_ATTN_POST_NORM, TAP_FFN_INP, TAP_FFN_NORM, TAP_FFN_ROUTER, TAP_FFN_PROBS, TAP_FFN_PROBS_BIASED, TAP_FFN_USED,
+    TAP_FFN_WEIGHTS, TAP_FFN_WEIGHTS_SOFTMAX, TAP_FFN_WEIGHTS_NORM, TAP_FFN_WEIGHTS_SCALED, TAP_EXPERT_GATE,
+    TAP_EXPERT_UP, TAP_EXPERT_SWIGLU, TAP_EXPERT_DOWN, TAP_EXPERT_WEIGHTED, TAP_FFN_EXPERTS, TAP_FFN_GATE, TAP_FFN_UP,
+    TAP_FFN_SWIGLU, TAP_FFN_SUB_NORM, TAP_FFN_SHARED, TAP_FFN_OUT, TAP_FFN_POST_NORM, TAP_L_OUT,
     TAP_RESULT_NORM, TAP_RESULT_OUTPUT,
     TAP_COUNT
 };
@@ -30,33 +36,43 @@ struct tap_spec {
     const char *name;        /* llama.cpp's name without "-layer"; Qcur and Kcur after RoPE end in _rope */
     const char *title;       /* a description for people: "query after RoPE" */
     bool in_layer;
-    bool only_some;          /* only some models have it; in others its inputs take its place */
-    /* The taps it is computed from.  Here TAP_L_OUT means the l_out of the layer before, or the embedding in layer 0;
-     * for result_norm it means the l_out of the last layer. */
+    bool only_some;          /* only some models have it; in others its inputs take its place, or nothing does */
+    /* The taps it is computed from in the usual order.  Here TAP_L_OUT means the l_out of the layer before, or the
+     * embedding in layer 0; for result_norm it means the l_out of the last layer. */
     uint8_t n_input;
     enum tap_id inputs[TAP_MAX_INPUTS];
-    const char *weights;     /* the tensor it is computed with, "attn_q"; "" if there is none */
+    const char *weights;     /* the tensors it is computed with, "attn_q"; "" if there are none */
 };
 
 const struct tap_spec *tap_spec(enum tap_id id);
+
+/* How a model's order of the computation differs from the usual one: a set of these flags. */
+enum tap_order {
+    TAP_ORDER_PARALLEL = 1,          /* ffn_norm is computed from the input of the layer */
+    TAP_ORDER_ONE_NORM = 2,          /* the feed-forward network reads attn_norm */
+    TAP_ORDER_NORM_AFTER_ROPE = 4,   /* Qcur_normed and Kcur_normed are computed from Qcur_rope and Kcur_rope */
+    TAP_ORDER_ROUTER_FIRST = 8,      /* the router of the experts reads the input of the layer, before attention */
+    TAP_ORDER_WEIGHTS_FIRST = 16,    /* the inputs of the experts, not their outputs, are multiplied by weights */
+    TAP_ORDER_ALL = 31,
+};
+/* Names of the flags, for files: "parallel".  Returns the name of flag 1 << i; NULL if i is beyond the last one. */
+const char *tap_order_name(uint32_t i);
 
 /* A set of taps is a uint64_t: bit i is the tap with id i. */
 #define TAP_SET(tap) (UINT64_C(1) << TAP_##tap)
 _Static_assert(TAP_COUNT <= 64, "a set of taps has 64 bits");
 
-/* Returns the inputs of a tap. */
-uint64_t tap_inputs(enum tap_id id);
-/* The inputs of a tap in a model that lacks the taps in `absent`: a norm among those is replaced by its own input. */
-uint64_t tap_inputs_without(enum tap_id id, uint64_t absent);
-/* Returns the members of set = tap_inputs(id) that belong to the same layer as id.  The others belong to the layer
- * before. */
-uint64_t tap_same_layer(uint64_t set, enum tap_id id);
-
+/* Writes all taps to ids, in the order of the computation. */
+void tap_sequence(uint32_t order, enum tap_id ids[TAP_COUNT]);
 /* Returns a number that sorts taps in the order of the computation.  layer is used only for taps inside layers. */
-static inline uint64_t tap_order(enum tap_id id, int32_t layer) {
-    if (id == TAP_EMBD) return 0;
-    if (id >= TAP_RESULT_NORM) return (uint64_t)UINT32_MAX * TAP_COUNT + id;
-    return (uint64_t)(layer + 1) * TAP_COUNT + id;
-}
+uint64_t tap_place(uint32_t order, enum tap_id id, int32_t layer);
+/* Returns the inputs of a tap. */
+uint64_t tap_inputs(uint32_t order, enum tap_id id);
+/* The inputs of a tap in a layer that lacks the taps in `absent`: those that only pass on their input, such as norms,
+ * are replaced by it. */
+uint64_t tap_inputs_without(uint32_t order, enum tap_id id, uint64_t absent);
+/* Returns the members of a set of inputs that belong to the same layer as the tap they are inputs of.  The others
+ * belong to the layer before. */
+static inline uint64_t tap_same_layer(uint64_t inputs) { return inputs & ~TAP_SET(L_OUT); }
 
 #endif

@@ -30,17 +30,6 @@ static void multiply(const struct reference *r, const struct affine *of, uint32_
     for (uint32_t o = 0; bias && o < n_out; o++) y[o] += (double)bias[o];
 }
 
-/* y (n_embd) <- the network of expert e for one token x (n_embd); without a gate, the activation is that of up. */
-static void network(struct reference *r, const struct ffn_plan *p, const struct affine *gate, const struct affine *up,
-                    const struct affine *down, uint32_t e, const double *x, double *y) {
-    multiply(r, up, e, x, r->up);
-    if (gate->w) multiply(r, gate, e, x, r->gate);
-    for (uint32_t i = 0; i < down->w->n_in; i++) {
-        r->gate[i] = reference_activate(r, p, gate->w ? r->gate[i] : r->up[i], gate->w ? r->up[i] : 1);
-    }
-    multiply(r, down, e, r->gate, y);
-}
-
 /* How many of the n values come before value i, if they are sorted from the largest to the smallest. */
 static uint32_t rank_of(const double *values, uint32_t n, uint32_t i) {
     uint32_t rank = 0;
@@ -60,76 +49,134 @@ static bool is_in_group(const struct ffn_plan *p, const double *values, uint32_t
     return rank_of(scores, p->n_group, i / n) < p->n_group_used;
 }
 
-/* Writes the experts of one token to used (n_used), the best one first, and their weights.  scores: (n_expert) of the
- * router; choice: (2, n_expert) scratch. */
-static void choose(const struct ffn_plan *p, const float *bias, double *scores, double *choice, double *used,
-                   double *weights) {
-    double sum = 0;
-    if (p->gating == GATING_SOFTMAX) softmax(scores, p->n_expert);
-    for (uint32_t i = 0; p->gating == GATING_SIGMOID && i < p->n_expert; i++) scores[i] = sigmoid(scores[i]);
-    double *biased = choice + p->n_expert;
-    for (uint32_t i = 0; i < p->n_expert; i++) biased[i] = scores[i] + (bias ? (double)bias[i] : 0);
-    for (uint32_t i = 0; i < p->n_expert; i++) choice[i] = is_in_group(p, biased, i) ? biased[i] : -INFINITY;
-    for (uint32_t i = 0; i < p->n_expert; i++) {
-        uint32_t rank = rank_of(choice, p->n_expert, i);
-        if (rank >= p->n_used) continue;
-        used[rank] = i;
-        weights[rank] = scores[i];
-    }
-    if (p->gating == GATING_SOFTMAX_USED) softmax(weights, p->n_used);
-    for (uint32_t k = 0; k < p->n_used; k++) sum += weights[k];
-    if (!p->weights_sum_to_1) sum = 1;
-    sum = fmax(sum, 6.103515625e-5);   /* as in llama.cpp: the smallest normal f16 */
-    for (uint32_t k = 0; k < p->n_used; k++) weights[k] *= (double)p->weights_scale / sum;
-}
-
 void reference_router(struct reference *r, uint32_t il, struct batch b, const double *x) {
     const struct affine *w = r->m->layers[il].w;
     const struct ffn_plan *p = &r->plan.layers[il].ffn;
-    uint32_t n_embd = r->plan.n_embd, n_used = p->n_used;
+    uint32_t n_embd = r->plan.n_embd, n_used = p->n_used, n_expert = p->n_expert;
     int32_t at = (int32_t)il;
-    double *used = r->chosen, *weights = r->chosen + (size_t)b.n * n_used;
-    const struct weight *bias = w[W_FFN_EXPERT_BIAS].w;
+    double *probs = r->scores, *used = r->chosen, *weights = r->chosen + (size_t)b.n * n_used;
+    double *biased = r->choice, *masked = r->choice + (size_t)r->n_batch * n_expert;   /* masked: of one token */
+    const float *bias = w[W_FFN_EXPERT_BIAS].w ? (const float *)(const void *)w[W_FFN_EXPERT_BIAS].w->data : NULL;
     for (uint32_t t = 0; t < b.n; t++) {
-        multiply(r, &w[W_FFN_GATE_INP], 0, x + (size_t)t * n_embd, r->scores + (size_t)t * p->n_expert);
+        multiply(r, &w[W_FFN_GATE_INP], 0, x + (size_t)t * n_embd, probs + (size_t)t * n_expert);
     }
-    reference_tap(r, TAP_FFN_ROUTER, at, b.pos, b.n, 1, p->n_expert, r->scores);
+    reference_tap(r, TAP_FFN_ROUTER, at, b.pos, b.n, 1, n_expert, probs);
+
+    for (uint32_t t = 0; p->gating == GATING_SOFTMAX && t < b.n; t++) softmax(probs + (size_t)t * n_expert, n_expert);
+    for (uint32_t i = 0; p->gating == GATING_SIGMOID && i < b.n * n_expert; i++) probs[i] = sigmoid(probs[i]);
+    if (p->gating != GATING_SOFTMAX_USED) reference_tap(r, TAP_FFN_PROBS, at, b.pos, b.n, 1, n_expert, probs);
+    for (uint32_t i = 0; i < b.n * n_expert; i++) biased[i] = probs[i] + (bias ? (double)bias[i % n_expert] : 0);
+    if (bias) reference_tap(r, TAP_FFN_PROBS_BIASED, at, b.pos, b.n, 1, n_expert, biased);
+
     for (uint32_t t = 0; t < b.n; t++) {
-        choose(p, bias ? (const float *)(const void *)bias->data : NULL, r->scores + (size_t)t * p->n_expert, r->choice,
-               used + (size_t)t * n_used, weights + (size_t)t * n_used);
+        const double *choice = biased + (size_t)t * n_expert;
+        for (uint32_t k = 0; k < n_used; k++) used[(size_t)t * n_used + k] = k;   /* if scores are NaN */
+        for (uint32_t i = 0; i < n_expert; i++) masked[i] = is_in_group(p, choice, i) ? choice[i] : -INFINITY;
+        for (uint32_t i = 0; i < n_expert; i++) {
+            uint32_t rank = rank_of(masked, n_expert, i);
+            if (rank < n_used) used[(size_t)t * n_used + rank] = i;
+        }
     }
     reference_tap(r, TAP_FFN_USED, at, b.pos, b.n, 1, n_used, used);
-    reference_tap(r, TAP_FFN_WEIGHTS, at, b.pos, b.n, 1, n_used, weights);
+
+    for (uint32_t i = 0; i < b.n * n_used; i++) weights[i] = probs[(size_t)(i / n_used) * n_expert + (uint32_t)used[i]];
+    reference_tap(r, TAP_FFN_WEIGHTS, at, b.pos, b.n, n_used, 1, weights);
+    if (p->gating == GATING_SOFTMAX_USED) {
+        for (uint32_t t = 0; t < b.n; t++) softmax(weights + (size_t)t * n_used, n_used);
+        reference_tap(r, TAP_FFN_WEIGHTS_SOFTMAX, at, b.pos, b.n, n_used, 1, weights);
+    }
+    for (uint32_t t = 0; p->weights_sum_to_1 && t < b.n; t++) {
+        double *of_token = weights + (size_t)t * n_used, sum = 0;
+        for (uint32_t k = 0; k < n_used; k++) sum += of_token[k];
+        sum = fmax(sum, 6.103515625e-5);   /* as in llama.cpp: the smallest normal f16 */
+        for (uint32_t k = 0; k < n_used; k++) of_token[k] /= sum;
+    }
+    if (p->weights_sum_to_1) reference_tap(r, TAP_FFN_WEIGHTS_NORM, at, b.pos, b.n, n_used, 1, weights);
+    if (p->weights_scale != 1.0f) {
+        for (uint32_t i = 0; i < b.n * n_used; i++) weights[i] *= (double)p->weights_scale;
+        reference_tap(r, TAP_FFN_WEIGHTS_SCALED, at, b.pos, b.n, n_used, 1, weights);
+    }
+}
+
+/* y (n, n_out): row i is the product of expert used[i] with row i / n_shared of x (n / n_shared, n_in).  used NULL:
+ * of the only matrix. */
+static void multiply_rows(const struct reference *r, const struct affine *of, const double *used, const double *x,
+                          uint32_t n_shared, uint32_t n, double *y) {
+    size_t n_out = of->w->n_out / of->w->n_matrix;
+    for (size_t i = 0; i < n; i++) {
+        multiply(r, of, used ? (uint32_t)used[i] : 0, x + i / n_shared * of->w->n_in, y + i * n_out);
+    }
+}
+
+/* r->gate (n) <- the activated product of gate and up; without a gate, the activation is that of up */
+static void activate(struct reference *r, const struct ffn_plan *p, bool has_gate, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        r->gate[i] = reference_activate(r, p, has_gate ? r->gate[i] : r->up[i], has_gate ? r->up[i] : 1);
+    }
+}
+
+/* sums (n_token, n_embd) <- the weighted sums of the experts' outputs for x (n_token, n_embd) */
+static void used_experts(struct reference *r, uint32_t il, struct batch b, const double *x, double *sums) {
+    const struct affine *w = r->m->layers[il].w;
+    const struct ffn_plan *p = &r->plan.layers[il].ffn;
+    uint32_t n_embd = r->plan.n_embd, n_used = p->n_used, n_ff = p->n_ff_expert, n = b.n * n_used;
+    int32_t at = (int32_t)il;
+    const double *used = r->chosen, *weights = r->chosen + n;
+    double *rows = r->expert_rows;   /* (n_token, n_used, n_embd) */
+    for (size_t i = 0; p->weights_first && i < (size_t)n * n_embd; i++) {
+        rows[i] = x[i / n_embd / n_used * n_embd + i % n_embd] * weights[i / n_embd];
+    }
+    if (p->weights_first) reference_tap(r, TAP_EXPERT_WEIGHTED, at, b.pos, b.n, n_used, n_embd, rows);
+    const double *in = p->weights_first ? rows : x;
+    uint32_t n_shared = p->weights_first ? 1 : n_used;
+    if (w[W_FFN_GATE_EXPS].w) {
+        multiply_rows(r, &w[W_FFN_GATE_EXPS], used, in, n_shared, n, r->gate);
+        reference_tap(r, TAP_EXPERT_GATE, at, b.pos, b.n, n_used, n_ff, r->gate);
+    }
+    multiply_rows(r, &w[W_FFN_UP_EXPS], used, in, n_shared, n, r->up);
+    reference_tap(r, TAP_EXPERT_UP, at, b.pos, b.n, n_used, n_ff, r->up);
+    activate(r, p, w[W_FFN_GATE_EXPS].w, (size_t)n * n_ff);
+    reference_tap(r, TAP_EXPERT_SWIGLU, at, b.pos, b.n, n_used, n_ff, r->gate);
+    multiply_rows(r, &w[W_FFN_DOWN_EXPS], used, r->gate, 1, n, rows);
+    reference_tap(r, TAP_EXPERT_DOWN, at, b.pos, b.n, n_used, n_embd, rows);
+    for (size_t i = 0; !p->weights_first && i < (size_t)n * n_embd; i++) rows[i] *= weights[i / n_embd];
+    if (!p->weights_first) reference_tap(r, TAP_EXPERT_WEIGHTED, at, b.pos, b.n, n_used, n_embd, rows);
+    memset(sums, 0, (size_t)b.n * n_embd * sizeof *sums);
+    for (size_t i = 0; i < (size_t)n * n_embd; i++) sums[i / n_embd / n_used * n_embd + i % n_embd] += rows[i];
+    reference_tap(r, TAP_FFN_EXPERTS, at, b.pos, b.n, 1, n_embd, sums);
+}
+
+/* out (n_token, n_embd) <- the expert that every token uses, times the sigmoid of its own gate if it has one */
+static void shared_expert(struct reference *r, uint32_t il, struct batch b, const double *x, double *out) {
+    const struct affine *w = r->m->layers[il].w;
+    const struct ffn_plan *p = &r->plan.layers[il].ffn;
+    const struct weight *own_gate = w[W_FFN_GATE_INP_SHARED].w;
+    uint32_t n_embd = r->plan.n_embd, n_ff = p->n_ff_shared;
+    int32_t at = (int32_t)il;
+    if (w[W_FFN_GATE_SHARED].w) {
+        multiply_rows(r, &w[W_FFN_GATE_SHARED], NULL, x, 1, b.n, r->gate);
+        reference_tap(r, TAP_FFN_GATE, at, b.pos, b.n, 1, n_ff, r->gate);
+    }
+    multiply_rows(r, &w[W_FFN_UP_SHARED], NULL, x, 1, b.n, r->up);
+    reference_tap(r, TAP_FFN_UP, at, b.pos, b.n, 1, n_ff, r->up);
+    activate(r, p, w[W_FFN_GATE_SHARED].w, (size_t)b.n * n_ff);
+    reference_tap(r, TAP_FFN_SWIGLU, at, b.pos, b.n, 1, n_ff, r->gate);
+    multiply_rows(r, &w[W_FFN_DOWN_SHARED], NULL, r->gate, 1, b.n, out);
+    for (uint32_t t = 0; own_gate && t < b.n; t++) {
+        double factor = sigmoid(reference_dot(reference_row(r, own_gate, 0), x + (size_t)t * n_embd, n_embd));
+        for (uint32_t j = 0; j < n_embd; j++) out[(size_t)t * n_embd + j] *= factor;
+    }
+    reference_tap(r, TAP_FFN_SHARED, at, b.pos, b.n, 1, n_embd, out);
 }
 
 void reference_experts(struct reference *r, uint32_t il, struct batch b, const double *x) {
-    const struct affine *w = r->m->layers[il].w;
     const struct ffn_plan *p = &r->plan.layers[il].ffn;
-    uint32_t n_embd = r->plan.n_embd, n_used = p->n_used;
-    size_t n_x = (size_t)b.n * n_embd;
-    int32_t at = (int32_t)il;
-    const double *used = r->chosen, *weights = r->chosen + (size_t)b.n * n_used;
-    double *sums = r->expert + n_x, scale = p->output_scale != 0 ? (double)p->output_scale : 1;
-    const struct weight *shared_gate = w[W_FFN_GATE_INP_SHARED].w;
+    size_t n_x = (size_t)b.n * r->plan.n_embd;
+    double *shared = r->expert, *sums = r->expert + n_x, scale = p->output_scale != 0 ? (double)p->output_scale : 1;
+    bool has_shared = r->m->layers[il].w[W_FFN_DOWN_SHARED].w != NULL;
     if (!p->router_first) reference_router(r, il, b, x);
-    memset(sums, 0, n_x * sizeof *sums);
-    for (uint32_t i = 0; i < b.n * n_used; i++) {
-        double *in = r->expert + 2 * (size_t)r->n_batch * n_embd, *out = in + n_embd;
-        double *sum = sums + (size_t)(i / n_used) * n_embd;
-        double before = p->weights_first ? weights[i] : 1, after = p->weights_first ? 1 : weights[i];
-        for (uint32_t j = 0; j < n_embd; j++) in[j] = x[(size_t)(i / n_used) * n_embd + j] * before;
-        network(r, p, &w[W_FFN_GATE_EXPS], &w[W_FFN_UP_EXPS], &w[W_FFN_DOWN_EXPS], (uint32_t)used[i], in, out);
-        for (uint32_t j = 0; j < n_embd; j++) sum[j] += out[j] * after;
-    }
-    reference_tap(r, TAP_FFN_EXPERTS, at, b.pos, b.n, 1, n_embd, sums);
-    for (uint32_t t = 0; w[W_FFN_DOWN_SHARED].w && t < b.n; t++) {
-        const double *own = x + (size_t)t * n_embd;
-        double *out = r->expert + (size_t)t * n_embd;
-        network(r, p, &w[W_FFN_GATE_SHARED], &w[W_FFN_UP_SHARED], &w[W_FFN_DOWN_SHARED], 0, own, out);
-        double factor = shared_gate ? sigmoid(reference_dot(reference_row(r, shared_gate, 0), own, n_embd)) : 1;
-        for (uint32_t j = 0; j < n_embd; j++) out[j] *= factor;
-    }
-    if (w[W_FFN_DOWN_SHARED].w) reference_tap(r, TAP_FFN_SHARED, at, b.pos, b.n, 1, n_embd, r->expert);
-    for (size_t i = 0; i < n_x; i++) r->h[i] = (sums[i] + (w[W_FFN_DOWN_SHARED].w ? r->expert[i] : 0)) * scale;
-    reference_tap(r, TAP_FFN_OUT, at, b.pos, b.n, 1, n_embd, r->h);
+    used_experts(r, il, b, x, sums);
+    if (has_shared) shared_expert(r, il, b, x, shared);
+    for (size_t i = 0; i < n_x; i++) r->h[i] = (sums[i] + (has_shared ? shared[i] : 0)) * scale;
+    reference_tap(r, TAP_FFN_OUT, (int32_t)il, b.pos, b.n, 1, r->plan.n_embd, r->h);
 }

@@ -316,22 +316,26 @@ static double *norm(const struct reference *r, uint32_t il, enum weight_id weigh
     bool is_post = weight == W_ATTN_POST_NORM || weight == W_FFN_POST_NORM;
     double eps = (double)(is_post && r->plan.post_norm_eps != 0 ? r->plan.post_norm_eps : r->plan.norm_eps);
     normalize(r, of, eps, n_in, x, (uint32_t)((uint64_t)b.n * n_head * width / n_in), y);
-    if (id < TAP_COUNT) reference_tap(r, id, (int32_t)il, b.pos, b.n, n_head, width, y);
+    reference_tap(r, id, (int32_t)il, b.pos, b.n, n_head, width, y);
     return y;
 }
 
 /* attn (n, n_head, v_dim) *= f(W_gate x), with one gate for each head or each element
  *                                                    Qiu et al. 2025, "Gated Attention for Large Language Models" */
-static void gate_heads(struct reference *r, const struct affine *of, const struct attn_plan *p, const double *x,
-                       uint32_t n) {
+static void gate_heads(struct reference *r, uint32_t il, struct batch b, const double *x) {
+    const struct affine *of = &r->m->layers[il].w[W_ATTN_GATE];
+    const struct attn_plan *p = &r->plan.layers[il].attn;
     uint32_t n_gate = of->w->n_out, shared = p->n_head * p->v_dim / n_gate;
-    for (uint32_t t = 0; t < n; t++) {
-        for (uint32_t g = 0; g < n_gate; g++) {
-            double z = reference_dot(reference_row(r, of->w, g), x + (size_t)t * of->w->n_in, of->w->n_in);
-            double factor = p->gate == ATTN_GATE_SIGMOID ? 1 / (1 + exp(-z)) : z > 20 ? z : log1p(exp(z));
-            for (uint32_t i = 0; i < shared; i++) r->attn[((size_t)t * n_gate + g) * shared + i] *= factor;
-        }
+    for (size_t i = 0; i < (size_t)b.n * n_gate; i++) {
+        const float *row = reference_row(r, of->w, i % n_gate);
+        r->gates[i] = reference_dot(row, x + i / n_gate * of->w->n_in, of->w->n_in);
     }
+    reference_tap(r, TAP_ATTN_GATE, (int32_t)il, b.pos, b.n, p->n_head, n_gate / p->n_head, r->gates);
+    for (size_t i = 0; i < (size_t)b.n * p->n_head * p->v_dim; i++) {
+        double z = r->gates[i / shared];
+        r->attn[i] *= p->gate == ATTN_GATE_SIGMOID ? 1 / (1 + exp(-z)) : z > 20 ? z : log1p(exp(z));
+    }
+    reference_tap(r, TAP_ATTN_GATED, (int32_t)il, b.pos, b.n, p->n_head, p->v_dim, r->attn);
 }
 
 /* h (n, n_embd) <- W_o attention(rope(W_q x), rope(W_k x), W_v x) */
@@ -367,14 +371,15 @@ static void run_attention(struct reference *r, uint32_t il, struct batch b, cons
         double periods = floor(((double)pos + t + p->temperature_offset) / p->temperature_floor);
         r->q[i] *= 1 + (double)p->temperature_scale * log(1 + periods);
     }
+    if (p->temperature_floor > 0) reference_tap(r, TAP_QCUR_SCALED, at, pos, n, p->n_head, p->k_dim, r->q);
     if (r->wrong) r->wrong->attention_weights(r, &a, pos + n);
     else attention_weights(r, &a, pos + n);
     reference_tap(r, TAP_KQ_SOFT_MAX, at, pos, n, p->n_head, pos + n, r->weights);
     if (r->wrong) r->wrong->attention_values(r, &a, pos + n);
     else attention_values(r, &a, pos + n);
     reference_tap(r, TAP_KQV_OUT, at, pos, n, p->n_head, p->v_dim, r->attn);
-    if (p->gate != ATTN_GATE_NONE) gate_heads(r, &l->w[W_ATTN_GATE], p, x, n);
-    norm(r, il, W_ATTN_SUB_NORM, b, TAP_COUNT, 1, p->n_head * p->v_dim, r->attn, r->attn);
+    if (p->gate != ATTN_GATE_NONE) gate_heads(r, il, b, x);
+    norm(r, il, W_ATTN_SUB_NORM, b, TAP_ATTN_SUB_NORM, 1, p->n_head * p->v_dim, r->attn, r->attn);
     projection(r, &l->w[W_ATTN_OUTPUT], r->attn, n, r->h, false);
     reference_tap(r, TAP_ATTN_OUT, at, pos, n, 1, r->plan.n_embd, r->h);
     for (size_t i = 0; p->output_scale != 0 && i < (size_t)n * r->plan.n_embd; i++) r->h[i] *= (double)p->output_scale;
@@ -400,7 +405,7 @@ static void run_feed_forward(struct reference *r, uint32_t il, struct batch b, c
         if (scales) r->gate[i] /= (double)scales[i % p->n_ff];
     }
     reference_tap(r, TAP_FFN_SWIGLU, at, b.pos, b.n, 1, p->n_ff, r->gate);
-    norm(r, il, W_FFN_SUB_NORM, b, TAP_COUNT, 1, p->n_ff, r->gate, r->gate);
+    norm(r, il, W_FFN_SUB_NORM, b, TAP_FFN_SUB_NORM, 1, p->n_ff, r->gate, r->gate);
     ffn_product(r, &l->w[W_FFN_DOWN], r->gate, b.n, r->h);
     reference_tap(r, TAP_FFN_OUT, at, b.pos, b.n, 1, r->plan.n_embd, r->h);
 }
@@ -502,6 +507,8 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
     const struct plan *p = &m->plan;
     struct reference *r = calloc(1, sizeof *r);
     uint32_t max_k_dim = 0;
+    uint64_t n_ff = plan_max_used_row(p);
+    if (p->max_ff > n_ff) n_ff = p->max_ff;
     for (uint32_t il = 0; il < p->n_layer; il++) {
         if (p->layers[il].attn.k_dim > max_k_dim) max_k_dim = p->layers[il].attn.k_dim;
     }
@@ -520,12 +527,14 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
         || !(r->k = allocate(r, (uint64_t)p->n_layer * n_ctx, p->max_k))
         || !(r->v = allocate(r, (uint64_t)p->n_layer * n_ctx, p->max_v)) || !(r->x = allocate(r, n_batch, p->n_embd))
         || !(r->h = allocate(r, n_batch, p->n_embd)) || !(r->q = allocate(r, n_batch, p->max_q))
-        || !(r->attn = allocate(r, n_batch, p->max_q)) || !(r->gate = allocate(r, n_batch, p->max_ff))
-        || !(r->up = allocate(r, n_batch, p->max_ff))
+        || !(r->attn = allocate(r, n_batch, p->max_q)) || !(r->gate = allocate(r, n_batch, n_ff))
+        || !(r->up = allocate(r, n_batch, n_ff))
         || (p->max_expert > 0 && !(r->scores = allocate(r, n_batch, p->max_expert)))
         || (p->max_expert > 0 && !(r->chosen = allocate(r, n_batch, 2 * (uint64_t)p->max_used)))
-        || (p->max_expert > 0 && !(r->choice = allocate(r, 2, p->max_expert)))
-        || (p->max_expert > 0 && !(r->expert = allocate(r, 2 * ((uint64_t)n_batch + 1), p->n_embd)))
+        || (p->max_expert > 0 && !(r->choice = allocate(r, (uint64_t)n_batch + 1, p->max_expert)))
+        || (p->max_expert > 0 && !(r->expert = allocate(r, 2 * (uint64_t)n_batch, p->n_embd)))
+        || (p->max_expert > 0 && !(r->expert_rows = allocate(r, n_batch, (uint64_t)p->max_used * p->n_embd)))
+        || (p->has_gates && !(r->gates = allocate(r, n_batch, p->max_q)))
         || !(r->input = allocate(r, n_batch, p->n_embd))
         || !(r->weights = allocate(r, (uint64_t)n_batch * p->max_head, n_ctx))
         || !(r->frequencies[ROPE_GLOBAL] = allocate(r, max_k_dim, 1))
@@ -543,7 +552,7 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
 void reference_free(struct reference *r) {
     if (!r) return;
     void *const owned[] = { r->plan.layers, r->edited.layers, r->k, r->v, r->x, r->h, r->q, r->attn, r->gate, r->up,
-                            r->scores, r->choice, r->chosen, r->expert, r->input, r->weights,
+                            r->scores, r->choice, r->chosen, r->expert, r->expert_rows, r->gates, r->input, r->weights,
                             r->frequencies[ROPE_GLOBAL], r->frequencies[ROPE_LOCAL], r->rotated, r->key, r->zeros,
                             r->row, r->row_bytes, r->other_row, r->tapped };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
@@ -553,7 +562,9 @@ void reference_free(struct reference *r) {
 plumb_status reference_set_tap(struct reference *r, struct tap_sink sink) {
     const struct plan *p = &r->right->plan;
     uint64_t n_weight = (uint64_t)p->max_head * r->n_ctx, n_max = plan_max_row(p), n;   /* of a token */
+    uint64_t n_used = plan_max_used_row(p);
     if (n_weight > n_max) n_max = n_weight;
+    if (n_used > n_max) n_max = n_used;
     if (sink.on_tap && !r->tapped) {
         r->tapped = mul_u64(n_max, r->n_batch, &n) ? alloc_array(n, sizeof *r->tapped) : NULL;
         if (!r->tapped) return PLUMB_ERROR_MEMORY;

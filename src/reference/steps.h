@@ -19,12 +19,14 @@ struct reference {
     double *x;                       /* (n_batch, n_embd) residual stream */
     double *h;                       /* (n_batch, n_embd) x after a norm; then what is added to x */
     double *q, *attn;                /* (n_batch, n_head * k_dim) queries; (n_batch, n_head * v_dim) sums of V */
-    double *gate, *up;               /* (n_batch, n_ff) */
+    double *gates;                   /* (n_batch, n_head * v_dim), or (n_batch, n_head): attn_gate x; NULL without */
+    double *gate, *up;               /* (n_batch, n_ff), or (n_batch, n_used, n_ff) of experts */
     /* For experts; NULL in a model without them. */
-    double *scores, *choice;         /* (n_batch, n_expert) of a router; (2, n_expert) of one token */
+    double *scores, *choice;         /* (n_batch, n_expert) of a router; (n_batch + 1, n_expert) to choose by */
     double *chosen;                  /* (2, n_batch, n_used) the experts of each token, and their weights */
-    double *expert;                  /* (2 * n_batch + 2, n_embd) output of the expert that every token uses, sum of the
-                                      * others, and input and output of one */
+    double *expert;                  /* (2, n_batch, n_embd) output of the expert that every token uses, sum of the
+                                      * others */
+    double *expert_rows;             /* (n_batch, n_used, n_embd) inputs or outputs of all experts */
     double *input;                   /* (n_batch, n_embd) what the feed-forward network of a parallel layer reads */
     double *weights;                 /* (n_batch, n_head, n_ctx) scores, then attention weights, of a layer */
     double *frequencies[PLAN_ROPES]; /* (n_rot / 2) of each rope: the angle of a pair per position.  There is room for

@@ -127,8 +127,8 @@ const char *tap_show(struct tap_text *buf, enum tap_id id, int32_t layer) {
     return buf->text;
 }
 
-const char *tap_show_inputs(struct tap_inputs_text *buf, enum tap_id id, uint64_t absent) {
-    uint64_t set = tap_inputs_without(id, absent);
+const char *tap_show_inputs(struct tap_inputs_text *buf, uint32_t order, enum tap_id id, uint64_t absent) {
+    uint64_t set = tap_inputs_without(order, id, absent);
     snprintf(buf->text, sizeof buf->text, "%s", "the token ids");
     for (uint32_t i = 0, n = 0; i < TAP_COUNT; i++) {
         const char *of = i != TAP_L_OUT ? "" : tap_spec(id)->in_layer
@@ -233,7 +233,7 @@ plumb_status tap_check_patterns(const char *patterns, uint32_t n_layer, uint32_t
         if (matches_any(pattern, n, 0, n_layer - 1)) {
             return error_set(err, PLUMB_ERROR_ARGUMENT, "taps: \"%s\" is not in layers %u-%u", shown.text, first, last);
         }
-        char known[400];
+        char known[800];
         for (size_t i = 0, at = 0; i < TAP_COUNT && at < sizeof known; i++) {
             int more = snprintf(known + at, sizeof known - at, i > 0 ? ", %s" : "%s", tap_spec((enum tap_id)i)->name);
             at += (size_t)more;

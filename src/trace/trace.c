@@ -156,11 +156,11 @@ void trace_ignore(struct plumb_trace *t, const char *name, size_t n) {
 
 /* Returns the index of the first tap that is not before (id, layer). */
 static size_t tap_index(const struct plumb_trace *t, enum tap_id id, int32_t layer) {
-    uint64_t order = tap_order(id, layer);
+    uint64_t place = tap_place(t->order, id, layer);
     size_t low = 0, high = t->n_tap;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (tap_order(t->taps[middle].id, t->taps[middle].layer) < order) low = middle + 1;
+        if (tap_place(t->order, t->taps[middle].id, t->taps[middle].layer) < place) low = middle + 1;
         else high = middle;
     }
     return low;
@@ -169,6 +169,42 @@ static size_t tap_index(const struct plumb_trace *t, enum tap_id id, int32_t lay
 const struct trace_tap *trace_find_tap(const struct plumb_trace *t, enum tap_id id, int32_t layer) {
     size_t i = tap_index(t, id, layer);
     return i < t->n_tap && t->taps[i].id == id && t->taps[i].layer == layer ? &t->taps[i] : NULL;
+}
+
+/* Moves the taps one by one to their places.  There are few that move, and not far, since a layer has few. */
+void trace_set_order(struct plumb_trace *t, uint32_t order) {
+    t->order = order;
+    for (size_t i = 1; i < t->n_tap; i++) {
+        struct trace_tap tap = t->taps[i];
+        uint64_t place = tap_place(order, tap.id, tap.layer);
+        size_t to = i;
+        for (; to > 0 && tap_place(order, t->taps[to - 1].id, t->taps[to - 1].layer) > place; to--) {
+            t->taps[to] = t->taps[to - 1];
+        }
+        t->taps[to] = tap;
+    }
+}
+
+void trace_read_order(struct plumb_trace *t, const char *text, size_t n) {
+    uint32_t order = 0;
+    for (size_t at = 0, end; at < n; at = end + 1) {
+        for (end = at; end < n && text[end] != ',';) end++;
+        for (uint32_t i = 0; tap_order_name(i); i++) {
+            const char *name = tap_order_name(i);
+            if (strlen(name) == end - at && memcmp(name, text + at, end - at) == 0) order |= 1u << i;
+        }
+    }
+    trace_set_order(t, order);
+}
+
+const char *trace_show_order(struct trace_order_text *buf, uint32_t order) {
+    size_t n = 0;
+    buf->text[0] = 0;
+    for (uint32_t i = 0; tap_order_name(i); i++) {
+        if (!(order >> i & 1)) continue;
+        n += (size_t)snprintf(buf->text + n, sizeof buf->text - n, "%s%s", n > 0 ? "," : "", tap_order_name(i));
+    }
+    return buf->text;
 }
 
 /* Returns the index of the first row that is not before pos.  Checks the end first, since rows mostly come in order. */

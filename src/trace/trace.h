@@ -83,8 +83,9 @@ struct plumb_trace {
     bool has_output_norms;  /* the file names a ..._feedforward_layernorm: see trace_begin_tap */
     uint32_t n_ignored;     /* records of the file that were left out, mostly because no tap has their name */
     char ignored[64];       /* the name in the first such record */
+    uint32_t order;         /* of the taps: a set of enum tap_order.  0 also if the trace does not say */
     size_t n_tap, cap;
-    struct trace_tap *taps; /* (n_tap) ascending by tap_order */
+    struct trace_tap *taps; /* (n_tap) ascending by tap_place */
 };
 
 /* Frees everything that the trace holds and resets it: no tokens, no taps, default params. */
@@ -108,6 +109,13 @@ const char *trace_text(const struct plumb_trace *t, int32_t id);
 uint32_t trace_first_token(const struct plumb_trace *t, uint64_t n_row);
 /* Counts a record that is left out.  Keeps the name of the first such record; n: bytes of the name. */
 void trace_ignore(struct plumb_trace *t, const char *name, size_t n);
+/* Sorts the taps in another order (a set of enum tap_order), in which taps that are added later go too. */
+void trace_set_order(struct plumb_trace *t, uint32_t order);
+/* Reads and writes the order as a file has it: the names of its flags, "parallel,one_norm".  Reading ignores unknown
+ * names; n: bytes of the text.  Writing returns buf->text. */
+void trace_read_order(struct plumb_trace *t, const char *text, size_t n);
+struct trace_order_text { char text[96]; };
+const char *trace_show_order(struct trace_order_text *buf, uint32_t order);
 /* Both return NULL if there is none. */
 const struct trace_tap *trace_find_tap(const struct plumb_trace *t, enum tap_id id, int32_t layer);
 const struct trace_row *trace_find_row(const struct trace_tap *tap, uint32_t pos);

@@ -1,7 +1,9 @@
 #!/bin/sh
 # Makes the models of this directory, one for each architecture that plumb runs and one more for each that can have
 # experts, and their taps again.
-#   make.sh FOLDER    where ../../conformance/build.sh has built llama.cpp; PYTHONPATH must have numpy and gguf 0.19
+#   make.sh FOLDER         where ../../conformance/build.sh has built llama.cpp; PYTHONPATH must have numpy and gguf
+#                          0.19
+#   make.sh FOLDER taps    makes only the taps again, from the models that are here: after a change of logits.c
 # models/synth_archs.py writes the first ones, llama.cpp's own conformance program with other shapes (shapes.sed) the
 # others.  Truth is llama.cpp, with GELU computed instead of taken from its table of 16-bit floats (build.sh).
 set -eu
@@ -11,6 +13,15 @@ conformance=$(cd "$1" && pwd)
 work=$conformance/archs
 mkdir -p "$work"
 echo "7 1 33 33 60 2 19 48" >"$work/ids.txt"
+taps() { "$conformance/logits" -i "$work/ids.txt" -s 1 -d "$1.taps" "$work/f32.gguf" - "$work/logits.bin"; }
+if [ "${2-}" = taps ]; then
+    cd "$here"
+    for model in *.gguf; do
+        python3 f32.py "$model" "$work/f32.gguf"
+        taps "${model%.gguf}"
+    done
+    exit
+fi
 cd "$conformance/llama.cpp"
 sed -f "$here/shapes.sed" tests/test-llama-archs.cpp >tests/shapes.cpp
 g++ -O1 -std=c++17 -w -Iinclude -Iggml/include -Iggml/src -Icommon -Ivendor -Isrc tests/shapes.cpp \
@@ -18,7 +29,6 @@ g++ -O1 -std=c++17 -w -Iinclude -Iggml/include -Iggml/src -Icommon -Ivendor -Isr
     build/ggml/src/libggml-cpu.a build/ggml/src/libggml-base.a -lpthread -ldl -fopenmp -o "$work/shapes"
 cd "$here"
 rm -f ./*.gguf ./*.taps
-taps() { "$conformance/logits" -i "$work/ids.txt" -s 1 -d "$1.taps" "$work/f32.gguf" - "$work/logits.bin"; }
 python3 "$synth" --list | while read -r name; do
     python3 "$synth" "$name" "$name.gguf"
     python3 "$synth" "$name" "$work/f32.gguf" --f32
@@ -30,7 +40,7 @@ sed -n 's/^    { "\([^"]*\)", ROPE_.*/\1/p' ../../../src/model/*.c | while read 
     rm -f "$work"/*-dense.gguf "$work"/*-moe.gguf
     # With another seed two experts are so close that rounded activations choose another one, or the rounding shows
     # more.
-    case $name in mellum | llada | laguna | gpt-oss) seed=2 ;; bailingmoe) seed=3 ;; *) seed=1 ;; esac
+    case $name in mellum | llada | laguna) seed=2 ;; bailingmoe) seed=3 ;; gpt-oss) seed=4 ;; *) seed=1 ;; esac
     KV_HEADS=$heads "$work/shapes" -o "$work" -d 0.3 -s $seed -a "^$name\$" >"$work/shapes.log" 2>&1
     for kind in dense moe; do
         toy=$work/$name-$kind.gguf out=$name

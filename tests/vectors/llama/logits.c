@@ -21,8 +21,9 @@
  *     f32 logsumexp                                               natural logarithm, over the whole vocabulary
  *     f32 sample[n_sample]                                        logits of ids 0, stride, 2 stride...
  *     u32 top_id[n_top];  f32 top[n_top]                          largest first; of equals the smaller id
- * A dump is a row of: char name[24] ("Qcur-0", "Qcur_rope-0" behind RoPE, "result_norm"); u32 ne[4], fastest dimension
- * first; f32 values.  All of them F32 and contiguous.  Of two records with one name the later one is the step.
+ * A dump is a row of: char name[24] ("Qcur-0", "Qcur_rope-0" behind RoPE, "result_norm"; of a longer name the last 24
+ * bytes); u32 ne[4], fastest dimension first; f32 values, also of the indices of ffn_moe_topk.  Of two records with one
+ * name the later one is the step.
  * A file of greedy choices holds the prompt and all but the last choice as tokens; top_id[0] of record k is choice k.
  */
 #include <ggml-backend.h>
@@ -65,7 +66,13 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
     static const char *const wanted[] = {"embd", "attn_norm", "Qcur", "Kcur", "Vcur", "Qcur_normed", "Kcur_normed",
                                          "kq_soft_max", "kqv_out", "attn_out", "attn_post_norm", "ffn_inp", "ffn_norm",
                                          "ffn_gate", "ffn_up", "ffn_swiglu", "ffn_out", "ffn_post_norm", "l_out",
-                                         "ffn_moe_logits", "ffn_moe_out", "ffn_shexp",
+                                         "Qcur_attn_temp_scaled", "attn_gate_proj", "attn_gated",
+                                         "attn_sub_norm", "ffn_sub_norm", "ffn_moe_logits", "ffn_moe_probs",
+                                         "ffn_moe_probs_biased", "ffn_moe_topk", "ffn_moe_weights",
+                                         "ffn_moe_weights_softmax",
+                                         "ffn_moe_weights_norm", "ffn_moe_weights_scaled", "ffn_moe_gate",
+                                         "ffn_moe_up", "ffn_moe_swiglu", "ffn_moe_down", "ffn_moe_weighted",
+                                         "ffn_moe_out", "ffn_shexp",
                                          "result_norm", "result_output"};
     /* Names that some architectures have for the same steps. */
     static const char *const others[][2] = {{"inp_scaled", "embd"}, {"sa_out", "ffn_inp"}, {"ffn_geglu", "ffn_swiglu"},
@@ -78,9 +85,24 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
                                             {"ffn_moe_logits_biased", "ffn_moe_logits"}, {"embd_norm", "embd"},
                                             {"inp_embd_scaled", "embd"}, {"ffn_gate_s", "ffn_gate"},
                                             {"ffn_up_s", "ffn_up"}, {"ffn_down_s", "ffn_out"},
-                                            {"ffn_act", "ffn_swiglu"}};
+                                            {"ffn_act", "ffn_swiglu"}, {"ffn_swiglu_oai", "ffn_swiglu"},
+                                            {"ffn_relu", "ffn_swiglu"},
+                                            {"ffn_moe_gate_biased", "ffn_moe_gate"},
+                                            {"ffn_moe_up_biased", "ffn_moe_up"},
+                                            {"ffn_moe_down_biased", "ffn_moe_down"},
+                                            {"ffn_moe_gate_scaled", "ffn_moe_gate"},
+                                            {"ffn_moe_up_scaled", "ffn_moe_up"},
+                                            {"ffn_moe_down_scaled", "ffn_moe_down"},
+                                            {"ffn_moe_geglu", "ffn_moe_swiglu"},
+                                            {"ffn_moe_gelu", "ffn_moe_swiglu"},
+                                            {"ffn_moe_silu", "ffn_moe_swiglu"},
+                                            {"ffn_moe_reglu", "ffn_moe_swiglu"},
+                                            {"ffn_moe_relu", "ffn_moe_swiglu"},
+                                            {"ffn_moe_relu_sqr", "ffn_moe_swiglu"},
+                                            {"ffn_moe_swiglu_oai", "ffn_moe_swiglu"},
+                                            {"ffn_moe_swiglu_limited", "ffn_moe_swiglu"}};
     FILE *f = user;
-    char name[24] = "", own[64];
+    char name[24] = "", own[64], full[96];
     bool is_bloom = strcmp(t->name, "inp_norm-0") == 0;   /* the embedding, though its name has a layer */
     size_t n = is_bloom ? strlen(t->name) : strcspn(t->name, "-");
     snprintf(own, sizeof own, "%.*s", (int)n, t->name);
@@ -88,8 +110,9 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
         if (strcmp(own, others[i][0]) == 0) strcpy(own, others[i][1]);
     }
     if (is_bloom) strcpy(own, "embd");
-    /* With a bias and a softmax over the experts that are used, the scores have no other name. */
-    if (strcmp(own, "ffn_moe_probs") == 0 && t->op == GGML_OP_ADD) strcpy(own, "ffn_moe_logits");
+    /* With a softmax over the experts that are used, the scores have no other name. */
+    bool is_score = t->op == GGML_OP_ADD || t->op == GGML_OP_MUL_MAT;
+    if (strcmp(own, "ffn_moe_probs") == 0 && is_score) strcpy(own, "ffn_moe_logits");
     bool cur = n == 4 && strncmp(t->name + 1, "cur", 3) == 0, rope = t->op == GGML_OP_ROPE;
     bool is_wanted = !strchr(t->name, ' ') && (!cur || rope || t->op == GGML_OP_RESHAPE), found = false;
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
@@ -102,10 +125,20 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
     if (strcmp(own, "ffn_out") == 0 && t->op == GGML_OP_ADD && !strstr(t->src[1]->name, "bias")) found = false;
     if (!is_wanted || !found) return !ask;   /* asked: do we want to see it; told: go on */
     if (ask) return true;
-    if (t->type != GGML_TYPE_F32 || !ggml_is_contiguous(t)) die("not contiguous F32", t->name);
-    snprintf(name, sizeof name, "%s%s%s", own, rope ? "_rope" : "", t->name + n);
-    float *data = malloc(ggml_nbytes(t));
-    ggml_backend_tensor_get(t, data, 0, ggml_nbytes(t));
+    bool is_integer = t->type == GGML_TYPE_I32;
+    if (t->type != GGML_TYPE_F32 && !is_integer) die("neither F32 nor I32", t->name);
+    size_t n_full = (size_t)snprintf(full, sizeof full, "%s%s%s", own, rope ? "_rope" : "", t->name + n);
+    memcpy(name, full + (n_full > sizeof name ? n_full - sizeof name : 0), n_full < sizeof name ? n_full : sizeof name);
+    float *data = malloc((size_t)ggml_nelements(t) * sizeof *data);
+    for (int64_t i = 0; i < ggml_nelements(t); i++) {   /* the tensor may be a view of another one */
+        int64_t rest = i;
+        const char *at = t->data;
+        for (int k = 0; k < 4; k++) {
+            at += rest % t->ne[k] * (int64_t)t->nb[k];
+            rest /= t->ne[k];
+        }
+        data[i] = is_integer ? (float)*(const int32_t *)at : *(const float *)at;
+    }
     fwrite(name, 1, sizeof name, f);
     /* The cache is padded to 256 keys: as many as there are tokens are real. */
     int32_t n_row = (int32_t)ggml_nrows(t), padded = (int32_t)t->ne[0];
