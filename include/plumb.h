@@ -206,9 +206,9 @@ typedef enum plumb_kv_type {
 } plumb_kv_type;
 /* "i16", "q8", "f32"; NULL for any other number. */
 const char *plumb_kv_type_name(plumb_kv_type type);
-/* The bytes that the K and V of a session of n_ctx tokens take (n_ctx 0: as in plumb_session_params).  Returns 0 if the
+/* The bytes that the K and V of a session take (n_ctx and n_batch: as in plumb_session_params).  Returns 0 if the
  * header is not complete or its keys do not describe a model. */
-double plumb_model_kv_bytes(const plumb_model *model, uint32_t n_ctx, plumb_kv_type type);
+double plumb_model_kv_bytes(const plumb_model *model, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type);
 
 /* To how many bits the fast pass rounds activations, in blocks of 32, before it multiplies them with quantized weights.
  * The same precision gives the same bits on every host and with all kernels, and only the caller chooses it. */
@@ -260,10 +260,17 @@ const int32_t *plumb_session_tokens(const plumb_session *session);
  * plumb_session_feed_all, plumb_session_rewind and plumb_session_set_tap return PLUMB_ERROR_STATE, and
  * plumb_session_reuse changes nothing. */
 
-/* Keeps the longest common prefix of the cache and the n ids, and forgets all tokens after it.  Returns its length; the
- * caller then feeds the other ids.  The last id is never part of the prefix, so that feeding it computes its logits. */
+/* If a layer attends only to a window of the latest tokens, the fast pass keeps the K and V of that window there, and
+ * enough older ones that the last 480 tokens can be forgotten.  If more are forgotten, those before them may have to be
+ * computed again, which gives the same results.  plumb_session_rewind does that itself.  plumb_session_reuse leaves it
+ * to the caller, who can feed them in pieces and stop in between. */
+
+/* Keeps the longest common prefix of the cache and the n ids, and forgets all tokens after it.  Returns how many tokens
+ * are kept, none if the prefix must be computed again; the caller then feeds the other ids.  The last id is never part
+ * of the prefix, so that feeding it computes its logits. */
 uint32_t plumb_session_reuse(plumb_session *session, const int32_t *ids, size_t n);
-/* Keeps the first n_past tokens and forgets the others.  PLUMB_ERROR_ARGUMENT if there are fewer. */
+/* Keeps the first n_past tokens and forgets the others.  PLUMB_ERROR_ARGUMENT if there are fewer.  Tokens that must be
+ * computed again take as long as in plumb_session_feed, and taps show them. */
 plumb_status plumb_session_rewind(plumb_session *session, uint32_t n_past);
 /* Computes n more tokens, in batches of n_batch, and the logits after the last of them.  With n = 1 this is one step of
  * decoding, which allocates nothing.  Nothing is computed on failure: PLUMB_ERROR_CONTEXT if n_past + n > n_ctx,

@@ -89,7 +89,8 @@ static bool compute(const struct input *in, plumb_kv_type type, struct way way, 
     kernels_init(&f32, way.scalar_only ? KERNELS_SCALAR : KERNELS_SIMD128, PLUMB_PRECISION_EXACT16);
     struct pool *pool = pool_create(way.n_thread);
     struct attention *a;
-    bool ok = CHECK(attention_create(&a, &in->plan, in->n, type, &kernels, &f32, pool) == PLUMB_OK, "memory");
+    bool ok = CHECK(attention_create(&a, &in->plan, in->n, way.n_store, type, &kernels, &f32, pool)
+                    == PLUMB_OK, "memory");
     size_t n_q = (size_t)c->n_head * c->k_dim, n_out = (size_t)c->n_head * c->v_dim;
     size_t n_k = (size_t)c->n_head_kv * c->k_dim, n_v = (size_t)c->n_head_kv * c->v_dim, n_max = n_k > n_v ? n_k : n_v;
     uint32_t first = in->n - n_last(in);
@@ -330,6 +331,8 @@ void test_attention(void) {
         { "100 positions, a window of 1", 4, 2, 32, 100, .window = 1 },
         { "100 positions, a window of 33", 6, 2, 64, 100, .window = 33 },
         { "1030 positions, a window of 5 in two parts", 10, 2, 16, 1030, .window = 5 },
+        { "2500 positions, a window of 200 in a ring", 6, 3, 24, 2500, .v_dim = 40, .window = 200, .has_sinks = true },
+        { "3070 positions, chunks of 300 in a ring", 4, 2, 32, 3070, .window = 300, .is_chunked = true },
         { "2100 positions, a window of 1025 in two or three parts", 9, 3, 64, 2100, .v_dim = 48, .window = 1025 },
     };
     TEST_ROWS("attention: the formula's values, the same bits in every way: ", check_shape, shapes);

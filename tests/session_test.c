@@ -197,8 +197,8 @@ static void rehearse_case(const void *row) {
               && info_a.weight_bytes == info_b.weight_bytes, "bytes of weights");
         CHECK(plumb_session_bytes(a) == plumb_session_bytes(b), "%d bytes, the real session has %d",
               (int)plumb_session_bytes(b), (int)plumb_session_bytes(a));
-        double kv = plumb_model_kv_bytes(m, 64, PLUMB_KV_I16);
-        CHECK(kv == plumb_model_kv_bytes(whole, 64, PLUMB_KV_I16) && kv < (double)plumb_session_bytes(b),
+        double kv = plumb_model_kv_bytes(m, 64, 0, PLUMB_KV_I16);
+        CHECK(kv == plumb_model_kv_bytes(whole, 64, 0, PLUMB_KV_I16) && kv < (double)plumb_session_bytes(b),
               "%g bytes of K and V", kv);
         int32_t ids[N_IDS];
         some_ids(m, ids);
@@ -260,19 +260,19 @@ static void rehearse_wrong_case(void) {
     plumb_model *m = plumb_model_create();
     CHECK(plumb_model_rehearse(m, &n_bytes) == PLUMB_ERROR_STATE && strstr(plumb_model_error(m), "headers_only was"),
           "without headers_only: %s", plumb_model_error(m));
-    CHECK(plumb_model_kv_bytes(m, 64, PLUMB_KV_I16) == 0, "before the header");
+    CHECK(plumb_model_kv_bytes(m, 64, 0, PLUMB_KV_I16) == 0, "before the header");
     CHECK(plumb_model_headers_only(m) == PLUMB_OK && plumb_model_rehearse(m, &n_bytes) == PLUMB_ERROR_STATE,
           "before begin");
     CHECK(file && plumb_model_begin(m, n) == PLUMB_OK && fixture_give(m, file, 0, 1000, 1000) == PLUMB_OK, "begin");
     CHECK(plumb_model_headers_only(m) == PLUMB_ERROR_STATE, "after begin");
     CHECK(plumb_model_rehearse(m, &n_bytes) == PLUMB_ERROR_TRUNCATED && n_bytes == 0, "in the header: %s",
           plumb_model_error(m));
-    CHECK(plumb_model_kv_bytes(m, 64, PLUMB_KV_I16) == 0, "in the header");
+    CHECK(plumb_model_kv_bytes(m, 64, 0, PLUMB_KV_I16) == 0, "in the header");
     plumb_model *whole = fixture_load(TINY);
     const uint32_t n_ctx = 512;   /* the training context, which is the default */
     CHECK(fixture_give(m, file, 1000, n, 1000) == PLUMB_OK
-          && plumb_model_kv_bytes(m, 0, PLUMB_KV_I16) == plumb_model_kv_bytes(whole, n_ctx, PLUMB_KV_I16),
-          "%g bytes of K and V behind the header", plumb_model_kv_bytes(m, 0, PLUMB_KV_I16));
+          && plumb_model_kv_bytes(m, 0, 0, PLUMB_KV_I16) == plumb_model_kv_bytes(whole, n_ctx, 0, PLUMB_KV_I16),
+          "%g bytes of K and V behind the header", plumb_model_kv_bytes(m, 0, 0, PLUMB_KV_I16));
     plumb_model_free(whole);
     CHECK(plumb_model_end(m) == PLUMB_ERROR_TRUNCATED,
           "the end of a file of which there is only a header");
@@ -286,7 +286,7 @@ static void rehearse_wrong_case(void) {
           && fixture_give(m, file, 0, n, 1000) == PLUMB_OK, "%s", plumb_model_error(m));
     CHECK(plumb_model_rehearse(m, &n_bytes) == PLUMB_ERROR_UNSUPPORTED
           && strstr(plumb_model_error(m), "\"xlama\" is not supported"), "%s", plumb_model_error(m));
-    CHECK(plumb_model_kv_bytes(m, 64, PLUMB_KV_I16) == 0, "of a model that cannot run");
+    CHECK(plumb_model_kv_bytes(m, 64, 0, PLUMB_KV_I16) == 0, "of a model that cannot run");
     plumb_model_free(m);
     free(file);
 }

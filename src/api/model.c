@@ -187,13 +187,18 @@ plumb_status plumb_model_rehearse(plumb_model *m, uint32_t *n_bytes) {
     return PLUMB_OK;
 }
 
-double plumb_model_kv_bytes(const plumb_model *m, uint32_t n_ctx, plumb_kv_type type) {
+static double kv_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type) {
+    n_ctx = plan_n_ctx(p, n_ctx);
+    return kv_cache_bytes(p, n_ctx, plan_n_batch(p, n_ctx, n_batch), type);
+}
+
+double plumb_model_kv_bytes(const plumb_model *m, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type) {
     struct plan plan = {0};
     struct error ignored = {0};
-    if (m->model) return kv_cache_bytes(&m->model->plan, plan_n_ctx(&m->model->plan, n_ctx), type);
+    if (m->model) return kv_bytes(&m->model->plan, n_ctx, n_batch, type);
     double bytes = 0;   /* the number of tensors is not known before all parts of a split model are read */
     if (plumb_model_has_header(m) && plan_create(&plan, m->parts, m->n_part, UINT64_MAX, &ignored) == PLUMB_OK) {
-        bytes = kv_cache_bytes(&plan, plan_n_ctx(&plan, n_ctx), type);
+        bytes = kv_bytes(&plan, n_ctx, n_batch, type);
     }
     plan_free(&plan);
     return bytes;

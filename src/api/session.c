@@ -35,7 +35,7 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
         return error_set(err, PLUMB_ERROR_ARGUMENT, "%u threads: 0 to %d are allowed", p->n_thread, POOL_MAX_THREADS);
     }
     s->n_ctx = plan_n_ctx(&m->plan, p->n_ctx);
-    s->n_batch = p->n_batch > 0 ? p->n_batch : 64;
+    s->n_batch = plan_n_batch(&m->plan, s->n_ctx, p->n_batch);
     if (p->pass != PLUMB_PASS_FAST && p->pass != PLUMB_PASS_REFERENCE) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "%d is not a pass", (int)p->pass);
     }
@@ -45,7 +45,6 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
     if (!plumb_precision_name(p->precision)) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "%d is not a precision", (int)p->precision);
     }
-    if (!m->plan.is_causal || s->n_batch > s->n_ctx) s->n_batch = s->n_ctx;   /* all tokens at once, if they see all */
     if (m->position_embd.w && s->n_ctx > m->plan.n_ctx_train) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "a context of %u tokens is too large: the model has learned only "
                          "%u positions", s->n_ctx, m->plan.n_ctx_train);
@@ -126,16 +125,31 @@ uint32_t plumb_session_n_thread(const plumb_session *s) { return pool_size(s->po
 uint32_t plumb_session_n_past(const plumb_session *s) { return s->n_past; }
 const int32_t *plumb_session_tokens(const plumb_session *s) { return s->tokens; }
 
-uint32_t plumb_session_reuse(plumb_session *s, const int32_t *ids, size_t n) {
-    uint32_t same = 0;
-    while (same < s->n_past && same + 1 < n && s->tokens[same] == ids[same]) same++;
-    plumb_session_rewind(s, same);
-    return same;
-}
-
 static plumb_status check_not_running(plumb_session *s) {
     if (!s->is_running) return PLUMB_OK;
     return error_set(&s->err, PLUMB_ERROR_STATE, "a callback of this session cannot feed, rewind or tap it");
+}
+
+/* Keeps the first n tokens, or as many of them as the pass can go on from, and returns their number. */
+static uint32_t keep(plumb_session *s, uint32_t n) {
+    if (n == s->n_past) return n;
+    s->has_logits = false;   /* they belong to a token that is removed */
+    return s->n_past = s->forward ? forward_rewind(s->forward, n) : n;
+}
+
+uint32_t plumb_session_reuse(plumb_session *s, const int32_t *ids, size_t n) {
+    uint32_t same = 0;
+    while (same < s->n_past && same + 1 < n && s->tokens[same] == ids[same]) same++;
+    return check_not_running(s) == PLUMB_OK ? keep(s, same) : same;
+}
+
+/* Runs one batch of n <= n_batch tokens.  logits: (n_logits, n_vocab), those of its last n_logits tokens.  ids may be
+ * the session's own tokens. */
+static void run(plumb_session *s, const int32_t *ids, uint32_t n, uint32_t n_logits, float *logits) {
+    if (s->forward) forward_run(s->forward, ids, n, s->n_past, n_logits, logits);
+    else reference_run(s->reference, ids, n, s->n_past, n_logits, logits);
+    memmove(s->tokens + s->n_past, ids, n * sizeof *ids);
+    s->n_past += n;
 }
 
 plumb_status plumb_session_rewind(plumb_session *s, uint32_t n_past) {
@@ -144,8 +158,11 @@ plumb_status plumb_session_rewind(plumb_session *s, uint32_t n_past) {
         return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "cannot rewind to token %u: only %u are in the cache", n_past,
                          s->n_past);
     }
-    if (n_past < s->n_past) s->has_logits = false;   /* they belong to a token that was removed */
-    s->n_past = n_past;
+    s->is_running = true;
+    for (uint32_t at = keep(s, n_past); at < n_past; at = s->n_past) {   /* computes again what the pass has lost */
+        run(s, s->tokens + at, n_past - at < s->n_batch ? n_past - at : s->n_batch, 0, NULL);
+    }
+    s->is_running = false;
     return PLUMB_OK;
 }
 
@@ -180,14 +197,6 @@ plumb_status plumb_session_set_tap(plumb_session *s, void (*on_tap)(void *user, 
     if (status == PLUMB_OK) return PLUMB_OK;
     return error_set(&s->err, status, "out of memory: attention weights of %u tokens by %u; use a smaller context",
                      s->n_batch, s->n_ctx);
-}
-
-/* Runs one batch of n <= n_batch tokens.  logits: (n_logits, n_vocab), those of its last n_logits tokens. */
-static void run(plumb_session *s, const int32_t *ids, uint32_t n, uint32_t n_logits, float *logits) {
-    if (s->forward) forward_run(s->forward, ids, n, s->n_past, n_logits, logits);
-    else reference_run(s->reference, ids, n, s->n_past, n_logits, logits);
-    memcpy(s->tokens + s->n_past, ids, n * sizeof *ids);
-    s->n_past += n;
 }
 
 plumb_status plumb_session_feed(plumb_session *s, const int32_t *ids, size_t n) {

@@ -50,7 +50,7 @@ struct unit {
 /* Scratch memory of one thread. */
 struct scratch {
     int16_t *code;                           /* (k_row or v_row) codes of the vector that is being stored */
-    float *scores;                           /* (4, KV_PART) scores, then 2^(score - top); (n_position + 1) for f32 */
+    float *scores;                           /* (4, KV_PART) scores, then 2^(score - top); (n_ctx + 1) for f32 */
     float *v_scale;                          /* (KV_PART) scales of V, with 0 at positions before the window */
     int16_t *codes;                          /* (4, KV_PART) codes of weights times scales of V */
     float *code_scales;                      /* (4, KV_PART / 32) scales of these codes, one for each 32 positions */
@@ -87,25 +87,24 @@ static void *allocate(struct attention *a, uint64_t n, size_t size) {
     return p;
 }
 
-/* The longest rows of all layers, and the largest number of units that one token has. */
-struct maxima { uint32_t k_row, v_row, n_position, n_unit; };
+/* The longest rows of all layers, the largest number of units that one token has, and the context. */
+struct maxima { uint32_t k_row, v_row, n_unit, n_ctx; };
 
-static struct maxima maxima_of(const struct attention *a) {
-    struct maxima m = { 0 };
+static struct maxima maxima_of(const struct attention *a, uint32_t n_ctx) {
+    struct maxima m = { .n_ctx = n_ctx };
     for (uint32_t il = 0; il < a->plan->n_layer; il++) {
         const struct kv_cache *c = &a->caches[il];
         const struct attn_plan *layer = &a->plan->layers[il].attn;
         uint32_t n_unit = layer->n_head_kv * ((layer->n_head / layer->n_head_kv - 1) / ATTN_QUERIES + 1);
         if (c->k_row > m.k_row) m.k_row = c->k_row;
         if (c->v_row > m.v_row) m.v_row = c->v_row;
-        if (c->n_position > m.n_position) m.n_position = c->n_position;
         if (n_unit > m.n_unit) m.n_unit = n_unit;
     }
     return m;
 }
 
 static bool allocate_scratch(struct attention *a, struct scratch *s, const struct maxima *m, plumb_kv_type type) {
-    if (type == PLUMB_KV_F32) return (s->scores = allocate(a, (uint64_t)m->n_position + 1, sizeof *s->scores)) != NULL;
+    if (type == PLUMB_KV_F32) return (s->scores = allocate(a, (uint64_t)m->n_ctx + 1, sizeof *s->scores)) != NULL;
     bool ok = (s->code = allocate(a, m->k_row > m->v_row ? m->k_row : m->v_row, sizeof *s->code))
            && (s->scores = allocate(a, ATTN_QUERIES * KV_PART, sizeof *s->scores))
            && (s->v_scale = allocate(a, KV_PART, sizeof *s->v_scale))
@@ -120,7 +119,7 @@ static bool allocate_scratch(struct attention *a, struct scratch *s, const struc
 }
 
 static bool allocate_unit(struct attention *a, struct unit *u, const struct maxima *m) {
-    uint64_t n_q = (uint64_t)ATTN_QUERIES * m->k_row, n_part = (m->n_position - 1) / KV_PART + 1;
+    uint64_t n_q = (uint64_t)ATTN_QUERIES * m->k_row, n_part = (m->n_ctx - 1) / KV_PART + 1;
     bool ok = (u->q = allocate(a, n_q, sizeof *u->q)) && (u->tops = allocate(a, ATTN_QUERIES * n_part, sizeof *u->tops))
            && (u->sums = allocate(a, ATTN_QUERIES * n_part, sizeof *u->sums))
            && (u->values = allocate(a, ATTN_QUERIES * n_part * m->v_row, sizeof *u->values));
@@ -128,13 +127,13 @@ static bool allocate_unit(struct attention *a, struct unit *u, const struct maxi
     return ok;
 }
 
-static bool allocate_all(struct attention *a, uint32_t n_ctx, plumb_kv_type type) {
+static bool allocate_all(struct attention *a, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type) {
     uint32_t n_thread = pool_size(a->pool), n_layer = a->plan->n_layer;
     if (!(a->caches = allocate(a, n_layer, sizeof *a->caches))) return false;
     memset(a->caches, 0, n_layer * sizeof *a->caches);
     uint64_t n_bytes = 0, at = 0;
     for (uint32_t il = 0; il < n_layer; il++) {
-        if (!kv_cache_init(&a->caches[il], &a->plan->layers[il].attn, n_ctx, type)) return false;
+        if (!kv_cache_init(&a->caches[il], &a->plan->layers[il].attn, n_ctx, n_batch, type)) return false;
         if (!add_u64(n_bytes, a->caches[il].bytes, &n_bytes)) return false;
     }
     if (!(a->cache_memory = allocate(a, n_bytes, 1))) return false;
@@ -142,7 +141,7 @@ static bool allocate_all(struct attention *a, uint32_t n_ctx, plumb_kv_type type
         kv_cache_place(&a->caches[il], a->cache_memory + at);
         at += a->caches[il].bytes;
     }
-    struct maxima m = maxima_of(a);
+    struct maxima m = maxima_of(a, n_ctx);
     uint32_t n_unit = type == PLUMB_KV_F32 ? 0 : m.n_unit > n_thread ? m.n_unit : n_thread;
     if (!(a->scratch = allocate(a, n_thread, sizeof *a->scratch))) return false;
     memset(a->scratch, 0, n_thread * sizeof *a->scratch);
@@ -160,8 +159,9 @@ static bool allocate_all(struct attention *a, uint32_t n_ctx, plumb_kv_type type
     return true;
 }
 
-plumb_status attention_create(struct attention **out, const struct plan *plan, uint32_t n_ctx, plumb_kv_type type,
-                              const struct attention_kernels *kernels, const struct kernels *f32, struct pool *pool) {
+plumb_status attention_create(struct attention **out, const struct plan *plan, uint32_t n_ctx, uint32_t n_batch,
+                              plumb_kv_type type, const struct attention_kernels *kernels, const struct kernels *f32,
+                              struct pool *pool) {
     *out = NULL;
     struct attention *a = calloc(1, sizeof *a);
     if (!a) return PLUMB_ERROR_MEMORY;
@@ -169,7 +169,7 @@ plumb_status attention_create(struct attention **out, const struct plan *plan, u
     a->kernels = kernels;
     a->f32 = f32;
     a->pool = pool;
-    if (!allocate_all(a, n_ctx, type)) {
+    if (!allocate_all(a, n_ctx, n_batch, type)) {
         attention_free(a);
         return PLUMB_ERROR_MEMORY;
     }
@@ -240,10 +240,10 @@ static size_t query_row(const struct attention *a, const struct unit *u, uint32_
 
 /* Returns the first position that the token at pos sees.  A window of 0 has no limit.  A chunked window begins at the
  * last multiple of its length; any other window ends at pos. */
-static uint32_t first_seen(const struct attention *a, uint32_t pos) {
-    uint32_t window = a->layer->window;
+static uint32_t first_seen(const struct attn_plan *layer, uint32_t pos) {
+    uint32_t window = layer->window;
     if (window == 0 || pos < window) return 0;
-    return a->layer->is_chunked ? pos / window * window : pos - window + 1;
+    return layer->is_chunked ? pos / window * window : pos - window + 1;
 }
 
 /* Returns the last position that the token at pos sees, plus 1. */
@@ -277,7 +277,7 @@ static void begin_unit(const struct attention *a, struct unit *u, uint32_t head_
         u->q_scale[i] = code_scale * (a->scale * ATTN_LOG2E);
         u->own[i] = a->pos + (first + i) / a->n_group;
         u->end[i] = end_seen(a, u->own[i]);
-        u->from[i] = first_seen(a, u->own[i]);
+        u->from[i] = first_seen(a->layer, u->own[i]);
     }
 }
 
@@ -387,7 +387,7 @@ static void run_units(void *user, uint32_t begin, uint32_t end, uint32_t thread)
  * units. */
 static void run_parts(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct attention *a = user;
-    uint32_t first = part_of(first_seen(a, a->pos)), n_part = part_of(a->pos) - first + 1, n = units_of_head(a);
+    uint32_t first = part_of(first_seen(a->layer, a->pos)), n_part = part_of(a->pos) - first + 1, n = units_of_head(a);
     for (uint32_t i = begin; i < end; i++) {
         for (uint32_t j = 0; j < n; j++) {
             run_part(a, &a->units[i / n_part * n + j], first + i % n_part, &a->scratch[thread]);
@@ -398,7 +398,7 @@ static void run_parts(void *user, uint32_t begin, uint32_t end, uint32_t thread)
 /* Computes the only token of a batch.  The caller's thread begins and ends all units, which takes little time.  cost is
  * that of a whole part, for all queries of a K/V head. */
 static void run_token(struct attention *a) {
-    uint32_t from = first_seen(a, a->pos), n = units_of_head(a), n_unit = a->layer->n_head_kv * n;
+    uint32_t from = first_seen(a->layer, a->pos), n = units_of_head(a), n_unit = a->layer->n_head_kv * n;
     uint64_t n_seen = a->pos - from + 1, n_first = n_seen < KV_PART ? n_seen : KV_PART;
     uint64_t cost = n_first * a->n_group * ((uint64_t)a->cache->k_row + a->cache->v_row + WEIGHT_COST);
     uint32_t n_part = part_of(a->pos) - part_of(from) + 1;
@@ -416,33 +416,43 @@ static void run_f32(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     float *scores = a->scratch[thread].scores;
     for (uint32_t i = begin; i < end; i++) {
         uint32_t head_kv = i % l->n_head / a->n_group, pos = a->pos + i / l->n_head, n_key = a->pos + a->n_token;
-        uint32_t from = first_seen(a, pos), n_seen = end_seen(a, pos) - from, head = i % l->n_head;
-        const float *k = (const float *)(const void *)kv_cache_k(a->cache, head_kv, 0) + (size_t)from * a->cache->k_row;
-        const float *v = (const float *)(const void *)kv_cache_v(a->cache, head_kv, 0) + (size_t)from * a->cache->v_row;
+        uint32_t from = first_seen(l, pos), n_seen = end_seen(a, pos) - from, head = i % l->n_head;
+        uint32_t n_row = a->cache->n_position, row = from % n_row;   /* of a position; row 0 follows the last one */
+        const float *k = (const float *)(const void *)kv_cache_k(a->cache, head_kv, 0);
+        const float *v = (const float *)(const void *)kv_cache_v(a->cache, head_kv, 0);
         const float *q = a->queries + (size_t)i * l->k_dim;
         float *attn = a->attn + (size_t)i * l->v_dim;
-        for (uint32_t p = 0; p < n_seen; p++) {
-            scores[p] = a->f32->dot_f32(q, k + (size_t)p * a->cache->k_row, l->k_dim) * a->scale;
+        for (uint32_t p = 0; p < n_seen; p++, row = row + 1 < n_row ? row + 1 : 0) {
+            scores[p] = a->f32->dot_f32(q, k + (size_t)row * a->cache->k_row, l->k_dim) * a->scale;
         }
         if (l->softcap != 0.0f) a->f32->softcap(scores, l->softcap, n_seen);
         add_alibi(a, scores, from, n_seen, pos, head, 1.0f);
         if (a->sinks) scores[n_seen] = a->sinks[head];   /* there is room for one more */
         a->f32->softmax(scores, n_seen + (a->sinks ? 1 : 0));
         memset(attn, 0, l->v_dim * sizeof *attn);
-        for (uint32_t p = 0; p < n_seen; p++) {
-            a->f32->add_scaled(attn, v + (size_t)p * a->cache->v_row, scores[p], l->v_dim);
+        row = from % n_row;
+        for (uint32_t p = 0; p < n_seen; p++, row = row + 1 < n_row ? row + 1 : 0) {
+            a->f32->add_scaled(attn, v + (size_t)row * a->cache->v_row, scores[p], l->v_dim);
         }
         if (!a->weights) continue;
-        float *row = a->weights + (size_t)i * n_key;
-        memset(row, 0, n_key * sizeof *row);
-        memcpy(row + from, scores, n_seen * sizeof *row);
+        float *weights = a->weights + (size_t)i * n_key;
+        memset(weights, 0, n_key * sizeof *weights);
+        memcpy(weights + from, scores, n_seen * sizeof *weights);
     }
 }
 
 /* ---- entry points for all cache types ---------------------------------------------------------------------------- */
 
+uint32_t attention_rewind(const struct attention *a, uint32_t n_past) {
+    for (uint32_t il = 0; il < a->plan->n_layer; il++) {
+        if (first_seen(&a->plan->layers[il].attn, n_past) < a->caches[il].n_lost) return 0;
+    }
+    return n_past;
+}
+
 void attention_store(struct attention *a, uint32_t il, const float *k, const float *v, uint32_t n_token, uint32_t pos) {
     begin_layer(a, il, n_token, pos);
+    kv_cache_begin(a->cache, pos, pos + n_token);
     a->new_k = k;
     a->new_v = v;
     pool_run(a->pool, a->layer->n_head_kv, grain((uint64_t)n_token * a->cache->k_row * WEIGHT_COST), store_heads, a);

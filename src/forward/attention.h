@@ -19,18 +19,23 @@
 
 struct attention;
 
-/* Makes attention with caches for up to n_ctx positions.  plan, both kernel tables and pool (may be NULL) are borrowed
- * and must outlive it.  kernels has the loops over codes.  f32 has those over floats: all loops for PLUMB_KV_F32, and
- * with codes the softcap and the loop that adds up parts.
+/* Makes attention with caches for up to n_ctx positions, which are computed in batches of up to n_batch tokens.  plan,
+ * both kernel tables and pool (may be NULL) are borrowed and must outlive it.  kernels has the loops over codes.  f32
+ * has those over floats: all loops for PLUMB_KV_F32, and with codes the softcap and the loop that adds up parts.
  * Fails with PLUMB_ERROR_MEMORY if there is no memory for the cache (kv_cache_bytes) and some scratch. */
-plumb_status attention_create(struct attention **out, const struct plan *plan, uint32_t n_ctx, plumb_kv_type type,
-                              const struct attention_kernels *kernels, const struct kernels *f32, struct pool *pool);
+plumb_status attention_create(struct attention **out, const struct plan *plan, uint32_t n_ctx, uint32_t n_batch,
+                              plumb_kv_type type, const struct attention_kernels *kernels, const struct kernels *f32,
+                              struct pool *pool);
 void attention_free(struct attention *a);
 /* Bytes of cache and scratch. */
 uint64_t attention_bytes(const struct attention *a);
 
+/* Returns n_past if the caches still hold what a token at position n_past sees in every layer, else 0.  Layers with
+ * windows keep a limited number of positions (kv_cache.h). */
+uint32_t attention_rewind(const struct attention *a, uint32_t n_past);
 /* Stores K and V of layer il for positions pos .. pos + n_token - 1.  All positions before pos must be stored already.
- * Whatever was stored from pos on is lost. */
+ * Whatever was stored from pos on is lost.  pos is the end of what was stored before or, to go back, what
+ * attention_rewind returns. */
 void attention_store(struct attention *a, uint32_t il, const float *k, const float *v, uint32_t n_token, uint32_t pos);
 /* attn = softmax(q k^T * scale) v for each head, over the positions that a token sees: those up to its own, which must
  * be stored, or the layer's window of them; if the model is not causal, also the later ones of the batch.  If the layer

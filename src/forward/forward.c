@@ -59,7 +59,7 @@ static bool allocate_scratch(struct forward *f, plumb_kv_type kv_type) {
     uint64_t b = f->n_batch, n_max = plan_max_row(p);
     if (n_max > UINT32_MAX) return false;
     uint32_t n_in = (uint32_t)n_max;
-    return attention_create(&f->attention, p, f->n_ctx, kv_type, &f->attention_kernels, &f->kernels,
+    return attention_create(&f->attention, p, f->n_ctx, f->n_batch, kv_type, &f->attention_kernels, &f->kernels,
                             f->pool) == PLUMB_OK
         && allocate_ropes(f)
         && (f->x = allocate(f, b * p->n_embd, sizeof(float)))
@@ -114,7 +114,7 @@ plumb_status forward_create(struct forward **out, const struct model *m, uint32_
     attention_kernels_init(&f->attention_kernels, k->isa == KERNELS_SCALAR);
     plumb_status status = check_types(m, err);
     if (status == PLUMB_OK && !allocate_scratch(f, kv_type)) {
-        double mib = kv_cache_bytes(&m->plan, n_ctx, kv_type) / 1048576.0;
+        double mib = kv_cache_bytes(&m->plan, n_ctx, n_batch, kv_type) / 1048576.0;
         status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: a context of %u tokens needs %.1f MiB for K and V "
                            "and more for a batch; ask for a smaller context", n_ctx, mib);
     }
@@ -498,6 +498,8 @@ static void run_feed_forward(struct forward *f, uint32_t il, struct batch b, con
 }
 
 /* ---- the pass -------------------------------------------------------------------------------------------------- */
+
+uint32_t forward_rewind(const struct forward *f, uint32_t n_past) { return attention_rewind(f->attention, n_past); }
 
 void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_logits, float *logits) {
     const struct model *m = f->model;

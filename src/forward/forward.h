@@ -32,10 +32,15 @@ plumb_status forward_set_tap(struct forward *f, struct tap_sink sink);
 uint64_t forward_bytes(const struct forward *f);
 const struct kernels *forward_kernels(const struct forward *f);
 
+/* Returns how many of the first n_past tokens can be kept, at most n_past and perhaps none: the next run may begin
+ * there.  n_past: at most as many as were computed.  Layers with windows keep a limited number of positions, so going
+ * far back means to compute all tokens again. */
+uint32_t forward_rewind(const struct forward *f, uint32_t n_past);
 /* Computes n tokens (1..n_batch) at positions pos .. pos + n - 1 (< n_ctx).  Each attends to itself and to the
  * positions before it, all of them or those of the layer's window; in a model that is not causal, also to the later
  * ones of the n.  All positions < pos must be in the cache, from earlier runs.  The K and V of the n tokens are stored.
- * If the cache held tokens from pos on, it loses them all, so a caller goes back by a run at a smaller pos.
+ * If the cache held tokens from pos on, it loses them all, so a caller goes back by a run at a smaller pos, which must
+ * be one that forward_rewind returns.
  * logits: (n_logits, n_vocab) f32 for the last n_logits <= n tokens; it is not used if n_logits is 0.
  * The caller must check these limits, and that every id is >= 0 and < n_vocab. */
 void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_logits, float *logits);

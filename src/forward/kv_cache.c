@@ -8,18 +8,30 @@ static uint32_t element_bytes(plumb_kv_type type) {
     return type == PLUMB_KV_F32 ? sizeof(float) : type == PLUMB_KV_I16 ? sizeof(int16_t) : sizeof(int8_t);
 }
 
-double kv_cache_bytes(const struct plan *p, uint32_t n_ctx, plumb_kv_type type) {
+/* A batch is stored before its tokens are computed.  Storing it clears all of the block of its last token, which are up
+ * to ATTN_BLOCK - 1 positions after that token, while its first token still needs the window - 1 positions before
+ * itself.  After going back, the next token is like the first one of a batch that holds the removed tokens. */
+uint32_t kv_cache_length(const struct attn_plan *a, uint32_t n_ctx, uint32_t n_batch) {
+    uint32_t all = kv_round_up(n_ctx, ATTN_BLOCK);
+    uint64_t n = (uint64_t)a->window - 1 + (n_batch > KV_REWIND ? n_batch : KV_REWIND) + ATTN_BLOCK - 1;
+    if (a->window == 0 || n > all) return all;
+    uint32_t ring = kv_round_up((uint32_t)n, KV_PART);
+    return ring < all ? ring : all;
+}
+
+double kv_cache_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type) {
     double bytes = 0;
     for (uint32_t il = 0; il < p->n_layer; il++) {
         const struct attn_plan *a = &p->layers[il].attn;
         double elements = (double)kv_round_up(a->k_dim, ATTN_TILE) + kv_round_up(a->v_dim, ATTN_TILE);
-        bytes += a->n_head_kv * (double)kv_round_up(n_ctx, ATTN_BLOCK)
+        bytes += a->n_head_kv * (double)kv_cache_length(a, n_ctx, n_batch)
                * (elements * element_bytes(type) + (type == PLUMB_KV_F32 ? 0 : 2 * sizeof(float)));
     }
     return bytes;
 }
 
-bool kv_cache_init(struct kv_cache *cache, const struct attn_plan *a, uint32_t n_ctx, plumb_kv_type type) {
+bool kv_cache_init(struct kv_cache *cache, const struct attn_plan *a, uint32_t n_ctx, uint32_t n_batch,
+                   plumb_kv_type type) {
     *cache = (struct kv_cache) {
         .type = type,
         .code_bytes = element_bytes(type),
@@ -28,7 +40,7 @@ bool kv_cache_init(struct kv_cache *cache, const struct attn_plan *a, uint32_t n
         .k_row = kv_round_up(a->k_dim, ATTN_TILE),
         .v_row = kv_round_up(a->v_dim, ATTN_TILE),
         .n_head_kv = a->n_head_kv,
-        .n_position = kv_round_up(n_ctx, ATTN_BLOCK),
+        .n_position = kv_cache_length(a, n_ctx, n_batch),
     };
     cache->part_length = type == PLUMB_KV_F32 ? cache->n_position : KV_PART;
     uint64_t n_row = (uint64_t)a->n_head_kv * cache->n_position, n;
@@ -49,14 +61,18 @@ void kv_cache_place(struct kv_cache *cache, uint8_t *memory) {
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */
 
+/* Returns the first position of the part that holds p, modulo n_position. */
+static uint32_t part_begin(const struct kv_cache *cache, uint32_t p) {
+    return p % cache->n_position / cache->part_length * cache->part_length;
+}
 /* Every position of the parts before takes a row of K and one of V. */
 uint8_t *kv_cache_k(const struct kv_cache *cache, uint32_t head, uint32_t p) {
-    uint32_t begin = p / cache->part_length * cache->part_length;
+    uint32_t begin = part_begin(cache, p);
     return cache->codes + kv_cache_row(cache, head, begin) * (cache->k_row + cache->v_row) * cache->code_bytes;
 }
 /* V follows the K of all n positions of the part. */
 uint8_t *kv_cache_v(const struct kv_cache *cache, uint32_t head, uint32_t p) {
-    uint32_t n = cache->n_position - p / cache->part_length * cache->part_length;
+    uint32_t n = cache->n_position - part_begin(cache, p);
     if (n > cache->part_length) n = cache->part_length;
     return kv_cache_k(cache, head, p) + (size_t)n * cache->k_row * cache->code_bytes;
 }
@@ -106,12 +122,19 @@ static void store_v(struct kv_cache *cache, const struct attention_kernels *kern
     }
 }
 
+/* Position 0 begins the sequence again: nothing before it is needed. */
+void kv_cache_begin(struct kv_cache *cache, uint32_t begin, uint32_t end) {
+    uint32_t cleared = kv_round_up(end, ATTN_BLOCK);
+    if (begin == 0) cache->n_lost = 0;
+    if (cleared > cache->n_position + cache->n_lost) cache->n_lost = cleared - cache->n_position;
+}
+
 void kv_cache_store(struct kv_cache *cache, const struct attention_kernels *kernels, uint32_t head, uint32_t p,
                     const float *k, const float *v, int16_t *scratch) {
     if (cache->type == PLUMB_KV_F32) {
-        size_t k_bytes = cache->k_row * sizeof *k, v_bytes = cache->v_row * sizeof *v;
-        memcpy(kv_cache_k(cache, head, p) + p * k_bytes, k, cache->k_dim * sizeof *k);
-        memcpy(kv_cache_v(cache, head, p) + p * v_bytes, v, cache->v_dim * sizeof *v);
+        size_t k_bytes = cache->k_row * sizeof *k, v_bytes = cache->v_row * sizeof *v, at = p % cache->part_length;
+        memcpy(kv_cache_k(cache, head, p) + at * k_bytes, k, cache->k_dim * sizeof *k);
+        memcpy(kv_cache_v(cache, head, p) + at * v_bytes, v, cache->v_dim * sizeof *v);
     } else {
         store_k(cache, kernels, head, p, k, scratch);
         store_v(cache, kernels, head, p, v, scratch);

@@ -191,6 +191,13 @@ static inline uint32_t plan_n_ctx(const struct plan *p, uint32_t n_ctx) {
     return p->n_ctx_train < 2048 ? p->n_ctx_train : 2048;
 }
 
+/* How many tokens a session of n_ctx tokens computes at once if the caller asks for n_batch; 0 asks for the default.
+ * All of them if tokens attend to later ones. */
+static inline uint32_t plan_n_batch(const struct plan *p, uint32_t n_ctx, uint32_t n_batch) {
+    if (n_batch == 0) n_batch = 64;
+    return p->is_causal && n_batch < n_ctx ? n_batch : n_ctx;
+}
+
 /* ALiBi: the score of a key is lowered by slope * distance, with max = attn.alibi and n = the largest power of two that
  * is at most n_head: heads h < n have the slope 2^(-max (h + 1) / n), the others 2^(-max (2 (h - n) + 1) / 2n).
  * Press et al. 2022, "Train Short, Test Long".  Returns 0 if max is 0. */

@@ -209,6 +209,30 @@ describe('the default model', () => {
   });
 });
 
+test('a model with windows goes back by any distance, and holds K and V of few positions', async t => {
+  const path = `${vectors}archs/gemma3.gguf`;
+  const { memory } = await Plumb.preflight(path, { contextLength: 4096 });
+  // A position takes 2 heads of 16 + 16 codes and 2 scales.  6 of the 7 layers have a window of 3.
+  assert.equal(memory.kv, (6 * 1024 + 4096) * 2 * ((16 + 16) * 2 + 2 * 4));
+
+  const model = await Plumb.load(path, { contextLength: 4096 });
+  t.after(() => model.close());
+  const ids = Array.from({ length: 3500 }, (_, i) => (i * 37 + 5) % 64);
+  const early = await model.feed(ids.slice(0, 2400)), late = await model.feed(ids.slice(2400, 3300));
+  await model.feed(ids.slice(3300));
+  for (const [position, logits] of /** @type {const} */ ([[3299, late], [2399, early], [2399, early]])) {
+    await model.rewind(position);
+    assert.deepEqual(await model.step(ids[position]), logits);
+  }
+
+  await model.feed(ids.slice(2400));
+  const stop = new AbortController(), stopped = model.rewind(2399, { signal: stop.signal });
+  stop.abort();
+  await assert.rejects(stopped, { name: 'AbortError' });
+  await fails(model.rewind(2399), 'PLUMB_ERROR_ARGUMENT', /only \d+ are in the cache/);
+  await fails(model.rewind(0, /** @type {any} */ ({ signal: 1 })), 'PLUMB_ERROR_ARGUMENT', /rewind: signal is 1/);
+});
+
 describe('a tiny model', () => {
   /** @type {import('../../web/api/plumb.js').Model} */
   let model;

@@ -433,10 +433,14 @@ export class Model {
     });
   }
 
-  /** Forgets all tokens from this position on. @param {number} [position]  default 0: forgets all */
-  async rewind(position = 0) {
-    known.checkOptions('rewind', { position }, known.REWIND);
-    await this.#call('rewind', { position });
+  /** Forgets all tokens from this position on.  A model with sliding windows may have to compute the tokens before this
+   * position again, if more than 480 are forgotten; if the signal ends that, the session holds fewer tokens.
+   * @param {number} [position]  default 0: forgets all @param {{signal?: AbortSignal}} [options] */
+  async rewind(position = 0, options = {}) {
+    known.checkOptions('rewind', { position }, known.POSITION);
+    known.checkOptions('rewind', options, known.FEED);
+    options.signal?.throwIfAborted();
+    await this.#call('rewind', { position }, { signal: options.signal });
   }
 
   /** Frees the engine.  Calls that are running are ended first; later calls fail. */

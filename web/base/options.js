@@ -153,11 +153,12 @@ export const COMPLETION = {
 export const CLIENT = { models: object, load: object };
 export const TOKENIZE = { addSpecial: boolean, parseSpecial: boolean };
 export const DETOKENIZE = { special: boolean };
+/** The options of feed and rewind. */
 export const FEED = { signal };
 /** The options of applyChatTemplate and tokenizeChat. */
 export const TEMPLATE = { template };
 /** The argument of model.rewind. */
-export const REWIND = { position };
+export const POSITION = { position };
 export const COMMAND = { files, signal, onError: callback, workerUrl: address };
 export const TRACE = { taps: text, layers, values, onTap: callback, signal, parseSpecial: boolean, template };
 

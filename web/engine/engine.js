@@ -374,7 +374,7 @@ export class Engine {
    * @param {number} contextLength  tokens; 0: the default of openSession @param {typeof KV_TYPES[number]} type
    * @returns {number} */
   kvBytes(contextLength, type) {
-    return this.#c.plumb_model_kv_bytes(this.#model, contextLength, KV_TYPES.indexOf(type));
+    return this.#c.plumb_model_kv_bytes(this.#model, contextLength, 0, KV_TYPES.indexOf(type));
   }
 
   /** Each type in the tensor directories read so far, how many tensors have it, and their bytes; most bytes first.
@@ -567,13 +567,24 @@ export class Engine {
   /** @returns {number} tokens in the session */
   get position() { return this.#c.plumb_session_n_past(this.#session); }
 
-  /** Keeps the longest common prefix of the session's tokens and ids, forgets the tokens after it, and returns its
-   * length.  The last id is never part of it, so that feeding that id computes its logits.
+  /** Keeps the longest common prefix of the session's tokens and ids, forgets the tokens after it, and returns how many
+   * are kept: none if the prefix must be computed again.  The last id is never part of it, so that feeding that id
+   * computes its logits.
    * @param {Int32Array} ids @returns {number} */
   reuse(ids) { return this.#withIds(ids, (ptr, n) => this.#c.plumb_session_reuse(this.#session, ptr, n)); }
 
-  /** @param {number} position  how many tokens to keep */
-  rewind(position) { this.#checkSession(this.#c.plumb_session_rewind(this.#session, position)); }
+  /** Keeps the first tokens and forgets the others.  Returns those of the first tokens that the caller must feed again,
+   * because the session no longer has what it needs to go on after them.  These are none, or all of them.
+   * @param {number} position  how many tokens to keep @returns {Int32Array} */
+  rewind(position) {
+    if (position >= this.position) {   // nothing is forgotten, or it is an error
+      this.#checkSession(this.#c.plumb_session_rewind(this.#session, position));
+      return new Int32Array(0);
+    }
+    const ptr = this.#c.plumb_session_tokens(this.#session) >>> 0;
+    const ids = new Int32Array(this.#memory.buffer, ptr, position + 1).slice();
+    return ids.subarray(this.reuse(ids), position);
+  }
 
   /** @param {ArrayLike<number>} ids */
   feed(ids) { this.#withIds(ids, (ptr, n) => this.#checkSession(this.#c.plumb_session_feed(this.#session, ptr, n))); }

@@ -278,7 +278,10 @@ export function createHost(platform) {
       }, TRACED);
       return whole;
     }),
-    rewind: inOrder(({ position }) => ready().rewind(position)),
+    rewind: inOrder(async ({ position }, { signal }) => {
+      const engine = ready();
+      await feedAll(engine, engine.rewind(position), signal);
+    }),
     generate: inOrder(({ ids, options, emitTokens }, { signal, emit }) => generate(ready(), ids, options, {
       emit: text => text && emit('text', text),
       onToken: emitTokens ? token => emit('token', token) : undefined,

@@ -1,0 +1,282 @@
+/* The rings of layers with windows: what they hold, and that nothing else tells them from caches that hold all
+ * positions.  Truth: the same attention, and the same sessions, with batches of the whole context, which leave no room
+ * to save, so that windows only mask. */
+#include "fixture.h"
+#include "forward/attention.h"
+#include "forward/kv_cache.h"
+#include "test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static uint32_t random_state;
+static uint32_t random_below(uint32_t n) {
+    random_state = random_state * 1664525u + 1013904223u;
+    return (uint32_t)((uint64_t)random_state * n >> 32);
+}
+
+/* ---- lengths ----------------------------------------------------------------------------------------------------- */
+
+static void lengths(void) {
+    static const struct { uint32_t window, n_ctx, n_batch, n_position; } rows[] = {
+        { 0, 5000, 64, 5024 },          /* no window: the context in whole blocks */
+        { 1, 5000, 64, 1024 },
+        { 512, 32768, 64, 1024 },       /* Gemma 3: 511 + 480 + 31 = 1022 */
+        { 514, 32768, 64, 1024 },
+        { 515, 32768, 64, 2048 },
+        { 4096, 32768, 64, 5120 },      /* Gemma 2 */
+        { 512, 32768, 482, 1024 },      /* a batch longer than what a sequence can go back */
+        { 512, 32768, 483, 2048 },
+        { 512, 1024, 64, 1024 },        /* a ring would not be shorter */
+        { 512, 1000, 64, 1024 },
+        { 512, 1025, 64, 1024 },
+        { 512, 900, 64, 928 },
+        { 512, 5000, 5000, 5024 },      /* a model that is not causal */
+        { UINT32_MAX, 1 << 24, 64, 1 << 24 },
+        { 1 << 24, 1 << 24, 64, 1 << 24 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct attn_plan a = { .window = rows[i].window };
+        uint32_t n = kv_cache_length(&a, rows[i].n_ctx, rows[i].n_batch);
+        CHECK(n == rows[i].n_position, "row %zu: %u positions, expected %u", i, n, rows[i].n_position);
+        a.is_chunked = true;
+        CHECK(kv_cache_length(&a, rows[i].n_ctx, rows[i].n_batch) == n, "row %zu: chunks have another length", i);
+    }
+}
+
+/* ---- attention --------------------------------------------------------------------------------------------------- */
+
+enum { N_CTX = 3200, N_HEAD = 3, DIM = 16, MAX_BATCH = 482, N_POOL = 1500 };
+
+struct ring {
+    const char *name;
+    uint32_t window;
+    bool is_chunked;
+    uint32_t n_batch, n_position;
+};
+
+/* Attention of one layer over a ring and over a whole cache, with the same random input. */
+struct pair {
+    const struct ring *row;
+    struct layer_plan layer;
+    struct plan plan;
+    struct attention *ring, *whole;
+    float pool[N_POOL + MAX_BATCH][DIM];   /* vectors from which inputs are drawn */
+    float q[MAX_BATCH * N_HEAD * DIM];     /* N_HEAD query heads share one K/V head */
+    float out[2][MAX_BATCH * N_HEAD * DIM];
+};
+
+static void store(struct pair *pair, const float *k, const float *v, uint32_t n, uint32_t pos) {
+    attention_store(pair->ring, 0, k, v, n, pos);
+    attention_store(pair->whole, 0, k, v, n, pos);
+}
+
+/* Stores and computes n tokens at pos.  Returns false if the outputs differ or are NaN. */
+static bool step(struct pair *pair, uint32_t n, uint32_t pos) {
+    store(pair, pair->pool[random_below(N_POOL)], pair->pool[random_below(N_POOL)], n, pos);
+    for (uint32_t i = 0; i < n * N_HEAD; i++) {
+        memcpy(pair->q + (size_t)i * DIM, pair->pool[random_below(N_POOL)], sizeof pair->pool[0]);
+    }
+    attention_run(pair->ring, 0, pair->q, NULL, n, pos, pair->out[0], NULL);
+    attention_run(pair->whole, 0, pair->q, NULL, n, pos, pair->out[1], NULL);
+    for (uint32_t i = 0; i < n * N_HEAD * DIM; i++) {
+        bool same = f32_to_bits(pair->out[0][i]) == f32_to_bits(pair->out[1][i]) && !isnan(pair->out[0][i]);
+        if (!CHECK(same, "%u tokens at %u: %g is output %u of the ring, %g of the whole cache", n, pos,
+                   (double)pair->out[0][i], i, (double)pair->out[1][i])) return false;
+    }
+    return true;
+}
+
+/* A sequence that grows by random batches and goes back by random distances.  highest: the end of its longest state
+ * since it was empty. */
+static void walk(struct pair *pair) {
+    const struct ring *row = pair->row;
+    uint32_t pos = 0, highest = 0, n_kept = 0, n_lost = 0;
+    for (uint32_t round = 0; round < 12; round++) {
+        uint32_t end = pos + random_below(N_CTX - pos + 1);
+        for (uint32_t n; pos < end; pos += n) {
+            n = random_below(2) ? row->n_batch : 1 + random_below(row->n_batch);
+            if (n > end - pos) n = end - pos;
+            if (!step(pair, n, pos)) return;
+        }
+        if (pos > highest) highest = pos;
+        uint32_t back = round % 3 == 0 ? KV_REWIND : random_below(round % 3 == 1 ? KV_REWIND : pos + 1);
+        uint32_t target = back < pos ? pos - back : 0, kept = attention_rewind(pair->ring, target);
+        CHECK(attention_rewind(pair->whole, target) == target, "the whole cache has lost position %u", target);
+        CHECK(kept == target || kept == 0, "%u of %u positions", kept, target);
+        if (highest - target <= KV_REWIND) CHECK(kept == target, "back from %u to %u: %u", highest, target, kept);
+        if (highest - target > row->n_position) CHECK(kept == 0, "back from %u to %u: %u", highest, target, kept);
+        if (kept == 0) highest = 0;
+        pos = kept;
+        n_kept += kept > 0;
+        n_lost += kept < target;
+    }
+    CHECK(n_kept > 4 && n_lost > 0, "%u ways back were kept, %u were lost", n_kept, n_lost);
+}
+
+/* Both caches are first filled with NaN, which would show in any output that depends on what is not in the window. */
+static void fill_with_nan(struct pair *pair) {
+    static float nan[MAX_BATCH * DIM];
+    for (size_t i = 0; i < sizeof nan / sizeof *nan; i++) nan[i] = NAN;
+    for (uint32_t pos = 0, n; pos < N_CTX; pos += n) {
+        n = N_CTX - pos < pair->row->n_batch ? N_CTX - pos : pair->row->n_batch;
+        store(pair, nan, nan, n, pos);
+    }
+}
+
+static void walk_row(const void *arg) {
+    const struct ring *row = arg;
+    static struct pair pair;
+    struct attention_kernels kernels;
+    struct kernels f32;
+    attention_kernels_init(&kernels, false);
+    kernels_init(&f32, KERNELS_SIMD128, PLUMB_PRECISION_EXACT16);
+    pair.row = row;
+    pair.layer.attn = (struct attn_plan) { .n_head = N_HEAD, .n_head_kv = 1, .k_dim = DIM, .v_dim = DIM,
+                                           .window = row->window, .is_chunked = row->is_chunked };
+    pair.plan = (struct plan) { .n_layer = 1, .is_causal = true, .layers = &pair.layer };
+    random_state = row->window;
+    for (size_t i = 0; i < sizeof pair.pool / sizeof(float); i++) {
+        pair.pool[i / DIM][i % DIM] = (float)random_below(2001) * 1e-3f - 1;
+    }
+    for (int type = 0; type < 3; type++) {
+        plumb_kv_type kv_type = (plumb_kv_type)type;
+        pair.ring = pair.whole = NULL;
+        if (CHECK(attention_create(&pair.ring, &pair.plan, N_CTX, row->n_batch, kv_type, &kernels, &f32, NULL)
+                  == PLUMB_OK && attention_create(&pair.whole, &pair.plan, N_CTX, N_CTX, kv_type, &kernels, &f32, NULL)
+                  == PLUMB_OK, "memory")) {
+            uint64_t saved = N_CTX - row->n_position, of_position = 2 * DIM * sizeof(float);
+            if (kv_type == PLUMB_KV_I16) of_position = 2 * DIM * 2 + 2 * sizeof(float);
+            if (kv_type == PLUMB_KV_Q8) of_position = 2 * DIM + 2 * sizeof(float);
+            CHECK(attention_bytes(pair.ring) + saved * of_position == attention_bytes(pair.whole),
+                  "%llu bytes, %llu of the whole cache", (unsigned long long)attention_bytes(pair.ring),
+                  (unsigned long long)attention_bytes(pair.whole));
+            fill_with_nan(&pair);
+            walk(&pair);
+        }
+        attention_free(pair.ring);
+        attention_free(pair.whole);
+    }
+}
+
+/* ---- sessions ---------------------------------------------------------------------------------------------------- */
+
+enum { N_IDS = 2400 };
+
+/* A toy Gemma 3 whose layers, except every sixth, have this window. */
+static plumb_model *load_with_window(uint32_t window) {
+    static const char key[] = "gemma3.attention.sliding_window";
+    size_t n = 0, n_found = 0;
+    uint8_t *file = test_read_all("tests/vectors/archs/gemma3.gguf", &n);
+    for (size_t i = 0; file && i + sizeof key + 8 < n; i++) {
+        if (memcmp(file + i, key, sizeof key - 1) != 0) continue;
+        memcpy(file + i + sizeof key - 1 + 4, &window, sizeof window);   /* after the type of the value */
+        n_found++;
+    }
+    plumb_model *m = plumb_model_create();
+    bool ok = CHECK(n_found == 1, "%zu keys", n_found)
+           && CHECK(m && plumb_model_begin(m, n) == PLUMB_OK && fixture_give(m, file, 0, n, n) == PLUMB_OK
+                    && plumb_model_end(m) == PLUMB_OK, "%s", m ? plumb_model_error(m) : "memory");
+    free(file);
+    if (ok) return m;
+    plumb_model_free(m);
+    return NULL;
+}
+
+static uint64_t hash_of(const float *logits, uint32_t n) {
+    uint64_t hash = 0;
+    for (uint32_t i = 0; logits && i < n; i++) hash = hash * 31 + f32_to_bits(logits[i]);
+    return hash;
+}
+
+/* The logits after every token of a session. */
+struct straight {
+    plumb_session *s;
+    int32_t ids[N_IDS];
+    uint64_t hashes[N_IDS];
+    uint32_t n_vocab;
+};
+static void keep_hash(void *user, uint32_t pos, const float *logits) {
+    struct straight *run = user;
+    run->hashes[pos] = hash_of(logits, run->n_vocab);
+}
+
+/* Feeds tokens [from, end) and compares the logits after the last one. */
+static bool feed(plumb_session *s, const struct straight *run, uint32_t from, uint32_t end) {
+    return CHECK(plumb_session_feed(s, run->ids + from, end - from) == PLUMB_OK, "%s", plumb_session_error(s))
+        && CHECK(plumb_session_n_past(s) == end, "%u tokens, expected %u", plumb_session_n_past(s), end)
+        && CHECK(hash_of(plumb_session_logits(s), run->n_vocab) == run->hashes[end - 1], "other logits after token %u",
+                 end - 1);
+}
+
+/* Goes back from the end, each time by one token more, until the window is lost, and then over everything again. */
+static void go_back(plumb_session *s, const struct straight *run, uint32_t n_position) {
+    if (!feed(s, run, 0, N_IDS)) return;
+    uint32_t n = N_IDS, kept;
+    while ((kept = plumb_session_reuse(s, run->ids, n)) == n - 1 && feed(s, run, n - 1, n)) n--;
+    CHECK(N_IDS - n >= KV_REWIND && N_IDS - n < n_position, "lost %u tokens before the end", N_IDS - n + 1);
+    CHECK(kept == 0 && plumb_session_n_past(s) == 0 && !plumb_session_logits(s), "%u tokens kept", kept);
+    if (!feed(s, run, 0, N_IDS)) return;
+    /* A rewind computes again what is needed, here everything before token 300 and then nothing. */
+    for (uint32_t to = 300; to > 290; to -= 5) {
+        CHECK(plumb_session_rewind(s, to) == PLUMB_OK && plumb_session_n_past(s) == to && !plumb_session_logits(s),
+              "%s, %u tokens", plumb_session_error(s), plumb_session_n_past(s));
+        CHECK(memcmp(plumb_session_tokens(s), run->ids, to * sizeof *run->ids) == 0, "other tokens");
+        if (!feed(s, run, to, to + 20)) return;
+    }
+    CHECK(plumb_session_rewind(s, 0) == PLUMB_OK && feed(s, run, 0, 1), "from the start");
+}
+
+static void sessions_row(const void *arg) {
+    const struct ring *row = arg;
+    plumb_model *m = load_with_window(row->window), *global = load_with_window(N_IDS);
+    static struct straight run;
+    REQUIRE(m && global, "no model");
+    run.n_vocab = plumb_model_n_vocab(m);
+    for (uint32_t i = 0; i < N_IDS; i++) run.ids[i] = (int32_t)((i * 37 + i / 11) % run.n_vocab);
+    for (int type = 0; type < 3; type++) {
+        plumb_session_params params = { .n_ctx = N_IDS, .n_batch = N_IDS, .kv_type = (plumb_kv_type)type };
+        plumb_session *s = NULL, *large = NULL;
+        REQUIRE(plumb_session_create(&run.s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m));
+        CHECK(plumb_session_feed_all(run.s, run.ids, N_IDS, keep_hash, &run) == PLUMB_OK, "%s",
+              plumb_session_error(run.s));
+        plumb_session_free(run.s);
+        params.n_batch = row->n_batch;
+        if (CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK
+                  && plumb_session_create(&large, global, &params) == PLUMB_OK, "%s", plumb_model_error(m))) {
+            double kv = plumb_model_kv_bytes(m, N_IDS, row->n_batch, params.kv_type);
+            double of_whole = plumb_model_kv_bytes(global, N_IDS, row->n_batch, params.kv_type);
+            double saved = (double)(plumb_session_bytes(large) - plumb_session_bytes(s));
+            /* 6 of the 7 layers have rings. */
+            double expected = of_whole * 6 / 7 * (N_IDS - row->n_position) / N_IDS;
+            CHECK(fabs(saved - expected) < 1 && fabs(of_whole - kv - expected) < 1, "%g bytes less, predicted %g, "
+                  "expected %g", saved, of_whole - kv, expected);
+            go_back(s, &run, row->n_position);
+        }
+        plumb_session_free(s);
+        plumb_session_free(large);
+    }
+    plumb_model_free(m);
+    plumb_model_free(global);
+}
+
+void test_kv_cache(void) {
+    static const struct ring rings[] = {
+        { "a window of 1", 1, false, 1, 1024 },
+        { "a window of 33, batches of 64", 33, false, 64, 1024 },
+        { "a window of 512, batches of 482: no position to spare", 512, false, 482, 1024 },
+        { "a window of 513, batches of 482: one position more", 513, false, 482, 2048 },
+        { "a window of 1025, batches of 100", 1025, false, 100, 2048 },
+        { "chunks of 300, batches of 64", 300, true, 64, 1024 },
+        { "chunks of 514, batches of 7: no position to spare", 514, true, 7, 1024 },
+    };
+    static const struct ring toys[] = {
+        { "a window of 3, batches of 64", 3, false, 64, 1024 },
+        { "a window of 514, batches of 7: no position to spare", 514, false, 7, 1024 },
+        { "a window of 600, batches of 100", 600, false, 100, 2048 },
+    };
+    test_case("kv_cache: rings are as long as windows, batches and ways back need", lengths);
+    TEST_ROWS("kv_cache: attention over a ring has the bits of a whole cache: ", walk_row, rings);
+    TEST_ROWS("kv_cache: a session with rings goes back by any distance to the bits of a straight run: ", sessions_row,
+              toys);
+}
