@@ -1,4 +1,4 @@
-/* Truth by layer: every tap of the default model against what llama.cpp's evaluation callback shows of the same weights
+/* Truth by layer: every tap of two real models against what llama.cpp's evaluation callback shows of the same weights
  * in F32 (tests/vectors/layers, made by its make.sh).  Release builds only, like truth_test.c. */
 #include "fixture.h"
 #include "test.h"
@@ -7,14 +7,19 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { N_LAYER = 30, N_TAP = 1 + 16 * N_LAYER + 2 };
+struct layers_row {
+    const char *truth, *model;
+    plumb_pass pass;
+    double most_first, most;             /* relative RMS allowed in layer 0, embd included, and anywhere */
+    uint32_t n_tap, n_alone;             /* taps in the truth, and others, to which llama.cpp gives no name */
+};
 
 struct against_truth {
+    const struct layers_row *row;
     plumb_trace *truth;
-    double most_first, most;             /* relative RMS allowed in layer 0, embd included, and anywhere */
     double worst_first, worst, result;   /* largest error of layer 0, of all taps, of result_norm */
     struct tap_text worst_name;
-    uint32_t n_tap;
+    uint32_t n_tap, n_alone;
 };
 
 static double square(double x) { return x * x; }
@@ -48,8 +53,11 @@ static void compare(void *user, const plumb_tap *tap) {
     else snprintf(name.text, sizeof name.text, "%s-%d", tap->name, (int)tap->layer);
     const struct trace_tap *truth = NULL;
     if (tap_parse(name.text, strlen(name.text), &id, &layer)) truth = trace_find_tap(a->truth, id, layer);
-    if (!CHECK(truth && truth->n_row == tap->n_token, "%s: the truth has %u rows", name.text,
-               truth ? truth->n_row : 0)) return;
+    if (!truth) {
+        a->n_alone++;
+        return;
+    }
+    if (!CHECK(truth->n_row == tap->n_token, "%s: the truth has %u rows", name.text, truth->n_row)) return;
     double sum2 = 0;
     uint32_t n = tap->n_head * tap->n;
     for (uint32_t t = 0; t < tap->n_token; t++) {
@@ -60,7 +68,7 @@ static void compare(void *user, const plumb_tap *tap) {
     }
     double distance = sqrt(sum2 / tap->n_token);
     bool is_first = tap->layer == 0 || strcmp(tap->name, "embd") == 0;
-    CHECK(distance <= (is_first ? a->most_first : a->most), "%s: relative RMS %g", name.text, distance);
+    CHECK(distance <= (is_first ? a->row->most_first : a->row->most), "%s: relative RMS %g", name.text, distance);
     if (is_first) a->worst_first = worse(a->worst_first, distance);
     if (strcmp(tap->name, "result_norm") == 0) a->result = distance;
     if (distance >= a->worst) {
@@ -70,18 +78,19 @@ static void compare(void *user, const plumb_tap *tap) {
     a->n_tap++;
 }
 
-static void check_layers(plumb_pass pass, double most_first, double most) {
-    struct against_truth a = { .truth = fixture_read_trace("tests/vectors/layers/smollm2.json"),
-                               .most_first = most_first, .most = most };
-    plumb_model *m = a.truth ? fixture_load("models/SmolLM2-135M-Instruct.Q4_1.gguf") : NULL;
+static void layers_case(const void *row_) {
+    const struct layers_row *row = row_;
+    struct against_truth a = { .row = row, .truth = fixture_read_trace(row->truth) };
+    plumb_model *m = a.truth ? fixture_load(row->model) : NULL;
     plumb_session *s = NULL;
-    plumb_session_params params = { .n_ctx = 16, .pass = pass, .precision = PLUMB_PRECISION_EXACT16 };
+    plumb_session_params params = { .n_ctx = 16, .pass = row->pass, .precision = PLUMB_PRECISION_EXACT16 };
     if (m && CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m))) {
         CHECK(plumb_session_set_tap(s, compare, &a) == PLUMB_OK, "%s", plumb_session_error(s));
         /* Requests all logits, as llama.cpp did, so the results have all tokens here too. */
         CHECK(plumb_session_feed_all(s, a.truth->tokens, a.truth->n_token, NULL, NULL) == PLUMB_OK, "%s",
               plumb_session_error(s));
-        CHECK(a.n_tap == N_TAP, "%u taps", a.n_tap);
+        CHECK(a.n_tap == row->n_tap && a.n_alone == row->n_alone, "%u taps, %u that the truth does not have", a.n_tap,
+              a.n_alone);
         CHECK(a.worst > 0 && a.result > 0, "no error at all: nothing was compared");
         test_note("relative RMS: layer 0 at most %.2g, worst of %u taps %.2g (%s), result_norm %.2g", a.worst_first,
                   a.n_tap, a.worst, a.worst_name.text, a.result);
@@ -91,10 +100,22 @@ static void check_layers(plumb_pass pass, double most_first, double most) {
     plumb_trace_free(a.truth);
 }
 
-static void reference_case(void) { check_layers(PLUMB_PASS_REFERENCE, 1e-5, 1e-5); }
-static void fast_case(void) { check_layers(PLUMB_PASS_FAST, 1e-3, 1e-2); }
+#define SMOLLM2 "tests/vectors/layers/smollm2.json", "models/SmolLM2-135M-Instruct.Q4_1.gguf"
+#define GEMMA3 "tests/vectors/layers/gemma3.json", "models/gemma-3-270m.Q4_K_M.gguf"
 
 void test_layers(void) {
-    test_case("truth: every tap of the reference pass is within 1e-5 of llama.cpp's on the F32 file", reference_case);
-    test_case("truth: taps of the fast pass are within 1e-3 of llama.cpp's in layer 0, 1e-2 in all", fast_case);
+    static const struct layers_row rows[] = {   /* llama.cpp gives attn_out no name in gemma3 */
+        { SMOLLM2, PLUMB_PASS_REFERENCE, 1e-5, 1e-5, 1 + 30 * 16 + 2, 0 },
+        { GEMMA3, PLUMB_PASS_REFERENCE, 1e-5, 1e-5, 1 + 18 * 19 + 2, 18 },
+        { SMOLLM2, PLUMB_PASS_FAST, 1e-3, 1e-2, 1 + 30 * 16 + 2, 0 },
+        { GEMMA3, PLUMB_PASS_FAST, 1e-3, 1e-2, 1 + 18 * 19 + 2, 18 },
+    };
+    test_row("truth: SmolLM2, every tap of the reference pass is within 1e-5 of llama.cpp's on the F32 file",
+             layers_case, &rows[0]);
+    test_row("truth: Gemma 3, every tap of the reference pass is within 1e-5 of llama.cpp's on the F32 file",
+             layers_case, &rows[1]);
+    test_row("truth: SmolLM2, taps of the fast pass are within 1e-3 of llama.cpp's in layer 0, 1e-2 in all",
+             layers_case, &rows[2]);
+    test_row("truth: Gemma 3, taps of the fast pass are within 1e-3 of llama.cpp's in layer 0, 1e-2 in all",
+             layers_case, &rows[3]);
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Turns dumps of llama.cpp's activations (../llama/logits.c -d) into what is committed here.
 
-    layers.py truth DUMP RECORDS.bin    a trace as JSON (docs/trace.md): of every tap and token the statistics and 12
+    layers.py truth DUMP RECORDS.bin N  a trace as JSON (docs/trace.md): of every tap and token the statistics and N
                                         values at evenly spaced places; all attention weights
     layers.py own NAME DUMP OWN         one line a tap: how far the activations in OWN are from those in DUMP
 
@@ -12,8 +12,6 @@ import struct
 import sys
 
 import numpy as np
-
-N_PLACE = 12
 
 
 def read_tokens(path):
@@ -49,7 +47,7 @@ def short(value, digits):
     return int(number) if number == int(number) else number
 
 
-def truth(dump, records):
+def truth(dump, records, n_place):
     tokens = read_tokens(records)
     taps = []
     for name, values in read_dump(dump).items():
@@ -60,8 +58,8 @@ def truth(dump, records):
                    "mean": short(row.mean(), 6), "rms": short(np.sqrt((row**2).mean()), 6),
                    "min": short(row.min(), 7), "max": short(row.max(), 7)}
             if not name.startswith("kq_soft_max"):
-                i = np.arange(N_PLACE)
-                places = (2 * i + 1) * len(row) // (2 * N_PLACE) + i % 2   # odd ones too: both halves of a RoPE pair
+                i = np.arange(int(n_place))
+                places = (2 * i + 1) * len(row) // (2 * len(i)) + i % 2   # odd ones too: both halves of a RoPE pair
                 tap["places"], row = places.tolist(), row[places]
             taps.append(tap | {"values": [short(value, 7) for value in row]})
     return {"plumb_trace": 1, "program": "llama.cpp v0.5.0, CPU, weights as F32", "tokens": tokens.tolist(),

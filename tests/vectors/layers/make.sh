@@ -1,16 +1,16 @@
 #!/bin/sh
 # Makes the files of this directory again.  First run ../llama/make.sh with the same LLAMA_DIR and PYTHON (see there):
-# this uses the llama.cpp, logits, F32 file and python it leaves, and puts the synthetic models into models/ (2 GB).
-#   MODEL=...   SmolLM2-135M-Instruct.Q4_1.gguf (default: models/ of this checkout)
+# this uses the llama.cpp, logits, F32 files and python it leaves, and puts the synthetic models into models/ (2 GB).
+#   MODELS=...  where SmolLM2-135M-Instruct.Q4_1.gguf and gemma-3-270m.Q4_K_M.gguf are (default: models/)
 #   TORCH=...   a python with torch, transformers and gguf (../../reference/transformers_dump.py); without it the .npz
 #               are left as they are
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$here/../../..
 models=$root/models
-MODEL=${MODEL:-$models/SmolLM2-135M-Instruct.Q4_1.gguf}
+MODELS=${MODELS:-$models}
 PYTHON=${PYTHON:-$LLAMA_DIR/venv/bin/python}
-backend=$LLAMA_DIR/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64/libggml-cpu-haswell.so
+haswell=$LLAMA_DIR/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64/libggml-cpu-haswell.so
 work=$LLAMA_DIR/vectors
 cd "$here"
 
@@ -18,15 +18,24 @@ cd "$here"
 truth() {
     name=$1 model=$2 f32=$3
     shift 3
+    # llama.cpp's own backend takes GELU from a table of 16-bit floats.  In Gemma's kqv_out a few components are so large
+    # that 12 places do not represent the row.
+    case $name in
+        gemma3) backend=$LLAMA_DIR/exact/build/bin/libggml-cpu.so n_place=24 ;;
+        *) backend=$haswell n_place=12 ;;
+    esac
     "$work/logits" "$@" -d "$work/f32.dump" "$f32" "$backend" "$work/f32.bin"
     "$work/logits" "$@" -d "$work/own.dump" "$model" "$backend" "$work/own.bin"
-    "$PYTHON" layers.py truth "$work/f32.dump" "$work/f32.bin" >"$name.json"
+    "$PYTHON" layers.py truth "$work/f32.dump" "$work/f32.bin" $n_place >"$name.json"
     "$PYTHON" layers.py own "$name" "$work/f32.dump" "$work/own.dump"
 }
 
 {
     printf 'The capital of France is Paris' >"$work/prompt.txt"
-    truth smollm2 "$MODEL" "$work/SmolLM2-135M-Instruct.F32.gguf" -f "$work/prompt.txt"
+    for name in smollm2=SmolLM2-135M-Instruct.Q4_1 gemma3=gemma-3-270m.Q4_K_M; do
+        model=${name#*=}
+        truth "${name%=*}" "$MODELS/$model.gguf" "$work/${model%.*}.F32.gguf" -f "$work/prompt.txt"
+    done
     echo 1 15043 29892 3186 777 >"$work/layers.txt"
     for name in tinyllama-2l.Q4_0 tinyllama-2l.Q4_K tinyllama-2l.Q5_K tinyllama-2l.Q6_K tinyllama-2l.Q8_0 \
         tinyllama-2l.F16 tinyllama-2l.F32 granite-2l.Q4_K; do

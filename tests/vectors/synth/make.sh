@@ -1,22 +1,12 @@
 #!/bin/sh
 # Makes the models and vectors of this directory and synth.txt again.  First run ../llama/make.sh with the same
-# LLAMA_DIR and PYTHON (see there): this uses the llama.cpp, logits and python it leaves.
+# LLAMA_DIR and PYTHON (see there): this uses the llama.cpp, its backend that computes GELU, logits and python it leaves.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$here/../../..
 PYTHON=${PYTHON:-$LLAMA_DIR/venv/bin/python}
 backend=$LLAMA_DIR/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64/libggml-cpu-haswell.so
 work=$LLAMA_DIR/vectors
-
-# llama.cpp takes GELU from a table of 16-bit floats (GGML_GELU_FP16).  This backend of the same source computes it.
-exact=$LLAMA_DIR/exact
-[ -e "$exact/build/bin/libggml-cpu.so" ] || {
-    git -C "$LLAMA_DIR/llama.cpp" archive --prefix=exact/ HEAD | tar x -C "$LLAMA_DIR"
-    sed -i '/^#define GGML_GELU_.*FP16$/d' "$exact/ggml/src/ggml-cpu/vec.h"
-    cmake -S "$exact" -B "$exact/build" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON -DGGML_BACKEND_DL=ON \
-        -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON -DLLAMA_CURL=OFF
-    cmake --build "$exact/build" --target ggml-cpu
-}
 
 # 24 tokens of every sort, no control token.
 ids="72 101 13 255 0 97 97 32 259 199 3 128 64 250 17 77 140 201 88 5 222 33 111 60"
@@ -70,7 +60,7 @@ echo "$rows" | while IFS='|' read -r name options about; do
     }
     "$LLAMA_DIR/llama.cpp/build/bin/llama-quantize" --allow-requantize "$name.gguf" "$work/synth.gguf" F32 \
         >"$work/quantize.log" 2>&1
-    case $name in gemma3*) cpu=$exact/build/bin/libggml-cpu.so ;; *) cpu=$backend ;; esac
+    case $name in gemma3*) cpu=$LLAMA_DIR/exact/build/bin/libggml-cpu.so ;; *) cpu=$backend ;; esac
     case $name in f32 | qwen2 | granite | qwen3 | gemma3) dump="-d $name.taps" ;; *) dump= ;; esac
     # shellcheck disable=SC2086
     "$work/logits" -i "$work/ids.txt" -s 1 $dump "$work/synth.gguf" "$cpu" "$name.bin"
