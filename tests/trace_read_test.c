@@ -3,6 +3,7 @@
 #include "fixture.h"
 #include "test.h"
 #include "dump/inflate.h"
+#include "trace/compare.h"
 #include "trace/trace.h"
 
 #include <math.h>
@@ -268,6 +269,43 @@ static void callback_values(void) {
     test_note("%u values, the furthest %.3g away", n_value, worst);
     plumb_trace_free(text);
     plumb_trace_free(whole);
+}
+
+static void add(void *trace, const plumb_tap *tap) { plumb_trace_add(trace, tap); }
+
+/* Layer 0 of archs/gpt-oss.gguf, against the reference pass: experts with biases, their names and shapes. */
+static void callback_experts(void) {
+    static const plumb_session_params params = { .n_ctx = 16, .pass = PLUMB_PASS_REFERENCE };
+    static const plumb_trace_params all = { .layer_last = 0, .n_value = UINT32_MAX };
+    plumb_trace *theirs = fixture_read_trace(VECTORS "callback-experts.txt"), *ours = plumb_trace_create();
+    plumb_model *m = fixture_load("tests/vectors/archs/gpt-oss.gguf");
+    plumb_session *s = NULL;
+    REQUIRE(theirs && m && theirs->n_token == 8, "read");
+    check_tokens(theirs, (const int32_t[]){7, 1, 33, 33, 60, 2, 19, 48}, 8, 8);
+    REQUIRE(plumb_session_create(&s, m, &params) == PLUMB_OK
+            && plumb_trace_begin(ours, s, theirs->tokens, 8, 8, &all) == PLUMB_OK
+            && plumb_session_set_tap(s, add, ours) == PLUMB_OK, "%s", plumb_model_error(m));
+    plumb_session_feed(s, theirs->tokens, 8);
+    uint32_t n_expert = 0;
+    for (size_t i = 0; i < ours->n_tap; i++) {
+        const struct trace_tap *tap = &ours->taps[i], *other = trace_find_tap(theirs, tap->id, tap->layer);
+        struct comparison c = {0};
+        struct tap_text name;
+        tap_show(&name, tap->id, tap->layer);
+        bool unnamed = tap->id == TAP_FFN_OUT || tap->id >= TAP_RESULT_NORM;   /* the text ends with layer 0 */
+        CHECK(unnamed == !other, "%s", name.text);
+        if (!other) continue;
+        compare_taps(&c, other, tap);
+        CHECK(c.n_row >= 6 && c.n_value >= 6 && compare_error(&c) < 2e-5, "%s: %u rows, error %g", name.text, c.n_row,
+              compare_error(&c));
+        n_expert += tap->id >= TAP_FFN_ROUTER && tap->id <= TAP_FFN_EXPERTS;
+    }
+    CHECK(n_expert == 10 && theirs->n_tap == ours->n_tap - 3, "%u taps of experts, %zu in all", n_expert,
+          theirs->n_tap);
+    plumb_session_free(s);
+    plumb_model_free(m);
+    plumb_trace_free(theirs);
+    plumb_trace_free(ours);
 }
 
 /* The output of versions of 2024: other names, sums of the printed values, no ids.  Two heads of four, and a cache
@@ -564,6 +602,7 @@ void test_trace_read(void) {
     test_case("trace_read: a second name of one tap is ignored", numpy_two_names);
     test_case("trace_read: DEFLATE streams made by hand from RFC 1951 are decoded", inflate_by_hand);
     test_case("trace_read: the text of llama-eval-callback gives llama.cpp's values", callback_values);
+    test_case("trace_read: the text of a layer of experts gives llama.cpp's values", callback_experts);
     test_case("trace_read: the text of older versions is read", callback_old);
     test_case("trace_read: numbers of other printf implementations are read", callback_numbers);
     test_case("trace_read: a list of tokens that is too short for the rows is refused", few_tokens);

@@ -26,6 +26,10 @@ static void names_case(void) {
         { "base_model.model.model.layers.2.self_attn.v_proj", "Vcur-2" },
         { "model.layers.3.self_attn.o_proj", "attn_out-3" }, { "model.layers.4.input_layernorm", "attn_norm-4" },
         { "model.layers.5.post_attention_layernorm", "ffn_norm-5" }, { "model.layers.6.mlp.gate_proj", "ffn_gate-6" },
+        { "ffn_moe_gate-2", "ffn_moe_gate-2" }, { "ffn_moe_gate_biased-2", "ffn_moe_gate-2" },
+        { "ffn_moe_geglu_0", "ffn_moe_swiglu-0" }, { "model.layers.0.mlp.gate", "ffn_moe_logits-0" },
+        { "model.layers.1.block_sparse_moe.gate", "ffn_moe_logits-1" }, { "ffn_moe_geglu", NULL },
+        { "model.layers.1.post_self_attn_layernorm", "attn_post_norm-1" },
         { "model.layers.7.mlp.up_proj", "ffn_up-7" }, { "model.layers.8.mlp.down_proj", "ffn_out-8" },
         { "", NULL }, { "-", NULL }, { "-3", NULL }, { "l_out", NULL }, { "l_out-", NULL }, { "embd-0", NULL },
         { "l_out-x", NULL }, { "l_out-1x", NULL }, { "l_out--1", NULL }, { "l_out-1000000", NULL }, { "norm-0", NULL },
@@ -66,8 +70,17 @@ static void patterns_case(void) {
         { "model.layers.3.mlp", TAP_FFN_OUT, 3, true }, { "model.layers.3.mlp", TAP_FFN_OUT, 2, false },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        CHECK(tap_matches(rows[i].patterns, rows[i].id, rows[i].layer) == rows[i].matches, "row %zu: \"%s\"", i,
+        CHECK(tap_matches(rows[i].patterns, false, rows[i].id, rows[i].layer) == rows[i].matches, "row %zu: \"%s\"", i,
               rows[i].patterns ? rows[i].patterns : "NULL");
+    }
+}
+
+static void post_attention_case(void) {
+    for (int has = 0; has < 2; has++) {
+        CHECK(tap_matches("post_attention_layernorm", has, TAP_FFN_NORM, 3) == !has, "ffn_norm, %d", has);
+        CHECK(tap_matches("post_attention_layernorm", has, TAP_ATTN_POST_NORM, 3) == has, "attn_post_norm, %d", has);
+        CHECK(tap_matches("layers.3.post_attention_layernorm", has, TAP_ATTN_POST_NORM, 3) == has, "layer 3, %d", has);
+        CHECK(!tap_matches("layers.3.post_attention_layernorm", has, TAP_ATTN_POST_NORM, 2), "layer 2, %d", has);
     }
 }
 
@@ -89,7 +102,7 @@ static void check_patterns_case(void) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct error err = { 0 };
-        plumb_status status = tap_check_patterns(rows[i].patterns, 30, rows[i].first, rows[i].last, &err);
+        plumb_status status = tap_check_patterns(rows[i].patterns, false, 30, rows[i].first, rows[i].last, &err);
         CHECK(status == (rows[i].says ? PLUMB_ERROR_ARGUMENT : PLUMB_OK), "row %zu: status %d", i, (int)status);
         if (rows[i].says) CHECK(strstr(err.message, rows[i].says) != NULL, "row %zu: %s", i, err.message);
     }
@@ -785,6 +798,7 @@ void test_trace(void) {
     test_case("trace: rows keep their positions in a GGUF without the ids of tokens", gguf_no_ids_case);
     test_case("trace: taps are known by the names of llama.cpp and of transformers", names_case);
     test_case("trace: patterns match names", patterns_case);
+    test_case("trace: patterns mean the norm after attention if the model has one", post_attention_case);
     test_case("trace: patterns that match nothing and layers that do not exist are errors", check_patterns_case);
     test_case("trace: statistics equal numpy's", stats_case);
     test_case("trace: attention weights and their entropy equal those worked by hand", entropy_case);

@@ -45,8 +45,11 @@ plumb_status plumb_trace_begin(plumb_trace *t, const plumb_session *session, con
                                size_t n_prompt, const plumb_trace_params *params) {
     trace_clear(t);   /* also sets the default parameters */
     const plumb_model *model = session_model(session);
+    uint64_t absent = UINT64_MAX;
+    for (uint32_t il = 0; il < model->model->plan.n_layer; il++) absent &= model_absent_taps(model->model, il);
+    t->has_output_norms = !(absent & TAP_SET(ATTN_POST_NORM));
     if (params) {
-        PLUMB_TRY(tap_check_patterns(params->taps, model->model->plan.n_layer, params->layer_first,
+        PLUMB_TRY(tap_check_patterns(params->taps, t->has_output_norms, model->model->plan.n_layer, params->layer_first,
                                      params->layer_last, &t->err));
         PLUMB_TRY(copy_params(t, params));
     }

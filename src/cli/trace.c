@@ -59,10 +59,18 @@ struct recording {
 };
 
 /* The operation whose time a tap ends.  The fast pass computes attention head by head and shows the weights and the
- * values only when both are done, so these two taps are one operation. */
+ * values only when both are done, so these two taps are one operation.  So are the steps of experts, which it computes
+ * one after the other. */
 static const char *operation_of(const plumb_tap *tap) {
-    bool is_attention = strcmp(tap->name, "kq_soft_max") == 0 || strcmp(tap->name, "kqv_out") == 0;
-    return is_attention ? "attention" : tap->name;
+    static const struct { const char *tap, *operation; } parts[] = {
+        { "kq_soft_max", "attention" }, { "kqv_out", "attention" },
+        { "ffn_moe_gate", "experts" }, { "ffn_moe_up", "experts" }, { "ffn_moe_swiglu", "experts" },
+        { "ffn_moe_down", "experts" }, { "ffn_moe_weighted", "experts" }, { "ffn_moe_out", "experts" },
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (strcmp(tap->name, parts[i].tap) == 0) return parts[i].operation;
+    }
+    return tap->name;
 }
 
 /* Counts the time since the last tap for the operation that this tap shows.  Recording itself is not counted. */

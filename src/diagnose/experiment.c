@@ -194,6 +194,7 @@ static uint64_t row_size(const struct experiment *e, enum tap_id id, int32_t lay
     case TAP_FFN_WEIGHTS_SCALED: return l->ffn.n_used;
     case TAP_EXPERT_GATE: case TAP_EXPERT_UP: case TAP_EXPERT_SWIGLU:
         return (uint64_t)l->ffn.n_used * l->ffn.n_ff_expert;
+    case TAP_FFN_SHARED_GATE: return 1;
     case TAP_EXPERT_DOWN: case TAP_EXPERT_WEIGHTED: return (uint64_t)l->ffn.n_used * p->n_embd;
     case TAP_RESULT_OUTPUT: return p->n_vocab;
     default: return p->n_embd;

@@ -30,8 +30,8 @@
 enum { INPUTS_KNOWN = 1, NOISY = 2 };
 static const uint64_t products = TAP_SET(QCUR) | TAP_SET(KCUR) | TAP_SET(VCUR) | TAP_SET(ATTN_OUT) | TAP_SET(FFN_GATE)
                                | TAP_SET(FFN_UP) | TAP_SET(FFN_ROUTER) | TAP_SET(ATTN_GATE) | TAP_SET(EXPERT_GATE)
-                               | TAP_SET(EXPERT_UP) | TAP_SET(EXPERT_DOWN) | TAP_SET(FFN_SHARED) | TAP_SET(FFN_OUT)
-                               | TAP_SET(RESULT_OUTPUT);
+                               | TAP_SET(EXPERT_UP) | TAP_SET(EXPERT_DOWN) | TAP_SET(FFN_SHARED_GATE)
+                               | TAP_SET(FFN_SHARED) | TAP_SET(FFN_OUT) | TAP_SET(RESULT_OUTPUT);
 
 plumb_status diagnose_prepare(struct diagnosis *d) {
     const struct plumb_trace *theirs = d->theirs;

@@ -135,23 +135,31 @@ static size_t find_tap(const struct diff *d, enum tap_id id, int32_t layer) {
     return low < d->n_tap && d->taps[low].id == id && d->taps[low].layer == layer ? low : d->n_tap;
 }
 
-/* Returns the taps that a layer lacks.  Without a model, they are those that only some models have, and of which
- * neither trace has a record in this layer or, if both lack the layer, in any other. */
+/* Returns the taps that a layer lacks.  Without a model, they are those of which neither trace has a record in this
+ * layer: all of them if one of the traces is complete, otherwise those that only some models have.  If both traces lack
+ * the layer, any other counts. */
 static uint64_t absent_in(const struct diff *d, int32_t layer) {
+    const uint64_t in_all = TAP_SET(QCUR) | TAP_SET(KCUR) | TAP_SET(VCUR) | TAP_SET(QCUR_ROPE) | TAP_SET(KCUR_ROPE)
+                          | TAP_SET(KQ_SOFT_MAX) | TAP_SET(KQV_OUT) | TAP_SET(ATTN_OUT) | TAP_SET(FFN_INP)
+                          | TAP_SET(FFN_OUT) | TAP_SET(L_OUT);
     const struct plumb_trace *const sides[] = { d->a, d->b };
-    uint64_t in_layer = 0, anywhere = 0, some = 0;
+    uint64_t here[2] = { 0 }, anywhere = 0, some = 0;
     if (layer < 0) return 0;
     if (d->model && layer < (int32_t)d->model->plan.n_layer) return model_absent_taps(d->model, (uint32_t)layer);
     for (size_t s = 0; s < 2; s++) {
         for (size_t i = 0; i < sides[s]->n_tap; i++) {
             const struct trace_tap *tap = &sides[s]->taps[i];
             anywhere |= UINT64_C(1) << tap->id;
-            in_layer |= tap->layer == layer ? UINT64_C(1) << tap->id : 0;
+            here[s] |= tap->layer == layer ? UINT64_C(1) << tap->id : 0;
         }
     }
-    for (uint32_t i = 0; i < TAP_COUNT; i++) some |= (uint64_t)tap_spec((enum tap_id)i)->only_some << i;
+    bool is_complete = !(in_all & ~here[0]) || !(in_all & ~here[1]);
+    for (uint32_t i = 0; i < TAP_COUNT; i++) {
+        const struct tap_spec *spec = tap_spec((enum tap_id)i);
+        some |= (uint64_t)(spec->only_some || (is_complete && spec->in_layer)) << i;
+    }
     if (d->a->order & TAP_ORDER_ONE_NORM) some |= TAP_SET(FFN_NORM);
-    return some & ~(in_layer ? in_layer : anywhere);
+    return some & ~(here[0] | here[1] ? here[0] | here[1] : anywhere);
 }
 
 /* Returns the nearest compared taps from which `tap` is computed.  An input that was not compared is replaced by its

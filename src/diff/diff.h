@@ -76,7 +76,8 @@ struct diff {
  * NULL.  *d borrows everything that it is given, including the names in report.  Release it with diff_free, also after
  * a failure. */
 plumb_status diff_compare(struct diff *d, const struct plumb_trace *a, const struct plumb_trace *b,
-                          const struct model *model, const struct tokenizer *vocab, const plumb_report *report, struct error *err);
+                          const struct model *model, const struct tokenizer *vocab, const plumb_report *report,
+                          struct error *err);
 void diff_free(struct diff *d);
 static inline bool diff_agrees(const struct diff *d) { return d->kind == DIFF_AGREE; }
 /* Returns "agree", "tokens"... */

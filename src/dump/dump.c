@@ -14,11 +14,10 @@ static plumb_status read_any(struct plumb_trace *t, const char *bytes, size_t n)
     return dump_read_callback(t, bytes, n);
 }
 
-/* Returns true if some name in the file contains _feedforward_layernorm.  All formats store names as plain bytes, so it
- * is enough to search the whole file for them. */
-static bool has_output_norms(const char *bytes, size_t n) {
-    static const char text[] = "_feedforward_layernorm";
-    size_t n_text = sizeof text - 1;
+/* Returns true if some name in the file contains this text.  All formats store names as plain bytes, so it is enough to
+ * search the whole file for them. */
+static bool has_name(const char *bytes, size_t n, const char *text) {
+    size_t n_text = strlen(text);
     for (size_t i = 0; n >= n_text && i <= n - n_text; i++) {
         const char *at = memchr(bytes + i, text[0], n - n_text - i + 1);
         if (!at) return false;
@@ -30,7 +29,7 @@ static bool has_output_norms(const char *bytes, size_t n) {
 
 plumb_status dump_read(struct plumb_trace *t, const void *bytes, size_t n) {
     trace_clear(t);
-    t->has_output_norms = has_output_norms(bytes, n);
+    t->has_output_norms = has_name(bytes, n, "_feedforward_layernorm") || has_name(bytes, n, "pre_mlp_layernorm");
     plumb_status status = read_any(t, bytes, n);
     if (status == PLUMB_OK) status = trace_sort(t);
     if (status != PLUMB_OK) {

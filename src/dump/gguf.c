@@ -1,6 +1,7 @@
 /* Writes and reads a trace of whole tensors as a GGUF v3 file, which the gguf Python package opens too.
  *
  *   general.architecture "plumb-trace" | plumb.trace.program | .tokens | .n_prompt | .pieces | .bos
+ *   plumb.trace.tap_order
  *   one F32 tensor for each tap: its name is the tap's, its shape (n, n_head, n_token), fastest dimension first as in
  *   GGUF; n_head is left out if it is 1
  *

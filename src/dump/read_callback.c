@@ -19,6 +19,7 @@
  * - If a layer has several blocks with the name of one tap, the last of them counts: Q, K and V after their bias, split
  *   into heads, where more of their values are printed.  The blocks of ROPE are Qcur_rope and Kcur_rope, and blocks
  *   named Qcur or Kcur that follow them do not count.
+ * - attn_post_norm after ffn_inp is ffn_norm.
  * - If the last layer continues with the last token alone, its rows belong to that token.
  * - kq_soft_max is {keys, tokens, heads}.  Its keys are padded, for instance to 256; the padding is dropped.
  * - If the graph runs again, its tokens follow those of the run before.  This happens for a prompt of more than 512
@@ -186,6 +187,11 @@ static bool read_header(const char *at, const char *end, struct header *h) {
 
 static bool is_qkv(enum tap_id id) { return id >= TAP_QCUR && id <= TAP_KCUR_ROPE; }
 
+/* Returns true for taps whose blocks may have three dimensions: heads, or the experts that a token uses. */
+static bool may_have_heads(enum tap_id id) {
+    return is_qkv(id) || (id >= TAP_FFN_WEIGHTS && id <= TAP_EXPERT_WEIGHTED);
+}
+
 /* Finds the tap of a block by its name and operation.  Knows the names of current and of older versions of
  * llama.cpp. */
 static bool tap_of(const struct header *h, enum tap_id *id, int32_t *layer) {
@@ -208,6 +214,8 @@ static bool tap_of(const struct header *h, enum tap_id *id, int32_t *layer) {
     if (reshaped && !is_qkv(*id)) return false;
     /* In older versions kqv_out was the result of the output matrix, and kqv_merged_cont its input. */
     if (*id == TAP_KQV_OUT && !merged && (span_is(h->op, "MUL_MAT") || span_is(h->op, "ADD"))) *id = TAP_ATTN_OUT;
+    /* With a softmax over the experts that are used, the scores are called probabilities. */
+    if (*id == TAP_FFN_PROBS && (span_is(h->op, "ADD") || span_is(h->op, "MUL_MAT"))) *id = TAP_FFN_ROUTER;
     if (span_is(h->op, "ROPE") && *id == TAP_QCUR) *id = TAP_QCUR_ROPE;
     if (span_is(h->op, "ROPE") && *id == TAP_KCUR) *id = TAP_KCUR_ROPE;
     return true;
@@ -237,6 +245,8 @@ static plumb_status add_block(struct callback_reader *r, const struct block *new
         passes[r->n_pass++] = (struct pass){0, 0};
     }
     b.pass = (uint32_t)r->n_pass - 1;
+    for (size_t i = r->group; i < r->n_block; i++)
+        if (b.id == TAP_ATTN_POST_NORM && r->blocks[i].id == TAP_FFN_INP) b.id = TAP_FFN_NORM;
     /* A block named Qcur or Kcur that comes after the block of ROPE is not the value before RoPE. */
     for (size_t i = r->group; i < r->n_block; i++)
         b.replaced = b.replaced || (b.id == TAP_QCUR && r->blocks[i].id == TAP_QCUR_ROPE) ||
@@ -260,7 +270,8 @@ static plumb_status take_header(struct callback_reader *r, const struct header *
     }
     bool splits = h->ne[2] > 1 || h->ne[0] < h->src0;   /* a RESHAPE into heads; the others join heads */
     if (is_qkv(b.id) && span_is(h->op, "RESHAPE") && !splits) return PLUMB_OK;
-    b.heads = is_qkv(b.id) && (h->ne[2] > 1 || span_is(h->op, "ROPE") || span_is(h->op, "RESHAPE"));
+    b.heads = (may_have_heads(b.id) && h->ne[2] > 1)
+           || (is_qkv(b.id) && (span_is(h->op, "ROPE") || span_is(h->op, "RESHAPE")));
     return add_block(r, &b);
 }
 
@@ -323,7 +334,8 @@ static plumb_status count_tokens(struct callback_reader *r) {
             const struct block *b = &r->blocks[i];
             struct pass *pass = &r->passes[b->pass];
             if (!sure && pass->n_token > 0) continue;
-            if ((!is_qkv(b->id) || b->heads || !sure) && tokens_of(b) > pass->n_token) pass->n_token = tokens_of(b);
+            bool counts = !may_have_heads(b->id) || b->heads || !sure;
+            if (counts && tokens_of(b) > pass->n_token) pass->n_token = tokens_of(b);
         }
     }
     /* If all blocks have one token, but more tokens were fed, only taps of the last token were printed. */
@@ -451,7 +463,7 @@ static plumb_status add_block_row(struct callback_reader *r, const struct block 
 static plumb_status add_rows(struct callback_reader *r, struct block *b) {
     const struct pass *pass = &r->passes[b->pass];
     /* In a pass of one token, {64, 9} can only be the token's heads. */
-    if (is_qkv(b->id) && !b->heads && pass->n_token == 1 && b->ne[1] > 1) b->heads = true;
+    if (may_have_heads(b->id) && !b->heads && pass->n_token == 1 && b->ne[1] > 1) b->heads = true;
     uint64_t n_token = tokens_of(b), n_all = r->t->n_token;
     if (n_token != pass->n_token && n_token != 1) {   /* some of the tokens, but nothing says which */
         struct tap_text tap;

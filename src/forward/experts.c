@@ -107,9 +107,11 @@ static void run_shared(struct forward *f, uint32_t il, struct batch b, const flo
     uint32_t n_embd = f->model->plan.n_embd;
     forward_feed_forward(f, &shared, il, b, x, s->y);
     for (uint32_t t = 0; gate && t < b.n; t++) {
-        float factor = sigmoid(f->kernels.dot_f32(weight_floats(gate), x + (size_t)t * n_embd, n_embd));
+        s->gate[t] = f->kernels.dot_f32(weight_floats(gate), x + (size_t)t * n_embd, n_embd);
+        float factor = sigmoid(s->gate[t]);
         for (uint32_t i = 0; i < n_embd; i++) s->y[(size_t)t * n_embd + i] *= factor;
     }
+    if (gate) forward_tap(f, TAP_FFN_SHARED_GATE, (int32_t)il, b.pos, b.n, 1, 1, s->gate);
     forward_tap(f, TAP_FFN_SHARED, (int32_t)il, b.pos, b.n, 1, n_embd, s->y);
     f->kernels.add_scaled(s->out, s->y, 1.0f, (size_t)b.n * n_embd);
 }

@@ -51,7 +51,8 @@ static bool allocate_experts(struct forward *f) {
         && (e->x = allocate(f, b * p->n_embd, sizeof *e->x))
         && (e->y = allocate(f, b * p->n_embd, sizeof *e->y))
         && (e->out = allocate(f, b * p->n_embd, sizeof *e->out))
-        && (e->ids = allocate(f, b * p->max_used, sizeof *e->ids));
+        && (e->ids = allocate(f, b * p->max_used, sizeof *e->ids))
+        && (e->gate = allocate(f, b, sizeof *e->gate));
 }
 
 static bool allocate_scratch(struct forward *f, plumb_kv_type kv_type) {
@@ -132,7 +133,7 @@ void forward_free(struct forward *f) {
                             f->rope_sin[ROPE_LOCAL], f->rope_angles, f->x, f->norm, f->q, f->k, f->v, f->attn, f->gate,
                             f->up, f->input, f->gates, f->tapped, f->experts.scores, f->experts.choice, f->experts.used,
                             f->experts.weights, f->experts.tokens, f->experts.x, f->experts.y, f->experts.out,
-                            f->experts.ids };
+                            f->experts.ids, f->experts.gate };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     for (size_t i = 0; i < sizeof f->experts.shown / sizeof *f->experts.shown; i++) free(f->experts.shown[i]);
     attention_free(f->attention);

@@ -15,6 +15,7 @@ struct expert_scratch {
     float *x, *y;      /* (n_token, n_embd) the expert's inputs and outputs */
     float *out;        /* (n_token, n_embd) the sum over the experts */
     float *ids;        /* (n_token, n_used) `used`, for the tap */
+    float *gate;       /* (n_token) of the shared expert, before the sigmoid */
     /* (n_token, n_used, n) what the taps from TAP_EXPERT_GATE on show, collected over all experts.  NULL until a sink
      * is set. */
     float *shown[TAP_EXPERT_WEIGHTED - TAP_EXPERT_GATE + 1];

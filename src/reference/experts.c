@@ -163,9 +163,10 @@ static void shared_expert(struct reference *r, uint32_t il, struct batch b, cons
     reference_tap(r, TAP_FFN_SWIGLU, at, b.pos, b.n, 1, n_ff, r->gate);
     multiply_rows(r, &w[W_FFN_DOWN_SHARED], NULL, r->gate, 1, b.n, out);
     for (uint32_t t = 0; own_gate && t < b.n; t++) {
-        double factor = sigmoid(reference_dot(reference_row(r, own_gate, 0), x + (size_t)t * n_embd, n_embd));
-        for (uint32_t j = 0; j < n_embd; j++) out[(size_t)t * n_embd + j] *= factor;
+        r->scores[t] = reference_dot(reference_row(r, own_gate, 0), x + (size_t)t * n_embd, n_embd);
     }
+    if (own_gate) reference_tap(r, TAP_FFN_SHARED_GATE, at, b.pos, b.n, 1, 1, r->scores);
+    for (size_t i = 0; own_gate && i < (size_t)b.n * n_embd; i++) out[i] *= sigmoid(r->scores[i / n_embd]);
     reference_tap(r, TAP_FFN_SHARED, at, b.pos, b.n, 1, n_embd, out);
 }
 

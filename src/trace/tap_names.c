@@ -14,10 +14,25 @@ static const struct alias other_names[] = {
     /* older versions of llama.cpp; ffn_gate_par is from before one operation computed activation and product */
     { "inp_embd", TAP_EMBD },
     { "ffn_gate_par", TAP_FFN_SWIGLU },
-    /* llama.cpp, some architectures */
-    { "inp_scaled", TAP_EMBD },
+    /* llama.cpp, some architectures.  _b and _biased are sums with a bias, _s and _scaled products with a factor. */
+    { "inp_scaled", TAP_EMBD }, { "inp_embd_scaled", TAP_EMBD }, { "embd_norm", TAP_EMBD }, { "inp_norm", TAP_EMBD },
+    { "Qcur_norm", TAP_QCUR_NORMED }, { "Kcur_norm", TAP_KCUR_NORMED },
+    { "attn_o_proj", TAP_ATTN_OUT }, { "attn_out_proj", TAP_ATTN_OUT },
     { "sa_out", TAP_FFN_INP },
-    { "ffn_geglu", TAP_FFN_SWIGLU },
+    { "ffn_gate_b", TAP_FFN_GATE }, { "ffn_gate_s", TAP_FFN_GATE },
+    { "ffn_up_b", TAP_FFN_UP }, { "ffn_up_s", TAP_FFN_UP }, { "ffn_down_s", TAP_FFN_OUT },
+    { "ffn_geglu", TAP_FFN_SWIGLU }, { "ffn_gelu", TAP_FFN_SWIGLU }, { "ffn_silu", TAP_FFN_SWIGLU },
+    { "ffn_relu", TAP_FFN_SWIGLU }, { "ffn_sqr(relu)", TAP_FFN_SWIGLU }, { "ffn_act", TAP_FFN_SWIGLU },
+    { "ffn_swiglu_oai", TAP_FFN_SWIGLU },
+    { "ffn_moe_logits_biased", TAP_FFN_ROUTER },
+    { "ffn_moe_gate_biased", TAP_EXPERT_GATE }, { "ffn_moe_gate_scaled", TAP_EXPERT_GATE },
+    { "ffn_moe_up_biased", TAP_EXPERT_UP }, { "ffn_moe_up_scaled", TAP_EXPERT_UP },
+    { "ffn_moe_down_biased", TAP_EXPERT_DOWN }, { "ffn_moe_down_scaled", TAP_EXPERT_DOWN },
+    { "ffn_moe_geglu", TAP_EXPERT_SWIGLU }, { "ffn_moe_gelu", TAP_EXPERT_SWIGLU },
+    { "ffn_moe_silu", TAP_EXPERT_SWIGLU }, { "ffn_moe_reglu", TAP_EXPERT_SWIGLU },
+    { "ffn_moe_relu", TAP_EXPERT_SWIGLU }, { "ffn_moe_relu_sqr", TAP_EXPERT_SWIGLU },
+    { "ffn_moe_swiglu_oai", TAP_EXPERT_SWIGLU }, { "ffn_moe_swiglu_limited", TAP_EXPERT_SWIGLU },
+    { "ffn_shexp_out", TAP_FFN_SHARED },
     /* what many engines call them */
     { "logits", TAP_RESULT_OUTPUT },
     /* transformers' modules outside the layers */
@@ -38,13 +53,20 @@ static const struct alias modules[] = {
     { ".self_attn.q_norm", TAP_QCUR_NORMED },
     { ".self_attn.k_norm", TAP_KCUR_NORMED },
     { ".self_attn.o_proj", TAP_ATTN_OUT },
+    { ".post_self_attn_layernorm", TAP_ATTN_POST_NORM },
     { ".pre_feedforward_layernorm", TAP_FFN_NORM },
+    { ".pre_mlp_layernorm", TAP_FFN_NORM },
     { ".post_feedforward_layernorm", TAP_FFN_POST_NORM },
+    { ".post_mlp_layernorm", TAP_FFN_POST_NORM },
     { POST_ATTENTION, TAP_FFN_NORM },
     { ".mlp.gate_proj", TAP_FFN_GATE },
     { ".mlp.up_proj", TAP_FFN_UP },
     { ".mlp.down_proj", TAP_FFN_OUT },
     { ".mlp", TAP_FFN_OUT },
+    { ".mlp.gate", TAP_FFN_ROUTER },
+    { ".mlp.shared_experts", TAP_FFN_SHARED },
+    { ".block_sparse_moe.gate", TAP_FFN_ROUTER },
+    { ".block_sparse_moe", TAP_FFN_OUT },
 };
 
 static bool is_name(const char *name, const char *bytes, size_t n) {
@@ -167,23 +189,27 @@ static bool matches(const char *pattern, size_t n, const char *text) {
 }
 
 /* Returns true if the pattern is another program's name of the tap.  A name without a layer stands for every layer. */
-static bool is_alias(const char *pattern, size_t n, enum tap_id id, int32_t layer) {
-    enum tap_id named;
-    int32_t at;
-    if (tap_parse(pattern, n, &named, &at) > 0) return named == id && at == layer;
-    if (find_name(pattern, n, &named) > 0) return named == id;
-    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
+static bool is_alias(const char *pattern, size_t n, bool has_output_norms, enum tap_id id, int32_t layer) {
+    enum tap_id named = TAP_COUNT;
+    int32_t at = layer;
+    uint32_t number = tap_parse(pattern, n, &named, &at);
+    if (number == 0) at = layer;
+    if (number == 0) number = find_name(pattern, n, &named);
+    for (uint32_t i = 0; number == 0 && i < sizeof modules / sizeof *modules; i++) {
         const char *last = strrchr(modules[i].name, '.');
-        if (last && is_name(last + 1, pattern, n)) return modules[i].id == id;
+        if (!last || !is_name(last + 1, pattern, n)) continue;
+        named = modules[i].id;
+        number = FIRST_MODULE + i;
     }
-    return false;
+    if (has_output_norms && tap_is_post_attention(number)) named = TAP_ATTN_POST_NORM;
+    return number > 0 && named == id && at == layer;
 }
 
 /* Matches one pattern.  n: its bytes. */
-static bool matches_one(const char *pattern, size_t n, enum tap_id id, int32_t layer) {
+static bool matches_one(const char *pattern, size_t n, bool has_output_norms, enum tap_id id, int32_t layer) {
     struct tap_text full;
     const char *name = memchr(pattern, '-', n) ? tap_show(&full, id, layer) : tap_spec(id)->name;
-    return matches(pattern, n, name) || is_alias(pattern, n, id, layer);
+    return matches(pattern, n, name) || is_alias(pattern, n, has_output_norms, id, layer);
 }
 
 /* Returns the pattern at *at without the spaces around it, and sets *n to its length.  Moves *at to the next pattern,
@@ -196,30 +222,30 @@ static const char *next_pattern(const char **at, size_t *n) {
     return pattern;
 }
 
-bool tap_matches(const char *patterns, enum tap_id id, int32_t layer) {
+bool tap_matches(const char *patterns, bool has_output_norms, enum tap_id id, int32_t layer) {
     if (!patterns) return true;
     for (size_t n; patterns;) {
         const char *pattern = next_pattern(&patterns, &n);
-        if (matches_one(pattern, n, id, layer)) return true;
+        if (matches_one(pattern, n, has_output_norms, id, layer)) return true;
     }
     return false;
 }
 
 /* Returns true if the pattern matches a tap outside the layers, or one in the layers first to last. */
-static bool matches_any(const char *pattern, size_t n, uint32_t first, uint32_t last) {
+static bool matches_any(const char *pattern, size_t n, bool has_output_norms, uint32_t first, uint32_t last) {
     for (uint32_t i = 0; i < TAP_COUNT; i++) {
         enum tap_id id = (enum tap_id)i;
         bool in_layer = tap_spec(id)->in_layer;
-        if (!in_layer && matches_one(pattern, n, id, -1)) return true;
+        if (!in_layer && matches_one(pattern, n, has_output_norms, id, -1)) return true;
         for (uint32_t il = first; in_layer && il <= last; il++) {
-            if (matches_one(pattern, n, id, (int32_t)il)) return true;
+            if (matches_one(pattern, n, has_output_norms, id, (int32_t)il)) return true;
         }
     }
     return false;
 }
 
-plumb_status tap_check_patterns(const char *patterns, uint32_t n_layer, uint32_t first, uint32_t last,
-                                struct error *err) {
+plumb_status tap_check_patterns(const char *patterns, bool has_output_norms, uint32_t n_layer, uint32_t first,
+                                uint32_t last, struct error *err) {
     if (last == UINT32_MAX) last = first < n_layer ? n_layer - 1 : first;
     if (last >= n_layer || first > last) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "layers %u-%u: the model has %u layers, numbered from 0", first,
@@ -227,10 +253,10 @@ plumb_status tap_check_patterns(const char *patterns, uint32_t n_layer, uint32_t
     }
     for (size_t n; patterns;) {
         const char *pattern = next_pattern(&patterns, &n);
-        if (matches_any(pattern, n, first, last)) continue;
+        if (matches_any(pattern, n, has_output_norms, first, last)) continue;
         struct shown shown;
         show_bytes(&shown, pattern, n);
-        if (matches_any(pattern, n, 0, n_layer - 1)) {
+        if (matches_any(pattern, n, has_output_norms, 0, n_layer - 1)) {
             return error_set(err, PLUMB_ERROR_ARGUMENT, "taps: \"%s\" is not in layers %u-%u", shown.text, first, last);
         }
         char known[800];

@@ -27,12 +27,13 @@ struct tap_inputs_text { char text[120]; };
 const char *tap_show_inputs(struct tap_inputs_text *buf, uint32_t order, enum tap_id id, uint64_t absent);
 /* Returns true if the tap's name, such as "l_out-3", matches one of the patterns.  Patterns are separated by commas; in
  * them * stands for any text and ? for any byte.  A pattern without "-" matches the tap in every layer, and so does the
- * last word of a module's path ("q_proj").  A pattern may also be any name that tap_parse knows.  NULL matches all. */
-bool tap_matches(const char *patterns, enum tap_id id, int32_t layer);
+ * last word of a module's path ("q_proj").  A pattern may also be any name that tap_parse knows.  NULL matches all.
+ * has_output_norms: post_attention_layernorm is attn_post_norm, not ffn_norm. */
+bool tap_matches(const char *patterns, bool has_output_norms, enum tap_id id, int32_t layer);
 /* Checks patterns against a model of n_layer layers.  last: UINT32_MAX stands for the last layer.  PLUMB_ERROR_ARGUMENT
  * if the model does not have the layers first to last, or if a pattern matches neither a tap in these layers nor one
  * outside the layers; the message has the pattern. */
-plumb_status tap_check_patterns(const char *patterns, uint32_t n_layer, uint32_t first, uint32_t last,
-                                struct error *err);
+plumb_status tap_check_patterns(const char *patterns, bool has_output_norms, uint32_t n_layer, uint32_t first,
+                                uint32_t last, struct error *err);
 
 #endif

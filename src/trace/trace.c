@@ -646,7 +646,7 @@ plumb_status plumb_trace_add(plumb_trace *t, const plumb_tap *tap) {
     if (tap->layer >= 0 && ((uint32_t)tap->layer < p->layer_first || (uint32_t)tap->layer > p->layer_last)) {
         return PLUMB_OK;
     }
-    if (!tap_matches(p->taps, id, tap->layer)) return PLUMB_OK;
+    if (!tap_matches(p->taps, t->has_output_norms, id, tap->layer)) return PLUMB_OK;
     uint32_t n = tap->n;
     if (id == TAP_KQ_SOFT_MAX && t->n_token > n) n = t->n_token;
     if ((uint64_t)tap->n_head * n > UINT32_MAX) {

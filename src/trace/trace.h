@@ -80,7 +80,7 @@ struct plumb_trace {
     int32_t bos;            /* id of BOS; -1: not known */
     plumb_trace_params params;   /* what plumb_trace_add keeps; params.taps is owned */
     bool by_module;         /* the file calls Qcur or Kcur by their modules in transformers: see heads.h */
-    bool has_output_norms;  /* the file names a ..._feedforward_layernorm: see trace_begin_tap */
+    bool has_output_norms;  /* post_attention_layernorm is attn_post_norm: see trace_begin_tap */
     uint32_t n_ignored;     /* records of the file that were left out, mostly because no tap has their name */
     char ignored[64];       /* the name in the first such record */
     uint32_t order;         /* of the taps: a set of enum tap_order.  0 also if the trace does not say */
@@ -125,8 +125,8 @@ const struct trace_row *trace_find_row(const struct trace_tap *tap, uint32_t pos
  * mlp.down_proj and mlp.
  *
  * In most models of transformers, post_attention_layernorm is the norm before the feed-forward network (ffn_norm).  In
- * those that also have a pre_ or post_feedforward_layernorm, such as Gemma 2 and 3, it is the norm of the output of
- * attention.  If has_output_norms is set, *id then becomes attn_post_norm. */
+ * those that also have a pre_ or post_feedforward_layernorm or a pre_mlp_layernorm, such as Gemma 2 and 3, it is the
+ * norm of the output of attention.  If has_output_norms is set, *id then becomes attn_post_norm. */
 plumb_status trace_begin_tap(struct plumb_trace *t, enum tap_id *id, int32_t layer, uint32_t name, bool *second);
 /* Adds a row without values; all its statistics are unknown.  *row is valid until the tap's next row is added.
  * PLUMB_ERROR_ARGUMENT if the tap's last row has this pos too, or if n_token is known and pos is

@@ -72,7 +72,7 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
                                          "ffn_moe_weights_softmax",
                                          "ffn_moe_weights_norm", "ffn_moe_weights_scaled", "ffn_moe_gate",
                                          "ffn_moe_up", "ffn_moe_swiglu", "ffn_moe_down", "ffn_moe_weighted",
-                                         "ffn_moe_out", "ffn_shexp",
+                                         "ffn_moe_out", "ffn_shexp", "ffn_shexp_gate_inp",
                                          "result_norm", "result_output"};
     /* Names that some architectures have for the same steps. */
     static const char *const others[][2] = {{"inp_scaled", "embd"}, {"sa_out", "ffn_inp"}, {"ffn_geglu", "ffn_swiglu"},
