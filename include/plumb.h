@@ -115,12 +115,25 @@ uint64_t plumb_model_n_tensor(const plumb_model *model);
 /* PLUMB_ERROR_ARGUMENT if there is no tensor i. */
 plumb_status plumb_model_tensor(const plumb_model *model, uint64_t i, plumb_tensor *out);
 
+/* How one vector is made of the embeddings of all tokens, with the numbers of the key pooling_type. */
+typedef enum plumb_pooling {
+    PLUMB_POOLING_MODEL = -1,  /* as the file says, or NONE if it says nothing */
+    PLUMB_POOLING_NONE = 0,    /* it is not made: each token has a vector */
+    PLUMB_POOLING_MEAN = 1,    /* their mean */
+    PLUMB_POOLING_CLS = 2,     /* that of the first token */
+    PLUMB_POOLING_LAST = 3,    /* that of the last token */
+    PLUMB_POOLING_RANK = 4     /* the numbers of a classifier, such as the score of a reranker */
+} plumb_pooling;
+
 /* Properties of a loaded model. */
 typedef struct plumb_model_info {
     const char *architecture;  /* general.architecture */
     uint64_t n_param;          /* elements of all tensors together */
     uint64_t weight_bytes;     /* bytes of all tensors together */
     uint32_t n_layer, n_embd, n_head, n_head_kv, head_dim, n_ff, n_vocab, n_ctx_train;
+    bool has_logits;           /* false: the model only computes embeddings, for plumb_session_embed */
+    plumb_pooling pooling;     /* as the file says */
+    uint32_t n_pooled;         /* elements of a vector that this pooling gives; 0 if the model lacks the classifier */
 } plumb_model_info;
 /* PLUMB_ERROR_STATE before plumb_model_end or plumb_model_rehearse has succeeded. */
 plumb_status plumb_model_get_info(const plumb_model *model, plumb_model_info *out);
@@ -274,12 +287,20 @@ uint32_t plumb_session_reuse(plumb_session *session, const int32_t *ids, size_t 
 plumb_status plumb_session_rewind(plumb_session *session, uint32_t n_past);
 /* Computes n more tokens, in batches of n_batch, and the logits after the last of them.  With n = 1 this is one step of
  * decoding, which allocates nothing.  Nothing is computed on failure: PLUMB_ERROR_CONTEXT if n_past + n > n_ctx,
- * PLUMB_ERROR_TOKEN if an id is not in the vocabulary. */
+ * PLUMB_ERROR_TOKEN if an id is not in the vocabulary, PLUMB_ERROR_UNSUPPORTED if the model computes no logits. */
 plumb_status plumb_session_feed(plumb_session *session, const int32_t *ids, size_t n);
 /* Like plumb_session_feed, but computes the logits after every token, for on_logits or for taps.  If on_logits is not
- * NULL, it is called for each position pos with its logits: (n_vocab) f32, valid during that call. */
+ * NULL, it is called for each position pos with its logits: (n_vocab) f32, valid during that call.  Without on_logits
+ * a model that computes no logits can be fed too, for its taps. */
 plumb_status plumb_session_feed_all(plumb_session *session, const int32_t *ids, size_t n,
                                     void (*on_logits)(void *user, uint32_t pos, const float *logits), void *user);
+/* Forgets all tokens, computes n others, and makes one vector of their embeddings, or one for each token with
+ * PLUMB_POOLING_NONE.  Vectors are not normalized.  The errors are those of plumb_session_feed;
+ * PLUMB_ERROR_ARGUMENT if n is 0; PLUMB_ERROR_UNSUPPORTED if the model does not have this kind of pooling. */
+plumb_status plumb_session_embed(plumb_session *session, const int32_t *ids, size_t n, plumb_pooling pooling);
+/* What the last plumb_session_embed has computed: (*n_vector, *n) f32, valid until the next one.  NULL if there was
+ * none, or if it failed. */
+const float *plumb_session_embedding(const plumb_session *session, uint32_t *n_vector, uint32_t *n);
 /* The logits after the last token fed: (n_vocab) f32, valid until the next feed.  NULL before the first feed, and after
  * tokens were forgotten until the next feed. */
 float *plumb_session_logits(plumb_session *session);

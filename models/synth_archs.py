@@ -16,15 +16,21 @@ import numpy as np
 
 EMBD, HEADS, KV_HEADS, HEAD_DIM, FF, VOCAB = 32, 4, 2, 16, 64, 64
 LLAMA = {"gate": True, "norms": "rms"}
+BERT = {"norms": "layer", "gate": False, "pre": False, "around": True, "types": 2, "embd_norm": True, "head_dim": 8,
+        "output_norm": None, "bias": "q k v output embd_norm around"}
 # qk_norm: what the norms of Q and K are computed over; post: norms after attention and feed forward; fused: attn_qkv;
 # gate: the feed-forward network has a gate; sub_norms: norms before the output projections; scales: tensors of factors;
 # norms: "rms", "layer" or "bare" (without weights); bias: which weights have one; keys: those that differ from the
 # defaults; plain_keys: without the architecture's name; layers; head_dim: embd / heads where the shapes need it.
+# Encoders: around: norms after the residual is added; types: rows of token_types; positions: learned; embd_norm;
+# norm_2: a second norm after attention; gate "fused": ffn_up has both matrices, "mixed": in some layers; experts: how
+# many, and every how many layers; cls: rows of the classifier's matrix; labels: rows of cls.output; dense: rows of
+# dense_2.  seed: another one where rounding shows more than in other models, as a softmax is close to a step.
 ARCHS = {
     "llama": {"bias": "q k v output gate up down", "freqs": True},
     "qwen": {"fused": True, "bias": "qkv", "head_dim": 8, "kv_heads": 4, "untied": True, "ff_key": 2 * FF},
     "qwen2": {"bias": "q k v head", "untied": True, "head_dim": 8},
-    "qwen3": {"qk_norm": "head"},
+    "qwen3": {"qk_norm": "head", "labels": 2, "keys": {"pooling_type": 3}},
     "gemma": {},
     "gemma2": {"post": True, "layers": 3, "keys": {"attention.sliding_window": 3, "attn_logit_softcapping": 5.0,
                                                    "final_logit_softcapping": 7.0}},
@@ -63,6 +69,28 @@ ARCHS = {
     "bitnet": {"sub_norms": True, "head_dim": 8, "scales": True},
     "nemotron": {"norms": "layer", "gate": False, "head_dim": 8, "untied": True,
                  "bias": "q k v output up down attn_norm ffn_norm output_norm", "keys": {"rope.dimension_count": 4}},
+    "bert": {**BERT, "positions": True, "cls": EMBD, "labels": 3, "keys": {"pooling_type": 4},
+             "bias": BERT["bias"] + " up down cls cls_output"},
+    "nomic-bert": {**BERT, "seed": 1, "gate": True, "fused": True, "bias": BERT["bias"] + " qkv",
+                   "keys": {"pooling_type": 1, "rope.freq_base": 1000.0}},
+    "nomic-bert-moe": {**BERT, "fused": True, "layers": 5, "experts": (4, 2), "bias": BERT["bias"] + " qkv up down",
+                       "keys": {"pooling_type": 1, "rope.freq_base": 1000.0, "expert_count": 4,
+                                "expert_used_count": 2, "moe_every_n_layers": 2}},
+    "jina-bert-v2": {**BERT, "gate": "mixed", "qk_norm": "row", "norm_2": True, "cls": 1, "kv_heads": 4,
+                     "bias": BERT["bias"] + " qk_norm norm_2 up down cls", "keys": {"pooling_type": 4}},
+    "jina-bert-v3": {**BERT, "fused": True, "bias": BERT["bias"] + " qkv up down", "keys": {"pooling_type": 1}},
+    "modern-bert": {"norms": "layer", "gate": "fused", "fused": True, "kv_heads": 4, "head_dim": 8, "embd_norm": True,
+                    "layers": 5, "cls": EMBD, "cls_norm": True, "labels": 3, "bias": "cls_output", "first_norm": False,
+                    "keys": {"attention.sliding_window": 4, "pooling_type": 2, "rope.freq_base": 160000.0,
+                             "rope.freq_base_swa": 1000.0}},
+    "neo-bert": {"gate": "fused", "fused": True, "head_dim": 8, "cls": EMBD, "labels": 1, "bias": "cls cls_output",
+                 "output_norm": "enc.output_norm", "keys": {"pooling_type": 2}},
+    "eurobert": {"head_dim": 8, "keys": {"pooling_type": 3}},
+    "gemma-embedding": {"post": True, "qk_norm": "head", "layers": 7, "dense": 64,
+                        "keys": {"attention.sliding_window": 5, "rope.freq_base": 1e6, "pooling_type": 1,
+                                 "dense_2_feat_in": EMBD, "dense_2_feat_out": 64, "dense_3_feat_in": 64,
+                                 "dense_3_feat_out": EMBD}},
+    "llama-embed": {"freqs": True, "keys": {"attention.causal": False, "pooling_type": 1}},
 }
 
 
@@ -70,7 +98,7 @@ def write(name, path, as_f32):
     arch = {**LLAMA, **ARCHS[name]}
     n_layer, heads, kv_heads = arch.get("layers", 3), HEADS, arch.get("kv_heads", KV_HEADS)
     dim, bias = arch.get("head_dim", HEAD_DIM), arch.get("bias", "").split()
-    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    rng = np.random.default_rng(zlib.crc32(name.encode()) + arch.get("seed", 0))
     w = gguf.GGUFWriter(path, name)
     keys = {"attention.layer_norm_rms_epsilon": 1e-5, "attention.layer_norm_epsilon": 1e-5, **arch.get("keys", {})}
     del keys["attention.layer_norm_epsilon" if arch["norms"] == "rms" else "attention.layer_norm_rms_epsilon"]
@@ -90,10 +118,15 @@ def write(name, path, as_f32):
         add(f"{name}.{key}", value)
     for key, value in arch.get("plain_keys", {}).items():
         w.add_float32(key, value)
+    if "labels" in arch:
+        w.add_array(f"{name}.classifier.output_labels", [f"label {i}" for i in range(arch["labels"])])
     w.add_tokenizer_model("none")
+    if "types" in arch:
+        w.add_token_type_count(arch["types"])
 
     def matrix(tensor, rows, columns, gain, key=None):
-        data = rng.standard_normal((rows, columns), np.float32) * np.float32(gain / np.sqrt(columns))
+        shape = (*rows, columns) if isinstance(rows, tuple) else (rows, columns)   # experts have three dimensions
+        data = rng.standard_normal(shape, np.float32) * np.float32(gain / np.sqrt(columns))
         packed = gguf.quants.quantize(data, gguf.GGMLQuantizationType.Q8_0)
         if as_f32:
             w.add_tensor(tensor + ".weight", gguf.quants.dequantize(packed, gguf.GGMLQuantizationType.Q8_0))
@@ -111,10 +144,16 @@ def write(name, path, as_f32):
     matrix("token_embd", VOCAB, EMBD, np.sqrt(EMBD) * 0.5)
     if arch.get("freqs"):
         w.add_tensor("rope_freqs.weight", np.linspace(1, 8, dim // 2).astype(np.float32))
+    if "types" in arch:   # llama.cpp adds a row of it without converting it
+        w.add_tensor("token_types.weight", rng.normal(0, 0.5, (arch["types"], EMBD)).astype(np.float32))
+    if arch.get("positions"):
+        matrix("position_embd", 64, EMBD, np.sqrt(EMBD) * 0.5)
+    if arch.get("embd_norm"):
+        norm("token_embd_norm", EMBD, "embd_norm")
     for il in range(n_layer):
         block = f"blk.{il}."
         has_norms = arch["norms"] != "bare"
-        if has_norms and arch.get("pre", True):
+        if has_norms and arch.get("pre", True) and (il > 0 or arch.get("first_norm", True)):
             norm(block + "attn_norm", EMBD, "attn_norm")
         if arch.get("fused"):
             matrix(block + "attn_qkv", n_q + 2 * n_kv, EMBD, 1.5, "qkv")
@@ -124,8 +163,8 @@ def write(name, path, as_f32):
             matrix(block + "attn_v", n_kv, EMBD, 1, "v")
         if "qk_norm" in arch:
             is_row = arch["qk_norm"] == "row"
-            norm(block + "attn_q_norm", n_q if is_row else dim)
-            norm(block + "attn_k_norm", n_kv if is_row else dim)
+            norm(block + "attn_q_norm", n_q if is_row else dim, "qk_norm")
+            norm(block + "attn_k_norm", n_kv if is_row else dim, "qk_norm")
         if arch.get("sub_norms"):
             norm(block + "attn_sub_norm", n_q)
             norm(block + "ffn_sub_norm", FF)
@@ -139,14 +178,36 @@ def write(name, path, as_f32):
         ffn_norm = arch.get("ffn_norm", "ffn_norm")
         if has_norms and arch.get("pre", True) and ffn_norm:
             norm(block + ffn_norm, EMBD, "ffn_norm")
-        if arch["gate"]:
+        if arch.get("around"):
+            norm(block + "attn_output_norm", EMBD, "around")
+            norm(block + "layer_output_norm", EMBD, "around")
+        if arch.get("norm_2"):
+            norm(block + "attn_norm_2", EMBD, "norm_2")
+        n_expert, period = arch.get("experts", (0, 1))
+        if n_expert > 0 and il % period == 1:
+            matrix(block + "ffn_gate_inp", n_expert, EMBD, 2)
+            matrix(block + "ffn_up_exps", (n_expert, FF), EMBD, 1)
+            matrix(block + "ffn_down_exps", (n_expert, EMBD), FF, 1)
+            continue
+        gate = ("fused", True, False)[il % 3] if arch["gate"] == "mixed" else arch["gate"]
+        if gate is True:
             matrix(block + "ffn_gate", FF, EMBD, 2, "gate")
-        matrix(block + "ffn_up", FF, EMBD, 1, "up")
+        matrix(block + "ffn_up", 2 * FF if gate == "fused" else FF, EMBD, 1, "up")
         matrix(block + "ffn_down", EMBD, FF, 1, "down")
-    if arch["norms"] != "bare":
-        norm("output_norm", EMBD, "output_norm")
+    output_norm = arch.get("output_norm", "output_norm")
+    if arch["norms"] != "bare" and output_norm:
+        norm(output_norm, EMBD, "output_norm")
     if arch.get("untied"):
         matrix("output", VOCAB, EMBD, 3, "head")
+    if "cls" in arch:
+        matrix("cls", arch["cls"], EMBD, 1, "cls")
+    if arch.get("cls_norm"):
+        norm("cls.norm", EMBD)
+    if "labels" in arch:
+        matrix("cls.output", arch["labels"], EMBD, 1, "cls_output")
+    if "dense" in arch:
+        matrix("dense_2", arch["dense"], EMBD, 1)
+        matrix("dense_3", EMBD, arch["dense"], 1)
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_tensors_to_file()

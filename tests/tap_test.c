@@ -124,6 +124,47 @@ static bool is_file_of(const char *architecture, const char *name) {
     return strncmp(name, architecture, n) == 0 && strcmp(name + n, "-moe") == 0;
 }
 
+/* The embeddings by each kind of pooling that the dump has: a record "mean" and so on, as logits.c names them. */
+static void check_embeddings(struct against_dump *a, plumb_session *s, const plumb_model_info *info) {
+    static const char *const names[] = { "none", "mean", "cls", "last", "rank" };
+    uint32_t n_kind = 0;
+    for (int kind = PLUMB_POOLING_NONE; kind <= PLUMB_POOLING_RANK; kind++) {
+        uint32_t ne[4], n_vector, n;
+        const uint8_t *record = find_record(a, names[kind], ne);
+        if (!record) continue;
+        n_kind++;
+        if (!CHECK(plumb_session_embed(s, arch_ids, N_ARCH_ID, (plumb_pooling)kind) == PLUMB_OK, "%s: %s", names[kind],
+                   plumb_session_error(s))) continue;
+        const float *ours = plumb_session_embedding(s, &n_vector, &n);
+        if (!CHECK(n == ne[0] && n_vector == ne[1], "%s: %u x %u, llama.cpp %u x %u", names[kind], n_vector, n, ne[1],
+                   ne[0])) continue;
+        double d2 = 0, l2 = 0;
+        for (uint32_t i = 0; i < n_vector * n; i++) {
+            double l = (double)f32_from_bits(load_u32(record + 4 * (size_t)i));
+            d2 += ((double)ours[i] - l) * ((double)ours[i] - l);
+            l2 += l * l;
+        }
+        CHECK(sqrt(d2 / l2) <= a->most, "%s: relative RMS %g", names[kind], sqrt(d2 / l2));
+        a->worst = worse(a->worst, sqrt(d2 / l2));
+        if (kind != (int)info->pooling) continue;
+        CHECK(n == info->n_pooled, "%u elements, announced are %u", n, info->n_pooled);
+        float kept[64 * N_ARCH_ID];
+        memcpy(kept, ours, n_vector * n * sizeof *kept);
+        plumb_session_embed(s, arch_ids, N_ARCH_ID, PLUMB_POOLING_MODEL);
+        ours = plumb_session_embedding(s, &n_vector, &n);
+        CHECK(ours && memcmp(kept, ours, n_vector * n * sizeof *kept) == 0, "the file's pooling is %s", names[kind]);
+    }
+    CHECK(n_kind >= 4 || info->has_logits, "only %u kinds of pooling", n_kind);
+    if (n_kind == 4) {
+        uint32_t n_vector, n;
+        CHECK(plumb_session_embed(s, arch_ids, N_ARCH_ID, PLUMB_POOLING_RANK) == PLUMB_ERROR_UNSUPPORTED
+              && !plumb_session_embedding(s, &n_vector, &n), "it ranks without a classifier");
+    }
+    if (info->has_logits) return;
+    CHECK(plumb_session_feed(s, arch_ids, 1) == PLUMB_ERROR_UNSUPPORTED && !plumb_session_logits(s)
+          && strstr(plumb_session_error(s), "is an embedding model"), "it has logits");
+}
+
 /* Both passes of a model against llama.cpp's taps: in one batch, and with the last tokens one by one. */
 static void arch_row(const void *row) {
     const char *name = row;
@@ -155,6 +196,7 @@ static void arch_row(const void *row) {
               a.n_alone);
         test_note("pass %zu: worst relative RMS of %u taps %.2g, %u have no name in llama.cpp", i, a.n_same, a.worst,
                   a.n_alone);
+        check_embeddings(&a, s, &info);
         plumb_session_free(s);
     }
     plumb_model_free(m);

@@ -16,6 +16,8 @@ struct plumb_session {
     int32_t *tokens;              /* (n_ctx); the first n_past are in the cache */
     float *logits;                /* (n_vocab) after the last token, if has_logits */
     bool has_logits;
+    float *embedding;             /* (n_vector, n_pooled) of the last plumb_session_embed; NULL: none */
+    uint32_t n_vector, n_pooled;
     bool is_running;              /* a feed is running: its callbacks must not change the session */
 };
 
@@ -86,6 +88,7 @@ void plumb_session_free(plumb_session *s) {
     pool_free(s->pool);
     free(s->tokens);
     free(s->logits);
+    free(s->embedding);
     free(s);
 }
 
@@ -143,11 +146,10 @@ uint32_t plumb_session_reuse(plumb_session *s, const int32_t *ids, size_t n) {
     return check_not_running(s) == PLUMB_OK ? keep(s, same) : same;
 }
 
-/* Runs one batch of n <= n_batch tokens.  logits: (n_logits, n_vocab), those of its last n_logits tokens.  ids may be
- * the session's own tokens. */
-static void run(plumb_session *s, const int32_t *ids, uint32_t n, uint32_t n_logits, float *logits) {
-    if (s->forward) forward_run(s->forward, ids, n, s->n_past, n_logits, logits);
-    else reference_run(s->reference, ids, n, s->n_past, n_logits, logits);
+/* Runs one batch of n <= n_batch tokens.  results: as in forward_run.  ids may be the session's own tokens. */
+static void run(plumb_session *s, const int32_t *ids, uint32_t n, uint32_t n_result, float *results) {
+    if (s->forward) forward_run(s->forward, ids, n, s->n_past, n_result, results);
+    else reference_run(s->reference, ids, n, s->n_past, n_result, results);
     memmove(s->tokens + s->n_past, ids, n * sizeof *ids);
     s->n_past += n;
 }
@@ -199,7 +201,15 @@ plumb_status plumb_session_set_tap(plumb_session *s, void (*on_tap)(void *user, 
                      s->n_batch, s->n_ctx);
 }
 
+static plumb_status check_logits(plumb_session *s) {
+    const struct plan *p = &s->model->model->plan;
+    if (p->has_logits) return PLUMB_OK;
+    return error_set(&s->err, PLUMB_ERROR_UNSUPPORTED, "%s is an embedding model: it computes embeddings of texts, and "
+                     "no logits from which to generate text", p->architecture);
+}
+
 plumb_status plumb_session_feed(plumb_session *s, const int32_t *ids, size_t n) {
+    PLUMB_TRY(check_logits(s));
     PLUMB_TRY(check_feed(s, ids, n));
     s->is_running = true;
     while (n > 0) {
@@ -215,24 +225,80 @@ plumb_status plumb_session_feed(plumb_session *s, const int32_t *ids, size_t n) 
 
 plumb_status plumb_session_feed_all(plumb_session *s, const int32_t *ids, size_t n,
                                     void (*on_logits)(void *user, uint32_t pos, const float *logits), void *user) {
+    const struct plan *p = &s->model->model->plan;
+    if (on_logits) PLUMB_TRY(check_logits(s));
     PLUMB_TRY(check_feed(s, ids, n));
     if (n == 0) return PLUMB_OK;
-    uint32_t n_vocab = s->model->model->plan.n_vocab, n_max = n < s->n_batch ? (uint32_t)n : s->n_batch;
-    float *all = alloc_array((uint64_t)n_max * n_vocab, sizeof *all);
+    uint32_t n_element = plan_n_result(p), n_max = n < s->n_batch ? (uint32_t)n : s->n_batch;
+    float *all = alloc_array((uint64_t)n_max * n_element, sizeof *all);
     if (!all) return error_set(&s->err, PLUMB_ERROR_MEMORY, "out of memory: logits of %u positions", n_max);
     s->is_running = true;
     while (n > 0) {
         uint32_t n_run = n < n_max ? (uint32_t)n : n_max, pos = s->n_past;
         run(s, ids, n_run, n_run, all);
-        for (uint32_t t = 0; on_logits && t < n_run; t++) on_logits(user, pos + t, all + (size_t)t * n_vocab);
-        memcpy(s->logits, all + (size_t)(n_run - 1) * n_vocab, n_vocab * sizeof *all);
+        for (uint32_t t = 0; on_logits && t < n_run; t++) on_logits(user, pos + t, all + (size_t)t * n_element);
+        if (p->has_logits) memcpy(s->logits, all + (size_t)(n_run - 1) * n_element, n_element * sizeof *all);
         ids += n_run;
         n -= n_run;
     }
     s->is_running = false;
-    s->has_logits = true;
+    s->has_logits = p->has_logits;
     free(all);
     return PLUMB_OK;
+}
+
+/* ---- embeddings ------------------------------------------------------------------------------------------------ */
+
+/* Computes n tokens from an empty cache.  embeddings: (n, n_embd). */
+static void run_embeddings(plumb_session *s, const int32_t *ids, uint32_t n, float *embeddings) {
+    uint32_t n_embd = s->model->model->plan.n_embd;
+    for (uint32_t at = 0, n_run; at < n; at += n_run) {
+        n_run = n - at < s->n_batch ? n - at : s->n_batch;
+        run(s, ids + at, n_run, n_run, NULL);
+        float *to = embeddings + (size_t)at * n_embd;
+        if (s->forward) memcpy(to, forward_embeddings(s->forward), (size_t)n_run * n_embd * sizeof *to);
+        else reference_embeddings(s->reference, n_run, to);
+    }
+}
+
+plumb_status plumb_session_embed(plumb_session *s, const int32_t *ids, size_t n, plumb_pooling pooling) {
+    const struct model *m = s->model->model;
+    PLUMB_TRY(plumb_session_rewind(s, 0));
+    free(s->embedding);
+    s->embedding = NULL;
+    PLUMB_TRY(check_feed(s, ids, n));
+    if (n == 0) return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "no tokens have no embedding");
+    if (pooling == PLUMB_POOLING_MODEL) pooling = m->plan.pooling.kind;
+    if (pooling < PLUMB_POOLING_NONE || pooling > PLUMB_POOLING_RANK) {
+        return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "%d is not a kind of pooling", (int)pooling);
+    }
+    s->n_vector = pooling == PLUMB_POOLING_NONE ? (uint32_t)n : 1;
+    s->n_pooled = model_n_pooled(m, pooling);
+    if (s->n_pooled == 0) {
+        return error_set(&s->err, PLUMB_ERROR_UNSUPPORTED, "this %s model has no classifier, so it cannot rank",
+                         m->plan.architecture);
+    }
+    float *embeddings = alloc_array((uint64_t)n * m->plan.n_embd, sizeof *embeddings);
+    s->embedding = alloc_array((uint64_t)s->n_vector * s->n_pooled, sizeof *s->embedding);
+    if (!embeddings || !s->embedding) {
+        free(embeddings);
+        free(s->embedding);
+        s->embedding = NULL;
+        return error_set(&s->err, PLUMB_ERROR_MEMORY, "out of memory: embeddings of %zu tokens", n);
+    }
+    s->is_running = true;
+    run_embeddings(s, ids, (uint32_t)n, embeddings);
+    if (s->forward) forward_pool(s->forward, embeddings, (uint32_t)n, pooling, s->embedding);
+    else reference_pool(s->reference, embeddings, (uint32_t)n, pooling, s->embedding);
+    s->is_running = false;
+    free(embeddings);
+    return PLUMB_OK;
+}
+
+const float *plumb_session_embedding(const plumb_session *s, uint32_t *n_vector, uint32_t *n) {
+    *n_vector = s->embedding ? s->n_vector : 0;
+    *n = s->embedding ? s->n_pooled : 0;
+    return s->embedding;
 }
 
 void plumb_threads_ready(uint32_t n_thread) { pool_set_ready(n_thread); }

@@ -316,6 +316,9 @@ static struct plumb_trace *create_trace(const struct selfcheck *s) {
     return NULL;
 }
 
+/* Elements of a position's results: logits, or an embedding in a model without logits. */
+static uint32_t n_result(const struct selfcheck *s) { return plan_n_result(&s->in->model->plan); }
+
 static void record(void *trace, const plumb_tap *tap) { plumb_trace_add(trace, tap); }   /* keeps its first error */
 
 /* The precision of all runs except those of do_relaxed, which tries both. */
@@ -334,7 +337,7 @@ static plumb_status run_fast(struct selfcheck *s, uint32_t n_token, uint32_t n_s
     if (trace) status = forward_set_tap(f, (struct tap_sink) { record, trace });
     for (uint32_t pos = 0; status == PLUMB_OK && pos < n_token; pos += n_step) {
         uint32_t n = n_token - pos < n_step ? n_token - pos : n_step;
-        forward_run(f, s->ids + pos, n, pos, n, out + (size_t)pos * s->in->model->plan.n_vocab);
+        forward_run(f, s->ids + pos, n, pos, n, out + (size_t)pos * n_result(s));
     }
     forward_free(f);
     return status == PLUMB_OK && trace ? trace->err.status : status;
@@ -424,22 +427,23 @@ static void do_first(struct selfcheck *s, struct check *c) {
 static void do_batch(struct selfcheck *s, struct check *c) {
     if (skip_not_causal(s, c)) return;
     s->status = run_fast(s, s->n_token, 1, KERNELS_SIMD128, exact16, NULL, s->other, NULL);
-    selfcheck_logits(c, s->logits, s->other, s->n_token, s->in->model->plan.n_vocab, "in one batch and one by one");
+    selfcheck_logits(c, s->logits, s->other, s->n_token, n_result(s), "in one batch and one by one");
 }
 
 /* Compares with runs without a cache, which compute the whole prefix again for every token. */
 static void do_cache(struct selfcheck *s, struct check *c) {
     if (skip_not_causal(s, c)) return;
-    uint32_t n_vocab = s->in->model->plan.n_vocab;
-    float *all = alloc_array((uint64_t)s->n_token * n_vocab, sizeof *all);
+    uint32_t n_element = n_result(s);
+    float *all = alloc_array((uint64_t)s->n_token * n_element, sizeof *all);
     if (!all) s->status = PLUMB_ERROR_MEMORY;
     for (uint32_t n = 1; s->status == PLUMB_OK && n <= s->n_token; n++) {
         s->status = run_fast(s, n, n, KERNELS_SIMD128, exact16, NULL, all, NULL);
-        memcpy(s->other + (size_t)(n - 1) * n_vocab, all + (size_t)(n - 1) * n_vocab, n_vocab * sizeof *all);
+        memcpy(s->other + (size_t)(n - 1) * n_element, all + (size_t)(n - 1) * n_element, n_element * sizeof *all);
         progress(s, (double)n / s->n_token);
     }
     free(all);
-    selfcheck_logits(c, s->logits, s->other, s->n_token, n_vocab, "with the KV cache and with every prefix recomputed");
+    selfcheck_logits(c, s->logits, s->other, s->n_token, n_element,
+                     "with the KV cache and with every prefix recomputed");
 }
 
 /* Runs the pass with several threads, in one batch and one by one, and compares the logits with those of the first run.
@@ -448,7 +452,7 @@ static plumb_status run_threads(struct selfcheck *s, struct check *c, struct poo
     /* A pass has hundreds of loops, but on a busy machine the caller may finish all of them before other threads
      * wake. */
     enum { TRIES = 200 };
-    uint32_t n_vocab = s->in->model->plan.n_vocab, n_thread = pool_size(pool);
+    uint32_t n_element = n_result(s), n_thread = pool_size(pool);
     static const char *const ways[] = { "in one batch", "one by one" };
     uint32_t n_taken[2] = { 0 };
     for (size_t way = 0; way < 2; way++) {
@@ -458,7 +462,7 @@ static plumb_status run_threads(struct selfcheck *s, struct check *c, struct poo
                                NULL));
             char what[80];
             snprintf(what, sizeof what, "with 1 and %u threads, %s", n_thread, ways[way]);
-            selfcheck_logits(c, s->logits, s->other, s->n_token, n_vocab, what);
+            selfcheck_logits(c, s->logits, s->other, s->n_token, n_element, what);
             if (c->verdict != VERDICT_OK) return PLUMB_OK;
             n_taken[way] = pool_n_taken(pool) - before;
         }
@@ -495,7 +499,7 @@ static void do_simd(struct selfcheck *s, struct check *c) {
     char what[80];
     snprintf(what, sizeof what, "with %s and with %s kernels", best.name, scalar.name);
     s->status = run_fast(s, s->n_token, s->n_token, KERNELS_SCALAR, exact16, NULL, s->other, NULL);
-    selfcheck_logits(c, s->logits, s->other, s->n_token, s->in->model->plan.n_vocab, what);
+    selfcheck_logits(c, s->logits, s->other, s->n_token, n_result(s), what);
 }
 
 /* Returns true if k has kernels for this type that differ from those of the other table. */
@@ -519,7 +523,7 @@ static uint32_t count_relaxed(const struct model *m, const struct kernels *relax
 /* Compares relaxed kernels with scalar ones, in both precisions. */
 static void do_relaxed(struct selfcheck *s, struct check *c) {
     enum { N = 6 };   /* a batch of 5 tokens, computed as 4 + 1, and a single token: each has kernels of its own */
-    uint32_t n_vocab = s->in->model->plan.n_vocab;
+    uint32_t n_element = n_result(s);
     struct kernels k, simd128;
     if (skip_not_causal(s, c)) return;
     kernels_init(&k, KERNELS_RELAXED, exact16);
@@ -533,15 +537,15 @@ static void do_relaxed(struct selfcheck *s, struct check *c) {
         check_set(c, VERDICT_SKIP, "the types of this model's weights have no relaxed kernels");
         return;
     }
-    float *relaxed = alloc_array((uint64_t)N * n_vocab, sizeof *relaxed);
-    float *scalar = alloc_array((uint64_t)N * n_vocab, sizeof *scalar);
+    float *relaxed = alloc_array((uint64_t)N * n_element, sizeof *relaxed);
+    float *scalar = alloc_array((uint64_t)N * n_element, sizeof *scalar);
     if (!relaxed || !scalar) s->status = PLUMB_ERROR_MEMORY;
     for (plumb_precision p = PLUMB_PRECISION_EXACT16; p <= PLUMB_PRECISION_FAST8; p++) {
         if (s->status == PLUMB_OK) s->status = run_fast(s, N, N - 1, KERNELS_RELAXED, p, NULL, relaxed, NULL);
         if (s->status == PLUMB_OK) s->status = run_fast(s, N, N, KERNELS_SCALAR, p, NULL, scalar, NULL);
         char what[120];
         snprintf(what, sizeof what, "%s with relaxed and with scalar kernels", plumb_precision_name(p));
-        if (s->status == PLUMB_OK) selfcheck_logits(c, relaxed, scalar, N, n_vocab, what);
+        if (s->status == PLUMB_OK) selfcheck_logits(c, relaxed, scalar, N, n_element, what);
         if (s->status != PLUMB_OK || c->verdict != VERDICT_OK) break;
     }
     if (s->status == PLUMB_OK && c->verdict == VERDICT_OK) {
@@ -676,7 +680,7 @@ static plumb_status prepare(struct selfcheck *s) {
     }
     if (!s->in->model) return PLUMB_OK;
     PLUMB_TRY(choose_tokens(s));
-    uint64_t n_logit = (uint64_t)s->n_token * s->in->model->plan.n_vocab;
+    uint64_t n_logit = (uint64_t)s->n_token * n_result(s);
     s->logits = alloc_array(n_logit, sizeof *s->logits);
     s->other = alloc_array(n_logit, sizeof *s->other);
     if (!s->logits || !s->other) return PLUMB_ERROR_MEMORY;

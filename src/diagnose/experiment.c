@@ -306,7 +306,7 @@ plumb_status experiment_create(struct experiment **out, const struct model *m, c
         e->keys = alloc_array((uint64_t)m->plan.max_head * theirs->n_token, sizeof *e->keys);
         e->sums = alloc_array(theirs->n_tap, sizeof *e->sums);
         if (e->first_result != UINT32_MAX) {
-            e->logits = alloc_array((uint64_t)n_batch * m->plan.n_vocab, sizeof *e->logits);
+            e->logits = alloc_array((uint64_t)n_batch * plan_n_result(&m->plan), sizeof *e->logits);
         }
         bool has_own = reserve_own(e, n_ctx);
         if (!e->tokens || !e->keys || !e->sums || !has_own || (!e->logits && e->first_result != UINT32_MAX)) {

@@ -239,16 +239,19 @@ static size_t query_row(const struct attention *a, const struct unit *u, uint32_
 }
 
 /* Returns the first position that the token at pos sees.  A window of 0 has no limit.  A chunked window begins at the
- * last multiple of its length; any other window ends at pos. */
+ * last multiple of its length; pos is in the middle of a symmetric one, and at the end of any other. */
 static uint32_t first_seen(const struct attn_plan *layer, uint32_t pos) {
     uint32_t window = layer->window;
-    if (window == 0 || pos < window) return 0;
-    return layer->is_chunked ? pos / window * window : pos - window + 1;
+    uint32_t before = layer->is_symmetric ? window / 2 : window - 1;
+    if (window > 0 && layer->is_chunked) return pos / window * window;
+    return window == 0 || pos <= before ? 0 : pos - before;
 }
 
 /* Returns the last position that the token at pos sees, plus 1. */
 static uint32_t end_seen(const struct attention *a, uint32_t pos) {
-    return a->plan->is_causal ? pos + 1 : a->pos + a->n_token;
+    if (a->plan->is_causal) return pos + 1;
+    uint32_t end = a->pos + a->n_token, half = a->layer->window / 2;
+    return a->layer->is_symmetric && half < end - pos ? pos + half + 1 : end;
 }
 
 /* If the layer has ALiBi: scores[i] -= factor * slope * |own - (first + i)|, which is the distance from the query at

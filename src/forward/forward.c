@@ -55,6 +55,9 @@ static bool allocate_experts(struct forward *f) {
         && (e->gate = allocate(f, b, sizeof *e->gate));
 }
 
+/* True if layers need their input again after attention. */
+static bool needs_input(const struct plan *p) { return p->is_parallel || p->optional >> W_ATTN_NORM_2 & 1; }
+
 static bool allocate_scratch(struct forward *f, plumb_kv_type kv_type) {
     const struct plan *p = &f->model->plan;
     uint64_t b = f->n_batch, n_max = plan_max_row(p);
@@ -73,7 +76,8 @@ static bool allocate_scratch(struct forward *f, plumb_kv_type kv_type) {
         && (f->gate = allocate(f, b * p->max_ff, sizeof(float)))
         && (f->up = allocate(f, b * p->max_ff, sizeof(float)))
         && allocate_experts(f)
-        && (!p->is_parallel || (f->input = allocate(f, b * p->n_embd, sizeof(float))))
+        && (!needs_input(p) || (f->input = allocate(f, b * p->n_embd, sizeof(float))))
+        && (f->head = allocate(f, 2 * (uint64_t)plan_max_head(p), sizeof(float)))
         && activations_create(&f->acts, n_in, f->n_batch, &f->kernels, &f->bytes) == PLUMB_OK
         && allocate_panels(f, n_in);
 }
@@ -89,10 +93,13 @@ static plumb_status check_type(const struct weight *w, struct error *err) {
     return error_set(err, PLUMB_ERROR_UNSUPPORTED, "tensor %s: no kernel supports type %s", w->name, w->traits->name);
 }
 
-/* Checks the matrices.  Rows of token_embd and position_embd are only dequantized, and the model has made sure that
+/* Checks the matrices.  Rows of embeddings are only dequantized, and the model has made sure that
  * norms, biases and factors are F32. */
 static plumb_status check_types(const struct model *m, struct error *err) {
-    PLUMB_TRY(check_type(m->output.w, err));
+    const struct weight *const outside[] = { m->output.w, m->cls.w, m->cls_output.w, m->dense_2.w, m->dense_3.w };
+    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++) {
+        if (outside[i]) PLUMB_TRY(check_type(outside[i], err));
+    }
     for (uint32_t il = 0; il < m->plan.n_layer; il++) {
         for (uint32_t i = 0; i < W_LAYER_COUNT; i++) {
             const struct weight *w = m->layers[il].w[i].w;
@@ -131,9 +138,9 @@ void forward_free(struct forward *f) {
     if (!f) return;
     void *const owned[] = { f->rope_cos[ROPE_GLOBAL], f->rope_sin[ROPE_GLOBAL], f->rope_cos[ROPE_LOCAL],
                             f->rope_sin[ROPE_LOCAL], f->rope_angles, f->x, f->norm, f->q, f->k, f->v, f->attn, f->gate,
-                            f->up, f->input, f->gates, f->tapped, f->experts.scores, f->experts.choice, f->experts.used,
-                            f->experts.weights, f->experts.tokens, f->experts.x, f->experts.y, f->experts.out,
-                            f->experts.ids, f->experts.gate };
+                            f->up, f->input, f->head, f->gates, f->tapped, f->experts.scores, f->experts.choice,
+                            f->experts.used, f->experts.weights, f->experts.tokens, f->experts.x, f->experts.y,
+                            f->experts.out, f->experts.ids, f->experts.gate };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     for (size_t i = 0; i < sizeof f->experts.shown / sizeof *f->experts.shown; i++) free(f->experts.shown[i]);
     attention_free(f->attention);
@@ -163,6 +170,8 @@ uint64_t forward_bytes(const struct forward *f) {
     return f->bytes + (f->attention ? attention_bytes(f->attention) : 0);
 }
 const struct kernels *forward_kernels(const struct forward *f) { return &f->kernels; }
+
+const float *forward_embeddings(const struct forward *f) { return f->norm; }
 
 /* ---- taps ------------------------------------------------------------------------------------------------------ */
 
@@ -272,8 +281,8 @@ static void norm_rows(void *user, uint32_t begin, uint32_t end, uint32_t thread)
 /* Each row of y (n_row, n) = x / sqrt(mean(x^2) + eps) * w + b, where an absent w is 1 and an absent b 0; y may be x.
  * Zhang & Sennrich 2019, eq. 4.  The layer norm first subtracts the mean of x.  Ba et al. 2016, "Layer
  * Normalization". */
-static void normalize(const struct forward *f, const struct affine *of, float eps, uint32_t n, const float *x,
-                      uint32_t n_row, float *y) {
+void forward_normalize(const struct forward *f, const struct affine *of, float eps, uint32_t n, const float *x,
+                       uint32_t n_row, float *y) {
     pool_share(f->pool, n_row, norm_rows, &(struct step) { .f = f, .of = of, .eps = eps, .x = x, .y = y, .n = n });
 }
 
@@ -407,9 +416,25 @@ static float *norm(const struct forward *f, const struct layer *l, enum weight_i
     bool is_post = weight == W_ATTN_POST_NORM || weight == W_FFN_POST_NORM;
     const struct plan *p = &f->model->plan;
     float eps = is_post && p->post_norm_eps != 0.0f ? p->post_norm_eps : p->norm_eps;
-    normalize(f, of, eps, n_in, x, (uint32_t)((uint64_t)b.n * n_head * n / n_in), y);
+    forward_normalize(f, of, eps, n_in, x, (uint32_t)((uint64_t)b.n * n_head * n / n_in), y);
     forward_tap(f, id, il, b.pos, b.n, n_head, n, y);
     return y;
+}
+
+/* Outside the layers: y (n, n_embd) becomes the norm of x, or x if the model does not have this norm. */
+static void norm_outside(const struct forward *f, enum weight_id weight, const struct affine *of, const float *x,
+                         uint32_t n, float *y) {
+    const struct plan *p = &f->model->plan;
+    bool has_norm = of->w || p->bare_norms >> weight & 1;
+    if (has_norm) forward_normalize(f, of, p->norm_eps, p->n_embd, x, n, y);
+    else if (x != y) memcpy(y, x, (size_t)n * p->n_embd * sizeof *y);
+}
+
+/* Row i of a table of embeddings, such as the learned positions, is added to x (n_embd).  row: (n_embd) scratch. */
+static void add_row(const struct forward *f, const struct weight *w, size_t i, float *row, float *x) {
+    /* If a row is packed, it is unpacked to bytes of the first panel, which no product is using now. */
+    w->traits->dequantize(weight_row(w, i, f->panels->bytes), row, w->n_in);
+    f->kernels.add_scaled(x, row, 1.0f, w->n_in);
 }
 
 /* The norms of Q and K, at their time: before RoPE or after it. */
@@ -502,25 +527,20 @@ static void run_feed_forward(struct forward *f, uint32_t il, struct batch b, con
 
 uint32_t forward_rewind(const struct forward *f, uint32_t n_past) { return attention_rewind(f->attention, n_past); }
 
-void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_logits, float *logits) {
+void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result, float *results) {
     const struct model *m = f->model;
     const struct plan *p = &m->plan;
     const struct weight *embd = m->token_embd.w;
     const struct batch b = { n, pos };
     fill_ropes(f, pos + n);
-    /* If a row is packed, it is unpacked to bytes of the first panel, which no product is using now. */
     for (uint32_t t = 0; t < n; t++) {
-        const uint8_t *row = weight_row(embd, (size_t)ids[t], f->panels->bytes);
-        embd->traits->dequantize(row, f->x + (size_t)t * p->n_embd, p->n_embd);
+        float *x = f->x + (size_t)t * p->n_embd;
+        embd->traits->dequantize(weight_row(embd, (size_t)ids[t], f->panels->bytes), x, p->n_embd);
+        multiply(x, p->embedding_scale, p->n_embd);
+        if (m->token_types.w) add_row(f, m->token_types.w, 0, f->norm, x);
+        if (m->position_embd.w) add_row(f, m->position_embd.w, pos + t, f->norm, x);
     }
-    multiply(f->x, p->embedding_scale, (size_t)n * p->n_embd);
-    for (uint32_t t = 0; m->position_embd.w && t < n; t++) {
-        const uint8_t *row = weight_row(m->position_embd.w, pos + t, f->panels->bytes);
-        m->position_embd.w->traits->dequantize(row, f->norm, p->n_embd);
-        f->kernels.add_scaled(f->x + (size_t)t * p->n_embd, f->norm, 1.0f, p->n_embd);
-    }
-    bool has_norm = m->token_embd_norm.w || p->bare_norms >> W_TOKEN_EMBD_NORM & 1;
-    if (has_norm) normalize(f, &m->token_embd_norm, p->norm_eps, p->n_embd, f->x, n, f->x);
+    norm_outside(f, W_TOKEN_EMBD_NORM, &m->token_embd_norm, f->x, n, f->x);
     forward_tap(f, TAP_EMBD, -1, pos, n, 1, p->n_embd, f->x);
     for (uint32_t il = 0; il < p->n_layer; il++) {
         const struct layer *l = &m->layers[il];
@@ -528,24 +548,33 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
         float *h = norm(f, l, W_ATTN_NORM, at, b, TAP_ATTN_NORM, 1, p->n_embd, f->x, f->norm);
         const float *input = l->w[W_FFN_NORM].w ? f->x : h;
         if (p->layers[il].ffn.router_first) forward_router(f, il, b, f->x);
-        if (p->is_parallel) memcpy(f->input, input, (size_t)n * p->n_embd * sizeof *input);
+        if (f->input) memcpy(f->input, p->is_parallel ? input : f->x, (size_t)n * p->n_embd * sizeof *input);
         run_attention(f, il, b, h);
         norm(f, l, W_ATTN_POST_NORM, at, b, TAP_ATTN_POST_NORM, 1, p->n_embd, f->norm, f->norm);
         add_residual(f, f->x, f->norm, n);
+        norm(f, l, W_ATTN_OUT_NORM, at, b, TAP_COUNT, 1, p->n_embd, f->x, f->x);
+        if (l->w[W_ATTN_NORM_2].w) add_residual(f, f->x, f->input, n);
+        norm(f, l, W_ATTN_NORM_2, at, b, TAP_COUNT, 1, p->n_embd, f->x, f->x);
         forward_tap(f, TAP_FFN_INP, at, pos, n, 1, p->n_embd, f->x);
         h = p->is_parallel ? f->input : f->x;
         run_feed_forward(f, il, b, norm(f, l, W_FFN_NORM, at, b, TAP_FFN_NORM, 1, p->n_embd, h, f->norm));
         norm(f, l, W_FFN_POST_NORM, at, b, TAP_FFN_POST_NORM, 1, p->n_embd, f->norm, f->norm);
         add_residual(f, f->x, f->norm, n);
+        norm(f, l, W_LAYER_OUT_NORM, at, b, TAP_COUNT, 1, p->n_embd, f->x, f->x);
         forward_tap(f, TAP_L_OUT, at, pos, n, 1, p->n_embd, f->x);
     }
-    if (n_logits == 0) return;
-    uint32_t first = n - n_logits;
-    normalize(f, &m->output_norm, p->norm_eps, p->n_embd, f->x + (size_t)first * p->n_embd, n_logits, f->norm);
-    forward_tap(f, TAP_RESULT_NORM, -1, pos + first, n_logits, 1, p->n_embd, f->norm);
-    const struct product output = { TAP_COUNT, &m->output, logits, 1, false, 0.0f };   /* its tap comes later */
-    forward_multiply(f, f->norm, n_logits, -1, pos + first, &output, 1);
-    multiply(logits, 1.0f / p->logit_scale, (size_t)n_logits * p->n_vocab);
-    if (p->logit_softcap != 0.0f) f->kernels.softcap(logits, p->logit_softcap, (size_t)n_logits * p->n_vocab);
-    forward_tap(f, TAP_RESULT_OUTPUT, -1, pos + first, n_logits, 1, p->n_vocab, logits);
+    if (n_result == 0) return;
+    uint32_t first = n - n_result;
+    norm_outside(f, W_OUTPUT_NORM, &m->output_norm, f->x + (size_t)first * p->n_embd, n_result, f->norm);
+    forward_tap(f, TAP_RESULT_NORM, -1, pos + first, n_result, 1, p->n_embd, f->norm);
+    if (!results) return;
+    if (!p->has_logits) {
+        memcpy(results, f->norm, (size_t)n_result * p->n_embd * sizeof *results);
+        return;
+    }
+    const struct product output = { TAP_COUNT, &m->output, results, 1, false, 0.0f };   /* its tap comes later */
+    forward_multiply(f, f->norm, n_result, -1, pos + first, &output, 1);
+    multiply(results, 1.0f / p->logit_scale, (size_t)n_result * p->n_vocab);
+    if (p->logit_softcap != 0.0f) f->kernels.softcap(results, p->logit_softcap, (size_t)n_result * p->n_vocab);
+    forward_tap(f, TAP_RESULT_OUTPUT, -1, pos + first, n_result, 1, p->n_vocab, results);
 }

@@ -1,4 +1,4 @@
-/* The fast forward pass: token ids -> logits, for one sequence with a KV cache.
+/* The fast forward pass: token ids -> logits or embeddings, for one sequence with a KV cache.
  *
  * It multiplies with quantized weights, in f32 and integers; reference/reference.h is its slow counterpart.  The bits
  * of a token's logits depend on the model, the tokens that it sees, the precision of the kernels, kv_type and, in
@@ -41,8 +41,15 @@ uint32_t forward_rewind(const struct forward *f, uint32_t n_past);
  * ones of the n.  All positions < pos must be in the cache, from earlier runs.  The K and V of the n tokens are stored.
  * If the cache held tokens from pos on, it loses them all, so a caller goes back by a run at a smaller pos, which must
  * be one that forward_rewind returns.
- * logits: (n_logits, n_vocab) f32 for the last n_logits <= n tokens; it is not used if n_logits is 0.
+ * results: (n_result, plan_n_result) f32 for the last n_result <= n tokens: logits, or embeddings if the model has no
+ * logits.  It is not used if n_result is 0; NULL: only the embeddings are wanted.
  * The caller must check these limits, and that every id is >= 0 and < n_vocab. */
-void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_logits, float *logits);
+void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result, float *results);
+/* The embeddings of the last run, (n_result, n_embd): what the norm after the last layer returned.  Valid until the
+ * next run. */
+const float *forward_embeddings(const struct forward *f);
+/* Makes one vector of the embeddings of n tokens, embeddings (n, n_embd).  kind: not PLUMB_POOLING_MODEL; the model
+ * has it.  out: (model_n_pooled), or (n, model_n_pooled) with PLUMB_POOLING_NONE. */
+void forward_pool(struct forward *f, const float *embeddings, uint32_t n, plumb_pooling kind, float *out);
 
 #endif

@@ -43,7 +43,9 @@ struct forward {
     float *gates;    /* (n_token, n_head * v_dim), or (n_token, n_head): attn_gate x */
     float *gate, *up;/* (n_token, n_ff) */
     struct expert_scratch experts;
-    float *input;    /* (n_token, n_embd) what the feed-forward network of a parallel layer reads */
+    float *input;    /* (n_token, n_embd) what the feed-forward network of a parallel layer reads, or the layer's own
+                      * input; NULL if no layer needs it */
+    float *head;     /* (2, plan_max_head) two vectors between the steps after pooling */
     struct tap_sink sink;
     /* (n_token, n_head, pos + n_token), with room for (n_batch, n_head, n_ctx): the attention weights of a layer, for
      * taps only.  NULL until a sink is set. */
@@ -82,6 +84,9 @@ void forward_tap(const struct forward *f, enum tap_id id, int32_t il, uint32_t p
 /* y (n_token, n_embd) = W_down (activation(W_gate x) * (W_up x)) for the n_token rows of x (n_token, n_embd). */
 void forward_feed_forward(struct forward *f, const struct ffn_weights *w, uint32_t il, struct batch b, const float *x,
                           float *y);
+/* Each row of y (n_row, n) = x / sqrt(mean(x^2) + eps) * w + b, see forward.c. */
+void forward_normalize(const struct forward *f, const struct affine *of, float eps, uint32_t n, const float *x,
+                       uint32_t n_row, float *y);
 /* Computes n products of the same x (n_token, n_in), in one loop over the threads. */
 void forward_multiply(struct forward *f, const float *x, uint32_t n_token, int32_t il, uint32_t pos,
                       const struct product *p, uint32_t n);

@@ -2,7 +2,8 @@
  *
  * Data flow: the keys of a file -> key_*, which read and check one of them -> plan_*, each of which fills a part of the
  * plan that several architectures have -> the plan function of a row, which says what else differs.  dense.c has the
- * rows of architectures without experts, and sparse.c has those with experts.  plan.c finds the row of a file and calls
+ * rows of architectures without experts, sparse.c those with experts, and encoders.c those that compute embeddings
+ * instead of logits.  plan.c finds the row of a file and calls
  * its function.  No other file knows an architecture's name.
  */
 #ifndef PLUMB_MODEL_ARCHITECTURE_H
@@ -29,6 +30,7 @@ struct key_reader {
 
 /* Returns the whole name of a key, which stays in r->key until the next call. */
 const char *key_of(struct key_reader *r, const char *suffix);
+bool key_is_text(const struct gguf_string *s, const char *text);
 /* Reads a count that must be in 1..max.  Leaves *out unchanged if the key is absent; a missing key is an error if *out
  * is 0. */
 plumb_status key_count(struct key_reader *r, const char *suffix, uint32_t max, uint32_t *out);
@@ -111,8 +113,8 @@ void plan_rotate_windows_only(struct plan *p);
 plumb_status plan_sections(struct key_reader *r, struct plan *p, bool required);
 /* Attention and feed forward read the same input. */
 plumb_status plan_parallel(struct key_reader *r, struct plan *p);
-/* Qwen 3 with and without experts: the file may have the head of a reranker, which is not used. */
-plumb_status plan_qwen3(struct key_reader *r, struct plan *p);
+/* Llama, which may have experts as wide as feed_forward_length. */
+plumb_status plan_llama(struct key_reader *r, struct plan *p);
 /* The file may have biases of attn_output, which are not used. */
 plumb_status plan_unused_bias(struct key_reader *r, struct plan *p);
 
@@ -130,6 +132,6 @@ struct architecture {
 };
 
 /* The tables; each ends in a row without a name. */
-extern const struct architecture plan_dense_rows[], plan_sparse_rows[];
+extern const struct architecture plan_dense_rows[], plan_sparse_rows[], plan_encoder_rows[];
 
 #endif

@@ -53,6 +53,14 @@ static plumb_status plan_qwen(struct key_reader *r, struct plan *p) {
     return PLUMB_OK;
 }
 
+/* A reranker's head reads the last token and ends in a softmax. */
+static plumb_status plan_qwen3(struct key_reader *r, struct plan *p) {
+    (void)r;
+    p->pooling.rank_of = PLUMB_POOLING_LAST;
+    p->pooling.rank_softmax = true;
+    return PLUMB_OK;
+}
+
 static plumb_status plan_late_qk_norm(struct key_reader *r, struct plan *p) {
     (void)r;
     for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].attn.qk_norm = QK_NORM_HEAD_ROPED;
@@ -294,7 +302,8 @@ static plumb_status plan_muse(struct key_reader *r, struct plan *p) {
 const struct architecture plan_dense_rows[] = {
     { "qwen", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED, plan_qwen },
     { "qwen2", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, TIED | FREQS, ATTENTION_BIAS | SET(OUTPUT), SCALED, NULL },
-    { "qwen3", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM, TIED, QKV_BIAS, SCALED | GATED, plan_qwen3 },
+    { "qwen3", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM, TIED | SET(CLS_OUTPUT), QKV_BIAS, SCALED | GATED,
+      plan_qwen3 },
     { "gemma", ROPE_NEOX, NORM_RMS, ACT_GELU_TANH, DENSE, SET(ATTN_QKV), QKV_BIAS, SCALED, plan_gemma },
     { "gemma2", ROPE_NEOX, NORM_RMS, ACT_GELU_TANH, DENSE | POST_NORM, SET(ATTN_QKV), QKV_BIAS, SCALED, plan_gemma2 },
     { "gemma3", ROPE_NEOX, NORM_RMS, ACT_GELU_TANH, DENSE | QK_NORM | POST_NORM, TIED, QKV_BIAS, SCALED, plan_gemma3 },
@@ -358,7 +367,8 @@ const struct architecture plan_dense_rows[] = {
       plan_parallel },
     { "pockettts", ROPE_NORM, NORM_LAYER, ACT_GELU_TANH, PLAIN, SET(ATTN_QKV), QKV_BIAS | NORM_BIAS, SCALED, NULL },
     { "qwen2vl", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, plan_qwen2vl },
-    { "qwen3vl", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM, TIED, QKV_BIAS, SCALED, plan_qwen3vl },
+    { "qwen3vl", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM, TIED | SET(CLS_OUTPUT), QKV_BIAS, SCALED,
+      plan_qwen3vl },
     { "refact", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, plan_alibi_8 },
     { "spark2_5", ROPE_NEOX, NORM_RMS, ACT_GELU_TANH, DENSE | SET(ATTN_GATE), TIED, QKV_BIAS, SCALED, plan_spark },
     { "stablelm", ROPE_NEOX, NORM_LAYER, ACT_SILU, (DENSE & ~SET(FFN_NORM)) | SET(OUTPUT), SET(ATTN_QKV) | SET(FFN_NORM)

@@ -8,6 +8,10 @@ const char *key_of(struct key_reader *r, const char *suffix) {
     return r->key;
 }
 
+bool key_is_text(const struct gguf_string *s, const char *text) {
+    return s->n == strlen(text) && memcmp(s->data, text, strlen(text)) == 0;
+}
+
 plumb_status key_count(struct key_reader *r, const char *suffix, uint32_t max, uint32_t *out) {
     const struct gguf_key *layers;   /* a number for each layer: here that of the first one */
     PLUMB_TRY(gguf_get_flags(r->gguf, key_of(r, suffix), &layers, r->err));

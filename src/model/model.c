@@ -14,7 +14,7 @@
 enum dim {
     DIM_ONE, DIM_EMBD, DIM_QKV, DIM_Q, DIM_K, DIM_V, DIM_ATTN, DIM_Q_NORM, DIM_K_NORM, DIM_Q_NORMS, DIM_K_NORMS,
     DIM_GATE, DIM_HEAD, DIM_FF, DIM_GATE_UP, DIM_FF_EXPERT, DIM_FF_SHARED, DIM_EXPERT, DIM_VOCAB, DIM_POSITION,
-    DIM_ROT_HALF,
+    DIM_ROT_HALF, DIM_TOKEN_TYPE, DIM_HIDDEN, DIM_CLASS, DIM_DENSE,
 };
 
 struct weight_spec {
@@ -37,6 +37,8 @@ static const struct weight_spec specs[W_COUNT] = {
     [W_ATTN_SUB_NORM] = { "attn_sub_norm", DIM_ATTN, DIM_ONE, false, NULL },
     [W_ATTN_OUTPUT] = { "attn_output", DIM_ATTN, DIM_EMBD, false, NULL },
     [W_ATTN_POST_NORM] = { "post_attention_norm", DIM_EMBD, DIM_ONE, false, NULL },
+    [W_ATTN_OUT_NORM] = { "attn_output_norm", DIM_EMBD, DIM_ONE, false, NULL },
+    [W_ATTN_NORM_2] = { "attn_norm_2", DIM_EMBD, DIM_ONE, false, NULL },
     [W_FFN_NORM] = { "ffn_norm", DIM_EMBD, DIM_ONE, false, NULL },
     [W_FFN_GATE_UP] = { "ffn_up", DIM_EMBD, DIM_GATE_UP, false, NULL },
     [W_FFN_GATE] = { "ffn_gate", DIM_EMBD, DIM_FF, false, NULL },
@@ -54,7 +56,9 @@ static const struct weight_spec specs[W_COUNT] = {
     [W_FFN_UP_SHARED] = { "ffn_up_shexp", DIM_EMBD, DIM_FF_SHARED, false, NULL },
     [W_FFN_DOWN_SHARED] = { "ffn_down_shexp", DIM_FF_SHARED, DIM_EMBD, false, NULL },
     [W_FFN_POST_NORM] = { "post_ffw_norm", DIM_EMBD, DIM_ONE, false, NULL },
+    [W_LAYER_OUT_NORM] = { "layer_output_norm", DIM_EMBD, DIM_ONE, false, NULL },
     [W_TOKEN_EMBD] = { "token_embd", DIM_EMBD, DIM_VOCAB, false, NULL },
+    [W_TOKEN_TYPES] = { "token_types", DIM_EMBD, DIM_TOKEN_TYPE, false, NULL },
     [W_POSITION_EMBD] = { "position_embd", DIM_EMBD, DIM_POSITION, false, NULL },
     [W_TOKEN_EMBD_NORM] = { "token_embd_norm", DIM_EMBD, DIM_ONE, false, NULL },
     [W_OUTPUT_NORM] = { "output_norm", DIM_EMBD, DIM_ONE, false, NULL },
@@ -62,6 +66,11 @@ static const struct weight_spec specs[W_COUNT] = {
     [W_ROPE_FREQS] = { "rope_freqs", DIM_ROT_HALF, DIM_ONE, false, NULL },
     [W_ROPE_LONG] = { "rope_factors_long", DIM_ROT_HALF, DIM_ONE, false, NULL },
     [W_ROPE_SHORT] = { "rope_factors_short", DIM_ROT_HALF, DIM_ONE, false, NULL },
+    [W_CLS] = { "cls", DIM_EMBD, DIM_HIDDEN, false, NULL },
+    [W_CLS_NORM] = { "cls.norm", DIM_HIDDEN, DIM_ONE, false, NULL },
+    [W_CLS_OUTPUT] = { "cls.output", DIM_HIDDEN, DIM_CLASS, false, NULL },
+    [W_DENSE_2] = { "dense_2", DIM_EMBD, DIM_DENSE, false, NULL },
+    [W_DENSE_3] = { "dense_3", DIM_DENSE, DIM_EMBD, false, NULL },
 };
 
 /* Sizes that differ by layer are those of layer il; outside the layers it is not used. */
@@ -89,6 +98,10 @@ static uint64_t dim_size(const struct plan *p, uint32_t il, enum dim dim) {
     case DIM_POSITION: return p->n_ctx_train;
     case DIM_VOCAB: return p->n_vocab;
     case DIM_ROT_HALF: return p->ropes[ROPE_GLOBAL].n_rot / 2;
+    case DIM_TOKEN_TYPE: return p->n_token_type;
+    case DIM_HIDDEN: return p->pooling.n_hidden;
+    case DIM_CLASS: return p->pooling.n_class;
+    case DIM_DENSE: return p->pooling.n_dense;
     }
     return 0;
 }
@@ -160,8 +173,10 @@ static void bind_weight(struct model *m, const struct slot *slot, struct gguf *g
 }
 
 static struct affine *affine_of(struct model *m, uint32_t il, uint32_t id) {
-    struct affine *const outside[] = { &m->token_embd, &m->position_embd, &m->token_embd_norm, &m->output_norm,
-                                       &m->output, &m->rope_freqs, &m->rope_long, &m->rope_short };
+    struct affine *const outside[] = { &m->token_embd, &m->token_types, &m->position_embd, &m->token_embd_norm,
+                                       &m->output_norm, &m->output, &m->rope_freqs, &m->rope_long, &m->rope_short,
+                                       &m->cls, &m->cls_norm, &m->cls_output, &m->dense_2, &m->dense_3 };
+    _Static_assert(sizeof outside / sizeof *outside == W_COUNT - W_LAYER_COUNT, "a place for each weight");
     return id < W_LAYER_COUNT ? &m->layers[il].w[id] : outside[id - W_LAYER_COUNT];
 }
 
@@ -221,7 +236,8 @@ static bool find_slot(struct model *m, const char *name, struct slot *slot) {
         const char *own = weight_name(p, i);
         size_t n = strlen(own);
         if (strncmp(rest, own, n) != 0 || rest[n] != '.') continue;
-        if (set >> i & 1) return find_part(m, il, i, rest + n + 1, slot);   /* or another weight has this name */
+        /* Another weight may have this name, or one that begins so. */
+        if (set >> i & 1 && find_part(m, il, i, rest + n + 1, slot)) return true;
     }
     return false;
 }
@@ -307,7 +323,7 @@ static void split_fused(struct model *m, uint32_t il, struct problems *p) {
 static void check_required(struct model *m, struct problems *p) {
     for (uint32_t i = W_LAYER_COUNT; i < W_COUNT; i++) {
         if (affine_of(m, 0, i)->w || !(m->plan.required >> i & 1)) continue;
-        problem(p, PLUMB_ERROR_TENSOR, "tensor %s.weight is missing", specs[i].name);
+        problem(p, PLUMB_ERROR_TENSOR, "tensor %s.weight is missing", weight_name(&m->plan, i));
     }
     for (uint32_t il = 0; il < m->plan.n_layer; il++) {
         uint64_t required = m->plan.required & ~m->plan.layers[il].without;
@@ -360,7 +376,7 @@ static void bind_all(struct model *m, struct gguf *const *parts, size_t n_part, 
     }
     for (uint32_t il = 0; il < m->plan.n_layer && p->n == 0; il++) split_fused(m, il, p);
     check_required(m, p);
-    if (!m->output.w) m->output.w = m->token_embd.w;   /* tied */
+    if (!m->output.w && m->plan.has_logits) m->output.w = m->token_embd.w;   /* tied */
     if (p->n > 0) return;   /* a tensor may have fewer elements than its weight says */
     check_factors(m->rope_freqs.w, p);
     check_factors(m->rope_long.w, p);
@@ -488,6 +504,13 @@ uint32_t model_tap_order(const struct model *m) {
         if (l->ffn.weights_first) order |= TAP_ORDER_WEIGHTS_FIRST;
     }
     return order;
+}
+
+uint32_t model_n_pooled(const struct model *m, plumb_pooling kind) {
+    const struct pooling_plan *p = &m->plan.pooling;
+    if (kind != PLUMB_POOLING_RANK) return m->dense_2.w && !m->dense_3.w ? p->n_dense : m->plan.n_embd;
+    /* A head of cls alone is one if that has a row for each class. */
+    return m->cls_output.w || (m->cls.w && p->n_hidden == p->n_class) ? p->n_class : 0;
 }
 
 void model_free(struct model *m) {

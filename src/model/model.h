@@ -40,12 +40,16 @@ struct layer {
 struct model {
     struct plan plan;
     struct affine token_embd;   /* (n_vocab, n_embd) */
+    struct affine token_types;  /* (n_token_type, n_embd), optional: row 0 is added to every embedding */
     struct affine position_embd;    /* (n_ctx_train, n_embd), optional: learned positions */
     struct affine token_embd_norm;  /* (n_embd), optional: a norm of the embeddings */
-    struct affine output_norm;  /* (n_embd) */
-    struct affine output;       /* (n_vocab, n_embd); in a tied model that of token_embd */
+    struct affine output_norm;  /* (n_embd), optional */
+    struct affine output;       /* (n_vocab, n_embd); in a tied model that of token_embd; none without logits */
     struct affine rope_freqs;   /* (n_rot / 2) F32 divisors of the frequencies, optional (Llama 3.1) */
     struct affine rope_long, rope_short;   /* (n_rot / 2) the same for sessions of many or few tokens (Phi-3) */
+    /* What follows pooling, all optional: see struct pooling_plan. */
+    struct affine cls, cls_norm, cls_output;   /* (n_hidden, n_embd), (n_hidden), (n_class, n_hidden) */
+    struct affine dense_2, dense_3;            /* (n_dense, n_embd), (n_embd, n_dense) */
     struct layer *layers;       /* (n_layer) */
     struct weight *weights;     /* all weights that are bound, biases too, in the order of the file */
     size_t n_weight;
@@ -93,6 +97,9 @@ static inline const uint8_t *weight_row(const struct weight *w, size_t i, uint8_
 uint64_t model_absent_taps(const struct model *m, uint32_t il);
 /* The order of the taps: a set of enum tap_order. */
 uint32_t model_tap_order(const struct model *m);
+
+/* Elements of the vector that a kind of pooling gives; 0 if the model does not have it: see plumb_session_embed. */
+uint32_t model_n_pooled(const struct model *m, plumb_pooling kind);
 
 /* True if the embedding is also the output matrix. */
 static inline bool model_is_tied(const struct model *m) { return m->output.w == m->token_embd.w; }

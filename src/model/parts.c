@@ -142,13 +142,6 @@ plumb_status plan_parallel(struct key_reader *r, struct plan *p) {
     return PLUMB_OK;
 }
 
-plumb_status plan_qwen3(struct key_reader *r, struct plan *p) {
-    (void)r;
-    static const char *const unused[] = { "cls.output.weight", NULL };
-    p->unused = unused;
-    return PLUMB_OK;
-}
-
 plumb_status plan_unused_bias(struct key_reader *r, struct plan *p) {
     static const char *const unused[] = { "attn_output.bias", NULL };
     (void)r;

@@ -6,10 +6,6 @@
 
 /* ---- what all architectures have --------------------------------------------------------------------------------- */
 
-static bool is_text(const struct gguf_string *s, const char *text) {
-    return s->n == strlen(text) && memcmp(s->data, text, strlen(text)) == 0;
-}
-
 /* The pair whose wavelength fits b times into n_ctx_original: Peng et al. 2023, section 3.2. */
 static double yarn_pair(const struct plan *p, const struct rope_plan *rope, double b) {
     const double pi = 3.14159265358979323846;
@@ -47,10 +43,10 @@ static plumb_status read_rope(struct key_reader *r, struct plan *p, uint32_t k_d
     PLUMB_TRY(key_count(r, "rope.scaling.original_context_length", UINT32_MAX, &p->n_ctx_original));
     struct gguf_string scaling = { "linear", 6 };
     PLUMB_TRY(gguf_get_string(r->gguf, key_of(r, "rope.scaling.type"), &scaling, r->err));
-    bool none = is_text(&scaling, "none");
-    rope->is_yarn = is_text(&scaling, "yarn");
-    r->is_longrope = is_text(&scaling, "longrope");
-    if (!none && !rope->is_yarn && !r->is_longrope && !is_text(&scaling, "linear")) {
+    bool none = key_is_text(&scaling, "none");
+    rope->is_yarn = key_is_text(&scaling, "yarn");
+    r->is_longrope = key_is_text(&scaling, "longrope");
+    if (!none && !rope->is_yarn && !r->is_longrope && !key_is_text(&scaling, "linear")) {
         struct shown shown;
         return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "key %s: \"%s\" is not supported, expected none, linear, "
                          "yarn or longrope", r->key, show_bytes(&shown, scaling.data, (size_t)scaling.n));
@@ -64,6 +60,28 @@ static plumb_status read_rope(struct key_reader *r, struct plan *p, uint32_t k_d
     rope->freq_scale = none || factor == 0.0f ? 1.0f : 1.0f / factor;
     rope->magnitude = 1.0f;
     return key_scale(r, "rope.scaling.attn_factor", &rope->magnitude);
+}
+
+/* Reads how the embeddings of tokens become one vector. */
+static plumb_status read_pooling(struct key_reader *r, struct pooling_plan *p) {
+    enum { MAX_CLASSES = 1 << 16 };
+    uint32_t kind = PLUMB_POOLING_NONE;
+    const struct gguf_key *labels;
+    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "pooling_type"), &kind, r->err));
+    if (kind == UINT32_MAX) kind = PLUMB_POOLING_NONE;   /* llama.cpp writes it if it has no other value */
+    if (kind > PLUMB_POOLING_RANK) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, expected 0 to %d", r->key, kind,
+                         (int)PLUMB_POOLING_RANK);
+    }
+    p->kind = (plumb_pooling)kind;
+    p->rank_of = PLUMB_POOLING_CLS;
+    PLUMB_TRY(gguf_get_array(r->gguf, key_of(r, "classifier.output_labels"), GGUF_STRING, &labels, r->err));
+    if (labels && labels->n > MAX_CLASSES) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s has %llu labels, expected at most %d", r->key,
+                         (unsigned long long)labels->n, MAX_CLASSES);
+    }
+    p->n_class = labels && labels->n > 0 ? (uint32_t)labels->n : 1;
+    return PLUMB_OK;
 }
 
 static plumb_status read_experts(struct key_reader *r, struct ffn_plan *p) {
@@ -124,6 +142,9 @@ static plumb_status read_common(struct key_reader *r, struct plan *p, struct lay
     if (!(p->norm_eps >= 0.0f && p->norm_eps <= 1.0f)) {
         return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is missing or not from 0 to 1", r->key);
     }
+    PLUMB_TRY(gguf_get_bool(r->gguf, key_of(r, "attention.causal"), &p->is_causal, r->err));
+    PLUMB_TRY(read_pooling(r, &p->pooling));
+    p->pooling.n_hidden = p->n_embd;
     PLUMB_TRY(read_experts(r, &layer->ffn));
     return read_rope(r, p, a->k_dim, &p->ropes[ROPE_GLOBAL]);
 }
@@ -162,7 +183,7 @@ static plumb_status read_layers(struct key_reader *r, struct plan *p) {
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-static const struct architecture *const tables[] = { plan_dense_rows, plan_sparse_rows };
+static const struct architecture *const tables[] = { plan_dense_rows, plan_sparse_rows, plan_encoder_rows };
 enum { N_TABLE = sizeof tables / sizeof *tables };
 
 /* Row i of all tables together; NULL if i is beyond their end. */
@@ -227,7 +248,7 @@ plumb_status plan_create(struct plan *p, struct gguf *const *parts, size_t n_par
     p->scaled = arch->scaled;
     p->norm = arch->norm;
     p->embedding_scale = p->residual_scale = p->logit_scale = 1.0f;
-    p->is_causal = true;
+    p->is_causal = p->has_logits = true;
     for (int i = 0; i < PLAN_ROPES; i++) p->ropes[i].pairing = arch->rope_pairing;
     struct key_reader r = { .gguf = g, .parts = parts, .n_part = n_part, .architecture = arch->name, .err = err,
                             .beta_fast = 32.0f, .beta_slow = 1.0f };
@@ -299,6 +320,7 @@ float plan_temperature(const struct attn_plan *a, uint32_t pos) {
 
 uint64_t plan_max_row(const struct plan *p) {
     uint64_t n = p->max_q > p->max_ff ? p->max_q : p->max_ff;
+    if (p->pooling.n_dense > n) n = p->pooling.n_dense;
     return p->n_embd > n ? p->n_embd : n;
 }
 
@@ -310,4 +332,12 @@ uint64_t plan_max_used_row(const struct plan *p) {
         if (f->n_expert > 0 && f->n_used * width > max) max = f->n_used * width;
     }
     return max;
+}
+
+uint32_t plan_max_head(const struct plan *p) {
+    const struct pooling_plan *pool = &p->pooling;
+    uint32_t n = p->n_embd;
+    if (pool->n_hidden > n) n = pool->n_hidden;
+    if (pool->n_class > n) n = pool->n_class;
+    return pool->n_dense > n ? pool->n_dense : n;
 }

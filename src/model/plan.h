@@ -6,8 +6,12 @@
  * and feed_forward may be experts (attn_qkv is three matrices in one tensor; weights are bound to W_ATTN_Q, W_ATTN_K
  * and W_ATTN_V):
  *
+ *   input = x
  *   x += norm(W_ATTN_POST_NORM, attention(norm(W_ATTN_NORM, x))) * residual_scale
+ *   x = norm(W_ATTN_OUT_NORM, x)
+ *   if the layer has it: x = norm(W_ATTN_NORM_2, x + input)
  *   x += norm(W_FFN_POST_NORM, feed_forward(norm(W_FFN_NORM, x))) * residual_scale
+ *   x = norm(W_LAYER_OUT_NORM, x)
  *
  * If is_parallel, feed_forward reads norm(W_FFN_NORM, x) of the x before attention, or norm(W_ATTN_NORM, x) of it if
  * the layer lacks W_FFN_NORM.
@@ -79,6 +83,7 @@ struct attn_plan {
     enum qk_norm qk_norm;         /* used if the layer has norms of Q and K */
     uint32_t window;              /* a token attends to itself and the window - 1 tokens before it; 0: to all of them */
     bool is_chunked;              /* instead the window begins at the last multiple of `window` */
+    bool is_symmetric;            /* instead it attends to the tokens at most window / 2 before and after it */
     float scale;                  /* scores are multiplied by it; 0: by 1 / sqrt(k_dim) */
     float softcap;                /* then scores become softcap * tanh(scores / softcap); 0: they stay */
     float alibi;                  /* then a slope times the distance is subtracted, see plan_alibi_slope; 0: nothing */
@@ -118,6 +123,17 @@ struct ffn_plan {
     uint32_t n_group, n_group_used;   /* if n_group > 1, only experts of the n_group_used best groups can be used */
 };
 
+/* How one vector is made of the embeddings of all tokens, which are what the norm after the last layer returns. */
+struct pooling_plan {
+    plumb_pooling kind;           /* what the file says */
+    /* PLUMB_POOLING_RANK: cls, tanh, cls.norm and cls.output, those that there are, of what another pooling gives. */
+    plumb_pooling rank_of;
+    bool rank_gelu;               /* GELU instead of tanh */
+    bool rank_softmax;            /* a softmax over the result */
+    uint32_t n_hidden, n_class;   /* rows of cls and of cls.output */
+    uint32_t n_dense;             /* rows of dense_2 and columns of dense_3, which follow the other kinds of pooling */
+};
+
 struct layer_plan {
     struct attn_plan attn;
     struct ffn_plan ffn;
@@ -128,12 +144,13 @@ struct layer_plan {
  * matrices in one tensor, and ffn_gate_up two: their rows are bound to W_ATTN_Q, K and V, or to W_FFN_GATE and UP. */
 enum weight_id {
     W_ATTN_NORM, W_ATTN_QKV, W_ATTN_Q, W_ATTN_K, W_ATTN_V, W_ATTN_Q_NORM, W_ATTN_K_NORM, W_ATTN_GATE, W_ATTN_SINKS,
-    W_ATTN_SUB_NORM, W_ATTN_OUTPUT, W_ATTN_POST_NORM, W_FFN_NORM, W_FFN_GATE_UP, W_FFN_GATE, W_FFN_UP, W_FFN_ACT_SCALES,
-    W_FFN_SUB_NORM, W_FFN_DOWN, W_FFN_GATE_INP, W_FFN_EXPERT_BIAS, W_FFN_GATE_EXPS, W_FFN_UP_EXPS, W_FFN_DOWN_EXPS,
-    W_FFN_GATE_INP_SHARED, W_FFN_GATE_SHARED, W_FFN_UP_SHARED, W_FFN_DOWN_SHARED, W_FFN_POST_NORM,
+    W_ATTN_SUB_NORM, W_ATTN_OUTPUT, W_ATTN_POST_NORM, W_ATTN_OUT_NORM, W_ATTN_NORM_2, W_FFN_NORM, W_FFN_GATE_UP,
+    W_FFN_GATE, W_FFN_UP, W_FFN_ACT_SCALES, W_FFN_SUB_NORM, W_FFN_DOWN, W_FFN_GATE_INP, W_FFN_EXPERT_BIAS,
+    W_FFN_GATE_EXPS, W_FFN_UP_EXPS, W_FFN_DOWN_EXPS, W_FFN_GATE_INP_SHARED, W_FFN_GATE_SHARED, W_FFN_UP_SHARED,
+    W_FFN_DOWN_SHARED, W_FFN_POST_NORM, W_LAYER_OUT_NORM,
     W_LAYER_COUNT,
-    W_TOKEN_EMBD = W_LAYER_COUNT, W_POSITION_EMBD, W_TOKEN_EMBD_NORM, W_OUTPUT_NORM, W_OUTPUT, W_ROPE_FREQS,
-    W_ROPE_LONG, W_ROPE_SHORT,
+    W_TOKEN_EMBD = W_LAYER_COUNT, W_TOKEN_TYPES, W_POSITION_EMBD, W_TOKEN_EMBD_NORM, W_OUTPUT_NORM, W_OUTPUT,
+    W_ROPE_FREQS, W_ROPE_LONG, W_ROPE_SHORT, W_CLS, W_CLS_NORM, W_CLS_OUTPUT, W_DENSE_2, W_DENSE_3,
     W_COUNT
 };
 
@@ -143,12 +160,14 @@ enum { ROPE_GLOBAL, ROPE_LOCAL, PLAN_ROPES, ROPE_NONE = PLAN_ROPES };
 /* Everything that a pass needs to know beside the weights. */
 struct plan {
     const char *architecture;
-    uint32_t n_layer, n_embd, n_vocab, n_ctx_train;
+    uint32_t n_layer, n_embd, n_vocab, n_ctx_train, n_token_type;
     uint32_t n_ignored_layer; /* layers behind n_layer, which predict further tokens and are not computed */
     uint32_t n_ctx_original;  /* sessions of more tokens use rope_factors_long, others rope_factors_short */
     bool is_parallel;         /* attention and feed forward both read a layer's input, and both are added to it */
     enum norm_kind norm;
     bool is_causal;           /* a token does not attend to the tokens after it */
+    bool has_logits;          /* there is an output matrix; otherwise the results of a pass are the embeddings */
+    struct pooling_plan pooling;
     float clamp_qkv;          /* Q, K and V are clamped to -clamp_qkv .. clamp_qkv; 0: they are not */
     float post_norm_eps;      /* epsilon of the norms after attention and feed forward; 0: norm_eps */
     float norm_eps;           /* epsilon of the norms, added to the mean square or to the variance */
@@ -206,7 +225,13 @@ float plan_alibi_slope(const struct attn_plan *a, uint32_t head);
 /* The factor of Q at a position; 1 in a layer without temperature. */
 float plan_temperature(const struct attn_plan *a, uint32_t pos);
 
-/* Elements of the longest row of any matrix: max(n_embd, max_q, max_ff). */
+/* Elements of what a pass computes for each token: logits, or an embedding. */
+static inline uint32_t plan_n_result(const struct plan *p) { return p->has_logits ? p->n_vocab : p->n_embd; }
+
+/* Elements of the longest vector after pooling. */
+uint32_t plan_max_head(const struct plan *p);
+
+/* Elements of the longest row of any matrix: max(n_embd, max_q, max_ff, pooling.n_dense). */
 uint64_t plan_max_row(const struct plan *p);
 /* Elements of the largest row of all the experts of a token together: max(n_used * n_ff_expert, n_used * n_embd) of any
  * layer; 0 without experts. */

@@ -58,7 +58,7 @@ static plumb_status plan_granite_swa(struct key_reader *r, struct plan *p) {
     return PLUMB_OK;
 }
 
-static plumb_status plan_llama(struct key_reader *r, struct plan *p) {
+plumb_status plan_llama(struct key_reader *r, struct plan *p) {
     (void)r;
     plan_use_n_ff(p);
     plan_sum_to_1(p);

@@ -77,6 +77,8 @@ const struct tap_spec *tap_spec(enum tap_id id) {
                               "output_norm" },
         [TAP_RESULT_OUTPUT] = { "result_output", "logits", false, false, INPUTS_1(RESULT_NORM),
                                 "output (token_embd if tied)" },
+        [TAP_RESULT_POOLED] = { "result_embd_pooled", "one embedding for all tokens", false, true,
+                                INPUTS_1(RESULT_NORM), "cls, cls.norm, cls.output, dense_2, dense_3" },
     };
     return &specs[id];
 }

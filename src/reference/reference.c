@@ -20,9 +20,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* x: (n_token, n_head, n). */
+/* x: (n_token, n_head, n).  TAP_COUNT: no tap shows it. */
 void reference_tap(const struct reference *r, enum tap_id id, int32_t il, uint32_t pos, uint32_t n_token,
                    uint32_t n_head, uint32_t n, double *x) {
+    if (id == TAP_COUNT) return;
     plumb_tap tap = { tap_spec(id)->name, il, pos, n_token, n_head, n, r->sink.on_tap ? r->tapped : NULL };
     for (size_t i = 0; r->sink.on_tap && i < (size_t)n_token * n_head * n; i++) r->tapped[i] = (float)x[i];
     if (r->sink.on_tap) r->sink.on_tap(r->sink.user, &tap);
@@ -112,8 +113,8 @@ static void layer_norm(double eps, const double *x, uint32_t n, double *h) {
 
 /* Each of n rows of h (n, n_in) is the norm of x, times the weight, plus the bias; without them these are 1 and 0.  A
  * weight of several rows has one for each head. */
-static void normalize(const struct reference *r, const struct affine *of, double eps, uint32_t n_in, const double *x,
-                      uint32_t n, double *h) {
+void reference_normalize(const struct reference *r, const struct affine *of, double eps, uint32_t n_in,
+                         const double *x, uint32_t n, double *h) {
     for (uint32_t t = 0; t < n; t++, x += n_in, h += n_in) {
         const float *weight = of->w ? reference_row(r, of->w, t % of->w->n_out) : NULL;
         if (r->wrong) r->wrong->norm(r, weight, eps, x, n_in, h);   /* with its weight */
@@ -204,12 +205,17 @@ static void softmax(double *x, uint32_t n, double sink) {
 }
 
 /* The positions from .. end - 1 that the token at `own` sees: itself and the tokens before it, or only the window - 1
- * tokens before it (Beltagy et al. 2020, "Longformer", section 3.1), or those of its chunk (Llama 4, 2025).  In a model
- * that is not causal it also sees the later tokens of the batch. */
+ * tokens before it (Beltagy et al. 2020, "Longformer", section 3.1), or those of its chunk (Llama 4, 2025), or as many
+ * before it as after it.  In a model that is not causal it also sees the later tokens of the batch. */
 struct seen { uint32_t from, end; };
 static struct seen seen_by(const struct reference *r, const struct attended *a, uint32_t own) {
     uint32_t window = a->plan->window;
     struct seen s = { 0, r->plan.is_causal ? own + 1 : a->pos + a->n };
+    if (a->plan->is_symmetric) {   /* Warner et al. 2024, "ModernBERT", section 2.1.2 */
+        s.from = own > window / 2 ? own - window / 2 : 0;
+        if (s.end - own > window / 2) s.end = own + window / 2 + 1;
+        return s;
+    }
     if (window > 0 && a->plan->is_chunked) s.from = own - own % window;
     else if (window > 0 && own >= window) s.from = own - window + 1;
     return s;
@@ -282,7 +288,7 @@ static void add_residual(struct reference *r, size_t n, enum residual which) {
 
 /* silu(z) = z / (1 + e^-z), gelu(z) ~ z / 2 (1 + tanh(sqrt(2 / pi) (z + 0.044715 z^3)))
  *                                                       Hendrycks & Gimpel 2016, "Gaussian Error Linear Units" */
-static double activation(enum activation kind, double z) {
+double reference_activation(enum activation kind, double z) {
     if (kind == ACT_RELU) return z > 0 ? z : z * 0;
     if (kind == ACT_RELU_SQR) return z > 0 ? z * z : z * 0;   /* So et al. 2021, "Primer" */
     if (kind == ACT_GELU_TANH) return 0.5 * z * (1 + tanh(0.79788456080286535588 * (z + 0.044715 * z * z * z)));
@@ -303,7 +309,7 @@ double reference_activate(const struct reference *r, const struct ffn_plan *p, d
         double below = expm1(fmin(gate, (double)p->xielu.eps)) - gate;
         return (gate > 0 ? a * gate * gate + beta * gate : b * below + beta * gate) * up;
     }
-    return activation(p->activation, gate) * up;
+    return reference_activation(p->activation, gate) * up;
 }
 
 /* If the layer has this norm, y (n, n_head, width) becomes the norm of x.  Returns y then, and otherwise x.  The norm
@@ -315,9 +321,25 @@ static double *norm(const struct reference *r, uint32_t il, enum weight_id weigh
     uint32_t n_in = of->w ? of->w->n_in : width;
     bool is_post = weight == W_ATTN_POST_NORM || weight == W_FFN_POST_NORM;
     double eps = (double)(is_post && r->plan.post_norm_eps != 0 ? r->plan.post_norm_eps : r->plan.norm_eps);
-    normalize(r, of, eps, n_in, x, (uint32_t)((uint64_t)b.n * n_head * width / n_in), y);
+    reference_normalize(r, of, eps, n_in, x, (uint32_t)((uint64_t)b.n * n_head * width / n_in), y);
     reference_tap(r, id, (int32_t)il, b.pos, b.n, n_head, width, y);
     return y;
+}
+
+/* Outside the layers: h (n, n_embd) becomes the norm of x, or x if the model does not have this norm. */
+static void norm_outside(const struct reference *r, enum weight_id weight, const struct affine *of, const double *x,
+                         uint32_t n, double *h) {
+    const struct plan *p = &r->plan;
+    bool is_left_out = r->wrong && r->quirks.norm_output && weight == W_OUTPUT_NORM;
+    bool has_norm = (of->w || p->bare_norms >> weight & 1) && !is_left_out;
+    if (has_norm) reference_normalize(r, of, (double)p->norm_eps, p->n_embd, x, n, h);
+    else if (x != h) memcpy(h, x, (size_t)n * p->n_embd * sizeof *h);
+}
+
+/* Row i of a table of embeddings, such as the learned positions, is added to x (n_embd). */
+static void add_row(const struct reference *r, const struct weight *w, size_t i, double *x) {
+    const float *row = reference_row(r, w, i);
+    for (uint32_t k = 0; k < w->n_in; k++) x[k] += (double)row[k];
 }
 
 /* attn (n, n_head, v_dim) *= f(W_gate x), with one gate for each head or each element
@@ -410,8 +432,8 @@ static void run_feed_forward(struct reference *r, uint32_t il, struct batch b, c
     reference_tap(r, TAP_FFN_OUT, at, b.pos, b.n, 1, r->plan.n_embd, r->h);
 }
 
-void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_logits,
-                   float *logits) {
+void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result,
+                   float *results) {
     const struct model *m = r->m;
     const struct plan *p = &r->plan;
     size_t n_x = (size_t)n * p->n_embd;
@@ -421,21 +443,24 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
     if (r->wrong) b.slot = r->wrong->begin(r, n, pos);
     for (uint32_t t = 0; t < n; t++) {
         const float *embedding = reference_row(r, m->token_embd.w, (size_t)ids[t]);
-        for (uint32_t i = 0; i < p->n_embd; i++) r->x[(size_t)t * p->n_embd + i] = (double)embedding[i] * factor;
-        const float *position = m->position_embd.w ? reference_row(r, m->position_embd.w, pos + t) : NULL;
-        for (uint32_t i = 0; position && i < p->n_embd; i++) r->x[(size_t)t * p->n_embd + i] += (double)position[i];
+        double *x = r->x + (size_t)t * p->n_embd;
+        for (uint32_t i = 0; i < p->n_embd; i++) x[i] = (double)embedding[i] * factor;
+        if (m->token_types.w) add_row(r, m->token_types.w, 0, x);   /* Devlin et al. 2019, "BERT", figure 2 */
+        if (m->position_embd.w) add_row(r, m->position_embd.w, pos + t, x);
     }
-    bool has_norm = m->token_embd_norm.w || p->bare_norms >> W_TOKEN_EMBD_NORM & 1;
-    if (has_norm) normalize(r, &m->token_embd_norm, (double)p->norm_eps, p->n_embd, r->x, n, r->x);
+    norm_outside(r, W_TOKEN_EMBD_NORM, &m->token_embd_norm, r->x, n, r->x);
     reference_tap(r, TAP_EMBD, -1, pos, n, 1, p->n_embd, r->x);
     for (uint32_t il = 0; il < p->n_layer && il < r->n_layer; il++) {
         double *h = norm(r, il, W_ATTN_NORM, b, TAP_ATTN_NORM, 1, p->n_embd, r->x, r->h);
-        if (p->is_parallel) memcpy(r->input, m->layers[il].w[W_FFN_NORM].w ? r->x : h, n_x * sizeof *h);
+        memcpy(r->input, p->is_parallel && !m->layers[il].w[W_FFN_NORM].w ? h : r->x, n_x * sizeof *h);
         if (p->layers[il].ffn.router_first) reference_router(r, il, b, r->x);
         if (r->wrong) r->wrong->after_norm(r, h, n_x);
         run_attention(r, il, b, h);
         norm(r, il, W_ATTN_POST_NORM, b, TAP_ATTN_POST_NORM, 1, p->n_embd, r->h, r->h);
         add_residual(r, n_x, RESIDUAL_ATTN);
+        norm(r, il, W_ATTN_OUT_NORM, b, TAP_COUNT, 1, p->n_embd, r->x, r->x);   /* after the residual: "BERT" */
+        for (size_t i = 0; m->layers[il].w[W_ATTN_NORM_2].w && i < n_x; i++) r->x[i] += r->input[i];
+        norm(r, il, W_ATTN_NORM_2, b, TAP_COUNT, 1, p->n_embd, r->x, r->x);
         reference_tap(r, TAP_FFN_INP, (int32_t)il, pos, n, 1, p->n_embd, r->x);
         h = norm(r, il, W_FFN_NORM, b, TAP_FFN_NORM, 1, p->n_embd, p->is_parallel ? r->input : r->x, r->h);
         if (r->wrong) r->wrong->after_norm(r, h, n_x);
@@ -443,29 +468,37 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
         else run_feed_forward(r, il, b, h);
         norm(r, il, W_FFN_POST_NORM, b, TAP_FFN_POST_NORM, 1, p->n_embd, r->h, r->h);
         add_residual(r, n_x, RESIDUAL_FFN);
+        norm(r, il, W_LAYER_OUT_NORM, b, TAP_COUNT, 1, p->n_embd, r->x, r->x);
         reference_tap(r, TAP_L_OUT, (int32_t)il, pos, n, 1, p->n_embd, r->x);
     }
-    if (n_logits == 0 || r->n_layer < p->n_layer) return;
-    uint32_t first = n - n_logits;
-    const double *last = r->x + (size_t)first * p->n_embd;
-    if (r->wrong && r->quirks.norm_output) memcpy(r->h, last, (size_t)n_logits * p->n_embd * sizeof *last);
-    else normalize(r, &m->output_norm, (double)p->norm_eps, p->n_embd, last, n_logits, r->h);
-    reference_tap(r, TAP_RESULT_NORM, -1, pos + first, n_logits, 1, p->n_embd, r->h);
+    if (n_result == 0 || r->n_layer < p->n_layer) return;
+    uint32_t first = n - n_result;
+    norm_outside(r, W_OUTPUT_NORM, &m->output_norm, r->x + (size_t)first * p->n_embd, n_result, r->h);
+    reference_tap(r, TAP_RESULT_NORM, -1, pos + first, n_result, 1, p->n_embd, r->h);
+    if (!results) return;
+    if (!p->has_logits) {
+        reference_embeddings(r, n_result, results);
+        return;
+    }
     const struct weight *head = m->output.w;   /* NULL: zeros */
     const struct weight *bias = m->output.b;
     for (uint32_t o = 0; o < p->n_vocab; o++) {
         const float *row = head ? reference_row(r, head, o) : NULL;
-        for (uint32_t t = 0; t < n_logits; t++) {
+        for (uint32_t t = 0; t < n_result; t++) {
             double logit = head ? reference_dot(row, r->h + (size_t)t * p->n_embd, p->n_embd) : 0;
             if (bias) logit += (double)f32_from_bits(load_u32(bias->data + 4 * (size_t)o));
             logit /= divisor;
             if (cap != 0) logit = cap * tanh(logit / cap);      /* Gemma 2, 2024, "Logit soft-capping" */
-            logits[(size_t)t * p->n_vocab + o] = (float)logit;
+            results[(size_t)t * p->n_vocab + o] = (float)logit;
         }
     }
     if (!r->sink.on_tap) return;
     const char *name = tap_spec(TAP_RESULT_OUTPUT)->name;
-    r->sink.on_tap(r->sink.user, &(plumb_tap) { name, -1, pos + first, n_logits, 1, p->n_vocab, logits });
+    r->sink.on_tap(r->sink.user, &(plumb_tap) { name, -1, pos + first, n_result, 1, p->n_vocab, results });
+}
+
+void reference_embeddings(const struct reference *r, uint32_t n_result, float *out) {
+    for (size_t i = 0; i < (size_t)n_result * r->plan.n_embd; i++) out[i] = (float)r->h[i];
 }
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */
@@ -522,6 +555,7 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
         r->row_bytes = alloc_array(plan_max_row(p), sizeof *r->row);   /* F32 has the longest rows */
         r->other_row = alloc_array(m->max_packed_row, 1);
         r->zeros = calloc(max_k_dim, sizeof *r->zeros);
+        r->n_head_row = plan_max_head(p);
     }
     if (!r || !plan_copy(&r->plan, p) || !r->edited.layers || !r->row || !r->row_bytes || !r->other_row || !r->zeros
         || !(r->k = allocate(r, (uint64_t)p->n_layer * n_ctx, p->max_k))
@@ -535,7 +569,7 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
         || (p->max_expert > 0 && !(r->expert = allocate(r, 2 * (uint64_t)n_batch, p->n_embd)))
         || (p->max_expert > 0 && !(r->expert_rows = allocate(r, n_batch, (uint64_t)p->max_used * p->n_embd)))
         || (p->has_gates && !(r->gates = allocate(r, n_batch, p->max_q)))
-        || !(r->input = allocate(r, n_batch, p->n_embd))
+        || !(r->input = allocate(r, n_batch, p->n_embd)) || !(r->head = allocate(r, 2, r->n_head_row))
         || !(r->weights = allocate(r, (uint64_t)n_batch * p->max_head, n_ctx))
         || !(r->frequencies[ROPE_GLOBAL] = allocate(r, max_k_dim, 1))
         || !(r->frequencies[ROPE_LOCAL] = allocate(r, max_k_dim, 1)) || !(r->rotated = allocate(r, n_ctx, 1))
@@ -552,7 +586,8 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
 void reference_free(struct reference *r) {
     if (!r) return;
     void *const owned[] = { r->plan.layers, r->edited.layers, r->k, r->v, r->x, r->h, r->q, r->attn, r->gate, r->up,
-                            r->scores, r->choice, r->chosen, r->expert, r->expert_rows, r->gates, r->input, r->weights,
+                            r->scores, r->choice, r->chosen, r->expert, r->expert_rows, r->gates, r->input, r->head,
+                            r->weights,
                             r->frequencies[ROPE_GLOBAL], r->frequencies[ROPE_LOCAL], r->rotated, r->key, r->zeros,
                             r->row, r->row_bytes, r->other_row, r->tapped };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);

@@ -33,11 +33,15 @@ void reference_set_quirks(struct reference *r, const struct quirks *q);
  * (tap->n_token, tap->n_head, tap->n).  The pass continues with whatever force writes to x.  The x of Kcur_rope and of
  * Vcur is in the cache, so later runs use it too.  tap->data is NULL if there is no sink.  force may be NULL. */
 void reference_set_force(struct reference *r, void (*force)(void *user, const plumb_tap *tap, double *x), void *user);
-/* Ends all later runs after n_layer layers.  If the model has more, no logits are written.  UINT32_MAX: all layers. */
+/* Ends all later runs after n_layer layers.  If the model has more, no results are written.  UINT32_MAX: all layers. */
 void reference_limit(struct reference *r, uint32_t n_layer);
 
 /* As forward_run, with the same limits. */
-void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_logits,
-                   float *logits);
+void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result,
+                   float *results);
+/* The embeddings of the last run, (n_result, n_embd), are copied to out. */
+void reference_embeddings(const struct reference *r, uint32_t n_result, float *out);
+/* As forward_pool. */
+void reference_pool(struct reference *r, const float *embeddings, uint32_t n, plumb_pooling kind, float *out);
 
 #endif

@@ -27,7 +27,10 @@ struct reference {
     double *expert;                  /* (2, n_batch, n_embd) output of the expert that every token uses, sum of the
                                       * others */
     double *expert_rows;             /* (n_batch, n_used, n_embd) inputs or outputs of all experts */
-    double *input;                   /* (n_batch, n_embd) what the feed-forward network of a parallel layer reads */
+    double *input;                   /* (n_batch, n_embd) what the feed-forward network of a parallel layer reads, or
+                                      * the layer's input */
+    uint32_t n_head_row;             /* elements of the longest vector after pooling */
+    double *head;                    /* (2, n_head_row) two vectors between the steps after pooling */
     double *weights;                 /* (n_batch, n_head, n_ctx) scores, then attention weights, of a layer */
     double *frequencies[PLAN_ROPES]; /* (n_rot / 2) of each rope: the angle of a pair per position.  There is room for
                                       * k_dim, because a quirk may change n_rot */
@@ -75,6 +78,11 @@ double reference_bend_score(const struct attn_plan *p, uint32_t head, double sco
 
 void reference_tap(const struct reference *r, enum tap_id id, int32_t il, uint32_t pos, uint32_t n_token,
                    uint32_t n_head, uint32_t n, double *x);
+/* Each of n rows of h (n, n_in) is the norm of x, times the weight, plus the bias. */
+void reference_normalize(const struct reference *r, const struct affine *of, double eps, uint32_t n_in,
+                         const double *x, uint32_t n, double *h);
+/* An activation that needs no other numbers: all but ACT_SWIGLU_OAI and ACT_XIELU. */
+double reference_activation(enum activation kind, double z);
 /* activation(gate) * up, of one element; up is 1 without a gate */
 double reference_activate(const struct reference *r, const struct ffn_plan *p, double gate, double up);
 /* Chooses the experts of each token of x (n, n_embd). */

@@ -13,7 +13,16 @@ conformance=$(cd "$1" && pwd)
 work=$conformance/archs
 mkdir -p "$work"
 echo "7 1 33 33 60 2 19 48" >"$work/ids.txt"
-taps() { "$conformance/logits" -i "$work/ids.txt" -s 1 -d "$1.taps" "$work/f32.gguf" - "$work/logits.bin"; }
+# The kinds of pooling, as logits.c numbers them, that a model is tried with; 4 needs a classifier.
+taps() {
+    case $1 in
+    bert | jina-bert-v2 | modern-bert | neo-bert | qwen3) set -- "$1" -e 01234 ;;
+    *-bert* | eurobert | gemma-embedding | llama-embed) set -- "$1" -e 0123 ;;
+    esac
+    file=$1
+    shift
+    "$conformance/logits" -i "$work/ids.txt" -s 1 "$@" -d "$file.taps" "$work/f32.gguf" - "$work/logits.bin"
+}
 if [ "${2-}" = taps ]; then
     cd "$here"
     for model in *.gguf; do

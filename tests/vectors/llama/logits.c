@@ -9,6 +9,8 @@
  *     -s N      record every N-th logit, ids 0, N, 2N...; 0 records none
  *     -t N      record the N largest logits
  *     -d FILE   dump the activations of the prompt's pass there, as its evaluation callback sees them
+ *     -e KINDS  record no logits; the dump ends in the embeddings of the tokens by each of these kinds of pooling, with
+ *               llama.cpp's numbers: 0 gives "none", with a row for each token, 1234 "mean", "cls", "last", "rank"
  *
  * Only arithmetic may differ from plumb's reference pass, so: CPU, one thread, f32 KV cache, no flash attention, no
  * repacked weights, and one fixed CPU backend instead of the best for the machine.
@@ -61,7 +63,7 @@ static void put(FILE *f, const void *words, int32_t n) {
 }
 
 /* Steps that a dump shows: those that plumb taps.  Q, K and V get their name several times; heads are apart and biases
- * added when they are reshaped, and RoPE comes after. */
+ * added when they are reshaped or are views of the fused product, and RoPE comes after. */
 static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
     static const char *const wanted[] = {"embd", "attn_norm", "Qcur", "Kcur", "Vcur", "Qcur_normed", "Kcur_normed",
                                          "kq_soft_max", "kqv_out", "attn_out", "attn_post_norm", "ffn_inp", "ffn_norm",
@@ -100,7 +102,9 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
                                             {"ffn_moe_relu", "ffn_moe_swiglu"},
                                             {"ffn_moe_relu_sqr", "ffn_moe_swiglu"},
                                             {"ffn_moe_swiglu_oai", "ffn_moe_swiglu"},
-                                            {"ffn_moe_swiglu_limited", "ffn_moe_swiglu"}};
+                                            {"ffn_moe_swiglu_limited", "ffn_moe_swiglu"},
+                                            {"result_embd", "result_norm"}, {"final_norm_out", "result_norm"},
+                                            {"inp_embd", "embd"}};
     FILE *f = user;
     char name[24] = "", own[64], full[96];
     bool is_bloom = strcmp(t->name, "inp_norm-0") == 0;   /* the embedding, though its name has a layer */
@@ -110,11 +114,18 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
         if (strcmp(own, others[i][0]) == 0) strcpy(own, others[i][1]);
     }
     if (is_bloom) strcpy(own, "embd");
+    /* Encoders give what follows attn_output the name of its input. */
+    if (strcmp(own, "kqv_out") == 0 && t->op != GGML_OP_CONT) strcpy(own, "attn_out");
     /* With a softmax over the experts that are used, the scores have no other name. */
     bool is_score = t->op == GGML_OP_ADD || t->op == GGML_OP_MUL_MAT;
     if (strcmp(own, "ffn_moe_probs") == 0 && is_score) strcpy(own, "ffn_moe_logits");
     bool cur = n == 4 && strncmp(t->name + 1, "cur", 3) == 0, rope = t->op == GGML_OP_ROPE;
-    bool is_wanted = !strchr(t->name, ' ') && (!cur || rope || t->op == GGML_OP_RESHAPE), found = false;
+    /* The norm of Q and K of jina-bert-v2. */
+    struct ggml_tensor *before = cur && t->op == GGML_OP_RESHAPE ? t->src[0] : NULL;
+    bool is_last = before && (before->op == GGML_OP_MUL || before->op == GGML_OP_ADD);
+    if (is_last && strstr(before->src[1]->name, "_norm")) strcat(own, "_normed");
+    bool is_wanted = !strchr(t->name, ' ') && (!cur || rope || t->op == GGML_OP_RESHAPE || t->op == GGML_OP_VIEW);
+    bool found = false;
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         if (strcmp(own, wanted[i]) == 0) found = true;
     }
@@ -150,6 +161,30 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
     return true;
 }
 
+/* The name of a step in a dump, and its values (n_row, n). */
+static void put_step(FILE *f, const char *name, const float *values, int32_t n_row, int32_t n) {
+    char padded[24] = "";
+    snprintf(padded, sizeof padded, "%s", name);
+    fwrite(padded, 1, sizeof padded, f);
+    put(f, (const int32_t[]){n, n_row, 1, 1}, 4);
+    put(f, values, n_row * n);
+}
+
+/* Appends the embedding of the tokens by one kind of pooling to a dump. */
+static void put_embedding(FILE *f, struct llama_model *model, struct llama_context_params cp, struct llama_batch batch,
+                          int32_t pooling) {
+    static const char *const names[] = {"none", "mean", "cls", "last", "rank"};
+    cp.embeddings = true;
+    cp.pooling_type = (enum llama_pooling_type)pooling;
+    cp.cb_eval = NULL;
+    struct llama_context *ctx = llama_init_from_model(model, cp);
+    if (!ctx || llama_decode(ctx, batch) != 0) die("cannot embed", names[pooling]);
+    int32_t n = pooling == 4 ? (int32_t)llama_model_n_cls_out(model) : llama_model_n_embd_out(model);
+    if (pooling == 0) put_step(f, names[pooling], llama_get_embeddings(ctx), batch.n_tokens, n);
+    else put_step(f, names[pooling], llama_get_embeddings_seq(ctx, 0), 1, n);
+    llama_free(ctx);
+}
+
 /* Writes one record and returns the greedy choice. */
 static llama_token put_record(FILE *f, const float *logits, int32_t n_vocab, int32_t stride, int32_t n_top) {
     int32_t *top = calloc((size_t)(n_top + 1), sizeof *top);
@@ -176,10 +211,10 @@ static llama_token put_record(FILE *f, const float *logits, int32_t n_vocab, int
 }
 
 int main(int argc, char **argv) {
-    const char *text_path = NULL, *ids_path = NULL, *dump_path = NULL;
+    const char *text_path = NULL, *ids_path = NULL, *dump_path = NULL, *kinds = NULL;
     bool special = false;
     int32_t n_token = 0, n_max = MAX_TOKEN, n_greedy = 0, stride = 0, n_top = 0;
-    for (int c; (c = getopt(argc, argv, "f:i:pn:g:s:t:d:")) != -1;) switch (c) {
+    for (int c; (c = getopt(argc, argv, "f:i:pn:g:s:t:d:e:")) != -1;) switch (c) {
         case 'f': text_path = optarg; break;
         case 'i': ids_path = optarg; break;
         case 'p': special = true; break;
@@ -188,6 +223,7 @@ int main(int argc, char **argv) {
         case 's': stride = atoi(optarg); break;
         case 't': n_top = atoi(optarg); break;
         case 'd': dump_path = optarg; break;
+        case 'e': kinds = optarg; break;
         default: return 2;
         }
     if (argc - optind != 3) die("expected", "MODEL.gguf CPU_BACKEND.so OUT.bin");
@@ -237,7 +273,7 @@ int main(int argc, char **argv) {
     FILE *f = fopen(out_path, "wb");
     if (!f) die("cannot create", out_path);
     int32_t n_fed = n_token + (n_greedy > 0 ? n_greedy - 1 : 0);
-    int32_t head[6] = {n_vocab, n_fed, n_greedy > 0 ? n_greedy : n_token, stride,
+    int32_t head[6] = {n_vocab, n_fed, kinds ? 0 : n_greedy > 0 ? n_greedy : n_token, stride,
                        stride > 0 ? (n_vocab + stride - 1) / stride : 0, n_top};
     fwrite("PLMBLOGT", 1, 8, f);
     put(f, head, 6);
@@ -254,7 +290,8 @@ int main(int argc, char **argv) {
         batch.logits[i] = n_greedy == 0 || i == n_token - 1;
     }
     if (llama_decode(ctx, batch) != 0) die("cannot decode with", model_path);
-    if (n_greedy == 0) {
+    for (const char *kind = kinds; kind && dump && *kind; kind++) put_embedding(dump, model, cp, batch, *kind - '0');
+    if (n_greedy == 0 && !kinds) {
         for (int32_t i = 0; i < n_token; i++) put_record(f, llama_get_logits_ith(ctx, i), n_vocab, stride, n_top);
     }
     for (int32_t k = 0; k < n_greedy; k++) {

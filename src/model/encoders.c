@@ -1,0 +1,144 @@
+/* Architectures that compute embeddings of tokens instead of logits; most let a token attend to those after it. */
+#include "base/math.h"
+#include "model/architecture.h"
+
+/* The weights of BERT and its relatives, whose norms come after the residual is added. */
+#define BERT (SET(TOKEN_EMBD) | SET(TOKEN_EMBD_NORM) | ATTENTION | SET(ATTN_OUT_NORM) | SET(LAYER_OUT_NORM))
+#define BERT_BIAS (ATTENTION_BIAS | SET(TOKEN_EMBD_NORM) | SET(ATTN_OUT_NORM) | SET(LAYER_OUT_NORM))
+#define RANK (SET(CLS) | SET(CLS_OUTPUT))
+#define FUSED (SET(ATTN_QKV) | SET(FFN_GATE_UP))
+
+static plumb_status plan_encoder(struct key_reader *r, struct plan *p) {
+    (void)r;
+    p->is_causal = p->has_logits = false;
+    return PLUMB_OK;
+}
+
+/* Every token has the first of the types that the model has learned. */
+static plumb_status plan_token_types(struct key_reader *r, struct plan *p) {
+    PLUMB_TRY(gguf_get_u32(r->gguf, "tokenizer.ggml.token_type_count", &p->n_token_type, r->err));
+    if (p->n_token_type == 0) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key tokenizer.ggml.token_type_count is missing or 0");
+    }
+    return plan_encoder(r, p);
+}
+
+static plumb_status plan_bert(struct key_reader *r, struct plan *p) {
+    plan_set_alibi(p, 0);   /* the positions are learned */
+    return plan_token_types(r, p);
+}
+
+static plumb_status plan_nomic_bert(struct key_reader *r, struct plan *p) {
+    static const char *const unused[] = { "ffn_up.bias", "ffn_down.bias", NULL };
+    p->unused = unused;
+    return plan_token_types(r, p);
+}
+
+/* The second of every moe_every_n_layers layers has experts. */
+static plumb_status plan_nomic_bert_moe(struct key_reader *r, struct plan *p) {
+    uint32_t period = 0;
+    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "moe_every_n_layers"), &period, r->err));
+    plan_use_n_ff(p);
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        bool has_experts = period > 0 && il % period == 1;
+        if (has_experts && p->layers[il].ffn.n_expert == 0) {
+            return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is missing or 0", key_of(r, "expert_count"));
+        }
+        if (!has_experts) plan_set_dense(&p->layers[il]);
+    }
+    return plan_token_types(r, p);
+}
+
+static plumb_status plan_jina_bert_v2(struct key_reader *r, struct plan *p) {
+    plan_set_alibi(p, 8);
+    plan_set_qk_norm(p, QK_NORM_ROW);
+    p->pooling.n_hidden = p->pooling.n_class = 1;   /* the reranker has one matrix of one row */
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        const struct gguf_tensor *up = key_tensor(r, il, "ffn_up.weight");
+        bool is_fused = up && up->shape[1] == 2 * (uint64_t)p->layers[il].ffn.n_ff;
+        if (!is_fused) p->layers[il].without |= SET(FFN_GATE_UP);
+    }
+    return plan_token_types(r, p);
+}
+
+static void set_symmetric(struct plan *p) {
+    for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].attn.is_symmetric = p->layers[il].attn.window > 0;
+}
+
+/* The first layer may lack its norm.  hidden_activation is that of the gate; llama.cpp takes any other name for GELU,
+ * except "relu", which fits no matrices. */
+static plumb_status plan_modern_bert(struct key_reader *r, struct plan *p) {
+    static const struct { const char *name; enum activation kind; } kinds[] = {
+        { "silu", ACT_SILU }, { "swish", ACT_SILU }, { "swiglu", ACT_SILU }, { "reglu", ACT_RELU },
+    };
+    struct gguf_string name = { "gelu", 4 };
+    PLUMB_TRY(gguf_get_string(r->gguf, key_of(r, "hidden_activation"), &name, r->err));
+    if (key_is_text(&name, "relu")) {
+        return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "key %s: \"relu\" is not supported, expected gelu, silu or "
+                         "reglu", r->key);
+    }
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (!key_is_text(&name, kinds[i].name)) continue;
+        for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].ffn.activation = kinds[i].kind;
+    }
+    if (!key_tensor(r, 0, "attn_norm.weight")) p->layers[0].without |= SET(ATTN_NORM);
+    PLUMB_TRY(plan_pattern(r, p, 3, 0, 10000.0f, true));
+    set_symmetric(p);
+    p->pooling.rank_of = PLUMB_POOLING_MEAN;
+    p->pooling.rank_gelu = true;
+    return plan_encoder(r, p);
+}
+
+static plumb_status plan_neo_bert(struct key_reader *r, struct plan *p) {
+    p->names[W_OUTPUT_NORM] = "enc.output_norm";
+    return plan_encoder(r, p);
+}
+
+/* Dense layers follow pooling if the file was converted with those of sentence-transformers. */
+static plumb_status plan_gemma_embedding(struct key_reader *r, struct plan *p) {
+    static const char *const unused[] = { "output.weight", NULL };
+    uint32_t window = 0, n_in = 0;
+    p->unused = unused;
+    p->embedding_scale = (float)math_sqrt(p->n_embd);
+    PLUMB_TRY(key_count(r, "attention.sliding_window", UINT32_MAX, &window));
+    PLUMB_TRY(plan_windows(r, p, 6, window, 10000.0f));
+    set_symmetric(p);
+    PLUMB_TRY(key_width(r, "dense_2_feat_out", 0, &p->pooling.n_dense));
+    PLUMB_TRY(key_width(r, "dense_3_feat_in", p->pooling.n_dense, &n_in));
+    if (n_in != p->pooling.n_dense) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, but dense_2 has %u outputs", r->key, n_in,
+                         p->pooling.n_dense);
+    }
+    return plan_encoder(r, p);
+}
+
+/* Whether tokens see later ones is said by the file. */
+static plumb_status plan_llama_embed(struct key_reader *r, struct plan *p) {
+    static const char *const unused[] = { "output.weight", NULL };
+    p->unused = unused;
+    p->has_logits = false;
+    return plan_llama(r, p);
+}
+
+const struct architecture plan_encoder_rows[] = {
+    { "bert", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, BERT | FFN | SET(POSITION_EMBD), SET(TOKEN_TYPES) | SET(ATTN_QKV)
+      | RANK, BERT_BIAS | FFN | RANK, SCALED, plan_bert },
+    { "nomic-bert", ROPE_NEOX, NORM_LAYER, ACT_SILU, BERT | GATED, SET(TOKEN_TYPES) | SET(ATTN_QKV), BERT_BIAS, SCALED,
+      plan_nomic_bert },
+    { "nomic-bert-moe", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, BERT | FFN | (EXPERTS & ~SET(FFN_GATE_EXPS)),
+      SET(TOKEN_TYPES) | SET(ATTN_QKV), BERT_BIAS | FFN, SCALED, plan_nomic_bert_moe },
+    { "jina-bert-v2", ROPE_NORM, NORM_LAYER, ACT_GELU_TANH, BERT | FFN | SET(TOKEN_TYPES), FUSED | SET(FFN_GATE)
+      | QK_NORM | SET(ATTN_NORM_2) | SET(CLS), BERT_BIAS | FFN | SET(FFN_GATE_UP) | QK_NORM | SET(ATTN_NORM_2)
+      | SET(CLS), SCALED, plan_jina_bert_v2 },
+    { "jina-bert-v3", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, BERT | FFN, SET(TOKEN_TYPES) | SET(ATTN_QKV), BERT_BIAS
+      | FFN, SCALED, plan_token_types },
+    { "modern-bert", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, DENSE | FUSED | SET(TOKEN_EMBD_NORM), RANK | SET(CLS_NORM),
+      QKV_BIAS | SET(CLS_OUTPUT), SCALED, plan_modern_bert },
+    { "neo-bert", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | FUSED, RANK, QKV_BIAS | RANK, SCALED, plan_neo_bert },
+    { "eurobert", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, SET(ATTN_QKV), QKV_BIAS, SCALED, plan_encoder },
+    { "gemma-embedding", ROPE_NEOX, NORM_RMS, ACT_GELU_TANH, DENSE | QK_NORM | POST_NORM, SET(ATTN_QKV) | SET(DENSE_2)
+      | SET(DENSE_3), QKV_BIAS, SCALED, plan_gemma_embedding },
+    { "llama-embed", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS, SET(ATTN_QKV) | FACTORS, ATTENTION_BIAS | GATED,
+      SCALED | GATED | EXPERTS, plan_llama_embed },
+    { .name = NULL },
+};
