@@ -137,12 +137,18 @@ static uint32_t kv_head(const struct reference *r, const struct attn_plan *p, ui
     }
 }
 
+static bool is_in_window(const struct attn_plan *p, uint32_t own, uint32_t slot) {
+    uint32_t window = p->window, distance = slot < own ? own - slot : slot - own;
+    if (window == 0) return true;
+    if (p->is_symmetric) return distance <= window / 2;
+    return slot >= own || (p->is_chunked ? slot >= own - own % window : distance < window);
+}
+
 /* True if token t of the batch attends to a slot.  In a right pass it sees itself and the tokens before it, or the
  * window of them. */
 static bool sees(const struct reference *r, const struct attended *a, uint32_t t, uint32_t slot) {
-    uint32_t own = a->slot + t, window = a->plan->window;
-    if (window > 0 && a->plan->is_chunked && slot < own - own % window) return false;
-    if (window > 0 && !a->plan->is_chunked && own >= window && slot <= own - window) return false;
+    uint32_t own = a->slot + t;
+    if (!is_in_window(a->plan, own, slot)) return false;
     if (!r->plan.is_causal) return slot < a->n_slot;
     switch (r->quirks.attn_mask) {
     case MASK_STRICT: return slot < own || (own == 0 && slot == 0);
