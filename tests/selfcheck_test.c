@@ -1,6 +1,7 @@
 /* Selfcheck: files that llama.cpp runs pass, and each check fails on a file, or on activations, that break its rule. */
 #include "adversary.h"
 #include "threads/pool.h"
+#include "api/model.h"
 #include "broken.h"
 #include "fixture.h"
 #include "kernels/kernels.h"
@@ -24,7 +25,7 @@ static bool run(plumb_model *m, plumb_format format, struct capture *told) {
 /* ---- good files -------------------------------------------------------------------------------------------------- */
 
 static const char *const names[] = { "file", "tensors", "statistics", "layers", "head", "norms", "tokenizer", "rope",
-                                     "softmax", "position-0", "layer", "batch", "cache", "threads", "simd",
+                                     "softmax", "position-0", "experts", "layer", "batch", "cache", "threads", "simd",
                                      "relaxed", "reference" };
 enum { N_CHECK = sizeof names / sizeof *names };
 
@@ -68,8 +69,9 @@ static void good_row(const void *row) {
             snprintf(line, sizeof line, "OK    %-11s ", names[i]);
             snprintf(named, sizeof named, "{\"name\": \"%s\", ", names[i]);
             bool is_ok = text.text && strstr(text.text, line);
-            /* Two layers are too few to compare; threads and SIMD depend on the build. */
-            bool may_skip = strcmp(names[i], "layers") == 0 || strcmp(names[i], "threads") == 0
+            /* Two layers are too few to compare; these have no experts; threads and SIMD depend on the build. */
+            bool may_skip = strcmp(names[i], "layers") == 0 || strcmp(names[i], "experts") == 0
+                            || strcmp(names[i], "threads") == 0
                             || strcmp(names[i], "simd") == 0 || strcmp(names[i], "relaxed") == 0;
             CHECK(is_ok || may_skip, "%s: %s", names[i], text.text);
             CHECK(json.text && strstr(json.text, named), "%s is not in the JSON", names[i]);
@@ -83,7 +85,7 @@ static void good_row(const void *row) {
         bool has_types = !has_none && (strstr(row, "/q4_") || strstr(row, "/q6_") || k.bytes[1].dot[QUANT_Q8_0]);
         bool threads_ran = strstr(text.text, "OK    threads") != NULL;
         bool has_few_layers = !strstr(row, "/gemma3.gguf");   /* it has 4 layers, the others have 2 */
-        size_t n_skip = (size_t)has_few_layers + !threads_ran;
+        size_t n_skip = 1 + (size_t)has_few_layers + !threads_ran;   /* 1: experts */
         n_skip += k.isa == KERNELS_SCALAR;
         n_skip += k.isa != KERNELS_RELAXED || !has_types;
         /* Each of these rows says what was tested, or why it could not be. */
@@ -141,6 +143,11 @@ static void inf_value(struct broken *b) {
     if (data) broken_set_f32(data, 5, INFINITY);
 }
 static void zeros(struct broken *b) { zero(b, "blk.0.attn_output.weight"); }
+static void zero_expert(struct broken *b) {   /* of 4 experts */
+    size_t n = 0;
+    uint8_t *data = broken_data(b, "blk.1.ffn_up_exps.weight", &n);
+    if (data) memset(data + n / 2, 0, n / 4);
+}
 static void peak(struct broken *b) { set_d(b, "blk.0.ffn_up.weight", 7, 0x7bff); }   /* 65504 */
 static void tiny(struct broken *b) { broken_scale(b, "blk.0.ffn_up.weight", 1e-7f, 0); }
 static void constant(struct broken *b) { fill(b, "blk.1.attn_v.weight", 0.125f); }
@@ -190,6 +197,8 @@ static const struct broken_file {
 } broken_files[] = {
     { "a file cut short", SYNTH "q8_0.gguf", cut, "FAIL  file        ", "output_norm.weight" },
     { "a part of a split model", SYNTH "split-00001-of-00003.gguf", NULL, "FAIL  file        ", "split into 3 files" },
+    { "an expert of zeros", "tests/vectors/archs/olmoe.gguf", zero_expert, "FAIL  statistics  ",
+      "blk.1.ffn_up_exps.weight (Q8_0): in 1 of 4 experts all values are 0, the first is expert 2" },
     { "a tensor of another name is missing and unknown", SYNTH "q8_0.gguf", renamed, "FAIL  tensors     4 tensors",
       "tensor \"blk.0.attn_x.weight\" is not used by" },
     { "all problems of the directory, extra", SYNTH "q8_0.gguf", renamed, "FAIL  tensors     ",
@@ -354,7 +363,8 @@ static void record_tap(void *trace, const plumb_tap *tap) {
 
 /* Records all taps of a prompt of the tiny model, by one of the passes. */
 static struct plumb_trace *record(plumb_model *m, plumb_pass pass) {
-    static const int32_t ids[N_TOKEN] = { 72, 101, 13, 255, 0, 97, 97, 32 };
+    int32_t ids[N_TOKEN] = { 72, 101, 13, 255, 0, 97, 97, 32 };
+    for (size_t i = 0; i < N_TOKEN; i++) ids[i] %= (int32_t)plumb_model_n_vocab(m);
     static const plumb_trace_params all = { .layer_last = UINT32_MAX, .n_value = UINT32_MAX };
     struct plumb_trace *t = plumb_trace_create();
     plumb_session *s = NULL;
@@ -380,9 +390,9 @@ static float *value_of(struct plumb_trace *trace, enum tap_id id, int32_t layer,
     return &tap->rows[t].values[(size_t)h * tap->rows[t].n + i];
 }
 
-/* Runs one check of one trace against the truth `reference`. */
+/* Changes one value of a trace and runs one check.  model: NULL stands for synth/q8_0. */
 struct doctored {
-    const char *name;
+    const char *name, *model;
     enum tap_id tap;
     int32_t layer;
     uint32_t t, h, i;
@@ -392,23 +402,54 @@ struct doctored {
 };
 
 static const struct doctored doctored[] = {
-    { "RoPE that makes a query longer", TAP_QCUR_ROPE, 1, 3, 2, 1, 1.001f, 0, selfcheck_rope,
+    { "RoPE that makes a query longer", NULL, TAP_QCUR_ROPE, 1, 3, 2, 1, 1.001f, 0, selfcheck_rope,
       "Qcur-1: token 3, head 2" },
-    { "RoPE that makes a key NaN", TAP_KCUR_ROPE, 0, 7, 1, 0, 1, NAN, selfcheck_rope, "Kcur-0: token 7, head 1" },
-    { "attention that sums to 1.001", TAP_KQ_SOFT_MAX, 1, 5, 3, 0, 1, 0.001f, selfcheck_softmax,
+    { "RoPE that makes a key NaN", NULL, TAP_KCUR_ROPE, 0, 7, 1, 0, 1, NAN, selfcheck_rope, "Kcur-0: token 7, head 1" },
+    { "attention that sums to 1.001", NULL, TAP_KQ_SOFT_MAX, 1, 5, 3, 0, 1, 0.001f, selfcheck_softmax,
       "kq_soft_max-1: token 5, head 3: the weights sum to 1.001" },
-    { "attention to a later token", TAP_KQ_SOFT_MAX, 0, 2, 1, 3, 0, 1e-6f, selfcheck_softmax,
+    { "attention to a later token", NULL, TAP_KQ_SOFT_MAX, 0, 2, 1, 3, 0, 1e-6f, selfcheck_softmax,
       "kq_soft_max-0: token 2, head 1: the weight of token 3 is 1e-06, which is a later token" },
-    { "a negative attention weight", TAP_KQ_SOFT_MAX, 0, 6, 0, 2, -1, 0, selfcheck_softmax,
+    { "a negative attention weight", NULL, TAP_KQ_SOFT_MAX, 0, 6, 0, 2, -1, 0, selfcheck_softmax,
       "the weight of token 2 is -" },
-    { "an attention weight that is NaN", TAP_KQ_SOFT_MAX, 0, 6, 0, 2, 1, NAN, selfcheck_softmax,
+    { "an attention weight that is NaN", NULL, TAP_KQ_SOFT_MAX, 0, 6, 0, 2, 1, NAN, selfcheck_softmax,
       "the weight of token 2 is" },
-    { "RoPE that turns position 0", TAP_KCUR_ROPE, 1, 0, 1, 4, 1.0001f, 0, selfcheck_first,
+    { "RoPE that turns position 0", NULL, TAP_KCUR_ROPE, 1, 0, 1, 4, 1.0001f, 0, selfcheck_first,
       "layer 1, position 0: Kcur" },
-    { "a first token that does not give V", TAP_KQV_OUT, 0, 0, 3, 7, 1.0001f, 0, selfcheck_first,
+    { "a first token that does not give V", NULL, TAP_KQV_OUT, 0, 0, 3, 7, 1.0001f, 0, selfcheck_first,
       "layer 0, position 0: kqv_out[head 3, 7]" },
-    { "a first token that gives another head's V", TAP_VCUR, 0, 0, 1, 0, 1, 1, selfcheck_first,
+    { "a first token that gives another head's V", NULL, TAP_VCUR, 0, 0, 1, 0, 1, 1, selfcheck_first,
       "kqv_out[head 2, 0]" },   /* heads 2 and 3 share it */
+    /* Other kinds of layers. */
+    { "an element that a partial RoPE must not change", "gptneox", TAP_QCUR_ROPE, 1, 3, 2, 7, 1.001f, 0, selfcheck_rope,
+      "Qcur-1: token 3, head 2: RoPE rotates 4 elements, but element 7 is" },
+    { "RoPE in a layer without it", "smollm3", TAP_KCUR_ROPE, 3, 5, 1, 2, 1.001f, 0, selfcheck_rope,
+      "Kcur-3: token 5, head 1: RoPE rotates 0 elements, but element 2 is" },
+    { "norms of Q after RoPE, RoPE makes a query longer", "hunyuan-dense", TAP_QCUR_ROPE, 0, 3, 2, 1, 1.01f, 0,
+      selfcheck_rope, "Qcur-0: token 3, head 2: norm" },
+    { "YaRN without its magnitude in one element", "mellum", TAP_QCUR_ROPE, 2, 3, 2, 1, 0.5f, 0, selfcheck_rope,
+      "Qcur_normed-2: token 3, head 2: norm" },
+    { "YaRN's magnitude at position 0", "mellum", TAP_KCUR_ROPE, 2, 0, 1, 1, 1.001f, 0, selfcheck_first,
+      "layer 2, position 0: Kcur" },
+    { "attention before the window", "gemma2", TAP_KQ_SOFT_MAX, 0, 7, 1, 0, 1, 1e-6f, selfcheck_softmax,
+      "kq_soft_max-0: token 7, head 1: the weight of token 0 is 1e-06, which is before the window" },
+    { "attention with sinks that sums to more than 1", "gpt-oss", TAP_KQ_SOFT_MAX, 1, 5, 3, 5, 1, 1, selfcheck_softmax,
+      "kq_soft_max-1: token 5, head 3: the weights sum to 1." },
+    { "a first token that takes all of V in spite of a sink", "gpt-oss", TAP_KQV_OUT, 1, 0, 2, 3, 1.01f, 0,
+      selfcheck_first, "layer 1, position 0: kqv_out[head 2, 3]" },
+    { "V narrower than K", "mimo2", TAP_KQV_OUT, 1, 0, 2, 3, 1.01f, 0, selfcheck_first,
+      "layer 1, position 0: kqv_out[head 2, 3]" },
+    { "an expert that is used twice", "olmoe", TAP_FFN_USED, 1, 2, 0, 0, 0, 9, selfcheck_experts,
+      "ffn_moe_topk-1: token 2: expert 9 is not one of 4, or is used twice" },
+    { "an expert with a better score that is not used", "olmoe", TAP_FFN_PROBS, 1, 2, 0, 0, 0, -1, selfcheck_experts,
+      "ffn_moe_topk-1: token 2: the last of 2 experts is number" },
+    { "an expert that the bias does not choose", "minimax-m2", TAP_FFN_PROBS_BIASED, 2, 2, 0, 1, 0, -9,
+      selfcheck_experts, "ffn_moe_topk-2: token 2: the last of 2 experts is number" },
+    { "weights of experts that do not sum to 1", "qwen3moe", TAP_FFN_WEIGHTS_NORM, 0, 4, 1, 0, 1.1f, 0,
+      selfcheck_experts, "ffn_moe_weights_norm-0: token 4: the weights sum to" },
+    { "a sum that lacks an expert", "gpt-oss", TAP_EXPERT_WEIGHTED, 0, 4, 1, 0, 1.5f, 0, selfcheck_experts,
+      "ffn_moe_out-0: token 4: relative error" },
+    { "a sum of other experts, weights first", "llama4", TAP_EXPERT_DOWN, 1, 4, 0, 3, 1.5f, 0, selfcheck_experts,
+      "ffn_moe_out-1: token 4: relative error" },
 };
 
 static void doctored_row(const void *row) {
@@ -416,7 +457,10 @@ static void doctored_row(const void *row) {
     struct broken b = { 0 };
     struct plumb_trace *t = NULL;
     struct check good = { 0 }, c = { 0 };
-    if (broken_read(&b, SYNTH "q8_0.gguf")) {
+    char path[120];
+    snprintf(path, sizeof path, "tests/vectors/archs/%s.gguf", d->model ? d->model : "");
+    if (broken_read(&b, d->model ? path : SYNTH "q8_0.gguf")) {
+        good.model = c.model = b.good->model;
         t = record(b.good, PLUMB_PASS_FAST);
         d->check(&good, t);
         CHECK(good.verdict == VERDICT_OK, "before: %s", good.why);
@@ -472,6 +516,7 @@ static void zeros_case(void) {
     struct plumb_trace *t = NULL;
     if (broken_read(&b, SYNTH "q8_0.gguf")) {
         t = record(b.good, PLUMB_PASS_FAST);
+        c.model = b.good->model;
         const struct trace_tap *q = trace_find_tap(t, TAP_QCUR, 0);
         for (uint32_t i = 0; q && i < q->rows[2].n; i++) {
             *value_of(t, TAP_QCUR, 0, 2, 1, i) = *value_of(t, TAP_QCUR_ROPE, 0, 2, 1, i) = 0;
@@ -520,6 +565,11 @@ static void architecture_row(const void *row) {
     plumb_model *m = fixture_load(path);
     CHECK(run(m, PLUMB_FORMAT_TEXT, &text), "%s", text.text);
     CHECK(text.text && strstr(text.text, "SKIP  tokenizer   the vocabulary has no texts"), "%s", text.text);
+    bool has_experts = m->model->plan.max_expert > 0;
+    CHECK(text.text && strstr(text.text, has_experts ? "OK    experts" : "SKIP  experts"), "%s", text.text);
+    CHECK(text.text && strstr(text.text, "OK    rope") && strstr(text.text, "OK    softmax"), "%s", text.text);
+    CHECK(text.text && strstr(text.text, m->model->plan.is_causal ? "OK    position-0" : "SKIP  position-0"), "%s",
+          text.text);
     plumb_model_free(m);
     capture_free(&text);
 }

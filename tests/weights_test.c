@@ -1,7 +1,9 @@
 /* Compares the tensors of two files: quantization error is not a difference, and each common mistake of a converter or
  * a dequantizer is named.  The expected errors of good files are those of gguf-py on files of llama-quantize. */
+#include "api/model.h"
 #include "broken.h"
 #include "fixture.h"
+#include "model/plan.h"
 #include "test.h"
 
 #include <math.h>
@@ -159,6 +161,26 @@ static void nan_value(struct broken *b) {
 }
 static void renamed(struct broken *b) { broken_rename(b, "blk.1.attn_q.weight", "blk.1.attn_x.weight"); }
 
+#define OLMOE "tests/vectors/archs/olmoe.gguf"
+/* Q8_0 [32, 64] for each of 4 experts: 64 rows of one block of 34 bytes. */
+enum { EXPERT_BYTES = 64 * 34 };
+static void swap_bytes(uint8_t *a, uint8_t *b, size_t n) {
+    for (size_t i = 0; a && b && i < n; i++) {
+        uint8_t byte = a[i];
+        a[i] = b[i];
+        b[i] = byte;
+    }
+}
+static void experts_moved(struct broken *b) {
+    uint8_t *data = broken_data(b, "blk.1.ffn_up_exps.weight", NULL);
+    if (data) swap_bytes(data + EXPERT_BYTES, data + 3 * EXPERT_BYTES, EXPERT_BYTES);
+}
+static void expert_gates_for_ups(struct broken *b) {
+    size_t n = 0;
+    uint8_t *gate = broken_data(b, "blk.1.ffn_gate_exps.weight", &n);
+    swap_bytes(gate, broken_data(b, "blk.1.ffn_up_exps.weight", NULL), n);
+}
+
 /* a is the broken file, or b if the row says so. */
 static const struct mistake {
     const char *name, *file, *against;
@@ -200,6 +222,10 @@ static const struct mistake {
       "no known mistake explains it" },
     { "NaN", SYNTH "f32.gguf", SYNTH "f32.gguf", nan_value, "blk.1.attn_q.weight",
       "differences in NaN or infinite values: 1" },
+    { "experts in another order", OLMOE, OLMOE, experts_moved, "blk.1.ffn_up_exps.weight",
+      "the experts are in another order: expert 1 of A is expert 3 of B" },
+    { "gates and ups of experts exchanged", OLMOE, OLMOE, expert_gates_for_ups, "blk.1.ffn_gate_exps.weight",
+      "it is B's blk.1.ffn_up_exps.weight" },
     { "another name", SYNTH "f32.gguf", SYNTH "f32.gguf", renamed, "blk.1.attn_x.weight", "only in A" },
     { "a missing name", SYNTH "f32.gguf", SYNTH "f32.gguf", renamed, "blk.1.attn_q.weight", "only in B" },
 };
@@ -217,7 +243,8 @@ static void mistake_row(const void *row) {
         const char *next = line ? strstr(line, "  blk.") : NULL, *found = line ? strstr(line, m->line) : NULL;
         CHECK(found && (!next || found < next), "%s: %s", m->tensor, told.text);
         /* No other tensor is reported. */
-        size_t n_blamed = 0, n_expected = m->make == gate_for_up || m->make == renamed ? 2 : 1;
+        size_t n_blamed = 0, n_expected = 1;
+        n_expected += m->make == gate_for_up || m->make == renamed || m->make == expert_gates_for_ups;
         for (const char *at = told.text; at; at = strchr(at, '\n')) {
             at += *at == '\n';
             n_blamed += strncmp(at, "DIFF ", 5) == 0 || strncmp(at, "A     ", 6) == 0 || strncmp(at, "B     ", 6) == 0;
@@ -227,6 +254,43 @@ static void mistake_row(const void *row) {
     capture_free(&told);
     plumb_model_free(wrong);
     broken_free(&a);
+    broken_free(&b);
+}
+
+/* Each tensor of a layer of an architecture, scaled by 2, is named, and no other one. */
+static void architecture_row(const void *row) {
+    char path[120];
+    struct broken b = { 0 };
+    snprintf(path, sizeof path, "tests/vectors/archs/%s.gguf", (const char *)row);
+    if (!broken_read(&b, path)) return;
+    struct gguf *g = b.good->parts[0];
+    uint32_t n_named = 0;
+    for (uint64_t i = 0; i < gguf_n_tensor(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        bool is_inside = strncmp(t->name.data, "blk.1.", 6) == 0 || strncmp(t->name.data, "blk.", 4) != 0;
+        if (!is_inside || (t->type != QUANT_F32 && t->type != QUANT_Q8_0)) continue;
+        size_t n = 0;
+        uint8_t *data = broken_data(&b, t->name.data, &n), *saved = malloc(n);
+        if (!data || !saved) break;
+        memcpy(saved, data, n);
+        for (size_t k = 0; k < n / 4 && t->type == QUANT_F32; k++) broken_set_f32(data, k, 2 * broken_f32(data, k));
+        /* Each block begins with its scale; the exponent of an f16 begins at bit 10. */
+        for (size_t k = 0; k < n && t->type == QUANT_Q8_0; k += 34) data[k + 1] = (uint8_t)(data[k + 1] + 4);
+        struct capture told = { 0 };
+        plumb_model *wrong = broken_load(&b);
+        CHECK(!compare(wrong, b.good, PLUMB_FORMAT_TEXT, &told), "%s agrees", t->name.data);
+        char line[120];
+        snprintf(line, sizeof line, "DIFF  %s ", t->name.data);
+        const char *found = told.text ? strstr(told.text, line) : NULL;
+        CHECK(found && strstr(found, "A is B scaled by 2\n") && strstr(told.text, ": 1 differ more"), "%s: %s",
+              t->name.data, told.text);
+        capture_free(&told);
+        plumb_model_free(wrong);
+        memcpy(data, saved, n);
+        free(saved);
+        n_named++;
+    }
+    CHECK(n_named >= 8, "%u tensors", n_named);
     broken_free(&b);
 }
 
@@ -279,6 +343,11 @@ static void tolerance_case(void) {
 }
 
 void test_weights(void) {
+    for (size_t i = 0; plan_architecture(i); i++) {
+        char name[120];
+        snprintf(name, sizeof name, "weights: each tensor that differs is named: architecture %s", plan_architecture(i));
+        test_row(name, architecture_row, plan_architecture(i));
+    }
     for (size_t i = 0; i < sizeof sames / sizeof *sames; i++) {
         char name[120];
         snprintf(name, sizeof name, "weights: %s is as far from its source as gguf-py says, and as expected",

@@ -48,16 +48,53 @@ static double length_of(const float *x, uint32_t n) {
     return sqrt(sum);
 }
 
-/* id: TAP_QCUR or TAP_KCUR.  Returns the tap that is the input of RoPE: the normed one, if the model has that norm
+/* What RoPE does to the heads of a layer. */
+struct rotation {
+    uint32_t n_rot;     /* the first n_rot elements of a head are rotated */
+    double magnitude;   /* and multiplied by this */
+};
+
+static struct rotation rotation_of(const struct check *c, int32_t layer) {
+    const struct attn_plan *a = &c->model->plan.layers[layer].attn;
+    if (a->rope == ROPE_NONE) return (struct rotation) { 0, 1 };
+    const struct rope_plan *rope = &c->model->plan.ropes[a->rope];
+    return (struct rotation) { rope->n_rot, (double)rope->magnitude };
+}
+
+/* id: TAP_QCUR or TAP_KCUR.  Returns the tap that is the input of RoPE: the normed one, if the layer has that norm
  * before RoPE. */
 static const struct trace_tap *before_rope(const struct check *c, const struct plumb_trace *t, enum tap_id id,
                                            int32_t layer) {
+    bool is_late = c->model->plan.layers[layer].attn.qk_norm == QK_NORM_HEAD_ROPED;
     const struct trace_tap *normed = trace_find_tap(t, id == TAP_QCUR ? TAP_QCUR_NORMED : TAP_KCUR_NORMED, layer);
-    return normed && !c->norms_after_rope ? normed : trace_find_tap(t, id, layer);
+    return normed && !is_late ? normed : trace_find_tap(t, id, layer);
 }
 
 /* sin, cos and every product are rounded to f32, which leaves an error of 2e-7. */
 #define ROPE_BOUND 1e-5
+
+/* Checks head h of a row, and adds a detail if it is wrong.  Returns the relative error of its norm. */
+static double check_rotation(struct check *c, const struct trace_tap *tap, const struct trace_row *before,
+                             const struct trace_row *after, uint32_t h) {
+    struct rotation r = rotation_of(c, tap->layer);
+    const float *x = head_of(before, h), *y = head_of(after, h);
+    uint32_t n_rot = r.n_rot < before->n ? r.n_rot : before->n;
+    double a = length_of(x, n_rot) * r.magnitude, b = length_of(y, n_rot), error = a == b ? 0 : fabs(a - b) / a;
+    struct tap_text name;
+    tap_show(&name, tap->id, tap->layer);
+    if (isnan(error)) error = INFINITY;
+    if (error > ROPE_BOUND) {
+        check_detail(c, "%s: token %u, head %u: norm %.6g before RoPE, %.6g after", name.text, before->pos, h,
+                     a / r.magnitude, b);
+    }
+    for (uint32_t i = n_rot; i < before->n; i++) {
+        if (x[i] == y[i] || (isnan(x[i]) && isnan(y[i]))) continue;
+        check_detail(c, "%s: token %u, head %u: RoPE rotates %u elements, but element %u is %.9g before it and %.9g "
+                     "after", name.text, before->pos, h, n_rot, i, (double)x[i], (double)y[i]);
+        break;
+    }
+    return error;
+}
 
 void selfcheck_rope(struct check *c, const struct plumb_trace *t) {
     double worst = 0;
@@ -68,48 +105,51 @@ void selfcheck_rope(struct check *c, const struct plumb_trace *t) {
         enum tap_id id = before->id == TAP_QCUR ? TAP_QCUR_ROPE : TAP_KCUR_ROPE;
         before = before_rope(c, t, before->id, before->layer);
         const struct trace_tap *after = trace_find_tap(t, id, before->layer);
-        struct tap_text name;
-        tap_show(&name, before->id, before->layer);
-        if (!after || after->n_row != before->n_row || after->rows[0].n_head != before->rows[0].n_head) {
-            check_detail(c, "%s: the pass has no %s of the same shape", name.text, tap_spec(id)->name);
-            worst = INFINITY;
+        if (!after || after->n_row != before->n_row || after->rows[0].n_head != before->rows[0].n_head
+            || after->rows[0].n != before->rows[0].n) {
+            struct tap_text name;
+            check_detail(c, "%s: the pass has no %s of the same shape", tap_show(&name, before->id, before->layer),
+                         tap_spec(id)->name);
             continue;
         }
         for (uint32_t row = 0; row < before->n_row; row++) {
             for (uint32_t h = 0; h < before->rows[row].n_head; h++, n_head++) {
-                double a = length_of(head_of(&before->rows[row], h), before->rows[row].n);
-                double b = length_of(head_of(&after->rows[row], h), after->rows[row].n), error = fabs(a - b) / a;
-                if (a == 0 && b == 0) continue;
-                if (!(error <= worst)) worst = isnan(error) ? INFINITY : error;
-                if (error <= ROPE_BOUND) continue;
-                check_detail(c, "%s: token %u, head %u: norm %.6g before RoPE, %.6g after", name.text,
-                             before->rows[row].pos, h, a, b);
+                worst = fmax(worst, check_rotation(c, before, &before->rows[row], &after->rows[row], h));
             }
         }
     }
-    if (n_head == 0 && c->n_detail == 0) check_set(c, VERDICT_SKIP, "the pass has no heads that RoPE rotates");
-    else if (c->n_detail == 0) check_set(c, VERDICT_OK, "%zu heads have the same norm after RoPE as before, "
-                                         "within %.1g (bound %g)", n_head, worst, ROPE_BOUND);
-    else check_set(c, VERDICT_FAIL, "%u of %zu heads do not have the same norm after RoPE as before", c->n_detail,
-                   n_head);
+    if (n_head == 0 && c->n_detail == 0) check_set(c, VERDICT_SKIP, "the pass has no heads");
+    else if (c->n_detail == 0) check_set(c, VERDICT_OK, "%zu heads: what is rotated has the norm that it must have, "
+                                         "within %.1g (bound %g); the rest is the same", n_head, worst, ROPE_BOUND);
+    else check_set(c, VERDICT_FAIL, "%u faults in %zu heads: a norm that changes, or an element that must not",
+                   c->n_detail, n_head);
 }
 
 /* Each of the n weights of a row is rounded to f32, with a relative error of 6e-8. */
 #define SOFTMAX_BOUND 1e-5
 
+/* The first position that a token may attend to. */
+static uint32_t first_seen(const struct check *c, int32_t layer, uint32_t pos) {
+    const struct attn_plan *a = &c->model->plan.layers[layer].attn;
+    if (a->window == 0 || pos < a->window || !c->model->plan.is_causal) return 0;
+    return a->is_chunked ? pos / a->window * a->window : pos - a->window + 1;
+}
+
 /* Checks the attention weights of head h of a row, and adds a detail if they are wrong.  Returns how far their sum is
  * from what it should be; 0 if a single weight is wrong. */
 static double check_attention(struct check *c, int32_t layer, const struct trace_row *row, uint32_t h) {
     const float *w = head_of(row, h);
+    bool has_sink = c->model->layers[layer].w[W_ATTN_SINKS].w != NULL;
+    uint32_t p = 0, first = first_seen(c, layer, row->pos), end = c->model->plan.is_causal ? row->pos + 1 : row->n;
     double sum = 0;
-    uint32_t p = 0;
-    while (p < row->n && w[p] >= 0 && (c->sees_later || p <= row->pos || w[p] == 0)) sum += (double)w[p++];
+    while (p < row->n && w[p] >= 0 && ((p >= first && p < end) || w[p] == 0)) sum += (double)w[p++];
     if (p < row->n) {
         check_detail(c, "kq_soft_max-%d: token %u, head %u: the weight of token %u is %g%s", (int)layer, row->pos, h, p,
-                     (double)w[p], p <= row->pos ? "" : ", which is a later token");
+                     (double)w[p], p >= end ? ", which is a later token" : p < first ? ", which is before the window"
+                     : "");
         return 0;
     }
-    double error = c->has_sinks && sum < 1 ? 0 : fabs(sum - 1);
+    double error = has_sink && sum < 1 ? 0 : fabs(sum - 1);
     if (!(error <= SOFTMAX_BOUND)) {
         check_detail(c, "kq_soft_max-%d: token %u, head %u: the weights sum to %.6g", (int)layer, row->pos, h, sum);
     }
@@ -129,24 +169,28 @@ void selfcheck_softmax(struct check *c, const struct plumb_trace *t) {
         }
     }
     if (n_row == 0) check_set(c, VERDICT_SKIP, "the pass has no attention weights");
-    else if (c->n_detail == 0) check_set(c, VERDICT_OK, "%zu rows are >= 0%s, and sum to %s within %.1g (bound %g)",
-                                         n_row, c->sees_later ? "" : ", are 0 after their token",
-                                         c->has_sinks ? "at most 1" : "1", worst, SOFTMAX_BOUND);
+    else if (c->n_detail == 0) check_set(c, VERDICT_OK, "%zu rows are >= 0, are 0 where a token sees nothing, and sum "
+                                         "to 1 (with sinks to less) within %.1g (bound %g)", n_row, worst,
+                                         SOFTMAX_BOUND);
     else check_set(c, VERDICT_FAIL, "%u of %zu rows of attention weights are wrong", c->n_detail, n_row);
 }
 
 /* The KV cache stores V as 16-bit codes.  The error relative to the head's largest value is at most that of half a code
  * plus the f32 rounding of the single attention weight. */
 #define V_BOUND 1.6e-5
-/* Returns true if, for the first token, head_a of tap a equals head_b of tap b within bound times the largest value of
- * head_b.  Otherwise adds a detail with the first difference. */
+/* A magnitude that RoPE multiplies by is rounded to f32. */
+#define MAGNITUDE_BOUND 1e-6
+/* Returns true if, for the first token, head_a of tap a equals head_b of tap b, whose first n_factor elements are
+ * multiplied by factor, within bound times the largest value of head_b.  Otherwise adds a detail with the first
+ * difference. */
 static bool same_head(struct check *c, const struct trace_tap *a, uint32_t head_a, const struct trace_tap *b,
-                      uint32_t head_b, double bound) {
+                      uint32_t head_b, double factor, uint32_t n_factor, double bound) {
     const float *x = head_of(&a->rows[0], head_a), *y = head_of(&b->rows[0], head_b);
     double largest = 0;
     for (uint32_t i = 0; i < b->rows[0].n; i++) largest = fmax(largest, fabs((double)y[i]));
     for (uint32_t i = 0; i < a->rows[0].n; i++) {
-        if (fabs((double)x[i] - (double)y[i]) <= bound * largest) continue;
+        double expected = (double)y[i] * (i < n_factor ? factor : 1);
+        if (fabs((double)x[i] - expected) <= bound * largest) continue;
         check_detail(c, "layer %d, position 0: %s[head %u, %u] is %.9g, %s[head %u, %u] is %.9g", (int)a->layer,
                      tap_spec(a->id)->name, head_a, i, (double)x[i], tap_spec(b->id)->name, head_b, i, (double)y[i]);
         return false;
@@ -154,35 +198,120 @@ static bool same_head(struct check *c, const struct trace_tap *a, uint32_t head_
     return true;
 }
 
+static bool same_shape(const struct trace_tap *a, const struct trace_tap *b) {
+    return a && b && a->rows[0].pos == 0 && b->rows[0].pos == 0 && a->rows[0].n == b->rows[0].n
+        && a->rows[0].n_head == b->rows[0].n_head;
+}
+
 void selfcheck_first(struct check *c, const struct plumb_trace *t) {
-    enum { Q, Q_ROPE, K, K_ROPE, V, KQV, N };
-    static const enum tap_id ids[N] = { TAP_QCUR, TAP_QCUR_ROPE, TAP_KCUR, TAP_KCUR_ROPE, TAP_VCUR, TAP_KQV_OUT };
+    static const enum tap_id inputs[] = { TAP_QCUR, TAP_KCUR }, roped[] = { TAP_QCUR_ROPE, TAP_KCUR_ROPE };
     uint32_t n_layer = 0, n_bad = 0;
     for (int32_t il = 0; trace_find_tap(t, TAP_QCUR, il); il++, n_layer++) {
-        const struct trace_tap *taps[N];
-        uint32_t n_head[N];
-        bool ok = true;
-        for (size_t i = 0; i < N; i++) {
-            taps[i] = i == Q || i == K ? before_rope(c, t, ids[i], il) : trace_find_tap(t, ids[i], il);
-            ok = ok && taps[i] && taps[i]->rows[0].pos == 0 && taps[i]->rows[0].n == taps[Q]->rows[0].n;
-            n_head[i] = ok ? taps[i]->rows[0].n_head : 0;
+        const struct trace_tap *v = trace_find_tap(t, TAP_VCUR, il), *kqv = trace_find_tap(t, TAP_KQV_OUT, il);
+        const struct trace_tap *weights = trace_find_tap(t, TAP_KQ_SOFT_MAX, il);
+        struct rotation r = rotation_of(c, il);
+        bool comparable = v && kqv && weights && v->rows[0].n == kqv->rows[0].n
+                       && kqv->rows[0].n_head % v->rows[0].n_head == 0, ok = true;
+        for (size_t i = 0; i < 2; i++) {
+            const struct trace_tap *before = before_rope(c, t, inputs[i], il), *after = trace_find_tap(t, roped[i], il);
+            comparable = comparable && same_shape(before, after);
+            for (uint32_t h = 0; comparable && h < before->rows[0].n_head; h++) {
+                double bound = r.magnitude == 1 ? 0 : MAGNITUDE_BOUND;
+                ok = same_head(c, before, h, after, h, 1 / r.magnitude, r.n_rot, bound) && ok;
+            }
         }
-        if (!ok || n_head[Q_ROPE] != n_head[Q] || n_head[K_ROPE] != n_head[K] || n_head[KQV] % n_head[V] != 0) {
+        if (!comparable) {
             check_set(c, VERDICT_SKIP, "layer %d: the heads cannot be compared", (int)il);
             return;
         }
-        for (uint32_t h = 0; h < n_head[Q]; h++) ok = same_head(c, taps[Q], h, taps[Q_ROPE], h, 0) && ok;
-        for (uint32_t h = 0; h < n_head[K]; h++) ok = same_head(c, taps[K], h, taps[K_ROPE], h, 0) && ok;
-        uint32_t n_group = n_head[KQV] / n_head[V];
-        for (uint32_t h = 0; h < n_head[KQV]; h++) {
-            ok = same_head(c, taps[KQV], h, taps[V], h / n_group, V_BOUND) && ok;
+        uint32_t n_group = kqv->rows[0].n_head / v->rows[0].n_head;
+        for (uint32_t h = 0; h < kqv->rows[0].n_head; h++) {
+            double weight = (double)head_of(&weights->rows[0], h)[0];   /* less than 1 if there is a sink */
+            ok = same_head(c, kqv, h, v, h / n_group, weight, UINT32_MAX, V_BOUND) && ok;
         }
         n_bad += !ok;
     }
     if (n_layer == 0) check_set(c, VERDICT_SKIP, "the pass has no attention");
-    else if (n_bad == 0) check_set(c, VERDICT_OK, "in %u layers, RoPE changes nothing at all, and attention returns "
-                                   "V within %g", n_layer, V_BOUND);
+    else if (n_bad == 0) check_set(c, VERDICT_OK, "in %u layers, RoPE rotates nothing, and attention returns V within "
+                                   "%g", n_layer, V_BOUND);
     else check_set(c, VERDICT_FAIL, "wrong in %u of %u layers", n_bad, n_layer);
+}
+
+/* The fast pass adds the weighted outputs of the experts in another order than the check does. */
+#define EXPERTS_BOUND 1e-5
+
+/* Checks what the router of a layer chose for token t.  Groups of experts restrict the choice, so with them only the
+ * experts' numbers are checked. */
+static void check_choice(struct check *c, const struct plumb_trace *t, int32_t layer, uint32_t row) {
+    static const enum tap_id scores[] = { TAP_FFN_PROBS_BIASED, TAP_FFN_PROBS, TAP_FFN_ROUTER };
+    const struct ffn_plan *p = &c->model->plan.layers[layer].ffn;
+    const float *used = trace_find_tap(t, TAP_FFN_USED, layer)->rows[row].values, *choice = NULL;
+    uint32_t n_better = 0;
+    for (size_t i = 0; i < sizeof scores / sizeof *scores && !choice; i++) {
+        const struct trace_tap *tap = trace_find_tap(t, scores[i], layer);
+        choice = tap ? tap->rows[row].values : NULL;
+    }
+    for (uint32_t k = 0; k < p->n_used; k++) {
+        bool is_known = used[k] >= 0 && (double)used[k] < p->n_expert;
+        for (uint32_t j = 0; j < k; j++) is_known = is_known && used[j] != used[k];
+        if (is_known) continue;
+        check_detail(c, "ffn_moe_topk-%d: token %u: expert %g is not one of %u, or is used twice", (int)layer, row,
+                     (double)used[k], p->n_expert);
+        return;
+    }
+    float least = choice[(uint32_t)used[p->n_used - 1]];
+    for (uint32_t e = 0; e < p->n_expert; e++) n_better += choice[e] > least;
+    if (n_better == p->n_used - 1 || p->n_group > 1) return;
+    if (n_better < p->n_used - 1) {   /* equal scores */
+        for (uint32_t e = 0; e < p->n_expert; e++) n_better += choice[e] == least;
+        if (n_better >= p->n_used) return;
+    }
+    check_detail(c, "ffn_moe_topk-%d: token %u: the last of %u experts is number %u by its score", (int)layer, row,
+                 p->n_used, n_better + 1);
+}
+
+/* Checks the sum of the weights of token `row`, and the sum of the outputs. */
+static void check_sums(struct check *c, const struct plumb_trace *t, int32_t layer, uint32_t row, double *worst) {
+    const struct ffn_plan *p = &c->model->plan.layers[layer].ffn;
+    const struct trace_tap *norm = trace_find_tap(t, TAP_FFN_WEIGHTS_NORM, layer);
+    const struct trace_row *parts = &trace_find_tap(t, p->weights_first ? TAP_EXPERT_DOWN : TAP_EXPERT_WEIGHTED,
+                                                    layer)->rows[row];
+    const float *sums = trace_find_tap(t, TAP_FFN_EXPERTS, layer)->rows[row].values;
+    double weights = 0, d2 = 0, s2 = 0;
+    for (uint32_t k = 0; norm && k < p->n_used; k++) weights += (double)norm->rows[row].values[k];
+    if (norm && !(fabs(weights - 1) <= EXPERTS_BOUND)) {
+        check_detail(c, "ffn_moe_weights_norm-%d: token %u: the weights sum to %.6g", (int)layer, row, weights);
+    }
+    for (uint32_t i = 0; i < parts->n; i++) {
+        double sum = 0, size = 0;
+        for (uint32_t k = 0; k < p->n_used; k++) sum += (double)head_of(parts, k)[i];
+        for (uint32_t k = 0; k < p->n_used; k++) size += fabs((double)head_of(parts, k)[i]);
+        d2 += (sum - (double)sums[i]) * (sum - (double)sums[i]);
+        s2 += size * size;
+    }
+    double error = s2 > 0 ? sqrt(d2 / s2) : d2 > 0 ? INFINITY : 0;
+    *worst = fmax(*worst, error);
+    if (error <= EXPERTS_BOUND) return;
+    check_detail(c, "ffn_moe_out-%d: token %u: relative error %.2g against the sum of the experts", (int)layer, row,
+                 error);
+}
+
+void selfcheck_experts(struct check *c, const struct plumb_trace *t) {
+    double worst = 0;
+    uint32_t n_layer = 0;
+    for (uint32_t il = 0; il < c->model->plan.n_layer; il++) {
+        const struct trace_tap *used = trace_find_tap(t, TAP_FFN_USED, (int32_t)il);
+        n_layer += used != NULL;
+        for (uint32_t row = 0; used && row < used->n_row; row++) {
+            check_choice(c, t, (int32_t)il, row);
+            check_sums(c, t, (int32_t)il, row, &worst);
+        }
+    }
+    if (n_layer == 0) check_set(c, VERDICT_SKIP, "the model has no experts");
+    else if (c->n_detail == 0) check_set(c, VERDICT_OK, "in %u layers, each token uses the experts with the best "
+                                         "scores, and gets their weighted sum within %.1g (bound %g)", n_layer, worst,
+                                         EXPERTS_BOUND);
+    else check_set(c, VERDICT_FAIL, "%u faults in %u layers", c->n_detail, n_layer);
 }
 
 void selfcheck_logits(struct check *c, const float *a, const float *b, uint32_t n_token, uint32_t n_vocab,
@@ -375,29 +504,6 @@ static void do_statistics(struct selfcheck *s, struct check *c) { selfcheck_stat
 static void do_layers(struct selfcheck *s, struct check *c) { selfcheck_layers(c, s->stats, s->n_stats); }
 static void do_head(struct selfcheck *s, struct check *c) { selfcheck_head(c, s->stats, s->n_stats); }
 static void do_norms(struct selfcheck *s, struct check *c) { selfcheck_norms(c, s->stats, s->n_stats); }
-static bool norms_after_rope(const struct selfcheck *s) {
-    return s->in->model->plan.layers[0].attn.qk_norm == QK_NORM_HEAD_ROPED;
-}
-
-static bool has_sinks(const struct selfcheck *s) {
-    const struct model *m = s->in->model;
-    for (uint32_t il = 0; il < m->plan.n_layer; il++) {
-        if (m->layers[il].w[W_ATTN_SINKS].w) return true;
-    }
-    return false;
-}
-
-/* If the RoPE of the model also scales Q and K, as YaRN does, skips the check and returns true. */
-static bool skip_scaled(const struct selfcheck *s, struct check *c) {
-    const struct plan *p = &s->in->model->plan;
-    for (uint32_t il = 0; il < p->n_layer; il++) {
-        uint32_t rope = p->layers[il].attn.rope;
-        if (rope == ROPE_NONE || p->ropes[rope].magnitude == 1.0f) continue;
-        check_set(c, VERDICT_SKIP, "the model's RoPE multiplies Q and K by %g", (double)p->ropes[rope].magnitude);
-        return true;
-    }
-    return false;
-}
 
 /* If tokens of the model attend to later ones, skips the check and returns true. */
 static bool skip_not_causal(const struct selfcheck *s, struct check *c) {
@@ -406,22 +512,12 @@ static bool skip_not_causal(const struct selfcheck *s, struct check *c) {
     return true;
 }
 
-static void do_rope(struct selfcheck *s, struct check *c) {
-    c->norms_after_rope = norms_after_rope(s);
-    if (!skip_scaled(s, c)) selfcheck_rope(c, s->fast);
-}
-
-static void do_softmax(struct selfcheck *s, struct check *c) {
-    c->has_sinks = has_sinks(s);
-    c->sees_later = !s->in->model->plan.is_causal;
-    selfcheck_softmax(c, s->fast);
-}
+static void do_rope(struct selfcheck *s, struct check *c) { selfcheck_rope(c, s->fast); }
+static void do_softmax(struct selfcheck *s, struct check *c) { selfcheck_softmax(c, s->fast); }
+static void do_experts(struct selfcheck *s, struct check *c) { selfcheck_experts(c, s->fast); }
 
 static void do_first(struct selfcheck *s, struct check *c) {
-    c->norms_after_rope = norms_after_rope(s);
-    if (skip_not_causal(s, c) || skip_scaled(s, c)) return;
-    if (has_sinks(s)) check_set(c, VERDICT_SKIP, "attention sinks take part in the weight of the first token");
-    else selfcheck_first(c, s->fast);
+    if (!skip_not_causal(s, c)) selfcheck_first(c, s->fast);
 }
 
 static void do_batch(struct selfcheck *s, struct check *c) {
@@ -611,6 +707,7 @@ static const struct row {
     { "rope", "RoPE keeps norms", NEEDS_MODEL, 1, do_rope },
     { "softmax", "attention weights", NEEDS_MODEL, 1, do_softmax },
     { "position-0", "the first token alone", NEEDS_MODEL, 1, do_first },
+    { "experts", "the router's choice and the sum of the experts", NEEDS_MODEL, 1, do_experts },
     { "layer", "each layer alone", NEEDS_MODEL, 20, do_layer },
     { "batch", "prefill = step by step", NEEDS_MODEL, 10, do_batch },
     { "cache", "KV cache on = off", NEEDS_MODEL, 50, do_cache },
@@ -621,7 +718,7 @@ static const struct row {
 };
 #define N_ROW (sizeof table / sizeof *table)
 #define SHARE_READ 30.0                  /* prepare, before the first check */
-#define SHARE_ALL (SHARE_READ + 134.0)   /* 134: the sum of the table's shares */
+#define SHARE_ALL (SHARE_READ + 135.0)   /* 135: the sum of the table's shares */
 
 static const char *verdict_name(enum verdict v) {
     static const char *const names[] = { "OK", "WARN", "FAIL", "SKIP" };
@@ -710,7 +807,7 @@ plumb_status selfcheck_run(const struct selfcheck_input *in, const plumb_report 
         report_printf(&w, ", \"checks\": [");
     }
     for (size_t i = 0; i < N_ROW && s.status == PLUMB_OK; i++) {
-        struct check c = { 0 };
+        struct check c = { .model = in->model };
         s.done += s.share;
         s.share = table[i].share / SHARE_ALL;
         run_row(&s, &table[i], &c);

@@ -26,10 +26,7 @@ struct check {
     uint32_t n_detail;        /* lines of detail that were added; only the first SELFCHECK_MAX_DETAIL are stored */
     char (*details)[240];     /* owned */
     bool out_of_memory;
-    /* The caller sets these to describe the model. */
-    bool norms_after_rope;    /* the norms of Q and K come after RoPE, not before it */
-    bool has_sinks;           /* attention weights may sum to less than 1 */
-    bool sees_later;          /* tokens attend to later ones */
+    const struct model *model;   /* set by the caller, for the checks of a pass */
 };
 enum { SELFCHECK_MAX_DETAIL = 1000 };
 
@@ -46,14 +43,18 @@ void check_detail(struct check *c, const char *format, ...);
 
 /* ---- checks of a pass: t is a trace of all its taps, whole ------------------------------------------------------- */
 
-/* Checks that every head of Q and K has the same Euclidean norm after RoPE as before. */
+/* Checks that what RoPE rotates of each head of Q and K has the same Euclidean norm after it as before, times the
+ * magnitude of the RoPE, and that the rest of the head is the same. */
 void selfcheck_rope(struct check *c, const struct plumb_trace *t);
-/* Checks that attention weights are at least 0, sum to 1 for each head and token (has_sinks: to at most 1), and are 0
- * for later tokens (unless sees_later). */
+/* Checks that attention weights are at least 0, sum to 1 for each head and token (with sinks to at most 1), and are 0
+ * for the tokens that a token does not see: later ones, and those before its window. */
 void selfcheck_softmax(struct check *c, const struct plumb_trace *t);
-/* Checks the first token: at position 0 RoPE changes no value, and attention has a single key, so every head returns
- * the V of its group. */
+/* Checks the first token: at position 0 RoPE rotates nothing, and attention has a single key, so every head returns the
+ * V of its group, times the attention weight, which is 1 without sinks. */
 void selfcheck_first(struct check *c, const struct plumb_trace *t);
+/* Checks the experts of each token: they are different ones, no other has a better score, their weights sum to 1 if
+ * they must, and ffn_moe_out is the sum of their weighted outputs. */
+void selfcheck_experts(struct check *c, const struct plumb_trace *t);
 /* Checks that two ways of computing the logits give exactly equal numbers.  a, b: (n_token, n_vocab).  what: names the
  * two ways, "in one batch and one by one".  0 equals -0, and NaN equals a NaN of the same bits. */
 void selfcheck_logits(struct check *c, const float *a, const float *b, uint32_t n_token, uint32_t n_vocab,
@@ -71,6 +72,7 @@ struct tensor_stats {
     uint64_t n_row;
     uint64_t n_nan, n_inf, first_bad;   /* first_bad: index of the first of them in the flattened tensor */
     uint64_t n_negative, n_one;         /* how many values are < 0, and how many are exactly 1 */
+    uint64_t n_zero, first_zero;        /* if it has several matrices: how many are all 0, and the first of them */
     uint64_t n_constant, first_constant;/* if n_in > 1: how many rows have only equal values, and the first such row */
     double mean, rms, max_abs;          /* of the finite values */
     uint64_t max_place;                 /* index of max_abs in the flattened tensor */

@@ -56,11 +56,14 @@ plumb_status tensor_stats_of(struct tensor_stats *s, const struct gguf_tensor *t
         return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: a row of %s, %llu elements", t->name.data,
                          (unsigned long long)t->shape[0]);
     }
-    uint64_t n = t->shape[0], n_log = 0;
+    uint64_t n = t->shape[0], n_log = 0, n_log_before = 0;
     double sum = 0, sum2 = 0, sum_log = 0;
     for (uint64_t i = 0; i < s->n_row; i++) {
         quant_traits(t->type)->dequantize(repack_tensor_row(t, i, bytes), row, (size_t)n);
         count_row(s, row, n, i * n, &sum, &sum2, &sum_log, &n_log);
+        if (t->n_dims < 3 || (i + 1) % t->shape[1] != 0) continue;
+        if (n_log == n_log_before && s->n_zero++ == 0) s->first_zero = i / t->shape[1];
+        n_log_before = n_log;
     }
     free(row);
     free(bytes);
@@ -112,6 +115,10 @@ static bool report_outlier(struct check *c, const struct tensor_stats *s) {
         return false;   /* a bias may be all zeros, or have peaks of any height (Qwen2's attn_k.bias) */
     } else if (s->max_abs == 0) {
         check_detail(c, "%s (%s): all %llu values are 0", name, type, (unsigned long long)s->tensor->n_elements);
+    } else if (s->n_zero > 0) {
+        check_detail(c, "%s (%s): in %llu of %llu experts all values are 0, the first is expert %llu", name, type,
+                     (unsigned long long)s->n_zero, (unsigned long long)(s->n_row / s->tensor->shape[1]),
+                     (unsigned long long)s->first_zero);
     } else if (s->max_abs > MAX_PEAK * s->usual) {
         check_detail(c, "%s (%s): a value of %.3g at %s, %.3g times the usual magnitude %.3g", name, type, s->max_abs,
                      show_place(&at, s, s->max_place), s->max_abs / s->usual, s->usual);

@@ -5,6 +5,7 @@
  */
 #include "check/weights.h"
 
+#include "base/decimal.h"
 #include "diagnose/quirk_table.h"
 #include "trace/report.h"
 
@@ -156,11 +157,12 @@ static double sorted_error(struct pair *p, size_t n) {
     return error_of(&s);
 }
 
-/* Returns the error of at most 16 rows of A against the same columns of B; INFINITY if out of memory. */
+/* Returns the error of at most 16 rows of A against the same columns of B, of the first matrix if there are several;
+ * INFINITY if out of memory. */
 static double transposed_error(struct pair *p) {
     struct sums s = { 0 };
     enum { N_LOOK = 16 };
-    uint64_t n_in = p->a->shape[0], n_row = gguf_n_row(p->a), n_sample = n_row < N_LOOK ? n_row : N_LOOK;
+    uint64_t n_in = p->a->shape[0], n_row = p->a->shape[1], n_sample = n_row < N_LOOK ? n_row : N_LOOK;
     float *rows = alloc_array(n_sample * n_in, sizeof *rows);   /* (n_sample, n_in) of A */
     if (!rows) return INFINITY;
     for (uint64_t k = 0; k < n_sample; k++) {
@@ -180,23 +182,56 @@ static double transposed_error(struct pair *p) {
 /* ---- hypotheses -------------------------------------------------------------------------------------------------- */
 
 /* llama.cpp's converter for Llama permutes the rows of attn_q and attn_k within each head (conversion/llama.py,
- * permute).  Returns the number of heads of this tensor; 0 if it is another tensor, or if the number is not known. */
+ * permute).  Returns the number of heads of this tensor; 0 if it is another tensor, or if the number is not known.  The
+ * key may have one number, or one for each layer. */
 static uint32_t n_permuted_head(const struct pair *p) {
     bool is_q = gguf_name_ends(p->a, ".attn_q.weight") || gguf_name_ends(p->a, ".attn_q.bias");
     bool is_k = gguf_name_ends(p->a, ".attn_k.weight") || gguf_name_ends(p->a, ".attn_k.bias");
-    if (!is_q && !is_k) return 0;
+    if ((!is_q && !is_k) || strncmp(p->a->name.data, "blk.", 4) != 0) return 0;
     const struct gguf *keys = p->file_b->parts[0];
+    const struct gguf_key *heads;
     struct gguf_string name = { NULL, 0 };
     struct error ignored;
-    uint32_t n_head = 0;
+    const char *layer = p->a->name.data + 4;
     char key[128];
     if (gguf_get_string(keys, "general.architecture", &name, &ignored) != PLUMB_OK || !name.data) return 0;
-    snprintf(key, sizeof key, "%.60s.attention.head_count", name.data);
-    if (gguf_get_u32(keys, key, &n_head, &ignored) != PLUMB_OK) return 0;
     snprintf(key, sizeof key, "%.60s.attention.head_count_kv", name.data);
-    if (is_k && gguf_get_u32(keys, key, &n_head, &ignored) != PLUMB_OK) return 0;
+    heads = is_k ? gguf_find_key(keys, key) : NULL;
+    snprintf(key, sizeof key, "%.60s.attention.head_count", name.data);
+    if (!heads) heads = gguf_find_key(keys, key);
+    if (!heads || (heads->type != GGUF_UINT32 && heads->type != GGUF_INT32)) return 0;
+    uint64_t i = heads->is_array ? decimal_read_u32(&layer) : 0;
+    uint32_t n_head = i < heads->n ? load_u32(heads->values + 4 * i) : 0;
     uint64_t n_row = p->a->n_elements / (p->a->n_dims == 1 ? 1 : p->a->shape[0]);
     return n_head > 0 && n_row % n_head == 0 && n_row / n_head % 2 == 0 ? n_head : 0;
+}
+
+/* Returns the expert of B whose first row is that of expert i of A; n_expert if there is none. */
+static uint64_t find_expert(struct pair *p, uint64_t i, uint64_t n_expert) {
+    uint64_t n_row = p->a->shape[1];
+    read_row(&(struct view) { .tensor = p->a }, i * n_row, p->bytes, p->row_a);
+    for (uint64_t j = 0; j < n_expert; j++) {
+        struct sums s = { 0 };
+        read_row(&(struct view) { .tensor = p->b }, j * n_row, p->bytes, p->row_b);
+        add_values(&s, p->row_a, p->row_b, (size_t)p->a->shape[0], 0);
+        if (error_of(&s) <= p->bound) return j;
+    }
+    return n_expert;
+}
+
+/* Tries whether the experts are in another order, for instance in that of their numbers as texts (0, 1, 10, 11...). */
+static void try_expert_order(struct pair *p) {
+    uint64_t n_expert = p->a->n_dims == 3 ? p->a->shape[2] : 0, moved = n_expert, to = 0;
+    for (uint64_t i = 0; i < n_expert; i++) {
+        uint64_t j = find_expert(p, i, n_expert);
+        if (j == n_expert) return;
+        if (j == i || moved < n_expert) continue;
+        moved = i;
+        to = j;
+    }
+    if (moved == n_expert) return;
+    suspect(p, "the experts are in another order: expert %llu of A is expert %llu of B", (unsigned long long)moved,
+            (unsigned long long)to);
 }
 
 static const struct gguf_tensor *find_tensor(const struct weights_file *f, const char *name) {
@@ -210,8 +245,10 @@ static bool same_shape(const struct gguf_tensor *a, const struct gguf_tensor *b)
 /* Tries whether A is another tensor of the same layer in B. */
 static void try_siblings(struct pair *p) {
     static const char *const siblings[][2] = {
-        { "ffn_gate.", "ffn_up." }, { "attn_k.", "attn_v." }, { "attn_q.", "attn_output." },
-        { "attn_norm.", "ffn_norm." },
+        { "ffn_gate.", "ffn_up." }, { "ffn_gate_exps.", "ffn_up_exps." }, { "ffn_gate_shexp.", "ffn_up_shexp." },
+        { "attn_k.", "attn_v." }, { "attn_q.", "attn_output." }, { "attn_q_norm.", "attn_k_norm." },
+        { "attn_norm.", "ffn_norm." }, { "post_attention_norm.", "ffn_norm." },
+        { "post_attention_norm.", "post_ffw_norm." },
     };
     for (size_t i = 0; i < 2 * (sizeof siblings / sizeof *siblings); i++) {
         const char *from = siblings[i / 2][i % 2], *to = siblings[i / 2][1 - i % 2];
@@ -270,9 +307,10 @@ static void find_suspicions(struct pair *p) {
         suspect(p, "the rows are permuted as for RoPE: A has %s order, B has %s",
                 from_pairs ? "Hugging Face's" : "GGUF's", from_pairs ? "GGUF's" : "Hugging Face's");
     }
-    if (p->a->n_dims == 2 && p->a->shape[0] == p->a->shape[1] && transposed_error(p) <= p->bound) {
+    if (p->a->n_dims >= 2 && p->a->shape[0] == p->a->shape[1] && transposed_error(p) <= p->bound) {
         suspect(p, "A is B transposed");
     }
+    try_expert_order(p);
     try_siblings(p);
     try_misreads(p);
     for (size_t n = 32; n <= 256 && p->n_suspicion == 0; n *= 2) {
@@ -288,8 +326,9 @@ static void find_suspicions(struct pair *p) {
 /* Judges a pair whose shapes differ. */
 static void judge_shapes(struct pair *p) {
     p->differs = true;
-    bool reversed = p->a->n_dims == 2 && p->b->n_dims == 2 && p->a->shape[0] == p->b->shape[1]
-                    && p->a->shape[1] == p->b->shape[0];
+    bool reversed = p->a->n_dims >= 2 && p->b->n_dims == p->a->n_dims && p->a->shape[0] == p->b->shape[1]
+                    && p->a->shape[1] == p->b->shape[0] && p->a->shape[2] == p->b->shape[2]
+                    && p->a->shape[3] == p->b->shape[3];
     if (!reversed) {
         suspect(p, "shapes differ");
     } else if (transposed_error(p) <= p->bound) {
@@ -382,10 +421,12 @@ static void write_text(struct report_writer *w, const struct pair *p, bool is_fi
         return;
     }
     if (p->same_shape) {
-        report_printf(w, "%*s %-8.3g %-8.3g %-7.4f %-9.6f %.3g at [%llu, %llu]", 6 - (int)strlen(type_name(p->b)), "",
-                      p->error, p->expected, p->scale, s->ab / sqrt(s->aa * s->bb), s->max_d,
-                      (unsigned long long)(s->max_place / p->a->shape[0]),
-                      (unsigned long long)(s->max_place % p->a->shape[0]));
+        report_printf(w, "%*s %-8.3g %-8.3g %-7.4f %-9.6f %.3g at [", 6 - (int)strlen(type_name(p->b)), "",
+                      p->error, p->expected, p->scale, s->ab / sqrt(s->aa * s->bb), s->max_d);
+        uint64_t row = s->max_place / p->a->shape[0], column = s->max_place % p->a->shape[0];
+        if (p->a->n_dims == 3) report_printf(w, "%llu, ", (unsigned long long)(row / p->a->shape[1]));
+        if (p->a->n_dims == 3) row %= p->a->shape[1];
+        report_printf(w, "%llu, %llu]", (unsigned long long)row, (unsigned long long)column);
     }
     report_bytes(w, "\n", 1);
     for (uint32_t i = 0; i < p->n_suspicion; i++) {
