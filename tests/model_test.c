@@ -17,6 +17,13 @@
 #define OLMOE "tests/vectors/archs/olmoe.gguf"
 #define GROUPS "tests/vectors/archs/bailingmoe2.gguf"
 #define SINKS "tests/vectors/archs/gpt-oss.gguf"
+#define BERT "tests/vectors/archs/bert.gguf"
+#define MODERN "tests/vectors/archs/modern-bert.gguf"
+#define NOMIC "tests/vectors/archs/nomic-bert-moe.gguf"
+#define JINA "tests/vectors/archs/jina-bert-v2.gguf"
+#define NEO "tests/vectors/archs/neo-bert.gguf"
+#define GEMMA_EMBEDDING "tests/vectors/archs/gemma-embedding.gguf"
+#define RERANKER "tests/vectors/archs/qwen3.gguf"
 
 struct change {
     const char *name, *file;
@@ -129,6 +136,66 @@ static const struct change changes[] = {
       "granite.residual_scale" },
     { "an attention.scale of -1", GRANITE, "granite.attention.scale", 4, 4, "\0\0\200\277", PLUMB_ERROR_METADATA,
       "granite.attention.scale is -1, expected" },
+    { "an unknown kind of pooling", BERT, "bert.pooling_type", 4, 4, "\5\0\0\0", PLUMB_ERROR_METADATA,
+      "bert.pooling_type is 5, expected 0 to 4" },
+    { "a kind of pooling that is a text", BERT, "bert.pooling_type", 0, 4, "\10\0\0\0", PLUMB_ERROR_METADATA, "" },
+    { "no learned positions", BERT, "position_embd.weight", -13, 1, "x", PLUMB_ERROR_UNSUPPORTED,
+      "\"positiox_embd.weight\" is not used by a bert model" },
+    { "fewer learned positions than the context", BERT, "position_embd.weight", 12, 8, "\77\0\0\0\0\0\0\0",
+      PLUMB_ERROR_TENSOR, "position_embd.weight: expected shape [32, 64], file has Q8_0 [32, 63]" },
+    { "a context of 4 G learned positions", BERT, "bert.context_length", 4, 4, "\377\377\377\377", PLUMB_ERROR_TENSOR,
+      "position_embd.weight: expected shape [32, 4294967295]" },
+    { "no token types", BERT, "tokenizer.ggml.token_type_count", 4, 4, "\0\0\0\0", PLUMB_ERROR_METADATA,
+      "tokenizer.ggml.token_type_count is missing or 0" },
+    { "4 G token types", BERT, "tokenizer.ggml.token_type_count", 4, 4, "\377\377\377\377", PLUMB_ERROR_TENSOR,
+      "token_types.weight: expected shape [32, 4294967295], file has F32 [32, 2]" },
+    { "another number of token types", BERT, "token_types.weight", 12, 8, "\1\0\0\0\0\0\0\0", PLUMB_ERROR_TENSOR,
+      "token_types.weight: expected shape [32, 2], file has F32 [32, 1]" },
+    { "no norm of the embeddings", BERT, "token_embd_norm.weight", -8, 1, "x", PLUMB_ERROR_UNSUPPORTED,
+      "\"token_embd_norx.weight\" is not used" },
+    { "no norm after the residual", BERT, "blk.1.attn_output_norm.weight", -8, 1, "x", PLUMB_ERROR_UNSUPPORTED,
+      "\"blk.1.attn_output_norx.weight\" is not used" },
+    { "a norm after the layer of another length", BERT, "blk.2.layer_output_norm.weight", 4, 8,
+      "\37\0\0\0\0\0\0\0", PLUMB_ERROR_TENSOR,
+      "blk.2.layer_output_norm.weight: expected shape [32], file has F32 [31]" },
+    { "a classifier of fewer classes than labels", BERT, "cls.output.weight", 12, 8, "\2\0\0\0\0\0\0\0",
+      PLUMB_ERROR_TENSOR, "cls.output.weight: expected shape [32, 3], file has Q8_0 [32, 2]" },
+    { "more labels than the file has bytes", BERT, "bert.classifier.output_labels", 8, 8,
+      "\377\377\377\377\0\0\0\0", PLUMB_ERROR_METADATA, "" },
+    { "a classifier of another width", BERT, "cls.weight", 12, 8, "\1\0\0\0\0\0\0\0", PLUMB_ERROR_TENSOR,
+      "cls.weight: expected shape [32, 32], file has Q8_0 [32, 1]" },
+    { "more labels than the reranker has classes", RERANKER, "cls.output.weight", 12, 8, "\1\0\0\0\0\0\0\0",
+      PLUMB_ERROR_TENSOR, "cls.output.weight: expected shape [32, 2], file has Q8_0 [32, 1]" },
+    { "no norm of a later layer", MODERN, "blk.1.attn_norm.weight", -8, 1, "x", PLUMB_ERROR_UNSUPPORTED,
+      "\"blk.1.attn_norx.weight\" is not used" },
+    { "a negative window", MODERN, "modern-bert.attention.sliding_window", 0, 8, "\5\0\0\0\377\377\377\377",
+      PLUMB_ERROR_METADATA, "modern-bert.attention.sliding_window" },
+    { "a norm of the classifier that is transposed", MODERN, "cls.norm.weight", 4, 8, "\1\0\0\0\0\0\0\0",
+      PLUMB_ERROR_TENSOR, "cls.norm.weight: expected shape [32], file has F32 [1]" },
+    { "experts in no layer", NOMIC, "nomic-bert-moe.moe_every_n_layers", 4, 4, "\0\0\0\0", PLUMB_ERROR_UNSUPPORTED,
+      "\"blk.1.ffn_gate_inp.weight\" is not used" },
+    { "experts in every layer are in none", NOMIC, "nomic-bert-moe.moe_every_n_layers", 4, 4, "\1\0\0\0",
+      PLUMB_ERROR_UNSUPPORTED, "\"blk.1.ffn_gate_inp.weight\" is not used" },
+    { "experts in every 4294967295th layer", NOMIC, "nomic-bert-moe.moe_every_n_layers", 4, 4, "\377\377\377\377",
+      PLUMB_ERROR_UNSUPPORTED, "\"blk.3.ffn_gate_inp.weight\" is not used" },
+    { "layers with experts, and no experts", NOMIC, "nomic-bert-moe.expert_count", 4, 4, "\0\0\0\0",
+      PLUMB_ERROR_METADATA, "nomic-bert-moe.expert_count is missing or 0" },
+    { "fewer matrices than experts", NOMIC, "blk.3.ffn_down_exps.weight", 20, 8, "\3\0\0\0\0\0\0\0",
+      PLUMB_ERROR_TENSOR, "blk.3.ffn_down_exps.weight: expected shape [64, 32, 4], file has Q8_0 [64, 32, 3]" },
+    { "up and gate of another width", JINA, "blk.0.ffn_up.weight", 12, 8, "\177\0\0\0\0\0\0\0",
+      PLUMB_ERROR_TENSOR, "blk.0.ffn_up.weight: expected shape [32, 64], file has Q8_0 [32, 127]" },
+    { "a norm of Q of a head only", JINA, "blk.0.attn_q_norm.weight", 4, 8, "\10\0\0\0\0\0\0\0", PLUMB_ERROR_TENSOR,
+      "blk.0.attn_q_norm.weight: expected shape [32], file has F32 [8]" },
+    { "no last norm", NEO, "enc.output_norm.weight", -8, 1, "x", PLUMB_ERROR_UNSUPPORTED,
+      "\"enc.output_norx.weight\" is not used" },
+    { "no window", GEMMA_EMBEDDING, "gemma-embedding.attention.sliding_window", 4, 4, "\0\0\0\0",
+      PLUMB_ERROR_METADATA, "sliding_window is 0, expected 1 to" },
+    { "dense layers of 4 G", GEMMA_EMBEDDING, "gemma-embedding.dense_2_feat_out", 4, 4, "\377\377\377\377",
+      PLUMB_ERROR_METADATA, "dense_2_feat_out is 4294967295, expected at most" },
+    { "dense layers that do not follow each other", GEMMA_EMBEDDING, "gemma-embedding.dense_3_feat_in", 4, 4,
+      "\101\0\0\0", PLUMB_ERROR_METADATA, "dense_3_feat_in is 65, but dense_2 has 64 outputs" },
+    { "a dense layer of another width", GEMMA_EMBEDDING, "dense_2.weight", 12, 8, "\77\0\0\0\0\0\0\0",
+      PLUMB_ERROR_TENSOR, "dense_2.weight: expected shape [32, 64], file has Q8_0 [32, 63]" },
     { "an attention.scale that is a count", GRANITE, "granite.attention.scale", 0, 4, "\4\0\0\0",
       PLUMB_ERROR_METADATA, "granite.attention.scale" },
 };
@@ -228,6 +295,39 @@ static void experts_case(void) {
         free(more);
     }
     free(file);
+}
+
+/* Keys that these files do not have. */
+static void encoder_keys_case(void) {
+    static const struct {
+        const char *file, *key, *record;
+        size_t n_record;
+        plumb_status status;
+        const char *message;
+    } rows[] = {
+        { MODERN, "modern-bert.hidden_activation", "\10\0\0\0" "\4\0\0\0\0\0\0\0" "relu", 16,
+          PLUMB_ERROR_UNSUPPORTED, "key modern-bert.hidden_activation: \"relu\" is not supported" },
+        { MODERN, "modern-bert.hidden_activation", "\4\0\0\0" "\0\0\0", 8, PLUMB_ERROR_METADATA, "expected string" },
+        { MODERN, "modern-bert.attention.sliding_window_pattern", "\4\0\0\0" "\0\0\0", 8, PLUMB_ERROR_METADATA,
+          "sliding_window_pattern is 0, expected 1 to 65536" },
+        { MODERN, "modern-bert.attention.causal", "\4\0\0\0" "\0\0\0", 8, PLUMB_ERROR_METADATA, "expected bool" },
+        { GEMMA_EMBEDDING, "gemma-embedding.classifier.output_labels", "\4\0\0\0" "\0\0\0", 8, PLUMB_ERROR_METADATA,
+          "expected an array of string" },
+        { GEMMA_EMBEDDING, "gemma-embedding.classifier.output_labels", "\11\0\0\0" "\4\0\0\0" "\1\0\0\0\0\0\0\0"
+          "\0\0\0", 20, PLUMB_ERROR_METADATA, "expected an array of string" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        size_t n = 0;
+        uint8_t *file = test_read_all(rows[i].file, &n);
+        uint8_t *more = file ? with_key(file, &n, rows[i].key, rows[i].record, rows[i].n_record) : NULL;
+        plumb_model *m = plumb_model_create();
+        plumb_status status = more ? load_bytes(m, more, n) : PLUMB_ERROR_MEMORY;
+        CHECK(status == rows[i].status && strstr(plumb_model_error(m), rows[i].message), "%s: %s: %s", rows[i].key,
+              plumb_status_name(status), plumb_model_error(m));
+        plumb_model_free(m);
+        free(more);
+        free(file);
+    }
 }
 
 /* Logits after a few tokens, (260) f32. */
@@ -411,7 +511,9 @@ static void load_and_feed(const uint8_t *file, size_t n_byte, const int32_t *ids
     if (load_bytes(m, file, n_byte) == PLUMB_OK) {
         plumb_session *s = NULL;
         plumb_session_params params = { .n_ctx = 4 };
-        if (plumb_session_create(&s, m, &params) == PLUMB_OK) plumb_session_feed(s, ids, n);
+        if (plumb_session_create(&s, m, &params) == PLUMB_OK && plumb_session_feed(s, ids, n) != PLUMB_OK) {
+            plumb_session_embed(s, ids, n, PLUMB_POOLING_MODEL);
+        }
         plumb_session_free(s);
         ++*n_loaded;
     } else {
@@ -467,6 +569,7 @@ static void flip_case(void) {
 void test_model(void) {
     TEST_ROWS("model: ", change_row, changes);
     test_case("model: rope_freqs of 0, NaN, infinity and 1e-5 are refused", rope_factor_case);
+    test_case("model: keys of encoders that contradict the file or each other are refused", encoder_keys_case);
     test_case("model: experts need their keys, and an expert count of 0 is accepted", experts_case);
     test_case("model: rope.scale_linear is a RoPE factor, and rope.scaling.type none turns it off", rope_keys_case);
     test_case("model: Granite's factors are applied, but not factors of 0 or of other architectures", scales_case);

@@ -1,5 +1,5 @@
-/* The plan: every field that is not a shape of weights, and so checked when they are bound, changes logits, in both
- * passes, in the tiny model of some architecture. */
+/* The plan: every field that is not a shape of weights, and so checked when they are bound, changes logits or the
+ * embedding, in both passes, in the tiny model of some architecture. */
 #include "api/model.h"
 #include "fixture.h"
 #include "model/plan.h"
@@ -37,30 +37,46 @@ static void change(struct plan *p, const struct field *f) {
     }
 }
 
-/* Writes the logits after the last token, (n_vocab), of a model whose field is changed; f NULL: of the model itself. */
-static bool run(const char *path, plumb_pass pass, const struct field *f, float *logits, uint32_t n_max) {
+/* Writes what a model computes for the ids, at most N_RESULT elements: the logits after the last token, or the
+ * embedding in a model without logits and for fields of the pooling, where rank_... are those of the classifier. */
+enum { N_RESULT = 64 };
+static bool compute(plumb_session *s, const struct field *f, bool has_logits, float *results) {
+    bool is_pooling = strncmp(f->name, "pooling.", 8) == 0, is_rank = strncmp(f->name, "pooling.rank", 12) == 0;
+    uint32_t n_vector, n = N_RESULT;
+    const float *computed = NULL;
+    if (has_logits && !is_pooling) {
+        if (plumb_session_feed(s, ids, N_ID) == PLUMB_OK) computed = plumb_session_logits(s);
+    } else {
+        plumb_session_embed(s, ids, N_ID, is_rank ? PLUMB_POOLING_RANK : PLUMB_POOLING_MODEL);
+        computed = plumb_session_embedding(s, &n_vector, &n);
+    }
+    if (computed) memcpy(results, computed, (n < N_RESULT ? n : N_RESULT) * sizeof *results);
+    return computed;
+}
+
+/* The same of a model whose field is changed, or of the model itself. */
+static bool run(const char *path, plumb_pass pass, const struct field *f, bool is_changed, float *results) {
     plumb_model *m = fixture_load(path);
     plumb_session *s = NULL;
     plumb_session_params params = { .n_ctx = 16, .pass = pass };
-    if (m && f) change(&m->model->plan, f);
+    if (m && is_changed) change(&m->model->plan, f);
+    memset(results, 0, N_RESULT * sizeof *results);
     bool ok = m && CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m))
-           && CHECK(plumb_session_feed(s, ids, N_ID) == PLUMB_OK, "%s", plumb_session_error(s));
-    if (ok) memcpy(logits, plumb_session_logits(s), n_max * sizeof *logits);
+           && CHECK(compute(s, f, m->model->plan.has_logits, results), "%s", plumb_session_error(s));
     plumb_session_free(s);
     plumb_model_free(m);
     return ok;
 }
 
 static void check_field(const void *row) {
-    enum { N_VOCAB = 64 };
     const struct field *f = row;
     char path[100];
     snprintf(path, sizeof path, "tests/vectors/archs/%s.gguf", f->model);
     for (int pass = 0; pass < 2; pass++) {
-        float right[N_VOCAB], wrong[N_VOCAB];
+        float right[N_RESULT], wrong[N_RESULT];
         plumb_pass which = pass == 0 ? PLUMB_PASS_FAST : PLUMB_PASS_REFERENCE;
-        if (!run(path, which, NULL, right, N_VOCAB) || !run(path, which, f, wrong, N_VOCAB)) return;
-        CHECK(memcmp(right, wrong, sizeof right) != 0, "the %s pass computes the same logits",
+        if (!run(path, which, f, false, right) || !run(path, which, f, true, wrong)) return;
+        CHECK(memcmp(right, wrong, sizeof right) != 0, "the %s pass computes the same results",
               pass == 0 ? "fast" : "reference");
     }
 }
@@ -96,6 +112,10 @@ void test_plan(void) {
         WHOLE(post_norm_eps, "muse-glimmer", FLOAT, 0.5), WHOLE(embedding_scale, "llama", FLOAT, 3),
         WHOLE(residual_scale, "llama", FLOAT, 0.5), WHOLE(logit_scale, "llama", FLOAT, 2),
         WHOLE(logit_softcap, "llama", FLOAT, 0.5),
+        ATTN(is_symmetric, "modern-bert", FLAG, 0), WHOLE(is_causal, "eurobert", FLAG, 1),
+        WHOLE(pooling.kind, "bert", KIND, PLUMB_POOLING_MEAN), WHOLE(pooling.rank_of, "bert", KIND, PLUMB_POOLING_LAST),
+        WHOLE(pooling.rank_of, "modern-bert", KIND, PLUMB_POOLING_CLS), WHOLE(pooling.rank_gelu, "bert", FLAG, 1),
+        WHOLE(pooling.rank_softmax, "qwen3", FLAG, 0), WHOLE(pooling.rank_softmax, "modern-bert", FLAG, 1),
     };
-    TEST_ROWS("plan: a changed field changes the logits of both passes: ", check_field, fields);
+    TEST_ROWS("plan: a changed field changes the results of both passes: ", check_field, fields);
 }

@@ -97,18 +97,20 @@ static plumb_status plan_neo_bert(struct key_reader *r, struct plan *p) {
 /* Dense layers follow pooling if the file was converted with those of sentence-transformers. */
 static plumb_status plan_gemma_embedding(struct key_reader *r, struct plan *p) {
     static const char *const unused[] = { "output.weight", NULL };
-    uint32_t window = 0, n_in = 0;
+    uint32_t window = 0, n_in = 0, n_dense = 0;
     p->unused = unused;
     p->embedding_scale = (float)math_sqrt(p->n_embd);
     PLUMB_TRY(key_count(r, "attention.sliding_window", UINT32_MAX, &window));
     PLUMB_TRY(plan_windows(r, p, 6, window, 10000.0f));
     set_symmetric(p);
-    PLUMB_TRY(key_width(r, "dense_2_feat_out", 0, &p->pooling.n_dense));
-    PLUMB_TRY(key_width(r, "dense_3_feat_in", p->pooling.n_dense, &n_in));
-    if (n_in != p->pooling.n_dense) {
+    PLUMB_TRY(key_width(r, "dense_2_feat_out", 0, &n_dense));
+    PLUMB_TRY(key_width(r, "dense_3_feat_in", n_dense, &n_in));
+    if (n_in != n_dense) {
         return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, but dense_2 has %u outputs", r->key, n_in,
-                         p->pooling.n_dense);
+                         n_dense);
     }
+    /* Only a tensor vouches for a width: memory for it is allocated. */
+    if (gguf_find_in_parts(r->parts, r->n_part, "dense_2.weight")) p->pooling.n_dense = n_dense;
     return plan_encoder(r, p);
 }
 

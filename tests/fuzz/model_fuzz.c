@@ -43,8 +43,10 @@ static plumb_status load(plumb_model *m, const uint8_t *file, size_t n, bool kno
     return plumb_model_end(m);
 }
 
-/* The n_vocab logits after the tokens, or NULL.  The caller frees them. */
-static float *run(plumb_model *m, plumb_session_params params, const int32_t *ids, uint32_t step, size_t n_file) {
+/* What the model computes for the tokens, or NULL: the logits after the last one, or its embedding if the model has no
+ * logits.  The caller frees the *n results. */
+static float *run(plumb_model *m, plumb_session_params params, const int32_t *ids, uint32_t step, size_t n_file,
+                  uint32_t *n) {
     plumb_session *s;
     params.n_ctx = N_CTX;
     params.n_batch = step;
@@ -54,16 +56,30 @@ static float *run(plumb_model *m, plumb_session_params params, const int32_t *id
     if (status != PLUMB_OK) return NULL;
     /* Rows of activations and logits, each backed by a row or a column of weights, and a cache of N_CTX tokens. */
     require(plumb_session_bytes(s) <= (1u << 20) + 64 * (uint64_t)n_file, "the session is too large for the file");
-    for (uint32_t i = 0; i < N_TOKEN; i += step) {
-        status = plumb_session_feed(s, ids + i, N_TOKEN - i < step ? N_TOKEN - i : step);
-        require(status == PLUMB_OK, plumb_session_error(s));
+    plumb_model_info info;
+    plumb_model_get_info(m, &info);
+    const float *computed;
+    if (info.has_logits) {
+        if (plumb_session_n_batch(s) > step) step = N_TOKEN;   /* tokens attend to later ones */
+        for (uint32_t i = 0; i < N_TOKEN; i += step) {
+            status = plumb_session_feed(s, ids + i, N_TOKEN - i < step ? N_TOKEN - i : step);
+            require(status == PLUMB_OK, plumb_session_error(s));
+        }
+        *n = plumb_model_n_vocab(m);
+        computed = plumb_session_logits(s);
+    } else {
+        uint32_t n_vector;
+        if (plumb_session_embed(s, ids, N_TOKEN, PLUMB_POOLING_RANK) != PLUMB_OK) {   /* only some have a classifier */
+            status = plumb_session_embed(s, ids, N_TOKEN, PLUMB_POOLING_LAST);
+            require(status == PLUMB_OK, plumb_session_error(s));
+        }
+        computed = plumb_session_embedding(s, &n_vector, n);
     }
-    size_t n = plumb_model_n_vocab(m) * sizeof(float);
-    float *logits = malloc(n);
-    require(logits != NULL && plumb_session_logits(s) != NULL, "no logits");
-    memcpy(logits, plumb_session_logits(s), n);
+    float *results = malloc(*n * sizeof *results);
+    require(results != NULL && computed != NULL, "no results");
+    memcpy(results, computed, *n * sizeof *results);
     plumb_session_free(s);
-    return logits;
+    return results;
 }
 
 /* All NaN count as equal: which of two a sum returns depends on the compiler. */
@@ -79,17 +95,17 @@ static void check_passes(plumb_model *m, unsigned how, const int32_t *ids, size_
                                  .precision = how & 4 ? PLUMB_PRECISION_FAST8 : PLUMB_PRECISION_EXACT16};
     plumb_session_params scalar = fast, reference = {.pass = PLUMB_PASS_REFERENCE};
     scalar.force_scalar = true;
-    float *batch = run(m, fast, ids, N_TOKEN, n_file), *steps = run(m, fast, ids, 1, n_file);
-    float *portable = run(m, scalar, ids, N_TOKEN, n_file);
-    float *exact = slow ? run(m, reference, ids, N_TOKEN, n_file) : NULL;
-    uint32_t n_vocab = plumb_model_n_vocab(m);
-    if (batch && steps) require(same_bits(batch, steps, n_vocab), "one batch differs from single steps");
-    if (batch && portable) require(same_bits(batch, portable, n_vocab), "SIMD differs from portable kernels");
+    uint32_t n = 0;
+    float *batch = run(m, fast, ids, N_TOKEN, n_file, &n), *steps = run(m, fast, ids, 1, n_file, &n);
+    float *portable = run(m, scalar, ids, N_TOKEN, n_file, &n);
+    float *exact = slow ? run(m, reference, ids, N_TOKEN, n_file, &n) : NULL;
+    if (batch && steps) require(same_bits(batch, steps, n), "one batch differs from single steps");
+    if (batch && portable) require(same_bits(batch, portable, n), "SIMD differs from portable kernels");
     float *all[] = {batch, steps, portable, exact};
     for (int i = 0; i < 4; i++) {
         int32_t top[4];
-        if (all[i]) plumb_logits_top(all[i], n_vocab, 4, top);
-        for (int k = 0; all[i] && k < 4; k++) require(top[k] < (int64_t)n_vocab, "a top token outside the vocabulary");
+        if (all[i]) plumb_logits_top(all[i], n, 4, top);
+        for (int k = 0; all[i] && k < 4; k++) require(top[k] < (int64_t)n, "a top token outside the vocabulary");
         free(all[i]);
     }
 }

@@ -136,6 +136,39 @@ def models():
         for name in ("embedding_scale", "residual_scale", "logit_scale", "attention.scale"):
             model.keys[f"granite.{name}"] = (FLOAT, 0.5)
     yield "granite", b"\3\x19" + changed(granite, arch="granite", tied=True, types=[Q8_0])
+
+    def bert(model):
+        for name in ("blk.0.attn_norm.weight", "blk.0.ffn_norm.weight", "blk.0.ffn_gate.weight", "output_norm.weight"):
+            del model.tensors[name]
+        for name in ("token_embd_norm", "blk.0.attn_output_norm", "blk.0.layer_output_norm"):
+            model.add(f"{name}.weight", F32, 32)
+            model.add(f"{name}.bias", F32, 32)
+        model.add("token_types.weight", F32, 32, 2)
+        model.add("position_embd.weight", Q8_0, 32, 64)
+        model.add("cls.weight", Q8_0, 32, 32)
+        model.add("cls.output.weight", Q8_0, 32, 2)
+        model.keys["bert.attention.layer_norm_epsilon"] = (FLOAT, 1e-12)
+        model.keys["bert.pooling_type"] = (U32, 4)
+        model.keys["bert.classifier.output_labels"] = (ARRAY, STRING, ["no", "yes"])
+        model.keys["tokenizer.ggml.token_type_count"] = (U32, 2)
+    yield "bert", b"\0\x18" + changed(bert, arch="bert", tied=True, types=[Q8_0])
+
+    def gemma_embedding(model):
+        for name in ("post_attention_norm", "post_ffw_norm"):
+            model.add(f"blk.0.{name}.weight", F32, 32)
+        for name in ("attn_q_norm", "attn_k_norm"):
+            model.add(f"blk.0.{name}.weight", F32, 16)
+        model.add("dense_2.weight", Q8_0, 32, 64)
+        model.add("dense_3.weight", Q8_0, 64, 32)
+        for name, number in (("attention.sliding_window", 2), ("pooling_type", 1), ("dense_2_feat_out", 64),
+                             ("dense_3_feat_in", 64)):
+            model.keys[f"gemma-embedding.{name}"] = (U32, number)
+    yield "gemma-embedding", b"\2\x2a" + changed(gemma_embedding, arch="gemma-embedding", tied=True, types=[Q8_0])
+
+    def sees_all(model):
+        model.keys["llama.attention.causal"] = (BOOL, 0)
+    yield "not-causal", b"\0\x39" + changed(sees_all)
+
     yield "types-of-32", b"\2\x2a" + Model(types=SMALL, layers=2, **small).write()
     yield "types-of-256", b"\0\x2c" + Model(types=LARGE, embd=256, heads=1, head=32, **small).write()
     yield "rehearsal", b"\1\x18" + Model(types=[Q8_0], **small).write()
