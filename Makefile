@@ -121,7 +121,8 @@ bench: ## Races plumb against wllama and llama.cpp for docs/speed.md; QUICK=1, F
 	@tools/setup.sh bench
 	@python3 models/fetch.py smollm2-135m-instruct-q4_1
 	@python3 models/fetch.py --manifest tests/bench/manifest.json --into build/bench/include --all
-	@$(MAKE) -s -j$$(nproc) build build/bench/plumb build/bench/plumb.wasm build/bench/llama
+	@$(MAKE) -s -j$$(nproc) build build/bench/plumb build/bench/plumb.wasm build/bench/llama \
+	    $(if $(QUICK),,build/bench/llama-built)
 	@node tests/bench/bench.mjs $(if $(QUICK),--quick) $(if $(FULL),--full) $(BENCH)
 
 # The engines that `make bench` races without a browser.  All are driven by the same loop (tests/bench/driver.h).
@@ -160,13 +161,22 @@ build/bench/tokenizer: $(call objects,build/native,$(engine) tests/adversary.c t
 	@mkdir -p $(@D)
 	@echo "  $@"
 	$Q$(CC) $(release) $^ -lm -o $@
-# The folder where npm put llama.cpp's libraries, with a ggml library for each kind of CPU beside them.
-llama := $(CURDIR)/tests/bench/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64
-build/bench/llama: tests/bench/llama.c tests/bench/driver.c tests/bench/driver.h tests/bench/package-lock.json
+# llama.cpp as a program, linked with the libraries in a folder: with those from npm, which have a ggml library for each
+# kind of CPU beside them, and with those that tests/bench/build-llama.sh builds for this CPU.
+llama_source := build/bench/llama.cpp
+build/bench/llama: folder := $(CURDIR)/tests/bench/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64
+build/bench/llama: libraries = $(folder)/libllama.v0.5.0.so $(folder)/libggml.v0.5.0.so $(folder)/libggml-base.so
+build/bench/llama: tests/bench/package-lock.json
+build/bench/llama-built: folder := $(CURDIR)/$(llama_source)/build/bin
+build/bench/llama-built: libraries = $(addprefix $(folder)/lib,llama.so ggml.so ggml-base.so)
+build/bench/llama-built: $(llama_source)/build/bin/libllama.so
+build/bench/llama build/bench/llama-built: tests/bench/llama.c tests/bench/driver.c tests/bench/driver.h
 	@echo "  $@"
-	$Q$(CC) -std=c11 -O2 -Wall -Wextra -D_GNU_SOURCE -isystem build/bench/include -DLLAMA_DIR='"$(llama)"' \
-	    $(filter %.c,$^) $(llama)/libllama.v0.5.0.so $(llama)/libggml.v0.5.0.so $(llama)/libggml-base.so \
-	    -Wl,-rpath,$(llama) -lm -o $@
+	$Q$(CC) -std=c11 -O2 -Wall -Wextra -D_GNU_SOURCE -isystem build/bench/include -DLLAMA_DIR='"$(folder)"' \
+	    $(filter %.c,$^) $(libraries) -Wl,-rpath,$(folder) -lm -o $@
+$(llama_source)/build/bin/libllama.so:
+	@echo "  $@ (a quarter of an hour)"
+	$Qsh tests/bench/build-llama.sh $(llama_source)
 
 # Python with the packages that tools/setup.sh installs.
 python = PYTHONPATH=build/setup/py python3
@@ -348,7 +358,7 @@ docs: ## Writes web/docs/api.md, the reference of the package, from the comments
 # `make bench-kernels` calls this after setup has installed the compilers.  It builds the kernels alone, compiled as in
 # the modules without and with relaxed SIMD, for wasmtime and for V8.
 .PHONY: measure-kernels
-kernel_sources := $(filter src/base/% src/quant/% src/kernels/%,$(engine))
+kernel_sources := $(filter $(addprefix src/,$(addsuffix /%,base threads quant repack kernels)),$(engine))
 kernel_benches := $(if $(EMCC_RELAXED_CFLAGS),kernels kernels-relaxed,kernels)
 $(eval $(call compile,$(wasi_dir)-relaxed,$(WASI_CC) $(wasm_flags) $(WASI_CFLAGS) $(EMCC_RELAXED_CFLAGS),$(small)))
 build/bench/kernels.wasm: $(call objects,$(wasi_dir),$(kernel_sources) tests/bench/kernels.c)

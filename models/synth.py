@@ -26,8 +26,17 @@ SHAPES = {
                   "tokenizer": "llama", "context": 2048},
     "granite": {"arch": "granite", "layers": 40, "embd": 2048, "heads": 32, "kv_heads": 8, "ff": 8192, "vocab": 49155,
                 "context": 131072, "rope_base": 1e7, "attention_scale": 1 / 64, "tied": True},  # Granite 3 2B
+    "qwen3": {"arch": "qwen3", "layers": 28, "embd": 1024, "heads": 16, "kv_heads": 8, "head_dim": 128, "ff": 3072,
+              "vocab": 151936, "context": 40960, "rope_base": 1e6, "eps": 1e-6, "tied": True},  # Qwen3 0.6B
+    "olmoe": {"arch": "olmoe", "layers": 16, "embd": 2048, "heads": 16, "kv_heads": 16, "ff": 1024, "experts": 64,
+              "experts_used": 8, "vocab": 50304, "context": 4096},  # OLMoE 1B of 7B
 }
 FREQ_BASE = 10000.0
+
+
+def more_bits(il, n_layer):
+    """Whether llama-quantize gives attn_v and ffn_down of this layer more bits in files of type Q4_K_M."""
+    return il < n_layer // 8 or il >= 7 * n_layer // 8 or (il - n_layer // 8) % 3 == 2
 
 
 def random_blocks(rng, rows, columns, type_name, deviation):
@@ -58,9 +67,10 @@ class Synth:
         self.rng = np.random.default_rng(options.seed)
         self.writer = gguf.GGUFWriter(options.out, options.arch)
 
-    def matrix(self, name, rows, columns, gain, type_name=None):
-        """(rows, columns) weights that give outputs of deviation gain for inputs of deviation 1."""
+    def matrix(self, name, rows, columns, gain, type_name=None, experts=None):
+        """(rows, columns) weights that give outputs of deviation gain for inputs of deviation 1, for each expert."""
         type_name = type_name or self.options.type
+        rows *= experts or 1
         deviation = gain / np.sqrt(columns)
         if type_name in BLOCKS:
             if columns % gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[type_name]][0]:
@@ -69,6 +79,8 @@ class Synth:
         else:
             data = self.rng.standard_normal((rows, columns), np.float32) * np.float32(deviation)
             data = gguf.quants.quantize(data, gguf.GGMLQuantizationType[type_name])
+        if experts:
+            data = data.reshape(experts, rows // experts, -1)
         self.writer.add_tensor(name, data, raw_dtype=gguf.GGMLQuantizationType[type_name])
 
     def vector(self, name, n, mean, deviation):
@@ -101,6 +113,9 @@ class Synth:
             w.add_sliding_window(o.window)
             w.add_sliding_window_pattern(o.window_period)
             w.add_rope_freq_base_swa(o.rope_base_swa)
+        if o.experts:
+            w.add_expert_count(o.experts)
+            w.add_expert_used_count(o.experts_used)
         if o.softcap:
             w.add_final_logit_softcapping(o.softcap)
         if o.arch == "granite":
@@ -116,28 +131,35 @@ class Synth:
         embedding_scale, residual_scale, attention, logit_scale = (
             (o.embedding_scale, o.residual_scale, np.sqrt(o.attention_scale * np.sqrt(o.head_dim)), o.logit_scale)
             if o.arch == "granite" else (np.sqrt(o.embd) if o.arch == "gemma3" else 1, 1, 1, 1))
-        qk_norm, post_norm = o.arch in ("qwen3", "gemma3"), o.arch == "gemma3"
-        self.matrix("token_embd.weight", o.vocab, o.embd, np.sqrt(o.embd) * (0.5 if o.tied else 1) / embedding_scale)
+        post_norm = o.arch == "gemma3"
+        # What the norms of Q and K are computed over: each head, or all of them.
+        qk_norm = {"qwen3": (o.head_dim, o.head_dim), "gemma3": (o.head_dim, o.head_dim), "olmoe": (n_q, n_kv)}
+        self.matrix("token_embd.weight", o.vocab, o.embd, np.sqrt(o.embd) * (0.5 if o.tied else 1) / embedding_scale,
+                    o.head_type if o.tied else None)
         if o.rope_freqs:
             factors = 1 + 7 * np.arange(o.head_dim // 2) / (o.head_dim // 2)
             self.writer.add_tensor("rope_freqs.weight", factors.astype(np.float32))
         for il in range(o.layers):
             block = f"blk.{il}."
+            finer = "Q6_K" if o.mixed and more_bits(il, o.layers) else None
             self.vector(block + "attn_norm.weight", o.embd, 1, 0.2)
             for name, rows, gain in (("q", n_q, 1.5 / attention), ("k", n_kv, 1.5 / attention), ("v", n_kv, 1)):
-                self.matrix(f"{block}attn_{name}.weight", rows, o.embd, gain)
+                self.matrix(f"{block}attn_{name}.weight", rows, o.embd, gain, finer if name == "v" else None)
                 if o.bias:
                     self.vector(f"{block}attn_{name}.bias", rows, 0, 0.5)
-            for name in ("q", "k") if qk_norm else ():
-                self.vector(f"{block}attn_{name}_norm.weight", o.head_dim, 1, 0.2)
+            for name, n in zip("qk", qk_norm.get(o.arch, ())):
+                self.vector(f"{block}attn_{name}_norm.weight", n, 1, 0.2)
             self.matrix(block + "attn_output.weight", o.embd, n_q, 1 / residual_scale)
             if post_norm:
                 self.vector(block + "post_attention_norm.weight", o.embd, 1, 0.2)
                 self.vector(block + "post_ffw_norm.weight", o.embd, 1, 0.2)
             self.vector(block + "ffn_norm.weight", o.embd, 1, 0.2)
-            self.matrix(block + "ffn_gate.weight", o.ff, o.embd, 2)
-            self.matrix(block + "ffn_up.weight", o.ff, o.embd, 1)
-            self.matrix(block + "ffn_down.weight", o.embd, o.ff, 1 / residual_scale)
+            if o.experts:
+                self.matrix(block + "ffn_gate_inp.weight", o.experts, o.embd, 2, "F32")
+            of = "_exps.weight" if o.experts else ".weight"
+            self.matrix(f"{block}ffn_gate{of}", o.ff, o.embd, 2, None, o.experts)
+            self.matrix(f"{block}ffn_up{of}", o.ff, o.embd, 1, None, o.experts)
+            self.matrix(f"{block}ffn_down{of}", o.embd, o.ff, 1 / residual_scale, finer, o.experts)
         gain = logit_scale * (embedding_scale if o.tied else 1)
         self.vector("output_norm.weight", o.embd, gain, 0.2 * gain)
         if not o.tied:
@@ -188,18 +210,21 @@ def parse(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("out")
-    add("--shape", choices=SHAPES, help="use the sizes and keys of TinyLlama or Granite 3 2B, unless other options "
-        "change them")
-    add("--arch", choices=("llama", "qwen2", "granite", "qwen3", "gemma3"), default="llama")
-    add("--type", choices=("F32", "F16", "BF16", *BLOCKS), default="F32", help="the type of every matrix")
-    add("--head-type", choices=("F32", "F16", "BF16", *BLOCKS), help="the type of output.weight; default "
-        "for --shape as in llama-quantize: Q6_K where --type is smaller than Q8_0")
+    add("--shape", choices=SHAPES, help="use the sizes and keys of TinyLlama, Granite 3 2B, Qwen3 0.6B or "
+        "OLMoE 1B-7B, unless other options change them")
+    add("--arch", choices=("llama", "qwen2", "granite", "qwen3", "gemma3", "olmoe"), default="llama")
+    add("--type", choices=("F32", "F16", "BF16", *BLOCKS, "Q4_K_M"), default="F32", help="the type of every matrix; "
+        "Q4_K_M: Q4_K, and Q6_K where llama-quantize chooses it")
+    add("--head-type", choices=("F32", "F16", "BF16", *BLOCKS), help="the type of output.weight, and of token_embd.weight "
+        "if --tied; default for --shape as in llama-quantize: Q6_K where --type is smaller than Q8_0, for Q4_K_M also if --tied")
     add("--layers", type=int, default=2)
     add("--embd", type=int, default=32)
     add("--heads", type=int, default=4)
     add("--kv-heads", type=int, default=2)
     add("--head-dim", type=int, help="attention.key_length and value_length; default embd / heads")
     add("--ff", type=int, default=64)
+    add("--experts", type=int, help="feed-forward networks of a layer, of which a router chooses for each token")
+    add("--experts-used", type=int, default=2)
     add("--vocab", type=int, default=260)
     add("--context", type=int, default=512)
     add("--tied", action=argparse.BooleanOptionalAction, default=None,
@@ -223,7 +248,10 @@ def parse(arguments=None):
     parser.set_defaults(**SHAPES.get(parser.parse_known_args(arguments)[0].shape, {}))
     options = parser.parse_args(arguments)
     options.tied = options.shape is None if options.tied is None else options.tied
-    if options.shape and options.type not in ("F32", "F16", "BF16", "Q8_0"):
+    options.mixed = options.type == "Q4_K_M"
+    if options.mixed:
+        options.type = "Q4_K"
+    if options.mixed or options.shape and not options.tied and options.type not in ("F32", "F16", "BF16", "Q8_0"):
         options.head_type = options.head_type or "Q6_K"
     options.bias = options.arch == "qwen2" if options.bias is None else options.bias
     options.head_dim = options.head_dim or options.embd // options.heads

@@ -17,7 +17,7 @@ export const NODE = process.env.BENCH_NODE ?? 'tests/bench/node_modules/node-lin
 const inNode = (kind) => [NODE, 'tests/bench/node.mjs', kind];
 const inWasmtime = [wasmtime(), 'run', '--dir=.', 'build/bench/plumb.wasm'];
 /** Engines by their name in the results: id is engine/host/threads.  plumb8 is plumb with precision fast8; plumb16 is
- * plumb itself, as earlier results call it. */
+ * plumb itself, as earlier results call it.  llama.cpp comes from npm; llama.cpp-built is built for this CPU. */
 export const ENGINES = [
   page('plumb', 1), page('plumb', 2), page('plumb16', 1), page('plumb16', 2), page('plumb8', 1),
   program('plumb', 'node', 1, ...inNode('plumb')), program('plumb', 'node', 2, ...inNode('plumb')),
@@ -27,6 +27,8 @@ export const ENGINES = [
   page('wllama-2', 1), page('wllama-2', 2), page('wllama-3', 1), page('wllama-3', 2),
   program('llama.cpp', 'native', 1, 'build/bench/llama', 'serve'),
   program('llama.cpp', 'native', 2, 'build/bench/llama', 'serve'),
+  program('llama.cpp-built', 'native', 1, 'build/bench/llama-built', 'serve'),
+  program('llama.cpp-built', 'native', 2, 'build/bench/llama-built', 'serve'),
 ].map(engine => ({ ...engine, id: `${engine.name}/${engine.host}/${engine.threads}` }));
 
 /** The message of an error in one line for a table, without playwright's prefix and this folder's path. */

@@ -1,6 +1,7 @@
 /**
  * `node tests/bench/models.mjs [NAME...]` makes the missing files that the bench measures, in models/bench/: the
- * default model in other types by llama.cpp's own quantizer, and files of TinyLlama-1.1B's shape with random weights.
+ * default model in other types by llama.cpp's own quantizer, and files of random weights in the shapes of TinyLlama
+ * 1.1B, Qwen3 0.6B and half of OLMoE 1B-7B.  Gemma 3 270M and Qwen2.5-Coder 1.5B are those of models/manifest.json.
  * Rows of SmolLM2 have 576 weights, which is not a multiple of 256: there llama.cpp replaces K-quants by other types
  * (Q4_K by Q5_0, Q6_K by Q8_0), so the bench reports the types in each file.
  */
@@ -25,9 +26,24 @@ const tinyllama = (type) => ({
   name: `1.1B-${type}`, title: `1.1B-shaped ${type}`, random: true, file: `${FOLDER}/tinyllama.${type}.gguf`,
   make: (out) => python('models/synth.py', out, '--shape', 'tinyllama', '--type', type, '--context', '8192'),
 });
+const synthetic = (name, title, file, ...options) => ({
+  name, title, random: true, file: `${FOLDER}/${file}`,
+  make: (out) => python('models/synth.py', out, ...options),
+});
+const fetched = (name, title, file, entry) => ({
+  name, title, file: `models/${file}`, make: () => execFileSync('python3', ['models/fetch.py', entry]),
+});
 export const MODELS = [
   ...['Q4_0', 'Q4_1', 'Q5_0', 'Q8_0', 'Q4_K_M', 'Q5_K_M', 'Q6_K', 'F16', 'F32'].map(smollm2),
   ...['Q4_0', 'Q4_K', 'Q5_K', 'Q6_K', 'F32'].map(tinyllama),
+  fetched('gemma3-270m', 'Gemma 3 270M Q4_K_M', 'gemma-3-270m.Q4_K_M.gguf', 'gemma-3-270m-q4_k_m'),
+  synthetic('qwen3-0.6b', 'Qwen3-0.6B-shaped Q4_K_M', 'qwen3-0.6b.Q4_K_M.gguf',
+    '--shape', 'qwen3', '--type', 'Q4_K_M', '--context', '8192'),
+  // Half of OLMoE's 16 layers: a file of 2 GB, the most that wllama opens in one piece.  What a layer does is unchanged.
+  synthetic('olmoe', 'OLMoE-shaped Q4_0, 8 of 16 layers', 'olmoe-8l.Q4_0.gguf',
+    '--shape', 'olmoe', '--type', 'Q4_0', '--layers', '8'),
+  fetched('qwen2.5-1.5b', 'Qwen2.5-Coder 1.5B Instruct Q4_K_M', 'qwen2.5-coder-1.5b-instruct-q4_k_m.gguf',
+    'qwen2.5-coder-1.5b-instruct-q4_k_m'),
 ];
 
 /** The model with that name; makes its file if it is missing. */
@@ -38,7 +54,7 @@ export function make(name) {
     mkdirSync(FOLDER, { recursive: true });
     console.error(`bench: makes ${model.file}`);
     model.make(`${model.file}.part`);
-    renameSync(`${model.file}.part`, model.file);
+    if (existsSync(`${model.file}.part`)) renameSync(`${model.file}.part`, model.file);
   }
   return model;
 }
