@@ -1,7 +1,7 @@
 /* WASM SIMD128 kernels on packed weights: the dot of 8 rows with one token, and panels of 16-bit codes for many tokens,
  * both from the templates of tiles.h and panels.h.  A register holds four codes of each of 4 rows, in bytes.  In its
  * 16-bit lanes, a mask takes the even bytes and a shift the odd ones, so codes come as pairs in even-odd order.
- * q4_K and q8_0 have dots of their own at the end.
+ * q4_K, q6_K and q8_0 have dots of their own at the end.
  */
 #include "kernels/kernels.h"
 #include "kernels/simd128.h"
@@ -25,15 +25,17 @@ ALWAYS_INLINE v128_t high_half_f32(v128_t h) { return half_f32(f16_small_high(h)
 ALWAYS_INLINE void store_product(float *dst, v128_t d, v128_t integer) {
     wasm_v128_store(dst, wasm_f32x4_mul(d, wasm_f32x4_convert_i32x4(integer)));
 }
-/* The same for 4 groups, whose integers are the bytes of each lane, unsigned or signed. */
+/* The same for 4 groups, whose integers are the bytes of each lane, unsigned. */
 ALWAYS_INLINE void store_products(float *dst, v128_t d, v128_t bytes) {
     for (uint32_t i = 0; i < 32; i += 8, dst += 8) {
         store_product(dst, d, wasm_v128_and(wasm_u32x4_shr(bytes, i), wasm_i32x4_splat(255)));
     }
 }
-ALWAYS_INLINE void store_products_signed(float *dst, v128_t d, v128_t bytes) {
+/* The same for signed bytes.  They become the high bytes of integers, 2^24 times too large, and d is 2^24 times too
+ * small, which is exact.  high_byte masks the high bytes; the caller keeps it IN_REGISTER. */
+ALWAYS_INLINE void store_products_signed(float *dst, v128_t d, v128_t bytes, v128_t high_byte) {
     for (uint32_t i = 0; i < 32; i += 8, dst += 8) {
-        store_product(dst, d, wasm_i32x4_shr(wasm_i32x4_shl(bytes, 24 - i), 24));
+        store_product(dst, d, wasm_v128_and(wasm_i32x4_shl(bytes, 24 - i), high_byte));
     }
 }
 
@@ -60,20 +62,23 @@ void q4_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *
     }
 }
 
-/* Returns d of rows 4 half .. 4 half + 3, for types whose tiles begin with the f16 d of the 8 rows: those whose blocks
- * have an odd number of 16-bit units. */
-ALWAYS_INLINE v128_t odd_halves(const uint8_t *tile, uint32_t half) {
-    return half_f32(f16_small(wasm_i32x4_load16x4(tile + 8 * half)));
+/* Returns d / 2^24 of rows 4 half .. 4 half + 3, for types whose tiles begin with the f16 d of the 8 rows: those whose
+ * blocks have an odd number of 16-bit units. */
+ALWAYS_INLINE v128_t small_d(const uint8_t *tile, uint32_t half) {
+    v128_t small = f16_small(wasm_i32x4_load16x4(tile + 8 * half));
+    return wasm_f32x4_mul(small, wasm_f32x4_splat(SUPERBLOCK_F16_FACTOR * 0x1p-24f));
 }
 
 /* q6_K: the scales are the bytes of words 48 .. 51. */
 void q6_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *tile) {
     (void)min_codes, (void)mins;
+    v128_t high_byte = wasm_i32x4_splat((int32_t)0xff000000);
+    IN_REGISTER(high_byte);
     for (uint32_t half = 0; half < 2; half++, scales += 4) {
-        v128_t d = odd_halves(tile, half);
+        v128_t d = small_d(tile, half);
         LOOP_ROLLED
         for (uint32_t i = 0; i < 4; i++) {
-            store_products_signed(scales + 32 * i, d, word(tile + 16 + 16 * half, 48 + i));
+            store_products_signed(scales + 32 * i, d, word(tile + 16 + 16 * half, 48 + i), high_byte);
         }
     }
 }
@@ -95,14 +100,16 @@ void q2_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *
 /* q3_K: words 24 .. 26 are the 12 bytes that quant_q3_K_scale reads. */
 void q3_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *tile) {
     (void)min_codes, (void)mins;
+    v128_t high_byte = wasm_i32x4_splat((int32_t)0xff000000);
+    IN_REGISTER(high_byte);
     for (uint32_t half = 0; half < 2; half++, scales += 4) {
-        v128_t d = odd_halves(tile, half);
+        v128_t d = small_d(tile, half);
         const uint8_t *words = tile + 16 + 16 * half;
         LOOP_ROLLED
         for (uint32_t i = 0; i < 4; i++) {
             v128_t high = wasm_i16x8_shl(bits(word(words, 26), i * 2, 3), 4);
             v128_t sc = wasm_v128_or(bits(word(words, 24 + i % 2), i / 2 * 4, 15), high);
-            store_products_signed(scales + 32 * i, d, wasm_i8x16_sub(sc, wasm_i8x16_splat(32)));
+            store_products_signed(scales + 32 * i, d, wasm_i8x16_sub(sc, wasm_i8x16_splat(32)), high_byte);
         }
     }
 }
@@ -176,33 +183,8 @@ ALWAYS_INLINE void dot_nibbles(v128_t dots[N_DOT], const uint8_t *words, const c
     for (uint32_t half = 0; half < 2; half++) dots[half] = wasm_i32x4_add(dots[half], wasm_i32x4_shr(odd256[half], 8));
 }
 
-/* q6_K.  Even bytes are masked in place, so their products are 4x too large and are divided at the end.  Odd bytes are
- * shifted down.  The codes of a fourth word are assembled from the low two bits of the other three.  This takes 17
- * instructions for 16 codes of 4 rows; nibbles with separate high bits take 25. */
-ALWAYS_INLINE void dot_six_bits(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t sink[2]) {
-    v128_t zero = wasm_i32x4_splat(0), even4[2] = { zero, zero }, last[2] = { zero, zero };
-    LOOP_UNROLLED
-    for (uint32_t j = 3; j-- > 0;) {
-        v128_t x_even = wasm_v128_load32_splat(q + 4 * j), x_odd = wasm_v128_load32_splat(q + 4 * j + 2);
-        for (uint32_t half = 0; half < 2; half++) {
-            v128_t c = word(words + 16 * half, j);
-            DOT(even4[half], wasm_v128_and(c, wasm_i16x8_splat(63 << 2)), x_even);
-            DOT(dots[half], wasm_u16x8_shr(c, 10), x_odd);
-            last[half] = wasm_v128_or(wasm_i16x8_shl(last[half], 2), wasm_v128_and(c, wasm_i8x16_splat(3)));
-        }
-        IN_ORDER_STORED(sink, dots[0], dots[1]);
-        IN_ORDER(even4[0], even4[1]);
-        IN_ORDER(last[0], last[1]);
-    }
-    v128_t x_even = wasm_v128_load32_splat(q + 12), x_odd = wasm_v128_load32_splat(q + 14);
-    for (uint32_t half = 0; half < 2; half++) {
-        DOT(dots[half], even_bytes(last[half]), x_even);
-        DOT(dots[half], odd_bytes(last[half]), x_odd);
-        dots[half] = wasm_i32x4_add(dots[half], wasm_i32x4_shr(even4[half], 2));
-    }
-}
-
-/* q5_0, q5_1, q5_K.  As dot_six_bits for five bits, where the products of even bytes are 8x too large.  A tile stores
+/* q5_0, q5_1, q5_K.  Even bytes are masked in place, so their products are 8x too large and are
+ * divided at the end.  Odd bytes are shifted down.  A tile stores
  * five words for each 32 weights.  The codes that words 5, 6 and 7 would have are assembled from the low three bits of
  * the others as soon as these are loaded: those of 5 from words 0 and 3, of 6 from words 1 and 4, and of 7 from words
  * 2, 3 and 4.  In the order below, 5 is complete before 6 begins, so both use c5_c6.  This takes 33 instructions for 32
@@ -248,7 +230,6 @@ ALWAYS_INLINE bool dot_group(v128_t dots[N_DOT], tile_codes *codes, const uint8_
                              volatile v128_t sink[2]) {
     if (codes == q4_codes) dot_nibbles(dots, words, q, sink);
     else if (codes == q5_codes) dot_five_bits(dots, words, q, sink);
-    else if (codes == q6_K_codes) dot_six_bits(dots, words, q, sink);
     else return false;
     return true;
 }
@@ -293,7 +274,7 @@ DOT_AND_UNPACK(superblock, q2_K)
 DOT_AND_UNPACK(superblock, q3_K)
 UNPACK(superblock, q4_K)
 DOT_AND_UNPACK(superblock, q5_K)
-DOT_AND_UNPACK(superblock, q6_K)
+UNPACK(superblock, q6_K)
 DOT_AND_UNPACK(superblock, iq4_xs)
 
 /* ---- q4_K -------------------------------------------------------------------------------------------------------
@@ -362,6 +343,75 @@ static void q4_K_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const str
     }
     wasm_v128_store(y, wasm_f32x4_sub(f0, min_sums[0]));
     wasm_v128_store(y + 4, wasm_f32x4_sub(f1, min_sums[1]));
+}
+
+/* ---- q6_K -------------------------------------------------------------------------------------------------------
+ *
+ * Even bytes are masked in place, so their products are 4x too large and are divided at the end.  Odd bytes are shifted
+ * down.  The codes of a fourth word are assembled from the low two bits of the other three, and shifted to where those
+ * have their codes.  So two masks serve all words and stay in registers.  This takes 17 instructions for 16 codes of 4
+ * rows; nibbles with separate high bits take 25. */
+
+/* dots (2) = the dots of 16 weights less 32 times *isum. */
+ALWAYS_INLINE void q6_K_group(v128_t dots[2], const uint8_t *words, const int16_t *q, const int32_t *isum,
+                              v128_t minus_bias, v128_t even_bits, v128_t low_bits, volatile v128_t sink[2]) {
+    v128_t zero = wasm_i32x4_splat(0), even4[2] = { zero, zero }, last[2] = { zero, zero };
+    dots[0] = dots[1] = wasm_i32x4_mul(wasm_v128_load32_splat(isum), minus_bias);
+    LOOP_UNROLLED
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t j = i == 3 ? 3 : 2 - i;
+        v128_t x_even = wasm_v128_load32_splat(q + 4 * j), x_odd = wasm_v128_load32_splat(q + 4 * j + 2);
+        for (uint32_t half = 0; half < 2; half++) {
+            v128_t c = j == 3 ? wasm_i16x8_shl(last[half], 2) : wasm_v128_load(words + 16 * half + 32 * j);
+            DOT(even4[half], wasm_v128_and(c, even_bits), x_even);
+            DOT(dots[half], wasm_u16x8_shr(c, 10), x_odd);
+            last[half] = wasm_v128_or(wasm_i16x8_shl(last[half], 2), wasm_v128_and(c, low_bits));
+        }
+        IN_ORDER_STORED(sink, dots[0], dots[1]);
+        IN_ORDER(even4[0], even4[1]);
+        if (j < 3) IN_ORDER(last[0], last[1]);
+    }
+    for (uint32_t half = 0; half < 2; half++) dots[half] = wasm_i32x4_add(dots[half], wasm_i32x4_shr(even4[half], 2));
+}
+
+static void q6_K_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a) {
+    const int16_t *q = a->q;
+    const float *d = a->d;
+    const int32_t *isum = a->isum16;
+    v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0;
+    v128_t minus_bias = wasm_i32x4_splat(-q6_K.bias), even_bits = wasm_i16x8_splat(63 << 2);
+    v128_t low_bits = wasm_i8x16_splat(3);
+    volatile v128_t sink[2];
+    IN_REGISTER(minus_bias);
+    IN_REGISTER(even_bits);
+    IN_REGISTER(low_bits);
+    for (const uint8_t *w = rows, *end = rows + a->n / 256 * q6_K.bytes; w < end;) {
+        float scales[16 * TILE_ROWS];
+        q6_K_scales(scales, NULL, NULL, w);
+        w += q6_K.words;
+        LOOP_ROLLED
+        for (const float *scale = scales; scale < scales + 16 * TILE_ROWS; scale += 16) {
+            OPAQUE(scale, d);
+            LOOP_UNROLLED
+            for (uint32_t k = 0; k < 2; k++) {
+                OPAQUE(w, q);
+                v128_t dots[2];
+                q6_K_group(dots, w + 96 * k, q + 16 * k, isum + k, minus_bias, even_bits, low_bits, sink);
+                v128_t dq = wasm_v128_load32_splat(d);
+                f0 = add_dots(f0, dots[0], wasm_v128_load(scale + 8 * k), dq);
+                f1 = add_dots(f1, dots[1], wasm_v128_load(scale + 8 * k + 4), dq);
+                sink[0] = f0;
+                IN_ORDER(f0, f1);
+            }
+            w += q6_K.step;
+            q += 32;
+            isum += 2;
+            d++;
+        }
+        w += 4 * 32;   /* the words of scales */
+    }
+    wasm_v128_store(y, f0);
+    wasm_v128_store(y + 4, f1);
 }
 
 /* ---- q8_0 -------------------------------------------------------------------------------------------------------

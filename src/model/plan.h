@@ -213,7 +213,7 @@ static inline uint32_t plan_n_ctx(const struct plan *p, uint32_t n_ctx) {
 /* How many tokens a session of n_ctx tokens computes at once if the caller asks for n_batch; 0 asks for the default.
  * All of them if tokens attend to later ones. */
 static inline uint32_t plan_n_batch(const struct plan *p, uint32_t n_ctx, uint32_t n_batch) {
-    if (n_batch == 0) n_batch = 64;
+    if (n_batch == 0) n_batch = p->max_expert > 0 ? 256 : 64;
     return p->is_causal && n_batch < n_ctx ? n_batch : n_ctx;
 }
 
