@@ -6,7 +6,7 @@
  * them were one prompt.  These are the shapes; a batch axis of 1 may come in front:
  *   (n_token, n)                                 any tap but kq_soft_max; the heads of Q, K, V and kqv_out side by side
  *   (1, n) or (n)                                the last token only, as many engines compute logits
- *   (n_token, n_head, n), (n_head, n_token, n)   Q, K, V, kqv_out, and kq_soft_max with n keys
+ *   (n_token, n_head, n), (n_head, n_token, n)   Q, K, V, kqv_out, and kq_soft_max with n keys; a token's experts
  * If there are as many tokens as heads, the last form is ambiguous, and the array is refused.  The exception is
  * kq_soft_max with a batch axis, (1, n_head, n_token, n_key), which is the form that transformers returns.
  *
@@ -295,7 +295,10 @@ static const char *show_shape(struct shown *buf, const struct array *a) {
 
 /* ---- from axes to rows ------------------------------------------------------------------------------------------- */
 
-static bool has_heads(enum tap_id id) { return id >= TAP_QCUR && id <= TAP_KQV_OUT; }
+static bool has_heads(enum tap_id id) {
+    bool has_experts = id >= TAP_EXPERT_GATE && id <= TAP_EXPERT_WEIGHTED;
+    return has_experts || (id >= TAP_QCUR && id <= TAP_KQV_OUT);
+}
 
 /* Reads element i as a whole number from 0 to max. */
 static plumb_status whole_number(struct npz_reader *r, const struct array *a, uint64_t i, int64_t max, int64_t *v) {

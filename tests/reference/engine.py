@@ -7,13 +7,13 @@ It shares nothing with plumb's C code but the sentences of the table in src/diag
 which `plumb diagnose` names in a dump made here was understood twice.  Weights are what the gguf package dequantizes
 them to, unless a mistake says otherwise (blocks.py).  Sources: LLaMA (arXiv 2302.13971), RMSNorm (1910.07467), SwiGLU
 (2002.05202), RoPE (2104.09864), position interpolation (2306.15595), GQA (2305.13245), the GGUF specification, for
-Granite's four multipliers its configuration in transformers, and for Qwen 3 (2505.09388) and Gemma 3 (2503.19786) their
-reports and configurations.
+Granite's four multipliers its configuration in transformers; for the other architectures see kinds.py.
 
 Shapes: n tokens of a batch, S slots of the cache that are in use, H query heads, G key and value heads.
 """
 import argparse
 import collections
+import glob
 import math
 import os
 import sys
@@ -22,6 +22,7 @@ import gguf
 import numpy as np
 
 import blocks
+from kinds import KINDS, kind_of
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 VECTORS = os.path.join(HERE, "..", "vectors")
@@ -74,6 +75,11 @@ def rounded(x):
     return (np.round(blocks / np.where(scale == 0, 1, scale)) * scale).reshape(x.shape)
 
 
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
 class Engine:
     """mistakes: names of the table, "rope.pairing=halves", at most one value of each switch.  rounds: activations are
     rounded to 8 bits before every product with a matrix, which is no mistake."""
@@ -90,28 +96,111 @@ class Engine:
             if first in blocks.READERS:
                 assert first not in self.misreads, f"one mistake for each type: {mistakes}"
                 self.misreads[first] = f"{last}={value}"
-        key = self.file.key
+        key, self.kind = self.file.key, kind_of(self.file.arch)
         self.n_layer, self.n_embd = key("block_count"), key("embedding_length")
         self.n_head = key("attention.head_count")
         self.n_head_kv = key("attention.head_count_kv", self.n_head)
         self.head_dim = key("attention.key_length", self.n_embd // self.n_head)
-        self.eps = float(key("attention.layer_norm_rms_epsilon"))
+        kept = {"rms": "layer_norm_rms_epsilon", "layer": "layer_norm_epsilon"}[self.kind["norm"]]
+        self.eps = float(key(f"attention.{kept}", 0.0))
         self.n_rot = key("rope.dimension_count", self.head_dim)
-        self.base = float(key("rope.freq_base", 10000.0))
-        self.base_swa, self.window = float(key("rope.freq_base_swa", 10000.0)), key("attention.sliding_window", 0)
-        self.period, self.softcap = key("attention.sliding_window_pattern", 6), key("final_logit_softcapping", 0)
-        self.embedding_scale, self.residual_scale = float(key("embedding_scale", 1)), float(key("residual_scale", 1))
-        if self.file.arch == "gemma3":
+        self.set_factors()
+        self.set_layers()
+        self.set_ropes()
+        self.parallel = self.kind["parallel"]
+        if "block.order" in self.switch:
+            self.parallel = self.wrong("block.order", "parallel")
+        self.act = self.switch.get("ffn.act", self.kind["act"])
+        self.norm_kind = self.kind["norm"]
+        mean = self.switch.get("norm.mean")
+        if mean in ("subtracted", "kept"):
+            self.norm_kind = "layer" if mean == "subtracted" else "rms"
+
+    def wrong(self, switch, value):
+        return self.switch.get(switch) == value
+
+    def set_factors(self):
+        """Numbers by which something is multiplied, and caps."""
+        key = self.file.key
+        self.embedding_scale, self.residual_scale = float(key("embedding_scale", 1) or 1), key("residual_scale", 1) or 1
+        if self.kind["embedding"]:
             self.embedding_scale = math.sqrt(self.n_embd)
-        self.attention_scale, self.logit_scale = key("attention.scale"), float(key("logit_scale", 1))
+        self.attention_scale = key("attention.scale") or None
+        self.logit_scale = float(key("logit_scale", 1) or 1)
+        if self.kind["factor"]:
+            self.logit_scale = 1 / self.logit_scale
         if self.wrong("model.scales", "ignored"):
             self.embedding_scale, self.residual_scale, self.attention_scale, self.logit_scale = 1.0, 1.0, None, 1.0
         if self.wrong("residual.scale", "missing"):
             self.residual_scale = 1.0
-        self.factor = float(key("rope.scaling.factor", 1.0)) if key("rope.scaling.type") == "linear" else 1.0
+        is_gemma = self.file.arch in ("gemma2", "gemma3")
+        self.softcap = key("final_logit_softcapping", 0) if is_gemma else 0
+        self.attention_softcap = key("attn_logit_softcapping", 0) if self.file.arch == "gemma2" else 0
+        if self.wrong("softcap.logits", "missing"):
+            self.softcap = 0
+        if self.wrong("softcap.attn", "missing"):
+            self.attention_softcap = 0
 
-    def wrong(self, switch, value):
-        return self.switch.get(switch) == value
+    def set_layers(self):
+        """windows, 0 for none, and whether layers are rotated."""
+        key, n, nope = self.file.key, self.n_layer, self.kind["nope"]
+        window = key("attention.sliding_window", 0)
+        pattern = key("attention.sliding_window_pattern", self.kind["period"])
+        if window and self.file.arch == "llama4":
+            window = 8192
+        has = [bool(pattern[il]) if isinstance(pattern, list) else pattern == 0 or (il + 1) % pattern != 0
+               for il in range(n)] if window else [False] * n
+        self.has_window = has
+        wrong = self.switch.get("window.layers")
+        shown = has
+        if any(has) and not all(has):
+            wrongs = {"all": [True] * n, "exchanged": [not one for one in has], "shifted": has[1:] + has[:1]}
+            shown = wrongs.get(wrong, has)
+        size = {"plus_one": window + 1, "minus_one": max(window - 1, 1), "ignored": 0}.get(
+            self.switch.get("window.size"), window)
+        self.windows = [size if one else 0 for one in shown]
+        self.chunked = self.file.arch == "llama4" or self.wrong("window.kind", "chunk")
+        if nope is True:
+            self.rotated = [False] * n
+        elif nope == "windowless":
+            self.rotated = list(has)
+        else:
+            self.rotated = [not nope or (il + 1) % nope != 0 for il in range(n)]
+        if any(self.rotated):
+            if self.wrong("rope.layers", "all"):
+                self.rotated = [True] * n
+            elif self.wrong("rope.layers", "shifted"):
+                self.rotated = self.rotated[1:] + self.rotated[:1]
+
+    def set_ropes(self):
+        """Base, factor and YaRN's two numbers of the frequencies, without and with a window: (base, factor, yarn,
+        size).  A sector of Qwen2-VL's belongs to pairs that texts do not rotate."""
+        key = self.file.key
+        base, kind = float(key("rope.freq_base", 10000.0)), key("rope.scaling.type")
+        factor = float(key("rope.scaling.factor", 1.0) or 1.0) if kind in ("linear", "yarn") else 1.0
+        size, yarn = 1.0, None
+        if kind == "yarn":
+            n, original = self.n_rot, key("rope.scaling.original_context_length")
+            low, high = (n * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base)) for turns in (32, 1))
+            yarn = max(0, math.floor(low)), min(n - 1, math.ceil(high))
+            size = key("rope.scaling.attn_factor", 1.0) * (1 + 0.1 * math.log(factor))
+        world = (base, factor, yarn, size)
+        if self.wrong("rope.yarn", "linear"):
+            world = (base, factor, None, size)
+        if self.wrong("rope.yarn", "no_magnitude"):
+            world = (base, factor, yarn, 1.0)
+        base_swa = float(key("rope.freq_base_swa", 10000.0))
+        self.ropes = {False: world, True: {"same": world, "key": (base_swa, 1.0, None, 1.0),
+                                           "unscaled": (base, 1.0, None, 1.0)}[self.kind["local"]]}
+        wrong = self.switch.get("rope.base")
+        if wrong:
+            self.ropes = {False: self.ropes[wrong != "global"], True: self.ropes[wrong == "local"]}
+        n, sections = self.n_rot // 2, key("rope.dimension_sections")
+        self.turns = np.full(self.head_dim, True)
+        known = self.file.arch in ("qwen2vl", "glm4", "glm4moe") and sections and sections[0] and sections[1]
+        if known and not self.wrong("rope.sections", "ignored"):
+            self.turns = np.arange(self.head_dim) % sum(sections) < sum(sections[:3])
+        self.pairing = self.switch.get("rope.pairing", "halves" if known else self.kind["pairing"])
 
     # ---- bytes ----
 
@@ -122,13 +211,27 @@ class Engine:
     def product(self, x, w):
         return (rounded(x) if self.rounds else x) @ w.T
 
+    def square(self, name, w):
+        is_wrong = name in SQUARE and w.shape[0] == w.shape[1] and self.wrong("weights.square", "transposed")
+        return w.T if is_wrong else w
+
     def project(self, block, name, x):
-        """x W^T + bias"""
-        w = self.weight(f"{block}.{name}.weight")
-        if name in SQUARE and w.shape[0] == w.shape[1] and self.wrong("weights.square", "transposed"):
-            w = w.T
+        """x W^T scale + bias, of attention"""
+        w = self.square(name, self.weight(f"{block}.{name}.weight"))
+        scale = self.weight(f"{block}.{name}.scale")
         bias = None if self.wrong("attn.bias", "missing") else self.weight(f"{block}.{name}.bias")
-        return self.product(x, w) if bias is None else self.product(x, w) + bias
+        y = self.product(x, w) * (1 if scale is None else scale)
+        return y if bias is None else y + bias
+
+    def feed(self, block, name, x, part=None):
+        """(x W^T + bias) scale, of the feed-forward network; part: of rows"""
+        w, bias, scale = (self.weight(f"{block}.{name}.{what}") for what in ("weight", "bias", "scale"))
+        w, bias = (one if part is None or one is None else one[part] for one in (w, bias))
+        bias = None if self.wrong("ffn.bias", "missing") else bias
+        y = self.product(x, w)
+        y = y if bias is None else y + bias
+        is_scaled = self.kind["ffn_scale"] is True or self.kind["ffn_scale"] and not name.endswith("shexp")
+        return y * scale if is_scaled and scale is not None else y
 
     # ---- steps ----
 
@@ -143,44 +246,66 @@ class Engine:
             tokens, n_prompt = tokens[:1] + tokens, n_prompt + 1
         return np.array(tokens), n_prompt
 
-    def norm(self, name, x):
-        weight, mean = self.weight(name), self.switch.get("norm.mean")
+    def normalized(self, x, weight, bias=None):
+        """Norms of the last axis.  weight: of one row or of all, or None."""
         eps = {"0": 0.0, "1e-6": 1e-6, "1e-5": 1e-5}.get(self.switch.get("norm.eps"), self.eps)
-        if mean == "subtracted":
+        if self.norm_kind == "layer":
             x = x - x.mean(axis=-1, keepdims=True)
-        square = (x * x).sum(axis=-1, keepdims=True) / (1 if mean == "sum" else x.shape[-1])
-        root = np.sqrt(square) + eps if self.wrong("norm.eps", "outside") else np.sqrt(square + eps)
-        if self.wrong("norm.weight", "missing"):
-            return x / root
-        return x / root * (weight + 1 if self.wrong("norm.weight", "plus_one") else weight)
+        square = (x * x).sum(axis=-1, keepdims=True) / (1 if self.wrong("norm.mean", "sum") else x.shape[-1])
+        y = x / (np.sqrt(square) + eps if self.wrong("norm.eps", "outside") else np.sqrt(square + eps))
+        if weight is not None and not self.wrong("norm.weight", "missing"):
+            y = y * (weight + 1 if self.wrong("norm.weight", "plus_one") else weight)
+        return y if bias is None or self.wrong("norm.bias", "missing") else y + bias
 
-    def local(self, il):
-        """Has the layer a sliding window, and the frequencies that belong to it?"""
-        return bool(self.window) and (il + 1) % self.period != 0
+    def norm(self, name, x):
+        return self.normalized(x, self.weight(f"{name}.weight"), self.weight(f"{name}.bias"))
+
+    def qk_norm(self, block, name, x):
+        """x: (n, heads, head_dim) -> the same, after the norm of Q or K; None if there is none"""
+        weight, kind = self.weight(f"{block}.attn_{name}_norm.weight"), self.kind["qk_norm"]
+        applied = self.switch.get("qk_norm.applied")
+        if applied == "none" or applied == "q_only" and name == "k":
+            return None
+        if weight is None and kind != "bare":
+            return None
+        wide = kind == "row" and not self.wrong("qk_norm.kind", "head")
+        wide = wide or kind == "head" and not self.kind["late"] and self.wrong("qk_norm.kind", "row")
+        n, heads, dim = x.shape
+        if kind == "head" and weight.size == dim:
+            weight = np.tile(weight, heads)
+        if wide:
+            return self.normalized(x.reshape(n, -1), weight).reshape(x.shape)
+        return self.normalized(x, None if weight is None else weight.reshape(heads, dim))
 
     def rope(self, il, x, position):
         """x: (n, heads, head_dim), position: (n).  Rotates pair i of the first n_rot by position * angle[i]."""
-        n_rot = {"half": self.n_rot // 4 * 2, "full": self.head_dim}.get(self.switch.get("rope.dim"), self.n_rot)
-        base = float(self.switch.get("rope.theta", self.base_swa if self.local(il) else self.base))
-        angle = base ** (-np.arange(0, n_rot, 2) / (self.n_embd if self.wrong("rope.dim", "n_embd") else n_rot))
-        if not self.wrong("rope.scaling", "ignored") and not self.local(il):
-            angle = angle / self.factor
-            factors = self.weight("rope_freqs.weight")
+        n_rots = {"half": self.n_rot // 4 * 2, "full": self.head_dim // 2 * 2}
+        n_rot = n_rots.get(self.switch.get("rope.dim"), self.n_rot)
+        base, factor, yarn, size = self.ropes[self.has_window[il]]
+        base = float(self.switch.get("rope.theta", base))
+        pair = np.arange(n_rot // 2)
+        angle = base ** (-2 * pair / (self.n_embd if self.wrong("rope.dim", "n_embd") else n_rot))
+        if self.wrong("rope.scaling", "ignored"):
+            size = 1.0
+        else:
+            factors = None if self.kind["local"] == "key" and self.has_window[il] else self.weight("rope_freqs.weight")
             if factors is not None:
                 n = min(len(factors), len(angle))
                 angle[:n] /= factors[:n]
+            scaled = 1.0 if yarn is None else np.clip((pair - yarn[0]) / max(0.001, yarn[1] - yarn[0]), 0, 1)
+            angle = angle * (1 - scaled + scaled / factor)
+        angle = np.where(self.turns[:len(pair)], angle, 0)
         if self.wrong("rope.direction", "reversed"):
             angle = -angle
         angle = position[:, None, None] * angle
         # As in the paper, or as in GPT-NeoX.
-        truth = "neighbours" if self.file.arch in ("llama", "granite") else "halves"
-        if self.switch.get("rope.pairing", truth) == "neighbours":
-            first, second = np.arange(0, n_rot, 2), np.arange(1, n_rot, 2)
-        else:
-            first, second = np.arange(n_rot // 2), np.arange(n_rot // 2, n_rot)
+        first = np.arange(0, n_rot, 2) if self.pairing == "neighbours" else np.arange(n_rot // 2)
+        second = first + (1 if self.pairing == "neighbours" else n_rot // 2)
+        if self.wrong("rope.part", "last"):
+            first, second = first + self.head_dim - n_rot, second + self.head_dim - n_rot
         a, b, x = x[..., first], x[..., second], x.copy()
-        x[..., first] = a * np.cos(angle) - b * np.sin(angle)
-        x[..., second] = a * np.sin(angle) + b * np.cos(angle)
+        x[..., first] = (a * np.cos(angle) - b * np.sin(angle)) * size
+        x[..., second] = (a * np.sin(angle) + b * np.cos(angle)) * size
         return x
 
     def positions(self, start, n, n_prompt):
@@ -197,8 +322,12 @@ class Engine:
 
     def seen(self, il, slot, n_slot):
         """(n, S) whether a token sees a slot.  slot: (n) their own."""
-        slots, own = np.arange(n_slot), slot[:, None]
-        near = own - slots < self.window if self.local(il) else np.full((len(slot), n_slot), True)
+        slots, own, window = np.arange(n_slot), slot[:, None], self.windows[il]
+        near = np.full((len(slot), n_slot), True)
+        if window and self.chunked:
+            near = slots >= own - own % window
+        elif window:
+            near = own - slots < window
         wrong = self.switch.get("attn.mask")
         if wrong == "none":
             return near
@@ -206,18 +335,33 @@ class Engine:
             return near & ((slots < own) | (own == 0) & (slots == 0))
         return near & (slots <= own + (wrong == "late"))
 
-    def softmax(self, scores, seen):
-        """scores: (H, n, S), seen: (n, S)."""
+    def softmax(self, scores, seen, sinks):
+        """scores: (H, n, S), seen: (n, S), sinks: (H) or None: one more score of each head."""
         wrong = self.switch.get("attn.softmax")
         axis = {"over_heads": 0, "over_queries": 1}.get(wrong, 2)
         scores = np.where(seen, scores, -np.inf)
+        if sinks is not None and axis == 2:
+            column = np.broadcast_to(sinks[:, None, None], (*scores.shape[:2], 1))
+            scores, seen = np.concatenate([scores, column], axis=2), np.hstack([seen, np.full((len(seen), 1), True)])
         if wrong == "no_max":
             e = np.where(scores > 88.7228, np.inf, np.exp(np.minimum(scores, 89)))
         else:
             largest = scores.max(axis=axis, keepdims=True)
             e = np.exp(scores - np.where(np.isneginf(largest), 0, largest))
         total = e.sum(axis=axis, keepdims=True)
-        return np.where(seen, e / total, 0)   # also if a total is NaN, or covers no token
+        weights = np.where(seen, e / total, 0)   # also if a total is NaN, or covers no token
+        return weights if sinks is None or axis != 2 else weights[..., :-1]
+
+    def alibi(self, slot, n_slot):
+        """(H, n, S) what is added to scores"""
+        wrong, n = self.switch.get("alibi.slopes"), 2 ** int(math.log2(self.n_head))
+        if not self.kind["alibi"] or wrong == "missing":
+            return 0
+        head, largest = np.arange(self.n_head), self.kind["alibi"]
+        power = (head + (wrong != "from_zero")) / n
+        power[n:] = (2 * (head[n:] - n) + (wrong != "from_zero")) / (2 * n)
+        distance = np.abs(slot[:, None] - np.arange(n_slot))
+        return (1 if wrong == "positive" else -1) * 2.0 ** (-largest * power)[:, None, None] * distance
 
     def attention(self, il, q, k, v, slot, position):
         """q: (n, H, head_dim); k, v: (S, G, head_dim).  Weights (n, H, S) and outputs (n, H, head_dim)."""
@@ -239,7 +383,8 @@ class Engine:
             zeros = np.zeros((len(k), self.n_head - self.n_head_kv, k.shape[2]))
             k, v, group = np.hstack([k, zeros]), np.hstack([v, zeros]), head
         k, v = k[:, group], v[:, group]                                 # (S, H, head_dim)
-        if self.wrong("rope.cache", "unrotated") and self.switch.get("rope.applied") not in ("none", "q_only"):
+        cached = self.wrong("rope.cache", "unrotated") and self.switch.get("rope.applied") not in ("none", "q_only")
+        if cached and self.rotated[il]:
             scores = np.stack([np.einsum("hd,shd->hs", one, self.rope(il, k, np.full(len(k), at)))
                                for one, at in zip(q, position)], axis=1)
         else:
@@ -248,22 +393,149 @@ class Engine:
                    "ignored": 1 / math.sqrt(self.head_dim)}
         right = self.attention_scale or factors["ignored"]
         scores = scores * factors.get(self.switch.get("attn.scale"), right)
-        weights = self.softmax(scores, seen)
+        if self.attention_softcap:
+            scores = self.attention_softcap * np.tanh(scores / self.attention_softcap)
+        extra = scores.shape[2] - n_slot
+        bias = self.alibi(slot, n_slot)
+        scores = scores + (np.pad(bias, [(0, 0), (0, 0), (0, extra)]) if extra and not np.isscalar(bias) else bias)
+        sinks = None if self.wrong("attn.sinks", "missing") else self.weight(f"blk.{il}.attn_sinks.weight")
+        weights = self.softmax(scores, seen, sinks)
         out = np.stack([np.einsum("hs,shd->hd", row[:, there], v[there])    # 0 times a NaN that is not seen is not NaN
                         for row, there in zip(weights.swapaxes(0, 1), seen)])
         return weights[..., :n_slot].swapaxes(0, 1), out   # without that of kv.slot=extra
 
-    def activation(self, gate):
-        act = self.switch.get("ffn.act", "gelu" if self.file.arch == "gemma3" else "silu")
-        if act == "gelu":
-            return 0.5 * gate * (1 + np.tanh(math.sqrt(2 / math.pi) * (gate + 0.044715 * gate ** 3)))
-        if act == "gelu_erf":
-            return 0.5 * gate * (1 + np.vectorize(math.erf)(gate / math.sqrt(2)))
-        if act == "relu":
-            return np.maximum(gate, 0)
-        return gate if act == "none" else gate / (1 + np.exp(-gate))
+    def activation(self, gate, up):
+        """up: 1 without a gate"""
+        if self.act == "oai":
+            gate, up = np.minimum(gate, 7), np.clip(up, -7, 7)
+            return gate / (1 + np.exp(-1.702 * gate)) * (up + 1)
+        if self.act == "gelu":
+            return up * 0.5 * gate * (1 + np.tanh(math.sqrt(2 / math.pi) * (gate + 0.044715 * gate ** 3)))
+        if self.act == "gelu_erf":
+            return up * 0.5 * gate * (1 + np.vectorize(math.erf)(gate / math.sqrt(2)))
+        if self.act == "gelu_quick":
+            return up * gate / (1 + np.exp(-1.702 * gate))
+        if self.act in ("relu", "relu_sqr"):
+            return up * np.maximum(gate, 0) ** (2 if self.act == "relu_sqr" else 1)
+        return up * (gate if self.act == "none" else gate / (1 + np.exp(-gate)))
+
+    # ---- experts ----
+
+    def used_experts(self, block, scores, show):
+        """scores: (n, n_expert).  The experts of each token, the best first, and their weights, (n, n_used) each."""
+        key, n = self.file.key, scores.shape[-1]
+        gating = self.kind["gating"] or {1: "softmax", 2: "sigmoid", 3: "softmax_used"}[key("expert_gating_func")]
+        gating = self.switch.get("router.gating", gating)
+        if gating == "softmax":
+            scores = show("ffn_moe_probs", softmax(scores))
+        elif gating == "sigmoid":
+            scores = show("ffn_moe_probs", 1 / (1 + np.exp(-scores)))
+        bias = None if self.wrong("router.bias", "missing") else self.weight(f"{block}.exp_probs_b.bias")
+        biased = scores if bias is None else show("ffn_moe_probs_biased", scores + bias)
+        n_group, n_good = key("expert_group_count", 0), key("expert_group_used_count", 0)
+        choice = biased
+        if n_group > 1 and not self.wrong("router.groups", "ignored"):
+            groups = biased.reshape(len(biased), n_group, -1)
+            best = np.sort(groups, axis=-1)[..., -2:].sum(axis=-1)
+            rank = np.argsort(np.argsort(-best, axis=-1, kind="stable"), axis=-1, kind="stable")
+            choice = np.where((rank < n_good)[..., None], groups, -np.inf).reshape(biased.shape)
+        if self.wrong("experts.chosen", "smallest"):
+            choice = np.where(np.isneginf(choice), -np.inf, -choice)
+        n_used = key("expert_used_count")
+        if self.wrong("experts.used", "one_fewer"):
+            n_used = max(n_used - 1, 1)
+        used = np.argsort(-choice, axis=-1, kind="stable")[:, :n_used]
+        show("ffn_moe_topk", used.astype(float))
+        weights = np.take_along_axis(biased if self.wrong("router.bias", "in_weights") else scores, used, axis=-1)
+        show("ffn_moe_weights", weights)
+        if gating == "softmax_used":
+            weights = show("ffn_moe_weights_softmax", softmax(weights))
+        sum_to_1 = key("expert_weights_norm") if self.kind["sum_to_1"] is None else self.kind["sum_to_1"]
+        if {"missing": False, "added": True}.get(self.switch.get("router.norm"), sum_to_1):
+            weights = show("ffn_moe_weights_norm",
+                           weights / np.maximum(weights.sum(axis=-1, keepdims=True), 6.103515625e-5))
+        scale = self.kind["gating"] is None and key("expert_weights_scale")
+        if scale and scale != 1 and not self.wrong("router.scale", "missing"):
+            weights = show("ffn_moe_weights_scaled", weights * scale)
+        if self.wrong("experts.weights", "reversed"):
+            weights = weights[:, ::-1]
+        if self.wrong("experts.index", "plus_one"):
+            used = (used + 1) % n
+        return used, weights
+
+    def products(self, block, name, used, x):
+        """x: (n, n_used, n_in) -> (n, n_used, n_out), by the experts used"""
+        w, bias, scale = (self.weight(f"{block}.{name}.{what}") for what in ("weight", "bias", "scale"))
+        scale = scale if self.kind["ffn_scale"] is True else None
+        bias = None if self.wrong("ffn.bias", "missing") else bias
+
+        def one(e, x):
+            y = self.product(x, w[e]) * (1 if scale is None else scale[e])
+            return y if bias is None else y + bias[e]
+
+        return np.stack([np.stack([one(e, row) for e, row in zip(es, rows)]) for es, rows in zip(used, x)])
+
+    def experts(self, block, x, show):
+        """x: (n, n_embd) -> the outputs of the experts"""
+        scores = show("ffn_moe_logits", self.feed(block, "ffn_gate_inp", x))
+        used, weights = self.used_experts(block, scores, show)
+        before = {"input": True, "output": False}.get(self.switch.get("experts.weighted"), self.kind["before"])
+        each = np.repeat(x[:, None], used.shape[1], axis=1)
+        if before:
+            each = show("ffn_moe_weighted", each * weights[..., None])
+        names = ("ffn_up", "ffn_gate") if self.wrong("ffn.order", "swapped") else ("ffn_gate", "ffn_up")
+        gate = show("ffn_moe_gate", self.products(block, f"{names[0]}_exps", used, each))
+        up = show("ffn_moe_up", self.products(block, f"{names[1]}_exps", used, each))
+        each = show("ffn_moe_swiglu", self.activation(gate, up))
+        each = show("ffn_moe_down", self.products(block, "ffn_down_exps", used, each))
+        if not before:
+            each = show("ffn_moe_weighted", each * weights[..., None])
+        out = show("ffn_moe_out", each.sum(axis=1))
+        if self.weight(f"{block}.ffn_up_shexp.weight") is None or self.wrong("shared.expert", "missing"):
+            return out
+        gate = show("ffn_gate", self.feed(block, f"{names[0]}_shexp", x))
+        up = show("ffn_up", self.feed(block, f"{names[1]}_shexp", x))
+        shared = self.feed(block, "ffn_down_shexp", show("ffn_swiglu", self.activation(gate, up)))
+        router = None if self.wrong("shared.gate", "missing") else self.weight(f"{block}.ffn_gate_inp_shexp.weight")
+        if router is not None:
+            shared = shared / (1 + np.exp(-self.product(x, router.reshape(1, -1))))
+        return out + show("ffn_shexp", shared)
 
     # ---- the pass ----
+
+    def qkv(self, block, x):
+        """Q (n, H, head_dim), K and V (n, G, head_dim)"""
+        n_q, n_kv, dim = self.n_head * self.head_dim, self.n_head_kv * self.head_dim, self.head_dim
+        names = ("attn_q", "attn_k", "attn_v")
+        if self.weight(f"{block}.attn_qkv.weight") is None:
+            parts = [self.project(block, name, x) for name in names]
+        else:
+            w, bias, scale = (self.weight(f"{block}.attn_qkv.{what}") for what in ("weight", "bias", "scale"))
+            starts = np.cumsum([n_q, n_kv])
+            ws = [self.square(name, one) for name, one in zip(names, np.split(w, starts))]
+            row = np.concatenate([self.product(x, one) for one in ws], axis=1) * (1 if scale is None else scale)
+            row = row if bias is None or self.wrong("attn.bias", "missing") else row + bias
+            if self.wrong("qkv.split", "by_group"):   # for each of G: its query heads, its K, its V
+                groups = row.reshape(len(x), self.n_head_kv, -1, dim)
+                row = np.concatenate([part.reshape(len(x), -1) for part in
+                                      (groups[:, :, :-2], groups[:, :, -2], groups[:, :, -1])], axis=1)
+            parts = np.split(row, starts, axis=1)
+        q, k, v = (part.reshape(len(x), -1, dim) for part in parts)
+        return (q, v, k) if self.wrong("qkv.order", "v_before_k") else (q, k, v)
+
+    def temperature(self, il, start, n):
+        """(n, 1, 1) factors of Q, in Llama 4 and Mistral 3; None: there are none"""
+        key, arch = self.file.key, self.file.arch
+        scale, every, offset = key("attention.temperature_scale", 0), key("rope.scaling.original_context_length"), 0
+        if arch == "llama4":
+            scale, every, offset = (0 if self.kind_is_rotated(il) else 0.1), 8192, 1
+        if arch not in ("llama4", "mistral3") or not scale or self.wrong("attn.temperature", "missing"):
+            return None
+        position = start + np.arange(n)
+        return (1 + scale * np.log(1 + np.floor((position + offset) / every)))[:, None, None]
+
+    def kind_is_rotated(self, il):
+        return (il + 1) % self.kind["nope"] != 0
 
     def layer(self, il, x, start, n_prompt, cache, tap):
         """x: (n, n_embd), the batch's stream.  cache: [K, V], each (S, G, head_dim), of the batches before."""
@@ -274,20 +546,44 @@ class Engine:
             return value
 
         def optional_norm(name, weight, value):
-            if self.weight(f"{block}.{weight}.weight") is None:
+            if weight is None or self.weight(f"{block}.{weight}.weight") is None:
                 return value
-            return show(name, self.norm(f"{block}.{weight}.weight", value))
+            return show(name, self.norm(f"{block}.{weight}", value))
 
-        normed = show("attn_norm", self.norm(f"{block}.attn_norm.weight", x))
-        q = show("Qcur", self.project(block, "attn_q", normed).reshape(n, self.n_head, -1))
-        k = show("Kcur", self.project(block, "attn_k", normed).reshape(n, self.n_head_kv, -1))
-        v = show("Vcur", self.project(block, "attn_v", normed).reshape(n, self.n_head_kv, -1))
-        q = optional_norm("Qcur_normed", "attn_q_norm", q)
-        k = optional_norm("Kcur_normed", "attn_k_norm", k)
-        applied = self.switch.get("rope.applied")
+        def normalize(name, which, value):
+            after = self.qk_norm(block, which, value) if has_qk_norm else None
+            return value if after is None else show(name, after)
+
+        attn_norm, ffn_norm = "attn_norm", self.kind["ffn_norm"]
+        attn_post, ffn_post = "post_attention_norm", "post_ffw_norm"
+        if ffn_norm == attn_post:
+            attn_post = ffn_post = None
+        has_post = attn_post and self.weight(f"{block}.{attn_post}.weight") is not None
+        if has_post and self.wrong("norm.post", "before"):
+            attn_norm, ffn_norm, attn_post, ffn_post = attn_post, ffn_post, None, None
+        elif has_post and self.wrong("norm.post", "as_llama"):
+            ffn_norm, attn_post, ffn_post = attn_post, None, None
+        elif self.wrong("norm.post", "missing"):
+            attn_post = ffn_post = None
+
+        layer_input = x
+        normed = optional_norm("attn_norm", attn_norm, x)
+        q, k, v = self.qkv(block, normed)
+        show("Qcur", q)
+        show("Kcur", k)
+        show("Vcur", v)
+        has_qk_norm = self.kind["qk_norm"] != "bare" or self.kind_is_rotated(il)
+        late = self.kind["late"] and not self.wrong("qk_norm.kind", "early")
+        late = late or self.kind["qk_norm"] == "head" and self.wrong("qk_norm.kind", "late")
+        if not late:
+            q, k = normalize("Qcur_normed", "q", q), normalize("Kcur_normed", "k", k)
+        applied = self.switch.get("rope.applied") if self.rotated[il] else "none"
         q_position, k_position = self.positions(start, n, n_prompt)
         q_rotated = show("Qcur_rope", q if applied in ("none", "k_only") else self.rope(il, q, q_position))
         k_rotated = show("Kcur_rope", k if applied in ("none", "q_only") else self.rope(il, k, k_position))
+        if late:
+            q_rotated = normalize("Qcur_normed", "q", q_rotated)
+            k_rotated = normalize("Kcur_normed", "k", k_rotated)
         k = k if self.wrong("rope.cache", "unrotated") else k_rotated
 
         step = start >= n_prompt
@@ -299,44 +595,84 @@ class Engine:
         if step and self.wrong("kv.slot", "stale"):
             read = [np.concatenate([old[:slot[0]], np.zeros_like(new)]) for old, new in zip(cache, (k, v))]
         cache[:] = written
+        temperature = self.temperature(il, start, n)
+        if temperature is not None:
+            q_rotated = show("Qcur_attn_temp_scaled", q_rotated * temperature)
         weights, out = self.attention(il, q_rotated, *read, slot, q_position)
         show("kq_soft_max", weights)
         if self.wrong("attn.merge", "unpermuted"):   # in memory as (h, token), read as (token, h)
             out = np.ascontiguousarray(out.swapaxes(0, 1))
         out = show("kqv_out", out.reshape(n, -1))
+        if self.kind["gate"] and not self.wrong("attn.gate", "missing"):
+            gate = show("attn_gate_proj", self.product(normed, self.weight(f"{block}.attn_gate.weight")))
+            gate = np.logaddexp(0, gate) if self.wrong("attn.gate", "softplus") else 1 / (1 + np.exp(-gate))
+            out = show("attn_gated", out * gate)
         out = show("attn_out", self.project(block, "attn_output", out))
         from_norm = self.wrong("residual.from", "norm")
-        out = optional_norm("attn_post_norm", "post_attention_norm", out) * self.residual_scale
+        out = optional_norm("attn_post_norm", attn_post, out) * self.residual_scale
         x = show("ffn_inp", out + (0 if self.wrong("residual.attn", "missing") else normed if from_norm else x))
 
-        normed = show("ffn_norm", self.norm(f"{block}.ffn_norm.weight", x))
-        names = ("ffn_up", "ffn_gate") if self.wrong("ffn.order", "swapped") else ("ffn_gate", "ffn_up")
-        gate = show("ffn_gate", self.project(block, names[0], normed))
-        up = show("ffn_up", self.project(block, names[1], normed))
-        out = show("ffn_swiglu", self.activation(gate) * up)
-        out = show("ffn_out", self.project(block, "ffn_down", out))
-        out = optional_norm("ffn_post_norm", "post_ffw_norm", out) * self.residual_scale
+        has_ffn_norm = ffn_norm and self.weight(f"{block}.{ffn_norm}.weight") is not None
+        if self.parallel:
+            normed = show("ffn_norm", self.norm(f"{block}.{ffn_norm}", layer_input)) if has_ffn_norm else normed
+        elif has_ffn_norm:
+            normed = show("ffn_norm", self.norm(f"{block}.{ffn_norm}", x))
+        elif self.kind["parallel"]:   # block.order=sequential
+            normed = optional_norm("ffn_norm", attn_norm, x)
+        else:
+            normed = x
+        out = show("ffn_out", self.feed_forward(block, normed, show))
+        out = optional_norm("ffn_post_norm", ffn_post, out) * self.residual_scale
         return show("l_out", out + (0 if self.wrong("residual.ffn", "missing") else normed if from_norm else x))
 
-    def batch(self, tokens, start, n_prompt, caches, tap):
+    def feed_forward(self, block, x, show):
+        if self.weight(f"{block}.ffn_gate_inp.weight") is not None:
+            return self.experts(block, x, show)
+        swapped = self.wrong("ffn.order", "swapped")
+        if self.weight(f"{block}.ffn_gate.weight") is None and self.file.arch == "glm4":   # fused: the gate comes first
+            n_ff = len(self.weight(f"{block}.ffn_up.weight")) // 2
+            halves = slice(0, n_ff), slice(n_ff, None)
+            parts = [("ffn_up", half) for half in (halves[::-1] if swapped else halves)]
+        elif self.weight(f"{block}.ffn_gate.weight") is None:
+            up = show("ffn_up", self.feed(block, "ffn_up", x))
+            return self.feed(block, "ffn_down", show("ffn_swiglu", self.activation(up, 1)))
+        else:
+            parts = [("ffn_up", None), ("ffn_gate", None)] if swapped else [("ffn_gate", None), ("ffn_up", None)]
+        gate = show("ffn_gate", self.feed(block, parts[0][0], x, parts[0][1]))
+        up = show("ffn_up", self.feed(block, parts[1][0], x, parts[1][1]))
+        return self.feed(block, "ffn_down", show("ffn_swiglu", self.activation(gate, up)))
+
+    def embed(self, tokens, start):
         x = self.weight("token_embd.weight")[tokens]
         if not self.wrong("embd.scale", "missing"):
             x = x * self.embedding_scale
         if self.wrong("embd.scale", "added"):
             x = x * math.sqrt(self.n_embd)
+        table, wrong = self.weight("position_embd.weight"), self.switch.get("position.learned")
+        if table is not None and wrong != "missing":
+            position = np.arange(len(tokens)) + (0 if wrong == "restarted" else start)
+            x = x + table[np.minimum(position + {"plus_one": 1, "plus_two": 2}.get(wrong, 0), len(table) - 1)]
+        has_norm = self.weight("token_embd_norm.weight") is not None and not self.wrong("norm.embd", "missing")
+        return self.norm("token_embd_norm", x) if has_norm else x
+
+    def batch(self, tokens, start, n_prompt, caches, tap):
+        x = self.embed(tokens, start)
         tap("embd", x)
         for il in range(self.n_layer):
             x = self.layer(il, x, start, n_prompt, caches[il], tap)
         if not self.wrong("norm.output", "missing"):
-            x = self.norm("output_norm.weight", x)
+            x = self.norm("output_norm", x)
         tap("result_norm", x)
         head = self.weight("output.weight")
         if head is None:
             head = self.weight("token_embd.weight") * (0 if self.wrong("output.head", "zero") else 1)
         elif self.wrong("output.head", "tied"):
             head = self.weight("token_embd.weight")
+        logits, bias = self.product(x, head), self.weight("output.bias")
+        if bias is not None and not self.wrong("output.bias", "missing") and self.file.arch != "qwen2vl":
+            logits = logits + bias
         divisors = {"missing": 1, "multiplied": 1 / self.logit_scale}
-        logits = self.product(x, head) / divisors.get(self.switch.get("logits.scale"), self.logit_scale)
+        logits = logits / divisors.get(self.switch.get("logits.scale"), self.logit_scale)
         tap("result_output", self.softcap * np.tanh(logits / self.softcap) if self.softcap else logits)
 
     def run(self, tokens, n_prompt):
@@ -372,6 +708,14 @@ def read_taps(path):
     return taps
 
 
+def other_name(file, name):
+    """The engine's name of a tap of llama.cpp's, which differs in some architectures."""
+    stem, _, layer = name.partition("-")
+    if file.arch in ("gpt-oss", "glm4moe") and stem == "attn_post_norm":
+        stem = "ffn_norm"
+    return f"{stem}-{layer}" if layer else stem
+
+
 def selftest():
     sys.path.insert(0, os.path.join(VECTORS, "llama"))
     from numpy_pass import read_vectors, relative_rms
@@ -402,6 +746,27 @@ def selftest():
                     errors[name] = relative_rms(ours.ravel(), theirs.ravel())
                 worst = np.max(list(errors.values()))   # NaN is the worst; max() would pass it over
                 check(f"{model}, prompt of {n_prompt}: worst of {len(errors)} taps", worst, 1e-5)
+    tokens = [7, 1, 33, 33, 60, 2, 19, 48]   # tests/vectors/archs/make.sh
+    for path in sorted(glob.glob(os.path.join(VECTORS, "archs", "*.taps"))):
+        file = File(path.replace(".taps", ".gguf"))
+        if file.arch not in KINDS:
+            continue
+        dump = read_taps(path)
+        for n_prompt in (len(tokens), 3):
+            run, errors = Engine(file).run(tokens, n_prompt), {}
+            for name, theirs in dump.items():
+                ours = run.taps.get(other_name(file, name))
+                if ours is None or ours.size != theirs.size:
+                    continue
+                if name.startswith("kq_soft_max"):
+                    ours = ours.swapaxes(0, 1)
+                errors[name] = relative_rms(ours.ravel(), theirs.ravel())
+            n_layer = sum(name.startswith("l_out-") for name in run.taps)
+            worst = np.max(list(errors.values())) if len(errors) > 7 * n_layer else np.nan
+            if "-v" in sys.argv and not worst <= 1e-5:
+                print({name: f"{error:.2g}" for name, error in errors.items()})
+            check(f"{os.path.basename(path)}, prompt of {n_prompt}: worst of {len(errors)} of {len(dump)} taps", worst,
+                  1e-5)
     rng = np.random.default_rng(1)
     for name in blocks.READERS:
         kind = gguf.GGMLQuantizationType[name]
@@ -420,5 +785,6 @@ def selftest():
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--selftest", action="store_true", required=True)
+    parser.add_argument("-v", action="store_true", help="print the errors of taps that differ")
     parser.parse_args()
     selftest()
