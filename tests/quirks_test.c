@@ -4,6 +4,7 @@
 #include "quant/blocks.h"
 #include "record.h"
 #include "api/model.h"
+#include "fixture.h"
 #include "test.h"
 
 #include <math.h>
@@ -132,7 +133,7 @@ static void table(void) {
                   quirk_at(i)->name);
         }
     }
-    CHECK(n == 140, "%zu quirks", n);
+    CHECK(n == 207, "%zu quirks", n);
     CHECK(!quirk_find("rope.pairing"), "half a name");
 }
 
@@ -226,22 +227,71 @@ static void applies(void) {
 
 /* ---- every quirk changes its tap and nothing before it ----------------------------------------------------------- */
 
+/* A model, the tokens that it is fed, and the only quirk to try in it; NULL: all. */
+struct subject {
+    plumb_model *model;
+    const int32_t *ids;   /* (N_TOKEN) */
+    int32_t bos;
+    const char *only;
+};
+
 /* Runs a prompt and steps with the token list that the quirks give. */
-static struct record *run_tokens(const struct model *m, const struct quirks *q, record_force *force) {
+static struct record *run_tokens(const struct subject *s, const struct quirks *q, record_force *force) {
     int32_t ids[N_TOKEN + 2];
-    size_t n_prompt = N_PROMPT, n = quirk_tokens(q, record_ids, N_TOKEN, &n_prompt, ids);
-    return record_run(m, q, ids, n_prompt, n, force, NULL);
+    size_t n_prompt = N_PROMPT, n = quirk_tokens(q, s->ids, N_TOKEN, &n_prompt, ids);
+    return record_run(s->model->model, q, ids, n_prompt, n, force, NULL);
 }
 
-/* The name of the first tap that differs, or NULL. */
-static const char *first_difference(const struct record *a, const struct record *b) {
-    for (size_t i = 0; i < a->n && i < b->n; i++) {
-        const plumb_tap *ta = &a->taps[i], *tb = &b->taps[i];
-        size_t n = (size_t)ta->n_token * ta->n_head * ta->n;
-        if (strcmp(ta->name, tb->name) != 0 || ta->pos != tb->pos || ta->n_token != tb->n_token
-            || memcmp(ta->data, tb->data, n * sizeof *ta->data) != 0) return ta->name;
+/* The same tap of another run, or NULL. */
+static const plumb_tap *find_tap(const struct record *run, const plumb_tap *tap) {
+    for (size_t i = 0; i < run->n; i++) {
+        const plumb_tap *t = &run->taps[i];
+        if (strcmp(t->name, tap->name) == 0 && t->layer == tap->layer && t->pos == tap->pos) return t;
     }
     return NULL;
+}
+
+/* The name of the first tap of a that differs in b, or NULL.  A quirk may leave out a tap. */
+static const char *first_difference(const struct record *a, const struct record *b) {
+    for (size_t i = 0; i < a->n; i++) {
+        const plumb_tap *ta = &a->taps[i], *tb = find_tap(b, ta);
+        size_t n = (size_t)ta->n_token * ta->n_head * ta->n;
+        bool has_rows = tb && tb->n_token == ta->n_token;   /* without them a list of tokens differs */
+        if (tb && (!has_rows || tb->n != ta->n || memcmp(ta->data, tb->data, n * sizeof *ta->data) != 0)) return ta->name;
+    }
+    return NULL;
+}
+
+enum { MAX_QUIRK = 256 };
+
+/* Makes each quirk that applies to a model, of reading its types or all others, and counts in seen those that change
+ * first the tap of the table.  A model with other steps than Llama's may have another first tap.  Returns how many were
+ * made. */
+static size_t check_quirks(const char *name, const struct subject *s, bool is_misread, bool is_strict,
+                           uint32_t seen[MAX_QUIRK]) {
+    const struct model *m = s->model->model;
+    const struct quirks none = { 0 };
+    struct record *truth = run_tokens(s, &none, NULL), *enlarged = run_tokens(s, &none, record_enlarge);
+    size_t n_run = 0;
+    for (size_t i = 0; quirk_at(i) && i < MAX_QUIRK; i++) {
+        const struct quirk *q = quirk_at(i);
+        if ((q->field >= offsetof(struct quirks, misread)) != is_misread || !quirk_applies(q, m, s->bos)) continue;
+        if (s->only && strcmp(q->name, s->only) != 0) continue;
+        if (is_misread && q->field - offsetof(struct quirks, misread) != m->token_embd.w->type) continue;
+        bool is_large = q->field == offsetof(struct quirks, attn_softmax) && q->value == SOFTMAX_NO_MAX;
+        struct quirks set = { 0 };
+        quirk_set(&set, q);
+        struct record *run = run_tokens(s, &set, is_large ? record_enlarge : NULL);
+        const char *first = first_difference(is_large ? enlarged : truth, run);
+        CHECK(first && (!is_strict || strcmp(first, q->tap) == 0), "%s, %s: first %s, not %s", name, q->name,
+              first ? first : "none", q->tap);
+        seen[i] += first && strcmp(first, q->tap) == 0;
+        n_run++;
+        record_free(run);
+    }
+    record_free(truth);
+    record_free(enlarged);
+    return n_run;
 }
 
 static void first_taps(void) {
@@ -250,32 +300,25 @@ static void first_taps(void) {
                                           "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k",
                                           "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs" };
     enum { N_MODEL = sizeof models / sizeof *models, N_SHAPES = 12 };   /* the first N_SHAPES differ in shape */
+    static const char *const archs[] = { "gemma2", "olmo2", "gpt-oss", "qwen2moe", "qwen3moe", "glm4moe", "bailingmoe2",
+                                         "command-r", "phi2", "gpt2", "bloom", "cohere2", "hunyuan-dense",
+                                         "mistral3-moe", "afmoe", "llama4" };
+    static const int32_t arch_ids[N_TOKEN] = { 7, 1, 33, 60, 2, 19, 48 };
     size_t n_quirk = 0, n_run = 0;
-    uint32_t seen[256] = { 0 };
+    uint32_t seen[MAX_QUIRK] = { 0 };
     for (size_t k = 0; k < N_MODEL; k++) {
-        plumb_model *m = record_load(models[k]);
-        struct quirks none = { 0 };
-        struct record *truth = m ? run_tokens(m->model, &none, NULL) : NULL;
-        struct record *enlarged = m ? run_tokens(m->model, &none, record_enlarge) : NULL;
-        for (size_t i = 0; m && quirk_at(i) && i < 256; i++) {
-            const struct quirk *q = quirk_at(i);
-            bool is_misread = q->field >= offsetof(struct quirks, misread);
-            if (is_misread == (k < N_SHAPES) || !quirk_applies(q, m->model, 256)) continue;
-            if (is_misread && q->field - offsetof(struct quirks, misread) != m->model->token_embd.w->type) continue;
-            bool is_large = q->field == offsetof(struct quirks, attn_softmax) && q->value == SOFTMAX_NO_MAX;
-            struct quirks set = { 0 };
-            quirk_set(&set, q);
-            struct record *run = run_tokens(m->model, &set, is_large ? record_enlarge : NULL);
-            const char *first = first_difference(is_large ? enlarged : truth, run);
-            CHECK(first && strcmp(first, q->tap) == 0, "%s, %s: first %s, not %s", models[k], q->name,
-                  first ? first : "none", q->tap);
-            seen[i] += first != NULL;
-            n_run++;
-            record_free(run);
-        }
-        if (truth) record_free(truth);
-        if (enlarged) record_free(enlarged);
-        plumb_model_free(m);
+        struct subject s = { record_load(models[k]), record_ids, 256, NULL };
+        if (s.model) n_run += check_quirks(models[k], &s, k >= N_SHAPES, true, seen);
+        plumb_model_free(s.model);
+    }
+    for (size_t k = 0; k < sizeof archs / sizeof *archs; k++) {
+        char path[120];
+        snprintf(path, sizeof path, "tests/vectors/archs/%s.gguf", archs[k]);
+        /* Llama 4's windows and temperature begin at 8,192 tokens. */
+        const char *only = strcmp(archs[k], "llama4") == 0 ? "experts.weighted=output" : NULL;
+        struct subject s = { fixture_load(path), arch_ids, -1, only };
+        if (s.model) n_run += check_quirks(archs[k], &s, false, false, seen);
+        plumb_model_free(s.model);
     }
     for (; quirk_at(n_quirk); n_quirk++) CHECK(seen[n_quirk] > 0, "%s was never seen", quirk_at(n_quirk)->name);
     test_note("%zu quirks, %zu runs", n_quirk, n_run);

@@ -70,6 +70,6 @@ plumb_model *record_load(const char *name) {
 
 void record_enlarge(void *user, const plumb_tap *tap, double *x) {
     (void)user;
-    if (strcmp(tap->name, "Qcur_rope") != 0) return;
+    if (strcmp(tap->name, "Qcur_rope") != 0 && strcmp(tap->name, "Qcur_normed") != 0) return;
     for (size_t i = 0; i < (size_t)tap->n_token * tap->n_head * tap->n; i++) x[i] *= 100;
 }

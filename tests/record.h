@@ -30,7 +30,7 @@ void record_free(struct record *record);
 void record_tap(void *user, const plumb_tap *tap);
 /* The values (n_head, n) of a token; for kq_soft_max n is the number of tokens up to the end of its batch. */
 const float *record_at(const struct record *record, const char *name, int32_t layer, uint32_t pos);
-/* Multiplies Qcur_rope by 100, because attn.softmax=no_max has an effect only on large scores. */
+/* Multiplies Qcur_rope and Qcur_normed by 100, because attn.softmax=no_max has an effect only on large scores. */
 void record_enlarge(void *user, const plumb_tap *tap, double *x);
 
 #endif

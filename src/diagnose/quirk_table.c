@@ -69,6 +69,26 @@ static bool has_pairs(const struct model *m, int32_t bos) {
     return false;
 }
 
+/* The first elements of heads are rotated, and others are not. */
+static bool has_partial_rope(const struct model *m, int32_t bos) {
+    (void)bos;
+    for (uint32_t il = 0; il < m->plan.n_layer; il++) {
+        const struct rope_plan *rope = rope_of(m, il);
+        if (rope && rope->n_rot < m->plan.layers[il].attn.k_dim) return true;
+    }
+    return false;
+}
+
+static bool has_positions(const struct model *m, int32_t bos) {
+    (void)bos;
+    return m->position_embd.w;
+}
+
+static bool has_alibi(const struct model *m, int32_t bos) {
+    (void)bos;
+    return m->plan.layers[0].attn.alibi != 0;
+}
+
 static bool is_causal(const struct model *m, int32_t bos) {
     (void)bos;
     return m->plan.is_causal;
@@ -93,6 +113,47 @@ static bool has_groups(const struct model *m, int32_t bos) {
     return has_kv_heads(m, bos) && has_fewer_kv_heads(m, bos);
 }
 
+/* Attention or feed forward reads a norm, not the residual stream. */
+static bool has_norms_before(const struct model *m, int32_t bos) {
+    const struct affine *w = m->layers[0].w;
+    (void)bos;
+    return w[W_ATTN_NORM].w || w[W_FFN_NORM].w || m->plan.bare_norms >> W_ATTN_NORM & 1;
+}
+
+/* Scores can be larger than what e^x has in f32. */
+static bool has_large_scores(const struct model *m, int32_t bos) {
+    float cap = m->plan.layers[0].attn.softcap;
+    (void)bos;
+    return cap == 0 || cap > 88;
+}
+
+static bool has_fused_qkv(const struct model *m, int32_t bos) {
+    const struct attn_plan *a = &m->plan.layers[0].attn;
+    return has_kv_heads(m, bos) && m->layers[0].w[W_ATTN_QKV].w && a->k_dim == a->v_dim;
+}
+
+/* The last layer has experts if any has. */
+static const struct ffn_plan *experts_of(const struct model *m) { return &m->plan.layers[m->plan.n_layer - 1].ffn; }
+
+static bool has_experts(const struct model *m, int32_t bos) {
+    (void)bos;
+    return experts_of(m)->n_expert > 0;
+}
+
+static bool has_more_experts(const struct model *m, int32_t bos) {
+    (void)bos;
+    return experts_of(m)->n_expert > experts_of(m)->n_used;
+}
+
+static bool has_several_experts(const struct model *m, int32_t bos) {
+    return has_experts(m, bos) && experts_of(m)->n_used > 1;
+}
+
+static bool has_router_bias(const struct model *m, int32_t bos) {
+    (void)bos;
+    return m->layers[m->plan.n_layer - 1].w[W_FFN_EXPERT_BIAS].w;
+}
+
 static const struct need
     every = { "all", NULL },
     with_bos = { "with a BOS token", has_bos },
@@ -105,10 +166,12 @@ static const struct need
     with_rms = { "with RMS norms", NULL },
     with_eps = { "with an epsilon", has_eps },
     with_square = { "with a square attn_q or attn_k", has_square },
+    with_norms_before = { "with norms before attention or feed forward", has_norms_before },
+    without_small_softcap = { "without a softcap of scores up to 88", has_large_scores },
     with_bias = { "with biases in attention", NULL },
     with_rope = { "with RoPE", has_rope },
     with_pairs = { "with RoPE of several pairs", has_pairs },
-    with_partial_rope = { "with RoPE of a part of each head", has_rope },
+    with_partial_rope = { "with RoPE of a part of each head", has_partial_rope },
     with_scaling = { "with scaled RoPE", has_rope },
     causal = { "that are causal", is_causal },
     with_heads = { "with several heads", has_heads },
@@ -118,6 +181,42 @@ static const struct need
     gated = { "with a gate in the feed-forward network", NULL },
     untied = { "with an output matrix of their own", NULL },
     tied = { "without an output matrix of their own", NULL },
+    with_positions = { "with learned positions", has_positions },
+    with_layer_norm = { "with layer norms", NULL },
+    with_norm_bias = { "with biases of norms", NULL },
+    with_norm_embd = { "with a norm of the embeddings", NULL },
+    with_post_norm = { "with norms after attention and feed forward", NULL },
+    with_qk_norm = { "with norms of Q and K", NULL },
+    with_early_head_norm = { "with norms of the heads of Q and K before RoPE", NULL },
+    with_row_norm = { "with norms over all heads of Q and K", NULL },
+    with_late_norm = { "with norms of Q and K after RoPE", NULL },
+    with_fused_qkv = { "with a fused attn_qkv and several heads of K and V", has_fused_qkv },
+    with_equal_kv = { "whose heads of K and V have the same width", NULL },
+    with_yarn = { "with YaRN", NULL },
+    with_two_ropes = { "with RoPE of another base or scaling in windows", NULL },
+    with_nope = { "with RoPE in some layers only", NULL },
+    with_sections = { "with sections of RoPE that texts do not rotate", NULL },
+    with_temperature = { "whose Q grows with the position", NULL },
+    with_sinks = { "with attention sinks", NULL },
+    with_windows = { "with windows", NULL },
+    with_some_windows = { "with windows in some layers only", NULL },
+    with_softcap = { "with a softcap of scores", NULL },
+    with_logit_softcap = { "with a softcap of logits", NULL },
+    with_alibi = { "with ALiBi", has_alibi },
+    with_gate = { "with a gate of attention", NULL },
+    with_sigmoid_gate = { "with a sigmoid gate of attention", NULL },
+    parallel = { "with parallel attention and feed forward", NULL },
+    sequential = { "with feed forward after attention", NULL },
+    with_ffn_bias = { "with biases in feed forward", NULL },
+    with_output_bias = { "with a bias of the head", NULL },
+    with_experts = { "with experts", has_experts },
+    with_more_experts = { "with experts that a token does not use", has_more_experts },
+    with_several_experts = { "with several experts for each token", has_several_experts },
+    with_router_bias = { "with a bias for the choice of experts", has_router_bias },
+    with_groups_of_experts = { "with groups of experts", NULL },
+    with_router_scale = { "with a scale of the weights of experts", NULL },
+    with_shared_expert = { "with a shared expert", NULL },
+    with_shared_gate = { "with a gate of the shared expert", NULL },
     with_type = { "with weights of this type", NULL };
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
@@ -141,16 +240,26 @@ static const struct quirk quirks[] = {
     { "model.scales=ignored", AT(model_scales), 1, "embd", &with_scales, "none of embedding_scale, residual_scale, "
       "attention.scale and logit_scale is applied: the file is run as a llama model, and scores are divided by "
       "sqrt(head_dim)" },
+    { "position.learned=missing", AT(position_missing), 1, "embd", &with_positions, "no learned positions are added to "
+      "the embeddings" },
+    { "position.learned=plus_one", AT(position_learned), LEARNED_PLUS_ONE, "embd", &with_positions, "row p + 1 of the "
+      "learned positions is added at position p, the last row past their end" },
+    { "position.learned=plus_two", AT(position_learned), LEARNED_PLUS_TWO, "embd", &with_positions, "row p + 2 of the "
+      "learned positions is added at position p, as in OPT's files, the last row past their end" },
+    { "position.learned=restarted", AT(position_learned), LEARNED_RESTARTED, "embd", &with_positions, "learned "
+      "positions begin at row 0 in every batch" },
 
     /* ---- norms: each quirk changes all RMS norms unless it says otherwise ---- */
     { "norm.weight=missing", AT(norm_weight), NORM_UNWEIGHTED, "attn_norm", &with_norm_weights, "the normalized vector "
       "is not multiplied by the weight" },
     { "norm.weight=plus_one", AT(norm_weight), NORM_PLUS_ONE, "attn_norm", &with_norm_weights, "the normalized vector "
       "is multiplied by weight + 1" },
-    { "norm.mean=subtracted", AT(norm_kind), 1, "attn_norm", &with_rms, "the mean is subtracted first, and the "
-      "variance (divided by n) replaces the mean square: LayerNorm, without a bias" },
+    { "norm.mean=subtracted", AT(norm_kind), NORM_CENTRED, "attn_norm", &with_rms, "the mean is subtracted first, and "
+      "the variance (divided by n) replaces the mean square: LayerNorm, without a bias" },
     { "norm.mean=sum", AT(norm_sum), 1, "attn_norm", &every, "the sum of squares is not divided by the number of "
       "elements" },
+    { "norm.mean=kept", AT(norm_kind), NORM_NOT_CENTRED, "attn_norm", &with_layer_norm, "the mean is not subtracted, "
+      "and the mean square replaces the variance: RMS norm, with the bias" },
     { "norm.eps=0", AT(norm_eps), EPS_0, "attn_norm", &every, "epsilon is 0" },
     { "norm.eps=1e-6", AT(norm_eps), EPS_1E_6, "attn_norm", &every, "epsilon is 1e-6" },
     { "norm.eps=1e-5", AT(norm_eps), EPS_1E_5, "attn_norm", &every, "epsilon is 1e-5" },
@@ -158,11 +267,36 @@ static const struct quirk quirks[] = {
       "(sqrt(mean(x^2)) + eps)" },
     { "norm.output=missing", AT(norm_output), 1, "result_norm", &every, "the final norm is left out: result_norm is "
       "the last l_out" },
+    { "norm.bias=missing", AT(norm_bias), 1, "attn_norm", &with_norm_bias, "no bias is added in norms" },
+    { "norm.embd=missing", AT(norm_embd), 1, "embd", &with_norm_embd, "the norm of the embeddings is left out" },
+    { "norm.post=missing", AT(norm_post), POST_MISSING, "ffn_inp", &with_post_norm, "the norms after attention and "
+      "after feed forward are left out" },
+    { "norm.post=before", AT(norm_post), POST_BEFORE, "attn_norm", &with_post_norm, "the norms after attention and "
+      "after feed forward are applied before them, in place of attn_norm and ffn_norm, and none after them" },
+    { "norm.post=as_llama", AT(norm_post), POST_AS_LLAMA, "ffn_inp", &with_post_norm, "post_attention_norm is used as "
+      "the norm before feed forward, as in LLaMA, in place of ffn_norm, and there are no norms after attention and "
+      "after feed forward" },
+    { "qk_norm.applied=none", AT(qk_norm_applied), QK_NORM_NONE, "Qcur_rope", &with_qk_norm, "the norms of Q and K are "
+      "left out" },
+    { "qk_norm.applied=q_only", AT(qk_norm_applied), QK_NORM_Q_ONLY, "Kcur_rope", &with_qk_norm, "the norm of K is "
+      "left out" },
+    { "qk_norm.kind=row", AT(qk_norm_kind), QK_NORM_OVER_ROW, "Qcur_normed", &with_early_head_norm, "norms of Q and K "
+      "are computed over all heads of a token together, not over each head; the weight is repeated for each head" },
+    { "qk_norm.kind=head", AT(qk_norm_kind), QK_NORM_OVER_HEAD, "Qcur_normed", &with_row_norm, "norms of Q and K are "
+      "computed over each head, not over all heads of a token together; each head has its part of the weight" },
+    { "qk_norm.kind=late", AT(qk_norm_kind), QK_NORM_LATE, "Qcur_normed", &with_early_head_norm, "norms of Q and K "
+      "come after RoPE, not before it: Qcur_normed is computed from Qcur_rope" },
+    { "qk_norm.kind=early", AT(qk_norm_kind), QK_NORM_EARLY, "Qcur_rope", &with_late_norm, "norms of Q and K come "
+      "before RoPE, not after it: Qcur_rope is computed from Qcur_normed" },
 
     /* ---- projections ---- */
     { "weights.square=transposed", AT(square_weights), 1, "Qcur", &with_square, "every square matrix among attn_q, "
       "attn_k, attn_v and attn_output is used transposed" },
     { "attn.bias=missing", AT(attn_bias), 1, "Qcur", &with_bias, "no bias is added" },
+    { "qkv.split=by_group", AT(qkv_split), 1, "Qcur", &with_fused_qkv, "the rows of attn_qkv are read as n_head_kv "
+      "groups of n_head / n_head_kv heads of Q, one of K and one of V, not as all of Q, all of K and all of V" },
+    { "qkv.order=v_before_k", AT(qkv_order), 1, "Kcur", &with_equal_kv, "attn_k and attn_v, or the parts of attn_qkv, "
+      "are exchanged" },
 
     /* ---- RoPE ---- */
     { "rope.pairing=halves", AT(rope_pairing), PAIRING_HALVES, "Qcur_rope", &with_rope, "elements i and i + n_rot/2 "
@@ -198,11 +332,31 @@ static const struct quirk quirks[] = {
       "and the number of rotated elements are correct" },
     { "rope.scaling=ignored", AT(rope_scaling), 1, "Qcur_rope", &with_scaling, "neither the scaling factor nor "
       "rope_freqs is applied" },
+    { "rope.yarn=linear", AT(rope_yarn), YARN_LINEAR, "Qcur_rope", &with_yarn, "all frequencies are divided by the "
+      "scaling factor, not only those of long waves" },
+    { "rope.yarn=no_magnitude", AT(rope_yarn), YARN_NO_MAGNITUDE, "Qcur_rope", &with_yarn, "cosine and sine are not "
+      "multiplied by YaRN's factor" },
+    { "rope.base=global", AT(rope_base), BASE_GLOBAL, "Qcur_rope", &with_two_ropes, "layers with a window have the "
+      "base and scaling of those without" },
+    { "rope.base=local", AT(rope_base), BASE_LOCAL, "Qcur_rope", &with_two_ropes, "layers without a window have the "
+      "base and scaling of those with one" },
+    { "rope.base=exchanged", AT(rope_base), BASE_EXCHANGED, "Qcur_rope", &with_two_ropes, "layers with a window have "
+      "the base and scaling of those without, and the other way round" },
+    { "rope.layers=all", AT(rope_layers), LAYERS_ALL, "Qcur_rope", &with_nope, "the layers without RoPE are rotated "
+      "like the others" },
+    { "rope.layers=shifted", AT(rope_layers), LAYERS_SHIFTED, "Qcur_rope", &with_nope, "layer i is rotated if layer i "
+      "+ 1 should be, and the last layer if layer 0 should be" },
+    { "rope.part=last", AT(rope_part), 1, "Qcur_rope", &with_partial_rope, "the last n_rot elements of each head are "
+      "rotated, not the first" },
+    { "rope.sections=ignored", AT(rope_sections), 1, "Qcur_rope", &with_sections, "pairs of the fourth section, which "
+      "texts do not rotate, are rotated like the others" },
     { "rope.direction=reversed", AT(rope_direction), 1, "Qcur_rope", &with_rope, "angles have the opposite sign" },
     { "rope.cache=unrotated", AT(rope_cache), 1, "kq_soft_max", &with_rope, "K is cached before RoPE, and each query "
       "rotates all keys by the same angles as itself (Kcur_rope shows K rotated by the angles of its own position)" },
 
     /* ---- attention ---- */
+    { "attn.temperature=missing", AT(attn_temperature), 1, "kq_soft_max", &with_temperature, "Q is not multiplied by "
+      "the factor that grows with the position" },
     { "attn.heads=interleaved", AT(attn_heads), HEADS_INTERLEAVED, "kq_soft_max", &with_groups_of_heads, "query head h "
       "reads key and value head h % n_head_kv, not h / (n_head / n_head_kv)" },
     { "attn.heads=first", AT(attn_heads), HEADS_FIRST, "kq_soft_max", &with_kv_heads, "every query head reads key and "
@@ -222,18 +376,45 @@ static const struct quirk quirks[] = {
       "position 0" },
     { "attn.mask=late", AT(attn_mask), MASK_LATE, "kq_soft_max", &causal, "a token also sees the token after it, if "
       "its batch has one" },
+    { "attn.sinks=missing", AT(attn_sinks), 1, "kq_soft_max", &with_sinks, "attention sinks take no part in the "
+      "softmax" },
+    { "window.size=plus_one", AT(window_size), WINDOW_PLUS_ONE, "kq_soft_max", &with_windows, "a token of a layer with "
+      "a window sees one token more: itself and `window` tokens before it" },
+    { "window.size=minus_one", AT(window_size), WINDOW_MINUS_ONE, "kq_soft_max", &with_windows, "a token of a layer "
+      "with a window sees one token fewer: itself and window - 2 tokens before it" },
+    { "window.size=ignored", AT(window_size), WINDOW_IGNORED, "kq_soft_max", &with_windows, "no layer has a window" },
+    { "window.layers=all", AT(window_layers), LAYERS_ALL, "kq_soft_max", &with_some_windows, "all layers have the "
+      "window; RoPE stays as it is" },
+    { "window.layers=exchanged", AT(window_layers), LAYERS_EXCHANGED, "kq_soft_max", &with_some_windows, "layers that "
+      "should have no window have it, and those that should have it do not; RoPE stays as it is" },
+    { "window.layers=shifted", AT(window_layers), LAYERS_SHIFTED, "kq_soft_max", &with_some_windows, "layer i has a "
+      "window if layer i + 1 should have it, and the last layer if layer 0 should; RoPE stays as it is" },
+    { "window.kind=chunk", AT(window_chunk), 1, "kq_soft_max", &with_windows, "a token of a layer with a window sees "
+      "the tokens from the last position on that is a multiple of the window" },
+    { "softcap.attn=missing", AT(softcap_attn), 1, "kq_soft_max", &with_softcap, "scores have no softcap" },
+    { "alibi.slopes=missing", AT(alibi_missing), 1, "kq_soft_max", &with_alibi, "scores have no bias by distance" },
+    { "alibi.slopes=positive", AT(alibi_slopes), SLOPES_POSITIVE, "kq_soft_max", &with_alibi, "ALiBi's bias is added "
+      "to scores, not subtracted" },
+    { "alibi.slopes=from_zero", AT(alibi_slopes), SLOPES_FROM_ZERO, "kq_soft_max", &with_alibi, "heads are counted "
+      "from 0 in ALiBi's slopes: 2^(-max h / n), not 2^(-max (h + 1) / n), and 2^(-max 2 (h - n) / 2n) for heads from "
+      "n on, where n is the largest power of two that is at most n_head" },
     { "attn.softmax=over_queries", AT(attn_softmax), SOFTMAX_OVER_QUERIES, "kq_soft_max", &every, "exponentials of "
       "scores are divided by their sum over the tokens of the batch that see the key, not over the keys; in a step all "
       "weights are 1" },
     { "attn.softmax=over_heads", AT(attn_softmax), SOFTMAX_OVER_HEADS, "kq_soft_max", &every, "exponentials of scores "
       "are divided by their sum over the query heads, not over the keys" },
-    { "attn.softmax=no_max", AT(attn_softmax), SOFTMAX_NO_MAX, "kq_soft_max", &every, "the largest score is not "
-      "subtracted: e^s is infinite if s > 88.7228, as in f32 (infinite / infinite is NaN, finite / infinite is 0)" },
+    { "attn.softmax=no_max", AT(attn_softmax), SOFTMAX_NO_MAX, "kq_soft_max", &without_small_softcap, "the largest "
+      "score is not subtracted: e^s is infinite if s > 88.7228, as in f32 (infinite / infinite is NaN, finite / "
+      "infinite is 0)" },
     { "attn.v=unpermuted", AT(attn_v), 1, "kqv_out", &with_kv_heads, "the rows of V, stored as (slot, g), are read as "
       "(g, slot): V of key p and head g is row g * n + p of memory, where n is the number of slots filled so far, "
       "including this batch" },
     { "attn.merge=unpermuted", AT(attn_merge), 1, "kqv_out", &with_heads, "the batch's attention outputs, stored as "
       "(h, token), are read as (token, h): the output of token t and head h is row t * n_head + h of memory" },
+    { "attn.gate=missing", AT(attn_gate), GATE_MISSING, "attn_out", &with_gate, "the outputs of the heads are not "
+      "multiplied by their gate" },
+    { "attn.gate=softplus", AT(attn_gate), GATE_SOFTPLUS, "attn_gated", &with_sigmoid_gate, "the gate of attention is "
+      "a softplus, not a sigmoid" },
     { "kv.slot=stale", AT(kv_slot), SLOT_STALE, "kq_soft_max", &every, "a step attends before its own K and V are "
       "written: it sees zeros in its own slot; later steps see what was written" },
     { "kv.slot=extra", AT(kv_slot), SLOT_EXTRA, "kq_soft_max", &every, "every token, including those of the prompt, "
@@ -246,18 +427,66 @@ static const struct quirk quirks[] = {
       "to its output" },
     { "residual.ffn=missing", AT(residual), RESIDUAL_NO_FFN, "l_out", &every, "the feed forward's input is not added "
       "to its output" },
-    { "residual.from=norm", AT(residual), RESIDUAL_NORM, "ffn_inp", &every, "attn_norm, not the layer's input, is "
-      "added to the output of attention, and ffn_norm, not ffn_inp, to that of the feed forward" },
+    { "residual.from=norm", AT(residual), RESIDUAL_NORM, "ffn_inp", &with_norms_before, "attn_norm, not the layer's "
+      "input, is added to the output of attention, and ffn_norm, not ffn_inp, to that of the feed forward" },
     { "residual.scale=missing", AT(residual_scale), 1, "ffn_inp", &with_residual_scale, "outputs of attention and feed "
       "forward are not multiplied by the file's residual_scale before they are added" },
-    { "ffn.order=swapped", AT(ffn_order), 1, "ffn_gate", &gated, "the matrices ffn_gate and ffn_up are swapped: tap "
-      "ffn_gate shows W_up h" },
+    { "block.order=sequential", AT(block_order), ORDER_SEQUENTIAL, "ffn_gate", &parallel, "feed forward reads the norm "
+      "of ffn_inp, not of the layer's input; a model without ffn_norm uses attn_norm again" },
+    { "block.order=parallel", AT(block_order), ORDER_PARALLEL, "ffn_norm", &sequential, "feed forward reads the norm "
+      "of the layer's input, not of ffn_inp; a model without ffn_norm reads what attention reads" },
+    { "ffn.bias=missing", AT(ffn_bias), 1, "ffn_moe_logits", &with_ffn_bias, "no bias is added in the feed-forward "
+      "network, in experts and in their router" },
+    { "ffn.order=swapped", AT(ffn_order), 1, "ffn_gate", &gated, "the matrices of gate and up are swapped, in experts "
+      "too, and the halves of a fused ffn_up: tap ffn_gate shows W_up h" },
     { "ffn.act=gelu", AT(ffn_act), FFN_GELU, "ffn_swiglu", &every, "GELU in its tanh form replaces the model's "
       "activation" },
     { "ffn.act=gelu_erf", AT(ffn_other_act), FFN_GELU_ERF, "ffn_swiglu", &every, "GELU in its exact form replaces the "
       "model's activation" },
+    { "ffn.act=gelu_quick", AT(ffn_other_act), FFN_GELU_QUICK, "ffn_swiglu", &every, "z / (1 + e^(-1.702 z)) replaces "
+      "the model's activation" },
+    { "ffn.act=silu", AT(ffn_act), FFN_SILU, "ffn_swiglu", &every, "SiLU replaces the model's activation" },
+    { "ffn.act=relu_sqr", AT(ffn_act), FFN_RELU_SQR, "ffn_swiglu", &every, "the square of ReLU replaces the model's "
+      "activation" },
     { "ffn.act=relu", AT(ffn_act), FFN_RELU, "ffn_swiglu", &every, "ReLU replaces the model's activation" },
     { "ffn.act=none", AT(ffn_other_act), FFN_IDENTITY, "ffn_swiglu", &every, "gate times up, without an activation" },
+
+    /* ---- experts, head ---- */
+    { "router.gating=softmax", AT(router_gating), GATING_SOFTMAX, "ffn_moe_probs", &with_experts, "the probabilities "
+      "of experts are a softmax over all of them" },
+    { "router.gating=sigmoid", AT(router_gating), GATING_SIGMOID, "ffn_moe_probs", &with_experts, "the probabilities "
+      "of experts are sigmoids of their scores" },
+    { "router.gating=softmax_used", AT(router_gating), GATING_SOFTMAX_USED, "ffn_moe_weights", &with_experts, "experts "
+      "are chosen by their scores, and their weights are a softmax over those that are used" },
+    { "router.bias=missing", AT(router_no_bias), 1, "ffn_moe_topk", &with_router_bias, "the bias by which experts are "
+      "chosen is not added" },
+    { "router.bias=in_weights", AT(router_biased), 1, "ffn_moe_weights", &with_router_bias, "the weights of experts "
+      "contain the bias by which they are chosen" },
+    { "router.groups=ignored", AT(router_groups), 1, "ffn_moe_topk", &with_groups_of_experts, "experts of all groups "
+      "can be chosen" },
+    { "router.norm=missing", AT(router_norm), ROUTER_NORM_MISSING, "ffn_moe_weighted", &with_experts, "weights of "
+      "experts are not divided by their sum" },
+    { "router.norm=added", AT(router_norm), ROUTER_NORM_ADDED, "ffn_moe_weighted", &with_experts, "weights of experts "
+      "are divided by their sum" },
+    { "router.scale=missing", AT(router_scale), 1, "ffn_moe_weighted", &with_router_scale, "weights of experts are not "
+      "multiplied by their scale" },
+    { "experts.chosen=smallest", AT(experts_chosen), 1, "ffn_moe_topk", &with_more_experts, "the experts with the "
+      "smallest probabilities are used, the smallest first, in the groups that may be used" },
+    { "experts.used=one_fewer", AT(experts_used), 1, "ffn_moe_topk", &with_several_experts, "one expert fewer is "
+      "used" },
+    { "experts.index=plus_one", AT(experts_index), 1, "ffn_moe_gate", &with_experts, "expert e + 1, or 0 after the "
+      "last one, is computed in place of e, with the weight of e; ffn_moe_topk shows e" },
+    { "experts.weights=reversed", AT(experts_weights), 1, "ffn_moe_weighted", &with_several_experts, "the weights of a "
+      "token's experts are assigned in the opposite order; the taps of weights show the right one" },
+    { "experts.weighted=input", AT(experts_weighted), WEIGHTED_INPUT, "ffn_moe_gate", &with_experts, "the inputs of "
+      "experts are multiplied by their weights, not the outputs" },
+    { "experts.weighted=output", AT(experts_weighted), WEIGHTED_OUTPUT, "ffn_moe_weighted", &with_experts, "the "
+      "outputs of experts are multiplied by their weights, not the inputs" },
+    { "shared.expert=missing", AT(shared_expert), 1, "ffn_out", &with_shared_expert, "the expert that every token uses "
+      "is left out" },
+    { "shared.gate=missing", AT(shared_gate), 1, "ffn_shexp", &with_shared_gate, "the output of the expert that every "
+      "token uses is not multiplied by its gate" },
+    { "output.bias=missing", AT(output_bias), 1, "result_output", &with_output_bias, "the head has no bias" },
     { "output.head=tied", AT(output_head), HEAD_TIED, "result_output", &untied, "token_embd.weight is used as the head "
       "although the file has output.weight" },
     { "output.head=zero", AT(output_head), HEAD_ZERO, "result_output", &tied, "the head is a matrix of zeros where the "
@@ -266,6 +495,7 @@ static const struct quirk quirks[] = {
       "not divided by the file's logit_scale" },
     { "logits.scale=multiplied", AT(logit_scale), LOGIT_SCALE_MULTIPLIED, "result_output", &with_logit_scale, "logits "
       "are multiplied by the file's logit_scale, not divided" },
+    { "softcap.logits=missing", AT(softcap_logits), 1, "result_output", &with_logit_softcap, "logits have no softcap" },
 
     /* ---- bytes ---- */
     { "tensor.offset=shifted", AT(tensor_offset), 1, "embd", &every, "every tensor, including vectors, is read from "

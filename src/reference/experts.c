@@ -72,6 +72,7 @@ void reference_router(struct reference *r, uint32_t il, struct batch b, const do
         const double *choice = biased + (size_t)t * n_expert;
         for (uint32_t k = 0; k < n_used; k++) used[(size_t)t * n_used + k] = k;   /* if scores are NaN */
         for (uint32_t i = 0; i < n_expert; i++) masked[i] = is_in_group(p, choice, i) ? choice[i] : -INFINITY;
+        if (r->wrong) r->wrong->choose(r, n_expert, masked);
         for (uint32_t i = 0; i < n_expert; i++) {
             uint32_t rank = rank_of(masked, n_expert, i);
             if (rank < n_used) used[(size_t)t * n_used + rank] = i;
@@ -79,7 +80,8 @@ void reference_router(struct reference *r, uint32_t il, struct batch b, const do
     }
     reference_tap(r, TAP_FFN_USED, at, b.pos, b.n, 1, n_used, used);
 
-    for (uint32_t i = 0; i < b.n * n_used; i++) weights[i] = probs[(size_t)(i / n_used) * n_expert + (uint32_t)used[i]];
+    const double *all = r->wrong && r->quirks.router_biased ? biased : probs;
+    for (uint32_t i = 0; i < b.n * n_used; i++) weights[i] = all[(size_t)(i / n_used) * n_expert + (uint32_t)used[i]];
     reference_tap(r, TAP_FFN_WEIGHTS, at, b.pos, b.n, n_used, 1, weights);
     if (p->gating == GATING_SOFTMAX_USED) {
         for (uint32_t t = 0; t < b.n; t++) softmax(weights + (size_t)t * n_used, n_used);
@@ -96,6 +98,7 @@ void reference_router(struct reference *r, uint32_t il, struct batch b, const do
         for (uint32_t i = 0; i < b.n * n_used; i++) weights[i] *= (double)p->weights_scale;
         reference_tap(r, TAP_FFN_WEIGHTS_SCALED, at, b.pos, b.n, n_used, 1, weights);
     }
+    if (r->wrong) r->wrong->use(r, p, b.n, used, weights);
 }
 
 /* y (n, n_out): row i is the product of expert used[i] with row i / n_shared of x (n / n_shared, n_in).  used NULL:

@@ -63,27 +63,47 @@ static double mean(const double *x, uint32_t n) {
     return sum / n;
 }
 
-static double norm_weight(const struct reference *r, const float *weight, uint32_t i) {
-    double right = weight ? (double)weight[i] : 1;
+static double quirk_norm_weight(const struct reference *r, double weight) {
     switch (r->quirks.norm_weight) {
     case NORM_UNWEIGHTED: return 1;
-    case NORM_PLUS_ONE: return weight ? right + 1 : 1;
-    default: return right;
+    case NORM_PLUS_ONE: return weight + 1;
+    default: return weight;
     }
 }
 
-static void quirk_norm(const struct reference *r, const float *weight, double eps, const double *x, uint32_t n,
-                       double *h) {
+static void quirk_norm(const struct reference *r, double eps, const double *x, uint32_t n, double *h) {
     const struct quirks *q = &r->quirks;
     double centre = r->plan.norm == NORM_LAYER ? mean(x, n) : 0, sum = 0;
     for (uint32_t i = 0; i < n; i++) sum += (x[i] - centre) * (x[i] - centre);
     double square = q->norm_sum ? sum : sum / n;
     double root = q->norm_eps_outside ? sqrt(square) + eps : sqrt(square + eps);
-    for (uint32_t i = 0; i < n; i++) h[i] = (x[i] - centre) / root * norm_weight(r, weight, i);
+    for (uint32_t i = 0; i < n; i++) h[i] = (x[i] - centre) / root;
 }
 
 static void quirk_after_norm(struct reference *r, const double *h, size_t n) {
     if (r->quirks.residual == RESIDUAL_NORM && h != r->x) memcpy(r->x, h, n * sizeof *r->x);
+}
+
+/* ---- learned positions, ALiBi ------------------------------------------------------------------------------------ */
+
+static uint32_t quirk_learned_position(const struct reference *r, uint32_t pos, uint32_t t) {
+    static const uint32_t added[] = { [LEARNED_PLUS_ONE] = 1, [LEARNED_PLUS_TWO] = 2, [LEARNED_RESTARTED] = 0 };
+    uint8_t wrong = r->quirks.position_learned;
+    uint32_t row = wrong == LEARNED_RESTARTED ? t : pos + t, last = r->plan.n_ctx_train - 1;
+    return !wrong ? row : added[wrong] <= last - row ? row + added[wrong] : last;
+}
+
+/* As reference_bend_score. */
+static double bend_score(const struct reference *r, const struct attn_plan *p, uint32_t h, double score,
+                         double distance) {
+    double right = reference_bend_score(p, h, score, distance), bias = reference_alibi(p, h, distance);
+    uint32_t n = 1;
+    while (2 * n <= p->n_head) n *= 2;
+    switch (r->quirks.alibi_slopes) {
+    case SLOPES_POSITIVE: return right + 2 * bias;
+    case SLOPES_FROM_ZERO: return right + bias - bias * pow(2, (double)p->alibi / (h < n ? n : 2 * n));
+    default: return right;
+    }
 }
 
 /* ---- RoPE -------------------------------------------------------------------------------------------------------- */
@@ -94,6 +114,10 @@ static void quirk_frequencies(struct reference *r) {
         double width = r->quirks.rope_width ? r->plan.n_embd : rope->n_rot;
         for (uint32_t i = 0; i < rope->n_rot / 2; i++) r->frequencies[k][i] = reference_frequency(r, k, i, width);
     }
+}
+
+static uint32_t quirk_first_rotated(const struct reference *r, const struct attn_plan *p) {
+    return r->quirks.rope_part ? p->k_dim - r->plan.ropes[p->rope].n_rot : 0;
 }
 
 static bool quirk_rotates(const struct reference *r, bool is_q) {
@@ -127,6 +151,26 @@ static uint32_t quirk_begin(struct reference *r, uint32_t n, uint32_t pos) {
 }
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
+
+/* qkv.split=by_group: rows that are stored as Q, K and V are read as n_head_kv groups of query heads, a K and a V. */
+static void quirk_split_qkv(struct reference *r, uint32_t il, uint32_t n, double *k, double *v) {
+    const struct attn_plan *p = &r->plan.layers[il].attn;
+    uint32_t dim = p->k_dim, n_kv = p->n_head_kv, each = p->n_head / n_kv + 2, n_row = n_kv * each;
+    if (!r->quirks.qkv_split || !r->m->layers[il].w[W_ATTN_QKV].w || p->v_dim != dim) return;
+    for (uint32_t t = 0; t < n; t++) {
+        double *q = r->q + (size_t)t * p->n_head * dim, *row = r->fused;
+        double *of_k = k + (size_t)t * n_kv * dim, *of_v = v + (size_t)t * n_kv * dim;
+        memcpy(row, q, (size_t)p->n_head * dim * sizeof *row);
+        memcpy(row + (size_t)p->n_head * dim, of_k, (size_t)n_kv * dim * sizeof *row);
+        memcpy(row + (size_t)(n_row - n_kv) * dim, of_v, (size_t)n_kv * dim * sizeof *row);
+        for (uint32_t i = 0; i < n_row; i++) {
+            uint32_t g = i / each, j = i % each;
+            double *to = j < each - 2 ? q + (size_t)(g * (each - 2) + j) * dim
+                       : (j == each - 2 ? of_k : of_v) + (size_t)g * dim;
+            memcpy(to, row + (size_t)i * dim, dim * sizeof *to);
+        }
+    }
+}
 
 static uint32_t kv_head(const struct reference *r, const struct attn_plan *p, uint32_t h) {
     switch (r->quirks.attn_heads) {
@@ -171,7 +215,8 @@ static const double *key(const struct reference *r, const struct attended *a, ui
     const double *k = cached(r, a, a->k, a->plan->k_dim, slot, g);
     if (!r->quirks.rope_cache || a->plan->rope == ROPE_NONE || !quirk_rotates(r, false)) return k;
     memcpy(r->key, k, a->plan->k_dim * sizeof *k);   /* rotated to rotated[slot], now on to the query's position */
-    reference_rotate(r, a->plan->rope, r->key, quirk_position(r, a->pos, t, true) - r->rotated[slot]);
+    reference_rotate(r, a->plan->rope, r->key + quirk_first_rotated(r, a->plan),
+                     quirk_position(r, a->pos, t, true) - r->rotated[slot]);
     return r->key;
 }
 
@@ -185,9 +230,10 @@ static const double *value(const struct reference *r, const struct attended *a, 
 }
 
 /* x_i = e^x_i / sum of all e^x_j, for n elements, stride apart.  Elements that are -infinity are not seen and become 0.
- * more: one more score, which is not in x and takes part in the sum; -INFINITY: there is none. */
-static void softmax(const struct reference *r, double *x, uint32_t n, size_t stride, double more) {
-    double max = more, sum = 0;
+ * sink: one more score, which is not in x and takes part in the sum; -INFINITY: there is none.  With kv.slot=extra
+ * there is one more, 0. */
+static void softmax(const struct reference *r, double *x, uint32_t n, size_t stride, double sink) {
+    double extra = r->quirks.kv_slot == SLOT_EXTRA && stride == 1 ? 0 : -INFINITY, max = fmax(sink, extra), sum = 0;
     for (uint32_t i = 0; i < n; i++) max = fmax(max, x[i * stride]);
     bool no_max = r->quirks.attn_softmax == SOFTMAX_NO_MAX;
     if (no_max) max = 0;
@@ -197,7 +243,8 @@ static void softmax(const struct reference *r, double *x, uint32_t n, size_t str
         else *e = no_max && *e > 88.7228 ? INFINITY : exp(*e - max);
         sum += *e;
     }
-    if (more != -INFINITY) sum += exp(more - max);
+    if (sink != -INFINITY) sum += exp(sink - max);
+    if (extra != -INFINITY) sum += exp(extra - max);
     for (uint32_t i = 0; i < n; i++) {
         if (x[i * stride] != 0) x[i * stride] /= sum;
     }
@@ -217,7 +264,7 @@ static void quirk_attention_weights(const struct reference *r, const struct atte
                 const double *k = key(r, a, t, s, kv_head(r, p, h));
                 double dot = 0;
                 for (uint32_t i = 0; i < p->k_dim; i++) dot += q[i] * k[i];
-                scores[s] = reference_bend_score(p, h, dot / divisor, (double)a->slot + t - s);
+                scores[s] = bend_score(r, p, h, dot / divisor, (double)a->slot + t - s);
             }
         }
     }
@@ -234,7 +281,7 @@ static void quirk_attention_weights(const struct reference *r, const struct atte
     default:
         for (size_t i = 0; i < n_row; i++) {
             double sink = a->sinks ? (double)a->sinks[i % p->n_head] : -INFINITY;
-            softmax(r, r->weights + i * n_key, n_key, 1, r->quirks.kv_slot == SLOT_EXTRA ? 0 : sink);
+            softmax(r, r->weights + i * n_key, n_key, 1, sink);
         }
     }
 }
@@ -272,7 +319,29 @@ static void quirk_add_residual(struct reference *r, size_t n, enum residual whic
 
 static double quirk_activation(const struct reference *r, double z) {
     if (r->quirks.ffn_other_act == FFN_IDENTITY) return z;
+    if (r->quirks.ffn_other_act == FFN_GELU_QUICK) return z / (1 + exp(-1.702 * z));
     return 0.5 * z * (1 + erf(z * 0.70710678118654752440));   /* sqrt(1/2) */
+}
+
+/* ---- experts ----------------------------------------------------------------------------------------------------- */
+
+static void quirk_choose(const struct reference *r, uint32_t n_expert, double *scores) {
+    for (uint32_t i = 0; r->quirks.experts_chosen && i < n_expert; i++) {
+        if (scores[i] != -INFINITY) scores[i] = -scores[i];   /* those of other groups stay the last */
+    }
+}
+
+static void quirk_use(const struct reference *r, const struct ffn_plan *p, uint32_t n, double *used, double *weights) {
+    for (size_t i = 0; r->quirks.experts_index && i < (size_t)n * p->n_used; i++) {
+        used[i] = used[i] + 1 < p->n_expert ? used[i] + 1 : 0;
+    }
+    for (uint32_t t = 0; r->quirks.experts_weights && t < n; t++, weights += p->n_used) {
+        for (uint32_t i = 0, j = p->n_used; i + 1 < j--; i++) {
+            double w = weights[i];
+            weights[i] = weights[j];
+            weights[j] = w;
+        }
+    }
 }
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */
@@ -280,8 +349,10 @@ static double quirk_activation(const struct reference *r, double z) {
 void reference_set_quirks(struct reference *r, const struct quirks *q) {
     static const struct wrong_steps steps = {
         .row = quirk_row, .begin = quirk_begin, .projection = quirk_projection, .norm = quirk_norm,
-        .after_norm = quirk_after_norm, .rotates = quirk_rotates, .position = quirk_position,
-        .attention_weights = quirk_attention_weights, .attention_values = quirk_attention_values,
+        .norm_weight = quirk_norm_weight, .after_norm = quirk_after_norm, .learned_position = quirk_learned_position,
+        .split_qkv = quirk_split_qkv, .first_rotated = quirk_first_rotated, .rotates = quirk_rotates,
+        .position = quirk_position, .attention_weights = quirk_attention_weights,
+        .attention_values = quirk_attention_values, .choose = quirk_choose, .use = quirk_use,
         .add_residual = quirk_add_residual, .activation = quirk_activation,
     };
     reference_set_right(r);

@@ -111,16 +111,20 @@ static void layer_norm(double eps, const double *x, uint32_t n, double *h) {
     for (uint32_t i = 0; i < n; i++) h[i] = (x[i] - mean) / deviation;
 }
 
-/* Each of n rows of h (n, n_in) is the norm of x, times the weight, plus the bias; without them these are 1 and 0.  A
- * weight of several rows has one for each head. */
+/* Each of n rows of h (n, n_in) is the norm of x, times the weight, plus the bias; without them these are 1 and 0.  The
+ * weight is one of a row, or has further rows for the heads. */
 void reference_normalize(const struct reference *r, const struct affine *of, double eps, uint32_t n_in,
                          const double *x, uint32_t n, double *h) {
     for (uint32_t t = 0; t < n; t++, x += n_in, h += n_in) {
-        const float *weight = of->w ? reference_row(r, of->w, t % of->w->n_out) : NULL;
-        if (r->wrong) r->wrong->norm(r, weight, eps, x, n_in, h);   /* with its weight */
+        if (r->wrong) r->wrong->norm(r, eps, x, n_in, h);
         else if (r->plan.norm == NORM_LAYER) layer_norm(eps, x, n_in, h);
         else rms_norm(eps, x, n_in, h);
-        for (uint32_t i = 0; !r->wrong && weight && i < n_in; i++) h[i] *= (double)weight[i];
+        uint64_t first = (uint64_t)t * n_in, width = of->w ? of->w->n_in : 1;   /* a quirk may have another n_in */
+        const float *weight = of->w ? reference_row(r, of->w, (size_t)(first / width % of->w->n_out)) : NULL;
+        for (uint32_t i = 0; weight && i < n_in; i++) {
+            double factor = (double)weight[(first + i) % width];
+            h[i] *= r->wrong ? r->wrong->norm_weight(r, factor) : factor;
+        }
         const float *bias = of->b ? reference_row(r, of->b, 0) : NULL;
         for (uint32_t i = 0; bias && i < n_in; i++) h[i] += (double)bias[i];
     }
@@ -167,14 +171,15 @@ void reference_rotate(const struct reference *r, uint32_t rope, double *x, doubl
     }
 }
 
-/* x: (n, n_head, k_dim), the Q or K of a batch. */
+/* x: (n, n_head, k_dim), the Q or K of a batch.  The first n_rot elements of each head are rotated. */
 static void rope(const struct reference *r, const struct attn_plan *p, double *x, uint32_t n_head, uint32_t n,
                  uint32_t pos, bool is_q) {
     if (p->rope == ROPE_NONE || (r->wrong && !r->wrong->rotates(r, is_q))) return;
     for (uint32_t t = 0; t < n; t++) {
         double position = pos + t;
         if (r->wrong) position = r->wrong->position(r, pos, t, is_q);
-        for (uint32_t h = 0; h < n_head; h++, x += p->k_dim) reference_rotate(r, p->rope, x, position);
+        uint32_t first = r->wrong ? r->wrong->first_rotated(r, p) : 0;
+        for (uint32_t h = 0; h < n_head; h++, x += p->k_dim) reference_rotate(r, p->rope, x + first, position);
     }
 }
 
@@ -222,7 +227,7 @@ static struct seen seen_by(const struct reference *r, const struct attended *a, 
 }
 
 /* What is subtracted from the score of a key at a distance: Press et al. 2022, "Train Short, Test Long" */
-static double alibi(const struct attn_plan *p, uint32_t head, double distance) {
+double reference_alibi(const struct attn_plan *p, uint32_t head, double distance) {
     double n = pow(2, floor(log2(p->n_head))), max = (double)p->alibi;
     if (max == 0) return 0;
     double slope = head < n ? pow(2, -max * (head + 1) / n) : pow(2, -max * (2 * (head - n) + 1) / (2 * n));
@@ -231,7 +236,7 @@ static double alibi(const struct attn_plan *p, uint32_t head, double distance) {
 
 double reference_bend_score(const struct attn_plan *p, uint32_t head, double score, double distance) {
     if (p->softcap != 0) score = (double)p->softcap * tanh(score / (double)p->softcap);   /* Gemma 2, 2024 */
-    return score - alibi(p, head, distance);
+    return score - reference_alibi(p, head, distance);
 }
 
 /* weights (n, n_head, n_key) */
@@ -313,12 +318,13 @@ double reference_activate(const struct reference *r, const struct ffn_plan *p, d
 }
 
 /* If the layer has this norm, y (n, n_head, width) becomes the norm of x.  Returns y then, and otherwise x.  The norm
- * is computed over the width of its weight: a head, or all of a token.  Without a weight that is width. */
+ * is computed over each head or, if the plan says so for Q and K, over all of them together. */
 static double *norm(const struct reference *r, uint32_t il, enum weight_id weight, struct batch b, enum tap_id id,
                     uint32_t n_head, uint32_t width, double *x, double *y) {
     const struct affine *of = &r->m->layers[il].w[weight];
     if (!of->w && !((r->plan.bare_norms & ~r->plan.layers[il].without) >> weight & 1)) return x;
-    uint32_t n_in = of->w ? of->w->n_in : width;
+    bool is_of_qk = weight == W_ATTN_Q_NORM || weight == W_ATTN_K_NORM;
+    uint32_t n_in = is_of_qk && r->plan.layers[il].attn.qk_norm == QK_NORM_ROW ? n_head * width : width;
     bool is_post = weight == W_ATTN_POST_NORM || weight == W_FFN_POST_NORM;
     double eps = (double)(is_post && r->plan.post_norm_eps != 0 ? r->plan.post_norm_eps : r->plan.norm_eps);
     reference_normalize(r, of, eps, n_in, x, (uint32_t)((uint64_t)b.n * n_head * width / n_in), y);
@@ -374,10 +380,11 @@ static void run_attention(struct reference *r, uint32_t il, struct batch b, cons
     int32_t at = (int32_t)il;
 
     projection(r, &l->w[W_ATTN_Q], x, n, r->q, true);
-    reference_tap(r, TAP_QCUR, at, pos, n, p->n_head, p->k_dim, r->q);
     projection(r, &l->w[W_ATTN_K], x, n, k, true);
-    reference_tap(r, TAP_KCUR, at, pos, n, p->n_head_kv, p->k_dim, k);
     projection(r, &l->w[W_ATTN_V], x, n, v, true);
+    if (r->wrong) r->wrong->split_qkv(r, il, n, k, v);
+    reference_tap(r, TAP_QCUR, at, pos, n, p->n_head, p->k_dim, r->q);
+    reference_tap(r, TAP_KCUR, at, pos, n, p->n_head_kv, p->k_dim, k);
     reference_tap(r, TAP_VCUR, at, pos, n, p->n_head_kv, p->v_dim, v);
     bool is_late = p->qk_norm == QK_NORM_HEAD_ROPED;
     if (!is_late) norm(r, il, W_ATTN_Q_NORM, b, TAP_QCUR_NORMED, p->n_head, p->k_dim, r->q, r->q);
@@ -446,7 +453,8 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
         double *x = r->x + (size_t)t * p->n_embd;
         for (uint32_t i = 0; i < p->n_embd; i++) x[i] = (double)embedding[i] * factor;
         if (m->token_types.w) add_row(r, m->token_types.w, 0, x);   /* Devlin et al. 2019, "BERT", figure 2 */
-        if (m->position_embd.w) add_row(r, m->position_embd.w, pos + t, x);
+        uint32_t row = r->wrong ? r->wrong->learned_position(r, pos, t) : pos + t;
+        if (m->position_embd.w) add_row(r, m->position_embd.w, row, x);
     }
     norm_outside(r, W_TOKEN_EMBD_NORM, &m->token_embd_norm, r->x, n, r->x);
     reference_tap(r, TAP_EMBD, -1, pos, n, 1, p->n_embd, r->x);
@@ -573,7 +581,7 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
         || !(r->weights = allocate(r, (uint64_t)n_batch * p->max_head, n_ctx))
         || !(r->frequencies[ROPE_GLOBAL] = allocate(r, max_k_dim, 1))
         || !(r->frequencies[ROPE_LOCAL] = allocate(r, max_k_dim, 1)) || !(r->rotated = allocate(r, n_ctx, 1))
-        || !(r->key = allocate(r, max_k_dim, 1))) {
+        || !(r->key = allocate(r, max_k_dim, 1)) || !(r->fused = allocate(r, p->max_q + p->max_k + p->max_v, 1))) {
         reference_free(r);
         return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the reference pass cannot allocate a context of %u "
                          "tokens; ask for a smaller context", n_ctx);
@@ -589,7 +597,7 @@ void reference_free(struct reference *r) {
                             r->scores, r->choice, r->chosen, r->expert, r->expert_rows, r->gates, r->input, r->head,
                             r->weights,
                             r->frequencies[ROPE_GLOBAL], r->frequencies[ROPE_LOCAL], r->rotated, r->key, r->zeros,
-                            r->row, r->row_bytes, r->other_row, r->tapped };
+                            r->fused, r->row, r->row_bytes, r->other_row, r->tapped };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     free(r);
 }

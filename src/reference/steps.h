@@ -45,6 +45,7 @@ struct reference {
     /* Used only by quirks. */
     double *rotated;                 /* (n_ctx) the position that the K of a slot was rotated to */
     double *key, *zeros;             /* (k_dim) scratch for a K, and zeros */
+    double *fused;                   /* (max_q + max_k + max_v) scratch for the Q, K and V of a token */
 };
 
 /* One layer's cache and the batch that attends to it.  A slot is a place in the cache for the K and V of one token.
@@ -70,10 +71,12 @@ const float *reference_row(const struct reference *r, const struct weight *w, si
 double reference_dot(const float *w, const double *x, uint32_t n);
 /* The angle of pair i per position, without linear scaling.  width: n_rot, unless a mistake takes another one. */
 double reference_frequency(const struct reference *r, uint32_t rope, uint32_t i, double width);
-/* Rotates one head x (k_dim) to a position, by the plan's rope of that index. */
+/* Rotates the first n_rot elements of x to a position, by the plan's rope of that index. */
 void reference_rotate(const struct reference *r, uint32_t rope, double *x, double position);
 double reference_score_divisor(const struct attn_plan *p);
-/* What becomes of the score of a head before the softmax: softcap and ALiBi.  distance: from the key to the query. */
+/* What ALiBi subtracts from the score of a head.  distance: from the key to the query. */
+double reference_alibi(const struct attn_plan *p, uint32_t head, double distance);
+/* What becomes of the score of a head before the softmax: softcap and ALiBi. */
 double reference_bend_score(const struct attn_plan *p, uint32_t head, double score, double distance);
 
 void reference_tap(const struct reference *r, enum tap_id id, int32_t il, uint32_t pos, uint32_t n_token,
@@ -102,16 +105,28 @@ struct wrong_steps {
     uint32_t (*begin)(struct reference *r, uint32_t n, uint32_t pos);
     /* Computes a wrong product and returns true, or returns false if the right product is to be computed. */
     bool (*projection)(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *y);
-    /* Normalizes one row of n elements and multiplies it by its weight, which may be NULL. */
-    void (*norm)(const struct reference *r, const float *weight, double eps, const double *x, uint32_t n, double *h);
+    /* Normalizes one row of n elements. */
+    void (*norm)(const struct reference *r, double eps, const double *x, uint32_t n, double *h);
+    /* By what an element is multiplied then, instead of by its weight. */
+    double (*norm_weight)(const struct reference *r, double weight);
+    /* The row of the learned positions for token t of the batch at pos. */
+    uint32_t (*learned_position)(const struct reference *r, uint32_t pos, uint32_t t);
+    /* Moves the rows of the projections of n tokens among r->q, k and v. */
+    void (*split_qkv)(struct reference *r, uint32_t il, uint32_t n, double *k, double *v);
     /* Called with h (n), the input of attention or feed forward, after its norm; n: elements of all tokens together. */
     void (*after_norm)(struct reference *r, const double *h, size_t n);
+    /* The first element of a head that is rotated. */
+    uint32_t (*first_rotated)(const struct reference *r, const struct attn_plan *p);
     /* True if Q (is_q) or K is rotated at all. */
     bool (*rotates)(const struct reference *r, bool is_q);
     /* The position that the Q or K of token t of the batch at pos is rotated to; negative if angles are reversed. */
     double (*position)(const struct reference *r, uint32_t pos, uint32_t t, bool is_q);
     void (*attention_weights)(const struct reference *r, const struct attended *a, uint32_t n_key);
     void (*attention_values)(const struct reference *r, const struct attended *a, uint32_t n_key);
+    /* Changes the scores (n_expert) by which the experts of a token are chosen. */
+    void (*choose)(const struct reference *r, uint32_t n_expert, double *scores);
+    /* Changes the experts that n tokens use, and their weights, (n, n_used) each. */
+    void (*use)(const struct reference *r, const struct ffn_plan *p, uint32_t n, double *used, double *weights);
     void (*add_residual)(struct reference *r, size_t n, enum residual which);
     /* Used if quirks.ffn_other_act is set. */
     double (*activation)(const struct reference *r, double z);
