@@ -225,6 +225,59 @@ static void rehearse_case(const void *row) {
     plumb_model_free(whole);
 }
 
+struct choices {
+    uint32_t n_step;
+    uint64_t experts;   /* a set: those that are used in any layer */
+};
+
+static void count_experts(void *user, const plumb_tap *tap) {
+    struct choices *c = user;
+    c->n_step++;
+    size_t n = (size_t)tap->n_token * tap->n_head * tap->n;
+    for (size_t i = 0; i < n && strcmp(tap->name, "ffn_moe_topk") == 0; i++) c->experts |= 1ull << (uint32_t)tap->data[i];
+}
+
+/* Other architectures: what a rehearsal says of memory is what a session of the whole file takes, its passes make as
+ * many steps, and the tokens of a prompt use all experts. */
+static void rehearse_architecture_row(const void *row) {
+    char path[120];
+    const char *paths[] = { path };
+    uint32_t n_bytes;
+    snprintf(path, sizeof path, "tests/vectors/archs/%s.gguf", (const char *)row);
+    plumb_model *whole = fixture_load(path), *m = rehearse(paths, 1, &n_bytes);
+    plumb_session *sessions[2] = { new_session(whole, 48, 0), new_session(m, 48, 0) };
+    struct choices choices[2] = { { .n_step = 0 }, { .n_step = 0 } };
+    if (sessions[0] && sessions[1]) {
+        plumb_model_info info[2];
+        plumb_model *const models[2] = { whole, m };
+        double kv[2];
+        for (int k = 0; k < 2; k++) {
+            int32_t ids[N_IDS];
+            some_ids(models[k], ids);
+            CHECK(plumb_model_get_info(models[k], &info[k]) == PLUMB_OK, "%s", plumb_model_error(models[k]));
+            kv[k] = plumb_model_kv_bytes(models[k], 48, 0, PLUMB_KV_I16);
+            CHECK(plumb_session_feed(sessions[k], ids, N_IDS) == PLUMB_OK, "%s", plumb_session_error(sessions[k]));
+        }
+        CHECK(plumb_session_bytes(sessions[0]) == plumb_session_bytes(sessions[1]) && kv[0] == kv[1]
+              && info[0].weight_bytes == info[1].weight_bytes, "%d bytes, the real session has %d; %g and %g of K and V",
+              (int)plumb_session_bytes(sessions[1]), (int)plumb_session_bytes(sessions[0]), kv[1], kv[0]);
+        for (int k = 0; k < 2; k++) {
+            int32_t ids[N_IDS];
+            some_ids(models[k], ids);
+            CHECK(plumb_session_rewind(sessions[k], 0) == PLUMB_OK
+                  && plumb_session_set_tap(sessions[k], count_experts, &choices[k]) == PLUMB_OK
+                  && plumb_session_feed(sessions[k], ids, N_IDS) == PLUMB_OK, "%s", plumb_session_error(sessions[k]));
+        }
+        uint32_t n_expert = m->model->plan.max_expert;
+        CHECK(choices[0].n_step == choices[1].n_step, "%u steps, with weights %u", choices[1].n_step, choices[0].n_step);
+        CHECK(choices[1].experts == (1ull << n_expert) - 1, "experts %llx of %u", (unsigned long long)choices[1].experts,
+              n_expert);
+    }
+    for (int k = 0; k < 2; k++) plumb_session_free(sessions[k]);
+    plumb_model_free(m);
+    plumb_model_free(whole);
+}
+
 static void rehearse_split_case(void) {
     static const char *const paths[] = { "tests/vectors/synth/split-00001-of-00003.gguf",
         "tests/vectors/synth/split-00002-of-00003.gguf", "tests/vectors/synth/split-00003-of-00003.gguf" };
@@ -697,6 +750,13 @@ void test_session(void) {
     for (size_t i = 0; i < sizeof rehearsed / sizeof *rehearsed; i++) {
         test_row("session: from a header alone, rehearsal predicts the memory of a session and runs it",
                  rehearse_case, &rehearsed[i]);
+    }
+    static const char *const others[] = { "olmoe", "gpt-oss", "llama4", "qwen2moe", "mimo2", "smallthinker", "gemma2",
+                                          "deci", "openelm" };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        char name[120];
+        snprintf(name, sizeof name, "session: from a header alone, rehearsal predicts the memory of %s", others[i]);
+        test_row(name, rehearse_architecture_row, others[i]);
     }
     test_case("session: the headers of a split model rehearse too", rehearse_split_case);
     test_case("session: rehearsals in the wrong state, or of a model that cannot run, are errors", rehearse_wrong_case);

@@ -345,7 +345,8 @@ static void tolerance_case(void) {
 void test_weights(void) {
     for (size_t i = 0; plan_architecture(i); i++) {
         char name[120];
-        snprintf(name, sizeof name, "weights: each tensor that differs is named: architecture %s", plan_architecture(i));
+        snprintf(name, sizeof name, "weights: each tensor that differs is named: architecture %s",
+                 plan_architecture(i));
         test_row(name, architecture_row, plan_architecture(i));
     }
     for (size_t i = 0; i < sizeof sames / sizeof *sames; i++) {

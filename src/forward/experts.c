@@ -173,6 +173,11 @@ void forward_router(struct forward *f, uint32_t il, struct batch b, const float 
         keep_groups(p, s->choice + (size_t)t * p->n_expert);
         find_best(s->choice + (size_t)t * p->n_expert, p->n_expert, n_used, s->used + (size_t)t * n_used);
     }
+    /* A trained router uses all experts about equally; the scores of a rehearsal are all 0, and would choose the same
+     * ones for every token. */
+    for (uint32_t i = 0; f->model->is_rehearsed && i < b.n * n_used; i++) {
+        s->used[i] = (uint32_t)(((uint64_t)b.pos * n_used + i) % p->n_expert);
+    }
     for (uint32_t i = 0; i < b.n * n_used; i++) {
         s->ids[i] = (float)s->used[i];
         s->weights[i] = s->scores[(size_t)(i / n_used) * p->n_expert + s->used[i]];

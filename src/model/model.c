@@ -459,6 +459,7 @@ void model_rehearse(struct model *m, uint8_t *ring, uint64_t n) {
         at += n_bytes;
     }
     m->rope_freqs.w = m->rope_long.w = m->rope_short.w = NULL;
+    m->is_rehearsed = true;
 }
 
 uint64_t model_absent_taps(const struct model *m, uint32_t il) {

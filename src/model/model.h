@@ -54,6 +54,7 @@ struct model {
     struct weight *weights;     /* all weights that are bound, biases too, in the order of the file */
     size_t n_weight;
     uint64_t types;             /* bit i: some weight is of type i (enum quant_type) */
+    bool is_rehearsed;          /* model_rehearse has replaced the weights by zeros */
     size_t max_packed_row;      /* bytes of the longest packed row of any tensor of the files, used or not */
 };
 
@@ -73,7 +74,8 @@ plumb_status model_check_tensors(struct gguf *const *parts, size_t n_part, uint3
 
 /* For a model of which only the header was read: lets its weights point to zeros, so that its speed can be measured.
  * The weights follow each other in ring and wrap around to its start, so that a pass reads as much memory as with the
- * real ones.  rope_freqs gets no data, because angles are divided by it.
+ * real ones.  rope_freqs gets no data, because angles are divided by it.  Zeros choose no experts, so a pass then takes
+ * others for each token.
  * ring: n >= model_largest_weight zero bytes, borrowed; NULL: no weight gets data. */
 void model_rehearse(struct model *m, uint8_t *ring, uint64_t n);
 /* Returns the bytes of the largest weight and sets *all to those of all weights, each rounded up as in the ring.  Tied
