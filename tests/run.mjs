@@ -45,7 +45,7 @@ const cTests = (browser, name) => needs(`build/emcc/${name}.wasm`, {
 /** The files of tests/node that are not unit tests: they run the default model, start many processes or threads, render
  * thousands of templates or compile types.  `make check` runs all the others. */
 const slow = ['chat', 'cli', 'completions', 'faults', 'locks', 'logprobs', 'machine-code', 'memory', 'model', 'openai',
-  'precision', 'release', 'template-bounds', 'threads', 'types'];
+  'precision', 'release', 'template-bounds', 'threads', 'truth', 'types'];
 const check = process.argv.includes('--check');
 
 /** @type {Record<string, (import('./suite.mjs').Suite & {alone?: boolean, quick?: boolean})[]>} */

@@ -101,17 +101,6 @@ export function smoke(name, launch, { shares, noCopy }) {
     });
 
     const chosen = ({ ids }, n) => browser.evaluate(({ ids, n }) => choices(model, ids, n), { ids, n });
-    for (const prompt of prompts) {
-      test(`greedy ids are llama.cpp's: 64 after ${prompt.ids.length} tokens (${prompt.name})`, async () => {
-        await open();
-        await browser.evaluate(async url => {
-          globalThis.model = await Plumb.load(url, { threads: 2, cache: 'no-store' });
-        }, REAL);
-        assert.equal(prompt.f32.ids.length, 64);
-        assert.deepEqual(await chosen(prompt, 64), prompt.f32.ids);
-      });
-    }
-
     test('a signal ends an answer, and the next answer is complete', async () => {
       await open();
       const { said, stats, text, expected } = await browser.evaluate(async ({ url, messages, ids }) => {

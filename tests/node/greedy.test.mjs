@@ -1,13 +1,14 @@
 /** Every host must give the same greedy ids.  The JavaScript tests of Node, Chromium, Firefox and WebKit read them from
- * tests/vectors/llama/prompts.json; the C tests, native and under wasmtime, read the files that it was made from. */
+ * the files prompts.json of tests/vectors/llama; the C tests, native and under wasmtime, read the files that it was made from. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import test from 'node:test';
-import { prompts, root } from './helpers.mjs';
+import { models } from './helpers.mjs';
 
-for (const { name, ids, f32 } of prompts) {
+for (const { name, ids, f32, vectors } of models.flatMap(({ vectors, prompts }) =>
+  prompts.map(prompt => ({ ...prompt, vectors })))) {
   test(`the C tests and the JavaScript tests have the same ids: ${name}`, () => {
-    const file = readFileSync(`${root}tests/vectors/llama/${name}.f32.bin`);
+    const file = readFileSync(`${vectors}${name}.f32.bin`);
     const words = Array.from({ length: file.length / 4 }, (_, i) => file.readInt32LE(4 * i));
     assert.equal(file.toString('latin1', 0, 8), 'PLMBLOGT');
     // Header, tokens, and one record for each choice: logsumexp, sampled logits, ids of the largest, these logits.

@@ -31,8 +31,17 @@ export function promise(bytes) {
   ]);
 }
 export const realPath = `${root}models/SmolLM2-135M-Instruct.Q4_1.gguf`;
-/** llama.cpp's answers to three prompts; see tests/vectors/README.md. */
-export const { prompts } = JSON.parse(readFileSync(`${root}tests/vectors/llama/prompts.json`, 'utf8'));
+/** Real models, with llama.cpp's greedy answers to prompts, and its activations by layer; see tests/vectors/README.md. */
+export const models = [
+  { name: 'SmolLM2', file: 'models/SmolLM2-135M-Instruct.Q4_1.gguf', vectors: 'llama/', layers: 'smollm2' },
+  { name: 'Gemma 3', file: 'models/gemma-3-270m.Q4_K_M.gguf', vectors: 'llama/gemma3/', layers: 'gemma3' },
+].map(({ name, file, vectors, layers }) => ({
+  name, file, vectors: `${root}tests/vectors/${vectors}`,
+  prompts: JSON.parse(readFileSync(`${root}tests/vectors/${vectors}prompts.json`, 'utf8')).prompts,
+  layers: JSON.parse(readFileSync(`${root}tests/vectors/layers/${layers}.json`, 'utf8')),
+}));
+/** Those of the default model. */
+export const [{ prompts }] = models;
 
 /** The package in this thread on another platform, on which a string source is a URL.
  * @param {Partial<import('../../web/api/plumb.js').ClientPlatform>} other  what differs from Node's */

@@ -5,7 +5,7 @@ import { readFileSync, statSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { after, before, describe, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
-import { argmax, fails, realPath, prompts, root, textOf, tinyPath } from './helpers.mjs';
+import { fails, realPath, prompts, root, textOf, tinyPath } from './helpers.mjs';
 
 const vectors = `${root}tests/vectors/`;
 const [capital, chat, long] = prompts;
@@ -63,19 +63,6 @@ describe('the default model', () => {
     assert.equal(await model.applyChatTemplate(brief, { addGenerationPrompt: false }),
       '<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n');
   });
-
-  for (const prompt of prompts) {
-    test(`64 greedy steps after ${prompt.ids.length} tokens (${prompt.name}) are llama.cpp's`, async () => {
-      await model.rewind();
-      let logits = await model.feed(prompt.ids);
-      assert.equal(logits.length, 49152);
-      assert.equal(prompt.f32.ids.length, 64);
-      for (const [i, id] of prompt.f32.ids.entries()) {
-        assert.equal(argmax(logits), id, `token ${i}`);
-        logits = await model.step(id);
-      }
-    });
-  }
 
   test('a text is continued as by llama.cpp, greedily', async () => {
     const ids = answerIds(capital);

@@ -83,7 +83,8 @@ cd gemma3
 backend=$exact/build/bin/libggml-cpu.so f32=$work/gemma-3-270m.F32.gguf
 dequantize "$gemma3" "$f32"
 { cat ../text.txt && printf '\nSummary:'; } >long.txt
-vectors f32 "$f32" "$backend" 257 colours=colours.txt code=code.txt japanese=japanese.txt dialog=dialog.txt long=long.txt
+vectors f32 "$f32" "$backend" 257 \
+    colours=colours.txt code=code.txt japanese=japanese.txt dialog=dialog.txt long=long.txt
 "$PYTHON" ../vectors.py prompts gemma3 "$gemma3" "$f32" >prompts.json
 "$PYTHON" ../numpy_pass.py "$f32" mixed.f32.bin
 divergence 128 "$gemma3" "$f32" "$backend"
