@@ -13,7 +13,7 @@ import { test } from 'node:test';
 import { serve } from '../../web/site/serve.mjs';
 import { ggufHeader } from '../node/gguf.mjs';
 import { realPath, root, server, tinyPath } from '../node/helpers.mjs';
-import { TINY, answer, open, screenshot, setUp, state } from './chat-page.mjs';
+import { TINY, answer, answers, open, screenshot, setUp, state, whole } from './chat-page.mjs';
 
 const where = await setUp();
 
@@ -109,6 +109,31 @@ test('a URL is checked first: errors, the model found there, and the memory it n
   await page.close();
 });
 
+test('a base model is chosen from the list, and continues texts as llama.cpp does', async () => {
+  const page = await open(where, `?model=${TINY}`, {}, page => page.addInitScript(() => {
+    localStorage['plumb.settings'] = '{"temperature":0,"maxTokens":6}';
+  }));
+  await state(page, 'ready');
+  await page.click('#model');
+  await page.getByRole('button', { name: 'Gemma 3 270M' }).click();
+  await page.waitForFunction(() => document.querySelector('#model-name').textContent === 'gemma-3 270M');
+  await state(page, 'ready');
+  assert.match(await page.innerText('#welcome'), /does not answer messages but continues your text/);
+  // tests/vectors/llama/gemma3/prompts.json has the ids: of the prompt, with a first token, and of 12 choices.
+  await page.getByRole('button', { name: 'The three primary colours are' }).click();
+  await whole(page, 2);
+  assert.deepEqual((await answers(page)).map(text => text.trim()), ['red, yellow and blue.']);
+  await page.getByRole('button', { name: 'Continue' }).click();
+  await page.locator('#log > .assistant').getByText('The three primary colours are').waitFor();
+  await state(page, 'ready');
+  assert.match((await answers(page))[0], /^\s*red, yellow and blue\.\s+The three primary colours are\s*$/);
+  await page.reload();   // the choice is stored
+  await state(page, 'ready');
+  assert.equal(await page.textContent('#model-name'), 'gemma-3 270M');
+  assert.deepEqual(page.problems, []);
+  await page.close();
+});
+
 test('a link whose model is not a URL shows an error, and the page remains usable', async () => {
   const page = await open(where, '?model=http://[');
   await state(page, 'failed');
@@ -141,7 +166,7 @@ test('a model too large for the memory shows the sizes, and the default model ca
   assert.match(await page.textContent('#failure-detail'),
     /\d{10} bytes of weights and 109\d{7} bytes of keys and values/);
   await page.click('#other');
-  await page.getByRole('button', { name: 'Default model' }).click();
+  await page.getByRole('button', { name: 'SmolLM2 135M' }).click();
   await page.waitForFunction(() => document.querySelector('#model-name').textContent === 'smollm2 135M');
   await state(page, 'ready');
   assert.ok((await answer(page, 'Say one word.')).length > 0);

@@ -54,6 +54,16 @@ for (const colorScheme of ['light', 'dark']) {
       const use = { colorScheme, viewport: { width, height }, hasTouch: width < 500, reducedMotion: 'reduce' };
       const early = page => page.addInitScript({ content: axe });
 
+      test('with a model that continues texts axe finds no violations and nothing overflows the page', async () => {
+        const page = await open(where, `?model=${TINY}`, use, early);
+        await state(page, 'ready');
+        await examine(page, named('continues'));
+        await page.click('#model');
+        await page.locator('#facts dd').first().waitFor();
+        await examine(page, named('models-continues'));
+        await page.close();
+      });
+
       test('from the load to the inspector axe finds no violations and nothing overflows the page', async t => {
         // The server stalls once the plan is shown, so the load lasts as long as axe needs.
         let silent = false;

@@ -59,7 +59,8 @@ export function truth(name, start) {
       });
 
       for (const prompt of prompts) {
-        test(`greedy ids of ${name} are llama.cpp's: 64 after ${prompt.ids.length} tokens (${prompt.name})`, async () => {
+        const { length } = prompt.ids;
+        test(`greedy ids of ${name} are llama.cpp's: 64 after ${length} tokens (${prompt.name})`, async () => {
           const chosen = await host.evaluate(async ids => {
             await model.rewind();
             const chosen = [];
@@ -72,7 +73,7 @@ export function truth(name, start) {
         });
       }
 
-      test(`the output of every layer of ${name} is llama.cpp's within 1e-2, of the first layer within 1e-3`, async t => {
+      test(`the output of every layer of ${name} is llama.cpp's: within 1e-2, of the first within 1e-3`, async t => {
         const theirs = layers.taps.filter(tap => tap.name.startsWith('l_out-'));
         const ours = await host.evaluate(async ({ ids, places }) => {
           const { taps } = await model.trace(ids, { taps: 'l_out', values: Infinity });

@@ -62,7 +62,7 @@ export function createContextMeter({ model: current, busy, conversation, system 
     try {
       if (!busy() && message !== measured?.text) await problemOf(message);
     } catch {
-      // For instance, there is no chat template: sending a message shows that.
+      // For instance, the chat template refuses it: sending a message shows that.
     }
     if (message === draft.value) show();
   }

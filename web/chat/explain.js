@@ -54,10 +54,6 @@ function titleAndAdvice(error) {
       return { title: 'This is too long for the context', advice: 'Shorten the message, or set a longer context in '
         + 'the settings.' };
     case 'PLUMB_ERROR_TEMPLATE':
-      if (error instanceof PlumbError && error.details.missing) {
-        return { title: 'This model cannot chat', advice: 'Open an instruction-tuned model, one with a chat '
-          + 'template.' };
-      }
       return { title: 'The model’s chat template failed', advice: 'It rejected this chat, or was stopped because it '
         + 'exceeded a limit; the reason is below. Start a new chat, or choose another model.' };
     case 'PLUMB_ERROR_STATE':

@@ -2,6 +2,7 @@
 import { Plumb } from '../index.js';
 import { dotted, duration, element, megabytes } from './dom.js';
 import { explain } from './explain.js';
+import { continueTexts } from './offered.js';
 
 /** @typedef {import('../api/plumb.js').Model} Model
  * @typedef {import('../loader/source.js').Source} Source */
@@ -38,6 +39,7 @@ export function createLoader(options, changed) {
         };
         const loaded = await Plumb.load(source, { ...options(), persist: true, signal: controller.signal, onProgress });
         if (running !== controller) return close(loaded);
+        continueTexts(loaded);
         model = loaded;
         running = undefined;
         show('ready');

@@ -4,15 +4,19 @@ import {
   count, dotted, element, fileName, iconButton, integer, make, paragraph, problem, recall, remember, size, toast,
 } from './dom.js';
 import { explain } from './explain.js';
+import { OFFERED, continuesTexts } from './offered.js';
 
 /** @typedef {import('./loading.js').Source} Source */
 
 /** Short forms of a model's warnings; the dialog has their full text. @type {Record<string, string>} */
 const SHORT = { threads: 'The model runs with one thread only', cache: 'The model is not stored for the next visit' };
 
-/** @param {{loader: ReturnType<typeof import('./loading.js').createLoader>, defaultModel: string,
+const CONTINUES = 'The model has no chat template. It does not answer messages but continues a text.';
+const [{ url: defaultModel }] = OFFERED;
+
+/** @param {{loader: ReturnType<typeof import('./loading.js').createLoader>,
  *   options: () => import('../api/plumb.js').LoadOptions}} page */
-export function createModelsDialog({ loader, defaultModel, options }) {
+export function createModelsDialog({ loader, options }) {
   const dialog = element('models', 'dialog'), plan = element('plan', 'div'), url = element('url', 'input');
   const file = element('file', 'input'), name = element('model-name', 'span');
   /** @type {AbortController | undefined} */
@@ -99,6 +103,7 @@ export function createModelsDialog({ loader, defaultModel, options }) {
       Threads: why('threads') ?? String(info.threads),
       Engine: `${info.module}, kernels ${info.kernels}, precision ${info.precision}`,
       ...why('cache') && { Copy: why('cache') ?? '' },
+      ...continuesTexts(model) && { Chat: CONTINUES },
     }));
   }
 
@@ -140,7 +145,9 @@ export function createModelsDialog({ loader, defaultModel, options }) {
     if (address) void showPlan(address);
     else plan.replaceChildren(paragraph('That is not the address of a file.', 'problem'));
   });
-  element('default', 'button').addEventListener('click', () => load(defaultModel));
+  element('offered', 'ul').replaceChildren(...OFFERED.map(({ url, name, about }) => make('li', {},
+    make('button', { type: 'button', className: 'title', onclick: () => load(url) }, name,
+      make('span', { className: 'figures' }, about)))));
   element('open', 'button').addEventListener('click', () => file.click());
   file.addEventListener('change', () => {
     const files = [...file.files ?? []];
@@ -247,7 +254,7 @@ function planOf(found, source, load) {
         + `the rest ${size(memory.scratch + memory.module)}`,
       Threads: `${found.threads}${found.threadsNote ? `: ${found.threadsNote}` : ''}`,
       ...speed && { Speed: `about ${speed.decode.toFixed(0)} tokens/s, prompt ${speed.prefill.toFixed(0)} tokens/s` },
-      ...!chat && { Chat: 'The model has no chat template and cannot answer messages.' },
+      ...!chat && { Chat: CONTINUES },
     }))] : [],
     ...supported ? [make('button', { type: 'button', className: fits ? 'primary' : '', onclick: load },
       dotted([download, fits ? 'Start' : 'Try anyway']))] : []);

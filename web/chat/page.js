@@ -10,11 +10,11 @@ import { announce, count, dotted, element, focusPrompt, recall, remember, toast 
 import { explain } from './explain.js';
 import { createLoader } from './loading.js';
 import { createModelsDialog } from './models-dialog.js';
+import { continuesTexts } from './offered.js';
 import { isolate, keepPage } from './offline.js';
 import { createDialog, createPanel } from './panels.js';
 import { createSettings } from './settings.js';
 
-const DEFAULT_MODEL = new URL('../../models/SmolLM2-135M-Instruct.Q4_1.gguf', import.meta.url).href;
 /** Milliseconds between two saves of a growing answer, and between two updates of its speed. */
 const SAVE_INTERVAL = 200, SPEED_INTERVAL = 500;
 /** How many of the likeliest tokens the inspector shows beside the chosen one. */
@@ -62,7 +62,7 @@ const meter = createContextMeter({ model: () => loader.model, busy: () => runnin
   fits = draftFits;
   canSend();
 });
-const models = createModelsDialog({ loader, defaultModel: DEFAULT_MODEL, options: settings.loading });
+const models = createModelsDialog({ loader, options: settings.loading });
 const side = createPanel('side', 'menu');
 /** @type {Promise<typeof import('./inspect.js')> | undefined} */
 let inspector;
@@ -117,6 +117,9 @@ async function ready() {
   const { model } = loader;
   if (!model) return;
   models.loaded();
+  const continues = continuesTexts(model);
+  document.body.dataset.kind = continues ? 'continues' : 'answers';
+  page.prompt.placeholder = continues ? 'Write the beginning of a text' : 'Write a message';
   if (idle()) focusPrompt();
   if (waiting) void answer();
   else void meter.measure();
