@@ -68,6 +68,8 @@ endef
 
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 MODEL ?= smollm2-135m-instruct-q4_1
+# The models that the chat page offers (web/chat/offered.js).
+OFFERED := smollm2-135m-instruct-q4_1 gemma-3-270m-q4_k_m
 export HOSTS ?= native node chromium firefox webkit wasmtime
 
 .PHONY: help run serve test check mutants setup bench bench-visit bench-peers bench-kernels bench-tokenizer prove \
@@ -75,17 +77,19 @@ export HOSTS ?= native node chromium firefox webkit wasmtime
 help: ## Prints this list.
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-# $(value PROMPT): make does not expand a "$5" in the prompt.
-run: ## Sets up what is missing, builds, fetches the default model and answers PROMPT="..." in Node.
+# $(value PROMPT): make does not expand a "$5" in the prompt.  A base model, whose name does not contain "instruct",
+# continues the prompt.
+run: ## Sets up what is missing, builds, fetches the default model or MODEL=... and answers PROMPT="..." in Node.
 	@tools/setup.sh run
 	@python3 models/fetch.py $(MODEL)
 	@$(MAKE) -s -j$$(nproc) wasm
-	@node web/cli/main.mjs run "$$(python3 models/fetch.py --path $(MODEL))" -p '$(subst ','\'',$(value PROMPT))'
+	@node web/cli/main.mjs run "$$(python3 models/fetch.py --path $(MODEL))" $(if $(findstring instruct,$(MODEL)),,--raw) \
+	    -p '$(subst ','\'',$(value PROMPT))'
 	@echo 'Go on: node web/cli/main.mjs chat MODEL, or in a browser: make serve' >&2
 
 serve: ## Sets up what is missing, builds and serves the chat page on this machine; PORT=8080.
 	@tools/setup.sh run
-	@python3 models/fetch.py $(MODEL)
+	@python3 models/fetch.py $(OFFERED)
 	@$(MAKE) -s -j$$(nproc) wasm
 	@node web/site/serve.mjs
 
@@ -303,12 +307,12 @@ $(emcc_dir)/$(1:plumb%=tests%).wasm: $(call variant,$1,$(engine) $(tests))
 endef
 $(foreach v,$(emcc_variants),$(eval $(call emcc_module,$v)))
 
-site: ## Builds build/site: the chat page and the default model, for any host of static files.
+site: ## Builds build/site: the chat page and the models that it offers, for any host of static files.
 	@tools/setup.sh run
-	@python3 models/fetch.py $(MODEL)
+	@python3 models/fetch.py $(OFFERED)
 	@$(MAKE) -s -j$$(nproc) wasm
 	@rm -rf build/site
-	@node web/site/page-files.mjs build/site "$$(python3 models/fetch.py --path $(MODEL))"
+	@node web/site/page-files.mjs build/site $$(python3 models/fetch.py --path $(OFFERED))
 	@echo "  build/site"
 
 wasi: $(wasi_dir)/plumb.wasm $(cli_wasm) ## Builds build/wasi/plumb.wasm, the command line for wasmtime.
