@@ -67,6 +67,7 @@ ARCHS = {
     "apertus": {"gate": False, "qk_norm": "head", "untied": True, "bias": "output", "plain_keys": {
         "xielu.alpha_n": 0.7, "xielu.alpha_p": 0.4, "xielu.beta": 0.5, "xielu.eps": -1e-6}},
     "bitnet": {"sub_norms": True, "head_dim": 8, "scales": True},
+    "nanbeige": {"freqs": True, "layers": 2, "keys": {"num_loops": 2}},
     "nemotron": {"norms": "layer", "gate": False, "head_dim": 8, "untied": True,
                  "bias": "q k v output up down attn_norm ffn_norm output_norm", "keys": {"rope.dimension_count": 4}},
     "bert": {**BERT, "positions": True, "cls": EMBD, "labels": 3, "keys": {"pooling_type": 4},

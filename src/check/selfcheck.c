@@ -65,7 +65,7 @@ static struct rotation rotation_of(const struct check *c, int32_t layer) {
  * before RoPE. */
 static const struct trace_tap *before_rope(const struct check *c, const struct plumb_trace *t, enum tap_id id,
                                            int32_t layer) {
-    bool is_late = c->model->plan.layers[layer].attn.qk_norm == QK_NORM_HEAD_ROPED;
+    bool is_late = plan_norms_roped(&c->model->plan.layers[layer].attn);
     const struct trace_tap *normed = trace_find_tap(t, id == TAP_QCUR ? TAP_QCUR_NORMED : TAP_KCUR_NORMED, layer);
     return normed && !is_late ? normed : trace_find_tap(t, id, layer);
 }
@@ -334,11 +334,13 @@ void selfcheck_logits(struct check *c, const float *a, const float *b, uint32_t 
 #define REFERENCE_BOUND 0.01
 #define LAYER_BOUND 0.003
 
-/* Finds the first value of a tap that is NaN or infinite.  Returns false if there is none. */
+/* Finds the first value of a tap that is NaN or infinite, but for the logits -infinity of tokens that a model cannot
+ * choose.  Returns false if there is none. */
 static bool find_bad(const struct trace_tap *tap, uint32_t *pos, uint32_t *place) {
     for (uint32_t row = 0; row < tap->n_row; row++) {
         for (uint32_t i = 0; i < tap->rows[row].n_value; i++) {
-            if (isfinite(tap->rows[row].values[i])) continue;
+            float value = tap->rows[row].values[i];
+            if (isfinite(value) || (tap->id == TAP_RESULT_OUTPUT && value == -INFINITY)) continue;
             *pos = tap->rows[row].pos;
             *place = i;
             return true;

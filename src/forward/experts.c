@@ -65,18 +65,21 @@ static struct affine expert_of(const struct affine *of, uint32_t e, struct weigh
     return (struct affine) { &parts[0], of->b ? &parts[1] : NULL, of->s ? &parts[2] : NULL };
 }
 
-/* Adds the outputs of expert e to f->experts.out, for the tokens that use it. */
-static void run_expert(struct forward *f, uint32_t il, struct batch b, uint32_t e, const float *x) {
+/* Adds the outputs of expert e of `all` to f->experts.out, for the tokens that use it. */
+static void run_expert(struct forward *f, uint32_t il, struct batch b, const struct ffn_weights *all, uint32_t e,
+                       const float *x) {
     const struct ffn_plan *p = &f->model->plan.layers[il].ffn;
-    const struct affine *w = f->model->layers[il].w;
     struct expert_scratch *s = &f->experts;
     uint32_t n_embd = f->model->plan.n_embd, n = 0;
     struct weight parts[3][3];
-    const struct affine gate = expert_of(&w[W_FFN_GATE_EXPS], e, parts[0]);
-    const struct affine up = expert_of(&w[W_FFN_UP_EXPS], e, parts[1]);
-    const struct affine down = expert_of(&w[W_FFN_DOWN_EXPS], e, parts[2]);
-    const struct ffn_weights network = { &gate, &up, &down, p->n_ff_expert, false, false,
-                                         { TAP_EXPERT_GATE, TAP_EXPERT_UP, TAP_EXPERT_SWIGLU, TAP_EXPERT_DOWN } };
+    const struct affine gate = expert_of(all->gate, e, parts[0]);
+    const struct affine up = expert_of(all->up, e, parts[1]);
+    const struct affine down = expert_of(all->down, e, parts[2]);
+    struct ffn_weights network = *all;
+    network.gate = &gate;
+    network.up = &up;
+    network.down = &down;
+    enum tap_id weighted = all->taps[3] == TAP_EXPERT_DOWN ? TAP_EXPERT_WEIGHTED : TAP_COUNT;
     for (uint32_t i = 0; i < b.n * p->n_used; i++) {
         if (s->used[i] != e) continue;
         const float *row = x + (size_t)(i / p->n_used) * n_embd;
@@ -85,7 +88,7 @@ static void run_expert(struct forward *f, uint32_t il, struct batch b, uint32_t 
         s->tokens[n++] = i;
     }
     if (n == 0) return;
-    if (p->weights_first) forward_tap(f, TAP_EXPERT_WEIGHTED, (int32_t)il, b.pos, n, 1, n_embd, s->x);
+    if (p->weights_first) forward_tap(f, weighted, (int32_t)il, b.pos, n, 1, n_embd, s->x);
     forward_feed_forward(f, &network, il, (struct batch) { n, b.pos }, s->x, s->y);
     for (uint32_t k = 0; k < n; k++) {
         float factor = p->weights_first ? 1.0f : s->weights[s->tokens[k]];
@@ -93,14 +96,15 @@ static void run_expert(struct forward *f, uint32_t il, struct batch b, uint32_t 
         f->kernels.add_scaled(out, s->y + (size_t)k * n_embd, factor, n_embd);
         for (uint32_t j = 0; f->sink.on_tap && j < n_embd; j++) s->y[(size_t)k * n_embd + j] *= factor;
     }
-    if (!p->weights_first) forward_tap(f, TAP_EXPERT_WEIGHTED, (int32_t)il, b.pos, n, 1, n_embd, s->y);
+    if (!p->weights_first) forward_tap(f, weighted, (int32_t)il, b.pos, n, 1, n_embd, s->y);
 }
 
 /* f->experts.out += the network that every token uses, times the sigmoid of its own gate if it has one. */
 static void run_shared(struct forward *f, uint32_t il, struct batch b, const float *x) {
+    const struct ffn_plan *p = &f->model->plan.layers[il].ffn;
     const struct affine *w = f->model->layers[il].w;
     const struct ffn_weights shared = { &w[W_FFN_GATE_SHARED], &w[W_FFN_UP_SHARED], &w[W_FFN_DOWN_SHARED],
-                                        f->model->plan.layers[il].ffn.n_ff_shared, true, false,
+                                        p->n_ff_shared, p->limit_shared, true, false,
                                         { TAP_FFN_GATE, TAP_FFN_UP, TAP_FFN_SWIGLU, TAP_COUNT } };
     const struct weight *gate = w[W_FFN_GATE_INP_SHARED].w;
     struct expert_scratch *s = &f->experts;
@@ -197,18 +201,59 @@ static void show_experts(const struct forward *f, uint32_t il, struct batch b) {
     }
 }
 
+/* f->experts.out += the adjugates of the experts that are used, applied to it.  Their weights are the probabilities
+ * of the experts with the adjugates' numbers, as in llama.cpp.  Overwrites f->norm. */
+static void run_adjugates(struct forward *f, uint32_t il, struct batch b) {
+    const struct ffn_plan *p = &f->model->plan.layers[il].ffn;
+    const struct affine *w = f->model->layers[il].w;
+    struct expert_scratch *s = &f->experts;
+    const struct ffn_weights all = { &w[W_FFN_GATE_ADJUGATE], &w[W_FFN_UP_ADJUGATE], &w[W_FFN_DOWN_ADJUGATE],
+                                     p->n_ff_adjugate, 0.0f, false, false,
+                                     { TAP_COUNT, TAP_COUNT, TAP_COUNT, TAP_COUNT } };
+    for (uint32_t t = 0; t < b.n; t++) {
+        uint32_t *used = s->used + (size_t)t * p->n_used;
+        float *weights = s->weights + (size_t)t * p->n_used, sum = 0.0f;
+        for (uint32_t k = 0; k < p->n_used; k++) {
+            used[k] /= p->n_expert / p->n_adjugate;
+            weights[k] = s->scores[(size_t)t * p->n_expert + used[k]];
+            sum += weights[k];
+        }
+        if (!(sum > MIN_WEIGHT_SUM) && sum == sum) sum = MIN_WEIGHT_SUM;
+        for (uint32_t k = 0; k < p->n_used; k++) {
+            uint32_t first = 0;   /* experts with the same adjugate use it once, with the sum of their weights */
+            weights[k] *= p->adjugate_scale / sum;
+            while (used[first] != used[k]) first++;
+            if (first == k) continue;
+            weights[first] += weights[k];
+            used[k] = UINT32_MAX;
+        }
+    }
+    memcpy(f->norm, s->out, (size_t)b.n * f->model->plan.n_embd * sizeof *s->out);
+    for (uint32_t e = 0; e < p->n_adjugate; e++) run_expert(f, il, b, &all, e, f->norm);
+}
+
 void forward_experts(struct forward *f, uint32_t il, struct batch b, const float *x) {
+    const struct ffn_plan *p = &f->model->plan.layers[il].ffn;
+    const struct affine *w = f->model->layers[il].w;
+    struct expert_scratch *s = &f->experts;
+    uint32_t n_embd = f->model->plan.n_embd;
+    const struct ffn_weights all = { &w[W_FFN_GATE_EXPS], &w[W_FFN_UP_EXPS], &w[W_FFN_DOWN_EXPS], p->n_ff_expert,
+                                     p->limit, false, false,
+                                     { TAP_EXPERT_GATE, TAP_EXPERT_UP, TAP_EXPERT_SWIGLU, TAP_EXPERT_DOWN } };
+    if (!p->router_first) forward_router(f, il, b, x);
+    memset(s->out, 0, (size_t)b.n * n_embd * sizeof *s->out);
+    for (uint32_t e = 0; e < p->n_expert; e++) run_expert(f, il, b, &all, e, x);
+    show_experts(f, il, b);
+    forward_tap(f, TAP_FFN_EXPERTS, (int32_t)il, b.pos, b.n, 1, n_embd, s->out);
+    if (p->n_adjugate > 0) run_adjugates(f, il, b);
+}
+
+void forward_shared(struct forward *f, uint32_t il, struct batch b, const float *x) {
     const struct ffn_plan *p = &f->model->plan.layers[il].ffn;
     struct expert_scratch *s = &f->experts;
     uint32_t n_embd = f->model->plan.n_embd;
-    int32_t at = (int32_t)il;
-    if (!p->router_first) forward_router(f, il, b, x);
-    memset(s->out, 0, (size_t)b.n * n_embd * sizeof *s->out);
-    for (uint32_t e = 0; e < p->n_expert; e++) run_expert(f, il, b, e, x);
-    show_experts(f, il, b);
-    forward_tap(f, TAP_FFN_EXPERTS, at, b.pos, b.n, 1, n_embd, s->out);
     if (f->model->layers[il].w[W_FFN_DOWN_SHARED].w) run_shared(f, il, b, x);
     float scale = p->output_scale != 0.0f ? p->output_scale : 1.0f;
     for (size_t i = 0; i < (size_t)b.n * n_embd; i++) f->norm[i] = s->out[i] * scale;
-    forward_tap(f, TAP_FFN_OUT, at, b.pos, b.n, 1, n_embd, f->norm);
+    forward_tap(f, TAP_FFN_OUT, (int32_t)il, b.pos, b.n, 1, n_embd, f->norm);
 }

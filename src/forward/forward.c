@@ -78,6 +78,9 @@ static bool allocate_scratch(struct forward *f, plumb_kv_type kv_type) {
         && allocate_experts(f)
         && (!needs_input(p) || (f->input = allocate(f, b * p->n_embd, sizeof(float))))
         && (f->head = allocate(f, 2 * (uint64_t)plan_max_head(p), sizeof(float)))
+        && (!(p->required >> W_LAYER_OUT_SCALE & 1) || (f->embd = allocate(f, b * p->n_embd, sizeof(float))))
+        && (!p->has_states || ((f->states[STATE_LOW] = allocate(f, b * p->n_embd, sizeof(float)))
+                               && (f->states[STATE_HIGH] = allocate(f, b * p->n_embd, sizeof(float)))))
         && activations_create(&f->acts, n_in, f->n_batch, &f->kernels, &f->bytes) == PLUMB_OK
         && allocate_panels(f, n_in);
 }
@@ -138,7 +141,8 @@ void forward_free(struct forward *f) {
     if (!f) return;
     void *const owned[] = { f->rope_cos[ROPE_GLOBAL], f->rope_sin[ROPE_GLOBAL], f->rope_cos[ROPE_LOCAL],
                             f->rope_sin[ROPE_LOCAL], f->rope_angles, f->x, f->norm, f->q, f->k, f->v, f->attn, f->gate,
-                            f->up, f->input, f->head, f->gates, f->tapped, f->experts.scores, f->experts.choice,
+                            f->up, f->embd, f->states[STATE_LOW], f->states[STATE_HIGH], f->input, f->head, f->gates,
+                            f->tapped, f->experts.scores, f->experts.choice,
                             f->experts.used, f->experts.weights, f->experts.tokens, f->experts.x, f->experts.y,
                             f->experts.out, f->experts.ids, f->experts.gate };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
@@ -243,7 +247,7 @@ struct step {
     const struct layer_plan *layer;
     const struct affine *of;
     const float *divisors;   /* (n) */
-    float eps;
+    float eps, limit;
     const float *x;
     float *y, *up;
     uint32_t n, pos;
@@ -269,10 +273,11 @@ static void norm_rows(void *user, uint32_t begin, uint32_t end, uint32_t thread)
         }
         float mean_square = k->dot_f32(x, x, s->n) / (float)s->n;
         float scale = 1.0f / (float)math_sqrt((double)(mean_square + s->eps));
-        /* A weight with several rows has one for each head. */
-        const float *w = s->of->w ? weight_floats(s->of->w) + (size_t)(i % s->of->w->n_out) * s->n : NULL;
-        if (w) k->mul_scaled(y, x, scale, w, s->n);
-        else for (uint32_t j = 0; j < s->n; j++) y[j] = x[j] * scale;
+        /* A weight with several rows has one for each head, and one with a single column is a factor of a row. */
+        const struct weight *weight = s->of->w;
+        const float *w = weight ? weight_floats(weight) + (size_t)(i % weight->n_out) * weight->n_in : NULL;
+        if (w && weight->n_in == s->n) k->mul_scaled(y, x, scale, w, s->n);
+        else for (uint32_t j = 0; j < s->n; j++) y[j] = x[j] * scale * (w ? *w : 1.0f);
         if (s->of->b) k->add_scaled(y, weight_floats(s->of->b), 1.0f, s->n);
     }
     (void)thread;
@@ -336,6 +341,8 @@ static float relu(float z) { return z > 0.0f ? z : z * 0.0f; }   /* z * 0 keeps 
 
 static float within(float z, float low, float high) { return z > high ? high : z < low ? low : z; }
 
+static float silu(float z) { return z / (1.0f + (float)math_exp(-(double)z)); }
+
 /* The activation of gpt-oss, see enum activation. */
 static float swiglu_oai(float gate, float up) {
     float z = within(gate, -INFINITY, 7.0f);
@@ -354,12 +361,17 @@ static void gate_tokens(void *user, uint32_t begin, uint32_t end, uint32_t threa
     const struct ffn_plan *p = &s->layer->ffn;
     size_t at = (size_t)begin * s->n, n = (size_t)(end - begin) * s->n;
     float *y = s->y + at, *up = s->up ? s->up + at : NULL;
-    for (size_t i = 0; p->limit != 0.0f && up && i < n; i++) {
-        y[i] = within(y[i], -INFINITY, p->limit);
-        up[i] = within(up[i], -p->limit, p->limit);
+    float limit = up ? s->limit : 0.0f;
+    for (size_t i = 0; limit != 0.0f && i < n; i++) {
+        if (!p->limit_late) y[i] = within(y[i], -INFINITY, limit);
+        up[i] = within(up[i], -limit, limit);
     }
+    bool is_late = limit != 0.0f && p->limit_late;
     switch (p->activation) {
-    case ACT_SILU: k->swiglu(y, up, n); break;
+    case ACT_SILU:
+        if (up && !is_late) k->swiglu(y, up, n);
+        else for (size_t i = 0; i < n; i++) y[i] = is_late ? within(silu(y[i]), -INFINITY, limit) * up[i] : silu(y[i]);
+        break;
     case ACT_GELU_TANH:
         if (up) k->geglu(y, up, n);
         else k->gelu(y, n);
@@ -383,9 +395,11 @@ static void gate_tokens(void *user, uint32_t begin, uint32_t end, uint32_t threa
 
 /* gate <- activation(gate) * up, (n_token, n_ff) each; up is NULL if there is no gate: gate <- activation(gate).
  * Shazeer 2020.  If the layer has ffn.act.scales, the result is divided by them. */
-static void activate(const struct forward *f, uint32_t il, float *gate, float *up, uint32_t n_token, uint32_t n_ff) {
+static void activate(const struct forward *f, uint32_t il, float limit, float *gate, float *up, uint32_t n_token,
+                     uint32_t n_ff) {
     const struct weight *scales = f->model->layers[il].w[W_FFN_ACT_SCALES].w;
-    struct step step = { .f = f, .layer = &f->model->plan.layers[il], .up = up, .y = gate, .n = n_ff,
+    struct step step = { .f = f, .layer = &f->model->plan.layers[il], .limit = limit, .up = up, .y = gate,
+                         .n = n_ff,
                          .divisors = scales ? weight_floats(scales) : NULL };
     pool_share(f->pool, n_token, gate_tokens, &step);
 }
@@ -412,7 +426,8 @@ static float *norm(const struct forward *f, const struct layer *l, enum weight_i
     const struct affine *of = &l->w[weight];
     bool is_bare = (f->model->plan.bare_norms & ~f->model->plan.layers[il].without) >> weight & 1;
     if (!of->w && !is_bare) return x;
-    uint32_t n_in = of->w ? of->w->n_in : n;   /* the norm of a row of heads has the width of all of them */
+    /* The norm of a row of heads has the width of all of them; a single column is a factor of a head. */
+    uint32_t n_in = of->w && of->w->n_in > 1 ? of->w->n_in : n;
     bool is_post = weight == W_ATTN_POST_NORM || weight == W_FFN_POST_NORM;
     const struct plan *p = &f->model->plan;
     float eps = is_post && p->post_norm_eps != 0.0f ? p->post_norm_eps : p->norm_eps;
@@ -440,7 +455,7 @@ static void add_row(const struct forward *f, const struct weight *w, size_t i, f
 /* The norms of Q and K, at their time: before RoPE or after it. */
 static void norm_qk(const struct forward *f, const struct layer *l, const struct attn_plan *a, bool is_roped,
                     int32_t il, struct batch b) {
-    if (is_roped != (a->qk_norm == QK_NORM_HEAD_ROPED)) return;
+    if (is_roped != plan_norms_roped(a)) return;
     norm(f, l, W_ATTN_Q_NORM, il, b, TAP_QCUR_NORMED, a->n_head, a->k_dim, f->q, f->q);
     norm(f, l, W_ATTN_K_NORM, il, b, TAP_KCUR_NORMED, a->n_head_kv, a->k_dim, f->k, f->k);
 }
@@ -503,24 +518,54 @@ void forward_feed_forward(struct forward *f, const struct ffn_weights *w, uint32
         { w->taps[0], w->gate, f->gate, 1, w->scale_last, 0.0f },
         { w->taps[1], w->up, f->up, 1, w->scale_last, 0.0f },
     };
-    forward_multiply(f, x, b.n, at, b.pos, has_gate ? gate_up : gate_up + 1, has_gate ? 2 : 1);
+    if (w->up->w) forward_multiply(f, x, b.n, at, b.pos, has_gate ? gate_up : gate_up + 1, has_gate ? 2 : 1);
+    else memcpy(f->up, x, (size_t)b.n * w->n_ff * sizeof *x);
+    if (!w->up->w) forward_tap(f, w->taps[1], at, b.pos, b.n, 1, w->n_ff, f->up);
     float *activated = has_gate ? f->gate : f->up;
-    activate(f, il, activated, has_gate ? f->up : NULL, b.n, w->n_ff);
+    activate(f, il, w->limit, activated, has_gate ? f->up : NULL, b.n, w->n_ff);
     forward_tap(f, w->taps[2], at, b.pos, b.n, 1, w->n_ff, activated);
     const struct layer *l = &f->model->layers[il];
     if (w->is_dense) norm(f, l, W_FFN_SUB_NORM, at, b, TAP_FFN_SUB_NORM, 1, w->n_ff, activated, activated);
     const struct product out = { w->taps[3], w->down, y, 1, w->scale_last, 0.0f };
-    forward_multiply(f, activated, b.n, at, b.pos, &out, 1);
+    if (w->down->w) forward_multiply(f, activated, b.n, at, b.pos, &out, 1);
+    else memcpy(y, activated, (size_t)b.n * w->n_ff * sizeof *y);
 }
 
 /* f->norm becomes the output of the feed-forward network or of the experts for x (n_token, n_embd). */
 static void run_feed_forward(struct forward *f, uint32_t il, struct batch b, const float *x) {
     const struct affine *w = f->model->layers[il].w;
     const struct ffn_plan *p = &f->model->plan.layers[il].ffn;
-    const struct ffn_weights dense = { &w[W_FFN_GATE], &w[W_FFN_UP], &w[W_FFN_DOWN], p->n_ff, true, true,
-                                       { TAP_FFN_GATE, TAP_FFN_UP, TAP_FFN_SWIGLU, TAP_FFN_OUT } };
-    if (p->n_expert > 0) forward_experts(f, il, b, x);
-    else forward_feed_forward(f, &dense, il, b, x, f->norm);
+    const struct ffn_weights dense = { &w[W_FFN_GATE], &w[W_FFN_UP], &w[W_FFN_DOWN], p->n_ff, p->limit_shared, true,
+                                       true, { TAP_FFN_GATE, TAP_FFN_UP, TAP_FFN_SWIGLU, TAP_FFN_OUT } };
+    if (p->n_expert == 0) {
+        forward_feed_forward(f, &dense, il, b, x, f->norm);
+        return;
+    }
+    if (!w[W_FFN_NORM_EXPS].w) forward_experts(f, il, b, x);
+    forward_shared(f, il, b, x);
+}
+
+/* Stores x as a state, and x becomes the sum of both. */
+static void exchange_state(struct forward *f, enum state state, size_t n) {
+    memcpy(f->states[state], f->x, n * sizeof *f->x);
+    for (size_t i = 0; i < n; i++) f->x[i] = f->states[STATE_HIGH][i] + f->states[STATE_LOW][i];
+}
+
+/* The end of the blocks that are computed several times. */
+static void end_loop(struct forward *f, uint32_t il, uint32_t n) {
+    const struct plan *p = &f->model->plan;
+    norm_outside(f, W_OUTPUT_NORM, &f->model->output_norm, f->x, n, f->x);
+    if (p->layers[il].state != STATE_NONE) exchange_state(f, p->layers[il].state, (size_t)n * p->n_embd);
+}
+
+/* Logits of only some tokens, (n_logits, n_row), become those of all, (n_logits, n_vocab). */
+static void spread_logits(const struct plan *p, uint32_t n_row, uint32_t n_logits, float *logits) {
+    uint32_t n_other = p->n_vocab - n_row;
+    for (uint32_t t = n_logits; n_other > 0 && t-- > 0;) {   /* from the end, as they overlap */
+        float *row = logits + (size_t)t * p->n_vocab;
+        memmove(row + n_other, logits + (size_t)t * n_row, n_row * sizeof *row);
+        for (uint32_t i = 0; i < n_other; i++) row[i] = -INFINITY;
+    }
 }
 
 /* ---- the pass -------------------------------------------------------------------------------------------------- */
@@ -542,12 +587,19 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
     }
     norm_outside(f, W_TOKEN_EMBD_NORM, &m->token_embd_norm, f->x, n, f->x);
     forward_tap(f, TAP_EMBD, -1, pos, n, 1, p->n_embd, f->x);
+    if (f->embd) memcpy(f->embd, f->x, (size_t)n * p->n_embd * sizeof *f->x);
+    for (uint32_t t = 0; p->has_states && t < n; t++) {
+        memcpy(f->states[STATE_LOW] + (size_t)t * p->n_embd, m->state_init.w->data, p->n_embd * sizeof *f->x);
+    }
+    if (p->has_states) exchange_state(f, STATE_HIGH, (size_t)n * p->n_embd);
     for (uint32_t il = 0; il < p->n_layer; il++) {
         const struct layer *l = &m->layers[il];
         int32_t at = (int32_t)il;
-        float *h = norm(f, l, W_ATTN_NORM, at, b, TAP_ATTN_NORM, 1, p->n_embd, f->x, f->norm);
-        const float *input = l->w[W_FFN_NORM].w ? f->x : h;
+        float *h = norm(f, l, W_FFN_NORM_EXPS, at, b, TAP_COUNT, 1, p->n_embd, f->x, f->norm);
+        if (l->w[W_FFN_NORM_EXPS].w) forward_experts(f, il, b, h);
         if (p->layers[il].ffn.router_first) forward_router(f, il, b, f->x);
+        h = norm(f, l, W_ATTN_NORM, at, b, TAP_ATTN_NORM, 1, p->n_embd, f->x, f->norm);
+        const float *input = l->w[W_FFN_NORM].w ? f->x : h;
         if (f->input) memcpy(f->input, p->is_parallel ? input : f->x, (size_t)n * p->n_embd * sizeof *input);
         run_attention(f, il, b, h);
         norm(f, l, W_ATTN_POST_NORM, at, b, TAP_ATTN_POST_NORM, 1, p->n_embd, f->norm, f->norm);
@@ -561,7 +613,10 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
         norm(f, l, W_FFN_POST_NORM, at, b, TAP_FFN_POST_NORM, 1, p->n_embd, f->norm, f->norm);
         add_residual(f, f->x, f->norm, n);
         norm(f, l, W_LAYER_OUT_NORM, at, b, TAP_COUNT, 1, p->n_embd, f->x, f->x);
+        const struct weight *skip = l->w[W_LAYER_OUT_SCALE].w;
+        if (skip) f->kernels.add_scaled(f->x, f->embd, weight_floats(skip)[0], (size_t)n * p->n_embd);
         forward_tap(f, TAP_L_OUT, at, pos, n, 1, p->n_embd, f->x);
+        if (p->layers[il].ends_loop) end_loop(f, il, n);
     }
     if (n_result == 0) return;
     uint32_t first = n - n_result;
@@ -574,6 +629,7 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
     }
     const struct product output = { TAP_COUNT, &m->output, results, 1, false, 0.0f };   /* its tap comes later */
     forward_multiply(f, f->norm, n_result, -1, pos + first, &output, 1);
+    spread_logits(p, m->output.w->n_out, n_result, results);
     multiply(results, 1.0f / p->logit_scale, (size_t)n_result * p->n_vocab);
     if (p->logit_softcap != 0.0f) f->kernels.softcap(results, p->logit_softcap, (size_t)n_result * p->n_vocab);
     forward_tap(f, TAP_RESULT_OUTPUT, -1, pos + first, n_result, 1, p->n_vocab, results);

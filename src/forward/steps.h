@@ -43,6 +43,8 @@ struct forward {
     float *gates;    /* (n_token, n_head * v_dim), or (n_token, n_head): attn_gate x */
     float *gate, *up;/* (n_token, n_ff) */
     struct expert_scratch experts;
+    float *embd;     /* (n_token, n_embd) the embeddings, if layers add them */
+    float *states[PLAN_STATES];   /* (n_token, n_embd) each */
     float *input;    /* (n_token, n_embd) what the feed-forward network of a parallel layer reads, or the layer's own
                       * input; NULL if no layer needs it */
     float *head;     /* (2, plan_max_head) two vectors between the steps after pooling */
@@ -70,8 +72,9 @@ struct product {
 
 /* The matrices of a feed-forward network, and its taps. */
 struct ffn_weights {
-    const struct affine *gate, *up, *down;   /* gate->w is NULL if there is no gate */
+    const struct affine *gate, *up, *down;   /* without a gate gate->w is NULL; a network may lack all matrices */
     uint32_t n_ff;
+    float limit;                             /* as in the plan */
     bool scale_last;
     bool is_dense;        /* not of an expert: it has ffn_sub_norm if the layer does */
     enum tap_id taps[4];  /* of gate, up, the activated product, and the output; TAP_COUNT: no tap */
@@ -93,8 +96,10 @@ void forward_multiply(struct forward *f, const float *x, uint32_t n_token, int32
 
 /* Chooses the experts of each token of x (n_token, n_embd). */
 void forward_router(struct forward *f, uint32_t il, struct batch b, const float *x);
-/* f->norm becomes the output of the layer's experts for x (n_token, n_embd). */
+/* f->experts.out becomes the sum of the layer's experts for x (n_token, n_embd). */
 void forward_experts(struct forward *f, uint32_t il, struct batch b, const float *x);
+/* f->norm becomes that sum and the output of the expert that every token uses, for x (n_token, n_embd). */
+void forward_shared(struct forward *f, uint32_t il, struct batch b, const float *x);
 
 static inline const float *weight_floats(const struct weight *w) { return (const float *)(const void *)w->data; }
 

@@ -36,6 +36,8 @@ bool key_is_text(const struct gguf_string *s, const char *text);
 plumb_status key_count(struct key_reader *r, const char *suffix, uint32_t max, uint32_t *out);
 /* Reads a factor.  Leaves *out unchanged if the key is absent or, as in llama.cpp, 0. */
 plumb_status key_scale(struct key_reader *r, const char *suffix, float *out);
+/* Reads the epsilon of the plan's kind of norm. */
+plumb_status key_epsilon(struct key_reader *r, struct plan *p);
 /* Reads theta.  Leaves *out unchanged if the key is absent. */
 plumb_status key_freq_base(struct key_reader *r, const char *suffix, float *out);
 /* Reads how many elements of a head are rotated: an even number, at most k_dim. */
@@ -48,6 +50,8 @@ plumb_status key_limit(struct key_reader *r, const char *suffix, float *out);
 plumb_status key_number(struct key_reader *r, const char *key, uint32_t il, float *out);
 /* Returns a tensor of layer il, "attn_gate.weight", or NULL if no part of the model has it. */
 const struct gguf_tensor *key_tensor(const struct key_reader *r, uint32_t il, const char *suffix);
+/* The same for a tensor outside the layers. */
+const struct gguf_tensor *key_tensor_outside(const struct key_reader *r, const char *name);
 
 /* ---- sets of weights --------------------------------------------------------------------------------------------- */
 
@@ -63,7 +67,9 @@ const struct gguf_tensor *key_tensor(const struct key_reader *r, uint32_t il, co
 #define NORMS (SET(ATTN_NORM) | SET(FFN_NORM))
 #define EXPERTS (SET(FFN_GATE_INP) | SET(FFN_GATE_EXPS) | SET(FFN_UP_EXPS) | SET(FFN_DOWN_EXPS))
 #define SHARED (SET(FFN_GATE_SHARED) | SET(FFN_UP_SHARED) | SET(FFN_DOWN_SHARED))
-#define ALL_EXPERTS (EXPERTS | SHARED | SET(FFN_EXPERT_BIAS) | SET(FFN_GATE_INP_SHARED))
+#define ADJUGATE (SET(FFN_GATE_ADJUGATE) | SET(FFN_UP_ADJUGATE) | SET(FFN_DOWN_ADJUGATE))
+#define ALL_EXPERTS (EXPERTS | SHARED | ADJUGATE | SET(FFN_EXPERT_BIAS) | SET(FFN_GATE_INP_SHARED) \
+                     | SET(FFN_NORM_EXPS) | SET(FFN_GATE_UP_EXPS))
 #define ALL_DENSE (GATED | SET(FFN_GATE_UP))
 #define DENSE (ENDS | NORMS | ATTENTION | GATED)      /* Llama's */
 #define SPARSE (ENDS | NORMS | ATTENTION | EXPERTS)   /* with experts instead */
@@ -83,6 +89,9 @@ const struct gguf_tensor *key_tensor(const struct key_reader *r, uint32_t il, co
 
 /* Makes this layer one without experts in a model that has some. */
 void plan_set_dense(struct layer_plan *l);
+/* Makes this layer one whose feed-forward network has no matrices, but only the activation of its input.
+ * What llama.cpp loads for the experts of such a layer is not used. */
+void plan_set_bare(struct plan *p, struct layer_plan *l);
 /* Layers with a sliding window, and a frequency base of their own.  Of every `period` layers all but the last have the
  * window, or all but the first if windows_last; sliding_window_pattern is another period, or says for each layer
  * whether it has the window. */
@@ -102,6 +111,9 @@ plumb_status plan_gating(struct key_reader *r, struct plan *p, uint32_t gating);
 void plan_use_n_ff(struct plan *p);
 /* Experts as wide as feed_forward_length / n_used if expert_feed_forward_length is absent. */
 plumb_status plan_narrow_experts(struct key_reader *r, struct plan *p);
+/* Layers without ffn_gate_inp have no experts.  The others may have the weights of a dense network, which are not
+ * used. */
+void plan_dense_by_tensor(const struct key_reader *r, struct plan *p);
 /* The weights of the experts that a token uses are divided by their sum. */
 void plan_sum_to_1(struct plan *p);
 void plan_set_qk_norm(struct plan *p, enum qk_norm kind);
@@ -113,6 +125,8 @@ void plan_rotate_windows_only(struct plan *p);
 plumb_status plan_sections(struct key_reader *r, struct plan *p, bool required);
 /* Attention and feed forward read the same input. */
 plumb_status plan_parallel(struct key_reader *r, struct plan *p);
+/* Computes the blocks of the file n times, one after the other. */
+plumb_status plan_repeat(struct key_reader *r, struct plan *p, uint32_t n);
 /* Llama, which may have experts as wide as feed_forward_length. */
 plumb_status plan_llama(struct key_reader *r, struct plan *p);
 /* The file may have biases of attn_output, which are not used. */

@@ -105,13 +105,21 @@ static plumb_status plan_baichuan(struct key_reader *r, struct plan *p) {
     return PLUMB_OK;
 }
 
-static plumb_status plan_alibi_8(struct key_reader *r, struct plan *p) {
-    static const char *const unused[] = { "attn_output.bias", "ffn_gate.bias", "ffn_up.bias", "ffn_down.bias",
-                                          "rope_freqs.weight", NULL };
+static plumb_status plan_bloom(struct key_reader *r, struct plan *p) {
     (void)r;
-    if (p->norm == NORM_RMS) p->unused = unused;   /* Refact */
     plan_set_alibi(p, 8.0f);
     return PLUMB_OK;
+}
+
+/* llama.cpp loads experts and does not use them. */
+static plumb_status plan_refact(struct key_reader *r, struct plan *p) {
+    static const char *const unused[] = { "attn_output.bias", "ffn_gate.bias", "ffn_up.bias", "ffn_down.bias",
+                                          "rope_freqs.weight", NULL };
+    p->unused = unused;
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        if (key_tensor(r, il, "ffn_gate_inp.weight")) plan_set_bare(p, &p->layers[il]);
+    }
+    return plan_bloom(r, p);
 }
 
 static plumb_status plan_jais(struct key_reader *r, struct plan *p) {
@@ -297,6 +305,67 @@ static plumb_status plan_muse(struct key_reader *r, struct plan *p) {
     return PLUMB_OK;
 }
 
+static plumb_status plan_plamo3(struct key_reader *r, struct plan *p) {
+    p->unsuffixed = POST_NORM;
+    return plan_windows(r, p, 8, 0, 10000.0f);
+}
+
+/* The blocks of the file are computed several times, with output_norm between. */
+static plumb_status plan_nanbeige(struct key_reader *r, struct plan *p) {
+    uint32_t n_loop = 1, n_block = p->n_layer;
+    bool skips_norm = false;
+    PLUMB_TRY(gguf_get_bool(r->gguf, key_of(r, "skip_loop_final_norm"), &skips_norm, r->err));
+    PLUMB_TRY(key_count(r, "num_loops", 512, &n_loop));
+    PLUMB_TRY(plan_repeat(r, p, n_loop));
+    for (uint32_t il = n_block; il < p->n_layer && !skips_norm; il += n_block) p->layers[il - 1].ends_loop = true;
+    return PLUMB_OK;
+}
+
+/* No norm has a weight but that of Q, which has a factor for each head; each layer adds the embedding. */
+static plumb_status plan_talkie(struct key_reader *r, struct plan *p) {
+    float scale = 1.0f;
+    p->bare_norms = NORMS | SET(TOKEN_EMBD_NORM) | SET(ATTN_K_NORM) | SET(OUTPUT_NORM);
+    plan_set_qk_norm(p, QK_NORM_GAIN_ROPED);
+    PLUMB_TRY(key_scale(r, "logit_scale", &scale));
+    p->logit_scale = 1.0f / scale;
+    return PLUMB_OK;
+}
+
+/* The output matrix has rows for the 3,072 codes of sound, which are the last tokens. */
+static plumb_status plan_qwen3tts(struct key_reader *r, struct plan *p) {
+    if (key_tensor_outside(r, "output.weight")) p->n_logit = 3072;
+    return plan_qwen3vl(r, p);
+}
+
+/* Two stacks of blocks: the low one is computed l_cycles times and then the high one once, all that h_cycles times.
+ * block_count is the number of layers that this makes. */
+static plumb_status plan_hrm_text(struct key_reader *r, struct plan *p) {
+    enum { MAX = 512 };
+    uint32_t n_block = 0, h_cycles = 0, l_cycles = 0;
+    PLUMB_TRY(key_scale(r, "embedding_scale", &p->embedding_scale));
+    PLUMB_TRY(key_count(r, "hrm.layers_per_stack", MAX, &n_block));
+    PLUMB_TRY(key_count(r, "hrm.h_cycles", MAX, &h_cycles));
+    PLUMB_TRY(key_count(r, "hrm.l_cycles", MAX, &l_cycles));
+    if (p->n_layer > MAX || n_block * h_cycles * (l_cycles + 1) != p->n_layer) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s.hrm.layers_per_stack is %u, but %u times %u stacks of "
+                         "that are not the %u layers, of which there can be %d", r->architecture, n_block, h_cycles,
+                         l_cycles + 1, p->n_layer, MAX);
+    }
+    p->bare_norms = NORMS | SET(OUTPUT_NORM);
+    p->unsuffixed = SET(STATE_INIT);
+    const struct layer_plan same = p->layers[0];   /* layers with the same weights have the same shapes */
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        struct layer_plan *l = &p->layers[il];
+        bool is_high = il / n_block % (l_cycles + 1) == l_cycles;
+        *l = same;
+        l->block = il % n_block + (is_high ? n_block : 0);
+        l->attn.gate = ATTN_GATE_SIGMOID;
+        l->ends_loop = (il + 1) % n_block == 0 && il + 1 < p->n_layer;
+        if (l->ends_loop) l->state = is_high ? STATE_HIGH : STATE_LOW;
+    }
+    return PLUMB_OK;
+}
+
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
 const struct architecture plan_dense_rows[] = {
@@ -338,7 +407,7 @@ const struct architecture plan_dense_rows[] = {
     { "cogvlm", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, TIED, 0, SET(ATTN_OUTPUT), plan_cogvlm },
     { "baichuan", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED, plan_baichuan },
     { "bloom", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, PLAIN | SET(TOKEN_EMBD_NORM), TIED, ALL_BIAS
-      | SET(TOKEN_EMBD_NORM), SCALED, plan_alibi_8 },
+      | SET(TOKEN_EMBD_NORM), SCALED, plan_bloom },
     { "chatglm", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | SET(FFN_GATE_UP), TIED, QKV_BIAS, SCALED, NULL },
     { "codeshell", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, PLAIN | SET(OUTPUT), SET(ATTN_QKV), ALL_BIAS, SCALED, NULL },
     { "cohere2", ROPE_NORM, NORM_LAYER, ACT_SILU, DENSE & ~SET(FFN_NORM), SET(ATTN_QKV), QKV_BIAS, SCALED | GATED,
@@ -369,11 +438,20 @@ const struct architecture plan_dense_rows[] = {
     { "qwen2vl", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, plan_qwen2vl },
     { "qwen3vl", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM, TIED | SET(CLS_OUTPUT), QKV_BIAS, SCALED,
       plan_qwen3vl },
-    { "refact", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, plan_alibi_8 },
+    { "refact", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, plan_refact },
     { "spark2_5", ROPE_NEOX, NORM_RMS, ACT_GELU_TANH, DENSE | SET(ATTN_GATE), TIED, QKV_BIAS, SCALED, plan_spark },
     { "stablelm", ROPE_NEOX, NORM_LAYER, ACT_SILU, (DENSE & ~SET(FFN_NORM)) | SET(OUTPUT), SET(ATTN_QKV) | SET(FFN_NORM)
       | QK_NORM, QKV_BIAS | NORM_BIAS, SCALED, plan_stablelm },
     { "starcoder", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, PLAIN | SET(POSITION_EMBD), TIED, ALL_BIAS, SCALED,
       plan_positions },
+    { "plamo3", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | SET(FFN_GATE_UP) | QK_NORM | POST_NORM, TIED, 0,
+      SET(ATTN_OUTPUT), plan_plamo3 },
+    { "nanbeige", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE, TIED | FREQS, QKV_BIAS, SCALED | GATED, plan_nanbeige },
+    { "talkie", ROPE_NEOX, NORM_RMS, ACT_SILU, SET(TOKEN_EMBD) | SET(OUTPUT) | ATTENTION | GATED | SET(ATTN_Q_NORM)
+      | SET(LAYER_OUT_SCALE), SET(ATTN_QKV), QKV_BIAS, SCALED | SET(FFN_DOWN), plan_talkie },
+    { "qwen3tts", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM, TIED | SET(CLS_OUTPUT), QKV_BIAS, SCALED,
+      plan_qwen3tts },
+    { "hrm_text", ROPE_NEOX, NORM_RMS, ACT_SILU, SET(TOKEN_EMBD) | SET(STATE_INIT) | ATTENTION | GATED | SET(ATTN_GATE),
+      TIED, QKV_BIAS, SCALED, plan_hrm_text },
     { .name = NULL },
 };

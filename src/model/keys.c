@@ -36,6 +36,14 @@ plumb_status key_scale(struct key_reader *r, const char *suffix, float *out) {
     return PLUMB_OK;
 }
 
+plumb_status key_epsilon(struct key_reader *r, struct plan *p) {
+    const char *suffix = p->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
+    p->norm_eps = -1.0f;
+    PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, suffix), &p->norm_eps, r->err));
+    if (p->norm_eps >= 0.0f && p->norm_eps <= 1.0f) return PLUMB_OK;
+    return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is missing or not from 0 to 1", r->key);
+}
+
 plumb_status key_freq_base(struct key_reader *r, const char *suffix, float *out) {
     PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, suffix), out, r->err));
     if (*out >= 1.0f && *out <= 1e12f) return PLUMB_OK;
@@ -77,8 +85,12 @@ plumb_status key_number(struct key_reader *r, const char *key, uint32_t il, floa
                      (double)*out, il);
 }
 
+const struct gguf_tensor *key_tensor_outside(const struct key_reader *r, const char *name) {
+    return gguf_find_in_parts(r->parts, r->n_part, name);
+}
+
 const struct gguf_tensor *key_tensor(const struct key_reader *r, uint32_t il, const char *suffix) {
     char name[64];
     snprintf(name, sizeof name, "blk.%u.%s", il, suffix);
-    return gguf_find_in_parts(r->parts, r->n_part, name);
+    return key_tensor_outside(r, name);
 }

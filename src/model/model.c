@@ -13,69 +13,79 @@
 /* Sizes of weights, which follow from the plan. */
 enum dim {
     DIM_ONE, DIM_EMBD, DIM_QKV, DIM_Q, DIM_K, DIM_V, DIM_ATTN, DIM_Q_NORM, DIM_K_NORM, DIM_Q_NORMS, DIM_K_NORMS,
-    DIM_GATE, DIM_HEAD, DIM_FF, DIM_GATE_UP, DIM_FF_EXPERT, DIM_FF_SHARED, DIM_EXPERT, DIM_VOCAB, DIM_POSITION,
-    DIM_ROT_HALF, DIM_TOKEN_TYPE, DIM_HIDDEN, DIM_CLASS, DIM_DENSE,
+    DIM_GATE, DIM_HEAD, DIM_FF, DIM_GATE_UP, DIM_FF_EXPERT, DIM_GATE_UP_EXPERT, DIM_FF_SHARED, DIM_FF_ADJUGATE,
+    DIM_EXPERT, DIM_ADJUGATE, DIM_VOCAB, DIM_LOGIT, DIM_POSITION, DIM_ROPE_FACTOR, DIM_TOKEN_TYPE, DIM_HIDDEN,
+    DIM_CLASS, DIM_DENSE,
 };
 
 struct weight_spec {
     const char *name;      /* the tensor's name without ".weight"; in layers the part after "blk.N." */
     enum dim n_in, n_out;  /* shape [n_in, n_out], or [n_in] if n_out is DIM_ONE */
-    bool is_expert;        /* there is one for each expert: shape [n_in, n_out, n_expert] */
+    enum dim n_matrix;     /* DIM_ONE, or how many there are: shape [n_in, n_out, n_matrix] */
     const char *suffix;    /* what follows the name, if it is not "weight" */
 };
 
 static const struct weight_spec specs[W_COUNT] = {
-    [W_ATTN_NORM] = { "attn_norm", DIM_EMBD, DIM_ONE, false, NULL },
-    [W_ATTN_QKV] = { "attn_qkv", DIM_EMBD, DIM_QKV, false, NULL },
-    [W_ATTN_Q] = { "attn_q", DIM_EMBD, DIM_Q, false, NULL },
-    [W_ATTN_K] = { "attn_k", DIM_EMBD, DIM_K, false, NULL },
-    [W_ATTN_V] = { "attn_v", DIM_EMBD, DIM_V, false, NULL },
-    [W_ATTN_Q_NORM] = { "attn_q_norm", DIM_Q_NORM, DIM_Q_NORMS, false, NULL },
-    [W_ATTN_K_NORM] = { "attn_k_norm", DIM_K_NORM, DIM_K_NORMS, false, NULL },
-    [W_ATTN_GATE] = { "attn_gate", DIM_EMBD, DIM_GATE, false, NULL },
-    [W_ATTN_SINKS] = { "attn_sinks", DIM_HEAD, DIM_ONE, false, NULL },
-    [W_ATTN_SUB_NORM] = { "attn_sub_norm", DIM_ATTN, DIM_ONE, false, NULL },
-    [W_ATTN_OUTPUT] = { "attn_output", DIM_ATTN, DIM_EMBD, false, NULL },
-    [W_ATTN_POST_NORM] = { "post_attention_norm", DIM_EMBD, DIM_ONE, false, NULL },
-    [W_ATTN_OUT_NORM] = { "attn_output_norm", DIM_EMBD, DIM_ONE, false, NULL },
-    [W_ATTN_NORM_2] = { "attn_norm_2", DIM_EMBD, DIM_ONE, false, NULL },
-    [W_FFN_NORM] = { "ffn_norm", DIM_EMBD, DIM_ONE, false, NULL },
-    [W_FFN_GATE_UP] = { "ffn_up", DIM_EMBD, DIM_GATE_UP, false, NULL },
-    [W_FFN_GATE] = { "ffn_gate", DIM_EMBD, DIM_FF, false, NULL },
-    [W_FFN_UP] = { "ffn_up", DIM_EMBD, DIM_FF, false, NULL },
-    [W_FFN_ACT_SCALES] = { "ffn.act", DIM_FF, DIM_ONE, false, "scales" },
-    [W_FFN_SUB_NORM] = { "ffn_sub_norm", DIM_FF, DIM_ONE, false, NULL },
-    [W_FFN_DOWN] = { "ffn_down", DIM_FF, DIM_EMBD, false, NULL },
-    [W_FFN_GATE_INP] = { "ffn_gate_inp", DIM_EMBD, DIM_EXPERT, false, NULL },
-    [W_FFN_EXPERT_BIAS] = { "exp_probs_b", DIM_EXPERT, DIM_ONE, false, "bias" },
-    [W_FFN_GATE_EXPS] = { "ffn_gate_exps", DIM_EMBD, DIM_FF_EXPERT, true, NULL },
-    [W_FFN_UP_EXPS] = { "ffn_up_exps", DIM_EMBD, DIM_FF_EXPERT, true, NULL },
-    [W_FFN_DOWN_EXPS] = { "ffn_down_exps", DIM_FF_EXPERT, DIM_EMBD, true, NULL },
-    [W_FFN_GATE_INP_SHARED] = { "ffn_gate_inp_shexp", DIM_EMBD, DIM_ONE, false, NULL },
-    [W_FFN_GATE_SHARED] = { "ffn_gate_shexp", DIM_EMBD, DIM_FF_SHARED, false, NULL },
-    [W_FFN_UP_SHARED] = { "ffn_up_shexp", DIM_EMBD, DIM_FF_SHARED, false, NULL },
-    [W_FFN_DOWN_SHARED] = { "ffn_down_shexp", DIM_FF_SHARED, DIM_EMBD, false, NULL },
-    [W_FFN_POST_NORM] = { "post_ffw_norm", DIM_EMBD, DIM_ONE, false, NULL },
-    [W_LAYER_OUT_NORM] = { "layer_output_norm", DIM_EMBD, DIM_ONE, false, NULL },
-    [W_TOKEN_EMBD] = { "token_embd", DIM_EMBD, DIM_VOCAB, false, NULL },
-    [W_TOKEN_TYPES] = { "token_types", DIM_EMBD, DIM_TOKEN_TYPE, false, NULL },
-    [W_POSITION_EMBD] = { "position_embd", DIM_EMBD, DIM_POSITION, false, NULL },
-    [W_TOKEN_EMBD_NORM] = { "token_embd_norm", DIM_EMBD, DIM_ONE, false, NULL },
-    [W_OUTPUT_NORM] = { "output_norm", DIM_EMBD, DIM_ONE, false, NULL },
-    [W_OUTPUT] = { "output", DIM_EMBD, DIM_VOCAB, false, NULL },
-    [W_ROPE_FREQS] = { "rope_freqs", DIM_ROT_HALF, DIM_ONE, false, NULL },
-    [W_ROPE_LONG] = { "rope_factors_long", DIM_ROT_HALF, DIM_ONE, false, NULL },
-    [W_ROPE_SHORT] = { "rope_factors_short", DIM_ROT_HALF, DIM_ONE, false, NULL },
-    [W_CLS] = { "cls", DIM_EMBD, DIM_HIDDEN, false, NULL },
-    [W_CLS_NORM] = { "cls.norm", DIM_HIDDEN, DIM_ONE, false, NULL },
-    [W_CLS_OUTPUT] = { "cls.output", DIM_HIDDEN, DIM_CLASS, false, NULL },
-    [W_DENSE_2] = { "dense_2", DIM_EMBD, DIM_DENSE, false, NULL },
-    [W_DENSE_3] = { "dense_3", DIM_DENSE, DIM_EMBD, false, NULL },
+    [W_ATTN_NORM] = { "attn_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_ATTN_QKV] = { "attn_qkv", DIM_EMBD, DIM_QKV, DIM_ONE, NULL },
+    [W_ATTN_Q] = { "attn_q", DIM_EMBD, DIM_Q, DIM_ONE, NULL },
+    [W_ATTN_K] = { "attn_k", DIM_EMBD, DIM_K, DIM_ONE, NULL },
+    [W_ATTN_V] = { "attn_v", DIM_EMBD, DIM_V, DIM_ONE, NULL },
+    [W_ATTN_Q_NORM] = { "attn_q_norm", DIM_Q_NORM, DIM_Q_NORMS, DIM_ONE, NULL },
+    [W_ATTN_K_NORM] = { "attn_k_norm", DIM_K_NORM, DIM_K_NORMS, DIM_ONE, NULL },
+    [W_ATTN_GATE] = { "attn_gate", DIM_EMBD, DIM_GATE, DIM_ONE, NULL },
+    [W_ATTN_SINKS] = { "attn_sinks", DIM_HEAD, DIM_ONE, DIM_ONE, NULL },
+    [W_ATTN_SUB_NORM] = { "attn_sub_norm", DIM_ATTN, DIM_ONE, DIM_ONE, NULL },
+    [W_ATTN_OUTPUT] = { "attn_output", DIM_ATTN, DIM_EMBD, DIM_ONE, NULL },
+    [W_ATTN_POST_NORM] = { "post_attention_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_ATTN_OUT_NORM] = { "attn_output_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_ATTN_NORM_2] = { "attn_norm_2", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_FFN_NORM] = { "ffn_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_FFN_GATE_UP] = { "ffn_up", DIM_EMBD, DIM_GATE_UP, DIM_ONE, NULL },
+    [W_FFN_GATE] = { "ffn_gate", DIM_EMBD, DIM_FF, DIM_ONE, NULL },
+    [W_FFN_UP] = { "ffn_up", DIM_EMBD, DIM_FF, DIM_ONE, NULL },
+    [W_FFN_ACT_SCALES] = { "ffn.act", DIM_FF, DIM_ONE, DIM_ONE, "scales" },
+    [W_FFN_SUB_NORM] = { "ffn_sub_norm", DIM_FF, DIM_ONE, DIM_ONE, NULL },
+    [W_FFN_DOWN] = { "ffn_down", DIM_FF, DIM_EMBD, DIM_ONE, NULL },
+    [W_FFN_NORM_EXPS] = { "ffn_norm_exps", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_FFN_GATE_INP] = { "ffn_gate_inp", DIM_EMBD, DIM_EXPERT, DIM_ONE, NULL },
+    [W_FFN_EXPERT_BIAS] = { "exp_probs_b", DIM_EXPERT, DIM_ONE, DIM_ONE, "bias" },
+    [W_FFN_GATE_UP_EXPS] = { "ffn_gate_up_exps", DIM_EMBD, DIM_GATE_UP_EXPERT, DIM_EXPERT, NULL },
+    [W_FFN_GATE_EXPS] = { "ffn_gate_exps", DIM_EMBD, DIM_FF_EXPERT, DIM_EXPERT, NULL },
+    [W_FFN_UP_EXPS] = { "ffn_up_exps", DIM_EMBD, DIM_FF_EXPERT, DIM_EXPERT, NULL },
+    [W_FFN_DOWN_EXPS] = { "ffn_down_exps", DIM_FF_EXPERT, DIM_EMBD, DIM_EXPERT, NULL },
+    [W_FFN_GATE_ADJUGATE] = { "ffn_gate_chexps", DIM_EMBD, DIM_FF_ADJUGATE, DIM_ADJUGATE, NULL },
+    [W_FFN_UP_ADJUGATE] = { "ffn_up_chexps", DIM_EMBD, DIM_FF_ADJUGATE, DIM_ADJUGATE, NULL },
+    [W_FFN_DOWN_ADJUGATE] = { "ffn_down_chexps", DIM_FF_ADJUGATE, DIM_EMBD, DIM_ADJUGATE, NULL },
+    [W_FFN_GATE_INP_SHARED] = { "ffn_gate_inp_shexp", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_FFN_GATE_SHARED] = { "ffn_gate_shexp", DIM_EMBD, DIM_FF_SHARED, DIM_ONE, NULL },
+    [W_FFN_UP_SHARED] = { "ffn_up_shexp", DIM_EMBD, DIM_FF_SHARED, DIM_ONE, NULL },
+    [W_FFN_DOWN_SHARED] = { "ffn_down_shexp", DIM_FF_SHARED, DIM_EMBD, DIM_ONE, NULL },
+    [W_FFN_POST_NORM] = { "post_ffw_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_LAYER_OUT_SCALE] = { "layer_output_scale", DIM_ONE, DIM_ONE, DIM_ONE, NULL },
+    [W_LAYER_OUT_NORM] = { "layer_output_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_TOKEN_EMBD] = { "token_embd", DIM_EMBD, DIM_VOCAB, DIM_ONE, NULL },
+    [W_TOKEN_TYPES] = { "token_types", DIM_EMBD, DIM_TOKEN_TYPE, DIM_ONE, NULL },
+    [W_POSITION_EMBD] = { "position_embd", DIM_EMBD, DIM_POSITION, DIM_ONE, NULL },
+    [W_TOKEN_EMBD_NORM] = { "token_embd_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_STATE_INIT] = { "hrm.z_l_init", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_OUTPUT_NORM] = { "output_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_OUTPUT] = { "output", DIM_EMBD, DIM_LOGIT, DIM_ONE, NULL },
+    [W_ROPE_FREQS] = { "rope_freqs", DIM_ROPE_FACTOR, DIM_ONE, DIM_ONE, NULL },
+    [W_ROPE_LONG] = { "rope_factors_long", DIM_ROPE_FACTOR, DIM_ONE, DIM_ONE, NULL },
+    [W_ROPE_SHORT] = { "rope_factors_short", DIM_ROPE_FACTOR, DIM_ONE, DIM_ONE, NULL },
+    [W_CLS] = { "cls", DIM_EMBD, DIM_HIDDEN, DIM_ONE, NULL },
+    [W_CLS_NORM] = { "cls.norm", DIM_HIDDEN, DIM_ONE, DIM_ONE, NULL },
+    [W_CLS_OUTPUT] = { "cls.output", DIM_HIDDEN, DIM_CLASS, DIM_ONE, NULL },
+    [W_DENSE_2] = { "dense_2", DIM_EMBD, DIM_DENSE, DIM_ONE, NULL },
+    [W_DENSE_3] = { "dense_3", DIM_DENSE, DIM_EMBD, DIM_ONE, NULL },
 };
 
 /* Sizes that differ by layer are those of layer il; outside the layers it is not used. */
 static uint64_t dim_size(const struct plan *p, uint32_t il, enum dim dim) {
     const struct attn_plan *a = &p->layers[il].attn;
+    const struct ffn_plan *f = &p->layers[il].ffn;
+    bool is_gain = a->qk_norm == QK_NORM_GAIN_ROPED;
     switch (dim) {
     case DIM_ONE: return 1;
     case DIM_EMBD: return p->n_embd;
@@ -84,20 +94,24 @@ static uint64_t dim_size(const struct plan *p, uint32_t il, enum dim dim) {
     case DIM_V: return (uint64_t)a->n_head_kv * a->v_dim;
     case DIM_ATTN: return (uint64_t)a->n_head * a->v_dim;
     case DIM_QKV: return dim_size(p, il, DIM_Q) + dim_size(p, il, DIM_K) + dim_size(p, il, DIM_V);
-    case DIM_Q_NORM: return a->qk_norm == QK_NORM_ROW ? dim_size(p, il, DIM_Q) : a->k_dim;
-    case DIM_K_NORM: return a->qk_norm == QK_NORM_ROW ? dim_size(p, il, DIM_K) : a->k_dim;
-    case DIM_Q_NORMS: return a->qk_norm == QK_NORM_HEADS ? a->n_head : 1;
-    case DIM_K_NORMS: return a->qk_norm == QK_NORM_HEADS ? a->n_head_kv : 1;
+    case DIM_Q_NORM: return a->qk_norm == QK_NORM_ROW ? dim_size(p, il, DIM_Q) : is_gain ? 1 : a->k_dim;
+    case DIM_K_NORM: return a->qk_norm == QK_NORM_ROW ? dim_size(p, il, DIM_K) : is_gain ? 1 : a->k_dim;
+    case DIM_Q_NORMS: return a->qk_norm == QK_NORM_HEADS || is_gain ? a->n_head : 1;
+    case DIM_K_NORMS: return a->qk_norm == QK_NORM_HEADS || is_gain ? a->n_head_kv : 1;
     case DIM_GATE: return (uint64_t)a->n_head * (a->gate_per_head ? 1 : a->v_dim);
     case DIM_HEAD: return a->n_head;
-    case DIM_FF: return p->layers[il].ffn.n_ff;
-    case DIM_GATE_UP: return 2 * (uint64_t)p->layers[il].ffn.n_ff;
-    case DIM_FF_EXPERT: return p->layers[il].ffn.n_ff_expert;
-    case DIM_FF_SHARED: return p->layers[il].ffn.n_ff_shared;
-    case DIM_EXPERT: return p->layers[il].ffn.n_expert;
+    case DIM_FF: return f->n_ff;
+    case DIM_GATE_UP: return 2 * (uint64_t)f->n_ff;
+    case DIM_FF_EXPERT: return f->n_ff_expert;
+    case DIM_GATE_UP_EXPERT: return 2 * (uint64_t)f->n_ff_expert;
+    case DIM_FF_SHARED: return f->n_ff_shared;
+    case DIM_FF_ADJUGATE: return f->n_ff_adjugate;
+    case DIM_EXPERT: return f->n_expert;
+    case DIM_ADJUGATE: return f->n_adjugate;
     case DIM_POSITION: return p->n_ctx_train;
     case DIM_VOCAB: return p->n_vocab;
-    case DIM_ROT_HALF: return p->ropes[ROPE_GLOBAL].n_rot / 2;
+    case DIM_LOGIT: return p->n_logit > 0 ? p->n_logit : p->n_vocab;
+    case DIM_ROPE_FACTOR: return p->n_rope_factor;
     case DIM_TOKEN_TYPE: return p->n_token_type;
     case DIM_HIDDEN: return p->pooling.n_hidden;
     case DIM_CLASS: return p->pooling.n_class;
@@ -161,12 +175,16 @@ static void bind_weight(struct model *m, const struct slot *slot, struct gguf *g
         problem(p, PLUMB_ERROR_UNSUPPORTED, "tensor %s: expected F32, file has %s", t->name.data,
                 quant_traits(t->type)->name);
     }
+    if (expected[1] * expected[2] > UINT32_MAX) {   /* each factor is far below 2^32 */
+        problem(p, PLUMB_ERROR_UNSUPPORTED, "tensor %s has %llu rows, expected at most %u", t->name.data,
+                (unsigned long long)(expected[1] * expected[2]), UINT32_MAX);
+    }
     struct weight *w = &m->weights[m->n_weight++];
     *w = (struct weight) {
         .name = t->name.data, .traits = quant_traits(t->type), .type = t->type, .data = t->data,
         .n_in = (uint32_t)expected[0], .n_out = (uint32_t)(expected[1] * expected[2]),
-        .n_matrix = (uint32_t)expected[2], .row_bytes = gguf_row_bytes(t), .n_packed = (uint32_t)t->n_packed, .file = g,
-        .offset = t->offset,
+        .n_matrix = (uint32_t)expected[2], .n_apart = (uint32_t)expected[1], .row_bytes = gguf_row_bytes(t),
+        .n_packed = (uint32_t)t->n_packed, .file = g, .offset = t->offset,
     };
     m->types |= UINT64_C(1) << t->type;
     *slot->weight = w;
@@ -174,8 +192,9 @@ static void bind_weight(struct model *m, const struct slot *slot, struct gguf *g
 
 static struct affine *affine_of(struct model *m, uint32_t il, uint32_t id) {
     struct affine *const outside[] = { &m->token_embd, &m->token_types, &m->position_embd, &m->token_embd_norm,
-                                       &m->output_norm, &m->output, &m->rope_freqs, &m->rope_long, &m->rope_short,
-                                       &m->cls, &m->cls_norm, &m->cls_output, &m->dense_2, &m->dense_3 };
+                                       &m->state_init, &m->output_norm, &m->output, &m->rope_freqs, &m->rope_long,
+                                       &m->rope_short, &m->cls, &m->cls_norm, &m->cls_output, &m->dense_2,
+                                       &m->dense_3 };
     _Static_assert(sizeof outside / sizeof *outside == W_COUNT - W_LAYER_COUNT, "a place for each weight");
     return id < W_LAYER_COUNT ? &m->layers[il].w[id] : outside[id - W_LAYER_COUNT];
 }
@@ -185,6 +204,15 @@ static const char *weight_name(const struct plan *p, uint32_t id) {
     return p->names[id] ? p->names[id] : specs[id].name;
 }
 
+/* The first layer with the weights of a block of the file; n_layer if none has them. */
+static uint32_t layer_of_block(const struct plan *p, uint32_t block) {
+    uint32_t il = block;
+    if (p->layers[block].block != block) for (il = 0; il < p->n_layer && p->layers[il].block != block; il++) { }
+    return il;
+}
+
+static const char *weight_suffix(uint32_t id) { return specs[id].suffix ? specs[id].suffix : "weight"; }
+
 /* The place of the tensor with the name of weight `id` and what follows it: "weight", "bias", "scale" or "input_scale".
  * Returns false if the architecture does not have the tensor. */
 static bool find_part(struct model *m, uint32_t il, uint32_t id, const char *kind, struct slot *slot) {
@@ -192,22 +220,22 @@ static bool find_part(struct model *m, uint32_t il, uint32_t id, const char *kin
     const struct weight_spec *spec = &specs[id];
     struct affine *of = affine_of(m, il, id);
     uint64_t n_in = dim_size(p, il, spec->n_in), n_out = dim_size(p, il, spec->n_out);
-    uint64_t n_expert = spec->is_expert ? dim_size(p, il, DIM_EXPERT) : 1;
+    uint64_t n_matrix = dim_size(p, il, spec->n_matrix);
     bool is_norm = spec->n_out == DIM_Q_NORMS || spec->n_out == DIM_K_NORMS;
-    bool is_vector = spec->n_out == DIM_ONE || is_norm;
-    if (strcmp(kind, spec->suffix ? spec->suffix : "weight") == 0) {
-        uint32_t n_dims = spec->is_expert ? 3 : n_out == 1 && is_vector ? 1 : 2;
-        *slot = (struct slot) { &of->w, { n_in, n_out, n_expert }, n_dims, is_vector };
+    bool is_vector = spec->n_out == DIM_ONE || is_norm, is_expert = spec->n_matrix != DIM_ONE;
+    if (strcmp(kind, weight_suffix(id)) == 0) {
+        uint32_t n_dims = is_expert ? 3 : n_out == 1 && is_vector ? 1 : 2;
+        *slot = (struct slot) { &of->w, { n_in, n_out, n_matrix }, n_dims, is_vector };
         return true;
     }
     if (strcmp(kind, "bias") == 0) {
-        *slot = (struct slot) { &of->b, { is_vector ? n_in : n_out, n_expert, 1 }, spec->is_expert ? 2 : 1, true };
+        *slot = (struct slot) { &of->b, { is_vector ? n_in : n_out, n_matrix, 1 }, is_expert ? 2 : 1, true };
         return p->biased >> id & 1;
     }
     /* llama.cpp loads both for every matrix of a layer.  It uses no input_scale, and a scale only in some
      * architectures. */
     bool is_scale = strcmp(kind, "scale") == 0;
-    *slot = (struct slot) { is_scale && p->scaled >> id & 1 ? &of->s : NULL, { n_expert, 1, 1 }, 1, true };
+    *slot = (struct slot) { is_scale && p->scaled >> id & 1 ? &of->s : NULL, { n_matrix, 1, 1 }, 1, true };
     return id < W_LAYER_COUNT && !is_vector && (is_scale || strcmp(kind, "input_scale") == 0);
 }
 
@@ -228,16 +256,23 @@ static bool find_slot(struct model *m, const char *name, struct slot *slot) {
     *slot = (struct slot) { NULL, { 1, 1, 1 }, 1, false };
     if (il >= p->n_layer) return il - p->n_layer < p->n_ignored_layer;
     if (in_layer && strcmp(rest, "attn_rot_embd.weight") == 0) return true;   /* old converters wrote it */
-    for (const char *const *unused = p->unused; unused && *unused; unused++) {
-        if (strcmp(rest, *unused) == 0) return true;
-    }
+    /* The number in the name is that of a block, but of the layer in the names of factors, as in llama.cpp. */
+    const char *dot = strrchr(rest, '.');
+    bool is_factor = dot && (strcmp(dot, ".scale") == 0 || strcmp(dot, ".input_scale") == 0);
+    if (in_layer && !is_factor) il = layer_of_block(p, il);
+    if (il == p->n_layer) return false;
     uint64_t set = (p->required | p->optional) & ~(in_layer ? p->layers[il].without : 0);
     for (uint32_t i = in_layer ? 0 : W_LAYER_COUNT; i < (in_layer ? (uint32_t)W_LAYER_COUNT : (uint32_t)W_COUNT); i++) {
         const char *own = weight_name(p, i);
         size_t n = strlen(own);
-        if (strncmp(rest, own, n) != 0 || rest[n] != '.') continue;
-        /* Another weight may have this name, or one that begins so. */
-        if (set >> i & 1 && find_part(m, il, i, rest + n + 1, slot)) return true;
+        if (strncmp(rest, own, n) != 0 || !(set >> i & 1)) continue;   /* another weight may have this name */
+        bool is_whole = rest[n] == '\0' && p->unsuffixed >> i & 1;
+        if (rest[n] != '.' && !is_whole) continue;
+        if (find_part(m, il, i, is_whole ? weight_suffix(i) : rest + n + 1, slot)) return true;
+    }
+    *slot = (struct slot) { NULL, { 1, 1, 1 }, 1, false };
+    for (const char *const *unused = p->unused; unused && *unused; unused++) {
+        if (strcmp(rest, *unused) == 0) return true;
     }
     return false;
 }
@@ -264,6 +299,7 @@ struct weight weight_rows(const struct weight *w, uint64_t first, uint64_t n_row
     struct weight rows = *w;
     rows.n_out = (uint32_t)n_row;
     rows.n_matrix = 1;
+    rows.n_apart = rows.n_out;
     rows.n_packed = w->n_packed > first ? w->n_packed - (uint32_t)first : 0;
     if (rows.n_packed > n_row) rows.n_packed = (uint32_t)n_row;
     if (rows.data) rows.data += first * w->row_bytes;
@@ -271,7 +307,8 @@ struct weight weight_rows(const struct weight *w, uint64_t first, uint64_t n_row
     return rows;
 }
 
-/* A slice of a fused weight, or of its bias, whose elements are the rows. */
+/* A slice of a fused weight, of each of its matrices if there are several, or of its bias, whose elements are the
+ * rows. */
 static const struct weight *slice(struct model *m, const struct weight *fused, uint64_t first, uint64_t n_row,
                                   struct problems *p) {
     struct weight *w = &m->weights[m->n_weight++];
@@ -287,7 +324,10 @@ static const struct weight *slice(struct model *m, const struct weight *fused, u
         problem(p, PLUMB_ERROR_UNSUPPORTED, "tensor %s: a part of it begins at row %llu, expected a multiple of %d",
                 fused->name, (unsigned long long)first, REPACK_ROWS);
     }
-    *w = weight_rows(fused, first, n_row);
+    *w = weight_rows(fused, first, (uint64_t)(fused->n_matrix - 1) * fused->n_apart + n_row);
+    w->n_out = (uint32_t)(fused->n_matrix * n_row);
+    w->n_matrix = fused->n_matrix;
+    w->n_apart = fused->n_apart;
     return w;
 }
 
@@ -295,9 +335,10 @@ static const struct weight *slice(struct model *m, const struct weight *fused, u
 static const struct { enum weight_id fused; uint32_t n; enum weight_id parts[3]; } fusions[] = {
     { W_ATTN_QKV, 3, { W_ATTN_Q, W_ATTN_K, W_ATTN_V } },
     { W_FFN_GATE_UP, 2, { W_FFN_GATE, W_FFN_UP } },
+    { W_FFN_GATE_UP_EXPS, 2, { W_FFN_GATE_EXPS, W_FFN_UP_EXPS } },
 };
 /* Slices of the fused weights of a layer, with their biases. */
-enum { SLICES = 2 * (3 + 2) };
+enum { SLICES = 2 * (3 + 2 + 2) };
 
 /* Binds the parts of the fused weights of a layer. */
 static void split_fused(struct model *m, uint32_t il, struct problems *p) {
@@ -327,9 +368,11 @@ static void check_required(struct model *m, struct problems *p) {
     }
     for (uint32_t il = 0; il < m->plan.n_layer; il++) {
         uint64_t required = m->plan.required & ~m->plan.layers[il].without;
+        uint32_t block = m->plan.layers[il].block;
+        if (layer_of_block(&m->plan, block) != il) continue;
         for (uint32_t i = 0; i < W_LAYER_COUNT; i++) {
             if (m->layers[il].w[i].w || !(required >> i & 1)) continue;
-            problem(p, PLUMB_ERROR_TENSOR, "tensor blk.%u.%s.weight is missing", il, weight_name(&m->plan, i));
+            problem(p, PLUMB_ERROR_TENSOR, "tensor blk.%u.%s.weight is missing", block, weight_name(&m->plan, i));
         }
     }
 }
@@ -374,6 +417,13 @@ static void bind_all(struct model *m, struct gguf *const *parts, size_t n_part, 
             if (t->n_packed > 0 && gguf_row_bytes(t) > m->max_packed_row) m->max_packed_row = gguf_row_bytes(t);
         }
     }
+    for (uint32_t il = 0; il < m->plan.n_layer; il++) {
+        const struct layer *first = &m->layers[layer_of_block(&m->plan, m->plan.layers[il].block)];
+        for (uint32_t i = 0; i < W_LAYER_COUNT; i++) {
+            m->layers[il].w[i].w = first->w[i].w;
+            m->layers[il].w[i].b = first->w[i].b;
+        }
+    }
     for (uint32_t il = 0; il < m->plan.n_layer && p->n == 0; il++) split_fused(m, il, p);
     check_required(m, p);
     if (!m->output.w && m->plan.has_logits) m->output.w = m->token_embd.w;   /* tied */
@@ -394,6 +444,11 @@ static plumb_status create(struct model **out, struct gguf *const *parts, size_t
     plumb_status status = plan_create(&m->plan, parts, n_part, n_tensor, err);
     if (status != PLUMB_OK) goto done;
     m->plan.n_vocab = n_vocab;
+    if (m->plan.n_logit > n_vocab) {
+        status = error_set(err, PLUMB_ERROR_METADATA, "the vocabulary has %u tokens, fewer than the %u rows that "
+                           "output.weight has in this architecture", n_vocab, m->plan.n_logit);
+        goto done;
+    }
     m->layers = calloc(m->plan.n_layer, sizeof *m->layers);
     uint64_t n_weight = m->layers ? count_weights(m, parts, n_part) + SLICES * (uint64_t)m->plan.n_layer : 0;
     m->weights = m->layers ? alloc_array(n_weight, sizeof *m->weights) : NULL;
@@ -456,6 +511,7 @@ void model_rehearse(struct model *m, uint8_t *ring, uint64_t n) {
         bool can = w->n_out > 1 && repack_can_rows(w->type, w->row_bytes);
         if (w->n_matrix > 1 && w->n_out / w->n_matrix % REPACK_ROWS != 0) can = false;
         w->n_packed = can ? w->n_out / REPACK_ROWS * REPACK_ROWS : 0;
+        w->n_apart = w->n_out / w->n_matrix;
         at += n_bytes;
     }
     m->rope_freqs.w = m->rope_long.w = m->rope_short.w = NULL;
@@ -486,6 +542,7 @@ uint64_t model_absent_taps(const struct model *m, uint32_t il) {
         absent |= UINT64_C(1) << rows[i].tap;
         there |= is_there ? UINT64_C(1) << rows[i].tap : 0;
     }
+    if (l->ffn.n_expert == 0) there |= TAP_SET(FFN_UP) | TAP_SET(FFN_SWIGLU);   /* even without matrices */
     absent &= ~there;
     bool has_softmax = l->ffn.gating == GATING_SOFTMAX_USED;
     if (l->attn.temperature_floor == 0) absent |= TAP_SET(QCUR_SCALED);
@@ -500,9 +557,11 @@ uint32_t model_tap_order(const struct model *m) {
     for (uint32_t il = 0; il < m->plan.n_layer; il++) {
         const struct layer_plan *l = &m->plan.layers[il];
         if (m->plan.is_parallel && !m->layers[il].w[W_FFN_NORM].w) order |= TAP_ORDER_ONE_NORM;
-        if (l->attn.qk_norm == QK_NORM_HEAD_ROPED) order |= TAP_ORDER_NORM_AFTER_ROPE;
+        if (plan_norms_roped(&l->attn)) order |= TAP_ORDER_NORM_AFTER_ROPE;
         if (l->ffn.router_first) order |= TAP_ORDER_ROUTER_FIRST;
         if (l->ffn.weights_first) order |= TAP_ORDER_WEIGHTS_FIRST;
+        if (m->layers[il].w[W_FFN_NORM_EXPS].w) order |= TAP_ORDER_EXPERTS_FIRST;
+        if (l->ffn.n_adjugate > 0) order |= TAP_ORDER_ADJUGATES;
     }
     return order;
 }

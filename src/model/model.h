@@ -19,6 +19,7 @@ struct weight {
     const uint8_t *data;     /* NULL only in a rehearsal without data */
     uint32_t type;           /* enum quant_type */
     uint32_t n_in, n_out, n_matrix;
+    uint32_t n_apart;        /* rows from the start of a matrix to that of the next one */
     size_t row_bytes;
     uint32_t n_packed;       /* the first n_packed rows are packed as in repack/repack.h */
     struct gguf *file;       /* the file that holds it */
@@ -43,10 +44,12 @@ struct model {
     struct affine token_types;  /* (n_token_type, n_embd), optional: row 0 is added to every embedding */
     struct affine position_embd;    /* (n_ctx_train, n_embd), optional: learned positions */
     struct affine token_embd_norm;  /* (n_embd), optional: a norm of the embeddings */
+    struct affine state_init;       /* (n_embd), optional: STATE_LOW of every token before the first layer */
     struct affine output_norm;  /* (n_embd), optional */
-    struct affine output;       /* (n_vocab, n_embd); in a tied model that of token_embd; none without logits */
-    struct affine rope_freqs;   /* (n_rot / 2) F32 divisors of the frequencies, optional (Llama 3.1) */
-    struct affine rope_long, rope_short;   /* (n_rot / 2) the same for sessions of many or few tokens (Phi-3) */
+    struct affine output;       /* (n_vocab or n_logit, n_embd); in a tied model that of token_embd; none without
+                                 * logits */
+    struct affine rope_freqs;   /* (n_rope_factor) F32 divisors of the frequencies, optional (Llama 3.1) */
+    struct affine rope_long, rope_short;   /* the same for sessions of many or few tokens (Phi-3) */
     /* What follows pooling, all optional: see struct pooling_plan. */
     struct affine cls, cls_norm, cls_output;   /* (n_hidden, n_embd), (n_hidden), (n_class, n_hidden) */
     struct affine dense_2, dense_3;            /* (n_dense, n_embd), (n_embd, n_dense) */
@@ -86,8 +89,7 @@ uint64_t model_largest_weight(const struct model *m, uint64_t *all);
 struct weight weight_rows(const struct weight *w, uint64_t first, uint64_t n_row);
 /* Matrix i of n_matrix. */
 static inline struct weight weight_expert(const struct weight *w, uint32_t i) {
-    uint32_t n = w->n_out / w->n_matrix;
-    return weight_rows(w, (uint64_t)i * n, n);
+    return weight_rows(w, (uint64_t)i * w->n_apart, w->n_out / w->n_matrix);
 }
 
 /* Returns the bytes of row i as in the file: in place, or unpacked into buffer (row_bytes) if they are packed. */

@@ -1,10 +1,27 @@
 /* Parts of a plan that several architectures have; architecture.h says what the functions do. */
 #include "model/architecture.h"
 
+#include <stdlib.h>
+
 void plan_set_dense(struct layer_plan *l) {
     l->without = ALL_EXPERTS;
     l->ffn.n_expert = 0;
     l->ffn.n_ff_expert = l->ffn.n_ff_shared = 0;
+}
+
+void plan_set_bare(struct plan *p, struct layer_plan *l) {
+    static const char *const unused[] = { "ffn_gate_inp.weight", "exp_probs_b.bias", "ffn_gate_exps.weight",
+                                          "ffn_up_exps.weight", "ffn_down_exps.weight", "ffn_gate_exps.scale",
+                                          "ffn_up_exps.scale", "ffn_down_exps.scale", "ffn_gate_exps.input_scale",
+                                          "ffn_up_exps.input_scale", "ffn_down_exps.input_scale",
+                                          "ffn_gate_shexp.weight", "ffn_up_shexp.weight", "ffn_down_shexp.weight",
+                                          "ffn_gate_shexp.scale", "ffn_up_shexp.scale", "ffn_down_shexp.scale",
+                                          "ffn_gate_shexp.input_scale", "ffn_up_shexp.input_scale",
+                                          "ffn_down_shexp.input_scale", "attn_output.bias", "rope_freqs.weight", NULL };
+    p->unused = unused;
+    plan_set_dense(l);
+    l->without |= ALL_DENSE;
+    l->ffn.n_ff = p->n_embd;
 }
 
 plumb_status plan_pattern(struct key_reader *r, struct plan *p, uint32_t period, uint32_t window, float freq_base,
@@ -134,6 +151,32 @@ plumb_status plan_sections(struct key_reader *r, struct plan *p, bool required) 
     }
     if (sum > 0 && sum <= UINT32_MAX) return PLUMB_OK;
     return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is missing or not four numbers of pairs", r->key);
+}
+
+void plan_dense_by_tensor(const struct key_reader *r, struct plan *p) {
+    static const char *const unused[] = { "ffn_gate.weight", "ffn_up.weight", "ffn_down.weight", "ffn_gate.scale",
+                                          "ffn_up.scale", "ffn_down.scale", "ffn_gate.input_scale",
+                                          "ffn_up.input_scale", "ffn_down.input_scale", "attn_q.bias", "attn_k.bias",
+                                          "attn_v.bias", "attn_qkv.bias", NULL };
+    p->unused = unused;
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        if (!key_tensor(r, il, "ffn_gate_inp.weight")) plan_set_dense(&p->layers[il]);
+    }
+}
+
+plumb_status plan_repeat(struct key_reader *r, struct plan *p, uint32_t n) {
+    enum { MAX_LAYERS = 512 };   /* as in llama.cpp */
+    uint32_t n_block = p->n_layer;
+    if ((uint64_t)n * n_block > MAX_LAYERS) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, but %u times %u blocks are more than %d layers",
+                         r->key, n, n, n_block, MAX_LAYERS);
+    }
+    struct layer_plan *layers = realloc(p->layers, (size_t)n * n_block * sizeof *layers);
+    if (!layers) return error_set(r->err, PLUMB_ERROR_MEMORY, "out of memory: the plan of %u layers", n * n_block);
+    p->layers = layers;
+    p->n_layer = n * n_block;
+    for (uint32_t il = n_block; il < p->n_layer; il++) layers[il] = layers[il - n_block];
+    return PLUMB_OK;
 }
 
 plumb_status plan_parallel(struct key_reader *r, struct plan *p) {

@@ -136,12 +136,7 @@ static plumb_status read_common(struct key_reader *r, struct plan *p, struct lay
     PLUMB_TRY(key_count(r, "attention.key_length", 1u << 16, &a->k_dim));
     a->v_dim = p->n_embd / a->n_head;
     PLUMB_TRY(key_count(r, "attention.value_length", 1u << 16, &a->v_dim));
-    p->norm_eps = -1.0f;
-    const char *epsilon = p->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
-    PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, epsilon), &p->norm_eps, r->err));
-    if (!(p->norm_eps >= 0.0f && p->norm_eps <= 1.0f)) {
-        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is missing or not from 0 to 1", r->key);
-    }
+    PLUMB_TRY(key_epsilon(r, p));
     PLUMB_TRY(gguf_get_bool(r->gguf, key_of(r, "attention.causal"), &p->is_causal, r->err));
     PLUMB_TRY(read_pooling(r, &p->pooling));
     p->pooling.n_hidden = p->n_embd;
@@ -231,6 +226,8 @@ static void set_maxima(struct plan *p) {
         if (ffn->n_ff > p->max_ff) p->max_ff = ffn->n_ff;
         if (ffn->n_ff_expert > p->max_ff) p->max_ff = ffn->n_ff_expert;
         if (ffn->n_ff_shared > p->max_ff) p->max_ff = ffn->n_ff_shared;
+        if (ffn->n_ff_adjugate > p->max_ff) p->max_ff = ffn->n_ff_adjugate;
+        if (p->layers[il].state != STATE_NONE) p->has_states = true;
         if (ffn->n_expert > p->max_expert) p->max_expert = ffn->n_expert;
         if (ffn->n_used > p->max_used) p->max_used = ffn->n_used;
     }
@@ -263,6 +260,7 @@ plumb_status plan_create(struct plan *p, struct gguf *const *parts, size_t n_par
     if (!(arch->required & EXPERTS)) layer.ffn.n_expert = 0;   /* llama.cpp reads the key in all architectures */
     for (uint32_t il = 0; il < p->n_layer; il++) {
         p->layers[il] = layer;
+        p->layers[il].block = il;
         p->layers[il].without = layer.ffn.n_expert > 0 ? ALL_DENSE : ALL_EXPERTS;
     }
     if (layer.ffn.n_expert == 0 && (arch->required & EXPERTS) && !(arch->required & FFN)) {
@@ -270,6 +268,7 @@ plumb_status plan_create(struct plan *p, struct gguf *const *parts, size_t n_par
     }
     PLUMB_TRY(read_layers(&r, p));
     p->ropes[ROPE_GLOBAL].has_factors = true;
+    p->n_rope_factor = p->ropes[ROPE_GLOBAL].n_rot / 2;
     if (arch->plan) PLUMB_TRY(arch->plan(&r, p));
     for (int i = 0; i < PLAN_ROPES; i++) set_yarn(p, &p->ropes[i], r.beta_fast, r.beta_slow, r.log_factor);
     set_maxima(p);

@@ -14,7 +14,8 @@
  *   x = norm(W_LAYER_OUT_NORM, x)
  *
  * If is_parallel, feed_forward reads norm(W_FFN_NORM, x) of the x before attention, or norm(W_ATTN_NORM, x) of it if
- * the layer lacks W_FFN_NORM.
+ * the layer lacks W_FFN_NORM.  If the layer has W_FFN_NORM_EXPS, experts read that norm of its input instead.  If it
+ * has W_LAYER_OUT_SCALE, the embedding times it is added at its end.
  */
 #ifndef PLUMB_MODEL_PLAN_H
 #define PLUMB_MODEL_PLAN_H
@@ -70,6 +71,7 @@ enum qk_norm {
     QK_NORM_HEAD_ROPED,   /* each head, after RoPE */
     QK_NORM_ROW,          /* all heads of a token together, before RoPE */
     QK_NORM_HEADS,        /* each head, before RoPE, with weights of its own */
+    QK_NORM_GAIN_ROPED,   /* each head, after RoPE, with one factor for each head */
 };
 
 /* By what the outputs of the heads are multiplied before attn_output: a function of attn_gate x, where x is the input
@@ -97,6 +99,11 @@ struct attn_plan {
     float output_scale;           /* the output of attention is multiplied by it; 0: it is not */
 };
 
+/* Whether the norms of Q and K come after RoPE. */
+static inline bool plan_norms_roped(const struct attn_plan *a) {
+    return a->qk_norm == QK_NORM_HEAD_ROPED || a->qk_norm == QK_NORM_GAIN_ROPED;
+}
+
 /* How the scores of a router become the weights of the experts that are used. */
 enum gating {
     GATING_SOFTMAX = 1,       /* a softmax over all experts; the weights of those used are its values */
@@ -118,8 +125,15 @@ struct ffn_plan {
     bool weights_first;           /* an expert's input, not its output, is multiplied by its weight */
     bool router_first;            /* the router reads the input of the layer */
     struct { float a, b, beta, eps; } xielu;
-    float limit;                  /* SwiGLU with min(gate, limit) and up within -limit .. limit; 0: there is no limit */
+    /* SwiGLU with min(gate, limit) and up within -limit .. limit, in the experts and in other networks; 0: there is no
+     * limit. */
+    float limit, limit_shared;
+    bool limit_late;              /* min(silu(gate), limit) instead */
     float output_scale;           /* the sum of all experts is multiplied by it; 0: it is not */
+    /* Adjugate experts (Wu et al. 2025, "GroveMoE"), each shared by n_expert / n_adjugate experts: those of the experts
+     * that are used are applied to their sum, and their own sum times adjugate_scale is added to it. */
+    uint32_t n_adjugate, n_ff_adjugate;
+    float adjugate_scale;
     uint32_t n_group, n_group_used;   /* if n_group > 1, only experts of the n_group_used best groups can be used */
 };
 
@@ -134,23 +148,32 @@ struct pooling_plan {
     uint32_t n_dense;             /* rows of dense_2 and columns of dense_3, which follow the other kinds of pooling */
 };
 
+/* The two states of HRM (Wang et al. 2025, "Hierarchical Reasoning Model"). */
+enum state { STATE_NONE, STATE_LOW, STATE_HIGH, PLAN_STATES };
+
 struct layer_plan {
     struct attn_plan attn;
     struct ffn_plan ffn;
     uint64_t without;   /* the weights of the plan's sets for which this layer has no place */
+    uint32_t block;     /* the layer has the weights of this block of the file; that of its own number, unless the
+                         * blocks are computed several times */
+    bool ends_loop;     /* after it x becomes its output_norm */
+    enum state state;   /* which then is stored as this state, and x becomes the sum of both states */
 };
 
 /* The weights of a layer, in the order in which a pass uses them, and then those outside the layers.  attn_qkv is three
- * matrices in one tensor, and ffn_gate_up two: their rows are bound to W_ATTN_Q, K and V, or to W_FFN_GATE and UP. */
+ * matrices in one tensor, and ffn_gate_up two: their rows are bound to W_ATTN_Q, K and V, or to W_FFN_GATE and UP;
+ * those of each expert of ffn_gate_up_exps to W_FFN_GATE_EXPS and UP_EXPS. */
 enum weight_id {
     W_ATTN_NORM, W_ATTN_QKV, W_ATTN_Q, W_ATTN_K, W_ATTN_V, W_ATTN_Q_NORM, W_ATTN_K_NORM, W_ATTN_GATE, W_ATTN_SINKS,
     W_ATTN_SUB_NORM, W_ATTN_OUTPUT, W_ATTN_POST_NORM, W_ATTN_OUT_NORM, W_ATTN_NORM_2, W_FFN_NORM, W_FFN_GATE_UP,
-    W_FFN_GATE, W_FFN_UP, W_FFN_ACT_SCALES, W_FFN_SUB_NORM, W_FFN_DOWN, W_FFN_GATE_INP, W_FFN_EXPERT_BIAS,
-    W_FFN_GATE_EXPS, W_FFN_UP_EXPS, W_FFN_DOWN_EXPS, W_FFN_GATE_INP_SHARED, W_FFN_GATE_SHARED, W_FFN_UP_SHARED,
-    W_FFN_DOWN_SHARED, W_FFN_POST_NORM, W_LAYER_OUT_NORM,
+    W_FFN_GATE, W_FFN_UP, W_FFN_ACT_SCALES, W_FFN_SUB_NORM, W_FFN_DOWN, W_FFN_NORM_EXPS, W_FFN_GATE_INP,
+    W_FFN_EXPERT_BIAS, W_FFN_GATE_UP_EXPS, W_FFN_GATE_EXPS, W_FFN_UP_EXPS, W_FFN_DOWN_EXPS, W_FFN_GATE_ADJUGATE,
+    W_FFN_UP_ADJUGATE, W_FFN_DOWN_ADJUGATE, W_FFN_GATE_INP_SHARED, W_FFN_GATE_SHARED, W_FFN_UP_SHARED,
+    W_FFN_DOWN_SHARED, W_FFN_POST_NORM, W_LAYER_OUT_NORM, W_LAYER_OUT_SCALE,
     W_LAYER_COUNT,
-    W_TOKEN_EMBD = W_LAYER_COUNT, W_TOKEN_TYPES, W_POSITION_EMBD, W_TOKEN_EMBD_NORM, W_OUTPUT_NORM, W_OUTPUT,
-    W_ROPE_FREQS, W_ROPE_LONG, W_ROPE_SHORT, W_CLS, W_CLS_NORM, W_CLS_OUTPUT, W_DENSE_2, W_DENSE_3,
+    W_TOKEN_EMBD = W_LAYER_COUNT, W_TOKEN_TYPES, W_POSITION_EMBD, W_TOKEN_EMBD_NORM, W_STATE_INIT, W_OUTPUT_NORM,
+    W_OUTPUT, W_ROPE_FREQS, W_ROPE_LONG, W_ROPE_SHORT, W_CLS, W_CLS_NORM, W_CLS_OUTPUT, W_DENSE_2, W_DENSE_3,
     W_COUNT
 };
 
@@ -162,6 +185,9 @@ struct plan {
     const char *architecture;
     uint32_t n_layer, n_embd, n_vocab, n_ctx_train, n_token_type;
     uint32_t n_ignored_layer; /* layers behind n_layer, which predict further tokens and are not computed */
+    uint32_t n_logit;         /* rows of output.weight: logits of the last n_logit tokens of the vocabulary; those of
+                               * the others are -infinity.  0: of all tokens */
+    uint32_t n_rope_factor;   /* elements of rope_freqs, rope_factors_long and rope_factors_short */
     uint32_t n_ctx_original;  /* sessions of more tokens use rope_factors_long, others rope_factors_short */
     bool is_parallel;         /* attention and feed forward both read a layer's input, and both are added to it */
     enum norm_kind norm;
@@ -182,11 +208,13 @@ struct plan {
     uint64_t max_q, max_k, max_v, max_ff;
     uint32_t max_expert, max_used;
     bool has_gates;                /* some layer has attn_gate */
+    bool has_states;               /* some layer has a state */
     /* Sets of enum weight_id: bit i is weight i.  Each layer must have the required weights, except those in its
      * `without`, and may have the optional ones, the biases of the weights in biased and the factors of those in
      * scaled.  A step whose weight is absent is left out. */
     uint64_t required, optional, biased, scaled;
     uint64_t bare_norms;           /* norms that are computed without a weight */
+    uint64_t unsuffixed;           /* weights whose tensors have names without ".weight" */
     const char *const *unused;     /* tensors that the file may have and no pass uses, without "blk.N."; ends in NULL */
     const char *names[W_COUNT];    /* names of weights in the file where they are not the usual ones, or NULL */
     struct layer_plan *layers;     /* (n_layer) */

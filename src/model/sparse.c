@@ -150,9 +150,12 @@ static plumb_status plan_ernie_moe(struct key_reader *r, struct plan *p) {
     PLUMB_TRY(plan_unused_bias(r, p));
     plan_sum_to_1(p);
     PLUMB_TRY(plan_dense_lead(r, p));
-    PLUMB_TRY(key_count(r, "interleave_moe_layer_step", 1, &step));
+    PLUMB_TRY(key_count(r, "interleave_moe_layer_step", 1u << 16, &step));
     PLUMB_TRY(key_width(r, "expert_shared_feed_forward_length", 0, &n_ff));
     plan_set_shared(p, n_ff);
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        if (p->layers[il].ffn.n_expert > 0 && (il + 1) % step != 0) plan_set_bare(p, &p->layers[il]);
+    }
     return PLUMB_OK;
 }
 
@@ -166,21 +169,19 @@ static plumb_status plan_mellum(struct key_reader *r, struct plan *p) {
     return PLUMB_OK;
 }
 
+/* llama.cpp takes smaller limits for none. */
+#define MIN_LIMIT 1e-6f
+
 /* Experts whose gate and up projection are limited; only layers with windows are rotated. */
 static plumb_status plan_maple(struct key_reader *r, struct plan *p) {
-    const struct gguf_key *limits;
     plan_sum_to_1(p);
     PLUMB_TRY(plan_windows(r, p, 1, 0, p->ropes[ROPE_GLOBAL].freq_base));
     p->ropes[ROPE_LOCAL].freq_scale = p->ropes[ROPE_GLOBAL].freq_scale;
-    PLUMB_TRY(gguf_get_array(r->gguf, key_of(r, "swiglu_clamp_exp"), GGUF_FLOAT32, &limits, r->err));
-    if (!limits || limits->n < p->n_layer) {
-        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s has no element for each of %u layers", r->key,
-                         p->n_layer);
-    }
     for (uint32_t il = 0; il < p->n_layer; il++) {
         struct layer_plan *l = &p->layers[il];
-        float limit = f32_from_bits(load_u32(limits->values + 4 * (size_t)il));
-        if (limit > 1e-6f) l->ffn.limit = limit;   /* as in llama.cpp */
+        l->ffn.limit = 1e7f;   /* refused, so the key must be there */
+        PLUMB_TRY(key_number(r, key_of(r, "swiglu_clamp_exp"), il, &l->ffn.limit));
+        if (l->ffn.limit <= MIN_LIMIT) l->ffn.limit = 0.0f;
         if (l->attn.window == 0) l->attn.rope = ROPE_NONE;
     }
     return PLUMB_OK;
@@ -335,12 +336,8 @@ static plumb_status plan_minimax_m2(struct key_reader *r, struct plan *p) {
 }
 
 static plumb_status plan_mimo2(struct key_reader *r, struct plan *p) {
-    static const char *const unused[] = { "attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias",
-                                          "ffn_gate.weight", "ffn_up.weight", "ffn_down.weight", "ffn_gate.scale",
-                                          "ffn_up.scale", "ffn_down.scale", "ffn_gate.input_scale",
-                                          "ffn_up.input_scale", "ffn_down.input_scale", NULL };
     float scale = 0.0f;
-    p->unused = unused;
+    plan_dense_by_tensor(r, p);
     PLUMB_TRY(key_scale(r, "attention.value_scale", &scale));
     PLUMB_TRY(plan_windows(r, p, 1, 0, 10000.0f));
     for (uint32_t il = 0; il < p->n_layer; il++) {
@@ -348,7 +345,146 @@ static plumb_status plan_mimo2(struct key_reader *r, struct plan *p) {
         l->ffn.gating = GATING_SIGMOID;
         l->ffn.weights_sum_to_1 = true;
         l->attn.output_scale = scale;
-        if (!key_tensor(r, il, "ffn_gate_inp.weight")) plan_set_dense(l);
+    }
+    return PLUMB_OK;
+}
+
+/* A dense network beside the experts, which is here the expert that all tokens use. */
+static void add_dense(struct plan *p, uint64_t n_ff) {
+    p->names[W_FFN_GATE_SHARED] = "ffn_gate";
+    p->names[W_FFN_UP_SHARED] = "ffn_up";
+    p->names[W_FFN_DOWN_SHARED] = "ffn_down";
+    plan_set_shared(p, n_ff);
+}
+
+/* The experts read another norm of the layer's input; Snowflake 2024. */
+static plumb_status plan_arctic(struct key_reader *r, struct plan *p) {
+    (void)r;
+    plan_use_n_ff(p);
+    plan_sum_to_1(p);
+    add_dense(p, p->n_embd);
+    return PLUMB_OK;
+}
+
+/* YaRN of Grok 2, in which rope.scaling.yarn_ext_factor says whether there is any. */
+static plumb_status read_grok_rope(struct key_reader *r, struct rope_plan *rope) {
+    float ext_factor = rope->is_yarn ? 1.0f : 0.0f, magnitude = 1.0f;
+    r->beta_fast = 8.0f;
+    PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, "rope.scaling.yarn_ext_factor"), &ext_factor, r->err));
+    if (ext_factor < 0.0f) ext_factor = rope->is_yarn ? 1.0f : 0.0f;   /* not set, as in llama.cpp */
+    if (ext_factor != 0.0f && ext_factor != 1.0f) {
+        return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "key %s is %g, expected 0 or 1", r->key, (double)ext_factor);
+    }
+    rope->is_yarn = ext_factor == 1.0f;
+    PLUMB_TRY(key_scale(r, "rope.scaling.yarn_attn_factor", &magnitude));
+    PLUMB_TRY(key_scale(r, "rope.scaling.yarn_beta_fast", &r->beta_fast));
+    PLUMB_TRY(key_scale(r, "rope.scaling.yarn_beta_slow", &r->beta_slow));
+    if (!rope->is_yarn) rope->magnitude *= magnitude;
+    return PLUMB_OK;
+}
+
+/* The defaults are those of Grok 1. */
+static plumb_status plan_grok(struct key_reader *r, struct plan *p) {
+    float logit_scale = 0.5773502691896257f, scale = 0.08838834764831845f, softcap = 30.0f;
+    p->embedding_scale = 78.38367176906169f;
+    p->names[W_ATTN_POST_NORM] = "attn_output_norm";
+    if (key_tensor(r, 0, "layer_output_norm.weight")) p->names[W_FFN_POST_NORM] = "layer_output_norm";
+    plan_sum_to_1(p);
+    PLUMB_TRY(key_scale(r, "embedding_scale", &p->embedding_scale));
+    PLUMB_TRY(key_scale(r, "logit_scale", &logit_scale));
+    PLUMB_TRY(key_scale(r, "attention.output_scale", &scale));
+    PLUMB_TRY(key_scale(r, "attn_logit_softcapping", &softcap));
+    PLUMB_TRY(key_scale(r, "final_logit_softcapping", &p->logit_softcap));
+    p->logit_scale = 1.0f / logit_scale;
+    add_dense(p, key_tensor(r, 0, "ffn_up.weight") ? p->layers[0].ffn.n_ff : 0);
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        struct layer_plan *l = &p->layers[il];
+        l->attn.scale = scale;
+        l->attn.softcap = softcap;
+        if (l->ffn.n_ff_shared > 0) l->ffn.output_scale = 0.70710678118654752f;
+    }
+    return read_grok_rope(r, &p->ropes[ROPE_GLOBAL]);
+}
+
+static plumb_status plan_grovemoe(struct key_reader *r, struct plan *p) {
+    uint32_t n_each = 0, n_ff = 0, n_expert = p->layers[0].ffn.n_expert;
+    float scale = 0.0f;
+    PLUMB_TRY(plan_narrow_experts(r, p));
+    plan_sum_to_1(p);
+    PLUMB_TRY(key_scale(r, "expert_group_scale", &scale));
+    PLUMB_TRY(key_width(r, "expert_chunk_feed_forward_length", p->layers[0].attn.k_dim, &n_ff));
+    PLUMB_TRY(key_count(r, "experts_per_group", n_expert, &n_each));
+    if (n_expert % n_each != 0 || n_expert / n_each < p->layers[0].ffn.n_used) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, expected a divisor of the %u experts that makes "
+                         "at least %u groups", r->key, n_each, n_expert, p->layers[0].ffn.n_used);
+    }
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        p->layers[il].ffn.n_adjugate = n_expert / n_each;
+        p->layers[il].ffn.n_ff_adjugate = n_ff;
+        p->layers[il].ffn.adjugate_scale = scale;
+    }
+    return PLUMB_OK;
+}
+
+static plumb_status plan_hy_v3(struct key_reader *r, struct plan *p) {
+    uint32_t n_ff = 0;
+    plan_dense_by_tensor(r, p);
+    p->unsuffixed = SET(FFN_EXPERT_BIAS);
+    PLUMB_TRY(plan_narrow_experts(r, p));
+    PLUMB_TRY(plan_gating(r, p, GATING_SIGMOID));
+    PLUMB_TRY(key_width(r, "expert_shared_feed_forward_length", p->layers[p->n_layer - 1].ffn.n_ff_expert, &n_ff));
+    plan_set_shared(p, n_ff);
+    return PLUMB_OK;
+}
+
+/* RMS norms if the key of their epsilon is not 0, else layer norms.  Layers with windows are rotated, and so are the
+ * dense ones. */
+static plumb_status plan_cohere2moe(struct key_reader *r, struct plan *p) {
+    float rms_epsilon = 0.0f, scale = 1.0f;
+    uint32_t n_shared = 0, n_ff = 0, n_ff_expert = p->layers[0].ffn.n_ff_expert;
+    PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, "attention.layer_norm_rms_epsilon"), &rms_epsilon, r->err));
+    p->norm = rms_epsilon == 0.0f ? NORM_LAYER : NORM_RMS;
+    PLUMB_TRY(key_epsilon(r, p));
+    PLUMB_TRY(plan_gating(r, p, GATING_SIGMOID));
+    PLUMB_TRY(plan_pattern(r, p, 4, 0, p->ropes[ROPE_GLOBAL].freq_base, true));
+    plan_rotate_windows_only(p);
+    PLUMB_TRY(plan_dense_lead(r, p));
+    PLUMB_TRY(plan_shared(r, p, 0, n_ff_expert));
+    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "expert_shared_count"), &n_shared, r->err));
+    PLUMB_TRY(key_width(r, "expert_shared_feed_forward_length", 0, &n_ff));
+    if (n_shared > 0 && n_ff > 0) plan_set_shared(p, n_ff);
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        struct layer_plan *l = &p->layers[il];
+        if (l->ffn.n_expert == 0) l->attn.rope = ROPE_LOCAL;
+        if (l->ffn.n_ff_shared > 0) l->ffn.output_scale = 0.5f;
+    }
+    PLUMB_TRY(key_scale(r, "logit_scale", &scale));
+    p->logit_scale = 1.0f / scale;
+    return plan_parallel(r, p);
+}
+
+/* Layers without a window rotate half as many pairs as the others. */
+static plumb_status plan_step35(struct key_reader *r, struct plan *p) {
+    uint32_t n_ff = 0;
+    plan_dense_by_tensor(r, p);
+    PLUMB_TRY(plan_gating(r, p, GATING_SIGMOID));
+    PLUMB_TRY(plan_windows(r, p, 1, 0, 10000.0f));
+    p->ropes[ROPE_LOCAL].has_factors = false;
+    p->ropes[ROPE_GLOBAL].n_rot /= 2;
+    PLUMB_TRY(key_width(r, "expert_shared_feed_forward_length", 0, &n_ff));
+    plan_set_shared(p, n_ff);
+    p->n_rope_factor = 0;
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        struct layer_plan *l = &p->layers[il];
+        uint32_t n_pair = p->ropes[l->attn.rope].n_rot / 2;
+        if (n_pair > p->n_rope_factor) p->n_rope_factor = n_pair;
+        if (key_tensor(r, il, "attn_gate.weight")) l->attn.gate = ATTN_GATE_SIGMOID;
+        l->attn.gate_per_head = true;
+        l->ffn.limit_late = true;
+        PLUMB_TRY(key_number(r, key_of(r, "swiglu_clamp_exp"), il, &l->ffn.limit));
+        PLUMB_TRY(key_number(r, key_of(r, "swiglu_clamp_shexp"), il, &l->ffn.limit_shared));
+        if (l->ffn.limit <= MIN_LIMIT) l->ffn.limit = 0.0f;
+        if (l->ffn.limit_shared <= MIN_LIMIT) l->ffn.limit_shared = 0.0f;
     }
     return PLUMB_OK;
 }
@@ -413,5 +549,15 @@ const struct architecture plan_sparse_rows[] = {
       QKV_BIAS, SCALED, plan_minimax_m2 },
     { "mimo2", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SET(OUTPUT), SET(ATTN_QKV) | SET(ATTN_SINKS)
       | SET(FFN_EXPERT_BIAS), 0, SET(ATTN_OUTPUT), plan_mimo2 },
+    { "arctic", ROPE_NORM, NORM_RMS, ACT_SILU, SPARSE | SHARED | SET(FFN_NORM_EXPS), TIED, QKV_BIAS, SCALED,
+      plan_arctic },
+    { "grok", ROPE_NEOX, NORM_RMS, ACT_GELU_TANH, SPARSE | SHARED | POST_NORM, TIED, QKV_BIAS, SCALED, plan_grok },
+    { "grovemoe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | ADJUGATE, TIED, QKV_BIAS, SCALED, plan_grovemoe },
+    { "hy_v3", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM, TIED | SET(FFN_EXPERT_BIAS)
+      | SET(FFN_GATE_UP_EXPS), QKV_BIAS, SCALED | GATED | EXPERTS | SHARED, plan_hy_v3 },
+    { "cohere2moe", ROPE_NORM, NORM_LAYER, ACT_SILU, (SPARSE & ~SET(FFN_NORM)) | GATED | SHARED,
+      TIED | SET(FFN_GATE_UP_EXPS), QKV_BIAS, SCALED | GATED | EXPERTS | SHARED, plan_cohere2moe },
+    { "step35", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | SET(OUTPUT), SET(ATTN_QKV) | QK_NORM | FACTORS
+      | SET(ATTN_GATE) | SET(FFN_EXPERT_BIAS), QKV_BIAS, SCALED, plan_step35 },
     { .name = NULL },
 };

@@ -84,7 +84,8 @@ const struct tap_spec *tap_spec(enum tap_id id) {
 }
 
 const char *tap_order_name(uint32_t i) {
-    static const char *const names[] = { "parallel", "one_norm", "norm_after_rope", "router_first", "weights_first" };
+    static const char *const names[] = { "parallel", "one_norm", "norm_after_rope", "router_first", "weights_first",
+                                        "experts_first", "adjugates" };
     _Static_assert(TAP_ORDER_ALL == (1 << sizeof names / sizeof *names) - 1, "each flag has a name");
     return i < sizeof names / sizeof *names ? names[i] : NULL;
 }
@@ -101,10 +102,12 @@ static uint32_t moved(uint32_t at, uint32_t first, uint32_t n, uint32_t before) 
 /* The index of a tap in the order of the computation.  No move changes the places that a later one names. */
 static uint32_t rank(uint32_t order, enum tap_id id) {
     const uint32_t n_router = TAP_FFN_WEIGHTS_SCALED - TAP_FFN_ROUTER + 1;
+    const uint32_t n_expert = TAP_FFN_EXPERTS - TAP_FFN_ROUTER + 1;
     uint32_t at = id;
     if (order & TAP_ORDER_NORM_AFTER_ROPE) at = moved(at, TAP_QCUR_ROPE, 2, TAP_QCUR_NORMED);
     if (order & TAP_ORDER_ROUTER_FIRST) at = moved(at, TAP_FFN_ROUTER, n_router, TAP_QCUR);
     if (order & TAP_ORDER_WEIGHTS_FIRST) at = moved(at, TAP_EXPERT_WEIGHTED, 1, TAP_EXPERT_GATE);
+    if (order & TAP_ORDER_EXPERTS_FIRST) at = moved(at, TAP_FFN_ROUTER, n_expert, TAP_ATTN_NORM);
     return at;
 }
 
@@ -130,11 +133,14 @@ uint64_t tap_inputs(uint32_t order, enum tap_id id) {
         { TAP_ORDER_NORM_AFTER_ROPE, TAP_KCUR_NORMED, TAP_SET(KCUR_ROPE) },
         { TAP_ORDER_NORM_AFTER_ROPE, TAP_QCUR_SCALED, TAP_SET(QCUR_NORMED) },
         { TAP_ORDER_NORM_AFTER_ROPE, TAP_KQ_SOFT_MAX, TAP_SET(QCUR_SCALED) | TAP_SET(KCUR_NORMED) },
-        { TAP_ORDER_ROUTER_FIRST, TAP_FFN_ROUTER, TAP_SET(L_OUT) },
+        { TAP_ORDER_ROUTER_FIRST | TAP_ORDER_EXPERTS_FIRST, TAP_FFN_ROUTER, TAP_SET(L_OUT) },
         { TAP_ORDER_WEIGHTS_FIRST, TAP_EXPERT_WEIGHTED, TAP_SET(FFN_NORM) | TAP_SET(FFN_WEIGHTS_SCALED) },
         { TAP_ORDER_WEIGHTS_FIRST, TAP_EXPERT_GATE, TAP_SET(EXPERT_WEIGHTED) | TAP_SET(FFN_USED) },
         { TAP_ORDER_WEIGHTS_FIRST, TAP_EXPERT_UP, TAP_SET(EXPERT_WEIGHTED) | TAP_SET(FFN_USED) },
         { TAP_ORDER_WEIGHTS_FIRST, TAP_FFN_EXPERTS, TAP_SET(EXPERT_DOWN) },
+        { TAP_ORDER_ADJUGATES, TAP_FFN_OUT, TAP_SET(FFN_PROBS) | TAP_SET(FFN_EXPERTS) },
+        { TAP_ORDER_EXPERTS_FIRST, TAP_EXPERT_GATE, TAP_SET(L_OUT) | TAP_SET(FFN_USED) },
+        { TAP_ORDER_EXPERTS_FIRST, TAP_EXPERT_UP, TAP_SET(L_OUT) | TAP_SET(FFN_USED) },
     };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         if (others[i].id == id && (order & others[i].order)) return others[i].inputs;

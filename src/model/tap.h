@@ -53,7 +53,9 @@ enum tap_order {
     TAP_ORDER_NORM_AFTER_ROPE = 4,   /* Qcur_normed and Kcur_normed are computed from Qcur_rope and Kcur_rope */
     TAP_ORDER_ROUTER_FIRST = 8,      /* the router of the experts reads the input of the layer, before attention */
     TAP_ORDER_WEIGHTS_FIRST = 16,    /* the inputs of the experts, not their outputs, are multiplied by weights */
-    TAP_ORDER_ALL = 31,
+    TAP_ORDER_EXPERTS_FIRST = 32,    /* the router and the experts read the input of the layer, before attention */
+    TAP_ORDER_ADJUGATES = 64,        /* ffn_out has adjugate experts too, whose weights are other probabilities */
+    TAP_ORDER_ALL = 127,
 };
 /* Names of the flags, for files: "parallel".  Returns the name of flag 1 << i; NULL if i is beyond the last one. */
 const char *tap_order_name(uint32_t i);

@@ -21,10 +21,11 @@ static void softmax(double *x, uint32_t n) {
 /* W x + b of matrix e of n_matrix, times its factor (before the bias).  y (n_out). */
 static void multiply(const struct reference *r, const struct affine *of, uint32_t e, const double *x, double *y) {
     uint32_t n_out = of->w->n_out / of->w->n_matrix;
+    size_t first = (size_t)e * of->w->n_apart;
     /* Factors and biases of all experts may be longer than the scratch for a row. */
     double factor = of->s ? (double)((const float *)(const void *)of->s->data)[e] : 1;
     for (uint32_t o = 0; o < n_out; o++) {
-        y[o] = factor * reference_dot(reference_row(r, of->w, (size_t)e * n_out + o), x, of->w->n_in);
+        y[o] = factor * reference_dot(reference_row(r, of->w, first + o), x, of->w->n_in);
     }
     const float *bias = of->b ? (const float *)(const void *)of->b->data + (size_t)e * n_out : NULL;
     for (uint32_t o = 0; bias && o < n_out; o++) y[o] += (double)bias[o];
@@ -112,9 +113,9 @@ static void multiply_rows(const struct reference *r, const struct affine *of, co
 }
 
 /* r->gate (n) <- the activated product of gate and up; without a gate, the activation is that of up */
-static void activate(struct reference *r, const struct ffn_plan *p, bool has_gate, size_t n) {
+static void activate(struct reference *r, const struct ffn_plan *p, double limit, bool has_gate, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        r->gate[i] = reference_activate(r, p, has_gate ? r->gate[i] : r->up[i], has_gate ? r->up[i] : 1);
+        r->gate[i] = reference_activate(r, p, limit, has_gate ? r->gate[i] : r->up[i], has_gate ? r->up[i] : 1);
     }
 }
 
@@ -138,7 +139,7 @@ static void used_experts(struct reference *r, uint32_t il, struct batch b, const
     }
     multiply_rows(r, &w[W_FFN_UP_EXPS], used, in, n_shared, n, r->up);
     reference_tap(r, TAP_EXPERT_UP, at, b.pos, b.n, n_used, n_ff, r->up);
-    activate(r, p, w[W_FFN_GATE_EXPS].w, (size_t)n * n_ff);
+    activate(r, p, (double)p->limit, w[W_FFN_GATE_EXPS].w, (size_t)n * n_ff);
     reference_tap(r, TAP_EXPERT_SWIGLU, at, b.pos, b.n, n_used, n_ff, r->gate);
     multiply_rows(r, &w[W_FFN_DOWN_EXPS], used, r->gate, 1, n, rows);
     reference_tap(r, TAP_EXPERT_DOWN, at, b.pos, b.n, n_used, n_embd, rows);
@@ -162,7 +163,7 @@ static void shared_expert(struct reference *r, uint32_t il, struct batch b, cons
     }
     multiply_rows(r, &w[W_FFN_UP_SHARED], NULL, x, 1, b.n, r->up);
     reference_tap(r, TAP_FFN_UP, at, b.pos, b.n, 1, n_ff, r->up);
-    activate(r, p, w[W_FFN_GATE_SHARED].w, (size_t)b.n * n_ff);
+    activate(r, p, (double)p->limit_shared, w[W_FFN_GATE_SHARED].w, (size_t)b.n * n_ff);
     reference_tap(r, TAP_FFN_SWIGLU, at, b.pos, b.n, 1, n_ff, r->gate);
     multiply_rows(r, &w[W_FFN_DOWN_SHARED], NULL, r->gate, 1, b.n, out);
     for (uint32_t t = 0; own_gate && t < b.n; t++) {
@@ -173,14 +174,45 @@ static void shared_expert(struct reference *r, uint32_t il, struct batch b, cons
     reference_tap(r, TAP_FFN_SHARED, at, b.pos, b.n, 1, n_embd, out);
 }
 
-void reference_experts(struct reference *r, uint32_t il, struct batch b, const double *x) {
+/* sums (n_token, n_embd) += the adjugates of the experts that are used, applied to it       Wu et al. 2025, "GroveMoE"
+ * Their weights are the probabilities of the experts with the adjugates' numbers, as in llama.cpp. */
+static void add_adjugates(struct reference *r, uint32_t il, struct batch b, double *sums) {
+    const struct affine *w = r->m->layers[il].w;
     const struct ffn_plan *p = &r->plan.layers[il].ffn;
-    size_t n_x = (size_t)b.n * r->plan.n_embd;
-    double *shared = r->expert, *sums = r->expert + n_x, scale = p->output_scale != 0 ? (double)p->output_scale : 1;
-    bool has_shared = r->m->layers[il].w[W_FFN_DOWN_SHARED].w != NULL;
-    if (!p->router_first) reference_router(r, il, b, x);
+    uint32_t n_embd = r->plan.n_embd;
+    double *x = r->expert_rows, *y = r->expert;   /* of one token */
+    for (uint32_t t = 0; t < b.n; t++, sums += n_embd) {
+        const double *used = r->chosen + (size_t)t * p->n_used, *probs = r->scores + (size_t)t * p->n_expert;
+        double total = 0;
+        for (uint32_t k = 0; k < p->n_used; k++) total += probs[(uint32_t)used[k] / (p->n_expert / p->n_adjugate)];
+        memcpy(x, sums, n_embd * sizeof *x);
+        for (uint32_t k = 0; k < p->n_used; k++) {
+            uint32_t e = (uint32_t)used[k] / (p->n_expert / p->n_adjugate);
+            multiply(r, &w[W_FFN_GATE_ADJUGATE], e, x, r->gate);
+            multiply(r, &w[W_FFN_UP_ADJUGATE], e, x, r->up);
+            activate(r, p, 0, true, p->n_ff_adjugate);
+            multiply(r, &w[W_FFN_DOWN_ADJUGATE], e, r->gate, y);
+            double weight = probs[e] / fmax(total, 6.103515625e-5) * (double)p->adjugate_scale;
+            for (uint32_t j = 0; j < n_embd; j++) sums[j] += y[j] * weight;
+        }
+    }
+}
+
+void reference_experts(struct reference *r, uint32_t il, struct batch b, const double *x) {
+    double *sums = r->expert + (size_t)r->n_batch * r->plan.n_embd;
+    if (!r->plan.layers[il].ffn.router_first) reference_router(r, il, b, x);
     used_experts(r, il, b, x, sums);
+    if (r->plan.layers[il].ffn.n_adjugate > 0) add_adjugates(r, il, b, sums);
+}
+
+void reference_shared(struct reference *r, uint32_t il, struct batch b, const double *x) {
+    const struct ffn_plan *p = &r->plan.layers[il].ffn;
+    double *shared = r->expert, *sums = r->expert + (size_t)r->n_batch * r->plan.n_embd;
+    double scale = p->output_scale != 0 ? (double)p->output_scale : 1;
+    bool has_shared = r->m->layers[il].w[W_FFN_DOWN_SHARED].w != NULL;
     if (has_shared) shared_expert(r, il, b, x, shared);
-    for (size_t i = 0; i < n_x; i++) r->h[i] = (sums[i] + (has_shared ? shared[i] : 0)) * scale;
+    for (size_t i = 0; i < (size_t)b.n * r->plan.n_embd; i++) {
+        r->h[i] = (sums[i] + (has_shared ? shared[i] : 0)) * scale;
+    }
     reference_tap(r, TAP_FFN_OUT, (int32_t)il, b.pos, b.n, 1, r->plan.n_embd, r->h);
 }

@@ -119,10 +119,11 @@ void reference_normalize(const struct reference *r, const struct affine *of, dou
         if (r->wrong) r->wrong->norm(r, eps, x, n_in, h);
         else if (r->plan.norm == NORM_LAYER) layer_norm(eps, x, n_in, h);
         else rms_norm(eps, x, n_in, h);
-        uint64_t first = (uint64_t)t * n_in, width = of->w ? of->w->n_in : 1;   /* a quirk may have another n_in */
+        bool is_gain = of->w && of->w->n_in == 1;   /* one factor for all of a row */
+        uint64_t first = (uint64_t)t * n_in, width = of->w && !is_gain ? of->w->n_in : n_in;   /* a quirk's may differ */
         const float *weight = of->w ? reference_row(r, of->w, (size_t)(first / width % of->w->n_out)) : NULL;
         for (uint32_t i = 0; weight && i < n_in; i++) {
-            double factor = (double)weight[(first + i) % width];
+            double factor = (double)weight[is_gain ? 0 : (first + i) % width];
             h[i] *= r->wrong ? r->wrong->norm_weight(r, factor) : factor;
         }
         const float *bias = of->b ? reference_row(r, of->b, 0) : NULL;
@@ -300,13 +301,15 @@ double reference_activation(enum activation kind, double z) {
     return z / (1 + exp(-z));
 }
 
-double reference_activate(const struct reference *r, const struct ffn_plan *p, double gate, double up) {
+double reference_activate(const struct reference *r, const struct ffn_plan *p, double limit, double gate, double up) {
     bool is_wrong = r->wrong && r->quirks.ffn_other_act;
-    double limit = p->activation == ACT_SWIGLU_OAI && !is_wrong ? 7 : (double)p->limit;
-    if (limit != 0) {   /* OpenAI 2025, gpt-oss */
-        gate = gate > limit ? limit : gate;
-        up = up > limit ? limit : up < -limit ? -limit : up;
+    if (p->activation == ACT_SWIGLU_OAI && !is_wrong) limit = 7;
+    if (limit != 0) up = up > limit ? limit : up < -limit ? -limit : up;   /* OpenAI 2025, gpt-oss */
+    if (limit != 0 && p->limit_late) {   /* StepFun 2026, Step 3.5 */
+        double z = is_wrong ? r->wrong->activation(r, gate) : reference_activation(p->activation, gate);
+        return (z > limit ? limit : z) * up;
     }
+    if (limit != 0 && gate > limit) gate = limit;
     if (is_wrong) return r->wrong->activation(r, gate) * up;
     if (p->activation == ACT_SWIGLU_OAI) return gate / (1 + exp(-1.702 * gate)) * (up + 1);
     if (p->activation == ACT_XIELU) {   /* Huang et al. 2024, eq. 9 */
@@ -328,7 +331,7 @@ static double *norm(const struct reference *r, uint32_t il, enum weight_id weigh
     bool is_post = weight == W_ATTN_POST_NORM || weight == W_FFN_POST_NORM;
     double eps = (double)(is_post && r->plan.post_norm_eps != 0 ? r->plan.post_norm_eps : r->plan.norm_eps);
     reference_normalize(r, of, eps, n_in, x, (uint32_t)((uint64_t)b.n * n_head * width / n_in), y);
-    reference_tap(r, id, (int32_t)il, b.pos, b.n, n_head, width, y);
+    if (id < TAP_COUNT) reference_tap(r, id, (int32_t)il, b.pos, b.n, n_head, width, y);
     return y;
 }
 
@@ -386,7 +389,7 @@ static void run_attention(struct reference *r, uint32_t il, struct batch b, cons
     reference_tap(r, TAP_QCUR, at, pos, n, p->n_head, p->k_dim, r->q);
     reference_tap(r, TAP_KCUR, at, pos, n, p->n_head_kv, p->k_dim, k);
     reference_tap(r, TAP_VCUR, at, pos, n, p->n_head_kv, p->v_dim, v);
-    bool is_late = p->qk_norm == QK_NORM_HEAD_ROPED;
+    bool is_late = plan_norms_roped(p);
     if (!is_late) norm(r, il, W_ATTN_Q_NORM, b, TAP_QCUR_NORMED, p->n_head, p->k_dim, r->q, r->q);
     if (!is_late) norm(r, il, W_ATTN_K_NORM, b, TAP_KCUR_NORMED, p->n_head_kv, p->k_dim, k, k);
     rope(r, p, r->q, p->n_head, n, pos, true);
@@ -422,21 +425,30 @@ static void run_feed_forward(struct reference *r, uint32_t il, struct batch b, c
     bool has_gate = l->w[W_FFN_GATE].w != NULL;
     const struct weight *w_scales = l->w[W_FFN_ACT_SCALES].w;
     const float *scales = w_scales ? (const float *)(const void *)w_scales->data : NULL;
+    bool has_matrices = l->w[W_FFN_UP].w != NULL;   /* or only the activation is left */
     if (has_gate) {
         ffn_product(r, &l->w[W_FFN_GATE], x, b.n, r->gate);
         reference_tap(r, TAP_FFN_GATE, at, b.pos, b.n, 1, p->n_ff, r->gate);
     }
-    ffn_product(r, &l->w[W_FFN_UP], x, b.n, r->up);
+    if (has_matrices) ffn_product(r, &l->w[W_FFN_UP], x, b.n, r->up);
+    else memcpy(r->up, x, (size_t)b.n * p->n_ff * sizeof *x);
     reference_tap(r, TAP_FFN_UP, at, b.pos, b.n, 1, p->n_ff, r->up);
     for (size_t i = 0; i < (size_t)b.n * p->n_ff; i++) {
         double z = has_gate ? r->gate[i] : r->up[i];
-        r->gate[i] = reference_activate(r, p, z, has_gate ? r->up[i] : 1);
+        r->gate[i] = reference_activate(r, p, (double)p->limit_shared, z, has_gate ? r->up[i] : 1);
         if (scales) r->gate[i] /= (double)scales[i % p->n_ff];
     }
     reference_tap(r, TAP_FFN_SWIGLU, at, b.pos, b.n, 1, p->n_ff, r->gate);
     norm(r, il, W_FFN_SUB_NORM, b, TAP_FFN_SUB_NORM, 1, p->n_ff, r->gate, r->gate);
-    ffn_product(r, &l->w[W_FFN_DOWN], r->gate, b.n, r->h);
+    if (has_matrices) ffn_product(r, &l->w[W_FFN_DOWN], r->gate, b.n, r->h);
+    else memcpy(r->h, r->gate, (size_t)b.n * p->n_ff * sizeof *r->h);
     reference_tap(r, TAP_FFN_OUT, at, b.pos, b.n, 1, r->plan.n_embd, r->h);
+}
+
+/* Stores x as a state, and x becomes the sum of both             Wang et al. 2025, "Hierarchical Reasoning Model" */
+static void exchange_state(struct reference *r, enum state state, size_t n) {
+    memcpy(r->states[state], r->x, n * sizeof *r->x);
+    for (size_t i = 0; i < n; i++) r->x[i] = r->states[STATE_LOW][i] + r->states[STATE_HIGH][i];
 }
 
 void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result,
@@ -458,9 +470,17 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
     }
     norm_outside(r, W_TOKEN_EMBD_NORM, &m->token_embd_norm, r->x, n, r->x);
     reference_tap(r, TAP_EMBD, -1, pos, n, 1, p->n_embd, r->x);
+    memcpy(r->embd, r->x, n_x * sizeof *r->x);
+    for (size_t i = 0; p->has_states && i < n_x; i++) {
+        r->states[STATE_LOW][i] = (double)reference_row(r, m->state_init.w, 0)[i % p->n_embd];
+    }
+    if (p->has_states) exchange_state(r, STATE_HIGH, n_x);
     for (uint32_t il = 0; il < p->n_layer && il < r->n_layer; il++) {
-        double *h = norm(r, il, W_ATTN_NORM, b, TAP_ATTN_NORM, 1, p->n_embd, r->x, r->h);
-        memcpy(r->input, p->is_parallel && !m->layers[il].w[W_FFN_NORM].w ? h : r->x, n_x * sizeof *h);
+        const struct affine *w = m->layers[il].w;
+        double *h = norm(r, il, W_FFN_NORM_EXPS, b, TAP_COUNT, 1, p->n_embd, r->x, r->h);
+        if (w[W_FFN_NORM_EXPS].w) reference_experts(r, il, b, h);
+        h = norm(r, il, W_ATTN_NORM, b, TAP_ATTN_NORM, 1, p->n_embd, r->x, r->h);
+        memcpy(r->input, p->is_parallel && !w[W_FFN_NORM].w ? h : r->x, n_x * sizeof *h);
         if (p->layers[il].ffn.router_first) reference_router(r, il, b, r->x);
         if (r->wrong) r->wrong->after_norm(r, h, n_x);
         run_attention(r, il, b, h);
@@ -472,12 +492,18 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
         reference_tap(r, TAP_FFN_INP, (int32_t)il, pos, n, 1, p->n_embd, r->x);
         h = norm(r, il, W_FFN_NORM, b, TAP_FFN_NORM, 1, p->n_embd, p->is_parallel ? r->input : r->x, r->h);
         if (r->wrong) r->wrong->after_norm(r, h, n_x);
-        if (p->layers[il].ffn.n_expert > 0) reference_experts(r, il, b, h);
-        else run_feed_forward(r, il, b, h);
+        if (p->layers[il].ffn.n_expert == 0) run_feed_forward(r, il, b, h);
+        else if (!w[W_FFN_NORM_EXPS].w) reference_experts(r, il, b, h);
+        if (p->layers[il].ffn.n_expert > 0) reference_shared(r, il, b, h);
         norm(r, il, W_FFN_POST_NORM, b, TAP_FFN_POST_NORM, 1, p->n_embd, r->h, r->h);
         add_residual(r, n_x, RESIDUAL_FFN);
         norm(r, il, W_LAYER_OUT_NORM, b, TAP_COUNT, 1, p->n_embd, r->x, r->x);
+        double skip = w[W_LAYER_OUT_SCALE].w ? (double)reference_row(r, w[W_LAYER_OUT_SCALE].w, 0)[0] : 0;
+        for (size_t i = 0; skip != 0 && i < n_x; i++) r->x[i] += r->embd[i] * skip;
         reference_tap(r, TAP_L_OUT, (int32_t)il, pos, n, 1, p->n_embd, r->x);
+        if (!p->layers[il].ends_loop) continue;
+        norm_outside(r, W_OUTPUT_NORM, &m->output_norm, r->x, n, r->x);
+        if (p->layers[il].state != STATE_NONE) exchange_state(r, p->layers[il].state, n_x);
     }
     if (n_result == 0 || r->n_layer < p->n_layer) return;
     uint32_t first = n - n_result;
@@ -490,8 +516,12 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
     }
     const struct weight *head = m->output.w;   /* NULL: zeros */
     const struct weight *bias = m->output.b;
-    for (uint32_t o = 0; o < p->n_vocab; o++) {
-        const float *row = head ? reference_row(r, head, o) : NULL;
+    uint32_t n_other = p->n_logit > 0 ? p->n_vocab - p->n_logit : 0;   /* the tokens that have no logit */
+    for (uint32_t t = 0; t < n_result; t++) {
+        for (uint32_t o = 0; o < n_other; o++) results[(size_t)t * p->n_vocab + o] = -INFINITY;
+    }
+    for (uint32_t o = n_other; o < p->n_vocab; o++) {
+        const float *row = head ? reference_row(r, head, o - n_other) : NULL;
         for (uint32_t t = 0; t < n_result; t++) {
             double logit = head ? reference_dot(row, r->h + (size_t)t * p->n_embd, p->n_embd) : 0;
             if (bias) logit += (double)f32_from_bits(load_u32(bias->data + 4 * (size_t)o));
@@ -578,6 +608,9 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
         || (p->max_expert > 0 && !(r->expert_rows = allocate(r, n_batch, (uint64_t)p->max_used * p->n_embd)))
         || (p->has_gates && !(r->gates = allocate(r, n_batch, p->max_q)))
         || !(r->input = allocate(r, n_batch, p->n_embd)) || !(r->head = allocate(r, 2, r->n_head_row))
+        || !(r->embd = allocate(r, n_batch, p->n_embd))
+        || (p->has_states && !(r->states[STATE_LOW] = allocate(r, n_batch, p->n_embd)))
+        || (p->has_states && !(r->states[STATE_HIGH] = allocate(r, n_batch, p->n_embd)))
         || !(r->weights = allocate(r, (uint64_t)n_batch * p->max_head, n_ctx))
         || !(r->frequencies[ROPE_GLOBAL] = allocate(r, max_k_dim, 1))
         || !(r->frequencies[ROPE_LOCAL] = allocate(r, max_k_dim, 1)) || !(r->rotated = allocate(r, n_ctx, 1))
@@ -595,7 +628,7 @@ void reference_free(struct reference *r) {
     if (!r) return;
     void *const owned[] = { r->plan.layers, r->edited.layers, r->k, r->v, r->x, r->h, r->q, r->attn, r->gate, r->up,
                             r->scores, r->choice, r->chosen, r->expert, r->expert_rows, r->gates, r->input, r->head,
-                            r->weights,
+                            r->weights, r->embd, r->states[STATE_LOW], r->states[STATE_HIGH],
                             r->frequencies[ROPE_GLOBAL], r->frequencies[ROPE_LOCAL], r->rotated, r->key, r->zeros,
                             r->fused, r->row, r->row_bytes, r->other_row, r->tapped };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);

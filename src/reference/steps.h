@@ -27,6 +27,8 @@ struct reference {
     double *expert;                  /* (2, n_batch, n_embd) output of the expert that every token uses, sum of the
                                       * others */
     double *expert_rows;             /* (n_batch, n_used, n_embd) inputs or outputs of all experts */
+    double *embd;                    /* (n_batch, n_embd) the embeddings */
+    double *states[PLAN_STATES];     /* (n_batch, n_embd) each; NULL if there are none */
     double *input;                   /* (n_batch, n_embd) what the feed-forward network of a parallel layer reads, or
                                       * the layer's input */
     uint32_t n_head_row;             /* elements of the longest vector after pooling */
@@ -86,12 +88,14 @@ void reference_normalize(const struct reference *r, const struct affine *of, dou
                          const double *x, uint32_t n, double *h);
 /* An activation that needs no other numbers: all but ACT_SWIGLU_OAI and ACT_XIELU. */
 double reference_activation(enum activation kind, double z);
-/* activation(gate) * up, of one element; up is 1 without a gate */
-double reference_activate(const struct reference *r, const struct ffn_plan *p, double gate, double up);
+/* activation(gate) * up, of one element; up is 1 without a gate.  limit: the plan's for this network */
+double reference_activate(const struct reference *r, const struct ffn_plan *p, double limit, double gate, double up);
 /* Chooses the experts of each token of x (n, n_embd). */
 void reference_router(struct reference *r, uint32_t il, struct batch b, const double *x);
-/* r->h (n, n_embd) <- the output of the layer's experts for x */
+/* The sum of the layer's experts for x, which r->expert keeps for reference_shared. */
 void reference_experts(struct reference *r, uint32_t il, struct batch b, const double *x);
+/* r->h (n, n_embd) <- that sum and the output of the expert that every token uses for x */
+void reference_shared(struct reference *r, uint32_t il, struct batch b, const double *x);
 
 /* A right pass from now on. */
 void reference_set_right(struct reference *r);

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Makes the models of this directory, one for each architecture that plumb runs and one more for each that can have
 # experts, and their taps again.
-#   make.sh FOLDER         where ../../conformance/build.sh has built llama.cpp; PYTHONPATH must have numpy and gguf
-#                          0.19
-#   make.sh FOLDER taps    makes only the taps again, from the models that are here: after a change of logits.c
+#   make.sh FOLDER [NAME...]    those of these architectures, or of all
+#   make.sh FOLDER taps         makes only the taps again, from the models that are here: after a change of logits.c
+# FOLDER is where ../../conformance/build.sh has built llama.cpp; PYTHONPATH must have numpy and gguf 0.19.
 # models/synth_archs.py writes the first ones, llama.cpp's own conformance program with other shapes (shapes.sed) the
 # others.  Truth is llama.cpp, with GELU computed instead of taken from its table of 16-bit floats (build.sh).
 set -eu
@@ -11,6 +11,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 synth=$here/../../../models/synth_archs.py
 conformance=$(cd "$1" && pwd)
 work=$conformance/archs
+shift
+names=$*
 mkdir -p "$work"
 echo "7 1 33 33 60 2 19 48" >"$work/ids.txt"
 # The kinds of pooling, as logits.c numbers them, that a model is tried with; 4 needs a classifier.
@@ -23,7 +25,7 @@ taps() {
     shift
     "$conformance/logits" -i "$work/ids.txt" -s 1 "$@" -d "$file.taps" "$work/f32.gguf" - "$work/logits.bin"
 }
-if [ "${2-}" = taps ]; then
+if [ "$names" = taps ]; then
     cd "$here"
     for model in *.gguf; do
         python3 f32.py "$model" "$work/f32.gguf"
@@ -33,30 +35,36 @@ if [ "${2-}" = taps ]; then
 fi
 cd "$conformance/llama.cpp"
 sed -f "$here/shapes.sed" tests/test-llama-archs.cpp >tests/shapes.cpp
-g++ -O1 -std=c++17 -w -Iinclude -Iggml/include -Iggml/src -Icommon -Ivendor -Isrc tests/shapes.cpp \
+# Its saver refuses step35, of which it only saves half of the rotated elements; that is a model too.
+sed '/case LLM_ARCH_STEP35:/d' src/llama-model-saver.cpp >src/saver.cpp
+g++ -O1 -std=c++17 -w -Iinclude -Iggml/include -Iggml/src -Icommon -Ivendor -Isrc tests/shapes.cpp src/saver.cpp \
     build/common/libllama-common.a build/common/libllama-common-base.a build/src/libllama.a build/ggml/src/libggml.a \
     build/ggml/src/libggml-cpu.a build/ggml/src/libggml-base.a -lpthread -ldl -fopenmp -o "$work/shapes"
 cd "$here"
-rm -f ./*.gguf ./*.taps
+is_wanted() { [ -z "$names" ] || case " $names " in *" $1 "*) ;; *) return 1 ;; esac; }
 python3 "$synth" --list | while read -r name; do
+    is_wanted "$name" || continue
+    rm -f "$name.gguf" "$name-moe.gguf"
     python3 "$synth" "$name" "$name.gguf"
     python3 "$synth" "$name" "$work/f32.gguf" --f32
     taps "$name"
 done
 # The names in the tables.
 sed -n 's/^    { "\([^"]*\)", ROPE_.*/\1/p' ../../../src/model/*.c | while read -r name; do
+    is_wanted "$name" || continue
+    python3 "$synth" --list | grep -qx "$name" || rm -f "$name.gguf" "$name-moe.gguf"
     case $name in olmoe | dots1 | mpt | cogvlm) heads=4 ;; *) heads=2 ;; esac
     rm -f "$work"/*-dense.gguf "$work"/*-moe.gguf
     # With another seed two experts are so close that rounded activations choose another one, or the rounding shows
     # more.
-    case $name in mellum | llada | laguna) seed=2 ;; bailingmoe) seed=3 ;; gpt-oss) seed=4 ;; *) seed=1 ;; esac
-    KV_HEADS=$heads "$work/shapes" -o "$work" -d 0.3 -s $seed -a "^$name\$" >"$work/shapes.log" 2>&1
+    case $name in mellum | llada | laguna | grok) seed=2 ;; bailingmoe) seed=3 ;; gpt-oss) seed=4 ;; *) seed=1 ;; esac
+    case $name in hrm_text) spread=0.15 ;; *) spread=0.3 ;; esac   # it has 12 layers
+    KV_HEADS=$heads "$work/shapes" -o "$work" -d $spread -s $seed -a "^$name\$" >"$work/shapes.log" 2>&1
     for kind in dense moe; do
         toy=$work/$name-$kind.gguf out=$name
         [ -f "$toy" ] || continue
         [ ! -f "$name.gguf" ] || [ $kind = dense ] || out=$name-moe
-        # llama.cpp does not use the experts of refact, and ernie4_5 has none.
-        case $name-$kind in refact-moe | ernie4_5-moe) continue ;; esac
+        case $name-$kind in ernie4_5-moe) continue ;; esac   # it has none
         [ ! -f "$out.gguf" ] || continue
         python3 toys.py "$toy" "$out.gguf" "$work/f32.gguf"
         taps "$out"

@@ -10,10 +10,11 @@ s/n_embd = 160;.*/n_embd = 32;/
 s/uint32_t n_head_kv = n_head;/uint32_t n_head_kv = std::stoi(getenv("KV_HEADS"));/
 s/n_head_kv = 1; \/\/ MQA.*/;/
 s/n_ctx\/8);/uint32_t(3));/
+s/LLM_KV_ATTENTION_LAYERNORM_RMS_EPS,  *1e-5f/LLM_KV_ATTENTION_LAYERNORM_RMS_EPS, arch == LLM_ARCH_COHERE2MOE ? 0.0f : 1e-5f/
 s/LLM_KV_EXPERT_COUNT,  *uint32_t(2)/LLM_KV_EXPERT_COUNT, uint32_t(4)/
 s/LLM_KV_LOGIT_SCALE,  *1.0f/LLM_KV_LOGIT_SCALE, 0.7f/
 s/{n_embd_head\/4, n_embd_head\/4, n_embd_head\/4, n_embd_head\/4}/{2, 1, 0, 1}/
-s/LLM_KV_INTERLEAVE_MOE_LAYER_STEP,  *uint32_t(2)/LLM_KV_INTERLEAVE_MOE_LAYER_STEP, uint32_t(arch == LLM_ARCH_LLAMA4 ? 2 : 1)/
+s/LLM_KV_INTERLEAVE_MOE_LAYER_STEP,  *uint32_t(2)/LLM_KV_INTERLEAVE_MOE_LAYER_STEP, uint32_t(arch == LLM_ARCH_LLAMA4 || arch == LLM_ARCH_ERNIE4_5_MOE ? 2 : 1)/
 s/LLM_KV_EXPERT_GATING_FUNC,  *arch == LLM_ARCH_DEEPSEEK4 ? uint32_t(4) : uint32_t(2)/LLM_KV_EXPERT_GATING_FUNC, uint32_t(2)/
 /if (moe) {/i\
     if (arch == LLM_ARCH_OPENAI_MOE || arch == LLM_ARCH_MELLUM || arch == LLM_ARCH_LAGUNA) {\
@@ -30,6 +31,27 @@ s/LLM_KV_EXPERT_GATING_FUNC,  *arch == LLM_ARCH_DEEPSEEK4 ? uint32_t(4) : uint32
         ms.add_kv(LLM_KV_EXPERT_GROUP_COUNT, uint32_t(2));\
         ms.add_kv(LLM_KV_EXPERT_GROUP_USED_COUNT, uint32_t(1));\
     }\
+    if (arch == LLM_ARCH_GROK) {\
+        ms.add_kv(LLM_KV_EMBEDDING_SCALE, 3.0f);\
+        ms.add_kv(LLM_KV_ATTENTION_OUTPUT_SCALE, 0.2f);\
+        ms.add_kv(LLM_KV_ATTN_LOGIT_SOFTCAPPING, 2.0f);\
+        ms.add_kv(LLM_KV_FINAL_LOGIT_SOFTCAPPING, 4.0f);\
+        ms.add_kv(LLM_KV_ROPE_SCALING_TYPE, "yarn");\
+        ms.add_kv(LLM_KV_ROPE_SCALING_FACTOR, 4.0f);\
+        ms.add_kv(LLM_KV_ROPE_SCALING_ORIG_CTX_LEN, uint32_t(16));\
+    }\
+    if (arch == LLM_ARCH_GROVEMOE) ms.add_kv(LLM_KV_EXPERT_CHUNK_FEED_FORWARD_LENGTH, uint32_t(32));\
+    if (arch == LLM_ARCH_STEP35) {\
+        ms.add_kv(LLM_KV_SWIGLU_CLAMP_EXP, std::vector<float>({0.3f, 0.0f, 0.4f}));\
+        ms.add_kv(LLM_KV_SWIGLU_CLAMP_SHEXP, std::vector<float>({0.2f, 0.5f, 0.0f}));\
+    }\
+    if (arch == LLM_ARCH_HRM_TEXT) ms.add_kv(LLM_KV_EMBEDDING_SCALE, 2.0f);\
     ms.add_kv(LLM_KV_EXPERT_WEIGHTS_SCALE, 2.5f);\
     ms.add_kv(LLM_KV_EXPERT_WEIGHTS_NORM, arch != LLM_ARCH_DOTS1);
 s/LLM_KV_SWIGLU_CLAMP_EXP, 7.0f/LLM_KV_SWIGLU_CLAMP_EXP, 0.2f/
+s/n_vocab = 3072;.*/n_vocab = 3104;/
+s/n_layer = 8;.*/n_layer = 12;/
+s/LLM_KV_HRM_LAYERS_PER_STACK, uint32_t(1)/LLM_KV_HRM_LAYERS_PER_STACK, uint32_t(2)/
+s/LLM_KV_HRM_L_CYCLES,  *uint32_t(3)/LLM_KV_HRM_L_CYCLES, uint32_t(2)/
+s/LLM_KV_EXPERT_GROUP_SCALE,  *1.0f/LLM_KV_EXPERT_GROUP_SCALE, 0.6f/
+s/LLM_KV_EXPERTS_PER_GROUP,  *uint32_t(1)/LLM_KV_EXPERTS_PER_GROUP, uint32_t(2)/

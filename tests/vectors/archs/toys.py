@@ -26,6 +26,15 @@ def rewrite(name, data):
     return data
 
 
+def is_left_out(architecture, tensor):
+    """In some architectures the tensors say which layers have experts: here all but the first one."""
+    if architecture not in ("hy_v3", "step35", "mimo2") or not tensor.startswith("blk."):
+        return False
+    is_expert = "exp" in tensor or "ffn_gate_inp" in tensor
+    is_dense = any(f".ffn_{part}." in tensor for part in ("gate", "up", "down"))
+    return is_expert if tensor.startswith("blk.0.") else is_dense
+
+
 def main():
     toy, packed_path, f32_path = sys.argv[1:]
     reader = gguf.GGUFReader(toy)
@@ -43,6 +52,8 @@ def main():
         if f"{name}.vocab_size" not in reader.fields:
             w.add_vocab_size(64)
     for tensor in reader.tensors:
+        if is_left_out(name, tensor.name):
+            continue
         data = rewrite(tensor.name, np.array(tensor.data, np.float32))
         is_matrix = tensor.name.endswith(".weight") and data.ndim > 1 and "norm" not in tensor.name
         if is_matrix and data.shape[-1] % 32 == 0:

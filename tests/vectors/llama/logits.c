@@ -62,6 +62,19 @@ static void put(FILE *f, const void *words, int32_t n) {
     if (fwrite(words, 4, (size_t)n, f) != (size_t)n) die("cannot write", "the output");
 }
 
+static bool is_arctic, is_grovemoe;
+
+/* Whether a tensor's name comes again.  GroveMoE applies adjugate experts after the others, with the same names. */
+static bool is_seen(const char *name) {
+    static char seen[1000][GGML_MAX_NAME];
+    static int n;
+    for (int i = 0; i < n; i++) {
+        if (strcmp(seen[i], name) == 0) return true;
+    }
+    if (n < 1000) strcpy(seen[n++], name);
+    return false;
+}
+
 /* Steps that a dump shows: those that plumb taps.  Q, K and V get their name several times; heads are apart and biases
  * added when they are reshaped or are views of the fused product, and RoPE comes after. */
 static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
@@ -87,7 +100,12 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
                                             {"ffn_moe_logits_biased", "ffn_moe_logits"}, {"embd_norm", "embd"},
                                             {"inp_embd_scaled", "embd"}, {"ffn_gate_s", "ffn_gate"},
                                             {"ffn_up_s", "ffn_up"}, {"ffn_down_s", "ffn_out"},
-                                            {"ffn_act", "ffn_swiglu"}, {"ffn_swiglu_oai", "ffn_swiglu"},
+                                            {"ffn_act", "ffn_swiglu"}, {"ffn_silu", "ffn_swiglu"},
+                                            {"ffn_swiglu_limited", "ffn_swiglu"},
+                                            {"inp_norm", "embd"}, {"attn_q_norm", "Qcur_normed"},
+                                            {"attn_k_norm", "Kcur_normed"}, {"attn_residual", "ffn_inp"},
+                                            {"attn_proj", "attn_out"}, {"Qcur_pos", "Qcur"}, {"Kcur_pos", "Kcur"},
+                                            {"ffn_swiglu_oai", "ffn_swiglu"},
                                             {"ffn_relu", "ffn_swiglu"},
                                             {"ffn_moe_gate_biased", "ffn_moe_gate"},
                                             {"ffn_moe_up_biased", "ffn_moe_up"},
@@ -136,6 +154,8 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
     if (strcmp(own, "ffn_out") == 0 && t->op == GGML_OP_ADD && !strstr(t->src[1]->name, "bias")) found = false;
     if (!is_wanted || !found) return !ask;   /* asked: do we want to see it; told: go on */
     if (ask) return true;
+    if (is_grovemoe && is_seen(t->name)) return true;
+    if (is_arctic && strcmp(own, "ffn_out") == 0) strcpy(own, "ffn_shexp");   /* the dense network */
     bool is_integer = t->type == GGML_TYPE_I32;
     if (t->type != GGML_TYPE_F32 && !is_integer) die("neither F32 nor I32", t->name);
     size_t n_full = (size_t)snprintf(full, sizeof full, "%s%s%s", own, rope ? "_rope" : "", t->name + n);
@@ -237,6 +257,10 @@ int main(int argc, char **argv) {
     mp.n_gpu_layers = 0;
     mp.use_extra_bufts = false;
     struct llama_model *model = llama_model_load_from_file(model_path, mp);
+    char architecture[64] = "";
+    if (model) llama_model_meta_val_str(model, "general.architecture", architecture, sizeof architecture);
+    is_arctic = strcmp(architecture, "arctic") == 0;
+    is_grovemoe = strcmp(architecture, "grovemoe") == 0;
     if (!model) die("cannot load", model_path);
     const struct llama_vocab *vocab = llama_model_get_vocab(model);
     int32_t n_vocab = llama_vocab_n_tokens(vocab);
