@@ -324,11 +324,11 @@ void plumb_threads_dismiss(void);
 /* A tap: the result of one named step for one batch.  Names are llama.cpp's: embd; then for each layer attn_norm, Qcur,
  * Kcur, Vcur, Qcur_rope, Kcur_rope (llama.cpp names these two Qcur and Kcur again), kq_soft_max, kqv_out, attn_out,
  * ffn_inp, ffn_norm, ffn_gate, ffn_up, ffn_swiglu, ffn_out, l_out; then result_norm and result_output, which have only
- * the tokens whose logits are computed.  Models that have such norms also show Qcur_normed, Kcur_normed, attn_post_norm
- * and ffn_post_norm; steps that a model lacks do not appear. */
+ * the tokens whose logits are computed, or result_embd_pooled for an embedding.  Models that have such norms also show
+ * Qcur_normed, Kcur_normed, attn_post_norm and ffn_post_norm; steps that a model lacks do not appear. */
 typedef struct plumb_tap {
     const char *name;
-    int32_t layer;         /* from 0 on; -1 for embd, result_norm and result_output */
+    int32_t layer;         /* from 0 on; -1 for embd and the results */
     uint32_t pos;          /* position of the first token */
     uint32_t n_token;
     uint32_t n_head;       /* heads, or 1 */

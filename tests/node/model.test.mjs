@@ -1,8 +1,9 @@
 /** A model in use. Ground truth: llama.cpp's token ids and logits in tests/vectors, jinja2's rendering of the chat
  * (chat.txt), and the definitions of the options. */
 import assert from 'node:assert/strict';
-import { readFileSync, statSync } from 'node:fs';
-import { availableParallelism } from 'node:os';
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { availableParallelism, tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
 import { fails, realPath, prompts, root, textOf, tinyPath } from './helpers.mjs';
@@ -328,6 +329,21 @@ for (const worker of [false, true]) {
     await fails(model.generate('Hi').next(), 'PLUMB_ERROR_STATE', /the model is closed/);
   });
 }
+
+test('an embedding model loads, and says what it is where logits are needed', async t => {
+  const folder = mkdtempSync(join(tmpdir(), 'plumb-embedding-')), path = join(folder, 'bert.gguf');
+  t.after(() => rmSync(folder, { recursive: true }));
+  writeFileSync(path, readFileSync(`${root}tests/fuzz/corpus/model/bert`).subarray(2));   // after its two bytes of checks
+  const model = await Plumb.load(path);
+  t.after(() => model.close());
+  assert.equal((await model.info()).architecture, 'bert');
+  const says = /bert is an embedding model: it computes embeddings of texts, and no logits/;
+  await fails(model.generate('ab').next(), 'PLUMB_ERROR_UNSUPPORTED', says);
+  await fails(model.feed([1, 2]), 'PLUMB_ERROR_UNSUPPORTED', says);
+  await fails(Plumb.preflight(path), 'PLUMB_ERROR_UNSUPPORTED', says);
+  const { taps } = await model.trace('ab');
+  assert.ok(taps.some(tap => tap.name === 'result_norm') && !taps.some(tap => tap.name === 'result_output'));
+});
 
 test('the README\'s code for the likeliest token works for any vocabulary size', () => {
   const line = /const best = (.*);/.exec(readFileSync(`${root}web/README.md`, 'utf8'))?.[1];
