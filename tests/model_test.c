@@ -17,6 +17,10 @@
 #define OLMOE "tests/vectors/archs/olmoe.gguf"
 #define GROUPS "tests/vectors/archs/bailingmoe2.gguf"
 #define SINKS "tests/vectors/archs/gpt-oss.gguf"
+#define LOOPS "tests/vectors/archs/nanbeige.gguf"
+#define STATES "tests/vectors/archs/hrm_text.gguf"
+#define ADJUGATES "tests/vectors/archs/grovemoe.gguf"
+#define FUSED "tests/vectors/archs/hy_v3.gguf"
 #define BERT "tests/vectors/archs/bert.gguf"
 #define MODERN "tests/vectors/archs/modern-bert.gguf"
 #define NOMIC "tests/vectors/archs/nomic-bert-moe.gguf"
@@ -86,6 +90,52 @@ static const struct change changes[] = {
     { "no sinks", SINKS, "blk.1.attn_sinks.weight", -8, 1, "x", PLUMB_ERROR_UNSUPPORTED, "is not used by a gpt-oss" },
     { "sinks of fewer heads", SINKS, "blk.1.attn_sinks.weight", 4, 8, "\3\0\0\0\0\0\0\0", PLUMB_ERROR_TENSOR,
       "expected shape [4], file has F32 [3]" },
+    { "a state-space model", TINY, "llama", 0 - 5, 5, "mamba", PLUMB_ERROR_UNSUPPORTED,
+      "\"mamba\" is a state-space model; plumb does not run these yet" },
+    { "blocks that are computed 0 times", LOOPS, "nanbeige.num_loops", 4, 4, "\0\0\0\0", PLUMB_ERROR_METADATA,
+      "is 0, expected 1 to 512" },
+    { "blocks that make too many layers", LOOPS, "nanbeige.num_loops", 4, 4, "\1\1\0\0", PLUMB_ERROR_METADATA,
+      "is 257, but 257 times 2 blocks are more than 512 layers" },
+    { "a block that is only a layer", LOOPS, "blk.1.attn_q.weight", -15, 1, "2", PLUMB_ERROR_UNSUPPORTED,
+      "\"blk.2.attn_q.weight\" is not used" },
+    { "stacks without layers", STATES, "hrm_text.hrm.layers_per_stack", 4, 4, "\0\0\0\0", PLUMB_ERROR_METADATA,
+      "is 0, expected 1 to 512" },
+    { "stacks that do not make the layers", STATES, "hrm_text.hrm.h_cycles", 4, 4, "\3\0\0\0", PLUMB_ERROR_METADATA,
+      "is 2, but 3 times 3 stacks of that are not the 12 layers" },
+    { "4 G cycles", STATES, "hrm_text.hrm.l_cycles", 4, 4, "\377\377\377\377", PLUMB_ERROR_METADATA,
+      "is 4294967295, expected 1 to 512" },
+    { "no first state", STATES, "hrm.z_l_init", -4, 1, "x", PLUMB_ERROR_UNSUPPORTED, "is not used by a hrm_text" },
+    { "a first state of another width", STATES, "hrm.z_l_init", 4, 8, "\10\0\0\0\0\0\0\0", PLUMB_ERROR_TENSOR,
+      "expected shape [32], file has F32 [8]" },
+    { "groups that do not divide the experts", ADJUGATES, "grovemoe.experts_per_group", 4, 4, "\3\0\0\0",
+      PLUMB_ERROR_METADATA, "is 3, expected a divisor of the 4 experts" },
+    { "fewer adjugates than experts that are used", ADJUGATES, "grovemoe.experts_per_group", 4, 4, "\4\0\0\0",
+      PLUMB_ERROR_METADATA, "is 4, expected a divisor of the 4 experts that makes at least 2 groups" },
+    { "adjugates that are too wide", ADJUGATES, "grovemoe.expert_chunk_feed_forward_length", 4, 4, "\377\377\377\377",
+      PLUMB_ERROR_METADATA, "is 4294967295, expected at most" },
+    { "a scale of adjugates that is NaN", ADJUGATES, "grovemoe.expert_group_scale", 4, 4, "\0\0\300\177",
+      PLUMB_ERROR_METADATA, "grovemoe.expert_group_scale is nan" },
+    { "no adjugate", ADJUGATES, "blk.1.ffn_up_chexps.weight", -8, 1, "x", PLUMB_ERROR_UNSUPPORTED, "is not used by" },
+    { "one adjugate less", ADJUGATES, "blk.1.ffn_up_chexps.weight", 20, 8, "\1\0\0\0\0\0\0\0", PLUMB_ERROR_TENSOR,
+      "blk.1.ffn_up_chexps.weight: expected shape [32, 32, 2], file has Q8_0 [32, 32, 1]" },
+    { "no norm before the experts", "tests/vectors/archs/arctic.gguf", "blk.0.ffn_norm_exps.weight", -8, 1, "x",
+      PLUMB_ERROR_UNSUPPORTED, "is not used by a arctic" },
+    { "factors of fewer heads", "tests/vectors/archs/talkie.gguf", "blk.0.attn_q_norm.weight", 12, 8,
+      "\3\0\0\0\0\0\0\0", PLUMB_ERROR_TENSOR, "blk.0.attn_q_norm.weight: expected shape [1, 4], file has F32 [1, 3]" },
+    { "two factors of the embedding", "tests/vectors/archs/talkie.gguf", "blk.0.layer_output_scale.weight", 4, 8,
+      "\2\0\0\0\0\0\0\0", PLUMB_ERROR_TENSOR, "expected shape [1], file has F32 [2]" },
+    { "gates of experts in another shape", FUSED, "blk.1.ffn_gate_up_exps.weight", 12, 8, "\100\0\0\0\0\0\0\0",
+      PLUMB_ERROR_TENSOR, "expected shape [32, 128, 4], file has Q8_0 [32, 64, 4]" },
+    { "no gates of experts", FUSED, "blk.1.ffn_gate_up_exps.weight", -8, 1, "x", PLUMB_ERROR_UNSUPPORTED,
+      "is not used by a hy_v3" },
+    { "a limit of NaN", "tests/vectors/archs/step35.gguf", "step35.swiglu_clamp_exp", 16, 4, "\0\0\300\177",
+      PLUMB_ERROR_METADATA, "key step35.swiglu_clamp_exp is missing, or nan for layer 0" },
+    { "a limit of other networks of infinity", "tests/vectors/archs/step35.gguf", "step35.swiglu_clamp_shexp", 20, 4,
+      "\0\0\200\177", PLUMB_ERROR_METADATA, "key step35.swiglu_clamp_shexp is missing, or inf for layer 1" },
+    { "fewer tokens than rows of logits", "tests/vectors/archs/qwen3tts.gguf", "qwen3tts.vocab_size", 4, 4,
+      "\100\0\0\0", PLUMB_ERROR_METADATA, "the vocabulary has 64 tokens, fewer than the 3072 rows" },
+    { "half of YaRN", "tests/vectors/archs/grok.gguf", "grok.rope.scaling.yarn_ext_factor", 4, 4, "\0\0\0\77",
+      PLUMB_ERROR_UNSUPPORTED, "is 0.5, expected 0 or 1" },
     { "an odd number of components to rotate in windows", SINKS, "gpt-oss.rope.dimension_count_swa", 4, 4, "\3\0\0\0",
       PLUMB_ERROR_METADATA, "is 3, expected an even number" },
     { "an epsilon that is NaN", TINY, "llama.attention.layer_norm_rms_epsilon", 4, 4, "\0\0\300\177",

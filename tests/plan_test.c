@@ -9,21 +9,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A field of the plan or of the plan of layer 0, and how to change it. */
+/* A field of the plan, or of the plan of the last layer (IN_LAYER) or of the second one, and how to change it. */
 struct field {
     const char *name, *model;
-    enum { IN_PLAN, IN_ROPE, IN_LAYER } where;
+    enum { IN_PLAN, IN_ROPE, IN_SECOND, IN_LAYER } where;
     size_t at;
     enum { FLOAT, COUNT, FLAG, KIND } type;
     double value;   /* the new value */
 };
 
 static const int32_t ids[] = { 7, 1, 33, 33, 60, 2, 19, 48 };
-enum { N_ID = sizeof ids / sizeof *ids };
+enum { SECOND = 1, N_ID = sizeof ids / sizeof *ids };
 
 static void *place_of(struct plan *p, const struct field *f) {
     uint8_t *base = f->where == IN_PLAN ? (uint8_t *)p : f->where == IN_ROPE ? (uint8_t *)&p->ropes[ROPE_GLOBAL]
-                  : (uint8_t *)&p->layers[p->n_layer - 1];
+                  : (uint8_t *)&p->layers[f->where == IN_SECOND ? SECOND : p->n_layer - 1];
     return base + f->at;
 }
 
@@ -102,7 +102,11 @@ void test_plan(void) {
         FFN(weights_sum_to_1, "qwen3moe", FLAG, 0), FFN(weights_scale, "dots1", FLOAT, 0.3),
         FFN(weights_first, "llama4", FLAG, 0), FFN(router_first, "smallthinker", FLAG, 0),
         FFN(n_group_used, "glm4moe", COUNT, 2), FFN(limit, "maple", FLOAT, 0.01),
-        FFN(output_scale, "olmoe", FLOAT, 0.5),
+        FFN(output_scale, "olmoe", FLOAT, 0.5), FFN(limit, "step35", FLOAT, 0.01), FFN(limit_late, "maple", FLAG, 1),
+        FFN(limit_shared, "step35", FLOAT, 0.01), FFN(adjugate_scale, "grovemoe", FLOAT, 3),
+        FFN(n_adjugate, "grovemoe", COUNT, 1),
+        { "ends_loop", "llama", IN_LAYER, offsetof(struct layer_plan, ends_loop), FLAG, 1 },
+        { "state", "hrm_text", IN_SECOND, offsetof(struct layer_plan, state), KIND, STATE_HIGH },
         ROPE(pairing, "llama", KIND, ROPE_NEOX), ROPE(n_rot, "llama", COUNT, 4), ROPE(freq_base, "llama", FLOAT, 50),
         ROPE(freq_scale, "llama", FLOAT, 0.5), ROPE(magnitude, "llama", FLOAT, 1.5), ROPE(is_yarn, "gpt-oss", FLAG, 0),
         ROPE(has_factors, "llama", FLAG, 0), ROPE(sections, "qwen2vl", COUNT, 1000),

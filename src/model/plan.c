@@ -196,6 +196,39 @@ const char *plan_architecture(size_t i) {
     return row ? row->name : NULL;
 }
 
+/* Other architectures of llama.cpp by what they are, each name between spaces. */
+static const struct { const char *what, *names; } refused[] = {
+    { "a state-space model", " mamba mamba2 " },
+    { "a model of state-space and attention layers",
+      " falcon-h1 granitehybrid jamba nemotron_h nemotron_h_moe plamo2 " },
+    { "a recurrent model", " arwkv7 rwkv6 rwkv6qwen2 rwkv7 " },
+    { "a model with linear attention", " kimi-linear minimax-01 qwen35 qwen35moe qwen3next " },
+    { "a model of convolutions and attention", " lfm2 lfm2moe " },
+    { "a model with latent attention", " deepseek2 deepseek2-ocr minicpm3 mistral4 plm " },
+    { "a model with latent attention and hundreds of billions of parameters",
+      " deepseek32 dots3note glm-dsa hy_v4 " },
+    { "a model with linear and latent attention and hundreds of billions of parameters", " bailingmoe3 kimi-k3 " },
+    { "a model with compressed or sparse attention and hundreds of billions of parameters",
+      " deepseek4 minimax-m3 qwen4exp " },
+    { "a model with embeddings for each layer", " gemma3n gemma4 gemma4-assistant " },
+    { "an encoder with a decoder, or a part of one", " t5 t5encoder " },
+    { "a head that drafts tokens for another model", " dflash eagle3 " },
+    { "a model that switches between adapters", " graniteswitch " },
+    { "a model of images or sound", " chameleon clip wavtokenizer-dec " },
+};
+
+/* What a refused architecture is, "a recurrent model"; NULL if the table does not have it. */
+static const char *refused_kind(const struct gguf_string *name) {
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        for (const char *at = refused[i].names; *++at;) {
+            size_t n = strcspn(at, " ");
+            if (n == name->n && memcmp(at, name->data, n) == 0) return refused[i].what;
+            at += n;
+        }
+    }
+    return NULL;
+}
+
 static plumb_status find_architecture(const struct gguf *g, const struct architecture **out, struct error *err) {
     struct gguf_string name = { NULL, 0 };
     size_t n = 0;
@@ -205,6 +238,11 @@ static plumb_status find_architecture(const struct gguf *g, const struct archite
         if (name.n == strlen((*out)->name) && memcmp(name.data, (*out)->name, (size_t)name.n) == 0) return PLUMB_OK;
     }
     struct shown shown;
+    const char *kind = refused_kind(&name);
+    if (kind) {
+        return error_set(err, PLUMB_ERROR_UNSUPPORTED, "general.architecture: \"%s\" is %s; plumb does not run these "
+                         "yet", show_bytes(&shown, name.data, (size_t)name.n), kind);
+    }
     return error_set(err, PLUMB_ERROR_UNSUPPORTED, "general.architecture: \"%s\" is not supported; "
                      "docs/architectures.md lists the %zu that are", show_bytes(&shown, name.data, (size_t)name.n), n);
 }

@@ -120,7 +120,7 @@ void reference_normalize(const struct reference *r, const struct affine *of, dou
         else if (r->plan.norm == NORM_LAYER) layer_norm(eps, x, n_in, h);
         else rms_norm(eps, x, n_in, h);
         bool is_gain = of->w && of->w->n_in == 1;   /* one factor for all of a row */
-        uint64_t first = (uint64_t)t * n_in, width = of->w && !is_gain ? of->w->n_in : n_in;   /* a quirk's may differ */
+        uint64_t first = (uint64_t)t * n_in, width = of->w && !is_gain ? of->w->n_in : n_in;   /* of a quirk: another */
         const float *weight = of->w ? reference_row(r, of->w, (size_t)(first / width % of->w->n_out)) : NULL;
         for (uint32_t i = 0; weight && i < n_in; i++) {
             double factor = (double)weight[is_gain ? 0 : (first + i) % width];
