@@ -3,6 +3,7 @@
 #include "bytes.h"
 #include "test.h"
 #include "tokenizer/specials.h"
+#include "vectors/tokenizer/random.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -223,8 +224,21 @@ static size_t find_bytes(const uint8_t *data, size_t n, const char *what, size_t
     return i;
 }
 
+static uint64_t hash_string(const char *name, struct tokenizer *t, uint64_t hash, const char *string, size_t length,
+                            int32_t *ids, char *text, size_t max) {
+    struct error err = {PLUMB_OK, ""};
+    for (int special = 0; special < 2; special++) {
+        unsigned flags = special ? PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL : 0;
+        int64_t n_ids = tokenizer_encode(t, string, length, flags, ids, max, &err);
+        if (!CHECK(n_ids >= 0, "%s: \"%.*s\": %s", name, (int)length, string, err.message)) continue;
+        int64_t n_text = tokenizer_decode(t, ids, (size_t)n_ids, special, text, max);
+        hash = fnv(fnv(hash, ids, (size_t)n_ids * 4), text, (size_t)n_text);
+    }
+    return hash;
+}
+
 /* The hash that oracle.c computes over a vocabulary: end-of-turn flags and pieces of all tokens, ids and texts of all
- * strings. */
+ * strings and of random.h's. */
 static void equals_hash(const char *name, struct gguf *g, const char *strings, const char *expected) {
     struct error err = {PLUMB_OK, ""};
     struct tokenizer *t = NULL;
@@ -249,14 +263,13 @@ static void equals_hash(const char *name, struct gguf *g, const char *strings, c
         if (strncmp(line, "\\*", 2) == 0) continue;
         size_t length;
         char *string = unescape(line, &length);
-        for (int special = 0; special < 2; special++) {
-            unsigned flags = special ? PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL : 0;
-            int64_t n_ids = tokenizer_encode(t, string, length, flags, ids, max, &err);
-            if (!CHECK(n_ids >= 0, "%s: \"%.100s\": %s", name, line, err.message)) continue;
-            int64_t n_text = tokenizer_decode(t, ids, (size_t)n_ids, special, text, max);
-            hash = fnv(fnv(hash, ids, (size_t)n_ids * 4), text, (size_t)n_text);
-        }
+        hash = hash_string(name, t, hash, string, length, ids, text, max);
         free(string);
+    }
+    uint64_t state = 1;
+    for (int i = 0; i < N_RANDOM; i++) {
+        char string[RANDOM_MAX];
+        hash = hash_string(name, t, hash, string, random_text(&state, string), ids, text, max);
     }
     char shown[20];
     snprintf(shown, sizeof shown, "%016llx", (unsigned long long)hash);
@@ -289,7 +302,7 @@ static void pre_equals_llama(void) {
         equals_hash(name, g, strings, expected);
         gguf_free(g);
     }
-    CHECK(n_name >= 70, "%lu names", (unsigned long)n_name);
+    CHECK(n_name >= 89, "%lu names", (unsigned long)n_name);
 done:
     free(small);
     free(patched);
@@ -297,22 +310,72 @@ done:
     free(strings);
 }
 
-/* Tokens are control tokens, end turns or strip white space by their texts, by keys or by the model's name. */
-static void roles_equal_llama(void) {
+/* Compares the hashes of a list with those of vocabularies at pattern, where * stands for a name. */
+static void hashes_equal(const char *list, const char *pattern, size_t n_expected) {
     size_t n, n_name = 0;
-    char *names = test_read_all("tests/vectors/tokenizer/roles.txt", &n), *rest = names;
+    char *names = test_read_all(list, &n), *rest = names;
     char *strings = test_read_all("tests/vectors/tokenizer/strings.txt", &n);
     for (; names != NULL && strings != NULL && *rest != 0; n_name++) {
-        char *name = next_line(&rest), *expected = strchr(name, ' '), path[96];
+        char *name = next_line(&rest), *expected = strchr(name, ' '), path[128];
         *expected++ = 0;
-        snprintf(path, sizeof path, "tests/vectors/tokenizer/roles/%s.gguf", name);
+        size_t star = strcspn(pattern, "*");
+        snprintf(path, sizeof path, "%.*s%s%s", (int)star, pattern, name, pattern + star + 1);
         struct gguf *g = read_header(path, NULL, 0);
         equals_hash(name, g, strings, expected);
         gguf_free(g);
     }
-    CHECK(n_name >= 17, "%lu vocabularies", (unsigned long)n_name);
+    CHECK(n_name == n_expected, "%s has %lu vocabularies, expected %lu", list, (unsigned long)n_name,
+          (unsigned long)n_expected);
     free(names);
     free(strings);
+}
+
+/* Tokens are control tokens, end turns or strip white space by their texts, by keys or by the model's name. */
+static void roles_equal_llama(void) {
+    hashes_equal("tests/vectors/tokenizer/roles.txt", "tests/vectors/tokenizer/roles/*.gguf", 17);
+}
+static void kinds_equal_llama(void) {
+    hashes_equal("tests/vectors/tokenizer/kinds.txt", "tests/vectors/tokenizer/kinds/*.gguf", 14);
+}
+static void models_equal_llama(void) {
+    hashes_equal("tests/vectors/tokenizer/models.txt", "models/ggml-vocab-*.gguf", 4);
+}
+
+/* The texts of NAME.inp or others.inp, and their ids in NAME.out, as llama.cpp's own test compares them. */
+static void pairs_equal_llama(void) {
+    static const char *const names[] = {
+        "bert-bge", "command-r", "deepseek-coder", "deepseek-llm", "falcon", "gemma-4", "gpt-2", "llama-bpe",
+        "llama-spm", "mpt", "phi-3", "qwen2", "qwen35", "refact", "starcoder",
+    };
+    static const char between[] = "\n__ggml_vocab_test__\n";
+    struct error err = {PLUMB_OK, ""};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char path[96], shown[600];
+        size_t n, n_text = 0;
+        bool own = strcmp(names[i], "gemma-4") == 0 || strcmp(names[i], "qwen35") == 0;
+        snprintf(path, sizeof path, "tests/vectors/tokenizer/pairs/%s.inp", own ? names[i] : "others");
+        char *texts = test_read_all(path, &n), *text = texts;
+        snprintf(path, sizeof path, "tests/vectors/tokenizer/pairs/%s.out", names[i]);
+        char *expected = test_read_all(path, &n), *rest = expected;
+        snprintf(path, sizeof path, "models/ggml-vocab-%s.gguf", names[i]);
+        struct loaded l = load(path);
+        bool ok = CHECK(texts && expected && l.t, "%s cannot be tested", names[i]);
+        for (; ok && *rest != 0; n_text++) {
+            char *end = strstr(text, between), *line = next_line(&rest);
+            size_t length = end != NULL ? (size_t)(end - text) : strlen(text);
+            int32_t ids[2048];
+            int64_t n_ids = tokenizer_encode(l.t, text, length, 0, ids, 2048, &err);
+            note_ids(shown, sizeof shown, ids, n_ids);
+            line += *line == ' ';
+            CHECK(equal_ids(line, ids, n_ids), "%s: \"%.*s\": %s, llama.cpp has %.300s", names[i], (int)length, text,
+                  shown, line);
+            text = end != NULL ? end + sizeof between - 1 : text + length;
+        }
+        CHECK(n_text >= 45, "%s: %lu texts", names[i], (unsigned long)n_text);
+        free(texts);
+        free(expected);
+        unload(l);
+    }
 }
 
 static void classes_equal_llama(void) {
@@ -320,7 +383,9 @@ static void classes_equal_llama(void) {
     char *expected = test_read_all("tests/vectors/tokenizer/unicode.txt", &n), shown[20];
     uint64_t hash = FNV_START;
     for (uint32_t cp = 0; cp < 0x110000; cp++) {
-        hash = fnv(hash, &(uint8_t){(uint8_t)(unicode_class_of(cp) | (unsigned)unicode_is_space(cp) << 3)}, 1);
+        uint32_t facts[] = {unicode_class_of(cp) | (unsigned)unicode_is_space(cp) << 3, unicode_lower(cp),
+                            unicode_first(cp)};
+        for (size_t i = 0; i < 3; i++) hash = (hash ^ facts[i]) * 1099511628211ull;
     }
     snprintf(shown, sizeof shown, "%016llx\n", (unsigned long long)hash);
     CHECK(expected != NULL && strcmp(expected, shown) == 0, "%s, llama.cpp's tables hash to %s", shown, expected);
@@ -448,7 +513,8 @@ static void answers(const void *row) {
 #define AB .tokens = {"a", "b", "ab"}
 static const struct vocabulary vocabularies[] = {
     {"no tokenizer.ggml.model", AB, .status = PLUMB_ERROR_METADATA, .message = "tokenizer.ggml.model is missing"},
-    {"an unknown tokenizer.ggml.model", AB, .model = "t5", .status = PLUMB_ERROR_UNSUPPORTED, .message = "\"t5\""},
+    {"an unknown tokenizer.ggml.model", AB, .model = "no-such", .status = PLUMB_ERROR_UNSUPPORTED,
+     .message = "\"no-such\""},
     {"an unknown pre-tokenizer", AB, .model = "gpt2", .pre = "no-such", .merges = {"a b"},
      .status = PLUMB_ERROR_UNSUPPORTED, .message = "\"no-such\""},
     {"no tokens", SPM, .no_tokens = true, .status = PLUMB_ERROR_METADATA,
@@ -809,7 +875,11 @@ void test_tokenizer(void) {
     test_row("tokenizer: Gemma 3 (SPM, user-defined tokens) equals llama.cpp", equals_llama, GEMMA3);
     test_case("tokenizer: every pre-tokenizer equals llama.cpp on a vocabulary that shows splits", pre_equals_llama);
     test_case("tokenizer: token attributes by text, key and model equal llama.cpp's", roles_equal_llama);
-    test_case("tokenizer: classes of all code points equal llama.cpp's", classes_equal_llama);
+    test_case("tokenizer: small vocabularies of each other kind equal llama.cpp", kinds_equal_llama);
+    test_case("tokenizer: BERT, XLM-RoBERTa, Gemma 4 and DeepSeek LLM equal llama.cpp", models_equal_llama);
+    test_case("tokenizer: llama.cpp's texts and ids of its 15 vocabularies", pairs_equal_llama);
+    test_case("tokenizer: classes, lower case and letters without accents of all code points equal llama.cpp's",
+              classes_equal_llama);
     TEST_ROWS("tokenizer: ", answers, vocabularies);
     test_case("tokenizer: special tokens are split off in llama.cpp's order", cuts_as_llama_does);
     test_case("tokenizer: the steps for 19 hostile texts grow linearly, with every tokenizer",

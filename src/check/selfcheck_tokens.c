@@ -61,7 +61,8 @@ static void check_text(struct check *c, struct tokenizer *t, const char *text, s
 /* Returns true if a byte-level vocabulary has no token for some byte of this character.  Vocabularies lack the control
  * bytes that were not in the texts that they were made from (six in SmolLM2); llama.cpp drops such bytes too. */
 static bool lacks_byte(const struct tokenizer *t, const char *text, size_t n) {
-    for (size_t i = 0; t->kind == VOCAB_BPE && i < n; i++) {
+    if (t->pre == NULL || t->pre->flags & PRE_PLAIN) return false;
+    for (size_t i = 0; i < n; i++) {
         char name[4];
         if (token_find(t, name, unicode_encode(byte_to_cp((uint8_t)text[i]), name)) < 0) return true;
     }
@@ -89,7 +90,7 @@ static void check_special(struct check *c, struct tokenizer *t, const struct spe
 enum { MAX_SPECIALS = 10000, FIRST_SPECIALS = 200 };
 
 void selfcheck_tokenizer(struct check *c, struct tokenizer *t) {
-    if (t->kind == VOCAB_IDS) {
+    if (t->kind->encode == NULL) {
         check_set(c, VERDICT_SKIP, "the vocabulary has no texts");
         return;
     }

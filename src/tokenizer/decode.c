@@ -12,7 +12,7 @@ struct sink {
     bool drop_space;   /* the next byte is dropped if it is a space */
 };
 
-static void put(struct sink *out, const char *s, size_t n) {
+void sink_put(struct sink *out, const char *s, size_t n) {
     if (out->drop_space && n > 0) {
         out->drop_space = false;
         if (s[0] == ' ') {
@@ -26,56 +26,69 @@ static void put(struct sink *out, const char *s, size_t n) {
 
 /* Writes the bytes that the characters of text stand for.  A character that stands for no byte is shown as llama.cpp
  * shows it. */
-static void put_bpe(struct sink *out, struct gguf_string text) {
+static void put_bytes(struct sink *out, struct gguf_string text) {
     for (size_t i = 0; i < (size_t)text.n;) {
         uint32_t cp;
         i += unicode_decode(text.data + i, (size_t)text.n - i, &cp);
         int byte = cp_to_byte(cp);
         if (byte >= 0) {
             char c = (char)byte;
-            put(out, &c, 1);
+            sink_put(out, &c, 1);
             continue;
         }
         char utf8[4], hex[8];
         size_t n = unicode_encode(cp, utf8);
-        put(out, "[UNK_BYTE_0x", 12);
+        sink_put(out, "[UNK_BYTE_0x", 12);
         for (size_t k = 0; k < n; k++) {
-            put(out, hex, (size_t)snprintf(hex, sizeof hex, "%02x", (unsigned)(uint8_t)utf8[k]));
+            sink_put(out, hex, (size_t)snprintf(hex, sizeof hex, "%02x", (unsigned)(uint8_t)utf8[k]));
         }
-        put(out, text.data, (size_t)text.n);
-        put(out, "]", 1);
+        sink_put(out, text.data, (size_t)text.n);
+        sink_put(out, "]", 1);
     }
 }
 
-static void put_spm(struct sink *out, struct gguf_string text) {
+/* Writes spaces instead of U+2581. */
+static void put_marked(struct sink *out, struct gguf_string text) {
     for (size_t i = 0; i < (size_t)text.n;) {
         bool mark = text.n - i >= 3 && memcmp(text.data + i, "\xe2\x96\x81", 3) == 0;
-        put(out, mark ? " " : text.data + i, 1);
+        sink_put(out, mark ? " " : text.data + i, 1);
         i += mark ? 3 : 1;
     }
 }
 
-static void put_token(const struct tokenizer *t, struct sink *out, uint32_t id, bool special) {
+/* Writes the text of a token; write is for normal tokens. */
+static void put_token(const struct tokenizer *t, struct sink *out, uint32_t id,
+                      void (*write)(struct sink *out, struct gguf_string text)) {
     uint8_t attributes = t->attributes[id];
-    struct gguf_string text = token_text(t, id);
-    if (attributes & (TOKEN_CONTROL | TOKEN_UNKNOWN)) {
-        if (special) put(out, text.data, (size_t)text.n);
-    } else if (attributes & TOKEN_USER_DEFINED) {
-        put(out, text.data, (size_t)text.n);
+    struct gguf_string text = token_shown(t, id);
+    if (attributes & (TOKEN_CONTROL | TOKEN_UNKNOWN | TOKEN_USER_DEFINED)) {
+        sink_put(out, text.data, (size_t)text.n);
     } else if (attributes & TOKEN_NORMAL) {
-        if (t->kind == VOCAB_IDS) put(out, text.data, (size_t)text.n);
-        else if (t->kind == VOCAB_BPE) put_bpe(out, text);
-        else put_spm(out, text);
+        write(out, text);
     } else if (attributes & TOKEN_BYTE) {
-        char byte = (char)(hex_digit(text.data[3]) << 4 | hex_digit(text.data[4]));   /* <0xHH>, checked in vocab.c */
-        put(out, &byte, 1);
+        char byte = (char)byte_of_text(text);
+        sink_put(out, &byte, 1);
     }   /* unused and undefined tokens have no text */
+}
+
+void put_spm(const struct tokenizer *t, struct sink *out, uint32_t id) { put_token(t, out, id, put_marked); }
+void put_bpe(const struct tokenizer *t, struct sink *out, uint32_t id) {
+    put_token(t, out, id, t->pre->flags & PRE_MARK_SPACES ? put_marked : put_bytes);
+}
+
+void put_text(const struct tokenizer *t, struct sink *out, uint32_t id) {
+    struct gguf_string text = token_text(t, id);
+    sink_put(out, text.data, (size_t)text.n);
+}
+
+static void put_piece(const struct tokenizer *t, struct sink *out, uint32_t id, bool special) {
+    if (special || !(t->attributes[id] & (TOKEN_CONTROL | TOKEN_UNKNOWN))) t->kind->put(t, out, id);
 }
 
 int64_t tokenizer_piece(const struct tokenizer *t, int32_t id, bool special, char *buf, size_t cap) {
     if (id < 0 || (uint32_t)id >= t->n_vocab) return PLUMB_ERROR_TOKEN;
     struct sink out = {buf, cap, 0, false};
-    put_token(t, &out, (uint32_t)id, special);
+    put_piece(t, &out, (uint32_t)id, special);
     return (int64_t)out.n;
 }
 
@@ -120,7 +133,7 @@ static size_t clean_spaces(char *s, size_t n) {
 static void put_tokens(const struct tokenizer *t, struct sink *out, const int32_t *ids, size_t n, bool special) {
     for (size_t i = 0; i < n; i++) {
         out->drop_space = i == 0 && t->add_space_prefix;
-        put_token(t, out, (uint32_t)ids[i], special);
+        put_piece(t, out, (uint32_t)ids[i], special);
     }
 }
 

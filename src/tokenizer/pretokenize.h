@@ -26,6 +26,14 @@ enum {
     PRE_ADD_BOS = 2,        /* add_bos_token is true by default */
     PRE_NO_BOS = 4,         /* there is no default BOS id */
     PRE_CLEAN_SPACES = 8,   /* decoding drops the spaces before ? ! . , 's 'm 're 've and around a lone apostrophe */
+    PRE_NO_MERGES = 16,     /* the vocabulary may have no merges */
+    PRE_PLAIN = 32,         /* tokens are UTF-8, without printable characters that stand for bytes; a byte that no
+                             * token has is the token <0xHH> */
+    PRE_MARK_SPACES = 64,   /* spaces become U+2581 */
+    PRE_LINE_TOKENS = 128,  /* a word of line breaks that is itself a token is not merged */
+    PRE_ALWAYS_BOS = 256,   /* add_bos_token is true whatever the file says */
+    PRE_ADD_SEP = 1024,     /* add_sep_token is true by default */
+    PRE_KEEP_CASE = 512,    /* letters keep their case by default */
 };
 
 /* NULL if the name is not known. */

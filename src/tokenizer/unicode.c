@@ -2,7 +2,7 @@
 #include "tokenizer/unicode.h"
 
 enum unicode_class unicode_class_of(uint32_t cp) {
-    uint32_t low = 0, high = unicode_range_count;   /* ranges[low] begins at or before cp, ranges[high] after it */
+    uint32_t low = 0, high = unicode_ranges_count;   /* ranges[low] begins at or before cp, ranges[high] after it */
     while (high - low > 1) {
         uint32_t middle = (low + high) / 2;
         if (unicode_ranges[middle] >> 8 <= cp) low = middle;
@@ -15,6 +15,30 @@ bool unicode_is_space(uint32_t cp) {
     if (cp < 0x80) return cp == ' ' || (cp >= '\t' && cp <= '\r');
     return cp == 0x85 || cp == 0xa0 || cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 ||
            cp == 0x2029 || cp == 0x202f || cp == 0x205f || cp == 0x3000;
+}
+
+/* Returns the last run that begins at or before cp; the first run if none does. */
+static const struct unicode_run *find_run(const struct unicode_run *runs, uint32_t n, uint32_t cp) {
+    uint32_t low = 0, high = n;
+    while (high - low > 1) {
+        uint32_t middle = (low + high) / 2;
+        if (runs[middle].first >> 8 <= cp) low = middle;
+        else high = middle;
+    }
+    return &runs[low];
+}
+
+uint32_t unicode_lower(uint32_t cp) {
+    const struct unicode_run *run = find_run(unicode_lowers, unicode_lowers_count, cp);
+    uint32_t at = cp - (run->first >> 8), stride = run->first >> 7 & 1, n = run->first & 127;
+    bool has = at >> stride < n && (at & stride) == 0;
+    return has ? (uint32_t)((int32_t)cp + run->value) : cp;
+}
+
+uint32_t unicode_first(uint32_t cp) {
+    if (cp >= 0xac00 && cp <= 0xd7a3) return 0x1100 + (cp - 0xac00) / 588;   /* a Hangul syllable's first letter */
+    const struct unicode_run *run = find_run(unicode_firsts, unicode_firsts_count, cp);
+    return cp - (run->first >> 8) < (run->first & 255) ? (uint32_t)run->value : cp;
 }
 
 size_t unicode_decode(const char *s, size_t n, uint32_t *cp) {

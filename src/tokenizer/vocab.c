@@ -3,6 +3,8 @@
  * Ids that llama.cpp replaces by defaults (a special token outside the vocabulary) are replaced here too.  Where
  * llama.cpp aborts (duplicate tokens, byte tokens whose text is not that of a byte), loading fails with an error.
  */
+#include "tokenizer/automaton.h"
+#include "tokenizer/encoder.h"
 #include "tokenizer/specials.h"
 
 #include <stdio.h>
@@ -87,6 +89,14 @@ struct gguf_string token_text(const struct tokenizer *t, uint32_t id) {
         else high = middle;
     }
     return (struct gguf_string){t->empties[low].text, strlen(t->empties[low].text)};
+}
+
+struct gguf_string token_shown(const struct tokenizer *t, uint32_t id) {
+    enum { N_MARK = sizeof KMER_MARK - 1 };
+    struct gguf_string s = token_text(t, id);
+    bool marked = id >= t->first_kmer && s.n > N_MARK && memcmp(s.data + s.n - N_MARK, KMER_MARK, N_MARK) == 0;
+    if (marked) s.n -= N_MARK;
+    return s;
 }
 
 static struct gguf_string merge_text(const struct tokenizer *t, uint32_t rank) { return t->merges[rank]; }
@@ -203,15 +213,16 @@ static plumb_status load_scores(struct tokenizer *t, const struct gguf *g, struc
     return PLUMB_OK;
 }
 
-int hex_digit(char c) {
+static int hex_digit(char c) {
     if (c >= '0' && c <= '9') return c - '0';
     if (c >= 'A' && c <= 'F') return c - 'A' + 10;
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static bool is_byte_text(struct gguf_string s) {
-    return s.n == 6 && memcmp(s.data, "<0x", 3) == 0 && hex_digit(s.data[3]) >= 0 && hex_digit(s.data[4]) >= 0 &&
-           s.data[5] == '>';
+int byte_of_text(struct gguf_string s) {
+    if (s.n != 6 || memcmp(s.data, "<0x", 3) != 0 || s.data[5] != '>') return -1;
+    int high = hex_digit(s.data[3]), low = hex_digit(s.data[4]);
+    return high < 0 || low < 0 ? -1 : high << 4 | low;
 }
 
 static plumb_status load_attributes(struct tokenizer *t, const struct gguf *g, struct error *err) {
@@ -224,6 +235,7 @@ static plumb_status load_attributes(struct tokenizer *t, const struct gguf *g, s
                          "tokenizer.ggml.token_type: found %llu types, expected one for each of %u tokens",
                          (unsigned long long)key->n, (unsigned)t->n_vocab);
     }
+    t->types = key != NULL ? key->values : NULL;
     t->attributes = alloc_array(t->n_vocab, 1);
     if (t->attributes == NULL) {
         return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: out of memory: the types of %u tokens",
@@ -233,7 +245,7 @@ static plumb_status load_attributes(struct tokenizer *t, const struct gguf *g, s
         uint32_t type = key != NULL ? load_u32(key->values + (size_t)i * 4) : 1;
         t->attributes[i] = type < sizeof by_type ? by_type[type] : 0;
         struct gguf_string text = token_text(t, i);
-        if (t->attributes[i] == TOKEN_BYTE && !is_byte_text(text)) {
+        if (t->attributes[i] == TOKEN_BYTE && byte_of_text(text) < 0 && !(t->kind->flags & KIND_ANY_BYTES)) {
             struct shown shown;
             return error_set(err, PLUMB_ERROR_TOKENIZER,
                              "tokenizer.ggml.tokens: token %u \"%s\" has type byte, expected <0x00> to <0xFF>",
@@ -248,6 +260,7 @@ enum { MIN_MERGE = 3 };   /* two bytes and the space between them */
 static plumb_status load_merges(struct tokenizer *t, const struct gguf *g, struct error *err) {
     const struct gguf_key *key;
     PLUMB_TRY(gguf_get_array(g, "tokenizer.ggml.merges", GGUF_STRING, &key, err));
+    if (key == NULL && t->pre->flags & PRE_NO_MERGES) return index_create(&t->merge_index, 0, 0, err);
     if (key == NULL) return error_set(err, PLUMB_ERROR_METADATA, "tokenizer.ggml.merges is missing");
     if (key->n > 1u << 30) {
         return error_set(err, PLUMB_ERROR_TOKENIZER, "tokenizer.ggml.merges: %llu merges, expected at most %u",
@@ -272,15 +285,58 @@ static plumb_status load_merges(struct tokenizer *t, const struct gguf *g, struc
     return PLUMB_OK;
 }
 
-static void find_byte_tokens(struct tokenizer *t) {
+/* single: a byte without a token <0xHH> is the token whose text is that byte. */
+static void find_byte_tokens(struct tokenizer *t, bool single) {
     for (int b = 0; b < 256; b++) {
         char name[8];
         snprintf(name, sizeof name, "<0x%02X>", (unsigned)b);
         t->byte_tokens[b] = token_find(t, name, 6);
         char byte = (char)b;
         /* llama.cpp looks up the byte as a C string, so the zero byte becomes the empty text, which no token has */
-        if (t->byte_tokens[b] < 0 && b != 0) t->byte_tokens[b] = token_find(t, &byte, 1);
+        if (single && t->byte_tokens[b] < 0 && b != 0) t->byte_tokens[b] = token_find(t, &byte, 1);
     }
+}
+
+/* The tokens that end at one byte of a text are tried one by one, so a vocabulary that has many of them, such as a, aa,
+ * aaa..., is refused.  XLM-RoBERTa has at most 13. */
+enum { MAX_AT_ONE_BYTE = 256 };
+
+plumb_status automaton_of_tokens(struct automaton **out, const struct tokenizer *t,
+                                 bool (*wanted)(const struct tokenizer *t, uint32_t id), bool backward,
+                                 struct error *err) {
+    struct automaton_text *texts = alloc_array(t->n_vocab, sizeof *texts);
+    uint32_t n = 0;
+    for (uint32_t id = 0; texts != NULL && id < t->n_vocab; id++) {
+        struct gguf_string text = token_text(t, id);
+        if (text.n > TEXT_MAX_BYTES || (wanted != NULL && !wanted(t, id))) continue;
+        texts[n++] = (struct automaton_text){text.data, (uint32_t)text.n, (int32_t)id};
+    }
+    *out = texts != NULL ? automaton_create(texts, n, backward) : NULL;
+    free(texts);
+    if (*out == NULL) {
+        return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: out of memory: an automaton of %u tokens",
+                         (unsigned)t->n_vocab);
+    }
+    if ((*out)->n_most <= MAX_AT_ONE_BYTE) return PLUMB_OK;
+    return error_set(err, PLUMB_ERROR_TOKENIZER, "tokenizer.ggml.tokens: %u tokens may be at one place of a text, "
+                     "expected at most %d", (unsigned)(*out)->n_most, MAX_AT_ONE_BYTE);
+}
+
+static plumb_status load_spm(struct tokenizer *t, const struct gguf *g, struct error *err) {
+    (void)g, (void)err;
+    find_byte_tokens(t, true);
+    return PLUMB_OK;
+}
+
+static plumb_status load_bpe(struct tokenizer *t, const struct gguf *g, struct error *err) {
+    if (t->pre->flags & PRE_PLAIN) find_byte_tokens(t, false);
+    return load_merges(t, g, err);
+}
+
+static plumb_status load_dna(struct tokenizer *t, const struct gguf *g, struct error *err) {
+    int32_t oov = token_find(t, "<oov>", 5);
+    if (oov >= 0) t->first_kmer = (uint32_t)oov + 1;
+    return load_bpe(t, g, err);
 }
 
 /* ---- special tokens ------------------------------------------------------------------------------------------- */
@@ -339,6 +395,8 @@ static bool ends_turn(const struct tokenizer *t, const char *text) {
 static plumb_status load_roles(struct tokenizer *t, const struct gguf *g, struct error *err) {
     PLUMB_TRY(load_id(t, g, "tokenizer.ggml.bos_token_id", &t->bos, err));
     PLUMB_TRY(load_id(t, g, "tokenizer.ggml.eos_token_id", &t->eos, err));
+    PLUMB_TRY(load_id(t, g, "tokenizer.ggml.unknown_token_id", &t->unk, err));
+    PLUMB_TRY(load_id(t, g, "tokenizer.ggml.seperator_token_id", &t->sep, err));   /* the key is spelled so */
     for (size_t r = 0; r < sizeof roles / sizeof roles[0]; r++) {
         int32_t id = -1;
         PLUMB_TRY(load_id(t, g, roles[r].key, &id, err));
@@ -387,7 +445,7 @@ static plumb_status collect_specials(struct tokenizer *t, struct error *err) {
         return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: out of memory: %u special tokens", (unsigned)n);
     }
     for (uint32_t i = 0; i < t->n_vocab; i++) {
-        uint64_t length = token_text(t, i).n;
+        uint64_t length = token_shown(t, i).n;
         if (!(t->attributes[i] & special) || length > TEXT_MAX_BYTES) continue;
         t->matcher_max_bytes += length + 12;   /* in the file a token also has a length (8 bytes) and a type (4) */
         t->specials[t->n_special++] = (struct special){(uint32_t)length, (int32_t)i};
@@ -439,43 +497,66 @@ static plumb_status load_strips(struct tokenizer *t, const struct gguf *g, struc
 
 /* ---- creation ------------------------------------------------------------------------------------------------- */
 
-static plumb_status load_model_name(struct tokenizer *t, const struct gguf *g, struct error *err) {
-    struct gguf_string model = {NULL, 0}, pre = {"default", 7};
-    struct shown shown;
+static const struct vocab_kind kinds[] = {
+    {"llama", load_spm, encode_spm, put_spm, 1, 2, 0, -1, KIND_ADD_BOS | KIND_ADD_SPACE},
+    {"gpt2", load_bpe, encode_bpe, put_bpe, 11, 11, -1, -1, KIND_BPE},
+    {"gemma4", load_bpe, encode_bpe, put_bpe, -1, -1, -1, -1, KIND_BPE},
+    {"hybriddna", load_dna, encode_dna, put_bpe, 11, 11, -1, -1, KIND_BPE},
+    {"whitespace", load_bpe, encode_spaced, put_bpe, 11, 11, -1, -1, KIND_BPE},
+    {"bert", load_wordpiece, encode_wordpiece, put_spm, 101, -1, 100, 102,
+     KIND_ADD_BOS | KIND_ADD_SEP | KIND_BOS_AND_SEP | KIND_CLEAN_SPACES},
+    {"t5", load_unigram, encode_unigram, put_spm, -1, 1, 2, -1, KIND_ADD_EOS},
+    {"rwkv", load_rwkv, encode_rwkv, put_rwkv, -1, -1, -1, -1, KIND_NO_ENDS | KIND_ANY_BYTES},
+    {"plamo2", load_plamo2, encode_plamo2, put_plamo2, 1, 2, 0, -1, KIND_NO_ENDS | KIND_ANY_BYTES},
+    {"test", NULL, NULL, put_text, -1, -1, -1, -1, 0},
+    {"none", NULL, NULL, put_text, -1, -1, -1, -1, 0},
+    {"no_vocab", NULL, NULL, put_text, -1, -1, -1, -1, 0},
+};
+
+static plumb_status find_kind(struct tokenizer *t, const struct gguf *g, struct error *err) {
+    struct gguf_string model = {NULL, 0};
     PLUMB_TRY(gguf_get_string(g, "tokenizer.ggml.model", &model, err));
     if (model.data == NULL) return error_set(err, PLUMB_ERROR_METADATA, "tokenizer.ggml.model is missing");
-    static const struct { const char *name; enum vocab_kind kind; } kinds[] = {
-        { "llama", VOCAB_SPM }, { "gpt2", VOCAB_BPE }, { "test", VOCAB_IDS }, { "none", VOCAB_IDS },
-    };
-    enum { N_KIND = sizeof kinds / sizeof kinds[0] };
-    size_t k = 0;
-    for (; k < N_KIND; k++) {
-        if (model.n == strlen(kinds[k].name) && memcmp(model.data, kinds[k].name, (size_t)model.n) == 0) break;
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        const char *name = kinds[k].model;
+        if (model.n == strlen(name) && memcmp(model.data, name, (size_t)model.n) == 0) t->kind = &kinds[k];
     }
-    if (k == N_KIND) {
-        return error_set(err, PLUMB_ERROR_UNSUPPORTED, "tokenizer.ggml.model \"%s\": only llama and gpt2 are "
-                         "supported, and test and none, which have no text",
-                         show_bytes(&shown, model.data, (size_t)model.n));
+    if (t->kind == NULL) {
+        struct shown shown;
+        return error_set(err, PLUMB_ERROR_UNSUPPORTED, "tokenizer.ggml.model \"%s\": this kind of vocabulary is not "
+                         "supported", show_bytes(&shown, model.data, (size_t)model.n));
     }
-    t->kind = kinds[k].kind;
-    if (t->kind == VOCAB_IDS) return PLUMB_OK;
-    if (t->kind == VOCAB_SPM) {
-        t->bos = 1;
-        t->eos = 2;
-        t->add_bos = t->add_space_prefix = true;
-        return PLUMB_OK;
-    }
+    unsigned flags = t->kind->flags;
+    t->bos = t->kind->bos;
+    t->eos = t->kind->eos;
+    t->unk = t->kind->unk;
+    t->sep = t->kind->sep;
+    t->add_bos = (flags & KIND_ADD_BOS) != 0;
+    t->add_eos = (flags & KIND_ADD_EOS) != 0;
+    t->add_sep = (flags & KIND_ADD_SEP) != 0;
+    t->add_space_prefix = (flags & KIND_ADD_SPACE) != 0;
+    t->clean_spaces = (flags & KIND_CLEAN_SPACES) != 0;
+    t->lowercase = true;
+    t->first_kmer = UINT32_MAX;
+    return PLUMB_OK;
+}
+
+static plumb_status find_pretokenizer(struct tokenizer *t, const struct gguf *g, struct error *err) {
+    struct gguf_string pre = {"default", 7};
     PLUMB_TRY(gguf_get_string(g, "tokenizer.ggml.pre", &pre, err));
     if (pre.n == 0) pre = (struct gguf_string){"default", 7};
+    if (strcmp(t->kind->model, "gemma4") == 0) pre = (struct gguf_string){"gemma4", 6};
     t->pre = pretokenizer_find(pre.data, (size_t)pre.n);
     if (t->pre == NULL) {
+        struct shown shown;
         return error_set(err, PLUMB_ERROR_UNSUPPORTED, "tokenizer.ggml.pre \"%s\": this pre-tokenizer is not supported",
                          show_bytes(&shown, pre.data, (size_t)pre.n));
     }
-    t->bos = t->pre->flags & PRE_NO_BOS ? -1 : 11;
-    t->eos = 11;
+    if (t->pre->flags & PRE_NO_BOS) t->bos = -1;
     t->add_bos = (t->pre->flags & PRE_ADD_BOS) != 0;
+    t->add_sep = (t->pre->flags & PRE_ADD_SEP) != 0;
     t->clean_spaces = (t->pre->flags & PRE_CLEAN_SPACES) != 0;
+    t->lowercase = !(t->pre->flags & PRE_KEEP_CASE);
     return PLUMB_OK;
 }
 
@@ -512,17 +593,22 @@ static plumb_status load_ids(struct tokenizer *t, const struct gguf *g, struct e
 }
 
 static plumb_status load(struct tokenizer *t, const struct gguf *g, struct error *err) {
-    PLUMB_TRY(load_model_name(t, g, err));
-    if (t->kind == VOCAB_IDS) return load_ids(t, g, err);
+    PLUMB_TRY(find_kind(t, g, err));
+    if (t->kind->encode == NULL) return load_ids(t, g, err);
+    if (t->kind->flags & KIND_BPE) PLUMB_TRY(find_pretokenizer(t, g, err));
     PLUMB_TRY(load_texts(t, g, err));
     PLUMB_TRY(load_scores(t, g, err));
     PLUMB_TRY(load_attributes(t, g, err));
-    if (t->kind == VOCAB_BPE) PLUMB_TRY(load_merges(t, g, err));
-    else find_byte_tokens(t);
+    if (t->kind->load != NULL) PLUMB_TRY(t->kind->load(t, g, err));
     PLUMB_TRY(load_roles(t, g, err));
     PLUMB_TRY(gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &t->add_bos, err));
     PLUMB_TRY(gguf_get_bool(g, "tokenizer.ggml.add_eos_token", &t->add_eos, err));
+    PLUMB_TRY(gguf_get_bool(g, "tokenizer.ggml.add_sep_token", &t->add_sep, err));
     PLUMB_TRY(gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", &t->add_space_prefix, err));
+    if (t->pre != NULL && t->pre->flags & PRE_ALWAYS_BOS) t->add_bos = true;
+    PLUMB_TRY(gguf_get_bool(g, "tokenizer.ggml.normalizer.lowercase", &t->lowercase, err));
+    t->strip_accents = t->lowercase;
+    PLUMB_TRY(gguf_get_bool(g, "tokenizer.ggml.normalizer.strip_accents", &t->strip_accents, err));
     PLUMB_TRY(collect_specials(t, err));
     return load_strips(t, g, err);
 }
@@ -531,7 +617,7 @@ plumb_status tokenizer_create(struct tokenizer **out, const struct gguf *g, stru
     *out = NULL;
     struct tokenizer *t = alloc_array(1, sizeof *t);
     if (t == NULL) return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: out of memory: %zu bytes", sizeof *t);
-    *t = (struct tokenizer){.bos = -1, .eos = -1};
+    *t = (struct tokenizer){.bos = -1, .eos = -1, .unk = -1, .sep = -1};
     plumb_status status = load(t, g, err);
     if (status != PLUMB_OK) {
         tokenizer_free(t);
@@ -562,6 +648,8 @@ void tokenizer_free(struct tokenizer *t) {
     free(t->merge_index.slots);
     free(t->specials);
     for (int i = 0; i < 2; i++) matcher_free(t->matchers[i]);
+    automaton_free(t->automaton);
+    automaton_free(t->user_automaton);
     free(t->empties);
     free(t);
 }

@@ -47,18 +47,41 @@ struct text_hash hash_text(const char *s, uint64_t n);
  * at this slot, modulo the number of slots. */
 uint32_t hash_fold(struct text_hash hash);
 
-enum vocab_kind {
-    VOCAB_SPM,   /* tokenizer.ggml.model is llama */
-    VOCAB_BPE,   /* gpt2 */
-    VOCAB_IDS,   /* test and none: no text can be tokenized; texts may be NULL */
+struct automaton; /* automaton.h */
+struct encoder;   /* encoder.h */
+struct sink;      /* decode.c */
+
+/* A kind of vocabulary: a value of tokenizer.ggml.model. */
+struct vocab_kind {
+    const char *model;
+    /* Loads what only this kind has, after the tokens and their attributes; NULL: nothing. */
+    plumb_status (*load)(struct tokenizer *t, const struct gguf *g, struct error *err);
+    /* Encodes raw text (encoder.h); NULL: no text can be tokenized. */
+    void (*encode)(struct encoder *e, const char *raw, uint32_t n, bool after_token);
+    /* Writes the text of a token. */
+    void (*put)(const struct tokenizer *t, struct sink *out, uint32_t id);
+    int32_t bos, eos, unk, sep;   /* unless keys of the file say otherwise; -1: none */
+    unsigned flags;
+};
+enum {
+    KIND_BPE = 1,           /* has a pre-tokenizer */
+    KIND_ADD_BOS = 2,       /* add_bos_token is true by default */
+    KIND_ADD_EOS = 4,
+    KIND_ADD_SEP = 8,
+    KIND_ADD_SPACE = 16,    /* add_space_prefix is true by default */
+    KIND_CLEAN_SPACES = 32, /* as PRE_CLEAN_SPACES */
+    KIND_BOS_AND_SEP = 64,  /* a text gets these two, whatever add_bos_token and add_eos_token say */
+    KIND_NO_ENDS = 128,     /* a text gets none of them */
+    KIND_ANY_BYTES = 256,   /* a token of type byte may have any text */
 };
 
 struct tokenizer {
-    enum vocab_kind kind;
-    const struct pretokenizer *pre;      /* BPE only */
+    const struct vocab_kind *kind;
+    const struct pretokenizer *pre;      /* BPE only, otherwise NULL */
     uint32_t n_vocab;
-    const struct gguf_string *texts;     /* (n_vocab), borrowed */
+    const struct gguf_string *texts;     /* (n_vocab), borrowed; NULL: no token has a text */
     uint8_t *attributes;                 /* (n_vocab) sets of enum token_attribute */
+    const uint8_t *types;                /* (n_vocab) i32, tokenizer.ggml.token_type; NULL: all normal; borrowed */
     const uint8_t *scores;               /* (n_vocab) f32, or i32 if integer_scores; NULL: all 0; borrowed */
     bool integer_scores;
     struct string_index index;           /* of texts */
@@ -67,7 +90,17 @@ struct tokenizer {
     const struct gguf_string *merges;    /* (n_merge) "left right", in order of rank; borrowed */
     struct string_index merge_index;
 
-    int32_t byte_tokens[256];            /* SPM only: the ids of <0x00>...; -1 if there is none */
+    struct automaton *automaton;         /* WordPiece, Unigram, RWKV, PLaMo 2: of their tokens (automaton.h) */
+    struct automaton *user_automaton;    /* Unigram: of the user-defined tokens */
+    const uint8_t *map;                  /* Unigram: (n_map) entries of the double array; borrowed, like the */
+    const char *replacements;            /* (n_replacement) bytes of what they lead to */
+    uint32_t n_map;
+    uint64_t n_replacement;
+    float unknown_score;                 /* Unigram: of a character that is no token */
+    bool merge_spaces;                   /* Unigram: several spaces are one, and none are at the end */
+
+    int32_t byte_tokens[256];            /* SPM, PLaMo 2, BPE of plain texts: the ids of <0x00>...; -1: none */
+    uint32_t first_kmer;                 /* hybriddna: tokens from here on may end in KMER_MARK */
     struct special *specials;            /* (n_special), longer ones first, lower ids first if equally long */
     uint32_t n_special;
     uint64_t matcher_max_bytes;          /* bytes that an automaton over them may take */
@@ -79,11 +112,16 @@ struct tokenizer {
     uint32_t n_empty;
 
     struct tokenizer_weak_ref *weak_refs;   /* list of the weak references that point here */
-    int32_t bos, eos;                    /* -1: none */
-    bool add_bos, add_eos, add_space_prefix, clean_spaces;
+    int32_t bos, eos, unk, sep;          /* -1: none */
+    bool add_bos, add_eos, add_sep, add_space_prefix, clean_spaces;
+    bool lowercase, strip_accents;       /* what is done to a text before it is encoded */
 };
 
 struct gguf_string token_text(const struct tokenizer *t, uint32_t id);
+/* hybriddna writes KMER_MARK after a DNA sequence, which keeps it apart from the same letters in other text. */
+#define KMER_MARK "\xee\x80\x80"   /* U+E000 */
+/* The same without KMER_MARK: the text that the token stands for. */
+struct gguf_string token_shown(const struct tokenizer *t, uint32_t id);
 /* Returns the id of the token with this text; -1 if there is none. */
 int32_t token_find(const struct tokenizer *t, const char *text, uint64_t n);
 /* The same for a text whose hash is known.  Like merge_find, it adds the number of cache lines of the index that it
@@ -100,7 +138,24 @@ int64_t merge_find(const struct tokenizer *t, const char *text, struct text_hash
 uint32_t byte_to_cp(uint8_t byte);
 /* The inverse of byte_to_cp; -1 if cp stands for no byte. */
 int cp_to_byte(uint32_t cp);
-/* Returns the value of a hexadecimal digit of either case; -1 if c is not one. */
-int hex_digit(char c);
+/* Returns the byte that the text <0xHH> stands for; -1 if it is not such a text. */
+int byte_of_text(struct gguf_string text);
+
+/* Writes n bytes of text. */
+void sink_put(struct sink *out, const char *s, size_t n);
+void put_spm(const struct tokenizer *t, struct sink *out, uint32_t id);
+void put_bpe(const struct tokenizer *t, struct sink *out, uint32_t id);
+void put_rwkv(const struct tokenizer *t, struct sink *out, uint32_t id);
+void put_plamo2(const struct tokenizer *t, struct sink *out, uint32_t id);
+void put_text(const struct tokenizer *t, struct sink *out, uint32_t id);
+
+plumb_status load_wordpiece(struct tokenizer *t, const struct gguf *g, struct error *err);
+plumb_status load_unigram(struct tokenizer *t, const struct gguf *g, struct error *err);
+plumb_status load_rwkv(struct tokenizer *t, const struct gguf *g, struct error *err);
+plumb_status load_plamo2(struct tokenizer *t, const struct gguf *g, struct error *err);
+/* Makes an automaton of the tokens that are wanted (NULL: all). */
+plumb_status automaton_of_tokens(struct automaton **out, const struct tokenizer *t,
+                                 bool (*wanted)(const struct tokenizer *t, uint32_t id), bool backward,
+                                 struct error *err);
 
 #endif

@@ -83,7 +83,7 @@ static void check(struct tokenizer *t, unsigned flags, const char *text, size_t 
         cap_text += (size_t)length;
         char *out = malloc(cap_text);
         require(tokenizer_decode(t, ids, (size_t)n_ids, true, out, cap_text) == length, "lengths differ");
-        if (t->kind == VOCAB_BPE && flags & 8 && !(flags & PLUMB_ADD_SPECIAL) && t->n_special == 0) {
+        if (t->pre != NULL && flags & 8 && !(flags & PLUMB_ADD_SPECIAL) && t->n_special == 0) {
             size_t at = 0;
             for (size_t i = 0; i < n;) {
                 char utf8[4];

@@ -6,7 +6,7 @@
 
 LLAMA: a llama.cpp source tree (headers), LIB: its libllama shared object, MODELS: the directory with the GGUFs.
 The strings go through oracle.c, which calls llama_tokenize and llama_detokenize as llama-tokenize does: one process
-per vocabulary instead of thousands, and zero bytes can be passed.
+per vocabulary instead of thousands, and zero bytes can be passed.  The hashes are also over the texts of random.h.
 
 small.gguf is a byte-level BPE vocabulary of 256 bytes and a merge for every two bytes that are neighbours in one of the
 strings, in random order: wherever a pre-tokenizer cuts, one that cuts elsewhere gives other ids.  pre.txt has a hash of
@@ -32,6 +32,8 @@ VOCABS = {
     "llama-bpe": "ggml-vocab-llama-bpe.gguf",
     "qwen2": "ggml-vocab-qwen2.gguf",
 }
+# Vocabularies of which only a hash is compared.
+MODELS = ["bert-bge", "nomic-bert-moe", "gemma-4", "deepseek-llm"]
 
 TEXTS = """
 Hello, world!
@@ -299,6 +301,149 @@ def write_roles(path, texts, keys, name):
     writer.close()
 
 
+# ---- a small vocabulary of each kind ----
+
+def write_kind(name, model, tokens, types=None, scores=None, merges=None, charsmap=None, keys=()):
+    """keys: of tokenizer.ggml, with the types of Python."""
+    writer = gguf.GGUFWriter(HERE / "kinds" / f"{name}.gguf", "llama")
+    writer.add_string("tokenizer.ggml.model", model)
+    writer.add_array("tokenizer.ggml.tokens", tokens)
+    writer.add_array("tokenizer.ggml.token_type", types or [1] * len(tokens))
+    if scores:
+        writer.add_array("tokenizer.ggml.scores", scores)
+    if merges is not None:
+        writer.add_array("tokenizer.ggml.merges", merges)
+    if charsmap:
+        writer.add_array("tokenizer.ggml.precompiled_charsmap", charsmap)
+    for key, value in dict(keys).items():
+        add = {bool: writer.add_bool, int: writer.add_uint32, str: writer.add_string}[type(value)]
+        add(f"tokenizer.ggml.{key}", value)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+
+
+def charsmap(replacements):
+    """The double array of tokenizer.ggml.precompiled_charsmap, see src/tokenizer/unigram.c."""
+    trie, texts, places = {}, b"", {}
+    for key, value in replacements.items():
+        node = trie
+        for byte in key.encode():
+            node = node.setdefault(byte, {})
+        places[value] = places.get(value, len(texts))
+        if places[value] == len(texts):
+            texts += value.encode() + b"\0"
+        node["value"] = places[value]
+    entries, bases = {0: 0}, set()
+
+    def place(node, at):   # the children and the value of a node whose entry is at `at`
+        labels = [0 if label == "value" else label for label in node]
+        base = 1
+        while base in bases or any((at ^ base ^ label) in entries or at ^ base ^ label >= 1 << 20 for label in labels):
+            base += 1
+        bases.add(base)
+        node_at = at ^ base
+        entries[at] |= base << 10 | ((1 << 8) if "value" in node else 0)
+        for label, child in node.items():
+            entries[node_at ^ (0 if label == "value" else label)] = child | 1 << 31 if label == "value" else label
+        for label, child in node.items():
+            if label != "value":
+                place(child, node_at ^ label)
+
+    place(trie, 0)
+    array = [entries.get(i, 0) for i in range(max(entries) + 256)]
+    return struct.pack(f"<I{len(array)}I", len(array) * 4, *array) + texts
+
+
+def pieces_of(strings, rng, longest, n):
+    """n different pieces of the strings, of up to `longest` characters."""
+    text, pieces = [s.decode("utf-8", "replace") for s in strings if s and 0 not in s], {}
+    while len(pieces) < n:
+        line = rng.choice(text)
+        at = rng.randrange(len(line))
+        pieces[line[at:at + rng.randint(1, longest)]] = None
+    return list(pieces)
+
+
+def write_kinds(strings):
+    rng = random.Random(2026)
+    (HERE / "kinds").mkdir(exist_ok=True)
+    letters = [chr(c) for c in [*range(0x21, 0x7f), *range(0xa1, 0x180), *range(0x390, 0x450), *range(0x4e00, 0x4e20),
+                                0x1100, 0x1112, 0xac00, 0x301, 0x1f600]]
+    words = [p.strip() for p in pieces_of(strings, rng, 6, 900)]
+    words += ["quick", "the", "of", "and", "ing", "tion", "hello", "world", "ecole", "naive", "strasse", "it", "is"]
+    bytes_ = [f"<0x{b:02X}>" for b in range(256)]
+
+    marked = list(dict.fromkeys(["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]", *letters, *("▁" + c for c in letters),
+                                 *words, *("▁" + w for w in words)]))
+    types = [2, 3, 3, 3, 3] + [1] * (len(marked) - 5)
+    ids = {"unknown_token_id": 0, "bos_token_id": 1, "seperator_token_id": 2, "padding_token_id": 3,
+           "mask_token_id": 4}
+    write_kind("wordpiece", "bert", marked, types, keys=ids)
+    write_kind("wordpiece-cased", "bert", marked, types, keys={**ids, "normalizer.lowercase": False})
+    write_kind("wordpiece-accents", "bert", marked, types, keys={**ids, "normalizer.strip_accents": False,
+                                                                 "add_bos_token": False})
+
+    special = ["<pad>", "</s>", "<unk>", "<s>", "<extra_id_1>", "<user_defined>", "▁▁user"]
+    pieces = [p.replace(" ", "▁") for p in pieces_of(strings, rng, 5, 2500)]
+    pieces = list(dict.fromkeys([*special, *letters, "▁", *pieces, *bytes_[65:70]]))
+    types = [3, 3, 2, 3, 4, 4, 4] + [1 if rng.random() < 0.9 else rng.choice([1, 4, 5, 6, 3]) for _ in pieces[7:]]
+    types = [1 if kind == 6 else kind for kind in types[:-5]] + [6] * 5
+    scores = [0.0 if kind != 1 else -rng.randrange(64, 900) / 64 for kind in types]
+    replaced = charsmap({"Ａ": "A", "Ｂ": "B", "ｆ": "f", "ﬁ": "fi", "½": "1⁄2", "\t": " ", "\n": " ", "\u3000": " ",
+                         "\u200b": "", "e\u0301": "é", "e\u0300": "è", "n\u0303": "ñ", "①": "1", "\xa0": " ",
+                         "\xad": "", "ﷺ": "صلى الله عليه وسلم",
+                         "ab": "x y", "abc": "  z ", "\r\n": "\n"})
+    write_kind("unigram", "t5", pieces, types, scores, charsmap=replaced,
+               keys={"add_space_prefix": True, "remove_extra_whitespaces": True, "add_bos_token": True,
+                     "bos_token_id": 3})
+    write_kind("unigram-spaces", "t5", pieces, types, scores, charsmap=replaced, keys={"add_space_prefix": True})
+    write_kind("unigram-plain", "t5", pieces, types, scores, keys={"add_eos_token": False})
+
+    def escaped(raw):
+        return "".join({9: "\\t", 10: "\\n", 13: "\\r", 0x5c: "\\\\", 0x27: "\\'"}.get(b) or (
+            chr(b) if 0x20 <= b < 0x7f else f"\\x{b:02x}") for b in raw)
+    raws = [p.encode() for p in pieces_of(strings, rng, 7, 1500)]
+    world = ["<s>", *(escaped(bytes([b])) for b in range(256)), *map(escaped, raws), "\\u0041b", "tail\\"]
+    world = list(dict.fromkeys([*world, *(p for p in pieces_of(strings, rng, 4, 300) if "\\" not in p)]))
+    write_kind("rwkv", "rwkv", world, [3] + [1] * (len(world) - 1))
+
+    special = ["<|plamo:unk|>", "<|plamo:bos|>", "<|plamo:eos|>", "<|plamo:pad|>"]
+    pieces = list(dict.fromkeys([*special, *bytes_, *letters[::2], *pieces_of(strings, rng, 8, 2500)]))
+    types = [2, 3, 3, 3] + [6] * 256 + [rng.choice([1] * 9 + [5]) for _ in pieces[260:]]
+    scores = [0.0] * 260 + [-rng.randrange(2, 1500) / 100 for _ in pieces[260:]]
+    scores[300:306] = [float("-inf"), float("nan"), -3000.0, -999.5, 12.5, -1e-5]
+    write_kind("plamo2", "plamo2", pieces, types, scores)
+
+    plain = list(dict.fromkeys(["<unk>", "<s>", "</s>", *bytes_[:250], *letters, *"▁abcdefghijklmnopqrstuvwxyz"]))
+    pairs = list(dict.fromkeys((line[i], line[i + 1]) for line in (s.decode("utf-8", "replace") for s in strings)
+                               for i in range(len(line) - 1)))
+    pairs = [("▁" if a == " " else a, "▁" if b == " " else b) for a, b in pairs if not {a, b} & set("\n\0")]
+    rng.shuffle(pairs)
+    pairs = list(dict.fromkeys(pairs))[:3000]
+    plain += [p for p in dict.fromkeys(["\n\n", *(a + b for a, b in pairs)]) if p not in set(plain)]
+    types = [2, 3, 3] + [6] * 250 + [1] * (len(plain) - 253)
+    merges = [f"{a} {b}" for a, b in pairs]
+    ids = {"unknown_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    write_kind("gemma4", "gemma4", plain, types, merges=merges, keys={**ids, "add_bos_token": False})
+    write_kind("sarvam", "gpt2", plain, types, merges=merges, keys={**ids, "pre": "sarvam-moe"})
+    write_kind("whitespace", "whitespace", plain, types, merges=merges, keys={**ids, "pre": "whitespace"})
+    write_kind("whitespace-lower", "whitespace", plain, types, merges=merges,
+               keys={**ids, "pre": "whitespace", "normalizer.lowercase": True})
+
+    characters = byte_characters()
+    kmers = ["".join(rng.choice("ACGT") for _ in range(6)) + "\ue000" for _ in range(300)]
+    kmers += ["CCCCCC\ue000", "ACGTAC\ue000", "GTAAAA\ue000", "AAAAAA\ue000"]
+    pairs = [("C", "C"), ("CC", "CC"), ("CCCC", "CC"), ("t", "h"), ("th", "e")]
+    tokens = ["<s>", "</s>", "<x>\ue000", *characters, *(a + b for a, b in pairs), "<dna>", "</dna>", "<oov>", *kmers]
+    tokens = list(dict.fromkeys(tokens))
+    types = [3, 3, 4] + [1] * (len(tokens) - 3)
+    merges = [f"{a} {b}" for a, b in pairs]
+    ids = {"bos_token_id": 0, "eos_token_id": 1, "add_bos_token": True, "pre": "qwen2"}
+    write_kind("hybriddna", "hybriddna", tokens, types, merges=merges, keys=ids)
+    write_kind("hybriddna-none", "hybriddna", [t for t in tokens if t != "<oov>"], types[:-1], merges=merges, keys=ids)
+
+
 def with_pre(data, name):
     key = b"tokenizer.ggml.pre" + struct.pack("<I", 8)
     at = data.index(key) + len(key)
@@ -330,6 +475,7 @@ def main():
 
         names = re.findall(r'^    {"([^"]+)", pre_', (HERE / "../../../src/tokenizer/pretokenize.c").read_text(), re.M)
         small, patched, rows = (HERE / "small.gguf").read_bytes(), pathlib.Path(tmp) / "pre.gguf", []
+        names.remove("whitespace")   # llama.cpp aborts on spaces if the model is gpt2
         for name in names:
             patched.write_bytes(with_pre(small, name))
             rows.append(f"{name} {hash_of(patched)}\n")
@@ -342,6 +488,13 @@ def main():
             rows.append(f"{name} {hash_of(HERE / 'roles' / f'{name}.gguf')}\n")
         (HERE / "roles.txt").write_text("".join(rows))
         print(f"{len(rows)} vocabularies with roles")
+        write_kinds(strings)
+        kinds = sorted(path.stem for path in (HERE / "kinds").glob("*.gguf"))
+        rows = [f"{name} {hash_of(HERE / 'kinds' / f'{name}.gguf')}\n" for name in kinds]
+        (HERE / "kinds.txt").write_text("".join(rows))
+        print(f"{len(rows)} vocabularies of other kinds")
+        rows = [f"{name} {hash_of(models / f'ggml-vocab-{name}.gguf')}\n" for name in MODELS]
+        (HERE / "models.txt").write_text("".join(rows))
 
 
 if __name__ == "__main__":

@@ -16,9 +16,14 @@
  *   oracle MODEL.gguf hash < strings.txt
  *
  * One hash over that: of every token whether it ends a turn and its pieces, then ids and texts of the strings that are
- * not repeated.
+ * not repeated and of the texts of random.h.
+ *
+ *   oracle MODEL.gguf random
+ *
+ * Each random text and its ids, BOS/EOS added and special tokens parsed.
  */
 #include "llama.h"
+#include "random.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,6 +77,16 @@ static void print_text(const char *text, size_t n, const char *string, size_t n_
     putchar('\n');
 }
 
+static uint64_t hash_text(const struct llama_vocab *vocab, uint64_t h, const char *string, int32_t n_string,
+                          int32_t *ids, char *text, int32_t max) {
+    for (int special = 0; special < 2; special++) {
+        int32_t n_ids = llama_tokenize(vocab, string, n_string, ids, max, special, special);
+        int32_t n_text = llama_detokenize(vocab, ids, n_ids, text, max, false, special);
+        h = fnv(fnv(h, ids, (size_t)n_ids * 4), text, (size_t)n_text);
+    }
+    return h;
+}
+
 static void quiet(enum ggml_log_level level, const char *text, void *user) {
     (void)user;
     if (level == GGML_LOG_LEVEL_ERROR) fputs(text, stderr);
@@ -89,6 +104,15 @@ int main(int argc, char **argv) {
     char *line = malloc((size_t)max), *string = malloc((size_t)max), *text = malloc((size_t)max);
     int32_t *ids = malloc((size_t)max * 4);
 
+    if (argc > 2 && strcmp(argv[2], "random") == 0) {
+        uint64_t state = 1;
+        for (int i = 0; i < N_RANDOM; i++) {
+            size_t n_string = random_text(&state, string);
+            print_text(string, n_string, "", SIZE_MAX);
+            print_ids(ids, llama_tokenize(vocab, string, (int32_t)n_string, ids, max, true, true));
+        }
+        return 0;
+    }
     if (argc > 2) {
         uint64_t all = FNV_START;
         for (int32_t i = 0; i < n_vocab; i++) {
@@ -102,12 +126,12 @@ int main(int argc, char **argv) {
         while (fgets(line, max, stdin) != NULL) {
             line[strcspn(line, "\n")] = 0;
             if (strncmp(line, "\\*", 2) == 0) continue;
-            int32_t n_string = (int32_t)unescape(line, string);
-            for (int special = 0; special < 2; special++) {
-                int32_t n_ids = llama_tokenize(vocab, string, n_string, ids, max, special, special);
-                int32_t n_text = llama_detokenize(vocab, ids, n_ids, text, max, false, special);
-                all = fnv(fnv(all, ids, (size_t)n_ids * 4), text, (size_t)n_text);
-            }
+            all = hash_text(vocab, all, string, (int32_t)unescape(line, string), ids, text, max);
+        }
+        uint64_t state = 1;
+        for (int i = 0; i < N_RANDOM; i++) {
+            int32_t n_string = (int32_t)random_text(&state, string);
+            all = hash_text(vocab, all, string, n_string, ids, text, max);
         }
         printf("%016llx\n", (unsigned long long)all);
         return 0;
