@@ -16,7 +16,7 @@ struct vocabulary_writer {
     uint64_t n_text, n_merge;
 };
 
-enum { NORMAL = 1, CONTROL = 3, BYTE = 6 };
+enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, BYTE = 6 };
 
 static void add_token(struct vocabulary_writer *w, const char *s, size_t n, int type, float score) {
     put_string(&w->texts, s, n);
@@ -283,7 +283,9 @@ const struct adversary refused_adversaries[] = {
 
 const char *const adversary_kinds[] = {
     NULL, "default", "gpt-2", "smollm", "falcon", "llama-bpe", "qwen2", "qwen35", "ufakzeka", "seed-coder", "minicpm5",
-    "gpt-4o", "tekken", "deepseek-v3", "deepseek-coder", "laguna", "bloom", "viking", "",
+    "gpt-4o", "tekken", "deepseek-v3", "deepseek-coder", "laguna", "bloom", "viking", "jais-2", "kimi-k2", "exaone-moe",
+    "chameleon", "superbpe", "afmoe", "tiny_aya", "youtu", "spark2_5", "granite-embed-multi-97m", "deepseek-llm",
+    "gemma4", "whitespace", "model bert", "model t5", "model rwkv", "model plamo2", "",
 };
 
 /* ---- the file --------------------------------------------------------------------------------------------------- */
@@ -296,14 +298,20 @@ static void put_array(struct bytes *file, const char *name, enum gguf_type type,
     put(file, items->data, items->n);
 }
 
+/* The value of tokenizer.ggml.model if it is neither gpt2 nor llama; otherwise NULL. */
+static const char *model_of(const char *kind) { return kind && strncmp(kind, "model ", 6) == 0 ? kind + 6 : NULL; }
+
 static void write_file(struct bytes *file, const struct vocabulary_writer *w, const char *kind) {
+    const char *model = model_of(kind) ? model_of(kind) : w->bpe ? "gpt2" : "llama";
     put(file, "GGUF\3\0\0\0\0\0\0\0\0\0\0\0", 16);
-    put_number(file, kind ? 5 : 4, 8);
+    put_number(file, w->bpe ? 6 : 5, 8);
     put_key(file, "tokenizer.ggml.model", GGUF_STRING);
-    put_string(file, w->bpe ? "gpt2" : "llama", w->bpe ? 4 : 5);
+    put_string(file, model, strlen(model));
+    put_key(file, "tokenizer.ggml.unknown_token_id", GGUF_UINT32);
+    put_number(file, 0, 4);
     put_array(file, "tokenizer.ggml.tokens", GGUF_STRING, w->n_text, &w->texts);
     put_array(file, "tokenizer.ggml.token_type", GGUF_INT32, w->n_text, &w->types);
-    if (kind) {
+    if (w->bpe) {
         put_key(file, "tokenizer.ggml.pre", GGUF_STRING);
         put_string(file, kind, strlen(kind));
         put_array(file, "tokenizer.ggml.merges", GGUF_STRING, w->n_merge, &w->merges);
@@ -326,9 +334,10 @@ static bool load(struct attack *out, const struct bytes *file) {
 }
 
 bool attack_create(struct attack *out, const struct adversary *a, const char *kind, size_t n) {
-    struct vocabulary_writer w = {.bpe = kind != NULL};
+    struct vocabulary_writer w = {.bpe = kind != NULL && !model_of(kind)};
     struct bytes file = {0};
     *out = (struct attack){.text = malloc(n + 1), .n = n};
+    if (model_of(kind)) add_token(&w, "<unk>", 5, UNKNOWN, 0);
     add_all_repeated(&w);
     if (a->add) a->add(&w, n);
     write_file(&file, &w, kind);

@@ -19,7 +19,8 @@ extern const struct adversary adversaries[];
 /* tokenizer_create refuses these vocabularies. */
 extern const struct adversary refused_adversaries[];
 
-/* tokenizer.ggml.pre of one pre-tokenizer of each kind, and NULL for SentencePiece; ends with "". */
+/* tokenizer.ggml.pre of one pre-tokenizer of each kind, NULL for SentencePiece, and "model X" for tokenizer.ggml.model
+ * X; ends with "". */
 extern const char *const adversary_kinds[];
 
 /* The vocabulary and the text (n bytes) of an adversary.  attack_free frees both.  false if anything fails; err says

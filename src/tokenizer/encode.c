@@ -42,6 +42,21 @@ void encoder_emit_unknown(struct encoder *e) {
                               "vocabulary has no token for it (tokenizer.ggml.unknown_token_id)"));
 }
 
+/* The tokens that are found at one byte of a text are tried one by one, so a vocabulary that has many of them, such as
+ * a, aa, aaa..., is refused.  XLM-RoBERTa has at most 13. */
+enum { MAX_AT_ONE_BYTE = 256 };
+
+bool encoder_automaton(struct encoder *e, bool (*wanted)(const struct tokenizer *t, uint32_t id), bool backward) {
+    struct automaton **a = &e->t->automaton;
+    if (*a == NULL) {
+        plumb_status status = automaton_of_tokens(a, e->t, wanted, backward, e->err);
+        if (status != PLUMB_OK) return encoder_fail(e, status);
+    }
+    if (wanted == NULL || (*a)->n_most <= MAX_AT_ONE_BYTE) return true;
+    return encoder_fail(e, error_set(e->err, PLUMB_ERROR_TOKENIZER, "tokenizer.ggml.tokens: %u tokens may be at one "
+                                     "place of a text, expected at most %d", (unsigned)(*a)->n_most, MAX_AT_ONE_BYTE));
+}
+
 bool encoder_find_longest(struct encoder *e, const char *text, uint32_t n) {
     if (!encoder_reserve(e, &e->found, n, sizeof(int32_t))) return false;
     const struct automaton *a = e->t->automaton;

@@ -35,6 +35,9 @@ bool encoder_reserve(struct encoder *e, struct list *list, uint64_t n, size_t si
 void encoder_emit(struct encoder *e, int32_t id);
 /* Emits the token for what is no token; fails if the vocabulary has none. */
 void encoder_emit_unknown(struct encoder *e);
+/* Makes the tokenizer's automaton of the tokens that are wanted (NULL: all; only the longest at each byte is looked
+ * for), if it is not made yet. */
+bool encoder_automaton(struct encoder *e, bool (*wanted)(const struct tokenizer *t, uint32_t id), bool backward);
 /* Finds the longest token that begins at each byte of a text by the tokenizer's backward automaton: e->found has n ids,
  * -1: none. */
 bool encoder_find_longest(struct encoder *e, const char *text, uint32_t n);

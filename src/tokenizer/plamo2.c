@@ -31,7 +31,7 @@ plumb_status load_plamo2(struct tokenizer *t, const struct gguf *g, struct error
         return error_set(err, PLUMB_ERROR_TOKENIZER, "tokenizer.ggml.tokens: no token of type byte is <0x%02X>",
                          (unsigned)byte);
     }
-    return automaton_of_tokens(&t->automaton, t, is_piece, true, err);
+    return PLUMB_OK;
 }
 
 struct step {
@@ -57,8 +57,8 @@ static bool is_inside(const char *text, uint32_t i, uint32_t n) { return i < n &
 void encode_plamo2(struct encoder *e, const char *raw, uint32_t n, bool after_token) {
     (void)after_token;
     const struct tokenizer *t = e->t;
+    if (!encoder_automaton(e, is_piece, true) || !encoder_reserve(e, &e->text, (uint64_t)n * 3, 1)) return;
     const struct automaton *a = t->automaton;
-    if (!encoder_reserve(e, &e->text, (uint64_t)n * 3, 1)) return;
     char *text = e->text.items;
     n = write_text(text, raw, n);
     if (!encoder_reserve(e, &e->found, (uint64_t)n + 1, sizeof(struct step))) return;

@@ -302,6 +302,8 @@ static size_t match(const struct pre_rule *r, const struct pre_char *c, size_t b
     case CASED:
     case CASED_CONTRACTION: return match_cased(r, c, pos, end, seen);
     case LINES: {
+        /* a space that is no break is only taken if no break follows, and then none follows here either */
+        if (pos > begin && in(SPACES, &c[pos - 1]) && !in(BREAK, &c[pos - 1])) return pos;
         size_t last = pos;
         size_t p = pos;
         for (; p < end && (c[p].sets & SPACES); p++) {

@@ -33,8 +33,9 @@ static uint32_t unescape(struct gguf_string s, char *out) {
     return n;
 }
 
-plumb_status load_rwkv(struct tokenizer *t, const struct gguf *g, struct error *err) {
-    (void)g;
+static bool make_automaton(struct encoder *e) {
+    struct tokenizer *t = e->t;
+    if (t->automaton != NULL) return true;
     uint64_t n_byte = 0;
     for (uint32_t id = 0; id < t->n_vocab; id++) n_byte += token_text(t, id).n;
     struct automaton_text *texts = alloc_array(t->n_vocab, sizeof *texts);
@@ -47,14 +48,14 @@ plumb_status load_rwkv(struct tokenizer *t, const struct gguf *g, struct error *
     if (texts != NULL && bytes != NULL) t->automaton = automaton_create(texts, t->n_vocab, true);
     free(texts);
     free(bytes);
-    if (t->automaton != NULL) return PLUMB_OK;
-    return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: out of memory: an automaton of %u tokens",
-                     (unsigned)t->n_vocab);
+    if (t->automaton != NULL) return true;
+    return encoder_fail(e, error_set(e->err, PLUMB_ERROR_MEMORY, "tokenize: out of memory: an automaton of %u tokens",
+                                     (unsigned)t->n_vocab));
 }
 
 void encode_rwkv(struct encoder *e, const char *raw, uint32_t n, bool after_token) {
     (void)after_token;
-    if (!encoder_find_longest(e, raw, n)) return;
+    if (!make_automaton(e) || !encoder_find_longest(e, raw, n)) return;
     const int32_t *longest = e->found.items;
     for (uint32_t i = 0; i < n && e->status == PLUMB_OK;) {
         if (longest[i] >= 0) encoder_emit(e, longest[i]);

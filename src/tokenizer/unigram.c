@@ -16,7 +16,6 @@
 #include "tokenizer/encoder.h"
 
 #include <float.h>
-#include <stdlib.h>
 
 /* A map can be made so that its replacements are long, or so that a search goes on through the whole text.
  * SentencePiece's maps have sequences of up to 10 bytes and replacements of up to 33. */
@@ -62,8 +61,7 @@ plumb_status load_unigram(struct tokenizer *t, const struct gguf *g, struct erro
         if (type_of(t, id) == TYPE_NORMAL && score < lowest) lowest = score;
     }
     t->unknown_score = lowest - 10.0f;
-    PLUMB_TRY(automaton_of_tokens(&t->user_automaton, t, is_user_defined, false, err));
-    return automaton_of_tokens(&t->automaton, t, is_piece, false, err);
+    return automaton_of_tokens(&t->user_automaton, t, is_user_defined, false, err);
 }
 
 /* ---- the normalized text ---------------------------------------------------------------------------------------- */
@@ -201,6 +199,7 @@ static struct best find_best(struct encoder *e, const struct best *best, uint32_
 
 void encode_unigram(struct encoder *e, const char *raw, uint32_t n_raw, bool after_token) {
     (void)after_token;
+    if (!encoder_automaton(e, is_piece, false)) return;
     uint32_t n = normalize(e, raw, n_raw), n_path = 0;
     if (n == 0 || !encoder_reserve(e, &e->found, (uint64_t)n + 1, sizeof(struct best)) ||
         !encoder_reserve(e, &e->heap, (uint64_t)n + 1, sizeof(uint32_t))) return;

@@ -297,10 +297,6 @@ static void find_byte_tokens(struct tokenizer *t, bool single) {
     }
 }
 
-/* The tokens that end at one byte of a text are tried one by one, so a vocabulary that has many of them, such as a, aa,
- * aaa..., is refused.  XLM-RoBERTa has at most 13. */
-enum { MAX_AT_ONE_BYTE = 256 };
-
 plumb_status automaton_of_tokens(struct automaton **out, const struct tokenizer *t,
                                  bool (*wanted)(const struct tokenizer *t, uint32_t id), bool backward,
                                  struct error *err) {
@@ -313,13 +309,9 @@ plumb_status automaton_of_tokens(struct automaton **out, const struct tokenizer 
     }
     *out = texts != NULL ? automaton_create(texts, n, backward) : NULL;
     free(texts);
-    if (*out == NULL) {
-        return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: out of memory: an automaton of %u tokens",
-                         (unsigned)t->n_vocab);
-    }
-    if ((*out)->n_most <= MAX_AT_ONE_BYTE) return PLUMB_OK;
-    return error_set(err, PLUMB_ERROR_TOKENIZER, "tokenizer.ggml.tokens: %u tokens may be at one place of a text, "
-                     "expected at most %d", (unsigned)(*out)->n_most, MAX_AT_ONE_BYTE);
+    if (*out != NULL) return PLUMB_OK;
+    return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: out of memory: an automaton of %u tokens",
+                     (unsigned)t->n_vocab);
 }
 
 static plumb_status load_spm(struct tokenizer *t, const struct gguf *g, struct error *err) {
@@ -502,11 +494,11 @@ static const struct vocab_kind kinds[] = {
     {"gpt2", load_bpe, encode_bpe, put_bpe, 11, 11, -1, -1, KIND_BPE},
     {"gemma4", load_bpe, encode_bpe, put_bpe, -1, -1, -1, -1, KIND_BPE},
     {"hybriddna", load_dna, encode_dna, put_bpe, 11, 11, -1, -1, KIND_BPE},
-    {"whitespace", load_bpe, encode_spaced, put_bpe, 11, 11, -1, -1, KIND_BPE},
-    {"bert", load_wordpiece, encode_wordpiece, put_spm, 101, -1, 100, 102,
-     KIND_ADD_BOS | KIND_ADD_SEP | KIND_BOS_AND_SEP | KIND_CLEAN_SPACES},
-    {"t5", load_unigram, encode_unigram, put_spm, -1, 1, 2, -1, KIND_ADD_EOS},
-    {"rwkv", load_rwkv, encode_rwkv, put_rwkv, -1, -1, -1, -1, KIND_NO_ENDS | KIND_ANY_BYTES},
+    {"whitespace", load_bpe, encode_spaced, put_bpe, 11, 11, -1, -1, KIND_BPE | KIND_NORMALIZES},
+    {"bert", NULL, encode_wordpiece, put_spm, 101, -1, 100, 102,
+     KIND_ADD_BOS | KIND_ADD_SEP | KIND_BOS_AND_SEP | KIND_CLEAN_SPACES | KIND_NORMALIZES},
+    {"t5", load_unigram, encode_unigram, put_spm, -1, 1, 2, -1, KIND_ADD_EOS | KIND_NORMALIZES},
+    {"rwkv", NULL, encode_rwkv, put_rwkv, -1, -1, -1, -1, KIND_NO_ENDS | KIND_ANY_BYTES},
     {"plamo2", load_plamo2, encode_plamo2, put_plamo2, 1, 2, 0, -1, KIND_NO_ENDS | KIND_ANY_BYTES},
     {"test", NULL, NULL, put_text, -1, -1, -1, -1, 0},
     {"none", NULL, NULL, put_text, -1, -1, -1, -1, 0},

@@ -73,6 +73,7 @@ enum {
     KIND_BOS_AND_SEP = 64,  /* a text gets these two, whatever add_bos_token and add_eos_token say */
     KIND_NO_ENDS = 128,     /* a text gets none of them */
     KIND_ANY_BYTES = 256,   /* a token of type byte may have any text */
+    KIND_NORMALIZES = 512,  /* a text is changed before it is encoded, so decoding does not restore it */
 };
 
 struct tokenizer {
@@ -90,7 +91,8 @@ struct tokenizer {
     const struct gguf_string *merges;    /* (n_merge) "left right", in order of rank; borrowed */
     struct string_index merge_index;
 
-    struct automaton *automaton;         /* WordPiece, Unigram, RWKV, PLaMo 2: of their tokens (automaton.h) */
+    struct automaton *automaton;         /* WordPiece, Unigram, RWKV, PLaMo 2: of their tokens (automaton.h); NULL
+                                          * before the first text */
     struct automaton *user_automaton;    /* Unigram: of the user-defined tokens */
     const uint8_t *map;                  /* Unigram: (n_map) entries of the double array; borrowed, like the */
     const char *replacements;            /* (n_replacement) bytes of what they lead to */
@@ -149,9 +151,7 @@ void put_rwkv(const struct tokenizer *t, struct sink *out, uint32_t id);
 void put_plamo2(const struct tokenizer *t, struct sink *out, uint32_t id);
 void put_text(const struct tokenizer *t, struct sink *out, uint32_t id);
 
-plumb_status load_wordpiece(struct tokenizer *t, const struct gguf *g, struct error *err);
 plumb_status load_unigram(struct tokenizer *t, const struct gguf *g, struct error *err);
-plumb_status load_rwkv(struct tokenizer *t, const struct gguf *g, struct error *err);
 plumb_status load_plamo2(struct tokenizer *t, const struct gguf *g, struct error *err);
 /* Makes an automaton of the tokens that are wanted (NULL: all). */
 plumb_status automaton_of_tokens(struct automaton **out, const struct tokenizer *t,

@@ -4,13 +4,7 @@
  * punctuation and Chinese characters are words by themselves.  The longest token that begins at each byte of a word
  * comes from an automaton that reads the word backward.
  */
-#include "tokenizer/automaton.h"
 #include "tokenizer/encoder.h"
-
-plumb_status load_wordpiece(struct tokenizer *t, const struct gguf *g, struct error *err) {
-    (void)g;
-    return automaton_of_tokens(&t->automaton, t, NULL, true, err);
-}
 
 /* The blocks that are divided into single characters; one begins later than that of Unicode, as in other programs. */
 static bool is_chinese(uint32_t cp) {
@@ -41,7 +35,7 @@ void encode_wordpiece(struct encoder *e, const char *raw, uint32_t n, bool after
     (void)after_token;
     enum { N_MARK = sizeof SPACE_MARK - 1 };
     const struct tokenizer *t = e->t;
-    if (!encoder_reserve(e, &e->text, (uint64_t)n * 4 + N_MARK, 1)) return;
+    if (!encoder_automaton(e, NULL, true) || !encoder_reserve(e, &e->text, (uint64_t)n * 4 + N_MARK, 1)) return;
     char *word = e->text.items;
     memcpy(word, SPACE_MARK, N_MARK);
     uint32_t n_word = N_MARK;

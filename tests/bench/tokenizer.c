@@ -8,7 +8,7 @@
 int main(int argc, char **argv) {
     size_t n = argc > 1 ? strtoul(argv[1], NULL, 10) : 1 << 20;
     double slowest = 0;
-    printf("CPU seconds for texts of %zu bytes: SentencePiece, and the slowest of the pre-tokenizers\n", n);
+    printf("CPU seconds for texts of %zu bytes: SentencePiece, and the slowest of all others\n", n);
     for (const struct adversary *a = adversaries; a->name; a++) {
         double spm = 0, worst = 0;
         const char *of = "";
@@ -20,6 +20,7 @@ int main(int argc, char **argv) {
             int64_t n_id = tokenizer_encode(attack.t, attack.text, n, PLUMB_PARSE_SPECIAL, NULL, 0, &err);
             double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
             attack_free(&attack);
+            if (n_id == PLUMB_ERROR_TOKENIZER) continue;   /* too many tokens at one place */
             if (n_id < 0) return 1;
             if (seconds > slowest) slowest = seconds;
             if (!*kind) spm = seconds;
