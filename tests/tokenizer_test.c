@@ -382,7 +382,8 @@ static void pairs_equal_llama(void) {
 /* The selfcheck of a tokenizer takes a kind that changes texts for what it is, and others must restore them. */
 static void selfchecks(void) {
     static const struct { const char *path, *says; } rows[] = {
-        {"models/ggml-vocab-bert-bge.gguf", "changes texts"}, {"models/ggml-vocab-nomic-bert-moe.gguf", "changes texts"},
+        {"models/ggml-vocab-bert-bge.gguf", "changes texts"},
+        {"models/ggml-vocab-nomic-bert-moe.gguf", "changes texts"},
         {"models/ggml-vocab-gemma-4.gguf", "are restored"},
         {"tests/vectors/tokenizer/kinds/rwkv.gguf", "are restored"},
         {"tests/vectors/tokenizer/kinds/plamo2.gguf", "are restored"},
@@ -530,7 +531,8 @@ static void answers(const void *row) {
                                      &err);
         char shown[200];
         note_ids(shown, sizeof shown, ids, n);
-        CHECK(n == v->n_ids && (n < 0 || memcmp(ids, v->ids, (size_t)(n < 8 ? n : 8) * 4) == 0), "%ld ids: %s %s", (long)n, shown,
+        CHECK(n == v->n_ids && (n < 0 || memcmp(ids, v->ids, (size_t)(n < 8 ? n : 8) * 4) == 0),
+              "%ld ids: %s %s", (long)n, shown,
               n < 0 ? err.message : "");
         if (n < 0 && v->message != NULL) {
             CHECK(strstr(err.message, v->message) != NULL, "\"%s\" does not say \"%s\"", err.message, v->message);
@@ -555,9 +557,9 @@ static const char map_beyond[] = {MAP(0x80000003u, ENDS_HERE(1)), 'b', 'b', 0};
 static const char map_endless[] = {MAP(0x80000000u, ENDS_HERE(1)), 'b', 'b', 'b'};
 static const char map_far[] = {MAP(0x80000000u, ENDS_HERE(1u << 20)), 'b', 'b', 0};
 static const char map_circle[] = {MAP(0x80000000u, 97u << 10 | 'a'), 'b', 'b', 0};
-static const char map_long[] = {MAP(0x80000000u, ENDS_HERE(1)), 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b',
-                                'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b',
-                                'b', 'b', 'b', 0};
+static const char map_long[] = {MAP(0x80000000u, ENDS_HERE(1)), 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b',
+                                'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b',
+                                'b', 'b', 'b', 'b', 'b', 0};
 #define UNIGRAM .model = "t5", .tokens = {"<pad>", "</s>", "<unk>", "a", "b", "bb"}, .n_types = 6, \
                 .types = {3, 3, 2, 1, 1, 1}, .n_scores = 6
 #define BERT .model = "bert", .tokens = {"[UNK]", "[CLS]", "[SEP]", "\xe2\x96\x81", "a", "ab"}
@@ -608,8 +610,8 @@ static const struct vocabulary vocabularies[] = {
      .status = PLUMB_ERROR_METADATA, .message = "tokenizer.ggml.bos_token_id"},
     {"add_bos_token of the wrong type", SPM, AB, .wrong = "tokenizer.ggml.add_bos_token",
      .status = PLUMB_ERROR_METADATA, .message = "tokenizer.ggml.add_bos_token"},
-    {"a map of characters of the wrong type", UNIGRAM, CHARSMAP(map_good), .wrong = "tokenizer.ggml.precompiled_charsmap",
-     .status = PLUMB_ERROR_METADATA, .message = "tokenizer.ggml.precompiled_charsmap"},
+    {"a map of characters of the wrong type", UNIGRAM, CHARSMAP(map_good),
+     .wrong = "tokenizer.ggml.precompiled_charsmap", .status = PLUMB_ERROR_METADATA, .message = "tokenizer.ggml.precompiled_charsmap"},
     {"a map of characters that is too short", UNIGRAM, CHARSMAP(map_short), .status = PLUMB_ERROR_TOKENIZER,
      .message = "precompiled_charsmap: 5 bytes, of which 512 are a double array"},
     {"a map of characters without a length", UNIGRAM, .map = map_short, .n_map = 3, .status = PLUMB_ERROR_TOKENIZER,
@@ -671,12 +673,14 @@ static const struct vocabulary vocabularies[] = {
      .ids = {5, 5, 5, 5, 5, 5, 5, 5}},
     {"a map of characters with a circle", UNIGRAM, .scores = {0, 0, 0, -1, -2, -3}, CHARSMAP(map_circle), .text = "aab",
      .n_ids = 4, .ids = {3, 3, 4, 1}},
-    {"scores that are no numbers", UNIGRAM, .scores = {0, 0, 0, NAN, NAN, NAN}, .text = "ab", .n_ids = 2, .ids = {2, 1}},
+    {"scores that are no numbers", UNIGRAM, .scores = {0, 0, 0, NAN, NAN, NAN}, .text = "ab", .n_ids = 2,
+     .ids = {2, 1}},
     {"scores of plus and minus infinity", UNIGRAM, .scores = {0, 0, 0, INFINITY, -INFINITY, 0}, .text = "abb",
      .n_ids = 3, .ids = {3, 5, 1}},
     {"unknown characters in a row are one token", UNIGRAM, .text = "xyzb", .n_ids = 3, .ids = {2, 4, 1}},
     {"a word is unknown if its rest is", .model = "bert", .bos = 1, .sep = 2,
-     .tokens = {"[UNK]", "[CLS]", "[SEP]", "\xe2\x96\x81" "a", "b"}, .text = "Ab, abc", .n_ids = PLUMB_ERROR_TOKENIZER, .message = "unknown_token_id"},
+     .tokens = {"[UNK]", "[CLS]", "[SEP]", "\xe2\x96\x81" "a", "b"}, .text = "Ab, abc",
+     .n_ids = PLUMB_ERROR_TOKENIZER, .message = "unknown_token_id"},
     {"no BOS for WordPiece", BERT, .bos = 99, .sep = 2, .text = "a", .n_ids = PLUMB_ERROR_TOKENIZER,
      .message = "add_bos_token is true"},
     {"no SEP for WordPiece", BERT, .bos = 1, .sep = 99, .text = "a", .n_ids = PLUMB_ERROR_TOKENIZER,
@@ -692,8 +696,8 @@ static const struct vocabulary vocabularies[] = {
     {"Gemma 4 without BOS", .model = "gemma4", .tokens = {"a", "b", "ab"}, .merges = {"a b"}, .text = "ab",
      .n_ids = PLUMB_ERROR_TOKENIZER, .message = "add_bos_token is true"},
     {"DNA whose rest is filled up", .model = "hybriddna", .bos = 1, .merges = {"A C"},
-     .tokens = {"<dna>", "</dna>", "<oov>", "ACAAAA\xee\x80\x80", "A"}, .text = "<dna>ac</dna>A<dna>ACAAAAX", .n_ids = 7,
-     .ids = {0, 3, 1, 4, 0, 3, 2}},
+     .tokens = {"<dna>", "</dna>", "<oov>", "ACAAAA\xee\x80\x80", "A"}, .text = "<dna>ac</dna>A<dna>ACAAAAX",
+     .n_ids = 7, .ids = {0, 3, 1, 4, 0, 3, 2}},
     {"of special tokens of one length the lower id is cut out first", BPE, .tokens = {"x<", "<x", "<", "x"},
      .n_types = 4, .types = {3, 3, 1, 1}, .merges = {"a b"}, .text = "<x<x", .n_ids = 3, .ids = {2, 0, 3}},
 };

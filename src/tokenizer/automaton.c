@@ -87,7 +87,8 @@ static bool add_nodes(struct maker *m, uint32_t n_text) {
     uint32_t n = m->a->n;
     if (!add_node(m, 0, 0, 0)) return false;   /* where the children of the last node end */
     m->a->nodes[n].first = m->a->n = n;
-    struct automaton_node *nodes = realloc(m->a->nodes, ((size_t)n + 1) * sizeof *nodes);   /* gives back what is left */
+    /* gives back what is left of the memory */
+    struct automaton_node *nodes = realloc(m->a->nodes, ((size_t)n + 1) * sizeof *nodes);
     if (nodes != NULL) m->a->nodes = nodes;
     return true;
 }
