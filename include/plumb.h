@@ -436,6 +436,10 @@ plumb_status plumb_selfcheck(plumb_model *model, const plumb_report *report, boo
  * Messages are in plumb_model_error(a). */
 plumb_status plumb_weights(plumb_model *a, plumb_model *b, const plumb_report *report, bool *agree);
 
+/* Writes some lines of text about what the model computes, from its keys: heads, windows, RoPE, experts, and in which
+ * layers.  Needs the header only.  Fails as plumb_model_end does if plumb does not support the keys. */
+plumb_status plumb_model_describe(plumb_model *model, plumb_write *write, void *user);
+
 /* ---- log-probabilities ------------------------------------------------------------------------------------------- */
 
 /* Writes the ids of the k largest of (n_vocab) logits to ids, (k), the largest first; of equal logits the lower id

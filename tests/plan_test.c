@@ -81,7 +81,57 @@ static void check_field(const void *row) {
     }
 }
 
+/* ---- the description --------------------------------------------------------------------------------------------- */
+
+struct description { const char *name, *says; };
+
+/* By hand, from the keys of the files. */
+static const struct description descriptions[] = {
+    { "olmoe", "  3 layers of width 32, trained for 64 tokens, RMS norms\n  layers 0-2\n"
+      "    attention of 4 heads of 8, RoPE with base 10000\n    4 experts of 64, 2 for each token (softmax)\n" },
+    { "gemma2", "  layers 0, 2\n    attention of 4 heads of 16, 2 for K and V, a window of 3 tokens, RoPE with base "
+      "10000, scores up to 5\n    feed-forward network of 64\n  layers 1\n    attention of 4 heads of 16, 2 for K and "
+      "V, RoPE" },
+    { "gpt-oss", "a window of 3 tokens, RoPE with base 10000, positions divided by 4 with YaRN\n"
+      "    4 experts of 64, 2 for each token (softmax of those used)\n" },
+    { "llama4", "no RoPE, Q times a temperature\n"
+      "    4 experts of 64, 2 for each token (sigmoid), and one of 64 for all tokens\n" },
+    { "modern-bert", "layer norms, tokens see later ones\n" },
+    { "modern-bert", "  layers 1-2, 4\n    attention of 4 heads of 8, a window around it of 4 tokens, RoPE with base "
+      "1000" },
+    { "cohere2", "layer norms, attention and feed forward in parallel\n" },
+    { "bloom", "attention of 4 heads of 8, 2 for K and V, ALiBi\n" },
+    { "gptneox", "RoPE with base 10000 of 4 elements\n" },
+    { "glm4moe", "from 1 of 2 groups" },
+};
+
+static void description_row(const void *row) {
+    const struct description *d = row;
+    struct capture text = { 0 };
+    char path[120];
+    snprintf(path, sizeof path, "tests/vectors/archs/%s.gguf", d->name);
+    plumb_model *m = fixture_load(path);
+    CHECK(m && plumb_model_describe(m, capture_write, &text) == PLUMB_OK, "%s", m ? plumb_model_error(m) : path);
+    for (char *at = text.text; at && (at = strstr(at, "\n      ")) != NULL;) {   /* joins lines that were broken */
+        *at++ = ' ';
+        memmove(at, at + 6, strlen(at + 6) + 1);
+    }
+    CHECK(text.text && strstr(text.text, d->says), "%s", text.text);
+    capture_free(&text);
+    plumb_model_free(m);
+}
+
+static void no_description_case(void) {
+    struct capture text = { 0 };
+    plumb_model *m = plumb_model_create();
+    CHECK(m && plumb_model_describe(m, capture_write, &text) == PLUMB_ERROR_STATE, "no header");
+    capture_free(&text);
+    plumb_model_free(m);
+}
+
 void test_plan(void) {
+    TEST_ROWS("plan: it is described for people: ", description_row, descriptions);
+    test_case("plan: without a header there is nothing to describe", no_description_case);
     #define ATTN(name, model, type, value) \
         { "attn." #name, model, IN_LAYER, offsetof(struct layer_plan, attn.name), type, value }
     #define FFN(name, model, type, value) \

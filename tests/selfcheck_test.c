@@ -372,7 +372,7 @@ static struct plumb_trace *record(plumb_model *m, plumb_pass pass) {
     if (CHECK(t && plumb_session_create(&s, m, &params) == PLUMB_OK
               && plumb_trace_begin(t, s, ids, N_TOKEN, N_TOKEN, &all) == PLUMB_OK
               && plumb_session_set_tap(s, record_tap, t) == PLUMB_OK, "%s", plumb_model_error(m))) {
-        plumb_session_feed(s, ids, N_TOKEN);
+        plumb_session_feed_all(s, ids, N_TOKEN, NULL, NULL);   /* also of models without logits */
     }
     plumb_session_free(s);
     return t;
@@ -432,6 +432,8 @@ static const struct doctored doctored[] = {
       "layer 2, position 0: Kcur" },
     { "attention before the window", "gemma2", TAP_KQ_SOFT_MAX, 0, 7, 1, 0, 1, 1e-6f, selfcheck_softmax,
       "kq_soft_max-0: token 7, head 1: the weight of token 0 is 1e-06, which is before the window" },
+    { "attention after a window", "modern-bert", TAP_KQ_SOFT_MAX, 1, 2, 1, 7, 1, 1e-6f, selfcheck_softmax,
+      "kq_soft_max-1: token 2, head 1: the weight of token 7 is 1e-06, which is after the window" },
     { "attention with sinks that sums to more than 1", "gpt-oss", TAP_KQ_SOFT_MAX, 1, 5, 3, 5, 1, 1, selfcheck_softmax,
       "kq_soft_max-1: token 5, head 3: the weights sum to 1." },
     { "a first token that takes all of V in spite of a sink", "gpt-oss", TAP_KQV_OUT, 1, 0, 2, 3, 1.01f, 0,

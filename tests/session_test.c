@@ -234,7 +234,9 @@ static void count_experts(void *user, const plumb_tap *tap) {
     struct choices *c = user;
     c->n_step++;
     size_t n = (size_t)tap->n_token * tap->n_head * tap->n;
-    for (size_t i = 0; i < n && strcmp(tap->name, "ffn_moe_topk") == 0; i++) c->experts |= 1ull << (uint32_t)tap->data[i];
+    for (size_t i = 0; i < n && strcmp(tap->name, "ffn_moe_topk") == 0; i++) {
+        c->experts |= 1ull << (uint32_t)tap->data[i];
+    }
 }
 
 /* Other architectures: what a rehearsal says of memory is what a session of the whole file takes, its passes make as
@@ -259,8 +261,9 @@ static void rehearse_architecture_row(const void *row) {
             CHECK(plumb_session_feed(sessions[k], ids, N_IDS) == PLUMB_OK, "%s", plumb_session_error(sessions[k]));
         }
         CHECK(plumb_session_bytes(sessions[0]) == plumb_session_bytes(sessions[1]) && kv[0] == kv[1]
-              && info[0].weight_bytes == info[1].weight_bytes, "%d bytes, the real session has %d; %g and %g of K and V",
-              (int)plumb_session_bytes(sessions[1]), (int)plumb_session_bytes(sessions[0]), kv[1], kv[0]);
+              && info[0].weight_bytes == info[1].weight_bytes,
+              "%d bytes, the real session has %d; %g and %g of K and V", (int)plumb_session_bytes(sessions[1]),
+              (int)plumb_session_bytes(sessions[0]), kv[1], kv[0]);
         for (int k = 0; k < 2; k++) {
             int32_t ids[N_IDS];
             some_ids(models[k], ids);
@@ -269,9 +272,10 @@ static void rehearse_architecture_row(const void *row) {
                   && plumb_session_feed(sessions[k], ids, N_IDS) == PLUMB_OK, "%s", plumb_session_error(sessions[k]));
         }
         uint32_t n_expert = m->model->plan.max_expert;
-        CHECK(choices[0].n_step == choices[1].n_step, "%u steps, with weights %u", choices[1].n_step, choices[0].n_step);
-        CHECK(choices[1].experts == (1ull << n_expert) - 1, "experts %llx of %u", (unsigned long long)choices[1].experts,
-              n_expert);
+        CHECK(choices[0].n_step == choices[1].n_step, "%u steps, with weights %u", choices[1].n_step,
+              choices[0].n_step);
+        CHECK(choices[1].experts == (1ull << n_expert) - 1, "experts %llx of %u",
+              (unsigned long long)choices[1].experts, n_expert);
     }
     for (int k = 0; k < 2; k++) plumb_session_free(sessions[k]);
     plumb_model_free(m);

@@ -2,6 +2,7 @@
  * room that does the work. */
 #include "api/model.h"
 
+#include "check/describe.h"
 #include "check/selfcheck.h"
 #include "check/weights.h"
 #include "diagnose/diagnose.h"
@@ -161,4 +162,17 @@ plumb_status plumb_weights(plumb_model *a, plumb_model *b, const plumb_report *r
     }
     return weights_run(&(struct weights_file) { a->parts, a->n_part }, &(struct weights_file) { b->parts, b->n_part },
                        report, agree, &a->err);
+}
+
+plumb_status plumb_model_describe(plumb_model *m, plumb_write *write, void *user) {
+    struct plan plan = { 0 };
+    struct report_writer w;
+    if (!plumb_model_has_header(m)) return error_set(&m->err, PLUMB_ERROR_STATE, "the header is not complete");
+    report_begin(&w, write, user);
+    plumb_status status = plan_create(&plan, m->parts, m->n_part, plumb_model_n_tensor(m), &m->err);
+    if (status == PLUMB_OK) status = describe_plan(&plan, &w);
+    if (status == PLUMB_ERROR_MEMORY) error_set(&m->err, status, "out of memory: the layers");
+    plan_free(&plan);
+    report_flush(&w);
+    return status;
 }

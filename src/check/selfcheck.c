@@ -128,11 +128,16 @@ void selfcheck_rope(struct check *c, const struct plumb_trace *t) {
 /* Each of the n weights of a row is rounded to f32, with a relative error of 6e-8. */
 #define SOFTMAX_BOUND 1e-5
 
-/* The first position that a token may attend to. */
-static uint32_t first_seen(const struct check *c, int32_t layer, uint32_t pos) {
+/* The positions first .. end - 1 that a token of n may attend to. */
+struct seen { uint32_t first, end; };
+static struct seen seen_by(const struct check *c, int32_t layer, uint32_t pos, uint32_t n) {
     const struct attn_plan *a = &c->model->plan.layers[layer].attn;
-    if (a->window == 0 || pos < a->window || !c->model->plan.is_causal) return 0;
-    return a->is_chunked ? pos / a->window * a->window : pos - a->window + 1;
+    uint32_t half = a->window / 2;
+    struct seen s = { 0, c->model->plan.is_causal ? pos + 1 : n };
+    if (a->is_symmetric) return (struct seen) { pos > half ? pos - half : 0, n - pos > half ? pos + half + 1 : n };
+    if (a->window > 0 && pos >= a->window) s.first = pos - a->window + 1;
+    if (a->window > 0 && a->is_chunked) s.first = pos / a->window * a->window;
+    return s;
 }
 
 /* Checks the attention weights of head h of a row, and adds a detail if they are wrong.  Returns how far their sum is
@@ -140,13 +145,15 @@ static uint32_t first_seen(const struct check *c, int32_t layer, uint32_t pos) {
 static double check_attention(struct check *c, int32_t layer, const struct trace_row *row, uint32_t h) {
     const float *w = head_of(row, h);
     bool has_sink = c->model->layers[layer].w[W_ATTN_SINKS].w != NULL;
-    uint32_t p = 0, first = first_seen(c, layer, row->pos), end = c->model->plan.is_causal ? row->pos + 1 : row->n;
+    struct seen seen = seen_by(c, layer, row->pos, row->n);
+    uint32_t p = 0;
     double sum = 0;
-    while (p < row->n && w[p] >= 0 && ((p >= first && p < end) || w[p] == 0)) sum += (double)w[p++];
+    while (p < row->n && w[p] >= 0 && ((p >= seen.first && p < seen.end) || w[p] == 0)) sum += (double)w[p++];
     if (p < row->n) {
+        const char *why = p < seen.first ? ", which is before the window" : p < seen.end ? ""
+                        : c->model->plan.is_causal ? ", which is a later token" : ", which is after the window";
         check_detail(c, "kq_soft_max-%d: token %u, head %u: the weight of token %u is %g%s", (int)layer, row->pos, h, p,
-                     (double)w[p], p >= end ? ", which is a later token" : p < first ? ", which is before the window"
-                     : "");
+                     (double)w[p], why);
         return 0;
     }
     double error = has_sink && sum < 1 ? 0 : fabs(sum - 1);

@@ -76,8 +76,16 @@ static void print_total(const struct total *t) {
         t->n_tensor, t->n_element, t->n_bytes, bits);
 }
 
-static void print_text(const plumb_model *model, const char *path) {
-    out("%s\n\n%" PRIu64 " keys\n", path, plumb_model_n_key(model));
+static void write_text(void *user, const char *bytes, size_t n) {
+    (void)user;
+    out_bytes(bytes, n);
+}
+
+static void print_text(plumb_model *model, const char *path) {
+    out("%s\n\nwhat it computes\n", path);
+    /* Files that are no models, and models that plumb does not run, can be inspected too. */
+    if (plumb_model_describe(model, write_text, NULL) != PLUMB_OK) out("  %s\n", plumb_model_error(model));
+    out("\n%" PRIu64 " keys\n", plumb_model_n_key(model));
     for (uint64_t i = 0; i < plumb_model_n_key(model); i++) print_key(model, i);
     out("\n%" PRIu64 " tensors\n", plumb_model_n_tensor(model));
     plumb_tensor t;

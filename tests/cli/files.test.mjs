@@ -130,6 +130,10 @@ test('inspect prints a line for every key, tensor and type', async () => {
   const expected = facts.inspect['SmolLM2-135M-Instruct.Q4_1.gguf'];
   const lines = (await output(['inspect', smol])).split('\n');
   assert.equal(lines[0], smol);
+  assert.deepEqual(lines.slice(2, 7), ['what it computes',
+    '  30 layers of width 576, trained for 8192 tokens, RMS norms', '  layers 0-29',
+    '    attention of 9 heads of 64, 3 for K and V, RoPE with base 100000',
+    '    feed-forward network of 1536']);
   for (const name of Object.keys(expected.keys)) {
     assert.equal(lines.filter(line => line.startsWith(`  ${name}  `)).length, 1, name);
   }

@@ -1,0 +1,103 @@
+#include "check/describe.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Text of a kind of layer, to which add appends. */
+struct text {
+    size_t n;
+    char bytes[600];
+};
+
+#if defined(__GNUC__)
+__attribute__((format(printf, 2, 3)))
+#endif
+static void add(struct text *t, const char *format, ...) {
+    size_t room = sizeof t->bytes - t->n;
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(t->bytes + t->n, room, format, args);
+    va_end(args);
+    if (n > 0) t->n += (size_t)n < room ? (size_t)n : room - 1;
+}
+
+static void add_rope(struct text *t, const struct plan *p, const struct attn_plan *a) {
+    if (a->rope == ROPE_NONE) {
+        add(t, ", %s", a->alibi != 0 ? "ALiBi" : "no RoPE");
+        return;
+    }
+    const struct rope_plan *r = &p->ropes[a->rope];
+    add(t, ", RoPE with base %.7g", (double)r->freq_base);
+    if (r->n_rot < a->k_dim) add(t, " of %u elements", r->n_rot);
+    if (r->freq_scale != 1) add(t, ", positions divided by %.4g", 1 / (double)r->freq_scale);
+    if (r->is_yarn) add(t, " with YaRN");
+}
+
+static void add_attention(struct text *t, const struct plan *p, const struct attn_plan *a) {
+    add(t, "attention of %u heads of %u", a->n_head, a->k_dim);
+    if (a->n_head_kv != a->n_head) add(t, ", %u for K and V", a->n_head_kv);
+    if (a->v_dim != a->k_dim) add(t, ", V of %u", a->v_dim);
+    if (a->window > 0) {
+        add(t, ", %s of %u tokens", a->is_chunked ? "chunks" : a->is_symmetric ? "a window around it" : "a window",
+            a->window);
+    }
+    add_rope(t, p, a);
+    if (a->softcap != 0) add(t, ", scores up to %.4g", (double)a->softcap);
+    if (a->temperature_floor > 0) add(t, ", Q times a temperature");
+    if (a->gate != ATTN_GATE_NONE) add(t, ", gated");
+}
+
+static void add_feed_forward(struct text *t, const struct ffn_plan *f) {
+    static const char *const gatings[] = { [GATING_SOFTMAX] = "softmax", [GATING_SIGMOID] = "sigmoid",
+                                           [GATING_SOFTMAX_USED] = "softmax of those used" };
+    if (f->n_expert == 0) {
+        add(t, "feed-forward network of %u", f->n_ff);
+        return;
+    }
+    const char *gating = (size_t)f->gating < sizeof gatings / sizeof *gatings ? gatings[f->gating] : NULL;
+    add(t, "%u experts of %u, %u for each token", f->n_expert, f->n_ff_expert, f->n_used);
+    if (gating) add(t, " (%s)", gating);
+    if (f->n_group > 1) add(t, ", from %u of %u groups", f->n_group_used, f->n_group);
+    if (f->n_ff_shared > 0) add(t, ", and one of %u for all tokens", f->n_ff_shared);
+}
+
+/* Writes "layers 0-4, 6": those of the same text as layer `first`, none of which is earlier. */
+static void write_layers(struct report_writer *w, const struct text *texts, uint32_t n_layer, uint32_t first) {
+    report_printf(w, n_layer == 1 ? "  layer %u" : "  layers %u", first);
+    for (uint32_t il = first + 1, last = first; il <= n_layer; il++) {
+        bool is_same = il < n_layer && strcmp(texts[il].bytes, texts[first].bytes) == 0;
+        bool was_same = strcmp(texts[il - 1].bytes, texts[first].bytes) == 0;
+        if (is_same && !was_same) report_printf(w, ", %u", last = il);
+        if (!is_same && was_same && il - 1 > last) report_printf(w, "-%u", il - 1);
+    }
+    report_printf(w, "\n");
+}
+
+plumb_status describe_plan(const struct plan *p, struct report_writer *w) {
+    struct text *texts = calloc(p->n_layer, sizeof *texts);
+    if (!texts) return PLUMB_ERROR_MEMORY;
+    report_printf(w, "  %u layers of width %u, trained for %u tokens%s%s%s\n", p->n_layer, p->n_embd, p->n_ctx_train,
+                  p->norm == NORM_LAYER ? ", layer norms" : ", RMS norms",
+                  p->is_parallel ? ", attention and feed forward in parallel" : "",
+                  p->is_causal ? "" : ", tokens see later ones");
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        add_attention(&texts[il], p, &p->layers[il].attn);
+        add(&texts[il], "\n");
+        add_feed_forward(&texts[il], &p->layers[il].ffn);
+    }
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        bool is_known = false;
+        for (uint32_t k = 0; k < il && !is_known; k++) is_known = strcmp(texts[k].bytes, texts[il].bytes) == 0;
+        if (is_known) continue;
+        write_layers(w, texts, p->n_layer, il);
+        for (const char *line = texts[il].bytes; *line;) {
+            size_t n = strcspn(line, "\n");
+            report_printf(w, "    ");
+            report_wrapped(w, line, n, 6);
+            line += n + (line[n] == '\n');
+        }
+    }
+    free(texts);
+    return PLUMB_OK;
+}
