@@ -204,6 +204,85 @@ static void check_shape(const void *row) {
     free_input(&in);
 }
 
+/* ---- tokens that attend to later ones ---------------------------------------------------------------------------- */
+
+/* Outputs (n, n_head, v_dim) of all tokens, which are one batch. */
+static bool compute_all(const struct input *in, plumb_kv_type type, bool scalar_only, uint32_t n_thread, float *out) {
+    struct attention_kernels kernels;
+    struct kernels f32;
+    attention_kernels_init(&kernels, scalar_only);
+    kernels_init(&f32, scalar_only ? KERNELS_SCALAR : KERNELS_SIMD128, PLUMB_PRECISION_EXACT16);
+    struct pool *pool = pool_create(n_thread);
+    struct attention *a;
+    bool ok = CHECK(attention_create(&a, &in->plan, in->n, in->n, type, &kernels, &f32, pool) == PLUMB_OK, "memory");
+    if (ok) {
+        attention_store(a, IL, in->k, in->v, in->n, 0);
+        attention_run(a, IL, in->q, NULL, in->n, 0, out, NULL);
+        attention_free(a);
+    }
+    pool_free(pool);
+    return ok;
+}
+
+/* The formula: output (v_dim) of query head h at pos, which sees the tokens at most half a window away. */
+static void truth_around(const struct input *in, uint32_t pos, uint32_t h, double *weights, double *out) {
+    const struct attn_plan *c = &in->layers[IL].attn;
+    uint32_t head_kv = h / (c->n_head / c->n_head_kv);
+    const float *q = in->q + ((size_t)pos * c->n_head + h) * c->k_dim;
+    double sum = 0, slope = c->alibi == 0 ? 0 : pow(2, -2.0 * (h + 1));   /* of 4 heads */
+    for (uint32_t p = 0; p < in->n; p++) {
+        double distance = fabs((double)pos - p), score = 0;
+        const float *k = in->k + ((size_t)p * c->n_head_kv + head_kv) * c->k_dim;
+        for (uint32_t i = 0; i < c->k_dim; i++) score += (double)q[i] * (double)k[i];
+        bool is_seen = c->window == 0 || distance <= floor(c->window / 2.0);
+        weights[p] = is_seen ? exp(score / sqrt(c->k_dim) - slope * distance) : 0;   /* scores are below 300 */
+        sum += weights[p];
+    }
+    for (uint32_t i = 0; i < c->v_dim; i++) out[i] = 0;
+    for (uint32_t p = 0; p < in->n; p++) {
+        const float *v = in->v + ((size_t)p * c->n_head_kv + head_kv) * c->v_dim;
+        for (uint32_t i = 0; i < c->v_dim; i++) out[i] += weights[p] / sum * (double)v[i];
+    }
+}
+
+static void check_around(const void *row) {
+    const struct shape *shape = row;
+    struct input in;
+    if (!make_input(&in, shape)) return;
+    in.plan.is_causal = false;
+    in.layers[IL].attn.is_symmetric = shape->window > 0;
+    size_t n_row = shape->n_head * v_dim_of(shape), n_out = n_row * in.n;
+    float *out = alloc_array(n_out, sizeof *out), *other = alloc_array(n_out, sizeof *other);
+    double *w = alloc_array(in.n, sizeof *w), *y = alloc_array(n_row, sizeof *y);
+    for (size_t i = 0; out && other && w && y && i < sizeof types / sizeof *types; i++) {
+        if (!compute_all(&in, types[i].type, true, 1, out)) break;
+        double d2 = 0, l2 = 0;
+        for (uint32_t pos = 0; pos < in.n; pos = pos < in.n - 19 ? pos + 19 : pos + 1) {   /* the last ones too */
+            for (uint32_t h = 0; h < shape->n_head; h++) {
+                truth_around(&in, pos, h, w, y);
+                for (uint32_t k = 0; k < v_dim_of(shape); k++) {
+                    double d = (double)out[pos * n_row + h * v_dim_of(shape) + k] - y[k];
+                    d2 += d * d;
+                    l2 += y[k] * y[k];
+                }
+            }
+        }
+        CHECK(sqrt(d2 / l2) <= types[i].most, "%s: relative RMS %g", types[i].name, sqrt(d2 / l2));
+        test_note("%s: relative RMS %.2g", types[i].name, sqrt(d2 / l2));
+        for (uint32_t n_thread = 1; n_thread <= 3; n_thread += 2) {
+            memset(other, 0xff, n_out * sizeof *other);
+            if (!compute_all(&in, types[i].type, false, n_thread, other)) break;
+            CHECK(memcmp(out, other, n_out * sizeof *out) == 0, "%s: other bits with %u threads", types[i].name,
+                  n_thread);
+        }
+    }
+    free(out);
+    free(other);
+    free(w);
+    free(y);
+    free_input(&in);
+}
+
 /* NaN in K or V of head 0 at a position makes the group's outputs NaN from there on and changes nothing else. */
 static void hostile(void) {
     enum { N_OUT = N_LAST * 4 * 40 };
@@ -336,6 +415,18 @@ void test_attention(void) {
         { "2100 positions, a window of 1025 in two or three parts", 9, 3, 64, 2100, .v_dim = 48, .window = 1025 },
     };
     TEST_ROWS("attention: the formula's values, the same bits in every way: ", check_shape, shapes);
+    static const struct shape around[] = {
+        { "70 positions", 4, 2, 32, 70, .window = 0 },
+        { "70 positions, ALiBi", 4, 4, 32, 70, .alibi = 8 },
+        { "1 position", 4, 2, 32, 1, .window = 4 },
+        { "70 positions, a window of 1: itself", 4, 2, 32, 70, .window = 1 },
+        { "70 positions, a window of 6", 4, 1, 32, 70, .v_dim = 24, .window = 6 },
+        { "70 positions, a window of 33", 4, 2, 32, 70, .window = 33 },
+        { "70 positions, a window of 200", 4, 2, 32, 70, .window = 200 },
+        { "1100 positions in two parts, a window of 50", 4, 2, 16, 1100, .window = 50 },
+        { "2100 positions in three parts, a window of 2100", 4, 2, 16, 2100, .window = 2100 },
+    };
+    TEST_ROWS("attention: tokens that see later ones, by the formula: ", check_around, around);
     test_case("attention: NaN and infinity reach only the heads that attend to them", hostile);
     test_case("attention: zeros, subnormal and huge values are handled", extreme);
     test_case("attention: the largest codes do not overflow", largest_codes);
