@@ -641,6 +641,7 @@ plumb_status reference_set_tap(struct reference *r, struct tap_sink sink) {
     uint64_t n_used = plan_max_used_row(p);
     if (n_weight > n_max) n_max = n_weight;
     if (n_used > n_max) n_max = n_used;
+    if (p->max_expert > n_max) n_max = p->max_expert;   /* there may be more experts than a row has elements */
     if (sink.on_tap && !r->tapped) {
         r->tapped = mul_u64(n_max, r->n_batch, &n) ? alloc_array(n, sizeof *r->tapped) : NULL;
         if (!r->tapped) return PLUMB_ERROR_MEMORY;

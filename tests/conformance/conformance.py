@@ -4,8 +4,8 @@
     conformance.py FOLDER [--plumb PATH] [--docs docs/architectures.md] [TEXT...]
 
 Prints a line for each file of FOLDER/toys whose name contains a TEXT: the relative RMS of the logits of every token to
-llama.cpp's, in the reference pass and in the fast pass (exact16, K and V as 16-bit codes), or the sentence that refuses
-the file.  Exits with 1 if a file that runs differs, or if a process crashes.  With --docs the table is written there.
+llama.cpp's, in the reference pass and in the fast pass (exact16, K and V as 16-bit codes), and for each pass the tap
+with the largest error or, if the file differs, the first one that parts; or the sentence that refuses the file.  Exits with 1 if a file that runs differs, or if a process crashes.  With --docs the table is written there.
 """
 import argparse
 import json
@@ -65,34 +65,45 @@ def trace(plumb, model, *options):
     return {name: np.concatenate(values) for name, values in taps.items()}
 
 
-def first_difference(plumb, folder, model, work):
-    """The first tap of the reference pass that differs from llama.cpp's."""
-    run([f"{folder}/logits", "-i", f"{work}/ids.txt", "-s", "1", "-d", f"{work}/dump", model, "-",
-         f"{work}/logits.bin"])
-    theirs, ours = read_dump(f"{work}/dump"), trace(plumb, model, "--reference")
-    for name, values in ours.items():
-        if name in theirs and theirs[name].size == values.size and difference(values, theirs[name]) > 1e-4:
-            return name
-    return ""
+def tap_errors(taps, theirs):
+    """The error of each tap that llama.cpp names too, in the order of the computation."""
+    errors = {}
+    for name, values in taps.items():
+        truth = theirs.get(name[-24:])   # a dump has the last 24 characters of a name
+        if truth is None or truth.size != values.size:   # llama.cpp's ffn_up may have the gate inside
+            continue
+        if name.startswith("kq_soft_max"):   # (n_head, n_token, n_key) there
+            n = len(IDS)
+            truth = truth.reshape(-1, n, n).transpose(1, 0, 2).ravel()
+        errors[name] = difference(values, truth)
+    return errors
+
+
+def parting(errors, limit):
+    """The first tap whose error exceeds the limit or, if none does, the one with the largest error; with the error."""
+    name = next((name for name, error in errors.items() if error > limit), max(errors, key=errors.get))
+    return f"{name} {errors[name]:.1e}"
 
 
 def judge(plumb, folder, name, work):
     """(verdict, reference, fast, remark) of one file."""
     model = f"{folder}/toys/{name}.gguf"
-    out = run([f"{folder}/logits", "-i", f"{work}/ids.txt", "-s", "1", model, "-", f"{work}/logits.bin"])
-    reference = trace(plumb, model, "--reference", "--taps", "result_output")
+    reference = trace(plumb, model, "--reference")
     if isinstance(reference, str):
         return "crash" if reference.startswith("CRASH") else "refused", None, None, reference
+    out = run([f"{folder}/logits", "-i", f"{work}/ids.txt", "-s", "1", "-d", f"{work}/dump", model, "-",
+               f"{work}/logits.bin"])
     if out.returncode != 0:
         return "no truth", None, None, f"llama.cpp: {out.stderr.strip().splitlines()[-1:]}"
-    truth = read_logits(f"{work}/logits.bin").ravel()
-    fast = trace(plumb, model, "--taps", "result_output")
+    truth, theirs = read_logits(f"{work}/logits.bin").ravel(), read_dump(f"{work}/dump")
+    fast = trace(plumb, model)
     if isinstance(fast, str):
         return "crash", None, None, fast
     errors = [difference(x["result_output"], truth) for x in (reference, fast)]
-    if errors[0] <= REFERENCE and errors[1] <= FAST:
-        return "equal", *errors, ""
-    return "differs", *errors, "first: " + first_difference(plumb, folder, model, work)
+    is_equal = errors[0] <= REFERENCE and errors[1] <= FAST
+    taps = [parting(tap_errors(x, theirs), np.inf if is_equal else limit)
+            for x, limit in ((reference, REFERENCE), (fast, FAST))]
+    return "equal" if is_equal else "differs", *errors, ", ".join(taps)
 
 
 def main():
@@ -127,7 +138,8 @@ def write_docs(path, rows, counts):
     with open(path, encoding="utf-8") as f:
         head = f.read().split("<!-- table -->")[0]
     lines = [f"{counts['equal']} files are equal, {counts['differs']} differ, {counts['refused']} are refused, "
-             f"{counts['crash']} crash.", "", "| file | verdict | reference | fast | |", "|---|---|---|---|---|"]
+             f"{counts['crash']} crash.", "",
+             "| file | verdict | reference | fast | taps of both passes, or why it is refused |", "|---|---|---|---|---|"]
     for name, verdict, reference, fast, remark in rows:
         numbers = [f"{x:.1e}" if x is not None else "" for x in (reference, fast)]
         lines.append(f"| {name} | {verdict} | {numbers[0]} | {numbers[1]} | {remark.replace('|', chr(92) + '|')} |")
