@@ -272,6 +272,27 @@ def perplexities():
     yield "all-at-the-least", b"\1" + saved(8, least=-3e38, level=1)
 
 
+def tokenizers():
+    """tests/fuzz/tokenizer_fuzz.c: flags, the bytes of the tokens, the tokens, each with its type first, and a text."""
+    def case(flags, tokens, text):
+        lines = b"\n".join(tokens)
+        return bytes([flags, len(lines)]) + lines + text
+    marked = [b"\1[CLS]", b"\1[SEP]", "\1\u2581a".encode(), b"\1b", b"\1ab", "\1\u2581,".encode()]
+    yield "wordpiece", case(0x17, marked, "A\u0301b, abb \u4e2da".encode())
+    yield "unigram", case(0x27, [b"\1a", b"\1ab", b"\1b", "\1\u2581".encode(), b"\4<user>", b"\5unused"],
+                          b"ab a  b<us<user> x")
+    entries = [0x400] + [0] * 15   # of a double array; that of byte 1 leads back to the root
+    entries[1] = 1 << 10 | 1
+    array = b"".join(e.to_bytes(4, "little") for e in entries)
+    yield "unigram-map", bytes([0x25, 2 * len(array)]) + array + b"\0" * len(array) + b"\1\1\2ab"
+    yield "rwkv", case(0x36, [b"\1a", b"\1\\x61b", b"\1\\n", b"\1\\", b"\1\\x"], b"aab\nb")
+    yield "plamo2", case(0x47, ["\1\u3042".encode(), b"\x81ab", b"\xc0a", b"\xffb"], "\ufeffab\u3042\u3044a".encode())
+    yield "dna", case(0xb7, [b"\1<dna>", b"\1</dna>", b"\1<oov>", "\1ACGTAA\ue000".encode()],
+                      b"x<dna>acgtN</dna><dna>A")
+    yield "gemma4", case(0xd7, ["\1\u2581 a".encode(), b"\1\n\n", b"\6<0x62>"], b" ab\n\n c")
+    yield "white-space", case(0xf0, [b"\1a b", b"\1ab"], b"AB ab \t b")
+
+
 OPTIONS = {
     "run": "run m.gguf -p Hello -n 10 --temp 0.5 --top-k 3 --top-p 0.9 --min-p 0 --seed 18446744073709551615",
     "run-penalties": "run m.gguf --raw -p=x --repeat-penalty=1.1 --presence-penalty -1 --frequency-penalty 1e-3 "
@@ -311,7 +332,8 @@ def main():
     tiny = Model(tokens=LETTERS, types=[Q8_0])
     tiny.keys["tokenizer.chat_template"] = (STRING, CHATML)
     (HERE / "tiny.gguf").write_bytes(tiny.write())
-    for folder, seeds in (("model", models), ("chat", chats), ("perplexity", perplexities), ("options", options)):
+    for folder, seeds in (("model", models), ("chat", chats), ("perplexity", perplexities), ("options", options),
+                          ("tokenizer", tokenizers)):
         target = HERE / "corpus" / folder
         target.mkdir(parents=True, exist_ok=True)
         for name, data in seeds():

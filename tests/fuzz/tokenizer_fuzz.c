@@ -1,15 +1,18 @@
 /* The input gives a small vocabulary and a text.
  *
  *   flags | n | n bytes: tokens, one a line, the first byte of a line its type | text
- *   flags: 1 add special, 2 parse special, 4 SPM, else BPE, 8 all tokens normal, 16.. number of the pre-tokenizer
+ *   flags: 1 add special, 2 parse special, 4 not BPE, 8 all tokens normal, 16.. number of the pre-tokenizer or model
  *
- * A BPE vocabulary starts with the 256 bytes; a line "x y" is a merge and the token xy.  With any vocabulary nothing
- * crashes, ids are in range, and counting without a buffer gives the same number.  BPE without special tokens: decoding
- * restores the text, except for invalid UTF-8.
+ * A BPE vocabulary starts with the 256 bytes; a line "x y" is a merge and the token xy.  The others start with <unk>,
+ * and PLaMo 2 with the 256 byte tokens, too.  Unigram's map of characters is the list of tokens.  With any vocabulary
+ * nothing crashes, ids are in range, and counting without a buffer gives the same number.  BPE without special tokens:
+ * decoding restores the text, except for invalid UTF-8.
  */
 #include "../bytes.h"
-#include "tokenizer/vocab.h"
+#include "tokenizer/encoder.h"
 #include "fuzz.h"
+
+#include <stdio.h>
 
 static void add_key(struct bytes *file, const char *name, enum gguf_type type) {
     file->data[16]++;
@@ -25,7 +28,10 @@ static void add_array(struct bytes *file, const char *name, enum gguf_type type,
 
 static void write_file(struct bytes *file, unsigned flags, const char *lines, size_t n) {
     static const char *const pres[] =
-        {"smollm", "qwen2", "tekken", "deepseek-v3", "deepseek-coder", "viking", "qwen35"};
+        {"smollm", "qwen2", "tekken", "deepseek-v3", "deepseek-coder", "viking", "qwen35", "jais-2", "exaone-moe",
+         "chameleon", "superbpe", "afmoe", "deepseek-llm", "gemma4", "kimi-k2", "whitespace"};
+    static const char *const bpe_models[] = {[11] = "hybriddna", [13] = "gemma4", [15] = "whitespace"};
+    static const char *const models[] = {"llama", "bert", "t5", "rwkv", "plamo2"};
     static struct bytes tokens, types, scores, merges;
     uint64_t n_token = 0, n_merge = 0;
     tokens.n = types.n = scores.n = merges.n = 0;
@@ -36,6 +42,14 @@ static void write_file(struct bytes *file, unsigned flags, const char *lines, si
         char utf8[4];
         put_string(&tokens, utf8, unicode_encode(byte_to_cp((uint8_t)n_token), utf8));
         put_number(&types, 1, 4);
+        put_number(&scores, 0, 4);
+    }
+    const char *model = bpe ? bpe_models[flags >> 4 & 15] : models[(flags >> 4) % 5];
+    if (model == NULL) model = "gpt2";
+    for (int i = -1; !bpe && i < (strcmp(model, "plamo2") == 0 ? 256 : 0); i++, n_token++) {
+        char text[8];
+        put_string(&tokens, text, (size_t)snprintf(text, sizeof text, i < 0 ? "<unk>" : "<0x%02X>", (unsigned)i));
+        put_number(&types, i < 0 ? 2 : 6, 4);
         put_number(&scores, 0, 4);
     }
     for (size_t i = 0; i < n; n_token++) {
@@ -58,19 +72,34 @@ static void write_file(struct bytes *file, unsigned flags, const char *lines, si
         i += length + 2;
     }
     add_key(file, "tokenizer.ggml.model", GGUF_STRING);
-    put_string(file, bpe ? "gpt2" : "llama", bpe ? 4 : 5);
-    const char *pre = pres[(flags >> 4) % 7];
+    put_string(file, model, strlen(model));
+    const char *pre = pres[flags >> 4 & 15];
     add_key(file, "tokenizer.ggml.pre", GGUF_STRING);
     put_string(file, pre, strlen(pre));
     add_array(file, "tokenizer.ggml.tokens", GGUF_STRING, n_token, &tokens);
     add_array(file, "tokenizer.ggml.token_type", GGUF_INT32, n_token, &types);
     add_array(file, "tokenizer.ggml.scores", GGUF_FLOAT32, n_token, &scores);
     add_array(file, "tokenizer.ggml.merges", GGUF_STRING, n_merge, &merges);
+    static const char *const ids[] = {"unknown", "bos", "seperator"};
+    for (uint64_t i = 0; !bpe && i < 3; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "tokenizer.ggml.%s_token_id", ids[i]);
+        add_key(file, name, GGUF_UINT32);
+        put_number(file, i, 4);
+    }
+    if (strcmp(model, "t5") != 0) return;
+    add_key(file, "tokenizer.ggml.precompiled_charsmap", GGUF_ARRAY);
+    put_number(file, GGUF_UINT8, 4);
+    put_number(file, n + 4, 8);
+    put_number(file, n / 2 & ~(size_t)3, 4);
+    put(file, lines, n);
+    add_key(file, "tokenizer.ggml.remove_extra_whitespaces", GGUF_BOOL);
+    put_number(file, flags & 1, 1);
 }
 
 static void check(struct tokenizer *t, unsigned flags, const char *text, size_t n) {
     struct error err = {PLUMB_OK, ""};
-    size_t cap = 4 * n + 8, cap_text = 64;
+    size_t cap = (t->n_map > 0 ? 260 : 4) * n + 8, cap_text = 64;   /* a replacement may be longer than the text */
     int32_t *ids = malloc(cap * sizeof *ids);
     unsigned how = flags & (PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL);
     int64_t n_ids = tokenizer_encode(t, text, n, how, ids, cap, &err);
@@ -83,7 +112,8 @@ static void check(struct tokenizer *t, unsigned flags, const char *text, size_t 
         cap_text += (size_t)length;
         char *out = malloc(cap_text);
         require(tokenizer_decode(t, ids, (size_t)n_ids, true, out, cap_text) == length, "lengths differ");
-        if (t->pre != NULL && flags & 8 && !(flags & PLUMB_ADD_SPECIAL) && t->n_special == 0) {
+        bool restores = t->kind->encode == encode_bpe && !(t->pre->flags & PRE_PLAIN) && !t->clean_spaces;
+        if (restores && flags & 8 && !(flags & PLUMB_ADD_SPECIAL) && t->n_special == 0) {
             size_t at = 0;
             for (size_t i = 0; i < n;) {
                 char utf8[4];

@@ -32,8 +32,8 @@ VOCABS = {
     "llama-bpe": "ggml-vocab-llama-bpe.gguf",
     "qwen2": "ggml-vocab-qwen2.gguf",
 }
-# Vocabularies of which only a hash is compared.
-MODELS = ["bert-bge", "nomic-bert-moe", "gemma-4", "deepseek-llm"]
+# Vocabularies of which a hash is compared.
+MODELS = ["bert-bge", "nomic-bert-moe", "gemma-4", "deepseek-llm", "llama-spm", "llama-bpe", "qwen2"]
 
 TEXTS = """
 Hello, world!
