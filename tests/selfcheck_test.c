@@ -567,6 +567,9 @@ static void architecture_row(const void *row) {
     plumb_model *m = fixture_load(path);
     CHECK(run(m, PLUMB_FORMAT_TEXT, &text), "%s", text.text);
     CHECK(text.text && strstr(text.text, "SKIP  tokenizer   the vocabulary has no texts"), "%s", text.text);
+    plumb_model_info info = { .has_logits = true };
+    plumb_model_get_info(m, &info);
+    CHECK(text.text && (strstr(text.text, "the embeddings") != NULL) == !info.has_logits, "%s", text.text);
     bool has_experts = m->model->plan.max_expert > 0;
     CHECK(text.text && strstr(text.text, has_experts ? "OK    experts" : "SKIP  experts"), "%s", text.text);
     CHECK(text.text && strstr(text.text, "OK    rope") && strstr(text.text, "OK    softmax"), "%s", text.text);

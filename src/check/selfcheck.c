@@ -321,18 +321,25 @@ void selfcheck_experts(struct check *c, const struct plumb_trace *t) {
     else check_set(c, VERDICT_FAIL, "%u faults in %u layers", c->n_detail, n_layer);
 }
 
-void selfcheck_logits(struct check *c, const float *a, const float *b, uint32_t n_token, uint32_t n_vocab,
+/* What a pass computes for each position. */
+static const char *results_of(const struct check *c) {
+    return c->model && !c->model->plan.has_logits ? "embeddings" : "logits";
+}
+
+void selfcheck_logits(struct check *c, const float *a, const float *b, uint32_t n_token, uint32_t n_element,
                       const char *what) {
     uint64_t n_other = 0;
-    for (size_t i = 0; i < (size_t)n_token * n_vocab; i++) {
+    for (size_t i = 0; i < (size_t)n_token * n_element; i++) {
         if (f32_to_bits(a[i]) == f32_to_bits(b[i]) || a[i] == b[i]) continue;
         if (n_other++ > 0) continue;
-        check_detail(c, "the first logit that differs: after token %zu, id %zu: %.9g and %.9g", i / n_vocab,
-                     i % n_vocab, (double)a[i], (double)b[i]);
+        check_detail(c, "the first logit that differs: after token %zu, id %zu: %.9g and %.9g", i / n_element,
+                     i % n_element, (double)a[i], (double)b[i]);
     }
-    if (n_other == 0) check_set(c, VERDICT_OK, "%s: the logits of %u positions are exactly equal", what, n_token);
-    else check_set(c, VERDICT_FAIL, "%s: %llu of %llu logits differ", what, (unsigned long long)n_other,
-                   (unsigned long long)n_token * n_vocab);
+    if (n_other == 0) check_set(c, VERDICT_OK, "%s: the %s of %u positions are exactly equal", what, results_of(c),
+                                n_token);
+    else check_set(c, VERDICT_FAIL, "%s: %llu of %llu %s differ", what, (unsigned long long)n_other,
+                   (unsigned long long)n_token * n_element,
+                   strcmp(results_of(c), "logits") == 0 ? "logits" : "elements of embeddings");
 }
 
 /* Bounds of the largest relative error of a tap: in a whole pass, and in a layer that gets the same input in both
@@ -576,8 +583,9 @@ static plumb_status run_threads(struct selfcheck *s, struct check *c, struct poo
         check_set(c, VERDICT_SKIP, "only the first thread took part in %d runs %s: the machine is busy, or the model "
                   "is too small", TRIES, ways[n_taken[0] > 0]);
     } else {
-        check_set(c, VERDICT_OK, "with 1 and %u threads, in one batch and one by one: the logits of %u positions are "
-                  "exactly equal; the other threads took part %u times", n_thread, s->n_token, n_taken[0] + n_taken[1]);
+        check_set(c, VERDICT_OK, "with 1 and %u threads, in one batch and one by one: the %s of %u positions are "
+                  "exactly equal; the other threads took part %u times", n_thread, results_of(c), s->n_token,
+                  n_taken[0] + n_taken[1]);
     }
     return PLUMB_OK;
 }
@@ -655,7 +663,7 @@ static void do_relaxed(struct selfcheck *s, struct check *c) {
     }
     if (s->status == PLUMB_OK && c->verdict == VERDICT_OK) {
         check_set(c, VERDICT_OK, "exact16 and fast8 with relaxed kernels, for %u matrices, and with scalar ones: the "
-                  "logits of %d positions are exactly equal", n_matrix, N);
+                  "%s of %d positions are exactly equal", n_matrix, results_of(c), N);
     }
     free(relaxed);
     free(scalar);

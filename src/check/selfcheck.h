@@ -55,9 +55,10 @@ void selfcheck_first(struct check *c, const struct plumb_trace *t);
 /* Checks the experts of each token: they are different ones, no other has a better score, their weights sum to 1 if
  * they must, and ffn_moe_out is the sum of their weighted outputs. */
 void selfcheck_experts(struct check *c, const struct plumb_trace *t);
-/* Checks that two ways of computing the logits give exactly equal numbers.  a, b: (n_token, n_vocab).  what: names the
- * two ways, "in one batch and one by one".  0 equals -0, and NaN equals a NaN of the same bits. */
-void selfcheck_logits(struct check *c, const float *a, const float *b, uint32_t n_token, uint32_t n_vocab,
+/* Checks that two ways of computing the results give exactly equal numbers.  a, b: (n_token, n_element) logits, or
+ * embeddings if c->model has no logits.  what: names the two ways, "in one batch and one by one".  0 equals -0, and NaN
+ * equals a NaN of the same bits. */
+void selfcheck_logits(struct check *c, const float *a, const float *b, uint32_t n_token, uint32_t n_element,
                       const char *what);
 /* Checks that the relative RMS error of every tap of the fast pass against the reference pass is at most bound.  The
  * details name the worst tap of each layer and the taps outside the layers, even if the verdict is OK. */
