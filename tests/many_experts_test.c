@@ -204,7 +204,8 @@ static void packed(void) {
     for (uint64_t i = 0; m && i < gguf_n_tensor(m->parts[0]); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(m->parts[0], i);
         bool is_matrix = t->n_dims > 1;
-        CHECK((t->n_packed > 0) == is_matrix, "%s: %llu rows are packed", t->name.data, (unsigned long long)t->n_packed);
+        CHECK((t->n_packed > 0) == is_matrix, "%s: %llu rows are packed", t->name.data,
+              (unsigned long long)t->n_packed);
     }
     plumb_model_free(m);
 }

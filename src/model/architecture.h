@@ -99,6 +99,8 @@ plumb_status plan_pattern(struct key_reader *r, struct plan *p, uint32_t period,
                           bool windows_last);
 /* The same; all but the last have the window. */
 plumb_status plan_windows(struct key_reader *r, struct plan *p, uint32_t period, uint32_t window, float freq_base);
+/* The same, with the base and scaling of the layers without a window, unless the file has another base. */
+plumb_status plan_like_windows(struct key_reader *r, struct plan *p, uint32_t period, uint32_t window);
 /* The first leading_dense_block_count layers have no experts. */
 plumb_status plan_dense_lead(struct key_reader *r, struct plan *p);
 /* Gives all layers with experts a shared expert of width n_ff; 0: they have none. */
@@ -121,7 +123,10 @@ void plan_set_qk_norm(struct plan *p, enum qk_norm kind);
 void plan_set_alibi(struct plan *p, float max);
 /* Layers without a window are not rotated; those with one have the base and scaling of the model. */
 void plan_rotate_windows_only(struct plan *p);
-/* The sections of pairs that Qwen2-VL and others have for positions in images. */
+/* The key logit_scale, if it is a factor of the logits and not their divisor.  factor: if the key is absent. */
+plumb_status plan_logit_factor(struct key_reader *r, struct plan *p, float factor);
+/* The sections of pairs that Qwen2-VL and others have for positions in images.  Where they are optional, there are none
+ * if one of the first two is 0, as in llama.cpp. */
 plumb_status plan_sections(struct key_reader *r, struct plan *p, bool required);
 /* Attention and feed forward read the same input. */
 plumb_status plan_parallel(struct key_reader *r, struct plan *p);

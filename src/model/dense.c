@@ -34,8 +34,7 @@ static plumb_status plan_gemma2(struct key_reader *r, struct plan *p) {
     p->logit_softcap = 30.0f;
     PLUMB_TRY(key_scale(r, "final_logit_softcapping", &p->logit_softcap));
     PLUMB_TRY(key_scale(r, "attn_logit_softcapping", &softcap));
-    PLUMB_TRY(plan_windows(r, p, 2, 4096, p->ropes[ROPE_GLOBAL].freq_base));
-    p->ropes[ROPE_LOCAL].freq_scale = p->ropes[ROPE_GLOBAL].freq_scale;
+    PLUMB_TRY(plan_like_windows(r, p, 2, 4096));
     for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].attn.softcap = softcap;
     return set_27b_scale(r, p, 46);
 }
@@ -92,9 +91,7 @@ static plumb_status plan_gptneox(struct key_reader *r, struct plan *p) {
 
 /* The key logit_scale is a factor here, not a divisor. */
 static plumb_status plan_command_r(struct key_reader *r, struct plan *p) {
-    float scale = 1.0f;
-    PLUMB_TRY(key_scale(r, "logit_scale", &scale));
-    p->logit_scale = 1.0f / scale;
+    PLUMB_TRY(plan_logit_factor(r, p, 1.0f));
     return plan_parallel(r, p);
 }
 
@@ -184,11 +181,7 @@ static plumb_status plan_falcon(struct key_reader *r, struct plan *p) {
 
 static plumb_status plan_glm4(struct key_reader *r, struct plan *p) {
     PLUMB_TRY(plan_sections(r, p, false));
-    if (p->ropes[ROPE_GLOBAL].sections[0] > 0 && p->ropes[ROPE_GLOBAL].sections[1] > 0) {
-        p->ropes[ROPE_GLOBAL].pairing = ROPE_NEOX;
-    } else {
-        memset(p->ropes[ROPE_GLOBAL].sections, 0, sizeof p->ropes[ROPE_GLOBAL].sections);
-    }
+    if (p->ropes[ROPE_GLOBAL].sections[0] > 0) p->ropes[ROPE_GLOBAL].pairing = ROPE_NEOX;
     return PLUMB_OK;
 }
 
@@ -209,11 +202,8 @@ static plumb_status plan_hunyuan(struct key_reader *r, struct plan *p) {
 }
 
 static plumb_status plan_hunyuan_vl(struct key_reader *r, struct plan *p) {
-    struct rope_plan *rope = &p->ropes[ROPE_GLOBAL];
     PLUMB_TRY(plan_hunyuan(r, p));
-    PLUMB_TRY(plan_sections(r, p, false));
-    if (rope->sections[0] == 0 || rope->sections[1] == 0) memset(rope->sections, 0, sizeof rope->sections);
-    return PLUMB_OK;
+    return plan_sections(r, p, false);
 }
 
 static plumb_status plan_paddleocr(struct key_reader *r, struct plan *p) { return plan_sections(r, p, true); }
@@ -280,8 +270,7 @@ static plumb_status plan_cogvlm(struct key_reader *r, struct plan *p) {
 }
 
 static plumb_status plan_spark(struct key_reader *r, struct plan *p) {
-    PLUMB_TRY(plan_windows(r, p, 1, 0, p->ropes[ROPE_GLOBAL].freq_base));
-    p->ropes[ROPE_LOCAL].freq_scale = p->ropes[ROPE_GLOBAL].freq_scale;
+    PLUMB_TRY(plan_like_windows(r, p, 1, 0));
     for (uint32_t il = 0; il < p->n_layer; il++) {
         p->layers[il].attn.gate = ATTN_GATE_SIGMOID;
         p->layers[il].attn.gate_per_head = true;
@@ -293,9 +282,7 @@ static plumb_status plan_muse(struct key_reader *r, struct plan *p) {
     p->logit_softcap = 30.0f;
     PLUMB_TRY(key_limit(r, "final_logit_softcapping", &p->logit_softcap));
     PLUMB_TRY(plan_windows(r, p, 4, 0, p->ropes[ROPE_GLOBAL].freq_base));
-    float scale = 1.0f;
-    PLUMB_TRY(key_scale(r, "logit_scale", &scale));
-    p->logit_scale = 1.0f / scale;
+    PLUMB_TRY(plan_logit_factor(r, p, 1.0f));
     p->bare_norms = SET(TOKEN_EMBD_NORM);
     p->post_norm_eps = 1e-8f;
     for (uint32_t il = 0; il < p->n_layer; il++) {
@@ -323,12 +310,9 @@ static plumb_status plan_nanbeige(struct key_reader *r, struct plan *p) {
 
 /* No norm has a weight but that of Q, which has a factor for each head; each layer adds the embedding. */
 static plumb_status plan_talkie(struct key_reader *r, struct plan *p) {
-    float scale = 1.0f;
     p->bare_norms = NORMS | SET(TOKEN_EMBD_NORM) | SET(ATTN_K_NORM) | SET(OUTPUT_NORM);
     plan_set_qk_norm(p, QK_NORM_GAIN_ROPED);
-    PLUMB_TRY(key_scale(r, "logit_scale", &scale));
-    p->logit_scale = 1.0f / scale;
-    return PLUMB_OK;
+    return plan_logit_factor(r, p, 1.0f);
 }
 
 /* The output matrix has rows for the 3,072 codes of sound, which are the last tokens. */

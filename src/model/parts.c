@@ -55,6 +55,18 @@ plumb_status plan_windows(struct key_reader *r, struct plan *p, uint32_t period,
     return plan_pattern(r, p, period, window, freq_base, false);
 }
 
+plumb_status plan_like_windows(struct key_reader *r, struct plan *p, uint32_t period, uint32_t window) {
+    PLUMB_TRY(plan_windows(r, p, period, window, p->ropes[ROPE_GLOBAL].freq_base));
+    p->ropes[ROPE_LOCAL].freq_scale = p->ropes[ROPE_GLOBAL].freq_scale;
+    return PLUMB_OK;
+}
+
+plumb_status plan_logit_factor(struct key_reader *r, struct plan *p, float factor) {
+    PLUMB_TRY(key_scale(r, "logit_scale", &factor));
+    p->logit_scale = 1.0f / factor;
+    return PLUMB_OK;
+}
+
 plumb_status plan_dense_lead(struct key_reader *r, struct plan *p) {
     uint32_t n = 0;
     PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "leading_dense_block_count"), &n, r->err));
@@ -149,6 +161,9 @@ plumb_status plan_sections(struct key_reader *r, struct plan *p, bool required) 
         p->ropes[ROPE_GLOBAL].sections[i] = n < 1u << 16 ? (uint32_t)n : 0;
         sum += n < 1u << 16 ? n : UINT32_MAX;
     }
+    uint32_t *own = p->ropes[ROPE_GLOBAL].sections;
+    bool is_none = !required && (own[0] == 0 || own[1] == 0);
+    if (is_none) memset(own, 0, sizeof p->ropes[ROPE_GLOBAL].sections);
     if (sum > 0 && sum <= UINT32_MAX) return PLUMB_OK;
     return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is missing or not four numbers of pairs", r->key);
 }

@@ -175,8 +175,7 @@ static plumb_status plan_mellum(struct key_reader *r, struct plan *p) {
 /* Experts whose gate and up projection are limited; only layers with windows are rotated. */
 static plumb_status plan_maple(struct key_reader *r, struct plan *p) {
     plan_sum_to_1(p);
-    PLUMB_TRY(plan_windows(r, p, 1, 0, p->ropes[ROPE_GLOBAL].freq_base));
-    p->ropes[ROPE_LOCAL].freq_scale = p->ropes[ROPE_GLOBAL].freq_scale;
+    PLUMB_TRY(plan_like_windows(r, p, 1, 0));
     for (uint32_t il = 0; il < p->n_layer; il++) {
         struct layer_plan *l = &p->layers[il];
         l->ffn.limit = 1e7f;   /* refused, so the key must be there */
@@ -192,8 +191,7 @@ static plumb_status plan_maple(struct key_reader *r, struct plan *p) {
 static plumb_status plan_llama4(struct key_reader *r, struct plan *p) {
     uint32_t step = 0;
     PLUMB_TRY(key_count(r, "interleave_moe_layer_step", 1u << 16, &step));
-    PLUMB_TRY(plan_windows(r, p, 4, 8192, p->ropes[ROPE_GLOBAL].freq_base));
-    p->ropes[ROPE_LOCAL].freq_scale = p->ropes[ROPE_GLOBAL].freq_scale;
+    PLUMB_TRY(plan_like_windows(r, p, 4, 8192));
     plan_set_qk_norm(p, QK_NORM_HEAD_ROPED);
     if (p->layers[0].ffn.n_expert != 128) p->bare_norms = QK_NORM;
     for (uint32_t il = 0; il < p->n_layer; il++) {
@@ -216,8 +214,7 @@ static plumb_status plan_llama4(struct key_reader *r, struct plan *p) {
 
 static plumb_status plan_gpt_oss(struct key_reader *r, struct plan *p) {
     p->names[W_FFN_NORM] = "post_attention_norm";
-    PLUMB_TRY(plan_windows(r, p, 2, 0, p->ropes[ROPE_GLOBAL].freq_base));
-    p->ropes[ROPE_LOCAL].freq_scale = p->ropes[ROPE_GLOBAL].freq_scale;
+    PLUMB_TRY(plan_like_windows(r, p, 2, 0));
     for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].ffn.gating = GATING_SOFTMAX_USED;
     return PLUMB_OK;
 }
@@ -274,8 +271,7 @@ static plumb_status plan_afmoe(struct key_reader *r, struct plan *p) {
     p->embedding_scale = (float)math_sqrt(p->n_embd);
     PLUMB_TRY(plan_gating(r, p, GATING_SIGMOID));
     PLUMB_TRY(plan_dense_lead(r, p));
-    PLUMB_TRY(plan_windows(r, p, 4, 0, p->ropes[ROPE_GLOBAL].freq_base));
-    p->ropes[ROPE_LOCAL].freq_scale = p->ropes[ROPE_GLOBAL].freq_scale;
+    PLUMB_TRY(plan_like_windows(r, p, 4, 0));
     for (uint32_t il = 0; il < p->n_layer; il++) {
         p->layers[il].attn.gate = ATTN_GATE_SIGMOID;
         if ((il + 1) % 4 == 0) p->layers[il].attn.rope = ROPE_NONE;
@@ -314,13 +310,11 @@ static plumb_status plan_exaone_moe(struct key_reader *r, struct plan *p) {
 }
 
 static plumb_status plan_glm4moe(struct key_reader *r, struct plan *p) {
-    struct rope_plan *rope = &p->ropes[ROPE_GLOBAL];
     p->names[W_FFN_NORM] = "post_attention_norm";
     PLUMB_TRY(plan_narrow_experts(r, p));
     PLUMB_TRY(plan_gating(r, p, GATING_SIGMOID));
     PLUMB_TRY(plan_dense_lead(r, p));
     PLUMB_TRY(plan_sections(r, p, false));
-    if (rope->sections[0] == 0 || rope->sections[1] == 0) memset(rope->sections, 0, sizeof rope->sections);
     return plan_shared(r, p, 0, p->layers[p->n_layer - 1].ffn.n_ff_expert);
 }
 
@@ -385,17 +379,16 @@ static plumb_status read_grok_rope(struct key_reader *r, struct rope_plan *rope)
 
 /* The defaults are those of Grok 1. */
 static plumb_status plan_grok(struct key_reader *r, struct plan *p) {
-    float logit_scale = 0.5773502691896257f, scale = 0.08838834764831845f, softcap = 30.0f;
+    float scale = 0.08838834764831845f, softcap = 30.0f;
     p->embedding_scale = 78.38367176906169f;
     p->names[W_ATTN_POST_NORM] = "attn_output_norm";
     if (key_tensor(r, 0, "layer_output_norm.weight")) p->names[W_FFN_POST_NORM] = "layer_output_norm";
     plan_sum_to_1(p);
     PLUMB_TRY(key_scale(r, "embedding_scale", &p->embedding_scale));
-    PLUMB_TRY(key_scale(r, "logit_scale", &logit_scale));
+    PLUMB_TRY(plan_logit_factor(r, p, 0.5773502691896257f));
     PLUMB_TRY(key_scale(r, "attention.output_scale", &scale));
     PLUMB_TRY(key_scale(r, "attn_logit_softcapping", &softcap));
     PLUMB_TRY(key_scale(r, "final_logit_softcapping", &p->logit_softcap));
-    p->logit_scale = 1.0f / logit_scale;
     add_dense(p, key_tensor(r, 0, "ffn_up.weight") ? p->layers[0].ffn.n_ff : 0);
     for (uint32_t il = 0; il < p->n_layer; il++) {
         struct layer_plan *l = &p->layers[il];
@@ -440,7 +433,7 @@ static plumb_status plan_hy_v3(struct key_reader *r, struct plan *p) {
 /* RMS norms if the key of their epsilon is not 0, else layer norms.  Layers with windows are rotated, and so are the
  * dense ones. */
 static plumb_status plan_cohere2moe(struct key_reader *r, struct plan *p) {
-    float rms_epsilon = 0.0f, scale = 1.0f;
+    float rms_epsilon = 0.0f;
     uint32_t n_shared = 0, n_ff = 0, n_ff_expert = p->layers[0].ffn.n_ff_expert;
     PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, "attention.layer_norm_rms_epsilon"), &rms_epsilon, r->err));
     p->norm = rms_epsilon == 0.0f ? NORM_LAYER : NORM_RMS;
@@ -458,8 +451,7 @@ static plumb_status plan_cohere2moe(struct key_reader *r, struct plan *p) {
         if (l->ffn.n_expert == 0) l->attn.rope = ROPE_LOCAL;
         if (l->ffn.n_ff_shared > 0) l->ffn.output_scale = 0.5f;
     }
-    PLUMB_TRY(key_scale(r, "logit_scale", &scale));
-    p->logit_scale = 1.0f / scale;
+    PLUMB_TRY(plan_logit_factor(r, p, 1.0f));
     return plan_parallel(r, p);
 }
 

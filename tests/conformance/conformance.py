@@ -139,7 +139,8 @@ def write_docs(path, rows, counts):
         head = f.read().split("<!-- table -->")[0]
     lines = [f"{counts['equal']} files are equal, {counts['differs']} differ, {counts['refused']} are refused, "
              f"{counts['crash']} crash.", "",
-             "| file | verdict | reference | fast | taps of both passes, or why it is refused |", "|---|---|---|---|---|"]
+             "| file | verdict | reference | fast | taps of both passes, or why it is refused |",
+             "|---|---|---|---|---|"]
     for name, verdict, reference, fast, remark in rows:
         numbers = [f"{x:.1e}" if x is not None else "" for x in (reference, fast)]
         lines.append(f"| {name} | {verdict} | {numbers[0]} | {numbers[1]} | {remark.replace('|', chr(92) + '|')} |")
