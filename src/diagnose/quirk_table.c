@@ -26,11 +26,17 @@ static bool has_norm_weights(const struct model *m, int32_t bos) {
     (void)bos;
     for (uint32_t il = 0; il < m->plan.n_layer; il++) {
         for (int i = 0; i < W_LAYER_COUNT; i++) {
-            bool is_norm = i == W_ATTN_NORM || i == W_FFN_NORM || i == W_ATTN_POST_NORM || i == W_FFN_POST_NORM;
+            bool is_norm = i == W_ATTN_NORM || i == W_FFN_NORM || i == W_ATTN_POST_NORM || i == W_FFN_POST_NORM
+                        || i == W_ATTN_OUT_NORM;
             if (is_norm && m->layers[il].w[i].w) return true;
         }
     }
     return false;
+}
+
+static bool has_output_norm(const struct model *m, int32_t bos) {
+    (void)bos;
+    return m->output_norm.w || m->plan.bare_norms >> W_OUTPUT_NORM & 1;
 }
 
 static bool has_eps(const struct model *m, int32_t bos) {
@@ -182,6 +188,10 @@ static const struct need
     untied = { "with an output matrix of their own", NULL },
     tied = { "without an output matrix of their own", NULL },
     with_positions = { "with learned positions", has_positions },
+    with_types = { "with types of tokens", NULL },
+    with_output_norm = { "with a norm before the head", has_output_norm },
+    with_norm_out = { "with norms of the sums with the residual", NULL },
+    not_causal = { "that are not causal", NULL },
     with_layer_norm = { "with layer norms", NULL },
     with_norm_bias = { "with biases of norms", NULL },
     with_norm_embd = { "with a norm of the embeddings", NULL },
@@ -248,6 +258,8 @@ static const struct quirk quirks[] = {
       "learned positions is added at position p, as in OPT's files, the last row past their end" },
     { "position.learned=restarted", AT(position_learned), LEARNED_RESTARTED, "embd", &with_positions, "learned "
       "positions begin at row 0 in every batch" },
+    { "embd.types=missing", AT(types_missing), 1, "embd", &with_types, "the embedding of the first type of tokens is "
+      "not added" },
 
     /* ---- norms: each quirk changes all RMS norms unless it says otherwise ---- */
     { "norm.weight=missing", AT(norm_weight), NORM_UNWEIGHTED, "attn_norm", &with_norm_weights, "the normalized vector "
@@ -265,8 +277,8 @@ static const struct quirk quirks[] = {
     { "norm.eps=1e-5", AT(norm_eps), EPS_1E_5, "attn_norm", &every, "epsilon is 1e-5" },
     { "norm.eps=outside", AT(norm_eps_outside), 1, "attn_norm", &with_eps, "epsilon is added to the square root: x / "
       "(sqrt(mean(x^2)) + eps)" },
-    { "norm.output=missing", AT(norm_output), 1, "result_norm", &every, "the final norm is left out: result_norm is "
-      "the last l_out" },
+    { "norm.output=missing", AT(norm_output), 1, "result_norm", &with_output_norm, "the final norm is left out: "
+      "result_norm is the last l_out" },
     { "norm.bias=missing", AT(norm_bias), 1, "attn_norm", &with_norm_bias, "no bias is added in norms" },
     { "norm.embd=missing", AT(norm_embd), 1, "embd", &with_norm_embd, "the norm of the embeddings is left out" },
     { "norm.post=missing", AT(norm_post), POST_MISSING, "ffn_inp", &with_post_norm, "the norms after attention and "
@@ -276,6 +288,12 @@ static const struct quirk quirks[] = {
     { "norm.post=as_llama", AT(norm_post), POST_AS_LLAMA, "ffn_inp", &with_post_norm, "post_attention_norm is used as "
       "the norm before feed forward, as in LLaMA, in place of ffn_norm, and there are no norms after attention and "
       "after feed forward" },
+    { "norm.post=residual", AT(norm_post), POST_RESIDUAL, "ffn_inp", &with_post_norm, "the norms after attention and "
+      "after feed forward are applied to the sums with the residual, as in BERT" },
+    { "norm.out=missing", AT(norm_out), OUT_MISSING, "ffn_inp", &with_norm_out, "the norms of the sums with the "
+      "residual are left out" },
+    { "norm.out=before", AT(norm_out), OUT_BEFORE, "Qcur", &with_norm_out, "the norms of the sums with the residual "
+      "are applied to the inputs of attention and feed forward instead" },
     { "qk_norm.applied=none", AT(qk_norm_applied), QK_NORM_NONE, "Qcur_rope", &with_qk_norm, "the norms of Q and K are "
       "left out" },
     { "qk_norm.applied=q_only", AT(qk_norm_applied), QK_NORM_Q_ONLY, "Kcur_rope", &with_qk_norm, "the norm of K is "
@@ -371,11 +389,14 @@ static const struct quirk quirks[] = {
       "attention.scale is ignored" },
     { "attn.scale=ignored", AT(attn_scale), SCALE_IGNORED, "kq_soft_max", &with_attention_scale, "scores are divided "
       "by sqrt(head_dim), not multiplied by the file's attention.scale" },
-    { "attn.mask=none", AT(attn_causal), 1, "kq_soft_max", &causal, "a token also sees the later tokens of its batch" },
+    { "attn.mask=none", AT(attn_causal), MASK_NONE, "kq_soft_max", &causal, "a token also sees the later tokens of its "
+      "batch" },
     { "attn.mask=strict", AT(attn_mask), MASK_STRICT, "kq_soft_max", &causal, "a token does not see itself, except at "
       "position 0" },
     { "attn.mask=late", AT(attn_mask), MASK_LATE, "kq_soft_max", &causal, "a token also sees the token after it, if "
       "its batch has one" },
+    { "attn.mask=causal", AT(attn_causal), MASK_CAUSAL, "kq_soft_max", &not_causal, "a token does not see later "
+      "tokens" },
     { "attn.sinks=missing", AT(attn_sinks), 1, "kq_soft_max", &with_sinks, "attention sinks take no part in the "
       "softmax" },
     { "window.size=plus_one", AT(window_size), WINDOW_PLUS_ONE, "kq_soft_max", &with_windows, "a token of a layer with "
@@ -452,9 +473,9 @@ static const struct quirk quirks[] = {
     { "ffn.act=none", AT(ffn_other_act), FFN_IDENTITY, "ffn_swiglu", &every, "gate times up, without an activation" },
 
     /* ---- experts, head ---- */
-    { "router.gating=softmax", AT(router_gating), GATING_SOFTMAX, "ffn_moe_probs", &with_experts, "the probabilities "
+    { "router.gating=softmax", AT(router_gating), GATING_SOFTMAX, "ffn_moe_weights", &with_experts, "the probabilities "
       "of experts are a softmax over all of them" },
-    { "router.gating=sigmoid", AT(router_gating), GATING_SIGMOID, "ffn_moe_probs", &with_experts, "the probabilities "
+    { "router.gating=sigmoid", AT(router_gating), GATING_SIGMOID, "ffn_moe_weights", &with_experts, "the probabilities "
       "of experts are sigmoids of their scores" },
     { "router.gating=softmax_used", AT(router_gating), GATING_SOFTMAX_USED, "ffn_moe_weights", &with_experts, "experts "
       "are chosen by their scores, and their weights are a softmax over those that are used" },

@@ -75,7 +75,7 @@ static void remove_weights(const struct plan *p, struct model *m, uint64_t weigh
 static void edit_norm_bias(struct plan *p, struct model *m, uint8_t value) {
     (void)value;
     remove_weights(p, m, 0, SET(ATTN_NORM) | SET(ATTN_Q_NORM) | SET(ATTN_K_NORM) | SET(ATTN_POST_NORM) | SET(FFN_NORM)
-                            | SET(FFN_POST_NORM));
+                            | SET(FFN_POST_NORM) | SET(ATTN_OUT_NORM) | SET(ATTN_NORM_2) | SET(LAYER_OUT_NORM));
     m->token_embd_norm.b = m->output_norm.b = NULL;
 }
 
@@ -92,7 +92,19 @@ static void edit_norm_post(struct plan *p, struct model *m, uint8_t value) {
         if (value == POST_BEFORE) w[W_ATTN_NORM] = w[W_ATTN_POST_NORM];
         if (value == POST_BEFORE) w[W_FFN_NORM] = w[W_FFN_POST_NORM];
         if (value == POST_AS_LLAMA) w[W_FFN_NORM] = w[W_ATTN_POST_NORM];
+        if (value == POST_RESIDUAL) w[W_ATTN_OUT_NORM] = w[W_ATTN_POST_NORM];
+        if (value == POST_RESIDUAL) w[W_LAYER_OUT_NORM] = w[W_FFN_POST_NORM];
         w[W_ATTN_POST_NORM] = w[W_FFN_POST_NORM] = (struct affine){ 0 };
+    }
+}
+
+static void edit_norm_out(struct plan *p, struct model *m, uint8_t value) {
+    EACH_LAYER(p, il) {
+        struct affine *w = m->layers[il].w;
+        if (!w[W_ATTN_OUT_NORM].w) continue;
+        if (value == OUT_BEFORE) w[W_ATTN_NORM] = w[W_ATTN_OUT_NORM];
+        if (value == OUT_BEFORE) w[W_FFN_NORM] = w[W_LAYER_OUT_NORM];
+        w[W_ATTN_OUT_NORM] = w[W_LAYER_OUT_NORM] = (struct affine){ 0 };
     }
 }
 
@@ -132,7 +144,12 @@ static void edit_output_bias(struct plan *p, struct model *m, uint8_t value) {
     m->output.b = NULL;
 }
 
-/* ---- positions that are not RoPE's ------------------------------------------------------------------------------- */
+/* ---- types and positions of tokens ------------------------------------------------------------------------------- */
+
+static void edit_types(struct plan *p, struct model *m, uint8_t value) {
+    (void)p, (void)value;
+    m->token_types = (struct affine){ 0 };
+}
 
 static void edit_positions(struct plan *p, struct model *m, uint8_t value) {
     (void)p, (void)value;
@@ -268,8 +285,8 @@ static void edit_attention_scale(struct plan *p, struct model *m, uint8_t value)
 }
 
 static void edit_causal(struct plan *p, struct model *m, uint8_t value) {
-    (void)m, (void)value;
-    p->is_causal = false;
+    (void)m;
+    p->is_causal = value == MASK_CAUSAL;
 }
 
 static void edit_qkv_order(struct plan *p, struct model *m, uint8_t value) {
@@ -368,19 +385,17 @@ static void edit_activation(struct plan *p, struct model *m, uint8_t value) {
 static void edit_head(struct plan *p, struct model *m, uint8_t value) {
     bool is_tied = model_is_tied(m);
     (void)p;
+    if (!m->output.w) return;   /* encoders have none */
     if (value == HEAD_TIED) m->output.w = m->token_embd.w;
     else if (is_tied) m->output.w = NULL;
 }
 
 /* ---- experts ----------------------------------------------------------------------------------------------------- */
 
-/* A softmax over all experts whose values are divided by their sum is one over those that are used. */
 static void edit_gating(struct plan *p, struct model *m, uint8_t value) {
+    (void)m;
     EACH_LAYER(p, il) {
-        struct ffn_plan *f = &p->layers[il].ffn;
-        bool is_softmax = f->gating != GATING_SIGMOID && value != GATING_SIGMOID;
-        bool is_same = is_softmax && f->weights_sum_to_1 && !m->layers[il].w[W_FFN_EXPERT_BIAS].w;
-        if (f->n_expert > 0 && !is_same) f->gating = (enum gating)value;
+        if (p->layers[il].ffn.n_expert > 0) p->layers[il].ffn.gating = (enum gating)value;
     }
 }
 
@@ -455,11 +470,13 @@ void quirk_edit(const struct quirks *q, struct plan *p, struct model *m) {
         { AT(norm_bias), edit_norm_bias },
         { AT(norm_embd), edit_norm_embd },
         { AT(norm_post), edit_norm_post },
+        { AT(norm_out), edit_norm_out },
         { AT(qk_norm_applied), edit_qk_norm_applied },
         { AT(qk_norm_kind), edit_qk_norm_kind },
         { AT(attn_bias), edit_attention_bias },
         { AT(ffn_bias), edit_ffn_bias },
         { AT(output_bias), edit_output_bias },
+        { AT(types_missing), edit_types },
         { AT(position_missing), edit_positions },
         { AT(alibi_missing), edit_alibi },
         { AT(rope_pairing), edit_pairing },

@@ -17,9 +17,10 @@ struct quirks {
     /* Edits. */
     uint8_t embd_scale, model_scales, residual_scale, logit_scale;
     uint8_t softcap_attn, softcap_logits;
-    uint8_t norm_kind, norm_eps, norm_bias, norm_embd, norm_post, qk_norm_applied, qk_norm_kind;
+    uint8_t norm_kind, norm_eps, norm_bias, norm_embd, norm_post, norm_out;
+    uint8_t qk_norm_applied, qk_norm_kind;
     uint8_t attn_bias, ffn_bias, output_bias;
-    uint8_t position_missing, alibi_missing;
+    uint8_t types_missing, position_missing, alibi_missing;
     uint8_t rope_pairing, rope_none, rope_theta, rope_dim, rope_scaling, rope_layers, rope_base, rope_sections;
     uint8_t rope_yarn;
     uint8_t qkv_order, attn_scale, attn_causal, attn_sinks, attn_temperature, attn_gate;
@@ -47,7 +48,8 @@ enum quirk_embd_scale { EMBD_SCALE_ADDED = 1, EMBD_SCALE_MISSING };
 enum quirk_logit_scale { LOGIT_SCALE_MISSING = 1, LOGIT_SCALE_MULTIPLIED };
 enum quirk_norm_kind { NORM_CENTRED = 1, NORM_NOT_CENTRED };
 enum quirk_norm_eps { EPS_0 = 1, EPS_1E_6, EPS_1E_5 };
-enum quirk_norm_post { POST_MISSING = 1, POST_BEFORE, POST_AS_LLAMA };
+enum quirk_norm_post { POST_MISSING = 1, POST_BEFORE, POST_AS_LLAMA, POST_RESIDUAL };
+enum quirk_norm_out { OUT_MISSING = 1, OUT_BEFORE };
 enum quirk_qk_norm_applied { QK_NORM_NONE = 1, QK_NORM_Q_ONLY };
 enum quirk_qk_norm_kind { QK_NORM_OVER_ROW = 1, QK_NORM_OVER_HEAD, QK_NORM_LATE, QK_NORM_EARLY };
 enum quirk_rope_pairing { PAIRING_HALVES = 1, PAIRING_NEIGHBOURS };
@@ -57,6 +59,7 @@ enum quirk_layers { LAYERS_ALL = 1, LAYERS_SHIFTED, LAYERS_EXCHANGED };   /* of 
 enum quirk_rope_base { BASE_GLOBAL = 1, BASE_LOCAL, BASE_EXCHANGED };
 enum quirk_rope_yarn { YARN_LINEAR = 1, YARN_NO_MAGNITUDE };
 enum quirk_attn_scale { SCALE_MISSING = 1, SCALE_HEAD_DIM, SCALE_N_EMBD, SCALE_IGNORED };
+enum quirk_attn_causal { MASK_NONE = 1, MASK_CAUSAL };
 enum quirk_attn_gate { GATE_MISSING = 1, GATE_SOFTPLUS };
 enum quirk_window_size { WINDOW_PLUS_ONE = 1, WINDOW_MINUS_ONE, WINDOW_IGNORED };
 enum quirk_block_order { ORDER_SEQUENTIAL = 1, ORDER_PARALLEL };

@@ -233,6 +233,10 @@ test('diagnose --list prints every mistake that it knows', async () => {
   assert.ok(list.length > 100 && new Set(list.map(({ name }) => name)).size === list.length);
   assert.deepEqual(lines.filter(line => /^\S/.test(line)).map(line => line.split(/ +/, 2)),
     list.map(({ name, tap }) => [name, tap]));
+  const those = JSON.parse(await output(['diagnose', model, '--list', '--json']));
+  const names = new Set(list.map(({ name }) => name));
+  assert.ok(those.length > 50 && those.length < list.length && those.every(({ name }) => names.has(name)));
+  assert.ok(those.some(({ models }) => models === 'with RoPE') && !those.some(({ name }) => name.startsWith('alibi.')));
 });
 
 /* ---- failures ---- */

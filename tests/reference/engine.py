@@ -329,7 +329,7 @@ class Engine:
         elif window:
             near = own - slots < window
         wrong = self.switch.get("attn.mask")
-        if wrong == "none":
+        if wrong == "none" or not self.kind["causal"] and wrong != "causal":
             return near
         if wrong == "strict":
             return near & ((slots < own) | (own == 0) & (slots == 0))
@@ -556,6 +556,7 @@ class Engine:
 
         attn_norm, ffn_norm = "attn_norm", self.kind["ffn_norm"]
         attn_post, ffn_post = "post_attention_norm", "post_ffw_norm"
+        attn_out, layer_out = "attn_output_norm", "layer_output_norm"   # of the sums, in encoders
         if ffn_norm == attn_post:
             attn_post = ffn_post = None
         has_post = attn_post and self.weight(f"{block}.{attn_post}.weight") is not None
@@ -563,8 +564,16 @@ class Engine:
             attn_norm, ffn_norm, attn_post, ffn_post = attn_post, ffn_post, None, None
         elif has_post and self.wrong("norm.post", "as_llama"):
             ffn_norm, attn_post, ffn_post = attn_post, None, None
+        elif has_post and self.wrong("norm.post", "residual"):
+            attn_out, layer_out, attn_post, ffn_post = attn_post, ffn_post, None, None
         elif self.wrong("norm.post", "missing"):
             attn_post = ffn_post = None
+        if self.weight(f"{block}.{attn_out}.weight") is None:
+            attn_out = layer_out = None
+        elif self.wrong("norm.out", "before"):
+            attn_norm, ffn_norm, attn_out, layer_out = attn_out, layer_out, None, None
+        elif self.wrong("norm.out", "missing"):
+            attn_out = layer_out = None
 
         layer_input = x
         normed = optional_norm("attn_norm", attn_norm, x)
@@ -610,7 +619,8 @@ class Engine:
         out = show("attn_out", self.project(block, "attn_output", out))
         from_norm = self.wrong("residual.from", "norm")
         out = optional_norm("attn_post_norm", attn_post, out) * self.residual_scale
-        x = show("ffn_inp", out + (0 if self.wrong("residual.attn", "missing") else normed if from_norm else x))
+        x = out + (0 if self.wrong("residual.attn", "missing") else normed if from_norm else x)
+        x = show("ffn_inp", self.norm(f"{block}.{attn_out}", x) if attn_out else x)
 
         has_ffn_norm = ffn_norm and self.weight(f"{block}.{ffn_norm}.weight") is not None
         if self.parallel:
@@ -623,7 +633,8 @@ class Engine:
             normed = x
         out = show("ffn_out", self.feed_forward(block, normed, show))
         out = optional_norm("ffn_post_norm", ffn_post, out) * self.residual_scale
-        return show("l_out", out + (0 if self.wrong("residual.ffn", "missing") else normed if from_norm else x))
+        x = out + (0 if self.wrong("residual.ffn", "missing") else normed if from_norm else x)
+        return show("l_out", self.norm(f"{block}.{layer_out}", x) if layer_out else x)
 
     def feed_forward(self, block, x, show):
         if self.weight(f"{block}.ffn_gate_inp.weight") is not None:
@@ -648,6 +659,9 @@ class Engine:
             x = x * self.embedding_scale
         if self.wrong("embd.scale", "added"):
             x = x * math.sqrt(self.n_embd)
+        types = self.weight("token_types.weight")
+        if types is not None and not self.wrong("embd.types", "missing"):
+            x = x + types[0]
         table, wrong = self.weight("position_embd.weight"), self.switch.get("position.learned")
         if table is not None and wrong != "missing":
             position = np.arange(len(tokens)) + (0 if wrong == "restarted" else start)
@@ -660,9 +674,11 @@ class Engine:
         tap("embd", x)
         for il in range(self.n_layer):
             x = self.layer(il, x, start, n_prompt, caches[il], tap)
-        if not self.wrong("norm.output", "missing"):
+        if self.weight("output_norm.weight") is not None and not self.wrong("norm.output", "missing"):
             x = self.norm("output_norm", x)
         tap("result_norm", x)
+        if self.file.arch.endswith("bert"):
+            return   # encoders have no head
         head = self.weight("output.weight")
         if head is None:
             head = self.weight("token_embd.weight") * (0 if self.wrong("output.head", "zero") else 1)
@@ -752,7 +768,7 @@ def selftest():
         if file.arch not in KINDS:
             continue
         dump = read_taps(path)
-        for n_prompt in (len(tokens), 3):
+        for n_prompt in (len(tokens), 3) if kind_of(file.arch)["causal"] else (len(tokens),):
             run, errors = Engine(file).run(tokens, n_prompt), {}
             for name, theirs in dump.items():
                 ours = run.taps.get(other_name(file, name))

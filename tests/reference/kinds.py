@@ -21,11 +21,13 @@ Every entry has the defaults of LLAMA unless it says otherwise:
     before      an expert's input is multiplied by its weight, not its output
     factor      the key logit_scale is a factor of logits, not a divisor
     gate        attention has a gate for each element
+    causal      tokens do not see later ones
     ffn_scale   .scale tensors of the feed-forward network are used; "dense": not those of experts
 """
 LLAMA = {"norm": "rms", "pairing": "neighbours", "act": "silu", "parallel": False, "ffn_norm": "ffn_norm",
          "qk_norm": "head", "late": False, "embedding": False, "period": 1, "local": "same", "nope": 0, "alibi": 0,
-         "gating": "softmax", "sum_to_1": False, "before": False, "factor": False, "gate": False, "ffn_scale": False}
+         "gating": "softmax", "sum_to_1": False, "before": False, "factor": False, "gate": False, "causal": True,
+         "ffn_scale": False}
 HALVES = {"pairing": "halves"}
 LAYER = {"norm": "layer", "pairing": "halves", "act": "gelu"}     # GPT-2 and its relatives
 DEEPSEEK = {"pairing": "halves", "gating": None, "sum_to_1": None}   # with shared experts and biases of the router
@@ -46,6 +48,7 @@ KINDS = {
                 "ffn_scale": True},
     "phi2": {**LAYER, "parallel": True}, "gptneox": {**LAYER, "parallel": True},
     "gpt2": {**LAYER, "nope": True}, "bloom": {**LAYER, "nope": True, "alibi": 8},
+    "bert": {**LAYER, "nope": True, "causal": False}, "nomic-bert": {**LAYER, "act": "silu", "causal": False},
     "glm4": {}, "smollm3": {"nope": 4}, "hunyuan-dense": {**HALVES, "late": True},
     "llama4": {"qk_norm": "bare", "late": True, "period": 4, "nope": 4, "gating": "sigmoid", "before": True},
 }
