@@ -5,7 +5,8 @@
 
 Prints a line for each file of FOLDER/toys whose name contains a TEXT: the relative RMS of the logits of every token to
 llama.cpp's, in the reference pass and in the fast pass (exact16, K and V as 16-bit codes), and for each pass the tap
-with the largest error or, if the file differs, the first one that parts; or the sentence that refuses the file.  Exits with 1 if a file that runs differs, or if a process crashes.  With --docs the table is written there.
+with the largest error or, if the file differs, the first one that parts; or the sentence that refuses the file.  Exits
+with 1 if a file that runs differs, or if a process crashes.  With --docs the table is written there.
 """
 import argparse
 import json
