@@ -188,6 +188,7 @@ static const struct { const char *architecture; enum tap_id diagnosed; } kinds[]
     { "qwen2moe", TAP_FFN_SHARED_GATE },
     { "glm4moe", TAP_FFN_PROBS_BIASED },
     { "afmoe", TAP_ATTN_GATED },
+    { "bert", TAP_FFN_SWIGLU },          /* norms after the residuals */
 };
 
 static void wrong_row(const void *row) {

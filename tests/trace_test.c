@@ -84,6 +84,29 @@ static void post_attention_case(void) {
     }
 }
 
+/* The order of the taps as a file may have it, in front of the taps or behind them. */
+static void order_case(void) {
+    static const struct { const char *json; plumb_status status; uint32_t order; } rows[] = {
+        { "{\"tap_order\":\"norm_after_rope\",\"taps\":[]}", PLUMB_OK, TAP_ORDER_NORM_AFTER_ROPE },
+        { "{\"taps\":[{\"name\":\"Qcur_rope-0\",\"token\":0,\"values\":[1]},{\"name\":\"Qcur_normed-0\",\"token\":0,"
+          "\"values\":[1]}],\"tap_order\":\"parallel,nonsense,,norm_after_rope,parallel,\"}", PLUMB_OK,
+          TAP_ORDER_PARALLEL | TAP_ORDER_NORM_AFTER_ROPE },
+        { "{\"tap_order\":\"\",\"taps\":[]}", PLUMB_OK, 0 },
+        { "{\"tap_order\":\"parallel\\u0000,Parallel\",\"taps\":[]}", PLUMB_OK, 0 },
+        { "{\"tap_order\":1,\"taps\":[]}", PLUMB_ERROR_METADATA, 0 },
+        { "{\"tap_order\":[\"parallel\"],\"taps\":[]}", PLUMB_ERROR_METADATA, 0 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        plumb_trace *t = plumb_trace_create();
+        plumb_status status = plumb_trace_read(t, rows[i].json, strlen(rows[i].json));
+        CHECK(status == rows[i].status && t->order == rows[i].order, "row %zu: status %d, order %u, %s", i, (int)status,
+              t->order, plumb_trace_error(t));
+        bool is_sorted = t->n_tap < 2 || (t->taps[0].id == TAP_QCUR_ROPE && t->taps[1].id == TAP_QCUR_NORMED);
+        CHECK(is_sorted && (t->n_tap < 2 || trace_find_tap(t, TAP_QCUR_NORMED, 0) == &t->taps[1]), "row %zu", i);
+        plumb_trace_free(t);
+    }
+}
+
 static void check_patterns_case(void) {
     static const struct {
         const char *patterns;
@@ -799,6 +822,7 @@ void test_trace(void) {
     test_case("trace: taps are known by the names of llama.cpp and of transformers", names_case);
     test_case("trace: patterns match names", patterns_case);
     test_case("trace: patterns mean the norm after attention if the model has one", post_attention_case);
+    test_case("trace: a file may say in which order the taps are", order_case);
     test_case("trace: patterns that match nothing and layers that do not exist are errors", check_patterns_case);
     test_case("trace: statistics equal numpy's", stats_case);
     test_case("trace: attention weights and their entropy equal those worked by hand", entropy_case);
