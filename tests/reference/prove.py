@@ -336,6 +336,10 @@ WHY = {
     "output.head=zero": "comes after the last layer",
     "logits.scale=missing": "comes after the last layer",
     "logits.scale=multiplied": "comes after the last layer",
+    "output.bias=missing": "comes after the last layer",
+    "softcap.logits=missing": "comes after the last layer",
+    "router.gating=softmax_used": "a softmax over all experts, divided by the sum of those used, is one over those",
+    "router.norm=added": "as `router.gating=softmax_used`",
 }
 TITLES = {"whole": "whole dumps", "l_out8": "the first 8 values of l_out", "top10": "the top 10 logits of 4 positions",
           "pairs": "pairs, whole dumps",
@@ -354,11 +358,11 @@ def cell(finding, twins=()):
 
 def where(quirk, archs, n_arch):
     """The models that a quirk concerns, and how many architectures of tests/vectors/archs have such a model."""
-    if quirk.name.split(".")[0] in blocks.READERS:
-        return quirk.models
     names = archs[quirk.name]
+    if quirk.name.split(".")[0] in (*blocks.READERS, "tokens") or len(names) == n_arch:   # these files have no BOS
+        return quirk.models
     few = "" if len(names) > 3 else ": " + ", ".join(sorted(names))
-    return f"{quirk.models} ({'all' if len(names) == n_arch else len(names)}{few})"
+    return f"{quirk.models} ({len(names)}{few})"
 
 
 def document(proof, singles, pairs, rounding, right):
@@ -385,8 +389,8 @@ def document(proof, singles, pairs, rounding, right):
               "engine without mistakes.  `(=)`: those of another mistake, see below.  `-`: not in the ranking.  Of the "
               "engine that rounds: `noise`, said to agree but for what rounding leaves; `1, nearest`, the first of the "
               "ranking, but more is left than that, which is not counted as found.", "",
-              "| mistake | what the engine does wrong | models | first tap | model | whole | l_out | top 10 | 8 bits: whole | "
-              "l_out |", "|---|---|---|---|---|---|---|---|---|---|"]
+              "| mistake | what the engine does wrong | models | first tap | model | whole | l_out | top 10 | "
+              "8 bits: whole | l_out |", "|---|---|---|---|---|---|---|---|---|---|"]
     for quirk in proof.quirks:
         found = singles.get(quirk.name)
         if found:
@@ -397,8 +401,8 @@ def document(proof, singles, pairs, rounding, right):
         else:
             model, ranks = None, [""] * (len(dump.MODES) + len(ROUNDING))
         text = quirk.text.replace("|", "\\|")
-        lines.append(f"| `{quirk.name}` | {text} | {where(quirk, archs, n_arch)} | `{quirk.tap}` | {model.name if model else 'none'} | "
-                     + " | ".join(ranks) + " |")
+        lines.append(f"| `{quirk.name}` | {text} | {where(quirk, archs, n_arch)} | `{quirk.tap}` | "
+                     f"{model.name if model else 'none'} | " + " | ".join(ranks) + " |")
     lines += ["", "## Indistinguishable in principle", "",
               "Found by comparing the dumps themselves, made by the second engine: these have the same numbers within "
               "the rounding of f32 (relative RMS of every row at most 1e-6).", "",
