@@ -742,7 +742,43 @@ static void precision_row(const void *path) {
     plumb_model_free(m);
 }
 
+/* Embeddings do not depend on the batches, and misuse gives a status and no embedding. */
+static void embed_case(void) {
+    static const int32_t ids[] = { 7, 1, 33, 33, 60, 2, 19, 48 }, bad[] = { 7, 64 };
+    enum { N = sizeof ids / sizeof *ids };
+    plumb_model *m = fixture_load("tests/vectors/archs/qwen3.gguf");
+    plumb_session *all = NULL, *few = NULL;
+    plumb_session_params one_batch = { .n_ctx = 8 }, batches = { .n_ctx = 8, .n_batch = 3 };
+    bool ok = m && CHECK(plumb_session_create(&all, m, &one_batch) == PLUMB_OK
+                         && plumb_session_create(&few, m, &batches) == PLUMB_OK, "%s", plumb_model_error(m));
+    for (int kind = PLUMB_POOLING_NONE; ok && kind <= PLUMB_POOLING_RANK; kind++) {
+        uint32_t n_vector, n, n_few;
+        plumb_session_feed(few, ids, 2);   /* is forgotten */
+        CHECK(plumb_session_embed(all, ids, N, (plumb_pooling)kind) == PLUMB_OK
+              && plumb_session_embed(few, ids, N, (plumb_pooling)kind) == PLUMB_OK, "%s", plumb_session_error(few));
+        const float *a = plumb_session_embedding(all, &n_vector, &n), *b = plumb_session_embedding(few, &n_vector, &n_few);
+        CHECK(n == n_few && n_vector == (kind == PLUMB_POOLING_NONE ? N : 1)
+              && memcmp(a, b, (size_t)n_vector * n * sizeof *a) == 0, "pooling %d: other bits in batches", kind);
+        CHECK(plumb_session_n_past(few) == N && !plumb_session_logits(few), "%u tokens", plumb_session_n_past(few));
+    }
+    const struct { size_t n; const int32_t *ids; plumb_pooling kind; plumb_status status; } rows[] = {
+        { 0, ids, PLUMB_POOLING_MEAN, PLUMB_ERROR_ARGUMENT }, { N, ids, (plumb_pooling)5, PLUMB_ERROR_ARGUMENT },
+        { N, ids, (plumb_pooling)-2, PLUMB_ERROR_ARGUMENT }, { 2, bad, PLUMB_POOLING_MEAN, PLUMB_ERROR_TOKEN },
+        { 9, ids, PLUMB_POOLING_MEAN, PLUMB_ERROR_CONTEXT },
+    };
+    for (size_t i = 0; ok && i < sizeof rows / sizeof *rows; i++) {
+        uint32_t n_vector = 1, n = 1;
+        plumb_status status = plumb_session_embed(few, rows[i].ids, rows[i].n, rows[i].kind);
+        CHECK(status == rows[i].status && plumb_session_error(few)[0], "row %zu: %s", i, plumb_status_name(status));
+        CHECK(!plumb_session_embedding(few, &n_vector, &n) && n_vector == 0 && n == 0, "row %zu has an embedding", i);
+    }
+    plumb_session_free(all);
+    plumb_session_free(few);
+    plumb_model_free(m);
+}
+
 void test_session(void) {
+    test_case("session: embeddings are the same in any batches, and misuse gives none", embed_case);
     test_case("session: a matrix without a kernel for its type is refused by name", no_kernel_case);
     test_case("session: a model loaded in pieces of 1, 7, 4096 bytes and at once gives the same bits", piecewise_case);
     test_case("session: a file cut at arbitrary bytes loads as one", cut_case);
