@@ -1,4 +1,4 @@
-/* The traits table and every dequantizer against gguf-py: tests/vectors/quant, made by make.py there. */
+/* The traits table and every dequantizer against gguf-py and ggml: tests/vectors/quant, made by make.py there. */
 #include "quant/quant.h"
 #include "test.h"
 
@@ -10,6 +10,11 @@ void test_quant(void);
 static const uint32_t readable[] = {
     QUANT_F32, QUANT_F16, QUANT_BF16, QUANT_Q4_0, QUANT_Q4_1, QUANT_Q5_0, QUANT_Q5_1, QUANT_Q8_0,
     QUANT_Q2_K, QUANT_Q3_K, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K, QUANT_Q8_K, QUANT_IQ4_NL, QUANT_IQ4_XS,
+};
+/* Those whose expected values are hashes. */
+static const uint32_t hashed[] = {
+    QUANT_IQ1_S, QUANT_IQ1_M, QUANT_IQ2_XXS, QUANT_IQ2_XS, QUANT_IQ2_S, QUANT_IQ3_XXS, QUANT_IQ3_S, QUANT_TQ1_0,
+    QUANT_TQ2_0, QUANT_MXFP4, QUANT_NVFP4, QUANT_Q1_0, QUANT_Q2_0,
 };
 
 /* Compares bits.  A NaN equals any NaN, because IEEE 754 and wasm leave its sign and payload open. */
@@ -52,7 +57,50 @@ done:
     free(got);
 }
 
-/* types.txt lists "number name block_size block_bytes" for every type that gguf-py knows. */
+/* FNV-1a of the bits of n floats; every NaN counts as the same. */
+static uint64_t hash_of(const float *x, size_t n) {
+    uint64_t h = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < 4 * n; i++) {
+        uint32_t bits = x[i / 4] != x[i / 4] ? 0x7fc00000u : f32_to_bits(x[i / 4]);
+        h = (h ^ (bits >> i % 4 * 8 & 255)) * 0x100000001b3u;
+    }
+    return h;
+}
+
+/* As equals_vectors, with a hash for each block. */
+static void equals_hashes(const void *row) {
+    const struct quant_traits *t = quant_traits(*(const uint32_t *)row);
+    REQUIRE(t && t->block_size && t->dequantize, "type %u is not readable", *(const uint32_t *)row);
+    char path[80];
+    size_t n_raw = 0, n_want = 0;
+    snprintf(path, sizeof path, "tests/vectors/quant/%s.bin", t->name);
+    uint8_t *raw = test_read_all(path, &n_raw);
+    snprintf(path, sizeof path, "tests/vectors/quant/%s.fnv.bin", t->name);
+    uint8_t *want = test_read_all(path, &n_want);
+    size_t n_block = n_raw / t->block_bytes, n = n_block * t->block_size;
+    uint8_t *odd = malloc(n_raw + 1);
+    float *got = malloc((n + 2) * sizeof *got);
+    const float canary = 12345.678f;
+    if (!CHECK(raw && want && odd && got && n_block > 400 && n_raw % t->block_bytes == 0 && n_want == 8 * n_block,
+               "%zu bytes of blocks, %zu bytes of hashes", n_raw, n_want))
+        goto done;
+    memcpy(odd + 1, raw, n_raw);
+    got[0] = got[n + 1] = canary;
+    t->dequantize(odd + 1, got + 1, n);
+    CHECK(same(got[0], canary) && same(got[n + 1], canary), "wrote outside its %zu floats", n);
+    for (size_t i = 0; i < n_block; i++) {
+        if (!CHECK(hash_of(got + 1 + i * t->block_size, t->block_size) == load_u64(want + 8 * i),
+                   "block %zu differs from ggml's; it begins with %a", i, (double)got[1 + i * t->block_size]))
+            break;
+    }
+done:
+    free(raw);
+    free(want);
+    free(odd);
+    free(got);
+}
+
+/* types.txt lists "number name block_size block_bytes" for every type that gguf-py or ggml knows. */
 static void table_equals_package(void) {
     size_t size = 0;
     char *text = test_read_all("tests/vectors/quant/types.txt", &size);
@@ -74,8 +122,8 @@ static void table_equals_package(void) {
         CHECK(t->dequantize && t->block_size == block_size && t->block_bytes == block_bytes,
               "%s: %u weights in %u bytes, not %u in %u", name, block_size, block_bytes, t->block_size, t->block_bytes);
     }
-    CHECK(n_line >= 34, "only %u lines understood", n_line);
-    CHECK(n_readable == sizeof readable / sizeof readable[0], "%u types are readable", n_readable);
+    CHECK(n_line >= 35, "only %u lines understood", n_line);
+    CHECK(n_readable == (sizeof readable + sizeof hashed) / sizeof readable[0], "%u types are readable", n_readable);
     free(text);
 }
 
@@ -96,5 +144,11 @@ void test_quant(void) {
         snprintf(name, sizeof name, "quant: %s equals %s bit for bit", t ? t->name : "?",
                  readable[i] == QUANT_Q8_K ? "d * q in numpy" : "gguf-py");
         test_row(name, equals_vectors, &readable[i]);
+    }
+    for (size_t i = 0; i < sizeof hashed / sizeof hashed[0]; i++) {
+        char name[80];
+        const struct quant_traits *t = quant_traits(hashed[i]);
+        snprintf(name, sizeof name, "quant: %s equals ggml bit for bit", t ? t->name : "?");
+        test_row(name, equals_hashes, &hashed[i]);
     }
 }

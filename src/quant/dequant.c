@@ -4,8 +4,11 @@
 #include "quant/dequant.h"
 
 #include "quant/blocks.h"
+#include "quant/grids.h"
 
 const int8_t quant_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+const int8_t quant_fp4_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+const int8_t quant_iq2_values[3] = {8, 25, 43}, quant_iq3_xxs_values[8] = {4, 12, 20, 28, 36, 44, 52, 62};
 
 static float load_f16(const uint8_t *p) { return f32_from_f16(load_u16(p)); }
 
@@ -173,6 +176,197 @@ void quant_dequantize_iq4_xs(const void *src, float *dst, size_t n) {
             int q = b->qs[e / 32 * 16 + e % 16] >> (e % 32 / 16 * 4) & 15;
             float scale = d * (float)quant_iq4_xs_scale(b, e / 32);
             dst[e] = scale * (float)quant_iq4_values[q];
+        }
+    }
+}
+
+/* ---- 4-bit floats ------------------------------------------------------------------------------------------------ */
+
+void quant_dequantize_mxfp4(const void *src, float *dst, size_t n) {
+    const struct block_mxfp4 *end = (const struct block_mxfp4 *)src + n / 32;
+    for (const struct block_mxfp4 *b = src; b < end; b++, dst += 32) {
+        /* 2^(e - 128) is subnormal for e = 0 and 1. */
+        float d = f32_from_bits(b->e < 2 ? 0x00200000u << b->e : (uint32_t)(b->e - 1) << 23);
+        for (size_t e = 0; e < 32; e++) {
+            int q = b->qs[e % 16] >> (e / 16 * 4) & 15;
+            dst[e] = d * (float)quant_fp4_values[q];
+        }
+    }
+}
+
+/* Half the value of an unsigned float with 4 bits of exponent, whose bias is 7, and 3 bits of mantissa.  The largest
+ * exponent with the largest mantissa is 0, as in ggml, unless bit 7, which is otherwise unused, is set. */
+static float half_of_ue4m3(uint8_t bits) {
+    uint32_t exponent = bits >> 3 & 15, mantissa = bits & 7;
+    if (bits == 0x7f) return 0.0f;
+    if (exponent == 0) return (float)mantissa * 0x1p-10f;
+    return f32_from_bits((exponent - 8 + 127) << 23 | mantissa << 20);
+}
+
+void quant_dequantize_nvfp4(const void *src, float *dst, size_t n) {
+    const struct block_nvfp4 *end = (const struct block_nvfp4 *)src + n / 64;
+    for (const struct block_nvfp4 *b = src; b < end; b++, dst += 64) {
+        for (size_t e = 0; e < 64; e++) {
+            int q = b->qs[e / 16 * 8 + e % 8] >> (e % 16 / 8 * 4) & 15;
+            dst[e] = half_of_ue4m3(b->d[e / 16]) * (float)quant_fp4_values[q];
+        }
+    }
+}
+
+/* ---- two, three and four values ---------------------------------------------------------------------------------- */
+
+void quant_dequantize_q1_0(const void *src, float *dst, size_t n) {
+    const struct block_q1_0 *end = (const struct block_q1_0 *)src + n / 128;
+    for (const struct block_q1_0 *b = src; b < end; b++, dst += 128) {
+        float d = load_f16(b->d);
+        for (size_t e = 0; e < 128; e++) dst[e] = b->qs[e / 8] >> (e % 8) & 1 ? d : -d;
+    }
+}
+
+void quant_dequantize_q2_0(const void *src, float *dst, size_t n) {
+    const struct block_q2_0 *end = (const struct block_q2_0 *)src + n / 64;
+    for (const struct block_q2_0 *b = src; b < end; b++, dst += 64) {
+        float d = load_f16(b->d);
+        for (size_t e = 0; e < 64; e++) dst[e] = d * (float)((b->qs[e / 4] >> (e % 4 * 2) & 3) - 1);
+    }
+}
+
+void quant_dequantize_tq1_0(const void *src, float *dst, size_t n) {
+    static const uint8_t power_of_3[5] = {1, 3, 9, 27, 81};
+    const struct block_tq1_0 *end = (const struct block_tq1_0 *)src + n / 256;
+    for (const struct block_tq1_0 *b = src; b < end; b++, dst += 256) {
+        float d = load_f16(b->d);
+        for (size_t e = 0; e < 256; e++) {
+            uint8_t byte = e < 160 ? b->qs[e % 32] : e < 240 ? b->qs[32 + e % 16] : b->qh[e % 4];
+            size_t digit = e < 160 ? e / 32 : e < 240 ? (e - 160) / 16 : (e - 240) / 4;
+            uint8_t fraction = (uint8_t)(byte * power_of_3[digit]);
+            dst[e] = d * (float)((fraction * 3 >> 8) - 1);
+        }
+    }
+}
+
+void quant_dequantize_tq2_0(const void *src, float *dst, size_t n) {
+    const struct block_tq2_0 *end = (const struct block_tq2_0 *)src + n / 256;
+    for (const struct block_tq2_0 *b = src; b < end; b++, dst += 256) {
+        float d = load_f16(b->d);
+        for (size_t e = 0; e < 256; e++) {
+            int q = b->qs[e / 128 * 32 + e % 32] >> (e % 128 / 32 * 2) & 3;
+            dst[e] = d * (float)(q - 1);
+        }
+    }
+}
+
+/* ---- grids ------------------------------------------------------------------------------------------------------- */
+
+/* Scales are multiplied in ggml's order here, too.  Multiplying with -1 is exact. */
+
+/* Value j of an entry of the grids of iq2 and of iq3_xxs. */
+static float iq2_value(uint16_t entry, size_t j) { return (float)quant_iq2_values[entry >> 2 * j & 3]; }
+static float iq3_xxs_value(uint16_t entry, size_t j) { return (float)quant_iq3_xxs_values[entry >> 3 * j & 7]; }
+
+/* The sign of weight j of 8. */
+static float sign_of(unsigned signs, size_t j) { return signs >> j & 1 ? -1.0f : 1.0f; }
+/* 8 signs from 7: the last makes the number of minus signs even. */
+static unsigned even_signs(unsigned signs) {
+    unsigned odd = signs ^ signs >> 4;
+    odd ^= odd >> 2;
+    odd ^= odd >> 1;
+    return signs | (odd & 1) << 7;
+}
+
+void quant_dequantize_iq2_xxs(const void *src, float *dst, size_t n) {
+    const struct block_iq2_xxs *end = (const struct block_iq2_xxs *)src + n / 256;
+    for (const struct block_iq2_xxs *b = src; b < end; b++, dst += 256) {
+        float d = load_f16(b->d);
+        for (size_t e = 0; e < 256; e++) {
+            const uint8_t *group = b->qs + e / 32 * 8;
+            uint32_t packed = load_u32(group + 4);
+            unsigned signs = even_signs(packed >> (e % 32 / 8 * 7) & 127);
+            float scale = d * (0.5f + (float)(packed >> 28)) * 0.25f;
+            dst[e] = scale * iq2_value(quant_iq2_xxs_grid[group[e % 32 / 8]], e % 8) * sign_of(signs, e % 8);
+        }
+    }
+}
+
+void quant_dequantize_iq2_xs(const void *src, float *dst, size_t n) {
+    const struct block_iq2_xs *end = (const struct block_iq2_xs *)src + n / 256;
+    for (const struct block_iq2_xs *b = src; b < end; b++, dst += 256) {
+        float d = load_f16(b->d);
+        for (size_t e = 0; e < 256; e++) {
+            unsigned packed = load_u16(b->qs + e / 8 * 2), signs = even_signs(packed >> 9);
+            float scale = d * (0.5f + (float)(b->scales[e / 32] >> (e % 32 / 16 * 4) & 15)) * 0.25f;
+            dst[e] = scale * iq2_value(quant_iq2_xs_grid[packed & 511], e % 8) * sign_of(signs, e % 8);
+        }
+    }
+}
+
+void quant_dequantize_iq2_s(const void *src, float *dst, size_t n) {
+    const struct block_iq2_s *end = (const struct block_iq2_s *)src + n / 256;
+    for (const struct block_iq2_s *b = src; b < end; b++, dst += 256) {
+        float d = load_f16(b->d);
+        for (size_t e = 0; e < 256; e++) {
+            unsigned index = b->qs[e / 8] | (b->qh[e / 32] >> (e % 32 / 8 * 2) & 3u) << 8;
+            float scale = d * (0.5f + (float)(b->scales[e / 32] >> (e % 32 / 16 * 4) & 15)) * 0.25f;
+            dst[e] = scale * iq2_value(quant_iq2_s_grid[index], e % 8) * sign_of(b->signs[e / 8], e % 8);
+        }
+    }
+}
+
+void quant_dequantize_iq3_xxs(const void *src, float *dst, size_t n) {
+    const struct block_iq3_xxs *end = (const struct block_iq3_xxs *)src + n / 256;
+    for (const struct block_iq3_xxs *b = src; b < end; b++, dst += 256) {
+        float d = load_f16(b->d);
+        for (size_t e = 0; e < 256; e++) {
+            uint32_t packed = load_u32(b->scales_signs + e / 32 * 4);
+            unsigned signs = even_signs(packed >> (e % 32 / 8 * 7) & 127);
+            float scale = d * (0.5f + (float)(packed >> 28)) * 0.5f;
+            dst[e] = scale * iq3_xxs_value(quant_iq3_xxs_grid[b->qs[e / 4]], e % 4) * sign_of(signs, e % 8);
+        }
+    }
+}
+
+void quant_dequantize_iq3_s(const void *src, float *dst, size_t n) {
+    const struct block_iq3_s *end = (const struct block_iq3_s *)src + n / 256;
+    for (const struct block_iq3_s *b = src; b < end; b++, dst += 256) {
+        float d = load_f16(b->d);
+        for (size_t e = 0; e < 256; e++) {
+            unsigned index = b->qs[e / 4] | (b->qh[e / 32] >> (e % 32 / 4) & 1u) << 8;
+            unsigned code = quant_iq3_s_grid[index] >> (e % 4 * 3) & 7u;
+            float scale = d * (float)(1 + 2 * (b->scales[e / 64] >> (e % 64 / 32 * 4) & 15));
+            dst[e] = scale * (float)(2 * code + 1) * sign_of(b->signs[e / 8], e % 8);
+        }
+    }
+}
+
+/* Value j of an entry of the grid of iq1, shifted by 1/8 up or down. */
+static float iq1_value(unsigned index, size_t j, bool down) {
+    return (float)((quant_iq1_grid[index] >> 2 * j & 3) - 1) + (down ? -0.125f : 0.125f);
+}
+
+void quant_dequantize_iq1_s(const void *src, float *dst, size_t n) {
+    const struct block_iq1_s *end = (const struct block_iq1_s *)src + n / 256;
+    for (const struct block_iq1_s *b = src; b < end; b++, dst += 256) {
+        float d = load_f16(b->d);
+        for (size_t e = 0; e < 256; e++) {
+            unsigned packed = load_u16(b->qh + e / 32 * 2);
+            unsigned index = b->qs[e / 8] | (packed >> (e % 32 / 8 * 3) & 7) << 8;
+            float scale = d * (float)(2 * (packed >> 12 & 7) + 1);
+            dst[e] = scale * iq1_value(index, e % 8, packed >> 15);
+        }
+    }
+}
+
+void quant_dequantize_iq1_m(const void *src, float *dst, size_t n) {
+    const struct block_iq1_m *end = (const struct block_iq1_m *)src + n / 256;
+    for (const struct block_iq1_m *b = src; b < end; b++, dst += 256) {
+        unsigned d_bits = 0;
+        for (size_t i = 0; i < 4; i++) d_bits |= (load_u16(b->scales + 2 * i) >> 12u) << 4 * i;
+        float d = f32_from_f16((uint16_t)d_bits);
+        for (size_t e = 0; e < 256; e++) {
+            unsigned high = b->qh[e / 16] >> (e % 16 / 8 * 4) & 15u;
+            unsigned code = load_u16(b->scales + e / 64 * 2) >> (e % 64 / 16 * 3) & 7u;
+            float scale = d * (float)(2 * code + 1);
+            dst[e] = scale * iq1_value(b->qs[e / 8] | (high & 7) << 8, e % 8, high >> 3);
         }
     }
 }

@@ -25,5 +25,18 @@ void quant_dequantize_q6_K(const void *src, float *dst, size_t n);
 void quant_dequantize_q8_K(const void *src, float *dst, size_t n);
 void quant_dequantize_iq4_nl(const void *src, float *dst, size_t n);
 void quant_dequantize_iq4_xs(const void *src, float *dst, size_t n);
+void quant_dequantize_iq2_xxs(const void *src, float *dst, size_t n);
+void quant_dequantize_iq2_xs(const void *src, float *dst, size_t n);
+void quant_dequantize_iq3_xxs(const void *src, float *dst, size_t n);
+void quant_dequantize_iq1_s(const void *src, float *dst, size_t n);
+void quant_dequantize_iq3_s(const void *src, float *dst, size_t n);
+void quant_dequantize_iq2_s(const void *src, float *dst, size_t n);
+void quant_dequantize_iq1_m(const void *src, float *dst, size_t n);
+void quant_dequantize_tq1_0(const void *src, float *dst, size_t n);
+void quant_dequantize_tq2_0(const void *src, float *dst, size_t n);
+void quant_dequantize_mxfp4(const void *src, float *dst, size_t n);
+void quant_dequantize_nvfp4(const void *src, float *dst, size_t n);
+void quant_dequantize_q1_0(const void *src, float *dst, size_t n);
+void quant_dequantize_q2_0(const void *src, float *dst, size_t n);
 
 #endif

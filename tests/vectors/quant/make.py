@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
-"""Makes the dequantization vectors: <TYPE>.bin (raw blocks), <TYPE>.f32.bin (expected f32), types.txt.
+"""Makes the dequantization vectors: <TYPE>.bin (raw blocks), <TYPE>.f32.bin (expected f32), types.txt.  GGML_TYPES have
+<TYPE>.fnv.bin instead of expected f32: the hash of each block's, so that every entry of a grid fits into small files.
 
 Expected values come from gguf.quants.dequantize of the PyPI package gguf, except Q8_K, whose dequantization the package
 lacks: there it is d * q in float32, written in numpy from the definition of block_q8_K and dequantize_row_q8_K in ggml
 (float d; int8 qs[256]; int16 bsums[16]; y = d * qs).
 
-Usage: python3 make.py [directory]   (default: beside this script).  Same versions, same bytes.
+The expected values of GGML_TYPES come from ggml's own dequantizers, by the program of ggml_dequantize.c; those that the
+package dequantizes too are compared with it; all are equal.
+
+Usage: python3 make.py GGML_DEQUANTIZE [directory]   (default: beside this script).  Same versions, same bytes.
 """
+import subprocess
 import sys
 from pathlib import Path
 
@@ -29,6 +34,25 @@ LAYOUT = {
     Type.Q8_K: [("scale32", 4), ("byte", 256), ("code", 32)],
     Type.IQ4_NL: [("scale", 2), ("code", 16)],
     Type.IQ4_XS: [("scale", 2), ("scales", 2), ("scales", 4), ("code", 128)],
+}
+
+# The types of GGML_TYPES: number, weights in a block, and fields as above.  "index" and "high" are the low and the high
+# bits of indices into a grid, "group": the 32-bit fields of IQ2_XXS and IQ3_XXS with signs and a scale, "every": bytes
+# that take all 256 values, "scale_quarters": the 16-bit fields of IQ1_M, which share the f16 scale of the block.
+GGML_TYPES = {
+    "IQ2_XXS": (16, 256, [("scale", 2)] + [("index", 4), ("group", 4)] * 8),
+    "IQ2_XS": (17, 256, [("scale", 2), ("index_signs", 64), ("byte", 8)]),
+    "IQ3_XXS": (18, 256, [("scale", 2), ("index", 64)] + [("group", 4)] * 8),
+    "IQ1_S": (19, 256, [("scale", 2), ("index", 32), ("high3", 16)]),
+    "IQ3_S": (21, 256, [("scale", 2), ("index", 64), ("high1", 8), ("byte", 32), ("byte", 4)]),
+    "IQ2_S": (22, 256, [("scale", 2), ("index", 32), ("byte", 32), ("high2", 8), ("byte", 8)]),
+    "IQ1_M": (29, 256, [("index", 32), ("high3_shift", 16), ("scale_quarters", 8)]),
+    "TQ1_0": (34, 256, [("every", 48), ("every", 4), ("scale", 2)]),
+    "TQ2_0": (35, 256, [("every", 64), ("scale", 2)]),
+    "MXFP4": (39, 32, [("every", 1), ("every", 16)]),
+    "NVFP4": (40, 64, [("every", 4), ("every", 32)]),
+    "Q1_0": (41, 128, [("scale", 2), ("every", 16)]),
+    "Q2_0": (42, 64, [("scale", 2), ("every", 16)]),
 }
 
 # f16: zeros, smallest and largest subnormals, smallest normals, largest, one, infinities, quiet and signalling NaN
@@ -96,6 +120,68 @@ def n_weights(layout):
     return 256 if sum(n for _, n in layout) > 64 else 32
 
 
+def field(kind, n, step, at):
+    """n bytes of the field at byte `at` of block `step` of a type of GGML_TYPES.  Over 256 steps every entry of a grid
+    occurs, and every index takes every value of its low byte.  High bits change every 32 steps, signs and scales more
+    often."""
+    p = np.arange(n)
+    high = step // 32 % 8
+    if kind in ("index", "every"):
+        return ((at + p) * 37 + step).astype(np.uint8).tobytes()
+    if kind == "index_signs":
+        p = np.arange(n // 2)
+        return ((at + 37 * p + 2 * step + step // 256) % 512 | (11 * p + step) % 128 << 9).astype("<u2").tobytes()
+    if kind == "group":
+        signs = [(at + 5 * i + step) % 128 << 7 * i for i in range(4)]
+        return (sum(signs) | (at // 4 + step) % 16 << 28).to_bytes(4, "little")
+    if kind == "high1":
+        return (np.full(n, 255 * (high & 1)) ^ (p + step) % 2 * 0x5a).astype(np.uint8).tobytes()
+    if kind == "high2":
+        return (np.full(n, 0x55 * (high & 3)) ^ (p + step) % 2 * 0xc6).astype(np.uint8).tobytes()
+    if kind == "high3":
+        return (0o1111 * high ^ ((np.arange(n // 2) * 5 + step) % 16 << 12)).astype("<u2").tobytes()
+    if kind == "high3_shift":
+        return (0x11 * high | 8 * ((p + step) & 1) | 128 * ((p + step // 2) & 1)).astype(np.uint8).tobytes()
+    if kind == "scale_quarters":
+        return scale_quarters(int.from_bytes(ordinary_scale("scale"), "little"), (np.arange(4) * 1171 + step * 293))
+    return ordinary_scale(kind) if kind == "scale" else ((at + p) * 29 + step * 7).astype(np.uint8).tobytes()
+
+
+def scale_quarters(scale, codes):
+    return (codes % 4096 | np.array([scale >> 4 * i & 15 for i in range(4)]) << 12).astype("<u2").tobytes()
+
+
+def ggml_blocks(layout):
+    out = []
+    for step in range(256):
+        at = 0
+        for kind, n in layout:
+            out.append(field(kind, n, step, at))
+            at += n
+    starts, n_bit = np.cumsum([0] + [n for _, n in layout]).tolist(), 8 * sum(n for _, n in layout)
+    extremes = F16 + [int.from_bytes(ordinary_scale("scale"), "little") for _ in range(16)]
+    for scale in extremes:                          # f16 scales of every kind over random bits
+        for kind, n in layout:
+            out.append(scale.to_bytes(2, "little") if kind == "scale" else
+                       scale_quarters(scale, rng.integers(4096, size=4)) if kind == "scale_quarters" else rng.bytes(n))
+    base = [ordinary_scale("scale") if kind == "scale" else
+            scale_quarters(0x2c01, rng.integers(4096, size=4)) if kind == "scale_quarters" else rng.bytes(n)
+            for kind, n in layout]
+    base = int.from_bytes(b"".join(base), "little")
+    for bit in range(n_bit):                        # a block, and with each of its bits changed
+        out.append((base ^ 1 << bit).to_bytes(starts[-1], "little"))
+    return np.frombuffer(b"".join(out) + base.to_bytes(starts[-1], "little"), np.uint8)
+
+
+def hashes(values, block_size):
+    """64-bit FNV-1a of the f32 of each block; every NaN counts as 0x7fc00000."""
+    bits = np.where(np.isnan(values), np.uint32(0x7FC00000), values.view("<u4")).reshape(-1, block_size)
+    h = np.full(len(bits), 0xCBF29CE484222325, np.uint64)
+    for byte in bits.astype("<u4").view(np.uint8).reshape(len(bits), -1).T:
+        h = (h ^ byte) * np.uint64(0x100000001B3)
+    return h
+
+
 def q8_K(raw):
     b = raw.reshape(-1, 292)
     d = b[:, :4].copy().view("<f4")
@@ -117,7 +203,7 @@ def floats(exponent_bits, mantissa_bits):
 
 
 def main():
-    where = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
+    ggml, where = sys.argv[1], Path(sys.argv[2]) if len(sys.argv) > 2 else Path(__file__).parent
     inputs = {
         Type.F32: np.array(floats(8, 23), "<u4").view(np.uint8),
         Type.F16: np.array(floats(5, 10), "<u2").view(np.uint8),
@@ -130,8 +216,24 @@ def main():
         assert want.dtype == np.float32
         (where / f"{t.name}.bin").write_bytes(raw.tobytes())
         (where / f"{t.name}.f32.bin").write_bytes(want.astype("<f4").tobytes())
-    # The package's numbers, names, block sizes and block bytes, of all types.
+    for name, (number, block_size, layout) in GGML_TYPES.items():
+        raw = ggml_blocks(layout)
+        n_block = raw.size // sum(n for _, n in layout)
+        floats_of = subprocess.run([ggml, str(number)], input=raw.tobytes(), stdout=subprocess.PIPE, check=True)
+        want = np.frombuffer(floats_of.stdout, "<f4")
+        assert want.size == n_block * block_size, name
+        try:
+            with np.errstate(all="ignore"):
+                package = dequantize(raw, Type(number)).reshape(-1)
+            differ = (package.view("<u4") != want.view("<u4")) & ~(np.isnan(package) & np.isnan(want))
+            assert not differ.any(), f"{name}: {differ.sum()} weights differ from the package's"
+        except (NotImplementedError, ValueError):
+            print(name, "is not dequantized by the package")
+        (where / f"{name}.bin").write_bytes(raw.tobytes())
+        (where / f"{name}.fnv.bin").write_bytes(hashes(want, block_size).astype("<u8").tobytes())
+    # The package's numbers, names, block sizes and block bytes, of all types, and of Q2_0, which it lacks.
     lines = [f"{t.value} {t.name} {GGML_QUANT_SIZES[t][0]} {GGML_QUANT_SIZES[t][1]}\n" for t in Type]
+    lines.append(f"42 Q2_0 64 {sum(n for _, n in GGML_TYPES['Q2_0'][2])}\n")
     (where / "types.txt").write_text("".join(lines))
 
 
