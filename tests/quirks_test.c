@@ -352,6 +352,36 @@ static void first_taps(void) {
     test_note("%zu quirks, %zu runs", n_quirk, n_run);
 }
 
+/* With a token more than the model has positions, the last one is used twice. */
+static void last_position(void) {
+    static const int32_t ids[N_TOKEN] = { 7, 1, 33, 60, 2, 19, 48 };
+    static const char *const names[] = { "tokens.bos=doubled", "position.learned=plus_two" };
+    plumb_model *m = fixture_load("tests/vectors/archs/gpt2.gguf");
+    if (!m) return;
+    m->model->plan.n_ctx_train = N_TOKEN;   /* the rows after these are not to be read */
+    struct quirks set = { 0 };
+    for (size_t i = 0; i < 2; i++) {
+        quirk_set(&set, quirk_find(names[i]));
+        struct subject s = { m, ids, 0, NULL };
+        struct record *run = run_tokens(&s, &set, NULL);
+        const float *embd = record_at(run, "embd", -1, N_TOKEN);
+        const struct weight *words = m->model->token_embd.w, *rows = m->model->position_embd.w;
+        float word[64], row[64];
+        uint8_t bytes[256];
+        if (CHECK(words->n_in <= 64 && rows->n_in == words->n_in, "%u elements", words->n_in)) {
+            words->traits->dequantize(weight_row(words, (size_t)ids[N_TOKEN - 1], bytes), word, words->n_in);
+            rows->traits->dequantize(weight_row(rows, N_TOKEN - 1, bytes), row, rows->n_in);
+            double worst = 0;
+            for (uint32_t k = 0; k < words->n_in; k++) {
+                worst = fmax(worst, fabs((double)embd[k] - (double)word[k] - (double)row[k]));
+            }
+            CHECK(worst < 1e-6, "%s: off by %g", names[i], worst);
+        }
+        record_free(run);
+    }
+    plumb_model_free(m);
+}
+
 void test_quirks(void) {
     test_case("quirks: misread blocks equal gguf-py's result for blocks with their bits moved", misread_vectors);
     test_case("quirks: without a mistake blocks equal the right dequantizers, bit for bit", misread_none);
@@ -362,4 +392,5 @@ void test_quirks(void) {
     test_case("quirks: token lists by hand", tokens);
     test_case("quirks: which apply to which model", applies);
     test_case("quirks: each changes the tap it names and nothing before", first_taps);
+    test_case("quirks: no row after the last learned position is read", last_position);
 }

@@ -87,10 +87,11 @@ static void quirk_after_norm(struct reference *r, const double *h, size_t n) {
 /* ---- learned positions, ALiBi ------------------------------------------------------------------------------------ */
 
 static uint32_t quirk_learned_position(const struct reference *r, uint32_t pos, uint32_t t) {
-    static const uint32_t added[] = { [LEARNED_PLUS_ONE] = 1, [LEARNED_PLUS_TWO] = 2, [LEARNED_RESTARTED] = 0 };
+    static const uint32_t added[] = { 0, [LEARNED_PLUS_ONE] = 1, [LEARNED_PLUS_TWO] = 2, [LEARNED_RESTARTED] = 0 };
     uint8_t wrong = r->quirks.position_learned;
-    uint32_t row = wrong == LEARNED_RESTARTED ? t : pos + t, last = r->plan.n_ctx_train - 1;
-    return !wrong ? row : added[wrong] <= last - row ? row + added[wrong] : last;
+    uint64_t row = (wrong == LEARNED_RESTARTED ? t : (uint64_t)pos + t) + added[wrong];
+    uint32_t last = r->plan.n_ctx_train - 1;   /* a token more than was asked for may be fed */
+    return row < last ? (uint32_t)row : last;
 }
 
 /* As reference_bend_score. */
