@@ -756,7 +756,8 @@ static void embed_case(void) {
         plumb_session_feed(few, ids, 2);   /* is forgotten */
         CHECK(plumb_session_embed(all, ids, N, (plumb_pooling)kind) == PLUMB_OK
               && plumb_session_embed(few, ids, N, (plumb_pooling)kind) == PLUMB_OK, "%s", plumb_session_error(few));
-        const float *a = plumb_session_embedding(all, &n_vector, &n), *b = plumb_session_embedding(few, &n_vector, &n_few);
+        const float *a = plumb_session_embedding(all, &n_vector, &n);
+        const float *b = plumb_session_embedding(few, &n_vector, &n_few);
         CHECK(n == n_few && n_vector == (kind == PLUMB_POOLING_NONE ? N : 1)
               && memcmp(a, b, (size_t)n_vector * n * sizeof *a) == 0, "pooling %d: other bits in batches", kind);
         CHECK(plumb_session_n_past(few) == N && !plumb_session_logits(few), "%u tokens", plumb_session_n_past(few));
