@@ -106,11 +106,15 @@ check: ## The quick part of `make test`: C tests natively and in Node, JavaScrip
 	@$(MAKE) -s -j$$(nproc) check-programs
 	@HOSTS='native node' node tests/run.mjs --check
 
-conformance: ## Compares both passes with llama.cpp on the toy models of its conformance program; docs/architectures.md.
+# The real model takes 8 GB on the disk.
+real := qwen2.5-coder-1.5b-instruct-q4_k_m
+conformance: ## Compares both passes with llama.cpp: its toy models, a real one of 1.5B; writes docs/architectures.md.
 	@tools/setup.sh test
+	@python3 models/fetch.py $(real)
 	@$(MAKE) -s build/native/plumb
 	@sh tests/conformance/build.sh build/conformance
-	@PYTHONPATH=build/setup/py python3 tests/conformance/conformance.py build/conformance --docs docs/architectures.md
+	@PYTHONPATH=build/setup/py python3 tests/conformance/conformance.py build/conformance --docs docs/architectures.md \
+	    --real "$$(python3 models/fetch.py --path $(real))"
 
 mutants: ## Makes small faults in src/ and web/ and lists those that no test sees; N=200 SEED=1 ONLY=src/diff.
 	@tools/setup.sh test
@@ -189,9 +193,9 @@ prove: ## Proves plumb diagnose: a second engine makes every known mistake; writ
 	@$(MAKE) -s -j$$(nproc) native
 	@$(python) tests/reference/prove.py --docs docs/quirks.md
 
-truth: ## Every tap against llama.cpp by layer, on the default model and 2 GB of synthetic ones.
+truth: ## Every tap against llama.cpp by layer, on both real models and 2 GB of synthetic ones.
 	@tools/setup.sh test native
-	@python3 models/fetch.py $(MODEL)
+	@python3 models/fetch.py $(OFFERED)
 	@$(MAKE) -s -j$$(nproc) native
 	@PYTHONPATH=build/setup/py node tests/layers.mjs
 

@@ -1,6 +1,6 @@
 /**
- * Compares every tap of plumb's two passes with llama.cpp's, layer by layer, on SmolLM2, on seven synthetic models of
- * TinyLlama's shape and one of Granite's, with the commands of a user: `plumb trace` and `plumb diff`.
+ * Compares every tap of plumb's two passes with llama.cpp's, layer by layer, on SmolLM2, on Gemma 3, on seven synthetic
+ * models of TinyLlama's shape and one of Granite's, with the commands of a user: `plumb trace` and `plumb diff`.
  *
  *   node tests/layers.mjs            prints a line for each model; exit code 1 if a limit is passed
  *   node tests/layers.mjs --write    native only: also writes docs/layers.md, with the effect of quantization
@@ -17,6 +17,12 @@ import { command, plumb, smol } from './cli/plumb.mjs';
 const vectors = 'tests/vectors/layers', scratch = 'build/layers';
 const synthetics = [...['Q4_0', 'Q4_K', 'Q5_K', 'Q6_K', 'Q8_0', 'F16', 'F32'].map((type) => `tinyllama-2l.${type}`),
   'granite-2l.Q4_K'];
+const real = {
+  smollm2: { path: smol, about: '30 layers, 576 wide, 9 query heads and 3 K/V heads, Q4_1; the real '
+    + 'SmolLM2-135M-Instruct.' },
+  gemma3: { path: 'models/gemma-3-270m.Q4_K_M.gguf', about: '18 layers, 640 wide, 4 query heads of 256 and one K/V '
+    + 'head, Q4_K_M; the real Gemma 3 270M.  llama.cpp has no name for its `attn_out`.' },
+};
 const shapes = { tinyllama: '32 query heads and 4 K/V heads',
   granite: '32 query heads and 8 K/V heads, Granite\'s factors' };
 const limits = { reference: 1e-5, first: 1e-3, result: 1e-2 };
@@ -178,7 +184,8 @@ async function document(models) {
     'the file itself.  *llama.cpp* is llama.cpp\'s own pass on that file; it rounds activations to 8 bits (to f16',
     'for F16).', '',
     'The truth is `tests/vectors/layers` (llama.cpp v0.5.0, CPU, AVX2, one thread, KV cache in F32).  It has 12',
-    'values, the mean, the RMS and the extremes of each row.  plumb\'s rows are compared with these, and the largest',
+    'values (24 of Gemma 3), the mean, the RMS and the extremes of each row.  plumb\'s rows are compared with these, and',
+    'the largest',
     'difference counts.  The mean and the RMS have 6 digits there, so their rounding alone gives about 2e-6 (see',
     '`embd`).  llama.cpp\'s own pass was compared over whole rows when the vectors were made.  If a few components',
     'are huge, as in SmolLM2, 12 values usually overstate an error: over whole rows of 7 tokens the error of the',
@@ -215,11 +222,11 @@ async function document(models) {
 /* ---- main ---- */
 
 const write = process.argv.includes('--write'), models = [], found = [];
-for (const name of ['smollm2', ...synthetics]) {
-  const [shape, type] = name.split(/-2l\./), path = type ? await synthetic(shape, type) : smol;
+for (const name of [...Object.keys(real), ...synthetics]) {
+  const [shape, type] = name.split(/-2l\./), path = type ? await synthetic(shape, type) : real[name].path;
   const about = type
     ? `2 layers, 2048 wide, ${shapes[shape]}, random weights; ${(statSync(path).size / 1e6).toFixed(0)} MB.`
-    : '30 layers, 576 wide, 9 query heads and 3 K/V heads, Q4_1; the real SmolLM2-135M-Instruct.';
+    : real[name].about;
   const model = { name, about, theirs: ownTaps(name), ...await measure(name, path) };
   models.push(model);
   const wrong = failures(name, model, model.theirs.length);

@@ -30,9 +30,9 @@ const list = (folder, suffix) =>
 /** PLUMB: the command line that tests/cli runs, as a JSON array. */
 const cli = (command) => ({ PLUMB: JSON.stringify(command) });
 
-/** Both passes on the default model against llama.cpp, by a release build of the C tests. */
+/** Both passes on two real models against llama.cpp, by a release build of the C tests. */
 const truth = (command) =>
-  ({ name: 'default model against llama.cpp', command: [...command, 'truth'], timeout: 1800 });
+  ({ name: 'real models against llama.cpp', command: [...command, 'truth'], timeout: 1800 });
 
 /** `make package` needs a compiler that has relaxed SIMD. */
 const tarball = `build/plumb-llm-${JSON.parse(readFileSync('web/package.json', 'utf8')).version}.tgz`;

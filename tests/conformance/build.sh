@@ -3,7 +3,7 @@
 # tests/test-llama-archs.cpp, and tests/vectors/llama/logits.c, and writes the toy models.  Needs npm, git, cmake and a
 # C++ compiler; 15 minutes of two cores and 1.5 GB.
 #   build.sh FOLDER
-# leaves FOLDER/logits and FOLDER/toys/*.gguf.  What is there already is not built again.
+# leaves FOLDER/logits, FOLDER/quantize and FOLDER/toys/*.gguf.  What is there already is not built again.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1"
@@ -31,6 +31,9 @@ libraries="build/common/libllama-common.a build/common/libllama-common-base.a bu
 # shellcheck disable=SC2086  # a list
 [ -x ../test-llama-archs ] || g++ -O1 -std=c++17 -w -Iinclude -Iggml/include -Iggml/src -Icommon -Ivendor -Isrc \
     tests/test-llama-archs.cpp $libraries -o ../test-llama-archs
+# shellcheck disable=SC2086
+[ -x ../quantize ] || g++ -O1 -std=c++17 -w -Iinclude -Iggml/include -Icommon -Itools/quantize tools/quantize/*.cpp \
+    $libraries -o ../quantize
 gcc -std=gnu11 -O2 -Iinclude -Iggml/include -c "$here/../vectors/llama/logits.c" -o ../logits.o
 # shellcheck disable=SC2086
 g++ ../logits.o $libraries -o ../logits

@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 """Compares both passes with llama.cpp on the toy models of its conformance program (build.sh makes them).
 
-    conformance.py FOLDER [--plumb PATH] [--docs docs/architectures.md] [TEXT...]
+    conformance.py FOLDER [--plumb PATH] [--docs docs/architectures.md] [--real MODEL.gguf] [TEXT...]
 
 Prints a line for each file of FOLDER/toys whose name contains a TEXT: the relative RMS of the logits of every token to
 llama.cpp's, in the reference pass and in the fast pass (exact16, K and V as 16-bit codes), and for each pass the tap
 with the largest error or, if the file differs, the first one that parts; or the sentence that refuses the file.  Exits
 with 1 if a file that runs differs, or if a process crashes.  With --docs the table is written there.
+
+--real also compares a real model with Qwen's chat tokens, at every token of a chat and of llama.cpp's 32 greedy choices
+after it.  Truth is llama.cpp on the same weights as F32, which FOLDER keeps (7 GB for 1.5 billion weights and an output
+matrix).
 """
 import argparse
 import json
@@ -51,9 +55,9 @@ def difference(x, truth):
     return float(np.sqrt(np.sum((x - truth) ** 2) / max(np.sum(truth ** 2), 1e-300)))
 
 
-def trace(plumb, model, *options):
+def trace(plumb, model, *options, ids=IDS):
     """The taps of a run by name, each with the values of all tokens, or the sentence of an error."""
-    out = run([plumb, "trace", model, "--tokens", ",".join(map(str, IDS)), "--values", "all", "--threads", "1",
+    out = run([plumb, "trace", model, "--tokens", ",".join(map(str, ids)), "--values", "all", "--threads", "1",
                "--json", *options])
     if out.returncode < 0 or out.returncode > 128:
         return f"CRASH: signal {-out.returncode}"
@@ -107,11 +111,51 @@ def judge(plumb, folder, name, work):
     return "equal" if is_equal else "differs", *errors, ", ".join(taps)
 
 
+CHAT = ("<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
+        "<|im_start|>user\nWrite a JavaScript function that reverses a string, and say in one sentence why strings "
+        "of emoji need more care.<|im_end|>\n<|im_start|>assistant\n")
+N_GREEDY = 32
+
+
+def judge_real(plumb, folder, model, work):
+    """(verdict, reference, fast, remark) of a real model."""
+    f32 = f"{folder}/{os.path.basename(model)}.f32"
+    if not os.path.exists(f32):
+        subprocess.run([f"{folder}/quantize", "--allow-requantize", model, f32 + ".new", "F32"], check=True,
+                       capture_output=True)
+        os.rename(f32 + ".new", f32)
+    with open(f"{work}/chat.txt", "w", encoding="utf-8") as f:
+        f.write(CHAT)
+    subprocess.run([f"{folder}/logits", "-p", "-f", f"{work}/chat.txt", "-g", str(N_GREEDY), "-t", "2", f32, "-",
+                    f"{work}/greedy.bin"], check=True)
+    with open(f"{work}/greedy.bin", "rb") as f:
+        data = f.read()
+    ids = np.frombuffer(data, "<u4", struct.unpack_from("<I", data, 12)[0], 32).tolist()   # all but the last choice
+    with open(f"{work}/chat-ids.txt", "w", encoding="utf-8") as f:
+        f.write(" ".join(map(str, ids)))
+    subprocess.run([f"{folder}/logits", "-i", f"{work}/chat-ids.txt", "-s", "1", f32, "-", f"{work}/chat.bin"],
+                   check=True)
+    truth = read_logits(f"{work}/chat.bin")
+    choices = truth[-N_GREEDY:].argmax(axis=1)
+    assert choices[:-1].tolist() == ids[1 - N_GREEDY:]
+    errors, n_same = [], []
+    for options in (["--reference"], []):
+        found = trace(plumb, model, *options, "--taps", "result_output", ids=ids)
+        if isinstance(found, str):
+            return "crash", None, None, found
+        logits = found["result_output"].reshape(truth.shape)
+        errors.append(difference(logits, truth))
+        n_same.append(int((logits[-N_GREEDY:].argmax(axis=1) == choices).sum()))
+    verdict = "equal" if errors[0] <= REFERENCE and errors[1] <= FAST and min(n_same) == N_GREEDY else "differs"
+    return verdict, *errors, f"greedy choices {n_same[0]} and {n_same[1]} of {N_GREEDY}, {len(ids)} positions"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
     parser.add_argument("--plumb", default="build/native/plumb")
     parser.add_argument("--docs")
+    parser.add_argument("--real")
     parser.add_argument("text", nargs="*")
     args = parser.parse_args()
     work = os.path.join(args.folder, "work")
@@ -120,10 +164,12 @@ def main():
         f.write(" ".join(map(str, IDS)))
     names = sorted(name.removesuffix(".gguf") for name in os.listdir(f"{args.folder}/toys"))
     rows = []
-    for name in names:
-        if args.text and not any(text in name for text in args.text):
+    for name in names + ([args.real] if args.real else []):
+        if args.text and name != args.real and not any(text in name for text in args.text):
             continue
-        verdict, reference, fast, remark = judge(args.plumb, args.folder, name, work)
+        compare = judge_real if name == args.real else judge
+        verdict, reference, fast, remark = compare(args.plumb, args.folder, name, work)
+        name = os.path.basename(name).removesuffix(".gguf")
         rows.append((name, verdict, reference, fast, remark))
         numbers = "" if reference is None else f"{reference:.1e} {fast:.1e}"
         print(f"{name:22} {verdict:8} {numbers:16} {remark[:200]}", flush=True)
