@@ -69,7 +69,7 @@ export function smoke(name, launch, { shares, noCopy }) {
           await model.rewind();
           const chosen = [];
           for (let logits = await model.feed(ids); ; logits = await model.step(chosen.at(-1))) {
-            chosen.push(logits.reduce((best, value, i) => value > logits[best] ? i : best, 0));
+            chosen.push(logits.reduce((best, value, i, all) => value > all[best] ? i : best, 0));
             if (chosen.length === n) return chosen;
           }
         };

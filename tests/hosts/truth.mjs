@@ -64,8 +64,10 @@ export function truth(name, start) {
           const chosen = await host.evaluate(async ids => {
             await model.rewind();
             const chosen = [];
+            // `all` is `logits`: once WebKitGTK 2.50 has compiled a callback that reads the loop's variable, the
+            // callback reads the array of an earlier iteration.
             for (let logits = await model.feed(ids); ; logits = await model.step(chosen.at(-1))) {
-              chosen.push(logits.reduce((best, value, i) => value > logits[best] ? i : best, 0));
+              chosen.push(logits.reduce((best, value, i, all) => value > all[best] ? i : best, 0));
               if (chosen.length === 64) return chosen;
             }
           }, prompt.ids);
