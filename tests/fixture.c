@@ -71,7 +71,10 @@ const struct f16_places *fixture_f16_places(uint32_t type) {
         { QUANT_Q4_0, 1, { 0 } }, { QUANT_Q4_1, 2, { 0, 2 } }, { QUANT_Q5_0, 1, { 0 } }, { QUANT_Q5_1, 2, { 0, 2 } },
         { QUANT_Q8_0, 1, { 0 } }, { QUANT_Q2_K, 2, { 80, 82 } }, { QUANT_Q3_K, 1, { 108 } },
         { QUANT_Q4_K, 2, { 0, 2 } }, { QUANT_Q5_K, 2, { 0, 2 } }, { QUANT_Q6_K, 1, { 208 } },
-        { QUANT_IQ4_NL, 1, { 0 } }, { QUANT_IQ4_XS, 1, { 0 } }, { UINT32_MAX, 0, { 0 } },
+        { QUANT_IQ4_NL, 1, { 0 } }, { QUANT_IQ4_XS, 1, { 0 } }, { QUANT_IQ2_XXS, 1, { 0 } },
+        { QUANT_IQ2_XS, 1, { 0 } }, { QUANT_IQ2_S, 1, { 0 } }, { QUANT_IQ3_XXS, 1, { 0 } }, { QUANT_IQ3_S, 1, { 0 } },
+        { QUANT_IQ1_S, 1, { 0 } }, { QUANT_TQ1_0, 1, { 52 } }, { QUANT_TQ2_0, 1, { 64 } }, { QUANT_Q1_0, 1, { 0 } },
+        { QUANT_Q2_0, 1, { 0 } }, { UINT32_MAX, 0, { 0 } },
     };
     const struct f16_places *p = places;
     while (p->n > 0 && p->type != type) p++;

@@ -35,35 +35,6 @@ static uint64_t logits_hash(plumb_session *s, uint32_t n_vocab) {
     return hash;
 }
 
-/* Each matrix in turn gets a type that only the reference pass can compute with. */
-static void no_kernel_case(void) {
-    plumb_model *m = fixture_load(TINY);
-    if (!m) return;
-    uint32_t n_tried = 0;
-    for (size_t i = 0; i < m->model->n_weight; i++) {
-        struct weight *w = &m->model->weights[i];
-        if (w->n_out == 1) continue;   /* token_embd is the output matrix, too */
-        n_tried++;
-        uint32_t type = w->type;
-        char expected[120];
-        snprintf(expected, sizeof expected, "tensor %s: no kernel supports type ", w->name);
-        plumb_session *s = NULL;
-        plumb_session_params params = { .n_ctx = 16 };
-        w->type = QUANT_Q8_K;
-        for (int i_row = 0; i_row < 2; i_row++) {   /* as it is, and as a matrix of one row */
-            uint32_t n_out = w->n_out;
-            if (i_row == 1) w->n_out = 1;
-            CHECK(plumb_session_create(&s, m, &params) == PLUMB_ERROR_UNSUPPORTED && !s
-                  && strstr(plumb_model_error(m), expected), "%s: %s", w->name, plumb_model_error(m));
-            w->n_out = n_out;
-            plumb_session_free(s);
-        }
-        w->type = type;
-    }
-    CHECK(n_tried == 7 * 2 + 1, "%u matrices", n_tried);
-    plumb_model_free(m);
-}
-
 static void piecewise_case(void) {
     size_t n = 0;
     uint8_t *file = test_read_all(TINY, &n);
@@ -780,7 +751,6 @@ static void embed_case(void) {
 
 void test_session(void) {
     test_case("session: embeddings are the same in any batches, and misuse gives none", embed_case);
-    test_case("session: a matrix without a kernel for its type is refused by name", no_kernel_case);
     test_case("session: a model loaded in pieces of 1, 7, 4096 bytes and at once gives the same bits", piecewise_case);
     test_case("session: a file cut at arbitrary bytes loads as one", cut_case);
     test_case("session: files of llama-gguf-split load as one model, only if complete and in order", split_case);

@@ -89,29 +89,6 @@ static struct matrix matrix_of(const struct weight *w) {
     return (struct matrix) { w->type, w->n_in, w->n_out, w->n_packed, w->data, w->row_bytes };
 }
 
-/* A matrix has no data only if model_rehearse gave it none.  A session then refuses to feed tokens, so any type will
- * do. */
-static plumb_status check_type(const struct weight *w, struct error *err) {
-    if (!w->data || kernels_have(w->type)) return PLUMB_OK;
-    return error_set(err, PLUMB_ERROR_UNSUPPORTED, "tensor %s: no kernel supports type %s", w->name, w->traits->name);
-}
-
-/* Checks the matrices.  Rows of embeddings are only dequantized, and the model has made sure that
- * norms, biases and factors are F32. */
-static plumb_status check_types(const struct model *m, struct error *err) {
-    const struct weight *const outside[] = { m->output.w, m->cls.w, m->cls_output.w, m->dense_2.w, m->dense_3.w };
-    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++) {
-        if (outside[i]) PLUMB_TRY(check_type(outside[i], err));
-    }
-    for (uint32_t il = 0; il < m->plan.n_layer; il++) {
-        for (uint32_t i = 0; i < W_LAYER_COUNT; i++) {
-            const struct weight *w = m->layers[il].w[i].w;
-            if (w) PLUMB_TRY(check_type(w, err));
-        }
-    }
-    return PLUMB_OK;
-}
-
 plumb_status forward_create(struct forward **out, const struct model *m, uint32_t n_ctx, uint32_t n_batch,
                             plumb_kv_type kv_type, const struct kernels *k, struct pool *pool, struct error *err) {
     *out = NULL;
@@ -123,8 +100,8 @@ plumb_status forward_create(struct forward **out, const struct model *m, uint32_
     f->pool = pool;
     f->kernels = *k;
     attention_kernels_init(&f->attention_kernels, k->isa == KERNELS_SCALAR);
-    plumb_status status = check_types(m, err);
-    if (status == PLUMB_OK && !allocate_scratch(f, kv_type)) {
+    plumb_status status = PLUMB_OK;
+    if (!allocate_scratch(f, kv_type)) {
         double mib = kv_cache_bytes(&m->plan, n_ctx, n_batch, kv_type) / 1048576.0;
         status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: a context of %u tokens needs %.1f MiB for K and V "
                            "and more for a batch; ask for a smaller context", n_ctx, mib);

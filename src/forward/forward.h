@@ -20,8 +20,7 @@ struct forward;
 
 /* n_ctx: positions that the cache holds, stored as kv_type.  n_batch: the most tokens in one forward_run.
  * pool: the threads that compute; NULL: only the caller's.  m and pool are borrowed and must outlive *out (forward_free
- * asks pool for its size); *k is copied.  Fails with PLUMB_ERROR_UNSUPPORTED if no kernel supports the type of a
- * matrix, and with PLUMB_ERROR_MEMORY if there is no memory. */
+ * asks pool for its size); *k is copied.  Fails with PLUMB_ERROR_MEMORY if there is no memory. */
 plumb_status forward_create(struct forward **out, const struct model *m, uint32_t n_ctx, uint32_t n_batch,
                             plumb_kv_type kv_type, const struct kernels *k, struct pool *pool, struct error *err);
 void forward_free(struct forward *f);

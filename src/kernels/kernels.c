@@ -23,15 +23,15 @@ void kernels_init(struct kernels *k, enum kernels_isa isa, plumb_precision preci
     (void)isa;
 }
 
-static bool is_float(uint32_t type) { return type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16; }
+/* Whether weights of that type are multiplied as f32: those of float types, and those of quantized types without an
+ * unpacker, which are dequantized. */
+static bool as_floats(uint32_t type) { return !unpack_scalar(type); }
 
 #define IS_TYPE(TYPE, TEMPLATE, NAME) || type == TYPE
 int32_t kernels_max_code(plumb_precision precision, uint32_t type) {
     bool rounded = precision == PLUMB_PRECISION_FAST8 && (false RELAXED_TYPES(IS_TYPE));
     return rounded ? MAX_CODE_8 : MAX_CODE_16;
 }
-
-bool kernels_have(uint32_t type) { return is_float(type) || unpack_scalar(type); }
 
 /* ---- scratch --------------------------------------------------------------------------------------------------- */
 
@@ -117,16 +117,20 @@ struct matmul_call {
     struct panel *panels;
 };
 
-/* Unpacks rows row .. row + 7 of w to p in portable code.  Rows past the end repeat the last one. */
+/* Dequantizes rows row .. row + 7 of w to p in portable code, a block at a time.  Rows past the end repeat the last
+ * one. */
 static void unpack_floats(const struct matrix *w, uint32_t row, struct panel *p) {
     const struct quant_traits *traits = quant_traits(w->type);
+    size_t step = traits->block_size < 4 ? 4 : traits->block_size;
     for (uint32_t r = 0; r < TILE_ROWS; r++) {
         uint32_t i = row + r < w->n_out ? row + r : w->n_out - 1;
         const uint8_t *src = repack_file_row(w->type, w->data, w->row_bytes, w->n_packed, i, p->bytes);
-        for (size_t e = 0; e < p->n; e += 4) {
-            float four[4] = { 0 };
-            traits->dequantize(src + e * traits->block_bytes, four, p->n - e < 4 ? p->n - e : 4);
-            memcpy(p->f32 + float_at(p->n, r, e), four, sizeof four);
+        for (size_t e = 0; e < p->n; e += step) {
+            float block[QUANT_MAX_BLOCK];
+            size_t n = p->n - e < step ? p->n - e : step;
+            traits->dequantize(src + e / traits->block_size * traits->block_bytes, block, n);
+            for (; n % 4 != 0; n++) block[n] = 0.0f;
+            for (size_t j = 0; j < n; j += 4) memcpy(p->f32 + float_at(p->n, r, e + j), block + j, 4 * sizeof *block);
         }
     }
 }
@@ -141,7 +145,7 @@ static void store_pairs(int16_t *pairs, const int16_t *codes, size_t n, uint32_t
     }
 }
 
-/* As unpack_floats, for quantized types. */
+/* As unpack_floats, for types with an unpacker. */
 static void unpack_codes(const struct matrix *w, uint32_t row, struct panel *p) {
     const struct unpack_traits *unpack = unpack_scalar(w->type);
     size_t n_group = p->n / unpack->group;
@@ -167,7 +171,7 @@ static void tile_rows(const struct matmul_call *call, const struct matrix *w, ui
     const struct activations *a = call->a;
     const uint8_t *rows = w->data + (size_t)row * w->row_bytes;
     bool packed = w->n_packed >= row + TILE_ROWS;
-    bool floats = is_float(w->type);
+    bool floats = as_floats(w->type);
     uint32_t t = 0, n_row = w->n_out - row < TILE_ROWS ? w->n_out - row : TILE_ROWS;
     int wide = a->max_code == MAX_CODE_8 ? 0 : 1;   /* codes in a->bytes have two bytes */
     kernel_dot *one_token = k->bytes[wide].dot[w->type] ? k->bytes[wide].dot[w->type] : k->dot[w->type];
@@ -255,7 +259,7 @@ void matmul(const struct kernels *k, struct pool *pool, const struct matrix *w, 
     uint32_t n_tiles = 0;
     for (uint32_t i = 0; i < n; i++) {
         n_tiles += n_tile(&w[i]);
-        if (is_float(w[i].type) || a->quantized) continue;
+        if (as_floats(w[i].type) || a->quantized) continue;
         pool_share(pool, a->n_token, quantize_tokens, &call);
         a->quantized = true;
     }

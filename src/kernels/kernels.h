@@ -81,7 +81,8 @@ void activations_free(struct activations *a);
 static inline size_t even_odd(size_t i) { return (i & ~(size_t)3) | (i & 1) << 1 | (i >> 1 & 1); }
 
 /* 8 unpacked rows of n weights: w[r][i] = scales[i / group][r] * code[r][i], less a minimum.  Each thread has one and
- * unpacks into it again for every 8 rows.  Float types are unpacked to f32, other types to the arrays above it. */
+ * unpacks into it again for every 8 rows.  Types with an unpacker (unpack.h) are unpacked to codes; all others are
+ * dequantized to f32, float types among them, and multiplied as float types are. */
 struct panel {
     uint32_t n, group;
     enum min_kind min_kind;
@@ -205,9 +206,6 @@ void kernels_fill_floats(struct kernels *k);    /* called by kernels_fill_simd12
  * bits only for RELAXED_TYPES: Q8_0, whose codes need all 8 bits, would be no faster with rounded activations.
  * For matrices that share activations, the caller takes the smallest result, so Q8_0 beside Q4_0 gets 8-bit codes. */
 int32_t kernels_max_code(plumb_precision precision, uint32_t type);
-/* Returns whether matmul can multiply with weights of that type: it has a portable unpacker, or holds floats.  matmul
- * does not check it. */
-bool kernels_have(uint32_t type);
 /* The speeds of the SIMD128 and the relaxed kernels for 16-bit activations, as kernels_measure finds them. */
 enum { KERNELS_CANDIDATES = 2, KERNELS_CALLS = 6 };
 struct kernel_speeds {

@@ -28,7 +28,7 @@ struct unpack_traits {
     void (*row)(const void *src, int16_t *codes, float *scale, float *min, int16_t *min_codes, size_t n);
 };
 
-/* Returns the unpacker of a quant_type.  NULL if it has none: float types, Q8_K and types that cannot be read. */
+/* Returns the unpacker of a quant_type.  NULL if it has none, as float types, Q8_K, and IQ1, IQ2 and IQ3. */
 const struct unpack_traits *unpack_scalar(uint32_t type);
 
 #endif

@@ -15,6 +15,7 @@ enum quant_type {
     QUANT_MXFP4 = 39, QUANT_NVFP4 = 40, QUANT_Q1_0 = 41, QUANT_Q2_0 = 42,
     QUANT_TYPE_COUNT = 43   /* the largest number that has a name, plus 1 */
 };
+enum { QUANT_MAX_BLOCK = 256 };   /* the largest block_size */
 
 struct quant_traits {
     const char *name;        /* "Q4_K"; NULL for a number without a type */
