@@ -360,7 +360,7 @@ void quant_dequantize_iq1_m(const void *src, float *dst, size_t n) {
     const struct block_iq1_m *end = (const struct block_iq1_m *)src + n / 256;
     for (const struct block_iq1_m *b = src; b < end; b++, dst += 256) {
         unsigned d_bits = 0;
-        for (size_t i = 0; i < 4; i++) d_bits |= (load_u16(b->scales + 2 * i) >> 12u) << 4 * i;
+        for (size_t i = 0; i < 4; i++) d_bits |= (unsigned)(load_u16(b->scales + 2 * i) >> 12) << 4 * i;
         float d = f32_from_f16((uint16_t)d_bits);
         for (size_t e = 0; e < 256; e++) {
             unsigned high = b->qh[e / 16] >> (e % 16 / 8 * 4) & 15u;

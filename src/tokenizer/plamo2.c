@@ -11,7 +11,7 @@ enum { NO_TOKEN = -20000000, UNKNOWN = -10000000 };   /* scores */
 
 static int32_t score_of(const struct tokenizer *t, uint32_t id) {
     double score = (double)token_score(t, id) * 1e4;
-    if (!(score > NO_TOKEN) || score > INT32_MAX) return NO_TOKEN;
+    if (!(score > (double)NO_TOKEN) || score > (double)INT32_MAX) return NO_TOKEN;
     return (int32_t)(score < 0 ? -(int64_t)(0.5 - score) : (int64_t)(score + 0.5));
 }
 
