@@ -19,7 +19,9 @@ import numpy as np
 BLOCKS = {
     "Q4_0": [(0, 1)], "Q4_1": [(0, 1), (2, -7.5)], "Q5_0": [(0, 1)], "Q5_1": [(0, 1), (2, -15.5)], "Q8_0": [(0, 1)],
     "Q2_K": [(80, 1), (82, 1.5)], "Q3_K": [(108, 1)], "Q4_K": [(0, 1), (2, 7.5)], "Q5_K": [(0, 1), (2, 15.5)],
-    "Q6_K": [(208, 1)], "IQ4_NL": [(0, 1)], "IQ4_XS": [(0, 1)],
+    "Q6_K": [(208, 1)], "IQ4_NL": [(0, 1)], "IQ4_XS": [(0, 1)], "IQ2_XXS": [(0, 1)], "IQ2_XS": [(0, 1)],
+    "IQ2_S": [(0, 1)], "IQ3_XXS": [(0, 1)], "IQ3_S": [(0, 1)], "IQ1_S": [(0, 1)],
+    "TQ1_0": [(52, 1)], "TQ2_0": [(64, 1)],
 }
 SHAPES = {
     "tinyllama": {"layers": 22, "embd": 2048, "heads": 32, "kv_heads": 4, "ff": 5632, "vocab": 32000,
@@ -39,15 +41,38 @@ def more_bits(il, n_layer):
     return il < n_layer // 8 or il >= 7 * n_layer // 8 or (il - n_layer // 8) % 3 == 2
 
 
+def iq1_m_scales(some, scale):
+    """Four bits of the scale are at the top of each of the four last 16-bit fields."""
+    bits = scale.astype("<f2").view("<u2")[:, None] >> np.array([0, 4, 8, 12], "<u2") << 12
+    some[:, 48:] = (some[:, 48:].copy().view("<u2") & 0xfff | bits).astype("<u2").view(np.uint8)
+
+
+def mxfp4_scales(some, scale):
+    """A power of two."""
+    some[:, 0] = 128 + np.rint(np.log2(np.abs(scale)))
+
+
+def nvfp4_scales(some, scale):
+    """Four unsigned floats; their mantissas stay random."""
+    exponents = np.clip(7 + np.rint(np.log2(np.abs(scale))), 0, 14).astype(np.uint8)
+    some[:, :4] = exponents[:, None] << 3 | some[:, :4] & 7
+
+
+OTHER_SCALES = {"IQ1_M": iq1_m_scales, "MXFP4": mxfp4_scales, "NVFP4": nvfp4_scales}
+
+
 def random_blocks(rng, rows, columns, type_name, deviation):
     """(rows, bytes) of random valid blocks whose values have this standard deviation, a lone scale of either sign."""
     kind = gguf.GGMLQuantizationType[type_name]
     block, size = gguf.GGML_QUANT_SIZES[kind]
-    fields = BLOCKS[type_name]
+    fields = BLOCKS.get(type_name, [None])
     n = rows * columns // block
     data = np.frombuffer(rng.bytes(n * size), np.uint8).reshape(n, size).copy()
 
     def set_scales(some, scale):
+        if type_name in OTHER_SCALES:
+            OTHER_SCALES[type_name](some, scale)
+            return
         for offset, ratio in fields:
             some[:, offset:offset + 2] = (scale * ratio).astype("<f2")[:, None].view(np.uint8)
 
@@ -72,7 +97,7 @@ class Synth:
         type_name = type_name or self.options.type
         rows *= experts or 1
         deviation = gain / np.sqrt(columns)
-        if type_name in BLOCKS:
+        if type_name in BLOCKS or type_name in OTHER_SCALES:
             if columns % gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[type_name]][0]:
                 type_name = "Q8_0"  # as llama-quantize does, rows that are no multiple of 256 get another type
             data = random_blocks(self.rng, rows, columns, type_name, deviation)
@@ -213,9 +238,10 @@ def parse(arguments=None):
     add("--shape", choices=SHAPES, help="use the sizes and keys of TinyLlama, Granite 3 2B, Qwen3 0.6B or "
         "OLMoE 1B-7B, unless other options change them")
     add("--arch", choices=("llama", "qwen2", "granite", "qwen3", "gemma3", "olmoe"), default="llama")
-    add("--type", choices=("F32", "F16", "BF16", *BLOCKS, "Q4_K_M"), default="F32", help="the type of every matrix; "
+    types = ("F32", "F16", "BF16", *BLOCKS, *OTHER_SCALES)
+    add("--type", choices=(*types, "Q4_K_M"), default="F32", help="the type of every matrix; "
         "Q4_K_M: Q4_K, and Q6_K where llama-quantize chooses it")
-    add("--head-type", choices=("F32", "F16", "BF16", *BLOCKS), help="the type of output.weight, and of token_embd.weight "
+    add("--head-type", choices=types, help="the type of output.weight, and of token_embd.weight "
         "if --tied; default for --shape as in llama-quantize: Q6_K where --type is smaller than Q8_0, for Q4_K_M also if --tied")
     add("--layers", type=int, default=2)
     add("--embd", type=int, default=32)

@@ -757,7 +757,7 @@ void test_session(void) {
     static const char *const rehearsed[] = { TINY, "tests/vectors/synth/f32.gguf", "tests/vectors/synth/q4_k.gguf",
         "tests/vectors/synth/q6_k.gguf", "tests/vectors/synth/iq4_xs.gguf", "tests/vectors/synth/granite.gguf",
         "tests/vectors/synth/qwen2.gguf", "tests/vectors/synth/rope-freqs.gguf", "tests/vectors/synth/qwen3.gguf",
-        "tests/vectors/synth/gemma3.gguf" };
+        "tests/vectors/synth/gemma3.gguf", "tests/vectors/synth/iq2_xs.gguf", "tests/vectors/synth/nvfp4.gguf" };
     for (size_t i = 0; i < sizeof rehearsed / sizeof *rehearsed; i++) {
         test_row("session: from a header alone, rehearsal predicts the memory of a session and runs it",
                  rehearse_case, &rehearsed[i]);

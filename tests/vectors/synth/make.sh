@@ -14,7 +14,7 @@ echo "$ids" >"$work/ids.txt"
 cd "$here"
 rm -f ./*.gguf ./*.bin ./*.taps
 
-# Rows of K-quants and IQ4_XS are multiples of 256: one narrow layer keeps those files small.
+# Rows of K-quants, IQ1 to IQ3, IQ4_XS and TQ are multiples of 256: one narrow layer keeps those files small.
 k='--layers 1 --embd 256 --head-dim 8 --ff 32'
 # name, options, what is special about it
 rows="
@@ -33,6 +33,17 @@ q4_k|--type Q4_K $k|Q4_K
 q5_k|--type Q5_K $k|Q5_K
 q6_k|--type Q6_K $k|Q6_K
 iq4_xs|--type IQ4_XS $k|IQ4_XS
+iq1_s|--type IQ1_S $k|IQ1_S
+iq1_m|--type IQ1_M $k|IQ1_M
+iq2_xxs|--type IQ2_XXS $k|IQ2_XXS
+iq2_xs|--type IQ2_XS $k|IQ2_XS
+iq2_s|--type IQ2_S $k|IQ2_S
+iq3_xxs|--type IQ3_XXS $k|IQ3_XXS
+iq3_s|--type IQ3_S $k|IQ3_S
+tq1_0|--type TQ1_0 $k|TQ1_0
+tq2_0|--type TQ2_0 $k|TQ2_0
+mxfp4|--type MXFP4 --embd 64 --head-dim 16 --ff 64|MXFP4
+nvfp4|--type NVFP4 --embd 64 --head-dim 16 --ff 64|NVFP4
 untied|--no-tied --vocab 263|output.weight of its own, vocabulary of an odd size
 heads-1to1|--kv-heads 4|as many key heads as query heads, head_count_kv left out
 heads-4to1|--kv-heads 1|one key head
