@@ -48,10 +48,11 @@ cli := $(sort $(wildcard src/cli/*.c))
 tests := $(sort $(wildcard tests/*.c))
 fuzzers := $(patsubst tests/fuzz/%_fuzz.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 
-# Files in which no time is spent per token.  The wasm modules are fetched before they run, so these files are compiled
-# for size there.
+# Files in which little time is spent per token.  The wasm modules are fetched before they run, so these files are
+# compiled for size there.
 cold := $(addsuffix /%,$(addprefix src/,gguf model tokenizer reference sampler trace dump diagnose diff check api)) \
-    src/base/decimal.c src/kernels/%_scalar.c src/kernels/choose_relaxed.c
+    src/base/decimal.c src/kernels/%_scalar.c src/kernels/choose_relaxed.c src/forward/forward.c src/forward/experts.c \
+    src/forward/pooling.c
 # Files that compute with numbers from a model, but do not compare them with constants of the format.
 numeric := $(addsuffix /%,$(addprefix src/,quant repack kernels forward reference))
 # $(call objects,DIR,SOURCES): the objects of SOURCES in DIR.

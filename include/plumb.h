@@ -205,10 +205,12 @@ size_t plumb_text_flush(plumb_text *text, char *buf, size_t cap);
 
 typedef struct plumb_session plumb_session;
 
-typedef enum plumb_pass {
-    PLUMB_PASS_FAST = 0,       /* kernels on quantized weights */
-    PLUMB_PASS_REFERENCE = 1,  /* the slow, exact definition: f32 weights, f64 sums */
-} plumb_pass;
+/* Which pass computes: the fast one, with kernels on quantized weights, or the reference pass, the slow, exact
+ * definition with f32 weights and f64 sums.  A program that does not name the reference pass is linked without it. */
+typedef const struct plumb_pass_functions *plumb_pass;
+extern const struct plumb_pass_functions plumb_reference_pass;
+#define PLUMB_PASS_FAST NULL
+#define PLUMB_PASS_REFERENCE (&plumb_reference_pass)
 
 /* How the fast pass stores K and V.  I16 and Q8 are integer codes; K and V have one scale each for every head and
  * position. */

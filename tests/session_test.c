@@ -499,8 +499,6 @@ static void state_case(void) {
     CHECK(m && plumb_model_find_key(m, "llama.block") == -1, "a key that is not there");
     plumb_session_params huge = { .n_ctx = UINT32_MAX };
     CHECK(m && plumb_session_create(&s, m, &huge) == PLUMB_ERROR_ARGUMENT, "4 G tokens of context");
-    plumb_session_params unknown = { .pass = (plumb_pass)7 };
-    CHECK(m && plumb_session_create(&s, m, &unknown) == PLUMB_ERROR_ARGUMENT, "a pass that there is not");
     plumb_model_free(m);
 }
 

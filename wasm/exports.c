@@ -12,8 +12,7 @@ void *plumb_wasm_heap_end(void);
 plumb_status plumb_wasm_model_info(const plumb_model *model, const char **architecture, double numbers[10]);
 plumb_status plumb_wasm_model_tensor(const plumb_model *model, uint64_t i, const char **type, double *n_bytes);
 plumb_status plumb_wasm_session_create(plumb_session **out, plumb_model *model, double n_ctx, double n_batch,
-                                       plumb_pass pass, bool force_scalar, double n_thread,
-                                       plumb_precision precision, plumb_kv_type kv_type);
+                                       double n_thread, plumb_precision precision, plumb_kv_type kv_type);
 plumb_status plumb_wasm_sampler_create(plumb_sampler **out, uint32_t n_vocab, float temperature, double top_k,
                                        float top_p, float min_p, float typical_p, float repeat_penalty,
                                        float presence_penalty, float frequency_penalty, double penalty_last_n,
@@ -58,11 +57,9 @@ plumb_status plumb_wasm_model_tensor(const plumb_model *model, uint64_t i, const
 }
 
 plumb_status plumb_wasm_session_create(plumb_session **out, plumb_model *model, double n_ctx, double n_batch,
-                                       plumb_pass pass, bool force_scalar, double n_thread,
-                                       plumb_precision precision, plumb_kv_type kv_type) {
-    const plumb_session_params params = {.n_ctx = to_u32(n_ctx), .n_batch = to_u32(n_batch), .pass = pass,
-                                         .force_scalar = force_scalar, .n_thread = to_u32(n_thread),
-                                         .precision = precision, .kv_type = kv_type};
+                                       double n_thread, plumb_precision precision, plumb_kv_type kv_type) {
+    const plumb_session_params params = {.n_ctx = to_u32(n_ctx), .n_batch = to_u32(n_batch),
+                                         .n_thread = to_u32(n_thread), .precision = precision, .kv_type = kv_type};
     return plumb_session_create(out, model, &params);
 }
 

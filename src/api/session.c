@@ -1,8 +1,8 @@
 /* plumb_session: one sequence of tokens, the forward pass that computes it, and its KV cache.  Also implements
  * plumb_threads_*. */
 #include "api/model.h"
+#include "api/passes.h"
 #include "forward/forward.h"
-#include "reference/reference.h"
 
 #include <stdlib.h>
 
@@ -11,8 +11,9 @@ struct plumb_session {
     plumb_model *model;
     uint32_t n_ctx, n_batch, n_past;
     struct pool *pool;            /* threads of the fast pass; NULL: the caller's only */
+    plumb_pass pass;              /* NULL: the fast pass */
     struct forward *forward;      /* the fast pass; NULL: reference is used */
-    struct reference *reference;  /* the reference pass; NULL: forward is used */
+    struct reference *reference;  /* the reference pass, called through `pass`; NULL: forward is used */
     int32_t *tokens;              /* (n_ctx); the first n_past are in the cache */
     float *logits;                /* (n_vocab) after the last token, if has_logits */
     bool has_logits;
@@ -38,9 +39,6 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
     }
     s->n_ctx = plan_n_ctx(&m->plan, p->n_ctx);
     s->n_batch = plan_n_batch(&m->plan, s->n_ctx, p->n_batch);
-    if (p->pass != PLUMB_PASS_FAST && p->pass != PLUMB_PASS_REFERENCE) {
-        return error_set(err, PLUMB_ERROR_ARGUMENT, "%d is not a pass", (int)p->pass);
-    }
     if (!plumb_kv_type_name(p->kv_type)) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "%d is not a type of K and V", (int)p->kv_type);
     }
@@ -57,7 +55,8 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
         return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %u tokens and %u logits", s->n_ctx,
                          m->plan.n_vocab);
     }
-    if (p->pass == PLUMB_PASS_REFERENCE) return reference_create(&s->reference, m, s->n_ctx, s->n_batch, err);
+    s->pass = p->pass;
+    if (s->pass) return s->pass->create(&s->reference, m, s->n_ctx, s->n_batch, err);
     s->pool = pool_create(p->n_thread);
     struct kernels k;
     if (p->force_scalar) kernels_init(&k, KERNELS_SCALAR, p->precision);
@@ -84,7 +83,7 @@ plumb_status plumb_session_create(plumb_session **out, plumb_model *model, const
 void plumb_session_free(plumb_session *s) {
     if (!s) return;
     forward_free(s->forward);
-    reference_free(s->reference);
+    if (s->pass) s->pass->free(s->reference);
     pool_free(s->pool);
     free(s->tokens);
     free(s->logits);
@@ -114,7 +113,7 @@ const char *plumb_session_error(const plumb_session *s) { return s->err.message;
 uint32_t plumb_session_n_ctx(const plumb_session *s) { return s->n_ctx; }
 uint32_t plumb_session_n_batch(const plumb_session *s) { return s->n_batch; }
 uint64_t plumb_session_bytes(const plumb_session *s) {
-    uint64_t pass = s->forward ? forward_bytes(s->forward) : reference_bytes(s->reference);
+    uint64_t pass = s->forward ? forward_bytes(s->forward) : s->pass->bytes(s->reference);
     return pass + s->n_ctx * sizeof *s->tokens + s->model->model->plan.n_vocab * sizeof *s->logits;
 }
 const char *plumb_session_kernels(const plumb_session *s) {
@@ -149,7 +148,7 @@ uint32_t plumb_session_reuse(plumb_session *s, const int32_t *ids, size_t n) {
 /* Runs one batch of n <= n_batch tokens.  results: as in forward_run.  ids may be the session's own tokens. */
 static void run(plumb_session *s, const int32_t *ids, uint32_t n, uint32_t n_result, float *results) {
     if (s->forward) forward_run(s->forward, ids, n, s->n_past, n_result, results);
-    else reference_run(s->reference, ids, n, s->n_past, n_result, results);
+    else s->pass->run(s->reference, ids, n, s->n_past, n_result, results);
     memmove(s->tokens + s->n_past, ids, n * sizeof *ids);
     s->n_past += n;
 }
@@ -195,7 +194,7 @@ static plumb_status check_feed(plumb_session *s, const int32_t *ids, size_t n) {
 plumb_status plumb_session_set_tap(plumb_session *s, void (*on_tap)(void *user, const plumb_tap *tap), void *user) {
     PLUMB_TRY(check_not_running(s));
     struct tap_sink sink = { on_tap, user };
-    plumb_status status = s->forward ? forward_set_tap(s->forward, sink) : reference_set_tap(s->reference, sink);
+    plumb_status status = s->forward ? forward_set_tap(s->forward, sink) : s->pass->set_tap(s->reference, sink);
     if (status == PLUMB_OK) return PLUMB_OK;
     return error_set(&s->err, status, "out of memory: attention weights of %u tokens by %u; use a smaller context",
                      s->n_batch, s->n_ctx);
@@ -257,7 +256,7 @@ static void run_embeddings(plumb_session *s, const int32_t *ids, uint32_t n, flo
         run(s, ids + at, n_run, n_run, NULL);
         float *to = embeddings + (size_t)at * n_embd;
         if (s->forward) memcpy(to, forward_embeddings(s->forward), (size_t)n_run * n_embd * sizeof *to);
-        else reference_embeddings(s->reference, n_run, to);
+        else s->pass->embeddings(s->reference, n_run, to);
     }
 }
 
@@ -289,7 +288,7 @@ plumb_status plumb_session_embed(plumb_session *s, const int32_t *ids, size_t n,
     s->is_running = true;
     run_embeddings(s, ids, (uint32_t)n, embeddings);
     if (s->forward) forward_pool(s->forward, embeddings, (uint32_t)n, pooling, s->embedding);
-    else reference_pool(s->reference, embeddings, (uint32_t)n, pooling, s->embedding);
+    else s->pass->pool(s->reference, embeddings, (uint32_t)n, pooling, s->embedding);
     s->is_running = false;
     free(embeddings);
     return PLUMB_OK;

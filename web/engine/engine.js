@@ -431,8 +431,8 @@ export class Engine {
    * @param {typeof PRECISIONS[number]} [precision]
    * @param {typeof KV_TYPES[number]} [kvType] */
   openSession(contextLength, precision = 'exact16', kvType = 'i16') {
-    // The zeros after contextLength: the default batch, the fast pass, the fastest kernels, all threads of setThreads.
-    this.#checkModel(this.#c.plumb_wasm_session_create(this.#out, this.#model, contextLength ?? 0, 0, 0, 0, 0,
+    // The zeros after contextLength: the default batch, all threads of setThreads.
+    this.#checkModel(this.#c.plumb_wasm_session_create(this.#out, this.#model, contextLength ?? 0, 0, 0,
       PRECISIONS.indexOf(precision), KV_TYPES.indexOf(kvType)));
     this.#session = this.#word(0);
   }

@@ -1,0 +1,19 @@
+/* The functions of the reference pass, as a session calls them: only by pointers, so that the linker leaves the pass out
+ * of a program that never names PLUMB_PASS_REFERENCE.  reference/reference.h describes each of them. */
+#ifndef PLUMB_API_PASSES_H
+#define PLUMB_API_PASSES_H
+
+#include "reference/reference.h"
+
+struct plumb_pass_functions {
+    plumb_status (*create)(struct reference **out, const struct model *m, uint32_t n_ctx, uint32_t n_batch,
+                           struct error *err);
+    void (*free)(struct reference *r);
+    plumb_status (*set_tap)(struct reference *r, struct tap_sink sink);
+    uint64_t (*bytes)(const struct reference *r);
+    void (*run)(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result, float *results);
+    void (*embeddings)(const struct reference *r, uint32_t n_result, float *out);
+    void (*pool)(struct reference *r, const float *embeddings, uint32_t n, plumb_pooling kind, float *out);
+};
+
+#endif
