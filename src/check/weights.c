@@ -16,13 +16,17 @@
 
 /* The errors were measured on 15 matrices of Gaussian weights with rows of 256 and 512.  llama-quantize --pure
  * (llama.cpp v0.5.0) quantized them from F32, and the gguf package dequantized them.  llama-quantize does not write
- * Q8_K; its error was measured with numpy, from the definition of the type. */
+ * Q8_K; its error was measured with numpy, from the definition of the type.  The errors from NVFP4 on were measured on
+ * four such matrices with ggml_quantize_chunk of that version, with equal importances where the type needs some. */
 double weights_type_error(uint32_t type) {
     static const double errors[QUANT_TYPE_COUNT] = {
         [QUANT_F16] = 2.1e-4, [QUANT_BF16] = 1.66e-3, [QUANT_Q8_0] = 5.4e-3, [QUANT_Q8_K] = 7e-3,
         [QUANT_Q6_K] = 0.0178, [QUANT_Q5_K] = 0.0361, [QUANT_Q5_1] = 0.038, [QUANT_Q5_0] = 0.0425,
         [QUANT_Q4_K] = 0.0713, [QUANT_IQ4_NL] = 0.0762, [QUANT_IQ4_XS] = 0.0768, [QUANT_Q4_1] = 0.078,
         [QUANT_Q4_0] = 0.086, [QUANT_Q3_K] = 0.151, [QUANT_Q2_K] = 0.297,
+        [QUANT_NVFP4] = 0.0956, [QUANT_MXFP4] = 0.116, [QUANT_IQ3_S] = 0.167, [QUANT_IQ3_XXS] = 0.214,
+        [QUANT_IQ2_S] = 0.267, [QUANT_IQ2_XS] = 0.301, [QUANT_IQ2_XXS] = 0.346, [QUANT_IQ1_S] = 0.489,
+        [QUANT_IQ1_M] = 0.589, [QUANT_Q1_0] = 0.602, [QUANT_Q2_0] = 0.723, [QUANT_TQ1_0] = 0.822, [QUANT_TQ2_0] = 0.822,
     };
     return type < QUANT_TYPE_COUNT ? errors[type] : 0;
 }

@@ -64,7 +64,7 @@ _Static_assert(sizeof(struct block_iq4_nl) == 18, "iq4_nl");
 struct block_mxfp4 { uint8_t e, qs[16]; };
 _Static_assert(sizeof(struct block_mxfp4) == 17, "mxfp4");
 
-/* ---- blocks of 64 and 128 weights --------------------------------------------------------------------------------- */
+/* ---- blocks of 64 and 128 weights -------------------------------------------------------------------------------- */
 
 /* 4 groups of 16.  w[e] = d[e/16] * fp4_values[q[e]], d an unsigned float of 4 bits of exponent and 3 of mantissa
  *    0+i      [ unused : 1 ][ d[i] : 7 ]                 i = 0..3
@@ -226,8 +226,8 @@ _Static_assert(sizeof(struct block_iq3_s) == 110, "iq3_s");
 /* 8 groups of 32.  w[e] = (d * (2 sc[e/32] + 1)) * (g(x[e/8])[e%8] + shift), sc 0..7, shift -1/8 if sh[e/32], else 1/8
  *    0..1     d, f16
  *    2+v      [ x[v] bits 7..0 : 8 ]                                                               v = 0..31
- *   34+2i     u16: [ sh[i] : 1 ][ sc[i] : 3 ][ x[4i+3] : 3 ][ x[4i+2] : 3 ][ x[4i+1] : 3 ][ x[4i] : 3 ]   bits 10..8 of
- *             x; i = 0..7
+ *   34+2i     u16: [ sh[i] : 1 ][ sc[i] : 3 ][ x[4i+3] : 3 ][ x[4i+2] : 3 ][ x[4i+1] : 3 ][ x[4i] : 3 ]
+ *            bits 10..8 of x; i = 0..7
  */
 struct block_iq1_s { uint8_t d[2], qs[32], qh[16]; };
 _Static_assert(sizeof(struct block_iq1_s) == 50, "iq1_s");
@@ -235,7 +235,8 @@ _Static_assert(sizeof(struct block_iq1_s) == 50, "iq1_s");
 /* 16 groups of 16.  w[e] as iq1_s, with sc[e/16] and a shift for each vector: sh[e/8]
  *    0+v      [ x[v] bits 7..0 : 8 ]                                                               v = 0..31
  *   32+i      [ sh[2i+1] : 1 ][ x[2i+1] bits 10..8 : 3 ][ sh[2i] : 1 ][ x[2i] bits 10..8 : 3 ]     i = 0..15
- *   48+2i     u16: [ bits 4i+3 .. 4i of d : 4 ][ sc[4i+3] : 3 ][ sc[4i+2] : 3 ][ sc[4i+1] : 3 ][ sc[4i] : 3 ]   i = 0..3
+ *   48+2i     u16: [ bits 4i+3 .. 4i of d : 4 ][ sc[4i+3] : 3 ][ sc[4i+2] : 3 ][ sc[4i+1] : 3 ][ sc[4i] : 3 ]
+ *            i = 0..3; d is an f16
  */
 struct block_iq1_m { uint8_t qs[32], qh[16], scales[8]; };
 _Static_assert(sizeof(struct block_iq1_m) == 56, "iq1_m");
@@ -245,8 +246,8 @@ _Static_assert(sizeof(struct block_iq1_m) == 56, "iq1_m");
 /* The values that the 16 codes of iq4_nl and iq4_xs stand for (kvalues_iq4nl of ggml-common.h). */
 extern const int8_t quant_iq4_values[16];
 
-/* The values that the 16 codes of mxfp4 and nvfp4 stand for, twice those of the 4-bit floats that they are; their scales
- * are half as large (kvalues_fp4 of ggml-common.h). */
+/* The values that the 16 codes of mxfp4 and nvfp4 stand for: twice those of the 4-bit floats that they are, because the
+ * scales above are half as large (kvalues_fp4 of ggml-common.h). */
 extern const int8_t quant_fp4_values[16];
 
 /* sc[i] and mn[i] of q4_K and q5_K, i = 0..7. */
