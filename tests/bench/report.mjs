@@ -58,12 +58,13 @@ class Speeds {
   }
 }
 
+const PEERS = { 'llama.cpp': 'llama.cpp', 'llama.cpp-built': 'llama.cpp built for this CPU' };
 const OURS = { plumb: 'plumb', plumb16: 'plumb, exact16', plumb8: 'plumb, fast8' };
 /** "wllama 3.8.1, Chromium, 2 threads" */
 export function nameOf(id, versions) {
   const [name, host, threads] = id.split('/');
-  const version = name.startsWith('wllama') ? `wllama ${versions[name]}` : OURS[name] ?? name;
-  const where = HOSTS[host] ?? `Node ${versions.node.split('.')[0]}`;
+  const version = name.startsWith('wllama') ? `wllama ${versions[name]}` : OURS[name] ?? PEERS[name] ?? name;
+  const where = HOSTS[host] ?? `Node ${versions[host].split('.')[0]}`;
   return `${version}, ${where}, ${threads} thread${threads === '1' ? '' : 's'}`;
 }
 
@@ -117,6 +118,10 @@ function ratioTable(speeds, ours) {
       of(m, `${ours}/chromium/2`, 'decode') / peer(m, 'decode', 2)],
     ['decode / native llama.cpp, 1 thread', () => 0.7, m =>
       of(m, `${ours}/chromium/1`, 'decode') / of(m, 'llama.cpp/native/1', 'decode')],
+    ['decode / llama.cpp built for this CPU, 1 thread', () => 0.75, m =>
+      of(m, `${ours}/chromium/1`, 'decode') / of(m, 'llama.cpp-built/native/1', 'decode')],
+    ['the same, 2 threads', () => 0.75, m =>
+      of(m, `${ours}/chromium/2`, 'decode') / of(m, 'llama.cpp-built/native/2', 'decode')],
     ['prefill / best wasm peer, 1 thread', floating => floating ? 2 : 3, m =>
       of(m, `${ours}/chromium/1`, 'prefill') / peer(m, 'prefill', 1)],
     ['the same, 2 threads', floating => floating ? 2 : 3, m =>
