@@ -44,7 +44,8 @@ const HELP = `node tests/bench/bench.mjs [options]
 const flag = { type: 'boolean' }, text = { type: 'string' };
 const { values: given } = parseArgs({
   options: {
-    quick: flag, full: flag, architectures: flag, models: text, engines: text, prompts: text, contexts: text, steps: text, repeats: text,
+    quick: flag, full: flag, architectures: flag, models: text, engines: text, prompts: text, contexts: text,
+    steps: text, repeats: text,
     limit: text, enough: text, accuracy: flag, 'no-speed': flag, 'no-load': flag, 'no-report': flag, out: text,
     help: flag,
   },
@@ -71,7 +72,8 @@ const WAKE_STEPS = 8;
 /** An engine that has not loaded or warmed up by then is considered to hang. */
 const START_SECONDS = 300;
 /** Bytes of memory that an engine takes per byte of the file, to decide whether all engines fit. */
-const FOOTPRINT = { plumb: 1.2, plumb16: 1.2, plumb8: 1.2, 'wllama-2': 2.5, 'wllama-3': 4.5, 'llama.cpp': 2, 'llama.cpp-built': 2 };
+const FOOTPRINT = { plumb: 1.2, plumb16: 1.2, plumb8: 1.2, 'wllama-2': 2.5, 'wllama-3': 4.5, 'llama.cpp': 2,
+  'llama.cpp-built': 2 };
 
 // ---- results, saved after every run ----
 

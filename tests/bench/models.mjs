@@ -39,7 +39,7 @@ export const MODELS = [
   fetched('gemma3-270m', 'Gemma 3 270M Q4_K_M', 'gemma-3-270m.Q4_K_M.gguf', 'gemma-3-270m-q4_k_m'),
   synthetic('qwen3-0.6b', 'Qwen3-0.6B-shaped Q4_K_M', 'qwen3-0.6b.Q4_K_M.gguf',
     '--shape', 'qwen3', '--type', 'Q4_K_M', '--context', '8192'),
-  // Half of OLMoE's 16 layers: a file of 2 GB, the most that wllama opens in one piece.  What a layer does is unchanged.
+  // Half of OLMoE's 16 layers: a file of 2 GB, the most that wllama opens in one piece.  Layers are as in OLMoE.
   synthetic('olmoe', 'OLMoE-shaped Q4_0, 8 of 16 layers', 'olmoe-8l.Q4_0.gguf',
     '--shape', 'olmoe', '--type', 'Q4_0', '--layers', '8'),
   fetched('qwen2.5-1.5b', 'Qwen2.5-Coder 1.5B Instruct Q4_K_M', 'qwen2.5-coder-1.5b-instruct-q4_k_m.gguf',
