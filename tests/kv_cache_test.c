@@ -248,7 +248,7 @@ static void sessions_row(const void *arg) {
             double of_whole = plumb_model_kv_bytes(global, N_IDS, row->n_batch, params.kv_type);
             double saved = (double)(plumb_session_bytes(large) - plumb_session_bytes(s));
             /* 6 of the 7 layers have rings. */
-            double expected = of_whole * 6 / 7 * (N_IDS - row->n_position) / N_IDS;
+            double n_id = (double)N_IDS, expected = of_whole * 6 / 7 * (n_id - row->n_position) / n_id;
             CHECK(fabs(saved - expected) < 1 && fabs(of_whole - kv - expected) < 1, "%g bytes less, predicted %g, "
                   "expected %g", saved, of_whole - kv, expected);
             go_back(s, &run, row->n_position);

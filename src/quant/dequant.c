@@ -305,7 +305,7 @@ void quant_dequantize_iq2_s(const void *src, float *dst, size_t n) {
     for (const struct block_iq2_s *b = src; b < end; b++, dst += 256) {
         float d = load_f16(b->d);
         for (size_t e = 0; e < 256; e++) {
-            unsigned index = b->qs[e / 8] | (b->qh[e / 32] >> (e % 32 / 8 * 2) & 3u) << 8;
+            unsigned index = b->qs[e / 8] | ((unsigned)b->qh[e / 32] >> (e % 32 / 8 * 2) & 3) << 8;
             float scale = d * (0.5f + (float)(b->scales[e / 32] >> (e % 32 / 16 * 4) & 15)) * 0.25f;
             dst[e] = scale * iq2_value(quant_iq2_s_grid[index], e % 8) * sign_of(b->signs[e / 8], e % 8);
         }
@@ -330,7 +330,7 @@ void quant_dequantize_iq3_s(const void *src, float *dst, size_t n) {
     for (const struct block_iq3_s *b = src; b < end; b++, dst += 256) {
         float d = load_f16(b->d);
         for (size_t e = 0; e < 256; e++) {
-            unsigned index = b->qs[e / 4] | (b->qh[e / 32] >> (e % 32 / 4) & 1u) << 8;
+            unsigned index = b->qs[e / 4] | ((unsigned)b->qh[e / 32] >> (e % 32 / 4) & 1) << 8;
             unsigned code = quant_iq3_s_grid[index] >> (e % 4 * 3) & 7u;
             float scale = d * (float)(1 + 2 * (b->scales[e / 64] >> (e % 64 / 32 * 4) & 15));
             dst[e] = scale * (float)(2 * code + 1) * sign_of(b->signs[e / 8], e % 8);
@@ -363,8 +363,8 @@ void quant_dequantize_iq1_m(const void *src, float *dst, size_t n) {
         for (size_t i = 0; i < 4; i++) d_bits |= (unsigned)(load_u16(b->scales + 2 * i) >> 12) << 4 * i;
         float d = f32_from_f16((uint16_t)d_bits);
         for (size_t e = 0; e < 256; e++) {
-            unsigned high = b->qh[e / 16] >> (e % 16 / 8 * 4) & 15u;
-            unsigned code = load_u16(b->scales + e / 64 * 2) >> (e % 64 / 16 * 3) & 7u;
+            unsigned high = (unsigned)b->qh[e / 16] >> (e % 16 / 8 * 4) & 15;
+            unsigned code = (unsigned)load_u16(b->scales + e / 64 * 2) >> (e % 64 / 16 * 3) & 7;
             float scale = d * (float)(2 * code + 1);
             dst[e] = scale * iq1_value(b->qs[e / 8] | (high & 7) << 8, e % 8, high >> 3);
         }
