@@ -1,6 +1,7 @@
 /* The plan: every field that is not a shape of weights, and so checked when they are bound, changes logits or the
  * embedding, in both passes, in the tiny model of some architecture. */
 #include "api/model.h"
+#include "check/describe.h"
 #include "fixture.h"
 #include "model/plan.h"
 #include "test.h"
@@ -129,8 +130,24 @@ static void no_description_case(void) {
     plumb_model_free(m);
 }
 
+static void many_kinds_case(void) {
+    enum { N_LAYER = 1000 };
+    static struct layer_plan layers[N_LAYER];
+    struct plan plan = { .n_layer = N_LAYER, .n_embd = 32, .layers = layers };
+    struct capture text = { 0 };
+    struct report_writer w;
+    for (uint32_t il = 0; il < N_LAYER; il++) layers[il].ffn.n_ff = il + 1;
+    report_begin(&w, capture_write, &text);
+    CHECK(describe_plan(&plan, &w) == PLUMB_OK, "out of memory");
+    report_flush(&w);
+    CHECK(text.text && strstr(text.text, "  layers 63\n") && !strstr(text.text, "  layers 64\n")
+          && strstr(text.text, "  more kinds of layers, the first of them layer 64\n"), "%s", text.text);
+    capture_free(&text);
+}
+
 void test_plan(void) {
     TEST_ROWS("plan: it is described for people: ", description_row, descriptions);
+    test_case("plan: of many kinds of layers the first 64 are described", many_kinds_case);
     test_case("plan: without a header there is nothing to describe", no_description_case);
     #define ATTN(name, model, type, value) \
         { "attn." #name, model, IN_LAYER, offsetof(struct layer_plan, attn.name), type, value }

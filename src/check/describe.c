@@ -74,6 +74,9 @@ static void write_layers(struct report_writer *w, const struct text *texts, uint
     report_printf(w, "\n");
 }
 
+/* A file can give each of 65,536 layers another width.  Comparing each with all others would take minutes. */
+enum { MAX_KINDS = 64 };
+
 plumb_status describe_plan(const struct plan *p, struct report_writer *w) {
     struct text *texts = calloc(p->n_layer, sizeof *texts);
     if (!texts) return PLUMB_ERROR_MEMORY;
@@ -86,10 +89,18 @@ plumb_status describe_plan(const struct plan *p, struct report_writer *w) {
         add(&texts[il], "\n");
         add_feed_forward(&texts[il], &p->layers[il].ffn);
     }
+    uint32_t kinds[MAX_KINDS], n_kind = 0;   /* the first layer of each kind */
     for (uint32_t il = 0; il < p->n_layer; il++) {
         bool is_known = false;
-        for (uint32_t k = 0; k < il && !is_known; k++) is_known = strcmp(texts[k].bytes, texts[il].bytes) == 0;
+        for (uint32_t k = 0; k < n_kind && !is_known; k++) {
+            is_known = strcmp(texts[kinds[k]].bytes, texts[il].bytes) == 0;
+        }
         if (is_known) continue;
+        if (n_kind == MAX_KINDS) {
+            report_printf(w, "  more kinds of layers, the first of them layer %u\n", il);
+            break;
+        }
+        kinds[n_kind++] = il;
         write_layers(w, texts, p->n_layer, il);
         for (const char *line = texts[il].bytes; *line;) {
             size_t n = strcspn(line, "\n");

@@ -223,9 +223,12 @@ static uint64_t find_expert(struct pair *p, uint64_t i, uint64_t n_expert) {
     return n_expert;
 }
 
-/* Tries whether the experts are in another order, for instance in that of their numbers as texts (0, 1, 10, 11...). */
+/* Tries whether the experts are in another order, for instance in that of their numbers as texts (0, 1, 10, 11...).
+ * This takes time quadratic in their number, so a tensor with more than any model that plumb runs is left out. */
 static void try_expert_order(struct pair *p) {
-    uint64_t n_expert = p->a->n_dims == 3 ? p->a->shape[2] : 0, moved = n_expert, to = 0;
+    enum { MAX_EXPERTS = 512 };
+    uint64_t n_expert = p->a->n_dims == 3 && p->a->shape[2] <= MAX_EXPERTS ? p->a->shape[2] : 0;
+    uint64_t moved = n_expert, to = 0;
     for (uint64_t i = 0; i < n_expert; i++) {
         uint64_t j = find_expert(p, i, n_expert);
         if (j == n_expert) return;
