@@ -183,12 +183,11 @@ ALWAYS_INLINE void dot_nibbles(v128_t dots[N_DOT], const uint8_t *words, const c
     for (uint32_t half = 0; half < 2; half++) dots[half] = wasm_i32x4_add(dots[half], wasm_i32x4_shr(odd256[half], 8));
 }
 
-/* q5_0, q5_1, q5_K.  Even bytes are masked in place, so their products are 8x too large and are
- * divided at the end.  Odd bytes are shifted down.  A tile stores
- * five words for each 32 weights.  The codes that words 5, 6 and 7 would have are assembled from the low three bits of
- * the others as soon as these are loaded: those of 5 from words 0 and 3, of 6 from words 1 and 4, and of 7 from words
- * 2, 3 and 4.  In the order below, 5 is complete before 6 begins, so both use c5_c6.  This takes 33 instructions for 32
- * codes of 4 rows; nibbles with separate high bits take 51. */
+/* q5_0, q5_1, q5_K.  Even bytes are masked in place, so their products are 8x too large and are divided at the end.
+ * Odd bytes are shifted down.  A tile stores five words for each 32 weights.  The codes that words 5, 6 and 7 would
+ * have are assembled from the low three bits of the others as soon as these are loaded: those of 5 from words 0 and 3,
+ * of 6 from words 1 and 4, and of 7 from words 2, 3 and 4.  In the order below, 5 is complete before 6 begins, so both
+ * use c5_c6.  This takes 33 instructions for 32 codes of 4 rows; nibbles with separate high bits take 51. */
 ALWAYS_INLINE void dot_five_bits(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t sink[2]) {
     static const uint8_t order[] = { 0, 3, 1, 4, 2 };
     v128_t zero = wasm_i32x4_splat(0), even8[2] = { zero, zero }, c5_c6[2] = { zero, zero }, c7[2] = { zero, zero };

@@ -3,8 +3,8 @@
  * Data flow: the keys of a file -> key_*, which read and check one of them -> plan_*, each of which fills a part of the
  * plan that several architectures have -> the plan function of a row, which says what else differs.  dense.c has the
  * rows of architectures without experts, sparse.c those with experts, and encoders.c those that compute embeddings
- * instead of logits.  plan.c finds the row of a file and calls
- * its function.  No other file knows an architecture's name.
+ * instead of logits.  plan.c finds the row of a file and calls its function.  No other file knows an architecture's
+ * name.
  */
 #ifndef PLUMB_MODEL_ARCHITECTURE_H
 #define PLUMB_MODEL_ARCHITECTURE_H
