@@ -225,6 +225,10 @@ static void applies(void) {
         { "../archs/afmoe", "attn.gate=missing attn.gate=softplus", "attn.temperature=missing" },
         { "../archs/bert", "attn.mask=causal embd.types=missing norm.out=before",
           "attn.mask=none attn.mask=late norm.output=missing output.head=tied norm.post=before" },
+        /* Windows of 4 and 5 tokens around a token both reach 2 tokens far. */
+        { "../archs/modern-bert", "window.size=minus_one window.size=ignored",
+          "window.size=plus_one window.kind=chunk" },
+        { "../archs/gemma-embedding", "window.size=plus_one", "window.size=minus_one window.kind=chunk" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         plumb_model *m = record_load(rows[i].model);

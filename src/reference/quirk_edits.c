@@ -321,10 +321,13 @@ static void edit_gate(struct plan *p, struct model *m, uint8_t value) {
 static void edit_window_size(struct plan *p, struct model *m, uint8_t value) {
     (void)m;
     EACH_LAYER(p, il) {
-        uint32_t *window = &p->layers[il].attn.window;
-        if (*window > 0 && value == WINDOW_PLUS_ONE) ++*window;
-        if (*window > 1 && value == WINDOW_MINUS_ONE) --*window;
-        if (value == WINDOW_IGNORED) *window = 0;
+        struct attn_plan *a = &p->layers[il].attn;
+        uint32_t window = a->window;
+        if (window > 0 && value == WINDOW_PLUS_ONE) window++;
+        if (window > 1 && value == WINDOW_MINUS_ONE) window--;
+        bool is_same = a->is_symmetric && window / 2 == a->window / 2;   /* only half of it counts */
+        if (!is_same) a->window = window;
+        if (value == WINDOW_IGNORED) a->window = 0;
     }
 }
 
@@ -344,7 +347,8 @@ static void edit_window_layers(struct plan *p, struct model *m, uint8_t value) {
 static void edit_window_chunk(struct plan *p, struct model *m, uint8_t value) {
     (void)m, (void)value;
     EACH_LAYER(p, il) {
-        if (p->layers[il].attn.window > 0) p->layers[il].attn.is_chunked = true;
+        struct attn_plan *a = &p->layers[il].attn;
+        if (a->window > 0 && !a->is_symmetric) a->is_chunked = true;
     }
 }
 
