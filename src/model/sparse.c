@@ -462,6 +462,10 @@ static plumb_status plan_step35(struct key_reader *r, struct plan *p) {
     PLUMB_TRY(plan_gating(r, p, GATING_SIGMOID));
     PLUMB_TRY(plan_windows(r, p, 1, 0, 10000.0f));
     p->ropes[ROPE_LOCAL].has_factors = false;
+    if (p->ropes[ROPE_GLOBAL].n_rot % 4 != 0) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "%s.rope.dimension_count is %u, expected a multiple of 4",
+                         r->architecture, p->ropes[ROPE_GLOBAL].n_rot);
+    }
     p->ropes[ROPE_GLOBAL].n_rot /= 2;
     PLUMB_TRY(key_width(r, "expert_shared_feed_forward_length", 0, &n_ff));
     plan_set_shared(p, n_ff);

@@ -269,6 +269,21 @@ static plumb_status feed_session(plumb_session *s) {
 static plumb_status feed_fast(void) { return feed_session(world.fast); }
 static plumb_status feed_reference(void) { return feed_session(world.reference); }
 
+static plumb_status embed_in(plumb_session *s) {
+    uint32_t n_vector, n;
+    plumb_status status = plumb_session_embed(s, fed, N_FED, PLUMB_POOLING_MEAN);
+    const float *embedding = plumb_session_embedding(s, &n_vector, &n);
+    CHECK((status == PLUMB_OK) == (embedding != NULL), "%s, and an embedding", plumb_status_name(status));
+    if (status != PLUMB_OK) return failed(status, plumb_session_error(s));
+    note_bytes(embedding, (size_t)n_vector * n * sizeof *embedding);
+    return PLUMB_OK;
+}
+
+static plumb_status embed(void) {
+    PLUMB_TRY(embed_in(world.fast));
+    return embed_in(world.reference);
+}
+
 /* ---- text ------------------------------------------------------------------------------------------------------- */
 
 static plumb_status tokenize(plumb_model *m, const char *text, unsigned flags) {
@@ -535,6 +550,7 @@ static const struct scenario scenarios[] = {
     {"sessions of every kind", make_sessions, 100, NULL},
     {"a session with threads", make_threads, 60, SAME},
     {"feeding the fast pass", feed_fast, 2, NULL}, {"feeding the reference pass", feed_reference, 2, NULL},
+    {"embeddings of both passes", embed, 4, NULL},
     {"tokens of a text", tokenize_all, 10, NULL}, {"tokens of other kinds", tokenize_kinds, 40, SAME},
     {"a chat", chat, 5, NULL}, {"a sampler", sample, 5, NULL},
     {"a trace, written as text and JSON", record_values, 100, SAME},
@@ -543,8 +559,8 @@ static const struct scenario scenarios[] = {
     {"reading numpy's arrays", read_npz, 10, NULL}, {"reading a GGUF dump", read_gguf, 50, SAME},
     {"a diff as text, JSON and HTML", diff_all, 9, NULL}, {"a diff of permuted heads", diff_permuted, 20, NULL},
     {"a diagnosis of a right dump", diagnose_right, 20, NULL},
-    {"a diagnosis of a wrong dump", diagnose_wrong, 50, NULL},
-    {"a diagnosis of permuted heads", diagnose_permuted, 50, NULL},
+    {"a diagnosis of a wrong dump", diagnose_wrong, 50, SAME},
+    {"a diagnosis of permuted heads", diagnose_permuted, 50, SAME},
     {"a selfcheck", selfcheck, 500, "the engine has one thread here"}, {"weights of two files", weights, 30, NULL},
     {"what a WebAssembly host calls", wasm_trace, 100, SAME},
 };
