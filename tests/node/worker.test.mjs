@@ -95,10 +95,16 @@ for (const worker of [false, true]) {
       await assert.rejects(model.trace('Hello', { onTap: fail }), isMine);
       assert.equal(calls, 2);
       if (error) {   // a signal's reason may be anything, too
-        const abort = new AbortController();
-        const feeding = model.feed(new Int32Array(500).fill(65), { signal: abort.signal });
-        abort.abort(error);
-        await assert.rejects(feeding, isMine);
+        // If this thread is delayed before it aborts, a worker may have computed all tokens by then.
+        let found;
+        for (let tries = 0; !found && tries < 50; tries++) {
+          const abort = new AbortController();
+          await model.rewind();
+          const feeding = model.feed(new Int32Array(500).fill(65), { signal: abort.signal });
+          abort.abort(error);
+          found = await feeding.catch(reason => reason);
+        }
+        assert.ok(isMine(found), `${found}`);
       }
       await model.rewind();
       assert.equal(await textOf(model.generate('Hello', OPTIONS)), expected);
