@@ -163,12 +163,12 @@ test('fetch: --all leaves out a model that the manifest marks only_by_name, and 
   assert.deepEqual(readFileSync(large), model);
 });
 
-test('fetch: the tests need neither more than two real models nor more than 400 MB', () => {
+test('fetch: the tests need two real models and vocabularies, at most 450 MB in all', () => {
   const manifest = JSON.parse(readFileSync('models/manifest.json', 'utf8'));
   const needed = manifest.filter(({ only_by_name: onlyByName }) => !onlyByName);
   const paths = execFileSync('python3', ['models/fetch.py', '--all', '--path'], { encoding: 'utf8' });
   assert.deepEqual(paths.trim().split('\n'), needed.map(({ file }) => `models/${file}`));
-  assert.ok(needed.reduce((sum, { bytes }) => sum + bytes, 0) < 400e6);
+  assert.ok(needed.reduce((sum, { bytes }) => sum + bytes, 0) <= 450e6);
 });
 
 for (const format of ['html', 'json'])
