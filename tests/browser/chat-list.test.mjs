@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, test } from 'node:test';
-import { TINY, open, put, setUp, state, stored } from './chat-page.mjs';
+import { FAILING, TINY, open, put, setUp, state, stored } from './chat-page.mjs';
 
 const where = await setUp();
 let page;
@@ -131,7 +131,7 @@ test('importing a file twice adds nothing; changed and new conversations are add
   const exported = JSON.parse(readFileSync(file, 'utf8')).conversations;
 
   // Another browser: the first import adds all, the second nothing, even after one conversation has continued.
-  const other = await open(where, `?model=${TINY}`, { viewport: { width: 1300, height: 800 } });
+  const other = await open(where, `?model=${FAILING}`, { viewport: { width: 1300, height: 800 } });
   await state(other, 'ready');
   await other.setInputFiles('#import-file', file);
   await other.getByText('Imported 3').waitFor();

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
 import { root, server, tiny } from '../node/helpers.mjs';
-import { LONG, TINY, answer, ask, open, put, screenshot, setUp, state } from './chat-page.mjs';
+import { FAILING, LONG, TINY, answer, ask, open, put, screenshot, setUp, state } from './chat-page.mjs';
 
 const where = await setUp();
 const axe = readFileSync(`${root}node_modules/axe-core/axe.min.js`, 'utf8');
@@ -127,7 +127,7 @@ for (const colorScheme of ['light', 'dark']) {
       });
 
       test('the same holds for conversations, Markdown and errors', async () => {
-        const page = await open(where, `?model=${TINY}`, use, early);
+        const page = await open(where, `?model=${FAILING}`, use, early);
         await state(page, 'ready');
         await put(page, [{ messages: [{ role: 'user', content: 'Show me' },
           { role: 'assistant', content: MARKDOWN }] }]);

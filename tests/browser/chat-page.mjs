@@ -1,12 +1,14 @@
 /** The chat page in headless Chromium, for the tests that click through it. */
 import assert from 'node:assert/strict';
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { after } from 'node:test';
 import { serve } from '../../web/site/serve.mjs';
 import { launchChrome } from '../hosts/chrome.mjs';
-import { root } from '../node/helpers.mjs';
+import { root, tiny, withTemplate } from '../node/helpers.mjs';
 
 export const TINY = '/tests/vectors/synth/f32.gguf';
+/** The same model with a chat template that fails, so that every message ends in an error.  setUp writes it. */
+export const FAILING = '/build/chat/failing.gguf';
 export const LONG = 'Tell a long story about a lighthouse keeper.';
 
 /** The problems of all pages that were opened. @type {string[][]} */
@@ -14,6 +16,9 @@ const problems = [];
 
 /** A server and a browser for the tests of a file. */
 export async function setUp() {
+  mkdirSync(`${root}build/chat`, { recursive: true });
+  writeFileSync(`${root}${FAILING}.${process.pid}`, withTemplate(tiny, "{{ raise_exception('No.') }}"));
+  renameSync(`${root}${FAILING}.${process.pid}`, `${root}${FAILING}`);
   const server = await serve({ root, home: '/web/chat/' }), browser = await launchChrome();
   after(async () => {
     await browser.close();

@@ -2,7 +2,7 @@
  * itself. */
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
-import { LONG, TINY, ask, open, put, setUp, state, stored } from './chat-page.mjs';
+import { FAILING, LONG, ask, open, put, setUp, state, stored } from './chat-page.mjs';
 
 const where = await setUp();
 const titles = page => page.locator('#chats .title').allTextContents();
@@ -13,7 +13,7 @@ const listed = (page, n) => page.waitForFunction(n => document.querySelectorAll(
 
 let a, b;
 beforeEach(async () => {
-  a = await open(where, `?model=${TINY}`);
+  a = await open(where, `?model=${FAILING}`);
   await state(a, 'ready');
   await put(a, [{ title: 'Shared', messages: [{ role: 'user', content: 'First?' },
     { role: 'assistant', content: 'Yes.' }] }]);
@@ -133,7 +133,7 @@ test('an answer that streams in one tab while another tab deletes its conversati
   const real = await open(where);
   await state(real, 'ready');
   const other = await real.context().newPage();
-  await other.goto(`${where.url}web/chat/?model=${TINY}`);
+  await other.goto(`${where.url}web/chat/?model=${FAILING}`);
   await ask(real, LONG);
   await listed(other, 1);
   await other.locator('#chats li').hover();

@@ -6,7 +6,7 @@ import { createReadStream, existsSync, mkdtempSync, readFileSync, rmSync, statSy
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { prompts, realPath, root, server, tiny, tinyPath } from './helpers.mjs';
+import { prompts, realPath, root, server, tiny, tinyPath, withTemplate } from './helpers.mjs';
 import { printable } from '../../web/cli/terminal.js';
 import { Plumb } from '../../web/node/index.js';
 
@@ -431,21 +431,3 @@ test('escape sequences in the output of a model do not reach the terminal', () =
   assert.ok(answer.length > 300);
   assert.doesNotMatch(answer.replaceAll('\r\n', ''), /[\0-\x08\x0b-\x1f\x7f-\x9f]/);
 });
-
-/** A GGUF file with one key more, the first. @param {Uint8Array} file @param {string} template */
-function withTemplate(file, template) {
-  const header = Buffer.from(file.slice(0, 24));
-  header.writeBigUInt64LE(header.readBigUInt64LE(16) + 1n, 16);
-  const name = 'tokenizer.chat_template', sizes = 8 + name.length + 4 + 8;
-  // As long as keeps the tensors aligned.
-  const padded = template + '{# #}'.replace(' ', ' '.repeat(64 - (sizes + template.length + 5) % 32));
-  const rest = (sizes + padded.length) % 32;
-  const text = rest ? padded.replace('{#', `{#${' '.repeat(32 - rest)}`) : padded;
-  const size = (/** @type {number} */ n) => {
-    const bytes = Buffer.alloc(8);
-    bytes.writeBigUInt64LE(BigInt(n));
-    return bytes;
-  };
-  return Buffer.concat([header, size(name.length), Buffer.from(name), Buffer.from([8, 0, 0, 0]), size(text.length),
-    Buffer.from(text), file.slice(24)]);
-}

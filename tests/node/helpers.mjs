@@ -96,3 +96,21 @@ export function random(seed) {
     return Math.floor(seed / 2 ** 32 * n);
   };
 }
+
+/** The GGUF file with a chat template, as its first key. @param {Uint8Array} file @param {string} template */
+export function withTemplate(file, template) {
+  const header = Buffer.from(file.slice(0, 24));
+  header.writeBigUInt64LE(header.readBigUInt64LE(16) + 1n, 16);
+  const name = 'tokenizer.chat_template', sizes = 8 + name.length + 4 + 8;
+  // As long as keeps the tensors aligned.
+  const padded = template + '{# #}'.replace(' ', ' '.repeat(64 - (sizes + template.length + 5) % 32));
+  const rest = (sizes + padded.length) % 32;
+  const text = rest ? padded.replace('{#', `{#${' '.repeat(32 - rest)}`) : padded;
+  const size = (/** @type {number} */ n) => {
+    const bytes = Buffer.alloc(8);
+    bytes.writeBigUInt64LE(BigInt(n));
+    return bytes;
+  };
+  return Buffer.concat([header, size(name.length), Buffer.from(name), Buffer.from([8, 0, 0, 0]), size(text.length),
+    Buffer.from(text), file.slice(24)]);
+}
