@@ -22,40 +22,52 @@ static bool same(float a, float b) {
     return f32_to_bits(a) == f32_to_bits(b) || (a != a && b != b);
 }
 
-/* Dequantizes the vectors of one type as one row, from an odd address into a guarded row. */
-static void equals_vectors(const void *row) {
+/* Compares the n_block dequantized blocks of a type with the truth. */
+typedef void comparison(const struct quant_traits *t, const float *got, size_t n_block, const uint8_t *want);
+
+/* Dequantizes the vectors of one type, more than n_least blocks, as one row, from an odd address into a guarded row.
+ * The truth is in the file with this ending: block_bytes for each block, or 4 for each element if block_bytes is 0. */
+static void check_vectors(const void *row, const char *ending, size_t block_bytes, size_t n_least,
+                          comparison *compare) {
     const struct quant_traits *t = quant_traits(*(const uint32_t *)row);
     REQUIRE(t && t->block_size && t->dequantize, "type %u is not readable", *(const uint32_t *)row);
     char path[80];
     size_t n_raw = 0, n_want = 0;
     snprintf(path, sizeof path, "tests/vectors/quant/%s.bin", t->name);
     uint8_t *raw = test_read_all(path, &n_raw);
-    snprintf(path, sizeof path, "tests/vectors/quant/%s.f32.bin", t->name);
+    snprintf(path, sizeof path, "tests/vectors/quant/%s.%s.bin", t->name, ending);
     uint8_t *want = test_read_all(path, &n_want);
-    size_t n = n_raw / t->block_bytes * t->block_size;
+    size_t n_block = n_raw / t->block_bytes, n = n_block * t->block_size;
     uint8_t *odd = malloc(n_raw + 1);
     float *got = malloc((n + 2) * sizeof *got);
     const float canary = 12345.678f;
-    if (!CHECK(raw && want && odd && got && n > 0 && n_raw % t->block_bytes == 0 && n_want == 4 * n,
-               "%zu bytes of blocks, %zu bytes of expected values", n_raw, n_want))
+    if (block_bytes == 0) block_bytes = 4 * (size_t)t->block_size;
+    if (!CHECK(raw && want && odd && got && n_block > n_least && n_raw % t->block_bytes == 0
+               && n_want == block_bytes * n_block, "%zu bytes of blocks, %zu bytes of truth", n_raw, n_want))
         goto done;
     memcpy(odd + 1, raw, n_raw);
     memset(got, 0xff, (n + 2) * sizeof *got);
     got[0] = got[n + 1] = canary;
     t->dequantize(odd + 1, got + 1, n);
     CHECK(same(got[0], canary) && same(got[n + 1], canary), "wrote outside its %zu floats", n);
-    for (size_t i = 0; i < n; i++) {
-        float w = f32_from_bits(load_u32(want + 4 * i));
-        if (!CHECK(same(got[i + 1], w), "weight %zu of block %zu is %a, gguf-py has %a", i % t->block_size,
-                   i / t->block_size, (double)got[i + 1], (double)w))
-            break;
-    }
+    compare(t, got + 1, n_block, want);
 done:
     free(raw);
     free(want);
     free(odd);
     free(got);
 }
+
+static void compare_values(const struct quant_traits *t, const float *got, size_t n_block, const uint8_t *want) {
+    for (size_t i = 0; i < n_block * t->block_size; i++) {
+        float w = f32_from_bits(load_u32(want + 4 * i));
+        if (!CHECK(same(got[i], w), "weight %zu of block %zu is %a, gguf-py has %a", i % t->block_size,
+                   i / t->block_size, (double)got[i], (double)w))
+            break;
+    }
+}
+
+static void equals_vectors(const void *row) { check_vectors(row, "f32", 0, 0, compare_values); }
 
 /* FNV-1a of the bits of n floats; every NaN counts as the same. */
 static uint64_t hash_of(const float *x, size_t n) {
@@ -67,38 +79,16 @@ static uint64_t hash_of(const float *x, size_t n) {
     return h;
 }
 
-/* As equals_vectors, with a hash for each block. */
-static void equals_hashes(const void *row) {
-    const struct quant_traits *t = quant_traits(*(const uint32_t *)row);
-    REQUIRE(t && t->block_size && t->dequantize, "type %u is not readable", *(const uint32_t *)row);
-    char path[80];
-    size_t n_raw = 0, n_want = 0;
-    snprintf(path, sizeof path, "tests/vectors/quant/%s.bin", t->name);
-    uint8_t *raw = test_read_all(path, &n_raw);
-    snprintf(path, sizeof path, "tests/vectors/quant/%s.fnv.bin", t->name);
-    uint8_t *want = test_read_all(path, &n_want);
-    size_t n_block = n_raw / t->block_bytes, n = n_block * t->block_size;
-    uint8_t *odd = malloc(n_raw + 1);
-    float *got = malloc((n + 2) * sizeof *got);
-    const float canary = 12345.678f;
-    if (!CHECK(raw && want && odd && got && n_block > 400 && n_raw % t->block_bytes == 0 && n_want == 8 * n_block,
-               "%zu bytes of blocks, %zu bytes of hashes", n_raw, n_want))
-        goto done;
-    memcpy(odd + 1, raw, n_raw);
-    got[0] = got[n + 1] = canary;
-    t->dequantize(odd + 1, got + 1, n);
-    CHECK(same(got[0], canary) && same(got[n + 1], canary), "wrote outside its %zu floats", n);
+static void compare_hashes(const struct quant_traits *t, const float *got, size_t n_block, const uint8_t *want) {
     for (size_t i = 0; i < n_block; i++) {
-        if (!CHECK(hash_of(got + 1 + i * t->block_size, t->block_size) == load_u64(want + 8 * i),
-                   "block %zu differs from ggml's; it begins with %a", i, (double)got[1 + i * t->block_size]))
+        const float *block = got + i * t->block_size;
+        if (!CHECK(hash_of(block, t->block_size) == load_u64(want + 8 * i),
+                   "block %zu differs from ggml's; it begins with %a", i, (double)block[0]))
             break;
     }
-done:
-    free(raw);
-    free(want);
-    free(odd);
-    free(got);
 }
+
+static void equals_hashes(const void *row) { check_vectors(row, "fnv", 8, 400, compare_hashes); }
 
 /* types.txt lists "number name block_size block_bytes" for every type that gguf-py or ggml knows. */
 static void table_equals_package(void) {
