@@ -104,6 +104,8 @@ static const struct change changes[] = {
       "is 2, but 3 times 3 stacks of that are not the 12 layers" },
     { "4 G cycles", STATES, "hrm_text.hrm.l_cycles", 4, 4, "\377\377\377\377", PLUMB_ERROR_METADATA,
       "is 4294967295, expected 1 to 512" },
+    { "more layers than blocks that are repeated can make", STATES, "hrm_text.block_count", 4, 4, "\1\2\0\0",
+      PLUMB_ERROR_METADATA, "block_count is 513, but the file has only 239 tensors" },
     { "no first state", STATES, "hrm.z_l_init", -4, 1, "x", PLUMB_ERROR_UNSUPPORTED, "is not used by a hrm_text" },
     { "a first state of another width", STATES, "hrm.z_l_init", 4, 8, "\10\0\0\0\0\0\0\0", PLUMB_ERROR_TENSOR,
       "expected shape [32], file has F32 [8]" },

@@ -232,7 +232,7 @@ static void wrong_row(const void *row) {
 static void post_attention_case(void) {
     static const struct { const char *architecture, *tap; } rows[] = {
         { "llama", "ffn_norm" }, { "gemma2", "attn_post_norm" }, { "gemma3", "attn_post_norm" },
-        { "olmo2", "attn_post_norm" },
+        { "olmo2", "attn_post_norm" }, { "glm4", "ffn_norm" },
     };
     static const plumb_trace_params params = { .taps = "post_attention_layernorm", .layer_last = UINT32_MAX,
                                                .n_value = 1 };

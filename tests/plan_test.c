@@ -145,9 +145,23 @@ static void many_kinds_case(void) {
     capture_free(&text);
 }
 
+/* Blocks that are computed several times may be more layers than there are tensors. */
+static void many_layers_case(void) {
+    plumb_model *m = fixture_load("tests/vectors/archs/hrm_text.gguf");
+    if (!m) return;
+    uint32_t n_layer = m->model->plan.n_layer;
+    struct plan plan = { 0 };
+    struct error err = { 0 };
+    CHECK(plan_create(&plan, m->parts, m->n_part, n_layer - 1, &err) == PLUMB_OK && plan.n_layer == n_layer, "%s",
+          err.message);
+    plan_free(&plan);
+    plumb_model_free(m);
+}
+
 void test_plan(void) {
     TEST_ROWS("plan: it is described for people: ", description_row, descriptions);
     test_case("plan: of many kinds of layers the first 64 are described", many_kinds_case);
+    test_case("plan: more layers than tensors", many_layers_case);
     test_case("plan: without a header there is nothing to describe", no_description_case);
     #define ATTN(name, model, type, value) \
         { "attn." #name, model, IN_LAYER, offsetof(struct layer_plan, attn.name), type, value }

@@ -48,7 +48,7 @@ plumb_status plumb_trace_begin(plumb_trace *t, const plumb_session *session, con
     const plumb_model *model = session_model(session);
     uint64_t absent = UINT64_MAX;
     for (uint32_t il = 0; il < model->model->plan.n_layer; il++) absent &= model_absent_taps(model->model, il);
-    t->has_output_norms = !(absent & TAP_SET(ATTN_POST_NORM));
+    t->has_output_norms = !(absent & TAP_SET(ATTN_POST_NORM)) && !model->model->plan.has_post_self_attn;
     if (params) {
         PLUMB_TRY(tap_check_patterns(params->taps, t->has_output_norms, model->model->plan.n_layer, params->layer_first,
                                      params->layer_last, &t->err));

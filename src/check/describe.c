@@ -1,7 +1,5 @@
 #include "check/describe.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 /* Text of a kind of layer, to which add appends. */
@@ -10,17 +8,7 @@ struct text {
     char bytes[600];
 };
 
-#if defined(__GNUC__)
-__attribute__((format(printf, 2, 3)))
-#endif
-static void add(struct text *t, const char *format, ...) {
-    size_t room = sizeof t->bytes - t->n;
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(t->bytes + t->n, room, format, args);
-    va_end(args);
-    if (n > 0) t->n += (size_t)n < room ? (size_t)n : room - 1;
-}
+#define add(t, ...) report_append((t)->bytes, sizeof (t)->bytes, &(t)->n, __VA_ARGS__)
 
 static void add_rope(struct text *t, const struct plan *p, const struct attn_plan *a) {
     if (a->rope == ROPE_NONE) {

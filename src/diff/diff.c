@@ -4,7 +4,6 @@
 #include "diagnose/quirk_table.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -239,17 +238,7 @@ static double find_growth(const struct diff *d, size_t *from, size_t *to) {
 
 /* ---- the verdict ------------------------------------------------------------------------------------------------- */
 
-#if defined(__GNUC__)
-__attribute__((format(printf, 2, 3)))
-#endif
-static void add(struct diff *d, const char *format, ...) {
-    size_t room = sizeof d->verdict - d->n_verdict;
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(d->verdict + d->n_verdict, room, format, args);
-    va_end(args);
-    if (n > 0) d->n_verdict += (size_t)n < room ? (size_t)n : room - 1;
-}
+#define add(d, ...) report_append((d)->verdict, sizeof (d)->verdict, &(d)->n_verdict, __VA_ARGS__)
 
 static const char *show(struct tap_text *buf, const struct diff *d, size_t i) {
     return tap_show(buf, d->taps[i].id, d->taps[i].layer);

@@ -130,6 +130,8 @@ plumb_status plan_logit_factor(struct key_reader *r, struct plan *p, float facto
 plumb_status plan_sections(struct key_reader *r, struct plan *p, bool required);
 /* Attention and feed forward read the same input. */
 plumb_status plan_parallel(struct key_reader *r, struct plan *p);
+/* The most layers of a plan whose blocks are computed several times, as in llama.cpp. */
+enum { PLAN_MAX_REPEATED = 512 };
 /* Computes the blocks of the file n times, one after the other. */
 plumb_status plan_repeat(struct key_reader *r, struct plan *p, uint32_t n);
 /* Llama, which may have experts as wide as feed_forward_length. */

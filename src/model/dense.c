@@ -182,6 +182,7 @@ static plumb_status plan_falcon(struct key_reader *r, struct plan *p) {
 static plumb_status plan_glm4(struct key_reader *r, struct plan *p) {
     PLUMB_TRY(plan_sections(r, p, false));
     if (p->ropes[ROPE_GLOBAL].sections[0] > 0) p->ropes[ROPE_GLOBAL].pairing = ROPE_NEOX;
+    p->has_post_self_attn = true;
     return PLUMB_OK;
 }
 
@@ -324,16 +325,15 @@ static plumb_status plan_qwen3tts(struct key_reader *r, struct plan *p) {
 /* Two stacks of blocks: the low one is computed l_cycles times and then the high one once, all that h_cycles times.
  * block_count is the number of layers that this makes. */
 static plumb_status plan_hrm_text(struct key_reader *r, struct plan *p) {
-    enum { MAX = 512 };
+    enum { MAX = PLAN_MAX_REPEATED };
     uint32_t n_block = 0, h_cycles = 0, l_cycles = 0;
     PLUMB_TRY(key_scale(r, "embedding_scale", &p->embedding_scale));
     PLUMB_TRY(key_count(r, "hrm.layers_per_stack", MAX, &n_block));
     PLUMB_TRY(key_count(r, "hrm.h_cycles", MAX, &h_cycles));
     PLUMB_TRY(key_count(r, "hrm.l_cycles", MAX, &l_cycles));
-    if (p->n_layer > MAX || n_block * h_cycles * (l_cycles + 1) != p->n_layer) {
+    if (n_block * h_cycles * (l_cycles + 1) != p->n_layer) {
         return error_set(r->err, PLUMB_ERROR_METADATA, "key %s.hrm.layers_per_stack is %u, but %u times %u stacks of "
-                         "that are not the %u layers, of which there can be %d", r->architecture, n_block, h_cycles,
-                         l_cycles + 1, p->n_layer, MAX);
+                         "that are not the %u layers", r->architecture, n_block, h_cycles, l_cycles + 1, p->n_layer);
     }
     p->bare_norms = NORMS | SET(OUTPUT_NORM);
     p->unsuffixed = SET(STATE_INIT);

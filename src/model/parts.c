@@ -180,11 +180,10 @@ void plan_dense_by_tensor(const struct key_reader *r, struct plan *p) {
 }
 
 plumb_status plan_repeat(struct key_reader *r, struct plan *p, uint32_t n) {
-    enum { MAX_LAYERS = 512 };   /* as in llama.cpp */
     uint32_t n_block = p->n_layer;
-    if ((uint64_t)n * n_block > MAX_LAYERS) {
+    if ((uint64_t)n * n_block > PLAN_MAX_REPEATED) {
         return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, but %u times %u blocks are more than %d layers",
-                         r->key, n, n, n_block, MAX_LAYERS);
+                         r->key, n, n, n_block, PLAN_MAX_REPEATED);
     }
     struct layer_plan *layers = realloc(p->layers, (size_t)n * n_block * sizeof *layers);
     if (!layers) return error_set(r->err, PLUMB_ERROR_MEMORY, "out of memory: the plan of %u layers", n * n_block);

@@ -235,7 +235,7 @@ static plumb_status find_architecture(const struct gguf *g, const struct archite
     PLUMB_TRY(gguf_get_string(g, "general.architecture", &name, err));
     if (!name.data) return error_set(err, PLUMB_ERROR_METADATA, "key general.architecture is missing");
     for (; (*out = row_at(n)) != NULL; n++) {
-        if (name.n == strlen((*out)->name) && memcmp(name.data, (*out)->name, (size_t)name.n) == 0) return PLUMB_OK;
+        if (key_is_text(&name, (*out)->name)) return PLUMB_OK;
     }
     struct shown shown;
     const char *kind = refused_kind(&name);
@@ -289,7 +289,7 @@ plumb_status plan_create(struct plan *p, struct gguf *const *parts, size_t n_par
                             .beta_fast = 32.0f, .beta_slow = 1.0f };
     struct layer_plan layer = { .ffn.activation = arch->activation };
     PLUMB_TRY(read_common(&r, p, &layer));
-    if (p->n_layer > n_tensor) {
+    if (p->n_layer > n_tensor && p->n_layer > PLAN_MAX_REPEATED) {
         return error_set(err, PLUMB_ERROR_METADATA, "key %s.block_count is %u, but the file has only %llu tensors",
                          arch->name, p->n_layer, (unsigned long long)n_tensor);
     }

@@ -209,6 +209,7 @@ struct plan {
     uint32_t max_expert, max_used;
     bool has_gates;                /* some layer has attn_gate */
     bool has_states;               /* some layer has a state */
+    bool has_post_self_attn;       /* transformers calls the norm after attention post_self_attn_layernorm */
     /* Sets of enum weight_id: bit i is weight i.  Each layer must have the required weights, except those in its
      * `without`, and may have the optional ones, the biases of the weights in biased and the factors of those in
      * scaled.  A step whose weight is absent is left out. */
@@ -220,9 +221,9 @@ struct plan {
     struct layer_plan *layers;     /* (n_layer) */
 };
 
-/* Reads the keys of a model's first file, and looks in all of them for optional tensors.  n_tensor: of all files; as
- * every layer has tensors, it bounds the number of layers before their table is allocated.  *p must be all zeros;
- * plan_free must follow, also after an error.  n_vocab stays 0, since no key says it. */
+/* Reads the keys of a model's first file, and looks in all of them for optional tensors.  n_tensor: of all files;
+ * more layers than that are refused before their table is allocated, unless they can be blocks that are computed several
+ * times.  *p must be all zeros; plan_free must follow, also after an error.  n_vocab stays 0, since no key says it. */
 plumb_status plan_create(struct plan *p, struct gguf *const *parts, size_t n_part, uint64_t n_tensor,
                          struct error *err);
 /* Makes a copy with a table of layers of its own.  Returns false if there is no memory. */
@@ -231,6 +232,8 @@ void plan_free(struct plan *p);
 
 /* The name of architecture i of the table; NULL if i is beyond its end. */
 const char *plan_architecture(size_t i);
+/* Whether the token <mask> takes the white space before it along.  No key says so; llama.cpp goes by this name too. */
+bool plan_strips_mask(const struct gguf_string *architecture);
 
 /* How many tokens a session holds if the caller asks for n_ctx; 0 asks for the default. */
 static inline uint32_t plan_n_ctx(const struct plan *p, uint32_t n_ctx) {

@@ -3,6 +3,7 @@
  * Ids that llama.cpp replaces by defaults (a special token outside the vocabulary) are replaced here too.  Where
  * llama.cpp aborts (duplicate tokens, byte tokens whose text is not that of a byte), loading fails with an error.
  */
+#include "model/plan.h"
 #include "tokenizer/automaton.h"
 #include "tokenizer/encoder.h"
 #include "tokenizer/specials.h"
@@ -469,8 +470,7 @@ static plumb_status load_strips(struct tokenizer *t, const struct gguf *g, struc
     PLUMB_TRY(gguf_get_string(g, "general.architecture", &architecture, err));
     const char *lstrip = NULL;
     if (contains(pre, "jina-v2-de", false) || contains(pre, "jina-v2-es", false) ||
-        contains(pre, "jina-v2-code", false) || contains(architecture, "nomic-bert-moe", false) ||
-        contains(architecture, "jina-bert-v3", false)) {
+        contains(pre, "jina-v2-code", false) || plan_strips_mask(&architecture)) {
         lstrip = "<mask>";
     } else if (contains(name, "phi-3", true) || contains(name, "phi3", true)) {
         static const char *const plain[] = {"<unk>", "<s>", "<|endoftext|>"};

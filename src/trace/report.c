@@ -41,6 +41,15 @@ void report_printf(struct report_writer *w, const char *format, ...) {
     }
 }
 
+void report_append(char *text, size_t size, size_t *n, const char *format, ...) {
+    size_t room = size - *n;
+    va_list args;
+    va_start(args, format);
+    int n_more = vsnprintf(text + *n, room, format, args);
+    va_end(args);
+    if (n_more > 0) *n += (size_t)n_more < room ? (size_t)n_more : room - 1;
+}
+
 /* Returns the length in bytes of the character at s; 0 if no complete, valid character begins there. */
 static size_t character(const char *s, size_t n, uint32_t *cp) {
     char again[4];
