@@ -49,7 +49,8 @@ static void limit_scales(uint8_t *blocks, uint32_t type, size_t n_byte, bool any
     }
     /* The scales of these are no f16 of whole bytes.  Every byte is a scale of NVFP4, and none is too large. */
     for (size_t b = 0; b < n_byte; b += traits->block_bytes) {
-        if (type == QUANT_MXFP4) blocks[b] = (uint8_t)(0x78 | (blocks[b] & 7));                 /* 2^-8..2^-1 */
+        if (type == QUANT_MXFP4 && any_scale) blocks[b] &= random_u32() % 4 == 0 ? 3 : 0x9f;    /* 2^-128..2^31 */
+        else if (type == QUANT_MXFP4) blocks[b] = (uint8_t)(0x78 | (blocks[b] & 7));            /* 2^-8..2^-1 */
         if (type == QUANT_IQ1_M) blocks[b + 55] = (uint8_t)((blocks[b + 55] & 0x8f) | 0x20);    /* 2^-7..2^-4 */
         if (type == QUANT_Q8_K) blocks[b + 3] = (uint8_t)((blocks[b + 3] & 0x80) | 0x3c);       /* 2^-7..2^-5 */
     }
@@ -669,7 +670,7 @@ void test_kernels(void) {
         { "kernels: IQ3_S as f32 equals f64 sums, SIMD equals scalar", { QUANT_IQ3_S, 768, 10, 6, false, false } },
         { "kernels: TQ1_0 as f32 equals f64 sums, SIMD equals scalar", { QUANT_TQ1_0, 512, 9, 5, false, false } },
         { "kernels: TQ2_0 as f32 equals f64 sums, SIMD equals scalar", { QUANT_TQ2_0, 256, 16, 7, false, false } },
-        { "kernels: MXFP4 as f32 equals f64 sums, SIMD equals scalar", { QUANT_MXFP4, 96, 13, 6, false, false } },
+        { "kernels: MXFP4 tiles equal f64 sums, SIMD equals scalar", { QUANT_MXFP4, 96, 13, 6, false, false } },
         { "kernels: NVFP4 as f32 equals f64 sums, SIMD equals scalar", { QUANT_NVFP4, 192, 11, 5, false, false } },
         { "kernels: Q1_0 as f32 equals f64 sums, SIMD equals scalar", { QUANT_Q1_0, 384, 9, 6, false, false } },
         { "kernels: Q2_0 as f32 equals f64 sums, SIMD equals scalar", { QUANT_Q2_0, 192, 17, 5, false, false } },
@@ -686,6 +687,7 @@ void test_kernels(void) {
         { "kernels: Q6_K with scales of every size, SIMD equals scalar", { QUANT_Q6_K, 512, 16, 5, true, false } },
         { "kernels: IQ4_NL with scales of every size, SIMD equals scalar", { QUANT_IQ4_NL, 128, 16, 5, true, false } },
         { "kernels: IQ4_XS with scales of every size, SIMD equals scalar", { QUANT_IQ4_XS, 512, 16, 5, true, false } },
+        { "kernels: MXFP4 with scales of every size, SIMD equals scalar", { QUANT_MXFP4, 512, 16, 5, true, false } },
         { "kernels: Q4_0 of the largest sums, SIMD equals scalar", { QUANT_Q4_0, 512, 8, 6, false, true } },
         { "kernels: Q4_1 of the largest sums, SIMD equals scalar", { QUANT_Q4_1, 512, 8, 6, false, true } },
         { "kernels: Q5_0 of the largest sums, SIMD equals scalar", { QUANT_Q5_0, 512, 8, 6, false, true } },
@@ -698,6 +700,7 @@ void test_kernels(void) {
         { "kernels: Q6_K of the largest sums, SIMD equals scalar", { QUANT_Q6_K, 512, 8, 6, false, true } },
         { "kernels: IQ4_NL of the largest sums, SIMD equals scalar", { QUANT_IQ4_NL, 512, 8, 6, false, true } },
         { "kernels: IQ4_XS of the largest sums, SIMD equals scalar", { QUANT_IQ4_XS, 512, 8, 6, false, true } },
+        { "kernels: MXFP4 of the largest sums, SIMD equals scalar", { QUANT_MXFP4, 512, 8, 6, false, true } },
         { "kernels: one row of one block", { QUANT_Q4_0, 32, 1, 1, false, false } },
         { "kernels: one row of one superblock", { QUANT_Q6_K, 256, 1, 1, false, false } },
         { "kernels: one tile of 8 rows and 4 tokens", { QUANT_Q4_0, 64, 8, 4, false, false } },

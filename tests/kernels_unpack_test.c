@@ -19,6 +19,7 @@ static const struct unpacked_type {
     {QUANT_Q5_1, 32, GROUP_MIN, 0, 31}, {QUANT_Q8_0, 32, NO_MIN, -128, 127}, {QUANT_Q2_K, 16, SUPERBLOCK_MIN, 0, 3},
     {QUANT_Q3_K, 16, NO_MIN, -4, 3}, {QUANT_Q4_K, 32, SUPERBLOCK_MIN, 0, 15}, {QUANT_Q5_K, 32, SUPERBLOCK_MIN, 0, 31},
     {QUANT_Q6_K, 16, NO_MIN, -32, 31}, {QUANT_IQ4_NL, 32, NO_MIN, -127, 113}, {QUANT_IQ4_XS, 32, NO_MIN, -127, 113},
+    {QUANT_MXFP4, 32, NO_MIN, -12, 12},
 };
 
 /* Compares bits.  A NaN equals any NaN, because IEEE 754 and wasm leave its sign and payload open. */

@@ -14,7 +14,7 @@ void test_repack(void);
 
 static const uint32_t types[] = {
     QUANT_Q4_0, QUANT_Q4_1, QUANT_Q5_0, QUANT_Q5_1, QUANT_Q8_0, QUANT_Q2_K, QUANT_Q3_K, QUANT_Q4_K, QUANT_Q5_K,
-    QUANT_Q6_K, QUANT_IQ4_NL, QUANT_IQ4_XS, QUANT_F32, QUANT_F16, QUANT_BF16,
+    QUANT_Q6_K, QUANT_IQ4_NL, QUANT_IQ4_XS, QUANT_MXFP4, QUANT_F32, QUANT_F16, QUANT_BF16,
 };
 
 /* 8 rows of n_block blocks of random bytes.  One cleared bit in the f16 exponents keeps scales below 2. */
@@ -33,6 +33,7 @@ static uint8_t *make_rows(uint32_t type, size_t n_block) {
     for (size_t b = 0; rows && b < n; b += t->block_bytes) {
         for (int i = 0; i < f16->n; i++) rows[b + f16->at[i] + 1] &= 0xbf;
         if (type == QUANT_F16) rows[b + 1] &= 0xbf;
+        if (type == QUANT_MXFP4) rows[b] &= 0xbf;
     }
     return rows;
 }
@@ -166,6 +167,19 @@ static void not_finite(void) {
     }
 }
 
+/* Every byte as a scale of a type whose scales have one byte. */
+static void scales_of_bytes(void) {
+    static const struct { uint32_t type; size_t at; int limit; } rows_of[] = { { QUANT_MXFP4, 0, 254 } };
+    for (size_t i = 0; i < sizeof rows_of / sizeof *rows_of; i++) {
+        for (int byte = 0; byte < 256; byte++) {
+            uint8_t rows[REPACK_ROWS * 36] = { 0 }, scratch[sizeof rows];
+            rows[5 * quant_traits(rows_of[i].type)->block_bytes + rows_of[i].at] = (uint8_t)byte;
+            CHECK(repack_rows(rows_of[i].type, rows, 1, scratch) == (byte < rows_of[i].limit), "%s, %d",
+                  quant_traits(rows_of[i].type)->name, byte);
+        }
+    }
+}
+
 static void no_layout(void) {
     static const uint32_t none[] = { QUANT_Q8_K, 4, QUANT_TYPE_COUNT, UINT32_MAX };
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) CHECK(!repack_can(none[i]), "type %u", none[i]);
@@ -220,6 +234,7 @@ void test_repack(void) {
     test_case("repack: words and 16 bytes of floats lie by rows, five and six bits in words", layout);
     test_case("repack: scales of superblocks have another bias, and none is subnormal", scales_of_superblocks);
     test_case("repack: infinite scales leave rows as they are", not_finite);
+    test_case("repack: scales of one byte that a tile cannot hold leave rows as they are", scales_of_bytes);
     test_case("repack: types that nothing multiplies with have no layout", no_layout);
     test_case("repack: a gguf packs its rows while they arrive, in pieces of any size", while_it_arrives);
 }

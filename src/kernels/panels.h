@@ -17,7 +17,7 @@
 /* ---- from tiles -------------------------------------------------------------------------------------------------- */
 
 ALWAYS_INLINE void block_unpack(const struct block *b, struct panel *p, const uint8_t *rows) {
-    const v128_t f16_factor = wasm_f32x4_splat(F16_FACTOR);
+    const v128_t factor = wasm_f32x4_splat(scales_factor(b));
     code *to = panel_codes(p);
     float *scales = p->scales, *mins = p->mins;
     for (const uint8_t *w = rows, *end = rows + p->n / 32 * b->bytes; w < end; w += b->bytes) {
@@ -25,16 +25,17 @@ ALWAYS_INLINE void block_unpack(const struct block *b, struct panel *p, const ui
         for (uint32_t j = 0; j < 8; j++, to += 32) {
             store_4(to, b->codes, w + b->words, 0, j, b->bias, b->even_odd);
         }
-        for (uint32_t half = 0; half < 2; half++, scales += 4) {
-            if (b->has_min) {
+        if (b->has_min) {
+            for (uint32_t half = 0; half < 2; half++, scales += 4, mins += 4) {
                 v128_t h = wasm_v128_load(w + 16 * half);
-                wasm_v128_store(scales, wasm_f32x4_mul(f16_small_low(h), f16_factor));
-                wasm_v128_store(mins, wasm_f32x4_neg(wasm_f32x4_mul(f16_small_high(h), f16_factor)));
-                mins += 4;
-            } else {
-                v128_t h = wasm_i32x4_load16x4(w + 8 * half);
-                wasm_v128_store(scales, wasm_f32x4_mul(f16_small(h), f16_factor));
+                wasm_v128_store(scales, wasm_f32x4_mul(f16_small_low(h), factor));
+                wasm_v128_store(mins, wasm_f32x4_neg(wasm_f32x4_mul(f16_small_high(h), factor)));
             }
+        } else {
+            v128_t s = load_scales(b, w);
+            wasm_v128_store(scales, wasm_f32x4_mul(scales_f32(b, wasm_i32x4_extend_low_i16x8(s)), factor));
+            wasm_v128_store(scales + 4, wasm_f32x4_mul(scales_f32(b, wasm_i32x4_extend_high_i16x8(s)), factor));
+            scales += 8;
         }
     }
     p->group = 32;

@@ -89,6 +89,7 @@ static inline v128_t wasm_v128_load64_splat(const void *p) {
     return _mm_unpacklo_epi64(v, v);
 }
 static inline v128_t wasm_i16x8_load8x8(const void *p) { return _mm_cvtepi8_epi16(_mm_loadl_epi64(p)); }
+static inline v128_t wasm_u16x8_load8x8(const void *p) { return _mm_cvtepu8_epi16(_mm_loadl_epi64(p)); }
 static inline v128_t wasm_i32x4_load16x4(const void *p) { return _mm_cvtepi16_epi32(_mm_loadl_epi64(p)); }
 static inline v128_t wasm_u32x4_load16x4(const void *p) { return _mm_cvtepu16_epi32(_mm_loadl_epi64(p)); }
 

@@ -47,10 +47,22 @@ struct block {
     int16_t bias;        /* what `codes` returns is too large by this */
     bool has_min;        /* each d is followed by an m */
     bool even_odd;       /* the codes are bytes in even-odd order */
+    bool exponents;      /* scales are exponents, of one byte, not f16; such a type has no minima */
 };
 
+/* Without minima, a tile begins with the scales of its rows.  load_scales returns those of the 8 rows in 16-bit lanes,
+ * and scales_f32 converts four of them, sign-extended to i32, to f32.  These are exact but for a factor.  An exponent e
+ * stands for 2^(e - 128), and e < 254 in a tile.  Four times that is a normal f32 in any case. */
+ALWAYS_INLINE v128_t load_scales(const struct block *b, const uint8_t *tile) {
+    return b->exponents ? wasm_u16x8_load8x8(tile) : wasm_v128_load(tile);
+}
+ALWAYS_INLINE v128_t scales_f32(const struct block *b, v128_t s) {
+    return b->exponents ? wasm_i32x4_shl(wasm_i32x4_add(s, wasm_i32x4_splat(1)), 23) : f16_small(s);
+}
+ALWAYS_INLINE float scales_factor(const struct block *b) { return b->exponents ? 0.25f : F16_FACTOR; }
+
 /* y = 8 packed rows times one token.  f0 and f1 are the sums of rows 0 .. 3 and 4 .. 7, and m0 and m1 those of m * sum.
- * dq is the step of the activations, with the factor that f16_small leaves out of the scales. */
+ * dq is the step of the activations, times the factor of the scales. */
 
 ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const uint8_t *rows,
                              const struct activations *a) {
@@ -59,10 +71,10 @@ ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const ui
     const float *d = a->d, *sum = a->sum32;
     const int32_t *isum = a->isum32;
     v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, m0 = f0, m1 = f0;
-    v128_t minus_bias = wasm_i32x4_splat(-b->bias), f16_factor = wasm_f32x4_splat(F16_FACTOR);
+    v128_t minus_bias = wasm_i32x4_splat(-b->bias), factor = wasm_f32x4_splat(scales_factor(b));
     volatile v128_t sink[2];
     IN_REGISTER(minus_bias);
-    IN_REGISTER(f16_factor);
+    IN_REGISTER(factor);
     for (const uint8_t *w = rows, *end = rows + n_block * b->bytes; w < end; w += b->bytes, q += 32) {
         OPAQUE(w, q);
         v128_t first = wasm_i32x4_splat(0);
@@ -77,18 +89,18 @@ ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const ui
             dot_4(dots, b->codes, w + b->words, 0, j + 4, q + 4 * j + 16);
             in_order(dots, sink);
         }
-        v128_t dq = wasm_f32x4_mul(wasm_v128_load32_splat(d++), f16_factor);
+        v128_t dq = wasm_f32x4_mul(wasm_v128_load32_splat(d++), factor);
         if (b->has_min) {
             v128_t h0 = wasm_v128_load(w), h1 = wasm_v128_load(w + 16);
             f0 = add_dots(f0, total(dots, 0), f16_small_low(h0), dq);
             f1 = add_dots(f1, total(dots, 1), f16_small_low(h1), dq);
             v128_t s = wasm_v128_load32_splat(sum++);
-            m0 = mul_add(m0, wasm_f32x4_mul(f16_small_high(h0), f16_factor), s);   /* m = -min, so it is added */
-            m1 = mul_add(m1, wasm_f32x4_mul(f16_small_high(h1), f16_factor), s);
+            m0 = mul_add(m0, wasm_f32x4_mul(f16_small_high(h0), factor), s);   /* m = -min, so it is added */
+            m1 = mul_add(m1, wasm_f32x4_mul(f16_small_high(h1), factor), s);
         } else {
-            v128_t h = wasm_v128_load(w);
-            f0 = add_dots(f0, total(dots, 0), f16_small(wasm_i32x4_extend_low_i16x8(h)), dq);
-            f1 = add_dots(f1, total(dots, 1), f16_small(wasm_i32x4_extend_high_i16x8(h)), dq);
+            v128_t s = load_scales(b, w);
+            f0 = add_dots(f0, total(dots, 0), scales_f32(b, wasm_i32x4_extend_low_i16x8(s)), dq);
+            f1 = add_dots(f1, total(dots, 1), scales_f32(b, wasm_i32x4_extend_high_i16x8(s)), dq);
         }
     }
     if (b->has_min) {
@@ -106,6 +118,7 @@ static const struct block q5_1 = { .codes = q5_codes, .bytes = 192, .words = 32,
 static const struct block q8_0 = { .codes = q8_codes, .bytes = 272, .words = 16, .bias = 128, .even_odd = true };
 static const struct block q8_0_signed = { .codes = q8_signed_codes, .bytes = 272, .words = 16, .even_odd = true };
 static const struct block iq4_nl = { .codes = iq4_codes, .bytes = 144, .words = 16, .bias = 128 };
+static const struct block mxfp4 = { .codes = fp4_codes, .bytes = 136, .words = 8, .bias = 12, .exponents = true };
 
 /* ---- superblocks of 256 ------------------------------------------------------------------------------------------ */
 

@@ -8,7 +8,7 @@
  *
  * The codes of q8_0 have 8 bits.  Engines that take the second operand as signed bytes get them as they are, and
  * engines that take it as unsigned get them plus 128.  Other engines use the SIMD128 kernels for q8_0; all engines use
- * them for the iq4 types, q2_K and q3_K.  q8_0 usually gets 16-bit activations (tiles16_relaxed.c).  It gets 8-bit ones
+ * them for the types that RELAXED_TYPES lacks.  q8_0 usually gets 16-bit activations (tiles16_relaxed.c).  It gets 8-bit ones
  * only where it shares them with other types (kernels_max_code): then this file multiplies its panels, and the SIMD128
  * dot multiplies a single token.
  *

@@ -269,6 +269,7 @@ DOT_AND_UNPACK(block, q4_1)
 DOT_AND_UNPACK(block, q5_0)
 DOT_AND_UNPACK(block, q5_1)
 DOT_AND_UNPACK(block, iq4_nl)
+DOT_AND_UNPACK(block, mxfp4)
 DOT_AND_UNPACK(superblock, q2_K)
 DOT_AND_UNPACK(superblock, q3_K)
 UNPACK(superblock, q4_K)
@@ -539,6 +540,7 @@ void kernels_fill_tiles(struct kernels *k) {
     FILL(QUANT_Q5_1, q5_1);
     FILL(QUANT_Q8_0, q8_0);
     FILL(QUANT_IQ4_NL, iq4_nl);
+    FILL(QUANT_MXFP4, mxfp4);
     FILL(QUANT_Q2_K, q2_K);
     FILL(QUANT_Q3_K, q3_K);
     FILL(QUANT_Q4_K, q4_K);

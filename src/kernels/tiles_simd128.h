@@ -126,6 +126,12 @@ ALWAYS_INLINE v128_t iq4_codes(const uint8_t *words, uint32_t k, uint32_t j) {
     return wasm_i8x16_swizzle(values, q4_codes(words, k, j));
 }
 
+/* mxfp4: the values that the codes stand for, plus 12. */
+ALWAYS_INLINE v128_t fp4_codes(const uint8_t *words, uint32_t k, uint32_t j) {
+    v128_t values = wasm_i8x16_sub(wasm_v128_load(quant_fp4_values), wasm_i8x16_splat(-12));
+    return wasm_i8x16_swizzle(values, q4_codes(words, k, j));
+}
+
 /* ---- codes of superblocks ---------------------------------------------------------------------------------------- */
 
 /* k = 0: the low nibbles of word j.  k = 1: its high nibbles.  8 words have 64 weights of each row. */

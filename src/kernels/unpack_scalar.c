@@ -17,6 +17,14 @@ static void store_nibbles(int16_t *codes, const uint8_t *qs, int bias) {
     }
 }
 
+/* Stores the values that 2 n nibbles stand for, low nibbles first. */
+static void store_values(int16_t *codes, const uint8_t *qs, const int8_t values[16], size_t n) {
+    for (size_t e = 0; e < n; e++) {
+        codes[e] = values[qs[e] & 15];
+        codes[e + n] = values[qs[e] >> 4];
+    }
+}
+
 static void unpack_q4_0__scalar(const void *src, int16_t *codes, float *scale, float *min, int16_t *min_codes,
                                 size_t n) {
     (void)min, (void)min_codes;
@@ -80,7 +88,17 @@ static void unpack_iq4_nl__scalar(const void *src, int16_t *codes, float *scale,
     const struct block_iq4_nl *end = (const struct block_iq4_nl *)src + n / 32;
     for (const struct block_iq4_nl *b = src; b < end; b++, codes += 32) {
         *scale++ = load_f16(b->d);
-        for (size_t e = 0; e < 32; e++) codes[e] = quant_iq4_values[b->qs[e % 16] >> (e / 16 * 4) & 15];
+        store_values(codes, b->qs, quant_iq4_values, 16);
+    }
+}
+
+static void unpack_mxfp4__scalar(const void *src, int16_t *codes, float *scale, float *min, int16_t *min_codes,
+                                 size_t n) {
+    (void)min, (void)min_codes;
+    const struct block_mxfp4 *end = (const struct block_mxfp4 *)src + n / 32;
+    for (const struct block_mxfp4 *b = src; b < end; b++, codes += 32) {
+        *scale++ = quant_mxfp4_scale(b->e);
+        store_values(codes, b->qs, quant_fp4_values, 16);
     }
 }
 
@@ -168,9 +186,10 @@ static void unpack_iq4_xs__scalar(const void *src, int16_t *codes, float *scale,
     const struct block_iq4_xs *end = (const struct block_iq4_xs *)src + n / 256;
     for (const struct block_iq4_xs *b = src; b < end; b++, codes += 256) {
         float d = load_f16(b->d);
-        for (size_t g = 0; g < 8; g++) *scale++ = d * (float)quant_iq4_xs_scale(b, g);
-        for (size_t e = 0; e < 256; e++)
-            codes[e] = quant_iq4_values[b->qs[e / 32 * 16 + e % 16] >> (e % 32 / 16 * 4) & 15];
+        for (size_t g = 0; g < 8; g++) {
+            *scale++ = d * (float)quant_iq4_xs_scale(b, g);
+            store_values(codes + 32 * g, b->qs + 16 * g, quant_iq4_values, 16);
+        }
     }
 }
 
@@ -188,6 +207,7 @@ const struct unpack_traits *unpack_scalar(uint32_t type) {
         [QUANT_Q6_K] = {16, NO_MIN, unpack_q6_K__scalar},
         [QUANT_IQ4_NL] = {32, NO_MIN, unpack_iq4_nl__scalar},
         [QUANT_IQ4_XS] = {32, NO_MIN, unpack_iq4_xs__scalar},
+        [QUANT_MXFP4] = {32, NO_MIN, unpack_mxfp4__scalar},
     };
     return type < QUANT_TYPE_COUNT && table[type].row ? &table[type] : NULL;
 }

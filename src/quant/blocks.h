@@ -261,6 +261,18 @@ static inline unsigned quant_q4_K_min(const uint8_t scales[12], size_t i) {
 static inline int quant_q3_K_scale(const uint8_t scales[12], size_t i) {
     return ((scales[i % 8] >> (i / 8 * 4) & 15) | (scales[8 + i % 4] >> (i / 4 * 2) & 3) << 4) - 32;
 }
+/* d of mxfp4: 2^(e - 128), which is subnormal for e = 0 and 1. */
+static inline float quant_mxfp4_scale(uint8_t e) {
+    return f32_from_bits(e < 2 ? 0x00200000u << e : (uint32_t)(e - 1) << 23);
+}
+/* d of nvfp4: half the value of an unsigned float with 4 bits of exponent, whose bias is 7, and 3 bits of mantissa.  The
+ * largest exponent with the largest mantissa is 0, as in ggml, unless bit 7, which is otherwise unused, is set. */
+static inline float quant_nvfp4_scale(uint8_t bits) {
+    uint32_t exponent = bits >> 3 & 15, mantissa = bits & 7;
+    if (bits == 0x7f) return 0.0f;
+    if (exponent == 0) return (float)mantissa * 0x1p-10f;
+    return f32_from_bits((exponent - 8 + 127) << 23 | mantissa << 20);
+}
 /* sc[i] - 32 of iq4_xs, i = 0..7. */
 static inline int quant_iq4_xs_scale(const struct block_iq4_xs *b, size_t i) {
     return ((b->scales_l[i / 2] >> (i % 2 * 4) & 15) | (b->scales_h[i / 4] >> (i % 4 * 2) & 3) << 4) - 32;

@@ -185,8 +185,7 @@ void quant_dequantize_iq4_xs(const void *src, float *dst, size_t n) {
 void quant_dequantize_mxfp4(const void *src, float *dst, size_t n) {
     const struct block_mxfp4 *end = (const struct block_mxfp4 *)src + n / 32;
     for (const struct block_mxfp4 *b = src; b < end; b++, dst += 32) {
-        /* 2^(e - 128) is subnormal for e = 0 and 1. */
-        float d = f32_from_bits(b->e < 2 ? 0x00200000u << b->e : (uint32_t)(b->e - 1) << 23);
+        float d = quant_mxfp4_scale(b->e);
         for (size_t e = 0; e < 32; e++) {
             int q = b->qs[e % 16] >> (e / 16 * 4) & 15;
             dst[e] = d * (float)quant_fp4_values[q];
@@ -194,21 +193,12 @@ void quant_dequantize_mxfp4(const void *src, float *dst, size_t n) {
     }
 }
 
-/* Half the value of an unsigned float with 4 bits of exponent, whose bias is 7, and 3 bits of mantissa.  The largest
- * exponent with the largest mantissa is 0, as in ggml, unless bit 7, which is otherwise unused, is set. */
-static float half_of_ue4m3(uint8_t bits) {
-    uint32_t exponent = bits >> 3 & 15, mantissa = bits & 7;
-    if (bits == 0x7f) return 0.0f;
-    if (exponent == 0) return (float)mantissa * 0x1p-10f;
-    return f32_from_bits((exponent - 8 + 127) << 23 | mantissa << 20);
-}
-
 void quant_dequantize_nvfp4(const void *src, float *dst, size_t n) {
     const struct block_nvfp4 *end = (const struct block_nvfp4 *)src + n / 64;
     for (const struct block_nvfp4 *b = src; b < end; b++, dst += 64) {
         for (size_t e = 0; e < 64; e++) {
             int q = b->qs[e / 16 * 8 + e % 8] >> (e % 16 / 8 * 4) & 15;
-            dst[e] = half_of_ue4m3(b->d[e / 16]) * (float)quant_fp4_values[q];
+            dst[e] = quant_nvfp4_scale(b->d[e / 16]) * (float)quant_fp4_values[q];
         }
     }
 }

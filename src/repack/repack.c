@@ -4,25 +4,39 @@
 
 #include <stdlib.h>
 
-/* How the blocks of a type are packed: where their f16 are, and how their words change.  The layout of tiles is in
- * repack.h. */
+/* How the blocks of a type are packed: where their scales are, and how their words change.  A type without blocks to
+ * pack has no scales.  The layout of tiles is in repack.h. */
 struct pack {
-    uint8_t n_half;     /* number of f16: d, and m or dmin right after it; 0 for a type without blocks to pack */
+    uint8_t n_half;     /* number of f16: d, and m or dmin right after it */
     uint8_t d;          /* offset of d in the block */
     enum { UNCHANGED, EVEN_ODD, FIVE_BITS, FIVE_BITS_K, SIX_BITS } changed;
+    uint8_t n_byte;     /* number of scales of one byte, with which the block begins */
+    uint8_t byte_limit; /* a tile can hold scales of one byte below this */
 };
 
 static const struct pack table[QUANT_TYPE_COUNT] = {
-    [QUANT_Q4_0] = { 1, 0, UNCHANGED },     [QUANT_Q4_1] = { 2, 0, UNCHANGED },    [QUANT_Q5_0] = { 1, 0, FIVE_BITS },
-    [QUANT_Q5_1] = { 2, 0, FIVE_BITS },   [QUANT_Q8_0] = { 1, 0, EVEN_ODD },    [QUANT_Q4_K] = { 2, 0, UNCHANGED },
-    [QUANT_Q5_K] = { 2, 0, FIVE_BITS_K }, [QUANT_Q6_K] = { 1, 208, SIX_BITS }, [QUANT_Q2_K] = { 2, 80, UNCHANGED },
-    [QUANT_Q3_K] = { 1, 108, UNCHANGED },   [QUANT_IQ4_NL] = { 1, 0, UNCHANGED },  [QUANT_IQ4_XS] = { 1, 0, UNCHANGED },
+    [QUANT_Q4_0] = { .n_half = 1 },
+    [QUANT_Q4_1] = { .n_half = 2 },
+    [QUANT_Q5_0] = { .n_half = 1, .changed = FIVE_BITS },
+    [QUANT_Q5_1] = { .n_half = 2, .changed = FIVE_BITS },
+    [QUANT_Q8_0] = { .n_half = 1, .changed = EVEN_ODD },
+    [QUANT_Q2_K] = { .n_half = 2, .d = 80 },
+    [QUANT_Q3_K] = { .n_half = 1, .d = 108 },
+    [QUANT_Q4_K] = { .n_half = 2 },
+    [QUANT_Q5_K] = { .n_half = 2, .changed = FIVE_BITS_K },
+    [QUANT_Q6_K] = { .n_half = 1, .d = 208, .changed = SIX_BITS },
+    [QUANT_IQ4_NL] = { .n_half = 1 },
+    [QUANT_IQ4_XS] = { .n_half = 1 },
+    [QUANT_MXFP4] = { .n_byte = 1, .byte_limit = 254 },
 };
 
+/* True for the types whose f16 have a larger bias in a tile. */
 static bool is_superblock(uint32_t type) { return quant_traits(type)->block_size == 256; }
 static bool is_float(uint32_t type) { return type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16; }
 
-bool repack_can(uint32_t type) { return type < QUANT_TYPE_COUNT && (table[type].n_half > 0 || is_float(type)); }
+bool repack_can(uint32_t type) {
+    return type < QUANT_TYPE_COUNT && (table[type].n_half + table[type].n_byte > 0 || is_float(type));
+}
 bool repack_can_rows(uint32_t type, size_t row_bytes) {
     return repack_can(type) && (!is_float(type) || row_bytes % 16 == 0);
 }
@@ -187,11 +201,15 @@ static inline void change_block(const struct pack *pack, bool superblock, uint8_
 }
 
 /* True if tiles can hold all scales and minima of these n blocks. */
-static bool halves_fit(const struct pack *pack, bool superblock, const uint8_t *blocks, size_t n, size_t block_bytes) {
+static bool scales_fit(const struct pack *pack, bool superblock, const uint8_t *blocks, size_t n, size_t block_bytes) {
     uint32_t limit = superblock ? (32 - REPACK_EXTRA_BIAS) << 10 : 0x7c00, too_large = 0;
-    for (const uint8_t *half = blocks + pack->d; n > 0; n--, half += block_bytes) {
+    const uint8_t *half = blocks + pack->d;
+    for (size_t i = 0; pack->n_half > 0 && i < n; i++, half += block_bytes) {
         too_large |= (load_u16(half) & 0x7fffu) >= limit;
         if (pack->n_half == 2) too_large |= (load_u16(half + 2) & 0x7fffu) >= limit;
+    }
+    for (size_t i = 0; pack->n_byte > 0 && i < n; i++, blocks += block_bytes) {
+        for (size_t j = 0; j < pack->n_byte; j++) too_large |= blocks[j] >= pack->byte_limit;
     }
     return too_large == 0;
 }
@@ -264,9 +282,14 @@ static inline void interleave_words(uint8_t *to, const uint8_t *from, size_t row
     }
 }
 
-/* The offset of word 0 in a block.  A d outside the words is either before or after them. */
-static size_t first_word(const struct pack *pack, size_t block_bytes) {
-    return block_bytes % 4 == 2 && pack->d == 0 ? 2 : 0;
+/* The offset of word 0 in a block.  A scale outside the words, of block_bytes % 4 bytes, is either before or after
+ * them. */
+static size_t first_word(const struct pack *pack, size_t block_bytes) { return pack->d == 0 ? block_bytes % 4 : 0; }
+
+/* Copies the n bytes (0 .. 2) of a block that are outside its words.  In wasm, a memcpy of unknown size is slow. */
+static inline void copy_outside(uint8_t *to, const uint8_t *from, size_t n) {
+    if (n > 0) to[0] = from[0];
+    if (n > 1) to[1] = from[1];
 }
 
 bool repack_rows(uint32_t type, uint8_t *rows, size_t n_block, uint8_t *scratch) {
@@ -274,7 +297,7 @@ bool repack_rows(uint32_t type, uint8_t *rows, size_t n_block, uint8_t *scratch)
     size_t block_bytes = quant_traits(type)->block_bytes, row_bytes = n_block * block_bytes;
     if (is_float(type)) return pack_floats(type, rows, row_bytes, scratch);
     bool superblock = is_superblock(type);
-    if (!halves_fit(pack, superblock, rows, REPACK_ROWS * n_block, block_bytes)) return false;
+    if (!scales_fit(pack, superblock, rows, REPACK_ROWS * n_block, block_bytes)) return false;
     memcpy(scratch, rows, REPACK_ROWS * row_bytes);
     if (superblock || pack->changed == FIVE_BITS) {
         for (uint8_t *b = scratch, *e = scratch + REPACK_ROWS * row_bytes; b < e; b += block_bytes) {
@@ -283,9 +306,11 @@ bool repack_rows(uint32_t type, uint8_t *rows, size_t n_block, uint8_t *scratch)
     }
     uint8_t *to = rows;
     size_t first = first_word(pack, block_bytes), n_word = block_bytes / 4;
-    bool odd = block_bytes % 4 == 2;
+    size_t outside = block_bytes % 4;
     for (const uint8_t *from = scratch, *end = scratch + row_bytes; from < end; from += block_bytes) {
-        for (size_t r = 0; odd && r < REPACK_ROWS; r++, to += 2) memcpy(to, from + r * row_bytes + pack->d, 2);
+        for (size_t r = 0; r < REPACK_ROWS; r++, to += outside) {
+            copy_outside(to, from + r * row_bytes + pack->d, outside);
+        }
         /* Two calls with constants, so that the inner loops do not test even_odd. */
         if (pack->changed == EVEN_ODD) interleave_words(to, from + first, row_bytes, n_word, true);
         else interleave_words(to, from + first, row_bytes, n_word, false);
@@ -296,16 +321,16 @@ bool repack_rows(uint32_t type, uint8_t *rows, size_t n_block, uint8_t *scratch)
 
 void repack_undo_row(uint32_t type, const uint8_t *rows, size_t n_block, uint32_t r, uint8_t *dst) {
     const struct pack *pack = &table[type];
-    size_t block_bytes = quant_traits(type)->block_bytes;
-    bool odd = block_bytes % 4 == 2, superblock = is_superblock(type);
+    size_t block_bytes = quant_traits(type)->block_bytes, outside = block_bytes % 4;
+    bool superblock = is_superblock(type);
     if (is_float(type)) {
         unpack_floats(rows, n_block * block_bytes, r, dst);
         return;
     }
     for (size_t i = 0; i < n_block; i++, rows += REPACK_ROWS * block_bytes, dst += block_bytes) {
-        const uint8_t *word = rows + (odd ? 2 * REPACK_ROWS : 0) + 4 * r;
+        const uint8_t *word = rows + outside * REPACK_ROWS + 4 * r;
         uint8_t *to = dst + first_word(pack, block_bytes);
-        if (odd) memcpy(dst + pack->d, rows + 2 * r, 2);
+        copy_outside(dst + pack->d, rows + outside * r, outside);
         for (size_t j = 0; j < block_bytes / 4; j++, to += 4, word += 4 * REPACK_ROWS) {
             memcpy(to, word, 4);
             if (pack->changed == EVEN_ODD) to_even_odd(to);

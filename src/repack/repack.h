@@ -2,7 +2,8 @@
  * that is multiplied is read from memory as one stream.
  *
  * A tile is one block of each of 8 consecutive rows, in the 8 * block_bytes bytes that these blocks have in the file:
- *   if block_bytes % 4 == 2   d (f16) of rows 0 .. 7; the words below do not include it
+ *   if block_bytes % 4 != 0   the scale of rows 0 .. 7, d (f16) or the exponent of mxfp4 (1 byte); the words below do
+ *                             not include it
  *   then for each j           word j (u32, little-endian) of the blocks of rows 0 .. 7
  * The words of some types are changed, where that saves instructions for each token:
  *   q5_0, q5_1, q5_K   the words of nibbles and of high bits become five words for each 32 weights.  Word i = 0 .. 4
@@ -35,6 +36,7 @@ bool repack_can_rows(uint32_t type, size_t row_bytes);
  *   if a scale, a minimum or an F16 weight is infinite or NaN, because kernels on tiles do not check for that when they
  *   decode an f16;
  *   if a scale or a minimum of a superblock is 2^7 or more in magnitude;
+ *   if a scale of mxfp4 is 2^126 or more;
  *   if rows of floats are not multiples of 16 bytes. */
 bool repack_rows(uint32_t type, uint8_t *rows, size_t n_block, uint8_t *scratch);
 

@@ -12,7 +12,7 @@ import wabt from 'wabt';
 const features = { simd: true, bulk_memory: true, sign_extension: true, mutable_globals: true, sat_float_to_int: true,
   threads: true, relaxed_simd: true };
 const DOT = 'i32x4.dot_i16x8_s', RELAXED_DOT = 'i32x4.relaxed_dot_i8x16_i7x16_add_s';
-const BLOCKS = ['q4_0', 'q4_1', 'q5_0', 'q5_1'], SUPERBLOCKS = ['q4_K', 'q5_K', 'q6_K'];
+const BLOCKS = ['mxfp4', 'q4_0', 'q4_1', 'q5_0', 'q5_1'], SUPERBLOCKS = ['q4_K', 'q5_K', 'q6_K'];
 /** The types without relaxed 8-bit dots. */
 const MORE_BLOCKS = ['iq4_nl', 'q8_0'], MORE_SUPERBLOCKS = ['iq4_xs', 'q2_K', 'q3_K'];
 const { readWasm } = await wabt();
@@ -46,7 +46,7 @@ for (const module of ['plumb', 'plumb-mt', 'plumb-relaxed', 'plumb-mt-relaxed'])
 
   test(`${module}: every kernel has the expected number of 16-bit dots`, () => {
     // Groups of 32 and of 16: 32 dots for each 8 codes of 4 tokens.
-    assert.deepEqual(countOf(functions, /^(q\d_\d|iq4_nl|panel)_dot(_x4)?__simd128$/, DOT), {
+    assert.deepEqual(countOf(functions, /^(q\d_\d|iq4_nl|mxfp4|panel)_dot(_x4)?__simd128$/, DOT), {
       ...expected([...BLOCKS, ...MORE_BLOCKS], 'simd128', 32), panel_dot__simd128: 8, panel_dot_x4__simd128: 192 });
     checkSuperblocks(countOf(functions, /^(q\d_K|iq4_xs)_dot__simd128$/, DOT), [...MORE_SUPERBLOCKS, ...SUPERBLOCKS],
       'simd128');
@@ -58,10 +58,10 @@ for (const module of ['plumb', 'plumb-mt', 'plumb-relaxed', 'plumb-mt-relaxed'])
       opcodes.filter((opcode) => opcode.includes('relaxed')).map((opcode) => `${opcode} ${name}`));
     if (!relaxed) return assert.deepEqual(found, []);
     assert.deepEqual(found.filter((one) => !one.startsWith(RELAXED_DOT) || !/__relaxed(8|16)$/.test(one)), []);
-    assert.deepEqual(countOf(functions, /^(q\d_\d|bytes)_dot(_x4)?__relaxed8$/, RELAXED_DOT), {
+    assert.deepEqual(countOf(functions, /^(q\d_\d|mxfp4|bytes)_dot(_x4)?__relaxed8$/, RELAXED_DOT), {
       ...expected(BLOCKS, 'relaxed8', 16), bytes_dot__relaxed8: 8, bytes_dot_x4__relaxed8: 32 });
     // Groups of 32 and of 16: 16 dots for each 8 codes of 2 tokens.
-    assert.deepEqual(countOf(functions, /^(q\d_\d|q8_0_signed|bytes)_dot(_x4)?__relaxed16$/, RELAXED_DOT), {
+    assert.deepEqual(countOf(functions, /^(q\d_\d|q8_0_signed|mxfp4|bytes)_dot(_x4)?__relaxed16$/, RELAXED_DOT), {
       ...expected([...BLOCKS, 'q8_0', 'q8_0_signed'], 'relaxed16', 32),
       bytes_dot__relaxed16: 48, bytes_dot_x4__relaxed16: 96 });
     checkSuperblocks(countOf(functions, /^q\d_K\w*_dot__relaxed8$/, RELAXED_DOT), SUPERBLOCKS, 'relaxed8');
