@@ -70,7 +70,7 @@ endef
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 MODEL ?= smollm2-135m-instruct-q4_1
 # The models that the chat page offers (web/chat/offered.js).
-OFFERED := smollm2-135m-instruct-q4_1 gemma-3-270m-q4_k_m
+OFFERED := smollm2-135m-instruct-q4_1 gemma-3-270m-q4_k_m all-minilm-l6-v2
 export HOSTS ?= native node chromium firefox webkit wasmtime
 
 .PHONY: help run serve test check mutants setup bench bench-visit bench-peers bench-kernels bench-tokenizer prove \
@@ -89,7 +89,7 @@ run: ## Sets up what is missing, builds, fetches the default model or MODEL=... 
 	@echo 'Go on: node web/cli/main.mjs chat MODEL, or in a browser: make serve' >&2
 
 serve: ## Sets up what is missing, builds and serves the chat page on this machine; PORT=8080.
-	@tools/setup.sh run
+	@tools/setup.sh serve
 	@python3 models/fetch.py $(OFFERED)
 	@$(MAKE) -s -j$$(nproc) wasm
 	@node web/site/serve.mjs
@@ -313,7 +313,7 @@ endef
 $(foreach v,$(emcc_variants),$(eval $(call emcc_module,$v)))
 
 site: ## Builds build/site: the chat page and the models that it offers, for any host of static files.
-	@tools/setup.sh run
+	@tools/setup.sh serve
 	@python3 models/fetch.py $(OFFERED)
 	@$(MAKE) -s -j$$(nproc) wasm
 	@rm -rf build/site

