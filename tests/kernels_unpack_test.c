@@ -20,6 +20,9 @@ static const struct unpacked_type {
     {QUANT_Q3_K, 16, NO_MIN, -4, 3}, {QUANT_Q4_K, 32, SUPERBLOCK_MIN, 0, 15}, {QUANT_Q5_K, 32, SUPERBLOCK_MIN, 0, 31},
     {QUANT_Q6_K, 16, NO_MIN, -32, 31}, {QUANT_IQ4_NL, 32, NO_MIN, -127, 113}, {QUANT_IQ4_XS, 32, NO_MIN, -127, 113},
     {QUANT_MXFP4, 32, NO_MIN, -12, 12},
+    {QUANT_IQ2_XXS, 32, NO_MIN, -43, 43}, {QUANT_IQ2_XS, 16, NO_MIN, -43, 43}, {QUANT_IQ2_S, 16, NO_MIN, -43, 43},
+    {QUANT_IQ3_XXS, 32, NO_MIN, -62, 62}, {QUANT_IQ3_S, 32, NO_MIN, -15, 15}, {QUANT_IQ1_S, 32, NO_MIN, -9, 9},
+    {QUANT_IQ1_M, 16, NO_MIN, -9, 9},
 };
 
 /* Compares bits.  A NaN equals any NaN, because IEEE 754 and wasm leave its sign and payload open. */
@@ -167,7 +170,7 @@ static void scalar_row(const void *arg) {
 }
 
 static void types_without(void) {
-    static const uint32_t none[] = {QUANT_F32, QUANT_F16, QUANT_BF16, QUANT_Q8_K, 4, 16, QUANT_TYPE_COUNT, UINT32_MAX};
+    static const uint32_t none[] = {QUANT_F32, QUANT_F16, QUANT_BF16, QUANT_Q8_K, 4, 9, QUANT_TYPE_COUNT, UINT32_MAX};
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
         CHECK(unpack_scalar(none[i]) == NULL, "type %u", none[i]);
     }

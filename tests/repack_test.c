@@ -14,7 +14,8 @@ void test_repack(void);
 
 static const uint32_t types[] = {
     QUANT_Q4_0, QUANT_Q4_1, QUANT_Q5_0, QUANT_Q5_1, QUANT_Q8_0, QUANT_Q2_K, QUANT_Q3_K, QUANT_Q4_K, QUANT_Q5_K,
-    QUANT_Q6_K, QUANT_IQ4_NL, QUANT_IQ4_XS, QUANT_MXFP4, QUANT_F32, QUANT_F16, QUANT_BF16,
+    QUANT_Q6_K, QUANT_IQ4_NL, QUANT_IQ4_XS, QUANT_IQ2_XXS, QUANT_IQ2_XS, QUANT_IQ2_S, QUANT_IQ3_XXS, QUANT_IQ3_S,
+    QUANT_IQ1_S, QUANT_IQ1_M, QUANT_MXFP4, QUANT_F32, QUANT_F16, QUANT_BF16,
 };
 
 /* 8 rows of n_block blocks of random bytes.  One cleared bit in the f16 exponents keeps scales below 2. */
@@ -34,6 +35,7 @@ static uint8_t *make_rows(uint32_t type, size_t n_block) {
         for (int i = 0; i < f16->n; i++) rows[b + f16->at[i] + 1] &= 0xbf;
         if (type == QUANT_F16) rows[b + 1] &= 0xbf;
         if (type == QUANT_MXFP4) rows[b] &= 0xbf;
+        if (type == QUANT_IQ1_M) rows[b + 55] &= 0xbf;   /* the high 4 bits of the f16 */
     }
     return rows;
 }
@@ -146,6 +148,31 @@ static void scales_of_superblocks(void) {
     }
 }
 
+/* The same for IQ1_M, whose d is the high nibbles of the four u16 at 48. */
+static void scale_of_iq1_m(void) {
+    enum { BYTES = 56, ROW = 3 };
+    for (uint32_t h = 0; h < 0x10000; h++) {
+        uint8_t rows[REPACK_ROWS * BYTES], scratch[sizeof rows], row[BYTES], file[BYTES];
+        memset(rows, 0x05, sizeof rows);
+        for (uint32_t i = 0; i < 4; i++) rows[ROW * BYTES + 49 + 2 * i] = (uint8_t)((h >> 4 * i & 15) << 4 | i);
+        memcpy(file, rows + ROW * BYTES, BYTES);
+        float value = f32_from_f16((uint16_t)h);
+        bool packed = repack_rows(QUANT_IQ1_M, rows, 1, scratch);
+        CHECK(packed == (fabsf(value) < 128.0f), "%#x: packed is %d", h, packed);
+        if (!packed) continue;
+        uint32_t tile = 0;
+        for (uint32_t i = 0; i < 4; i++) {
+            uint8_t high = rows[(12 + i / 2) * 4 * REPACK_ROWS + 4 * ROW + i % 2 * 2 + 1];
+            tile |= (uint32_t)(high >> 4) << 4 * i;
+            CHECK((high & 15) == i, "%#x: the low bits of byte %u are %u", h, i, high & 15u);
+        }
+        uint32_t bits = (tile & 0x8000) << 16 | (tile & 0x7fff) << 13;
+        CHECK(f32_from_bits(bits) * 0x1p102f == value && (value == 0 || tile & 0x7c00), "%#x: %#x in a tile", h, tile);
+        repack_undo_row(QUANT_IQ1_M, rows, 1, ROW, row);
+        CHECK(memcmp(row, file, BYTES) == 0, "%#x does not come back", h);
+    }
+}
+
 static void not_finite(void) {
     static const struct { uint32_t type; size_t at; } rows[] = {
         { QUANT_Q4_0, 0 }, { QUANT_Q4_1, 2 }, { QUANT_Q5_1, 0 }, { QUANT_Q8_0, 0 }, { QUANT_Q2_K, 82 },
@@ -233,6 +260,7 @@ void test_repack(void) {
     }
     test_case("repack: words and 16 bytes of floats lie by rows, five and six bits in words", layout);
     test_case("repack: scales of superblocks have another bias, and none is subnormal", scales_of_superblocks);
+    test_case("repack: the scale of IQ1_M, too, has another bias in its nibbles", scale_of_iq1_m);
     test_case("repack: infinite scales leave rows as they are", not_finite);
     test_case("repack: scales of one byte that a tile cannot hold leave rows as they are", scales_of_bytes);
     test_case("repack: types that nothing multiplies with have no layout", no_layout);

@@ -189,6 +189,7 @@ void kernels_fill_simd128(struct kernels *k);   /* only in builds with SIMD128 *
 void kernels_fill_relaxed8(struct kernels *k);
 void kernels_fill_relaxed16(struct kernels *k);
 void kernels_fill_tiles(struct kernels *k);     /* called by kernels_fill_simd128: products of quantized types */
+void kernels_fill_grids(struct kernels *k);     /* called by kernels_fill_simd128: products of IQ1, IQ2 and IQ3 */
 void kernels_fill_floats(struct kernels *k);    /* called by kernels_fill_simd128: products of float types */
 
 /* The types with relaxed kernels on every engine.  Their codes have at most 7 bits, which all engines' relaxed dots

@@ -207,6 +207,7 @@ void kernels_fill_simd128(struct kernels *k) {
     k->name = SIMD128_NAME;
     k->isa = KERNELS_SIMD128;
     kernels_fill_tiles(k);
+    kernels_fill_grids(k);
     kernels_fill_floats(k);
     k->quantize_i16 = quantize_i16__simd128;
     k->dot_f32 = dot_f32__simd128;

@@ -5,7 +5,7 @@
  *   w[i] = scale[i / group] * codes[i] - m[i / group]          i < n, n % block_size == 0
  *   m[g] = 0 for NO_MIN, min[g] for GROUP_MIN, min[g * group / 256] * min_codes[g] for SUPERBLOCK_MIN
  *
- *   codes      (n) i16, after the type's bias is subtracted (Q4_0: -8 .. 7); for IQ4 types, the values of their table.
+ *   codes      (n) i16, after the type's bias is subtracted (Q4_0: -8 .. 7); for IQ types, the values of their tables.
  *              |code| <= 127, except that Q8_0 in a hostile file may hold -128
  *   scale      (n / group) f32
  *   min        (n / group) f32 for GROUP_MIN, (n / 256) f32 for SUPERBLOCK_MIN
@@ -28,7 +28,7 @@ struct unpack_traits {
     void (*row)(const void *src, int16_t *codes, float *scale, float *min, int16_t *min_codes, size_t n);
 };
 
-/* Returns the unpacker of a quant_type.  NULL if it has none, as float types, Q8_K, and IQ1, IQ2 and IQ3. */
+/* Returns the unpacker of a quant_type.  NULL if it has none, as float types and Q8_K. */
 const struct unpack_traits *unpack_scalar(uint32_t type);
 
 #endif

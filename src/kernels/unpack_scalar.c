@@ -2,8 +2,11 @@
  * last product, scale * code, and the minimum, which is subtracted after it. */
 #include "kernels/unpack.h"
 
+#include "kernels/grids.h"
 #include "quant/blocks.h"
 #include "quant/quant.h"
+
+#include <stddef.h>
 
 static float load_f16(const uint8_t *p) { return f32_from_f16(load_u16(p)); }
 
@@ -193,6 +196,64 @@ static void unpack_iq4_xs__scalar(const void *src, int16_t *codes, float *scale,
     }
 }
 
+/* ---- superblocks with grids -------------------------------------------------------------------------------------- */
+
+/* Number i of a field. */
+static unsigned grid_field(const uint8_t *words, const struct grid_field *f, size_t i) {
+    size_t at = f->first + i / 4 * f->four + i % 4 * f->step;
+    return load_u32(words + at / 32 * 4) >> at % 32 & ((1u << f->bits) - 1);
+}
+
+/* 8 signs from 7. */
+static unsigned even_signs(unsigned signs) { return signs | ((unsigned)__builtin_popcount(signs) & 1) << 7; }
+
+/* The codes of 8 weights, vector v of a block. */
+static void unpack_vector(const struct grid_type *t, const uint8_t *words, size_t v, int16_t codes[8]) {
+    unsigned low = grid_field(words, &t->low, v), high = grid_field(words, &t->high, v);
+    unsigned signs = grid_field(words, &t->signs, v), code_mask = t->n_entry == 2 ? 7 : 3;
+    uint16_t entry[2];
+    if (t->n_entry == 2) {
+        entry[0] = t->grid[(low & 255) | (high & 1) << 8];
+        entry[1] = t->grid[low >> 8 | high >> 1 << 8];
+    } else {
+        entry[0] = t->grid[low | high << 8];
+    }
+    if (t->signs.bits == 7) signs = even_signs(signs);
+    for (size_t j = 0; j < 8; j++) {
+        unsigned code = t->n_entry == 2 ? (unsigned)entry[j / 4] >> quant_grid_shift(j % 4)
+                                        : (unsigned)entry[0] >> quant_grid_shift(j);
+        int value = t->values[code & code_mask];
+        if (t->signs.bits == 1) value -= signs ? 2 : 0;
+        else if (signs >> j & 1) value = -value;
+        codes[j] = (int16_t)value;
+    }
+}
+
+static void unpack_grids(const struct grid_type *t, const uint8_t *block, int16_t *codes, float *scale, size_t n) {
+    for (const uint8_t *end = block + n / 256 * t->bytes; block < end; block += t->bytes, codes += 256) {
+        const uint8_t *scales = block + offsetof(struct block_iq1_m, scales);
+        float d = t->factor * f32_from_f16(t->words > 0 ? load_u16(block) : quant_iq1_m_d(scales));
+        for (size_t g = 0; g < 256u / t->group; g++) {
+            *scale++ = d * (float)(2 * grid_field(block + t->words, &t->scale, g) + 1);
+        }
+        for (size_t v = 0; v < 32; v++) unpack_vector(t, block + t->words, v, codes + 8 * v);
+    }
+}
+
+#define UNPACK_GRIDS(NAME)                                                                \
+static void unpack_##NAME##__scalar(const void *src, int16_t *codes, float *scale, float *min, \
+                                    int16_t *min_codes, size_t n) {                       \
+    (void)min, (void)min_codes;                                                           \
+    unpack_grids(&grid_##NAME, src, codes, scale, n);                                     \
+}
+UNPACK_GRIDS(iq2_xxs)
+UNPACK_GRIDS(iq2_xs)
+UNPACK_GRIDS(iq2_s)
+UNPACK_GRIDS(iq3_xxs)
+UNPACK_GRIDS(iq3_s)
+UNPACK_GRIDS(iq1_s)
+UNPACK_GRIDS(iq1_m)
+
 const struct unpack_traits *unpack_scalar(uint32_t type) {
     static const struct unpack_traits table[QUANT_TYPE_COUNT] = {
         [QUANT_Q4_0] = {32, NO_MIN, unpack_q4_0__scalar},
@@ -208,6 +269,13 @@ const struct unpack_traits *unpack_scalar(uint32_t type) {
         [QUANT_IQ4_NL] = {32, NO_MIN, unpack_iq4_nl__scalar},
         [QUANT_IQ4_XS] = {32, NO_MIN, unpack_iq4_xs__scalar},
         [QUANT_MXFP4] = {32, NO_MIN, unpack_mxfp4__scalar},
+        [QUANT_IQ2_XXS] = {32, NO_MIN, unpack_iq2_xxs__scalar},
+        [QUANT_IQ2_XS] = {16, NO_MIN, unpack_iq2_xs__scalar},
+        [QUANT_IQ2_S] = {16, NO_MIN, unpack_iq2_s__scalar},
+        [QUANT_IQ3_XXS] = {32, NO_MIN, unpack_iq3_xxs__scalar},
+        [QUANT_IQ3_S] = {32, NO_MIN, unpack_iq3_s__scalar},
+        [QUANT_IQ1_S] = {32, NO_MIN, unpack_iq1_s__scalar},
+        [QUANT_IQ1_M] = {16, NO_MIN, unpack_iq1_m__scalar},
     };
     return type < QUANT_TYPE_COUNT && table[type].row ? &table[type] : NULL;
 }

@@ -273,6 +273,12 @@ static inline float quant_nvfp4_scale(uint8_t bits) {
     if (exponent == 0) return (float)mantissa * 0x1p-10f;
     return f32_from_bits((exponent - 8 + 127) << 23 | mantissa << 20);
 }
+/* The bits of d of iq1_m: the high 4 bits of each u16 of the scales. */
+static inline uint16_t quant_iq1_m_d(const uint8_t scales[8]) {
+    unsigned d = 0;
+    for (size_t i = 0; i < 4; i++) d |= (unsigned)(scales[2 * i + 1] >> 4) << 4 * i;
+    return (uint16_t)d;
+}
 /* sc[i] - 32 of iq4_xs, i = 0..7. */
 static inline int quant_iq4_xs_scale(const struct block_iq4_xs *b, size_t i) {
     return ((b->scales_l[i / 2] >> (i % 2 * 4) & 15) | (b->scales_h[i / 4] >> (i % 4 * 2) & 3) << 4) - 32;

@@ -251,8 +251,10 @@ void quant_dequantize_tq2_0(const void *src, float *dst, size_t n) {
 /* Scales are multiplied in ggml's order here, too.  Multiplying with -1 is exact. */
 
 /* Value j of an entry of the grids of iq2 and of iq3_xxs. */
-static float iq2_value(uint16_t entry, size_t j) { return (float)quant_iq2_values[entry >> 2 * j & 3]; }
-static float iq3_xxs_value(uint16_t entry, size_t j) { return (float)quant_iq3_xxs_values[entry >> 3 * j & 7]; }
+static float iq2_value(uint16_t entry, size_t j) { return (float)quant_iq2_values[entry >> quant_grid_shift(j) & 3]; }
+static float iq3_xxs_value(uint16_t entry, size_t j) {
+    return (float)quant_iq3_xxs_values[entry >> quant_grid_shift(j) & 7];
+}
 
 /* The sign of weight j of 8. */
 static float sign_of(unsigned signs, size_t j) { return signs >> j & 1 ? -1.0f : 1.0f; }
@@ -321,7 +323,7 @@ void quant_dequantize_iq3_s(const void *src, float *dst, size_t n) {
         float d = load_f16(b->d);
         for (size_t e = 0; e < 256; e++) {
             unsigned index = b->qs[e / 4] | ((unsigned)b->qh[e / 32] >> (e % 32 / 4) & 1) << 8;
-            unsigned code = quant_iq3_s_grid[index] >> (e % 4 * 3) & 7u;
+            unsigned code = quant_iq3_s_grid[index] >> quant_grid_shift(e % 4) & 7u;
             float scale = d * (float)(1 + 2 * (b->scales[e / 64] >> (e % 64 / 32 * 4) & 15));
             dst[e] = scale * (float)(2 * code + 1) * sign_of(b->signs[e / 8], e % 8);
         }
@@ -330,7 +332,7 @@ void quant_dequantize_iq3_s(const void *src, float *dst, size_t n) {
 
 /* Value j of an entry of the grid of iq1, shifted by 1/8 up or down. */
 static float iq1_value(unsigned index, size_t j, bool down) {
-    return (float)((quant_iq1_grid[index] >> 2 * j & 3) - 1) + (down ? -0.125f : 0.125f);
+    return (float)((quant_iq1_grid[index] >> quant_grid_shift(j) & 3) - 1) + (down ? -0.125f : 0.125f);
 }
 
 void quant_dequantize_iq1_s(const void *src, float *dst, size_t n) {
@@ -349,9 +351,7 @@ void quant_dequantize_iq1_s(const void *src, float *dst, size_t n) {
 void quant_dequantize_iq1_m(const void *src, float *dst, size_t n) {
     const struct block_iq1_m *end = (const struct block_iq1_m *)src + n / 256;
     for (const struct block_iq1_m *b = src; b < end; b++, dst += 256) {
-        unsigned d_bits = 0;
-        for (size_t i = 0; i < 4; i++) d_bits |= (unsigned)(load_u16(b->scales + 2 * i) >> 12) << 4 * i;
-        float d = f32_from_f16((uint16_t)d_bits);
+        float d = f32_from_f16(quant_iq1_m_d(b->scales));
         for (size_t e = 0; e < 256; e++) {
             unsigned high = (unsigned)b->qh[e / 16] >> (e % 16 / 8 * 4) & 15;
             unsigned code = (unsigned)load_u16(b->scales + e / 64 * 2) >> (e % 64 / 16 * 3) & 7;

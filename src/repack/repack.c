@@ -1,7 +1,9 @@
 #include "repack/repack.h"
 
+#include "quant/blocks.h"
 #include "quant/quant.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 /* How the blocks of a type are packed: where their scales are, and how their words change.  A type without blocks to
@@ -10,6 +12,7 @@ struct pack {
     uint8_t n_half;     /* number of f16: d, and m or dmin right after it */
     uint8_t d;          /* offset of d in the block */
     enum { UNCHANGED, EVEN_ODD, FIVE_BITS, FIVE_BITS_K, SIX_BITS } changed;
+    bool d_in_nibbles;  /* d is the high nibbles of four u16 of scales, the first of which is there */
     uint8_t n_byte;     /* number of scales of one byte, with which the block begins */
     uint8_t byte_limit; /* a tile can hold scales of one byte below this */
 };
@@ -27,6 +30,13 @@ static const struct pack table[QUANT_TYPE_COUNT] = {
     [QUANT_Q6_K] = { .n_half = 1, .d = 208, .changed = SIX_BITS },
     [QUANT_IQ4_NL] = { .n_half = 1 },
     [QUANT_IQ4_XS] = { .n_half = 1 },
+    [QUANT_IQ2_XXS] = { .n_half = 1 },
+    [QUANT_IQ2_XS] = { .n_half = 1 },
+    [QUANT_IQ2_S] = { .n_half = 1 },
+    [QUANT_IQ3_XXS] = { .n_half = 1 },
+    [QUANT_IQ3_S] = { .n_half = 1 },
+    [QUANT_IQ1_S] = { .n_half = 1 },
+    [QUANT_IQ1_M] = { .n_half = 1, .d = offsetof(struct block_iq1_m, scales), .d_in_nibbles = true },
     [QUANT_MXFP4] = { .n_byte = 1, .byte_limit = 254 },
 };
 
@@ -189,14 +199,26 @@ static uint16_t unpack_half(uint16_t packed) {
     return (uint16_t)(sign | (0x400 | (m & 0x3ff)) >> (REPACK_EXTRA_BIAS + 1 - exponent));
 }
 
+/* The f16 at `half` in a block. */
+static uint16_t load_half(const struct pack *pack, const uint8_t *half) {
+    return pack->d_in_nibbles ? quant_iq1_m_d(half) : load_u16(half);
+}
+static void store_half(const struct pack *pack, uint8_t *half, uint16_t h) {
+    if (!pack->d_in_nibbles) {
+        half[0] = (uint8_t)h;
+        half[1] = (uint8_t)(h >> 8);
+        return;
+    }
+    for (size_t i = 0; i < 4; i++) half[2 * i + 1] = (uint8_t)((half[2 * i + 1] & 15) | (h >> 4 * i & 15) << 4);
+}
+
 /* Changes a block of the file to the bytes that a tile is made of, or back. */
 static inline void change_block(const struct pack *pack, bool superblock, uint8_t *block, bool unpack) {
     change_words(pack, block, unpack);
     if (!superblock) return;
     for (uint8_t *half = block + pack->d, *end = half + 2 * pack->n_half; half < end; half += 2) {
-        uint16_t h = unpack ? unpack_half(load_u16(half)) : pack_half(load_u16(half));
-        half[0] = (uint8_t)h;
-        half[1] = (uint8_t)(h >> 8);
+        uint16_t h = load_half(pack, half);
+        store_half(pack, half, unpack ? unpack_half(h) : pack_half(h));
     }
 }
 
@@ -205,7 +227,7 @@ static bool scales_fit(const struct pack *pack, bool superblock, const uint8_t *
     uint32_t limit = superblock ? (32 - REPACK_EXTRA_BIAS) << 10 : 0x7c00, too_large = 0;
     const uint8_t *half = blocks + pack->d;
     for (size_t i = 0; pack->n_half > 0 && i < n; i++, half += block_bytes) {
-        too_large |= (load_u16(half) & 0x7fffu) >= limit;
+        too_large |= (load_half(pack, half) & 0x7fffu) >= limit;
         if (pack->n_half == 2) too_large |= (load_u16(half + 2) & 0x7fffu) >= limit;
     }
     for (size_t i = 0; pack->n_byte > 0 && i < n; i++, blocks += block_bytes) {
