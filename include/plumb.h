@@ -162,6 +162,15 @@ enum plumb_token_flags {
  * Writes the token ids of len bytes of text to ids, the first cap of them, and returns how many there are.  The text
  * may have any bytes; invalid UTF-8 is tokenized as in llama.cpp.  Returns a negative plumb_status on failure. */
 int64_t plumb_tokenize(plumb_model *model, const char *text, size_t len, unsigned flags, int32_t *ids, size_t cap);
+/* Writes the tokens of which plumb_session_embed makes the embedding of a text.  With query NULL they are those of
+ * plumb_tokenize with PLUMB_ADD_SPECIAL and flags.  Otherwise they are those of a query and a text, for a reranker: as
+ * in llama.cpp's server the file's tokenizer.chat_template.rerank says how the two are joined, or they are
+ * BOS query EOS SEP text EOS, where the file says which of these tokens there are.
+ * n_max: if there are more tokens, the last ones of the text are left out, but not what follows the text; 0: no limit.
+ * PLUMB_ERROR_CONTEXT if there is no room for any token of the text.  The result is as for
+ * plumb_tokenize. */
+int64_t plumb_tokenize_input(plumb_model *model, const char *query, size_t n_query, const char *text, size_t n_text,
+                             unsigned flags, size_t n_max, int32_t *ids, size_t cap);
 /* Writes the bytes of one token to buf, at most cap and without a final 0, and returns their full number.  If special
  * is false, control tokens such as <|im_end|> have no bytes.  Returns a negative plumb_status on failure. */
 int64_t plumb_token_piece(const plumb_model *model, int32_t id, bool special, char *buf, size_t cap);
@@ -297,10 +306,14 @@ plumb_status plumb_session_feed(plumb_session *session, const int32_t *ids, size
  * a model that computes no logits can be fed too, for its taps. */
 plumb_status plumb_session_feed_all(plumb_session *session, const int32_t *ids, size_t n,
                                     void (*on_logits)(void *user, uint32_t pos, const float *logits), void *user);
-/* Forgets all tokens, computes n others, and makes one vector of their embeddings, or one for each token with
- * PLUMB_POOLING_NONE.  Vectors are not normalized.  The errors are those of plumb_session_feed;
- * PLUMB_ERROR_ARGUMENT if n is 0; PLUMB_ERROR_UNSUPPORTED if the model does not have this kind of pooling. */
-plumb_status plumb_session_embed(plumb_session *session, const int32_t *ids, size_t n, plumb_pooling pooling);
+/* Computes embeddings of texts: one vector for each, or one for each token with PLUMB_POOLING_NONE.  ids has the tokens
+ * of the texts one after the other, and lengths (n_text) their numbers, 1 or more.  A call computes the first texts, as
+ * many as are fast to compute at once (one if there is a tap), and returns how many, or a negative plumb_status; the
+ * caller goes on with the others.  Vectors are not normalized.  Their bits do not depend on the other texts.  The session
+ * is empty afterwards.  The errors are those of plumb_session_feed; PLUMB_ERROR_ARGUMENT if n_text or a length is 0;
+ * PLUMB_ERROR_UNSUPPORTED if the model does not have this kind of pooling. */
+int64_t plumb_session_embed(plumb_session *session, const int32_t *ids, const uint32_t *lengths, size_t n_text,
+                            plumb_pooling pooling);
 /* What the last plumb_session_embed has computed: (*n_vector, *n) f32, valid until the next one.  NULL if there was
  * none, or if it failed. */
 const float *plumb_session_embedding(const plumb_session *session, uint32_t *n_vector, uint32_t *n);

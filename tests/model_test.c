@@ -564,7 +564,7 @@ static void load_and_feed(const uint8_t *file, size_t n_byte, const int32_t *ids
         plumb_session *s = NULL;
         plumb_session_params params = { .n_ctx = 4 };
         if (plumb_session_create(&s, m, &params) == PLUMB_OK && plumb_session_feed(s, ids, n) != PLUMB_OK) {
-            plumb_session_embed(s, ids, n, PLUMB_POOLING_MODEL);
+            plumb_session_embed(s, ids, &(uint32_t) { (uint32_t)n }, 1, PLUMB_POOLING_MODEL);
         }
         plumb_session_free(s);
         ++*n_loaded;

@@ -48,7 +48,7 @@ static bool compute(plumb_session *s, const struct field *f, bool has_logits, fl
     if (has_logits && !is_pooling) {
         if (plumb_session_feed(s, ids, N_ID) == PLUMB_OK) computed = plumb_session_logits(s);
     } else {
-        plumb_session_embed(s, ids, N_ID, is_rank ? PLUMB_POOLING_RANK : PLUMB_POOLING_MODEL);
+        plumb_session_embed(s, ids, &(uint32_t) { N_ID }, 1, is_rank ? PLUMB_POOLING_RANK : PLUMB_POOLING_MODEL);
         computed = plumb_session_embedding(s, &n_vector, &n);
     }
     if (computed) memcpy(results, computed, (n < N_RESULT ? n : N_RESULT) * sizeof *results);

@@ -713,7 +713,7 @@ static void precision_row(const void *path) {
 
 /* Embeddings do not depend on the batches, and misuse gives a status and no embedding. */
 static void embed_case(void) {
-    static const int32_t ids[] = { 7, 1, 33, 33, 60, 2, 19, 48 }, bad[] = { 7, 64 };
+    static const int32_t ids[] = { 7, 1, 33, 33, 60, 2, 19, 48 }, bad[] = { 7, 1, 64 };
     enum { N = sizeof ids / sizeof *ids };
     plumb_model *m = fixture_load("tests/vectors/archs/qwen3.gguf");
     plumb_session *all = NULL, *few = NULL;
@@ -723,31 +723,74 @@ static void embed_case(void) {
     for (int kind = PLUMB_POOLING_NONE; ok && kind <= PLUMB_POOLING_RANK; kind++) {
         uint32_t n_vector, n, n_few;
         plumb_session_feed(few, ids, 2);   /* is forgotten */
-        CHECK(plumb_session_embed(all, ids, N, (plumb_pooling)kind) == PLUMB_OK
-              && plumb_session_embed(few, ids, N, (plumb_pooling)kind) == PLUMB_OK, "%s", plumb_session_error(few));
+        const uint32_t length = N;
+        CHECK(plumb_session_embed(all, ids, &length, 1, (plumb_pooling)kind) == 1
+              && plumb_session_embed(few, ids, &length, 1, (plumb_pooling)kind) == 1, "%s", plumb_session_error(few));
         const float *a = plumb_session_embedding(all, &n_vector, &n);
         const float *b = plumb_session_embedding(few, &n_vector, &n_few);
         CHECK(n == n_few && n_vector == (kind == PLUMB_POOLING_NONE ? N : 1)
               && memcmp(a, b, (size_t)n_vector * n * sizeof *a) == 0, "pooling %d: other bits in batches", kind);
-        CHECK(plumb_session_n_past(few) == N && !plumb_session_logits(few), "%u tokens", plumb_session_n_past(few));
+        CHECK(plumb_session_n_past(few) == 0 && !plumb_session_logits(few), "%u tokens", plumb_session_n_past(few));
     }
-    const struct { size_t n; const int32_t *ids; plumb_pooling kind; plumb_status status; } rows[] = {
-        { 0, ids, PLUMB_POOLING_MEAN, PLUMB_ERROR_ARGUMENT }, { N, ids, (plumb_pooling)5, PLUMB_ERROR_ARGUMENT },
-        { N, ids, (plumb_pooling)-2, PLUMB_ERROR_ARGUMENT }, { 2, bad, PLUMB_POOLING_MEAN, PLUMB_ERROR_TOKEN },
-        { 9, ids, PLUMB_POOLING_MEAN, PLUMB_ERROR_CONTEXT },
+    /* Texts of 1 token and of n. */
+    const struct { uint32_t n; const int32_t *ids; plumb_pooling kind; plumb_status status; } rows[] = {
+        { 0, ids, PLUMB_POOLING_MEAN, PLUMB_ERROR_ARGUMENT }, { 2, ids, (plumb_pooling)5, PLUMB_ERROR_ARGUMENT },
+        { 2, ids, (plumb_pooling)-2, PLUMB_ERROR_ARGUMENT }, { 2, bad, PLUMB_POOLING_MEAN, PLUMB_ERROR_TOKEN },
     };
     for (size_t i = 0; ok && i < sizeof rows / sizeof *rows; i++) {
         uint32_t n_vector = 1, n = 1;
-        plumb_status status = plumb_session_embed(few, rows[i].ids, rows[i].n, rows[i].kind);
-        CHECK(status == rows[i].status && plumb_session_error(few)[0], "row %zu: %s", i, plumb_status_name(status));
+        int64_t status = plumb_session_embed(few, rows[i].ids, (const uint32_t[]) { 1, rows[i].n }, 2, rows[i].kind);
+        CHECK(status == rows[i].status && plumb_session_error(few)[0], "row %zu: %d", i, (int)status);
         CHECK(!plumb_session_embedding(few, &n_vector, &n) && n_vector == 0 && n == 0, "row %zu has an embedding", i);
     }
+    const uint32_t nine = 9;
+    CHECK(!ok || plumb_session_embed(few, ids, &nine, 1, PLUMB_POOLING_MEAN) == PLUMB_ERROR_CONTEXT, "9 fit into 8");
+    CHECK(!ok || plumb_session_embed(few, ids, &nine, 0, PLUMB_POOLING_MEAN) == PLUMB_ERROR_ARGUMENT, "no texts");
     plumb_session_free(all);
     plumb_session_free(few);
     plumb_model_free(m);
 }
 
+/* The bits of a text's embedding do not depend on the texts that are computed at once with it. */
+static void embed_row(const void *row) {
+    static const uint32_t lengths[] = { 3, 1, 12, 2, 7, 30, 1, 1, 5 };
+    enum { N_TEXT = sizeof lengths / sizeof *lengths, N = 62 };
+    char path[120];
+    snprintf(path, sizeof path, "tests/vectors/archs/%s.gguf", *(const char *const *)row);
+    plumb_model *m = fixture_load(path);
+    int32_t ids[N];
+    for (int i = 0; i < N; i++) ids[i] = (i * 29 + 7) % 64;
+    for (int kind = PLUMB_POOLING_NONE; m && kind <= PLUMB_POOLING_LAST; kind++) {
+        plumb_session *alone = NULL, *together = NULL;
+        uint32_t n_vector, n, n_alone, most = 0, at = 0;
+        CHECK(plumb_session_create(&alone, m, &(plumb_session_params) { .n_ctx = 40, .n_batch = 8 }) == PLUMB_OK
+              && plumb_session_create(&together, m, &(plumb_session_params) { .n_ctx = 40, .n_thread = 2 }) == PLUMB_OK,
+              "%s", plumb_model_error(m));
+        for (uint32_t i = 0; together && i < N_TEXT;) {
+            int64_t n_text = plumb_session_embed(together, ids + at, lengths + i, N_TEXT - i, (plumb_pooling)kind);
+            if (!CHECK(n_text > 0 && n_text <= N_TEXT - i, "%s", plumb_session_error(together))) break;
+            if (n_text > most) most = (uint32_t)n_text;
+            const float *b = plumb_session_embedding(together, &n_vector, &n);
+            for (int64_t left = n_text; left > 0; left--, at += lengths[i++]) {
+                plumb_session_embed(alone, ids + at, &lengths[i], 1, (plumb_pooling)kind);
+                const float *a = plumb_session_embedding(alone, &n_vector, &n_alone);
+                CHECK(a && n_alone == n && memcmp(a, b, (size_t)n_vector * n * sizeof *a) == 0,
+                      "pooling %d, text %u: other bits", kind, i);
+                b += (size_t)n_vector * n;
+            }
+        }
+        CHECK(at == N && most > 2, "%u tokens, at most %u texts at once", at, most);
+        plumb_session_free(alone);
+        plumb_session_free(together);
+    }
+    plumb_model_free(m);
+}
+
 void test_session(void) {
+    /* Learned positions, RoPE, windows on both sides and on one, ALiBi, experts, causal or not. */
+    static const char *const embedding[] = { "bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert", "neo-bert",
+        "eurobert", "gemma-embedding", "llama-embed", "qwen3", "gemma3", "gpt2", "llama4" };
+    TEST_ROWS("session: embeddings of several texts have the bits of each text alone: ", embed_row, embedding);
     test_case("session: embeddings are the same in any batches, and misuse gives none", embed_case);
     test_case("session: a model loaded in pieces of 1, 7, 4096 bytes and at once gives the same bits", piecewise_case);
     test_case("session: a file cut at arbitrary bytes loads as one", cut_case);

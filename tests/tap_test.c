@@ -125,6 +125,11 @@ static bool is_file_of(const char *architecture, const char *name) {
     return strncmp(name, architecture, n) == 0 && strcmp(name + n, "-moe") == 0;
 }
 
+/* Embeds the ids as one text. */
+static int64_t embed(plumb_session *s, int kind) {
+    return plumb_session_embed(s, arch_ids, &(uint32_t) { N_ARCH_ID }, 1, (plumb_pooling)kind);
+}
+
 /* The embeddings by each kind of pooling that the dump has: a record "mean" and so on, as logits.c names them. */
 static void check_embeddings(struct against_dump *a, plumb_session *s, const plumb_model_info *info) {
     static const char *const names[] = { "none", "mean", "cls", "last", "rank" };
@@ -134,8 +139,7 @@ static void check_embeddings(struct against_dump *a, plumb_session *s, const plu
         const uint8_t *record = find_record(a, names[kind], ne);
         if (!record) continue;
         n_kind++;
-        if (!CHECK(plumb_session_embed(s, arch_ids, N_ARCH_ID, (plumb_pooling)kind) == PLUMB_OK, "%s: %s", names[kind],
-                   plumb_session_error(s))) continue;
+        if (!CHECK(embed(s, kind) == 1, "%s: %s", names[kind], plumb_session_error(s))) continue;
         const float *ours = plumb_session_embedding(s, &n_vector, &n);
         if (!CHECK(n == ne[0] && n_vector == ne[1], "%s: %u x %u, llama.cpp %u x %u", names[kind], n_vector, n, ne[1],
                    ne[0])) continue;
@@ -151,14 +155,14 @@ static void check_embeddings(struct against_dump *a, plumb_session *s, const plu
         CHECK(n == info->n_pooled, "%u elements, announced are %u", n, info->n_pooled);
         float kept[64 * N_ARCH_ID];
         memcpy(kept, ours, n_vector * n * sizeof *kept);
-        plumb_session_embed(s, arch_ids, N_ARCH_ID, PLUMB_POOLING_MODEL);
+        embed(s, PLUMB_POOLING_MODEL);
         ours = plumb_session_embedding(s, &n_vector, &n);
         CHECK(ours && memcmp(kept, ours, n_vector * n * sizeof *kept) == 0, "the file's pooling is %s", names[kind]);
     }
     CHECK(n_kind >= 4 || info->has_logits, "only %u kinds of pooling", n_kind);
     if (n_kind == 4) {
         uint32_t n_vector, n;
-        CHECK(plumb_session_embed(s, arch_ids, N_ARCH_ID, PLUMB_POOLING_RANK) == PLUMB_ERROR_UNSUPPORTED
+        CHECK(embed(s, PLUMB_POOLING_RANK) == PLUMB_ERROR_UNSUPPORTED
               && !plumb_session_embedding(s, &n_vector, &n), "it ranks without a classifier");
     }
     if (info->has_logits) return;

@@ -19,6 +19,7 @@ struct plumb_session {
     bool has_logits;
     float *embedding;             /* (n_vector, n_pooled) of the last plumb_session_embed; NULL: none */
     uint32_t n_vector, n_pooled;
+    bool is_tapped;               /* there is a tap */
     bool is_running;              /* a feed is running: its callbacks must not change the session */
 };
 
@@ -195,7 +196,10 @@ plumb_status plumb_session_set_tap(plumb_session *s, void (*on_tap)(void *user, 
     PLUMB_TRY(check_not_running(s));
     struct tap_sink sink = { on_tap, user };
     plumb_status status = s->forward ? forward_set_tap(s->forward, sink) : s->pass->set_tap(s->reference, sink);
-    if (status == PLUMB_OK) return PLUMB_OK;
+    if (status == PLUMB_OK) {
+        s->is_tapped = on_tap != NULL;
+        return PLUMB_OK;
+    }
     return error_set(&s->err, status, "out of memory: attention weights of %u tokens by %u; use a smaller context",
                      s->n_batch, s->n_ctx);
 }
@@ -248,30 +252,56 @@ plumb_status plumb_session_feed_all(plumb_session *s, const int32_t *ids, size_t
 
 /* ---- embeddings ------------------------------------------------------------------------------------------------ */
 
-/* Computes n tokens from an empty cache.  embeddings: (n, n_embd). */
-static void run_embeddings(plumb_session *s, const int32_t *ids, uint32_t n, float *embeddings) {
+/* How many tokens of several texts are computed at once, at most.  More are not faster, and a caller cannot stop in
+ * between. */
+enum { TEXTS_BATCH = 256 };
+
+/* Returns how many of the texts are computed at once: the first of any length, and as many others as fit beside it. */
+static uint32_t count_texts(const plumb_session *s, const uint32_t *lengths, size_t n_text) {
+    uint64_t most = s->n_batch < TEXTS_BATCH ? s->n_batch : TEXTS_BATCH, n = lengths[0];
+    uint32_t i = 1;
+    while (s->forward && !s->is_tapped && i < n_text && n + lengths[i] <= most) n += lengths[i++];
+    return i;
+}
+
+/* Computes texts of n tokens together from an empty cache, and leaves it empty.  embeddings: (n, n_embd). */
+static void run_embeddings(plumb_session *s, const int32_t *ids, const uint32_t *lengths, uint32_t n_text, uint32_t n,
+                           float *embeddings) {
     uint32_t n_embd = s->model->model->plan.n_embd;
-    for (uint32_t at = 0, n_run; at < n; at += n_run) {
+    s->is_running = true;
+    if (n_text > 1) {
+        forward_run_texts(s->forward, ids, lengths, n_text);
+        memcpy(embeddings, forward_embeddings(s->forward), (size_t)n * n_embd * sizeof *embeddings);
+    }
+    for (uint32_t at = 0, n_run; n_text == 1 && at < n; at += n_run) {
         n_run = n - at < s->n_batch ? n - at : s->n_batch;
         run(s, ids + at, n_run, n_run, NULL);
         float *to = embeddings + (size_t)at * n_embd;
         if (s->forward) memcpy(to, forward_embeddings(s->forward), (size_t)n_run * n_embd * sizeof *to);
         else s->pass->embeddings(s->reference, n_run, to);
     }
+    s->is_running = false;
+    keep(s, 0);
 }
 
-plumb_status plumb_session_embed(plumb_session *s, const int32_t *ids, size_t n, plumb_pooling pooling) {
+int64_t plumb_session_embed(plumb_session *s, const int32_t *ids, const uint32_t *lengths, size_t n_text,
+                            plumb_pooling pooling) {
     const struct model *m = s->model->model;
     PLUMB_TRY(plumb_session_rewind(s, 0));
     free(s->embedding);
     s->embedding = NULL;
-    PLUMB_TRY(check_feed(s, ids, n));
-    if (n == 0) return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "no tokens have no embedding");
+    if (n_text == 0) return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "there are no texts");
+    uint32_t n_run = count_texts(s, lengths, n_text), n = 0;
+    for (uint32_t i = 0; i < n_run; n += lengths[i++]) {
+        PLUMB_TRY(check_feed(s, ids + n, lengths[i]));
+        if (lengths[i] == 0) return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "no tokens have no embedding");
+    }
     if (pooling == PLUMB_POOLING_MODEL) pooling = m->plan.pooling.kind;
     if (pooling < PLUMB_POOLING_NONE || pooling > PLUMB_POOLING_RANK) {
         return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "%d is not a kind of pooling", (int)pooling);
     }
-    s->n_vector = pooling == PLUMB_POOLING_NONE ? (uint32_t)n : 1;
+    bool is_pooled = pooling != PLUMB_POOLING_NONE;
+    s->n_vector = is_pooled ? n_run : n;
     s->n_pooled = model_n_pooled(m, pooling);
     if (s->n_pooled == 0) {
         return error_set(&s->err, PLUMB_ERROR_UNSUPPORTED, "this %s model has no classifier, so it cannot rank",
@@ -283,15 +313,21 @@ plumb_status plumb_session_embed(plumb_session *s, const int32_t *ids, size_t n,
         free(embeddings);
         free(s->embedding);
         s->embedding = NULL;
-        return error_set(&s->err, PLUMB_ERROR_MEMORY, "out of memory: embeddings of %zu tokens", n);
+        return error_set(&s->err, PLUMB_ERROR_MEMORY, "out of memory: embeddings of %u tokens", n);
     }
-    s->is_running = true;
-    run_embeddings(s, ids, (uint32_t)n, embeddings);
-    if (s->forward) forward_pool(s->forward, embeddings, (uint32_t)n, pooling, s->embedding);
-    else s->pass->pool(s->reference, embeddings, (uint32_t)n, pooling, s->embedding);
+    run_embeddings(s, ids, lengths, n_run, n, embeddings);
+    s->is_running = true;   /* pooling has a tap */
+    const float *from = embeddings;
+    float *to = s->embedding;
+    for (uint32_t i = 0; i < n_run; i++) {
+        if (s->forward) forward_pool(s->forward, from, lengths[i], pooling, to);
+        else s->pass->pool(s->reference, from, lengths[i], pooling, to);
+        from += (size_t)lengths[i] * m->plan.n_embd;
+        to += (is_pooled ? 1 : (size_t)lengths[i]) * s->n_pooled;
+    }
     s->is_running = false;
     free(embeddings);
-    return PLUMB_OK;
+    return n_run;
 }
 
 const float *plumb_session_embedding(const plumb_session *s, uint32_t *n_vector, uint32_t *n) {

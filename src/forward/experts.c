@@ -89,7 +89,7 @@ static void run_expert(struct forward *f, uint32_t il, struct batch b, const str
     }
     if (n == 0) return;
     if (p->weights_first) forward_tap(f, weighted, (int32_t)il, b.pos, n, 1, n_embd, s->x);
-    forward_feed_forward(f, &network, il, (struct batch) { n, b.pos }, s->x, s->y);
+    forward_feed_forward(f, &network, il, (struct batch) { n, b.pos, NULL }, s->x, s->y);
     for (uint32_t k = 0; k < n; k++) {
         float factor = p->weights_first ? 1.0f : s->weights[s->tokens[k]];
         float *out = s->out + (size_t)(s->tokens[k] / p->n_used) * n_embd;

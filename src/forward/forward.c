@@ -1,4 +1,4 @@
-/* The fast layer loop is forward_run, on one page; the steps it calls are above it, those of experts in experts.c.
+/* The fast layer loop is run, on one page; the steps it calls are above it, those of experts in experts.c.
  * Shapes: t is a token of the batch; (n_token, x) means that row t starts at t * x. */
 #include "forward/steps.h"
 
@@ -78,6 +78,7 @@ static bool allocate_scratch(struct forward *f, plumb_kv_type kv_type) {
         && allocate_experts(f)
         && (!needs_input(p) || (f->input = allocate(f, b * p->n_embd, sizeof(float))))
         && (f->head = allocate(f, 2 * (uint64_t)plan_max_head(p), sizeof(float)))
+        && (f->positions = allocate(f, b, sizeof *f->positions))
         && (!(p->required >> W_LAYER_OUT_SCALE & 1) || (f->embd = allocate(f, b * p->n_embd, sizeof(float))))
         && (!p->has_states || ((f->states[STATE_LOW] = allocate(f, b * p->n_embd, sizeof(float)))
                                && (f->states[STATE_HIGH] = allocate(f, b * p->n_embd, sizeof(float)))))
@@ -119,7 +120,7 @@ void forward_free(struct forward *f) {
     void *const owned[] = { f->rope_cos[ROPE_GLOBAL], f->rope_sin[ROPE_GLOBAL], f->rope_cos[ROPE_LOCAL],
                             f->rope_sin[ROPE_LOCAL], f->rope_angles, f->x, f->norm, f->q, f->k, f->v, f->attn, f->gate,
                             f->up, f->embd, f->states[STATE_LOW], f->states[STATE_HIGH], f->input, f->head, f->gates,
-                            f->tapped, f->experts.scores, f->experts.choice,
+                            f->positions, f->tapped, f->experts.scores, f->experts.choice,
                             f->experts.used, f->experts.weights, f->experts.tokens, f->experts.x, f->experts.y,
                             f->experts.out, f->experts.ids, f->experts.gate };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
@@ -217,8 +218,7 @@ void forward_multiply(struct forward *f, const float *x, uint32_t n_token, int32
 }
 
 /* The arguments of a step that threads share by tokens, or by the rows of a norm: y is computed from x, or in place.
- * x, y and up are (n_token, n) or (n_row, n); the first token is at pos.  A step leaves fields that it does not use
- * NULL or 0. */
+ * x, y and up are (n_token, n) or (n_row, n).  A step leaves fields that it does not use NULL or 0. */
 struct step {
     const struct forward *f;
     const struct layer_plan *layer;
@@ -227,7 +227,7 @@ struct step {
     float eps, limit;
     const float *x;
     float *y, *up;
-    uint32_t n, pos;
+    uint32_t n;
 };
 
 static float mean_of(const float *x, uint32_t n) {
@@ -295,8 +295,8 @@ static void rope_tokens(void *user, uint32_t begin, uint32_t end, uint32_t threa
     /* Elements a and b of pair i: (2i, 2i + 1) or (i, i + half). */
     uint32_t stride = rope->pairing == ROPE_NORM ? 2 : 1, distance = rope->pairing == ROPE_NORM ? 1 : half;
     for (uint32_t t = begin; t < end; t++) {
-        const float *cosine = f->rope_cos[a->rope] + (size_t)(s->pos + t) * half;
-        const float *sine = f->rope_sin[a->rope] + (size_t)(s->pos + t) * half;
+        const float *cosine = f->rope_cos[a->rope] + (size_t)f->positions[t] * half;
+        const float *sine = f->rope_sin[a->rope] + (size_t)f->positions[t] * half;
         float *x = s->y + (size_t)t * s->n;
         for (const float *row_end = x + s->n; x < row_end; x += a->k_dim) {
             f->attention_kernels.rotate(x, x + distance, stride, cosine, sine, half);
@@ -307,9 +307,9 @@ static void rope_tokens(void *user, uint32_t begin, uint32_t end, uint32_t threa
 
 /* Rotates the first n_rot elements of each head of x (n_token, n_head * k_dim) by the angles of its token's position,
  * in place, if the layer has RoPE.  Su et al. 2021, eq. 34. */
-static void rope(const struct forward *f, const struct layer_plan *layer, float *x, uint32_t n_head, uint32_t n_token,
-                 uint32_t pos) {
-    struct step step = { .f = f, .layer = layer, .y = x, .n = n_head * layer->attn.k_dim, .pos = pos };
+static void rope(const struct forward *f, const struct layer_plan *layer, float *x, uint32_t n_head,
+                 uint32_t n_token) {
+    struct step step = { .f = f, .layer = layer, .y = x, .n = n_head * layer->attn.k_dim };
     if (layer->attn.rope == ROPE_NONE) return;
     pool_share(f->pool, n_token, rope_tokens, &step);
 }
@@ -447,6 +447,20 @@ static void gate_heads(struct forward *f, const struct attn_plan *a, uint32_t n_
     }
 }
 
+/* f->attn becomes the weighted sums of V for f->q, f->k and f->v.  Each text is alone in the cache, which then has the
+ * next one. */
+static void attend(struct forward *f, uint32_t il, struct batch b) {
+    const struct attn_plan *a = &f->model->plan.layers[il].attn;
+    const struct weight *sinks = f->model->layers[il].w[W_ATTN_SINKS].w;
+    for (size_t t = 0, n; t < b.n; t += n) {
+        n = b.lengths ? *b.lengths++ : b.n;
+        attention_store(f->attention, il, f->k + t * a->n_head_kv * a->k_dim, f->v + t * a->n_head_kv * a->v_dim,
+                        (uint32_t)n, b.pos);
+        attention_run(f->attention, il, f->q + t * a->n_head * a->k_dim, sinks ? weight_floats(sinks) : NULL,
+                      (uint32_t)n, b.pos, f->attn + t * a->n_head * a->v_dim, f->sink.on_tap ? f->tapped : NULL);
+    }
+}
+
 /* f->norm becomes the output of attention over x (n_token, n_embd). */
 static void run_attention(struct forward *f, uint32_t il, struct batch b, const float *x) {
     const struct layer *l = &f->model->layers[il];
@@ -461,20 +475,17 @@ static void run_attention(struct forward *f, uint32_t il, struct batch b, const 
     const struct product gate = { TAP_ATTN_GATE, &l->w[W_ATTN_GATE], f->gates, a->n_head, false, 0.0f };
     if (a->gate != ATTN_GATE_NONE) forward_multiply(f, x, b.n, at, b.pos, &gate, 1);
     norm_qk(f, l, a, false, at, b);
-    rope(f, p, f->q, a->n_head, b.n, b.pos);
+    rope(f, p, f->q, a->n_head, b.n);
     forward_tap(f, TAP_QCUR_ROPE, at, b.pos, b.n, a->n_head, a->k_dim, f->q);
-    rope(f, p, f->k, a->n_head_kv, b.n, b.pos);
+    rope(f, p, f->k, a->n_head_kv, b.n);
     forward_tap(f, TAP_KCUR_ROPE, at, b.pos, b.n, a->n_head_kv, a->k_dim, f->k);
     norm_qk(f, l, a, true, at, b);
     for (uint32_t t = 0; a->temperature_floor > 0 && t < b.n; t++) {
         size_t n = (size_t)a->n_head * a->k_dim;
-        multiply(f->q + t * n, plan_temperature(a, b.pos + t), n);
+        multiply(f->q + t * n, plan_temperature(a, f->positions[t]), n);
     }
     if (a->temperature_floor > 0) forward_tap(f, TAP_QCUR_SCALED, at, b.pos, b.n, a->n_head, a->k_dim, f->q);
-    const struct weight *sinks = l->w[W_ATTN_SINKS].w;
-    attention_store(f->attention, il, f->k, f->v, b.n, b.pos);
-    attention_run(f->attention, il, f->q, sinks ? weight_floats(sinks) : NULL, b.n, b.pos, f->attn,
-                  f->sink.on_tap ? f->tapped : NULL);
+    attend(f, il, b);
     forward_tap(f, TAP_KQ_SOFT_MAX, at, b.pos, b.n, a->n_head, b.pos + b.n, f->tapped);
     forward_tap(f, TAP_KQV_OUT, at, b.pos, b.n, a->n_head, a->v_dim, f->attn);
     if (a->gate != ATTN_GATE_NONE) {
@@ -547,20 +558,29 @@ static void spread_logits(const struct plan *p, uint32_t n_row, uint32_t n_logit
 
 /* ---- the pass -------------------------------------------------------------------------------------------------- */
 
-uint32_t forward_rewind(const struct forward *f, uint32_t n_past) { return attention_rewind(f->attention, n_past); }
+/* Fills f->positions, and the tables of RoPE for them. */
+static void place_tokens(struct forward *f, struct batch b) {
+    uint32_t last = 0;
+    for (uint32_t t = 0, n; t < b.n; t += n) {
+        n = b.lengths ? *b.lengths++ : b.n;
+        for (uint32_t i = 0; i < n; i++) f->positions[t + i] = b.pos + i;
+        if (b.pos + n > last) last = b.pos + n;
+    }
+    fill_ropes(f, last);
+}
 
-void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result, float *results) {
+static void run(struct forward *f, const int32_t *ids, struct batch b, uint32_t n_result, float *results) {
     const struct model *m = f->model;
     const struct plan *p = &m->plan;
     const struct weight *embd = m->token_embd.w;
-    const struct batch b = { n, pos };
-    fill_ropes(f, pos + n);
+    uint32_t n = b.n, pos = b.pos;
+    place_tokens(f, b);
     for (uint32_t t = 0; t < n; t++) {
         float *x = f->x + (size_t)t * p->n_embd;
         embd->traits->dequantize(weight_row(embd, (size_t)ids[t], f->panels->bytes), x, p->n_embd);
         multiply(x, p->embedding_scale, p->n_embd);
         if (m->token_types.w) add_row(f, m->token_types.w, 0, f->norm, x);
-        if (m->position_embd.w) add_row(f, m->position_embd.w, pos + t, f->norm, x);
+        if (m->position_embd.w) add_row(f, m->position_embd.w, f->positions[t], f->norm, x);
     }
     norm_outside(f, W_TOKEN_EMBD_NORM, &m->token_embd_norm, f->x, n, f->x);
     forward_tap(f, TAP_EMBD, -1, pos, n, 1, p->n_embd, f->x);
@@ -610,4 +630,16 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
     multiply(results, 1.0f / p->logit_scale, (size_t)n_result * p->n_vocab);
     if (p->logit_softcap != 0.0f) f->kernels.softcap(results, p->logit_softcap, (size_t)n_result * p->n_vocab);
     forward_tap(f, TAP_RESULT_OUTPUT, -1, pos + first, n_result, 1, p->n_vocab, results);
+}
+
+uint32_t forward_rewind(const struct forward *f, uint32_t n_past) { return attention_rewind(f->attention, n_past); }
+
+void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result, float *results) {
+    run(f, ids, (struct batch) { n, pos, NULL }, n_result, results);
+}
+
+void forward_run_texts(struct forward *f, const int32_t *ids, const uint32_t *lengths, uint32_t n_text) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_text; i++) n += lengths[i];
+    run(f, ids, (struct batch) { n, 0, lengths }, n, NULL);
 }

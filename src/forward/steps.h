@@ -47,6 +47,7 @@ struct forward {
     float *states[PLAN_STATES];   /* (n_token, n_embd) each */
     float *input;    /* (n_token, n_embd) what the feed-forward network of a parallel layer reads, or the layer's own
                       * input; NULL if no layer needs it */
+    uint32_t *positions;   /* (n_token) */
     float *head;     /* (2, plan_max_head) two vectors between the steps after pooling */
     struct tap_sink sink;
     /* (n_token, n_head, pos + n_token), with room for (n_batch, n_head, n_ctx): the attention weights of a layer, for
@@ -56,8 +57,12 @@ struct forward {
     struct panel *panels;      /* one per thread */
 };
 
-/* The batch that a pass computes: n tokens, the first one at pos. */
-struct batch { uint32_t n, pos; };
+/* The batch that a pass computes: n tokens, the first one at pos.  lengths: the tokens are those of texts of these
+ * lengths, each of which begins at pos and sees only itself; NULL: of one text. */
+struct batch {
+    uint32_t n, pos;
+    const uint32_t *lengths;
+};
 
 /* One product y (n_token, n_out) = x W^T s + b.  Its tap shows y as (n_token, n_head, n_out / n_head); TAP_COUNT: no
  * tap shows it. */

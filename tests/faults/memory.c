@@ -271,7 +271,9 @@ static plumb_status feed_reference(void) { return feed_session(world.reference);
 
 static plumb_status embed_in(plumb_session *s) {
     uint32_t n_vector, n;
-    plumb_status status = plumb_session_embed(s, fed, N_FED, PLUMB_POOLING_MEAN);
+    static const uint32_t lengths[] = { 1, N_FED - 1 };
+    int64_t n_text = plumb_session_embed(s, fed, lengths, 2, PLUMB_POOLING_MEAN);
+    plumb_status status = n_text < 0 ? (plumb_status)n_text : PLUMB_OK;
     const float *embedding = plumb_session_embedding(s, &n_vector, &n);
     CHECK((status == PLUMB_OK) == (embedding != NULL), "%s, and an embedding", plumb_status_name(status));
     if (status != PLUMB_OK) return failed(status, plumb_session_error(s));

@@ -69,9 +69,9 @@ static float *run(plumb_model *m, plumb_session_params params, const int32_t *id
         computed = plumb_session_logits(s);
     } else {
         uint32_t n_vector;
-        if (plumb_session_embed(s, ids, N_TOKEN, PLUMB_POOLING_RANK) != PLUMB_OK) {   /* only some have a classifier */
-            status = plumb_session_embed(s, ids, N_TOKEN, PLUMB_POOLING_LAST);
-            require(status == PLUMB_OK, plumb_session_error(s));
+        const uint32_t n_id = N_TOKEN;
+        if (plumb_session_embed(s, ids, &n_id, 1, PLUMB_POOLING_RANK) < 0) {   /* only some have a classifier */
+            require(plumb_session_embed(s, ids, &n_id, 1, PLUMB_POOLING_LAST) == 1, plumb_session_error(s));
         }
         computed = plumb_session_embedding(s, &n_vector, n);
     }
