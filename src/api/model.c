@@ -344,6 +344,15 @@ int64_t plumb_tokenize(plumb_model *m, const char *text, size_t len, unsigned fl
     return tokenizer_encode(m->tokenizer, text, len, flags, ids, cap, &m->err);
 }
 
+int64_t plumb_tokenize_input(plumb_model *m, const char *query, size_t n_query, const char *text, size_t n_text,
+                             unsigned flags, size_t n_max, int32_t *ids, size_t cap) {
+    struct gguf_string rerank = { NULL, 0 };
+    if (!m->tokenizer) return wrong_state(m, "the vocabulary is not loaded");
+    PLUMB_TRY(gguf_get_string(m->parts[0], "tokenizer.chat_template.rerank", &rerank, &m->err));
+    return tokenizer_encode_input(m->tokenizer, rerank, (struct gguf_string) { query, n_query },
+                                  (struct gguf_string) { text, n_text }, flags, n_max, ids, cap, &m->err);
+}
+
 int64_t plumb_token_piece(const plumb_model *m, int32_t id, bool special, char *buf, size_t cap) {
     if (!m->tokenizer) return PLUMB_ERROR_STATE;
     return tokenizer_piece(m->tokenizer, id, special, buf, cap);

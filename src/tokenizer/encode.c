@@ -70,19 +70,24 @@ bool encoder_find_longest(struct encoder *e, const char *text, uint32_t n) {
 
 /* ---- whole texts ------------------------------------------------------------------------------------------------ */
 
+struct ends tokenizer_ends(const struct tokenizer *t) {
+    bool is_bare = t->kind->flags & KIND_NO_ENDS, both = t->kind->flags & KIND_BOS_AND_SEP;
+    return (struct ends){ !is_bare && (t->add_bos || both), !is_bare && (t->add_eos || both), t->bos,
+                          both ? t->sep : t->eos };
+}
+
 static void encode(struct encoder *e, const char *text, uint32_t n, unsigned flags) {
     const struct tokenizer *t = e->t;
-    bool add = (flags & PLUMB_ADD_SPECIAL) && !(t->kind->flags & KIND_NO_ENDS);
-    bool both = add && (t->kind->flags & KIND_BOS_AND_SEP);
-    bool add_first = add && (t->add_bos || both), add_last = add && (t->add_eos || both);
-    int32_t first = t->bos, last = both ? t->sep : t->eos;
-    if ((add_first && first < 0) || (add_last && last < 0)) {
+    struct ends ends = flags & PLUMB_ADD_SPECIAL ? tokenizer_ends(t) : (struct ends){ false, false, -1, -1 };
+    bool lacks_first = ends.has_first && ends.first < 0;
+    if (lacks_first || (ends.has_last && ends.last < 0)) {
+        bool both = t->kind->flags & KIND_BOS_AND_SEP;
         encoder_fail(e, error_set(e->err, PLUMB_ERROR_TOKENIZER,
                                   "tokenize: tokenizer.ggml.add_%s_token is true, but the vocabulary has no such token",
-                                  add_first && first < 0 ? "bos" : both ? "sep" : "eos"));
+                                  lacks_first ? "bos" : both ? "sep" : "eos"));
         return;
     }
-    if (add_first) encoder_emit(e, first);
+    if (ends.has_first) encoder_emit(e, ends.first);
     struct cuts cuts = {0};
     if (n > 0) {
         bool parse = (flags & PLUMB_PARSE_SPECIAL) != 0;
@@ -101,7 +106,7 @@ static void encode(struct encoder *e, const char *text, uint32_t n, unsigned fla
         after_token = cut != NULL;
     }
     specials_free(&cuts);
-    if (add_last) encoder_emit(e, last);
+    if (ends.has_last) encoder_emit(e, ends.last);
 }
 
 int64_t tokenizer_encode(struct tokenizer *t, const char *text, size_t len, unsigned flags, int32_t *ids, size_t cap,

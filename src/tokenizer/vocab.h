@@ -119,6 +119,13 @@ struct tokenizer {
     bool lowercase, strip_accents;       /* what is done to a text before it is encoded */
 };
 
+/* The tokens that PLUMB_ADD_SPECIAL puts before and behind a text.  An id is -1 if the vocabulary lacks the token. */
+struct ends {
+    bool has_first, has_last;
+    int32_t first, last;
+};
+struct ends tokenizer_ends(const struct tokenizer *t);
+
 struct gguf_string token_text(const struct tokenizer *t, uint32_t id);
 /* hybriddna writes KMER_MARK after a DNA sequence, which keeps it apart from the same letters in other text. */
 #define KMER_MARK "\xee\x80\x80"   /* U+E000 */
