@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 void *plumb_wasm_heap_end(void);
-plumb_status plumb_wasm_model_info(const plumb_model *model, const char **architecture, double numbers[10]);
+plumb_status plumb_wasm_model_info(const plumb_model *model, const char **architecture, double numbers[13]);
 plumb_status plumb_wasm_model_tensor(const plumb_model *model, uint64_t i, const char **type, double *n_bytes);
 plumb_status plumb_wasm_session_create(plumb_session **out, plumb_model *model, double n_ctx, double n_batch,
                                        double n_thread, plumb_precision precision, plumb_kv_type kv_type);
@@ -36,14 +36,15 @@ _Static_assert(sizeof(plumb_text) <= 8, "engine.js allocates 8 bytes");
 void *plumb_wasm_heap_end(void) { return sbrk(0); }
 
 /* numbers: one value for each name in INFO of engine.js, in that order; all are below 2^53. */
-plumb_status plumb_wasm_model_info(const plumb_model *model, const char **architecture, double numbers[10]) {
+plumb_status plumb_wasm_model_info(const plumb_model *model, const char **architecture, double numbers[13]) {
     plumb_model_info info;
     plumb_status status = plumb_model_get_info(model, &info);
     if (status != PLUMB_OK) return status;
-    const double values[10] = {(double)info.n_param, (double)info.weight_bytes, info.n_layer, info.n_embd, info.n_head,
-                               info.n_head_kv, info.head_dim, info.n_ff, info.n_vocab, info.n_ctx_train};
+    const double values[13] = {(double)info.n_param, (double)info.weight_bytes, info.n_layer, info.n_embd, info.n_head,
+                               info.n_head_kv, info.head_dim, info.n_ff, info.n_vocab, info.n_ctx_train,
+                               info.n_pooled, info.has_logits, info.pooling};
     *architecture = info.architecture;
-    for (int i = 0; i < 10; i++) numbers[i] = values[i];
+    for (int i = 0; i < 13; i++) numbers[i] = values[i];
     return PLUMB_OK;
 }
 

@@ -20,6 +20,9 @@ export const Plumb = library;
  * @typedef {import('./engine/preflight.js').Preflight} Preflight
  * @typedef {import('./engine/preflight.js').MemoryPlan} MemoryPlan
  * @typedef {import('./template/messages.js').GenerateOptions} GenerateOptions
+ * @typedef {import('./engine/embed.js').EmbedOptions} EmbedOptions
+ * @typedef {import('./engine/embed.js').RankOptions} RankOptions
+ * @typedef {import('./engine/embed.js').EmbedProgress} EmbedProgress
  * @typedef {import('./engine/engine.js').GeneratedToken} GeneratedToken
  * @typedef {import('./engine/engine.js').Candidate} Candidate
  * @typedef {import('./template/messages.js').TemplateOptions} TemplateOptions

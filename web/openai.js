@@ -18,7 +18,11 @@ export { PlumbError } from './index.js';
  * @typedef {import('./openai/completions.js').TopLogprob} TopLogprob
  * @typedef {import('./openai/completions.js').Stream} Stream
  * @typedef {import('./openai/completions.js').ChatCompletionChunk} ChatCompletionChunk
- * @typedef {import('./openai/completions.js').Delta} Delta */
+ * @typedef {import('./openai/completions.js').Delta} Delta
+ * @typedef {import('./openai/embeddings.js').Embeddings} Embeddings
+ * @typedef {import('./openai/embeddings.js').EmbeddingParameters} EmbeddingParameters
+ * @typedef {import('./openai/embeddings.js').EmbeddingResponse} EmbeddingResponse
+ * @typedef {import('./openai/embeddings.js').Embedding} Embedding */
 
 /** A stand-in for the class OpenAI of OpenAI's package, without what only a server needs. */
 export class OpenAI extends Client {

@@ -11,6 +11,7 @@ import { choose } from '../engine/variant.js';
 import { isDamage } from '../loader/parts.js';
 import { describe, expand } from '../loader/source.js';
 import { Completions } from '../openai/completions.js';
+import { Embeddings } from '../openai/embeddings.js';
 import { chatTokens, checkNesting, Renderer } from '../template/template.js';
 import { messagesFor, supportsTools } from '../template/toolcalls.js';
 import { Chat } from './chat.js';
@@ -40,6 +41,8 @@ import { Chat } from './chat.js';
 /** @typedef {import('../template/messages.js').Message} Message
  * @typedef {import('../template/messages.js').TemplateOptions} TemplateOptions
  * @typedef {import('../template/messages.js').GenerateOptions} GenerateOptions
+ * @typedef {import('../engine/embed.js').EmbedOptions} EmbedOptions
+ * @typedef {import('../engine/embed.js').RankOptions} RankOptions
  * @typedef {import('../engine/host.js').Stats} Stats */
 
 /** @typedef {object} ModelInfo
@@ -54,6 +57,10 @@ import { Chat } from './chat.js';
  * @property {number} feedForward
  * @property {number} vocabulary  tokens in the vocabulary
  * @property {number} trainedContext  tokens
+ * @property {boolean} hasLogits  whether it can generate text; false: it only computes embeddings
+ * @property {typeof known.POOLINGS[number]} pooling  how the file says that one vector is made of those of the tokens;
+ *   'none': it does not say; 'rank': it is a reranker
+ * @property {number} dimensions  elements of a vector of model.embed, or for a reranker numbers of its classifier
  * @property {number} contextLength  tokens that this session can hold
  * @property {number} batch  tokens of a prompt that are computed at once
  * @property {string} module  the module that runs, such as plumb-mt-relaxed
@@ -299,6 +306,8 @@ export class Model {
      * @type {((options?: import('./chat.js').ChatOptions) => Chat) & {completions: Completions}} */
     this.chat = Object.assign((/** @type {import('./chat.js').ChatOptions | undefined} */ options) =>
       new Chat(this, options), { completions: new Completions(async () => ({ model: this, entered() {} })) });
+    /** Embeddings with OpenAI's parameters and results. */
+    this.embeddings = new Embeddings(async () => ({ model: this, entered() {} }));
     /** What runs differently from what was asked for, and why.  'threads': there is only one thread.  'module': the
      * fastest module does not load, and a slower one with the same results runs.  'cache': no copy is kept.
      * @type {{code: string, message: string}[]} */
@@ -416,6 +425,47 @@ export class Model {
     return this.#call('feed', { ids: tokens }, { signal: options.signal });
   }
 
+  /** Computes the embeddings of texts: vectors that are the nearer to each other the more the texts have in common.
+   * Several texts at once are faster than one after the other, and give the same vectors.  The session forgets its
+   * tokens.  PLUMB_ERROR_CONTEXT: a text is too long; PLUMB_ERROR_ARGUMENT: the file does not say how one vector is
+   * made of those of the tokens, and there is no `pooling`.
+   * @template {string | Int32Array | (string | Int32Array)[]} T
+   * @param {T} texts  one text, as a string or as token ids, or an array of texts
+   * @param {EmbedOptions} [options]
+   * @returns {Promise<T extends any[] ? Float32Array[] : Float32Array>}  a vector for each text */
+  async embed(texts, options = {}) {
+    known.checkOptions('embed', options, known.EMBED);
+    const { signal, onProgress, prefix = '', ...rest } = options;
+    signal?.throwIfAborted();
+    const isOne = typeof texts === 'string' || texts instanceof Int32Array;
+    const all = checkTexts('embed', isOne ? [texts] : texts)
+      .map(text => typeof text === 'string' ? prefix + text : text);
+    const vectors = await this.#call('embed', { texts: all, options: rest }, {
+      signal, onEvent: (_, progress) => onProgress?.(progress),
+    });
+    return isOne ? vectors[0] : vectors;
+  }
+
+  /** Sorts texts by how well they answer a query.  A reranker (whose file has a classifier) reads the query together
+   * with each text, joined as llama.cpp's server does, and its score is the first number of the classifier.  With any
+   * other model a score is the cosine similarity of the two embeddings, from -1 to 1.  The session forgets its tokens.
+   * The errors are those of embed.
+   * @param {string} query @param {string[]} texts @param {RankOptions} [options]
+   * @returns {Promise<{index: number, score: number}[]>}  the best text first; index: of the text in texts */
+  async rank(query, texts, options = {}) {
+    known.checkOptions('rank', options, known.RANK);
+    const { signal, onProgress, prefix = '', queryPrefix = '', ...rest } = options;
+    signal?.throwIfAborted();
+    const all = checkTexts('rank', texts);
+    const wrong = [query, ...all].findIndex(text => typeof text !== 'string');
+    if (wrong >= 0) {
+      throw argumentError(`rank: ${wrong > 0 ? `text ${wrong - 1}` : 'the query'} is not a string`);
+    }
+    return this.#call('rank', { query: queryPrefix + query, texts: all.map(text => prefix + text), options: rest }, {
+      signal, onEvent: (_, progress) => onProgress?.(progress),
+    });
+  }
+
   /** Computes a prompt from its first token and records every step of the computation.  Afterwards the session holds
    * the prompt.
    * @param {string | Message[] | Int32Array | number[]} prompt  as in generate
@@ -493,6 +543,15 @@ export class Model {
       },
     };
   }
+}
+
+/** @param {string} where @param {any} texts @returns {(string | Int32Array)[]} */
+function checkTexts(where, texts) {
+  const expected = where === 'embed' ? 'a text or an array of texts' : 'an array of texts';
+  if (!Array.isArray(texts)) throw argumentError(`${where}: expected ${expected}`);
+  const wrong = texts.findIndex(text => typeof text !== 'string' && !(text instanceof Int32Array));
+  if (wrong < 0) return texts;
+  throw argumentError(`${where}: text ${wrong} is ${typeof texts[wrong]}, expected a string or an Int32Array`);
 }
 
 /** @param {string} where @param {ArrayLike<number>} ids @returns {Int32Array} */

@@ -46,6 +46,8 @@ const threads = value => value !== 'auto' && !isWithin(value, 1, MAX_THREADS)
 const position = value => !isWithin(value, 0, MAX_TOKENS) && `an integer from 0 to ${MAX_TOKENS}`;
 /** @type {Check} */
 const text = value => (typeof value !== 'string' || value === '') && 'a non-empty string';
+/** @type {Check} */
+const string = value => typeof value !== 'string' && 'a string';
 /** How many values of each row a trace records. @type {Check} */
 const values = value => unsigned32(value) && value !== Infinity && 'an integer from 0 to 2^32 - 1, or Infinity';
 /** @type {Check} */
@@ -94,6 +96,14 @@ const streamOptions = value => !(Object.entries(Object(value)).every(([name, one
 /** @type {Check} */
 const responseFormat = value => !(value?.type === 'text' && Object.keys(value).length === 1) && "{type: 'text'}";
 
+/** @type {Check} */
+const tokens = value => !(Array.isArray(value) && value.length > 0 && value.every(id => isWithin(id, 0, MAX_TOKENS)))
+  && 'an array of token ids';
+/** @type {Check} */
+const embeddingInput = value => typeof value !== 'string' && tokens(value)
+  && !(Array.isArray(value) && value.every(one => typeof one === 'string' || !tokens(one)))
+  && 'a string, an array of token ids, or an array of them';
+
 /** @param {any} value @returns {Iterable<[unknown, unknown]>} */
 const biasEntries = value => value instanceof Map ? value : Object.entries(Object(value));
 
@@ -106,6 +116,9 @@ const precision = value => !PRECISIONS.includes(value) && "'exact16' or 'fast8'"
 export const KV_TYPES = /** @type {const} */ (['i16', 'q8', 'f32']);
 /** @type {Check} */
 const kvType = value => !KV_TYPES.includes(value) && "'i16', 'q8' or 'f32'";
+
+/** The values of plumb_pooling in include/plumb.h from 0 on, in the same order. */
+export const POOLINGS = /** @type {const} */ (['none', 'mean', 'cls', 'last', 'rank']);
 
 /** What a chat can do when its context is full. */
 export const CONTEXT_ENDS = /** @type {const} */ (['error', 'trim']);
@@ -150,9 +163,19 @@ export const COMPLETION = {
   logit_bias: openaiBias, stop, seed: integer, logprobs: boolean, top_logprobs: logprobs, tools,
   tool_choice: oneOf('auto', 'none'), response_format: responseFormat, n: oneOf(1),
 };
+/** The parameters of embeddings.create. */
+export const EMBEDDING = {
+  model: text, input: embeddingInput, dimensions: count, encoding_format: oneOf('float', 'base64'), user: string,
+};
 export const CLIENT = { models: object, load: object };
 export const TOKENIZE = { addSpecial: boolean, parseSpecial: boolean };
 export const DETOKENIZE = { special: boolean };
+export const EMBED = {
+  pooling: oneOf('mean', 'cls', 'last', 'none'), dimensions: count, normalize: boolean, prefix: string,
+  truncate: boolean, parseSpecial: boolean, signal, onProgress: callback,
+};
+const { normalize: ___, ...INPUT } = EMBED;
+export const RANK = { ...INPUT, pooling: oneOf('mean', 'cls', 'last'), queryPrefix: string };
 /** The options of feed and rewind. */
 export const FEED = { signal };
 /** The options of applyChatTemplate and tokenizeChat. */

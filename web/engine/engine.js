@@ -9,7 +9,7 @@
  * one if it has grown.  Many functions of hosts, such as those of TextDecoder, refuse views of shared memory.  They get
  * copies: slice() makes one that is not shared. */
 import { PlumbError } from '../base/errors.js';
-import { biasPairs, KV_TYPES, PRECISIONS } from '../base/options.js';
+import { biasPairs, KV_TYPES, POOLINGS, PRECISIONS } from '../base/options.js';
 
 /** INITIAL_MEMORY of wasm/toolchain.mk, in pages. */
 export const INITIAL = 256;
@@ -28,7 +28,7 @@ const ALL = 2 ** 32 - 1;
 /** The names of the numbers that plumb_wasm_model_info writes, in its order. */
 const INFO = /** @type {const} */ ([
   'parameters', 'weightBytes', 'layers', 'embedding', 'heads', 'headsKV', 'headDim', 'feedForward', 'vocabulary',
-  'trainedContext',
+  'trainedContext', 'dimensions', 'hasLogits', 'pooling',
 ]);
 /** The longest array that metadata shows; longer ones (such as the vocabulary) are described as {type, count}. */
 const SHOWN_ELEMENTS = 64;
@@ -96,7 +96,7 @@ export class Engine {
   /** Pointers to the plumb_model and the plumb_session; #session is 0 until one is opened. */
   #model = 0;
   #session = 0;
-  /** Pointer to 96 bytes for what C returns through pointers.  modelInfo needs the most: 88. */
+  /** Pointer to 112 bytes for what C returns through pointers.  modelInfo needs all of them. */
   #out = 0;
   /** The buffer that #buffer returns.  It grows when needed. */
   #scratch = { ptr: 0, size: 0 };
@@ -120,7 +120,7 @@ export class Engine {
     const c = this.#c = /** @type {any} */ (instance.exports);
     this.#memory = memory ?? /** @type {WebAssembly.Memory} */ (c.memory);
     c._initialize?.();
-    this.#out = this.#malloc(96);
+    this.#out = this.#malloc(112);
     this.#text = this.#malloc(8);
     this.#model = c.plumb_model_create();
     if (!this.#model) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for a model');
@@ -443,10 +443,11 @@ export class Engine {
   modelInfo() {
     const numbers = this.#out + 8;
     this.#checkModel(this.#c.plumb_wasm_model_info(this.#model, this.#out, numbers));
-    const named = INFO.map((name, i) => [name, this.view.getFloat64(numbers + 8 * i, true)]);
+    const named = /** @type {Record<typeof INFO[number], number>} */ (
+      Object.fromEntries(INFO.map((name, i) => [name, this.view.getFloat64(numbers + 8 * i, true)])));
     return {
-      architecture: this.#string(this.#word(0)),
-      .../** @type {Record<typeof INFO[number], number>} */ (Object.fromEntries(named)),
+      architecture: this.#string(this.#word(0)), ...named,
+      hasLogits: named.hasLogits !== 0, pooling: POOLINGS[named.pooling],
     };
   }
 
@@ -496,6 +497,18 @@ export class Engine {
         Number(this.#c.plumb_tokenize(this.#model, chars, length, flags, ids, cap)), 4);
       return new Int32Array(this.#memory.buffer, ptr, n).slice();
     });
+  }
+
+  /** The tokens of a text to embed or, with a query, of the two to rank.
+   * @param {string} text @param {string | undefined} query @param {boolean} parseSpecial
+   * @param {number} most  tokens; the last ones of a longer text are left out; 0: no limit */
+  tokenizeInput(text, query, parseSpecial, most) {
+    return this.#withText(query ?? '', (queryChars, queryLength) => this.#withText(text, (chars, length) => {
+      const { ptr, n } = this.#fillBuffer(queryLength + length + 8, (ids, cap) =>
+        Number(this.#c.plumb_tokenize_input(this.#model, query === undefined ? 0 : queryChars, queryLength, chars,
+          length, parseSpecial ? PARSE_SPECIAL : 0, most, ids, cap)), 4);
+      return new Int32Array(this.#memory.buffer, ptr, n).slice();
+    }));
   }
 
   /** @param {ArrayLike<number>} ids @param {boolean} special */
@@ -588,6 +601,28 @@ export class Engine {
 
   /** @param {ArrayLike<number>} ids */
   feed(ids) { this.#withIds(ids, (ptr, n) => this.#checkSession(this.#c.plumb_session_feed(this.#session, ptr, n))); }
+
+  /** Computes embeddings of the first of some texts, as many as are fast to compute at once, and forgets all tokens.
+   * @param {Int32Array[]} texts  the tokens of each @param {typeof POOLINGS[number]} pooling
+   * @returns {{length: number, vectors: Float32Array[]}}  length: elements of a vector; with pooling 'none' an array of
+   *   vectors has those of all tokens of a text, one after the other */
+  embed(texts, pooling) {
+    const c = this.#c, session = this.#session, kind = POOLINGS.indexOf(pooling);
+    const ids = new Int32Array(texts.reduce((n, text) => n + text.length, 0));
+    texts.reduce((at, text) => (ids.set(text, at), at + text.length), 0);
+    const n = this.#withIds(ids, at => this.#withIds(texts.map(({ length }) => length), lengths =>
+      Number(c.plumb_session_embed(session, at, lengths, texts.length, kind))));
+    if (n < 0) this.#checkSession(n);
+    let ptr = c.plumb_session_embedding(session, this.#out, this.#out + 4) >>> 0;
+    const length = this.#word(1);
+    const vectors = texts.slice(0, n).map(text => {
+      const elements = (pooling === 'none' ? text.length : 1) * length;
+      const vector = new Float32Array(this.#memory.buffer, ptr, elements).slice();
+      ptr += 4 * elements;
+      return vector;
+    });
+    return { length, vectors };
+  }
 
   /** A copy of the logits after the last token that was fed. @returns {Float32Array<ArrayBuffer>} */
   logits() {

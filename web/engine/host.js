@@ -7,6 +7,7 @@
 import { PlumbError } from '../base/errors.js';
 import { StartOver } from '../loader/download.js';
 import { Parts } from '../loader/parts.js';
+import { embed, rank } from './embed.js';
 import { Engine } from './engine.js';
 import { preflight } from './preflight.js';
 import { StopFilter } from './stop.js';
@@ -119,9 +120,18 @@ export function createHost(platform) {
   };
   /** As feed, but throws if the signal ended it. @type {(...args: Parameters<typeof feed>) => Promise<void>} */
   const feedAll = async (engine, ids, signal, step, n) => {
-    if (await feed(engine, ids, signal, step, n) === ids.length) return;
-    throw signal.reason ?? new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
+    if (await feed(engine, ids, signal, step, n) < ids.length) throw stopped(signal);
   };
+  /** Why a call ends early. @param {AbortSignal} signal */
+  const stopped = signal => signal.reason ?? new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
+  /** @param {Call} call @returns {import('./embed.js').Run} */
+  const embedding = ({ signal, emit }) => ({
+    pause: async () => {
+      await yieldToEventLoop();
+      if (signal.aborted || closing.signal.aborted) throw stopped(signal);
+    },
+    emit: progress => emit('progress', progress),
+  });
 
   /** Turns a RangeError of a load or a preflight into PLUMB_ERROR_MEMORY: JavaScript has failed to allocate memory, and
    * the engine has not crashed.  Returns any other error as it is, including the RangeError of a stack overflow.
@@ -282,6 +292,8 @@ export function createHost(platform) {
       const engine = ready();
       await feedAll(engine, engine.rewind(position), signal);
     }),
+    embed: inOrder(({ texts, options }, call) => embed(ready(), texts, options, embedding(call))),
+    rank: inOrder(({ query, texts, options }, call) => rank(ready(), query, texts, options, embedding(call))),
     generate: inOrder(({ ids, options, emitTokens }, { signal, emit }) => generate(ready(), ids, options, {
       emit: text => text && emit('text', text),
       onToken: emitTokens ? token => emit('token', token) : undefined,

@@ -3,6 +3,7 @@
 import { argumentError, PlumbError } from '../base/errors.js';
 import * as known from '../base/options.js';
 import { Completions } from './completions.js';
+import { Embeddings } from './embeddings.js';
 
 /** @typedef {import('../loader/load-options.js').LoadOptions} LoadOptions */
 /** @typedef {object} ClientOptions
@@ -18,7 +19,7 @@ const SERVER_OPTIONS = [
 ];
 
 /** @typedef {import('../template/messages.js').ChatModel
- *   & {rewind: () => Promise<void>, close: () => Promise<void>}} Model */
+ *   & import('./embeddings.js').EmbeddingModel & {rewind: () => Promise<void>, close: () => Promise<void>}} Model */
 
 export class Client {
   #plumb;
@@ -50,7 +51,9 @@ export class Client {
     this.#load = load;
     /** `chat.completions.create({model, messages, ...})`.  A model is loaded when it is first used, and kept.  A call
      * with another model replaces it after it has answered. */
-    this.chat = { completions: new Completions((name, signal) => this.#open(name, signal)) };
+    this.chat = { completions: new Completions((name, signal) => this.#open('chat.completions', name, signal)) };
+    /** `embeddings.create({model, input, ...})`, with the same models. */
+    this.embeddings = new Embeddings((name, signal) => this.#open('embeddings', name, signal));
   }
 
   /** Frees the model that is loaded, and ends loads and answers that are running.  The next call loads again. */
@@ -60,11 +63,12 @@ export class Client {
     await Promise.all([this.#current?.model.close(), this.#inTurn(() => this.#unload())]);
   }
 
-  /** @param {string} [name] @param {AbortSignal} [signal]  also ends the load: calls that wait for the same model then
+  /** @param {string} where  the caller's name, for the message
+   * @param {string} [name] @param {AbortSignal} [signal]  also ends the load: calls that wait for the same model then
    *   load it again
    * @returns {Promise<{model: Model, entered: () => void}>} */
-  async #open(name, signal) {
-    if (name === undefined) throw argumentError('chat.completions.create: model is missing');
+  async #open(where, name, signal) {
+    if (name === undefined) throw argumentError(`${where}.create: model is missing`);
     const abort = new AbortController(), signals = [signal, this.#load.signal];
     const follow = (/** @type {Event} */ { target }) => abort.abort(/** @type {AbortSignal} */ (target).reason);
     const aborted = new Promise((_, reject) => {

@@ -1,0 +1,71 @@
+/* OpenAI's embeddings with a model on this machine: https://platform.openai.com/docs/api-reference/embeddings. */
+import { argumentError } from '../base/errors.js';
+import * as known from '../base/options.js';
+
+/** @typedef {object} EmbeddingParameters  null is the same as absent
+ * @property {string} [model]  as in chat.completions.create
+ * @property {string | string[] | number[] | number[][]} input  one text or several, as strings or as token ids
+ * @property {number | null} [dimensions]  keep only the first elements of each vector; for models that were trained for
+ *   that
+ * @property {'float' | 'base64' | null} [encoding_format]  base64: the bytes of a vector's f32 values; default float
+ * @property {string | null} [user] */
+/** @typedef {object} Embedding
+ * @property {'embedding'} object
+ * @property {number} index  of the text
+ * @property {number[] | string} embedding  of length 1; a string with encoding_format base64 */
+/** @typedef {object} EmbeddingResponse
+ * @property {'list'} object
+ * @property {Embedding[]} data
+ * @property {string} model
+ * @property {{prompt_tokens: number, total_tokens: number}} usage */
+/** @typedef {object} EmbeddingModel  the model that computes them
+ * @property {Record<string, import('../engine/engine.js').MetadataValue>} metadata
+ * @property {(texts: (string | Int32Array)[], options?: import('../engine/embed.js').EmbedOptions) =>
+ *   Promise<Float32Array[]>} embed */
+
+/** `model.embeddings`, and `embeddings` of the client of plumb-llm/openai. */
+export class Embeddings {
+  #open;
+
+  /** @param {(name?: string, signal?: AbortSignal) => Promise<{model: EmbeddingModel, entered: () => void}>} open  as
+   *   for Completions */
+  constructor(open) {
+    this.#open = open;
+  }
+
+  /** Computes embeddings, as model.embed does.
+   * @param {EmbeddingParameters} params
+   * @param {{signal?: AbortSignal}} [options]  signal: makes the call reject with its reason
+   * @returns {Promise<EmbeddingResponse>} */
+  async create(params, options = {}) {
+    const where = 'embeddings.create';
+    known.checkOptions(where, options, known.FEED);
+    if (typeof params !== 'object' || params === null) throw argumentError(`${where}: expected {input, ...}`);
+    const given = /** @type {{[K in keyof EmbeddingParameters]: NonNullable<EmbeddingParameters[K]>}} */ (
+      Object.fromEntries(Object.entries(params).filter(([, value]) => value !== null && value !== undefined)));
+    known.checkOptions(where, given, known.EMBEDDING);
+    const { input, dimensions, encoding_format: format = 'float' } = given;
+    if (input === undefined) throw argumentError(`${where}: input is missing`);
+    const isOne = typeof input === 'string' || typeof input[0] === 'number';
+    const texts = /** @type {(string | number[])[]} */ (isOne ? [input] : input)
+      .map(text => typeof text === 'string' ? text : Int32Array.from(text));
+    options.signal?.throwIfAborted();
+    const { model, entered } = await this.#open(given.model, options.signal);
+    let tokens = 0;
+    const result = model.embed(texts, {
+      dimensions, signal: options.signal, onProgress: progress => { tokens = progress.tokens; },
+    });
+    entered();
+    const vectors = await result;
+    return {
+      object: 'list', model: given.model ?? String(model.metadata['general.name'] ?? 'plumb'),
+      data: vectors.map((vector, index) => ({
+        object: 'embedding', index, embedding: format === 'base64' ? base64(vector) : [...vector],
+      })),
+      usage: { prompt_tokens: tokens, total_tokens: tokens },
+    };
+  }
+}
+
+/** @param {Float32Array} vector */
+const base64 = vector => btoa(String.fromCharCode(...new Uint8Array(vector.buffer)));
