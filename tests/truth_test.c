@@ -192,9 +192,11 @@ static bool embed(plumb_model *m, plumb_session *s, const char *text, size_t len
     int32_t ids[N_SENTENCE_IDS];
     uint32_t n_vector = 0, n = 0;
     int64_t n_id = plumb_tokenize(m, text, len, PLUMB_ADD_SPECIAL, ids, N_SENTENCE_IDS);
+    const uint32_t length = (uint32_t)n_id;
     if (!CHECK(n_id > 0 && n_id <= N_SENTENCE_IDS, "%lld tokens", (long long)n_id)
-        || !CHECK(plumb_session_embed(s, ids, (size_t)n_id, PLUMB_POOLING_MODEL) == PLUMB_OK, "%s",
-                  plumb_session_error(s))) return false;
+        || !CHECK(plumb_session_embed(s, ids, &length, 1, PLUMB_POOLING_MODEL) == 1, "%s", plumb_session_error(s))) {
+        return false;
+    }
     const float *v = plumb_session_embedding(s, &n_vector, &n);
     if (!CHECK(n_vector == 1 && n == N_MINILM, "%u vectors of %u", n_vector, n)) return false;
     double sum = 0;
