@@ -79,8 +79,8 @@ static void layout(void) {
     for (size_t b = 0; b < 16; b++) CHECK(f32[128 + 48 + b] == 3 * 32 + 16 + b, "byte %zu: %u", b, f32[128 + 48 + b]);
     CHECK(!repack_rows(QUANT_F32, f32, 7, scratch), "rows of 28 bytes were packed");
     /* q5_0: code 0x15 at weight 6 = 4 * 1 + 2, low nibble of byte 6 and bit 6 of the high bits, is the high five bits
-     * of byte 2 of word 1; 0x16 at weight 30 = 4 * 7 + 2, high nibble of byte 14 and bit 30, is in words 2 and 4; 0x0d
-     * at weight 25 = 4 * 6 + 1, high nibble of byte 9, in words 1 and 4. */
+     * of byte 2 of word 1; 0x16 at weight 30 = 4 * 7 + 2, high nibble of byte 14 and bit 30, is byte 2 of
+     * w2 ^ w3 << 1 ^ w4 << 2; 0x0d at weight 25 = 4 * 6 + 1, high nibble of byte 9, is byte 1 of w1 ^ w4 << 3. */
     uint8_t q5[REPACK_ROWS * 22] = { 0 };
     q5[3 * 22 + 6 + 6] = 0x05;
     q5[3 * 22 + 6 + 14] = 0x60;
@@ -88,30 +88,31 @@ static void layout(void) {
     q5[3 * 22 + 2 + 0] = 1 << 6;
     q5[3 * 22 + 2 + 3] = 1 << 6;
     REQUIRE(repack_rows(QUANT_Q5_0, q5, 1, scratch), "it was not packed");
-    static const uint32_t five[] = { 0, 0x15 << 19 | 5 << 8, 6 << 16, 0, 4 << 16 | 1 << 8 };
+    static const uint32_t five[] = { 0, 0x15 << 19 | 5 << 8, 2 << 16 | 4 << 8, 0, 5 << 16 | 1 << 8 };
     for (size_t i = 0; i < 5; i++) {
         uint32_t word = load_u32(q5 + 2 * REPACK_ROWS + i * 4 * REPACK_ROWS + 4 * 3);
         CHECK(word == five[i], "word %zu: %#x", i, word);
     }
     /* q5_K: code 0x1b at weight 118 = 32 * 3 + 4 * 5 + 2, high nibble of byte 32 + 22 and bit 3 of byte 22 of the high
-     * bits, is in words 0 and 3 of the five of weights 96 .. 127. */
+     * bits, is byte 2 of w0 ^ w3 << 3 of the five words of weights 96 .. 127. */
     uint8_t q5_K[REPACK_ROWS * 176] = { 0 }, q6_K[REPACK_ROWS * 210] = { 0 }, large[sizeof q6_K];
     q5_K[6 * 176 + 48 + 32 + 22] = 0xb0;
     q5_K[6 * 176 + 16 + 22] = 1 << 3;
     REQUIRE(repack_rows(QUANT_Q5_K, q5_K, 1, large), "it was not packed");
-    static const uint32_t five_K[] = { 3 << 16, 0, 0, 3 << 16, 0 };
+    static const uint32_t five_K[] = { 3 << 16, 0, 6 << 16, 3 << 16, 0 };
     for (size_t i = 0; i < 5; i++) {
         uint32_t word = load_u32(q5_K + (4 + 5 * 3 + i) * 4 * REPACK_ROWS + 4 * 6);
         CHECK(word == five_K[i], "word %zu: %#x", i, word);
     }
     /* q6_K: code 0x2d at weight 200 = 16 * 12 + 8, high nibble of byte 64 + 8 and bits 4 and 5 of byte 32 + 8 of the
-     * high bits, is byte 0 of word 3 * 12 + 2; 0x36 at weight 207, code 15 of its group, lies in three words. */
+     * high bits, is byte 0 of word 3 * 12 + 2; 0x36 at weight 207, code 15 of its group, is byte 3 of
+     * w0 ^ w1 << 2 ^ w2 << 4. */
     q6_K[4 * 210 + 64 + 8] = 0xd0;
     q6_K[4 * 210 + 64 + 15] = 0x60;
     q6_K[4 * 210 + 128 + 32 + 8] = 2 << 4;
     q6_K[4 * 210 + 128 + 32 + 15] = 3 << 4;
     REQUIRE(repack_rows(QUANT_Q6_K, q6_K, 1, large), "it was not packed");
-    static const uint32_t words[] = { 0x02000000, 0x01000000, 0x03000000 | 0x2d << 2 };
+    static const uint32_t words[] = { 0x02000300, 0x01000200, 0x03000000 | 0x2d << 2 };
     for (size_t i = 0; i < 3; i++) {
         uint32_t word = load_u32(q6_K + 2 * REPACK_ROWS + (3 * 12 + i) * 4 * REPACK_ROWS + 4 * 4);
         CHECK(word == words[i], "word %zu: %#x", i, word);

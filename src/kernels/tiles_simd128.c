@@ -185,42 +185,40 @@ ALWAYS_INLINE void dot_nibbles(v128_t dots[N_DOT], const uint8_t *words, const c
 
 /* q5_0, q5_1, q5_K.  Even bytes are masked in place, so their products are 8x too large and are divided at the end.
  * Odd bytes are shifted down.  A tile stores five words for each 32 weights.  The codes that words 5, 6 and 7 would
- * have are assembled from the low three bits of the others as soon as these are loaded: those of 5 from words 0 and 3,
- * of 6 from words 1 and 4, and of 7 from words 2, 3 and 4.  In the order below, 5 is complete before 6 begins, so both
- * use c5_c6.  This takes 33 instructions for 32 codes of 4 rows; nibbles with separate high bits take 51. */
+ * have are shifted words combined by xor (repack.h), and are made as soon as these are loaded: 5 from words 0 and 3, 6
+ * from words 1 and 4, 7 from words 3, 4 and 2.  They are shifted to where other words have their codes, so one mask
+ * serves all.  This takes 27 instructions for 32 codes of 4 rows; nibbles with separate high bits take 51. */
 ALWAYS_INLINE void dot_five_bits(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t sink[2]) {
     static const uint8_t order[] = { 0, 3, 1, 4, 2 };
-    v128_t zero = wasm_i32x4_splat(0), even8[2] = { zero, zero }, c5_c6[2] = { zero, zero }, c7[2] = { zero, zero };
+    v128_t zero = wasm_i32x4_splat(0), even8[2] = { zero, zero }, last[2] = { zero, zero }, c7[2] = { zero, zero };
+    v128_t even_bits = wasm_i16x8_splat(31 << 3);
+    IN_REGISTER(even_bits);
     LOOP_UNROLLED
     for (uint32_t i = 0; i < 5; i++) {
         uint32_t j = order[i];
         v128_t x_even = wasm_v128_load32_splat(q + 4 * j), x_odd = wasm_v128_load32_splat(q + 4 * j + 2);
         for (uint32_t half = 0; half < 2; half++) {
             v128_t c = word(words + 16 * half, j);
-            DOT(even8[half], wasm_v128_and(c, wasm_i16x8_splat(31 << 3)), x_even);
+            DOT(even8[half], wasm_v128_and(c, even_bits), x_even);
             DOT(dots[half], wasm_u16x8_shr(c, 11), x_odd);
-            if (j < 3) {
-                v128_t three = wasm_v128_and(c, wasm_i8x16_splat(7));
-                if (j < 2) c5_c6[half] = three;
-                else c7[half] = wasm_v128_or(c7[half], three);
-            } else {
-                c5_c6[half] = wasm_v128_or(c5_c6[half], two_bits_at_3(c));
-                c7[half] = wasm_v128_or(c7[half], third_bit_at(c, j));
-            }
+            if (j < 2) last[half] = c;
+            else if (j == 2) last[half] = xor_shifted(c, c7[half], 1);
+            else last[half] = xor_shifted(last[half], c, 3), c7[half] = j == 3 ? c : xor_shifted(c7[half], c, 1);
         }
         IN_ORDER_STORED(sink, dots[0], dots[1]);
         IN_ORDER(even8[0], even8[1]);
-        IN_ORDER(c5_c6[0], c5_c6[1]);
+        IN_ORDER(last[0], last[1]);
         if (j < 2) continue;
-        const v128_t *last = j == 2 ? c7 : c5_c6;
         uint32_t at = j == 2 ? 28 : 4 * j + 8;   /* where the activations of word 5, 6 or 7 begin */
         x_even = wasm_v128_load32_splat(q + at);
         x_odd = wasm_v128_load32_splat(q + at + 2);
         for (uint32_t half = 0; half < 2; half++) {
-            DOT(dots[half], even_bytes(last[half]), x_even);
-            DOT(dots[half], odd_bytes(last[half]), x_odd);
+            v128_t c = wasm_i16x8_shl(last[half], 3);
+            DOT(even8[half], wasm_v128_and(c, even_bits), x_even);
+            DOT(dots[half], wasm_u16x8_shr(c, 11), x_odd);
         }
         IN_ORDER_STORED(sink, dots[0], dots[1]);
+        IN_ORDER(even8[0], even8[1]);
     }
     for (uint32_t half = 0; half < 2; half++) dots[half] = wasm_i32x4_add(dots[half], wasm_i32x4_shr(even8[half], 3));
 }
@@ -348,13 +346,13 @@ static void q4_K_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const str
 /* ---- q6_K -------------------------------------------------------------------------------------------------------
  *
  * Even bytes are masked in place, so their products are 4x too large and are divided at the end.  Odd bytes are shifted
- * down.  The codes of a fourth word are assembled from the low two bits of the other three, and shifted to where those
- * have their codes.  So two masks serve all words and stay in registers.  This takes 17 instructions for 16 codes of 4
- * rows; nibbles with separate high bits take 25. */
+ * down.  The codes of a fourth word are the other three, shifted and combined by xor (repack.h).  They are shifted to
+ * where those have their codes, so one mask serves all words and stays in a register.  This takes 13 instructions for
+ * 16 codes of 4 rows; nibbles with separate high bits take 25. */
 
 /* dots (2) = the dots of 16 weights less 32 times *isum. */
 ALWAYS_INLINE void q6_K_group(v128_t dots[2], const uint8_t *words, const int16_t *q, const int32_t *isum,
-                              v128_t minus_bias, v128_t even_bits, v128_t low_bits, volatile v128_t sink[2]) {
+                              v128_t minus_bias, v128_t even_bits, volatile v128_t sink[2]) {
     v128_t zero = wasm_i32x4_splat(0), even4[2] = { zero, zero }, last[2] = { zero, zero };
     dots[0] = dots[1] = wasm_i32x4_mul(wasm_v128_load32_splat(isum), minus_bias);
     LOOP_UNROLLED
@@ -365,7 +363,7 @@ ALWAYS_INLINE void q6_K_group(v128_t dots[2], const uint8_t *words, const int16_
             v128_t c = j == 3 ? wasm_i16x8_shl(last[half], 2) : wasm_v128_load(words + 16 * half + 32 * j);
             DOT(even4[half], wasm_v128_and(c, even_bits), x_even);
             DOT(dots[half], wasm_u16x8_shr(c, 10), x_odd);
-            last[half] = wasm_v128_or(wasm_i16x8_shl(last[half], 2), wasm_v128_and(c, low_bits));
+            last[half] = j == 2 ? c : xor_shifted(c, last[half], 2);
         }
         IN_ORDER_STORED(sink, dots[0], dots[1]);
         IN_ORDER(even4[0], even4[1]);
@@ -380,11 +378,9 @@ static void q6_K_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const str
     const int32_t *isum = a->isum16;
     v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0;
     v128_t minus_bias = wasm_i32x4_splat(-q6_K.bias), even_bits = wasm_i16x8_splat(63 << 2);
-    v128_t low_bits = wasm_i8x16_splat(3);
     volatile v128_t sink[2];
     IN_REGISTER(minus_bias);
     IN_REGISTER(even_bits);
-    IN_REGISTER(low_bits);
     for (const uint8_t *w = rows, *end = rows + a->n / 256 * q6_K.bytes; w < end;) {
         float scales[16 * TILE_ROWS];
         q6_K_scales(scales, NULL, NULL, w);
@@ -396,7 +392,7 @@ static void q6_K_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const str
             for (uint32_t k = 0; k < 2; k++) {
                 OPAQUE(w, q);
                 v128_t dots[2];
-                q6_K_group(dots, w + 96 * k, q + 16 * k, isum + k, minus_bias, even_bits, low_bits, sink);
+                q6_K_group(dots, w + 96 * k, q + 16 * k, isum + k, minus_bias, even_bits, sink);
                 v128_t dq = wasm_v128_load32_splat(d);
                 f0 = add_dots(f0, dots[0], wasm_v128_load(scale + 8 * k), dq);
                 f1 = add_dots(f1, dots[1], wasm_v128_load(scale + 8 * k + 4), dq);

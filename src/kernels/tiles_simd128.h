@@ -42,6 +42,10 @@ ALWAYS_INLINE v128_t byte_mask(int8_t mask) {
 ALWAYS_INLINE v128_t bits(v128_t v, uint32_t shift, int8_t mask) {
     return wasm_v128_and(wasm_u16x8_shr(v, shift), byte_mask(mask));
 }
+/* Returns a ^ b << shift, in 32-bit lanes. */
+ALWAYS_INLINE v128_t xor_shifted(v128_t a, v128_t b, uint32_t shift) {
+    return wasm_v128_xor(a, wasm_i32x4_shl(b, shift));
+}
 /* Loads word j of 4 rows. */
 ALWAYS_INLINE v128_t word(const uint8_t *words, size_t j) { return wasm_v128_load(words + 32 * j); }
 
@@ -94,19 +98,14 @@ ALWAYS_INLINE v128_t q4_codes(const uint8_t *words, uint32_t k, uint32_t j) {
     return bits(word(words, j % 4), j / 4 * 4, 15);
 }
 
-/* q5_0, q5_1, q5_K: for j < 5 the codes are the high five bits of word j.  For j = 5, 6, 7 they are assembled from the
- * low three bits of the words.  Bits 0 .. 2 come from word j - 5.  Bits 3 and 4 are the low two bits of word 3 for
- * j = 5, the low two bits of word 4 for j = 6, and bit 2 of word 3 and of word 4 for j = 7. */
-ALWAYS_INLINE v128_t two_bits_at_3(v128_t v) { return wasm_v128_and(wasm_i16x8_shl(v, 3), byte_mask(3 << 3)); }
-ALWAYS_INLINE v128_t third_bit_at(v128_t v, uint32_t j) {   /* j: 3, 4 */
-    return wasm_v128_and(wasm_i16x8_shl(v, j - 2), byte_mask((int8_t)(1 << j)));
-}
+/* q5_0, q5_1, q5_K: for j < 5 the codes are the high five bits of word j.  For j = 5, 6, 7 they are the low five bits
+ * of several words, shifted and combined by xor, see repack.h. */
 ALWAYS_INLINE v128_t q5_codes(const uint8_t *words, uint32_t k, uint32_t j) {
     (void)k;
     if (j < 5) return bits(word(words, j), 3, 31);
-    v128_t three = bits(word(words, j - 5), 0, 7);
-    if (j < 7) return wasm_v128_or(three, two_bits_at_3(word(words, j - 2)));
-    return wasm_v128_or(three, wasm_v128_or(third_bit_at(word(words, 3), 3), third_bit_at(word(words, 4), 4)));
+    v128_t c = word(words, j - 5);
+    if (j < 7) return bits(xor_shifted(c, word(words, j - 2), 3), 0, 31);
+    return bits(xor_shifted(xor_shifted(c, word(words, 3), 1), word(words, 4), 2), 0, 31);
 }
 
 /* q8_0: word j has weights 4j .. 4j + 3 in even-odd order.  The only codes that CODES does not return in natural order:
@@ -144,14 +143,12 @@ ALWAYS_INLINE v128_t q4_K_unshifted_codes(const uint8_t *words, uint32_t k, uint
     return wasm_v128_and(word(words, j), byte_mask(k ? (int8_t)0xf0 : 15));
 }
 
-/* k = 0, in a group of 16: for j < 3 the codes are the high six bits of each byte of word j.  For j = 3 they are
- * assembled from the low two bits of the bytes of these three words. */
+/* k = 0, in a group of 16: for j < 3 the codes are the high six bits of each byte of word j.  For j = 3 they are the
+ * low six bits of the three words, shifted and combined by xor, see repack.h. */
 ALWAYS_INLINE v128_t q6_K_codes(const uint8_t *words, uint32_t k, uint32_t j) {
     (void)k;
     if (j < 3) return bits(word(words, j), 2, 63);
-    v128_t c = bits(word(words, 0), 0, 3);
-    c = wasm_v128_or(c, wasm_v128_and(wasm_i16x8_shl(word(words, 1), 2), byte_mask(3 << 2)));
-    return wasm_v128_or(c, wasm_v128_and(wasm_i16x8_shl(word(words, 2), 4), byte_mask(3 << 4)));
+    return bits(xor_shifted(xor_shifted(word(words, 0), word(words, 1), 2), word(words, 2), 4), 0, 63);
 }
 
 /* k = 0 .. 3: bits 2k and 2k + 1 of each byte of word j.  8 words have 128 weights of each row. */

@@ -65,22 +65,30 @@ static void store_u64(uint8_t *p, uint64_t v) {
  * words.  unpack_five_bits is the inverse. */
 static void pack_five_bits(uint8_t *words, const uint64_t *c, size_t n) {
     for (; n > 0; n--, c += 4, words += 20) {
-        uint64_t c5 = c[2] >> 32, c6 = c[3] & UINT32_MAX, c7 = c[3] >> 32;
-        uint64_t low3 = (c5 >> 3 & FOUR(3)) | (c7 >> 1 & FOUR(4)), low4 = (c6 >> 3 & FOUR(3)) | (c7 >> 2 & FOUR(4));
-        store_u64(words, c[0] << 3 | (c5 & FOUR(7)) | (c6 & FOUR(7)) << 32);
-        store_u64(words + 8, c[1] << 3 | (c7 & FOUR(7)) | low3 << 32);
-        store_u32(words + 16, (uint32_t)(c[2] << 3 | low4));
+        uint32_t w[5], c5 = (uint32_t)(c[2] >> 32), c6 = (uint32_t)c[3], c7 = (uint32_t)(c[3] >> 32);
+        for (size_t i = 0; i < 5; i++) w[i] = (uint32_t)(c[i / 2] >> i % 2 * 32) << 3;
+        c5 ^= w[0] ^ w[3] << 3;
+        c6 ^= w[1] ^ w[4] << 3;
+        w[0] |= c5 & FOUR(7);
+        w[1] |= c6 & FOUR(7);
+        w[3] |= c5 >> 3 & FOUR(3);
+        w[4] |= c6 >> 3 & FOUR(3);
+        c7 ^= w[2] ^ w[3] << 1 ^ w[4] << 2;
+        w[2] |= c7 & FOUR(7);
+        w[3] |= c7 >> 1 & FOUR(4);
+        w[4] |= c7 >> 2 & FOUR(4);
+        for (size_t i = 0; i < 5; i++) store_u32(words + 4 * i, w[i]);
     }
 }
 static void unpack_five_bits(uint64_t *c, const uint8_t *words, size_t n) {
     for (; n > 0; n--, c += 4, words += 20) {
-        uint64_t w01 = load_u64(words), w23 = load_u64(words + 8), w4 = load_u32(words + 16), w3 = w23 >> 32;
-        uint64_t c5 = (w01 & FOUR(7)) | (w3 & FOUR(3)) << 3, c6 = (w01 >> 32 & FOUR(7)) | (w4 & FOUR(3)) << 3;
-        uint64_t c7 = (w23 & FOUR(7)) | (w3 & FOUR(4)) << 1 | (w4 & FOUR(4)) << 2;
-        c[0] = w01 >> 3 & EIGHT(31);
-        c[1] = w23 >> 3 & EIGHT(31);
-        c[2] = (w4 >> 3 & FOUR(31)) | c5 << 32;
-        c[3] = c6 | c7 << 32;
+        uint32_t w[5];
+        for (size_t i = 0; i < 5; i++) w[i] = load_u32(words + 4 * i);
+        uint32_t c5 = w[0] ^ w[3] << 3, c6 = w[1] ^ w[4] << 3, c7 = w[2] ^ w[3] << 1 ^ w[4] << 2;
+        c[0] = (w[0] >> 3 & FOUR(31)) | (uint64_t)(w[1] >> 3 & FOUR(31)) << 32;
+        c[1] = (w[2] >> 3 & FOUR(31)) | (uint64_t)(w[3] >> 3 & FOUR(31)) << 32;
+        c[2] = (w[4] >> 3 & FOUR(31)) | (uint64_t)(c5 & FOUR(31)) << 32;
+        c[3] = (c6 & FOUR(31)) | (uint64_t)(c7 & FOUR(31)) << 32;
     }
 }
 
@@ -146,18 +154,17 @@ static void pack_six_bits(uint8_t *words) {
         c[12] = (low1 >> 4 & EIGHT(15)) | (high >> 2 & EIGHT(3 << 4));
     }
     for (const uint64_t *c = codes; c < codes + N_EIGHT; c += 2, words += 12) {
-        uint64_t last = c[1] >> 32;
-        store_u64(words, c[0] << 2 | ((last | last >> 2 << 32) & EIGHT(3)));
-        store_u32(words + 8, (uint32_t)(c[1] << 2 | (last >> 4 & EIGHT(3))));
+        uint32_t w[3] = { (uint32_t)c[0] << 2, (uint32_t)(c[0] >> 32) << 2, (uint32_t)c[1] << 2 };
+        uint32_t last = (uint32_t)(c[1] >> 32) ^ w[0] ^ w[1] << 2 ^ w[2] << 4;
+        for (size_t i = 0; i < 3; i++) store_u32(words + 4 * i, w[i] | (last >> 2 * i & FOUR(3)));
     }
 }
 static void unpack_six_bits(uint8_t *words) {
     uint64_t codes[N_EIGHT];
     for (size_t i = 0; i < N_EIGHT; i += 2) {
-        uint64_t two = load_u64(words + 6 * i), third = load_u32(words + 6 * i + 8);
-        uint64_t last = (two & EIGHT(3)) | (third & EIGHT(3)) << 4;
-        codes[i] = two >> 2 & EIGHT(63);
-        codes[i + 1] = (third >> 2 & EIGHT(63)) | ((last | last >> 32 << 2) & 0xffffffff) << 32;
+        uint32_t w[3] = { load_u32(words + 6 * i), load_u32(words + 6 * i + 4), load_u32(words + 6 * i + 8) };
+        codes[i] = (w[0] >> 2 & FOUR(63)) | (uint64_t)(w[1] >> 2 & FOUR(63)) << 32;
+        codes[i + 1] = (w[2] >> 2 & FOUR(63)) | (uint64_t)((w[0] ^ w[1] << 2 ^ w[2] << 4) & FOUR(63)) << 32;
     }
     for (size_t i = 0; i < 8; i++) {
         const uint64_t *c = codes + i / 4 * 16 + i % 4;

@@ -7,12 +7,14 @@
  *   then for each j           word j (u32, little-endian) of the blocks of rows 0 .. 7
  * The words of some types are changed, where that saves instructions for each token:
  *   q5_0, q5_1, q5_K   the words of nibbles and of high bits become five words for each 32 weights.  Word i = 0 .. 4
- *                      has codes 4i .. 4i + 3, times 8.  The low three bits of its bytes have parts of the other codes:
- *                        words 0, 1, 2   the low three bits of codes 20 .. 23, 24 .. 27, 28 .. 31
- *                        word 3          the high two bits of codes 20 .. 23, and above them bit 3 of codes 28 .. 31
- *                        word 4          the high two bits of codes 24 .. 27, and above them bit 4 of codes 28 .. 31
+ *                      has codes 4i .. 4i + 3, times 8.  The low three bits of its bytes make the low five bits of
+ *                      the bytes of these three words equal to the other codes:
+ *                        w0 ^ w3 << 3             codes 20 .. 23
+ *                        w1 ^ w4 << 3             codes 24 .. 27
+ *                        w2 ^ w3 << 1 ^ w4 << 2   codes 28 .. 31
  *   q6_K               these words become three for each 16 weights.  Word i = 0 .. 2 has codes 4i .. 4i + 3, times 4.
- *                      The low two bits of its bytes have bits 2i and 2i + 1 of codes 12 .. 15
+ *                      The low two bits of its bytes make the low six bits of the bytes of w0 ^ w1 << 2 ^ w2 << 4 equal
+ *                      to codes 12 .. 15
  *   q8_0               every four codes are stored as 0 2 1 3 (the even-odd order of kernels/README.md), so that a mask
  *                      and a shift widen bytes to 16 bits
  * In superblocks, the exponents of the f16 (d, dmin) have a bias of 25 in place of 15, so that none is subnormal: their
