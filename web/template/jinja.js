@@ -1,13 +1,14 @@
-/* Renders chat templates within bounds.  A template is a program by whoever made the file, and @huggingface/jinja runs
- * it without any limit.  This module counts the interpreter's steps and its work.  Work is the number of characters
- * that are read or written; an element of a list counts as ELEMENT characters, because it takes about as many bytes.
- * Everything that a template creates is written once, so the same count bounds the memory that it takes.  The cost of
- * an operation is counted before the operation runs.
+/* Renders chat templates within bounds.  A template is a program by whoever made the file, and @huggingface/jinja, with
+ * the dialect of dialect.js, runs it without any limit.  This module counts the interpreter's steps and its work.  Work
+ * is the number of characters that are read or written; an element of a list counts as ELEMENT characters, because it
+ * takes about as many bytes.  Everything that a template creates is written once, so the same count bounds the memory
+ * that it takes.  The cost of an operation is counted before the operation runs.
  *
  * The counts depend only on the template and its variables, so every host refuses the same templates.  template.js
  * runs this module in a worker and adds a deadline. */
 import { PlumbError } from '../base/errors.js';
 import { Environment, Interpreter, Template } from '../dist/vendor/jinja/index.js';
+import { counting, Dialect, Dict, formatTime, isList, isText, List, Namespace, Text } from './dialect.js';
 
 /** @typedef {{type: string, value: any, toString: () => string}} Value  a RuntimeValue of the library
  * @typedef {{type: string, [more: string]: any}} Node  of its syntax tree
@@ -26,9 +27,9 @@ const MAX_DEPTH = 250, MAX_NESTING = 100;
 const MAX_MESSAGE = 500;
 
 /* Costs, in characters.  LOOK: visiting a value.  ELEMENT: making one.  ITERATION: an iteration of a loop.  METHODS:
- * the methods of a value, which the library makes anew for each value.  JUMP: break and continue, which are exceptions.
- * CLOCK: a call of strftime_now, for which the library makes two date formats. */
-const LOOK = 8, ELEMENT = 64, ITERATION = 256, METHODS = 512, JUMP = 512, CLOCK = 1 << 16;
+ * the methods of a value, which the library makes anew for each value.  JUMP: break and continue, which are
+ * exceptions. */
+const LOOK = 8, ELEMENT = 64, ITERATION = 256, METHODS = 512, JUMP = 512;
 
 /** Counts of the current render.  Rendering is synchronous, so there is only one. */
 let limits = LIMITS, steps = 0, work = 0, depth = 0;
@@ -39,8 +40,6 @@ function charge(n) {
   if (!(work <= limits.work)) throw new Error(`it processes more than ${limits.work} characters`);   // also if NaN
 }
 
-const isText = (/** @type {Value | undefined} */ value) => typeof value?.value === 'string';
-const isList = (/** @type {Value | undefined} */ value) => Array.isArray(value?.value);
 const lengthOf = (/** @type {Value | undefined} */ value) => isText(value) ? value?.value.length : 0;
 /** The value as a number of characters; 0 if it is not a positive number, which the library refuses. */
 const countOf = (/** @type {Value | undefined} */ value, /** @type {number} */ otherwise) =>
@@ -67,7 +66,7 @@ function chargePrint(value, how = {}, level = 0) {
   } else if (inner instanceof Map) {
     if (sorted) chargeSort(inner.keys(), inner.size);
     for (const [name, item] of inner) {
-      charge(one + escaped * name.length);
+      charge(one + escaped * String(name).length);
       chargePrint(item, how, level + 1);
     }
   } else charge(typeof inner === 'function' ? 1 << 12 : 32);   // a function prints as its source text
@@ -167,20 +166,24 @@ const FILTERS = {
     const width = countOf(args[0] ?? named.get('width'), 4);
     if (isText(operand)) chargePlaces(operand.value, '\n', ELEMENT + width);
   },
+  dictsort: (operand, args, named) => operand.value instanceof Map
+    && MAP_METHODS.dictsort(operand.value, [...args, ...named.values()]),
+  min: chargeEach,
+  max: chargeEach,
   map(operand, _, named) {
     if (isList(operand)) charge(operand.value.length * (ELEMENT + LOOK * lengthOf(named.get('attribute'))));
   },
-  selectattr: chargeSelect,
-  rejectattr: chargeSelect,
+  select: chargeEach,
+  reject: chargeEach,
+  selectattr: chargeEach,
+  rejectattr: chargeEach,
 };
 
-/** @type {typeof FILTERS[string]} */
-function chargeSelect(operand, _, __, node) {
+/** Counts the visit of each item, and the reading of all arguments for it. @type {typeof FILTERS[string]} */
+function chargeEach(operand, args) {
   if (!isList(operand)) return;
-  const [name, , than] = (node.args ?? []).map((/** @type {Node} */ { value }) => value);   // only literals are valid
-  for (const { value } of operand.value) {
-    charge(ELEMENT + String(than ?? '').length + (value instanceof Map ? lengthOf(value.get(name)) : 0));
-  }
+  const each = ELEMENT + sum(args.map(lengthOf));
+  for (const item of operand.value) charge(each + lengthOf(item));
 }
 
 /** The costs of string methods by name.  A method that is not listed costs the text once.
@@ -197,6 +200,7 @@ const TEXT_METHODS = {
     charge(ELEMENT * old.value.length);
     chargePlaces(text, old.value, ELEMENT + by.value.length);
   },
+  rsplit: (text, args) => TEXT_METHODS.split(text, args),
   startswith: chargeAffix,
   endswith: chargeAffix,
 };
@@ -252,7 +256,7 @@ function countMethods(type, count) {
 function countPrinting(type) {
   const { toString } = type.prototype;
   type.prototype.toString = function () {
-    chargePrint(this);
+    chargePrint(this, { escaped: 6 });
     return toString.call(this);
   };
 }
@@ -262,7 +266,7 @@ function countPrinting(type) {
 /** A node whose value is already known. */
 const given = (/** @type {Value} */ value) => ({ type: 'Given', value });
 
-const Base = /** @type {any} */ (Interpreter), Scoped = /** @type {any} */ (Environment);
+const Base = /** @type {any} */ (Dialect), Scoped = /** @type {any} */ (Environment);
 
 /** The library's methods evaluate operands and compute with them.  The methods whose computation costs are overridden:
  * they evaluate the operands, count, and pass the values to the library's method. */
@@ -322,15 +326,14 @@ class Counting extends Base {
   /** @param {Value} operand @param {Node} node @param {Scope} scope */
   applyFilter(operand, node, scope) {
     const isCall = node.type === 'CallExpression', name = String(isCall ? node.callee.value : node.value);
-    const literal = name === 'selectattr' || name === 'rejectattr';
     /** @type {[Value[], Map<string, Value>]} */
-    const [args, named] = isCall && !literal ? this.evaluateArguments(node.args, scope) : [[], new Map()];
+    const [args, named] = isCall ? this.evaluateArguments(node.args, scope) : [[], new Map()];
     if (Object.hasOwn(FILTERS, name)) FILTERS[name](operand, args, named, node);
     if (isText(operand) && !Object.hasOwn(FILTERS, name)) charge(operand.value.length);
     if (isList(operand)) charge(LOOK * operand.value.length);
     if (operand.value instanceof Map) charge(LOOK * operand.value.size);
     if (name === 'items' && operand.value instanceof Map) charge(ITERATION * operand.value.size);
-    if (!isCall || literal) return super.applyFilter(operand, node, scope);
+    if (!isCall) return super.applyFilter(operand, node, scope);
     const keywords = Array.from(named, ([key, value]) =>
       ({ type: 'KeywordArgumentExpression', key: { value: key }, value: given(value) }));
     return super.applyFilter(operand, { ...node, args: [...args.map(given), ...keywords] }, scope);
@@ -353,7 +356,7 @@ class Counting extends Base {
   evaluateMemberExpression(node, scope) {
     const object = this.evaluate(node.object, scope);
     if (isText(object) && (node.computed || node.property.type === 'IntegerLiteral')) chargeFlat(object);
-    return super.evaluateMemberExpression({ ...node, object: given(object) }, scope);
+    return super.evaluateMemberExpression({ ...node, object: { ...given(object), from: node.object } }, scope);
   }
 
   /** @param {Node} node @param {Scope} scope */
@@ -396,21 +399,16 @@ class Counting extends Base {
 /** The same class without a type, because its base has none. @type {any} */
 const Interpreting = Counting;
 
-/** Installs the counts in the library, once.  The library does not export its classes of values, so this function gets
- * them from values. */
+/** Installs the counts in the library, once. */
 function install() {
-  const plain = new Interpreter(new Environment()), scope = /** @type {any} */ (new Environment());
-  const typeOf = (/** @type {string} */ type, /** @type {any} */ value) =>
-    /** @type {any} */ (plain.evaluate(/** @type {any} */ ({ type, value }), scope)).constructor;
-  const text = typeOf('StringLiteral', ''), list = typeOf('ArrayLiteral', []);
-  const object = typeOf('ObjectLiteral', new Map()), namespace = scope.variables.get('namespace').value([]).constructor;
-  countMethods(text, (self, name, args) =>
+  Object.assign(counting, { charge, search: chargeSearch });
+  countMethods(Text, (self, name, args) =>
     Object.hasOwn(TEXT_METHODS, name) ? TEXT_METHODS[name](self, args) : charge(self.length));
-  countMethods(object, (self, name, args) =>
+  countMethods(Dict, (self, name, args) =>
     Object.hasOwn(MAP_METHODS, name) ? MAP_METHODS[name](self, args) : charge(ELEMENT));
-  for (const type of [list, object, namespace]) countPrinting(type);
+  for (const type of [List, Dict, Namespace]) countPrinting(type);
 
-  Base.prototype.run = function (/** @type {Node} */ program) {
+  Interpreter.prototype.run = function (/** @type {Node} */ program) {
     return new Interpreting(this.global).evaluate(program, this.global);
   };
   const { set } = Scoped.prototype;
@@ -422,10 +420,12 @@ function install() {
       if (!(n >= 0)) throw new Error('it makes a range whose bounds are not numbers');
       charge(ELEMENT * n);
     },
-    strftime_now: format => charge(CLOCK + LOOK * String(format).length),
+    strftime_now: format => charge(ITERATION + ELEMENT * String(format).length),
   };
   Scoped.prototype.set = function (/** @type {string} */ name, /** @type {any} */ value) {
     const count = Object.hasOwn(globals, name) && typeof value === 'function' ? globals[name] : undefined;
+    // The library's own takes the names of months from the language of the host.
+    if (count && name === 'strftime_now') value = (/** @type {unknown} */ format) => formatTime(format, new Date());
     return set.call(this, name, count ? (/** @type {any[]} */ ...args) => {
       count(...args);
       return value(...args);

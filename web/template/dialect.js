@@ -1,0 +1,417 @@
+/* The dialect of Jinja that chat templates are written in, where @huggingface/jinja lacks a part of it or differs from
+ * llama.cpp's engine (common/jinja) and from jinja2:
+ *
+ *   - values are printed as Python prints them: True, [1, 'a'], {'a': None}
+ *   - text + nothing: none and undefined variables are empty beside a text
+ *   - an undefined variable is empty for loops and filters
+ *   - filters: count, d, min, max, string, join, dictsort, map, select, reject and their likes for attributes, with any
+ *     test; filters of text take any value
+ *   - methods: strip, lstrip and rstrip with characters; format, rsplit; append and pop of lists; the methods of an
+ *     object come before its properties of the same name, unless it is indexed
+ *   - text * number, comparisons of texts, equality of lists and objects, integers as keys of objects
+ *   - strftime_now has the names of the C locale
+ *
+ * jinja.js bounds what all of this costs.  `counting` has the functions that count, which it sets. */
+import { Environment, Interpreter } from '../dist/vendor/jinja/index.js';
+
+/** @typedef {{type: string, value: any, toString: () => string, [more: string]: any}} Value  of the library
+ * @typedef {{type: string, [more: string]: any}} Node  of its syntax tree */
+
+const plain = new Interpreter(new Environment()), scope = /** @type {any} */ (new Environment());
+const classOf = (/** @type {any} */ node) => /** @type {any} */ (plain.evaluate(node, scope)).constructor;
+
+/** The classes of values, which the library does not export. */
+export const Text = classOf({ type: 'StringLiteral', value: '' });
+export const List = classOf({ type: 'ArrayLiteral', value: [] });
+export const Dict = classOf({ type: 'ObjectLiteral', value: new Map() });
+export const Namespace = scope.variables.get('namespace').value([]).constructor;
+const Integer = classOf({ type: 'IntegerLiteral', value: 0 }), Float = classOf({ type: 'FloatLiteral', value: 0 });
+const Bool = scope.set('a', true).constructor, None = scope.set('b', null).constructor, Undefined = classOf(undefined);
+const Callable = scope.variables.get('namespace').constructor;
+
+export const isText = (/** @type {Value | undefined} */ value) => value instanceof Text;
+export const isList = (/** @type {Value | undefined} */ value) => value instanceof List;
+const isNumber = (/** @type {Value} */ value) => value instanceof Integer || value instanceof Float;
+const isNothing = (/** @type {Value} */ value) => value instanceof None || value instanceof Undefined;
+const truth = (/** @type {Value} */ value) => value.__bool__().value;
+const undefinedValue = new Undefined();
+
+/** Counts what an operation reads or writes, in characters, and the search of one text in another. */
+export const counting = {
+  charge: (/** @type {number} */ _) => {}, search: (/** @type {string} */ _, /** @type {string} */ __) => {},
+};
+/* Costs, in characters: visiting a value, making one, making the methods of one. */
+const LOOK = 8, ELEMENT = 64, METHODS_OF_ONE = 512;
+
+// --- Printing and comparing -----------------------------------------------------------------------------------------
+
+/** @param {string} text */
+function quoted(text) {
+  if (!text.includes("'")) return `'${text}'`;
+  return JSON.stringify(text);
+}
+
+/** @param {Value | string | number} value @returns {string} */
+function repr(value) {
+  if (typeof value === 'number') return String(value);
+  if (typeof value === 'string') return quoted(value);
+  if (isText(value)) return quoted(value.value);
+  if (isList(value)) return `[${value.value.map(repr).join(', ')}]`;
+  if (value.value instanceof Map) {
+    return `{${Array.from(value.value, ([key, item]) => `${repr(key)}: ${repr(item)}`).join(', ')}}`;
+  }
+  return value instanceof Undefined ? 'Undefined' : value.toString();
+}
+Bool.prototype.toString = /** @this {Value} */ function () { return this.value ? 'True' : 'False'; };
+None.prototype.toString = () => 'None';
+Undefined.prototype.toString = () => '';
+for (const type of [List, Dict, Namespace]) {
+  type.prototype.toString = /** @this {Value} */ function () { return repr(this); };
+}
+
+/** @param {Value} a @param {Value} b @returns {boolean} */
+function equal(a, b) {
+  counting.charge(LOOK);
+  if (isList(a) && isList(b)) {
+    return a.value.length === b.value.length && a.value.every((/** @type {Value} */ item, /** @type {number} */ i) =>
+      equal(item, b.value[i]));
+  }
+  if (a.value instanceof Map && b.value instanceof Map) {
+    counting.charge(ELEMENT * a.value.size);
+    return a.value.size === b.value.size && [...a.value].every(([key, item]) =>
+      b.value.has(key) && equal(item, b.value.get(key)));
+  }
+  if (isText(a) && isText(b)) counting.charge(Math.min(a.value.length, b.value.length));
+  if (isText(a) || isText(b) || isNothing(a) || isNothing(b)) {
+    return a.type === b.type && a.value === b.value;
+  }
+  return Number(a.value) === Number(b.value) && typeof a.value !== 'object' && typeof b.value !== 'object';
+}
+
+/** Less than 0 if a comes before b. @param {Value} a @param {Value} b */
+function compare(a, b) {
+  if (isText(a) && isText(b)) return a.value < b.value ? -1 : a.value > b.value ? 1 : 0;
+  if (!(isNumber(a) || a instanceof Bool) || !(isNumber(b) || b instanceof Bool)) {
+    throw new Error(`cannot compare ${a.type} with ${b.type}`);
+  }
+  return Number(a.value) - Number(b.value);
+}
+
+/** @type {Record<string, (order: number) => boolean>} */
+const ORDERS = {
+  '<': order => order < 0, '<=': order => order <= 0, '>': order => order > 0, '>=': order => order >= 0,
+};
+
+/** @param {Value} item @param {Value} container */
+function isIn(item, container) {
+  if (container instanceof Undefined) return false;
+  if (isList(container)) return container.value.some((/** @type {Value} */ one) => equal(item, one));
+  if (container.value instanceof Map) return container.value.has(item.value);
+  if (isText(container) && isText(item)) {
+    counting.search(container.value, item.value);
+    return container.value.includes(item.value);
+  }
+  throw new Error(`'in' does not apply to ${item.type} and ${container.type}`);
+}
+
+/** Tests beyond those of the library. @type {Map<string, (...values: any[]) => boolean>} */
+const tests = scope.tests;
+for (const [name, test] of /** @type {[string, (a: Value, b: Value) => boolean][]} */ ([
+  ['float', a => a instanceof Float], ['in', isIn],
+  ...['iterable', 'sequence'].map(name => [name, (/** @type {Value} */ a) =>
+    isList(a) || isText(a) || a instanceof Undefined]),
+  ['eq', equal], ['equalto', equal], ['ne', (a, b) => !equal(a, b)],
+  ...[['lt', '<'], ['lessthan', '<'], ['le', '<='], ['gt', '>'], ['greaterthan', '>'], ['ge', '>=']].map(
+    ([name, sign]) => [name, (/** @type {Value} */ a, /** @type {Value} */ b) => ORDERS[sign](compare(a, b))]),
+])) tests.set(name, test);
+
+// --- Objects --------------------------------------------------------------------------------------------------------
+
+/** The key of a property as a value. @param {string | number} key */
+const keyValue = key => typeof key === 'number' ? new Integer(key) : new Text(key);
+Dict.prototype.keys = /** @this {Value} */ function () { return new List(Array.from(this.value.keys(), keyValue)); };
+Dict.prototype.items = /** @this {Value} */ function () {
+  return new List(Array.from(this.value, ([key, item]) => new List([keyValue(key), item])));
+};
+
+/** @param {Value} dict @param {Value[]} args @param {Map<string, Value>} named */
+function dictsort(dict, args, named) {
+  const byValue = (args[1] ?? named.get('by'))?.value === 'value';
+  const sign = (args[2] ?? named.get('reverse'))?.value ? -1 : 1;
+  const sensitive = (args[0] ?? named.get('case_sensitive'))?.value;
+  const folded = (/** @type {Value} */ value) =>
+    isText(value) && !sensitive ? new Text(value.value.toLowerCase()) : value;
+  return new List(dict.items().value.map((/** @type {Value} */ pair) => [folded(pair.value[byValue ? 1 : 0]), pair])
+    .sort((/** @type {Value[]} */ [a], /** @type {Value[]} */ [b]) => sign * compare(a, b))
+    .map((/** @type {Value[]} */ [, pair]) => pair));
+}
+
+/** The value that a path of attributes leads to, such as "a.b" or 0. @param {Value} item @param {Value} path */
+function attribute(item, path) {
+  counting.charge(LOOK + (isText(path) ? path.value.length : 0));
+  let at = item;
+  for (const name of isText(path) ? path.value.split('.') : [path.value]) {
+    at = (at.value instanceof Map ? at.value.get(name) : isList(at) ? at.value[name] : undefined) ?? undefinedValue;
+  }
+  return at;
+}
+
+// --- Methods --------------------------------------------------------------------------------------------------------
+
+/** @param {string} text @param {Value | undefined} chars @param {boolean} left @param {boolean} right */
+function stripped(text, chars, left, right) {
+  if (!chars || isNothing(chars)) return left ? right ? text.trim() : text.trimStart() : text.trimEnd();
+  if (!isText(chars)) throw new Error(`strip: the characters are of type ${chars.type}, expected a text`);
+  counting.charge(chars.value.length);
+  const set = new Set(chars.value);
+  let begin = 0, end = text.length;
+  while (left && begin < end && set.has(text[begin])) begin++;
+  while (right && end > begin && set.has(text[end - 1])) end--;
+  return text.slice(begin, end);
+}
+
+/** Methods beyond those of the library, by type.
+ * @type {[any, Record<string, (self: any, args: Value[]) => Value>][]} */
+const METHODS = [
+  [Text, {
+    strip: (self, [chars]) => new Text(stripped(self, chars, true, true)),
+    lstrip: (self, [chars]) => new Text(stripped(self, chars, true, false)),
+    rstrip: (self, [chars]) => new Text(stripped(self, chars, false, true)),
+    format(self, args) {
+      let at = 0;
+      const text = self.replaceAll(/\{[^{}]*\}?/g, (/** @type {string} */ place) => {
+        if (place !== '{}') throw new Error(`format: ${place} is not supported`);
+        if (at >= args.length) throw new Error('format: there are fewer arguments than {}');
+        return args[at++].toString();
+      });
+      counting.charge(text.length);
+      return new Text(text);
+    },
+    rsplit(self, [separator, most]) {
+      if (!isText(separator) || separator.value === '') throw new Error('rsplit: the separator must be a text');
+      const parts = self.split(separator.value), n = most instanceof Integer ? most.value : -1;
+      const head = n >= 0 && parts.length > n + 1 ? parts.splice(0, parts.length - n) : [];
+      if (head.length > 0) parts.unshift(head.join(separator.value));
+      return new List(parts.map((/** @type {string} */ part) => new Text(part)));
+    },
+  }],
+  [List, {
+    append(self, [item]) {
+      counting.charge(ELEMENT);
+      self.push(item ?? undefinedValue);
+      return new None(null);
+    },
+    pop(self, [index]) {
+      const at = index instanceof Integer ? index.value : -1, n = self.length;
+      counting.charge(n);
+      if (at >= n || at < -n) throw new Error(`pop: index ${at} is outside a list of ${n}`);
+      return self.splice(at, 1)[0];
+    },
+  }],
+  [Dict, {
+    dictsort: (self, args) => dictsort(new Dict(self), args.filter(({ type }) => type !== 'KeywordArgumentsValue'),
+      args.find(({ type }) => type === 'KeywordArgumentsValue')?.value ?? new Map()),
+  }],
+];
+/** Methods that come before a property of the same name. */
+const FIRST = new Set(['get', 'items', 'keys', 'values']);
+
+for (const [type, methods] of METHODS) {
+  const { get } = /** @type {{get: () => Map<string, Value>}} */ (
+    Object.getOwnPropertyDescriptor(type.prototype, 'builtins'));
+  Object.defineProperty(type.prototype, 'builtins', {
+    configurable: true,
+    /** @this {Value} */
+    get() {
+      counting.charge(METHODS_OF_ONE);
+      const all = get.call(this);
+      if (type === List) all.set('length', new Integer(this.value.length));   // append and pop may have changed it
+      for (const [name, method] of Object.entries(methods)) {
+        all.set(name, new Callable((/** @type {Value[]} */ args) => method(this.value, args)));
+      }
+      return all;
+    },
+  });
+}
+
+// --- Filters --------------------------------------------------------------------------------------------------------
+
+/** Other names of filters. @type {Record<string, string>} */
+const ALIASES = { count: 'length', d: 'default' };
+/** Filters of text, which take any value as its text. */
+const OF_TEXT = new Set(['capitalize', 'lower', 'replace', 'title', 'trim', 'upper']);
+/** What filters make of an undefined variable. */
+const EMPTY_LISTS = new Set(['items', 'list', 'map', 'reject', 'rejectattr', 'reverse', 'select', 'selectattr', 'sort',
+  'unique']);
+
+/** Keeps the items of a list for which a test holds.
+ * @param {boolean} ofAttribute  of an attribute instead of the item @param {boolean} wanted */
+const select = (ofAttribute, wanted) => (/** @type {Value} */ operand, /** @type {Value[]} */ args) => {
+  const [path, named, ...more] = ofAttribute ? args : [undefinedValue, ...args];
+  if (ofAttribute && !path) throw new Error('a filter of attributes needs the name of one');
+  /** @type {((...values: any[]) => boolean) | undefined} */
+  const test = named === undefined ? truth : tests.get(String(named.value));
+  if (!test) throw new Error(`unknown test: ${named?.value}`);
+  return new List(operand.value.filter((/** @type {Value} */ item) => {
+    counting.charge(ELEMENT);
+    return Boolean(test(ofAttribute ? attribute(item, path) : item, ...more)) === wanted;
+  }));
+};
+
+/** @param {number} sign */
+const extreme = sign => (/** @type {Value} */ operand) => operand.value.length === 0 ? undefinedValue
+  : operand.value.reduce((/** @type {Value} */ best, /** @type {Value} */ item) =>
+    sign * compare(item, best) > 0 ? item : best);
+
+/** @type {Record<string, (operand: Value, args: Value[], named: Map<string, Value>) => Value>} */
+const LIST_FILTERS = {
+  select: select(false, true), reject: select(false, false),
+  selectattr: select(true, true), rejectattr: select(true, false),
+  min: extreme(-1), max: extreme(1),
+  join(operand, args, named) {
+    const separator = args[0] ?? named.get('d') ?? named.get('separator'), path = args[1] ?? named.get('attribute');
+    return new Text(operand.value.map((/** @type {Value} */ item) => (path ? attribute(item, path) : item).toString())
+      .join(separator === undefined || isNothing(separator) ? '' : separator.toString()));
+  },
+};
+
+const Base = /** @type {any} */ (Interpreter);
+
+export class Dialect extends Base {
+  /** @param {Node} node @param {any} scope @returns {Value} */
+  evaluate(node, scope) {
+    if (node?.type === 'TupleLiteral') return super.evaluate({ ...node, type: 'ArrayLiteral' }, scope);
+    if (node?.type !== 'ObjectLiteral') return super.evaluate(node, scope);
+    const made = new Map();
+    for (const [key, item] of node.value) {
+      const { value, type } = this.evaluate(key, scope);
+      if (type !== 'StringValue' && type !== 'IntegerValue') throw new Error(`a key of an object is of type ${type}`);
+      made.set(value, this.evaluate(item, scope));
+    }
+    return new Dict(made);
+  }
+
+  /** @param {Node} node @param {any} scope */
+  evaluateBinaryExpression(node, scope) {
+    const { operator: { value: sign } } = node;
+    if (sign === 'and' || sign === 'or') return super.evaluateBinaryExpression(node, scope);
+    const left = this.evaluate(node.left, scope), right = this.evaluate(node.right, scope);
+    if (sign === '==' || sign === '!=') return new Bool(equal(left, right) === (sign === '=='));
+    if (sign === 'in' || sign === 'not in') return new Bool(isIn(left, right) === (sign === 'in'));
+    if (isText(left) || isText(right)) {
+      if (sign === '+' || sign === '~') {
+        return new Text((isNothing(left) ? '' : left.toString()) + (isNothing(right) ? '' : right.toString()));
+      }
+      if (sign === '*' && (left instanceof Integer || right instanceof Integer)) {
+        const [text, n] = isText(left) ? [left, right] : [right, left];
+        counting.charge(text.value.length * Math.max(0, n.value));
+        return new Text(text.value.repeat(Math.max(0, n.value)));
+      }
+      if (isText(left) && isText(right) && sign in ORDERS) return new Bool(ORDERS[sign](compare(left, right)));
+    } else if (sign === '~' && !isNothing(left) && !isNothing(right)) {
+      return new Text(left.toString() + right.toString());
+    }
+    return super.evaluateBinaryExpression(
+      { ...node, left: { type: 'Given', value: left }, right: { type: 'Given', value: right } }, scope);
+  }
+
+  /** @param {Value} operand @param {Node} node @param {any} scope */
+  applyFilter(operand, node, scope) {
+    const isCall = node.type === 'CallExpression', written = String(isCall ? node.callee.value : node.value);
+    const name = ALIASES[written] ?? written;
+    if (operand instanceof Undefined) {
+      if (EMPTY_LISTS.has(name)) return new List([]);
+      if (OF_TEXT.has(name) || name === 'join' || name === 'string') return new Text('');
+      if (name === 'length') return new Integer(0);
+      if (name === 'first' || name === 'last' || name === 'min' || name === 'max') return operand;
+    }
+    if (operand instanceof None && EMPTY_LISTS.has(name)) return new List([]);
+    if (name === 'string') return new Text(operand.toString());
+    if (name === 'list' && operand instanceof Dict) return operand.keys();
+    if (OF_TEXT.has(name) && !isText(operand)) operand = new Text(operand.toString());
+    const own = isList(operand) && Object.hasOwn(LIST_FILTERS, name) ? LIST_FILTERS[name] : undefined;
+    if (own || name === 'dictsort' || name === 'default' || name === 'map') {
+      const [args, named] = isCall ? this.evaluateArguments(node.args, scope) : [[], new Map()];
+      if (own) return own(operand, args, named);
+      if (name === 'dictsort' && operand instanceof Dict) return dictsort(operand, args, named);
+      if (name === 'default' && operand instanceof None) operand = undefinedValue;
+      if (name === 'map' && isList(operand) && isText(args[0])) {   // the name of a filter
+        const filter = { type: 'Identifier', value: args[0].value };
+        return new List(operand.value.map((/** @type {Value} */ item) => this.applyFilter(item, filter, scope)));
+      }
+    }
+    if (name === 'trim' && isCall) {
+      const [args] = this.evaluateArguments(node.args, scope);
+      return METHODS[0][1].strip(operand.value, args);
+    }
+    return super.applyFilter(operand,
+      isCall ? { ...node, callee: { ...node.callee, value: name } } : { ...node, value: name }, scope);
+  }
+
+  /** @param {Node} node @param {any} scope */
+  evaluateMemberExpression(node, scope) {
+    const object = this.evaluate(node.object, scope);
+    if (object instanceof Callable) throw new Error(`${named(node.object)} is a function: it has no properties`);
+    if (object instanceof Dict && !node.computed && FIRST.has(node.property.value)) {
+      return object.builtins.get(node.property.value);
+    }
+    if (node.computed && node.property.type !== 'SliceExpression') {
+      const key = this.evaluate(node.property, scope);
+      if (key instanceof Undefined) return key;
+      if (object instanceof Dict && key instanceof Integer) return object.value.get(key.value) ?? undefinedValue;
+      node = { ...node, property: { type: 'Given', value: key } };
+    }
+    return super.evaluateMemberExpression({ ...node, object: { type: 'Given', value: object } }, scope);
+  }
+
+  /** @param {Node} node @param {any} scope */
+  evaluateCallExpression(node, scope) {
+    const called = this.evaluate(node.callee, scope);
+    if (!(called instanceof Callable)) throw new Error(`${named(node.callee)}() is not a function that plumb knows`);
+    return super.evaluateCallExpression({ ...node, callee: { type: 'Given', value: called } }, scope);
+  }
+
+  /** @param {Node} node @param {any} scope */
+  evaluateFor(node, scope) {
+    const selects = node.iterable.type === 'SelectExpression';
+    let value = this.evaluate(selects ? node.iterable.lhs : node.iterable, scope);
+    if (value instanceof Undefined) value = new List([]);
+    if (value instanceof Dict && node.loopvar.type === 'TupleLiteral') value = value.items();
+    const given = { type: 'Given', value };
+    return super.evaluateFor({ ...node, iterable: selects ? { ...node.iterable, lhs: given } : given }, scope);
+  }
+}
+
+/** An expression as it is written in the template, as far as it is names.
+ * @param {Node} node  a value that is already known has the node it came from @returns {string} */
+function named(node) {
+  if (node.from) return named(node.from);
+  if (node.type === 'Identifier') return node.value;
+  if (node.type !== 'MemberExpression') return '(...)';
+  return node.computed ? `${named(node.object)}[...]` : `${named(node.object)}.${node.property.value}`;
+}
+
+// --- The clock ------------------------------------------------------------------------------------------------------
+
+const MONTHS = ['January', 'February', 'March', 'April', 'May', 'June', 'July', 'August', 'September', 'October',
+  'November', 'December'];
+const DAYS = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday'];
+const two = (/** @type {number} */ n) => String(n).padStart(2, '0');
+
+/** @type {Record<string, (at: Date) => string | number>} */
+const FORMATS = {
+  Y: at => at.getFullYear(), y: at => two(at.getFullYear() % 100), m: at => two(at.getMonth() + 1),
+  d: at => two(at.getDate()), e: at => String(at.getDate()).padStart(2), B: at => MONTHS[at.getMonth()],
+  b: at => MONTHS[at.getMonth()].slice(0, 3), A: at => DAYS[at.getDay()], a: at => DAYS[at.getDay()].slice(0, 3),
+  H: at => two(at.getHours()), I: at => two(at.getHours() % 12 || 12), M: at => two(at.getMinutes()),
+  S: at => two(at.getSeconds()), p: at => at.getHours() < 12 ? 'AM' : 'PM', '%': () => '%',
+  F: at => formatTime('%Y-%m-%d', at), T: at => formatTime('%H:%M:%S', at),
+};
+
+/** strftime of C, in the C locale and the local time zone. @param {unknown} format @param {Date} at */
+export function formatTime(format, at) {
+  return String(format).replaceAll(/%([\s\S]?)/g, (place, letter) => {
+    if (!Object.hasOwn(FORMATS, letter)) throw new Error(`strftime_now: ${place} is not supported`);
+    return String(FORMATS[letter](at));
+  });
+}
