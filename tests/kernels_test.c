@@ -33,12 +33,17 @@ static bool same_bits(const float *a, const float *b, size_t n) {
     return true;
 }
 
+/* True if a tile cannot hold f16 scales of 128 and more. */
+static bool is_limited(uint32_t type) {
+    return quant_traits(type)->block_size > 32 && fixture_f16_places(type)->n > 0;
+}
+
 /* Makes the f16 scales of random blocks small by clearing the upper exponent bits.  With any_scale they may be any that
  * a tile can hold: subnormal, zero, huge. */
 static void limit_scales(uint8_t *blocks, uint32_t type, size_t n_byte, bool any_scale) {
     const struct quant_traits *traits = quant_traits(type);
     const struct f16_places *f16 = fixture_f16_places(type);
-    int limit = traits->block_size == 256 ? 22 << 2 : 31 << 2;   /* 2^7; infinity */
+    int limit = is_limited(type) ? 22 << 2 : 31 << 2;   /* 2^7; infinity */
     for (size_t b = 0; b < n_byte; b += traits->block_bytes) {
         for (int i = 0; i < f16->n; i++) {
             uint8_t *high = blocks + b + f16->at[i] + 1;
@@ -47,10 +52,14 @@ static void limit_scales(uint8_t *blocks, uint32_t type, size_t n_byte, bool any
             else if ((*high & 0x7c) >= limit) *high &= 0xbf;
         }
     }
-    /* The scales of these are no f16 of whole bytes.  Every byte is a scale of NVFP4, and none is too large. */
+    /* The scales of these are no f16 of whole bytes. */
     for (size_t b = 0; b < n_byte; b += traits->block_bytes) {
         if (type == QUANT_MXFP4 && any_scale) blocks[b] &= random_u32() % 4 == 0 ? 3 : 0x9f;    /* 2^-128..2^31 */
         else if (type == QUANT_MXFP4) blocks[b] = (uint8_t)(0x78 | (blocks[b] & 7));            /* 2^-8..2^-1 */
+        for (size_t i = 0; type == QUANT_NVFP4 && i < 4; i++) {
+            blocks[b + i] &= 0x7f;                            /* 0..2^8; a tile cannot hold 0x7f, which is 0 too */
+            if (blocks[b + i] == 0x7f) blocks[b + i] = 0x7e;
+        }
         if (type == QUANT_IQ1_M) blocks[b + 55] = (uint8_t)((blocks[b + 55] & 0x8f) | 0x20);    /* 2^-7..2^-4 */
         if (type == QUANT_Q8_K) blocks[b + 3] = (uint8_t)((blocks[b + 3] & 0x80) | 0x3c);       /* 2^-7..2^-5 */
     }
@@ -119,7 +128,7 @@ static bool run_product(const struct way *way, const struct product *p, plumb_pr
            && repack_rows(p->type, w + matrix.n_packed * matrix.row_bytes, p->n / traits->block_size, scratch)) {
         matrix.n_packed += REPACK_ROWS;
     }
-    bool refused = p->any_scale && traits->block_size == 256;   /* the second tile; see check_product */
+    bool refused = p->any_scale && is_limited(p->type);   /* the second tile; see check_product */
     if (ok && way->packed && traits->block_size > 1 && repack_can(p->type)) {
         CHECK(matrix.n_packed == (refused ? REPACK_ROWS : p->n_out / REPACK_ROWS * REPACK_ROWS),
               "%u of %u rows are packed", matrix.n_packed, p->n_out);
@@ -164,7 +173,7 @@ static void check_product(const struct product *p, plumb_precision precision) {
         memset(w, 0xff, row_bytes * p->n_out);
         limit_scales(w, p->type, row_bytes * p->n_out, false);
     }
-    if (p->any_scale && traits->block_size == 256) {   /* a tile cannot hold 128 */
+    if (p->any_scale && is_limited(p->type)) {   /* a tile cannot hold 128 */
         uint8_t *d = w + (REPACK_ROWS + 3) * row_bytes + fixture_f16_places(p->type)->at[0];
         d[0] = 0;
         d[1] = 22 << 2;
@@ -668,12 +677,12 @@ void test_kernels(void) {
         { "kernels: IQ2_S tiles equal f64 sums, SIMD equals scalar", { QUANT_IQ2_S, 512, 11, 9, false, false } },
         { "kernels: IQ3_XXS tiles equal f64 sums, SIMD equals scalar", { QUANT_IQ3_XXS, 256, 19, 5, false, false } },
         { "kernels: IQ3_S tiles equal f64 sums, SIMD equals scalar", { QUANT_IQ3_S, 768, 10, 6, false, false } },
-        { "kernels: TQ1_0 as f32 equals f64 sums, SIMD equals scalar", { QUANT_TQ1_0, 512, 9, 5, false, false } },
-        { "kernels: TQ2_0 as f32 equals f64 sums, SIMD equals scalar", { QUANT_TQ2_0, 256, 16, 7, false, false } },
+        { "kernels: TQ1_0 tiles equal f64 sums, SIMD equals scalar", { QUANT_TQ1_0, 512, 9, 5, false, false } },
+        { "kernels: TQ2_0 tiles equal f64 sums, SIMD equals scalar", { QUANT_TQ2_0, 256, 16, 7, false, false } },
         { "kernels: MXFP4 tiles equal f64 sums, SIMD equals scalar", { QUANT_MXFP4, 96, 13, 6, false, false } },
-        { "kernels: NVFP4 as f32 equals f64 sums, SIMD equals scalar", { QUANT_NVFP4, 192, 11, 5, false, false } },
-        { "kernels: Q1_0 as f32 equals f64 sums, SIMD equals scalar", { QUANT_Q1_0, 384, 9, 6, false, false } },
-        { "kernels: Q2_0 as f32 equals f64 sums, SIMD equals scalar", { QUANT_Q2_0, 192, 17, 5, false, false } },
+        { "kernels: NVFP4 tiles equal f64 sums, SIMD equals scalar", { QUANT_NVFP4, 192, 11, 5, false, false } },
+        { "kernels: Q1_0 tiles equal f64 sums, SIMD equals scalar", { QUANT_Q1_0, 384, 9, 6, false, false } },
+        { "kernels: Q2_0 tiles equal f64 sums, SIMD equals scalar", { QUANT_Q2_0, 192, 17, 5, false, false } },
         { "kernels: Q8_K as f32 equals f64 sums, SIMD equals scalar", { QUANT_Q8_K, 256, 9, 5, false, false } },
         { "kernels: Q4_0 with scales of every size, SIMD equals scalar", { QUANT_Q4_0, 128, 16, 5, true, false } },
         { "kernels: Q4_1 with scales of every size, SIMD equals scalar", { QUANT_Q4_1, 128, 16, 5, true, false } },
@@ -694,6 +703,11 @@ void test_kernels(void) {
         { "kernels: IQ2_S with scales of every size, SIMD equals scalar", { QUANT_IQ2_S, 512, 16, 5, true, false } },
         { "kernels: IQ3_XXS with scales of every size", { QUANT_IQ3_XXS, 512, 16, 5, true, false } },
         { "kernels: IQ3_S with scales of every size, SIMD equals scalar", { QUANT_IQ3_S, 512, 16, 5, true, false } },
+        { "kernels: NVFP4 with scales of every size, SIMD equals scalar", { QUANT_NVFP4, 512, 16, 5, true, false } },
+        { "kernels: Q1_0 with scales of every size, SIMD equals scalar", { QUANT_Q1_0, 512, 16, 5, true, false } },
+        { "kernels: Q2_0 with scales of every size, SIMD equals scalar", { QUANT_Q2_0, 512, 16, 5, true, false } },
+        { "kernels: TQ1_0 with scales of every size, SIMD equals scalar", { QUANT_TQ1_0, 512, 16, 5, true, false } },
+        { "kernels: TQ2_0 with scales of every size, SIMD equals scalar", { QUANT_TQ2_0, 512, 16, 5, true, false } },
         { "kernels: Q4_0 of the largest sums, SIMD equals scalar", { QUANT_Q4_0, 512, 8, 6, false, true } },
         { "kernels: Q4_1 of the largest sums, SIMD equals scalar", { QUANT_Q4_1, 512, 8, 6, false, true } },
         { "kernels: Q5_0 of the largest sums, SIMD equals scalar", { QUANT_Q5_0, 512, 8, 6, false, true } },
@@ -710,6 +724,11 @@ void test_kernels(void) {
         { "kernels: IQ1_M of the largest sums, SIMD equals scalar", { QUANT_IQ1_M, 512, 8, 6, false, true } },
         { "kernels: IQ2_XS of the largest sums, SIMD equals scalar", { QUANT_IQ2_XS, 512, 8, 6, false, true } },
         { "kernels: IQ3_XXS of the largest sums, SIMD equals scalar", { QUANT_IQ3_XXS, 512, 8, 6, false, true } },
+        { "kernels: NVFP4 of the largest sums, SIMD equals scalar", { QUANT_NVFP4, 512, 8, 6, false, true } },
+        { "kernels: Q1_0 of the largest sums, SIMD equals scalar", { QUANT_Q1_0, 512, 8, 6, false, true } },
+        { "kernels: Q2_0 of the largest sums, SIMD equals scalar", { QUANT_Q2_0, 512, 8, 6, false, true } },
+        { "kernels: TQ1_0 of the largest sums, SIMD equals scalar", { QUANT_TQ1_0, 512, 8, 6, false, true } },
+        { "kernels: TQ2_0 of the largest sums, SIMD equals scalar", { QUANT_TQ2_0, 512, 8, 6, false, true } },
         { "kernels: one row of one block", { QUANT_Q4_0, 32, 1, 1, false, false } },
         { "kernels: one row of one superblock", { QUANT_Q6_K, 256, 1, 1, false, false } },
         { "kernels: one tile of 8 rows and 4 tokens", { QUANT_Q4_0, 64, 8, 4, false, false } },

@@ -19,10 +19,11 @@ static const struct unpacked_type {
     {QUANT_Q5_1, 32, GROUP_MIN, 0, 31}, {QUANT_Q8_0, 32, NO_MIN, -128, 127}, {QUANT_Q2_K, 16, SUPERBLOCK_MIN, 0, 3},
     {QUANT_Q3_K, 16, NO_MIN, -4, 3}, {QUANT_Q4_K, 32, SUPERBLOCK_MIN, 0, 15}, {QUANT_Q5_K, 32, SUPERBLOCK_MIN, 0, 31},
     {QUANT_Q6_K, 16, NO_MIN, -32, 31}, {QUANT_IQ4_NL, 32, NO_MIN, -127, 113}, {QUANT_IQ4_XS, 32, NO_MIN, -127, 113},
-    {QUANT_MXFP4, 32, NO_MIN, -12, 12},
     {QUANT_IQ2_XXS, 32, NO_MIN, -43, 43}, {QUANT_IQ2_XS, 16, NO_MIN, -43, 43}, {QUANT_IQ2_S, 16, NO_MIN, -43, 43},
     {QUANT_IQ3_XXS, 32, NO_MIN, -62, 62}, {QUANT_IQ3_S, 32, NO_MIN, -15, 15}, {QUANT_IQ1_S, 32, NO_MIN, -9, 9},
     {QUANT_IQ1_M, 16, NO_MIN, -9, 9},
+    {QUANT_MXFP4, 32, NO_MIN, -12, 12}, {QUANT_NVFP4, 16, NO_MIN, -12, 12}, {QUANT_Q1_0, 32, NO_MIN, -1, 1},
+    {QUANT_Q2_0, 32, NO_MIN, -1, 2}, {QUANT_TQ1_0, 32, NO_MIN, -1, 1}, {QUANT_TQ2_0, 32, NO_MIN, -1, 2},
 };
 
 /* Compares bits.  A NaN equals any NaN, because IEEE 754 and wasm leave its sign and payload open. */

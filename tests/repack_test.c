@@ -15,7 +15,8 @@ void test_repack(void);
 static const uint32_t types[] = {
     QUANT_Q4_0, QUANT_Q4_1, QUANT_Q5_0, QUANT_Q5_1, QUANT_Q8_0, QUANT_Q2_K, QUANT_Q3_K, QUANT_Q4_K, QUANT_Q5_K,
     QUANT_Q6_K, QUANT_IQ4_NL, QUANT_IQ4_XS, QUANT_IQ2_XXS, QUANT_IQ2_XS, QUANT_IQ2_S, QUANT_IQ3_XXS, QUANT_IQ3_S,
-    QUANT_IQ1_S, QUANT_IQ1_M, QUANT_MXFP4, QUANT_F32, QUANT_F16, QUANT_BF16,
+    QUANT_IQ1_S, QUANT_IQ1_M, QUANT_MXFP4, QUANT_NVFP4, QUANT_Q1_0, QUANT_Q2_0, QUANT_TQ1_0, QUANT_TQ2_0, QUANT_F32,
+    QUANT_F16, QUANT_BF16,
 };
 
 /* 8 rows of n_block blocks of random bytes.  One cleared bit in the f16 exponents keeps scales below 2. */
@@ -36,6 +37,7 @@ static uint8_t *make_rows(uint32_t type, size_t n_block) {
         if (type == QUANT_F16) rows[b + 1] &= 0xbf;
         if (type == QUANT_MXFP4) rows[b] &= 0xbf;
         if (type == QUANT_IQ1_M) rows[b + 55] &= 0xbf;   /* the high 4 bits of the f16 */
+        for (size_t i = 0; type == QUANT_NVFP4 && i < 4; i++) rows[b + i] &= 0x3f;
     }
     return rows;
 }
@@ -119,14 +121,33 @@ static void layout(void) {
     }
 }
 
-/* Every f16 as each scale of a superblock: below 128 it is stored with another bias in a tile and is restored exactly;
- * others are refused. */
+/* By hand: the places of codes of one and of two bits, of row 5. */
+static void layout_of_few_bits(void) {
+    static const struct { uint32_t type; size_t byte; uint8_t bits; size_t word; uint32_t value; } rows[] = {
+        { QUANT_Q1_0, 2, 1 << 6, 0, 1 << 19 },          /* weight 6 = 4 * 1 + 2: bit 3 of byte 2 */
+        { QUANT_Q1_0, 2 + 15, 1 << 1, 3, 1 << 12 },     /* weight 121 = 32 * 3 + 16 + 4 * 2 + 1: bit 4 of byte 1 */
+        { QUANT_Q2_0, 2 + 1, 3 << 4, 0, 3 << 18 },      /* weight 6: bits 2 and 3 of byte 2 */
+        { QUANT_Q2_0, 2 + 14, 2 << 2, 3, 2u << 12 },    /* weight 57 = 16 * 3 + 4 * 2 + 1: bits 4 and 5 of byte 1 */
+        { QUANT_TQ2_0, 6, 1 << 4, 4, 1 << 18 },         /* weight 70 = 16 * 4 + 4 * 1 + 2 */
+        { QUANT_TQ2_0, 32 + 29, 2 << 6, 15, 2u << 14 }, /* weight 253 = 16 * 15 + 4 * 3 + 1 */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uint8_t tile[REPACK_ROWS * 66] = { 0 }, scratch[sizeof tile];
+        tile[5 * quant_traits(rows[i].type)->block_bytes + rows[i].byte] = rows[i].bits;
+        REQUIRE(repack_rows(rows[i].type, tile, 1, scratch), "it was not packed");
+        uint32_t word = load_u32(tile + 2 * REPACK_ROWS + rows[i].word * 4 * REPACK_ROWS + 4 * 5);
+        CHECK(word == rows[i].value, "row %zu: %#x", i, word);
+    }
+}
+
+/* Every f16 as each scale of a block of more than 32 weights: below 128 it is stored with another bias in a tile and is
+ * restored exactly; others are refused. */
 static void scales_of_superblocks(void) {
     enum { LARGEST = 210, ROW = 3 };
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         size_t bytes = quant_traits(types[i])->block_bytes;
         const struct f16_places *f16 = fixture_f16_places(types[i]);
-        if (quant_traits(types[i])->block_size != 256) continue;
+        if (quant_traits(types[i])->block_size <= 32) continue;
         for (uint32_t h = 0; h < 0x10000u * f16->n; h++) {
             uint8_t rows[REPACK_ROWS * LARGEST] = { 0 }, scratch[sizeof rows], row[LARGEST];
             uint32_t at = f16->at[h >> 16], half = h & 0xffff;
@@ -197,7 +218,9 @@ static void not_finite(void) {
 
 /* Every byte as a scale of a type whose scales have one byte. */
 static void scales_of_bytes(void) {
-    static const struct { uint32_t type; size_t at; int limit; } rows_of[] = { { QUANT_MXFP4, 0, 254 } };
+    static const struct { uint32_t type; size_t at; int limit; } rows_of[] = {
+        { QUANT_MXFP4, 0, 254 }, { QUANT_NVFP4, 0, 127 }, { QUANT_NVFP4, 1, 127 }, { QUANT_NVFP4, 2, 127 },
+        { QUANT_NVFP4, 3, 127 } };
     for (size_t i = 0; i < sizeof rows_of / sizeof *rows_of; i++) {
         for (int byte = 0; byte < 256; byte++) {
             uint8_t rows[REPACK_ROWS * 36] = { 0 }, scratch[sizeof rows];
@@ -260,6 +283,7 @@ void test_repack(void) {
         test_row(name, round_trip, &types[i]);
     }
     test_case("repack: words and 16 bytes of floats lie by rows, five and six bits in words", layout);
+    test_case("repack: codes of one and of two bits are reordered", layout_of_few_bits);
     test_case("repack: scales of superblocks have another bias, and none is subnormal", scales_of_superblocks);
     test_case("repack: the scale of IQ1_M, too, has another bias in its nibbles", scale_of_iq1_m);
     test_case("repack: infinite scales leave rows as they are", not_finite);

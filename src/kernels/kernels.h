@@ -88,7 +88,7 @@ struct panel {
     enum min_kind min_kind;
     bool in_bytes;      /* pairs holds (n / 4, 8, 4) bytes: four codes of each row side by side in natural order, too
                          * large by bias */
-    int32_t bias;       /* only set if in_bytes; other panels hold codes from which the bias is subtracted */
+    int32_t bias;       /* only used if in_bytes; other panels hold codes from which the bias is subtracted */
     int16_t *pairs;     /* (n / 2, 8, 2) codes in even-odd order: two codes of each row side by side */
     float *scales;      /* (n / group, 8) */
     float *mins;        /* (n / group, 8) for GROUP_MIN; (n / 256, 8) for SUPERBLOCK_MIN: factors of min_codes */
@@ -201,6 +201,10 @@ void kernels_fill_floats(struct kernels *k);    /* called by kernels_fill_simd12
     X(QUANT_Q5_0, block, q5_0)                                                            \
     X(QUANT_Q5_1, block, q5_1)                                                            \
     X(QUANT_MXFP4, block, mxfp4)                                                          \
+    X(QUANT_Q1_0, two_bits, q1_0)                                                         \
+    X(QUANT_Q2_0, two_bits, q2_0)                                                         \
+    X(QUANT_TQ1_0, two_bits, tq1_0)                                                       \
+    X(QUANT_TQ2_0, two_bits, tq2_0)                                                       \
     X(QUANT_Q4_K, superblock, q4_K)                                                       \
     X(QUANT_Q5_K, superblock, q5_K)                                                       \
     X(QUANT_Q6_K, superblock, q6_K)

@@ -39,6 +39,7 @@ ALWAYS_INLINE void block_unpack(const struct block *b, struct panel *p, const ui
         }
     }
     p->group = 32;
+    p->bias = b->bias;
     p->min_kind = b->has_min ? GROUP_MIN : NO_MIN;
 }
 
@@ -46,12 +47,13 @@ ALWAYS_INLINE void superblock_unpack(const struct superblock *b, struct panel *p
     code *to = panel_codes(p);
     float *scales = p->scales, *mins = p->mins;
     int16_t *min_codes = p->min_codes;
-    for (const uint8_t *w = rows, *end = rows + p->n / 256 * b->bytes; w < end; w += b->bytes) {
-        b->scales(scales, min_codes, mins, w);
-        scales += 256 / b->group * TILE_ROWS;
+    for (const uint8_t *w = rows, *end = rows + p->n / b->size * b->bytes; w < end; w += b->bytes) {
+        uint8_t expanded[EXPANDED_BYTES];
+        superblock_scales(b, scales, min_codes, mins, w);
+        scales += b->size / b->group * TILE_ROWS;
         if (b->has_min) mins += TILE_ROWS, min_codes += 256 / b->group * TILE_ROWS;
-        const uint8_t *words = w + b->words;
-        for (const code *end_of_tile = to + 256 * TILE_ROWS; to < end_of_tile; words += b->step) {
+        const uint8_t *words = superblock_words(b, expanded, w);
+        for (const code *end_of_tile = to + b->size * TILE_ROWS; to < end_of_tile; words += b->step) {
             for (uint32_t k = 0; k < b->period; k++) {
                 for (uint32_t j = 0; j < 8; j += b->group / 4) {
                     const uint8_t *words_j = words + b->four * j;
@@ -64,7 +66,13 @@ ALWAYS_INLINE void superblock_unpack(const struct superblock *b, struct panel *p
         }
     }
     p->group = b->group;
+    p->bias = b->bias;
     p->min_kind = b->has_min ? SUPERBLOCK_MIN : NO_MIN;
+}
+
+static __attribute__((noinline)) void two_bits_unpack(const struct two_bits *t, struct panel *p, const uint8_t *rows) {
+    struct superblock b = two_bits_superblock(t);
+    superblock_unpack(&b, p, rows);
 }
 
 /* ---- panels of 8 rows ---------------------------------------------------------------------------------------------

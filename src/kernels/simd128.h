@@ -130,6 +130,8 @@ static inline v128_t wasm_v128_andnot(v128_t a, v128_t b) { return _mm_andnot_si
 #define wasm_u32x4_shr(v, n) _mm_srli_epi32(v, (int)(n))
 
 /* ---- integers ---- */
+static inline v128_t wasm_i8x16_add(v128_t a, v128_t b) { return _mm_add_epi8(a, b); }
+static inline v128_t wasm_i8x16_gt(v128_t a, v128_t b) { return _mm_cmpgt_epi8(a, b); }
 static inline v128_t wasm_i8x16_sub(v128_t a, v128_t b) { return _mm_sub_epi8(a, b); }
 static inline v128_t wasm_i16x8_sub(v128_t a, v128_t b) { return _mm_sub_epi16(a, b); }
 static inline v128_t wasm_i32x4_add(v128_t a, v128_t b) { return _mm_add_epi32(a, b); }

@@ -118,13 +118,15 @@ static const struct block q5_1 = { .codes = q5_codes, .bytes = 192, .words = 32,
 static const struct block q8_0 = { .codes = q8_codes, .bytes = 272, .words = 16, .bias = 128, .even_odd = true };
 static const struct block q8_0_signed = { .codes = q8_signed_codes, .bytes = 272, .words = 16, .even_odd = true };
 static const struct block iq4_nl = { .codes = iq4_codes, .bytes = 144, .words = 16, .bias = 128 };
-static const struct block mxfp4 = { .codes = fp4_codes, .bytes = 136, .words = 8, .bias = 12, .exponents = true };
+static const struct block mxfp4 = { .codes = mxfp4_codes, .bytes = 136, .words = 8, .bias = 12, .exponents = true };
 
-/* ---- superblocks of 256 ------------------------------------------------------------------------------------------ */
+/* ---- superblocks of 256, and blocks of 64 and 128 ---------------------------------------------------------------- */
 
 struct superblock {
     tile_codes *codes;
-    tile_scales *scales;
+    tile_scales *scales;   /* NULL: the type has one scale */
+    tile_expand *expand;   /* NULL: `codes` reads the words of a tile */
+    uint32_t size;         /* weights of each row in a tile */
     uint32_t bytes;        /* bytes of a tile */
     uint32_t words;        /* offset of the words of codes in a tile */
     uint32_t period;       /* the layout of the words repeats after `period` times 32 weights */
@@ -136,6 +138,21 @@ struct superblock {
     bool has_min;
     uint8_t odd_shift;  /* for odd k, `codes` returns codes that are shifted to the left by this many bits */
 };
+
+ALWAYS_INLINE void superblock_scales(const struct superblock *b, float *scales, int16_t *min_codes, float *mins,
+                                     const uint8_t *tile) {
+    if (b->scales) b->scales(scales, min_codes, mins, tile);
+    else d_scales(scales, tile, b->size / b->group);
+}
+
+/* Returns the words of a tile that `codes` reads. */
+enum { EXPANDED_BYTES = 256 * TILE_ROWS / 4 };
+ALWAYS_INLINE const uint8_t *superblock_words(const struct superblock *b, uint8_t expanded[EXPANDED_BYTES],
+                                              const uint8_t *tile) {
+    if (!b->expand) return tile + b->words;
+    b->expand(expanded, tile + b->words);
+    return expanded;
+}
 
 /* y = 8 packed rows times one token.  A group begins at weight 32 * k + 4 * j of its period, where j is 0, or also 4 if
  * groups have 16 weights.  dot_4 multiplies weights 4 * i .. 4 * i + 3 of the group. */
@@ -150,15 +167,18 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
     v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, min_sums[2] = { f0, f0 }, minus_bias = wasm_i32x4_splat(-b->bias);
     volatile v128_t sink[2];
     IN_REGISTER(minus_bias);
-    for (const uint8_t *w = rows, *end = rows + a->n / 256 * b->bytes; w < end; w += b->bytes) {
+    for (const uint8_t *w = rows, *end = rows + a->n / b->size * b->bytes; w < end; w += b->bytes) {
         float scales[16 * TILE_ROWS], mins[TILE_ROWS];
         int16_t min_codes[16 * TILE_ROWS];
-        b->scales(scales, min_codes, mins, w);
-        if (b->has_min) add_mins(min_sums, min_codes, mins, sum_q, sum_d++, 256 / b->group);
-        sum_q += 256 / b->group;
+        uint8_t expanded[EXPANDED_BYTES];
+        superblock_scales(b, scales, min_codes, mins, w);
+        if (b->has_min) {
+            add_mins(min_sums, min_codes, mins, sum_q, sum_d++, 256 / b->group);
+            sum_q += 256 / b->group;
+        }
         const float *scale = scales;
-        const uint8_t *words = w + b->words;
-        for (const code *q_end = q + 256; q < q_end; words += b->step) {
+        const uint8_t *words = superblock_words(b, expanded, w);
+        for (const code *q_end = q + b->size; q < q_end; words += b->step) {
             LOOP_UNROLLED
             for (uint32_t k = 0; k < b->period; k++) {
                 v128_t dq = wasm_v128_load32_splat(d++);
@@ -198,32 +218,62 @@ ALWAYS_INLINE void superblock_dot(const struct superblock *b, float y[TILE_ROWS]
 }
 
 static const struct superblock q4_K = {
-    .codes = q4_K_codes, .scales = q4_K_scales, .bytes = 1152, .words = 128, .period = 2, .step = 256, .group = 32,
-    .four = 32, .has_min = true,
+    .codes = q4_K_codes, .scales = q4_K_scales, .size = 256, .bytes = 1152, .words = 128, .period = 2, .step = 256,
+    .group = 32, .four = 32, .has_min = true,
 };
 static const struct superblock q4_K_unshifted = {
-    .codes = q4_K_unshifted_codes, .scales = q4_K_scales, .bytes = 1152, .words = 128, .period = 2, .step = 256,
-    .group = 32, .four = 32, .has_min = true, .odd_shift = 4,
+    .codes = q4_K_unshifted_codes, .scales = q4_K_scales, .size = 256, .bytes = 1152, .words = 128, .period = 2,
+    .step = 256, .group = 32, .four = 32, .has_min = true, .odd_shift = 4,
 };
 static const struct superblock q5_K = {
-    .codes = q5_codes, .scales = q4_K_scales, .bytes = 1408, .words = 128, .period = 1, .step = 160, .group = 32,
-    .four = 20, .has_min = true,
+    .codes = q5_codes, .scales = q4_K_scales, .size = 256, .bytes = 1408, .words = 128, .period = 1, .step = 160,
+    .group = 32, .four = 20, .has_min = true,
 };
 static const struct superblock q6_K = {
-    .codes = q6_K_codes, .scales = q6_K_scales, .bytes = 1680, .words = 16, .period = 1, .step = 192, .group = 16,
-    .four = 24, .bias = 32,
+    .codes = q6_K_codes, .scales = q6_K_scales, .size = 256, .bytes = 1680, .words = 16, .period = 1, .step = 192,
+    .group = 16, .four = 24, .bias = 32,
 };
 static const struct superblock q2_K = {
-    .codes = q2_K_codes, .scales = q2_K_scales, .bytes = 672, .words = 128, .period = 4, .step = 256, .group = 16,
-    .four = 32, .has_min = true,
+    .codes = q2_K_codes, .scales = q2_K_scales, .size = 256, .bytes = 672, .words = 128, .period = 4, .step = 256,
+    .group = 16, .four = 32, .has_min = true,
 };
 static const struct superblock q3_K = {
-    .codes = q3_K_codes, .scales = q3_K_scales, .bytes = 880, .words = 16, .period = 8, .group = 16, .four = 32,
-    .bias = 4,
+    .codes = q3_K_codes, .scales = q3_K_scales, .size = 256, .bytes = 880, .words = 16, .period = 8, .group = 16,
+    .four = 32, .bias = 4,
 };
 static const struct superblock iq4_xs = {
-    .codes = iq4_codes, .scales = iq4_xs_scales, .bytes = 1088, .words = 64, .period = 1, .step = 128, .group = 32,
-    .four = 32, .bias = 128,
+    .codes = iq4_codes, .scales = iq4_xs_scales, .size = 256, .bytes = 1088, .words = 64, .period = 1, .step = 128,
+    .group = 32, .four = 32, .bias = 128,
 };
+static const struct superblock nvfp4 = {
+    .codes = nvfp4_codes, .scales = nvfp4_scales, .size = 64, .bytes = 288, .words = 32, .period = 1, .step = 128,
+    .group = 16, .four = 16, .bias = 12,
+};
+
+/* ---- codes of two bits, and one scale ----------------------------------------------------------------------------
+ *
+ * These types share one dot and one unpacker, to which the fields that differ are arguments. */
+
+struct two_bits {
+    tile_expand *expand;
+    uint32_t size, bytes;
+};
+
+ALWAYS_INLINE struct superblock two_bits_superblock(const struct two_bits *t) {
+    return (struct superblock) {
+        .codes = two_bits_codes, .expand = t->expand, .size = t->size, .bytes = t->bytes, .words = 16, .period = 1,
+        .step = 64, .group = 32, .bias = 1,
+    };
+}
+static __attribute__((noinline)) void two_bits_dot(const struct two_bits *t, float y[TILE_ROWS], const uint8_t *rows,
+                                                   const struct activations *a) {
+    struct superblock b = two_bits_superblock(t);
+    superblock_dot(&b, y, rows, a);
+}
+
+static const struct two_bits tq2_0 = { .size = 256, .bytes = 528 };
+static const struct two_bits tq1_0 = { .expand = tq1_0_expand, .size = 256, .bytes = 432 };
+static const struct two_bits q2_0 = { .size = 64, .bytes = 144 };
+static const struct two_bits q1_0 = { .expand = q1_0_expand, .size = 128, .bytes = 144 };
 
 #endif

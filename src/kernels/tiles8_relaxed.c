@@ -8,9 +8,9 @@
  *
  * The codes of q8_0 have 8 bits.  Engines that take the second operand as signed bytes get them as they are, and
  * engines that take it as unsigned get them plus 128.  Other engines use the SIMD128 kernels for q8_0; all engines use
- * them for the types that RELAXED_TYPES lacks.  q8_0 usually gets 16-bit activations (tiles16_relaxed.c).  It gets 8-bit ones
- * only where it shares them with other types (kernels_max_code): then this file multiplies its panels, and the SIMD128
- * dot multiplies a single token.
+ * them for the types that are not in RELAXED_TYPES.  q8_0 usually gets 16-bit activations (tiles16_relaxed.c).  It gets
+ * 8-bit ones only where it shares them with other types (kernels_max_code): then this file multiplies its panels, and
+ * the SIMD128 dot multiplies a single token.
  *
  * This file also makes the panels of bytes that tiles16_relaxed.c multiplies.
  */
@@ -73,7 +73,6 @@ ALWAYS_INLINE v128_t first_sum(const struct panel *p, const int32_t *isum) {
 static void NAME##_unpack__relaxed8(struct panel *p, const uint8_t *rows) {               \
     TEMPLATE##_unpack(&NAME, p, rows);                                                    \
     p->in_bytes = true;                                                                   \
-    p->bias = NAME.bias;                                                                  \
 }
 #define DOT_OF(TYPE, TEMPLATE, NAME)                                                      \
 static void NAME##_dot__relaxed8(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a) { \

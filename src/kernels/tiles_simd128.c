@@ -129,6 +129,87 @@ void iq4_xs_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t
     }
 }
 
+/* nvfp4: the bytes of word 0 are the scales.  The exponent and the mantissa of a scale are moved to their places in an
+ * f32, whose exponent has a bias of 127 in place of 8; the product makes up for it.  No scale of a tile is one of the
+ * exceptions of quant_nvfp4_scale. */
+void nvfp4_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *tile) {
+    (void)min_codes, (void)mins;
+    for (const uint8_t *end = tile + 32; tile < end; tile += 16, scales += 4) {
+        LOOP_ROLLED
+        for (uint32_t i = 0; i < 4; i++) {
+            v128_t byte = wasm_v128_and(wasm_u32x4_shr(word(tile, 0), 8 * i), wasm_i32x4_splat(255));
+            wasm_v128_store(scales + 8 * i, wasm_f32x4_mul(wasm_i32x4_shl(byte, 20), wasm_f32x4_splat(0x1p119f)));
+        }
+    }
+}
+
+void d_scales(float *scales, const uint8_t *tile, uint32_t n_group) {
+    v128_t d0 = half_f32(f16_small(wasm_i32x4_load16x4(tile)));
+    v128_t d1 = half_f32(f16_small(wasm_i32x4_load16x4(tile + 8)));
+    for (const float *end = scales + 8 * n_group; scales < end; scales += 8) {
+        wasm_v128_store(scales, d0);
+        wasm_v128_store(scales + 4, d1);
+    }
+}
+
+/* ---- words of two-bit codes -------------------------------------------------------------------------------------- */
+
+/* q1_0: 4 words.  Bits become the codes 0 and 2; -1 and 1 is what they stand for, with a bias of 1. */
+void q1_0_expand(uint8_t *to, const uint8_t *words) {
+    v128_t high_bits = wasm_i8x16_splat((int8_t)0xaa);
+    for (const uint8_t *end = words + 4 * 32; words < end; words += 32, to += 64) {
+        for (uint32_t i = 0; i < 32; i += 16) {
+            v128_t v = wasm_v128_load(words + i);
+            wasm_v128_store(to + i, wasm_v128_and(v, high_bits));
+            wasm_v128_store(to + i + 32, wasm_v128_and(wasm_i16x8_shl(v, 1), high_bits));
+        }
+    }
+}
+
+/* Three times each byte.  LLVM would multiply, which wasm cannot do with bytes, so the double is hidden from it. */
+ALWAYS_INLINE v128_t triple(v128_t v) {
+    v128_t twice = wasm_i8x16_add(v, v);
+    IN_REGISTER(twice);
+    return wasm_i8x16_add(twice, v);
+}
+
+/* The first n digits of base 3 of the bytes of 4 words become n words, step bytes apart: digit k of word i is code i
+ * of word k.  A byte is a fraction x / 256 (blocks.h).  Its bits with the highest one inverted are x - 128 as a signed
+ * number, which can be compared; modulo 256, three times x - 128 is 3x - 128. */
+ALWAYS_INLINE void expand_digits(uint8_t *to, const v128_t fractions[4], uint32_t n, uint32_t step) {
+    v128_t x[4], one_third = wasm_i8x16_splat(85 - 128), two_thirds = wasm_i8x16_splat(170 - 128);
+    IN_REGISTER(one_third);
+    IN_REGISTER(two_thirds);
+    for (uint32_t i = 0; i < 4; i++) x[i] = wasm_v128_xor(fractions[i], wasm_i8x16_splat(INT8_MIN));
+    LOOP_ROLLED
+    for (const uint8_t *end = to + n * step; to < end; to += step) {
+        v128_t digits = wasm_i8x16_splat(0);
+        for (uint32_t i = 4; i-- > 0;) {
+            digits = wasm_i16x8_shl(digits, 2);
+            digits = wasm_i8x16_sub(digits, wasm_i8x16_gt(x[i], one_third));
+            digits = wasm_i8x16_sub(digits, wasm_i8x16_gt(x[i], two_thirds));
+            x[i] = triple(x[i]);
+        }
+        wasm_v128_store(to, digits);
+    }
+}
+
+/* tq1_0: digit k of words 0 .. 7 has weights 32k .. 32k + 31, k < 5.  Words 8 .. 11 have the next 5 times 16 weights,
+ * and word 12 the last 16: its 4 digits are the codes of one word. */
+void tq1_0_expand(uint8_t *to, const uint8_t *words) {
+    for (const uint8_t *end = words + 32; words < end; words += 16, to += 16) {
+        LOOP_ROLLED
+        for (uint32_t first = 0; first < 12; first += 4) {
+            const v128_t four[4] = { word(words, first), word(words, first + 1), word(words, first + 2),
+                                     word(words, first + 3) };
+            expand_digits(first < 8 ? to + 8 * first : to + 320, four, 5, first < 8 ? 64 : 32);
+        }
+        v128_t x[4] = { word(words, 12) };
+        for (uint32_t i = 1; i < 4; i++) x[i] = triple(x[i - 1]);
+        expand_digits(to + 480, x, 1, 32);
+    }
+}
+
 /* ---- four weights of 8 rows -------------------------------------------------------------------------------------- */
 
 typedef int16_t code;
@@ -157,25 +238,31 @@ ALWAYS_INLINE void in_order(v128_t dots[N_DOT], volatile v128_t sink[2]) {
     IN_ORDER_STORED(sink, dots[0], dots[1]);
 }
 
-/* q4_0, q4_1.  Two masks extract the nibbles of even and of odd bytes in place, from the word and from the word shifted
- * by 4 bits: 5 instructions for the four nibbles of a 16-bit lane instead of 7.  Codes from odd bytes are 256x too
- * large, so they have sums of their own, odd256, which are divided by 256 at the end.  That is exact, because all their
- * products are multiples of 256, and 16 products of 15 * 256 and MAX_CODE_16 fit in 32 bits. */
-ALWAYS_INLINE void dot_nibbles(v128_t dots[N_DOT], const uint8_t *words, const code *q, volatile v128_t sink[2]) {
+/* Codes of 4 bits (q4_codes) or of 2 (two_bits_codes).  Two masks extract the codes of even and of odd bytes in place,
+ * from the word and from shifted words: for nibbles, 5 instructions for the four of a 16-bit lane instead of 7.  Codes
+ * from odd bytes are 256x too large, so they have sums of their own, odd256, which are divided by 256 at the end.  That
+ * is exact, because all their products are multiples of 256, and 16 products of 15 * 256 and MAX_CODE_16 fit in 32
+ * bits. */
+ALWAYS_INLINE void dot_fields(v128_t dots[N_DOT], const uint8_t *words, uint32_t n_bit, const code *q,
+                              volatile v128_t sink[2]) {
     v128_t odd256[2] = { wasm_i32x4_splat(0), wasm_i32x4_splat(0) };
-    v128_t even_nibble = wasm_i16x8_splat(15), odd_nibble = wasm_i16x8_splat(15 << 8);
-    IN_REGISTER(even_nibble);
-    IN_REGISTER(odd_nibble);
+    int16_t mask = n_bit == 4 ? 15 : 3;
+    v128_t even_field = wasm_i16x8_splat(mask), odd_field = wasm_i16x8_splat((int16_t)(mask << 8));
+    IN_REGISTER(even_field);
+    IN_REGISTER(odd_field);
     LOOP_UNROLLED
-    for (uint32_t j = 0; j < 4; j++) {
-        v128_t x_even = wasm_v128_load32_splat(q + 4 * j), x_odd = wasm_v128_load32_splat(q + 4 * j + 2);
-        v128_t x_even16 = wasm_v128_load32_splat(q + 4 * j + 16), x_odd16 = wasm_v128_load32_splat(q + 4 * j + 18);
+    for (uint32_t i = 0; i < 4; i++) {   /* two fields, which begin at bit `shift` of word j */
+        uint32_t j = n_bit == 4 ? i : i / 2, shift = n_bit == 4 ? 0 : i % 2 * 4;
+        const code *q0 = q + (n_bit == 4 ? 4 * i : 8 * i), *q1 = q0 + (n_bit == 4 ? 16 : 4);
+        v128_t x_even0 = wasm_v128_load32_splat(q0), x_odd0 = wasm_v128_load32_splat(q0 + 2);
+        v128_t x_even1 = wasm_v128_load32_splat(q1), x_odd1 = wasm_v128_load32_splat(q1 + 2);
         for (uint32_t half = 0; half < 2; half++) {
-            v128_t c = word(words + 16 * half, j), c16 = wasm_u16x8_shr(c, 4);
-            DOT(dots[half], wasm_v128_and(c, even_nibble), x_even);
-            DOT(dots[half], wasm_v128_and(c16, even_nibble), x_even16);
-            DOT(odd256[half], wasm_v128_and(c, odd_nibble), x_odd);
-            DOT(odd256[half], wasm_v128_and(c16, odd_nibble), x_odd16);
+            v128_t c = word(words + 16 * half, j);
+            v128_t c0 = shift == 0 ? c : wasm_u16x8_shr(c, shift), c1 = wasm_u16x8_shr(c, shift + n_bit);
+            DOT(dots[half], wasm_v128_and(c0, even_field), x_even0);
+            DOT(dots[half], wasm_v128_and(c1, even_field), x_even1);
+            DOT(odd256[half], wasm_v128_and(c0, odd_field), x_odd0);
+            DOT(odd256[half], wasm_v128_and(c1, odd_field), x_odd1);
         }
         IN_ORDER_STORED(sink, dots[0], dots[1]);
         IN_ORDER_STORED(sink, odd256[0], odd256[1]);
@@ -225,7 +312,8 @@ ALWAYS_INLINE void dot_five_bits(v128_t dots[N_DOT], const uint8_t *words, const
 
 ALWAYS_INLINE bool dot_group(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *words, const code *q,
                              volatile v128_t sink[2]) {
-    if (codes == q4_codes) dot_nibbles(dots, words, q, sink);
+    if (codes == q4_codes) dot_fields(dots, words, 4, q, sink);
+    else if (codes == two_bits_codes) dot_fields(dots, words, 2, q, sink);
     else if (codes == q5_codes) dot_five_bits(dots, words, q, sink);
     else return false;
     return true;
@@ -274,6 +362,11 @@ UNPACK(superblock, q4_K)
 DOT_AND_UNPACK(superblock, q5_K)
 UNPACK(superblock, q6_K)
 DOT_AND_UNPACK(superblock, iq4_xs)
+DOT_AND_UNPACK(superblock, nvfp4)
+DOT_AND_UNPACK(two_bits, q1_0)
+DOT_AND_UNPACK(two_bits, q2_0)
+DOT_AND_UNPACK(two_bits, tq1_0)
+DOT_AND_UNPACK(two_bits, tq2_0)
 
 /* ---- q4_K -------------------------------------------------------------------------------------------------------
  *
@@ -537,6 +630,11 @@ void kernels_fill_tiles(struct kernels *k) {
     FILL(QUANT_Q8_0, q8_0);
     FILL(QUANT_IQ4_NL, iq4_nl);
     FILL(QUANT_MXFP4, mxfp4);
+    FILL(QUANT_NVFP4, nvfp4);
+    FILL(QUANT_Q1_0, q1_0);
+    FILL(QUANT_Q2_0, q2_0);
+    FILL(QUANT_TQ1_0, tq1_0);
+    FILL(QUANT_TQ2_0, tq2_0);
     FILL(QUANT_Q2_K, q2_K);
     FILL(QUANT_Q3_K, q3_K);
     FILL(QUANT_Q4_K, q4_K);

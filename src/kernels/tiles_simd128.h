@@ -27,6 +27,8 @@
 
 typedef v128_t tile_codes(const uint8_t *words, uint32_t k, uint32_t j);
 typedef void tile_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *tile);
+/* Writes the codes of a tile as words in another form, from which CODES then extracts them. */
+typedef void tile_expand(uint8_t *to, const uint8_t *words);
 
 /* A mask for 16 bytes.  It is IN_REGISTER where bytes are multiplied.  Where they are widened to 16 bits it is not,
  * because the compiler then merges it with the mask that widens. */
@@ -126,9 +128,11 @@ ALWAYS_INLINE v128_t iq4_codes(const uint8_t *words, uint32_t k, uint32_t j) {
 }
 
 /* mxfp4: the values that the codes stand for, plus 12. */
-ALWAYS_INLINE v128_t fp4_codes(const uint8_t *words, uint32_t k, uint32_t j) {
-    v128_t values = wasm_i8x16_sub(wasm_v128_load(quant_fp4_values), wasm_i8x16_splat(-12));
-    return wasm_i8x16_swizzle(values, q4_codes(words, k, j));
+ALWAYS_INLINE v128_t fp4_values(v128_t codes) {
+    return wasm_i8x16_swizzle(wasm_i8x16_sub(wasm_v128_load(quant_fp4_values), wasm_i8x16_splat(-12)), codes);
+}
+ALWAYS_INLINE v128_t mxfp4_codes(const uint8_t *words, uint32_t k, uint32_t j) {
+    return fp4_values(q4_codes(words, k, j));
 }
 
 /* ---- codes of superblocks ---------------------------------------------------------------------------------------- */
@@ -163,8 +167,26 @@ ALWAYS_INLINE v128_t q3_K_codes(const uint8_t *words, uint32_t k, uint32_t j) {
     return wasm_v128_or(two, wasm_i16x8_shl(bits(word(words, j), k, 1), 2));
 }
 
+/* nvfp4, as mxfp4.  k = 0, in a group of 16: the low nibbles of words 0 and 1 have weights 0 .. 7, and their high ones
+ * weights 8 .. 15. */
+ALWAYS_INLINE v128_t nvfp4_codes(const uint8_t *words, uint32_t k, uint32_t j) {
+    (void)k;
+    return fp4_values(bits(word(words, j % 2), j / 2 * 4, 15));
+}
+
+/* q2_0, tq2_0, and the expanded words of q1_0 and tq1_0.  k = 0: bits 2i and 2i + 1 of each byte of word j / 4, where i
+ * is j % 4.  Two words have 32 weights of each row. */
+ALWAYS_INLINE v128_t two_bits_codes(const uint8_t *words, uint32_t k, uint32_t j) {
+    (void)k;
+    return bits(word(words, j / 4), j % 4 * 2, 3);
+}
+
 /* ---- scales of superblocks: not inlined, because one call serves 2048 weights ------------------------------------ */
 
-tile_scales q4_K_scales, q6_K_scales, q2_K_scales, q3_K_scales, iq4_xs_scales;
+tile_scales q4_K_scales, q6_K_scales, q2_K_scales, q3_K_scales, iq4_xs_scales, nvfp4_scales;
+/* For types with one scale, d, which it stores n_group times. */
+void d_scales(float *scales, const uint8_t *tile, uint32_t n_group);
+
+tile_expand q1_0_expand, tq1_0_expand;
 
 #endif

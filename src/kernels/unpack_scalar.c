@@ -254,6 +254,67 @@ UNPACK_GRIDS(iq3_s)
 UNPACK_GRIDS(iq1_s)
 UNPACK_GRIDS(iq1_m)
 
+/* ---- nvfp4, and types with one scale for 64, 128 or 256 weights ------------------------------------------------ */
+
+/* Stores d as the scale of n groups.  Returns where the next block's scales go. */
+static float *store_scale(float *scale, const uint8_t d[2], size_t n) {
+    for (size_t i = 0; i < n; i++) scale[i] = load_f16(d);
+    return scale + n;
+}
+
+static void unpack_nvfp4__scalar(const void *src, int16_t *codes, float *scale, float *min, int16_t *min_codes,
+                                 size_t n) {
+    (void)min, (void)min_codes;
+    const struct block_nvfp4 *end = (const struct block_nvfp4 *)src + n / 64;
+    for (const struct block_nvfp4 *b = src; b < end; b++) {
+        for (size_t g = 0; g < 4; g++, codes += 16) {
+            *scale++ = quant_nvfp4_scale(b->d[g]);
+            store_values(codes, b->qs + 8 * g, quant_fp4_values, 8);
+        }
+    }
+}
+
+static void unpack_q1_0__scalar(const void *src, int16_t *codes, float *scale, float *min, int16_t *min_codes,
+                                size_t n) {
+    (void)min, (void)min_codes;
+    const struct block_q1_0 *end = (const struct block_q1_0 *)src + n / 128;
+    for (const struct block_q1_0 *b = src; b < end; b++, codes += 128) {
+        scale = store_scale(scale, b->d, 4);
+        for (size_t e = 0; e < 128; e++) codes[e] = b->qs[e / 8] >> (e % 8) & 1 ? 1 : -1;
+    }
+}
+
+static void unpack_q2_0__scalar(const void *src, int16_t *codes, float *scale, float *min, int16_t *min_codes,
+                                size_t n) {
+    (void)min, (void)min_codes;
+    const struct block_q2_0 *end = (const struct block_q2_0 *)src + n / 64;
+    for (const struct block_q2_0 *b = src; b < end; b++, codes += 64) {
+        scale = store_scale(scale, b->d, 2);
+        for (size_t e = 0; e < 64; e++) codes[e] = (int16_t)((b->qs[e / 4] >> (e % 4 * 2) & 3) - 1);
+    }
+}
+
+static void unpack_tq1_0__scalar(const void *src, int16_t *codes, float *scale, float *min, int16_t *min_codes,
+                                 size_t n) {
+    (void)min, (void)min_codes;
+    const struct block_tq1_0 *end = (const struct block_tq1_0 *)src + n / 256;
+    for (const struct block_tq1_0 *b = src; b < end; b++, codes += 256) {
+        scale = store_scale(scale, b->d, 8);
+        for (size_t e = 0; e < 256; e++) codes[e] = (int16_t)(quant_tq1_0_digit(b, e) - 1);
+    }
+}
+
+static void unpack_tq2_0__scalar(const void *src, int16_t *codes, float *scale, float *min, int16_t *min_codes,
+                                 size_t n) {
+    (void)min, (void)min_codes;
+    const struct block_tq2_0 *end = (const struct block_tq2_0 *)src + n / 256;
+    for (const struct block_tq2_0 *b = src; b < end; b++, codes += 256) {
+        scale = store_scale(scale, b->d, 8);
+        for (size_t e = 0; e < 256; e++)
+            codes[e] = (int16_t)((b->qs[e / 128 * 32 + e % 32] >> (e % 128 / 32 * 2) & 3) - 1);
+    }
+}
+
 const struct unpack_traits *unpack_scalar(uint32_t type) {
     static const struct unpack_traits table[QUANT_TYPE_COUNT] = {
         [QUANT_Q4_0] = {32, NO_MIN, unpack_q4_0__scalar},
@@ -276,6 +337,11 @@ const struct unpack_traits *unpack_scalar(uint32_t type) {
         [QUANT_IQ3_S] = {32, NO_MIN, unpack_iq3_s__scalar},
         [QUANT_IQ1_S] = {32, NO_MIN, unpack_iq1_s__scalar},
         [QUANT_IQ1_M] = {16, NO_MIN, unpack_iq1_m__scalar},
+        [QUANT_NVFP4] = {16, NO_MIN, unpack_nvfp4__scalar},
+        [QUANT_Q1_0] = {32, NO_MIN, unpack_q1_0__scalar},
+        [QUANT_Q2_0] = {32, NO_MIN, unpack_q2_0__scalar},
+        [QUANT_TQ1_0] = {32, NO_MIN, unpack_tq1_0__scalar},
+        [QUANT_TQ2_0] = {32, NO_MIN, unpack_tq2_0__scalar},
     };
     return type < QUANT_TYPE_COUNT && table[type].row ? &table[type] : NULL;
 }

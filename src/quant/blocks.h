@@ -279,6 +279,14 @@ static inline uint16_t quant_iq1_m_d(const uint8_t scales[8]) {
     for (size_t i = 0; i < 4; i++) d |= (unsigned)(scales[2 * i + 1] >> 4) << 4 * i;
     return (uint16_t)d;
 }
+/* t[e] of tq1_0, e = 0..255. */
+static inline int quant_tq1_0_digit(const struct block_tq1_0 *b, size_t e) {
+    static const uint8_t power_of_3[5] = {1, 3, 9, 27, 81};
+    uint8_t byte = e < 160 ? b->qs[e % 32] : e < 240 ? b->qs[32 + e % 16] : b->qh[e % 4];
+    size_t digit = e < 160 ? e / 32 : e < 240 ? (e - 160) / 16 : (e - 240) / 4;
+    uint8_t fraction = (uint8_t)(byte * power_of_3[digit]);
+    return fraction * 3 >> 8;
+}
 /* sc[i] - 32 of iq4_xs, i = 0..7. */
 static inline int quant_iq4_xs_scale(const struct block_iq4_xs *b, size_t i) {
     return ((b->scales_l[i / 2] >> (i % 2 * 4) & 15) | (b->scales_h[i / 4] >> (i % 4 * 2) & 3) << 4) - 32;

@@ -222,16 +222,10 @@ void quant_dequantize_q2_0(const void *src, float *dst, size_t n) {
 }
 
 void quant_dequantize_tq1_0(const void *src, float *dst, size_t n) {
-    static const uint8_t power_of_3[5] = {1, 3, 9, 27, 81};
     const struct block_tq1_0 *end = (const struct block_tq1_0 *)src + n / 256;
     for (const struct block_tq1_0 *b = src; b < end; b++, dst += 256) {
         float d = load_f16(b->d);
-        for (size_t e = 0; e < 256; e++) {
-            uint8_t byte = e < 160 ? b->qs[e % 32] : e < 240 ? b->qs[32 + e % 16] : b->qh[e % 4];
-            size_t digit = e < 160 ? e / 32 : e < 240 ? (e - 160) / 16 : (e - 240) / 4;
-            uint8_t fraction = (uint8_t)(byte * power_of_3[digit]);
-            dst[e] = d * (float)((fraction * 3 >> 8) - 1);
-        }
+        for (size_t e = 0; e < 256; e++) dst[e] = d * (float)(quant_tq1_0_digit(b, e) - 1);
     }
 }
 

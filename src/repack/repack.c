@@ -11,7 +11,7 @@
 struct pack {
     uint8_t n_half;     /* number of f16: d, and m or dmin right after it */
     uint8_t d;          /* offset of d in the block */
-    enum { UNCHANGED, EVEN_ODD, FIVE_BITS, FIVE_BITS_K, SIX_BITS } changed;
+    enum { UNCHANGED, EVEN_ODD, ONE_BIT, TWO_BITS, TWO_BITS_TQ, FIVE_BITS, FIVE_BITS_K, SIX_BITS } changed;
     bool d_in_nibbles;  /* d is the high nibbles of four u16 of scales, the first of which is there */
     uint8_t n_byte;     /* number of scales of one byte, with which the block begins */
     uint8_t byte_limit; /* a tile can hold scales of one byte below this */
@@ -37,11 +37,16 @@ static const struct pack table[QUANT_TYPE_COUNT] = {
     [QUANT_IQ3_S] = { .n_half = 1 },
     [QUANT_IQ1_S] = { .n_half = 1 },
     [QUANT_IQ1_M] = { .n_half = 1, .d = offsetof(struct block_iq1_m, scales), .d_in_nibbles = true },
+    [QUANT_TQ1_0] = { .n_half = 1, .d = 52 },
+    [QUANT_TQ2_0] = { .n_half = 1, .d = 64, .changed = TWO_BITS_TQ },
     [QUANT_MXFP4] = { .n_byte = 1, .byte_limit = 254 },
+    [QUANT_NVFP4] = { .n_byte = 4, .byte_limit = 127 },
+    [QUANT_Q1_0] = { .n_half = 1, .changed = ONE_BIT },
+    [QUANT_Q2_0] = { .n_half = 1, .changed = TWO_BITS },
 };
 
 /* True for the types whose f16 have a larger bias in a tile. */
-static bool is_superblock(uint32_t type) { return quant_traits(type)->block_size == 256; }
+static bool is_superblock(uint32_t type) { return quant_traits(type)->block_size > 32; }
 static bool is_float(uint32_t type) { return type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16; }
 
 bool repack_can(uint32_t type) {
@@ -60,6 +65,53 @@ static void store_u64(uint8_t *p, uint64_t v) {
 
 #define FOUR(byte) (0x01010101 * (uint32_t)(byte))
 #define EIGHT(byte) (0x0101010101010101 * (uint64_t)(byte))
+
+/* q1_0: 4 words of 32 bits, in the order of the weights. */
+static void convert_one_bit(uint8_t *words, bool unpack) {
+    for (uint8_t *end = words + 16; words < end; words += 4) {
+        uint32_t from = load_u32(words), to = 0;
+        for (uint32_t i = 0; i < 8; i++) {   /* bits 4i .. 4i + 3 in the file; the products are those of convert_q5 */
+            uint32_t at = i < 4 ? 2 * i + 1 : 2 * i - 8;
+            if (unpack) to |= ((from >> at & FOUR(1)) * 0x10204080u >> 28) << 4 * i;
+            else to |= ((from >> 4 * i & 15) * 0x00204081 & FOUR(1)) << at;
+        }
+        store_u32(words, to);
+    }
+}
+
+/* q2_0: 4 words of 16 codes each, in the order of the weights.  Exchanges code i of byte k with code k of byte i, which
+ * is its own inverse. */
+static void convert_two_bits(uint8_t *words) {
+    for (uint8_t *end = words + 16; words < end; words += 4) {
+        uint32_t w = load_u32(words), differ = (w ^ w >> 6) & 0x00cc00cc;
+        w ^= differ ^ differ << 6;
+        differ = (w ^ w >> 12) & 0x0000f0f0;
+        store_u32(words, w ^ differ ^ differ << 12);
+    }
+}
+
+/* Exchanges the masked bits of *b with the bits of *a that are `shift` places higher. */
+static void exchange_bits(uint32_t *a, uint32_t *b, uint32_t shift, uint32_t mask) {
+    uint32_t differ = (*a >> shift ^ *b) & mask;
+    *a ^= differ << shift;
+    *b ^= differ;
+}
+
+/* tq2_0: twice 8 words.  Byte l of the 32 in the file has the codes of weights l, l + 32, l + 64 and l + 96.  The words
+ * that words 4m .. 4m + 3 become are m, m + 2, m + 4 and m + 6. */
+static void convert_two_bits_tq(uint8_t *words, bool unpack) {
+    uint32_t w8[8];
+    for (uint8_t *end = words + 64; words < end; words += 32) {
+        for (size_t i = 0; i < 8; i++) w8[i] = load_u32(words + 4 * (unpack ? i % 4 * 2 + i / 4 : i));
+        for (uint32_t *w = w8; w < w8 + 8; w += 4) {   /* exchanges code i of word k with code k of word i */
+            exchange_bits(&w[0], &w[2], 4, FOUR(0x0f));
+            exchange_bits(&w[1], &w[3], 4, FOUR(0x0f));
+            exchange_bits(&w[0], &w[1], 2, FOUR(0x33));
+            exchange_bits(&w[2], &w[3], 2, FOUR(0x33));
+        }
+        for (size_t i = 0; i < 8; i++) store_u32(words + 4 * (unpack ? i : i % 4 * 2 + i / 4), w8[i]);
+    }
+}
 
 /* Codes of five bits: pack_five_bits packs n times 32 of them, one in each byte of c[0] .. c[3], into n times five
  * words.  unpack_five_bits is the inverse. */
@@ -179,6 +231,9 @@ static void unpack_six_bits(uint8_t *words) {
 /* Changes the words of a block to the form that they have in a tile, or back. */
 static void change_words(const struct pack *pack, uint8_t *block, bool unpack) {
     switch (pack->changed) {
+    case ONE_BIT: convert_one_bit(block + 2, unpack); break;
+    case TWO_BITS: convert_two_bits(block + 2); break;
+    case TWO_BITS_TQ: convert_two_bits_tq(block, unpack); break;
     case FIVE_BITS: convert_q5(block + 2 * pack->n_half, unpack); break;
     case FIVE_BITS_K: convert_q5_K(block + 16, unpack); break;   /* after d, dmin and 12 bytes of scales */
     case SIX_BITS:
@@ -190,7 +245,7 @@ static void change_words(const struct pack *pack, uint8_t *block, bool unpack) {
     }
 }
 
-/* Changes the bias of a superblock's f16 from 15 to 25.  Numbers that were subnormal then have exponents 1 .. 10, and
+/* Changes the bias of an f16 from 15 to 25.  Numbers that were subnormal then have exponents 1 .. 10, and
  * numbers from 64 to below 128 have exponent 31.  unpack_half is the inverse. */
 static uint16_t pack_half(uint16_t h) {
     uint32_t sign = h & 0x8000, m = h & 0x7fff;

@@ -15,10 +15,14 @@
  *   q6_K               these words become three for each 16 weights.  Word i = 0 .. 2 has codes 4i .. 4i + 3, times 4.
  *                      The low two bits of its bytes make the low six bits of the bytes of w0 ^ w1 << 2 ^ w2 << 4 equal
  *                      to codes 12 .. 15
+ *   q1_0               the 32 bits of a word are reordered: bit 2i + 1 of byte b has weight 4i + b, and bit 2i has
+ *                      weight 4i + b + 16, i = 0 .. 3
+ *   q2_0, tq2_0        word w has the codes of weights 16w .. 16w + 15: bits 2i and 2i + 1 of byte b have the code of
+ *                      weight 16w + 4i + b
  *   q8_0               every four codes are stored as 0 2 1 3 (the even-odd order of kernels/README.md), so that a mask
  *                      and a shift widen bytes to 16 bits
- * In superblocks, the exponents of the f16 (d, dmin) have a bias of 25 in place of 15, so that none is subnormal: their
- * magnitudes are 0, or from 2^-24 to below 2^7.
+ * In blocks of more than 32 weights, the exponents of the f16 (d, dmin) have a bias of 25 in place of 15, so that none
+ * is subnormal: their magnitudes are 0, or from 2^-24 to below 2^7.
  * For F32, F16 and BF16, a tile is 16 bytes of row 0, 16 bytes of row 1, .. 7; rows must be multiples of 16 bytes.
  * The tiles of 8 rows follow each other, in the place of the 8 rows.
  */
@@ -37,8 +41,8 @@ bool repack_can_rows(uint32_t type, size_t row_bytes);
 /* Packs 8 rows of n_block blocks in place.  scratch must be as large as the 8 rows.  Returns false and does nothing
  *   if a scale, a minimum or an F16 weight is infinite or NaN, because kernels on tiles do not check for that when they
  *   decode an f16;
- *   if a scale or a minimum of a superblock is 2^7 or more in magnitude;
- *   if a scale of mxfp4 is 2^126 or more;
+ *   if a scale or a minimum of a block of more than 32 weights is 2^7 or more in magnitude;
+ *   if a scale of mxfp4 is 2^126 or more, or one of nvfp4 has bit 7 set or all other bits;
  *   if rows of floats are not multiples of 16 bytes. */
 bool repack_rows(uint32_t type, uint8_t *rows, size_t n_block, uint8_t *scratch);
 

@@ -219,7 +219,8 @@ static bool measure_type(uint32_t type, struct product products[N_TABLE], const 
 static const uint32_t types[] = { QUANT_Q4_0, QUANT_Q4_1, QUANT_Q5_0, QUANT_Q5_1, QUANT_Q8_0, QUANT_Q2_K, QUANT_Q3_K,
                                   QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K, QUANT_IQ4_NL, QUANT_IQ4_XS, QUANT_IQ1_S,
                                   QUANT_IQ1_M, QUANT_IQ2_XXS, QUANT_IQ2_XS, QUANT_IQ2_S, QUANT_IQ3_XXS, QUANT_IQ3_S,
-                                  QUANT_MXFP4, QUANT_F16, QUANT_BF16, QUANT_F32 };
+                                  QUANT_MXFP4, QUANT_NVFP4, QUANT_Q1_0, QUANT_Q2_0, QUANT_TQ1_0, QUANT_TQ2_0,
+                                  QUANT_F16, QUANT_BF16, QUANT_F32 };
 enum { N_TYPE = sizeof types / sizeof *types };
 
 int main(int argc, char **argv) {

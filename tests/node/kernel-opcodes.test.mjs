@@ -14,7 +14,9 @@ const features = { simd: true, bulk_memory: true, sign_extension: true, mutable_
 const DOT = 'i32x4.dot_i16x8_s', RELAXED_DOT = 'i32x4.relaxed_dot_i8x16_i7x16_add_s';
 const BLOCKS = ['mxfp4', 'q4_0', 'q4_1', 'q5_0', 'q5_1'], SUPERBLOCKS = ['q4_K', 'q5_K', 'q6_K'];
 /** The types without relaxed 8-bit dots. */
-const MORE_BLOCKS = ['iq4_nl', 'q8_0'], MORE_SUPERBLOCKS = ['iq4_xs', 'q2_K', 'q3_K'];
+const MORE_BLOCKS = ['iq4_nl', 'q8_0'], MORE_SUPERBLOCKS = ['iq4_xs', 'nvfp4', 'q2_K', 'q3_K'];
+/** These kernels only call two_bits_dot or two_bits_unpack, which are compiled for each instruction set. */
+const TWO_BITS = /^t?q[12]_0_(dot|unpack)__/;
 const { readWasm } = await wabt();
 
 /** The vector opcodes of each named function, in order. @returns {Map<string, string[]>} */
@@ -46,10 +48,12 @@ for (const module of ['plumb', 'plumb-mt', 'plumb-relaxed', 'plumb-mt-relaxed'])
 
   test(`${module}: every kernel has the expected number of 16-bit dots`, () => {
     // Groups of 32 and of 16: 32 dots for each 8 codes of 4 tokens.
-    assert.deepEqual(countOf(functions, /^(q\d_\d|iq4_nl|mxfp4|panel)_dot(_x4)?__simd128$/, DOT), {
+    assert.deepEqual(countOf(functions, /^(q[458]_\d|iq4_nl|mxfp4|panel)_dot(_x4)?__simd128$/, DOT), {
       ...expected([...BLOCKS, ...MORE_BLOCKS], 'simd128', 32), panel_dot__simd128: 8, panel_dot_x4__simd128: 192 });
-    checkSuperblocks(countOf(functions, /^(q\d_K|iq4_xs)_dot__simd128$/, DOT), [...MORE_SUPERBLOCKS, ...SUPERBLOCKS],
-      'simd128');
+    checkSuperblocks(countOf(functions, /^(q\d_K|iq4_xs|nvfp4)_dot__simd128$/, DOT),
+      [...MORE_SUPERBLOCKS, ...SUPERBLOCKS], 'simd128');
+    const [[name, n]] = Object.entries(countOf(functions, /^two_bits_dot/, DOT)).filter(([, n]) => n > 0);
+    assert.equal(n, 32, name);
   });
 
   const what = relaxed ? 'relaxed dots, kernel by kernel, and no other relaxed opcode' : 'nothing relaxed';
@@ -57,20 +61,23 @@ for (const module of ['plumb', 'plumb-mt', 'plumb-relaxed', 'plumb-mt-relaxed'])
     const found = [...functions].flatMap(([name, opcodes]) =>
       opcodes.filter((opcode) => opcode.includes('relaxed')).map((opcode) => `${opcode} ${name}`));
     if (!relaxed) return assert.deepEqual(found, []);
-    assert.deepEqual(found.filter((one) => !one.startsWith(RELAXED_DOT) || !/__relaxed(8|16)$/.test(one)), []);
-    assert.deepEqual(countOf(functions, /^(q\d_\d|mxfp4|bytes)_dot(_x4)?__relaxed8$/, RELAXED_DOT), {
+    const expectedNames = /(__relaxed(8|16)| two_bits_dot\S*)$/;
+    assert.deepEqual(found.filter((one) => !one.startsWith(RELAXED_DOT) || !expectedNames.test(one)), []);
+    assert.deepEqual(countOf(functions, /^(q[458]_\d|mxfp4|bytes)_dot(_x4)?__relaxed8$/, RELAXED_DOT), {
       ...expected(BLOCKS, 'relaxed8', 16), bytes_dot__relaxed8: 8, bytes_dot_x4__relaxed8: 32 });
     // Groups of 32 and of 16: 16 dots for each 8 codes of 2 tokens.
-    assert.deepEqual(countOf(functions, /^(q\d_\d|q8_0_signed|mxfp4|bytes)_dot(_x4)?__relaxed16$/, RELAXED_DOT), {
+    assert.deepEqual(countOf(functions, /^(q[458]_\d|q8_0_signed|mxfp4|bytes)_dot(_x4)?__relaxed16$/, RELAXED_DOT), {
       ...expected([...BLOCKS, 'q8_0', 'q8_0_signed'], 'relaxed16', 32),
       bytes_dot__relaxed16: 48, bytes_dot_x4__relaxed16: 96 });
     checkSuperblocks(countOf(functions, /^q\d_K\w*_dot__relaxed8$/, RELAXED_DOT), SUPERBLOCKS, 'relaxed8');
     checkSuperblocks(countOf(functions, /^q\d_K\w*_dot__relaxed16$/, RELAXED_DOT),
       [...SUPERBLOCKS, 'q4_K_unshifted'].sort(), 'relaxed16');
+    assert.deepEqual(Object.values(countOf(functions, /^two_bits_dot/, RELAXED_DOT)).sort(), [0, 16, 32]);
   });
 
   test(`${module}: every kernel named after an instruction set uses it`, () => {
-    const kernels = [...functions].filter(([name]) => /__(simd128|relaxed8|relaxed16)$/.test(name));
+    const kernels = [...functions].filter(([name]) => /__(simd128|relaxed8|relaxed16)$/.test(name)
+      && !TWO_BITS.test(name));
     assert.ok(kernels.length >= (relaxed ? 60 : 40), `${kernels.length} kernels`);
     // The minimum is two splats, a sum, a product and an extracted lane.
     for (const [name, opcodes] of kernels) assert.ok(opcodes.length >= 4, `${name}: ${opcodes.length} on vectors`);
