@@ -26,6 +26,8 @@ BLOCKS = {
 SHAPES = {
     "tinyllama": {"layers": 22, "embd": 2048, "heads": 32, "kv_heads": 4, "ff": 5632, "vocab": 32000,
                   "tokenizer": "llama", "context": 2048},
+    "smollm2": {"layers": 30, "embd": 768, "heads": 12, "kv_heads": 4, "ff": 1536, "vocab": 49152, "context": 8192,
+                "rope_base": 1e5, "tied": True},  # SmolLM2 135M with 768 in place of 576, a multiple of 256
     "granite": {"arch": "granite", "layers": 40, "embd": 2048, "heads": 32, "kv_heads": 8, "ff": 8192, "vocab": 49155,
                 "context": 131072, "rope_base": 1e7, "attention_scale": 1 / 64, "tied": True},  # Granite 3 2B
     "qwen3": {"arch": "qwen3", "layers": 28, "embd": 1024, "heads": 16, "kv_heads": 8, "head_dim": 128, "ff": 3072,
@@ -235,8 +237,8 @@ def parse(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("out")
-    add("--shape", choices=SHAPES, help="use the sizes and keys of TinyLlama, Granite 3 2B, Qwen3 0.6B or "
-        "OLMoE 1B-7B, unless other options change them")
+    add("--shape", choices=SHAPES, help="use the sizes and keys of TinyLlama, SmolLM2 135M (but 768 wide), "
+        "Granite 3 2B, Qwen3 0.6B or OLMoE 1B-7B, unless other options change them")
     add("--arch", choices=("llama", "qwen2", "granite", "qwen3", "gemma3", "olmoe"), default="llama")
     types = ("F32", "F16", "BF16", *BLOCKS, *OTHER_SCALES)
     add("--type", choices=(*types, "Q4_K_M"), default="F32", help="the type of every matrix; "

@@ -13,7 +13,7 @@ import { ENGINES, closeChromium, reason, within } from './engines.mjs';
 import { loadsOf } from './load.mjs';
 import { describe, slug } from './machine.mjs';
 import { median } from './median.mjs';
-import { make, MODELS, typesOf } from './models.mjs';
+import { make, MODELS, typesOf, WIDE } from './models.mjs';
 import { promptOf } from './prompt.mjs';
 import { report } from './report.mjs';
 
@@ -23,11 +23,15 @@ const PROFILES = {
     enough: '15', engines: 'plumb/chromium,plumb8,wllama,plumb16/node/1,plumb/wasmtime,plumb/native/1,llama.cpp' },
   architectures: { models: 'gemma3-270m,qwen3-0.6b,olmoe,qwen2.5-1.5b', prompts: '128', contexts: '64', repeats: '3',
     steps: '16', limit: '60', enough: '45', engines: 'plumb/chromium/1,wllama-2/chromium/1,llama.cpp-built/native/1' },
-  full: { models: MODELS.map(({ name }) => name).join(), prompts: '32,512,2048', contexts: '128,1024,4096',
-    repeats: '3', steps: '32', limit: '90', enough: '15', accuracy: true },
+  types: { models: WIDE.map(({ name }) => name).join(), prompts: '128', contexts: '64', repeats: '3', steps: '16',
+    limit: '60', enough: '45', engines: 'plumb/chromium/1,wllama-2/chromium/1,wllama-3/chromium/1' },
+  full: { models: MODELS.filter(model => !WIDE.includes(model)).map(({ name }) => name).join(),
+    prompts: '32,512,2048', contexts: '128,1024,4096', repeats: '3', steps: '32', limit: '90', enough: '15',
+    accuracy: true },
 };
 const HELP = `node tests/bench/bench.mjs [options]
-  --quick, --full, --architectures   fewer, more or other models and lengths: see PROFILES in tests/bench/bench.mjs
+  --quick, --full, --architectures, --types
+                       fewer, more or other models and lengths: see PROFILES in tests/bench/bench.mjs
   --models A,B         of ${MODELS.map(({ name }) => name).join(' ')}
   --engines A,B        those whose id contains one of these: ${ENGINES.map(({ id }) => id).join(' ')}
   --prompts N,N        tokens of a prefill
@@ -44,10 +48,9 @@ const HELP = `node tests/bench/bench.mjs [options]
 const flag = { type: 'boolean' }, text = { type: 'string' };
 const { values: given } = parseArgs({
   options: {
-    quick: flag, full: flag, architectures: flag, models: text, engines: text, prompts: text, contexts: text,
-    steps: text, repeats: text,
-    limit: text, enough: text, accuracy: flag, 'no-speed': flag, 'no-load': flag, 'no-report': flag, out: text,
-    help: flag,
+    quick: flag, full: flag, architectures: flag, types: flag, models: text, engines: text, prompts: text,
+    contexts: text, steps: text, repeats: text, limit: text, enough: text, accuracy: flag, 'no-speed': flag,
+    'no-load': flag, 'no-report': flag, out: text, help: flag,
   },
 });
 if (given.help) {
@@ -55,7 +58,7 @@ if (given.help) {
   process.exit();
 }
 const options = {
-  engines: '', ...PROFILES[['quick', 'full', 'architectures'].find(name => given[name]) ?? 'usual'], ...given,
+  engines: '', ...PROFILES[['quick', 'full', 'architectures', 'types'].find(name => given[name]) ?? 'usual'], ...given,
 };
 const list = (text) => text.split(',').filter(Boolean);
 const numbers = (text) => list(text).map(Number).sort((a, b) => a - b);

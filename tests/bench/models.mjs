@@ -1,9 +1,9 @@
 /**
  * `node tests/bench/models.mjs [NAME...]` makes the missing files that the bench measures, in models/bench/: the
  * default model in other types by llama.cpp's own quantizer, and files of random weights in the shapes of TinyLlama
- * 1.1B, Qwen3 0.6B and half of OLMoE 1B-7B.  Gemma 3 270M and Qwen2.5-Coder 1.5B are those of models/manifest.json.
- * Rows of SmolLM2 have 576 weights, which is not a multiple of 256: there llama.cpp replaces K-quants by other types
- * (Q4_K by Q5_0, Q6_K by Q8_0), so the bench reports the types in each file.
+ * 1.1B, of a wider SmolLM2 135M, of Qwen3 0.6B and of half of OLMoE 1B-7B.  Gemma 3 270M and Qwen2.5-Coder 1.5B are
+ * those of models/manifest.json. Rows of SmolLM2 have 576 weights, which is not a multiple of 256: there llama.cpp
+ * replaces K-quants by other types (Q4_K by Q5_0, Q6_K by Q8_0), so the bench reports the types in each file.
  */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, renameSync } from 'node:fs';
@@ -26,6 +26,13 @@ const tinyllama = (type) => ({
   name: `1.1B-${type}`, title: `1.1B-shaped ${type}`, random: true, file: `${FOLDER}/tinyllama.${type}.gguf`,
   make: (out) => python('models/synth.py', out, '--shape', 'tinyllama', '--type', type, '--context', '8192'),
 });
+/** SmolLM2 with rows of 768 instead of 576 weights, which superblocks can fill. */
+const wide = (type) => ({
+  name: `wide-${type}`, title: type, random: true, file: `${FOLDER}/smollm2-768.${type}.gguf`,
+  make: (out) => python('models/synth.py', out, '--shape', 'smollm2', '--type', type),
+});
+/** The types of `bench.mjs --types`. */
+export const WIDE = ['IQ2_XS', 'IQ3_S', 'IQ4_XS', 'TQ2_0', 'MXFP4'].map(wide);
 const synthetic = (name, title, file, ...options) => ({
   name, title, random: true, file: `${FOLDER}/${file}`,
   make: (out) => python('models/synth.py', out, ...options),
@@ -44,6 +51,7 @@ export const MODELS = [
     '--shape', 'olmoe', '--type', 'Q4_0', '--layers', '8'),
   fetched('qwen2.5-1.5b', 'Qwen2.5-Coder 1.5B Instruct Q4_K_M', 'qwen2.5-coder-1.5b-instruct-q4_k_m.gguf',
     'qwen2.5-coder-1.5b-instruct-q4_k_m'),
+  ...WIDE,
 ];
 
 /** The model with that name; makes its file if it is missing. */

@@ -106,7 +106,7 @@ const prefillTarget = (model) => isFloat(model) ? 2 : isArchitecture(model) ? 5 
 
 /** The ratios that the targets are about, for plumb or another of OURS; '' if not measured. */
 function ratioTable(speeds, ours) {
-  const models = speeds.models.filter(({ name }) => speeds.lengths('prefill', name).length > 0);
+  const models = speeds.models.filter(({ name }) => !isWide(name) && speeds.lengths('prefill', name).length > 0);
   const prompt = (model) => speeds.nearest('prefill', 512, model);
   const context = (model) => speeds.nearest('decode', 128, model);
   const longest = (model) => speeds.lengths('decode', model).at(-1);
@@ -166,6 +166,36 @@ function ratioTable(speeds, ours) {
     : table([`${who}, in Chromium, and the target`, ...models.map(({ title }) => title)], [lengths, ...rows]);
 }
 
+const isWide = (model) => model.startsWith('wide-');   // the models of bench.mjs --types
+
+/** One row for each type of bench.mjs --types: plumb beside both generations of wllama, and how many times as fast as
+ * wllama 2 it is. */
+function typesTable(speeds) {
+  const models = speeds.models.filter(({ name }) => isWide(name) && speeds.lengths('decode', name).length > 0);
+  const notes = [];
+  const rows = models.map(({ name, title, bytes }) => [`${title}, ${MB(bytes)}`,
+    ...[['decode', speeds.lengths('decode', name)[0], 2.5], ['prefill', speeds.lengths('prefill', name)[0], 4]]
+      .flatMap(([kind, n, target]) => {
+        const of = (engine) => speeds.speed(name, `${engine}/chromium/1`, kind, n);
+        const show = (engine) => {
+          const run = speeds.find(name, `${engine}/chromium/1`, kind, n), speed = speedOf(run);
+          if (speed || !run) return speed ? three(speed) : '';
+          const note = run.error ?? run.skipped ?? 'not run';
+          return `- [${notes.indexOf(note) + 1 || notes.push(note)}]`;
+        };
+        const ratio = of('plumb') / of('wllama-2'), bold = ratio < target ? '**' : '';
+        return [show('plumb'), show('wllama-2'), show('wllama-3'),
+          Number.isFinite(ratio) ? `${bold}${ratio.toFixed(2)}${bold} (${target})` : '-'];
+      })]);
+  const { versions } = speeds.last;
+  const columns = (kind) => [`${kind}: plumb`, `wllama ${versions['wllama-2']}`, `wllama ${versions['wllama-3']}`,
+    `plumb / wllama ${versions['wllama-2']} (target)`];
+  return models.length === 0 ? '' : [
+    table(['tokens/s, Chromium, 1 thread', ...columns('decode'), ...columns('prefill')], rows),
+    ...notes.map((note, i) => `[${i + 1}] ${note}  `),
+  ].join('\n\n');
+}
+
 /** Linear memory and JavaScript heaps.  The browser counts linear memory as heap if threads share it; otherwise only
  * plumb reports its size. */
 function heldBy({ info, page: { bytes } }, fileBytes) {
@@ -215,6 +245,7 @@ function sections(all) {
   const speeds = new Speeds(all);
   const { versions, modules } = speeds.last;
   const loads = loadTable(merge(all, 'loads'), speeds.models, versions);
+  const types = typesTable(speeds);
   const accuracy = accuracyTable(merge(all, 'accuracy'), speeds.models);
   return [
     ...all.map(origin),
@@ -223,8 +254,10 @@ function sections(all) {
       + 'the default precision, exact16; the others are for a precision that was requested.',
       ...Object.keys(OURS).map(ours => ratioTable(speeds, ours)).filter(Boolean),
       '## Tokens per second', 'Each cell shows the median, and in parentheses the slowest and the fastest run.',
-      ...speeds.models.filter(({ name }) => speeds.runs.some(({ model }) => model === name))
+      ...speeds.models.filter(({ name }) => !isWide(name) && speeds.runs.some(({ model }) => model === name))
         .map(model => speedTable(speeds, model)),
+      ...types ? ['## Other types', 'Random weights in the shape of SmolLM2-135M, but 768 wide, so that superblocks '
+        + 'fill a row.  Every matrix has the type.', types] : [],
     ] : [],
     ...loads ? ['## Load and memory', loads] : [],
     '## Modules', table(['module', 'bytes'], Object.entries(modules).map(([name, bytes]) => [name, bytes])),
