@@ -198,6 +198,47 @@ test('an encoder cannot generate, and says so', async () => {
   await model.close();
 });
 
+/** Objects of tests/vectors/embed, which has llama.cpp's vector for each text. */
+const folder = `${root}tests/vectors/embed/`;
+const lines = readFileSync(`${folder}texts.txt`, 'utf8').trimEnd().split('\n');
+const expected = name =>
+  readFileSync(`${folder}${name}.jsonl`, 'utf8').trimEnd().split('\n').map(line => JSON.parse(line));
+
+for (const name of ['bert', 'modern-bert', 'nomic-bert-moe', 'gemma-embedding', 'qwen3']) {
+  test(`texts have llama.cpp's embeddings: ${name}`, async () => {
+    const model = await Plumb.load(`${folder}${name}.gguf`);
+    for (const [i, vector] of (await model.embed(lines)).entries()) {
+      const theirs = expected(name)[i].vector;
+      assert.ok(cosineDistance(vector, theirs) < 1e-6, `${i}: ${cosineDistance(vector, theirs)}`);
+    }
+    await model.close();
+  });
+}
+
+for (const [name, query] of [['rank-bert', 'the {document} in it'], ['rank-xlm', 'the {document} in it'],
+  ['rank-qwen3', 'the thin one']]) {
+  test(`texts have llama.cpp's scores: ${name}`, async () => {
+    const model = await Plumb.load(`${folder}${name}.gguf`);
+    assert.equal((await model.info()).pooling, 'rank');
+    const scores = expected(name).map(({ vector }) => vector[0]);
+    const ranks = await model.rank(query, lines);
+    assert.deepEqual(ranks.map(({ index }) => index), scores.map((_, i) => i).sort((a, b) => scores[b] - scores[a]));
+    for (const { index, score } of ranks) assert.ok(Math.abs(score - scores[index]) < 5e-4, `${index}: ${score}`);
+    const both = ['a', 'a'.repeat(200)];
+    await fails(() => model.rank(query, both), 'PLUMB_ERROR_CONTEXT', /^rank: text 1 has 2\d\d tokens/);
+    assert.equal((await model.rank(query, ['a'.repeat(200)], { truncate: true })).length, 1);
+    await model.close();
+  });
+}
+
+test('the text of a special token stays text unless parseSpecial is set', async () => {
+  const model = await Plumb.load(`${folder}bert.gguf`);
+  assert.deepEqual(await model.embed('[SEP]', { parseSpecial: true }), await model.embed(Int32Array.of(2, 3, 3)));
+  assert.deepEqual(await model.embed('[SEP]'), await model.embed(await model.tokenize('[SEP]')));
+  assert.ok((await model.tokenize('[SEP]')).length > 3);
+  await model.close();
+});
+
 describe('OpenAI\'s embeddings', () => {
   const params = { model: 'nomic', input: [[...IDS], [7, 1]] };
   test('have its parameters and shape', async () => {
