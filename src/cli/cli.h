@@ -4,6 +4,7 @@
  *   inspect.c     inspect
  *   trace.c       trace, logits
  *   perplexity.c  perplexity
+ *   embed.c       embed, rank
  *   reports.c     diff, selfcheck, weights, diagnose
  *   options.c     one table of options: parsing, help
  *   model.c       reading models; prompts and token ids; sessions
@@ -31,7 +32,7 @@ extern int exit_failed;
 
 enum command {
     COMMAND_RUN, COMMAND_INSPECT, COMMAND_TOKENIZE, COMMAND_SCORE, COMMAND_BENCH, COMMAND_TRACE, COMMAND_LOGITS,
-    COMMAND_PERPLEXITY, COMMAND_DIFF, COMMAND_SELFCHECK, COMMAND_WEIGHTS, COMMAND_DIAGNOSE, COMMAND_COUNT
+    COMMAND_PERPLEXITY, COMMAND_EMBED, COMMAND_RANK, COMMAND_DIFF, COMMAND_SELFCHECK, COMMAND_WEIGHTS, COMMAND_DIAGNOSE, COMMAND_COUNT
 };
 
 enum { MAX_FILES = 64 };
@@ -40,7 +41,7 @@ struct options {
     enum command command;
     const char *files[MAX_FILES];        /* the files of the model, in order; in diff and weights the two sides */
     size_t n_file;
-    const char *text;                    /* TEXT of tokenize, FILE of perplexity */
+    const char *text;                    /* TEXT of tokenize, FILE of perplexity, embed, rank */
     const char *prompt, *system, *ids;
     uint32_t n_predict;                  /* 0: the default of the run command */
     uint32_t n_prompt, n_repeat, n_top, n_chunk, n_quirk;
@@ -50,6 +51,10 @@ struct options {
     plumb_trace_params trace;
     const char *output, *model, *against, *html, *base, *save;
     double tolerance;
+    const char *prefix, *query, *query_prefix;
+    uint32_t n_dimension;                /* 0: all */
+    plumb_pooling pooling;               /* if has_pooling */
+    bool has_pooling, no_normalize, truncate;
     plumb_precision precision;
     plumb_kv_type kv_type;
     bool reference, scalar, raw, chat, print_ids, parse_special, no_special, json, profile, list, all;
@@ -166,6 +171,8 @@ int run_inspect(const struct options *options);
 int run_trace(const struct options *options);
 int run_logits(const struct options *options);
 int run_perplexity(const struct options *options);
+int run_embed(const struct options *options);
+int run_rank(const struct options *options);
 int run_diff(const struct options *options);
 int run_selfcheck(const struct options *options);
 int run_weights(const struct options *options);

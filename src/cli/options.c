@@ -9,10 +9,11 @@
 #include <string.h>
 
 /* The type of an option's value.  COUNT: a U32 or "all"; RANGE: two U32, "0-3". */
-enum kind { FLAG, TEXT, U32, U64, F32, F64, COUNT, RANGE, PRECISION, KV_TYPE };
+enum kind { FLAG, TEXT, U32, U64, F32, F64, COUNT, RANGE, PRECISION, KV_TYPE, POOLING };
 
 #define ON(command) (1u << COMMAND_##command)
-#define TAKE_CTX (ON(RUN) | ON(SCORE) | ON(BENCH))
+#define TAKE_TEXTS (ON(EMBED) | ON(RANK))
+#define TAKE_CTX (ON(RUN) | ON(SCORE) | ON(BENCH) | TAKE_TEXTS)
 #define TAKE_TOKENS (ON(TRACE) | ON(LOGITS) | ON(DIAGNOSE))
 #define COMPUTE (TAKE_CTX | ON(TRACE) | ON(LOGITS) | ON(PERPLEXITY))
 #define REPORTS (ON(DIFF) | ON(SELFCHECK) | ON(WEIGHTS) | ON(DIAGNOSE))
@@ -54,7 +55,7 @@ static const struct option {
       "put TEXT into the model's chat template; without --chat it is fed as it is" },
     { "--parse-special", ON(RUN), FLAG, AT(parse_special), 0, 0, NULL,
       "with --raw: text such as <|im_end|> becomes the special token of that name" },
-    { "--parse-special", ON(TOKENIZE) | TAKE_TOKENS, FLAG, AT(parse_special), 0, 0, NULL,
+    { "--parse-special", ON(TOKENIZE) | TAKE_TOKENS | TAKE_TEXTS, FLAG, AT(parse_special), 0, 0, NULL,
       "text such as <|im_end|> becomes the special token of that name" },
     { "--no-special", ON(TOKENIZE), FLAG, AT(no_special), 0, 0, NULL, "do not add the model's BOS and EOS" },
     { "--ids", ON(RUN), FLAG, AT(print_ids), 0, 0, NULL,
@@ -92,6 +93,20 @@ static const struct option {
     { "--all", ON(WEIGHTS), FLAG, AT(all), 0, 0, NULL, "print the tensors that agree too" },
     { "--html", ON(DIFF), TEXT, AT(html), 0, 0, "FILE", "also write the report to FILE, as one self-contained page" },
     { "--top", ON(LOGITS), U32, AT(n_top), 1, 1 << 24, "N", "how many of the likeliest tokens to print (10)" },
+    { "-q", ON(RANK), TEXT, AT(query), 0, 0, "TEXT", "the query (required)" },
+    { "--prefix", TAKE_TEXTS, TEXT, AT(prefix), 0, 0, "TEXT",
+      "put TEXT in front of each line, such as \"query: \"; the model's card says which prefixes it was trained with" },
+    { "--query-prefix", ON(RANK), TEXT, AT(query_prefix), 0, 0, "TEXT", "the same for the query" },
+    { "--tokens", ON(EMBED), TEXT, AT(ids), 0, 0, "1,2,3", "the token ids of one text, instead of FILE" },
+    { "--pooling", TAKE_TEXTS, POOLING, AT(pooling), 0, 0, "NAME",
+      "how one vector is made of those of the tokens: mean, cls (the first), last, or none to print all of them (as "
+      "the file says)" },
+    { "--dimensions", TAKE_TEXTS, U32, AT(n_dimension), 1, UINT32_MAX, "N",
+      "keep only the first N elements of each vector, for models that were trained for that (all)" },
+    { "--no-normalize", ON(EMBED), FLAG, AT(no_normalize), 0, 0, NULL, "do not divide each vector by its length" },
+    { "--truncate", TAKE_TEXTS, FLAG, AT(truncate), 0, 0, NULL,
+      "leave out the end of a line that is longer than the context, instead of failing" },
+    { "--raw", ON(EMBED), FLAG, AT(raw), 0, 0, NULL, "print 32-bit floats, little-endian, instead of JSON" },
     { "--ctx", ON(PERPLEXITY), U32, AT(n_ctx), 4, 1 << 24, "N",
       "tokens in a chunk, of which the second half is scored (512, or as in the saved run)" },
     { "--chunks", ON(PERPLEXITY), U32, AT(n_chunk), 1, 1 << 24, "N", "chunks to compute (all)" },
@@ -111,9 +126,13 @@ static const struct option {
     { "--reference", COMPUTE, FLAG, AT(reference), 0, 0, NULL,
       "use the slow pass that defines the correct result" },
     { "--scalar", COMPUTE, FLAG, AT(scalar), 0, 0, NULL, "use only the portable kernels" },
-    { "--json", ON(INSPECT) | ON(TOKENIZE) | ON(SCORE) | ON(BENCH) | ON(TRACE) | ON(LOGITS) | ON(PERPLEXITY) | REPORTS,
+    { "--json", ON(INSPECT) | ON(TOKENIZE) | ON(SCORE) | ON(BENCH) | ON(TRACE) | ON(LOGITS) | ON(PERPLEXITY) | ON(RANK)
+      | REPORTS,
       FLAG, AT(json), 0, 0, NULL, "print JSON" },
 };
+
+/* The model of embed and rank unless one is given: all-minilm-l6-v2 of models/manifest.json. */
+#define DEFAULT_ENCODER "models/all-MiniLM-L6-v2.Q8_0.gguf"
 
 #define REPORT_CODES(agree, differ) "Exit codes: 0 " agree ", 1 " differ ", 2 wrong usage, 3 failure.\n"
 
@@ -153,6 +172,17 @@ static const struct {
         "model asks for it, and the tokens of its second half are scored.  --kl also measures how far the\n"
         "probabilities are from those of the reference pass or of a saved run, which llama-perplexity may have\n"
         "written.  A saved run has 16 bits for each probability, so divergences from it below 1e-5 are rounding.\n" },
+    [COMMAND_EMBED] = { "embed", "[MODEL] FILE", "prints embeddings of lines of text",
+        "Each line of FILE is a text; - reads them from standard input.  Prints a line for each: a JSON array of\n"
+        "numbers.  These vectors have the length 1, so that the product of two of them is their cosine similarity.\n"
+        "With --pooling none a line is an array of arrays, one for each token.  MODEL is\n"
+        DEFAULT_ENCODER " unless it is given.\n" },
+    [COMMAND_RANK] = { "rank", "[MODEL] -q TEXT FILE", "sorts lines of text by a query",
+        "Each line of FILE is a text; - reads them from standard input.  Prints the lines, the best answer to the\n"
+        "query first, each with its score.  A reranker reads the query together with each line, joined as llama.cpp's\n"
+        "server does; with any other model the score is the cosine similarity of the two embeddings, from -1 to 1.\n"
+        "MODEL is\n"
+        DEFAULT_ENCODER " unless it is given.\n" },
     [COMMAND_DIFF] = { "diff", "A B", "finds where two runs diverge",
         "A and B are traces of any engine: what `plumb trace` wrote, the text that llama-eval-callback prints, JSON\n"
         "as in docs/trace.md, or arrays of numpy.savez.  B is assumed to be correct.  Compares the tokens first, then\n"
@@ -241,6 +271,9 @@ static bool parse_range(const char *word, uint32_t *first_last) {
     return true;
 }
 
+/* The names of plumb_pooling. */
+static const char *const poolings[] = { "none", "mean", "cls", "last" };
+
 /* Parses word as the value of option o and stores it.  Returns false after a message. */
 static bool store(struct options *options, const struct option *o, const char *word) {
     void *target = (char *)options + o->target;
@@ -290,6 +323,15 @@ static bool store(struct options *options, const struct option *o, const char *w
         }
         print_error(0, "%s: %s: \"%s\" is not exact16 or fast8", command, o->name, word);
         return false;
+    case POOLING:
+        options->has_pooling = true;
+        for (int i = PLUMB_POOLING_NONE; i < PLUMB_POOLING_RANK; i++) {
+            if (strcmp(word, poolings[i]) != 0) continue;
+            *(plumb_pooling *)target = (plumb_pooling)i;
+            return true;
+        }
+        print_error(0, "%s: %s: \"%s\" is not mean, cls, last or none", command, o->name, word);
+        return false;
     case KV_TYPE:
         for (int i = 0; plumb_kv_type_name((plumb_kv_type)i); i++) {
             if (strcmp(word, plumb_kv_type_name((plumb_kv_type)i)) != 0) continue;
@@ -324,15 +366,28 @@ static int take_option(int argc, char **argv, int i, struct options *options) {
 }
 
 /* Says which option or file is missing, or which options contradict each other; NULL if none do.  Also moves the last
- * word of tokenize and perplexity to o->text, and sets o->raw for the commands that need --chat to use the template. */
+ * word of commands that read a text to o->text, and sets o->raw for the commands that need --chat to use the
+ * template. */
 static const char *check_options(struct options *o) {
-    bool last_is_text = o->command == COMMAND_TOKENIZE || o->command == COMMAND_PERPLEXITY;
+    bool takes_texts = 1u << o->command & TAKE_TEXTS && !o->ids;
+    bool last_is_text = o->command == COMMAND_TOKENIZE || o->command == COMMAND_PERPLEXITY || takes_texts;
     if (last_is_text && o->n_file > 0) o->text = o->files[--o->n_file];
     if (1u << o->command & TWO_FILES) return o->n_file == 2 ? NULL : "exactly two files, A and B, are needed";
     if (o->list && (o->against || o->prompt || o->ids)) {
         return "--list cannot be combined with --against, -p or --tokens";
     }
     if (o->list) return NULL;
+    if (takes_texts && (!o->text || has_gguf_suffix(o->text))) return "FILE is needed";
+    if (o->command == COMMAND_RANK && !o->query) return "-q TEXT is needed";
+    if (o->command == COMMAND_RANK && o->has_pooling && o->pooling == PLUMB_POOLING_NONE) {
+        return "--pooling none leaves no vectors to compare";
+    }
+    if (o->n_file == 0 && 1u << o->command & TAKE_TEXTS) {
+        if (file_size(DEFAULT_ENCODER) == PLUMB_SIZE_UNKNOWN) {
+            return "MODEL is needed, as " DEFAULT_ENCODER " is not there (python3 models/fetch.py all-minilm-l6-v2)";
+        }
+        o->files[o->n_file++] = DEFAULT_ENCODER;
+    }
     if (o->n_file == 0) {
         return o->command == COMMAND_TOKENIZE ? "MODEL and TEXT are needed"
              : o->command == COMMAND_PERPLEXITY ? "MODEL and FILE are needed" : "MODEL is needed";

@@ -16,6 +16,10 @@ const options = {
     '--profile', ...compute, '--json'],
   logits: ['-p', '--tokens', '--chat', '--parse-special', '--top', ...compute, '--json'],
   perplexity: ['--ctx', '--chunks', '--kl', '--save', ...compute, '--json'],
+  embed: ['--prefix', '--tokens', '--pooling', '--dimensions', '--no-normalize', '--truncate', '--raw',
+    '--parse-special', '--ctx', ...compute],
+  rank: ['-q', '--prefix', '--query-prefix', '--pooling', '--dimensions', '--truncate', '--parse-special', '--ctx',
+    ...compute, '--json'],
   diff: ['--model', '--tolerance', '--html', '--json'],
   selfcheck: ['--json'],
   weights: ['--tolerance', '--all', '--json'],
@@ -36,7 +40,7 @@ for (const [name, names] of Object.entries(options)) {
   test(`${name} --help names its options, and no others`, async () => {
     const { code, out, err } = await plumb([name, '--help']);
     assert.deepEqual([code, err], [0, '']);
-    assert.match(out, new RegExp(`^usage: plumb ${name} (MODEL|A)`));
+    assert.match(out, new RegExp(`^usage: plumb ${name} (\\[?MODEL|A)`));
     const listed = [...out.matchAll(/^  (-\S+)/gm)].map(match => match[1]);
     assert.deepEqual(listed.sort(), [...names, '--help'].sort());
     for (const line of out.split('\n')) assert.ok(line.length <= 80, line);
@@ -108,6 +112,14 @@ const wrong = [
   [['logits', smol, '-p', 'x', '--top', '0'], '--top: "0" is not an integer from 1'],
   [['perplexity', smol], 'MODEL and FILE are needed'],
   [['perplexity', smol, 'README.md', '--ctx', '3'], '--ctx: "3" is not an integer from 4'],
+  [['embed'], 'FILE is needed'],
+  [['embed', smol], 'FILE is needed'],
+  [['embed', smol, 'x', '--pooling', 'rank'], '--pooling: "rank" is not mean, cls, last or none'],
+  [['embed', smol, 'x', '--dimensions', '0'], '--dimensions: "0" is not an integer from 1'],
+  [['embed', smol, 'x', '--json'], 'unknown option --json'],
+  [['rank', smol, 'x'], '-q TEXT is needed'],
+  [['rank', smol, '-q', 'x'], 'FILE is needed'],
+  [['rank', smol, '-q', 'x', 'x', '--pooling', 'none'], '--pooling none leaves no vectors to compare'],
   ...['diff', 'weights'].flatMap(name => [[], ['a'], ['a', 'b', 'c']]
     .map(files => [[name, ...files], 'exactly two files, A and B, are needed'])),
   ...['0', '-1', 'nan', ''].map(word => [['diff', 'a', 'b', '--tolerance', word], `--tolerance: "${word}"`]),
