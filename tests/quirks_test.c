@@ -133,7 +133,7 @@ static void table(void) {
                   quirk_at(i)->name);
         }
     }
-    CHECK(n == 212, "%zu quirks", n);
+    CHECK(n == 228, "%zu quirks", n);
     CHECK(!quirk_find("rope.pairing"), "half a name");
 }
 
@@ -330,7 +330,8 @@ static void first_taps(void) {
     static const char *const models[] = { "f32", "qwen2", "qwen3", "gemma3", "granite", "untied", "llama-bias",
                                           "heads-1to1", "heads-4to1", "rope-linear", "rope-freqs", "rope-partial",
                                           "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k",
-                                          "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs" };
+                                          "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4", "nvfp4", "tq1_0",
+                                          "tq2_0" };
     enum { N_MODEL = sizeof models / sizeof *models, N_SHAPES = 12 };   /* the first N_SHAPES differ in shape */
     static const char *const archs[] = { "gemma2", "olmo2", "gpt-oss", "qwen2moe", "qwen3moe", "glm4moe", "bailingmoe2",
                                          "command-r", "phi2", "gpt2", "bloom", "cohere2", "hunyuan-dense",

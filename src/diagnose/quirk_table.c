@@ -632,6 +632,34 @@ static const struct quirk quirks[] = {
     { "IQ4_XS.scales=low_bits", MISREAD(IQ4_XS, SCALE_BITS), "embd", &with_type, "scales lack their upper two bits (32 "
       "is still subtracted)" },
     { "IQ4_XS.d=bf16", MISREAD(IQ4_XS, BF16), "embd", &with_type, "the f16 scale is read as bf16" },
+    { "MXFP4.nibbles=swapped", MISREAD(MXFP4, NIBBLES), "embd", &with_type, "low and high nibble of every byte are "
+      "swapped" },
+    { "MXFP4.layout=interleaved", MISREAD(MXFP4, LAYOUT), "embd", &with_type, "byte j holds elements 2j (low nibble) "
+      "and 2j + 1" },
+    { "MXFP4.codes=linear", MISREAD(MXFP4, TABLE), "embd", &with_type, "code c stands for c - 8, as in Q4_0, not for a "
+      "4-bit float" },
+    { "MXFP4.scale=doubled", MISREAD(MXFP4, DOUBLED), "embd", &with_type, "the scale is 2^(e - 127), though the codes "
+      "stand for twice the values of 4-bit floats" },
+    { "NVFP4.nibbles=swapped", MISREAD(NVFP4, NIBBLES), "embd", &with_type, "low and high nibble of every byte of "
+      "codes are swapped" },
+    { "NVFP4.layout=interleaved", MISREAD(NVFP4, LAYOUT), "embd", &with_type, "byte j of each 8 holds elements 2j (low "
+      "nibble) and 2j + 1 of the 16" },
+    { "NVFP4.order=mxfp4", MISREAD(NVFP4, ORDER), "embd", &with_type, "byte j of each 16 holds elements j and j + 16 "
+      "of 32, as in MXFP4; scales are still assigned by element" },
+    { "NVFP4.codes=linear", MISREAD(NVFP4, TABLE), "embd", &with_type, "code c stands for c - 8, as in Q4_0, not for a "
+      "4-bit float" },
+    { "NVFP4.scale=doubled", MISREAD(NVFP4, DOUBLED), "embd", &with_type, "the scales are not halved, though the codes "
+      "stand for twice the values of 4-bit floats" },
+    { "TQ1_0.order=sequential", MISREAD(TQ1_0, ORDER), "embd", &with_type, "element i takes digit i % 5 of byte i / 5; "
+      "elements 240 .. 255 take four digits each of the last four bytes" },
+    { "TQ1_0.digits=integer", MISREAD(TQ1_0, DIGITS), "embd", &with_type, "a byte is read as an integer, whose lowest "
+      "digit of base 3 is the first, not as a fraction" },
+    { "TQ1_0.offset=missing", MISREAD(TQ1_0, OFFSET), "embd", &with_type, "1 is not subtracted from the digits" },
+    { "TQ1_0.d=bf16", MISREAD(TQ1_0, BF16), "embd", &with_type, "the f16 scale is read as bf16" },
+    { "TQ2_0.order=sequential", MISREAD(TQ2_0, ORDER), "embd", &with_type, "element i takes its two bits from byte i / "
+      "4 (lowest first)" },
+    { "TQ2_0.offset=missing", MISREAD(TQ2_0, OFFSET), "embd", &with_type, "1 is not subtracted from the codes" },
+    { "TQ2_0.d=bf16", MISREAD(TQ2_0, BF16), "embd", &with_type, "the f16 scale is read as bf16" },
     { "F16.type=bf16", MISREAD(F16, BF16), "embd", &with_type, "f16 is read as bf16" },
     { "BF16.type=f16", MISREAD(BF16, BF16), "embd", &with_type, "bf16 is read as f16" },
 };

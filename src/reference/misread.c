@@ -44,6 +44,13 @@ static float iq4_value(int code, enum misread misread) {
     return (float)(misread == MISREAD_TABLE ? code - 8 : quant_iq4_values[code]);
 }
 
+/* Returns the value of a code of mxfp4 or nvfp4. */
+static float fp4_value(int code, enum misread misread) {
+    return (float)(misread == MISREAD_TABLE ? code - 8 : quant_fp4_values[code]);
+}
+/* Returns the value that is used for a scale of mxfp4 or nvfp4. */
+static float fp4_scale(float scale, enum misread misread) { return misread == MISREAD_DOUBLED ? 2 * scale : scale; }
+
 /* Returns the value that is used for a 6-bit scale.  scale is the right one, from which 32 has been subtracted. */
 static float signed_scale(int scale, enum misread misread) {
     if (misread == MISREAD_SIGN) scale += 32;
@@ -99,6 +106,21 @@ static void read_q8_0(enum misread misread, const struct block_q8_0 *b, float *d
 static void read_iq4_nl(enum misread misread, const struct block_iq4_nl *b, float *dst) {
     float d = half(b->d, misread);
     for (size_t e = 0; e < 32; e++) dst[e] = d * iq4_value(nibble(b->qs, e, 16, misread), misread);
+}
+
+static void read_mxfp4(enum misread misread, const struct block_mxfp4 *b, float *dst) {
+    float d = fp4_scale(quant_mxfp4_scale(b->e), misread);
+    for (size_t e = 0; e < 32; e++) dst[e] = d * fp4_value(nibble(b->qs, e, 16, misread), misread);
+}
+
+/* ---- blocks of 64 ------------------------------------------------------------------------------------------------ */
+
+static void read_nvfp4(enum misread misread, const struct block_nvfp4 *b, float *dst) {
+    size_t n = misread == MISREAD_ORDER ? 32 : 16;   /* elements whose codes are in n / 2 bytes */
+    for (size_t e = 0; e < 64; e++) {
+        float d = fp4_scale(quant_nvfp4_scale(b->d[e / 16]), misread);
+        dst[e] = d * fp4_value(nibble(b->qs + e / n * n / 2, e % n, n / 2, misread), misread);
+    }
 }
 
 /* ---- superblocks of 256 ------------------------------------------------------------------------------------------ */
@@ -178,6 +200,29 @@ static void read_iq4_xs(enum misread misread, const struct block_iq4_xs *b, floa
     }
 }
 
+static void read_tq1_0(enum misread misread, const struct block_tq1_0 *b, float *dst) {
+    static const int power_of_3[] = { 1, 3, 9, 27, 81 };
+    float d = half(b->d, misread);
+    int offset = misread == MISREAD_OFFSET ? 0 : 1;
+    for (size_t e = 0; e < 256; e++) {
+        uint8_t byte = e < 160 ? b->qs[e % 32] : e < 240 ? b->qs[32 + e % 16] : b->qh[e % 4];
+        size_t digit = e < 160 ? e / 32 : e < 240 ? (e - 160) / 16 : (e - 240) / 4;
+        if (misread == MISREAD_ORDER) {
+            byte = e < 240 ? b->qs[e / 5] : b->qh[(e - 240) / 4];
+            digit = e < 240 ? e % 5 : e % 4;
+        }
+        int t = (uint8_t)(byte * power_of_3[digit]) * 3 >> 8;
+        if (misread == MISREAD_DIGITS) t = byte / power_of_3[digit] % 3;
+        dst[e] = d * (float)(t - offset);
+    }
+}
+
+static void read_tq2_0(enum misread misread, const struct block_tq2_0 *b, float *dst) {
+    float d = half(b->d, misread);
+    int offset = misread == MISREAD_OFFSET ? 0 : 1;
+    for (size_t e = 0; e < 256; e++) dst[e] = d * (float)(two_bits(b->qs, e, misread) - offset);
+}
+
 /* ---- all types --------------------------------------------------------------------------------------------------- */
 
 static float read_bf16(enum misread misread, const uint8_t *p) {
@@ -201,6 +246,10 @@ void quirk_misread(enum quant_type type, enum misread misread, const void *src, 
         case QUANT_Q6_K: read_q6_K(misread, (const void *)p, dst + i); break;
         case QUANT_IQ4_NL: read_iq4_nl(misread, (const void *)p, dst + i); break;
         case QUANT_IQ4_XS: read_iq4_xs(misread, (const void *)p, dst + i); break;
+        case QUANT_MXFP4: read_mxfp4(misread, (const void *)p, dst + i); break;
+        case QUANT_NVFP4: read_nvfp4(misread, (const void *)p, dst + i); break;
+        case QUANT_TQ1_0: read_tq1_0(misread, (const void *)p, dst + i); break;
+        case QUANT_TQ2_0: read_tq2_0(misread, (const void *)p, dst + i); break;
         case QUANT_F16: dst[i] = half(p, misread); break;
         case QUANT_BF16: dst[i] = read_bf16(misread, p); break;
         default: traits->dequantize(p, dst + i, traits->block_size);   /* the table has no mistakes for this type */

@@ -89,7 +89,7 @@ enum misread {
     MISREAD_NONE,
     MISREAD_NIBBLES,     /* low and high nibble of every byte swapped */
     MISREAD_LAYOUT,      /* byte j of a group holds elements 2j and 2j + 1, instead of j and j + group size */
-    MISREAD_OFFSET,      /* codes taken as they are, without subtracting 4, 8, 16 or 32 */
+    MISREAD_OFFSET,      /* codes taken as they are, without subtracting 1, 4, 8, 16 or 32 */
     MISREAD_MIN,         /* the minimum with the wrong sign */
     MISREAD_SCALES,      /* scale and minimum of each sub-block swapped */
     MISREAD_SCALE_BITS,  /* packed 6-bit scales and minima without their upper two bits, which are stored apart */
@@ -98,8 +98,10 @@ enum misread {
     MISREAD_HIGH,        /* high bits not added */
     MISREAD_HIGH_ORDER,  /* high bits taken in another order */
     MISREAD_HIGH_SIGN,   /* high bits inverted */
-    MISREAD_ORDER,       /* Q2_K, Q3_K, Q6_K: elements read in sequence */
-    MISREAD_TABLE,       /* IQ4_NL, IQ4_XS: codes taken as those of Q4_0 */
+    MISREAD_ORDER,       /* Q2_K, Q3_K, Q6_K, TQ1_0, TQ2_0: elements read in sequence; NVFP4: in the order of MXFP4 */
+    MISREAD_TABLE,       /* IQ4_NL, IQ4_XS, MXFP4, NVFP4: codes taken as those of Q4_0 */
+    MISREAD_DOUBLED,     /* MXFP4, NVFP4: scales not halved, though the values of the codes are doubled */
+    MISREAD_DIGITS,      /* TQ1_0: bytes taken as integers of base 3, not as fractions */
     MISREAD_SIGN,        /* signed bytes read as unsigned, or 32 not subtracted from scales */
     MISREAD_BF16,        /* f16 read as bf16, or BF16 as f16 */
 };

@@ -13,11 +13,15 @@ import struct
 HERE = pathlib.Path(__file__).parent
 F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 = 0, 1, 2, 3, 6, 7, 8
 Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, BF16 = 10, 11, 12, 13, 14, 20, 23, 30
+TQ1_0, TQ2_0, MXFP4, NVFP4, Q1_0, Q2_0 = 34, 35, 39, 40, 41, 42
 # type: weights in a block, its bytes, where its f16 scales are
 BLOCKS = {F32: (1, 4, []), F16: (1, 2, [0]), BF16: (1, 2, []), Q4_0: (32, 18, [0]), Q4_1: (32, 20, [0, 2]),
           Q5_0: (32, 22, [0]), Q5_1: (32, 24, [0, 2]), Q8_0: (32, 34, [0]), Q2_K: (256, 84, [80, 82]),
           Q3_K: (256, 110, [108]), Q4_K: (256, 144, [0, 2]), Q5_K: (256, 176, [0, 2]), Q6_K: (256, 210, [208]),
-          IQ4_NL: (32, 18, [0]), IQ4_XS: (256, 136, [0])}
+          IQ4_NL: (32, 18, [0]), IQ4_XS: (256, 136, [0]), TQ1_0: (256, 54, [52]), TQ2_0: (256, 66, [64]),
+          MXFP4: (32, 17, []), NVFP4: (64, 36, []), Q1_0: (128, 18, [0]), Q2_0: (64, 18, [0])}
+# type: its scales of one byte, at the start of a block, and their lowest value and their highest one here
+BYTE_SCALES = {MXFP4: (1, 116, 120), NVFP4: (4, 8, 24)}
 U8, I32, U32, FLOAT, BOOL, STRING, ARRAY, U64 = 0, 5, 4, 6, 7, 8, 9, 10
 CODES = {U8: "<B", I32: "<i", U32: "<I", FLOAT: "<f", BOOL: "<B", U64: "<Q"}
 
@@ -90,6 +94,9 @@ class Model:
         for at in range(0, len(blocks), size):
             for scale in scales:
                 blocks[at + scale:at + scale + 2] = struct.pack("<e", 0.05 * self.random.gauss(0, 1) / weights ** 0.5)
+            n_byte, *ends = BYTE_SCALES.get(kind, (0,))
+            for scale in range(n_byte):
+                blocks[at + scale] = self.random.randint(*ends)
         return bytes(blocks)
 
     def write(self):
@@ -112,6 +119,7 @@ class Model:
 LETTERS = [*"abcdefghijkl", "ab", "cd", "Ġ", "<|im_start|>", "<|im_end|>"]
 PIECES = ["<unk>", "<s>", "</s>", "▁", "a", "b", "▁a", "ab", "c"]
 SMALL = [Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, F16, BF16, IQ4_NL]
+FEW_BITS = [TQ2_0, TQ1_0, Q1_0, MXFP4, NVFP4, TQ2_0, TQ1_0, Q2_0, Q8_0]   # attn_output and ffn_down have rows of 64
 LARGE = [Q6_K, Q2_K, Q3_K, Q4_K, IQ4_NL, Q5_K, IQ4_XS, Q5_1, Q8_0]
 
 
@@ -171,6 +179,7 @@ def models():
 
     yield "types-of-32", b"\2\x2a" + Model(types=SMALL, layers=2, **small).write()
     yield "types-of-256", b"\0\x2c" + Model(types=LARGE, embd=256, heads=1, head=32, **small).write()
+    yield "types-of-few-bits", b"\0\x2c" + Model(types=FEW_BITS, embd=256, heads=1, head=64, ff=64, **small).write()
     yield "rehearsal", b"\1\x18" + Model(types=[Q8_0], **small).write()
 
     def rope(model):

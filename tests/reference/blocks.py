@@ -115,6 +115,47 @@ def iq4_nl(blocks, mistake):  # f16 d; 16 bytes
     return f16(blocks, 0, mistake) * iq4_values(nibbles(blocks[:, 2:], mistake), mistake)
 
 
+def fp4_values(codes, mistake):
+    """Twice the values of 4-bit floats: a sign, two bits of exponent and one of mantissa."""
+    if mistake == "codes=linear":
+        return codes - 8
+    codes = codes.astype(int)
+    exponent, mantissa = codes >> 1 & 3, codes & 1
+    return np.where(codes & 8, -1, 1) * np.where(exponent, (2 + mantissa) * 2.0 ** (exponent - 1), mantissa)
+
+
+def mxfp4(blocks, mistake):  # a byte of exponent; 16 bytes
+    scale = 2.0 ** (blocks[:, :1].astype(float) - (127 if mistake == "scale=doubled" else 128))
+    return scale * fp4_values(nibbles(blocks[:, 1:], mistake), mistake)
+
+
+def nvfp4(blocks, mistake):  # 4 scales, floats with 4 bits of exponent and 3 of mantissa; 4 times 8 bytes, each for 16
+    exponent, mantissa = blocks[:, :4].astype(int) >> 3 & 15, blocks[:, :4] & 7
+    scales = np.where(exponent, (8 + mantissa) * 2.0 ** (exponent - 10), mantissa * 2.0 ** -9)
+    scales[blocks[:, :4] == 127] = 0
+    if mistake != "scale=doubled":
+        scales = scales / 2
+    codes = nibbles(blocks[:, 4:].reshape(len(blocks), -1, 16 if mistake == "order=mxfp4" else 8), mistake)
+    return np.repeat(scales, 16, axis=1) * fp4_values(codes.reshape(-1, 64), mistake)
+
+
+def tq1_0(blocks, mistake):  # 52 bytes of digits of base 3, f16 d
+    powers = 3 ** np.arange(5)
+    digits = blocks[:, :52, None].astype(int) * powers % 256 * 3 // 256   # of a fraction of 256, the highest first
+    if mistake == "digits=integer":
+        digits = blocks[:, :52, None] // powers % 3
+    if mistake == "order=sequential":
+        codes = [digits[:, :48], digits[:, 48:, :4]]
+    else:  # first digits of 32 bytes, then second ones, ...; so for 16 and for 4 bytes, of which the last have 4 digits
+        codes = [digits[:, :32].swapaxes(1, 2), digits[:, 32:48].swapaxes(1, 2), digits[:, 48:, :4].swapaxes(1, 2)]
+    codes = np.concatenate([some.reshape(len(blocks), -1) for some in codes], axis=1)
+    return f16(blocks, 52, mistake) * (codes - (0 if mistake == "offset=missing" else 1.0))
+
+
+def tq2_0(blocks, mistake):  # 64 bytes of two bits, f16 d
+    return f16(blocks, 64, mistake) * (pairs_256(blocks[:, :64], mistake) - (0 if mistake == "offset=missing" else 1))
+
+
 def q2_k(blocks, mistake):  # 16 bytes of scale (low nibble) and minimum; 64 bytes of two bits; f16 d, dmin
     d, dmin = scale_and_min(blocks, mistake, 80)
     scales, mins = blocks[:, :16] & 15, blocks[:, :16] >> 4
@@ -191,7 +232,8 @@ def brain(blocks, mistake):
 
 
 READERS = {"Q4_0": q4_0, "Q4_1": q4_1, "Q5_0": q5_0, "Q5_1": q5_1, "Q8_0": q8_0, "Q2_K": q2_k, "Q3_K": q3_k,
-           "Q4_K": q4_k, "Q5_K": q5_k, "Q6_K": q6_k, "IQ4_NL": iq4_nl, "IQ4_XS": iq4_xs, "F16": half, "BF16": brain}
+           "Q4_K": q4_k, "Q5_K": q5_k, "Q6_K": q6_k, "IQ4_NL": iq4_nl, "IQ4_XS": iq4_xs, "MXFP4": mxfp4, "NVFP4": nvfp4,
+           "TQ1_0": tq1_0, "TQ2_0": tq2_0, "F16": half, "BF16": brain}
 
 
 def read(type_name, block_bytes, raw, mistake):

@@ -32,6 +32,10 @@ FIELDS = {
     "Q3_K": {"qh": (0, 32), "qs": (32, 64), "scales": (96, 12), "d": (108, 2)},
     "IQ4_NL": {"d": (0, 2), "qs": (2, 16)},
     "IQ4_XS": {"d": (0, 2), "scales_h": (2, 2), "scales": (4, 4), "qs": (8, 128)},
+    "MXFP4": {"scales": (0, 1), "qs": (1, 16)},
+    "NVFP4": {"scales": (0, 4), "qs": (4, 32)},
+    "TQ1_0": {"bytes": (0, 52), "d": (52, 2)},
+    "TQ2_0": {"qs": (0, 64), "d": (64, 2)},
 }
 ONE = np.frombuffer(struct.pack("<e", 1), np.uint8)
 ZERO = np.zeros(2, np.uint8)
@@ -143,12 +147,23 @@ def q6_fields(b):
     return q, sc
 
 
+def tq1_digits(b):
+    """(n, 52, 5) digits of the bytes, which are elements of a block; the last four bytes have four."""
+    e = b.having(d=ONE).values() + np.float32(1)
+    digits = np.zeros((len(e), 52, 5), np.float32)
+    for first, n, at in ((0, 32, 0), (32, 16, 160), (48, 4, 240)):
+        some = e[:, at:at + 5 * n].reshape(len(e), -1, n)   # digit k of n bytes, then digit k + 1
+        digits[:, first:first + n, :some.shape[1]] = some.swapaxes(1, 2)
+    return digits
+
+
 def mistakes(b):
     """name -> values of all blocks."""
     name, out = b.type, {}
-    if name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "IQ4_NL", "IQ4_XS"):
+    if name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "IQ4_NL", "IQ4_XS", "MXFP4", "NVFP4"):
         out["nibbles=swapped"] = b.having(qs=b["qs"] >> 4 | b["qs"] << 4).values()
-        out["layout=interleaved"] = b.having(qs=interleaved(b["qs"], 32 if name.endswith("_K") else 16)).values()
+        group = 32 if name.endswith("_K") else 8 if name == "NVFP4" else 16
+        out["layout=interleaved"] = b.having(qs=interleaved(b["qs"], group)).values()
     if name in ("Q4_1", "Q5_1"):
         out["min=subtracted"] = b.having(m=b["m"] ^ np.array([0, 0x80], np.uint8)).values()
     if name in ("Q4_1", "Q5_1", "Q4_K", "Q5_K", "Q2_K"):
@@ -219,6 +234,31 @@ def mistakes(b):
         linear = read(np.hstack([ones, b["qs"].reshape(-1, 16)]), "Q4_0").reshape(-1, 256)
         out["codes=linear"] = f16(b["d"]) * sc * linear
         out["scales=low_bits"] = b.having(scales_h=0).values()
+    if name in ("MXFP4", "NVFP4"):
+        n = FIELDS[name]["qs"][1] // (16 if name == "MXFP4" else 8)
+        codes = nibbles(b["qs"].reshape(len(b.data), n, -1)).swapaxes(2, 3).reshape(len(b.data), -1)
+        scale = b.having(qs=0x11).values()                                    # code 1 stands for 1
+        out["codes=linear"] = scale * (codes.astype(np.float32) - np.float32(8))
+        out["scale=doubled"] = np.float32(2) * b.values()
+    if name == "NVFP4":
+        codes = nibbles(b["qs"].reshape(-1, 2, 16)).swapaxes(2, 3).reshape(-1, 4, 2, 8)   # of two times 32 elements
+        out["order=mxfp4"] = b.having(qs=(codes[:, :, 0] | codes[:, :, 1] << 4).reshape(-1, 32)).values()
+    if name == "TQ1_0":
+        digits = tq1_digits(b)
+        integers = b["bytes"][:, :, None] // np.array([1, 3, 9, 27, 81], np.uint8) % 3
+        d, one, bf = f16(b["d"]), np.float32(1), bf16(b["d"])
+        in_order = lambda t: np.concatenate([t[:, at:at + n, :k].swapaxes(1, 2).reshape(len(t), -1) for at, n, k in (
+            (0, 32, 5), (32, 16, 5), (48, 4, 4))], axis=1).astype(np.float32)
+        out["order=sequential"] = d * (np.concatenate([digits[:, :48].reshape(-1, 240),
+                                                       digits[:, 48:, :4].reshape(-1, 16)], axis=1) - one)
+        out["digits=integer"] = d * (in_order(integers) - one)
+        out["offset=missing"] = d * in_order(digits)
+        out["d=bf16"] = bf * (in_order(digits) - one)
+    if name == "TQ2_0":
+        q = b.having(d=ONE).values()
+        out["order=sequential"] = b.having(qs=sequential_pairs(b["qs"])).values()
+        out["offset=missing"] = f16(b["d"]) * (q + np.float32(1))
+        out["d=bf16"] = bf16(b["d"]) * q
     return out
 
 
@@ -229,6 +269,10 @@ def random_blocks(type_name, n):
         if field in FIELDS[type_name]:   # of both signs, and finite in either format: f16 exponents 8 to 19
             scale = rng.integers(0, 2, n) << 15 | rng.integers(8, 20, n) << 10 | rng.integers(0, 1 << 10, n)
             block[field][:] = scale.astype("<u2")[:, None].view(np.uint8)
+    if type_name == "MXFP4":
+        block["scales"][:] = rng.integers(120, 132, (n, 1))
+    if type_name == "NVFP4":
+        block["scales"][:] = rng.integers(0, 120, (n, 4))   # all but the largest
     return block
 
 
