@@ -97,7 +97,12 @@ static const struct description descriptions[] = {
       "    4 experts of 64, 2 for each token (softmax of those used)\n" },
     { "llama4", "no RoPE, Q times a temperature\n"
       "    4 experts of 64, 2 for each token (sigmoid), and one of 64 for all tokens\n" },
-    { "modern-bert", "layer norms, tokens see later ones\n" },
+    { "modern-bert", "layer norms, tokens see later ones\n"
+      "  embeddings: a vector for each text, that of its first token; no logits\n" },
+    { "nomic-bert", "  embeddings: a vector for each text, the mean over its tokens; no logits\n" },
+    { "eurobert", "  embeddings: a vector for each text, that of its last token; no logits\n" },
+    { "qwen3", "  embeddings: a vector for each text, that of its last token\n" },
+    { "bert", "  embeddings: a score for each text, from a classifier; no logits\n" },
     { "modern-bert", "  layers 1-2, 4\n    attention of 4 heads of 8, a window around it of 4 tokens, RoPE with base "
       "1000" },
     { "cohere2", "layer norms, attention and feed forward in parallel\n" },

@@ -570,6 +570,8 @@ static void architecture_row(const void *row) {
     plumb_model_info info = { .has_logits = true };
     plumb_model_get_info(m, &info);
     CHECK(text.text && (strstr(text.text, "the embeddings") != NULL) == !info.has_logits, "%s", text.text);
+    CHECK(text.text && (strstr(text.text, "SKIP  head        the model computes embeddings") != NULL)
+          == !info.has_logits, "%s", text.text);
     bool has_experts = m->model->plan.max_expert > 0;
     CHECK(text.text && strstr(text.text, has_experts ? "OK    experts" : "SKIP  experts"), "%s", text.text);
     CHECK(text.text && strstr(text.text, "OK    rope") && strstr(text.text, "OK    softmax"), "%s", text.text);

@@ -62,6 +62,18 @@ static void write_layers(struct report_writer *w, const struct text *texts, uint
     report_printf(w, "\n");
 }
 
+/* Says what the model computes from a whole text, if it does so. */
+static void write_pooling(struct report_writer *w, const struct plan *p) {
+    static const char *const kinds[] = { [PLUMB_POOLING_NONE] = "one vector for each token: the file names no pooling",
+                                         [PLUMB_POOLING_MEAN] = "a vector for each text, the mean over its tokens",
+                                         [PLUMB_POOLING_CLS] = "a vector for each text, that of its first token",
+                                         [PLUMB_POOLING_LAST] = "a vector for each text, that of its last token",
+                                         [PLUMB_POOLING_RANK] = "a score for each text, from a classifier" };
+    plumb_pooling kind = p->pooling.kind;
+    if (p->has_logits && kind == PLUMB_POOLING_NONE) return;
+    report_printf(w, "  embeddings: %s%s\n", kinds[kind], p->has_logits ? "" : "; no logits");
+}
+
 /* A file can give each of 65,536 layers another width.  Comparing each with all others would take minutes. */
 enum { MAX_KINDS = 64 };
 
@@ -72,6 +84,7 @@ plumb_status describe_plan(const struct plan *p, struct report_writer *w) {
                   p->norm == NORM_LAYER ? ", layer norms" : ", RMS norms",
                   p->is_parallel ? ", attention and feed forward in parallel" : "",
                   p->is_causal ? "" : ", tokens see later ones");
+    write_pooling(w, p);
     for (uint32_t il = 0; il < p->n_layer; il++) {
         add_attention(&texts[il], p, &p->layers[il].attn);
         add(&texts[il], "\n");

@@ -308,6 +308,8 @@ void selfcheck_head(struct check *c, const struct tensor_stats *stats, size_t n)
     }
     if (!embd) {
         check_set(c, VERDICT_FAIL, "the file has no token_embd.weight");
+    } else if (c->model && !c->model->plan.has_logits) {
+        check_set(c, VERDICT_SKIP, "the model computes embeddings, and no logits");
     } else if ((head ? head : embd)->max_abs == 0) {
         check_set(c, VERDICT_FAIL, "%s is all zeros: all logits would be 0", (head ? head : embd)->tensor->name.data);
     } else if (!head) {
