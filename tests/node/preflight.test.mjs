@@ -142,6 +142,16 @@ test('the predicted speed equals that of an answer, measured by a clock that cou
   assert.deepEqual([decodeRate, prefillRate].map(Math.fround), [1000 / 4, 64000 / 67].map(Math.fround));
 });
 
+test('an embedding model is measured by embedding, and the plan says what it computes', async () => {
+  const plan = await quick.preflight(readFileSync(`${root}tests/vectors/archs/nomic-bert.gguf`), { threads: 1 });
+  const { supported, hasLogits, pooling, dimensions, speed } = plan;
+  assert.deepEqual({ supported, hasLogits, pooling, dimensions },
+    { supported: true, hasLogits: false, pooling: 'mean', dimensions: 32 });
+  assert.ok(speed.prefill > 0 && speed.decode === undefined);
+  const { hasLogits: answers, pooling: none } = await quick.preflight(tiny, { measure: false });
+  assert.deepEqual([answers, none], [true, 'none']);
+});
+
 test('the headers of all files of a split model are read', async t => {
   const files = Object.fromEntries(NAMES.map((name, i) => [`${i}`, readFileSync(name)]));
   const { url } = await ranges(t, files);

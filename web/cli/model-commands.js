@@ -49,10 +49,13 @@ export async function preflight(files, values) {
       ...memory ? [`memory ${mb(memory.total)} MB of at most ${mb(memory.limit)}: weights ${mb(memory.weights)}, ${
         plan.contextLength} tokens of context ${mb(memory.kv)}, the rest ${mb(memory.scratch + memory.module)}${
         fits ? '' : '; not enough memory'}`] : [],
-      ...speed ? [`prefill about ${speed.prefill.toFixed(0)} tokens/s, decode ${speed.decode.toFixed(0)} tokens/s, ${
-        plan.threads} thread${plan.threads === 1 ? '' : 's'}`] : [],
+      ...speed ? [`prefill about ${speed.prefill.toFixed(0)} tokens/s, ${speed.decode === undefined ? ''
+        : `decode ${speed.decode.toFixed(0)} tokens/s, `}${plan.threads} thread${plan.threads === 1 ? '' : 's'}`] : [],
       ...plan.threadsNote ? [plan.threadsNote] : [],
-      ...plan.chat === false ? ['no chat template: the model can only continue a text'] : [],
+      ...plan.pooling === 'rank' ? ['a reranker: it scores how well texts answer a query']
+        : plan.hasLogits === false ? [`computes embeddings of ${plan.dimensions} elements, and no text; pooling: ${
+          plan.pooling}`]
+        : plan.chat === false ? ['no chat template: the model can only continue a text'] : [],
       `${plan.cached ? `${mb(plan.cached.bytes)} MB of it are on this machine, ` : ''}${
         plan.bytesRead} bytes were read for this report`,
     ];

@@ -18,6 +18,9 @@ import { INITIAL, PAGE } from './engine.js';
  * @property {number} [trainedContext]  tokens
  * @property {number} [contextLength]  tokens that a session would hold
  * @property {boolean} [chat]  whether the file has a chat template
+ * @property {boolean} [hasLogits]  as in ModelInfo; undefined if it is not supported, as are pooling and dimensions
+ * @property {typeof import('../base/options.js').POOLINGS[number]} [pooling]
+ * @property {number} [dimensions]
  * @property {{type: string, tensors: number, bytes: number}[]} types  the types of the tensors, most bytes first
  * @property {number} [fileBytes]  bytes of all parts; undefined if the size of one is unknown
  * @property {number} bytesRead  bytes read from all parts to get their headers.  From a server that supports ranges
@@ -26,8 +29,9 @@ import { INITIAL, PAGE } from './engine.js';
  * @property {boolean} [fits]  whether a module can have that memory here; undefined if it is not supported
  * @property {number} threads  how many would compute; 1 if no session could be opened
  * @property {string} [threadsNote]  why there are fewer than requested
- * @property {{decode: number, prefill: number}} [speed]  expected tokens per second with these threads: decode for
- *   answers, prefill for prompts; undefined if it was not requested, or the model does not fit or is not supported */
+ * @property {{decode?: number, prefill: number}} [speed]  expected tokens per second with these threads: decode for
+ *   answers, prefill for prompts and texts to embed; undefined if it was not requested, or the model does not fit or is
+ *   not supported; decode is undefined if the model only computes embeddings */
 /** @typedef {object} MemoryPlan  in bytes
  * @property {number} weights  all tensors, with the sizes they have in the file
  * @property {number} kv  keys and values of contextLength tokens
@@ -173,8 +177,8 @@ function planMemory(engine, plan, memoryLimit, weightsFit, { contextLength, prec
   } catch (error) {
     if (!(error instanceof PlumbError) || error.code !== 'PLUMB_ERROR_MEMORY') throw error;
   }
-  const { parameters, weightBytes: weights, trainedContext } = engine.modelInfo();
-  plan.parameters = parameters;
+  const { parameters, weightBytes: weights, trainedContext, hasLogits, pooling, dimensions } = engine.modelInfo();
+  Object.assign(plan, { parameters, hasLogits, pooling, dimensions });
   plan.contextLength = contextLength ?? Math.min(trainedContext, DEFAULT_CONTEXT);
   const kv = engine.kvBytes(plan.contextLength, kvType ?? 'i16');
   const { sessionBytes = kv, threads = 1 } = opened ? engine.info() : {};
@@ -200,9 +204,11 @@ function deviceMemory() {
  * @param {AbortSignal} signal */
 async function measure(engine, yieldToEventLoop, signal) {
   const n = Math.min(PROMPT, engine.batch, engine.contextLength - 1), prompt = new Int32Array(n);
-  const timed = (/** @type {ArrayLike<number>} */ ids) => {
+  const { hasLogits } = engine.modelInfo();
+  const timed = (/** @type {Int32Array} */ ids) => {
     const start = performance.now();
-    engine.feed(ids);
+    if (hasLogits) engine.feed(ids);
+    else engine.embed([ids], 'mean');
     return (performance.now() - start) / 1000;
   };
   let decode = Infinity, prefill = 0;
@@ -214,9 +220,11 @@ async function measure(engine, yieldToEventLoop, signal) {
     // The first prompt is short, because decode is not known yet: it is Infinity.
     const fed = decode * n * 500 > MEASURE ? Math.min(n, 8) : n;
     prefill = Math.max(prefill, fed / timed(prompt.subarray(0, fed)));
-    for (let i = 0; i < 4 && engine.position < engine.contextLength; i++) decode = Math.min(decode, timed([0]));
+    for (let i = 0; i < 4 && engine.position < engine.contextLength; i++) {
+      decode = Math.min(decode, timed(prompt.subarray(0, 1)));
+    }
     await yieldToEventLoop();
     signal.throwIfAborted();
   } while (performance.now() < end);
-  return { decode: 1 / decode, prefill };
+  return { ...hasLogits && { decode: 1 / decode }, prefill };
 }
