@@ -10,7 +10,7 @@ import { readFileSync, readdirSync } from 'node:fs';
 import { join, posix } from 'node:path';
 
 const ROOMS = ['base', 'loader', 'engine', 'template', 'openai', 'command', 'api', 'browser', 'node', 'cli', 'entries',
-  'chat', 'site'];
+  'chat', 'examples', 'site'];
 
 const web = process.argv[2] ?? 'web';
 const isModule = (/** @type {string} */ path) => /\.m?js$/.test(path) && !/^(dist|node_modules)\//.test(path);

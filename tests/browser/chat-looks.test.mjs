@@ -64,6 +64,27 @@ for (const colorScheme of ['light', 'dark']) {
         await page.close();
       });
 
+      const isExtreme = (width < 500) === (colorScheme === 'dark');   // two of the four are enough for these pages
+      if (isExtreme) test('the same holds for the box that compares texts and for the search page', async () => {
+        const page = await open(where, '?model=/models/all-MiniLM-L6-v2.Q8_0.gguf', use, early);
+        await page.getByRole('button', { name: 'Example' }).click();
+        await page.waitForSelector('.ranking li');
+        await examine(page, named('compare-query'));
+        await page.getByLabel('Texts with each other').check();
+        await page.getByRole('button', { name: 'Compare', exact: true }).click();
+        await page.getByText('As a table').click();
+        await examine(page, named('compare-pairs'));
+        await page.goto(`${where.url}web/examples/search/`);
+        await state(page, 'ready');
+        await page.click('#example');
+        await page.fill('#prompt', 'When is the car checked?');
+        await page.waitForSelector('#results li');
+        await examine(page, named('search'));
+        await page.locator('#results button').first().click();
+        await examine(page, named('search-note'));
+        await page.close();
+      });
+
       test('from the load to the inspector axe finds no violations and nothing overflows the page', async t => {
         // The server stalls once the plan is shown, so the load lasts as long as axe needs.
         let silent = false;

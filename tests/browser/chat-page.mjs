@@ -31,11 +31,12 @@ export async function setUp() {
 /** Opens the page.  `problems` lists every request to another host than `url` and `also`, every missing file and every
  * error that the page throws.
  * The seed is always the same unless a test sets another, so failures can be reproduced.
- * @param {{url: string, browser: import('playwright-core').Browser, also?: string}} where @param {string} [query]
+ * @param {{url: string, browser: import('playwright-core').Browser, also?: string, path?: string}} where
+ *   path: of the page, if it is not the chat page @param {string} [query]
  * @param {import('playwright-core').BrowserContextOptions} [options]
  * @param {(page: import('playwright-core').Page) => unknown} [early]  before the page is there
  * @returns {Promise<import('playwright-core').Page & {problems: string[]}>} */
-export async function open({ url, browser, also = url }, query = '', options = {}, early = () => {}) {
+export async function open({ url, browser, also = url, path = 'web/chat/' }, query = '', options = {}, early = () => {}) {
   const context = await browser.newContext(options);
   const page = Object.assign(await context.newPage(), { problems: [] });
   problems.push(page.problems);
@@ -60,7 +61,7 @@ export async function open({ url, browser, also = url }, query = '', options = {
     }
   });
   await early(page);
-  await page.goto(`${url}web/chat/${query}`);
+  await page.goto(`${url}${path}${query}`);
   return page;
 }
 

@@ -16,6 +16,7 @@
  * @property {string} [origin]  for an imported conversation: its id in the file
  * @property {Message[]} messages */
 
+import { openDatabase } from './database.js';
 import { recall, remember } from './dom.js';
 
 const DATABASE = 'plumb-chat', STORE = 'conversations';
@@ -120,7 +121,7 @@ export async function openStore(listener) {
   const revisions = new WeakMap();
   /** Ids of the conversations that this tab has removed. @type {Set<string>} */
   const removed = new Set();
-  const database = await open().catch(() => undefined);
+  const database = await openDatabase(DATABASE, STORE).catch(() => undefined);
   for (const record of await database?.read().catch(() => []) ?? []) addRecord(record);
   const channel = database && 'BroadcastChannel' in globalThis ? new BroadcastChannel(DATABASE) : undefined;
   let saving = true;
@@ -240,39 +241,6 @@ export async function openStore(listener) {
       return finish(database?.write(store => void store.delete(id)).then(() => channel?.postMessage(id)));
     },
   };
-}
-
-async function open() {
-  const opening = indexedDB.open(DATABASE, 1);
-  opening.onupgradeneeded = () => opening.result.createObjectStore(STORE, { keyPath: 'id' });
-  const database = await done(opening);
-  database.onversionchange = () => database.close();
-  return {
-    /** @returns {Promise<any[]>} */
-    read: () => done(database.transaction(STORE).objectStore(STORE).getAll()),
-    /** The result is undefined where there is no record. @param {string[]} ids @returns {Promise<any[]>} */
-    get(ids) {
-      const store = database.transaction(STORE).objectStore(STORE);
-      return Promise.all(ids.map(id => done(store.get(id))));
-    },
-    /** Resolves when the transaction is complete, as a full disk is reported only then.
-     * @param {(store: IDBObjectStore) => void} change
-     * @returns {Promise<void>} */
-    write: change => new Promise((resolve, reject) => {
-      const transaction = database.transaction(STORE, 'readwrite');
-      transaction.oncomplete = () => resolve();
-      transaction.onabort = () => reject(transaction.error);
-      change(transaction.objectStore(STORE));
-    }),
-  };
-}
-
-/** @template T @param {IDBRequest<T>} request @returns {Promise<T>} */
-function done(request) {
-  return new Promise((resolve, reject) => {
-    request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(request.error);
-  });
 }
 
 // ---- files ----

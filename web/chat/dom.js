@@ -40,7 +40,7 @@ export const paragraph = (text, className = 'figures') => make('p', { className 
 export const problem = ({ title, advice, detail }, ...more) => make('div', { className: 'problem' },
   make('p', {}, `${title}. ${advice}`), ...detail ? [paragraph(detail)] : [], ...more);
 
-/** Moves the focus to the message box; not on a phone, whose keyboard would cover the text. */
+/** Moves the focus to the box in which the reader writes; not on a phone, whose keyboard would cover the text. */
 export function focusPrompt() {
   if (matchMedia('(pointer: fine)').matches) element('prompt', 'textarea').focus({ preventScroll: true });
 }
@@ -127,6 +127,12 @@ export function fileName(url) {
   } catch {
     return name;   // a % is not part of an escape, as in 100%.gguf
   }
+}
+
+/** The name of a model. @param {Record<string, unknown>} metadata */
+export function nameOf(metadata) {
+  const base = metadata['general.basename'] ?? metadata['general.name'] ?? metadata['general.architecture'];
+  return [base, metadata['general.size_label']].filter(Boolean).join(' ');
 }
 
 // ---- storage in the browser, which may fail without harm ----

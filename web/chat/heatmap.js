@@ -60,6 +60,15 @@ const unscale = (value, log) => log ? Math.exp(value) : value;
 /** @param {number} value */
 export const shown = value => Number.isFinite(value) ? String(Number(value.toPrecision(3))) : 'none';
 
+/** The same data as a table, for readers who cannot see the picture. @param {string[]} head @param {string[][]} rows */
+export function table(head, rows) {
+  const cells = make('table', {}, make('thead', {}, make('tr', {}, ...head.map(text =>
+    make('th', { scope: 'col' }, text)))),
+  make('tbody', {}, ...rows.map(row => make('tr', {}, ...row.map(text => make('td', {}, text))))));
+  return make('details', {}, make('summary', {}, 'As a table'),
+    make('div', { className: 'wide', tabIndex: 0, role: 'region', 'aria-label': 'Table' }, cells));
+}
+
 /** @param {string} text */
 const visible = text => /^\d+$/.test(text) ? text : `“${text.replaceAll('\n', '↵')}”`;
 

@@ -3,17 +3,18 @@
 import { showCheck } from './check.js';
 import { element, make, paragraph, problem } from './dom.js';
 import { explain } from './explain.js';
-import { heatmap, shown } from './heatmap.js';
+import { heatmap, shown, table } from './heatmap.js';
 import { addRunButton, stopRuns } from './run-button.js';
 import { showTokens } from './tokens.js';
 
-/** @typedef {import('../engine/engine.js').GeneratedToken} Token
- * @typedef {import('../api/plumb.js').Message} Message */
+/** @typedef {import('../engine/engine.js').GeneratedToken} Token */
 /** @typedef {object} Subject
  * @property {import('../api/plumb.js').Model} model
  * @property {import('../loader/source.js').Source} source
- * @property {Message[]} messages  the conversation up to the last answer; empty: there is none
- * @property {Token[]} [tokens]  tokens of that answer, if it was given since the page was opened */
+ * @property {() => Promise<Int32Array>} [ids]  tokens of the conversation up to the last answer, or of the text that was
+ *   compared; undefined: there is none
+ * @property {boolean} embeds  whether the model compares texts, so that it gives no answers
+ * @property {Token[]} [tokens]  tokens of the last answer, if it was given since the page was opened */
 
 /** Upper bounds on the tokens of a trace: by layer, and of attention, where the values grow with their square. */
 const MAX_TOKENS = 256, MAX_ATTENTION_TOKENS = 96;
@@ -46,8 +47,12 @@ function fill(chosen = tabs.find(({ tab }) => tab.ariaSelected === 'true')?.name
   if (!subject || current.has(name)) return;
   current.add(name);
   view.replaceChildren();
-  if (name !== 'check' && subject.messages.length === 0) {
-    view.append(paragraph('Ask a question first. The inspector shows the last answer.'));
+  if (name === 'tokens' && subject.embeds) {
+    view.append(paragraph('This model gives no answers, so there are no probabilities. The other tabs show how it '
+      + 'computes.'));
+  } else if (name !== 'check' && !subject.ids) {
+    view.append(paragraph(subject.embeds ? 'Compare texts first. The inspector shows the query or the first text.'
+      : 'Ask a question first. The inspector shows the last answer.'));
   } else show[name](view, subject);
 }
 
@@ -62,9 +67,9 @@ for (const [i, { name, tab }] of tabs.entries()) {
   });
 }
 
-/** The first tokens of the conversation. @param {Subject} subject @param {number} limit */
-async function idsOf({ model, messages }, limit) {
-  const ids = await model.tokenizeChat(messages, { addGenerationPrompt: false });
+/** The first tokens of the conversation or text. @param {Subject} subject @param {number} limit */
+async function idsOf(subject, limit) {
+  const ids = await subject.ids?.() ?? new Int32Array();
   return { ids: ids.subarray(0, limit), omitted: Math.max(0, ids.length - limit) };
 }
 
@@ -72,7 +77,7 @@ async function idsOf({ model, messages }, limit) {
 function showLayers(view, subject) {
   view.append(paragraph('Shows for each layer and token how large the activations after the layer are (l_out), and how '
     + 'widely its attention spreads (entropy, mean over all heads).', 'about'));
-  addRunButton(view, 'Trace the conversation', async (place, signal) => {
+  addRunButton(view, subject.embeds ? 'Trace the text' : 'Trace the conversation', async (place, signal) => {
     const { ids, omitted } = await idsOf(subject, MAX_TOKENS);
     const { layers } = await subject.model.info();
     const rms = grid(layers, ids.length), entropy = grid(layers, ids.length);
@@ -138,11 +143,4 @@ const grid = (rows, columns) => Array.from({ length: rows }, () => Array(columns
 function mean(values) {
   const numbers = values.filter(Number.isFinite);
   return numbers.reduce((sum, value) => sum + value, 0) / numbers.length;
-}
-
-/** The same data as a table, for readers who cannot see the picture. @param {string[]} head @param {string[][]} rows */
-function table(head, rows) {
-  return make('details', {}, make('summary', {}, 'As a table'), make('div', { className: 'wide' }, make('table', {},
-    make('thead', {}, make('tr', {}, ...head.map(text => make('th', { scope: 'col' }, text)))),
-    make('tbody', {}, ...rows.map(row => make('tr', {}, ...row.map(text => make('td', {}, text))))))));
 }

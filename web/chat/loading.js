@@ -2,7 +2,7 @@
 import { Plumb } from '../index.js';
 import { dotted, duration, element, megabytes } from './dom.js';
 import { explain } from './explain.js';
-import { continueTexts } from './offered.js';
+import { prepare } from './offered.js';
 
 /** @typedef {import('../api/plumb.js').Model} Model
  * @typedef {import('../loader/source.js').Source} Source */
@@ -15,10 +15,14 @@ export function createLoader(options, changed) {
   let running;
   /** @type {Model | undefined} */
   let model;
+  /** @type {import('./offered.js').Kind} */
+  let kind = 'answers';
   /** Resolves when earlier models are closed: two are never in memory at once. @type {Promise<unknown>} */
   let closing = Promise.resolve();
   const loader = {
     get model() { return model; },
+    /** What the model does. */
+    get kind() { return kind; },
     /** The model that is loaded, or that was to be loaded. @type {Source} */
     source: '',
     /** Replaces the model with this one. @param {Source} source */
@@ -38,8 +42,9 @@ export function createLoader(options, changed) {
           if (running === controller) showProgress(progress);
         };
         const loaded = await Plumb.load(source, { ...options(), persist: true, signal: controller.signal, onProgress });
+        const found = await prepare(loaded);
         if (running !== controller) return close(loaded);
-        continueTexts(loaded);
+        kind = found;
         model = loaded;
         running = undefined;
         show('ready');

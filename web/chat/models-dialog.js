@@ -1,22 +1,22 @@
 /* The dialog of models: the one that runs, others to open, what a model would need, and the copies on this machine. */
 import { Plumb, PlumbError } from '../index.js';
 import {
-  count, dotted, element, fileName, iconButton, integer, make, paragraph, problem, recall, remember, size, toast,
+  count, dotted, element, fileName, iconButton, integer, make, nameOf, paragraph, problem, recall, remember, size, toast,
 } from './dom.js';
 import { explain } from './explain.js';
-import { OFFERED, continuesTexts } from './offered.js';
+import { kindOf, USE } from './offered.js';
 
 /** @typedef {import('./loading.js').Source} Source */
 
 /** Short forms of a model's warnings; the dialog has their full text. @type {Record<string, string>} */
 const SHORT = { threads: 'The model runs with one thread only', cache: 'The model is not stored for the next visit' };
 
-const CONTINUES = 'The model has no chat template. It does not answer messages but continues a text.';
-const [{ url: defaultModel }] = OFFERED;
-
 /** @param {{loader: ReturnType<typeof import('./loading.js').createLoader>,
- *   options: () => import('../api/plumb.js').LoadOptions}} page */
-export function createModelsDialog({ loader, options }) {
+ *   options: () => import('../api/plumb.js').LoadOptions, offered: {url: string, name: string, about: string}[],
+ *   key?: string}} page
+ *   offered: the first one is the default; key: of the last chosen model in local storage */
+export function createModelsDialog({ loader, options, offered, key = 'model' }) {
+  const [{ url: defaultModel }] = offered;
   const dialog = element('models', 'dialog'), plan = element('plan', 'div'), url = element('url', 'input');
   const file = element('file', 'input'), name = element('model-name', 'span');
   /** @type {AbortController | undefined} */
@@ -33,7 +33,7 @@ export function createModelsDialog({ loader, options }) {
   function load(source) {
     lookup?.abort();
     if (dialog.open) dialog.close();
-    remember('model', typeof source === 'string' && source !== defaultModel ? source : undefined);
+    remember(key, typeof source === 'string' && source !== defaultModel ? source : undefined);
     const address = new URL(location.href);
     const requested = address.searchParams.get('model');
     if (requested !== null && source !== addressOf(requested)) {
@@ -48,10 +48,10 @@ export function createModelsDialog({ loader, options }) {
    * of it is on this machine, the model is shown first: opening a link is not consent to a download of gigabytes. */
   async function start() {
     const requested = new URLSearchParams(location.search).get('model');
-    const source = addressOf(requested || recall('model') || defaultModel);
+    const source = addressOf(requested || recall(key) || defaultModel);
     if (!source) {
       return loader.fail(defaultModel, { title: 'That is not the address of a file',
-        detail: String(requested || recall('model')),
+        detail: String(requested || recall(key)),
         advice: 'Check the link to this page. You can load the default model or choose another.' });
     }
     name.textContent = nameOfSource(source);
@@ -103,7 +103,7 @@ export function createModelsDialog({ loader, options }) {
       Threads: why('threads') ?? String(info.threads),
       Engine: `${info.module}, kernels ${info.kernels}, precision ${info.precision}`,
       ...why('cache') && { Copy: why('cache') ?? '' },
-      ...continuesTexts(model) && { Chat: CONTINUES },
+      ...USE[loader.kind] && { Use: USE[loader.kind] },
     }));
   }
 
@@ -145,7 +145,7 @@ export function createModelsDialog({ loader, options }) {
     if (address) void showPlan(address);
     else plan.replaceChildren(paragraph('That is not the address of a file.', 'problem'));
   });
-  element('offered', 'ul').replaceChildren(...OFFERED.map(({ url, name, about }) => make('li', {},
+  element('offered', 'ul').replaceChildren(...offered.map(({ url, name, about }) => make('li', {},
     make('button', { type: 'button', className: 'title', onclick: () => load(url) }, name,
       make('span', { className: 'figures' }, about)))));
   element('open', 'button').addEventListener('click', () => file.click());
@@ -215,20 +215,14 @@ function nameOfSource(source) {
   return typeof one === 'string' ? fileName(one).replace(/\.gguf$/i, '') : 'Model';
 }
 
-/** @param {Record<string, unknown>} metadata */
-function nameOf(metadata) {
-  const base = metadata['general.basename'] ?? metadata['general.name'] ?? metadata['general.architecture'];
-  return [base, metadata['general.size_label']].filter(Boolean).join(' ');
-}
-
 /** @param {Record<string, string>} entries */
 const facts = entries =>
   Object.entries(entries).flatMap(([term, text]) => [make('dt', {}, term), make('dd', {}, text)]);
 
 /** @param {Awaited<ReturnType<typeof Plumb.preflight>>} found @param {Source} source @param {() => void} load */
 function planOf(found, source, load) {
-  const { supported, name, architecture = '', parameters = 0, memory, fits, speed, cached, storage, chat } = found;
-  const { fileBytes } = found;
+  const { supported, name, architecture = '', parameters = 0, memory, fits, speed, cached, storage } = found;
+  const { fileBytes } = found, kind = kindOf(found);
   const problems = found.problems.map(({ code, message }) =>
     ({ ...explain(new PlumbError(/** @type {import('../base/errors.js').ErrorCode} */ (code), message)),
       detail: message }));
@@ -253,8 +247,9 @@ function planOf(found, source, load) {
         + `${count(found.contextLength ?? 0, 'token')} ${size(memory.kv)}, `
         + `the rest ${size(memory.scratch + memory.module)}`,
       Threads: `${found.threads}${found.threadsNote ? `: ${found.threadsNote}` : ''}`,
-      ...speed && { Speed: `about ${speed.decode.toFixed(0)} tokens/s, prompt ${speed.prefill.toFixed(0)} tokens/s` },
-      ...!chat && { Chat: CONTINUES },
+      ...speed && { Speed: speed.decode === undefined ? `about ${speed.prefill.toFixed(0)} tokens/s`
+        : `about ${speed.decode.toFixed(0)} tokens/s, prompt ${speed.prefill.toFixed(0)} tokens/s` },
+      ...USE[kind] && { Use: USE[kind] },
     }))] : [],
     ...supported ? [make('button', { type: 'button', className: fits ? 'primary' : '', onclick: load },
       dotted([download, fits ? 'Start' : 'Try anyway']))] : []);

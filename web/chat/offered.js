@@ -1,4 +1,4 @@
-/* The models that the page offers, and what it does with a model that was not trained to answer messages. */
+/* The models that the page offers, and what it does with each kind of model. */
 
 /** @typedef {import('../api/plumb.js').Model} Model */
 
@@ -9,6 +9,7 @@ const urlOf = file => new URL(`../../models/${file}`, import.meta.url).href;
 export const OFFERED = [
   { url: urlOf('SmolLM2-135M-Instruct.Q4_1.gguf'), name: 'SmolLM2 135M', about: 'answers messages, 98 MB, Apache 2.0' },
   { url: urlOf('gemma-3-270m.Q4_K_M.gguf'), name: 'Gemma 3 270M', about: 'continues a text, 253 MB, Gemma licence' },
+  { url: urlOf('all-MiniLM-L6-v2.Q8_0.gguf'), name: 'MiniLM L6', about: 'compares texts, 25 MB, Apache 2.0' },
 ];
 
 const TEMPLATE = 'tokenizer.chat_template';
@@ -18,11 +19,28 @@ const TEXTS = `{%- for message in messages -%}
   {{- message.content -}}
 {%- endfor -%}`;
 
-/** Lets a model without a chat template, such as a base model, continue the text of the conversation.
- * @param {Model} model */
-export function continueTexts(model) {
-  model.metadata[TEMPLATE] ??= TEXTS;
+/** What a model does in the page.  compares: it computes embeddings; ranks: it is a reranker.
+ * @typedef {'answers' | 'continues' | 'compares' | 'ranks'} Kind */
+
+/** What the reader is told of the kinds that do not answer messages. @type {Record<Kind, string>} */
+export const USE = {
+  answers: '',
+  continues: 'The model has no chat template. It does not answer messages but continues a text.',
+  compares: 'The model computes embeddings. It does not answer messages but shows how near texts are to each other.',
+  ranks: 'The model is a reranker. It does not answer messages but says which texts answer a query.',
+};
+
+/** @param {{pooling?: string, hasLogits?: boolean, chat?: boolean}} facts  of preflight, or of a model
+ * @returns {Kind} */
+export function kindOf({ pooling = 'none', hasLogits = true, chat = true }) {
+  if (pooling === 'rank') return 'ranks';
+  return pooling !== 'none' || !hasLogits ? 'compares' : chat ? 'answers' : 'continues';
 }
 
-/** Whether the model continues texts instead of answering messages. @param {Model | undefined} model */
-export const continuesTexts = model => model?.metadata[TEMPLATE] === TEXTS;
+/** The kind of a loaded model.  Lets one without a chat template, such as a base model, continue the text of the
+ * conversation. @param {Model} model */
+export async function prepare(model) {
+  const kind = kindOf({ ...await model.info(), chat: typeof model.metadata[TEMPLATE] === 'string' });
+  if (kind === 'continues') model.metadata[TEMPLATE] = TEXTS;
+  return kind;
+}

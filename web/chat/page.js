@@ -6,11 +6,12 @@ import { createContextMeter } from './context-meter.js';
 import { continuation } from './continuation.js';
 import { createConversationList } from './conversation-list.js';
 import { newConversation, openStore } from './conversation-store.js';
-import { announce, count, dotted, element, focusPrompt, recall, remember, toast } from './dom.js';
+import { announce, count, dotted, element, focusPrompt, problem, recall, remember, toast } from './dom.js';
+import { acceptDrops } from './drop.js';
 import { explain } from './explain.js';
 import { createLoader } from './loading.js';
 import { createModelsDialog } from './models-dialog.js';
-import { continuesTexts } from './offered.js';
+import { OFFERED } from './offered.js';
 import { isolate, keepPage } from './offline.js';
 import { createDialog, createPanel } from './panels.js';
 import { createSettings } from './settings.js';
@@ -26,7 +27,7 @@ const FATAL = ['PLUMB_ERROR', 'PLUMB_ERROR_STATE'];
 const page = {
   welcome: element('welcome', 'section'), log: element('log', 'ol'), prompt: element('prompt', 'textarea'),
   send: element('send', 'button'), stop: element('stop', 'button'), status: element('status', 'p'),
-  newChat: element('new-chat', 'button'),
+  newChat: element('new-chat', 'button'), compare: element('compare', 'section'),
 };
 
 /** Ends the running answer. @type {AbortController | undefined} */
@@ -57,15 +58,17 @@ const loader = createLoader(settings.loading, state => {
 });
 /** Whether the draft is short enough. */
 let fits = true;
-const meter = createContextMeter({ model: () => loader.model, busy: () => running !== undefined,
+const meter = createContextMeter({ model: () => comparesTexts() ? undefined : loader.model, busy: () => running !== undefined,
   conversation: () => prompt(conversation.messages), system }, draftFits => {
   fits = draftFits;
   canSend();
 });
-const models = createModelsDialog({ loader, options: settings.loading });
+const models = createModelsDialog({ loader, options: settings.loading, offered: OFFERED });
 const side = createPanel('side', 'menu');
 /** @type {Promise<typeof import('./inspect.js')> | undefined} */
 let inspector;
+/** The box in which texts are compared, once there was a model for it. @type {typeof import('./compare.js') | undefined} */
+let comparison;
 createPanel('inspect', 'open-inspect', open => {
   if (!open) return;
   inspector ??= import('./inspect.js');
@@ -117,12 +120,31 @@ async function ready() {
   const { model } = loader;
   if (!model) return;
   models.loaded();
-  const continues = continuesTexts(model);
-  document.body.dataset.kind = continues ? 'continues' : 'answers';
-  page.prompt.placeholder = continues ? 'Write the beginning of a text' : 'Write a message';
+  const { kind } = loader;
+  document.body.dataset.kind = kind;
+  page.prompt.placeholder = kind === 'continues' ? 'Write the beginning of a text' : 'Write a message';
+  side.offer(!comparesTexts());
+  if (comparesTexts()) return compare(model, kind);
   if (idle()) focusPrompt();
   if (waiting) void answer();
   else void meter.measure();
+}
+
+/** Whether the model compares texts instead of answering messages. */
+function comparesTexts() {
+  return loader.model !== undefined && ['compares', 'ranks'].includes(loader.kind);
+}
+
+/** Shows the box in which texts are compared.  The conversation waits for another model.
+ * @param {import('../api/plumb.js').Model} model @param {import('./offered.js').Kind} kind */
+async function compare(model, kind) {
+  try {
+    comparison = await import('./compare.js');
+    await comparison.showComparison(page.compare, model, kind, updateInspector);
+    if (idle() && matchMedia('(pointer: fine)').matches) page.compare.querySelector('input')?.focus();
+  } catch (error) {
+    if (model === loader.model) page.compare.replaceChildren(problem(explain(error)));
+  }
 }
 
 /** The number of tokens for which the model was trained. */
@@ -243,7 +265,7 @@ function save(chat) {
 /** Answers the last message.
  * @param {import('./conversation-store.js').Message} [open]  continues this answer, the last message, instead */
 async function answer(open) {
-  const { model } = loader;
+  const model = comparesTexts() ? undefined : loader.model;
   waiting = !model && !open;
   show();
   if (!model) return;
@@ -356,20 +378,28 @@ function updateInspector() {
   void inspector?.then(({ inspect }) => inspect(subject()));
 }
 
-/** The inspector's subject: the last answer and the messages before it. */
+/** The inspector's subject: the last answer and the messages before it, or the text that was compared.
+ * @returns {import('./inspect.js').Subject | undefined} */
 function subject() {
+  const { model, source } = loader;
+  if (!model || running) return undefined;
+  if (comparesTexts()) {
+    const text = comparison?.comparedText();
+    return { model, source, embeds: true, ...text && { ids: () => model.tokenize(text) } };
+  }
   const index = conversation.messages.findLastIndex(({ role, content }) => role === 'assistant' && content !== '');
   const message = conversation.messages[index];
-  if (!loader.model || running) return undefined;
-  return { model: loader.model, source: loader.source,
-    messages: message ? prompt(conversation.messages.slice(0, index + 1)) : [],
-    tokens: message && tokens.get(message) };
+  if (!message) return { model, source, embeds: false };
+  const messages = prompt(conversation.messages.slice(0, index + 1));
+  return { model, source, embeds: false, tokens: tokens.get(message),
+    ids: () => model.tokenizeChat(messages, { addGenerationPrompt: false }) };
 }
 
 // ---- the page's states ----
 
 function show() {
   document.body.dataset.state = running ? 'answering' : modelState;
+  page.compare.inert = modelState !== 'ready';
   page.welcome.hidden = page.log.childElementCount > 0;
   element('log-title', 'h2').hidden = !page.welcome.hidden;
   page.stop.hidden = !running;
@@ -399,8 +429,7 @@ page.stop.addEventListener('click', () => {
 });
 document.addEventListener('keydown', event => {
   if (event.key !== 'Escape' || event.isComposing || event.defaultPrevented) return;
-  if (over > 0) hover(-over);
-  else if (!document.querySelector('dialog[open]')) running?.abort();
+  if (!drops.cancel() && !document.querySelector('dialog[open]')) running?.abort();
 });
 // Notes are placed above the message box, which grows with its text.
 new ResizeObserver(([{ borderBoxSize: [{ blockSize }] }]) =>
@@ -420,24 +449,7 @@ addEventListener('pagehide', () => {
 
 // ---- dropped files ----
 
-let over = 0;
-/** @param {DragEvent} event */
-const hasFiles = event => event.dataTransfer?.types.includes('Files') ?? false;
-/** @param {number} change */
-const hover = change => {
-  over = Math.max(0, over + change);
-  element('drop', 'div').hidden = over === 0;
-};
-addEventListener('dragenter', event => hasFiles(event) && hover(1));
-addEventListener('dragleave', event => hasFiles(event) && hover(-1));
-element('drop', 'div').addEventListener('click', () => hover(-over));   // in case a dragleave never came
-addEventListener('dragover', event => hasFiles(event) && event.preventDefault());
-addEventListener('drop', event => {
-  if (!hasFiles(event)) return;
-  hover(-over);
-  if (event.defaultPrevented) return;   // the inspector took it
-  event.preventDefault();
-  const files = [...event.dataTransfer?.files ?? []];
-  if (files.length > 0 && files.every(({ name }) => name.endsWith('.json'))) void chats.importFiles(files);
-  else if (files.length > 0) models.openFiles(files);
+const drops = acceptDrops(files => {
+  if (files.every(({ name }) => name.endsWith('.json'))) void chats.importFiles(files);
+  else models.openFiles(files);
 });

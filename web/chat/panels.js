@@ -51,10 +51,16 @@ export function createPanel(id, button, changed) {
   document.body.addEventListener('click', event => {
     if (event.target === document.body && !panel.hidden && !beside.matches) close();
   });
-  beside.addEventListener('change', () => id === 'side' ? set(beside.matches) : cover());
+  beside.addEventListener('change', () => id === 'side' ? set(beside.matches && !opener.hidden) : cover());
   set(id === 'side' && beside.matches);
   return {
     close,
+    /** Offers the panel or not.  Without an offer, neither the panel nor its button can be seen. @param {boolean} offered */
+    offer(offered) {
+      if (offered !== opener.hidden) return;
+      opener.hidden = !offered;
+      set(offered && id === 'side' && beside.matches);
+    },
     /** Closes the panel after a choice, if it covers what was chosen. */
     closeIfCovering() {
       if (!beside.matches && !panel.hidden) close();

@@ -1,4 +1,4 @@
-/* Lists the files of the chat page, for its service worker and for static hosts.
+/* Lists the files of the chat page and of the search page, for their service worker and for static hosts.
  *
  *   node web/site/page-files.mjs FOLDER [MODEL...]   copies the page to FOLDER, and models to FOLDER/models
  */
@@ -10,8 +10,8 @@ import { fileURLToPath } from 'node:url';
 const web = fileURLToPath(new URL('..', import.meta.url));
 /** Patterns for the files of the package that the page needs: modules that it imports, the page itself, built files. */
 const WANTED = [
-  /^(index|openai)\.js$/, /^(base|loader|engine|template|openai|command|api|browser)\/[^/]+\.js$/, /^chat\/[^/]+$/,
-  /^dist\/[^/]+\.wasm$/, /^dist\/vendor\/.*(?<!\.d)\.m?js$/,
+  /^(index|openai)\.js$/, /^(base|loader|engine|template|openai|command|api|browser)\/[^/]+\.js$/,
+  /^(chat|examples\/search)\/[^/]+$/, /^dist\/[^/]+\.wasm$/, /^dist\/vendor\/.*(?<!\.d)\.m?js$/,
 ];
 /** @param {string} path */
 const isWanted = path => WANTED.some(pattern => pattern.test(path));
