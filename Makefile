@@ -257,7 +257,8 @@ mt_sources := src/threads/pool.c
 # No other file is compiled with -mrelaxed-simd, since clang may then use relaxed instructions anywhere in it.
 # tiles_simd128.c is compiled with it for the other definition of IN_ORDER_STORED; kernel-opcodes.test.mjs checks that
 # it has no relaxed instructions.
-relaxed_sources := src/kernels/kernels.c src/kernels/tiles_simd128.c $(filter src/kernels/%_relaxed.c,$(engine))
+relaxed_sources := $(addprefix src/kernels/,kernels.c tiles_simd128.c grids_simd128.c) \
+    $(filter src/kernels/%_relaxed.c,$(engine))
 emcc_variants := $(if $(EMCC_RELAXED_CFLAGS),plumb plumb-mt plumb-relaxed plumb-mt-relaxed,plumb plumb-mt)
 plumb_wasm := $(emcc_variants:%=$(emcc_dist)/%.wasm)
 # $(call variant,NAME,SOURCES): the objects of the module NAME, which contains -mt, -relaxed, both or neither.

@@ -1,11 +1,9 @@
-/* WASM SIMD128 kernels for the types with grids on packed weights: IQ1, IQ2 and IQ3, whose fields grids.h describes.
+/* WASM SIMD128 kernels on packed weights for the types with grids, IQ1, IQ2 and IQ3, whose fields grids.h describes.  A
+ * lane is a row, as in tiles_simd128.c.
  *
- * The entries of a grid that 4 rows need are loaded one by one to the lanes of a register.  All else is done for the 4
- * rows at once: a nibble of an entry stands for one code of 3 bits or for two of 2 bits, and a swizzle replaces it by
- * the value of a code.  Signs are applied to bytes, which are then widened to 16 bits.
- *
- * A lane is a row, as in tiles_simd128.c, so one token is multiplied with codes as they are unpacked, and for many
- * tokens they are stored in a panel.
+ * The entries of a grid that 4 rows need are loaded one by one to the lanes of a register.  Everything else is done for
+ * the 4 rows at once: a nibble of an entry stands for one code of 3 bits or for two of 2 bits, and swizzles replace it
+ * with the values of these codes.  Then bytes get their signs, and masks and shifts widen them to 16 bits.
  */
 #include "kernels/kernels.h"
 #include "kernels/simd128.h"
@@ -15,163 +13,217 @@
 #include "kernels/grids.h"
 #include "kernels/tiles_simd128.h"
 
-/* The values that a nibble stands for: that of its one code of 3 bits twice, or those of its two codes of 2 bits. */
-struct values { v128_t first, second; };
+#if defined(__wasm_relaxed_simd__)
+#define SWIZZLE wasm_i8x16_relaxed_swizzle   /* the same for indexes below 16, with one instruction less */
+#else
+#define SWIZZLE wasm_i8x16_swizzle
+#endif
 
-static struct values values_of(const struct grid_type *t) {
+/* Unpacked codes are too large by this until a dot or a panel is finished, so that they are widened as unsigned bytes.
+ * A change of sign modulo 256 keeps this bias. */
+enum { BIAS = 128 };
+
+/* Vectors that stay in registers while rows are unpacked. */
+struct constants {
+    v128_t grid;                      /* for gather16 */
+    v128_t first, second;             /* values of a nibble's codes, plus BIAS: both times that of its one code of 3
+                                       * bits, or those of its two codes of 2 bits */
+    v128_t first_bits, second_bits;   /* in each lane, bits 0 .. 3 and 4 .. 7 of a byte of signs */
+    v128_t low_nibbles, lowest_byte;  /* a mask, and the indexes of the lowest byte of each lane */
+};
+
+ALWAYS_INLINE struct constants constants_of(const struct grid_type *t) {
     int8_t first[16], second[16];
     for (size_t i = 0; i < 16; i++) {
-        first[i] = t->values[t->n_entry == 2 ? i & 7 : i & 3];
-        second[i] = t->values[t->n_entry == 2 ? i & 7 : i >> 2];
+        first[i] = (int8_t)(t->values[t->n_entry == 2 ? i & 7 : i & 3] + BIAS);
+        second[i] = (int8_t)(t->values[t->n_entry == 2 ? i & 7 : i >> 2] + BIAS);
     }
-    return (struct values) { wasm_v128_load(first), wasm_v128_load(second) };
+    struct constants c = {
+        .grid = GATHER_BASE(t->grid), .first = wasm_v128_load(first), .second = wasm_v128_load(second),
+        .first_bits = wasm_i32x4_splat(0x08040201), .second_bits = wasm_i32x4_splat((int32_t)0x80402010),
+        .low_nibbles = wasm_i8x16_splat(15),
+        .lowest_byte = wasm_i32x4_make(0, 0x04040404, 0x08080808, 0x0c0c0c0c),
+    };
+    IN_REGISTER(c.grid);
+    IN_REGISTER(c.first_bits);
+    IN_REGISTER(c.second_bits);
+    IN_REGISTER(c.low_nibbles);
+    IN_REGISTER(c.lowest_byte);
+    return c;
 }
 
-/* Number i of a field in 4 rows, whose words begin at `words`. */
-ALWAYS_INLINE v128_t field(const uint8_t *words, const struct grid_field *f, uint32_t i) {
-    uint32_t at = f->first + i / 4 * f->four + i % 4 * f->step;
-    return wasm_v128_and(wasm_u32x4_shr(word(words, at / 32), at % 32), wasm_i32x4_splat((1 << f->bits) - 1));
+/* The words of rows 4 half .. 4 half + 3 of a tile. */
+ALWAYS_INLINE const uint8_t *words_of(const struct grid_type *t, const uint8_t *tile, uint32_t half) {
+    return tile + (t->words > 0 ? 2 * TILE_ROWS : 0) + 16 * half;
+}
+
+/* Returns the word of 4 rows that has number 4 i + j of a field, shifted so that the field begins at bit 0.  In dots j
+ * is a constant.  The shift is then a constant, too, unless a word has numbers of the field for several i. */
+ALWAYS_INLINE v128_t field_at(const uint8_t *words, const struct grid_field *f, uint32_t i, uint32_t j) {
+    if (f->four >= 32) {
+        uint32_t at = f->first + i * f->four + j * f->step;
+        return wasm_u32x4_shr(word(words, at / 32), at % 32);
+    }
+    v128_t v = wasm_u32x4_shr(word(words, (f->first + i * f->four) / 32), i * f->four % 32);
+    return wasm_u32x4_shr(v, f->first % 32 + j * f->step);
+}
+ALWAYS_INLINE v128_t field(const uint8_t *words, const struct grid_field *f, uint32_t i, uint32_t j) {
+    return wasm_v128_and(field_at(words, f, i, j), wasm_i32x4_splat((1 << f->bits) - 1));
 }
 
 /* Returns the entries with the indexes in the lanes, with each nibble in a byte. */
-ALWAYS_INLINE v128_t nibbles(const uint16_t *grid, v128_t index) {
-    uint32_t at[4];
-    wasm_v128_store(at, index);
-    v128_t entry = wasm_i32x4_splat(0);
-    entry = wasm_v128_load16_lane(grid + at[0], entry, 0);
-    entry = wasm_v128_load16_lane(grid + at[1], entry, 2);
-    entry = wasm_v128_load16_lane(grid + at[2], entry, 4);
-    entry = wasm_v128_load16_lane(grid + at[3], entry, 6);
-    return wasm_v128_and(wasm_v128_or(entry, wasm_i32x4_shl(entry, 12)), wasm_i8x16_splat(15));
+ALWAYS_INLINE v128_t nibbles(const struct grid_type *t, const struct constants *c, v128_t index) {
+    v128_t entry = gather16(t->grid, c->grid, wasm_i32x4_shl(index, 1));
+    return wasm_v128_and(wasm_v128_or(entry, wasm_i32x4_shl(entry, 12)), c->low_nibbles);
 }
 
-/* Sets bit 7 of each lane so that the number of ones in bits 0 .. 7 is even.  Bits above 7 are undefined. */
-ALWAYS_INLINE v128_t even_signs(v128_t signs) {
-    v128_t odd = wasm_v128_xor(signs, wasm_u32x4_shr(signs, 4));
-    odd = wasm_v128_xor(odd, wasm_u32x4_shr(odd, 2));
-    odd = wasm_v128_xor(odd, wasm_u32x4_shr(odd, 1));
-    return wasm_v128_or(signs, wasm_i32x4_shl(odd, 7));
+/* Returns 8 signs for each of vectors 4 i .. 4 i + 3 of 4 rows, as the bytes of a lane.  Where the file has 7, the
+ * eighth is computed for all of them at once.  Those of IQ2_XS are in even-odd order. */
+ALWAYS_INLINE v128_t signs_of_four(const struct grid_type *t, const uint8_t *words, uint32_t i) {
+    const struct grid_field *f = &t->signs;
+    const uint8_t *from = words + (f->first + i * f->four) / 32 * 32;
+    v128_t w = word(from, 0), signs, odd;
+    if (f->bits == 8) return w;
+    if (f->step == 16) {
+        signs = wasm_v128_or(wasm_u16x8_shr(w, 9), wasm_i16x8_shl(wasm_u16x8_shr(word(from, 1), 9), 8));
+    } else {
+        signs = wasm_v128_or(wasm_v128_and(w, wasm_i32x4_splat(0x3fff)),
+                             wasm_i32x4_shl(wasm_v128_and(w, wasm_i32x4_splat(0x0fffc000)), 2));
+        signs = wasm_v128_or(wasm_v128_and(signs, wasm_i32x4_splat(0x007f007f)),
+                             wasm_i32x4_shl(wasm_v128_and(signs, wasm_i32x4_splat(0x3f803f80)), 1));
+    }
+    odd = wasm_v128_xor(signs, wasm_u16x8_shr(signs, 4));
+    odd = wasm_v128_xor(odd, wasm_u16x8_shr(odd, 2));
+    odd = wasm_v128_xor(odd, wasm_u16x8_shr(odd, 1));   /* bit 0 of each byte is the sum of its bits, modulo 2 */
+    return wasm_v128_or(signs, wasm_v128_and(wasm_i16x8_shl(odd, 7), wasm_i8x16_splat(INT8_MIN)));
 }
 
-/* Returns -1 in the bytes whose bit of `bit` is set in their lane's lowest byte, else 0. */
-ALWAYS_INLINE v128_t byte_of_bit(v128_t lowest, v128_t bit) {
-    return wasm_i8x16_eq(wasm_v128_and(lowest, bit), bit);
+/* Changes the signs of those bytes of v whose bit, that of `bits`, is set in `signs`. */
+ALWAYS_INLINE v128_t with_signs(v128_t v, v128_t signs, v128_t bits) {
+    v128_t minus = wasm_i8x16_eq(wasm_v128_and(signs, bits), bits);
+    IN_REGISTER(minus);   /* otherwise the compiler selects from v and -v, which takes five instructions */
+    return wasm_i8x16_sub(wasm_v128_xor(v, minus), minus);
 }
 
-/* Stores four codes of 4 rows as two pairs in even-odd order. */
-ALWAYS_INLINE void widen(v128_t pairs[2], v128_t codes) {
-    pairs[0] = wasm_i16x8_shr(wasm_i16x8_shl(codes, 8), 8);
-    pairs[1] = wasm_i16x8_shr(codes, 8);
-}
-
-/* Unpacks vector v of a superblock: the codes of 8 weights of 4 rows. */
-ALWAYS_INLINE void unpack_vector(v128_t pairs[4], const struct grid_type *t, const struct values *values,
-                                 const uint8_t *words, uint32_t v) {
-    v128_t low = field(words, &t->low, v), high = wasm_i32x4_splat(0), n0, n1;
-    if (t->high.bits) high = field(words, &t->high, v);
+/* Unpacks vector 4 i + j of a superblock: the codes of 8 weights of 4 rows, plus BIAS, as pairs in even-odd order.
+ * signs: those of vectors 4 i .. 4 i + 3; not read for IQ1. */
+ALWAYS_INLINE void unpack_vector(v128_t pairs[4], const struct grid_type *t, const struct constants *c,
+                                 const uint8_t *words, v128_t signs, uint32_t i, uint32_t j) {
+    v128_t low = field(words, &t->low, i, j), high = wasm_i32x4_splat(0), n[2], eight[2];
+    if (t->high.bits) high = field(words, &t->high, i, j);
     if (t->n_entry == 2) {
-        v128_t first = wasm_v128_and(low, wasm_i32x4_splat(255)), second = wasm_u32x4_shr(low, 8);
-        v128_t bit = wasm_v128_and(high, wasm_i32x4_splat(1));
-        n0 = nibbles(t->grid, wasm_v128_or(first, wasm_i32x4_shl(bit, 8)));
-        n1 = nibbles(t->grid, wasm_v128_or(second, wasm_i32x4_shl(wasm_u32x4_shr(high, 1), 8)));
+        v128_t bit = wasm_v128_and(high, wasm_i32x4_splat(1)), upper = wasm_u32x4_shr(high, 1);
+        n[0] = nibbles(t, c, wasm_v128_or(wasm_v128_and(low, wasm_i32x4_splat(255)), wasm_i32x4_shl(bit, 8)));
+        n[1] = nibbles(t, c, wasm_v128_or(wasm_u32x4_shr(low, 8), wasm_i32x4_shl(upper, 8)));
     } else {
-        n0 = n1 = nibbles(t->grid, wasm_v128_or(low, wasm_i32x4_shl(high, 8)));
+        n[0] = n[1] = nibbles(t, c, wasm_v128_or(low, wasm_i32x4_shl(high, 8)));
     }
-    v128_t a = wasm_i8x16_swizzle(values->first, n0), b = wasm_i8x16_swizzle(values->second, n1);
-    v128_t signs = field(words, &t->signs, v);
+    eight[0] = SWIZZLE(c->first, n[0]);
+    eight[1] = SWIZZLE(c->second, n[1]);
     if (t->signs.bits == 1) {
-        v128_t two = wasm_v128_and(wasm_i32x4_shr(wasm_i32x4_shl(signs, 31), 31), wasm_i8x16_splat(2));
-        a = wasm_i8x16_sub(a, two);
-        b = wasm_i8x16_sub(b, two);
+        v128_t bit = wasm_i32x4_shl(field_at(words, &t->signs, i, j), 31);
+        IN_REGISTER(bit);   /* otherwise the compiler compares the bit with 0, with more instructions */
+        v128_t two = wasm_v128_and(wasm_i32x4_shr(bit, 31), wasm_i8x16_splat(2));
+        for (uint32_t k = 0; k < 2; k++) eight[k] = wasm_i8x16_sub(eight[k], two);
     } else {
-        if (t->signs.bits == 7) signs = even_signs(signs);
-        v128_t lowest = wasm_i8x16_shuffle(signs, signs, 0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12);
-        v128_t minus_a = byte_of_bit(lowest, wasm_i32x4_splat(0x08040201));
-        v128_t minus_b = byte_of_bit(lowest, wasm_i32x4_splat((int32_t)0x80402010));
-        a = wasm_i8x16_sub(wasm_v128_xor(a, minus_a), minus_a);
-        b = wasm_i8x16_sub(wasm_v128_xor(b, minus_b), minus_b);
+        uint32_t byte = t->signs.step == 16 ? (uint32_t)even_odd(j) : j;
+        v128_t one = SWIZZLE(wasm_u32x4_shr(signs, 8 * byte), c->lowest_byte);
+        eight[0] = with_signs(eight[0], one, c->first_bits);
+        eight[1] = with_signs(eight[1], one, c->second_bits);
     }
-    widen(pairs, a);
-    widen(pairs + 2, b);
-}
-
-/* Stores the scales of the groups of a superblock, (256 / group, 8) f32. */
-static void store_scales(float *scales, const struct grid_type *t, const uint8_t *tile) {
-    const uint8_t *words = tile + (t->words > 0 ? 2 * TILE_ROWS : 0);
-    for (uint32_t half = 0; half < 2; half++, scales += 4, words += 16) {
-        v128_t d;
-        if (t->words > 0) {
-            d = f16_small(wasm_i32x4_load16x4(tile + 8 * half));
-        } else {   /* the high 4 bits of each u16 of words 12 and 13 */
-            v128_t w0 = word(words, 12), w1 = word(words, 13), mask = wasm_i32x4_splat(15);
-            v128_t first = wasm_v128_and(wasm_u32x4_shr(w0, 12), mask), second = wasm_u32x4_shr(w0, 28);
-            v128_t third = wasm_v128_and(wasm_u32x4_shr(w1, 12), mask), fourth = wasm_u32x4_shr(w1, 28);
-            d = wasm_v128_or(wasm_v128_or(first, wasm_i32x4_shl(second, 4)),
-                             wasm_v128_or(wasm_i32x4_shl(third, 8), wasm_i32x4_shl(fourth, 12)));
-            d = f16_small_low(d);
-        }
-        d = wasm_f32x4_mul(d, wasm_f32x4_splat(SUPERBLOCK_F16_FACTOR * t->factor));
-        for (uint32_t g = 0; g < 256u / t->group; g++) {
-            v128_t sc = wasm_v128_or(wasm_i32x4_shl(field(words, &t->scale, g), 1), wasm_i32x4_splat(1));
-            wasm_v128_store(scales + TILE_ROWS * g, wasm_f32x4_mul(d, wasm_f32x4_convert_i32x4(sc)));
-        }
+    for (uint32_t k = 0; k < 2; k++) {
+        pairs[2 * k] = wasm_v128_and(eight[k], wasm_i16x8_splat(255));
+        pairs[2 * k + 1] = wasm_u16x8_shr(eight[k], 8);
     }
 }
 
-/* y = 8 packed rows times one token. */
-static __attribute__((noinline)) void grid_dot(float y[TILE_ROWS], const struct grid_type *t, const uint8_t *rows,
-                                               const struct activations *a) {
-    const struct values values = values_of(t);
-    const int16_t *q = a->q;
-    const float *d = a->d;
-    v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0;
-    uint32_t bytes = t->bytes * TILE_ROWS, n_vector = t->group / 8;
-    for (const uint8_t *tile = rows, *end = rows + a->n / 256 * bytes; tile < end; tile += bytes) {
-        float scales[GRID_MAX_GROUPS * TILE_ROWS];
-        store_scales(scales, t, tile);
-        const uint8_t *words = tile + (t->words > 0 ? 2 * TILE_ROWS : 0);
-        const float *scale = scales;
-        for (uint32_t v = 0; v < 32; scale += TILE_ROWS) {
-            v128_t dots[2] = { wasm_i32x4_splat(0), wasm_i32x4_splat(0) };
-            v128_t dq = wasm_v128_load32_splat(d + v / 4);
+/* Stores the scales of the groups of a superblock of 4 rows, each group's n floats after those of the group before. */
+ALWAYS_INLINE void store_scales(float *scales, uint32_t n, const struct grid_type *t, const uint8_t *tile,
+                                uint32_t half) {
+    const uint8_t *words = words_of(t, tile, half);
+    v128_t d;
+    if (t->words > 0) {
+        d = f16_small(wasm_i32x4_load16x4(tile + 8 * half));
+    } else {   /* the high 4 bits of each u16 of words 12 and 13 */
+        v128_t w0 = wasm_u16x8_shr(word(words, 12), 12), w1 = wasm_u16x8_shr(word(words, 13), 12);
+        v128_t low = wasm_v128_or(w0, wasm_u32x4_shr(w0, 12)), high = wasm_v128_or(w1, wasm_u32x4_shr(w1, 12));
+        d = f16_small_low(wasm_v128_or(wasm_v128_and(low, wasm_i32x4_splat(255)), wasm_i32x4_shl(high, 8)));
+    }
+    d = wasm_f32x4_mul(d, wasm_f32x4_splat(SUPERBLOCK_F16_FACTOR * t->factor));
+    LOOP_ROLLED
+    for (uint32_t g = 0; g < 256u / t->group; g++, scales += n) {
+        v128_t sc = field(words, &t->scale, g / 4, g % 4);
+        sc = wasm_v128_or(wasm_i32x4_shl(sc, 1), wasm_i32x4_splat(1));
+        wasm_v128_store(scales, wasm_f32x4_mul(d, wasm_f32x4_convert_i32x4(sc)));
+    }
+}
+
+/* y = 8 packed rows times one token.  Rows 0 .. 3 are finished before rows 4 .. 7 begin, so that the sums and constants
+ * fit in registers. */
+ALWAYS_INLINE void grid_dot(float y[TILE_ROWS], const struct grid_type *t, const uint8_t *rows,
+                            const struct activations *a) {
+    const struct constants c = constants_of(t);
+    uint32_t bytes = t->bytes * TILE_ROWS;
+    LOOP_ROLLED
+    for (uint32_t half = 0; half < 2; half++) {
+        const int16_t *q = a->q;
+        const float *d = a->d;
+        const int32_t *isum = t->group == 32 ? a->isum32 : a->isum16;
+        v128_t f = wasm_f32x4_splat(0.0f);
+        for (const uint8_t *tile = rows, *end = rows + a->n / 256 * bytes; tile < end; tile += bytes) {
+            float scales[GRID_MAX_GROUPS * 4];
+            store_scales(scales, 4, t, tile, half);
+            const uint8_t *words = words_of(t, tile, half);
+            const float *scale = scales;
             LOOP_ROLLED
-            for (uint32_t vend = v + n_vector; v < vend; v++, q += 8) {
+            for (uint32_t i = 0; i < 8; i++, q += 32, d++) {
+                OPAQUE(q, scale);
+                v128_t signs = t->signs.bits == 1 ? wasm_i32x4_splat(0) : signs_of_four(t, words, i);
+                v128_t dots = wasm_i32x4_mul(wasm_v128_load32_splat(isum++), wasm_i32x4_splat(-BIAS));
                 LOOP_UNROLLED
-                for (uint32_t half = 0; half < 2; half++) {
+                for (uint32_t j = 0; j < 4; j++) {
                     v128_t pairs[4];
-                    unpack_vector(pairs, t, &values, words + 16 * half, v);
-                    for (uint32_t i = 0; i < 4; i++) {
-                        v128_t x = wasm_v128_load32_splat(q + 2 * i);
-                        dots[half] = wasm_i32x4_add(dots[half], wasm_i32x4_dot_i16x8(pairs[i], x));
+                    unpack_vector(pairs, t, &c, words, signs, i, j);
+                    for (uint32_t k = 0; k < 4; k++) {
+                        v128_t x = wasm_v128_load32_splat(q + 8 * j + 2 * k);
+                        dots = wasm_i32x4_add(dots, wasm_i32x4_dot_i16x8(pairs[k], x));
                     }
+                    IN_ORDER(dots, f);
+                    if ((j + 1) * 8 % t->group != 0) continue;
+                    f = add_dots(f, dots, wasm_v128_load(scale), wasm_v128_load32_splat(d));
+                    scale += 4;
+                    if (j == 1) dots = wasm_i32x4_mul(wasm_v128_load32_splat(isum++), wasm_i32x4_splat(-BIAS));
                 }
             }
-            f0 = add_dots(f0, dots[0], wasm_v128_load(scale), dq);
-            f1 = add_dots(f1, dots[1], wasm_v128_load(scale + 4), dq);
         }
-        d += 8;
+        wasm_v128_store(y + 4 * half, f);
     }
-    wasm_v128_store(y, f0);
-    wasm_v128_store(y + 4, f1);
 }
 
+/* Not inlined: all types share its code, because a panel is multiplied with many tokens. */
 static __attribute__((noinline)) void grid_unpack(struct panel *p, const struct grid_type *t, const uint8_t *rows) {
-    const struct values values = values_of(t);
+    const struct constants c = constants_of(t);
     int16_t *to = p->pairs;
     float *scales = p->scales;
     uint32_t bytes = t->bytes * TILE_ROWS;
     for (const uint8_t *tile = rows, *end = rows + p->n / 256 * bytes; tile < end; tile += bytes) {
-        store_scales(scales, t, tile);
-        scales += 256u / t->group * TILE_ROWS;
-        const uint8_t *words = tile + (t->words > 0 ? 2 * TILE_ROWS : 0);
-        for (uint32_t v = 0; v < 32; v++, to += 8 * TILE_ROWS) {
-            LOOP_UNROLLED
-            for (uint32_t half = 0; half < 2; half++) {
+        LOOP_ROLLED
+        for (uint32_t half = 0; half < 2; half++) {
+            store_scales(scales + 4 * half, TILE_ROWS, t, tile, half);
+            const uint8_t *words = words_of(t, tile, half);
+            LOOP_ROLLED
+            for (uint32_t v = 0; v < 32; v++) {
                 v128_t pairs[4];
-                unpack_vector(pairs, t, &values, words + 16 * half, v);
-                for (uint32_t i = 0; i < 4; i++) wasm_v128_store(to + 8 * half + 16 * i, pairs[i]);
+                v128_t signs = t->signs.bits == 1 ? wasm_i32x4_splat(0) : signs_of_four(t, words, v / 4);
+                unpack_vector(pairs, t, &c, words, signs, v / 4, v % 4);
+                for (uint32_t k = 0; k < 4; k++) {
+                    v128_t codes = wasm_i16x8_sub(pairs[k], wasm_i16x8_splat(BIAS));
+                    wasm_v128_store(to + 8 * TILE_ROWS * v + 8 * half + 16 * k, codes);
+                }
             }
         }
+        to += 256 * TILE_ROWS;
+        scales += 256u / t->group * TILE_ROWS;
     }
     p->group = t->group;
     p->min_kind = NO_MIN;

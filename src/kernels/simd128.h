@@ -59,6 +59,21 @@ enum relaxed_bytes kernels_relaxed_bytes(void);
 #endif
 #include <wasm_simd128.h>
 
+/* Loads 16 bits from p + each 32-bit lane of `at`, to the low half of that lane; the high half is 0.  base is
+ * GATHER_BASE(p): WebAssembly adds it to all lanes at once. */
+#define GATHER_BASE(p) wasm_i32x4_splat((int32_t)(uintptr_t)(p))
+static inline v128_t gather16(const void *p, v128_t base, v128_t at) {
+    uint32_t addresses[4];   /* loads of stored lanes take fewer cycles than extracting them */
+    v128_t v = wasm_i32x4_splat(0);
+    wasm_v128_store(addresses, wasm_i32x4_add(base, at));
+    __asm__ volatile("" : "+m"(addresses));
+    v = wasm_v128_load16_lane((const void *)addresses[0], v, 0);
+    v = wasm_v128_load16_lane((const void *)addresses[1], v, 2);
+    v = wasm_v128_load16_lane((const void *)addresses[2], v, 4);
+    (void)p;
+    return wasm_v128_load16_lane((const void *)addresses[3], v, 6);
+}
+
 #elif defined(__SSE4_1__)
 
 #define VECTOR_CONSTRAINT(v) "+x"(v)
@@ -88,7 +103,13 @@ static inline v128_t wasm_v128_load64_splat(const void *p) {
     v128_t v = _mm_loadl_epi64(p);
     return _mm_unpacklo_epi64(v, v);
 }
-#define wasm_v128_load16_lane(p, v, i) _mm_insert_epi16(v, *(const uint16_t *)(p), i)
+#define GATHER_BASE(p) _mm_setzero_si128()
+static inline v128_t gather16(const void *p, v128_t base, v128_t at) {
+    uint32_t offsets[4], words[4] = { 0 };
+    _mm_storeu_si128((v128_t *)offsets, _mm_add_epi32(base, at));
+    for (int i = 0; i < 4; i++) memcpy(&words[i], (const char *)p + offsets[i], 2);
+    return _mm_loadu_si128((const v128_t *)words);
+}
 static inline v128_t wasm_i16x8_load8x8(const void *p) { return _mm_cvtepi8_epi16(_mm_loadl_epi64(p)); }
 static inline v128_t wasm_u16x8_load8x8(const void *p) { return _mm_cvtepu8_epi16(_mm_loadl_epi64(p)); }
 static inline v128_t wasm_i32x4_load16x4(const void *p) { return _mm_cvtepi16_epi32(_mm_loadl_epi64(p)); }
@@ -98,6 +119,7 @@ static inline v128_t wasm_u32x4_load16x4(const void *p) { return _mm_cvtepu16_ep
 #define wasm_i8x16_splat(x) _mm_set1_epi8((char)(x))
 #define wasm_i16x8_splat(x) _mm_set1_epi16((short)(x))
 #define wasm_i32x4_splat(x) _mm_set1_epi32((int)(x))
+#define wasm_i32x4_make(a, b, c, d) _mm_setr_epi32(a, b, c, d)
 #define wasm_f32x4_splat(x) of_f32(_mm_set1_ps(x))
 #define wasm_i32x4_extract_lane(v, i) _mm_extract_epi32(v, i)
 #define wasm_f32x4_extract_lane(v, i) (((v4f)(v))[i])
