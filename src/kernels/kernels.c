@@ -163,9 +163,32 @@ static void unpack_codes(const struct matrix *w, uint32_t row, struct panel *p) 
     p->min_kind = unpack->min_kind;
 }
 
+/* Up to so many tokens are multiplied with packed rows one by one: unpacking takes as long as two of them. */
+enum { FEW_TOKENS = 3 };
+
+/* Token t of a, as activations of one token.  They have no bytes. */
+static struct activations token_of(const struct activations *a, uint32_t t) {
+    struct activations one = *a;
+    size_t at = (size_t)t * a->n;
+    one.n_token = 1;
+    one.x += at;
+    one.q += at;
+    one.d += at / 32;
+    one.sum32 += at / 32;
+    one.isum32 += at / 32;
+    one.isum16 += at / 16;
+    one.sums32.q += at / 32;
+    one.sums32.d += at / 256;
+    one.sums16.q += at / 16;
+    one.sums16.d += at / 256;
+    one.bytes = one.bytes_even_odd = NULL;
+    return one;
+}
+
 /* Multiplies rows row .. row + 7 of w with every token.  The last tile of w may have fewer than 8 rows.  Its panel
  * still has 8, but only the n_row results of rows that exist are copied to y.  dot_x4 writes 8 results of a token
- * directly to y, so it is only used for tiles of 8 rows. */
+ * directly to y, so it is only used for tiles of 8 rows.  Of three tokens that are left over, it computes the one
+ * before them again, because four cost less than three one by one. */
 static void tile_rows(const struct matmul_call *call, const struct matrix *w, uint32_t row, struct panel *p, float *y) {
     const struct kernels *k = call->k;
     const struct activations *a = call->a;
@@ -177,6 +200,13 @@ static void tile_rows(const struct matmul_call *call, const struct matrix *w, ui
     kernel_dot *one_token = k->bytes[wide].dot[w->type] ? k->bytes[wide].dot[w->type] : k->dot[w->type];
     if (a->n_token == 1 && packed && one_token) {
         one_token(y + row, rows, a);
+        return;
+    }
+    if (a->n_token <= FEW_TOKENS && packed && one_token && one_token == k->dot[w->type]) {
+        for (; t < a->n_token; t++) {
+            const struct activations one = token_of(a, t);
+            one_token(y + (size_t)t * w->n_out + row, rows, &one);
+        }
         return;
     }
     p->n = a->n;
@@ -191,7 +221,9 @@ static void tile_rows(const struct matmul_call *call, const struct matrix *w, ui
         dot_x4 = k->bytes[wide].panel_dot_x4;
     }
     bool has_mins = !floats && p->min_kind != NO_MIN;
-    for (; dot_x4 && n_row == TILE_ROWS && a->n_token - t >= TILE_TOKENS; t += TILE_TOKENS) {
+    bool fours = dot_x4 && n_row == TILE_ROWS && a->n_token >= TILE_TOKENS;
+    for (; fours && a->n_token - t >= TILE_TOKENS - 1; t += TILE_TOKENS) {
+        if (a->n_token - t < TILE_TOKENS) t--;
         float *four = y + (size_t)t * w->n_out + row;
         dot_x4(four, w->n_out, p, a, t);
         if (has_mins) k->subtract_mins(four, w->n_out, p, a, t, TILE_TOKENS);

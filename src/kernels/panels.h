@@ -7,6 +7,7 @@
  *   DOT(dots, w, x)                 dots += w times x, in each 32-bit lane
  *   first_sum(panel, isum)          returns the value with which the sum of a group begins: 0 if store_4 has subtracted
  *                                   the bias, else -bias * *isum
+ *   BLOCK_LOOP                      LOOP_UNROLLED or LOOP_ROLLED, for the loop that unpacks a block
  *   GROUP_LOOP                      LOOP_UNROLLED or LOOP_ROLLED, for the loop over the codes of a group with 4 tokens
  */
 #ifndef PLUMB_KERNELS_PANELS_H
@@ -21,7 +22,8 @@ ALWAYS_INLINE void block_unpack(const struct block *b, struct panel *p, const ui
     code *to = panel_codes(p);
     float *scales = p->scales, *mins = p->mins;
     for (const uint8_t *w = rows, *end = rows + p->n / 32 * b->bytes; w < end; w += b->bytes) {
-        LOOP_ROLLED
+        OPAQUE(w, to);
+        BLOCK_LOOP
         for (uint32_t j = 0; j < 8; j++, to += 32) {
             store_4(to, b->codes, w + b->words, 0, j, b->bias, b->even_odd);
         }

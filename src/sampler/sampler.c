@@ -340,7 +340,8 @@ const struct candidate *sampler_candidates(plumb_sampler *s, const float *logits
 
 int32_t plumb_sampler_sample(plumb_sampler *s, const float *logits) {
     if (s->params.temperature <= 0 && s->params.typical_p >= 1) {
-        /* Greedy: every filter but typical keeps the likeliest token. */
+        /* Greedy: every filter but typical keeps the likeliest token.  NaN is never greater than the best. */
+        if (s->params.n_bias == 0 && !s->recent) return find_max(logits, s->n_vocab);
         adjust(s, logits);
         return find_max(s->values, s->n_vocab);
     }
