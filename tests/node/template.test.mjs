@@ -10,6 +10,8 @@ import { fails, realPath } from './helpers.mjs';
 const renderer = new Renderer();
 const render = (source, variables) => renderer.render(source, variables);
 
+const prepared = (input, variables = {}) => ({ input, variables, finish: text => text });
+
 const CONTROLS = { '<|endoftext|>': 0, '<|im_start|>': 1, '<|im_end|>': 2 };
 const NAMES = Object.fromEntries(Object.entries(CONTROLS).map(([text, id]) => [id, text]));
 
@@ -20,8 +22,8 @@ describe('SmolLM2\'s vocabulary and template', () => {
   after(() => model.close());
 
   const tokensOf = async messages => [...await chatTokens(
-    /** @type {string} */ (model.metadata['tokenizer.chat_template']), { messages },
-    { add_generation_prompt: true, tools: null }, {
+    /** @type {string} */ (model.metadata['tokenizer.chat_template']),
+    prepared({ messages }, { add_generation_prompt: true }), {
       tokenize: (text, options) => model.tokenize(text, { addSpecial: false, ...options }),
       controls: async ids => [...new Set(ids)].filter(id => id in NAMES).map(id => [id, NAMES[id]]),
       bos: 1,
@@ -68,8 +70,8 @@ const toy = {
 
 test('the first token of a text comes first, once', async () => {
   const said = { messages: [{ role: 'user', content: '?' }] };
-  const ids = async template => [...await chatTokens(template, said, { bos_token: '<s>', eos_token: '</s>' }, toy,
-    renderer)];
+  const ids = async template => [...await chatTokens(template,
+    prepared(said, { bos_token: '<s>', eos_token: '</s>' }), toy, renderer)];
   assert.deepEqual(await ids('{{ messages[0].content }}'), [100, 63]);
   assert.deepEqual(await ids('{{ bos_token + messages[0].content + eos_token }}'), [100, 63, 101]);
 });
@@ -77,7 +79,7 @@ test('the first token of a text comes first, once', async () => {
 test('special tokens in tools stay text too; those in the model\'s variables do not', async () => {
   const template = '{{ bos_token }}{{ tools[0].name }}{{ eos_token }}';
   const said = { messages: [], tools: [{ name: '</s>' }] };
-  const ids = await chatTokens(template, said, { bos_token: '<s>', eos_token: '</s>' }, toy,
+  const ids = await chatTokens(template, prepared(said, { bos_token: '<s>', eos_token: '</s>' }), toy,
     renderer);
   assert.deepEqual([...ids], [100, ...codes('</s>'), 101]);
 });
@@ -85,7 +87,7 @@ test('special tokens in tools stay text too; those in the model\'s variables do 
 test('special tokens in the property names of a call\'s arguments stay text too', async () => {
   const template = '{{ messages[0].tool_calls[0].function.arguments | tojson }}';
   const said = { messages: [{ role: 'assistant', tool_calls: [{ function: { arguments: { 'a</s>': ['<s>'] } } }] }] };
-  const ids = await chatTokens(template, said, { bos_token: '<s>', eos_token: '</s>' }, toy,
+  const ids = await chatTokens(template, prepared(said, { bos_token: '<s>', eos_token: '</s>' }), toy,
     renderer);
   assert.deepEqual([...ids], [100, ...codes('{"a</s>": ["<s>"]}')]);
 });
@@ -112,7 +114,7 @@ test('texts of control tokens that overlap stay text, and so do 200,000 of them'
   };
   for (const content of ['abcd', 'ab', 'abab', 'xbcdab', 'abcdabcd', 'bcd'.repeat(200000)]) {
     const said = { messages: [{ role: 'user', content }] };
-    const ids = await chatTokens('{{ messages[0].content }}', said, {}, vocabulary, renderer);
+    const ids = await chatTokens('{{ messages[0].content }}', prepared(said), vocabulary, renderer);
     assert.equal(String.fromCharCode(...ids.subarray(0, 100)), content.slice(0, 100));
     assert.equal(ids.length, content.length);
   }

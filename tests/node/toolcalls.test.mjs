@@ -180,7 +180,8 @@ describe('a model with a template that supports tools', () => {
   const TEMPLATE = '{% if tools %}{{ "<tool_call>" + (tools | tojson) + "\n" }}{% endif %}{% for m in messages %}'
     + '{{ "<|im_start|>" + m.role + "\n" + m.content }}{% for c in m.tool_calls or [] %}{{ "<tool_call>" '
     + '+ (c.function.arguments | tojson) }}{% endfor %}{{ "<|im_end|>\n" }}{% endfor %}'
-    + '{% if add_generation_prompt %}{{ "<|im_start|>assistant\n" }}{% endif %}';
+    + '{% if add_generation_prompt %}{{ "<|im_start|>assistant\n" }}{% endif %}'
+    + '{#laguna_glm_thinking#}';   // of the family whose answers end with </assistant>, too
   const CALL = 'Well. <tool_call>{"name":"add","arguments": {"a" :1}}', END = 2;
   /** @type {import('../../web/api/plumb.js').Model} */
   let model;
@@ -195,8 +196,12 @@ describe('a model with a template that supports tools', () => {
     const ids = [...await model.tokenize(CALL), END];
     assert.equal(new Set(ids).size, ids.length);
     // Each token once, in this order: see "whole characters only" of model.test.mjs.
-    forced = { temperature: 0, logitBias: new Map(ids.map((id, i) => [id, 1e6 - 1e4 * i])), presencePenalty: 1e6 };
-    forced.penaltyLastN = ids.length;
+    forced = forcing(ids);
+  });
+  /** Options with which a model generates these tokens. @param {number[]} ids */
+  const forcing = ids => ({
+    temperature: 0, logitBias: new Map(ids.map((id, i) => [id, 1e6 - 1e4 * i])), presencePenalty: 1e6,
+    penaltyLastN: ids.length,
   });
   after(() => model.close());
 
@@ -209,12 +214,24 @@ describe('a model with a template that supports tools', () => {
     const [, { tool_calls: [{ id }], ...message }] = /** @type {any} */ (chat.messages);
     assert.deepEqual(message, { role: 'assistant', content: 'Well.' });
     await textOf(chat.send({ role: 'tool', content: '3', tool_call_id: id }, { maxTokens: 1 }));
-    const expected = `<tool_call>${JSON.stringify(TOOLS)}\n`.replaceAll(/([:,])/g, '$1 ')
+    const told = TOOLS.map(({ type, function: { name, parameters } }) =>
+      ({ type, function: { name, description: '', parameters } }));   // llama.cpp's server adds the description
+    const expected = `<tool_call>${JSON.stringify(told)}\n`.replaceAll(/([:,])/g, '$1 ')
       + '<|im_start|>user\n1 and 2?<|im_end|>\n<|im_start|>assistant\nWell.<tool_call>{"a": 1}<|im_end|>\n'
       + '<|im_start|>tool\n3<|im_end|>\n<|im_start|>assistant\n';
     const messages = chat.messages.slice(0, 3);
     assert.equal((await model.applyChatTemplate(messages, { tools: TOOLS })).trimEnd(), expected.trimEnd());
     assert.equal(chat.lastStats?.promptTokens, (await model.tokenizeChat(messages, { tools: TOOLS })).length);
+  });
+
+  test('an answer to messages ends at the stop text of the template\'s family; other texts go on', async () => {
+    const written = 'It is</assistant> so', options = forcing([...await model.tokenize(written), END]);
+    const messages = [{ role: /** @type {const} */ ('user'), content: 'x' }];
+    const template = { addGenerationPrompt: false };   // or the prompt ends with a token of the text
+    assert.equal(await textOf(model.generate(messages, { ...options, template })), 'It is');
+    assert.equal(await textOf(model.generate(await model.tokenizeChat(messages, template), options)), 'It is');
+    assert.equal(await textOf(model.generate(messages, { ...options, template, stop: 'is' })), 'It ');
+    assert.equal(await textOf(model.generate('x', options)), written);
   });
 
   test('a completion, whole or streamed, has the calls in OpenAI\'s format', async () => {

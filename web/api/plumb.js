@@ -12,8 +12,9 @@ import { isDamage } from '../loader/parts.js';
 import { describe, expand } from '../loader/source.js';
 import { Completions } from '../openai/completions.js';
 import { Embeddings } from '../openai/embeddings.js';
+import { prepare, stopsOf } from '../template/inputs.js';
 import { chatTokens, checkNesting, Renderer } from '../template/template.js';
-import { messagesFor, supportsTools } from '../template/toolcalls.js';
+import { supportsTools } from '../template/toolcalls.js';
 import { Chat } from './chat.js';
 
 /** @typedef {import('../loader/source.js').Platform & import('../loader/source.js').Sites
@@ -289,6 +290,8 @@ export class Model {
   #closed = false;
   #loaded;
   #renderer;
+  /** Prompts that are chats. @type {WeakSet<object>} */
+  #chats = new WeakSet();
 
   /** @param {import('../base/protocol.js').Transport} transport
    * @param {Loaded} loaded @param {Renderer} renderer */
@@ -352,16 +355,14 @@ export class Model {
    * @param {Message[]} messages @param {TemplateOptions} [options] @returns {Promise<string>} */
   async applyChatTemplate(messages, options = {}) {
     known.checkOptions('applyChatTemplate', { template: options }, known.TEMPLATE);
-    const { input, variables } = this.#template('applyChatTemplate', messages, options);
-    return this.#renderer.render(this.#source, { ...variables, ...input });
+    return this.#renderer.renderChat(this.#source, await this.#prepare('applyChatTemplate', messages, options));
   }
 
   /** Converts a chat to the tokens that generate would use.  Their number is what the prompt takes of the context.
    * @param {Message[]} messages @param {TemplateOptions} [options] @returns {Promise<Int32Array>} */
   async tokenizeChat(messages, options = {}) {
     known.checkOptions('tokenizeChat', { template: options }, known.TEMPLATE);
-    const { input, variables } = this.#template('tokenizeChat', messages, options);
-    return this.#chatTokens(input, variables);
+    return this.#chatTokens('tokenizeChat', messages, options);
   }
 
   /** Continues a text, a chat or tokens, and yields the answer in pieces of whole characters.  Leaving the loop stops
@@ -374,6 +375,9 @@ export class Model {
     known.checkOptions('generate', options, known.GENERATE);
     const { signal, parseSpecial, template, onToken, ...rest } = options;
     const ids = await this.#promptIds(prompt, parseSpecial ?? true, template ?? {});
+    const isChat = [ids, prompt].some(one => this.#chats.has(/** @type {any} */ (one)));
+    const stops = isChat ? stopsOf(this.#source) : [];
+    if (stops.length > 0) rest.stop = [rest.stop ?? [], stops].flat();
     const abort = new AbortController();
     const follow = () => abort.abort();
     if (signal?.aborted) follow();
@@ -512,36 +516,31 @@ export class Model {
     if (prompt instanceof Int32Array || (Array.isArray(prompt) && typeof prompt[0] === 'number')) {
       return tokenIds('generate', /** @type {ArrayLike<number>} */ (prompt));
     }
-    const { input, variables } = this.#template('generate', /** @type {Message[]} */ (prompt), template);
-    return this.#chatTokens(input, variables);
+    return this.#chatTokens('generate', /** @type {Message[]} */ (prompt), template);
   }
 
-  /** @param {Record<string, any>} input @param {Record<string, any>} variables */
-  #chatTokens(input, variables) {
-    return chatTokens(this.#source, input, variables, {
+  /** @param {string} where @param {Message[]} messages @param {TemplateOptions} options */
+  async #chatTokens(where, messages, options) {
+    const ids = await chatTokens(this.#source, await this.#prepare(where, messages, options), {
       tokenize: (text, special) => this.tokenize(text, { addSpecial: false, ...special }),
       controls: ids => this.#call('controls', { ids }),
       bos: this.#loaded.bos,
     }, this.#renderer);
+    this.#chats.add(ids);
+    return ids;
   }
 
-  /** Returns the variables of the template: `input` is what the caller gave, `variables` is the rest.
-   * @param {string} where @param {Message[]} messages @param {TemplateOptions} options */
-  #template(where, messages, { addGenerationPrompt = true, ...input }) {
+  /** @param {string} where @param {Message[]} messages @param {TemplateOptions} options */
+  async #prepare(where, messages, options) {
     known.checkMessages(where, messages);
-    checkNesting(where, [messages, input]);
-    if (input.tools?.length && !supportsTools(this.#source)) {
+    checkNesting(where, [messages, options]);
+    if (options.tools?.length && !supportsTools(this.#source)) {
       throw new PlumbError('PLUMB_ERROR_TEMPLATE', `${where}: the model's chat template does not support tools`);
     }
+    const can = await this.#renderer.capabilities(this.#source);
+    const prepared = prepare(/** @type {string} */ (this.#source), can, messages, options);
     const { bosText, eosText } = this.#loaded;
-    return {
-      input: { ...input, messages: messagesFor(this.#source, messages) },
-      // A variable that is not given is null, not undefined, because templates test "is not none".
-      variables: {
-        tools: null, documents: null, add_generation_prompt: addGenerationPrompt,
-        bos_token: bosText, eos_token: eosText,
-      },
-    };
+    return { ...prepared, variables: { ...prepared.variables, bos_token: bosText, eos_token: eosText } };
   }
 }
 

@@ -1,6 +1,6 @@
 /* The browser's worker that renders chat templates, for template.js. */
 import { serve } from '../base/protocol.js';
-import { rendering } from '../template/jinja.js';
+import { rendering } from '../template/rendering.js';
 
 const scope = /** @type {any} */ (self);
 

@@ -1,7 +1,7 @@
 /* Node's worker that renders chat templates, for template.js. */
 import { parentPort } from 'node:worker_threads';
 import { serve } from '../base/protocol.js';
-import { rendering } from '../template/jinja.js';
+import { rendering } from '../template/rendering.js';
 
 const port = /** @type {import('node:worker_threads').MessagePort} */ (parentPort);
 serve({

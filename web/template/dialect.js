@@ -9,7 +9,6 @@
  *   - methods: strip, lstrip and rstrip with characters; format, rsplit; append and pop of lists; the methods of an
  *     object come before its properties of the same name, unless it is indexed
  *   - text * number, comparisons of texts, equality of lists and objects, integers as keys of objects
- *   - strftime_now has the names of the C locale
  *
  * jinja.js bounds what all of this costs.  `counting` has the functions that count, which it sets. */
 import { Environment, Interpreter } from '../dist/vendor/jinja/index.js';
@@ -42,6 +41,21 @@ export const counting = {
 };
 /* Costs, in characters: visiting a value, making one, making the methods of one. */
 const LOOK = 8, ELEMENT = 64, METHODS_OF_ONE = 512;
+
+/** What a template reads of its variables, while it is watched: values, and the names of what is done with each.
+ * @type {{reads?: Map<Value, Set<string>>}} */
+export const watched = {};
+
+/** Notes that a value is read. @param {Value} value @param {string} [action] @param {boolean} [deep]  with all in it */
+export function note(value, action, deep) {
+  const { reads } = watched;
+  if (!reads) return;
+  if (!reads.has(value)) reads.set(value, new Set());
+  if (action) reads.get(value)?.add(action);
+  if (!deep) return;
+  if (isList(value)) for (const item of value.value) note(item, undefined, true);
+  if (value.value instanceof Map) for (const item of value.value.values()) note(item, undefined, true);
+}
 
 // --- Printing and comparing -----------------------------------------------------------------------------------------
 
@@ -319,6 +333,7 @@ export class Dialect extends Base {
   applyFilter(operand, node, scope) {
     const isCall = node.type === 'CallExpression', written = String(isCall ? node.callee.value : node.value);
     const name = ALIASES[written] ?? written;
+    note(operand, name, name === 'tojson' || name === 'string');
     if (operand instanceof Undefined) {
       if (EMPTY_LISTS.has(name)) return new List([]);
       if (OF_TEXT.has(name) || name === 'join' || name === 'string') return new Text('');
@@ -352,16 +367,27 @@ export class Dialect extends Base {
   evaluateMemberExpression(node, scope) {
     const object = this.evaluate(node.object, scope);
     if (object instanceof Callable) throw new Error(`${named(node.object)} is a function: it has no properties`);
+    note(object, node.computed ? 'object_access' : String(node.property.value));
     if (object instanceof Dict && !node.computed && FIRST.has(node.property.value)) {
       return object.builtins.get(node.property.value);
     }
     if (node.computed && node.property.type !== 'SliceExpression') {
       const key = this.evaluate(node.property, scope);
       if (key instanceof Undefined) return key;
+      if (key instanceof Integer) note(object, 'array_access');
       if (object instanceof Dict && key instanceof Integer) return object.value.get(key.value) ?? undefinedValue;
       node = { ...node, property: { type: 'Given', value: key } };
     }
-    return super.evaluateMemberExpression({ ...node, object: { type: 'Given', value: object } }, scope);
+    const value = super.evaluateMemberExpression({ ...node, object: { type: 'Given', value: object } }, scope);
+    note(value);
+    return value;
+  }
+
+  /** @param {Node} node @param {any} scope */
+  evaluateTestExpression(node, scope) {
+    const operand = this.evaluate(node.operand, scope);
+    note(operand, `test_is_${node.test.value}`);
+    return super.evaluateTestExpression({ ...node, operand: { type: 'Given', value: operand } }, scope);
   }
 
   /** @param {Node} node @param {any} scope */
@@ -375,6 +401,7 @@ export class Dialect extends Base {
   evaluateFor(node, scope) {
     const selects = node.iterable.type === 'SelectExpression';
     let value = this.evaluate(selects ? node.iterable.lhs : node.iterable, scope);
+    note(value, 'array_access');
     if (value instanceof Undefined) value = new List([]);
     if (value instanceof Dict && node.loopvar.type === 'TupleLiteral') value = value.items();
     const given = { type: 'Given', value };
@@ -389,29 +416,4 @@ function named(node) {
   if (node.type === 'Identifier') return node.value;
   if (node.type !== 'MemberExpression') return '(...)';
   return node.computed ? `${named(node.object)}[...]` : `${named(node.object)}.${node.property.value}`;
-}
-
-// --- The clock ------------------------------------------------------------------------------------------------------
-
-const MONTHS = ['January', 'February', 'March', 'April', 'May', 'June', 'July', 'August', 'September', 'October',
-  'November', 'December'];
-const DAYS = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday'];
-const two = (/** @type {number} */ n) => String(n).padStart(2, '0');
-
-/** @type {Record<string, (at: Date) => string | number>} */
-const FORMATS = {
-  Y: at => at.getFullYear(), y: at => two(at.getFullYear() % 100), m: at => two(at.getMonth() + 1),
-  d: at => two(at.getDate()), e: at => String(at.getDate()).padStart(2), B: at => MONTHS[at.getMonth()],
-  b: at => MONTHS[at.getMonth()].slice(0, 3), A: at => DAYS[at.getDay()], a: at => DAYS[at.getDay()].slice(0, 3),
-  H: at => two(at.getHours()), I: at => two(at.getHours() % 12 || 12), M: at => two(at.getMinutes()),
-  S: at => two(at.getSeconds()), p: at => at.getHours() < 12 ? 'AM' : 'PM', '%': () => '%',
-  F: at => formatTime('%Y-%m-%d', at), T: at => formatTime('%H:%M:%S', at),
-};
-
-/** strftime of C, in the C locale and the local time zone. @param {unknown} format @param {Date} at */
-export function formatTime(format, at) {
-  return String(format).replaceAll(/%([\s\S]?)/g, (place, letter) => {
-    if (!Object.hasOwn(FORMATS, letter)) throw new Error(`strftime_now: ${place} is not supported`);
-    return String(FORMATS[letter](at));
-  });
 }

@@ -8,7 +8,10 @@
  * runs this module in a worker and adds a deadline. */
 import { PlumbError } from '../base/errors.js';
 import { Environment, Interpreter, Template } from '../dist/vendor/jinja/index.js';
-import { counting, Dialect, Dict, formatTime, isList, isText, List, Namespace, Text } from './dialect.js';
+import { formatTime } from './clock.js';
+import {
+  counting, Dialect, Dict, isList, isText, List, Namespace, note, Text, watched,
+} from './dialect.js';
 
 /** @typedef {{type: string, value: any, toString: () => string}} Value  a RuntimeValue of the library
  * @typedef {{type: string, [more: string]: any}} Node  of its syntax tree
@@ -295,7 +298,10 @@ class Counting extends Base {
   evaluateIdentifier(node, scope) {
     for (let at = /** @type {Scope | undefined} */ (scope); at; at = at.parent) {
       charge(LOOK);
-      if (at.variables.has(node.value)) return at.variables.get(node.value);
+      if (!at.variables.has(node.value)) continue;
+      const value = /** @type {Value} */ (at.variables.get(node.value));
+      note(value);
+      return value;
     }
     return super.evaluate(undefined, scope);
   }
@@ -399,6 +405,9 @@ class Counting extends Base {
 /** The same class without a type, because its base has none. @type {any} */
 const Interpreting = Counting;
 
+/** The variables of a watched render, before the template assigns others. @type {Map<string, Value>} */
+let variablesAtStart = new Map();
+
 /** Installs the counts in the library, once. */
 function install() {
   Object.assign(counting, { charge, search: chargeSearch });
@@ -409,6 +418,7 @@ function install() {
   for (const type of [List, Dict, Namespace]) countPrinting(type);
 
   Interpreter.prototype.run = function (/** @type {Node} */ program) {
+    if (watched.reads) variablesAtStart = new Map(this.global.variables);
     return new Interpreting(this.global).evaluate(program, this.global);
   };
   const { set } = Scoped.prototype;
@@ -473,14 +483,31 @@ export function renderBounded(source, variables, bounds = LIMITS) {
   }
 }
 
-/** The methods of a worker that renders. @type {import('../base/protocol.js').Methods} */
-export const rendering = {
-  render({ source, variables, limits: bounds }, { emit }) {
-    emit('begun', null);
-    return renderBounded(source, variables, bounds);
-  },
-};
+/** The bounds of a render that only finds out what a template can do. @type {Limits} */
+const PROBE = { steps: 3e4, work: 1 << 22 };
 
+/** Renders a template and tells what it reads of its variables.
+ * @param {string} source @param {Record<string, any>} variables */
+export function probe(source, variables) {
+  const reads = watched.reads = new Map();
+  variablesAtStart = new Map();
+  let output = '', ok = true;
+  try {
+    output = renderBounded(source, variables, PROBE);
+  } catch {
+    ok = false;
+  } finally {
+    watched.reads = undefined;
+  }
+  return {
+    ok, output,
+    /** The value at the end of a path of names and numbers. @param {string} name @param {(string | number)[]} path */
+    at: (name, ...path) => path.reduce((value, step) =>
+      value?.value instanceof Map ? value.value.get(step) : value?.value?.[step], variablesAtStart.get(name)),
+    used: (/** @type {any} */ value) => reads.has(value),
+    has: (/** @type {any} */ value, /** @type {string} */ action) => reads.get(value)?.has(action) === true,
+  };
+}
 /** The counts of the last render. @returns {Limits} */
 export const counted = () => ({ steps, work });
 

@@ -6,6 +6,7 @@
  * is tokenized as one text, as llama.cpp does. */
 import { argumentError, PlumbError, reasonOf } from '../base/errors.js';
 import { Remote } from '../base/protocol.js';
+import { patched } from './inputs.js';
 
 /** @typedef {object} Vocabulary
  * @property {(text: string, options: {addSpecial?: boolean, parseSpecial?: boolean}) => Promise<Int32Array>} tokenize
@@ -22,6 +23,9 @@ const MAX_NESTING = 100;
  * it. */
 const DEADLINE = 2000, START_TIMEOUT = 10000;
 
+/** How many templates' capabilities are kept. */
+const MAX_KNOWN = 4;
+
 /** Renders chat templates one after the other in a separate worker.  So a template that runs too long can be
  * terminated, and rendering does not block the caller's thread or the engine's.  If no worker starts, the template is
  * rendered in the caller's thread, where the bounds of jinja.js still hold. */
@@ -32,11 +36,13 @@ export class Renderer {
   #worker;
   /** @type {Promise<unknown>} */
   #last = Promise.resolve();
+  /** Capabilities by template.  A model has one template. @type {Map<string, Promise<any>>} */
+  #known = new Map();
   /** How many models may need the worker, plus how many renders are not done. */
   #holders = 0;
 
   /** @param {() => import('../base/protocol.js').WorkerLike} [start]  starts a worker that serves `rendering` of
-   *   jinja.js
+   *   rendering.js
    * @param {{deadline?: number}} [options] */
   constructor(start, { deadline = DEADLINE } = {}) {
     this.#start = start;
@@ -74,21 +80,45 @@ export class Renderer {
    * @param {import('./jinja.js').Limits} [limits]  for tests
    * @returns {Promise<string>} */
   async render(source, variables, limits) {
-    if (typeof source !== 'string') {
-      throw new PlumbError('PLUMB_ERROR_TEMPLATE', 'the file has no tokenizer.chat_template; use a string prompt '
-        + 'instead', { missing: 'tokenizer.chat_template' });
+    return this.#queue('render', { source: patched(templateOf(source)), variables, limits });
+  }
+
+  /** Renders a conversation: the text that llama.cpp's server gives to the model.
+   * @param {string | undefined} source  tokenizer.chat_template
+   * @param {import('./inputs.js').Prepared} prepared
+   * @returns {Promise<string>} */
+  async renderChat(source, { input, variables, finish }) {
+    return finish(await this.render(source, { ...variables, ...input }));
+  }
+
+  /** What a template can do.
+   * @param {string | undefined} source  tokenizer.chat_template
+   * @returns {Promise<import('./inputs.js').Capabilities>} */
+  async capabilities(source) {
+    const template = patched(templateOf(source));
+    let found = this.#known.get(template);
+    if (!found) {
+      found = this.#queue('capabilities', { source: template });
+      this.#known.set(template, found);
+      found.catch(() => this.#known.delete(template));
+      for (const oldest of this.#known.keys()) if (this.#known.size > MAX_KNOWN) this.#known.delete(oldest);
     }
+    return found;
+  }
+
+  /** @param {'render' | 'capabilities'} method @param {any} params  that a clone of may be sent to the worker */
+  #queue(method, params) {
     this.#holders++;   // the model may be closed during the render
-    const result = this.#last.then(() => this.#render(source, variables, limits)).finally(() => this.release());
+    const result = this.#last.then(() => this.#run(method, params)).finally(() => this.release());
     this.#last = result.catch(() => {});
     return result;
   }
 
-  /** @param {string} source @param {Record<string, any>} variables @param {import('./jinja.js').Limits} [limits] */
-  async #render(source, variables, limits) {
+  /** @param {'render' | 'capabilities'} method @param {any} params */
+  async #run(method, params) {
     this.#prepare();
     const worker = this.#worker;
-    if (!worker) return renderHere(source, variables, limits);
+    if (!worker) return runHere(method, params);
     let hasStarted = false;
     /** @type {any} */
     let timer;
@@ -101,7 +131,7 @@ export class Renderer {
       timer = setTimeout(onTimeout, ms);
     };
     startTimer(START_TIMEOUT);
-    const rendered = worker.call('render', { source, variables, limits }, {
+    const rendered = worker.call(method, params, {
       onEvent: () => {
         hasStarted = true;
         startTimer(this.#deadline);
@@ -112,13 +142,13 @@ export class Renderer {
     } catch (error) {
       if (error instanceof PlumbError && error.code === 'PLUMB_ERROR_TEMPLATE') throw error;
       const isPosted = error instanceof PlumbError || error === timeoutError;
-      if (!isPosted) return renderHere(source, variables, limits);   // a variable, such as a function, cannot be cloned
+      if (!isPosted) return runHere(method, params);   // a variable, such as a function, cannot be cloned
       rendered.catch(() => {});
       worker.terminate();
       this.#worker = undefined;
       if (!hasStarted) {
         this.#start = undefined;
-        return renderHere(source, variables, limits);
+        return runHere(method, params);
       }
       const why = error === timeoutError ? `it takes more than ${this.#deadline} ms`
         : `it takes too much memory: ${reasonOf(error)}`;
@@ -129,21 +159,27 @@ export class Renderer {
   }
 }
 
-/** @param {string} source @param {Record<string, any>} variables @param {import('./jinja.js').Limits} [limits] */
-async function renderHere(source, variables, limits) {
-  const { renderBounded } = await import('./jinja.js');
-  return renderBounded(source, variables, limits);
+/** @param {'render' | 'capabilities'} method @param {any} params */
+async function runHere(method, params) {
+  const { rendering } = await import('./rendering.js');
+  return rendering[method](params, /** @type {any} */ ({ emit() {} }));
+}
+
+/** @param {unknown} source  tokenizer.chat_template */
+function templateOf(source) {
+  if (typeof source === 'string') return source;
+  throw new PlumbError('PLUMB_ERROR_TEMPLATE', 'the file has no tokenizer.chat_template; use a string prompt instead',
+    { missing: 'tokenizer.chat_template' });
 }
 
 /** Converts a chat to token ids.
  * @param {string | undefined} source  tokenizer.chat_template
- * @param {Record<string, any>} input  messages, tools and other variables from the caller, which are not trusted
- * @param {Record<string, any>} variables  the other variables of the template
+ * @param {import('./inputs.js').Prepared} prepared
  * @param {Vocabulary} vocabulary @param {Renderer} renderer @returns {Promise<Int32Array>} */
-export async function chatTokens(source, input, variables, vocabulary, renderer) {
-  const changes = await markedTexts(input, vocabulary);
+export async function chatTokens(source, prepared, vocabulary, renderer) {
+  const { input } = prepared, changes = await markedTexts(input, vocabulary);
   const marked = changes.size === 0 ? input : mapStrings(input, value => changes.get(value) ?? value);
-  const text = await renderer.render(source, { ...variables, ...marked });
+  const text = await renderer.renderChat(source, { ...prepared, input: marked });
   let ids = await vocabulary.tokenize(text, { parseSpecial: true });
   if (changes.size > 0) ids = await plainWhereMarked(text, ids, vocabulary);
   // A first token is added unless the template wrote it itself.  No last token is added, because the chat goes on.

@@ -13,7 +13,7 @@ import { randomHex } from '../base/hex.js';
  * @property {boolean} anywhere  whether a call may begin anywhere in an answer, or only at its start
  * @property {(text: string) => {calls: any[], rest: string}} parse  parses text that begins with one of `opens`; throws
  *   if it is not JSON
- * @property {(calls: any[]) => string} write  for templates that support tools, but not messages with calls */
+ * @property {(calls: any[]) => string} [write]  for templates that support tools, but not messages with calls */
 
 /** Parses the JSON of one call or of a list of calls. @param {string} text */
 const parseJson = text => ({ calls: [JSON.parse(text)].flat(), rest: '' });
@@ -51,7 +51,6 @@ const FORMATS = [
     opens: ['{', '['],
     anywhere: false,
     parse: parseJson,
-    write: calls => calls.map(({ name, arguments: parameters }) => JSON.stringify({ name, parameters })).join('\n'),
   },
 ];
 
@@ -134,18 +133,19 @@ export class CallFilter {
   }
 }
 
-/** Converts messages to the form that a template expects.  The arguments of calls become objects, which templates turn
- * into JSON themselves.  Ids become nine letters and digits if the template refuses others (Mistral).  If the template
+/** Converts messages with calls to the form that a template expects.  The arguments of calls become objects if it takes
+ * objects.  Ids become nine letters and digits if the template refuses others (Mistral).  If the template
  * has its own roles for calls and results (Granite 3.0), or does not support calls at all, a call becomes a message in
  * the model's own format.
  * @param {string | undefined} source  of the template
- * @param {import('./messages.js').Message[]} messages @returns {any[]} */
-export function messagesFor(source = '', messages) {
+ * @param {Record<string, any>[]} messages
+ * @param {{objects: boolean}} can  the template's capabilities @returns {Record<string, any>[]} */
+export function messagesFor(source = '', messages, { objects } = { objects: true }) {
   const has = (/** @type {string} */ role) => source.includes(`'${role}'`) || source.includes(`"${role}"`);
   const wantsNine = /\blength\s*!=\s*9\b/.test(source);
   const nine = (/** @type {unknown} */ id) => String(id).replace(/[^a-z0-9]/gi, '').slice(-9).padStart(9, '0');
   return messages.map(message => {
-    if (message.role === 'tool' && has('tool_response')) return { ...message, role: 'tool_response' };
+    if (message.role === 'tool' && has('assistant_tool_call')) return { ...message, role: 'tool_response' };
     if (message.role === 'tool' && wantsNine) return { ...message, tool_call_id: nine(message.tool_call_id) };
     if (!Array.isArray(message.tool_calls)) return message;
     const { tool_calls: given, ...rest } = message;
@@ -153,19 +153,20 @@ export function messagesFor(source = '', messages) {
     if (given.length === 0) return { ...rest, content };
     const calls = given.map(call => call?.function ? {   // the template may refuse any other call
       ...call, ...wantsNine && { id: nine(call.id) },
-      function: { ...call.function, arguments: parsedArguments(call.function.arguments) },
+      function: { ...call.function, arguments: objects ? parsed(call.function.arguments) : call.function.arguments },
     } : call);
-    const written = calls.map(call => ({ name: call?.function?.name, arguments: call?.function?.arguments }));
+    const written = calls.map(call => ({ name: call?.function?.name, arguments: parsed(call?.function?.arguments) }));
     if (has('assistant_tool_call')) {
       return { ...rest, role: 'assistant_tool_call', content: JSON.stringify(written) };
     }
-    return source.includes('tool_calls') ? { ...rest, content, tool_calls: calls }
-      : { ...rest, content: content + formatOf(source).write(written) };
+    const { write } = formatOf(source);
+    return !write || source.includes('tool_calls') ? { ...rest, content, tool_calls: calls }
+      : { ...rest, content: content + write(written) };
   });
 }
 
 /** @param {unknown} text  JSON @returns {unknown}  its value, or text itself if it is not JSON */
-function parsedArguments(text) {
+function parsed(text) {
   try {
     return typeof text === 'string' ? JSON.parse(text) : text;
   } catch {
