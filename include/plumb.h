@@ -42,7 +42,7 @@ typedef enum plumb_status {
     /* what this version cannot run */
     PLUMB_ERROR_UNSUPPORTED = -30,  /* architecture, tensor type, pre-tokenizer, RoPE scaling...; the message says */
     PLUMB_ERROR_TOKENIZER = -31,    /* the vocabulary contradicts itself */
-    PLUMB_ERROR_TEMPLATE = -32,     /* there is no chat template, or it belongs to no known family */
+    PLUMB_ERROR_TEMPLATE = -32,     /* there is no chat template, or it cannot be run; the message says why */
     /* running a model */
     PLUMB_ERROR_CONTEXT = -40,      /* more tokens than the session's context holds */
     PLUMB_ERROR_TOKEN = -41         /* a token id outside the vocabulary */
@@ -185,17 +185,15 @@ int32_t plumb_token_eos(const plumb_model *model);
 /* True if the token ends a turn: EOS, EOT, EOM, and tokens with texts that are known to mean the same. */
 bool plumb_token_is_eog(const plumb_model *model, int32_t id);
 
-typedef struct plumb_message {
-    const char *role;     /* "system", "user" or "assistant" */
-    const char *content;  /* UTF-8 */
-} plumb_message;
-
-/* Formats a chat for the model.  plumb knows several families of templates and recognizes them by the text of
- * tokenizer.chat_template; a host that has a Jinja engine should run the template itself instead.  add_assistant: open
- * the assistant's turn at the end.  Writes at most cap bytes, without a final 0, and returns the full length, or a
- * negative plumb_status on failure.  Needs the header only. */
-int64_t plumb_chat_format(plumb_model *model, const plumb_message *messages, size_t n, bool add_assistant, char *buf,
-                          size_t cap);
+/* Makes the prompt of a chat with the model's chat template, a Jinja program in the file; limits keep it from taking
+ * long or much memory.  json: n bytes, an object with the variables of the template: "messages", an array of objects as
+ * in OpenAI's API, and perhaps "add_generation_prompt" (true opens the assistant's turn), "tools", "enable_thinking"
+ * (true if it is not there) and others that the template knows.  Messages are adapted to what the template accepts, as
+ * llama.cpp's server does.  The prompt is to be tokenized with PLUMB_ADD_SPECIAL and PLUMB_PARSE_SPECIAL; it does not
+ * begin with a BOS, or end with an EOS, that this adds.
+ * Returns its length, or a negative plumb_status on failure.  *prompt ends with a 0 and is valid until the next call of
+ * this function or plumb_model_free.  Needs plumb_model_load_vocab or plumb_model_end. */
+int64_t plumb_chat_render(plumb_model *model, const char *json, size_t n, const char **prompt);
 
 /* Joins the pieces of tokens to text in whole UTF-8 characters.  If a piece ends inside a character, the bytes of that
  * character are held back until it is complete.  Bytes that cannot be part of a character become U+FFFD.

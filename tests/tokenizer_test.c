@@ -738,68 +738,6 @@ static void counts_what_does_not_fit(void) {
     unload(l);
 }
 
-/* ---- chats ---------------------------------------------------------------------------------------------------- */
-
-static void equals_templates(void) {
-    struct error err = {PLUMB_OK, ""};
-    size_t n, n_case = 0, n_message = 0;
-    char *file = test_read_all("tests/vectors/tokenizer/chat.txt", &n), *rest = file;
-    const char *name = "";
-    struct gguf_string template = {NULL, 0};
-    plumb_message messages[8];
-    char text[4096];
-    bool in_case = false;
-    while (rest != NULL && *rest != 0) {
-        char *line = next_line(&rest), *tab = strchr(line, '\t');
-        if (line[0] == 'T' || line[0] == 'U') {
-            *tab = 0;
-            name = line + 2;
-            free((void *)(uintptr_t)template.data);
-            template.data = unescape(tab + 1, &n);
-            template.n = n;
-            if (line[0] == 'T') continue;
-            const plumb_message hello = {"user", "Hello"};
-            int64_t status = chat_format(&template, &hello, 1, true, text, sizeof text, &err);
-            CHECK(status == PLUMB_ERROR_TEMPLATE, "%s: %ld for a template of no known family", name, (long)status);
-        } else if (line[0] == 'M') {
-            if (in_case) {
-                for (size_t i = 0; i < n_message; i++) free((void *)(uintptr_t)messages[i].content);
-                n_message = 0;
-                in_case = false;
-            }
-            *tab = 0;
-            char *content = unescape(tab + 1, &n);
-            content[n] = 0;
-            messages[n_message++] = (plumb_message){line + 2, content};
-        } else {
-            in_case = true;
-            n_case++;
-            int64_t length = chat_format(&template, messages, n_message, line[0] == 'A', text, sizeof text, &err);
-            CHECK(length >= 0 && (size_t)length <= sizeof text && equal_text(line + 2, text, (size_t)length, "", 0),
-                  "%s: \"%.*s\", its template gives \"%s\"", name, length > 0 ? (int)length : 0, text, line + 2);
-            char part[8];   /* a small buffer gets the beginning, and the same length is returned */
-            int64_t again = chat_format(&template, messages, n_message, line[0] == 'A', part, sizeof part, &err);
-            CHECK(again == length && memcmp(part, text, sizeof part) == 0, "%s: %ld bytes, then %ld", name,
-                  (long)length, (long)again);
-        }
-    }
-    for (size_t i = 0; i < n_message; i++) free((void *)(uintptr_t)messages[i].content);
-    free((void *)(uintptr_t)template.data);
-    free(file);
-    CHECK(n_case > 150, "%lu cases", (unsigned long)n_case);
-}
-
-static void chat_refuses(void) {
-    struct error err = {PLUMB_OK, ""};
-    const plumb_message tool = {"tool", "x"};
-    const struct gguf_string chatml = {"<|im_start|>", 12}, empty = {"", 0};
-    CHECK(chat_format(NULL, &tool, 1, true, NULL, 0, &err) == PLUMB_ERROR_TEMPLATE, "no template: %s", err.message);
-    CHECK(chat_format(&empty, &tool, 1, true, NULL, 0, &err) == PLUMB_ERROR_TEMPLATE, "empty: %s", err.message);
-    CHECK(chat_format(&chatml, &tool, 1, true, NULL, 0, &err) == PLUMB_ERROR_ARGUMENT && strstr(err.message, "tool"),
-          "an unknown role: %s", err.message);
-    CHECK(chat_format(&chatml, NULL, 0, true, NULL, 0, &err) == 22, "no messages: only the assistant's turn");
-}
-
 /* ---- special tokens --------------------------------------------------------------------------------------------- */
 
 static uint32_t draw(uint32_t *x, uint32_t n) {
@@ -1039,6 +977,4 @@ void test_tokenizer(void) {
     test_case("tokenizer: too many tokens at one place of a text are refused", nested_tokens_are_refused);
     test_case("tokenizer: a vocabulary with too many hash collisions is refused", collisions_are_refused);
     test_case("tokenizer: ids that do not fit are counted, and ids out of range are errors", counts_what_does_not_fit);
-    test_case("tokenizer: chats of 22 templates equal jinja2's, others are refused", equals_templates);
-    test_case("tokenizer: chats without a template, or with unknown roles, are errors", chat_refuses);
 }

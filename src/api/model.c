@@ -1,13 +1,15 @@
-/* plumb_model: joins gguf, model and tokenizer.  Implements the public functions that load a model, query it, and
- * tokenize with it. */
+/* plumb_model: joins gguf, model and tokenizer.  Implements the public functions that load a model, query it, tokenize
+ * with it and make prompts of chats. */
 #include "api/model.h"
 
 #include "base/decimal.h"
 #include "forward/kv_cache.h"
+#include "template/template.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 plumb_model *plumb_model_create(void) { return calloc(1, sizeof(plumb_model)); }
 
@@ -19,6 +21,7 @@ void plumb_model_free(plumb_model *m) {
     free(m->parts);
     repacker_free(&m->repacker);
     free(m->ring);
+    free(m->prompt);
     free(m);
 }
 
@@ -368,10 +371,56 @@ int32_t plumb_token_bos(const plumb_model *m) { return m->tokenizer ? tokenizer_
 int32_t plumb_token_eos(const plumb_model *m) { return m->tokenizer ? tokenizer_eos(m->tokenizer) : -1; }
 bool plumb_token_is_eog(const plumb_model *m, int32_t id) { return m->tokenizer && tokenizer_is_eog(m->tokenizer, id); }
 
-int64_t plumb_chat_format(plumb_model *m, const plumb_message *messages, size_t n, bool add_assistant, char *buf,
-                          size_t cap) {
-    if (!plumb_model_has_header(m)) return wrong_state(m, "the header is not complete");
-    struct gguf_string chat_template = { NULL, 0 };
-    PLUMB_TRY(gguf_get_string(m->parts[0], "tokenizer.chat_template", &chat_template, &m->err));
-    return chat_format(chat_template.data ? &chat_template : NULL, messages, n, add_assistant, buf, cap, &m->err);
+/* ---- chats ------------------------------------------------------------------------------------------------------- */
+
+/* The text of a special token; "" if there is none.  To be freed; NULL if out of memory. */
+static char *special_text(const struct tokenizer *t, int32_t id) {
+    int64_t n = id >= 0 ? tokenizer_piece(t, id, true, NULL, 0) : 0;
+    if (n < 0) n = 0;
+    char *text = malloc((size_t)n + 1);
+    if (!text) return NULL;
+    if (n > 0) tokenizer_piece(t, id, true, text, (size_t)n);
+    text[n] = 0;
+    return text;
+}
+
+/* Removes the texts of BOS and EOS that PLUMB_ADD_SPECIAL adds, as llama.cpp does.  Returns the length of the rest. */
+static size_t remove_special(plumb_model *m, const char *bos, const char *eos, size_t n) {
+    int32_t ids[2];
+    int64_t n_id = tokenizer_encode(m->tokenizer, "", 0, PLUMB_ADD_SPECIAL, ids, 2, &m->err);
+    size_t n_bos = strlen(bos), n_eos = strlen(eos);
+    if (n_id > 0 && ids[0] == tokenizer_bos(m->tokenizer) && n >= n_bos && memcmp(m->prompt, bos, n_bos) == 0) {
+        n -= n_bos;
+        memmove(m->prompt, m->prompt + n_bos, n);
+    }
+    if (n_id > 0 && n_id <= 2 && ids[n_id - 1] == tokenizer_eos(m->tokenizer) && n >= n_eos
+        && memcmp(m->prompt + n - n_eos, eos, n_eos) == 0) n -= n_eos;
+    m->prompt[n] = 0;
+    return n;
+}
+
+int64_t plumb_chat_render(plumb_model *m, const char *json, size_t n, const char **prompt) {
+    *prompt = "";
+    if (!m->tokenizer) return wrong_state(m, "the vocabulary is not loaded");
+    struct gguf_string source = { NULL, 0 };
+    PLUMB_TRY(gguf_get_string(m->parts[0], "tokenizer.chat_template", &source, &m->err));
+    if (!source.data) return error_set(&m->err, PLUMB_ERROR_TEMPLATE, "the file has no tokenizer.chat_template");
+    char *bos = special_text(m->tokenizer, tokenizer_bos(m->tokenizer));
+    char *eos = special_text(m->tokenizer, tokenizer_eos(m->tokenizer));
+    size_t n_prompt = 0;
+    plumb_status status = PLUMB_ERROR_MEMORY;
+    free(m->prompt);
+    m->prompt = NULL;
+    if (bos && eos) {
+        const struct chat_template t = { { source.data, (size_t)source.n }, text_of(bos), text_of(eos), time(NULL) };
+        status = template_render(&t, json, n, true, TEMPLATE_LIMITS, &m->prompt, &n_prompt, &m->err);
+    } else {
+        error_set(&m->err, status, "out of memory: the texts of BOS and EOS");
+    }
+    if (status == PLUMB_OK) n_prompt = remove_special(m, bos, eos, n_prompt);
+    free(bos);
+    free(eos);
+    if (status != PLUMB_OK) return status;
+    *prompt = m->prompt;
+    return (int64_t)n_prompt;
 }

@@ -17,6 +17,7 @@ struct plumb_model {
     uint8_t *ring;                 /* the zeros that plumb_model_rehearse uses as weights; NULL: none */
     uint64_t bytes_before;         /* bytes of the current file that arrived before the last plumb_model_begin */
     struct tokenizer *tokenizer;   /* NULL before plumb_model_load_vocab */
+    char *prompt;                  /* the last one of plumb_chat_render */
     struct model *model;           /* NULL before plumb_model_end or plumb_model_rehearse */
     struct kernel_speeds speeds;   /* shared by all sessions; measured while the weights arrive */
     uint64_t measured_at;          /* byte of the current file at the last measurement; 0: none yet */

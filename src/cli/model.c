@@ -142,33 +142,56 @@ int read_prompt(struct prompt *prompt, const struct options *o) {
     char *text = read_file("-", &prompt->len, &code);
     if (!text) return code;
     if (prompt->len > 0 && text[prompt->len - 1] == '\n') text[--prompt->len] = '\0';
-    if (!o->raw && strlen(text) < prompt->len) {
-        free(text);
-        return print_error(EXIT_USAGE, "%s: a chat message cannot contain a zero byte; see --help",
-                        command_name(o->command));
-    }
     prompt->text = prompt->owned = text;
     return EXIT_OK;
 }
 
+/* Writes a JSON string with its quotes to out and returns where it ends; out has room for 6 * n + 2 bytes. */
+static char *put_json(char *out, const char *text, size_t n) {
+    static const char digits[] = "0123456789abcdef";
+    *out++ = '"';
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (c < 0x20) {
+            memcpy(out, "\\u00", 4);
+            out[4] = digits[c >> 4];
+            out[5] = digits[c & 15];
+            out += 6;
+            continue;
+        }
+        if (c == '"' || c == '\\') *out++ = '\\';
+        *out++ = (char)c;
+    }
+    *out++ = '"';
+    return out;
+}
+
+static char *put_word(char *out, const char *word) {
+    size_t n = strlen(word);
+    memcpy(out, word, n);
+    return out + n;
+}
+
 /* The prompt as the user's message in the model's chat template. */
 static struct ids chat_ids(plumb_model *model, const struct options *o, const struct prompt *prompt) {
-    plumb_message messages[2];
-    size_t n = 0;
-    if (o->system) messages[n++] = (plumb_message){ "system", o->system };
-    messages[n++] = (plumb_message){ "user", prompt->text };
-    int64_t n_text = plumb_chat_format(model, messages, n, true, NULL, 0);
-    if (n_text < 0) {
+    size_t n_system = o->system ? strlen(o->system) : 0;
+    char *json = allocate(6 * (n_system + prompt->len) + 200), *at = put_word(json, "{\"messages\":[");
+    if (o->system) {
+        at = put_word(at, "{\"role\":\"system\",\"content\":");
+        at = put_word(put_json(at, o->system, n_system), "},");
+    }
+    at = put_json(put_word(at, "{\"role\":\"user\",\"content\":"), prompt->text, prompt->len);
+    at = put_word(at, "}],\"add_generation_prompt\":true}");
+    const char *text;
+    int64_t n = plumb_chat_render(model, json, (size_t)(at - json), &text);
+    free(json);
+    if (n < 0) {
         print_error(0, "%s: %s: %s (%s to continue the prompt without a template)", o->files[0],
-                 plumb_status_name((plumb_status)n_text), plumb_model_error(model),
+                 plumb_status_name((plumb_status)n), plumb_model_error(model),
                  o->chat ? "omit --chat" : "use --raw");
         return (struct ids){ NULL, 0 };
     }
-    char *text = allocate((size_t)n_text);
-    plumb_chat_format(model, messages, n, true, text, (size_t)n_text);
-    struct ids ids = tokenize(model, text, (size_t)n_text, PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL);
-    free(text);
-    return ids;
+    return tokenize(model, text, (size_t)n, PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL);
 }
 
 int input_ids(struct ids *ids, plumb_model *model, const struct options *o, const struct prompt *prompt) {

@@ -144,7 +144,7 @@ static const struct {
         "further files of a split model, so a prompt that begins with such a word needs -p TEXT.  With -p, all words\n"
         "are files.\n\n"
         "Streams the answer to standard output, then prints speeds on standard error.  The prompt is put into the\n"
-        "model's chat template, whose family plumb must know, unless --raw is given.  One newline at the end of\n"
+        "model's chat template unless --raw is given.  One newline at the end of\n"
         "standard input is not part of the prompt.  Stops at the model's end-of-turn token, after -n tokens or when\n"
         "the context is full.  The last line shows the seed, unless the temperature is 0.\n" },
     [COMMAND_INSPECT] = { "inspect", "MODEL", "prints a file's keys and tensors",

@@ -86,7 +86,7 @@ bool json_member(struct json *j, struct json_text *key) {
     return j->status == PLUMB_OK;
 }
 
-static bool skip_word(struct json *j, const char *word) {
+bool json_word(struct json *j, const char *word) {
     size_t n = strlen(word);
     if (j->n - j->at < n || memcmp(j->bytes + j->at, word, n) != 0) return false;
     j->at += n;
@@ -109,7 +109,7 @@ void json_skip(struct json *j) {
             objects = c == '{' ? objects | bit : objects & ~bit;
         } else if (c == '"') {
             json_string(j, "a string");
-        } else if (!skip_word(j, "true") && !skip_word(j, "false")) {
+        } else if (!json_word(j, "true") && !json_word(j, "false")) {
             json_number(j, "a value");
         }
     } while (j->depth > outside && j->status == PLUMB_OK);
@@ -220,17 +220,17 @@ static double unsigned_number(struct json *j, const char *what) {
         json_fail(j, j->at, "expected %s", what);
         return 0;
     }
-    if (skip_word(j, "0") && is_digit(j)) {
+    if (json_word(j, "0") && is_digit(j)) {
         json_fail(j, first, "expected a number without leading zeros");
         return 0;
     }
     skip_digits(j);
-    if (skip_word(j, ".")) {
+    if (json_word(j, ".")) {
         if (!is_digit(j)) json_fail(j, j->at, "expected a digit after the decimal point");
         skip_digits(j);
     }
-    if (skip_word(j, "e") || skip_word(j, "E")) {
-        if (!skip_word(j, "-")) skip_word(j, "+");
+    if (json_word(j, "e") || json_word(j, "E")) {
+        if (!json_word(j, "-")) json_word(j, "+");
         if (!is_digit(j)) json_fail(j, j->at, "expected a digit of the exponent");
         skip_digits(j);
     }
@@ -251,11 +251,11 @@ double json_number(struct json *j, const char *what) {
         return 0;
     }
     if (c == 0) json_fail(j, j->n, "expected %s", what);
-    if (skip_word(j, "null")) return NAN;
+    if (json_word(j, "null")) return NAN;
     bool negative = c == '-';
     if (negative) j->at++;
-    if (skip_word(j, "NaN") || skip_word(j, "nan")) return NAN;
-    if (skip_word(j, "Infinity") || skip_word(j, "inf")) return negative ? -INFINITY : INFINITY;
+    if (json_word(j, "NaN") || json_word(j, "nan")) return NAN;
+    if (json_word(j, "Infinity") || json_word(j, "inf")) return negative ? -INFINITY : INFINITY;
     double value = unsigned_number(j, what);
     return negative ? -value : value;
 }

@@ -54,6 +54,8 @@ bool json_member(struct json *j, struct json_text *key);
 bool json_element(struct json *j);
 /* Skips a value of any kind. */
 void json_skip(struct json *j);
+/* Moves past the word if it is what comes next, such as "true" after json_peek has returned 't'. */
+bool json_word(struct json *j, const char *word);
 
 struct json_text json_string(struct json *j, const char *what);
 /* Reads a number, correctly rounded. */

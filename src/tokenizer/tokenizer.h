@@ -27,7 +27,7 @@ int32_t tokenizer_bos(const struct tokenizer *t);
 int32_t tokenizer_eos(const struct tokenizer *t);
 bool tokenizer_is_eog(const struct tokenizer *t, int32_t id);
 
-/* These follow plumb_tokenize, plumb_tokenize_input, plumb_token_piece, plumb_detokenize and plumb_chat_format in plumb.h. */
+/* These follow plumb_tokenize, plumb_tokenize_input, plumb_token_piece and plumb_detokenize in plumb.h. */
 int64_t tokenizer_encode(struct tokenizer *t, const char *text, size_t len, unsigned flags, int32_t *ids, size_t cap,
                          struct error *err);
 /* rerank: the value of tokenizer.chat_template.rerank, whose data is NULL if the file has none; query.data is NULL if
@@ -37,8 +37,5 @@ int64_t tokenizer_encode_input(struct tokenizer *t, struct gguf_string rerank, s
                                struct error *err);
 int64_t tokenizer_piece(const struct tokenizer *t, int32_t id, bool special, char *buf, size_t cap);
 int64_t tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, bool special, char *buf, size_t cap);
-/* chat_template: the value of tokenizer.chat_template, NULL if the file has none. */
-int64_t chat_format(const struct gguf_string *chat_template, const plumb_message *messages, size_t n,
-                    bool add_assistant, char *buf, size_t cap, struct error *err);
 
 #endif

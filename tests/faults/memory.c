@@ -323,14 +323,14 @@ static plumb_status tokenize_kinds(void) {
     return status;
 }
 
-/* As hosts do: format the chat, then tokenize the text. */
+/* As hosts do: make the prompt of a chat, then tokenize it. */
 static plumb_status chat(void) {
-    static const plumb_message messages[] = {{"system", "ab"}, {"user", "abcd"}};
-    char text[400];
-    int64_t n = plumb_chat_format(world.other, messages, 2, true, text, sizeof text - 1);
+    static const char json[] = "{\"messages\":[{\"role\":\"system\",\"content\":\"ab\"},{\"role\":\"user\",\"content\":"
+                               "\"abcd\"}],\"add_generation_prompt\":true}";
+    const char *prompt;
+    int64_t n = plumb_chat_render(world.other, json, sizeof json - 1, &prompt);
     if (n < 0) return failed((plumb_status)n, plumb_model_error(world.other));
-    text[n] = 0;
-    return tokenize(world.model, text, PLUMB_PARSE_SPECIAL);
+    return tokenize(world.model, prompt, PLUMB_PARSE_SPECIAL);
 }
 
 static plumb_status sample(void) {

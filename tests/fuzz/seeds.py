@@ -212,31 +212,48 @@ def models():
 
 CHATML = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' "
           "+ '\n'}}{% endfor %}")
+# A template for each part of the language.
 TEMPLATES = {
-    "chatml": CHATML, "chatml-system": "<|im_start|>system\nYou are kind.<|im_end|>" + CHATML,
-    "phi4": "<|im_start|> <|im_sep|>", "mistral-v1": "' [INST] ' + system_message",
-    "mistral-v3": "[AVAILABLE_TOOLS] [INST]", "mistral-v3-tekken": '[AVAILABLE_TOOLS] "[INST]"',
-    "llama2": "[INST] <<SYS>>", "llama2-bos": "bos_token + '[INST] <<SYS>>", "mistral": "[INST]",
-    "phi3": "<|assistant|> <|end|>", "stablelm": "<|user|> <|endoftext|>",
-    "zephyr": "<|user|> <|assistant|> eos_token", "gemma": "<start_of_turn>",
-    "llama3": "<|start_header_id|> <|end_header_id|>",
-    "llama3.1": "<|start_header_id|> <|end_header_id|> Cutting Knowledge Date: December 2023\\n",
-    "unknown": "{{ messages }}",
+    "chatml": CHATML,
+    "blocks": "{%- set a %}x{% endset -%}\n  {% if a %}{# c #}\n1{% elif b %}2{% else %}3{% endif %}{% generation %}"
+              "{% endgeneration %}",
+    "loops": "{% for k, v in {'a': 1, 'b': 2}.items() if v > 0 %}{{ loop.index }}{{ loop.previtem }}{% if loop.last %}"
+             "{% break %}{% else %}{% continue %}{% endif %}{% else %}none{% endfor %}",
+    "macros": "{% macro m(a, b=2) %}{{ a }}{{ b }}{{ caller() }}{% endmacro %}{% call m(1) %}x{% endcall %}{{ m(a=3) }}",
+    "filters": "{% filter upper %}a{% endfilter %}{{ messages | tojson(indent=2, separators=[',', ':']) }}{{ [3, 1] | sort"
+               " | join(', ') | indent(2) | trim }}{{ {'b': 1} | dictsort }}{{ 'a' | default('b', true) }}",
+    "tests": "{{ 1 is odd }}{{ x is not defined }}{{ 'a' is string and [] is iterable or none is none }}{{ 2 is "
+             "divisibleby(2) }}{{ messages | selectattr('role', 'equalto', 'user') | list | length }}",
+    "operators": "{{ -1 + 2 * 3 / 4 % 5 }}{{ 'a' ~ 1 }}{{ 'a' * 3 }}{{ 'a' in 'abc' not in [1] }}{{ 1 if x else 2.5 }}",
+    "members": "{{ messages[0].role }}{{ messages[::-1][1:][:2] }}{{ 'abc'[0] }}{{ {'a': {'b': [1, (2, 3)]}}.a['b'][-1] }}",
+    "methods": "{{ ' a,b '.strip().split(',') }}{{ 'x'.replace('', 'y').startswith('y') }}{{ '{}'.format(1) }}{{ "
+               "{'a': 1}.get('b', 0) }}",
+    "namespace": "{% set ns = namespace(a=[]) %}{% for i in range(5) %}{% set _ = ns.a.append(i) %}{% set ns.b = i %}"
+                 "{% endfor %}{{ ns.a }}{{ ns.b }}{{ ns.a.pop() }}",
+    "functions": "{{ strftime_now('%Y-%m-%d') }}{{ raise_exception('no: ' + messages[0].role) }}",
+    "recursion": "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+    "cycle": "{% set a = [] %}{% set _ = a.append(a) %}{{ a }}{{ a | string }}{{ a | tojson }}{{ a == a }}",
+    "growth": "{% set ns = namespace(a='xxxxxxxx') %}{% for i in range(100) %}{% set ns.a = ns.a ~ ns.a %}{% endfor %}",
+    "range": "{{ range(1000000000) | length }}", "repeat": "{{ 'abc' * 1000000000 }}",
+    "nesting": "{{ " + "(" * 500 + "1" + ")" * 500 + " }}", "blocks-in-blocks": "{% if 1 %}" * 500,
+    "unclosed": "{% for a in b %}{{ 'a' }", "unknown": "{% import 'a' %}",
 }
-# A message begins with a byte that selects its role: modulo 16, 13 is "tool", more is "", and less counts modulo 3.
-SYSTEM, USER, ASSISTANT, TOOL, NOBODY = "0", "1", "2", "=", ">"
+CHATS = [
+    '{"messages":[{"role":"user","content":"Hello!"}],"add_generation_prompt":true}',
+    '{"messages":[{"role":"system","content":" Be brief. "},{"role":"user","content":[{"type":"text","text":"Hi"}]}]}',
+    '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":null,"tool_calls":[{"id":"1","function":'
+    '{"name":"f","arguments":"{\\"a\\":[1,2.5,true,null]}"}}]},{"role":"tool","content":""}],"tools":[{"name":"f"}]}',
+    '{"messages":[]}',
+]
 
 
 def chats():
-    talks = [[USER + "Hello!"], [SYSTEM + " Be brief. ", USER + " Hi \n", ASSISTANT + " Hello. ", USER + "Why?"],
-             [USER + "a", ASSISTANT + "", USER + ""], []]
     for i, (name, template) in enumerate(TEMPLATES.items()):
-        talk = talks[i % 3]
-        yield name, bytes([7 * i, i & 1]) + "\0".join([template, *talk]).encode()
-    yield "nothing-said", b"\0\1" + CHATML.encode()
-    yield "of-a-tool", b"\0\1" + "\0".join([CHATML, USER + "a", TOOL + "4"]).encode()
-    yield "of-nobody", b"\0\1" + "\0".join([CHATML, NOBODY + "a"]).encode()
-    yield "no-utf-8", b"\x11\1" + CHATML.encode() + b"\0" + b"1\xf0\x9f\x98\xff\xc0\x80\xed\xa0\x80\xe2\x82"
+        yield name, bytes([7 * i, i & 1]) + template.encode() + b"\0" + CHATS[i % len(CHATS)].encode()
+    yield "no-variables", b"\0\1" + CHATML.encode()
+    yield "no-json", b"\0\1" + CHATML.encode() + b'\0{"messages":[{"role":'
+    yield "no-utf-8", b"\x11\1" + CHATML.encode() + b"\0" + CHATS[0].encode().replace(
+        b"Hello!", b"1\xf0\x9f\x98\xff\xc0\x80\xed\xa0\x80\xe2\x82")
 
 
 TEXT = "abcdabcdefghabcdefghijkl"

@@ -1,0 +1,48 @@
+#include "template/template.h"
+
+#include "template/evaluate.h"
+
+#include <stdlib.h>
+
+/* Sets a variable that the caller has not set. */
+static void set_default(struct render *r, struct object *variables, const char *name, struct text text) {
+    struct value key = value_string(text_of(name));
+    if (!object_find(r, variables, key)) object_set(r, variables, key, value_string(text));
+}
+
+plumb_status template_render(const struct chat_template *t, const char *json, size_t n_json, bool is_chat,
+                             struct template_limits limits, char **text, size_t *n_text, struct error *err) {
+    struct render r = {.source = t->source, .err = err, .max_bytes = limits.bytes, .max_work = limits.work,
+                       .now = t->now};
+    struct output out = {NULL, 0, 0};
+    *text = NULL;
+    *n_text = 0;
+    struct value variables = value_from_json(&r, json, n_json);
+    if (r.stop == STOP_NOT && variables.kind != OBJECT) {
+        r.stop = STOP_FAILED;
+        error_set(err, PLUMB_ERROR_ARGUMENT, "the variables of the chat template are not a JSON object");
+    }
+    if (r.stop == STOP_NOT) {
+        set_default(&r, variables.as.object, "bos_token", t->bos);
+        set_default(&r, variables.as.object, "eos_token", t->eos);
+        if (is_chat) chat_adapt(&r, t, variables.as.object);
+    }
+    struct nodes statements = {NULL, 0, 0};
+    if (r.stop == STOP_NOT) statements = template_parse(&r);
+    if (r.stop == STOP_NOT) {
+        struct scope scope = {*variables.as.object, NULL};
+        template_evaluate(&r, &scope, statements, &out);
+    }
+    if (r.stop == STOP_NOT) {
+        *text = malloc(out.n + 1);
+        if (!*text) {
+            render_no_memory(&r, out.n + 1);
+        } else {
+            if (out.n > 0) memcpy(*text, out.data, out.n);
+            (*text)[out.n] = 0;
+            *n_text = out.n;
+        }
+    }
+    render_free(&r);
+    return r.stop == STOP_NOT ? PLUMB_OK : err->status;
+}

@@ -1,0 +1,32 @@
+/* Chat templates: the Jinja programs in tokenizer.chat_template, which turn a chat into a prompt.
+ *
+ *   source --lexer.c--> tokens --parser.c--> tree --evaluate.c (builtins.c, value.c)--> text
+ *
+ * The language is that of llama.cpp's common/jinja, with the same results; README.md describes it and the limits.
+ * chat.c adapts chats to what a template understands.
+ */
+#ifndef PLUMB_TEMPLATE_H
+#define PLUMB_TEMPLATE_H
+
+#include "template/value.h"
+
+/* Upper bounds of one rendering.  A message of a chat takes about 10,000 steps and ten times its length. */
+struct template_limits { uint64_t work, bytes; };
+#define TEMPLATE_LIMITS ((struct template_limits){1u << 29, 1u << 27})
+
+struct chat_template {
+    struct text source;
+    struct text bos, eos;    /* what its variables bos_token and eos_token are */
+    int64_t now;             /* seconds since 1970 */
+};
+
+/* Renders the template.  json: n_json bytes, an object whose members are the other variables.  is_chat: adapts the
+ * messages as chat.c describes.  *text is to be freed, and has *n_text bytes and a final 0.  Fails with
+ * PLUMB_ERROR_TEMPLATE and the place in the template, and with PLUMB_ERROR_ARGUMENT for JSON that is wrong. */
+plumb_status template_render(const struct chat_template *t, const char *json, size_t n_json, bool is_chat,
+                             struct template_limits limits, char **text, size_t *n_text, struct error *err);
+
+/* Changes variables of the template (chat.c). */
+void chat_adapt(struct render *r, const struct chat_template *t, struct object *variables);
+
+#endif

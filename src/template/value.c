@@ -1,0 +1,502 @@
+#include "template/value.h"
+
+#include "dump/json.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- the rendering ----------------------------------------------------------------------------------------------- */
+
+/* Nested calls of the evaluator that fit into the stack of a WebAssembly module, 1 MiB. */
+enum { MAX_DEPTH = 400, BLOCK_BYTES = 1 << 16 };
+
+struct block { struct block *next; };
+
+void render_fail(struct render *r, const char *format, ...) {
+    if (r->stop == STOP_FAILED) return;
+    r->stop = STOP_FAILED;
+    char sentence[512];
+    va_list args;
+    va_start(args, format);
+    if (vsnprintf(sentence, sizeof sentence, format, args) < 0) sentence[0] = 0;
+    va_end(args);
+    size_t line = 1, column = 1;
+    for (size_t i = 0; i < r->at && i < r->source.n; i++) {
+        if (r->source.data[i] == '\n') line++, column = 1;
+        else column++;
+    }
+    error_set(r->err, PLUMB_ERROR_TEMPLATE, "tokenizer.chat_template, line %zu, column %zu: %s", line, column,
+              sentence);
+}
+
+void render_no_memory(struct render *r, uint64_t n) {
+    if (r->stop == STOP_FAILED) return;
+    r->stop = STOP_FAILED;
+    error_set(r->err, PLUMB_ERROR_MEMORY, "tokenizer.chat_template: out of memory: %llu bytes", (unsigned long long)n);
+}
+
+bool render_work(struct render *r, uint64_t n) {
+    r->work += n < r->max_work ? n : r->max_work;
+    if (r->work > r->max_work) {
+        render_fail(r, "it takes more than %llu steps", (unsigned long long)r->max_work);
+    }
+    return r->stop != STOP_FAILED;
+}
+
+bool render_enter(struct render *r) {
+    if (r->depth == MAX_DEPTH) render_fail(r, "it is nested more than %d levels deep", MAX_DEPTH);
+    if (r->stop == STOP_FAILED) return false;
+    r->depth++;
+    return true;
+}
+
+void render_leave(struct render *r) { r->depth--; }
+
+void *render_alloc(struct render *r, uint64_t n) {
+    if (!render_work(r, n)) return NULL;
+    if (n > r->max_bytes - r->n_bytes) {
+        render_fail(r, "it takes more than %llu bytes of memory", (unsigned long long)r->max_bytes);
+        return NULL;
+    }
+    size_t rounded = ((size_t)n + 7) & ~(size_t)7;
+    if (rounded > r->n_free) {
+        size_t size = rounded < BLOCK_BYTES ? BLOCK_BYTES : rounded;
+        struct block *block = malloc(sizeof *block + size);
+        if (!block) {
+            render_no_memory(r, size);
+            return NULL;
+        }
+        block->next = r->blocks;
+        r->blocks = block;
+        if (size > BLOCK_BYTES) {   /* a block of its own; the rest of the last one stays in use */
+            r->n_bytes += rounded;
+            return block + 1;
+        }
+        r->free_at = (char *)(block + 1);
+        r->n_free = size;
+    }
+    void *bytes = r->free_at;
+    r->free_at += rounded;
+    r->n_free -= rounded;
+    r->n_bytes += rounded;
+    return bytes;
+}
+
+void *render_grow(struct render *r, void *array, size_t n, size_t *cap, size_t size) {
+    if (n < *cap) return array;
+    size_t larger = 2 * *cap + 4;
+    void *copy = render_alloc(r, (uint64_t)larger * size);
+    if (!copy) return NULL;
+    if (n > 0) memcpy(copy, array, n * size);
+    *cap = larger;
+    return copy;
+}
+
+void render_free(struct render *r) {
+    for (struct block *block = r->blocks, *next; block; block = next) {
+        next = block->next;
+        free(block);
+    }
+    r->blocks = NULL;
+}
+
+void output_put(struct render *r, struct output *out, const void *bytes, size_t n) {
+    if (!render_work(r, n) || n == 0) return;
+    if (n > out->cap - out->n) {
+        uint64_t cap = (uint64_t)out->n + n;
+        char *larger = render_alloc(r, cap += cap / 2 + 32);
+        if (!larger) return;
+        if (out->n > 0) memcpy(larger, out->data, out->n);
+        out->data = larger;
+        out->cap = (size_t)cap;
+    }
+    memcpy(out->data + out->n, bytes, n);
+    out->n += n;
+}
+
+void output_word(struct render *r, struct output *out, const char *word) { output_put(r, out, word, strlen(word)); }
+
+static void output_repeat(struct render *r, struct output *out, char c, uint64_t n) {
+    for (uint64_t i = 0; i < n && r->stop != STOP_FAILED; i++) output_put(r, out, &c, 1);
+}
+
+/* ---- lists and objects ------------------------------------------------------------------------------------------- */
+
+const char *kind_name(enum kind kind) {
+    static const char *const names[] = {
+        "undefined", "none", "boolean", "integer", "float", "string", "list", "tuple", "object", "function",
+        "named argument",
+    };
+    return names[kind];
+}
+
+struct value value_empty(struct render *r, enum kind kind) {
+    struct value v = {.kind = kind};
+    if (kind == OBJECT) {
+        v.as.object = render_alloc(r, sizeof *v.as.object);
+        if (v.as.object) *v.as.object = (struct object){NULL, 0, 0, false};
+    } else {
+        v.as.list = render_alloc(r, sizeof *v.as.list);
+        if (v.as.list) *v.as.list = (struct list){NULL, 0, 0};
+    }
+    return r->stop == STOP_FAILED ? value_undefined() : v;
+}
+
+void list_add(struct render *r, struct list *list, struct value item) {
+    struct value *items = render_grow(r, list->items, list->n, &list->cap, sizeof *items);
+    if (!items) return;
+    list->items = items;
+    items[list->n++] = item;
+}
+
+struct value *object_find(struct render *r, const struct object *o, struct value key) {
+    if (!render_work(r, o->n)) return NULL;
+    for (size_t i = 0; i < o->n && r->stop != STOP_FAILED; i++) {
+        struct member *m = &o->members[i];
+        bool found = key.kind == STRING && m->key.kind == STRING ? text_is(key.as.text, m->key.as.text)
+                                                                 : value_equal(r, key, m->key);
+        if (found) return &m->value;
+    }
+    return NULL;
+}
+
+void object_set(struct render *r, struct object *o, struct value key, struct value item) {
+    struct value *old = object_find(r, o, key);
+    if (old) {
+        *old = item;
+        return;
+    }
+    struct member *members = render_grow(r, o->members, o->n, &o->cap, sizeof *members);
+    if (!members) return;
+    o->members = members;
+    members[o->n++] = (struct member){key, item};
+}
+
+/* ---- what values are --------------------------------------------------------------------------------------------- */
+
+bool value_is_key(struct render *r, struct value v) {
+    if (v.kind != TUPLE) return v.kind >= NONE && v.kind <= STRING;
+    if (!render_work(r, v.as.list->n) || !render_enter(r)) return false;
+    bool is_key = true;
+    for (size_t i = 0; i < v.as.list->n && is_key; i++) is_key = value_is_key(r, v.as.list->items[i]);
+    render_leave(r);
+    return is_key;
+}
+
+/* Returns a number, true or false as llama.cpp compares them. */
+static double number_of(struct value v) {
+    if (v.kind == FLOAT) return v.as.number;
+    if (v.kind == BOOLEAN) return v.as.truth;
+    double x = (double)v.as.integer;   /* an integer without an exact double counts as infinite */
+    bool is_exact = x < 0x1p63 && (int64_t)x == v.as.integer;
+    return is_exact ? x : v.as.integer < 0 ? -INFINITY : INFINITY;
+}
+
+int64_t integer_of(double x) {
+    if (isnan(x)) return 0;
+    if (x >= 0x1p63) return INT64_MAX;
+    return x < -0x1p63 ? INT64_MIN : (int64_t)x;
+}
+
+static int64_t whole_of(struct value v) {
+    return v.kind == INTEGER ? v.as.integer : v.kind == BOOLEAN ? v.as.truth
+           : isfinite(v.as.number) ? integer_of(v.as.number) : 0;
+}
+
+static bool equal_keys(struct render *r, struct value a, struct value b);
+
+bool value_equal(struct render *r, struct value a, struct value b) {
+    bool numbers = a.kind >= BOOLEAN && a.kind <= FLOAT && b.kind >= BOOLEAN && b.kind <= FLOAT;
+    if (numbers) return whole_of(a) == whole_of(b) && !(number_of(a) < number_of(b) || number_of(a) > number_of(b))
+                        && !isnan(number_of(a)) && !isnan(number_of(b));
+    if (a.kind != b.kind || !render_work(r, 1)) return false;
+    switch (a.kind) {
+    case STRING:
+        return render_work(r, a.as.text.n) && text_is(a.as.text, b.as.text);
+    case LIST: case TUPLE: {
+        bool equal = a.as.list->n == b.as.list->n;
+        for (size_t i = 0; i < a.as.list->n && equal; i++) {
+            equal = equal_keys(r, a.as.list->items[i], b.as.list->items[i]);
+        }
+        return equal;
+    }
+    case OBJECT: {
+        bool equal = a.as.object->n == b.as.object->n;
+        for (size_t i = 0; i < a.as.object->n && equal; i++) {
+            const struct member *x = &a.as.object->members[i], *y = &b.as.object->members[i];
+            equal = value_equal(r, x->key, y->key) && equal_keys(r, x->value, y->value);
+        }
+        return equal;
+    }
+    case FUNCTION:
+        return a.as.function == b.as.function;
+    default:
+        return a.kind != NAMED;
+    }
+}
+
+/* Lists and objects are equal only if what they contain cannot change. */
+static bool equal_keys(struct render *r, struct value a, struct value b) {
+    if (!value_is_key(r, a) || !value_is_key(r, b) || !render_enter(r)) return false;
+    bool equal = value_equal(r, a, b);
+    render_leave(r);
+    return equal;
+}
+
+bool value_truth(struct render *r, struct value v) {
+    switch (v.kind) {
+    case UNDEFINED: case NONE: return false;
+    case BOOLEAN: return v.as.truth;
+    case INTEGER: return v.as.integer != 0;
+    case FLOAT: return v.as.number < 0 || v.as.number > 0 || isnan(v.as.number);
+    case STRING: return v.as.text.n > 0;
+    case LIST: case TUPLE: return v.as.list->n > 0;
+    case OBJECT: return v.as.object->n > 0;
+    default:
+        render_fail(r, "a %s is neither true nor false", kind_name(v.kind));
+        return false;
+    }
+}
+
+int64_t value_integer(struct render *r, struct value v) {
+    if (v.kind >= BOOLEAN && v.kind <= FLOAT) return whole_of(v);
+    render_fail(r, "expected an integer, found a value of the kind %s", kind_name(v.kind));
+    return 0;
+}
+
+double value_number(struct render *r, struct value v) {
+    if (is_number(v)) return number_of(v);
+    render_fail(r, "expected a number, found a value of the kind %s", kind_name(v.kind));
+    return 0;
+}
+
+/* ---- values as text ---------------------------------------------------------------------------------------------- */
+
+static void write_integer(struct render *r, struct output *out, int64_t i) {
+    char digits[24];
+    int n = snprintf(digits, sizeof digits, "%lld", (long long)i);
+    output_put(r, out, digits, (size_t)n);
+}
+
+/* Writes six digits after the point without the zeros at the end, but with one digit, as llama.cpp does. */
+static void write_float(struct render *r, struct output *out, double x) {
+    if (isnan(x)) {   /* its sign depends on the processor */
+        output_word(r, out, "nan");
+        return;
+    }
+    char digits[328];   /* DBL_MAX has 309 digits before the point */
+    int n = snprintf(digits, sizeof digits, "%f", x);
+    while (isfinite(x) && digits[n - 1] == '0' && digits[n - 2] != '.') n--;
+    output_put(r, out, digits, (size_t)n);
+}
+
+static void write_json_string(struct render *r, struct output *out, struct text text) {
+    static const char plain[] = "\"\\\b\f\n\r\t", names[] = "\"\\bfnrt";
+    output_put(r, out, "\"", 1);
+    for (size_t i = 0, first = 0; i <= text.n; i++) {
+        bool is_end = i == text.n;
+        if (!is_end && (uint8_t)text.data[i] >= 0x20 && text.data[i] != '"' && text.data[i] != '\\') continue;
+        output_put(r, out, text.data + first, i - first);
+        first = i + 1;
+        if (is_end) break;
+        char escape[8] = {'\\'};
+        const char *name = memchr(plain, text.data[i], sizeof plain - 1);
+        if (name) escape[1] = names[name - plain];
+        else snprintf(escape, sizeof escape, "\\u%04x", (unsigned)(uint8_t)text.data[i]);
+        output_word(r, out, escape);
+    }
+    output_put(r, out, "\"", 1);
+}
+
+/* Writes a value inside a list or an object. */
+static void write_inner(struct render *r, struct output *out, struct value v) {
+    if (v.kind == UNDEFINED || v.kind == FUNCTION || v.kind == NAMED) {
+        output_word(r, out, kind_name(v.kind));
+    } else if (v.kind != STRING) {
+        value_write(r, out, v);
+    } else if (v.as.text.n > 0 && memchr(v.as.text.data, '\'', v.as.text.n)) {
+        write_json_string(r, out, v.as.text);
+    } else {
+        output_put(r, out, "'", 1);
+        output_put(r, out, v.as.text.data, v.as.text.n);
+        output_put(r, out, "'", 1);
+    }
+}
+
+void value_write(struct render *r, struct output *out, struct value v) {
+    if (!render_enter(r)) return;
+    switch (v.kind) {
+    case NONE: output_word(r, out, "None"); break;
+    case BOOLEAN: output_word(r, out, v.as.truth ? "True" : "False"); break;
+    case INTEGER: write_integer(r, out, v.as.integer); break;
+    case FLOAT: write_float(r, out, v.as.number); break;
+    case STRING: output_put(r, out, v.as.text.data, v.as.text.n); break;
+    case LIST: case TUPLE:
+        output_word(r, out, v.kind == TUPLE ? "(" : "[");
+        for (size_t i = 0; i < v.as.list->n && r->stop != STOP_FAILED; i++) {
+            if (i > 0) output_word(r, out, ", ");
+            write_inner(r, out, v.as.list->items[i]);
+        }
+        output_word(r, out, v.kind == LIST ? "]" : v.as.list->n == 1 ? ",)" : ")");
+        break;
+    case OBJECT:
+        output_word(r, out, "{");
+        for (size_t i = 0; i < v.as.object->n && r->stop != STOP_FAILED; i++) {
+            if (i > 0) output_word(r, out, ", ");
+            write_inner(r, out, v.as.object->members[i].key);
+            output_word(r, out, ": ");
+            write_inner(r, out, v.as.object->members[i].value);
+        }
+        output_word(r, out, "}");
+        break;
+    default:
+        render_fail(r, "expected a string, found a value of the kind %s", kind_name(v.kind));
+    }
+    render_leave(r);
+}
+
+struct text value_text(struct render *r, struct value v) {
+    if (v.kind == STRING) return v.as.text;
+    struct output out = {NULL, 0, 0};
+    value_write(r, &out, v);
+    return output_text(&out);
+}
+
+void value_print(struct render *r, struct output *out, struct value v) {
+    if (v.kind >= BOOLEAN && v.kind <= STRING) {
+        value_write(r, out, v);
+    } else if (is_list(v) && render_work(r, v.as.list->n) && render_enter(r)) {
+        for (size_t i = 0; i < v.as.list->n && r->stop != STOP_FAILED; i++) value_print(r, out, v.as.list->items[i]);
+        render_leave(r);
+    }
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
+
+/* Begins the line of a member or of the closing bracket. */
+static void json_line(struct render *r, struct output *out, const struct json_style *style, uint32_t level) {
+    if (style->indent >= 0) output_put(r, out, "\n", 1);
+    if (style->indent > 0 && (uint64_t)style->indent <= r->max_bytes) {
+        output_repeat(r, out, ' ', (uint64_t)style->indent * level);
+    } else if (style->indent > 0) {
+        render_fail(r, "tojson: an indent of %lld is too large", (long long)style->indent);
+    }
+}
+
+void value_write_json(struct render *r, struct output *out, struct value v, const struct json_style *style,
+                      uint32_t level) {
+    if (!render_enter(r)) return;
+    switch (v.kind) {
+    case BOOLEAN: output_word(r, out, v.as.truth ? "true" : "false"); break;
+    case FLOAT: {
+        char digits[32];
+        snprintf(digits, sizeof digits, "%g", v.as.number);
+        output_word(r, out, isnan(v.as.number) ? "nan" : digits);
+        break;
+    }
+    case INTEGER: write_integer(r, out, v.as.integer); break;
+    case STRING: write_json_string(r, out, v.as.text); break;
+    case LIST: case TUPLE: case OBJECT: {
+        bool is_object = v.kind == OBJECT;
+        size_t n = is_object ? v.as.object->n : v.as.list->n;
+        output_word(r, out, is_object ? "{" : "[");
+        for (size_t i = 0; i < n && r->stop != STOP_FAILED; i++) {
+            if (i > 0) output_put(r, out, style->item_separator.data, style->item_separator.n);
+            json_line(r, out, style, level + 1);
+            if (is_object) {
+                write_json_string(r, out, value_text(r, v.as.object->members[i].key));
+                output_put(r, out, style->key_separator.data, style->key_separator.n);
+            }
+            value_write_json(r, out, is_object ? v.as.object->members[i].value : v.as.list->items[i], style,
+                             level + 1);
+        }
+        if (n > 0) json_line(r, out, style, level);
+        output_word(r, out, is_object ? "}" : "]");
+        break;
+    }
+    default: output_word(r, out, "null");
+    }
+    render_leave(r);
+}
+
+static struct text copy_json(struct render *r, struct json_text text) {
+    char *copy = render_alloc(r, text.n);
+    if (copy && text.n > 0) memcpy(copy, text.data, text.n);
+    return copy ? (struct text){copy, text.n} : text_of("");
+}
+
+/* A number without a point and an exponent that fits 64 bits is an integer. */
+static struct value read_number(struct json *j) {
+    size_t first = j->at;
+    double x = json_number(j, "a value");
+    int64_t i = 0;
+    bool is_integer = true, is_negative = first < j->at && j->bytes[first] == '-';
+    for (size_t at = first + is_negative; at < j->at && is_integer; at++) {
+        int digit = j->bytes[at] - '0';
+        is_integer = digit >= 0 && digit <= 9 && !__builtin_mul_overflow(i, 10, &i)
+                     && !__builtin_add_overflow(i, is_negative ? -digit : digit, &i);
+    }
+    return is_integer ? value_int(i) : value_float(x);
+}
+
+static struct value read_json(struct render *r, struct json *j) {
+    struct value v = {.kind = NONE};
+    char c = json_peek(j);
+    if (c == '{') {
+        v = value_empty(r, OBJECT);
+        json_enter(j, '{', "an object");
+        for (struct json_text key; v.kind == OBJECT && r->stop != STOP_FAILED && json_member(j, &key);) {
+            struct value name = value_string(copy_json(r, key));
+            object_set(r, v.as.object, name, read_json(r, j));
+        }
+    } else if (c == '[') {
+        v = value_empty(r, LIST);
+        json_enter(j, '[', "an array");
+        while (v.kind == LIST && r->stop != STOP_FAILED && json_element(j)) list_add(r, v.as.list, read_json(r, j));
+    } else if (c == '"') {
+        v = value_string(copy_json(r, json_string(j, "a string")));
+    } else if (json_word(j, "true")) {
+        v = value_bool(true);
+    } else if (json_word(j, "false")) {
+        v = value_bool(false);
+    } else if (!json_word(j, "null")) {
+        v = read_number(j);
+    }
+    return v;
+}
+
+struct value value_from_json(struct render *r, const char *json, size_t n) {
+    struct json j;
+    struct error err = {PLUMB_OK, ""};
+    json_begin(&j, json, n, &err);
+    struct value v = read_json(r, &j);
+    if (r->stop == STOP_FAILED) json_fail(&j, j.at, "the template has failed");   /* what is left is not read */
+    plumb_status status = json_end(&j);
+    if (status == PLUMB_ERROR_MEMORY) {
+        render_no_memory(r, n);
+    } else if (status != PLUMB_OK && r->stop != STOP_FAILED) {
+        r->stop = STOP_FAILED;
+        error_set(r->err, PLUMB_ERROR_ARGUMENT, "the variables of the chat template: %s", err.message);
+    }
+    return v;
+}
+
+/* ---- searching --------------------------------------------------------------------------------------------------- */
+
+size_t text_find(struct render *r, struct text s, struct text needle) {
+    if (needle.n == 0) return 0;
+    for (size_t at = 0; needle.n <= s.n - at && render_work(r, 1); at++) {
+        const char *first = memchr(s.data + at, needle.data[0], s.n - at - needle.n + 1);
+        if (!first) {
+            render_work(r, s.n - at);
+            break;
+        }
+        size_t found = (size_t)(first - s.data);
+        if (!render_work(r, found - at + needle.n / 8)) break;
+        at = found;
+        if (memcmp(first, needle.data, needle.n) == 0) return at;
+    }
+    return SIZE_MAX;
+}

@@ -1,0 +1,147 @@
+/* The values of a template, and the memory and the limits of one rendering.
+ *
+ * A template is a program by whoever made the file.  Everything that a rendering creates lies in blocks of memory that
+ * are freed together at its end, so the limit of bytes also bounds how much a value can grow.  Each step of the
+ * evaluator and each byte that is written or searched counts as work.  The first failure stops the rendering: r->stop
+ * is then STOP_FAILED, and every function returns soon with any value.
+ *
+ * Values behave as in llama.cpp's common/jinja: strings are bytes, so that their length and their elements are, and
+ * numbers, true and false are equal if their numbers are.
+ */
+#ifndef PLUMB_TEMPLATE_VALUE_H
+#define PLUMB_TEMPLATE_VALUE_H
+
+#include "base/base.h"
+
+enum kind {
+    UNDEFINED, NONE, BOOLEAN, INTEGER, FLOAT, STRING, LIST, TUPLE, OBJECT, FUNCTION, NAMED
+};
+
+struct text { const char *data; size_t n; };
+
+struct value {
+    enum kind kind;
+    union {
+        bool truth;
+        int64_t integer;
+        double number;
+        struct text text;
+        struct list *list;           /* of LIST and TUPLE */
+        struct object *object;
+        struct function *function;
+        struct named *named;         /* an argument with a name, such as indent=2 */
+    } as;
+};
+
+struct list { struct value *items; size_t n, cap; };
+/* The members are in the order in which they were added.  plain: it has no methods, as the variable loop. */
+struct object { struct member *members; size_t n, cap; bool plain; };
+struct member { struct value key, value; };
+struct named { struct text name; struct value value; };
+/* A filter or method (builtin), bound to the value before the bar or the point, or a macro, or the body of a call block
+ * with the variables around it. */
+struct function {
+    struct text name;
+    const struct builtin *builtin;   /* NULL for a macro or a call block */
+    bool is_bound;
+    struct value self;
+    const struct node *node;
+    struct scope *scope;
+};
+
+enum stop { STOP_NOT, STOP_FAILED, STOP_BREAK, STOP_CONTINUE };
+
+struct render {
+    struct text source;              /* of the template, for the place of a failure */
+    size_t at;                       /* where in the source the evaluator is */
+    enum stop stop;
+    struct error *err;
+    struct block *blocks;            /* of memory */
+    char *free_at;                   /* the unused rest of the last block */
+    size_t n_free;
+    uint64_t n_bytes, max_bytes, work, max_work;
+    uint32_t depth;                  /* of nested evaluations and values */
+    int64_t now;                     /* seconds since 1970, for strftime_now */
+};
+
+/* ---- the rendering ----------------------------------------------------------------------------------------------- */
+
+/* Stops the rendering with a message, which begins with the place r->at, unless it has failed already. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 2, 3)))
+#endif
+void render_fail(struct render *r, const char *format, ...);
+/* Stops it for want of memory of the host. */
+void render_no_memory(struct render *r, uint64_t n);
+/* Counts n units of work.  Returns false if the rendering has failed, or fails because that is too much. */
+bool render_work(struct render *r, uint64_t n);
+/* To be called around each recursion.  Returns false, in which case render_leave must not follow. */
+bool render_enter(struct render *r);
+void render_leave(struct render *r);
+/* Returns n bytes, which live until the end of the rendering, or NULL if it has failed. */
+void *render_alloc(struct render *r, uint64_t n);
+/* As alloc_grow. */
+void *render_grow(struct render *r, void *array, size_t n, size_t *cap, size_t size);
+void render_free(struct render *r);
+
+/* Text that is being written. */
+struct output { char *data; size_t n, cap; };
+void output_put(struct render *r, struct output *out, const void *bytes, size_t n);
+void output_word(struct render *r, struct output *out, const char *word);
+
+/* ---- values ------------------------------------------------------------------------------------------------------ */
+
+static inline struct text text_of(const char *word) { return (struct text){word, strlen(word)}; }
+static inline bool text_is(struct text a, struct text b) { return a.n == b.n && memcmp(a.data, b.data, a.n) == 0; }
+static inline bool text_is_word(struct text a, const char *word) { return text_is(a, text_of(word)); }
+
+static inline struct value value_undefined(void) { return (struct value){.kind = UNDEFINED}; }
+static inline struct value value_bool(bool truth) { return (struct value){BOOLEAN, {.truth = truth}}; }
+static inline struct value value_int(int64_t i) { return (struct value){INTEGER, {.integer = i}}; }
+static inline struct value value_float(double x) { return (struct value){FLOAT, {.number = x}}; }
+static inline struct value value_string(struct text text) { return (struct value){STRING, {.text = text}}; }
+static inline struct text output_text(const struct output *out) {
+    return (struct text){out->n > 0 ? out->data : "", out->n};
+}
+static inline struct value value_output(const struct output *out) { return value_string(output_text(out)); }
+/* An empty LIST, TUPLE or OBJECT. */
+struct value value_empty(struct render *r, enum kind kind);
+/* Adds a copy of item at the end of a LIST or TUPLE. */
+void list_add(struct render *r, struct list *list, struct value item);
+/* Returns where the value of a key is, or NULL. */
+struct value *object_find(struct render *r, const struct object *o, struct value key);
+void object_set(struct render *r, struct object *o, struct value key, struct value item);
+
+static inline bool is_list(struct value v) { return v.kind == LIST || v.kind == TUPLE; }
+static inline bool is_number(struct value v) { return v.kind == INTEGER || v.kind == FLOAT; }
+/* "string", "list"...: what messages call the kind. */
+const char *kind_name(enum kind kind);
+/* Whether an object can have the key; keys must not change. */
+bool value_is_key(struct render *r, struct value v);
+bool value_equal(struct render *r, struct value a, struct value b);
+/* Fails for a function, which is neither true nor false. */
+bool value_truth(struct render *r, struct value v);
+/* Fails for anything but numbers, true and false. */
+int64_t value_integer(struct render *r, struct value v);
+double value_number(struct render *r, struct value v);
+/* The nearest integer toward 0; 0 for NaN. */
+int64_t integer_of(double x);
+
+/* Writes the text of a value as Python's str does.  Fails for undefined and functions. */
+void value_write(struct render *r, struct output *out, struct value v);
+struct text value_text(struct render *r, struct value v);
+/* Writes what {{ v }} prints: nothing for none, undefined, objects and functions; the items of a list one after the
+ * other. */
+void value_print(struct render *r, struct output *out, struct value v);
+
+/* indent: spaces of a level; negative for a single line. */
+struct json_style { int64_t indent; struct text item_separator, key_separator; };
+void value_write_json(struct render *r, struct output *out, struct value v, const struct json_style *style,
+                      uint32_t level);
+/* Makes a value of JSON text. */
+struct value value_from_json(struct render *r, const char *json, size_t n);
+
+/* Bytes of s up to needle, or SIZE_MAX. */
+size_t text_find(struct render *r, struct text s, struct text needle);
+
+#endif
