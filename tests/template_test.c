@@ -199,6 +199,28 @@ static void equals_jinja2(void) {
     CHECK(n_case > 150 && n_template > 20, "%zu cases", n_case);
 }
 
+/* ---- the language ------------------------------------------------------------------------------------------------ */
+
+static void has_language(void) {
+    size_t n, n_row = 0, n_refused = 0;
+    char *file = test_read_all(FOLDER "language.tsv", &n), *rest = file, *variables = file ? next_line(&rest) : NULL;
+    for (char *line, *fields[2] = {NULL}; variables && (line = next_line(&rest)) != NULL; n_row++) {
+        REQUIRE(split_line(line, fields, 2), "language.tsv: %s", line);
+        struct error err = {PLUMB_OK, ""};
+        char *text;
+        bool refused = strcmp(fields[1], "!") == 0;
+        size_t n_text, n_source = unescape(fields[0]), n_expected = unescape(fields[1]);
+        plumb_status status = render(fields[0], n_source, variables, false, TEMPLATE_LIMITS, &text, &n_text, &err);
+        bool equal = status == PLUMB_OK && n_text == n_expected && memcmp(text, fields[1], n_text) == 0;
+        CHECK(refused ? status == PLUMB_ERROR_TEMPLATE : equal, "%s: %s%s, expected %s", fields[0], text ? text : "",
+              err.message, fields[1]);
+        n_refused += refused;
+        free(text);
+    }
+    free(file);
+    CHECK(n_row > 90 && n_refused > 40, "%zu rows, %zu of them refused", n_row, n_refused);
+}
+
 /* ---- hostile templates and variables ----------------------------------------------------------------------------- */
 
 struct refused { const char *name, *source, *json, *message; };
@@ -222,5 +244,6 @@ void test_template(void) {
     test_case("template: 70 templates by 12 conversations have the texts of llama.cpp's engine", equals_engine);
     test_case("template: chats are adapted to 67 templates as llama.cpp's server does", equals_server);
     test_case("template: chats of 22 templates equal jinja2's", equals_jinja2);
+    test_case("template: each part of the language is as in llama.cpp's engine", has_language);
     TEST_ROWS("template: refuses ", refuses, rows);
 }

@@ -168,10 +168,11 @@ void chat_adapt(struct render *r, const struct chat_template *t, struct object *
     if (has_system && !prints(t, "{\"messages\":[{\"role\":\"system\",\"content\":\"" MARK "\"}," USER "]}", false)) {
         merge_system(r, messages);
     }
-    if (has_calls && prints(t, "{\"messages\":[" USER ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{"
-                            "\"id\":\"call00001\",\"type\":\"function\",\"function\":{\"name\":\"tool1\",\"arguments\":{"
-                            "\"arg\":\"" MARK "\"}}}]},{\"role\":\"tool\",\"content\":\"Tool response\",\"tool_call_id\":"
-                            "\"call00001\"},{\"role\":\"assistant\",\"content\":\"The response\"}," USER "]}", true)) {
+    if (has_calls && prints(t, "{\"messages\":[" USER ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":"
+                            "[{\"id\":\"call00001\",\"type\":\"function\",\"function\":{\"name\":\"tool1\","
+                            "\"arguments\":{\"arg\":\"" MARK "\"}}}]},{\"role\":\"tool\",\"content\":\"Tool response\","
+                            "\"tool_call_id\":\"call00001\"},{\"role\":\"assistant\",\"content\":\"The response\"},"
+                            USER "]}", true)) {
         for (size_t i = 0; i < messages->n && r->stop == STOP_NOT; i++) {
             struct value *calls = member(r, messages->items[i], "tool_calls");
             if (calls) parse_arguments(r, *calls);

@@ -17,3 +17,9 @@ mkdir -p "$here/sources"
 cp models/templates/*.jinja "$here/sources/"
 "$work/render" "$here/conversations.json" "$here"
 gzip -9nf "$here/texts.json"
+
+# shellcheck disable=SC2086
+g++ -O1 -std=c++17 -Wall -Wno-unused-function -Iinclude -Iggml/include -Icommon -Ivendor "$here/language.cpp" \
+    $libraries -o "$work/language"
+"$work/language" "$here/language.tsv" >"$work/language.tsv"
+mv "$work/language.tsv" "$here/language.tsv"
