@@ -223,27 +223,198 @@ static void has_language(void) {
 
 /* ---- hostile templates and variables ----------------------------------------------------------------------------- */
 
-struct refused { const char *name, *source, *json, *message; };
+/* The source is begin, then middle n times, then end. */
+struct refused {
+    const char *name, *begin, *middle;
+    size_t n;
+    const char *end, *message, *json;
+};
 
 static void refuses(const void *row) {
     const struct refused *r = row;
     struct error err = {PLUMB_OK, ""};
-    char *text;
-    size_t n;
-    plumb_status status = render(r->source, strlen(r->source), r->json ? r->json : "{}", false, TEMPLATE_LIMITS, &text,
-                                 &n, &err);
+    size_t n_begin = strlen(r->begin), n_middle = r->middle ? strlen(r->middle) : 0;
+    size_t n_end = r->end ? strlen(r->end) : 0;
+    size_t n = n_begin + r->n * n_middle + n_end;
+    char *source = malloc(n + 1), *at = source, *text;
+    REQUIRE(source, "no memory");
+    memcpy(at, r->begin, n_begin);
+    at += n_begin;
+    for (size_t i = 0; i < r->n; i++, at += n_middle) memcpy(at, r->middle, n_middle);
+    if (n_end > 0) memcpy(at, r->end, n_end);
+    const char *json = r->json ? r->json : "{\"l\":[1,2],\"s\":\"text\"}";
+    plumb_status status = render(source, n, json, true, TEMPLATE_LIMITS, &text, &n, &err);
     CHECK(status != PLUMB_OK && strstr(err.message, r->message), "\"%s\", expected \"%s\"", err.message, r->message);
+    free(text);
+    free(source);
+}
+
+/* Small limits end what would be large. */
+static void ends_at_limits(void) {
+    static const struct { const char *source, *message; struct template_limits limits; } rows[] = {
+        {"{% for i in range(10000) %}{% endfor %}", "it takes more than 100000 steps", {100000, 1 << 30}},
+        {"{{ 'x' * 1000000 }}", "it takes more than 100000 bytes of memory", {1 << 30, 100000}},
+        {"{% for i in range(100) %}{{ l[0] in l }}{% endfor %}", "it takes more than 5000 steps", {5000, 1 << 30}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct error err = {PLUMB_OK, ""};
+        char *text;
+        size_t n;
+        plumb_status status = render(rows[i].source, strlen(rows[i].source), "{\"l\":[1]}", false, rows[i].limits,
+                                     &text, &n, &err);
+        CHECK(status == PLUMB_ERROR_TEMPLATE && strstr(err.message, rows[i].message), "%s: %s", rows[i].source,
+              err.message);
+        free(text);
+        status = render(rows[i].source, strlen(rows[i].source), "{\"l\":[1]}", false, TEMPLATE_LIMITS, &text, &n, &err);
+        CHECK(status == PLUMB_OK, "%s without small limits: %s", rows[i].source, err.message);
+        free(text);
+    }
+}
+
+/* What a template may contain in some number, and still be rendered. */
+static void accepts_nesting(void) {
+    static const struct { const char *begin, *end; } pairs[] = {
+        {"{% if true %}", "{% endif %}"}, {"{% for i in [1] %}", "{% endfor %}"}, {"{{ (", ") }}"}, {"{{ [", "] }}"},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        char source[4096] = "", *text;
+        enum { N = 40 };
+        bool is_expression = pairs[i].begin[1] == '{';
+        for (int k = 0; k < N; k++) strcat(source, pairs[i].begin + (is_expression && k > 0 ? 3 : 0));
+        strcat(source, "1");
+        for (int k = 0; k < N; k++) {
+            if (is_expression) strncat(source, pairs[i].end, k + 1 < N ? 1 : 4);
+            else strcat(source, pairs[i].end);
+        }
+        struct error err = {PLUMB_OK, ""};
+        size_t n;
+        plumb_status status = render(source, strlen(source), "{}", false, TEMPLATE_LIMITS, &text, &n, &err);
+        CHECK(status == PLUMB_OK && n == 1 && text[0] == '1', "%s: %s", source, err.message);
+        free(text);
+    }
+}
+
+/* Any bytes that are not UTF-8 are copied, and change nothing else. */
+static void keeps_bytes(void) {
+    const char bytes[] = "a\xff\xc0\x80\xed\xa0\x80\xf0\x9f";
+    char source[200], json[200], *text;
+    struct error err = {PLUMB_OK, ""};
+    size_t n;
+    snprintf(source, sizeof source, "%s{{ '%s' }}{{ x|upper }}{{ x|tojson(ensure_ascii=true)|length > 0 }}", bytes,
+             bytes);
+    snprintf(json, sizeof json, "{\"x\":\"%s\"}", bytes);
+    CHECK(render(source, strlen(source), json, false, TEMPLATE_LIMITS, &text, &n, &err) == PLUMB_OK, "%s", err.message);
+    char expected[200];
+    snprintf(expected, sizeof expected, "%s%sA%sTrue", bytes, bytes, bytes + 1);
+    CHECK(text && strcmp(text, expected) == 0, "%s", text ? text : "");
     free(text);
 }
 
 void test_template(void) {
     static const struct refused rows[] = {
-        {"an expression that does not end", "a\n{{ x", NULL, "line 2, column 5: expected }}, but the template ends"},
-        {"an if that does not end", "{% if x %}", NULL, "column 4: the block is not closed: there is no {% endif %}"},
+        {"an expression that does not end", "a\n{{ x", NULL, 0, NULL,
+         "line 2, column 5: expected }}, but the template ends", NULL},
+        {"an if that does not end", "{% if x %}", NULL, 0, NULL,
+         "column 4: the block is not closed: there is no {% endif %}", NULL},
+        {"a for that does not end", "{% for x in l %}{% else %}", NULL, 0, NULL, "there is no {% endfor %}", NULL},
+        {"a set that does not end", "{% set x %}{{ x }}", NULL, 0, NULL, "there is no {% endset %}", NULL},
+        {"a macro that does not end", "{% macro f() %}", NULL, 0, NULL, "there is no {% endmacro %}", NULL},
+        {"a call that does not end", "{% call f() %}", NULL, 0, NULL, "there is no {% endcall %}", NULL},
+        {"a filter that does not end", "{% filter upper %}", NULL, 0, NULL, "there is no {% endfilter %}", NULL},
+        {"a block that ends as another", "{% if l %}{% endfor %}", NULL, 0, NULL, "found 'endfor'", NULL},
+        {"a string that does not end", "{{ 'a\\'", NULL, 0, NULL, "column 4: a string is not closed", NULL},
+        {"a string that ends in a backslash", "{{ 'a\\", NULL, 0, NULL, "a string is not closed", NULL},
+        {"a comment that does not end", "x{# a #", NULL, 0, NULL, "column 2: a comment is not closed by #}", NULL},
+        {"an unknown escape", "{{ 'a\\u0041' }}", NULL, 0, NULL, "unknown escape in a string", NULL},
+        {"a character outside of ASCII in a block", "{{ \xc3\xa9 }}", NULL, 0, NULL, "no meaning inside a block", NULL},
+        {"a zero byte in a block", "{{ \x7f }}", NULL, 0, NULL, "no meaning inside a block", NULL},
+        {"an integer of 20 digits", "{{ 99999999999999999999 }}", NULL, 0, NULL, "does not fit 64 bits", NULL},
+        {"an unknown statement", "\n\n  {% include 'a' %}", NULL, 0, NULL,
+         "line 3, column 6: expected a statement", NULL},
+        {"a recursive loop", "{% for x in l recursive %}{% endfor %}", NULL, 0, NULL,
+         "expected %}, found 'recursive'", NULL},
+        {"an unknown filter", "{{ s|shout }}", NULL, 0, NULL, "there is no filter shout for a value of the kind string",
+         NULL},
+        {"an unknown test", "{{ s is loud }}", NULL, 0, NULL, "there is no test 'loud'", NULL},
+        {"an unknown method", "{{ s.shout() }}", NULL, 0, NULL,
+         "a value of the kind undefined cannot be called: shout", NULL},
+        {"what the template refuses", "{{ raise_exception('no ' ~ s) }}", NULL, 0, NULL,
+         "column 19: the template refuses the chat: no text", NULL},
+        {"brackets in brackets", "{{ ", "(", 100000, "", "nested more than", NULL},
+        {"lists in lists", "{{ ", "[", 100000, "", "nested more than", NULL},
+        {"objects in objects", "{{ ", "{1:", 100000, "", "nested more than", NULL},
+        {"signs", "{{ 1 + ", "- ", 100000, "1 }}", "nested more than", NULL},
+        {"not not", "{{ ", "not ", 100000, "1 }}", "nested more than", NULL},
+        {"else in else", "{{ ", "1 if 0 else ", 100000, "1 }}", "nested more than", NULL},
+        {"a long chain of operators", "{{ 1 ", "+ 1 ", 100000, "}}", "nested more than", NULL},
+        {"a long chain of filters", "{{ s", "|trim", 100000, "}}", "nested more than", NULL},
+        {"a long chain of members", "{{ s", ".a", 100000, "}}", "nested more than", NULL},
+        {"a long chain of calls", "{{ s", "()", 100000, "}}", "nested more than", NULL},
+        {"blocks in blocks", "", "{% if 1 %}", 100000, "", "nested more than", NULL},
+        {"macros in macros", "", "{% macro f() %}", 100000, "", "nested more than", NULL},
+        {"a macro that calls itself", "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", NULL, 0, NULL,
+         "nested more than",
+         NULL},
+        {"a call block that calls itself", "{% macro f() %}{% call f() %}{% endcall %}{% endmacro %}{{ f() }}", NULL, 0,
+         NULL, "nested more than", NULL},
+        {"a caller that calls itself",
+         "{% macro f() %}{{ caller() }}{% endmacro %}{% call f() %}{{ f() }}{% endcall %}",
+         NULL, 0, NULL, "cannot be called: caller", NULL},
+        {"a list that contains itself", "{% set a = [] %}{% set _ = a.append(a) %}{{ a }}", NULL, 0, NULL,
+         "nested more than", NULL},
+        {"a list that contains itself, as text",
+         "{% set a = [] %}{% set _ = a.append(a) %}{{ a|string }}", NULL, 0, NULL,
+         "nested more than", NULL},
+        {"a list that contains itself, as JSON",
+         "{% set a = [] %}{% set _ = a.append(a) %}{{ a|tojson }}", NULL, 0, NULL,
+         "nested more than", NULL},
+        {"tuples in tuples",
+         "{% set n = namespace(a=1) %}{% for i in range(1000) %}{% set n.a = (n.a, 1) %}{% endfor %}"
+         "{{ n.a == n.a }}", NULL, 0, NULL, "nested more than", NULL},
+        {"a huge range", "{{ range(9223372036854775807)|length }}", NULL, 0, NULL, "bytes of memory", NULL},
+        {"a huge range of huge steps",
+         "{{ range(-9000000000000000000, 9000000000000000000, 1)|length }}", NULL, 0, NULL,
+         "bytes of memory", NULL},
+        {"a huge repetition", "{{ 'abc' * 9223372036854775807 }}", NULL, 0, NULL, "bytes of memory", NULL},
+        {"a repetition of nothing", "{{ '' * 9223372036854775807 }}", NULL, 0, NULL, "steps", NULL},
+        {"a huge indent", "{{ s|indent(9223372036854775807) }}", NULL, 0, NULL, "steps", NULL},
+        {"a negative indent", "{{ s|indent(-1) }}", NULL, 0, NULL, "indent: the width is negative", NULL},
+        {"a huge indent of JSON", "{{ l|tojson(indent=9223372036854775807) }}", NULL, 0, NULL, "too large", NULL},
+        {"a text that doubles",
+         "{% set n = namespace(a='x') %}{% for i in range(99) %}{% set n.a = n.a ~ n.a %}{% endfor %}",
+         NULL, 0, NULL, "bytes of memory", NULL},
+        {"a text that grows by replace",
+         "{% set n = namespace(a='x') %}{% for i in range(99) %}{% set n.a = n.a|replace("
+         "'x', 'xxxx') %}{% endfor %}", NULL, 0, NULL, "bytes of memory", NULL},
+        {"a list times a number",
+         "", "{% for i in l * 9 %}", 1, "{% endfor %}", "not for a value of the kind list and one of", NULL},
+        {"loops in loops", "{% set q = range(300) %}{% for i in q %}{% for j in q %}{% for k in q %}", NULL, 0,
+         "{% endfor %}{% endfor %}{% endfor %}", "it takes more than", NULL},
+        {"a search in a long text",
+         "{% set a = 'a' * 1000000 %}{% for i in range(1000) %}{{ 'aaaaaaaaaaaaaaaab' in a }}"
+         "{% endfor %}", NULL, 0, NULL, "steps", NULL},
+        {"a modulo by 0", "{{ 1 % 0 }}", NULL, 0, NULL, "division by 0", NULL},
+        {"divisible by 0", "{{ 1 is divisibleby(0) }}", NULL, 0, NULL, "division by 0", NULL},
+        {"a slice with the step 0", "{{ l[::0] }}", NULL, 0, NULL, "the step of a slice is 0", NULL},
+        {"a base of 99", "{{ '1'|int(base=99) }}", NULL, 0, NULL, "int: the base must be 0 or 2 to 36", NULL},
+        {"a date of 200 bytes", "{{ strftime_now('%Y' * 50) }}", NULL, 0, NULL, "strftime_now: the format", NULL},
+        {"a break outside of a loop", "{% break %}", NULL, 0, NULL, "break outside of a loop", NULL},
+        {"JSON that does not end", "x", NULL, 0, NULL, "JSON ends after 10 bytes", "{\"l\": [1, "},
+        {"JSON that is not an object", "x", NULL, 0, NULL, "not a JSON object", "[1]"},
+        {"JSON that is nothing", "x", NULL, 0, NULL, "JSON ends after 0 bytes", ""},
+        {"JSON of 33 levels", "x", NULL, 0, NULL, "at most 32 levels",
+         "{\"a\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}"},
+        {"arguments that are not JSON",
+         "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.arguments|tojson }}"
+         "{% endfor %}{{ m.content }}{% endfor %}", NULL, 0, NULL, "JSON, byte 0",
+         "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"x\"}}]}]}"},
     };
     test_case("template: 70 templates by 12 conversations have the texts of llama.cpp's engine", equals_engine);
     test_case("template: chats are adapted to 67 templates as llama.cpp's server does", equals_server);
     test_case("template: chats of 22 templates equal jinja2's", equals_jinja2);
     test_case("template: each part of the language is as in llama.cpp's engine", has_language);
+    test_case("template: limits of steps and memory end a rendering", ends_at_limits);
+    test_case("template: 40 levels of each kind are rendered", accepts_nesting);
+    test_case("template: bytes that are not UTF-8 are kept", keeps_bytes);
     TEST_ROWS("template: refuses ", refuses, rows);
 }

@@ -254,42 +254,46 @@ static struct node *parse_test(struct parser *p) {
 }
 
 /* The binary operators by precedence, the weakest first.  "not" is between "and" and the comparisons. */
-enum level { LEVEL_OR, LEVEL_AND, LEVEL_COMPARISON, LEVEL_SUM, LEVEL_PRODUCT, LEVEL_OPERAND };
+enum level { LEVEL_OR, LEVEL_AND, LEVEL_COMPARISON, LEVEL_SUM, LEVEL_PRODUCT, LEVEL_NONE };
 
-/* Reads an operator of the level.  Returns one without a text if there is none. */
-static struct text take_operator(struct parser *p, enum level level) {
-    static const enum token_kind kinds[] = {TOKEN_NAME, TOKEN_NAME, TOKEN_COMPARISON, TOKEN_SUM, TOKEN_PRODUCT};
-    struct text text = peek(p, 0)->text;
-    if (level == LEVEL_COMPARISON && is_name(p, 0, "not") && is_name(p, 1, "in")) {
-        p->at += 2;
-        return text_of("not in");
+/* The level of the operator that comes next. */
+static enum level operator_level(const struct parser *p) {
+    switch (peek(p, 0)->kind) {
+    case TOKEN_COMPARISON: return LEVEL_COMPARISON;
+    case TOKEN_SUM: return LEVEL_SUM;
+    case TOKEN_PRODUCT: return LEVEL_PRODUCT;
+    default: break;
     }
-    bool found = level == LEVEL_OR ? is_name(p, 0, "or") : level == LEVEL_AND ? is_name(p, 0, "and")
-                 : is(p, kinds[level]) || (level == LEVEL_COMPARISON && is_name(p, 0, "in"));
-    if (!found) return (struct text){"", 0};
-    p->at++;
-    return text;
+    if (is_name(p, 0, "or")) return LEVEL_OR;
+    if (is_name(p, 0, "and")) return LEVEL_AND;
+    return is_name(p, 0, "in") || (is_name(p, 0, "not") && is_name(p, 1, "in")) ? LEVEL_COMPARISON : LEVEL_NONE;
 }
 
-static struct node *parse_binary(struct parser *p, enum level level) {
-    if (level == LEVEL_OPERAND) return parse_test(p);
-    if (level == LEVEL_COMPARISON && is_name(p, 0, "not")) {
-        struct node *node = make(p, NODE_UNARY, place(p), NULL, NULL);
-        if (!node || !render_enter(p->r)) return NULL;
-        node->text = peek(p, 0)->text;
+/* Reads operands and the operators between them, of that level and of stronger ones. */
+static struct node *parse_binary(struct parser *p, enum level weakest) {
+    if (!render_enter(p->r)) return NULL;
+    struct node *left;
+    if (weakest <= LEVEL_COMPARISON && is_name(p, 0, "not")) {
+        left = make(p, NODE_UNARY, place(p), NULL, NULL);
+        if (left) left->text = peek(p, 0)->text;
         p->at++;
-        node->a = parse_binary(p, level);
-        render_leave(p->r);
-        return node;
+        struct node *operand = parse_binary(p, LEVEL_COMPARISON);
+        if (left) left->a = operand;
+    } else {
+        left = parse_test(p);
     }
-    struct node *left = parse_binary(p, level + 1);
-    while (p->r->stop == STOP_NOT) {
+    for (enum level level; (level = operator_level(p)) != LEVEL_NONE && level >= weakest;) {
         size_t at = place(p);
-        struct text operator = take_operator(p, level);
-        if (operator.n == 0) break;
+        struct text operator = peek(p, 0)->text;
+        p->at++;
+        if (text_is_word(operator, "not")) {
+            operator = text_of("not in");
+            p->at++;
+        }
         left = make(p, NODE_BINARY, at, left, parse_binary(p, level + 1));
         if (left) left->text = operator;
     }
+    render_leave(p->r);
     return left;
 }
 

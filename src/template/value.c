@@ -10,7 +10,7 @@
 /* ---- the rendering ----------------------------------------------------------------------------------------------- */
 
 /* Nested calls of the evaluator that fit into the stack of a WebAssembly module, 1 MiB. */
-enum { MAX_DEPTH = 400, BLOCK_BYTES = 1 << 16 };
+enum { MAX_DEPTH = 250, BLOCK_BYTES = 1 << 16 };
 
 struct block { struct block *next; };
 
