@@ -31,15 +31,22 @@ struct record *record_run(const struct model *m, const struct quirks *q, const i
     struct error err;
     struct reference *r = NULL;
     struct record *run = calloc(1, sizeof *run);
-    run->logits = calloc(m->plan.n_vocab, sizeof *run->logits);
-    if (CHECK(reference_create(&r, m, N_TOKEN + 2, N_PROMPT + 2, &err) == PLUMB_OK, "%s", err.message)) {
+    bool is_pooled = m->plan.pooling.kind != PLUMB_POOLING_NONE;
+    uint32_t n_row = m->plan.n_embd > m->plan.n_vocab ? m->plan.n_embd : m->plan.n_vocab;
+    float *embeddings = calloc((size_t)(N_TOKEN + 3) * m->plan.n_embd, sizeof *embeddings);
+    run->logits = calloc((size_t)(N_PROMPT + 3) * n_row, sizeof *run->logits);
+    if (CHECK(reference_create(&r, m, N_TOKEN + 3, N_PROMPT + 3, &err) == PLUMB_OK, "%s", err.message)) {
         CHECK(reference_set_tap(r, (struct tap_sink) { record_tap, run }) == PLUMB_OK, "taps");
         reference_set_quirks(r, q);
         reference_set_force(r, force, user);
-        reference_run(r, ids, (uint32_t)n_prompt, 0, 1, run->logits);
-        for (size_t i = n_prompt; i < n; i++) reference_run(r, ids + i, 1, (uint32_t)i, 1, run->logits);
+        for (uint32_t pos = 0, n_run = (uint32_t)n_prompt; pos < n; pos += n_run, n_run = 1) {
+            reference_run(r, ids + pos, n_run, pos, is_pooled ? n_run : 1, run->logits);
+            if (is_pooled) reference_embeddings(r, n_run, embeddings + (size_t)pos * m->plan.n_embd);
+        }
+        if (is_pooled) reference_pool(r, embeddings, (uint32_t)n, reference_pooling(r), run->logits);
     }
     reference_free(r);
+    free(embeddings);
     return run;
 }
 

@@ -13,14 +13,15 @@ struct record {
     plumb_tap taps[RECORD_MAX_TAP];
     float *data[RECORD_MAX_TAP];
     size_t n;
-    float *logits;   /* (n_vocab) of the last token */
+    float *logits;   /* (n_vocab) of the last token; what is pooled, in a model with pooling */
 };
 
 typedef void record_force(void *user, const plumb_tap *tap, double *x);
 
 /* tests/vectors/synth/<name>.gguf; NULL and a failed check if it cannot be loaded. */
 plumb_model *record_load(const char *name);
-/* Feeds the first n_prompt ids at once and the others one by one; logits of every batch's last token only. */
+/* Feeds the first n_prompt ids at once and the others one by one; logits of every batch's last token only.  In a model
+ * with pooling, the embeddings of all tokens are pooled then. */
 struct record *record_run(const struct model *m, const struct quirks *q, const int32_t *ids, size_t n_prompt, size_t n,
                           record_force *force, void *user);
 /* The same for N_TOKEN ids with one quirk; without any if name is NULL. */

@@ -37,6 +37,12 @@ static const struct trace_tap *their_tap(const struct experiment *e, const plumb
     return tap_find(tap->name, strlen(tap->name), id) ? trace_find_tap(e->theirs, *id, tap->layer) : NULL;
 }
 
+/* Returns their row of a token; NULL if there is none.  A pooled embedding has one row, for which a file may give any
+ * token, or none. */
+static const struct trace_row *their_row(const struct trace_tap *their, uint32_t pos) {
+    return their->id == TAP_RESULT_POOLED && their->n_row == 1 ? their->rows : trace_find_row(their, pos);
+}
+
 /* Compares an activation of the pass with theirs, and keeps its statistics in own if those are needed. */
 static void on_tap(void *user, const plumb_tap *tap) {
     struct experiment *e = user;
@@ -45,7 +51,7 @@ static void on_tap(void *user, const plumb_tap *tap) {
     if (!their) return;
     struct comparison *sum = &e->sums[their - e->theirs->taps];
     for (uint32_t t = 0; t < tap->n_token; t++) {
-        const struct trace_row *theirs = trace_find_row(their, tap->pos + t);
+        const struct trace_row *theirs = their_row(their, tap->pos + t);
         struct trace_tap *own = &e->own[their - e->theirs->taps];
         if (!theirs && !own->rows) continue;
         struct trace_row ours = row_of(e, tap, id, t);
@@ -111,7 +117,13 @@ static void feed(struct experiment *e, size_t n, size_t n_prompt, bool with_resu
         uint32_t n_logits = !with_results || e->first_result >= end ? 0
                           : e->first_result > pos ? end - e->first_result : n_run;
         reference_run(e->reference, e->tokens + pos, n_run, pos, n_logits, e->logits);
+        if (e->embeddings && with_results) {
+            reference_embeddings(e->reference, n_run, e->embeddings + (size_t)pos * e->model->plan.n_embd);
+        }
         pos = end;
+    }
+    if (e->embeddings && with_results) {
+        reference_pool(e->reference, e->embeddings, (uint32_t)n, reference_pooling(e->reference), e->pooled);
     }
 }
 
@@ -197,6 +209,7 @@ static uint64_t row_size(const struct experiment *e, enum tap_id id, int32_t lay
     case TAP_FFN_SHARED_GATE: return 1;
     case TAP_EXPERT_DOWN: case TAP_EXPERT_WEIGHTED: return (uint64_t)l->ffn.n_used * p->n_embd;
     case TAP_RESULT_OUTPUT: return p->n_vocab;
+    case TAP_RESULT_POOLED: return model_n_pooled(e->model, p->pooling.kind);
     default: return p->n_embd;
     }
 }
@@ -231,6 +244,7 @@ static void inspect_rows(struct experiment *e) {
         const struct trace_tap *tap = &e->theirs->taps[i];
         if (tap->n_row == 0) continue;
         uint32_t first = tap->rows[0].pos == TRACE_ALL_TOKENS ? 0 : tap->rows[0].pos;
+        if (tap->id == TAP_RESULT_POOLED) first = 0;   /* it is made of all tokens */
         if (tap->id >= TAP_RESULT_NORM && first < e->first_result) e->first_result = first;
         if (experiment_is_whole(e, tap)) e->forced = true;
     }
@@ -298,8 +312,11 @@ plumb_status experiment_create(struct experiment **out, const struct model *m, c
     e->model = m;
     e->theirs = theirs;
     inspect_rows(e);
-    /* One quirk feeds BOS twice, in the prompt.  Another feeds the prompt's last token again, as the first step. */
-    uint32_t n_ctx = theirs->n_token + 2, n_batch = theirs->n_prompt + 1;
+    /* One quirk feeds BOS twice, and one feeds padding, both in the prompt.  Another feeds the prompt's last token
+     * again, as the first step. */
+    uint32_t n_ctx = theirs->n_token + 3, n_batch = theirs->n_prompt + 2;
+    const struct plan *p = &m->plan;
+    bool is_pooled = p->pooling.kind != PLUMB_POOLING_NONE && trace_find_tap(theirs, TAP_RESULT_POOLED, -1);
     plumb_status status = reference_create(&e->reference, m, n_ctx, n_batch, err);
     if (status == PLUMB_OK) {
         e->tokens = alloc_array(n_ctx, sizeof *e->tokens);
@@ -308,8 +325,13 @@ plumb_status experiment_create(struct experiment **out, const struct model *m, c
         if (e->first_result != UINT32_MAX) {
             e->logits = alloc_array((uint64_t)n_batch * plan_n_result(&m->plan), sizeof *e->logits);
         }
-        bool has_own = reserve_own(e, n_ctx);
-        if (!e->tokens || !e->keys || !e->sums || !has_own || (!e->logits && e->first_result != UINT32_MAX)) {
+        if (is_pooled) {
+            e->embeddings = alloc_array((uint64_t)n_ctx * p->n_embd, sizeof *e->embeddings);
+            e->pooled = alloc_array(model_n_pooled(m, p->pooling.kind), sizeof *e->pooled);
+        }
+        bool has_own = reserve_own(e, n_ctx), has_pooled = !is_pooled || (e->embeddings && e->pooled);
+        bool has_logits = e->logits || e->first_result == UINT32_MAX;
+        if (!e->tokens || !e->keys || !e->sums || !has_own || !has_pooled || !has_logits) {
             status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the diagnosis of %u tokens", theirs->n_token);
         }
     }
@@ -334,6 +356,8 @@ void experiment_free(struct experiment *e) {
     free(e->keys);
     free(e->sums);
     free(e->logits);
+    free(e->embeddings);
+    free(e->pooled);
     heads_free(&e->permuted);
     free(e);
 }

@@ -29,8 +29,10 @@ struct experiment {
     const struct plumb_trace *theirs;   /* borrowed, or &permuted */
     struct plumb_trace permuted;        /* theirs in the GGUF's order, if its Q and K had transformers' (heads.h) */
     struct reference *reference;
-    int32_t *tokens;        /* (theirs->n_token + 2) the tokens that are run */
-    float *logits;          /* (n_prompt + 1, n_vocab); NULL if theirs has no results */
+    int32_t *tokens;        /* (theirs->n_token + 3) the tokens that are run */
+    float *logits;          /* (n_prompt + 2, n_vocab); NULL if theirs has no results */
+    float *embeddings;      /* (theirs->n_token + 3, n_embd) of all tokens; NULL: theirs has no pooled embedding */
+    float *pooled;          /* the vector that is made of them */
     float *keys;            /* (n_head, theirs->n_token) a row of kq_soft_max in the form that traces have */
     struct comparison *sums;/* (theirs->n_tap) the comparisons of the current run so far */
     struct trace_tap *own;  /* (n_own) statistics of the pass's rows, for taps of which theirs has statistics of all

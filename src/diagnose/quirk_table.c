@@ -141,6 +141,17 @@ static bool has_fused_qkv(const struct model *m, int32_t bos) {
 /* The last layer has experts if any has. */
 static const struct ffn_plan *experts_of(const struct model *m) { return &m->plan.layers[m->plan.n_layer - 1].ffn; }
 
+/* A limit after the activation is another one. */
+static bool has_limit(const struct model *m, int32_t bos) {
+    (void)bos;
+    return (experts_of(m)->limit != 0 || experts_of(m)->limit_shared != 0) && !experts_of(m)->limit_late;
+}
+
+static bool has_pooling(const struct model *m, int32_t bos) {
+    (void)bos;
+    return m->plan.pooling.kind != PLUMB_POOLING_NONE;
+}
+
 static bool has_experts(const struct model *m, int32_t bos) {
     (void)bos;
     return experts_of(m)->n_expert > 0;
@@ -209,6 +220,7 @@ static const struct need
     with_temperature = { "whose Q grows with the position", NULL },
     with_sinks = { "with attention sinks", NULL },
     with_windows = { "with windows", NULL },
+    with_chunks = { "with chunks", NULL },
     with_some_windows = { "with windows in some layers only", NULL },
     with_softcap = { "with a softcap of scores", NULL },
     with_logit_softcap = { "with a softcap of logits", NULL },
@@ -217,6 +229,9 @@ static const struct need
     with_sigmoid_gate = { "with a sigmoid gate of attention", NULL },
     parallel = { "with parallel attention and feed forward", NULL },
     sequential = { "with feed forward after attention", NULL },
+    with_limit = { "with limits of gate and up in the feed-forward network", NULL },
+    with_two_limits = { "with limits of gate and up before the activation", has_limit },
+    with_pooling = { "with pooling", has_pooling },
     with_ffn_bias = { "with biases in feed forward", NULL },
     with_output_bias = { "with a bias of the head", NULL },
     with_experts = { "with experts", has_experts },
@@ -243,6 +258,8 @@ static const struct quirk quirks[] = {
       "prompt is one token longer" },
     { "tokens.last=twice", AT(tokens_last), 1, "embd", &every, "the last token of the prompt is fed again after the "
       "prompt, as the first step" },
+    { "tokens.padding=included", AT(tokens_padding), 1, "embd", &with_pooling, "token 0 is fed after the prompt, as a "
+      "part of it: padding that no mask hides" },
     { "embd.scale=added", AT(embd_scale), EMBD_SCALE_ADDED, "embd", &every, "embeddings are multiplied by "
       "sqrt(n_embd), in addition to the file's embedding_scale" },
     { "embd.scale=missing", AT(embd_scale), EMBD_SCALE_MISSING, "embd", &with_embedding_scale, "embeddings are not "
@@ -410,8 +427,10 @@ static const struct quirk quirks[] = {
       "should have no window have it, and those that should have it do not; RoPE stays as it is" },
     { "window.layers=shifted", AT(window_layers), LAYERS_SHIFTED, "kq_soft_max", &with_some_windows, "layer i has a "
       "window if layer i + 1 should have it, and the last layer if layer 0 should; RoPE stays as it is" },
-    { "window.kind=chunk", AT(window_chunk), 1, "kq_soft_max", &with_windows, "a token of a layer with a window sees "
+    { "window.kind=chunk", AT(window_kind), WINDOW_CHUNK, "kq_soft_max", &with_windows, "a token of a layer with a window sees "
       "the tokens from the last position on that is a multiple of the window" },
+    { "window.kind=sliding", AT(window_kind), WINDOW_SLIDING, "kq_soft_max", &with_chunks, "a token of a layer with "
+      "chunks sees itself and the tokens before it, as many as a chunk has" },
     { "softcap.attn=missing", AT(softcap_attn), 1, "kq_soft_max", &with_softcap, "scores have no softcap" },
     { "alibi.slopes=missing", AT(alibi_missing), 1, "kq_soft_max", &with_alibi, "scores have no bias by distance" },
     { "alibi.slopes=positive", AT(alibi_slopes), SLOPES_POSITIVE, "kq_soft_max", &with_alibi, "ALiBi's bias is added "
@@ -471,6 +490,11 @@ static const struct quirk quirks[] = {
       "activation" },
     { "ffn.act=relu", AT(ffn_act), FFN_RELU, "ffn_swiglu", &every, "ReLU replaces the model's activation" },
     { "ffn.act=none", AT(ffn_other_act), FFN_IDENTITY, "ffn_swiglu", &every, "gate times up, without an activation" },
+    { "ffn.limit=missing", AT(ffn_limit), 1, "ffn_moe_swiglu", &with_limit, "neither the gate nor up is limited" },
+    { "ffn.limit=one_sided", AT(ffn_limit_side), LIMIT_ONE_SIDED, "ffn_moe_swiglu", &with_two_limits, "up is limited "
+      "only from above, like the gate" },
+    { "ffn.limit=swapped", AT(ffn_limit_side), LIMIT_SWAPPED, "ffn_moe_swiglu", &with_two_limits, "the gate is limited "
+      "on both sides, and up only from above" },
 
     /* ---- experts, head ---- */
     { "router.gating=softmax", AT(router_gating), GATING_SOFTMAX, "ffn_moe_weights", &with_experts, "the probabilities "
@@ -517,6 +541,12 @@ static const struct quirk quirks[] = {
     { "logits.scale=multiplied", AT(logit_scale), LOGIT_SCALE_MULTIPLIED, "result_output", &with_logit_scale, "logits "
       "are multiplied by the file's logit_scale, not divided" },
     { "softcap.logits=missing", AT(softcap_logits), 1, "result_output", &with_logit_softcap, "logits have no softcap" },
+    { "pooling.kind=mean", AT(pooling_kind), PLUMB_POOLING_MEAN, "result_embd_pooled", &with_pooling, "the mean of all "
+      "tokens is taken, not the first or the last token" },
+    { "pooling.kind=cls", AT(pooling_kind), PLUMB_POOLING_CLS, "result_embd_pooled", &with_pooling, "the first token is "
+      "taken, not the mean or the last token" },
+    { "pooling.kind=last", AT(pooling_kind), PLUMB_POOLING_LAST, "result_embd_pooled", &with_pooling, "the last token "
+      "is taken, not the mean or the first token" },
 
     /* ---- bytes ---- */
     { "tensor.offset=shifted", AT(tensor_offset), 1, "embd", &every, "every tensor, including vectors, is read from "
@@ -712,6 +742,10 @@ size_t quirk_tokens(const struct quirks *set, const int32_t *ids, size_t n, size
         if (i == 0 && set->tokens_bos == BOS_DOUBLED && n_before > 0) {
             ++*n_prompt;
             out[n_out++] = ids[i];
+        }
+        if (i + 1 == n_before && set->tokens_padding) {
+            ++*n_prompt;
+            out[n_out++] = 0;
         }
         if (i + 1 == n_before && set->tokens_last) out[n_out++] = ids[i];
     }

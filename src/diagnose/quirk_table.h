@@ -29,7 +29,7 @@ static inline void quirk_set(struct quirks *set, const struct quirk *q) { ((uint
 bool quirk_is_free(const struct quirks *set, const struct quirk *q);
 /* Says to which models the quirk can apply: "all", or what they must have, "with RoPE". */
 const char *quirk_models(const struct quirk *q);
-/* Writes to out, (n + 2), the tokens that an engine with these quirks computes if it is asked to compute ids, (n), the
+/* Writes to out, (n + 3), the tokens that an engine with these quirks computes if it is asked to compute ids, (n), the
  * first *n_prompt of which are the prompt.  Returns how many it computes, and sets *n_prompt to the length of its
  * prompt. */
 size_t quirk_tokens(const struct quirks *set, const int32_t *ids, size_t n, size_t *n_prompt, int32_t *out);

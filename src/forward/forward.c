@@ -322,8 +322,7 @@ static float silu(float z) { return z / (1.0f + (float)math_exp(-(double)z)); }
 
 /* The activation of gpt-oss, see enum activation. */
 static float swiglu_oai(float gate, float up) {
-    float z = within(gate, -INFINITY, 7.0f);
-    return z / (1.0f + (float)math_exp(-1.702 * (double)z)) * (within(up, -7.0f, 7.0f) + 1.0f);
+    return gate / (1.0f + (float)math_exp(-1.702 * (double)gate)) * (up + 1.0f);
 }
 
 static float xielu(const struct ffn_plan *p, float z) {

@@ -33,7 +33,7 @@ enum activation {
     ACT_GELU_TANH,  /* z / 2 (1 + tanh(sqrt(2 / pi) (z + 0.044715 z^3))) */
     ACT_RELU,       /* max(z, 0) */
     ACT_RELU_SQR,   /* max(z, 0)^2 */
-    ACT_SWIGLU_OAI, /* z / (1 + e^(-1.702 z)) (u + 1) with z = min(gate, 7) and u = up within -7 .. 7: gpt-oss */
+    ACT_SWIGLU_OAI, /* z / (1 + e^(-1.702 z)) (up + 1): gpt-oss */
     ACT_XIELU,      /* of ffn.xielu: a z^2 + beta z if z > 0, else b (e^min(z, eps) - 1 - z) + beta z.  Huang et al.
                      * 2024, "Deriving Activation Functions Using Integration" */
 };
@@ -222,8 +222,9 @@ struct plan {
 };
 
 /* Reads the keys of a model's first file, and looks in all of them for optional tensors.  n_tensor: of all files;
- * more layers than that are refused before their table is allocated, unless they can be blocks that are computed several
- * times.  *p must be all zeros; plan_free must follow, also after an error.  n_vocab stays 0, since no key says it. */
+ * more layers than that are refused before their table is allocated, unless they can be blocks that are computed
+ * several times.  *p must be all zeros; plan_free must follow, also after an error.  n_vocab stays 0, since no key says
+ * it. */
 plumb_status plan_create(struct plan *p, struct gguf *const *parts, size_t n_part, uint64_t n_tensor,
                          struct error *err);
 /* Makes a copy with a table of layers of its own.  Returns false if there is no memory. */

@@ -215,7 +215,10 @@ static plumb_status plan_llama4(struct key_reader *r, struct plan *p) {
 static plumb_status plan_gpt_oss(struct key_reader *r, struct plan *p) {
     p->names[W_FFN_NORM] = "post_attention_norm";
     PLUMB_TRY(plan_like_windows(r, p, 2, 0));
-    for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].ffn.gating = GATING_SOFTMAX_USED;
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        p->layers[il].ffn.gating = GATING_SOFTMAX_USED;
+        p->layers[il].ffn.limit = 7;
+    }
     return PLUMB_OK;
 }
 

@@ -344,11 +344,11 @@ static void edit_window_layers(struct plan *p, struct model *m, uint8_t value) {
     }
 }
 
-static void edit_window_chunk(struct plan *p, struct model *m, uint8_t value) {
-    (void)m, (void)value;
+static void edit_window_kind(struct plan *p, struct model *m, uint8_t value) {
+    (void)m;
     EACH_LAYER(p, il) {
         struct attn_plan *a = &p->layers[il].attn;
-        if (a->window > 0 && !a->is_symmetric) a->is_chunked = true;
+        if (a->window > 0 && !a->is_symmetric) a->is_chunked = value == WINDOW_CHUNK;
     }
 }
 
@@ -383,7 +383,16 @@ static void edit_activation(struct plan *p, struct model *m, uint8_t value) {
     static const enum activation acts[] = { [FFN_GELU] = ACT_GELU_TANH, [FFN_RELU] = ACT_RELU,
                                             [FFN_RELU_SQR] = ACT_RELU_SQR, [FFN_SILU] = ACT_SILU };
     (void)m;
-    EACH_LAYER(p, il) p->layers[il].ffn.activation = acts[value];
+    EACH_LAYER(p, il) {
+        struct ffn_plan *f = &p->layers[il].ffn;
+        if (f->activation == ACT_SWIGLU_OAI) f->limit = 0;   /* it is a part of the activation */
+        f->activation = acts[value];
+    }
+}
+
+static void edit_ffn_limit(struct plan *p, struct model *m, uint8_t value) {
+    (void)m, (void)value;
+    EACH_LAYER(p, il) p->layers[il].ffn.limit = p->layers[il].ffn.limit_shared = 0;
 }
 
 static void edit_head(struct plan *p, struct model *m, uint8_t value) {
@@ -392,6 +401,12 @@ static void edit_head(struct plan *p, struct model *m, uint8_t value) {
     if (!m->output.w) return;   /* encoders have none */
     if (value == HEAD_TIED) m->output.w = m->token_embd.w;
     else if (is_tied) m->output.w = NULL;
+}
+
+static void edit_pooling(struct plan *p, struct model *m, uint8_t value) {
+    (void)m;
+    plumb_pooling *kind = p->pooling.kind == PLUMB_POOLING_RANK ? &p->pooling.rank_of : &p->pooling.kind;
+    if (*kind != PLUMB_POOLING_NONE) *kind = (plumb_pooling)value;
 }
 
 /* ---- experts ----------------------------------------------------------------------------------------------------- */
@@ -500,10 +515,11 @@ void quirk_edit(const struct quirks *q, struct plan *p, struct model *m) {
         { AT(attn_gate), edit_gate },
         { AT(window_size), edit_window_size },
         { AT(window_layers), edit_window_layers },
-        { AT(window_chunk), edit_window_chunk },
+        { AT(window_kind), edit_window_kind },
         { AT(block_order), edit_block_order },
         { AT(ffn_order), edit_ffn_order },
         { AT(ffn_act), edit_activation },
+        { AT(ffn_limit), edit_ffn_limit },
         { AT(router_gating), edit_gating },
         { AT(router_norm), edit_router_norm },
         { AT(router_scale), edit_router_scale },
@@ -514,6 +530,7 @@ void quirk_edit(const struct quirks *q, struct plan *p, struct model *m) {
         { AT(shared_expert), edit_shared_expert },
         { AT(shared_gate), edit_shared_gate },
         { AT(output_head), edit_head },
+        { AT(pooling_kind), edit_pooling },
     };
     for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
         uint8_t value = ((const uint8_t *)q)[edits[i].field];

@@ -324,6 +324,14 @@ static double quirk_activation(const struct reference *r, double z) {
     return 0.5 * z * (1 + erf(z * 0.70710678118654752440));   /* sqrt(1/2) */
 }
 
+static void quirk_limit(const struct reference *r, double limit, double *gate, double *up) {
+    uint8_t side = r->quirks.ffn_limit_side;
+    double *two_sided = side == LIMIT_SWAPPED ? gate : up;
+    *gate = *gate > limit ? limit : *gate;
+    *up = *up > limit ? limit : *up;
+    if (side != LIMIT_ONE_SIDED && *two_sided < -limit) *two_sided = -limit;
+}
+
 /* ---- experts ----------------------------------------------------------------------------------------------------- */
 
 static void quirk_choose(const struct reference *r, uint32_t n_expert, double *scores) {
@@ -355,6 +363,7 @@ void reference_set_quirks(struct reference *r, const struct quirks *q) {
         .position = quirk_position, .attention_weights = quirk_attention_weights,
         .attention_values = quirk_attention_values, .choose = quirk_choose, .use = quirk_use,
         .add_residual = quirk_add_residual, .activation = quirk_activation,
+        .limit = quirk_limit,
     };
     reference_set_right(r);
     if (!q) return;

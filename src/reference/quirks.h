@@ -24,13 +24,14 @@ struct quirks {
     uint8_t rope_pairing, rope_none, rope_theta, rope_dim, rope_scaling, rope_layers, rope_base, rope_sections;
     uint8_t rope_yarn;
     uint8_t qkv_order, attn_scale, attn_causal, attn_sinks, attn_temperature, attn_gate;
-    uint8_t window_size, window_layers, window_chunk;
-    uint8_t block_order, ffn_order, ffn_act;
+    uint8_t window_size, window_layers, window_kind;
+    uint8_t block_order, ffn_order, ffn_act, ffn_limit;
     uint8_t router_gating, router_norm, router_scale, router_no_bias, router_groups;
     uint8_t experts_used, experts_weighted, shared_expert, shared_gate;
     uint8_t output_head;
+    uint8_t pooling_kind;   /* a plumb_pooling */
     /* What the caller does to the list of tokens. */
-    uint8_t tokens_bos, tokens_last;
+    uint8_t tokens_bos, tokens_last, tokens_padding;
     /* Wrong steps. */
     uint8_t norm_weight, norm_sum, norm_eps_outside, norm_output;
     uint8_t square_weights;
@@ -38,7 +39,7 @@ struct quirks {
     uint8_t rope_applied, rope_position, rope_width, rope_part, rope_direction, rope_cache;
     uint8_t qkv_split, attn_heads, attn_mask, attn_softmax, attn_v, attn_merge;
     uint8_t kv_slot;
-    uint8_t residual, ffn_other_act;
+    uint8_t residual, ffn_other_act, ffn_limit_side;
     uint8_t router_biased, experts_chosen, experts_index, experts_weights;
     uint8_t tensor_offset;
     uint8_t misread[QUANT_TYPE_COUNT];   /* by tensor type: enum misread */
@@ -62,6 +63,7 @@ enum quirk_attn_scale { SCALE_MISSING = 1, SCALE_HEAD_DIM, SCALE_N_EMBD, SCALE_I
 enum quirk_attn_causal { MASK_NONE = 1, MASK_CAUSAL };
 enum quirk_attn_gate { GATE_MISSING = 1, GATE_SOFTPLUS };
 enum quirk_window_size { WINDOW_PLUS_ONE = 1, WINDOW_MINUS_ONE, WINDOW_IGNORED };
+enum quirk_window_kind { WINDOW_CHUNK = 1, WINDOW_SLIDING };
 enum quirk_block_order { ORDER_SEQUENTIAL = 1, ORDER_PARALLEL };
 enum quirk_ffn_act { FFN_GELU = 1, FFN_RELU, FFN_RELU_SQR, FFN_SILU };
 enum quirk_router_norm { ROUTER_NORM_MISSING = 1, ROUTER_NORM_ADDED };
@@ -83,6 +85,7 @@ enum quirk_attn_softmax { SOFTMAX_OVER_QUERIES = 1, SOFTMAX_OVER_HEADS, SOFTMAX_
 enum quirk_kv_slot { SLOT_STALE = 1, SLOT_EXTRA, SLOT_OVERWRITTEN };
 enum quirk_residual { RESIDUAL_NO_ATTN = 1, RESIDUAL_NO_FFN, RESIDUAL_NORM };
 enum quirk_ffn_other_act { FFN_GELU_ERF = 1, FFN_GELU_QUICK, FFN_IDENTITY };
+enum quirk_ffn_limit_side { LIMIT_ONE_SIDED = 1, LIMIT_SWAPPED };
 
 /* Mistakes in reading a block.  The table has an entry for each type for which a mistake makes sense. */
 enum misread {

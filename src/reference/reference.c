@@ -303,13 +303,17 @@ double reference_activation(enum activation kind, double z) {
 
 double reference_activate(const struct reference *r, const struct ffn_plan *p, double limit, double gate, double up) {
     bool is_wrong = r->wrong && r->quirks.ffn_other_act;
-    if (p->activation == ACT_SWIGLU_OAI && !is_wrong) limit = 7;
-    if (limit != 0) up = up > limit ? limit : up < -limit ? -limit : up;   /* OpenAI 2025, gpt-oss */
+    if (is_wrong && p->activation == ACT_SWIGLU_OAI) limit = 0;   /* it is a part of the activation */
     if (limit != 0 && p->limit_late) {   /* StepFun 2026, Step 3.5 */
         double z = is_wrong ? r->wrong->activation(r, gate) : reference_activation(p->activation, gate);
-        return (z > limit ? limit : z) * up;
+        return (z > limit ? limit : z) * (up > limit ? limit : up < -limit ? -limit : up);
     }
-    if (limit != 0 && gate > limit) gate = limit;
+    if (limit != 0 && r->wrong) {
+        r->wrong->limit(r, limit, &gate, &up);
+    } else if (limit != 0) {   /* OpenAI 2025, gpt-oss */
+        gate = gate > limit ? limit : gate;
+        up = up > limit ? limit : up < -limit ? -limit : up;
+    }
     if (is_wrong) return r->wrong->activation(r, gate) * up;
     if (p->activation == ACT_SWIGLU_OAI) return gate / (1 + exp(-1.702 * gate)) * (up + 1);
     if (p->activation == ACT_XIELU) {   /* Huang et al. 2024, eq. 9 */
@@ -534,6 +538,8 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
     const char *name = tap_spec(TAP_RESULT_OUTPUT)->name;
     r->sink.on_tap(r->sink.user, &(plumb_tap) { name, -1, pos + first, n_result, 1, p->n_vocab, results });
 }
+
+plumb_pooling reference_pooling(const struct reference *r) { return r->plan.pooling.kind; }
 
 void reference_embeddings(const struct reference *r, uint32_t n_result, float *out) {
     for (size_t i = 0; i < (size_t)n_result * r->plan.n_embd; i++) out[i] = (float)r->h[i];

@@ -132,6 +132,8 @@ struct wrong_steps {
     /* Changes the experts that n tokens use, and their weights, (n, n_used) each. */
     void (*use)(const struct reference *r, const struct ffn_plan *p, uint32_t n, double *used, double *weights);
     void (*add_residual)(struct reference *r, size_t n, enum residual which);
+    /* Limits one element of the gate and of the up projection. */
+    void (*limit)(const struct reference *r, double limit, double *gate, double *up);
     /* Used if quirks.ffn_other_act is set. */
     double (*activation)(const struct reference *r, double z);
 };

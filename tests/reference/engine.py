@@ -104,6 +104,7 @@ class Engine:
         kept = {"rms": "layer_norm_rms_epsilon", "layer": "layer_norm_epsilon"}[self.kind["norm"]]
         self.eps = float(key(f"attention.{kept}", 0.0))
         self.n_rot = key("rope.dimension_count", self.head_dim)
+        self.pooling = {1: "mean", 2: "cls", 3: "last", 4: "rank"}.get(key("pooling_type"))
         self.set_factors()
         self.set_layers()
         self.set_ropes()
@@ -159,7 +160,8 @@ class Engine:
         size = {"plus_one": window + 1, "minus_one": max(window - 1, 1), "ignored": 0}.get(
             self.switch.get("window.size"), window)
         self.windows = [size if one else 0 for one in shown]
-        self.chunked = self.file.arch == "llama4" or self.wrong("window.kind", "chunk")
+        self.chunked = self.wrong("window.kind", "chunk") or self.file.arch == "llama4" and not self.wrong(
+            "window.kind", "sliding")
         if nope is True:
             self.rotated = [False] * n
         elif nope == "windowless":
@@ -240,6 +242,9 @@ class Engine:
         tokens = list(tokens)
         if self.wrong("tokens.last", "twice"):
             tokens.insert(n_prompt, tokens[n_prompt - 1])
+        if self.wrong("tokens.padding", "included") and self.pooling:
+            tokens.insert(n_prompt, 0)
+            n_prompt += 1
         if self.wrong("tokens.bos", "missing") and len(tokens) > 1:
             tokens, n_prompt = tokens[1:], n_prompt - 1
         elif self.wrong("tokens.bos", "doubled"):
@@ -407,7 +412,10 @@ class Engine:
     def activation(self, gate, up):
         """up: 1 without a gate"""
         if self.act == "oai":
-            gate, up = np.minimum(gate, 7), np.clip(up, -7, 7)
+            wrong = self.switch.get("ffn.limit")
+            limit = np.inf if wrong == "missing" else 7
+            gate = np.clip(gate, -limit if wrong == "swapped" else -np.inf, limit)
+            up = np.clip(up, -np.inf if wrong in ("swapped", "one_sided") else -limit, limit)
             return gate / (1 + np.exp(-1.702 * gate)) * (up + 1)
         if self.act == "gelu":
             return up * 0.5 * gate * (1 + np.tanh(math.sqrt(2 / math.pi) * (gate + 0.044715 * gate ** 3)))
@@ -707,7 +715,11 @@ class Engine:
             self.batch(tokens[:n_prompt], 0, n_prompt, caches, tap)
             for at in range(n_prompt, len(tokens)):
                 self.batch(tokens[at:at + 1], at, n_prompt, caches, tap)
-        return Run(tokens, n_prompt, {name: np.concatenate(parts) for name, parts in taps.items()})
+        taps = {name: np.concatenate(parts) for name, parts in taps.items()}
+        if self.pooling and self.pooling != "rank":   # classifiers are not computed
+            rows, kind = taps["result_norm"], self.switch.get("pooling.kind", self.pooling)
+            taps["result_embd_pooled"] = {"mean": rows.mean(axis=0), "cls": rows[0], "last": rows[-1]}[kind][None]
+        return Run(tokens, n_prompt, taps)
 
 
 # ---- selftest: against llama.cpp and the gguf package --------------------------------------------------------------
