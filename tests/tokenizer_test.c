@@ -857,7 +857,7 @@ static bool tries_all(const char *kind) {
 /* Four times the text takes at most four times the steps, with some allowance for the logarithm of a heap.  In "deep
  * merges" the number of tokens at each place grows with the text. */
 static void cost_grows_with_the_text(void) {
-    enum { SMALL = 1 << 13, LARGE = 1 << 15 };
+    enum { SMALL = 1 << 12, LARGE = 1 << 14 };
     const double most_per_byte = 150;
     double worst = 0, most = 0;
     for (const struct adversary *a = adversaries; a->name; a++) {
