@@ -16,9 +16,9 @@ process.chdir(fileURLToPath(new URL('..', import.meta.url)));
 const hosts = (process.env.HOSTS || 'native node chromium firefox webkit wasmtime').split(/\s+/).filter(Boolean);
 const underWasmtime = [wasmtime(), 'run', '--dir=.'];
 
-/** The test files of a folder, run by Node's own runner. */
-function nodeTests(folder, leftOut = []) {
-  const files = list(folder, '.test.mjs').filter((name) => !leftOut.includes(name.replace('.test.mjs', '')))
+/** The test files of a folder, run by Node's own runner.  wanted: says of a file's name whether it is one of them. */
+function nodeTests(folder, wanted = () => true) {
+  const files = list(folder, '.test.mjs').filter((name) => wanted(name.replace('.test.mjs', '')))
     .map((name) => `${folder}/${name}`);
   if (!files.length) return [process.execPath, '-e', `throw new Error('${folder} holds no *.test.mjs')`];
   // A file that hangs is stopped, and the others still run.
@@ -47,6 +47,8 @@ const cTests = (browser, name) => needs(`build/emcc/${name}.wasm`, {
 const slow = ['chat', 'cli', 'completions', 'faults', 'locks', 'logprobs', 'machine-code', 'memory', 'model', 'openai',
   'precision', 'release', 'template-bounds', 'threads', 'truth', 'types'];
 const check = process.argv.includes('--check');
+/** The files of tests/browser that compute, and wait for nothing else: other suites may run beside them. */
+const computes = (name) => name === 'truth' || name === 'command';
 
 /** @type {Record<string, (import('./suite.mjs').Suite & {alone?: boolean, quick?: boolean})[]>} */
 const suites = {
@@ -72,7 +74,7 @@ const suites = {
       quick: true },
     { name: 'C tests, 4 threads', command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests-mt.wasm'],
       timeout: 600 },
-    { name: 'JavaScript', command: nodeTests('tests/node', check ? slow : []), timeout: 1200, quick: true },
+    { name: 'JavaScript', command: nodeTests('tests/node', (name) => !check || !slow.includes(name)), timeout: 1200, quick: true },
     needs(tarball, { name: 'package', command: nodeTests('tests/package'), timeout: 600 }),
     { name: 'command line', command: nodeTests('tests/cli'), env: cli([process.execPath, 'web/cli/main.mjs']),
       timeout: 1200 },
@@ -80,8 +82,10 @@ const suites = {
   chromium: [
     ...['tests', 'tests-mt-relaxed'].map((name) => cTests('chromium', name)),
     needs(tarball, { name: 'package', command: nodeTests('tests/package/browser'), timeout: 1200 }),
+    { name: 'real models, commands', command: nodeTests('tests/browser', computes), timeout: 600 },
     // Its waits are long enough for a machine that does nothing else.
-    { name: 'JavaScript and chat page', command: nodeTests('tests/browser'), timeout: 1800, alone: true },
+    { name: 'JavaScript and chat page', command: nodeTests('tests/browser', (name) => !computes(name)), timeout: 1800,
+      alone: true },
   ],
   firefox: [
     cTests('firefox', 'tests-mt-relaxed'),
