@@ -569,7 +569,7 @@ static void html_code(void) {
     plumb_trace *b = trace_of("{\"tokens\":[1],\"taps\":[{\"name\":\"embd\",\"values\":[[2,1]]}]}");
     bool agree = true;
     char *text = report(a, b, NULL, PLUMB_FORMAT_HTML, &agree);
-    CHECK(!agree && strstr(text, "<code>plumb diagnose</code> knows 13 mistakes that begin here, and"), "%s",
+    CHECK(!agree && strstr(text, "<code>plumb diagnose</code> knows 14 mistakes that begin here, and"), "%s",
           strstr(text, "<h1") ? strstr(text, "<h1") : text);
     free(text);
     plumb_trace_free(a);
