@@ -201,10 +201,6 @@ void kernels_fill_floats(struct kernels *k);    /* called by kernels_fill_simd12
     X(QUANT_Q5_0, block, q5_0)                                                            \
     X(QUANT_Q5_1, block, q5_1)                                                            \
     X(QUANT_MXFP4, block, mxfp4)                                                          \
-    X(QUANT_Q1_0, two_bits, q1_0)                                                         \
-    X(QUANT_Q2_0, two_bits, q2_0)                                                         \
-    X(QUANT_TQ1_0, two_bits, tq1_0)                                                       \
-    X(QUANT_TQ2_0, two_bits, tq2_0)                                                       \
     X(QUANT_Q4_K, superblock, q4_K)                                                       \
     X(QUANT_Q5_K, superblock, q5_K)                                                       \
     X(QUANT_Q6_K, superblock, q6_K)

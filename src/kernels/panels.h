@@ -72,11 +72,6 @@ ALWAYS_INLINE void superblock_unpack(const struct superblock *b, struct panel *p
     p->min_kind = b->has_min ? SUPERBLOCK_MIN : NO_MIN;
 }
 
-static __attribute__((noinline)) void two_bits_unpack(const struct two_bits *t, struct panel *p, const uint8_t *rows) {
-    struct superblock b = two_bits_superblock(t);
-    superblock_unpack(&b, p, rows);
-}
-
 /* ---- panels of 8 rows ---------------------------------------------------------------------------------------------
  *
  * A lane is a row, as in tiles, so the scales of 4 rows are one vector.  4 tokens make 8 sums.  Two 16-bit activations,

@@ -265,11 +265,6 @@ ALWAYS_INLINE struct superblock two_bits_superblock(const struct two_bits *t) {
         .step = 64, .group = 32, .bias = 1,
     };
 }
-static __attribute__((noinline)) void two_bits_dot(const struct two_bits *t, float y[TILE_ROWS], const uint8_t *rows,
-                                                   const struct activations *a) {
-    struct superblock b = two_bits_superblock(t);
-    superblock_dot(&b, y, rows, a);
-}
 
 static const struct two_bits tq2_0 = { .size = 256, .bytes = 528 };
 static const struct two_bits tq1_0 = { .expand = tq1_0_expand, .size = 256, .bytes = 432 };

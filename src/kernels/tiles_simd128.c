@@ -365,6 +365,15 @@ DOT_AND_UNPACK(superblock, q5_K)
 UNPACK(superblock, q6_K)
 DOT_AND_UNPACK(superblock, iq4_xs)
 DOT_AND_UNPACK(superblock, nvfp4)
+static __attribute__((noinline)) void two_bits_dot(const struct two_bits *t, float y[TILE_ROWS], const uint8_t *rows,
+                                                   const struct activations *a) {
+    struct superblock b = two_bits_superblock(t);
+    superblock_dot(&b, y, rows, a);
+}
+static __attribute__((noinline)) void two_bits_unpack(const struct two_bits *t, struct panel *p, const uint8_t *rows) {
+    struct superblock b = two_bits_superblock(t);
+    superblock_unpack(&b, p, rows);
+}
 DOT_AND_UNPACK(two_bits, q1_0)
 DOT_AND_UNPACK(two_bits, q2_0)
 DOT_AND_UNPACK(two_bits, tq1_0)
