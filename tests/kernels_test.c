@@ -733,6 +733,11 @@ void test_kernels(void) {
         { "kernels: one row of one superblock", { QUANT_Q6_K, 256, 1, 1, false, false } },
         { "kernels: one tile of 8 rows and 4 tokens", { QUANT_Q4_0, 64, 8, 4, false, false } },
         { "kernels: one tile of superblocks and one token", { QUANT_Q4_K, 256, 8, 1, false, false } },
+        { "kernels: 3 tokens of Q4_K, one by one", { QUANT_Q4_K, 512, 19, 3, false, false } },
+        { "kernels: 3 tokens of Q6_K, one by one", { QUANT_Q6_K, 512, 8, 3, false, false } },
+        { "kernels: 2 tokens of Q2_K, one by one", { QUANT_Q2_K, 512, 16, 2, false, false } },
+        { "kernels: 3 tokens of Q4_1, one by one", { QUANT_Q4_1, 96, 9, 3, false, false } },
+        { "kernels: 2 tokens of packed F16, one by one", { QUANT_F16, 72, 17, 2, false, false } },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) test_row(rows[i].name, matmul_row, &rows[i].p);
     test_case("kernels: dot_f32 of every length equals f64, SIMD equals scalar", dot_case);
