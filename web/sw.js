@@ -1,7 +1,7 @@
-/* The service worker of the chat page.  With it the page works without a network, and has threads on hosts that send no
- * headers.
+/* The service worker of the chat page and of the search page.  With it they work without a network, and have threads on
+ * hosts that send no headers.
  *
- * It keeps the files of the page in a cache of their version.  A new version is fetched as a whole into another cache
+ * It keeps the files of the pages in a cache of their version.  A new version is fetched as a whole into another cache
  * and takes over when the page says so, so that files of two versions never mix.  It does not touch requests for
  * anything else, such as models.  To its responses it adds the headers that make a page cross-origin isolated.
  *

@@ -14,10 +14,10 @@ afterEach(async () => {
 });
 
 const file = (name, text) => ({ name, mimeType: 'text/plain', buffer: Buffer.from(text) });
-/** Waits until the notes have so many passages in all. @param {import('playwright-core').Page} page @param {number} n */
+/** Waits until the notes have n passages in all. */
 const indexed = (page, n) => page.waitForFunction(n => {
-  const figures = [...document.querySelectorAll('#notes .figures')].map(({ textContent }) => Number.parseInt(textContent));
-  return figures.reduce((sum, one) => sum + one, 0) === n;
+  const figures = [...document.querySelectorAll('#notes .figures')];
+  return figures.reduce((sum, { textContent }) => sum + Number.parseInt(textContent), 0) === n;
 }, n, { timeout: 60000 });
 /** Searches, and waits for the first passage. */
 async function search(page, query, first) {

@@ -30,8 +30,8 @@ test('a long paragraph is split between sentences, and a long sentence between w
 });
 
 test('positions are in order and within the text, for texts of white space and marks as well', () => {
-  for (const text of ['\n'.repeat(1e5), `${' \n'.repeat(1e5)}.${' '.repeat(1e5)}x`, '. '.repeat(1e5), '\ud83d\n\n\ude00',
-    `Head\n${'\n'.repeat(1e5)}end`]) {
+  for (const text of ['\n'.repeat(1e5), `${' \n'.repeat(1e5)}.${' '.repeat(1e5)}x`, '. '.repeat(1e5),
+    '\ud83d\n\n\ude00', `Head\n${'\n'.repeat(1e5)}end`]) {
     let at = 0;
     for (const { start, end } of passagesOf(text)) {
       assert.ok(start >= at && end > start && end <= text.length && end - start <= 900);

@@ -1,5 +1,5 @@
-/* A store of records in the browser's database.  Every call rejects if the browser does not allow it, as in some private
- * windows, or if the disk is full. */
+/* A store of records in the browser's database.  Every call rejects if the browser does not allow it, as in some
+ * private windows, or if the disk is full. */
 
 /** Opens the store of that name, whose records have an `id`, in a database of its own.
  * @param {string} name  of the database @param {string} storeName */

@@ -11,8 +11,8 @@ import { showTokens } from './tokens.js';
 /** @typedef {object} Subject
  * @property {import('../api/plumb.js').Model} model
  * @property {import('../loader/source.js').Source} source
- * @property {() => Promise<Int32Array>} [ids]  tokens of the conversation up to the last answer, or of the text that was
- *   compared; undefined: there is none
+ * @property {() => Promise<Int32Array>} [ids]  tokens of the conversation up to the last answer, or of the text that
+ *   was compared; undefined: there is none
  * @property {boolean} embeds  whether the model compares texts, so that it gives no answers
  * @property {Token[]} [tokens]  tokens of the last answer, if it was given since the page was opened */
 

@@ -1,7 +1,8 @@
 /* The dialog of models: the one that runs, others to open, what a model would need, and the copies on this machine. */
 import { Plumb, PlumbError } from '../index.js';
 import {
-  count, dotted, element, fileName, iconButton, integer, make, nameOf, paragraph, problem, recall, remember, size, toast,
+  count, dotted, element, fileName, iconButton, integer, make, nameOf, paragraph, problem, recall, remember, size,
+  toast,
 } from './dom.js';
 import { explain } from './explain.js';
 import { kindOf, USE } from './offered.js';

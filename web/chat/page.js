@@ -58,8 +58,8 @@ const loader = createLoader(settings.loading, state => {
 });
 /** Whether the draft is short enough. */
 let fits = true;
-const meter = createContextMeter({ model: () => comparesTexts() ? undefined : loader.model, busy: () => running !== undefined,
-  conversation: () => prompt(conversation.messages), system }, draftFits => {
+const meter = createContextMeter({ model: () => comparesTexts() ? undefined : loader.model,
+  busy: () => running !== undefined, conversation: () => prompt(conversation.messages), system }, draftFits => {
   fits = draftFits;
   canSend();
 });
@@ -67,7 +67,8 @@ const models = createModelsDialog({ loader, options: settings.loading, offered: 
 const side = createPanel('side', 'menu');
 /** @type {Promise<typeof import('./inspect.js')> | undefined} */
 let inspector;
-/** The box in which texts are compared, once there was a model for it. @type {typeof import('./compare.js') | undefined} */
+/** The box in which texts are compared, once there was a model for it.
+ * @type {typeof import('./compare.js') | undefined} */
 let comparison;
 createPanel('inspect', 'open-inspect', open => {
   if (!open) return;

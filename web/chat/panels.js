@@ -55,7 +55,7 @@ export function createPanel(id, button, changed) {
   set(id === 'side' && beside.matches);
   return {
     close,
-    /** Offers the panel or not.  Without an offer, neither the panel nor its button can be seen. @param {boolean} offered */
+    /** Shows the panel's button, or hides it with the panel. @param {boolean} offered */
     offer(offered) {
       if (offered !== opener.hidden) return;
       opener.hidden = !offered;

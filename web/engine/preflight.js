@@ -18,9 +18,9 @@ import { INITIAL, PAGE } from './engine.js';
  * @property {number} [trainedContext]  tokens
  * @property {number} [contextLength]  tokens that a session would hold
  * @property {boolean} [chat]  whether the file has a chat template
- * @property {boolean} [hasLogits]  as in ModelInfo; undefined if it is not supported, as are pooling and dimensions
- * @property {typeof import('../base/options.js').POOLINGS[number]} [pooling]
- * @property {number} [dimensions]
+ * @property {boolean} [hasLogits]  as in ModelInfo; undefined if it is not supported
+ * @property {typeof import('../base/options.js').POOLINGS[number]} [pooling]  as in ModelInfo, as above
+ * @property {number} [dimensions]  as in ModelInfo, as above
  * @property {{type: string, tensors: number, bytes: number}[]} types  the types of the tensors, most bytes first
  * @property {number} [fileBytes]  bytes of all parts; undefined if the size of one is unknown
  * @property {number} bytesRead  bytes read from all parts to get their headers.  From a server that supports ranges

@@ -1,5 +1,6 @@
 /* The notes and their index, stored in the browser's database.  Stored data is not trusted: another version of this
- * page, or an extension, may have written it.  A record that is not a note is skipped, and a wrong index is made again. */
+ * page, or an extension, may have written it.  A record that is not a note is skipped, and a wrong index is made
+ * again. */
 import { openDatabase } from '../../chat/database.js';
 
 /** @typedef {object} Note

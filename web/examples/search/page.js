@@ -187,7 +187,8 @@ async function search() {
   try {
     const vector = await model.embed(text, await howTo(model, prefixes.query.value));
     if (query.value.trim() !== text || model !== loader.model) return;   // another search has begun
-    const best = nearest(vector), hidden = [...notes.all.values()].filter(({ index }) => index?.model !== maker).length;
+    const best = nearest(vector), all = [...notes.all.values()];
+    const hidden = all.filter(({ index }) => index?.model !== maker).length;
     searchNote.textContent = dotted([best.length === 0 ? 'Nothing was found'
       : `The nearest ${best.length === 1 ? 'passage' : `${best.length} passages`}, with the cosine of the angle`,
     hidden > 0 && `${count(hidden, 'note')} not read yet`]);
@@ -196,7 +197,8 @@ async function search() {
       bar.style.setProperty('--part', String(Math.max(0, score)));
       return make('li', {},
         make('button', { type: 'button', title: 'Show the note', onclick: () => showNote(note, start, end) }, note.name),
-        bar, make('span', { className: 'figures' }, score.toFixed(3)), make('p', {}, note.text.slice(start, end).replace(/\n\s*\n/g, '\n')));
+        bar, make('span', { className: 'figures' }, score.toFixed(3)),
+        make('p', {}, note.text.slice(start, end).replace(/\n\s*\n/g, '\n')));
     }));
   } catch (error) {
     if (query.value.trim() !== text || model !== loader.model) return;
@@ -244,7 +246,7 @@ function showNotes() {
   element('clear', 'button').hidden = all.length === 0;
 }
 
-/** Adds texts.  One with the name and text of a note that exists is left out. @param {{name: string, text: string}[]} texts */
+/** Adds texts, without those that are notes already. @param {{name: string, text: string}[]} texts */
 async function add(texts) {
   const known = new Set([...notes.all.values()].map(({ name, text }) => JSON.stringify([name, text])));
   const fresh = texts.filter(({ name, text }) => !known.has(JSON.stringify([name, text])));
