@@ -400,7 +400,7 @@ function subject() {
 
 function show() {
   document.body.dataset.state = running ? 'answering' : modelState;
-  page.compare.inert = modelState !== 'ready';
+  page.compare.inert = modelState !== 'ready' && page.compare.childElementCount > 0;
   page.welcome.hidden = page.log.childElementCount > 0;
   element('log-title', 'h2').hidden = !page.welcome.hidden;
   page.stop.hidden = !running;
