@@ -20,7 +20,8 @@ static bool prints(const struct chat_template *t, const char *json, bool as_json
     size_t n;
     struct error err = {PLUMB_OK, ""};
     bool found = false;
-    if (template_render(t, json, strlen(json), false, TEMPLATE_LIMITS, &text, &n, &err) == PLUMB_OK) {
+    struct template_limits limits = {1u << 24, 1u << 24};   /* enough for a small chat */
+    if (template_render(t, json, strlen(json), false, limits, &text, &n, &err) == PLUMB_OK) {
         const char *mark = strstr(text, MARK);
         bool is_member = mark && mark - text >= 3 && mark[-3] == ':' && mark[-2] == ' ';
         found = mark && !(is_member && (mark[-1] == '\'' || (mark[-1] == '"' && !as_json)));

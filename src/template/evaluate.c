@@ -193,7 +193,7 @@ static struct value compute(struct render *r, char operator, struct value left, 
 
 static struct value repeat(struct render *r, struct text text, int64_t n) {
     struct output out = {NULL, 0, 0};
-    for (int64_t i = 0; i < n && render_work(r, 1); i++) output_put(r, &out, text.data, text.n);
+    for (int64_t i = 0; i < n && r->stop == STOP_NOT; i++) output_put(r, &out, text.data, text.n);
     return value_output(&out);
 }
 

@@ -12,7 +12,7 @@
 
 /* Upper bounds of one rendering.  A message of a chat takes about 10,000 steps and ten times its length. */
 struct template_limits { uint64_t work, bytes; };
-#define TEMPLATE_LIMITS ((struct template_limits){1u << 29, 1u << 27})
+#define TEMPLATE_LIMITS ((struct template_limits){1u << 28, 1u << 27})
 
 struct chat_template {
     struct text source;

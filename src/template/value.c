@@ -103,7 +103,7 @@ void render_free(struct render *r) {
 }
 
 void output_put(struct render *r, struct output *out, const void *bytes, size_t n) {
-    if (!render_work(r, n) || n == 0) return;
+    if (!render_work(r, (uint64_t)n + 16) || n == 0) return;   /* 16: about the time of a call */
     if (n > out->cap - out->n) {
         uint64_t cap = (uint64_t)out->n + n;
         char *larger = render_alloc(r, cap += cap / 2 + 32);
@@ -487,7 +487,7 @@ struct value value_from_json(struct render *r, const char *json, size_t n) {
 
 size_t text_find(struct render *r, struct text s, struct text needle) {
     if (needle.n == 0) return 0;
-    for (size_t at = 0; needle.n <= s.n - at && render_work(r, 1); at++) {
+    for (size_t at = 0; needle.n <= s.n - at && render_work(r, 8); at++) {
         const char *first = memchr(s.data + at, needle.data[0], s.n - at - needle.n + 1);
         if (!first) {
             render_work(r, s.n - at);
