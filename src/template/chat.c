@@ -15,12 +15,14 @@
 
 /* Whether the template prints MARK for a chat with these messages, and not as the member of an object that is printed
  * as it is, {'text': 'MARK'}, or, unless as_json is allowed, as {"text": "MARK"}. */
-static bool prints(const struct chat_template *t, const char *json, bool as_json) {
+static bool prints(const struct render *r, const struct chat_template *t, const char *json, bool as_json) {
     char *text;
     size_t n;
     struct error err = {PLUMB_OK, ""};
     bool found = false;
     struct template_limits limits = {1u << 24, 1u << 24};   /* enough for a small chat */
+    if (r->max_work < limits.work) limits.work = r->max_work;
+    if (r->max_bytes < limits.bytes) limits.bytes = r->max_bytes;
     if (template_render(t, json, strlen(json), false, limits, &text, &n, &err) == PLUMB_OK) {
         const char *mark = strstr(text, MARK);
         bool is_member = mark && mark - text >= 3 && mark[-3] == ':' && mark[-2] == ' ';
@@ -156,20 +158,21 @@ void chat_adapt(struct render *r, const struct chat_template *t, struct object *
         if (trims && content && content->kind == STRING) *content = trimmed(*content);
         has_parts = has_parts || (content && content->kind == LIST);
     }
-    bool takes_text = prints(t, "{\"messages\":[{\"role\":\"user\",\"content\":\"" MARK "\"}]}", false);
+    bool takes_text = prints(r, t, "{\"messages\":[{\"role\":\"user\",\"content\":\"" MARK "\"}]}", false);
     bool takes_parts = (has_parts || !takes_text)
-                       && prints(t, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"" MARK
-                                 "\"}]}]}", false);
+                       && prints(r, t, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\""
+                                 MARK "\"}]}]}", false);
     for (size_t i = 0; i < messages->n && r->stop == STOP_NOT && takes_text != takes_parts; i++) {
         struct value *content = member(r, messages->items[i], "content");
         if (content && content->kind == STRING && !takes_text) *content = single_part(r, *content);
         if (content && content->kind == LIST && !takes_parts) *content = joined_parts(r, content->as.list);
     }
     bool has_system = messages->n > 0 && is_word(member(r, messages->items[0], "role"), "system");
-    if (has_system && !prints(t, "{\"messages\":[{\"role\":\"system\",\"content\":\"" MARK "\"}," USER "]}", false)) {
+    if (has_system
+        && !prints(r, t, "{\"messages\":[{\"role\":\"system\",\"content\":\"" MARK "\"}," USER "]}", false)) {
         merge_system(r, messages);
     }
-    if (has_calls && prints(t, "{\"messages\":[" USER ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":"
+    if (has_calls && prints(r, t, "{\"messages\":[" USER ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":"
                             "[{\"id\":\"call00001\",\"type\":\"function\",\"function\":{\"name\":\"tool1\","
                             "\"arguments\":{\"arg\":\"" MARK "\"}}}]},{\"role\":\"tool\",\"content\":\"Tool response\","
                             "\"tool_call_id\":\"call00001\"},{\"role\":\"assistant\",\"content\":\"The response\"},"
