@@ -150,8 +150,9 @@ ALWAYS_INLINE void store_scales(float *scales, uint32_t n, const struct grid_typ
         d = f16_small_low(wasm_v128_or(wasm_v128_and(low, wasm_i32x4_splat(255)), wasm_i32x4_shl(high, 8)));
     }
     d = wasm_f32x4_mul(d, wasm_f32x4_splat(SUPERBLOCK_F16_FACTOR * t->factor));
+    uint32_t n_group = 256u / t->group;
     LOOP_ROLLED
-    for (uint32_t g = 0; g < 256u / t->group; g++, scales += n) {
+    for (uint32_t g = 0; g < n_group; g++, scales += n) {
         v128_t sc = field(words, &t->scale, g / 4, g % 4);
         sc = wasm_v128_or(wasm_i32x4_shl(sc, 1), wasm_i32x4_splat(1));
         wasm_v128_store(scales, wasm_f32x4_mul(d, wasm_f32x4_convert_i32x4(sc)));
