@@ -23,9 +23,16 @@ ALWAYS_INLINE void block_unpack(const struct block *b, struct panel *p, const ui
     float *scales = p->scales, *mins = p->mins;
     for (const uint8_t *w = rows, *end = rows + p->n / 32 * b->bytes; w < end; w += b->bytes) {
         OPAQUE(w, to);
-        BLOCK_LOOP
-        for (uint32_t j = 0; j < 8; j++, to += 32) {
-            store_4(to, b->codes, w + b->words, 0, j, b->bias, b->even_odd);
+        if (b->rolled) {
+            LOOP_ROLLED
+            for (uint32_t j = 0; j < 8; j++, to += 32) {
+                store_4(to, b->codes, w + b->words, 0, j, b->bias, b->even_odd);
+            }
+        } else {
+            BLOCK_LOOP
+            for (uint32_t j = 0; j < 8; j++, to += 32) {
+                store_4(to, b->codes, w + b->words, 0, j, b->bias, b->even_odd);
+            }
         }
         if (b->has_min) {
             for (uint32_t half = 0; half < 2; half++, scales += 4, mins += 4) {

@@ -47,6 +47,7 @@ struct block {
     int16_t bias;        /* what `codes` returns is too large by this */
     bool has_min;        /* each d is followed by an m */
     bool even_odd;       /* the codes are bytes in even-odd order */
+    bool rolled;         /* unpacking to a panel is a loop, which has fewer bytes than 8 copies */
     bool exponents;      /* scales are exponents, of one byte, not f16; such a type has no minima */
 };
 
@@ -112,13 +113,14 @@ ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const ui
 }
 
 static const struct block q4_0 = { .codes = q4_codes, .bytes = 144, .words = 16, .bias = 8 };
-static const struct block q4_1 = { .codes = q4_codes, .bytes = 160, .words = 32, .has_min = true };
-static const struct block q5_0 = { .codes = q5_codes, .bytes = 176, .words = 16, .bias = 16 };
-static const struct block q5_1 = { .codes = q5_codes, .bytes = 192, .words = 32, .has_min = true };
+static const struct block q4_1 = { .codes = q4_codes, .bytes = 160, .words = 32, .has_min = true, .rolled = true };
+static const struct block q5_0 = { .codes = q5_codes, .bytes = 176, .words = 16, .bias = 16, .rolled = true };
+static const struct block q5_1 = { .codes = q5_codes, .bytes = 192, .words = 32, .has_min = true, .rolled = true };
 static const struct block q8_0 = { .codes = q8_codes, .bytes = 272, .words = 16, .bias = 128, .even_odd = true };
 static const struct block q8_0_signed = { .codes = q8_signed_codes, .bytes = 272, .words = 16, .even_odd = true };
-static const struct block iq4_nl = { .codes = iq4_codes, .bytes = 144, .words = 16, .bias = 128 };
-static const struct block mxfp4 = { .codes = mxfp4_codes, .bytes = 136, .words = 8, .bias = 12, .exponents = true };
+static const struct block iq4_nl = { .codes = iq4_codes, .bytes = 144, .words = 16, .bias = 128, .rolled = true };
+static const struct block mxfp4 = { .codes = mxfp4_codes, .bytes = 136, .words = 8, .bias = 12, .rolled = true,
+                                    .exponents = true };
 
 /* ---- superblocks of 256, and blocks of 64 and 128 ---------------------------------------------------------------- */
 

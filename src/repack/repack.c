@@ -63,11 +63,18 @@ static void store_u64(uint8_t *p, uint64_t v) {
     for (int i = 0; i < 8; i++) p[i] = (uint8_t)(v >> 8 * i);
 }
 
+/* Compiled for size: few files have these types. */
+#if defined(__clang__)
+#define SMALL __attribute__((noinline, minsize))
+#else
+#define SMALL
+#endif
+
 #define FOUR(byte) (0x01010101 * (uint32_t)(byte))
 #define EIGHT(byte) (0x0101010101010101 * (uint64_t)(byte))
 
 /* q1_0: 4 words of 32 bits, in the order of the weights. */
-static void convert_one_bit(uint8_t *words, bool unpack) {
+static SMALL void convert_one_bit(uint8_t *words, bool unpack) {
     for (uint8_t *end = words + 16; words < end; words += 4) {
         uint32_t from = load_u32(words), to = 0;
         for (uint32_t i = 0; i < 8; i++) {   /* bits 4i .. 4i + 3 in the file; the products are those of convert_q5 */
@@ -81,7 +88,7 @@ static void convert_one_bit(uint8_t *words, bool unpack) {
 
 /* q2_0: 4 words of 16 codes each, in the order of the weights.  Exchanges code i of byte k with code k of byte i, which
  * is its own inverse. */
-static void convert_two_bits(uint8_t *words) {
+static SMALL void convert_two_bits(uint8_t *words) {
     for (uint8_t *end = words + 16; words < end; words += 4) {
         uint32_t w = load_u32(words), differ = (w ^ w >> 6) & 0x00cc00cc;
         w ^= differ ^ differ << 6;
@@ -99,7 +106,7 @@ static void exchange_bits(uint32_t *a, uint32_t *b, uint32_t shift, uint32_t mas
 
 /* tq2_0: twice 8 words.  Byte l of the 32 in the file has the codes of weights l, l + 32, l + 64 and l + 96.  The words
  * that words 4m .. 4m + 3 become are m, m + 2, m + 4 and m + 6. */
-static void convert_two_bits_tq(uint8_t *words, bool unpack) {
+static SMALL void convert_two_bits_tq(uint8_t *words, bool unpack) {
     uint32_t w8[8];
     for (uint8_t *end = words + 64; words < end; words += 32) {
         for (size_t i = 0; i < 8; i++) w8[i] = load_u32(words + 4 * (unpack ? i % 4 * 2 + i / 4 : i));
