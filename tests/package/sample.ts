@@ -37,11 +37,15 @@ export async function answer(source: Source, question: string, signal?: AbortSig
   const logits: Float32Array = await model.feed(ids);
   const again: Float32Array = await model.step(ids[0]!);
   const trace: TraceDocument = await model.trace(ids, { taps: 'l_out-*', onTap: (tap: TapRecord) => tap.rms });
+  const vector: Float32Array = await model.embed(text, { pooling: 'mean', dimensions: 8 });
+  const vectors: Float32Array[] = await model.embed([text, ids], { prefix: 'query: ', normalize: false });
+  const [best] = await model.rank('Why?', [text], { queryPrefix: 'query: ', truncate: true });
+  const score: number | undefined = best && best.score + best.index + vector.length + vectors.length;
   const key: MetadataValue | undefined = model.metadata['general.name'];
   const { threads, memoryBytes }: { threads: number, memoryBytes: number } = await model.info();
   await model.rewind();
   await model.close();
-  return [text, reason, logits.length + again.length, trace.taps.length, key, threads, memoryBytes].join();
+  return [text, reason, score, logits.length + again.length, trace.taps.length, key, threads, memoryBytes].join();
 }
 
 export async function talk(model: Model, tools: Tool[]): Promise<Message | undefined> {
