@@ -113,6 +113,35 @@ static void limit_row(const void *row) {
     plumb_model_free(m);
 }
 
+/* A template that has no place for the text, and one whose key has another name. */
+static void template_case(void) {
+    static const char place[] = "{document}", key[] = "tokenizer.chat_template.rerank";
+    for (int renamed = 0; renamed < 2; renamed++) {
+        size_t n;
+        uint8_t *file = test_read_all("tests/vectors/embed/rank-qwen3.gguf", &n);
+        for (size_t i = 0; file && i + sizeof key + 16 < n; i++) {
+            if (!renamed && memcmp(file + i, place, sizeof place - 1) == 0) file[i + 1] = 'x';
+            if (renamed && memcmp(file + i, key, sizeof key - 1) == 0) file[i + sizeof key - 2] = 'x';
+        }
+        plumb_model *m = plumb_model_create();
+        if (file && CHECK(plumb_model_begin(m, n) == PLUMB_OK && fixture_give(m, file, 0, n, n) == PLUMB_OK
+                          && plumb_model_end(m) == PLUMB_OK, "%s", plumb_model_error(m))) {
+            int32_t a[MAX_ID], b[MAX_ID];
+            int64_t n_a = plumb_tokenize_input(m, "a", 1, "b", 1, 0, 0, a, MAX_ID);
+            int64_t n_b = plumb_tokenize_input(m, "a", 1, "in", 2, 0, 0, b, MAX_ID);
+            if (!renamed) {
+                CHECK(n_a == n_b && memcmp(a, b, (size_t)n_a * sizeof *a) == 0, "the text is somewhere");
+                CHECK(plumb_tokenize_input(m, "a", 1, "b", 1, 0, 5, a, MAX_ID) == PLUMB_ERROR_CONTEXT, "5 tokens");
+            } else {
+                CHECK(n_a == 4 && n_b == 4, "without the template there are %lld and %lld tokens", (long long)n_a,
+                      (long long)n_b);
+            }
+        }
+        plumb_model_free(m);
+        free(file);
+    }
+}
+
 /* A file that asks for a token which its vocabulary lacks. */
 static void missing_case(void) {
     size_t n;
@@ -139,4 +168,5 @@ void test_embed(void) {
     TEST_ROWS("embed: tokens and embeddings of texts equal llama.cpp's: ", text_row, names);
     TEST_ROWS("embed: of a long text the end is left out: ", limit_row, names);
     test_case("embed: a reranker that lacks a separator", missing_case);
+    test_case("embed: a reranker's template without a place for the text, or of another name", template_case);
 }

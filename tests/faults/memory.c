@@ -94,7 +94,7 @@ static const int32_t fed[N_FED] = {1, 4, 2, 8, 5, 7};
 
 /* Created once, without failures, and used by all, so the next scenario sees any damage that a failure leaves. */
 static struct {
-    struct bytes tiny, spm, parts[3], kinds[4], json, text, npz, dump;
+    struct bytes tiny, spm, parts[3], kinds[5], json, text, npz, dump;
     plumb_model *model, *spm_model, *other;
     plumb_session *fast, *reference;
     plumb_trace *trace, *read, *theirs;   /* theirs: made by the reference pass, */
@@ -306,17 +306,27 @@ static plumb_status tokenize_all(void) {
     return tokenize(world.spm_model, "Hello </s> wide\n\xc3\xa9 world", flags);
 }
 
-/* Vocabularies whose tokens are found by an automaton, which the first text makes. */
+/* A query and a text that are joined by a template, with the end of the text left out. */
+static plumb_status tokenize_pair(plumb_model *m) {
+    int32_t ids[64];
+    int64_t n = plumb_tokenize_input(m, "the thin", 8, "one of the things in it", 23, 0, 30, ids, 64);
+    if (n < 0) return failed((plumb_status)n, plumb_model_error(m));
+    note_bytes(ids, (size_t)n * sizeof *ids);
+    return PLUMB_OK;
+}
+
+/* Vocabularies whose tokens are found by an automaton, which the first text makes; and one of a reranker. */
 static plumb_status tokenize_kinds(void) {
     plumb_status status = PLUMB_OK;
-    for (size_t i = 0; i < 4 && status == PLUMB_OK; i++) {
+    for (size_t i = 0; i < 5 && status == PLUMB_OK; i++) {
         plumb_model *m = plumb_model_create();
         if (!m) return failed(PLUMB_ERROR_MEMORY, "no memory for a model");
-        ON_MODEL(m, plumb_model_headers_only(m));
+        if (i < 4) ON_MODEL(m, plumb_model_headers_only(m));
         ON_MODEL(m, plumb_model_begin(m, world.kinds[i].n));
         ON_MODEL(m, fixture_give(m, world.kinds[i].data, 0, world.kinds[i].n, SIZE_MAX));
         ON_MODEL(m, plumb_model_load_vocab(m));
-        status = tokenize(m, "Hello, w\xc3\xa9rld  \xe4\xb8\xad", PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL);
+        status = i == 4 ? tokenize_pair(m)
+               : tokenize(m, "Hello, w\xc3\xa9rld  \xe4\xb8\xad", PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL);
     done:
         plumb_model_free(m);
     }
@@ -791,6 +801,7 @@ static bool make_world(void) {
         || !read_bytes(&world.parts[2], SYNTH "split-00003-of-00003.gguf")
         || !read_bytes(&world.kinds[0], KINDS "wordpiece.gguf") || !read_bytes(&world.kinds[1], KINDS "unigram.gguf")
         || !read_bytes(&world.kinds[2], KINDS "rwkv.gguf") || !read_bytes(&world.kinds[3], KINDS "plamo2.gguf")
+        || !read_bytes(&world.kinds[4], "tests/vectors/embed/rank-qwen3.gguf")
         || !read_bytes(&world.text, "tests/fuzz/corpus/trace/text-of-one-token")
         || !read_bytes(&world.npz, "tests/fuzz/corpus/trace/npz-read-deflated")) return false;
     world.model = fixture_load(TINY);

@@ -97,7 +97,22 @@ static void write_file(struct bytes *file, unsigned flags, const char *lines, si
     put_number(file, flags & 1, 1);
 }
 
+/* A query and a text, of at most n_max tokens: joined by a template, which is the text itself, and without one. */
+static void check_pair(struct tokenizer *t, const char *text, size_t n) {
+    enum { N_MAX = 9 };
+    for (int has_template = 0; has_template < 2; has_template++) {
+        const struct gguf_string rerank = {has_template ? text : NULL, n}, query = {text, n / 2}, other = {text, n};
+        struct error err = {PLUMB_OK, ""};
+        int32_t ids[N_MAX];
+        int64_t n_ids = tokenizer_encode_input(t, rerank, query, other, 0, N_MAX, ids, N_MAX, &err);
+        require(n_ids <= N_MAX, "too many tokens");
+        require(n_ids >= 0 || err.message[0] != 0, "an error without a message");
+        for (int64_t i = 0; i < n_ids; i++) require((uint32_t)ids[i] < t->n_vocab, "an id outside the vocabulary");
+    }
+}
+
 static void check(struct tokenizer *t, unsigned flags, const char *text, size_t n) {
+    if (n < 256) check_pair(t, text, n);
     struct error err = {PLUMB_OK, ""};
     size_t cap = (t->n_map > 0 ? 260 : 4) * n + 8, cap_text = 64;   /* a replacement may be longer than the text */
     int32_t *ids = malloc(cap * sizeof *ids);
