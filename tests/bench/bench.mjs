@@ -9,6 +9,7 @@
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { accuracyOf } from './accuracy.mjs';
+import { embeddings } from './embeddings.mjs';
 import { ENGINES, closeChromium, reason, within } from './engines.mjs';
 import { loadsOf } from './load.mjs';
 import { describe, slug } from './machine.mjs';
@@ -32,6 +33,7 @@ const PROFILES = {
 const HELP = `node tests/bench/bench.mjs [options]
   --quick, --full, --architectures, --types
                        fewer, more or other models and lengths: see PROFILES in tests/bench/bench.mjs
+  --embeddings         embeddings per second instead, of --texts 256: see tests/bench/embeddings.mjs
   --models A,B         of ${MODELS.map(({ name }) => name).join(' ')}
   --engines A,B        those whose id contains one of these: ${ENGINES.map(({ id }) => id).join(' ')}
   --prompts N,N        tokens of a prefill
@@ -50,11 +52,15 @@ const { values: given } = parseArgs({
   options: {
     quick: flag, full: flag, architectures: flag, types: flag, models: text, engines: text, prompts: text,
     contexts: text, steps: text, repeats: text, limit: text, enough: text, accuracy: flag, 'no-speed': flag,
-    'no-load': flag, 'no-report': flag, out: text, help: flag,
+    'no-load': flag, embeddings: flag, texts: text, 'no-report': flag, out: text, help: flag,
   },
 });
 if (given.help) {
   console.log(HELP);
+  process.exit();
+}
+if (given.embeddings) {
+  await embeddings(given);
   process.exit();
 }
 const options = {
