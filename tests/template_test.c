@@ -94,8 +94,9 @@ static char *as_variables(const char *conversation) {
     return strcat(json, conversation + 1);
 }
 
+/* The notes of this test are the C results of docs/templates.md (tools/templates_page.mjs). */
 static void equals_llama(bool is_chat) {
-    size_t n, n_row = 0;
+    size_t n, n_row = 0, n_equal = 0;
     char *expected = test_read_all(FOLDER "expected.tsv", &n), *rest = expected, *source = NULL, *list[MAX_CONTEXTS];
     char *json = test_read_all(is_chat ? FOLDER "conversations.json" : FOLDER "contexts.json", &n), name[128] = "";
     size_t n_context = json ? elements(json, is_chat ? "\n {\"name\"" : "\n{", list, MAX_CONTEXTS) : 0, n_source = 0;
@@ -121,6 +122,12 @@ static void equals_llama(bool is_chat) {
         bool special = is_chat && is_special(name, fields[1]);
         CHECK(is_expected(status, text, n_text, fields[3]) != special, "%s, %s: expected %s%s, got %zu bytes, %s:\n%s",
               name, fields[1], special ? "not " : "", fields[3], n_text, err.message, text ? text : "");
+        const char *wanted = is_chat && strcmp(fields[4], "=") != 0 ? fields[4] : fields[3];
+        n_equal += is_expected(status, text, n_text, wanted);
+        if (n_row % N_CONVERSATIONS == 0) {
+            test_note("%s: %zu %s", name, n_equal, is_chat ? "prompts" : "texts");
+            n_equal = 0;
+        }
         if (is_chat) free(variables);
         free(text);
     }

@@ -100,6 +100,20 @@ test('templates that are missing, broken or raise an exception are errors', asyn
     /roles must alternate/);
 });
 
+test('what the engine does not know is an error that names it', async () => {
+  for (const [source, message] of /** @type {[string, RegExp][]} */ ([
+    ['{{ "a" | urlize }}', /filter: urlize$/], ['{{ [1] | batch(2) }}', /filter: batch$/],
+    ['{{ 1 is weird }}', /test: weird$/], ['{{ [3] | select("divisibleby", 3) }}', /test: divisibleby$/],
+    ['{{ a.b.isalpha() }}', /: a\.b\.isalpha\(\) is not a function that plumb knows$/],
+    ['{{ lipsum() }}', /: lipsum\(\) is not a function that plumb knows$/],
+    ['{% include "x" %}', /statement type: include$/],
+    ['{{ strftime_now("%Q") }}', /strftime_now: %Q is not supported$/],
+    ['{{ "a{b}".format(1) }}', /format: \{b\} is not supported$/],
+    ['{{ {1.5: 2} }}', /key of an object is of type Float/],
+    ['{{ "%s" % 1 }}', /Unknown operator "%" between/], ['{{ a.items.x }}', /: a\.items is a function/],
+  ])) await fails(render(source, { a: { b: 'c' } }), 'PLUMB_ERROR_TEMPLATE', message);
+});
+
 test('texts of control tokens that overlap stay text, and so do 200,000 of them', async () => {
   /** One token per character, but the longest of these texts first, wherever it is, as llama.cpp finds them. */
   const special = { bcd: 200, ab: 201 };

@@ -1,0 +1,75 @@
+/* Writes docs/templates.md: which chat templates plumb renders as llama.cpp does.
+ *
+ *   TZ=UTC node tools/templates_page.mjs
+ *
+ * needs `make wasm build/native/tests`.  The C results are the notes of the native test. */
+import { spawnSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { mock } from 'node:test';
+import { DEFECTS, equals, fails, MORE, names, NOW, promptOf, rows, textOf } from '../tests/node/template-results.mjs';
+
+mock.timers.enable({ apis: ['Date'], now: NOW });
+const root = fileURLToPath(new URL('..', import.meta.url));
+
+/** C's results: "# NAME: 12 texts" and "# NAME: 12 prompts". */
+const tap = spawnSync(`${root}build/native/tests`, ['template: '], { cwd: root, encoding: 'utf8' }).stdout;
+/** @param {string} name @param {string} what */
+const inC = (name, what) => tap.split('\n').map(line => /^# (.*): (\d+) (\w+)$/.exec(line) ?? [])
+  .find(([, one, , of]) => one === name && of === what)?.[2] ?? '-';
+
+/** The reason for each template, once. @param {string[][]} list */
+const reasons = list => [...new Set(list.map(([name, , why]) => `- ${name}: ${why}.`))].join('\n');
+
+const table = names.map(name => {
+  const own = rows.filter(row => row.name === name);
+  const text = own.filter(row => equals(textOf(row), row.text)).length;
+  const prompt = own.filter(row => equals(promptOf(row), row.prompt)).length;
+  return [text, prompt, inC(name, 'texts'), inC(name, 'prompts'), own.filter(row => fails(row.text)).length];
+});
+const total = (/** @type {number} */ column) => table.reduce((sum, row) => sum + (Number(row[column]) || 0), 0);
+
+writeFileSync(`${root}docs/templates.md`, `# Chat templates
+
+A chat template is a program in Jinja that comes with the model. plumb has an engine for it in JavaScript (the package)
+and one in C (the command line). This page compares both with llama.cpp v0.5.0, for the ${names.length} templates of its
+\`models/templates\` and 12 conversations each: with and without a system message, several of them, empty contents,
+content in parts, no generation prompt, thinking on and off, tools, calls with results, parallel calls, and earlier
+reasoning. \`tests/vectors/templates\` has the templates, the conversations and llama.cpp's results.
+
+- **text**: of 12 texts, how many equal those of llama.cpp's engine, given the variables that llama.cpp gives to it. If
+  llama.cpp fails, plumb must fail, and the message that the template raises must be the same.
+- **prompt**: of 12 conversations, how many become the prompt of llama.cpp's server. Before it renders, llama.cpp finds
+  out what the template can do, and changes messages and variables accordingly.
+- **fails**: of 12, how many llama.cpp refuses; most of them because the template raises an exception.
+
+Of ${rows.length} texts and ${rows.length} prompts, ${total(0)} and ${total(1)} are equal in JavaScript, \
+${total(2)} and ${total(3)} in C.
+The tests \`tests/node/templates.test.mjs\` and \`tests/template_test.c\` check every row.
+
+JavaScript does as jinja2 does where llama.cpp's engine has a defect:
+
+${reasons(DEFECTS)}
+
+In one template the prompt has more than llama.cpp's:
+
+${reasons(MORE)}
+
+The engine in C does as llama.cpp's, defects included. The command line does not make the changes that llama.cpp makes
+for single models: reasoning as a part of the content (Ministral 3, Devstral), results inside the message with the calls
+(the first template of Gemma 4), reasoning as \`thinking\` (gpt-oss, LFM2.5), contents without white space around them
+(StepFun).
+
+Answers end where those of llama.cpp's server end: at the tokens that llama.cpp takes for ends (by their text or a key
+of the file, \`src/tokenizer/vocab.c\`), and in the package also at the texts that it adds for two families,
+\`</assistant>\` (Laguna) and \`<|role_end|>\` (Ling 3).
+
+A template that uses something else than these is an error that names it, for example
+\`tokenizer.chat_template: Unknown StringValue filter: urlize\`. [security.md](security.md) describes the limits.
+
+| template | text | prompt | text, C | prompt, C | fails |
+|---|---|---|---|---|---|
+${table.map((columns, i) => `| ${[names[i], ...columns].join(' | ')} |`).join('\n')}
+
+\`tools/templates_page.mjs\` writes this page.
+`);
