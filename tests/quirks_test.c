@@ -133,7 +133,7 @@ static void table(void) {
                   quirk_at(i)->name);
         }
     }
-    CHECK(n == 236, "%zu quirks", n);
+    CHECK(n == 263, "%zu quirks", n);
     CHECK(!quirk_find("rope.pairing"), "half a name");
 }
 
@@ -303,7 +303,7 @@ static const char *first_difference(const struct record *a, const struct record 
     return NULL;
 }
 
-enum { MAX_QUIRK = 256 };
+enum { MAX_QUIRK = 320 };
 
 /* Makes each quirk that applies to a model, of reading its types or all others, and counts in seen those that change
  * first the tap of the table.  A model with other steps than Llama's may have another first tap.  Returns how many were
@@ -348,7 +348,7 @@ static void first_taps(void) {
                                           "heads-1to1", "heads-4to1", "rope-linear", "rope-freqs", "rope-partial",
                                           "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k",
                                           "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4", "nvfp4", "tq1_0",
-                                          "tq2_0" };
+                                          "tq2_0", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "iq1_s", "iq1_m" };
     enum { N_MODEL = sizeof models / sizeof *models, N_SHAPES = 12 };   /* the first N_SHAPES differ in shape */
     static const char *const archs[] = { "gemma2", "olmo2", "gpt-oss", "qwen2moe", "qwen3moe", "glm4moe", "bailingmoe2",
                                          "command-r", "phi2", "gpt2", "bloom", "cohere2", "hunyuan-dense",

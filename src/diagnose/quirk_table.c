@@ -690,6 +690,47 @@ static const struct quirk quirks[] = {
       "4 (lowest first)" },
     { "TQ2_0.offset=missing", MISREAD(TQ2_0, OFFSET), "embd", &with_type, "1 is not subtracted from the codes" },
     { "TQ2_0.d=bf16", MISREAD(TQ2_0, BF16), "embd", &with_type, "the f16 scale is read as bf16" },
+    { "IQ2_XXS.signs=missing", MISREAD(IQ2_XXS, SIGNS), "embd", &with_type, "all weights have the sign of d: the "
+      "signs of vectors are not applied" },
+    { "IQ2_XXS.signs=seven", MISREAD(IQ2_XXS, LAST_SIGN), "embd", &with_type, "the sign of the last of 8 weights is "
+      "plus; it should make the number of minus signs even" },
+    { "IQ2_XXS.scales=no_half", MISREAD(IQ2_XXS, HALF), "embd", &with_type, "1/2 is not added to the 4-bit scales" },
+    { "IQ2_XXS.d=bf16", MISREAD(IQ2_XXS, BF16), "embd", &with_type, "the f16 scale is read as bf16" },
+    { "IQ2_XS.signs=missing", MISREAD(IQ2_XS, SIGNS), "embd", &with_type, "all weights have the sign of d: the signs "
+      "of vectors are not applied" },
+    { "IQ2_XS.signs=seven", MISREAD(IQ2_XS, LAST_SIGN), "embd", &with_type, "the sign of the last of 8 weights is "
+      "plus; it should make the number of minus signs even" },
+    { "IQ2_XS.scales=no_half", MISREAD(IQ2_XS, HALF), "embd", &with_type, "1/2 is not added to the 4-bit scales" },
+    { "IQ2_XS.d=bf16", MISREAD(IQ2_XS, BF16), "embd", &with_type, "the f16 scale is read as bf16" },
+    { "IQ2_S.signs=missing", MISREAD(IQ2_S, SIGNS), "embd", &with_type, "all weights have the sign of d: the signs of "
+      "vectors are not applied" },
+    { "IQ2_S.high=missing", MISREAD(IQ2_S, HIGH), "embd", &with_type, "the high bits of the indexes into the grid are "
+      "taken as 0" },
+    { "IQ2_S.scales=no_half", MISREAD(IQ2_S, HALF), "embd", &with_type, "1/2 is not added to the 4-bit scales" },
+    { "IQ2_S.d=bf16", MISREAD(IQ2_S, BF16), "embd", &with_type, "the f16 scale is read as bf16" },
+    { "IQ3_XXS.signs=missing", MISREAD(IQ3_XXS, SIGNS), "embd", &with_type, "all weights have the sign of d: the "
+      "signs of vectors are not applied" },
+    { "IQ3_XXS.signs=seven", MISREAD(IQ3_XXS, LAST_SIGN), "embd", &with_type, "the sign of the last of 8 weights is "
+      "plus; it should make the number of minus signs even" },
+    { "IQ3_XXS.scales=no_half", MISREAD(IQ3_XXS, HALF), "embd", &with_type, "1/2 is not added to the 4-bit scales" },
+    { "IQ3_XXS.d=bf16", MISREAD(IQ3_XXS, BF16), "embd", &with_type, "the f16 scale is read as bf16" },
+    { "IQ3_S.signs=missing", MISREAD(IQ3_S, SIGNS), "embd", &with_type, "all weights have the sign of d: the signs of "
+      "vectors are not applied" },
+    { "IQ3_S.high=missing", MISREAD(IQ3_S, HIGH), "embd", &with_type, "the high bits of the indexes into the grid are "
+      "taken as 0" },
+    { "IQ3_S.scales=no_half", MISREAD(IQ3_S, HALF), "embd", &with_type, "1/2 is not added to the 4-bit scales" },
+    { "IQ3_S.d=bf16", MISREAD(IQ3_S, BF16), "embd", &with_type, "the f16 scale is read as bf16" },
+    { "IQ1_S.high=missing", MISREAD(IQ1_S, HIGH), "embd", &with_type, "the high bits of the indexes into the grid are "
+      "taken as 0" },
+    { "IQ1_S.shift=missing", MISREAD(IQ1_S, SHIFT), "embd", &with_type, "1/8 is neither added to the values of the "
+      "grid nor subtracted from them" },
+    { "IQ1_S.scales=no_half", MISREAD(IQ1_S, HALF), "embd", &with_type, "1/2 is not added to the 3-bit scales" },
+    { "IQ1_S.d=bf16", MISREAD(IQ1_S, BF16), "embd", &with_type, "the f16 scale is read as bf16" },
+    { "IQ1_M.high=missing", MISREAD(IQ1_M, HIGH), "embd", &with_type, "the high bits of the indexes into the grid are "
+      "taken as 0" },
+    { "IQ1_M.shift=missing", MISREAD(IQ1_M, SHIFT), "embd", &with_type, "1/8 is neither added to the values of the "
+      "grid nor subtracted from them" },
+    { "IQ1_M.scales=no_half", MISREAD(IQ1_M, HALF), "embd", &with_type, "1/2 is not added to the 3-bit scales" },
     { "F16.type=bf16", MISREAD(F16, BF16), "embd", &with_type, "f16 is read as bf16" },
     { "BF16.type=f16", MISREAD(BF16, BF16), "embd", &with_type, "bf16 is read as f16" },
 };

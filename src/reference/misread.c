@@ -3,6 +3,9 @@
 #include "reference/quirks.h"
 
 #include "quant/blocks.h"
+#include "quant/grids.h"
+
+#include <stddef.h>
 
 /* ---- fields ------------------------------------------------------------------------------------------------------ */
 
@@ -223,6 +226,83 @@ static void read_tq2_0(enum misread misread, const struct block_tq2_0 *b, float 
     for (size_t e = 0; e < 256; e++) dst[e] = d * (float)(two_bits(b->qs, e, misread) - offset);
 }
 
+/* ---- superblocks with grids -------------------------------------------------------------------------------------- */
+
+/* What a block says of the vector of element e: its index into the grid, the low bits of the index, a bit for each
+ * minus sign (IQ1: whether 1/8 is subtracted), and its scale. */
+struct vector { unsigned index, low, signs, scale; };
+
+static struct vector vector_of(enum quant_type type, const uint8_t *block, size_t e) {
+    struct vector v = { 0 };
+    size_t group = e / 32, n = e / 8 % 4;   /* n: the number of a vector of 8 in its group of 32 */
+    if (type == QUANT_IQ2_XXS) {
+        const struct block_iq2_xxs *b = (const void *)block;
+        uint32_t packed = load_u32(b->qs + 8 * group + 4);
+        v = (struct vector) { .low = b->qs[8 * group + n], .signs = packed >> 7 * n & 127, .scale = packed >> 28 };
+        v.index = v.low;
+    } else if (type == QUANT_IQ2_XS) {
+        const struct block_iq2_xs *b = (const void *)block;
+        unsigned packed = load_u16(b->qs + e / 8 * 2);
+        v = (struct vector) { .low = packed & 511, .index = packed & 511, .signs = packed >> 9 };
+        v.scale = b->scales[group] >> e % 32 / 16 * 4 & 15;
+    } else if (type == QUANT_IQ2_S) {
+        const struct block_iq2_s *b = (const void *)block;
+        v = (struct vector) { .low = b->qs[e / 8], .signs = b->signs[e / 8] };
+        v.index = v.low | (b->qh[group] >> 2 * n & 3u) << 8;
+        v.scale = b->scales[group] >> e % 32 / 16 * 4 & 15;
+    } else if (type == QUANT_IQ3_XXS) {
+        const struct block_iq3_xxs *b = (const void *)block;
+        uint32_t packed = load_u32(b->scales_signs + 4 * group);
+        v = (struct vector) { .low = b->qs[e / 4], .index = b->qs[e / 4], .signs = packed >> 7 * n & 127,
+                              .scale = packed >> 28 };
+    } else if (type == QUANT_IQ3_S) {
+        const struct block_iq3_s *b = (const void *)block;
+        v = (struct vector) { .low = b->qs[e / 4], .signs = b->signs[e / 8] };
+        v.index = v.low | (b->qh[group] >> e % 32 / 4 & 1u) << 8;
+        v.scale = b->scales[e / 64] >> e % 64 / 32 * 4 & 15;
+    } else if (type == QUANT_IQ1_S) {
+        const struct block_iq1_s *b = (const void *)block;
+        unsigned packed = load_u16(b->qh + 2 * group);
+        v = (struct vector) { .low = b->qs[e / 8], .signs = packed >> 15, .scale = packed >> 12 & 7 };
+        v.index = v.low | (packed >> 3 * n & 7) << 8;
+    } else {
+        const struct block_iq1_m *b = (const void *)block;
+        unsigned high = b->qh[e / 16] >> e % 16 / 8 * 4 & 15;
+        v = (struct vector) { .low = b->qs[e / 8], .signs = high >> 3, .index = b->qs[e / 8] | (high & 7) << 8 };
+        v.scale = load_u16(b->scales + e / 64 * 2) >> e % 64 / 16 * 3 & 7;
+    }
+    return v;
+}
+
+/* Returns the value at `at` in an entry of the grid of a type. */
+static float grid_value(enum quant_type type, unsigned index, size_t at) {
+    size_t shift = quant_grid_shift(at);
+    switch (type) {
+    case QUANT_IQ2_XXS: return (float)quant_iq2_values[quant_iq2_xxs_grid[index] >> shift & 3];
+    case QUANT_IQ2_XS: return (float)quant_iq2_values[quant_iq2_xs_grid[index] >> shift & 3];
+    case QUANT_IQ2_S: return (float)quant_iq2_values[quant_iq2_s_grid[index] >> shift & 3];
+    case QUANT_IQ3_XXS: return (float)quant_iq3_xxs_values[quant_iq3_xxs_grid[index] >> shift & 7];
+    case QUANT_IQ3_S: return (float)(2 * (quant_iq3_s_grid[index] >> shift & 7) + 1);
+    default: return (float)((quant_iq1_grid[index] >> shift & 3) - 1);
+    }
+}
+
+static void read_grids(enum quant_type type, enum misread misread, const uint8_t *block, float *dst) {
+    bool is_iq1 = type == QUANT_IQ1_S || type == QUANT_IQ1_M, is_iq3 = type == QUANT_IQ3_XXS || type == QUANT_IQ3_S;
+    bool has_seven = type == QUANT_IQ2_XXS || type == QUANT_IQ2_XS || type == QUANT_IQ3_XXS;
+    float d = half(block, misread), factor = type == QUANT_IQ3_XXS ? 0.5f : is_iq1 || is_iq3 ? 2.0f : 0.25f;
+    if (type == QUANT_IQ1_M) d = f32_from_f16(quant_iq1_m_d(block + offsetof(struct block_iq1_m, scales)));
+    for (size_t e = 0; e < 256; e++) {
+        struct vector v = vector_of(type, block, e);
+        float scale = d * factor * ((float)v.scale + (misread == MISREAD_HALF ? 0.0f : 0.5f));
+        float value = grid_value(type, misread == MISREAD_HIGH ? v.low : v.index, is_iq3 ? e % 4 : e % 8);
+        bool parity = __builtin_popcount(v.signs) & 1, minus = v.signs >> e % 8 & 1;
+        if (has_seven && e % 8 == 7) minus = parity && misread != MISREAD_LAST_SIGN;
+        if (is_iq1 && misread != MISREAD_SHIFT) value += v.signs ? -0.125f : 0.125f;
+        dst[e] = scale * (minus && !is_iq1 && misread != MISREAD_SIGNS ? -value : value);
+    }
+}
+
 /* ---- all types --------------------------------------------------------------------------------------------------- */
 
 static float read_bf16(enum misread misread, const uint8_t *p) {
@@ -250,6 +330,13 @@ void quirk_misread(enum quant_type type, enum misread misread, const void *src, 
         case QUANT_NVFP4: read_nvfp4(misread, (const void *)p, dst + i); break;
         case QUANT_TQ1_0: read_tq1_0(misread, (const void *)p, dst + i); break;
         case QUANT_TQ2_0: read_tq2_0(misread, (const void *)p, dst + i); break;
+        case QUANT_IQ2_XXS:
+        case QUANT_IQ2_XS:
+        case QUANT_IQ2_S:
+        case QUANT_IQ3_XXS:
+        case QUANT_IQ3_S:
+        case QUANT_IQ1_S:
+        case QUANT_IQ1_M: read_grids(type, misread, p, dst + i); break;
         case QUANT_F16: dst[i] = half(p, misread); break;
         case QUANT_BF16: dst[i] = read_bf16(misread, p); break;
         default: traits->dequantize(p, dst + i, traits->block_size);   /* the table has no mistakes for this type */

@@ -98,13 +98,17 @@ enum misread {
     MISREAD_SCALE_BITS,  /* packed 6-bit scales and minima without their upper two bits, which are stored apart */
     MISREAD_SCALE_ORDER, /* packed 6-bit scales read in sequence */
     MISREAD_D,           /* the block's two f16 swapped */
-    MISREAD_HIGH,        /* high bits not added */
+    MISREAD_HIGH,        /* high bits, of codes or of indexes into a grid, not added */
     MISREAD_HIGH_ORDER,  /* high bits taken in another order */
     MISREAD_HIGH_SIGN,   /* high bits inverted */
     MISREAD_ORDER,       /* Q2_K, Q3_K, Q6_K, TQ1_0, TQ2_0: elements read in sequence; NVFP4: in the order of MXFP4 */
     MISREAD_TABLE,       /* IQ4_NL, IQ4_XS, MXFP4, NVFP4: codes taken as those of Q4_0 */
     MISREAD_DOUBLED,     /* MXFP4, NVFP4: scales not halved, though the values of the codes are doubled */
     MISREAD_DIGITS,      /* TQ1_0: bytes taken as integers of base 3, not as fractions */
+    MISREAD_SIGNS,       /* IQ2, IQ3: all weights of a vector positive */
+    MISREAD_LAST_SIGN,   /* IQ2_XXS, IQ2_XS, IQ3_XXS: the eighth sign, which the other seven determine, taken as plus */
+    MISREAD_SHIFT,       /* IQ1: 1/8 neither added nor subtracted */
+    MISREAD_HALF,        /* IQ1, IQ2, IQ3: 1/2 not added to the scales */
     MISREAD_SIGN,        /* signed bytes read as unsigned, or 32 not subtracted from scales */
     MISREAD_BF16,        /* f16 read as bf16, or BF16 as f16 */
 };

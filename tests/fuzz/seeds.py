@@ -14,12 +14,15 @@ HERE = pathlib.Path(__file__).parent
 F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 = 0, 1, 2, 3, 6, 7, 8
 Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, BF16 = 10, 11, 12, 13, 14, 20, 23, 30
 TQ1_0, TQ2_0, MXFP4, NVFP4, Q1_0, Q2_0 = 34, 35, 39, 40, 41, 42
+IQ2_XXS, IQ2_XS, IQ3_XXS, IQ1_S, IQ3_S, IQ2_S, IQ1_M = 16, 17, 18, 19, 21, 22, 29
 # type: weights in a block, its bytes, where its f16 scales are
 BLOCKS = {F32: (1, 4, []), F16: (1, 2, [0]), BF16: (1, 2, []), Q4_0: (32, 18, [0]), Q4_1: (32, 20, [0, 2]),
           Q5_0: (32, 22, [0]), Q5_1: (32, 24, [0, 2]), Q8_0: (32, 34, [0]), Q2_K: (256, 84, [80, 82]),
           Q3_K: (256, 110, [108]), Q4_K: (256, 144, [0, 2]), Q5_K: (256, 176, [0, 2]), Q6_K: (256, 210, [208]),
           IQ4_NL: (32, 18, [0]), IQ4_XS: (256, 136, [0]), TQ1_0: (256, 54, [52]), TQ2_0: (256, 66, [64]),
-          MXFP4: (32, 17, []), NVFP4: (64, 36, []), Q1_0: (128, 18, [0]), Q2_0: (64, 18, [0])}
+          MXFP4: (32, 17, []), NVFP4: (64, 36, []), Q1_0: (128, 18, [0]), Q2_0: (64, 18, [0]),
+          IQ2_XXS: (256, 66, [0]), IQ2_XS: (256, 74, [0]), IQ2_S: (256, 82, [0]), IQ3_XXS: (256, 98, [0]),
+          IQ3_S: (256, 110, [0]), IQ1_S: (256, 50, [0]), IQ1_M: (256, 56, [])}
 # type: its scales of one byte, at the start of a block, and their lowest value and their highest one here
 BYTE_SCALES = {MXFP4: (1, 116, 120), NVFP4: (4, 8, 24)}
 U8, I32, U32, FLOAT, BOOL, STRING, ARRAY, U64 = 0, 5, 4, 6, 7, 8, 9, 10
@@ -94,6 +97,8 @@ class Model:
         for at in range(0, len(blocks), size):
             for scale in scales:
                 blocks[at + scale:at + scale + 2] = struct.pack("<e", 0.05 * self.random.gauss(0, 1) / weights ** 0.5)
+            if kind == IQ1_M:   # the upper four bits of its f16, which is 2^-15 to 2^-12
+                blocks[at + 55] = blocks[at + 55] & 0x8F
             n_byte, *ends = BYTE_SCALES.get(kind, (0,))
             for scale in range(n_byte):
                 blocks[at + scale] = self.random.randint(*ends)
@@ -120,6 +125,7 @@ LETTERS = [*"abcdefghijkl", "ab", "cd", "Ġ", "<|im_start|>", "<|im_end|>"]
 PIECES = ["<unk>", "<s>", "</s>", "▁", "a", "b", "▁a", "ab", "c"]
 SMALL = [Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, F16, BF16, IQ4_NL]
 FEW_BITS = [TQ2_0, TQ1_0, Q1_0, MXFP4, NVFP4, TQ2_0, TQ1_0, Q2_0, Q8_0]   # attn_output and ffn_down have rows of 64
+GRIDS = [IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, Q8_0, IQ3_S, IQ1_S, Q8_0, IQ1_M]   # attn_output and ffn_down as above
 LARGE = [Q6_K, Q2_K, Q3_K, Q4_K, IQ4_NL, Q5_K, IQ4_XS, Q5_1, Q8_0]
 
 
@@ -180,6 +186,7 @@ def models():
     yield "types-of-32", b"\2\x2a" + Model(types=SMALL, layers=2, **small).write()
     yield "types-of-256", b"\0\x2c" + Model(types=LARGE, embd=256, heads=1, head=32, **small).write()
     yield "types-of-few-bits", b"\0\x2c" + Model(types=FEW_BITS, embd=256, heads=1, head=64, ff=64, **small).write()
+    yield "types-with-grids", b"\0\x2c" + Model(types=GRIDS, embd=256, heads=1, head=64, ff=64, **small).write()
     yield "rehearsal", b"\1\x18" + Model(types=[Q8_0], **small).write()
 
     def rope(model):

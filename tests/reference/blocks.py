@@ -1,9 +1,11 @@
-"""Quantized blocks read without a library, and misread in the ways known from engines.
+"""Quantized blocks read without a library, and misread in the ways known from engines.  Only the grids of IQ1, IQ2 and
+IQ3 are those of the package gguf.
 
 A reader takes (n_block, bytes) u8 and the part of a mistake's name after the type, "nibbles=swapped" or None, and gives
 (n_block, elements) f64.  Without a mistake it must equal gguf.quants.dequantize: `engine.py --selftest` compares.
 Layouts: ggml-common.h and the GGUF specification.  In comments b is a byte, j its place in the row of bytes.
 """
+import gguf
 import numpy as np
 
 
@@ -223,6 +225,97 @@ def q6_k(blocks, mistake):  # 128 bytes of low nibbles, 64 of two high bits, 16 
     return f16(blocks, 208, mistake) * np.repeat(scales.astype(np.float64), 16, axis=1) * (codes + 16 * high - offset)
 
 
+def integers(blocks, at, end, kind):
+    """(n_block, n): the little-endian integers in these bytes."""
+    return np.ascontiguousarray(blocks[:, at:end]).view(kind).astype(int)
+
+
+def with_grid(name, index, scales, signs, mistake):
+    """Elements of a type with a grid, whose entries have 4 or 8 of them.  signs: (n_block, 256), or None.  The
+    package gguf has the grids."""
+    kind = getattr(gguf.quants, name)
+    kind.init_grid()
+    values = kind.grid.reshape(kind.grid_shape).astype(np.float64)[index].reshape(len(index), 256)
+    if signs is not None and mistake != "signs=missing":
+        values = values * signs
+    return np.repeat(scales, 256 // scales.shape[1], axis=1) * values
+
+
+def half_scales(d, codes, mistake):
+    return d * (codes + (0 if mistake == "scales=no_half" else 0.5))
+
+
+def signs_of(some, mistake):
+    """(n_block, 256) signs from 7 bits for each vector, (n_block, 32); the eighth is the parity of these."""
+    signs = some[:, :, None] >> np.arange(8) & 1
+    signs[:, :, 7] = 0 if mistake == "signs=seven" else signs.sum(axis=2) % 2
+    return 1 - 2 * signs.reshape(-1, 256)
+
+
+def sevens(packed, mistake):
+    """Signs and scales from 8 integers of 32 bits, which have 4 times 7 bits of signs and then 4 bits of scale."""
+    return signs_of((packed[:, :, None] >> 7 * np.arange(4) & 127).reshape(-1, 32), mistake), packed >> 28
+
+
+def nibbles_in_order(packed):
+    return nibbles(packed, "layout=interleaved")
+
+
+def iq2_xxs(blocks, mistake):  # f16 d; 8 times 4 bytes of indexes and a word of signs and scale
+    index, words = blocks[:, 2:].reshape(-1, 8, 8)[:, :, :4].reshape(-1, 32), integers(blocks, 2, 66, "<u4")[:, 1::2]
+    signs, codes = sevens(words, mistake)
+    return with_grid("IQ2_XXS", index, half_scales(f16(blocks, 0, mistake) / 4, codes, mistake), signs, mistake)
+
+
+def iq2_xs(blocks, mistake):  # f16 d; 32 times 9 bits of index and 7 of signs; 8 bytes of scales
+    words, signs = integers(blocks, 2, 66, "<u2"), integers(blocks, 2, 66, "<u2") >> 9
+    scales = half_scales(f16(blocks, 0, mistake) / 4, nibbles_in_order(blocks[:, 66:]), mistake)
+    return with_grid("IQ2_XS", words & 511, scales, signs_of(signs, mistake), mistake)
+
+
+def high_indexes(low, high, mistake):
+    return low.astype(int) + (0 if mistake == "high=missing" else 256 * high.astype(int))
+
+
+def iq2_s(blocks, mistake):  # f16 d; 32 bytes of indexes; 32 of signs; 8 of upper bits of indexes; 8 of scales
+    index = high_indexes(blocks[:, 2:34], pairs(blocks[:, 66:74]).reshape(-1, 32), mistake)
+    scales = half_scales(f16(blocks, 0, mistake) / 4, nibbles_in_order(blocks[:, 74:]), mistake)
+    return with_grid("IQ2_S", index, scales, 1 - 2 * bits(blocks[:, 34:66]), mistake)
+
+
+def iq3_xxs(blocks, mistake):  # f16 d; 64 bytes of indexes; 8 words of signs and scale
+    signs, codes = sevens(integers(blocks, 66, 98, "<u4"), mistake)
+    scales = half_scales(f16(blocks, 0, mistake) / 2, codes, mistake)
+    return with_grid("IQ3_XXS", blocks[:, 2:66], scales, signs, mistake)
+
+
+def iq3_s(blocks, mistake):  # f16 d; 64 bytes of indexes; 8 of upper bits; 32 of signs; 4 of scales
+    index = high_indexes(blocks[:, 2:66], bits(blocks[:, 66:74]), mistake)
+    scales = half_scales(f16(blocks, 0, mistake) * 2, nibbles_in_order(blocks[:, 106:]), mistake)
+    return with_grid("IQ3_S", index, scales, 1 - 2 * bits(blocks[:, 74:106]), mistake)
+
+
+def shifted_grid(index, down, scales, mistake):
+    """Elements of IQ1, whose values are those of a grid plus or, where down (n_block, 32) is set, minus 1/8."""
+    values = with_grid("IQ1_S", index, np.ones((len(index), 8)), None, mistake)
+    shift = np.repeat(1 - 2 * down, 8, axis=1) / (np.inf if mistake == "shift=missing" else 8)
+    return np.repeat(scales, 256 // scales.shape[1], axis=1) * (values + shift)
+
+
+def iq1_s(blocks, mistake):  # f16 d; 32 bytes of indexes; 8 times 4 times 3 upper bits of them, 3 of scale, a shift
+    words = integers(blocks, 34, 50, "<u2")
+    index = high_indexes(blocks[:, 2:34], (words[:, :, None] >> 3 * np.arange(4) & 7).reshape(-1, 32), mistake)
+    scales = half_scales(f16(blocks, 0, mistake) * 2, words >> 12 & 7, mistake)
+    return shifted_grid(index, np.repeat(words >> 15, 4, axis=1), scales, mistake)
+
+
+def iq1_m(blocks, mistake):  # 32 bytes of indexes; 32 nibbles, 3 upper bits and a shift; 4 times 4 scales of 3 bits and
+    high, words = nibbles_in_order(blocks[:, 32:48]).astype(int), integers(blocks, 48, 56, "<u2")   # a quarter of f16 d
+    d = (words >> 12 << 4 * np.arange(4)).sum(axis=1, keepdims=True).astype("<u2").view("<f2").astype(np.float64)
+    scales = half_scales(d * 2, (words[:, :, None] >> 3 * np.arange(4) & 7).reshape(-1, 16), mistake)
+    return shifted_grid(high_indexes(blocks[:, :32], high & 7, mistake), high >> 3, scales, mistake)
+
+
 def half(blocks, mistake):
     return f16(blocks, 0, "d=bf16" if mistake == "type=bf16" else None)
 
@@ -233,7 +326,8 @@ def brain(blocks, mistake):
 
 READERS = {"Q4_0": q4_0, "Q4_1": q4_1, "Q5_0": q5_0, "Q5_1": q5_1, "Q8_0": q8_0, "Q2_K": q2_k, "Q3_K": q3_k,
            "Q4_K": q4_k, "Q5_K": q5_k, "Q6_K": q6_k, "IQ4_NL": iq4_nl, "IQ4_XS": iq4_xs, "MXFP4": mxfp4, "NVFP4": nvfp4,
-           "TQ1_0": tq1_0, "TQ2_0": tq2_0, "F16": half, "BF16": brain}
+           "TQ1_0": tq1_0, "TQ2_0": tq2_0, "IQ2_XXS": iq2_xxs, "IQ2_XS": iq2_xs, "IQ2_S": iq2_s, "IQ3_XXS": iq3_xxs,
+           "IQ3_S": iq3_s, "IQ1_S": iq1_s, "IQ1_M": iq1_m, "F16": half, "BF16": brain}
 
 
 def read(type_name, block_bytes, raw, mistake):

@@ -46,8 +46,8 @@ MODELS = {
     "hot": (NARROW + " --rope-base 20000", {"attn_q": 5, "attn_k": 5}),   # scores past the 88 of softmax=no_max
     "granite": (NARROW + " --rope-base 20000 --arch granite --tied", {}),
     "windows": (NARROW + " --rope-base 20000 --arch gemma3 --rope-base-swa 5000 --window 4 --window-period 3", {}),
-    **{name: ((WIDE if name.endswith("_K") or name in ("IQ4_XS", "TQ1_0", "TQ2_0") else NARROW) + f" --type {name}",
-              SMALL) for name in blocks.READERS},
+    **{name: ((WIDE if name.endswith("_K") or name.startswith(("IQ1", "IQ2", "IQ3", "IQ4_XS", "TQ")) else NARROW)
+              + f" --type {name}", SMALL) for name in blocks.READERS},
     **{name: (None, {}) for name in (
         "gemma2", "gemma3", "qwen3", "olmo2", "gpt-oss", "qwen2moe", "qwen3moe", "olmoe", "dots1", "glm4moe",
         "bailingmoe2", "command-r", "phi2", "gpt2", "bloom", "cohere2", "glm4", "smollm3", "hunyuan-dense",

@@ -36,6 +36,13 @@ FIELDS = {
     "NVFP4": {"scales": (0, 4), "qs": (4, 32)},
     "TQ1_0": {"bytes": (0, 52), "d": (52, 2)},
     "TQ2_0": {"qs": (0, 64), "d": (64, 2)},
+    "IQ2_XXS": {"d": (0, 2), "qs": (2, 64)},
+    "IQ2_XS": {"d": (0, 2), "qs": (2, 64), "scales": (66, 8)},
+    "IQ2_S": {"d": (0, 2), "qs": (2, 32), "signs": (34, 32), "qh": (66, 8), "scales": (74, 8)},
+    "IQ3_XXS": {"d": (0, 2), "qs": (2, 64), "scales": (66, 32)},
+    "IQ3_S": {"d": (0, 2), "qs": (2, 64), "qh": (66, 8), "signs": (74, 32), "scales": (106, 4)},
+    "IQ1_S": {"d": (0, 2), "qs": (2, 32), "qh": (34, 16)},
+    "IQ1_M": {"qs": (0, 32), "qh": (32, 16), "scales": (48, 8)},
 }
 ONE = np.frombuffer(struct.pack("<e", 1), np.uint8)
 ZERO = np.zeros(2, np.uint8)
@@ -157,8 +164,49 @@ def tq1_digits(b):
     return digits
 
 
+def masked(field, mask):
+    """The field with only the bits of mask of each little-endian integer of mask's type."""
+    return (np.ascontiguousarray(field).view(mask.dtype) & mask).view(np.uint8)
+
+
+def grid_mistakes(b):
+    """Mistakes in reading a type with a grid."""
+    def without(field, mask):
+        return b.having(**{field: masked(b[field], mask)}).values()
+
+    name, out, right = b.type, {}, b.values()
+    no_signs = {"IQ2_XXS": ("qs", np.uint64(0xF0000000FFFFFFFF)), "IQ2_XS": ("qs", np.uint16(0x01FF)),
+                "IQ2_S": ("signs", np.uint8(0)), "IQ3_XXS": ("scales", np.uint32(0xF0000000)),
+                "IQ3_S": ("signs", np.uint8(0))}
+    no_high = {"IQ2_S": ("qh", np.uint8(0)), "IQ3_S": ("qh", np.uint8(0)), "IQ1_S": ("qh", np.uint16(0xF000)),
+               "IQ1_M": ("qh", np.uint8(0x88))}
+    # Scales of 0 count as 1/2: what is left of the right values is the part of 1/2.
+    no_scale = {"IQ2_XXS": ("qs", np.uint64(0x0FFFFFFFFFFFFFFF)), "IQ2_XS": ("scales", np.uint8(0)),
+                "IQ2_S": ("scales", np.uint8(0)), "IQ3_XXS": ("scales", np.uint32(0x0FFFFFFF)),
+                "IQ3_S": ("scales", np.uint8(0)), "IQ1_S": ("qh", np.uint16(0x8FFF)),
+                "IQ1_M": ("scales", np.uint16(0xF000))}
+    shift = {"IQ1_S": np.uint16(0x8000), "IQ1_M": np.uint8(0x88)}
+    if name in no_signs:
+        positive = without(*no_signs[name])
+        out["signs=missing"] = positive
+        if name in ("IQ2_XXS", "IQ2_XS", "IQ3_XXS"):
+            out["signs=seven"] = np.where(np.arange(256) % 8 == 7, positive, right)
+    if name in no_high:
+        out["high=missing"] = without(*no_high[name])
+    if name in shift:   # half of the sum of values shifted up and of values shifted down
+        up, bit = without("qh", ~shift[name]), shift[name]
+        down = b.having(qh=(np.ascontiguousarray(b["qh"]).view(bit.dtype) | bit).view(np.uint8)).values()
+        out["shift=missing"] = (up + down) / np.float32(2)
+    out["scales=no_half"] = right - without(*no_scale[name])
+    if "d" in FIELDS[name]:
+        out["d=bf16"] = bf16(b["d"]) * b.having(d=ONE).values()
+    return out
+
+
 def mistakes(b):
     """name -> values of all blocks."""
+    if b.type.startswith(("IQ1", "IQ2", "IQ3")):
+        return grid_mistakes(b)
     name, out = b.type, {}
     if name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "IQ4_NL", "IQ4_XS", "MXFP4", "NVFP4"):
         out["nibbles=swapped"] = b.having(qs=b["qs"] >> 4 | b["qs"] << 4).values()
@@ -273,6 +321,8 @@ def random_blocks(type_name, n):
         block["scales"][:] = rng.integers(120, 132, (n, 1))
     if type_name == "NVFP4":
         block["scales"][:] = rng.integers(0, 120, (n, 4))   # all but the largest
+    if type_name == "IQ1_M":   # the exponent's upper four bits are at the end; it is below 24
+        block["scales"][:, 7] = block["scales"][:, 7] & 0x8F | 0x20
     return block
 
 
