@@ -384,11 +384,13 @@ static char *special_text(const struct tokenizer *t, int32_t id) {
     return text;
 }
 
-/* Removes the texts of BOS and EOS that PLUMB_ADD_SPECIAL adds, as llama.cpp does.  Returns the length of the rest. */
-static size_t remove_special(plumb_model *m, const char *bos, const char *eos, size_t n) {
+/* Removes the texts of BOS and EOS that PLUMB_ADD_SPECIAL adds, as llama.cpp does.  Returns the length of the rest, or a
+ * negative plumb_status. */
+static int64_t remove_special(plumb_model *m, const char *bos, const char *eos, size_t n) {
     int32_t ids[2];
     int64_t n_id = tokenizer_encode(m->tokenizer, "", 0, PLUMB_ADD_SPECIAL, ids, 2, &m->err);
     size_t n_bos = strlen(bos), n_eos = strlen(eos);
+    if (n_id < 0) return n_id;
     if (n_id > 0 && ids[0] == tokenizer_bos(m->tokenizer) && n >= n_bos && memcmp(m->prompt, bos, n_bos) == 0) {
         n -= n_bos;
         memmove(m->prompt, m->prompt + n_bos, n);
@@ -396,7 +398,7 @@ static size_t remove_special(plumb_model *m, const char *bos, const char *eos, s
     if (n_id > 0 && n_id <= 2 && ids[n_id - 1] == tokenizer_eos(m->tokenizer) && n >= n_eos
         && memcmp(m->prompt + n - n_eos, eos, n_eos) == 0) n -= n_eos;
     m->prompt[n] = 0;
-    return n;
+    return (int64_t)n;
 }
 
 int64_t plumb_chat_render(plumb_model *m, const char *json, size_t n, const char **prompt) {
@@ -417,10 +419,9 @@ int64_t plumb_chat_render(plumb_model *m, const char *json, size_t n, const char
     } else {
         error_set(&m->err, status, "out of memory: the texts of BOS and EOS");
     }
-    if (status == PLUMB_OK) n_prompt = remove_special(m, bos, eos, n_prompt);
+    int64_t n_rest = status == PLUMB_OK ? remove_special(m, bos, eos, n_prompt) : status;
     free(bos);
     free(eos);
-    if (status != PLUMB_OK) return status;
-    *prompt = m->prompt;
-    return (int64_t)n_prompt;
+    if (n_rest >= 0) *prompt = m->prompt;
+    return n_rest;
 }

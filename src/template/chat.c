@@ -15,7 +15,7 @@
 
 /* Whether the template prints MARK for a chat with these messages, and not as the member of an object that is printed
  * as it is, {'text': 'MARK'}, or, unless as_json is allowed, as {"text": "MARK"}. */
-static bool prints(const struct render *r, const struct chat_template *t, const char *json, bool as_json) {
+static bool prints(struct render *r, const struct chat_template *t, const char *json, bool as_json) {
     char *text;
     size_t n;
     struct error err = {PLUMB_OK, ""};
@@ -23,7 +23,9 @@ static bool prints(const struct render *r, const struct chat_template *t, const 
     struct template_limits limits = {1u << 24, 1u << 24};   /* enough for a small chat */
     if (r->max_work < limits.work) limits.work = r->max_work;
     if (r->max_bytes < limits.bytes) limits.bytes = r->max_bytes;
-    if (template_render(t, json, strlen(json), false, limits, &text, &n, &err) == PLUMB_OK) {
+    plumb_status status = template_render(t, json, strlen(json), false, limits, &text, &n, &err);
+    if (status == PLUMB_ERROR_MEMORY) render_no_memory(r, strlen(json));
+    if (status == PLUMB_OK) {
         const char *mark = strstr(text, MARK);
         bool is_member = mark && mark - text >= 3 && mark[-3] == ':' && mark[-2] == ' ';
         found = mark && !(is_member && (mark[-1] == '\'' || (mark[-1] == '"' && !as_json)));
