@@ -29,6 +29,13 @@ export async function runTests(module, print, read, startThread) {
       return BigInt(got.length);
     },
   });
+  // The C library's dates ask for environment variables; there are none.
+  const wasi = imports.wasi_snapshot_preview1 ??= {};
+  wasi.environ_sizes_get = (n, size) => {
+    for (const at of [n, size]) bytes(at, 4).fill(0);
+    return 0;
+  };
+  wasi.environ_get = () => 0;
   const c = new WebAssembly.Instance(module, imports).exports;
   c._initialize();
   if (!memory) return c.test_main();
