@@ -166,9 +166,10 @@ int64_t plumb_tokenize(plumb_model *model, const char *text, size_t len, unsigne
  * plumb_tokenize with PLUMB_ADD_SPECIAL and flags.  Otherwise they are those of a query and a text, for a reranker: as
  * in llama.cpp's server the file's tokenizer.chat_template.rerank says how the two are joined, or they are
  * BOS query EOS SEP text EOS, where the file says which of these tokens there are.
+ * With a query, flags are not used: texts such as <|im_end|> become special tokens only with the file's rerank template.
  * n_max: if there are more tokens, the last ones of the text are left out, but not what follows the text; 0: no limit.
- * PLUMB_ERROR_CONTEXT if there is no room for any token of the text.  The result is as for
- * plumb_tokenize. */
+ * PLUMB_ERROR_CONTEXT if there is no room for any token of the text, PLUMB_ERROR_TOKENIZER if the vocabulary lacks a
+ * token that the file asks for.  The result is as for plumb_tokenize. */
 int64_t plumb_tokenize_input(plumb_model *model, const char *query, size_t n_query, const char *text, size_t n_text,
                              unsigned flags, size_t n_max, int32_t *ids, size_t cap);
 /* Writes the bytes of one token to buf, at most cap and without a final 0, and returns their full number.  If special
@@ -191,7 +192,9 @@ bool plumb_token_is_eog(const plumb_model *model, int32_t id);
  * (true if it is not there) and others that the template knows.  Messages are adapted to what the template accepts, as
  * llama.cpp's server does.  The prompt is to be tokenized with PLUMB_ADD_SPECIAL and PLUMB_PARSE_SPECIAL; it does not
  * begin with a BOS, or end with an EOS, that this adds.
- * Returns its length, or a negative plumb_status on failure.  *prompt ends with a 0 and is valid until the next call of
+ * Returns its length, or a negative plumb_status on failure: PLUMB_ERROR_ARGUMENT if json is not such an object,
+ * PLUMB_ERROR_TEMPLATE if there is no template, or it fails, refuses the chat or reaches a limit.  Dates are those of
+ * the C library's localtime, so only one thread may be in this function at a time.  *prompt ends with a 0 and is valid until the next call of
  * this function or plumb_model_free.  Needs plumb_model_load_vocab or plumb_model_end. */
 int64_t plumb_chat_render(plumb_model *model, const char *json, size_t n, const char **prompt);
 

@@ -48,7 +48,8 @@ static void text_row(const void *row) {
         const char *at = expected;
         double worst = 0;
         const char *line = texts, *end;
-        for (; (end = memchr(line, '\n', n_texts - (size_t)(line - texts))); line = end + 1) {
+        size_t n_line = 0;
+        for (; (end = memchr(line, '\n', n_texts - (size_t)(line - texts))); line = end + 1, n_line++) {
             double ids[MAX_ID], theirs[MAX_ELEMENT];
             int32_t ours[MAX_ID];
             size_t n_id = read_numbers(&at, "tokens", ids, MAX_ID);
@@ -70,6 +71,7 @@ static void text_row(const void *row) {
             }
             if (distance > worst || isnan(distance)) worst = distance;
         }
+        CHECK(n_line == 7, "%zu lines", n_line);
         double most = ranks ? (fast ? 5e-4 : 1e-5) : fast ? 1e-6 : 1e-11;
         CHECK(worst <= most, "%s pass: %g", fast ? "fast" : "reference", worst);
         test_note("%s pass: %s %.2g", fast ? "fast" : "reference", ranks ? "scores differ by" : "cosine distance",

@@ -202,6 +202,7 @@ static struct value split(struct call *c) {
     if (!count(c, 1, 3)) return value_undefined();
     struct text s = c->args[0].as.text, by = separator(c);
     int64_t n_left = c->n > 2 ? value_integer(c->r, c->args[2]) : -1;
+    if (n_left < 0) n_left = -1;   /* INT64_MIN must not be decremented */
     struct value result = value_empty(c->r, LIST);
     while (c->r->stop == STOP_NOT) {
         size_t at = n_left-- != 0 ? text_find(c->r, s, by) : SIZE_MAX;
@@ -225,6 +226,7 @@ static struct value rsplit(struct call *c) {
     if (!count(c, 1, 3)) return value_undefined();
     struct text s = c->args[0].as.text, by = separator(c);
     int64_t n_left = c->n > 2 ? value_integer(c->r, c->args[2]) : -1;
+    if (n_left < 0) n_left = -1;   /* INT64_MIN must not be decremented */
     struct value result = value_empty(c->r, LIST);
     for (size_t end = s.n; c->r->stop == STOP_NOT && n_left != 0 && end >= by.n;) {
         size_t at = end - by.n;
@@ -304,6 +306,7 @@ static struct value string_to_int(struct call *c) {
     struct value otherwise = call_argument(c, "default", 1), base = call_argument(c, "base", 2);
     int64_t radix = base.kind == UNDEFINED ? 10 : value_integer(c->r, base), i;
     if (radix != 0 && (radix < 2 || radix > 36)) return fail(c, "the base must be 0 or 2 to 36");
+    if (!render_work(c->r, c->args[0].as.text.n)) return value_undefined();
     if (read_integer(c->args[0].as.text, radix, &i)) return value_int(i);
     return value_int(otherwise.kind == UNDEFINED ? 0 : value_integer(c->r, otherwise));
 }
@@ -311,8 +314,9 @@ static struct value string_to_int(struct call *c) {
 static struct value string_to_float(struct call *c) {
     struct value otherwise = call_argument(c, "default", 1);
     struct text s = c->args[0].as.text;
-    while (s.n > 0 && is_space(s.data[0])) s.data++, s.n--;
     double x;
+    if (!render_work(c->r, s.n)) return value_undefined();
+    while (s.n > 0 && is_space(s.data[0])) s.data++, s.n--;
     if (decimal_read(s.data, s.n, &x) > 0) return value_float(x);
     return value_float(otherwise.kind == UNDEFINED ? 0 : value_number(c->r, otherwise));
 }
@@ -387,7 +391,7 @@ static struct value select_items(struct call *c, bool passing) {
     struct value attribute = argument_of(c, 1, IS(STRING)), result = value_empty(c->r, LIST);
     if (c->n == 4) argument_of(c, 2, IS(STRING));
     const struct list *list = c->args[0].as.list;
-    for (size_t i = 0; i < list->n && c->r->stop == STOP_NOT; i++) {
+    for (size_t i = 0; i < list->n && render_work(c->r, 32) && c->r->stop == STOP_NOT; i++) {
         struct value item = list->items[i], tested = item;
         if (c->n != 3 && item.kind != OBJECT) return fail(c, "an item is not an object");
         if (c->n != 3) tested = attribute_of(c, item, attribute);

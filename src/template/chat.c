@@ -59,6 +59,7 @@ static void merge_system(struct render *r, struct list *messages) {
     }
     messages->items++;
     messages->n--;
+    messages->cap--;
 }
 
 /* Replaces the arguments of tool calls that are JSON text by its value. */
@@ -67,7 +68,8 @@ static void parse_arguments(struct render *r, struct value calls) {
         struct value *function = member(r, calls.as.list->items[i], "function");
         struct value *arguments = function ? member(r, *function, "arguments") : NULL;
         if (arguments && arguments->kind == STRING) {
-            *arguments = value_from_json(r, arguments->as.text.data, arguments->as.text.n);
+            struct text json = arguments->as.text;
+            *arguments = value_from_json(r, "the arguments of a tool call", json.data, json.n);
         }
     }
 }

@@ -53,7 +53,7 @@ static struct scope *make_scope(struct render *r, struct scope *parent) {
 /* Sets the parameters of a macro in its scope.  As in llama.cpp, parameter i has its default only if there are not more
  * than i arguments, with or without names. */
 static void bind(struct render *r, struct scope *scope, struct scope *caller, struct nodes parameters, struct call *c) {
-    for (size_t i = 0; i < parameters.n && r->stop == STOP_NOT; i++) {
+    for (size_t i = 0; i < parameters.n && r->stop == STOP_NOT && render_work(r, c->n); i++) {
         const struct node *parameter = parameters.items[i];
         bool has_default = parameter->kind == NODE_NAMED;
         const struct node *variable = has_default ? parameter->a : parameter;

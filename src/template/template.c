@@ -17,7 +17,7 @@ plumb_status template_render(const struct chat_template *t, const char *json, si
     struct output out = {NULL, 0, 0};
     *text = NULL;
     *n_text = 0;
-    struct value variables = value_from_json(&r, json, n_json);
+    struct value variables = value_from_json(&r, "the variables of the chat template", json, n_json);
     if (r.stop == STOP_NOT && variables.kind != OBJECT) {
         r.stop = STOP_FAILED;
         error_set(err, PLUMB_ERROR_ARGUMENT, "the variables of the chat template are not a JSON object");

@@ -10,9 +10,15 @@
 /* ---- the rendering ----------------------------------------------------------------------------------------------- */
 
 /* Nested calls of the evaluator that fit into the stack of a WebAssembly module, 1 MiB. */
-enum { MAX_DEPTH = 250, BLOCK_BYTES = 1 << 16 };
+enum { MAX_DEPTH = 250 };
+/* Under sanitizers each allocation has a block of its own, so that they see a write behind it. */
+#if defined __SANITIZE_ADDRESS__ || defined FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+enum { BLOCK_BYTES = 8 };
+#else
+enum { BLOCK_BYTES = 1 << 16 };
+#endif
 
-struct block { struct block *next; };
+struct block { _Alignas(8) struct block *next; };   /* values follow it, also where pointers have 4 bytes */
 
 void render_fail(struct render *r, const char *format, ...) {
     if (r->stop == STOP_FAILED) return;
@@ -56,11 +62,11 @@ void render_leave(struct render *r) { r->depth--; }
 
 void *render_alloc(struct render *r, uint64_t n) {
     if (!render_work(r, n)) return NULL;
-    if (n > r->max_bytes - r->n_bytes) {
+    if (r->n_bytes > r->max_bytes || n > r->max_bytes - r->n_bytes) {
         render_fail(r, "it takes more than %llu bytes of memory", (unsigned long long)r->max_bytes);
         return NULL;
     }
-    size_t rounded = ((size_t)n + 7) & ~(size_t)7;
+    size_t rounded = n > 0 ? ((size_t)n + 7) & ~(size_t)7 : 8;
     if (rounded > r->n_free) {
         size_t size = rounded < BLOCK_BYTES ? BLOCK_BYTES : rounded;
         struct block *block = malloc(sizeof *block + size);
@@ -74,6 +80,7 @@ void *render_alloc(struct render *r, uint64_t n) {
             r->n_bytes += rounded;
             return block + 1;
         }
+        r->n_bytes += r->n_free;   /* nothing uses the rest of the last block any more */
         r->free_at = (char *)(block + 1);
         r->n_free = size;
     }
@@ -155,8 +162,9 @@ struct value *object_find(struct render *r, const struct object *o, struct value
     if (!render_work(r, o->n)) return NULL;
     for (size_t i = 0; i < o->n && r->stop != STOP_FAILED; i++) {
         struct member *m = &o->members[i];
-        bool found = key.kind == STRING && m->key.kind == STRING ? text_is(key.as.text, m->key.as.text)
-                                                                 : value_equal(r, key, m->key);
+        bool texts = key.kind == STRING && m->key.kind == STRING;
+        if (texts && key.as.text.n == m->key.as.text.n && !render_work(r, key.as.text.n / 8)) return NULL;
+        bool found = texts ? text_is(key.as.text, m->key.as.text) : value_equal(r, key, m->key);
         if (found) return &m->value;
     }
     return NULL;
@@ -208,10 +216,11 @@ static int64_t whole_of(struct value v) {
 static bool equal_keys(struct render *r, struct value a, struct value b);
 
 bool value_equal(struct render *r, struct value a, struct value b) {
+    if (!render_work(r, 1)) return false;
     bool numbers = a.kind >= BOOLEAN && a.kind <= FLOAT && b.kind >= BOOLEAN && b.kind <= FLOAT;
     if (numbers) return whole_of(a) == whole_of(b) && !(number_of(a) < number_of(b) || number_of(a) > number_of(b))
                         && !isnan(number_of(a)) && !isnan(number_of(b));
-    if (a.kind != b.kind || !render_work(r, 1)) return false;
+    if (a.kind != b.kind) return false;
     switch (a.kind) {
     case STRING:
         return render_work(r, a.as.text.n) && text_is(a.as.text, b.as.text);
@@ -467,7 +476,7 @@ static struct value read_json(struct render *r, struct json *j) {
     return v;
 }
 
-struct value value_from_json(struct render *r, const char *json, size_t n) {
+struct value value_from_json(struct render *r, const char *what, const char *json, size_t n) {
     struct json j;
     struct error err = {PLUMB_OK, ""};
     json_begin(&j, json, n, &err);
@@ -478,7 +487,7 @@ struct value value_from_json(struct render *r, const char *json, size_t n) {
         render_no_memory(r, n);
     } else if (status != PLUMB_OK && r->stop != STOP_FAILED) {
         r->stop = STOP_FAILED;
-        error_set(r->err, PLUMB_ERROR_ARGUMENT, "the variables of the chat template: %s", err.message);
+        error_set(r->err, PLUMB_ERROR_ARGUMENT, "%s: %s", what, err.message);
     }
     return v;
 }

@@ -139,7 +139,7 @@ struct json_style { int64_t indent; struct text item_separator, key_separator; }
 void value_write_json(struct render *r, struct output *out, struct value v, const struct json_style *style,
                       uint32_t level);
 /* Makes a value of JSON text. */
-struct value value_from_json(struct render *r, const char *json, size_t n);
+struct value value_from_json(struct render *r, const char *what, const char *json, size_t n);
 
 /* Bytes of s up to needle, or SIZE_MAX. */
 size_t text_find(struct render *r, struct text s, struct text needle);

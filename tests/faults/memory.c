@@ -833,7 +833,7 @@ static void free_world(void) {
     for (size_t i = 0; i < 5; i++) plumb_trace_free(traces[i]);
     struct bytes *const files[] = {&world.tiny, &world.spm, world.parts, world.parts + 1, world.parts + 2, &world.json,
                                    &world.text, &world.npz, &world.dump, world.kinds, world.kinds + 1, world.kinds + 2,
-                                   world.kinds + 3};
+                                   world.kinds + 3, world.kinds + 4};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) free(files[i]->data);
 }
 

@@ -55,9 +55,9 @@ MODELS = {
 }
 N_TOKEN, N_PROMPT = 12, 8
 N_PAIR = 20
-# Dumps of the engine that rounds, by the way they are dumped; --check tries every sixth quirk and every twelfth model.
+# Dumps of the engine that rounds, by the way they are dumped; --check tries every sixth quirk.
 ROUNDING = {"whole_8bit": "whole", "l_out8_8bit": "l_out8"}
-EVERY_QUIRK, EVERY_MODEL = 6, 12
+EVERY_QUIRK = 6
 # It shows only in longer texts, as Llama 4's chunks have 8,192 tokens.
 LONG = "window.kind=sliding"
 THRESHOLDS = {"whole": 0.95, "l_out8": 0.85, "top10": 0.70, "pairs": 0.70, "whole_8bit": 0.95, "l_out8_8bit": 0.80,
@@ -470,9 +470,8 @@ def main():
             wanted = [q for i, q in enumerate(wanted) if i % 3]
         singles = proof.singles(wanted)
         pairs = proof.pairs(N_PAIR) if texts == [""] else []
-        is_short = arguments.check == []
-        rounding = proof.rounding(wanted[::EVERY_QUIRK if is_short else 1])
-        right = proof.right(list(proof.models.values())[::EVERY_MODEL if is_short else 1])
+        rounding = proof.rounding(wanted[::EVERY_QUIRK if arguments.check == [] else 1])
+        right = proof.right(proof.models.values())
         if arguments.docs:
             with open(arguments.docs, "w") as f:
                 f.write(document(proof, singles, pairs, rounding, right))
