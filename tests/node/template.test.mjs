@@ -110,8 +110,19 @@ test('what the engine does not know is an error that names it', async () => {
     ['{{ strftime_now("%Q") }}', /strftime_now: %Q is not supported$/],
     ['{{ "a{b}".format(1) }}', /format: \{b\} is not supported$/],
     ['{{ {1.5: 2} }}', /key of an object is of type Float/],
+    ['{{ "a" | constructor }}', /filter: constructor$/], ['{{ [1] | map("toString") }}', /filter: toString$/],
     ['{{ "%s" % 1 }}', /Unknown operator "%" between/], ['{{ a.items.x }}', /: a\.items is a function/],
   ])) await fails(render(source, { a: { b: 'c' } }), 'PLUMB_ERROR_TEMPLATE', message);
+});
+
+test('lists have a first and a last item, or none, and no other properties than their items', async () => {
+  for (const [source, text] of [
+    ['{{ [1, 2] | first }}{{ [1, 2] | last }}', '12'], ['[{{ [] | first }}{{ [] | last() }}]', '[]'],
+    ['{{ ([] | first) is undefined and ([] | last) is undefined }}', 'True'],
+    ['{{ [[1, 2]] | join(",", 1) }}{{ [[1, [3]]] | join(",", "1.0") }}', '23'],
+    ['{{ [[1]] | join(",", "constructor") }}{{ [[1]] | join(",", "length") }}', ''],
+    ['{{ [[1]] | selectattr("at") | list }}', '[]'],
+  ]) assert.equal(await render(source, {}), text, source);
 });
 
 test('texts of control tokens that overlap stay text, and so do 200,000 of them', async () => {

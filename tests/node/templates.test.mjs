@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { describe, mock, test } from 'node:test';
 import { capabilitiesOf } from '../../web/template/capabilities.js';
-import { patched, stopsOf } from '../../web/template/inputs.js';
+import { patched, prepare, stopsOf } from '../../web/template/inputs.js';
 import { root } from './helpers.mjs';
 import {
   DEFECTS, equals, MORE, names, NOW, promptOf, read, rows, sourceOf, textOf, texts,
@@ -60,6 +60,15 @@ describe('the prompt of a conversation is that of llama.cpp\'s server, and so ar
         } else check(row, got, row.prompt);
       }
     });
+  }
+});
+
+test('wrong tool_calls break no adaptation of messages: the template may refuse them', () => {
+  const messages = [{ role: 'user', content: 'x' }, { role: 'assistant', content: '', tool_calls: [null, 'x'] },
+    { role: 'tool', tool_call_id: 'a', content: 'y' }, { role: 'tool', content: 'z' }];
+  for (const name of names) {
+    const source = sourceOf(name), can = capabilitiesOf(patched(source));
+    assert.doesNotThrow(() => prepare(source, can, messages, {}), name);
   }
 });
 

@@ -4,8 +4,8 @@
  *   - values are printed as Python prints them: True, [1, 'a'], {'a': None}
  *   - text + nothing: none and undefined variables are empty beside a text
  *   - an undefined variable is empty for loops and filters
- *   - filters: count, d, min, max, string, join, dictsort, map, select, reject and their likes for attributes, with any
- *     test; filters of text take any value
+ *   - filters: count, d, first, last, min, max, string, join, dictsort, map, select, reject and their likes for
+ *     attributes, with any test; filters of text take any value
  *   - methods: strip, lstrip and rstrip with characters; format, rsplit; append and pop of lists; the methods of an
  *     object come before its properties of the same name, unless it is indexed
  *   - text * number, comparisons of texts, equality of lists and objects, integers as keys of objects
@@ -165,7 +165,9 @@ function attribute(item, path) {
   counting.charge(LOOK + (isText(path) ? path.value.length : 0));
   let at = item;
   for (const name of isText(path) ? path.value.split('.') : [path.value]) {
-    at = (at.value instanceof Map ? at.value.get(name) : isList(at) ? at.value[name] : undefined) ?? undefinedValue;
+    const found = at.value instanceof Map ? at.value.get(name)
+      : isList(at) && /^\d+$/.test(String(name)) ? at.value[name] : undefined;
+    at = found ?? undefinedValue;
   }
   return at;
 }
@@ -282,6 +284,7 @@ const LIST_FILTERS = {
   select: select(false, true), reject: select(false, false),
   selectattr: select(true, true), rejectattr: select(true, false),
   min: extreme(-1), max: extreme(1),
+  first: operand => operand.value.at(0) ?? undefinedValue, last: operand => operand.value.at(-1) ?? undefinedValue,
   join(operand, args, named) {
     const separator = args[0] ?? named.get('d') ?? named.get('separator'), path = args[1] ?? named.get('attribute');
     return new Text(operand.value.map((/** @type {Value} */ item) => (path ? attribute(item, path) : item).toString())
@@ -332,7 +335,7 @@ export class Dialect extends Base {
   /** @param {Value} operand @param {Node} node @param {any} scope */
   applyFilter(operand, node, scope) {
     const isCall = node.type === 'CallExpression', written = String(isCall ? node.callee.value : node.value);
-    const name = ALIASES[written] ?? written;
+    const name = Object.hasOwn(ALIASES, written) ? ALIASES[written] : written;
     note(operand, name, name === 'tojson' || name === 'string');
     if (operand instanceof Undefined) {
       if (EMPTY_LISTS.has(name)) return new List([]);

@@ -91,7 +91,7 @@ function inOrderOfCalls(messages) {
   let order = new Map();
   for (let i = 0; i < sorted.length; i++) {
     const { role } = sorted[i], calls = callsOf(sorted[i]);
-    if (role === 'assistant' && calls.length > 0) order = new Map(calls.map(({ id }, place) => [id, place]));
+    if (role === 'assistant' && calls.length > 0) order = new Map(calls.map((call, place) => [call?.id, place]));
     if (role !== 'user' && role !== 'tool') continue;
     /** @type {number[]} */
     const places = [];

@@ -508,6 +508,7 @@ export function probe(source, variables) {
     has: (/** @type {any} */ value, /** @type {string} */ action) => reads.get(value)?.has(action) === true,
   };
 }
+
 /** The counts of the last render. @returns {Limits} */
 export const counted = () => ({ steps, work });
 

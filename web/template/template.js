@@ -106,7 +106,7 @@ export class Renderer {
     return found;
   }
 
-  /** @param {'render' | 'capabilities'} method @param {any} params  that a clone of may be sent to the worker */
+  /** @param {'render' | 'capabilities'} method @param {any} params  a clone of it may be sent to the worker */
   #queue(method, params) {
     this.#holders++;   // the model may be closed during the render
     const result = this.#last.then(() => this.#run(method, params)).finally(() => this.release());
