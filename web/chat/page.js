@@ -142,7 +142,7 @@ async function compare(model, kind) {
   try {
     comparison = await import('./compare.js');
     await comparison.showComparison(page.compare, model, kind, updateInspector);
-    if (idle() && matchMedia('(pointer: fine)').matches) page.compare.querySelector('input')?.focus();
+    if (idle() && matchMedia('(pointer: fine)').matches) element('compare-query', 'input').focus();
   } catch (error) {
     if (model === loader.model) page.compare.replaceChildren(problem(explain(error)));
   }
