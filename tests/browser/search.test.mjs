@@ -3,16 +3,20 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { open, screenshot, setUp, state } from './chat-page.mjs';
 
+const TINY = '?model=/tests/vectors/synth/f32.gguf';   // it makes no index, so it is for what needs none
 const where = { ...await setUp(), path: 'web/examples/search/' };
 let page;
 beforeEach(async () => {
   page = await open(where, '', { viewport: { width: 1000, height: 900 } });
+  await usable(page);
 });
 afterEach(async () => {
   assert.deepEqual(page.problems, []);
   await page.context().close();
 });
 
+/** Waits until the notes are there. */
+const usable = page => page.waitForSelector('#scroll:not([inert])');
 const file = (name, text) => ({ name, mimeType: 'text/plain', buffer: Buffer.from(text) });
 /** Waits until the notes have n passages in all. */
 const indexed = (page, n) => page.waitForFunction(n => {
@@ -49,8 +53,8 @@ test('notes that were written and opened are found by meaning, also after a relo
   await page.keyboard.press('Escape');
 
   await page.reload();
-  assert.equal(await page.locator('#notes li').count(), 2);
   await state(page, 'ready');
+  assert.equal(await page.locator('#notes li').count(), 2);
   await indexed(page, 4);
   await search(page, 'Which machine is loud?', 'The fridge hums at night.');
   await page.getByRole('button', { name: 'Delete garden.txt' }).click();
@@ -100,9 +104,66 @@ test('wrong records are skipped, and without a database the notes last as long a
 });
 
 test('a model that computes no embeddings is refused with advice', async () => {
-  const other = await open(where, '?model=/tests/vectors/synth/f32.gguf');
+  const other = await open(where, TINY);
   await state(other, 'failed');
   await other.getByText('This model cannot search notes').waitFor();
   assert.deepEqual(other.problems, []);
   await other.context().close();
+});
+
+test('after a pause, a note is read on from where it was', async () => {
+  await state(page, 'ready');
+  const shown = page.evaluate(() => new Promise(resolve => {
+    const text = document.querySelector('#indexing-text');
+    new MutationObserver((_, observer) => {
+      if (!text.textContent.startsWith('16 of 40')) return;
+      observer.disconnect();
+      document.querySelector('#pause').click();
+      [...document.querySelectorAll('#toast button')].find(({ textContent }) => textContent === 'Go on').click();
+      resolve(text.textContent);
+    }).observe(text, { childList: true });
+  }));
+  const sentences = Array.from({ length: 40 }, (_, i) => `The sky of day ${i} was blue.`);
+  sentences[19] = 'The fridge hums at night.';
+  await page.fill('#note-text', sentences.join('\n\n'));
+  await page.click('#add');
+  assert.equal(await shown, '16 of 40 passages');
+  await indexed(page, 40);
+  await search(page, 'Which machine is loud?', 'The fridge hums at night.');
+});
+
+test('deleting the only note of a tab leaves those that another tab has added', async () => {
+  const tab = await open(where, TINY);
+  await usable(tab);
+  await tab.fill('#note-text', 'One');
+  await tab.click('#add');
+  await tab.getByText('Added 1 note').waitFor();
+  const other = await tab.context().newPage();
+  await other.goto(tab.url());
+  await usable(other);
+  await other.fill('#note-text', 'Two');
+  await other.click('#add');
+  await other.getByText('Added 1 note').waitFor();
+  await tab.getByRole('button', { name: 'Delete One' }).click();
+  await tab.getByText('Deleted “One”').waitFor();
+  await tab.reload();
+  await usable(tab);
+  assert.deepEqual(await tab.locator('#notes .title span:first-child').allTextContents(), ['Two']);
+  assert.deepEqual(tab.problems, []);
+  await tab.context().close();
+});
+
+test('a click before the notes are there has no effect', async () => {
+  const early = await open(where, TINY, {}, page => page.addInitScript(() => {
+    IDBFactory.prototype.open = () => (window.opening = {});
+  }));
+  await early.waitForFunction(() => window.opening?.onerror);
+  await early.locator('#add').click({ force: true });
+  await early.evaluate(() => window.opening.onerror());   // the page goes on without a database
+  await usable(early);
+  await early.fill('#note-text', 'One');
+  await early.click('#add');
+  await early.getByText('Added 1 note').waitFor();
+  assert.deepEqual(early.problems, []);
+  await early.context().close();
 });

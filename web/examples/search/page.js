@@ -37,6 +37,10 @@ The car
 
 The winter tyres are in the cellar behind the bicycles. The next inspection is due in October.`;
 
+const notes = await openNotes(saved => {
+  element('notes-problem', 'p').textContent = saved ? ''
+    : 'Not saved: the browser cannot store the notes. They last as long as this page is open.';
+});
 const query = element('prompt', 'input'), results = element('results', 'ol');
 const searchNote = element('search-note', 'p');
 const prefixes = { query: element('query-prefix', 'input'), passage: element('passage-prefix', 'input') };
@@ -53,6 +57,9 @@ const models = createModelsDialog({ loader, options: () => ({}), key: 'search.mo
 let indexing;
 /** Identifies what makes the vectors; empty: no model for it is loaded. */
 let maker = '';
+/** Passages of notes that have no index yet, and the vectors of the first of them by this model.
+ * @type {WeakMap<Note, {model: string, passages: import('./passages.js').Passage[], vectors: Float32Array[]}>} */
+const begun = new WeakMap();
 
 for (const [name, input] of Object.entries(prefixes)) {
   const kept = recall(`search.${name}-prefix`);
@@ -62,12 +69,6 @@ for (const [name, input] of Object.entries(prefixes)) {
     if (loader.model) void ready();
   });
 }
-const notes = await openNotes(saved => {
-  element('notes-problem', 'p').textContent = saved ? ''
-    : 'Not saved: the browser cannot store the notes. They last as long as this page is open.';
-});
-showNotes();
-void isolate().catch(() => {}).then(() => models.start()).then(keepPage);
 
 // ---- the model and the index ----
 
@@ -93,6 +94,17 @@ const howTo = async (model, prefix) => ({
   prefix, truncate: true, ...(await model.info()).pooling === 'none' && { pooling: /** @type {'mean'} */ ('mean') },
 });
 
+/** The passages of a note, and the vectors that a run which was interrupted has made of the first of them.
+ * @param {Note} note */
+function workOn(note) {
+  let work = begun.get(note);
+  if (work?.model !== maker) {
+    work = { model: maker, passages: work?.passages ?? passagesOf(note.text), vectors: [] };
+    begun.set(note, work);
+  }
+  return { note, ...work };
+}
+
 /** Makes the index of each note that has none by this model. */
 async function makeIndex() {
   indexing?.abort();
@@ -101,29 +113,30 @@ async function makeIndex() {
   const pending = [...notes.all.values()].filter(({ index }) => index?.model !== own);
   if (!model || own === '' || pending.length === 0) return search();
   const controller = indexing = new AbortController(), { signal } = controller;
-  const work = pending.map(note => ({ note, passages: passagesOf(note.text) }));
+  const work = pending.map(workOn);
   const sizeOf = (/** @type {{start: number, end: number}[]} */ some) =>
     some.reduce((sum, { start, end }) => sum + end - start, 0);
   const total = work.reduce((sum, { passages }) => sum + sizeOf(passages), 0);
   const n = work.reduce((sum, { passages }) => sum + passages.length, 0), began = performance.now();
-  let done = 0, read = 0;
+  let done = work.reduce((sum, { vectors }) => sum + vectors.length, 0);
+  let read = work.reduce((sum, { passages, vectors }) => sum + sizeOf(passages.slice(0, vectors.length)), 0);
+  const readBefore = read;
   const progress = () => {
     element('indexing-bar', 'progress').value = total ? read / total : 1;
     const seconds = (performance.now() - began) / 1000;
     element('indexing-text', 'p').textContent = dotted([`${done} of ${count(n, 'passage')}`,
-      read > 0 && `${duration(seconds * (total / read - 1))} left`]);
+      read > readBefore && `${duration(seconds * (total - read) / (read - readBefore))} left`]);
   };
   showIndexing(true);
   progress();
   try {
     const options = { ...await howTo(model, prefixes.passage.value), signal };
-    for (const { note, passages } of work) {
-      /** @type {Float32Array[]} */
-      const vectors = [];
-      for (let at = 0; at < passages.length; at += BATCH) {
-        const some = passages.slice(at, at + BATCH);
-        vectors.push(...await model.embed(some.map(({ start, end }) => note.text.slice(start, end)), options));
-        signal.throwIfAborted();
+    for (const { note, passages, vectors } of work) {
+      while (vectors.length < passages.length) {
+        const some = passages.slice(vectors.length, vectors.length + BATCH);
+        const more = await model.embed(some.map(({ start, end }) => note.text.slice(start, end)), options);
+        signal.throwIfAborted();   // another run may go on with the note
+        vectors.push(...more);
         done += some.length;
         read += sizeOf(some);
         progress();
@@ -131,6 +144,7 @@ async function makeIndex() {
       if (notes.all.get(note.id) !== note) continue;   // it was deleted meanwhile
       note.index = { model: own, bounds: Uint32Array.from(passages.flatMap(({ start, end }) => [start, end])),
         vectors: joined(vectors) };
+      begun.delete(note);
       await notes.put(note);
     }
     announce('All notes are read');
@@ -258,9 +272,8 @@ async function add(texts) {
   await makeIndex();
 }
 
-/** @param {Note[]} some */
-async function remove(some) {
-  const all = some.length === notes.all.size;
+/** @param {Note[]} some  one note, or all of them @param {boolean} [all] */
+async function remove(some, all = false) {
   await (all ? notes.clear() : notes.remove(some[0].id));
   showNotes();
   await search();
@@ -298,7 +311,7 @@ element('add-form', 'form').addEventListener('submit', event => {
   void add([{ name: nameOfText(text), text }]);
 });
 element('example', 'button').addEventListener('click', () => void add([{ name: 'Example', text: EXAMPLE }]));
-element('clear', 'button').addEventListener('click', () => void remove([...notes.all.values()]));
+element('clear', 'button').addEventListener('click', () => void remove([...notes.all.values()], true));
 const fileInput = element('note-files', 'input');
 element('open-notes', 'button').addEventListener('click', () => fileInput.click());
 fileInput.addEventListener('change', () => {
@@ -313,3 +326,7 @@ const drops = acceptDrops(files => {
 document.addEventListener('keydown', event => {
   if (event.key === 'Escape') drops.cancel();
 });
+
+showNotes();
+element('scroll', 'main').inert = false;
+void isolate().catch(() => {}).then(() => models.start()).then(keepPage);

@@ -54,6 +54,11 @@ function trimmed(text, start, end) {
 /** Cuts a sentence that is too long, after a space if there is one in the second half. @param {string} text
  * @param {Passage} sentence */
 function* cut(text, { start, end }) {
+  const whole = bytesOf(text, start, end);
+  if (whole <= LONGEST) {
+    yield { start, end, bytes: whole };
+    return;
+  }
   while (start < end) {
     let at = start, bytes = 0, space = 0;
     for (let next; at < end; at += next.length) {
