@@ -52,7 +52,7 @@ describe('embeddings of each architecture equal llama.cpp\'s', () => {
         if (pooling === 'rank') {
           assert.equal(dimensions, record(dump, 'rank').length);
           await fails(() => model.embed(IDS), 'PLUMB_ERROR_ARGUMENT',
-            /^embed: the model is a reranker; use model.rank, or pass a pooling: 'mean', 'cls', 'last' or 'none'$/);
+            /^embed: the model is a reranker; use model.rank, or pass a pooling: 'mean', 'cls' or 'last'$/);
         } else {
           assert.equal(dimensions, record(dump, 'mean').length);
           assert.deepEqual(await model.embed(IDS), await model.embed(IDS, { pooling }));
@@ -67,6 +67,8 @@ describe('embeddings of each architecture equal llama.cpp\'s', () => {
 /** 40 texts of 1 to 60 bytes, of which each is a token. */
 const SENTENCE = 'the quick brown fox jumps over the lazy dog; he does not mind at all';
 const texts = Array.from({ length: 40 }, (_, i) => SENTENCE.slice(i % 7, i % 7 + 1 + i * 37 % 60));
+/** So many that a call can be interrupted. */
+const many = Array.from({ length: 2000 }, () => texts[7]);
 const MEAN = { pooling: 'mean' };
 
 describe('a model with a vocabulary', () => {
@@ -101,6 +103,8 @@ describe('a model with a vocabulary', () => {
     assert.equal(all.length, 5 * (await model.tokenize('fox')).length);
     await fails(() => model.embed('fox', { ...MEAN, dimensions: 33 }), 'PLUMB_ERROR_ARGUMENT',
       /^embed: dimensions is 33, but the model's vectors have 32 elements$/);
+    await fails(() => model.rank('fox', ['dog'], { ...MEAN, dimensions: 33 }), 'PLUMB_ERROR_ARGUMENT',
+      /^rank: dimensions is 33, but the model's vectors have 32 elements$/);
   });
 
   test('texts that do not fit are an error that says which, or lose their end', async () => {
@@ -116,8 +120,11 @@ describe('a model with a vocabulary', () => {
   test('the file must say how tokens are pooled, or the caller', async () => {
     assert.equal((await model.info()).pooling, 'none');
     await fails(() => model.embed('fox'), 'PLUMB_ERROR_ARGUMENT',
-      /^embed: the file does not say how one vector is made of the tokens; pass a pooling: 'mean', 'cls', 'last' or/);
-    await fails(() => model.rank('fox', ['dog']), 'PLUMB_ERROR_ARGUMENT', /^rank: the file does not say/);
+      /^embed: the file does not say how the vectors of the tokens become one; pass a pooling: 'mean', 'cls' or 'l/);
+    await fails(() => model.rank('fox', ['dog']), 'PLUMB_ERROR_ARGUMENT',
+      /^rank: the file does not say .*; pass a pooling: 'mean', 'cls' or 'last'$/);
+    await fails(() => model.rank('fox', ['dog'], { pooling: 'none' }), 'PLUMB_ERROR_ARGUMENT',
+      /^rank: pooling is "none", expected "mean" or "cls" or "last"$/);
     await fails(() => model.rank('fox', ['dog', 'x'.repeat(100)], MEAN), 'PLUMB_ERROR_CONTEXT', /^rank: text 1 has 10/);
     await fails(() => model.rank('x'.repeat(100), ['dog'], MEAN), 'PLUMB_ERROR_CONTEXT', /^rank: the query has 10/);
   });
@@ -165,10 +172,22 @@ describe('a model with a vocabulary', () => {
   test('an abort ends it with the signal\'s reason, and the model goes on', async () => {
     const abort = new AbortController(), reason = new Error('enough');
     const { signal } = abort;
-    await assert.rejects(model.embed(texts, { ...MEAN, signal, onProgress: () => abort.abort(reason) }), reason);
+    const first = model.embed(many, MEAN), waiting = model.embed(texts, { ...MEAN, signal });
+    abort.abort(reason);
+    await assert.rejects(waiting, reason);
+    await first;
     await assert.rejects(model.embed('fox', { ...MEAN, signal }), reason);
     await assert.rejects(model.rank('fox', texts, { ...MEAN, signal }), reason);
     assert.equal((await model.embed('fox', MEAN)).length, 32);
+  });
+
+  test('an abort between two texts ends it in the caller\'s thread', async () => {
+    const own = await Plumb.load(tinyPath, { contextLength: 80, worker: false });
+    const abort = new AbortController(), reason = new Error('enough');
+    await assert.rejects(own.embed(texts, { ...MEAN, signal: abort.signal, onProgress: () => abort.abort(reason) }),
+      reason);
+    assert.equal((await own.embed('fox', MEAN)).length, 32);
+    await own.close();
   });
 
   test('generate begins anew after embed', async () => {
@@ -183,9 +202,7 @@ describe('a model with a vocabulary', () => {
 for (const worker of [true, false]) {
   test(`close ends it${worker ? '' : ' in the caller\'s thread'}`, async () => {
     const model = await Plumb.load(tinyPath, { worker });
-    const many = Array.from({ length: 2000 }, () => texts[7]);
-    let closed;
-    const embedding = model.embed(many, { ...MEAN, onProgress: () => { closed ??= model.close(); } });
+    const embedding = model.embed(many, MEAN), closed = model.close();
     await fails(() => embedding, 'PLUMB_ERROR_STATE', /^the model (is|was) closed$/);
     await closed;
     await fails(() => model.embed('fox', MEAN), 'PLUMB_ERROR_STATE', /^the model is closed$/);
@@ -255,10 +272,12 @@ describe('OpenAI\'s embeddings', () => {
     const short = await model.embeddings.create({ input: [...IDS], dimensions: 3 });
     assert.equal(short.data[0].embedding.length, 3);
     assert.equal(short.model, 'plumb');
+    const first = await model.embeddings.create({ input: [...IDS], pooling: 'cls' });
+    assert.deepEqual(first.data[0].embedding, [...await model.embed(IDS, { pooling: 'cls' })]);
     for (const [wrong, message] of [
       [{}, /^embeddings.create: input is missing$/], [null, /expected \{input, ...\}/],
       [{ input: [], model: 5 }, /model is 5/], [{ input: [[]] }, /input is an array, expected a string, an array/],
-      [{ input: ['a', 5] }, /input is an array/],
+      [{ input: ['a', 5] }, /input is an array/], [{ input: 'a', pooling: 'none' }, /pooling is "none"/],
       [{ input: 'a', encoding_format: 'int8' }, /encoding_format is "int8"/],
     ]) await fails(() => model.embeddings.create(wrong), 'PLUMB_ERROR_ARGUMENT', message);
     await fails(() => client.embeddings.create({ input: 'a' }), 'PLUMB_ERROR_ARGUMENT',

@@ -64,6 +64,9 @@ describe('the default model', () => {
     const brief = [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: 'Hi' }];
     assert.equal(await model.applyChatTemplate(brief, { addGenerationPrompt: false }),
       '<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n');
+    const messages = [...chat.messages], rendering = model.applyChatTemplate(messages);
+    messages.length = 0;
+    assert.equal(await rendering, text, 'messages that change afterwards');
   });
 
   test('a text is continued as by llama.cpp, greedily', async () => {

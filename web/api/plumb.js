@@ -59,7 +59,7 @@ import { Chat } from './chat.js';
  * @property {number} vocabulary  tokens in the vocabulary
  * @property {number} trainedContext  tokens
  * @property {boolean} hasLogits  whether it can generate text; false: it only computes embeddings
- * @property {typeof known.POOLINGS[number]} pooling  how the file says that one vector is made of those of the tokens;
+ * @property {typeof known.POOLINGS[number]} pooling  how the vectors of the tokens become one, as the file says;
  *   'none': it does not say; 'rank': it is a reranker
  * @property {number} dimensions  elements of a vector of model.embed, or for a reranker numbers of its classifier
  * @property {number} contextLength  tokens that this session can hold
@@ -429,10 +429,10 @@ export class Model {
     return this.#call('feed', { ids: tokens }, { signal: options.signal });
   }
 
-  /** Computes the embeddings of texts: vectors that are the nearer to each other the more the texts have in common.
-   * Several texts at once are faster than one after the other, and give the same vectors.  The session forgets its
-   * tokens.  PLUMB_ERROR_CONTEXT: a text is too long; PLUMB_ERROR_ARGUMENT: the file does not say how one vector is
-   * made of those of the tokens, and there is no `pooling`.
+  /** Computes the embeddings of texts: vectors that are close if the texts have similar meanings.  Several texts at
+   * once are faster than one after the other, and give the same vectors.  The session forgets its tokens.
+   * PLUMB_ERROR_CONTEXT: a text is too long; PLUMB_ERROR_ARGUMENT: the file does not say how the vectors of the tokens
+   * become one, and there is no `pooling`.
    * @template {string | Int32Array | (string | Int32Array)[]} T
    * @param {T} texts  one text, as a string or as token ids, or an array of texts
    * @param {EmbedOptions} [options]
@@ -537,6 +537,7 @@ export class Model {
     if (options.tools?.length && !supportsTools(this.#source)) {
       throw new PlumbError('PLUMB_ERROR_TEMPLATE', `${where}: the model's chat template does not support tools`);
     }
+    messages = [...messages];   // the caller may change the array during the await
     const can = await this.#renderer.capabilities(this.#source);
     const prepared = prepare(/** @type {string} */ (this.#source), can, messages, options);
     const { bosText, eosText } = this.#loaded;

@@ -166,6 +166,7 @@ export const COMPLETION = {
 /** The parameters of embeddings.create. */
 export const EMBEDDING = {
   model: text, input: embeddingInput, dimensions: count, encoding_format: oneOf('float', 'base64'), user: string,
+  pooling: oneOf('mean', 'cls', 'last'),
 };
 export const CLIENT = { models: object, load: object };
 export const TOKENIZE = { addSpecial: boolean, parseSpecial: boolean };
@@ -175,7 +176,7 @@ export const EMBED = {
   truncate: boolean, parseSpecial: boolean, signal, onProgress: callback,
 };
 const { normalize: ___, ...INPUT } = EMBED;
-export const RANK = { ...INPUT, pooling: oneOf('mean', 'cls', 'last'), queryPrefix: string };
+export const RANK = { ...INPUT, pooling: EMBEDDING.pooling, queryPrefix: string };
 /** The options of feed and rewind. */
 export const FEED = { signal };
 /** The options of applyChatTemplate and tokenizeChat. */

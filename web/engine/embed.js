@@ -12,11 +12,14 @@ import { PlumbError } from '../base/errors.js';
  * @property {boolean} [normalize]  divide each vector by its length, so that the product of two vectors is their cosine
  *   similarity; default true
  * @typedef {InputOptions & OwnEmbedOptions} EmbedOptions */
-/** @typedef {InputOptions & {queryPrefix?: string}} RankOptions  prefix: of the texts; queryPrefix: of the query.
- *   pooling and dimensions: without a reranker */
+/** @typedef {object} OwnRankOptions
+ * @property {'mean' | 'cls' | 'last'} [pooling]  how the vectors of the tokens become one, without a reranker; default:
+ *   as the file says
+ * @property {string} [queryPrefix]  is put in front of the query; prefix: in front of each text
+ * @typedef {Omit<InputOptions, 'pooling'> & OwnRankOptions} RankOptions  dimensions: without a reranker */
 /** @typedef {object} InputOptions
- * @property {'mean' | 'cls' | 'last' | 'none'} [pooling]  how one vector is made of those of the tokens: their mean, or
- *   that of the first or last token; default: as the file says.  'none': the vectors of all tokens, one after the other
+ * @property {'mean' | 'cls' | 'last' | 'none'} [pooling]  how the vectors of the tokens become one: their mean, or that
+ *   of the first or last token; default: as the file says.  'none': the vectors of all tokens, one after the other
  * @property {number} [dimensions]  keep only the first elements of each vector, for models that were trained for that
  *   ("Matryoshka"); default: all
  * @property {string} [prefix]  is put in front of each text that is a string, such as "query: " or "search_document: ".
@@ -49,11 +52,11 @@ async function pooled(engine, where, texts, args, run) {
   const pooling = args.pooling ?? engine.modelInfo().pooling;
   if (args.pooling === undefined && (pooling === 'none' || pooling === 'rank')) {
     const why = pooling === 'rank' ? 'the model is a reranker; use model.rank, or'
-      : 'the file does not say how one vector is made of the tokens;';
-    throw new PlumbError('PLUMB_ERROR_ARGUMENT', `${where}: ${why} pass a pooling: 'mean', 'cls', 'last' or 'none'`);
+      : 'the file does not say how the vectors of the tokens become one;';
+    throw new PlumbError('PLUMB_ERROR_ARGUMENT', `${where}: ${why} pass a pooling: 'mean', 'cls' or 'last'`);
   }
   const inputs = await tokenize(engine, where, texts, undefined, args, run);
-  return compute(engine, inputs, pooling, args, run);
+  return compute(engine, where, inputs, pooling, args, run);
 }
 
 /** @param {Engine} engine @param {string} query @param {string[]} texts @param {EmbedArgs} args @param {Run} run
@@ -63,7 +66,7 @@ export async function rank(engine, query, texts, args, run) {
   let scores;
   if (args.pooling === undefined && engine.modelInfo().pooling === 'rank') {
     const inputs = await tokenize(engine, 'rank', texts, query, args, run);
-    scores = (await compute(engine, inputs, 'rank', { normalize: false }, run)).map(([score]) => score);
+    scores = (await compute(engine, 'rank', inputs, 'rank', { normalize: false }, run)).map(([score]) => score);
   } else {
     const [wanted, ...vectors] = await pooled(engine, 'rank', [query, ...texts], { ...args, normalize: true }, {
       ...run, emit: ({ done, total, tokens }) => run.emit({ done: done - 1, total: total - 1, tokens }),
@@ -102,9 +105,9 @@ async function tokenize(engine, where, texts, query, { truncate = false, parseSp
   return inputs;
 }
 
-/** @param {Engine} engine @param {Int32Array[]} inputs
+/** @param {Engine} engine @param {'embed' | 'rank'} where @param {Int32Array[]} inputs
  * @param {typeof import('../base/options.js').POOLINGS[number]} pooling @param {EmbedArgs} args @param {Run} run */
-async function compute(engine, inputs, pooling, { dimensions, normalize = true }, run) {
+async function compute(engine, where, inputs, pooling, { dimensions, normalize = true }, run) {
   /** @type {Float32Array[]} */
   const all = [];
   let tokens = 0;
@@ -112,8 +115,8 @@ async function compute(engine, inputs, pooling, { dimensions, normalize = true }
     await run.pause();
     const { length, vectors } = engine.embed(inputs.slice(all.length, all.length + GIVEN), pooling);
     if (dimensions !== undefined && dimensions > length) {
-      throw new PlumbError('PLUMB_ERROR_ARGUMENT', `embed: dimensions is ${dimensions}, but the model's vectors have `
-        + `${length} elements`, { dimensions, elements: length });
+      throw new PlumbError('PLUMB_ERROR_ARGUMENT', `${where}: dimensions is ${dimensions}, but the model's vectors `
+        + `have ${length} elements`, { dimensions, elements: length });
     }
     for (const vector of vectors) {
       tokens += inputs[all.length].length;

@@ -8,7 +8,8 @@ import * as known from '../base/options.js';
  * @property {number | null} [dimensions]  keep only the first elements of each vector; for models that were trained for
  *   that
  * @property {'float' | 'base64' | null} [encoding_format]  base64: the bytes of a vector's f32 values; default float
- * @property {string | null} [user] */
+ * @property {string | null} [user]
+ * @property {'mean' | 'cls' | 'last' | null} [pooling]  plumb's own: as in model.embed */
 /** @typedef {object} Embedding
  * @property {'embedding'} object
  * @property {number} index  of the text
@@ -44,7 +45,7 @@ export class Embeddings {
     const given = /** @type {{[K in keyof EmbeddingParameters]: NonNullable<EmbeddingParameters[K]>}} */ (
       Object.fromEntries(Object.entries(params).filter(([, value]) => value !== null && value !== undefined)));
     known.checkOptions(where, given, known.EMBEDDING);
-    const { input, dimensions, encoding_format: format = 'float' } = given;
+    const { input, dimensions, encoding_format: format = 'float', pooling } = given;
     if (input === undefined) throw argumentError(`${where}: input is missing`);
     const isOne = typeof input === 'string' || typeof input[0] === 'number';
     const texts = /** @type {(string | number[])[]} */ (isOne ? [input] : input)
@@ -53,7 +54,7 @@ export class Embeddings {
     const { model, entered } = await this.#open(given.model, options.signal);
     let tokens = 0;
     const result = model.embed(texts, {
-      dimensions, signal: options.signal, onProgress: progress => { tokens = progress.tokens; },
+      dimensions, pooling, signal: options.signal, onProgress: progress => { tokens = progress.tokens; },
     });
     entered();
     const vectors = await result;
