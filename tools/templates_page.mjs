@@ -64,7 +64,7 @@ Answers end where those of llama.cpp's server end: at the tokens that llama.cpp 
 of the file, \`src/tokenizer/vocab.c\`), and in the package also at the texts that it adds for two families,
 \`</assistant>\` (Laguna) and \`<|role_end|>\` (Ling 3).
 
-A template that uses something else than these is an error that names it, for example
+A construct that plumb does not know is an error that names it, for example
 \`tokenizer.chat_template: Unknown StringValue filter: urlize\`. [security.md](security.md) describes the limits.
 
 | template | text | prompt | text, C | prompt, C | fails |

@@ -213,7 +213,7 @@ static int choose_pooling(struct run *r) {
     }
     return print_error(exit_failed, "%s: %s: %s; choose one with --pooling", command_name(o->command), o->files[0],
                        r->pooling == PLUMB_POOLING_RANK ? "the model is a reranker, for plumb rank"
-                       : "the file does not say how one vector is made of those of the tokens");
+                       : "the file does not say how the vectors of the tokens become one");
 }
 
 static int run_texts(struct run *r, const char *text, size_t len) {

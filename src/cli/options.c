@@ -99,8 +99,8 @@ static const struct option {
     { "--query-prefix", ON(RANK), TEXT, AT(query_prefix), 0, 0, "TEXT", "the same for the query" },
     { "--tokens", ON(EMBED), TEXT, AT(ids), 0, 0, "1,2,3", "the token ids of one text, instead of FILE" },
     { "--pooling", TAKE_TEXTS, POOLING, AT(pooling), 0, 0, "NAME",
-      "how one vector is made of those of the tokens: mean, cls (the first), last, or none to print all of them (as "
-      "the file says)" },
+      "how the vectors of the tokens become one: mean, cls (the first), last, or none to print all of them (as the "
+      "file says)" },
     { "--dimensions", TAKE_TEXTS, U32, AT(n_dimension), 1, UINT32_MAX, "N",
       "keep only the first N elements of each vector, for models that were trained for that (all)" },
     { "--no-normalize", ON(EMBED), FLAG, AT(no_normalize), 0, 0, NULL, "do not divide each vector by its length" },

@@ -36,7 +36,8 @@ export async function setUp() {
  * @param {import('playwright-core').BrowserContextOptions} [options]
  * @param {(page: import('playwright-core').Page) => unknown} [early]  before the page is there
  * @returns {Promise<import('playwright-core').Page & {problems: string[]}>} */
-export async function open({ url, browser, also = url, path = 'web/chat/' }, query = '', options = {}, early = () => {}) {
+export async function open({ url, browser, also = url, path = 'web/chat/' }, query = '', options = {},
+  early = () => {}) {
   const context = await browser.newContext(options);
   const page = Object.assign(await context.newPage(), { problems: [] });
   problems.push(page.problems);

@@ -92,7 +92,7 @@ test('embed: what fails says where', async () => {
   await fails(['embed', model('rank-bert'), file], '',
     /the model is a reranker, for plumb rank; choose one with --pooling/);
   await fails(['rank', 'tests/vectors/synth/f32.gguf', '-q', 'x', file], '',
-    /the file does not say how one vector is made of those of the tokens; choose one with --pooling/);
+    /the file does not say how the vectors of the tokens become one; choose one with --pooling/);
   await fails(['rank', model('bert'), '-q', 'a'.repeat(100), file], '', /rank: the text has 102 tokens/);
   await fails(['embed', model('bert'), 'nowhere.txt'], '', /nowhere.txt: PLUMB_ERROR_IO/);
 });
