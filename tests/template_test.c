@@ -60,8 +60,9 @@ static bool is_expected(plumb_status status, const char *text, size_t n, const c
     return strcmp(ours, expected) == 0;
 }
 
-/* llama.cpp changes these chats for these templates in ways of its own: reasoning becomes a part of a list, the names of
- * tools are added to their results, parts of a content are joined by newlines, gpt-oss's last <|return|> becomes <|end|>. */
+/* llama.cpp changes these chats for these templates in ways of its own: reasoning becomes a part of a list, the names
+ * of tools are added to their results, parts of a content are joined by newlines, gpt-oss's last <|return|> becomes
+ * <|end|>. */
 static bool is_special(const char *name, const char *conversation) {
     static const char *const pairs[][2] = {
         {"LFM2.5-8B-A1B", "content parts"}, {"LFM2.5-8B-A1B", "reasoning beside tool calls"},
@@ -322,7 +323,7 @@ static void grows_merged(void) {
     free(text);
 }
 
-/* The largest and the smallest number of parts are no others. */
+/* A negative number of splits means no limit, also the smallest number that 64 bits hold. */
 static void splits_often(void) {
     static const char source[] = "{{ 'a b c'.split(' ', -9223372036854775807 - 1)|join(',') }}"
         "{{ 'a b c'.rsplit(' ', -9223372036854775807 - 1)|join(',') }}";
@@ -436,7 +437,8 @@ void test_template(void) {
          "{% set l = range(100000) %}{% for i in range(10000) %}{% if l|select('eq', -1) %}{% endif %}{% endfor %}",
          NULL, 0, NULL, "steps", NULL},
         {"a comparison of long lists",
-         "{% set l = range(100000) %}{% for i in range(10000) %}{{ l == l }}{% endfor %}", NULL, 0, NULL, "steps", NULL},
+         "{% set l = range(100000) %}{% for i in range(10000) %}{{ l == l }}{% endfor %}", NULL, 0, NULL, "steps",
+         NULL},
         {"long keys that begin alike",
          "{% set a = 'x' * 100000 %}{% set o = {a ~ '1': 1, a ~ '2': 2} %}{% set k = a ~ '2' %}"
          "{% for i in range(10000) %}{{ o[k] }}{% endfor %}", NULL, 0, NULL, "steps", NULL},
@@ -468,7 +470,7 @@ void test_template(void) {
     test_case("template: limits of steps and memory end a rendering", ends_at_limits);
     test_case("template: 40 levels of each kind are rendered", accepts_nesting);
     test_case("template: messages of which the first two are merged can grow", grows_merged);
-    test_case("template: a split into the least number of parts", splits_often);
+    test_case("template: a split with the smallest limit has no limit", splits_often);
     test_case("template: bytes that are not UTF-8 are kept", keeps_bytes);
     TEST_ROWS("template: refuses ", refuses, rows);
 }

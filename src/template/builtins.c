@@ -139,7 +139,6 @@ static struct value to_float(struct call *c) {
 
 /* ---- strings ----------------------------------------------------------------------------------------------------- */
 
-static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 static bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
 static bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
 static char to_upper(char c) { return (char)(is_lower(c) ? c - 'a' + 'A' : c); }

@@ -96,12 +96,6 @@ static struct value single_part(struct render *r, struct value text) {
     return parts;
 }
 
-/* Sets a variable that the caller has not set. */
-static void set_default(struct render *r, struct object *variables, const char *name, struct value v) {
-    struct value key = value_string(text_of(name));
-    if (!object_find(r, variables, key)) object_set(r, variables, key, v);
-}
-
 /* Sets the variables that llama.cpp's server sets. */
 static void set_variables(struct render *r, struct object *variables) {
     static const struct { const char *name, *format; } dates[] = {
@@ -117,27 +111,26 @@ static void set_variables(struct render *r, struct object *variables) {
         char date[32];
         struct output out = {NULL, 0, 0};
         output_put(r, &out, date, local ? strftime(date, sizeof date, dates[i].format, local) : 0);
-        set_default(r, variables, dates[i].name, value_output(&out));
+        object_set_default(r, variables, dates[i].name, value_output(&out));
     }
-    set_default(r, variables, "enable_thinking", value_bool(true));
+    object_set_default(r, variables, "enable_thinking", value_bool(true));
     /* It does not set this one to false. */
     struct value *open = object_find(r, variables, value_string(text_of("add_generation_prompt")));
     if (open && open->kind == BOOLEAN && !open->as.truth) *open = value_undefined();
     struct value *preserve = object_find(r, variables, value_string(text_of("preserve_reasoning")));
     bool preserves = preserve && preserve->kind == BOOLEAN && preserve->as.truth;
     for (size_t i = 0; preserve && preserve->kind == BOOLEAN && i < sizeof names / sizeof names[0]; i++) {
-        set_default(r, variables, names[i].name, value_bool(preserves == names[i].preserves));
+        object_set_default(r, variables, names[i].name, value_bool(preserves == names[i].preserves));
     }
     struct value *effort = object_find(r, variables, value_string(text_of("reasoning_effort")));
-    if (effort && effort->kind == STRING) set_default(r, variables, "reasoning_strength", *effort);
+    if (effort && effort->kind == STRING) object_set_default(r, variables, "reasoning_strength", *effort);
 }
 
 /* The text without white space at its ends. */
 static struct value trimmed(struct value v) {
-    static const char space[] = " \t\n\v\f\r";
     struct text s = v.as.text;
-    while (s.n > 0 && memchr(space, s.data[0], sizeof space - 1)) s.data++, s.n--;
-    while (s.n > 0 && memchr(space, s.data[s.n - 1], sizeof space - 1)) s.n--;
+    while (s.n > 0 && is_space(s.data[0])) s.data++, s.n--;
+    while (s.n > 0 && is_space(s.data[s.n - 1])) s.n--;
     return value_string(s);
 }
 

@@ -26,7 +26,6 @@ static bool follows(const struct lexer *l, size_t k, const char *set) {
     return k < l->n - l->at && l->s[l->at + k] != 0 && strchr(set, l->s[l->at + k]) != NULL;
 }
 
-static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 static bool is_word(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }

@@ -4,12 +4,6 @@
 
 #include <stdlib.h>
 
-/* Sets a variable that the caller has not set. */
-static void set_default(struct render *r, struct object *variables, const char *name, struct text text) {
-    struct value key = value_string(text_of(name));
-    if (!object_find(r, variables, key)) object_set(r, variables, key, value_string(text));
-}
-
 plumb_status template_render(const struct chat_template *t, const char *json, size_t n_json, bool is_chat,
                              struct template_limits limits, char **text, size_t *n_text, struct error *err) {
     struct render r = {.source = t->source, .err = err, .max_bytes = limits.bytes, .max_work = limits.work,
@@ -23,8 +17,8 @@ plumb_status template_render(const struct chat_template *t, const char *json, si
         error_set(err, PLUMB_ERROR_ARGUMENT, "the variables of the chat template are not a JSON object");
     }
     if (r.stop == STOP_NOT) {
-        set_default(&r, variables.as.object, "bos_token", t->bos);
-        set_default(&r, variables.as.object, "eos_token", t->eos);
+        object_set_default(&r, variables.as.object, "bos_token", value_string(t->bos));
+        object_set_default(&r, variables.as.object, "eos_token", value_string(t->eos));
         if (is_chat) chat_adapt(&r, t, variables.as.object);
     }
     struct nodes statements = {NULL, 0, 0};

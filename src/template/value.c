@@ -182,6 +182,11 @@ void object_set(struct render *r, struct object *o, struct value key, struct val
     members[o->n++] = (struct member){key, item};
 }
 
+void object_set_default(struct render *r, struct object *o, const char *name, struct value item) {
+    struct value key = value_string(text_of(name));
+    if (!object_find(r, o, key)) object_set(r, o, key, item);
+}
+
 /* ---- what values are --------------------------------------------------------------------------------------------- */
 
 bool value_is_key(struct render *r, struct value v) {

@@ -93,6 +93,8 @@ void output_word(struct render *r, struct output *out, const char *word);
 
 static inline struct text text_of(const char *word) { return (struct text){word, strlen(word)}; }
 static inline bool text_is(struct text a, struct text b) { return a.n == b.n && memcmp(a.data, b.data, a.n) == 0; }
+/* White space in ASCII. */
+static inline bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 static inline bool text_is_word(struct text a, const char *word) { return text_is(a, text_of(word)); }
 
 static inline struct value value_undefined(void) { return (struct value){.kind = UNDEFINED}; }
@@ -111,6 +113,8 @@ void list_add(struct render *r, struct list *list, struct value item);
 /* Returns where the value of a key is, or NULL. */
 struct value *object_find(struct render *r, const struct object *o, struct value key);
 void object_set(struct render *r, struct object *o, struct value key, struct value item);
+/* Sets a member that is not there yet. */
+void object_set_default(struct render *r, struct object *o, const char *name, struct value item);
 
 static inline bool is_list(struct value v) { return v.kind == LIST || v.kind == TUPLE; }
 static inline bool is_number(struct value v) { return v.kind == INTEGER || v.kind == FLOAT; }
@@ -138,7 +142,7 @@ void value_print(struct render *r, struct output *out, struct value v);
 struct json_style { int64_t indent; struct text item_separator, key_separator; };
 void value_write_json(struct render *r, struct output *out, struct value v, const struct json_style *style,
                       uint32_t level);
-/* Makes a value of JSON text. */
+/* Makes a value of JSON text.  what: names the text in the error if it is not JSON. */
 struct value value_from_json(struct render *r, const char *what, const char *json, size_t n);
 
 /* Bytes of s up to needle, or SIZE_MAX. */
