@@ -430,9 +430,9 @@ static void add_row(const struct forward *f, const struct weight *w, size_t i, f
 
 /* The norms of Q and K, at their time: before RoPE or after it. */
 static void norm_qk(const struct forward *f, const struct layer *l, const struct attn_plan *a, bool is_roped,
-                    int32_t il, struct batch b) {
+                    int32_t il, struct batch b, bool has_q) {
     if (is_roped != plan_norms_roped(a)) return;
-    norm(f, l, W_ATTN_Q_NORM, il, b, TAP_QCUR_NORMED, a->n_head, a->k_dim, f->q, f->q);
+    if (has_q) norm(f, l, W_ATTN_Q_NORM, il, b, TAP_QCUR_NORMED, a->n_head, a->k_dim, f->q, f->q);
     norm(f, l, W_ATTN_K_NORM, il, b, TAP_KCUR_NORMED, a->n_head_kv, a->k_dim, f->k, f->k);
 }
 
@@ -444,6 +444,27 @@ static void gate_heads(struct forward *f, const struct attn_plan *a, uint32_t n_
         bool is_sigmoid = a->gate == ATTN_GATE_SIGMOID;
         f->attn[i] *= (float)(is_sigmoid ? 1 / (1 + math_exp(-z)) : z > 20 ? z : math_log(1 + math_exp(z)));
     }
+}
+
+/* f->q, f->k and f->v become those of x (n_token, n_embd), or only f->k and f->v without has_q. */
+static void project(struct forward *f, uint32_t il, struct batch b, const float *x, bool has_q) {
+    const struct layer *l = &f->model->layers[il];
+    const struct layer_plan *p = &f->model->plan.layers[il];
+    const struct attn_plan *a = &p->attn;
+    int32_t at = (int32_t)il;
+    float limit = f->model->plan.clamp_qkv;
+    const struct product qkv[] = { { TAP_QCUR, &l->w[W_ATTN_Q], f->q, a->n_head, false, limit },
+                                   { TAP_KCUR, &l->w[W_ATTN_K], f->k, a->n_head_kv, false, limit },
+                                   { TAP_VCUR, &l->w[W_ATTN_V], f->v, a->n_head_kv, false, limit } };
+    forward_multiply(f, x, b.n, at, b.pos, has_q ? qkv : qkv + 1, has_q ? 3 : 2);
+    const struct product gate = { TAP_ATTN_GATE, &l->w[W_ATTN_GATE], f->gates, a->n_head, false, 0.0f };
+    if (has_q && a->gate != ATTN_GATE_NONE) forward_multiply(f, x, b.n, at, b.pos, &gate, 1);
+    norm_qk(f, l, a, false, at, b, has_q);
+    if (has_q) rope(f, p, f->q, a->n_head, b.n);
+    if (has_q) forward_tap(f, TAP_QCUR_ROPE, at, b.pos, b.n, a->n_head, a->k_dim, f->q);
+    rope(f, p, f->k, a->n_head_kv, b.n);
+    forward_tap(f, TAP_KCUR_ROPE, at, b.pos, b.n, a->n_head_kv, a->k_dim, f->k);
+    norm_qk(f, l, a, true, at, b, has_q);
 }
 
 /* f->attn becomes the weighted sums of V for f->q, f->k and f->v.  Each text is alone in the cache, which then has the
@@ -466,19 +487,7 @@ static void run_attention(struct forward *f, uint32_t il, struct batch b, const 
     const struct layer_plan *p = &f->model->plan.layers[il];
     const struct attn_plan *a = &p->attn;
     int32_t at = (int32_t)il;
-    float limit = f->model->plan.clamp_qkv;
-    const struct product qkv[] = { { TAP_QCUR, &l->w[W_ATTN_Q], f->q, a->n_head, false, limit },
-                                   { TAP_KCUR, &l->w[W_ATTN_K], f->k, a->n_head_kv, false, limit },
-                                   { TAP_VCUR, &l->w[W_ATTN_V], f->v, a->n_head_kv, false, limit } };
-    forward_multiply(f, x, b.n, at, b.pos, qkv, 3);
-    const struct product gate = { TAP_ATTN_GATE, &l->w[W_ATTN_GATE], f->gates, a->n_head, false, 0.0f };
-    if (a->gate != ATTN_GATE_NONE) forward_multiply(f, x, b.n, at, b.pos, &gate, 1);
-    norm_qk(f, l, a, false, at, b);
-    rope(f, p, f->q, a->n_head, b.n);
-    forward_tap(f, TAP_QCUR_ROPE, at, b.pos, b.n, a->n_head, a->k_dim, f->q);
-    rope(f, p, f->k, a->n_head_kv, b.n);
-    forward_tap(f, TAP_KCUR_ROPE, at, b.pos, b.n, a->n_head_kv, a->k_dim, f->k);
-    norm_qk(f, l, a, true, at, b);
+    project(f, il, b, x, true);
     for (uint32_t t = 0; a->temperature_floor > 0 && t < b.n; t++) {
         size_t n = (size_t)a->n_head * a->k_dim;
         multiply(f->q + t * n, plan_temperature(a, f->positions[t]), n);
@@ -568,67 +577,82 @@ static void place_tokens(struct forward *f, struct batch b) {
     fill_ropes(f, last);
 }
 
+/* After the attention of the last layer, only the tokens of the results are needed, and of the others only their K and
+ * V.  Stores those of all tokens, moves the last n_result tokens to the front of the batch, and returns this batch. */
+static struct batch keep_results(struct forward *f, uint32_t il, struct batch b, uint32_t n_result) {
+    size_t n_embd = f->model->plan.n_embd, first = b.n - n_result;
+    project(f, il, b, norm(f, &f->model->layers[il], W_ATTN_NORM, (int32_t)il, b, TAP_COUNT, 1, (uint32_t)n_embd, f->x,
+                           f->norm), false);
+    attention_store(f->attention, il, f->k, f->v, b.n, b.pos);
+    memmove(f->x, f->x + first * n_embd, n_result * n_embd * sizeof *f->x);
+    if (f->embd) memmove(f->embd, f->embd + first * n_embd, n_result * n_embd * sizeof *f->embd);
+    memmove(f->positions, f->positions + first, n_result * sizeof *f->positions);
+    return (struct batch) { n_result, b.pos + (uint32_t)first, NULL };
+}
+
 static void run(struct forward *f, const int32_t *ids, struct batch b, uint32_t n_result, float *results) {
     const struct model *m = f->model;
     const struct plan *p = &m->plan;
     const struct weight *embd = m->token_embd.w;
-    uint32_t n = b.n, pos = b.pos;
     place_tokens(f, b);
-    for (uint32_t t = 0; t < n; t++) {
+    for (uint32_t t = 0; t < b.n; t++) {
         float *x = f->x + (size_t)t * p->n_embd;
         embd->traits->dequantize(weight_row(embd, (size_t)ids[t], f->panels->bytes), x, p->n_embd);
         multiply(x, p->embedding_scale, p->n_embd);
         if (m->token_types.w) add_row(f, m->token_types.w, 0, f->norm, x);
         if (m->position_embd.w) add_row(f, m->position_embd.w, f->positions[t], f->norm, x);
     }
-    norm_outside(f, W_TOKEN_EMBD_NORM, &m->token_embd_norm, f->x, n, f->x);
-    forward_tap(f, TAP_EMBD, -1, pos, n, 1, p->n_embd, f->x);
-    if (f->embd) memcpy(f->embd, f->x, (size_t)n * p->n_embd * sizeof *f->x);
-    for (uint32_t t = 0; p->has_states && t < n; t++) {
+    norm_outside(f, W_TOKEN_EMBD_NORM, &m->token_embd_norm, f->x, b.n, f->x);
+    forward_tap(f, TAP_EMBD, -1, b.pos, b.n, 1, p->n_embd, f->x);
+    if (f->embd) memcpy(f->embd, f->x, (size_t)b.n * p->n_embd * sizeof *f->x);
+    for (uint32_t t = 0; p->has_states && t < b.n; t++) {
         memcpy(f->states[STATE_LOW] + (size_t)t * p->n_embd, m->state_init.w->data, p->n_embd * sizeof *f->x);
     }
-    if (p->has_states) exchange_state(f, STATE_HIGH, (size_t)n * p->n_embd);
+    if (p->has_states) exchange_state(f, STATE_HIGH, (size_t)b.n * p->n_embd);
+    bool only_results = n_result < b.n && !f->sink.on_tap && !p->has_states;
     for (uint32_t il = 0; il < p->n_layer; il++) {
         const struct layer *l = &m->layers[il];
         int32_t at = (int32_t)il;
+        if (il + 1 == p->n_layer && only_results) b = keep_results(f, il, b, n_result);
+        if (b.n == 0) return;
         float *h = norm(f, l, W_FFN_NORM_EXPS, at, b, TAP_COUNT, 1, p->n_embd, f->x, f->norm);
         if (l->w[W_FFN_NORM_EXPS].w) forward_experts(f, il, b, h);
         if (p->layers[il].ffn.router_first) forward_router(f, il, b, f->x);
         h = norm(f, l, W_ATTN_NORM, at, b, TAP_ATTN_NORM, 1, p->n_embd, f->x, f->norm);
         const float *input = l->w[W_FFN_NORM].w ? f->x : h;
-        if (f->input) memcpy(f->input, p->is_parallel ? input : f->x, (size_t)n * p->n_embd * sizeof *input);
+        if (f->input) memcpy(f->input, p->is_parallel ? input : f->x, (size_t)b.n * p->n_embd * sizeof *input);
         run_attention(f, il, b, h);
         norm(f, l, W_ATTN_POST_NORM, at, b, TAP_ATTN_POST_NORM, 1, p->n_embd, f->norm, f->norm);
-        add_residual(f, f->x, f->norm, n);
+        add_residual(f, f->x, f->norm, b.n);
         norm(f, l, W_ATTN_OUT_NORM, at, b, TAP_COUNT, 1, p->n_embd, f->x, f->x);
-        if (l->w[W_ATTN_NORM_2].w) add_residual(f, f->x, f->input, n);
+        if (l->w[W_ATTN_NORM_2].w) add_residual(f, f->x, f->input, b.n);
         norm(f, l, W_ATTN_NORM_2, at, b, TAP_COUNT, 1, p->n_embd, f->x, f->x);
-        forward_tap(f, TAP_FFN_INP, at, pos, n, 1, p->n_embd, f->x);
+        forward_tap(f, TAP_FFN_INP, at, b.pos, b.n, 1, p->n_embd, f->x);
         h = p->is_parallel ? f->input : f->x;
         run_feed_forward(f, il, b, norm(f, l, W_FFN_NORM, at, b, TAP_FFN_NORM, 1, p->n_embd, h, f->norm));
         norm(f, l, W_FFN_POST_NORM, at, b, TAP_FFN_POST_NORM, 1, p->n_embd, f->norm, f->norm);
-        add_residual(f, f->x, f->norm, n);
+        add_residual(f, f->x, f->norm, b.n);
         norm(f, l, W_LAYER_OUT_NORM, at, b, TAP_COUNT, 1, p->n_embd, f->x, f->x);
         const struct weight *skip = l->w[W_LAYER_OUT_SCALE].w;
-        if (skip) f->kernels.add_scaled(f->x, f->embd, weight_floats(skip)[0], (size_t)n * p->n_embd);
-        forward_tap(f, TAP_L_OUT, at, pos, n, 1, p->n_embd, f->x);
-        if (p->layers[il].ends_loop) end_loop(f, il, n);
+        if (skip) f->kernels.add_scaled(f->x, f->embd, weight_floats(skip)[0], (size_t)b.n * p->n_embd);
+        forward_tap(f, TAP_L_OUT, at, b.pos, b.n, 1, p->n_embd, f->x);
+        if (p->layers[il].ends_loop) end_loop(f, il, b.n);
     }
     if (n_result == 0) return;
-    uint32_t first = n - n_result;
+    uint32_t first = b.n - n_result;
     norm_outside(f, W_OUTPUT_NORM, &m->output_norm, f->x + (size_t)first * p->n_embd, n_result, f->norm);
-    forward_tap(f, TAP_RESULT_NORM, -1, pos + first, n_result, 1, p->n_embd, f->norm);
+    forward_tap(f, TAP_RESULT_NORM, -1, b.pos + first, n_result, 1, p->n_embd, f->norm);
     if (!results) return;
     if (!p->has_logits) {
         memcpy(results, f->norm, (size_t)n_result * p->n_embd * sizeof *results);
         return;
     }
     const struct product output = { TAP_COUNT, &m->output, results, 1, false, 0.0f };   /* its tap comes later */
-    forward_multiply(f, f->norm, n_result, -1, pos + first, &output, 1);
+    forward_multiply(f, f->norm, n_result, -1, b.pos + first, &output, 1);
     spread_logits(p, m->output.w->n_out, n_result, results);
     multiply(results, 1.0f / p->logit_scale, (size_t)n_result * p->n_vocab);
     if (p->logit_softcap != 0.0f) f->kernels.softcap(results, p->logit_softcap, (size_t)n_result * p->n_vocab);
-    forward_tap(f, TAP_RESULT_OUTPUT, -1, pos + first, n_result, 1, p->n_vocab, results);
+    forward_tap(f, TAP_RESULT_OUTPUT, -1, b.pos + first, n_result, 1, p->n_vocab, results);
 }
 
 uint32_t forward_rewind(const struct forward *f, uint32_t n_past) { return attention_rewind(f->attention, n_past); }
