@@ -234,7 +234,7 @@ $(call native_dir,$1)/fuzz-options $(call native_dir,$1)/fuzz-perplexity: $(call
 endef
 $(foreach c,release debug sanitize thread fuzz,$(eval $(call native_host,$c)))
 
-native: $(call native_dir,$(config))/plumb ## Builds the command line for this machine; config=debug, sanitize, thread or fuzz.
+native: $(call native_dir,$(config))/plumb ## Builds the command line natively; config=debug, sanitize, thread or fuzz.
 
 # ---- WebAssembly ------------------------------------------------------------------------------------------------
 

@@ -166,8 +166,9 @@ int64_t plumb_tokenize(plumb_model *model, const char *text, size_t len, unsigne
  * plumb_tokenize with PLUMB_ADD_SPECIAL and flags.  Otherwise they are those of a query and a text, for a reranker: as
  * in llama.cpp's server the file's tokenizer.chat_template.rerank says how the two are joined, or they are
  * BOS query EOS SEP text EOS, where the file says which of these tokens there are.
- * With a query, flags are not used: texts such as <|im_end|> become special tokens only with the file's rerank template.
- * n_max: if there are more tokens, the last ones of the text are left out, but not what follows the text; 0: no limit.
+ * With a query, flags are not used: texts such as <|im_end|> become special tokens only with the file's rerank
+ * template.  n_max: if there are more tokens, the last ones of the text are left out, but not what follows the text; 0:
+ * no limit.
  * PLUMB_ERROR_CONTEXT if there is no room for any token of the text, PLUMB_ERROR_TOKENIZER if the vocabulary lacks a
  * token that the file asks for.  The result is as for plumb_tokenize. */
 int64_t plumb_tokenize_input(plumb_model *model, const char *query, size_t n_query, const char *text, size_t n_text,
@@ -194,8 +195,8 @@ bool plumb_token_is_eog(const plumb_model *model, int32_t id);
  * begin with a BOS, or end with an EOS, that this adds.
  * Returns its length, or a negative plumb_status on failure: PLUMB_ERROR_ARGUMENT if json is not such an object,
  * PLUMB_ERROR_TEMPLATE if there is no template, or it fails, refuses the chat or reaches a limit.  Dates are those of
- * the C library's localtime, so only one thread may be in this function at a time.  *prompt ends with a 0 and is valid until the next call of
- * this function or plumb_model_free.  Needs plumb_model_load_vocab or plumb_model_end. */
+ * the C library's localtime, so only one thread may be in this function at a time.  *prompt ends with a 0 and is valid
+ * until the next call of this function or plumb_model_free.  Needs plumb_model_load_vocab or plumb_model_end. */
 int64_t plumb_chat_render(plumb_model *model, const char *json, size_t n, const char **prompt);
 
 /* Joins the pieces of tokens to text in whole UTF-8 characters.  If a piece ends inside a character, the bytes of that
@@ -310,9 +311,9 @@ plumb_status plumb_session_feed_all(plumb_session *session, const int32_t *ids, 
 /* Computes embeddings of texts: one vector for each, or one for each token with PLUMB_POOLING_NONE.  ids has the tokens
  * of the texts one after the other, and lengths (n_text) their numbers, 1 or more.  A call computes the first texts, as
  * many as are fast to compute at once (one if there is a tap), and returns how many, or a negative plumb_status; the
- * caller goes on with the others.  Vectors are not normalized.  Their bits do not depend on the other texts.  The session
- * is empty afterwards.  The errors are those of plumb_session_feed; PLUMB_ERROR_ARGUMENT if n_text or a length is 0;
- * PLUMB_ERROR_UNSUPPORTED if the model does not have this kind of pooling. */
+ * caller goes on with the others.  Vectors are not normalized.  Their bits do not depend on the other texts.  The
+ * session is empty afterwards.  The errors are those of plumb_session_feed; PLUMB_ERROR_ARGUMENT if n_text or a length
+ * is 0; PLUMB_ERROR_UNSUPPORTED if the model does not have this kind of pooling. */
 int64_t plumb_session_embed(plumb_session *session, const int32_t *ids, const uint32_t *lengths, size_t n_text,
                             plumb_pooling pooling);
 /* What the last plumb_session_embed has computed: (*n_vector, *n) f32, valid until the next one.  NULL if there was

@@ -244,8 +244,8 @@ def parse(arguments=None):
     add("--type", choices=(*types, "Q4_K_M"), default="F32", help="the type of every matrix; "
         "Q4_K_M: Q4_K, and Q6_K where llama-quantize chooses it")
     add("--head-type", choices=types, help="the type of output.weight, and of token_embd.weight "
-        "if --tied; default for --shape as in llama-quantize: Q6_K where --type is smaller than Q8_0, for Q4_K_M also if "
-        "--tied")
+        "if --tied; default for --shape as in llama-quantize: Q6_K where --type is smaller than Q8_0, for Q4_K_M also "
+        "if --tied")
     add("--layers", type=int, default=2)
     add("--embd", type=int, default=32)
     add("--heads", type=int, default=4)

@@ -461,7 +461,8 @@ void test_template(void) {
         {"arguments that are not JSON",
          "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.arguments|tojson }}"
          "{% endfor %}{{ m.content }}{% endfor %}", NULL, 0, NULL, "JSON, byte 0",
-         "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"x\"}}]}]}"},
+         "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
+         "\"arguments\":\"x\"}}]}]}"},
     };
     test_case("template: 70 templates by 12 conversations have the texts of llama.cpp's engine", equals_engine);
     test_case("template: 824 of 840 chats are adapted as llama.cpp's server does", equals_server);

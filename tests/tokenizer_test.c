@@ -962,7 +962,8 @@ void test_tokenizer(void) {
     test_case("tokenizer: every pre-tokenizer equals llama.cpp on a vocabulary that shows splits", pre_equals_llama);
     test_case("tokenizer: token attributes by text, key and model equal llama.cpp's", roles_equal_llama);
     test_case("tokenizer: small vocabularies of each other kind equal llama.cpp", kinds_equal_llama);
-    test_case("tokenizer: 7 vocabularies and random texts, BERT and XLM-RoBERTa among them, equal llama.cpp", models_equal_llama);
+    test_case("tokenizer: 7 vocabularies and random texts, BERT and XLM-RoBERTa among them, equal llama.cpp",
+              models_equal_llama);
     test_case("tokenizer: llama.cpp's texts and ids of its 15 vocabularies", pairs_equal_llama);
     test_case("tokenizer: the selfcheck knows the kinds that change texts", selfchecks);
     test_case("tokenizer: classes, lower case and letters without accents of all code points equal llama.cpp's",

@@ -384,8 +384,8 @@ static char *special_text(const struct tokenizer *t, int32_t id) {
     return text;
 }
 
-/* Removes the texts of BOS and EOS that PLUMB_ADD_SPECIAL adds, as llama.cpp does.  Returns the length of the rest, or a
- * negative plumb_status. */
+/* Removes the texts of BOS and EOS that PLUMB_ADD_SPECIAL adds, as llama.cpp does.  Returns the length of the rest, or
+ * a negative plumb_status. */
 static int64_t remove_special(plumb_model *m, const char *bos, const char *eos, size_t n) {
     int32_t ids[2];
     int64_t n_id = tokenizer_encode(m->tokenizer, "", 0, PLUMB_ADD_SPECIAL, ids, 2, &m->err);

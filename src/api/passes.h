@@ -1,5 +1,5 @@
-/* The functions of the reference pass, as a session calls them: only by pointers, so that the linker leaves the pass out
- * of a program that never names PLUMB_PASS_REFERENCE.  reference/reference.h describes each of them. */
+/* The functions of the reference pass, as a session calls them: only by pointers, so that the linker leaves the pass
+ * out of a program that never names PLUMB_PASS_REFERENCE.  reference/reference.h describes each of them. */
 #ifndef PLUMB_API_PASSES_H
 #define PLUMB_API_PASSES_H
 

@@ -427,8 +427,8 @@ static const struct quirk quirks[] = {
       "should have no window have it, and those that should have it do not; RoPE stays as it is" },
     { "window.layers=shifted", AT(window_layers), LAYERS_SHIFTED, "kq_soft_max", &with_some_windows, "layer i has a "
       "window if layer i + 1 should have it, and the last layer if layer 0 should; RoPE stays as it is" },
-    { "window.kind=chunk", AT(window_kind), WINDOW_CHUNK, "kq_soft_max", &with_windows, "a token of a layer with a window sees "
-      "the tokens from the last position on that is a multiple of the window" },
+    { "window.kind=chunk", AT(window_kind), WINDOW_CHUNK, "kq_soft_max", &with_windows, "a token of a layer with a "
+      "window sees the tokens from the last position on that is a multiple of the window" },
     { "window.kind=sliding", AT(window_kind), WINDOW_SLIDING, "kq_soft_max", &with_chunks, "a token of a layer with "
       "chunks sees itself and the tokens before it, as many as a chunk has" },
     { "softcap.attn=missing", AT(softcap_attn), 1, "kq_soft_max", &with_softcap, "scores have no softcap" },
@@ -543,8 +543,8 @@ static const struct quirk quirks[] = {
     { "softcap.logits=missing", AT(softcap_logits), 1, "result_output", &with_logit_softcap, "logits have no softcap" },
     { "pooling.kind=mean", AT(pooling_kind), PLUMB_POOLING_MEAN, "result_embd_pooled", &with_pooling, "the mean of all "
       "tokens is taken, not the first or the last token" },
-    { "pooling.kind=cls", AT(pooling_kind), PLUMB_POOLING_CLS, "result_embd_pooled", &with_pooling, "the first token is "
-      "taken, not the mean or the last token" },
+    { "pooling.kind=cls", AT(pooling_kind), PLUMB_POOLING_CLS, "result_embd_pooled", &with_pooling, "the first token "
+      "is taken, not the mean or the last token" },
     { "pooling.kind=last", AT(pooling_kind), PLUMB_POOLING_LAST, "result_embd_pooled", &with_pooling, "the last token "
       "is taken, not the mean or the first token" },
 

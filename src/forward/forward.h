@@ -45,8 +45,9 @@ uint32_t forward_rewind(const struct forward *f, uint32_t n_past);
  * The caller must check these limits, and that every id is >= 0 and < n_vocab. */
 void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result, float *results);
 /* Computes the embeddings of n_text texts at once, from an empty cache: lengths (n_text) tokens of each, 1 or more, and
- * at most n_batch together.  ids has those of all texts, one after the other.  A text sees only itself, and its bits are
- * those that forward_run computes for it alone.  Taps must be off.  The cache is to be taken for empty afterwards. */
+ * at most n_batch together.  ids has those of all texts, one after the other.  A text sees only itself, and its bits
+ * are those that forward_run computes for it alone.  Taps must be off.  The cache is to be taken for empty
+ * afterwards. */
 void forward_run_texts(struct forward *f, const int32_t *ids, const uint32_t *lengths, uint32_t n_text);
 /* The embeddings of the last run, (n_result, n_embd): what the norm after the last layer returned.  Valid until the
  * next run. */

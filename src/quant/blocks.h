@@ -265,8 +265,8 @@ static inline int quant_q3_K_scale(const uint8_t scales[12], size_t i) {
 static inline float quant_mxfp4_scale(uint8_t e) {
     return f32_from_bits(e < 2 ? 0x00200000u << e : (uint32_t)(e - 1) << 23);
 }
-/* d of nvfp4: half the value of an unsigned float with 4 bits of exponent, whose bias is 7, and 3 bits of mantissa.  The
- * largest exponent with the largest mantissa is 0, as in ggml, unless bit 7, which is otherwise unused, is set. */
+/* d of nvfp4: half the value of an unsigned float with 4 bits of exponent, whose bias is 7, and 3 bits of mantissa.
+ * The largest exponent with the largest mantissa is 0, as in ggml, unless bit 7, which is otherwise unused, is set. */
 static inline float quant_nvfp4_scale(uint8_t bits) {
     uint32_t exponent = bits >> 3 & 15, mantissa = bits & 7;
     if (bits == 0x7f) return 0.0f;

@@ -25,9 +25,9 @@ plumb_status reference_set_tap(struct reference *r, struct tap_sink sink);
 /* Bytes of cache and scratch, without the scratch for single rows of weights. */
 uint64_t reference_bytes(const struct reference *r);
 
-/* Sets the mistakes that all later runs make; NULL: none.  *q is copied.  The caller must apply what concerns the list of
- * tokens itself, with quirk_tokens.  Some mistakes depend on batches, so with quirks the run at position 0 must be the
- * whole prompt, and every later run one token. */
+/* Sets the mistakes that all later runs make; NULL: none.  *q is copied.  The caller must apply what concerns the list
+ * of tokens itself, with quirk_tokens.  Some mistakes depend on batches, so with quirks the run at position 0 must be
+ * the whole prompt, and every later run one token. */
 void reference_set_quirks(struct reference *r, const struct quirks *q);
 /* Lets force change activations: every tap but result_output calls it, after the sink, with the activation itself, x
  * (tap->n_token, tap->n_head, tap->n).  The pass continues with whatever force writes to x.  The x of Kcur_rope and of

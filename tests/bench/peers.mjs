@@ -125,8 +125,8 @@ const ROWS = {
     return { cell: `${MB(total)}, ${MB(zipped)} by gzip, ${once.length} file${once.length > 1 ? 's' : ''}`, files: once,
       zipped };
   })],
-  first: ['First visit: time to the first token of an answer (the file is on this machine)', name => visit(name, waited),
-    all => seconds(all)],
+  first: ['First visit: time to the first token of an answer (the file is on this machine)',
+    name => visit(name, waited), all => seconds(all)],
   again: ['Reload: time to the first token of an answer', name => visit(name, async one => {
     await waited(one);
     const from = one.proxy.sent.length, { wait } = await waited(one);

@@ -223,7 +223,8 @@ describe('a visit', () => {
     await page.waitForFunction(() => document.querySelector('#model-name').textContent.startsWith('synthetic'));
     await state('ready');
     await page.click('#new-chat');
-    assert.match(await page.innerText('#welcome'), /This model has no chat template\. It does not answer messages but continues your text\./);
+    assert.match(await page.innerText('#welcome'),
+      /This model has no chat template\. It does not answer messages but continues your text\./);
     assert.equal(await page.getAttribute('#prompt', 'placeholder'), 'Write the beginning of a text');
     await answer(page, 'Hello');
     assert.equal(await page.locator('#log .problem').count(), 0);

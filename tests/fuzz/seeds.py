@@ -226,13 +226,15 @@ TEMPLATES = {
               "{% endgeneration %}",
     "loops": "{% for k, v in {'a': 1, 'b': 2}.items() if v > 0 %}{{ loop.index }}{{ loop.previtem }}{% if loop.last %}"
              "{% break %}{% else %}{% continue %}{% endif %}{% else %}none{% endfor %}",
-    "macros": "{% macro m(a, b=2) %}{{ a }}{{ b }}{{ caller() }}{% endmacro %}{% call m(1) %}x{% endcall %}{{ m(a=3) }}",
-    "filters": "{% filter upper %}a{% endfilter %}{{ messages | tojson(indent=2, separators=[',', ':']) }}{{ [3, 1] | sort"
-               " | join(', ') | indent(2) | trim }}{{ {'b': 1} | dictsort }}{{ 'a' | default('b', true) }}",
+    "macros": "{% macro m(a, b=2) %}{{ a }}{{ b }}{{ caller() }}{% endmacro %}{% call m(1) %}x{% endcall %}"
+              "{{ m(a=3) }}",
+    "filters": "{% filter upper %}a{% endfilter %}{{ messages | tojson(indent=2, separators=[',', ':']) }}{{ [3, 1] | "
+               "sort | join(', ') | indent(2) | trim }}{{ {'b': 1} | dictsort }}{{ 'a' | default('b', true) }}",
     "tests": "{{ 1 is odd }}{{ x is not defined }}{{ 'a' is string and [] is iterable or none is none }}{{ 2 is "
              "divisibleby(2) }}{{ messages | selectattr('role', 'equalto', 'user') | list | length }}",
     "operators": "{{ -1 + 2 * 3 / 4 % 5 }}{{ 'a' ~ 1 }}{{ 'a' * 3 }}{{ 'a' in 'abc' not in [1] }}{{ 1 if x else 2.5 }}",
-    "members": "{{ messages[0].role }}{{ messages[::-1][1:][:2] }}{{ 'abc'[0] }}{{ {'a': {'b': [1, (2, 3)]}}.a['b'][-1] }}",
+    "members": "{{ messages[0].role }}{{ messages[::-1][1:][:2] }}{{ 'abc'[0] }}"
+               "{{ {'a': {'b': [1, (2, 3)]}}.a['b'][-1] }}",
     "methods": "{{ ' a,b '.strip().split(',') }}{{ 'x'.replace('', 'y').startswith('y') }}{{ '{}'.format(1) }}{{ "
                "{'a': 1}.get('b', 0) }}",
     "namespace": "{% set ns = namespace(a=[]) %}{% for i in range(5) %}{% set _ = ns.a.append(i) %}{% set ns.b = i %}"

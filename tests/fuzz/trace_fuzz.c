@@ -46,7 +46,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     require(t->n_prompt <= t->n_token, "a prompt of more than there is");
     for (size_t i = 0; i < t->n_tap; i++) {
         const struct trace_tap *tap = &t->taps[i];
-        require(i == 0 || tap_place(t->order, tap[-1].id, tap[-1].layer) < tap_place(t->order, tap->id, tap->layer), "taps do not ascend");
+        require(i == 0 || tap_place(t->order, tap[-1].id, tap[-1].layer) < tap_place(t->order, tap->id, tap->layer),
+                "taps do not ascend");
         for (uint32_t j = 0; j < tap->n_row; j++) check_row(t, tap, &tap->rows[j]);
     }
     if (ok) {

@@ -2,8 +2,8 @@
 import { askForThread } from '../../web/base/relay.js';
 import { runTests } from './module.js';
 
-/** The contents of files by path, or null if there is no such file.  Each request takes milliseconds, and the tests read
- * most files many times, in many parts.  The oldest are forgotten, so that all are at most CACHED bytes.
+/** The contents of files by path, or null if there is no such file.  Each request takes milliseconds, and the tests
+ * read most files many times, in many parts.  The oldest are forgotten, so that all are at most CACHED bytes.
  * @type {Map<string, Uint8Array | null>} */
 const files = new Map();
 const CACHED = 1 << 28;

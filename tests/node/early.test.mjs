@@ -19,7 +19,8 @@ test('an unsupported vocabulary is refused before the weights arrive', async t =
   strange[strange.indexOf('gpt2') + 3] = '9'.charCodeAt(0);
   const url = await server(t, (_, response) => void response.write(strange.subarray(0, HEAD)));   // then it stalls
   for (const worker of [false, true]) {
-    await fails(Plumb.load(url, { worker }), 'PLUMB_ERROR_UNSUPPORTED', /"gpt9": this kind of vocabulary is not supported/);
+    await fails(Plumb.load(url, { worker }), 'PLUMB_ERROR_UNSUPPORTED',
+      /"gpt9": this kind of vocabulary is not supported/);
   }
 });
 

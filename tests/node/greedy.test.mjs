@@ -1,5 +1,6 @@
 /** Every host must give the same greedy ids.  The JavaScript tests of Node, Chromium, Firefox and WebKit read them from
- * the files prompts.json of tests/vectors/llama; the C tests, native and under wasmtime, read the files that it was made from. */
+ * the files prompts.json of tests/vectors/llama; the C tests, native and under wasmtime, read the files that it was
+ * made from. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import test from 'node:test';

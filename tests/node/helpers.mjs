@@ -31,7 +31,8 @@ export function promise(bytes) {
   ]);
 }
 export const realPath = `${root}models/SmolLM2-135M-Instruct.Q4_1.gguf`;
-/** Real models, with llama.cpp's greedy answers to prompts, and its activations by layer; see tests/vectors/README.md. */
+/** Real models, with llama.cpp's greedy answers to prompts, and its activations by layer; see
+ * tests/vectors/README.md. */
 export const models = [
   { name: 'SmolLM2', file: 'models/SmolLM2-135M-Instruct.Q4_1.gguf', vectors: 'llama/', layers: 'smollm2' },
   { name: 'Gemma 3', file: 'models/gemma-3-270m.Q4_K_M.gguf', vectors: 'llama/gemma3/', layers: 'gemma3' },

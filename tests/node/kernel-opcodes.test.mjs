@@ -57,7 +57,8 @@ for (const module of ['plumb', 'plumb-mt', 'plumb-relaxed', 'plumb-mt-relaxed'])
     assert.deepEqual(countOf(functions, /^two_bits_dot/, DOT), { two_bits_dot: 32 });
   });
 
-  const what = relaxed ? 'relaxed dots, kernel by kernel; swizzles of grids; no other relaxed opcode' : 'nothing relaxed';
+  const what = relaxed ? 'relaxed dots, kernel by kernel; swizzles of grids; no other relaxed opcode'
+    : 'nothing relaxed';
   test(`${module}: ${what}`, () => {
     const found = [...functions].flatMap(([name, opcodes]) =>
       opcodes.filter((opcode) => opcode.includes('relaxed')).map((opcode) => `${opcode} ${name}`));

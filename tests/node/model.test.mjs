@@ -337,7 +337,8 @@ for (const worker of [false, true]) {
 test('an embedding model loads, and says what it is where logits are needed', async t => {
   const folder = mkdtempSync(join(tmpdir(), 'plumb-embedding-')), path = join(folder, 'bert.gguf');
   t.after(() => rmSync(folder, { recursive: true }));
-  writeFileSync(path, readFileSync(`${root}tests/fuzz/corpus/model/bert`).subarray(2));   // after its two bytes of checks
+  // The file of the model begins after two bytes of checks.
+  writeFileSync(path, readFileSync(`${root}tests/fuzz/corpus/model/bert`).subarray(2));
   const model = await Plumb.load(path);
   t.after(() => model.close());
   assert.equal((await model.info()).architecture, 'bert');

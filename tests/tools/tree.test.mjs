@@ -74,6 +74,16 @@ for (const [what, files, refusal] of trees)
     assert.deepEqual([status, stdout], refusal ? [1, `${refusal}\n`] : [0, '']);
   });
 
+test('tree: no line of code has more than 120 columns', () => {
+  const files = ['src', 'include', 'wasm', 'web', 'tests', 'tools', 'models'].flatMap((folder) =>
+    readdirSync(folder, { recursive: true }).map((name) => join(folder, String(name))))
+    .filter((name) => /\.(c|h|m?js|py|css|html|awk|sh)$/.test(name) && !/(^|\/)(node_modules|dist)\//.test(name));
+  assert.ok(files.length > 300);
+  const long = files.flatMap((file) => readFileSync(file, 'utf8').split('\n').flatMap((line, i) =>
+    [...line].length > 120 ? [`${file}:${i + 1}`] : []));
+  assert.deepEqual(long, []);
+});
+
 test('tree: tests/main.c lists every room that has tests', () => {
   const main = readFileSync('tests/main.c', 'utf8');
   const files = readdirSync('tests').filter((name) => name.endsWith('_test.c'));

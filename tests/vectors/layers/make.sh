@@ -18,8 +18,8 @@ cd "$here"
 truth() {
     name=$1 model=$2 f32=$3
     shift 3
-    # llama.cpp's own backend takes GELU from a table of 16-bit floats.  In Gemma's kqv_out a few components are huge, so
-    # 12 places do not represent a row.
+    # llama.cpp's own backend takes GELU from a table of 16-bit floats.  In Gemma's kqv_out a few components are huge,
+    # so 12 places do not represent a row.
     case $name in
         gemma3) backend=$LLAMA_DIR/exact/build/bin/libggml-cpu.so n_place=24 ;;
         *) backend=$haswell n_place=12 ;;

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes the models and vectors of this directory and synth.txt again.  First run ../llama/make.sh with the same
-# LLAMA_DIR and PYTHON (see there): this uses the llama.cpp, the backend that computes GELU, logits and python it leaves.
+# LLAMA_DIR and PYTHON (see there): this uses the llama.cpp, the backend that computes GELU, logits and python it
+# leaves.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$here/../../..

@@ -210,7 +210,8 @@ async function search() {
       const bar = make('span', { className: 'bar', 'aria-hidden': 'true' });
       bar.style.setProperty('--part', String(Math.max(0, score)));
       return make('li', {},
-        make('button', { type: 'button', title: 'Show the note', onclick: () => showNote(note, start, end) }, note.name),
+        make('button', { type: 'button', title: 'Show the note', onclick: () => showNote(note, start, end) },
+          note.name),
         bar, make('span', { className: 'figures' }, score.toFixed(3)),
         make('p', {}, note.text.slice(start, end).replace(/\n\s*\n/g, '\n')));
     }));
