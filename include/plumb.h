@@ -249,8 +249,9 @@ const char *plumb_precision_name(plumb_precision precision);
 typedef struct plumb_session_params {
     uint32_t n_ctx;    /* tokens that the KV cache holds, at most 2^24; 0: the smaller of the model's training context
                         * and 2048 */
-    uint32_t n_batch;  /* tokens of a prompt that are computed at once, at most 65536; reduced to n_ctx; 0: 64, or
-                        * 256 if the model has experts.  It is always n_ctx if tokens attend to later ones. */
+    uint32_t n_batch;  /* tokens of a prompt that are computed at once, at most 65536; reduced to n_ctx; 0: 256 if
+                        * the model has experts, else 128, or 64 if its embeddings are wider than 1024.  It is always
+                        * n_ctx if tokens attend to later ones. */
     plumb_pass pass;
     plumb_kv_type kv_type;
     bool force_scalar; /* use only the portable kernels in the fast pass; tests compare SIMD kernels with them */

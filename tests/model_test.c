@@ -536,7 +536,7 @@ static void no_rope_case(void) {
 /* The default context is the training context, at most 2048.  A batch is not longer than the context. */
 static void default_context_case(void) {
     static const uint8_t contexts[][4] = { { 50, 0, 0, 0 }, { 0, 8, 0, 0 }, { 255, 255, 255, 255 } };
-    static const uint32_t n_ctx[] = { 50, 2048, 2048 }, n_batch[] = { 50, 64, 64 };
+    static const uint32_t n_ctx[] = { 50, 2048, 2048 }, n_batch[] = { 50, 128, 128 };
     size_t n = 0;
     uint8_t *file = test_read_all(TINY, &n);
     REQUIRE(file, "no file");

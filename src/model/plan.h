@@ -243,9 +243,10 @@ static inline uint32_t plan_n_ctx(const struct plan *p, uint32_t n_ctx) {
 }
 
 /* How many tokens a session of n_ctx tokens computes at once if the caller asks for n_batch; 0 asks for the default.
- * All of them if tokens attend to later ones. */
+ * All of them if tokens attend to later ones.  A larger batch unpacks weights less often, but a caller can stop only
+ * between batches, and a batch of a large model takes seconds. */
 static inline uint32_t plan_n_batch(const struct plan *p, uint32_t n_ctx, uint32_t n_batch) {
-    if (n_batch == 0) n_batch = p->max_expert > 0 ? 256 : 64;
+    if (n_batch == 0) n_batch = p->max_expert > 0 ? 256 : p->n_embd <= 1024 ? 128 : 64;
     return p->is_causal && n_batch < n_ctx ? n_batch : n_ctx;
 }
 
