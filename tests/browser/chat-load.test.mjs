@@ -32,6 +32,33 @@ async function drop(page, files) {
   }
 }
 
+test('what cannot work before all parts of the page are there cannot be clicked or focused before', async () => {
+  const page = await open(where, `?model=${TINY}`, { serviceWorkers: 'block' });
+  /** @type {() => void} */
+  let release = () => {};
+  const released = new Promise(resolve => { release = () => resolve(undefined); });
+  await page.route('**/message-list.js', async route => {
+    await released;
+    await route.continue();
+  });
+  await page.reload({ waitUntil: 'commit' });
+  await page.waitForSelector('#welcome:not([hidden])');
+  for (const button of ['#ideas li.answers button', '#export-json']) {
+    await assert.rejects(page.click(button, { timeout: 300 }), /Timeout/, button);
+  }
+  for (const box of ['#prompt', '#search']) {
+    await page.focus(box);
+    assert.equal(await page.evaluate(() => document.activeElement?.tagName), 'BODY', box);
+  }
+  release();
+  await state(page, 'ready');
+  assert.equal(await page.evaluate(() => document.activeElement?.id), 'prompt');
+  await page.click('#ideas li.continues button');
+  await whole(page, 2);
+  assert.deepEqual(page.problems, []);
+  await page.close();
+});
+
 test('a dropped file is loaded, and so are the files of a split model; a hint is shown during the drag', async () => {
   const page = await open(where, `?model=${TINY}`);
   await state(page, 'ready');

@@ -6,6 +6,7 @@ import { serve } from '../../web/site/serve.mjs';
 import { launchChrome } from '../hosts/chrome.mjs';
 import { root, tiny, withTemplate } from '../node/helpers.mjs';
 
+const CHAT = 'web/chat/';
 export const TINY = '/tests/vectors/synth/f32.gguf';
 /** The same model with a chat template that fails, so that every message ends in an error.  setUp writes it. */
 export const FAILING = '/build/chat/failing.gguf';
@@ -28,7 +29,11 @@ export async function setUp() {
   return { url: server.url, browser };
 }
 
-/** Opens the page.  `problems` lists every request to another host than `url` and `also`, every missing file and every
+/** Waits until all parts of the page are there: a click before that does nothing.
+ * @param {import('playwright-core').Page} page */
+export const usable = page => page.waitForSelector('main:not([inert])');
+
+/** Opens the page, and waits until the chat page is usable.  `problems` lists every request to another host than `url` and `also`, every missing file and every
  * error that the page throws.
  * The seed is always the same unless a test sets another, so failures can be reproduced.
  * @param {{url: string, browser: import('playwright-core').Browser, also?: string, path?: string}} where
@@ -36,7 +41,7 @@ export async function setUp() {
  * @param {import('playwright-core').BrowserContextOptions} [options]
  * @param {(page: import('playwright-core').Page) => unknown} [early]  before the page is there
  * @returns {Promise<import('playwright-core').Page & {problems: string[]}>} */
-export async function open({ url, browser, also = url, path = 'web/chat/' }, query = '', options = {},
+export async function open({ url, browser, also = url, path = CHAT }, query = '', options = {},
   early = () => {}) {
   const context = await browser.newContext(options);
   const page = Object.assign(await context.newPage(), { problems: [] });
@@ -63,11 +68,13 @@ export async function open({ url, browser, also = url, path = 'web/chat/' }, que
   });
   await early(page);
   await page.goto(`${url}${path}${query}`);
+  if (path === CHAT) await usable(page);
   return page;
 }
 
 /** @param {import('playwright-core').Page} page @param {string} name  loading, failed, ready or answering */
-export const state = (page, name, timeout = 60000) => page.waitForSelector(`body[data-state=${name}]`, { timeout });
+export const state = (page, name, timeout = 60000) =>
+  page.waitForSelector(`body[data-state=${name}]:has(main:not([inert]))`, { timeout });
 
 /** @param {import('playwright-core').Page} page @param {string} question */
 export async function ask(page, question) {

@@ -1,7 +1,7 @@
 /** The search page: notes are added, found by meaning, kept for the next visit, and deleted. */
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
-import { open, screenshot, setUp, state } from './chat-page.mjs';
+import { open, screenshot, setUp, state, usable } from './chat-page.mjs';
 
 const TINY = '?model=/tests/vectors/synth/f32.gguf';   // it makes no index, so it is for what needs none
 const where = { ...await setUp(), path: 'web/examples/search/' };
@@ -15,8 +15,6 @@ afterEach(async () => {
   await page.context().close();
 });
 
-/** Waits until the notes are there. */
-const usable = page => page.waitForSelector('#scroll:not([inert])');
 const file = (name, text) => ({ name, mimeType: 'text/plain', buffer: Buffer.from(text) });
 /** Waits until the notes have n passages in all. */
 const indexed = (page, n) => page.waitForFunction(n => {

@@ -25,7 +25,7 @@ const UNSAVED = 'Not saved: the browser cannot store it. Export what you want to
 const FATAL = ['PLUMB_ERROR', 'PLUMB_ERROR_STATE'];
 
 const page = {
-  welcome: element('welcome', 'section'), log: element('log', 'ol'), prompt: element('prompt', 'textarea'),
+  main: element('scroll', 'main'), welcome: element('welcome', 'section'), log: element('log', 'ol'), prompt: element('prompt', 'textarea'),
   send: element('send', 'button'), stop: element('stop', 'button'), status: element('status', 'p'),
   newChat: element('new-chat', 'button'), compare: element('compare', 'section'),
 };
@@ -53,8 +53,7 @@ const loader = createLoader(settings.loading, state => {
   if (state === 'loading') stop();
   show();
   updateInspector();
-  if (state === 'failed' && idle()) element('retry', 'button').focus();
-  else if (state === 'ready') void ready();
+  settled();
 });
 /** Whether the draft is short enough. */
 let fits = true;
@@ -111,6 +110,13 @@ choose(store.get(recall('chat')));
 void loading.then(keepPage);
 
 // ---- the model ----
+
+/** Called when loading a model ends, and when the page becomes usable: the later of both has an effect. */
+function settled() {
+  if (page.main.inert) return;
+  if (modelState === 'failed' && idle()) element('retry', 'button').focus();
+  else if (modelState === 'ready') void ready();
+}
 
 /** Whether the reader uses no other control, so that the focus may move. */
 function idle() {
@@ -454,3 +460,8 @@ const drops = acceptDrops(files => {
   if (files.every(({ name }) => name.endsWith('.json'))) void chats.importFiles(files);
   else models.openFiles(files);
 });
+
+// ---- everything is attached ----
+
+for (const part of [page.main, element('search', 'input'), element('chats-foot', 'div')]) part.inert = false;
+settled();
