@@ -177,7 +177,8 @@ SPECIALS = [
     "<|endoftext|><|im_start|>a<|endoftext|>", "<unk>a<unk>", "\n\n<eos>\n\n\n", "<0x0A><s><0x0A>", "▁<s>▁", "é<s>é",
     "<|reserved_special_token_0|>", "<|reserved_special_token_250|>x", "<unused0><unused1> <unused6241>",
 ]
-# Vocabularies in which texts, keys or names give tokens a role: texts, keys, general.name or tokenizer.ggml.pre.
+# Vocabularies in which texts, keys or names give tokens a role: texts, keys, and general.name, tokenizer.ggml.pre or
+# general.architecture.
 # llama.cpp takes one of several spellings of a fill-in-the-middle token by the order of a hash table: one each.
 ROLES = {
     "ends": (["<|eot_id|>", "<|im_end|>", "<|end|>", "<|call|>", "<|calls|>", "<end_of_turn>", "<|endoftext|>",
@@ -201,6 +202,8 @@ ROLES = {
              {"eos": 260, "eot": 261, "eom": 262, "fim_pad": 265, "prefix": 261, "fim_sep": 9999}, ""),
     "phi3": (["<|end|>", "<|user|>", "<|endoftext|>", "<x>"], {}, "My Phi-3 mini"),
     "mask": (["<mask>", "[MASK]"], {}, "jina-v2-de"),
+    "mask2": (["<mask>", "[MASK]"], {}, "nomic-bert-moe"),
+    "mask3": (["<mask>", "[MASK]"], {}, "jina-bert-v3"),
     "modernbert": (["<mask>", "[MASK]"], {}, "a Modern-BERT"),
 }
 ROLE_TEXTS = dict.fromkeys(text for texts, _, _ in ROLES.values() for text in texts)
@@ -286,10 +289,11 @@ def write_roles(path, texts, keys, name):
     tokens = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256)), "▁", *texts]
     types = [2, 3, 3] + [6] * 256 + [1]
     types += [4 if re.fullmatch("<[a-z]>|.*user.*|.*(mask|MASK).*", text) else 1 for text in texts]
-    writer = gguf.GGUFWriter(path, "llama")
-    if name.startswith("jina"):
+    architecture = name if name in ("nomic-bert-moe", "jina-bert-v3") else "llama"
+    writer = gguf.GGUFWriter(path, architecture)
+    if name.startswith("jina-v2"):
         writer.add_string("tokenizer.ggml.pre", name)
-    elif name:
+    elif name and name != architecture:
         writer.add_name(name)
     writer.add_string("tokenizer.ggml.model", "llama")
     writer.add_array("tokenizer.ggml.tokens", tokens)
