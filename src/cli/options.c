@@ -116,7 +116,8 @@ static const struct option {
       "save the run in the format of llama-perplexity's --kl-divergence-base" },
     { "--ctx", TAKE_CTX, U32, AT(n_ctx), 1, 1 << 24, "N",
       "context size in tokens (the model's own or 2048, whichever is smaller)" },
-    { "--batch", COMPUTE, U32, AT(n_batch), 1, 1 << 16, "N", "prompt tokens computed at once (64)" },
+    { "--batch", COMPUTE, U32, AT(n_batch), 1, 1 << 16, "N",
+      "prompt tokens computed at once (64, 128 or 256: fewer in larger models)" },
     { "--threads", COMPUTE, U32, AT(n_thread), 1, 64, "N", "threads that compute (one per available processor)" },
     { "--precision", COMPUTE, PRECISION, AT(precision), 0, 0, "NAME",
       "precision of activations: exact16, or fast8, which changes the text and is 0.8 to 1.1 times as fast on a Zen 4; "

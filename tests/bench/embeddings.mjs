@@ -75,16 +75,18 @@ const cosine = (a, b) => {
 };
 
 /** @param {{engines?: string, models?: string, repeats?: string, texts?: string, out?: string}} options
- *   engines and models: parts of names */
+ *   engines: parts of names, separated by commas; models: a part of a name */
 export async function embeddings({ engines = '', models = '', repeats = '3', texts: count = '256', out }) {
   makeFiles();
-  const results = { ...describe(), command: 'node tests/bench/bench.mjs --embeddings', runs: [] };
+  const results = { ...describe(), command: ['node', 'tests/bench/bench.mjs', ...process.argv.slice(2)].join(' '),
+    runs: [] };
   const file = out ?? `bench/results/${results.date}-${slug(results.machine)}-embeddings.json`;
   const { browser, url } = await chromium();
   const n = Number(count);
   for (const { title, engines: all } of MODELS.filter(({ title }) => title.includes(models))) {
     const texts = textsOf(n), open = [];
-    for (const [name, source, batch] of all.filter(([name]) => name.includes(engines) || name === 'plumb')) {
+    for (const [name, source, batch] of all.filter(([name]) =>
+      name === 'plumb' || engines.split(',').some(part => name.includes(part)))) {
       const engine = batch ? `${name} q8, ${batch} a call` : name;
       const run = { model: title, engine, texts: n, seconds: [], wallSeconds: [] };
       results.runs.push(run);
