@@ -50,8 +50,8 @@ fuzzers := $(patsubst tests/fuzz/%_fuzz.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 
 # Files in which little time is spent per token.  The wasm modules are fetched before they run, so these files are
 # compiled for size there.
-cold := $(addsuffix /%,$(addprefix src/,gguf model tokenizer reference sampler trace dump template grammar diagnose diff check \
-    api)) \
+cold := $(addsuffix /%,$(addprefix src/,gguf model tokenizer reference sampler trace dump template grammar \
+    diagnose diff check api)) \
     src/base/decimal.c src/kernels/%_scalar.c src/kernels/choose_relaxed.c src/forward/forward.c src/forward/experts.c \
     src/forward/pooling.c
 # Files that compute with numbers from a model, but do not compare them with constants of the format.

@@ -2,8 +2,8 @@
 # command line and wasm/ may include only the public header.  It also fails on a room that is not in the list, and on
 # "header.h" without its room.  quant is before gguf, because the tensor directory needs the block sizes of the types.
 BEGIN {
-    n = split("base threads quant gguf repack kernels model tokenizer forward reference sampler trace dump template grammar " \
-              "diagnose diff check api cli", names, " ")
+    n = split("base threads quant gguf repack kernels model tokenizer forward reference sampler trace dump template " \
+              "grammar diagnose diff check api cli", names, " ")
     for (i = 1; i <= n; i++) rank[names[i]] = i
 }
 function refuse(why) { printf "%s:%d: %s\n", FILENAME, FNR, why; bad++ }

@@ -6,7 +6,7 @@
  *
  * All languages of a struct languages are immutable and belong to it; they are freed with it.  Every function that
  * makes a language returns NULL on failure, and NULL if one of the languages given to it is NULL, so that calls can be
- * nested.  The first failure is kept in the error given to languages_create:
+ * nested.  The last failure is in the error that was given to languages_create:
  *   PLUMB_ERROR_ARGUMENT     a malformed regular expression, number or range; the message has the position
  *   PLUMB_ERROR_UNSUPPORTED  not regular or not supported (the message names it), or larger than the limits below
  *   PLUMB_ERROR_MEMORY
@@ -22,9 +22,9 @@ struct languages;
 
 enum {
     LANGUAGE_MAX_STATES = 20000,        /* of an automaton, deterministic or not */
-    LANGUAGE_MAX_NODES = 200000,        /* of all trees of a struct languages */
+    LANGUAGE_MAX_NODES = 1000000,       /* of all trees of a struct languages */
     LANGUAGE_MAX_DEPTH = 250,           /* of groups in a regular expression, and of a tree */
-    LANGUAGE_MAX_STEPS = 30000000,      /* of work of all that is made in a struct languages */
+    LANGUAGE_MAX_STEPS = 100000000,     /* of work of all that is made in a struct languages */
     LANGUAGE_UNBOUNDED = -1             /* as the most of language_repeat and language_length */
 };
 

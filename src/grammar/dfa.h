@@ -1,0 +1,79 @@
+/* Deterministic automata over code points.  Private to the files of regular.h.
+ *
+ * Characters are numbered without the gap of the surrogates (char_index), so that an interval of them never contains
+ * one.  Intervals of characters that lead to the same states everywhere form a class; an automaton is a complete table
+ * of states and classes.  Automata are minimal, and states and classes have a canonical order: equal languages have
+ * equal automata.
+ */
+#ifndef PLUMB_GRAMMAR_DFA_H
+#define PLUMB_GRAMMAR_DFA_H
+
+#include "grammar/regular.h"
+
+enum {
+    N_CHAR = 0x110000 - 0x800,     /* characters: code points without surrogates */
+    DFA_MAX_CELLS = 1000000,       /* of the table of an automaton, and 4 times that of all in a struct languages */
+    DFA_MAX_CLASSES = 65535
+};
+#define DFA_NO_STATE UINT32_MAX
+
+static inline uint32_t char_index(uint32_t cp) { return cp < 0xd800 ? cp : cp < 0xe000 ? 0xd800 : cp - 0x800; }
+static inline uint32_t char_at(uint32_t index) { return index < 0xd800 ? index : index + 0x800; }
+
+/* A set of characters: sorted intervals that do not touch.  Both ends are inclusive. */
+struct span { uint32_t first, last; };
+struct charset {
+    uint32_t n;
+    struct span spans[];
+};
+
+struct dfa {
+    uint32_t n_state, n_class, n_interval;
+    uint32_t *starts;       /* (n_interval) the first character of each; starts[0] is 0 */
+    uint16_t *class_of;     /* (n_interval) */
+    uint32_t *next;         /* (n_state, n_class); state 0 is the start */
+    uint8_t *accepts;       /* (n_state) */
+    uint32_t dead, all;     /* the state from which no string is accepted, the one from which all are;
+                             * DFA_NO_STATE: none */
+};
+
+struct languages {
+    struct error *err;
+    struct block *blocks;           /* of memory; the first has room bytes left, at `at` */
+    char *at;
+    size_t room;
+    uint64_t n_step, n_cell;
+    uint32_t n_node;
+    const struct language *any, *none, *empty;
+};
+
+/* Memory that is freed with all; NULL and an error if there is none. */
+void *languages_alloc(struct languages *all, uint64_t n, size_t size);
+/* Memory for temporary use; free() releases it.  NULL and an error if there is none. */
+void *languages_temporary(struct languages *all, uint64_t n, size_t size);
+plumb_status languages_no_memory(struct languages *all);
+/* Counts work; an error if there was too much of it. */
+bool languages_work(struct languages *all, uint64_t n_step);
+
+/* Sequences of integers, each once.  The ids count from 0.  Begins as {0}. */
+struct sequences {
+    uint64_t *items;
+    size_t n_item, cap_item;
+    size_t *begin;                  /* (n + 1) */
+    size_t n, cap;
+    uint32_t *slots;                /* id + 1; 0: free */
+    size_t n_slot;
+};
+/* Returns the id of a sequence, UINT32_MAX and an error if out of memory. */
+uint32_t sequences_id(struct languages *all, struct sequences *s, const uint64_t *items, size_t n);
+void sequences_free(struct sequences *s);
+
+/* Makes a minimal automaton of a table whose states can all be reached.  The arrays of raw remain the caller's; its
+ * classes are in the order of their first intervals. */
+const struct dfa *dfa_minimize(struct languages *all, const struct dfa *raw);
+const struct dfa *dfa_intersect(struct languages *all, const struct dfa *a, const struct dfa *b);
+const struct dfa *dfa_complement(struct languages *all, const struct dfa *a);
+bool dfa_equal(const struct dfa *a, const struct dfa *b);
+uint32_t dfa_class(const struct dfa *a, uint32_t index);
+
+#endif
