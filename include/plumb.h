@@ -504,6 +504,54 @@ void plumb_sampler_accept(plumb_sampler *sampler, int32_t token);
  * same logits, every host draws the same tokens.  Tokens with logits of NaN or -infinity are never chosen; if there are
  * no others, the result is -1.  Of equal logits the lower id ranks first.  Allocates nothing. */
 int32_t plumb_sampler_sample(plumb_sampler *sampler, const float *logits);
+/* The same, but only tokens whose bit is set in `allowed` can be chosen: bit id % 32 of word id / 32, as in
+ * plumb_matcher_mask.  All steps see only these tokens, so probabilities are shares of what is allowed.  allowed may be
+ * NULL: all. */
+int32_t plumb_sampler_sample_allowed(plumb_sampler *sampler, const float *logits, const uint32_t *allowed);
+
+/* ---- grammars: what an answer may be ---------------------------------------------------------------------------- */
+
+/* A compiled grammar.  It can be used for any number of answers, one after the other or at the same time. */
+typedef struct plumb_grammar plumb_grammar;
+
+/* model: its vocabulary must be loaded, and it must outlive the grammar.  NULL: the grammar matches texts, but no
+ * tokens.  Returns NULL if out of memory. */
+plumb_grammar *plumb_grammar_create(plumb_model *model);
+void plumb_grammar_free(plumb_grammar *grammar);
+/* The message of the last failure of the grammar or one of its matchers, or "" if there was none. */
+const char *plumb_grammar_error(const plumb_grammar *grammar);
+/* Compiles n bytes of GBNF, llama.cpp's language of grammars (src/grammar/README.md), once for each plumb_grammar.
+ * PLUMB_ERROR_ARGUMENT: the text has a mistake, with line and column, or left recursion, with its cycle;
+ * PLUMB_ERROR_UNSUPPORTED: it is too large. */
+plumb_status plumb_grammar_parse(plumb_grammar *grammar, const char *gbnf, size_t n);
+
+/* Follows one text through a grammar.  What it has accepted is a list of parts, each a token or a text. */
+typedef struct plumb_matcher plumb_matcher;
+
+/* The grammar must be parsed, and must outlive the matcher. */
+plumb_status plumb_matcher_create(plumb_matcher **out, plumb_grammar *grammar);
+void plumb_matcher_free(plumb_matcher *matcher);
+/* Accepts n tokens, one part each.  PLUMB_ERROR_ARGUMENT if the grammar does not allow one of them; none is accepted
+ * then.  Tokens that end a turn are allowed where the grammar may end, and change nothing.  Other control tokens are
+ * allowed only where the grammar has token elements. */
+plumb_status plumb_matcher_accept(plumb_matcher *matcher, const int32_t *ids, size_t n);
+/* Accepts a text as one part; all of it or nothing, as above. */
+plumb_status plumb_matcher_accept_text(plumb_matcher *matcher, const char *text, size_t n);
+/* The number of accepted parts. */
+size_t plumb_matcher_n_part(const plumb_matcher *matcher);
+/* Keeps the first n_part parts.  PLUMB_ERROR_ARGUMENT if there are fewer. */
+plumb_status plumb_matcher_rewind(plumb_matcher *matcher, size_t n_part);
+/* True if what was accepted is a whole text of the grammar. */
+bool plumb_matcher_may_end(const plumb_matcher *matcher);
+/* The tokens that may follow, as a set for plumb_sampler_sample_allowed, valid until the next call on the grammar or a
+ * matcher of it.  NULL on failure: there is no model, or no memory, or the grammar is too ambiguous. */
+const uint32_t *plumb_matcher_mask(plumb_matcher *matcher);
+/* allowed[b] becomes true if byte b may follow. */
+void plumb_matcher_bytes(const plumb_matcher *matcher, bool allowed[256]);
+/* Writes the text that must follow to buf, at most cap bytes: it ends where the grammar may end, where there is a
+ * choice, or where a token element may follow.  It can end inside a character.  Returns its length, or a negative
+ * plumb_status. */
+int64_t plumb_matcher_forced(plumb_matcher *matcher, char *buf, size_t cap);
 
 #ifdef __cplusplus
 }

@@ -20,6 +20,7 @@ struct plumb_sampler {
     plumb_logit_bias *bias;     /* (n_bias) */
     uint32_t n_vocab;
     struct rng rng;
+    const uint32_t *allowed;    /* set of the tokens that can be chosen in this call; NULL: all */
     float *values;              /* (n_vocab) */
     struct candidate *candidates;  /* (n_candidate_max) */
     uint32_t n_candidate_max;   /* top_k, or n_vocab if top_k is off */
@@ -131,13 +132,17 @@ static void adjust(plumb_sampler *s, const float *logits) {
         }
     }
     for (uint32_t i = 0; i < s->n_vocab; i++) values[i] = isnan(values[i]) ? -INFINITY : values[i];
+    for (uint32_t i = 0; s->allowed && i < s->n_vocab; i++) {
+        if (!(s->allowed[i / 32] >> i % 32 & 1)) values[i] = -INFINITY;
+    }
 }
 
-static int32_t find_max(const float *values, uint32_t n) {
+/* The token with the largest value, of those that are allowed (NULL: all). */
+static int32_t find_max(const float *values, uint32_t n, const uint32_t *allowed) {
     int32_t best = -1;
     float max = -INFINITY;
     for (uint32_t i = 0; i < n; i++) {
-        if (values[i] > max) {
+        if (values[i] > max && (!allowed || allowed[i / 32] >> i % 32 & 1)) {
             max = values[i];
             best = (int32_t)i;
         }
@@ -338,12 +343,12 @@ const struct candidate *sampler_candidates(plumb_sampler *s, const float *logits
     return c;
 }
 
-int32_t plumb_sampler_sample(plumb_sampler *s, const float *logits) {
+static int32_t sample(plumb_sampler *s, const float *logits) {
     if (s->params.temperature <= 0 && s->params.typical_p >= 1) {
         /* Greedy: every filter but typical keeps the likeliest token.  NaN is never greater than the best. */
-        if (s->params.n_bias == 0 && !s->recent) return find_max(logits, s->n_vocab);
+        if (s->params.n_bias == 0 && !s->recent) return find_max(logits, s->n_vocab, s->allowed);
         adjust(s, logits);
-        return find_max(s->values, s->n_vocab);
+        return find_max(s->values, s->n_vocab, NULL);
     }
     size_t n;
     double total;
@@ -361,4 +366,15 @@ int32_t plumb_sampler_sample(plumb_sampler *s, const float *logits) {
         if (sum > target) break;
     }
     return c[last].id;
+}
+
+int32_t plumb_sampler_sample_allowed(plumb_sampler *s, const float *logits, const uint32_t *allowed) {
+    s->allowed = allowed;
+    int32_t token = sample(s, logits);
+    s->allowed = NULL;
+    return token;
+}
+
+int32_t plumb_sampler_sample(plumb_sampler *s, const float *logits) {
+    return plumb_sampler_sample_allowed(s, logits, NULL);
 }

@@ -1,0 +1,215 @@
+/* plumb_grammar and plumb_matcher: join the grammar with a model's vocabulary. */
+#include "api/model.h"
+#include "grammar/recognizer.h"
+
+#include <stdlib.h>
+
+struct plumb_grammar {
+    struct error err;
+    plumb_model *model;            /* NULL: there are no tokens */
+    struct grammar *compiled;      /* NULL before plumb_grammar_parse */
+    struct recognizer *recognizer;
+};
+
+struct plumb_matcher {
+    plumb_grammar *grammar;
+    struct position at;
+};
+
+static plumb_status no_memory(plumb_grammar *g) {
+    return error_set(&g->err, PLUMB_ERROR_MEMORY, "out of memory: a grammar");
+}
+
+/* Passes on a failure of the recognizer. */
+static plumb_status failed(plumb_grammar *g, plumb_status status) {
+    g->err = g->recognizer->err;
+    return status;
+}
+
+/* ---- the vocabulary ---------------------------------------------------------------------------------------------- */
+
+static int64_t piece(void *user, int32_t id, char *buf, size_t cap) {
+    const plumb_model *model = user;
+    return tokenizer_piece(model->tokenizer, id, false, buf, cap);
+}
+
+static bool is_eog(void *user, int32_t id) {
+    const plumb_model *model = user;
+    return tokenizer_is_eog(model->tokenizer, id);
+}
+
+static int32_t find_token(void *user, const char *text, size_t n) {
+    plumb_model *model = user;
+    struct error ignored;
+    int32_t id;
+    int64_t count = tokenizer_encode(model->tokenizer, text, n, PLUMB_PARSE_SPECIAL, &id, 1, &ignored);
+    return count == 1 ? id : -1;
+}
+
+/* ---- grammars ---------------------------------------------------------------------------------------------------- */
+
+plumb_grammar *plumb_grammar_create(plumb_model *model) {
+    plumb_grammar *g = calloc(1, sizeof *g);
+    if (g) g->model = model;
+    return g;
+}
+
+void plumb_grammar_free(plumb_grammar *g) {
+    if (!g) return;
+    recognizer_free(g->recognizer);
+    grammar_free(g->compiled);
+    free(g);
+}
+
+const char *plumb_grammar_error(const plumb_grammar *g) { return g->err.message; }
+
+static plumb_status compile(plumb_grammar *g, const char *gbnf, size_t n) {
+    plumb_model *model = g->model;
+    struct grammar_tokens tokens = { model ? tokenizer_n_vocab(model->tokenizer) : 0, find_token, model };
+    PLUMB_TRY(grammar_parse(&g->compiled, gbnf, n, model ? &tokens : NULL, &g->err));
+    PLUMB_TRY(recognizer_create(&g->recognizer, g->compiled, &g->err));
+    if (!model) return PLUMB_OK;
+    if (!model->pieces) PLUMB_TRY(pieces_create(&model->pieces, tokens.n_vocab, piece, is_eog, model, &g->err));
+    plumb_status status = recognizer_set_vocabulary(g->recognizer, model->pieces);
+    return status == PLUMB_OK ? status : failed(g, status);
+}
+
+plumb_status plumb_grammar_parse(plumb_grammar *g, const char *gbnf, size_t n) {
+    if (g->compiled) return error_set(&g->err, PLUMB_ERROR_STATE, "the grammar is already parsed");
+    if (g->model && !g->model->tokenizer) {
+        return error_set(&g->err, PLUMB_ERROR_STATE, "the vocabulary is not loaded");
+    }
+    plumb_status status = compile(g, gbnf, n);
+    if (status != PLUMB_OK) {
+        recognizer_free(g->recognizer);
+        grammar_free(g->compiled);
+        g->recognizer = NULL;
+        g->compiled = NULL;
+    }
+    return status;
+}
+
+/* ---- matchers ---------------------------------------------------------------------------------------------------- */
+
+plumb_status plumb_matcher_create(plumb_matcher **out, plumb_grammar *g) {
+    *out = NULL;
+    if (!g->compiled) return error_set(&g->err, PLUMB_ERROR_STATE, "the grammar is not parsed");
+    plumb_matcher *m = calloc(1, sizeof *m);
+    if (!m) return no_memory(g);
+    m->grammar = g;
+    plumb_status status = position_init(&m->at, g->recognizer);
+    if (status != PLUMB_OK) {
+        plumb_matcher_free(m);
+        return failed(g, status);
+    }
+    *out = m;
+    return PLUMB_OK;
+}
+
+void plumb_matcher_free(plumb_matcher *m) {
+    if (!m) return;
+    position_free(&m->at);
+    free(m);
+}
+
+size_t plumb_matcher_n_part(const plumb_matcher *m) { return m->at.n; }
+
+bool plumb_matcher_may_end(const plumb_matcher *m) {
+    return state_has(m->at.r, position_state(&m->at), STATE_MAY_END);
+}
+
+plumb_status plumb_matcher_rewind(plumb_matcher *m, size_t n_part) {
+    if (n_part > m->at.n) {
+        return error_set(&m->grammar->err, PLUMB_ERROR_ARGUMENT, "cannot rewind to part %zu: only %zu were accepted",
+                         n_part, m->at.n);
+    }
+    m->at.n = n_part;
+    return PLUMB_OK;
+}
+
+/* *to becomes the state after a token. */
+static plumb_status step(plumb_matcher *m, int32_t id, uint32_t *to) {
+    const struct tokenizer *t = m->grammar->model->tokenizer;
+    uint32_t state = position_state(&m->at);
+    *to = state_has(m->at.r, state, STATE_MAY_END) ? state : STATE_DEAD;
+    if (tokenizer_is_eog(t, id)) return PLUMB_OK;
+    char small[256], *text = small;
+    int64_t n = tokenizer_piece(t, id, false, small, sizeof small);
+    if (n > (int64_t)sizeof small) {
+        text = malloc((size_t)n);
+        if (!text) return no_memory(m->grammar);
+        tokenizer_piece(t, id, false, text, (size_t)n);
+    }
+    plumb_status status = recognizer_step_token(m->at.r, state, id, text, n > 0 ? (size_t)n : 0, to);
+    if (text != small) free(text);
+    return status == PLUMB_OK ? status : failed(m->grammar, status);
+}
+
+static plumb_status accept_token(plumb_matcher *m, int32_t id) {
+    plumb_grammar *g = m->grammar;
+    uint32_t state, n_vocab = plumb_model_n_vocab(g->model);
+    if (id < 0 || (uint32_t)id >= n_vocab) {
+        return error_set(&g->err, PLUMB_ERROR_TOKEN, "token %d is not in 0..%u", (int)id, n_vocab - 1);
+    }
+    PLUMB_TRY(step(m, id, &state));
+    if (state == STATE_DEAD) {
+        char text[64];
+        struct shown shown;
+        int64_t n = tokenizer_piece(g->model->tokenizer, id, true, text, sizeof text);
+        return error_set(&g->err, PLUMB_ERROR_ARGUMENT, "the grammar does not allow token %d \"%s\" here", (int)id,
+                         show_bytes(&shown, text, n < 0 ? 0 : n > (int64_t)sizeof text ? sizeof text : (size_t)n));
+    }
+    plumb_status status = position_push(&m->at, state);
+    return status == PLUMB_OK ? status : failed(g, status);
+}
+
+plumb_status plumb_matcher_accept(plumb_matcher *m, const int32_t *ids, size_t n) {
+    plumb_grammar *g = m->grammar;
+    if (!g->model) return error_set(&g->err, PLUMB_ERROR_STATE, "the grammar has no vocabulary");
+    plumb_status status = recognizer_trim(m->at.r);
+    if (status != PLUMB_OK) return failed(g, status);
+    size_t n_before = m->at.n;
+    for (size_t i = 0; i < n && status == PLUMB_OK; i++) status = accept_token(m, ids[i]);
+    if (status != PLUMB_OK) m->at.n = n_before;
+    return status;
+}
+
+plumb_status plumb_matcher_accept_text(plumb_matcher *m, const char *text, size_t n) {
+    plumb_grammar *g = m->grammar;
+    plumb_status status = recognizer_trim(m->at.r);
+    uint32_t state = position_state(&m->at);
+    for (size_t i = 0; i < n && status == PLUMB_OK; i++) {
+        status = recognizer_step(m->at.r, state, (uint8_t)text[i], &state);
+        if (status == PLUMB_OK && state == STATE_DEAD) {
+            struct shown shown;
+            return error_set(&g->err, PLUMB_ERROR_ARGUMENT, "the grammar does not allow \"%s\" here, at byte %zu of "
+                             "the text", show_bytes(&shown, text + i, n - i < 24 ? n - i : 24), i);
+        }
+    }
+    if (status == PLUMB_OK) status = position_push(&m->at, state);
+    return status == PLUMB_OK ? status : failed(g, status);
+}
+
+const uint32_t *plumb_matcher_mask(plumb_matcher *m) {
+    plumb_grammar *g = m->grammar;
+    if (!g->model) {
+        error_set(&g->err, PLUMB_ERROR_STATE, "the grammar has no vocabulary");
+        return NULL;
+    }
+    const uint32_t *mask = NULL;
+    plumb_status status = recognizer_trim(m->at.r);
+    if (status == PLUMB_OK) status = recognizer_mask(m->at.r, position_state(&m->at), &mask);
+    if (status != PLUMB_OK) failed(g, status);
+    return status == PLUMB_OK ? mask : NULL;
+}
+
+void plumb_matcher_bytes(const plumb_matcher *m, bool allowed[256]) {
+    recognizer_bytes(m->at.r, position_state(&m->at), allowed);
+}
+
+int64_t plumb_matcher_forced(plumb_matcher *m, char *buf, size_t cap) {
+    size_t n;
+    plumb_status status = recognizer_trim(m->at.r);
+    if (status == PLUMB_OK) status = recognizer_forced(m->at.r, position_state(&m->at), buf, cap, &n);
+    return status == PLUMB_OK ? (int64_t)n : failed(m->grammar, status);
+}

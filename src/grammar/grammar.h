@@ -1,0 +1,107 @@
+/* A compiled grammar: a small program for each rule, which consumes the bytes of a text.
+ *
+ *   GBNF text -> grammar_parse -> struct grammar -> recognizer.h (states, masks)
+ *
+ * An instruction has 4 bytes: an operation in the low 3 bits, and a signed argument above them.  Jumps are relative, so
+ * that code can be copied for repetitions.  A character class is an automaton over the bytes of UTF-8, of nodes that
+ * all classes share: equal nodes are one node.
+ *
+ * Everything in the text is untrusted.  Parsing uses no recursion, and its work and memory are bounded by the limits
+ * below.
+ */
+#ifndef PLUMB_GRAMMAR_H
+#define PLUMB_GRAMMAR_H
+
+#include "base/base.h"
+
+enum grammar_op {
+    OP_CLASS,      /* node: consumes one character, from this node to NODE_DONE */
+    OP_TOKEN,      /* id: consumes one token, whatever its text is */
+    OP_NOT_TOKEN,  /* id: consumes any other token */
+    OP_SPLIT,      /* distance: continues with the next instruction and at the distance */
+    OP_JUMP,       /* distance: continues there */
+    OP_CALL,       /* rule */
+    OP_RETURN      /* rule: the end of this rule */
+};
+
+enum {
+    GRAMMAR_MAX_CODE = 1 << 20,      /* instructions */
+    GRAMMAR_MAX_NODES = 1 << 17,     /* nodes of character classes, */
+    GRAMMAR_MAX_EDGES = 1 << 20,     /* and their edges */
+    GRAMMAR_MAX_DEPTH = 10000,       /* of groups in groups */
+    GRAMMAR_MAX_WORK = 1 << 27,      /* instructions that are moved or copied while a grammar is parsed */
+    NODE_DONE = GRAMMAR_MAX_NODES - 1,
+    RULE_UNDEFINED = -1
+};
+
+struct byte_edge {
+    uint8_t low, high;
+    uint32_t node;     /* NODE_DONE: the character is complete */
+};
+/* Its edges are disjoint and in order. */
+struct byte_node {
+    uint32_t edge, n;
+};
+
+struct grammar_rule {
+    uint32_t name, n_name;  /* its place in the text */
+    int32_t start;          /* its first instruction, RULE_UNDEFINED before its definition */
+};
+
+struct grammar {
+    uint32_t *code;
+    size_t n_code, code_cap;
+    struct byte_edge *edges;
+    size_t n_edge, edge_cap;
+    struct byte_node *nodes;
+    size_t n_node, node_cap;
+    struct grammar_rule *rules;
+    size_t n_rule, rule_cap;
+    uint32_t root;             /* a rule */
+    /* Bytes between which no edge distinguishes have the same class. */
+    uint8_t class_of[256];
+    uint32_t n_class;
+};
+
+static inline enum grammar_op op_of(uint32_t instruction) { return (enum grammar_op)(instruction & 7); }
+static inline int32_t arg_of(uint32_t instruction) {
+    return (int32_t)(instruction & ~7u) / 8;
+}
+
+/* The tokens of a vocabulary, for token elements such as <think> and <[1000]>. */
+struct grammar_tokens {
+    uint32_t n_vocab;
+    /* Returns the only token of a text, special tokens included; -1 if it has none or several. */
+    int32_t (*find)(void *user, const char *text, size_t n);
+    void *user;
+};
+
+/* Parses a grammar.  tokens may be NULL: then <[1000]> may have any id, and <think> is an error.  On failure the
+ * message has line and column.  PLUMB_ERROR_ARGUMENT: a mistake, or left recursion; PLUMB_ERROR_UNSUPPORTED: too
+ * large. */
+plumb_status grammar_parse(struct grammar **out, const char *text, size_t n, const struct grammar_tokens *tokens,
+                           struct error *err);
+void grammar_free(struct grammar *g);
+
+/* ---- character classes (classes.c) ------------------------------------------------------------------------------ */
+
+struct code_points { uint32_t low, high; };   /* both are included */
+
+/* Makes the nodes of classes while a grammar is parsed. */
+struct class_builder {
+    struct grammar *g;
+    uint32_t *slots;        /* hash index of nodes: their number + 1 */
+    size_t n_slot;
+    bool is_bound[257];     /* an edge begins at this byte, or ends before it */
+    struct code_points *ranges;   /* of the class that is being read */
+    size_t n_range, range_cap;
+    struct byte_sequence *sequences;
+    size_t n_sequence, sequence_cap;
+};
+
+plumb_status class_add(struct class_builder *b, uint32_t low, uint32_t high, struct error *err);
+/* *node becomes the class of b->ranges, or of all other characters but U+0000; empties b->ranges. */
+plumb_status class_finish(struct class_builder *b, bool negated, uint32_t *node, struct error *err);
+void class_builder_finish(struct class_builder *b);   /* sets class_of and n_class, and frees the builder's memory */
+
+#endif

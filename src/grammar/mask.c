@@ -1,0 +1,254 @@
+/* Masks: which tokens may follow a state.
+ *
+ * The configurations of a state are grouped by their stack.  A group without its stack is a local state: which tokens
+ * it accepts inside its rule does not depend on what called the rule, so this local mask is computed once, by one walk
+ * over the vocabulary's tree, and kept.  Where a token reaches the end of the rule and goes on, the walk notes the node
+ * of the tree (an exit).  For each stack, the walk continues at these nodes, from the state after the rule.  (XGrammar's
+ * adaptive token mask cache, https://arxiv.org/abs/2411.15100, has the same two parts.)  If there are many exits, local
+ * states also know the upper places of the stack.
+ */
+#include "grammar/recognizer.h"
+
+#include <stdlib.h>
+
+enum {
+    LOCAL_CACHE_BYTES = 16 << 20,   /* local masks that are kept; when they exceed this, all are dropped */
+    N_WHOLE = 16,                   /* whole masks that are kept */
+    MAX_GROUPS = 12,                /* a state with more groups is walked as a whole */
+    MAX_EXIT_NODES = 1 << 14        /* below the exits of a local mask, before another place of the stack is known */
+};
+
+/* What a local state accepts, as a set, or as ids if they take less memory. */
+struct local_mask {
+    uint32_t *words, *ids, *exits;
+    uint32_t n_id, n_exit, n_exit_nodes;
+};
+
+struct mask_cache {
+    const struct pieces *v;
+    uint32_t n_word;
+    struct local_mask *locals;
+    size_t n_local, local_cap;
+    uint64_t local_bytes;
+    struct whole {
+        uint32_t state, n_trim;     /* state 0: free */
+        uint32_t *words;
+    } whole[N_WHOLE];
+    uint32_t *scratch;              /* (n_word) */
+    uint32_t *exits;                /* of the walk */
+    size_t n_exit, exit_cap;
+    uint32_t *path_states, *path_ends;   /* (depth + 1) */
+    config configs[RECOGNIZER_MAX_CONFIGS];
+};
+
+static plumb_status no_memory(struct recognizer *r) {
+    return error_set(&r->err, PLUMB_ERROR_MEMORY, "out of memory: which of %u tokens a grammar allows",
+                     r->masks ? r->masks->v->n_vocab : 0);
+}
+
+static void allow(uint32_t *words, int32_t id) { words[id / 32] |= 1u << id % 32; }
+
+static plumb_status note_exit(struct recognizer *r, uint32_t node) {
+    struct mask_cache *c = r->masks;
+    uint32_t *exits = alloc_grow(c->exits, c->n_exit, &c->exit_cap, sizeof *exits);
+    if (!exits) return no_memory(r);
+    c->exits = exits;
+    exits[c->n_exit++] = node;
+    return PLUMB_OK;
+}
+
+/* Allows those tokens of the nodes first .. end - 1 that the state accepts.  The nodes are whole subtrees. */
+static plumb_status walk(struct recognizer *r, uint32_t state, uint32_t first, uint32_t end, uint32_t *words) {
+    struct mask_cache *c = r->masks;
+    const struct pieces *v = c->v;
+    const uint32_t n_class = r->g->n_class;
+    uint32_t *states = c->path_states, *ends = c->path_ends;
+    size_t depth = 0;
+    states[0] = state;
+    ends[0] = end;
+    for (uint32_t i = first; i < end;) {
+        while (i == ends[depth]) depth--;
+        uint32_t next = r->s.next[(size_t)states[depth] * n_class + r->g->class_of[v->bytes[i]]];
+        if (next == STATE_UNMADE) PLUMB_TRY(recognizer_step(r, states[depth], v->bytes[i], &next));
+        if (next == STATE_DEAD) {
+            i = v->ends[i];
+            continue;
+        }
+        for (uint32_t t = v->first[i]; t < v->first[i + 1]; t++) allow(words, v->ids[t]);
+        uint32_t after = v->ends[i];
+        if (after > i + 1) {
+            uint8_t flags = r->s.flags[next];
+            if (flags & STATE_EXIT) PLUMB_TRY(note_exit(r, i));
+            if (!(flags & STATE_LIVE)) {
+                i = after;
+                continue;
+            }
+            depth++;
+            states[depth] = next;
+            ends[depth] = after;
+        }
+        i++;
+    }
+    return PLUMB_OK;
+}
+
+static void drop_locals(struct recognizer *r) {
+    struct mask_cache *c = r->masks;
+    for (size_t i = 0; i < c->n_local; i++) {
+        free(c->locals[i].words);
+        free(c->locals[i].ids);
+        free(c->locals[i].exits);
+    }
+    c->n_local = 0;
+    c->local_bytes = 0;
+    for (size_t i = 0; i < r->s.n_state; i++) r->s.local[i] = 0;
+}
+
+static uint32_t *copy_words(const uint32_t *from, size_t n) {
+    uint32_t *to = alloc_array(n, sizeof *to);
+    if (to && n > 0) memcpy(to, from, n * sizeof *to);
+    return to;
+}
+
+/* *out becomes the mask of a local state; valid until the next call. */
+static plumb_status find_local(struct recognizer *r, uint32_t state, const struct local_mask **out) {
+    struct mask_cache *c = r->masks;
+    if (r->s.local[state] != 0) {
+        *out = &c->locals[r->s.local[state] - 1];
+        return PLUMB_OK;
+    }
+    if (c->local_bytes > LOCAL_CACHE_BYTES) drop_locals(r);
+    struct local_mask *locals = alloc_grow(c->locals, c->n_local, &c->local_cap, sizeof *locals);
+    if (!locals) return no_memory(r);
+    c->locals = locals;
+    struct local_mask l = { 0 };
+    memset(c->scratch, 0, c->n_word * sizeof *c->scratch);
+    c->n_exit = 0;
+    PLUMB_TRY(walk(r, state, 0, c->v->n_node, c->scratch));
+    for (uint32_t i = 0; i < c->n_word; i++) l.n_id += (uint32_t)__builtin_popcount(c->scratch[i]);
+    for (size_t i = 0; i < c->n_exit; i++) l.n_exit_nodes += c->v->ends[c->exits[i]] - c->exits[i] - 1;
+    l.n_exit = (uint32_t)c->n_exit;
+    l.exits = copy_words(c->exits, c->n_exit);
+    if (l.n_id >= c->n_word) {
+        l.words = copy_words(c->scratch, c->n_word);
+    } else {
+        l.ids = alloc_array(l.n_id, sizeof *l.ids);
+        uint32_t n = 0;
+        for (uint32_t i = 0; l.ids && i < c->n_word; i++) {
+            for (uint32_t word = c->scratch[i]; word != 0; word &= word - 1) {
+                l.ids[n++] = 32 * i + (uint32_t)__builtin_ctz(word);
+            }
+        }
+    }
+    if (!l.exits || !(l.words || l.ids)) {
+        free(l.exits);
+        free(l.words);
+        free(l.ids);
+        return no_memory(r);
+    }
+    c->local_bytes += sizeof l + 4 * (uint64_t)(l.n_exit + (l.words ? c->n_word : l.n_id));
+    c->locals[c->n_local++] = l;
+    r->s.local[state] = (uint32_t)c->n_local;
+    *out = &c->locals[c->n_local - 1];
+    return PLUMB_OK;
+}
+
+/* Allows what n configurations with the same stack accept as text. */
+static plumb_status add_group(struct recognizer *r, const config *configs, size_t n, uint32_t *words) {
+    struct mask_cache *c = r->masks;
+    uint32_t stack = config_stack(configs[0]), after, local;
+    const struct local_mask *l = NULL;
+    for (uint32_t k = 0;; k++) {
+        PLUMB_TRY(recognizer_return(r, stack, &after));
+        PLUMB_TRY(recognizer_local(r, configs, n, k, &local));
+        PLUMB_TRY(find_local(r, local, &l));
+        if (l->n_exit_nodes <= MAX_EXIT_NODES || k == RECOGNIZER_MAX_KNOWN || !state_has(r, after, STATE_LIVE)) break;
+        stack = r->s.stacks[stack].below;
+    }
+    for (uint32_t i = 0; l->words && i < c->n_word; i++) words[i] |= l->words[i];
+    for (uint32_t i = 0; l->ids && i < l->n_id; i++) allow(words, (int32_t)l->ids[i]);
+    if (!state_has(r, after, STATE_LIVE)) return PLUMB_OK;
+    for (uint32_t i = 0; i < l->n_exit; i++) {
+        PLUMB_TRY(walk(r, after, l->exits[i] + 1, c->v->ends[l->exits[i]], words));
+    }
+    return PLUMB_OK;
+}
+
+/* Allows the tokens of token elements. */
+static void add_tokens(struct recognizer *r, const config *configs, size_t n, uint32_t *words) {
+    const struct pieces *v = r->masks->v;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t code = r->g->code[config_at(configs[i])];
+        int32_t id = arg_of(code);
+        if (op_of(code) == OP_TOKEN && (uint32_t)id < v->n_vocab) allow(words, id);
+        for (uint32_t t = 0; op_of(code) == OP_NOT_TOKEN && t < v->n_vocab; t++) {
+            if ((int32_t)t != id) allow(words, (int32_t)t);
+        }
+    }
+}
+
+static plumb_status make_mask(struct recognizer *r, uint32_t state, uint32_t *words) {
+    struct mask_cache *c = r->masks;
+    const struct configs *s = &r->s.states[state];
+    const size_t n = s->n;
+    memset(words, 0, c->n_word * sizeof *words);
+    if (n > 0) memcpy(c->configs, r->s.configs + s->first, n * sizeof *c->configs);   /* new states move the array */
+    size_t n_group = n > 0;
+    for (size_t i = 1; i < n; i++) n_group += config_stack(c->configs[i]) != config_stack(c->configs[i - 1]);
+    if (n_group > MAX_GROUPS) {
+        PLUMB_TRY(walk(r, state, 0, c->v->n_node, words));
+    } else {
+        for (size_t i = 0, end; i < n; i = end) {
+            for (end = i + 1; end < n && config_stack(c->configs[end]) == config_stack(c->configs[i]);) end++;
+            PLUMB_TRY(add_group(r, c->configs + i, end - i, words));
+        }
+    }
+    if (state_has(r, state, STATE_TOKEN)) add_tokens(r, c->configs, n, words);
+    for (uint32_t i = 0; i < c->v->n_eog; i++) {   /* nothing but the end of the grammar allows these */
+        int32_t id = c->v->eog[i];
+        words[id / 32] &= ~(1u << id % 32);
+        if (state_has(r, state, STATE_MAY_END)) allow(words, id);
+    }
+    return PLUMB_OK;
+}
+
+plumb_status recognizer_mask(struct recognizer *r, uint32_t state, const uint32_t **mask) {
+    struct whole *w = &r->masks->whole[state % N_WHOLE];
+    if (w->state != state || w->n_trim != r->n_trim) {
+        w->state = STATE_UNMADE;
+        PLUMB_TRY(make_mask(r, state, w->words));
+        w->state = state;
+        w->n_trim = r->n_trim;
+    }
+    *mask = w->words;
+    return PLUMB_OK;
+}
+
+plumb_status recognizer_set_vocabulary(struct recognizer *r, const struct pieces *v) {
+    struct mask_cache *c = calloc(1, sizeof *c);
+    if (!c) return no_memory(r);
+    r->masks = c;
+    c->v = v;
+    c->n_word = (v->n_vocab + 31) / 32;
+    c->scratch = alloc_array((uint64_t)c->n_word * (N_WHOLE + 1), sizeof *c->scratch);
+    c->path_states = alloc_array((uint64_t)v->depth + 1, sizeof *c->path_states);
+    c->path_ends = alloc_array((uint64_t)v->depth + 1, sizeof *c->path_ends);
+    if (!c->scratch || !c->path_states || !c->path_ends) return no_memory(r);
+    for (size_t i = 0; i < N_WHOLE; i++) c->whole[i].words = c->scratch + (i + 1) * c->n_word;
+    return PLUMB_OK;
+}
+
+void mask_cache_free(struct mask_cache *c) {
+    if (!c) return;
+    for (size_t i = 0; i < c->n_local; i++) {
+        free(c->locals[i].words);
+        free(c->locals[i].ids);
+        free(c->locals[i].exits);
+    }
+    free(c->locals);
+    free(c->scratch);
+    free(c->exits);
+    free(c->path_states);
+    free(c->path_ends);
+    free(c);
+}

@@ -1,0 +1,148 @@
+/* The vocabulary as a tree of bytes.  Nodes are in depth-first order, so that the walk of a subtree reads memory in one
+ * direction, and a subtree that is refused is skipped by one jump. */
+#include "grammar/recognizer.h"
+
+#include <stdlib.h>
+
+enum { MAX_PIECE_NODES = 1 << 24, MAX_PIECE_BYTES = 1 << 27 };
+
+struct piece {
+    const char *bytes;
+    uint32_t n;
+    int32_t id;
+};
+
+static int compare(const struct piece *a, const struct piece *b) {
+    uint32_t n = a->n < b->n ? a->n : b->n;
+    int order = memcmp(a->bytes, b->bytes, n);
+    return order != 0 ? order : a->n < b->n ? -1 : a->n > b->n;
+}
+
+/* A merge sort: equal pieces stay in the order of their ids.  Returns the sorted array, a or its copy b. */
+static struct piece *sort(struct piece *a, struct piece *b, size_t n) {
+    for (size_t width = 1; width < n; width *= 2) {
+        for (size_t start = 0; start < n; start += 2 * width) {
+            size_t middle = start + width < n ? start + width : n, end = middle + width < n ? middle + width : n;
+            size_t i = start, j = middle;
+            for (size_t k = start; k < end; k++) {
+                b[k] = i < middle && (j >= end || compare(&a[i], &a[j]) <= 0) ? a[i++] : a[j++];
+            }
+        }
+        struct piece *other = a;
+        a = b;
+        b = other;
+    }
+    return a;
+}
+
+static uint32_t common_bytes(const struct piece *a, const struct piece *b) {
+    uint32_t n = a->n < b->n ? a->n : b->n, same = 0;
+    while (same < n && a->bytes[same] == b->bytes[same]) same++;
+    return same;
+}
+
+static plumb_status no_memory(struct error *err) {
+    return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the tokens of a vocabulary, sorted");
+}
+
+static plumb_status make_nodes(struct pieces *v, const struct piece *sorted, uint32_t n, struct error *err) {
+    uint64_t n_node = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        n_node += sorted[i].n - (i > 0 ? common_bytes(&sorted[i - 1], &sorted[i]) : 0);
+        if (sorted[i].n > v->depth) v->depth = sorted[i].n;
+    }
+    if (n_node > MAX_PIECE_NODES) {
+        return error_set(err, PLUMB_ERROR_UNSUPPORTED, "the texts of the vocabulary's tokens are too long for "
+                         "a grammar");
+    }
+    v->bytes = alloc_array(n_node, sizeof *v->bytes);
+    v->ends = alloc_array(n_node, sizeof *v->ends);
+    v->first = alloc_array(n_node + 1, sizeof *v->first);
+    v->ids = alloc_array(n, sizeof *v->ids);
+    uint32_t *open = alloc_array(v->depth, sizeof *open);   /* the nodes on the path to the last piece */
+    if (!v->bytes || !v->ends || !v->first || !v->ids || !open) {
+        free(open);
+        return no_memory(err);
+    }
+    uint32_t depth = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t same = i > 0 ? common_bytes(&sorted[i - 1], &sorted[i]) : 0;
+        while (depth > same) v->ends[open[--depth]] = v->n_node;
+        for (; depth < sorted[i].n; depth++) {
+            open[depth] = v->n_node;
+            v->bytes[v->n_node] = (uint8_t)sorted[i].bytes[depth];
+            v->first[v->n_node++] = i;
+        }
+        v->ids[i] = sorted[i].id;
+    }
+    while (depth > 0) v->ends[open[--depth]] = v->n_node;
+    v->first[v->n_node] = n;
+    free(open);
+    return PLUMB_OK;
+}
+
+/* Reads the pieces of all tokens into *bytes, and makes *n pieces of them. */
+static plumb_status read_pieces(struct pieces *v, int64_t (*piece)(void *user, int32_t id, char *buf, size_t cap),
+                                bool (*is_eog)(void *user, int32_t id), void *user, char **bytes, struct piece *pieces,
+                                uint32_t *n, struct error *err) {
+    size_t at = 0, cap = 0;
+    for (uint32_t i = 0; i < v->n_vocab; i++) {
+        if (is_eog(user, (int32_t)i)) {
+            v->eog[v->n_eog++] = (int32_t)i;
+            continue;
+        }
+        int64_t length = piece(user, (int32_t)i, *bytes + (*bytes ? at : 0), cap - at);
+        if (length <= 0) continue;
+        if (length > MAX_PIECE_BYTES - (int64_t)at) {
+            return error_set(err, PLUMB_ERROR_UNSUPPORTED, "the texts of the vocabulary's tokens have more than %d MB",
+                             MAX_PIECE_BYTES >> 20);
+        }
+        if ((size_t)length > cap - at) {
+            cap = 2 * cap + (size_t)length + 4096;
+            char *larger = realloc(*bytes, cap);
+            if (!larger) return no_memory(err);
+            *bytes = larger;
+            piece(user, (int32_t)i, *bytes + at, cap - at);
+        }
+        at += (size_t)length;
+        pieces[(*n)++] = (struct piece){ NULL, (uint32_t)length, (int32_t)i };
+    }
+    const char *next = *bytes;
+    for (uint32_t i = 0; i < *n; next += pieces[i++].n) pieces[i].bytes = next;
+    return PLUMB_OK;
+}
+
+plumb_status pieces_create(struct pieces **out, uint32_t n_vocab,
+                           int64_t (*piece)(void *user, int32_t id, char *buf, size_t cap),
+                           bool (*is_eog)(void *user, int32_t id), void *user, struct error *err) {
+    *out = NULL;
+    struct pieces *v = calloc(1, sizeof *v);
+    struct piece *pieces = alloc_array(n_vocab, sizeof *pieces), *copy = alloc_array(n_vocab, sizeof *copy);
+    char *bytes = NULL;
+    uint32_t n = 0;
+    plumb_status status = PLUMB_ERROR_MEMORY;
+    if (v) v->eog = alloc_array(n_vocab, sizeof *v->eog);
+    if (v && v->eog && pieces && copy) {
+        v->n_vocab = n_vocab;
+        status = read_pieces(v, piece, is_eog, user, &bytes, pieces, &n, err);
+        if (status == PLUMB_OK) status = make_nodes(v, sort(pieces, copy, n), n, err);
+    } else {
+        no_memory(err);
+    }
+    free(bytes);
+    free(pieces);
+    free(copy);
+    if (status == PLUMB_OK) *out = v;
+    else pieces_free(v);
+    return status;
+}
+
+void pieces_free(struct pieces *v) {
+    if (!v) return;
+    free(v->bytes);
+    free(v->ends);
+    free(v->first);
+    free(v->ids);
+    free(v->eog);
+    free(v);
+}

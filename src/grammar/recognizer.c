@@ -1,0 +1,500 @@
+#include "grammar/recognizer.h"
+
+#include <stdlib.h>
+
+static plumb_status no_memory(struct recognizer *r) {
+    return error_set(&r->err, PLUMB_ERROR_MEMORY, "out of memory: the states of a grammar");
+}
+
+static plumb_status too_ambiguous(struct recognizer *r) {
+    return error_set(&r->err, PLUMB_ERROR_UNSUPPORTED, "the grammar is too ambiguous: the text can be continued in "
+                     "more than %d ways, or the states take more than %d MB", RECOGNIZER_MAX_CONFIGS,
+                     RECOGNIZER_HARD_BYTES >> 20);
+}
+
+/* ---- the tables of an automaton ---------------------------------------------------------------------------------- */
+
+static void states_free(struct states *s) {
+    free(s->configs);
+    free(s->states);
+    free(s->flags);
+    free(s->next);
+    free(s->local);
+    free(s->stacks);
+    free(s->state_slots);
+    free(s->stack_slots);
+}
+
+static uint64_t states_bytes(const struct states *s, uint32_t n_class) {
+    return s->config_cap * sizeof *s->configs + s->stack_cap * sizeof *s->stacks +
+           s->state_cap * (sizeof *s->states + sizeof *s->flags + (n_class + 1) * sizeof *s->next) +
+           (s->n_state_slot + s->n_stack_slot) * sizeof *s->state_slots;
+}
+
+static uint64_t mix(uint64_t h) {
+    h = (h ^ h >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    return h ^ h >> 32;
+}
+
+/* Makes room for one more state. */
+static plumb_status reserve_state(struct recognizer *r) {
+    struct states *s = &r->s;
+    const size_t row = r->g->n_class;
+    if (states_bytes(s, r->g->n_class) > RECOGNIZER_HARD_BYTES) return too_ambiguous(r);
+    if (s->n_state < s->state_cap) return PLUMB_OK;
+    size_t cap = s->state_cap > 0 ? 2 * s->state_cap : 64;
+    struct configs *states = realloc(s->states, cap * sizeof *states);
+    if (states) s->states = states;
+    uint8_t *flags = realloc(s->flags, cap * sizeof *flags);
+    if (flags) s->flags = flags;
+    uint32_t *next = realloc(s->next, cap * row * sizeof *next);
+    if (next) s->next = next;
+    uint32_t *local = realloc(s->local, cap * sizeof *local);
+    if (local) s->local = local;
+    if (!states || !flags || !next || !local) return no_memory(r);
+    s->state_cap = cap;
+    return PLUMB_OK;
+}
+
+static uint64_t hash_state(const config *configs, size_t n, uint8_t flags) {
+    uint64_t h = flags;
+    for (size_t i = 0; i < n; i++) h = mix(h * 31 + configs[i]);
+    return h;
+}
+
+/* Doubles a hash index whose numbers have these hashes. */
+#define GROW_SLOTS(r, slots, n_slot, n, hash)                                            \
+    do {                                                                                 \
+        size_t size_ = (n_slot) > 0 ? 2 * (n_slot) : 64;                                 \
+        uint32_t *grown_ = calloc(size_, sizeof *grown_);                                \
+        if (!grown_) return no_memory(r);                                                \
+        for (uint32_t i = 0; i < (n); i++) {                                             \
+            size_t at_ = (size_t)(hash) & (size_ - 1);                                   \
+            while (grown_[at_] != 0) at_ = (at_ + 1) & (size_ - 1);                      \
+            grown_[at_] = i + 1;                                                         \
+        }                                                                                \
+        free(slots);                                                                     \
+        (slots) = grown_;                                                                \
+        (n_slot) = size_;                                                                \
+    } while (0)
+
+static plumb_status push_stack(struct recognizer *r, uint32_t at, uint32_t below, uint32_t *out) {
+    struct states *s = &r->s;
+    if (2 * s->n_stack >= s->n_stack_slot) {
+        GROW_SLOTS(r, s->stack_slots, s->n_stack_slot, s->n_stack,
+                   mix((uint64_t)s->stacks[i].at << 32 | s->stacks[i].below));
+    }
+    size_t slot = (size_t)mix((uint64_t)at << 32 | below) & (s->n_stack_slot - 1);
+    for (; s->stack_slots[slot] != 0; slot = (slot + 1) & (s->n_stack_slot - 1)) {
+        *out = s->stack_slots[slot] - 1;
+        if (s->stacks[*out].at == at && s->stacks[*out].below == below) return PLUMB_OK;
+    }
+    if (s->n_stack >= 1 << 26 || states_bytes(s, r->g->n_class) > RECOGNIZER_HARD_BYTES) return too_ambiguous(r);
+    struct stack_node *stacks = alloc_grow(s->stacks, s->n_stack, &s->stack_cap, sizeof *stacks);
+    if (!stacks) return no_memory(r);
+    s->stacks = stacks;
+    stacks[s->n_stack] = (struct stack_node){ at, below };
+    *out = (uint32_t)s->n_stack++;
+    s->stack_slots[slot] = *out + 1;
+    return PLUMB_OK;
+}
+
+static plumb_status add_state(struct recognizer *r, const config *configs, size_t n, uint8_t flags) {
+    struct states *s = &r->s;
+    PLUMB_TRY(reserve_state(r));
+    if (s->config_cap < s->n_config + n) {
+        size_t cap = 2 * s->config_cap + n + 64;
+        config *larger = realloc(s->configs, cap * sizeof *larger);
+        if (!larger) return no_memory(r);
+        s->configs = larger;
+        s->config_cap = cap;
+    }
+    if (n > 0) memcpy(s->configs + s->n_config, configs, n * sizeof *configs);
+    s->states[s->n_state] = (struct configs){ (uint32_t)s->n_config, (uint32_t)n };
+    s->flags[s->n_state] = flags;
+    s->local[s->n_state] = 0;
+    memset(s->next + s->n_state * r->g->n_class, 0, r->g->n_class * sizeof *s->next);
+    s->n_config += n;
+    s->n_state++;
+    return PLUMB_OK;
+}
+
+/* *out becomes the state with these configurations, which are sorted. */
+static plumb_status find_state(struct recognizer *r, const config *configs, size_t n, uint8_t flags, uint32_t *out) {
+    struct states *s = &r->s;
+    if (n == 0 && flags == 0) {
+        *out = STATE_DEAD;
+        return PLUMB_OK;
+    }
+    if (2 * s->n_state >= s->n_state_slot) {
+        GROW_SLOTS(r, s->state_slots, s->n_state_slot, s->n_state,
+                   hash_state(s->configs + s->states[i].first, s->states[i].n, s->flags[i]));
+    }
+    size_t slot = (size_t)hash_state(configs, n, flags) & (s->n_state_slot - 1);
+    for (; s->state_slots[slot] != 0; slot = (slot + 1) & (s->n_state_slot - 1)) {
+        *out = s->state_slots[slot] - 1;
+        const struct configs *other = &s->states[*out];
+        if (*out > STATE_DEAD && other->n == n && s->flags[*out] == flags &&
+            memcmp(s->configs + other->first, configs, n * sizeof *configs) == 0) return PLUMB_OK;
+    }
+    *out = (uint32_t)s->n_state;
+    PLUMB_TRY(add_state(r, configs, n, flags));
+    s->state_slots[slot] = *out + 1;
+    return PLUMB_OK;
+}
+
+/* Adds the two states and the two stacks that every automaton has. */
+static plumb_status states_init(struct recognizer *r) {
+    uint32_t stack;
+    PLUMB_TRY(add_state(r, NULL, 0, 0));
+    PLUMB_TRY(add_state(r, NULL, 0, 0));
+    for (uint32_t i = 0; i < r->g->n_class; i++) r->s.next[STATE_DEAD * r->g->n_class + i] = STATE_DEAD;
+    PLUMB_TRY(push_stack(r, UINT32_MAX, STACK_BOTTOM, &stack));
+    return push_stack(r, UINT32_MAX, STACK_UNKNOWN, &stack);
+}
+
+/* ---- making a state ---------------------------------------------------------------------------------------------- */
+
+static void begin_state(struct recognizer *r) {
+    r->n_todo = r->n_seen = r->n_made = 0;
+    r->made_flags = 0;
+    if (++r->round == 1 << 17) {   /* 17 bits of an entry */
+        r->round = 1;
+        memset(r->seen, 0, r->n_seen_slot * sizeof *r->seen);
+    }
+}
+
+static plumb_status grow_seen(struct recognizer *r) {
+    size_t size = r->n_seen_slot > 0 ? 2 * r->n_seen_slot : 64;
+    uint64_t *seen = calloc(size, sizeof *seen);
+    if (!seen) return no_memory(r);
+    for (size_t i = 0; i < r->n_seen_slot; i++) {
+        if (r->seen[i] >> 47 != r->round) continue;
+        size_t slot = (size_t)mix(r->seen[i]) & (size - 1);
+        while (seen[slot] != 0) slot = (slot + 1) & (size - 1);
+        seen[slot] = r->seen[i];
+    }
+    free(r->seen);
+    r->seen = seen;
+    r->n_seen_slot = size;
+    return PLUMB_OK;
+}
+
+/* The state includes what follows from this instruction with this stack. */
+static plumb_status add_place(struct recognizer *r, size_t at, uint32_t stack) {
+    if (2 * r->n_seen >= r->n_seen_slot) PLUMB_TRY(grow_seen(r));
+    uint64_t place = (uint64_t)stack << 21 | at, entry = r->round << 47 | place;
+    size_t slot = (size_t)mix(entry) & (r->n_seen_slot - 1);
+    for (; r->seen[slot] >> 47 == r->round; slot = (slot + 1) & (r->n_seen_slot - 1)) {
+        if (r->seen[slot] == entry) return PLUMB_OK;
+    }
+    if (r->n_seen == 16 * RECOGNIZER_MAX_CONFIGS) return too_ambiguous(r);
+    uint64_t *todo = alloc_grow(r->todo, r->n_todo, &r->todo_cap, sizeof *todo);
+    if (!todo) return no_memory(r);
+    r->todo = todo;
+    todo[r->n_todo++] = place;
+    r->seen[slot] = entry;
+    r->n_seen++;
+    return PLUMB_OK;
+}
+
+static plumb_status add_config(struct recognizer *r, uint32_t stack, uint32_t at, uint32_t node) {
+    if (r->n_made == RECOGNIZER_MAX_CONFIGS) return too_ambiguous(r);
+    config *made = alloc_grow(r->made, r->n_made, &r->made_cap, sizeof *made);
+    if (!made) return no_memory(r);
+    r->made = made;
+    made[r->n_made++] = (uint64_t)stack << 38 | (uint64_t)at << 17 | node;
+    if (op_of(r->g->code[at]) != OP_CLASS) r->made_flags |= STATE_TOKEN;
+    return PLUMB_OK;
+}
+
+/* The end of a rule. */
+static plumb_status add_return(struct recognizer *r, uint32_t stack) {
+    if (stack == STACK_BOTTOM) r->made_flags |= STATE_MAY_END;
+    else if (stack == STACK_UNKNOWN) r->made_flags |= STATE_EXIT;
+    else return add_place(r, r->s.stacks[stack].at, r->s.stacks[stack].below);
+    return PLUMB_OK;
+}
+
+static plumb_status add_call(struct recognizer *r, size_t at, uint32_t stack, uint32_t rule) {
+    const uint32_t *code = r->g->code;
+    size_t next = at + 1;
+    while (op_of(code[next]) == OP_JUMP) next = (size_t)((int64_t)next + arg_of(code[next]));
+    if (op_of(code[next]) != OP_RETURN) PLUMB_TRY(push_stack(r, (uint32_t)next, stack, &stack));
+    return add_place(r, (size_t)r->g->rules[rule].start, stack);
+}
+
+static int by_value(const void *a, const void *b) {
+    const config x = *(const config *)a, y = *(const config *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void sort_configs(config *c, size_t n) {
+    if (n > 32) {
+        qsort(c, n, sizeof *c, by_value);
+        return;
+    }
+    for (size_t i = 1; i < n; i++) {
+        config x = c[i];
+        size_t j = i;
+        for (; j > 0 && c[j - 1] > x; j--) c[j] = c[j - 1];
+        c[j] = x;
+    }
+}
+
+/* Follows all places that were added, and finds the number of the state. */
+static plumb_status finish_state(struct recognizer *r, uint32_t *out) {
+    while (r->n_todo > 0) {
+        uint64_t place = r->todo[--r->n_todo];
+        size_t at = place & 0x1fffff;
+        uint32_t stack = (uint32_t)(place >> 21), code = r->g->code[at];
+        int32_t arg = arg_of(code);
+        switch (op_of(code)) {
+        case OP_CLASS: PLUMB_TRY(add_config(r, stack, (uint32_t)at, (uint32_t)arg)); break;
+        case OP_TOKEN: case OP_NOT_TOKEN: PLUMB_TRY(add_config(r, stack, (uint32_t)at, 0)); break;
+        case OP_SPLIT: PLUMB_TRY(add_place(r, at + 1, stack)); /* fall through */
+        case OP_JUMP: PLUMB_TRY(add_place(r, (size_t)((int64_t)at + arg), stack)); break;
+        case OP_CALL: PLUMB_TRY(add_call(r, at, stack, (uint32_t)arg)); break;
+        case OP_RETURN: PLUMB_TRY(add_return(r, stack)); break;
+        }
+    }
+    sort_configs(r->made, r->n_made);
+    size_t n = 0;
+    for (size_t i = 0; i < r->n_made; i++) {
+        if (n == 0 || r->made[n - 1] != r->made[i]) r->made[n++] = r->made[i];
+    }
+    if (n > 0) r->made_flags |= STATE_LIVE;
+    return find_state(r, r->made, n, r->made_flags, out);
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+static const struct byte_edge *find_edge(const struct grammar *g, uint32_t node, uint8_t byte) {
+    const struct byte_edge *edges = g->edges + g->nodes[node].edge;
+    size_t low = 0, high = g->nodes[node].n;
+    while (low < high) {   /* the first edge that ends at the byte or after it */
+        size_t middle = (low + high) / 2;
+        if (edges[middle].high < byte) low = middle + 1;
+        else high = middle;
+    }
+    return low < g->nodes[node].n && edges[low].low <= byte ? &edges[low] : NULL;
+}
+
+plumb_status recognizer_step(struct recognizer *r, uint32_t state, uint8_t byte, uint32_t *to) {
+    const struct grammar *g = r->g;
+    size_t transition = (size_t)state * g->n_class + g->class_of[byte];
+    uint32_t next = r->s.next[transition];
+    if (next == STATE_UNMADE) {
+        begin_state(r);
+        for (uint32_t i = 0; i < r->s.states[state].n; i++) {
+            config c = r->s.configs[r->s.states[state].first + i];
+            uint32_t at = config_at(c), stack = config_stack(c);
+            if (op_of(g->code[at]) != OP_CLASS) continue;
+            const struct byte_edge *edge = find_edge(g, config_node(c), byte);
+            if (!edge) continue;
+            if (edge->node == NODE_DONE) PLUMB_TRY(add_place(r, at + 1, stack));
+            else PLUMB_TRY(add_config(r, stack, at, edge->node));
+        }
+        PLUMB_TRY(finish_state(r, &next));
+        r->s.next[transition] = next;
+    }
+    *to = next;
+    return PLUMB_OK;
+}
+
+static bool token_matches(uint32_t code, int32_t id) {
+    return op_of(code) == OP_TOKEN ? arg_of(code) == id : op_of(code) == OP_NOT_TOKEN && arg_of(code) != id;
+}
+
+plumb_status recognizer_step_token(struct recognizer *r, uint32_t state, int32_t id, const char *bytes, size_t n,
+                                uint32_t *to) {
+    uint32_t after = n > 0 ? state : STATE_DEAD;
+    for (size_t i = 0; i < n && after != STATE_DEAD; i++) {
+        PLUMB_TRY(recognizer_step(r, after, (uint8_t)bytes[i], &after));
+    }
+    if (state_has(r, state, STATE_TOKEN)) {
+        begin_state(r);
+        for (uint32_t i = 0; i < r->s.states[state].n; i++) {
+            config c = r->s.configs[r->s.states[state].first + i];
+            if (token_matches(r->g->code[config_at(c)], id)) PLUMB_TRY(add_place(r, config_at(c) + 1, config_stack(c)));
+        }
+        for (uint32_t i = 0; i < r->s.states[after].n; i++) {
+            config c = r->s.configs[r->s.states[after].first + i];
+            PLUMB_TRY(add_config(r, config_stack(c), config_at(c), config_node(c)));
+        }
+        r->made_flags |= r->s.flags[after];
+        PLUMB_TRY(finish_state(r, &after));
+    }
+    *to = after;
+    return PLUMB_OK;
+}
+
+plumb_status recognizer_return(struct recognizer *r, uint32_t stack, uint32_t *out) {
+    begin_state(r);
+    PLUMB_TRY(add_return(r, stack));
+    return finish_state(r, out);
+}
+
+plumb_status recognizer_local(struct recognizer *r, const config *configs, size_t n, uint32_t k, uint32_t *out) {
+    uint32_t places[RECOGNIZER_MAX_KNOWN], n_place = 0, stack = config_stack(configs[0]);
+    for (; n_place < k && stack > STACK_UNKNOWN; stack = r->s.stacks[stack].below) {
+        places[n_place++] = r->s.stacks[stack].at;
+    }
+    if (stack != STACK_BOTTOM || n_place == k) stack = STACK_UNKNOWN;
+    while (n_place > 0) PLUMB_TRY(push_stack(r, places[--n_place], stack, &stack));
+    begin_state(r);
+    for (size_t i = 0; i < n; i++) PLUMB_TRY(add_config(r, stack, config_at(configs[i]), config_node(configs[i])));
+    return finish_state(r, out);
+}
+
+void recognizer_bytes(const struct recognizer *r, uint32_t state, bool allowed[256]) {
+    memset(allowed, 0, 256 * sizeof *allowed);
+    for (uint32_t i = 0; i < r->s.states[state].n; i++) {
+        config c = r->s.configs[r->s.states[state].first + i];
+        if (op_of(r->g->code[config_at(c)]) != OP_CLASS) continue;
+        const struct byte_node *node = &r->g->nodes[config_node(c)];
+        for (uint32_t e = node->edge; e < node->edge + node->n; e++) {
+            for (unsigned b = r->g->edges[e].low; b <= r->g->edges[e].high; b++) allowed[b] = true;
+        }
+    }
+}
+
+plumb_status recognizer_forced(struct recognizer *r, uint32_t state, char *buf, size_t cap, size_t *n) {
+    for (*n = 0; *n < cap && !(r->s.flags[state] & (STATE_MAY_END | STATE_TOKEN)); ++*n) {
+        bool allowed[256];
+        unsigned byte = 256, n_allowed = 0;
+        recognizer_bytes(r, state, allowed);
+        for (unsigned b = 0; b < 256; b++) {
+            if (!allowed[b]) continue;
+            byte = b;
+            n_allowed++;
+        }
+        if (n_allowed != 1) break;
+        buf[*n] = (char)byte;
+        PLUMB_TRY(recognizer_step(r, state, (uint8_t)byte, &state));
+    }
+    return PLUMB_OK;
+}
+
+/* ---- recognizers and positions ---------------------------------------------------------------------------------- */
+
+plumb_status recognizer_create(struct recognizer **out, const struct grammar *g, struct error *err) {
+    *out = NULL;
+    struct recognizer *r = calloc(1, sizeof *r);
+    if (!r) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: a grammar's automaton");
+    r->g = g;
+    plumb_status status = states_init(r);
+    if (status == PLUMB_OK) {
+        *out = r;
+    } else {
+        *err = r->err;
+        recognizer_free(r);
+    }
+    return status;
+}
+
+void recognizer_free(struct recognizer *r) {
+    if (!r) return;
+    mask_cache_free(r->masks);
+    states_free(&r->s);
+    free(r->todo);
+    free(r->seen);
+    free(r->made);
+    free(r);
+}
+
+plumb_status position_init(struct position *p, struct recognizer *r) {
+    *p = (struct position){ .r = r };
+    uint32_t start;
+    begin_state(r);
+    PLUMB_TRY(add_place(r, (size_t)r->g->rules[r->g->root].start, STACK_BOTTOM));
+    PLUMB_TRY(finish_state(r, &start));
+    p->states = alloc_grow(NULL, 0, &p->cap, sizeof *p->states);
+    if (!p->states) return no_memory(r);
+    p->states[0] = start;
+    p->next = r->positions;
+    p->before = &r->positions;
+    if (p->next) p->next->before = &p->next;
+    r->positions = p;
+    return PLUMB_OK;
+}
+
+void position_free(struct position *p) {
+    if (p->before) {
+        *p->before = p->next;
+        if (p->next) p->next->before = p->before;
+    }
+    free(p->states);
+}
+
+plumb_status position_push(struct position *p, uint32_t state) {
+    uint32_t *states = alloc_grow(p->states, p->n + 1, &p->cap, sizeof *states);
+    if (!states) return no_memory(p->r);
+    p->states = states;
+    states[++p->n] = state;
+    return PLUMB_OK;
+}
+
+/* ---- dropping states --------------------------------------------------------------------------------------------- */
+
+/* Marks the states that are kept, and the stacks of their configurations. */
+static void mark_kept(const struct recognizer *r, const struct states *from, uint32_t *states, uint32_t *stacks) {
+    for (const struct position *p = r->positions; p; p = p->next) {
+        for (size_t i = 0; i <= p->n; i++) states[p->states[i]] = 1;
+    }
+    for (size_t i = 0; i < from->n_state; i++) {
+        if (from->local[i] != 0) states[i] = 1;
+        for (uint32_t j = 0; states[i] != 0 && j < from->states[i].n; j++) {
+            uint32_t stack = config_stack(from->configs[from->states[i].first + j]);
+            for (; stack > STACK_UNKNOWN && stacks[stack] == 0; stack = from->stacks[stack].below) stacks[stack] = 1;
+        }
+    }
+}
+
+/* Fills the empty automaton r->s with what is kept, in the old order, so configurations stay sorted.  states (n_state)
+ * and stacks (n_stack) of zeros become the new numbers. */
+static plumb_status copy_kept(struct recognizer *r, const struct states *from, uint32_t *states, uint32_t *stacks) {
+    PLUMB_TRY(states_init(r));
+    mark_kept(r, from, states, stacks);
+    stacks[STACK_BOTTOM] = STACK_BOTTOM;
+    stacks[STACK_UNKNOWN] = STACK_UNKNOWN;
+    for (size_t i = STACK_UNKNOWN + 1; i < from->n_stack; i++) {   /* what is below has a lower number */
+        if (stacks[i] != 0) PLUMB_TRY(push_stack(r, from->stacks[i].at, stacks[from->stacks[i].below], &stacks[i]));
+    }
+    states[STATE_UNMADE] = STATE_UNMADE;
+    states[STATE_DEAD] = STATE_DEAD;
+    for (size_t i = STATE_DEAD + 1; i < from->n_state; i++) {
+        if (states[i] == 0) continue;
+        begin_state(r);
+        for (uint32_t j = 0; j < from->states[i].n; j++) {
+            config c = from->configs[from->states[i].first + j];
+            PLUMB_TRY(add_config(r, stacks[config_stack(c)], config_at(c), config_node(c)));
+        }
+        PLUMB_TRY(find_state(r, r->made, r->n_made, from->flags[i], &states[i]));
+        r->s.local[states[i]] = from->local[i];
+    }
+    return PLUMB_OK;
+}
+
+plumb_status recognizer_trim(struct recognizer *r) {
+    uint64_t bytes = states_bytes(&r->s, r->g->n_class);
+    if (bytes < RECOGNIZER_SOFT_BYTES || bytes < 2 * r->trimmed_bytes) return PLUMB_OK;
+    struct states from = r->s;
+    uint32_t *states = calloc(from.n_state, sizeof *states), *stacks = calloc(from.n_stack, sizeof *stacks);
+    r->s = (struct states){ 0 };
+    plumb_status status = states && stacks ? copy_kept(r, &from, states, stacks) : no_memory(r);
+    if (status == PLUMB_OK) {
+        for (struct position *p = r->positions; p; p = p->next) {
+            for (size_t i = 0; i <= p->n; i++) p->states[i] = states[p->states[i]];
+        }
+        r->n_trim++;
+        r->trimmed_bytes = states_bytes(&r->s, r->g->n_class);
+        states_free(&from);
+    } else {
+        states_free(&r->s);
+        r->s = from;
+    }
+    free(states);
+    free(stacks);
+    return status;
+}

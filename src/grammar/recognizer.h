@@ -1,0 +1,146 @@
+/* States of a grammar: what may follow a text.
+ *
+ * A state is a set of configurations.  Each of them is a place in the grammar, that is an instruction and a node of its
+ * character class, and a stack of places to return to.  Equal stacks and equal states are stored once, so a state has a
+ * number, and its transitions are stored when they are needed first: a deterministic automaton that grows while it is
+ * used.  A call at the end of a rule pushes nothing.
+ *
+ * The same automaton has local states, whose stacks end in STACK_UNKNOWN: they stand for a place in a rule, whatever
+ * called the rule.  Masks are cached by them (mask.c).
+ *
+ * Nothing here is recursive.  When the automaton exceeds RECOGNIZER_SOFT_BYTES, recognizer_trim drops all states that
+ * no position refers to.  If it exceeds RECOGNIZER_HARD_BYTES, or one state exceeds RECOGNIZER_MAX_CONFIGS, the grammar is
+ * too ambiguous for this text, which is PLUMB_ERROR_UNSUPPORTED.
+ */
+#ifndef PLUMB_GRAMMAR_RECOGNIZER_H
+#define PLUMB_GRAMMAR_RECOGNIZER_H
+
+#include "grammar/grammar.h"
+
+enum {
+    RECOGNIZER_SOFT_BYTES = 16 << 20,
+    RECOGNIZER_HARD_BYTES = 48 << 20,
+    RECOGNIZER_MAX_CONFIGS = 4096,
+    STACK_BOTTOM = 0,      /* below it, the grammar ends */
+    STACK_UNKNOWN = 1,
+    RECOGNIZER_MAX_KNOWN = 4, /* places of a local state's stack that are known */
+    STATE_UNMADE = 0,        /* a transition that is not known yet */
+    STATE_DEAD = 1         /* no configurations: the text has left the grammar */
+};
+
+enum state_flags {
+    STATE_LIVE = 1,        /* bytes or tokens may follow */
+    STATE_MAY_END = 2,
+    STATE_EXIT = 4,        /* local: the rule may end here, and what follows is unknown */
+    STATE_TOKEN = 8        /* a token element may follow */
+};
+
+/* stack << 38 | instruction << 17 | node: in the order of the stacks. */
+typedef uint64_t config;
+static inline uint32_t config_stack(config c) { return (uint32_t)(c >> 38); }
+static inline uint32_t config_at(config c) { return (uint32_t)(c >> 17) & 0x1fffff; }
+static inline uint32_t config_node(config c) { return (uint32_t)c & 0x1ffff; }
+
+struct stack_node { uint32_t at, below; };   /* the instruction to return to, and the rest of the stack */
+
+struct configs {
+    uint32_t first, n;     /* its configurations, sorted */
+};
+
+/* The automaton. */
+struct states {
+    config *configs;
+    size_t n_config, config_cap;
+    struct configs *states;
+    uint8_t *flags;        /* (n_state) sets of enum state_flags */
+    uint32_t *next;        /* (n_state, n_class) */
+    uint32_t *local;       /* (n_state) its local mask in the cache + 1; 0: none (mask.c) */
+    size_t n_state, state_cap;
+    struct stack_node *stacks;
+    size_t n_stack, stack_cap;
+    uint32_t *state_slots, *stack_slots;   /* hash indices: numbers + 1 */
+    size_t n_state_slot, n_stack_slot;
+};
+
+struct mask_cache;
+struct position;
+
+struct recognizer {
+    const struct grammar *g;
+    struct states s;
+    struct position *positions;    /* all positions on this recognizer, a list */
+    struct mask_cache *masks;      /* NULL before recognizer_set_vocabulary */
+    struct error err;
+    /* The state that is being made. */
+    uint64_t *todo;        /* stack << 21 | instruction: places from which to go on */
+    uint64_t *seen;        /* (n_seen_slot) a hash set of all that were in todo, each with `round` << 47 */
+    uint64_t round;        /* counts the states that were made; entries of other rounds are free */
+    config *made;
+    size_t n_todo, todo_cap, n_seen, n_seen_slot, n_made, made_cap;
+    uint8_t made_flags;
+    uint64_t trimmed_bytes;   /* of the automaton after the last recognizer_trim */
+    uint32_t n_trim;          /* how often the numbers of states have changed */
+};
+
+/* A text's history: the state after each accepted part.  A part is a token or a piece of text. */
+struct position {
+    struct recognizer *r;
+    struct position *next, **before;   /* links of the recognizer's list */
+    uint32_t *states;                  /* (n + 1) states[0] is the start */
+    size_t n, cap;
+};
+
+/* g must outlive the recognizer. */
+plumb_status recognizer_create(struct recognizer **out, const struct grammar *g, struct error *err);
+void recognizer_free(struct recognizer *r);
+
+/* These return a status; the message is in r->err.  The state of a failed step is the one before it. */
+plumb_status recognizer_step(struct recognizer *r, uint32_t state, uint8_t byte, uint32_t *to);
+/* Accepts a token: its id for token elements, and its n bytes as text. */
+plumb_status recognizer_step_token(struct recognizer *r, uint32_t state, int32_t id, const char *bytes, size_t n,
+                                   uint32_t *to);
+/* *out becomes the state after the rule on top of the stack has ended. */
+plumb_status recognizer_return(struct recognizer *r, uint32_t stack, uint32_t *out);
+/* *out becomes the local state of n configurations, of which the k upper places of their common stack are known. */
+plumb_status recognizer_local(struct recognizer *r, const config *configs, size_t n, uint32_t k, uint32_t *out);
+/* The bytes that may follow, as a set. */
+void recognizer_bytes(const struct recognizer *r, uint32_t state, bool allowed[256]);
+/* Writes the text that must follow, as plumb_matcher_forced does; *n becomes its length. */
+plumb_status recognizer_forced(struct recognizer *r, uint32_t state, char *buf, size_t cap, size_t *n);
+static inline bool state_has(const struct recognizer *r, uint32_t state, unsigned flag) {
+    return (r->s.flags[state] & flag) != 0;
+}
+
+plumb_status position_init(struct position *p, struct recognizer *r);
+void position_free(struct position *p);
+static inline uint32_t position_state(const struct position *p) { return p->states[p->n]; }
+plumb_status position_push(struct position *p, uint32_t state);
+/* Drops states that no position refers to, if there are many.  Numbers of states change. */
+plumb_status recognizer_trim(struct recognizer *r);
+
+/* ---- masks (mask.c) ---------------------------------------------------------------------------------------------- */
+
+/* The pieces of a vocabulary, as a tree of bytes in depth-first order. */
+struct pieces {
+    uint32_t n_vocab, n_node, depth;   /* depth: bytes of the longest piece */
+    uint8_t *bytes;      /* (n_node) the last byte of the node's text */
+    uint32_t *ends;      /* (n_node) the first node after its subtree */
+    uint32_t *first;     /* (n_node + 1) the tokens with the text of node i are ids[first[i] .. first[i + 1]) */
+    int32_t *ids;
+    int32_t *eog;        /* (n_eog) the tokens that end a turn; they have no text here */
+    uint32_t n_eog;
+};
+/* Makes the tree.  piece writes at most cap bytes of a token's text to buf and returns their number, 0 if the token is
+ * not to be matched as text. */
+plumb_status pieces_create(struct pieces **out, uint32_t n_vocab,
+                           int64_t (*piece)(void *user, int32_t id, char *buf, size_t cap),
+                           bool (*is_eog)(void *user, int32_t id), void *user, struct error *err);
+void pieces_free(struct pieces *v);
+
+/* v must outlive the recognizer. */
+plumb_status recognizer_set_vocabulary(struct recognizer *r, const struct pieces *v);
+void mask_cache_free(struct mask_cache *c);
+/* *mask becomes a set of tokens, bit id % 32 of word id / 32: those that may follow.  Valid until the next call. */
+plumb_status recognizer_mask(struct recognizer *r, uint32_t state, const uint32_t **mask);
+
+#endif
