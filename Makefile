@@ -271,19 +271,22 @@ variant = $(call objects,$(emcc_dir),$(filter-out $(call own_mt,$1) $(call own_r
 # Unmodified copies of the libraries that the package uses; marked and dompurify are those of its chat page.  Without a
 # bundler a page cannot import from node_modules, and a worker cannot import by name.
 vendor := web/dist/vendor
-vendored := $(vendor)/jinja/index.js $(vendor)/noble-hashes/sha2.js $(vendor)/marked/marked.esm.d.ts \
-    $(vendor)/dompurify/purify.es.mjs
-# $(call vendor_rule,FILE OF web/dist/vendor,PACKAGE,ITS FOLDER,FILES)
+vendored := $(vendor)/jinja/index.js $(vendor)/noble-hashes/sha2.js $(vendor)/json-schema/index.js \
+    $(vendor)/marked/marked.esm.d.ts $(vendor)/dompurify/purify.es.mjs
+# $(call vendor_rule,FILE OF web/dist/vendor,PACKAGE,ITS FOLDER,FILES[,LICENCE])
 define vendor_rule
 $(vendor)/$1: web/node_modules/$2/$3/$(notdir $1) Makefile
 	@mkdir -p $$(@D)
 	@echo "  $$@"
-	$$Qcp $$(addprefix web/node_modules/$2/,LICENSE $$(addprefix $3/,$4)) $$(@D)
+	$$Qcp $$(addprefix web/node_modules/$2/,$$(addprefix $3/,$4)) $$(@D)
+	$$Qcp $(or $5,web/node_modules/$2/LICENSE) $$(@D)/LICENSE
 	$$Qtouch $$@
 endef
 $(eval $(call vendor_rule,jinja/index.js,@huggingface/jinja,dist,index.js *.d.ts))
 $(eval $(call vendor_rule,noble-hashes/sha2.js,@noble/hashes,.,sha2.js _md.js _u64.js utils.js \
     sha2.d.ts _md.d.ts _u64.d.ts utils.d.ts))
+# The package of this validator has no file with its licence.
+$(eval $(call vendor_rule,json-schema/index.js,@cfworker/json-schema,dist/esm,*.js *.d.ts,web/licences/json-schema))
 $(eval $(call vendor_rule,marked/marked.esm.js,marked,lib,marked.esm.js marked.d.ts))
 # TypeScript looks for the types of marked.esm.js under this name.
 $(vendor)/marked/marked.esm.d.ts: $(vendor)/marked/marked.esm.js

@@ -115,11 +115,23 @@ describe('the default model', () => {
     assert.deepEqual(chat.messages, []);
   });
 
-  test('tools need a template that supports them', async () => {
-    const tools = [{ type: /** @type {const} */ ('function'), function: { name: 'now' } }];
-    await fails(model.chat({ tools }).send('Hi').next(), 'PLUMB_ERROR_TEMPLATE', /does not support tools/);
-    await fails(model.generate([user('Hi')], { template: { tools } }).next(), 'PLUMB_ERROR_TEMPLATE',
-      /does not support tools/);
+  test('a template without tools: a system message describes them, and calls and results become text', async () => {
+    const tools = [{ type: /** @type {const} */ ('function'), function: { name: 'now', parameters: {} } }];
+    const called = [{ id: 'a', type: 'function', function: { name: 'now', arguments: '{"zone": "UTC"}' } }];
+    const said = [user('Hi'), { ...assistant('Well.'), tool_calls: called },
+      { role: /** @type {const} */ ('tool'), content: '12:00', tool_call_id: 'a' }];
+    const text = await model.applyChatTemplate(said, { tools });
+    const [system, ...rest] = text.split('<|im_end|>\n');
+    assert.ok(system.startsWith('<|im_start|>system\n# Tools\n') && system.includes(JSON.stringify(tools[0])), system);
+    assert.ok(system.endsWith('<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>'));
+    assert.deepEqual(rest, ['<|im_start|>user\nHi',
+      '<|im_start|>assistant\nWell.\n<tool_call>\n{"name":"now","arguments":{"zone":"UTC"}}\n</tool_call>',
+      '<|im_start|>user\n<tool_response>\n12:00\n</tool_response>', '<|im_start|>assistant\n']);
+    const own = await model.applyChatTemplate([{ role: 'system', content: 'Be kind.' }, ...said], { tools });
+    assert.ok(own.startsWith('<|im_start|>system\nBe kind.\n\n# Tools\n'), own);
+    const chat = model.chat({ tools, maxTokens: 1 });
+    await textOf(chat.send('Hi'));
+    assert.equal(chat.lastStats?.promptTokens, (await model.tokenizeChat([user('Hi')], { tools })).length);
   });
 
   test('invalid arguments are refused', async () => {

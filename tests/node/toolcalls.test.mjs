@@ -6,7 +6,8 @@ import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
 import { renderBounded as render } from '../../web/template/jinja.js';
-import { CallFilter, messagesFor } from '../../web/template/toolcalls.js';
+import { AnswerReader } from '../../web/template/answer.js';
+import { messagesFor } from '../../web/template/toolcalls.js';
 import { fails, realPath, root, textOf } from './helpers.mjs';
 
 const vectors = `${root}tests/vectors/`;
@@ -23,13 +24,17 @@ const { chats, prompts } = JSON.parse(readFileSync(`${vectors}tools/tools.json`,
 const tool = name => ({ type: /** @type {const} */ ('function'), function: { name, parameters: { type: 'object' } } });
 const TOOLS = [tool('add'), tool('now')];
 const call = (name, args) => ({ type: 'function', function: { name, arguments: JSON.stringify(args) } });
-/** The output of a filter for a text that arrives in pieces of n characters. */
+const contentOf = deltas => deltas.map(({ content = '' }) => content).join('');
+/** What is read of a text that arrives in pieces of n characters: shown before its end, and all. */
 function read(source, text, n, tools = TOOLS) {
-  const filter = new CallFilter(source, tools);
+  const reader = new AnswerReader(source, tools);
   let shown = '';
-  for (let at = 0; at < text.length; at += n) shown += filter.push(text.slice(at, at + n));
-  return { shown, text: shown + filter.end(), calls: filter.calls };
+  for (let at = 0; at < text.length; at += n) shown += contentOf(reader.push(text.slice(at, at + n)));
+  reader.end();
+  const { content, tool_calls: calls = [] } = reader.message;
+  return { shown, text: content, calls };
 }
+const normal = ({ type, function: { name, arguments: given } }) => call(name, JSON.parse(given));
 
 const HERMES = TEMPLATES['Qwen-Qwen2.5-7B-Instruct'], LLAMA = TEMPLATES['meta-llama-Llama-3.1-8B-Instruct'];
 const MISTRAL = TEMPLATES['mistralai-Mistral-Nemo-Instruct-2407'], GRANITE = 'respond only with <|tool_call|>';
@@ -40,13 +45,23 @@ for (const [what, source, text, shown, calls, rest = shown] of [
   ['Hermes: two behind a text', HERMES,
     `I look.\n\n<tool_call>\n${ADD}\n</tool_call>\n<tool_call>${NOW}</tool_call>`, 'I look.', [add, now]],
   ['Hermes: the end is missing', HERMES, `<tool_call>${NOW}`, '', [now]],
-  ['Hermes: text behind', HERMES, `Well <tool_call>${NOW}</tool_call> done`, 'Well', [now], 'Well done'],
+  ['Hermes: text behind', HERMES, `Well <tool_call>${NOW}</tool_call> done`, 'Well done', [now]],
   ['Hermes: what only looks like one', HERMES, 'a <tool_cal> < b <tool', 'a <tool_cal> < b', [],
     'a <tool_cal> < b <tool'],
-  ['Hermes: JSON alone is none', HERMES, ADD, ADD, []],
+  ['Hermes: JSON alone is one, if it is the whole answer', HERMES, ADD, '', [add], ''],
+  ['Hermes: JSON in a fence', HERMES, `\n\`\`\`json\n${ADD}\n\`\`\`\n`, '', [add], ''],
+  ['Hermes: two calls in a fence', HERMES, `\`\`\`json\n[${ADD},\n${NOW}]\n\`\`\``, '', [add, now], ''],
+  ['Hermes: JSON behind a text is none', HERMES, `So: ${ADD}`, `So: ${ADD}`, []],
+  ['Hermes: JSON before a text is none', HERMES, `${ADD} is it`, '', [], `${ADD} is it`],
+  ['Hermes: JSON of another tool is none', HERMES, '{"name": "rm", "arguments": {}}', '{"name": "rm", "arguments": {}}',
+    []],
+  ['Hermes: a fence with something else', HERMES, '```js\nlet a = {"name": 1};\n```',
+    '```js\nlet a = {"name": 1};\n```', []],
+  ['Hermes: text, a call, text, a call', HERMES,
+    `a <tool_call>${NOW}</tool_call>\nb <tool_call>${ADD}</tool_call>\n`, 'a\nb', [now, add]],
   ['Hermes: tags in a string of a call', HERMES,
-    '<tool_call>{"name": "add", "arguments": {"a": "\\"</tool_call>", "b": "<tool_call>{}"}}</tool_call>\nso', '',
-    [call('add', { a: '"</tool_call>', b: '<tool_call>{}' })], '\nso'],
+    '<tool_call>{"name": "add", "arguments": {"a": "\\"</tool_call>", "b": "<tool_call>{}"}}</tool_call>\nso', 'so',
+    [call('add', { a: '"</tool_call>', b: '<tool_call>{}' })]],
   ['Mistral: a list', MISTRAL, `[TOOL_CALLS] [${ADD}, {"name": "now", "arguments": {}, "id": "123456789"}]`, '',
     [add, now]],
   ['Mistral: the mark does not show', MISTRAL, `[${NOW}]`, '', [now]],
@@ -55,7 +70,7 @@ for (const [what, source, text, shown, calls, rest = shown] of [
   ['Granite: in the middle it is text', GRANITE, `See [${NOW}]`, `See [${NOW}]`, []],
   ['Llama: parameters', LLAMA, '\n{"name": "now", "parameters": {"zone": "UTC"}}', '', [call('now', { zone: 'UTC' })]],
   ['Llama: no arguments at all', LLAMA, '{"name": "now"}', '', [now]],
-  ['Llama: other JSON is text', LLAMA, '{"name": "Ada", "age": 36}', '', [], '{"name": "Ada", "age": 36}'],
+  ['Llama: other JSON is text', LLAMA, '{"name": "Ada", "age": 36}', '{"name": "Ada", "age": 36}', []],
   ['Llama: in the middle it is text', LLAMA, `It is ${NOW}`, `It is ${NOW}`, []],
 ]) {
   test(what, () => {
@@ -63,7 +78,8 @@ for (const [what, source, text, shown, calls, rest = shown] of [
       const found = read(source, text, n);
       assert.equal(found.shown, shown);
       assert.equal(found.text, rest);
-      assert.deepEqual(found.calls.map(({ id, ...one }) => (assert.match(id, /^call_[0-9a-f]{24}$/), one)), calls);
+      assert.deepEqual(found.calls.map(normal), calls);
+      for (const { id } of found.calls) assert.match(id, /^call_[0-9a-f]{24}$|^123456789$/);
     }
   });
 }
@@ -73,25 +89,37 @@ test('text that is not a call of a given tool stays text', () => {
   for (const body of [
     '', '{', '[]x', 'null', '3', '"now"', '{"name": "rm", "arguments": {}}', '{"name": "now", "arguments": "{}"}',
     '{"name": "now", "arguments": [1]}', '{"name": ["now"], "arguments": {}}', '{"arguments": {}}',
-    '{"name": "constructor"}', '{"name": "now", "arguments": {}} {}', `{"name": "now", "arguments": {"x": ${deep}}`,
+    '{"name": "constructor"}', `{"name": "now", "arguments": {"x": ${deep}}`,
     '<tool_call>', `${' '.repeat(1e5)}{`, '{"name": "now', `{"name": "${'</tool_call>'.repeat(1e4)}`,
   ]) {
-    const marked = `<tool_call>${body}</tool_call>`;
-    assert.deepEqual(read(HERMES, marked, marked.length), { shown: '', text: marked, calls: [] });
-    const listed = `[${body},`;
-    for (const source of [GRANITE, MISTRAL]) {
-      assert.deepEqual(read(source, listed, listed.length), { shown: '', text: listed, calls: [] });
-    }
-    if (body.startsWith('{')) {
-      assert.deepEqual(read(LLAMA, body, body.length), { shown: '', text: body, calls: [] });
+    const marked = `<tool_call>${body}</tool_call>`, listed = `[${body},`;
+    for (const [source, text] of [[HERMES, marked], [GRANITE, listed], [MISTRAL, listed], [LLAMA, body]]) {
+      if (source === LLAMA && !body.startsWith('{')) continue;
+      const { text: all, calls } = read(source, text, text.length);
+      assert.deepEqual([all, calls], [text, []]);
     }
   }
   for (const none of ['[]', ' [ ]\n', '<|tool_call|>[]']) {
     assert.equal(read(GRANITE, none, 1).text, none);
     if (!none.startsWith('<')) assert.equal(read(LLAMA, none, 1).text, none);
   }
-  const both = `<tool_call>${NOW}</tool_call><tool_call>{</tool_call>`;   // the whole text, not half of it
-  assert.deepEqual(read(HERMES, both, 5), { shown: '', text: both, calls: [] });
+});
+
+test('what comes before and behind a malformed call is kept', () => {
+  const deltas = [], reader = new AnswerReader(HERMES, TOOLS);
+  const broken = '<tool_call>{"name": "add", "arguments": {"a": 1, b}}</tool_call>';
+  const text = `<tool_call>${NOW}</tool_call>${broken}<tool_call>${ADD}}</tool_call>.`;
+  for (const c of text) deltas.push(...reader.push(c));
+  deltas.push(...reader.end());
+  assert.deepEqual(reader.message.tool_calls?.map(normal), [now, add]);
+  assert.equal(reader.message.content, `${broken}}</tool_call>.`);
+  // A stream has handed out the name and the part of the arguments that is JSON.
+  assert.equal(contentOf(deltas), 'b}}</tool_call>}</tool_call>.');
+  const calls = [];
+  for (const { call } of deltas) {
+    if (call) calls[call.index] = (calls[call.index] ?? '') + (call.name ?? call.arguments);
+  }
+  assert.deepEqual(calls, ['now{}', 'add{"a": 1, ', 'add{"a": 1, "b": [2, null]}']);
 });
 
 test('without tools everything is text and nothing is held back', () => {
@@ -241,6 +269,7 @@ describe('a model with a template that supports tools', () => {
     const says = Object.create(model, {
       generate: { value: (ids, options) => model.generate(ids, { ...options, ...forced }) },
       tokenizeChat: { value: (...args) => model.tokenizeChat(...args) },
+      detokenize: { value: (...args) => model.detokenize(...args) },
       info: { value: () => model.info() },
     });
     const { Completions } = await import('../../web/openai/completions.js');
@@ -249,17 +278,20 @@ describe('a model with a template that supports tools', () => {
     const { choices: [{ message: { tool_calls, ...message }, finish_reason }] } = await completions.create(params);
     assert.deepEqual([message, finish_reason],
       [{ role: 'assistant', content: 'Well.', refusal: null }, 'tool_calls']);
-    assert.deepEqual(tool_calls?.map(({ id: _, ...one }) => one), [call('add', { a: 1 })]);
+    const added = { type: 'function', function: { name: 'add', arguments: '{"a" :1}' } };
+    assert.deepEqual(tool_calls?.map(({ id: _, ...one }) => one), [added]);
 
     const deltas = [];
     for await (const { choices: [{ delta, finish_reason }] } of await completions.create({ ...params, stream: true })) {
       deltas.push(finish_reason ?? delta);
     }
     assert.equal(deltas.pop(), 'tool_calls');
-    const { tool_calls: [{ id, ...one }], ...none } = deltas.pop();
-    assert.deepEqual([one, none], [{ index: 0, ...call('add', { a: 1 }) }, {}]);
+    const [{ id, ...begun }, ...more] = deltas.flatMap(({ tool_calls: list = [] }) => list);
     assert.match(id, /^call_/);
-    assert.equal(deltas.map(({ content }) => content).join(''), 'Well.');
+    assert.deepEqual(begun, { index: 0, type: 'function', function: { name: 'add', arguments: '' } });
+    assert.ok(more.length > 1 && more.every(one => one.index === 0 && one.id === undefined), JSON.stringify(more));
+    assert.equal(more.map(one => one.function.arguments).join(''), '{"a" :1}');
+    assert.equal(deltas.map(({ content = '' }) => content).join(''), 'Well.');
 
     const untold = await completions.create({ ...params, tool_choice: 'none' });
     assert.deepEqual([untold.choices[0].message.content, untold.choices[0].finish_reason], [CALL, 'stop']);

@@ -4,7 +4,8 @@
 import { argumentError, PlumbError } from '../base/errors.js';
 import * as known from '../base/options.js';
 import { checkNesting } from '../template/template.js';
-import { CallFilter } from '../template/toolcalls.js';
+import { chosenTools } from '../template/toolcalls.js';
+import { beginAnswer } from './answer.js';
 
 /** @typedef {import('../template/messages.js').Message} Message
  * @typedef {import('../engine/host.js').Stats} Stats
@@ -12,8 +13,8 @@ import { CallFilter } from '../template/toolcalls.js';
 /** @typedef {object} OwnChatOptions
  * @property {string} [system]  the system message, which is the chat's first message
  * @property {import('../template/messages.js').Tool[]} [tools]  functions that the model may call.  The chat template
- *   describes them to the model, and calls in its answers become `tool_calls` of the message.  If the template does not
- *   support tools, that is PLUMB_ERROR_TEMPLATE
+ *   describes them to the model, or a system message if the template does not support tools.  Calls in answers become
+ *   `tool_calls` of the message
  * @property {Message[]} [messages]  the conversation so far.  Only the first may be a system message, and only without
  *   `system`
  * @property {typeof known.CONTEXT_ENDS[number]} [contextEnd]  what happens when the context is full.  'error', the
@@ -21,12 +22,21 @@ import { CallFilter } from '../template/toolcalls.js';
  *   the prompt leaves out the oldest turns after the system message until it and the answer fit.  A turn is a user's
  *   message with all messages up to the next one; an answer needs `maxTokens`, or a quarter of the context if that is
  *   less */
-/** @typedef {OwnChatOptions & Omit<GenerateOptions, 'signal' | 'parseSpecial'>} ChatOptions  generate's options are the
- *   defaults for every answer of the chat */
+/** @typedef {object} OwnSendOptions
+ * @property {import('../template/toolcalls.js').ToolChoice} [toolChoice]  'none': the model is not told about the
+ *   tools;
+ *   default 'auto'
+ * @property {boolean} [parallelToolCalls]  false: the answer ends with its first call; default true
+ * @property {(delta: import('../template/answer.js').Delta) => void} [onDelta]  receives each part of an answer: text,
+ *   reasoning, or a piece of a call
+ * @typedef {OwnSendOptions & GenerateOptions} SendOptions */
+/** @typedef {OwnChatOptions & Omit<SendOptions, 'signal' | 'parseSpecial'>} ChatOptions  the options of an answer are
+ *   the defaults for every answer of the chat */
 /** A conversation with a model; `model.chat()` creates it.
  *
- * send, regenerate and edit yield an answer in pieces of whole characters, as model.generate does, and keep it as a
- * message.  If an answer is stopped (by leaving the loop or by `signal`) or cut off (by maxTokens or the context), the
+ * send, regenerate and edit yield the text of an answer in pieces of whole characters, and keep the answer as a message
+ * {role, content, reasoning_content?, tool_calls?}.  The text is what is neither reasoning nor a call.  If an answer is
+ * stopped (by leaving the loop or by `signal`) or cut off (by maxTokens or the context), the
  * part that was generated is kept.  If an answer fails, the chat is as it was before the call: PLUMB_ERROR_CONTEXT, the
  * prompt is too long; PLUMB_ERROR_TEMPLATE, the model's chat template refuses it; PLUMB_ERROR_ARGUMENT.  A chat gives
  * one answer at a time; a call that would change the chat during an answer is PLUMB_ERROR_STATE.  Several chats may use
@@ -67,7 +77,7 @@ export class Chat {
   /** Adds messages to the chat and yields the answer.  Results of tools are messages
    * {role: 'tool', content, tool_call_id}.
    * @param {string | Message | Message[]} content  a string is a message of the user
-   * @param {GenerateOptions} [options]  for this answer
+   * @param {SendOptions} [options]  for this answer
    * @returns {AsyncGenerator<string, Stats, void>} */
   async *send(content, options) {
     const added = typeof content === 'string' ? { role: /** @type {const} */ ('user'), content } : content;
@@ -77,7 +87,7 @@ export class Chat {
 
   /** Answers the last question again and forgets the answer that it had, if any.  The same `seed` gives the same
    * answer.
-   * @param {GenerateOptions} [options] @returns {AsyncGenerator<string, Stats, void>} */
+   * @param {SendOptions} [options] @returns {AsyncGenerator<string, Stats, void>} */
   async *regenerate(options) {
     return yield* this.#answer('chat.regenerate', () => {
       const last = this.#messages.findLastIndex(message => message.role !== 'assistant');
@@ -91,7 +101,7 @@ export class Chat {
   /** Replaces a message, forgets all messages after it, and answers it.
    * @param {number} index  index in chat.messages of a message of the user or of a tool
    * @param {string | Message} content  a string keeps the message's role
-   * @param {GenerateOptions} [options] @returns {AsyncGenerator<string, Stats, void>} */
+   * @param {SendOptions} [options] @returns {AsyncGenerator<string, Stats, void>} */
   async *edit(index, content, options) {
     return yield* this.#answer('chat.edit', () => {
       const old = this.#messages[index];
@@ -121,49 +131,62 @@ export class Chat {
     if (this.#answering) throw new PlumbError('PLUMB_ERROR_STATE', `${where}: the chat is still generating an answer`);
   }
 
-  /** Answers messages, and keeps them together with the answer.
+  /** Answers messages, keeps them together with the answer, and yields its text.
    * @param {string} where @param {() => Message[]} ask  returns the messages to answer
-   * @param {GenerateOptions} [own]
+   * @param {SendOptions} [own]
    * @returns {AsyncGenerator<string, Stats, void>} */
   async *#answer(where, ask, own = {}) {
-    known.checkOptions(where, own, known.GENERATE);
+    known.checkOptions(where, own, known.SEND);
     this.#free(where);
-    const before = this.#messages, trimmed = this.#trimmed;
-    const given = Object.fromEntries(Object.entries(own).filter(([, value]) => value !== undefined));
-    const options = { ...this.#defaults, ...given };
-    const filter = new CallFilter(this.#model.metadata['tokenizer.chat_template'], this.#tools);
-    let content = '', failed = false;
-    const append = (/** @type {string} */ text) => (content += text, text);
+    const { toolChoice, parallelToolCalls: parallel, onDelta, ...options } = { ...this.#defaults, ...defined(own) };
+    const tools = chosenTools(where, this.#tools, toolChoice, 'toolChoice');
     const messages = ask();
     this.#answering = true;
+    const deltas = this.#deltas(messages, { tools, parallel }, options);
+    try {
+      for (;;) {
+        const { done, value } = await deltas.next();
+        if (done) return value;
+        onDelta?.(value);
+        if (value.content) yield value.content;
+      }
+    } finally {   // runs too if the caller leaves the loop
+      await deltas.return(/** @type {any} */ (undefined));
+      this.#answering = false;
+    }
+  }
+
+  /** Answers messages, keeps them together with the answer, and yields its parts.
+   * @param {Message[]} messages @param {import('./answer.js').AnswerOptions} about @param {GenerateOptions} options
+   * @returns {AsyncGenerator<import('../template/answer.js').Delta, Stats, void>} */
+  async *#deltas(messages, about, { template, ...options }) {
+    const before = this.#messages, trimmed = this.#trimmed;
+    /** @type {import('../template/answer.js').AnswerReader | undefined} */
+    let reader;
+    let failed = false;
+    this.lastStats = undefined;
     try {
       this.#messages = messages;
-      const ids = await this.#prompt(options);
-      for await (const piece of this.#model.generate(ids, withoutTemplate(options))) {
-        const text = append(filter.push(piece));
-        if (text) yield text;
-      }
-      const text = append(filter.end());
-      if (text) yield text;
+      const ids = await this.#prompt({ template, ...options }, about.tools);
+      const answer = await beginAnswer(this.#model, ids, about, options);
+      reader = answer.reader;
+      return this.lastStats = yield* answer.deltas;
     } catch (error) {
       failed = true;
       throw error;
     } finally {   // runs too if the caller leaves the loop
-      this.#answering = false;
-      append(filter.end());
-      const calls = filter.calls.length > 0 && { tool_calls: filter.calls };
-      this.#messages = failed ? before : [...messages, { role: 'assistant', content, ...calls }];
+      reader?.end();
+      this.#messages = failed ? before : [...messages, { role: 'assistant', content: '', ...reader?.message }];
       if (failed) this.#trimmed = trimmed;
-      else this.lastStats = this.#model.lastStats;
+      else this.lastStats ??= this.#model.lastStats;
     }
-    return /** @type {Stats} */ (this.lastStats);
   }
 
   /** Returns the tokens of the messages, without those that are left out.  If they are still too many, generate throws.
-   * @param {GenerateOptions} options */
-  async #prompt({ template, maxTokens = Infinity, signal }) {
+   * @param {GenerateOptions} options @param {import('../template/messages.js').Tool[]} [tools] */
+  async #prompt({ template, maxTokens = Infinity, signal }, tools) {
     const messages = this.#messages, head = isSystem(messages[0]) ? 1 : 0;
-    const variables = { ...template, ...this.#tools && { tools: this.#tools } };
+    const variables = { ...template, ...tools && { tools } };
     const { contextLength } = await this.#model.info();
     const limit = mostOfPrompt(contextLength, maxTokens);
     const tokens = (/** @type {number} */ start) =>
@@ -207,8 +230,8 @@ const isSystem = message => message?.role === 'system' || message?.role === 'dev
 const noMessage = (where, index, messages) =>
   argumentError(`${where}: there is no message ${index}: the chat has ${messages.length} messages`);
 
-/** @param {GenerateOptions} options  for an answer whose prompt is already tokens @returns {GenerateOptions} */
-const withoutTemplate = ({ template: _, ...options }) => options;
+/** The options that are given. @param {object} options */
+const defined = options => Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
 
 /** Checks messages and copies them.
  * @param {string} where @param {Message[]} messages @param {number} [before]  how many come before them in the chat

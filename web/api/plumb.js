@@ -14,7 +14,8 @@ import { Completions } from '../openai/completions.js';
 import { Embeddings } from '../openai/embeddings.js';
 import { prepare, stopsOf } from '../template/inputs.js';
 import { chatTokens, checkNesting, Renderer } from '../template/template.js';
-import { supportsTools } from '../template/toolcalls.js';
+import { formatOf, PROMPT_END, supportsTools } from '../template/formats.js';
+import { withToolsDescribed } from '../template/toolcalls.js';
 import { Chat } from './chat.js';
 
 /** @typedef {import('../loader/source.js').Platform & import('../loader/source.js').Sites
@@ -373,11 +374,14 @@ export class Model {
    * @returns {AsyncGenerator<string, Stats, void>} */
   async *generate(prompt, options = {}) {
     known.checkOptions('generate', options, known.GENERATE);
-    const { signal, parseSpecial, template, onToken, ...rest } = options;
+    const { signal, parseSpecial, template, onToken, reasoningBudget, ...rest } = options;
     const ids = await this.#promptIds(prompt, parseSpecial ?? true, template ?? {});
     const isChat = [ids, prompt].some(one => this.#chats.has(/** @type {any} */ (one)));
     const stops = isChat ? stopsOf(this.#source) : [];
     if (stops.length > 0) rest.stop = [rest.stop ?? [], stops].flat();
+    const { think } = formatOf(this.#source);
+    const budget = think && isChat && reasoningBudget !== undefined
+      ? { ...think, limit: reasoningBudget, isOpen: await this.#endsWith(ids, think.start) } : undefined;
     const abort = new AbortController();
     const follow = () => abort.abort();
     if (signal?.aborted) follow();
@@ -386,7 +390,7 @@ export class Model {
     const pieces = [];
     let wake = () => {};
     let ended = false;
-    const result = this.#call('generate', { ids, options: rest, emitTokens: onToken !== undefined }, {
+    const result = this.#call('generate', { ids, options: { ...rest, budget }, emitTokens: onToken !== undefined }, {
       signal: abort.signal,
       onEvent: (event, data) => {
         if (event === 'token') return onToken?.(data);
@@ -506,6 +510,12 @@ export class Model {
     await this.#transport.terminate();
   }
 
+  /** Whether a prompt ends with a text, and perhaps white space. @param {Int32Array} ids @param {string} text */
+  async #endsWith(ids, text) {
+    const end = await this.detokenize(ids.slice(-PROMPT_END), { special: true });
+    return end.trimEnd().endsWith(text.trimEnd());
+  }
+
   get #source() { return /** @type {string | undefined} */ (this.metadata['tokenizer.chat_template']); }
 
   /** @param {string | Message[] | Int32Array | number[]} prompt @param {boolean} parseSpecial
@@ -534,10 +544,10 @@ export class Model {
   async #prepare(where, messages, options) {
     known.checkMessages(where, messages);
     checkNesting(where, [messages, options]);
-    if (options.tools?.length && !supportsTools(this.#source)) {
-      throw new PlumbError('PLUMB_ERROR_TEMPLATE', `${where}: the model's chat template does not support tools`);
-    }
     messages = [...messages];   // the caller may change the array during the await
+    if (options.tools?.length && this.#source && !supportsTools(this.#source)) {
+      messages = withToolsDescribed(this.#source, messages, options.tools);
+    }
     const can = await this.#renderer.capabilities(this.#source);
     const prepared = prepare(/** @type {string} */ (this.#source), can, messages, options);
     const { bosText, eosText } = this.#loaded;

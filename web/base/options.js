@@ -70,6 +70,17 @@ const array = value => !Array.isArray(value) && 'an array';
 const tools = value => !(Array.isArray(value) && value.every(tool => tool?.type === 'function'
   && typeof tool.function?.name === 'string')) && "an array of {type: 'function', function: {name, ...}}";
 /** @type {Check} */
+const toolChoice = value => !['auto', 'none', 'required'].includes(value)
+  && !(value?.type === 'function' && typeof value.function?.name === 'string')
+  && "'auto', 'none', 'required' or {type: 'function', function: {name}}";
+/** The tools of a run. @type {Check} */
+const callables = value => (object(value) || Array.isArray(value) || !Object.values(value).every(tool =>
+  typeof tool?.execute === 'function' && !object(tool.parameters ?? tool.schema ?? {})))
+  && 'an object of tools by name, {description, parameters, execute}';
+/** @type {Check} */
+const texts = value => !(Array.isArray(value) && value.every(one => typeof one === 'string'))
+  && 'an array of strings';
+/** @type {Check} */
 const files = value => (object(value) || !Object.values(value).every(file => typeof file === 'string'
   || file instanceof Blob || file instanceof Uint8Array))
   && 'an object that maps names to Blobs, Uint8Arrays or strings';
@@ -149,11 +160,16 @@ export const SAMPLING = {
 };
 export const GENERATE = {
   ...SAMPLING, maxTokens: count, stop, signal, logprobs, onToken: callback, parseSpecial: boolean, template,
+  reasoningBudget: topK, special: texts,
 };
 /* The options of generate that a chat takes as defaults for its answers.  A signal belongs to one answer, and
  * parseSpecial to a prompt that is a string. */
 const { signal: _, parseSpecial: __, ...ANSWER } = GENERATE;
-export const CHAT = { system: text, tools, messages: array, contextEnd, ...ANSWER };
+const TOOLS = { toolChoice, parallelToolCalls: boolean, onDelta: callback };
+export const CHAT = { system: text, tools, messages: array, contextEnd, ...TOOLS, ...ANSWER };
+/** The options of one answer of a chat, and of a run. */
+export const SEND = { ...GENERATE, ...TOOLS };
+export const RUN = { ...GENERATE, tools: callables, maxSteps: count };
 /** The parameters of chat.completions.create, with OpenAI's ranges. */
 export const COMPLETION = {
   model: text, messages: array, stream: boolean, stream_options: streamOptions, max_completion_tokens: count,
@@ -161,7 +177,9 @@ export const COMPLETION = {
   min_p: within(0, 1), typical_p: within(0, 1), repeat_penalty: within(1e-6, 1e6),
   presence_penalty: within(-2, 2), frequency_penalty: within(-2, 2),
   logit_bias: openaiBias, stop, seed: integer, logprobs: boolean, top_logprobs: logprobs, tools,
-  tool_choice: oneOf('auto', 'none'), response_format: responseFormat, n: oneOf(1),
+  tool_choice: toolChoice, parallel_tool_calls: boolean, response_format: responseFormat, n: oneOf(1),
+  reasoning_budget: topK, reasoning_effort: oneOf('none', 'minimal', 'low', 'medium', 'high'),
+  chat_template_kwargs: template,
 };
 /** The parameters of embeddings.create. */
 export const EMBEDDING = {

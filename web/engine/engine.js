@@ -554,9 +554,10 @@ export class Engine {
   /** Begins a new text for pushToken. */
   beginText() { this.u8.fill(0, this.#text, this.#text + 8); }
 
-  /** Adds a token to the text and returns the characters that are now complete. @param {number} id @returns {string} */
-  pushToken(id) {
-    const { n } = this.#piece(id, false);
+  /** Adds a token to the text and returns the characters that are now complete.
+   * @param {number} id @param {boolean} [special]  as in piece @returns {string} */
+  pushToken(id, special = false) {
+    const { n } = this.#piece(id, special);
     const cap = 3 * n + 12;   // the most that plumb_text_push writes
     const piece = this.u8.slice(this.#scratch.ptr, this.#scratch.ptr + n);
     const ptr = this.#buffer(n + cap);   // the piece, then the text it makes

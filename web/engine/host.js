@@ -4,6 +4,7 @@
  *
  * A host serves one load or one preflight, which is its first call.  Other calls may follow only if a load has
  * succeeded, but close may come at any time, and more than once. */
+import { ReasoningMeter } from './budget.js';
 import { PlumbError } from '../base/errors.js';
 import { StartOver } from '../loader/download.js';
 import { Parts } from '../loader/parts.js';
@@ -308,8 +309,8 @@ export function createHost(platform) {
   };
 }
 
-/** @typedef {{maxTokens?: number, stop?: string | string[], logprobs?: number}
- *   & import('./engine.js').Sampling} GenerateOptions */
+/** @typedef {{maxTokens?: number, stop?: string | string[], logprobs?: number, special?: string[],
+ *   budget?: import('./budget.js').Budget} & import('./engine.js').Sampling} GenerateOptions */
 
 /** Feeds the prompt, then samples tokens and feeds them back, one at a time.  A token is fed only if the next one is to
  * be sampled.  So if the text ends because the model ends the turn, the session holds the prompt and all tokens of the
@@ -330,6 +331,11 @@ async function generate(engine, ids, options, run) {
   const seed = options.seed ?? crypto.getRandomValues(new Uint32Array(1))[0];
   const sampler = engine.createSampler({ ...options, seed });
   const stops = new StopFilter([options.stop ?? []].flat());
+  const shown = new Set((options.special ?? []).flatMap(text => [...engine.tokenize(text, false, true)])
+    .filter(id => engine.piece(id, false) === ''));
+  const meter = options.budget && new ReasoningMeter(options.budget);
+  /** Tokens that come next, whatever the model would say. @type {number[]} */
+  const forced = [];
   const maxTokens = options.maxTokens ?? Infinity;
   const start = performance.now();
   let reused = 0, computed = 0, tokens = 0, steps = 0, prefillEnd = start;
@@ -346,7 +352,8 @@ async function generate(engine, ids, options, run) {
     ids.forEach(sampler.accept);
     engine.beginText();
     while (!reason) {
-      const id = sampler.sample();
+      if (meter?.isSpent && forced.length === 0) forced.push(...engine.tokenize(meter.end, false, true));
+      const id = forced.shift() ?? sampler.sample();
       if (id < 0) {
         throw engine.logits().some(logit => logit > -Infinity)
           ? new PlumbError('PLUMB_ERROR_ARGUMENT', 'no token can be sampled: logitBias forbids all of them; allow at '
@@ -361,7 +368,8 @@ async function generate(engine, ids, options, run) {
       }
       sampler.accept(id);
       tokens++;
-      run.emit(stops.push(engine.pushToken(id)));
+      meter?.push(engine.piece(id, true));
+      run.emit(stops.push(engine.pushToken(id, shown.has(id))));
       await yieldToEventLoop();
       if (stops.stopped) reason = 'stop';
       else if (tokens >= maxTokens || engine.position >= engine.contextLength) reason = 'length';

@@ -1,10 +1,11 @@
 /* OpenAI's chat completions with a model on this machine: the parameters, results and chunks of
  * https://platform.openai.com/docs/api-reference/chat that make sense here.  An unknown parameter is an error; it is
  * never ignored. */
+import { beginAnswer } from '../api/answer.js';
 import { argumentError, PlumbError } from '../base/errors.js';
 import { randomHex } from '../base/hex.js';
 import * as known from '../base/options.js';
-import { CallFilter } from '../template/toolcalls.js';
+import { chosenTools } from '../template/toolcalls.js';
 
 /** The same version as in package.json. */
 export const VERSION = '0.1.0';
@@ -42,9 +43,17 @@ export const VERSION = '0.1.0';
  *   random one
  * @property {boolean | null} [logprobs]  return the log-probability of every token
  * @property {number | null} [top_logprobs]  0 to 20: also return this many of the likeliest tokens; only with logprobs
- * @property {Tool[] | null} [tools]  tools that the chat template describes to the model; PLUMB_ERROR_TEMPLATE if the
- *   template does not support tools
- * @property {'auto' | 'none' | null} [tool_choice]  none: the model is not told about the tools; default auto
+ * @property {Tool[] | null} [tools]  tools that are described to the model: by its chat template, or by a system
+ *   message if the template does not support tools
+ * @property {import('../template/toolcalls.js').ToolChoice | null} [tool_choice]  none: the model is not told about the
+ *   tools; default auto.  required and a tool by name are not supported
+ * @property {boolean | null} [parallel_tool_calls]  false: the answer ends with its first call; default true
+ * @property {'none' | 'minimal' | 'low' | 'medium' | 'high' | null} [reasoning_effort]  a variable of templates that
+ *   have it; none: enable_thinking is false
+ * @property {number | null} [reasoning_budget]  how many tokens of reasoning there may be, before the tag that ends it
+ *   is fed; default: any number
+ * @property {import('../template/messages.js').TemplateOptions | null} [chat_template_kwargs]  variables of the
+ *   template, such as {enable_thinking: false}
  * @property {{type: 'text'} | null} [response_format]
  * @property {1 | null} [n] */
 /** @typedef {{token: string, bytes: number[], logprob: number}} TopLogprob
@@ -53,7 +62,8 @@ export const VERSION = '0.1.0';
  * @typedef {'stop' | 'length' | 'tool_calls'} FinishReason
  * @typedef {{prompt_tokens: number, completion_tokens: number, total_tokens: number,
  *   prompt_tokens_details: {cached_tokens: number}}} Usage  cached_tokens: prompt tokens that were still in the session
- * @typedef {{role: 'assistant', content: string | null, refusal: null, tool_calls?: ToolCall[]}} AnswerMessage */
+ * @typedef {{role: 'assistant', content: string | null, refusal: null, reasoning_content?: string,
+ *   tool_calls?: ToolCall[]}} AnswerMessage  reasoning_content: what the model thought before it answered */
 /** @typedef {object} ChatCompletion
  * @property {string} id
  * @property {'chat.completion'} object
@@ -62,9 +72,12 @@ export const VERSION = '0.1.0';
  * @property {string} system_fingerprint  the engine's version and module
  * @property {{index: number, message: AnswerMessage, logprobs: Logprobs | null, finish_reason: FinishReason}[]} choices
  * @property {Usage} usage */
-/** @typedef {{role?: 'assistant', content?: string, refusal?: null,
- *   tool_calls?: (ToolCall & {index: number})[]}} Delta */
-/** @typedef {object} ChatCompletionChunk  the first has the role, the last the finish_reason; a tool call comes whole
+/** @typedef {{index: number, id?: string, type?: 'function', function: {name?: string, arguments: string}}}
+ *   ToolCallDelta
+ *   the first of a call has its id, type and name; the arguments come in pieces
+ * @typedef {{role?: 'assistant', content?: string, refusal?: null, reasoning_content?: string,
+ *   tool_calls?: ToolCallDelta[]}} Delta */
+/** @typedef {object} ChatCompletionChunk  the first has the role, the last the finish_reason
  * @property {string} id
  * @property {'chat.completion.chunk'} object
  * @property {number} created
@@ -78,6 +91,7 @@ const OPTIONS = {
   temperature: 'temperature', top_p: 'topP', top_k: 'topK', min_p: 'minP', typical_p: 'typicalP',
   repeat_penalty: 'repeatPenalty', presence_penalty: 'presencePenalty', frequency_penalty: 'frequencyPenalty',
   logit_bias: 'logitBias', stop: 'stop', max_tokens: 'maxTokens', max_completion_tokens: 'maxTokens',
+  reasoning_budget: 'reasoningBudget',
 };
 const utf8 = new TextEncoder();
 
@@ -140,10 +154,13 @@ export class Completions {
     const follow = () => controller.abort(signal?.reason);
     if (signal?.aborted) follow();   // aborted while the model was loading
     signal?.addEventListener('abort', follow);
-    const chunks = chunksOf(model, request, controller.signal, () => signal?.removeEventListener('abort', follow));
+    /** @type {import('../template/answer.js').Answer} */
+    let message = { content: '' };
+    const chunks = chunksOf(model, request, controller.signal, () => signal?.removeEventListener('abort', follow),
+      found => { message = found; });
     const first = await chunks.next().finally(entered);
     if (!first.done && request.stream) return new Stream(first.value, chunks, controller);
-    const whole = first.done ? undefined : await joined(first.value, chunks, Boolean(request.logprobs));
+    const whole = first.done ? undefined : await joined(first.value, chunks, () => message, Boolean(request.logprobs));
     if (whole) return whole;
     throw signal?.reason ?? new PlumbError('PLUMB_ERROR_STATE', 'the model was closed');
   }
@@ -159,6 +176,7 @@ function checked(params) {
     Object.fromEntries(Object.entries(params).filter(([, value]) => value !== null && value !== undefined)));
   known.checkOptions(where, given, known.COMPLETION);
   const { model, messages, stream = false, stream_options, logprobs = false, top_logprobs, tools, tool_choice } = given;
+  const { reasoning_effort: effort, chat_template_kwargs: kwargs } = given;
   if (stream_options && !stream) throw argumentError(`${where}: stream_options is only allowed with stream: true`);
   if (top_logprobs !== undefined && !logprobs) {
     throw argumentError(`${where}: top_logprobs is only allowed with logprobs: true`);
@@ -174,7 +192,10 @@ function checked(params) {
     model, stream, logprobs: logprobs ? { logprobs: top_logprobs ?? 0 } : undefined,
     usage: stream_options?.include_usage ?? !stream,
     messages: messages.map((message, i) => plain(message, `${where}: messages[${i}]`)),
-    tools: tool_choice === 'none' || !tools?.length ? undefined : tools,
+    tools: chosenTools(where, tools, tool_choice), parallel: given.parallel_tool_calls ?? true,
+    variables: {
+      ...effort === 'none' ? { enable_thinking: false } : effort && { reasoning_effort: effort }, ...kwargs,
+    },
     options: /** @type {GenerateOptions} */ ({ ...Object.fromEntries(options), ...seed }),
   };
 }
@@ -197,13 +218,15 @@ function plain(message, where) {
 
 /** Yields the chunks of an answer.  There is no finish_reason if the signal or closing the model ended the answer.
  * @param {ChatModel} model @param {Request} request @param {AbortSignal} signal @param {() => void} ended
+ * @param {(message: import('../template/answer.js').Answer) => void} found  receives the whole message
  * @returns {AsyncGenerator<ChatCompletionChunk, void, void>} */
-async function* chunksOf(model, request, signal, ended) {
-  /** @type {AsyncGenerator<string, import('../engine/host.js').Stats, void> | undefined} */
-  let pieces;
+async function* chunksOf(model, request, signal, ended, found) {
+  /** @type {AsyncGenerator<import('../template/answer.js').Delta, import('../engine/host.js').Stats, void> | undefined}
+   * */
+  let deltas;
   try {
-    const { tools, logprobs } = request;
-    const ids = await model.tokenizeChat(request.messages, tools && { tools });
+    const { tools, parallel, logprobs, variables } = request;
+    const ids = await model.tokenizeChat(request.messages, { ...variables, ...tools && { tools } });
     const head = {
       id: `chatcmpl-${randomHex(12)}`, object: /** @type {const} */ ('chat.completion.chunk'),
       created: Math.floor(Date.now() / 1000), model: request.model ?? String(model.metadata['general.name'] ?? 'plumb'),
@@ -215,35 +238,35 @@ async function* chunksOf(model, request, signal, ended) {
     const chunk = (delta, finish_reason = null, logprobs = null) =>
       ({ ...head, choices: [{ index: 0, delta, logprobs, finish_reason }], ...usage });
     const queue = new TokenQueue();
-    pieces = model.generate(ids, {
+    const answer = await beginAnswer(model, ids, { tools, parallel }, {
       ...request.options, signal, ...logprobs && { ...logprobs, onToken: token => queue.push(token) },
     });
-    const filter = new CallFilter(model.metadata['tokenizer.chat_template'], tools);
-    let step = await pieces.next();
+    deltas = answer.deltas;
+    let step = await deltas.next();
     yield chunk({ role: 'assistant', content: '', refusal: null });
-    for (; !step.done; step = await pieces.next()) {
-      const content = filter.push(step.value);
-      if (content) yield chunk({ content }, null, logprobs && queue.within(content));
+    for (; !step.done; step = await deltas.next()) {
+      const { content, reasoning, call } = step.value;
+      if (content !== undefined) yield chunk({ content }, null, logprobs && queue.within(content));
+      else if (reasoning !== undefined) yield chunk({ reasoning_content: reasoning });
+      else if (call) yield chunk({ tool_calls: [toolCallDelta(call)] });
     }
-    const stats = step.value, content = filter.end(), calls = filter.calls;
+    const stats = step.value, message = answer.reader.message;
     if (stats.finishReason === 'abort') return;
-    if (content) yield chunk({ content }, null, logprobs && queue.within(content));
-    if (calls.length > 0) yield chunk({ tool_calls: calls.map((call, index) => ({ index, ...call })) });
-    yield chunk({}, calls.length > 0 ? 'tool_calls' : stats.finishReason, logprobs && queue.upTo(stats.tokens));
+    found(message);
+    yield chunk({}, message.tool_calls ? 'tool_calls' : stats.finishReason, logprobs && queue.upTo(stats.tokens));
     if (request.usage) yield { ...head, choices: [], usage: usageOf(stats) };
   } finally {
-    await pieces?.return(/** @type {any} */ (undefined));
+    await deltas?.return(/** @type {any} */ (undefined));
     ended();
   }
 }
 
 /** Joins the chunks of an answer to one result; undefined if they have no finish_reason.
- * @param {ChatCompletionChunk} first @param {AsyncIterable<ChatCompletionChunk>} rest @param {boolean} wantsLogprobs
+ * @param {ChatCompletionChunk} first @param {AsyncIterable<ChatCompletionChunk>} rest
+ * @param {() => import('../template/answer.js').Answer} answer  after the last chunk @param {boolean} wantsLogprobs
  * @returns {Promise<ChatCompletion | undefined>} */
-async function joined(first, rest, wantsLogprobs) {
+async function joined(first, rest, answer, wantsLogprobs) {
   const { id, created, model, system_fingerprint } = first;
-  /** @type {AnswerMessage} */
-  const message = { role: 'assistant', content: '', refusal: null };
   /** @type {TokenLogprob[]} */
   const tokens = [];
   /** @type {FinishReason | null} */
@@ -252,21 +275,27 @@ async function joined(first, rest, wantsLogprobs) {
   let usage;
   for await (const { choices, usage: used } of rest) {
     usage = used;
-    for (const { delta, logprobs: more, finish_reason: reason } of choices) {
-      message.content += delta.content ?? '';
-      if (delta.tool_calls) message.tool_calls = delta.tool_calls.map(({ index: _, ...call }) => call);
+    for (const { logprobs: more, finish_reason: reason } of choices) {
       tokens.push(...more?.content ?? []);
       finish_reason = reason;
     }
   }
   if (!finish_reason || !usage) return undefined;
-  if (message.tool_calls && message.content === '') message.content = null;
+  const { content, ...others } = answer();
+  /** @type {AnswerMessage} */
+  const message = {
+    role: 'assistant', content: content === '' && others.tool_calls ? null : content, refusal: null, ...others,
+  };
   const logprobs = wantsLogprobs ? { content: tokens, refusal: null } : null;
   return {
     id, object: 'chat.completion', created, model, system_fingerprint,
     choices: [{ index: 0, message, logprobs, finish_reason }], usage,
   };
 }
+
+/** @param {NonNullable<import('../template/answer.js').Delta['call']>} call @returns {ToolCallDelta} */
+const toolCallDelta = ({ index, id, name, arguments: args }) => id === undefined
+  ? { index, function: { arguments: args } } : { index, id, type: 'function', function: { name, arguments: args } };
 
 /** Tokens that wait for the chunk that holds their text. */
 class TokenQueue {

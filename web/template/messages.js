@@ -7,6 +7,7 @@
  *   the model's template supports
  * @typedef {string | ContentPart[] | null} MessageContent  null: no content, beside tool_calls
  * @typedef {{role: Role, content?: MessageContent, tool_calls?: ToolCall[], tool_call_id?: string,
+ *   reasoning_content?: string,
  *   [more: string]: any}} Message */
 /** @typedef {object} ToolCall  in OpenAI's shape
  * @property {string} id
@@ -31,12 +32,16 @@
  * @property {boolean} [parseSpecial]  for a string prompt: turn the text of special tokens into those tokens (default
  *   true)
  * @property {TemplateOptions} [template]  for a chat prompt
+ * @property {number} [reasoningBudget]  for a chat prompt: how many tokens of reasoning there may be.  After so many,
+ *   the tag that ends the reasoning is fed, and the answer goes on; 0: none; default: any number
+ * @property {string[]} [special]  texts that are shown although control tokens in them do not show otherwise
  * @typedef {OwnGenerateOptions & import('../engine/engine.js').Sampling} GenerateOptions */
 /** @typedef {object} ChatModel  the model that answers
  * @property {Record<string, import('../engine/engine.js').MetadataValue>} metadata
  * @property {import('../engine/host.js').Stats} [lastStats]  of its last answer
  * @property {() => Promise<{contextLength: number, module: string}>} info
  * @property {(messages: Message[], options?: TemplateOptions) => Promise<Int32Array>} tokenizeChat
+ * @property {(ids: Int32Array, options?: {special?: boolean}) => Promise<string>} detokenize
  * @property {(prompt: Int32Array, options?: GenerateOptions) =>
  *   AsyncGenerator<string, import('../engine/host.js').Stats, void>} generate */
 

@@ -1,0 +1,42 @@
+/* Generates an answer to a prompt and separates its reasoning, its text and its calls. */
+import { AnswerReader } from '../template/answer.js';
+import { formatOf, PROMPT_END, textsOf } from '../template/formats.js';
+
+/** @typedef {import('../engine/host.js').Stats} Stats
+ * @typedef {import('../template/answer.js').Delta} Delta */
+/** @typedef {object} AnswerOptions
+ * @property {import('../template/messages.js').Tool[]} [tools]  the tools that the model was told about
+ * @property {boolean} [anyName]  calls may name tools that do not exist
+ * @property {boolean} [parallel]  several calls; default true.  Without it, the answer ends with its first call */
+
+/** @param {import('../template/messages.js').ChatModel} model @param {Int32Array} ids  the prompt
+ * @param {AnswerOptions} about @param {import('../template/messages.js').GenerateOptions} options
+ * @returns {Promise<{reader: AnswerReader, deltas: AsyncGenerator<Delta, Stats, void>}>}  the reader has the message;
+ *   if the loop over the deltas was left, its end() completes it */
+export async function beginAnswer(model, ids, { tools = [], anyName = false, parallel = true }, options) {
+  const source = model.metadata['tokenizer.chat_template'];
+  const prompt = await model.detokenize(ids.slice(-PROMPT_END), { special: true });
+  const reader = new AnswerReader(source, tools, { prompt, anyName, parallel });
+  const cut = new AbortController();
+  const signal = options.signal ? AbortSignal.any([options.signal, cut.signal]) : cut.signal;
+  const pieces = model.generate(ids, { ...options, signal, special: textsOf(formatOf(String(source ?? ''))) });
+  return { reader, deltas: deltasOf(pieces, reader, cut, options.signal) };
+}
+
+/** @param {AsyncGenerator<string, Stats, void>} pieces @param {AnswerReader} reader
+ * @param {AbortController} cut  ends the answer @param {AbortSignal} [signal]  of the caller
+ * @returns {AsyncGenerator<Delta, Stats, void>} */
+async function* deltasOf(pieces, reader, cut, signal) {
+  try {
+    let step = await pieces.next();
+    for (; !step.done; step = await pieces.next()) {
+      yield* reader.push(step.value);
+      if (reader.isComplete) cut.abort();
+    }
+    yield* reader.end();
+    const isCut = cut.signal.aborted && !signal?.aborted;
+    return isCut ? { ...step.value, finishReason: 'stop' } : step.value;
+  } finally {
+    await pieces.return(/** @type {any} */ (undefined));
+  }
+}

@@ -1,0 +1,49 @@
+/* Bounds how many tokens of an answer are reasoning. */
+
+/** @typedef {object} Budget
+ * @property {string} start  the tag that begins reasoning
+ * @property {string[]} ends  the tags that end it; the first one is fed when the budget is used up
+ * @property {number} limit  how many tokens of reasoning there may be
+ * @property {boolean} isOpen  whether the prompt has begun the reasoning */
+
+export class ReasoningMeter {
+  #budget;
+  #isOpen;
+  #used = 0;
+  /** The end of the text, as long as the longest tag. */
+  #tail = '';
+
+  /** @param {Budget} budget */
+  constructor(budget) {
+    this.#budget = budget;
+    this.#isOpen = budget.isOpen;
+  }
+
+  /** Whether the reasoning must end now.  A tag that has begun may be completed. */
+  get isSpent() {
+    const { ends, limit } = this.#budget;
+    return this.#isOpen && this.#used >= limit
+      && (this.#used > limit + 8 || !ends.some(end => beginsAtEnd(this.#tail, end)));
+  }
+
+  /** What ends the reasoning. */
+  get end() { return this.#budget.ends[0]; }
+
+  /** Adds a token's text. @param {string} text */
+  push(text) {
+    const { start, ends } = this.#budget;
+    this.#tail += text;
+    const tags = this.#isOpen ? ends : [start], found = tags.find(tag => this.#tail.includes(tag));
+    if (found !== undefined) {
+      this.#tail = this.#tail.slice(this.#tail.indexOf(found) + found.length);
+      this.#isOpen = !this.#isOpen;
+    } else if (this.#isOpen) this.#used++;
+    this.#tail = this.#tail.slice(-Math.max(start.length, ...ends.map(end => end.length)));
+  }
+}
+
+/** Whether a text ends with the beginning of a tag, but not with all of it. @param {string} text @param {string} tag */
+function beginsAtEnd(text, tag) {
+  for (let n = Math.min(text.length, tag.length - 1); n > 0; n--) if (text.endsWith(tag.slice(0, n))) return true;
+  return false;
+}
