@@ -5,7 +5,8 @@ import { argumentError, PlumbError } from '../base/errors.js';
 import * as known from '../base/options.js';
 import { checkNesting } from '../template/template.js';
 import { chosenTools } from '../template/toolcalls.js';
-import { beginAnswer } from './answer.js';
+import { beginAnswer } from '../template/generate.js';
+import { execute, toolsOf } from './run.js';
 
 /** @typedef {import('../template/messages.js').Message} Message
  * @typedef {import('../engine/host.js').Stats} Stats
@@ -115,6 +116,49 @@ export class Chat {
     }, options);
   }
 
+  /** Sends messages and executes the tools that the model calls, until it answers without a call.  The results go back
+   * to
+   * the model, which may call tools again.  All messages stay in the chat.
+   *
+   * What a tool throws becomes a result that the model sees.  So does a message about a tool that does not exist, or
+   * about arguments that do not fit the tool's schema.  The calls of one step are executed at the same time.  If the
+   * signal is aborted, results that are missing become errors, so that the chat can go on later.
+   * @param {string | Message | Message[]} content  a string is a message of the user
+   * @param {{tools: import('./run.js').Callables, maxSteps?: number} & GenerateOptions} options  tools: by name,
+   *   instead
+   *   of those of the chat; maxSteps: how many answers the model may give, default 8; the others are those of an answer
+   * @returns {AsyncGenerator<import('./run.js').RunEvent, void, void>} */
+  async *run(content, options) {
+    known.checkOptions('chat.run', options, known.RUN);
+    if (!options?.tools) throw argumentError('chat.run: tools is missing');
+    const { toolChoice: _, parallelToolCalls: parallel, onDelta: __, ...defaults } = this.#defaults;
+    const { tools: callables, maxSteps = 8, ...own } = options;
+    /** @type {GenerateOptions} */
+    const rest = { ...defaults, ...defined(own) };
+    const about = { tools: toolsOf(callables), anyName: true, parallel };
+    const added = typeof content === 'string' ? { role: /** @type {const} */ ('user'), content } : content;
+    let messages = [...this.#messages, ...checked('chat.run', [added].flat(), this.#messages.length)];
+    this.#free('chat.run');
+    this.#answering = true;
+    try {
+      for (let steps = 1; ; steps++) {
+        const stats = yield* this.#deltas(messages, about, rest);
+        const { content: said, tool_calls: calls = [] } = /** @type {Message} */ (this.#messages.at(-1));
+        const results = await Promise.all(calls.map(call => execute(call, callables, rest.signal)));
+        messages = this.#messages = [...this.#messages, ...results.map(({ id, content: result }) =>
+          ({ role: /** @type {const} */ ('tool'), content: result, tool_call_id: id }))];
+        for (const result of results) yield { result };
+        const isAborted = rest.signal?.aborted || stats.finishReason === 'abort';
+        if (calls.length > 0 && steps < maxSteps && !isAborted) continue;
+        const reason = isAborted ? 'abort' : calls.length > 0 ? 'maxSteps' : stats.finishReason;
+        yield { finish: { reason, steps, content: typeof said === 'string' ? said : '' } };
+        return;
+      }
+    } finally {
+      this.#answering = false;
+    }
+  }
+
   /** Forgets messages.
    * @param {number} index  index in chat.messages of the first to forget; 0: all, including the system message */
   rewind(index) {
@@ -157,7 +201,7 @@ export class Chat {
   }
 
   /** Answers messages, keeps them together with the answer, and yields its parts.
-   * @param {Message[]} messages @param {import('./answer.js').AnswerOptions} about @param {GenerateOptions} options
+   * @param {Message[]} messages @param {import('../template/generate.js').AnswerOptions} about @param {GenerateOptions} options
    * @returns {AsyncGenerator<import('../template/answer.js').Delta, Stats, void>} */
   async *#deltas(messages, about, { template, ...options }) {
     const before = this.#messages, trimmed = this.#trimmed;

@@ -164,12 +164,12 @@ export const GENERATE = {
 };
 /* The options of generate that a chat takes as defaults for its answers.  A signal belongs to one answer, and
  * parseSpecial to a prompt that is a string. */
-const { signal: _, parseSpecial: __, ...ANSWER } = GENERATE;
+const { parseSpecial: _, ...STEP } = GENERATE, { signal: __, ...ANSWER } = STEP;
 const TOOLS = { toolChoice, parallelToolCalls: boolean, onDelta: callback };
 export const CHAT = { system: text, tools, messages: array, contextEnd, ...TOOLS, ...ANSWER };
 /** The options of one answer of a chat, and of a run. */
 export const SEND = { ...GENERATE, ...TOOLS };
-export const RUN = { ...GENERATE, tools: callables, maxSteps: count };
+export const RUN = { ...STEP, tools: callables, maxSteps: count };
 /** The parameters of chat.completions.create, with OpenAI's ranges. */
 export const COMPLETION = {
   model: text, messages: array, stream: boolean, stream_options: streamOptions, max_completion_tokens: count,

@@ -1,10 +1,10 @@
 /* OpenAI's chat completions with a model on this machine: the parameters, results and chunks of
  * https://platform.openai.com/docs/api-reference/chat that make sense here.  An unknown parameter is an error; it is
  * never ignored. */
-import { beginAnswer } from '../api/answer.js';
 import { argumentError, PlumbError } from '../base/errors.js';
 import { randomHex } from '../base/hex.js';
 import * as known from '../base/options.js';
+import { beginAnswer } from '../template/generate.js';
 import { chosenTools } from '../template/toolcalls.js';
 
 /** The same version as in package.json. */

@@ -1,16 +1,16 @@
 /* Generates an answer to a prompt and separates its reasoning, its text and its calls. */
-import { AnswerReader } from '../template/answer.js';
-import { formatOf, PROMPT_END, textsOf } from '../template/formats.js';
+import { AnswerReader } from './answer.js';
+import { formatOf, PROMPT_END, textsOf } from './formats.js';
 
 /** @typedef {import('../engine/host.js').Stats} Stats
- * @typedef {import('../template/answer.js').Delta} Delta */
+ * @typedef {import('./answer.js').Delta} Delta */
 /** @typedef {object} AnswerOptions
- * @property {import('../template/messages.js').Tool[]} [tools]  the tools that the model was told about
+ * @property {import('./messages.js').Tool[]} [tools]  the tools that the model was told about
  * @property {boolean} [anyName]  calls may name tools that do not exist
  * @property {boolean} [parallel]  several calls; default true.  Without it, the answer ends with its first call */
 
-/** @param {import('../template/messages.js').ChatModel} model @param {Int32Array} ids  the prompt
- * @param {AnswerOptions} about @param {import('../template/messages.js').GenerateOptions} options
+/** @param {import('./messages.js').ChatModel} model @param {Int32Array} ids  the prompt
+ * @param {AnswerOptions} about @param {import('./messages.js').GenerateOptions} options
  * @returns {Promise<{reader: AnswerReader, deltas: AsyncGenerator<Delta, Stats, void>}>}  the reader has the message;
  *   if the loop over the deltas was left, its end() completes it */
 export async function beginAnswer(model, ids, { tools = [], anyName = false, parallel = true }, options) {

@@ -1,0 +1,74 @@
+/* The calls of a run: executes tools, and makes the messages that the model sees of their results. */
+import { reasonOf } from '../base/errors.js';
+import { problemOf } from '../template/schema.js';
+
+/** @typedef {import('../template/messages.js').ToolCall} ToolCall
+ * @typedef {import('../template/messages.js').Message} Message */
+/** @typedef {object} Callable  a tool that a run can execute
+ * @property {string} [description]
+ * @property {object} [parameters]  a JSON Schema of the arguments; default: any object
+ * @property {object} [schema]  another name of parameters
+ * @property {(args: any, call: {id: string, signal?: AbortSignal}) => unknown} execute  returns the result, or a
+ *   promise of
+ *   it: a text, or a value that the model sees as JSON.  What it throws, the model sees as an error
+ * @typedef {Record<string, Callable>} Callables */
+/** @typedef {{id: string, name: string, content: string, failed: boolean}} CallResult  content: what the model sees */
+/** @typedef {object} RunEvent  one of the properties is there
+ * @property {string} [content]  a piece of the model's text
+ * @property {string} [reasoning]  a piece of its reasoning
+ * @property {{index: number, id?: string, name?: string, arguments: string}} [call]  a piece of a call, as in a Delta
+ * @property {CallResult} [result]  of a call
+ * @property {{reason: 'stop' | 'length' | 'abort' | 'maxSteps', steps: number, content: string}} [finish]  the last
+ *   event.
+ *   maxSteps: the last step was still one with calls, whose results are in the chat; content: the text of the last step
+ * */
+
+/** @param {Callable} tool */
+const schemaOf = tool => tool.parameters ?? tool.schema;
+
+/** Tools as the model is told about them. @param {Callables} callables
+ * @returns {import('../template/messages.js').Tool[]} */
+export const toolsOf = callables => Object.entries(callables).map(([name, tool]) => ({
+  type: 'function',
+  function: {
+    name, ...tool.description !== undefined && { description: tool.description },
+    parameters: schemaOf(tool) ?? { type: 'object', properties: {} },
+  },
+}));
+
+/** Executes a call.  Whatever goes wrong is a result that the model sees.
+ * @param {ToolCall} call @param {Callables} callables @param {AbortSignal} [signal] @returns {Promise<CallResult>} */
+export async function execute({ id, function: { name, arguments: given } }, callables, signal) {
+  const failed = (/** @type {string} */ why) => ({ id, name, content: `Error: ${why}`, failed: true });
+  if (!Object.hasOwn(callables, name)) {
+    return failed(`there is no tool "${name}"; the tools are ${Object.keys(callables).join(', ')}`);
+  }
+  const tool = callables[name];
+  let args;
+  try {
+    args = JSON.parse(given);
+  } catch (error) {
+    return failed(`the arguments are not JSON: ${reasonOf(error)}`);
+  }
+  const problem = problemOf(schemaOf(tool), args);
+  if (problem !== undefined) return failed(`the arguments do not fit the schema of "${name}": ${problem}`);
+  try {
+    const result = await aborting(tool.execute(args, { id, signal }), signal);
+    return { id, name, content: typeof result === 'string' ? result : JSON.stringify(result) ?? '', failed: false };
+  } catch (error) {
+    return failed(signal?.aborted ? 'the call was aborted' : reasonOf(error));
+  }
+}
+
+/** Rejects when the signal is aborted, even if the result never comes. @param {unknown} result
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<unknown>} */
+function aborting(result, signal) {
+  if (!signal) return Promise.resolve(result);
+  return new Promise((resolve, reject) => {
+    const abort = () => reject(signal.reason);
+    if (signal.aborted) abort();
+    signal.addEventListener('abort', abort);
+    Promise.resolve(result).then(resolve, reject).finally(() => signal.removeEventListener('abort', abort));
+  });
+}
