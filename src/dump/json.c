@@ -8,10 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MAX_DEPTH = 32 };
-
 void json_begin(struct json *j, const char *bytes, size_t n, struct error *err) {
-    *j = (struct json) { .bytes = bytes, .n = n, .err = err };
+    *j = (struct json) { .bytes = bytes, .n = n, .max_depth = 32, .err = err };
 }
 
 plumb_status json_end(struct json *j) {
@@ -49,8 +47,8 @@ char json_peek(struct json *j) {
 void json_enter(struct json *j, char bracket, const char *what) {
     if (json_peek(j) != bracket) {
         json_fail(j, j->at, "expected %s, which begins with '%c'", what, bracket);
-    } else if (j->depth == MAX_DEPTH) {
-        json_fail(j, j->at, "expected at most %d levels of objects and arrays", MAX_DEPTH);
+    } else if (j->depth == j->max_depth) {
+        json_fail(j, j->at, "expected at most %u levels of objects and arrays", j->max_depth);
     } else {
         j->has_some &= ~((uint64_t)1 << ++j->depth);
         j->at++;

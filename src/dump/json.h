@@ -7,7 +7,7 @@
  *
  * Beyond RFC 8259, it accepts as numbers what Python's json.dumps and C's printf write: NaN, Infinity, nan, inf and
  * these with a minus.  It also accepts the strings "NaN", "Infinity" and "-Infinity", and null as NaN.
- * It refuses more than 32 levels, trailing commas, comments, control bytes in strings and anything after the value.  It
+ * It refuses more than max_depth levels, trailing commas, comments, control bytes in strings and anything after the value.  It
  * does not check that strings are valid UTF-8.
  */
 #ifndef PLUMB_DUMP_JSON_H
@@ -19,6 +19,7 @@ struct json {
     const char *bytes;
     size_t n, at;
     uint32_t depth;
+    uint32_t max_depth;     /* 32, unless the caller sets another number up to 63 after json_begin */
     uint64_t has_some;      /* bit d: the object or array at depth d has a member already */
     char *text;             /* the last string, decoded */
     size_t cap;

@@ -1,0 +1,42 @@
+/* JSON Schema (2020-12, draft-07, draft-04) -> GBNF.
+ *
+ *   text --schema_tree.c--> values, keywords, references --schema_set.c, schema_walk.c, schema_shape.c--> what fits
+ *        --schema_write.c--> GBNF
+ *
+ * The grammar generates the JSON texts of values that are valid by the schema, and no others.  A keyword that cannot be
+ * kept exactly is an error that begins with its JSON pointer: "/properties/a/uniqueItems: ...".  docs/grammars.md lists
+ * what is kept and what is refused.
+ */
+#ifndef PLUMB_JSON_SCHEMA_H
+#define PLUMB_JSON_SCHEMA_H
+
+#include "base/base.h"
+#include "grammar/text.h"
+
+/* White space between tokens: none; as JSON.stringify(value, null, 2) writes; or, after brackets, commas and colons and
+ * before closing brackets, at most one space, or one line end with at most 20 spaces or tabs. */
+enum json_space { JSON_COMPACT, JSON_PRETTY, JSON_FREE };
+
+struct json_schema_options {
+    bool lenient;            /* a keyword that cannot be kept is ignored with a warning */
+    bool any_order;          /* the members of an object in any order; otherwise as in the schema */
+    bool closed;             /* an object schema with properties and no word on others allows no others */
+    bool format_is_note;     /* format does not restrict, as the default of 2020-12 has it */
+    enum json_space space;
+    uint32_t draft;          /* 4, 7 or 2020; 0: as $schema says, otherwise 2020 */
+};
+
+/* Writes the grammar of a schema to out, and sentences on what was ignored to warnings (one a line; NULL is allowed).
+ * Unknown keywords are ignored with a warning, as JSON Schema has it.  options may be NULL: all zero.
+ *
+ * PLUMB_ERROR_ARGUMENT       the text is not JSON, or not a schema, or no value is valid
+ * PLUMB_ERROR_UNSUPPORTED    a keyword cannot be kept, or the schema exceeds a limit; the message begins with the place
+ * PLUMB_ERROR_MEMORY
+ * out has no meaning after a failure.  The caller frees out and warnings. */
+plumb_status grammar_from_json_schema(const char *json, size_t n, const struct json_schema_options *options,
+                                      struct grammar_text *out, struct grammar_text *warnings, struct error *err);
+
+/* The grammar of any JSON value, or of any JSON object. */
+plumb_status grammar_from_any_json(bool object, enum json_space space, struct grammar_text *out, struct error *err);
+
+#endif

@@ -1,0 +1,228 @@
+/* Goals: sets of claims that are stored once, and what of them has values. */
+#include "grammar/schema_walk.h"
+
+#include <stdlib.h>
+
+/* ---- goals ------------------------------------------------------------------------------------------------------- */
+
+uint32_t claim_simplify(struct schema *s, uint32_t claimed) {
+    if ((claimed >> 1 & 3) != CLAIM_SCHEMA) return claimed;
+    uint32_t node = claimed >> 3;
+    bool negated = claimed & 1;
+    for (int i = 0; i < MAX_NESTING && s->status == PLUMB_OK; i++) {
+        if (schema_is_true(s, node)) return negated ? CLAIM_NOTHING : 0;
+        if (s->nodes[node].kind == JSON_FALSE) return negated ? 0 : CLAIM_NOTHING;
+        uint32_t ref = 0;
+        bool others = false;
+        for (uint32_t m = s->nodes[node].first; m != 0; m = s->nodes[m].next) {
+            enum keyword keyword = s->nodes[m].keyword;
+            if (keyword == KEY_REF) ref = m;
+            else others |= keyword != KEY_NONE && keyword_row(keyword)->on != 0;
+        }
+        if (ref == 0 || (others && s->draft > 2018)) break;
+        node = schema_target(s, ref);
+        schema_enter(s, node);
+    }
+    return claim(node, CLAIM_SCHEMA, negated);
+}
+
+static int compare_claims(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static uint32_t hash_claims(const uint32_t *claims, size_t n) {
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < n; i++) hash = (hash ^ claims[i]) * 16777619u;
+    return hash ^ hash >> 15;
+}
+
+/* Returns the slot of a goal with these claims, or the free slot for it. */
+static uint32_t *find_slot(const struct schema *s, const uint32_t *claims, size_t n) {
+    for (uint32_t i = hash_claims(claims, n);; i++) {
+        uint32_t *slot = &s->goal_slots[i & (s->n_slots - 1)];
+        if (*slot == 0) return slot;
+        const struct goal *g = s->goals[*slot - 1];
+        if (g->n_claims == n && (n == 0 || memcmp(g->claims, claims, n * sizeof *claims) == 0)) return slot;
+    }
+}
+
+static bool grow_slots(struct schema *s) {
+    if (2 * s->n_goals < s->n_slots) return true;
+    s->n_slots = s->n_slots ? 2 * s->n_slots : 64;
+    free(s->goal_slots);
+    s->goal_slots = calloc(s->n_slots, sizeof *s->goal_slots);
+    if (!s->goal_slots) {
+        s->n_slots = 0;
+        schema_no_memory(s);
+        return false;
+    }
+    for (uint32_t i = 0; i < s->n_goals; i++) *find_slot(s, s->goals[i]->claims, s->goals[i]->n_claims) = i + 1;
+    return true;
+}
+
+struct goal *goal_of(struct schema *s, const uint32_t *claims, size_t n, uint32_t node) {
+    uint32_t *own = schema_alloc(s, (n + 1) * sizeof *own);
+    size_t n_own = 0;
+    if (!own || !schema_work(s, n)) return NULL;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t c = claim_simplify(s, claims[i]);
+        if (c != 0) own[n_own++] = c;
+    }
+    qsort(own, n_own, sizeof *own, compare_claims);
+    size_t n_kept = 0;
+    bool nothing = false;
+    for (size_t i = 0; i < n_own; i++) {
+        nothing |= own[i] == CLAIM_NOTHING || (n_kept > 0 && own[n_kept - 1] == (own[i] ^ 1) && own[i] & 1);
+        if (n_kept == 0 || own[n_kept - 1] != own[i]) own[n_kept++] = own[i];
+    }
+    if (nothing) {
+        own[0] = CLAIM_NOTHING;
+        n_kept = 1;
+    }
+    if (s->status != PLUMB_OK || !grow_slots(s)) return NULL;
+    uint32_t *slot = find_slot(s, own, n_kept);
+    if (*slot != 0) return s->goals[*slot - 1];
+    if (s->n_goals >= MAX_GOALS) {
+        schema_fail(s, PLUMB_ERROR_UNSUPPORTED, node, "more than %d combinations of schemas", MAX_GOALS);
+        return NULL;
+    }
+    struct goal **larger = alloc_grow(s->goals, s->n_goals, &s->goals_cap, sizeof *larger);
+    struct goal *g = larger ? schema_alloc(s, sizeof *g) : NULL;
+    if (larger) s->goals = larger;
+    if (!g) {
+        schema_no_memory(s);
+        return NULL;
+    }
+    g->index = (uint32_t)s->n_goals;
+    g->n_claims = (uint32_t)n_kept;
+    g->claims = own;
+    g->node = node;
+    s->goals[s->n_goals++] = g;
+    *slot = (uint32_t)s->n_goals;
+    return g;
+}
+
+struct goal *goal_and(struct schema *s, const struct goal *a, uint32_t added) {
+    uint32_t *claims = schema_alloc(s, (a->n_claims + 1) * sizeof *claims);
+    if (!claims) return NULL;
+    memcpy(claims, a->claims, a->n_claims * sizeof *claims);
+    claims[a->n_claims] = added;
+    return goal_of(s, claims, a->n_claims + 1, added >> 3);
+}
+
+bool goal_is_any(const struct goal *g) { return g->n_claims == 0; }
+
+/* ---- all goals --------------------------------------------------------------------------------------------------- */
+
+static bool has_unevaluated(const struct schema *s) {
+    for (uint32_t i = 1; i < s->n_nodes; i++) {
+        if (s->nodes[i].keyword == KEY_UNEVALUATED_ITEMS
+            || s->nodes[i].keyword == KEY_UNEVALUATED_PROPERTIES) return true;
+    }
+    return false;
+}
+
+void goal_expand(struct schema *s, struct goal *g) {
+    if (g->is_expanded || g->is_expanding || goal_is_any(g) || s->status != PLUMB_OK) return;
+    g->is_expanding = true;
+    for (enum domain d = CONSTANTS; d <= NUMBERS; d++) {
+        struct set set = s->any[d];
+        for (uint32_t i = 0; i < g->n_claims; i++) set = set_and(s, d, set, set_of_claim(s, d, g->claims[i]));
+        g->sets[d] = set_is_empty(s, d, set) ? s->none[d] : set;
+    }
+    struct shape **end = &g->shapes;
+    for (enum domain d = ARRAYS; d <= OBJECTS; d++) {
+        struct walk w = {.s = s, .goal = g, .domain = d, .end = end, .has_unevaluated = has_unevaluated(s)};
+        walk_goal(&w);
+        end = w.end;
+    }
+    g->is_expanding = false;
+    g->is_expanded = true;
+}
+
+bool goal_is_productive(const struct goal *g) { return goal_is_any(g) || g->is_productive; }
+
+/* Marks the states from which the automaton can end.  Returns whether the first one is among them. */
+static bool mark_alive(const struct shape *shape) {
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (size_t i = shape->n_states; i-- > 0;) {
+            struct state *state = &shape->states[i];
+            bool alive = state->accepts;
+            for (size_t k = 0; k < state->n_steps && !alive; k++) {
+                alive = shape->states[state->steps[k].to].is_alive && goal_is_productive(state->steps[k].goal);
+            }
+            changed |= alive && !state->is_alive;
+            state->is_alive |= alive;
+        }
+    }
+    return shape->states[0].is_alive;
+}
+
+bool shape_is_productive(const struct shape *shape) {
+    if (shape->n_states > 0) return mark_alive(shape);
+    if (!shape->is_object) {
+        for (size_t i = 0; i < shape->n_prefix && i < shape->min; i++) {
+            if (!goal_is_productive(shape->prefix[i])) return false;
+        }
+        return shape->min <= shape->n_prefix || goal_is_productive(shape->rest);
+    }
+    size_t n = 0, n_required = 0;
+    for (size_t i = 0; i < shape->n_known; i++) {
+        if (shape->known[i].required && !goal_is_productive(shape->known[i].goal)) return false;
+        n += goal_is_productive(shape->known[i].goal);
+        n_required += shape->known[i].required;
+    }
+    bool open = false;
+    for (size_t i = 0; i < shape->n_cells; i++) open |= goal_is_productive(shape->cells[i].goal);
+    if (shape->needs_other) return open && n_required < shape->max;
+    return n_required <= shape->max && (open || n >= shape->min);
+}
+
+static void queue(struct schema *s, struct goal **list, size_t *n, struct goal *g) {
+    if (g->is_queued || s->status != PLUMB_OK) return;
+    g->is_queued = true;
+    list[(*n)++] = g;
+}
+
+void goals_expand(struct schema *s, struct goal *root) {
+    if (!root || goal_is_any(root)) return;
+    struct goal **list = schema_alloc(s, MAX_GOALS * sizeof *list);
+    size_t n = 0;
+    if (!list) return;
+    queue(s, list, &n, root);
+    for (size_t i = 0; i < n && s->status == PLUMB_OK; i++) {
+        goal_expand(s, list[i]);
+        for (struct shape *shape = list[i]->shapes; shape && s->status == PLUMB_OK; shape = shape->next) {
+            for (size_t k = 0; k < shape->n_known; k++) queue(s, list, &n, shape->known[k].goal);
+            for (size_t k = 0; k < shape->n_cells; k++) queue(s, list, &n, shape->cells[k].goal);
+            for (size_t k = 0; k < shape->n_prefix; k++) queue(s, list, &n, shape->prefix[k]);
+            if (!shape->is_object) queue(s, list, &n, shape->rest);
+            for (size_t k = 0; k < shape->n_states; k++) {
+                const struct state *state = &shape->states[k];
+                for (size_t i_step = 0; i_step < state->n_steps; i_step++) {
+                    queue(s, list, &n, state->steps[i_step].goal);
+                }
+            }
+        }
+    }
+    /* Values are finite, so a goal has one if one of its shapes needs only goals that have one already. */
+    for (bool changed = true; changed && s->status == PLUMB_OK;) {
+        changed = false;
+        for (size_t i = n; i-- > 0;) {
+            struct goal *g = list[i];
+            if (g->is_productive) continue;
+            bool is = g->sets[CONSTANTS].constants != 0 || g->sets[STRINGS].language != s->none[STRINGS].language
+                      || g->sets[NUMBERS].language != s->none[NUMBERS].language;
+            for (const struct shape *shape = g->shapes; shape && !is; shape = shape->next) {
+                is = schema_work(s, 1 + shape->n_known + shape->n_prefix) && shape_is_productive(shape);
+            }
+            g->is_productive = is && !goal_is_any(g);
+            changed |= g->is_productive;
+        }
+    }
+    if (s->status == PLUMB_OK && !root->is_productive) {
+        schema_fail(s, PLUMB_ERROR_ARGUMENT, root->node, "no value is valid");
+    }
+}

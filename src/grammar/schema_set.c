@@ -1,0 +1,424 @@
+/* Which null, false, true, strings and numbers fulfil a claim.  These sets are closed under union, intersection and
+ * complement, so every combination of schemas is exact.
+ *
+ * Numbers have two domains.  NUMBERS has the texts that the grammar writes: integers without a fraction.  Complements
+ * are taken in EQUAL_NUMBERS, whose languages have with a text all others of the same value (1, 1.0, 1.00), so that the
+ * opposite of 1 does not have 1.0.  Texts with an exponent are only part of languages that have all numbers. */
+#include "grammar/schema.h"
+
+static const uint8_t constant_bits[] = {[JSON_NULL] = 1, [JSON_FALSE] = 2, [JSON_TRUE] = 4};
+
+unsigned domain_bit(enum domain domain) {
+    static const uint8_t bits[] = {[CONSTANTS] = ON_CONSTANTS, [STRINGS] = ON_STRINGS, [NUMBERS] = ON_NUMBERS,
+                                   [EQUAL_NUMBERS] = ON_NUMBERS, [ARRAYS] = ON_ARRAYS, [OBJECTS] = ON_OBJECTS};
+    return bits[domain];
+}
+
+unsigned kind_bit(enum value_kind kind) {
+    static const uint8_t bits[] = {[JSON_NULL] = ON_CONSTANTS, [JSON_FALSE] = ON_CONSTANTS, [JSON_TRUE] = ON_CONSTANTS,
+                                   [JSON_NUMBER] = ON_NUMBERS, [JSON_STRING] = ON_STRINGS, [JSON_ARRAY] = ON_ARRAYS,
+                                   [JSON_OBJECT] = ON_OBJECTS};
+    return bits[kind];
+}
+
+void sets_begin(struct schema *s) {
+    s->languages = languages_create(s->err);
+    if (!s->languages) {
+        schema_no_memory(s);
+        return;
+    }
+    const struct number_range all = {0}, integers = {.integer = true};
+    const struct language *none = language_none(s->languages);
+    const struct language *numbers = language_number(s->languages, &all);
+    s->any_integer = language_number(s->languages, &integers);
+    static const char plain[] = "-?(0|[1-9][0-9]*)(\\.[0-9]+)?";
+    static const char zero[] = "-0(\\.0+)?";
+    s->plain_numbers = language_minus(s->languages,
+                                      language_regex(s->languages, plain, sizeof plain - 1, REGEX_WHOLE),
+                                      language_regex(s->languages, zero, sizeof zero - 1, REGEX_WHOLE));
+    const struct language *strings = language_any(s->languages);
+    if (!none || !numbers || !s->any_integer || !s->plain_numbers || !strings) schema_language_failed(s, 0);
+    for (int d = 0; d < N_SCALARS; d++) {
+        s->none[d] = (struct set){0, false, d == CONSTANTS ? NULL : none};
+        s->any[d] = (struct set){0, false, d == CONSTANTS ? NULL : d == STRINGS ? strings : numbers};
+    }
+    s->any[CONSTANTS].constants = 7;
+}
+
+/* ---- combining --------------------------------------------------------------------------------------------------- */
+
+static bool same(struct set a, struct set b) { return a.constants == b.constants && a.language == b.language; }
+
+static struct set of_language(struct schema *s, enum domain domain, const struct language *l, uint32_t node) {
+    if (l) return (struct set){0, false, l};
+    schema_language_failed(s, node);
+    return s->none[domain];
+}
+
+struct set set_and(struct schema *s, enum domain domain, struct set a, struct set b) {
+    if (domain == CONSTANTS) return (struct set){.constants = a.constants & b.constants};
+    if (same(a, s->none[domain]) || same(b, s->any[domain]) || same(a, b) || s->status != PLUMB_OK) return a;
+    if (same(b, s->none[domain]) || same(a, s->any[domain])) return b;
+    return of_language(s, domain, language_intersect(s->languages, a.language, b.language), 0);
+}
+
+static struct set set_or(struct schema *s, enum domain domain, struct set a, struct set b) {
+    if (domain == CONSTANTS) return (struct set){.constants = a.constants | b.constants};
+    if (same(a, s->any[domain]) || same(b, s->none[domain]) || same(a, b) || s->status != PLUMB_OK) return a;
+    if (same(b, s->any[domain]) || same(a, s->none[domain])) return b;
+    struct set both = of_language(s, domain, language_union(s->languages, a.language, b.language), 0);
+    both.has_some = a.has_some || b.has_some;
+    return both;
+}
+
+/* The complement of b, which is a set of EQUAL_NUMBERS if the domain is NUMBERS. */
+static struct set set_not(struct schema *s, enum domain domain, struct set b) {
+    if (domain == CONSTANTS) return (struct set){.constants = 7 & ~b.constants};
+    if (same(b, s->any[domain])) return s->none[domain];
+    if (same(b, s->none[domain]) || s->status != PLUMB_OK) return s->any[domain];
+    return of_language(s, domain, domain == STRINGS ? language_complement(s->languages, b.language)
+                                                    : language_minus(s->languages, s->plain_numbers, b.language), 0);
+}
+
+bool set_is_empty(struct schema *s, enum domain domain, struct set a) {
+    if (domain == CONSTANTS) return a.constants == 0;
+    if (a.has_some || same(a, s->none[domain]) || same(a, s->any[domain]) || s->status != PLUMB_OK) {
+        return same(a, s->none[domain]);
+    }
+    bool empty = false;
+    if (language_is_empty(s->languages, a.language, &empty) != PLUMB_OK) schema_language_failed(s, 0);
+    return empty;
+}
+
+bool language_has_slice(struct schema *s, const struct language *l, struct slice text) {
+    bool has = false;
+    if (s->status == PLUMB_OK && language_has(s->languages, l, text.data, text.n, &has) != PLUMB_OK) {
+        schema_language_failed(s, 0);
+    }
+    return has;
+}
+
+/* ---- single keywords --------------------------------------------------------------------------------------------- */
+
+unsigned types_of(const struct schema *s, uint32_t type, uint8_t *constants, bool *integers) {
+    unsigned bits = 0;
+    bool numbers = false;
+    *constants = 0;
+    *integers = false;
+    uint32_t list = s->nodes[type].kind == JSON_ARRAY ? s->nodes[type].first : type;
+    for (uint32_t i = list; i != 0; i = list == type ? 0 : s->nodes[i].next) {
+        struct slice name = s->nodes[i].text;
+        if (slice_is(name, "null")) *constants |= 1;
+        else if (slice_is(name, "boolean")) *constants |= 6;
+        else if (slice_is(name, "string")) bits |= ON_STRINGS;
+        else if (slice_is(name, "array")) bits |= ON_ARRAYS;
+        else if (slice_is(name, "object")) bits |= ON_OBJECTS;
+        else {
+            bits |= ON_NUMBERS;
+            numbers |= slice_is(name, "number");
+        }
+    }
+    *integers = (bits & ON_NUMBERS) != 0 && !numbers;
+    return bits | (*constants ? ON_CONSTANTS : 0);
+}
+
+/* Takes the zeros off the end of a fraction.  Returns false if the number has an exponent or is 0 with a sign, so that
+ * its text is not the usual one. */
+static bool plain_text(struct slice *text) {
+    size_t point = text->n;
+    for (size_t i = 0; i < text->n; i++) {
+        if (text->data[i] == '.') point = i;
+        if (text->data[i] == 'e' || text->data[i] == 'E') return false;
+    }
+    while (text->n > point && (text->data[text->n - 1] == '0' || text->n == point + 1)) text->n--;
+    return !slice_is(*text, "-0");
+}
+
+static struct set set_of_value(struct schema *s, enum domain domain, uint32_t node) {
+    const struct node *v = &s->nodes[node];
+    if (kind_bit(v->kind) != domain_bit(domain)) return s->none[domain];
+    if (domain == CONSTANTS) return (struct set){.constants = constant_bits[v->kind]};
+    const struct language *l;
+    struct slice text = v->text;
+    if (domain == STRINGS || (domain == NUMBERS && plain_text(&text))) {
+        l = language_string(s->languages, text.data, text.n);
+    } else {
+        const struct number_range range = {.minimum = v->text.data, .maximum = v->text.data};
+        l = language_number(s->languages, &range);
+    }
+    struct set set = of_language(s, domain, l, node);
+    set.has_some = true;
+    return set;
+}
+
+static struct set set_of_enum(struct schema *s, enum domain domain, uint32_t list) {
+    size_t n = 0;
+    const char **texts = schema_alloc(s, (s->nodes[list].n + 1) * sizeof *texts);
+    size_t *lengths = schema_alloc(s, (s->nodes[list].n + 1) * sizeof *lengths);
+    struct set set = s->none[domain];
+    if (!texts || !lengths) return set;
+    for (uint32_t i = s->nodes[list].first; i != 0 && schema_work(s, 1); i = s->nodes[i].next) {
+        const struct node *v = &s->nodes[i];
+        if (kind_bit(v->kind) != domain_bit(domain)) continue;
+        struct slice text = v->text;
+        if (domain == STRINGS || (domain == NUMBERS && plain_text(&text))) {
+            texts[n] = text.data;
+            lengths[n++] = text.n;
+        } else {
+            set = set_or(s, domain, set, set_of_value(s, domain, i));
+        }
+    }
+    if (n == 0) return set;
+    struct set strings = of_language(s, domain, language_strings(s->languages, texts, lengths, n), list);
+    strings.has_some = true;
+    return set_or(s, domain, set, strings);
+}
+
+/* All of a schema that restricts numbers, but for enum and the like. */
+static struct set set_of_range(struct schema *s, enum domain domain, uint32_t schema, bool integers) {
+    struct number_range range = {.integer = integers && domain == NUMBERS};
+    uint32_t node = schema;
+    bool restricts = integers;
+    for (uint32_t m = s->nodes[schema].first; m != 0; m = s->nodes[m].next) {
+        const char *text = s->nodes[m].kind == JSON_NUMBER ? s->nodes[m].text.data : NULL;
+        const char **bound = NULL;
+        switch (s->nodes[m].keyword) {
+        case KEY_MINIMUM: bound = &range.minimum; break;
+        case KEY_MAXIMUM: bound = &range.maximum; break;
+        case KEY_EXCLUSIVE_MINIMUM: bound = &range.exclusive_minimum; break;
+        case KEY_EXCLUSIVE_MAXIMUM: bound = &range.exclusive_maximum; break;
+        case KEY_MULTIPLE_OF: bound = &range.multiple_of; break;
+        default: break;
+        }
+        if (!bound || !text) continue;
+        *bound = text;
+        node = m;
+        restricts = true;
+    }
+    if (!restricts) return s->any[domain];
+    /* Draft-04 has exclusiveMinimum: true beside minimum. */
+    uint32_t low = node_keyword(s, schema, KEY_EXCLUSIVE_MINIMUM);
+    uint32_t high = node_keyword(s, schema, KEY_EXCLUSIVE_MAXIMUM);
+    if (low != 0 && s->nodes[low].kind == JSON_TRUE) range.exclusive_minimum = range.minimum;
+    if (high != 0 && s->nodes[high].kind == JSON_TRUE) range.exclusive_maximum = range.maximum;
+    if (range.integer && node == schema) return (struct set){0, false, s->any_integer};
+    struct set set = s->any[domain];
+    if (integers && domain == EQUAL_NUMBERS) {
+        const struct number_range ones = {.multiple_of = "1"};
+        set = of_language(s, domain, language_number(s->languages, &ones), node);
+        if (node == schema) return set;
+    }
+    return set_and(s, domain, set, of_language(s, domain, language_number(s->languages, &range), node));
+}
+
+static bool compiles(struct schema *s, struct slice regex, uint32_t node) {
+    if (!s->options->lenient) return true;   /* the failure is that of the compiler */
+    struct error err = {PLUMB_OK, ""};
+    struct languages *own = languages_create(&err);
+    bool fine = own && language_regex(own, regex.data, regex.n, REGEX_SEARCH) != NULL;
+    languages_free(own);
+    if (!fine) schema_refuse(s, node, "ignored: %s", err.message);
+    return fine;
+}
+
+/* Looks for a language among those made last; adds it by make if it is not there. */
+static struct set set_of_made(struct schema *s, uint32_t m, struct made wanted) {
+    for (size_t i = 0; i < N_MADE && i < s->n_made; i++) {
+        const struct made *made = &s->made[i];
+        if (made->keyword == wanted.keyword && made->least == wanted.least && made->most == wanted.most
+            && slice_equal(made->text, wanted.text)) return (struct set){.language = made->language};
+    }
+    struct slice text = wanted.text;
+    int64_t most = wanted.most != UINT32_MAX ? (int64_t)wanted.most : LANGUAGE_UNBOUNDED;
+    wanted.language = wanted.keyword == KEY_PATTERN ? language_regex(s->languages, text.data, text.n, REGEX_SEARCH)
+                      : wanted.keyword == KEY_FORMAT ? language_format(s->languages, text.data, text.n)
+                      : language_length(s->languages, wanted.least, most);
+    if (wanted.language) s->made[s->n_made++ % N_MADE] = wanted;
+    return of_language(s, STRINGS, wanted.language, m);
+}
+
+static struct set set_of_text_keyword(struct schema *s, uint32_t m) {
+    struct slice text = s->nodes[m].text;
+    uint32_t schema = s->nodes[m].parent, min = node_keyword(s, schema, KEY_MIN_LENGTH);
+    uint32_t max = node_keyword(s, schema, KEY_MAX_LENGTH);
+    struct shown shown;
+    switch (s->nodes[m].keyword) {
+    case KEY_MIN_LENGTH:
+    case KEY_MAX_LENGTH: {
+        if (m == max && min != 0) break;   /* both are done together */
+        uint32_t least = min != 0 ? node_count(s, min) : 0, most = max != 0 ? node_count(s, max) : UINT32_MAX;
+        if (least > most) return s->none[STRINGS];
+        if (least > MAX_LENGTH || (max != 0 && most > MAX_LENGTH)) {
+            schema_fail(s, PLUMB_ERROR_UNSUPPORTED, m, "more than %d characters", MAX_LENGTH);
+        }
+        if (least == 0 && max == 0) break;
+        struct set set = set_of_made(s, m, (struct made){KEY_MIN_LENGTH, least, most, {"", 0}, NULL});
+        set.has_some = true;
+        return set;
+    }
+    case KEY_PATTERN:
+        if (!compiles(s, text, m)) break;
+        return set_of_made(s, m, (struct made){KEY_PATTERN, 0, 0, text, NULL});
+    case KEY_FORMAT:
+        if (s->options->format_is_note) break;
+        if (language_has_format(text.data, text.n)) {
+            struct set set = set_of_made(s, m, (struct made){KEY_FORMAT, 0, 0, text, NULL});
+            set.has_some = true;
+            return set;
+        }
+        schema_refuse(s, m, "the format '%s' is not enforced", show_bytes(&shown, text.data, text.n));
+        break;
+    default: break;
+    }
+    return s->any[STRINGS];
+}
+
+/* ---- schemas ----------------------------------------------------------------------------------------------------- */
+
+static struct set set_of_schema(struct schema *s, enum domain domain, uint32_t node);
+
+/* In NUMBERS, what is to be turned around is computed in EQUAL_NUMBERS. */
+static enum domain opposite(enum domain domain) { return domain == NUMBERS ? EQUAL_NUMBERS : domain; }
+
+static struct set set_of_one(struct schema *s, enum domain domain, uint32_t list) {
+    enum domain other = opposite(domain);
+    struct set some = s->none[domain], seen = s->none[other], twice = s->none[other];
+    for (uint32_t i = s->nodes[list].first; i != 0; i = s->nodes[i].next) {
+        struct set own = set_of_schema(s, domain, i), equal = other == domain ? own : set_of_schema(s, other, i);
+        struct set both = set_and(s, other, seen, equal);
+        if (!set_is_empty(s, other, both)) twice = set_or(s, other, twice, both);
+        seen = set_or(s, other, seen, equal);
+        some = set_or(s, domain, some, own);
+    }
+    return set_and(s, domain, some, set_not(s, domain, twice));
+}
+
+static struct set set_of_keyword(struct schema *s, enum domain domain, uint32_t m) {
+    enum keyword keyword = s->nodes[m].keyword;
+    uint32_t schema = s->nodes[m].parent;
+    struct set set = s->any[domain];
+    if ((keyword_row(keyword)->on & domain_bit(domain)) == 0) return set;
+    switch (keyword) {
+    case KEY_REF:
+    case KEY_DYNAMIC_REF:
+    case KEY_RECURSIVE_REF: {
+        uint32_t target = schema_target(s, m);
+        return target != 0 ? set_of_schema(s, domain, target) : set;
+    }
+    case KEY_TYPE: {
+        uint8_t constants;
+        bool integers;
+        unsigned bits = types_of(s, m, &constants, &integers);
+        if (domain == CONSTANTS) return (struct set){.constants = constants};
+        if ((bits & domain_bit(domain)) == 0) return s->none[domain];
+        return domain == STRINGS || !integers ? set : set_of_range(s, domain, schema, true);
+    }
+    case KEY_ENUM: return set_of_enum(s, domain, m);
+    case KEY_CONST: return set_of_value(s, domain, m);
+    case KEY_ALL_OF:
+        for (uint32_t i = s->nodes[m].first; i != 0; i = s->nodes[i].next) {
+            set = set_and(s, domain, set, set_of_schema(s, domain, i));
+        }
+        return set;
+    case KEY_ANY_OF:
+        set = s->none[domain];
+        for (uint32_t i = s->nodes[m].first; i != 0; i = s->nodes[i].next) {
+            set = set_or(s, domain, set, set_of_schema(s, domain, i));
+        }
+        return set;
+    case KEY_ONE_OF: return set_of_one(s, domain, m);
+    case KEY_NOT: return set_not(s, domain, set_of_schema(s, opposite(domain), m));
+    case KEY_IF: {
+        uint32_t then = node_keyword(s, schema, KEY_THEN), or_else = node_keyword(s, schema, KEY_ELSE);
+        if (then == 0 && or_else == 0) return set;
+        struct set yes = set_of_schema(s, domain, m);
+        struct set no = set_not(s, domain, set_of_schema(s, opposite(domain), m));
+        if (then != 0) yes = set_and(s, domain, yes, set_of_schema(s, domain, then));
+        if (or_else != 0) no = set_and(s, domain, no, set_of_schema(s, domain, or_else));
+        return set_or(s, domain, yes, no);
+    }
+    case KEY_MIN_LENGTH:
+    case KEY_MAX_LENGTH:
+    case KEY_PATTERN:
+    case KEY_FORMAT: return set_of_text_keyword(s, m);
+    case KEY_MINIMUM:
+    case KEY_MAXIMUM:
+    case KEY_EXCLUSIVE_MINIMUM:
+    case KEY_EXCLUSIVE_MAXIMUM:
+    case KEY_MULTIPLE_OF: return set_of_range(s, domain, schema, false);
+    default: return set;
+    }
+}
+
+static struct set compute_set(struct schema *s, enum domain domain, uint32_t node) {
+    if (s->nodes[node].kind != JSON_OBJECT) return s->nodes[node].kind == JSON_TRUE ? s->any[domain] : s->none[domain];
+    struct set set = s->any[domain];
+    uint32_t ref = node_keyword(s, node, KEY_REF), type = node_keyword(s, node, KEY_TYPE);
+    if (ref != 0 && s->draft < 2019) return set_of_keyword(s, domain, ref);
+    bool ranged = false;
+    if (type != 0) {
+        set = set_of_keyword(s, domain, type);
+        if (domain == CONSTANTS ? set.constants == 0 : same(set, s->none[domain])) return set;
+        ranged = domain >= NUMBERS && !same(set, s->any[domain]);   /* it is integer, with the bounds */
+    }
+    for (uint32_t m = s->nodes[node].first; m != 0 && schema_work(s, 1); m = s->nodes[m].next) {
+        enum keyword keyword = s->nodes[m].keyword;
+        if (keyword == KEY_NONE || m == type) continue;
+        if (keyword_row(keyword)->on == ON_NUMBERS) {
+            if (ranged) continue;
+            ranged = true;
+        }
+        set = set_and(s, domain, set, set_of_keyword(s, domain, m));
+        if (domain != CONSTANTS && same(set, s->none[domain])) break;
+    }
+    return set;
+}
+
+static struct set set_of_schema(struct schema *s, enum domain domain, uint32_t node) {
+    schema_enter(s, node);
+    if (s->nesting >= MAX_NESTING) {
+        schema_fail(s, PLUMB_ERROR_UNSUPPORTED, node, "the schema refers to itself for the same value, or more than %d "
+                    "schemas are nested for one value", MAX_NESTING);
+    }
+    if (s->status != PLUMB_OK) return s->none[domain];
+    if (s->nodes[node].sets == 0) {
+        struct sets *larger = alloc_grow(s->sets, s->n_sets, &s->sets_cap, sizeof *larger);
+        if (!larger) {
+            schema_no_memory(s);
+            return s->none[domain];
+        }
+        s->sets = larger;
+        s->sets[s->n_sets++] = (struct sets){0};
+        s->nodes[node].sets = (uint32_t)s->n_sets;
+    }
+    uint32_t at = s->nodes[node].sets - 1;
+    if (!s->sets[at].has[domain]) {
+        s->nesting++;
+        struct set set = compute_set(s, domain, node);
+        s->nesting--;
+        s->sets[at].of[domain] = set;
+        s->sets[at].has[domain] = true;
+    }
+    return s->sets[at].of[domain];
+}
+
+struct set set_of_claim(struct schema *s, enum domain domain, uint32_t claimed) {
+    enum claim_kind kind = claimed >> 1 & 3;
+    uint32_t node = claimed >> 3;
+    enum domain inner = claimed & 1 ? opposite(domain) : domain;
+    struct set set = kind == CLAIM_SCHEMA ? set_of_schema(s, inner, node)
+                     : kind == CLAIM_VALUE ? set_of_value(s, inner, node) : set_of_keyword(s, inner, node);
+    return claimed & 1 ? set_not(s, domain, set) : set;
+}
+
+const struct language *names_of(struct schema *s, uint32_t node) { return set_of_schema(s, STRINGS, node).language; }
+
+bool schema_is_true(struct schema *s, uint32_t node) {
+    if (s->nodes[node].kind != JSON_OBJECT) return s->nodes[node].kind == JSON_TRUE;
+    schema_enter(s, node);
+    for (uint32_t m = s->nodes[node].first; m != 0; m = s->nodes[m].next) {
+        enum keyword keyword = s->nodes[m].keyword;
+        if (keyword != KEY_NONE && keyword_row(keyword)->on != 0) return false;
+    }
+    return true;
+}
