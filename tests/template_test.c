@@ -60,30 +60,6 @@ static bool is_expected(plumb_status status, const char *text, size_t n, const c
     return strcmp(ours, expected) == 0;
 }
 
-/* llama.cpp changes these chats for these templates in ways of its own: reasoning becomes a part of a list, the names
- * of tools are added to their results, parts of a content are joined by newlines, gpt-oss's last <|return|> becomes
- * <|end|>. */
-static bool is_special(const char *name, const char *conversation) {
-    static const char *const pairs[][2] = {
-        {"LFM2.5-8B-A1B", "content parts"}, {"LFM2.5-8B-A1B", "reasoning beside tool calls"},
-        {"StepFun3.5-Flash", "content parts"}, {"google-gemma-4-31B-it-interleaved", "a tool call and its result"},
-        {"google-gemma-4-31B-it-interleaved", "parallel tool calls"},
-        {"google-gemma-4-31B-it-interleaved", "reasoning beside tool calls"},
-        {"mistralai-Ministral-3-14B-Reasoning-2512", "empty contents"},
-        {"mistralai-Ministral-3-14B-Reasoning-2512", "content parts"},
-        {"mistralai-Ministral-3-14B-Reasoning-2512", "thinking on"},
-        {"mistralai-Ministral-3-14B-Reasoning-2512", "thinking off"},
-        {"mistralai-Ministral-3-14B-Reasoning-2512", "reasoning beside tool calls"},
-        {"openai-gpt-oss-120b", "no generation prompt"}, {"openai-gpt-oss-120b", "reasoning beside tool calls"},
-        {"unsloth-mistral-Devstral-Small-2507", "thinking on"}, {"unsloth-mistral-Devstral-Small-2507", "thinking off"},
-        {"unsloth-mistral-Devstral-Small-2507", "reasoning beside tool calls"},
-    };
-    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
-        if (strcmp(name, pairs[i][0]) == 0 && strcmp(conversation, pairs[i][1]) == 0) return true;
-    }
-    return false;
-}
-
 /* A conversation with add_generation_prompt, and with the members of "variables" as its own. */
 static char *as_variables(const char *conversation) {
     char *json = malloc(strlen(conversation) + 64);
@@ -95,52 +71,90 @@ static char *as_variables(const char *conversation) {
     return strcat(json, conversation + 1);
 }
 
+/* Renders a conversation, or the variables of a template, and compares the text with what llama.cpp made of it. */
+static bool check_row(const char *name, const char *conversation, const char *json, bool is_chat,
+                      const char *expected) {
+    char path[200], *text;
+    snprintf(path, sizeof path, FOLDER "sources/%s.jinja", name);
+    size_t n_source = 0, n_text;
+    char *source = test_read_all(path, &n_source), *own = is_chat ? as_variables(json) : NULL;
+    struct error err = {PLUMB_OK, ""};
+    if (!source || (is_chat && !own)) return CHECK(false, "%s cannot be tested", name);
+    plumb_status status = render(source, n_source, is_chat ? own : json, is_chat, TEMPLATE_LIMITS, &text, &n_text,
+                                 &err);
+    bool is_equal = CHECK(is_expected(status, text, n_text, expected), "%s, %s: expected %s, got %zu bytes, %s:\n%s",
+                          name, conversation, expected, n_text, err.message, text ? text : "");
+    free(source);
+    free(own);
+    free(text);
+    return is_equal;
+}
+
 /* The notes of this test are the C results of docs/templates.md (tools/templates_page.mjs). */
 static void equals_llama(bool is_chat) {
     size_t n, n_row = 0, n_equal = 0;
-    char *expected = test_read_all(FOLDER "expected.tsv", &n), *rest = expected, *source = NULL, *list[MAX_CONTEXTS];
-    char *json = test_read_all(is_chat ? FOLDER "conversations.json" : FOLDER "contexts.json", &n), name[128] = "";
-    size_t n_context = json ? elements(json, is_chat ? "\n {\"name\"" : "\n{", list, MAX_CONTEXTS) : 0, n_source = 0;
+    char *expected = test_read_all(FOLDER "expected.tsv", &n), *rest = expected, *list[MAX_CONTEXTS];
+    char *json = test_read_all(is_chat ? FOLDER "conversations.json" : FOLDER "contexts.json", &n);
+    size_t n_context = json ? elements(json, is_chat ? "\n {\"name\"" : "\n{", list, MAX_CONTEXTS) : 0;
     if (is_chat) {
         for (size_t i = 0; i < n_context; i++) list[i]++;   /* the space before an element */
         CHECK(n_context == N_CONVERSATIONS, "%zu conversations", n_context);
     }
     for (char *line, *fields[5] = {NULL}; expected && n_context > 0 && (line = next_line(&rest)) != NULL;) {
         REQUIRE(split_line(line, fields, 5), "expected.tsv: %s", line);
-        if (strcmp(name, fields[0]) != 0) {
-            char path[200];
-            snprintf(name, sizeof name, "%s", fields[0]);
-            snprintf(path, sizeof path, FOLDER "sources/%s.jinja", name);
-            free(source);
-            source = test_read_all(path, &n_source);
-        }
-        size_t at = is_chat ? n_row % N_CONVERSATIONS : (size_t)atoi(fields[2]), n_text;
+        size_t at = is_chat ? n_row % N_CONVERSATIONS : (size_t)atoi(fields[2]);
         n_row++;
-        REQUIRE(source && at < n_context, "%s, %s", name, fields[1]);
-        char *text, *variables = is_chat ? as_variables(list[at]) : list[at];
-        struct error err = {PLUMB_OK, ""};
-        plumb_status status = render(source, n_source, variables, is_chat, TEMPLATE_LIMITS, &text, &n_text, &err);
-        bool special = is_chat && is_special(name, fields[1]);
+        REQUIRE(at < n_context, "%s, %s", fields[0], fields[1]);
         const char *wanted = is_chat && strcmp(fields[4], "=") != 0 ? fields[4] : fields[3];
-        bool is_equal = is_expected(status, text, n_text, wanted);
-        CHECK(is_equal != special, "%s, %s: expected %s%s, got %zu bytes, %s:\n%s", name, fields[1],
-              special ? "not " : "", wanted, n_text, err.message, text ? text : "");
-        n_equal += is_equal;
+        n_equal += check_row(fields[0], fields[1], list[at], is_chat, wanted);
         if (n_row % N_CONVERSATIONS == 0) {
-            test_note("%s: %zu %s", name, n_equal, is_chat ? "prompts" : "texts");
+            test_note("%s: %zu %s", fields[0], n_equal, is_chat ? "prompts" : "texts");
             n_equal = 0;
         }
-        if (is_chat) free(variables);
-        free(text);
     }
     CHECK(n_row == 840, "%zu rows", n_row);
-    free(source);
     free(json);
     free(expected);
 }
 
 static void equals_engine(void) { equals_llama(false); }
 static void equals_server(void) { equals_llama(true); }
+
+/* Chats for which llama.cpp's server makes changes of a family of models. */
+static void adapts_families(void) {
+    size_t n, n_row = 0;
+    char *expected = test_read_all(FOLDER "families.tsv", &n), *rest = expected, *list[5];
+    char *json = test_read_all(FOLDER "families.json", &n);
+    REQUIRE(expected && json && elements(json, "\n {\"name\"", list, 5) == 5, "no vectors");
+    for (char *line, *fields[3] = {NULL}; (line = next_line(&rest)) != NULL; n_row++) {
+        REQUIRE(split_line(line, fields, 3), "families.tsv: %s", line);
+        check_row(fields[0], fields[1], list[n_row % 5] + 1, true, fields[2]);
+    }
+    CHECK(n_row == 50, "%zu rows", n_row);
+    free(json);
+    free(expected);
+}
+
+/* Texts that end an answer, besides tokens. */
+static void stops_equal_llama(void) {
+    size_t n, n_template = 0, n_stop = 0;
+    char *about = test_read_all(FOLDER "templates.json", &n), *rest = about;
+    for (char *line; about && (line = next_line(&rest)) != NULL;) {
+        char name[128], path[200], stop[64] = "";
+        const char *stops = strstr(line, "\"stops\":[");
+        if (!stops || sscanf(line, " \"%127[^\"]\"", name) != 1) continue;
+        sscanf(stops, "\"stops\":[\"%63[^\"]\"]", stop);
+        snprintf(path, sizeof path, FOLDER "sources/%s.jinja", name);
+        char *source = test_read_all(path, &n);
+        const char *own = source ? chat_stop((struct text){source, n}) : NULL;
+        CHECK(source && strcmp(own ? own : "", stop) == 0, "%s: %s, llama.cpp has \"%s\"", name, own ? own : "none", stop);
+        n_template++;
+        n_stop += own != NULL;
+        free(source);
+    }
+    CHECK(n_template == 70 && n_stop >= 3, "%zu templates, %zu stops", n_template, n_stop);
+    free(about);
+}
 
 /* ---- chats of 30 templates --------------------------------------------------------------------------------------- */
 
@@ -465,7 +479,10 @@ void test_template(void) {
          "\"arguments\":\"x\"}}]}]}"},
     };
     test_case("template: 70 templates by 12 conversations have the texts of llama.cpp's engine", equals_engine);
-    test_case("template: 824 of 840 chats are adapted as llama.cpp's server does", equals_server);
+    test_case("template: 840 chats are adapted as llama.cpp's server does", equals_server);
+    test_case("template: results, reasoning and parts are adapted to a family of models as llama.cpp does",
+              adapts_families);
+    test_case("template: answers end at the texts of llama.cpp's server", stops_equal_llama);
     test_case("template: chats of 30 templates equal jinja2's", equals_jinja2);
     test_case("template: each part of the language is as in llama.cpp's engine", has_language);
     test_case("template: limits of steps and memory end a rendering", ends_at_limits);

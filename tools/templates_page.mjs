@@ -55,14 +55,16 @@ In one template the prompt has more than llama.cpp's:
 
 ${reasons(MORE)}
 
-The engine in C does as llama.cpp's, defects included. The command line does not make the changes that llama.cpp makes
-for single models: reasoning as a part of the content (Ministral 3, Devstral), results inside the message with the calls
-(the first template of Gemma 4), reasoning as \`thinking\` (gpt-oss, LFM2.5), contents without white space around them
-(StepFun).
+The engine in C does as llama.cpp's, defects included. Both make the changes that llama.cpp makes for families of
+models: reasoning as a part of the content (Ministral 3, Devstral) or as \`thinking\` (gpt-oss, LFM2), results inside the
+message with the calls (the first template of Gemma 4) or in the order of the calls (DeepSeek V4), contents without white
+space around them (StepFun). 50 more conversations with such templates are equal too (\`families.tsv\`), with one
+exception: where a template prints the numbers in the arguments of a call, JavaScript prints 1.0 as 1, because
+\`JSON.parse\` does not tell the two apart.
 
 Answers end where those of llama.cpp's server end: at the tokens that llama.cpp takes for ends (by their text or a key
-of the file, \`src/tokenizer/vocab.c\`), and in the package also at the texts that it adds for two families,
-\`</assistant>\` (Laguna) and \`<|role_end|>\` (Ling 3).
+of the file, \`src/tokenizer/vocab.c\`), and at the texts that it adds for two families, \`</assistant>\` (Laguna) and
+\`<|role_end|>\` (Ling 3).
 
 A construct that plumb does not know is an error that names it, for example
 \`tokenizer.chat_template: Unknown StringValue filter: urlize\`. [security.md](security.md) describes the limits.

@@ -427,3 +427,11 @@ int64_t plumb_chat_render(plumb_model *m, const char *json, size_t n, const char
     if (n_rest >= 0) *prompt = m->prompt;
     return n_rest;
 }
+
+const char *plumb_chat_stop(const plumb_model *m) {
+    struct gguf_string source = { NULL, 0 };
+    struct error err = { PLUMB_OK, "" };
+    if (!m->tokenizer) return NULL;
+    plumb_status status = gguf_get_string(m->parts[0], "tokenizer.chat_template", &source, &err);
+    return status == PLUMB_OK && source.data ? chat_stop((struct text){ source.data, (size_t)source.n }) : NULL;
+}

@@ -10,14 +10,37 @@
 
 /* ---- run --------------------------------------------------------------------------------------------------------- */
 
-/* Prints the text of a token.  *text holds back the bytes of an incomplete character. */
-static void print_piece(const plumb_model *model, plumb_text *text, int32_t id) {
+/* An answer that is being printed. */
+struct answer {
+    plumb_text text;       /* holds back the bytes of an incomplete character */
+    const char *stop;      /* the text that ends the answer; NULL: there is none */
+    char held[32];         /* the last bytes, if they may be the beginning of stop */
+    size_t n_held;
+    bool is_silent;        /* nothing is printed */
+    bool is_over;          /* stop was found */
+};
+
+/* Prints text up to the one that ends the answer. */
+static void print_text(struct answer *a, const char *bytes, size_t n) {
+    if (!a->stop && !a->is_silent) out_bytes(bytes, n);
+    for (size_t i = 0; a->stop && i < n && !a->is_over; i++) {
+        size_t n_free = 0;
+        a->held[a->n_held++] = bytes[i];
+        while (n_free < a->n_held && memcmp(a->held + n_free, a->stop, a->n_held - n_free) != 0) n_free++;
+        if (!a->is_silent) out_bytes(a->held, n_free);
+        memmove(a->held, a->held + n_free, a->n_held -= n_free);
+        a->is_over = a->n_held == strlen(a->stop);
+    }
+}
+
+/* Prints the text of a token. */
+static void print_piece(const plumb_model *model, struct answer *a, int32_t id) {
     int64_t n = plumb_token_piece(model, id, false, NULL, 0);
     if (n <= 0) return;
     size_t n_piece = (size_t)n, cap = n_piece * 3 + 12;
     char *piece = allocate(n_piece + cap);
     plumb_token_piece(model, id, false, piece, n_piece);
-    out_bytes(piece + n_piece, plumb_text_push(text, piece, n_piece, piece + n_piece, cap));
+    print_text(a, piece + n_piece, plumb_text_push(&a->text, piece, n_piece, piece + n_piece, cap));
     free(piece);
 }
 
@@ -27,7 +50,7 @@ enum { DEFAULT_PREDICT = 256 };
  * the decoding steps. */
 static int generate(const struct options *o, const plumb_model *model, plumb_session *session, plumb_sampler *sampler,
                     uint32_t *n_fed) {
-    plumb_text text = { 0 };
+    struct answer answer = { .stop = o->raw ? NULL : plumb_chat_stop(model), .is_silent = o->print_ids };
     int code = EXIT_OK;
     bool stopped = false;
     const uint32_t n_max = o->n_predict > 0 ? o->n_predict : DEFAULT_PREDICT;
@@ -39,10 +62,11 @@ static int generate(const struct options *o, const plumb_model *model, plumb_ses
             break;
         }
         if (o->print_ids) out(i > 0 ? " %" PRId32 : "%" PRId32, id);
-        else print_piece(model, &text, id);
+        print_piece(model, &answer, id);
         out_flush();
-        stopped = i + 1 == n_max && !plumb_token_is_eog(model, id);
-        if (plumb_token_is_eog(model, id) || stopped) break;
+        bool is_end = plumb_token_is_eog(model, id) || answer.is_over;
+        stopped = i + 1 == n_max && !is_end;
+        if (is_end || stopped) break;
         if (plumb_session_n_past(session) == plumb_session_n_ctx(session)) {
             print_error(0, "the context of %" PRIu32 " tokens is full; use --ctx to enlarge it",
                      plumb_session_n_ctx(session));
@@ -56,7 +80,8 @@ static int generate(const struct options *o, const plumb_model *model, plumb_ses
         ++*n_fed;
     }
     char rest[12];
-    out_bytes(rest, plumb_text_flush(&text, rest, sizeof rest));
+    print_text(&answer, rest, plumb_text_flush(&answer.text, rest, sizeof rest));
+    if (!answer.is_silent && !answer.is_over) out_bytes(answer.held, answer.n_held);
     out("\n");
     out_flush();   /* the text must precede the speeds on standard error */
     if (stopped && o->n_predict == 0) {

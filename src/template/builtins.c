@@ -389,7 +389,8 @@ static struct value select_items(struct call *c, bool passing) {
     if (!count(c, 2, 4)) return value_undefined();
     struct value attribute = argument_of(c, 1, IS(STRING)), result = value_empty(c->r, LIST);
     if (c->n == 4) argument_of(c, 2, IS(STRING));
-    const struct list *list = c->args[0].as.list;
+    struct list *list = c->args[0].as.list;
+    list->is_read = true;
     for (size_t i = 0; i < list->n && render_work(c->r, 32) && c->r->stop == STOP_NOT; i++) {
         struct value item = list->items[i], tested = item;
         if (c->n != 3 && item.kind != OBJECT) return fail(c, "an item is not an object");

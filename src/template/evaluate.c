@@ -313,6 +313,7 @@ static struct value eval_member(struct render *r, struct scope *scope, const str
         if (!value_is_key(r, key)) render_fail(r, "a value of the kind %s names no member", kind_name(key.kind));
         return method(r, v, value_text(r, key));
     } else if ((is_list(v) || v.kind == STRING) && key.kind == INTEGER) {
+        if (v.kind != STRING) v.as.list->is_read = true;
         int64_t i = key.as.integer, n = (int64_t)(v.kind == STRING ? v.as.text.n : v.as.list->n);
         if (i < 0 && v.kind != STRING) i += n;   /* llama.cpp counts only lists from their end */
         if (i < 0 || i >= n) return value_undefined();
@@ -483,6 +484,7 @@ static struct value loop_items(struct render *r, struct scope *scope, const stru
         render_fail(r, "for: expected a list or an object, found a value of the kind %s", kind_name(all.kind));
     }
     size_t n = all.kind == OBJECT ? all.as.object->n : is_list(all) ? all.as.list->n : 0;
+    if (is_list(all)) all.as.list->is_read = true;
     for (size_t i = 0; i < n && r->stop == STOP_NOT; i++) {
         struct value item = all.kind == OBJECT ? all.as.object->members[i].key : all.as.list->items[i];
         if (all.kind == OBJECT && node->a->kind == NODE_TUPLE) {

@@ -4,6 +4,16 @@
 
 #include <stdlib.h>
 
+void template_run(struct render *r, const struct chat_template *t, struct object *variables, struct output *out) {
+    object_set_default(r, variables, "bos_token", value_string(t->bos));
+    object_set_default(r, variables, "eos_token", value_string(t->eos));
+    struct nodes statements = {NULL, 0, 0};
+    if (r->stop == STOP_NOT) statements = template_parse(r);
+    if (r->stop != STOP_NOT) return;
+    struct scope scope = {*variables, NULL};
+    template_evaluate(r, &scope, statements, out);
+}
+
 plumb_status template_render(const struct chat_template *t, const char *json, size_t n_json, bool is_chat,
                              struct template_limits limits, char **text, size_t *n_text, struct error *err) {
     struct render r = {.source = t->source, .err = err, .max_bytes = limits.bytes, .max_work = limits.work,
@@ -16,17 +26,7 @@ plumb_status template_render(const struct chat_template *t, const char *json, si
         r.stop = STOP_FAILED;
         error_set(err, PLUMB_ERROR_ARGUMENT, "the variables of the chat template are not a JSON object");
     }
-    if (r.stop == STOP_NOT) {
-        object_set_default(&r, variables.as.object, "bos_token", value_string(t->bos));
-        object_set_default(&r, variables.as.object, "eos_token", value_string(t->eos));
-        if (is_chat) chat_adapt(&r, t, variables.as.object);
-    }
-    struct nodes statements = {NULL, 0, 0};
-    if (r.stop == STOP_NOT) statements = template_parse(&r);
-    if (r.stop == STOP_NOT) {
-        struct scope scope = {*variables.as.object, NULL};
-        template_evaluate(&r, &scope, statements, &out);
-    }
+    if (r.stop == STOP_NOT) (is_chat ? chat_run : template_run)(&r, t, variables.as.object, &out);
     if (r.stop == STOP_NOT) {
         *text = malloc(out.n + 1);
         if (!*text) {

@@ -26,7 +26,12 @@ struct chat_template {
 plumb_status template_render(const struct chat_template *t, const char *json, size_t n_json, bool is_chat,
                              struct template_limits limits, char **text, size_t *n_text, struct error *err);
 
-/* Changes variables of the template (chat.c). */
-void chat_adapt(struct render *r, const struct chat_template *t, struct object *variables);
+/* Parses and runs the template, with the variables and those for BOS and EOS. */
+void template_run(struct render *r, const struct chat_template *t, struct object *variables, struct output *out);
+
+/* The same for a chat: adapts its variables before, and the text after that (chat.c). */
+void chat_run(struct render *r, const struct chat_template *t, struct object *variables, struct output *out);
+/* A text that ends an answer of a model with this template, besides the tokens that do; NULL if there is none. */
+const char *chat_stop(struct text source);
 
 #endif

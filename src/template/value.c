@@ -146,7 +146,7 @@ struct value value_empty(struct render *r, enum kind kind) {
         if (v.as.object) *v.as.object = (struct object){NULL, 0, 0, false};
     } else {
         v.as.list = render_alloc(r, sizeof *v.as.list);
-        if (v.as.list) *v.as.list = (struct list){NULL, 0, 0};
+        if (v.as.list) *v.as.list = (struct list){NULL, 0, 0, false};
     }
     return r->stop == STOP_FAILED ? value_undefined() : v;
 }

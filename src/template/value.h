@@ -33,7 +33,8 @@ struct value {
     } as;
 };
 
-struct list { struct value *items; size_t n, cap; };
+/* is_read: a loop, an index or selectattr has looked for its items. */
+struct list { struct value *items; size_t n, cap; bool is_read; };
 /* The members are in the order in which they were added.  plain: it has no methods, as the variable loop. */
 struct object { struct member *members; size_t n, cap; bool plain; };
 struct member { struct value key, value; };

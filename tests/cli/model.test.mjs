@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
+import { withTemplate } from '../node/helpers.mjs';
 import { ids, isNative, isNode, nativeTest, output, plumb, smol, start, temporary } from './plumb.mjs';
 
 const { prompts } = JSON.parse(readFileSync('tests/vectors/llama/prompts.json', 'utf8'));
@@ -195,6 +196,24 @@ test('run: an empty prompt is refused', async () => {
   const empty = await plumb(['run', smol, '-p', '', '--raw']);
   assert.deepEqual([empty.code, empty.out], [1, '']);
   assert.match(empty.err, /^plumb: run: the prompt has no tokens\n$/);
+});
+
+test('run: an answer ends at the stop text of the template\'s family, which may be cut into tokens', async () => {
+  // The model repeats token 241.  Its text has two bytes in the file, and the new one has a multiple of 32 more.
+  const file = withTemplate(readFileSync('tests/vectors/synth/f32.gguf'),
+    '{#laguna_glm_thinking#}{{ messages[0].content }}');
+  const text = `ssistant>${'x'.repeat(22)}</a`;
+  let at = file.indexOf('tokenizer.ggml.tokens') + 'tokenizer.ggml.tokens'.length + 16;
+  const length = () => Number(file.readBigUInt64LE(at));
+  for (let id = 0; id < 241; id++) at += 8 + length();
+  const size = Buffer.alloc(8);
+  size.writeBigUInt64LE(BigInt(text.length));
+  const path = temporary('stops.gguf', Buffer.concat([file.subarray(0, at), size, Buffer.from(text),
+    file.subarray(at + 8 + length())]));
+  const args = ['run', path, 'Hello', '--temp', '0', '-n', '4'];
+  assert.equal(await output(args), `ssistant>${'x'.repeat(22)}\n`);
+  assert.equal(await output([...args, '--raw']), `${text.repeat(4)}\n`);
+  assert.deepEqual(ids(await output([...args, '--ids'])), [241, 241]);
 });
 
 test('run: a model without weights or without a template is an error that says so', async () => {

@@ -14,6 +14,11 @@ export const read = name => readFileSync(new URL(name, folder), 'utf8');
 export const texts = JSON.parse(gunzipSync(readFileSync(new URL('texts.json.gz', folder))).toString());
 const contexts = JSON.parse(read('contexts.json')), conversations = JSON.parse(read('conversations.json'));
 
+/** Chats for which llama.cpp makes changes of a family of models. */
+const forFamilies = JSON.parse(read('families.json'));
+/** name, conversation, prompt. */
+export const familyRows = read('families.tsv').trimEnd().split('\n').map(line => line.split('\t'));
+
 export const NOW = Date.UTC(2026, 6, 25, 12);
 
 /** text, prompt: LENGTH:HASH, or the message of llama.cpp's exception in JSON
@@ -53,16 +58,24 @@ function outcome(render) {
 /** What the engine makes of the variables that llama.cpp gives to the template. @param {Row} row */
 export const textOf = ({ name, context }) => outcome(() => renderBounded(patched(sourceOf(name)), contexts[context]));
 
-/** What plumb makes of the conversation. @param {Row} row */
+/** What plumb makes of the conversation. @param {{name: string, conversation: string}} row */
 export function promptOf({ name, conversation }) {
   const { name: _, messages, add_generation_prompt: addGenerationPrompt, variables, ...rest } =
-    conversations.find((/** @type {any} */ one) => one.name === conversation);
+    [...conversations, ...forFamilies].find((/** @type {any} */ one) => one.name === conversation);
   const raw = sourceOf(name), source = patched(raw);
   return outcome(() => {
     const { input, variables: ours, finish } = prepare(raw, capabilitiesOf(source), messages,
       { addGenerationPrompt, ...rest, ...variables });
     return finish(renderBounded(source, { bos_token: '<s>', eos_token: '</s>', ...ours, ...input }));
   });
+}
+
+/** How rows name a text: its length in bytes, and its 64-bit FNV-1a hash. @param {string} text */
+export function named(text) {
+  const bytes = new TextEncoder().encode(text);
+  const hash = bytes.reduce((sum, byte) => BigInt.asUintN(64, (sum ^ BigInt(byte)) * 0x100000001b3n),
+    0xcbf29ce484222325n);
+  return `${bytes.length}:${hash.toString(16).padStart(16, '0')}`;
 }
 
 /** Whether llama.cpp fails. @param {string} wanted  text or prompt of a row */

@@ -7,7 +7,7 @@ import { capabilitiesOf } from '../../web/template/capabilities.js';
 import { patched, prepare, stopsOf } from '../../web/template/inputs.js';
 import { root } from './helpers.mjs';
 import {
-  DEFECTS, equals, MORE, names, NOW, promptOf, read, rows, sourceOf, textOf, texts,
+  DEFECTS, equals, familyRows, MORE, named, names, NOW, promptOf, read, rows, sourceOf, textOf, texts,
 } from './template-results.mjs';
 
 process.env.TZ = 'UTC';
@@ -60,6 +60,17 @@ describe('the prompt of a conversation is that of llama.cpp\'s server, and so ar
         } else check(row, got, row.prompt);
       }
     });
+  }
+});
+
+test('results, reasoning and parts are adapted to a family of models as llama.cpp does', () => {
+  assert.equal(familyRows.length, 50);
+  for (const [name, conversation, prompt] of familyRows) {
+    const { text: ours, error } = promptOf({ name, conversation });
+    const text = conversation === 'an answer at the end'   // JSON.parse makes 1 of 1.0
+      ? ours?.replace('call:read{file:1}', 'call:read{file:1.0}') : ours;
+    if (prompt.startsWith('"')) assert.ok(error, `${name}, ${conversation}`);
+    else assert.equal(named(text ?? error ?? ''), prompt, `${name}, ${conversation}: ${text ?? error}`);
   }
 });
 

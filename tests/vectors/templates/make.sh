@@ -18,6 +18,16 @@ cp models/templates/*.jinja "$here/sources/"
 "$work/render" "$here/conversations.json" "$here"
 gzip -9nf "$here/texts.json"
 
+# The families of models for which llama.cpp changes messages.
+mkdir -p "$work/families/sources"
+for name in LFM2-8B-A1B LFM2.5-8B-A1B StepFun3.5-Flash deepseek-ai-DeepSeek-V3.2 deepseek-ai-DeepSeek-V4 \
+    google-gemma-4-31B-it google-gemma-4-31B-it-interleaved mistralai-Ministral-3-14B-Reasoning-2512 \
+    openai-gpt-oss-120b unsloth-mistral-Devstral-Small-2507; do
+    cp "$here/sources/$name.jinja" "$work/families/sources/"
+done
+"$work/render" "$here/families.json" "$work/families"
+awk -F'\t' '{ print $1 "\t" $2 "\t" ($5 == "=" ? $4 : $5) }' "$work/families/expected.tsv" >"$here/families.tsv"
+
 # shellcheck disable=SC2086
 g++ -O1 -std=c++17 -Wall -Wno-unused-function -Iinclude -Iggml/include -Icommon -Ivendor "$here/language.cpp" \
     $libraries -o "$work/language"
