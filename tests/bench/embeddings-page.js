@@ -33,7 +33,11 @@ const engines = {
       n_ctx: CONTEXT, n_batch: CONTEXT, n_threads: 1, n_gpu_layers: 0, n_parallel: 1, embeddings: true,
       pooling_type: 'mean',
     });
-    return async texts => (await wllama.createEmbedding({ input: texts })).data.map(({ embedding }) => embedding);
+    return async texts => {
+      const vectors = [];
+      for (const input of texts) vectors.push((await wllama.createEmbedding({ input })).data[0].embedding);
+      return vectors;
+    };
   },
   /** @param {string} folder @param {number} batch  texts that one call gets, padded to the longest of them */
   async 'transformers.js'(folder, batch) {

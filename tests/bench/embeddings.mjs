@@ -18,7 +18,9 @@ import { median } from './median.mjs';
 const MINILM = 'models/all-MiniLM-L6-v2.Q8_0.gguf', FOLDER = 'models/bench';
 const GEMMA = `${FOLDER}/gemma-embedding.Q8_0.gguf`, GEMMA3 = `${FOLDER}/gemma3-like-embedding.Q8_0.gguf`;
 const ONNX = { minilm: `${FOLDER}/minilm-onnx`, gemma: `${FOLDER}/gemma-embedding-onnx` };
-const SHORTEST = 5, LONGEST = 200, LIMIT = 1200;
+const SHORTEST = 5, LONGEST = 200;
+/** Seconds until an engine must have embedded the first 16 texts, and all of them. */
+const WARM_LIMIT = 90, LIMIT = 1200;
 const MODELS = [
   { title: 'all-MiniLM-L6-v2 Q8_0', engines: [
     ['plumb', MINILM], ['wllama 2.3.1', MINILM], ['wllama 3.8.1', MINILM], ['transformers.js', ONNX.minilm, 1],
@@ -96,7 +98,7 @@ export async function embeddings({ engines = '', models = '', repeats = '3', tex
         await page.waitForFunction(() => window.bench);
         const address = new URL(source, url).href;
         await within(LIMIT, page.evaluate(args => window.bench.open(...args), [name, address, batch]));
-        await within(LIMIT, page.evaluate(some => window.bench.embed(some), texts.slice(0, 16)));   // warms up
+        await within(WARM_LIMIT, page.evaluate(some => window.bench.embed(some), texts.slice(0, 16)));
         open.push({ run, page });
       } catch (error) {
         run.error = reason(error);
