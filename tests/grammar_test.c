@@ -174,7 +174,7 @@ static uint32_t random_below(uint64_t *seed, uint32_t n) {
 static void fill_vocabulary(struct vocabulary *v) {
     static const char *const parts[] = { "\"", "\",", "\": ", "{", "}", "[", "]", ", ", ":", "a", "b", "ab", "name",
                                          "1", "23", ".5", "e", "true", "\\", "\\u00", "\xc3\xa9", "\xe2\x82\xac",
-                                         "\xe2\x82",                                         "\xf0\x9f", "\x98\x80", " ", "\n", "<", "x-", "-" };
+                                         "\xe2\x82", "\xf0\x9f", "\x98\x80", " ", "\n", "<", "x-", "-" };
     uint64_t seed = 22;
     for (int i = 0; i < N_PIECE; i++) {
         v->n[i] = 0;

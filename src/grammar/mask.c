@@ -3,8 +3,8 @@
  * The configurations of a state are grouped by their stack.  A group without its stack is a local state: which tokens
  * it accepts inside its rule does not depend on what called the rule, so this local mask is computed once, by one walk
  * over the vocabulary's tree, and kept.  Where a token reaches the end of the rule and goes on, the walk notes the node
- * of the tree (an exit).  For each stack, the walk continues at these nodes, from the state after the rule.  (XGrammar's
- * adaptive token mask cache, https://arxiv.org/abs/2411.15100, has the same two parts.)  If there are many exits, local
+ * of the tree (an exit).  For each stack, the walk continues at these nodes, from the state after the rule.  XGrammar's
+ * adaptive token mask cache (https://arxiv.org/abs/2411.15100) has the same two parts.  If there are many exits, local
  * states also know the upper places of the stack.
  */
 #include "grammar/recognizer.h"

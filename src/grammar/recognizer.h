@@ -9,8 +9,8 @@
  * called the rule.  Masks are cached by them (mask.c).
  *
  * Nothing here is recursive.  When the automaton exceeds RECOGNIZER_SOFT_BYTES, recognizer_trim drops all states that
- * no position refers to.  If it exceeds RECOGNIZER_HARD_BYTES, or one state exceeds RECOGNIZER_MAX_CONFIGS, the grammar is
- * too ambiguous for this text, which is PLUMB_ERROR_UNSUPPORTED.
+ * no position refers to.  If it exceeds RECOGNIZER_HARD_BYTES, or one state exceeds RECOGNIZER_MAX_CONFIGS, the grammar
+ * is too ambiguous for this text, which is PLUMB_ERROR_UNSUPPORTED.
  */
 #ifndef PLUMB_GRAMMAR_RECOGNIZER_H
 #define PLUMB_GRAMMAR_RECOGNIZER_H
