@@ -1,6 +1,7 @@
 /* plumb_grammar and plumb_matcher: join the grammar with a model's vocabulary. */
 #include "api/model.h"
 #include "grammar/recognizer.h"
+#include "grammar/regular.h"
 
 #include <stdlib.h>
 
@@ -86,6 +87,14 @@ plumb_status plumb_grammar_parse(plumb_grammar *g, const char *gbnf, size_t n) {
         g->recognizer = NULL;
         g->compiled = NULL;
     }
+    return status;
+}
+
+plumb_status plumb_grammar_parse_regex(plumb_grammar *g, const char *regex, size_t n) {
+    struct grammar_text text = { 0 };
+    plumb_status status = grammar_from_regex(regex, n, &text, &g->err);
+    if (status == PLUMB_OK) status = plumb_grammar_parse(g, text.data, text.n);
+    grammar_text_free(&text);
     return status;
 }
 

@@ -5,6 +5,7 @@
  *   trace.c       trace, logits
  *   perplexity.c  perplexity
  *   embed.c       embed, rank
+ *   grammar.c     grammar
  *   reports.c     diff, selfcheck, weights, diagnose
  *   options.c     one table of options: parsing, help
  *   model.c       reading models; prompts and token ids; sessions
@@ -32,7 +33,7 @@ extern int exit_failed;
 
 enum command {
     COMMAND_RUN, COMMAND_INSPECT, COMMAND_TOKENIZE, COMMAND_SCORE, COMMAND_BENCH, COMMAND_TRACE, COMMAND_LOGITS,
-    COMMAND_PERPLEXITY, COMMAND_EMBED, COMMAND_RANK, COMMAND_DIFF, COMMAND_SELFCHECK, COMMAND_WEIGHTS, COMMAND_DIAGNOSE,
+    COMMAND_PERPLEXITY, COMMAND_EMBED, COMMAND_RANK, COMMAND_GRAMMAR, COMMAND_DIFF, COMMAND_SELFCHECK, COMMAND_WEIGHTS, COMMAND_DIAGNOSE,
     COMMAND_COUNT
 };
 
@@ -53,6 +54,7 @@ struct options {
     const char *output, *model, *against, *html, *base, *save;
     double tolerance;
     const char *prefix, *query, *query_prefix;
+    const char *grammar, *gbnf;          /* a file, or the grammar itself */
     uint32_t n_dimension;                /* 0: all */
     plumb_pooling pooling;               /* if has_pooling */
     bool has_pooling, no_normalize, truncate;
@@ -160,6 +162,9 @@ int input_ids(struct ids *ids, plumb_model *model, const struct options *o, cons
 /* The bytes of a token, including special tokens; to be freed. */
 char *token_piece(const plumb_model *model, int32_t id, size_t *n);
 
+/* The grammar of --grammar or --gbnf, compiled; *out is NULL if neither is given.  model may be NULL. */
+int load_grammar(plumb_grammar **out, plumb_model *model, const struct options *o);
+
 /* Returns NULL after a message. */
 plumb_session *create_session(plumb_model *model, const struct options *o);
 /* Feeds the tokens batch by batch, so that Ctrl-C is noticed in between.  As with a single plumb_session_feed, nothing
@@ -174,6 +179,7 @@ int run_logits(const struct options *options);
 int run_perplexity(const struct options *options);
 int run_embed(const struct options *options);
 int run_rank(const struct options *options);
+int run_grammar(const struct options *options);
 int run_diff(const struct options *options);
 int run_selfcheck(const struct options *options);
 int run_weights(const struct options *options);

@@ -49,16 +49,27 @@ enum { DEFAULT_PREDICT = 256 };
 /* Samples, prints and feeds tokens until the turn ends, -n tokens are printed or the context is full.  *n_fed counts
  * the decoding steps. */
 static int generate(const struct options *o, const plumb_model *model, plumb_session *session, plumb_sampler *sampler,
-                    uint32_t *n_fed) {
+                    plumb_grammar *grammar, plumb_matcher *matcher, uint32_t *n_fed) {
     struct answer answer = { .stop = o->raw ? NULL : plumb_chat_stop(model), .is_silent = o->print_ids };
     int code = EXIT_OK;
     bool stopped = false;
     const uint32_t n_max = o->n_predict > 0 ? o->n_predict : DEFAULT_PREDICT;
     for (uint32_t i = 0; i < n_max && !out_failed(); i++) {
-        int32_t id = plumb_sampler_sample(sampler, plumb_session_logits(session));
+        const uint32_t *mask = matcher ? plumb_matcher_mask(matcher) : NULL;
+        if (matcher && !mask) {
+            code = print_error(exit_failed, "grammar: %s", plumb_grammar_error(grammar));
+            break;
+        }
+        int32_t id = plumb_sampler_sample_allowed(sampler, plumb_session_logits(session), mask);
+        if (id < 0 && matcher && plumb_matcher_may_end(matcher)) break;   /* no token ends a turn */
         if (id < 0) {
-            code = print_error(exit_failed, "token %" PRIu32 ": cannot sample: all logits are NaN or -infinity",
-                            plumb_session_n_past(session));
+            code = print_error(exit_failed, "token %" PRIu32 ": cannot sample: %sall logits are NaN or -infinity",
+                               plumb_session_n_past(session), matcher ? "the grammar allows no token, or " : "");
+            break;
+        }
+        plumb_status allowed = matcher ? plumb_matcher_accept(matcher, &id, 1) : PLUMB_OK;
+        if (allowed != PLUMB_OK) {
+            code = report("grammar", allowed, plumb_grammar_error(grammar));
             break;
         }
         if (o->print_ids) out(i > 0 ? " %" PRId32 : "%" PRId32, id);
@@ -93,8 +104,16 @@ static int generate(const struct options *o, const plumb_model *model, plumb_ses
 static int run_on(const struct options *o, plumb_model *model, const struct ids *prompt, double load_seconds) {
     int code = exit_failed;
     plumb_sampler *sampler = NULL;
+    plumb_matcher *matcher = NULL;
+    plumb_grammar *grammar;
+    if (load_grammar(&grammar, model, o) != EXIT_OK) return exit_failed;
     plumb_session *session = create_session(model, o);
-    if (!session) return exit_failed;
+    if (!session) goto done;
+    plumb_status created = grammar ? plumb_matcher_create(&matcher, grammar) : PLUMB_OK;
+    if (created != PLUMB_OK) {
+        report("grammar", created, plumb_grammar_error(grammar));
+        goto done;
+    }
     const char *reason;
     plumb_sampling sampling = o->sampling;
     if (!o->has_seed) sampling.seed = random_seed();
@@ -110,7 +129,7 @@ static int run_on(const struct options *o, plumb_model *model, const struct ids 
     double prefill_seconds = now() - start;
     uint32_t n_fed = 0;
     start = now();
-    code = generate(o, model, session, sampler, &n_fed);
+    code = generate(o, model, session, sampler, grammar, matcher, &n_fed);
     double decode_seconds = now() - start;
     fprintf(stderr, "load %.2f s, prefill %zu tokens at %.1f tokens/s, decode %" PRIu32 " tokens at %.1f tokens/s",
             load_seconds, prompt->n, (double)prompt->n / prefill_seconds, n_fed,
@@ -120,6 +139,8 @@ static int run_on(const struct options *o, plumb_model *model, const struct ids 
 
 done:
     plumb_sampler_free(sampler);
+    plumb_matcher_free(matcher);
+    plumb_grammar_free(grammar);
     plumb_session_free(session);
     return code;
 }
@@ -364,7 +385,7 @@ int main(int argc, char **argv) {
         [COMMAND_RUN] = run_run, [COMMAND_INSPECT] = run_inspect, [COMMAND_TOKENIZE] = run_tokenize,
         [COMMAND_SCORE] = run_score, [COMMAND_BENCH] = run_bench, [COMMAND_TRACE] = run_trace,
         [COMMAND_LOGITS] = run_logits, [COMMAND_PERPLEXITY] = run_perplexity, [COMMAND_EMBED] = run_embed,
-        [COMMAND_RANK] = run_rank, [COMMAND_DIFF] = run_diff, [COMMAND_SELFCHECK] = run_selfcheck,
+        [COMMAND_RANK] = run_rank, [COMMAND_GRAMMAR] = run_grammar, [COMMAND_DIFF] = run_diff, [COMMAND_SELFCHECK] = run_selfcheck,
         [COMMAND_WEIGHTS] = run_weights, [COMMAND_DIAGNOSE] = run_diagnose,
     };
     static struct options options;

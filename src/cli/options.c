@@ -49,6 +49,14 @@ static const struct option {
       "how many tokens the penalties look at (64)" },
     { "--seed", ON(RUN), U64, AT(sampling.seed), 0, 0, "N",
       "the same seed gives the same text on every machine (a random one)" },
+    { "--grammar", ON(RUN), TEXT, AT(grammar), 0, 0, "FILE",
+      "a grammar in GBNF, llama.cpp's language: the answer is a text of its rule root" },
+    { "--gbnf", ON(RUN), TEXT, AT(gbnf), 0, 0, "TEXT", "the same, with the grammar itself" },
+    { "-n", ON(GRAMMAR), U32, AT(n_repeat), 1, 1 << 20, "N", "sample: how many texts (1)" },
+    { "--seed", ON(GRAMMAR), U64, AT(sampling.seed), 0, 0, "N",
+      "sample: the same seed gives the same texts (a random one)" },
+    { "--model", ON(GRAMMAR), TEXT, AT(model), 0, 0, "MODEL",
+      "a model whose tokens the grammar names, as in <think>; only its header is read" },
     { "-p", TAKE_TOKENS, TEXT, AT(prompt), 0, 0, "TEXT", "the text to feed; - reads it from standard input" },
     { "--tokens", TAKE_TOKENS, TEXT, AT(ids), 0, 0, "1,2,3", "the token ids to feed, instead of -p" },
     { "--chat", TAKE_TOKENS, FLAG, AT(chat), 0, 0, NULL,
@@ -184,6 +192,13 @@ static const struct {
         "server does; with any other model the score is the cosine similarity of the two embeddings, from -1 to 1.\n"
         "MODEL is\n"
         DEFAULT_ENCODER " unless it is given.\n" },
+    [COMMAND_GRAMMAR] = { "grammar", "check|sample|match FILE", "tries out a grammar",
+        "FILE is a grammar in GBNF, llama.cpp's language; - reads it from standard input.\n\n"
+        "grammar check FILE: says whether it is correct, or what is wrong at which line and column.\n\n"
+        "grammar sample FILE: prints random texts of the grammar, each followed by a newline.\n\n"
+        "grammar match FILE TEXT: says whether TEXT is a text of the grammar, or where it parts from it and what is\n"
+        "allowed there; if TEXT is -, all bytes of standard input are the text.\n\n"
+        REPORT_CODES("it is correct or matches", "it is wrong or does not match") },
     [COMMAND_DIFF] = { "diff", "A B", "finds where two runs diverge",
         "A and B are traces of any engine: what `plumb trace` wrote, the text that llama-eval-callback prints, JSON\n"
         "as in docs/trace.md, or arrays of numpy.savez.  B is assumed to be correct.  Compares the tokens first, then\n"
@@ -217,8 +232,8 @@ static void print_help(void) {
     out("\n");
     out_wrapped("MODEL is a GGUF file; the files of a split model are given in order.  `plumb COMMAND --help` lists "
                 "the options.  --version prints the version.\n\n"
-                "Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.  For the last four commands, 1 "
-                "means that the two sides differ or a check failed, and 3 means failure.", 0, 0);
+                "Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.  For grammar and the last four commands, "
+                "1 means that the two sides differ or a check failed, and 3 means failure.", 0, 0);
 }
 
 const char *command_name(enum command command) { return commands[command].name; }
@@ -373,6 +388,18 @@ static const char *check_options(struct options *o) {
     bool takes_texts = 1u << o->command & TAKE_TEXTS && !o->ids;
     bool last_is_text = o->command == COMMAND_TOKENIZE || o->command == COMMAND_PERPLEXITY || takes_texts;
     if (last_is_text && o->n_file > 0) o->text = o->files[--o->n_file];
+    if (o->command == COMMAND_GRAMMAR) {
+        if (o->n_file == 0) return "check, sample or match is needed";
+        bool is_match = strcmp(o->files[0], "match") == 0;
+        if (!is_match && strcmp(o->files[0], "check") != 0 && strcmp(o->files[0], "sample") != 0) {
+            return "the first word is check, sample or match";
+        }
+        if (o->n_file != (is_match ? 3 : 2)) return is_match ? "FILE and TEXT are needed" : "one FILE is needed";
+        if (is_match) o->text = o->files[2];
+        o->grammar = o->files[1];
+        return NULL;
+    }
+    if (o->grammar && o->gbnf) return "--grammar and --gbnf cannot be combined";
     if (1u << o->command & TWO_FILES) return o->n_file == 2 ? NULL : "exactly two files, A and B, are needed";
     if (o->list && (o->against || o->prompt || o->ids)) {
         return "--list cannot be combined with --against, -p or --tokens";
@@ -492,7 +519,8 @@ bool parse_options(int argc, char **argv, struct options *options, int *exit_cod
     options->command = (enum command)command;
     if (command == COMMAND_BENCH) options->n_predict = 64;
     if (command == COMMAND_TRACE || command == COMMAND_DIAGNOSE) options->n_prompt = UINT32_MAX;
-    if (1u << command & REPORTS) exit_failed = 3;
+    if (command == COMMAND_GRAMMAR) options->n_repeat = 1;
+    if (1u << command & (REPORTS | ON(GRAMMAR))) exit_failed = 3;
 
     bool only_words = false;   /* set by --: no options follow */
     const char **words = allocate((size_t)argc * sizeof *words);

@@ -344,7 +344,7 @@ static plumb_status repeat(struct parser *p, size_t at, uint64_t min, uint64_t m
         return PLUMB_OK;
     }
     if (total > n) PLUMB_TRY(reserve(p, total - n));
-    PLUMB_TRY(count_work(p, total));
+    if (total > n) PLUMB_TRY(count_work(p, total - n));
     uint32_t from = p->symbol, end = (uint32_t)(p->symbol + total);
     if (min == 0) PLUMB_TRY(insert(p, from++, OP_SPLIT, (int64_t)total));
     for (uint64_t i = 1; i < min || (max != UINT64_MAX && i < max); i++) {

@@ -29,7 +29,7 @@ enum {
     GRAMMAR_MAX_NODES = 1 << 17,     /* nodes of character classes, */
     GRAMMAR_MAX_EDGES = 1 << 20,     /* and their edges */
     GRAMMAR_MAX_DEPTH = 10000,       /* of groups in groups */
-    GRAMMAR_MAX_WORK = 1 << 27,      /* instructions that are moved or copied while a grammar is parsed */
+    GRAMMAR_MAX_WORK = 1 << 29,      /* instructions that are moved or copied while a grammar is parsed */
     NODE_DONE = GRAMMAR_MAX_NODES - 1,
     RULE_UNDEFINED = -1
 };

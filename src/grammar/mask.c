@@ -216,6 +216,7 @@ plumb_status recognizer_mask(struct recognizer *r, uint32_t state, const uint32_
     struct whole *w = &r->masks->whole[state % N_WHOLE];
     if (w->state != state || w->n_trim != r->n_trim) {
         w->state = STATE_UNMADE;
+        r->work = 0;
         PLUMB_TRY(make_mask(r, state, w->words));
         w->state = state;
         w->n_trim = r->n_trim;

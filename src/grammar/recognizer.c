@@ -8,8 +8,8 @@ static plumb_status no_memory(struct recognizer *r) {
 
 static plumb_status too_ambiguous(struct recognizer *r) {
     return error_set(&r->err, PLUMB_ERROR_UNSUPPORTED, "the grammar is too ambiguous: the text can be continued in "
-                     "more than %d ways, or the states take more than %d MB", RECOGNIZER_MAX_CONFIGS,
-                     RECOGNIZER_HARD_BYTES >> 20);
+                     "more than %d ways, or its states take more than %d MB or too long to make",
+                     RECOGNIZER_MAX_CONFIGS, RECOGNIZER_HARD_BYTES >> 20);
 }
 
 /* ---- the tables of an automaton ---------------------------------------------------------------------------------- */
@@ -244,6 +244,8 @@ static void sort_configs(config *c, size_t n) {
 
 /* Follows all places that were added, and finds the number of the state. */
 static plumb_status finish_state(struct recognizer *r, uint32_t *out) {
+    r->work += r->n_made + r->n_todo;
+    if (r->work > RECOGNIZER_MAX_WORK) return too_ambiguous(r);
     while (r->n_todo > 0) {
         uint64_t place = r->todo[--r->n_todo];
         size_t at = place & 0x1fffff;
@@ -258,6 +260,7 @@ static plumb_status finish_state(struct recognizer *r, uint32_t *out) {
         case OP_RETURN: PLUMB_TRY(add_return(r, stack)); break;
         }
     }
+    r->work += r->n_made + r->n_seen;
     sort_configs(r->made, r->n_made);
     size_t n = 0;
     for (size_t i = 0; i < r->n_made; i++) {
@@ -286,6 +289,7 @@ plumb_status recognizer_step(struct recognizer *r, uint32_t state, uint8_t byte,
     uint32_t next = r->s.next[transition];
     if (next == STATE_UNMADE) {
         begin_state(r);
+        r->work += r->s.states[state].n;
         for (uint32_t i = 0; i < r->s.states[state].n; i++) {
             config c = r->s.configs[r->s.states[state].first + i];
             uint32_t at = config_at(c), stack = config_stack(c);
@@ -477,6 +481,7 @@ static plumb_status copy_kept(struct recognizer *r, const struct states *from, u
 }
 
 plumb_status recognizer_trim(struct recognizer *r) {
+    r->work = 0;
     uint64_t bytes = states_bytes(&r->s, r->g->n_class);
     if (bytes < RECOGNIZER_SOFT_BYTES || bytes < 2 * r->trimmed_bytes) return PLUMB_OK;
     struct states from = r->s;

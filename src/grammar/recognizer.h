@@ -9,8 +9,8 @@
  * called the rule.  Masks are cached by them (mask.c).
  *
  * Nothing here is recursive.  When the automaton exceeds RECOGNIZER_SOFT_BYTES, recognizer_trim drops all states that
- * no position refers to.  If it exceeds RECOGNIZER_HARD_BYTES, or one state exceeds RECOGNIZER_MAX_CONFIGS, the grammar
- * is too ambiguous for this text, which is PLUMB_ERROR_UNSUPPORTED.
+ * no position refers to.  If it exceeds RECOGNIZER_HARD_BYTES, or one state exceeds RECOGNIZER_MAX_CONFIGS, or a piece
+ * of work RECOGNIZER_MAX_WORK, the grammar is too ambiguous for this text, which is PLUMB_ERROR_UNSUPPORTED.
  */
 #ifndef PLUMB_GRAMMAR_RECOGNIZER_H
 #define PLUMB_GRAMMAR_RECOGNIZER_H
@@ -21,6 +21,7 @@ enum {
     RECOGNIZER_SOFT_BYTES = 16 << 20,
     RECOGNIZER_HARD_BYTES = 48 << 20,
     RECOGNIZER_MAX_CONFIGS = 4096,
+    RECOGNIZER_MAX_WORK = 1 << 25,   /* configurations and places that one mask, or one call of an api, visits */
     STACK_BOTTOM = 0,      /* below it, the grammar ends */
     STACK_UNKNOWN = 1,
     RECOGNIZER_MAX_KNOWN = 4, /* places of a local state's stack that are known */
@@ -76,6 +77,7 @@ struct recognizer {
     uint64_t *seen;        /* (n_seen_slot) a hash set of all that were in todo, each with `round` << 47 */
     uint64_t round;        /* counts the states that were made; entries of other rounds are free */
     config *made;
+    uint64_t work;         /* since the last recognizer_trim or recognizer_mask */
     size_t n_todo, todo_cap, n_seen, n_seen_slot, n_made, made_cap;
     uint8_t made_flags;
     uint64_t trimmed_bytes;   /* of the automaton after the last recognizer_trim */
@@ -115,7 +117,8 @@ plumb_status position_init(struct position *p, struct recognizer *r);
 void position_free(struct position *p);
 static inline uint32_t position_state(const struct position *p) { return p->states[p->n]; }
 plumb_status position_push(struct position *p, uint32_t state);
-/* Drops states that no position refers to, if there are many.  Numbers of states change. */
+/* Called before each piece of work: drops states that no position refers to, if there are many.  Numbers of states
+ * change. */
 plumb_status recognizer_trim(struct recognizer *r);
 
 /* ---- masks (mask.c) ---------------------------------------------------------------------------------------------- */

@@ -7,7 +7,7 @@ import { isNode, plumb, smol } from './plumb.mjs';
 const compute = ['--batch', '--threads', '--precision', '--kv-type', '--reference', '--scalar'];
 const options = {
   run: ['-p', '-n', '--temp', '--top-k', '--top-p', '--min-p', '--typical', '--repeat-penalty', '--presence-penalty',
-    '--frequency-penalty', '--repeat-last-n', '--seed', '--ctx', ...compute, '--raw',
+    '--frequency-penalty', '--repeat-last-n', '--seed', '--ctx', ...compute, '--raw', '--grammar', '--gbnf',
     '--system', '--ids', '--parse-special', ...isNode ? ['--json'] : []],
   inspect: ['--json'],
   tokenize: ['--no-special', '--parse-special', '--ids', '--json'],
@@ -20,6 +20,7 @@ const options = {
     '--parse-special', '--ctx', ...compute],
   rank: ['-q', '--prefix', '--query-prefix', '--pooling', '--dimensions', '--truncate', '--parse-special', '--ctx',
     ...compute, '--json'],
+  grammar: ['-n', '--seed', '--model'],
   diff: ['--model', '--tolerance', '--html', '--json'],
   selfcheck: ['--json'],
   weights: ['--tolerance', '--all', '--json'],
@@ -40,7 +41,7 @@ for (const [name, names] of Object.entries(options)) {
   test(`${name} --help names its options, and no others`, async () => {
     const { code, out, err } = await plumb([name, '--help']);
     assert.deepEqual([code, err], [0, '']);
-    assert.match(out, new RegExp(`^usage: plumb ${name} (\\[?MODEL|A)`));
+    assert.match(out, new RegExp(`^usage: plumb ${name} (\\[?MODEL|A|check)`));
     const listed = [...out.matchAll(/^  (-\S+)/gm)].map(match => match[1]);
     assert.deepEqual(listed.sort(), [...names, '--help'].sort());
     for (const line of out.split('\n')) assert.ok(line.length <= 80, line);
@@ -78,6 +79,11 @@ const wrong = [
   [['run', smol, '-p', 'x', '--precision', 'fast'], '--precision: "fast" is not exact16 or fast8'],
   [['run', smol, '-p', 'x', '--precision', 'fast8', '--reference'], '--precision applies only to the fast pass'],
   [['run', smol, '-p', 'x', '--temp'], '--temp needs a value'],
+  [['run', smol, '-p', 'x', '--grammar', 'README.md', '--gbnf', 'x'], '--grammar and --gbnf cannot be combined'],
+  [['grammar'], 'check, sample or match is needed'],
+  [['grammar', 'parse', 'x'], 'the first word is check, sample or match'],
+  [['grammar', 'match', 'x'], 'FILE and TEXT are needed'],
+  [['grammar', 'check', 'x', 'y'], 'one FILE is needed'],
   ...['', ' 1', '1 ', 'abc', '1x', '0x1', 'nan', 'inf', '-1', '1e9', '--raw', '1,5', '1..2', 'e', '.']
     .map(word => [['run', smol, '-p', 'x', '--temp', word], `--temp: "${word}" is not a number from 0 to 1e+06`]),
   [['run', smol, '-p', 'x', '--temp='], '--temp: "" is not a number'],

@@ -160,7 +160,7 @@ export const SAMPLING = {
 };
 export const GENERATE = {
   ...SAMPLING, maxTokens: count, stop, signal, logprobs, onToken: callback, parseSpecial: boolean, template,
-  reasoningBudget: topK, special: texts,
+  reasoningBudget: topK, special: texts, grammar: text,
 };
 /* The options of generate that a chat takes as defaults for its answers.  A signal belongs to one answer, and
  * parseSpecial to a prompt that is a string. */

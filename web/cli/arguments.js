@@ -78,6 +78,8 @@ const OPTIONS = [
   option('-p', 'run', text, 'prompt'),
   option('--system', 'run chat', text, 'system'),
   option('--raw', 'run', flag, 'raw'),
+  option('--grammar', 'run', text, 'grammarFile'),
+  option('--gbnf', 'run', text, 'gbnf'),
   option('--parse-special', 'run', flag, 'parseSpecial'),
   option('-p', 'bench', integer(1, 1 << 24), 'promptTokens'),
   option('-n', 'bench', integer(1, 1 << 24), 'decodeTokens'),

@@ -1,5 +1,6 @@
 /* The commands run and bench on the package's own engine: with the fastest module, all threads, and URLs.  The flags
  * and the output are those of src/cli/main.c. */
+import { readFile } from 'node:fs/promises';
 import { Plumb } from '../node/index.js';
 import { CommandError, LOAD, pick, SAMPLING } from './arguments.js';
 import { jsonLine, printError, ProgressLine, readInput, report, shown, watchOutput } from './terminal.js';
@@ -35,7 +36,7 @@ export function interruptible() {
 
 /** @param {string[]} files @param {Record<string, any>} values @returns {Promise<number>} the exit code */
 export async function run(files, values) {
-  const { prompt: given, raw, system, parseSpecial = false, json } = values;
+  const { prompt: given, raw, system, parseSpecial = false, json, grammarFile, gbnf } = values;
   const where = files.at(-1) ?? '';
   const stop = interruptible();
   const failedOutput = watchOutput(() => stop.abort());
@@ -46,6 +47,12 @@ export async function run(files, values) {
     if (raw && system !== undefined) {
       throw new CommandError('run: --system needs the chat template, which --raw omits; see plumb run --help');
     }
+    if (grammarFile !== undefined && gbnf !== undefined) {
+      throw new CommandError('run: --grammar and --gbnf cannot be combined; see plumb run --help');
+    }
+    const grammar = grammarFile === undefined ? gbnf : await readFile(grammarFile, 'utf8').catch(error => {
+      throw new CommandError(`run: --grammar: ${error.message}`, 1);
+    });
     const prompt = given === '-' ? (await readInput()).replace(/\n$/, '') : given;
     if (!raw && prompt?.includes('\0')) {
       throw new CommandError('run: a chat message cannot contain a zero byte; see --help');
@@ -59,7 +66,7 @@ export async function run(files, values) {
     let text = '';
     const maxTokens = values.maxTokens ?? DEFAULT_MAX_TOKENS;
     for await (const piece of model.generate(ids ?? messages, {
-      ...pick(values, SAMPLING), maxTokens, signal: stop.signal,
+      ...pick(values, SAMPLING), maxTokens, signal: stop.signal, grammar,
     })) {
       text += piece;
       if (!json) process.stdout.write(shown(process.stdout, piece));

@@ -23,6 +23,8 @@ const DIGEST = 80, DIGESTED = 1 << 16;
 const SIZE_UNKNOWN = -1n, ADD_SPECIAL = 1, PARSE_SPECIAL = 2;
 /** Engine.rehearse allocates the memory of the weights in pieces of this many bytes. */
 const PIECE = 1 << 20;
+/** PLUMB_ERROR_UNSUPPORTED of include/plumb.h. */
+const UNSUPPORTED = -30;
 /** In the parameters of a trace: all layers or all values. */
 const ALL = 2 ** 32 - 1;
 /** The names of the numbers that plumb_wasm_model_info writes, in its order. */
@@ -32,6 +34,8 @@ const INFO = /** @type {const} */ ([
 ]);
 /** The longest array that metadata shows; longer ones (such as the vocabulary) are described as {type, count}. */
 const SHOWN_ELEMENTS = 64;
+/** How many compiled grammars are kept. */
+const KEPT_GRAMMARS = 8;
 
 const utf8 = new TextDecoder('utf-8', { ignoreBOM: true });
 const encoder = new TextEncoder();
@@ -54,6 +58,10 @@ const encoder = new TextEncoder();
  * @property {number} [penaltyLastN]  how many recent tokens the penalties consider; default 64
  * @property {Record<number, number> | Map<number, number>} [logitBias]  added to a token's logit; -Infinity forbids it
  * @property {number | bigint} [seed]  the same seed gives the same text on every host; default: a random one */
+
+/** @typedef {object} Constraint  what the answer may be
+ * @property {string} [grammar]  a grammar in GBNF, llama.cpp's language; the answer is a text of its rule root, or the
+ *   beginning of one if the answer is cut off */
 
 /** @typedef {object} Candidate  a token that was possible
  * @property {number} id
@@ -104,6 +112,8 @@ export class Engine {
   #digest = 0;
   /** Pointer to a plumb_text, which holds the incomplete character of the text being generated. */
   #text = 0;
+  /** Pointers to compiled grammars by their texts, the last used one last. @type {Map<string, number>} */
+  #grammars = new Map();
   /** Whether rehearse was called. */
   #rehearsed = false;
   /** Whether exhaust was called. */
@@ -137,6 +147,7 @@ export class Engine {
     try {
       c.plumb_threads_dismiss?.();   // a browser needs 2 s to end a worker that still waits in the module
       c.plumb_session_free(this.#session);
+      for (const grammar of this.#grammars.values()) c.plumb_grammar_free(grammar);
       c.plumb_model_free(this.#model);
       if (this.#exhausted) return undefined;
       // The next engine would work with any bytes in its heap, since memory from malloc may have any content.  They are
@@ -681,9 +692,58 @@ export class Engine {
 
   // ---- sampler ----
 
-  /** @param {Sampling} options  checked by the caller */
+  /** Compiles a grammar, unless it is among those that are kept. @param {string} text @returns {number} */
+  #grammar(text) {
+    const c = this.#c;
+    const grammar = this.#grammars.get(text) ?? c.plumb_grammar_create(this.#model);
+    if (!grammar) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for a grammar');
+    if (!this.#grammars.delete(text)) {
+      const status = this.#withText(text, (chars, n) => c.plumb_grammar_parse(grammar, chars, n));
+      if (status !== 0) {
+        const error = this.#error(status, this.#string(c.plumb_grammar_error(grammar)));
+        c.plumb_grammar_free(grammar);
+        throw error;
+      }
+    }
+    this.#grammars.set(text, grammar);
+    for (const [oldest, freed] of this.#grammars) {
+      if (this.#grammars.size <= KEPT_GRAMMARS) break;
+      this.#grammars.delete(oldest);
+      c.plumb_grammar_free(freed);
+    }
+    return grammar;
+  }
+
+  /** Follows a text through the grammar of the options; undefined if they have none.  There is one at a time.
+   * @param {Constraint} options */
+  #createMatcher({ grammar }) {
+    if (grammar === undefined) return undefined;
+    const c = this.#c, compiled = this.#grammar(grammar);
+    const failed = (/** @type {number} */ status) => this.#error(status, this.#string(c.plumb_grammar_error(compiled)));
+    const status = c.plumb_matcher_create(this.#out, compiled);
+    if (status !== 0) throw failed(status);
+    const matcher = this.#word(0);
+    return {
+      /** A pointer to the set of tokens that may follow. */
+      mask() {
+        const mask = c.plumb_matcher_mask(matcher);
+        if (!mask) throw failed(UNSUPPORTED);
+        return mask;
+      },
+      /** @param {number} id */
+      accept: id => {
+        const refused = this.#withIds([id], ptr => c.plumb_matcher_accept(matcher, ptr, 1));
+        if (refused !== 0) throw failed(refused);
+      },
+      mayEnd: () => Boolean(c.plumb_matcher_may_end(matcher)),
+      free: () => c.plumb_matcher_free(matcher),
+    };
+  }
+
+  /** @param {Sampling & Constraint} options  checked by the caller */
   createSampler(options) {
     const c = this.#c;
+    const matcher = this.#createMatcher(options);
     const bias = biasPairs(options.logitBias);
     const sampler = this.#withBytes(8 * bias.length, ptr => {
       bias.forEach(([token, value], i) => {
@@ -695,15 +755,28 @@ export class Engine {
         options.typicalP ?? 1, options.repeatPenalty ?? 1, options.presencePenalty ?? 0,
         options.frequencyPenalty ?? 0, options.penaltyLastN ?? 64, bias.length, ptr, BigInt(options.seed ?? 0),
         this.#out + 4);
-      if (status !== 0) throw this.#error(status, this.#string(this.#word(1)));
-      return this.#word(0);
+      if (status === 0) return this.#word(0);
+      const error = this.#error(status, this.#string(this.#word(1)));
+      matcher?.free();
+      throw error;
     });
     return {
       /** @param {number} token */
       accept: token => c.plumb_sampler_accept(sampler, token),
-      /** The next token, from the session's logits. @returns {number} */
-      sample: () => c.plumb_sampler_sample(sampler, c.plumb_session_logits(this.#session)),
-      free: () => c.plumb_sampler_free(sampler),
+      /** The next token, from the session's logits, and within the grammar if there is one; -1 if none is possible.
+       * @returns {number} */
+      sample: () => {
+        const mask = matcher?.mask() ?? 0;
+        const id = c.plumb_sampler_sample_allowed(sampler, c.plumb_session_logits(this.#session), mask);
+        if (id >= 0) matcher?.accept(id);
+        return id;
+      },
+      /** Whether there is a grammar, and what was sampled is complete. */
+      isComplete: () => matcher?.mayEnd() ?? false,
+      free: () => {
+        matcher?.free();
+        c.plumb_sampler_free(sampler);
+      },
     };
   }
 }

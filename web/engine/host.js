@@ -310,7 +310,8 @@ export function createHost(platform) {
 }
 
 /** @typedef {{maxTokens?: number, stop?: string | string[], logprobs?: number, special?: string[],
- *   budget?: import('./budget.js').Budget} & import('./engine.js').Sampling} GenerateOptions */
+ *   budget?: import('./budget.js').Budget} & import('./engine.js').Sampling
+ *   & import('./engine.js').Constraint} GenerateOptions */
 
 /** Feeds the prompt, then samples tokens and feeds them back, one at a time.  A token is fed only if the next one is to
  * be sampled.  So if the text ends because the model ends the turn, the session holds the prompt and all tokens of the
@@ -354,10 +355,14 @@ async function generate(engine, ids, options, run) {
     while (!reason) {
       if (meter?.isSpent && forced.length === 0) forced.push(...engine.tokenize(meter.end, false, true));
       const id = forced.shift() ?? sampler.sample();
+      if (id < 0 && sampler.isComplete()) {   // the vocabulary has no token that ends a turn
+        reason = 'stop';
+        break;
+      }
       if (id < 0) {
         throw engine.logits().some(logit => logit > -Infinity)
-          ? new PlumbError('PLUMB_ERROR_ARGUMENT', 'no token can be sampled: logitBias forbids all of them; allow at '
-            + 'least one')
+          ? new PlumbError('PLUMB_ERROR_ARGUMENT', `no token can be sampled: ${
+            options.grammar ? 'the grammar and ' : ''}logitBias forbids all of them; allow at least one`)
           : new PlumbError('PLUMB_ERROR_TENSOR', 'no token can be sampled: all logits are NaN or -infinity, '
             + 'so the weights are damaged; run plumb selfcheck to find where');
       }
