@@ -4,7 +4,8 @@
 
 #include <stdio.h>
 
-#define LABEL(LONGEST) "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0," LONGEST "}[a-zA-Z0-9])?"
+/* Punycode, which the labels with "--" after two characters are, is not regular, so there are none of them. */
+#define LABEL(LONGEST) "(?!..--)[a-zA-Z0-9](?:[a-zA-Z0-9-]{0," LONGEST "}[a-zA-Z0-9])?"
 #define CHARACTERS "a-zA-Z0-9._~!$&'()*+,;=\\-"    /* unreserved and sub-delims of RFC 3986 */
 #define UCS "\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef\\u{10000}-\\u{1fffd}\\u{20000}-\\u{2fffd}" \
     "\\u{30000}-\\u{3fffd}\\u{40000}-\\u{4fffd}\\u{50000}-\\u{5fffd}\\u{60000}-\\u{6fffd}\\u{70000}-\\u{7fffd}" \
@@ -34,7 +35,8 @@ static const struct format {
     {"time", "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d+)?(?:[Zz]|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)|(?&leap)",
      true, true},
     {"date-time", "(?&date)[Tt](?&time)", true, false},
-    {"duration", "P(?:\\d+W|(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)(?:T(?&hours))?|T(?&hours))", true, true},
+    {"duration", "P(?:\\d+W|(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)(?:T(?&hours))?|T(?&hours))", true,
+     true},
     {"hours", "\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S", false, false},
     {"email", "(?:(?&atom)(?:\\.(?&atom))*|\"(?:[ !#-\\[\\]-~]|\\\\[ -~])*\")@"
               "(?:(?&domain)(?:\\.(?&domain))*|\\[(?:(?&ipv4)|IPv6:(?&ipv6))\\])", true, false},
@@ -59,8 +61,8 @@ static const struct format {
     {"uri-reference", URI("", "") "|" RELATIVE("", ""), true, true},
     {"iri", URI(UCS, PRIVATE), true, true},
     {"iri-reference", URI(UCS, PRIVATE) "|" RELATIVE(UCS, PRIVATE), true, true},
-    {"uri-template", "(?:[!#$&(-;=?-\\[\\]_a-z~" UCS PRIVATE "]|(?&byte)|\\{[+#./;?&=,!@|]?(?&variable)(?:,(?&variable))*\\})*",
-     true, false},
+    {"uri-template", "(?:[!#$&-;=?-\\[\\]_a-z~" UCS PRIVATE "]|(?&byte)|"
+                     "\\{[+#./;?&=,!@|]?(?&variable)(?:,(?&variable))*\\})*", true, false},
     {"variable", "(?:\\w|(?&byte))+(?:\\.(?:\\w|(?&byte))+)*(?::[1-9]\\d{0,3}|\\*)?", false, false},
     {"uuid", "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", true, false},
     {"json-pointer", "(?:/(?:[^~/]|~[01])*)*", true, false},

@@ -44,6 +44,8 @@ const struct language *language_node(struct languages *all, enum language_kind k
                                      const struct language *const *parts, uint32_t n);
 const struct language *language_chars(struct languages *all, const uint32_t *chars, uint32_t n);
 const struct language *language_set(struct languages *all, const struct charset *set);
+/* Whether the language is written as an automaton, not in its own shape. */
+bool language_is_automaton(const struct language *a);
 /* The same language, to be written as an automaton. */
 const struct language *language_automaton(struct languages *all, const struct language *a);
 /* A language with this automaton. */

@@ -438,8 +438,8 @@ static bool may_end(const struct subsets *s, uint32_t set) {
     return true;
 }
 
-/* Follows the threads on the stack to states that read characters or accept.  Returns the deterministic state, UINT32_MAX
- * on failure. */
+/* Follows the threads on the stack to states that read characters or accept.  Returns the deterministic state,
+ * UINT32_MAX on failure. */
 static uint32_t close_threads(struct subsets *s, enum before before) {
     struct nfa *nfa = s->nfa;
     bool is_new, accepts = false;
@@ -573,7 +573,7 @@ static bool make_states(struct subsets *s, uint32_t start, enum before before) {
     return true;
 }
 
-/* ---- the way from a tree to its automaton -------------------------------------------------------------------------- */
+/* ---- the automaton of a tree ------------------------------------------------------------------------------------- */
 
 static const struct dfa *determinize(struct languages *all, const struct language *a, enum before before) {
     struct nfa nfa = {.all = all, .universal = DFA_NO_STATE};

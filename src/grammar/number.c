@@ -47,7 +47,9 @@ static bool read_decimal(struct languages *all, const char *text, struct decimal
         bool minus = *++c == '-';
         c += *c == '-' || *c == '+';
         ok = *c >= '0' && *c <= '9';
-        for (; *c >= '0' && *c <= '9'; c++) exponent = exponent > MAX_DIGITS * 4 ? exponent : exponent * 10 + (*c - '0');
+        for (; *c >= '0' && *c <= '9'; c++) {
+            if (exponent <= 4 * MAX_DIGITS) exponent = exponent * 10 + (*c - '0');
+        }
         if (minus) exponent = -exponent;
     }
     struct shown shown;
@@ -171,8 +173,8 @@ static const struct language *multiples(struct languages *all, const struct deci
         return NULL;
     }
     if (m * (s + 2) >= LANGUAGE_MAX_STATES) {
-        error_set(all->err, PLUMB_ERROR_UNSUPPORTED, "multiples of %s take an automaton of %llu states or more; at most "
-                  "%d are supported", show_bytes(&shown, text, strlen(text)), (unsigned long long)m * (s + 2),
+        error_set(all->err, PLUMB_ERROR_UNSUPPORTED, "multiples of %s take an automaton of %llu states or more; at "
+                  "most %d are supported", show_bytes(&shown, text, strlen(text)), (unsigned long long)m * (s + 2),
                   LANGUAGE_MAX_STATES);
         return NULL;
     }

@@ -6,6 +6,7 @@
 #include "grammar/regex.h"
 #include "tokenizer/unicode.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 struct parser {
@@ -27,6 +28,13 @@ static const void *refuse_at(struct parser *p, size_t at, plumb_status status, c
     error_set(p->all->err, status, "character %zu of the regular expression \"%s\": %s", character,
               show_bytes(&shown, p->text, p->n), what);
     return NULL;
+}
+
+static const void *too_large(struct parser *p, size_t at, uint64_t n_state) {
+    char what[100];
+    snprintf(what, sizeof what, "its automaton has %llu states or more; at most %d are supported",
+             (unsigned long long)n_state, LANGUAGE_MAX_STATES);
+    return refuse_at(p, at, PLUMB_ERROR_UNSUPPORTED, what);
 }
 
 static const void *malformed(struct parser *p, size_t at, const char *what) {
@@ -168,7 +176,9 @@ static void add_spaces(struct spans *s, uint32_t from) {
 static const struct charset *read_property(struct parser *p, size_t begin, bool negated) {
     size_t name = p->at + 1, end = name;
     while (end < p->n && p->text[end] != '}') end++;
-    if (!next_is(p, "{") || end == p->n) return malformed(p, begin, "\\p is followed by the name of a property in braces");
+    if (!next_is(p, "{") || end == p->n) {
+        return malformed(p, begin, "\\p is followed by the name of a property in braces");
+    }
     p->at = name;
     if (!skip(p, "General_Category=")) skip(p, "gc=");
     for (size_t i = 0; i < sizeof properties / sizeof *properties; i++) {
@@ -191,8 +201,8 @@ static const struct charset *read_property(struct parser *p, size_t begin, bool 
     return unsupported(p, begin, "this property of \\p{} is not supported; L, M, N, P, S, Z, Any and ASCII are");
 }
 
-/* Reads \d \D \s \S \w \W \p \P, of which the backslash is read.  Leaves *set NULL if it is another escape.  Returns false
- * on failure. */
+/* Reads \d \D \s \S \w \W \p \P, of which the backslash is read.  Leaves *set NULL if it is another escape.  Returns
+ * false on failure. */
 static bool read_class_escape(struct parser *p, const struct charset **set) {
     struct spans s = {0};
     char c = more(p) ? p->text[p->at] : 0;
@@ -385,15 +395,11 @@ static const struct language *read_sequence(struct parser *p) {
         int64_t least, most;
         size_t quantifier = p->at;
         if (a && read_quantifier(p, &least, &most)) {
+            bool reversed = most != LANGUAGE_UNBOUNDED && most < least;
             if (!repeatable) a = malformed(p, quantifier, "an assertion cannot be repeated");
-            else if (most != LANGUAGE_UNBOUNDED && most < least) a = malformed(p, quantifier, "the most is less than the least");
+            else if (reversed) a = malformed(p, quantifier, "the most is less than the least");
             else a = language_repeat(p->all, a, least, most);
-            if (a && a->n_state > LANGUAGE_MAX_STATES) {
-                error_set(p->all->err, PLUMB_ERROR_UNSUPPORTED, "character %zu of the regular expression repeats so often "
-                          "that its automaton has %llu states; at most %d are supported", begin + 1,
-                          (unsigned long long)a->n_state, LANGUAGE_MAX_STATES);
-                a = NULL;
-            }
+            if (a && a->n_state > LANGUAGE_MAX_STATES) a = too_large(p, begin, a->n_state);
         }
         ok = add_part(p, &parts, a);
     }
@@ -408,8 +414,8 @@ static const struct language *read_union(struct parser *p) {
         const struct language *a = read_sequence(p);
         ok = add_part(p, &parts, a);
         if (ok && a->kind == LANGUAGE_SET) spans_add_set(&chars, a->set);
-        else if (ok && a->kind == LANGUAGE_STRING && a->n == 1) spans_add(&chars, char_at(*a->chars), char_at(*a->chars));
-        else only_chars = false;
+        else if (!ok || a->kind != LANGUAGE_STRING || a->n != 1) only_chars = false;
+        else spans_add(&chars, char_at(a->chars[0]), char_at(a->chars[0]));
     } while (ok && skip(p, "|"));
     if (ok && only_chars && parts.n > 1) {   /* a|[bc] is [abc] */
         free(parts.data);
@@ -449,15 +455,10 @@ const struct language *regex_language(struct languages *all, const char *regex, 
     const struct language *tree = read_union(&p), *any = language_any(all), *whole, *alternatives;
     if (!tree || !any) return NULL;
     if (more(&p)) return malformed(&p, p.at, "there is no ( for this )");
-    if (tree->n_state > LANGUAGE_MAX_STATES) {
-        error_set(all->err, PLUMB_ERROR_UNSUPPORTED, "the automaton of a regular expression has %llu states; at most %d "
-                  "are supported", (unsigned long long)tree->n_state, LANGUAGE_MAX_STATES);
-        return NULL;
-    }
-    bool searches = false;
-    uint32_t n_part = tree->kind == LANGUAGE_UNION && tree->n > 0 ? tree->n : 1;
-    const struct language *const *parts = n_part > 1 || tree->kind == LANGUAGE_UNION ? tree->parts : &tree;
-    if (tree->kind == LANGUAGE_UNION && tree->n == 0) parts = &tree;
+    if (tree->n_state > LANGUAGE_MAX_STATES) return too_large(&p, 0, tree->n_state);
+    bool searches = false, is_union = tree->kind == LANGUAGE_UNION && tree->n > 0;
+    uint32_t n_part = is_union ? tree->n : 1;
+    const struct language *const *parts = is_union ? tree->parts : &tree;
     const struct language **matches = languages_temporary(all, n_part, sizeof *matches);
     if (!matches) return NULL;
     for (uint32_t i = 0; i < n_part; i++) matches[i] = match_alternative(all, parts[i], match, &searches);
@@ -470,7 +471,8 @@ const struct language *regex_language(struct languages *all, const char *regex, 
         return whole && language_dfa(all, whole) ? whole : NULL;
     }
     if (!searches) return alternatives;
-    /* Where a match may begin anywhere, a small automaton is better than a grammar with two readings of most strings. */
+    /* Where a match may begin anywhere, a small automaton is better than a grammar that reads most strings in many
+     * ways. */
     plumb_status before = all->err->status;
     whole = language_automaton(all, alternatives);
     const struct dfa *dfa = whole ? language_dfa(all, whole) : NULL;

@@ -237,14 +237,30 @@ const struct language *language_concat(struct languages *all, const struct langu
 }
 
 const struct language *language_union(struct languages *all, const struct language *a, const struct language *b) {
+    if (a && b && (a == b || (b->kind == LANGUAGE_UNION && b->n == 0))) return a;
+    if (a && b && a->kind == LANGUAGE_UNION && a->n == 0) return b;
     return language_node(all, LANGUAGE_UNION, (const struct language *const[]){a, b}, 2);
 }
 
 const struct language *language_intersect(struct languages *all, const struct language *a, const struct language *b) {
+    const struct language *any = language_any(all);
+    if (!a || !b || !any) return NULL;
+    if (a == b || b == any) return a;
+    if (a == any) return b;
+    if (a->kind == LANGUAGE_REPEAT && b->kind == LANGUAGE_REPEAT && a->parts[0] == any->parts[0] &&
+        b->parts[0] == any->parts[0]) {   /* two ranges of lengths */
+        int64_t least = a->least > b->least ? a->least : b->least;
+        int64_t most = b->most == LANGUAGE_UNBOUNDED || (a->most != LANGUAGE_UNBOUNDED && a->most < b->most) ? a->most
+                                                                                                       : b->most;
+        return most != LANGUAGE_UNBOUNDED && most < least ? language_none(all) : language_length(all, least, most);
+    }
     return language_node(all, LANGUAGE_INTERSECT, (const struct language *const[]){a, b}, 2);
 }
 
 const struct language *language_complement(struct languages *all, const struct language *a) {
+    if (a && a->kind == LANGUAGE_COMPLEMENT) return a->parts[0];
+    if (a && a->kind == LANGUAGE_UNION && a->n == 0) return language_any(all);
+    if (a && a == all->any) return language_none(all);
     return language_node(all, LANGUAGE_COMPLEMENT, &a, 1);
 }
 
@@ -254,14 +270,30 @@ const struct language *language_minus(struct languages *all, const struct langua
 
 /* ---- questions -------------------------------------------------------------------------------------------------- */
 
+bool language_is_automaton(const struct language *a) {
+    return a->kind == LANGUAGE_AUTOMATON || a->kind == LANGUAGE_INTERSECT || a->kind == LANGUAGE_COMPLEMENT;
+}
+
 plumb_status language_is_empty(struct languages *all, const struct language *a, bool *yes) {
-    const struct dfa *dfa = a ? language_dfa(all, a) : NULL;
-    if (!dfa) return all->err->status;
-    *yes = dfa->dead == 0;
+    if (!a) return all->err->status;
+    *yes = a->kind == LANGUAGE_UNION;
+    if (language_is_automaton(a)) {
+        const struct dfa *dfa = language_dfa(all, a);
+        if (!dfa) return all->err->status;
+        *yes = dfa->dead == 0;
+    }
+    if (a->kind != LANGUAGE_CONCAT && a->kind != LANGUAGE_UNION && (a->kind != LANGUAGE_REPEAT || a->least == 0)) {
+        return PLUMB_OK;
+    }
+    for (uint32_t i = 0; i < a->n; i++) {   /* one empty part of a concatenation is enough, a union needs all */
+        PLUMB_TRY(language_is_empty(all, a->parts[i], yes));
+        if (*yes != (a->kind == LANGUAGE_UNION)) return PLUMB_OK;
+    }
     return PLUMB_OK;
 }
 
 plumb_status language_is_any(struct languages *all, const struct language *a, bool *yes) {
+    if (a && a == all->any) return *yes = true, PLUMB_OK;
     const struct dfa *dfa = a ? language_dfa(all, a) : NULL;
     if (!dfa) return all->err->status;
     *yes = dfa->all == 0;

@@ -190,20 +190,16 @@ static const struct charset *split_set(struct writer *w, const struct charset *s
     return spans_set(w->all, &raw, false);
 }
 
-/* Appends alternatives of a literal and the class of the n characters. */
-static void put_escapes(struct writer *w, const char *literal, const char *chars, size_t n, bool *first) {
-    if (n == 0) return;
+/* Appends an alternative: a literal and one of the given ASCII characters. */
+static void put_escapes(struct writer *w, const char *literal, struct spans *chars, bool *first) {
+    bool some = chars->n > 0;
+    const struct charset *set = spans_set(w->all, chars, false);
+    w->failed = w->failed || !set;
+    if (!some || !set) return;
     if (!*first) alternative(w);
     *first = false;
     for (const char *c = literal; *c; c++) put_literal(w, (uint8_t)*c);
-    if (n == 1) {
-        put_literal(w, (uint8_t)chars[0]);
-        return;
-    }
-    begin_symbol(w);
-    grammar_text_add(w->out, "[", 1);
-    for (size_t i = 0; i < n; i++) put_escaped(w, (uint8_t)chars[i], true);
-    grammar_text_add(w->out, "]", 1);
+    put_class(w, set);
 }
 
 /* Appends the alternatives of a set whose characters are not all written as they are. */
@@ -219,19 +215,18 @@ static void put_alternatives(struct writer *w, const struct charset *set) {
         put_class(w, raw);
         first = false;
     }
-    char letters[8], digits[2][16];
-    size_t n_letter = 0, n_digit[2] = {0};
-    if (escaped >> ESCAPE_QUOTE & 1) letters[n_letter++] = '"';
-    if (escaped >> ESCAPE_BACKSLASH & 1) letters[n_letter++] = '\\';
+    struct spans letters = {0}, digits[2] = {{0}, {0}};
+    if (escaped >> ESCAPE_QUOTE & 1) spans_add(&letters, '"', '"');
+    if (escaped >> ESCAPE_BACKSLASH & 1) spans_add(&letters, '\\', '\\');
     for (uint32_t cp = 0; cp < 0x20; cp++) {
         if (!(escaped >> cp & 1)) continue;
-        char letter = json_escape(cp);
-        if (letter != 'u') letters[n_letter++] = letter;
-        else digits[cp >> 4][n_digit[cp >> 4]++] = "0123456789abcdef"[cp & 15];
+        uint32_t letter = (uint8_t)json_escape(cp), digit = (uint8_t)"0123456789abcdef"[cp & 15];
+        if (letter != 'u') spans_add(&letters, letter, letter);
+        else spans_add(&digits[cp >> 4], digit, digit);
     }
-    put_escapes(w, "\\", letters, n_letter, &first);
-    put_escapes(w, "\\u000", digits[0], n_digit[0], &first);
-    put_escapes(w, "\\u001", digits[1], n_digit[1], &first);
+    put_escapes(w, "\\", &letters, &first);
+    put_escapes(w, "\\u000", &digits[0], &first);
+    put_escapes(w, "\\u001", &digits[1], &first);
 }
 
 static int32_t add_pending(struct writer *w, struct pending pending) {
@@ -345,41 +340,48 @@ static bool choose_rules(struct writer *w, const struct dfa *dfa, int32_t *rules
     return true;
 }
 
-static void put_state(struct writer *w, uint32_t automaton, uint32_t state, enum place place);
+static void put_state(struct writer *w, uint32_t automaton, uint32_t state, enum place place, bool looped);
 
 /* Appends the set of an edge and then its state: nothing if no character follows, the name of its rule, or the state
  * itself. */
 static void put_edge(struct writer *w, uint32_t automaton, struct edge edge) {
     for (;;) {
         const struct dfa *dfa = w->automata[automaton].dfa;
-        put_set(w, edge.set);
-        if (w->failed) return;
         int32_t *rule = &w->automata[automaton].rules[edge.to];
         struct edges edges = edges_of(w, dfa, edge.to);
+        bool repeats = *rule == INLINE && edges.loop && same_set(edges.loop, edge.set);
+        if (repeats) end_literal(w);
+        put_set(w, edge.set);
         bool ends = edges.n == 0 && !edges.loop, chain = edges.n == 1 && !edges.loop && !dfa->accepts[edge.to];
         struct edge next = chain ? edges.data[0] : edge;
         free(edges.data);
         if (w->failed || ends) return;
+        if (repeats) {   /* x x* is x+ */
+            end_literal(w);
+            grammar_text_add(w->out, "+", 1);
+            put_state(w, automaton, edge.to, IN_SEQUENCE, true);
+            return;
+        }
         if (*rule != INLINE) {
             if (*rule == NOT_YET) *rule = add_pending(w, (struct pending){automaton, edge.to, NULL});
             put_reference(w, *rule);
             return;
         }
         if (!chain) {
-            put_state(w, automaton, edge.to, IN_SEQUENCE);
+            put_state(w, automaton, edge.to, IN_SEQUENCE, false);
             return;
         }
         edge = next;
     }
 }
 
-/* Appends the strings that are accepted from a state. */
-static void put_state(struct writer *w, uint32_t automaton, uint32_t state, enum place place) {
+/* Appends the strings that are accepted from a state.  looped: the way back to the state itself was appended. */
+static void put_state(struct writer *w, uint32_t automaton, uint32_t state, enum place place, bool looped) {
     const struct dfa *dfa = w->automata[automaton].dfa;
     struct edges edges = edges_of(w, dfa, state);
     bool optional = dfa->accepts[state] && edges.n > 0;
     bool grouped = optional || (edges.n > 1 && (place != IN_RULE || edges.loop));
-    if (edges.loop && !w->failed) {
+    if (edges.loop && !looped && !w->failed) {
         end_literal(w);
         put_set(w, edges.loop);
         end_literal(w);
@@ -428,13 +430,9 @@ static void put_automaton(struct writer *w, const struct dfa *dfa) {
 
 /* ---- trees ------------------------------------------------------------------------------------------------------- */
 
-static bool is_automaton(const struct language *a) {
-    return a->kind == LANGUAGE_AUTOMATON || a->kind == LANGUAGE_INTERSECT || a->kind == LANGUAGE_COMPLEMENT;
-}
-
-/* Whether the language has the empty string, or whether a part of it is empty, which GBNF cannot write. */
+/* Whether the language has the empty string. */
 static bool is_nullable(struct writer *w, const struct language *a) {
-    if (is_automaton(a)) {
+    if (language_is_automaton(a)) {
         const struct dfa *dfa = language_dfa(w->all, a);
         w->failed = w->failed || !dfa;
         return dfa && dfa->accepts[0];
@@ -448,8 +446,9 @@ static bool is_nullable(struct writer *w, const struct language *a) {
     return a->kind == LANGUAGE_CONCAT;
 }
 
+/* Whether a part of the language has no string, which GBNF cannot write. */
 static bool has_empty_part(struct writer *w, const struct language *a) {
-    if (is_automaton(a)) {
+    if (language_is_automaton(a)) {
         const struct dfa *dfa = language_dfa(w->all, a);
         w->failed = w->failed || !dfa;
         return dfa && dfa->dead == 0;
@@ -558,10 +557,10 @@ plumb_status language_write(struct languages *all, const struct language *a, enu
     w.failed = w.failed || !a || empty;
     if (!w.failed) {
         grammar_text_print(out, "%s ::= ", name);
-        const struct dfa *dfa = is_automaton(a) ? language_dfa(all, a) : NULL;
+        const struct dfa *dfa = language_is_automaton(a) ? language_dfa(all, a) : NULL;
         uint32_t i = dfa ? add_automaton(&w, dfa, NAMED) : 0;
         if (!dfa) put_language(&w, a, IN_RULE);
-        else if (!w.failed) put_state(&w, i, 0, IN_RULE);
+        else if (!w.failed) put_state(&w, i, 0, IN_RULE, false);
         end_literal(&w);
         grammar_text_add(out, "\n", 1);
     }
@@ -570,7 +569,7 @@ plumb_status language_write(struct languages *all, const struct language *a, enu
         grammar_text_print(out, "%s-%zu ::= ", name, i + 1);
         w.spaced = true;
         if (pending.set) put_alternatives(&w, pending.set);
-        else put_state(&w, pending.automaton, pending.state, IN_RULE);
+        else put_state(&w, pending.automaton, pending.state, IN_RULE, false);
         end_literal(&w);
         grammar_text_add(out, "\n", 1);
     }
