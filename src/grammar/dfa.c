@@ -25,6 +25,12 @@ void *languages_alloc(struct languages *all, uint64_t n, size_t size) {
     bytes = (bytes + BLOCK_ALIGN - 1) / BLOCK_ALIGN * BLOCK_ALIGN;
     if (bytes > all->room) {
         size_t room = bytes > BLOCK_BYTES ? (size_t)bytes : BLOCK_BYTES;
+        if (room > LANGUAGE_MAX_BYTES - all->n_byte) {
+            error_set(all->err, PLUMB_ERROR_UNSUPPORTED, "the regular languages take more than %d MB",
+                      LANGUAGE_MAX_BYTES >> 20);
+            return NULL;
+        }
+        all->n_byte += room;
         struct block *block = malloc(sizeof *block + room);
         if (!block) {
             languages_no_memory(all);

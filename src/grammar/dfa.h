@@ -41,7 +41,7 @@ struct languages {
     struct error *err;
     struct block *blocks;           /* of memory; the first has room bytes left, at `at` */
     char *at;
-    size_t room;
+    size_t room, n_byte;            /* n_byte: in all blocks */
     uint64_t n_step, n_cell;
     uint32_t n_node;
     const struct language *any, *none, *empty;

@@ -28,6 +28,7 @@ struct writer {
     struct grammar_text *out;
     enum language_form form;
     const char *name;
+    size_t begin;                /* the length of the text before the grammar */
     struct pending *pending;     /* rule i + 1 is pending[i] */
     size_t n_pending, cap_pending;
     struct written *automata;
@@ -211,6 +212,10 @@ static void put_alternatives(struct writer *w, const struct charset *set) {
         return;
     }
     bool first = true;
+    if (w->form == LANGUAGE_PLAIN) {
+        raw = set;
+        escaped = 0;
+    }
     if (raw->n > 0) {
         put_class(w, raw);
         first = false;
@@ -247,14 +252,21 @@ static bool same_set(const struct charset *x, const struct charset *y) {
 
 /* Appends a set as one symbol: a literal, a class, or the name of a rule. */
 static void put_set(struct writer *w, const struct charset *set) {
+    enum { MAX_INLINE = 16 };   /* spans */
     uint64_t escaped = 0;
+    if (w->out->n - w->begin > LANGUAGE_MAX_TEXT && !w->failed) {
+        error_set(w->all->err, PLUMB_ERROR_UNSUPPORTED, "the grammar of a regular language takes more than %d MB",
+                  LANGUAGE_MAX_TEXT >> 20);
+        w->failed = true;
+    }
+    if (w->failed) return;
     if (w->form == LANGUAGE_JSON && !split_set(w, set, &escaped)) {
         w->failed = true;
         return;
     }
     if (set->n == 1 && set->spans[0].first == set->spans[0].last) {
         put_char(w, set->spans[0].first);
-    } else if (!escaped) {
+    } else if (!escaped && set->n <= MAX_INLINE) {
         put_class(w, set);
     } else {
         size_t i = 0;
@@ -546,7 +558,7 @@ static void put_language(struct writer *w, const struct language *a, enum place 
 plumb_status language_write(struct languages *all, const struct language *a, enum language_form form, const char *name,
                             struct grammar_text *out) {
     if (!a) return all->err->status;
-    struct writer w = {.all = all, .out = out, .form = form, .name = name, .spaced = true};
+    struct writer w = {.all = all, .out = out, .form = form, .name = name, .begin = out->n, .spaced = true};
     bool empty = false;
     if (has_empty_part(&w, a)) {   /* the automaton has no empty parts, unless all is empty */
         const struct dfa *dfa = language_dfa(all, a);
