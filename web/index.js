@@ -29,6 +29,13 @@ export const Plumb = library;
  * @typedef {import('./api/plumb.js').TraceOptions} TraceOptions
  * @typedef {import('./api/chat.js').Chat} Chat
  * @typedef {import('./api/chat.js').ChatOptions} ChatOptions
+ * @typedef {import('./api/chat.js').SendOptions} SendOptions
+ * @typedef {import('./template/answer.js').AnswerDelta} AnswerDelta
+ * @typedef {import('./api/run.js').Callables} Callables
+ * @typedef {import('./api/run.js').Callable} Callable
+ * @typedef {import('./api/run.js').RunEvent} RunEvent
+ * @typedef {import('./api/run.js').CallResult} CallResult
+ * @typedef {import('./template/toolcalls.js').ToolChoice} ToolChoice
  * @typedef {import('./template/messages.js').Tool} Tool
  * @typedef {import('./template/messages.js').ToolCall} ToolCall
  * @typedef {import('./template/messages.js').Message} Message

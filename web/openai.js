@@ -18,6 +18,7 @@ export { PlumbError } from './index.js';
  * @typedef {import('./openai/completions.js').TopLogprob} TopLogprob
  * @typedef {import('./openai/completions.js').Stream} Stream
  * @typedef {import('./openai/completions.js').ChatCompletionChunk} ChatCompletionChunk
+ * @typedef {import('./openai/completions.js').ToolCallDelta} ToolCallDelta
  * @typedef {import('./openai/completions.js').Delta} Delta
  * @typedef {import('./openai/embeddings.js').Embeddings} Embeddings
  * @typedef {import('./openai/embeddings.js').EmbeddingParameters} EmbeddingParameters

@@ -1,6 +1,7 @@
 /* Continues an answer that was cut off: makes the tokens of the conversation with the open answer at its end. */
 import { firstThatFits, mostOfPrompt } from '../api/chat.js';
 import { PlumbError } from '../index.js';
+import { formatOf, PROMPT_END } from '../template/formats.js';
 
 /** @typedef {import('../api/plumb.js').Message} Message */
 
@@ -8,12 +9,24 @@ import { PlumbError } from '../index.js';
  * new answer.
  * @param {import('../api/plumb.js').Model} model
  * @param {Message[]} messages  the messages up to and including the question
- * @param {string} answer  the part that was given @param {number} [maxTokens]
+ * @param {{content: string, reasoning?: string}} answer  the part that was given @param {number} [maxTokens]
  * @returns {Promise<{ids: Int32Array, trimmed: number}>}  trimmed: how many messages were left out */
 export async function continuation(model, messages, answer, maxTokens) {
   const { contextLength } = await model.info();
   const limit = mostOfPrompt(contextLength, maxTokens);
-  const answerIds = await model.tokenize(answer, { addSpecial: false });
+  const { start, ends: [end] } = formatOf(String(model.metadata['tokenizer.chat_template'] ?? '')).think
+    ?? { start: '', ends: [''] };
+  const isOpened = async (/** @type {Int32Array} */ ids) => start !== ''
+    && (await model.detokenize(ids.slice(-PROMPT_END), { special: true })).trimEnd().endsWith(start);
+  /** The answer's tokens, with the reasoning before it. @param {Int32Array} ids  of the question */
+  const answerTokens = async ids => {
+    const thought = await isOpened(ids) ? `${answer.reasoning ?? ''}\n${end}\n\n`
+      : answer.reasoning ? `${start}\n${answer.reasoning}\n${end}\n\n` : '';
+    const [before, said] = await Promise.all([model.tokenize(thought, { addSpecial: false, parseSpecial: true }),
+      model.tokenize(answer.content, { addSpecial: false })]);
+    return Int32Array.of(...before, ...said);
+  };
+  const answerIds = await answerTokens(await model.tokenizeChat(messages));
   const head = messages[0]?.role === 'system' ? 1 : 0;
   const turns = messages.flatMap(({ role }, i) => role === 'user' ? [i] : []);
   const tokensFrom = async (/** @type {number} */ start) =>

@@ -4,6 +4,7 @@
 /** @typedef {object} Message
  * @property {'user' | 'assistant'} role
  * @property {string} content
+ * @property {string} [reasoning]  for an answer: what the model thought before it
  * @property {string} [figures]  for an answer: how many tokens it has, how fast it was, and how it ended
  * @property {{title: string, advice: string, detail: string, code?: string}} [problem]  why an answer failed;
  *   code: as in PlumbError
@@ -51,6 +52,7 @@ function messageOf(value) {
   return {
     role: value.role,
     content: value.content,
+    ...isText(value.reasoning, Infinity) && { reasoning: value.reasoning },
     ...isText(value.figures, 1000) && { figures: value.figures },
     ...[title, advice, detail].every(text => isText(text, 10000))
       && { problem: { title, advice, detail, ...isText(code, 100) && { code } } },

@@ -60,10 +60,17 @@ export function createMessageList(actions) {
     const item = make('li', { className: message.role }), text = shown ?? make('div', { className: 'text' });
     item.append(make('span', { className: 'hidden' }, message.role === 'user' ? 'You:' : 'Answer:'), text);
     if (message.role === 'user') return { item, text, markdown: fillQuestion(item, text, message, index) };
+    if (message.reasoning) text.before(reasoningOf(message.reasoning, true));
     const markdown = new Markdown(text);
     if (!shown && message.content) markdown.show(message.content);
     fillAnswer(item, text, message, index, messages[index - 1]?.role === 'user');
     return { item, text, markdown };
+  }
+
+  /** What the model thought, folded. @param {string} reasoning @param {boolean} isDone  whether it thinks no more */
+  function reasoningOf(reasoning, isDone) {
+    const summary = make('summary', {}, isDone ? 'Reasoning' : 'Thinking');
+    return make('details', { className: 'reasoning' }, summary, make('div', {}, reasoning));
   }
 
   /** @param {HTMLElement} item @param {HTMLElement} text @param {Message} message @param {number} index */
@@ -131,6 +138,7 @@ export function createMessageList(actions) {
       : `The answer was cut off because the context is full. ${earlier ? 'It can continue without the oldest messages.'
         : 'Start a new chat, or set a longer context in the settings.'}`;
     return make('div', { className: 'cut' }, make('p', {}, why), ...hasQuestion && (by === 'limit' || earlier)
+      && messages[index]?.content
       ? [make('button', { type: 'button', onclick: () => !actions.busy() && actions.continueAnswer(index) },
         'Continue')] : []);
   }
@@ -159,8 +167,9 @@ export function createMessageList(actions) {
       first = Math.min(first, index);
       while (list.children.length > index - first) list.lastElementChild?.remove();
     },
-    /** Shows a growing answer, in the place of the one that it continues, if any.  Push its pieces, then end it.
-     * @param {Message} message  the caller appends the pieces to its content @param {number} index */
+    /** Shows a growing answer, in the place of the one that it continues, if any.  Push its pieces, and those of its
+     * reasoning to think, then end it.
+     * @param {Message} message  the caller appends the pieces to its content and reasoning @param {number} index */
     begin(message, index) {
       const { item, text, markdown } = entry(message, index);
       const before = list.children[index - first];
@@ -169,15 +178,29 @@ export function createMessageList(actions) {
       item.setAttribute('aria-busy', 'true');
       const growing = throttled(all => follow(() => markdown?.show(all)), message.content);
       toEnd();
+      /** @type {ReturnType<typeof reasoningOf> | undefined} */
+      let details;
+      const thinking = throttled(all => follow(() => {
+        if (!details) text.before(details = reasoningOf('', message.content !== ''));
+        details.lastElementChild?.replaceChildren(all);
+      }), message.reasoning);
       return {
-        push: growing.push,
+        push(/** @type {string} */ piece) {
+          details?.firstElementChild?.replaceChildren('Reasoning');
+          growing.push(piece);
+        },
+        think: thinking.push,
         end() {
           growing.flush();
+          if (message.reasoning) thinking.flush();
+          const isOpen = details?.open ?? false;
           if (!item.isConnected) return;   // another conversation is shown now
           follow(() => {
             const focused = item.contains(document.activeElement);
             // The text's element stays the same, because the reader may have selected some of it.
-            item.replaceWith(entry(message, index, text).item);
+            const { item: complete } = entry(message, index, text);
+            item.replaceWith(complete);
+            complete.querySelector('details')?.toggleAttribute('open', isOpen);
             if (focused) focusPrompt();
           });
           announce(message.problem ? `The answer failed: ${message.problem.title}`

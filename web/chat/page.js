@@ -166,7 +166,8 @@ function trainedContext() {
  * @param {import('./conversation-store.js').Message[]} messages @returns {import('../api/plumb.js').Message[]} */
 function prompt(messages) {
   const kept = messages.filter(({ problem }, i) => !problem && !messages[i + 1]?.problem);
-  return [...system(), ...kept.map(({ role, content }) => ({ role, content }))];
+  return [...system(), ...kept.map(({ role, content, reasoning }) =>
+    ({ role, content, ...reasoning && { reasoning_content: reasoning } }))];
 }
 
 /** The system message, if the settings have one. @returns {import('../api/plumb.js').Message[]} */
@@ -297,8 +298,15 @@ async function answer(open) {
   meter.clear();
   let first = 0, counted = 0, shownAt = 0, savedAt = performance.now(), used;
   try {
-    const options = { ...sampling, logprobs: ALTERNATIVES, signal: controller.signal,
-      onToken: (/** @type {import('./inspect.js').Token} */ token) => seen.push(token) };
+    const template = sampling.reasoningBudget === 0 ? { enable_thinking: false } : {};
+    const options = { ...sampling, template, logprobs: ALTERNATIVES, signal: controller.signal,
+      onToken: (/** @type {import('./inspect.js').Token} */ token) => seen.push(token),
+      onDelta: (/** @type {{reasoning?: string}} */ { reasoning }) => {
+        if (reasoning === undefined) return;
+        if (!message.reasoning) page.status.textContent = 'Thinking';
+        message.reasoning = (message.reasoning ?? '') + reasoning;
+        view.think(reasoning);
+      } };
     const { pieces, trimmed } = await generate(model, messages, open, options);
     for await (const piece of pieces) {
       const now = performance.now();
@@ -354,13 +362,14 @@ async function answer(open) {
  * @param {import('../api/plumb.js').Model} model
  * @param {import('../api/plumb.js').Message[]} messages  up to the question
  * @param {import('./conversation-store.js').Message | undefined} open  the answer to continue
- * @param {import('../api/plumb.js').GenerateOptions} options
+ * @param {import('../api/chat.js').SendOptions} options
  * @returns {Promise<{pieces: AsyncIterable<string>, trimmed: () => number}>}  trimmed: how many of the first messages
  *   did not fit */
 async function generate(model, messages, open, options) {
   if (open) {
-    const { ids, trimmed } = await continuation(model, messages, open.content, options.maxTokens);
-    return { pieces: model.generate(ids, options), trimmed: () => trimmed };
+    const { onDelta: _, template: __, ...rest } = options;
+    const { ids, trimmed } = await continuation(model, messages, open, options.maxTokens);
+    return { pieces: model.generate(ids, rest), trimmed: () => trimmed };
   }
   const question = messages.pop();
   const chat = model.chat({ messages, contextEnd: 'trim' });

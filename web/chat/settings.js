@@ -11,6 +11,8 @@ import { count, element, integer, make, recall, remember, toast } from './dom.js
 const SETTINGS = {
   system: { group: 'Answers', label: 'System prompt', hint: 'Instructions before every conversation', value: '' },
   maxTokens: { group: 'Answers', label: 'Longest answer', hint: 'tokens', value: 1024, min: 1, max: 1e6, whole: true },
+  reasoningBudget: { group: 'Answers', label: 'Longest reasoning', hint: 'tokens; 0: none; empty: any number',
+    value: '', min: 0, max: 1e6, whole: true, optional: true },
   temperature: { group: 'Sampling', label: 'Temperature', hint: '0: always the likeliest', value: 0.8, min: 0, max: 5,
     step: 0.05 },
   topK: { group: 'Sampling', label: 'Top k', hint: '0: off', value: 40, min: 0, max: 1e6, whole: true },

@@ -221,7 +221,7 @@ function plain(message, where) {
  * @param {(message: import('../template/answer.js').Answer) => void} found  receives the whole message
  * @returns {AsyncGenerator<ChatCompletionChunk, void, void>} */
 async function* chunksOf(model, request, signal, ended, found) {
-  /** @type {AsyncGenerator<import('../template/answer.js').Delta, import('../engine/host.js').Stats, void> | undefined}
+  /** @type {AsyncGenerator<import('../template/answer.js').AnswerDelta, import('../engine/host.js').Stats, void> | undefined}
    * */
   let deltas;
   try {
@@ -293,7 +293,7 @@ async function joined(first, rest, answer, wantsLogprobs) {
   };
 }
 
-/** @param {NonNullable<import('../template/answer.js').Delta['call']>} call @returns {ToolCallDelta} */
+/** @param {NonNullable<import('../template/answer.js').AnswerDelta['call']>} call @returns {ToolCallDelta} */
 const toolCallDelta = ({ index, id, name, arguments: args }) => id === undefined
   ? { index, function: { arguments: args } } : { index, id, type: 'function', function: { name, arguments: args } };
 

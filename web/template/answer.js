@@ -16,7 +16,7 @@ import { problemOf } from './schema.js';
  * @typedef {import('./messages.js').ToolCall} ToolCall
  * @typedef {import('./formats.js').Format} Format
  * @typedef {Generator<undefined, any, void>} Reading */
-/** @typedef {object} Delta  a part of an answer; one of the properties is there
+/** @typedef {object} AnswerDelta  a part of an answer; one of the properties is there
  * @property {string} [content]
  * @property {string} [reasoning]
  * @property {{index: number, id?: string, name?: string, arguments: string}} [call]  the first of a call has its id and
@@ -51,7 +51,7 @@ export class AnswerReader {
   #at = 0;
   #ended = false;
   #reading;
-  /** @type {Delta[]} */
+  /** @type {AnswerDelta[]} */
   #deltas = [];
   /** The text and the calls in their order. @type {(string | Call)[]} */
   #parts = [];
@@ -82,7 +82,7 @@ export class AnswerReader {
     this.#reading = this.#format.channels ? this.#channels() : this.#answer();
   }
 
-  /** Adds a piece. @param {string} piece @returns {Delta[]} */
+  /** Adds a piece. @param {string} piece @returns {AnswerDelta[]} */
   push(piece) {
     if (this.isComplete) return [];
     this.#text += piece;
@@ -90,7 +90,7 @@ export class AnswerReader {
     return this.#deltas.splice(0);
   }
 
-  /** Ends the answer. @returns {Delta[]} */
+  /** Ends the answer. @returns {AnswerDelta[]} */
   end() {
     this.#ended = true;
     if (!this.isComplete) this.#read();

@@ -3,7 +3,7 @@ import { AnswerReader } from './answer.js';
 import { formatOf, PROMPT_END, textsOf } from './formats.js';
 
 /** @typedef {import('../engine/host.js').Stats} Stats
- * @typedef {import('./answer.js').Delta} Delta */
+ * @typedef {import('./answer.js').AnswerDelta} Delta */
 /** @typedef {object} AnswerOptions
  * @property {import('./messages.js').Tool[]} [tools]  the tools that the model was told about
  * @property {boolean} [anyName]  calls may name tools that do not exist
@@ -11,7 +11,7 @@ import { formatOf, PROMPT_END, textsOf } from './formats.js';
 
 /** @param {import('./messages.js').ChatModel} model @param {Int32Array} ids  the prompt
  * @param {AnswerOptions} about @param {import('./messages.js').GenerateOptions} options
- * @returns {Promise<{reader: AnswerReader, deltas: AsyncGenerator<Delta, Stats, void>}>}  the reader has the message;
+ * @returns {Promise<{reader: AnswerReader, deltas: AsyncGenerator<AnswerDelta, Stats, void>}>}  the reader has the message;
  *   if the loop over the deltas was left, its end() completes it */
 export async function beginAnswer(model, ids, { tools = [], anyName = false, parallel = true }, options) {
   const source = model.metadata['tokenizer.chat_template'];
@@ -25,7 +25,7 @@ export async function beginAnswer(model, ids, { tools = [], anyName = false, par
 
 /** @param {AsyncGenerator<string, Stats, void>} pieces @param {AnswerReader} reader
  * @param {AbortController} cut  ends the answer @param {AbortSignal} [signal]  of the caller
- * @returns {AsyncGenerator<Delta, Stats, void>} */
+ * @returns {AsyncGenerator<AnswerDelta, Stats, void>} */
 async function* deltasOf(pieces, reader, cut, signal) {
   try {
     let step = await pieces.next();

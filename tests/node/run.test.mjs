@@ -1,0 +1,214 @@
+/** chat.run, reasoning and its budget.  The runs are those of a model that is a script: it gives written answers in pieces
+ * of three characters, and records what it is asked.  The budget is tested with the default model. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { describe, test } from 'node:test';
+import { Chat } from '../../web/api/chat.js';
+import { Completions } from '../../web/openai/completions.js';
+import { Plumb } from '../../web/node/index.js';
+import { fails, realPath, textOf } from './helpers.mjs';
+
+const HERMES = '{% if tools %}<tool_call>{% endif %}<think>';
+/** @param {string[]} answers @param {string} [template] @param {string} [end]  of the prompt */
+function scripted(answers, template = HERMES, end = '') {
+  const asked = [], options = [];
+  let aborted = false;
+  const stats = finishReason => /** @type {any} */ ({ promptTokens: 1, tokens: 1, reusedTokens: 0, finishReason });
+  return {
+    asked, options, metadata: { 'tokenizer.chat_template': template },
+    info: async () => ({ contextLength: 1000, module: 'script' }),
+    async tokenizeChat(messages, variables) {
+      asked.push({ messages: structuredClone(messages), variables });
+      return Int32Array.of(1);
+    },
+    detokenize: async () => end,
+    async *generate(_, given) {
+      options.push(given);
+      const text = answers.shift() ?? assert.fail('no answer is left');
+      try {
+        for (let at = 0; at < text.length; at += 3) {
+          if (given.signal?.aborted) return this.lastStats = stats('abort');
+          yield text.slice(at, at + 3);
+          await null;
+        }
+        return this.lastStats = stats('stop');
+      } finally {
+        aborted = given.signal?.aborted;
+      }
+    },
+    wasAborted: () => aborted,
+  };
+}
+const call = (name, given) => `<tool_call>\n${JSON.stringify({ name, arguments: given })}\n</tool_call>`;
+const add = {
+  description: 'adds', parameters: { type: 'object', properties: { a: { type: 'integer' }, b: { type: 'integer' } },
+    required: ['a', 'b'], additionalProperties: false },
+  execute: ({ a, b }) => ({ sum: a + b }),
+};
+async function all(events) {
+  const list = [];
+  for await (const event of events) list.push(event);
+  return list;
+}
+const joined = (events, kind) => events.map(event => event[kind] ?? '').join('');
+
+describe('run', () => {
+  test('executes calls, also several at once, and gives the model their results until it answers', async () => {
+    const model = scripted([
+      `<think>Both.</think>I add.\n${call('add', { a: 1, b: 2 })}\n${call('now', {})}`, `Then ${call('add', { a: 3, b: 4 })}`,
+      'It is 7.',
+    ]);
+    const order = [];
+    const now = { async execute(given, { id, signal }) {
+      order.push('now begins');
+      assert.deepEqual([given, typeof id, signal], [{}, 'string', undefined]);
+      await null;
+      order.push('now ends');
+      return '12:00';
+    } };
+    const noted = { ...add, execute: args => (order.push('add'), add.execute(args)) };
+    const chat = new Chat(model, { system: 'Be exact.' });
+    const events = await all(chat.run('1+2?', { tools: { add: noted, now } }));
+    assert.deepEqual(order, ['add', 'now begins', 'now ends', 'add']);
+    assert.equal(joined(events, 'content'), 'I add.ThenIt is 7.');
+    assert.equal(joined(events, 'reasoning'), 'Both.');
+    assert.deepEqual(events.flatMap(({ result }) => result ? [[result.name, result.content, result.failed]] : []),
+      [['add', '{"sum":3}', false], ['now', '12:00', false], ['add', '{"sum":7}', false]]);
+    assert.deepEqual(events.at(-1), { finish: { reason: 'stop', steps: 3, content: 'It is 7.' } });
+    assert.deepEqual(chat.messages.map(({ role }) => role),
+      ['system', 'user', 'assistant', 'tool', 'tool', 'assistant', 'tool', 'assistant']);
+    const [, , said, first, second] = chat.messages;
+    assert.deepEqual([said.content, said.reasoning_content], ['I add.', 'Both.']);
+    assert.deepEqual([first.tool_call_id, second.tool_call_id], said.tool_calls.map(({ id }) => id));
+    assert.deepEqual(model.asked[1].messages, chat.messages.slice(0, 5));
+    assert.deepEqual(model.asked[0].variables.tools, [
+      { type: 'function', function: { name: 'add', description: 'adds', parameters: add.parameters } },
+      { type: 'function', function: { name: 'now', parameters: { type: 'object', properties: {} } } },
+    ]);
+  });
+
+  test('whatever goes wrong with a call is a result that the model sees', async () => {
+    const model = scripted([
+      [call('add', { a: 1 }), call('sub', {}), call('add', { a: 1, b: 2, c: 3 }), call('fail', {})].join('\n'), 'Sorry.',
+    ]);
+    const fail = { execute: () => { throw new Error('no network'); } };
+    const chat = new Chat(model);
+    await all(chat.run('?', { tools: { add, fail } }));
+    const results = chat.messages.filter(({ role }) => role === 'tool').map(({ content }) => content);
+    assert.equal(results.length, 4);
+    assert.match(results[0], /^Error: the arguments do not fit the schema of "add": .*required property "b"/);
+    assert.match(results[1], /^Error: there is no tool "sub"; the tools are add, fail$/);
+    assert.match(results[2], /^Error: the arguments do not fit the schema of "add": \/c/);
+    assert.equal(results[3], 'Error: no network');
+  });
+
+  test('ends at maxSteps with the results in the chat', async () => {
+    const chat = new Chat(scripted([call('add', { a: 1, b: 1 }), call('add', { a: 2, b: 2 })]));
+    const events = await all(chat.run('?', { tools: { add }, maxSteps: 2 }));
+    assert.deepEqual(events.at(-1), { finish: { reason: 'maxSteps', steps: 2, content: '' } });
+    assert.equal(chat.messages.at(-1)?.content, '{"sum":4}');
+  });
+
+  test('a signal ends a run while a tool hangs, and the chat can go on', async () => {
+    const model = scripted([`${call('hang', {})}`, 'Well.']), stop = new AbortController();
+    const chat = new Chat(model);
+    const hang = { execute: () => { stop.abort(); return new Promise(() => {}); } };
+    const events = await all(chat.run('?', { tools: { hang }, signal: stop.signal }));
+    assert.deepEqual(events.at(-1), { finish: { reason: 'abort', steps: 1, content: '' } });
+    assert.equal(chat.messages.at(-1)?.content, 'Error: the call was aborted');
+    assert.equal(await textOf(chat.send('And?')), 'Well.');
+  });
+
+  test('leaving the loop ends the answer; another answer at the same time is refused', async () => {
+    const model = scripted(['a long answer', 'next']), chat = new Chat(model);
+    for await (const event of chat.run('?', { tools: { add } })) {
+      await fails(chat.send('x').next(), 'PLUMB_ERROR_STATE', /still generating/);
+      if (event.content) break;
+    }
+    assert.equal(chat.messages.at(-1)?.content, 'a l');
+    assert.equal(await textOf(chat.send('?')), 'next');
+  });
+
+  test('invalid options are refused', async () => {
+    const chat = new Chat(scripted([]));
+    for (const [options, message] of [
+      [undefined, /tools is missing/], [{}, /tools is missing/], [{ tools: [] }, /tools is an array, expected an object/],
+      [{ tools: { add: {} } }, /tools is an object, expected/], [{ tools: { add }, maxSteps: 0 }, /maxSteps is 0/],
+      [{ tools: { add }, parseSpecial: true }, /unknown option "parseSpecial"/],
+    ]) await fails(chat.run('?', options).next(), 'PLUMB_ERROR_ARGUMENT', message);
+  });
+});
+
+describe('answers', () => {
+  const tools = ['add', 'now'].map(name => ({ type: /** @type {const} */ ('function'), function: { name } }));
+
+  test('parallelToolCalls: false ends an answer with its first call', async () => {
+    const text = `So ${call('now', {})}\n${call('now', {})} and more`;
+    const model = scripted([text, text]), chat = new Chat(model, { tools, parallelToolCalls: false });
+    await textOf(chat.send('?'));
+    assert.equal(chat.messages.at(-1)?.tool_calls.length, 1);
+    assert.ok(model.wasAborted());
+    assert.equal(chat.lastStats?.finishReason, 'stop');
+    const completions = new Completions(async () => ({ model, entered() {} }));
+    const { choices: [one] } = await completions.create({ messages: [{ role: 'user', content: '?' }], tools,
+      parallel_tool_calls: false });
+    assert.equal(one.message.tool_calls?.length, 1);
+    assert.equal(one.finish_reason, 'tool_calls');
+  });
+
+  test('reasoning is split off in chats, completions and their streams', async () => {
+    const text = '\nHm, 2.\n</think>\n\nTwo.';   // the prompt opens the reasoning
+    const model = scripted([text, text, text], HERMES, 'assistant\n<think>\n'), chat = new Chat(model), seen = [];
+    assert.equal(await textOf(chat.send('?', { onDelta: delta => seen.push(delta) })), 'Two.');
+    assert.deepEqual(chat.messages.at(-1), { role: 'assistant', content: 'Two.', reasoning_content: 'Hm, 2.' });
+    assert.equal(joined(seen, 'reasoning'), 'Hm, 2.');
+    const completions = new Completions(async () => ({ model, entered() {} }));
+    const params = { messages: [{ role: /** @type {const} */ ('user'), content: '?' }], reasoning_budget: 9,
+      reasoning_effort: /** @type {const} */ ('none'), chat_template_kwargs: { a: 1 } };
+    const { choices: [{ message }] } = await completions.create(params);
+    assert.deepEqual([message.content, message.reasoning_content], ['Two.', 'Hm, 2.']);
+    assert.deepEqual(model.asked[1].variables, { enable_thinking: false, a: 1 });
+    assert.equal(model.options[1].reasoningBudget, 9);
+    const chunks = await all(await completions.create({ ...params, stream: true }));
+    const deltas = chunks.flatMap(({ choices: [one] }) => one ? [one.delta] : []);
+    assert.equal(joined(deltas, 'reasoning_content'), 'Hm, 2.');
+    assert.equal(joined(deltas, 'content'), 'Two.');
+  });
+
+  test('the model sees its reasoning as reasoning_content, for its template to keep or leave out', async () => {
+    const model = scripted(['<think>Hm.</think>One.', 'Two.']), chat = new Chat(model);
+    await textOf(chat.send('?'));
+    await textOf(chat.send('And?'));
+    assert.equal(model.asked[1].messages[1].reasoning_content, 'Hm.');
+  });
+});
+
+test('the default model with a template that opens reasoning: the budget ends it, control tokens show', async t => {
+  const TEMPLATE = '{% for m in messages %}{{ "<|im_start|>" + m.role + "\\n" + m.content + "<|im_end|>\\n" }}{% endfor %}'
+    + '{% if add_generation_prompt %}{{ "<|im_start|>assistant\\n<think>\\n" }}{% endif %}';
+  const file = readFileSync(realPath);   // its template is replaced by one of the same length
+  const at = file.indexOf('{% for message', file.indexOf('tokenizer.chat_template'));
+  file.write(TEMPLATE.padEnd(Number(file.readBigUInt64LE(at - 8))), at);
+  const model = await Plumb.load(file);
+  t.after(() => model.close());
+  const messages = [{ role: /** @type {const} */ ('user'), content: 'Name a colour.' }];
+  for (const budget of [0, 1, 5]) {
+    const options = { temperature: 0, maxTokens: 40, reasoningBudget: budget }, ids = [];
+    const text = await textOf(model.generate(messages, { ...options, onToken: ({ id }) => ids.push(id) }));
+    const end = [...await model.tokenize('</think>', { parseSpecial: true, addSpecial: false })];
+    assert.deepEqual(ids.slice(budget, budget + end.length), end, text);
+    const chat = model.chat(options), seen = [];
+    await textOf(chat.send('Name a colour.', { onDelta: delta => seen.push(delta) }));
+    const thought = text.slice(0, text.indexOf('</think>'));
+    assert.equal(chat.messages[1].reasoning_content ?? '', thought.trim());
+    assert.equal(chat.messages[1].content, text.slice(thought.length + '</think>'.length).trimStart());
+    assert.equal(joined(seen, 'reasoning'), thought.trim());
+    // Without a budget the model would go on.
+    const free = await textOf(model.generate(messages, { ...options, reasoningBudget: undefined }));
+    assert.ok(free.startsWith(thought) && free !== text, free);
+  }
+  const [control] = await model.tokenize('<|im_start|>', { parseSpecial: true, addSpecial: false });
+  const forced = { temperature: 0, maxTokens: 1, logitBias: { [control]: 1e6 } };
+  assert.equal(await textOf(model.generate(messages, forced)), '');
+  assert.equal(await textOf(model.generate(messages, { ...forced, special: ['<|im_start|>', 'x'] })), '<|im_start|>');
+});
