@@ -1,6 +1,8 @@
-/* Grammars: the parser and the recognizer against llama.cpp's verdicts (tests/vectors/grammar); masks against each
- * token tried alone. */
+/* Grammars: the parser and the recognizer against llama.cpp's verdicts (tests/vectors/grammar), and so is the slow
+ * matcher with which the fuzzer compares them (grammar_reference.h); masks against each token tried alone. */
+#include "fixture.h"
 #include "grammar/recognizer.h"
+#include "grammar_reference.h"
 #include "test.h"
 
 #include <stdio.h>
@@ -97,12 +99,34 @@ done:
     free(states);
 }
 
+/* The same for the slow matcher, on every 11th string. */
+static void check_reference(const char *alphabet, size_t n, long longest, const char *verdicts, const char *grammar,
+                            size_t n_grammar, size_t *n_known) {
+    static struct ref_grammar reference;
+    uint32_t letters[16], text[REF_CHARS];
+    size_t n_letter = 0, at = 0, count = 1;
+    for (const char *s = alphabet; s < alphabet + n;) letters[n_letter++] = ref_utf8(&s, alphabet + n);
+    ref_parse(&reference, grammar, n_grammar);
+    for (long length = 0; length <= longest; length++, count *= n_letter) {
+        for (size_t i = 0; i < count; i++, at++) {
+            if (at % 11 != 0) continue;
+            size_t rest = i;
+            for (long k = length; k-- > 0; rest /= n_letter) text[k] = letters[rest % n_letter];
+            char verdict_of_reference = ref_verdict(&reference, text, (int)length);
+            *n_known += verdict_of_reference != REF_UNKNOWN;
+            CHECK(verdict_of_reference == REF_UNKNOWN || verdict_of_reference == verdicts[at], "string %zu of `%.*s`: "
+                  "%c, llama.cpp %c\n%.*s", at, (int)n, alphabet, verdict_of_reference, verdicts[at], (int)n_grammar,
+                  grammar);
+        }
+    }
+}
+
 /* The grammars on which plumb differs on purpose (src/grammar/gbnf.c): those of more than 2,000 repetitions, and
  * ("a"?)*, are accepted; left recursion is found where llama.cpp overlooks it. */
 struct expected { size_t n_grammar, n_accepted, n_refused; };
 
 static void check_file(const char *path, struct expected expected) {
-    size_t n, n_string = 0;
+    size_t n, n_string = 0, n_known = 0;
     struct expected found = { 0 };
     char *file = test_read_all(path, &n);
     if (!file) return;
@@ -141,13 +165,15 @@ static void check_file(const char *path, struct expected expected) {
                   word, (int)length, grammar);
         } else if (m) {
             n_string += n_word;
+            check_reference(bytes, n_bytes, number, word, grammar, length, &n_known);
             check_all(m, position_state(&p), bytes, n_bytes, number, word, n_word, grammar, length);
         }
     }
     CHECK(r.at == r.end, "%zu bytes are left", (size_t)(r.end - r.at));
     CHECK(memcmp(&found, &expected, sizeof found) == 0, "%zu grammars, %zu of them accepted and %zu refused unlike "
           "llama.cpp", found.n_grammar, found.n_accepted, found.n_refused);
-    test_note("%zu grammars, %zu strings", found.n_grammar, n_string);
+    CHECK(n_known > 1000, "the slow matcher has verdicts on %zu strings only", n_known);
+    test_note("%zu grammars, %zu strings, %zu of them by the slow matcher", found.n_grammar, n_string, n_known);
     position_free(&p);
     recognizer_free(m);
     grammar_free(g);
@@ -307,9 +333,173 @@ static const struct error_row error_rows[] = {
     { "no assignment", "root = \"a\"", "line 1, column 6: expected `::=`, found \"= \"a\"\"" },
 };
 
+/* ---- large and hostile grammars ---------------------------------------------------------------------------------- */
+
+struct large_row { const char *name, *first, *repeated, *last; size_t n; const char *message; };
+
+/* first, then n times repeated, then last.  What is not refused by the parser is then walked. */
+static void check_large(const void *arg) {
+    const struct large_row *row = arg;
+    size_t n_first = strlen(row->first), n_repeated = strlen(row->repeated), n_last = strlen(row->last), at = n_first;
+    char *text = malloc(n_first + row->n * n_repeated + n_last);
+    REQUIRE(text, "no memory");
+    memcpy(text, row->first, n_first);
+    for (size_t i = 0; i < row->n; i++, at += n_repeated) memcpy(text + at, row->repeated, n_repeated);
+    memcpy(text + at, row->last, n_last);
+    struct error err = { 0 };
+    struct grammar *g = NULL;
+    struct recognizer *r = NULL;
+    struct position p = { 0 };
+    plumb_status status = grammar_parse(&g, text, at + n_last, NULL, &err);
+    if (status == PLUMB_OK) status = recognizer_create(&r, g, &err);
+    if (status == PLUMB_OK) {
+        status = position_init(&p, r);
+        for (int i = 0; i < 3000 && status == PLUMB_OK; i++) {
+            uint32_t state = position_state(&p);
+            status = recognizer_trim(r);
+            if (status == PLUMB_OK) status = recognizer_step(r, position_state(&p), 'a', &state);
+            if (status == PLUMB_OK) status = position_push(&p, state);
+        }
+        if (status != PLUMB_OK) err = r->err;
+    }
+    const char *message = status == PLUMB_OK ? "" : err.message;
+    CHECK(strstr(message, row->message) && (status == PLUMB_OK) == !*row->message, "%s", message);
+    position_free(&p);
+    recognizer_free(r);
+    grammar_free(g);
+    free(text);
+}
+
+static const struct large_row large_rows[] = {
+    { "a literal of 3 MB", "root ::= \"", "abc", "\"", 1 << 20, "the grammar is too large" },
+    { "a million alternatives", "root ::= \"a\"", "|\"a\"", "", 1 << 20, "the grammar is too large" },
+    { "a class of a million ranges", "root ::= [", "\\u4e00\\u4e02", "]", 1 << 18, "" },
+    { "open groups", "root ::= ", "(", "", 1 << 20, "more than 10000 groups in each other" },
+    { "9,000 groups", "root ::= ", "( \"a\" ", "", 9000, "expected a symbol or `)`" },
+    { "a million repetitions of a symbol", "root ::= \"a\"", "*", "", 1 << 20, "the grammar is too complex" },
+    { "1,000 optional symbols", "root ::= ", "\"a\"? ", "", 1000, "" },
+    { "5,000 optional symbols", "root ::= ", "\"a\"? ", "", 5000, "the grammar is too ambiguous" },
+    { "2^n stacks", "root ::= \"a\" root \"b\" | \"a\" root \"c\" | \"", "d", "\"\n", 1,
+      "the grammar is too ambiguous" },
+    { "nesting of 3,000", "root ::= \"a\" root \"b\" | \"", "d", "\"\n", 1, "" },
+};
+
+/* ---- the public functions ---------------------------------------------------------------------------------------- */
+
+static void follow_tokens(void) {
+    plumb_model *model = fixture_load("tests/fuzz/tiny.gguf");
+    if (!model) return;
+    static const char text[] = "root ::= \"abc\" [a-d]{1,2} (\"j\" | <[14]> \"k\")";
+    plumb_grammar *g = plumb_grammar_create(model);
+    plumb_matcher *m = NULL;
+    REQUIRE(g && plumb_matcher_create(&m, g) == PLUMB_ERROR_STATE, "a matcher of a grammar that is not parsed");
+    REQUIRE(plumb_grammar_parse(g, text, sizeof text - 1) == PLUMB_OK, "%s", plumb_grammar_error(g));
+    CHECK(plumb_grammar_parse(g, text, sizeof text - 1) == PLUMB_ERROR_STATE, "parsed twice");
+    REQUIRE(plumb_matcher_create(&m, g) == PLUMB_OK, "%s", plumb_grammar_error(g));
+    char forced[8];
+    CHECK(plumb_matcher_forced(m, forced, sizeof forced) == 3 && memcmp(forced, "abc", 3) == 0, "forced text");
+    CHECK(plumb_matcher_forced(m, forced, 2) == 2, "forced text of 2 bytes");
+    int32_t ids[8];
+    int64_t n = plumb_tokenize(model, "abcd k", 6, 0, ids, 8);
+    REQUIRE(n >= 4 && n <= 6, "%d tokens", (int)n);
+    int32_t named = ids[n - 2], eos = plumb_token_eos(model);
+    REQUIRE(named == 14, "token %d", (int)named);
+    for (int round = 0; round < 2; round++) {
+        for (int64_t i = 0; i < n; i++) {
+            const uint32_t *mask = plumb_matcher_mask(m);
+            REQUIRE(mask, "%s", plumb_grammar_error(g));
+            CHECK(mask[ids[i] / 32] >> ids[i] % 32 & 1, "token %d of the text is not in the mask", (int)i);
+            CHECK((mask[named / 32] >> named % 32 & 1) == (i == n - 2), "the named token before token %d", (int)i);
+            CHECK(eos < 0 || !(mask[eos / 32] >> eos % 32 & 1), "the end before token %d", (int)i);
+            CHECK(!plumb_matcher_may_end(m), "complete before token %d", (int)i);
+            CHECK(plumb_matcher_accept(m, &ids[n - 1], 1) == (i == n - 1 ? PLUMB_OK : PLUMB_ERROR_ARGUMENT), "k at %d",
+                  (int)i);
+            if (i < n - 1) CHECK(plumb_matcher_accept(m, &ids[i], 1) == PLUMB_OK, "%s", plumb_grammar_error(g));
+            CHECK(plumb_matcher_n_part(m) == (size_t)i + 1, "%zu parts", plumb_matcher_n_part(m));
+        }
+        CHECK(plumb_matcher_may_end(m), "not complete");
+        const uint32_t *mask = plumb_matcher_mask(m);
+        REQUIRE(mask, "%s", plumb_grammar_error(g));
+        for (uint32_t id = 0; id < plumb_model_n_vocab(model); id++) {
+            CHECK((mask[id / 32] >> id % 32 & 1) == plumb_token_is_eog(model, (int32_t)id), "token %u at the end", id);
+        }
+        CHECK(plumb_matcher_rewind(m, (size_t)n + 1) == PLUMB_ERROR_ARGUMENT, "rewound to what is not there");
+        CHECK(plumb_matcher_rewind(m, 0) == PLUMB_OK, "%s", plumb_grammar_error(g));
+    }
+    CHECK(plumb_matcher_accept(m, ids, (size_t)n) == PLUMB_OK, "%s", plumb_grammar_error(g));
+    plumb_matcher_rewind(m, 1);
+    int32_t wrong[2] = { ids[1], ids[0] };
+    CHECK(plumb_matcher_accept(m, wrong, 2) == PLUMB_ERROR_ARGUMENT && plumb_matcher_n_part(m) == 1, "all or nothing");
+    int32_t outside = (int32_t)plumb_model_n_vocab(model);
+    CHECK(plumb_matcher_accept(m, &outside, 1) == PLUMB_ERROR_TOKEN, "a token outside the vocabulary");
+    plumb_matcher_free(m);
+    plumb_grammar_free(g);
+    plumb_model_free(model);
+}
+
+static void match_regex(void) {
+    plumb_grammar *g = plumb_grammar_create(NULL);
+    plumb_matcher *m = NULL;
+    REQUIRE(g && plumb_grammar_parse_regex(g, "(a|b)+c{2}", 10) == PLUMB_OK, "%s", plumb_grammar_error(g));
+    REQUIRE(plumb_matcher_create(&m, g) == PLUMB_OK, "%s", plumb_grammar_error(g));
+    CHECK(plumb_matcher_accept_text(m, "abacc", 5) == PLUMB_OK && plumb_matcher_may_end(m), "abacc");
+    CHECK(plumb_matcher_accept_text(m, "c", 1) == PLUMB_ERROR_ARGUMENT, "abaccc");
+    bool allowed[256];
+    plumb_matcher_rewind(m, 0);
+    plumb_matcher_bytes(m, allowed);
+    for (int b = 0; b < 256; b++) CHECK(allowed[b] == (b == 'a' || b == 'b'), "byte %d", b);
+    CHECK(plumb_matcher_mask(m) == NULL && plumb_matcher_accept(m, (const int32_t[]){ 1 }, 1) == PLUMB_ERROR_STATE,
+          "tokens without a model");
+    plumb_matcher_free(m);
+    plumb_grammar_free(g);
+}
+
+/* Many states, with positions that must survive when the others are dropped. */
+static void trim_states(void) {
+    static const char text[] = "root ::= \"[\" root \"]\" | \"(\" root \")\" | [a-z]*\n";
+    struct error err = { 0 };
+    struct grammar *g = NULL;
+    struct recognizer *r = NULL;
+    struct position p = { 0 };
+    bool ok = grammar_parse(&g, text, sizeof text - 1, NULL, &err) == PLUMB_OK &&
+              recognizer_create(&r, g, &err) == PLUMB_OK && position_init(&p, r) == PLUMB_OK;
+    REQUIRE(ok, "%s", err.message);
+    enum { DEPTH = 24, ROUNDS = 8000 };
+    uint64_t seed = 3;
+    size_t n_wrong = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        char opened[DEPTH];
+        p.n = round % 3 == 0 ? 0 : p.n;
+        for (int i = 0; i < 2 * DEPTH; i++) {
+            REQUIRE(recognizer_trim(r) == PLUMB_OK, "%s", r->err.message);
+            bool is_square = i < DEPTH ? random_below(&seed, 2) : opened[2 * DEPTH - 1 - i] == '[';
+            uint32_t state = position_state(&p), to, other;
+            if (i < DEPTH) opened[i] = is_square ? '[' : '(';
+            REQUIRE(recognizer_step(r, state, i < DEPTH ? (uint8_t)opened[i] : is_square ? ']' : ')', &to) == PLUMB_OK,
+                    "%s", r->err.message);
+            if (i >= DEPTH) {
+                recognizer_step(r, state, is_square ? ')' : ']', &other);
+                n_wrong += to == STATE_DEAD || other != STATE_DEAD;
+            }
+            REQUIRE(position_push(&p, to) == PLUMB_OK, "%s", r->err.message);
+        }
+        n_wrong += !state_has(r, position_state(&p), STATE_MAY_END);
+        p.n = 0;
+    }
+    CHECK(n_wrong == 0, "%zu wrong steps", n_wrong);
+    CHECK(r->n_trim > 0, "no state was dropped");
+    position_free(&p);
+    recognizer_free(r);
+    grammar_free(g);
+}
+
 void test_grammar(void) {
     test_case("grammar: every case of llama.cpp's three tests of grammars has llama.cpp's verdict", llama_cases);
     test_case("grammar: random grammars have llama.cpp's verdict on every short string", random_cases);
     TEST_ROWS("grammar: masks equal tokens tried alone, ", check_masks, mask_rows);
     TEST_ROWS("grammar: error, ", check_error, error_rows);
+    TEST_ROWS("grammar: large, ", check_large, large_rows);
+    test_case("grammar: tokens are accepted, masked and taken back; all or nothing", follow_tokens);
+    test_case("grammar: a regular expression, without a model", match_regex);
+    test_case("grammar: states that no position needs are dropped, and the others are kept", trim_states);
 }

@@ -543,7 +543,44 @@ static void golden_draws(void) {
     free(file);
 }
 
+/* Sampling among allowed tokens is sampling with the bias -infinity on all others. */
+static void sample_allowed(void) {
+    enum { N = 300 };
+    float logits[N];
+    uint32_t allowed[(N + 31) / 32] = { 0 };
+    plumb_logit_bias bias[N];
+    uint32_t n_bias = 0;
+    struct rng rng;
+    rng_seed(&rng, 5);
+    for (int i = 0; i < N; i++) {
+        logits[i] = (float)(8 * rng_uniform(&rng));
+        if (rng_next(&rng) % 4 == 0) allowed[i / 32] |= 1u << i % 32;
+        else bias[n_bias++] = (plumb_logit_bias){ i, -INFINITY };
+    }
+    for (int k = 0; k < 3; k++) {
+        plumb_sampling params = k == 0 ? plain() : plumb_sampling_default();
+        params.temperature = k == 2 ? 0 : 1.5f;
+        params.repeat_penalty = k == 0 ? 1 : 1.3f;
+        plumb_sampler *one = create(N, params);
+        params.bias = bias;
+        params.n_bias = n_bias;
+        plumb_sampler *other = create(N, params);
+        for (int i = 0; one && other && i < 50; i++) {
+            int32_t a = plumb_sampler_sample_allowed(one, logits, allowed), b = plumb_sampler_sample(other, logits);
+            CHECK(a == b && a >= 0 && allowed[a / 32] >> a % 32 & 1, "draw %d: token %d, with a bias %d", i, (int)a,
+                  (int)b);
+            plumb_sampler_accept(one, a);
+            plumb_sampler_accept(other, b);
+        }
+        uint32_t none[(N + 31) / 32] = { 0 };
+        if (one) CHECK(plumb_sampler_sample_allowed(one, logits, none) == -1, "none is allowed");
+        plumb_sampler_free(one);
+        plumb_sampler_free(other);
+    }
+}
+
 void test_sampler(void) {
+    test_case("sampler: among allowed tokens as with a bias of -infinity on the others", sample_allowed);
     test_case("sampler: temperature divides the logits", temperature);
     test_case("sampler: top-k keeps the k likeliest, of equal ones the lower ids", top_k);
     test_case("sampler: top-p keeps the shortest run that reaches p", top_p);

@@ -135,7 +135,7 @@ static plumb_status find_state(struct recognizer *r, const config *configs, size
         *out = s->state_slots[slot] - 1;
         const struct configs *other = &s->states[*out];
         if (*out > STATE_DEAD && other->n == n && s->flags[*out] == flags &&
-            memcmp(s->configs + other->first, configs, n * sizeof *configs) == 0) return PLUMB_OK;
+            (n == 0 || memcmp(s->configs + other->first, configs, n * sizeof *configs) == 0)) return PLUMB_OK;
     }
     *out = (uint32_t)s->n_state;
     PLUMB_TRY(add_state(r, configs, n, flags));

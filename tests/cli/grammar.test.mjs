@@ -28,7 +28,8 @@ test('grammar match: where a text parts, and what is allowed there', async () =>
   assert.equal(await output(['grammar', 'match', json, '-'], '{}'), 'matches\n');
   for (const [text, out] of [
     ['{"a":\n  tru}', 'parts at byte 11, line 2, column 6, at "}"\nallowed here: "e"\n'],
-    ['{"a": 1', 'incomplete\n'], ['{}x', 'parts at byte 2, line 1, column 3, at "x"\nallowed here: the end of the text'],
+    ['{"a": 1', 'incomplete\n'],
+    ['{}x', 'parts at byte 2, line 1, column 3, at "x"\nallowed here: the end of the text'],
   ]) {
     const result = await plumb(['grammar', 'match', json, text]);
     assert.deepEqual([result.code, result.out.slice(0, out.length), result.err], [1, out, '']);
@@ -37,7 +38,8 @@ test('grammar match: where a text parts, and what is allowed there', async () =>
 
 test('run --grammar and --gbnf: the answer is a text of the grammar', async () => {
   const common = ['run', smol, '-p', 'Who are you?', '-n', '60', '--temp', '1.5', '--seed', '3'];
-  const file = temporary('person.gbnf', 'root ::= "{\\"name\\": \\"" [A-Za-z ]{1,20} "\\", \\"age\\": " [1-9] [0-9]? "}"\n');
+  const file = temporary('person.gbnf',
+    'root ::= "{\\"name\\": \\"" [A-Za-z ]{1,20} "\\", \\"age\\": " [1-9] [0-9]? "}"\n');
   const { name, age } = JSON.parse(await output([...common, '--grammar', file]));
   assert.match(`${name} ${age}`, /^[A-Za-z ]{1,20} [1-9][0-9]?$/);
   assert.match(await output([...common, '--gbnf', 'root ::= "yes" | "no"']), /^(yes|no)\n$/);

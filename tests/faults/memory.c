@@ -333,6 +333,25 @@ static plumb_status tokenize_kinds(void) {
     return status;
 }
 
+static plumb_status follow_grammar(void) {
+    static const char text[] = "root ::= \"a\" [a-d\\u00e9]{1,3} (\"k\" | root? \"j\")*";
+    plumb_grammar *g = plumb_grammar_create(world.model);
+    if (!g) return failed(PLUMB_ERROR_MEMORY, "no memory for a grammar");
+    plumb_matcher *m = NULL;
+    plumb_status status = plumb_grammar_parse(g, text, sizeof text - 1);
+    if (status == PLUMB_OK) status = plumb_matcher_create(&m, g);
+    for (int i = 0; status == PLUMB_OK && i < 5; i++) {
+        const uint32_t *mask = plumb_matcher_mask(m);
+        if (!mask) status = PLUMB_ERROR_MEMORY;
+        else note_bytes(mask, (plumb_model_n_vocab(world.model) + 31) / 32 * sizeof *mask);
+        if (status == PLUMB_OK) status = plumb_matcher_accept_text(m, &"abcja"[i], 1);
+    }
+    if (status != PLUMB_OK) failed(status, plumb_grammar_error(g));
+    plumb_matcher_free(m);
+    plumb_grammar_free(g);
+    return status;
+}
+
 /* As hosts do: make the prompt of a chat, then tokenize it. */
 static plumb_status chat(void) {
     static const char json[] = "{\"messages\":[{\"role\":\"system\",\"content\":\"ab\"},{\"role\":\"user\",\"content\":"
@@ -564,7 +583,8 @@ static const struct scenario scenarios[] = {
     {"feeding the fast pass", feed_fast, 2, NULL}, {"feeding the reference pass", feed_reference, 2, NULL},
     {"embeddings of both passes", embed, 4, NULL},
     {"tokens of a text", tokenize_all, 10, NULL}, {"tokens of other kinds", tokenize_kinds, 40, SAME},
-    {"a chat", chat, 5, NULL}, {"a sampler", sample, 5, NULL},
+    {"a chat", chat, 5, NULL}, {"a grammar", follow_grammar, 30, NULL},
+    {"a sampler", sample, 5, NULL},
     {"a trace, written as text and JSON", record_values, 100, SAME},
     {"a trace of all values, written as GGUF", record_all, 100, SAME},
     {"reading a trace of JSON", read_json, 100, SAME}, {"reading llama-eval-callback", read_callback, 20, NULL},
