@@ -247,6 +247,8 @@ static const struct refused_row refused[] = {
     {"nothing", "", PLUMB_ERROR_ARGUMENT, "JSON ends after 0 bytes"},
     {"64 levels", "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", PLUMB_ERROR_ARGUMENT,
      "expected at most 63 levels"},
+    {"invalid UTF-8", "{\"const\":\"\xc3\"}", PLUMB_ERROR_ARGUMENT, "JSON, byte 10: invalid UTF-8"},
+    {"a surrogate in UTF-8", "{\"const\":\"\xed\xa0\x80\"}", PLUMB_ERROR_ARGUMENT, "JSON, byte 10: invalid UTF-8"},
     {"an array as a schema", "[]", PLUMB_ERROR_ARGUMENT, "JSON schema: expected a schema: an object, true or false"},
     {"a type that there is not", "{\"properties\":{\"a\":{\"type\":\"text\"}}}", PLUMB_ERROR_ARGUMENT,
      "/properties/a/type: expected null, boolean"},

@@ -636,7 +636,30 @@ static uint32_t draft_of(struct schema *s) {
     return 2020;
 }
 
+/* Returns the first byte that does not belong to UTF-8, or n. */
+static size_t find_invalid(const char *text, size_t n) {
+    size_t i = 0;
+    while (i < n) {
+        uint8_t first = (uint8_t)text[i];
+        size_t length = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+        if (length == 0 || length > n - i) return i;
+        uint32_t cp = length == 1 ? first : first & (0x7fu >> length);
+        for (size_t k = 1; k < length; k++) {
+            if (((uint8_t)text[i + k] & 0xc0) != 0x80) return i;
+            cp = cp << 6 | ((uint8_t)text[i + k] & 0x3f);
+        }
+        bool too_long = (length == 3 && cp < 0x800) || (length == 4 && (cp < 0x10000 || cp > 0x10ffff));
+        if (too_long || (cp >= 0xd800 && cp < 0xe000)) return i;
+        i += length;
+    }
+    return n;
+}
+
 plumb_status schema_read(struct schema *s, const char *json, size_t n) {
+    size_t invalid = find_invalid(json, n);
+    if (invalid < n) {
+        return s->status = error_set(s->err, PLUMB_ERROR_ARGUMENT, "JSON, byte %zu: invalid UTF-8", invalid);
+    }
     add_node(s, 0, JSON_TRUE);
     struct json j;
     json_begin(&j, json, n, s->err);

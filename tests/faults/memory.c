@@ -10,6 +10,7 @@
 #include "../fixture.h"
 #include "../harness.h"
 #include "../test.h"
+#include "grammar/json_schema.h"
 #include "trace/trace.h"
 
 #include <malloc.h>
@@ -514,6 +515,24 @@ static plumb_status wasm_trace(void) {
     return status;
 }
 
+/* Every kind of set and of shape, and an automaton of each. */
+static plumb_status json_schema(void) {
+    static const char schema[] =
+        "{\"type\":[\"object\",\"array\",\"number\",\"null\"],\"minimum\":0.5,\"anyOf\":[{\"$ref\":"
+        "\"#/$defs/a\"},{\"required\":[\"x\"]}],\"items\":{\"enum\":[1,\"b\",null]},\"uniqueItems\":true,\"$defs\":{\"a\":{"
+        "\"properties\":{\"k\":{\"pattern\":\"^a+$\",\"maxLength\":5},\"d\":{\"format\":\"date\"}},\"patternProperties\":"
+        "{\"^p\":{\"contains\":{\"$ref\":\"#\"}}},\"maxProperties\":2}},\"not\":{\"required\":[\"q\"]}}";
+    const struct json_schema_options options = {.space = JSON_PRETTY};
+    struct grammar_text text = {0}, warnings = {0};
+    struct error err = {PLUMB_OK, ""};
+    plumb_status status = grammar_from_json_schema(schema, sizeof schema - 1, &options, &text, &warnings, &err);
+    if (status == PLUMB_OK) note_bytes(text.data, text.n);
+    else failed(status, err.message);
+    grammar_text_free(&text);
+    grammar_text_free(&warnings);
+    return status;
+}
+
 /* ---- every n ---------------------------------------------------------------------------------------------------- */
 
 struct scenario {
@@ -595,6 +614,7 @@ static const struct scenario scenarios[] = {
     {"a diagnosis of permuted heads", diagnose_permuted, 50, SAME},
     {"a selfcheck", selfcheck, 500, "the engine has one thread here"}, {"weights of two files", weights, 30, NULL},
     {"what a WebAssembly host calls", wasm_trace, 100, SAME},
+    {"a JSON schema", json_schema, 20, NULL},
 };
 
 /* ---- how much memory a file can make the reader take ------------------------------------------------------------ */
