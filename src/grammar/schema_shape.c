@@ -98,6 +98,7 @@ static size_t split_names(struct walk *w, const struct objects *o, struct part *
     struct schema *s = w->s;
     size_t n = 1;
     parts[0] = (struct part){language_any(s->languages), 0};
+    if (!parts[0].names) schema_language_failed(s, w->goal->node);
     for (size_t i = 0; i < o->n_patterns && s->status == PLUMB_OK; i++) {
         for (size_t k = n; k-- > 0 && s->status == PLUMB_OK;) {
             struct part inside = {language_intersect(s->languages, parts[k].names, o->patterns[i]->names),

@@ -9,8 +9,8 @@
 // strict mode, in which objects have no other members than those of properties.  stderr has the messages of both.
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
-import { pathToFileURL } from 'node:url';
 
 const [program, module] = process.argv.slice(2);
 const suites = ['2020-12', 'draft7', 'draft4'];
@@ -53,18 +53,27 @@ const llama = {
   async accepts(json) { return (await ask('S', json)) === '1'; },
 };
 
-const { Grammar, Testings } = await import(pathToFileURL(module).href);
+// The module is one for CommonJS in a package of ES modules, which Node does not load.  Some schemas end it with an abort,
+// after which it does nothing any more, so each refused schema loads it anew.
+const code = new Function('exports', 'module', 'require', '__filename', readFileSync(module, 'utf8'));
+function load() {
+  const exported = {};
+  code(exported, { exports: exported }, createRequire(import.meta.url), module);
+  return exported;
+}
 const xgrammar = {
+  module: load(),
   async compile(schema) {
     try {
-      this.grammar = await Grammar.fromJSONSchema(schema, false, undefined, [',', ':'], false);
+      this.grammar = await this.module.Grammar.fromJSONSchema(schema, false, undefined, [',', ':'], false);
       return true;
     } catch (error) {
       console.error(String(error).slice(0, 200));
+      this.module = load();
       return false;
     }
   },
-  async accepts(json) { return Testings.isGrammarAcceptString(this.grammar, json); },
+  async accepts(json) { return this.module.Testings.isGrammarAcceptString(this.grammar, json); },
 };
 
 for (const [name, engine] of Object.entries({ 'llama.cpp': llama, xgrammar })) {

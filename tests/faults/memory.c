@@ -614,7 +614,7 @@ static const struct scenario scenarios[] = {
     {"a diagnosis of permuted heads", diagnose_permuted, 50, SAME},
     {"a selfcheck", selfcheck, 500, "the engine has one thread here"}, {"weights of two files", weights, 30, NULL},
     {"what a WebAssembly host calls", wasm_trace, 100, SAME},
-    {"a JSON schema", json_schema, 20, NULL},
+    {"a JSON schema", json_schema, 20, SAME},
 };
 
 /* ---- how much memory a file can make the reader take ------------------------------------------------------------ */
