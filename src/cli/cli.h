@@ -44,7 +44,7 @@ struct options {
     const char *files[MAX_FILES];        /* the files of the model, in order; in diff and weights the two sides */
     size_t n_file;
     const char *text;                    /* TEXT of tokenize, FILE of perplexity, embed, rank */
-    const char *prompt, *system, *ids;
+    const char *prompt, *system, *tools, *ids;
     uint32_t n_predict;                  /* 0: the default of the run command */
     uint32_t n_prompt, n_repeat, n_top, n_chunk, n_quirk;
     uint32_t n_ctx, n_batch, n_thread;

@@ -172,26 +172,55 @@ static char *put_word(char *out, const char *word) {
     return out + n;
 }
 
+/* Reports why a chat became no prompt.  file: whose fault it is. */
+static struct ids no_prompt(const plumb_model *model, const struct options *o, const char *file, plumb_status status) {
+    print_error(0, "%s: %s: %s (%s to continue the prompt without a template)", file, plumb_status_name(status),
+                plumb_model_error(model), o->chat ? "omit --chat" : "use --raw");
+    return (struct ids){ NULL, 0 };
+}
+
 /* The prompt as the user's message in the model's chat template. */
 static struct ids chat_ids(plumb_model *model, const struct options *o, const struct prompt *prompt) {
-    size_t n_system = o->system ? strlen(o->system) : 0;
-    char *json = allocate(6 * (n_system + prompt->len) + 200), *at = put_word(json, "{\"messages\":[");
+    size_t n_system = o->system ? strlen(o->system) : 0, n_tools = 0;
+    int code;
+    char *tools = o->tools ? read_file(o->tools, &n_tools, &code) : NULL;
+    if (o->tools && !tools) return (struct ids){ NULL, 0 };
+    if (tools && tools[strspn(tools, " \t\r\n")] != '[') {
+        report(o->tools, PLUMB_ERROR_ARGUMENT, "expected a JSON array of tools");
+        free(tools);
+        return (struct ids){ NULL, 0 };
+    }
+    char *json = allocate(6 * (n_system + prompt->len) + n_tools + 200), *at = put_word(json, "{\"messages\":[");
     if (o->system) {
         at = put_word(at, "{\"role\":\"system\",\"content\":");
         at = put_word(put_json(at, o->system, n_system), "},");
     }
     at = put_json(put_word(at, "{\"role\":\"user\",\"content\":"), prompt->text, prompt->len);
     at = put_word(at, "}],\"add_generation_prompt\":true}");
+    struct ids ids = { NULL, 0 };
     const char *text;
     int64_t n = plumb_chat_render(model, json, (size_t)(at - json), &text);
-    free(json);
-    if (n < 0) {
-        print_error(0, "%s: %s: %s (%s to continue the prompt without a template)", o->files[0],
-                 plumb_status_name((plumb_status)n), plumb_model_error(model),
-                 o->chat ? "omit --chat" : "use --raw");
-        return (struct ids){ NULL, 0 };
+    if (n >= 0 && tools) {
+        char *without = allocate((size_t)n);
+        memcpy(without, text, (size_t)n);
+        size_t n_without = (size_t)n;
+        at = put_word(at - 1, ",\"tools\":");
+        memcpy(at, tools, n_tools);
+        at = put_word(at + n_tools, "}");
+        n = plumb_chat_render(model, json, (size_t)(at - json), &text);
+        bool is_same = n >= 0 && (size_t)n == n_without && memcmp(text, without, n_without) == 0;
+        free(without);
+        if (is_same) {
+            print_error(0, "%s: the chat template of %s does not tell the model these tools", o->tools, o->files[0]);
+            goto done;
+        }
     }
-    return tokenize(model, text, (size_t)n, PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL);
+    if (n < 0) ids = no_prompt(model, o, tools && n == PLUMB_ERROR_ARGUMENT ? o->tools : o->files[0], (plumb_status)n);
+    else ids = tokenize(model, text, (size_t)n, PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL);
+done:
+    free(json);
+    free(tools);
+    return ids;
 }
 
 int input_ids(struct ids *ids, plumb_model *model, const struct options *o, const struct prompt *prompt) {

@@ -31,6 +31,8 @@ static const struct option {
     { "-p", ON(RUN), TEXT, AT(prompt), 0, 0, "TEXT", "the prompt, instead of the words after MODEL" },
     { "-n", ON(RUN), U32, AT(n_predict), 1, UINT32_MAX, "N", "the largest number of tokens to generate (256)" },
     { "--system", ON(RUN), TEXT, AT(system), 0, 0, "TEXT", "a system message before the prompt" },
+    { "--tools", ON(RUN), TEXT, AT(tools), 0, 0, "FILE",
+      "tell the model the tools in FILE, a JSON array as in OpenAI's API; a call is printed as the model writes it" },
     { "--raw", ON(RUN), FLAG, AT(raw), 0, 0, NULL, "continue the prompt as it is, without the model's chat template" },
     { "--temp", ON(RUN), F32, AT(sampling.temperature), 0, 1e6, "X", "temperature, 0 is greedy (0.8)" },
     { "--top-k", ON(RUN), U32, AT(sampling.top_k), 0, INT32_MAX, "N", "keep the N likeliest tokens, 0 is off (40)" },
@@ -422,6 +424,7 @@ static const char *check_options(struct options *o) {
     }
     if (o->command == COMMAND_RUN && !o->prompt) return "a prompt is needed, as words after MODEL or with -p TEXT";
     if (o->command == COMMAND_RUN && o->raw && o->system) return "--system needs the chat template, which --raw omits";
+    if (o->command == COMMAND_RUN && o->raw && o->tools) return "--tools needs the chat template, which --raw omits";
     if (o->command == COMMAND_SCORE && !o->ids) return "--ids is needed";
     if (o->command == COMMAND_DIAGNOSE && !o->against) return "--against THEIRS is needed";
     if (1u << o->command & TAKE_TOKENS) {

@@ -216,6 +216,38 @@ test('run: an answer ends at the stop text of the template\'s family, which may 
   assert.deepEqual(ids(await output([...args, '--ids'])), [241, 241]);
 });
 
+test('run: --tools tells the model the tools in a file', async () => {
+  const template = '{% for t in tools %}{{ t.function.name }}{% endfor %}{{ messages[0].content }}';
+  const tiny = readFileSync('tests/vectors/synth/f32.gguf');
+  const path = temporary('tools.gguf', withTemplate(tiny, template));
+  const file = text => temporary('tools.json', text);
+  const tools = JSON.stringify(['fun', 'go'].map(name =>
+    ({ type: 'function', function: { name, description: 'x', parameters: { type: 'object', properties: {} } } })));
+  const args = ['run', path, 'Hello', '--temp', '0', '-n', '1'];
+  for (const [more, n] of [[[], 5], [['--tools', file(tools)], 10]]) {   // each letter is a token
+    const { code, err } = await plumb([...args, ...more]);
+    assert.equal(code, 0, err);
+    assert.match(err, new RegExp(`prefill ${n} tokens`));
+  }
+  for (const wrong of ['', '{}', '[1', '"x"', '[{}] x']) {
+    const { code, out, err } = await plumb([...args, '--tools', file(wrong)]);
+    assert.deepEqual([code, out], [1, ''], wrong);
+    assert.match(err, /^plumb: build\S+tools\.json: PLUMB_ERROR_ARGUMENT: [^\n]+\n$/, wrong);
+  }
+  const missing = await plumb([...args, '--tools', 'build/none.json']);
+  assert.deepEqual([missing.code, missing.out], [1, '']);
+  assert.match(missing.err, /^plumb: build\/none\.json: PLUMB_ERROR_IO: /);
+});
+
+if (!isNode) {   // the package tells such a model its tools in a system message
+  test('run: --tools with a chat template without tools is an error', async () => {
+    const tools = temporary('tools.json', '[{"type":"function","function":{"name":"f"}}]');
+    const { code, out, err } = await plumb(['run', smol, 'Hello', '--tools', tools]);
+    assert.deepEqual([code, out], [1, '']);
+    assert.match(err, /^plumb: build\S+tools\.json: the chat template of \S+ does not tell the model these tools\n$/);
+  });
+}
+
 test('run: a model without weights or without a template is an error that says so', async () => {
   const { code, out, err } = await plumb(['run', 'models/ggml-vocab-qwen2.gguf', '-p', 'x']);
   assert.deepEqual([code, out], [1, '']);

@@ -8,7 +8,7 @@ const compute = ['--batch', '--threads', '--precision', '--kv-type', '--referenc
 const options = {
   run: ['-p', '-n', '--temp', '--top-k', '--top-p', '--min-p', '--typical', '--repeat-penalty', '--presence-penalty',
     '--frequency-penalty', '--repeat-last-n', '--seed', '--ctx', ...compute, '--raw', '--grammar', '--gbnf',
-    '--system', '--ids', '--parse-special', ...isNode ? ['--json'] : []],
+    '--system', '--tools', '--ids', '--parse-special', ...isNode ? ['--json'] : []],
   inspect: ['--json'],
   tokenize: ['--no-special', '--parse-special', '--ids', '--json'],
   score: ['--ids', ...compute, '--json', '--ctx'],
@@ -75,6 +75,7 @@ const wrong = [
   ...isNode ? [] : [[['run', smol, '-p', 'x', '--json'], 'unknown option --json']],
   [['run', smol, '-p', 'x', '--raw=1'], '--raw takes no value'],
   [['run', smol, '-p', 'x', '--raw', '--system', 'y'], '--raw'],
+  [['run', smol, '-p', 'x', '--raw', '--tools', 'y'], '--tools'],
   [['run', smol, '-p', 'x', '--reference', '--scalar'], 'cannot be combined'],
   [['run', smol, '-p', 'x', '--precision', 'fast'], '--precision: "fast" is not exact16 or fast8'],
   [['run', smol, '-p', 'x', '--precision', 'fast8', '--reference'], '--precision applies only to the fast pass'],

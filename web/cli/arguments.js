@@ -77,6 +77,7 @@ const OPTIONS = [
   ...LOAD,
   option('-p', 'run', text, 'prompt'),
   option('--system', 'run chat', text, 'system'),
+  option('--tools', 'run', text, 'tools'),
   option('--raw', 'run', flag, 'raw'),
   option('--grammar', 'run', text, 'grammarFile'),
   option('--gbnf', 'run', text, 'gbnf'),

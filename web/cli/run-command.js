@@ -44,8 +44,9 @@ export async function run(files, values) {
     if (files.length > 0 && given === undefined) {
       throw new CommandError('run: a prompt is needed, as words after MODEL or with -p TEXT; see plumb run --help');
     }
-    if (raw && system !== undefined) {
-      throw new CommandError('run: --system needs the chat template, which --raw omits; see plumb run --help');
+    for (const needs of ['system', 'tools']) {
+      if (!raw || values[needs] === undefined) continue;
+      throw new CommandError(`run: --${needs} needs the chat template, which --raw omits; see plumb run --help`);
     }
     if (grammarFile !== undefined && gbnf !== undefined) {
       throw new CommandError('run: --grammar and --gbnf cannot be combined; see plumb run --help');
@@ -53,6 +54,7 @@ export async function run(files, values) {
     const grammar = grammarFile === undefined ? gbnf : await readFile(grammarFile, 'utf8').catch(error => {
       throw new CommandError(`run: --grammar: ${error.message}`, 1);
     });
+    const tools = values.tools === undefined ? undefined : await toolsIn(values.tools);
     const prompt = given === '-' ? (await readInput()).replace(/\n$/, '') : given;
     if (!raw && prompt?.includes('\0')) {
       throw new CommandError('run: a chat message cannot contain a zero byte; see --help');
@@ -66,7 +68,7 @@ export async function run(files, values) {
     let text = '';
     const maxTokens = values.maxTokens ?? DEFAULT_MAX_TOKENS;
     for await (const piece of model.generate(ids ?? messages, {
-      ...pick(values, SAMPLING), maxTokens, signal: stop.signal, grammar,
+      ...pick(values, SAMPLING), maxTokens, signal: stop.signal, grammar, ...tools && { template: { tools } },
     })) {
       text += piece;
       if (!json) process.stdout.write(shown(process.stdout, piece));
@@ -97,6 +99,23 @@ export async function run(files, values) {
     if (stop.signal.aborted) return failedOutput() ?? INTERRUPTED;
     return report(error, isContext(error) ? 'prompt' : where, json);
   }
+}
+
+/** Reads the tools of --tools. @param {string} path */
+async function toolsIn(path) {
+  const refuse = (/** @type {string} */ code, /** @type {string} */ why) =>
+    new CommandError(`${path}: ${code}: ${why}`, 1);
+  const text = await readFile(path, 'utf8').catch(error => {
+    throw refuse('PLUMB_ERROR_IO', error.message);
+  });
+  let tools;
+  try {
+    tools = JSON.parse(text);
+  } catch (error) {
+    throw refuse('PLUMB_ERROR_ARGUMENT', error instanceof Error ? error.message : String(error));
+  }
+  if (Array.isArray(tools)) return tools;
+  throw refuse('PLUMB_ERROR_ARGUMENT', 'expected a JSON array of tools');
 }
 
 /** @param {unknown} error */
