@@ -1,4 +1,6 @@
 /* Chat templates.  The ground truth is llama.cpp's engine (tests/vectors/templates) and jinja2 (chat.txt). */
+#include "fixture.h"
+#include "plumb.h"
 #include "template/template.h"
 #include "test.h"
 
@@ -349,6 +351,59 @@ static void splits_often(void) {
     free(text);
 }
 
+/* Writes a string of a GGUF file; returns its end. */
+static uint8_t *put_string(uint8_t *at, const char *text) {
+    size_t n = strlen(text);
+    memcpy(at, &(uint64_t){n}, 8);
+    memcpy(at + 8, text, n);
+    return at + 8 + n;
+}
+
+/* BOS and EOS that a template prints and that the tokenizer adds, too, are there once.  The vocabulary is that of
+ * roles/fim8.gguf, with two more keys. */
+static void has_one_bos(void) {
+    static const struct { const char *source; size_t n_bos, n_eos, n_bos_only; } rows[] = {
+        {"{{ bos_token }}x{{ eos_token }}", 1, 1, 1}, {"x", 1, 1, 0}, {"{{ bos_token }}x", 1, 1, 0},
+        {"x{{ eos_token }}", 1, 1, 1}, {"{{ bos_token }}{{ bos_token }}x", 2, 1, 0},
+        {"x{{ eos_token }}{{ bos_token }}", 2, 2, 1},
+    };
+    size_t n;
+    uint8_t *file = test_read_all("tests/vectors/tokenizer/roles/fim8.gguf", &n), *changed = malloc(n + 1000);
+    REQUIRE(file && changed && n > 24, "no vocabulary");
+    for (size_t i = 0; i < 2 * sizeof rows / sizeof rows[0]; i++) {
+        const bool adds_eos = i % 2 == 0;
+        const char *source = rows[i / 2].source, *prompt = "";
+        memcpy(changed, file, 24);
+        changed[16] = (uint8_t)(changed[16] + 2);   /* the number of keys */
+        uint8_t *at = put_string(changed + 24, "tokenizer.ggml.add_eos_token");
+        memcpy(at, "\x07\0\0", 4);                  /* a bool */
+        at[4] = adds_eos;
+        at = put_string(at + 5, "tokenizer.chat_template");
+        memcpy(at, "\x08\0\0", 4);                  /* a string */
+        at = put_string(at + 4, source);
+        memcpy(at, file + 24, n - 24);
+        size_t n_changed = (size_t)(at - changed) + n - 24, n_bos = 0, n_eos = 0;
+        plumb_model *m = plumb_model_create();
+        int32_t ids[64];
+        plumb_status status = plumb_model_begin(m, n_changed);
+        if (status == PLUMB_OK) status = fixture_give(m, changed, 0, n_changed, n_changed);
+        if (status == PLUMB_OK) status = plumb_model_load_vocab(m);
+        int64_t n_prompt = status == PLUMB_OK ? plumb_chat_render(m, "{}", 2, &prompt) : status;
+        int64_t n_id = n_prompt < 0 ? n_prompt
+            : plumb_tokenize(m, prompt, (size_t)n_prompt, PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL, ids, 64);
+        for (int64_t k = 0; k < n_id; k++) {
+            n_bos += ids[k] == plumb_token_bos(m);
+            n_eos += ids[k] == plumb_token_eos(m);
+        }
+        CHECK(n_id > 0 && n_bos == rows[i / 2].n_bos && n_eos == (adds_eos ? rows[i / 2].n_eos : rows[i / 2].n_bos_only),
+              "%s, %s EOS: %zu BOS and %zu EOS in %lld tokens: %s", source, adds_eos ? "adds" : "no", n_bos, n_eos,
+              (long long)n_id, plumb_model_error(m));
+        plumb_model_free(m);
+    }
+    free(file);
+    free(changed);
+}
+
 static void keeps_bytes(void) {
     const char bytes[] = "a\xff\xc0\x80\xed\xa0\x80\xf0\x9f";
     char source[200], json[200], *text;
@@ -489,6 +544,7 @@ void test_template(void) {
     test_case("template: 40 levels of each kind are rendered", accepts_nesting);
     test_case("template: messages of which the first two are merged can grow", grows_merged);
     test_case("template: a split with the smallest limit has no limit", splits_often);
+    test_case("template: BOS and EOS that the tokenizer adds are not there twice", has_one_bos);
     test_case("template: bytes that are not UTF-8 are kept", keeps_bytes);
     TEST_ROWS("template: refuses ", refuses, rows);
 }
