@@ -36,7 +36,7 @@ static void check_mask(struct recognizer *r, uint32_t state) {
     for (int32_t id = 0; id < N_VOCAB; id++) {
         char buf[8];
         uint32_t to = id == EOG && state_has(r, state, STATE_MAY_END) ? state : STATE_DEAD;
-        size_t n = (size_t)piece(NULL, id, buf, sizeof buf);
+        size_t n = id == EOG ? 0 : (size_t)piece(NULL, id, buf, sizeof buf);
         if (id != EOG && recognizer_step_token(r, state, id, buf, n, &to) != PLUMB_OK) return;
         require((words[id / 32] >> id % 32 & 1) == (to != STATE_DEAD), "a mask differs from a token tried alone");
     }
