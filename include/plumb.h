@@ -531,6 +531,25 @@ plumb_status plumb_grammar_parse(plumb_grammar *grammar, const char *gbnf, size_
  * is not regular. */
 plumb_status plumb_grammar_parse_regex(plumb_grammar *grammar, const char *regex, size_t n);
 
+/* White space in JSON: none; as JSON.stringify(value, null, 2) writes; or, where JSON allows it, at most one space, or
+ * one line end with at most 20 spaces or tabs. */
+typedef enum plumb_json_space { PLUMB_JSON_COMPACT, PLUMB_JSON_PRETTY, PLUMB_JSON_FREE } plumb_json_space;
+
+/* All zero is the default. */
+typedef struct plumb_schema_options {
+    bool lenient;     /* a keyword that cannot be kept is ignored with a warning; otherwise it is an error */
+    bool any_order;   /* the members of objects in any order; otherwise in the order of the schema */
+    plumb_json_space space;
+} plumb_schema_options;
+
+/* The same with a JSON Schema (2020-12 or draft-07, as text): the grammar's texts are the JSON texts of the values that
+ * are valid by it.  options may be NULL.  PLUMB_ERROR_ARGUMENT: it is not a schema, or no value is valid;
+ * PLUMB_ERROR_UNSUPPORTED: a keyword cannot be kept.  The message begins with the JSON pointer of the place. */
+plumb_status plumb_grammar_parse_schema(plumb_grammar *grammar, const char *json, size_t n,
+                                        const plumb_schema_options *options);
+/* What plumb_grammar_parse_schema ignored, one sentence a line; "" if nothing. */
+const char *plumb_grammar_warnings(const plumb_grammar *grammar);
+
 /* Follows one text through a grammar.  What it has accepted is a list of parts, each a token or a text. */
 typedef struct plumb_matcher plumb_matcher;
 

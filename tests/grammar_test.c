@@ -292,6 +292,76 @@ static const struct mask_row mask_rows[] = {
     { "any text", "root ::= .*\n" },
 };
 
+/* ---- the public functions ---------------------------------------------------------------------------------------- */
+
+enum { GBNF, REGEX, SCHEMA };
+struct public_row {
+    const char *name;
+    int language;
+    const char *source;
+    plumb_schema_options options;
+    plumb_status status;
+    const char *message;                     /* the error, or the warnings */
+    const char *accepted[3], *refused[4];
+};
+static bool accepts(plumb_grammar *g, const char *text) {
+    plumb_matcher *m;
+    if (!CHECK(plumb_matcher_create(&m, g) == PLUMB_OK, "%s", plumb_grammar_error(g))) return false;
+    bool yes = plumb_matcher_accept_text(m, text, strlen(text)) == PLUMB_OK && plumb_matcher_may_end(m);
+    plumb_matcher_free(m);
+    return yes;
+}
+static void check_public(const void *arg) {
+    const struct public_row *row = arg;
+    plumb_grammar *g = plumb_grammar_create(NULL);
+    if (!CHECK(g, "out of memory")) return;
+    size_t n = strlen(row->source);
+    plumb_status status = row->language == GBNF ? plumb_grammar_parse(g, row->source, n)
+                        : row->language == REGEX ? plumb_grammar_parse_regex(g, row->source, n)
+                        : plumb_grammar_parse_schema(g, row->source, n, &row->options);
+    const char *message = status == PLUMB_OK ? plumb_grammar_warnings(g) : plumb_grammar_error(g);
+    CHECK(status == row->status, "status %d: %s", (int)status, message);
+    CHECK(strstr(message, row->message) && (status != PLUMB_OK || !message[0] == !row->message[0]), "%s", message);
+    for (size_t i = 0; i < 3 && row->accepted[i]; i++) CHECK(accepts(g, row->accepted[i]), "%s", row->accepted[i]);
+    for (size_t i = 0; i < 4 && row->refused[i]; i++) CHECK(!accepts(g, row->refused[i]), "%s", row->refused[i]);
+    if (status == PLUMB_OK) {
+        CHECK(plumb_grammar_parse_schema(g, "true", 4, NULL) == PLUMB_ERROR_STATE, "it was parsed a second time");
+        CHECK(plumb_grammar_parse_regex(g, "a", 1) == PLUMB_ERROR_STATE, "it was parsed a second time");
+    } else {
+        CHECK(plumb_grammar_parse_schema(g, "true", 4, NULL) == PLUMB_OK && accepts(g, "[1]"), "it cannot be parsed "
+              "after a failure: %s", plumb_grammar_error(g));
+        CHECK(plumb_grammar_warnings(g)[0] == 0, "warnings of the schema before: %s", plumb_grammar_warnings(g));
+    }
+    plumb_grammar_free(g);
+}
+
+#define PAIR "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"type\":\"null\"}}," \
+             "\"required\":[\"a\",\"b\"],\"additionalProperties\":false}"
+#define UNIQUE "{\"properties\":{\"a/b\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"}," \
+               "\"uniqueItems\":true}}}"
+static const struct public_row public_rows[] = {
+    { "a regular expression", REGEX, "[a-c]{2}(-x)?", { 0 }, PLUMB_OK, "", { "ab", "cc-x" },
+      { "a", "abc", "ab-", "" } },
+    { "a regular expression that is not regular", REGEX, "(a)\\1", { 0 }, PLUMB_ERROR_UNSUPPORTED, "back-reference",
+      { 0 }, { 0 } },
+    { "a broken regular expression", REGEX, "ab(", { 0 }, PLUMB_ERROR_ARGUMENT, "", { 0 }, { 0 } },
+    { "a schema", SCHEMA, PAIR, { 0 }, PLUMB_OK, "", { "{\"a\":1,\"b\":null}" },
+      { "{\"b\":null,\"a\":1}", "{\"a\": 1,\"b\":null}", "{\"a\":1}", "{\"a\":1,\"b\":null,\"c\":2}" } },
+    { "a schema in any order", SCHEMA, PAIR, { .any_order = true }, PLUMB_OK, "",
+      { "{\"a\":1,\"b\":null}", "{\"b\":null,\"a\":1}" }, { "{\"a\":1,\"a\":1}", "{\"b\":null}" } },
+    { "a pretty schema", SCHEMA, PAIR, { .space = PLUMB_JSON_PRETTY }, PLUMB_OK, "",
+      { "{\n  \"a\": 1,\n  \"b\": null\n}" }, { "{\"a\":1,\"b\":null}" } },
+    { "free white space", SCHEMA, PAIR, { .space = PLUMB_JSON_FREE }, PLUMB_OK, "",
+      { "{\"a\":1,\"b\":null}", "{ \"a\": 1,\n\t\"b\": null }" }, { "{\"a\":  1,\"b\":null}" } },
+    { "a keyword that is not kept", SCHEMA, UNIQUE, { 0 }, PLUMB_ERROR_UNSUPPORTED, "/properties/a~1b/uniqueItems",
+      { 0 }, { 0 } },
+    { "a keyword that is not kept, leniently", SCHEMA, UNIQUE, { .lenient = true }, PLUMB_OK,
+      "/properties/a~1b/uniqueItems", { "{\"a/b\":[1,1]}" }, { "{\"a/b\":[true]}" } },
+    { "a schema that is not JSON", SCHEMA, "{\"type\":", { 0 }, PLUMB_ERROR_ARGUMENT, "", { 0 }, { 0 } },
+    { "white space out of range", SCHEMA, "true", { .space = (plumb_json_space)3 }, PLUMB_ERROR_ARGUMENT,
+      "space is 3, expected 0 to 2", { 0 }, { 0 } },
+};
+
 /* ---- errors ------------------------------------------------------------------------------------------------------ */
 
 struct error_row { const char *name, *grammar, *message; };
@@ -497,6 +567,7 @@ void test_grammar(void) {
     test_case("grammar: every case of llama.cpp's three tests of grammars has llama.cpp's verdict", llama_cases);
     test_case("grammar: random grammars have llama.cpp's verdict on every short string", random_cases);
     TEST_ROWS("grammar: masks equal tokens tried alone, ", check_masks, mask_rows);
+    TEST_ROWS("grammar: the public functions, ", check_public, public_rows);
     TEST_ROWS("grammar: error, ", check_error, error_rows);
     TEST_ROWS("grammar: large, ", check_large, large_rows);
     test_case("grammar: tokens are accepted, masked and taken back; all or nothing", follow_tokens);

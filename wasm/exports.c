@@ -21,6 +21,7 @@ plumb_status plumb_wasm_sampler_create(plumb_sampler **out, uint32_t n_vocab, fl
 plumb_status plumb_wasm_trace_feed(plumb_trace *trace, plumb_session *session, const int32_t *ids, size_t n,
                                    size_t at, size_t n_feed, size_t n_prompt, const char *taps, uint32_t layer_first,
                                    uint32_t layer_last, uint32_t n_value);
+plumb_status plumb_wasm_grammar_schema(plumb_grammar *grammar, const char *json, size_t n, uint32_t flags);
 struct plumb_wasm_bytes;
 plumb_status plumb_wasm_trace_json(plumb_trace *trace, struct plumb_wasm_bytes *out);
 
@@ -76,6 +77,14 @@ plumb_status plumb_wasm_sampler_create(plumb_sampler **out, uint32_t n_vocab, fl
         .n_bias = n_bias, .bias = bias, .seed = seed,
     };
     return plumb_sampler_create(out, n_vocab, &params, reason);
+}
+
+/* flags: 1 lenient, 2 any_order, 4 times the plumb_json_space. */
+plumb_status plumb_wasm_grammar_schema(plumb_grammar *grammar, const char *json, size_t n, uint32_t flags) {
+    const plumb_schema_options options = {
+        .lenient = (flags & 1) != 0, .any_order = (flags & 2) != 0, .space = (plumb_json_space)(flags >> 2),
+    };
+    return plumb_grammar_parse_schema(grammar, json, n, &options);
 }
 
 /* ---- traces ------------------------------------------------------------------------------------------------------ */

@@ -1,5 +1,6 @@
 /* plumb_grammar and plumb_matcher: join the grammar with a model's vocabulary. */
 #include "api/model.h"
+#include "grammar/json_schema.h"
 #include "grammar/recognizer.h"
 #include "grammar/regular.h"
 
@@ -10,6 +11,7 @@ struct plumb_grammar {
     plumb_model *model;            /* NULL: there are no tokens */
     struct grammar *compiled;      /* NULL before plumb_grammar_parse */
     struct recognizer *recognizer;
+    struct grammar_text warnings;
 };
 
 struct plumb_matcher {
@@ -59,6 +61,7 @@ void plumb_grammar_free(plumb_grammar *g) {
     if (!g) return;
     recognizer_free(g->recognizer);
     grammar_free(g->compiled);
+    grammar_text_free(&g->warnings);
     free(g);
 }
 
@@ -75,11 +78,16 @@ static plumb_status compile(plumb_grammar *g, const char *gbnf, size_t n) {
     return status == PLUMB_OK ? status : failed(g, status);
 }
 
-plumb_status plumb_grammar_parse(plumb_grammar *g, const char *gbnf, size_t n) {
+static plumb_status check_parse(plumb_grammar *g) {
     if (g->compiled) return error_set(&g->err, PLUMB_ERROR_STATE, "the grammar is already parsed");
     if (g->model && !g->model->tokenizer) {
         return error_set(&g->err, PLUMB_ERROR_STATE, "the vocabulary is not loaded");
     }
+    return PLUMB_OK;
+}
+
+plumb_status plumb_grammar_parse(plumb_grammar *g, const char *gbnf, size_t n) {
+    PLUMB_TRY(check_parse(g));
     plumb_status status = compile(g, gbnf, n);
     if (status != PLUMB_OK) {
         recognizer_free(g->recognizer);
@@ -91,12 +99,39 @@ plumb_status plumb_grammar_parse(plumb_grammar *g, const char *gbnf, size_t n) {
 }
 
 plumb_status plumb_grammar_parse_regex(plumb_grammar *g, const char *regex, size_t n) {
+    PLUMB_TRY(check_parse(g));
     struct grammar_text text = { 0 };
     plumb_status status = grammar_from_regex(regex, n, &text, &g->err);
     if (status == PLUMB_OK) status = plumb_grammar_parse(g, text.data, text.n);
     grammar_text_free(&text);
     return status;
 }
+
+_Static_assert((int)PLUMB_JSON_COMPACT == JSON_COMPACT && (int)PLUMB_JSON_PRETTY == JSON_PRETTY
+               && (int)PLUMB_JSON_FREE == JSON_FREE, "plumb_json_space has the values of enum json_space");
+
+plumb_status plumb_grammar_parse_schema(plumb_grammar *g, const char *json, size_t n,
+                                        const plumb_schema_options *options) {
+    PLUMB_TRY(check_parse(g));
+    const plumb_schema_options given = options ? *options : (plumb_schema_options){ 0 };
+    const struct json_schema_options own = {
+        .lenient = given.lenient, .any_order = given.any_order, .space = (enum json_space)given.space,
+    };
+    if (given.space > PLUMB_JSON_FREE) {
+        return error_set(&g->err, PLUMB_ERROR_ARGUMENT, "space is %d, expected 0 to %d", (int)given.space,
+                         (int)PLUMB_JSON_FREE);
+    }
+    struct grammar_text text = { 0 };
+    grammar_text_free(&g->warnings);   /* of an earlier attempt that failed */
+    g->warnings = (struct grammar_text){ 0 };
+    plumb_status status = grammar_from_json_schema(json, n, &own, &text, &g->warnings, &g->err);
+    if (status == PLUMB_OK && g->warnings.failed) status = no_memory(g);
+    if (status == PLUMB_OK) status = plumb_grammar_parse(g, text.data, text.n);
+    grammar_text_free(&text);
+    return status;
+}
+
+const char *plumb_grammar_warnings(const plumb_grammar *g) { return g->warnings.data ? g->warnings.data : ""; }
 
 /* ---- matchers ---------------------------------------------------------------------------------------------------- */
 
