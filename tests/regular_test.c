@@ -572,8 +572,8 @@ static char *repeated(const char *text, size_t n) {
     return all;
 }
 
-/* Long expressions end in a grammar or an error; nothing overflows the stack.  The repeated assertions of ARGUMENT match
- * no string. */
+/* Long expressions end in a grammar or an error; nothing overflows the stack.  The repeated assertions of ARGUMENT
+ * match no string. */
 static void long_ones(void) {
     static const struct { const char *text; size_t n; plumb_status status; } rows[] = {
         {"(", 100000, PLUMB_ERROR_UNSUPPORTED}, {"(?=", 100000, PLUMB_ERROR_UNSUPPORTED},

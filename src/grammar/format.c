@@ -12,17 +12,13 @@
     "\\u{80000}-\\u{8fffd}\\u{90000}-\\u{9fffd}\\u{a0000}-\\u{afffd}\\u{b0000}-\\u{bfffd}\\u{c0000}-\\u{cfffd}" \
     "\\u{d0000}-\\u{dfffd}\\u{e1000}-\\u{efffd}"
 #define PRIVATE "\\ue000-\\uf8ff\\u{f0000}-\\u{ffffd}\\u{100000}-\\u{10fffd}"
-/* Parts of an RFC 3986 address; MORE are further characters (RFC 3987). */
-#define SEGMENT(MORE) "(?:[" CHARACTERS ":@" MORE "]|(?&byte))"
-#define AUTHORITY(MORE) "//(?:(?:[" CHARACTERS ":" MORE "]|(?&byte))*@)?(?:(?&ip)|(?:[" CHARACTERS MORE \
-    "]|(?&byte))*)(?::\\d*)?(?:/" SEGMENT(MORE) "*)*"
-#define ABSOLUTE(MORE) "/(?:" SEGMENT(MORE) "+(?:/" SEGMENT(MORE) "*)*)?"
-#define REST(MORE, QUERY) "(?:\\?(?:[" CHARACTERS ":@/?" MORE QUERY "]|(?&byte))*)?" \
-    "(?:#(?:[" CHARACTERS ":@/?" MORE "]|(?&byte))*)?"
-#define URI(MORE, QUERY) "[a-zA-Z][a-zA-Z0-9+.-]*:(?:" AUTHORITY(MORE) "|" ABSOLUTE(MORE) "|" SEGMENT(MORE) "+(?:/" \
-    SEGMENT(MORE) "*)*|)" REST(MORE, QUERY)
-#define RELATIVE(MORE, QUERY) "(?:" AUTHORITY(MORE) "|" ABSOLUTE(MORE) "|(?:[" CHARACTERS "@" MORE "]|(?&byte))+(?:/" \
-    SEGMENT(MORE) "*)*|)" REST(MORE, QUERY)
+/* The parts of an address of RFC 3986, and with I "i" those of RFC 3987, which has more characters. */
+#define CHARS(I) "(?:[:@]|(?&" I "char))"
+#define AUTHORITY(I) "//(?:(?::|(?&" I "char))*@)?(?:(?&ip)|(?&" I "char)*)(?::\\d*)?(?:/" CHARS(I) "*)*"
+#define ABSOLUTE(I) "/(?:" CHARS(I) "+(?:/" CHARS(I) "*)*)?"
+#define REST(I) "(?:\\?(?:[/?]|(?&" I "private)|" CHARS(I) ")*)?(?:#(?:[/?]|" CHARS(I) ")*)?"
+#define URI(I) "[a-zA-Z][a-zA-Z0-9+.-]*:(?:" AUTHORITY(I) "|" ABSOLUTE(I) "|" CHARS(I) "+(?:/" CHARS(I) "*)*|)" REST(I)
+#define REFERENCE(I) URI(I) "|(?:" AUTHORITY(I) "|" ABSOLUTE(I) "|(?:@|(?&" I "char))+(?:/" CHARS(I) "*)*|)" REST(I)
 
 static const struct format {
     const char *name, *regex;
@@ -57,10 +53,14 @@ static const struct format {
     {"ls", "(?&h):(?&h)|(?&ipv4)", false, false},
     {"ip", "\\[(?:(?&ipv6)|[vV][0-9a-fA-F]+\\.[" CHARACTERS ":]+)\\]", false, false},
     {"byte", "%[0-9a-fA-F]{2}", false, false},
-    {"uri", URI("", ""), true, true},
-    {"uri-reference", URI("", "") "|" RELATIVE("", ""), true, true},
-    {"iri", URI(UCS, PRIVATE), true, true},
-    {"iri-reference", URI(UCS, PRIVATE) "|" RELATIVE(UCS, PRIVATE), true, true},
+    {"uri", URI(""), true, true},
+    {"uri-reference", REFERENCE(""), true, true},
+    {"iri", URI("i"), true, true},
+    {"iri-reference", REFERENCE("i"), true, true},
+    {"char", "[" CHARACTERS "]|(?&byte)", false, false},
+    {"ichar", "[" CHARACTERS UCS "]|(?&byte)", false, false},
+    {"private", "[]", false, false},
+    {"iprivate", "[" PRIVATE "]", false, false},
     {"uri-template", "(?:[!#$&-;=?-\\[\\]_a-z~" UCS PRIVATE "]|(?&byte)|"
                      "\\{[+#./;?&=,!@|]?(?&variable)(?:,(?&variable))*\\})*", true, false},
     {"variable", "(?:\\w|(?&byte))+(?:\\.(?:\\w|(?&byte))+)*(?::[1-9]\\d{0,3}|\\*)?", false, false},

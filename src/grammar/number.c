@@ -216,7 +216,7 @@ static uint32_t mirrored(uint32_t wanted) {
  * wanted.  Without the negative sign, there is a number 0 unless it is excluded. */
 static const struct language *magnitudes(struct languages *all, const char *regex, bool negative, bool zero,
                                          const struct bound *bounds, uint32_t n) {
-    static const struct decimal nothing = {0};
+    static struct decimal nothing;   /* not const, so that it takes no bytes of a module */
     const struct language *a = syntax(all, regex);
     if (negative || !zero) a = language_intersect(all, a, compared(all, &nothing, GREATER));
     for (uint32_t i = 0; i < n; i++) {

@@ -11,6 +11,7 @@
 #include "../harness.h"
 #include "../test.h"
 #include "grammar/json_schema.h"
+#include "grammar/regular.h"
 #include "trace/trace.h"
 
 #include <malloc.h>
@@ -363,6 +364,27 @@ static plumb_status chat(void) {
     return tokenize(world.model, prompt, PLUMB_PARSE_SPECIAL);
 }
 
+/* Languages of every kind, and a grammar of all. */
+static plumb_status regular(void) {
+    static const char assertions[] = "^(?!.?1)\\b(?:a|bc)?[^x-z]*$", search[] = "ab|\\p{Z}c";
+    struct error err = {0};
+    struct languages *all = languages_create(&err);
+    if (!all) return failed(err.status, err.message);
+    const struct number_range range = {.minimum = "-2", .integer = true};
+    const struct language *a = language_regex(all, assertions, sizeof assertions - 1, REGEX_SEARCH);
+    a = language_minus(all, a, language_regex(all, search, sizeof search - 1, REGEX_SEARCH));
+    a = language_union(all, a, language_union(all, language_number(all, &range), language_format(all, "json-pointer", 12)));
+    struct grammar_text text = {0};
+    uint32_t n;
+    plumb_status status = language_write(all, a, LANGUAGE_JSON, "root", &text);
+    if (status == PLUMB_OK) status = language_enumerate(all, a, 20, NULL, NULL, &n);
+    if (status == PLUMB_OK) note_bytes(text.data, text.n);
+    else failed(status, err.message);
+    grammar_text_free(&text);
+    languages_free(all);
+    return status;
+}
+
 static plumb_status sample(void) {
     static const plumb_logit_bias bias[] = {{1, 0.5f}};
     static const float logits[8] = {1, 2, 3, 2, 1, 0, 1, 2};
@@ -603,7 +625,7 @@ static const struct scenario scenarios[] = {
     {"embeddings of both passes", embed, 4, NULL},
     {"tokens of a text", tokenize_all, 10, NULL}, {"tokens of other kinds", tokenize_kinds, 40, SAME},
     {"a chat", chat, 5, NULL}, {"a grammar", follow_grammar, 30, NULL},
-    {"a sampler", sample, 5, NULL},
+    {"a sampler", sample, 5, NULL}, {"regular languages", regular, 300, SAME},
     {"a trace, written as text and JSON", record_values, 100, SAME},
     {"a trace of all values, written as GGUF", record_all, 100, SAME},
     {"reading a trace of JSON", read_json, 100, SAME}, {"reading llama-eval-callback", read_callback, 20, NULL},

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seeds of tests/fuzz/corpus/{model,chat,perplexity,options} and tests/fuzz/tiny.gguf.
+"""Writes the seeds of tests/fuzz/corpus/{model,chat,perplexity,options,regular} and tests/fuzz/tiny.gguf.
 
     python3 tests/fuzz/seeds.py
 
@@ -363,12 +363,33 @@ def options():
         yield name, line.replace(" ", "\n").encode()
 
 
+# flags, two regular expressions, a text
+REGULARS = {
+    "intersect": (0, r"(?=.*\d)\w{2,5}", r"[^1]*2?", "ab2"),
+    "union-of-searches": (7, r"\bfoo\b|^$", r"a{2}$", "a foo"),
+    "minus": (8, r"[a-z]+(?:-[a-z]+)*", r"a*?", "ab-c"),
+    "concat": (12, r"(?<n>a|b)+", r"\u{1F600}|\x61\cA", "ab\U0001f600"),
+    "repeat": (0x50, r"a|bc|\p{L}d", "", "abcéd"),
+    "complement": (20, r"(?:(?!ab).)*", "", "xaby"),
+    "json": (24, r"[^\w\s]{1,3}\n", "", '"\\\x07\n'),
+    "dead": (24, r"[]|a$b", "", "ab"),
+    "nested": (24, r"(?:a*)*(?:b?){3}(?=c(?!d))\B.", "", "aabbc"),
+    "large": (24, r"(?:a{1000}){1000}", "", "a"),
+    "broken": (0, r"a{2,1}", r"\1[", "a"),
+}
+
+
+def regulars():
+    for name, (flags, first, second, text) in REGULARS.items():
+        yield name, bytes([flags]) + b"\0".join(part.encode() for part in (first, second, text))
+
+
 def main():
     tiny = Model(tokens=LETTERS, types=[Q8_0])
     tiny.keys["tokenizer.chat_template"] = (STRING, CHATML)
     (HERE / "tiny.gguf").write_bytes(tiny.write())
     for folder, seeds in (("model", models), ("chat", chats), ("perplexity", perplexities), ("options", options),
-                          ("tokenizer", tokenizers)):
+                          ("tokenizer", tokenizers), ("regular", regulars)):
         target = HERE / "corpus" / folder
         target.mkdir(parents=True, exist_ok=True)
         for name, data in seeds():
