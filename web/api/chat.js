@@ -28,8 +28,8 @@ import { execute, toolsOf } from './run.js';
  *   tools;
  *   default 'auto'
  * @property {boolean} [parallelToolCalls]  false: the answer ends with its first call; default true
- * @property {(delta: import('../template/answer.js').AnswerDelta) => void} [onDelta]  receives each part of an answer: text,
- *   reasoning, or a piece of a call
+ * @property {(delta: import('../template/answer.js').AnswerDelta) => void} [onDelta]  receives each part of an answer:
+ *   text, reasoning, or a piece of a call
  * @typedef {OwnSendOptions & GenerateOptions} SendOptions */
 /** @typedef {OwnChatOptions & Omit<SendOptions, 'signal' | 'parseSpecial'>} ChatOptions  the options of an answer are
  *   the defaults for every answer of the chat */
@@ -201,7 +201,8 @@ export class Chat {
   }
 
   /** Answers messages, keeps them together with the answer, and yields its parts.
-   * @param {Message[]} messages @param {import('../template/generate.js').AnswerOptions} about @param {GenerateOptions} options
+   * @param {Message[]} messages @param {import('../template/generate.js').AnswerOptions} about
+   * @param {GenerateOptions} options
    * @returns {AsyncGenerator<import('../template/answer.js').AnswerDelta, Stats, void>} */
   async *#deltas(messages, about, { template, ...options }) {
     const before = this.#messages, trimmed = this.#trimmed;

@@ -16,7 +16,8 @@ import { problemOf } from '../template/schema.js';
 /** @typedef {object} RunEvent  one of the properties is there
  * @property {string} [content]  a piece of the model's text
  * @property {string} [reasoning]  a piece of its reasoning
- * @property {{index: number, id?: string, name?: string, arguments: string}} [call]  a piece of a call, as in AnswerDelta
+ * @property {{index: number, id?: string, name?: string, arguments: string}} [call]  a piece of a call, as in an
+ *   AnswerDelta
  * @property {CallResult} [result]  of a call
  * @property {{reason: 'stop' | 'length' | 'abort' | 'maxSteps', steps: number, content: string}} [finish]  the last
  *   event.

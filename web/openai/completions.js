@@ -221,8 +221,7 @@ function plain(message, where) {
  * @param {(message: import('../template/answer.js').Answer) => void} found  receives the whole message
  * @returns {AsyncGenerator<ChatCompletionChunk, void, void>} */
 async function* chunksOf(model, request, signal, ended, found) {
-  /** @type {AsyncGenerator<import('../template/answer.js').AnswerDelta, import('../engine/host.js').Stats, void> | undefined}
-   * */
+  /** @type {Awaited<ReturnType<typeof beginAnswer>>['deltas'] | undefined} */
   let deltas;
   try {
     const { tools, parallel, logprobs, variables } = request;

@@ -3,7 +3,7 @@ import { AnswerReader } from './answer.js';
 import { formatOf, PROMPT_END, textsOf } from './formats.js';
 
 /** @typedef {import('../engine/host.js').Stats} Stats
- * @typedef {import('./answer.js').AnswerDelta} Delta */
+ * @typedef {import('./answer.js').AnswerDelta} AnswerDelta */
 /** @typedef {object} AnswerOptions
  * @property {import('./messages.js').Tool[]} [tools]  the tools that the model was told about
  * @property {boolean} [anyName]  calls may name tools that do not exist
@@ -11,8 +11,8 @@ import { formatOf, PROMPT_END, textsOf } from './formats.js';
 
 /** @param {import('./messages.js').ChatModel} model @param {Int32Array} ids  the prompt
  * @param {AnswerOptions} about @param {import('./messages.js').GenerateOptions} options
- * @returns {Promise<{reader: AnswerReader, deltas: AsyncGenerator<AnswerDelta, Stats, void>}>}  the reader has the message;
- *   if the loop over the deltas was left, its end() completes it */
+ * @returns {Promise<{reader: AnswerReader, deltas: AsyncGenerator<AnswerDelta, Stats, void>}>}  the reader has the
+ *   message; if the loop over the deltas was left, its end() completes it */
 export async function beginAnswer(model, ids, { tools = [], anyName = false, parallel = true }, options) {
   const source = model.metadata['tokenizer.chat_template'];
   const prompt = await model.detokenize(ids.slice(-PROMPT_END), { special: true });
