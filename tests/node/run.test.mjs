@@ -207,6 +207,8 @@ test('the default model with a template that opens reasoning: the budget ends it
     const free = await textOf(model.generate(messages, { ...options, reasoningBudget: undefined }));
     assert.ok(free.startsWith(thought) && free !== text, free);
   }
+  await fails(textOf(model.generate(messages, { reasoningBudget: 1, grammar: 'root ::= "a"' })), 'PLUMB_ERROR_ARGUMENT',
+    /reasoningBudget and grammar exclude each other/);
   const [control] = await model.tokenize('<|im_start|>', { parseSpecial: true, addSpecial: false });
   const forced = { temperature: 0, maxTokens: 1, logitBias: { [control]: 1e6 } };
   assert.equal(await textOf(model.generate(messages, forced)), '');

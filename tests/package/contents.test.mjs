@@ -22,7 +22,7 @@ test('the tarball has the code, types, licences and documentation, and is at mos
     /^package\.json$/, /^README\.md$/, /^LICENSE$/, /^docs\/api\.md$/,
     /^(index|openai)\.js$/, /^(base|loader|engine|template|openai|command|api|browser|node|cli)\/[a-z-]+\.m?js$/,
     /^dist\/plumb(-mt|-relaxed|-mt-relaxed|-cli)?\.wasm$/, /^dist\/types\/([a-z]+\/)*[a-z-]+\.d\.ts$/,
-    /^dist\/vendor\/(jinja|noble-hashes)\/(LICENSE|[a-z0-9_]+\.js)$/,
+    /^dist\/vendor\/(jinja|json-schema|noble-hashes)\/(LICENSE|[a-z0-9_-]+\.js)$/,
   ];
   const files = filesOf(join(folder, 'node_modules', 'plumb-llm'));
   assert.deepEqual(files.filter(file => !expected.some(pattern => pattern.test(file))), []);

@@ -376,6 +376,10 @@ export class Model {
     known.checkOptions('generate', options, known.GENERATE);
     const { signal, parseSpecial, template, onToken, reasoningBudget, ...rest } = options;
     const ids = await this.#promptIds(prompt, parseSpecial ?? true, template ?? {});
+    if (reasoningBudget !== undefined && options.grammar !== undefined) {
+      throw argumentError('generate: reasoningBudget and grammar exclude each other: the end of the reasoning is not a '
+        + 'part of the grammar');
+    }
     const isChat = [ids, prompt].some(one => this.#chats.has(/** @type {any} */ (one)));
     const stops = isChat ? stopsOf(this.#source) : [];
     if (stops.length > 0) rest.stop = [rest.stop ?? [], stops].flat();
