@@ -31,6 +31,7 @@ const expected = [
   ['Plumb.preflight(', /^true \[\] Smollm2 135M .* true\n1\d{8} \d{9,10} \{ ?decode: [\d.]+, prefill: [\d.]+ ?\}$/],
   ['model.rank(', /^3 384\n0\.\d\d (The cat|Two kittens)[^]*\n-?0\.\d\d Stock prices fell sharply\.$/],
   ['lastStats.finishReason', /(?:^|\n)abort$/],
+  ['helper.run(', /^2\n \+\n 3\n[^]*\nstop 1$/],
   ['Once upon a time there was no GGUF', /^PLUMB_ERROR_MAGIC header at byte 0: magic "Once" is not "GGUF" \{\}$/],
   ['model.tokenize(', /^ \w+\n \w+ -\d+\.\d+ \[ ?'? \w+'?, '? ?[^\n]+\][^]*\nl_out-0 [\d.]+$/],
   ["Plumb.command(['--help'])", /^0 plumb \d+\.\d+\.\d+: GGUF language models[^]*usage: plumb COMMAND/],
