@@ -149,7 +149,8 @@ static void stops_equal_llama(void) {
         snprintf(path, sizeof path, FOLDER "sources/%s.jinja", name);
         char *source = test_read_all(path, &n);
         const char *own = source ? chat_stop((struct text){source, n}) : NULL;
-        CHECK(source && strcmp(own ? own : "", stop) == 0, "%s: %s, llama.cpp has \"%s\"", name, own ? own : "none", stop);
+        CHECK(source && strcmp(own ? own : "", stop) == 0, "%s: %s, llama.cpp has \"%s\"", name, own ? own : "none",
+              stop);
         n_template++;
         n_stop += own != NULL;
         free(source);
@@ -362,7 +363,7 @@ static uint8_t *put_string(uint8_t *at, const char *text) {
 /* BOS and EOS that a template prints and that the tokenizer adds, too, are there once.  The vocabulary is that of
  * roles/fim8.gguf, with two more keys. */
 static void has_one_bos(void) {
-    static const struct { const char *source; size_t n_bos, n_eos, n_bos_only; } rows[] = {
+    static const struct { const char *source; size_t n_bos, n_eos, n_eos_printed; } rows[] = {
         {"{{ bos_token }}x{{ eos_token }}", 1, 1, 1}, {"x", 1, 1, 0}, {"{{ bos_token }}x", 1, 1, 0},
         {"x{{ eos_token }}", 1, 1, 1}, {"{{ bos_token }}{{ bos_token }}x", 2, 1, 0},
         {"x{{ eos_token }}{{ bos_token }}", 2, 2, 1},
@@ -395,7 +396,8 @@ static void has_one_bos(void) {
             n_bos += ids[k] == plumb_token_bos(m);
             n_eos += ids[k] == plumb_token_eos(m);
         }
-        CHECK(n_id > 0 && n_bos == rows[i / 2].n_bos && n_eos == (adds_eos ? rows[i / 2].n_eos : rows[i / 2].n_bos_only),
+        size_t n_eos_expected = adds_eos ? rows[i / 2].n_eos : rows[i / 2].n_eos_printed;
+        CHECK(n_id > 0 && n_bos == rows[i / 2].n_bos && n_eos == n_eos_expected,
               "%s, %s EOS: %zu BOS and %zu EOS in %lld tokens: %s", source, adds_eos ? "adds" : "no", n_bos, n_eos,
               (long long)n_id, plumb_model_error(m));
         plumb_model_free(m);

@@ -190,18 +190,23 @@ static struct value ends_with(struct call *c) {
                       && memcmp(s.data + s.n - part.n, part.data, part.n) == 0);
 }
 
-/* The argument at position i of split, by default a space and no limit. */
+/* What a text is split at, by default a space. */
 static struct text separator(struct call *c) {
     struct text text = c->n > 1 ? value_text(c->r, c->args[1]) : text_of(" ");
     if (text.n == 0) fail(c, "the separator is empty");
     return text;
 }
 
+/* How often a text is split at most; -1: there is no limit. */
+static int64_t split_limit(struct call *c) {
+    int64_t limit = c->n > 2 ? value_integer(c->r, c->args[2]) : -1;
+    return limit < 0 ? -1 : limit;   /* INT64_MIN must not be decremented */
+}
+
 static struct value split(struct call *c) {
     if (!count(c, 1, 3)) return value_undefined();
     struct text s = c->args[0].as.text, by = separator(c);
-    int64_t n_left = c->n > 2 ? value_integer(c->r, c->args[2]) : -1;
-    if (n_left < 0) n_left = -1;   /* INT64_MIN must not be decremented */
+    int64_t n_left = split_limit(c);
     struct value result = value_empty(c->r, LIST);
     while (c->r->stop == STOP_NOT) {
         size_t at = n_left-- != 0 ? text_find(c->r, s, by) : SIZE_MAX;
@@ -224,8 +229,7 @@ static void reverse_items(struct list *list) {
 static struct value rsplit(struct call *c) {
     if (!count(c, 1, 3)) return value_undefined();
     struct text s = c->args[0].as.text, by = separator(c);
-    int64_t n_left = c->n > 2 ? value_integer(c->r, c->args[2]) : -1;
-    if (n_left < 0) n_left = -1;   /* INT64_MIN must not be decremented */
+    int64_t n_left = split_limit(c);
     struct value result = value_empty(c->r, LIST);
     for (size_t end = s.n; c->r->stop == STOP_NOT && n_left != 0 && end >= by.n;) {
         size_t at = end - by.n;

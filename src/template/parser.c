@@ -347,6 +347,15 @@ static void expect_end(struct parser *p) {
     expect_close(p);
 }
 
+/* Reads the else part of a statement, if there is one, and its end. */
+static void parse_else(struct parser *p, struct node *node, const char *end) {
+    if (is_statement(p, "else")) {
+        expect_end(p);
+        node->more = parse_block(p, node, end, NULL, NULL);
+    }
+    expect_end(p);
+}
+
 /* Reads the rest of an if statement.  Each elif is an if statement alone in the else part of the one before it. */
 static void parse_if(struct parser *p, struct node *node) {
     for (;;) {
@@ -360,11 +369,7 @@ static void parse_if(struct parser *p, struct node *node) {
         if (!elif) return;
         node = elif;
     }
-    if (is_statement(p, "else")) {
-        expect_end(p);
-        node->more = parse_block(p, node, "endif", NULL, NULL);
-    }
-    expect_end(p);
+    parse_else(p, node, "endif");
 }
 
 static void parse_for(struct parser *p, struct node *node) {
@@ -373,11 +378,7 @@ static void parse_for(struct parser *p, struct node *node) {
     node->b = parse_expression(p);
     expect_close(p);
     node->list = parse_block(p, node, "endfor", "else", NULL);
-    if (is_statement(p, "else")) {
-        expect_end(p);
-        node->more = parse_block(p, node, "endfor", NULL, NULL);
-    }
-    expect_end(p);
+    parse_else(p, node, "endfor");
 }
 
 static void parse_set(struct parser *p, struct node *node) {
