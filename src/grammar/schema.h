@@ -106,7 +106,8 @@ struct schema {
     struct set none[N_SCALARS], any[N_SCALARS];
     struct made made[N_MADE];    /* a ring */
     size_t n_made;
-    const struct language *any_integer, *plain_numbers;
+    const struct language *any_integer;
+    const struct language *plain_numbers, *short_numbers;   /* NULL until they are needed (schema_set.c) */
     struct goal **goals;
     size_t n_goals, goals_cap;
     uint32_t *goal_slots;        /* a hash table of 1 + the index of a goal, 0 if empty */

@@ -3,7 +3,7 @@
  *
  * Numbers have two domains.  NUMBERS has the texts that the grammar writes: integers without a fraction.  Complements
  * are taken in EQUAL_NUMBERS, whose languages have with a text all others of the same value (1, 1.0, 1.00), so that the
- * opposite of 1 does not have 1.0.  Texts with an exponent are only part of languages that have all numbers. */
+ * opposite of 1 does not have 1.0.  Complements have no texts with an exponent. */
 #include "grammar/schema.h"
 
 static const uint8_t constant_bits[] = {[JSON_NULL] = 1, [JSON_FALSE] = 2, [JSON_TRUE] = 4};
@@ -31,18 +31,40 @@ void sets_begin(struct schema *s) {
     const struct language *none = language_none(s->languages);
     const struct language *numbers = language_number(s->languages, &all);
     s->any_integer = language_number(s->languages, &integers);
-    static const char plain[] = "-?(0|[1-9][0-9]*)(\\.[0-9]+)?";
-    static const char zero[] = "-0(\\.0+)?";
-    s->plain_numbers = language_minus(s->languages,
-                                      language_regex(s->languages, plain, sizeof plain - 1, REGEX_WHOLE),
-                                      language_regex(s->languages, zero, sizeof zero - 1, REGEX_WHOLE));
     const struct language *strings = language_any(s->languages);
-    if (!none || !numbers || !s->any_integer || !s->plain_numbers || !strings) schema_language_failed(s, 0);
+    if (!none || !numbers || !s->any_integer || !strings) schema_language_failed(s, 0);
     for (int d = 0; d < N_SCALARS; d++) {
         s->none[d] = (struct set){0, false, d == CONSTANTS ? NULL : none};
         s->any[d] = (struct set){0, false, d == CONSTANTS ? NULL : d == STRINGS ? strings : numbers};
     }
     s->any[CONSTANTS].constants = 7;
+}
+
+/* All numbers of at most 15 digits without an exponent, which doubles tell apart: in what is left of them when others
+ * are taken away, no number becomes one of those others when it is read. */
+static const struct language *plain_numbers(struct schema *s) {
+    static const char zero[] = "-0(\\.0+)?";
+    if (s->plain_numbers) return s->plain_numbers;
+    struct grammar_text regex = {0};
+    grammar_text_print(&regex, "-?(0|[1-9]\\d{0,14}|\\d\\.\\d{1,14}");
+    for (int i = 1; i < 14; i++) grammar_text_print(&regex, "|[1-9]\\d{%d}\\.\\d{1,%d}", i, 14 - i);
+    grammar_text_print(&regex, ")");
+    if (regex.failed) schema_no_memory(s);
+    else s->plain_numbers = language_minus(s->languages,
+                                           language_regex(s->languages, regex.data, regex.n, REGEX_WHOLE),
+                                           language_regex(s->languages, zero, sizeof zero - 1, REGEX_WHOLE));
+    grammar_text_free(&regex);
+    return s->plain_numbers;
+}
+
+/* All numbers whose digits are bounded, so that they end and integers are exact. */
+static struct set short_numbers(struct schema *s, uint32_t node) {
+    static const char regex[] = "-?((0|[1-9]\\d{0,14})(\\.\\d{1,16})?|\\d(\\.\\d{1,16})?e[-+]\\d{1,3})";
+    if (!s->short_numbers) {
+        s->short_numbers = language_regex(s->languages, regex, sizeof regex - 1, REGEX_WHOLE);
+        if (!s->short_numbers) schema_language_failed(s, node);
+    }
+    return (struct set){.language = s->short_numbers};
 }
 
 /* ---- combining --------------------------------------------------------------------------------------------------- */
@@ -77,7 +99,7 @@ static struct set set_not(struct schema *s, enum domain domain, struct set b) {
     if (same(b, s->any[domain])) return s->none[domain];
     if (same(b, s->none[domain]) || s->status != PLUMB_OK) return s->any[domain];
     return of_language(s, domain, domain == STRINGS ? language_complement(s->languages, b.language)
-                                                    : language_minus(s->languages, s->plain_numbers, b.language), 0);
+                                                    : language_minus(s->languages, plain_numbers(s), b.language), 0);
 }
 
 bool set_is_empty(struct schema *s, enum domain domain, struct set a) {
@@ -208,7 +230,11 @@ static struct set set_of_range(struct schema *s, enum domain domain, uint32_t sc
         set = of_language(s, domain, language_number(s->languages, &ones), node);
         if (node == schema) return set;
     }
-    return set_and(s, domain, set, of_language(s, domain, language_number(s->languages, &range), node));
+    set = set_and(s, domain, set, of_language(s, domain, language_number(s->languages, &range), node));
+    /* An integer between two bounds is short, and with a large divisor the automaton would be too large. */
+    bool has_low = range.minimum || range.exclusive_minimum, has_high = range.maximum || range.exclusive_maximum;
+    bool is_long = !(range.integer && has_low && has_high) && !(range.multiple_of && strlen(range.multiple_of) > 1);
+    return is_long && domain == NUMBERS ? set_and(s, domain, set, short_numbers(s, node)) : set;
 }
 
 static bool compiles(struct schema *s, struct slice regex, uint32_t node) {

@@ -641,8 +641,8 @@ static size_t find_invalid(const char *text, size_t n) {
     size_t i = 0;
     while (i < n) {
         uint8_t first = (uint8_t)text[i];
-        size_t length = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
-        if (length == 0 || length > n - i) return i;
+        size_t length = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+        if ((first >= 0x80 && first < 0xc2) || first > 0xf4 || length > n - i) return i;
         uint32_t cp = length == 1 ? first : first & (0x7fu >> length);
         for (size_t k = 1; k < length; k++) {
             if (((uint8_t)text[i + k] & 0xc0) != 0x80) return i;

@@ -25,6 +25,9 @@ static bool match(llama_grammar * grammar, const std::string & input) {
     for (const auto & s : stacks) if (s.empty()) return true;
     return false;
 }
+static llama_grammar * parse(const std::string & grammar) {
+    return llama_grammar_init_impl(nullptr, grammar.c_str(), "root", false, nullptr, 0, nullptr, 0);
+}
 int main() {
     llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
     char kind; size_t n; std::string grammar;
@@ -34,7 +37,7 @@ int main() {
         if (n && fread(&text[0], 1, n, stdin) != n) return 1;
         getchar();
         if (kind == 'S') {
-            auto * g = grammar.empty() ? nullptr : llama_grammar_init_impl(nullptr, grammar.c_str(), "root", false, nullptr, 0, nullptr, 0);
+            auto * g = grammar.empty() ? nullptr : parse(grammar);
             if (!g) { puts("error"); fflush(stdout); continue; }
             puts(match(g, text) ? "1" : "0");
             llama_grammar_free_impl(g);
@@ -46,7 +49,7 @@ int main() {
                 catch (const std::exception & ex) { error = ex.what(); grammar = ""; }
             }
             llama_grammar * g = nullptr;
-            try { if (error.empty()) g = llama_grammar_init_impl(nullptr, grammar.c_str(), "root", false, nullptr, 0, nullptr, 0); }
+            try { if (error.empty()) g = parse(grammar); }
             catch (const std::exception & ex) { error = ex.what(); }
             if (g) { puts("ok"); llama_grammar_free_impl(g); }
             else { for (auto & c : error) if (c == '\n') c = ' '; printf("error: %s\n", error.c_str()); grammar = ""; }

@@ -4,9 +4,10 @@
 //
 //   node tests/conformance/schemas.mjs build/schemas node_modules/@mlc-ai/web-xgrammar/lib/index.js
 //
-// build/schemas is schemas.cpp, compiled as its first lines say.  Both engines write members in the order of the schema,
-// so an instance counts as accepted if it is in any order of its members (at the top level).  XGrammar runs without its
-// strict mode, in which objects have no other members than those of properties.  stderr has the messages of both.
+// build/schemas is schemas.cpp, compiled as its first lines say.  Both engines write members in the order of the
+// schema, so an instance counts as accepted if it is in any order of its members (at the top level).  XGrammar runs
+// without its strict mode, in which objects have no other members than those of properties.  stderr has the messages of
+// both.
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -17,7 +18,8 @@ const suites = ['2020-12', 'draft7', 'draft4'];
 
 function read(name) {
   const groups = [];
-  for (const line of readFileSync(new URL(`../vectors/grammar/suite-${name}.txt`, import.meta.url), 'utf8').split('\n')) {
+  const file = new URL(`../vectors/grammar/suite-${name}.txt`, import.meta.url);
+  for (const line of readFileSync(file, 'utf8').split('\n')) {
     if (line[0] === '=') groups.push({ schema: line.slice(2), tests: [] });
     else if (line[0] === '+' || line[0] === '-') {
       groups.at(-1).tests.push({ valid: line[0] === '+', json: line.slice(2) });
@@ -29,7 +31,7 @@ function read(name) {
 function* permutations(list) {
   if (list.length < 2) yield list;
   for (const [i, first] of list.entries()) {
-    if (list.length >= 2) for (const rest of permutations(list.toSpliced(i, 1))) yield [first, ...rest];
+    if (list.length > 1) for (const rest of permutations(list.toSpliced(i, 1))) yield [first, ...rest];
   }
 }
 
@@ -53,8 +55,8 @@ const llama = {
   async accepts(json) { return (await ask('S', json)) === '1'; },
 };
 
-// The module is one for CommonJS in a package of ES modules, which Node does not load.  Some schemas end it with an abort,
-// after which it does nothing any more, so each refused schema loads it anew.
+// The module is one for CommonJS in a package of ES modules, which Node does not load.  Some schemas end it with an
+// abort, after which it does nothing any more, so each refused schema loads it anew.
 const code = new Function('exports', 'module', 'require', '__filename', readFileSync(module, 'utf8'));
 function load() {
   const exported = {};

@@ -541,8 +541,10 @@ static plumb_status wasm_trace(void) {
 static plumb_status json_schema(void) {
     static const char schema[] =
         "{\"type\":[\"object\",\"array\",\"number\",\"null\"],\"minimum\":0.5,\"anyOf\":[{\"$ref\":"
-        "\"#/$defs/a\"},{\"required\":[\"x\"]}],\"items\":{\"enum\":[1,\"b\",null]},\"uniqueItems\":true,\"$defs\":{\"a\":{"
-        "\"properties\":{\"k\":{\"pattern\":\"^a+$\",\"maxLength\":5},\"d\":{\"format\":\"date\"}},\"patternProperties\":"
+        "\"#/$defs/a\"},{\"required\":[\"x\"]}],\"items\":{\"enum\":[1,\"b\",null]},\"uniqueItems\":true,"
+        "\"$defs\":{\"a\":{"
+        "\"properties\":{\"k\":{\"pattern\":\"^a+$\",\"maxLength\":5},\"d\":{\"format\":\"date\"}},"
+        "\"patternProperties\":"
         "{\"^p\":{\"contains\":{\"$ref\":\"#\"}}},\"maxProperties\":2}},\"not\":{\"required\":[\"q\"]}}";
     const struct json_schema_options options = {.space = JSON_PRETTY};
     struct grammar_text text = {0}, warnings = {0};
