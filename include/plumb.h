@@ -198,8 +198,8 @@ bool plumb_token_is_eog(const plumb_model *model, int32_t id);
  * the C library's localtime, so only one thread may be in this function at a time.  *prompt ends with a 0 and is valid
  * until the next call of this function or plumb_model_free.  Needs plumb_model_load_vocab or plumb_model_end. */
 int64_t plumb_chat_render(plumb_model *model, const char *json, size_t n, const char **prompt);
-/* A text that ends an answer to such a prompt, besides the tokens for which plumb_token_is_eog is true; NULL if there is
- * none.  llama.cpp's server has one for a few families of models, which it knows by their templates. */
+/* A text that ends an answer to such a prompt, besides the tokens for which plumb_token_is_eog is true; NULL if there
+ * is none.  llama.cpp's server has one for a few families of models, which it knows by their templates. */
 const char *plumb_chat_stop(const plumb_model *model);
 
 /* Joins the pieces of tokens to text in whole UTF-8 characters.  If a piece ends inside a character, the bytes of that

@@ -56,9 +56,9 @@ In one template the prompt has more than llama.cpp's:
 ${reasons(MORE)}
 
 The engine in C does as llama.cpp's, defects included. Both make the changes that llama.cpp makes for families of
-models: reasoning as a part of the content (Ministral 3, Devstral) or as \`thinking\` (gpt-oss, LFM2), results inside the
-message with the calls (the first template of Gemma 4) or in the order of the calls (DeepSeek V4), contents without white
-space around them (StepFun). 50 more conversations with such templates are equal too (\`families.tsv\`), with one
+models: reasoning as a part of the content (Ministral 3, Devstral) or as \`thinking\` (gpt-oss, LFM2), results inside
+the message with the calls (the first template of Gemma 4) or in the order of the calls (DeepSeek V4), contents without
+white space around them (StepFun). 50 more conversations with such templates are equal too (\`families.tsv\`), with one
 exception: where a template prints the numbers in the arguments of a call, JavaScript prints 1.0 as 1, because
 \`JSON.parse\` does not tell the two apart.
 

@@ -385,8 +385,8 @@ int main(int argc, char **argv) {
         [COMMAND_RUN] = run_run, [COMMAND_INSPECT] = run_inspect, [COMMAND_TOKENIZE] = run_tokenize,
         [COMMAND_SCORE] = run_score, [COMMAND_BENCH] = run_bench, [COMMAND_TRACE] = run_trace,
         [COMMAND_LOGITS] = run_logits, [COMMAND_PERPLEXITY] = run_perplexity, [COMMAND_EMBED] = run_embed,
-        [COMMAND_RANK] = run_rank, [COMMAND_GRAMMAR] = run_grammar, [COMMAND_DIFF] = run_diff, [COMMAND_SELFCHECK] = run_selfcheck,
-        [COMMAND_WEIGHTS] = run_weights, [COMMAND_DIAGNOSE] = run_diagnose,
+        [COMMAND_RANK] = run_rank, [COMMAND_GRAMMAR] = run_grammar, [COMMAND_DIFF] = run_diff,
+        [COMMAND_SELFCHECK] = run_selfcheck, [COMMAND_WEIGHTS] = run_weights, [COMMAND_DIAGNOSE] = run_diagnose,
     };
     static struct options options;
     int code;

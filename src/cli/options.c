@@ -234,8 +234,8 @@ static void print_help(void) {
     out("\n");
     out_wrapped("MODEL is a GGUF file; the files of a split model are given in order.  `plumb COMMAND --help` lists "
                 "the options.  --version prints the version.\n\n"
-                "Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.  For grammar and the last four commands, "
-                "1 means that the two sides differ or a check failed, and 3 means failure.", 0, 0);
+                "Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.  For grammar and the last four "
+                "commands, 1 means that the two sides differ or a check failed, and 3 means failure.", 0, 0);
 }
 
 const char *command_name(enum command command) { return commands[command].name; }

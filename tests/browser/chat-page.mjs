@@ -33,8 +33,8 @@ export async function setUp() {
  * @param {import('playwright-core').Page} page */
 export const usable = page => page.waitForSelector('main:not([inert])');
 
-/** Opens the page, and waits until the chat page is usable.  `problems` lists every request to another host than `url` and `also`, every missing file and every
- * error that the page throws.
+/** Opens the page, and waits until the chat page is usable.  `problems` lists every request to another
+ * host than `url` and `also`, every missing file and every error that the page throws.
  * The seed is always the same unless a test sets another, so failures can be reproduced.
  * @param {{url: string, browser: import('playwright-core').Browser, also?: string, path?: string}} where
  *   path: of the page, if it is not the chat page @param {string} [query]

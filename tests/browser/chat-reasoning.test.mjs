@@ -9,7 +9,8 @@ import { answer, open, screenshot, setUp, state, stored } from './chat-page.mjs'
 const where = await setUp();
 const THINKING = '/build/chat/thinking.gguf';
 writeFileSync(`${root}${THINKING}`, withTemplate(tiny,
-  '{% for m in messages %}{{ m.reasoning_content or "" }}{{ m.content }}' + '{% endfor %}{% if add_generation_prompt and enable_thinking %}<think>{% endif %}'));
+  '{% for m in messages %}{{ m.reasoning_content or "" }}{{ m.content }}{% endfor %}'
+  + '{% if add_generation_prompt and enable_thinking %}<think>{% endif %}'));
 const settings = more => page => page.addInitScript(text => { localStorage['plumb.settings'] = text; },
   JSON.stringify({ seed: 1, maxTokens: 60, ...more }));
 

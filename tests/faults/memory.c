@@ -373,7 +373,8 @@ static plumb_status regular(void) {
     const struct number_range range = {.minimum = "-2", .integer = true};
     const struct language *a = language_regex(all, assertions, sizeof assertions - 1, REGEX_SEARCH);
     a = language_minus(all, a, language_regex(all, search, sizeof search - 1, REGEX_SEARCH));
-    a = language_union(all, a, language_union(all, language_number(all, &range), language_format(all, "json-pointer", 12)));
+    a = language_union(all, a, language_union(all, language_number(all, &range),
+                                              language_format(all, "json-pointer", 12)));
     struct grammar_text text = {0};
     uint32_t n;
     plumb_status status = language_write(all, a, LANGUAGE_JSON, "root", &text);

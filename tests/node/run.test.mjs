@@ -1,5 +1,5 @@
-/** chat.run, reasoning and its budget.  The runs are those of a model that is a script: it gives written answers in pieces
- * of three characters, and records what it is asked.  The budget is tested with the default model. */
+/** chat.run, reasoning and its budget.  The runs are those of a model that is a script: it gives written answers in
+ * pieces of three characters, and records what it is asked.  The budget is tested with the default model. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
@@ -55,8 +55,8 @@ const joined = (events, kind) => events.map(event => event[kind] ?? '').join('')
 describe('run', () => {
   test('executes calls, also several at once, and gives the model their results until it answers', async () => {
     const model = scripted([
-      `<think>Both.</think>I add.\n${call('add', { a: 1, b: 2 })}\n${call('now', {})}`, `Then ${call('add', { a: 3, b: 4 })}`,
-      'It is 7.',
+      `<think>Both.</think>I add.\n${call('add', { a: 1, b: 2 })}\n${call('now', {})}`,
+      `Then ${call('add', { a: 3, b: 4 })}`, 'It is 7.',
     ]);
     const order = [];
     const now = { async execute(given, { id, signal }) {
@@ -89,7 +89,8 @@ describe('run', () => {
 
   test('whatever goes wrong with a call is a result that the model sees', async () => {
     const model = scripted([
-      [call('add', { a: 1 }), call('sub', {}), call('add', { a: 1, b: 2, c: 3 }), call('fail', {})].join('\n'), 'Sorry.',
+      [call('add', { a: 1 }), call('sub', {}), call('add', { a: 1, b: 2, c: 3 }), call('fail', {})].join('\n'),
+      'Sorry.',
     ]);
     const fail = { execute: () => { throw new Error('no network'); } };
     const chat = new Chat(model);
@@ -132,7 +133,8 @@ describe('run', () => {
   test('invalid options are refused', async () => {
     const chat = new Chat(scripted([]));
     for (const [options, message] of [
-      [undefined, /tools is missing/], [{}, /tools is missing/], [{ tools: [] }, /tools is an array, expected an object/],
+      [undefined, /tools is missing/], [{}, /tools is missing/],
+      [{ tools: [] }, /tools is an array, expected an object/],
       [{ tools: { add: {} } }, /tools is an object, expected/], [{ tools: { add }, maxSteps: 0 }, /maxSteps is 0/],
       [{ tools: { add }, parseSpecial: true }, /unknown option "parseSpecial"/],
     ]) await fails(chat.run('?', options).next(), 'PLUMB_ERROR_ARGUMENT', message);
@@ -184,8 +186,8 @@ describe('answers', () => {
 });
 
 test('the default model with a template that opens reasoning: the budget ends it, control tokens show', async t => {
-  const TEMPLATE = '{% for m in messages %}{{ "<|im_start|>" + m.role + "\\n" + m.content + "<|im_end|>\\n" }}{% endfor %}'
-    + '{% if add_generation_prompt %}{{ "<|im_start|>assistant\\n<think>\\n" }}{% endif %}';
+  const TEMPLATE = '{% for m in messages %}{{ "<|im_start|>" + m.role + "\\n" + m.content + "<|im_end|>\\n" }}'
+    + '{% endfor %}{% if add_generation_prompt %}{{ "<|im_start|>assistant\\n<think>\\n" }}{% endif %}';
   const file = readFileSync(realPath);   // its template is replaced by one of the same length
   const at = file.indexOf('{% for message', file.indexOf('tokenizer.chat_template'));
   file.write(TEMPLATE.padEnd(Number(file.readBigUInt64LE(at - 8))), at);

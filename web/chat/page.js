@@ -25,8 +25,8 @@ const UNSAVED = 'Not saved: the browser cannot store it. Export what you want to
 const FATAL = ['PLUMB_ERROR', 'PLUMB_ERROR_STATE'];
 
 const page = {
-  main: element('scroll', 'main'), welcome: element('welcome', 'section'), log: element('log', 'ol'), prompt: element('prompt', 'textarea'),
-  send: element('send', 'button'), stop: element('stop', 'button'), status: element('status', 'p'),
+  main: element('scroll', 'main'), welcome: element('welcome', 'section'), log: element('log', 'ol'),
+  prompt: element('prompt', 'textarea'), send: element('send', 'button'), stop: element('stop', 'button'), status: element('status', 'p'),
   newChat: element('new-chat', 'button'), compare: element('compare', 'section'),
 };
 
