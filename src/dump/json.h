@@ -7,8 +7,8 @@
  *
  * Beyond RFC 8259, it accepts as numbers what Python's json.dumps and C's printf write: NaN, Infinity, nan, inf and
  * these with a minus.  It also accepts the strings "NaN", "Infinity" and "-Infinity", and null as NaN.
- * It refuses more than max_depth levels, trailing commas, comments, control bytes in strings and anything after the value.
- * It does not check that strings are valid UTF-8.
+ * It refuses more than max_depth levels, trailing commas, comments, control bytes in strings and anything after the
+ * value.  It does not check that strings are valid UTF-8.
  */
 #ifndef PLUMB_DUMP_JSON_H
 #define PLUMB_DUMP_JSON_H

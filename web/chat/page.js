@@ -26,7 +26,8 @@ const FATAL = ['PLUMB_ERROR', 'PLUMB_ERROR_STATE'];
 
 const page = {
   main: element('scroll', 'main'), welcome: element('welcome', 'section'), log: element('log', 'ol'),
-  prompt: element('prompt', 'textarea'), send: element('send', 'button'), stop: element('stop', 'button'), status: element('status', 'p'),
+  prompt: element('prompt', 'textarea'), send: element('send', 'button'),
+  stop: element('stop', 'button'), status: element('status', 'p'),
   newChat: element('new-chat', 'button'), compare: element('compare', 'section'),
 };
 
