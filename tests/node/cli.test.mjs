@@ -168,12 +168,12 @@ test('run and bench compute what the C program computes', () => {
   const args = ['run', tinyPath, '-p', 'Once', '--raw', '-n', '40', '--seed', '18446744073709551615'];
   const { code, out, err } = plumb([...args, '--temp', '1.5']);
   assert.equal(code, 0, err);
-  assert.equal(out, plumb([...args, '--temp', '1.5', '--batch', '64']).out);
+  assert.equal(out, plumb([...args, '--temp', '1.5', '--batch', '128']).out);
   assert.equal(JSON.parse(plumb([...args, '--json']).out).seed, '18446744073709551615');
   const shape = json => Object.fromEntries(Object.entries(JSON.parse(json)).filter(([name]) => name !== 'module')
     .map(([name, value]) => [name, Array.isArray(value) ? value.length : /seconds|threads|bytes/.test(name) || value]));
   const bench = ['bench', tinyPath, '-p', '8', '-n', '4', '-r', '2', '--json', '--precision', 'exact16'];
-  assert.deepEqual(shape(plumb(bench).out), shape(plumb([...bench, '--batch', '64']).out));
+  assert.deepEqual(shape(plumb(bench).out), shape(plumb([...bench, '--batch', '128']).out));
 });
 
 test('run: Ctrl-C ends the answer, exit code 130', async () => {

@@ -33,7 +33,7 @@ describe('the default model', () => {
     const varying = { weightBytes: 0, sessionBytes: 0, memoryBytes: 0, module: '', kernels: '', precision: '' };
     assert.deepEqual({ ...info, ...varying }, {
       architecture: 'llama', parameters: 134515008, layers: 30, embedding: 576, heads: 9, headsKV: 3, headDim: 64,
-      feedForward: 1536, vocabulary: 49152, trainedContext: 8192, contextLength: 2048, batch: 64,
+      feedForward: 1536, vocabulary: 49152, trainedContext: 8192, contextLength: 2048, batch: 128,
       dimensions: 576, hasLogits: true, pooling: 'none',
       threads: Math.min(8, availableParallelism()), ...varying,
     });
