@@ -36,6 +36,7 @@ export const Plumb = library;
  * @typedef {import('./api/run.js').RunEvent} RunEvent
  * @typedef {import('./api/run.js').CallResult} CallResult
  * @typedef {import('./template/toolcalls.js').ToolChoice} ToolChoice
+ * @typedef {import('./template/constraint.js').SchemaOptions} SchemaOptions
  * @typedef {import('./template/messages.js').Tool} Tool
  * @typedef {import('./template/messages.js').ToolCall} ToolCall
  * @typedef {import('./template/messages.js').Message} Message
@@ -52,3 +53,6 @@ export const Plumb = library;
  * @typedef {import('./engine/engine.js').MetadataValue} MetadataValue
  * @typedef {import('./engine/engine.js').TapRecord} TapRecord
  * @typedef {import('./engine/engine.js').TraceDocument} TraceDocument */
+/** @template T @typedef {import('./api/object.js').ObjectAnswer<T>} ObjectAnswer */
+/** @template S @typedef {import('./api/infer.js').FromSchema<S>} FromSchema */
+/** @template T @typedef {import('./api/infer.js').DeepPartial<T>} DeepPartial */

@@ -20,6 +20,7 @@ export { PlumbError } from './index.js';
  * @typedef {import('./openai/completions.js').ChatCompletionChunk} ChatCompletionChunk
  * @typedef {import('./openai/completions.js').ToolCallDelta} ToolCallDelta
  * @typedef {import('./openai/completions.js').Delta} Delta
+ * @typedef {import('./openai/completions.js').ResponseFormat} ResponseFormat
  * @typedef {import('./openai/embeddings.js').Embeddings} Embeddings
  * @typedef {import('./openai/embeddings.js').EmbeddingParameters} EmbeddingParameters
  * @typedef {import('./openai/embeddings.js').EmbeddingResponse} EmbeddingResponse

@@ -231,7 +231,7 @@ describe('the default model', () => {
       [{ reasoning_effort: 'huge' }, /reasoning_effort is "huge", expected "none" or/],
       [{ chat_template_kwargs: 3 }, /chat_template_kwargs is 3, expected/],
       [{ tools: [{ type: 'custom' }] }, /tools is an array, expected/],
-      [{ response_format: { type: 'json_object' } }, /response_format is an object, expected \{type: 'text'\}/],
+      [{ response_format: { type: 'xml' } }, /response_format is an object, expected \{type: 'text'\}/],
       [{ messages: 'Hi' }, /messages is "Hi", expected an array/],
       [{ messages: null }, /messages is missing/],
       [{ messages: [] }, /chat.completions.create: messages is empty/],

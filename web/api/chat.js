@@ -6,6 +6,7 @@ import * as known from '../base/options.js';
 import { checkNesting } from '../template/template.js';
 import { chosenTools } from '../template/toolcalls.js';
 import { beginAnswer } from '../template/generate.js';
+import { ObjectAnswer, valuesOf } from './object.js';
 import { execute, toolsOf } from './run.js';
 
 /** @typedef {import('../template/messages.js').Message} Message
@@ -159,6 +160,25 @@ export class Chat {
     }
   }
 
+  /** Adds messages to the chat and answers with a value of a schema.  Only tokens with which the text remains valid can
+   * be chosen; the text is the answer's message.  A model that can reason does not do so here.
+   * @template const S
+   * @param {S} schema  a JSON Schema, or a schema of Zod or another library that gives its JSON Schema; such a library
+   *   also checks the value, and the result is what it makes of it
+   * @param {string | Message | Message[]} content  a string is a message of the user
+   * @param {SendOptions} [options]  for this answer
+   * @returns {ObjectAnswer<import('./infer.js').FromSchema<S>>}  `await` gives the value, and a loop `for await` gives
+   *   what is known of it while it grows.  PLUMB_ERROR_TRUNCATED: the answer was cut off; details.partial is what is
+   *   known of the value.  PLUMB_ERROR_UNSUPPORTED: a keyword of the schema cannot be kept */
+  object(schema, content, options = {}) {
+    known.checkOptions('chat.object', options, known.SEND);
+    const template = { enable_thinking: false, ...this.#defaults.template, ...options.template };
+    const pieces = this.send(content, {
+      ...options, template, toolChoice: 'none', schema: /** @type {any} */ (schema),
+    });
+    return new ObjectAnswer(valuesOf(schema, pieces));
+  }
+
   /** Forgets messages.
    * @param {number} index  index in chat.messages of the first to forget; 0: all, including the system message */
   rewind(index) {
@@ -206,7 +226,7 @@ export class Chat {
    * @returns {AsyncGenerator<import('../template/answer.js').AnswerDelta, Stats, void>} */
   async *#deltas(messages, about, { template, ...options }) {
     const before = this.#messages, trimmed = this.#trimmed;
-    /** @type {import('../template/answer.js').AnswerReader | undefined} */
+    /** @type {Awaited<ReturnType<typeof beginAnswer>>['reader'] | undefined} */
     let reader;
     let failed = false;
     this.lastStats = undefined;

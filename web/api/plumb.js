@@ -16,6 +16,7 @@ import { prepare, stopsOf } from '../template/inputs.js';
 import { chatTokens, checkNesting, Renderer } from '../template/template.js';
 import { formatOf, PROMPT_END, supportsTools } from '../template/formats.js';
 import { withToolsDescribed } from '../template/toolcalls.js';
+import { withGrammar } from '../template/constraint.js';
 import { Chat } from './chat.js';
 
 /** @typedef {import('../loader/source.js').Platform & import('../loader/source.js').Sites
@@ -374,9 +375,9 @@ export class Model {
    * @returns {AsyncGenerator<string, Stats, void>} */
   async *generate(prompt, options = {}) {
     known.checkOptions('generate', options, known.GENERATE);
-    const { signal, parseSpecial, template, onToken, reasoningBudget, ...rest } = options;
+    const { signal, parseSpecial, template, onToken, reasoningBudget, ...rest } = withGrammar('generate', options);
     const ids = await this.#promptIds(prompt, parseSpecial ?? true, template ?? {});
-    if (reasoningBudget !== undefined && options.grammar !== undefined) {
+    if (reasoningBudget !== undefined && rest.grammar) {
       throw argumentError('generate: reasoningBudget and grammar exclude each other: the end of the reasoning is not a '
         + 'part of the grammar');
     }

@@ -17,7 +17,7 @@ export class PlumbError extends Error {
   /**
    * @param {ErrorCode} code
    * @param {string} message  one sentence that names the place and the numbers
-   * @param {Record<string, string | number>} [details]  values from the message: {url, status}, {bytes, total}
+   * @param {Record<string, any>} [details]  values from the message: {url, status}, {bytes, total}, {partial}
    */
   constructor(code, message, details = {}) {
     super(message);
@@ -25,12 +25,12 @@ export class PlumbError extends Error {
     /** "PLUMB_ERROR_MAGIC" and so on. @type {ErrorCode} */
     this.code = code;
     /** Values from the message that a program can use, such as {url, status} or {bytes, total}.
-     * @type {Record<string, string | number>} */
+     * @type {Record<string, any>} */
     this.details = details;
   }
 }
 
-/** @param {string} message @param {Record<string, string | number>} [details] */
+/** @param {string} message @param {Record<string, any>} [details] */
 export const argumentError = (message, details) => new PlumbError('PLUMB_ERROR_ARGUMENT', message, details);
 
 /** The message of whatever was thrown, followed by its cause: "fetch failed: connect ECONNREFUSED".

@@ -104,8 +104,23 @@ const openaiBias = value => logitBias(value) || (![...biasEntries(value)].every(
 const streamOptions = value => !(Object.entries(Object(value)).every(([name, one]) => name === 'include_usage'
   && typeof one === 'boolean') && typeof value === 'object')
   && 'an object whose only property is include_usage, true or false';
+/** A JSON Schema, or a function or object that has one, as Zod's. @type {Check} */
+const schema = value => object(value) && typeof value !== 'boolean' && typeof value !== 'function'
+  && 'a JSON Schema or a Standard Schema';
 /** @type {Check} */
-const responseFormat = value => !(value?.type === 'text' && Object.keys(value).length === 1) && "{type: 'text'}";
+const schemaOptions = value => (object(value) || !Object.entries(value).every(([name, one]) =>
+  Object.hasOwn(SCHEMA_OPTIONS, name)
+    && (one === undefined || !(/** @type {Record<string, Check>} */ (SCHEMA_OPTIONS)[name](one)))))
+  && "an object of strict (true or false), whitespace ('compact', 'pretty' or 'free') and order ('schema' or 'any')";
+/** @type {Check} */
+const responseFormat = value => {
+  const isPlain = (value?.type === 'text' || value?.type === 'json_object') && Object.keys(value).length === 1;
+  const { name, schema: given, strict = false, description = '', ...more } = Object(value?.json_schema);
+  const isSchema = value?.type === 'json_schema' && Object.keys(value).length === 2 && !text(name) && !schema(given)
+    && !boolean(strict ?? false) && !string(description) && Object.keys(more).length === 0;
+  return !isPlain && !isSchema && "{type: 'text'}, {type: 'json_object'} or {type: 'json_schema', json_schema: "
+    + '{name, schema, strict?, description?}}';
+};
 
 /** @type {Check} */
 const tokens = value => !(Array.isArray(value) && value.length > 0 && value.every(id => isWithin(id, 0, MAX_TOKENS)))
@@ -160,7 +175,11 @@ export const SAMPLING = {
 };
 export const GENERATE = {
   ...SAMPLING, maxTokens: count, stop, signal, logprobs, onToken: callback, parseSpecial: boolean, template,
-  reasoningBudget: topK, special: texts, grammar: text,
+  reasoningBudget: topK, special: texts, grammar: text, regex: text, schema, json: oneOf(true), schemaOptions,
+};
+/** The options of schemaOptions. */
+const SCHEMA_OPTIONS = {
+  strict: boolean, whitespace: oneOf('compact', 'pretty', 'free'), order: oneOf('schema', 'any'),
 };
 /* The options of generate that a chat takes as defaults for its answers.  A signal belongs to one answer, and
  * parseSpecial to a prompt that is a string. */

@@ -59,9 +59,8 @@ const encoder = new TextEncoder();
  * @property {Record<number, number> | Map<number, number>} [logitBias]  added to a token's logit; -Infinity forbids it
  * @property {number | bigint} [seed]  the same seed gives the same text on every host; default: a random one */
 
-/** @typedef {object} Constraint  what the answer may be
- * @property {string} [grammar]  a grammar in GBNF, llama.cpp's language; the answer is a text of its rule root, or the
- *   beginning of one if the answer is cut off */
+/** @typedef {{language: 'gbnf' | 'regex' | 'schema', text: string, flags: number}} Grammar  a text to compile; flags of
+ *   plumb_wasm_grammar_schema */
 
 /** @typedef {object} Candidate  a token that was possible
  * @property {number} id
@@ -112,7 +111,7 @@ export class Engine {
   #digest = 0;
   /** Pointer to a plumb_text, which holds the incomplete character of the text being generated. */
   #text = 0;
-  /** Pointers to compiled grammars by their texts, the last used one last. @type {Map<string, number>} */
+  /** Pointers to compiled grammars by their languages and texts, the last used one last. @type {Map<string, number>} */
   #grammars = new Map();
   /** Whether rehearse was called. */
   #rehearsed = false;
@@ -692,20 +691,23 @@ export class Engine {
 
   // ---- sampler ----
 
-  /** Compiles a grammar, unless it is among those that are kept. @param {string} text @returns {number} */
-  #grammar(text) {
-    const c = this.#c;
-    const grammar = this.#grammars.get(text) ?? c.plumb_grammar_create(this.#model);
+  /** Compiles a grammar, unless it is among those that are kept. @param {Grammar} given @returns {number} */
+  #grammar({ language, text, flags }) {
+    const c = this.#c, key = `${language} ${flags} ${text}`;
+    const grammar = this.#grammars.get(key) ?? c.plumb_grammar_create(this.#model);
     if (!grammar) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for a grammar');
-    if (!this.#grammars.delete(text)) {
-      const status = this.#withText(text, (chars, n) => c.plumb_grammar_parse(grammar, chars, n));
+    if (!this.#grammars.delete(key)) {
+      const status = this.#withText(text, (chars, n) =>
+        language === 'schema' ? c.plumb_wasm_grammar_schema(grammar, chars, n, flags)
+          : language === 'regex' ? c.plumb_grammar_parse_regex(grammar, chars, n)
+            : c.plumb_grammar_parse(grammar, chars, n));
       if (status !== 0) {
         const error = this.#error(status, this.#string(c.plumb_grammar_error(grammar)));
         c.plumb_grammar_free(grammar);
         throw error;
       }
     }
-    this.#grammars.set(text, grammar);
+    this.#grammars.set(key, grammar);
     for (const [oldest, freed] of this.#grammars) {
       if (this.#grammars.size <= KEPT_GRAMMARS) break;
       this.#grammars.delete(oldest);
@@ -714,16 +716,16 @@ export class Engine {
     return grammar;
   }
 
-  /** Follows a text through the grammar of the options; undefined if they have none.  There is one at a time.
-   * @param {Constraint} options */
-  #createMatcher({ grammar }) {
-    if (grammar === undefined) return undefined;
+  /** Follows a text through a grammar.  There is one at a time. @param {Grammar} grammar */
+  #createMatcher(grammar) {
     const c = this.#c, compiled = this.#grammar(grammar);
     const failed = (/** @type {number} */ status) => this.#error(status, this.#string(c.plumb_grammar_error(compiled)));
     const status = c.plumb_matcher_create(this.#out, compiled);
     if (status !== 0) throw failed(status);
     const matcher = this.#word(0);
     return {
+      /** What the compiler of a schema ignored. */
+      warnings: this.#string(c.plumb_grammar_warnings(compiled)).split('\n').filter(Boolean),
       /** A pointer to the set of tokens that may follow. */
       mask() {
         const mask = c.plumb_matcher_mask(matcher);
@@ -740,10 +742,10 @@ export class Engine {
     };
   }
 
-  /** @param {Sampling & Constraint} options  checked by the caller */
+  /** @param {Sampling & {grammar?: Grammar}} options  checked by the caller */
   createSampler(options) {
     const c = this.#c;
-    const matcher = this.#createMatcher(options);
+    const matcher = options.grammar && this.#createMatcher(options.grammar);
     const bias = biasPairs(options.logitBias);
     const sampler = this.#withBytes(8 * bias.length, ptr => {
       bias.forEach(([token, value], i) => {
@@ -761,6 +763,7 @@ export class Engine {
       throw error;
     });
     return {
+      warnings: matcher?.warnings ?? [],
       /** @param {number} token */
       accept: token => c.plumb_sampler_accept(sampler, token),
       /** The next token, from the session's logits, and within the grammar if there is one; -1 if none is possible.

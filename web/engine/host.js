@@ -30,7 +30,8 @@ import { MAX_MEMORY, Threads, returnMemory, takeMemory } from './threads.js';
  * @property {'stop' | 'length' | 'abort'} finishReason  'stop': the model or a stop string ended the text; 'length':
  *   maxTokens is reached or the context is full; 'abort': the signal ended it, the caller left the loop or closed the
  *   model
- * @property {number | bigint} seed */
+ * @property {number | bigint} seed
+ * @property {string[]} [warnings]  what is not kept of a schema with strict: false, each with its JSON pointer */
 
 /** Milliseconds of loading after which the host yields to the event loop. */
 const SLICE = 30;
@@ -311,7 +312,7 @@ export function createHost(platform) {
 
 /** @typedef {{maxTokens?: number, stop?: string | string[], logprobs?: number, special?: string[],
  *   budget?: import('./budget.js').Budget} & import('./engine.js').Sampling
- *   & import('./engine.js').Constraint} GenerateOptions */
+ *   & {grammar?: import('./engine.js').Grammar}} GenerateOptions */
 
 /** Feeds the prompt, then samples tokens and feeds them back, one at a time.  A token is fed only if the next one is to
  * be sampled.  So if the text ends because the model ends the turn, the session holds the prompt and all tokens of the
@@ -395,6 +396,6 @@ async function generate(engine, ids, options, run) {
   return {
     promptTokens: ids.length, reusedTokens: reused, tokens, prefillSeconds: prefill, decodeSeconds: decode,
     prefillRate: prefill > 0 ? computed / prefill : 0, decodeRate: decode > 0 ? steps / decode : 0,
-    finishReason: reason, seed,
+    finishReason: reason, seed, ...sampler.warnings.length > 0 && { warnings: sampler.warnings },
   };
 }

@@ -4,6 +4,7 @@
 import { argumentError, PlumbError } from '../base/errors.js';
 import { randomHex } from '../base/hex.js';
 import * as known from '../base/options.js';
+import { checkStrict, jsonSchemaOf } from '../template/constraint.js';
 import { beginAnswer } from '../template/generate.js';
 import { chosenTools } from '../template/toolcalls.js';
 
@@ -54,8 +55,12 @@ export const VERSION = '0.1.0';
  *   is fed; default: any number
  * @property {import('../template/messages.js').TemplateOptions | null} [chat_template_kwargs]  variables of the
  *   template, such as {enable_thinking: false}
- * @property {{type: 'text'} | null} [response_format]
+ * @property {ResponseFormat | null} [response_format]  json_object: the answer is a JSON object; json_schema: a
+ *   value of the schema.  A keyword that cannot be kept is an error
  * @property {1 | null} [n] */
+/** @typedef {{type: 'text'} | {type: 'json_object'} | {type: 'json_schema', json_schema: {name: string,
+ *   schema: Record<string, unknown>, strict?: boolean | null, description?: string}}} ResponseFormat  strict: true asks
+ *   as OpenAI's service does that every object has additionalProperties: false and requires all properties */
 /** @typedef {{token: string, bytes: number[], logprob: number}} TopLogprob
  * @typedef {TopLogprob & {top_logprobs: TopLogprob[]}} TokenLogprob
  * @typedef {{content: TokenLogprob[], refusal: null}} Logprobs  content: one for each of usage.completion_tokens
@@ -196,8 +201,21 @@ function checked(params) {
     variables: {
       ...effort === 'none' ? { enable_thinking: false } : effort && { reasoning_effort: effort }, ...kwargs,
     },
-    options: /** @type {GenerateOptions} */ ({ ...Object.fromEntries(options), ...seed }),
+    options: /** @type {GenerateOptions} */ ({
+      ...Object.fromEntries(options), ...seed, ...constraintFor(where, given.response_format),
+    }),
   };
+}
+
+/** The options of an answer in a format. @param {string} where @param {ResponseFormat} [format]
+ * @returns {import('../template/constraint.js').Constraint} */
+function constraintFor(where, format) {
+  if (format?.type === 'json_object') return { json: true };
+  if (format?.type !== 'json_schema') return {};
+  const { schema: given, strict } = format.json_schema;
+  const place = `${where}: response_format.json_schema.schema`, schema = jsonSchemaOf(place, given);
+  if (strict) checkStrict(place, schema);
+  return { schema: /** @type {object} */ (schema) };
 }
 
 /** Converts a message's content to a string. @param {CompletionMessage} message @param {string} where */

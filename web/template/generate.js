@@ -1,5 +1,6 @@
 /* Generates an answer to a prompt and separates its reasoning, its text and its calls. */
 import { AnswerReader } from './answer.js';
+import { CONSTRAINTS } from './constraint.js';
 import { formatOf, PROMPT_END, textsOf } from './formats.js';
 
 /** @typedef {import('../engine/host.js').Stats} Stats
@@ -9,21 +10,38 @@ import { formatOf, PROMPT_END, textsOf } from './formats.js';
  * @property {boolean} [anyName]  calls may name tools that do not exist
  * @property {boolean} [parallel]  several calls; default true.  Without it, the answer ends with its first call */
 
+/** An answer that is bound to a grammar from its first token: all of it is text, whatever tags are in it. */
+class PlainReader {
+  /** @type {import('./answer.js').Answer} */
+  message = { content: '' };
+  isComplete = false;
+
+  /** @param {string} piece @returns {AnswerDelta[]} */
+  push(piece) {
+    this.message.content += piece;
+    return [{ content: piece }];
+  }
+
+  /** @returns {AnswerDelta[]} */
+  end() { return []; }
+}
+
 /** @param {import('./messages.js').ChatModel} model @param {Int32Array} ids  the prompt
  * @param {AnswerOptions} about @param {import('./messages.js').GenerateOptions} options
- * @returns {Promise<{reader: AnswerReader, deltas: AsyncGenerator<AnswerDelta, Stats, void>}>}  the reader has the
- *   message; if the loop over the deltas was left, its end() completes it */
+ * @returns {Promise<{reader: AnswerReader | PlainReader, deltas: AsyncGenerator<AnswerDelta, Stats, void>}>}
+ *   the reader has the message; if the loop over the deltas was left, its end() completes it */
 export async function beginAnswer(model, ids, { tools = [], anyName = false, parallel = true }, options) {
   const source = model.metadata['tokenizer.chat_template'];
   const prompt = await model.detokenize(ids.slice(-PROMPT_END), { special: true });
-  const reader = new AnswerReader(source, tools, { prompt, anyName, parallel });
+  const isPlain = tools.length === 0 && CONSTRAINTS.some(name => options[name] !== undefined);
+  const reader = isPlain ? new PlainReader() : new AnswerReader(source, tools, { prompt, anyName, parallel });
   const cut = new AbortController();
   const signal = options.signal ? AbortSignal.any([options.signal, cut.signal]) : cut.signal;
   const pieces = model.generate(ids, { ...options, signal, special: textsOf(formatOf(String(source ?? ''))) });
   return { reader, deltas: deltasOf(pieces, reader, cut, options.signal) };
 }
 
-/** @param {AsyncGenerator<string, Stats, void>} pieces @param {AnswerReader} reader
+/** @param {AsyncGenerator<string, Stats, void>} pieces @param {AnswerReader | PlainReader} reader
  * @param {AbortController} cut  ends the answer @param {AbortSignal} [signal]  of the caller
  * @returns {AsyncGenerator<AnswerDelta, Stats, void>} */
 async function* deltasOf(pieces, reader, cut, signal) {

@@ -36,7 +36,7 @@
  *   the tag that ends the reasoning is fed, and the answer goes on; 0: none; default: any number
  * @property {string[]} [special]  texts that are shown although control tokens in them do not show otherwise
  * @typedef {OwnGenerateOptions & import('../engine/engine.js').Sampling
- *   & import('../engine/engine.js').Constraint} GenerateOptions */
+ *   & import('./constraint.js').Constraint} GenerateOptions */
 /** @typedef {object} ChatModel  the model that answers
  * @property {Record<string, import('../engine/engine.js').MetadataValue>} metadata
  * @property {import('../engine/host.js').Stats} [lastStats]  of its last answer
