@@ -6,8 +6,8 @@
 //
 // build/schemas is schemas.cpp, compiled as its first lines say.  Both engines write members in the order of the
 // schema, so an instance counts as accepted if it is in any order of its members (at the top level).  XGrammar runs
-// with any white space, which is its default and gives it the best counts, and without its strict mode, in which objects
-// have no other members than those of properties.  stderr has the messages of both.
+// with any white space, which is its default and gives it the best counts, and without its strict mode, in which
+// objects have no other members than those of properties.  stderr has the messages of both.
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

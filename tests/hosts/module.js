@@ -29,13 +29,18 @@ export async function runTests(module, print, read, startThread) {
       return BigInt(got.length);
     },
   });
-  // The C library's dates ask for environment variables; there are none.
+  // The C library's dates ask for environment variables, of which there are none, and for the time.
   const wasi = imports.wasi_snapshot_preview1 ??= {};
   wasi.environ_sizes_get = (n, size) => {
     for (const at of [n, size]) bytes(at, 4).fill(0);
     return 0;
   };
   wasi.environ_get = () => 0;
+  wasi.clock_time_get = (...args) => {
+    const at = bytes(args.at(-1), 8);
+    new DataView(at.buffer, at.byteOffset, 8).setBigUint64(0, BigInt(Date.now()) * 1_000_000n, true);
+    return 0;
+  };
   const c = new WebAssembly.Instance(module, imports).exports;
   c._initialize();
   if (!memory) return c.test_main();

@@ -30,6 +30,7 @@ const expected = [
   ['Plumb.listCached()', /\bready 98362432 98362432 0\n\[\]\n\[\s*(?:Object|\{[^]*size: 98362432)[^]*\]$/],
   ['Plumb.preflight(', /^true \[\] Smollm2 135M .* true\n1\d{8} \d{9,10} \{ ?decode: [\d.]+, prefill: [\d.]+ ?\}$/],
   ['model.rank(', /^3 384\n0\.\d\d (The cat|Two kittens)[^]*\n-?0\.\d\d Stock prices fell sharply\.$/],
+  ['chat().object(', /(?:^|\n)(?:France|Italy|Spain)$/],
   ['lastStats.finishReason', /(?:^|\n)abort$/],
   ['helper.run(', /^2\n \+\n 3\n[^]*\nstop 1$/],
   ['Once upon a time there was no GGUF', /^PLUMB_ERROR_MAGIC header at byte 0: magic "Once" is not "GGUF" \{\}$/],

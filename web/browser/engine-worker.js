@@ -11,6 +11,7 @@ import '../dist/vendor/noble-hashes/_md.js';
 import '../dist/vendor/noble-hashes/_u64.js';
 import '../dist/vendor/noble-hashes/sha2.js';
 import '../dist/vendor/noble-hashes/utils.js';
+import '../engine/budget.js';
 import '../engine/embed.js';
 import '../engine/engine.js';
 import '../engine/preflight.js';
