@@ -26,8 +26,7 @@ import { execute, toolsOf } from './run.js';
  *   less */
 /** @typedef {object} OwnSendOptions
  * @property {import('../template/toolcalls.js').ToolChoice} [toolChoice]  'none': the model is not told about the
- *   tools;
- *   default 'auto'
+ *   tools; default 'auto'
  * @property {boolean} [parallelToolCalls]  false: the answer ends with its first call; default true
  * @property {(delta: import('../template/answer.js').AnswerDelta) => void} [onDelta]  receives each part of an answer:
  *   text, reasoning, or a piece of a call
@@ -118,16 +117,15 @@ export class Chat {
   }
 
   /** Sends messages and executes the tools that the model calls, until it answers without a call.  The results go back
-   * to
-   * the model, which may call tools again.  All messages stay in the chat.
+   * to the model, which may call tools again.  All messages stay in the chat.
    *
    * What a tool throws becomes a result that the model sees.  So does a message about a tool that does not exist, or
    * about arguments that do not fit the tool's schema.  The calls of one step are executed at the same time.  If the
    * signal is aborted, results that are missing become errors, so that the chat can go on later.
    * @param {string | Message | Message[]} content  a string is a message of the user
    * @param {{tools: import('./run.js').Callables, maxSteps?: number} & GenerateOptions} options  tools: by name,
-   *   instead
-   *   of those of the chat; maxSteps: how many answers the model may give, default 8; the others are those of an answer
+   *   instead of those of the chat; maxSteps: how many answers the model may give, default 8; the others are
+   * those of an answer
    * @returns {AsyncGenerator<import('./run.js').RunEvent, void, void>} */
   async *run(content, options) {
     known.checkOptions('chat.run', options, known.RUN);

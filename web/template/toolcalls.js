@@ -6,8 +6,7 @@ import { exampleOf, formatOf, supportsTools } from './formats.js';
 /** @typedef {import('./messages.js').Tool} Tool
  * @typedef {import('./messages.js').Message} Message */
 /** @typedef {'auto' | 'none' | 'required' | {type: 'function', function: {name: string}}} ToolChoice  none: the model
- *   is
- *   not told about the tools */
+ *   is not told about the tools */
 
 /** Converts messages with calls to the form that a template expects.  The arguments of calls become objects if it takes
  * objects.  Ids become nine letters and digits if the template refuses others (Mistral).  If the template
@@ -59,8 +58,7 @@ export function chosenTools(where, tools, choice = 'auto', name = 'tool_choice')
 
 /** Messages for a template that does not describe tools: a system message describes them as the models of Hermes and
  * Qwen are told about them, with the model's own way to write calls, or else theirs.  Earlier calls become text, and
- * the
- * results of calls become messages of the user.
+ * the results of calls become messages of the user.
  * @param {string} source  of the template @param {Message[]} messages @param {Tool[]} tools @returns {Message[]} */
 export function withToolsDescribed(source, messages, tools) {
   const { write } = formatOf(source), isWritten = write && !source.includes('tool_calls');
