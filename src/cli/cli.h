@@ -54,7 +54,9 @@ struct options {
     const char *output, *model, *against, *html, *base, *save;
     double tolerance;
     const char *prefix, *query, *query_prefix;
-    const char *grammar, *gbnf;          /* a file, or the grammar itself */
+    const char *grammar, *gbnf;          /* a file, or the grammar itself; at most one of these two and the next two */
+    const char *json_schema, *regex;     /* a file, or the schema itself if it begins with {; the expression itself */
+    plumb_schema_options schema;
     uint32_t n_dimension;                /* 0: all */
     plumb_pooling pooling;               /* if has_pooling */
     bool has_pooling, no_normalize, truncate;
@@ -162,7 +164,8 @@ int input_ids(struct ids *ids, plumb_model *model, const struct options *o, cons
 /* The bytes of a token, including special tokens; to be freed. */
 char *token_piece(const plumb_model *model, int32_t id, size_t *n);
 
-/* The grammar of --grammar or --gbnf, compiled; *out is NULL if neither is given.  model may be NULL. */
+/* Compiles the grammar of --grammar, --gbnf, --json-schema or --regex, and prints its warnings.  *out is NULL if none
+ * is given.  model may be NULL. */
 int load_grammar(plumb_grammar **out, plumb_model *model, const struct options *o);
 
 /* Returns NULL after a message. */

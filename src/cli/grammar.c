@@ -5,25 +5,44 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Whether a schema is given itself, not as a file. */
+static bool is_schema_text(const char *schema) { return schema[strspn(schema, " \t\r\n")] == '{'; }
+
+static plumb_status parse_grammar(plumb_grammar *grammar, const struct options *o, const char *text, size_t n) {
+    if (o->json_schema) return plumb_grammar_parse_schema(grammar, text, n, &o->schema);
+    return o->regex ? plumb_grammar_parse_regex(grammar, text, n) : plumb_grammar_parse(grammar, text, n);
+}
+
+/* Prints each line of the warnings. */
+static void print_warnings(const char *where, const char *warnings) {
+    for (size_t n; (n = strcspn(warnings, "\n")) > 0; warnings += n + (warnings[n] != '\0')) {
+        print_error(0, "%s: %.*s", where, (int)n, warnings);
+    }
+}
+
 int load_grammar(plumb_grammar **out_grammar, plumb_model *model, const struct options *o) {
     *out_grammar = NULL;
-    if (!o->grammar && !o->gbnf) return EXIT_OK;
+    const char *given = o->grammar ? o->grammar : o->gbnf ? o->gbnf : o->json_schema ? o->json_schema : o->regex;
+    if (!given) return EXIT_OK;
     int code = exit_failed;
-    size_t n = o->gbnf ? strlen(o->gbnf) : 0;
-    char *file = o->grammar ? read_file(o->grammar, &n, &code) : NULL;
-    if (o->grammar && !file) return code;
+    const bool is_file = o->grammar || (o->json_schema && !is_schema_text(given));
+    const char *where = is_file ? given : o->gbnf ? "--gbnf" : o->json_schema ? "--json-schema" : "--regex";
+    size_t n = strlen(given);
+    char *file = is_file ? read_file(given, &n, &code) : NULL;
+    if (is_file && !file) return code;
     plumb_grammar *grammar = plumb_grammar_create(model);
     if (!grammar) {
         free(file);
         return report("grammar", PLUMB_ERROR_MEMORY, "out of memory");
     }
-    plumb_status status = plumb_grammar_parse(grammar, file ? file : o->gbnf, n);
+    plumb_status status = parse_grammar(grammar, o, file ? file : given, n);
     free(file);
     if (status == PLUMB_OK) {
+        print_warnings(where, plumb_grammar_warnings(grammar));
         *out_grammar = grammar;
         return EXIT_OK;
     }
-    code = report(o->grammar ? o->grammar : "--gbnf", status, plumb_grammar_error(grammar));
+    code = report(where, status, plumb_grammar_error(grammar));
     plumb_grammar_free(grammar);
     return status == PLUMB_ERROR_MEMORY || o->command == COMMAND_RUN ? code : EXIT_DIFFERENT;
 }

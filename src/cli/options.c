@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* The type of an option's value.  COUNT: a U32 or "all"; RANGE: two U32, "0-3". */
-enum kind { FLAG, TEXT, U32, U64, F32, F64, COUNT, RANGE, PRECISION, KV_TYPE, POOLING };
+enum kind { FLAG, TEXT, U32, U64, F32, F64, COUNT, RANGE, PRECISION, KV_TYPE, POOLING, WHITESPACE };
 
 #define ON(command) (1u << COMMAND_##command)
 #define TAKE_TEXTS (ON(EMBED) | ON(RANK))
@@ -54,6 +54,21 @@ static const struct option {
     { "--grammar", ON(RUN), TEXT, AT(grammar), 0, 0, "FILE",
       "a grammar in GBNF, llama.cpp's language: the answer is a text of its rule root" },
     { "--gbnf", ON(RUN), TEXT, AT(gbnf), 0, 0, "TEXT", "the same, with the grammar itself" },
+    { "--json-schema", ON(RUN), TEXT, AT(json_schema), 0, 0, "FILE",
+      "a JSON Schema: the answer is the JSON text of a value that is valid by it; instead of FILE the schema itself, "
+      "which begins with {" },
+    { "--regex", ON(RUN), TEXT, AT(regex), 0, 0, "RE",
+      "a regular expression of JavaScript with its flag u: the whole answer matches it" },
+    { "--json-schema", ON(GRAMMAR), TEXT, AT(json_schema), 0, 0, "FILE",
+      "a JSON Schema in the place of the grammar, or the schema itself, which begins with {" },
+    { "--regex", ON(GRAMMAR), TEXT, AT(regex), 0, 0, "RE",
+      "a regular expression in the place of the grammar, which the whole text matches" },
+    { "--no-strict", ON(RUN) | ON(GRAMMAR), FLAG, AT(schema.lenient), 0, 0, NULL,
+      "with --json-schema: ignore keywords that cannot be kept, with a warning, instead of failing" },
+    { "--any-order", ON(RUN) | ON(GRAMMAR), FLAG, AT(schema.any_order), 0, 0, NULL,
+      "with --json-schema: the members of objects in any order, not in that of the schema" },
+    { "--whitespace", ON(RUN) | ON(GRAMMAR), WHITESPACE, AT(schema.space), 0, 0, "NAME",
+      "with --json-schema: compact (none), pretty (two spaces a level) or free (compact)" },
     { "-n", ON(GRAMMAR), U32, AT(n_repeat), 1, 1 << 20, "N", "sample: how many texts (1)" },
     { "--seed", ON(GRAMMAR), U64, AT(sampling.seed), 0, 0, "N",
       "sample: the same seed gives the same texts (a random one)" },
@@ -195,7 +210,8 @@ static const struct {
         "MODEL is\n"
         DEFAULT_ENCODER " unless it is given.\n" },
     [COMMAND_GRAMMAR] = { "grammar", "check|sample|match FILE", "tries out a grammar",
-        "FILE is a grammar in GBNF, llama.cpp's language; - reads it from standard input.\n\n"
+        "FILE is a grammar in GBNF, llama.cpp's language; - reads it from standard input.  With --json-schema or\n"
+        "--regex there is no FILE.\n\n"
         "grammar check FILE: says whether it is correct, or what is wrong at which line and column.\n\n"
         "grammar sample FILE: prints random texts of the grammar, each followed by a newline.\n\n"
         "grammar match FILE TEXT: says whether TEXT is a text of the grammar, or where it parts from it and what is\n"
@@ -289,8 +305,34 @@ static bool parse_range(const char *word, uint32_t *first_last) {
     return true;
 }
 
-/* The names of plumb_pooling. */
-static const char *const poolings[] = { "none", "mean", "cls", "last" };
+/* The name of value i of an option that takes one of several names; NULL after the last. */
+static const char *name_of(enum kind kind, int i) {
+    static const char *const poolings[] = { "none", "mean", "cls", "last", NULL };   /* as plumb_pooling has them */
+    static const char *const spaces[] = { "compact", "pretty", "free", NULL };       /* as plumb_json_space */
+    switch (kind) {
+    case PRECISION: return plumb_precision_name((plumb_precision)i);
+    case KV_TYPE: return plumb_kv_type_name((plumb_kv_type)i);
+    case POOLING: return poolings[i];
+    case WHITESPACE: return spaces[i];
+    default: return NULL;
+    }
+}
+
+/* Sets *value to the one with this name, or prints what is expected. */
+static bool find_name(const char *command, const struct option *o, const char *word, int *value) {
+    char names[80] = "";
+    for (int i = 0; name_of(o->kind, i); i++) {
+        if (strcmp(word, name_of(o->kind, i)) == 0) {
+            *value = i;
+            return true;
+        }
+        size_t n = strlen(names);
+        const char *join = i == 0 ? "" : name_of(o->kind, i + 1) ? ", " : " or ";
+        snprintf(names + n, sizeof names - n, "%s%s", join, name_of(o->kind, i));
+    }
+    print_error(0, "%s: %s: \"%s\" is not %s", command, o->name, word, names);
+    return false;
+}
 
 /* Parses word as the value of option o and stores it.  Returns false after a message. */
 static bool store(struct options *options, const struct option *o, const char *word) {
@@ -298,6 +340,7 @@ static bool store(struct options *options, const struct option *o, const char *w
     const char *command = commands[options->command].name;
     uint64_t integer;
     double real;
+    int value;
     switch (o->kind) {
     case FLAG: *(bool *)target = true; return true;
     case TEXT: *(const char **)target = word; return true;
@@ -334,30 +377,22 @@ static bool store(struct options *options, const struct option *o, const char *w
         print_error(0, "%s: %s: \"%s\" is not a range such as 0-3 or 2", command, o->name, word);
         return false;
     case PRECISION:
-        for (int i = 0; plumb_precision_name((plumb_precision)i); i++) {
-            if (strcmp(word, plumb_precision_name((plumb_precision)i)) != 0) continue;
-            *(plumb_precision *)target = (plumb_precision)i;
-            return true;
-        }
-        print_error(0, "%s: %s: \"%s\" is not exact16 or fast8", command, o->name, word);
-        return false;
+        if (!find_name(command, o, word, &value)) return false;
+        *(plumb_precision *)target = (plumb_precision)value;
+        return true;
     case POOLING:
         options->has_pooling = true;
-        for (int i = PLUMB_POOLING_NONE; i < PLUMB_POOLING_RANK; i++) {
-            if (strcmp(word, poolings[i]) != 0) continue;
-            *(plumb_pooling *)target = (plumb_pooling)i;
-            return true;
-        }
-        print_error(0, "%s: %s: \"%s\" is not mean, cls, last or none", command, o->name, word);
-        return false;
+        if (!find_name(command, o, word, &value)) return false;
+        *(plumb_pooling *)target = (plumb_pooling)value;
+        return true;
     case KV_TYPE:
-        for (int i = 0; plumb_kv_type_name((plumb_kv_type)i); i++) {
-            if (strcmp(word, plumb_kv_type_name((plumb_kv_type)i)) != 0) continue;
-            *(plumb_kv_type *)target = (plumb_kv_type)i;
-            return true;
-        }
-        print_error(0, "%s: %s: \"%s\" is not i16, q8 or f32", command, o->name, word);
-        return false;
+        if (!find_name(command, o, word, &value)) return false;
+        *(plumb_kv_type *)target = (plumb_kv_type)value;
+        return true;
+    case WHITESPACE:
+        if (!find_name(command, o, word, &value)) return false;
+        *(plumb_json_space *)target = (plumb_json_space)value;
+        return true;
     }
     return false;
 }
@@ -383,6 +418,24 @@ static int take_option(int argc, char **argv, int i, struct options *options) {
     return store(options, o, equals ? equals + 1 : argv[i]) ? i + 1 : 0;
 }
 
+/* Takes the words of the command grammar: check, sample or match, then the file unless an option has the grammar, then
+ * the text to match.  Returns what is wrong, or NULL. */
+static const char *take_grammar_words(struct options *o) {
+    if (o->n_file == 0) return "check, sample or match is needed";
+    bool is_match = strcmp(o->files[0], "match") == 0, has_file = !o->json_schema && !o->regex;
+    if (!is_match && strcmp(o->files[0], "check") != 0 && strcmp(o->files[0], "sample") != 0) {
+        return "the first word is check, sample or match";
+    }
+    if (o->n_file != 1 + (size_t)has_file + (size_t)is_match) {
+        if (has_file) return is_match ? "FILE and TEXT are needed" : "one FILE is needed";
+        return is_match ? "TEXT is needed, and no FILE beside --json-schema or --regex"
+                        : "there is no FILE beside --json-schema or --regex";
+    }
+    if (is_match) o->text = o->files[o->n_file - 1];
+    if (has_file) o->grammar = o->files[1];
+    return NULL;
+}
+
 /* Says which option or file is missing, or which options contradict each other; NULL if none do.  Also moves the last
  * word of commands that read a text to o->text, and sets o->raw for the commands that need --chat to use the
  * template. */
@@ -391,17 +444,21 @@ static const char *check_options(struct options *o) {
     bool last_is_text = o->command == COMMAND_TOKENIZE || o->command == COMMAND_PERPLEXITY || takes_texts;
     if (last_is_text && o->n_file > 0) o->text = o->files[--o->n_file];
     if (o->command == COMMAND_GRAMMAR) {
-        if (o->n_file == 0) return "check, sample or match is needed";
-        bool is_match = strcmp(o->files[0], "match") == 0;
-        if (!is_match && strcmp(o->files[0], "check") != 0 && strcmp(o->files[0], "sample") != 0) {
-            return "the first word is check, sample or match";
-        }
-        if (o->n_file != (is_match ? 3 : 2)) return is_match ? "FILE and TEXT are needed" : "one FILE is needed";
-        if (is_match) o->text = o->files[2];
-        o->grammar = o->files[1];
-        return NULL;
+        const char *wrong = take_grammar_words(o);
+        if (wrong) return wrong;
     }
-    if (o->grammar && o->gbnf) return "--grammar and --gbnf cannot be combined";
+    const char *const grammars[] = { o->grammar, o->gbnf, o->json_schema, o->regex };
+    int n_grammar = 0;
+    for (size_t i = 0; i < sizeof grammars / sizeof *grammars; i++) n_grammar += grammars[i] != NULL;
+    if (n_grammar > 1) return "--grammar, --gbnf, --json-schema and --regex exclude each other";
+    if (!o->json_schema && (o->schema.lenient || o->schema.any_order || o->schema.space != PLUMB_JSON_COMPACT)) {
+        return "--no-strict, --any-order and --whitespace need --json-schema";
+    }
+    const char *const inputs[] = { o->grammar, o->json_schema, o->prompt, o->text, o->tools };
+    int n_stdin = 0;
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) n_stdin += inputs[i] && strcmp(inputs[i], "-") == 0;
+    if (n_stdin > 1) return "only one input can be - (standard input)";
+    if (o->command == COMMAND_GRAMMAR) return NULL;
     if (1u << o->command & TWO_FILES) return o->n_file == 2 ? NULL : "exactly two files, A and B, are needed";
     if (o->list && (o->against || o->prompt || o->ids)) {
         return "--list cannot be combined with --against, -p or --tokens";

@@ -1,4 +1,5 @@
-/* plumb grammar, and run within a grammar.  Ground truth: JSON.parse and regular expressions of JavaScript. */
+/* plumb grammar, and run within a grammar, a JSON Schema or a regular expression.  Ground truth: JSON.parse and regular
+ * expressions of JavaScript. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { output, plumb, smol, temporary } from './plumb.mjs';
@@ -46,4 +47,54 @@ test('run --grammar and --gbnf: the answer is a text of the grammar', async () =
   const wrong = await plumb([...common, '--gbnf', 'root ::= (']);
   assert.equal(wrong.code, 1);
   assert.match(wrong.err, /line 1, column 11: expected a symbol or `\)`, found the end of the grammar/);
+});
+
+const person = JSON.stringify({
+  type: 'object', properties: { name: { type: 'string', pattern: '^[A-Z][a-z]{2,8}$' }, age: { enum: [1, 22] } },
+  required: ['name', 'age'], additionalProperties: false,
+});
+const tags = '{"type": "object", "additionalProperties": false, "properties": {"tags": {"uniqueItems": true}}}';
+const refused = /PLUMB_ERROR_UNSUPPORTED: \/properties\/tags\/uniqueItems: uniqueItems is enforced only if/;
+
+test('run --json-schema and --regex: the answer is valid', async () => {
+  const common = ['run', smol, '-p', 'Who are you?', '-n', '60', '--temp', '1.5', '--seed', '3'];
+  const isValid = ({ name, age, ...rest }) =>
+    assert.match([name, age, ...Object.keys(rest)].join(), /^[A-Z][a-z]{2,8},(1|22)$/);
+  const compact = await output([...common, '--json-schema', temporary('person.json', person)]);
+  assert.match(compact, /^\{"name":"[^"]+","age":[0-9]+\}\n$/);
+  isValid(JSON.parse(compact));
+  const pretty = await output([...common, '--json-schema', person, '--whitespace', 'pretty']);
+  isValid(JSON.parse(pretty));
+  assert.equal(pretty, `${JSON.stringify(JSON.parse(pretty), null, 2)}\n`);
+  isValid(JSON.parse(await output([...common, '--json-schema', '-', '--any-order'], person)));
+  assert.match(await output([...common, '--regex', '[a-f]{3}-\\d{1,8}(?=5)5']), /^[a-f]{3}-\d{1,8}5\n$/);
+
+  const strict = await plumb([...common, '--json-schema', tags]);
+  assert.equal(strict.code, 1);
+  assert.match(strict.err, refused);
+  const lenient = await plumb([...common, '--json-schema', tags, '--no-strict']);
+  assert.equal(lenient.code, 0);
+  assert.match(lenient.err, /--json-schema: \/properties\/tags\/uniqueItems: uniqueItems is enforced only if/);
+  assert.match((await plumb([...common, '--json-schema', 'build/no-such-file'])).err, /no-such-file: PLUMB_ERROR_IO: /);
+  assert.match((await plumb([...common, '--regex', '(a)\\1'])).err, /PLUMB_ERROR_UNSUPPORTED: .*\\1/);
+});
+
+test('grammar: a JSON Schema or a regular expression in the place of a grammar', async () => {
+  assert.match(await output(['grammar', 'check', '--json-schema', person]), /^correct\n/);
+  assert.equal(await output(['grammar', 'match', '--json-schema', temporary('person.json', person),
+    '{"name":"Ada","age":22}']), 'matches\n');
+  const swapped = ['grammar', 'match', '--json-schema', '-', '{"age":1,"name":"Ada"}'];
+  assert.equal(await output([...swapped, '--any-order'], person), 'matches\n');
+  assert.equal((await plumb(swapped, person)).code, 1);
+  const other = await plumb(['grammar', 'match', '--json-schema', person, '{"name":"ada"']);
+  assert.deepEqual([other.code, other.out.split('\n').slice(0, 2)],
+    [1, ['parts at byte 9, line 1, column 10, at "ada\\""', 'allowed here: "A" to "Z"']]);
+  for (const line of (await output(['grammar', 'sample', '--json-schema', person, '-n', '9'])).trimEnd().split('\n')) {
+    assert.match(line, /^\{"name":"[A-Z][a-z]{2,8}","age":(1|22)\}$/);
+  }
+  assert.match(await output(['grammar', 'sample', '--regex', '[a-c]+b', '-n', '5']), /^([a-c]+b\n){5}$/);
+  const strict = await plumb(['grammar', 'check', '--json-schema', tags]);
+  assert.deepEqual([strict.code, strict.out], [1, '']);
+  assert.match(strict.err, refused);
+  assert.match((await plumb(['grammar', 'check', '--regex', 'a)'])).err, /PLUMB_ERROR_ARGUMENT: character 2 of/);
 });

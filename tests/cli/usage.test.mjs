@@ -5,9 +5,11 @@ import { test } from 'node:test';
 import { isNode, plumb, smol } from './plumb.mjs';
 
 const compute = ['--batch', '--threads', '--precision', '--kv-type', '--reference', '--scalar'];
+const schema = ['--json-schema', '--regex', '--no-strict', '--any-order', '--whitespace'];
 const options = {
   run: ['-p', '-n', '--temp', '--top-k', '--top-p', '--min-p', '--typical', '--repeat-penalty', '--presence-penalty',
     '--frequency-penalty', '--repeat-last-n', '--seed', '--ctx', ...compute, '--raw', '--grammar', '--gbnf',
+    ...schema,
     '--system', '--tools', '--ids', '--parse-special', ...isNode ? ['--json'] : []],
   inspect: ['--json'],
   tokenize: ['--no-special', '--parse-special', '--ids', '--json'],
@@ -20,7 +22,7 @@ const options = {
     '--parse-special', '--ctx', ...compute],
   rank: ['-q', '--prefix', '--query-prefix', '--pooling', '--dimensions', '--truncate', '--parse-special', '--ctx',
     ...compute, '--json'],
-  grammar: ['-n', '--seed', '--model'],
+  grammar: ['-n', '--seed', '--model', ...schema],
   diff: ['--model', '--tolerance', '--html', '--json'],
   selfcheck: ['--json'],
   weights: ['--tolerance', '--all', '--json'],
@@ -80,11 +82,22 @@ const wrong = [
   [['run', smol, '-p', 'x', '--precision', 'fast'], '--precision: "fast" is not exact16 or fast8'],
   [['run', smol, '-p', 'x', '--precision', 'fast8', '--reference'], '--precision applies only to the fast pass'],
   [['run', smol, '-p', 'x', '--temp'], '--temp needs a value'],
-  [['run', smol, '-p', 'x', '--grammar', 'README.md', '--gbnf', 'x'], '--grammar and --gbnf cannot be combined'],
+  [['run', smol, '-p', 'x', '--grammar', 'README.md', '--gbnf', 'x'], '--grammar, --gbnf, --json-schema and --regex'],
+  [['run', smol, '-p', 'x', '--json-schema', '{}', '--regex', 'x'], '--json-schema and --regex exclude each other'],
+  ...[['--no-strict'], ['--any-order'], ['--whitespace', 'free']].map(words => [
+    ['run', smol, '-p', 'x', '--regex', 'x', ...words],
+    '--no-strict, --any-order and --whitespace need --json-schema']),
+  [['run', smol, '-p', 'x', '--json-schema', '{}', '--whitespace', 'none'],
+    '--whitespace: "none" is not compact, pretty or free'],
+  [['run', smol, '-p', '-', '--json-schema', '-'], 'only one input can be - (standard input)'],
   [['grammar'], 'check, sample or match is needed'],
   [['grammar', 'parse', 'x'], 'the first word is check, sample or match'],
   [['grammar', 'match', 'x'], 'FILE and TEXT are needed'],
   [['grammar', 'check', 'x', 'y'], 'one FILE is needed'],
+  [['grammar', 'check', 'x', '--regex', 'y'], 'there is no FILE beside --json-schema or --regex'],
+  [['grammar', 'match', '--regex', 'x'], 'TEXT is needed, and no FILE'],
+  [['grammar', 'check', '--json-schema', '{}', '--regex', 'x'], 'exclude each other'],
+  [['grammar', 'match', '-', '-'], 'only one input can be - (standard input)'],
   ...['', ' 1', '1 ', 'abc', '1x', '0x1', 'nan', 'inf', '-1', '1e9', '--raw', '1,5', '1..2', 'e', '.']
     .map(word => [['run', smol, '-p', 'x', '--temp', word], `--temp: "${word}" is not a number from 0 to 1e+06`]),
   [['run', smol, '-p', 'x', '--temp='], '--temp: "" is not a number'],
@@ -121,7 +134,7 @@ const wrong = [
   [['perplexity', smol, 'README.md', '--ctx', '3'], '--ctx: "3" is not an integer from 4'],
   [['embed'], 'FILE is needed'],
   [['embed', smol], 'FILE is needed'],
-  [['embed', smol, 'x', '--pooling', 'rank'], '--pooling: "rank" is not mean, cls, last or none'],
+  [['embed', smol, 'x', '--pooling', 'rank'], '--pooling: "rank" is not none, mean, cls or last'],
   [['embed', smol, 'x', '--dimensions', '0'], '--dimensions: "0" is not an integer from 1'],
   [['embed', smol, 'x', '--json'], 'unknown option --json'],
   [['rank', smol, 'x'], '-q TEXT is needed'],

@@ -36,7 +36,7 @@ export function interruptible() {
 
 /** @param {string[]} files @param {Record<string, any>} values @returns {Promise<number>} the exit code */
 export async function run(files, values) {
-  const { prompt: given, raw, system, parseSpecial = false, json, grammarFile, gbnf } = values;
+  const { prompt: given, raw, system, parseSpecial = false, json } = values;
   const where = files.at(-1) ?? '';
   const stop = interruptible();
   const failedOutput = watchOutput(() => stop.abort());
@@ -48,12 +48,11 @@ export async function run(files, values) {
       if (!raw || values[needs] === undefined) continue;
       throw new CommandError(`run: --${needs} needs the chat template, which --raw omits; see plumb run --help`);
     }
-    if (grammarFile !== undefined && gbnf !== undefined) {
-      throw new CommandError('run: --grammar and --gbnf cannot be combined; see plumb run --help');
+    const inputs = [values.grammarFile, values.jsonSchema, given, values.tools];
+    if (inputs.filter(input => input === '-').length > 1) {
+      throw new CommandError('run: only one input can be - (standard input); see plumb run --help');
     }
-    const grammar = grammarFile === undefined ? gbnf : await readFile(grammarFile, 'utf8').catch(error => {
-      throw new CommandError(`run: --grammar: ${error.message}`, 1);
-    });
+    const constraint = await constraintOf(values);
     const tools = values.tools === undefined ? undefined : await toolsIn(values.tools);
     const prompt = given === '-' ? (await readInput()).replace(/\n$/, '') : given;
     if (!raw && prompt?.includes('\0')) {
@@ -68,7 +67,7 @@ export async function run(files, values) {
     let text = '';
     const maxTokens = values.maxTokens ?? DEFAULT_MAX_TOKENS;
     for await (const piece of model.generate(ids ?? messages, {
-      ...pick(values, SAMPLING), maxTokens, signal: stop.signal, grammar, ...tools && { template: { tools } },
+      ...pick(values, SAMPLING), maxTokens, signal: stop.signal, ...constraint, ...tools && { template: { tools } },
     })) {
       text += piece;
       if (!json) process.stdout.write(shown(process.stdout, piece));
@@ -76,6 +75,7 @@ export async function run(files, values) {
     const stats = /** @type {import('../api/plumb.js').Stats} */ (model.lastStats);
     const { module, threads, contextLength } = await model.info();
     await model.close();
+    for (const warning of stats.warnings ?? []) printError(`--json-schema: ${warning}`);
     if (json) {
       const { finishReason, seed, ...numbers } = stats;
       process.stdout.write(jsonLine({
@@ -101,21 +101,47 @@ export async function run(files, values) {
   }
 }
 
+/** What the answer must be, as options of generate.
+ * @param {Record<string, any>} values @returns {Promise<import('../api/plumb.js').GenerateOptions>} */
+async function constraintOf({ grammarFile, gbnf, jsonSchema, regex, noStrict, anyOrder, whitespace }) {
+  if ([grammarFile, gbnf, jsonSchema, regex].filter(given => given !== undefined).length > 1) {
+    throw new CommandError(
+      'run: --grammar, --gbnf, --json-schema and --regex exclude each other; see plumb run --help');
+  }
+  if (jsonSchema === undefined && (noStrict || anyOrder || whitespace && whitespace !== 'compact')) {
+    throw new CommandError('run: --no-strict, --any-order and --whitespace need --json-schema; see plumb run --help');
+  }
+  if (grammarFile !== undefined) return { grammar: await fileText(grammarFile) };
+  if (jsonSchema === undefined) return { grammar: gbnf, regex };
+  const schemaOptions = { strict: !noStrict, order: anyOrder ? 'any' : 'schema', whitespace };
+  const isText = /^[ \t\r\n]*\{/.test(jsonSchema);
+  const text = isText ? jsonSchema : await fileText(jsonSchema);
+  return { schema: parseJson(isText ? '--json-schema' : jsonSchema, text), schemaOptions };
+}
+
+/** @param {string} where @param {string} code @param {unknown} why */
+const failure = (where, code, why) =>
+  new CommandError(`${where}: ${code}: ${why instanceof Error ? why.message : why}`, 1);
+
+/** @param {string} path  - is standard input */
+const fileText = path => path === '-' ? readInput() : readFile(path, 'utf8').catch(error => {
+  throw failure(path, 'PLUMB_ERROR_IO', error);
+});
+
+/** @param {string} where @param {string} text */
+function parseJson(where, text) {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw failure(where, 'PLUMB_ERROR_ARGUMENT', error);
+  }
+}
+
 /** Reads the tools of --tools. @param {string} path */
 async function toolsIn(path) {
-  const refuse = (/** @type {string} */ code, /** @type {string} */ why) =>
-    new CommandError(`${path}: ${code}: ${why}`, 1);
-  const text = await readFile(path, 'utf8').catch(error => {
-    throw refuse('PLUMB_ERROR_IO', error.message);
-  });
-  let tools;
-  try {
-    tools = JSON.parse(text);
-  } catch (error) {
-    throw refuse('PLUMB_ERROR_ARGUMENT', error instanceof Error ? error.message : String(error));
-  }
+  const tools = parseJson(path, await fileText(path));
   if (Array.isArray(tools)) return tools;
-  throw refuse('PLUMB_ERROR_ARGUMENT', 'expected a JSON array of tools');
+  throw failure(path, 'PLUMB_ERROR_ARGUMENT', 'expected a JSON array of tools');
 }
 
 /** @param {unknown} error */
