@@ -400,6 +400,7 @@ plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab
     if (status == PLUMB_OK) keep_explanations(&d);
     if (status == PLUMB_OK) status = add_others(&d);
     if (status == PLUMB_OK) status = find_local(&d);
+    if (status == PLUMB_OK) status = diagnose_measure(&d);
     if (status == PLUMB_OK && diagnose_n_compared(&d) == 0) {
         status = error_set(err, PLUMB_ERROR_ARGUMENT, "none of the dump's activations could be compared: no shape fits "
                            "this model");
@@ -415,6 +416,7 @@ plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab
     for (size_t i = 0; i < d.n_ranked; i++) outcome_free(&d.ranked[i]);
     for (size_t i = 0; i < d.n_other; i++) outcome_free(&d.others[i]);
     free(d.ranked);
+    diagnose_measure_free(&d);
     free(d.kinds);
     outcome_free(&d.truth);
     experiment_free(d.experiment);

@@ -2,6 +2,7 @@
  *
  *   diagnose.c: theirs -> struct diagnosis, the sets of quirks that bring the reference pass closer to theirs
  *   judge.c: which errors need an explanation, and which are noise
+ *   measure.c: the wrong steps whose inputs are known, and what was computed in them (fit.h)
  *   diagnose_report.c: struct diagnosis -> text or JSON
  *
  * "Theirs" is the trace of the other engine; messages call it the dump.  "The truth" is the reference pass without
@@ -13,6 +14,7 @@
 #define PLUMB_DIAGNOSE_DIAGNOSE_H
 
 #include "diagnose/experiment.h"
+#include "diagnose/fit.h"
 #include "trace/report.h"
 #include "trace/tokens.h"
 
@@ -33,6 +35,9 @@ struct local {
 /* DIAGNOSE_SHOWN: how many ranked sets the text shows; it shows more if they tie with the first.  DIAGNOSE_OTHERS:
  * space for each of the shown sets without each of its quirks, and for one set that is made in some layers only. */
 enum { DIAGNOSE_SHOWN = 5, DIAGNOSE_OTHERS = DIAGNOSE_SHOWN * EXPERIMENT_QUIRKS + 1 };
+
+/* How many steps are measured, each of another kind. */
+enum { DIAGNOSE_MEASURED = 6 };
 
 struct diagnosis {
     struct experiment *experiment;
@@ -56,6 +61,11 @@ struct diagnosis {
     const struct quirk *local_quirks[EXPERIMENT_QUIRKS];
     uint32_t n_local_quirk;
     struct local local;
+    /* (n_measured) The first steps of each kind that are wrong and whose inputs are known, in the order of the
+     * computation.  Those of which nothing fits theirs have no findings. */
+    struct fit measured[DIAGNOSE_MEASURED];
+    uint32_t n_measured;
+    struct plumb_trace *right;   /* what the truth computes in their layers; NULL if nothing was measured */
     double n_done, n_due;     /* progress: layers run so far, and an estimate of how many the search will run */
 };
 
@@ -104,6 +114,19 @@ double diagnose_left(const struct diagnosis *d, const struct outcome *o, const s
 size_t diagnose_n_compared(const struct diagnosis *d);
 /* Returns true if a tap of this layer is over.  Layer -1 stands for the taps outside the layers. */
 bool diagnose_diverges(const struct diagnosis *d, const struct outcome *o, int32_t layer);
+
+/* Returns true if a tap is a product, or is computed from one, without another known activation between. */
+bool diagnose_is_noisy(const struct diagnosis *d, size_t i);
+/* Returns the median error of the taps whose inputs are known, that are noisy or not, and that are not over. */
+double diagnose_typical_step(const struct diagnosis *d, const struct outcome *o, bool noisy);
+
+/* ---- measure.c ---- */
+
+/* Fills d->measured.  PLUMB_ERROR_MEMORY. */
+plumb_status diagnose_measure(struct diagnosis *d);
+/* Returns true if the taps with the id of a measured step are wrong in this layer too. */
+bool diagnose_is_measured_in(const struct diagnosis *d, const struct fit *f, int32_t layer);
+void diagnose_measure_free(struct diagnosis *d);
 
 /* ---- diagnose_report.c ---- */
 

@@ -107,22 +107,89 @@ static bool is_local(const struct diagnosis *d, const struct outcome *base, cons
     return diagnose_diverges(d, base, layer) && !(with && diagnose_diverges(d, with, layer));
 }
 
-/* Prints "layer 7" or "layers 7, 10-29": the layers for which is_local is true.  There must be one. */
-static void print_layers(struct report_writer *w, const struct diagnosis *d, const struct outcome *base,
-                         const struct outcome *with) {
-    int32_t n_layer = (int32_t)d->model->plan.n_layer, n = 0;
-    bool is_in[TAP_MAX_LAYER];   /* the taps of a trace have no further layers */
-    for (int32_t il = 0; il < n_layer && il < TAP_MAX_LAYER; il++) {
-        n += is_in[il] = is_local(d, base, with, il);
-    }
+/* Prints "layer 7" or "layers 7, 10-29": the layers whose flag is set.  There must be one. */
+static void print_flagged(struct report_writer *w, const bool *is_in, int32_t n_layer) {
+    int32_t n = 0;
+    for (int32_t il = 0; il < n_layer; il++) n += is_in[il];
     report_printf(w, n > 1 ? "layers" : "layer");
     const char *between = " ";
-    for (int32_t first = 0, end; first < n_layer && first < TAP_MAX_LAYER; first = end + 1) {
-        for (end = first; end < n_layer && end < TAP_MAX_LAYER && is_in[end]; end++);
+    for (int32_t first = 0, end; first < n_layer; first = end + 1) {
+        for (end = first; end < n_layer && is_in[end]; end++);
         if (end == first) continue;
         report_printf(w, "%s%d", between, (int)first);
         if (end - first > 1) report_printf(w, "-%d", (int)end - 1);
         between = ", ";
+    }
+}
+
+/* The layers that a trace can have taps of. */
+static int32_t count_layers(const struct diagnosis *d) {
+    int32_t n_layer = (int32_t)d->model->plan.n_layer;
+    return n_layer < TAP_MAX_LAYER ? n_layer : TAP_MAX_LAYER;
+}
+
+/* Prints the layers for which is_local is true.  There must be one. */
+static void print_layers(struct report_writer *w, const struct diagnosis *d, const struct outcome *base,
+                         const struct outcome *with) {
+    bool is_in[TAP_MAX_LAYER];
+    for (int32_t il = 0; il < count_layers(d); il++) is_in[il] = is_local(d, base, with, il);
+    print_flagged(w, is_in, count_layers(d));
+}
+
+/* ---- what was measured ------------------------------------------------------------------------------------------- */
+
+/* Prints "their attn_norm-0 is x: the norm is skipped". */
+static void print_sentence(struct report_writer *w, const struct fit *f, const struct finding *finding) {
+    struct tap_text name;
+    report_printf(w, "their %s %s", tap_show(&name, f->id, f->layer), finding->sentence);
+    if (*finding->where) report_printf(w, ", %s", finding->where);
+}
+
+/* Prints the finding of a step with its evidence, the findings that are tied with it, and the layers in which the same
+ * step is wrong. */
+static void print_finding(struct report_writer *w, const struct diagnosis *d, const struct fit *f) {
+    for (uint32_t i = 0; i < f->n_clear; i++) {
+        const struct finding *finding = &f->findings[i];
+        if (i > 0) report_printf(w, "\n   or ");
+        print_sentence(w, f, finding);
+        report_printf(w, " (error %.2g; of the right step %.2g)", finding->error, finding->right_error);
+    }
+    if (f->n_clear > 1) report_printf(w, ": this dump cannot tell them apart");
+    report_printf(w, "\n");
+    bool is_in[TAP_MAX_LAYER];
+    int32_t n = 0;
+    for (int32_t il = 0; il < count_layers(d) && f->layer >= 0; il++) {
+        n += is_in[il] = diagnose_is_measured_in(d, f, il);
+    }
+    if (n == 0 || count_layers(d) == 1) return;
+    report_printf(w, "   %s is wrong in ", tap_spec(f->id)->name);
+    if (n == count_layers(d)) report_printf(w, "all layers");
+    else print_flagged(w, is_in, count_layers(d));
+    report_printf(w, "; it was measured in layer %d\n", (int)f->layer);
+}
+
+/* Prints what was measured, as far as something fits: for a dump that a known mistake explains, or that agrees. */
+static void print_clear(struct report_writer *w, const struct diagnosis *d) {
+    for (uint32_t k = 0; k < d->n_measured; k++) {
+        if (d->measured[k].n_clear == 0) continue;
+        report_printf(w, "   measured: ");
+        print_finding(w, d, &d->measured[k]);
+    }
+}
+
+/* Prints what was measured of the steps from number `from` on, and what comes nearest in the first step. */
+static void print_measured(struct report_writer *w, const struct diagnosis *d, uint32_t from) {
+    for (uint32_t k = from; k < d->n_measured; k++) {
+        const struct fit *f = &d->measured[k];
+        if (f->n_clear > 0) {
+            report_printf(w, "   measured: ");
+            print_finding(w, d, f);
+        } else if (f->n_finding > 0 && k == 0) {
+            report_printf(w, "   nothing that was tried fits; the nearest: ");
+            print_sentence(w, f, &f->findings[0]);
+            report_printf(w, " (error %.2g; of the right step %.2g)\n", f->findings[0].error,
+                          f->findings[0].right_error);
+        }
     }
 }
 
@@ -179,6 +246,7 @@ void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *
         report_printf(w, "verdict: agrees with the truth; largest relative error %.2g, tolerance %.2g\n",
                       diagnose_largest(d, &d->truth), d->tolerance);
         print_noise(w, d, &d->truth, &d->truth);
+        print_clear(w, d);
         return;
     }
     size_t at = diagnose_first(d, &d->truth);
@@ -203,6 +271,7 @@ void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *
             print_set(w, &d->ranked[i]);
             report_printf(w, ": this dump cannot tell them apart\n");
         }
+        print_clear(w, d);
         return;
     }
     const struct local *local = &d->local;
@@ -216,9 +285,16 @@ void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *
         report_printf(w, " reproduces their numbers\n");
         print_evidence(w, d, local->at, local->base, local->with);
         print_noise(w, d, local->base, local->with);
+        print_clear(w, d);
         return;
     }
     at = diagnose_first(d, best);
+    const struct fit *first = d->n_measured > 0 ? &d->measured[0] : NULL;
+    bool is_measured = first && first->n_clear > 0;
+    if (is_measured) {
+        print_finding(w, d, first);
+        report_printf(w, "   ");
+    }
     report_printf(w, "no set of up to %u known mistakes%s reproduces their numbers", d->max_quirk,
                   d->experiment->forced ? ", made in all layers," : "");
     if (d->n_ranked > 0) {
@@ -241,6 +317,7 @@ void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *
     }
     report_printf(w, "\n   %sthe first wrong step is %s (%s)\n", d->n_ranked > 0 ? "with it, " : "",
                   tap_name(&name, d, at), tap_spec(t->taps[at].id)->title);
+    print_measured(w, d, is_measured ? 1 : 0);
     print_first_wrong_step(w, d, best, at);
 }
 
@@ -319,6 +396,41 @@ static void json_local(struct report_writer *w, const struct diagnosis *d) {
     report_printf(w, "}");
 }
 
+static void json_finding(struct report_writer *w, const struct finding *finding) {
+    report_printf(w, "{\"text\": ");
+    report_json_string(w, finding->sentence, strlen(finding->sentence));
+    report_printf(w, ", \"where\": ");
+    report_json_string(w, finding->where, strlen(finding->where));
+    report_printf(w, ", \"error\": ");
+    report_json_number(w, finding->error);
+    report_printf(w, ", \"right_error\": ");
+    report_json_number(w, finding->right_error);
+    report_printf(w, ", \"cost\": %u}", finding->cost);
+}
+
+static void json_measured(struct report_writer *w, const struct diagnosis *d) {
+    struct tap_text name;
+    report_printf(w, "[");
+    for (uint32_t k = 0; k < d->n_measured; k++) {
+        const struct fit *f = &d->measured[k];
+        report_printf(w, "%s\n    {\"tap\": \"%s\", \"floor\": %.3g, \"explained_by\": %u, \"layers\": [",
+                      k > 0 ? "," : "", tap_show(&name, f->id, f->layer), f->floor, f->n_clear);
+        const char *between = "";
+        for (int32_t il = 0; il < count_layers(d) && f->layer >= 0; il++) {
+            if (!diagnose_is_measured_in(d, f, il)) continue;
+            report_printf(w, "%s%d", between, (int)il);
+            between = ", ";
+        }
+        report_printf(w, "], \"findings\": [");
+        for (uint32_t i = 0; i < f->n_finding; i++) {
+            report_printf(w, i > 0 ? ", " : "");
+            json_finding(w, &f->findings[i]);
+        }
+        report_printf(w, "]}");
+    }
+    report_printf(w, "]");
+}
+
 void diagnose_json(const struct diagnosis *d, bool agree, struct report_writer *w) {
     struct tap_text name;
     const struct outcome *best = d->local.explains ? d->local.base : diagnose_best(d);
@@ -339,6 +451,8 @@ void diagnose_json(const struct diagnosis *d, bool agree, struct report_writer *
     for (size_t i = 0; i < d->n_ranked && (i < 4 * DIAGNOSE_SHOWN || is_tied(d, i)); i++) json_explanation(w, d, i);
     report_printf(w, "],\n  \"local\": ");
     json_local(w, d);
+    report_printf(w, ",\n  \"measured\": ");
+    json_measured(w, d);
     report_printf(w, "\n}\n");
 }
 

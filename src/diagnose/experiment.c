@@ -301,6 +301,17 @@ static plumb_status find_order(struct experiment *e, struct error *err) {
     return status;
 }
 
+/* ---- the truth --------------------------------------------------------------------------------------------------- */
+
+plumb_status experiment_truth(struct experiment *e, uint32_t n_layer, struct tap_sink sink, struct error *err) {
+    PLUMB_TRY(set_tap(e, sink, err));
+    reference_set_quirks(e->reference, NULL);
+    reference_limit(e->reference, n_layer);
+    memcpy(e->tokens, e->theirs->tokens, e->theirs->n_token * sizeof *e->tokens);
+    feed(e, e->theirs->n_token, e->theirs->n_prompt, n_layer >= e->model->plan.n_layer);
+    return set_tap(e, (struct tap_sink){ on_tap, e }, err);
+}
+
 /* ---- create, free ------------------------------------------------------------------------------------------------ */
 
 plumb_status experiment_create(struct experiment **out, const struct model *m, const struct plumb_trace *theirs,

@@ -53,6 +53,8 @@ void experiment_free(struct experiment *e);
 plumb_status experiment_run(struct experiment *e, const struct quirk *const *quirks, uint32_t n_quirk,
                             uint32_t n_layer, struct outcome *o, struct error *err);
 void outcome_free(struct outcome *o);
+/* Runs the truth on the first n_layer layers, from theirs where that is whole, and gives its taps to the sink. */
+plumb_status experiment_truth(struct experiment *e, uint32_t n_layer, struct tap_sink sink, struct error *err);
 /* Returns true if the pass continues from this tap of theirs.  It never continues from logits, because nothing is
  * computed from them.  The function looks at the first row only, since the rows of a tap are mostly alike.  The pass
  * itself replaces its row only by those of theirs that are whole. */

@@ -67,6 +67,8 @@ plumb_status diagnose_prepare(struct diagnosis *d) {
 
 bool diagnose_inputs_known(const struct diagnosis *d, size_t i) { return d->kinds[i] & INPUTS_KNOWN; }
 
+bool diagnose_is_noisy(const struct diagnosis *d, size_t i) { return d->kinds[i] & NOISY; }
+
 static int ascending(const void *a, const void *b) {
     const double *x = a, *y = b;
     return (*x > *y) - (*x < *y);
@@ -178,4 +180,17 @@ bool diagnose_diverges(const struct diagnosis *d, const struct outcome *o, int32
         if (d->theirs->taps[i].layer == layer && is_over(d, o, i, allowed)) return true;
     }
     return false;
+}
+
+double diagnose_typical_step(const struct diagnosis *d, const struct outcome *o, bool noisy) {
+    double *errors = alloc_array(d->theirs->n_tap, sizeof *errors), allowed = diagnose_allowed(d, o);
+    size_t n = 0;
+    for (size_t i = 0; errors && i < d->theirs->n_tap; i++) {
+        bool counts = diagnose_inputs_known(d, i) && diagnose_is_noisy(d, i) == noisy && !isnan(o->error[i]);
+        if (counts && !is_over(d, o, i, allowed)) errors[n++] = o->error[i];
+    }
+    if (n > 0) qsort(errors, n, sizeof *errors, ascending);
+    double median = n > 0 ? errors[n / 2] : 0;
+    free(errors);
+    return median;
 }

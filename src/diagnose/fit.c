@@ -1,0 +1,324 @@
+/* See fit.h. */
+#include "diagnose/fit.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* WRONG: a block is wrong if the error of the right step is larger than the floor by this factor, because the errors of
+ *     single blocks vary.  UNEXPLAINED: a hypothesis with a block that is worse than this many floors is no verdict.
+ * FACTOR: a verdict reduces the error of the right step by it.
+ * TIED, TIED_NOISE: hypotheses whose errors differ by less than this factor are tied; the second is for dumps with
+ *     noise, where the error of the best one is mostly noise.
+ * VALUES: values of theirs for each number that is fitted to them. */
+#define WRONG 3.0
+#define UNEXPLAINED 10.0
+#define FACTOR 5.0
+#define TIED 1.5
+#define TIED_NOISE 1.1
+enum { VALUES = 8 };
+
+/* ---- the table of analysers -------------------------------------------------------------------------------------- */
+
+#define NORMS (TAP_SET(ATTN_NORM) | TAP_SET(QCUR_NORMED) | TAP_SET(KCUR_NORMED) | TAP_SET(ATTN_SUB_NORM) \
+               | TAP_SET(ATTN_POST_NORM) | TAP_SET(FFN_NORM) | TAP_SET(FFN_SUB_NORM) | TAP_SET(FFN_POST_NORM) \
+               | TAP_SET(RESULT_NORM))
+
+static const struct { uint64_t taps; void (*analyse)(struct fit *f); } analysers[] = {
+    { NORMS, fit_norm },
+    { UINT64_MAX, fit_scaled },
+};
+
+/* ---- memory, activations, weights -------------------------------------------------------------------------------- */
+
+void *fit_new(struct fit *f, uint64_t n, size_t size) {
+    void **owned = alloc_grow(f->owned, f->n_owned, &f->cap, sizeof *owned);
+    if (owned) f->owned = owned;
+    void *p = owned ? alloc_array(n, size) : NULL;
+    f->out_of_memory |= !p;
+    if (!p) return NULL;
+    f->owned[f->n_owned++] = p;
+    return memset(p, 0, (size_t)n * size);
+}
+
+void fit_free(struct fit *f) {
+    for (size_t i = 0; i < f->n_owned; i++) free(f->owned[i]);
+    free(f->owned);
+    f->owned = NULL;
+    f->n_owned = f->cap = 0;
+}
+
+static bool is_whole(const struct trace_row *row, size_t width) {
+    return !row->places && row->n_value > 0 && row->n_value == width && row->pos != TRACE_ALL_TOKENS;
+}
+
+/* Copies the whole rows of a tap.  shape: a row with the shape that they have; a file may have lost the heads. */
+static bool copy_rows(struct fit *f, const struct trace_tap *tap, const struct trace_row *shape,
+                      struct fit_rows *rows) {
+    size_t width = (size_t)shape->n_head * shape->n;
+    uint32_t *pos = fit_new(f, tap->n_row, sizeof *pos);
+    float *x = fit_new(f, (uint64_t)tap->n_row * width, sizeof *x);
+    *rows = (struct fit_rows){ 0, shape->n_head, shape->n, pos, x };
+    if (!pos || !x) return false;
+    for (uint32_t i = 0; i < tap->n_row; i++) {
+        const struct trace_row *row = &tap->rows[i];
+        if (!is_whole(row, width) || row->pos >= f->dump->n_token) continue;
+        memcpy(x + rows->n_token * width, row->values, width * sizeof *x);
+        pos[rows->n_token++] = row->pos;
+    }
+    return rows->n_token > 0;
+}
+
+bool fit_tap(struct fit *f, enum tap_id id, int32_t layer, struct fit_rows *rows) {
+    const struct trace_tap *theirs = trace_find_tap(f->dump, id, layer);
+    const struct trace_tap *right = trace_find_tap(f->right, id, layer);
+    if (theirs && theirs->n_row > 0) {
+        const struct trace_row *shape = right && right->n_row > 0 ? right->rows : theirs->rows;
+        if (shape->n_head > 0 && shape->n > 0 && copy_rows(f, theirs, shape, rows)) return true;
+    }
+    return right && right->n_row > 0 && copy_rows(f, right, right->rows, rows);
+}
+
+bool fit_align(struct fit *f, struct fit_rows *rows) {
+    const struct fit_rows *like = &f->theirs;
+    size_t width = fit_width(rows);
+    float *x = fit_new(f, (uint64_t)like->n_token * width, sizeof *x);
+    if (!x) return false;
+    uint32_t from = 0;
+    for (uint32_t t = 0; t < like->n_token; t++) {
+        while (from < rows->n_token && rows->pos[from] < like->pos[t]) from++;
+        if (from == rows->n_token || rows->pos[from] != like->pos[t]) return false;
+        memcpy(x + t * width, rows->x + from * width, width * sizeof *x);
+    }
+    rows->n_token = like->n_token;
+    rows->pos = like->pos;
+    rows->x = x;
+    return true;
+}
+
+bool fit_input(struct fit *f, uint64_t among, struct fit_rows *rows) {
+    uint64_t absent = f->layer < 0 ? 0 : model_absent_taps(f->model, (uint32_t)f->layer);
+    uint64_t inputs = tap_inputs_without(f->dump->order, f->id, absent) & among;
+    for (uint32_t i = 0; i < TAP_COUNT; i++) {
+        if (!(inputs >> i & 1)) continue;
+        enum tap_id id = (enum tap_id)i;
+        int32_t layer = f->layer;
+        if (id == TAP_L_OUT) {
+            layer = layer < 0 ? (int32_t)f->model->plan.n_layer - 1 : layer - 1;
+            if (f->model->plan.has_states) return false;   /* the input of a layer is a sum of states */
+            if (layer < 0) id = TAP_EMBD;
+        } else if (tap_spec(id)->in_layer == false) {
+            layer = -1;
+        }
+        return fit_tap(f, id, layer, rows) && fit_align(f, rows);
+    }
+    return false;
+}
+
+const struct affine *fit_weight(const struct fit *f, enum weight_id id) {
+    static const struct affine none = { 0 };
+    if (id < W_LAYER_COUNT) return f->layer < 0 ? &none : &f->model->layers[f->layer].w[id];
+    switch (id) {
+    case W_TOKEN_EMBD: return &f->model->token_embd;
+    case W_TOKEN_EMBD_NORM: return &f->model->token_embd_norm;
+    case W_OUTPUT_NORM: return &f->model->output_norm;
+    case W_OUTPUT: return &f->model->output;
+    default: return &none;
+    }
+}
+
+bool fit_weight_row(struct fit *f, const struct weight *w, size_t i, float *row) {
+    if (f->row_bytes_cap < w->row_bytes) {
+        f->row_bytes = fit_new(f, w->row_bytes, 1);
+        f->row_bytes_cap = f->row_bytes ? w->row_bytes : 0;
+    }
+    if (!f->row_bytes) return false;
+    w->traits->dequantize(weight_row(w, i, f->row_bytes), row, w->n_in);
+    return true;
+}
+
+const float *fit_floats(struct fit *f, const struct weight *w) {
+    uint64_t n;
+    float *x = w && mul_u64(w->n_in, w->n_out, &n) ? fit_new(f, n, sizeof *x) : NULL;
+    for (size_t i = 0; x && i < w->n_out; i++) {
+        if (!fit_weight_row(f, w, i, x + i * w->n_in)) return NULL;
+    }
+    return x;
+}
+
+/* ---- comparing with theirs --------------------------------------------------------------------------------------- */
+
+/* The squared relative error of a block of n values.  It is relative to the larger of theirs and the right ones, so
+ * that a block that is zero on one side can be compared. */
+static double block_error2(const double *y, const float *theirs, const float *truth, uint32_t n) {
+    double sum = 0, norm = 0, norm_truth = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        double d = y[i] - (double)theirs[i];
+        sum += d * d;
+        norm += (double)theirs[i] * (double)theirs[i];
+        norm_truth += (double)truth[i] * (double)truth[i];
+    }
+    if (norm_truth > norm) norm = norm_truth;
+    if (!(sum < INFINITY) || !(norm < INFINITY)) return INFINITY;   /* also if there is a NaN */
+    return norm > 0 ? sum / norm : sum > 0 ? 1 : 0;
+}
+
+/* Fills f->wrong, the blocks in which the right step is wrong, and f->right_error. */
+static bool find_wrong(struct fit *f) {
+    size_t n_block = (size_t)f->theirs.n_token * f->theirs.n_head, n_wrong = 0;
+    uint32_t n = f->theirs.n;
+    double *truth = fit_new(f, n, sizeof *truth), *errors = fit_new(f, n_block, sizeof *errors);
+    f->wrong = fit_new(f, n_block, sizeof *f->wrong);
+    if (!truth || !errors || !f->wrong) return false;
+    for (size_t b = 0; b < n_block; b++) {
+        for (uint32_t i = 0; i < n; i++) truth[i] = (double)f->truth.x[b * n + i];
+        errors[b] = block_error2(truth, f->theirs.x + b * n, f->truth.x + b * n, n);
+        n_wrong += f->wrong[b] = errors[b] > WRONG * WRONG * f->floor * f->floor;
+    }
+    double sum = 0;
+    for (size_t b = 0; b < n_block; b++) {
+        if (n_wrong == 0) f->wrong[b] = true;
+        if (f->wrong[b]) sum += errors[b];
+    }
+    f->n_wrong = n_wrong > 0 ? n_wrong : n_block;
+    f->right_error = sqrt(sum / (double)f->n_wrong);
+    return true;
+}
+
+/* Appends "tokens 4-6" or "head 3": the indices whose flag is set, at most a few ranges of them. */
+static void append_indices(char *text, size_t *length, const char *noun, const bool *is_in, const uint32_t *names,
+                           uint32_t n) {
+    uint32_t n_in = 0, n_range = 0;
+    for (uint32_t i = 0; i < n; i++) n_in += is_in[i];
+    report_append(text, FIT_WHERE, length, "%s%s", noun, n_in == 1 ? "" : "s");
+    for (uint32_t first = 0, end; first < n; first = end + 1) {
+        for (end = first; end < n && is_in[end]; end++);
+        if (end == first) continue;
+        if (n_range++ == 4) {
+            report_append(text, FIT_WHERE, length, "...");
+            return;
+        }
+        report_append(text, FIT_WHERE, length, "%s%u", n_range == 1 ? " " : ", ", names ? names[first] : first);
+        if (end - first > 1) report_append(text, FIT_WHERE, length, "-%u", names ? names[end - 1] : end - 1);
+    }
+}
+
+/* Writes which blocks are wrong, for a hypothesis that is wrong in the others. */
+static bool write_where(struct fit *f, char *text) {
+    uint32_t n_token = f->theirs.n_token, n_head = f->theirs.n_head, n_t = 0, n_h = 0;
+    bool *tokens = fit_new(f, n_token, sizeof *tokens), *heads = fit_new(f, n_head, sizeof *heads);
+    if (!tokens || !heads) return false;
+    for (uint32_t t = 0; t < n_token; t++) {
+        for (uint32_t h = 0; h < n_head; h++) {
+            if (f->wrong[(size_t)t * n_head + h]) tokens[t] = heads[h] = true;
+        }
+    }
+    uint32_t n_prompt_right = 0, n_decoded_wrong = 0, n_decoded = 0;
+    for (uint32_t t = 0; t < n_token; t++) {
+        bool is_decoded = f->theirs.pos[t] >= f->n_prompt;
+        n_t += tokens[t];
+        n_decoded += is_decoded;
+        n_decoded_wrong += is_decoded && tokens[t];
+        n_prompt_right += !is_decoded && !tokens[t];
+    }
+    for (uint32_t h = 0; h < n_head; h++) n_h += heads[h];
+    size_t n = 0;
+    text[0] = '\0';
+    if (f->n_wrong == (size_t)n_token * n_head) return true;
+    report_append(text, FIT_WHERE, &n, (size_t)n_t * n_h == f->n_wrong ? "only in " : "only in some of ");
+    if (n_h < n_head) append_indices(text, &n, "head", heads, NULL, n_head);
+    bool has_both = n_h < n_head && n_t < n_token;
+    if (has_both) report_append(text, FIT_WHERE, &n, " of ");
+    if (n_h < n_head && !has_both) return true;
+    bool is_decoding = n_decoded > 0 && n_decoded_wrong == n_decoded && n_t == n_decoded && n_prompt_right > 0;
+    if (is_decoding) report_append(text, FIT_WHERE, &n, "tokens that were decoded one by one");
+    else append_indices(text, &n, "token", tokens, f->theirs.pos, n_token);
+    return true;
+}
+
+static void insert(struct fit *f, const struct finding *finding) {
+    uint32_t at = f->n_finding;
+    for (uint32_t i = 0; i < f->n_finding; i++) {
+        struct finding *other = &f->findings[i];
+        if (!(fabs(other->print - finding->print) <= 1e-12 * fabs(finding->print))) continue;
+        bool is_simpler = finding->cost != other->cost ? finding->cost < other->cost
+                                                       : strlen(finding->sentence) < strlen(other->sentence);
+        if (is_simpler) *other = *finding;
+        return;
+    }
+    while (at > 0 && f->findings[at - 1].error > finding->error) at--;
+    if (at == FIT_FINDINGS) return;
+    if (f->n_finding < FIT_FINDINGS) f->n_finding++;
+    memmove(&f->findings[at + 1], &f->findings[at], (f->n_finding - 1 - at) * sizeof *f->findings);
+    f->findings[at] = *finding;
+}
+
+double fit_propose(struct fit *f, uint32_t cost, const double *y, const char *format, ...) {
+    uint32_t n = f->theirs.n;
+    size_t n_block = (size_t)f->theirs.n_token * f->theirs.n_head;
+    double sum = 0, worst = 0, worst_right = 0, print = 0;
+    uint32_t weight = 0;
+    for (size_t b = 0; b < n_block; b++) {
+        double e = block_error2(y + b * n, f->theirs.x + b * n, f->truth.x + b * n, n);
+        for (uint32_t i = 0; i < n; i++) {
+            weight = weight * 1664525u + 1013904223u;
+            print += y[b * n + i] * (1 + (double)weight);
+        }
+        if (f->wrong[b]) sum += e;
+        if (f->wrong[b]) worst = fmax(worst, e);
+        else worst_right = fmax(worst_right, e);
+    }
+    struct finding finding = { .error = sqrt(sum / (double)f->n_wrong), .right_error = f->right_error,
+                               .cost = cost, .print = print };
+    bool is_closer = finding.error < 0.9 * f->right_error;   /* false for NaN too */
+    if (!is_closer || (uint64_t)cost * VALUES > (uint64_t)f->n_wrong * n) return finding.error;
+    finding.explains = finding.error <= f->floor && sqrt(worst) <= UNEXPLAINED * f->floor
+                    && finding.error * FACTOR <= f->right_error;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(finding.sentence, sizeof finding.sentence, format, arguments);
+    va_end(arguments);
+    bool is_everywhere = sqrt(worst_right) <= WRONG * f->floor;
+    if (is_everywhere || write_where(f, finding.where)) insert(f, &finding);
+    return finding.error;
+}
+
+/* ---- the verdict ------------------------------------------------------------------------------------------------- */
+
+/* The findings are sorted by their errors.  Those that are tied with the best are sorted by their cost: the
+ * simplest ones are the verdict. */
+static void judge(struct fit *f) {
+    f->n_clear = 0;
+    if (f->n_finding == 0 || !f->findings[0].explains) return;
+    double limit = f->findings[0].error * (f->floor > 1e-4 ? TIED_NOISE : TIED) + 2e-7;
+    uint32_t n_tied = 0;
+    while (n_tied < f->n_finding && f->findings[n_tied].error <= limit && f->findings[n_tied].explains) n_tied++;
+    for (uint32_t i = 1; i < n_tied; i++) {
+        struct finding moved = f->findings[i];
+        uint32_t at = i;
+        for (; at > 0 && f->findings[at - 1].cost > moved.cost; at--) f->findings[at] = f->findings[at - 1];
+        f->findings[at] = moved;
+    }
+    while (f->n_clear < n_tied && f->findings[f->n_clear].cost == f->findings[0].cost) f->n_clear++;
+}
+
+plumb_status fit_analyse(struct fit *f, struct error *err) {
+    f->n_finding = f->n_clear = 0;
+    if (find_wrong(f)) {
+        for (size_t i = 0; i < sizeof analysers / sizeof *analysers && !f->out_of_memory; i++) {
+            if (analysers[i].taps >> f->id & 1) analysers[i].analyse(f);
+        }
+    }
+    if (f->out_of_memory) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: measuring a step");
+    judge(f);
+    return PLUMB_OK;
+}
+
+bool fit_begin(struct fit *f) {
+    const struct trace_tap *right = trace_find_tap(f->right, f->id, f->layer);
+    const struct trace_tap *theirs = trace_find_tap(f->dump, f->id, f->layer);
+    if (!right || right->n_row == 0 || !theirs) return false;
+    if (!copy_rows(f, theirs, right->rows, &f->theirs) || !copy_rows(f, right, right->rows, &f->truth)) return false;
+    return fit_align(f, &f->truth);
+}

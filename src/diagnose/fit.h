@@ -1,0 +1,108 @@
+/* Measures what another engine computed in a wrong step whose inputs and output are known.
+ *
+ *   fit.c: which steps are measured, the table of analysers, which finding is the verdict
+ *   fit_KIND.c: the analysers, one for each kind of step
+ *
+ * An analyser computes the step in many ways that an engine could take instead of the right one (hypotheses) and
+ * proposes each result (fit_propose).  The frame compares it with theirs, and keeps it as a finding if it comes closer
+ * than the right step.  An analyser never judges: it proposes, and what is proposed must be a function of the inputs
+ * and of at most a few free numbers that were fitted to theirs.
+ */
+#ifndef PLUMB_DIAGNOSE_FIT_H
+#define PLUMB_DIAGNOSE_FIT_H
+
+#include "model/model.h"
+#include "trace/report.h"
+#include "trace/trace.h"
+
+/* FIT_SENTENCE: bytes of a finding's sentence.  FIT_FINDINGS: how many of the best findings of a step are kept. */
+enum { FIT_SENTENCE = 240, FIT_WHERE = 96, FIT_FINDINGS = 12 };
+
+/* An activation: x (n_token, n_head, n).  pos: (n_token) the positions of the tokens, ascending. */
+struct fit_rows {
+    uint32_t n_token, n_head, n;
+    const uint32_t *pos;
+    const float *x;
+};
+static inline size_t fit_width(const struct fit_rows *r) { return (size_t)r->n_head * r->n; }
+static inline const float *fit_row(const struct fit_rows *r, uint32_t t) { return r->x + t * fit_width(r); }
+
+/* A hypothesis that comes closer to theirs than the right step.  Errors are relative RMS errors over the blocks (token,
+ * head) in which the right step is wrong. */
+struct finding {
+    char sentence[FIT_SENTENCE];   /* "is x / mean(x^2) * w: the square root is missing" */
+    char where[FIT_WHERE];         /* "only in heads 3, 5", "only in tokens 4-6"; "": everywhere */
+    double error, right_error;     /* of the hypothesis; of the right step */
+    uint32_t cost;                 /* how many numbers were fitted to theirs, and how many mistakes it has beyond the
+                                    * first: among hypotheses that fit equally well the simplest is the verdict */
+    double print;                  /* a number made of all its values: hypotheses that are equal have the same */
+    bool explains;                 /* only noise is left */
+};
+
+/* A step that is measured. */
+struct fit {
+    const struct model *model;
+    const struct plumb_trace *dump;    /* theirs */
+    const struct plumb_trace *right;   /* what the right pass computes from their activations, in the layers measured */
+    enum tap_id id;
+    int32_t layer;                 /* -1: outside the layers */
+    const int32_t *tokens;         /* (dump->n_token) */
+    uint32_t n_prompt;             /* the tokens before it were computed as one prompt, the others one by one */
+    struct fit_rows theirs, truth; /* the output of the step, and the right one for their inputs; of the same shape */
+    double floor;                  /* an error up to this is rounding, or the noise that this dump has */
+    struct finding findings[FIT_FINDINGS];   /* (n_finding) the best first */
+    uint32_t n_finding;
+    uint32_t n_clear;              /* 0: none of them explains theirs.  1: the first one is the verdict.  More: the dump
+                                    * cannot tell the first n_clear apart */
+    /* Of the frame. */
+    bool *wrong;                   /* (n_token, n_head) the blocks in which the right step is wrong; n_wrong of them */
+    size_t n_wrong;
+    double right_error;            /* the error of the right step in these */
+    bool out_of_memory;
+    void **owned;                  /* (n_owned) what fit_new returned */
+    size_t n_owned, cap;
+    uint8_t *row_bytes;            /* scratch of fit_weight_row */
+    size_t row_bytes_cap;
+};
+
+/* Allocates n elements of `size` bytes, all zeros, which live as long as the fit.  Returns NULL if out of memory; the
+ * analyser then returns, and the frame reports it. */
+void *fit_new(struct fit *f, uint64_t n, size_t size);
+/* Finds an activation: theirs where the dump has it whole, else the one that the right pass computes from theirs.
+ * Returns false if neither is known.  *rows has all tokens that are known; a row of kq_soft_max has a key for each
+ * token of the dump. */
+bool fit_tap(struct fit *f, enum tap_id id, int32_t layer, struct fit_rows *rows);
+/* Keeps the rows of the tokens of the output.  Returns false if one is missing. */
+bool fit_align(struct fit *f, struct fit_rows *rows);
+/* Finds the input of the step that is in the set `among` (TAP_SET), with the rows of the tokens of the output.  In the
+ * set, L_OUT means the l_out of the layer before, or the embedding in layer 0.  If the layer lacks a tap, such as a
+ * norm, its own input takes its place.  UINT64_MAX: the only input.  Returns false if a row is missing. */
+bool fit_input(struct fit *f, uint64_t among, struct fit_rows *rows);
+/* The weight of the layer of the step, or of outside the layers. */
+const struct affine *fit_weight(const struct fit *f, enum weight_id id);
+/* A whole weight in f32, (n_out, n_in); NULL: there is none, or no memory. */
+const float *fit_floats(struct fit *f, const struct weight *w);
+/* Writes row i of a weight in f32 to row (n_in).  Returns false if out of memory. */
+bool fit_weight_row(struct fit *f, const struct weight *w, size_t i, float *row);
+/* Proposes y, of the shape of theirs.  cost: as in struct finding.  The format makes the sentence, which follows "their
+ * NAME ".  Returns the error of y where the right step is wrong. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 4, 5)))
+#endif
+double fit_propose(struct fit *f, uint32_t cost, const double *y, const char *format, ...);
+
+/* ---- the analysers ----------------------------------------------------------------------------------------------- */
+
+void fit_norm(struct fit *f);
+void fit_scaled(struct fit *f);   /* any step: its right output times a number, shifted, or of other tokens */
+
+/* ---- the frame --------------------------------------------------------------------------------------------------- */
+
+/* Fills f->theirs and f->truth.  f has all members up to them.  Returns false if they cannot be compared, or there is no
+ * memory.  fit_free must follow in any case. */
+bool fit_begin(struct fit *f);
+/* Runs the analysers of the table that take the step, and judges what they propose.  PLUMB_ERROR_MEMORY. */
+plumb_status fit_analyse(struct fit *f, struct error *err);
+void fit_free(struct fit *f);
+
+#endif
