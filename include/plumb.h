@@ -547,7 +547,20 @@ typedef struct plumb_schema_options {
  * PLUMB_ERROR_UNSUPPORTED: a keyword cannot be kept.  The message begins with the JSON pointer of the place. */
 plumb_status plumb_grammar_parse_schema(plumb_grammar *grammar, const char *json, size_t n,
                                         const plumb_schema_options *options);
-/* What plumb_grammar_parse_schema ignored, one sentence a line; "" if nothing. */
+
+/* Rules for a grammar that is not parsed yet: the text of plumb_grammar_parse can use them by their name, of 1 to 32
+ * letters and digits, as in
+ *
+ *   plumb_grammar_define_schema(g, "weather", "{\"type\":\"object\"}", 17, NULL);
+ *   plumb_grammar_parse(g, "root ::= \"weather(\" weather \")\"", 31);
+ *
+ * The names of auxiliary rules begin with the rule's name and "-".  Errors are those of plumb_grammar_parse_regex and
+ * _schema, and PLUMB_ERROR_ARGUMENT for a name that is not one, or is defined twice.  Messages and warnings on a schema
+ * begin with the name and the JSON pointer: "weather/properties/a: ...". */
+plumb_status plumb_grammar_define_regex(plumb_grammar *grammar, const char *rule, const char *regex, size_t n);
+plumb_status plumb_grammar_define_schema(plumb_grammar *grammar, const char *rule, const char *json, size_t n,
+                                         const plumb_schema_options *options);
+/* What was ignored in schemas, one sentence a line; "" if nothing. */
 const char *plumb_grammar_warnings(const plumb_grammar *grammar);
 
 /* Follows one text through a grammar.  What it has accepted is a list of parts, each a token or a text. */

@@ -362,6 +362,51 @@ static const struct public_row public_rows[] = {
       "space is 3, expected 0 to 2", { 0 }, { 0 } },
 };
 
+/* Rules of three languages in one grammar, whose auxiliary rules have the same names but for their beginning. */
+static void define_rules(void) {
+    plumb_grammar *g = plumb_grammar_create(NULL);
+    REQUIRE(g, "out of memory");
+    static const char weather[] = "{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\",\"maxLength\":2},"
+                                  "\"other\":true},\"required\":[\"city\"]}",
+        any[] = "{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"enum\":[\"\\n\",[7]]}}",
+        free_text[] = "(?![^]*<call>)[^]*",
+        gbnf[] = "root ::= free (\"<call>\" (\"weather\" weather | \"any\" any1) root-end)?\nroot-end ::= \"!\"";
+    const plumb_schema_options lenient = { .lenient = true }, pretty = { .space = PLUMB_JSON_PRETTY };
+    CHECK(plumb_grammar_define_schema(g, "any1", any, sizeof any - 1, NULL) == PLUMB_ERROR_UNSUPPORTED
+          && strncmp(plumb_grammar_error(g), "any1/uniqueItems: ", 18) == 0, "%s", plumb_grammar_error(g));
+    CHECK(plumb_grammar_define_schema(g, "any1", "5", 1, NULL) == PLUMB_ERROR_ARGUMENT
+          && strncmp(plumb_grammar_error(g), "any1: ", 6) == 0, "%s", plumb_grammar_error(g));
+    CHECK(plumb_grammar_define_schema(g, "weather", weather, sizeof weather - 1, &pretty) == PLUMB_OK, "%s",
+          plumb_grammar_error(g));
+    CHECK(plumb_grammar_define_schema(g, "any1", any, sizeof any - 1, &lenient) == PLUMB_OK
+          && strncmp(plumb_grammar_warnings(g), "any1/uniqueItems: ", 18) == 0, "%s", plumb_grammar_error(g));
+    CHECK(plumb_grammar_define_regex(g, "free", free_text, sizeof free_text - 1) == PLUMB_OK, "%s",
+          plumb_grammar_error(g));
+    static const char *const names[] = { "", "a-b", "a_b", "\xc3\xa9", "a b", "weather", "any1", "free",
+                                         "abcdefghijklmnopqrstuvwxyz1234567" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        CHECK(plumb_grammar_define_schema(g, names[i], "true", 4, NULL) == PLUMB_ERROR_ARGUMENT
+              && plumb_grammar_define_regex(g, names[i], "a", 1) == PLUMB_ERROR_ARGUMENT, "the name \"%s\"", names[i]);
+    }
+    CHECK(plumb_grammar_parse(g, "root ::= weather oh", 19) == PLUMB_ERROR_ARGUMENT
+          && strcmp(plumb_grammar_error(g), "line 1, column 18: the rule oh is not defined") == 0, "%s",
+          plumb_grammar_error(g));
+    CHECK(plumb_grammar_parse(g, gbnf, sizeof gbnf - 1) == PLUMB_OK, "%s", plumb_grammar_error(g));
+    CHECK(plumb_grammar_define_regex(g, "late", "a", 1) == PLUMB_ERROR_STATE
+          && plumb_grammar_define_schema(g, "late", "true", 4, NULL) == PLUMB_ERROR_STATE, "defined too late");
+    static const char *const accepted[] = {
+        "", "text\nof <calls>", "<call>weather{\n  \"city\": \"ab\"\n}!", "<<call>any[\"\\n\",[7],\"\\n\"]!",
+        "<call>weather{\n  \"city\": \"\",\n  \"other\": [\n    1,\n    \"a\"\n  ],\n  \"more\": null\n}!",
+    };
+    static const char *const refused[] = {
+        "a<call>", "<call>any[1]!", "<call>any[]", "<call>any[]!<call>any[]!", "<call>weather{\"city\":\"ab\"}!",
+        "<call>weather{\n  \"city\": \"abc\"\n}!", "<call>weather[]!",
+    };
+    for (size_t i = 0; i < sizeof accepted / sizeof *accepted; i++) CHECK(accepts(g, accepted[i]), "%s", accepted[i]);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) CHECK(!accepts(g, refused[i]), "%s", refused[i]);
+    plumb_grammar_free(g);
+}
+
 /* ---- errors ------------------------------------------------------------------------------------------------------ */
 
 struct error_row { const char *name, *grammar, *message; };
@@ -572,5 +617,6 @@ void test_grammar(void) {
     TEST_ROWS("grammar: large, ", check_large, large_rows);
     test_case("grammar: tokens are accepted, masked and taken back; all or nothing", follow_tokens);
     test_case("grammar: a regular expression, without a model", match_regex);
+    test_case("grammar: rules written as schemas and regular expressions within GBNF", define_rules);
     test_case("grammar: states that no position needs are dropped, and the others are kept", trim_states);
 }

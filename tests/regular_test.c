@@ -556,7 +556,7 @@ static void check_refused(const void *argument) {
     struct error err = {0};
     struct grammar_text text = {0};
     double begin = clock_seconds();
-    plumb_status status = grammar_from_regex(row->regex, strlen(row->regex), &text, &err);
+    plumb_status status = grammar_from_regex(row->regex, strlen(row->regex), "root", &text, &err);
     test_note("%.0f ms, %s", 1e3 * (clock_seconds() - begin), err.message);
     CHECK(status == row->status, "%d, %s\n%s", status, err.message, text.n > 0 && text.n < 1000 ? text.data : "");
     CHECK(strstr(err.message, row->message), "%s", err.message);
@@ -587,7 +587,7 @@ static void long_ones(void) {
         char *regex = repeated(rows[i].text, rows[i].n);
         double begin = clock_seconds();
         REQUIRE(regex, "out of memory");
-        plumb_status status = grammar_from_regex(regex, strlen(regex), &text, &err);
+        plumb_status status = grammar_from_regex(regex, strlen(regex), "root", &text, &err);
         test_note("%s x %zu: %.0f ms, %s", rows[i].text, rows[i].n, 1e3 * (clock_seconds() - begin), err.message);
         CHECK(status == rows[i].status, "%s x %zu: %d, %s", rows[i].text, rows[i].n, status, err.message);
         grammar_text_free(&text);

@@ -4,6 +4,7 @@
 #include "grammar/recognizer.h"
 #include "grammar/regular.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 struct plumb_grammar {
@@ -11,6 +12,7 @@ struct plumb_grammar {
     plumb_model *model;            /* NULL: there are no tokens */
     struct grammar *compiled;      /* NULL before plumb_grammar_parse */
     struct recognizer *recognizer;
+    struct grammar_text rules;     /* GBNF that plumb_grammar_parse appends to its text */
     struct grammar_text warnings;
 };
 
@@ -61,6 +63,7 @@ void plumb_grammar_free(plumb_grammar *g) {
     if (!g) return;
     recognizer_free(g->recognizer);
     grammar_free(g->compiled);
+    grammar_text_free(&g->rules);
     grammar_text_free(&g->warnings);
     free(g);
 }
@@ -88,47 +91,107 @@ static plumb_status check_parse(plumb_grammar *g) {
 
 plumb_status plumb_grammar_parse(plumb_grammar *g, const char *gbnf, size_t n) {
     PLUMB_TRY(check_parse(g));
-    plumb_status status = compile(g, gbnf, n);
-    if (status != PLUMB_OK) {
-        recognizer_free(g->recognizer);
-        grammar_free(g->compiled);
-        g->recognizer = NULL;
-        g->compiled = NULL;
+    struct grammar_text text = { 0 };
+    grammar_text_add(&text, gbnf, n);
+    grammar_text_add(&text, "\n", 1);
+    if (g->rules.n > 0) grammar_text_add(&text, g->rules.data, g->rules.n);
+    plumb_status status = text.failed || g->rules.failed ? no_memory(g) : compile(g, text.data, text.n);
+    grammar_text_free(&text);
+    if (status == PLUMB_OK) {
+        grammar_text_free(&g->rules);
+        return PLUMB_OK;
     }
+    recognizer_free(g->recognizer);
+    grammar_free(g->compiled);
+    g->recognizer = NULL;
+    g->compiled = NULL;
     return status;
 }
 
-plumb_status plumb_grammar_parse_regex(plumb_grammar *g, const char *regex, size_t n) {
+/* ---- rules of other languages ------------------------------------------------------------------------------------ */
+
+/* Without "-", so that no name equals that of a rule which another one needs, NAME-1. */
+static plumb_status check_name(plumb_grammar *g, const char *name) {
+    static const char wanted[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    struct shown shown;
+    size_t n = strspn(name, wanted);
+    if (n == 0 || name[n] || n > GRAMMAR_MAX_NAME) {
+        return error_set(&g->err, PLUMB_ERROR_ARGUMENT, "the name of a rule is \"%s\", expected 1 to %d letters and "
+                         "digits", show_bytes(&shown, name, strlen(name)), GRAMMAR_MAX_NAME);
+    }
+    char begin[GRAMMAR_MAX_NAME + 8];
+    int n_begin = snprintf(begin, sizeof begin, "\n%s ::= ", name);
+    const char *rules = g->rules.data ? g->rules.data : "";
+    if (strncmp(rules, begin + 1, (size_t)n_begin - 1) != 0 && !strstr(rules, begin)) return PLUMB_OK;
+    return error_set(&g->err, PLUMB_ERROR_ARGUMENT, "the rule %s is defined twice", name);
+}
+
+static void shorten(struct grammar_text *text, size_t n) {
+    if (text->n > n) text->data[text->n = n] = 0;
+}
+
+/* Adds the rules in text, unless they were not written. */
+static plumb_status add_rules(plumb_grammar *g, plumb_status status, struct grammar_text *text) {
+    if (status == PLUMB_OK) grammar_text_add(&g->rules, text->data, text->n);
+    grammar_text_free(text);
+    return g->rules.failed ? no_memory(g) : status;
+}
+
+plumb_status plumb_grammar_define_regex(plumb_grammar *g, const char *rule, const char *regex, size_t n) {
     PLUMB_TRY(check_parse(g));
+    PLUMB_TRY(check_name(g, rule));
     struct grammar_text text = { 0 };
-    plumb_status status = grammar_from_regex(regex, n, &text, &g->err);
-    if (status == PLUMB_OK) status = plumb_grammar_parse(g, text.data, text.n);
-    grammar_text_free(&text);
-    return status;
+    return add_rules(g, grammar_from_regex(regex, n, rule, &text, &g->err), &text);
 }
 
 _Static_assert((int)PLUMB_JSON_COMPACT == JSON_COMPACT && (int)PLUMB_JSON_PRETTY == JSON_PRETTY
                && (int)PLUMB_JSON_FREE == JSON_FREE, "plumb_json_space has the values of enum json_space");
 
-plumb_status plumb_grammar_parse_schema(plumb_grammar *g, const char *json, size_t n,
-                                        const plumb_schema_options *options) {
-    PLUMB_TRY(check_parse(g));
+static plumb_status define_schema(plumb_grammar *g, const char *rule, const char *json, size_t n,
+                                  const plumb_schema_options *options) {
     const plumb_schema_options given = options ? *options : (plumb_schema_options){ 0 };
     const struct json_schema_options own = {
-        .lenient = given.lenient, .any_order = given.any_order, .space = (enum json_space)given.space,
+        .lenient = given.lenient, .any_order = given.any_order, .space = (enum json_space)given.space, .name = rule,
     };
     if (given.space > PLUMB_JSON_FREE) {
         return error_set(&g->err, PLUMB_ERROR_ARGUMENT, "space is %d, expected 0 to %d", (int)given.space,
                          (int)PLUMB_JSON_FREE);
     }
     struct grammar_text text = { 0 };
-    grammar_text_free(&g->warnings);   /* of an earlier attempt that failed */
-    g->warnings = (struct grammar_text){ 0 };
+    size_t n_warnings = g->warnings.n;
     plumb_status status = grammar_from_json_schema(json, n, &own, &text, &g->warnings, &g->err);
-    if (status == PLUMB_OK && g->warnings.failed) status = no_memory(g);
-    if (status == PLUMB_OK) status = plumb_grammar_parse(g, text.data, text.n);
-    grammar_text_free(&text);
+    if (g->warnings.failed) status = no_memory(g);
+    if (status != PLUMB_OK) shorten(&g->warnings, n_warnings);
+    return add_rules(g, status, &text);
+}
+
+plumb_status plumb_grammar_define_schema(plumb_grammar *g, const char *rule, const char *json, size_t n,
+                                         const plumb_schema_options *options) {
+    PLUMB_TRY(check_parse(g));
+    PLUMB_TRY(check_name(g, rule));
+    return define_schema(g, rule, json, n, options);
+}
+
+/* Parses the grammar whose rule root was added last.  On failure nothing of it remains. */
+static plumb_status parse_root(plumb_grammar *g, plumb_status status, size_t n_rules, size_t n_warnings) {
+    if (status == PLUMB_OK) status = plumb_grammar_parse(g, "", 0);
+    if (status == PLUMB_OK) return PLUMB_OK;
+    shorten(&g->rules, n_rules);
+    shorten(&g->warnings, n_warnings);
     return status;
+}
+
+plumb_status plumb_grammar_parse_regex(plumb_grammar *g, const char *regex, size_t n) {
+    size_t n_rules = g->rules.n;
+    return parse_root(g, plumb_grammar_define_regex(g, "root", regex, n), n_rules, g->warnings.n);
+}
+
+plumb_status plumb_grammar_parse_schema(plumb_grammar *g, const char *json, size_t n,
+                                        const plumb_schema_options *options) {
+    PLUMB_TRY(check_parse(g));
+    PLUMB_TRY(check_name(g, "root"));
+    size_t n_rules = g->rules.n, n_warnings = g->warnings.n;
+    return parse_root(g, define_schema(g, NULL, json, n, options), n_rules, n_warnings);
 }
 
 const char *plumb_grammar_warnings(const plumb_grammar *g) { return g->warnings.data ? g->warnings.data : ""; }

@@ -24,10 +24,12 @@ struct json_schema_options {
     bool format_is_note;     /* format does not restrict, as the default of 2020-12 has it */
     enum json_space space;
     uint32_t draft;          /* 4, 7 or 2020; 0: as $schema says, otherwise 2020 */
+    const char *name;        /* of the grammar's first rule, with which messages begin, too; NULL: "root" */
 };
 
-/* Writes the grammar of a schema to out, and sentences on what was ignored to warnings (one a line; NULL is allowed).
- * Unknown keywords are ignored with a warning, as JSON Schema has it.  options may be NULL: all zero.
+/* Appends the grammar of a schema to out, and sentences on what was ignored to warnings (one a line; NULL is allowed).
+ * Unknown keywords are ignored with a warning, as JSON Schema has it.  The rules after the first have names that begin
+ * with its name and "-".  options may be NULL: all zero.
  *
  * PLUMB_ERROR_ARGUMENT       the text is not JSON, or not a schema, or no value is valid
  * PLUMB_ERROR_UNSUPPORTED    a keyword cannot be kept, or the schema exceeds a limit; the message begins with the place

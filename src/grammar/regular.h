@@ -105,7 +105,8 @@ enum language_form {
 plumb_status language_write(struct languages *all, const struct language *a, enum language_form form, const char *name,
                             struct grammar_text *out);
 
-/* A grammar whose root is the whole match of a regular expression: for the option `regex`. */
-plumb_status grammar_from_regex(const char *regex, size_t n, struct grammar_text *out, struct error *err);
+/* Appends a rule whose texts are the whole matches of a regular expression: for the option `regex`. */
+plumb_status grammar_from_regex(const char *regex, size_t n, const char *name, struct grammar_text *out,
+                                struct error *err);
 
 #endif

@@ -105,14 +105,15 @@ void schema_fail(struct schema *s, plumb_status status, uint32_t node, const cha
     va_start(args, format);
     vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
-    const char *at = pointer_of(s, node, pointer, sizeof pointer);
-    s->status = error_set(s->err, status, "%s: %s", *at ? at : "JSON schema", sentence);
+    const char *at = pointer_of(s, node, pointer, sizeof pointer), *name = s->options->name;
+    s->status = error_set(s->err, status, "%s%s: %s", name ? name : "", *at || name ? at : "JSON schema", sentence);
 }
 
 static void warn(struct schema *s, uint32_t node, const char *sentence) {
     char pointer[400];
     if (!s->warnings) return;
-    grammar_text_print(s->warnings, "%s: %s\n", pointer_of(s, node, pointer, sizeof pointer), sentence);
+    grammar_text_print(s->warnings, "%s%s: %s\n", s->options->name ? s->options->name : "",
+                       pointer_of(s, node, pointer, sizeof pointer), sentence);
     if (s->warnings->failed) schema_no_memory(s);
 }
 

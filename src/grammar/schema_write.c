@@ -1,4 +1,5 @@
-/* Goals as GBNF.  Each goal becomes a rule, and if the text is indented, one for each depth at which it stands. */
+/* Goals as GBNF.  Each goal becomes a rule, and if the text is indented, one for each depth at which it stands.  The
+ * names of all rules but the first begin with its name and "-". */
 #include "grammar/schema.h"
 
 #include <stdio.h>
@@ -8,16 +9,18 @@ enum {
     MAX_PRETTY = 8,          /* values that lie deeper are written without white space */
     MAX_OBJECT_STATES = 4000,
     MAX_REPEATED = 10000,
-    MAX_FREE_ORDER = 8       /* known members of an object whose order is free */
+    MAX_FREE_ORDER = 8,      /* known members of an object whose order is free */
+    MAX_NAME = 96            /* of a rule, with its 0; that of a goal has at most 66 bytes, of a part of it 92 */
 };
 
 enum primitive { STRING = 1, NUMBER = 2, INTEGER = 4, SPACE = 8 };
 
-struct written { const struct language *language; enum language_form form; char name[48]; };
+struct written { const struct language *language; enum language_form form; char name[MAX_NAME]; };
 struct place { struct goal *goal; uint32_t depth; };
 struct writer {
     struct schema *s;
     struct grammar_text *out;
+    const char *name;            /* of the first rule */
     struct place *places;        /* a queue of rules to be written */
     size_t n_places, at, cap;
     unsigned used;               /* primitives */
@@ -28,7 +31,7 @@ struct writer {
 };
 
 /* A rule that is being written. */
-struct rule { struct writer *w; struct grammar_text text; char name[48]; uint32_t depth; uint32_t n_parts; };
+struct rule { struct writer *w; struct grammar_text text; char name[MAX_NAME]; uint32_t depth; uint32_t n_parts; };
 
 static void put(struct rule *r, const char *text) { grammar_text_add(&r->text, text, strlen(text)); }
 
@@ -50,9 +53,26 @@ static void end(struct rule *r) {
 
 /* ---- pieces ------------------------------------------------------------------------------------------------------ */
 
+/* Digits are bounded so that a number ends, and so that it is not too large for a double. */
+static const struct { unsigned primitive; const char *name, *text; } primitive_rules[] = {
+    {STRING, "string",
+     "\"\\\"\" ([^\"\\\\\\x00-\\x1F] | \"\\\\\" ([\"\\\\/bfnrt] | \"u\" [0-9a-fA-F]{4}))* \"\\\"\""},
+    {NUMBER, "number", "\"-\"? ([0-9] | [1-9] [0-9]{1,20}) (\".\" [0-9]{1,20})? | "
+                       "\"-\"? [0-9] (\".\" [0-9]{1,20})? [eE] [-+]? ([0-9]{1,2} | [12] [0-9]{2} | \"30\" [0-7])"},
+    {INTEGER, "integer", "\"0\" | \"-\"? [1-9] [0-9]{0,20}"},
+    {SPACE, "space", "\" \"? | \"\\n\" [ \\t]{0,20}"},
+};
+enum { N_PRIMITIVES = sizeof primitive_rules / sizeof *primitive_rules };
+
+static void put_primitive(struct rule *r, enum primitive primitive) {
+    size_t i = 0;
+    while (primitive_rules[i].primitive != (unsigned)primitive) i++;
+    r->w->used |= primitive_rules[i].primitive;
+    grammar_text_print(&r->text, " %s-%s", r->w->name, primitive_rules[i].name);
+}
+
 static void put_space(struct rule *r) {
-    r->w->used |= SPACE;
-    put(r, " space");
+    put_primitive(r, SPACE);
 }
 
 /* A line end and the indentation of a depth, within a literal. */
@@ -122,7 +142,7 @@ static uint32_t clamp_depth(const struct writer *w, uint32_t depth) {
 /* The name of the rule of any value, or of any object or array. */
 static void put_any(struct rule *r, const char *name, uint32_t depth) {
     r->w->values |= (uint32_t)1 << depth;
-    grammar_text_print(&r->text, depth == 0 ? " %s" : " %s-d%u", name, depth);
+    grammar_text_print(&r->text, depth == 0 ? " %s-%s" : " %s-%s-d%u", r->w->name, name, depth);
 }
 
 static void name_goal(const struct writer *w, const struct goal *g, uint32_t depth, char *name, size_t n) {
@@ -134,9 +154,9 @@ static void name_goal(const struct writer *w, const struct goal *g, uint32_t dep
         if (c >= 'a' && c <= 'z') word[k++] = c;   /* no digits, so that names of goals and of parts differ */
     }
     word[k] = 0;
-    if (g->index == 0 && depth == 0) snprintf(name, n, "root");
-    else if (depth == 0) snprintf(name, n, "%s-%u", k > 0 ? word : "v", g->index);
-    else snprintf(name, n, "%s-%u-d%u", k > 0 ? word : "v", g->index, depth);
+    if (g->index == 0 && depth == 0) snprintf(name, n, "%s", w->name);
+    else if (depth == 0) snprintf(name, n, "%s-%s-%u", w->name, k > 0 ? word : "v", g->index);
+    else snprintf(name, n, "%s-%s-%u-d%u", w->name, k > 0 ? word : "v", g->index, depth);
 }
 
 static const char *const constant_names[] = {" \"null\"", " \"false\"", " \"true\""};
@@ -153,14 +173,11 @@ static bool put_simple(struct rule *r, const struct goal *g) {
         if ((constants & (constants - 1)) != 0) return false;
         put(r, constant_names[constants >> 1]);
     } else if (strings == s->any[STRINGS].language) {
-        r->w->used |= STRING;
-        put(r, " string");
+        put_primitive(r, STRING);
     } else if (numbers == s->any[NUMBERS].language) {
-        r->w->used |= NUMBER;
-        put(r, " number");
+        put_primitive(r, NUMBER);
     } else if (numbers == s->any_integer) {
-        r->w->used |= INTEGER;
-        put(r, " integer");
+        put_primitive(r, INTEGER);
     } else {
         return false;
     }
@@ -176,7 +193,7 @@ static void put_goal(struct rule *r, struct goal *g, uint32_t depth) {
     }
     if (put_simple(r, g)) return;
     if (!g->shapes) depth = 0;
-    char name[48];
+    char name[MAX_NAME];
     name_goal(w, g, depth, name, sizeof name);
     grammar_text_print(&r->text, " %s", name);
     if (g->depths >> depth & 1) return;
@@ -192,7 +209,7 @@ static void put_goal(struct rule *r, struct goal *g, uint32_t depth) {
 
 /* Begins a rule of its own for a part of r, "NAME-letter-number", and refers to it. */
 static void part_name(const struct rule *r, char letter, uint32_t i, char *name, size_t n) {
-    snprintf(name, n, "%.34s-%c%u", r->name, letter, i);
+    snprintf(name, n, "%.80s-%c%u", r->name, letter, i);
 }
 
 static void put_language(struct rule *r, const struct language *l, enum language_form form, char letter) {
@@ -220,7 +237,7 @@ struct object {
     const struct known **known;      /* those that can be there */
     size_t n, n_required;
     bool has_others, needs_other;
-    char others[48];                 /* the rule of a member without a known name */
+    char others[MAX_NAME];                 /* the rule of a member without a known name */
     uint32_t min, max;               /* max: UINT32_MAX if there is no bound */
     uint32_t top;                    /* the count that stands for itself and all above, or the largest */
 };
@@ -244,8 +261,8 @@ static void write_others(struct object *o, const struct shape *shape) {
             put_language(&pair, shape->cells[i].names, LANGUAGE_JSON, 'n');
             put(&pair, " \"\\\"");
         } else {
-            o->r->w->used |= STRING;
-            put(&pair, " string \"");
+            put_primitive(&pair, STRING);
+            put(&pair, " \"");
         }
         put_colon(&pair);
         put_goal(&pair, shape->cells[i].goal, pair.depth + 1);
@@ -281,7 +298,7 @@ static void put_tail(struct object *o, struct rule *r, size_t i) {
 static void put_in_order(struct object *o) {
     struct rule *r = o->r;
     size_t n_first = 0;
-    char name[48];
+    char name[MAX_NAME];
     while (n_first < o->n && !o->known[n_first]->required) n_first++;
     bool may_be_empty = n_first == o->n && o->min == 0 && !o->needs_other, has_members = o->n > 0 || o->has_others;
     if (n_first < o->n) n_first++;
@@ -357,7 +374,7 @@ static size_t moves_of(const struct object *o, size_t i, uint32_t count, struct 
 }
 
 static void put_state(const struct object *o, struct rule *r, size_t i, uint32_t count) {
-    grammar_text_print(&r->text, " %.26s-m%u-%zu", o->r->name, o->id, state_index(o, i, count));
+    grammar_text_print(&r->text, " %.66s-m%u-%zu", o->r->name, o->id, state_index(o, i, count));
 }
 
 static void put_separator(struct rule *r, bool first) {
@@ -375,10 +392,10 @@ static void put_separator(struct rule *r, bool first) {
 static void write_state(const struct object *o, const bool *alive, size_t i, uint32_t count) {
     struct rule r;
     struct move moves[MAX_FREE_ORDER + 2];
-    char name[48];
+    char name[MAX_NAME];
     bool accepts, first = count == 0 && (!is_free(o) || i == 0);
     size_t n = moves_of(o, i, count, moves, &accepts);
-    snprintf(name, sizeof name, "%.26s-m%u-%zu", o->r->name, o->id, state_index(o, i, count));
+    snprintf(name, sizeof name, "%.66s-m%u-%zu", o->r->name, o->id, state_index(o, i, count));
     begin(&r, o->r->w, name, o->r->depth);
     const char *bar = "";
     for (size_t k = 0; k < n; k++) {
@@ -499,7 +516,7 @@ static void put_elements(struct rule *r, const struct shape *shape, uint32_t id,
         put_goal(r, shape->prefix[i], r->depth + 1);
     }
     uint32_t first = min > 1 ? min : 1;   /* the first element that is optional */
-    char name[48];
+    char name[MAX_NAME];
     if (first < n) {
         part_name(r, 'e', id * 1000 + first, name, sizeof name);
         grammar_text_print(&r->text, " %s?", name);
@@ -525,14 +542,14 @@ static void put_elements(struct rule *r, const struct shape *shape, uint32_t id,
 }
 
 static void put_automaton(struct rule *r, const struct shape *shape, uint32_t id) {
-    char name[48];
-    grammar_text_print(&r->text, " \"[\" %.26s-a%u-0", r->name, id);
+    char name[MAX_NAME];
+    grammar_text_print(&r->text, " \"[\" %.66s-a%u-0", r->name, id);
     for (size_t i = 0; i < shape->n_states; i++) {
         const struct state *state = &shape->states[i];
         if (!state->is_alive) continue;
         struct rule next;
         const char *bar = "";
-        snprintf(name, sizeof name, "%.26s-a%u-%u", r->name, id, (unsigned)i);
+        snprintf(name, sizeof name, "%.66s-a%u-%u", r->name, id, (unsigned)i);
         begin(&next, r->w, name, r->depth);
         for (size_t k = 0; k < state->n_steps; k++) {
             const struct step *step = &state->steps[k];
@@ -541,7 +558,7 @@ static void put_automaton(struct rule *r, const struct shape *shape, uint32_t id
             bar = " |";
             put_separator(&next, i == 0);
             put_goal(&next, step->goal, r->depth + 1);
-            grammar_text_print(&next.text, " %.26s-a%u-%u", r->name, id, step->to);
+            grammar_text_print(&next.text, " %.66s-a%u-%u", r->name, id, step->to);
         }
         if (state->accepts) {
             put(&next, bar);
@@ -564,7 +581,7 @@ static bool is_any_shape(const struct shape *shape) {
 static void write_goal(struct writer *w, struct goal *g, uint32_t depth) {
     struct schema *s = w->s;
     struct rule r;
-    char name[48];
+    char name[MAX_NAME];
     name_goal(w, g, depth, name, sizeof name);
     begin(&r, w, name, depth);
     const char *bar = "";
@@ -584,9 +601,7 @@ static void write_goal(struct writer *w, struct goal *g, uint32_t depth) {
         put(&r, bar);
         bar = " |";
         if (numbers == s->any[NUMBERS].language || numbers == s->any_integer) {
-            bool integers = numbers == s->any_integer;
-            w->used |= integers ? INTEGER : NUMBER;
-            put(&r, integers ? " integer" : " number");
+            put_primitive(&r, numbers == s->any_integer ? INTEGER : NUMBER);
         } else {
             put_language(&r, numbers, LANGUAGE_PLAIN, 'n');
         }
@@ -595,8 +610,7 @@ static void write_goal(struct writer *w, struct goal *g, uint32_t depth) {
         put(&r, bar);
         bar = " |";
         if (strings == s->any[STRINGS].language) {
-            w->used |= STRING;
-            put(&r, " string");
+            put_primitive(&r, STRING);
         } else {
             put(&r, " \"\\\"\"");
             put_language(&r, strings, LANGUAGE_JSON, 's');
@@ -618,17 +632,19 @@ static void write_goal(struct writer *w, struct goal *g, uint32_t depth) {
 
 static void write_any(struct writer *w, uint32_t depth) {
     struct rule r;
-    char suffix[12] = "", name[24];
+    char suffix[12] = "", name[MAX_NAME];
     uint32_t inside = clamp_depth(w, depth + 1);
     if (depth > 0) snprintf(suffix, sizeof suffix, "-d%u", depth);
-    w->used |= STRING | NUMBER;
-    snprintf(name, sizeof name, "value%s", suffix);
+    snprintf(name, sizeof name, "%.66s-value%s", w->name, suffix);
     begin(&r, w, name, depth);
-    grammar_text_print(&r.text, " object%s | array%s | string | number | \"true\" | \"false\" | \"null\"", suffix,
-                       suffix);
+    grammar_text_print(&r.text, " %s-object%s | %s-array%s |", w->name, suffix, w->name, suffix);
+    put_primitive(&r, STRING);
+    put(&r, " |");
+    put_primitive(&r, NUMBER);
+    put(&r, " | \"true\" | \"false\" | \"null\"");
     end(&r);
     for (int is_array = 0; is_array < 2; is_array++) {
-        snprintf(name, sizeof name, "%s%s", is_array ? "array" : "object", suffix);
+        snprintf(name, sizeof name, "%.66s-%s%s", w->name, is_array ? "array" : "object", suffix);
         begin(&r, w, name, depth);
         put_empty(&r, is_array ? "[]" : "{}");
         put(&r, " |");
@@ -639,7 +655,8 @@ static void write_any(struct writer *w, uint32_t depth) {
                 put_before(&r, ',');
             }
             if (!is_array) {
-                put(&r, " string \"");
+                put_primitive(&r, STRING);
+                put(&r, " \"");
                 put_colon(&r);
             }
             put_any(&r, "value", inside);
@@ -650,18 +667,8 @@ static void write_any(struct writer *w, uint32_t depth) {
     }
 }
 
-/* Digits are bounded so that a number ends, and so that it is not too large for a double. */
-static const struct { unsigned primitive; const char *rules; } primitive_rules[] = {
-    {STRING,
-     "string ::= \"\\\"\" ([^\"\\\\\\x00-\\x1F] | \"\\\\\" ([\"\\\\/bfnrt] | \"u\" [0-9a-fA-F]{4}))* \"\\\"\"\n"},
-    {NUMBER, "number ::= \"-\"? ([0-9] | [1-9] [0-9]{1,20}) (\".\" [0-9]{1,20})? | "
-             "\"-\"? [0-9] (\".\" [0-9]{1,20})? [eE] [-+]? ([0-9]{1,2} | [12] [0-9]{2} | \"30\" [0-7])\n"},
-    {INTEGER, "integer ::= \"0\" | \"-\"? [1-9] [0-9]{0,20}\n"},
-    {SPACE, "space ::= \" \"? | \"\\n\" [ \\t]{0,20}\n"},
-};
-
 void schema_write(struct schema *s, struct goal *root, struct grammar_text *out) {
-    struct writer w = {.s = s, .out = out};
+    struct writer w = {.s = s, .out = out, .name = s->options->name ? s->options->name : "root"};
     if (root && s->status == PLUMB_OK) {
         root->depths = 1;
         write_goal(&w, root, 0);
@@ -672,10 +679,9 @@ void schema_write(struct schema *s, struct goal *root, struct grammar_text *out)
     for (uint32_t depth = 0; depth <= MAX_PRETTY && s->status == PLUMB_OK; depth++) {
         if (w.values >> depth & 1) write_any(&w, depth);
     }
-    for (size_t i = 0; i < sizeof primitive_rules / sizeof *primitive_rules; i++) {
-        if (w.used & primitive_rules[i].primitive) {
-            grammar_text_add(out, primitive_rules[i].rules, strlen(primitive_rules[i].rules));
-        }
+    for (size_t i = 0; i < N_PRIMITIVES; i++) {
+        if (!(w.used & primitive_rules[i].primitive)) continue;
+        grammar_text_print(out, "%s-%s ::= %s\n", w.name, primitive_rules[i].name, primitive_rules[i].text);
     }
     free(w.places);
     if (out->failed) schema_no_memory(s);

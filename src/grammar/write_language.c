@@ -594,10 +594,11 @@ plumb_status language_write(struct languages *all, const struct language *a, enu
     return w.failed ? all->err->status : PLUMB_OK;
 }
 
-plumb_status grammar_from_regex(const char *regex, size_t n, struct grammar_text *out, struct error *err) {
+plumb_status grammar_from_regex(const char *regex, size_t n, const char *name, struct grammar_text *out,
+                                struct error *err) {
     struct languages *all = languages_create(err);
     if (!all) return err->status;
-    plumb_status status = language_write(all, language_regex(all, regex, n, REGEX_WHOLE), LANGUAGE_PLAIN, "root", out);
+    plumb_status status = language_write(all, language_regex(all, regex, n, REGEX_WHOLE), LANGUAGE_PLAIN, name, out);
     languages_free(all);
     return status;
 }
