@@ -11,12 +11,14 @@
  * FACTOR: a verdict reduces the error of the right step by it.
  * TIED, TIED_NOISE: hypotheses whose errors differ by less than this factor are tied; the second is for dumps with
  *     noise, where the error of the best one is mostly noise.
+ * ROUNDING: an error of a single step up to this may be the rounding of f32.
  * VALUES: values of theirs for each number that is fitted to them. */
 #define WRONG 3.0
 #define UNEXPLAINED 10.0
 #define FACTOR 5.0
 #define TIED 1.5
 #define TIED_NOISE 1.1
+#define ROUNDING 1e-5
 enum { VALUES = 8 };
 
 /* ---- the table of analysers -------------------------------------------------------------------------------------- */
@@ -27,7 +29,9 @@ enum { VALUES = 8 };
 
 static const struct { uint64_t taps; void (*analyse)(struct fit *f); } analysers[] = {
     { NORMS, fit_norm },
-    { UINT64_MAX, fit_scaled },
+    { TAP_SET(FFN_SWIGLU) | TAP_SET(EXPERT_SWIGLU), fit_activation },
+    { TAP_SET(FFN_INP) | TAP_SET(L_OUT), fit_residual },
+    { UINT64_MAX, fit_any },
 };
 
 /* ---- memory, activations, weights -------------------------------------------------------------------------------- */
@@ -284,23 +288,45 @@ double fit_propose(struct fit *f, uint32_t cost, const double *y, const char *fo
     return finding.error;
 }
 
+double fit_scale(const struct fit *f, const double *y) {
+    double ab = 0, aa = 0;
+    uint32_t n = f->theirs.n;
+    for (size_t b = 0; b < (size_t)f->theirs.n_token * f->theirs.n_head; b++) {
+        double of_b = 0, of_a = 0, norm = 0;
+        for (size_t i = b * n; i < (b + 1) * n; i++) {
+            of_b += y[i] * (double)f->theirs.x[i];
+            of_a += y[i] * y[i];
+            norm += (double)f->theirs.x[i] * (double)f->theirs.x[i];
+        }
+        if (!f->wrong[b] || !(norm > 0) || !isfinite(of_a) || !isfinite(norm)) continue;
+        ab += of_b / norm;
+        aa += of_a / norm;
+    }
+    return aa > 0 ? ab / aa : (double)NAN;
+}
+
 /* ---- the verdict ------------------------------------------------------------------------------------------------- */
 
-/* The findings are sorted by their errors.  Those that are tied with the best are sorted by their cost: the
- * simplest ones are the verdict. */
+static int by_cost(const void *a, const void *b) {
+    const struct finding *x = a, *y = b;
+    if (x->cost != y->cost) return x->cost < y->cost ? -1 : 1;
+    return (x->error > y->error) - (x->error < y->error);
+}
+
+/* The verdict is the simplest of the hypotheses whose errors are as small as that of the best one, or no larger than
+ * rounding.  Equally simple ones whose errors are alike are tied. */
 static void judge(struct fit *f) {
     f->n_clear = 0;
     if (f->n_finding == 0 || !f->findings[0].explains) return;
-    double limit = f->findings[0].error * (f->floor > 1e-4 ? TIED_NOISE : TIED) + 2e-7;
+    double factor = f->floor > 1e-4 ? TIED_NOISE : TIED, limit = fmax(f->findings[0].error * factor, ROUNDING);
     uint32_t n_tied = 0;
     while (n_tied < f->n_finding && f->findings[n_tied].error <= limit && f->findings[n_tied].explains) n_tied++;
-    for (uint32_t i = 1; i < n_tied; i++) {
-        struct finding moved = f->findings[i];
-        uint32_t at = i;
-        for (; at > 0 && f->findings[at - 1].cost > moved.cost; at--) f->findings[at] = f->findings[at - 1];
-        f->findings[at] = moved;
+    qsort(f->findings, n_tied, sizeof *f->findings, by_cost);
+    limit = f->findings[0].error * factor + 2e-7;
+    for (f->n_clear = 1; f->n_clear < n_tied; f->n_clear++) {
+        const struct finding *next = &f->findings[f->n_clear];
+        if (next->cost != f->findings[0].cost || next->error > limit) break;
     }
-    while (f->n_clear < n_tied && f->findings[f->n_clear].cost == f->findings[0].cost) f->n_clear++;
 }
 
 plumb_status fit_analyse(struct fit *f, struct error *err) {

@@ -90,16 +90,21 @@ bool fit_weight_row(struct fit *f, const struct weight *w, size_t i, float *row)
 __attribute__((format(printf, 4, 5)))
 #endif
 double fit_propose(struct fit *f, uint32_t cost, const double *y, const char *format, ...);
+/* Returns the number by which y must be multiplied to come closest to theirs, where the right step is wrong.  A block
+ * counts as much as any other.  NAN if there is none. */
+double fit_scale(const struct fit *f, const double *y);
 
 /* ---- the analysers ----------------------------------------------------------------------------------------------- */
 
 void fit_norm(struct fit *f);
-void fit_scaled(struct fit *f);   /* any step: its right output times a number, shifted, or of other tokens */
+void fit_activation(struct fit *f);
+void fit_residual(struct fit *f);
+void fit_any(struct fit *f);   /* what can be wrong in any step */
 
 /* ---- the frame --------------------------------------------------------------------------------------------------- */
 
-/* Fills f->theirs and f->truth.  f has all members up to them.  Returns false if they cannot be compared, or there is no
- * memory.  fit_free must follow in any case. */
+/* Fills f->theirs and f->truth; f has all members up to them.  Returns false if they cannot be compared, or if there is
+ * no memory.  fit_free must follow in any case. */
 bool fit_begin(struct fit *f);
 /* Runs the analysers of the table that take the step, and judges what they propose.  PLUMB_ERROR_MEMORY. */
 plumb_status fit_analyse(struct fit *f, struct error *err);

@@ -201,8 +201,10 @@ static void try_weights(const struct norm *m, enum over over, enum form form, do
             }
             if (n_comment == 0 || n_comment > 2) continue;
             apply(m, (enum by)by, m->w, !without);
-            if (form == FORM_NONE && by == BY_1) fit_propose(m->f, 0, m->y, "is its input: the norm is skipped");
-            else fit_propose(m->f, (uint32_t)n_comment - 1, m->y, "is %s%s: %s", forms[form].formula, bys[by].formula, text);
+            bool is_skipped = form == FORM_NONE && by == BY_1;
+            uint32_t cost = is_skipped ? 0 : (uint32_t)n_comment - 1;
+            if (is_skipped) report_append(text, (n = 0, sizeof text), &n, "the norm is skipped");
+            fit_propose(m->f, cost, m->y, "is %s%s: %s", forms[form].formula, bys[by].formula, text);
         }
     }
 }
@@ -213,6 +215,7 @@ static void try_forms(const struct norm *m, const double *x) {
         if (over == OVER_HEAD && (m->head_dim == m->unit || m->head_dim == 0 || m->width % m->head_dim)) continue;
         for (int form = 0; form < N_FORM; form++) {
             try_weights(m, (enum over)over, (enum form)form, m->eps, NULL, x);
+            try_weights(m, (enum over)over, (enum form)form, 0, "eps is 0", x);
         }
     }
 }
@@ -221,7 +224,7 @@ static void try_forms(const struct norm *m, const double *x) {
  * and x is the divisor. */
 static void try_eps(const struct norm *m, const double *x) {
     enum form right = m->is_layer ? FORM_LAYER : FORM_RMS;
-    const double usual[] = { 0, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-10, 1e-12, sqrt(m->eps), m->eps * m->eps };
+    const double usual[] = { 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-10, 1e-12, sqrt(m->eps), m->eps * m->eps };
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
         char comment[80];
         snprintf(comment, sizeof comment, "eps is %g instead of %g", usual[i], m->eps);

@@ -1,0 +1,297 @@
+/* What plumb_diagnose measures in a step: an engine makes mistakes that no quirk makes.  Each is a formula written out
+ * here, which takes the activations before the step, computed by the reference pass, and replaces the output. */
+#include "api/model.h"
+#include "fixture.h"
+#include "record.h"
+#include "test.h"
+#include "trace/trace.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- the engine -------------------------------------------------------------------------------------------------- */
+
+enum { N_VALUE = N_PROMPT * 256, N_KEPT = 64 };
+
+struct engine;
+/* Replaces x (n_token, n_head, n) in place. */
+typedef void mistake(const struct engine *e, const plumb_tap *tap, double *x);
+
+struct engine {
+    plumb_trace *trace;
+    const struct model *model;
+    const char *tap;      /* where the mistake is made */
+    int32_t layer;        /* -1: in all layers */
+    mistake *make;
+    double *kept[N_KEPT]; /* the activations of this batch by tap: of this layer, or of the one before until computed */
+};
+
+static size_t count(const plumb_tap *tap) { return (size_t)tap->n_token * tap->n_head * tap->n; }
+
+/* The activation of this batch, (n_token, its width), that was computed last under this name. */
+static const double *kept(const struct engine *e, const char *name) {
+    enum tap_id id;
+    CHECK(tap_find(name, strlen(name), &id) && e->kept[id], "no %s", name);
+    return e->kept[id];
+}
+
+static void compute(void *user, const plumb_tap *tap, double *x) {
+    struct engine *e = user;
+    enum tap_id id;
+    bool is_here = e->make && strcmp(tap->name, e->tap) == 0 && (e->layer < 0 || e->layer == tap->layer);
+    if (is_here) e->make(e, tap, x);
+    size_t n = count(tap);
+    if (!CHECK(tap_find(tap->name, strlen(tap->name), &id) && n <= N_VALUE, "%s: %zu values", tap->name, n)) return;
+    if (!e->kept[id]) e->kept[id] = calloc(N_VALUE, sizeof *e->kept[id]);
+    memcpy(e->kept[id], x, n * sizeof *x);
+    if (id == TAP_EMBD) {   /* the input of layer 0 */
+        if (!e->kept[TAP_L_OUT]) e->kept[TAP_L_OUT] = calloc(N_VALUE, sizeof **e->kept);
+        memcpy(e->kept[TAP_L_OUT], x, n * sizeof *x);
+    }
+    float *shown = alloc_array(n, sizeof *shown);
+    for (size_t i = 0; i < n; i++) shown[i] = (float)x[i];
+    plumb_tap copy = *tap;
+    copy.data = shown;
+    CHECK(plumb_trace_add(e->trace, &copy) == PLUMB_OK, "%s", plumb_trace_error(e->trace));
+    free(shown);
+}
+
+/* Returns the whole dump of the engine. */
+static plumb_trace *run(const plumb_model *m, struct engine *e) {
+    struct error err;
+    struct reference *r = NULL;
+    e->trace = plumb_trace_create();
+    e->trace->params.n_value = UINT32_MAX;
+    e->model = m->model;
+    CHECK(plumb_trace_set_tokens(e->trace, record_ids, N_TOKEN, N_PROMPT) == PLUMB_OK, "%s",
+          plumb_trace_error(e->trace));
+    if (CHECK(reference_create(&r, m->model, N_TOKEN, N_PROMPT, &err) == PLUMB_OK, "%s", err.message)) {
+        reference_set_force(r, compute, e);
+        reference_run(r, record_ids, N_PROMPT, 0, 0, NULL);
+        for (uint32_t i = N_PROMPT; i < N_TOKEN; i++) reference_run(r, record_ids + i, 1, i, 0, NULL);
+    }
+    reference_free(r);
+    for (size_t i = 0; i < N_KEPT; i++) free(e->kept[i]);
+    return e->trace;
+}
+
+/* ---- mistakes ---------------------------------------------------------------------------------------------------- */
+
+/* The sum of squares of n elements. */
+static double squares(const double *x, uint32_t n) {
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++) sum += x[i] * x[i];
+    return sum;
+}
+
+/* The weight of a norm of layer 0, which is F32 in these models. */
+static double norm_weight(const struct engine *e, enum weight_id id, int32_t layer, uint32_t i) {
+    return (double)((const float *)(const void *)e->model->layers[layer].w[id].w->data)[i];
+}
+
+static void no_root(const struct engine *e, const plumb_tap *tap, double *x) {
+    const double *in = kept(e, "l_out");
+    for (uint32_t t = 0; t < tap->n_token; t++) {
+        double mean = squares(in + t * tap->n, tap->n) / tap->n;
+        for (uint32_t i = 0; i < tap->n; i++) {
+            x[t * tap->n + i] = in[t * tap->n + i] / mean * norm_weight(e, W_ATTN_NORM, tap->layer, i);
+        }
+    }
+}
+
+static void largest_for_rms(const struct engine *e, const plumb_tap *tap, double *x) {
+    const double *in = kept(e, "ffn_inp");
+    for (uint32_t t = 0; t < tap->n_token; t++) {
+        double max = 0;
+        for (uint32_t i = 0; i < tap->n; i++) max = fmax(max, fabs(in[t * tap->n + i]));
+        for (uint32_t i = 0; i < tap->n; i++) {
+            x[t * tap->n + i] = in[t * tap->n + i] / max * norm_weight(e, W_FFN_NORM, tap->layer, i);
+        }
+    }
+}
+
+static void weight_of_other_norm(const struct engine *e, const plumb_tap *tap, double *x) {
+    const double *in = kept(e, "ffn_inp");
+    for (uint32_t t = 0; t < tap->n_token; t++) {
+        double rms = sqrt(squares(in + t * tap->n, tap->n) / tap->n + (double)e->model->plan.norm_eps);
+        for (uint32_t i = 0; i < tap->n; i++) {
+            x[t * tap->n + i] = in[t * tap->n + i] / rms * norm_weight(e, W_ATTN_NORM, tap->layer, i);
+        }
+    }
+}
+
+static void large_eps(const struct engine *e, const plumb_tap *tap, double *x) {
+    const double *in = kept(e, "ffn_inp");
+    for (uint32_t t = 0; t < tap->n_token; t++) {
+        double rms = sqrt(squares(in + t * tap->n, tap->n) / tap->n + 0.0375);
+        for (uint32_t i = 0; i < tap->n; i++) {
+            x[t * tap->n + i] = in[t * tap->n + i] / rms * norm_weight(e, W_FFN_NORM, tap->layer, i);
+        }
+    }
+}
+
+static void norm_of_embedding(const struct engine *e, const plumb_tap *tap, double *x) {
+    const double *in = kept(e, "embd");
+    for (uint32_t t = 0; t < tap->n_token; t++) {
+        double rms = sqrt(squares(in + t * tap->n, tap->n) / tap->n + (double)e->model->plan.norm_eps);
+        for (uint32_t i = 0; i < tap->n; i++) {
+            x[t * tap->n + i] = in[t * tap->n + i] / rms * norm_weight(e, W_ATTN_NORM, tap->layer, i);
+        }
+    }
+}
+
+static void softplus_gate(const struct engine *e, const plumb_tap *tap, double *x) {
+    const double *gate = kept(e, "ffn_gate"), *up = kept(e, "ffn_up");
+    for (size_t i = 0; i < count(tap); i++) x[i] = log1p(exp(gate[i])) * up[i];
+}
+
+static void gate_and_up_exchanged(const struct engine *e, const plumb_tap *tap, double *x) {
+    const double *gate = kept(e, "ffn_gate"), *up = kept(e, "ffn_up");
+    for (size_t i = 0; i < count(tap); i++) x[i] = up[i] / (1 + exp(-up[i])) * gate[i];
+}
+
+static void sum_for_product(const struct engine *e, const plumb_tap *tap, double *x) {
+    const double *gate = kept(e, "ffn_gate"), *up = kept(e, "ffn_up");
+    for (size_t i = 0; i < count(tap); i++) x[i] = gate[i] / (1 + exp(-gate[i])) + up[i];
+}
+
+static void unlisted_function(const struct engine *e, const plumb_tap *tap, double *x) {
+    const double *gate = kept(e, "ffn_gate"), *up = kept(e, "ffn_up");
+    for (size_t i = 0; i < count(tap); i++) x[i] = cos(gate[i] * up[i]);
+}
+
+static void added_twice(const struct engine *e, const plumb_tap *tap, double *x) {
+    const double *in = kept(e, "ffn_inp"), *out = kept(e, "ffn_out");
+    for (size_t i = 0; i < count(tap); i++) x[i] = in[i] + 2 * out[i];
+}
+
+static void added_norm(const struct engine *e, const plumb_tap *tap, double *x) {
+    const double *norm = kept(e, "ffn_norm"), *out = kept(e, "ffn_out");
+    for (size_t i = 0; i < count(tap); i++) x[i] = norm[i] + out[i];
+}
+
+static void parallel(const struct engine *e, const plumb_tap *tap, double *x) {
+    const double *in = kept(e, "embd"), *attn = kept(e, "attn_norm"), *out = kept(e, "attn_out");
+    for (size_t i = 0; i < count(tap); i++) x[i] = in[i] + 0.25 * attn[i] + out[i];
+}
+
+static void scaled(const struct engine *e, const plumb_tap *tap, double *x) {
+    (void)e;
+    for (size_t i = 0; i < count(tap); i++) x[i] *= 1.25;
+}
+
+static void head_3(const struct engine *e, const plumb_tap *tap, double *x) {
+    (void)e;
+    for (size_t i = 0; i < count(tap); i++) x[i] *= i / tap->n % tap->n_head == 3 ? -1 : 1;
+}
+
+static void decoded(const struct engine *e, const plumb_tap *tap, double *x) {
+    (void)e;
+    for (size_t i = 0; i < count(tap); i++) x[i] *= tap->pos > 0 ? 0.5 : 1;
+}
+
+static void shifted(const struct engine *e, const plumb_tap *tap, double *x) {
+    (void)e;
+    for (uint32_t t = 0; t < tap->n_token; t++) {
+        double *row = x + t * tap->n, first = row[0];
+        memmove(row, row + 1, (tap->n - 1) * sizeof *row);
+        row[tap->n - 1] = first;
+    }
+}
+
+static void transposed(const struct engine *e, const plumb_tap *tap, double *x) {
+    (void)e;
+    uint32_t n = tap->n_head * tap->n;
+    for (uint32_t t = 0; t < tap->n_token; t++) {
+        double old[256], *row = x + t * n;
+        memcpy(old, row, n * sizeof *row);
+        for (uint32_t i = 0; i < n; i++) row[i] = old[i % tap->n_head * tap->n + i / tap->n_head];
+    }
+}
+
+static void random_noise(const struct engine *e, const plumb_tap *tap, double *x) {
+    (void)e;
+    uint32_t state = tap->pos + 1;
+    for (size_t i = 0; i < count(tap); i++) {
+        state = state * 1664525u + 1013904223u;
+        x[i] *= 1 + (double)(state >> 8) / (1 << 24);
+    }
+}
+
+/* ---- findings ---------------------------------------------------------------------------------------------------- */
+
+enum { N_SAID = 3 };
+
+static const struct row {
+    const char *name, *tap;
+    int32_t layer;
+    mistake *make;
+    const char *says[N_SAID], *not[N_SAID];
+} rows[] = {
+    { "fit: nothing is measured in a right pass", NULL, 0, NULL, { "verdict: agrees" }, { "measured", "their " } },
+    { "fit: a norm without the square root", "attn_norm", -1, no_root,
+      { "verdict: their attn_norm-0 is x / (mean(x^2) + eps) * w: the square root is missing, eps is 0 (error ",
+        "attn_norm is wrong in all layers; it was measured in layer 0" }, { "cannot tell them apart" } },
+    { "fit: a norm by the largest element", "ffn_norm", 1, largest_for_rms,
+      { "verdict: their ffn_norm-1 is x / (max(|x|) + eps) * w: the largest |x| takes the place of the root",
+        "ffn_norm is wrong in layer 1;" }, { "cannot tell" } },
+    { "fit: a norm with the weight of another one", "ffn_norm", 1, weight_of_other_norm,
+      { "verdict: their ffn_norm-1 has the weight blk.1.attn_norm.weight instead of blk.1.ffn_norm.weight" },
+      { NULL } },
+    { "fit: a norm with another eps", "ffn_norm", -1, large_eps,
+      { "verdict: their ffn_norm-0 is the norm with an eps of 0.0375 instead of 1e-05" }, { NULL } },
+    { "fit: a norm of another activation", "attn_norm", 1, norm_of_embedding,
+      { "verdict: their attn_norm-1 is the norm of embd instead of its input" }, { NULL } },
+    { "fit: another activation function", "ffn_swiglu", -1, softplus_gate,
+      { "verdict: their ffn_swiglu-0 is softplus(gate) * up (error " }, { NULL } },
+    { "fit: gate and up projection exchanged", "ffn_swiglu", -1, gate_and_up_exchanged,
+      { "verdict: their ffn_swiglu-0 is gate * silu(up) (error " }, { NULL } },
+    { "fit: gate and up projection added", "ffn_swiglu", -1, sum_for_product,
+      { "verdict: their ffn_swiglu-0 is silu(gate) + up: the sum" }, { NULL } },
+    { "fit: a function that no table has", "ffn_swiglu", -1, unlisted_function,
+      { "verdict: no set of up to 3 known mistakes", "the first wrong step is ffn_swiglu-0" }, { "measured" } },
+    { "fit: what is added twice", "l_out", -1, added_twice,
+      { "verdict: their l_out-0 is ffn_inp-0 + 2 * ffn_out-0 (error " }, { NULL } },
+    { "fit: the norm added instead of its input", "l_out", -1, added_norm,
+      { "l_out-0 is ffn_norm-0 + ffn_out-0 (error " }, { NULL } },
+    { "fit: three activations added", "ffn_inp", 0, parallel,
+      { "verdict: their ffn_inp-0 is 0.25 * attn_norm-0 + attn_out-0 + embd (error " }, { NULL } },
+    { "fit: a product times a number", "Qcur", -1, scaled,
+      { "verdict: their Qcur-0 is 1.25 times what it should be (error ", "Qcur is wrong in all layers" }, { NULL } },
+    { "fit: one head", "Qcur", -1, head_3,
+      { "verdict: their Qcur-0 has the wrong sign, only in head 3 (error " }, { NULL } },
+    { "fit: decoded tokens", "Vcur", -1, decoded,
+      { "verdict: their Vcur-0 is 0.5 times what it should be, only in tokens that were decoded one by one (error " },
+      { NULL } },
+    { "fit: shifted elements", "ffn_out", -1, shifted,
+      { "verdict: their ffn_out-0 has the elements of each row shifted by 1 (error " }, { NULL } },
+    { "fit: transposed heads", "Qcur", 1, transposed,
+      { "verdict: their Qcur-1 has the elements of each row in the order of the transposed (4, 8) (error " },
+      { NULL } },
+    { "fit: noise that nothing explains", "ffn_out", -1, random_noise,
+      { "verdict: no set of up to 3 known mistakes", "the first wrong step is ffn_out-0" }, { "measured" } },
+};
+
+static void check_row(const void *arg) {
+    const struct row *row = arg;
+    plumb_model *m = record_load("f32");
+    if (!m) return;
+    struct engine engine = { .tap = row->tap, .layer = row->layer, .make = row->make };
+    plumb_trace *theirs = run(m, &engine);
+    struct capture text = { 0 };
+    plumb_report r = { .format = PLUMB_FORMAT_TEXT, .write = capture_write, .user = &text };
+    bool agree = row->make != NULL;
+    CHECK(plumb_diagnose(m, theirs, 0, &r, &agree) == PLUMB_OK && agree == !row->make, "%s", plumb_model_error(m));
+    for (size_t i = 0; i < N_SAID && row->says[i] && text.text; i++) {
+        CHECK(strstr(text.text, row->says[i]), "no \"%s\": %s", row->says[i], text.text);
+    }
+    for (size_t i = 0; i < N_SAID && row->not[i] && text.text; i++) {
+        CHECK(!strstr(text.text, row->not[i]), "\"%s\": %s", row->not[i], text.text);
+    }
+    capture_free(&text);
+    plumb_trace_free(theirs);
+    plumb_model_free(m);
+}
+
+void test_fit(void) { TEST_ROWS("", check_row, rows); }
