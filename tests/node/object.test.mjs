@@ -90,6 +90,31 @@ test('chat.object gives the value, and partial values while it grows; the answer
   assert.deepEqual(await model.chat().object(PERSON, 'Describe a person.', { ...hot, seed: 3 }), value);
 });
 
+test('a chat tells the model the schema in the system message, unless showSchema is false; its messages do not change',
+  async () => {
+    const schema = { enum: ['yes', 'no'] }, question = { role: 'user', content: 'Is it?' };
+    const shown = 'Answer only with JSON that is valid by this JSON Schema:\n{"enum":["yes","no"]}';
+    const parts = [{ type: 'text', text: 'Be brief.' }];
+    const length = async (...messages) => (await model.tokenizeChat([...messages, question])).length;
+    const system = content => ({ role: 'system', content });
+    for (const [before, options, expected] of [
+      [[], { schema }, [system(shown)]],
+      [[system('Be brief.')], { schema }, [system(`Be brief.\n\n${shown}`)]],
+      [[system(parts)], { schema }, [system([...parts, { type: 'text', text: shown }])]],
+      [[], { json: true }, [system('Answer only with a JSON object.')]],
+      [[system('Be brief.')], { schema, showSchema: false }, [system('Be brief.')]],
+      [[], { regex: 'yes|no' }, []],
+    ]) {
+      const chat = model.chat({ messages: before, ...options });
+      await textOf(chat.send('Is it?', { ...hot, maxTokens: 3 }));
+      assert.equal(chat.lastStats.promptTokens, await length(...expected), JSON.stringify([before, options]));
+      assert.deepEqual(chat.messages.slice(0, -1), [...before, question]);
+    }
+    const chat = model.chat();
+    await chat.object(schema, 'Is it?', { ...hot, showSchema: false });
+    assert.equal(chat.lastStats.promptTokens, await length());
+  });
+
 test('chat.object: a cut answer is an error with what is known; so is a loop that is left', async () => {
   const chat = model.chat();
   const error = await chat.object(PERSON, 'Describe a person.', { ...hot, seed: 3, maxTokens: 5 }).then(

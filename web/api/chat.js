@@ -3,6 +3,7 @@
  * again. */
 import { argumentError, PlumbError } from '../base/errors.js';
 import * as known from '../base/options.js';
+import { withSchemaShown } from '../template/system-text.js';
 import { checkNesting } from '../template/template.js';
 import { chosenTools } from '../template/toolcalls.js';
 import { beginAnswer } from '../template/generate.js';
@@ -30,6 +31,8 @@ import { execute, toolsOf } from './run.js';
  * @property {boolean} [parallelToolCalls]  false: the answer ends with its first call; default true
  * @property {(delta: import('../template/answer.js').AnswerDelta) => void} [onDelta]  receives each part of an answer:
  *   text, reasoning, or a piece of a call
+ * @property {boolean} [showSchema]  whether the system message tells the model the `schema` of the answer, or that it
+ *   is a JSON object (`json`); default true.  The messages of the chat stay as they are
  * @typedef {OwnSendOptions & GenerateOptions} SendOptions */
 /** @typedef {OwnChatOptions & Omit<SendOptions, 'signal' | 'parseSpecial'>} ChatOptions  the options of an answer are
  *   the defaults for every answer of the chat */
@@ -123,9 +126,9 @@ export class Chat {
    * about arguments that do not fit the tool's schema.  The calls of one step are executed at the same time.  If the
    * signal is aborted, results that are missing become errors, so that the chat can go on later.
    * @param {string | Message | Message[]} content  a string is a message of the user
-   * @param {{tools: import('./run.js').Callables, maxSteps?: number} & GenerateOptions} options  tools: by name,
-   *   instead of those of the chat; maxSteps: how many answers the model may give, default 8; the others are
-   * those of an answer
+   * @param {{tools: import('./run.js').Callables, maxSteps?: number, showSchema?: boolean} & GenerateOptions} options
+   *   tools: by name, instead of those of the chat; maxSteps: how many answers the model may give, default 8; the
+   *   others are those of an answer
    * @returns {AsyncGenerator<import('./run.js').RunEvent, void, void>} */
   async *run(content, options) {
     known.checkOptions('chat.run', options, known.RUN);
@@ -158,8 +161,9 @@ export class Chat {
     }
   }
 
-  /** Adds messages to the chat and answers with a value of a schema.  Only tokens with which the text remains valid can
-   * be chosen; the text is the answer's message.  A model that can reason does not do so here.
+  /** Adds messages to the chat and answers with a value of a schema.  The system message tells the model
+   * the schema, and only tokens with which the text remains valid can be chosen; the text is the answer's message.  A
+   * model that can reason does not do so here.
    * @template const S
    * @param {S} schema  a JSON Schema, or a schema of Zod or another library that gives its JSON Schema; such a library
    *   also checks the value, and the result is what it makes of it
@@ -220,9 +224,9 @@ export class Chat {
 
   /** Answers messages, keeps them together with the answer, and yields its parts.
    * @param {Message[]} messages @param {import('../template/generate.js').AnswerOptions} about
-   * @param {GenerateOptions} options
+   * @param {GenerateOptions & {showSchema?: boolean}} options
    * @returns {AsyncGenerator<import('../template/answer.js').AnswerDelta, Stats, void>} */
-  async *#deltas(messages, about, { template, ...options }) {
+  async *#deltas(messages, about, { template, showSchema = true, ...options }) {
     const before = this.#messages, trimmed = this.#trimmed;
     /** @type {Awaited<ReturnType<typeof beginAnswer>>['reader'] | undefined} */
     let reader;
@@ -230,7 +234,7 @@ export class Chat {
     this.lastStats = undefined;
     try {
       this.#messages = messages;
-      const ids = await this.#prompt({ template, ...options }, about.tools);
+      const ids = await this.#prompt({ template, showSchema, ...options }, about.tools);
       const answer = await beginAnswer(this.#model, ids, about, options);
       reader = answer.reader;
       return this.lastStats = yield* answer.deltas;
@@ -246,9 +250,11 @@ export class Chat {
   }
 
   /** Returns the tokens of the messages, without those that are left out.  If they are still too many, generate throws.
-   * @param {GenerateOptions} options @param {import('../template/messages.js').Tool[]} [tools] */
-  async #prompt({ template, maxTokens = Infinity, signal }, tools) {
-    const messages = this.#messages, head = isSystem(messages[0]) ? 1 : 0;
+   * @param {GenerateOptions & {showSchema: boolean}} options
+   * @param {import('../template/messages.js').Tool[]} [tools] */
+  async #prompt({ template, showSchema, maxTokens = Infinity, signal, ...options }, tools) {
+    const messages = showSchema ? withSchemaShown('chat', this.#messages, options) : this.#messages;
+    const head = isSystem(messages[0]) ? 1 : 0;
     const variables = { ...template, ...tools && { tools } };
     const { contextLength } = await this.#model.info();
     const limit = mostOfPrompt(contextLength, maxTokens);

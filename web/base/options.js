@@ -184,11 +184,11 @@ const SCHEMA_OPTIONS = {
 /* The options of generate that a chat takes as defaults for its answers.  A signal belongs to one answer, and
  * parseSpecial to a prompt that is a string. */
 const { parseSpecial: _, ...STEP } = GENERATE, { signal: __, ...ANSWER } = STEP;
-const TOOLS = { toolChoice, parallelToolCalls: boolean, onDelta: callback };
-export const CHAT = { system: text, tools, messages: array, contextEnd, ...TOOLS, ...ANSWER };
+const OF_CHAT = { toolChoice, parallelToolCalls: boolean, onDelta: callback, showSchema: boolean };
+export const CHAT = { system: text, tools, messages: array, contextEnd, ...OF_CHAT, ...ANSWER };
 /** The options of one answer of a chat, and of a run. */
-export const SEND = { ...GENERATE, ...TOOLS };
-export const RUN = { ...STEP, tools: callables, maxSteps: count };
+export const SEND = { ...GENERATE, ...OF_CHAT };
+export const RUN = { ...STEP, tools: callables, maxSteps: count, showSchema: boolean };
 /** The parameters of chat.completions.create, with OpenAI's ranges. */
 export const COMPLETION = {
   model: text, messages: array, stream: boolean, stream_options: streamOptions, max_completion_tokens: count,

@@ -60,8 +60,8 @@ export function jsonSchemaOf(where, schema) {
   return schema;
 }
 
-/** @param {string} where @param {unknown} value */
-function jsonText(where, value) {
+/** @param {string} where  the function's name, for the message @param {unknown} value */
+export function jsonText(where, value) {
   try {
     return JSON.stringify(value);
   } catch (error) {   // a cycle, a BigInt

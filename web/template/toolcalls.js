@@ -2,6 +2,7 @@
  * function: {name, arguments}}, with the arguments as JSON text.  answer.js reads the calls in an answer. */
 import { argumentError } from '../base/errors.js';
 import { exampleOf, formatOf, supportsTools } from './formats.js';
+import { withSystemText } from './system-text.js';
 
 /** @typedef {import('./messages.js').Tool} Tool
  * @typedef {import('./messages.js').Message} Message */
@@ -66,10 +67,7 @@ export function withToolsDescribed(source, messages, tools) {
   const text = '# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou are provided with '
     + `function signatures within <tools></tools> XML tags:\n<tools>\n${list}\n`
     + `</tools>\n\nFor each function call, answer with:\n${exampleOf(source)}`;
-  const [first, ...rest] = messages, isSystem = first?.role === 'system' || first?.role === 'developer';
-  const [head, ...others] = isSystem && typeof first.content === 'string'
-    ? [{ ...first, content: `${first.content}\n\n${text}` }, ...rest]
-    : [{ role: /** @type {const} */ ('system'), content: text }, ...isSystem ? rest : messages];
+  const [head, ...others] = withSystemText(messages, text);
   return [head, ...others.map(message => {
     if (message.role === 'tool') {
       return { role: /** @type {const} */ ('user'), content: `<tool_response>\n${message.content}\n</tool_response>` };
