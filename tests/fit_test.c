@@ -219,6 +219,84 @@ static void random_noise(const struct engine *e, const plumb_tap *tap, double *x
     }
 }
 
+/* x <- W in, with the elements that skip lets through; in: (n_token, n_in) */
+static void product(const struct weight *w, const double *in, const plumb_tap *tap, double *x, uint32_t from,
+                    uint32_t end, double by) {
+    float row[256];
+    uint8_t bytes[1024];
+    uint32_t n_out = tap->n_head * tap->n;
+    for (uint32_t o = 0; o < n_out && o < w->n_out; o++) {
+        w->traits->dequantize(weight_row(w, o, bytes), row, w->n_in);
+        for (uint32_t t = 0; t < tap->n_token; t++) {
+            double sum = 0;
+            for (uint32_t i = 0; i < w->n_in; i++) {
+                sum += (double)row[i] * in[(size_t)t * w->n_in + i] * (i >= from && i < end ? by : 1);
+            }
+            x[(size_t)t * n_out + o] = sum;
+        }
+    }
+}
+
+static const struct weight *weight_at(const struct engine *e, int32_t layer, enum weight_id id) {
+    return e->model->layers[layer].w[id].w;
+}
+
+static void matrix_of_other_layer(const struct engine *e, const plumb_tap *tap, double *x) {
+    product(weight_at(e, 0, W_FFN_UP), kept(e, "ffn_norm"), tap, x, 0, 0, 1);
+}
+
+static void k_for_v(const struct engine *e, const plumb_tap *tap, double *x) {
+    product(weight_at(e, tap->layer, W_ATTN_K), kept(e, "attn_norm"), tap, x, 0, 0, 1);
+}
+
+static void tail_dropped(const struct engine *e, const plumb_tap *tap, double *x) {
+    const struct weight *w = weight_at(e, tap->layer, W_FFN_DOWN);
+    product(w, kept(e, "ffn_swiglu"), tap, x, w->n_in - 3, w->n_in, 0);
+}
+
+static void element_dropped(const struct engine *e, const plumb_tap *tap, double *x) {
+    product(weight_at(e, tap->layer, W_ATTN_Q), kept(e, "attn_norm"), tap, x, 5, 6, 0);
+}
+
+static void block_scaled(const struct engine *e, const plumb_tap *tap, double *x) {
+    product(weight_at(e, tap->layer, W_FFN_GATE), kept(e, "ffn_norm"), tap, x, 8, 16, 1.75);
+}
+
+static void block_of_a_row_scaled(const struct engine *e, const plumb_tap *tap, double *x) {
+    double other[N_VALUE];
+    product(weight_at(e, tap->layer, W_FFN_GATE), kept(e, "ffn_norm"), tap, other, 8, 16, 4);
+    for (uint32_t t = 0; t < tap->n_token; t++) x[t * tap->n + 7] = other[t * tap->n + 7];
+}
+
+static void other_input(const struct engine *e, const plumb_tap *tap, double *x) {
+    product(weight_at(e, tap->layer, W_FFN_UP), kept(e, "ffn_inp"), tap, x, 0, 0, 1);
+}
+
+static void transposed_matrix(const struct engine *e, const plumb_tap *tap, double *x) {
+    const struct weight *w = weight_at(e, tap->layer, W_ATTN_OUTPUT);
+    const double *in = kept(e, "kqv_out");
+    float row[256];
+    uint8_t bytes[1024];
+    memset(x, 0, count(tap) * sizeof *x);
+    for (uint32_t i = 0; i < w->n_out; i++) {
+        w->traits->dequantize(weight_row(w, i, bytes), row, w->n_in);
+        for (uint32_t t = 0; t < tap->n_token; t++) {
+            for (uint32_t o = 0; o < tap->n; o++) x[t * tap->n + o] += (double)row[o] * in[t * tap->n + i];
+        }
+    }
+}
+
+static void heads_merged_wrongly(const struct engine *e, const plumb_tap *tap, double *x) {
+    const struct attn_plan *a = &e->model->plan.layers[tap->layer].attn;
+    const double *in = kept(e, "kqv_out");
+    double merged[N_VALUE];
+    uint32_t n = a->n_head * a->v_dim;
+    for (size_t i = 0; i < (size_t)tap->n_token * n; i++) {
+        merged[i] = in[i - i % n + i % n % a->n_head * a->v_dim + i % n / a->n_head];
+    }
+    product(weight_at(e, tap->layer, W_ATTN_OUTPUT), merged, tap, x, 0, 0, 1);
+}
+
 /* ---- findings ---------------------------------------------------------------------------------------------------- */
 
 enum { N_SAID = 3 };
@@ -269,6 +347,26 @@ static const struct row {
     { "fit: transposed heads", "Qcur", 1, transposed,
       { "verdict: their Qcur-1 has the elements of each row in the order of the transposed (4, 8) (error " },
       { NULL } },
+    { "fit: a matrix of another layer", "ffn_up", 1, matrix_of_other_layer,
+      { "verdict: their ffn_up-1 is the product with blk.0.ffn_up.weight instead of blk.1.ffn_up.weight" }, { NULL } },
+    { "fit: K for V", "Vcur", -1, k_for_v,
+      { "verdict: their Vcur-0 is the product with blk.0.attn_k.weight instead of blk.0.attn_v.weight" }, { NULL } },
+    { "fit: dot products without their ends", "ffn_out", -1, tail_dropped,
+      { "verdict: their ffn_out-0 is a product in which each of the elements 29-31 of 32 is left out" }, { NULL } },
+    { "fit: dot products without an element", "Qcur", -1, element_dropped,
+      { "verdict: their Qcur-0 is a product in which element 5 of 32 is left out" }, { NULL } },
+    { "fit: a scaled block", "ffn_gate", 0, block_scaled,
+      { "verdict: their ffn_gate-0 is a product in which each of the elements 8-15 of 32 counts 1.75 times" },
+      { NULL } },
+    { "fit: a scaled block of one row", "ffn_gate", 0, block_of_a_row_scaled,
+      { "verdict: their ffn_gate-0 is a product in which each of the elements 8-15 of 32 counts 4 times, only in row 7 "
+        "of it" }, { NULL } },
+    { "fit: a product with another input", "ffn_up", -1, other_input,
+      { "verdict: their ffn_up-0 is the product with ffn_inp-0 instead of its input" }, { NULL } },
+    { "fit: a transposed matrix", "attn_out", -1, transposed_matrix,
+      { "verdict: their attn_out-0 is the product with the transposed matrix" }, { NULL } },
+    { "fit: heads merged wrongly", "attn_out", -1, heads_merged_wrongly,
+      { "attn_out-0 is a product whose inputs are in the order of the transposed (4, 8)" }, { NULL } },
     { "fit: noise that nothing explains", "ffn_out", -1, random_noise,
       { "verdict: no set of up to 3 known mistakes", "the first wrong step is ffn_out-0" }, { "measured" } },
 };

@@ -27,8 +27,13 @@ enum { VALUES = 8 };
                | TAP_SET(ATTN_POST_NORM) | TAP_SET(FFN_NORM) | TAP_SET(FFN_SUB_NORM) | TAP_SET(FFN_POST_NORM) \
                | TAP_SET(RESULT_NORM))
 
+#define PRODUCTS (TAP_SET(QCUR) | TAP_SET(KCUR) | TAP_SET(VCUR) | TAP_SET(ATTN_GATE) | TAP_SET(ATTN_OUT) \
+                  | TAP_SET(FFN_ROUTER) | TAP_SET(FFN_GATE) | TAP_SET(FFN_UP) | TAP_SET(FFN_OUT) \
+                  | TAP_SET(RESULT_OUTPUT))
+
 static const struct { uint64_t taps; void (*analyse)(struct fit *f); } analysers[] = {
     { NORMS, fit_norm },
+    { PRODUCTS, fit_linear },
     { TAP_SET(FFN_SWIGLU) | TAP_SET(EXPERT_SWIGLU), fit_activation },
     { TAP_SET(FFN_INP) | TAP_SET(L_OUT), fit_residual },
     { UINT64_MAX, fit_any },

@@ -97,6 +97,7 @@ double fit_scale(const struct fit *f, const double *y);
 /* ---- the analysers ----------------------------------------------------------------------------------------------- */
 
 void fit_norm(struct fit *f);
+void fit_linear(struct fit *f);
 void fit_activation(struct fit *f);
 void fit_residual(struct fit *f);
 void fit_any(struct fit *f);   /* what can be wrong in any step */

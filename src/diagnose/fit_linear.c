@@ -1,0 +1,540 @@
+/* Products with a matrix, y = W x.  Each hypothesis takes other rows (of another tensor, of blocks that are read in
+ * another way) or another x (of another activation, permuted, with elements left out or scaled).  A hypothesis is first
+ * tried on a few rows, and computed for all rows only if these are right. */
+#include "diagnose/fit.h"
+#include "diagnose/quirk_table.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* SAMPLE: rows on which hypotheses are tried.  MAX_TRANSPOSED: elements of the largest matrix that is tried as its
+ * transpose, for which it must be in memory as f32.  PARTS: how many products of the sample the search for elements
+ * looks at. */
+enum { SAMPLE = 32, MAX_TRANSPOSED = 1 << 24, PARTS = 256 };
+
+/* How the bytes of a row are read. */
+enum reading {
+    READ_RIGHT, READ_TYPE, READ_MISREAD,
+    /* The f16 at an offset in each block is that of the block before, of the next one or of the first one; 1, 0, or has
+     * the wrong sign. */
+    READ_BEFORE, READ_NEXT, READ_FIRST, READ_ONE, READ_ZERO, READ_MINUS, N_READING
+};
+
+/* The rows and the x of a product. */
+struct way {
+    const struct weight *w;
+    enum reading reading;
+    uint32_t which;          /* READ_TYPE: a type.  READ_MISREAD: enum misread.  Others: the offset of an f16 */
+    uint32_t first_row;      /* row o of the product is row first_row + o of the weight */
+    const double *x;         /* (n_token, n_in) */
+};
+
+struct linear {
+    struct fit *f;
+    struct affine of;
+    struct fit_rows input;
+    const double *x;         /* (n_token, n_in) */
+    uint32_t n_token, n_in, n_out;
+    bool is_ffn;             /* the bias is added before the scale */
+    bool is_logits;
+    double limit;            /* Q, K and V are clamped; 0: they are not */
+    bool *wrong_rows;        /* (n_out) the right step is wrong for some token */
+    uint32_t n_wrong_row;
+    uint32_t sample[SAMPLE], n_sample;
+    double right_error2;     /* of the right step, in the sample */
+    double *sampled;         /* (SAMPLE, n_token) */
+    float *row;
+    uint8_t *bytes, *edited;
+    double *y, *masked;      /* (n_token, n_out) */
+};
+
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
+
+/* Where the f16 scales of a block are; n of them. */
+static uint32_t scale_offsets(uint32_t type, uint32_t offsets[2]) {
+    switch (type) {
+    case QUANT_Q4_0: case QUANT_Q5_0: case QUANT_Q8_0: case QUANT_IQ4_NL: case QUANT_IQ4_XS: case QUANT_IQ2_XXS:
+    case QUANT_IQ2_XS: case QUANT_IQ2_S: case QUANT_IQ3_XXS: case QUANT_IQ3_S: case QUANT_IQ1_S: case QUANT_Q1_0:
+    case QUANT_Q2_0: offsets[0] = 0; return 1;
+    case QUANT_Q4_1: case QUANT_Q5_1: case QUANT_Q4_K: case QUANT_Q5_K: offsets[0] = 0, offsets[1] = 2; return 2;
+    case QUANT_Q2_K: offsets[0] = 80, offsets[1] = 82; return 2;
+    case QUANT_Q3_K: offsets[0] = 108; return 1;
+    case QUANT_Q6_K: offsets[0] = 208; return 1;
+    default: return 0;
+    }
+}
+
+static void edit_scales(const struct way *way, const uint8_t *bytes, uint8_t *edited) {
+    const struct quant_traits *traits = way->w->traits;
+    size_t n_block = way->w->n_in / traits->block_size, size = traits->block_bytes;
+    memcpy(edited, bytes, n_block * size);
+    for (size_t i = 0; i < n_block; i++) {
+        size_t from = way->reading == READ_BEFORE ? (i > 0 ? i - 1 : 0) : way->reading == READ_NEXT
+                    ? (i + 1 < n_block ? i + 1 : i) : way->reading == READ_FIRST ? 0 : i;
+        uint8_t *to = edited + i * size + way->which;
+        memcpy(to, bytes + from * size + way->which, 2);
+        if (way->reading == READ_ONE) to[0] = 0, to[1] = 0x3c;
+        if (way->reading == READ_ZERO) to[0] = to[1] = 0;
+        if (way->reading == READ_MINUS) to[1] ^= 0x80;
+    }
+}
+
+/* l->row (n_in) <- row o of a way */
+static bool read_row(struct linear *l, const struct way *way, uint32_t o) {
+    const struct weight *w = way->w;
+    size_t at = (size_t)way->first_row + o;
+    if (at >= w->n_out) return false;
+    if (way->reading == READ_RIGHT) return fit_weight_row(l->f, w, at, l->row);
+    const uint8_t *bytes = weight_row(w, at, l->bytes);
+    if (way->reading == READ_TYPE) {
+        quant_traits(way->which)->dequantize(bytes, l->row, w->n_in);
+    } else if (way->reading == READ_MISREAD) {
+        quirk_misread((enum quant_type)w->type, (enum misread)way->which, bytes, l->row, w->n_in);
+    } else {
+        edit_scales(way, bytes, l->edited);
+        w->traits->dequantize(l->edited, l->row, w->n_in);
+    }
+    return true;
+}
+
+static double dot(const float *w, const double *x, uint32_t n) {
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++) sum += (double)w[i] * x[i];
+    return sum;
+}
+
+static double element(const struct weight *w, uint32_t i) {   /* of a vector of F32 */
+    return (double)f32_from_bits(load_u32(w->data + 4 * (size_t)i));
+}
+
+/* What becomes of the sum of row o. */
+static double finish(const struct linear *l, uint32_t o, double sum) {
+    const struct plan *p = &l->f->model->plan;
+    double bias = l->of.b ? element(l->of.b, o) : 0, by = l->of.s ? element(l->of.s, 0) : 1;
+    if (l->is_logits) {
+        double cap = (double)p->logit_softcap, logit = (sum + bias) / (double)p->logit_scale;
+        return cap != 0 ? cap * tanh(logit / cap) : logit;
+    }
+    sum = l->is_ffn ? (sum + bias) * by : sum * by + bias;
+    return l->limit != 0 ? fmin(fmax(sum, -l->limit), l->limit) : sum;
+}
+
+static double theirs_at(const struct linear *l, uint32_t t, uint32_t o) {
+    return (double)fit_row(&l->f->theirs, t)[o];
+}
+
+/* ---- trying ------------------------------------------------------------------------------------------------------ */
+
+/* Proposes l->y, and l->y in the wrong rows alone. */
+static void propose(struct linear *l, uint32_t cost, const char *text) {
+    if (fit_propose(l->f, cost, l->y, "%s", text) <= l->f->floor || l->n_wrong_row == l->n_out) return;
+    uint32_t first = l->n_out, end = 0;
+    for (uint32_t o = 0; o < l->n_out; o++) {
+        if (l->wrong_rows[o] && first == l->n_out) first = o;
+        if (l->wrong_rows[o]) end = o + 1;
+        for (uint32_t t = 0; t < l->n_token; t++) {
+            size_t at = (size_t)t * l->n_out + o;
+            l->masked[at] = l->wrong_rows[o] ? l->y[at] : (double)l->f->truth.x[at];
+        }
+    }
+    if (end - first == 1) fit_propose(l->f, cost, l->masked, "%s, only in row %u of it", text, first);
+    else if (end - first == l->n_wrong_row) {
+        fit_propose(l->f, cost, l->masked, "%s, only in rows %u-%u of it", text, first, end - 1);
+    } else fit_propose(l->f, cost, l->masked, "%s, only in %u of its rows", text, l->n_wrong_row);
+}
+
+/* Tries a way on the sample, and proposes it if the sample is right. */
+static void try_way(struct linear *l, const struct way *way, uint32_t cost, const char *text) {
+    double sum = 0, norm = 0;
+    for (uint32_t s = 0; s < l->n_sample; s++) {
+        if (!read_row(l, way, l->sample[s])) return;
+        for (uint32_t t = 0; t < l->n_token; t++) {
+            double theirs = theirs_at(l, t, l->sample[s]);
+            double d = finish(l, l->sample[s], dot(l->row, way->x + (size_t)t * l->n_in, l->n_in)) - theirs;
+            sum += d * d;
+            norm += theirs * theirs;
+        }
+    }
+    double floor = 3 * l->f->floor;
+    if (!(sum <= floor * floor * norm) || !(sum < 0.25 * l->right_error2)) return;
+    for (uint32_t o = 0; o < l->n_out; o++) {
+        if (!read_row(l, way, o)) return;
+        for (uint32_t t = 0; t < l->n_token; t++) {
+            l->y[(size_t)t * l->n_out + o] = finish(l, o, dot(l->row, way->x + (size_t)t * l->n_in, l->n_in));
+        }
+    }
+    propose(l, cost, text);
+}
+
+/* ---- other rows -------------------------------------------------------------------------------------------------- */
+
+static void try_tensors(struct linear *l) {
+    const struct model *m = l->f->model;
+    char text[FIT_SENTENCE];
+    for (size_t i = 0; i < m->n_weight; i++) {
+        const struct weight *w = &m->weights[i];
+        bool is_same = w == l->of.w || w->data == l->of.w->data;
+        if (is_same || w->n_in != l->n_in || w->n_out < l->n_out || w->n_matrix > 1 || !w->data) continue;
+        size_t n = 0;
+        report_append(text, sizeof text, &n, "is the product with %s instead of %s", w->name, l->of.w->name);
+        try_way(l, &(struct way){ w, READ_RIGHT, 0, 0, l->x }, 0, text);
+        if (w->n_out == l->n_out || w->n_out > 4 * l->n_out) continue;
+        n = 0;
+        report_append(text, sizeof text, &n, "is the product with the last rows of %s instead of %s", w->name,
+                      l->of.w->name);
+        try_way(l, &(struct way){ w, READ_RIGHT, 0, w->n_out - l->n_out, l->x }, 0, text);
+    }
+}
+
+static void try_readings(struct linear *l) {
+    const struct weight *w = l->of.w;
+    const struct quant_traits *traits = w->traits;
+    char text[FIT_SENTENCE];
+    for (size_t i = 0; quirk_at(i); i++) {
+        struct quirks set = { 0 };
+        quirk_set(&set, quirk_at(i));
+        if (!set.misread[w->type]) continue;
+        size_t n = 0;
+        report_append(text, sizeof text, &n, "is the product with a misread %s: %s: %s", w->name, traits->name,
+                      quirk_at(i)->text);
+        try_way(l, &(struct way){ w, READ_MISREAD, set.misread[w->type], 0, l->x }, 0, text);
+    }
+    for (uint32_t type = 0; type < QUANT_TYPE_COUNT; type++) {
+        const struct quant_traits *other = quant_traits(type);
+        bool fits = other && other->block_size > 0 && type != w->type && w->n_in % other->block_size == 0
+                 && other->block_bytes * traits->block_size == traits->block_bytes * other->block_size;
+        size_t n = 0;
+        if (!fits) continue;
+        report_append(text, sizeof text, &n, "is the product with %s read as %s; it is %s", w->name, other->name,
+                      traits->name);
+        try_way(l, &(struct way){ w, READ_TYPE, type, 0, l->x }, 0, text);
+    }
+    static const char *const comments[N_READING] = {
+        [READ_BEFORE] = "is that of the block before", [READ_NEXT] = "is that of the next block",
+        [READ_FIRST] = "is that of the row's first block", [READ_ONE] = "is taken as 1",
+        [READ_ZERO] = "is taken as 0", [READ_MINUS] = "has the wrong sign" };
+    uint32_t offsets[2], n_offset = scale_offsets(w->type, offsets);
+    for (uint32_t k = 0; k < n_offset; k++) {
+        for (int reading = READ_BEFORE; reading < N_READING; reading++) {
+            size_t n = 0;
+            report_append(text, sizeof text, &n, "is the product with a misread %s: %s: the %s f16 of each block %s",
+                          w->name, traits->name, n_offset == 1 ? "only" : k == 0 ? "first" : "second",
+                          comments[reading]);
+            try_way(l, &(struct way){ w, (enum reading)reading, offsets[k], 0, l->x }, 0, text);
+        }
+    }
+}
+
+/* The elements of the matrix in the order (n_in, n_out): its transpose, if it is square. */
+static void try_transposed(struct linear *l) {
+    const struct weight *w = l->of.w;
+    if ((uint64_t)l->n_in * l->n_out > MAX_TRANSPOSED || l->n_in == 1 || l->n_out == 1) return;
+    const float *all = fit_floats(l->f, w);
+    double *sums = fit_new(l->f, l->n_out, sizeof *sums);
+    if (!all || !sums) return;
+    for (uint32_t t = 0; t < l->n_token; t++) {
+        memset(sums, 0, l->n_out * sizeof *sums);
+        for (uint32_t i = 0; i < l->n_in; i++) {
+            double x = l->x[(size_t)t * l->n_in + i];
+            for (uint32_t o = 0; o < l->n_out; o++) sums[o] += x * (double)all[(size_t)i * l->n_out + o];
+        }
+        for (uint32_t o = 0; o < l->n_out; o++) l->y[(size_t)t * l->n_out + o] = finish(l, o, sums[o]);
+    }
+    propose(l, 0, l->n_in == l->n_out ? "is the product with the transposed matrix"
+                                      : "is the product with a matrix of exchanged dimensions");
+}
+
+/* ---- another x --------------------------------------------------------------------------------------------------- */
+
+static void try_x(struct linear *l, const double *x, uint32_t cost, const char *text) {
+    try_way(l, &(struct way){ l->of.w, READ_RIGHT, 0, 0, x }, cost, text);
+}
+
+/* Other activations with as many elements, of this layer and the one before. */
+static void try_inputs(struct linear *l, double *x) {
+    struct fit *f = l->f;
+    int32_t n_layer = (int32_t)f->model->plan.n_layer, own = f->layer < 0 ? n_layer : f->layer;
+    for (int i = 0; i < TAP_COUNT; i++) {
+        enum tap_id id = (enum tap_id)i;
+        bool in_layer = tap_spec(id)->in_layer;
+        for (int32_t back = 0; back < (in_layer ? 3 : 1); back++) {
+            int32_t layer = in_layer ? own - back : -1;
+            struct fit_rows rows;
+            bool is_known = trace_find_tap(f->dump, id, layer) || trace_find_tap(f->right, id, layer);
+            bool is_after = layer == f->layer && id >= f->id;
+            if (!is_known || is_after || id == TAP_KQ_SOFT_MAX || layer >= n_layer) continue;
+            if (!fit_tap(f, id, layer, &rows) || fit_width(&rows) != l->n_in || !fit_align(f, &rows)) continue;
+            for (size_t k = 0; k < (size_t)l->n_token * l->n_in; k++) x[k] = (double)rows.x[k];
+            struct tap_text name;
+            char text[FIT_SENTENCE];
+            size_t n = 0;
+            report_append(text, sizeof text, &n, "is the product with %s instead of its input",
+                          tap_show(&name, id, layer));
+            try_x(l, x, 0, text);
+        }
+    }
+}
+
+/* The x of element i: its order within groups of n. */
+enum order { ORDER_REVERSED, ORDER_HALVES, ORDER_INTERLEAVED, ORDER_DEALT, ORDER_NEXT, ORDER_BEFORE, N_ORDER };
+static uint32_t ordered(enum order order, uint32_t i, uint32_t n) {
+    switch (order) {
+    case ORDER_REVERSED: return n - 1 - i;
+    case ORDER_HALVES: return (i + n / 2) % n;
+    case ORDER_INTERLEAVED: return i % 2 * (n / 2) + i / 2;
+    case ORDER_DEALT: return i % (n / 2) * 2 + i / (n / 2);
+    case ORDER_NEXT: return (i + 1) % n;
+    default: return (i + n - 1) % n;
+    }
+}
+
+static void try_orders(struct linear *l, double *x) {
+    static const char *const texts[N_ORDER] = { "are in reverse", "are in exchanged halves", "alternate between halves",
+                                                "are dealt to halves", "are shifted by one",
+                                                "are shifted back by one" };
+    const uint32_t sizes[] = { 2, 4, 8, 16, 32, 64, 128, 256, l->n_in };
+    char text[FIT_SENTENCE];
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        uint32_t size = sizes[k];
+        if (l->n_in % size || size % 2) continue;
+        for (int order = 0; order < N_ORDER; order++) {
+            for (size_t i = 0; i < (size_t)l->n_token * l->n_in; i++) {
+                x[i] = l->x[i - i % size + ordered((enum order)order, (uint32_t)(i % size), size)];
+            }
+            size_t n = 0;
+            if (size == l->n_in) report_append(text, sizeof text, &n, "is a product whose inputs %s", texts[order]);
+            else report_append(text, sizeof text, &n, "is a product whose inputs %s, in each group of %u elements",
+                               texts[order], size);
+            try_x(l, x, 0, text);
+        }
+    }
+    for (uint32_t a = 3; a <= l->n_in / 2; a++) {   /* (a, n_in / a) as (n_in / a, a) */
+        if (l->n_in % a) continue;
+        for (size_t i = 0; i < (size_t)l->n_token * l->n_in; i++) {
+            size_t at = i % l->n_in;
+            x[i] = l->x[i - at + at % a * (l->n_in / a) + at / a];
+        }
+        size_t n = 0;
+        report_append(text, sizeof text, &n, "is a product whose inputs are in the order of the transposed (%u, %u)", a,
+                      l->n_in / a);
+        try_x(l, x, 0, text);
+    }
+}
+
+/* Functions of x. */
+static void try_functions(struct linear *l, double *x) {
+    size_t n = (size_t)l->n_token * l->n_in;
+    for (size_t i = 0; i < n; i++) x[i] = fabs(l->x[i]);
+    try_x(l, x, 0, "is a product whose inputs have lost their signs");
+    for (size_t i = 0; i < n; i++) x[i] = fmax(l->x[i], 0);
+    try_x(l, x, 0, "is a product whose negative inputs are taken as 0");
+    static const uint32_t sizes[] = { 32, 256, 0 };
+    for (size_t k = 0; k < 3; k++) {   /* rounded to 8 bits, so that the largest becomes 128, which wraps around */
+        uint32_t size = sizes[k] == 0 ? l->n_in : sizes[k];
+        if (l->n_in % size) continue;
+        for (size_t i = 0; i < n; i += size) {
+            double max = 0;
+            for (size_t j = i; j < i + size; j++) max = fmax(max, fabs(l->x[j]));
+            for (size_t j = i; j < i + size; j++) {
+                double q = max > 0 ? round(l->x[j] / max * 128) : 0;
+                x[j] = (q > 127 ? q - 256 : q) * max / 128;
+            }
+        }
+        try_x(l, x, 0, "is a product of inputs rounded to 8 bits, of which the largest wrap around");
+    }
+}
+
+/* The elements first .. end - 1 of x count `by` times: finds those for which that explains the sample. */
+static void try_parts(struct linear *l, double *x) {
+    uint32_t n_in = l->n_in, n_token = l->n_token < PARTS ? l->n_token : PARTS;
+    uint32_t n_sample = l->n_sample * n_token <= PARTS ? l->n_sample : PARTS / n_token, n_row = n_sample * n_token;
+    /* (n_in + 1, n_row): the sums of the first i products of each row of the sample and token */
+    double *sums = fit_new(l->f, (uint64_t)(n_in + 1) * n_row, sizeof *sums);
+    double *rest = fit_new(l->f, n_row, sizeof *rest);
+    if (!sums || !rest || l->is_logits) return;
+    double norm = 0, before = 0;
+    for (uint32_t s = 0; s < n_sample; s++) {
+        if (!read_row(l, &(struct way){ l->of.w, READ_RIGHT, 0, 0, l->x }, l->sample[s])) return;
+        for (uint32_t t = 0; t < n_token; t++) {
+            uint32_t at = s * n_token + t;
+            for (uint32_t i = 0; i < n_in; i++) {
+                double product = (double)l->row[i] * l->x[(size_t)t * n_in + i];
+                sums[(size_t)(i + 1) * n_row + at] = sums[(size_t)i * n_row + at] + product;
+            }
+            double theirs = theirs_at(l, t, l->sample[s]);
+            rest[at] = theirs - finish(l, l->sample[s], sums[(size_t)n_in * n_row + at]);
+            norm += theirs * theirs;
+            before += rest[at] * rest[at];
+        }
+    }
+    const uint32_t sizes[] = { 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 0 };   /* 0: up to the end or from the start */
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        double least = before, best_by = 0;
+        uint32_t best_first = 0, best_end = 0;
+        for (uint32_t i = 0; i < (sizes[k] ? n_in / sizes[k] : 2 * n_in); i++) {
+            uint32_t first = sizes[k] ? i * sizes[k] : i < n_in ? i : 0;
+            uint32_t end = sizes[k] ? first + sizes[k] : i < n_in ? n_in : i - n_in;
+            double ab = 0, aa = 0, bb = 0;
+            if (first >= end || end - first == n_in) continue;
+            for (uint32_t at = 0; at < n_row; at++) {
+                double part = sums[(size_t)end * n_row + at] - sums[(size_t)first * n_row + at];
+                ab += part * rest[at];
+                aa += part * part;
+                bb += rest[at] * rest[at];
+            }
+            double error2 = aa > 0 ? bb - ab * ab / aa : INFINITY;
+            if (!(error2 < 0.5 * least)) continue;
+            least = error2;
+            best_first = first, best_end = end, best_by = 1 + ab / aa;
+        }
+        double floor = 3 * l->f->floor;
+        if (best_end == 0 || least > floor * floor * norm) continue;
+        double nearest = round(best_by);
+        bool is_whole = fabs(best_by - nearest) < fmax(1e-3, l->f->floor);
+        if (is_whole) best_by = nearest;
+        memcpy(x, l->x, (size_t)l->n_token * n_in * sizeof *x);
+        for (size_t i = 0; i < (size_t)l->n_token * n_in; i++) {
+            if (i % n_in >= best_first && i % n_in < best_end) x[i] *= best_by;
+        }
+        char text[FIT_SENTENCE];
+        size_t n = 0;
+        report_append(text, sizeof text, &n, best_end - best_first == 1 ? "is a product in which element %u"
+                                           : "is a product in which each of the elements %u", best_first);
+        if (best_end - best_first > 1) report_append(text, sizeof text, &n, "-%u", best_end - 1);
+        report_append(text, sizeof text, &n, " of %u ", n_in);
+        if (best_by == 0) report_append(text, sizeof text, &n, "is left out");
+        else report_append(text, sizeof text, &n, "counts %.6g times", best_by);
+        try_x(l, x, is_whole ? 0 : 1, text);
+    }
+}
+
+/* ---- bias, scale ------------------------------------------------------------------------------------------------- */
+
+/* What follows the sum: the right step without its bias or scale, or with them in another way. */
+static void try_ends(struct linear *l) {
+    struct affine right = l->of;
+    struct way way = { l->of.w, READ_RIGHT, 0, 0, l->x };
+    l->of.b = NULL;
+    if (right.b) try_way(l, &way, 0, "is the product without its bias");
+    l->of = right;
+    l->of.s = NULL;
+    if (right.s) try_way(l, &way, 0, "is the product without its factor");
+    l->of = right;
+    l->is_ffn = !l->is_ffn;
+    if (right.s && right.b) try_way(l, &way, 0, "is the product with its bias and factor in exchanged order");
+    l->is_ffn = !l->is_ffn;
+    double limit = l->limit;
+    l->limit = 0;
+    if (limit != 0) try_way(l, &way, 0, "is not clamped");
+    l->limit = limit;
+    char text[FIT_SENTENCE];
+    for (size_t i = 0; i < l->f->model->n_weight; i++) {   /* the biases of other products, or norms for a bias */
+        const struct weight *b = &l->f->model->weights[i];
+        if (b->type != QUANT_F32 || b->n_out != 1 || b->n_in != l->n_out || b == right.b || !b->data) continue;
+        size_t n = 0;
+        l->of.b = b;
+        report_append(text, sizeof text, &n, "is the product plus %s%s%s", b->name, right.b ? " instead of " : "",
+                      right.b ? right.b->name : "");
+        try_way(l, &way, 0, text);
+    }
+    l->of = right;
+    for (uint32_t t = 0; t < l->n_token && right.b; t++) {
+        for (uint32_t o = 0; o < l->n_out; o++) {
+            size_t at = (size_t)t * l->n_out + o;
+            l->y[at] = (double)l->f->truth.x[at] + element(right.b, o);
+        }
+    }
+    if (right.b) propose(l, 0, "is the product with its bias added twice");
+    for (uint32_t t = 0; t < l->n_token && right.b; t++) {
+        for (uint32_t o = 0; o < l->n_out; o++) {
+            size_t at = (size_t)t * l->n_out + o;
+            l->y[at] = (double)l->f->truth.x[at] - 2 * element(right.b, o);
+        }
+    }
+    if (right.b) propose(l, 0, "is the product with its bias subtracted");
+}
+
+/* ---- the analyser ------------------------------------------------------------------------------------------------ */
+
+static enum weight_id weight_of(const struct fit *f) {
+    bool is_shared = f->layer >= 0 && f->model->plan.layers[f->layer].ffn.n_expert > 0;
+    switch (f->id) {
+    case TAP_QCUR: return W_ATTN_Q;
+    case TAP_KCUR: return W_ATTN_K;
+    case TAP_VCUR: return W_ATTN_V;
+    case TAP_ATTN_GATE: return W_ATTN_GATE;
+    case TAP_ATTN_OUT: return W_ATTN_OUTPUT;
+    case TAP_FFN_ROUTER: return W_FFN_GATE_INP;
+    case TAP_FFN_GATE: return is_shared ? W_FFN_GATE_SHARED : W_FFN_GATE;
+    case TAP_FFN_UP: return is_shared ? W_FFN_UP_SHARED : W_FFN_UP;
+    case TAP_FFN_OUT: return is_shared ? W_COUNT : W_FFN_DOWN;
+    case TAP_RESULT_OUTPUT: return W_OUTPUT;
+    default: return W_COUNT;
+    }
+}
+
+/* Fills wrong_rows and the sample, which is taken from them. */
+static bool choose_rows(struct linear *l) {
+    const struct fit *f = l->f;
+    l->wrong_rows = fit_new(l->f, l->n_out, sizeof *l->wrong_rows);
+    if (!l->wrong_rows) return false;
+    for (uint32_t t = 0; t < l->n_token; t++) {
+        double norm = 0;
+        for (uint32_t o = 0; o < l->n_out; o++) {
+            double right = (double)fit_row(&f->truth, t)[o];
+            if (isfinite(right)) norm += right * right / l->n_out;
+        }
+        double limit = 3 * f->floor * sqrt(norm);
+        for (uint32_t o = 0; o < l->n_out; o++) {
+            double d = fabs(theirs_at(l, t, o) - (double)fit_row(&f->truth, t)[o]);
+            if (d > limit) l->wrong_rows[o] = true;
+        }
+    }
+    for (uint32_t o = 0; o < l->n_out; o++) l->n_wrong_row += l->wrong_rows[o];
+    if (l->n_wrong_row == 0) return false;
+    uint32_t step = (l->n_wrong_row + SAMPLE - 1) / SAMPLE, seen = 0;
+    for (uint32_t o = 0; o < l->n_out && l->n_sample < SAMPLE; o++) {
+        if (!l->wrong_rows[o] || seen++ % step) continue;
+        l->sample[l->n_sample++] = o;
+        for (uint32_t t = 0; t < l->n_token; t++) {
+            double d = theirs_at(l, t, o) - (double)fit_row(&f->truth, t)[o];
+            l->right_error2 += d * d;
+        }
+    }
+    return true;
+}
+
+void fit_linear(struct fit *f) {
+    const struct plan *p = &f->model->plan;
+    enum weight_id id = weight_of(f);
+    if (id == W_COUNT) return;
+    struct linear l = { .f = f, .of = *fit_weight(f, id), .is_logits = f->id == TAP_RESULT_OUTPUT };
+    if (!l.of.w || !l.of.w->data || l.of.w->n_matrix > 1 || (l.is_logits && p->n_logit > 0)) return;
+    l.n_token = f->theirs.n_token;
+    l.n_in = l.of.w->n_in;
+    l.n_out = l.of.w->n_out;
+    l.is_ffn = f->id == TAP_FFN_GATE || f->id == TAP_FFN_UP || f->id == TAP_FFN_OUT;
+    bool is_qkv = f->id == TAP_QCUR || f->id == TAP_KCUR || f->id == TAP_VCUR;
+    l.limit = is_qkv ? (double)p->clamp_qkv : 0;
+    if (!fit_input(f, UINT64_MAX, &l.input) || fit_width(&l.input) != l.n_in) return;
+    if (fit_width(&f->theirs) != l.n_out) return;
+    size_t n_x = (size_t)l.n_token * l.n_in, n_y = (size_t)l.n_token * l.n_out, row_bytes = f->model->max_packed_row;
+    if (l.of.w->row_bytes > row_bytes) row_bytes = l.of.w->row_bytes;
+    double *x = fit_new(f, n_x, sizeof *x), *other = fit_new(f, n_x, sizeof *other);
+    l.row = fit_new(f, l.n_in, sizeof *l.row);
+    l.bytes = fit_new(f, row_bytes, 1);
+    l.edited = fit_new(f, row_bytes, 1);
+    l.y = fit_new(f, n_y, sizeof *l.y);
+    l.masked = fit_new(f, n_y, sizeof *l.masked);
+    if (f->out_of_memory || !choose_rows(&l)) return;
+    for (size_t i = 0; i < n_x; i++) x[i] = (double)l.input.x[i];
+    l.x = x;
+    try_tensors(&l);
+    try_readings(&l);
+    try_transposed(&l);
+    try_inputs(&l, other);
+    try_orders(&l, other);
+    try_functions(&l, other);
+    try_parts(&l, other);
+    try_ends(&l);
+}
