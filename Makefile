@@ -53,7 +53,7 @@ fuzzers := $(patsubst tests/fuzz/%_fuzz.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 cold := $(addsuffix /%,$(addprefix src/,gguf model tokenizer reference sampler trace dump template grammar \
     diagnose diff check api)) \
     src/base/decimal.c src/kernels/%_scalar.c src/kernels/choose_relaxed.c src/forward/forward.c src/forward/experts.c \
-    src/forward/pooling.c
+    src/forward/pooling.c src/quant/dequant.c
 # Files that compute with numbers from a model, but do not compare them with constants of the format.
 numeric := $(addsuffix /%,$(addprefix src/,quant repack kernels forward reference))
 # $(call objects,DIR,SOURCES): the objects of SOURCES in DIR.
@@ -252,8 +252,8 @@ $(eval $(call compile,$(emcc_dir)-mt,$$(EMCC_RUN) $(wasm_flags) $(EMCC_CFLAGS) $
 $(eval $(call compile,$(emcc_dir)-relaxed,$$(EMCC_RUN) $(wasm_flags) $(EMCC_CFLAGS) $(EMCC_RELAXED_CFLAGS),$(small)))
 $(eval $(call compile,$(wasi_dir),$(WASI_CC) $(wasm_flags) $(WASI_CFLAGS),$(small)))
 
-# Four modules are linked: with or without threads (-mt), with or without relaxed SIMD (-relaxed).  They share all
-# objects but the few that differ.
+# Four modules of the engine are linked: with or without threads (-mt), with or without relaxed SIMD (-relaxed).  They
+# share all objects but the few that differ.
 mt_sources := src/threads/pool.c
 # No other file is compiled with -mrelaxed-simd, since clang may then use relaxed instructions anywhere in it.
 # tiles_simd128.c is compiled with it for the other definition of IN_ORDER_STORED; kernel-opcodes.test.mjs checks that
@@ -261,7 +261,7 @@ mt_sources := src/threads/pool.c
 relaxed_sources := $(addprefix src/kernels/,kernels.c tiles_simd128.c grids_simd128.c) \
     $(filter src/kernels/%_relaxed.c,$(engine))
 emcc_variants := $(if $(EMCC_RELAXED_CFLAGS),plumb plumb-mt plumb-relaxed plumb-mt-relaxed,plumb plumb-mt)
-plumb_wasm := $(emcc_variants:%=$(emcc_dist)/%.wasm)
+plumb_wasm := $(emcc_variants:%=$(emcc_dist)/%.wasm) $(emcc_dist)/plumb-grammar.wasm
 # $(call variant,NAME,SOURCES): the objects of the module NAME, which contains -mt, -relaxed, both or neither.
 own_mt = $(if $(findstring -mt,$1),$(mt_sources))
 own_relaxed = $(if $(findstring -relaxed,$1),$(relaxed_sources))
@@ -294,8 +294,8 @@ $(vendor)/marked/marked.esm.d.ts: $(vendor)/marked/marked.esm.js
 $(eval $(call vendor_rule,dompurify/purify.es.mjs,dompurify,dist,purify.es.mjs purify.es.d.mts))
 
 wasm: $(plumb_wasm) $(cli_wasm) $(vendored) ## Builds web/dist: the modules for browsers and Node, and libraries.
-# The functions to export: exactly those in wasm/exports.txt.
-emcc_exports = -sEXPORTED_FUNCTIONS=$$(sed -n 's/^\([a-z]\w*\).*/_\1/p' wasm/exports.txt | paste -sd,)
+# $(call emcc_exports,FILE): the functions to export, exactly those in the file.
+emcc_exports = -sEXPORTED_FUNCTIONS=$$(sed -n 's/^\([a-z]\w*\).*/_\1/p' $1 | paste -sd,)
 # The module that ships has no names of functions, which would take 11 KB.  named/ has the same module with the names,
 # for tests and tools that read its code.
 define emcc_module
@@ -303,12 +303,12 @@ $(emcc_dist)/$1.wasm: $(call variant,$1,$(engine) wasm/exports.c wasm/digest.c) 
 	@mkdir -p $$(@D)
 	@echo "  $$@"
 	$$Q$$(EMCC_RUN) $(EMCC_LDFLAGS) $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $(EMCC_STRIP) $$(filter %.o,$$^) -o $$@ \
-	    $$(emcc_exports)
+	    $$(call emcc_exports,wasm/exports.txt)
 $(emcc_dir)/named/$1.wasm: $(call variant,$1,$(engine) wasm/exports.c wasm/digest.c) wasm/exports.txt
 	@mkdir -p $$(@D)
 	@echo "  $$@"
 	$$Q$$(EMCC_RUN) $(EMCC_LDFLAGS) $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $$(filter %.o,$$^) -o $$@ \
-	    $$(emcc_exports)
+	    $$(call emcc_exports,wasm/exports.txt)
 $(emcc_dir)/$(1:plumb%=tests%).wasm: $(call variant,$1,$(engine) $(tests))
 	@echo "  $$@"
 	$$Q$$(EMCC_RUN) $(EMCC_LDFLAGS) $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $$^ -o $$@ \
@@ -316,6 +316,11 @@ $(emcc_dir)/$(1:plumb%=tests%).wasm: $(call variant,$1,$(engine) $(tests))
 	    sed s/^/_/ | paste -sd,)
 endef
 $(foreach v,$(emcc_variants),$(eval $(call emcc_module,$v)))
+# Grammars have a module of their own, since most pages need none.  It has one variant.
+$(emcc_dist)/plumb-grammar.wasm: $(call objects,$(emcc_dir),$(engine) wasm/grammar.c) wasm/grammar.txt
+	@mkdir -p $(@D)
+	@echo "  $@"
+	$Q$(EMCC_RUN) $(EMCC_LDFLAGS) $(EMCC_STRIP) $(filter %.o,$^) -o $@ $(call emcc_exports,wasm/grammar.txt)
 
 site: ## Builds build/site: the chat page and the models that it offers, for any host of static files.
 	@tools/setup.sh serve

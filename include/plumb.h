@@ -155,6 +155,8 @@ plumb_status plumb_model_rehearse(plumb_model *model, uint32_t *n_bytes);
 enum plumb_token_flags {
     PLUMB_ADD_SPECIAL = 1,    /* add BOS and EOS if the file's add_bos_token and add_eos_token ask for them */
     PLUMB_PARSE_SPECIAL = 2,  /* turn the text of a special token into that token; otherwise it is plain text */
+    PLUMB_CONTINUES = 4,      /* the text continues another one, so add_space_prefix puts no space before it (of the
+                               * vocabularies of models that generate; t5's always has it) */
 };
 
 /* These functions need plumb_model_load_vocab or plumb_model_end.

@@ -187,7 +187,7 @@ static void random_cases(void) { check_file("tests/vectors/grammar/random.txt", 
 
 /* A vocabulary of all bytes and of texts that are parts of what the grammars below produce. */
 enum { N_PIECE = 1500, EOG_A = 700, EOG_B = 1499, CONTROL = 3 };
-struct vocabulary {
+struct toy_vocabulary {
     char text[N_PIECE][12];
     uint8_t n[N_PIECE];
 };
@@ -197,7 +197,7 @@ static uint32_t random_below(uint64_t *seed, uint32_t n) {
     return (uint32_t)((*seed >> 33) % n);
 }
 
-static void fill_vocabulary(struct vocabulary *v) {
+static void fill_vocabulary(struct toy_vocabulary *v) {
     static const char *const parts[] = { "\"", "\",", "\": ", "{", "}", "[", "]", ", ", ":", "a", "b", "ab", "name",
                                          "1", "23", ".5", "e", "true", "\\", "\\u00", "\xc3\xa9", "\xe2\x82\xac",
                                          "\xe2\x82", "\xf0\x9f", "\x98\x80", " ", "\n", "<", "x-", "-" };
@@ -216,8 +216,9 @@ static void fill_vocabulary(struct vocabulary *v) {
     v->n[CONTROL] = 0;
 }
 
-static int64_t piece(void *user, int32_t id, char *buf, size_t cap) {
-    const struct vocabulary *v = user;
+static int64_t piece(void *user, int32_t id, bool special, char *buf, size_t cap) {
+    const struct toy_vocabulary *v = user;
+    (void)special;   /* the control token has no text */
     if (buf && cap >= v->n[id]) memcpy(buf, v->text[id], v->n[id]);
     return v->n[id];
 }
@@ -238,13 +239,14 @@ static void check_masks(const void *arg) {
     struct recognizer *r = NULL;
     struct pieces *v = NULL;
     struct position p = { 0 };
-    static struct vocabulary vocabulary;
-    fill_vocabulary(&vocabulary);
+    static struct toy_vocabulary toy;
+    fill_vocabulary(&toy);
+    const struct vocabulary vocabulary = { .n_vocab = N_PIECE, .piece = piece, .is_eog = is_eog, .user = &toy };
     uint64_t seed = 1;
     size_t n_allowed = 0;
     bool ok = grammar_parse(&g, row->grammar, strlen(row->grammar), NULL, &err) == PLUMB_OK &&
               recognizer_create(&r, g, &err) == PLUMB_OK &&
-              pieces_create(&v, N_PIECE, piece, is_eog, &vocabulary, &err) == PLUMB_OK &&
+              pieces_create(&v, &vocabulary, &err) == PLUMB_OK &&
               recognizer_set_vocabulary(r, v) == PLUMB_OK && position_init(&p, r) == PLUMB_OK;
     CHECK(ok, "%s", err.message);
     for (int step = 0; ok && step < 300; step++) {
@@ -256,7 +258,7 @@ static void check_masks(const void *arg) {
         for (int32_t id = 0; ok && id < N_PIECE; id++) {
             uint32_t to = STATE_DEAD;
             if (is_eog(NULL, id)) to = state_has(r, state, STATE_MAY_END) ? state : STATE_DEAD;
-            else recognizer_step_token(r, state, id, vocabulary.text[id], vocabulary.n[id], &to);
+            else recognizer_step_token(r, state, id, toy.text[id], toy.n[id], &to);
             bool bit = mask[id / 32] >> id % 32 & 1;
             ok = CHECK(bit == (to != STATE_DEAD), "step %d: token %d is %s", step, (int)id,
                        bit ? "allowed" : "refused");
@@ -268,7 +270,7 @@ static void check_masks(const void *arg) {
             continue;
         }
         int32_t id = allowed[random_below(&seed, n)];
-        recognizer_step_token(r, state, id, vocabulary.text[id], vocabulary.n[id], &state);
+        recognizer_step_token(r, state, id, toy.text[id], toy.n[id], &state);
         ok = ok && CHECK(position_push(&p, state) == PLUMB_OK, "out of memory");
     }
     CHECK(n_allowed > 0, "no token was allowed");

@@ -3,6 +3,7 @@
  * web/engine/engine.js is the only caller. */
 #define _DEFAULT_SOURCE  /* sbrk */
 #include "plumb.h"
+#include "vocabulary.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,7 @@ plumb_status plumb_wasm_sampler_create(plumb_sampler **out, uint32_t n_vocab, fl
 plumb_status plumb_wasm_trace_feed(plumb_trace *trace, plumb_session *session, const int32_t *ids, size_t n,
                                    size_t at, size_t n_feed, size_t n_prompt, const char *taps, uint32_t layer_first,
                                    uint32_t layer_last, uint32_t n_value);
-plumb_status plumb_wasm_grammar_schema(plumb_grammar *grammar, const char *json, size_t n, uint32_t flags);
+double plumb_wasm_vocabulary(const plumb_model *model, uint32_t *ends, uint8_t *kinds, char *texts, size_t cap);
 struct plumb_wasm_bytes;
 plumb_status plumb_wasm_trace_json(plumb_trace *trace, struct plumb_wasm_bytes *out);
 
@@ -79,12 +80,19 @@ plumb_status plumb_wasm_sampler_create(plumb_sampler **out, uint32_t n_vocab, fl
     return plumb_sampler_create(out, n_vocab, &params, reason);
 }
 
-/* flags: 1 lenient, 2 any_order, 4 times the plumb_json_space. */
-plumb_status plumb_wasm_grammar_schema(plumb_grammar *grammar, const char *json, size_t n, uint32_t flags) {
-    const plumb_schema_options options = {
-        .lenient = (flags & 1) != 0, .any_order = (flags & 2) != 0, .space = (plumb_json_space)(flags >> 2),
-    };
-    return plumb_grammar_parse_schema(grammar, json, n, &options);
+/* Writes all tokens of a vocabulary as vocabulary.h says: ends and kinds for each token, and at most cap bytes of texts.
+ * Returns how many bytes the texts have. */
+double plumb_wasm_vocabulary(const plumb_model *model, uint32_t *ends, uint8_t *kinds, char *texts, size_t cap) {
+    size_t n = 0;
+    for (uint32_t i = 0; i < plumb_model_n_vocab(model); i++) {
+        int32_t id = (int32_t)i;
+        int64_t plain = plumb_token_piece(model, id, false, NULL, 0);
+        int64_t length = plumb_token_piece(model, id, true, n < cap ? texts + n : NULL, n < cap ? cap - n : 0);
+        if (length > 0) n += (size_t)length;
+        ends[i] = (uint32_t)n;
+        kinds[i] = (uint8_t)((plain <= 0 ? KIND_CONTROL : 0) | (plumb_token_is_eog(model, id) ? KIND_EOG : 0));
+    }
+    return (double)n;
 }
 
 /* ---- traces ------------------------------------------------------------------------------------------------------ */

@@ -1,5 +1,5 @@
-/* plumb_grammar and plumb_matcher: join the grammar with a model's vocabulary. */
-#include "api/model.h"
+/* plumb_grammar and plumb_matcher: join a grammar with a vocabulary. */
+#include "api/grammar.h"
 #include "grammar/json_schema.h"
 #include "grammar/recognizer.h"
 #include "grammar/regular.h"
@@ -9,7 +9,7 @@
 
 struct plumb_grammar {
     struct error err;
-    plumb_model *model;            /* NULL: there are no tokens */
+    struct vocabulary *vocabulary; /* NULL: there are no tokens */
     struct grammar *compiled;      /* NULL before plumb_grammar_parse */
     struct recognizer *recognizer;
     struct grammar_text rules;     /* GBNF that plumb_grammar_parse appends to its text */
@@ -31,31 +31,11 @@ static plumb_status failed(plumb_grammar *g, plumb_status status) {
     return status;
 }
 
-/* ---- the vocabulary ---------------------------------------------------------------------------------------------- */
-
-static int64_t piece(void *user, int32_t id, char *buf, size_t cap) {
-    const plumb_model *model = user;
-    return tokenizer_piece(model->tokenizer, id, false, buf, cap);
-}
-
-static bool is_eog(void *user, int32_t id) {
-    const plumb_model *model = user;
-    return tokenizer_is_eog(model->tokenizer, id);
-}
-
-static int32_t find_token(void *user, const char *text, size_t n) {
-    plumb_model *model = user;
-    struct error ignored;
-    int32_t id;
-    int64_t count = tokenizer_encode(model->tokenizer, text, n, PLUMB_PARSE_SPECIAL, &id, 1, &ignored);
-    return count == 1 ? id : -1;
-}
-
 /* ---- grammars ---------------------------------------------------------------------------------------------------- */
 
-plumb_grammar *plumb_grammar_create(plumb_model *model) {
+plumb_grammar *grammar_create(struct vocabulary *v) {
     plumb_grammar *g = calloc(1, sizeof *g);
-    if (g) g->model = model;
+    if (g) g->vocabulary = v;
     return g;
 }
 
@@ -71,19 +51,18 @@ void plumb_grammar_free(plumb_grammar *g) {
 const char *plumb_grammar_error(const plumb_grammar *g) { return g->err.message; }
 
 static plumb_status compile(plumb_grammar *g, const char *gbnf, size_t n) {
-    plumb_model *model = g->model;
-    struct grammar_tokens tokens = { model ? tokenizer_n_vocab(model->tokenizer) : 0, find_token, model };
-    PLUMB_TRY(grammar_parse(&g->compiled, gbnf, n, model ? &tokens : NULL, &g->err));
+    struct vocabulary *v = g->vocabulary;
+    PLUMB_TRY(grammar_parse(&g->compiled, gbnf, n, v, &g->err));
     PLUMB_TRY(recognizer_create(&g->recognizer, g->compiled, &g->err));
-    if (!model) return PLUMB_OK;
-    if (!model->pieces) PLUMB_TRY(pieces_create(&model->pieces, tokens.n_vocab, piece, is_eog, model, &g->err));
-    plumb_status status = recognizer_set_vocabulary(g->recognizer, model->pieces);
+    if (!v) return PLUMB_OK;
+    if (!v->pieces) PLUMB_TRY(pieces_create(&v->pieces, v, &g->err));
+    plumb_status status = recognizer_set_vocabulary(g->recognizer, v->pieces);
     return status == PLUMB_OK ? status : failed(g, status);
 }
 
 static plumb_status check_parse(plumb_grammar *g) {
     if (g->compiled) return error_set(&g->err, PLUMB_ERROR_STATE, "the grammar is already parsed");
-    if (g->model && !g->model->tokenizer) {
+    if (g->vocabulary && g->vocabulary->n_vocab == 0) {
         return error_set(&g->err, PLUMB_ERROR_STATE, "the vocabulary is not loaded");
     }
     return PLUMB_OK;
@@ -236,16 +215,16 @@ plumb_status plumb_matcher_rewind(plumb_matcher *m, size_t n_part) {
 
 /* *to becomes the state after a token. */
 static plumb_status step(plumb_matcher *m, int32_t id, uint32_t *to) {
-    const struct tokenizer *t = m->grammar->model->tokenizer;
+    const struct vocabulary *v = m->grammar->vocabulary;
     uint32_t state = position_state(&m->at);
     *to = state_has(m->at.r, state, STATE_MAY_END) ? state : STATE_DEAD;
-    if (tokenizer_is_eog(t, id)) return PLUMB_OK;
+    if (v->is_eog(v->user, id)) return PLUMB_OK;
     char small[256], *text = small;
-    int64_t n = tokenizer_piece(t, id, false, small, sizeof small);
+    int64_t n = v->piece(v->user, id, false, small, sizeof small);
     if (n > (int64_t)sizeof small) {
         text = malloc((size_t)n);
         if (!text) return no_memory(m->grammar);
-        tokenizer_piece(t, id, false, text, (size_t)n);
+        v->piece(v->user, id, false, text, (size_t)n);
     }
     plumb_status status = recognizer_step_token(m->at.r, state, id, text, n > 0 ? (size_t)n : 0, to);
     if (text != small) free(text);
@@ -254,7 +233,8 @@ static plumb_status step(plumb_matcher *m, int32_t id, uint32_t *to) {
 
 static plumb_status accept_token(plumb_matcher *m, int32_t id) {
     plumb_grammar *g = m->grammar;
-    uint32_t state, n_vocab = plumb_model_n_vocab(g->model);
+    const struct vocabulary *v = g->vocabulary;
+    uint32_t state, n_vocab = v->n_vocab;
     if (id < 0 || (uint32_t)id >= n_vocab) {
         return error_set(&g->err, PLUMB_ERROR_TOKEN, "token %d is not in 0..%u", (int)id, n_vocab - 1);
     }
@@ -262,7 +242,7 @@ static plumb_status accept_token(plumb_matcher *m, int32_t id) {
     if (state == STATE_DEAD) {
         char text[64];
         struct shown shown;
-        int64_t n = tokenizer_piece(g->model->tokenizer, id, true, text, sizeof text);
+        int64_t n = v->piece(v->user, id, true, text, sizeof text);
         return error_set(&g->err, PLUMB_ERROR_ARGUMENT, "the grammar does not allow token %d \"%s\" here", (int)id,
                          show_bytes(&shown, text, n < 0 ? 0 : n > (int64_t)sizeof text ? sizeof text : (size_t)n));
     }
@@ -272,7 +252,7 @@ static plumb_status accept_token(plumb_matcher *m, int32_t id) {
 
 plumb_status plumb_matcher_accept(plumb_matcher *m, const int32_t *ids, size_t n) {
     plumb_grammar *g = m->grammar;
-    if (!g->model) return error_set(&g->err, PLUMB_ERROR_STATE, "the grammar has no vocabulary");
+    if (!g->vocabulary) return error_set(&g->err, PLUMB_ERROR_STATE, "the grammar has no vocabulary");
     plumb_status status = recognizer_trim(m->at.r);
     if (status != PLUMB_OK) return failed(g, status);
     size_t n_before = m->at.n;
@@ -299,7 +279,7 @@ plumb_status plumb_matcher_accept_text(plumb_matcher *m, const char *text, size_
 
 const uint32_t *plumb_matcher_mask(plumb_matcher *m) {
     plumb_grammar *g = m->grammar;
-    if (!g->model) {
+    if (!g->vocabulary) {
         error_set(&g->err, PLUMB_ERROR_STATE, "the grammar has no vocabulary");
         return NULL;
     }

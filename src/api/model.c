@@ -18,7 +18,7 @@ void plumb_model_free(plumb_model *m) {
     if (!m) return;
     model_free(m->model);
     tokenizer_free(m->tokenizer);
-    pieces_free(m->pieces);
+    pieces_free(m->vocabulary.pieces);
     for (size_t i = 0; i < m->n_part; i++) gguf_free(m->parts[i]);
     free(m->parts);
     repacker_free(&m->repacker);

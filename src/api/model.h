@@ -3,12 +3,11 @@
 #define PLUMB_API_MODEL_H
 
 #include "gguf/gguf.h"
+#include "grammar/grammar.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
 #include "repack/repack.h"
 #include "tokenizer/tokenizer.h"
-
-struct pieces;   /* grammar/recognizer.h */
 
 struct plumb_model {
     struct error err;
@@ -19,7 +18,7 @@ struct plumb_model {
     uint8_t *ring;                 /* the zeros that plumb_model_rehearse uses as weights; NULL: none */
     uint64_t bytes_before;         /* bytes of the current file that arrived before the last plumb_model_begin */
     struct tokenizer *tokenizer;   /* NULL before plumb_model_load_vocab */
-    struct pieces *pieces;         /* of the tokenizer, for grammars; NULL before the first one */
+    struct vocabulary vocabulary;  /* of the tokenizer, for grammars (vocabulary.c) */
     char *prompt;                  /* the last one of plumb_chat_render */
     struct model *model;           /* NULL before plumb_model_end or plumb_model_rehearse */
     struct kernel_speeds speeds;   /* shared by all sessions; measured while the weights arrive */

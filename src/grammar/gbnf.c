@@ -22,7 +22,7 @@ struct group {
 struct parser {
     const char *text;
     size_t n, at;
-    const struct grammar_tokens *tokens;
+    const struct vocabulary *vocabulary;
     struct grammar *g;
     struct class_builder classes;
     struct error *err;
@@ -312,15 +312,15 @@ static plumb_status parse_token(struct parser *p) {
         PLUMB_TRY(parse_int(p, "the id of a token", &id));
         if (peek(p, 0) != ']' || peek(p, 1) != '>') return expected(p, p->at, "]>");
         p->at += 2;
-        if (id > (p->tokens ? p->tokens->n_vocab - 1 : (1u << 28) - 1)) {
+        if (id > (p->vocabulary ? p->vocabulary->n_vocab - 1 : (1u << 28) - 1)) {
             return mistake(p, start, "no token has this id");
         }
     } else {
         size_t text = p->at;
         while (p->at < p->n && peek(p, 0) != '>') p->at++;
         if (p->at++ == p->n) return mistake(p, start, "a token has no closing >");
-        if (!p->tokens) return mistake(p, start, "the text of a token needs the vocabulary of a model");
-        int32_t found = p->tokens->find(p->tokens->user, p->text + text, p->at - text);
+        if (!p->vocabulary) return mistake(p, start, "the text of a token needs the vocabulary of a model");
+        int32_t found = p->vocabulary->find(p->vocabulary->user, p->text + text, p->at - text);
         if (found < 0) return mistake(p, start, "the vocabulary has no single token with this text");
         id = (uint64_t)found;
     }
@@ -652,12 +652,12 @@ static plumb_status parse(struct parser *p) {
     return check_recursion(p);
 }
 
-plumb_status grammar_parse(struct grammar **out, const char *text, size_t n, const struct grammar_tokens *tokens,
+plumb_status grammar_parse(struct grammar **out, const char *text, size_t n, const struct vocabulary *v,
                            struct error *err) {
     *out = NULL;
     struct grammar *g = calloc(1, sizeof *g);
     if (!g) return no_memory(err);
-    struct parser p = { .text = text, .n = n, .tokens = tokens, .g = g, .err = err, .classes.g = g };
+    struct parser p = { .text = text, .n = n, .vocabulary = v, .g = g, .err = err, .classes.g = g };
     plumb_status status = parse(&p);
     class_builder_finish(&p.classes);
     free(p.groups);

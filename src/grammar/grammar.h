@@ -68,18 +68,26 @@ static inline int32_t arg_of(uint32_t instruction) {
     return (int32_t)(instruction & ~7u) / 8;
 }
 
-/* The tokens of a vocabulary, for token elements such as <think> and <[1000]>. */
-struct grammar_tokens {
-    uint32_t n_vocab;
+struct pieces;   /* recognizer.h */
+
+/* The vocabulary of a model, as grammars see it. */
+struct vocabulary {
+    uint32_t n_vocab;        /* 0: it is not loaded */
     /* Returns the only token of a text, special tokens included; -1 if it has none or several. */
     int32_t (*find)(void *user, const char *text, size_t n);
+    /* Writes at most cap bytes of a token's text to buf, and returns how many it has.  Control tokens have a text only
+     * if special is true. */
+    int64_t (*piece)(void *user, int32_t id, bool special, char *buf, size_t cap);
+    bool (*is_eog)(void *user, int32_t id);   /* whether the token ends a turn */
     void *user;
+    struct pieces *pieces;   /* of all tokens; NULL before the first grammar */
 };
 
-/* Parses a grammar.  tokens may be NULL: then <[1000]> may have any id, and <think> is an error.  On failure the
+/* Parses a grammar.  v is for token elements such as <think> and <[1000]>; it may be NULL: then <[1000]> may have any
+ * id, and <think> is an error.  On failure the
  * message has line and column.  PLUMB_ERROR_ARGUMENT: a mistake, or left recursion; PLUMB_ERROR_UNSUPPORTED: too
  * large. */
-plumb_status grammar_parse(struct grammar **out, const char *text, size_t n, const struct grammar_tokens *tokens,
+plumb_status grammar_parse(struct grammar **out, const char *text, size_t n, const struct vocabulary *v,
                            struct error *err);
 void grammar_free(struct grammar *g);
 

@@ -82,16 +82,16 @@ static plumb_status make_nodes(struct pieces *v, const struct piece *sorted, uin
 }
 
 /* Reads the pieces of all tokens into *bytes, and makes *n pieces of them. */
-static plumb_status read_pieces(struct pieces *v, int64_t (*piece)(void *user, int32_t id, char *buf, size_t cap),
-                                bool (*is_eog)(void *user, int32_t id), void *user, char **bytes, struct piece *pieces,
+static plumb_status read_pieces(struct pieces *v, const struct vocabulary *from, char **bytes, struct piece *pieces,
                                 uint32_t *n, struct error *err) {
     size_t at = 0, cap = 0;
     for (uint32_t i = 0; i < v->n_vocab; i++) {
-        if (is_eog(user, (int32_t)i)) {
+        if (from->is_eog(from->user, (int32_t)i)) {
             v->eog[v->n_eog++] = (int32_t)i;
             continue;
         }
-        int64_t length = piece(user, (int32_t)i, *bytes + (*bytes ? at : 0), cap - at);
+        char *end = *bytes + (*bytes ? at : 0);
+        int64_t length = from->piece(from->user, (int32_t)i, false, end, cap - at);
         if (length <= 0) continue;
         if (length > MAX_PIECE_BYTES - (int64_t)at) {
             return error_set(err, PLUMB_ERROR_UNSUPPORTED, "the texts of the vocabulary's tokens have more than %d MB",
@@ -102,7 +102,7 @@ static plumb_status read_pieces(struct pieces *v, int64_t (*piece)(void *user, i
             char *larger = realloc(*bytes, cap);
             if (!larger) return no_memory(err);
             *bytes = larger;
-            piece(user, (int32_t)i, *bytes + at, cap - at);
+            from->piece(from->user, (int32_t)i, false, *bytes + at, cap - at);
         }
         at += (size_t)length;
         pieces[(*n)++] = (struct piece){ NULL, (uint32_t)length, (int32_t)i };
@@ -112,10 +112,9 @@ static plumb_status read_pieces(struct pieces *v, int64_t (*piece)(void *user, i
     return PLUMB_OK;
 }
 
-plumb_status pieces_create(struct pieces **out, uint32_t n_vocab,
-                           int64_t (*piece)(void *user, int32_t id, char *buf, size_t cap),
-                           bool (*is_eog)(void *user, int32_t id), void *user, struct error *err) {
+plumb_status pieces_create(struct pieces **out, const struct vocabulary *vocabulary, struct error *err) {
     *out = NULL;
+    uint32_t n_vocab = vocabulary->n_vocab;
     struct pieces *v = calloc(1, sizeof *v);
     struct piece *pieces = alloc_array(n_vocab, sizeof *pieces), *copy = alloc_array(n_vocab, sizeof *copy);
     char *bytes = NULL;
@@ -124,7 +123,7 @@ plumb_status pieces_create(struct pieces **out, uint32_t n_vocab,
     if (v) v->eog = alloc_array(n_vocab, sizeof *v->eog);
     if (v && v->eog && pieces && copy) {
         v->n_vocab = n_vocab;
-        status = read_pieces(v, piece, is_eog, user, &bytes, pieces, &n, err);
+        status = read_pieces(v, vocabulary, &bytes, pieces, &n, err);
         if (status == PLUMB_OK) status = make_nodes(v, sort(pieces, copy, n), n, err);
     } else {
         no_memory(err);

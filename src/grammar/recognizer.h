@@ -133,11 +133,8 @@ struct pieces {
     int32_t *eog;        /* (n_eog) the tokens that end a turn; they have no text here */
     uint32_t n_eog;
 };
-/* Makes the tree.  piece writes at most cap bytes of a token's text to buf and returns their number, 0 if the token is
- * not to be matched as text. */
-plumb_status pieces_create(struct pieces **out, uint32_t n_vocab,
-                           int64_t (*piece)(void *user, int32_t id, char *buf, size_t cap),
-                           bool (*is_eog)(void *user, int32_t id), void *user, struct error *err);
+/* Makes the tree of a vocabulary.  Control tokens are not in it. */
+plumb_status pieces_create(struct pieces **out, const struct vocabulary *vocabulary, struct error *err);
 void pieces_free(struct pieces *v);
 
 /* v must outlive the recognizer. */

@@ -93,7 +93,7 @@ static void encode(struct encoder *e, const char *text, uint32_t n, unsigned fla
         bool parse = (flags & PLUMB_PARSE_SPECIAL) != 0;
         e->status = specials_find(e->t, text, n, parse, &cuts, &e->n_step, e->err);
     }
-    bool after_token = true;
+    bool after_token = !(flags & PLUMB_CONTINUES);
     for (uint32_t begin = 0, end; begin < n && e->status == PLUMB_OK; begin = end) {
         const struct cut *cut = cuts.owner && cuts.owner[begin] != 0 ? &cuts.items[cuts.owner[begin] - 1] : NULL;
         if (cut) {

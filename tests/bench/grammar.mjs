@@ -11,7 +11,8 @@
 import { readFileSync, writeSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { parseArgs } from 'node:util';
-import { importsOf } from '../../web/engine/engine.js';
+import { Engine } from '../../web/engine/engine.js';
+import { Grammars } from '../../web/engine/grammars.js';
 
 /* The package is a script for bundlers: it expects what CommonJS has, and leaves its exports on globalThis. */
 Object.assign(globalThis, { require: createRequire(import.meta.url), __filename: import.meta.filename,
@@ -53,65 +54,53 @@ const median = (/** @type {number[]} */ all, share = 0.5) =>
 
 const encoder = new TextEncoder();
 
-/** plumb's module, with only a vocabulary. @param {string} file */
+/** KIND_CONTROL of wasm/vocabulary.h. */
+const CONTROL = 1;
+
+const moduleOf = name => WebAssembly.compile(readFileSync(`web/dist/${name}.wasm`));
+
+/** plumb with only a vocabulary. @param {string} file */
 async function plumb(file) {
-  const module = await WebAssembly.compile(readFileSync('web/dist/plumb-relaxed.wasm'));
-  const c = /** @type {any} */ ((await WebAssembly.instantiate(module, importsOf(module))).exports);
-  c._initialize?.();
-  const out = c.malloc(8), u8 = () => new Uint8Array(c.memory.buffer);
-  const word = i => new DataView(c.memory.buffer).getUint32(out + 4 * i, true);
-  const put = bytes => {
-    const at = c.malloc(bytes.length + 1);
-    u8().set(bytes, at);
-    u8()[at + bytes.length] = 0;
-    return at;
-  };
-  const model = c.plumb_model_create(), bytes = readFileSync(file);
-  c.plumb_model_begin(model, BigInt(bytes.length));
-  for (let at = 0; !c.plumb_model_has_header(model);) {
-    c.plumb_model_window(model, out, out + 4);
-    const piece = bytes.subarray(at, at + word(1));
-    u8().set(piece, word(0));
-    if (c.plumb_model_commit(model, piece.length) !== 0) throw new Error(`${file} does not load`);
-    at += piece.length;
+  const engine = await Engine.create(await moduleOf('plumb')), bytes = readFileSync(file);
+  engine.begin(bytes.length);
+  for (let at = 0; !engine.hasHeader;) {
+    at += engine.fill(target => {
+      const piece = bytes.subarray(at, at + target.length);
+      target.set(piece);
+      return piece.length;
+    });
   }
-  if (c.plumb_model_load_vocab(model) !== 0) throw new Error(`${file}: no vocabulary`);
-  const n = c.plumb_model_n_vocab(model), buffer = c.malloc(1 << 20);
-  let grammar = 0, matcher = 0;
+  engine.loadVocabulary();
+  const vocabulary = engine.vocabulary(), n = vocabulary.ends.length;
+  const grammars = await Grammars.create(await moduleOf('plumb-grammar'), vocabulary, () => -1);
+  let compilations = 0;
+  /** @type {import('../../web/engine/grammars.js').Grammar} */
+  let grammar;
+  /** @type {ReturnType<Grammars['createMatcher']> | undefined} */
+  let matcher;
   return {
     name: 'plumb', n,
-    pieces: () => Array.from({ length: n }, (_, id) =>
-      u8().slice(buffer, buffer + Number(c.plumb_token_piece(model, id, 0, buffer, 1 << 20)))),
-    isEnd: id => Boolean(c.plumb_token_is_eog(model, id)),
-    tokenize(value) {
-      const data = encoder.encode(value), at = put(data);
-      const count = Number(c.plumb_tokenize(model, at, data.length, 0, buffer, 1 << 18));
-      c.free(at);
-      return [...new Int32Array(c.memory.buffer, buffer, count)];
-    },
+    pieces: () => Array.from(vocabulary.ends, (end, id) => vocabulary.kinds[id] & CONTROL ? new Uint8Array()
+      : vocabulary.texts.subarray(id > 0 ? vocabulary.ends[id - 1] : 0, end)),
+    isEnd: id => engine.endsTurn(id),
+    tokenize: value => [...engine.tokenize(value, false, false)],
+    /** Spaces at the end make each text another one, so that it is not among those that are kept. */
     async compile(schema) {
-      const data = encoder.encode(JSON.stringify(schema)), at = put(data);
-      c.plumb_matcher_free(matcher);
-      c.plumb_grammar_free(grammar);
-      matcher = 0;
-      grammar = c.plumb_grammar_create(model);
-      const status = c.plumb_wasm_grammar_schema(grammar, at, data.length, 0);
-      c.free(at);
-      if (status !== 0) throw new Error(`plumb refuses the schema: ${status}`);
+      matcher?.free();
+      grammar = { language: 'schema', text: JSON.stringify(schema) + ' '.repeat(++compilations), flags: 0 };
+      matcher = grammars.createMatcher(grammar);
     },
     begin() {
-      c.plumb_matcher_free(matcher);
-      if (c.plumb_matcher_create(out, grammar) !== 0) throw new Error('no matcher');
-      matcher = word(0);
+      matcher.free();
+      matcher = grammars.createMatcher(grammar);
     },
-    /** A copy, as the others give one. */
+    /** A copy, as the others give one, and as the engine needs it. */
     async mask() {
-      const at = c.plumb_matcher_mask(matcher);
-      return new Int32Array(c.memory.buffer, at, Math.ceil(n / 32)).slice();
+      return new Int32Array(matcher.mask().slice().buffer);
     },
     accept(id) {
-      new DataView(c.memory.buffer).setInt32(out, id, true);
-      return c.plumb_matcher_accept(matcher, out, 1) === 0;
+      matcher.accept(id);
+      return true;
     },
   };
 }

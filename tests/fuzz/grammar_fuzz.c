@@ -14,8 +14,8 @@ static const char *const texts[] = { "ab", "aba", "\": \"", "\",", "\"}", "}}", 
                                      "\xe2\x82", "a\xf0\x9f", "  ", "\n\n", "12", "true", "\\\"" };
 enum { N_TEXT = sizeof texts / sizeof *texts, N_VOCAB = 256 + N_TEXT + 1, EOG = N_VOCAB - 1 };
 
-static int64_t piece(void *user, int32_t id, char *buf, size_t cap) {
-    (void)user;
+static int64_t piece(void *user, int32_t id, bool special, char *buf, size_t cap) {
+    (void)user, (void)special;
     char byte = (char)id;
     const char *text = id < 256 ? &byte : texts[id - 256];
     size_t n = id < 256 ? 1 : strlen(text);
@@ -36,7 +36,7 @@ static void check_mask(struct recognizer *r, uint32_t state) {
     for (int32_t id = 0; id < N_VOCAB; id++) {
         char buf[8];
         uint32_t to = id == EOG && state_has(r, state, STATE_MAY_END) ? state : STATE_DEAD;
-        size_t n = id == EOG ? 0 : (size_t)piece(NULL, id, buf, sizeof buf);
+        size_t n = id == EOG ? 0 : (size_t)piece(NULL, id, false, buf, sizeof buf);
         if (id != EOG && recognizer_step_token(r, state, id, buf, n, &to) != PLUMB_OK) return;
         require((words[id / 32] >> id % 32 & 1) == (to != STATE_DEAD), "a mask differs from a token tried alone");
     }
@@ -81,7 +81,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static struct ref_grammar reference;
     static struct pieces *pieces;
     struct error err = { 0 };
-    if (!pieces) require(pieces_create(&pieces, N_VOCAB, piece, is_eog, NULL, &err) == PLUMB_OK, err.message);
+    const struct vocabulary vocabulary = { .n_vocab = N_VOCAB, .piece = piece, .is_eog = is_eog };
+    if (!pieces) require(pieces_create(&pieces, &vocabulary, &err) == PLUMB_OK, err.message);
     const uint8_t *zero = size > 0 ? memchr(data, 0, size) : NULL;
     size_t n = zero ? (size_t)(zero - data) : size;
     char *copy = malloc(n);   /* of exactly this size */

@@ -1,5 +1,5 @@
 /** Runs the C test program of the Emscripten host (build/emcc/tests*.wasm), in Node and in a browser's worker alike. */
-import { importsOf } from '../../web/engine/engine.js';
+import { importsOf } from '../../web/engine/instance.js';
 import { Threads, takeMemory } from '../../web/engine/threads.js';
 
 /** Threads of a module with threads: more than the machine may have, so that they are suspended at times. */

@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { Engine, importsOf } from '../../web/engine/engine.js';
+import { Engine } from '../../web/engine/engine.js';
+import { importsOf } from '../../web/engine/instance.js';
 import { createHost } from '../../web/engine/host.js';
 import { Plumb } from '../../web/node/index.js';
 import { platform } from '../../web/node/platform.js';
@@ -73,7 +74,8 @@ function measured(clock) {
   const flags = old ? ['--experimental-wasm-relaxed-simd', '--no-liftoff'] : [];
   return JSON.parse(execFileSync(process.execPath, [...flags, '--input-type=module', '-e', `
     import { readFileSync } from 'node:fs';
-    import { Engine, importsOf } from '${root}web/engine/engine.js';
+    import { Engine } from '${root}web/engine/engine.js';
+    import { importsOf } from '${root}web/engine/instance.js';
     const module = new WebAssembly.Module(readFileSync('${root}web/dist/plumb-relaxed.wasm'));
     const imports = importsOf(module);
     let looks = 0, now = 0;

@@ -61,8 +61,8 @@ for (const file of variants) {
   const text = textOf(file), threads = file.includes('-mt');
   const clock = file.includes('-relaxed');   // it measures whether its 8-bit products are faster
 
-  test(`module: ${file} is a download of at most 580 kB`, () => {
-    assert.ok(statSync(file).size <= 580_000, `${statSync(file).size} bytes`);
+  test(`module: ${file} is a download of at most 420 kB`, () => {
+    assert.ok(statSync(file).size <= 420_000, `${statSync(file).size} bytes`);
   });
 
   const needs = [threads && 'a shared memory', clock && 'a clock', 'the news that memory grew'].filter(Boolean);
@@ -85,3 +85,14 @@ for (const file of variants) {
     assert.equal(shown.includes('__stack_pointer'), threads);
   });
 }
+
+const grammar = 'web/dist/plumb-grammar.wasm';
+test(`module: ${grammar} has at most 180 kB, and exactly the imports and exports that it should have`, () => {
+  assert.ok(statSync(grammar).size <= 180_000, `${statSync(grammar).size} bytes`);
+  const text = textOf(grammar);
+  assert.deepEqual([...text.matchAll(/^  \(import "env" "(\w+)" \(func/gm)].map(([, name]) => name).sort(),
+    ['emscripten_notify_memory_growth', 'plumb_find_token']);
+  const listed = readFileSync('wasm/grammar.txt', 'utf8').match(/^[a-z]\w*/gm);
+  const shown = [...text.matchAll(/^  \(export "(\w+)"/gm)].map(([, name]) => name);
+  assert.deepEqual(shown.filter(name => !/^_|^stack|^emscripten_stack|^memory$/.test(name)).sort(), listed.sort());
+});

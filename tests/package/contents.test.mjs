@@ -21,7 +21,7 @@ test('the tarball has the code, types, licences and documentation, and is at mos
   const expected = [
     /^package\.json$/, /^README\.md$/, /^LICENSE$/, /^docs\/api\.md$/,
     /^(index|openai)\.js$/, /^(base|loader|engine|template|openai|command|api|browser|node|cli)\/[a-z-]+\.m?js$/,
-    /^dist\/plumb(-mt|-relaxed|-mt-relaxed|-cli)?\.wasm$/, /^dist\/types\/([a-z]+\/)*[a-z-]+\.d\.ts$/,
+    /^dist\/plumb(-mt|-relaxed|-mt-relaxed|-grammar|-cli)?\.wasm$/, /^dist\/types\/([a-z]+\/)*[a-z-]+\.d\.ts$/,
     /^dist\/vendor\/(jinja|json-schema|noble-hashes)\/(LICENSE|[a-z0-9_-]+\.js)$/,
   ];
   const files = filesOf(join(folder, 'node_modules', 'plumb-llm'));

@@ -117,7 +117,7 @@ export class Library {
       console.warn(`plumb: ${message}`);
     }
     if (options.persist) this.#platform.persist?.();
-    return new Model(transport, loaded, this.#renderer);
+    return new Model(transport, loaded, this.#renderer, this.#platform.compile);
   }
 
   /** Predicts a load from the header alone: whether plumb can run the model, how much memory it takes, and how fast it
@@ -229,7 +229,7 @@ export class Library {
       running = transport.call(method, { ...args, parts: parts.map(({ part }) => part) }, {
         signal,
         onEvent: (_, progress) => onProgress?.(progress),
-        onPull: async i => i === 'module' ? variant : await parts[i].next?.() ?? null,
+        onPull: async i => i === 'module' ? variant : await parts[Number(i)].next?.() ?? null,
       });
       if (method === 'load') holdsRenderer = this.#renderer.hold();   // its worker starts while the model loads
       return { transport, result: await Promise.race([aborted, running]) };
@@ -289,6 +289,7 @@ function sums(sha256, parts) {
  * and the new prompt have in common at their start; feed, step and rewind change the session directly. */
 export class Model {
   #transport;
+  #compile;
   #closed = false;
   #loaded;
   #renderer;
@@ -296,9 +297,10 @@ export class Model {
   #chats = new WeakSet();
 
   /** @param {import('../base/protocol.js').Transport} transport
-   * @param {Loaded} loaded @param {Renderer} renderer */
-  constructor(transport, loaded, renderer) {
+   * @param {Loaded} loaded @param {Renderer} renderer @param {ClientPlatform['compile']} compile */
+  constructor(transport, loaded, renderer, compile) {
     this.#transport = transport;
+    this.#compile = compile;
     this.#loaded = loaded;
     this.#renderer = renderer;
     /** All keys of the file.  Arrays of more than 64 elements appear as {type, count}.
@@ -397,6 +399,7 @@ export class Model {
     let ended = false;
     const result = this.#call('generate', { ids, options: { ...rest, budget }, emitTokens: onToken !== undefined }, {
       signal: abort.signal,
+      onPull: () => this.#compile('plumb-grammar'),
       onEvent: (event, data) => {
         if (event === 'token') return onToken?.(data);
         pieces.push(data);

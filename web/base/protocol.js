@@ -2,8 +2,8 @@
  * worker (Remote) or in the caller's thread (Local).  The workers of template/ and command/ use the same protocol.
  *
  * A request can pull: it asks the user's side for something that only that side can get.  This is the next chunk of a
- * part, which is one of the sources that make up a model (loader/source.js), or the compiled module (a Variant of
- * engine/variant.js).  A method must await each pull before it makes the next one, because an answer does not say which
+ * part, which is one of the sources that make up a model (loader/source.js), or a compiled module (for
+ * 'module' a Variant of engine/variant.js).  A method must await each pull before it makes the next one, because an answer does not say which
  * pull it belongs to.
  *
  * These are the messages to and from a worker.  Those without an id belong to relay.js.
@@ -12,11 +12,12 @@
  *                                                       method begins with a signal that is already aborted
  *                            { id, abort: true }        aborts the request
  *                            { id, answer }             answers a pull: the next chunk of the part, null if there is
- *                                                       no more, or a Variant
+ *                                                       no more, or a module
  *                            { id, failed }             answers a pull whose source failed
  *   worker -> user's side    { id, event, data }        'progress', 'text', 'token' or 'taps' of a running request;
- *                                                       or 'pull', whose data is {part}: the number of a part, or
- *                                                       'module', which asks for a Variant
+ *                                                       or 'pull', whose data is {part}: the number of a part,
+ *                                                       'module', which asks for a Variant, or 'grammars', which
+ *                                                       asks for the module plumb-grammar
  *                            { id, result }             ends the request
  *                            { id, error }              ends the request; the error is {name, code, message, details},
  *                                                       as encode() makes it
@@ -28,13 +29,13 @@ import { PlumbError, reasonOf } from './errors.js';
 /** @typedef {object} Call  what a method gets besides its arguments
  * @property {AbortSignal} signal
  * @property {(event: string, data: any) => void} emit
- * @property {(part: number | 'module') => Promise<any>} pull  gets the next chunk of a pull part, or null at its end;
- *   for 'module', the Variant
+ * @property {(part: number | 'module' | 'grammars') => Promise<any>} pull  gets the next chunk of a pull part, or null at its end;
+ *   for 'module', the Variant; for 'grammars', the module plumb-grammar
  * @typedef {Record<string, (args: any, call: Call) => any>} Methods */
 /** @typedef {object} CallOptions
  * @property {AbortSignal} [signal]
  * @property {(event: string, data: any) => void} [onEvent]
- * @property {(part: number | 'module') => Promise<any>} [onPull] */
+ * @property {(part: number | 'module' | 'grammars') => Promise<any>} [onPull] */
 /** @typedef {object} Transport
  * @property {(method: string, args?: object, options?: CallOptions) => Promise<any>} call
  * @property {() => unknown} terminate  ends everything at once and rejects pending calls.  If it returns a promise, it
@@ -211,7 +212,7 @@ export function serve(port, methods) {
     if (message.abort) abort.abort();
     abort.signal.addEventListener('abort', () => pulls.forEach(({ reject }) => reject(abort.signal.reason)));
     const emit = (/** @type {string} */ event, /** @type {any} */ data) => port.post({ id, event, data });
-    const pull = (/** @type {number | 'module'} */ part) => new Promise((resolve, reject) => {
+    const pull = (/** @type {number | 'module' | 'grammars'} */ part) => new Promise((resolve, reject) => {
       pulls.push({ resolve, reject });
       emit('pull', { part });
     });

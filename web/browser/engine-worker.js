@@ -14,6 +14,8 @@ import '../dist/vendor/noble-hashes/utils.js';
 import '../engine/budget.js';
 import '../engine/embed.js';
 import '../engine/engine.js';
+import '../engine/grammars.js';
+import '../engine/instance.js';
 import '../engine/preflight.js';
 import '../engine/stop.js';
 import '../engine/threads.js';

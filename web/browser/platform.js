@@ -27,6 +27,7 @@ const MODULES = {
   'plumb-mt': new URL('../dist/plumb-mt.wasm', import.meta.url),
   'plumb-relaxed': new URL('../dist/plumb-relaxed.wasm', import.meta.url),
   'plumb-mt-relaxed': new URL('../dist/plumb-mt-relaxed.wasm', import.meta.url),
+  'plumb-grammar': new URL('../dist/plumb-grammar.wasm', import.meta.url),   // if a call has a grammar
   'plumb-cli': new URL('../dist/plumb-cli.wasm', import.meta.url),   // of command-worker.js
 };
 

@@ -1,30 +1,21 @@
 /* One model and one session in one instance of plumb.wasm or of one of its variants.  Apart from this file, only
  * threads.js knows exports of the module and its memory: it provides a shared memory and runs threads in it.  There is
  * no I/O and no timer, and everything except Engine.create is synchronous.  It is the same in Node, in a page and in a
- * worker; host.js calls it.
- *
- * Pointers are numbers, 64-bit integers are BigInts.  A pointer that a function of the module returns arrives as a
- * signed integer; >>> 0 makes it an address.  Growing the memory detaches all views of it, or leaves them too short if
- * the memory is shared.  So no view is used after a call that may grow the memory; the getters u8 and view make a new
- * one if it has grown.  Many functions of hosts, such as those of TextDecoder, refuse views of shared memory.  They get
- * copies: slice() makes one that is not shared. */
+ * worker; host.js calls it. */
 import { PlumbError } from '../base/errors.js';
 import { biasPairs, KV_TYPES, POOLINGS, PRECISIONS } from '../base/options.js';
+import { Grammars } from './grammars.js';
+import { importsOf, INITIAL, Instance, PAGE, utf8 } from './instance.js';
 
-/** INITIAL_MEMORY of wasm/toolchain.mk, in pages. */
-export const INITIAL = 256;
-export const PAGE = 1 << 16;
 /** Bytes of a thread's stack.  It can be smaller than the engine's stack, because a thread runs only kernels. */
 const STACK = 1 << 18;
 /** DIGEST: bytes of a digest's state.  DIGESTED: how many bytes are copied into the module's memory at once to be
  * digested, few enough to stay in the processor's cache. */
 const DIGEST = 80, DIGESTED = 1 << 16;
 /** PLUMB_SIZE_UNKNOWN and the plumb_token_flags of include/plumb.h. */
-const SIZE_UNKNOWN = -1n, ADD_SPECIAL = 1, PARSE_SPECIAL = 2;
+const SIZE_UNKNOWN = -1n, ADD_SPECIAL = 1, PARSE_SPECIAL = 2, CONTINUES = 4;
 /** Engine.rehearse allocates the memory of the weights in pieces of this many bytes. */
 const PIECE = 1 << 20;
-/** PLUMB_ERROR_UNSUPPORTED of include/plumb.h. */
-const UNSUPPORTED = -30;
 /** In the parameters of a trace: all layers or all values. */
 const ALL = 2 ** 32 - 1;
 /** The names of the numbers that plumb_wasm_model_info writes, in its order. */
@@ -34,11 +25,6 @@ const INFO = /** @type {const} */ ([
 ]);
 /** The longest array that metadata shows; longer ones (such as the vocabulary) are described as {type, count}. */
 const SHOWN_ELEMENTS = 64;
-/** How many compiled grammars are kept. */
-const KEPT_GRAMMARS = 8;
-
-const utf8 = new TextDecoder('utf-8', { ignoreBOM: true });
-const encoder = new TextEncoder();
 
 /** @typedef {string | number | bigint | boolean} Scalar
  * @typedef {Scalar | Scalar[] | {type: string, count: number}} MetadataValue */
@@ -59,8 +45,7 @@ const encoder = new TextEncoder();
  * @property {Record<number, number> | Map<number, number>} [logitBias]  added to a token's logit; -Infinity forbids it
  * @property {number | bigint} [seed]  the same seed gives the same text on every host; default: a random one */
 
-/** @typedef {{language: 'gbnf' | 'regex' | 'schema', text: string, flags: number}} Grammar  a text to compile; flags of
- *   plumb_wasm_grammar_schema */
+/** @typedef {import('./grammars.js').Grammar} Grammar */
 
 /** @typedef {object} Candidate  a token that was possible
  * @property {number} id
@@ -93,26 +78,18 @@ const encoder = new TextEncoder();
  * @property {[number, string][]} [texts]  texts of the likeliest tokens, each with its id
  * @property {TapRecord[]} taps */
 
-export class Engine {
-  /** The exports of the module, which are the C functions; null after free. @type {any} */
-  #c;
-  #memory;
-  /** The present views of the memory.  Only the getters u8 and view use them, and replace them if it has grown. */
-  #u8 = new Uint8Array();
-  #view = new DataView(new ArrayBuffer(0));
+export class Engine extends Instance {
   /** Pointers to the plumb_model and the plumb_session; #session is 0 until one is opened. */
   #model = 0;
   #session = 0;
-  /** Pointer to 112 bytes for what C returns through pointers.  modelInfo needs all of them. */
-  #out = 0;
-  /** The buffer that #buffer returns.  It grows when needed. */
-  #scratch = { ptr: 0, size: 0 };
   /** Pointer to the state of the digest; 0 until the first digest begins. */
   #digest = 0;
   /** Pointer to a plumb_text, which holds the incomplete character of the text being generated. */
   #text = 0;
-  /** Pointers to compiled grammars by their languages and texts, the last used one last. @type {Map<string, number>} */
-  #grammars = new Map();
+  /** @type {Grammars | undefined} */
+  #grammars;
+  /** Pointer to the set of tokens that a grammar allows; 0 until there was one. */
+  #mask = 0;
   /** Whether rehearse was called. */
   #rehearsed = false;
   /** Whether exhaust was called. */
@@ -126,12 +103,9 @@ export class Engine {
 
   /** @param {WebAssembly.Instance} instance @param {WebAssembly.Memory} [memory] */
   constructor(instance, memory) {
-    const c = this.#c = /** @type {any} */ (instance.exports);
-    this.#memory = memory ?? /** @type {WebAssembly.Memory} */ (c.memory);
-    c._initialize?.();
-    this.#out = this.#malloc(112);
-    this.#text = this.#malloc(8);
-    this.#model = c.plumb_model_create();
+    super(instance, memory);
+    this.#text = this.malloc(8);
+    this.#model = this.c.plumb_model_create();
     if (!this.#model) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for a model');
   }
 
@@ -140,13 +114,12 @@ export class Engine {
    *   besides the static data, which must always be zeroed (threads.js); undefined if no other may use it, because this
    *   one is broken or has grown the memory to its limit */
   free() {
-    const c = this.#c;
+    const c = this.c;
     if (!c) return undefined;
-    this.#c = null;
+    this.c = null;
     try {
       c.plumb_threads_dismiss?.();   // a browser needs 2 s to end a worker that still waits in the module
       c.plumb_session_free(this.#session);
-      for (const grammar of this.#grammars.values()) c.plumb_grammar_free(grammar);
       c.plumb_model_free(this.#model);
       if (this.#exhausted) return undefined;
       // The next engine would work with any bytes in its heap, since memory from malloc may have any content.  They are
@@ -163,7 +136,7 @@ export class Engine {
   /** Bytes of linear memory that the engine uses, in whole pages.  A memory that an earlier engine has used may be
    * larger than that. */
   get bytes() {
-    const used = Math.ceil((this.#c.plumb_wasm_heap_end() >>> 0) / PAGE) * PAGE;
+    const used = Math.ceil((this.c.plumb_wasm_heap_end() >>> 0) / PAGE) * PAGE;
     return Math.max(used, INITIAL * PAGE);
   }
 
@@ -172,87 +145,22 @@ export class Engine {
     this.#exhausted = true;
     for (let pages = 1 << 15; pages > 0; pages >>= 1) {
       try {
-        this.#memory.grow(pages);
+        this.memory.grow(pages);
       } catch {
         // The next attempt asks for half as much.
       }
     }
-    return this.#memory.buffer.byteLength;
-  }
-
-  get u8() {
-    if (this.#u8.buffer !== this.#memory.buffer) this.#u8 = new Uint8Array(this.#memory.buffer);
-    return this.#u8;
-  }
-
-  get view() {
-    if (this.#view.buffer !== this.#memory.buffer) this.#view = new DataView(this.#memory.buffer);
-    return this.#view;
-  }
-
-  /** @param {number} n @returns {number} */
-  #malloc(n) {
-    const ptr = this.#c.malloc(n) >>> 0;
-    if (!ptr) throw new PlumbError('PLUMB_ERROR_MEMORY', `no memory for ${n} bytes`, { bytes: n });
-    return ptr;
-  }
-
-  /** A buffer of at least n bytes, valid until the next call of #buffer. @param {number} n */
-  #buffer(n) {
-    if (n > this.#scratch.size) {
-      this.#c.free(this.#scratch.ptr);
-      this.#scratch = { ptr: 0, size: 0 };
-      this.#scratch = { ptr: this.#malloc(n), size: n };
-    }
-    return this.#scratch.ptr;
-  }
-
-  /** The 32-bit word i of #out. @param {number} i */
-  #word(i) { return this.view.getUint32(this.#out + 4 * i, true); }
-
-  /** The text of a C string; '' for NULL. @param {number} ptr */
-  #string(ptr) {
-    if (!ptr) return '';
-    return utf8.decode(this.u8.slice(ptr >>> 0, this.u8.indexOf(0, ptr >>> 0)));
-  }
-
-  /** Calls use with a copy of the text in memory, which it frees afterwards. @template T
-   * @param {string} text @param {(ptr: number, n: number) => T} use @returns {T} */
-  #withText(text, use) {
-    const bytes = encoder.encode(text);
-    return this.#withBytes(bytes.length + 1, ptr => {
-      this.u8.set(bytes, ptr);
-      this.u8[ptr + bytes.length] = 0;
-      return use(ptr, bytes.length);
-    });
-  }
-
-  /** @template T @param {ArrayLike<number>} ids @param {(ptr: number, n: number) => T} use @returns {T} */
-  #withIds(ids, use) {
-    return this.#withBytes(4 * ids.length, ptr => {
-      new Int32Array(this.#memory.buffer, ptr, ids.length).set(ids);
-      return use(ptr, ids.length);
-    });
-  }
-
-  /** @template T @param {number} n @param {(ptr: number) => T} use @returns {T} */
-  #withBytes(n, use) {
-    const ptr = this.#malloc(n || 1);
-    try {
-      return use(ptr);
-    } finally {
-      this.#c.free(ptr);
-    }
+    return this.memory.buffer.byteLength;
   }
 
   /** Calls write(ptr, capacity) with larger and larger buffers until the length that it returns fits.  Throws if it
-   * returns a negative status.  The buffer is that of #buffer.
+   * returns a negative status.  The buffer is that of buffer.
    * @param {number} guess  the capacity of the first buffer, in elements
    * @param {(ptr: number, cap: number) => number} write
    * @param {number} [unit]  bytes per element */
-  #fillBuffer(guess, write, unit = 1) {
+  fillBuffer(guess, write, unit = 1) {
     for (let cap = guess; ;) {
-      const ptr = this.#buffer(cap * unit);
+      const ptr = this.buffer(cap * unit);
       const n = write(ptr, cap);
       if (n < 0) throw this.#modelError(n);
       if (n <= cap) return { ptr, n };
@@ -262,14 +170,8 @@ export class Engine {
 
   // ---- errors ----
 
-  /** @param {number} status @param {string} message @returns {PlumbError} */
-  #error(status, message) {
-    const name = this.#string(this.#c.plumb_status_name(status));
-    return new PlumbError(/** @type {import('../base/errors.js').ErrorCode} */ (name), message || name);
-  }
-
   /** @param {number} status */
-  #modelError(status) { return this.#error(status, this.#string(this.#c.plumb_model_error(this.#model))); }
+  #modelError(status) { return this.error(status, this.string(this.c.plumb_model_error(this.#model))); }
 
   /** @param {number} status */
   #checkModel(status) {
@@ -278,21 +180,21 @@ export class Engine {
 
   /** @param {number} status */
   #checkSession(status) {
-    if (status !== 0) throw this.#error(status, this.#string(this.#c.plumb_session_error(this.#session)));
+    if (status !== 0) throw this.error(status, this.string(this.c.plumb_session_error(this.#session)));
   }
 
   // ---- loading ----
 
   /** Starts the next part. @param {number} [size]  bytes of this part and all later ones; undefined: unknown */
   begin(size) {
-    this.#checkModel(this.#c.plumb_model_begin(this.#model, size === undefined ? SIZE_UNKNOWN : BigInt(size)));
+    this.#checkModel(this.c.plumb_model_begin(this.#model, size === undefined ? SIZE_UNKNOWN : BigInt(size)));
   }
 
   /** Where the next bytes go, and how many fit there. */
   #window() {
-    const [data, len] = [this.#out, this.#out + 4];
-    this.#checkModel(this.#c.plumb_model_window(this.#model, data, len));
-    return { ptr: this.#word(0), space: this.#word(1) };
+    const [data, len] = [this.out, this.out + 4];
+    this.#checkModel(this.c.plumb_model_window(this.#model, data, len));
+    return { ptr: this.word(0), space: this.word(1) };
   }
 
   /** Calls put, which writes the next bytes straight to their place and returns how many it wrote, 0 if it has no more.
@@ -302,7 +204,7 @@ export class Engine {
     const { ptr, space } = this.#window();
     if (space === 0) return -1;
     const n = put(this.u8.subarray(ptr, ptr + space));
-    if (n > 0) this.#checkModel(this.#c.plumb_model_commit(this.#model, n));
+    if (n > 0) this.#checkModel(this.c.plumb_model_commit(this.#model, n));
     return n;
   }
 
@@ -324,10 +226,10 @@ export class Engine {
   }
 
   /** Whether the keys and the tensor directory of the first part are complete. */
-  get hasHeader() { return Boolean(this.#c.plumb_model_has_header(this.#model)); }
+  get hasHeader() { return Boolean(this.c.plumb_model_has_header(this.#model)); }
 
   /** Builds the vocabulary, which needs hasHeader; end() does so if it was not called before. */
-  loadVocabulary() { this.#checkModel(this.#c.plumb_model_load_vocab(this.#model)); }
+  loadVocabulary() { this.#checkModel(this.c.plumb_model_load_vocab(this.#model)); }
 
   /** Grows the memory in one step for the n bytes that are still to come.  Without this the tensors would grow it in
    * some hundred steps.  V8 counts each step as new memory of the whole size, and collects garbage: a fetch in Node
@@ -335,14 +237,14 @@ export class Engine {
    * it. @param {number} n */
   reserve(n) {
     const more = n - this.#window().space;   // the window is allocated already
-    if (more > 0 && more < 2 ** 32) this.#c.free(this.#c.malloc(more));
+    if (more > 0 && more < 2 ** 32) this.c.free(this.c.malloc(more));
   }
 
   /** Ends loading, after the last part. */
-  end() { this.#checkModel(this.#c.plumb_model_end(this.#model)); }
+  end() { this.#checkModel(this.c.plumb_model_end(this.#model)); }
 
   /** Makes the model read headers only: at the end of a header, fill and write report that no more bytes are needed. */
-  headersOnly() { this.#checkModel(this.#c.plumb_model_headers_only(this.#model)); }
+  headersOnly() { this.#checkModel(this.c.plumb_model_headers_only(this.#model)); }
 
   /** Replaces end after headersOnly, and makes all checks that need no weights.  The memory grows as in a load.  All
    * weights are zero and share one buffer (plumb_model_rehearse).
@@ -352,13 +254,13 @@ export class Engine {
     this.#rehearsed = true;
     const weights = this.#weightBytes();
     this.reserve(weights);
-    this.#checkModel(this.#c.plumb_model_rehearse(this.#model, this.#out));
-    const bufferBytes = this.#word(0);
+    this.#checkModel(this.c.plumb_model_rehearse(this.#model, this.out));
+    const bufferBytes = this.word(0);
     let fits = true;
     // The rest of the weights' size is allocated in pieces, as a load allocates tensors.  It is never freed, so that
     // the memory of a session comes after that of all weights.
     for (let allocated = bufferBytes; fits && allocated < weights; allocated += PIECE) {
-      fits = this.#c.malloc(Math.min(PIECE, weights - allocated)) !== 0;
+      fits = this.c.malloc(Math.min(PIECE, weights - allocated)) !== 0;
     }
     return { fits, canRun: bufferBytes > 0 };
   }
@@ -384,7 +286,7 @@ export class Engine {
    * @param {number} contextLength  tokens; 0: the default of openSession @param {typeof KV_TYPES[number]} type
    * @returns {number} */
   kvBytes(contextLength, type) {
-    return this.#c.plumb_model_kv_bytes(this.#model, contextLength, 0, KV_TYPES.indexOf(type));
+    return this.c.plumb_model_kv_bytes(this.#model, contextLength, 0, KV_TYPES.indexOf(type));
   }
 
   /** Each type in the tensor directories read so far, how many tensors have it, and their bytes; most bytes first.
@@ -392,11 +294,11 @@ export class Engine {
   types() {
     /** @type {Map<string, {type: string, tensors: number, bytes: number}>} */
     const all = new Map();
-    for (let i = 0n; this.#c.plumb_wasm_model_tensor(this.#model, i, this.#out, this.#out + 8) === 0; i++) {
-      const type = this.#string(this.#word(0));
+    for (let i = 0n; this.c.plumb_wasm_model_tensor(this.#model, i, this.out, this.out + 8) === 0; i++) {
+      const type = this.string(this.word(0));
       const sum = all.get(type) ?? { type, tensors: 0, bytes: 0 };
       sum.tensors++;
-      sum.bytes += this.view.getFloat64(this.#out + 8, true);
+      sum.bytes += this.view.getFloat64(this.out + 8, true);
       all.set(type, sum);
     }
     return [...all.values()].sort((a, b) => b.bytes - a.bytes);
@@ -407,16 +309,16 @@ export class Engine {
    * @type {import('../loader/sums.js').Digest} */
   digest = {
     begin: () => {
-      this.#digest ||= this.#malloc(DIGEST);
-      this.#c.plumb_wasm_digest_begin(this.#digest);
+      this.#digest ||= this.malloc(DIGEST);
+      this.c.plumb_wasm_digest_begin(this.#digest);
     },
     update: bytes => {
-      const c = this.#c;
-      if (bytes.buffer === this.#memory.buffer) {
+      const c = this.c;
+      if (bytes.buffer === this.memory.buffer) {
         c.plumb_wasm_digest_update(this.#digest, bytes.byteOffset, bytes.length);
         return;
       }
-      const ptr = this.#buffer(DIGESTED);
+      const ptr = this.buffer(DIGESTED);
       for (let at = 0; at < bytes.length; at += DIGESTED) {
         const piece = bytes.subarray(at, at + DIGESTED);
         this.u8.set(piece, ptr);
@@ -424,52 +326,52 @@ export class Engine {
       }
     },
     end: () => {
-      this.#c.plumb_wasm_digest_end(this.#digest, this.#out);
-      return this.u8.slice(this.#out, this.#out + 8);
+      this.c.plumb_wasm_digest_end(this.#digest, this.out);
+      return this.u8.slice(this.out, this.out + 8);
     },
   };
 
   /** Allocates a stack for an instance in a worker, and returns its upper end. */
-  createStack() { return (this.#malloc(STACK) + STACK) & -16; }
+  createStack() { return (this.malloc(STACK) + STACK) & -16; }
 
   /** Tells the module that its workers have begun to serve or will at once, so that sessions opened from now on have n
    * threads.
    * @param {number} n  threads, including the caller's */
-  setThreads(n) { this.#c.plumb_threads_ready(n); }
+  setThreads(n) { this.c.plumb_threads_ready(n); }
 
   /** @param {number} [contextLength]  tokens; undefined: the engine's default
    * @param {typeof PRECISIONS[number]} [precision]
    * @param {typeof KV_TYPES[number]} [kvType] */
   openSession(contextLength, precision = 'exact16', kvType = 'i16') {
     // The zeros after contextLength: the default batch, all threads of setThreads.
-    this.#checkModel(this.#c.plumb_wasm_session_create(this.#out, this.#model, contextLength ?? 0, 0, 0,
+    this.#checkModel(this.c.plumb_wasm_session_create(this.out, this.#model, contextLength ?? 0, 0, 0,
       PRECISIONS.indexOf(precision), KV_TYPES.indexOf(kvType)));
-    this.#session = this.#word(0);
+    this.#session = this.word(0);
   }
 
   // ---- what was loaded ----
 
   /** Properties of the model.  end or rehearse must have been called. */
   modelInfo() {
-    const numbers = this.#out + 8;
-    this.#checkModel(this.#c.plumb_wasm_model_info(this.#model, this.#out, numbers));
+    const numbers = this.out + 8;
+    this.#checkModel(this.c.plumb_wasm_model_info(this.#model, this.out, numbers));
     const named = /** @type {Record<typeof INFO[number], number>} */ (
       Object.fromEntries(INFO.map((name, i) => [name, this.view.getFloat64(numbers + 8 * i, true)])));
     return {
-      architecture: this.#string(this.#word(0)), ...named,
+      architecture: this.string(this.word(0)), ...named,
       hasLogits: named.hasLogits !== 0, pooling: POOLINGS[named.pooling],
     };
   }
 
   /** Properties of the model and its session. */
   info() {
-    const c = this.#c;
+    const c = this.c;
     return {
       ...this.modelInfo(),
       contextLength: this.contextLength,
       batch: this.batch,
       threads: /** @type {number} */ (c.plumb_session_n_thread(this.#session)),
-      kernels: this.#string(c.plumb_session_kernels(this.#session)),
+      kernels: this.string(c.plumb_session_kernels(this.#session)),
       precision: PRECISIONS[c.plumb_session_precision(this.#session)],
       sessionBytes: Number(c.plumb_session_bytes(this.#session)),
       memoryBytes: this.bytes,
@@ -478,20 +380,20 @@ export class Engine {
 
   /** All keys of the file; arrays of more than 64 elements as {type, count}. */
   metadata() {
-    const c = this.#c, model = this.#model;
+    const c = this.c, model = this.#model;
     /** @type {Record<string, MetadataValue>} */
     const all = {};
     for (let i = 0n; i < c.plumb_model_n_key(model); i++) {
-      const type = this.#string(c.plumb_model_key_type(model, i));
+      const type = this.string(c.plumb_model_key_type(model, i));
       const count = Number(c.plumb_model_key_count(model, i));
       const value = (/** @type {number} */ j) => {
-        const { ptr, n } = this.#fillBuffer(256, (buf, cap) => {
+        const { ptr, n } = this.fillBuffer(256, (buf, cap) => {
           const length = c.plumb_model_key_value(model, i, BigInt(j), buf, cap) >>> 0;
           return length < cap ? length : length + 1;   // it also writes a final 0, which it does not count
         });
         return scalar(type, utf8.decode(this.u8.slice(ptr, ptr + n)));
       };
-      all[this.#string(c.plumb_model_key_name(model, i))] = !type.startsWith('array') ? value(0)
+      all[this.string(c.plumb_model_key_name(model, i))] = !type.startsWith('array') ? value(0)
         : count > SHOWN_ELEMENTS ? { type, count } : Array.from({ length: count }, (_, j) => value(j));
     }
     return all;
@@ -501,11 +403,15 @@ export class Engine {
 
   /** @param {string} text @param {boolean} addSpecial @param {boolean} parseSpecial */
   tokenize(text, addSpecial, parseSpecial) {
-    const flags = (addSpecial ? ADD_SPECIAL : 0) | (parseSpecial ? PARSE_SPECIAL : 0);
-    return this.#withText(text, (chars, length) => {
-      const { ptr, n } = this.#fillBuffer(length + 8, (ids, cap) =>
-        Number(this.#c.plumb_tokenize(this.#model, chars, length, flags, ids, cap)), 4);
-      return new Int32Array(this.#memory.buffer, ptr, n).slice();
+    return this.#tokenize(text, (addSpecial ? ADD_SPECIAL : 0) | (parseSpecial ? PARSE_SPECIAL : 0));
+  }
+
+  /** @param {string} text @param {number} flags */
+  #tokenize(text, flags) {
+    return this.withText(text, (chars, length) => {
+      const { ptr, n } = this.fillBuffer(length + 8, (ids, cap) =>
+        Number(this.c.plumb_tokenize(this.#model, chars, length, flags, ids, cap)), 4);
+      return new Int32Array(this.memory.buffer, ptr, n).slice();
     });
   }
 
@@ -513,20 +419,20 @@ export class Engine {
    * @param {string} text @param {string | undefined} query @param {boolean} parseSpecial
    * @param {number} most  tokens; the last ones of a longer text are left out; 0: no limit */
   tokenizeInput(text, query, parseSpecial, most) {
-    return this.#withText(query ?? '', (queryChars, queryLength) => this.#withText(text, (chars, length) => {
-      const { ptr, n } = this.#fillBuffer(queryLength + length + 8, (ids, cap) =>
-        Number(this.#c.plumb_tokenize_input(this.#model, query === undefined ? 0 : queryChars, queryLength, chars,
+    return this.withText(query ?? '', (queryChars, queryLength) => this.withText(text, (chars, length) => {
+      const { ptr, n } = this.fillBuffer(queryLength + length + 8, (ids, cap) =>
+        Number(this.c.plumb_tokenize_input(this.#model, query === undefined ? 0 : queryChars, queryLength, chars,
           length, parseSpecial ? PARSE_SPECIAL : 0, most, ids, cap)), 4);
-      return new Int32Array(this.#memory.buffer, ptr, n).slice();
+      return new Int32Array(this.memory.buffer, ptr, n).slice();
     }));
   }
 
   /** @param {ArrayLike<number>} ids @param {boolean} special */
   detokenize(ids, special) {
     for (let i = 0; i < ids.length; i++) this.#checkToken(ids[i]);
-    return this.#withIds(ids, (array, length) => {
-      const { ptr, n } = this.#fillBuffer(64 + 8 * length, (buf, cap) =>
-        Number(this.#c.plumb_detokenize(this.#model, array, length, special, buf, cap)));
+    return this.withIds(ids, (array, length) => {
+      const { ptr, n } = this.fillBuffer(64 + 8 * length, (buf, cap) =>
+        Number(this.c.plumb_detokenize(this.#model, array, length, special, buf, cap)));
       return utf8.decode(this.u8.slice(ptr, ptr + n));
     });
   }
@@ -542,24 +448,24 @@ export class Engine {
    * is const.
    * @param {number} id */
   #checkToken(id) {
-    const n = this.#c.plumb_model_n_vocab(this.#model);
+    const n = this.c.plumb_model_n_vocab(this.#model);
     if (id >= 0 && id < n) return;
     throw new PlumbError('PLUMB_ERROR_TOKEN', `token ${id} is outside the vocabulary of ${n} tokens`,
       { token: id, vocabulary: n });
   }
 
-  /** Writes the bytes of a token's text to the buffer of #buffer. @param {number} id
+  /** Writes the bytes of a token's text to the buffer of buffer. @param {number} id
    * @param {boolean} special  as in piece */
   #piece(id, special) {
-    return this.#fillBuffer(256, (buf, cap) => Number(this.#c.plumb_token_piece(this.#model, id, special, buf, cap)));
+    return this.fillBuffer(256, (buf, cap) => Number(this.c.plumb_token_piece(this.#model, id, special, buf, cap)));
   }
 
   /** @returns {number}  -1: none */
-  get bos() { return this.#c.plumb_token_bos(this.#model); }
+  get bos() { return this.c.plumb_token_bos(this.#model); }
   /** @returns {number}  -1: none */
-  get eos() { return this.#c.plumb_token_eos(this.#model); }
+  get eos() { return this.c.plumb_token_eos(this.#model); }
   /** @param {number} id */
-  endsTurn(id) { return Boolean(this.#c.plumb_token_is_eog(this.#model, id)); }
+  endsTurn(id) { return Boolean(this.c.plumb_token_is_eog(this.#model, id)); }
 
   /** Begins a new text for pushToken. */
   beginText() { this.u8.fill(0, this.#text, this.#text + 8); }
@@ -567,68 +473,68 @@ export class Engine {
   /** Adds a token to the text and returns the characters that are now complete.
    * @param {number} id @param {boolean} [special]  as in piece @returns {string} */
   pushToken(id, special = false) {
-    const { n } = this.#piece(id, special);
+    const { ptr: from, n } = this.#piece(id, special);
     const cap = 3 * n + 12;   // the most that plumb_text_push writes
-    const piece = this.u8.slice(this.#scratch.ptr, this.#scratch.ptr + n);
-    const ptr = this.#buffer(n + cap);   // the piece, then the text it makes
+    const piece = this.u8.slice(from, from + n);
+    const ptr = this.buffer(n + cap);   // the piece, then the text it makes
     this.u8.set(piece, ptr);
-    const length = this.#c.plumb_text_push(this.#text, ptr, n, ptr + n, cap);
+    const length = this.c.plumb_text_push(this.#text, ptr, n, ptr + n, cap);
     return utf8.decode(this.u8.slice(ptr + n, ptr + n + length));
   }
 
   /** Ends the text: returns U+FFFD if its last character is incomplete, otherwise ''. @returns {string} */
   flushText() {
-    const ptr = this.#buffer(12);
-    return utf8.decode(this.u8.slice(ptr, ptr + this.#c.plumb_text_flush(this.#text, ptr, 12)));
+    const ptr = this.buffer(12);
+    return utf8.decode(this.u8.slice(ptr, ptr + this.c.plumb_text_flush(this.#text, ptr, 12)));
   }
 
   // ---- session ----
 
   /** @returns {number} the maximum number of tokens that the session can hold; 0 without a session */
-  get contextLength() { return this.#session && this.#c.plumb_session_n_ctx(this.#session); }
+  get contextLength() { return this.#session && this.c.plumb_session_n_ctx(this.#session); }
   /** @returns {number} how many tokens of a prompt the session computes at once */
-  get batch() { return this.#c.plumb_session_n_batch(this.#session); }
+  get batch() { return this.c.plumb_session_n_batch(this.#session); }
   /** @returns {number} tokens in the session */
-  get position() { return this.#c.plumb_session_n_past(this.#session); }
+  get position() { return this.c.plumb_session_n_past(this.#session); }
 
   /** Keeps the longest common prefix of the session's tokens and ids, forgets the tokens after it, and returns how many
    * are kept: none if the prefix must be computed again.  The last id is never part of it, so that feeding that id
    * computes its logits.
    * @param {Int32Array} ids @returns {number} */
-  reuse(ids) { return this.#withIds(ids, (ptr, n) => this.#c.plumb_session_reuse(this.#session, ptr, n)); }
+  reuse(ids) { return this.withIds(ids, (ptr, n) => this.c.plumb_session_reuse(this.#session, ptr, n)); }
 
   /** Keeps the first tokens and forgets the others.  Returns those of the first tokens that the caller must feed again,
    * because the session no longer has what it needs to go on after them.  These are none, or all of them.
    * @param {number} position  how many tokens to keep @returns {Int32Array} */
   rewind(position) {
     if (position >= this.position) {   // nothing is forgotten, or it is an error
-      this.#checkSession(this.#c.plumb_session_rewind(this.#session, position));
+      this.#checkSession(this.c.plumb_session_rewind(this.#session, position));
       return new Int32Array(0);
     }
-    const ptr = this.#c.plumb_session_tokens(this.#session) >>> 0;
-    const ids = new Int32Array(this.#memory.buffer, ptr, position + 1).slice();
+    const ptr = this.c.plumb_session_tokens(this.#session) >>> 0;
+    const ids = new Int32Array(this.memory.buffer, ptr, position + 1).slice();
     return ids.subarray(this.reuse(ids), position);
   }
 
   /** @param {ArrayLike<number>} ids */
-  feed(ids) { this.#withIds(ids, (ptr, n) => this.#checkSession(this.#c.plumb_session_feed(this.#session, ptr, n))); }
+  feed(ids) { this.withIds(ids, (ptr, n) => this.#checkSession(this.c.plumb_session_feed(this.#session, ptr, n))); }
 
   /** Computes embeddings of the first of some texts, as many as are fast to compute at once, and forgets all tokens.
    * @param {Int32Array[]} texts  the tokens of each @param {typeof POOLINGS[number]} pooling
    * @returns {{length: number, vectors: Float32Array[]}}  length: elements of a vector; with pooling 'none' an array of
    *   vectors has those of all tokens of a text, one after the other */
   embed(texts, pooling) {
-    const c = this.#c, session = this.#session, kind = POOLINGS.indexOf(pooling);
+    const c = this.c, session = this.#session, kind = POOLINGS.indexOf(pooling);
     const ids = new Int32Array(texts.reduce((n, text) => n + text.length, 0));
     texts.reduce((at, text) => (ids.set(text, at), at + text.length), 0);
-    const n = this.#withIds(ids, at => this.#withIds(texts.map(({ length }) => length), lengths =>
+    const n = this.withIds(ids, at => this.withIds(texts.map(({ length }) => length), lengths =>
       Number(c.plumb_session_embed(session, at, lengths, texts.length, kind))));
     if (n < 0) this.#checkSession(n);
-    let ptr = c.plumb_session_embedding(session, this.#out, this.#out + 4) >>> 0;
-    const length = this.#word(1);
+    let ptr = c.plumb_session_embedding(session, this.out, this.out + 4) >>> 0;
+    const length = this.word(1);
     const vectors = texts.slice(0, n).map(text => {
       const elements = (pooling === 'none' ? text.length : 1) * length;
-      const vector = new Float32Array(this.#memory.buffer, ptr, elements).slice();
+      const vector = new Float32Array(this.memory.buffer, ptr, elements).slice();
       ptr += 4 * elements;
       return vector;
     });
@@ -637,19 +543,19 @@ export class Engine {
 
   /** A copy of the logits after the last token that was fed. @returns {Float32Array<ArrayBuffer>} */
   logits() {
-    const n = this.#c.plumb_model_n_vocab(this.#model);
-    const ptr = this.#c.plumb_session_logits(this.#session) >>> 0;
+    const n = this.c.plumb_model_n_vocab(this.#model);
+    const ptr = this.c.plumb_session_logits(this.#session) >>> 0;
     if (!ptr) throw new PlumbError('PLUMB_ERROR_STATE', 'there are no logits before the first token is fed');
-    return new Float32Array(/** @type {ArrayBuffer} */ (this.#memory.buffer), ptr, n).slice();
+    return new Float32Array(/** @type {ArrayBuffer} */ (this.memory.buffer), ptr, n).slice();
   }
 
   /** Describes a token that was sampled from the session's logits, and the likeliest ones.
    * @param {number} id @param {number} n  how many of the likeliest tokens to describe, at most 20
    * @returns {GeneratedToken} */
   describeToken(id, n) {
-    const c = this.#c, logits = c.plumb_session_logits(this.#session) >>> 0;
-    const logSum = c.plumb_logits_top(logits, c.plumb_model_n_vocab(this.#model), n, this.#out);
-    const ids = Array.from({ length: n }, (_, i) => this.view.getInt32(this.#out + 4 * i, true));
+    const c = this.c, logits = c.plumb_session_logits(this.#session) >>> 0;
+    const logSum = c.plumb_logits_top(logits, c.plumb_model_n_vocab(this.#model), n, this.out);
+    const ids = Array.from({ length: n }, (_, i) => this.view.getInt32(this.out + 4 * i, true));
     const describe = (/** @type {number} */ id) => {
       const { ptr, n } = this.#piece(id, true);
       const bytes = this.u8.slice(ptr, ptr + n), logit = this.view.getFloat32(logits + 4 * id, true);
@@ -667,17 +573,17 @@ export class Engine {
    * @param {{taps?: string, layers?: [number, number], values?: number}} options  checked by the caller
    * @returns {TraceDocument} */
   trace(ids, at, end, { taps, layers = [0, ALL], values = 8 }) {
-    const c = this.#c, trace = c.plumb_trace_create();
+    const c = this.c, trace = c.plumb_trace_create();
     if (!trace) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for a trace');
     try {
       const [first, last, n] = [layers[0], Math.min(layers[1], ALL), Math.min(values, ALL)];
-      const failed = this.#withIds(ids, ptr => this.#withText(taps ?? '*', glob => c.plumb_wasm_trace_feed(trace,
+      const failed = this.withIds(ids, ptr => this.withText(taps ?? '*', glob => c.plumb_wasm_trace_feed(trace,
         this.#session, ptr, ids.length, at, end - at, ids.length, glob, first, last, n)))
-        || c.plumb_wasm_trace_json(trace, this.#out);
-      const message = this.#string(c.plumb_trace_error(trace));
-      if (failed && message) throw this.#error(failed, message);
+        || c.plumb_wasm_trace_json(trace, this.out);
+      const message = this.string(c.plumb_trace_error(trace));
+      if (failed && message) throw this.error(failed, message);
       this.#checkSession(failed);
-      const [bytes, length] = [this.#word(0), this.#word(1)];
+      const [bytes, length] = [this.word(0), this.word(1)];
       if (!bytes) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for the trace as JSON');
       try {
         return JSON.parse(utf8.decode(this.u8.slice(bytes, bytes + length)));
@@ -689,76 +595,58 @@ export class Engine {
     }
   }
 
+
   // ---- sampler ----
 
-  /** Compiles a grammar, unless it is among those that are kept. @param {Grammar} given @returns {number} */
-  #grammar({ language, text, flags }) {
-    const c = this.#c, key = `${language} ${flags} ${text}`;
-    const grammar = this.#grammars.get(key) ?? c.plumb_grammar_create(this.#model);
-    if (!grammar) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for a grammar');
-    if (!this.#grammars.delete(key)) {
-      const status = this.#withText(text, (chars, n) =>
-        language === 'schema' ? c.plumb_wasm_grammar_schema(grammar, chars, n, flags)
-          : language === 'regex' ? c.plumb_grammar_parse_regex(grammar, chars, n)
-            : c.plumb_grammar_parse(grammar, chars, n));
-      if (status !== 0) {
-        const error = this.#error(status, this.#string(c.plumb_grammar_error(grammar)));
-        c.plumb_grammar_free(grammar);
-        throw error;
-      }
-    }
-    this.#grammars.set(key, grammar);
-    for (const [oldest, freed] of this.#grammars) {
-      if (this.#grammars.size <= KEPT_GRAMMARS) break;
-      this.#grammars.delete(oldest);
-      c.plumb_grammar_free(freed);
-    }
-    return grammar;
+  get hasGrammars() { return this.#grammars !== undefined; }
+
+  /** Makes grammars possible.  Must be called once, before a sampler is created with a grammar.
+   * @param {WebAssembly.Module} module  plumb-grammar.wasm */
+  async loadGrammars(module) {
+    this.#grammars = await Grammars.create(module, this.vocabulary(), text => {
+      const ids = this.tokenize(text, false, true);
+      return ids.length === 1 ? ids[0] : -1;
+    });
   }
 
-  /** Follows a text through a grammar.  There is one at a time. @param {Grammar} grammar */
-  #createMatcher(grammar) {
-    const c = this.#c, compiled = this.#grammar(grammar);
-    const failed = (/** @type {number} */ status) => this.#error(status, this.#string(c.plumb_grammar_error(compiled)));
-    const status = c.plumb_matcher_create(this.#out, compiled);
-    if (status !== 0) throw failed(status);
-    const matcher = this.#word(0);
-    return {
-      /** What the compiler of a schema ignored. */
-      warnings: this.#string(c.plumb_grammar_warnings(compiled)).split('\n').filter(Boolean),
-      /** A pointer to the set of tokens that may follow. */
-      mask() {
-        const mask = c.plumb_matcher_mask(matcher);
-        if (!mask) throw failed(UNSUPPORTED);
-        return mask;
-      },
-      /** @param {number} id */
-      accept: id => {
-        const refused = this.#withIds([id], ptr => c.plumb_matcher_accept(matcher, ptr, 1));
-        if (refused !== 0) throw failed(refused);
-      },
-      mayEnd: () => Boolean(c.plumb_matcher_may_end(matcher)),
-      free: () => c.plumb_matcher_free(matcher),
-    };
+  /** All tokens, as wasm/vocabulary.h has them. @returns {import('./grammars.js').Vocabulary} */
+  vocabulary() {
+    const c = this.c, n = c.plumb_model_n_vocab(this.#model);
+    return this.withBytes(5 * n, ends => {
+      const kinds = ends + 4 * n, { ptr, n: length } = this.fillBuffer(8 * n, (texts, cap) =>
+        c.plumb_wasm_vocabulary(this.#model, ends, kinds, texts, cap));
+      return {
+        ends: new Uint32Array(this.u8.slice(ends, kinds).buffer), kinds: this.u8.slice(kinds, kinds + n),
+        texts: this.u8.slice(ptr, ptr + length),
+      };
+    });
   }
 
-  /** @param {Sampling & {grammar?: Grammar}} options  checked by the caller */
+  /** A pointer to a copy of a set of tokens. @param {Uint8Array} mask */
+  #copyMask(mask) {
+    this.#mask ||= this.malloc(mask.length);
+    this.u8.set(mask, this.#mask);
+    return this.#mask;
+  }
+
+  /** @param {Sampling & {grammar?: Grammar}} options  checked by the caller; with a grammar, loadGrammars must have
+   *   succeeded */
   createSampler(options) {
-    const c = this.#c;
-    const matcher = options.grammar && this.#createMatcher(options.grammar);
+    const c = this.c;
+    const matcher = options.grammar && /** @type {Grammars} */ (this.#grammars).createMatcher(options.grammar);
     const bias = biasPairs(options.logitBias);
-    const sampler = this.#withBytes(8 * bias.length, ptr => {
+    const sampler = this.withBytes(8 * bias.length, ptr => {
       bias.forEach(([token, value], i) => {
         this.view.setInt32(ptr + 8 * i, token, true);
         this.view.setFloat32(ptr + 8 * i + 4, value, true);
       });
-      const status = c.plumb_wasm_sampler_create(this.#out, c.plumb_model_n_vocab(this.#model),
+      const status = c.plumb_wasm_sampler_create(this.out, c.plumb_model_n_vocab(this.#model),
         options.temperature ?? 0.8, options.topK ?? 40, options.topP ?? 0.95, options.minP ?? 0.05,
         options.typicalP ?? 1, options.repeatPenalty ?? 1, options.presencePenalty ?? 0,
         options.frequencyPenalty ?? 0, options.penaltyLastN ?? 64, bias.length, ptr, BigInt(options.seed ?? 0),
-        this.#out + 4);
-      if (status === 0) return this.#word(0);
-      const error = this.#error(status, this.#string(this.#word(1)));
+        this.out + 4);
+      if (status === 0) return this.word(0);
+      const error = this.error(status, this.string(this.word(1)));
       matcher?.free();
       throw error;
     });
@@ -769,10 +657,18 @@ export class Engine {
       /** The next token, from the session's logits, and within the grammar if there is one; -1 if none is possible.
        * @returns {number} */
       sample: () => {
-        const mask = matcher?.mask() ?? 0;
+        const mask = matcher ? this.#copyMask(matcher.mask()) : 0;
         const id = c.plumb_sampler_sample_allowed(sampler, c.plumb_session_logits(this.#session), mask);
         if (id >= 0) matcher?.accept(id);
         return id;
+      },
+      /** The tokens that must follow by the grammar, which are not sampled but accepted: those of its forced text but
+       * the last, since that one may be merged with what follows.  None if there are fewer than two, which would save
+       * nothing. */
+      forced: () => {
+        const text = matcher?.forced();
+        const ids = text ? this.#tokenize(text, CONTINUES).subarray(0, -1) : [];
+        return ids.length >= 2 ? [...ids].slice(0, matcher?.acceptAll(ids)) : [];
       },
       /** Whether there is a grammar, and what was sampled is complete. */
       isComplete: () => matcher?.mayEnd() ?? false,
@@ -782,22 +678,6 @@ export class Engine {
       },
     };
   }
-}
-
-/** The imports of a module: its memory if instances share it, and the clock with which it measures its kernels.  A
- * compiler may add a notice that the memory has grown, which is ignored because u8 and view notice it themselves, and
- * others that the module never calls.
- * @param {WebAssembly.Module} module @param {WebAssembly.Memory} [memory] */
-export function importsOf(module, memory) {
-  /** @type {Record<string, Record<string, any>>} */
-  const imports = {};
-  for (const { module: from, name, kind } of WebAssembly.Module.imports(module)) {
-    (imports[from] ??= {})[name] = kind === 'memory' ? memory
-      : name === 'emscripten_notify_memory_growth' ? () => {}
-      : name === 'plumb_now' ? () => performance.now()
-      : () => { throw new Error(`${from}.${name} was called`); };
-  }
-  return imports;
 }
 
 /** The value of a metadata key, from its text.

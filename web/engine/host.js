@@ -296,12 +296,15 @@ export function createHost(platform) {
     }),
     embed: inOrder(({ texts, options }, call) => embed(ready(), texts, options, embedding(call))),
     rank: inOrder(({ query, texts, options }, call) => rank(ready(), query, texts, options, embedding(call))),
-    generate: inOrder(({ ids, options, emitTokens }, { signal, emit }) => generate(ready(), ids, options, {
-      emit: text => text && emit('text', text),
-      onToken: emitTokens ? token => emit('token', token) : undefined,
-      aborted: () => signal.aborted || closing.signal.aborted,
-      feed: rest => feed(ready(), rest, signal),
-    })),
+    generate: inOrder(async ({ ids, options, emitTokens }, { signal, emit, pull }) => {
+      if (options.grammar && !ready().hasGrammars) await ready().loadGrammars(await pull('grammars'));
+      return generate(ready(), ids, options, {
+        emit: text => text && emit('text', text),
+        onToken: emitTokens ? token => emit('token', token) : undefined,
+        aborted: () => signal.aborted || closing.signal.aborted,
+        feed: rest => feed(ready(), rest, signal),
+      });
+    }),
     async close() {
       closing.abort();
       await last;
@@ -316,8 +319,8 @@ export function createHost(platform) {
 
 /** Feeds the prompt, then samples tokens and feeds them back, one at a time.  A token is fed only if the next one is to
  * be sampled.  So if the text ends because the model ends the turn, the session holds the prompt and all tokens of the
- * text; if it ends for another reason, the last of these tokens is missing.  The token that ends the turn is not part
- * of the text: it is neither fed nor counted.
+ * text; if it ends for another reason, the last of these tokens is missing, and forced tokens before it.  The token that
+ * ends the turn is not part of the text: it is neither fed nor counted.
  * @param {Engine} engine @param {Int32Array} ids  the prompt
  * @param {GenerateOptions} options
  * @param {{emit: (text: string) => void, onToken?: (token: import('./engine.js').GeneratedToken) => void,
@@ -338,6 +341,9 @@ async function generate(engine, ids, options, run) {
   const meter = options.budget && new ReasoningMeter(options.budget);
   /** Tokens that come next, whatever the model would say. @type {number[]} */
   const forced = [];
+  /** Tokens of the text that are not fed yet.  Forced tokens are fed together with the token before them, because nobody
+   * needs the logits between them, unless they are to be described. @type {number[]} */
+  let unfed = [];
   const maxTokens = options.maxTokens ?? Infinity;
   const start = performance.now();
   let reused = 0, computed = 0, tokens = 0, steps = 0, prefillEnd = start;
@@ -377,11 +383,14 @@ async function generate(engine, ids, options, run) {
       meter?.push(engine.piece(id, true));
       run.emit(stops.push(engine.pushToken(id, shown.has(id))));
       await yieldToEventLoop();
+      unfed.push(id);
+      if (forced.length === 0) forced.push(...sampler.forced());
       if (stops.stopped) reason = 'stop';
-      else if (tokens >= maxTokens || engine.position >= engine.contextLength) reason = 'length';
+      else if (tokens >= maxTokens || engine.position + unfed.length > engine.contextLength) reason = 'length';
       else if (run.aborted()) reason = 'abort';
-      else {
-        engine.feed([id]);
+      else if (forced.length === 0 || run.onToken) {
+        engine.feed(unfed);
+        unfed = [];
         steps++;
       }
     }

@@ -6,7 +6,7 @@ import { Download } from '../loader/download.js';
 import { sum } from '../loader/progress.js';
 import { read } from '../loader/source.js';
 import { Damaged, Sums } from '../loader/sums.js';
-import { INITIAL, PAGE } from './engine.js';
+import { INITIAL, PAGE } from './instance.js';
 
 /** @typedef {object} Preflight
  * @property {boolean} supported  whether plumb can run the model; `fits` says whether there is memory for it here

@@ -2,7 +2,7 @@
  * pool (src/threads/pool.h).  If one of them does not start, none is used: the engine computes alone, and says why.
  * The engine itself is thread 0; the workers are threads 1, 2 and so on. */
 import { reasonOf } from '../base/errors.js';
-import { importsOf, INITIAL, PAGE } from './engine.js';
+import { importsOf, INITIAL, PAGE } from './instance.js';
 
 /** @typedef {{module: WebAssembly.Module, memory: WebAssembly.Memory, stack: number, thread: number}} ThreadSetup
  *   what one thread needs; stack: the upper end of its stack */

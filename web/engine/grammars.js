@@ -1,0 +1,115 @@
+/* Grammars, in an instance of plumb-grammar.wasm: text of a grammar -> matcher -> the set of tokens that may follow.  It
+ * knows the vocabulary of one model, which it copies from the engine's memory. */
+import { PlumbError } from '../base/errors.js';
+import { importsOf, Instance } from './instance.js';
+
+/** How many compiled grammars are kept. */
+const KEPT = 8;
+/** PLUMB_ERROR_UNSUPPORTED of include/plumb.h. */
+const UNSUPPORTED = -30;
+/** The longest text that `forced` returns, in bytes. */
+const FORCED = 4096;
+
+/** @typedef {{language: 'gbnf' | 'regex' | 'schema', text: string, flags: number}} Grammar  a text to compile; flags of
+ *   plumb_wasm_grammar_schema */
+/** @typedef {{ends: Uint32Array, kinds: Uint8Array, texts: Uint8Array}} Vocabulary  as wasm/vocabulary.h has it */
+
+/** The text without an incomplete last character. @param {Uint8Array} bytes */
+const wholeCharacters = bytes => new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes, { stream: true });
+
+export class Grammars extends Instance {
+  /** Pointer to the copy of the vocabulary. */
+  #copy;
+  #vocabularySize;
+  /** Pointers to compiled grammars by their languages and texts, the last used one last. @type {Map<string, number>} */
+  #kept = new Map();
+
+  /** @param {WebAssembly.Module} module @param {Vocabulary} vocabulary
+   * @param {(text: string) => number} findToken  the only token of a text; -1 if it has none or several */
+  static async create(module, vocabulary, findToken) {
+    /** @type {Grammars | undefined} */
+    let created;
+    const imports = importsOf(module);
+    imports.env.plumb_find_token = (/** @type {number} */ ptr, /** @type {number} */ n) =>
+      findToken(/** @type {Grammars} */ (created).text(ptr, n));
+    created = new Grammars(await WebAssembly.instantiate(module, imports), vocabulary);
+    return created;
+  }
+
+  /** @param {WebAssembly.Instance} instance @param {Vocabulary} vocabulary */
+  constructor(instance, { ends, kinds, texts }) {
+    super(instance);
+    const [endsAt, kindsAt, textsAt] = [ends, kinds, texts].map(({ byteLength }) => this.malloc(byteLength || 1));
+    new Uint32Array(this.memory.buffer, endsAt, ends.length).set(ends);
+    this.u8.set(kinds, kindsAt);
+    this.u8.set(texts, textsAt);
+    this.#vocabularySize = ends.length;
+    this.#copy = this.c.plumb_wasm_copy_create(ends.length, endsAt, kindsAt, textsAt);
+    if (!this.#copy) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for grammars');
+  }
+
+  /** Compiles a grammar, unless it is among those that are kept. @param {Grammar} given @returns {number} */
+  #grammar({ language, text, flags }) {
+    const { c } = this, key = `${language} ${flags} ${text}`;
+    const grammar = this.#kept.get(key) ?? c.plumb_wasm_grammar_create(this.#copy);
+    if (!grammar) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for a grammar');
+    if (!this.#kept.delete(key)) {
+      const status = this.withText(text, (chars, n) =>
+        language === 'schema' ? c.plumb_wasm_grammar_schema(grammar, chars, n, flags)
+          : language === 'regex' ? c.plumb_grammar_parse_regex(grammar, chars, n)
+            : c.plumb_grammar_parse(grammar, chars, n));
+      if (status !== 0) {
+        const error = this.error(status, this.string(c.plumb_grammar_error(grammar)));
+        c.plumb_grammar_free(grammar);
+        throw error;
+      }
+    }
+    this.#kept.set(key, grammar);
+    for (const [oldest, freed] of this.#kept) {
+      if (this.#kept.size <= KEPT) break;
+      this.#kept.delete(oldest);
+      c.plumb_grammar_free(freed);
+    }
+    return grammar;
+  }
+
+  /** Follows a text through a grammar.  There is one matcher at a time. @param {Grammar} given */
+  createMatcher(given) {
+    const { c } = this, grammar = this.#grammar(given);
+    const failed = (/** @type {number} */ status) => this.error(status, this.string(c.plumb_grammar_error(grammar)));
+    const status = c.plumb_matcher_create(this.out, grammar);
+    if (status !== 0) throw failed(status);
+    const matcher = this.word(0);
+    return {
+      /** What the compiler of a schema ignored. */
+      warnings: this.string(c.plumb_grammar_warnings(grammar)).split('\n').filter(Boolean),
+      /** The tokens that may follow, as plumb_sampler_sample_allowed takes them; valid until the next call. */
+      mask: () => {
+        const mask = c.plumb_matcher_mask(matcher) >>> 0;
+        if (!mask) throw failed(UNSUPPORTED);
+        return this.u8.subarray(mask, mask + 4 * Math.ceil(this.#vocabularySize / 32));
+      },
+      /** @param {number} id */
+      accept: id => {
+        const refused = this.withIds([id], ptr => c.plumb_matcher_accept(matcher, ptr, 1));
+        if (refused !== 0) throw failed(refused);
+      },
+      /** Accepts the first of these tokens, as far as they are allowed, and returns how many.
+       * @param {ArrayLike<number>} ids */
+      acceptAll: ids => this.withIds(ids, (ptr, n) => {
+        for (let i = 0; i < n; i++) if (c.plumb_matcher_accept(matcher, ptr + 4 * i, 1) !== 0) return i;
+        return n;
+      }),
+      /** The text that must follow: its whole characters within the first FORCED bytes; '' if it begins inside a
+       * character. @returns {string} */
+      forced: () => {
+        const ptr = this.buffer(FORCED), n = Number(c.plumb_matcher_forced(matcher, ptr, FORCED));
+        if (n < 0) throw failed(n);
+        const text = n > 0 ? wholeCharacters(this.u8.slice(ptr, ptr + n)) : '';
+        return text.startsWith('\ufffd') ? '' : text;
+      },
+      mayEnd: () => Boolean(c.plumb_matcher_may_end(matcher)),
+      free: () => c.plumb_matcher_free(matcher),
+    };
+  }
+}
