@@ -34,6 +34,8 @@ enum { VALUES = 8 };
 static const struct { uint64_t taps; void (*analyse)(struct fit *f); } analysers[] = {
     { NORMS, fit_norm },
     { PRODUCTS, fit_linear },
+    { TAP_SET(QCUR) | TAP_SET(KCUR) | TAP_SET(VCUR), fit_rope_early },
+    { TAP_SET(QCUR_ROPE) | TAP_SET(KCUR_ROPE), fit_rope },
     { TAP_SET(FFN_SWIGLU) | TAP_SET(EXPERT_SWIGLU), fit_activation },
     { TAP_SET(FFN_INP) | TAP_SET(L_OUT), fit_residual },
     { UINT64_MAX, fit_any },

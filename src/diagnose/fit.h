@@ -98,6 +98,8 @@ double fit_scale(const struct fit *f, const double *y);
 
 void fit_norm(struct fit *f);
 void fit_linear(struct fit *f);
+void fit_rope_early(struct fit *f);   /* Q, K and V, which no right step has rotated yet */
+void fit_rope(struct fit *f);
 void fit_activation(struct fit *f);
 void fit_residual(struct fit *f);
 void fit_any(struct fit *f);   /* what can be wrong in any step */

@@ -1,0 +1,340 @@
+/* Analysers of the steps that work on heads: RoPE, attention weights, attention output.  Ground truth: the formulas of
+ * each mistake, written out below.  The engine computes nothing here. */
+#include "diagnose/fit.h"
+#include "test.h"
+#include "trace/report.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { N_TOKEN = 9, N_PROMPT = 6, N_HEAD = 4 };
+#define DIM 16   /* not an enumerator, because clang warns where one meets a double */
+
+/* A model of one layer, without weights. */
+struct toy {
+    struct model model;
+    struct layer layer;
+    struct layer_plan layer_plan;
+};
+
+static void toy_make(struct toy *toy) {
+    memset(toy, 0, sizeof *toy);
+    struct plan *p = &toy->model.plan;
+    toy->model.layers = &toy->layer;
+    p->layers = &toy->layer_plan;
+    p->n_layer = 1;
+    p->n_embd = N_HEAD * DIM;
+    p->is_causal = true;
+    p->ropes[ROPE_GLOBAL] = (struct rope_plan){ .pairing = ROPE_NORM, .n_rot = DIM, .freq_base = 10000, .freq_scale = 1,
+                                                .magnitude = 1 };
+    toy->layer_plan.attn = (struct attn_plan){ .n_head = N_HEAD, .n_head_kv = N_HEAD, .k_dim = DIM, .v_dim = DIM };
+}
+
+/* Numbers from -1 to 1. */
+static double noise(uint32_t *state) {
+    *state = *state * 1664525u + 1013904223u;
+    return (double)(int32_t)*state / 2147483648.0;
+}
+
+static void add_row(struct plumb_trace *t, enum tap_id id, uint32_t pos, uint32_t n_head, uint32_t n, const float *x) {
+    struct trace_row *row;
+    bool ok = trace_new_row(t, id, 0, pos, &row) == PLUMB_OK
+           && trace_set_values(t, row, id, n_head, n, x, NULL, n_head * n) == PLUMB_OK;
+    CHECK(ok, "%s", plumb_trace_error(t));
+}
+
+/* What was said of a step. */
+struct said {
+    uint32_t n_clear;
+    char first[FIT_SENTENCE + FIT_WHERE + 8], all[2048];
+};
+
+static struct said analyse(const struct toy *toy, const struct plumb_trace *theirs, const struct plumb_trace *right,
+                           enum tap_id id, double floor) {
+    struct error err = { 0 };
+    struct said said = { 0 };
+    struct fit f = { .model = &toy->model, .dump = theirs, .right = right, .id = id, .n_prompt = N_PROMPT,
+                     .floor = floor };
+    if (CHECK(fit_begin(&f), "no rows") && CHECK(fit_analyse(&f, &err) == PLUMB_OK, "%s", err.message)) {
+        said.n_clear = f.n_clear;
+        size_t n_first = 0, n_all = 0;
+        for (uint32_t i = 0; i < f.n_finding; i++) {
+            const struct finding *g = &f.findings[i];
+            const char *comma = *g->where ? ", " : "";
+            if (i == 0 && f.n_clear > 0) {
+                report_append(said.first, sizeof said.first, &n_first, "%s%s%s", g->sentence, comma, g->where);
+            }
+            report_append(said.all, sizeof said.all, &n_all, "\n  %.2g %s%s%s", g->error, g->sentence, comma, g->where);
+        }
+    }
+    fit_free(&f);
+    return said;
+}
+
+static void check_said(const struct said *said, const char *says) {
+    if (!says) CHECK(said->n_clear == 0, "%s%s", said->first, said->all);
+    else CHECK(said->n_clear == 1 && strstr(said->first, says), "%u clear, no \"%s\": %s", said->n_clear, says,
+               said->all);
+}
+
+/* ---- RoPE -------------------------------------------------------------------------------------------------------- */
+
+/* Su et al. 2021: (a, b) becomes (a cos - b sin, a sin + b cos). */
+static void turn(const double *x, double *y, int a, int b, double angle) {
+    y[a] = x[a] * cos(angle) - x[b] * sin(angle);
+    y[b] = x[a] * sin(angle) + x[b] * cos(angle);
+}
+
+static void neighbours(const double *x, double *y, double position, double base, double width) {
+    for (int i = 0; i < DIM / 2; i++) turn(x, y, 2 * i, 2 * i + 1, position * pow(base, -2 * i / width));
+}
+
+static void halves(const double *x, double *y, double position) {
+    for (int i = 0; i < DIM / 2; i++) turn(x, y, i, i + DIM / 2, position * pow(10000, -2.0 * i / DIM));
+}
+
+static void usual(const double *x, double *y, double position) { neighbours(x, y, position, 10000, DIM); }
+
+typedef void rope_step(const double *x, double *y, uint32_t pos, uint32_t head);   /* y is a copy of x */
+
+#define STEP(name) static void name(const double *x, double *y, uint32_t pos, uint32_t head)
+STEP(rope_right) { (void)head; usual(x, y, pos); }
+STEP(rope_none) { (void)x, (void)y, (void)pos, (void)head; }
+STEP(rope_halves) { (void)head; halves(x, y, pos); }
+STEP(rope_base) { (void)head; neighbours(x, y, pos, 500000, DIM); }
+STEP(rope_odd_base) { (void)head; neighbours(x, y, pos, 12345, DIM); }
+STEP(rope_width) { (void)head; neighbours(x, y, pos, 10000, 3 * DIM); }
+STEP(rope_later) { (void)head; usual(x, y, pos + 1); }
+STEP(rope_fixed) { (void)pos, (void)head; usual(x, y, 3); }
+STEP(rope_from_end) { (void)head; usual(x, y, N_TOKEN - 1 - pos); }
+STEP(rope_restarted) { (void)head; usual(x, y, pos < N_PROMPT ? pos : pos - N_PROMPT); }
+STEP(rope_frozen) { (void)head; usual(x, y, pos < N_PROMPT ? pos : N_PROMPT); }
+STEP(rope_late_decoding) { (void)head; usual(x, y, pos < N_PROMPT ? pos : pos + 1); }
+STEP(rope_reversed) { (void)head; usual(x, y, -(double)pos); }
+STEP(rope_twice) { (void)head; usual(x, y, 2.0 * pos); }
+STEP(rope_quarter) { (void)head; usual(x, y, 0.25 * pos); }
+STEP(rope_degrees) { (void)head; usual(x, y, pos * 3.14159265358979 / 180); }
+STEP(rope_heads) { (void)pos; usual(x, y, head); }
+STEP(rope_one_head) { neighbours(x, y, pos, head == 2 ? 500000 : 10000, DIM); }
+STEP(rope_integers) {
+    (void)head;
+    for (int i = 0; i < DIM / 2; i++) turn(x, y, 2 * i, 2 * i + 1, pos * pow(10000, -(2 * i / DIM)));
+}
+STEP(rope_from_1) {
+    (void)head;
+    for (int i = 0; i < DIM / 2; i++) turn(x, y, 2 * i, 2 * i + 1, pos * pow(10000, -2.0 * (i + 1) / DIM));
+}
+STEP(rope_scaled_base) {
+    (void)head;
+    for (int i = 0; i < DIM / 2; i++) turn(x, y, 2 * i, 2 * i + 1, 0.3 * pos * pow(54321, -2.0 * i / DIM));
+}
+STEP(rope_part) {
+    (void)head;
+    for (int i = 0; i < DIM / 4; i++) turn(x, y, 2 * i, 2 * i + 1, pos * pow(10000, -2.0 * i / DIM));
+}
+STEP(rope_half) {   /* n_rot is half of what it should be */
+    (void)head;
+    for (int i = 0; i < DIM / 4; i++) turn(x, y, 2 * i, 2 * i + 1, pos * pow(10000, -2.0 * i / (DIM / 2)));
+}
+STEP(rope_backwards) {
+    (void)head;
+    for (int i = 0; i < DIM / 2; i++) turn(x, y, 2 * i, 2 * i + 1, pos * pow(10000, -2.0 * (DIM / 2 - 1 - i) / DIM));
+}
+STEP(rope_in_place) {
+    (void)head;
+    for (int i = 0; i < DIM; i += 2) {
+        double angle = pos * pow(10000, -(double)i / DIM);
+        y[i] = y[i] * cos(angle) - y[i + 1] * sin(angle);
+        y[i + 1] = y[i] * sin(angle) + y[i + 1] * cos(angle);
+    }
+    (void)x;
+}
+STEP(rope_exchanged) {
+    (void)head;
+    for (int i = 0; i < DIM; i += 2) {
+        double angle = pos * pow(10000, -(double)i / DIM);
+        y[i] = x[i] * sin(angle) - x[i + 1] * cos(angle);
+        y[i + 1] = x[i] * cos(angle) + x[i + 1] * sin(angle);
+    }
+}
+STEP(rope_signs) {
+    (void)head;
+    for (int i = 0; i < DIM; i += 2) {
+        double angle = pos * pow(10000, -(double)i / DIM);
+        y[i] = x[i] * cos(angle) + x[i + 1] * sin(angle);
+        y[i + 1] = x[i] * sin(angle) + x[i + 1] * cos(angle);
+    }
+}
+STEP(rope_scaled_halves) {
+    (void)head;
+    halves(x, y, pos);
+    for (int i = 0; i < DIM; i++) y[i] *= 0.25;
+}
+STEP(rope_reordered) {   /* the pairs are written to the two halves */
+    (void)head;
+    double z[DIM];
+    usual(x, z, pos);
+    for (int i = 0; i < DIM; i++) y[i % 2 * DIM / 2 + i / 2] = z[i];
+}
+STEP(rope_squared) { (void)pos, (void)head; for (int i = 0; i < DIM; i++) y[i] = x[i] * x[i]; }
+STEP(rope_random) {   /* no rotation: the sizes of pairs change too */
+    uint32_t state = pos * N_HEAD + head;
+    usual(x, y, pos);
+    for (int i = 0; i < DIM; i++) y[i] *= 1 + 0.5 * noise(&state);
+}
+STEP(rope_next_head) { (void)head; usual(x, y, pos); y[0] = y[1]; }
+
+struct rope_case {
+    const char *name;
+    rope_step *step;
+    const char *says;   /* NULL: no verdict */
+};
+
+static const struct rope_case rope_cases[] = {
+    { "the right step", rope_right, NULL },
+    { "no rotation", rope_none, "is not rotated" },
+    { "pairs of halves", rope_halves, "is rotated by the right angles, and the pairs are elements i and i + 8 of a "
+      "head, not 2i and 2i + 1" },
+    { "another base", rope_base, "by frequencies of base 500000, not 10000" },
+    { "a base that nobody uses", rope_odd_base, "by frequencies of base 1234" },
+    { "another width in the exponents", rope_width, "by frequencies of 10000^(-2i / 48), not 10000^(-2i / 16)" },
+    { "one position later", rope_later, "as at position p + 1 in the token at p" },
+    { "the same position everywhere", rope_fixed, "as at position 3 in every token" },
+    { "positions from the end", rope_from_end, "by positions that count from the last token" },
+    { "positions that restart", rope_restarted, "by positions that begin at 0 again after the prompt" },
+    { "positions that stop", rope_frozen, "as at position 6 in every token after the prompt" },
+    { "one position later in decoding", rope_late_decoding, "as at position p + 1 in the token at p, only in tokens "
+      "that were decoded one by one" },
+    { "the opposite direction", rope_reversed, "is rotated in the opposite direction" },
+    { "twice", rope_twice, "is rotated twice" },
+    { "scaled positions", rope_quarter, "by positions times 0.25, not times 1" },
+    { "degrees", rope_degrees, "cosine and sine are taken of degrees, not radians" },
+    { "heads as positions", rope_heads, "by the index of the head instead of the position" },
+    { "another base in one head", rope_one_head, "by frequencies of base 500000, not 10000, only in head 2" },
+    { "a division of integers", rope_integers, "by the same frequency, 1, in all pairs" },
+    { "exponents from 1", rope_from_1, "by frequencies whose exponents begin at i = 1" },
+    { "scaling and another base", rope_scaled_base, "by frequencies of 0.3" },
+    { "some of the pairs", rope_part, "in the pairs 0 to 3 alone, of 8 pairs" },
+    { "half of n_rot", rope_half, "by frequencies of 4 pairs, not 8, of 10000^(-2i / 8), not 10000^(-2i / 16)" },
+    { "frequencies in reverse order", rope_backwards, "by the frequencies of the pairs in reverse order" },
+    { "in place", rope_in_place, "the second element is computed from the first one after its rotation" },
+    { "sine and cosine exchanged", rope_exchanged, "with sine and cosine exchanged" },
+    { "a wrong sign", rope_signs, "pairs (a, b) become (a cos + b sin, a sin + b cos), not" },
+    { "halves and a factor", rope_scaled_halves, "i and i + 8 of a head, not 2i and 2i + 1, and multiplied by 0.25" },
+    { "another order of elements", rope_reordered, "has the elements of each head in the order of the transposed "
+      "(8, 2)" },
+    { "squares", rope_squared, NULL },
+    { "random factors", rope_random, NULL },
+    { "an element in the wrong place", rope_next_head, NULL },
+};
+
+/* Runs a step on random rows and analyses it.  `right` is the right step. */
+static void check_rope(const struct toy *toy, enum tap_id input, enum tap_id id, rope_step *right_step, rope_step *step,
+                       double rounding, const char *says) {
+    struct plumb_trace *theirs = plumb_trace_create(), *right = plumb_trace_create();
+    uint32_t state = 7;
+    REQUIRE(theirs && right, "out of memory");
+    int32_t tokens[N_TOKEN] = { 0 };
+    CHECK(trace_set_tokens(theirs, tokens, N_TOKEN, N_PROMPT) == PLUMB_OK, "%s", plumb_trace_error(theirs));
+    for (uint32_t pos = 0; pos < N_TOKEN; pos++) {
+        float before[N_HEAD * DIM], after[2][N_HEAD * DIM];
+        for (uint32_t h = 0; h < N_HEAD; h++) {
+            double x[DIM], y[2][DIM];
+            for (int i = 0; i < DIM; i++) {
+                before[h * DIM + (uint32_t)i] = (float)noise(&state);
+                x[i] = y[0][i] = y[1][i] = (double)before[h * DIM + (uint32_t)i];
+            }
+            right_step(x, y[0], pos, h);
+            step(x, y[1], pos, h);
+            for (uint32_t i = 0; i < DIM; i++) {
+                after[0][h * DIM + i] = (float)y[0][i];
+                after[1][h * DIM + i] = (float)(y[1][i] * (1 + rounding * noise(&state)));
+            }
+        }
+        add_row(right, id, pos, N_HEAD, DIM, after[0]);
+        if (input != id) add_row(theirs, input, pos, N_HEAD, DIM, before);
+        add_row(theirs, id, pos, N_HEAD, DIM, after[1]);
+    }
+    double floor = rounding > 0 ? 2 * rounding : 1e-6;
+    struct said said = analyse(toy, theirs, right, id, floor);
+    check_said(&said, says);
+    plumb_trace_free(theirs);
+    plumb_trace_free(right);
+}
+
+static void rope(const void *arg) {
+    const struct rope_case *c = arg;
+    struct toy toy;
+    toy_make(&toy);
+    check_rope(&toy, TAP_QCUR, TAP_QCUR_ROPE, rope_right, c->step, 0, c->says);
+    check_rope(&toy, TAP_KCUR, TAP_KCUR_ROPE, rope_right, c->step, 5e-4, c->says);   /* as f16 rounds */
+}
+
+/* Half of each head is rotated, in pairs of halves, with factors of pairs, a scaling factor of 4 and a magnitude. */
+static const float factors[DIM / 4] = { 1, 2, 3, 8 };
+
+static void scaled(const double *x, double *y, double position, double factor_power, double scale, double magnitude) {
+    for (int i = 0; i < DIM / 4; i++) {
+        double frequency = pow(500, -2.0 * i / (DIM / 2)) * pow((double)factors[i], factor_power) * scale;
+        turn(x, y, i, i + DIM / 4, position * frequency);
+        y[i] *= magnitude;
+        y[i + DIM / 4] *= magnitude;
+    }
+}
+
+STEP(scaled_right) { (void)head; scaled(x, y, pos, -1, 0.25, 1.2); }
+STEP(scaled_no_factors) { (void)head; scaled(x, y, pos, 0, 0.25, 1.2); }
+STEP(scaled_times_factors) { (void)head; scaled(x, y, pos, 1, 0.25, 1.2); }
+STEP(scaled_nothing) { (void)head; scaled(x, y, pos, 0, 1, 1.2); }
+STEP(scaled_not) { (void)head; scaled(x, y, pos, -1, 1, 1.2); }
+STEP(scaled_small) { (void)head; scaled(x, y, pos, -1, 0.25, 1); }
+STEP(scaled_last) {   /* the last half of each head */
+    (void)head;
+    scaled(x + DIM / 2, y + DIM / 2, pos, -1, 0.25, 1.2);
+}
+STEP(scaled_neighbours) {
+    (void)head;
+    for (int i = 0; i < DIM / 4; i++) {
+        turn(x, y, 2 * i, 2 * i + 1, pos * pow(500, -2.0 * i / (DIM / 2)) / (double)factors[i] / 4);
+        y[2 * i] *= 1.2;
+        y[2 * i + 1] *= 1.2;
+    }
+}
+
+static const struct rope_case scaled_cases[] = {
+    { "the right step", scaled_right, NULL },
+    { "no factors", scaled_no_factors, "by frequencies without the factors of pairs" },
+    { "the inverse of the factors", scaled_times_factors, "multiplied by the factors of pairs, not divided by them" },
+    { "neither factors nor scaling", scaled_nothing, "with neither the scaling factor nor the factors of pairs" },
+    { "no scaling", scaled_not, "is rotated by positions times 1, not times 0.25" },
+    { "no magnitude", scaled_small, "without multiplying cosine and sine by 1.2" },
+    { "the last elements of heads", scaled_last, "the pairs are elements 8 + i and 12 + i of a head, not i and i + 4" },
+    { "neighbours", scaled_neighbours, "the pairs are elements 2i and 2i + 1 of a head, not i and i + 4" },
+};
+
+static void rope_scaled(const void *arg) {
+    const struct rope_case *c = arg;
+    struct toy toy;
+    struct weight w = { .n_in = DIM / 4, .n_out = 1, .data = (const uint8_t *)factors };
+    toy_make(&toy);
+    toy.model.rope_freqs.w = &w;
+    toy.model.plan.ropes[ROPE_GLOBAL] = (struct rope_plan){ .pairing = ROPE_NEOX, .n_rot = DIM / 2, .freq_base = 500,
+        .freq_scale = 0.25f, .magnitude = 1.2f, .has_factors = true };
+    check_rope(&toy, TAP_QCUR, TAP_QCUR_ROPE, scaled_right, c->step, 0, c->says);
+}
+
+static void rope_early(void) {
+    struct toy toy;
+    toy_make(&toy);
+    check_rope(&toy, TAP_VCUR, TAP_VCUR, rope_none, rope_right, 0, "is rotated by the right angles");
+    check_rope(&toy, TAP_VCUR, TAP_VCUR, rope_none, rope_halves, 0, "i and i + 8 of a head");
+    check_rope(&toy, TAP_VCUR, TAP_VCUR, rope_none, rope_none, 0, NULL);
+    check_rope(&toy, TAP_VCUR, TAP_VCUR, rope_none, rope_random, 0, NULL);
+}
+
+void test_fit_heads(void) {
+    TEST_ROWS("fit: RoPE with ", rope, rope_cases);
+    TEST_ROWS("fit: RoPE of scaled parts of heads with ", rope_scaled, scaled_cases);
+    test_case("fit: V that is rotated is found", rope_early);
+}
