@@ -333,8 +333,183 @@ static void rope_early(void) {
     check_rope(&toy, TAP_VCUR, TAP_VCUR, rope_none, rope_random, 0, NULL);
 }
 
+/* ---- attention weights ------------------------------------------------------------------------------------------- */
+
+enum { N_KV = 2 };
+
+/* softmax(q k / sqrt(DIM)) over the keys up to the token's own; head h of Q reads head h / 2 of K. */
+enum mistake {
+    RIGHT, SCALE_1, SCALE_DIM, SCALE_ODD, SOFTCAP, STRICT, NO_MASK, NEXT_TOKEN, WINDOW, SUM_LATE, OVER_QUERIES,
+    OVER_HEADS, NO_SUM, EXTRA_KEY, INTERLEAVED, FIRST_HEAD, ODD_HEADS, PREVIOUS_SLOT, ZERO_SLOT, OTHER_SLOT, LAYOUT,
+    LESS_ELEMENTS, ONE_HEAD, DECODED_OWN, WEAK_MASK, SLOTS, BASE_2, RANDOM_SCORES, SQUARES
+};
+
+struct attention_data {
+    float q[N_TOKEN][N_HEAD][DIM], k[N_TOKEN][N_KV][DIM], v[N_TOKEN][N_KV][DIM];
+    float weights[N_TOKEN][N_HEAD][N_TOKEN], out[N_TOKEN][N_HEAD][DIM];
+};
+
+static double dot(const float *a, const float *b, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += (double)a[i] * (double)b[i];
+    return sum;
+}
+
+static bool sees(enum mistake m, uint32_t t, uint32_t j) {
+    bool is_filled = j < (t < N_PROMPT ? N_PROMPT : t + 1);
+    switch (m) {
+    case STRICT: return j < t || j + t == 0;
+    case NO_MASK: case WEAK_MASK: return is_filled;
+    case NEXT_TOKEN: return j <= t + 1 && is_filled;
+    case WINDOW: return j <= t && j + 3 > t;
+    case DECODED_OWN: return j < t || (j == t && t < N_PROMPT);
+    default: return j <= t;
+    }
+}
+
+static double score(const struct attention_data *d, enum mistake m, uint32_t t, uint32_t h, uint32_t j) {
+    static const float zeros[DIM];
+    static const uint32_t odd_heads[N_HEAD] = { 1, 0, 0, 1 };
+    uint32_t g = m == INTERLEAVED ? h % N_KV : m == FIRST_HEAD ? 0 : m == ODD_HEADS ? odd_heads[h] : h / 2;
+    const float *k = d->k[j][g];
+    if (m == PREVIOUS_SLOT) k = j > 0 ? d->k[j - 1][g] : zeros;
+    if (m == ZERO_SLOT && j == 2) k = zeros;
+    if (m == OTHER_SLOT && j == 3) k = d->k[1][g];
+    if (m == LAYOUT) k = &d->k[0][0][0] + (g * N_TOKEN + j) * DIM;
+    double scale = m == SCALE_1 ? 1 : m == SCALE_DIM ? 1.0 / DIM : m == SCALE_ODD ? 0.337 : 0.25;
+    if (m == ONE_HEAD && h == 3) scale = 1;
+    double s = dot(d->q[t][h], k, m == LESS_ELEMENTS ? DIM / 2 : DIM) * scale;
+    if (m == SOFTCAP) s = 2 * tanh(s / 2);
+    if (m == WEAK_MASK && j > t) s -= 3;
+    if (m == BASE_2) s *= log(2);
+    if (m == SQUARES) s *= fabs(s);
+    uint32_t state = j * 64 + h * 1000 + t;
+    return m == RANDOM_SCORES ? 2 * noise(&state) : s;
+}
+
+/* Divides exponentials by sums over t, h or j. */
+static void attend(struct attention_data *d, enum mistake m) {
+    double e[N_TOKEN][N_HEAD][N_TOKEN];
+    for (uint32_t t = 0; t < N_TOKEN; t++) {
+        for (uint32_t h = 0; h < N_HEAD; h++) {
+            for (uint32_t j = 0; j < N_TOKEN; j++) e[t][h][j] = sees(m, t, j) ? exp(score(d, m, t, h, j)) : 0;
+        }
+    }
+    for (uint32_t t = 0; t < N_TOKEN; t++) {
+        for (uint32_t h = 0; h < N_HEAD; h++) {
+            for (uint32_t j = 0; j < N_TOKEN; j++) {
+                double sum = m == EXTRA_KEY ? 1 : m == SLOTS ? 31 - t : 0;
+                uint32_t from = t < N_PROMPT ? 0 : t, end = t < N_PROMPT ? N_PROMPT : t + 1;
+                if (m == OVER_QUERIES) for (uint32_t i = from; i < end; i++) sum += e[i][h][j];
+                else if (m == OVER_HEADS) for (uint32_t i = 0; i < N_HEAD; i++) sum += e[t][i][j];
+                else if (m == SUM_LATE) for (uint32_t i = 0; i < end; i++) sum += exp(score(d, m, t, h, i));
+                else for (uint32_t i = 0; i < N_TOKEN; i++) sum += e[t][h][i];
+                double largest = 0;
+                for (uint32_t i = 0; i < N_TOKEN; i++) largest = fmax(largest, e[t][h][i]);
+                if (m == NO_SUM) sum = largest;
+                d->weights[t][h][j] = sum > 0 ? (float)(e[t][h][j] / sum) : 0;
+            }
+        }
+    }
+}
+
+struct attention_case {
+    const char *name;
+    enum mistake mistake;
+    const char *says;   /* NULL: no verdict */
+};
+
+static const struct attention_case weight_cases[] = {
+    { "the right step", RIGHT, NULL },
+    { "no scale", SCALE_1, "times 1, not times 0.25: they are not scaled" },
+    { "a scale of 1 / head_dim", SCALE_DIM, "times 0.0625, not times 0.25" },
+    { "a scale that nobody uses", SCALE_ODD, "times 0.33" },
+    { "powers of 2", BASE_2, "the exponentials are of base 2" },
+    { "a softcap", SOFTCAP, "has scores with a softcap of 2" },
+    { "a mask that hides the token itself", STRICT, "a token does not see itself" },
+    { "no mask", NO_MASK, "has no mask" },
+    { "a mask that is one too late", NEXT_TOKEN, "hides the tokens from p + 2 on from the token at p, not from p + 1" },
+    { "a mask that is too weak", WEAK_MASK, "has keys that the mask should hide: it only adds -3" },
+    { "a window", WINDOW, "has a window of 3 tokens: there is none" },
+    { "tokens without themselves in decoding", DECODED_OWN, "has no weight of the token itself after the prompt" },
+    { "a mask after the softmax", SUM_LATE, "the mask is applied after the softmax" },
+    { "sums over queries", OVER_QUERIES, "has sums over the queries" },
+    { "sums over heads", OVER_HEADS, "has sums over the heads" },
+    { "no sums", NO_SUM, "is e^(score - max), not divided by the sum" },
+    { "a key of zeros", EXTRA_KEY, "has sums with 1 more key, whose score is 0" },
+    { "empty slots of the cache", SLOTS, "has sums over 32 keys" },
+    { "interleaved heads", INTERLEAVED, "has head h of Q read head h % 2 of K, not h / 2" },
+    { "the first head of K", FIRST_HEAD, "has head h of Q read head 0 of K, not h / 2" },
+    { "heads in no order", ODD_HEADS, "has heads of Q read the heads 1, 0, 0, 1 of K" },
+    { "K of the token before", PREVIOUS_SLOT, "has K of the token before each key" },
+    { "zeros in a slot", ZERO_SLOT, "has K of zeros at token 2" },
+    { "another token in a slot", OTHER_SLOT, "has K of token 1 at token 3" },
+    { "rows of K read in another order", LAYOUT, "has rows of K, stored as (token, head), read as (head, token)" },
+    { "half of each head", LESS_ELEMENTS, "has dot products of the first 8 elements of heads alone, of 16" },
+    { "no scale in one head", ONE_HEAD, "they are not scaled, only in head 3" },
+    { "random scores", RANDOM_SCORES, NULL },
+    { "squares of scores", SQUARES, NULL },
+};
+
+static void fill(struct attention_data *d) {
+    uint32_t state = 11;
+    for (uint32_t t = 0; t < N_TOKEN; t++) {
+        for (uint32_t i = 0; i < N_HEAD * DIM; i++) d->q[t][i / DIM][i % DIM] = (float)(2 * noise(&state));
+        for (uint32_t i = 0; i < N_KV * DIM; i++) {
+            d->k[t][i / DIM][i % DIM] = (float)noise(&state);
+            d->v[t][i / DIM][i % DIM] = (float)noise(&state);
+        }
+    }
+}
+
+/* Rounds the weights of theirs to 11 bits, as f16 does. */
+static void round_weights(struct attention_data *d) {
+    float *x = &d->weights[0][0][0];
+    for (size_t i = 0; i < sizeof d->weights / sizeof *x; i++) {
+        int e;
+        double m = frexp((double)x[i], &e);
+        x[i] = (float)ldexp(nearbyint(m * 2048) / 2048, e);
+    }
+}
+
+static struct plumb_trace *trace_of(const struct attention_data *d, bool with_inputs) {
+    struct plumb_trace *t = plumb_trace_create();
+    int32_t tokens[N_TOKEN] = { 0 };
+    bool ok = t && trace_set_tokens(t, tokens, N_TOKEN, N_PROMPT) == PLUMB_OK;
+    for (uint32_t pos = 0; ok && pos < N_TOKEN; pos++) {
+        if (with_inputs) {
+            add_row(t, TAP_QCUR_ROPE, pos, N_HEAD, DIM, d->q[pos][0]);
+            add_row(t, TAP_KCUR_ROPE, pos, N_KV, DIM, d->k[pos][0]);
+            add_row(t, TAP_VCUR, pos, N_KV, DIM, d->v[pos][0]);
+        }
+        add_row(t, TAP_KQ_SOFT_MAX, pos, N_HEAD, N_TOKEN, d->weights[pos][0]);
+    }
+    return t;
+}
+
+static void weights(const void *arg) {
+    const struct attention_case *c = arg;
+    struct toy toy;
+    struct attention_data theirs, right;
+    toy_make(&toy);
+    toy.layer_plan.attn.n_head_kv = N_KV;
+    for (int rounded = 0; rounded < 2; rounded++) {
+        fill(&theirs);
+        fill(&right);
+        attend(&right, RIGHT);
+        attend(&theirs, c->mistake);
+        if (rounded) round_weights(&theirs);
+        struct plumb_trace *a = trace_of(&theirs, true), *b = trace_of(&right, false);
+        struct said said = analyse(&toy, a, b, TAP_KQ_SOFT_MAX, rounded ? 1e-3 : 1e-5);
+        check_said(&said, c->says);
+        plumb_trace_free(a);
+        plumb_trace_free(b);
+    }
+}
+
 void test_fit_heads(void) {
     TEST_ROWS("fit: RoPE with ", rope, rope_cases);
     TEST_ROWS("fit: RoPE of scaled parts of heads with ", rope_scaled, scaled_cases);
     test_case("fit: V that is rotated is found", rope_early);
+    TEST_ROWS("fit: attention weights with ", weights, weight_cases);
 }

@@ -36,6 +36,7 @@ static const struct { uint64_t taps; void (*analyse)(struct fit *f); } analysers
     { PRODUCTS, fit_linear },
     { TAP_SET(QCUR) | TAP_SET(KCUR) | TAP_SET(VCUR), fit_rope_early },
     { TAP_SET(QCUR_ROPE) | TAP_SET(KCUR_ROPE), fit_rope },
+    { TAP_SET(KQ_SOFT_MAX), fit_attention_weights },
     { TAP_SET(FFN_SWIGLU) | TAP_SET(EXPERT_SWIGLU), fit_activation },
     { TAP_SET(FFN_INP) | TAP_SET(L_OUT), fit_residual },
     { UINT64_MAX, fit_any },
@@ -291,6 +292,7 @@ double fit_propose(struct fit *f, uint32_t cost, const double *y, const char *fo
     vsnprintf(finding.sentence, sizeof finding.sentence, format, arguments);
     va_end(arguments);
     bool is_everywhere = sqrt(worst_right) <= WRONG * f->floor;
+    finding.cost += is_everywhere ? 0 : 1;
     if (is_everywhere || write_where(f, finding.where)) insert(f, &finding);
     return finding.error;
 }

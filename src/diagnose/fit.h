@@ -33,8 +33,8 @@ struct finding {
     char sentence[FIT_SENTENCE];   /* "is x / mean(x^2) * w: the square root is missing" */
     char where[FIT_WHERE];         /* "only in heads 3, 5", "only in tokens 4-6"; "": everywhere */
     double error, right_error;     /* of the hypothesis; of the right step */
-    uint32_t cost;                 /* how many numbers were fitted to theirs, and how many mistakes it has beyond the
-                                    * first: among hypotheses that fit equally well the simplest is the verdict */
+    uint32_t cost;                 /* how many numbers were fitted to theirs, how many mistakes it has beyond the first,
+                                    * and 1 if the mistake is not made everywhere: among hypotheses that fit equally well the simplest is the verdict */
     double print;                  /* a number made of all its values: hypotheses that are equal have the same */
     bool explains;                 /* only noise is left */
 };
@@ -100,6 +100,7 @@ void fit_norm(struct fit *f);
 void fit_linear(struct fit *f);
 void fit_rope_early(struct fit *f);   /* Q, K and V, which no right step has rotated yet */
 void fit_rope(struct fit *f);
+void fit_attention_weights(struct fit *f);
 void fit_activation(struct fit *f);
 void fit_residual(struct fit *f);
 void fit_any(struct fit *f);   /* what can be wrong in any step */
