@@ -66,6 +66,29 @@ test('a grammar with a mistake is an error with its place, and many grammars can
   }
 });
 
+test('text that the grammar forces is not sampled: its tokens are the text\'s own, and described or not', async () => {
+  const long = '{"the only member of this object": [true, false, null], "état": "';
+  const grammar = `root ::= ${JSON.stringify(long)} [a-z]{5} "\\"}"`;
+  for (const temperature of [0, 1.5]) {
+    const options = { grammar, temperature, seed: 3 };
+    const text = await textOf(model.generate(messages, options));
+    assert.equal(text.slice(0, long.length), long);
+    assert.match(text.slice(long.length), /^[a-z]{5}"}$/);
+    const { forcedTokens, tokens } = model.lastStats;
+    // All but the last, which could be merged with what follows.
+    const own = [...await model.tokenize(long, { addSpecial: false })].slice(0, -1);
+    assert.equal(forcedTokens, own.length);
+    assert.ok(tokens > forcedTokens && own.length > 15);
+    const ids = [];
+    assert.equal(await textOf(model.generate(messages, { ...options, onToken: ({ id }) => ids.push(id) })), text);
+    assert.deepEqual(ids.slice(0, own.length), own);
+    assert.equal(model.lastStats.forcedTokens, own.length);
+  }
+  assert.equal(await textOf(model.generate(messages, { grammar, temperature: 0, maxTokens: 7 })), await model.detokenize(
+    (await model.tokenize(long, { addSpecial: false })).slice(0, 7)));
+  assert.deepEqual([model.lastStats.forcedTokens, model.lastStats.tokens], [7, 7]);
+});
+
 test('token elements match control tokens', async () => {
   const text = await textOf(model.generate('a', { grammar: 'root ::= "x" <|im_start|> "y"', temperature: 0 }));
   assert.equal(text, 'xy');

@@ -87,8 +87,8 @@ for (const file of variants) {
 }
 
 const grammar = 'web/dist/plumb-grammar.wasm';
-test(`module: ${grammar} has at most 180 kB, and exactly the imports and exports that it should have`, () => {
-  assert.ok(statSync(grammar).size <= 180_000, `${statSync(grammar).size} bytes`);
+test(`module: ${grammar} has at most 200 kB, and exactly the imports and exports that it should have`, () => {
+  assert.ok(statSync(grammar).size <= 200_000, `${statSync(grammar).size} bytes`);
   const text = textOf(grammar);
   assert.deepEqual([...text.matchAll(/^  \(import "env" "(\w+)" \(func/gm)].map(([, name]) => name).sort(),
     ['emscripten_notify_memory_growth', 'plumb_find_token']);

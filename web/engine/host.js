@@ -22,6 +22,7 @@ import { MAX_MEMORY, Threads, returnMemory, takeMemory } from './threads.js';
  * @property {number} promptTokens
  * @property {number} reusedTokens  those of promptTokens that were still in the session
  * @property {number} tokens  how many were generated
+ * @property {number} forcedTokens  those of tokens that were not sampled, because a grammar left no choice
  * @property {number} prefillSeconds
  * @property {number} decodeSeconds
  * @property {number} prefillRate  tokens per second over the prompt tokens that were computed, which are fewer than
@@ -346,7 +347,7 @@ async function generate(engine, ids, options, run) {
   let unfed = [];
   const maxTokens = options.maxTokens ?? Infinity;
   const start = performance.now();
-  let reused = 0, computed = 0, tokens = 0, steps = 0, prefillEnd = start;
+  let reused = 0, computed = 0, tokens = 0, forcedTokens = 0, steps = 0, prefillEnd = start;
   /** @type {Stats['finishReason'] | undefined} */
   let reason;
   try {
@@ -359,6 +360,12 @@ async function generate(engine, ids, options, run) {
     prefillEnd = performance.now();
     ids.forEach(sampler.accept);
     engine.beginText();
+    const force = () => {
+      const ids = sampler.forced();
+      forced.push(...ids);
+      forcedTokens += ids.length;
+    };
+    force();
     while (!reason) {
       if (meter?.isSpent && forced.length === 0) forced.push(...engine.tokenize(meter.end, false, true));
       const id = forced.shift() ?? sampler.sample();
@@ -384,7 +391,7 @@ async function generate(engine, ids, options, run) {
       run.emit(stops.push(engine.pushToken(id, shown.has(id))));
       await yieldToEventLoop();
       unfed.push(id);
-      if (forced.length === 0) forced.push(...sampler.forced());
+      if (forced.length === 0) force();
       if (stops.stopped) reason = 'stop';
       else if (tokens >= maxTokens || engine.position + unfed.length > engine.contextLength) reason = 'length';
       else if (run.aborted()) reason = 'abort';
@@ -403,7 +410,8 @@ async function generate(engine, ids, options, run) {
   }
   const prefill = (prefillEnd - start) / 1000, decode = (performance.now() - prefillEnd) / 1000;
   return {
-    promptTokens: ids.length, reusedTokens: reused, tokens, prefillSeconds: prefill, decodeSeconds: decode,
+    promptTokens: ids.length, reusedTokens: reused, tokens, forcedTokens: forcedTokens - forced.length,
+    prefillSeconds: prefill, decodeSeconds: decode,
     prefillRate: prefill > 0 ? computed / prefill : 0, decodeRate: decode > 0 ? steps / decode : 0,
     finishReason: reason, seed, ...sampler.warnings.length > 0 && { warnings: sampler.warnings },
   };
