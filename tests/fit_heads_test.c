@@ -346,7 +346,7 @@ enum mistake {
 
 struct attention_data {
     float q[N_TOKEN][N_HEAD][DIM], k[N_TOKEN][N_KV][DIM], v[N_TOKEN][N_KV][DIM];
-    float weights[N_TOKEN][N_HEAD][N_TOKEN], out[N_TOKEN][N_HEAD][DIM];
+    float weights[N_TOKEN][N_HEAD][N_TOKEN], out[N_TOKEN][N_HEAD * DIM];
 };
 
 static double dot(const float *a, const float *b, int n) {
@@ -375,7 +375,7 @@ static double score(const struct attention_data *d, enum mistake m, uint32_t t, 
     if (m == PREVIOUS_SLOT) k = j > 0 ? d->k[j - 1][g] : zeros;
     if (m == ZERO_SLOT && j == 2) k = zeros;
     if (m == OTHER_SLOT && j == 3) k = d->k[1][g];
-    if (m == LAYOUT) k = &d->k[0][0][0] + (g * N_TOKEN + j) * DIM;
+    if (m == LAYOUT) k = d->k[(g * N_TOKEN + j) / N_KV][(g * N_TOKEN + j) % N_KV];
     double scale = m == SCALE_1 ? 1 : m == SCALE_DIM ? 1.0 / DIM : m == SCALE_ODD ? 0.337 : 0.25;
     if (m == ONE_HEAD && h == 3) scale = 1;
     double s = dot(d->q[t][h], k, m == LESS_ELEMENTS ? DIM / 2 : DIM) * scale;
@@ -440,7 +440,7 @@ static const struct attention_case weight_cases[] = {
     { "empty slots of the cache", SLOTS, "has sums over 32 keys" },
     { "interleaved heads", INTERLEAVED, "has head h of Q read head h % 2 of K, not h / 2" },
     { "the first head of K", FIRST_HEAD, "has head h of Q read head 0 of K, not h / 2" },
-    { "heads in no order", ODD_HEADS, "has heads of Q read the heads 1, 0, 0, 1 of K" },
+    { "heads in no order", ODD_HEADS, "has heads that read the heads 1, 0, 0, 1 of K" },
     { "K of the token before", PREVIOUS_SLOT, "has K of the token before each key" },
     { "zeros in a slot", ZERO_SLOT, "has K of zeros at token 2" },
     { "another token in a slot", OTHER_SLOT, "has K of token 1 at token 3" },
@@ -507,9 +507,110 @@ static void weights(const void *arg) {
     }
 }
 
+/* ---- attention output -------------------------------------------------------------------------------------------- */
+
+/* The sum over j of weight (t, h, j) times V (j, h / 2). */
+enum out_mistake {
+    OUT_RIGHT, OUT_INTERLEAVED, OUT_FIRST, OUT_ODD, OUT_LAYOUT, OUT_TRANSPOSED_V, OUT_TRANSPOSED, OUT_SHIFTED, OUT_ZERO,
+    OUT_OTHER, OUT_STALE, OUT_MERGE, OUT_LARGEST, OUT_EQUAL, OUT_K, OUT_NEXT, OUT_ONE_HEAD, OUT_ELEMENTS, OUT_RANDOM,
+    OUT_ROOT
+};
+
+static void add_up(struct attention_data *d, enum out_mistake m) {
+    static const uint32_t odd_heads[N_HEAD] = { 1, 0, 0, 1 };
+    static const float zeros[DIM];
+    uint32_t state = 3;
+    for (uint32_t t = 0; t < N_TOKEN; t++) {
+        for (uint32_t h = 0; h < N_HEAD; h++) {
+            double largest = 0, sum[DIM] = { 0 };
+            for (uint32_t j = 0; j < N_TOKEN; j++) largest = fmax(largest, (double)d->weights[t][h][j]);
+            for (uint32_t j = 0; j < N_TOKEN; j++) {
+                uint32_t g = m == OUT_INTERLEAVED ? h % N_KV : m == OUT_FIRST ? 0 : m == OUT_ODD ? odd_heads[h] : h / 2;
+                if (m == OUT_ONE_HEAD && h == 2) g = 0;
+                double w = (double)d->weights[t][h][j];
+                const float *v = d->v[j][g];
+                if (m == OUT_LAYOUT) v = d->v[(g * N_TOKEN + j) / N_KV][(g * N_TOKEN + j) % N_KV];
+                if (m == OUT_TRANSPOSED) w = (double)d->weights[j][h][t];
+                if (m == OUT_SHIFTED) v = j > 0 ? d->v[j - 1][g] : zeros;
+                if ((m == OUT_ZERO && j == 2) || (m == OUT_STALE && t >= N_PROMPT && j == t)) v = zeros;
+                if (m == OUT_OTHER && j == 4) v = d->v[1][g];
+                if (m == OUT_LARGEST) w = w == largest ? 1 : 0;
+                if (m == OUT_EQUAL) w = w != 0 ? 1.0 / (t + 1) : 0;
+                if (m == OUT_K) v = d->k[j][g];
+                if (m == OUT_NEXT) w = (double)d->weights[t][(h + 1) % N_HEAD][j];
+                if (m == OUT_RANDOM) w *= 1 + noise(&state);
+                if (m == OUT_ROOT) w = sqrt(w);
+                for (uint32_t i = 0; i < DIM; i++) {
+                    uint32_t flat = j * DIM + i;   /* of a head of V */
+                    if (m == OUT_TRANSPOSED_V) sum[i] += w * (double)d->v[flat % N_TOKEN][g][flat / N_TOKEN];
+                    else sum[i] += w * (double)v[i];
+                }
+            }
+            for (uint32_t i = 0; i < DIM; i++) {
+                uint32_t row = h * N_PROMPT + t;
+                if (m == OUT_ELEMENTS) d->out[t][i * N_HEAD + h] = (float)sum[i];
+                else if (m == OUT_MERGE && t < N_PROMPT) d->out[row / N_HEAD][row % N_HEAD * DIM + i] = (float)sum[i];
+                else d->out[t][h * DIM + i] = (float)sum[i];
+            }
+        }
+    }
+}
+
+struct out_case {
+    const char *name;
+    enum out_mistake mistake;
+    const char *says;   /* NULL: no verdict */
+};
+
+static const struct out_case out_cases[] = {
+    { "the right step", OUT_RIGHT, NULL },
+    { "interleaved heads", OUT_INTERLEAVED, "has head h read head h % 2 of V, not h / 2" },
+    { "the first head of V", OUT_FIRST, "has head h read head 0 of V, not h / 2" },
+    { "heads in no order", OUT_ODD, "has heads that read the heads 1, 0, 0, 1 of V" },
+    { "rows of V in another order", OUT_LAYOUT, "has rows of V, stored as (token, head), read as (head, token)" },
+    { "V transposed", OUT_TRANSPOSED_V, "of each head of V, stored as (token, element), read as (element, token)" },
+    { "weights transposed", OUT_TRANSPOSED, "has the weights read as (key, token)" },
+    { "V of the token before", OUT_SHIFTED, "has V of the token before each key" },
+    { "zeros in a slot", OUT_ZERO, "has V of zeros at token 2" },
+    { "another token in a slot", OUT_OTHER, "has V of token 1 at token 4" },
+    { "V that is not in the cache yet", OUT_STALE, "after the prompt: it is not in the cache yet" },
+    { "rows of the prompt in another order", OUT_MERGE, "has rows, stored as (head, token), read as (token, head)" },
+    { "the largest weight alone", OUT_LARGEST, "is the V with the largest weight alone" },
+    { "equal weights", OUT_EQUAL, "is the mean of the V that are seen" },
+    { "K instead of V", OUT_K, "has K instead of V" },
+    { "the weights of the next head", OUT_NEXT, "has the weights of the next head in each head" },
+    { "another V in one head", OUT_ONE_HEAD, "has head 2 read head 0 of V, not 1" },
+    { "elements of heads in another order", OUT_ELEMENTS, "has the elements of each row in the order of the transposed" },
+    { "random factors of the weights", OUT_RANDOM, NULL },
+    { "roots of the weights", OUT_ROOT, NULL },
+};
+
+static void output(const void *arg) {
+    const struct out_case *c = arg;
+    struct toy toy;
+    struct attention_data theirs, right;
+    toy_make(&toy);
+    toy.layer_plan.attn.n_head_kv = N_KV;
+    fill(&right);
+    attend(&right, RIGHT);
+    theirs = right;
+    add_up(&right, OUT_RIGHT);
+    add_up(&theirs, c->mistake);
+    struct plumb_trace *a = trace_of(&theirs, true), *b = trace_of(&right, false);
+    for (uint32_t pos = 0; pos < N_TOKEN; pos++) {
+        add_row(a, TAP_KQV_OUT, pos, N_HEAD, DIM, theirs.out[pos]);
+        add_row(b, TAP_KQV_OUT, pos, N_HEAD, DIM, right.out[pos]);
+    }
+    struct said said = analyse(&toy, a, b, TAP_KQV_OUT, 1e-5);
+    check_said(&said, c->says);
+    plumb_trace_free(a);
+    plumb_trace_free(b);
+}
+
 void test_fit_heads(void) {
     TEST_ROWS("fit: RoPE with ", rope, rope_cases);
     TEST_ROWS("fit: RoPE of scaled parts of heads with ", rope_scaled, scaled_cases);
     test_case("fit: V that is rotated is found", rope_early);
     TEST_ROWS("fit: attention weights with ", weights, weight_cases);
+    TEST_ROWS("fit: attention output with ", output, out_cases);
 }

@@ -37,6 +37,7 @@ static const struct { uint64_t taps; void (*analyse)(struct fit *f); } analysers
     { TAP_SET(QCUR) | TAP_SET(KCUR) | TAP_SET(VCUR), fit_rope_early },
     { TAP_SET(QCUR_ROPE) | TAP_SET(KCUR_ROPE), fit_rope },
     { TAP_SET(KQ_SOFT_MAX), fit_attention_weights },
+    { TAP_SET(KQV_OUT), fit_attention_output },
     { TAP_SET(FFN_SWIGLU) | TAP_SET(EXPERT_SWIGLU), fit_activation },
     { TAP_SET(FFN_INP) | TAP_SET(L_OUT), fit_residual },
     { UINT64_MAX, fit_any },

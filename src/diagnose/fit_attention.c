@@ -7,7 +7,7 @@
  *   sums: e^score / weight is the sum that the softmax divided by: zeros or sinks that take part, the axis
  *   K: the head, slot, order or activation whose dot products lie on the line
  */
-#include "diagnose/fit.h"
+#include "diagnose/fit_heads.h"
 
 #include "trace/report.h"
 
@@ -147,7 +147,7 @@ static void weigh(const struct attention *a, const struct way *w) {
 
 #define propose(a, w, cost, ...) (weigh(a, w), fit_propose((a)->f, cost, (a)->y, __VA_ARGS__))
 
-/* Fills dots.  heads: the head of K for each head of Q; UINT32_MAX: none, and the dot products are 0.  slots: the slot
+/* Fills dots.  heads: the head of K for each head of Q; n_kv: none, and the dot products are 0.  slots: the slot
  * that is read for each key; UINT32_MAX: zeros.  Both may be NULL.  n: how many elements are multiplied. */
 static void multiply(const struct attention *a, const struct fit_rows *q, const struct fit_rows *k,
                      const uint32_t *heads, const uint32_t *slots, uint32_t n, double *dots) {
@@ -175,8 +175,8 @@ struct line { double slope, error2; };
 struct terms { double x, known; };
 typedef struct terms line_terms(const struct attention *a, const struct way *w, uint32_t t, uint32_t h, uint32_t j);
 
-/* Fits a line to the rows of heads h_first .. h_end - 1 that are wrong.  A key counts as much as its weight.  slope NAN:
- * the best one. */
+/* Fits a line to the rows of heads h_first .. h_end - 1 that are wrong.  A key counts as much as its weight.  If slope
+ * is NAN, finds the best one. */
 static struct line fit_line(const struct attention *a, const struct way *w, uint32_t h_first, uint32_t h_end,
                             line_terms *terms, double slope) {
     double xx = 0, xy = 0, yy = 0;
@@ -525,50 +525,37 @@ static void propose_dots(struct attention *a, uint32_t cost, const char *text) {
 
 /* Solves for the head of K that each head of Q reads: the one whose scores are closest to the logarithms. */
 static void try_heads(struct attention *a) {
-    static const char *const rules[] = {
-        "h %% %u", "0", "%u - h", "n_head_kv - 1 - h / %u", "h, and zeros from head %u on",
-    };
-    uint32_t n_kv = a->n_kv, group = a->n_head / n_kv, numbers[] = { n_kv, 0, n_kv - 1, group, n_kv };
-    char text[200], rule[64];
-    if (n_kv < 2 && a->n_head < 2) return;
+    uint32_t n_kv = a->n_kv, group = a->n_head / n_kv;
+    char text[FIT_SENTENCE], rule[FIT_HEAD_TEXT];
     uint32_t *heads = fit_new(a->f, a->n_head, sizeof *heads), *all = fit_new(a->f, a->n_head, sizeof *all);
     double *least = fit_new(a->f, a->n_head, sizeof *least);
     if (!heads || !all || !least) return;
-    for (int r = 0; r < 5; r++) {
-        for (uint32_t h = 0; h < a->n_head; h++) {
-            uint32_t by_rule[] = { h % n_kv, 0, n_kv - 1 - h, n_kv - 1 - h / group, h };
-            heads[h] = by_rule[r];
-        }
-        if ((r == 2 && a->n_head != n_kv) || (r == 3 && a->n_head == n_kv)) continue;
+    for (uint32_t r = 0; r < FIT_HEAD_RULES; r++) {
+        if (!fit_head_rule(r, a->n_head, n_kv, heads, rule)) continue;
         multiply(a, &a->q, &a->k, heads, NULL, a->dim, a->dots);
-        snprintf(rule, sizeof rule, rules[r], numbers[r]);
         snprintf(text, sizeof text, "has head h of Q read head %s of K, not h / %u", rule, group);
         propose_dots(a, r == 3 ? 1 : 0, text);   /* no engine is known for it: a list of heads is as likely */
     }
     struct way w = right_way(a);
     w.dots = a->dots;
-    for (uint32_t g = 0; g <= n_kv; g++) {
-        for (uint32_t h = 0; h < a->n_head; h++) all[h] = g < n_kv ? g : UINT32_MAX;
+    for (uint32_t g = 0; g <= n_kv; g++) {   /* n_kv: zeros */
+        for (uint32_t h = 0; h < a->n_head; h++) all[h] = g;
         multiply(a, &a->q, &a->k, all, NULL, a->dim, a->dots);
         for (uint32_t h = 0; h < a->n_head; h++) {
             struct line line = fit_line(a, &w, h, h + 1, by_score, 1);
             if (g > 0 && !(line.error2 < least[h])) continue;
             least[h] = line.error2;
-            heads[h] = all[h];
+            heads[h] = g;
         }
     }
-    size_t n = 0;
-    report_append(text, sizeof text, &n, "has heads of Q read the heads");
     for (uint32_t h = 0; h < a->n_head; h++) {
         bool any = false;
-        for (uint32_t t = 0; t < a->n_token; t++) any |= is_wrong(a, t, h);
+        for (uint32_t t = 0; t < a->n_token; t++) any = any || is_wrong(a, t, h);
         if (!any) heads[h] = a->right_heads[h];
-        if (heads[h] == UINT32_MAX) report_append(text, sizeof text, &n, "%s none", h > 0 ? "," : "");
-        else report_append(text, sizeof text, &n, "%s %u", h > 0 ? "," : "", heads[h]);
     }
-    report_append(text, sizeof text, &n, " of K");
+    uint32_t cost = fit_say_heads(text, sizeof text, "K", heads, a->n_head, n_kv);
     multiply(a, &a->q, &a->k, heads, NULL, a->dim, a->dots);
-    propose_dots(a, 1, text);
+    propose_dots(a, cost, text);
 }
 
 /* Solves for the slot that is read for each key.  The scores of the other keys of a row, most of which are right, say

@@ -1,0 +1,42 @@
+/* See fit_heads.h. */
+#include "diagnose/fit_heads.h"
+
+#include "trace/report.h"
+
+#include <stdio.h>
+
+bool fit_head_rule(uint32_t rule, uint32_t n_head, uint32_t n_kv, uint32_t *heads, char text[FIT_HEAD_TEXT]) {
+    uint32_t group = n_head / n_kv;
+    for (uint32_t h = 0; h < n_head; h++) {
+        uint32_t by_rule[FIT_HEAD_RULES] = { h % n_kv, 0, h, n_kv - 1 - h / group };
+        heads[h] = by_rule[rule];
+    }
+    switch (rule) {
+    case 0: snprintf(text, FIT_HEAD_TEXT, "h %% %u", n_kv); break;
+    case 1: snprintf(text, FIT_HEAD_TEXT, "0"); break;
+    case 2: snprintf(text, FIT_HEAD_TEXT, "h, and zeros from head %u on,", n_kv); break;
+    default: snprintf(text, FIT_HEAD_TEXT, "n_head_kv - 1 - h / %u", group); break;
+    }
+    return n_kv > 1;
+}
+
+uint32_t fit_say_heads(char *text, size_t size, const char *of, const uint32_t *heads, uint32_t n_head,
+                       uint32_t n_kv) {
+    uint32_t group = n_head / n_kv, n_other = 0, other = 0;
+    size_t n = 0;
+    for (uint32_t h = 0; h < n_head; h++) {
+        if (heads[h] != h / group) n_other++, other = h;
+    }
+    bool is_one = n_other == 1 && n_head > 1;
+    if (is_one) report_append(text, size, &n, "has head %u read head", other);
+    else report_append(text, size, &n, "has heads that read the heads");
+    for (uint32_t h = 0; h < n_head; h++) {
+        if (is_one && h != other) continue;
+        report_append(text, size, &n, "%s ", h > 0 && !is_one ? "," : "");
+        if (heads[h] < n_kv) report_append(text, size, &n, "%u", heads[h]);
+        else report_append(text, size, &n, "of zeros");
+    }
+    report_append(text, size, &n, " of %s", of);
+    if (is_one) report_append(text, size, &n, ", not %u", other / group);
+    return is_one ? 0 : 1;
+}
