@@ -5,6 +5,7 @@
  * @property {'user' | 'assistant'} role
  * @property {string} content
  * @property {string} [reasoning]  for an answer: what the model thought before it
+ * @property {true} [json]  for an answer: a schema binds it to JSON
  * @property {string} [figures]  for an answer: how many tokens it has, how fast it was, and how it ended
  * @property {{title: string, advice: string, detail: string, code?: string}} [problem]  why an answer failed;
  *   code: as in PlumbError
@@ -53,6 +54,7 @@ function messageOf(value) {
     role: value.role,
     content: value.content,
     ...isText(value.reasoning, Infinity) && { reasoning: value.reasoning },
+    ...value.json === true && { json: true },
     ...isText(value.figures, 1000) && { figures: value.figures },
     ...[title, advice, detail].every(text => isText(text, 10000))
       && { problem: { title, advice, detail, ...isText(code, 100) && { code } } },

@@ -1,5 +1,6 @@
 /* The messages of one conversation, and the actions on each of them. */
 import { announce, copy, element, focusPrompt, icon, iconButton, make, paragraph, problem } from './dom.js';
+import { JsonTree } from './json-tree.js';
 import { Markdown, throttled } from './markdown.js';
 
 /** @typedef {import('./conversation-store.js').Message} Message */
@@ -59,12 +60,12 @@ export function createMessageList(actions) {
   function entry(message, index, shown) {
     const item = make('li', { className: message.role }), text = shown ?? make('div', { className: 'text' });
     item.append(make('span', { className: 'hidden' }, message.role === 'user' ? 'You:' : 'Answer:'), text);
-    if (message.role === 'user') return { item, text, markdown: fillQuestion(item, text, message, index) };
+    if (message.role === 'user') return { item, text, shape: fillQuestion(item, text, message, index) };
     if (message.reasoning) text.before(reasoningOf(message.reasoning, true));
-    const markdown = new Markdown(text);
-    if (!shown && message.content) markdown.show(message.content);
+    const shape = message.json ? new JsonTree(text) : new Markdown(text);
+    if (!shown && message.content) shape.show(message.content);
     fillAnswer(item, text, message, index, messages[index - 1]?.role === 'user');
-    return { item, text, markdown };
+    return { item, text, shape };
   }
 
   /** What the model thought, folded. @param {string} reasoning @param {boolean} isDone  whether it thinks no more */
@@ -112,7 +113,7 @@ export function createMessageList(actions) {
   /** @param {HTMLElement} item @param {HTMLElement} text @param {Message} message @param {number} index
    * @param {boolean} hasQuestion  whether there is a question before it, which can be answered again */
   function fillAnswer(item, text, message, index, hasQuestion) {
-    text.classList.add('markdown');
+    if (!message.json) text.classList.add('markdown');
     if (message.problem) {
       // A message that is too long would fail again.
       const tooLong = message.problem.code === 'PLUMB_ERROR_CONTEXT';
@@ -125,7 +126,8 @@ export function createMessageList(actions) {
       if (!actions.busy()) actions.regenerate(index);
     });
     item.append(make('div', { className: 'tools' },
-      iconButton('copy', 'Copy', () => copy(message.content)), ...hasQuestion ? [again] : [],
+      iconButton('copy', message.json ? 'Copy as JSON' : 'Copy', () => copy(message.content)),
+      ...hasQuestion ? [again] : [],
       paragraph(message.figures ?? '')));
   }
 
@@ -138,7 +140,7 @@ export function createMessageList(actions) {
       : `The answer was cut off because the context is full. ${earlier ? 'It can continue without the oldest messages.'
         : 'Start a new chat, or set a longer context in the settings.'}`;
     return make('div', { className: 'cut' }, make('p', {}, why), ...hasQuestion && (by === 'limit' || earlier)
-      && messages[index]?.content
+      && messages[index]?.content && !messages[index].json
       ? [make('button', { type: 'button', onclick: () => !actions.busy() && actions.continueAnswer(index) },
         'Continue')] : []);
   }
@@ -171,12 +173,12 @@ export function createMessageList(actions) {
      * reasoning to think, then end it.
      * @param {Message} message  the caller appends the pieces to its content and reasoning @param {number} index */
     begin(message, index) {
-      const { item, text, markdown } = entry(message, index);
+      const { item, text, shape } = entry(message, index);
       const before = list.children[index - first];
       if (before) before.replaceWith(item);
       else list.append(item);
       item.setAttribute('aria-busy', 'true');
-      const growing = throttled(all => follow(() => markdown?.show(all)), message.content);
+      const growing = throttled(all => follow(() => shape?.show(all)), message.content);
       toEnd();
       /** @type {ReturnType<typeof reasoningOf> | undefined} */
       let details;
@@ -200,7 +202,7 @@ export function createMessageList(actions) {
             // The text's element stays the same, because the reader may have selected some of it.
             const { item: complete } = entry(message, index, text);
             item.replaceWith(complete);
-            complete.querySelector('details')?.toggleAttribute('open', isOpen);
+            complete.querySelector('.reasoning')?.toggleAttribute('open', isOpen);
             if (focused) focusPrompt();
           });
           announce(message.problem ? `The answer failed: ${message.problem.title}`

@@ -8,13 +8,14 @@ import { createConversationList } from './conversation-list.js';
 import { newConversation, openStore } from './conversation-store.js';
 import { announce, count, dotted, element, focusPrompt, problem, recall, remember, toast } from './dom.js';
 import { acceptDrops } from './drop.js';
-import { explain } from './explain.js';
+import { explain, ExplainedError } from './explain.js';
 import { createLoader } from './loading.js';
 import { createModelsDialog } from './models-dialog.js';
 import { OFFERED } from './offered.js';
 import { isolate, keepPage } from './offline.js';
 import { createDialog, createPanel } from './panels.js';
 import { createSettings } from './settings.js';
+import { withSchemaShown } from '../template/system-text.js';
 
 /** Milliseconds between two saves of a growing answer, and between two updates of its speed. */
 const SAVE_INTERVAL = 200, SPEED_INTERVAL = 500;
@@ -23,6 +24,9 @@ const ALTERNATIVES = 5;
 const UNSAVED = 'Not saved: the browser cannot store it. Export what you want to keep.';
 /** Errors after which a model cannot answer any more: its engine broke down, or its worker is gone. */
 const FATAL = ['PLUMB_ERROR', 'PLUMB_ERROR_STATE'];
+
+/** Errors of a schema: it is not one, or has keywords that cannot be kept. */
+const BROKEN = ['PLUMB_ERROR_ARGUMENT', 'PLUMB_ERROR_UNSUPPORTED'];
 
 const page = {
   main: element('scroll', 'main'), welcome: element('welcome', 'section'), log: element('log', 'ol'),
@@ -171,10 +175,11 @@ function prompt(messages) {
     ({ role, content, ...reasoning && { reasoning_content: reasoning } }))];
 }
 
-/** The system message, if the settings have one. @returns {import('../api/plumb.js').Message[]} */
+/** The system message, if the settings have one, or a schema that it tells the model.
+ * @returns {import('../api/plumb.js').Message[]} */
 function system() {
   const content = settings.system();
-  return content ? [{ role: 'system', content }] : [];
+  return withSchemaShown('settings', content ? [{ role: 'system', content }] : [], { schema: settings.schema() });
 }
 
 /** @param {import('./conversation-store.js').Conversation} [chosen]  undefined: a new one */
@@ -287,6 +292,8 @@ async function answer(open) {
   message.figures = 'stopped';   // shown if the page is reloaded during the answer
   delete message.cut;
   const messages = prompt(chat.messages.slice(0, index)), sampling = settings.sampling();
+  const schema = open ? undefined : settings.schema();
+  if (schema !== undefined) message.json = true;
   const view = list.begin(message, index);
   save(chat);
   /** @type {import('./inspect.js').Token[]} */
@@ -299,8 +306,10 @@ async function answer(open) {
   meter.clear();
   let first = 0, counted = 0, shownAt = 0, savedAt = performance.now(), used;
   try {
-    const template = sampling.reasoningBudget === 0 ? { enable_thinking: false } : {};
-    const options = { ...sampling, template, logprobs: ALTERNATIVES, signal: controller.signal,
+    const thinks = schema === undefined && sampling.reasoningBudget !== 0;
+    const options = { ...sampling, template: thinks ? {} : { enable_thinking: false },
+      ...schema !== undefined && { schema, showSchema: false, reasoningBudget: undefined },
+      logprobs: ALTERNATIVES, signal: controller.signal,
       onToken: (/** @type {import('./inspect.js').Token} */ token) => seen.push(token),
       onDelta: (/** @type {{reasoning?: string}} */ { reasoning }) => {
         if (reasoning === undefined) return;
@@ -335,7 +344,9 @@ async function answer(open) {
   } catch (error) {
     // Closing the model to load another one makes the answer fail, but counts as stopping it.
     if (!controller.signal.aborted) {
-      const why = explain(error);
+      const why = schema !== undefined && error instanceof PlumbError && BROKEN.includes(error.code)
+        ? explain(new ExplainedError('No answer can keep the JSON Schema', 'Change it in the settings.', error.message))
+        : explain(error);
       if (open) {   // the part that there was before is still an answer
         message.cut = known.cut;
         if (known.figures === undefined) delete message.figures;

@@ -2,9 +2,25 @@
 import { count, element, integer, make, recall, remember, toast } from './dom.js';
 
 /** @typedef {{label: string, group: string, hint?: string, value: number | string, min?: number, max?: number,
- *   step?: number, choices?: Record<string, string>, toggle?: string, optional?: boolean, whole?: boolean}} Setting
+ *   step?: number, choices?: Record<string, string>, toggle?: string, optional?: boolean, whole?: boolean,
+ *   example?: string}} Setting
  *   value: the default; choices: each value with its label; toggle: the value when the switch is on; optional: whether
- *   the field may be empty */
+ *   the field may be empty; example: of a JSON Schema, which the field takes */
+
+const SCHEMA = `{
+  "type": "object",
+  "properties": {
+    "title": { "type": "string", "maxLength": 60 },
+    "mood": { "enum": ["happy", "neutral", "sad"] },
+    "keywords": { "type": "array", "items": { "type": "string", "maxLength": 20 }, "minItems": 1, "maxItems": 4 }
+  },
+  "required": ["title", "mood", "keywords"],
+  "additionalProperties": false
+}`;
+/** Milliseconds after the last key until a schema is checked. */
+const DEBOUNCE = 300;
+/** How many problems of a schema are shown. */
+const MOST_PROBLEMS = 5;
 
 /** The settings.  Except for maxTokens, their defaults are those of the package and of the command line.
  * @type {Record<string, Setting>} */
@@ -13,6 +29,8 @@ const SETTINGS = {
   maxTokens: { group: 'Answers', label: 'Longest answer', hint: 'tokens', value: 1024, min: 1, max: 1e6, whole: true },
   reasoningBudget: { group: 'Answers', label: 'Longest reasoning', hint: 'tokens; 0: none; empty: any number',
     value: '', min: 0, max: 1e6, whole: true, optional: true },
+  schema: { group: 'Answers', label: 'JSON Schema', hint: 'Answers are JSON that is valid by it, without reasoning; '
+    + 'empty: they are text', value: '', example: SCHEMA },
   temperature: { group: 'Sampling', label: 'Temperature', hint: '0: always the likeliest', value: 0.8, min: 0, max: 5,
     step: 0.05 },
   topK: { group: 'Sampling', label: 'Top k', hint: '0: off', value: 40, min: 0, max: 1e6, whole: true },
@@ -41,7 +59,9 @@ const SETTINGS = {
 const NOTES = { Model: 'Changes here load the model again when you are done.' };
 
 /** @param {Setting} setting @param {unknown} value @returns {boolean} */
-function isValid({ value: defaultValue, min = -Infinity, max = Infinity, choices, toggle, optional, whole }, value) {
+function isValid({ value: defaultValue, min = -Infinity, max = Infinity, choices, toggle, optional, whole, example },
+  value) {
+  if (example && typeof value === 'string' && value.trim() !== '' && schemaOf(value) === undefined) return false;
   if (optional && value === '') return true;
   if (choices) return Object.hasOwn(choices, String(value));
   if (toggle) return value === defaultValue || value === toggle;
@@ -49,8 +69,20 @@ function isValid({ value: defaultValue, min = -Infinity, max = Infinity, choices
   return typeof value === 'number' && value >= min && value <= max && (!whole || Number.isInteger(value));
 }
 
+/** The JSON Schema in a text; undefined if it is none. @param {string} text @returns {object | boolean | undefined} */
+function schemaOf(text) {
+  try {
+    const value = JSON.parse(text);
+    const isSchema = typeof value === 'boolean' || typeof value === 'object' && value && !Array.isArray(value);
+    return isSchema ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 /** The values that a setting allows, as the end of a sentence. @param {Setting} setting */
-function expected({ min, max, whole: isWhole, optional }) {
+function expected({ min, max, whole: isWhole, optional, example }) {
+  if (example) return 'must be a JSON Schema, or empty';
   if (min === undefined || max === undefined) return 'must be shorter';
   const range = [min, max].map(n => Number.isInteger(n) ? integer(n) : String(n)).join(' to ');
   return `must be ${isWhole ? 'a whole number ' : ''}from ${range}${optional ? ', or empty' : ''}`;
@@ -69,6 +101,12 @@ export function createSettings(onDone, trained) {
   /** @type {Record<string, HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement>} */
   const fields = {};
   let loaded = '';
+  /** The schema that was checked last, and what is wrong with it. @type {{text: string, problems: string[]}} */
+  let checked = { text: '', problems: [] };
+  /** The check that runs. @type {AbortController | undefined} */
+  let checking;
+  /** The end of the check that runs. */
+  let checkEnds = Promise.resolve();
   const modelOptions = () => JSON.stringify(loading());
 
   /** Builds the form when it is first opened, because a page that loads has enough to do. */
@@ -85,26 +123,59 @@ export function createSettings(onDone, trained) {
 
   /** @param {string} name @param {Setting} setting */
   function field(name, setting) {
-    const { label, hint = '', min, max, step, choices, toggle, value } = setting;
+    const { label, hint = '', min, max, step, choices, toggle, value, example } = setting;
     const about = { id: `set-${name}`, 'aria-describedby': `hint-${name} about-${name}` };
     const input = fields[name] = choices
       ? make('select', about, ...Object.entries(choices).map(([value, label]) => make('option', { value }, label)))
       : toggle ? make('input', { ...about, type: 'checkbox', role: 'switch' })
-      : value === '' && !setting.optional ? make('textarea', { ...about, rows: 3 })
+      : value === '' && !setting.optional ? make('textarea', { ...about, rows: example ? 5 : 3,
+        ...example && { className: 'source', spellcheck: false } })
       : make('input', { ...about, type: 'number', ...min !== undefined && { min: String(min) },
         ...max !== undefined && { max: String(max) }, step: setting.whole ? '1' : String(step ?? 'any') });
     input.addEventListener('input', () => {
-      const entered = valueIn(name);
+      if (example) checkEnds = check(name, input.value);
       showAdvice(name);
-      if (entered === undefined) return;
-      values[name] = entered;
-      remember('settings', values);
+      if (example) return;   // it is kept when it was checked
+      const entered = keep(name);
       if (name === 'theme') dispatchEvent(new CustomEvent('plumb-theme', { detail: entered }));
     });
     return make('div', { className: toggle ? 'field switch' : 'field' },
       make('label', { htmlFor: about.id }, label), input,
       make('p', { className: 'figures', id: `hint-${name}` }, hint),
+      ...example ? [make('button', { type: 'button', id: `example-${name}`, className: 'quiet', onclick: () => {
+        input.value = example;
+        input.dispatchEvent(new Event('input'));
+        input.focus();
+      } }, 'Begin with an example')] : [],
       make('p', { className: 'about', id: `about-${name}` }));
+  }
+
+  /** Keeps the value in a field, and returns it, if its setting allows it. @param {string} name */
+  function keep(name) {
+    const entered = valueIn(name);
+    if (entered === undefined) return undefined;
+    values[name] = entered;
+    remember('settings', values);
+    return entered;
+  }
+
+  /** Checks a schema, some time after the last key, and keeps it if nothing is wrong with it.
+   * @param {string} name @param {string} text */
+  async function check(name, text) {
+    checking?.abort();
+    const { signal } = checking = new AbortController();
+    /** @type {string[]} */
+    let problems = [];
+    if (text.trim() !== '') {
+      await new Promise(resolve => setTimeout(resolve, DEBOUNCE));
+      if (signal.aborted) return;
+      // If the check itself fails, an answer will say what is wrong.
+      problems = await import('./schema-check.js').then(({ problemsOf }) => problemsOf(text, signal)).catch(() => []);
+    }
+    if (signal.aborted) return;
+    checked = { text, problems };
+    keep(name);
+    showAdvice(name);
   }
 
   /** The value in a field; undefined if its setting does not allow it. @param {string} name */
@@ -114,16 +185,24 @@ export function createSettings(onDone, trained) {
     const entered = toggle ? /** @type {HTMLInputElement} */ (input).checked ? toggle : value
       : typeof value === 'string' && !optional || text === '' && optional ? input.value
       : text === '' ? NaN : Number(text);
-    return !input.validity.badInput && isValid(setting, entered) ? entered : undefined;
+    const isBroken = setting.example && checked.problems.length > 0 && checked.text === input.value;
+    return !isBroken && !input.validity.badInput && isValid(setting, entered) ? entered : undefined;
   }
 
   /** Shows below a field what is wrong with its value, or what follows from it. @param {string} name */
   function showAdvice(name) {
     const entered = valueIn(name), about = element(`about-${name}`, 'p');
+    if (SETTINGS[name].example) {
+      const { value } = fields[name];
+      element(`example-${name}`, 'button').hidden = value.trim() !== '';
+      if (value !== checked.text && value !== values[name]) return;   // its check runs
+    }
     fields[name].setAttribute('aria-invalid', String(entered === undefined));
     about.classList.toggle('problem', entered === undefined);
     const limit = trained();
-    about.textContent = entered === undefined ? `${SETTINGS[name].label} ${expected(SETTINGS[name])}.`
+    about.textContent = entered === undefined && SETTINGS[name].example && checked.problems.length > 0
+      ? checked.problems.slice(0, MOST_PROBLEMS).join('\n')
+      : entered === undefined ? `${SETTINGS[name].label} ${expected(SETTINGS[name])}.`
       : name === 'contextLength' && limit && Number(entered) > limit
       ? `The model was trained for ${count(limit, 'token')}. Its answers get worse beyond that.` : '';
     if (invalidNames().length === 0) element('settings-note', 'p').textContent = '';
@@ -150,7 +229,8 @@ export function createSettings(onDone, trained) {
     fill();
     dialog.showModal();
   });
-  element('settings-done', 'button').addEventListener('click', () => {
+  element('settings-done', 'button').addEventListener('click', async () => {
+    await checkEnds;
     const names = invalidNames();
     if (names.length === 0) return dialog.close();
     element('settings-note', 'p').textContent = `Correct these values: ${labels(names)}`;
@@ -171,7 +251,7 @@ export function createSettings(onDone, trained) {
 
   /** @param {string[]} groups */
   const valuesOf = groups => Object.fromEntries(Object.entries(values).filter(([name]) =>
-    groups.includes(SETTINGS[name].group) && values[name] !== '' && name !== 'system'));
+    groups.includes(SETTINGS[name].group) && values[name] !== '' && name !== 'system' && name !== 'schema'));
   /** The options of Plumb.load. */
   function loading() { return valuesOf(['Model']); }
   return {
@@ -180,5 +260,7 @@ export function createSettings(onDone, trained) {
     sampling: () => valuesOf(['Answers', 'Sampling', 'Penalties']),
     /** @returns {string} */
     system: () => values.system.trim(),
+    /** The JSON Schema of the answers; undefined: they are text. */
+    schema: () => schemaOf(values.schema),
   };
 }
