@@ -565,6 +565,11 @@ plumb_status plumb_grammar_define_schema(plumb_grammar *grammar, const char *rul
 /* What was ignored in schemas, one sentence a line; "" if nothing. */
 const char *plumb_grammar_warnings(const plumb_grammar *grammar);
 
+/* Writes what can be said of a grammar, a line each: rules that no text of the grammar needs or that derive no text of
+ * finite length, and whether a text has two derivations: a shortest one, or up to which length none has.  How far that
+ * search goes is bounded.  A token that a token element consumes is compared with other token elements only. */
+plumb_status plumb_grammar_check(plumb_grammar *grammar, plumb_write *write, void *user);
+
 /* Follows one text through a grammar.  What it has accepted is a list of parts, each a token or a text. */
 typedef struct plumb_matcher plumb_matcher;
 
@@ -588,6 +593,9 @@ bool plumb_matcher_may_end(const plumb_matcher *matcher);
 const uint32_t *plumb_matcher_mask(plumb_matcher *matcher);
 /* allowed[b] becomes true if byte b may follow. */
 void plumb_matcher_bytes(const plumb_matcher *matcher, bool allowed[256]);
+/* Writes the names of the rules that the text is in, with ", " between them, to buf, at most cap bytes.  Returns the
+ * length of all, or a negative plumb_status.  The rules that called these are not among them. */
+int64_t plumb_matcher_rules(const plumb_matcher *matcher, char *buf, size_t cap);
 /* Writes the text that must follow to buf, at most cap bytes: it ends where the grammar may end, where there is a
  * choice, or where a token element may follow.  It can end inside a character.  Returns its length, or a negative
  * plumb_status. */

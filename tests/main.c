@@ -8,7 +8,7 @@
     X(attention) X(kv_cache) X(plan) X(forward) X(tap) X(quirks) X(reference) X(many_experts) X(report) X(sampler) \
     X(session) X(embed) X(json) X(trace) X(trace_read) X(template) X(diff) X(heads) X(experiment) X(diagnose) X(fit) \
     X(fit_heads) X(order) \
-    X(weights) X(selfcheck) X(regular) X(grammar) X(json_schema)
+    X(weights) X(selfcheck) X(regular) X(grammar) X(grammar_check) X(json_schema)
 
 #define DECLARE(room) void test_##room(void);
 ROOMS(DECLARE)

@@ -1,5 +1,6 @@
 /* plumb_grammar and plumb_matcher: join a grammar with a vocabulary. */
 #include "api/grammar.h"
+#include "grammar/check.h"
 #include "grammar/json_schema.h"
 #include "grammar/recognizer.h"
 #include "grammar/regular.h"
@@ -72,8 +73,7 @@ plumb_status plumb_grammar_parse(plumb_grammar *g, const char *gbnf, size_t n) {
     PLUMB_TRY(check_parse(g));
     struct grammar_text text = { 0 };
     grammar_text_add(&text, gbnf, n);
-    grammar_text_add(&text, "\n", 1);
-    if (g->rules.n > 0) grammar_text_add(&text, g->rules.data, g->rules.n);
+    if (g->rules.n > 0) grammar_text_print(&text, "\n%s", g->rules.data);
     plumb_status status = text.failed || g->rules.failed ? no_memory(g) : compile(g, text.data, text.n);
     grammar_text_free(&text);
     if (status == PLUMB_OK) {
@@ -174,6 +174,51 @@ plumb_status plumb_grammar_parse_schema(plumb_grammar *g, const char *json, size
 }
 
 const char *plumb_grammar_warnings(const plumb_grammar *g) { return g->warnings.data ? g->warnings.data : ""; }
+
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
+
+static const char *show_rule(struct shown *shown, const struct grammar *g, uint32_t rule) {
+    return show_bytes(shown, g->names + g->rules[rule].name, g->rules[rule].n_name);
+}
+
+static void write_ambiguity(struct grammar_text *text, const struct grammar *g, const struct ambiguity *found) {
+    struct shown name, shown;
+    if (found->is_found) {
+        const char *data = found->text.data ? found->text.data : "";
+        grammar_text_print(text, "ambiguous: the rule %s derives \"%s\" in two ways\n",
+                           show_rule(&name, g, found->rule), show_bytes(&shown, data, found->text.n));
+    } else if (found->is_complete) {
+        grammar_text_print(text, "unambiguous: no text of any length has two derivations\n");
+    } else if (found->n_length == 0) {
+        grammar_text_print(text, "no ambiguity found: the grammar is too large for a search\n");
+    } else {
+        grammar_text_print(text, "no ambiguity found: no text of a rule with fewer than %u bytes has two derivations; "
+                           "longer ones were not searched\n", (unsigned)found->n_length);
+    }
+}
+
+plumb_status plumb_grammar_check(plumb_grammar *g, plumb_write *write, void *user) {
+    if (!g->compiled) return error_set(&g->err, PLUMB_ERROR_STATE, "the grammar is not parsed");
+    struct grammar_uses uses;
+    struct ambiguity found = { 0 };
+    struct grammar_text text = { 0 };
+    PLUMB_TRY(grammar_find_uses(g->compiled, &uses, &g->err));
+    plumb_status status = grammar_find_ambiguity(g->compiled, &uses, CHECK_MAX_WORK, &found, &g->err);
+    for (uint32_t i = 0; i < g->compiled->n_rule && status == PLUMB_OK; i++) {
+        struct shown name;
+        if (uses.rules[i] == RULE_USED) continue;
+        grammar_text_print(&text, uses.rules[i] == RULE_ENDLESS ? "the rule %s derives no text of finite length\n"
+                           : "the rule %s is not used: no text of root needs it\n",
+                           show_rule(&name, g->compiled, i));
+    }
+    if (status == PLUMB_OK) write_ambiguity(&text, g->compiled, &found);
+    if (text.failed) status = no_memory(g);
+    if (status == PLUMB_OK) write(user, text.data, text.n);
+    grammar_uses_free(&uses);
+    grammar_text_free(&found.text);
+    grammar_text_free(&text);
+    return status;
+}
 
 /* ---- matchers ---------------------------------------------------------------------------------------------------- */
 
@@ -299,4 +344,25 @@ int64_t plumb_matcher_forced(plumb_matcher *m, char *buf, size_t cap) {
     plumb_status status = recognizer_trim(m->at.r);
     if (status == PLUMB_OK) status = recognizer_forced(m->at.r, position_state(&m->at), buf, cap, &n);
     return status == PLUMB_OK ? (int64_t)n : failed(m->grammar, status);
+}
+
+int64_t plumb_matcher_rules(const plumb_matcher *m, char *buf, size_t cap) {
+    const struct recognizer *r = m->at.r;
+    const struct grammar *g = r->g;
+    const struct configs *state = &r->s.states[position_state(&m->at)];
+    uint8_t *is_written = calloc(g->n_rule, 1);
+    if (!is_written) return no_memory(m->grammar);
+    struct grammar_text text = { 0 };
+    for (uint32_t i = 0; i < state->n; i++) {
+        const uint32_t rule = grammar_rule_of(g, config_at(r->s.configs[state->first + i]));
+        if (is_written[rule]) continue;
+        is_written[rule] = 1;
+        if (text.n > 0) grammar_text_add(&text, ", ", 2);
+        grammar_text_add(&text, g->names + g->rules[rule].name, g->rules[rule].n_name);
+    }
+    free(is_written);
+    const int64_t n = text.failed ? no_memory(m->grammar) : (int64_t)text.n;
+    if (n > 0) memcpy(buf, text.data, text.n < cap ? text.n : cap);
+    grammar_text_free(&text);
+    return n;
 }

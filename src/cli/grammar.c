@@ -82,8 +82,7 @@ static int64_t walk(plumb_matcher *matcher, uint64_t *seed, char text[MAX_SAMPLE
     }
 }
 
-static int print_samples(const struct options *o, plumb_matcher *matcher, uint32_t n) {
-    uint64_t seed = o->has_seed ? o->sampling.seed : random_seed();
+static int print_samples(plumb_matcher *matcher, uint32_t n, uint64_t seed) {
     for (uint32_t i = 0; i < n; i++) {
         char text[MAX_SAMPLE];
         int64_t length = -1;
@@ -106,7 +105,7 @@ static void print_byte(int b) {
     out("\"");
 }
 
-/* Prints which bytes may follow, as ranges, and whether the text may end. */
+/* Prints which bytes may follow, as ranges, whether the text may end, and in which rules it is. */
 static void print_allowed(plumb_matcher *matcher) {
     bool allowed[256], any = plumb_matcher_may_end(matcher);
     plumb_matcher_bytes(matcher, allowed);
@@ -121,6 +120,12 @@ static void print_allowed(plumb_matcher *matcher) {
         any = true;
     }
     out(any ? "\n" : " nothing\n");
+    char rules[400];
+    const int64_t n = plumb_matcher_rules(matcher, rules, sizeof rules);
+    if (n <= 0) return;
+    out("in the rules: ");
+    out_escaped(rules, (size_t)n < sizeof rules ? (size_t)n : sizeof rules);
+    out((size_t)n > sizeof rules ? "...\n" : "\n");
 }
 
 static int match(const struct options *o, plumb_grammar *grammar, plumb_matcher *matcher) {
@@ -155,6 +160,21 @@ static int match(const struct options *o, plumb_grammar *grammar, plumb_matcher 
     return code;
 }
 
+/* ---- check ------------------------------------------------------------------------------------------------------- */
+
+static void write_line(void *user, const char *bytes, size_t n) {
+    (void)user;
+    out_bytes(bytes, n);
+}
+
+static int check(const struct options *o, plumb_grammar *grammar, plumb_matcher *matcher) {
+    out("correct\n");
+    plumb_status status = plumb_grammar_check(grammar, write_line, NULL);
+    if (status != PLUMB_OK) return report("grammar", status, plumb_grammar_error(grammar));
+    out("samples:\n");
+    return print_samples(matcher, o->n_repeat ? o->n_repeat : 3, o->has_seed ? o->sampling.seed : 0);
+}
+
 int run_grammar(const struct options *o) {
     plumb_model *model = NULL;
     plumb_grammar *grammar = NULL;
@@ -163,9 +183,11 @@ int run_grammar(const struct options *o) {
     if (code == EXIT_OK) code = load_grammar(&grammar, model, o);
     plumb_status status = code == EXIT_OK ? plumb_matcher_create(&matcher, grammar) : PLUMB_OK;
     if (status != PLUMB_OK) code = report("grammar", status, plumb_grammar_error(grammar));
-    if (matcher && strcmp(o->files[0], "sample") == 0) code = print_samples(o, matcher, o->n_repeat);
-    else if (matcher && strcmp(o->files[0], "match") == 0) code = match(o, grammar, matcher);
-    else if (matcher) out("correct\n");
+    if (matcher && strcmp(o->files[0], "sample") == 0) {
+        code = print_samples(matcher, o->n_repeat ? o->n_repeat : 1, o->has_seed ? o->sampling.seed : random_seed());
+    } else if (matcher) {
+        code = strcmp(o->files[0], "match") == 0 ? match(o, grammar, matcher) : check(o, grammar, matcher);
+    }
     plumb_matcher_free(matcher);
     plumb_grammar_free(grammar);
     plumb_model_free(model);

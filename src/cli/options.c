@@ -69,9 +69,9 @@ static const struct option {
       "with --json-schema: the members of objects in any order, not in that of the schema" },
     { "--whitespace", ON(RUN) | ON(GRAMMAR), WHITESPACE, AT(schema.space), 0, 0, "NAME",
       "with --json-schema: compact (none), pretty (two spaces a level) or free (compact)" },
-    { "-n", ON(GRAMMAR), U32, AT(n_repeat), 1, 1 << 20, "N", "sample: how many texts (1)" },
+    { "-n", ON(GRAMMAR), U32, AT(n_repeat), 1, 1 << 20, "N", "sample, check: how many texts (1; check: 3)" },
     { "--seed", ON(GRAMMAR), U64, AT(sampling.seed), 0, 0, "N",
-      "sample: the same seed gives the same texts (a random one)" },
+      "sample, check: the same seed gives the same texts (a random one; check: 0)" },
     { "--model", ON(GRAMMAR), TEXT, AT(model), 0, 0, "MODEL",
       "a model whose tokens the grammar names, as in <think>; only its header is read" },
     { "-p", TAKE_TOKENS, TEXT, AT(prompt), 0, 0, "TEXT", "the text to feed; - reads it from standard input" },
@@ -212,10 +212,12 @@ static const struct {
     [COMMAND_GRAMMAR] = { "grammar", "check|sample|match FILE", "tries out a grammar",
         "FILE is a grammar in GBNF, llama.cpp's language; - reads it from standard input.  With --json-schema or\n"
         "--regex there is no FILE.\n\n"
-        "grammar check FILE: says whether it is correct, or what is wrong at which line and column.\n\n"
+        "grammar check FILE: says whether it is correct, or what is wrong at which line and column.  If it is\n"
+        "correct: which rules no text needs, or derive no text of finite length; a shortest text that a rule derives\n"
+        "in two ways, or up to which length there is none; and a few random texts.\n\n"
         "grammar sample FILE: prints random texts of the grammar, each followed by a newline.\n\n"
-        "grammar match FILE TEXT: says whether TEXT is a text of the grammar, or where it parts from it and what is\n"
-        "allowed there; if TEXT is -, all bytes of standard input are the text.\n\n"
+        "grammar match FILE TEXT: says whether TEXT is a text of the grammar, or where it parts from it, what is\n"
+        "allowed there and in which rules; if TEXT is -, all bytes of standard input are the text.\n\n"
         REPORT_CODES("it is correct or matches", "it is wrong or does not match") },
     [COMMAND_DIFF] = { "diff", "A B", "finds where two runs diverge",
         "A and B are traces of any engine: what `plumb trace` wrote, the text that llama-eval-callback prints, JSON\n"
@@ -579,7 +581,7 @@ bool parse_options(int argc, char **argv, struct options *options, int *exit_cod
     options->command = (enum command)command;
     if (command == COMMAND_BENCH) options->n_predict = 64;
     if (command == COMMAND_TRACE || command == COMMAND_DIAGNOSE) options->n_prompt = UINT32_MAX;
-    if (command == COMMAND_GRAMMAR) options->n_repeat = 1;
+    if (command == COMMAND_GRAMMAR) options->n_repeat = 0;   /* the default of its first word */
     if (1u << command & (REPORTS | ON(GRAMMAR))) exit_failed = 3;
 
     bool only_words = false;   /* set by --: no options follow */

@@ -642,6 +642,22 @@ static plumb_status check_recursion(struct parser *p) {
     return status;
 }
 
+/* Copies the names of the rules, so that they can be shown when the text is gone. */
+static plumb_status keep_names(struct parser *p) {
+    struct grammar *g = p->g;
+    size_t n = 0;
+    for (size_t i = 0; i < g->n_rule; i++) n += g->rules[i].n_name;
+    g->names = alloc_array(n, 1);
+    if (!g->names) return no_memory(p->err);
+    n = 0;
+    for (size_t i = 0; i < g->n_rule; i++) {
+        memcpy(g->names + n, p->text + g->rules[i].name, g->rules[i].n_name);
+        g->rules[i].name = (uint32_t)n;
+        n += g->rules[i].n_name;
+    }
+    return PLUMB_OK;
+}
+
 static plumb_status parse(struct parser *p) {
     if (p->n > UINT32_MAX / 2) return too_large(p);
     const char *zero = p->n > 0 ? memchr(p->text, 0, p->n) : NULL;
@@ -649,7 +665,8 @@ static plumb_status parse(struct parser *p) {
     skip_space(p, true);
     while (p->at < p->n) PLUMB_TRY(parse_rule(p));
     PLUMB_TRY(find_root(p));
-    return check_recursion(p);
+    PLUMB_TRY(check_recursion(p));
+    return keep_names(p);
 }
 
 plumb_status grammar_parse(struct grammar **out, const char *text, size_t n, const struct vocabulary *v,
@@ -672,6 +689,7 @@ void grammar_free(struct grammar *g) {
     free(g->code);
     free(g->edges);
     free(g->nodes);
+    free(g->names);
     free(g->rules);
     free(g);
 }

@@ -44,7 +44,7 @@ struct byte_node {
 };
 
 struct grammar_rule {
-    uint32_t name, n_name;  /* its place in the text */
+    uint32_t name, n_name;  /* its place in names, and in the text while that is parsed */
     int32_t start;          /* its first instruction, RULE_UNDEFINED before its definition */
 };
 
@@ -55,6 +55,7 @@ struct grammar {
     size_t n_edge, edge_cap;
     struct byte_node *nodes;
     size_t n_node, node_cap;
+    char *names;            /* of all rules, one after the other */
     struct grammar_rule *rules;
     size_t n_rule, rule_cap;
     uint32_t root;             /* a rule */
@@ -66,6 +67,28 @@ struct grammar {
 static inline enum grammar_op op_of(uint32_t instruction) { return (enum grammar_op)(instruction & 7); }
 static inline int32_t arg_of(uint32_t instruction) {
     return (int32_t)(instruction & ~7u) / 8;
+}
+
+/* The first instruction from there on that is no jump. */
+static inline size_t grammar_skip_jumps(const struct grammar *g, size_t at) {
+    while (op_of(g->code[at]) == OP_JUMP) at = (size_t)((int64_t)at + arg_of(g->code[at]));
+    return at;
+}
+
+/* The edge of a node for a byte; NULL: there is none. */
+static inline const struct byte_edge *grammar_find_edge(const struct grammar *g, uint32_t node, uint8_t byte) {
+    const struct byte_edge *edges = g->edges + g->nodes[node].edge;
+    size_t low = 0, high = g->nodes[node].n;
+    while (low < high) {   /* the first edge that ends at the byte or after it */
+        size_t middle = (low + high) / 2;
+        if (edges[middle].high < byte) low = middle + 1;
+        else high = middle;
+    }
+    return low < g->nodes[node].n && edges[low].low <= byte ? &edges[low] : NULL;
+}
+/* Whether a token element, given as its instruction, consumes a token. */
+static inline bool grammar_token_matches(uint32_t code, int32_t id) {
+    return op_of(code) == OP_TOKEN ? arg_of(code) == id : op_of(code) == OP_NOT_TOKEN && arg_of(code) != id;
 }
 
 struct pieces;   /* recognizer.h */

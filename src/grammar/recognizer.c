@@ -217,10 +217,8 @@ static plumb_status add_return(struct recognizer *r, uint32_t stack) {
 }
 
 static plumb_status add_call(struct recognizer *r, size_t at, uint32_t stack, uint32_t rule) {
-    const uint32_t *code = r->g->code;
-    size_t next = at + 1;
-    while (op_of(code[next]) == OP_JUMP) next = (size_t)((int64_t)next + arg_of(code[next]));
-    if (op_of(code[next]) != OP_RETURN) PLUMB_TRY(push_stack(r, (uint32_t)next, stack, &stack));
+    size_t next = grammar_skip_jumps(r->g, at + 1);
+    if (op_of(r->g->code[next]) != OP_RETURN) PLUMB_TRY(push_stack(r, (uint32_t)next, stack, &stack));
     return add_place(r, (size_t)r->g->rules[rule].start, stack);
 }
 
@@ -272,17 +270,6 @@ static plumb_status finish_state(struct recognizer *r, uint32_t *out) {
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-static const struct byte_edge *find_edge(const struct grammar *g, uint32_t node, uint8_t byte) {
-    const struct byte_edge *edges = g->edges + g->nodes[node].edge;
-    size_t low = 0, high = g->nodes[node].n;
-    while (low < high) {   /* the first edge that ends at the byte or after it */
-        size_t middle = (low + high) / 2;
-        if (edges[middle].high < byte) low = middle + 1;
-        else high = middle;
-    }
-    return low < g->nodes[node].n && edges[low].low <= byte ? &edges[low] : NULL;
-}
-
 plumb_status recognizer_step(struct recognizer *r, uint32_t state, uint8_t byte, uint32_t *to) {
     const struct grammar *g = r->g;
     size_t transition = (size_t)state * g->n_class + g->class_of[byte];
@@ -294,7 +281,7 @@ plumb_status recognizer_step(struct recognizer *r, uint32_t state, uint8_t byte,
             config c = r->s.configs[r->s.states[state].first + i];
             uint32_t at = config_at(c), stack = config_stack(c);
             if (op_of(g->code[at]) != OP_CLASS) continue;
-            const struct byte_edge *edge = find_edge(g, config_node(c), byte);
+            const struct byte_edge *edge = grammar_find_edge(g, config_node(c), byte);
             if (!edge) continue;
             if (edge->node == NODE_DONE) PLUMB_TRY(add_place(r, at + 1, stack));
             else PLUMB_TRY(add_config(r, stack, at, edge->node));
@@ -304,10 +291,6 @@ plumb_status recognizer_step(struct recognizer *r, uint32_t state, uint8_t byte,
     }
     *to = next;
     return PLUMB_OK;
-}
-
-static bool token_matches(uint32_t code, int32_t id) {
-    return op_of(code) == OP_TOKEN ? arg_of(code) == id : op_of(code) == OP_NOT_TOKEN && arg_of(code) != id;
 }
 
 plumb_status recognizer_step_token(struct recognizer *r, uint32_t state, int32_t id, const char *bytes, size_t n,
@@ -320,7 +303,8 @@ plumb_status recognizer_step_token(struct recognizer *r, uint32_t state, int32_t
         begin_state(r);
         for (uint32_t i = 0; i < r->s.states[state].n; i++) {
             config c = r->s.configs[r->s.states[state].first + i];
-            if (token_matches(r->g->code[config_at(c)], id)) PLUMB_TRY(add_place(r, config_at(c) + 1, config_stack(c)));
+            if (!grammar_token_matches(r->g->code[config_at(c)], id)) continue;
+            PLUMB_TRY(add_place(r, config_at(c) + 1, config_stack(c)));
         }
         for (uint32_t i = 0; i < r->s.states[after].n; i++) {
             config c = r->s.configs[r->s.states[after].first + i];

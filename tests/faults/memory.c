@@ -106,7 +106,7 @@ static struct {
 /* The result of a scenario: all bits of its results, and the text of a report. */
 static struct {
     uint64_t hash;
-    char message[512];
+    char message[sizeof ((struct error *)NULL)->message];
     char report[1 << 18];
     size_t n_report;
 } result;
@@ -351,6 +351,30 @@ static plumb_status follow_grammar(void) {
         if (status == PLUMB_OK) status = plumb_matcher_accept_text(m, &"abcja"[i], 1);
     }
     if (status != PLUMB_OK) failed(status, plumb_grammar_error(g));
+    plumb_matcher_free(m);
+    plumb_grammar_free(g);
+    return status;
+}
+
+static void note_text(void *user, const char *bytes, size_t n) {
+    (void)user;
+    note_bytes(bytes, n);
+}
+
+static plumb_status check_grammar(void) {
+    static const char text[] = "root ::= a (\"-\" root)? | \"n\" | e\na ::= [a-z] b\nb ::= \"n\"?\n"
+                               "e ::= \"e\" e\nu ::= b";
+    plumb_grammar *g = plumb_grammar_create(NULL);
+    if (!g) return failed(PLUMB_ERROR_MEMORY, "no memory for a grammar");
+    plumb_matcher *m = NULL;
+    char rules[20];
+    plumb_status status = plumb_grammar_parse(g, text, sizeof text - 1);
+    if (status == PLUMB_OK) status = plumb_grammar_check(g, note_text, NULL);
+    if (status == PLUMB_OK) status = plumb_matcher_create(&m, g);
+    int64_t n = status == PLUMB_OK ? plumb_matcher_rules(m, rules, sizeof rules) : 0;
+    if (n < 0) status = (plumb_status)n;
+    if (status == PLUMB_OK) note_bytes(rules, (size_t)n);
+    else failed(status, plumb_grammar_error(g));
     plumb_matcher_free(m);
     plumb_grammar_free(g);
     return status;
@@ -630,6 +654,7 @@ static const struct scenario scenarios[] = {
     {"embeddings of both passes", embed, 4, NULL},
     {"tokens of a text", tokenize_all, 10, NULL}, {"tokens of other kinds", tokenize_kinds, 40, SAME},
     {"a chat", chat, 5, NULL}, {"a grammar", follow_grammar, 30, SAME},
+    {"the check of a grammar", check_grammar, 20, NULL},
     {"a sampler", sample, 5, NULL}, {"regular languages", regular, 300, SAME},
     {"a trace, written as text and JSON", record_values, 100, SAME},
     {"a trace of all values, written as GGUF", record_all, 100, SAME},

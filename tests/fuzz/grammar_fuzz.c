@@ -5,6 +5,7 @@
  * The grammar is compiled or refused with an error message.  The verdict on the text is that of a slow, obvious
  * matcher.  Masks equal tokens tried alone, on the way through the text.  A second position on the same automaton has
  * the same states. */
+#include "grammar/check.h"
 #include "grammar/recognizer.h"
 #include "../grammar_reference.h"
 #include "fuzz.h"
@@ -55,6 +56,26 @@ static size_t decode(const uint8_t *s, size_t n, uint32_t *cp) {
     return is_short || *cp > 0x10ffff || (*cp >= 0xd800 && *cp < 0xe000) ? 0 : length;
 }
 
+/* A text of the root with two derivations is a text of the grammar, and the root is used if it has a text. */
+static void check_grammar(const struct grammar *g, struct position *p) {
+    struct error err;
+    struct grammar_uses uses;
+    struct ambiguity found;
+    require(grammar_find_uses(g, &uses, &err) == PLUMB_OK, "no memory");
+    require(uses.rules[g->root] != RULE_UNREACHABLE, "the root is unreachable");
+    require(grammar_find_ambiguity(g, &uses, 1 << 14, &found, &err) == PLUMB_OK, "no memory");
+    require(!found.is_found || uses.rules[found.rule] == RULE_USED, "the text of a rule that is not used");
+    uint32_t state = position_state(p);
+    for (size_t i = 0; i < found.text.n && state != STATE_DEAD; i++) {
+        if (recognizer_step(p->r, state, (uint8_t)found.text.data[i], &state) != PLUMB_OK) break;
+    }
+    bool has_tokens = found.text.data && strstr(found.text.data, "<[");
+    require(!found.is_found || found.rule != g->root || has_tokens || p->r->err.status != PLUMB_OK
+            || state_has(p->r, state, STATE_MAY_END), "the ambiguous text is not a text of the grammar");
+    grammar_text_free(&found.text);
+    grammar_uses_free(&uses);
+}
+
 static void follow(struct position *p, struct ref_grammar *reference, const uint8_t *text, size_t n) {
     uint32_t code_points[REF_CHARS];
     int n_char = 0;
@@ -99,6 +120,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                 "no recognizer");
         ref_parse(&reference, copy, n);
         if (position_init(&p, r) == PLUMB_OK) {
+            check_grammar(g, &p);
             follow(&p, &reference, zero ? zero + 1 : data, zero ? size - n - 1 : 0);
             if (position_init(&again, r) == PLUMB_OK) require(again.states[0] == p.states[0], "two states are equal");
             position_free(&again);
