@@ -341,7 +341,8 @@ enum { N_KV = 2 };
 enum mistake {
     RIGHT, SCALE_1, SCALE_DIM, SCALE_ODD, SOFTCAP, STRICT, NO_MASK, NEXT_TOKEN, WINDOW, SUM_LATE, OVER_QUERIES,
     OVER_HEADS, NO_SUM, EXTRA_KEY, INTERLEAVED, FIRST_HEAD, ODD_HEADS, PREVIOUS_SLOT, ZERO_SLOT, OTHER_SLOT, LAYOUT,
-    LESS_ELEMENTS, ONE_HEAD, DECODED_OWN, WEAK_MASK, SLOTS, BASE_2, RANDOM_SCORES, SQUARES
+    LAYOUT_BATCH, OWN_ZERO, OVERWRITTEN, LESS_ELEMENTS, ONE_HEAD, DECODED_OWN, WEAK_MASK, SLOTS, BASE_2, RANDOM_SCORES,
+    SQUARES
 };
 
 struct attention_data {
@@ -362,6 +363,7 @@ static bool sees(enum mistake m, uint32_t t, uint32_t j) {
     case NO_MASK: case WEAK_MASK: return is_filled;
     case NEXT_TOKEN: return j <= t + 1 && is_filled;
     case WINDOW: return j <= t && j + 3 > t;
+    case OVERWRITTEN: return j <= t && j <= N_PROMPT;
     case DECODED_OWN: return j < t || (j == t && t < N_PROMPT);
     default: return j <= t;
     }
@@ -375,7 +377,10 @@ static double score(const struct attention_data *d, enum mistake m, uint32_t t, 
     if (m == PREVIOUS_SLOT) k = j > 0 ? d->k[j - 1][g] : zeros;
     if (m == ZERO_SLOT && j == 2) k = zeros;
     if (m == OTHER_SLOT && j == 3) k = d->k[1][g];
-    if (m == LAYOUT) k = d->k[(g * N_TOKEN + j) / N_KV][(g * N_TOKEN + j) % N_KV];
+    uint32_t n_slot = m == LAYOUT ? N_TOKEN : t < N_PROMPT ? N_PROMPT : t + 1, row = g * n_slot + j;
+    if (m == LAYOUT || (m == LAYOUT_BATCH && j < n_slot)) k = d->k[row / N_KV][row % N_KV];
+    if (m == OWN_ZERO && t >= N_PROMPT && j == t) k = zeros;
+    if (m == OVERWRITTEN && t > N_PROMPT && j == N_PROMPT) k = d->k[t][g];
     double scale = m == SCALE_1 ? 1 : m == SCALE_DIM ? 1.0 / DIM : m == SCALE_ODD ? 0.337 : 0.25;
     if (m == ONE_HEAD && h == 3) scale = 1;
     double s = dot(d->q[t][h], k, m == LESS_ELEMENTS ? DIM / 2 : DIM) * scale;
@@ -422,7 +427,7 @@ struct attention_case {
 static const struct attention_case weight_cases[] = {
     { "the right step", RIGHT, NULL },
     { "no scale", SCALE_1, "times 1, not times 0.25: they are not scaled" },
-    { "a scale of 1 / head_dim", SCALE_DIM, "times 0.0625, not times 0.25" },
+    { "a scale of 1 / head_dim", SCALE_DIM, "times 0.0625 = 1 / head_dim, not times 0.25" },
     { "a scale that nobody uses", SCALE_ODD, "times 0.33" },
     { "powers of 2", BASE_2, "the exponentials are of base 2" },
     { "a softcap", SOFTCAP, "has scores with a softcap of 2" },
@@ -445,6 +450,9 @@ static const struct attention_case weight_cases[] = {
     { "zeros in a slot", ZERO_SLOT, "has K of zeros at token 2" },
     { "another token in a slot", OTHER_SLOT, "has K of token 1 at token 3" },
     { "rows of K read in another order", LAYOUT, "has rows of K, stored as (token, head), read as (head, token)" },
+    { "rows of K of a batch read in another order", LAYOUT_BATCH, "has rows of K, stored as (token, head), read as" },
+    { "a cache without the token itself", OWN_ZERO, "has K of zeros for the token itself after the prompt" },
+    { "a cache of one slot after the prompt", OVERWRITTEN, "has the K of every token after the prompt in the same slot" },
     { "half of each head", LESS_ELEMENTS, "has dot products of the first 8 elements of heads alone, of 16" },
     { "no scale in one head", ONE_HEAD, "they are not scaled, only in head 3" },
     { "random scores", RANDOM_SCORES, NULL },
@@ -511,7 +519,8 @@ static void weights(const void *arg) {
 
 /* The sum over j of weight (t, h, j) times V (j, h / 2). */
 enum out_mistake {
-    OUT_RIGHT, OUT_INTERLEAVED, OUT_FIRST, OUT_ODD, OUT_LAYOUT, OUT_TRANSPOSED_V, OUT_TRANSPOSED, OUT_SHIFTED, OUT_ZERO,
+    OUT_RIGHT, OUT_INTERLEAVED, OUT_FIRST, OUT_ODD, OUT_LAYOUT, OUT_LAYOUT_BATCH, OUT_OVERWRITTEN, OUT_TRANSPOSED_V,
+    OUT_TRANSPOSED, OUT_SHIFTED, OUT_ZERO,
     OUT_OTHER, OUT_STALE, OUT_MERGE, OUT_LARGEST, OUT_EQUAL, OUT_K, OUT_NEXT, OUT_ONE_HEAD, OUT_ELEMENTS, OUT_RANDOM,
     OUT_ROOT
 };
@@ -529,7 +538,9 @@ static void add_up(struct attention_data *d, enum out_mistake m) {
                 if (m == OUT_ONE_HEAD && h == 2) g = 0;
                 double w = (double)d->weights[t][h][j];
                 const float *v = d->v[j][g];
-                if (m == OUT_LAYOUT) v = d->v[(g * N_TOKEN + j) / N_KV][(g * N_TOKEN + j) % N_KV];
+                uint32_t n_slot = m == OUT_LAYOUT ? N_TOKEN : t < N_PROMPT ? N_PROMPT : t + 1, r = g * n_slot + j;
+                if (m == OUT_LAYOUT || (m == OUT_LAYOUT_BATCH && j < n_slot)) v = d->v[r / N_KV][r % N_KV];
+                if (m == OUT_OVERWRITTEN && t > N_PROMPT && j == N_PROMPT) v = d->v[t][g];
                 if (m == OUT_TRANSPOSED) w = (double)d->weights[j][h][t];
                 if (m == OUT_SHIFTED) v = j > 0 ? d->v[j - 1][g] : zeros;
                 if ((m == OUT_ZERO && j == 2) || (m == OUT_STALE && t >= N_PROMPT && j == t)) v = zeros;
@@ -568,6 +579,8 @@ static const struct out_case out_cases[] = {
     { "the first head of V", OUT_FIRST, "has head h read head 0 of V, not h / 2" },
     { "heads in no order", OUT_ODD, "has heads that read the heads 1, 0, 0, 1 of V" },
     { "rows of V in another order", OUT_LAYOUT, "has rows of V, stored as (token, head), read as (head, token)" },
+    { "rows of V of a batch in another order", OUT_LAYOUT_BATCH, "has rows of V, stored as (token, head), read" },
+    { "a cache of one slot after the prompt", OUT_OVERWRITTEN, "has the V of every token after the prompt in the" },
     { "V transposed", OUT_TRANSPOSED_V, "of each head of V, stored as (token, element), read as (element, token)" },
     { "weights transposed", OUT_TRANSPOSED, "has the weights read as (key, token)" },
     { "V of the token before", OUT_SHIFTED, "has V of the token before each key" },
@@ -580,7 +593,7 @@ static const struct out_case out_cases[] = {
     { "K instead of V", OUT_K, "has K instead of V" },
     { "the weights of the next head", OUT_NEXT, "has the weights of the next head in each head" },
     { "another V in one head", OUT_ONE_HEAD, "has head 2 read head 0 of V, not 1" },
-    { "elements of heads in another order", OUT_ELEMENTS, "has the elements of each row in the order of the transposed" },
+    { "elements of heads in another order", OUT_ELEMENTS, "the elements of each row in the order of the transposed" },
     { "random factors of the weights", OUT_RANDOM, NULL },
     { "roots of the weights", OUT_ROOT, NULL },
 };

@@ -39,6 +39,7 @@ struct attention {
     uint32_t *right_heads;     /* (n_head) the head of K of each head of Q */
     double *right_dots, *dots; /* (n_token, n_head, n_key) of Q and K */
     bool *right_seen, *seen;   /* (n_token, n_key) */
+    uint32_t *slots;           /* (n_token, n_key) of a hypothesis: see multiply */
     double *y;                 /* (n_token, n_head, n_key) */
     double right_scale;
 };
@@ -147,20 +148,38 @@ static void weigh(const struct attention *a, const struct way *w) {
 
 #define propose(a, w, cost, ...) (weigh(a, w), fit_propose((a)->f, cost, (a)->y, __VA_ARGS__))
 
-/* Fills dots.  heads: the head of K for each head of Q; n_kv: none, and the dot products are 0.  slots: the slot
- * that is read for each key; UINT32_MAX: zeros.  Both may be NULL.  n: how many elements are multiplied. */
+/* Fills dots.  heads (n_head): the head of K for each head of Q; n_kv: zeros.  slots (n_token, n_key): the slot that is
+ * read for each token and key; n_key or more: zeros.  Both may be NULL.  n: how many elements are multiplied. */
 static void multiply(const struct attention *a, const struct fit_rows *q, const struct fit_rows *k,
                      const uint32_t *heads, const uint32_t *slots, uint32_t n, double *dots) {
     for (uint32_t t = 0; t < a->n_token; t++) {
         for (uint32_t h = 0; h < a->n_head; h++) {
             const float *x = fit_row(q, t) + (size_t)h * a->dim;
             for (uint32_t j = 0; j < a->n_key; j++) {
-                uint32_t slot = slots ? slots[j] : j, g = heads ? heads[h] : a->right_heads[h];
+                uint32_t slot = slots ? slots[(size_t)t * a->n_key + j] : j, g = heads ? heads[h] : a->right_heads[h];
                 double dot = 0;
                 for (uint32_t i = 0; slot < a->n_key && g < k->n_head && i < n; i++) {
                     dot += (double)x[i] * (double)fit_row(k, slot)[(size_t)g * a->dim + i];
                 }
                 dots[((size_t)t * a->n_head + h) * a->n_key + j] = dot;
+            }
+        }
+    }
+}
+
+/* Fills a->dots with K in another order.  is_whole: of all tokens; otherwise of those that are there when a token
+ * attends. */
+static void multiply_in_order(const struct attention *a, enum cache_order order, bool is_whole) {
+    for (uint32_t t = 0; t < a->n_token; t++) {
+        uint32_t n = is_whole ? a->n_key : filled(a, pos_of(a, t));
+        for (uint32_t h = 0; h < a->n_head; h++) {
+            const float *x = fit_row(&a->q, t) + (size_t)h * a->dim;
+            for (uint32_t j = 0; j < a->n_key; j++) {
+                double dot = 0;
+                for (uint32_t i = 0; j < n && i < a->dim; i++) {
+                    dot += (double)x[i] * (double)a->k.x[fit_order(order, n, a->n_kv, a->dim, j, a->right_heads[h], i)];
+                }
+                a->dots[((size_t)t * a->n_head + h) * a->n_key + j] = dot;
             }
         }
     }
@@ -253,21 +272,21 @@ static double search(const struct attention *a, struct way *w, double start, dou
 static void try_scale(struct attention *a, struct way w, double scale) {
     const struct plan *p = &a->f->model->plan;
     double right = a->right_scale, dim = a->dim, n_embd = p->n_embd, n_head = a->n_head;
-    const struct { double scale; const char *text; } named[] = {
-        { 1, ": they are not scaled" }, { 1 / dim, " = 1 / head_dim" }, { 1 / sqrt(dim), " = 1 / sqrt(head_dim)" },
-        { 1 / sqrt(n_embd), " = 1 / sqrt(n_embd)" }, { 1 / n_embd, " = 1 / n_embd" },
-        { 1 / sqrt(n_head), " = 1 / sqrt(n_head)" }, { 1 / sqrt(dim / 2), " = 1 / sqrt(head_dim / 2)" },
-        { 1 / sqrt(2 * dim), " = 1 / sqrt(2 head_dim)" }, { sqrt(dim), " = sqrt(head_dim)" },
-        { right * right, ": the scale is applied twice" }, { -right, ": the sign is wrong" },
-        { right * log(2), ": the exponentials are of base 2" },
-        { right / log(2), ": log2(e) is multiplied in, and the exponentials are of base e" },
+    const struct { double scale; const char *name, *why; } named[] = {
+        { 1, "", ": they are not scaled" }, { 1 / dim, " = 1 / head_dim", "" },
+        { 1 / sqrt(dim), " = 1 / sqrt(head_dim)", "" }, { 1 / sqrt(n_embd), " = 1 / sqrt(n_embd)", "" },
+        { 1 / n_embd, " = 1 / n_embd", "" }, { 1 / sqrt(n_head), " = 1 / sqrt(n_head)", "" },
+        { 1 / sqrt(dim / 2), " = 1 / sqrt(head_dim / 2)", "" }, { 1 / sqrt(2 * dim), " = 1 / sqrt(2 head_dim)", "" },
+        { sqrt(dim), " = sqrt(head_dim)", "" }, { right * right, "", ": the scale is applied twice" },
+        { -right, "", ": the sign is wrong" }, { right * log(2), "", ": the exponentials are of base 2" },
+        { right / log(2), "", ": log2(e) is multiplied in, and the exponentials are of base e" },
     };
     struct way of = w;
     for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
         if (!is_near(scale, named[i].scale, 5e-3) || is_near(named[i].scale, right, 1e-5)) continue;
         of.scale = named[i].scale;
-        propose(a, &of, 0, "has dot products of Q and K times %.6g, not times %.6g%s", named[i].scale, right,
-                named[i].text);
+        propose(a, &of, 0, "has dot products of Q and K times %.6g%s, not times %.6g%s", named[i].scale,
+                named[i].name, right, named[i].why);
     }
     of.scale = scale;
     if (!is_near(scale, right, 1e-6)) {
@@ -558,6 +577,13 @@ static void try_heads(struct attention *a) {
     propose_dots(a, cost, text);
 }
 
+/* Proposes the same slots (n_key) for every token. */
+static void propose_slots(struct attention *a, const uint32_t *slots, uint32_t cost, const char *text) {
+    for (size_t i = 0; i < (size_t)a->n_token * a->n_key; i++) a->slots[i] = slots[i % a->n_key];
+    multiply(a, &a->q, &a->k, NULL, a->slots, a->dim, a->dots);
+    propose_dots(a, cost, text);
+}
+
 /* Solves for the slot that is read for each key.  The scores of the other keys of a row, most of which are right, say
  * what number the logarithms of a row are off by. */
 static void try_slots(struct attention *a) {
@@ -565,14 +591,30 @@ static void try_slots(struct attention *a) {
     size_t n_row = (size_t)a->n_token * a->n_head;
     struct way w = right_way(a);
     char text[160];
-    uint32_t *slots = fit_new(a->f, n_key, sizeof *slots);
+    uint32_t *slots = fit_new(a->f, n_key, sizeof *slots), n_prompt = a->f->n_prompt;
     double *offsets = fit_new(a->f, n_row, sizeof *offsets), *sorted = fit_new(a->f, n_key, sizeof *sorted);
     if (!slots || !offsets || !sorted) return;
     for (int by = -1; by <= 1; by += 2) {   /* all of them are shifted */
         for (uint32_t j = 0; j < n_key; j++) slots[j] = (uint32_t)((int64_t)j + by);   /* -1: zeros */
-        multiply(a, &a->q, &a->k, NULL, slots, a->dim, a->dots);
-        propose_dots(a, 0, by < 0 ? "has K of the token before each key" : "has K of the token after each key");
+        propose_slots(a, slots, 0, by < 0 ? "has K of the token before each key" : "has K of the token after each key");
     }
+    for (size_t i = 0; i < (size_t)a->n_token * n_key; i++) {
+        uint32_t pos = pos_of(a, (uint32_t)(i / n_key)), j = (uint32_t)(i % n_key);
+        a->slots[i] = j == pos && pos >= n_prompt ? UINT32_MAX : j;
+    }
+    multiply(a, &a->q, &a->k, NULL, a->slots, a->dim, a->dots);
+    propose_dots(a, 0, "has K of zeros for the token itself after the prompt: its K is not in the cache yet");
+    for (size_t i = 0; i < (size_t)a->n_token * n_key; i++) {
+        uint32_t pos = pos_of(a, (uint32_t)(i / n_key)), j = (uint32_t)(i % n_key);
+        a->slots[i] = j == n_prompt && pos > n_prompt ? pos : j;
+        a->seen[i] = a->right_seen[i] && j <= n_prompt;
+    }
+    multiply(a, &a->q, &a->k, NULL, a->slots, a->dim, a->dots);
+    struct way overwritten = right_way(a);
+    overwritten.dots = a->dots;
+    overwritten.seen = a->seen;
+    propose(a, &overwritten, 0, "has the K of every token after the prompt in the same slot, %u, where it overwrites "
+            "the one before", n_prompt);
     for (size_t row = 0; row < n_row; row++) {
         const float *weights = a->f->theirs.x + row * n_key;
         uint32_t n = 0, t = (uint32_t)(row / a->n_head), h = (uint32_t)(row % a->n_head);
@@ -611,53 +653,33 @@ static void try_slots(struct attention *a) {
         if (slots[j] != j) n_other++, last = j;
     }
     if (n_other == 0) return;
-    multiply(a, &a->q, &a->k, NULL, slots, a->dim, a->dots);
     const char *more = n_other == 1 ? "" : ", as the last of several such tokens";
     if (slots[last] == UINT32_MAX) snprintf(text, sizeof text, "has K of zeros at token %u%s", last, more);
     else snprintf(text, sizeof text, "has K of token %u at token %u%s", slots[last], last, more);
-    propose_dots(a, n_other, text);
+    propose_slots(a, slots, n_other, text);
 }
 
 /* K in other orders of tokens, heads and elements. */
-static void try_layouts(struct attention *a) {
-    static const char *const texts[] = {
-        "has rows of K, stored as (token, head), read as (head, token)",
-        "has rows of K, stored as (head, token), read as (token, head)",
-        "has elements of each head of K, stored as (token, element), read as (element, token)",
-        "has elements of K, stored as (head, element), read as (element, head)",
-        "has the heads of Q, stored as (token, head), read as (head, token)",
-    };
-    uint32_t n_slot = a->k.n_token < a->n_key ? a->k.n_token : a->n_key, n_kv = a->n_kv, dim = a->dim;
-    size_t n_k = (size_t)a->n_key * n_kv * dim, n_q = (size_t)a->n_token * a->n_head * dim;
-    float *k = fit_new(a->f, n_k, sizeof *k), *q = fit_new(a->f, n_q, sizeof *q);
-    if (!k || !q) return;
-    struct fit_rows other_k = a->k, other_q = a->q;
-    for (int way = 0; way < 5; way++) {
-        if (n_kv == 1 && (way == 0 || way == 1 || way == 3)) continue;
-        other_k.x = way < 4 ? k : a->k.x;
-        other_q.x = way < 4 ? a->q.x : q;
-        for (size_t i = 0; way < 4 && i < (size_t)n_slot * n_kv * dim; i++) {
-            size_t e = i % dim, g = i / dim % n_kv, s = i / dim / n_kv, row = way == 0 ? g * n_slot + s : 0, of = e;
-            if (way == 1) row = s * n_kv + g, row = row % n_slot * n_kv + row / n_slot;
-            if (way == 2) {
-                size_t flat = s * dim + e;
-                row = flat % n_slot * n_kv + g;
-                of = flat / n_slot;
-            }
-            if (way == 3) {
-                size_t flat = g * dim + e;
-                row = s * n_kv + flat % n_kv;
-                of = flat / n_kv;
-            }
-            k[i] = a->k.x[row * dim + of];
+static void try_orders(struct attention *a) {
+    char text[FIT_SENTENCE];
+    for (int order = ORDER_RIGHT + 1; order < N_ORDER; order++) {
+        fit_say_order(text, sizeof text, (enum cache_order)order, "K");
+        for (int is_whole = 0; is_whole < 2; is_whole++) {
+            multiply_in_order(a, (enum cache_order)order, is_whole);
+            propose_dots(a, 0, text);
         }
-        for (size_t i = 0; way == 4 && i < n_q; i++) {
-            size_t e = i % dim, row = i / dim, h = row % a->n_head, t = row / a->n_head;
-            q[i] = a->q.x[(h * a->n_token + t) * dim + e];
-        }
-        multiply(a, &other_q, &other_k, NULL, NULL, dim, a->dots);
-        propose_dots(a, 0, texts[way]);
     }
+    size_t n_q = (size_t)a->n_token * a->n_head * a->dim;
+    float *q = fit_new(a->f, n_q, sizeof *q);
+    struct fit_rows other = a->q;
+    for (size_t i = 0; q && i < n_q; i++) {
+        size_t row = i / a->dim, h = row % a->n_head, t = row / a->n_head;
+        q[i] = a->q.x[(h * a->n_token + t) * a->dim + i % a->dim];
+    }
+    if (!q) return;
+    other.x = q;
+    multiply(a, &other, &a->k, NULL, NULL, a->dim, a->dots);
+    propose_dots(a, 0, "has rows of Q, stored as (token, head), read as (head, token)");
 }
 
 static bool is_alike(const struct fit_rows *x, const struct fit_rows *like) {
@@ -667,13 +689,16 @@ static bool is_alike(const struct fit_rows *x, const struct fit_rows *like) {
 /* Other activations in the place of Q and K. */
 static void try_activations(struct attention *a) {
     static const struct { enum tap_id q, k; const char *text; } ways[] = {
-        { TAP_COUNT, TAP_KCUR, "has K before its RoPE and norm" }, { TAP_COUNT, TAP_KCUR_NORMED, "has K before RoPE" },
-        { TAP_QCUR, TAP_COUNT, "has Q before its RoPE and norm" }, { TAP_QCUR_NORMED, TAP_COUNT, "has Q before RoPE" },
-        { TAP_QCUR, TAP_KCUR, "has Q and K before their RoPE and norms" },
-        { TAP_QCUR_NORMED, TAP_KCUR_NORMED, "has Q and K before RoPE" },
+        { TAP_COUNT, TAP_KCUR, "has K as its product gives it" },
+        { TAP_COUNT, TAP_KCUR_NORMED, "has K as its norm gives it" },
+        { TAP_QCUR, TAP_COUNT, "has Q as its product gives it" },
+        { TAP_QCUR_NORMED, TAP_COUNT, "has Q as its norm gives it" },
+        { TAP_QCUR, TAP_KCUR, "has Q and K as their products give them" },
+        { TAP_QCUR_NORMED, TAP_KCUR_NORMED, "has Q and K as their norms give them" },
         { TAP_QCUR_ROPE, TAP_COUNT, "has Q before its last factor" },
         { TAP_COUNT, TAP_VCUR, "has V instead of K" }, { TAP_COUNT, TAP_QCUR_ROPE, "has Q instead of K" },
     };
+    const struct attn_plan *p = a->plan;
     char text[96];
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         struct fit_rows q = a->q, k = a->k;
@@ -683,7 +708,8 @@ static void try_activations(struct attention *a) {
         q.n_head = a->q.n_head, q.n = a->q.n;
         k.n_head = a->k.n_head, k.n = a->k.n;
         multiply(a, &q, &k, NULL, NULL, a->dim, a->dots);
-        propose_dots(a, 0, ways[i].text);
+        snprintf(text, sizeof text, "%s%s", ways[i].text, i < 6 && p->rope != ROPE_NONE ? ", without RoPE" : "");
+        propose_dots(a, 0, text);
     }
     for (int32_t il = 0; il < (int32_t)a->f->model->plan.n_layer; il++) {
         struct fit_rows k;
@@ -741,6 +767,7 @@ void fit_attention_weights(struct fit *f) {
     a.y = fit_new(f, n, sizeof *a.y);
     a.right_seen = fit_new(f, n_pair, sizeof *a.right_seen);
     a.seen = fit_new(f, n_pair, sizeof *a.seen);
+    a.slots = fit_new(f, n_pair, sizeof *a.slots);
     if (f->out_of_memory) return;
     for (uint32_t h = 0; h < a.n_head; h++) a.right_heads[h] = h / (a.n_head / a.n_kv);
     for (uint32_t t = 0; t < a.n_token; t++) set_seen(&a, a.right_seen, t, right_span(&a, pos_of(&a, t)));
@@ -753,6 +780,6 @@ void fit_attention_weights(struct fit *f) {
     if (n > PRODUCTS / a.dim) return;
     try_heads(&a);
     try_slots(&a);
-    try_layouts(&a);
+    try_orders(&a);
     try_activations(&a);
 }

@@ -40,3 +40,33 @@ uint32_t fit_say_heads(char *text, size_t size, const char *of, const uint32_t *
     if (is_one) report_append(text, size, &n, ", not %u", other / group);
     return is_one ? 0 : 1;
 }
+
+void fit_say_order(char *text, size_t size, enum cache_order order, const char *of) {
+    static const struct { const char *what, *stored, *read; } texts[N_ORDER] = {
+        [ORDER_ROWS_BY_HEAD] = { "rows", "token, head", "head, token" },
+        [ORDER_ROWS_BY_SLOT] = { "rows", "head, token", "token, head" },
+        [ORDER_ELEMENTS_BY_SLOT] = { "the elements of each head", "token, element", "element, token" },
+        [ORDER_SLOTS_BY_ELEMENT] = { "the elements of each head", "element, token", "token, element" },
+        [ORDER_ELEMENTS_BY_HEAD] = { "the elements", "head, element", "element, head" },
+    };
+    snprintf(text, size, "has %s of %s, stored as (%s), read as (%s)", texts[order].what, of, texts[order].stored,
+             texts[order].read);
+}
+
+size_t fit_order(enum cache_order order, size_t n_slot, size_t n_kv, size_t dim, size_t slot, size_t g, size_t e) {
+    size_t row = slot * n_kv + g, flat;
+    switch (order) {
+    case ORDER_ROWS_BY_HEAD: return (g * n_slot + slot) * dim + e;
+    case ORDER_ROWS_BY_SLOT: return (row % n_slot * n_kv + row / n_slot) * dim + e;
+    case ORDER_ELEMENTS_BY_SLOT:
+        flat = slot * dim + e;
+        return (flat % n_slot * n_kv + g) * dim + flat / n_slot;
+    case ORDER_SLOTS_BY_ELEMENT:
+        flat = e * n_slot + slot;
+        return (flat / dim * n_kv + g) * dim + flat % dim;
+    case ORDER_ELEMENTS_BY_HEAD:
+        flat = g * dim + e;
+        return (slot * n_kv + flat % n_kv) * dim + flat / n_kv;
+    default: return row * dim + e;
+    }
+}

@@ -1,4 +1,5 @@
-/* Which head of K or V each head of Q reads, where it is not h / (n_head / n_head_kv). */
+/* How engines read K and V wrongly: which head each head of Q reads, where it is not h / (n_head / n_head_kv), and in
+ * which order they take the elements. */
 #ifndef PLUMB_DIAGNOSE_FIT_HEADS_H
 #define PLUMB_DIAGNOSE_FIT_HEADS_H
 
@@ -10,5 +11,15 @@ enum { FIT_HEAD_RULES = 4, FIT_HEAD_TEXT = 64 };
 bool fit_head_rule(uint32_t rule, uint32_t n_head, uint32_t n_kv, uint32_t *heads, char text[FIT_HEAD_TEXT]);
 /* Writes which heads (n_head) are read; of: "K" or "V".  Returns what this costs (struct finding). */
 uint32_t fit_say_heads(char *text, size_t size, const char *of, const uint32_t *heads, uint32_t n_head, uint32_t n_kv);
+
+/* Orders in which a cache (n_slot, n_kv, dim) is read by mistake. */
+enum cache_order {
+    ORDER_RIGHT, ORDER_ROWS_BY_HEAD, ORDER_ROWS_BY_SLOT, ORDER_ELEMENTS_BY_SLOT, ORDER_SLOTS_BY_ELEMENT,
+    ORDER_ELEMENTS_BY_HEAD, N_ORDER
+};
+/* Writes "has rows of V, stored as (token, head), read as (head, token)".  of: "K" or "V". */
+void fit_say_order(char *text, size_t size, enum cache_order order, const char *of);
+/* Returns the index of the element that is taken for element e of head g in a slot. */
+size_t fit_order(enum cache_order order, size_t n_slot, size_t n_kv, size_t dim, size_t slot, size_t g, size_t e);
 
 #endif

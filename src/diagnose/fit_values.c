@@ -12,14 +12,15 @@ struct values {
     struct fit_rows w, v;      /* (n_token, n_head, n_key) of the tokens of the output; (n_key, n_kv, dim) */
     uint32_t n_token, n_head, n_kv, n_key, dim;
     uint32_t *right_heads, *heads;   /* (n_head) the head of V of each head; those of a hypothesis, n_kv: zeros */
-    uint32_t *slots;           /* (n_key) the slot that is read for each key; UINT32_MAX: zeros */
-    float *other;              /* room for the weights or V of a hypothesis */
+    uint32_t *slots;           /* (n_key) the slot that is read for each key; n_key or more: zeros */
+    uint32_t *token_slots;     /* (n_token, n_key) the same for each token */
+    float *other;              /* (n_token, n_head, n_key) the weights of a hypothesis */
     double *y;                 /* (n_token, n_head, dim) */
 };
 
 static uint32_t pos_of(const struct values *a, uint32_t t) { return a->f->theirs.pos[t]; }
 
-/* Fills y.  heads and slots may be NULL: the right ones. */
+/* Fills y.  heads (n_head) and slots (n_token, n_key) may be NULL: the right ones. */
 static void combine(const struct values *a, const float *w, const float *v, const uint32_t *heads,
                     const uint32_t *slots) {
     for (uint32_t row = 0; row < a->n_token * a->n_head; row++) {
@@ -28,12 +29,18 @@ static void combine(const struct values *a, const float *w, const float *v, cons
         memset(out, 0, a->dim * sizeof *out);
         for (uint32_t j = 0; j < a->n_key && g < a->n_kv; j++) {
             double weight = (double)w[(size_t)row * a->n_key + j];
-            uint32_t slot = slots ? slots[j] : j;
+            uint32_t slot = slots ? slots[(size_t)(row / a->n_head) * a->n_key + j] : j;
             if (weight == 0 || slot >= a->n_key) continue;   /* 0 * NaN would reach it */
             const float *from = v + ((size_t)slot * a->n_kv + g) * a->dim;
             for (uint32_t i = 0; i < a->dim; i++) out[i] += weight * (double)from[i];
         }
     }
+}
+
+/* Fills y with the same slots (n_key) for every token. */
+static void combine_slots(const struct values *a, const uint32_t *slots) {
+    for (size_t i = 0; i < (size_t)a->n_token * a->n_key; i++) a->token_slots[i] = slots[i % a->n_key];
+    combine(a, a->w.x, a->v.x, NULL, a->token_slots);
 }
 
 static void propose(const struct values *a, uint32_t cost, const char *text) {
@@ -174,31 +181,28 @@ static void try_weights(struct values *a) {
 
 /* ---- other V ----------------------------------------------------------------------------------------------------- */
 
-/* Copies V so that what is written for (s, g, e) is read from another place. */
-static void try_layouts(struct values *a) {
-    static const char *const texts[] = {
-        "has rows of V, stored as (token, head), read as (head, token)",
-        "has rows of V, stored as (head, token), read as (token, head)",
-        "has the elements of each head of V, stored as (token, element), read as (element, token)",
-        "has the elements of each head of V, stored as (element, token), read as (token, element)",
-        "has the elements of V, stored as (head, element), read as (element, head)",
-    };
-    size_t n_slot = a->n_key, n_kv = a->n_kv, dim = a->dim;
-    for (int way = 0; way < 5; way++) {
-        if (n_kv == 1 && way != 2 && way != 3) continue;
-        for (size_t i = 0; i < n_slot * n_kv * dim; i++) {
-            size_t e = i % dim, g = i / dim % n_kv, s = i / dim / n_kv, row = s * n_kv + g, flat;
-            switch (way) {
-            case 0: row = g * n_slot + s; break;
-            case 1: row = row % n_slot * n_kv + row / n_slot; break;
-            case 2: flat = s * dim + e; row = flat % n_slot * n_kv + g; e = flat / n_slot; break;
-            case 3: flat = e * n_slot + s; row = flat / dim * n_kv + g; e = flat % dim; break;
-            default: flat = g * dim + e; row = s * n_kv + flat % n_kv; e = flat / n_kv;
+/* V in other orders: those of all tokens, or of the tokens that are there when a token attends. */
+static void try_orders(struct values *a) {
+    char text[FIT_SENTENCE];
+    for (int order = ORDER_RIGHT + 1; order < N_ORDER; order++) {
+        fit_say_order(text, sizeof text, (enum cache_order)order, "V");
+        for (int is_whole = 0; is_whole < 2; is_whole++) {
+            for (uint32_t row = 0; row < a->n_token * a->n_head; row++) {
+                uint32_t pos = pos_of(a, row / a->n_head), n = pos < a->f->n_prompt ? a->f->n_prompt : pos + 1;
+                uint32_t g = a->right_heads[row % a->n_head];
+                double *out = a->y + (size_t)row * a->dim;
+                if (is_whole || n > a->n_key) n = a->n_key;
+                memset(out, 0, a->dim * sizeof *out);
+                for (uint32_t j = 0; j < n; j++) {
+                    double weight = (double)a->w.x[(size_t)row * a->n_key + j];
+                    for (uint32_t i = 0; weight != 0 && i < a->dim; i++) {
+                        size_t from = fit_order((enum cache_order)order, n, a->n_kv, a->dim, j, g, i);
+                        out[i] += weight * (double)a->v.x[from];
+                    }
+                }
             }
-            a->other[i] = a->v.x[row * dim + e];
+            propose(a, 0, text);
         }
-        combine(a, a->w.x, a->other, NULL, NULL);
-        propose(a, 0, texts[way]);
     }
 }
 
@@ -207,16 +211,24 @@ static void try_slots(struct values *a) {
     char text[160];
     for (int by = -1; by <= 1; by += 2) {
         for (uint32_t j = 0; j < a->n_key; j++) a->slots[j] = (uint32_t)((int64_t)j + by);   /* -1: zeros */
-        combine(a, a->w.x, a->v.x, NULL, a->slots);
+        combine_slots(a, a->slots);
         propose(a, 0, by < 0 ? "has V of the token before each key" : "has V of the token after each key");
     }
+    for (size_t i = 0; i < (size_t)a->n_token * a->n_key; i++) {
+        uint32_t pos = pos_of(a, (uint32_t)(i / a->n_key)), j = (uint32_t)(i % a->n_key), n_prompt = a->f->n_prompt;
+        a->token_slots[i] = j == n_prompt && pos > n_prompt ? pos : j;
+    }
+    combine(a, a->w.x, a->v.x, NULL, a->token_slots);
+    snprintf(text, sizeof text, "has the V of every token after the prompt in the same slot, %u, where it overwrites "
+             "the one before", a->f->n_prompt);
+    propose(a, 0, text);
     size_t n_row = (size_t)a->n_token * a->n_head;
     if (a->n_key > 64) return;   /* the search takes the square of it */
     for (uint32_t j = 0; j < a->n_key; j++) a->slots[j] = j;
     for (uint32_t n_other = 1; n_other <= 3; n_other++) {
         double most = 0;
         uint32_t at = 0, slot = 0;
-        combine(a, a->w.x, a->v.x, NULL, a->slots);
+        combine_slots(a, a->slots);
         for (uint32_t j = 0; j < a->n_key; j++) {
             for (uint32_t s = 0; s <= a->n_key && a->slots[j] == j; s++) {   /* n_key: zeros */
                 double gain = 0;
@@ -237,7 +249,7 @@ static void try_slots(struct values *a) {
         }
         if (!(most > 0)) return;
         a->slots[at] = slot < a->n_key ? slot : UINT32_MAX;
-        combine(a, a->w.x, a->v.x, NULL, a->slots);
+        combine_slots(a, a->slots);
         const char *more = n_other == 1 ? "" : ", as the last of several such tokens";
         if (slot < a->n_key) snprintf(text, sizeof text, "has V of token %u at token %u%s", slot, at, more);
         else snprintf(text, sizeof text, "has V of zeros at token %u%s", at, more);
@@ -299,17 +311,17 @@ void fit_attention_output(struct fit *f) {
                  && a.w.n == a.n_key && fit_width(&a.v) == (size_t)a.n_kv * a.dim
                  && a.v.pos[a.n_key - 1] + 1 == a.n_key;
     if (!is_right) return;
-    uint64_t n_w = (uint64_t)a.n_token * a.n_head * a.n_key, n_v = (uint64_t)a.n_key * a.n_kv * a.dim;
     a.right_heads = fit_new(f, a.n_head, sizeof *a.right_heads);
     a.heads = fit_new(f, a.n_head, sizeof *a.heads);
     a.slots = fit_new(f, a.n_key, sizeof *a.slots);
-    a.other = fit_new(f, n_w > n_v ? n_w : n_v, sizeof *a.other);
+    a.token_slots = fit_new(f, (uint64_t)a.n_token * a.n_key, sizeof *a.token_slots);
+    a.other = fit_new(f, (uint64_t)a.n_token * a.n_head * a.n_key, sizeof *a.other);
     a.y = fit_new(f, (uint64_t)a.n_token * a.n_head * a.dim, sizeof *a.y);
     if (f->out_of_memory) return;
     for (uint32_t h = 0; h < a.n_head; h++) a.right_heads[h] = h / (a.n_head / a.n_kv);
     try_heads(&a);
     try_weights(&a);
-    try_layouts(&a);
+    try_orders(&a);
     try_slots(&a);
     try_activations(&a);
     try_merges(&a);
