@@ -57,6 +57,21 @@ static void compute(void *user, const plumb_tap *tap, double *x) {
     free(shown);
 }
 
+/* Runs n tokens from pos on, and records the logits of the last one. */
+static void feed(struct engine *e, struct reference *r, uint32_t pos, uint32_t n) {
+    uint32_t n_vocab = e->model->plan.n_vocab;
+    float *logits = alloc_array(n_vocab, sizeof *logits);
+    double *x = alloc_array(n_vocab, sizeof *x);
+    reference_run(r, record_ids + pos, n, pos, 1, logits);
+    plumb_tap tap = { "result_output", -1, pos + n - 1, 1, 1, n_vocab, logits };
+    for (uint32_t i = 0; i < n_vocab; i++) x[i] = (double)logits[i];
+    if (e->make && strcmp(e->tap, "result_output") == 0) e->make(e, &tap, x);
+    for (uint32_t i = 0; i < n_vocab; i++) logits[i] = (float)x[i];
+    CHECK(plumb_trace_add(e->trace, &tap) == PLUMB_OK, "%s", plumb_trace_error(e->trace));
+    free(logits);
+    free(x);
+}
+
 /* Returns the whole dump of the engine. */
 static plumb_trace *run(const plumb_model *m, struct engine *e) {
     struct error err;
@@ -68,8 +83,8 @@ static plumb_trace *run(const plumb_model *m, struct engine *e) {
           plumb_trace_error(e->trace));
     if (CHECK(reference_create(&r, m->model, N_TOKEN, N_PROMPT, &err) == PLUMB_OK, "%s", err.message)) {
         reference_set_force(r, compute, e);
-        reference_run(r, record_ids, N_PROMPT, 0, 0, NULL);
-        for (uint32_t i = N_PROMPT; i < N_TOKEN; i++) reference_run(r, record_ids + i, 1, i, 0, NULL);
+        feed(e, r, 0, N_PROMPT);
+        for (uint32_t i = N_PROMPT; i < N_TOKEN; i++) feed(e, r, i, 1);
     }
     reference_free(r);
     for (size_t i = 0; i < N_KEPT; i++) free(e->kept[i]);
@@ -210,6 +225,20 @@ static void transposed(const struct engine *e, const plumb_tap *tap, double *x) 
     }
 }
 
+static void reversed_heads(const struct engine *e, const plumb_tap *tap, double *x) {
+    (void)e;
+    uint32_t n = tap->n_head * tap->n;
+    for (uint32_t t = 0; t < tap->n_token; t++) {
+        double old[256], *row = x + t * n;
+        memcpy(old, row, n * sizeof *row);
+        for (uint32_t i = 0; i < n; i++) row[i] = old[(tap->n_head - 1 - i / tap->n) * tap->n + i % tap->n];
+    }
+}
+
+static void stale(const struct engine *e, const plumb_tap *tap, double *x) {
+    memcpy(x, kept(e, "attn_out"), count(tap) * sizeof *x);
+}
+
 static void random_noise(const struct engine *e, const plumb_tap *tap, double *x) {
     (void)e;
     uint32_t state = tap->pos + 1;
@@ -297,6 +326,36 @@ static void heads_merged_wrongly(const struct engine *e, const plumb_tap *tap, d
     product(weight_at(e, tap->layer, W_ATTN_OUTPUT), merged, tap, x, 0, 0, 1);
 }
 
+static void log_softmax(const struct engine *e, const plumb_tap *tap, double *x) {
+    (void)e;
+    double sum = 0;
+    for (uint32_t i = 0; i < tap->n; i++) sum += exp(x[i]);
+    for (uint32_t i = 0; i < tap->n; i++) x[i] -= log(sum);
+}
+
+static void capped(const struct engine *e, const plumb_tap *tap, double *x) {
+    (void)e;
+    for (uint32_t i = 0; i < tap->n; i++) x[i] = 3 * tanh(x[i] / 3);
+}
+
+static void temperature(const struct engine *e, const plumb_tap *tap, double *x) {
+    (void)e;
+    for (uint32_t i = 0; i < tap->n; i++) x[i] /= 0.8;
+}
+
+static void logits_without_norm(const struct engine *e, const plumb_tap *tap, double *x) {
+    const struct weight *w = e->model->output.w;
+    const double *in = kept(e, "l_out");
+    float row[256];
+    uint8_t bytes[1024];
+    uint32_t last = tap->pos + 1 == N_PROMPT ? N_PROMPT - 1 : 0;   /* the token's place in its batch */
+    for (uint32_t o = 0; o < tap->n; o++) {
+        w->traits->dequantize(weight_row(w, o, bytes), row, w->n_in);
+        x[o] = 0;
+        for (uint32_t i = 0; i < w->n_in; i++) x[o] += (double)row[i] * in[(size_t)last * w->n_in + i];
+    }
+}
+
 /* ---- findings ---------------------------------------------------------------------------------------------------- */
 
 enum { N_SAID = 3 };
@@ -347,6 +406,10 @@ static const struct row {
     { "fit: transposed heads", "Qcur", 1, transposed,
       { "verdict: their Qcur-1 has the elements of each row in the order of the transposed (4, 8) (error " },
       { NULL } },
+    { "fit: reversed heads", "Qcur", -1, reversed_heads,
+      { "verdict: their Qcur-0 has the heads in reverse order (error " }, { NULL } },
+    { "fit: the output of the layer before", "attn_out", 1, stale,
+      { "verdict: their attn_out-1 is attn_out-0 (error " }, { NULL } },
     { "fit: a matrix of another layer", "ffn_up", 1, matrix_of_other_layer,
       { "verdict: their ffn_up-1 is the product with blk.0.ffn_up.weight instead of blk.1.ffn_up.weight" }, { NULL } },
     { "fit: K for V", "Vcur", -1, k_for_v,
@@ -367,6 +430,14 @@ static const struct row {
       { "verdict: their attn_out-0 is the product with the transposed matrix" }, { NULL } },
     { "fit: heads merged wrongly", "attn_out", -1, heads_merged_wrongly,
       { "attn_out-0 is a product whose inputs are in the order of the transposed (4, 8)" }, { NULL } },
+    { "fit: the logarithm of the softmax for logits", "result_output", -1, log_softmax,
+      { "verdict: their result_output is the logarithm of the softmax of the logits (error " }, { NULL } },
+    { "fit: a softcap that the model does not have", "result_output", -1, capped,
+      { "verdict: their result_output has a softcap of 3; the model has 0 (error " }, { NULL } },
+    { "fit: logits divided by a temperature", "result_output", -1, temperature,
+      { "verdict: their result_output is 1.25 times what it should be (error " }, { NULL } },
+    { "fit: logits of the last layer's output", "result_output", -1, logits_without_norm,
+      { "result_output is the product with l_out-1 instead of its input (error " }, { NULL } },
     { "fit: noise that nothing explains", "ffn_out", -1, random_noise,
       { "verdict: no set of up to 3 known mistakes", "the first wrong step is ffn_out-0" }, { "measured" } },
 };

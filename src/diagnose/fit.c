@@ -38,6 +38,7 @@ static const struct { uint64_t taps; void (*analyse)(struct fit *f); } analysers
     { TAP_SET(QCUR_ROPE) | TAP_SET(KCUR_ROPE), fit_rope },
     { TAP_SET(KQ_SOFT_MAX), fit_attention_weights },
     { TAP_SET(KQV_OUT), fit_attention_output },
+    { TAP_SET(RESULT_OUTPUT), fit_logits },
     { TAP_SET(FFN_SWIGLU) | TAP_SET(EXPERT_SWIGLU), fit_activation },
     { TAP_SET(FFN_INP) | TAP_SET(L_OUT), fit_residual },
     { UINT64_MAX, fit_any },

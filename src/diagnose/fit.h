@@ -102,6 +102,7 @@ void fit_rope_early(struct fit *f);   /* Q, K and V, which no right step has rot
 void fit_rope(struct fit *f);
 void fit_attention_weights(struct fit *f);
 void fit_attention_output(struct fit *f);
+void fit_logits(struct fit *f);
 void fit_activation(struct fit *f);
 void fit_residual(struct fit *f);
 void fit_any(struct fit *f);   /* what can be wrong in any step */

@@ -100,6 +100,9 @@ static void try_tokens(struct fit *f, double *y) {
 
 /* ---- other elements ---------------------------------------------------------------------------------------------- */
 
+/* The nearest sums, on either side, of which the elements are compared. */
+enum { NEAR = 4 };
+
 /* A sum over the tokens of an element of a row, with weights that make it unlikely that two elements have the same. */
 struct column { double sum; uint32_t at; };
 
@@ -119,6 +122,16 @@ static int by_sum(const void *a, const void *b) {
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
+/* The squared distance of element `right` of the right output and element `theirs` of theirs, over all tokens. */
+static double column_error2(const struct fit *f, size_t right, size_t theirs) {
+    double sum = 0;
+    for (uint32_t t = 0; t < f->theirs.n_token; t++) {
+        double d = (double)fit_row(&f->truth, t)[right] - (double)fit_row(&f->theirs, t)[theirs];
+        sum += d * d;
+    }
+    return sum;
+}
+
 /* from[i]: the element of the right output that element i of theirs equals, or i if there is none that is nearer. */
 static uint32_t *match_elements(struct fit *f) {
     size_t width = fit_width(&f->theirs);
@@ -128,7 +141,7 @@ static uint32_t *match_elements(struct fit *f) {
     for (size_t i = 0; i < width; i++) columns[i] = (struct column){ column_sum(&f->truth, i), (uint32_t)i };
     qsort(columns, width, sizeof *columns, by_sum);
     for (size_t i = 0; i < width; i++) {
-        double sum = column_sum(&f->theirs, i), least = fabs(column_sum(&f->truth, i) - sum);
+        double sum = column_sum(&f->theirs, i), least = 1e-4 * column_error2(f, i, i);
         size_t low = 0, high = width;
         while (low < high) {   /* the first that is not smaller */
             size_t middle = low + (high - low) / 2;
@@ -136,9 +149,9 @@ static uint32_t *match_elements(struct fit *f) {
             else high = middle;
         }
         from[i] = (uint32_t)i;
-        for (size_t k = low > 0 ? low - 1 : 0; k < width && k <= low; k++) {
-            double distance = fabs(columns[k].sum - sum);
-            if (distance < 1e-3 * least) least = distance, from[i] = columns[k].at;
+        for (size_t k = low > NEAR ? low - NEAR : 0; k < width && k < low + NEAR; k++) {
+            double error2 = column_error2(f, columns[k].at, i);
+            if (error2 < least) least = error2, from[i] = columns[k].at;
         }
     }
     return from;
@@ -169,8 +182,9 @@ static void try_elements(struct fit *f, double *y) {
         uint32_t shift = (matched[1] + unit - 1) % unit;
         for (size_t i = 0; i < width; i++) from[i] = (uint32_t)(i / unit * unit + (i % unit + shift) % unit);
         n = 0;
-        report_append(text, sizeof text, &n, "has the elements of %s shifted by %d", of,
-                      shift > unit / 2 ? (int)shift - (int)unit : (int)shift);
+        int by = shift > unit / 2 ? (int)shift - (int)unit : (int)shift, head = (int)f->theirs.n;
+        if (!within && by % head == 0) report_append(text, sizeof text, &n, "has the heads shifted by %d", by / head);
+        else report_append(text, sizeof text, &n, "has the elements of %s shifted by %d", of, by);
         propose_moved(f, from, 0, y, text);
         for (size_t i = 0; i < width; i++) from[i] = (uint32_t)(i / unit * unit + unit - 1 - i % unit);
         n = 0;
@@ -186,6 +200,18 @@ static void try_elements(struct fit *f, double *y) {
             n = 0;
             report_append(text, sizeof text, &n, "has the elements of %s in the order of the transposed (%u, %u)", of,
                           a, unit / a);
+            propose_moved(f, from, 0, y, text);
+        }
+        for (uint32_t a = 2; a <= unit / 2; a++) {   /* groups of a in reverse order */
+            if (unit % a) continue;
+            for (size_t i = 0; i < width; i++) {
+                from[i] = (uint32_t)(i / unit * unit + unit - a - i % unit / a * a + i % a);
+            }
+            if (from[0] != matched[0]) continue;
+            n = 0;
+            bool are_heads = a == f->theirs.n && !within;
+            if (are_heads) report_append(text, sizeof text, &n, "has the heads in reverse order");
+            else report_append(text, sizeof text, &n, "has the groups of %u elements of %s in reverse order", a, of);
             propose_moved(f, from, 0, y, text);
         }
         for (uint32_t a = 1; a <= unit / 2; a++) {   /* neighbouring groups of a exchanged */
@@ -222,6 +248,27 @@ static void try_zeros(struct fit *f, double *y) {
     fit_propose(f, 0, y, "has zeros as elements %zu-%zu of each row", first, end - 1);
 }
 
+/* Other activations of the dump: of another layer, or of another step. */
+static void try_taps(struct fit *f, double *y) {
+    size_t width = fit_width(&f->theirs);
+    for (size_t i = 0; i < f->dump->n_tap; i++) {
+        const struct trace_tap *tap = &f->dump->taps[i];
+        struct fit_rows rows;
+        bool is_own = tap->id == f->id && tap->layer == f->layer;
+        bool fits = tap->n_row > 0 && !tap->rows[0].places && tap->rows[0].n_value == width;
+        uint64_t own_place = tap_place(f->dump->order, f->id, f->layer);
+        if (is_own || !fits || tap_place(f->dump->order, tap->id, tap->layer) > own_place) continue;
+        /* Most are not even near: look at one value before the rows are copied. */
+        const struct trace_row *theirs = trace_find_row(tap, f->theirs.pos[0]);
+        double value = theirs ? (double)theirs->values[width / 2] : (double)NAN, own = (double)f->theirs.x[width / 2];
+        bool is_near = fabs(value - own) <= (10 * f->floor + 1e-3) * fabs(own);
+        if (!is_near || !fit_tap(f, tap->id, tap->layer, &rows) || !fit_align(f, &rows)) continue;
+        for (size_t k = 0; k < f->theirs.n_token * width; k++) y[k] = (double)rows.x[k];
+        struct tap_text name;
+        fit_propose(f, 1, y, "is %s", tap_show(&name, tap->id, tap->layer));   /* how it was computed says more */
+    }
+}
+
 void fit_any(struct fit *f) {
     double *y = fit_new(f, f->theirs.n_token * fit_width(&f->theirs), sizeof *y);
     if (!y) return;
@@ -230,4 +277,5 @@ void fit_any(struct fit *f) {
     try_tokens(f, y);
     try_elements(f, y);
     try_zeros(f, y);
+    try_taps(f, y);
 }
