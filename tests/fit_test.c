@@ -12,7 +12,7 @@
 
 /* ---- the engine -------------------------------------------------------------------------------------------------- */
 
-enum { N_VALUE = N_PROMPT * 256, N_KEPT = 64 };
+enum { N_VALUE = N_PROMPT * 1024, N_KEPT = 64 };
 
 struct engine;
 /* Replaces x (n_token, n_head, n) in place. */
@@ -270,6 +270,43 @@ static const struct weight *weight_at(const struct engine *e, int32_t layer, enu
     return e->model->layers[layer].w[id].w;
 }
 
+/* The small scales of a block, bytes 192 to 207, as if they were 1. */
+static void q6_k_without_scales(const struct engine *e, const plumb_tap *tap, double *x) {
+    const struct weight *w = weight_at(e, tap->layer, W_ATTN_Q);
+    const double *in = kept(e, "attn_norm");
+    float row[256];
+    uint8_t bytes[1024], edited[210];
+    if (!CHECK(w->type == QUANT_Q6_K && w->n_in == 256, "type %u, rows of %u", w->type, w->n_in)) return;
+    for (uint32_t o = 0; o < w->n_out; o++) {
+        memcpy(edited, weight_row(w, o, bytes), sizeof edited);
+        memset(edited + 192, 1, 16);
+        w->traits->dequantize(edited, row, w->n_in);
+        for (uint32_t t = 0; t < tap->n_token; t++) {
+            double sum = 0;
+            for (uint32_t i = 0; i < w->n_in; i++) sum += (double)row[i] * in[(size_t)t * w->n_in + i];
+            x[(size_t)t * w->n_out + o] = sum;
+        }
+    }
+}
+
+static void each_block_shifted(const struct engine *e, const plumb_tap *tap, double *x) {
+    (void)e;
+    for (size_t i = 0; i < count(tap); i += 32) {
+        double last = x[i + 31];
+        memmove(x + i + 1, x + i, 31 * sizeof *x);
+        x[i] = last;
+    }
+}
+
+static void norm_of_quarters(const struct engine *e, const plumb_tap *tap, double *x) {
+    const double *in = kept(e, "ffn_inp");
+    uint32_t n = tap->n / 4;
+    for (uint32_t i = 0; i < tap->n_token * tap->n; i++) {
+        double rms = sqrt(squares(in + i / n * n, n) / n + (double)e->model->plan.norm_eps);
+        x[i] = in[i] / rms * norm_weight(e, W_FFN_NORM, tap->layer, i % tap->n);
+    }
+}
+
 static void matrix_of_other_layer(const struct engine *e, const plumb_tap *tap, double *x) {
     product(weight_at(e, 0, W_FFN_UP), kept(e, "ffn_norm"), tap, x, 0, 0, 1);
 }
@@ -438,13 +475,22 @@ static const struct row {
       { "verdict: their result_output is 1.25 times what it should be (error " }, { NULL } },
     { "fit: logits of the last layer's output", "result_output", -1, logits_without_norm,
       { "result_output is the product with l_out-1 instead of its input (error " }, { NULL } },
+    { "fit: a norm of quarters", "ffn_norm", -1, norm_of_quarters,
+      { "verdict: their ffn_norm-0 is x / sqrt(mean(x^2) + eps) * w: over each quarter (error " }, { NULL } },
     { "fit: noise that nothing explains", "ffn_out", -1, random_noise,
       { "verdict: no set of up to 3 known mistakes", "the first wrong step is ffn_out-0" }, { "measured" } },
 };
 
-static void check_row(const void *arg) {
-    const struct row *row = arg;
-    plumb_model *m = record_load("f32");
+static const struct row quantized[] = {
+    { "fit: small scales of Q6_K left out", "Qcur", -1, q6_k_without_scales,
+      { "verdict: their Qcur-0 is of a misread blk.0.attn_q.weight: Q6_K: the scales of the parts of a block are taken "
+        "as 1 (error " }, { NULL } },
+    { "fit: shifted elements of the embedding", "embd", -1, each_block_shifted,
+      { "verdict: their embd has its elements taken shifted back by one, in each group of 32 (error " }, { NULL } },
+};
+
+static void check(const struct row *row, const char *model) {
+    plumb_model *m = record_load(model);
     if (!m) return;
     struct engine engine = { .tap = row->tap, .layer = row->layer, .make = row->make };
     plumb_trace *theirs = run(m, &engine);
@@ -463,4 +509,10 @@ static void check_row(const void *arg) {
     plumb_model_free(m);
 }
 
-void test_fit(void) { TEST_ROWS("", check_row, rows); }
+static void check_row(const void *row) { check(row, "f32"); }
+static void check_quantized(const void *row) { check(row, "q6_k"); }
+
+void test_fit(void) {
+    TEST_ROWS("", check_row, rows);
+    TEST_ROWS("", check_quantized, quantized);
+}

@@ -34,6 +34,7 @@ enum { VALUES = 8 };
 static const struct { uint64_t taps; void (*analyse)(struct fit *f); } analysers[] = {
     { NORMS, fit_norm },
     { PRODUCTS, fit_linear },
+    { TAP_SET(EMBD), fit_embedding },
     { TAP_SET(QCUR) | TAP_SET(KCUR) | TAP_SET(VCUR), fit_rope_early },
     { TAP_SET(QCUR_ROPE) | TAP_SET(KCUR_ROPE), fit_rope },
     { TAP_SET(KQ_SOFT_MAX), fit_attention_weights },

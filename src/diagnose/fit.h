@@ -34,7 +34,8 @@ struct finding {
     char where[FIT_WHERE];         /* "only in heads 3, 5", "only in tokens 4-6"; "": everywhere */
     double error, right_error;     /* of the hypothesis; of the right step */
     uint32_t cost;                 /* how many numbers were fitted to theirs, how many mistakes it has beyond the first,
-                                    * and 1 if the mistake is not made everywhere: among hypotheses that fit equally well the simplest is the verdict */
+                                    * and 1 if the mistake is not made everywhere: among hypotheses that fit equally
+                                    * well the simplest is the verdict */
     double print;                  /* a number made of all its values: hypotheses that are equal have the same */
     bool explains;                 /* only noise is left */
 };
@@ -98,6 +99,7 @@ double fit_scale(const struct fit *f, const double *y);
 
 void fit_norm(struct fit *f);
 void fit_linear(struct fit *f);
+void fit_embedding(struct fit *f);
 void fit_rope_early(struct fit *f);   /* Q, K and V, which no right step has rotated yet */
 void fit_rope(struct fit *f);
 void fit_attention_weights(struct fit *f);

@@ -99,7 +99,7 @@ static void try_product(struct fit *f, const struct operands *of, size_t i, size
     double error = fit_propose(f, of->comment ? 1 : 0, y, "is %s", text), factor = fit_scale(f, y);
     if (!(error > f->floor) || !(fabs(factor) < 1e6)) return;
     for (size_t j = 0; j < n; j++) y[j] *= factor;
-    fit_propose(f, of->comment ? 2 : 1, y, "is %.6g * %s", factor, text);
+    fit_propose(f, of->comment ? 3 : 2, y, "is %.6g * %s", factor, text);
 }
 
 static void try_operands(struct fit *f, const struct operands *of, double *y) {

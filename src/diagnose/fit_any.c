@@ -4,6 +4,14 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Returns true if the right step is wrong in some head of token t. */
+static bool is_wrong_token(const struct fit *f, uint32_t t) {
+    for (uint32_t h = 0; h < f->theirs.n_head; h++) {
+        if (f->wrong[(size_t)t * f->theirs.n_head + h]) return true;
+    }
+    return false;
+}
+
 /* ---- functions of the right output ------------------------------------------------------------------------------- */
 
 static void try_functions(struct fit *f, double *y) {
@@ -103,13 +111,14 @@ static void try_tokens(struct fit *f, double *y) {
 /* The nearest sums, on either side, of which the elements are compared. */
 enum { NEAR = 4 };
 
-/* A sum over the tokens of an element of a row, with weights that make it unlikely that two elements have the same. */
+/* A sum over the wrong tokens of an element of a row.  Its weights make it unlikely that two elements have the same. */
 struct column { double sum; uint32_t at; };
 
-static double column_sum(const struct fit_rows *r, size_t at) {
+static double column_sum(const struct fit *f, const struct fit_rows *r, size_t at) {
     double sum = 0;
     uint32_t weight = 1;
     for (uint32_t t = 0; t < r->n_token; t++) {
+        if (!is_wrong_token(f, t)) continue;
         weight = weight * 1664525u + 1013904223u;
         sum += (double)fit_row(r, t)[at] * (1 + (double)(weight >> 16) / 65536);
     }
@@ -127,7 +136,7 @@ static double column_error2(const struct fit *f, size_t right, size_t theirs) {
     double sum = 0;
     for (uint32_t t = 0; t < f->theirs.n_token; t++) {
         double d = (double)fit_row(&f->truth, t)[right] - (double)fit_row(&f->theirs, t)[theirs];
-        sum += d * d;
+        if (is_wrong_token(f, t)) sum += d * d;
     }
     return sum;
 }
@@ -138,10 +147,10 @@ static uint32_t *match_elements(struct fit *f) {
     struct column *columns = fit_new(f, width, sizeof *columns);
     uint32_t *from = fit_new(f, width, sizeof *from);
     if (!columns || !from) return NULL;
-    for (size_t i = 0; i < width; i++) columns[i] = (struct column){ column_sum(&f->truth, i), (uint32_t)i };
+    for (size_t i = 0; i < width; i++) columns[i] = (struct column){ column_sum(f, &f->truth, i), (uint32_t)i };
     qsort(columns, width, sizeof *columns, by_sum);
     for (size_t i = 0; i < width; i++) {
-        double sum = column_sum(&f->theirs, i), least = 1e-4 * column_error2(f, i, i);
+        double sum = column_sum(f, &f->theirs, i), least = 1e-4 * column_error2(f, i, i);
         size_t low = 0, high = width;
         while (low < high) {   /* the first that is not smaller */
             size_t middle = low + (high - low) / 2;
@@ -202,6 +211,18 @@ static void try_elements(struct fit *f, double *y) {
                           a, unit / a);
             propose_moved(f, from, 0, y, text);
         }
+        for (uint32_t a = 2; a <= unit; a *= 2) {   /* in each group of a, one half twice */
+            for (size_t i = 0; i < width && unit % a == 0; i++) {
+                size_t at = i % a % (a / 2);
+                from[i] = (uint32_t)(i - i % a + (matched[0] == 0 ? at : a / 2 + at));
+            }
+            if (unit % a || from[a / 2] != matched[a / 2]) continue;
+            n = 0;
+            report_append(text, sizeof text, &n, "has the %s half of ", matched[0] == 0 ? "first" : "second");
+            if (a == unit) report_append(text, sizeof text, &n, "%s twice", of);
+            else report_append(text, sizeof text, &n, "each %u elements twice", a);
+            propose_moved(f, from, 0, y, text);
+        }
         for (uint32_t a = 2; a <= unit / 2; a++) {   /* groups of a in reverse order */
             if (unit % a) continue;
             for (size_t i = 0; i < width; i++) {
@@ -237,7 +258,9 @@ static void try_zeros(struct fit *f, double *y) {
     size_t width = fit_width(&f->theirs), first = width, end = 0;
     for (size_t i = 0; i < width; i++) {
         bool is_zero = true;
-        for (uint32_t t = 0; t < f->theirs.n_token; t++) is_zero = is_zero && fit_row(&f->theirs, t)[i] == 0;
+        for (uint32_t t = 0; t < f->theirs.n_token; t++) {
+            is_zero = is_zero && (!is_wrong_token(f, t) || fit_row(&f->theirs, t)[i] == 0);
+        }
         if (is_zero && first == width) first = i;
         if (is_zero) end = i + 1;
     }

@@ -17,7 +17,12 @@ enum reading {
     READ_RIGHT, READ_TYPE, READ_MISREAD,
     /* The f16 at an offset in each block is that of the block before, of the next one or of the first one; 1, 0, or has
      * the wrong sign. */
-    READ_BEFORE, READ_NEXT, READ_FIRST, READ_ONE, READ_ZERO, READ_MINUS, N_READING
+    READ_BEFORE, READ_NEXT, READ_FIRST, READ_ONE, READ_ZERO, READ_MINUS,
+    /* The scales of the parts of a block (bit 0 of which) and their minima (bit 1) are 1, all that of the first part,
+     * or in another order. */
+    READ_PARTS_ONE, READ_PARTS_FIRST, READ_PARTS_BEFORE, READ_PARTS_NEXT, READ_PARTS_REVERSED,
+    READ_OFFSET,   /* codes are larger by the integer in which */
+    N_READING
 };
 
 /* The rows and the x of a product. */
@@ -43,7 +48,7 @@ struct linear {
     uint32_t sample[SAMPLE], n_sample;
     double right_error2;     /* of the right step, in the sample */
     double *sampled;         /* (SAMPLE, n_token) */
-    float *row;
+    float *row, *right;      /* (n_in) */
     uint8_t *bytes, *edited;
     double *y, *masked;      /* (n_token, n_out) */
 };
@@ -79,6 +84,75 @@ static void edit_scales(const struct way *way, const uint8_t *bytes, uint8_t *ed
     }
 }
 
+/* How the small scales and minima of the parts of a K-quant's block are stored: their place, how many, and where their
+ * bits are (see blocks.h).  Returns 0 if a type has none. */
+static uint32_t count_parts(uint32_t type) {
+    return type == QUANT_Q4_K || type == QUANT_Q5_K ? 8 : type == QUANT_Q2_K || type == QUANT_Q3_K || type == QUANT_Q6_K
+         ? 16 : 0;
+}
+
+static bool has_minima(uint32_t type) { return type == QUANT_Q2_K || type == QUANT_Q4_K || type == QUANT_Q5_K; }
+
+/* Replaces `width` bits of a byte, from bit `at` on. */
+static void put_bits(uint8_t *byte, uint32_t at, uint32_t width, uint32_t value) {
+    uint32_t mask = ((1u << width) - 1) << at;
+    *byte = (uint8_t)((*byte & ~mask) | (value << at & mask));
+}
+
+static uint32_t get_part(uint32_t type, const uint8_t *block, uint32_t j, bool is_min) {
+    const uint8_t *q = block + (type == QUANT_Q2_K ? 0 : type == QUANT_Q3_K ? 96 : type == QUANT_Q6_K ? 192 : 4);
+    if (type == QUANT_Q2_K) return is_min ? q[j] >> 4 : q[j] & 15u;
+    if (type == QUANT_Q6_K) return q[j];
+    if (type == QUANT_Q3_K) return (q[j % 8] >> 4 * (j / 8) & 15u) | (q[8 + j % 4] >> 2 * (j / 4) & 3u) << 4;
+    if (j < 4) return q[is_min ? j + 4 : j] & 63u;
+    return (is_min ? q[j + 4] >> 4 : q[j + 4] & 15u) | (uint32_t)(q[is_min ? j : j - 4] >> 6) << 4;
+}
+
+static void put_part(uint32_t type, uint8_t *block, uint32_t j, bool is_min, uint32_t value) {
+    uint8_t *q = block + (type == QUANT_Q2_K ? 0 : type == QUANT_Q3_K ? 96 : type == QUANT_Q6_K ? 192 : 4);
+    if (type == QUANT_Q2_K) {
+        put_bits(&q[j], is_min ? 4 : 0, 4, value);
+    } else if (type == QUANT_Q6_K) {
+        q[j] = (uint8_t)value;
+    } else if (type == QUANT_Q3_K) {
+        put_bits(&q[j % 8], 4 * (j / 8), 4, value);
+        put_bits(&q[8 + j % 4], 2 * (j / 4), 2, value >> 4);
+    } else if (j < 4) {
+        put_bits(&q[is_min ? j + 4 : j], 0, 6, value);
+    } else {
+        put_bits(&q[j + 4], is_min ? 4 : 0, 4, value);
+        put_bits(&q[is_min ? j : j - 4], 6, 2, value >> 4);
+    }
+}
+
+static void edit_parts(const struct way *way, const uint8_t *bytes, uint8_t *edited) {
+    const struct quant_traits *traits = way->w->traits;
+    uint32_t type = way->w->type, n = count_parts(type);
+    size_t n_block = way->w->n_in / traits->block_size, size = traits->block_bytes;
+    memcpy(edited, bytes, n_block * size);
+    for (size_t i = 0; i < n_block; i++) {
+        for (uint32_t j = 0; j < n; j++) {
+            uint32_t from = way->reading == READ_PARTS_FIRST ? 0 : way->reading == READ_PARTS_BEFORE ? (j + n - 1) % n
+                          : way->reading == READ_PARTS_NEXT ? (j + 1) % n : n - 1 - j;
+            for (uint32_t is_min = 0; is_min < 2; is_min++) {
+                if (!(way->which >> is_min & 1)) continue;
+                uint32_t value = get_part(type, bytes + i * size, from, is_min);
+                if (way->reading == READ_PARTS_ONE) value = type == QUANT_Q3_K ? 33 : 1;   /* Q3_K subtracts 32 */
+                put_part(type, edited + i * size, j, is_min, value);
+            }
+        }
+    }
+}
+
+/* Adds an integer times the scale of its block to each element. */
+static void add_offset(const struct way *way, const uint8_t *bytes, float *row) {
+    const struct quant_traits *traits = way->w->traits;
+    for (size_t i = 0; i < way->w->n_in; i++) {
+        float d = f32_from_f16(load_u16(bytes + i / traits->block_size * traits->block_bytes));
+        row[i] += d * (float)(int32_t)way->which;
+    }
+}
+
 /* l->row (n_in) <- row o of a way */
 static bool read_row(struct linear *l, const struct way *way, uint32_t o) {
     const struct weight *w = way->w;
@@ -90,8 +164,12 @@ static bool read_row(struct linear *l, const struct way *way, uint32_t o) {
         quant_traits(way->which)->dequantize(bytes, l->row, w->n_in);
     } else if (way->reading == READ_MISREAD) {
         quirk_misread((enum quant_type)w->type, (enum misread)way->which, bytes, l->row, w->n_in);
+    } else if (way->reading == READ_OFFSET) {
+        w->traits->dequantize(bytes, l->row, w->n_in);
+        add_offset(way, bytes, l->row);
     } else {
-        edit_scales(way, bytes, l->edited);
+        if (way->reading >= READ_PARTS_ONE) edit_parts(way, bytes, l->edited);
+        else edit_scales(way, bytes, l->edited);
         w->traits->dequantize(l->edited, l->row, w->n_in);
     }
     return true;
@@ -123,6 +201,11 @@ static double theirs_at(const struct linear *l, uint32_t t, uint32_t o) {
     return (double)fit_row(&l->f->theirs, t)[o];
 }
 
+/* Returns true if the right step is wrong for token t in the head of row o. */
+static bool is_wrong(const struct linear *l, uint32_t t, uint32_t o) {
+    return l->f->wrong[(size_t)t * l->f->theirs.n_head + o / l->f->theirs.n];
+}
+
 /* ---- trying ------------------------------------------------------------------------------------------------------ */
 
 /* Proposes l->y, and l->y in the wrong rows alone. */
@@ -149,6 +232,7 @@ static void try_way(struct linear *l, const struct way *way, uint32_t cost, cons
     for (uint32_t s = 0; s < l->n_sample; s++) {
         if (!read_row(l, way, l->sample[s])) return;
         for (uint32_t t = 0; t < l->n_token; t++) {
+            if (!is_wrong(l, t, l->sample[s])) continue;
             double theirs = theirs_at(l, t, l->sample[s]);
             double d = finish(l, l->sample[s], dot(l->row, way->x + (size_t)t * l->n_in, l->n_in)) - theirs;
             sum += d * d;
@@ -186,7 +270,10 @@ static void try_tensors(struct linear *l) {
     }
 }
 
-static void try_readings(struct linear *l) {
+typedef void try_fn(struct linear *l, const struct way *way, uint32_t cost, const char *text);
+
+/* Tries the ways in which blocks can be misread. */
+static void try_readings(struct linear *l, try_fn *try) {
     const struct weight *w = l->of.w;
     const struct quant_traits *traits = w->traits;
     char text[FIT_SENTENCE];
@@ -195,9 +282,8 @@ static void try_readings(struct linear *l) {
         quirk_set(&set, quirk_at(i));
         if (!set.misread[w->type]) continue;
         size_t n = 0;
-        report_append(text, sizeof text, &n, "is the product with a misread %s: %s: %s", w->name, traits->name,
-                      quirk_at(i)->text);
-        try_way(l, &(struct way){ w, READ_MISREAD, set.misread[w->type], 0, l->x }, 0, text);
+        report_append(text, sizeof text, &n, "is of a misread %s: %s: %s", w->name, traits->name, quirk_at(i)->text);
+        try(l, &(struct way){ w, READ_MISREAD, set.misread[w->type], 0, l->x }, 0, text);
     }
     for (uint32_t type = 0; type < QUANT_TYPE_COUNT; type++) {
         const struct quant_traits *other = quant_traits(type);
@@ -205,23 +291,41 @@ static void try_readings(struct linear *l) {
                  && other->block_bytes * traits->block_size == traits->block_bytes * other->block_size;
         size_t n = 0;
         if (!fits) continue;
-        report_append(text, sizeof text, &n, "is the product with %s read as %s; it is %s", w->name, other->name,
-                      traits->name);
-        try_way(l, &(struct way){ w, READ_TYPE, type, 0, l->x }, 0, text);
+        report_append(text, sizeof text, &n, "is of %s read as %s; it is %s", w->name, other->name, traits->name);
+        try(l, &(struct way){ w, READ_TYPE, type, 0, l->x }, 0, text);
     }
     static const char *const comments[N_READING] = {
         [READ_BEFORE] = "is that of the block before", [READ_NEXT] = "is that of the next block",
         [READ_FIRST] = "is that of the row's first block", [READ_ONE] = "is taken as 1",
-        [READ_ZERO] = "is taken as 0", [READ_MINUS] = "has the wrong sign" };
+        [READ_ZERO] = "is taken as 0", [READ_MINUS] = "has the wrong sign", [READ_PARTS_ONE] = "are taken as 1",
+        [READ_PARTS_FIRST] = "are all that of the first part", [READ_PARTS_BEFORE] = "are those of the part before",
+        [READ_PARTS_NEXT] = "are those of the next part", [READ_PARTS_REVERSED] = "are in reverse order" };
     uint32_t offsets[2], n_offset = scale_offsets(w->type, offsets);
     for (uint32_t k = 0; k < n_offset; k++) {
-        for (int reading = READ_BEFORE; reading < N_READING; reading++) {
+        for (int reading = READ_BEFORE; reading <= READ_MINUS; reading++) {
             size_t n = 0;
-            report_append(text, sizeof text, &n, "is the product with a misread %s: %s: the %s f16 of each block %s",
-                          w->name, traits->name, n_offset == 1 ? "only" : k == 0 ? "first" : "second",
-                          comments[reading]);
-            try_way(l, &(struct way){ w, (enum reading)reading, offsets[k], 0, l->x }, 0, text);
+            report_append(text, sizeof text, &n, "is of a misread %s: %s: the %s f16 of each block %s", w->name,
+                          traits->name, n_offset == 1 ? "only" : k == 0 ? "first" : "second", comments[reading]);
+            try(l, &(struct way){ w, (enum reading)reading, offsets[k], 0, l->x }, 0, text);
         }
+    }
+    for (int reading = READ_PARTS_ONE; reading <= READ_PARTS_REVERSED && count_parts(w->type) > 0; reading++) {
+        static const char *const parts[] = { "", "scales", "minima", "scales and minima" };
+        for (uint32_t which = 1; which <= (has_minima(w->type) ? 3 : 1); which++) {
+            size_t n = 0;
+            report_append(text, sizeof text, &n, "is of a misread %s: %s: the %s of the parts of a block %s", w->name,
+                          traits->name, parts[which], comments[reading]);
+            try(l, &(struct way){ w, (enum reading)reading, which, 0, l->x }, 0, text);
+        }
+    }
+    bool has_codes = w->type == QUANT_Q4_0 || w->type == QUANT_Q5_0 || w->type == QUANT_Q8_0 || w->type == QUANT_Q4_1
+                  || w->type == QUANT_Q5_1;
+    static const int32_t steps[] = { -1, 1, -8, 8, -16, 16 };
+    for (size_t k = 0; k < sizeof steps / sizeof *steps && has_codes; k++) {
+        size_t n = 0;
+        report_append(text, sizeof text, &n, "is of a misread %s: %s: codes are too %s by %d", w->name, traits->name,
+                      steps[k] > 0 ? "large" : "small", abs((int)steps[k]));
+        try(l, &(struct way){ w, READ_OFFSET, (uint32_t)steps[k], 0, l->x }, 0, text);
     }
 }
 
@@ -276,7 +380,8 @@ static void try_inputs(struct linear *l, double *x) {
 }
 
 /* The x of element i: its order within groups of n. */
-enum order { ORDER_REVERSED, ORDER_HALVES, ORDER_INTERLEAVED, ORDER_DEALT, ORDER_NEXT, ORDER_BEFORE, N_ORDER };
+enum order { ORDER_REVERSED, ORDER_HALVES, ORDER_INTERLEAVED, ORDER_DEALT, ORDER_NEXT, ORDER_BEFORE, ORDER_FIRST_HALF,
+             ORDER_SECOND_HALF, N_ORDER };
 static uint32_t ordered(enum order order, uint32_t i, uint32_t n) {
     switch (order) {
     case ORDER_REVERSED: return n - 1 - i;
@@ -284,33 +389,43 @@ static uint32_t ordered(enum order order, uint32_t i, uint32_t n) {
     case ORDER_INTERLEAVED: return i % 2 * (n / 2) + i / 2;
     case ORDER_DEALT: return i % (n / 2) * 2 + i / (n / 2);
     case ORDER_NEXT: return (i + 1) % n;
+    case ORDER_FIRST_HALF: return i % (n / 2);
+    case ORDER_SECOND_HALF: return n / 2 + i % (n / 2);
     default: return (i + n - 1) % n;
     }
 }
 
 static void try_orders(struct linear *l, double *x) {
-    static const char *const texts[N_ORDER] = { "are in reverse", "are in exchanged halves", "alternate between halves",
-                                                "are dealt to halves", "are shifted by one",
-                                                "are shifted back by one" };
+    static const char *const texts[N_ORDER] = { "in reverse", "in exchanged halves", "from both halves in turn",
+                                                "dealt to halves", "shifted by one", "shifted back by one",
+                                                "from the first half twice", "from the second half twice" };
     const uint32_t sizes[] = { 2, 4, 8, 16, 32, 64, 128, 256, l->n_in };
     char text[FIT_SENTENCE];
+    size_t n_x = (size_t)l->n_token * l->n_in;
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         uint32_t size = sizes[k];
         if (l->n_in % size || size % 2) continue;
         for (int order = 0; order < N_ORDER; order++) {
-            for (size_t i = 0; i < (size_t)l->n_token * l->n_in; i++) {
-                x[i] = l->x[i - i % size + ordered((enum order)order, (uint32_t)(i % size), size)];
+            /* Other columns for the same inputs, and, where that is not the same as another order of columns, other
+             * inputs for the same columns. */
+            for (int of_x = 0; of_x <= (order >= ORDER_FIRST_HALF ? 1 : 0); of_x++) {
+                memset(x, 0, n_x * sizeof *x);
+                for (size_t i = 0; i < n_x; i++) {
+                    size_t other = i - i % size + ordered((enum order)order, (uint32_t)(i % size), size);
+                    if (of_x) x[i] = l->x[other];
+                    else x[other] += l->x[i];
+                }
+                size_t n = 0;
+                report_append(text, sizeof text, &n, "is a product whose %s are taken %s", of_x ? "inputs" : "columns",
+                              texts[order]);
+                if (size < l->n_in) report_append(text, sizeof text, &n, ", in each group of %u", size);
+                try_x(l, x, 0, text);
             }
-            size_t n = 0;
-            if (size == l->n_in) report_append(text, sizeof text, &n, "is a product whose inputs %s", texts[order]);
-            else report_append(text, sizeof text, &n, "is a product whose inputs %s, in each group of %u elements",
-                               texts[order], size);
-            try_x(l, x, 0, text);
         }
     }
     for (uint32_t a = 3; a <= l->n_in / 2; a++) {   /* (a, n_in / a) as (n_in / a, a) */
         if (l->n_in % a) continue;
-        for (size_t i = 0; i < (size_t)l->n_token * l->n_in; i++) {
+        for (size_t i = 0; i < n_x; i++) {
             size_t at = i % l->n_in;
             x[i] = l->x[i - at + at % a * (l->n_in / a) + at / a];
         }
@@ -318,6 +433,17 @@ static void try_orders(struct linear *l, double *x) {
         report_append(text, sizeof text, &n, "is a product whose inputs are in the order of the transposed (%u, %u)", a,
                       l->n_in / a);
         try_x(l, x, 0, text);
+    }
+    for (uint32_t i = 0; i < l->n_in; i++) {   /* an element and the next one, or the first and the last one */
+        uint32_t other = i + 1 < l->n_in ? i + 1 : 0;
+        memcpy(x, l->x, n_x * sizeof *x);
+        for (size_t t = 0; t < l->n_token; t++) {
+            x[t * l->n_in + i] = l->x[t * l->n_in + other];
+            x[t * l->n_in + other] = l->x[t * l->n_in + i];
+        }
+        size_t n = 0;
+        report_append(text, sizeof text, &n, "is a product in which the columns %u and %u are exchanged", i, other);
+        if (i < 8 || other == 0) try_x(l, x, 0, text);
     }
 }
 
@@ -346,7 +472,7 @@ static void try_functions(struct linear *l, double *x) {
 
 /* The elements first .. end - 1 of x count `by` times: finds those for which that explains the sample. */
 static void try_parts(struct linear *l, double *x) {
-    uint32_t n_in = l->n_in, n_token = l->n_token < PARTS ? l->n_token : PARTS;
+    uint32_t n_in = l->n_in, n_token = l->n_token < PARTS ? l->n_token : PARTS;   /* tokens that are looked at */
     uint32_t n_sample = l->n_sample * n_token <= PARTS ? l->n_sample : PARTS / n_token, n_row = n_sample * n_token;
     /* (n_in + 1, n_row): the sums of the first i products of each row of the sample and token */
     double *sums = fit_new(l->f, (uint64_t)(n_in + 1) * n_row, sizeof *sums);
@@ -362,6 +488,10 @@ static void try_parts(struct linear *l, double *x) {
                 sums[(size_t)(i + 1) * n_row + at] = sums[(size_t)i * n_row + at] + product;
             }
             double theirs = theirs_at(l, t, l->sample[s]);
+            if (!is_wrong(l, t, l->sample[s])) {   /* says nothing */
+                for (uint32_t i = 1; i <= n_in; i++) sums[(size_t)i * n_row + at] = 0;
+                continue;
+            }
             rest[at] = theirs - finish(l, l->sample[s], sums[(size_t)n_in * n_row + at]);
             norm += theirs * theirs;
             before += rest[at] * rest[at];
@@ -487,7 +617,7 @@ static bool choose_rows(struct linear *l) {
         double limit = 3 * f->floor * sqrt(norm);
         for (uint32_t o = 0; o < l->n_out; o++) {
             double d = fabs(theirs_at(l, t, o) - (double)fit_row(&f->truth, t)[o]);
-            if (d > limit) l->wrong_rows[o] = true;
+            if (d > limit && is_wrong(l, t, o)) l->wrong_rows[o] = true;
         }
     }
     for (uint32_t o = 0; o < l->n_out; o++) l->n_wrong_row += l->wrong_rows[o];
@@ -498,7 +628,7 @@ static bool choose_rows(struct linear *l) {
         l->sample[l->n_sample++] = o;
         for (uint32_t t = 0; t < l->n_token; t++) {
             double d = theirs_at(l, t, o) - (double)fit_row(&f->truth, t)[o];
-            l->right_error2 += d * d;
+            if (is_wrong(l, t, o)) l->right_error2 += d * d;
         }
     }
     return true;
@@ -530,11 +660,74 @@ void fit_linear(struct fit *f) {
     for (size_t i = 0; i < n_x; i++) x[i] = (double)l.input.x[i];
     l.x = x;
     try_tensors(&l);
-    try_readings(&l);
+    try_readings(&l, try_way);
     try_transposed(&l);
     try_inputs(&l, other);
     try_orders(&l, other);
     try_functions(&l, other);
     try_parts(&l, other);
     try_ends(&l);
+}
+
+/* ---- the embedding ----------------------------------------------------------------------------------------------- */
+
+/* Proposes the right embedding with other rows in place of those of the tokens. */
+static void try_lookup(struct linear *l, const struct way *way, uint32_t cost, const char *text) {
+    struct fit *f = l->f;
+    double scale = (double)f->model->plan.embedding_scale;
+    for (uint32_t t = 0; t < l->n_token; t++) {
+        if (!fit_weight_row(f, l->of.w, (size_t)f->tokens[f->theirs.pos[t]], l->right)) return;
+        if (!read_row(l, way, (uint32_t)f->tokens[f->theirs.pos[t]])) return;
+        for (uint32_t i = 0; i < l->n_in; i++) {
+            double other = ((double)l->row[i] - (double)l->right[i]) * scale;
+            l->y[(size_t)t * l->n_in + i] = (double)fit_row(&f->truth, t)[i] + other;
+        }
+    }
+    fit_propose(f, cost, l->y, "%s", text);
+}
+
+/* Proposes the right embedding with the elements of each row in another order. */
+static void try_row_orders(struct linear *l) {
+    static const char *const texts[N_ORDER] = { "in reverse", "in exchanged halves", "from both halves in turn",
+                                                "dealt to halves", "shifted by one", "shifted back by one",
+                                                "from the first half twice", "from the second half twice" };
+    for (uint32_t size = 2; size <= l->n_in; size *= 2) {
+        if (l->n_in % size) continue;
+        for (int order = 0; order < N_ORDER; order++) {
+            for (size_t i = 0; i < (size_t)l->n_token * l->n_in; i++) {
+                l->y[i] = (double)l->f->truth.x[i - i % size + ordered((enum order)order, (uint32_t)(i % size), size)];
+            }
+            fit_propose(l->f, 0, l->y, "has its elements taken %s, in each group of %u", texts[order], size);
+        }
+    }
+}
+
+void fit_embedding(struct fit *f) {
+    const struct model *m = f->model;
+    struct linear l = { .f = f, .of = m->token_embd };
+    if (!l.of.w->data || m->token_embd_norm.w || fit_width(&f->theirs) != l.of.w->n_in) return;
+    l.n_token = f->theirs.n_token;
+    l.n_in = l.of.w->n_in;
+    size_t n = (size_t)l.n_token * l.n_in;
+    size_t row_bytes = l.of.w->row_bytes > m->max_packed_row ? l.of.w->row_bytes : m->max_packed_row;
+    l.row = fit_new(f, l.n_in, sizeof *l.row);
+    l.right = fit_new(f, l.n_in, sizeof *l.right);
+    l.bytes = fit_new(f, row_bytes, 1);
+    l.edited = fit_new(f, row_bytes, 1);
+    l.y = fit_new(f, n, sizeof *l.y);
+    if (f->out_of_memory) return;
+    try_readings(&l, try_lookup);
+    try_row_orders(&l);
+    char text[FIT_SENTENCE];
+    for (size_t i = 0; i < m->n_weight; i++) {
+        const struct weight *w = &m->weights[i];
+        size_t length = 0;
+        if (w->n_in != l.n_in || w->n_out < m->plan.n_vocab || w->data == l.of.w->data || !w->data) continue;
+        report_append(text, sizeof text, &length, "has the rows of %s instead of %s", w->name, l.of.w->name);
+        try_lookup(&l, &(struct way){ w, READ_RIGHT, 0, 0, NULL }, 0, text);
+    }
+    try_lookup(&l, &(struct way){ l.of.w, READ_RIGHT, 0, 1, NULL }, 0, "has the rows of the tokens with the next ids");
+    if (m->plan.embedding_scale == 1) return;
+    for (size_t i = 0; i < n; i++) l.y[i] = (double)f->truth.x[i] / (double)m->plan.embedding_scale;
+    fit_propose(f, 0, l.y, "is not multiplied by %g", (double)m->plan.embedding_scale);
 }

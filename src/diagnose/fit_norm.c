@@ -13,7 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum over { OVER_RIGHT, OVER_ROW, OVER_HEAD, OVER_BATCH, OVER_TOKENS, OVER_FIRST, OVER_PREVIOUS, N_OVER };
+enum over { OVER_RIGHT, OVER_ROW, OVER_HEAD, OVER_HALF, OVER_QUARTER, OVER_EIGHTH, OVER_BATCH, OVER_TOKENS,
+            OVER_BATCH_TOKENS, OVER_FIRST, OVER_PREVIOUS, N_OVER };
 
 /* What is subtracted from x, the square of what it is divided by before eps is added, and what is done with that. */
 enum form {
@@ -67,18 +68,20 @@ static const struct { const char *formula, *rms, *layer; } forms[N_FORM] = {
 };
 static const char *const overs[N_OVER] = {
     [OVER_RIGHT] = NULL, [OVER_ROW] = "over all heads together", [OVER_HEAD] = "over each head alone",
-    [OVER_BATCH] = "over all tokens together", [OVER_TOKENS] = "over the tokens instead of the elements",
+    [OVER_HALF] = "over each half", [OVER_QUARTER] = "over each quarter", [OVER_EIGHTH] = "over each eighth",
+    [OVER_BATCH] = "over all tokens together", [OVER_TOKENS] = "over all tokens instead of the elements",
+    [OVER_BATCH_TOKENS] = "over the tokens of a batch instead of the elements",
     [OVER_FIRST] = "with the statistic of the first token", [OVER_PREVIOUS] = "with the statistic of the token before",
 };
 
-enum by { BY_W, BY_1, BY_1_PLUS, BY_SQUARE, BY_INVERSE, BY_ABS, BY_MINUS, BY_MINUS_1, BY_REVERSED, BY_SHIFTED,
+enum by { BY_W, BY_1, BY_1_PLUS, BY_SQUARE, BY_INVERSE, BY_ABS, BY_MINUS_1, BY_REVERSED, BY_SHIFTED,
           BY_SHIFTED_BACK, BY_ADDED, N_BY };
 static const struct { const char *formula, *comment; } bys[N_BY] = {
     [BY_W] = { " * w", NULL }, [BY_1] = { "", "the weight is missing" },
     [BY_1_PLUS] = { " * (1 + w)", "1 is added to the weight" },
     [BY_SQUARE] = { " * w^2", "the weight is applied twice" },
     [BY_INVERSE] = { " / w", "the weight divides instead of multiplying" },
-    [BY_ABS] = { " * |w|", "the weight loses its sign" }, [BY_MINUS] = { " * -w", "the weight has the wrong sign" },
+    [BY_ABS] = { " * |w|", "the weight loses its sign" },
     [BY_MINUS_1] = { " * (w - 1)", "1 is subtracted from the weight" },
     [BY_REVERSED] = { " * w", "the weight is read in reverse" },
     [BY_SHIFTED] = { " * w", "the weight is read from one element too far on" },
@@ -145,7 +148,15 @@ static void normalize(const struct norm *m, enum over over, enum form form, doub
     }
     for (size_t i = 0; i < width && over == OVER_TOKENS; i++) divide(form, eps, x + i, x + i, n_token, width, h + i);
     if (over == OVER_TOKENS) return;
-    size_t unit = over == OVER_ROW ? width : over == OVER_HEAD ? m->head_dim : m->unit;
+    if (over == OVER_BATCH_TOKENS) {   /* the prompt is one batch, and each further token is one */
+        for (size_t t = 0, n; t < n_token; t += n) {
+            for (n = 1; m->x.pos[t] < m->f->n_prompt && t + n < n_token && m->x.pos[t + n] < m->f->n_prompt; n++);
+            for (size_t i = t * width; i < (t + 1) * width; i++) divide(form, eps, x + i, x + i, n, width, h + i);
+        }
+        return;
+    }
+    size_t unit = over == OVER_ROW ? width : over == OVER_HEAD ? m->head_dim : over == OVER_HALF ? m->unit / 2
+                : over == OVER_QUARTER ? m->unit / 4 : over == OVER_EIGHTH ? m->unit / 8 : m->unit;
     for (size_t t = 0; t < n_token; t++) {
         size_t from = over == OVER_FIRST ? 0 : over == OVER_PREVIOUS && t > 0 ? t - 1 : t;
         for (size_t i = 0; i + unit <= width; i += unit) {
@@ -165,7 +176,6 @@ static void apply(const struct norm *m, enum by by, const double *w, bool with_b
         case BY_SQUARE: z *= w[at] * w[at]; break;
         case BY_INVERSE: z /= w[at]; break;
         case BY_ABS: z *= fabs(w[at]); break;
-        case BY_MINUS: z *= -w[at]; break;
         case BY_MINUS_1: z *= w[at] - 1; break;
         case BY_REVERSED: z *= w[m->width - 1 - at]; break;
         case BY_SHIFTED: z *= w[next]; break;
@@ -213,6 +223,7 @@ static void try_forms(const struct norm *m, const double *x) {
     for (int over = 0; over < N_OVER; over++) {
         if (over == OVER_ROW && m->unit == m->width) continue;
         if (over == OVER_HEAD && (m->head_dim == m->unit || m->head_dim == 0 || m->width % m->head_dim)) continue;
+        if (over >= OVER_HALF && over <= OVER_EIGHTH && m->unit % 8) continue;
         for (int form = 0; form < N_FORM; form++) {
             try_weights(m, (enum over)over, (enum form)form, m->eps, NULL, x);
             try_weights(m, (enum over)over, (enum form)form, 0, "eps is 0", x);

@@ -55,9 +55,7 @@ static void add_shifted(struct terms *s, uint64_t among, const char *name) {
     if (!fit_input(s->f, among, &rows) || fit_width(&rows) != width) return;
     float *x = fit_new(s->f, rows.n_token * width, sizeof *x);
     if (!x) return;
-    for (uint32_t t = 0; t < rows.n_token; t++) {
-        memcpy(x + t * width, fit_row(&rows, t > 0 ? t - 1 : 0), width * sizeof *x);
-    }
+    for (uint32_t t = 1; t < rows.n_token; t++) memcpy(x + t * width, fit_row(&rows, t - 1), width * sizeof *x);
     rows.x = x;
     add_term(s, &rows, name, -1);
 }
