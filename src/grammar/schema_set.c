@@ -4,6 +4,7 @@
  * Numbers have two domains.  NUMBERS has the texts that the grammar writes: integers without a fraction.  Complements
  * are taken in EQUAL_NUMBERS, whose languages have with a text all others of the same value (1, 1.0, 1.00), so that the
  * opposite of 1 does not have 1.0.  Complements have no texts with an exponent. */
+#include "base/decimal.h"
 #include "grammar/schema.h"
 
 static const uint8_t constant_bits[] = {[JSON_NULL] = 1, [JSON_FALSE] = 2, [JSON_TRUE] = 4};
@@ -201,6 +202,7 @@ static struct set set_of_range(struct schema *s, enum domain domain, uint32_t sc
     struct number_range range = {.integer = integers && domain == NUMBERS};
     uint32_t node = schema;
     bool restricts = integers;
+    double largest = 0;   /* magnitude of a bound */
     for (uint32_t m = s->nodes[schema].first; m != 0; m = s->nodes[m].next) {
         const char *text = s->nodes[m].kind == JSON_NUMBER ? s->nodes[m].text.data : NULL;
         const char **bound = NULL;
@@ -216,6 +218,10 @@ static struct set set_of_range(struct schema *s, enum domain domain, uint32_t sc
         *bound = text;
         node = m;
         restricts = true;
+        double value = 0;
+        decimal_read(text, s->nodes[m].text.n, &value);
+        value = value < 0 ? -value : value;
+        if (bound != &range.multiple_of && value > largest) largest = value;
     }
     if (!restricts) return s->any[domain];
     /* Draft-04 has exclusiveMinimum: true beside minimum. */
@@ -231,10 +237,14 @@ static struct set set_of_range(struct schema *s, enum domain domain, uint32_t sc
         if (node == schema) return set;
     }
     set = set_and(s, domain, set, of_language(s, domain, language_number(s->languages, &range), node));
-    /* An integer between two bounds is short, and with a large divisor the automaton would be too large. */
+    /* Integers between two small bounds are exact.  For others a large divisor may take
+     * too large an automaton, which is found here, where the keyword is known. */
     bool has_low = range.minimum || range.exclusive_minimum, has_high = range.maximum || range.exclusive_maximum;
-    bool is_long = !(range.integer && has_low && has_high) && !(range.multiple_of && strlen(range.multiple_of) > 1);
-    return is_long && domain == NUMBERS ? set_and(s, domain, set, short_numbers(s, node)) : set;
+    if (domain != NUMBERS || (range.integer && has_low && has_high && largest < 1e15)) return set;
+    set = set_and(s, domain, set, short_numbers(s, node));
+    bool is_empty;
+    if (language_is_empty(s->languages, set.language, &is_empty) != PLUMB_OK) schema_language_failed(s, node);
+    return set;
 }
 
 static bool compiles(struct schema *s, struct slice regex, uint32_t node) {
