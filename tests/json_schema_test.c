@@ -174,6 +174,8 @@ static const struct match_row matches[] = {
      {"0", "3", "99"}, {"-3", "-0", "102", "1", "3.0", "03", "+3"}},
     {"multiples that doubles hold", "{\"type\":\"integer\",\"multipleOf\":12}", {0},
      {"0", "-24", "508692704596920"}, {"50869270459692756", "26"}},
+    {"fractions that doubles tell from the bound", "{\"type\":\"number\",\"exclusiveMaximum\":1.5}", {0},
+     {"1.4", "1.49999999999999", "-7", "0"}, {"1.5", "1.4999999999999999"}},
     {"a bound that doubles do not tell from the integer before it",
      "{\"type\":\"integer\",\"minimum\":0,\"exclusiveMaximum\":1e18}", {0},
      {"0", "999999999999999"}, {"999999999999999999", "-1"}},

@@ -241,7 +241,10 @@ static struct set set_of_range(struct schema *s, enum domain domain, uint32_t sc
      * too large an automaton, which is found here, where the keyword is known. */
     bool has_low = range.minimum || range.exclusive_minimum, has_high = range.maximum || range.exclusive_maximum;
     if (domain != NUMBERS || (range.integer && has_low && has_high && largest < 1e15)) return set;
-    set = set_and(s, domain, set, short_numbers(s, node));
+    /* A number beside an exclusive bound must not become the bound when it is read. */
+    bool is_open = !range.integer && (range.exclusive_minimum || range.exclusive_maximum);
+    struct set exact = is_open ? of_language(s, domain, plain_numbers(s), node) : short_numbers(s, node);
+    set = set_and(s, domain, set, exact);
     bool is_empty;
     if (language_is_empty(s->languages, set.language, &is_empty) != PLUMB_OK) schema_language_failed(s, node);
     return set;
