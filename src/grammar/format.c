@@ -23,8 +23,8 @@
 #define REST(I) "(?:\\?(?:[/?]|(?&" I "private)|" CHARS(I) ")*)?(?:#(?:[/?]|" CHARS(I) ")*)?"
 #define SCHEME "[a-zA-Z][a-zA-Z0-9+.-]*:"
 #define URI(I) SCHEME "(?:" AUTHORITY(I) "|" ABSOLUTE(I) "|" CHARS(I) "+(?:/" CHARS(I) "*)*)" REST(I)
-#define REFERENCE(I) URI(I) "|(?:" SCHEME "|" AUTHORITY(I) "|" ABSOLUTE(I) "|(?:@|(?&" I "char))+(?:/" CHARS(I) "*)*|)" \
-    REST(I)
+#define REFERENCE(I) URI(I) "|(?:" SCHEME "|" AUTHORITY(I) "|" ABSOLUTE(I) \
+    "|(?:@|(?&" I "char))+(?:/" CHARS(I) "*)*|)" REST(I)
 
 static const struct format {
     const char *name, *regex;

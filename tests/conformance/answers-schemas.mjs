@@ -26,8 +26,8 @@ const some = (r, list, n) => {
 // ---- values that are neither objects nor arrays -----------------------------------------------------------------
 
 const NAMES = ['name', 'age', 'city', 'id', 'kind', 'total price', 'größe', 'a/b~c', 'tags', 'is"quoted"', 'next', '数'];
-const CONSTANTS = ['red', 'green', 'dark blue', 'naïve', '数学', 'a"b\\c', 'line\nend', '', '😀', 0, -1, 7, 1e21, 2.5, null,
-  true, false, [], [1, 'x'], {}, { a: 1 }];
+const CONSTANTS = ['red', 'green', 'dark blue', 'naïve', '数学', 'a"b\\c', 'line\nend', '', '😀', 0, -1, 7, 1e21, 2.5,
+  null, true, false, [], [1, 'x'], {}, { a: 1 }];
 const PATTERNS = ['^[A-Z]{2}[0-9]{4}$', '^\\d{3}-\\d{2,4}$', '^(foo|bar)+$', '^#[0-9a-fA-F]{6}$', '^[^\\s]{1,8}$',
   '^v\\d+\\.\\d+(\\.\\d+)?$', '^(?=.{4,8}$)[a-z]+[0-9]*$', '^(?!no)[a-z]{2,6}$', 'a.{0,3}b$', '^\\w{1,10}$',
   '^[\\u00e0-\\u00ff]{1,4}$', '^\\p{Lu}\\p{Ll}{1,5}$', '^(a|b(c|d){2}){1,3}$', '^"[^"]{0,5}"$', '^[\\\\/]{1,3}$'];
@@ -109,8 +109,8 @@ export const KINDS = {
         : { children: { type: 'array', maxItems: 2, items: { $ref: '#/$defs/node' } } }) } },
   } }),
   'names of members': r => ({ type: 'object',
-    patternProperties: Object.fromEntries(some(r, ['^x-[a-z]{1,4}$', '^\\d{1,3}$', '^[A-Z]', 'b$'], 1 + r(2)).map(name =>
-      [name, scalar(r)])),
+    patternProperties: Object.fromEntries(some(r, ['^x-[a-z]{1,4}$', '^\\d{1,3}$', '^[A-Z]', 'b$'], 1 + r(2))
+      .map(name => [name, scalar(r)])),
     ...(r(2) ? { properties: members(r, 1 + r(2)) } : {}),
     ...(r(2) ? { additionalProperties: false } : { additionalProperties: whole(r), propertyNames: { maxLength: 6 } }),
     maxProperties: 1 + r(3) }),

@@ -6,9 +6,10 @@
  * makes another.
  *
  * A whole answer must be JSON and valid by ajv.  An answer that the token limit cuts is counted apart, and the matcher
- * of the native command line, which follows its text byte by byte, must accept it.  Answers go to build/answers/*.jsonl, one line for each schema,
- * as they come.  A run that was interrupted goes on after the last of them.  When all are there, --record writes the
- * counts (tests/conformance/answers.json has a run).  The status is 1 if an answer is not valid.
+ * of the native command line, which follows its text byte by byte, must accept it.  Answers go to build/answers/*.jsonl,
+ * one line for each schema, as they come.  A run that was interrupted goes on after the last of them.  When all are
+ * there, --record writes the counts (tests/conformance/answers.json has a run).  The status is 1 if an answer is not
+ * valid.
  */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -31,7 +32,8 @@ const WHITESPACE = ['compact', 'pretty', 'free'];
 // ---- the judge --------------------------------------------------------------------------------------------------
 
 /* ajv divides doubles: without a precision, 0.07 is no multiple of 0.01 for it. */
-const judges = [Ajv, Ajv07].map(Judge => addFormats(new Judge({ strict: false, logger: false, multipleOfPrecision: 9 })));
+const judges = [Ajv, Ajv07].map(Judge =>
+  addFormats(new Judge({ strict: false, logger: false, multipleOfPrecision: 9 })));
 const judgeOf = schema => judges[schema.$schema?.includes('draft-07') ? 1 : 0].compile(schema);
 /** @returns {string | undefined} what is wrong with a whole answer */
 function faultOf(isValid, text) {
@@ -48,8 +50,8 @@ function faultOf(isValid, text) {
 
 /** `plumb grammar ACTION` with a schema. */
 const grammar = (action, schema, { whitespace, order }, ...more) =>
-  spawnSync('build/native/plumb', ['grammar', action, '--json-schema', JSON.stringify(schema), '--whitespace', whitespace,
-    ...(order === 'any' ? ['--any-order'] : []), ...more.slice(0, 1)], { input: more[1], encoding: 'utf8' });
+  spawnSync('build/native/plumb', ['grammar', action, '--json-schema', JSON.stringify(schema), '--whitespace',
+    whitespace, ...(order === 'any' ? ['--any-order'] : []), ...more.slice(0, 1)], { input: more[1], encoding: 'utf8' });
 const accepts = (schema, schemaOptions, text) =>
   /^(matches|incomplete)\n/.test(grammar('match', schema, schemaOptions, '-', text).stdout);
 /** A tenth of the schemas are those of other programs, if there are so many.  The kinds take turns.
@@ -74,16 +76,17 @@ const key = sha256(JSON.stringify([list, nSeed, options])).slice(0, 12);
 
 mkdirSync('build/answers', { recursive: true });
 const lines = `build/answers/${key}.jsonl`;
-const done = existsSync(lines) ? readFileSync(lines, 'utf8').trim().split('\n').filter(Boolean).map(line => JSON.parse(line))
-  : [];
+const done = (existsSync(lines) ? readFileSync(lines, 'utf8') : '').split('\n').filter(Boolean)
+  .map(line => JSON.parse(line));
 const start = performance.now(), nDone = done.length;
 const model = await Plumb.load(file, { threads: 1 });
 for (const { name, schema, schemaOptions } of list.slice(nDone)) {
   const begin = performance.now(), isValid = judgeOf(schema), answers = [];
+  const settings = { ...options, schema, schemaOptions };
   const content = `Write an example of JSON that fits this schema: ${JSON.stringify(schema).slice(0, 400)}`;
   for (let seed = 0; seed < nSeed; seed++) {
     let text = '';
-    for await (const piece of model.generate([{ role: 'user', content }], { ...options, schema, schemaOptions, seed })) {
+    for await (const piece of model.generate([{ role: 'user', content }], { ...settings, seed })) {
       text += piece;
     }
     const { finishReason } = model.lastStats;
@@ -91,7 +94,9 @@ for (const { name, schema, schemaOptions } of list.slice(nDone)) {
       : finishReason !== 'length' ? `it ended by ${finishReason}`
         : accepts(schema, schemaOptions, text) ? undefined : 'its grammar does not accept it';
     answers.push({ text, finishReason, ...(fault && { fault }) });
-    if (fault) console.log(`schema ${done.length} (${name}), seed ${seed}: ${fault}\n  ${JSON.stringify(schema)}\n  ${text}`);
+    if (fault) {
+      console.log(`schema ${done.length} (${name}), seed ${seed}: ${fault}\n  ${JSON.stringify(schema)}\n  ${text}`);
+    }
   }
   done.push({ name, schema, schemaOptions, answers, seconds: Math.round((performance.now() - begin) / 10) / 100 });
   appendFileSync(lines, `${JSON.stringify(done.at(-1))}\n`);

@@ -43,13 +43,23 @@ function grammarOf(where, options) {
   return { language: 'schema', text: jsonText(where, value), flags };
 }
 
+/** The JSON Schema of a library, with objects that have no other members than their properties, where it allows any:
+ * libraries drop or ignore them.  Parts of allOf need each other's members, so a schema with allOf remains as it is.
+ * @param {unknown} schema @returns {unknown} */
+function closed(schema) {
+  const text = JSON.stringify(schema);
+  return text.includes('"allOf"') ? schema : JSON.parse(text, (_, value) =>
+    value?.type === 'object' && value.properties && !('additionalProperties' in value || 'patternProperties' in value)
+      ? { ...value, additionalProperties: false } : value);
+}
+
 /** The JSON Schema of a schema: itself, or what a library's schema gives (https://standardschema.dev, Zod 4).
  * @param {string} where @param {any} schema @returns {unknown} */
 export function jsonSchemaOf(where, schema) {
   const standard = schema['~standard'];
   try {
-    if (standard?.jsonSchema) return standard.jsonSchema.input({ target: 'draft-2020-12' });
-    if (typeof schema.toJSONSchema === 'function') return schema.toJSONSchema({ io: 'input' });
+    if (standard?.jsonSchema) return closed(standard.jsonSchema.input({ target: 'draft-2020-12' }));
+    if (typeof schema.toJSONSchema === 'function') return closed(schema.toJSONSchema({ io: 'input' }));
   } catch (error) {
     throw argumentError(`${where}: the schema gives no JSON Schema: ${error instanceof Error ? error.message : error}`);
   }
