@@ -1,0 +1,307 @@
+#!/usr/bin/env python3
+"""Measures how many mistakes that operators generate `plumb diagnose` names.
+
+    measure.py                          all mistakes in all forms of the dump; goes on where an earlier run ended
+    measure.py --count 40 --form whole --model llama
+    measure.py --list                   prints the mistakes
+    measure.py --docs README.md         writes the tables there, between its marks
+    measure.py --check                  as TAP: a few mistakes, and right engines; exits 1 if a verdict is wrong
+
+An engine (steps.py) runs small synthetic models with mistakes that are drawn with a seed (mistakes.py).  Its dumps go
+through `plumb diagnose`, and judge.py compares the verdict with the mistake.  Results are kept in build/operators, in
+a file for each build of plumb.
+"""
+import argparse
+import collections
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+import mistakes
+from judge import Judge, Oracle, difference
+from steps import File, Pass, ROUNDING, steps
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.join(HERE, "..", "..")
+KEPT = os.path.join(ROOT, "build", "operators")
+
+# name: options of models/synth.py, and its share of the mistakes
+LARGE = "--layers 12 --embd 128 --heads 8 --kv-heads 2 --ff 192 --vocab 300 --no-tied --tokenizer llama"
+SMALL = "--layers 2 --embd 256 --heads 8 --kv-heads 2 --ff 256 --vocab 300 --no-tied --tokenizer llama"
+MODELS = {
+    "llama": (LARGE + " --rope-base 20000", 8), "qwen2": (LARGE + " --arch qwen2 --rope-base 20000 --eps 1e-6", 3),
+    "qwen3": (LARGE + " --arch qwen3 --rope-base 20000 --eps 1e-6", 3),
+    **{name: (f"{SMALL} --type {name}", 0.5) for name in ("Q4_0", "Q4_1", "Q5_0", "Q8_0", "Q4_K", "Q6_K")},
+}
+TOKENS, N_PROMPT = [1, 271, 30, 94, 150, 61, 233, 88, 190, 42], 6
+# form of the dump: what is dumped, and how the engine rounds
+FORMS = {"whole": ("whole", "f32"), "8 values": ("l_out8", "f32"), "top 10": ("top10", "f32"),
+         "whole, int8": ("whole", "int8 per block"), "8 values, int8": ("l_out8", "int8 per block")}
+REQUIRED = {"whole": 0.85, "8 values": 0.60, "whole, int8": 0.85, "8 values, int8": 0.60}
+MOST_WRONG = 0.01
+VERDICTS = ("right", "tied", "step", "none", "silent", "wrong")
+N_CHECK = 12
+
+
+def number(value):
+    return float(f"{value:.9g}")   # nine digits identify every f32
+
+
+def top(row):
+    return [[int(i), number(row[i])] for i in np.argsort(-row, kind="stable")[:10]]
+
+
+def shown(what, taps):
+    """What a dump of this form has: an .npz of all taps, or JSON (docs/trace.md)."""
+    if what == "whole":
+        return taps
+    if what == "l_out8":
+        return [{"name": name, "token": token, "shape": list(row.shape), "values": [number(v) for v in row[:8]]}
+                for name, rows in taps.items() if name.startswith("l_out-") for token, row in enumerate(rows)]
+    return [{"name": "result_output", "token": token, "top": top(row)}
+            for token, row in enumerate(taps["result_output"])]
+
+
+def write(path, what, taps):
+    if what == "whole":
+        np.savez(path, tokens=np.array(TOKENS), n_prompt=np.array(N_PROMPT), **taps)
+        return
+    with open(path, "w") as f:
+        json.dump({"program": "tests/operators/steps.py", "tokens": TOKENS, "n_prompt": N_PROMPT,
+                   "taps": shown(what, taps)}, f)
+
+
+def numbers(what, taps):
+    """The numbers of a dump of this form, for a comparison."""
+    if what == "l_out8":
+        return {name: rows[:, :8] for name, rows in taps.items() if name.startswith("l_out-")}
+    if what == "top10":
+        return {"result_output": taps["result_output"]}
+    return taps
+
+
+class Case:
+    """An engine with one mistake."""
+
+    def __init__(self, model, mistake):
+        self.model, self.mistake = model, mistake
+        self.runs = {}
+        run = self.run("f32")
+        self.taps, self.effect = run.taps, max((max(e) for e in run.effects.values()), default=0.0)
+        first = next(iter(run.effects), None)   # the cache is no tap: the first one that reads it is wrong
+        self.first = first and first.replace("K_cache", "kq_soft_max").replace("V_cache", "kqv_out")
+
+    def run(self, rounding):
+        if rounding not in self.runs:
+            program = self.mistake.apply(self.model.program, TOKENS, N_PROMPT)
+            with np.errstate(all="ignore"):
+                self.runs[rounding] = Pass(self.model.file, program, TOKENS, N_PROMPT, rounding)
+        return self.runs[rounding]
+
+    def everywhere(self):
+        mistake = mistakes.dataclasses.replace(self.mistake, layers=None, heads=None, tokens="")
+        return Case(self.model, mistake).taps
+
+    def is_visible(self, form):
+        """Whether the mistake changes more of what the dump has than rounding does."""
+        what, rounding = FORMS[form]
+        right, noisy = self.model.run("f32").taps, self.model.run(rounding).taps
+        pairs = [(numbers(what, taps), numbers(what, right)) for taps in (self.taps, noisy)]
+        change, noise = ([difference(a[name], b[name]) for name in b if name in a] for a, b in pairs)
+        if what == "whole":   # each step is compared with what it makes of its own inputs
+            return self.effect > (3e-2 if rounding != "f32" and self.first_is_product() else 2e-5)
+        return np.median(change) > max(1e-4, np.median(noise)) or max(change) > max(1e-4, 3 * max(noise))
+
+    def first_is_product(self):
+        return not self.first or self.first.split("-")[0] in ("Qcur", "Kcur", "Vcur", "attn_out", "ffn_gate", "ffn_up",
+                                                              "ffn_out", "result_output")
+
+
+class Model:
+    def __init__(self, name, folder, seed):
+        self.name, self.path = name, os.path.join(folder, f"{name}.gguf")
+        subprocess.run([sys.executable, os.path.join(ROOT, "models", "synth.py"), self.path,
+                        *MODELS[name][0].split(), "--seed", str(seed)], check=True)
+        self.file = File(self.path)
+        self.program = steps(self.file)
+        self.judge = Judge(Oracle(self.path, TOKENS, N_PROMPT))
+        self.runs = {}
+
+    def run(self, rounding):
+        if rounding not in self.runs:
+            self.runs[rounding] = Pass(self.file, self.program, TOKENS, N_PROMPT, rounding)
+        return self.runs[rounding]
+
+
+def draw(models, seed, count):
+    """Mistakes that change something, each once; a model's share is that of MODELS."""
+    share, cases, known = sum(MODELS[name][1] for name in MODELS), [], set()
+    for i, (name, (_, weight)) in enumerate(MODELS.items()):
+        rng = np.random.default_rng([seed, i])
+        wanted = len(cases) + max(1, round(count * weight / share))
+        sampler = mistakes.Sampler(models[name].file, models[name].program, rng)
+        while len(cases) < wanted:
+            mistake = sampler.sample()
+            if mistake is None or (name, mistake.text) in known:
+                continue
+            case = Case(models[name], mistake)
+            if case.first is not None and case.effect > 2e-5:
+                known.add((name, mistake.text))
+                cases.append(case)
+    return cases
+
+
+class Measure:
+    def __init__(self, plumb, folder):
+        self.plumb, self.folder = plumb, folder
+
+    def diagnose(self, model, what, taps):
+        """The JSON of `plumb diagnose`, and the seconds it took."""
+        path = os.path.join(self.folder, f"theirs.{'npz' if what == 'whole' else 'json'}")
+        write(path, what, taps)
+        start = time.monotonic()
+        ran = subprocess.run([*self.plumb, "diagnose", model.path, "--against", path, "--json"], capture_output=True,
+                             text=True)
+        seconds = time.monotonic() - start
+        if ran.returncode not in (0, 1):
+            raise RuntimeError(f"diagnose ended with {ran.returncode}: {ran.stderr.strip()}")
+        return json.loads(ran.stdout), seconds
+
+    def measure(self, case, form):
+        what, rounding = FORMS[form]
+        if not case.is_visible(form):
+            return {"verdict": "hidden", "said": "", "seconds": 0}
+        said, seconds = self.diagnose(case.model, what, case.run(rounding).taps)
+        verdict, short = case.model.judge.verdict(said, case, what == "whole")
+        return {"verdict": verdict, "said": short, "seconds": seconds}
+
+
+def key(case, form):
+    return f"{case.model.name} | {form} | {case.mistake.text}"
+
+
+def right_engines(measure, models):
+    """(model, rounding, what, whether it agrees) of engines without a mistake."""
+    for model in models:
+        for rounding in ROUNDING:
+            for what in ("whole", "l_out8", "top10"):
+                said, _ = measure.diagnose(model, what, model.run(rounding).taps)
+                yield model, rounding, what, said["agree"]
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+def count_table(results, forms, of):
+    """One row for each value of `of` (a function of a result), one column for each form: right / shown."""
+    rows = collections.defaultdict(lambda: {form: collections.Counter() for form in forms})
+    for result in results:
+        rows[of(result)][result["form"]][result["verdict"]] += 1
+    lines = ["| | " + " | ".join(forms) + " |", "|---|" + "---|" * len(forms)]
+    for name, counts in sorted(rows.items()):
+        cells = []
+        for form in forms:
+            c = counts[form]
+            n = sum(c[v] for v in VERDICTS)
+            cells.append(f"{c['right'] + c['tied']} of {n}" + (f", {c['wrong']} wrong" if c["wrong"] else "") if n
+                         else "")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def summary(results, forms):
+    lines = ["| form of the dump | mistakes | right | of these tied | first wrong step only | later step | silent | wrong "
+             "| hidden | slowest |", "|---|---|---|---|---|---|---|---|---|---|"]
+    for form in forms:
+        c = collections.Counter(r["verdict"] for r in results if r["form"] == form)
+        n = sum(c[v] for v in VERDICTS)
+        if not n:
+            continue
+        right = c["right"] + c["tied"]
+        slowest = max(r["seconds"] for r in results if r["form"] == form)
+        lines.append(f"| {form} | {n} | {right} ({right / n:.0%}) | {c['tied']} | {c['step']} | {c['none']} | "
+                     f"{c['silent']} | {c['wrong']} ({c['wrong'] / n:.1%}) | {c['hidden']} | {slowest:.1f} s |")
+    return lines
+
+
+def failures(results):
+    """One line for each mistake that is not named, by form and verdict."""
+    lines = []
+    for form in FORMS:
+        for verdict in ("wrong", "silent", "none", "step"):
+            some = [r for r in results if r["form"] == form and r["verdict"] == verdict]
+            lines += [f"\n### {form}: {verdict} ({len(some)})"] if some else []
+            lines += [f"- {r['model']}, kind {r['kind']}, first {r['first']}: {r['text']} -> {r['said']}" for r in some]
+    return lines
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--plumb", default=os.path.join(ROOT, "build", "native", "plumb"))
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=260)
+    parser.add_argument("--form", action="append", choices=FORMS)
+    parser.add_argument("--model", action="append", choices=MODELS)
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--failures", help="writes there what was not named")
+    parser.add_argument("--docs", help="writes the tables there, between its marks")
+    parser.add_argument("--check", action="store_true")
+    arguments = parser.parse_args()
+    forms = arguments.form or list(FORMS)
+    with tempfile.TemporaryDirectory(prefix="plumb-operators-") as folder:
+        models = {name: Model(name, folder, arguments.seed) for name in MODELS}
+        measure = Measure([arguments.plumb], folder)
+        cases = draw(models, arguments.seed, arguments.count)
+        cases = [case for case in cases if not arguments.model or case.model.name in arguments.model]
+        if arguments.list:
+            for case in cases:
+                print(json.dumps({"model": case.model.name, "first": case.first, "effect": case.effect,
+                                  **case.mistake.truth()}))
+            return
+        results = run(measure, cases, forms, arguments.plumb)
+        lines = summary(results, forms) + ["", *count_table(results, forms, lambda r: r["operator"]), "",
+                                           *count_table(results, forms, lambda r: r["kind"])]
+        right = collections.defaultdict(list)
+        for model, rounding, what, agrees in right_engines(measure, models.values()):
+            right[rounding].append(agrees)
+        lines += ["", *(f"right engine, {name}: {sum(agree)} of {len(agree)} dumps agree"
+                        for name, agree in right.items())]
+        print("\n".join(lines))
+        if arguments.failures:
+            with open(arguments.failures, "w") as f:
+                f.write("\n".join([*lines, "", "## What is not named", *failures(results)]) + "\n")
+
+
+def run(measure, cases, forms, plumb):
+    """The results of all cases; those that an earlier run of the same program kept are not measured again."""
+    with open(plumb, "rb") as f:
+        digest = hashlib.sha256(f.read()).hexdigest()[:12]
+    os.makedirs(KEPT, exist_ok=True)
+    path, known, results = os.path.join(KEPT, f"{digest}.jsonl"), {}, []
+    if os.path.exists(path):
+        with open(path) as f:
+            known = {row["key"]: row for row in map(json.loads, f)}
+    with open(path, "a") as f:
+        for i, case in enumerate(cases):
+            for form in forms:
+                name = key(case, form)
+                if name not in known:
+                    known[name] = {"key": name, "model": case.model.name, "form": form, "first": case.first,
+                                   "operator": case.mistake.operator, "kind": case.mistake.kind,
+                                   "text": case.mistake.text, **measure.measure(case, form)}
+                    f.write(json.dumps(known[name]) + "\n")
+                    f.flush()
+                results.append(known[name])
+            case.runs = {}
+            if sys.stderr.isatty() or i % 20 == 19:
+                print(f"{i + 1} of {len(cases)} mistakes", file=sys.stderr)
+    return results
+
+
+if __name__ == "__main__":
+    main()
