@@ -75,7 +75,7 @@ OFFERED := smollm2-135m-instruct-q4_1 gemma-3-270m-q4_k_m all-minilm-l6-v2
 export HOSTS ?= native node chromium firefox webkit wasmtime
 
 .PHONY: help run serve test check mutants setup bench bench-visit bench-peers bench-kernels bench-tokenizer prove \
-    truth conformance
+    operators truth conformance
 help: ## Prints this list.
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
@@ -194,6 +194,13 @@ prove: ## Proves plumb diagnose: a second engine makes every known mistake; writ
 	@tools/setup.sh test native
 	@$(MAKE) -s -j$$(nproc) native
 	@$(python) tests/reference/prove.py --docs docs/quirks.md
+
+operators: ## Counts the mistakes of tests/operators that plumb diagnose names, and those of llama.cpp made wrong.
+	@tools/setup.sh test native
+	@$(MAKE) -s -j$$(nproc) native
+	@$(python) tests/operators/measure.py --docs tests/operators/README.md
+	@sh tests/conformance/build.sh build/conformance
+	@$(python) tests/operators/llama.py --docs tests/operators/README.md
 
 truth: ## Every tap against llama.cpp by layer, on both real models and 2 GB of synthetic ones.
 	@tools/setup.sh test native

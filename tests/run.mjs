@@ -65,8 +65,9 @@ const suites = {
       timeout: 240 })),
     { name: 'command line', command: nodeTests('tests/cli'), env: cli(['build/native/plumb']), timeout: 1200 },
     { name: 'tools', command: nodeTests('tests/tools'), timeout: 240 },
-    ...[['second engine', 'engine.py', '--selftest'], ['proof of diagnose', 'prove.py', '--check']]
-      .map(([name, script, option]) => ({ name, command: ['python3', `tests/reference/${script}`, option],
+    ...[['second engine', 'reference/engine.py', '--selftest'], ['proof of diagnose', 'reference/prove.py', '--check'],
+      ['operators', 'operators/measure.py', '--check']]
+      .map(([name, script, option]) => ({ name, command: ['python3', `tests/${script}`, option],
         env: { PYTHONPATH: 'build/setup/py' }, timeout: 1800 })),
   ],
   node: [

@@ -30,11 +30,11 @@ NAMES = {
     "layer left out": r"instead of its input|left out|skipp|l_out|embd",
     "input": r"instead of|\b{value}\b",
     "residual": r"\*|\+|-|missing|instead|left out|twice|not added|{value}",
-    "skipped": r"skipped|left out|not (applied|rotated)|is its input|is x\b(?! /)",
+    "skipped": r"^is \w+(-\d+)? |skipped|left out|not (applied|rotated)|is its input|is x\b(?! /)",
     "twice": r"twice|silu\(silu|w\^2|w \* w|norm\(norm",
     "rows": r"order|shifted|reversed|exchanged|of (other|another) |row|first|repeat|swapped|permut|head",
     "columns": r"column|order|shifted|input|element|permut",
-    "tokens": r"other tokens|another token|token",
+    "tokens": r"tokens?",
     "tail": r"zero|left out|drop|missing|tail|last|first|element",
     "merge": r"transposed|order",
     "transposed": r"transpos|column by column|dimensions",
@@ -42,14 +42,16 @@ NAMES = {
     "scale": r"times|sign|\*|factor|scale",
     "bias": r"bias",
     "norm.eps": r"eps", "norm.root": r"root|mean\(x\^2\)|\^", "norm.mean": r"sum", "norm.size": r"x \* w|not divided",
-    "norm.center": r"mean|variance", "norm.axis": r"over|axis|groups?|parts|quarter|pieces", "norm.weight": r"weight|\bw\b",
+    "norm.center": r"mean|variance", "norm.axis": r"over|axis|groups?|parts|quarter|pieces",
+    "norm.weight": r"weight|\bw\b|elements",
     "norm.gain+1": r"1 \+|\+ 1|one|plus",
     "rope.base": r"base", "rope.exponent": r"exponent|frequenc|base", "rope.scale": r"scal|position|frequenc|times",
     "rope.part": r"part|elements|pairs|rotat", "rope.trig": r"sine|cosine|degree|angle",
     "rope.inplace": r"place|already", "rope.pairs": r"pair|half|halves|neighbour",
     "rope.direction": r"direction|backward|negative|other way|sign|-1",
     "rope.position": r"position|offset|shift|later|earlier",
-    "scores.scale": r"scale|times|temperature|sqrt|slope", "scores.softcap": r"cap|tanh", "scores.base": r"base|2\^|times|scale|slope|temperature",
+    "scores.scale": r"scale|times|temperature|sqrt|slope", "scores.softcap": r"cap|tanh",
+    "scores.base": r"base|2\^|times|scale|slope|temperature",
     "mask": r"mask|sees?|seen|key|hid", "window": r"window|key|seen?|last", "keys": r"key|slot|K|V",
     "axis": r"over|axis", "sum": r"sum|zeros|mask|padd|sink",
     "heads": r"head|group", "values": r"\bK|key|layer|V", "slot": r"slot|cache|token|stale|key|stor",
@@ -131,7 +133,9 @@ class Judge:
             right = [self.names(case, step, finding) for finding in named]
             short = f"{step['tap']} " + " = ".join(f"{f['text']} {f['where']}".strip() for f in named[:3])
             if re.search(VAGUE, named[0]["text"]):
-                return ("step" if step["tap"] == case.first else "wrong"), short
+                return ("step" if first == case.first else "wrong"), short
+            if step["tap"] != case.first and first == case.first:   # what it says is of a later step
+                return "step", short
             return ("right" if right[0] and len(right) == 1 else "tied" if any(right) else "wrong"), short
         short = f"nothing fits, first {first}"
         if step and step["findings"]:
@@ -141,11 +145,13 @@ class Judge:
         return ("wrong" if is_whole else "none"), short
 
     def names(self, case, step, finding):
-        """Whether a finding names the mistake: the step, the layers, the heads and tokens if only some, and the kind."""
+        """Whether a finding names the mistake: the step, the layers, heads and tokens if only some, and the kind."""
         mistake, text = case.mistake, f"{finding['text']} {finding['where']}"
         pattern = NAMES[mistake.kind.split(".")[0] if mistake.kind.startswith("block.") else mistake.kind]
         pattern = pattern.replace("{value}", re.escape(str(mistake.value)))
         layers = [layer for layer in step["layers"]]
-        return (step["tap"] == case.first and re.search(pattern, finding["text"]) is not None
+        if mistake.kind in ("tensor", "layers") and "blk." in text:   # the tensor must be that one
+            pattern = case.wrong_tensor()
+        return (step["tap"] == case.first and re.search(pattern, text) is not None
                 and (mistake.layers is None or not layers or layers == list(mistake.layers))
                 and (not mistake.heads or "head" in text) and (not mistake.tokens or "token" in text))

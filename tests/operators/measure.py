@@ -16,6 +16,7 @@ import collections
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -46,7 +47,7 @@ FORMS = {"whole": ("whole", "f32"), "8 values": ("l_out8", "f32"), "top 10": ("t
 REQUIRED = {"whole": 0.85, "8 values": 0.60, "whole, int8": 0.85, "8 values, int8": 0.60}
 MOST_WRONG = 0.01
 VERDICTS = ("right", "tied", "step", "none", "silent", "wrong")
-N_CHECK = 12
+CHECKED, N_CHECK = ("llama", "Q4_1"), 14
 
 
 def number(value):
@@ -108,6 +109,13 @@ class Case:
         mistake = mistakes.dataclasses.replace(self.mistake, layers=None, heads=None, tokens="")
         return Case(self.model, mistake).taps
 
+    def wrong_tensor(self):
+        """A regular expression: the tensor that the first wrong step reads."""
+        for step in self.mistake.apply(self.model.program, TOKENS, N_PROMPT):
+            if step.name == self.first:
+                return re.escape(step.tensors[0])
+        return "$^"
+
     def is_visible(self, form):
         """Whether the mistake changes more of what the dump has than rounding does."""
         what, rounding = FORMS[form]
@@ -141,8 +149,10 @@ class Model:
 
 def draw(models, seed, count):
     """Mistakes that change something, each once; a model's share is that of MODELS."""
-    share, cases, known = sum(MODELS[name][1] for name in MODELS), [], set()
+    share, cases, known = sum(MODELS[name][1] for name in models), [], set()
     for i, (name, (_, weight)) in enumerate(MODELS.items()):
+        if name not in models:
+            continue
         rng = np.random.default_rng([seed, i])
         wanted = len(cases) + max(1, round(count * weight / share))
         sampler = mistakes.Sampler(models[name].file, models[name].program, rng)
@@ -215,8 +225,8 @@ def count_table(results, forms, of):
 
 
 def summary(results, forms):
-    lines = ["| form of the dump | mistakes | right | of these tied | first wrong step only | later step | silent | wrong "
-             "| hidden | slowest |", "|---|---|---|---|---|---|---|---|---|---|"]
+    lines = ["| form of the dump | mistakes | right | of these tied | first wrong step only | later step | silent "
+             "| wrong | hidden | slowest |", "|---|---|---|---|---|---|---|---|---|---|"]
     for form in forms:
         c = collections.Counter(r["verdict"] for r in results if r["form"] == form)
         n = sum(c[v] for v in VERDICTS)
@@ -240,6 +250,16 @@ def failures(results):
     return lines
 
 
+def replace_between(path, name, lines):
+    """Replaces what is between two marks in a document."""
+    with open(path) as f:
+        text = f.read()
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    before, rest = text.split(begin)
+    with open(path, "w") as f:
+        f.write(before + begin + "\n".join(lines) + "\n" + end + rest.split(end)[1])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--plumb", default=os.path.join(ROOT, "build", "native", "plumb"))
@@ -254,27 +274,66 @@ def main():
     arguments = parser.parse_args()
     forms = arguments.form or list(FORMS)
     with tempfile.TemporaryDirectory(prefix="plumb-operators-") as folder:
-        models = {name: Model(name, folder, arguments.seed) for name in MODELS}
-        measure = Measure([arguments.plumb], folder)
-        cases = draw(models, arguments.seed, arguments.count)
+        models = {name: Model(name, folder, arguments.seed) for name in (CHECKED if arguments.check else MODELS)}
+        measure = Measure(json.loads(arguments.plumb) if arguments.plumb.startswith("[") else [arguments.plumb], folder)
+        cases = draw(models, arguments.seed, N_CHECK if arguments.check else arguments.count)
         cases = [case for case in cases if not arguments.model or case.model.name in arguments.model]
+        if arguments.check:
+            return check(measure, models, cases)
         if arguments.list:
             for case in cases:
                 print(json.dumps({"model": case.model.name, "first": case.first, "effect": case.effect,
                                   **case.mistake.truth()}))
-            return
-        results = run(measure, cases, forms, arguments.plumb)
-        lines = summary(results, forms) + ["", *count_table(results, forms, lambda r: r["operator"]), "",
-                                           *count_table(results, forms, lambda r: r["kind"])]
-        right = collections.defaultdict(list)
-        for model, rounding, what, agrees in right_engines(measure, models.values()):
-            right[rounding].append(agrees)
-        lines += ["", *(f"right engine, {name}: {sum(agree)} of {len(agree)} dumps agree"
-                        for name, agree in right.items())]
+            return 0
+        results = run(measure, cases, forms, measure.plumb[-1])
+        lines = document(results, forms, right_engines(measure, models.values()))
         print("\n".join(lines))
         if arguments.failures:
             with open(arguments.failures, "w") as f:
                 f.write("\n".join([*lines, "", "## What is not named", *failures(results)]) + "\n")
+        if arguments.docs:
+            replace_between(arguments.docs, "counts", lines)
+    return 0
+
+
+def document(results, forms, right):
+    """The lines of the README's tables."""
+    agree = collections.defaultdict(list)
+    for _, rounding, what, agrees in right:
+        agree[rounding, what].append(agrees)
+    whats = list(dict.fromkeys(what for what, _ in FORMS.values()))
+    names = {"whole": "whole", "l_out8": "8 values of l_out", "top10": "10 largest logits"}
+    return [
+        *summary(results, forms), "", "By operator: right of all, in each form.", "",
+        *count_table(results, forms, lambda r: r["operator"]), "", "By kind.", "",
+        *count_table(results, forms, lambda r: r["kind"]), "", "Right engines that agree.", "",
+        "| rounding | " + " | ".join(names[what] for what in whats) + " |", "|---|" + "---|" * len(whats),
+        *(f"| {rounding} | " + " | ".join(f"{sum(agree[rounding, what])} of {len(agree[rounding, what])}"
+                                          for what in whats) + " |" for rounding in ROUNDING)]
+
+
+def check(measure, models, cases):
+    """A few mistakes and the right engines, as TAP."""
+    right = [f"{model.name}, {rounding}, {what}" for model, rounding, what, agrees in
+             right_engines(measure, models.values()) if not agrees]
+    results = [(form, case, measure.measure(case, form)) for case in cases for form in ("whole", "8 values")]
+    said = [f"{form}: {case.mistake.text}: {r['verdict']}: {r['said']}" for form, case, r in results]
+    wrong = [line for line, (_, _, r) in zip(said, results) if r["verdict"] == "wrong"]
+    whole = [(line, r["verdict"]) for line, (form, _, r) in zip(said, results) if form == "whole"]
+    unnamed = [line for line, verdict in whole if verdict not in ("right", "tied")]
+    silent = [line for line, verdict in whole if verdict not in ("right", "tied", "step")]
+    few = unnamed if len(unnamed) > (1 - REQUIRED["whole"]) * len(whole) else []
+    tests = [(f"engines that round in {len(ROUNDING)} ways and make no mistake agree", right),
+             ("no verdict names another mistake", wrong),
+             ("in whole dumps the first wrong step is found", silent),
+             (f"at least {REQUIRED['whole']:.0%} of {len(whole)} mistakes are named in whole dumps", few)]
+    print("TAP version 13")
+    for i, (name, lines) in enumerate(tests):
+        print(f"{'not ok' if lines else 'ok'} {i + 1} - operators: {name}")
+        for line in lines:
+            print(f"# {line}")
+    print(f"1..{len(tests)}")
+    return int(any(lines for _, lines in tests))
 
 
 def run(measure, cases, forms, plumb):
@@ -304,4 +363,4 @@ def run(measure, cases, forms, plumb):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -37,7 +37,7 @@ class Mistake:
         where = [f"in layer {', '.join(map(str, self.layers))}" if self.layers else "",
                  f"in head {', '.join(map(str, self.heads))}" if self.heads else "",
                  f"for the {self.tokens} token{'s' * (self.tokens not in ('first', 'last'))}" if self.tokens else ""]
-        return f"{self.operator}: {self.title or ' and '.join(self.taps)}: {self.what} {' '.join(w for w in where if w)}".strip()
+        return " ".join([f"{self.operator}: {self.title or ' and '.join(self.taps)}: {self.what}", *filter(None, where)])
 
     def is_changed(self, step):
         return step.tap in self.taps and (self.layers is None or step.layer in self.layers)
@@ -189,8 +189,8 @@ class Sampler:
         axis = 1 if place.startswith("columns") else 0
         word, of = place.split("s of ")
         kind = "norm.weight" if step.function == "norm" else "columns" if axis else kind
-        return self.scoped(Mistake(operator, (tap,), kind, f"of {of} {words.format(word)}", lambda s: dataclasses.replace(
-            s, reads=lambda w: make(w.shape[axis])(w, axis))), heads=False)
+        edit = lambda s: dataclasses.replace(s, reads=lambda w: make(w.shape[axis])(w, axis))   # noqa: E731
+        return self.scoped(Mistake(operator, (tap,), kind, f"of {of} {words.format(word)}", edit), heads=False)
 
     def skipped(self, operator):
         """The step returns its input."""
@@ -240,7 +240,8 @@ class Sampler:
         """Two arguments of a step, or two parts of its formula, are exchanged."""
         choices = [("gate", "exchange", "gate and up are exchanged",
                     lambda s: dataclasses.replace(s, inputs=s.inputs[::-1])),
-                   ("rope", "rope.trig", "sine and cosine are exchanged", constant("form", "sine and cosine exchanged")),
+                   ("rope", "rope.trig", "sine and cosine are exchanged",
+                    constant("form", "sine and cosine exchanged")),
                    ("rope", "rope.pairs", "the two ways to pair elements are exchanged", self.other_pairs),
                    ("rope", "rope.direction", "the signs of the sines are exchanged", constant("direction", -1.0)),
                    ("weigh", "heads", "groups and heads of a group are exchanged", constant("group", "interleaved")),

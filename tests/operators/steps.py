@@ -159,7 +159,8 @@ def rope(run, inputs, tensors, c):
     x, n, first = inputs[0], c["n_rot"], c["first"]
     for _ in range(c["times"]):
         part, half = x[..., first:first + n], n // 2
-        a, b = (part[..., 0::2], part[..., 1::2]) if c["pairs"] == "neighbours" else (part[..., :half], part[..., half:])
+        is_adjacent = c["pairs"] == "neighbours"
+        a, b = (part[..., 0::2], part[..., 1::2]) if is_adjacent else (part[..., :half], part[..., half:])
         position = (run.positions + c["position"]) * c["scale"] * c["direction"]
         if c["form"] == "integer":
             position = np.floor(position)
@@ -174,7 +175,7 @@ def rope(run, inputs, tensors, c):
         if c["form"] == "no sine":
             turned, other = a * cos, b * cos
         y = x.copy()
-        pair = np.stack([turned, other], axis=-1 if c["pairs"] == "neighbours" else -2)
+        pair = np.stack([turned, other], axis=-1 if is_adjacent else -2)
         y[..., first:first + n] = pair.reshape(part.shape)
         x = y
     return x

@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""Runs llama.cpp's llama-eval-callback with wrong keys, wrong tensors and other rounding, and diagnoses its output.
+
+    llama.py [--model FILE] [TEXT...]     only runs whose name contains a TEXT; goes on where an earlier run ended
+    llama.py --docs README.md             writes the table there, between its marks
+
+llama.cpp computes with a file that is wrong in one way, or with a key that --override-kv replaces; `plumb diagnose`
+gets the right file.  A run of llama-eval-callback prints the first and last three values of each row, with four
+decimals.  It needs build/conformance/llama.cpp, which tests/conformance/build.sh makes.
+"""
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import gguf
+import numpy as np
+
+from measure import KEPT, ROOT, replace_between
+
+LLAMA = os.path.join(ROOT, "build", "conformance", "llama.cpp")
+PROGRAM = os.path.join(KEPT, "llama-eval-callback")
+LIBRARIES = ("common/libllama-common.a", "common/libllama-common-base.a", "vendor/cpp-httplib/libcpp-httplib.a",
+             "src/libllama.a", "ggml/src/libggml.a", "ggml/src/libggml-cpu.a", "ggml/src/libggml-base.a")
+TEXT = "The capital of France is Paris, and the capital of"
+
+
+def build():
+    if os.path.exists(PROGRAM):
+        return
+    os.makedirs(KEPT, exist_ok=True)
+    folders = [f"-I{os.path.join(LLAMA, name)}" for name in ("include", "ggml/include", "common", "vendor", "src")]
+    libraries = [os.path.join(LLAMA, "build", name) for name in LIBRARIES]
+    subprocess.run(["g++", "-O1", "-std=c++17", "-w", *folders,
+                    os.path.join(LLAMA, "examples/eval-callback/eval-callback.cpp"), *libraries, "-lpthread", "-ldl",
+                    "-fopenmp", "-o", PROGRAM], check=True)
+
+
+class Copy:
+    """A copy of a GGUF file whose tensors can be changed: name -> (rows, bytes of a row)."""
+
+    def __init__(self, model, path):
+        shutil.copyfile(model, path)
+        reader = gguf.GGUFReader(path, "r+")
+        self.keys = reader
+        self.tensors = {t.name: t for t in reader.tensors}
+
+    def rows(self, name):
+        tensor = self.tensors[name]
+        return tensor.data.reshape(tensor.data.shape[0], -1).view(np.uint8)
+
+    def exchange(self, a, b):
+        a, b = self.rows(a), self.rows(b)
+        assert a.shape == b.shape
+        a[:], b[:] = b.copy(), a.copy()
+
+    def blocks(self, name):
+        tensor = self.tensors[name]
+        return self.rows(name).reshape(-1, gguf.GGML_QUANT_SIZES[tensor.tensor_type][1])
+
+    def of_type(self, name):
+        return [n for n, t in self.tensors.items() if t.tensor_type.name == name]
+
+    def layers(self):
+        return 1 + max(int(n.split(".")[1]) for n in self.tensors if n.startswith("blk."))
+
+
+def exchanged(a, b):
+    def change(f):
+        for il in range(f.layers()):
+            f.exchange(f"blk.{il}.{a}.weight", f"blk.{il}.{b}.weight")
+    return change
+
+
+def layers_exchanged(f):
+    names = [n.split(".", 2)[2] for n in f.tensors if n.startswith("blk.10.")]
+    for name in names:
+        if f.rows(f"blk.10.{name}").shape == f.rows(f"blk.17.{name}").shape:
+            f.exchange(f"blk.10.{name}", f"blk.17.{name}")
+
+
+def not_permuted(f):
+    """Rows of Q and K in transformers' order, as if the conversion had not permuted them."""
+    for name in f.tensors:
+        if re.search(r"attn_[qk]\.weight", name):
+            rows = f.rows(name)
+            pairs = rows.copy().reshape(-1, 32, 2, rows.shape[1])   # heads of 64 elements
+            rows[:] = pairs.swapaxes(1, 2).reshape(rows.shape)
+
+
+def rows_shifted(f):
+    for il in range(f.layers()):
+        rows = f.rows(f"blk.{il}.ffn_up.weight")
+        rows[:] = np.roll(rows, 1, axis=0)
+
+
+def nibbles_exchanged(f):
+    for name in f.of_type("Q4_1"):
+        codes = f.blocks(name)[:, 4:]
+        codes[:] = codes >> 4 | codes << 4
+
+
+def offsets_dropped(f):
+    for name in f.of_type("Q4_1"):
+        f.blocks(name)[:, 2:4] = 0
+
+
+def scales_of_one_layer(f):
+    """The scales of one matrix are twice what they should be."""
+    scales = f.blocks("blk.4.ffn_gate.weight")[:, :4].view(np.float16)
+    scales *= 2
+
+
+def norm_of_ones(f):
+    f.rows("output_norm.weight").view(np.float32)[:] = 1
+
+
+def matrix_of_another_layer(f):
+    f.rows("blk.12.attn_output.weight")[:] = f.rows("blk.11.attn_output.weight")
+
+
+def key(name, value):
+    return ["--override-kv", f"llama.{name}={value}"]
+
+
+# name: (options of llama-eval-callback, change of the file, what names it in a verdict)
+WRONG = {
+    "rope.freq_base is 10000": (key("rope.freq_base", "float:10000"), None, r"rope\.base|base (of )?1000\d|base 10000"),
+    "rope.freq_base is 1000000": (key("rope.freq_base", "float:1000000"), None, r"rope\.base|base"),
+    "the epsilon of norms is 0.01": (key("attention.layer_norm_rms_epsilon", "float:0.01"), None, r"eps"),
+    "scores are scaled by 0.1": (key("attention.scale", "float:0.1"), None, r"attn\.scale|times 0\.(1|0999)"),
+    "attention is not causal": (key("attention.causal", "bool:false"), None, r"mask"),
+    "positions are halved": (["--rope-freq-scale", "0.5"], None, r"rope\.(scal|pos)|positions times 0\.5|0\.5 x"),
+    "K and V exchanged": ([], exchanged("attn_k", "attn_v"), r"attn_v|kv|swapped|V for K"),
+    "gate and up exchanged": ([], exchanged("ffn_gate", "ffn_up"), r"ffn\.order|ffn_up|ffn_gate"),
+    "norms exchanged": ([], exchanged("attn_norm", "ffn_norm"), r"norm"),
+    "layers 10 and 17 exchanged": ([], layers_exchanged, r"blk\.17\.|order"),
+    "rows of Q and K not permuted": ([], not_permuted, r"rope\.pair|permut|order|transposed"),
+    "rows of ffn_up shifted": ([], rows_shifted, r"shift"),
+    "nibbles of Q4_1 exchanged": ([], nibbles_exchanged, r"Q4_1.*nibbles|nibble"),
+    "offsets of Q4_1 left out": ([], offsets_dropped, r"Q4_1|min|offset"),
+    "scales of one matrix doubled": ([], scales_of_one_layer, r"ffn_gate-4 .*(2 times|scale)"),
+    "output_norm is 1": ([], norm_of_ones, r"output_norm|norm.*weight|weight"),
+    "attn_output of another layer": ([], matrix_of_another_layer, r"blk\.11\.attn_output"),
+}
+RIGHT = {
+    "as it is": [],
+    "K and V in 32 bits": ["-ctk", "f32", "-ctv", "f32"],
+    "K and V in 8 bits": ["-ctk", "q8_0", "-ctv", "f16"],
+    "batches of 4 tokens": ["-b", "4", "-ub", "4"],
+    "one thread": ["-t", "1"],
+}
+
+
+def callback(model, options, folder):
+    """The output of llama-eval-callback.  It may end before the thread that prints has printed everything."""
+    path = os.path.join(folder, "theirs.txt")
+    for _ in range(5):
+        with open(path, "w") as f:
+            ran = subprocess.run([PROGRAM, "-m", model, "-p", TEXT, "-fa", "off", "-c", "64", "-n", "1", *options],
+                                 stdout=f, stderr=subprocess.STDOUT)
+        with open(path) as f:
+            text = f.read()
+        if ran.returncode == 0 and re.search("result_output.*\n(.*\n){3,9}.*sum", text):
+            return path
+    raise RuntimeError(f"llama-eval-callback {options} ended with {ran.returncode}: {text[-300:]}")
+
+
+def verdict(plumb, model, path):
+    start = time.monotonic()
+    ran = subprocess.run([plumb, "diagnose", model, "--against", path, "--json"], capture_output=True, text=True)
+    if ran.returncode not in (0, 1):
+        raise RuntimeError(f"diagnose ended with {ran.returncode}: {ran.stderr}")
+    return json.loads(ran.stdout), time.monotonic() - start
+
+
+def claim(said):
+    """What a verdict claims; "": nothing."""
+    if said["agree"]:
+        return "agrees"
+    first = next(iter(said["ranking"]), None)
+    if first and first["explains"]:
+        tied = [row for row in said["ranking"] if row["explains"] and row["tied_with_first"]]
+        return " = ".join("+".join(row["quirks"]) for row in [first, *tied])
+    if said["local"] and said["local"]["explains"]:
+        return f"{'+'.join(said['local']['quirks'])} in {said['local']['layers']}"
+    step = next(iter(said.get("measured") or []), None)
+    if step and step["explained_by"]:
+        named = step["findings"][:step["explained_by"]]
+        return " = ".join(f"{step['tap']} {finding['text']} {finding['where']}".strip() for finding in named)
+    return ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("texts", nargs="*")
+    parser.add_argument("--plumb", default=os.path.join(ROOT, "build", "native", "plumb"))
+    parser.add_argument("--model", default=os.path.join(ROOT, "models", "SmolLM2-135M-Instruct.Q4_1.gguf"))
+    parser.add_argument("--docs")
+    parser.add_argument("--keep", help="writes dumps there")
+    arguments = parser.parse_args()
+    build()
+    lines = ["| llama.cpp's run | verdict of `plumb diagnose` | |", "|---|---|---|"]
+    with tempfile.TemporaryDirectory(prefix="plumb-llama-") as folder:
+        for name in [*WRONG, *RIGHT]:
+            if arguments.texts and not any(text in name for text in arguments.texts):
+                continue
+            options, change, pattern = WRONG.get(name, (RIGHT.get(name), None, None))
+            path = arguments.model
+            if change:
+                path = os.path.join(folder, "wrong.gguf")
+                copy = Copy(arguments.model, path)
+                change(copy)
+                del copy
+            dump = callback(path, options, folder)
+            if arguments.keep:
+                shutil.copyfile(dump, os.path.join(arguments.keep, re.sub(r"\W+", "-", name) + ".txt"))
+            said, seconds = verdict(arguments.plumb, arguments.model, dump)
+            says = claim(said)
+            if pattern is None:
+                word = "right" if says == "agrees" else "wrong"
+            elif says in ("", "agrees"):
+                word = "silent" if says else "first wrong step only"
+            else:
+                word = "right" if re.search(pattern, says) else "wrong"
+            says = says or f"nothing fits, first {said['truth']['first_parted']}"
+            lines.append(f"| {name} | {says} | {word} |")
+            print(f"{name}: {word}: {says} ({seconds:.1f} s)", flush=True)
+    if arguments.docs:
+        replace_between(arguments.docs, "llama", lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
