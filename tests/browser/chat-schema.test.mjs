@@ -51,6 +51,24 @@ test('the box of the schema names the line and column of what is not JSON, and t
     assert.deepEqual(Object.keys(value), ['title', 'mood', 'keywords']);
   });
 
+test('the inspector strikes through what the schema ruled out, and says how many tokens it allowed', async () => {
+  page = await open(where, `?model=${TINY}`, { viewport: { width: 1440, height: 900 } },
+    settings({ schema: JSON.stringify(SCHEMA), temperature: 0 }));
+  await state(page, 'ready');
+  await answer(page, 'Hi');
+  await page.click('#open-inspect');
+  const first = page.locator('.token').first();
+  await first.focus();
+  assert.equal(await first.textContent(), '{', 'the schema leaves no other beginning');
+  assert.match(await page.textContent('.chosen > p'), /· {2}\d tokens? allowed$/);
+  const shown = await page.locator('.chosen li').evaluateAll(items => items.map(item => [
+    item.querySelector('code').textContent, item.querySelector('s .hidden')?.textContent]));
+  assert.equal(shown.length, 5);
+  for (const [piece, said] of shown) assert.equal(said, '{"who'.startsWith(piece) ? undefined : ' (ruled out)', piece);
+  assert.ok(shown.some(([, said]) => said));
+  await screenshot(page, 'inspect-schema');
+});
+
 for (const colorScheme of /** @type {const} */ (['light', 'dark'])) {
   for (const [width, height] of [[360, 740], [1440, 900]]) {
     test(`an answer under a schema is a tree, with its text below (${width} px, ${colorScheme})`, async () => {

@@ -59,6 +59,32 @@ test('regex and json: true; warnings of a schema that is not strict', async () =
   assert.match(model.lastStats.warnings.join('\n'), /^\/properties\/a\/uniqueItems: /);
 });
 
+test('onToken says which tokens a grammar allowed: those that begin what may follow, sampled or forced', async () => {
+  const texts = ['The answer is yes', 'The answer is no'], grammar = 'root ::= "The answer is " ("yes" | "no")';
+  const tokens = [];
+  const said = await textOf(model.generate('Is it?', { grammar, logprobs: 20, seed: 1,
+    onToken: token => tokens.push(token) }));
+  assert.ok(texts.includes(said));
+  assert.equal(tokens.slice(0, -1).map(({ piece }) => piece).join(''), said);
+  let at = 0, ruledOut = 0;
+  for (const { piece, allowed, allowedTokens, top } of tokens.slice(0, -1)) {
+    const rests = texts.filter(text => text.startsWith(said.slice(0, at))).map(text => text.slice(at));
+    const beginnings = new Set(rests.flatMap(rest => Array.from(rest, (_, i) => rest.slice(0, i + 1))));
+    const single = await Promise.all([...beginnings].map(text => model.tokenize(text, { addSpecial: false })));
+    assert.equal(allowedTokens, single.filter(({ length }) => length === 1).length, `after ${said.slice(0, at)}`);
+    for (const one of top) assert.equal(one.allowed, beginnings.has(one.piece), one.piece);
+    ruledOut += top.filter(one => !one.allowed).length;
+    assert.equal(allowed, true);
+    at += piece.length;
+  }
+  assert.ok(tokens.length > 4 && ruledOut > 20);
+  const [end] = tokens.slice(-1);
+  assert.ok(end.allowed && end.allowedTokens < 10);
+  assert.ok(end.top.every(({ allowed, piece }) => !allowed || /^<\|/.test(piece)));
+  await textOf(model.generate('Is it?', { maxTokens: 2, onToken: token => tokens.push(token) }));
+  assert.ok(tokens.length > 2 && !('allowedTokens' in tokens.at(-1)) && !('allowed' in tokens.at(-1)));
+});
+
 test('an option that is wrong is an error that says what is', async () => {
   for (const [options, message] of [
     [{ grammar: 'root ::= "a"', regex: 'a' }, /give only one of grammar and regex/],

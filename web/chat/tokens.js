@@ -1,4 +1,5 @@
-/* The last answer token by token: less likely tokens have more colour, and each one shows its alternatives. */
+/* The last answer token by token: less likely tokens have more colour, and each one shows its alternatives.  Those
+ * that a grammar ruled out are struck through. */
 import { count, dotted, make, paragraph } from './dom.js';
 
 /** @typedef {import('../engine/engine.js').GeneratedToken} Token */
@@ -37,7 +38,8 @@ export function showTokens(view, { tokens }) {
   });
   const mean = tokens.reduce((sum, { logprob }) => sum + logprob, 0) / tokens.length;
   view.append(paragraph(dotted([count(tokens.length, 'token'), `perplexity ${Math.exp(-mean).toFixed(2)}`,
-    'more colour: less likely'])), text, about);
+    'more colour: less likely', tokens.some(({ allowedTokens }) => allowedTokens !== undefined)
+      && 'struck through: ruled out by the schema'])), text, about);
   describe(about, tokens[0]);
 }
 
@@ -46,11 +48,14 @@ function describe(about, token) {
   const others = token.top.map(one => {
     const bar = make('span', { className: 'bar', 'aria-hidden': 'true' });
     bar.style.setProperty('--part', Math.exp(one.logprob).toFixed(4));
-    return make('li', one.id === token.id ? { 'aria-current': 'true' } : {}, make('code', {}, visible(one.piece)), bar,
+    const piece = make('code', {}, visible(one.piece));
+    return make('li', one.id === token.id ? { 'aria-current': 'true' } : {},
+      one.allowed === false ? make('s', {}, piece, make('span', { className: 'hidden' }, ' (ruled out)')) : piece, bar,
       make('span', { className: 'figures' }, percent(one.logprob)));
   });
   about.replaceChildren(make('p', {}, make('code', {}, visible(token.piece)), ` ${percent(token.logprob)}`,
-    make('span', { className: 'figures' }, `  token ${token.id}`)), make('ol', {}, ...others));
+    make('span', { className: 'figures' }, dotted([`  token ${token.id}`, token.allowedTokens !== undefined
+      && `${count(token.allowedTokens, 'token')} allowed`]))), make('ol', {}, ...others));
 }
 
 /** The probability before penalties, temperature and the other sampling steps. @param {number} logprob */

@@ -53,8 +53,10 @@ const SHOWN_ELEMENTS = 64;
  * @property {number[]} bytes  its text as bytes; a character may be spread over several tokens
  * @property {number} logprob  natural logarithm of its probability: of the softmax of the model's logits, before bias,
  *   penalties, filters and temperature; -Infinity for NaN
- * @typedef {Candidate & {top: Candidate[]}} GeneratedToken  top: the likeliest tokens, most likely first; of equally
- *   likely ones the lower id comes first */
+ * @property {boolean} [allowed]  under a grammar: whether it allowed this token
+ * @typedef {Candidate & {top: Candidate[], allowedTokens?: number}} GeneratedToken  top: the likeliest tokens, most
+ *   likely first; of equally likely ones the lower id comes first.  allowedTokens: under a grammar, how many tokens of
+ *   the vocabulary it allowed in the place of this one */
 
 /** @typedef {object} TapRecord  one step at one token; docs/trace.md of the repository explains it
  * @property {string} name  such as "l_out-3"
@@ -551,8 +553,9 @@ export class Engine extends Instance {
 
   /** Describes a token that was sampled from the session's logits, and the likeliest ones.
    * @param {number} id @param {number} n  how many of the likeliest tokens to describe, at most 20
+   * @param {Uint8Array} [allowed]  the set of tokens that a grammar allowed, if there is one
    * @returns {GeneratedToken} */
-  describeToken(id, n) {
+  describeToken(id, n, allowed) {
     const c = this.c, logits = c.plumb_session_logits(this.#session) >>> 0;
     const logSum = c.plumb_logits_top(logits, c.plumb_model_n_vocab(this.#model), n, this.out);
     const ids = Array.from({ length: n }, (_, i) => this.view.getInt32(this.out + 4 * i, true));
@@ -560,9 +563,11 @@ export class Engine extends Instance {
       const { ptr, n } = this.#piece(id, true);
       const bytes = this.u8.slice(ptr, ptr + n), logit = this.view.getFloat32(logits + 4 * id, true);
       const logprob = Number.isNaN(logit) ? -Infinity : logit - logSum;
-      return { id, piece: utf8.decode(bytes), bytes: [...bytes], logprob };
+      return { id, piece: utf8.decode(bytes), bytes: [...bytes], logprob,
+        ...allowed && { allowed: Boolean(allowed[id >> 3] & 1 << (id & 7)) } };
     };
-    return { ...describe(id), top: ids.filter(id => id >= 0).map(describe) };
+    return { ...describe(id), top: ids.filter(id => id >= 0).map(describe),
+      ...allowed && { allowedTokens: allowed.reduce((sum, byte) => sum + bitsOf(byte), 0) } };
   }
 
   // ---- traces ----
@@ -630,10 +635,12 @@ export class Engine extends Instance {
   }
 
   /** @param {Sampling & {grammar?: Grammar}} options  checked by the caller; with a grammar, loadGrammars must have
-   *   succeeded */
-  createSampler(options) {
+   *   succeeded
+   * @param {boolean} [describes]  whether the tokens are described, so that what the grammar allowed is kept */
+  createSampler(options, describes = false) {
     const c = this.c;
-    const matcher = options.grammar && /** @type {Grammars} */ (this.#grammars).createMatcher(options.grammar);
+    const grammars = /** @type {Grammars} */ (this.#grammars);
+    const matcher = options.grammar && grammars.createMatcher(options.grammar, describes);
     const bias = biasPairs(options.logitBias);
     const sampler = this.withBytes(8 * bias.length, ptr => {
       bias.forEach(([token, value], i) => {
@@ -670,6 +677,9 @@ export class Engine extends Instance {
         const ids = text ? this.#tokenize(text, CONTINUES).subarray(0, -1) : [];
         return ids.length >= 2 ? [...ids].slice(0, matcher?.acceptAll(ids)) : [];
       },
+      /** With each call the set of tokens that the grammar allowed in the place of the next token, from the first on;
+       * undefined without a grammar. */
+      nextSet: () => matcher?.sets.shift(),
       /** Whether there is a grammar, and what was sampled is complete. */
       isComplete: () => matcher?.mayEnd() ?? false,
       free: () => {
@@ -678,6 +688,13 @@ export class Engine extends Instance {
       },
     };
   }
+}
+
+/** How many bits of a byte are set. @param {number} byte */
+function bitsOf(byte) {
+  let n = 0;
+  for (; byte > 0; byte &= byte - 1) n++;
+  return n;
 }
 
 /** The value of a metadata key, from its text.

@@ -73,31 +73,44 @@ export class Grammars extends Instance {
     return grammar;
   }
 
-  /** Follows a text through a grammar.  There is one matcher at a time. @param {Grammar} given */
-  createMatcher(given) {
+  /** Follows a text through a grammar.  There is one matcher at a time.
+   * @param {Grammar} given @param {boolean} keepsSets  whether there will be `sets` */
+  createMatcher(given, keepsSets) {
     const { c } = this, grammar = this.#grammar(given);
     const failed = (/** @type {number} */ status) => this.error(status, this.string(c.plumb_grammar_error(grammar)));
     const status = c.plumb_matcher_create(this.out, grammar);
     if (status !== 0) throw failed(status);
     const matcher = this.word(0);
+    /** @type {Uint8Array[]} */
+    const sets = [];
+    const mask = () => {
+      const mask = c.plumb_matcher_mask(matcher) >>> 0;
+      if (!mask) throw failed(UNSUPPORTED);
+      return this.u8.subarray(mask, mask + 4 * Math.ceil(this.#vocabularySize / 32));
+    };
+    /** @param {number} ptr  to a token @returns {number}  a status */
+    const accept = ptr => {
+      const set = keepsSets ? mask().slice() : undefined;
+      const status = c.plumb_matcher_accept(matcher, ptr, 1);
+      if (status === 0 && set) sets.push(set);
+      return status;
+    };
     return {
       /** What the compiler of a schema ignored. */
       warnings: this.string(c.plumb_grammar_warnings(grammar)).split('\n').filter(Boolean),
       /** The tokens that may follow, as plumb_sampler_sample_allowed takes them; valid until the next call. */
-      mask: () => {
-        const mask = c.plumb_matcher_mask(matcher) >>> 0;
-        if (!mask) throw failed(UNSUPPORTED);
-        return this.u8.subarray(mask, mask + 4 * Math.ceil(this.#vocabularySize / 32));
-      },
+      mask,
+      /** What mask was before each token that was accepted. */
+      sets,
       /** @param {number} id */
       accept: id => {
-        const refused = this.withIds([id], ptr => c.plumb_matcher_accept(matcher, ptr, 1));
+        const refused = this.withIds([id], accept);
         if (refused !== 0) throw failed(refused);
       },
       /** Accepts the first of these tokens, as far as they are allowed, and returns how many.
        * @param {ArrayLike<number>} ids */
       acceptAll: ids => this.withIds(ids, (ptr, n) => {
-        for (let i = 0; i < n; i++) if (c.plumb_matcher_accept(matcher, ptr + 4 * i, 1) !== 0) return i;
+        for (let i = 0; i < n; i++) if (accept(ptr + 4 * i) !== 0) return i;
         return n;
       }),
       /** The text that must follow: its whole characters within the first FORCED bytes; '' if it begins inside a

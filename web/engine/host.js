@@ -335,7 +335,7 @@ async function generate(engine, ids, options, run) {
     { promptTokens: ids.length, contextLength: engine.contextLength });
   }
   const seed = options.seed ?? crypto.getRandomValues(new Uint32Array(1))[0];
-  const sampler = engine.createSampler({ ...options, seed });
+  const sampler = engine.createSampler({ ...options, seed }, run.onToken !== undefined);
   const stops = new StopFilter([options.stop ?? []].flat());
   const shown = new Set((options.special ?? []).flatMap(text => [...engine.tokenize(text, false, true)])
     .filter(id => engine.piece(id, false) === ''));
@@ -380,7 +380,7 @@ async function generate(engine, ids, options, run) {
           : new PlumbError('PLUMB_ERROR_TENSOR', 'no token can be sampled: all logits are NaN or -infinity, '
             + 'so the weights are damaged; run plumb selfcheck to find where');
       }
-      run.onToken?.(engine.describeToken(id, options.logprobs ?? 0));
+      run.onToken?.(engine.describeToken(id, options.logprobs ?? 0, sampler.nextSet()));
       if (engine.endsTurn(id)) {
         reason = 'stop';
         break;
