@@ -43,7 +43,7 @@ static double largest_error(struct experiment *e, const char *name) {
     struct error err;
     struct outcome o;
     const struct quirk *q = name ? quirk_find(name) : NULL;
-    if (!CHECK(experiment_run(e, &q, q ? 1 : 0, UINT32_MAX, &o, &err) == PLUMB_OK, "%s", err.message)) return NAN;
+    if (!CHECK(experiment_run(e, &q, q ? 1 : 0, ALL_LAYERS, &o, &err) == PLUMB_OK, "%s", err.message)) return NAN;
     double largest = -1;
     for (size_t i = 0; i < e->theirs->n_tap; i++) {
         CHECK(!isnan(o.error[i]), "tap %zu was not compared", i);

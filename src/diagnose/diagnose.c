@@ -29,22 +29,34 @@ static void progress(struct diagnosis *d, double n_layer) {
     d->report->on_progress(d->report->user, fmin(1, d->n_done / d->n_due));
 }
 
-/* Runs a set of n quirks on the first n_layer layers. */
-static plumb_status run(struct diagnosis *d, const struct quirk *const *quirks, uint32_t n, uint32_t n_layer,
+/* Runs a set of n quirks on some layers. */
+static plumb_status run(struct diagnosis *d, const struct quirk *const *quirks, uint32_t n, struct layers layers,
                         struct outcome *o) {
-    plumb_status status = experiment_run(d->experiment, quirks, n, n_layer, o, d->err);
-    progress(d, n_layer < d->model->plan.n_layer ? n_layer : d->model->plan.n_layer);
+    plumb_status status = experiment_run(d->experiment, quirks, n, layers, o, d->err);
+    uint32_t n_layer = d->model->plan.n_layer, end = layers.end < n_layer ? layers.end : n_layer;
+    progress(d, end - layers.first);
     return status;
 }
 
-/* Returns how many layers to run to compute the tap that diverges first in o; UINT32_MAX: all of them.  These layers
- * are enough to try a quirk, because a quirk is made in every layer. */
-static uint32_t layers_to_run(const struct diagnosis *d, const struct outcome *o) {
+/* Returns the layers to run to compute the tap that diverges first in o, from the first layer on.  These layers are
+ * enough to try a quirk, because a quirk is made in every layer. */
+static struct layers layers_to_run(const struct diagnosis *d, const struct outcome *o) {
     size_t at = diagnose_first(d, o);
     uint32_t n_layer = d->model->plan.n_layer;
-    if (at == SIZE_MAX || d->theirs->taps[at].id >= TAP_RESULT_NORM) return UINT32_MAX;
-    uint32_t layers = d->theirs->taps[at].layer < 0 ? 1 : (uint32_t)d->theirs->taps[at].layer + 1;
-    return layers < n_layer ? layers : UINT32_MAX;
+    if (at == SIZE_MAX || d->theirs->taps[at].id >= TAP_RESULT_NORM) return ALL_LAYERS;
+    uint32_t end = d->theirs->taps[at].layer < 0 ? 1 : (uint32_t)d->theirs->taps[at].layer + 1;
+    return (struct layers){ 0, end < n_layer ? end : UINT32_MAX };
+}
+
+/* Returns the fewest layers to run to compute that tap: its own, if theirs has the layer's input. */
+static struct layers own_layer(const struct diagnosis *d, const struct outcome *o) {
+    struct layers layers = layers_to_run(d, o);
+    uint32_t n_layer = d->model->plan.n_layer;
+    size_t at = diagnose_first(d, o);
+    bool is_late = at != SIZE_MAX && d->theirs->taps[at].id >= TAP_RESULT_NORM;
+    uint32_t first = is_late ? n_layer : layers.end <= n_layer ? layers.end - 1 : n_layer - 1;
+    if (experiment_can_begin(d->experiment, first)) layers.first = first;
+    return layers;
 }
 
 /* Returns how much closer o is than base: the sum, over the taps that both computed, of the decrease of log10 of the
@@ -148,7 +160,7 @@ static plumb_status promote(struct diagnosis *d, const struct outcome *base, str
     memcpy(quirks, base->quirks, sizeof quirks);
     quirks[base->n_quirk] = c->quirk;
     if (find(d, quirks, base->n_quirk + 1)) return PLUMB_OK;
-    if (!c->on_all.error) PLUMB_TRY(run(d, quirks, base->n_quirk + 1, UINT32_MAX, &c->on_all));
+    if (!c->on_all.error) PLUMB_TRY(run(d, quirks, base->n_quirk + 1, ALL_LAYERS, &c->on_all));
     if (gain(d, base, &c->on_all) <= 0) return PLUMB_OK;
     struct outcome o = c->on_all;
     c->on_all = (struct outcome){ 0 };
@@ -163,21 +175,27 @@ static plumb_status try_all(struct diagnosis *d, const struct outcome *base, str
     memcpy(quirks, base->quirks, sizeof quirks);
     struct quirks set = { 0 };
     for (uint32_t i = 0; i < base->n_quirk; i++) quirk_set(&set, quirks[i]);
-    uint32_t near = layers_to_run(d, base);
+    struct layers near = layers_to_run(d, base), own = own_layer(d, base);
     size_t first = diagnose_first(d, base);
     const struct quirk **q = &quirks[base->n_quirk];
     *n = 0;
     for (size_t i = 0; (*q = quirk_at(i)) != NULL; i++) {
         if (!quirk_is_free(&set, *q) || !quirk_applies(*q, d->model, d->bos)) continue;
         struct outcome o;
-        uint32_t n_layer = is_late(*q) ? UINT32_MAX : near;
-        PLUMB_TRY(run(d, quirks, base->n_quirk + 1, n_layer, &o));
+        struct layers layers = is_late(*q) ? ALL_LAYERS : near;
+        if (own.first > 0) {   /* most quirks help nothing, which a single layer shows */
+            PLUMB_TRY(run(d, quirks, base->n_quirk + 1, own, &o));
+            double largest, by = closer(d, base, &o, &largest);
+            if (by > 0 || is_late(*q)) outcome_free(&o);
+            else layers = own;
+        }
+        if (layers.first == 0) PLUMB_TRY(run(d, quirks, base->n_quirk + 1, layers, &o));
         double largest, before = base->error[first], after = o.error[first];
         struct candidate *c = &candidates[(*n)++];
         *c = (struct candidate){ .quirk = *q, .gain = gain(d, base, &o), .closer = closer(d, base, &o, &largest),
                                  .after = diagnose_is_over(d, &o, first) ? INFINITY : after,
                                  .matters = fabs(before - after) > 1e-6 * before };
-        if (n_layer == UINT32_MAX) c->on_all = o;
+        if (layers.first == 0 && layers.end == UINT32_MAX) c->on_all = o;
         else outcome_free(&o);
     }
     qsort(candidates, *n, sizeof *candidates, by_closeness);
@@ -192,7 +210,7 @@ static plumb_status try_pairs(struct diagnosis *d, const struct outcome *base, c
     const struct quirk *quirks[EXPERIMENT_QUIRKS], *best[2] = { NULL, NULL };
     memcpy(quirks, base->quirks, sizeof quirks);
     struct quirks set = { 0 };
-    uint32_t near = layers_to_run(d, base);
+    struct layers near = layers_to_run(d, base), own = own_layer(d, base);
     double best_gain = 0;
     for (size_t i = 0; i < n; i++) {
         for (size_t j = 0; j < i && candidates[i].matters; j++) {
@@ -202,9 +220,15 @@ static plumb_status try_pairs(struct diagnosis *d, const struct outcome *base, c
             quirk_set(&set, candidates[j].quirk);
             if (!candidates[j].matters || !quirk_is_free(&set, candidates[i].quirk)) continue;
             struct outcome o;
-            PLUMB_TRY(run(d, quirks, base->n_quirk + 2, near, &o));
+            PLUMB_TRY(run(d, quirks, base->n_quirk + 2, own, &o));
             double by = gain(d, base, &o);
             outcome_free(&o);
+            if (by <= 0) continue;
+            if (own.first > 0) {
+                PLUMB_TRY(run(d, quirks, base->n_quirk + 2, near, &o));
+                by = gain(d, base, &o);
+                outcome_free(&o);
+            }
             if (by <= best_gain) continue;
             best_gain = by;
             memcpy(best, quirks + base->n_quirk, sizeof best);
@@ -214,7 +238,7 @@ static plumb_status try_pairs(struct diagnosis *d, const struct outcome *base, c
     memcpy(quirks + base->n_quirk, best, sizeof best);
     if (find(d, quirks, base->n_quirk + 2)) return PLUMB_OK;
     struct outcome o;
-    PLUMB_TRY(run(d, quirks, base->n_quirk + 2, UINT32_MAX, &o));
+    PLUMB_TRY(run(d, quirks, base->n_quirk + 2, ALL_LAYERS, &o));
     if (gain(d, base, &o) > 0) return rank(d, &o);
     outcome_free(&o);
     return PLUMB_OK;
@@ -244,7 +268,7 @@ static plumb_status extend(struct diagnosis *d, const struct outcome *base) {
     plumb_status status = try_all(d, base, candidates, &n);
     if (status == PLUMB_OK) remember_local(d, base, candidates, n);
     /* If all layers were run already, promoting a candidate costs nothing. */
-    size_t n_promoted = layers_to_run(d, base) == UINT32_MAX ? n : MAX_PROMOTED;
+    size_t n_promoted = layers_to_run(d, base).end == UINT32_MAX ? n : MAX_PROMOTED;
     /* Where errors add up, a quirk that helps little in the first layers may help more in the others. */
     bool none_gains = n > 0 && candidates[0].gain <= 0, may_grow = none_gains && !d->experiment->forced;
     size_t n_before = d->n_ranked;
@@ -264,7 +288,7 @@ static plumb_status extend(struct diagnosis *d, const struct outcome *base) {
 
 static plumb_status search(struct diagnosis *d) {
     d->n_due = 2.0 * (double)count_quirks() + 4.0 * (double)MAX_PROMOTED * d->model->plan.n_layer;
-    PLUMB_TRY(run(d, NULL, 0, UINT32_MAX, &d->truth));
+    PLUMB_TRY(run(d, NULL, 0, ALL_LAYERS, &d->truth));
     if (diagnose_is_exact(d, &d->truth)) return PLUMB_OK;
     PLUMB_TRY(extend(d, &d->truth));
     /* If the pass continues from activations of theirs, steps are independent.  Extending the best set is enough. */
@@ -289,7 +313,7 @@ static plumb_status search(struct diagnosis *d) {
 static plumb_status add_other(struct diagnosis *d, const struct quirk *const *quirks, uint32_t n) {
     if (find(d, quirks, n) || d->n_other == DIAGNOSE_OTHERS) return PLUMB_OK;
     struct outcome *o = &d->others[d->n_other++];
-    PLUMB_TRY(run(d, quirks, n, UINT32_MAX, o));
+    PLUMB_TRY(run(d, quirks, n, ALL_LAYERS, o));
     qsort(o->quirks, n, sizeof *o->quirks, by_step);
     return PLUMB_OK;
 }

@@ -128,7 +128,7 @@ static void feed(struct experiment *e, size_t n, size_t n_prompt, bool with_resu
 }
 
 plumb_status experiment_run(struct experiment *e, const struct quirk *const *quirks, uint32_t n_quirk,
-                            uint32_t n_layer, struct outcome *o, struct error *err) {
+                            struct layers layers, struct outcome *o, struct error *err) {
     const struct plumb_trace *theirs = e->theirs;
     *o = (struct outcome){ .n_quirk = n_quirk };
     PLUMB_TRY(reserve_outcome(o, theirs->n_tap, err));
@@ -138,12 +138,12 @@ plumb_status experiment_run(struct experiment *e, const struct quirk *const *qui
         quirk_set(&set, quirks[i]);
     }
     reference_set_quirks(e->reference, &set);
-    reference_limit(e->reference, n_layer);
+    reference_limit(e->reference, layers.first, layers.end);
     memset(e->sums, 0, theirs->n_tap * sizeof *e->sums);
     for (size_t i = 0; i < theirs->n_tap; i++) e->own[i].n_row = 0;
     size_t n_prompt = theirs->n_prompt;
     size_t n = quirk_tokens(&set, theirs->tokens, theirs->n_token, &n_prompt, e->tokens);
-    feed(e, n, n_prompt, n_layer >= e->model->plan.n_layer);
+    feed(e, n, n_prompt, layers.end >= e->model->plan.n_layer);
     for (size_t i = 0; i < theirs->n_tap; i++) {
         if (e->own[i].rows) compare_all_tokens(&e->sums[i], &e->own[i], &theirs->taps[i]);
         bool compared = e->sums[i].n_row > 0;
@@ -212,6 +212,16 @@ static uint64_t row_size(const struct experiment *e, enum tap_id id, int32_t lay
     case TAP_RESULT_POOLED: return model_n_pooled(e->model, p->pooling.kind);
     default: return p->n_embd;
     }
+}
+
+bool experiment_can_begin(const struct experiment *e, uint32_t layer) {
+    const struct trace_tap *tap = layer > 0 ? trace_find_tap(e->theirs, TAP_L_OUT, (int32_t)layer - 1) : NULL;
+    if (!tap || e->model->plan.has_states) return false;
+    for (uint32_t t = 0; t < e->theirs->n_token; t++) {
+        const struct trace_row *row = trace_find_row(tap, t);
+        if (!row || !is_whole(row, 1, e->model->plan.n_embd)) return false;
+    }
+    return true;
 }
 
 bool experiment_is_whole(const struct experiment *e, const struct trace_tap *tap) {
@@ -306,7 +316,7 @@ static plumb_status find_order(struct experiment *e, struct error *err) {
 plumb_status experiment_truth(struct experiment *e, uint32_t n_layer, struct tap_sink sink, struct error *err) {
     PLUMB_TRY(set_tap(e, sink, err));
     reference_set_quirks(e->reference, NULL);
-    reference_limit(e->reference, n_layer);
+    reference_limit(e->reference, 0, n_layer);
     memcpy(e->tokens, e->theirs->tokens, e->theirs->n_token * sizeof *e->tokens);
     feed(e, e->theirs->n_token, e->theirs->n_prompt, n_layer >= e->model->plan.n_layer);
     return set_tap(e, (struct tap_sink){ on_tap, e }, err);

@@ -48,10 +48,16 @@ struct experiment {
 plumb_status experiment_create(struct experiment **out, const struct model *m, const struct plumb_trace *theirs,
                                struct error *err);
 void experiment_free(struct experiment *e);
-/* Runs one set of quirks.  *o owns two arrays; release it with outcome_free.  n_layer: as in reference_limit; if it is
- * less than all layers, the score leaves out the later layers and the results.  PLUMB_ERROR_MEMORY. */
+/* The layers of a run, as in reference_limit. */
+struct layers { uint32_t first, end; };
+#define ALL_LAYERS ((struct layers){ 0, UINT32_MAX })
+
+/* Runs one set of quirks.  *o owns two arrays; release it with outcome_free.  The score leaves out the layers that are
+ * not run and, if `end` is less than all layers, the results.  PLUMB_ERROR_MEMORY. */
 plumb_status experiment_run(struct experiment *e, const struct quirk *const *quirks, uint32_t n_quirk,
-                            uint32_t n_layer, struct outcome *o, struct error *err);
+                            struct layers layers, struct outcome *o, struct error *err);
+/* Returns true if a run may begin with this layer, because theirs has its input whole for every token. */
+bool experiment_can_begin(const struct experiment *e, uint32_t layer);
 void outcome_free(struct outcome *o);
 /* Runs the truth on the first n_layer layers, from theirs where that is whole, and gives its taps to the sink. */
 plumb_status experiment_truth(struct experiment *e, uint32_t n_layer, struct tap_sink sink, struct error *err);

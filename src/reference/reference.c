@@ -479,7 +479,12 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
         r->states[STATE_LOW][i] = (double)reference_row(r, m->state_init.w, 0)[i % p->n_embd];
     }
     if (p->has_states) exchange_state(r, STATE_HIGH, n_x);
-    for (uint32_t il = 0; il < p->n_layer && il < r->n_layer; il++) {
+    if (r->first_layer > 0 && r->force) {   /* theirs is the input of the first layer */
+        const char *name = tap_spec(TAP_L_OUT)->name;
+        plumb_tap tap = { name, (int32_t)r->first_layer - 1, pos, n, 1, p->n_embd, NULL };
+        r->force(r->force_user, &tap, r->x);
+    }
+    for (uint32_t il = r->first_layer; il < p->n_layer && il < r->n_layer; il++) {
         const struct affine *w = m->layers[il].w;
         double *h = norm(r, il, W_FFN_NORM_EXPS, b, TAP_COUNT, 1, p->n_embd, r->x, r->h);
         if (w[W_FFN_NORM_EXPS].w) reference_experts(r, il, b, h);
@@ -567,7 +572,10 @@ void reference_set_force(struct reference *r, void (*force)(void *user, const pl
     r->force_user = user;
 }
 
-void reference_limit(struct reference *r, uint32_t n_layer) { r->n_layer = n_layer; }
+void reference_limit(struct reference *r, uint32_t first, uint32_t end) {
+    r->first_layer = first;
+    r->n_layer = end;
+}
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 

@@ -33,8 +33,10 @@ void reference_set_quirks(struct reference *r, const struct quirks *q);
  * (tap->n_token, tap->n_head, tap->n).  The pass continues with whatever force writes to x.  The x of Kcur_rope and of
  * Vcur is in the cache, so later runs use it too.  tap->data is NULL if there is no sink.  force may be NULL. */
 void reference_set_force(struct reference *r, void (*force)(void *user, const plumb_tap *tap, double *x), void *user);
-/* Ends all later runs after n_layer layers.  If the model has more, no results are written.  UINT32_MAX: all layers. */
-void reference_limit(struct reference *r, uint32_t n_layer);
+/* Lets all later runs compute the layers first .. end - 1 only.  If the model has more than `end`, no results are
+ * written.  0, UINT32_MAX: all layers.  Of the layers before the first, force is called with l_out of the last one; it
+ * must replace all of it.  Only for models without states. */
+void reference_limit(struct reference *r, uint32_t first, uint32_t end);
 
 /* As forward_run, with the same limits. */
 void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result,

@@ -13,7 +13,8 @@ struct reference {
     struct plan plan;                /* a copy of the model's, or what the quirks make of it */
     const struct wrong_steps *wrong; /* the steps with the mistakes of quirks; NULL: the pass is right */
     struct quirks quirks;            /* valid if wrong is not NULL */
-    uint32_t n_ctx, n_batch, n_layer;
+    uint32_t n_ctx, n_batch;
+    uint32_t first_layer, n_layer;   /* the layers first_layer .. n_layer - 1 are computed, as far as there are */
     uint64_t bytes;
     double *k, *v;                   /* (n_layer, n_ctx, n_head_kv, k_dim), (n_layer, n_ctx, n_head_kv, v_dim) */
     double *x;                       /* (n_batch, n_embd) residual stream */
