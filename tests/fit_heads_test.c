@@ -284,6 +284,14 @@ static void scaled(const double *x, double *y, double position, double factor_po
 }
 
 STEP(scaled_right) { (void)head; scaled(x, y, pos, -1, 0.25, 1.2); }
+STEP(scaled_base) {
+    (void)head;
+    for (int i = 0; i < DIM / 4; i++) {
+        turn(x, y, i, i + DIM / 4, pos * pow(20000, -2.0 * i / (DIM / 2)) / (double)factors[i] / 4);
+        y[i] *= 1.2;
+        y[i + DIM / 4] *= 1.2;
+    }
+}
 STEP(scaled_no_factors) { (void)head; scaled(x, y, pos, 0, 0.25, 1.2); }
 STEP(scaled_times_factors) { (void)head; scaled(x, y, pos, 1, 0.25, 1.2); }
 STEP(scaled_nothing) { (void)head; scaled(x, y, pos, 0, 1, 1.2); }
@@ -304,6 +312,7 @@ STEP(scaled_neighbours) {
 
 static const struct rope_case scaled_cases[] = {
     { "the right step", scaled_right, NULL },
+    { "another base", scaled_base, "by frequencies of base 20000, not 500, with the right scaling and factors" },
     { "no factors", scaled_no_factors, "by frequencies without the factors of pairs" },
     { "the inverse of the factors", scaled_times_factors, "multiplied by the factors of pairs, not divided by them" },
     { "neither factors nor scaling", scaled_nothing, "with neither the scaling factor nor the factors of pairs" },
@@ -452,7 +461,7 @@ static const struct attention_case weight_cases[] = {
     { "rows of K read in another order", LAYOUT, "has rows of K, stored as (token, head), read as (head, token)" },
     { "rows of K of a batch read in another order", LAYOUT_BATCH, "has rows of K, stored as (token, head), read as" },
     { "a cache without the token itself", OWN_ZERO, "has K of zeros for the token itself after the prompt" },
-    { "a cache of one slot after the prompt", OVERWRITTEN, "has the K of every token after the prompt in the same slot" },
+    { "a cache of one slot after the prompt", OVERWRITTEN, "has the K of every token after the prompt in the same" },
     { "half of each head", LESS_ELEMENTS, "has dot products of the first 8 elements of heads alone, of 16" },
     { "no scale in one head", ONE_HEAD, "they are not scaled, only in head 3" },
     { "random scores", RANDOM_SCORES, NULL },

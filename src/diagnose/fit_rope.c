@@ -432,6 +432,32 @@ static void try_factors(struct rope *r, const struct pairing *pairs) {
     }
 }
 
+/* Another base, but the right scaling and factors: the frequencies of pair i are the right ones times a power of i. */
+static void try_base(struct rope *r, const struct pairing *pairs) {
+    double weight = 0, sum = 0, base = (double)r->plan->freq_base, scale = (double)r->plan->freq_scale;
+    bool has_factors = false;
+    char text[160];
+    for (uint32_t i = 0; i < r->plan->n_rot / 2 && i < pairs->n; i++) {
+        double f = r->measured[i], right = r->frequencies[i];
+        if (!(f > 0) || !(right > 0)) continue;
+        has_factors |= !is_near(right, r->plain[i] * scale, 1e-6);
+        weight += f * f * i * i;
+        sum += f * f * i * log(f / right);
+    }
+    double theirs = weight > 0 ? base * exp(-sum / weight * r->plan->n_rot / 2) : base, near = rounded(theirs);
+    if (!has_factors && scale == 1) return;   /* try_laws knows this */
+    for (int is_near_one = 0; is_near_one < 2; is_near_one++) {
+        double b = is_near_one ? near : theirs;
+        if (is_near(b, base, 1e-5) || (is_near_one && near == theirs)) continue;
+        for (uint32_t i = 0; i < r->n_pair; i++) {
+            r->tried[i] = r->frequencies[i] * pow(b / base, -2.0 * i / r->plan->n_rot);
+        }
+        snprintf(text, sizeof text, "by frequencies of base %.9g, not %.9g, with the right scaling and factors", b,
+                 base);
+        propose(r, pairs, NULL, r->tried, NULL, is_near_one ? 0 : 1, text);
+    }
+}
+
 /* Exponents by other indices of pairs. */
 static void try_indices(struct rope *r, const struct pairing *pairs) {
     static const char *const texts[] = {
@@ -490,6 +516,7 @@ static void try_frequencies(struct rope *r, const struct pairing *pairs) {
     }
     try_laws(r, pairs, n_right);
     if (n_turned != n_right) try_laws(r, pairs, n_turned);
+    try_base(r, pairs);
     uint32_t at = 0;
     while (at + 1 < n && is_near(r->measured[at], r->frequencies[at], 1e-3)) at++;
     snprintf(text, sizeof text, "by other frequencies: %.6g in pair %u, the right one is %.6g", r->measured[at], at,
