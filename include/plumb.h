@@ -541,6 +541,7 @@ typedef enum plumb_json_space { PLUMB_JSON_COMPACT, PLUMB_JSON_PRETTY, PLUMB_JSO
 typedef struct plumb_schema_options {
     bool lenient;     /* a keyword that cannot be kept is ignored with a warning; otherwise it is an error */
     bool any_order;   /* the members of objects in any order; otherwise in the order of the schema */
+    bool closed;      /* an object whose schema has properties and says nothing on others has no others */
     plumb_json_space space;
 } plumb_schema_options;
 

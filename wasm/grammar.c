@@ -20,7 +20,8 @@ int32_t host_find_token(const char *text, size_t n);
 struct plumb_wasm_copy *plumb_wasm_copy_create(uint32_t n_vocab, const uint32_t *ends, const uint8_t *kinds,
                                                const char *texts);
 plumb_grammar *plumb_wasm_grammar_create(struct plumb_wasm_copy *copy);
-plumb_status plumb_wasm_grammar_schema(plumb_grammar *grammar, const char *json, size_t n, uint32_t flags);
+plumb_status plumb_wasm_grammar_schema(plumb_grammar *grammar, const char *rule, const char *json, size_t n,
+                                       uint32_t flags);
 
 static int64_t piece(void *user, int32_t id, bool special, char *buf, size_t cap) {
     const struct plumb_wasm_copy *copy = user;
@@ -54,10 +55,14 @@ struct plumb_wasm_copy *plumb_wasm_copy_create(uint32_t n_vocab, const uint32_t 
 
 plumb_grammar *plumb_wasm_grammar_create(struct plumb_wasm_copy *copy) { return grammar_create(&copy->v); }
 
-/* flags: 1 lenient, 2 any_order, 4 times the plumb_json_space. */
-plumb_status plumb_wasm_grammar_schema(plumb_grammar *grammar, const char *json, size_t n, uint32_t flags) {
+/* Adds a rule, or parses the schema as the whole grammar if rule is NULL.  flags: 1 lenient, 2 any_order, 4 times the
+ * plumb_json_space, 16 closed. */
+plumb_status plumb_wasm_grammar_schema(plumb_grammar *grammar, const char *rule, const char *json, size_t n,
+                                       uint32_t flags) {
     const plumb_schema_options options = {
-        .lenient = (flags & 1) != 0, .any_order = (flags & 2) != 0, .space = (plumb_json_space)(flags >> 2),
+        .lenient = (flags & 1) != 0, .any_order = (flags & 2) != 0, .space = (plumb_json_space)(flags >> 2 & 3),
+        .closed = (flags & 16) != 0,
     };
-    return plumb_grammar_parse_schema(grammar, json, n, &options);
+    return rule ? plumb_grammar_define_schema(grammar, rule, json, n, &options)
+                : plumb_grammar_parse_schema(grammar, json, n, &options);
 }

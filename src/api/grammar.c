@@ -130,7 +130,8 @@ static plumb_status define_schema(plumb_grammar *g, const char *rule, const char
                                   const plumb_schema_options *options) {
     const plumb_schema_options given = options ? *options : (plumb_schema_options){ 0 };
     const struct json_schema_options own = {
-        .lenient = given.lenient, .any_order = given.any_order, .space = (enum json_space)given.space, .name = rule,
+        .lenient = given.lenient, .any_order = given.any_order, .closed = given.closed, .name = rule,
+        .space = (enum json_space)given.space,
     };
     if (given.space > PLUMB_JSON_FREE) {
         return error_set(&g->err, PLUMB_ERROR_ARGUMENT, "space is %d, expected 0 to %d", (int)given.space,

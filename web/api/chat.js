@@ -205,10 +205,10 @@ export class Chat {
     known.checkOptions(where, own, known.SEND);
     this.#free(where);
     const { toolChoice, parallelToolCalls: parallel, onDelta, ...options } = { ...this.#defaults, ...defined(own) };
-    const tools = chosenTools(where, this.#tools, toolChoice, 'toolChoice');
+    const about = { ...chosenTools(where, this.#tools, toolChoice, 'toolChoice'), parallel };
     const messages = ask();
     this.#answering = true;
-    const deltas = this.#deltas(messages, { tools, parallel }, options);
+    const deltas = this.#deltas(messages, about, options);
     try {
       for (;;) {
         const { done, value } = await deltas.next();

@@ -377,9 +377,11 @@ export class Model {
    * @returns {AsyncGenerator<string, Stats, void>} */
   async *generate(prompt, options = {}) {
     known.checkOptions('generate', options, known.GENERATE);
-    const { signal, parseSpecial, template, onToken, reasoningBudget, ...rest } = withGrammar('generate', options);
+    const { signal, parseSpecial, template, onToken, reasoningBudget, ...rest } =
+      await withGrammar('generate', this, options);
     const ids = await this.#promptIds(prompt, parseSpecial ?? true, template ?? {});
-    if (reasoningBudget !== undefined && rest.grammar) {
+    // The grammar of calls has reasoning in it.
+    if (reasoningBudget !== undefined && rest.grammar && typeof options.grammar !== 'object') {
       throw argumentError('generate: reasoningBudget and grammar exclude each other: the end of the reasoning is not a '
         + 'part of the grammar');
     }

@@ -680,6 +680,8 @@ export class Engine extends Instance {
       /** With each call the set of tokens that the grammar allowed in the place of the next token, from the first on;
        * undefined without a grammar. */
       nextSet: () => matcher?.sets.shift(),
+      /** Tells the grammar of tokens that are not sampled. @param {number[]} ids */
+      follow: ids => { matcher?.acceptAll(ids); },
       /** Whether there is a grammar, and what was sampled is complete. */
       isComplete: () => matcher?.mayEnd() ?? false,
       free: () => {

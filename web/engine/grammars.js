@@ -10,8 +10,11 @@ const UNSUPPORTED = -30;
 /** The longest text that `forced` returns, in bytes. */
 const FORCED = 4096;
 
-/** @typedef {{language: 'gbnf' | 'regex' | 'schema', text: string, flags: number}} Grammar  a text to compile; flags of
- *   plumb_wasm_grammar_schema */
+/** @typedef {{name: string, language: 'regex' | 'schema', text: string, flags: number, label?: string,
+ *   otherwise?: string}} Rule  a rule that GBNF can refer to; label: what messages call it; otherwise: what replaces
+ *   the text, with a warning, if it cannot be compiled
+ * @typedef {{language: 'gbnf' | 'regex' | 'schema', text: string, flags: number, rules?: Rule[]}} Grammar  a text to
+ *   compile, and rules that it can use if it is GBNF; flags of plumb_wasm_grammar_schema */
 /** @typedef {{ends: Uint32Array, kinds: Uint8Array, texts: Uint8Array}} Vocabulary  as wasm/vocabulary.h has it */
 
 /** The text without an incomplete last character. @param {Uint8Array} bytes */
@@ -21,7 +24,8 @@ export class Grammars extends Instance {
   /** Pointer to the copy of the vocabulary. */
   #copy;
   #vocabularySize;
-  /** Pointers to compiled grammars by their languages and texts, the last used one last. @type {Map<string, number>} */
+  /** Pointers to compiled grammars, and what was ignored in them, by what they were made of; the last used one last.
+   * @type {Map<string, {grammar: number, warnings: string[]}>} */
   #kept = new Map();
 
   /** @param {WebAssembly.Module} module @param {Vocabulary} vocabulary
@@ -48,35 +52,59 @@ export class Grammars extends Instance {
     if (!this.#copy) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for grammars');
   }
 
-  /** Compiles a grammar, unless it is among those that are kept. @param {Grammar} given @returns {number} */
-  #grammar({ language, text, flags }) {
-    const { c } = this, key = `${language} ${flags} ${text}`;
-    const grammar = this.#kept.get(key) ?? c.plumb_wasm_grammar_create(this.#copy);
-    if (!grammar) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for a grammar');
-    if (!this.#kept.delete(key)) {
-      const status = this.withText(text, (chars, n) =>
-        language === 'schema' ? c.plumb_wasm_grammar_schema(grammar, chars, n, flags)
-          : language === 'regex' ? c.plumb_grammar_parse_regex(grammar, chars, n)
-            : c.plumb_grammar_parse(grammar, chars, n));
-      if (status !== 0) {
-        const error = this.error(status, this.string(c.plumb_grammar_error(grammar)));
-        c.plumb_grammar_free(grammar);
-        throw error;
-      }
-    }
-    this.#kept.set(key, grammar);
-    for (const [oldest, freed] of this.#kept) {
+  /** Compiles a grammar, unless it is among those that are kept. @param {Grammar} given */
+  #grammar(given) {
+    const key = JSON.stringify(given), made = this.#kept.get(key) ?? this.#compile(given);
+    this.#kept.delete(key);
+    this.#kept.set(key, made);
+    for (const [oldest, { grammar }] of this.#kept) {
       if (this.#kept.size <= KEPT) break;
       this.#kept.delete(oldest);
-      c.plumb_grammar_free(freed);
+      this.c.plumb_grammar_free(grammar);
     }
-    return grammar;
+    return made;
+  }
+
+  /** @param {Grammar} given */
+  #compile({ language, text, flags, rules = [] }) {
+    const { c } = this, grammar = c.plumb_wasm_grammar_create(this.#copy);
+    if (!grammar) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for a grammar');
+    const labels = new Map(rules.map(({ name, label }) => [name, label]));
+    const labelled = (/** @type {string} */ message) =>
+      message.replace(/^[a-zA-Z0-9]+(?=[:/])/, name => labels.get(name) ?? name);
+    const failed = (/** @type {number} */ status) =>
+      status !== 0 && this.error(status, labelled(this.string(c.plumb_grammar_error(grammar))));
+    /** @type {string[]} */
+    const replaced = [];
+    try {
+      for (const { name, otherwise, ...rule } of rules) {
+        const define = (/** @type {string} */ one) => failed(this.withText(name, ptr => this.withText(one, (chars, n) =>
+          rule.language === 'schema' ? c.plumb_wasm_grammar_schema(grammar, ptr, chars, n, rule.flags)
+            : c.plumb_grammar_define_regex(grammar, ptr, chars, n))));
+        let error = define(rule.text);
+        if (error && otherwise !== undefined) {
+          replaced.push(error.message);
+          error = define(otherwise);
+        }
+        if (error) throw error;
+      }
+      const error = failed(this.withText(text, (chars, n) =>
+        language === 'schema' ? c.plumb_wasm_grammar_schema(grammar, 0, chars, n, flags)
+          : language === 'regex' ? c.plumb_grammar_parse_regex(grammar, chars, n)
+            : c.plumb_grammar_parse(grammar, chars, n)));
+      if (error) throw error;
+    } catch (error) {
+      c.plumb_grammar_free(grammar);
+      throw error;
+    }
+    const warnings = this.string(c.plumb_grammar_warnings(grammar)).split('\n').filter(Boolean).map(labelled);
+    return { grammar, warnings: [...replaced, ...warnings] };
   }
 
   /** Follows a text through a grammar.  There is one matcher at a time.
    * @param {Grammar} given @param {boolean} keepsSets  whether there will be `sets` */
   createMatcher(given, keepsSets) {
-    const { c } = this, grammar = this.#grammar(given);
+    const { c } = this, { grammar, warnings } = this.#grammar(given);
     const failed = (/** @type {number} */ status) => this.error(status, this.string(c.plumb_grammar_error(grammar)));
     const status = c.plumb_matcher_create(this.out, grammar);
     if (status !== 0) throw failed(status);
@@ -97,7 +125,7 @@ export class Grammars extends Instance {
     };
     return {
       /** What the compiler of a schema ignored. */
-      warnings: this.string(c.plumb_grammar_warnings(grammar)).split('\n').filter(Boolean),
+      warnings,
       /** The tokens that may follow, as plumb_sampler_sample_allowed takes them; valid until the next call. */
       mask,
       /** What mask was before each token that was accepted. */

@@ -367,7 +367,10 @@ async function generate(engine, ids, options, run) {
     };
     force();
     while (!reason) {
-      if (meter?.isSpent && forced.length === 0) forced.push(...engine.tokenize(meter.end, false, true));
+      if (meter?.isSpent && forced.length === 0) {
+        forced.push(...engine.tokenize(meter.end, false, true));
+        sampler.follow(forced);
+      }
       const id = forced.shift() ?? sampler.sample();
       if (id < 0 && sampler.isComplete()) {   // the vocabulary has no token that ends a turn
         reason = 'stop';

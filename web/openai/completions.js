@@ -47,7 +47,8 @@ export const VERSION = '0.1.0';
  * @property {Tool[] | null} [tools]  tools that are described to the model: by its chat template, or by a system
  *   message if the template does not support tools
  * @property {import('../template/toolcalls.js').ToolChoice | null} [tool_choice]  none: the model is not told about the
- *   tools; default auto.  required and a tool by name are not supported
+ *   tools; required: the answer is calls, after reasoning; a tool by its name: calls of it; default auto.  Calls fit
+ *   the tools' schemas
  * @property {boolean | null} [parallel_tool_calls]  false: the answer ends with its first call; default true
  * @property {'none' | 'minimal' | 'low' | 'medium' | 'high' | null} [reasoning_effort]  a variable of templates that
  *   have it; none: enable_thinking is false
@@ -197,7 +198,7 @@ function checked(params) {
     model, stream, logprobs: logprobs ? { logprobs: top_logprobs ?? 0 } : undefined,
     usage: stream_options?.include_usage ?? !stream,
     messages: messages.map((message, i) => plain(message, `${where}: messages[${i}]`)),
-    tools: chosenTools(where, tools, tool_choice), parallel: given.parallel_tool_calls ?? true,
+    about: { ...chosenTools(where, tools, tool_choice), parallel: given.parallel_tool_calls ?? true },
     variables: {
       ...effort === 'none' ? { enable_thinking: false } : effort && { reasoning_effort: effort }, ...kwargs,
     },
@@ -242,7 +243,7 @@ async function* chunksOf(model, request, signal, ended, found) {
   /** @type {Awaited<ReturnType<typeof beginAnswer>>['deltas'] | undefined} */
   let deltas;
   try {
-    const { tools, parallel, logprobs, variables } = request;
+    const { about, logprobs, variables } = request, { tools } = about;
     const ids = await model.tokenizeChat(request.messages, { ...variables, ...tools && { tools } });
     const head = {
       id: `chatcmpl-${randomHex(12)}`, object: /** @type {const} */ ('chat.completion.chunk'),
@@ -255,7 +256,7 @@ async function* chunksOf(model, request, signal, ended, found) {
     const chunk = (delta, finish_reason = null, logprobs = null) =>
       ({ ...head, choices: [{ index: 0, delta, logprobs, finish_reason }], ...usage });
     const queue = new TokenQueue();
-    const answer = await beginAnswer(model, ids, { tools, parallel }, {
+    const answer = await beginAnswer(model, ids, about, {
       ...request.options, signal, ...logprobs && { ...logprobs, onToken: token => queue.push(token) },
     });
     deltas = answer.deltas;

@@ -8,7 +8,7 @@
  * The reader is a coroutine: its methods read the answer from left to right as a recursive parser does, and yield where
  * more of it must arrive. */
 import { randomHex } from '../base/hex.js';
-import { formatOf } from './formats.js';
+import { formatOf, PLACEHOLDER } from './formats.js';
 import { JsonScan } from './json-scan.js';
 import { problemOf } from './schema.js';
 
@@ -370,7 +370,7 @@ export class AnswerReader {
    * @param {string} pattern @param {(field: string, next: string) => Reading} read  reads a field, which ends at next
    *   */
   *#pattern(pattern, read) {
-    const parts = pattern.split(/\{(name|function|id:[^}]*|json|call|python|gemma|nested|args|key|value|type)\}/);
+    const parts = pattern.split(PLACEHOLDER);
     for (let i = 0; i < parts.length; i++) {
       const text = parts[i];
       if (i % 2 === 1) yield* read(text, parts[i + 1] ?? '');
@@ -827,12 +827,12 @@ function asText(json) {
 const typeOf = value => value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value;
 
 /** A schema and its alternatives. @param {any} schema @returns {any[]} */
-const branchesOf = schema => typeof schema !== 'object' || schema === null ? []
+export const branchesOf = schema => typeof schema !== 'object' || schema === null ? []
   : [schema, ...[schema.anyOf, schema.oneOf, schema.allOf].flatMap(list => Array.isArray(list) ? list : [])];
 
 /** The types that a schema may accept, by what it says itself; 'string' if it says nothing.
  * @param {any} schema @returns {Set<string>} */
-function typesOf(schema) {
+export function typesOf(schema) {
   const types = branchesOf(schema).flatMap(({ type, enum: values, const: value }) =>
     type !== undefined ? [type].flat() : Array.isArray(values) ? values.map(typeOf)
       : value !== undefined ? [typeOf(value)] : []);

@@ -1,5 +1,6 @@
 /* What an answer may be: a grammar, a regular expression or a JSON Schema, as options give it. */
 import { argumentError } from '../base/errors.js';
+import { controlTokens, either, literal, without } from './gbnf.js';
 
 /** @typedef {import('../engine/engine.js').Grammar} Grammar */
 /** @typedef {{strict?: boolean, whitespace?: 'compact' | 'pretty' | 'free', order?: 'schema' | 'any'}} SchemaOptions
@@ -8,12 +9,15 @@ import { argumentError } from '../base/errors.js';
  *   limits; default 'compact'.  order: of the members of objects, as in the schema or any; default 'schema' */
 /** @typedef {object} Constraint  what the answer may be, by one of these; an answer that is cut off is the beginning of
  *   such a text
- * @property {string} [grammar]  a grammar in GBNF, llama.cpp's language; the answer is a text of its rule root
+ * @property {string | Grammar} [grammar]  a grammar in GBNF, llama.cpp's language; the answer is a text of its rule
+ *   root; an object is a grammar of several languages, as plumb makes it for calls of tools
  * @property {string} [regex]  a regular expression of JavaScript (with its flag u) that the whole answer matches
  * @property {object | boolean} [schema]  a JSON Schema (2020-12 or draft-07), or a schema of Zod or another library
  *   that gives its JSON Schema; the answer is a JSON text that is valid by it
  * @property {true} [json]  the answer is a JSON object
- * @property {SchemaOptions} [schemaOptions]  for schema and json */
+ * @property {SchemaOptions} [schemaOptions]  for schema and json
+ * @property {string[]} [triggers]  the answer is free text until one of these texts, and from there on what was said
+ *   above.  It may end before that */
 
 /** The options of which a call may have one. */
 export const CONSTRAINTS = /** @type {const} */ (['grammar', 'regex', 'schema', 'json']);
@@ -21,11 +25,39 @@ const SPACES = ['compact', 'pretty', 'free'];
 
 /** Replaces what the options of a call, which were checked, say about the answer by one grammar, if they do.
  * @template {Constraint} O
- * @param {string} where  the function's name, for the message @param {O} options
- * @returns {Omit<O, keyof Constraint> & {grammar?: Grammar}} */
-export function withGrammar(where, options) {
-  const { grammar, regex, schema, json, schemaOptions, ...rest } = options;
-  return { ...rest, grammar: grammarOf(where, options) };
+ * @param {string} where  the function's name, for the message @param {import('./gbnf.js').Vocabulary} model
+ * @param {O} options @returns {Promise<Omit<O, keyof Constraint> & {grammar?: Grammar}>} */
+export async function withGrammar(where, model, options) {
+  const { grammar, regex, schema, json, schemaOptions, triggers, ...rest } = options;
+  const whole = grammarOf(where, options);
+  if (!triggers) return { ...rest, grammar: whole };
+  if (!whole) throw argumentError(`${where}: triggers needs a grammar, a regex, a schema or json`);
+  if (triggers.length === 0 || triggers.includes('')) {
+    throw argumentError(`${where}: triggers is ${JSON.stringify(triggers)}, expected texts that are not empty`);
+  }
+  return { ...rest, grammar: triggered(whole, triggers, await controlTokens(model, triggers)) };
+}
+
+/** The symbols of GBNF, so that names of rules are not found elsewhere. */
+const SYMBOLS = /"(?:[^"\\]|\\[^])*"|\[(?:[^\]\\]|\\[^])*\]|#[^\n]*|<[^>]*>|[-a-zA-Z0-9]+/g;
+
+/** A grammar that is in force only after one of some texts.
+ * @param {Grammar} grammar @param {string[]} triggers @param {import('./gbnf.js').Controls} controls
+ * @returns {Grammar} */
+function triggered({ language, text, flags, rules = [] }, triggers, controls) {
+  const mark = either(triggers.map(trigger => literal(trigger, controls)));
+  const [first] = triggers, isToken = triggers.length === 1 && controls.has(first);
+  const begin = isToken ? `root ::= (!<[${controls.get(first)}]>)*` : 'root ::= free';
+  const free = isToken ? []
+    : [{ name: 'free', language: /** @type {const} */ ('regex'), text: without(triggers, controls), flags: 0 }];
+  if (language !== 'gbnf') {
+    return {
+      language: 'gbnf', flags: 0, text: `${begin} (${mark} answer)?`,
+      rules: [...rules, ...free, { name: 'answer', language, text, flags }],
+    };
+  }
+  const renamed = text.replace(SYMBOLS, symbol => symbol === 'root' ? 'root-triggered' : symbol);
+  return { language, flags, text: `${renamed}\n${begin} (${mark} root-triggered)?`, rules: [...rules, ...free] };
 }
 
 /** @param {string} where @param {Constraint} options @returns {Grammar | undefined} */
@@ -34,7 +66,7 @@ function grammarOf(where, options) {
   if (given.length > 1) throw argumentError(`${where}: give only one of ${given.join(' and ')}`);
   const { grammar, regex, schema, json, schemaOptions } = options;
   if (schemaOptions && schema === undefined && !json) throw argumentError(`${where}: schemaOptions needs a schema`);
-  if (grammar !== undefined) return { language: 'gbnf', text: grammar, flags: 0 };
+  if (grammar !== undefined) return typeof grammar === 'string' ? { language: 'gbnf', text: grammar, flags: 0 } : grammar;
   if (regex !== undefined) return { language: 'regex', text: regex, flags: 0 };
   if (schema === undefined && !json) return undefined;
   const { strict = true, whitespace = 'compact', order = 'schema' } = schemaOptions ?? {};

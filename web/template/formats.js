@@ -32,7 +32,12 @@
  * @property {string[]} [marks]  texts that surround the answer, which are not part of it
  * @property {string[]} [prompts]  texts of a prompt's end that are part of the answer's format, besides think.start
  * @property {{user: string, self: string, tool: string}} [channels]  an answer is a sequence of messages with headers
+ * @property {{text: string[], calls: string[]}} [headers]  how the headers of such messages are written, of reasoning
+ *   first, and then of other texts and of calls
  * @property {(calls: any[]) => string} [write]  for templates that support tools, but not messages with calls */
+
+/** The fields of a pattern. */
+export const PLACEHOLDER = /\{(name|function|id:[^}]*|json|call|python|gemma|nested|args|key|value|type)\}/;
 
 const has = (/** @type {string[]} */ ...texts) => (/** @type {string} */ source) =>
   texts.every(text => source.includes(text));
@@ -70,13 +75,19 @@ const FORMATS = [
   {   // gpt-oss
     is: has('<|channel|>'), think: { start: '<|channel|>analysis<|message|>', ends: ['<|end|>'] },
     call: '{json}', channels: { user: 'final', self: 'analysis', tool: 'functions.' },
+    headers: {
+      text: ['<|channel|>analysis', '<|channel|>commentary', '<|channel|>final'],
+      calls: ['<|channel|>commentary to=functions.{name}', '<|channel|>analysis to=functions.{name}',
+        ' to=functions.{name}<|channel|>commentary', ' to=functions.{name}<|channel|>analysis'],
+    },
     marks: ['<|start|>', '<|constrain|>', '<|call|>', '<|return|>'], prompts: ['<|start|>assistant'],
   },
   {   // Muse Glimmer
     is: has('<atem:function_calls>', '<|eom|>'), section: ['<atem:function_calls>', '</atem:function_calls>'],
     call: '<atem:invoke name="{name}">{args}</atem:invoke>',
     arg: '<atem:parameter name="{key}">{value}</atem:parameter>',
-    channels: { user: 'user', self: 'self', tool: '' }, marks: ['<|start|>', '<|message|>', '<|eom|>', '<|eot|>'],
+    channels: { user: 'user', self: 'self', tool: '' },
+    headers: { text: [' to=self', ' to=user'], calls: [' to={name}'] }, marks: ['<|start|>', '<|message|>', '<|eom|>', '<|eot|>'],
     prompts: ['<|start|>assistant'],
   },
   {   // Functionary 3.2

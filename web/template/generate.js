@@ -1,13 +1,18 @@
 /* Generates an answer to a prompt and separates its reasoning, its text and its calls. */
+import { argumentError } from '../base/errors.js';
 import { AnswerReader } from './answer.js';
+import { callGrammar } from './call-grammar.js';
 import { CONSTRAINTS } from './constraint.js';
 import { formatOf, PROMPT_END, textsOf } from './formats.js';
+import { controlTokens } from './gbnf.js';
 
 /** @typedef {import('../engine/host.js').Stats} Stats
  * @typedef {import('./answer.js').AnswerDelta} AnswerDelta */
 /** @typedef {object} AnswerOptions
  * @property {import('./messages.js').Tool[]} [tools]  the tools that the model was told about
- * @property {boolean} [anyName]  calls may name tools that do not exist
+ * @property {boolean} [required]  the answer is calls
+ * @property {string} [only]  the name of the only tool that may be called
+ * @property {boolean} [anyName]  calls may name tools that do not exist, if nothing binds them to the tools
  * @property {boolean} [parallel]  several calls; default true.  Without it, the answer ends with its first call */
 
 /** An answer that is bound to a grammar from its first token: all of it is text, whatever tags are in it. */
@@ -26,25 +31,40 @@ class PlainReader {
   end() { return []; }
 }
 
-/** @param {import('./messages.js').ChatModel} model @param {Int32Array} ids  the prompt
+/** Calls are bound to the tools' schemas by a grammar, unless the caller binds the answer to another one.
+ * @param {import('./messages.js').ChatModel} model @param {Int32Array} ids  the prompt
  * @param {AnswerOptions} about @param {import('./messages.js').GenerateOptions} options
  * @returns {Promise<{reader: AnswerReader | PlainReader, deltas: AsyncGenerator<AnswerDelta, Stats, void>}>}
  *   the reader has the message; if the loop over the deltas was left, its end() completes it */
-export async function beginAnswer(model, ids, { tools = [], anyName = false, parallel = true }, options) {
-  const source = model.metadata['tokenizer.chat_template'];
+export async function beginAnswer(model, ids, about, options) {
+  const { tools: told = [], required = false, only, anyName = false, parallel = true } = about;
+  const source = String(model.metadata['tokenizer.chat_template'] ?? '');
+  const tools = only === undefined ? told : told.filter(tool => tool.function.name === only);
   const prompt = await model.detokenize(ids.slice(-PROMPT_END), { special: true });
-  const isPlain = tools.length === 0 && CONSTRAINTS.some(name => options[name] !== undefined);
-  const reader = isPlain ? new PlainReader() : new AnswerReader(source, tools, { prompt, anyName, parallel });
+  const constraint = CONSTRAINTS.find(name => options[name] !== undefined);
+  if (required && constraint) {
+    throw argumentError(`a required call and ${constraint} exclude each other: the answer is a call of a tool`);
+  }
+  const reader = constraint && tools.length === 0 ? new PlainReader()
+    : new AnswerReader(source, tools, { prompt, anyName, parallel });
+  const special = textsOf(formatOf(source));
+  /** @type {ReturnType<typeof callGrammar> | undefined} */
+  let bound;
+  if (tools.length > 0 && !constraint) {
+    const controls = await controlTokens(model, special);
+    bound = callGrammar(source, tools, { required, parallel, prompt, controls });
+  }
   const cut = new AbortController();
   const signal = options.signal ? AbortSignal.any([options.signal, cut.signal]) : cut.signal;
-  const pieces = model.generate(ids, { ...options, signal, special: textsOf(formatOf(String(source ?? ''))) });
-  return { reader, deltas: deltasOf(pieces, reader, cut, options.signal) };
+  const pieces = model.generate(ids, { ...options, ...bound && { grammar: bound.grammar }, signal, special });
+  return { reader, deltas: deltasOf(pieces, reader, cut, options.signal, bound?.warnings) };
 }
 
 /** @param {AsyncGenerator<string, Stats, void>} pieces @param {AnswerReader | PlainReader} reader
  * @param {AbortController} cut  ends the answer @param {AbortSignal} [signal]  of the caller
+ * @param {string[]} [more]  warnings
  * @returns {AsyncGenerator<AnswerDelta, Stats, void>} */
-async function* deltasOf(pieces, reader, cut, signal) {
+async function* deltasOf(pieces, reader, cut, signal, more = []) {
   try {
     let step = await pieces.next();
     for (; !step.done; step = await pieces.next()) {
@@ -53,7 +73,10 @@ async function* deltasOf(pieces, reader, cut, signal) {
     }
     yield* reader.end();
     const isCut = cut.signal.aborted && !signal?.aborted;
-    return isCut ? { ...step.value, finishReason: 'stop' } : step.value;
+    const warnings = [...more, ...step.value.warnings ?? []];
+    return {
+      ...step.value, ...isCut && { finishReason: /** @type {const} */ ('stop') }, ...warnings.length > 0 && { warnings },
+    };
   } finally {
     await pieces.return(/** @type {any} */ (undefined));
   }

@@ -42,7 +42,8 @@
  * @property {import('../engine/host.js').Stats} [lastStats]  of its last answer
  * @property {() => Promise<{contextLength: number, module: string}>} info
  * @property {(messages: Message[], options?: TemplateOptions) => Promise<Int32Array>} tokenizeChat
- * @property {(ids: Int32Array, options?: {special?: boolean}) => Promise<string>} detokenize
+ * @property {(text: string, options?: {addSpecial?: boolean, parseSpecial?: boolean}) => Promise<Int32Array>} tokenize
+ * @property {(ids: ArrayLike<number>, options?: {special?: boolean}) => Promise<string>} detokenize
  * @property {(prompt: Int32Array, options?: GenerateOptions) =>
  *   AsyncGenerator<string, import('../engine/host.js').Stats, void>} generate */
 

@@ -7,7 +7,7 @@ import { withSystemText } from './system-text.js';
 /** @typedef {import('./messages.js').Tool} Tool
  * @typedef {import('./messages.js').Message} Message */
 /** @typedef {'auto' | 'none' | 'required' | {type: 'function', function: {name: string}}} ToolChoice  none: the model
- *   is not told about the tools */
+ *   is not told about the tools; required: the answer is calls; a tool by its name: calls of this tool */
 
 /** Converts messages with calls to the form that a template expects.  The arguments of calls become objects if it takes
  * objects.  Ids become nine letters and digits if the template refuses others (Mistral).  If the template
@@ -41,20 +41,18 @@ export function messagesFor(source = '', messages, { objects } = { objects: true
   });
 }
 
-/** The tools that the model is told about.
+/** The tools that the model is told about, and whether it must call them or one of them.
  * @param {string} where  the function's name, for the message
  * @param {Tool[]} [tools] @param {ToolChoice} [choice] @param {string} [name]  of the option
- * @returns {Tool[] | undefined} */
+ * @returns {{tools?: Tool[], required?: boolean, only?: string}} */
 export function chosenTools(where, tools, choice = 'auto', name = 'tool_choice') {
-  if (choice === 'none' || choice === 'auto') return choice === 'none' || !tools?.length ? undefined : tools;
-  const wanted = choice === 'required' ? undefined : choice.function.name;
-  if (!tools?.length || wanted !== undefined && !tools.some(tool => tool.function.name === wanted)) {
-    const what = wanted === undefined ? 'a call' : `the tool "${wanted}"`;
+  if (choice === 'none' || choice === 'auto') return choice === 'none' || !tools?.length ? {} : { tools };
+  const only = choice === 'required' ? undefined : choice.function.name;
+  if (!tools?.length || only !== undefined && !tools.some(tool => tool.function.name === only)) {
+    const what = only === undefined ? 'a call' : `the tool "${only}"`;
     throw argumentError(`${where}: ${name} asks for ${what}, which is not in tools`);
   }
-  // The one place where a grammar can keep this promise: the answer is bound to a call from its start.
-  throw argumentError(`${where}: ${name} "${wanted ?? 'required'}" is not supported: nothing makes the model call `
-    + 'a tool');
+  return { tools, required: true, only };
 }
 
 /** Messages for a template that does not describe tools: a system message describes them as the models of Hermes and

@@ -1,0 +1,207 @@
+/** Grammars of calls.  Ground truth: the calls of llama.cpp's tests/test-chat.cpp that its parsers read
+ * (tests/vectors/toolcalls), and ajv on the arguments of calls that a model writes at temperature 1.5. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { after, before, describe, test } from 'node:test';
+import Ajv from 'ajv/dist/2020.js';
+import { Grammars } from '../../web/engine/grammars.js';
+import { Plumb } from '../../web/node/index.js';
+import { callGrammar } from '../../web/template/call-grammar.js';
+import { fails, realPath, root, textOf } from './helpers.mjs';
+
+const { tools: TOOLS, cases } = JSON.parse(readFileSync(`${root}tests/vectors/toolcalls/cases.json`, 'utf8'));
+const sourceOf = name => readFileSync(`${root}tests/vectors/templates/sources/${name}.jinja`, 'utf8');
+/** A vocabulary of all bytes, so that the tokens of a text are its bytes. */
+const BYTES = {
+  ends: Uint32Array.from({ length: 256 }, (_, i) => i + 1), kinds: new Uint8Array(256),
+  texts: Uint8Array.from({ length: 256 }, (_, i) => i),
+};
+let grammars;
+before(async () => {
+  const module = await WebAssembly.compile(readFileSync(`${root}web/dist/plumb-grammar.wasm`));
+  grammars = await Grammars.create(module, BYTES, () => -1);
+});
+
+/** How many bytes of a text a grammar allows, and whether it may end there. */
+function follow(grammar, text) {
+  const matcher = grammars.createMatcher(grammar), bytes = new TextEncoder().encode(text);
+  const found = [matcher.acceptAll(bytes) === bytes.length, matcher.mayEnd()];
+  matcher.free();
+  return found;
+}
+const accepts = (grammar, text) => follow(grammar, text).every(Boolean);
+const grammarOf = ({ template, prompt, tools }, options, change = tool => tool) =>
+  callGrammar(sourceOf(template), tools.map(i => change(TOOLS[i])), { prompt, ...options }).grammar;
+
+describe('llama.cpp\'s cases', () => {
+  const own = cases.filter(one => one.tools.length > 0 && !one.continues && !one.schema);
+  const called = own.filter(one => one.parsed.calls.length > 0 && !one.partial);
+  const shown = ({ template, input }) => `${template}: ${input}`;
+  /** Calls that llama.cpp's parsers read, but a grammar does not write. */
+  const OTHERWISE = [
+    // without the tags that end a call
+    '<think>I need to call two functions<|tool_call_begin|>functions.special_function:0<|tool_call_argument_begin|>'
+      + '{"arg1": 1}<|tool_call_begin|>functions.python:1<|tool_call_argument_begin|>{"code": "print(\'hey\')"}',
+    '<|tool_call_begin|>functions.execute_command:0<|tool_call_argument_begin|>{"command": "ls -lah", "cwd": '
+      + '"/home/user/development/exllamav3", "timeout": 10}',
+    // Python's True inside an object
+    '<|tool_call_start|>[set_config(config={"enabled": True, "count": 3})]<|tool_call_end|>',
+  ];
+
+  test('auto: every text with calls is accepted, with a few exceptions, and every text without', () => {
+    const refused = own.filter(one => {
+      const [all, mayEnd] = follow(grammarOf(one), one.input);
+      return !all || !mayEnd && !one.partial;
+    });
+    assert.deepEqual([...new Set(refused.map(({ input }) => input))], OTHERWISE);
+    assert.deepEqual([own.length, called.length, refused.length], [285, 268, 5]);
+  });
+
+  test('required: texts that begin with a call are accepted, and no text without a call', () => {
+    let n = 0;
+    for (const one of own.filter(({ partial }) => !partial)) {
+      const accepted = accepts(grammarOf(one, { required: true }), one.input);
+      if (one.parsed.content === '' && one.parsed.calls.length > 0 && !OTHERWISE.includes(one.input)) {
+        assert.ok(accepted, shown(one));
+        n++;
+      } else if (one.parsed.calls.length === 0) assert.ok(!accepted, shown(one));
+    }
+    assert.equal(n, 224);
+  });
+
+  test('one call at most, if calls are not parallel', () => {
+    for (const one of called) {
+      const { calls } = one.parsed, hasMore = one.input.endsWith('The time has been checked.');
+      if (OTHERWISE.includes(one.input) || hasMore) continue;   // what follows the only call is not read
+      assert.equal(accepts(grammarOf(one, { parallel: false }), one.input), calls.length === 1, shown(one));
+    }
+  });
+
+  test('other names and arguments that do not fit are refused', () => {
+    const renamed = ({ function: { name, ...rest } }) => ({ type: 'function', function: { name: `${name}x`, ...rest } });
+    const changed = ({ function: { name, parameters } }) => ({ type: 'function', function: { name, parameters: {
+      ...parameters, properties: Object.fromEntries(Object.keys(parameters.properties ?? {}).map(key =>
+        [key, { type: 'string', enum: ['nothing else'] }])) } } });
+    const closed = ({ function: { name } }) => ({ type: 'function', function: { name } });
+    for (const one of called) {
+      const hasArguments = one.parsed.calls.every(([, given]) => given.trim() !== '{}');
+      for (const change of [renamed, ...hasArguments ? [changed, closed] : []]) {
+        assert.ok(!accepts(grammarOf(one, {}, change), one.input), `${change.name} ${shown(one)}`);
+      }
+    }
+  });
+});
+
+const HERMES = 'In this template a call is <tool_call>', MISTRAL = 'tools, [TOOL_CALLS]', PLAIN = 'only tools';
+const tool = (name, parameters, more) => ({ type: 'function', function: { name, parameters, ...more } });
+const ADD = tool('add', { type: 'object', properties: { a: { type: 'integer' }, b: { type: 'integer', minimum: 0 } },
+  required: ['a'] });
+const CALL = '{"name": "add", "arguments": {"a": 1, "b": 2}}';
+for (const [what, source, accepted, refused] of [
+  ['tags', HERMES, ['', 'Hi <tool_cal> there', `Well: <tool_call>${CALL}</tool_call>`, `\`\`\`json\n${CALL}\n\`\`\`\n`,
+    `<tool_call>\n${CALL}\n</tool_call>\n<tool_call>${CALL}</tool_call> So.`, `[${CALL}, ${CALL}]`, '{"name": "Ada"}',
+    '<tool_call>{"name":"add","arguments":{"b":0,"a":1}}</tool_call>', `<think>maybe</think>\n${CALL}`],
+  ['<tool_call>', 'a <tool_call> b', '<tool_call>{"name": "sub", "arguments": {"a": 1}}</tool_call>',
+    '<tool_call>{"name": "add", "arguments": {"a": 1, "b": -2}}</tool_call>',
+    '<tool_call>{"name": "add", "arguments": {"a": 1, "c": 2}}</tool_call>',
+    '<tool_call>{"name": "add", "arguments": {"b": 2}}</tool_call>', `${CALL} is it`, `\`\`\`\n${CALL} `,
+    '```json\n{"name": "add", "arguments": {"a": "1"}}\n```']],
+  ['a mark', MISTRAL, [`[TOOL_CALLS][${CALL}]`, `[TOOL_CALLS] ${CALL}`, `See [1] [TOOL_CALLS][${CALL}]`, '[1, 2]'],
+    ['[TOOL_CALLS]', `[TOOL_CALLS][${CALL}`, '[{"name": "add"}]']],
+  ['nothing', PLAIN, [CALL, ` [${CALL}]`, '{"a": 1}', 'So: {"name": "add"}'],
+    ['{"name": "add", "arguments": {}}', '{"type": "function", "name": "add"}', '{"id": 1, "name" : "add"}']],
+]) {
+  test(`free text until a call, with ${what} around calls`, () => {
+    const { grammar, warnings } = callGrammar(source, [ADD]);
+    for (const text of accepted) assert.ok(accepts(grammar, text), text);
+    for (const text of refused) assert.ok(!accepts(grammar, text), text);
+    assert.deepEqual(warnings, []);
+  });
+}
+
+test('what cannot be kept is left out with a warning, or an error if the tool is strict', () => {
+  const unique = { type: 'object', properties: { a: { type: 'array', items: { type: 'integer' }, uniqueItems: true } } };
+  const XML = '<tool_call><function=x><parameter=y>', LFM = '<|tool_list_start|>';
+  const dated = { type: 'object', properties: { day: { type: 'string', format: 'date' } }, minProperties: 1 };
+  const warningsOf = (source, parameters, more) => {
+    const { grammar, warnings } = callGrammar(source, [tool('t', parameters, more)]);
+    const matcher = grammars.createMatcher(grammar);
+    matcher.free();
+    return [...warnings, ...matcher.warnings];
+  };
+  assert.match(warningsOf(HERMES, unique).join(), /^tool t\/properties\/a\/uniqueItems: /);
+  assert.match(warningsOf(LFM, unique).join(), /^tool t\/properties\/a\/uniqueItems: /);
+  assert.match(warningsOf(HERMES, { $ref: 'https://example.com/x' }).join(), /^tool t\/\$ref: /);
+  assert.deepEqual(warningsOf(XML, dated).map(one => one.split(':')[0]),
+    ['tool t/minProperties', 'tool t/properties/day/format']);
+  for (const parameters of [unique, { $ref: 'https://example.com/x' }]) {
+    assert.throws(() => warningsOf(HERMES, parameters, { strict: true }), { code: /PLUMB_ERROR_/, message: /^tool t\// });
+  }
+  assert.throws(() => warningsOf(XML, dated, { strict: true }), { code: 'PLUMB_ERROR_UNSUPPORTED' });
+});
+
+describe('SmolLM2, whose template has no tools, at temperature 1.5', () => {
+  const WEATHER = tool('weather', { type: 'object', additionalProperties: false, required: ['city', 'unit'], properties: {
+    city: { type: 'string', maxLength: 8 }, unit: { enum: ['celsius', 'fahrenheit'] },
+    days: { type: 'array', maxItems: 2, items: { type: 'integer', minimum: 0, maximum: 6 } } } });
+  const NOW = tool('now');
+  const hot = { temperature: 1.5, topP: 1, minP: 0, maxTokens: 90 };
+  const isWeather = new Ajv().compile(WEATHER.function.parameters);
+  let model;
+  before(async () => { model = await Plumb.load(realPath); });
+  after(() => model.close());
+  const ask = async (toolChoice, options = {}) => {
+    const chat = model.chat({ tools: [WEATHER, NOW], parallelToolCalls: false });
+    await textOf(chat.send('How cold is it in Oslo?', { ...hot, toolChoice, ...options }));
+    return { ...chat.messages.at(-1), reason: chat.lastStats.finishReason };
+  };
+
+  test('required and by name: the answer is a call that fits its schema', async () => {
+    for (const [choice, seed] of [['required', 1], ['required', 2], [tool('weather'), 3], [tool('now'), 4]]) {
+      const { tool_calls: [{ function: { name, arguments: given } }, ...more], content, reason } = await ask(choice,
+        { seed });
+      assert.deepEqual([content, more, reason], ['', [], 'stop']);
+      if (choice !== 'required') assert.equal(name, choice.function.name);
+      const value = JSON.parse(given);
+      assert.ok(name === 'now' ? Object.keys(value).length === 0 : isWeather(value), given);
+    }
+  });
+
+  test('tool_choice and parallel_tool_calls of OpenAI', async () => {
+    const { choices: [{ message, finish_reason }] } = await model.chat.completions.create({
+      messages: [{ role: 'user', content: 'How cold is it in Oslo?' }], tools: [WEATHER, NOW], seed: 5, temperature: 1.5,
+      top_p: 1, min_p: 0, tool_choice: { type: 'function', function: { name: 'weather' } },
+      parallel_tool_calls: false, max_tokens: 90,
+    });
+    assert.equal(finish_reason, 'tool_calls');
+    assert.equal(message.tool_calls.length, 1);
+    assert.ok(isWeather(JSON.parse(message.tool_calls[0].function.arguments)));
+  });
+
+  test('a required call and another grammar exclude each other', async () => {
+    await fails(() => ask('required', { json: true }), 'PLUMB_ERROR_ARGUMENT', /required call and json exclude/);
+    await fails(() => ask(tool('rain')), 'PLUMB_ERROR_ARGUMENT', /the tool "rain", which is not in tools/);
+  });
+
+  test('triggers: free text until one of them, and then the schema, regex or grammar', async () => {
+    for (const [seed, constraint, rest] of [
+      [1, { schema: { type: 'array', items: { type: 'boolean' }, maxItems: 2 } }, /^\[((true|false)(,(true|false))?)?\]$/],
+      [2, { regex: '\\d{2}' }, /^\d\d$/],
+      [3, { grammar: 'root ::= "(" [a-c] root? ")" # root\n' }, /^(\([a-c])+\)+$/],
+    ]) {
+      const text = await textOf(model.generate('a e', { ...hot, ...constraint, seed, triggers: ['e', '<x>'] }));
+      const [, begin, end] = /^([^e]*)e([^]*)$/.exec(text) ?? assert.fail(`there is no e in ${text}`);
+      assert.ok(!begin.includes('<x>'));
+      if (model.lastStats.finishReason === 'stop') assert.match(end, rest);
+    }
+    await fails(() => textOf(model.generate('a', { triggers: ['e'] })), 'PLUMB_ERROR_ARGUMENT', /triggers needs/);
+    await fails(() => textOf(model.generate('a', { json: true, triggers: [] })), 'PLUMB_ERROR_ARGUMENT', /not empty/);
+  });
+
+  test('a trigger that is a control token', async () => {
+    const [id] = await model.tokenize('<|im_start|>', { parseSpecial: true, addSpecial: false });
+    const text = await textOf(model.generate('a', { ...hot, regex: '[0-9]{3}', triggers: ['<|im_start|>'], seed: 1,
+      special: ['<|im_start|>'], logitBias: { [id]: 100 } }));
+    assert.match(text, /^<\|im_start\|>\d{3}$/);
+  });
+});
