@@ -9,15 +9,14 @@ import { controlTokens, either, literal, without } from './gbnf.js';
  *   limits; default 'compact'.  order: of the members of objects, as in the schema or any; default 'schema' */
 /** @typedef {object} Constraint  what the answer may be, by one of these; an answer that is cut off is the beginning of
  *   such a text
- * @property {string | Grammar} [grammar]  a grammar in GBNF, llama.cpp's language; the answer is a text of its rule
- *   root; an object is a grammar of several languages, as plumb makes it for calls of tools
+ * @property {string} [grammar]  a grammar in GBNF, llama.cpp's language; the answer is a text of its rule root
  * @property {string} [regex]  a regular expression of JavaScript (with its flag u) that the whole answer matches
  * @property {object | boolean} [schema]  a JSON Schema (2020-12 or draft-07), or a schema of Zod or another library
  *   that gives its JSON Schema; the answer is a JSON text that is valid by it
  * @property {true} [json]  the answer is a JSON object
  * @property {SchemaOptions} [schemaOptions]  for schema and json
- * @property {string[]} [triggers]  the answer is free text until one of these texts, and from there on what was said
- *   above.  It may end before that */
+ * @property {string[]} [triggers]  the answer is free text until the first of these texts, and behind it what the option
+ *   above says; it may also end before */
 
 /** The options of which a call may have one. */
 export const CONSTRAINTS = /** @type {const} */ (['grammar', 'regex', 'schema', 'json']);
@@ -66,7 +65,8 @@ function grammarOf(where, options) {
   if (given.length > 1) throw argumentError(`${where}: give only one of ${given.join(' and ')}`);
   const { grammar, regex, schema, json, schemaOptions } = options;
   if (schemaOptions && schema === undefined && !json) throw argumentError(`${where}: schemaOptions needs a schema`);
-  if (grammar !== undefined) return typeof grammar === 'string' ? { language: 'gbnf', text: grammar, flags: 0 } : grammar;
+  if (typeof grammar === 'object') return grammar;   // of callGrammar
+  if (grammar !== undefined) return { language: 'gbnf', text: grammar, flags: 0 };
   if (regex !== undefined) return { language: 'regex', text: regex, flags: 0 };
   if (schema === undefined && !json) return undefined;
   const { strict = true, whitespace = 'compact', order = 'schema' } = schemaOptions ?? {};

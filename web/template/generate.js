@@ -56,7 +56,8 @@ export async function beginAnswer(model, ids, about, options) {
   }
   const cut = new AbortController();
   const signal = options.signal ? AbortSignal.any([options.signal, cut.signal]) : cut.signal;
-  const pieces = model.generate(ids, { ...options, ...bound && { grammar: bound.grammar }, signal, special });
+  const grammar = bound && { grammar: /** @type {any} */ (bound.grammar) };
+  const pieces = model.generate(ids, { ...options, ...grammar, signal, special });
   return { reader, deltas: deltasOf(pieces, reader, cut, options.signal, bound?.warnings) };
 }
 
