@@ -44,51 +44,99 @@ static void print_piece(const plumb_model *model, struct answer *a, int32_t id) 
     free(piece);
 }
 
-enum { DEFAULT_PREDICT = 256 };
+enum { DEFAULT_PREDICT = 256, FORCED_BYTES = 4096 };
 
-/* Samples, prints and feeds tokens until the turn ends, -n tokens are printed or the context is full.  *n_fed counts
- * the decoding steps. */
-static int generate(const struct options *o, const plumb_model *model, plumb_session *session, plumb_sampler *sampler,
-                    plumb_grammar *grammar, plumb_matcher *matcher, uint32_t *n_fed) {
-    struct answer answer = { .stop = o->raw ? NULL : plumb_chat_stop(model), .is_silent = o->print_ids };
-    int code = EXIT_OK;
+/* A run that makes an answer. */
+struct generation {
+    const struct options *options;
+    plumb_model *model;
+    plumb_session *session;
+    plumb_sampler *sampler;
+    plumb_grammar *grammar;     /* NULL: there is none, */
+    plumb_matcher *matcher;     /* and no matcher */
+    int32_t queue[2 * FORCED_BYTES + 1];   /* tokens of the answer that are not fed yet: */
+    size_t n_queue, n_taken;    /* n_taken of them are printed, and the others are forced */
+    uint32_t n_fed;             /* tokens of the answer that were fed */
+};
+
+/* Adds the token that is sampled, or none if the answer is complete. */
+static int sample(struct generation *g) {
+    const uint32_t *mask = g->matcher ? plumb_matcher_mask(g->matcher) : NULL;
+    if (g->matcher && !mask) return print_error(exit_failed, "grammar: %s", plumb_grammar_error(g->grammar));
+    int32_t id = plumb_sampler_sample_allowed(g->sampler, plumb_session_logits(g->session), mask);
+    if (id < 0 && g->matcher && plumb_matcher_may_end(g->matcher)) return EXIT_OK;   /* no token ends a turn */
+    if (id < 0) {
+        return print_error(exit_failed, "token %" PRIu32 ": cannot sample: %sall logits are NaN or -infinity",
+                           plumb_session_n_past(g->session), g->matcher ? "the grammar allows no token, or " : "");
+    }
+    plumb_status status = g->matcher ? plumb_matcher_accept(g->matcher, &id, 1) : PLUMB_OK;
+    if (status != PLUMB_OK) return report("grammar", status, plumb_grammar_error(g->grammar));
+    g->queue[g->n_queue++] = id;
+    return EXIT_OK;
+}
+
+/* Adds the tokens that must follow by the grammar, which are not sampled: those of its forced text but the last, since
+ * that one may be merged with what follows.  None if there are fewer than two, which would save nothing.  This is the
+ * rule of web/engine/engine.js too, so every host makes the same text. */
+static int force(struct generation *g) {
+    char bytes[FORCED_BYTES], text[3 * FORCED_BYTES + 12];
+    const int64_t n = g->matcher ? plumb_matcher_forced(g->matcher, bytes, sizeof bytes) : 0;
+    if (n < 0) return report("grammar", (plumb_status)n, plumb_grammar_error(g->grammar));
+    plumb_text whole = { 0 };
+    const size_t n_text = plumb_text_push(&whole, bytes, (size_t)n, text, sizeof text);
+    const bool is_inside = n_text >= 3 && memcmp(text, "\xef\xbf\xbd", 3) == 0;   /* begins inside a character */
+    if (n_text == 0 || is_inside) return EXIT_OK;
+    struct ids ids = tokenize(g->model, text, n_text, PLUMB_CONTINUES);
+    if (!ids.data) return exit_failed;
+    for (size_t i = 0; ids.n > 2 && i + 1 < ids.n && i < FORCED_BYTES; i++) {
+        if (plumb_matcher_accept(g->matcher, &ids.data[i], 1) != PLUMB_OK) break;
+        g->queue[g->n_queue++] = ids.data[i];
+    }
+    free(ids.data);
+    return EXIT_OK;
+}
+
+static int feed_queue(struct generation *g) {
+    plumb_status status = plumb_session_feed(g->session, g->queue, g->n_queue);
+    if (status != PLUMB_OK) return report("generation", status, plumb_session_error(g->session));
+    g->n_fed += (uint32_t)g->n_queue;
+    g->n_queue = g->n_taken = 0;
+    return interrupted() ? EXIT_INTERRUPTED : EXIT_OK;
+}
+
+/* If all tokens of the queue are printed, adds those that are forced, or else feeds them: forced tokens are fed
+ * together with the token before them, because nobody needs the logits between them. */
+static int go_on(struct generation *g) {
+    if (g->n_taken < g->n_queue) return EXIT_OK;
+    int code = g->n_queue > FORCED_BYTES ? feed_queue(g) : EXIT_OK;   /* makes room */
+    if (code == EXIT_OK) code = force(g);
+    return code == EXIT_OK && g->n_queue > 0 && g->n_taken == g->n_queue ? feed_queue(g) : code;
+}
+
+/* Samples, prints and feeds tokens until the turn ends, -n tokens are printed or the context is full. */
+static int generate(struct generation *g) {
+    const struct options *o = g->options;
+    struct answer answer = { .stop = o->raw ? NULL : plumb_chat_stop(g->model), .is_silent = o->print_ids };
     bool stopped = false;
     const uint32_t n_max = o->n_predict > 0 ? o->n_predict : DEFAULT_PREDICT;
-    for (uint32_t i = 0; i < n_max && !out_failed(); i++) {
-        const uint32_t *mask = matcher ? plumb_matcher_mask(matcher) : NULL;
-        if (matcher && !mask) {
-            code = print_error(exit_failed, "grammar: %s", plumb_grammar_error(grammar));
-            break;
-        }
-        int32_t id = plumb_sampler_sample_allowed(sampler, plumb_session_logits(session), mask);
-        if (id < 0 && matcher && plumb_matcher_may_end(matcher)) break;   /* no token ends a turn */
-        if (id < 0) {
-            code = print_error(exit_failed, "token %" PRIu32 ": cannot sample: %sall logits are NaN or -infinity",
-                               plumb_session_n_past(session), matcher ? "the grammar allows no token, or " : "");
-            break;
-        }
-        plumb_status allowed = matcher ? plumb_matcher_accept(matcher, &id, 1) : PLUMB_OK;
-        if (allowed != PLUMB_OK) {
-            code = report("grammar", allowed, plumb_grammar_error(grammar));
-            break;
-        }
+    int code = force(g);
+    for (uint32_t i = 0; i < n_max && !out_failed() && code == EXIT_OK; i++) {
+        if (g->n_taken == g->n_queue) code = sample(g);
+        if (g->n_taken == g->n_queue) break;
+        const int32_t id = g->queue[g->n_taken++];
         if (o->print_ids) out(i > 0 ? " %" PRId32 : "%" PRId32, id);
-        print_piece(model, &answer, id);
+        print_piece(g->model, &answer, id);
         out_flush();
-        bool is_end = plumb_token_is_eog(model, id) || answer.is_over;
+        bool is_end = plumb_token_is_eog(g->model, id) || answer.is_over;
         stopped = i + 1 == n_max && !is_end;
         if (is_end || stopped) break;
-        if (plumb_session_n_past(session) == plumb_session_n_ctx(session)) {
-            print_error(0, "the context of %" PRIu32 " tokens is full; use --ctx to enlarge it",
-                     plumb_session_n_ctx(session));
+        const uint32_t n_ctx = plumb_session_n_ctx(g->session);
+        if (plumb_session_n_past(g->session) + g->n_taken > n_ctx) {
+            print_error(0, "the context of %" PRIu32 " tokens is full; use --ctx to enlarge it", n_ctx);
             break;
         }
-        plumb_sampler_accept(sampler, id);
-        plumb_status status = plumb_session_feed(session, &id, 1);
-        if (status != PLUMB_OK) code = report("generation", status, plumb_session_error(session));
-        else if (interrupted()) code = EXIT_INTERRUPTED;
-        if (code != EXIT_OK) break;
-        ++*n_fed;
+        plumb_sampler_accept(g->sampler, id);
+        code = go_on(g);
     }
     char rest[12];
     print_text(&answer, rest, plumb_text_flush(&answer.text, rest, sizeof rest));
@@ -103,45 +151,42 @@ static int generate(const struct options *o, const plumb_model *model, plumb_ses
 
 static int run_on(const struct options *o, plumb_model *model, const struct ids *prompt, double load_seconds) {
     int code = exit_failed;
-    plumb_sampler *sampler = NULL;
-    plumb_matcher *matcher = NULL;
-    plumb_grammar *grammar;
-    if (load_grammar(&grammar, model, o) != EXIT_OK) return exit_failed;
-    plumb_session *session = create_session(model, o);
-    if (!session) goto done;
-    plumb_status created = grammar ? plumb_matcher_create(&matcher, grammar) : PLUMB_OK;
+    struct generation g = { .options = o, .model = model };
+    if (load_grammar(&g.grammar, model, o) != EXIT_OK) return exit_failed;
+    g.session = create_session(model, o);
+    if (!g.session) goto done;
+    plumb_status created = g.grammar ? plumb_matcher_create(&g.matcher, g.grammar) : PLUMB_OK;
     if (created != PLUMB_OK) {
-        report("grammar", created, plumb_grammar_error(grammar));
+        report("grammar", created, plumb_grammar_error(g.grammar));
         goto done;
     }
     const char *reason;
     plumb_sampling sampling = o->sampling;
     if (!o->has_seed) sampling.seed = random_seed();
-    plumb_status status = plumb_sampler_create(&sampler, plumb_model_n_vocab(model), &sampling, &reason);
+    plumb_status status = plumb_sampler_create(&g.sampler, plumb_model_n_vocab(model), &sampling, &reason);
     if (status != PLUMB_OK) {
         report("sampling", status, reason);
         goto done;
     }
     double start = now();
-    code = feed(session, prompt->data, prompt->n);
+    code = feed(g.session, prompt->data, prompt->n);
     if (code != EXIT_OK) goto done;
-    for (size_t i = 0; i < prompt->n; i++) plumb_sampler_accept(sampler, prompt->data[i]);
+    for (size_t i = 0; i < prompt->n; i++) plumb_sampler_accept(g.sampler, prompt->data[i]);
     double prefill_seconds = now() - start;
-    uint32_t n_fed = 0;
     start = now();
-    code = generate(o, model, session, sampler, grammar, matcher, &n_fed);
+    code = generate(&g);
     double decode_seconds = now() - start;
     fprintf(stderr, "load %.2f s, prefill %zu tokens at %.1f tokens/s, decode %" PRIu32 " tokens at %.1f tokens/s",
-            load_seconds, prompt->n, (double)prompt->n / prefill_seconds, n_fed,
-            n_fed > 0 ? n_fed / decode_seconds : 0.0);
+            load_seconds, prompt->n, (double)prompt->n / prefill_seconds, g.n_fed,
+            g.n_fed > 0 ? g.n_fed / decode_seconds : 0.0);
     if (sampling.temperature > 0) fprintf(stderr, ", seed %" PRIu64, sampling.seed);
     fprintf(stderr, "\n");
 
 done:
-    plumb_sampler_free(sampler);
-    plumb_matcher_free(matcher);
-    plumb_grammar_free(grammar);
-    plumb_session_free(session);
+    plumb_sampler_free(g.sampler);
+    plumb_matcher_free(g.matcher);
+    plumb_grammar_free(g.grammar);
+    plumb_session_free(g.session);
     return code;
 }
 

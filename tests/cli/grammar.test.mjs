@@ -2,7 +2,7 @@
  * expressions of JavaScript. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { output, plumb, smol, temporary } from './plumb.mjs';
+import { ids, native, output, plumb, smol, temporary } from './plumb.mjs';
 
 const json = 'tests/vectors/grammar/json.gbnf';
 
@@ -110,4 +110,19 @@ test('grammar: a JSON Schema or a regular expression in the place of a grammar',
   assert.deepEqual([strict.code, strict.out], [1, '']);
   assert.match(strict.err, refused);
   assert.match((await plumb(['grammar', 'check', '--regex', 'a)'])).err, /PLUMB_ERROR_ARGUMENT: character 2 of/);
+});
+
+test('run within a grammar: forced text is fed as its own tokens, and every host gives the same text', async () => {
+  const long = '{"the only member of this object": [true, false, null], "état": "';
+  const args = ['run', smol, '-p', 'Who are you?', '--temp', '1.5', '--seed', '3', '--gbnf',
+    `root ::= ${JSON.stringify(long)} [a-z]{5} "\\", " ("x" | "y") " is the last one of all members\\"}"`];
+  // All but the last, which could be merged with what follows.
+  const own = ids(await output(['tokenize', smol, long, '--ids', '--no-special'])).slice(0, -1);
+  assert.ok(own.length > 15);
+  assert.deepEqual(ids(await output([...args, '--ids'])).slice(0, own.length), own);
+  assert.deepEqual(ids(await output([...args, '--ids', '-n', '7'])), own.slice(0, 7));
+  const text = await output(args);
+  assert.equal(text.slice(0, long.length), long);
+  assert.match(text.slice(long.length), /^[a-z]{5}", [xy] is the last one of all members"}\n$/);
+  if (native) assert.equal(text, await output(args, '', native));
 });

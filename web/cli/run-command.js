@@ -90,9 +90,9 @@ export async function run(files, values) {
       }
       const seed = values.temperature === 0 ? '' : `, seed ${stats.seed}`;
       const steps = Math.round(stats.decodeRate * stats.decodeSeconds);
+      const fed = Math.min(stats.tokens, steps + stats.forcedTokens), rate = fed / stats.decodeSeconds || 0;
       process.stderr.write(`load ${seconds.toFixed(2)} s, prefill ${stats.promptTokens} tokens at ${
-        stats.prefillRate.toFixed(1)} tokens/s, decode ${steps} tokens at ${stats.decodeRate.toFixed(1)} tokens/s${
-        seed}\n`);
+        stats.prefillRate.toFixed(1)} tokens/s, decode ${fed} tokens at ${rate.toFixed(1)} tokens/s${seed}\n`);
     }
     return failedOutput() ?? (stop.signal.aborted ? INTERRUPTED : 0);
   } catch (error) {
