@@ -675,6 +675,13 @@ static void forcing_weights(void) {
     plumb_model_free(m);
 }
 
+/* Replaces l_out-0 by that of a whole run. */
+static void force_l_out(void *user, const plumb_tap *tap, double *x) {
+    const struct record *run = user;
+    if (strcmp(tap->name, "l_out") != 0 || tap->layer != 0) return;
+    for (size_t i = 0; i < (size_t)tap->n_token * tap->n; i++) x[i] = (double)run->data[17 + 16][i];
+}
+
 static void limit(void) {
     plumb_model *m = record_load("f32");
     struct record run = { .n = 0 };
@@ -690,6 +697,15 @@ static void limit(void) {
         reference_limit(r, 0, UINT32_MAX);
         reference_run(r, record_ids, N_TOKEN, 0, 1, logits);
         CHECK(run.n == 17 + 35 && logits[0] != 0.5f, "%zu taps", run.n);
+        float later[300] = { 0 };
+        reference_set_force(r, force_l_out, &run);
+        reference_limit(r, 1, UINT32_MAX);
+        reference_run(r, record_ids, N_TOKEN, 0, 1, later);
+        CHECK(run.n == 17 + 35 + 19, "%zu taps", run.n);   /* without the 16 of layer 0 */
+        for (size_t i = 0; i < 300; i++) {
+            CHECK(fabs((double)later[i] - (double)logits[i]) < 1e-5, "logit %zu: %g, not %g", i, (double)later[i],
+                  (double)logits[i]);
+        }
     }
     for (size_t i = 0; i < run.n; i++) free(run.data[i]);
     reference_free(r);
@@ -713,5 +729,5 @@ void test_reference(void) {
     test_case("quirks: they may hold bytes of a tensor that nothing reads", shifted_into_unused);
     test_case("reference: what is forced is what the pass goes on with", forcing);
     test_case("reference: forced attention weights are used, of masked keys too", forcing_weights);
-    test_case("reference: a limited pass ends after its layers", limit);
+    test_case("reference: a limited pass begins and ends with its layers", limit);
 }
