@@ -50,7 +50,16 @@ test('a budget of 0 turns reasoning off; without a budget an answer may be nothi
   await page.close();
   const free = await open(where, `?model=${THINKING}`, {}, settings({}));
   await state(free, 'ready');
+  await free.evaluate(() => {
+    globalThis.seen = [];
+    new MutationObserver(changes => changes.flatMap(({ addedNodes }) => [...addedNodes]).forEach(node => {
+      const details = node.nodeName === 'DETAILS' ? node : node.querySelector?.('details');
+      if (details) globalThis.seen.push([details.textContent.startsWith('Thinking'), details.open]);
+    })).observe(document.querySelector('#log'), { childList: true, subtree: true });
+  });
   assert.equal(await answer(free, 'Hi'), '');
+  assert.deepEqual(await free.evaluate(() => globalThis.seen), [[true, false], [false, false]],
+    'it was folded while the model was thinking, and afterwards');
   assert.equal(await free.locator('details.reasoning summary').textContent(), 'Reasoning');
   assert.equal(await free.getByRole('button', { name: 'Continue' }).count(), 0);
   await free.close();

@@ -6,19 +6,46 @@ import {
 } from './dom.js';
 import { explain } from './explain.js';
 import { kindOf, USE } from './offered.js';
+import { createDialog } from './panels.js';
 
 /** @typedef {import('./loading.js').Source} Source */
 
 /** Short forms of a model's warnings; the dialog has their full text. @type {Record<string, string>} */
 const SHORT = { threads: 'The model runs with one thread only', cache: 'The model is not stored for the next visit' };
 
+/** Adds the dialog to the page. @param {string} another  the heading of the section that opens other models */
+function addDialog(another) {
+  const close = iconButton('close', 'Close the models', () => {});
+  close.dataset.close = 'models';
+  const section = (/** @type {string} */ id, /** @type {string} */ title, /** @type {Node[]} */ ...parts) =>
+    make('section', { id, 'aria-labelledby': `${id}-title` }, make('h3', { id: `${id}-title` }, title), ...parts);
+  document.body.append(make('dialog', { id: 'models', 'aria-labelledby': 'models-title' },
+    make('div', { className: 'bar' }, make('h2', { id: 'models-title' }, 'Model'), close),
+    make('div', { className: 'body' },
+      section('running', 'Running now', make('dl', { id: 'facts' })),
+      section('offer', 'Offered here', make('ul', { id: 'offered' })),
+      section('another', another,
+        make('form', { id: 'address', className: 'row' },
+          make('label', { htmlFor: 'url', className: 'hidden' }, 'Address of a GGUF file'),
+          make('input', { type: 'text', inputMode: 'url', id: 'url', placeholder: 'https://…/model.gguf',
+            spellcheck: false, required: true }),
+          make('button', { type: 'submit', id: 'look' }, 'Check')),
+        make('div', { className: 'row' }, make('button', { type: 'button', id: 'open' }, 'Open files…'),
+          make('span', { className: 'figures' }, 'You can also drop GGUF files anywhere on the page.')),
+        make('div', { id: 'plan', role: 'status' })),
+      section('stored', 'Stored on this device', make('ul', { id: 'kept' }))),
+    make('input', { type: 'file', id: 'file', accept: '.gguf', multiple: true, hidden: true })));
+  return createDialog('models');
+}
+
 /** @param {{loader: ReturnType<typeof import('./loading.js').createLoader>,
  *   options: () => import('../api/plumb.js').LoadOptions, offered: {url: string, name: string, about: string}[],
- *   key?: string}} page
- *   offered: the first one is the default; key: of the last chosen model in local storage */
-export function createModelsDialog({ loader, options, offered, key = 'model' }) {
+ *   key?: string, another?: string}} page
+ *   offered: the first one is the default; key: of the last chosen model in local storage; another: the heading of the
+ *   section that opens models which are not offered */
+export function createModelsDialog({ loader, options, offered, key = 'model', another = 'Open another' }) {
   const [{ url: defaultModel }] = offered;
-  const dialog = element('models', 'dialog'), plan = element('plan', 'div'), url = element('url', 'input');
+  const dialog = addDialog(another), plan = element('plan', 'div'), url = element('url', 'input');
   const file = element('file', 'input'), name = element('model-name', 'span');
   /** @type {AbortController | undefined} */
   let lookup;

@@ -48,7 +48,7 @@ let dismissUndo = () => {};
  * @type {WeakMap<import('./conversation-store.js').Message, import('./inspect.js').Token[]>} */
 const tokens = new WeakMap();
 
-for (const id of ['models', 'settings']) createDialog(id);
+createDialog('settings');
 const settings = createSettings(changed => {
   if (changed && modelState !== 'failed' && loader.source) void loader.load(loader.source);
   else void meter.measure();

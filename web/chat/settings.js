@@ -12,7 +12,10 @@ const SCHEMA = `{
   "properties": {
     "title": { "type": "string", "maxLength": 60 },
     "mood": { "enum": ["happy", "neutral", "sad"] },
-    "keywords": { "type": "array", "items": { "type": "string", "maxLength": 20 }, "minItems": 1, "maxItems": 4 }
+    "keywords": {
+      "type": "array", "minItems": 1, "maxItems": 4,
+      "items": { "type": "string", "maxLength": 20 }
+    }
   },
   "required": ["title", "mood", "keywords"],
   "additionalProperties": false
@@ -142,7 +145,7 @@ export function createSettings(onDone, trained) {
     return make('div', { className: toggle ? 'field switch' : 'field' },
       make('label', { htmlFor: about.id }, label), input,
       make('p', { className: 'figures', id: `hint-${name}` }, hint),
-      ...example ? [make('button', { type: 'button', id: `example-${name}`, className: 'quiet', onclick: () => {
+      ...example ? [make('button', { type: 'button', id: `example-${name}`, onclick: () => {
         input.value = example;
         input.dispatchEvent(new Event('input'));
         input.focus();

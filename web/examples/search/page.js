@@ -44,14 +44,14 @@ const notes = await openNotes(saved => {
 const query = element('prompt', 'input'), results = element('results', 'ol');
 const searchNote = element('search-note', 'p');
 const prefixes = { query: element('query-prefix', 'input'), passage: element('passage-prefix', 'input') };
-for (const id of ['models', 'note']) createDialog(id);
+createDialog('note');
 
 const loader = createLoader(() => ({}), state => {
   document.body.dataset.state = state;
   indexing?.abort();
   if (state === 'ready') void ready();
 });
-const models = createModelsDialog({ loader, options: () => ({}), key: 'search.model',
+const models = createModelsDialog({ loader, options: () => ({}), key: 'search.model', another: 'Open another that computes embeddings',
   offered: OFFERED.filter(({ url }) => url.includes('MiniLM')) });
 /** Ends the indexing that is running. @type {AbortController | undefined} */
 let indexing;
