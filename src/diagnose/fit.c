@@ -90,7 +90,8 @@ bool fit_tap(struct fit *f, enum tap_id id, int32_t layer, struct fit_rows *rows
     const struct trace_tap *right = trace_find_tap(f->right, id, layer);
     if (theirs && theirs->n_row > 0) {
         const struct trace_row *shape = right && right->n_row > 0 ? right->rows : theirs->rows;
-        if (shape->n_head > 0 && shape->n > 0 && copy_rows(f, theirs, shape, rows)) return true;
+        bool has_shape = shape->n_head > 0 && shape->n > 0 && (uint64_t)shape->n_head * shape->n <= UINT32_MAX;
+        if (has_shape && copy_rows(f, theirs, shape, rows)) return true;
     }
     return right && right->n_row > 0 && copy_rows(f, right, right->rows, rows);
 }

@@ -4,6 +4,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* How many values the search for rows of other tokens may compare. */
+enum { MAX_COMPARED = 1 << 28 };
+
 /* Returns true if the right step is wrong in some head of token t. */
 static bool is_wrong_token(const struct fit *f, uint32_t t) {
     for (uint32_t h = 0; h < f->theirs.n_head; h++) {
@@ -88,7 +91,7 @@ static void try_tokens(struct fit *f, double *y) {
                                              "the last token", "the tokens in reverse order" };
         fit_propose(f, 0, y, "is that of %s", texts[kind]);
     }
-    if (n_token > 512) return;   /* the search below takes the square of this */
+    if ((uint64_t)n_token * n_token * width > MAX_COMPARED) return;
     uint32_t n_moved = 0, first = 0, first_from = 0;
     for (uint32_t t = 0; t < n_token; t++) {
         uint32_t best = t;
@@ -147,7 +150,10 @@ static uint32_t *match_elements(struct fit *f) {
     struct column *columns = fit_new(f, width, sizeof *columns);
     uint32_t *from = fit_new(f, width, sizeof *from);
     if (!columns || !from) return NULL;
-    for (size_t i = 0; i < width; i++) columns[i] = (struct column){ column_sum(f, &f->truth, i), (uint32_t)i };
+    for (size_t i = 0; i < width; i++) {
+        double sum = column_sum(f, &f->truth, i);
+        columns[i] = (struct column){ isnan(sum) ? INFINITY : sum, (uint32_t)i };   /* NaN could not be sorted */
+    }
     qsort(columns, width, sizeof *columns, by_sum);
     for (size_t i = 0; i < width; i++) {
         double sum = column_sum(f, &f->theirs, i), least = 1e-4 * column_error2(f, i, i);
@@ -283,7 +289,8 @@ static void try_taps(struct fit *f, double *y) {
         if (is_own || !fits || tap_place(f->dump->order, tap->id, tap->layer) > own_place) continue;
         /* Most are not even near: look at one value before the rows are copied. */
         const struct trace_row *theirs = trace_find_row(tap, f->theirs.pos[0]);
-        double value = theirs ? (double)theirs->values[width / 2] : (double)NAN, own = (double)f->theirs.x[width / 2];
+        bool is_whole = theirs && !theirs->places && theirs->n_value == width;   /* rows may differ */
+        double value = is_whole ? (double)theirs->values[width / 2] : (double)NAN, own = (double)f->theirs.x[width / 2];
         bool is_near = fabs(value - own) <= (10 * f->floor + 1e-3) * fabs(own);
         if (!is_near || !fit_tap(f, tap->id, tap->layer, &rows) || !fit_align(f, &rows)) continue;
         for (size_t k = 0; k < f->theirs.n_token * width; k++) y[k] = (double)rows.x[k];
