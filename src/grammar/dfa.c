@@ -386,6 +386,18 @@ static bool pair_classes(struct languages *all, const struct dfa *a, const struc
     return true;
 }
 
+bool dfa_reserve(struct languages *all, struct dfa *d, uint32_t state, size_t *cap) {
+    if (state < *cap) return true;
+    const size_t larger = 2 * *cap + 64;
+    uint32_t *next = realloc(d->next, larger * d->n_class * sizeof *next);
+    if (next) d->next = next;
+    uint8_t *accepts = next ? realloc(d->accepts, larger) : NULL;
+    if (!accepts) return languages_no_memory(all) == PLUMB_OK;
+    d->accepts = accepts;
+    *cap = larger;
+    return true;
+}
+
 /* Makes the states of the product, breadth-first from the pair of the starts. */
 static bool pair_states(struct languages *all, const struct dfa *a, const struct dfa *b, struct dfa *out,
                         const struct sequences *classes, struct sequences *states) {
@@ -396,14 +408,7 @@ static bool pair_states(struct languages *all, const struct dfa *a, const struct
     if (sequences_id(all, states, &pair, 1) == UINT32_MAX) return false;
     for (uint32_t s = 0; s < states->n; s++) {
         if (too_large(all, states->n, k) || !languages_work(all, k)) return false;
-        if ((size_t)s >= cap) {
-            cap = 2 * cap + 64;
-            uint32_t *next = realloc(out->next, cap * k * sizeof *next);
-            if (next) out->next = next;
-            uint8_t *accepts = next ? realloc(out->accepts, cap) : NULL;
-            if (!accepts) return languages_no_memory(all) == PLUMB_OK;
-            out->accepts = accepts;
-        }
+        if (!dfa_reserve(all, out, s, &cap)) return false;
         uint32_t of_a = (uint32_t)(states->items[s] >> 32), of_b = (uint32_t)states->items[s];
         out->accepts[s] = a->accepts[of_a] && b->accepts[of_b];
         for (uint32_t c = 0; c < k; c++) {

@@ -68,6 +68,9 @@ struct sequences {
 uint32_t sequences_id(struct languages *all, struct sequences *s, const uint64_t *items, size_t n);
 void sequences_free(struct sequences *s);
 
+/* Makes room for a state in next and accepts of an automaton whose states are made one after the other and whose
+ * classes are known.  cap: 0 at first. */
+bool dfa_reserve(struct languages *all, struct dfa *d, uint32_t state, size_t *cap);
 /* Makes a minimal automaton of a table whose states can all be reached.  The arrays of raw remain the caller's; its
  * classes are in the order of their first intervals. */
 const struct dfa *dfa_minimize(struct languages *all, const struct dfa *raw);

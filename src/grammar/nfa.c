@@ -540,14 +540,7 @@ static bool make_states(struct subsets *s, uint32_t start, enum before before) {
                       "characters, too many", s->states.n, (unsigned)k);
             return false;
         }
-        if (i >= cap) {
-            cap = 2 * cap + 64;
-            uint32_t *next = realloc(out->next, cap * k * sizeof *next);
-            if (next) out->next = next;
-            uint8_t *accepts = next ? realloc(out->accepts, cap) : NULL;
-            if (!accepts) return languages_no_memory(all) == PLUMB_OK;
-            out->accepts = accepts;
-        }
+        if (!dfa_reserve(all, out, i, &cap)) return false;
         size_t n = s->states.begin[i + 1] - s->states.begin[i];
         bool accepting = n > 0 && s->states.items[s->states.begin[i + 1] - 1] == UINT64_MAX;
         out->accepts[i] = accepting;

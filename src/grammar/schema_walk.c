@@ -121,6 +121,14 @@ static bool apply_value(struct walk *w, uint32_t node, struct draft *d) {
     return true;
 }
 
+/* minItems or minProperties, or the largest number (is_most), or its opposite.  Returns false if no number fits. */
+static bool apply_count(struct draft *d, bool is_most, uint32_t count, bool negated) {
+    if (negated && !is_most && count == 0) return false;
+    if (is_most == negated) at_least(d, negated && count < UINT32_MAX ? count + 1 : count);
+    else at_most(d, negated ? count - 1 : count);
+    return true;
+}
+
 static bool apply_array_keyword(struct walk *w, uint32_t m, bool negated, const struct scope *scope, struct draft *d,
                                 const struct item **waiting, const struct item *item) {
     struct schema *s = w->s;
@@ -128,14 +136,8 @@ static bool apply_array_keyword(struct walk *w, uint32_t m, bool negated, const 
     uint32_t prefix = node_keyword(s, schema, KEY_PREFIX_ITEMS), from = prefix != 0 ? s->nodes[prefix].n : 0;
     switch (s->nodes[m].keyword) {
     case KEY_MIN_ITEMS:
-        if (negated && count == 0) return false;
-        if (negated) at_most(d, count - 1);
-        else at_least(d, count);
-        return true;
     case KEY_MAX_ITEMS:
-        if (negated) at_least(d, count == UINT32_MAX ? count : count + 1);
-        else at_most(d, count);
-        return true;
+        return apply_count(d, s->nodes[m].keyword == KEY_MAX_ITEMS, count, negated);
     case KEY_PREFIX_ITEMS:
     case KEY_ITEMS:
         if (s->nodes[m].kind == JSON_ARRAY) {
@@ -239,14 +241,8 @@ static bool apply_object_keyword(struct walk *w, uint32_t m, bool negated, const
     enum keyword keyword = s->nodes[m].keyword;
     switch (keyword) {
     case KEY_MIN_PROPERTIES:
-        if (negated && count == 0) return false;
-        if (negated) at_most(d, count - 1);
-        else at_least(d, count);
-        return true;
     case KEY_MAX_PROPERTIES:
-        if (negated) at_least(d, count == UINT32_MAX ? count : count + 1);
-        else at_most(d, count);
-        return true;
+        return apply_count(d, keyword == KEY_MAX_PROPERTIES, count, negated);
     case KEY_REQUIRED:
     case KEY_PROPERTIES:
         if (negated) {

@@ -356,6 +356,27 @@ static plumb_status follow_grammar(void) {
     return status;
 }
 
+/* The first grammar of a model sorts its vocabulary. */
+static plumb_status first_grammar(void) {
+    static const char text[] = "root ::= \"a\"";
+    plumb_status status = PLUMB_OK;
+    plumb_grammar *g = NULL;
+    plumb_model *m = plumb_model_create();
+    if (!m) return failed(PLUMB_ERROR_MEMORY, "no memory for a model");
+    ON_MODEL(m, plumb_model_headers_only(m));
+    ON_MODEL(m, plumb_model_begin(m, world.kinds[0].n));
+    ON_MODEL(m, fixture_give(m, world.kinds[0].data, 0, world.kinds[0].n, SIZE_MAX));
+    ON_MODEL(m, plumb_model_load_vocab(m));
+    g = plumb_grammar_create(m);
+    if (!g) status = failed(PLUMB_ERROR_MEMORY, "no memory for a grammar");
+    else status = plumb_grammar_parse(g, text, sizeof text - 1);
+    if (g && status != PLUMB_OK) failed(status, plumb_grammar_error(g));
+done:
+    plumb_grammar_free(g);
+    plumb_model_free(m);
+    return status;
+}
+
 static void note_text(void *user, const char *bytes, size_t n) {
     (void)user;
     note_bytes(bytes, n);
@@ -654,6 +675,7 @@ static const struct scenario scenarios[] = {
     {"embeddings of both passes", embed, 4, NULL},
     {"tokens of a text", tokenize_all, 10, NULL}, {"tokens of other kinds", tokenize_kinds, 40, SAME},
     {"a chat", chat, 5, NULL}, {"a grammar", follow_grammar, 30, SAME},
+    {"the first grammar of a model", first_grammar, 30, NULL},
     {"the check of a grammar", check_grammar, 20, NULL},
     {"a sampler", sample, 5, NULL}, {"regular languages", regular, 300, SAME},
     {"a trace, written as text and JSON", record_values, 100, SAME},
