@@ -852,6 +852,76 @@ static void header_ends(void) {
     }
 }
 
+/* ---- hostile grammars ------------------------------------------------------------------------------------------- */
+
+/* first, then `repeated` until the text has n bytes, then last; n = 0: only first. */
+struct hostile_grammar {
+    const char *name;
+    plumb_status (*parse)(plumb_grammar *g, const char *text, size_t n);
+    size_t n;
+    const char *first, *repeated, *last;
+    const char *message;   /* NULL: it is accepted */
+};
+
+static plumb_status parse_schema(plumb_grammar *g, const char *text, size_t n) {
+    return plumb_grammar_parse_schema(g, text, n, NULL);
+}
+
+enum { TEN_MB = 10000000, MOST_MB = 64 };
+#define TEN_CHOICES \
+    "{\"anyOf\":[{\"required\":[\"a\"]},{\"required\":[\"b\"]},{\"properties\":{\"c\":{\"maxLength\":7}}}]}"
+
+static const struct hostile_grammar hostile_grammars[] = {
+    {"GBNF: a literal", plumb_grammar_parse, TEN_MB, "root ::= \"", "abc", "\"", "too large"},
+    {"GBNF: alternatives", plumb_grammar_parse, TEN_MB, "root ::= \"a\"", "|\"a\"", "", "too large"},
+    {"GBNF: ranges of a class", plumb_grammar_parse, TEN_MB, "root ::= [", "\\u4e00\\u4e02", "]", NULL},
+    {"GBNF: comments", plumb_grammar_parse, TEN_MB, "root ::= \"a\" ", "# comment\n", "", NULL},
+    {"GBNF: repetitions", plumb_grammar_parse, TEN_MB, "root ::= ", "[a-z]{1,900} ", "", "too large"},
+    {"GBNF: open groups", plumb_grammar_parse, TEN_MB, "root ::= ", "(", "", "more than 10000 groups"},
+    {"a regular expression of letters", plumb_grammar_parse_regex, TEN_MB, "", "a", "", "more than 32 MB"},
+    {"a regular expression of choices", plumb_grammar_parse_regex, TEN_MB, "", "(a|b)", "", "more than 32 MB"},
+    {"nested repetitions of 10^9", plumb_grammar_parse_regex, 0, "((a{1000000000}){1000000000}){1000000000}", "", "",
+     "2000000000 states"},
+    {"2^30 states", plumb_grammar_parse_regex, 0, "(a|b)*a(a|b){30}", "", "", NULL},
+    {"a pattern of 2^30 states", parse_schema, 0, "{\"not\":{\"pattern\":\"(a|b)*a(a|b){30}\"}}", "", "", "too many"},
+    {"a schema of letters", parse_schema, TEN_MB, "{\"const\":\"", "a", "\"}", "/const: "},
+    {"a pattern of letters", parse_schema, TEN_MB, "{\"pattern\":\"", "a", "\"}", "/pattern: "},
+    {"a schema of values", parse_schema, TEN_MB, "{\"enum\":[", "\"a\",", "0]}", "more than 200000 values"},
+    {"nested schemas", parse_schema, TEN_MB, "", "{\"items\":", "0", "levels"},
+    {"merges of choices", parse_schema, TEN_MB, "{\"allOf\":[", TEN_CHOICES ",", "true]}", "more than"},
+    {"3^40 merges of choices", parse_schema, 40 * sizeof TEN_CHOICES + 20, "{\"allOf\":[", TEN_CHOICES ",", "true]}",
+     "more than 1000 combinations"},
+};
+
+static void grammar_is_bounded(const void *row) {
+    const struct hostile_grammar *h = row;
+    size_t n_first = strlen(h->first), n_repeated = strlen(h->repeated), n_last = strlen(h->last), n = n_first;
+    char *text = malloc(h->n + n_first + n_repeated + n_last + 1);
+    REQUIRE(text, "no memory");
+    memcpy(text, h->first, n_first);
+    for (; n + n_last < h->n; n += n_repeated) memcpy(text + n, h->repeated, n_repeated);
+    memcpy(text + n, h->last, n_last);
+    n += n_last;
+    size_t before = heap.n_peak = heap.n_byte;
+    plumb_grammar *g = plumb_grammar_create(NULL);
+    plumb_matcher *m = NULL;
+    plumb_status status = h->parse(g, text, n);
+    const char *message = plumb_grammar_error(g);
+    CHECK((status != PLUMB_OK) == (h->message != NULL) && (!h->message || strstr(message, h->message)), "%s: %s",
+          plumb_status_name(status), message);
+    if (status == PLUMB_OK && CHECK(plumb_matcher_create(&m, g) == PLUMB_OK, "%s", plumb_grammar_error(g))) {
+        bool allowed[256];
+        plumb_matcher_bytes(m, allowed);
+        for (int i = 0; i < 1000 && plumb_matcher_accept_text(m, "a", 1) == PLUMB_OK; i++) {}
+    }
+    double mb = 1e-6 * (double)(heap.n_peak - before);
+    CHECK(mb <= MOST_MB, "%.1f MB", mb);
+    test_note("%.1f MB for %.1f MB%s%s", mb, 1e-6 * (double)n, h->message ? ": " : "", h->message ? message : "");
+    plumb_matcher_free(m);
+    plumb_grammar_free(g);
+    free(text);
+}
+
 static bool read_bytes(struct bytes *b, const char *path) { return (b->data = test_read_all(path, &b->n)) != NULL; }
 
 /* The JSON of theirs under the names of transformers' modules. */
@@ -967,6 +1037,7 @@ static void each_scenario(void) {
     TEST_ROWS("memory: each allocation fails in turn: ", each_n, scenarios);
     TEST_ROWS("memory: at most 4 times the file: ", is_bounded, hostile);
     test_case("memory: an endless header is refused", header_ends);
+    TEST_ROWS("memory: at most 64 MB for a hostile grammar: ", grammar_is_bounded, hostile_grammars);
     test_case("memory: nothing is left at the end", nothing_is_left);
 }
 
