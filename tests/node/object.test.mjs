@@ -181,6 +181,11 @@ test('partialValue: every beginning of a JSON text has the value of what is comp
     ['[[1,2],[3', [[1, 2], []]], ['{"a":[{"b":"c', { a: [{ b: 'c' }] }], ['[1]', [1]], ['["\\\\"', ['\\']],
   ]) assert.deepEqual(partialValue(part), value, part);
   assert.deepEqual(partialValue(text), JSON.parse(text));
+  for (const [open, close] of [['[', ']'], ['{"a":', '}'], ['[1,{"b":[', ']}]']]) {
+    for (const deep of [open.repeat(1e5), `${open.repeat(1e5)}2${close.repeat(1e5)}`]) {
+      assert.ok(JSON.stringify(partialValue(deep)).length < 1e4);
+    }
+  }
 });
 
 test('response_format: json_schema and json_object, and the rules of strict', async () => {

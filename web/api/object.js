@@ -1,6 +1,9 @@
 /* chat.object: an answer that is a value of a schema, and what is known of the value while the answer is generated. */
 import { argumentError, PlumbError } from '../base/errors.js';
 
+/** Deeper arrays and objects of an answer are not in its partial values: functions that call themselves for each level,
+ * such as JSON.stringify, would fail. */
+const MAX_LEVELS = 1000;
 const STRING = /"(?:[^"\\]|\\(?:[^u]|u[0-9a-fA-F]{4}))*/y;
 
 /** The value of the beginning of a JSON text, with the strings, arrays and objects that it has begun: the last member
@@ -24,6 +27,7 @@ export function partialValue(text) {
       }
       if (!isName) whole = text.slice(0, at + 1) + closing;
     } else if (c === '{' || c === '[') {
+      if (closing.length === MAX_LEVELS) break;
       closing = (c === '{' ? '}' : ']') + closing;
       isName = c === '{';
       whole = text.slice(0, at + 1) + closing;
