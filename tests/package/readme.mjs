@@ -1,4 +1,5 @@
-/** The examples of the package's README, each marked with where it runs by the comment before it:
+/** The examples of the package's README, and those of the repository's README that are marked.  The mark is the comment
+ * before an example and says where it runs:
  *
  *   <!-- run: node -->  <!-- run: browser -->  <!-- run: both -->  <!-- run: next -->, a file of a Next.js project
  *
@@ -6,17 +7,20 @@
 import { readFileSync } from 'node:fs';
 import { root } from './helpers.mjs';
 
-const text = readFileSync(`${root}web/README.md`, 'utf8');
 const PRELUDE = `import { Plumb, PlumbError } from 'plumb-llm';
 const model = await Plumb.load('models/SmolLM2-135M-Instruct.Q4_1.gguf');
 `;
 
-/** @type {{line: number, mark: string | undefined, language: string, code: string}[]} */
-export const examples = [...text.matchAll(/(?:<!-- run: (\w+) -->\n)?^```(\w+)\n(.*?)^```$/gms)]
-  .map(({ 1: mark, 2: language, 3: code, index }) => ({
-    line: text.slice(0, index).split('\n').length, mark, language,
-    code: /\bmodel\.(?!gguf)/.test(code) && !/ model = /.test(code) && language === 'js' ? PRELUDE + code : code,
-  }));
+/** @param {string} file  @returns {{file: string, line: number, mark?: string, language: string, code: string}[]} */
+function examplesOf(file) {
+  const text = readFileSync(`${root}${file}`, 'utf8');
+  return [...text.matchAll(/(?:<!-- run: (\w+) -->\n)?^```(\w+)\n(.*?)^```$/gms)]
+    .map(({ 1: mark, 2: language, 3: code, index }) => ({
+      file, line: text.slice(0, index).split('\n').length, mark, language,
+      code: /\bmodel\.(?!gguf)/.test(code) && !/ model = /.test(code) && language === 'js' ? PRELUDE + code : code,
+    }));
+}
+export const examples = [...examplesOf('web/README.md'), ...examplesOf('README.md').filter(({ mark }) => mark)];
 
 /** The examples that run in a place. @param {string} place @param {string} [language] */
 export const examplesFor = (place, language = 'js') =>
@@ -31,6 +35,7 @@ const expected = [
   ['Plumb.preflight(', /^true \[\] Smollm2 135M .* true\n1\d{8} \d{9,10} \{ ?decode: [\d.]+, prefill: [\d.]+ ?\}$/],
   ['model.rank(', /^3 384\n0\.\d\d (The cat|Two kittens)[^]*\n-?0\.\d\d Stock prices fell sharply\.$/],
   ['chat().object(', /(?:^|\n)(?:France|Italy|Spain)$/],
+  ['Invent a person', /^[^]{0,30} \d{1,3}$/],
   ['lastStats.finishReason', /(?:^|\n)abort$/],
   ['helper.run(', /^2\n \+\n 3\n[^]*\nstop 1$/],
   ['Once upon a time there was no GGUF', /^PLUMB_ERROR_MAGIC header at byte 0: magic "Once" is not "GGUF" \{\}$/],

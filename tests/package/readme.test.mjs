@@ -1,4 +1,4 @@
-/** The README's examples run as they are, in a project that has installed the package. */
+/** The examples of the READMEs run as they are, in a project that has installed the package. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { readFileSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -20,14 +20,15 @@ test('every JavaScript example and every page says where it runs', () => {
   // Counts them independently, in case the pattern misses some.
   const { length } = readFileSync(`${root}web/README.md`, 'utf8').match(/^```(?:js|html)$/gm) ?? [];
   assert.ok(length >= 8, `${length} examples`);
-  assert.equal(examples.filter(({ language }) => /^(js|html)$/.test(language)).length, length);
+  const all = examples.filter(({ file, language }) => file === 'web/README.md' && /^(js|html)$/.test(language));
+  assert.equal(all.length, length);
 });
 
-for (const { line, code } of examplesFor('node')) {
-  test(`line ${line} in Node`, () => {
-    const file = join(folder, `line-${line}.mjs`);
-    writeFileSync(file, code);
-    const { stdout, stderr, status } = spawnSync(process.execPath, [file], {
+for (const { file, line, code } of examplesFor('node')) {
+  test(`${file}, line ${line}, in Node`, () => {
+    const script = join(folder, `example-${line}.mjs`);
+    writeFileSync(script, code);
+    const { stdout, stderr, status } = spawnSync(process.execPath, [script], {
       cwd: folder, encoding: 'utf8', timeout: 60000, env: { ...process.env, PLUMB_CACHE: join(folder, 'cache') },
     });
     assert.deepEqual([status, stderr], [0, '']);
