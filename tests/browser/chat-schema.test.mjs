@@ -51,6 +51,18 @@ test('the box of the schema names the line and column of what is not JSON, and t
     assert.deepEqual(Object.keys(value), ['title', 'mood', 'keywords']);
   });
 
+test('an answer under a schema that was cut off shows what is known of it, and cannot be continued', async () => {
+  page = await open(where, `?model=${TINY}`, {}, settings({ schema: JSON.stringify(SCHEMA), maxTokens: 20 }));
+  await state(page, 'ready');
+  await answer(page, 'Hi');
+  await page.getByText('The answer was cut off at the length limit').waitFor();
+  assert.equal(await page.getByRole('button', { name: 'Continue' }).count(), 0);
+  const text = await page.textContent('.text pre');
+  assert.throws(() => JSON.parse(text), 'it is the beginning of the JSON');
+  const [, who] = /^\{"who":"([^"]*)/.exec(text);
+  assert.deepEqual(await page.locator('.tree > li').allTextContents(), [`who "${who}"`]);
+});
+
 test('the inspector strikes through what the schema ruled out, and says how many tokens it allowed', async () => {
   page = await open(where, `?model=${TINY}`, { viewport: { width: 1440, height: 900 } },
     settings({ schema: JSON.stringify(SCHEMA), temperature: 0 }));

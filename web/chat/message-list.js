@@ -135,12 +135,13 @@ export function createMessageList(actions) {
    * @param {'limit' | 'context'} by @param {number} index
    * @param {boolean} hasQuestion  whether a question is before it */
   function cutOffNotice(by, index, hasQuestion) {
-    const earlier = messages.slice(0, Math.max(0, index - 1)).some(({ role }) => role === 'user');
+    const { content, json } = messages[index] ?? {};   // JSON cannot be continued: its schema binds whole answers
+    const earlier = !json && messages.slice(0, Math.max(0, index - 1)).some(({ role }) => role === 'user');
     const why = by === 'limit' ? 'The answer was cut off at the length limit in the settings.'
       : `The answer was cut off because the context is full. ${earlier ? 'It can continue without the oldest messages.'
         : 'Start a new chat, or set a longer context in the settings.'}`;
-    return make('div', { className: 'cut' }, make('p', {}, why), ...hasQuestion && (by === 'limit' || earlier)
-      && messages[index]?.content && !messages[index].json
+    const canGoOn = hasQuestion && content && !json && (by === 'limit' || earlier);
+    return make('div', { className: 'cut' }, make('p', {}, why), ...canGoOn
       ? [make('button', { type: 'button', onclick: () => !actions.busy() && actions.continueAnswer(index) },
         'Continue')] : []);
   }

@@ -51,7 +51,8 @@ const loader = createLoader(() => ({}), state => {
   indexing?.abort();
   if (state === 'ready') void ready();
 });
-const models = createModelsDialog({ loader, options: () => ({}), key: 'search.model', another: 'Open another that computes embeddings',
+const models = createModelsDialog({ loader, options: () => ({}), key: 'search.model',
+  another: 'Open another that computes embeddings',
   offered: OFFERED.filter(({ url }) => url.includes('MiniLM')) });
 /** Ends the indexing that is running. @type {AbortController | undefined} */
 let indexing;
