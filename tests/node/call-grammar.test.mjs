@@ -78,7 +78,8 @@ describe('llama.cpp\'s cases', () => {
   });
 
   test('other names and arguments that do not fit are refused', () => {
-    const renamed = ({ function: { name, ...rest } }) => ({ type: 'function', function: { name: `${name}x`, ...rest } });
+    const renamed = ({ function: { name, ...rest } }) =>
+      ({ type: 'function', function: { name: `${name}x`, ...rest } });
     const changed = ({ function: { name, parameters } }) => ({ type: 'function', function: { name, parameters: {
       ...parameters, properties: Object.fromEntries(Object.keys(parameters.properties ?? {}).map(key =>
         [key, { type: 'string', enum: ['nothing else'] }])) } } });
@@ -120,7 +121,8 @@ for (const [what, source, accepted, refused] of [
 }
 
 test('what cannot be kept is left out with a warning, or an error if the tool is strict', () => {
-  const unique = { type: 'object', properties: { a: { type: 'array', items: { type: 'integer' }, uniqueItems: true } } };
+  const list = { type: 'array', items: { type: 'integer' }, uniqueItems: true };
+  const unique = { type: 'object', properties: { a: list } };
   const XML = '<tool_call><function=x><parameter=y>', LFM = '<|tool_list_start|>';
   const dated = { type: 'object', properties: { day: { type: 'string', format: 'date' } }, minProperties: 1 };
   const warningsOf = (source, parameters, more) => {
@@ -135,17 +137,18 @@ test('what cannot be kept is left out with a warning, or an error if the tool is
   assert.deepEqual(warningsOf(XML, dated).map(one => one.split(':')[0]),
     ['tool t/minProperties', 'tool t/properties/day/format']);
   for (const parameters of [unique, { $ref: 'https://example.com/x' }]) {
-    assert.throws(() => warningsOf(HERMES, parameters, { strict: true }), { code: /PLUMB_ERROR_/, message: /^tool t\// });
+    assert.throws(() => warningsOf(HERMES, parameters, { strict: true }),
+      { code: /PLUMB_ERROR_/, message: /^tool t\// });
   }
   assert.throws(() => warningsOf(XML, dated, { strict: true }), { code: 'PLUMB_ERROR_UNSUPPORTED' });
 });
 
 describe('SmolLM2, whose template has no tools, at temperature 1.5', () => {
-  const WEATHER = tool('weather', { type: 'object', additionalProperties: false, required: ['city', 'unit'], properties: {
+  const WEATHER = tool('weather', { type: 'object', required: ['city', 'unit'], properties: {
     city: { type: 'string', maxLength: 8 }, unit: { enum: ['celsius', 'fahrenheit'] },
-    days: { type: 'array', maxItems: 2, items: { type: 'integer', minimum: 0, maximum: 6 } } } });
+    days: { type: 'array', maxItems: 2, items: { type: 'integer', minimum: 0, maximum: 6 } } }, additionalProperties: false });
   const NOW = tool('now');
-  const hot = { temperature: 1.5, topP: 1, minP: 0, maxTokens: 90 };
+  const hot = { temperature: 1.5, topP: 1, minP: 0, maxTokens: 250 };
   const isWeather = new Ajv().compile(WEATHER.function.parameters);
   let model;
   before(async () => { model = await Plumb.load(realPath); });
@@ -169,9 +172,9 @@ describe('SmolLM2, whose template has no tools, at temperature 1.5', () => {
 
   test('tool_choice and parallel_tool_calls of OpenAI', async () => {
     const { choices: [{ message, finish_reason }] } = await model.chat.completions.create({
-      messages: [{ role: 'user', content: 'How cold is it in Oslo?' }], tools: [WEATHER, NOW], seed: 5, temperature: 1.5,
-      top_p: 1, min_p: 0, tool_choice: { type: 'function', function: { name: 'weather' } },
-      parallel_tool_calls: false, max_tokens: 90,
+      messages: [{ role: 'user', content: 'How cold is it in Oslo?' }], tools: [WEATHER, NOW], seed: 5,
+      temperature: 1.5, top_p: 1, min_p: 0, tool_choice: { type: 'function', function: { name: 'weather' } },
+      parallel_tool_calls: false, max_tokens: 250,
     });
     assert.equal(finish_reason, 'tool_calls');
     assert.equal(message.tool_calls.length, 1);
@@ -185,7 +188,8 @@ describe('SmolLM2, whose template has no tools, at temperature 1.5', () => {
 
   test('triggers: free text until one of them, and then the schema, regex or grammar', async () => {
     for (const [seed, constraint, rest] of [
-      [1, { schema: { type: 'array', items: { type: 'boolean' }, maxItems: 2 } }, /^\[((true|false)(,(true|false))?)?\]$/],
+      [1, { schema: { type: 'array', items: { type: 'boolean' }, maxItems: 2 } },
+        /^\[((true|false)(,(true|false))?)?\]$/],
       [2, { regex: '\\d{2}' }, /^\d\d$/],
       [3, { grammar: 'root ::= "(" [a-c] root? ")" # root\n' }, /^(\([a-c])+\)+$/],
     ]) {

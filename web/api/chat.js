@@ -27,8 +27,8 @@ import { execute, toolsOf } from './run.js';
  *   less */
 /** @typedef {object} OwnSendOptions
  * @property {import('../template/toolcalls.js').ToolChoice} [toolChoice]  'none': the model is not told about the
- *   tools; 'required' or a tool by its name: the answer is calls, after reasoning; default 'auto'.  Calls fit the tools'
- *   schemas
+ *   tools; 'required' or a tool by its name: the answer is calls, after reasoning; default 'auto'.  Calls fit the
+ *   tools' schemas
  * @property {boolean} [parallelToolCalls]  false: the answer ends with its first call; default true
  * @property {(delta: import('../template/answer.js').AnswerDelta) => void} [onDelta]  receives each part of an answer:
  *   text, reasoning, or a piece of a call

@@ -1,5 +1,5 @@
-/* Grammars of answers that may call tools: what stands between the texts of a format (formats.js) is bound to the tools'
- * JSON Schemas.
+/* Grammars of answers that may call tools: what stands between the texts of a format (formats.js) is bound to the
+ * tools' JSON Schemas.
  *
  *   auto       free text, in which a text that begins a call is followed by one
  *   required   reasoning, if the format has it, and then calls
@@ -102,7 +102,7 @@ class CallGrammar {
 
   /** @returns {Grammar} */
   grammar() {
-    this.#gbnf.set('ws', '[ \\t\\r\\n]{0,20}');
+    this.#gbnf.set('ws', '[ \\t\\r\\n]{0,12}');
     this.#gbnf.set('root', this.#format.channels ? this.#channels() : this.#answer());
     const text = [...this.#gbnf].map(([name, rule]) => `${name} ::= ${rule}\n`).join('');
     return { language: 'gbnf', text, flags: 0, rules: this.#rules };
@@ -162,7 +162,8 @@ class CallGrammar {
       return `${before}${around} ${calls}${again}`;
     }
     const plain = this.#until(begins);
-    const free = skipped.some(text => !isPlain(text, this.#controls)) ? this.#rule(`${plain} (${mark} ${plain})*`) : plain;
+    const isMarked = skipped.some(text => !isPlain(text, this.#controls));
+    const free = isMarked ? this.#rule(`${plain} (${mark} ${plain})*`) : plain;
     const more = this.#parallel ? `(${calls} ${free})*` : `(${calls} ${around})?`;
     const bare = this.#bare(begins);
     const text = bare.free === plain ? `${free} ${more}` : free === plain ? `(${bare.free} ${more} | ${bare.calls})`
@@ -193,7 +194,8 @@ class CallGrammar {
     const several = this.#parallel && section ? `${one} (ws ${one})*` : one;
     if (!section) return one;
     const start = `${this.#literal(section[0])} ws`, end = `ws ${this.#literal(section[1])}`;
-    return opens.some(open => call.startsWith(open)) ? `(${start})? ${several} (${end})?` : `${start} ${several} ${end}`;
+    const mayLack = opens.some(open => call.startsWith(open));
+    return mayLack ? `(${start})? ${several} (${end})?` : `${start} ${several} ${end}`;
   }
 
   /** @param {string} pattern */
@@ -251,13 +253,13 @@ class CallGrammar {
 
   /** @param {boolean} isMarked  the calls stand between the format's tags */
   #jsonCalls(isMarked) {
-    const { keyed } = this.#format, about = `(${this.#rule(ABOUT)} ws "," ws)*`;
+    const { keyed } = this.#format, about = `(${this.#rule(ABOUT)} ws "," ws){0,2}`;
     const one = this.#rule(either(this.#tools.map(({ function: { name } }, i) => {
       this.#tool = i;
       const args = this.#json(this.#parameters, ''), key = quoted(JSON.stringify(name));
       return keyed && isMarked ? `"{" ws ${key} ws ":" ws ${args} ws "}"`
         : `"{" ws ${isMarked ? about : ''} (${NAMES}) ws ":" ws ${key} ws "," ws ${about} (${ARGUMENTS}) ws ":" ws `
-          + `${args} (ws "," ws ${this.#rule(ABOUT)})* ws "}"`;
+          + `${args} (ws "," ws ${this.#rule(ABOUT)})? ws "}"`;
     })));
     return `(${one} | ${this.#listed(one)})`;
   }
@@ -363,7 +365,7 @@ class CallGrammar {
     const pairs = properties.map(([key, value]) =>
       this.#rule(this.#pair(pattern, quoted(key), value, syntax, `${pointer}/properties/${key}`)));
     const inAnyOrder = pairs.length <= FREE_MEMBERS;
-    // A rule for each state: in any order, a state is the set of members that are there; otherwise, how many are behind.
+    // A rule for each state: in any order, the set of members that are there; otherwise, how many are behind.
     /** @type {Map<string, string>} */
     const states = new Map();
     const state = (/** @type {number} */ at, /** @type {boolean} */ isFirst) => {
@@ -445,8 +447,8 @@ class CallGrammar {
     }
     const values = schema.const !== undefined ? [schema.const] : schema.enum;
     if (Array.isArray(values) && values.every(value => typeof value !== 'object' || value === null)) {
-      return either(values.map(value => typeof value === 'string'
-        ? `${this.#literal(before)} ${quoted(value)} ${before && this.#literal(behind)}` : quoted(JSON.stringify(value))));
+      return either(values.map(value => typeof value !== 'string' ? quoted(JSON.stringify(value))
+        : `${this.#literal(before)} ${quoted(value)} ${before && this.#literal(behind)}`));
     }
     const isAny = !branchesOf(schema).some(({ type }) => type !== undefined);
     const types = isAny && !schema.properties && !schema.items
@@ -464,7 +466,8 @@ class CallGrammar {
       if (type !== 'array') return this.#json({ ...isAny ? {} : schema, type }, `${pointer}/`);
       this.#refuseOthers(schema, OF_LISTS, pointer);
       const { minItems = 0, maxItems } = schema, comma = separator ? `ws ${quoted(separator)} ws` : 'ws';
-      const one = this.#rule(this.#pattern(item, { value: this.#value(schema.items ?? {}, syntax, `${pointer}/items`) }));
+      const value = this.#value(schema.items ?? {}, syntax, `${pointer}/items`);
+      const one = this.#rule(this.#pattern(item, { value }));
       const most = maxItems === undefined ? '' : Math.max(0, maxItems - 1);
       const some = `${one} (${comma} ${one}){${Math.max(0, minItems - 1)},${most}}`;
       const filled = open ? `${quoted(open)} ws ${some} ws ${quoted(close)}` : `ws ${some} ws`;

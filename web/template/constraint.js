@@ -15,8 +15,8 @@ import { controlTokens, either, literal, without } from './gbnf.js';
  *   that gives its JSON Schema; the answer is a JSON text that is valid by it
  * @property {true} [json]  the answer is a JSON object
  * @property {SchemaOptions} [schemaOptions]  for schema and json
- * @property {string[]} [triggers]  the answer is free text until the first of these texts, and behind it what the option
- *   above says; it may also end before */
+ * @property {string[]} [triggers]  the answer is free text until the first of these texts, and behind it what the
+ *   option above says; it may also end before */
 
 /** The options of which a call may have one. */
 export const CONSTRAINTS = /** @type {const} */ (['grammar', 'regex', 'schema', 'json']);

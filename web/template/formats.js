@@ -87,7 +87,8 @@ const FORMATS = [
     call: '<atem:invoke name="{name}">{args}</atem:invoke>',
     arg: '<atem:parameter name="{key}">{value}</atem:parameter>',
     channels: { user: 'user', self: 'self', tool: '' },
-    headers: { text: [' to=self', ' to=user'], calls: [' to={name}'] }, marks: ['<|start|>', '<|message|>', '<|eom|>', '<|eot|>'],
+    headers: { text: [' to=self', ' to=user'], calls: [' to={name}'] },
+    marks: ['<|start|>', '<|message|>', '<|eom|>', '<|eot|>'],
     prompts: ['<|start|>assistant'],
   },
   {   // Functionary 3.2

@@ -36,7 +36,8 @@ export function without(marks, controls, more = '') {
 /** @typedef {object} Vocabulary
  * @property {(text: string, options?: {addSpecial?: boolean, parseSpecial?: boolean}) => Promise<Int32Array>} tokenize
  * @property {(ids: ArrayLike<number>, options?: {special?: boolean}) => Promise<string>} detokenize */
-/** What was found for a vocabulary, by the texts. @type {WeakMap<Vocabulary, Map<string, Promise<[string, number][]>>>} */
+/** What was found for a vocabulary, by the texts.
+ * @type {WeakMap<Vocabulary, Map<string, Promise<[string, number][]>>>} */
 const known = new WeakMap();
 
 /** The control tokens in some texts. @param {Vocabulary} model @param {string[]} texts @returns {Promise<Controls>} */

@@ -75,9 +75,8 @@ async function* deltasOf(pieces, reader, cut, signal, more = []) {
     yield* reader.end();
     const isCut = cut.signal.aborted && !signal?.aborted;
     const warnings = [...more, ...step.value.warnings ?? []];
-    return {
-      ...step.value, ...isCut && { finishReason: /** @type {const} */ ('stop') }, ...warnings.length > 0 && { warnings },
-    };
+    const finishReason = isCut ? /** @type {const} */ ('stop') : step.value.finishReason;
+    return { ...step.value, finishReason, ...warnings.length > 0 && { warnings } };
   } finally {
     await pieces.return(/** @type {any} */ (undefined));
   }
