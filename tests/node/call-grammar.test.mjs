@@ -120,6 +120,15 @@ for (const [what, source, accepted, refused] of [
   });
 }
 
+test('reasoning comes before a required call only if the template knows it', () => {
+  const text = `<think>a</think><tool_call>${CALL}</tool_call>`;
+  for (const [source, isAccepted] of [[HERMES, false], [`${HERMES} <think>`, true]]) {
+    const grammarFor = required => callGrammar(source, [ADD], { required }).grammar;
+    assert.equal(accepts(grammarFor(true), text), isAccepted);
+    assert.ok(accepts(grammarFor(false), text) && accepts(grammarFor(true), text.slice(16)));
+  }
+});
+
 test('what cannot be kept is left out with a warning, or an error if the tool is strict', () => {
   const list = { type: 'array', items: { type: 'integer' }, uniqueItems: true };
   const unique = { type: 'object', properties: { a: list } };

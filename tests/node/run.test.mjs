@@ -21,7 +21,7 @@ function scripted(answers, template = HERMES, end = '') {
       asked.push({ messages: structuredClone(messages), variables });
       return Int32Array.of(1);
     },
-    detokenize: async () => end,
+    detokenize: async () => end, tokenize: async () => new Int32Array(),
     async *generate(_, given) {
       options.push(given);
       const text = answers.shift() ?? assert.fail('no answer is left');

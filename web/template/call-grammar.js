@@ -68,7 +68,10 @@ const ABOUT = '"\\"type\\"" ws ":" ws "\\"function\\"" | ("\\"id\\"" | "\\"tool_
 /** @param {string} source  of the chat template @param {Tool[]} tools @param {CallOptions} [options]
  * @returns {{grammar: Grammar, warnings: string[]}} */
 export function callGrammar(source, tools, options = {}) {
-  const writer = new CallGrammar(formatOf(source), tools, options);
+  const { think, ...format } = formatOf(source);
+  // A required call comes behind reasoning only if the template knows it; other models would not end it.
+  const mayReason = think && (!options.required || source.includes(think.start.trim()));
+  const writer = new CallGrammar(mayReason ? { ...format, think } : format, tools, options);
   return { grammar: writer.grammar(), warnings: writer.warnings };
 }
 
