@@ -320,7 +320,7 @@ static plumb_status finish_state(struct search *s, int32_t parent, uint32_t symb
             PLUMB_TRY(add_config(s, (s->places[i].key >> 21) << 38 | (uint64_t)at << 17 | node));
         }
     }
-    qsort(s->made, s->n_made, sizeof *s->made, by_value);
+    if (s->n_made > 0) qsort(s->made, s->n_made, sizeof *s->made, by_value);
     size_t n = 0;
     for (size_t i = 0; i < s->n_made; i++) {
         if (n < 2 || s->made[n - 2] != s->made[i]) s->made[n++] = s->made[i];
