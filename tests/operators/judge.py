@@ -56,7 +56,7 @@ NAMES = {
     "axis": r"over|axis", "sum": r"sum|zeros|mask|padd|sink",
     "heads": r"head|group", "values": r"\bK|key|layer|V", "slot": r"slot|cache|token|stale|key|stor",
     "exchange": r"silu\(up\)|exchanged|up\b.*gate", "act": r"\(|gate|up|times",
-    "block": r"block|code|nibble|scale|bit|offset|min|zero|field|d\b",
+    "block": r"in each group of|of each 32|block|code|nibble|scale|bit|offset|min|zero|field|d\b",
 }
 # A finding that only says how large the difference is names nothing.
 VAGUE = r"factor of its own"
@@ -134,7 +134,7 @@ class Judge:
             short = f"{step['tap']} " + " = ".join(f"{f['text']} {f['where']}".strip() for f in named[:3])
             if re.search(VAGUE, named[0]["text"]):
                 return ("step" if first == case.first else "wrong"), short
-            if step["tap"] != case.first and first == case.first:   # what it says is of a later step
+            if not self.is_step(case, step) and first == case.first:   # what it says is of a later step
                 return "step", short
             return ("right" if right[0] and len(right) == 1 else "tied" if any(right) else "wrong"), short
         short = f"nothing fits, first {first}"
@@ -144,14 +144,22 @@ class Judge:
             return "step", short
         return ("wrong" if is_whole else "none"), short
 
+    @staticmethod
+    def is_step(case, step):
+        """Whether the measured step is the first wrong one.  Under noise, it may show in a later layer first."""
+        tap, first = step["tap"].rsplit("-", 1), case.first.rsplit("-", 1)
+        layers = case.mistake.layers
+        return tap == first or (len(tap) == 2 and tap[0] == first[0] and case.is_noisy
+                                and (layers is None or int(tap[1]) in layers))
+
     def names(self, case, step, finding):
         """Whether a finding names the mistake: the step, the layers, heads and tokens if only some, and the kind."""
         mistake, text = case.mistake, f"{finding['text']} {finding['where']}"
         pattern = NAMES[mistake.kind.split(".")[0] if mistake.kind.startswith("block.") else mistake.kind]
         pattern = pattern.replace("{value}", re.escape(str(mistake.value)))
         layers = [layer for layer in step["layers"]]
-        if mistake.kind in ("tensor", "layers") and "blk." in text:   # the tensor must be that one
+        if mistake.kind == "tensor" or mistake.kind == "layers" and "blk." in text:   # the tensor must be that one
             pattern = case.wrong_tensor()
-        return (step["tap"] == case.first and re.search(pattern, text) is not None
+        return (self.is_step(case, step) and re.search(pattern, text) is not None
                 and (mistake.layers is None or not layers or layers == list(mistake.layers))
                 and (not mistake.heads or "head" in text) and (not mistake.tokens or "token" in text))

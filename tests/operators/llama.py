@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Runs llama.cpp's llama-eval-callback with wrong keys, wrong tensors and other rounding, and diagnoses its output.
 
-    llama.py [--model FILE] [TEXT...]     only runs whose name contains a TEXT; goes on where an earlier run ended
-    llama.py --docs README.md             writes the table there, between its marks
+    llama.py [TEXT...]          only runs whose name contains a TEXT
+    llama.py --model FILE       another file than the small synthetic one; of architecture llama, with matrices in Q4_1
+    llama.py --docs README.md   writes the table there, between its marks
 
 llama.cpp computes with a file that is wrong in one way, or with a key that --override-kv replaces; `plumb diagnose`
 gets the right file.  A run of llama-eval-callback prints the first and last three values of each row, with four
@@ -27,7 +28,19 @@ LLAMA = os.path.join(ROOT, "build", "conformance", "llama.cpp")
 PROGRAM = os.path.join(KEPT, "llama-eval-callback")
 LIBRARIES = ("common/libllama-common.a", "common/libllama-common-base.a", "vendor/cpp-httplib/libcpp-httplib.a",
              "src/libllama.a", "ggml/src/libggml.a", "ggml/src/libggml-cpu.a", "ggml/src/libggml-base.a")
-TEXT = "The capital of France is Paris, and the capital of"
+TEXT = "the text has nine"
+SYNTHETIC = "--type Q4_1 --layers 8 --embd 128 --heads 8 --kv-heads 2 --ff 192 --vocab 300 --no-tied --tokenizer llama"
+
+
+# The program ends without waiting for the thread that prints.  This main waits.
+MAIN = """#include "log.h"
+int eval_callback(int, char **);
+int main(int argc, char **argv) {
+    int status = eval_callback(argc, argv);
+    common_log_pause(common_log_main());
+    return status;
+}
+"""
 
 
 def build():
@@ -36,9 +49,14 @@ def build():
     os.makedirs(KEPT, exist_ok=True)
     folders = [f"-I{os.path.join(LLAMA, name)}" for name in ("include", "ggml/include", "common", "vendor", "src")]
     libraries = [os.path.join(LLAMA, "build", name) for name in LIBRARIES]
-    subprocess.run(["g++", "-O1", "-std=c++17", "-w", *folders,
-                    os.path.join(LLAMA, "examples/eval-callback/eval-callback.cpp"), *libraries, "-lpthread", "-ldl",
-                    "-fopenmp", "-o", PROGRAM], check=True)
+    compiler = ["g++", "-O1", "-std=c++17", "-w", *folders]
+    with tempfile.TemporaryDirectory(prefix="plumb-llama-") as folder:
+        source, part = os.path.join(folder, "main.cpp"), os.path.join(folder, "eval-callback.o")
+        with open(source, "w") as f:
+            f.write(MAIN)
+        subprocess.run([*compiler, "-Dmain=eval_callback", "-c", "-o", part,
+                        os.path.join(LLAMA, "examples/eval-callback/eval-callback.cpp")], check=True)
+        subprocess.run([*compiler, source, part, *libraries, "-lpthread", "-ldl", "-fopenmp", "-o", PROGRAM], check=True)
 
 
 class Copy:
@@ -47,7 +65,9 @@ class Copy:
     def __init__(self, model, path):
         shutil.copyfile(model, path)
         reader = gguf.GGUFReader(path, "r+")
-        self.keys = reader
+        head = reader.fields.get("llama.attention.key_length")
+        self.head_dim = head.contents() if head else (reader.fields["llama.embedding_length"].contents()
+                                                      // reader.fields["llama.attention.head_count"].contents())
         self.tensors = {t.name: t for t in reader.tensors}
 
     def rows(self, name):
@@ -78,10 +98,8 @@ def exchanged(a, b):
 
 
 def layers_exchanged(f):
-    names = [n.split(".", 2)[2] for n in f.tensors if n.startswith("blk.10.")]
-    for name in names:
-        if f.rows(f"blk.10.{name}").shape == f.rows(f"blk.17.{name}").shape:
-            f.exchange(f"blk.10.{name}", f"blk.17.{name}")
+    for name in [n.split(".", 2)[2] for n in f.tensors if n.startswith("blk.3.")]:
+        f.exchange(f"blk.3.{name}", f"blk.5.{name}")
 
 
 def not_permuted(f):
@@ -89,7 +107,7 @@ def not_permuted(f):
     for name in f.tensors:
         if re.search(r"attn_[qk]\.weight", name):
             rows = f.rows(name)
-            pairs = rows.copy().reshape(-1, 32, 2, rows.shape[1])   # heads of 64 elements
+            pairs = rows.copy().reshape(-1, f.head_dim // 2, 2, rows.shape[1])
             rows[:] = pairs.swapaxes(1, 2).reshape(rows.shape)
 
 
@@ -121,7 +139,7 @@ def norm_of_ones(f):
 
 
 def matrix_of_another_layer(f):
-    f.rows("blk.12.attn_output.weight")[:] = f.rows("blk.11.attn_output.weight")
+    f.rows("blk.5.attn_output.weight")[:] = f.rows("blk.4.attn_output.weight")
 
 
 def key(name, value):
@@ -130,8 +148,8 @@ def key(name, value):
 
 # name: (options of llama-eval-callback, change of the file, what names it in a verdict)
 WRONG = {
-    "rope.freq_base is 10000": (key("rope.freq_base", "float:10000"), None, r"rope\.base|base (of )?1000\d|base 10000"),
-    "rope.freq_base is 1000000": (key("rope.freq_base", "float:1000000"), None, r"rope\.base|base"),
+    "rope.freq_base is 10000": (key("rope.freq_base", "float:10000"), None, r"rope\.theta=10000\b|base 10000\b"),
+    "rope.freq_base is 1000000": (key("rope.freq_base", "float:1000000"), None, r"rope\.theta=1000000\b|base 1000000\b"),
     "the epsilon of norms is 0.01": (key("attention.layer_norm_rms_epsilon", "float:0.01"), None, r"eps"),
     "scores are scaled by 0.1": (key("attention.scale", "float:0.1"), None, r"attn\.scale|times 0\.(1|0999)"),
     "attention is not causal": (key("attention.causal", "bool:false"), None, r"mask"),
@@ -139,36 +157,36 @@ WRONG = {
     "K and V exchanged": ([], exchanged("attn_k", "attn_v"), r"attn_v|kv|swapped|V for K"),
     "gate and up exchanged": ([], exchanged("ffn_gate", "ffn_up"), r"ffn\.order|ffn_up|ffn_gate"),
     "norms exchanged": ([], exchanged("attn_norm", "ffn_norm"), r"norm"),
-    "layers 10 and 17 exchanged": ([], layers_exchanged, r"blk\.17\.|order"),
+    "layers 3 and 5 exchanged": ([], layers_exchanged, r"blk\.5\.|order"),
     "rows of Q and K not permuted": ([], not_permuted, r"rope\.pair|permut|order|transposed"),
     "rows of ffn_up shifted": ([], rows_shifted, r"shift"),
     "nibbles of Q4_1 exchanged": ([], nibbles_exchanged, r"Q4_1.*nibbles|nibble"),
     "offsets of Q4_1 left out": ([], offsets_dropped, r"Q4_1|min|offset"),
     "scales of one matrix doubled": ([], scales_of_one_layer, r"ffn_gate-4 .*(2 times|scale)"),
     "output_norm is 1": ([], norm_of_ones, r"output_norm|norm.*weight|weight"),
-    "attn_output of another layer": ([], matrix_of_another_layer, r"blk\.11\.attn_output"),
+    "attn_output of another layer": ([], matrix_of_another_layer, r"blk\.4\.attn_output"),
 }
 RIGHT = {
     "as it is": [],
     "K and V in 32 bits": ["-ctk", "f32", "-ctv", "f32"],
     "K and V in 8 bits": ["-ctk", "q8_0", "-ctv", "f16"],
-    "batches of 4 tokens": ["-b", "4", "-ub", "4"],
+    "K and V in bf16": ["-ctk", "bf16", "-ctv", "bf16"],
+    "weights not repacked": ["--no-repack"],
     "one thread": ["-t", "1"],
 }
 
 
 def callback(model, options, folder):
-    """The output of llama-eval-callback.  It may end before the thread that prints has printed everything."""
+    """The output of llama-eval-callback."""
     path = os.path.join(folder, "theirs.txt")
-    for _ in range(5):
-        with open(path, "w") as f:
-            ran = subprocess.run([PROGRAM, "-m", model, "-p", TEXT, "-fa", "off", "-c", "64", "-n", "1", *options],
-                                 stdout=f, stderr=subprocess.STDOUT)
-        with open(path) as f:
-            text = f.read()
-        if ran.returncode == 0 and re.search("result_output.*\n(.*\n){3,9}.*sum", text):
-            return path
-    raise RuntimeError(f"llama-eval-callback {options} ended with {ran.returncode}: {text[-300:]}")
+    with open(path, "w") as f:
+        ran = subprocess.run([PROGRAM, "-m", model, "-p", TEXT, "-fa", "off", "-c", "64", "-n", "1", *options],
+                             stdout=f, stderr=subprocess.STDOUT)
+    with open(path) as f:
+        text = f.read()
+    if ran.returncode != 0 or not re.search("result_output.*\n(.*\n){3,9}.*sum", text):
+        raise RuntimeError(f"llama-eval-callback {options} ended with {ran.returncode}: {text[-300:]}")
+    return path
 
 
 def verdict(plumb, model, path):
@@ -200,27 +218,31 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("texts", nargs="*")
     parser.add_argument("--plumb", default=os.path.join(ROOT, "build", "native", "plumb"))
-    parser.add_argument("--model", default=os.path.join(ROOT, "models", "SmolLM2-135M-Instruct.Q4_1.gguf"))
+    parser.add_argument("--model")
     parser.add_argument("--docs")
     parser.add_argument("--keep", help="writes dumps there")
     arguments = parser.parse_args()
     build()
     lines = ["| llama.cpp's run | verdict of `plumb diagnose` | |", "|---|---|---|"]
     with tempfile.TemporaryDirectory(prefix="plumb-llama-") as folder:
+        model = arguments.model or os.path.join(folder, "right.gguf")
+        if not arguments.model:
+            subprocess.run([sys.executable, os.path.join(ROOT, "models", "synth.py"), model, *SYNTHETIC.split(),
+                            "--rope-base", "20000"], check=True)
         for name in [*WRONG, *RIGHT]:
             if arguments.texts and not any(text in name for text in arguments.texts):
                 continue
             options, change, pattern = WRONG.get(name, (RIGHT.get(name), None, None))
-            path = arguments.model
+            path = model
             if change:
                 path = os.path.join(folder, "wrong.gguf")
-                copy = Copy(arguments.model, path)
+                copy = Copy(model, path)
                 change(copy)
                 del copy
             dump = callback(path, options, folder)
             if arguments.keep:
                 shutil.copyfile(dump, os.path.join(arguments.keep, re.sub(r"\W+", "-", name) + ".txt"))
-            said, seconds = verdict(arguments.plumb, arguments.model, dump)
+            said, seconds = verdict(arguments.plumb, model, dump)
             says = claim(said)
             if pattern is None:
                 word = "right" if says == "agrees" else "wrong"

@@ -87,12 +87,21 @@ def numbers(what, taps):
     return taps
 
 
+def essence(said):
+    """The parts of a verdict that judge.py reads."""
+    first = [row for i, row in enumerate(said["ranking"]) if i == 0 or row["tied_with_first"]]
+    return {"agree": said["agree"], "truth": said["truth"], "local": said["local"],
+            "ranking": [{name: row[name] for name in ("quirks", "explains", "tied_with_first")} for row in first[:20]],
+            "measured": [{**step, "findings": step["findings"][:max(1, step["explained_by"])]}
+                         for step in said.get("measured", [])[:1]]}
+
+
 class Case:
     """An engine with one mistake."""
 
     def __init__(self, model, mistake):
         self.model, self.mistake = model, mistake
-        self.runs = {}
+        self.runs, self.is_noisy = {}, False
         run = self.run("f32")
         self.taps, self.effect = run.taps, max((max(e) for e in run.effects.values()), default=0.0)
         first = next(iter(run.effects), None)   # the cache is no tap: the first one that reads it is wrong
@@ -111,10 +120,12 @@ class Case:
 
     def wrong_tensor(self):
         """A regular expression: the tensor that the first wrong step reads."""
-        for step in self.mistake.apply(self.model.program, TOKENS, N_PROMPT):
-            if step.name == self.first:
-                return re.escape(step.tensors[0])
-        return "$^"
+        wrong = next((s for s in self.mistake.apply(self.model.program, TOKENS, N_PROMPT) if s.name == self.first), None)
+        if wrong is None or not wrong.tensors:
+            return "$^"
+        name = wrong.tensors[0]
+        same = [s.name for s in self.model.program if name in s.tensors and s.inputs == wrong.inputs]   # "is ffn_gate-0"
+        return "|".join(map(re.escape, [name, *same]))
 
     def is_visible(self, form):
         """Whether the mistake changes more of what the dump has than rounding does."""
@@ -189,7 +200,7 @@ class Measure:
             return {"verdict": "hidden", "said": "", "seconds": 0}
         said, seconds = self.diagnose(case.model, what, case.run(rounding).taps)
         verdict, short = case.model.judge.verdict(said, case, what == "whole")
-        return {"verdict": verdict, "said": short, "seconds": seconds}
+        return {"verdict": verdict, "said": short, "seconds": seconds, "json": essence(said)}
 
 
 def key(case, form):
@@ -349,12 +360,16 @@ def run(measure, cases, forms, plumb):
         for i, case in enumerate(cases):
             for form in forms:
                 name = key(case, form)
+                case.is_noisy = FORMS[form][1] != "f32"
                 if name not in known:
                     known[name] = {"key": name, "model": case.model.name, "form": form, "first": case.first,
                                    "operator": case.mistake.operator, "kind": case.mistake.kind,
                                    "text": case.mistake.text, **measure.measure(case, form)}
                     f.write(json.dumps(known[name]) + "\n")
                     f.flush()
+                if "json" in known[name]:   # judged again, as judge.py may have changed
+                    known[name]["verdict"], known[name]["said"] = case.model.judge.verdict(
+                        known[name]["json"], case, FORMS[form][0] == "whole")
                 results.append(known[name])
             case.runs = {}
             if sys.stderr.isatty() or i % 20 == 19:
