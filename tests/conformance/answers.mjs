@@ -6,8 +6,8 @@
  * makes another.
  *
  * A whole answer must be JSON and valid by ajv.  An answer that the token limit cuts is counted apart, and the matcher
- * of the native command line, which follows its text byte by byte, must accept it.  Answers go to build/answers/*.jsonl,
- * one line for each schema, as they come.  A run that was interrupted goes on after the last of them.  When all are
+ * of the native command line, which follows its text byte by byte, must accept it.  Answers go to a file in
+ * build/answers, one line for each schema, as they come.  A run that was interrupted goes on after the last of them.  When all are
  * there, --record writes the counts (tests/conformance/answers.json has a run).  The status is 1 if an answer is not
  * valid.
  */
@@ -51,7 +51,8 @@ function faultOf(isValid, text) {
 /** `plumb grammar ACTION` with a schema. */
 const grammar = (action, schema, { whitespace, order }, ...more) =>
   spawnSync('build/native/plumb', ['grammar', action, '--json-schema', JSON.stringify(schema), '--whitespace',
-    whitespace, ...(order === 'any' ? ['--any-order'] : []), ...more.slice(0, 1)], { input: more[1], encoding: 'utf8' });
+    whitespace, ...(order === 'any' ? ['--any-order'] : []), ...more.slice(0, 1)],
+  { input: more[1], encoding: 'utf8' });
 const accepts = (schema, schemaOptions, text) =>
   /^(matches|incomplete)\n/.test(grammar('match', schema, schemaOptions, '-', text).stdout);
 /** A tenth of the schemas are those of other programs, if there are so many.  The kinds take turns.
