@@ -129,6 +129,12 @@ test('reasoning comes before a required call only if the template knows it', () 
   }
 });
 
+test('little can stand before a required call', () => {
+  const { grammar } = callGrammar(HERMES, [ADD], { required: true }), call = `<tool_call>${CALL}</tool_call>`;
+  assert.ok(accepts(grammar, `\n\n${call}`) && accepts(grammar, `<response>\n${call}`));
+  assert.ok(!accepts(grammar, `${'\n'.repeat(5)}${call}`) && !accepts(grammar, `${'<response>'.repeat(3)}${call}`));
+});
+
 test('what cannot be kept is left out with a warning, or an error if the tool is strict', () => {
   const list = { type: 'array', items: { type: 'integer' }, uniqueItems: true };
   const unique = { type: 'object', properties: { a: list } };

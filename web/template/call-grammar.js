@@ -161,8 +161,10 @@ class CallGrammar {
     if (this.#required) {
       if (first) return `(${first} | ${quoted('all\n')} ${this.#until(begins)} ${calls})${again}`;
       const close = think && think.ends.length > ends.length ? `(${end})?` : end;   // a call may end it
-      const before = !think ? '' : opened ? `${body} ${close} ` : `ws (${open} ${close} | ${end})? `;
-      return `${before}${around} ${calls}${again}`;
+      const before = !think ? '' : opened ? `${body} ${close} ` : `gap (${open} ${close} | ${end})? `;
+      // A model that would rather write something else must not write white space or marks instead.
+      this.#gbnf.set('gap', '[ \\t\\r\\n]{0,2}');
+      return `${before}gap ${skipped.length > 0 ? `(${mark} gap){0,2} ` : ''}${calls}${again}`;
     }
     const plain = this.#until(begins);
     const isMarked = skipped.some(text => !isPlain(text, this.#controls));
