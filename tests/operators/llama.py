@@ -56,7 +56,8 @@ def build():
             f.write(MAIN)
         subprocess.run([*compiler, "-Dmain=eval_callback", "-c", "-o", part,
                         os.path.join(LLAMA, "examples/eval-callback/eval-callback.cpp")], check=True)
-        subprocess.run([*compiler, source, part, *libraries, "-lpthread", "-ldl", "-fopenmp", "-o", PROGRAM], check=True)
+        subprocess.run([*compiler, source, part, *libraries, "-lpthread", "-ldl", "-fopenmp", "-o", PROGRAM],
+                       check=True)
 
 
 class Copy:
@@ -149,7 +150,8 @@ def key(name, value):
 # name: (options of llama-eval-callback, change of the file, what names it in a verdict)
 WRONG = {
     "rope.freq_base is 10000": (key("rope.freq_base", "float:10000"), None, r"rope\.theta=10000\b|base 10000\b"),
-    "rope.freq_base is 1000000": (key("rope.freq_base", "float:1000000"), None, r"rope\.theta=1000000\b|base 1000000\b"),
+    "rope.freq_base is 1000000": (key("rope.freq_base", "float:1000000"), None,
+                                  r"rope\.theta=1000000\b|base 1000000\b"),
     "the epsilon of norms is 0.01": (key("attention.layer_norm_rms_epsilon", "float:0.01"), None, r"eps"),
     "scores are scaled by 0.1": (key("attention.scale", "float:0.1"), None, r"attn\.scale|times 0\.(1|0999)"),
     "attention is not causal": (key("attention.causal", "bool:false"), None, r"mask"),

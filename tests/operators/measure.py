@@ -120,11 +120,13 @@ class Case:
 
     def wrong_tensor(self):
         """A regular expression: the tensor that the first wrong step reads."""
-        wrong = next((s for s in self.mistake.apply(self.model.program, TOKENS, N_PROMPT) if s.name == self.first), None)
+        program = self.mistake.apply(self.model.program, TOKENS, N_PROMPT)
+        wrong = next((step for step in program if step.name == self.first), None)
         if wrong is None or not wrong.tensors:
             return "$^"
         name = wrong.tensors[0]
-        same = [s.name for s in self.model.program if name in s.tensors and s.inputs == wrong.inputs]   # "is ffn_gate-0"
+        # It may be named by the step that reads it: "is ffn_gate-0".
+        same = [step.name for step in self.model.program if name in step.tensors and step.inputs == wrong.inputs]
         return "|".join(map(re.escape, [name, *same]))
 
     def is_visible(self, form):

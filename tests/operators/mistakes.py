@@ -37,7 +37,8 @@ class Mistake:
         where = [f"in layer {', '.join(map(str, self.layers))}" if self.layers else "",
                  f"in head {', '.join(map(str, self.heads))}" if self.heads else "",
                  f"for the {self.tokens} token{'s' * (self.tokens not in ('first', 'last'))}" if self.tokens else ""]
-        return " ".join([f"{self.operator}: {self.title or ' and '.join(self.taps)}: {self.what}", *filter(None, where)])
+        title = self.title or " and ".join(self.taps)
+        return " ".join([f"{self.operator}: {title}: {self.what}", *filter(None, where)])
 
     def is_changed(self, step):
         return step.tap in self.taps and (self.layers is None or step.layer in self.layers)
