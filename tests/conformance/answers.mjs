@@ -7,9 +7,9 @@
  *
  * A whole answer must be JSON and valid by ajv.  An answer that the token limit cuts is counted apart, and the matcher
  * of the native command line, which follows its text byte by byte, must accept it.  Answers go to a file in
- * build/answers, one line for each schema, as they come.  A run that was interrupted goes on after the last of them.  When all are
- * there, --record writes the counts (tests/conformance/answers.json has a run).  The status is 1 if an answer is not
- * valid.
+ * build/answers as they come, one line for each schema.  A run that was interrupted goes on after the last of them.
+ * When all are there, --record writes the counts (tests/conformance/answers.json has a run).  The status is 1 if an
+ * answer is not valid.
  */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
