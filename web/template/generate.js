@@ -74,9 +74,8 @@ async function* deltasOf(pieces, reader, cut, signal, more = []) {
     }
     yield* reader.end();
     const isCut = cut.signal.aborted && !signal?.aborted;
-    const warnings = [...more, ...step.value.warnings ?? []];
-    const finishReason = isCut ? /** @type {const} */ ('stop') : step.value.finishReason;
-    return { ...step.value, finishReason, ...warnings.length > 0 && { warnings } };
+    const stats = isCut ? { ...step.value, finishReason: /** @type {const} */ ('stop') } : step.value;
+    return more.length > 0 ? { ...stats, warnings: [...more, ...stats.warnings ?? []] } : stats;
   } finally {
     await pieces.return(/** @type {any} */ (undefined));
   }
