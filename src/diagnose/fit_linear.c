@@ -101,11 +101,13 @@ static void put_bits(uint8_t *byte, uint32_t at, uint32_t width, uint32_t value)
 
 static uint32_t get_part(uint32_t type, const uint8_t *block, uint32_t j, bool is_min) {
     const uint8_t *q = block + (type == QUANT_Q2_K ? 0 : type == QUANT_Q3_K ? 96 : type == QUANT_Q6_K ? 192 : 4);
-    if (type == QUANT_Q2_K) return is_min ? q[j] >> 4 : q[j] & 15u;
+    if (type == QUANT_Q2_K) return is_min ? (uint32_t)q[j] >> 4 : q[j] & 15u;
     if (type == QUANT_Q6_K) return q[j];
-    if (type == QUANT_Q3_K) return (q[j % 8] >> 4 * (j / 8) & 15u) | (q[8 + j % 4] >> 2 * (j / 4) & 3u) << 4;
+    if (type == QUANT_Q3_K) {
+        return ((uint32_t)q[j % 8] >> 4 * (j / 8) & 15u) | ((uint32_t)q[8 + j % 4] >> 2 * (j / 4) & 3u) << 4;
+    }
     if (j < 4) return q[is_min ? j + 4 : j] & 63u;
-    return (is_min ? q[j + 4] >> 4 : q[j + 4] & 15u) | (uint32_t)(q[is_min ? j : j - 4] >> 6) << 4;
+    return (is_min ? (uint32_t)q[j + 4] >> 4 : q[j + 4] & 15u) | (uint32_t)(q[is_min ? j : j - 4] >> 6) << 4;
 }
 
 static void put_part(uint32_t type, uint8_t *block, uint32_t j, bool is_min, uint32_t value) {

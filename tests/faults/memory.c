@@ -683,7 +683,7 @@ static const struct scenario scenarios[] = {
     {"reading a trace of JSON", read_json, 100, SAME}, {"reading llama-eval-callback", read_callback, 20, NULL},
     {"reading numpy's arrays", read_npz, 10, NULL}, {"reading a GGUF dump", read_gguf, 50, SAME},
     {"a diff as text, JSON and HTML", diff_all, 9, NULL}, {"a diff of permuted heads", diff_permuted, 20, NULL},
-    {"a diagnosis of a right dump", diagnose_right, 20, NULL},
+    {"a diagnosis of a right dump", diagnose_right, 20, SAME},
     {"a diagnosis of a wrong dump", diagnose_wrong, 50, SAME},
     {"a diagnosis of permuted heads", diagnose_permuted, 50, SAME},
     {"a selfcheck", selfcheck, 500, "the engine has one thread here"}, {"weights of two files", weights, 30, NULL},
