@@ -249,7 +249,7 @@ def main():
             if pattern is None:
                 word = "right" if says == "agrees" else "wrong"
             elif says in ("", "agrees"):
-                word = "silent" if says else "first wrong step only"
+                word = "silent" if says else "not named"
             else:
                 word = "right" if re.search(pattern, says) else "wrong"
             says = says or f"nothing fits, first {said['truth']['first_parted']}"
