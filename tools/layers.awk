@@ -1,6 +1,7 @@
 # `make layers`: checks that a room includes only itself and the rooms before it in the list below.  Of the engine, the
-# command line may include only the public header, and wasm/ also the room api.  It also fails on a room that is not in the list, and on
-# "header.h" without its room.  quant is before gguf, because the tensor directory needs the block sizes of the types.
+# command line may include only the public header, and wasm/ also the room api.  It also fails on a room that is not in
+# the list, and on "header.h" without its room.  quant is before gguf, because the tensor directory needs the block
+# sizes of the types.
 BEGIN {
     n = split("base threads quant gguf repack kernels model tokenizer forward reference sampler trace dump template " \
               "grammar diagnose diff check api cli", names, " ")

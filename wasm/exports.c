@@ -80,8 +80,8 @@ plumb_status plumb_wasm_sampler_create(plumb_sampler **out, uint32_t n_vocab, fl
     return plumb_sampler_create(out, n_vocab, &params, reason);
 }
 
-/* Writes all tokens of a vocabulary as vocabulary.h says: ends and kinds for each token, and at most cap bytes of texts.
- * Returns how many bytes the texts have. */
+/* Writes all tokens of a vocabulary as vocabulary.h says: ends and kinds for each token, and at most cap bytes of
+ * texts.  Returns how many bytes the texts have. */
 double plumb_wasm_vocabulary(const plumb_model *model, uint32_t *ends, uint8_t *kinds, char *texts, size_t cap) {
     size_t n = 0;
     for (uint32_t i = 0; i < plumb_model_n_vocab(model); i++) {

@@ -161,7 +161,8 @@ test('what cannot be kept is left out with a warning, or an error if the tool is
 describe('SmolLM2, whose template has no tools, at temperature 1.5', () => {
   const WEATHER = tool('weather', { type: 'object', required: ['city', 'unit'], properties: {
     city: { type: 'string', maxLength: 8 }, unit: { enum: ['celsius', 'fahrenheit'] },
-    days: { type: 'array', maxItems: 2, items: { type: 'integer', minimum: 0, maximum: 6 } } }, additionalProperties: false });
+    days: { type: 'array', maxItems: 2, items: { type: 'integer', minimum: 0, maximum: 6 } },
+  }, additionalProperties: false });
   const NOW = tool('now');
   const hot = { temperature: 1.5, topP: 1, minP: 0, maxTokens: 250 };
   const isWeather = new Ajv().compile(WEATHER.function.parameters);

@@ -21,7 +21,9 @@ const rows = [
   ['src/cli/a.c', '#include "base/base.h"\n',
     'src/cli/a.c:1: the command line sees only plumb.h of the engine, not base/base.h'],
   ['wasm/a.c', '#include "plumb.h"\n#include "digest.h"\n', null],
-  ['wasm/a.c', '#include "base/base.h"\n', 'wasm/a.c:1: wasm/ sees only plumb.h of the engine, not base/base.h'],
+  ['wasm/a.c', '#include "plumb.h"\n#include "api/grammar.h"\n', null],
+  ['wasm/a.c', '#include "base/base.h"\n',
+    'wasm/a.c:1: wasm/ sees only plumb.h and api of the engine, not base/base.h'],
 ];
 for (const [file, text, refusal] of rows)
   test(`tree: layers.awk reports ${refusal ?? 'nothing'}: ${JSON.stringify(text)} in ${file}`, (t) => {

@@ -3,8 +3,8 @@
  *
  * A request can pull: it asks the user's side for something that only that side can get.  This is the next chunk of a
  * part, which is one of the sources that make up a model (loader/source.js), or a compiled module (for
- * 'module' a Variant of engine/variant.js).  A method must await each pull before it makes the next one, because an answer does not say which
- * pull it belongs to.
+ * 'module' a Variant of engine/variant.js).  A method must await each pull before it makes the next one, because an
+ * answer does not say which pull it belongs to.
  *
  * These are the messages to and from a worker.  Those without an id belong to relay.js.
  *
@@ -29,8 +29,8 @@ import { PlumbError, reasonOf } from './errors.js';
 /** @typedef {object} Call  what a method gets besides its arguments
  * @property {AbortSignal} signal
  * @property {(event: string, data: any) => void} emit
- * @property {(part: number | 'module' | 'grammars') => Promise<any>} pull  gets the next chunk of a pull part, or null at its end;
- *   for 'module', the Variant; for 'grammars', the module plumb-grammar
+ * @property {(part: number | 'module' | 'grammars') => Promise<any>} pull  gets the next chunk of a pull part, or null
+ *   at its end; for 'module', the Variant; for 'grammars', the module plumb-grammar
  * @typedef {Record<string, (args: any, call: Call) => any>} Methods */
 /** @typedef {object} CallOptions
  * @property {AbortSignal} [signal]

@@ -1,5 +1,5 @@
-/* Grammars, in an instance of plumb-grammar.wasm: text of a grammar -> matcher -> the set of tokens that may follow.  It
- * knows the vocabulary of one model, which it copies from the engine's memory. */
+/* Grammars, in an instance of plumb-grammar.wasm: text of a grammar -> matcher -> the set of tokens that may follow.
+ * It knows the vocabulary of one model, which it copies from the engine's memory. */
 import { PlumbError } from '../base/errors.js';
 import { importsOf, Instance } from './instance.js';
 

@@ -320,8 +320,8 @@ export function createHost(platform) {
 
 /** Feeds the prompt, then samples tokens and feeds them back, one at a time.  A token is fed only if the next one is to
  * be sampled.  So if the text ends because the model ends the turn, the session holds the prompt and all tokens of the
- * text; if it ends for another reason, the last of these tokens is missing, and forced tokens before it.  The token that
- * ends the turn is not part of the text: it is neither fed nor counted.
+ * text; if it ends for another reason, the last of these tokens is missing, and forced tokens before it.  The token
+ * that ends the turn is not part of the text: it is neither fed nor counted.
  * @param {Engine} engine @param {Int32Array} ids  the prompt
  * @param {GenerateOptions} options
  * @param {{emit: (text: string) => void, onToken?: (token: import('./engine.js').GeneratedToken) => void,
@@ -342,8 +342,8 @@ async function generate(engine, ids, options, run) {
   const meter = options.budget && new ReasoningMeter(options.budget);
   /** Tokens that come next, whatever the model would say. @type {number[]} */
   const forced = [];
-  /** Tokens of the text that are not fed yet.  Forced tokens are fed together with the token before them, because nobody
-   * needs the logits between them, unless they are to be described. @type {number[]} */
+  /** Tokens of the text that are not fed yet.  Forced tokens are fed together with the token before them, because
+   * nobody needs the logits between them, unless they are to be described. @type {number[]} */
   let unfed = [];
   const maxTokens = options.maxTokens ?? Infinity;
   const start = performance.now();
