@@ -34,7 +34,8 @@ struct mask_cache {
         uint32_t state, n_trim;     /* state 0: free */
         uint32_t *words;
     } whole[N_WHOLE];
-    uint32_t *scratch;              /* (n_word) */
+    uint32_t *scratch;              /* (n_word) zeros, except during a walk */
+    uint32_t *ids;                  /* (n_word) */
     uint32_t *exits;                /* of the walk */
     size_t n_exit, exit_cap;
     uint32_t *path_states, *path_ends;   /* (depth + 1) */
@@ -45,6 +46,11 @@ static plumb_status no_memory(struct recognizer *r) {
     return error_set(&r->err, PLUMB_ERROR_MEMORY, "out of memory: which of %u tokens a grammar allows",
                      r->masks ? r->masks->v->n_vocab : 0);
 }
+
+/* The tokens that a walk allows: a set, and a list of the first n_word of them if ids is not NULL. */
+struct found {
+    uint32_t *words, *ids, n;
+};
 
 static void allow(uint32_t *words, int32_t id) { words[id / 32] |= 1u << id % 32; }
 
@@ -58,7 +64,7 @@ static plumb_status note_exit(struct recognizer *r, uint32_t node) {
 }
 
 /* Allows those tokens of the nodes first .. end - 1 that the state accepts.  The nodes are whole subtrees. */
-static plumb_status walk(struct recognizer *r, uint32_t state, uint32_t first, uint32_t end, uint32_t *words) {
+static plumb_status walk(struct recognizer *r, uint32_t state, uint32_t first, uint32_t end, struct found *f) {
     struct mask_cache *c = r->masks;
     const struct pieces *v = c->v;
     const uint32_t n_class = r->g->n_class;
@@ -74,7 +80,10 @@ static plumb_status walk(struct recognizer *r, uint32_t state, uint32_t first, u
             i = v->ends[i];
             continue;
         }
-        for (uint32_t t = v->first[i]; t < v->first[i + 1]; t++) allow(words, v->ids[t]);
+        for (uint32_t t = v->first[i]; t < v->first[i + 1]; t++, f->n++) {
+            allow(f->words, v->ids[t]);
+            if (f->ids && f->n < c->n_word) f->ids[f->n] = (uint32_t)v->ids[t];
+        }
         uint32_t after = v->ends[i];
         if (after > i + 1) {
             uint8_t flags = r->s.flags[next];
@@ -88,6 +97,18 @@ static plumb_status walk(struct recognizer *r, uint32_t state, uint32_t first, u
             ends[depth] = after;
         }
         i++;
+    }
+    return PLUMB_OK;
+}
+
+/* Allows those of all tokens that the state accepts.  Most states accept few first bytes, so the others are skipped
+ * without looking at their nodes, which are far apart. */
+static plumb_status walk_all(struct recognizer *r, uint32_t state, struct found *f) {
+    const struct pieces *v = r->masks->v;
+    for (uint32_t k = 0; k < v->n_root; k++) {
+        uint32_t next;
+        PLUMB_TRY(recognizer_step(r, state, v->root_bytes[k], &next));
+        if (next != STATE_DEAD) PLUMB_TRY(walk(r, state, v->roots[k], v->ends[v->roots[k]], f));
     }
     return PLUMB_OK;
 }
@@ -122,24 +143,19 @@ static plumb_status find_local(struct recognizer *r, uint32_t state, const struc
     if (!locals) return no_memory(r);
     c->locals = locals;
     struct local_mask l = { 0 };
-    memset(c->scratch, 0, c->n_word * sizeof *c->scratch);
+    struct found f = { .words = c->scratch, .ids = c->ids };
     c->n_exit = 0;
-    PLUMB_TRY(walk(r, state, 0, c->v->n_node, c->scratch));
-    for (uint32_t i = 0; i < c->n_word; i++) l.n_id += (uint32_t)__builtin_popcount(c->scratch[i]);
+    plumb_status status = walk_all(r, state, &f);
+    l.n_id = f.n;
+    bool is_set = l.n_id >= c->n_word;
+    if (status == PLUMB_OK && is_set) l.words = copy_words(c->scratch, c->n_word);
+    else if (status == PLUMB_OK) l.ids = copy_words(c->ids, l.n_id);
+    if (is_set) memset(c->scratch, 0, c->n_word * sizeof *c->scratch);
+    else for (uint32_t i = 0; i < l.n_id; i++) c->scratch[c->ids[i] / 32] = 0;
+    if (status != PLUMB_OK) return status;
     for (size_t i = 0; i < c->n_exit; i++) l.n_exit_nodes += c->v->ends[c->exits[i]] - c->exits[i] - 1;
     l.n_exit = (uint32_t)c->n_exit;
     l.exits = copy_words(c->exits, c->n_exit);
-    if (l.n_id >= c->n_word) {
-        l.words = copy_words(c->scratch, c->n_word);
-    } else {
-        l.ids = alloc_array(l.n_id, sizeof *l.ids);
-        uint32_t n = 0;
-        for (uint32_t i = 0; l.ids && i < c->n_word; i++) {
-            for (uint32_t word = c->scratch[i]; word != 0; word &= word - 1) {
-                l.ids[n++] = 32 * i + (uint32_t)__builtin_ctz(word);
-            }
-        }
-    }
     if (!l.exits || !(l.words || l.ids)) {
         free(l.exits);
         free(l.words);
@@ -169,7 +185,7 @@ static plumb_status add_group(struct recognizer *r, const config *configs, size_
     for (uint32_t i = 0; l->ids && i < l->n_id; i++) allow(words, (int32_t)l->ids[i]);
     if (!state_has(r, after, STATE_LIVE)) return PLUMB_OK;
     for (uint32_t i = 0; i < l->n_exit; i++) {
-        PLUMB_TRY(walk(r, after, l->exits[i] + 1, c->v->ends[l->exits[i]], words));
+        PLUMB_TRY(walk(r, after, l->exits[i] + 1, c->v->ends[l->exits[i]], &(struct found){ .words = words }));
     }
     return PLUMB_OK;
 }
@@ -196,7 +212,7 @@ static plumb_status make_mask(struct recognizer *r, uint32_t state, uint32_t *wo
     size_t n_group = n > 0;
     for (size_t i = 1; i < n; i++) n_group += config_stack(c->configs[i]) != config_stack(c->configs[i - 1]);
     if (n_group > MAX_GROUPS) {
-        PLUMB_TRY(walk(r, state, 0, c->v->n_node, words));
+        PLUMB_TRY(walk_all(r, state, &(struct found){ .words = words }));
     } else {
         for (size_t i = 0, end; i < n; i = end) {
             for (end = i + 1; end < n && config_stack(c->configs[end]) == config_stack(c->configs[i]);) end++;
@@ -231,10 +247,11 @@ plumb_status recognizer_set_vocabulary(struct recognizer *r, const struct pieces
     r->masks = c;
     c->v = v;
     c->n_word = (v->n_vocab + 31) / 32;
-    c->scratch = alloc_array((uint64_t)c->n_word * (N_WHOLE + 1), sizeof *c->scratch);
+    c->scratch = calloc((size_t)c->n_word * (N_WHOLE + 1), sizeof *c->scratch);
+    c->ids = alloc_array(c->n_word, sizeof *c->ids);
     c->path_states = alloc_array((uint64_t)v->depth + 1, sizeof *c->path_states);
     c->path_ends = alloc_array((uint64_t)v->depth + 1, sizeof *c->path_ends);
-    if (!c->scratch || !c->path_states || !c->path_ends) return no_memory(r);
+    if (!c->scratch || !c->ids || !c->path_states || !c->path_ends) return no_memory(r);
     for (size_t i = 0; i < N_WHOLE; i++) c->whole[i].words = c->scratch + (i + 1) * c->n_word;
     return PLUMB_OK;
 }
@@ -248,6 +265,7 @@ void mask_cache_free(struct mask_cache *c) {
     }
     free(c->locals);
     free(c->scratch);
+    free(c->ids);
     free(c->exits);
     free(c->path_states);
     free(c->path_ends);

@@ -130,6 +130,9 @@ struct pieces {
     uint32_t *ends;      /* (n_node) the first node after its subtree */
     uint32_t *first;     /* (n_node + 1) the tokens with the text of node i are ids[first[i] .. first[i + 1]) */
     int32_t *ids;
+    uint32_t roots[256]; /* (n_root) the nodes of the first bytes, and these bytes */
+    uint8_t root_bytes[256];
+    uint32_t n_root;
     int32_t *eog;        /* (n_eog) the tokens that end a turn; they have no text here */
     uint32_t n_eog;
 };
