@@ -1,11 +1,11 @@
 /**
- * `node tests/conformance/tools.mjs [--out FILE] [--model FILE]` after `make wasm`: 50 prompts with 1 to 8 tools, each
- * with tool_choice auto and required, answered by Qwen2.5-Coder-1.5B-Instruct (python3 models/fetch.py by its name), a
- * model that knows tools, but writes many calls without their tags.  40 prompts ask for something that a tool does, and
- * 10 for something that no tool does.  Three things are checked of every call: it parses, names a tool of the prompt,
- * and its arguments fit the tool's JSON Schema (by ajv).  Answers
- * are sampled at the temperature below, with the seeds 1 to 50, and have at most 80 tokens, so that a call can be cut
- * off; such an answer is counted apart.
+ * `node tests/conformance/tools.mjs [--out FILE] [--model FILE] [--known FILE]` after `make wasm`: 50 prompts with 1
+ * to 8 tools, each with tool_choice auto and required, answered by Qwen2.5-Coder-1.5B-Instruct (python3 models/fetch.py
+ * by its name), a model that knows tools, but writes many calls without their tags.  40 prompts ask for something that
+ * a tool does, and 10 for something that no tool does.  Three things are checked of every call: it parses, names a tool
+ * of the prompt, and its arguments fit the tool's JSON Schema (by ajv).  Answers are sampled at the temperature below,
+ * with the seeds 1 to 50, and have at most 80 tokens, so that a call can be cut off; such an answer is counted apart.
+ * --known: a file with lines of an interrupted run (its standard error); their answers are not made again.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
@@ -16,6 +16,7 @@ import { Plumb } from '../../web/node/index.js';
 const { values } = parseArgs({ options: {
   out: { type: 'string', default: 'bench/results/tools.json' },
   model: { type: 'string', default: 'models/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf' },
+  known: { type: 'string' },
 } });
 const TEMPERATURE = 0.8, MAX_TOKENS = 80;
 
@@ -107,10 +108,16 @@ function toolsFor(fits, i) {
 
 const ajv = /** @type {any} */ (addFormats)(new Ajv({ strict: false }));
 const model = await Plumb.load(values.model, { contextLength: 2048 });
+const known = values.known ? readFileSync(values.known, 'utf8').trim().split('\n').map(line => JSON.parse(line)) : [];
 const answers = [];
 for (const [i, [fits, question]] of PROMPTS.entries()) {
   const tools = toolsFor(fits, i);
   for (const tool_choice of /** @type {const} */ (['auto', 'required'])) {
+    const made = known.find(one => one.question === question && one.tool_choice === tool_choice);
+    if (made) {
+      answers.push(made);
+      continue;
+    }
     const { choices: [{ message, finish_reason }], usage } = await model.chat.completions.create({
       messages: [{ role: 'user', content: question }], tools, tool_choice, seed: i + 1, temperature: TEMPERATURE,
       max_tokens: MAX_TOKENS,

@@ -101,11 +101,13 @@ const CALL = '{"name": "add", "arguments": {"a": 1, "b": 2}}';
 for (const [what, source, accepted, refused] of [
   ['tags', HERMES, ['', 'Hi <tool_cal> there', `Well: <tool_call>${CALL}</tool_call>`, `\`\`\`json\n${CALL}\n\`\`\`\n`,
     `<tool_call>\n${CALL}\n</tool_call>\n<tool_call>${CALL}</tool_call> So.`, `[${CALL}, ${CALL}]`, '{"name": "Ada"}',
+    `{${CALL}}`,
     '<tool_call>{"name":"add","arguments":{"b":0,"a":1}}</tool_call>', `<think>maybe</think>\n${CALL}`],
   ['<tool_call>', 'a <tool_call> b', '<tool_call>{"name": "sub", "arguments": {"a": 1}}</tool_call>',
     '<tool_call>{"name": "add", "arguments": {"a": 1, "b": -2}}</tool_call>',
     '<tool_call>{"name": "add", "arguments": {"a": 1, "c": 2}}</tool_call>',
     '<tool_call>{"name": "add", "arguments": {"b": 2}}</tool_call>', `${CALL} is it`, `\`\`\`\n${CALL} `,
+    `{${CALL}`, '{{"name": "add", "arguments": {}}}',
     '```json\n{"name": "add", "arguments": {"a": "1"}}\n```']],
   ['a mark', MISTRAL, [`[TOOL_CALLS][${CALL}]`, `[TOOL_CALLS] ${CALL}`, `See [1] [TOOL_CALLS][${CALL}]`, '[1, 2]'],
     ['[TOOL_CALLS]', `[TOOL_CALLS][${CALL}`, '[{"name": "add"}]']],

@@ -50,6 +50,8 @@ for (const [what, source, text, shown, calls, rest = shown] of [
     'a <tool_cal> < b <tool'],
   ['Hermes: JSON alone is one, if it is the whole answer', HERMES, ADD, '', [add], ''],
   ['Hermes: JSON in a fence', HERMES, `\n\`\`\`json\n${ADD}\n\`\`\`\n`, '', [add], ''],
+  ['Hermes: doubled braces, as in Qwen2.5-Coder\'s template', HERMES, `{${ADD}}\n`, '', [add], ''],
+  ['Hermes: braces that are doubled on one side', HERMES, `{${ADD}`, '', [], `{${ADD}`],
   ['Hermes: two calls in a fence', HERMES, `\`\`\`json\n[${ADD},\n${NOW}]\n\`\`\``, '', [add, now], ''],
   ['Hermes: JSON behind a text is none', HERMES, `So: ${ADD}`, `So: ${ADD}`, []],
   ['Hermes: JSON before a text is none', HERMES, `${ADD} is it`, '', [], `${ADD} is it`],

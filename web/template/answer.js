@@ -30,8 +30,9 @@ const MAX_NESTING = 100;
 const NAME = /[^\s<>"'`()[\]{}|:,=｜]/, SPACE = /\s/;
 const NAMES = ['name', 'tool_name'], ARGUMENTS = ['arguments', 'parameters'], IDS = ['id', 'tool_call_id', 'call_id'];
 /** The beginning of an answer that may be a call without tags, and one whose name is complete. */
-const MAYBE_BARE = /^\s*(?:`{0,2}|(?:```\w*\s*)?(?:\[\s*)?(?:\{\s*(?:"\w{0,20}(?:"\s*(?::\s*(?:"[^"\\]*)?)?)?)?)?)$/;
-const BARE = /^\s*(?:```\w*\s*)?(?:\[\s*)?\{\s*"(?:name|tool_name|function)"\s*:\s*"([^"\\]*)"/;
+const MAYBE_BARE
+  = /^\s*(?:`{0,2}|(?:```\w*\s*)?(?:\[\s*)?(?:\{{1,2}\s*(?:"\w{0,20}(?:"\s*(?::\s*(?:"[^"\\]*)?)?)?)?)?)$/;
+const BARE = /^\s*(?:```\w*\s*)?(?:\[\s*)?\{{1,2}\s*"(?:name|tool_name|function)"\s*:\s*"([^"\\]*)"/;
 
 /** Thrown when the answer has all that it may have. */
 class Complete extends Error {}
@@ -847,10 +848,12 @@ function typedText(text, schema) {
   return value !== undefined && (fits || !types.has('string')) ? value : text;
 }
 
-/** The calls that a text in JSON consists of, with or without a fence around it; undefined if it is anything else.
+/** The calls that a text in JSON consists of, with or without a fence around it; undefined if it is anything else.  The
+ * braces of a call may be doubled: Qwen2.5-Coder copies them from the example in its template.
  * @param {string} text @returns {any[] | undefined} */
 function bareCalls(text) {
   const [, fenced] = /^\s*```\w*\s*\n([^]*?)\n?\s*```\s*$/.exec(text) ?? [];
-  const value = parsed(fenced ?? text);
+  const given = fenced ?? text, [, inner] = /^\s*\{(\{[^]*\})\}\s*$/.exec(given) ?? [];
+  const value = parsed(inner ?? given);
   return value === undefined ? undefined : [value].flat();
 }

@@ -184,8 +184,8 @@ class CallGrammar {
     const names = this.#tools.map(tool => escaped(JSON.stringify(tool.function.name)));
     const name = `"(?:name|tool_name|function)"\\s*:\\s*(?:${names.join('|')})`;
     // Where JSON alone is the format, the name need not come first.
-    const begin = `\\s*(?:\`\`\`\\w*\\s*)?(?:\\[\\s*)?\\{${this.#format.first ? '[^]*' : '\\s*'}${name}`;
-    const calls = this.#jsonCalls(false);
+    const begin = `\\s*(?:\`\`\`\\w*\\s*)?(?:\\[\\s*)?\\{{1,2}${this.#format.first ? '[^]*' : '\\s*'}${name}`;
+    const one = this.#jsonCall(false), calls = `(${one} | "{" ${one} "}" | ${this.#listed(one)})`;
     return {
       free: this.#until(begins, `(?!${begin})`),
       calls: this.#rule(`ws (${calls} | "\`\`\`" "json"? ws ${calls} ws "\`\`\`") ws`),
@@ -244,7 +244,7 @@ class CallGrammar {
     if (field === 'name') return quoted(name);
     if (field === 'function') return `${quoted(`functions.${name}:`)} [0-9]{1,4}`;
     if (field.startsWith('id:')) return `(${this.#literal(field.slice(3))} [-a-zA-Z0-9_]{1,64})?`;
-    if (field === 'call') return this.#jsonCalls(true);
+    if (field === 'call') return this.#jsonCalls();
     if (field === 'python') return this.#pythonCalls();
     if (field === 'json') return this.#json(this.#parameters, '');
     return this.#members(this.#parameters, SYNTAXES[field], '');
@@ -256,17 +256,21 @@ class CallGrammar {
     return `"[" ws ${one}${more} ws "]"`;
   }
 
-  /** @param {boolean} isMarked  the calls stand between the format's tags */
-  #jsonCalls(isMarked) {
+  #jsonCalls() {
+    const one = this.#jsonCall(true);
+    return `(${one} | ${this.#listed(one)})`;
+  }
+
+  /** The name of the rule of a call. @param {boolean} isMarked  it stands between the format's tags */
+  #jsonCall(isMarked) {
     const { keyed } = this.#format, about = `(${this.#rule(ABOUT)} ws "," ws){0,2}`;
-    const one = this.#rule(either(this.#tools.map(({ function: { name } }, i) => {
+    return this.#rule(either(this.#tools.map(({ function: { name } }, i) => {
       this.#tool = i;
       const args = this.#json(this.#parameters, ''), key = quoted(JSON.stringify(name));
       return keyed && isMarked ? `"{" ws ${key} ws ":" ws ${args} ws "}"`
         : `"{" ws ${isMarked ? about : ''} (${NAMES}) ws ":" ws ${key} ws "," ws ${about} (${ARGUMENTS}) ws ":" ws `
           + `${args} (ws "," ws ${this.#rule(ABOUT)})? ws "}"`;
     })));
-    return `(${one} | ${this.#listed(one)})`;
   }
 
   #pythonCalls() {
