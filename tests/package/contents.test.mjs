@@ -27,7 +27,7 @@ test('the tarball has the code, types, licences and documentation, and is at mos
   const files = filesOf(join(folder, 'node_modules', 'plumb-llm'));
   assert.deepEqual(files.filter(file => !expected.some(pattern => pattern.test(file))), []);
   for (const pattern of expected) assert.ok(files.some(file => pattern.test(file)), `no ${pattern}`);
-  assert.equal(files.filter(file => file.endsWith('.wasm')).length, 5);
+  assert.equal(files.filter(file => file.endsWith('.wasm')).length, 6);
   const libraries = new Set(files.flatMap(file => /^(dist\/vendor\/.*)\//.exec(file)?.[1] ?? []));
   for (const library of libraries) assert.ok(files.includes(`${library}/LICENSE`), `no licence of ${library}`);
 });

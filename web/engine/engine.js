@@ -5,7 +5,7 @@
 import { PlumbError } from '../base/errors.js';
 import { biasPairs, KV_TYPES, POOLINGS, PRECISIONS } from '../base/options.js';
 import { Grammars } from './grammars.js';
-import { importsOf, INITIAL, Instance, PAGE, utf8 } from './instance.js';
+import { decode, importsOf, INITIAL, Instance, PAGE } from './instance.js';
 
 /** Bytes of a thread's stack.  It can be smaller than the engine's stack, because a thread runs only kernels. */
 const STACK = 1 << 18;
@@ -393,7 +393,7 @@ export class Engine extends Instance {
           const length = c.plumb_model_key_value(model, i, BigInt(j), buf, cap) >>> 0;
           return length < cap ? length : length + 1;   // it also writes a final 0, which it does not count
         });
-        return scalar(type, utf8.decode(this.u8.slice(ptr, ptr + n)));
+        return scalar(type, decode(this.u8.slice(ptr, ptr + n)));
       };
       all[this.string(c.plumb_model_key_name(model, i))] = !type.startsWith('array') ? value(0)
         : count > SHOWN_ELEMENTS ? { type, count } : Array.from({ length: count }, (_, j) => value(j));
@@ -435,7 +435,7 @@ export class Engine extends Instance {
     return this.withIds(ids, (array, length) => {
       const { ptr, n } = this.fillBuffer(64 + 8 * length, (buf, cap) =>
         Number(this.c.plumb_detokenize(this.#model, array, length, special, buf, cap)));
-      return utf8.decode(this.u8.slice(ptr, ptr + n));
+      return decode(this.u8.slice(ptr, ptr + n));
     });
   }
 
@@ -443,7 +443,7 @@ export class Engine extends Instance {
   piece(id, special) {
     this.#checkToken(id);
     const { ptr, n } = this.#piece(id, special);
-    return utf8.decode(this.u8.slice(ptr, ptr + n));
+    return decode(this.u8.slice(ptr, ptr + n));
   }
 
   /** Throws if a token is outside the vocabulary.  The C functions below leave no message about it, because their model
@@ -481,13 +481,13 @@ export class Engine extends Instance {
     const ptr = this.buffer(n + cap);   // the piece, then the text it makes
     this.u8.set(piece, ptr);
     const length = this.c.plumb_text_push(this.#text, ptr, n, ptr + n, cap);
-    return utf8.decode(this.u8.slice(ptr + n, ptr + n + length));
+    return decode(this.u8.slice(ptr + n, ptr + n + length));
   }
 
   /** Ends the text: returns U+FFFD if its last character is incomplete, otherwise ''. @returns {string} */
   flushText() {
     const ptr = this.buffer(12);
-    return utf8.decode(this.u8.slice(ptr, ptr + this.c.plumb_text_flush(this.#text, ptr, 12)));
+    return decode(this.u8.slice(ptr, ptr + this.c.plumb_text_flush(this.#text, ptr, 12)));
   }
 
   // ---- session ----
@@ -563,7 +563,7 @@ export class Engine extends Instance {
       const { ptr, n } = this.#piece(id, true);
       const bytes = this.u8.slice(ptr, ptr + n), logit = this.view.getFloat32(logits + 4 * id, true);
       const logprob = Number.isNaN(logit) ? -Infinity : logit - logSum;
-      return { id, piece: utf8.decode(bytes), bytes: [...bytes], logprob,
+      return { id, piece: decode(bytes), bytes: [...bytes], logprob,
         ...allowed && { allowed: Boolean(allowed[id >> 3] & 1 << (id & 7)) } };
     };
     return { ...describe(id), top: ids.filter(id => id >= 0).map(describe),
@@ -591,7 +591,7 @@ export class Engine extends Instance {
       const [bytes, length] = [this.word(0), this.word(1)];
       if (!bytes) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for the trace as JSON');
       try {
-        return JSON.parse(utf8.decode(this.u8.slice(bytes, bytes + length)));
+        return JSON.parse(decode(this.u8.slice(bytes, bytes + length)));
       } finally {
         c.free(bytes);
       }

@@ -13,8 +13,11 @@ export const PAGE = 1 << 16;
 /** Bytes that out holds: Engine.modelInfo needs the most. */
 const OUT = 112;
 
-export const utf8 = new TextDecoder('utf-8', { ignoreBOM: true });
+const utf8 = new TextDecoder('utf-8', { ignoreBOM: true });
 const encoder = new TextEncoder();
+
+/** The text of bytes in UTF-8. @param {Uint8Array} bytes @returns {string} */
+export const decode = bytes => utf8.decode(bytes);
 
 export class Instance {
   /** The exports of the module, which are the C functions; null after Engine.free. @type {any} */
@@ -70,11 +73,11 @@ export class Instance {
   /** The text of a C string; '' for NULL. @param {number} ptr */
   string(ptr) {
     if (!ptr) return '';
-    return utf8.decode(this.u8.slice(ptr >>> 0, this.u8.indexOf(0, ptr >>> 0)));
+    return decode(this.u8.slice(ptr >>> 0, this.u8.indexOf(0, ptr >>> 0)));
   }
 
   /** @param {number} ptr @param {number} n  bytes of UTF-8 @returns {string} */
-  text(ptr, n) { return utf8.decode(this.u8.slice(ptr, ptr + n)); }
+  text(ptr, n) { return decode(this.u8.slice(ptr, ptr + n)); }
 
   /** Calls use with a copy of the text in memory, which it frees afterwards. @template T
    * @param {string} text @param {(ptr: number, n: number) => T} use @returns {T} */
