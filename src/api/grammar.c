@@ -71,11 +71,17 @@ static plumb_status check_parse(plumb_grammar *g) {
 
 plumb_status plumb_grammar_parse(plumb_grammar *g, const char *gbnf, size_t n) {
     PLUMB_TRY(check_parse(g));
-    struct grammar_text text = { 0 };
-    grammar_text_add(&text, gbnf, n);
-    if (g->rules.n > 0) grammar_text_print(&text, "\n%s", g->rules.data);
-    plumb_status status = text.failed || g->rules.failed ? no_memory(g) : compile(g, text.data, text.n);
-    grammar_text_free(&text);
+    if (g->rules.failed) return no_memory(g);
+    struct grammar_text joined = { 0 };
+    if (g->rules.n > 0) {
+        grammar_text_add(&joined, gbnf, n);
+        grammar_text_add(&joined, "\n", 1);
+        grammar_text_add(&joined, g->rules.data, g->rules.n);
+        gbnf = joined.data;
+        n = joined.n;
+    }
+    plumb_status status = joined.failed ? no_memory(g) : compile(g, gbnf, n);
+    grammar_text_free(&joined);
     if (status == PLUMB_OK) {
         grammar_text_free(&g->rules);
         return PLUMB_OK;

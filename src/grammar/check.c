@@ -139,12 +139,6 @@ struct place {
     uint8_t count, fresh;   /* the derivations that reach it, at most 2, and how many of them are not followed yet */
 };
 
-/* A hash index of the elements of an array: their number + 1, 0 if the slot is free. */
-struct index {
-    uint32_t *slots;
-    size_t size;
-};
-
 struct search {
     const struct grammar *g;
     const uint8_t *ends;
@@ -157,7 +151,7 @@ struct search {
     size_t n_config, config_cap;
     struct stack_node *stacks;
     size_t n_stack, stack_cap;
-    struct index state_index, stack_index, place_index;
+    struct hash_index state_index, stack_index, place_index;
     /* The state that is being made. */
     struct place *places;
     size_t n_place, place_cap;
@@ -173,40 +167,25 @@ static uint64_t mix(uint64_t h) {
     return h ^ h >> 32;
 }
 
-static uint64_t hash_stack(const struct search *s, size_t i) {
+static uint64_t hash_stack(const void *user, size_t i) {
+    const struct search *s = user;
     return mix((uint64_t)s->stacks[i].at << 32 | s->stacks[i].below);
 }
-static uint64_t hash_place(const struct search *s, size_t i) { return mix(s->places[i].key); }
+static uint64_t hash_place(const void *user, size_t i) { return mix(((const struct search *)user)->places[i].key); }
 static uint64_t hash_configs(const config *configs, size_t n) {
     uint64_t h = n;
     for (size_t i = 0; i < n; i++) h = mix(h * 31 + configs[i]);
     return h;
 }
-static uint64_t hash_state(const struct search *s, size_t i) {
+static uint64_t hash_state(const void *user, size_t i) {
+    const struct search *s = user;
     return hash_configs(s->configs + s->states[i].first, s->states[i].n);
 }
 
-/* Makes room for another of n elements. */
-static plumb_status index_reserve(struct search *s, struct index *index, size_t n,
-                                  uint64_t (*hash)(const struct search *s, size_t i)) {
-    if (2 * n < index->size) return PLUMB_OK;
-    const size_t size = index->size > 0 ? 2 * index->size : 64;
-    uint32_t *slots = calloc(size, sizeof *slots);
-    if (!slots) return no_memory(s->err);
-    for (size_t i = 0; i < n; i++) {
-        size_t slot = (size_t)hash(s, i) & (size - 1);
-        while (slots[slot] != 0) slot = (slot + 1) & (size - 1);
-        slots[slot] = (uint32_t)i + 1;
-    }
-    free(index->slots);
-    *index = (struct index){ slots, size };
-    return PLUMB_OK;
-}
-
 static plumb_status push_stack(struct search *s, uint32_t at, uint32_t below, uint32_t *out) {
-    PLUMB_TRY(index_reserve(s, &s->stack_index, s->n_stack, hash_stack));
-    size_t slot = (size_t)mix((uint64_t)at << 32 | below) & (s->stack_index.size - 1);
-    for (; s->stack_index.slots[slot] != 0; slot = (slot + 1) & (s->stack_index.size - 1)) {
+    if (!hash_index_reserve(&s->stack_index, s->n_stack, hash_stack, s)) return no_memory(s->err);
+    size_t slot = hash_index_first(&s->stack_index, mix((uint64_t)at << 32 | below));
+    for (; s->stack_index.slots[slot] != 0; slot = hash_index_next(&s->stack_index, slot)) {
         *out = s->stack_index.slots[slot] - 1;
         if (s->stacks[*out].at == at && s->stacks[*out].below == below) return PLUMB_OK;
     }
@@ -224,11 +203,11 @@ static plumb_status push_stack(struct search *s, uint32_t at, uint32_t below, ui
 static plumb_status add_place(struct search *s, size_t at, uint32_t stack, unsigned n) {
     if (!s->ends[at] || s->is_over) return PLUMB_OK;
     s->is_over = ++s->work > s->max_work;
-    PLUMB_TRY(index_reserve(s, &s->place_index, s->n_place, hash_place));
+    if (!hash_index_reserve(&s->place_index, s->n_place, hash_place, s)) return no_memory(s->err);
     const uint64_t key = (uint64_t)stack << 21 | at;
-    size_t slot = (size_t)mix(key) & (s->place_index.size - 1);
+    size_t slot = hash_index_first(&s->place_index, mix(key));
     while (s->place_index.slots[slot] != 0 && s->places[s->place_index.slots[slot] - 1].key != key) {
-        slot = (slot + 1) & (s->place_index.size - 1);
+        slot = hash_index_next(&s->place_index, slot);
     }
     if (s->place_index.slots[slot] == 0) {
         struct place *places = alloc_grow(s->places, s->n_place, &s->place_cap, sizeof *places);
@@ -260,11 +239,11 @@ static plumb_status add_config(struct search *s, config c) {
 }
 
 static void begin_state(struct search *s) {
-    if (s->place_index.size > 1024) {   /* a large state before this one does not make all others slow */
+    if (s->place_index.n_slot > 1024) {   /* a large state before this one does not make all others slow */
         free(s->place_index.slots);
-        s->place_index = (struct index){ 0 };
+        s->place_index = (struct hash_index){ 0 };
     } else if (s->n_place > 0) {
-        memset(s->place_index.slots, 0, s->place_index.size * sizeof *s->place_index.slots);
+        memset(s->place_index.slots, 0, s->place_index.n_slot * sizeof *s->place_index.slots);
     }
     s->n_place = s->n_todo = s->n_made = 0;
     s->n_end = 0;
@@ -326,9 +305,9 @@ static plumb_status finish_state(struct search *s, int32_t parent, uint32_t symb
         if (n < 2 || s->made[n - 2] != s->made[i]) s->made[n++] = s->made[i];
     }
     if (n == 0 && s->n_end < 2) return PLUMB_OK;
-    PLUMB_TRY(index_reserve(s, &s->state_index, s->n_state, hash_state));
-    size_t slot = (size_t)hash_configs(s->made, n) & (s->state_index.size - 1);
-    for (; s->state_index.slots[slot] != 0 && s->n_end < 2; slot = (slot + 1) & (s->state_index.size - 1)) {
+    if (!hash_index_reserve(&s->state_index, s->n_state, hash_state, s)) return no_memory(s->err);
+    size_t slot = hash_index_first(&s->state_index, hash_configs(s->made, n));
+    for (; s->state_index.slots[slot] != 0 && s->n_end < 2; slot = hash_index_next(&s->state_index, slot)) {
         const struct state *other = &s->states[s->state_index.slots[slot] - 1];
         if (other->n == n && memcmp(s->configs + other->first, s->made, n * sizeof *s->made) == 0) return PLUMB_OK;
     }

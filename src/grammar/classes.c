@@ -121,31 +121,19 @@ static bool is_node(const struct grammar *g, uint32_t node, const struct byte_ed
     return true;
 }
 
-/* Makes the index twice as large. */
-static plumb_status grow_slots(struct class_builder *b, struct error *err) {
-    const struct grammar *g = b->g;
-    size_t size = b->n_slot > 0 ? 2 * b->n_slot : 64;
-    uint32_t *slots = calloc(size, sizeof *slots);
-    if (!slots) return no_memory(err);
-    for (uint32_t i = 0; i < g->n_node; i++) {
-        size_t at = hash_edges(g->edges + g->nodes[i].edge, g->nodes[i].n) & (size - 1);
-        while (slots[at] != 0) at = (at + 1) & (size - 1);
-        slots[at] = i + 1;
-    }
-    free(b->slots);
-    b->slots = slots;
-    b->n_slot = size;
-    return PLUMB_OK;
+static uint64_t hash_node(const void *user, size_t i) {
+    const struct grammar *g = user;
+    return hash_edges(g->edges + g->nodes[i].edge, g->nodes[i].n);
 }
 
 /* *out becomes the node with these edges, an old one if there is one. */
 static plumb_status find_node(struct class_builder *b, const struct byte_edge *edges, size_t n, uint32_t *out,
                               struct error *err) {
     struct grammar *g = b->g;
-    if (2 * g->n_node >= b->n_slot) PLUMB_TRY(grow_slots(b, err));
-    size_t at = hash_edges(edges, n) & (b->n_slot - 1);
-    for (; b->slots[at] != 0; at = (at + 1) & (b->n_slot - 1)) {
-        *out = b->slots[at] - 1;
+    if (!hash_index_reserve(&b->index, g->n_node, hash_node, g)) return no_memory(err);
+    size_t slot = hash_index_first(&b->index, hash_edges(edges, n));
+    for (; b->index.slots[slot] != 0; slot = hash_index_next(&b->index, slot)) {
+        *out = b->index.slots[slot] - 1;
         if (is_node(g, *out, edges, n)) return PLUMB_OK;
     }
     if (g->n_node >= NODE_DONE || n > GRAMMAR_MAX_EDGES - g->n_edge) return too_large(err);
@@ -160,7 +148,7 @@ static plumb_status find_node(struct class_builder *b, const struct byte_edge *e
         all[g->n_edge++] = edges[i];
         b->is_bound[edges[i].low] = b->is_bound[edges[i].high + 1] = true;
     }
-    b->slots[at] = (uint32_t)g->n_node + 1;
+    b->index.slots[slot] = (uint32_t)g->n_node + 1;
     *out = (uint32_t)g->n_node++;
     return PLUMB_OK;
 }
@@ -211,7 +199,7 @@ void class_builder_finish(struct class_builder *b) {
         b->g->class_of[byte] = (uint8_t)class;
     }
     b->g->n_class = class + 1;
-    free(b->slots);
+    free(b->index.slots);
     free(b->ranges);
     free(b->sequences);
 }

@@ -84,6 +84,11 @@ static uint64_t hash_of(const uint64_t *items, size_t n) {
     return h ^ h >> 32;
 }
 
+static uint64_t hash_sequence(const void *user, size_t id) {
+    const struct sequences *s = user;
+    return hash_of(s->items + s->begin[id], s->begin[id + 1] - s->begin[id]);
+}
+
 static bool sequences_grow(struct sequences *s, size_t n) {
     if (s->n_item + n > s->cap_item || !s->items) {
         size_t cap = 2 * s->cap_item + n + 16;
@@ -100,19 +105,7 @@ static bool sequences_grow(struct sequences *s, size_t n) {
         s->begin[0] = 0;
         s->cap = cap;
     }
-    if (2 * (s->n + 1) <= s->n_slot) return true;
-    size_t n_slot = s->n_slot ? 2 * s->n_slot : 64;
-    uint32_t *slots = calloc(n_slot, sizeof *slots);
-    if (!slots) return false;
-    for (size_t id = 0; id < s->n; id++) {
-        size_t i = hash_of(s->items + s->begin[id], s->begin[id + 1] - s->begin[id]) & (n_slot - 1);
-        while (slots[i]) i = (i + 1) & (n_slot - 1);
-        slots[i] = (uint32_t)id + 1;
-    }
-    free(s->slots);
-    s->slots = slots;
-    s->n_slot = n_slot;
-    return true;
+    return hash_index_reserve(&s->index, s->n, hash_sequence, s);
 }
 
 uint32_t sequences_id(struct languages *all, struct sequences *s, const uint64_t *items, size_t n) {
@@ -125,9 +118,9 @@ uint32_t sequences_id(struct languages *all, struct sequences *s, const uint64_t
         languages_no_memory(all);
         return UINT32_MAX;
     }
-    size_t i = hash_of(items, n) & (s->n_slot - 1);
-    for (; s->slots[i]; i = (i + 1) & (s->n_slot - 1)) {
-        size_t id = s->slots[i] - 1, begin = s->begin[id];
+    size_t slot = hash_index_first(&s->index, hash_of(items, n));
+    for (; s->index.slots[slot] != 0; slot = hash_index_next(&s->index, slot)) {
+        size_t id = s->index.slots[slot] - 1, begin = s->begin[id];
         if (s->begin[id + 1] - begin == n && (n == 0 || memcmp(s->items + begin, items, n * sizeof *items) == 0)) {
             return (uint32_t)id;
         }
@@ -135,14 +128,14 @@ uint32_t sequences_id(struct languages *all, struct sequences *s, const uint64_t
     if (n > 0) memcpy(s->items + s->n_item, items, n * sizeof *items);
     s->n_item += n;
     s->begin[s->n + 1] = s->n_item;
-    s->slots[i] = (uint32_t)++s->n;
+    s->index.slots[slot] = (uint32_t)++s->n;
     return (uint32_t)s->n - 1;
 }
 
 void sequences_free(struct sequences *s) {
     free(s->items);
     free(s->begin);
-    free(s->slots);
+    free(s->index.slots);
     *s = (struct sequences){0};
 }
 

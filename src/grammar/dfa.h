@@ -8,6 +8,7 @@
 #ifndef PLUMB_GRAMMAR_DFA_H
 #define PLUMB_GRAMMAR_DFA_H
 
+#include "grammar/hash_index.h"
 #include "grammar/regular.h"
 
 enum {
@@ -61,8 +62,7 @@ struct sequences {
     size_t n_item, cap_item;
     size_t *begin;                  /* (n + 1) */
     size_t n, cap;
-    uint32_t *slots;                /* id + 1; 0: free */
-    size_t n_slot;
+    struct hash_index index;
 };
 /* Returns the id of a sequence, UINT32_MAX and an error if out of memory. */
 uint32_t sequences_id(struct languages *all, struct sequences *s, const uint64_t *items, size_t n);

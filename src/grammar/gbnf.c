@@ -31,8 +31,7 @@ struct parser {
     uint32_t symbol;        /* the first instruction of the last symbol */
     bool has_symbol;        /* there is one, which can be repeated */
     uint64_t work;
-    uint32_t *slots;        /* hash index of the names of rules: their number + 1 */
-    size_t n_slot;
+    struct hash_index index;   /* of g->rules, by their names */
 };
 
 /* ---- errors ------------------------------------------------------------------------------------------------------ */
@@ -199,39 +198,35 @@ static void skip_space(struct parser *p, bool newlines) {
 
 /* ---- rules by name ----------------------------------------------------------------------------------------------- */
 
-static size_t find_slot(const struct parser *p, size_t at, size_t n) {
+static uint64_t hash_name(const char *name, size_t n) {
     uint32_t h = 2166136261u;
-    for (size_t i = 0; i < n; i++) h = (h ^ (uint8_t)p->text[at + i]) * 16777619u;
-    size_t slot = (h ^ h >> 15) & (p->n_slot - 1);
-    for (; p->slots[slot] != 0; slot = (slot + 1) & (p->n_slot - 1)) {
-        const struct grammar_rule *r = &p->g->rules[p->slots[slot] - 1];
-        if (r->n_name == n && memcmp(p->text + r->name, p->text + at, n) == 0) break;
-    }
-    return slot;
+    for (size_t i = 0; i < n; i++) h = (h ^ (uint8_t)name[i]) * 16777619u;
+    return h ^ h >> 15;
+}
+
+static uint64_t hash_rule(const void *user, size_t i) {
+    const struct parser *p = user;
+    return hash_name(p->text + p->g->rules[i].name, p->g->rules[i].n_name);
 }
 
 /* *rule becomes the rule whose name is text[at .. at + n), a new one if there is none. */
 static plumb_status find_rule(struct parser *p, size_t at, size_t n, uint32_t *rule) {
     struct grammar *g = p->g;
-    if (2 * g->n_rule >= p->n_slot) {
-        size_t size = p->n_slot > 0 ? 2 * p->n_slot : 64;
-        uint32_t *slots = calloc(size, sizeof *slots);
-        if (!slots) return no_memory(p->err);
-        free(p->slots);
-        p->slots = slots;
-        p->n_slot = size;
-        for (uint32_t i = 0; i < g->n_rule; i++) slots[find_slot(p, g->rules[i].name, g->rules[i].n_name)] = i + 1;
+    if (!hash_index_reserve(&p->index, g->n_rule, hash_rule, p)) return no_memory(p->err);
+    size_t slot = hash_index_first(&p->index, hash_name(p->text + at, n));
+    for (; p->index.slots[slot] != 0; slot = hash_index_next(&p->index, slot)) {
+        *rule = p->index.slots[slot] - 1;
+        if (g->rules[*rule].n_name == n && memcmp(p->text + g->rules[*rule].name, p->text + at, n) == 0) {
+            return PLUMB_OK;
+        }
     }
-    size_t slot = find_slot(p, at, n);
-    if (p->slots[slot] == 0) {
-        if (g->n_rule == GRAMMAR_MAX_CODE) return too_large(p);
-        struct grammar_rule *rules = alloc_grow(g->rules, g->n_rule, &g->rule_cap, sizeof *rules);
-        if (!rules) return no_memory(p->err);
-        g->rules = rules;
-        rules[g->n_rule++] = (struct grammar_rule){ (uint32_t)at, (uint32_t)n, RULE_UNDEFINED };
-        p->slots[slot] = (uint32_t)g->n_rule;
-    }
-    *rule = p->slots[slot] - 1;
+    if (g->n_rule == GRAMMAR_MAX_CODE) return too_large(p);
+    struct grammar_rule *rules = alloc_grow(g->rules, g->n_rule, &g->rule_cap, sizeof *rules);
+    if (!rules) return no_memory(p->err);
+    g->rules = rules;
+    *rule = (uint32_t)g->n_rule;
+    rules[g->n_rule++] = (struct grammar_rule){ (uint32_t)at, (uint32_t)n, RULE_UNDEFINED };
+    p->index.slots[slot] = (uint32_t)g->n_rule;
     return PLUMB_OK;
 }
 
@@ -678,7 +673,7 @@ plumb_status grammar_parse(struct grammar **out, const char *text, size_t n, con
     plumb_status status = parse(&p);
     class_builder_finish(&p.classes);
     free(p.groups);
-    free(p.slots);
+    free(p.index.slots);
     if (status == PLUMB_OK) *out = g;
     else grammar_free(g);
     return status;

@@ -13,6 +13,7 @@
 #define PLUMB_GRAMMAR_H
 
 #include "base/base.h"
+#include "grammar/hash_index.h"
 
 enum grammar_op {
     OP_CLASS,      /* node: consumes one character, from this node to NODE_DONE */
@@ -107,9 +108,8 @@ struct vocabulary {
 };
 
 /* Parses a grammar.  v is for token elements such as <think> and <[1000]>; it may be NULL: then <[1000]> may have any
- * id, and <think> is an error.  On failure the
- * message has line and column.  PLUMB_ERROR_ARGUMENT: a mistake, or left recursion; PLUMB_ERROR_UNSUPPORTED: too
- * large. */
+ * id, and <think> is an error.  On failure the message has line and column.  PLUMB_ERROR_ARGUMENT: a mistake, or left
+ * recursion; PLUMB_ERROR_UNSUPPORTED: too large. */
 plumb_status grammar_parse(struct grammar **out, const char *text, size_t n, const struct vocabulary *v,
                            struct error *err);
 void grammar_free(struct grammar *g);
@@ -121,8 +121,7 @@ struct code_points { uint32_t low, high; };   /* both are included */
 /* Makes the nodes of classes while a grammar is parsed. */
 struct class_builder {
     struct grammar *g;
-    uint32_t *slots;        /* hash index of nodes: their number + 1 */
-    size_t n_slot;
+    struct hash_index index;      /* of g->nodes */
     bool is_bound[257];     /* an edge begins at this byte, or ends before it */
     struct code_points *ranges;   /* of the class that is being read */
     size_t n_range, range_cap;

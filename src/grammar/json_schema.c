@@ -18,7 +18,7 @@ plumb_status grammar_from_json_schema(const char *json, size_t n, const struct j
     free(s.resources);
     free(s.sets);
     free(s.goals);
-    free(s.goal_slots);
+    free(s.goal_index.slots);
     schema_free_memory(&s);
     return s.status;
 }

@@ -21,14 +21,14 @@ static void states_free(struct states *s) {
     free(s->next);
     free(s->local);
     free(s->stacks);
-    free(s->state_slots);
-    free(s->stack_slots);
+    free(s->state_index.slots);
+    free(s->stack_index.slots);
 }
 
 static uint64_t states_bytes(const struct states *s, uint32_t n_class) {
     return s->config_cap * sizeof *s->configs + s->stack_cap * sizeof *s->stacks +
            s->state_cap * (sizeof *s->states + sizeof *s->flags + (n_class + 1) * sizeof *s->next) +
-           (s->n_state_slot + s->n_stack_slot) * sizeof *s->state_slots;
+           (s->state_index.n_slot + s->stack_index.n_slot) * sizeof *s->state_index.slots;
 }
 
 static uint64_t mix(uint64_t h) {
@@ -62,31 +62,24 @@ static uint64_t hash_state(const config *configs, size_t n, uint8_t flags) {
     return h;
 }
 
-/* Doubles a hash index whose numbers have these hashes. */
-#define GROW_SLOTS(r, slots, n_slot, n, hash)                                            \
-    do {                                                                                 \
-        size_t size_ = (n_slot) > 0 ? 2 * (n_slot) : 64;                                 \
-        uint32_t *grown_ = calloc(size_, sizeof *grown_);                                \
-        if (!grown_) return no_memory(r);                                                \
-        for (uint32_t i = 0; i < (n); i++) {                                             \
-            size_t at_ = (size_t)(hash) & (size_ - 1);                                   \
-            while (grown_[at_] != 0) at_ = (at_ + 1) & (size_ - 1);                      \
-            grown_[at_] = i + 1;                                                         \
-        }                                                                                \
-        free(slots);                                                                     \
-        (slots) = grown_;                                                                \
-        (n_slot) = size_;                                                                \
-    } while (0)
+static uint64_t hash_stack(uint32_t at, uint32_t below) { return mix((uint64_t)at << 32 | below); }
+
+static uint64_t hash_of_state(const void *user, size_t i) {
+    const struct states *s = user;
+    return hash_state(s->configs + s->states[i].first, s->states[i].n, s->flags[i]);
+}
+
+static uint64_t hash_of_stack(const void *user, size_t i) {
+    const struct states *s = user;
+    return hash_stack(s->stacks[i].at, s->stacks[i].below);
+}
 
 static plumb_status push_stack(struct recognizer *r, uint32_t at, uint32_t below, uint32_t *out) {
     struct states *s = &r->s;
-    if (2 * s->n_stack >= s->n_stack_slot) {
-        GROW_SLOTS(r, s->stack_slots, s->n_stack_slot, s->n_stack,
-                   mix((uint64_t)s->stacks[i].at << 32 | s->stacks[i].below));
-    }
-    size_t slot = (size_t)mix((uint64_t)at << 32 | below) & (s->n_stack_slot - 1);
-    for (; s->stack_slots[slot] != 0; slot = (slot + 1) & (s->n_stack_slot - 1)) {
-        *out = s->stack_slots[slot] - 1;
+    if (!hash_index_reserve(&s->stack_index, s->n_stack, hash_of_stack, s)) return no_memory(r);
+    size_t slot = hash_index_first(&s->stack_index, hash_stack(at, below));
+    for (; s->stack_index.slots[slot] != 0; slot = hash_index_next(&s->stack_index, slot)) {
+        *out = s->stack_index.slots[slot] - 1;
         if (s->stacks[*out].at == at && s->stacks[*out].below == below) return PLUMB_OK;
     }
     if (s->n_stack >= 1 << 26 || states_bytes(s, r->g->n_class) > RECOGNIZER_HARD_BYTES) return too_ambiguous(r);
@@ -95,7 +88,7 @@ static plumb_status push_stack(struct recognizer *r, uint32_t at, uint32_t below
     s->stacks = stacks;
     stacks[s->n_stack] = (struct stack_node){ at, below };
     *out = (uint32_t)s->n_stack++;
-    s->stack_slots[slot] = *out + 1;
+    s->stack_index.slots[slot] = *out + 1;
     return PLUMB_OK;
 }
 
@@ -126,20 +119,17 @@ static plumb_status find_state(struct recognizer *r, const config *configs, size
         *out = STATE_DEAD;
         return PLUMB_OK;
     }
-    if (2 * s->n_state >= s->n_state_slot) {
-        GROW_SLOTS(r, s->state_slots, s->n_state_slot, s->n_state,
-                   hash_state(s->configs + s->states[i].first, s->states[i].n, s->flags[i]));
-    }
-    size_t slot = (size_t)hash_state(configs, n, flags) & (s->n_state_slot - 1);
-    for (; s->state_slots[slot] != 0; slot = (slot + 1) & (s->n_state_slot - 1)) {
-        *out = s->state_slots[slot] - 1;
+    if (!hash_index_reserve(&s->state_index, s->n_state, hash_of_state, s)) return no_memory(r);
+    size_t slot = hash_index_first(&s->state_index, hash_state(configs, n, flags));
+    for (; s->state_index.slots[slot] != 0; slot = hash_index_next(&s->state_index, slot)) {
+        *out = s->state_index.slots[slot] - 1;
         const struct configs *other = &s->states[*out];
         if (*out > STATE_DEAD && other->n == n && s->flags[*out] == flags &&
             (n == 0 || memcmp(s->configs + other->first, configs, n * sizeof *configs) == 0)) return PLUMB_OK;
     }
     *out = (uint32_t)s->n_state;
     PLUMB_TRY(add_state(r, configs, n, flags));
-    s->state_slots[slot] = *out + 1;
+    s->state_index.slots[slot] = *out + 1;
     return PLUMB_OK;
 }
 

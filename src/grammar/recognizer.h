@@ -59,8 +59,7 @@ struct states {
     size_t n_state, state_cap;
     struct stack_node *stacks;
     size_t n_stack, stack_cap;
-    uint32_t *state_slots, *stack_slots;   /* hash indices: numbers + 1 */
-    size_t n_state_slot, n_stack_slot;
+    struct hash_index state_index, stack_index;
 };
 
 struct mask_cache;

@@ -12,6 +12,7 @@
 #ifndef PLUMB_GRAMMAR_SCHEMA_H
 #define PLUMB_GRAMMAR_SCHEMA_H
 
+#include "grammar/hash_index.h"
 #include "grammar/json_schema.h"
 #include "grammar/regular.h"
 
@@ -110,8 +111,7 @@ struct schema {
     const struct language *plain_numbers, *short_numbers;   /* NULL until they are needed (schema_set.c) */
     struct goal **goals;
     size_t n_goals, goals_cap;
-    uint32_t *goal_slots;        /* a hash table of 1 + the index of a goal, 0 if empty */
-    size_t n_slots;
+    struct hash_index goal_index;
     uint32_t nesting;
 };
 

@@ -37,28 +37,9 @@ static uint32_t hash_claims(const uint32_t *claims, size_t n) {
     return hash ^ hash >> 15;
 }
 
-/* Returns the slot of a goal with these claims, or the free slot for it. */
-static uint32_t *find_slot(const struct schema *s, const uint32_t *claims, size_t n) {
-    for (uint32_t i = hash_claims(claims, n);; i++) {
-        uint32_t *slot = &s->goal_slots[i & (s->n_slots - 1)];
-        if (*slot == 0) return slot;
-        const struct goal *g = s->goals[*slot - 1];
-        if (g->n_claims == n && (n == 0 || memcmp(g->claims, claims, n * sizeof *claims) == 0)) return slot;
-    }
-}
-
-static bool grow_slots(struct schema *s) {
-    if (2 * s->n_goals < s->n_slots) return true;
-    s->n_slots = s->n_slots ? 2 * s->n_slots : 64;
-    free(s->goal_slots);
-    s->goal_slots = calloc(s->n_slots, sizeof *s->goal_slots);
-    if (!s->goal_slots) {
-        s->n_slots = 0;
-        schema_no_memory(s);
-        return false;
-    }
-    for (uint32_t i = 0; i < s->n_goals; i++) *find_slot(s, s->goals[i]->claims, s->goals[i]->n_claims) = i + 1;
-    return true;
+static uint64_t hash_goal(const void *user, size_t i) {
+    const struct schema *s = user;
+    return hash_claims(s->goals[i]->claims, s->goals[i]->n_claims);
 }
 
 struct goal *goal_of(struct schema *s, const uint32_t *claims, size_t n, uint32_t node) {
@@ -80,9 +61,17 @@ struct goal *goal_of(struct schema *s, const uint32_t *claims, size_t n, uint32_
         own[0] = CLAIM_NOTHING;
         n_kept = 1;
     }
-    if (s->status != PLUMB_OK || !grow_slots(s)) return NULL;
-    uint32_t *slot = find_slot(s, own, n_kept);
-    if (*slot != 0) return s->goals[*slot - 1];
+    if (s->status != PLUMB_OK) return NULL;
+    if (!hash_index_reserve(&s->goal_index, s->n_goals, hash_goal, s)) {
+        schema_no_memory(s);
+        return NULL;
+    }
+    size_t slot = hash_index_first(&s->goal_index, hash_claims(own, n_kept));
+    for (; s->goal_index.slots[slot] != 0; slot = hash_index_next(&s->goal_index, slot)) {
+        struct goal *known = s->goals[s->goal_index.slots[slot] - 1];
+        bool is_same = known->n_claims == n_kept && memcmp(known->claims, own, n_kept * sizeof *own) == 0;
+        if (is_same) return known;
+    }
     if (s->n_goals >= MAX_GOALS) {
         schema_fail(s, PLUMB_ERROR_UNSUPPORTED, node, "more than %d combinations of schemas", MAX_GOALS);
         return NULL;
@@ -99,7 +88,7 @@ struct goal *goal_of(struct schema *s, const uint32_t *claims, size_t n, uint32_
     g->claims = own;
     g->node = node;
     s->goals[s->n_goals++] = g;
-    *slot = (uint32_t)s->n_goals;
+    s->goal_index.slots[slot] = (uint32_t)s->n_goals;
     return g;
 }
 

@@ -237,7 +237,7 @@ struct object {
     const struct known **known;      /* those that can be there */
     size_t n, n_required;
     bool has_others, needs_other;
-    char others[MAX_NAME];                 /* the rule of a member without a known name */
+    char others[MAX_NAME];           /* the rule of a member without a known name */
     uint32_t min, max;               /* max: UINT32_MAX if there is no bound */
     uint32_t top;                    /* the count that stands for itself and all above, or the largest */
 };
