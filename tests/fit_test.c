@@ -100,7 +100,7 @@ static double squares(const double *x, uint32_t n) {
     return sum;
 }
 
-/* The weight of a norm of layer 0, which is F32 in these models. */
+/* Element i of the weight of a norm, which is F32 in these models. */
 static double norm_weight(const struct engine *e, enum weight_id id, int32_t layer, uint32_t i) {
     return (double)((const float *)(const void *)e->model->layers[layer].w[id].w->data)[i];
 }
@@ -126,34 +126,28 @@ static void largest_for_rms(const struct engine *e, const plumb_tap *tap, double
     }
 }
 
-static void weight_of_other_norm(const struct engine *e, const plumb_tap *tap, double *x) {
-    const double *in = kept(e, "ffn_inp");
+/* An RMS norm of an activation with this eps and the weight of a norm of the layer. */
+static void rms_norm(const struct engine *e, const plumb_tap *tap, double *x, const char *input, double eps,
+                     enum weight_id id) {
+    const double *in = kept(e, input);
     for (uint32_t t = 0; t < tap->n_token; t++) {
-        double rms = sqrt(squares(in + t * tap->n, tap->n) / tap->n + (double)e->model->plan.norm_eps);
+        double rms = sqrt(squares(in + t * tap->n, tap->n) / tap->n + eps);
         for (uint32_t i = 0; i < tap->n; i++) {
-            x[t * tap->n + i] = in[t * tap->n + i] / rms * norm_weight(e, W_ATTN_NORM, tap->layer, i);
+            x[t * tap->n + i] = in[t * tap->n + i] / rms * norm_weight(e, id, tap->layer, i);
         }
     }
+}
+
+static void weight_of_other_norm(const struct engine *e, const plumb_tap *tap, double *x) {
+    rms_norm(e, tap, x, "ffn_inp", (double)e->model->plan.norm_eps, W_ATTN_NORM);
 }
 
 static void large_eps(const struct engine *e, const plumb_tap *tap, double *x) {
-    const double *in = kept(e, "ffn_inp");
-    for (uint32_t t = 0; t < tap->n_token; t++) {
-        double rms = sqrt(squares(in + t * tap->n, tap->n) / tap->n + 0.0375);
-        for (uint32_t i = 0; i < tap->n; i++) {
-            x[t * tap->n + i] = in[t * tap->n + i] / rms * norm_weight(e, W_FFN_NORM, tap->layer, i);
-        }
-    }
+    rms_norm(e, tap, x, "ffn_inp", 0.0375, W_FFN_NORM);
 }
 
 static void norm_of_embedding(const struct engine *e, const plumb_tap *tap, double *x) {
-    const double *in = kept(e, "embd");
-    for (uint32_t t = 0; t < tap->n_token; t++) {
-        double rms = sqrt(squares(in + t * tap->n, tap->n) / tap->n + (double)e->model->plan.norm_eps);
-        for (uint32_t i = 0; i < tap->n; i++) {
-            x[t * tap->n + i] = in[t * tap->n + i] / rms * norm_weight(e, W_ATTN_NORM, tap->layer, i);
-        }
-    }
+    rms_norm(e, tap, x, "embd", (double)e->model->plan.norm_eps, W_ATTN_NORM);
 }
 
 static void softplus_gate(const struct engine *e, const plumb_tap *tap, double *x) {

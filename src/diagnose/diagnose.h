@@ -65,6 +65,7 @@ struct diagnosis {
      * computation.  Those of which nothing fits theirs have no findings. */
     struct fit measured[DIAGNOSE_MEASURED];
     uint32_t n_measured;
+    double typical[2];           /* diagnose_typical_step of the truth, for taps that are not noisy, and noisy ones */
     struct plumb_trace *right;   /* what the truth computes in their layers; NULL if nothing was measured */
     double n_done, n_due;     /* progress: layers run so far, and an estimate of how many the search will run */
 };

@@ -15,6 +15,8 @@
 #include "trace/report.h"
 #include "trace/trace.h"
 
+#include <math.h>
+
 /* FIT_SENTENCE: bytes of a finding's sentence.  FIT_FINDINGS: how many of the best findings of a step are kept. */
 enum { FIT_SENTENCE = 240, FIT_WHERE = 96, FIT_FINDINGS = 12 };
 
@@ -94,6 +96,9 @@ double fit_propose(struct fit *f, uint32_t cost, const double *y, const char *fo
 /* Returns the number by which y must be multiplied to come closest to theirs, where the right step is wrong.  A block
  * counts as much as any other.  NAN if there is none. */
 double fit_scale(const struct fit *f, const double *y);
+
+static inline double fit_nearest(double x) { return round(x) + 0.0; }   /* never -0 */
+static inline bool fit_is_near(double x, double y, double tolerance) { return fabs(x - y) <= tolerance * fabs(y); }
 
 /* ---- the analysers ----------------------------------------------------------------------------------------------- */
 

@@ -77,7 +77,7 @@ static double row_error2(const float *a, const float *theirs, size_t n) {
     return norm > 0 ? sum / norm : INFINITY;
 }
 
-/* Returns true if each token for which the right step is wrong has the output of token t + by, or of token `of`. */
+/* Each token has the output of another one: by a rule, or of the one that is nearest to theirs. */
 static void try_tokens(struct fit *f, double *y) {
     uint32_t n_token = f->theirs.n_token;
     size_t width = fit_width(&f->theirs);

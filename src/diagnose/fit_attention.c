@@ -62,14 +62,8 @@ static struct way right_way(const struct attention *a) {
                          .softcap = (double)a->plan->softcap, .alibi = 1, .has_sinks = a->sinks != NULL };
 }
 
-static double nearest(double x) { return round(x) + 0.0; }   /* never -0 */
-static bool is_near(double x, double y, double tolerance) { return fabs(x - y) <= tolerance * fabs(y); }
 
-/* Keys that are computed when the token at pos attends. */
-static uint32_t filled(const struct attention *a, uint32_t pos) {
-    uint32_t n = pos < a->f->n_prompt ? a->f->n_prompt : pos + 1;
-    return n < a->n_key ? n : a->n_key;
-}
+static uint32_t filled(const struct attention *a, uint32_t pos) { return fit_filled(a->f, pos, a->n_key); }
 
 static uint32_t pos_of(const struct attention *a, uint32_t t) { return a->f->theirs.pos[t]; }
 static const float *weights_of(const struct attention *a, uint32_t t, uint32_t h) {
@@ -283,13 +277,13 @@ static void try_scale(struct attention *a, struct way w, double scale) {
     };
     struct way of = w;
     for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
-        if (!is_near(scale, named[i].scale, 5e-3) || is_near(named[i].scale, right, 1e-5)) continue;
+        if (!fit_is_near(scale, named[i].scale, 5e-3) || fit_is_near(named[i].scale, right, 1e-5)) continue;
         of.scale = named[i].scale;
         propose(a, &of, 0, "has dot products of Q and K times %.6g%s, not times %.6g%s", named[i].scale,
                 named[i].name, right, named[i].why);
     }
     of.scale = scale;
-    if (!is_near(scale, right, 1e-6)) {
+    if (!fit_is_near(scale, right, 1e-6)) {
         propose(a, &of, 1, "has dot products of Q and K times %.6g, not times %.6g", scale, right);
     }
 }
@@ -308,11 +302,11 @@ static void try_scores(struct attention *a) {
                 w.scale, a->right_scale);
     }
     w = right_way(a);
-    double theirs = nearest(1000 * search(a, &w, cap != 0 ? cap : 10, a->right_scale, true)) / 1000;
+    double theirs = fit_nearest(1000 * search(a, &w, cap != 0 ? cap : 10, a->right_scale, true)) / 1000;
     w = right_way(a);
     w.softcap = theirs;
-    bool is_whole = is_near(theirs, nearest(theirs), 2e-3) && theirs > 1;
-    if (is_whole) w.softcap = nearest(theirs);
+    bool is_whole = fit_is_near(theirs, fit_nearest(theirs), 2e-3) && theirs > 1;
+    if (is_whole) w.softcap = fit_nearest(theirs);
     char right[40] = "";
     if (cap != 0) snprintf(right, sizeof right, ", not %.6g", cap);
     if (theirs > 0 && w.softcap != cap) propose(a, &w, is_whole ? 0 : 1, "has scores with a softcap of %.6g%s",
@@ -320,11 +314,11 @@ static void try_scores(struct attention *a) {
     w = right_way(a);
     if (a->plan->alibi == 0) return;
     double factor = fit_line(a, &w, 0, a->n_head, by_slope, (double)NAN).slope;
-    w.alibi = nearest(factor);
+    w.alibi = fit_nearest(factor);
     if (w.alibi == 0) propose(a, &w, 0, "has scores without ALiBi");
     else if (w.alibi == -1) propose(a, &w, 0, "has scores to which ALiBi is added, not subtracted");
     w.alibi = factor;
-    if (!is_near(factor, 1, 1e-5)) propose(a, &w, 1, "has ALiBi's slopes times %.6g", factor);
+    if (!fit_is_near(factor, 1, 1e-5)) propose(a, &w, 1, "has ALiBi's slopes times %.6g", factor);
 }
 
 /* ---- which keys are seen ----------------------------------------------------------------------------------------- */
@@ -474,7 +468,7 @@ static void try_finite_mask(struct attention *a) {
     }
     if (n_hidden == 0) return;
     w.hidden = hidden / n_hidden;
-    if (is_near(w.hidden, nearest(w.hidden), 2e-3)) w.hidden = nearest(w.hidden);
+    if (fit_is_near(w.hidden, fit_nearest(w.hidden), 2e-3)) w.hidden = fit_nearest(w.hidden);
     if (w.hidden == 0) return;
     propose(a, &w, 1, "has keys that the mask should hide: it only adds %.6g to their scores", w.hidden);
 }
@@ -521,8 +515,8 @@ static void try_sums(struct attention *a) {
     }
     if (n == 0) return;
     extra /= n;
-    slots = nearest(slots / n);
-    w.extra = nearest(extra);
+    slots = fit_nearest(slots / n);
+    w.extra = fit_nearest(extra);
     if (w.extra > 0 && high - low < 0.5) {
         propose(a, &w, 0, "has sums with %.9g more key%s, whose score is 0, as of a K of zeros", w.extra,
                 w.extra == 1 ? "" : "s");
@@ -567,11 +561,7 @@ static void try_heads(struct attention *a) {
             heads[h] = g;
         }
     }
-    for (uint32_t h = 0; h < a->n_head; h++) {
-        bool any = false;
-        for (uint32_t t = 0; t < a->n_token; t++) any = any || is_wrong(a, t, h);
-        if (!any) heads[h] = a->right_heads[h];
-    }
+    fit_keep_right_heads(a->f, a->right_heads, a->n_head, heads);
     uint32_t cost = fit_say_heads(text, sizeof text, "K", heads, a->n_head, n_kv);
     multiply(a, &a->q, &a->k, heads, NULL, a->dim, a->dots);
     propose_dots(a, cost, text);

@@ -5,6 +5,19 @@
 
 #include <stdio.h>
 
+uint32_t fit_filled(const struct fit *f, uint32_t pos, uint32_t n_key) {
+    uint32_t n = pos < f->n_prompt ? f->n_prompt : pos + 1;
+    return n < n_key ? n : n_key;
+}
+
+void fit_keep_right_heads(const struct fit *f, const uint32_t *right, uint32_t n_head, uint32_t *heads) {
+    for (uint32_t h = 0; h < n_head; h++) {
+        bool any = false;
+        for (uint32_t t = 0; t < f->theirs.n_token; t++) any = any || f->wrong[(size_t)t * n_head + h];
+        if (!any) heads[h] = right[h];
+    }
+}
+
 bool fit_head_rule(uint32_t rule, uint32_t n_head, uint32_t n_kv, uint32_t *heads, char text[FIT_HEAD_TEXT]) {
     uint32_t group = n_head / n_kv;
     for (uint32_t h = 0; h < n_head; h++) {

@@ -5,6 +5,11 @@
 
 #include "diagnose/fit.h"
 
+/* How many keys (of n_key) are there when the token at pos attends: those of its batch. */
+uint32_t fit_filled(const struct fit *f, uint32_t pos, uint32_t n_key);
+/* Puts the right heads (n_head) in the place of those of heads in which the right step is right for every token. */
+void fit_keep_right_heads(const struct fit *f, const uint32_t *right, uint32_t n_head, uint32_t *heads);
+
 enum { FIT_HEAD_RULES = 4, FIT_HEAD_TEXT = 64 };
 /* Fills heads (n_head) by a rule, with n_kv or more for heads of zeros, and writes what it says about head h.  Returns
  * false if there is only one head that could be read. */

@@ -3,6 +3,7 @@
  * tried on a few rows, and computed for all rows only if these are right. */
 #include "diagnose/fit.h"
 #include "diagnose/quirk_table.h"
+#include "quant/blocks.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -99,19 +100,24 @@ static void put_bits(uint8_t *byte, uint32_t at, uint32_t width, uint32_t value)
     *byte = (uint8_t)((*byte & ~mask) | (value << at & mask));
 }
 
+/* Where they begin in a block. */
+static size_t parts_offset(uint32_t type) {
+    return type == QUANT_Q2_K ? offsetof(struct block_q2_K, scales) : type == QUANT_Q3_K
+         ? offsetof(struct block_q3_K, scales) : type == QUANT_Q6_K ? offsetof(struct block_q6_K, scales)
+         : offsetof(struct block_q4_K, scales);   /* as in q5_K */
+}
+
+/* Part j as it is stored; Q3_K subtracts 32 from it. */
 static uint32_t get_part(uint32_t type, const uint8_t *block, uint32_t j, bool is_min) {
-    const uint8_t *q = block + (type == QUANT_Q2_K ? 0 : type == QUANT_Q3_K ? 96 : type == QUANT_Q6_K ? 192 : 4);
+    const uint8_t *q = block + parts_offset(type);
     if (type == QUANT_Q2_K) return is_min ? (uint32_t)q[j] >> 4 : q[j] & 15u;
     if (type == QUANT_Q6_K) return q[j];
-    if (type == QUANT_Q3_K) {
-        return ((uint32_t)q[j % 8] >> 4 * (j / 8) & 15u) | ((uint32_t)q[8 + j % 4] >> 2 * (j / 4) & 3u) << 4;
-    }
-    if (j < 4) return q[is_min ? j + 4 : j] & 63u;
-    return (is_min ? (uint32_t)q[j + 4] >> 4 : q[j + 4] & 15u) | (uint32_t)(q[is_min ? j : j - 4] >> 6) << 4;
+    if (type == QUANT_Q3_K) return (uint32_t)(quant_q3_K_scale(q, j) + 32);
+    return is_min ? quant_q4_K_min(q, j) : quant_q4_K_scale(q, j);
 }
 
 static void put_part(uint32_t type, uint8_t *block, uint32_t j, bool is_min, uint32_t value) {
-    uint8_t *q = block + (type == QUANT_Q2_K ? 0 : type == QUANT_Q3_K ? 96 : type == QUANT_Q6_K ? 192 : 4);
+    uint8_t *q = block + parts_offset(type);
     if (type == QUANT_Q2_K) {
         put_bits(&q[j], is_min ? 4 : 0, 4, value);
     } else if (type == QUANT_Q6_K) {
@@ -139,7 +145,7 @@ static void edit_parts(const struct way *way, const uint8_t *bytes, uint8_t *edi
             for (uint32_t is_min = 0; is_min < 2; is_min++) {
                 if (!(way->which >> is_min & 1)) continue;
                 uint32_t value = get_part(type, bytes + i * size, from, is_min);
-                if (way->reading == READ_PARTS_ONE) value = type == QUANT_Q3_K ? 33 : 1;   /* Q3_K subtracts 32 */
+                if (way->reading == READ_PARTS_ONE) value = type == QUANT_Q3_K ? 33 : 1;
                 put_part(type, edited + i * size, j, is_min, value);
             }
         }
@@ -397,10 +403,11 @@ static uint32_t ordered(enum order order, uint32_t i, uint32_t n) {
     }
 }
 
+static const char *const order_texts[N_ORDER] = {
+    "in reverse", "in exchanged halves", "from both halves in turn", "dealt to halves", "shifted by one",
+    "shifted back by one", "from the first half twice", "from the second half twice" };
+
 static void try_orders(struct linear *l, double *x) {
-    static const char *const texts[N_ORDER] = { "in reverse", "in exchanged halves", "from both halves in turn",
-                                                "dealt to halves", "shifted by one", "shifted back by one",
-                                                "from the first half twice", "from the second half twice" };
     const uint32_t sizes[] = { 2, 4, 8, 16, 32, 64, 128, 256, l->n_in };
     char text[FIT_SENTENCE];
     size_t n_x = (size_t)l->n_token * l->n_in;
@@ -419,7 +426,7 @@ static void try_orders(struct linear *l, double *x) {
                 }
                 size_t n = 0;
                 report_append(text, sizeof text, &n, "is a product whose %s are taken %s", of_x ? "inputs" : "columns",
-                              texts[order]);
+                              order_texts[order]);
                 if (size < l->n_in) report_append(text, sizeof text, &n, ", in each group of %u", size);
                 try_x(l, x, 0, text);
             }
@@ -436,8 +443,9 @@ static void try_orders(struct linear *l, double *x) {
                       l->n_in / a);
         try_x(l, x, 0, text);
     }
-    for (uint32_t i = 0; i < l->n_in; i++) {   /* an element and the next one, or the first and the last one */
+    for (uint32_t i = 0; i < l->n_in; i++) {   /* one of the first and the next one, or the last and the first one */
         uint32_t other = i + 1 < l->n_in ? i + 1 : 0;
+        if (i >= 8 && other != 0) continue;
         memcpy(x, l->x, n_x * sizeof *x);
         for (size_t t = 0; t < l->n_token; t++) {
             x[t * l->n_in + i] = l->x[t * l->n_in + other];
@@ -445,7 +453,7 @@ static void try_orders(struct linear *l, double *x) {
         }
         size_t n = 0;
         report_append(text, sizeof text, &n, "is a product in which the columns %u and %u are exchanged", i, other);
-        if (i < 8 || other == 0) try_x(l, x, 0, text);
+        try_x(l, x, 0, text);
     }
 }
 
@@ -570,20 +578,14 @@ static void try_ends(struct linear *l) {
         try_way(l, &way, 0, text);
     }
     l->of = right;
-    for (uint32_t t = 0; t < l->n_token && right.b; t++) {
-        for (uint32_t o = 0; o < l->n_out; o++) {
-            size_t at = (size_t)t * l->n_out + o;
-            l->y[at] = (double)l->f->truth.x[at] + element(right.b, o);
+    static const struct { double more; const char *text; } times[] = {   /* biases more than the right one */
+        { 1, "is the product with its bias added twice" }, { -2, "is the product with its bias subtracted" } };
+    for (size_t k = 0; k < sizeof times / sizeof *times && right.b; k++) {
+        for (size_t at = 0; at < (size_t)l->n_token * l->n_out; at++) {
+            l->y[at] = (double)l->f->truth.x[at] + times[k].more * element(right.b, (uint32_t)(at % l->n_out));
         }
+        propose(l, 0, times[k].text);
     }
-    if (right.b) propose(l, 0, "is the product with its bias added twice");
-    for (uint32_t t = 0; t < l->n_token && right.b; t++) {
-        for (uint32_t o = 0; o < l->n_out; o++) {
-            size_t at = (size_t)t * l->n_out + o;
-            l->y[at] = (double)l->f->truth.x[at] - 2 * element(right.b, o);
-        }
-    }
-    if (right.b) propose(l, 0, "is the product with its bias subtracted");
 }
 
 /* ---- the analyser ------------------------------------------------------------------------------------------------ */
@@ -690,16 +692,13 @@ static void try_lookup(struct linear *l, const struct way *way, uint32_t cost, c
 
 /* Proposes the right embedding with the elements of each row in another order. */
 static void try_row_orders(struct linear *l) {
-    static const char *const texts[N_ORDER] = { "in reverse", "in exchanged halves", "from both halves in turn",
-                                                "dealt to halves", "shifted by one", "shifted back by one",
-                                                "from the first half twice", "from the second half twice" };
     for (uint32_t size = 2; size <= l->n_in; size *= 2) {
         if (l->n_in % size) continue;
         for (int order = 0; order < N_ORDER; order++) {
             for (size_t i = 0; i < (size_t)l->n_token * l->n_in; i++) {
                 l->y[i] = (double)l->f->truth.x[i - i % size + ordered((enum order)order, (uint32_t)(i % size), size)];
             }
-            fit_propose(l->f, 0, l->y, "has its elements taken %s, in each group of %u", texts[order], size);
+            fit_propose(l->f, 0, l->y, "has its elements taken %s, in each group of %u", order_texts[order], size);
         }
     }
 }

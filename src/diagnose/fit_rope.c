@@ -43,8 +43,6 @@ struct rope {
 static uint32_t element_a(struct pairing p, uint32_t i) { return p.first + (p.distance == 1 ? 2 * i : i); }
 static uint32_t element_b(struct pairing p, uint32_t i) { return element_a(p, i) + p.distance; }
 static double wrap(double angle) { return remainder(angle, 2 * PI); }
-static double nearest(double x) { return round(x) + 0.0; }   /* never -0 */
-static bool is_near(double x, double y, double tolerance) { return fabs(x - y) <= tolerance * fabs(y); }
 static bool is_same(struct pairing a, struct pairing b) { return a.first == b.first && a.distance == b.distance; }
 
 /* ---- hypotheses -------------------------------------------------------------------------------------------------- */
@@ -108,7 +106,7 @@ static void propose(struct rope *r, const struct pairing *pairs, const double *p
     rotate(r, pairs, positions, frequencies, offset, r->rotates ? (double)r->plan->magnitude : 1);
     fit_propose(r->f, cost, r->y, "is rotated %s%s", text, text_of_pairs);
     double size = fit_size(r);
-    if (is_near(size, 1, 1e-6)) return;
+    if (fit_is_near(size, 1, 1e-6)) return;
     for (size_t i = 0; i < n_value; i++) r->y[i] *= size;
     fit_propose(r->f, cost + 1, r->y, "is rotated %s%s, and multiplied by %.6g", text, text_of_pairs, size);
 }
@@ -198,7 +196,7 @@ static void try_lists_of_positions(struct rope *r, const struct pairing *pairs) 
             mean += solved[h];
             n_wrong++;
         }
-        mean = n_wrong > 0 ? nearest(mean / n_wrong) : x->pos[t];
+        mean = n_wrong > 0 ? fit_nearest(mean / n_wrong) : x->pos[t];
         if (x->pos[t] >= r->f->n_prompt) n_decoded++, sum += mean;
         if (n_wrong > 0 && shown++ < 8) report_append(text, sizeof text, &n, "%s %.9g", shown > 1 ? "," : "", mean);
         for (uint32_t h = 0; h < x->n_head; h++) r->positions[(size_t)t * x->n_head + h] = mean;
@@ -207,7 +205,7 @@ static void try_lists_of_positions(struct rope *r, const struct pairing *pairs) 
     report_append(text, sizeof text, &n, "%s", shown > 8 ? ", ..." : "");
     propose(r, pairs, r->positions, r->frequencies, NULL, is_one ? 0 : shown, text);
     if (n_decoded == 0 || n_decoded == x->n_token || is_one) return;
-    double fixed = nearest(sum / n_decoded);
+    double fixed = fit_nearest(sum / n_decoded);
     for (int restarts = 0; restarts < 2; restarts++) {
         for (size_t row = 0; row < (size_t)x->n_token * x->n_head; row++) {
             uint32_t pos = x->pos[row / x->n_head], in_decoded = pos - r->f->n_prompt;
@@ -247,7 +245,8 @@ static void try_positions(struct rope *r, const struct pairing *pairs) {
     set_positions(r, -1, 0, 0);
     propose(r, pairs, r->positions, r->frequencies, NULL, 0, "in the opposite direction");
     if (n_token > 1) {
-        double by = nearest(moved / n_row), same = nearest(sum / n_row), scale = square > 0 ? product / square : 1;
+        double by = fit_nearest(moved / n_row), same = fit_nearest(sum / n_row);
+        double scale = square > 0 ? product / square : 1;
         snprintf(text, sizeof text, "as at position p %c %.9g in the token at p", by < 0 ? '-' : '+', fabs(by));
         set_positions(r, 1, 0, by);
         bool restarts = is_decoding && by + r->f->n_prompt == 0;
@@ -257,9 +256,10 @@ static void try_positions(struct rope *r, const struct pairing *pairs) {
         if (!is_decoding) propose(r, pairs, r->positions, r->frequencies, NULL, 0, text);
         set_positions(r, -1, 0, r->last_pos);
         propose(r, pairs, r->positions, r->frequencies, NULL, 0, "by positions that count from the last token");
-        double degrees = is_near(scale, PI / 180, 1e-3) ? PI / 180 : is_near(scale, 180 / PI, 1e-3) ? 180 / PI : 0;
+        double degrees = fit_is_near(scale, PI / 180, 1e-3) ? PI / 180
+                       : fit_is_near(scale, 180 / PI, 1e-3) ? 180 / PI : 0;
         double whole = scale > 1 ? round(scale) : 1 / round(1 / scale);
-        bool is_whole = is_near(scale, whole, 1e-3);
+        bool is_whole = fit_is_near(scale, whole, 1e-3);
         if (degrees != 0) scale = degrees;
         else if (is_whole) scale = whole;
         if (degrees != 0) {
@@ -343,7 +343,7 @@ static void without_offset(struct rope *r, uint32_t n) {
 static double rounded(double x) {
     if (!(x > 0) || !(x < 1e15)) return x;
     double unit = pow(10, floor(log10(x)) - 1), near = round(x / unit) * unit;
-    return is_near(x, near, 2e-3) ? near : x;
+    return fit_is_near(x, near, 2e-3) ? near : x;
 }
 
 /* Proposes factor * e^(slope * i) as the frequencies of the first n pairs. */
@@ -374,14 +374,14 @@ static void try_laws(struct rope *r, const struct pairing *pairs, uint32_t n) {
     if (their_base < 1.1) return;   /* try_indices has the one case of which this is known */
     double width = -2 * log(base) / slope, whole = round(width);
     /* One number: the base, or what 2i is divided by. */
-    bool has_width = is_near(width, whole, 2e-4) && whole >= 2 && whole != n_rot;
+    bool has_width = fit_is_near(width, whole, 2e-4) && whole >= 2 && whole != n_rot;
     bool is_named = near != their_base;
     if (has_width) {
         snprintf(text, sizeof text, "by frequencies%s of %.9g^(-2i / %.9g), not %.9g^(-2i / %u)", count, base, whole,
                  base, n_rot);
         try_law(r, pairs, n, 1, -2 * log(base) / whole, 0, text);
     }
-    if (is_named && !is_near(near, base, 1e-5)) {
+    if (is_named && !fit_is_near(near, base, 1e-5)) {
         snprintf(text, sizeof text, "by frequencies%s of base %.9g, not %.9g", count, near, base);
         try_law(r, pairs, n, 1, -2 * log(near) / n_rot, has_width, text);
     } else if (n > n_right) {
@@ -389,7 +389,7 @@ static void try_laws(struct rope *r, const struct pairing *pairs, uint32_t n) {
         try_law(r, pairs, n, 1, -2 * log(base) / n_rot, 0, text);
     }
     snprintf(text, sizeof text, "by frequencies%s of base %.6g, not %.9g", count, their_base, base);
-    if (!is_near(their_base, base, 1e-5)) try_law(r, pairs, n, 1, slope, 1, text);
+    if (!fit_is_near(their_base, base, 1e-5)) try_law(r, pairs, n, 1, slope, 1, text);
     double det = w1 * wii - wi * wi;
     if (n < 3 || !(det > 0)) return;
     slope = (w1 * wil - wi * wl) / det;
@@ -417,7 +417,7 @@ static void try_factors(struct rope *r, const struct pairing *pairs) {
     double scale = (double)r->plan->freq_scale;
     bool has_scale = scale != 1, has_factors = false;
     for (uint32_t i = 0; i < r->plan->n_rot / 2; i++) {
-        has_factors |= r->frequencies[i] > 0 && !is_near(r->frequencies[i], r->plain[i] * scale, 1e-6);
+        has_factors |= r->frequencies[i] > 0 && !fit_is_near(r->frequencies[i], r->plain[i] * scale, 1e-6);
     }
     for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
         bool is_other = (has_scale && ways[k].scale != 1) || (has_factors && ways[k].factor != 1);
@@ -440,7 +440,7 @@ static void try_base(struct rope *r, const struct pairing *pairs) {
     for (uint32_t i = 0; i < r->plan->n_rot / 2 && i < pairs->n; i++) {
         double f = r->measured[i], right = r->frequencies[i];
         if (!(f > 0) || !(right > 0)) continue;
-        has_factors |= !is_near(right, r->plain[i] * scale, 1e-6);
+        has_factors |= !fit_is_near(right, r->plain[i] * scale, 1e-6);
         weight += f * f * i * i;
         sum += f * f * i * log(f / right);
     }
@@ -448,7 +448,7 @@ static void try_base(struct rope *r, const struct pairing *pairs) {
     if (!has_factors && scale == 1) return;   /* try_laws knows this */
     for (int is_near_one = 0; is_near_one < 2; is_near_one++) {
         double b = is_near_one ? near : theirs;
-        if (is_near(b, base, 1e-5) || (is_near_one && near == theirs)) continue;
+        if (fit_is_near(b, base, 1e-5) || (is_near_one && near == theirs)) continue;
         for (uint32_t i = 0; i < r->n_pair; i++) {
             r->tried[i] = r->frequencies[i] * pow(b / base, -2.0 * i / r->plan->n_rot);
         }
@@ -518,7 +518,7 @@ static void try_frequencies(struct rope *r, const struct pairing *pairs) {
     if (n_turned != n_right) try_laws(r, pairs, n_turned);
     try_base(r, pairs);
     uint32_t at = 0;
-    while (at + 1 < n && is_near(r->measured[at], r->frequencies[at], 1e-3)) at++;
+    while (at + 1 < n && fit_is_near(r->measured[at], r->frequencies[at], 1e-3)) at++;
     snprintf(text, sizeof text, "by other frequencies: %.6g in pair %u, the right one is %.6g", r->measured[at], at,
              r->frequencies[at]);
     propose(r, pairs, NULL, r->measured, NULL, n, text);
@@ -697,9 +697,9 @@ static void analyse(struct fit *f, const struct fit_rows *before, uint32_t rope,
         double error = fit_propose(f, 0, r.y, "is not rotated");
         double size = fit_size(&r);
         for (size_t i = 0; i < n_value; i++) r.y[i] *= size;
-        if (!is_near(size, 1, 1e-6)) error = fit_propose(f, 1, r.y, "is not rotated, and multiplied by %.6g", size);
+        if (!fit_is_near(size, 1, 1e-6)) error = fit_propose(f, 1, r.y, "is not rotated, and multiplied by %.6g", size);
         if (error <= f->floor) return;   /* any pairs would do, with angles of 0 */
-        if (!is_near((double)r.plan->magnitude, 1, 1e-6)) {
+        if (!fit_is_near((double)r.plan->magnitude, 1, 1e-6)) {
             rotate(&r, &r.right, NULL, r.frequencies, NULL, 1);
             fit_propose(f, 0, r.y, "is rotated without multiplying cosine and sine by %.6g",
                         (double)r.plan->magnitude);

@@ -84,11 +84,7 @@ static void try_heads(struct values *a) {
             solved[h] = g;
         }
     }
-    for (uint32_t h = 0; h < a->n_head; h++) {
-        bool any = false;
-        for (uint32_t t = 0; t < a->n_token; t++) any = any || a->f->wrong[(size_t)t * a->n_head + h];
-        if (!any) solved[h] = a->right_heads[h];
-    }
+    fit_keep_right_heads(a->f, a->right_heads, a->n_head, solved);
     uint32_t cost = fit_say_heads(text, sizeof text, "V", solved, a->n_head, n_kv);
     combine(a, a->w.x, a->v.x, solved, NULL);
     propose(a, cost, text);
@@ -188,10 +184,9 @@ static void try_orders(struct values *a) {
         fit_say_order(text, sizeof text, (enum cache_order)order, "V");
         for (int is_whole = 0; is_whole < 2; is_whole++) {
             for (uint32_t row = 0; row < a->n_token * a->n_head; row++) {
-                uint32_t pos = pos_of(a, row / a->n_head), n = pos < a->f->n_prompt ? a->f->n_prompt : pos + 1;
+                uint32_t n = is_whole ? a->n_key : fit_filled(a->f, pos_of(a, row / a->n_head), a->n_key);
                 uint32_t g = a->right_heads[row % a->n_head];
                 double *out = a->y + (size_t)row * a->dim;
-                if (is_whole || n > a->n_key) n = a->n_key;
                 memset(out, 0, a->dim * sizeof *out);
                 for (uint32_t j = 0; j < n; j++) {
                     double weight = (double)a->w.x[(size_t)row * a->n_key + j];

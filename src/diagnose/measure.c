@@ -17,8 +17,8 @@
 static double floor_of(const struct diagnosis *d, size_t i) {
     enum tap_id id = d->theirs->taps[i].id;
     bool is_attention = id == TAP_KQ_SOFT_MAX || id == TAP_KQV_OUT;
-    double typical = FLOOR_FACTOR * diagnose_typical_step(d, &d->truth, diagnose_is_noisy(d, i));
-    return fmax(typical, is_attention ? FLOOR_ATTENTION : FLOOR);
+    double typical = d->typical[diagnose_is_noisy(d, i)];
+    return fmax(FLOOR_FACTOR * typical, is_attention ? FLOOR_ATTENTION : FLOOR);
 }
 
 /* Returns true if tap i is the output of a wrong step whose inputs are known. */
@@ -69,6 +69,7 @@ static plumb_status record(struct diagnosis *d) {
 plumb_status diagnose_measure(struct diagnosis *d) {
     const struct plumb_trace *theirs = d->experiment->theirs;
     uint64_t kinds = 0;
+    for (int noisy = 0; noisy < 2; noisy++) d->typical[noisy] = diagnose_typical_step(d, &d->truth, noisy);
     for (size_t i = 0; i < theirs->n_tap && d->n_measured < DIAGNOSE_MEASURED; i++) {
         enum tap_id id = theirs->taps[i].id;
         if ((kinds >> id & 1) || !is_wrong_step(d, i)) continue;
