@@ -160,7 +160,7 @@ export class Engine extends Instance {
    * @param {number} guess  the capacity of the first buffer, in elements
    * @param {(ptr: number, cap: number) => number} write
    * @param {number} [unit]  bytes per element */
-  fillBuffer(guess, write, unit = 1) {
+  #fillBuffer(guess, write, unit = 1) {
     for (let cap = guess; ;) {
       const ptr = this.buffer(cap * unit);
       const n = write(ptr, cap);
@@ -389,7 +389,7 @@ export class Engine extends Instance {
       const type = this.string(c.plumb_model_key_type(model, i));
       const count = Number(c.plumb_model_key_count(model, i));
       const value = (/** @type {number} */ j) => {
-        const { ptr, n } = this.fillBuffer(256, (buf, cap) => {
+        const { ptr, n } = this.#fillBuffer(256, (buf, cap) => {
           const length = c.plumb_model_key_value(model, i, BigInt(j), buf, cap) >>> 0;
           return length < cap ? length : length + 1;   // it also writes a final 0, which it does not count
         });
@@ -411,7 +411,7 @@ export class Engine extends Instance {
   /** @param {string} text @param {number} flags */
   #tokenize(text, flags) {
     return this.withText(text, (chars, length) => {
-      const { ptr, n } = this.fillBuffer(length + 8, (ids, cap) =>
+      const { ptr, n } = this.#fillBuffer(length + 8, (ids, cap) =>
         Number(this.c.plumb_tokenize(this.#model, chars, length, flags, ids, cap)), 4);
       return new Int32Array(this.memory.buffer, ptr, n).slice();
     });
@@ -422,7 +422,7 @@ export class Engine extends Instance {
    * @param {number} most  tokens; the last ones of a longer text are left out; 0: no limit */
   tokenizeInput(text, query, parseSpecial, most) {
     return this.withText(query ?? '', (queryChars, queryLength) => this.withText(text, (chars, length) => {
-      const { ptr, n } = this.fillBuffer(queryLength + length + 8, (ids, cap) =>
+      const { ptr, n } = this.#fillBuffer(queryLength + length + 8, (ids, cap) =>
         Number(this.c.plumb_tokenize_input(this.#model, query === undefined ? 0 : queryChars, queryLength, chars,
           length, parseSpecial ? PARSE_SPECIAL : 0, most, ids, cap)), 4);
       return new Int32Array(this.memory.buffer, ptr, n).slice();
@@ -433,7 +433,7 @@ export class Engine extends Instance {
   detokenize(ids, special) {
     for (let i = 0; i < ids.length; i++) this.#checkToken(ids[i]);
     return this.withIds(ids, (array, length) => {
-      const { ptr, n } = this.fillBuffer(64 + 8 * length, (buf, cap) =>
+      const { ptr, n } = this.#fillBuffer(64 + 8 * length, (buf, cap) =>
         Number(this.c.plumb_detokenize(this.#model, array, length, special, buf, cap)));
       return decode(this.u8.slice(ptr, ptr + n));
     });
@@ -459,7 +459,7 @@ export class Engine extends Instance {
   /** Writes the bytes of a token's text to the buffer of buffer. @param {number} id
    * @param {boolean} special  as in piece */
   #piece(id, special) {
-    return this.fillBuffer(256, (buf, cap) => Number(this.c.plumb_token_piece(this.#model, id, special, buf, cap)));
+    return this.#fillBuffer(256, (buf, cap) => Number(this.c.plumb_token_piece(this.#model, id, special, buf, cap)));
   }
 
   /** @returns {number}  -1: none */
@@ -600,7 +600,6 @@ export class Engine extends Instance {
     }
   }
 
-
   // ---- sampler ----
 
   get hasGrammars() { return this.#grammars !== undefined; }
@@ -618,7 +617,7 @@ export class Engine extends Instance {
   vocabulary() {
     const c = this.c, n = c.plumb_model_n_vocab(this.#model);
     return this.withBytes(5 * n, ends => {
-      const kinds = ends + 4 * n, { ptr, n: length } = this.fillBuffer(8 * n, (texts, cap) =>
+      const kinds = ends + 4 * n, { ptr, n: length } = this.#fillBuffer(8 * n, (texts, cap) =>
         c.plumb_wasm_vocabulary(this.#model, ends, kinds, texts, cap));
       return {
         ends: new Uint32Array(this.u8.slice(ends, kinds).buffer), kinds: this.u8.slice(kinds, kinds + n),

@@ -1,5 +1,5 @@
 /* The types of conversations: messages, the tools that a model may call, the options of an answer, and the interface
- * that chat.js and completions.js need from a model */
+ * that chat.js and completions.js need from a model. */
 
 /** @typedef {'system' | 'developer' | 'user' | 'assistant' | 'tool'} Role  developer: the same as system; tool: the
  *   result of a tool
