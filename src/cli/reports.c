@@ -165,20 +165,38 @@ static int list_quirks(const struct options *o) {
     return code == EXIT_OK ? out_close(EXIT_OK) : code;
 }
 
-/* Checks that the tokens given by --tokens or -p are those of the file, if it has any. */
-static int compare_tokens(const plumb_trace *trace, const struct ids *given, const struct options *o) {
-    const int32_t *ids = plumb_trace_tokens(trace);
-    size_t n = plumb_trace_n_token(trace), i = 0;
-    const char *option = o->ids ? "--tokens" : "-p";
+/* Says how the given tokens differ from those of theirs, as `plumb diff` does.  Returns EXIT_DIFFERENT, or the code of
+ * an error. */
+static int report_tokens(plumb_trace *theirs, plumb_trace *given, plumb_model *model, const struct options *o) {
+    struct reporting r;
+    plumb_report diff;
+    bool agree;
+    int code = begin_report(&r, &diff, o, "-");
+    if (code != EXIT_OK) return code;
+    diff.name_a = o->against;
+    diff.name_b = o->ids ? "--tokens" : o->chat ? "-p in the chat template" : "-p";
+    code = end_report(&r, plumb_diff(theirs, given, model, &diff, &agree), "diff", plumb_trace_error(theirs));
+    return code == EXIT_OK ? EXIT_DIFFERENT : code;
+}
+
+/* Checks that the tokens given by --tokens or -p are those of the file, if it has any.  Activations of different tokens
+ * cannot be compared, and what differs in the tokens may be the mistake: a chat template that is missing. */
+static int compare_tokens(plumb_trace *theirs, plumb_model *model, const struct ids *given, const struct options *o) {
+    const int32_t *ids = plumb_trace_tokens(theirs);
+    size_t n = plumb_trace_n_token(theirs), i = 0;
     if (!ids) return EXIT_OK;
     while (i < n && i < given->n && ids[i] == given->data[i]) i++;
-    if (i < n && i < given->n) {
-        return print_error(EXIT_USAGE, "diagnose: %s contradicts %s: at index %zu it has token %d, but the file has %d",
-                        option, o->against, i, (int)given->data[i], (int)ids[i]);
+    if (i == n && i == given->n) return EXIT_OK;
+    if (i == n || i == given->n) {
+        return print_error(EXIT_USAGE, "diagnose: %s contradicts %s: it has %zu tokens, but the file has %zu",
+                           o->ids ? "--tokens" : "-p", o->against, given->n, n);
     }
-    if (n == given->n) return EXIT_OK;
-    return print_error(EXIT_USAGE, "diagnose: %s contradicts %s: it has %zu tokens, but the file has %zu", option,
-                    o->against, given->n, n);
+    plumb_trace *trace = plumb_trace_create();
+    plumb_status status = trace ? plumb_trace_set_tokens(trace, given->data, given->n, given->n) : PLUMB_ERROR_MEMORY;
+    int code = status == PLUMB_OK ? report_tokens(theirs, trace, model, o)
+             : report(o->against, status, trace ? plumb_trace_error(trace) : "out of memory");
+    plumb_trace_free(trace);
+    return code;
 }
 
 /* Gives the trace the tokens of --tokens or -p, which the other engine was fed, if its file does not have them.  With
@@ -192,7 +210,7 @@ static int set_trace_tokens(plumb_trace *trace, plumb_model *model, const struct
     }
     struct ids ids;
     int code = input_ids(&ids, model, o, prompt);
-    if (code == EXIT_OK) code = compare_tokens(trace, &ids, o);
+    if (code == EXIT_OK) code = compare_tokens(trace, model, &ids, o);
     bool is_new = !plumb_trace_tokens(trace) || o->n_prompt != UINT32_MAX;
     if (code == EXIT_OK && is_new) {
         size_t n_prompt = o->n_prompt < ids.n ? o->n_prompt : ids.n;

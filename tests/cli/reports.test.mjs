@@ -191,17 +191,22 @@ test('diagnose: if the file has no tokens, the command line gives them', async (
   assert.equal((await plumb([...told, '--n-prompt', '3'])).code, 0);
 });
 
-test('diagnose: tokens that contradict the file are wrong usage, exit code 2', async () => {
-  const diagnose = ids => plumb(['diagnose', model, '--against', truth, '--tokens', ids.join()]);
-  assert.equal((await diagnose(tokens)).code, 0);
-  const other = tokens.with(2, tokens[2] + 1);
-  const { code, out, err } = await diagnose(other);
-  assert.deepEqual([code, out, err], [2, '', `plumb: diagnose: --tokens contradicts ${truth}: at index 2 it has token `
-    + `${other[2]}, but the file has ${tokens[2]}\n`]);
-  assert.match((await diagnose(tokens.slice(1))).err, /at index 0 it has token /);
-  assert.match((await diagnose([...tokens, 1])).err,
-    new RegExp(`: it has ${tokens.length + 1} tokens, but the file has ${tokens.length}\n$`));
-});
+test('diagnose: tokens that contradict the file are the verdict, exit code 1; other numbers of tokens are wrong usage',
+  async () => {
+    const diagnose = (ids, ...more) => plumb(['diagnose', model, '--against', truth, '--tokens', ids.join(), ...more]);
+    assert.equal((await diagnose(tokens)).code, 0);
+    const other = tokens.with(2, tokens[2] + 1);
+    const { code, out, err } = await diagnose(other);
+    assert.deepEqual([code, err], [1, '']);
+    assert.match(out, /^from token \d on\n.*\nThe tokens differ: .*\nThey first differ at index 2\. /ms);
+    const told = JSON.parse((await diagnose(other, '--json')).out);
+    assert.deepEqual([told.format, told.tokens.index, told.b.tokens], ['plumb diff', 2, other]);
+    const missing = JSON.parse((await diagnose(tokens.slice(1), '--json')).out);
+    assert.deepEqual([missing.agree, missing.tokens.index], [false, 0]);
+    const more = await diagnose([...tokens, 1]);
+    assert.deepEqual([more.code, more.out, more.err], [2, '', `plumb: diagnose: --tokens contradicts ${truth}: it has `
+      + `${tokens.length + 1} tokens, but the file has ${tokens.length}\n`]);
+  });
 
 test('diagnose --tolerance sets the size from which an error counts', async () => {
   const theirs = foreign('off', { change: (x, name) => x.map(x => name === 'embd' ? 1.001 * x : x) });
