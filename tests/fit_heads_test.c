@@ -350,8 +350,8 @@ enum { N_KV = 2 };
 enum mistake {
     RIGHT, SCALE_1, SCALE_DIM, SCALE_ODD, SOFTCAP, STRICT, NO_MASK, NEXT_TOKEN, WINDOW, SUM_LATE, OVER_QUERIES,
     OVER_HEADS, NO_SUM, EXTRA_KEY, INTERLEAVED, FIRST_HEAD, ODD_HEADS, PREVIOUS_SLOT, ZERO_SLOT, OTHER_SLOT, LAYOUT,
-    LAYOUT_BATCH, OWN_ZERO, OVERWRITTEN, LESS_ELEMENTS, ONE_HEAD, DECODED_OWN, WEAK_MASK, SLOTS, BASE_2, RANDOM_SCORES,
-    SQUARES
+    LAYOUT_BATCH, STRIDE, OWN_ZERO, OVERWRITTEN, LESS_ELEMENTS, ONE_HEAD, DECODED_OWN, WEAK_MASK, SLOTS, BASE_2,
+    RANDOM_SCORES, SQUARES
 };
 
 struct attention_data {
@@ -388,6 +388,7 @@ static double score(const struct attention_data *d, enum mistake m, uint32_t t, 
     if (m == OTHER_SLOT && j == 3) k = d->k[1][g];
     uint32_t n_slot = m == LAYOUT ? N_TOKEN : t < N_PROMPT ? N_PROMPT : t + 1, row = g * n_slot + j;
     if (m == LAYOUT || (m == LAYOUT_BATCH && j < n_slot)) k = d->k[row / N_KV][row % N_KV];
+    if (m == STRIDE) k = j * (N_HEAD / N_KV) < n_slot ? d->k[j * (N_HEAD / N_KV)][g] : zeros;
     if (m == OWN_ZERO && t >= N_PROMPT && j == t) k = zeros;
     if (m == OVERWRITTEN && t > N_PROMPT && j == N_PROMPT) k = d->k[t][g];
     double scale = m == SCALE_1 ? 1 : m == SCALE_DIM ? 1.0 / DIM : m == SCALE_ODD ? 0.337 : 0.25;
@@ -460,6 +461,7 @@ static const struct attention_case weight_cases[] = {
     { "another token in a slot", OTHER_SLOT, "has K of token 1 at token 3" },
     { "rows of K read in another order", LAYOUT, "has rows of K, stored as (token, head), read as (head, token)" },
     { "rows of K of a batch read in another order", LAYOUT_BATCH, "has rows of K, stored as (token, head), read as" },
+    { "K read with the stride of Q", STRIDE, "has K of each token read n_head heads after that of the token" },
     { "a cache without the token itself", OWN_ZERO, "has K of zeros for the token itself after the prompt" },
     { "a cache of one slot after the prompt", OVERWRITTEN, "has the K of every token after the prompt in the same" },
     { "half of each head", LESS_ELEMENTS, "has dot products of the first 8 elements of heads alone, of 16" },
@@ -528,8 +530,8 @@ static void weights(const void *arg) {
 
 /* The sum over j of weight (t, h, j) times V (j, h / 2). */
 enum out_mistake {
-    OUT_RIGHT, OUT_INTERLEAVED, OUT_FIRST, OUT_ODD, OUT_LAYOUT, OUT_LAYOUT_BATCH, OUT_OVERWRITTEN, OUT_TRANSPOSED_V,
-    OUT_TRANSPOSED, OUT_SHIFTED, OUT_ZERO,
+    OUT_RIGHT, OUT_INTERLEAVED, OUT_FIRST, OUT_ODD, OUT_LAYOUT, OUT_LAYOUT_BATCH, OUT_STRIDE, OUT_OVERWRITTEN,
+    OUT_TRANSPOSED_V, OUT_TRANSPOSED, OUT_SHIFTED, OUT_ZERO,
     OUT_OTHER, OUT_STALE, OUT_MERGE, OUT_LARGEST, OUT_EQUAL, OUT_K, OUT_NEXT, OUT_ONE_HEAD, OUT_ELEMENTS, OUT_RANDOM,
     OUT_ROOT
 };
@@ -549,6 +551,7 @@ static void add_up(struct attention_data *d, enum out_mistake m) {
                 const float *v = d->v[j][g];
                 uint32_t n_slot = m == OUT_LAYOUT ? N_TOKEN : t < N_PROMPT ? N_PROMPT : t + 1, r = g * n_slot + j;
                 if (m == OUT_LAYOUT || (m == OUT_LAYOUT_BATCH && j < n_slot)) v = d->v[r / N_KV][r % N_KV];
+                if (m == OUT_STRIDE) v = j * (N_HEAD / N_KV) < n_slot ? d->v[j * (N_HEAD / N_KV)][g] : zeros;
                 if (m == OUT_OVERWRITTEN && t > N_PROMPT && j == N_PROMPT) v = d->v[t][g];
                 if (m == OUT_TRANSPOSED) w = (double)d->weights[j][h][t];
                 if (m == OUT_SHIFTED) v = j > 0 ? d->v[j - 1][g] : zeros;
@@ -589,6 +592,7 @@ static const struct out_case out_cases[] = {
     { "heads in no order", OUT_ODD, "has heads that read the heads 1, 0, 0, 1 of V" },
     { "rows of V in another order", OUT_LAYOUT, "has rows of V, stored as (token, head), read as (head, token)" },
     { "rows of V of a batch in another order", OUT_LAYOUT_BATCH, "has rows of V, stored as (token, head), read" },
+    { "V read with the stride of Q", OUT_STRIDE, "has V of each token read n_head heads after that of the token" },
     { "a cache of one slot after the prompt", OUT_OVERWRITTEN, "has the V of every token after the prompt in the" },
     { "V transposed", OUT_TRANSPOSED_V, "of each head of V, stored as (token, element), read as (element, token)" },
     { "weights transposed", OUT_TRANSPOSED, "has the weights read as (key, token)" },

@@ -113,7 +113,7 @@ bool fit_align(struct fit *f, struct fit_rows *rows) {
     return true;
 }
 
-bool fit_input(struct fit *f, uint64_t among, struct fit_rows *rows) {
+bool fit_find_input(struct fit *f, uint64_t among, struct fit_rows *rows) {
     uint64_t absent = f->layer < 0 ? 0 : model_absent_taps(f->model, (uint32_t)f->layer);
     uint64_t inputs = tap_inputs_without(f->dump->order, f->id, absent) & among;
     for (uint32_t i = 0; i < TAP_COUNT; i++) {
@@ -127,9 +127,13 @@ bool fit_input(struct fit *f, uint64_t among, struct fit_rows *rows) {
         } else if (tap_spec(id)->in_layer == false) {
             layer = -1;
         }
-        return fit_tap(f, id, layer, rows) && fit_align(f, rows);
+        return fit_tap(f, id, layer, rows);
     }
     return false;
+}
+
+bool fit_input(struct fit *f, uint64_t among, struct fit_rows *rows) {
+    return fit_find_input(f, among, rows) && fit_align(f, rows);
 }
 
 const struct affine *fit_weight(const struct fit *f, enum weight_id id) {

@@ -77,9 +77,11 @@ void *fit_new(struct fit *f, uint64_t n, size_t size);
 bool fit_tap(struct fit *f, enum tap_id id, int32_t layer, struct fit_rows *rows);
 /* Keeps the rows of the tokens of the output.  Returns false if one is missing. */
 bool fit_align(struct fit *f, struct fit_rows *rows);
-/* Finds the input of the step that is in the set `among` (TAP_SET), with the rows of the tokens of the output.  In the
- * set, L_OUT means the l_out of the layer before, or the embedding in layer 0.  If the layer lacks a tap, such as a
- * norm, its own input takes its place.  UINT64_MAX: the only input.  Returns false if a row is missing. */
+/* Finds the input of the step that is in the set `among` (TAP_SET), with all rows that are known.  In the set, L_OUT
+ * means the l_out of the layer before, or the embedding in layer 0.  If the layer lacks a tap, such as a norm, its own
+ * input takes its place.  UINT64_MAX: the only input.  Returns false if it is not known. */
+bool fit_find_input(struct fit *f, uint64_t among, struct fit_rows *rows);
+/* As fit_find_input, with the rows of the tokens of the output.  Returns false if one is missing. */
 bool fit_input(struct fit *f, uint64_t among, struct fit_rows *rows);
 /* The weight of the layer of the step, or of outside the layers. */
 const struct affine *fit_weight(const struct fit *f, enum weight_id id);

@@ -171,7 +171,8 @@ static void multiply_in_order(const struct attention *a, enum cache_order order,
             for (uint32_t j = 0; j < a->n_key; j++) {
                 double dot = 0;
                 for (uint32_t i = 0; j < n && i < a->dim; i++) {
-                    dot += (double)x[i] * (double)a->k.x[fit_order(order, n, a->n_kv, a->dim, j, a->right_heads[h], i)];
+                    size_t from = fit_order(order, n, a->n_kv, a->n_head / a->n_kv, a->dim, j, a->right_heads[h], i);
+                    if (from != SIZE_MAX) dot += (double)x[i] * (double)a->k.x[from];
                 }
                 a->dots[((size_t)t * a->n_head + h) * a->n_key + j] = dot;
             }

@@ -62,11 +62,17 @@ void fit_say_order(char *text, size_t size, enum cache_order order, const char *
         [ORDER_SLOTS_BY_ELEMENT] = { "the elements of each head", "element, token", "token, element" },
         [ORDER_ELEMENTS_BY_HEAD] = { "the elements", "head, element", "element, head" },
     };
+    if (order == ORDER_STRIDE_OF_Q) {
+        snprintf(text, size, "has %s of each token read n_head heads after that of the token before, but stored "
+                 "n_head_kv heads after it", of);
+        return;
+    }
     snprintf(text, size, "has %s of %s, stored as (%s), read as (%s)", texts[order].what, of, texts[order].stored,
              texts[order].read);
 }
 
-size_t fit_order(enum cache_order order, size_t n_slot, size_t n_kv, size_t dim, size_t slot, size_t g, size_t e) {
+size_t fit_order(enum cache_order order, size_t n_slot, size_t n_kv, size_t group, size_t dim, size_t slot, size_t g,
+                 size_t e) {
     size_t row = slot * n_kv + g, flat;
     switch (order) {
     case ORDER_ROWS_BY_HEAD: return (g * n_slot + slot) * dim + e;
@@ -80,6 +86,7 @@ size_t fit_order(enum cache_order order, size_t n_slot, size_t n_kv, size_t dim,
     case ORDER_ELEMENTS_BY_HEAD:
         flat = g * dim + e;
         return (slot * n_kv + flat % n_kv) * dim + flat / n_kv;
+    case ORDER_STRIDE_OF_Q: return slot * group < n_slot ? (slot * group * n_kv + g) * dim + e : SIZE_MAX;
     default: return row * dim + e;
     }
 }

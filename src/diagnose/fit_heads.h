@@ -20,11 +20,13 @@ uint32_t fit_say_heads(char *text, size_t size, const char *of, const uint32_t *
 /* Orders in which a cache (n_slot, n_kv, dim) is read by mistake. */
 enum cache_order {
     ORDER_RIGHT, ORDER_ROWS_BY_HEAD, ORDER_ROWS_BY_SLOT, ORDER_ELEMENTS_BY_SLOT, ORDER_SLOTS_BY_ELEMENT,
-    ORDER_ELEMENTS_BY_HEAD, N_ORDER
+    ORDER_ELEMENTS_BY_HEAD, ORDER_STRIDE_OF_Q, N_ORDER
 };
 /* Writes "has rows of V, stored as (token, head), read as (head, token)".  of: "K" or "V". */
 void fit_say_order(char *text, size_t size, enum cache_order order, const char *of);
-/* Returns the index of the element that is taken for element e of head g in a slot. */
-size_t fit_order(enum cache_order order, size_t n_slot, size_t n_kv, size_t dim, size_t slot, size_t g, size_t e);
+/* Returns the index of the element that is taken for element e of head g in a slot; SIZE_MAX: none, a zero past the
+ * slots that are filled.  group: n_head / n_kv */
+size_t fit_order(enum cache_order order, size_t n_slot, size_t n_kv, size_t group, size_t dim, size_t slot, size_t g,
+                 size_t e);
 
 #endif

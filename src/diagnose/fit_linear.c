@@ -22,6 +22,8 @@ enum reading {
     /* The scales of the parts of a block (bit 0 of which) and their minima (bit 1) are 1, all that of the first part,
      * or in another order. */
     READ_PARTS_ONE, READ_PARTS_FIRST, READ_PARTS_BEFORE, READ_PARTS_NEXT, READ_PARTS_REVERSED,
+    /* Both of Q4_K and Q5_K, as if their 12 bytes were packed in another way. */
+    READ_PACKED_SCALES_FIRST, READ_PACKED_PAIRS, READ_PACKED_BY_TWO,
     READ_OFFSET,   /* codes are larger by the integer in which */
     N_READING
 };
@@ -133,6 +135,20 @@ static void put_part(uint32_t type, uint8_t *block, uint32_t j, bool is_min, uin
     }
 }
 
+/* Six bits of the bytes q, from bit `at` on, the lowest first. */
+static uint32_t six_bits(const uint8_t *q, uint32_t at) {
+    uint32_t low = (uint32_t)q[at / 8] >> at % 8, high = at % 8 > 2 ? (uint32_t)q[at / 8 + 1] << (8 - at % 8) : 0;
+    return (low | high) & 63;
+}
+
+/* Part j of Q4_K and Q5_K, read from the 12 bytes q as engines do that expect another packing. */
+static uint32_t get_packed(enum reading reading, const uint8_t *q, uint32_t j, bool is_min) {
+    if (reading == READ_PACKED_SCALES_FIRST) return six_bits(q, 6 * (is_min ? 8 + j : j));
+    if (reading == READ_PACKED_PAIRS) return six_bits(q, 6 * (2 * j + is_min));
+    const uint8_t *two = q + j / 2 + (is_min ? 4 : 0);
+    return j % 2 == 0 ? two[0] & 63u : (uint32_t)two[0] >> 6 | (two[2] & 15u) << 2;
+}
+
 static void edit_parts(const struct way *way, const uint8_t *bytes, uint8_t *edited) {
     const struct quant_traits *traits = way->w->traits;
     uint32_t type = way->w->type, n = count_parts(type);
@@ -146,6 +162,9 @@ static void edit_parts(const struct way *way, const uint8_t *bytes, uint8_t *edi
                 if (!(way->which >> is_min & 1)) continue;
                 uint32_t value = get_part(type, bytes + i * size, from, is_min);
                 if (way->reading == READ_PARTS_ONE) value = type == QUANT_Q3_K ? 33 : 1;
+                if (way->reading >= READ_PACKED_SCALES_FIRST) {
+                    value = get_packed(way->reading, bytes + i * size + parts_offset(type), j, is_min);
+                }
                 put_part(type, edited + i * size, j, is_min, value);
             }
         }
@@ -307,7 +326,10 @@ static void try_readings(struct linear *l, try_fn *try) {
         [READ_FIRST] = "is that of the row's first block", [READ_ONE] = "is taken as 1",
         [READ_ZERO] = "is taken as 0", [READ_MINUS] = "has the wrong sign", [READ_PARTS_ONE] = "are taken as 1",
         [READ_PARTS_FIRST] = "are all that of the first part", [READ_PARTS_BEFORE] = "are those of the part before",
-        [READ_PARTS_NEXT] = "are those of the next part", [READ_PARTS_REVERSED] = "are in reverse order" };
+        [READ_PARTS_NEXT] = "are those of the next part", [READ_PARTS_REVERSED] = "are in reverse order",
+        [READ_PACKED_SCALES_FIRST] = "are read as 16 numbers of 6 bits in a row, the scales first",
+        [READ_PACKED_PAIRS] = "are read as 16 numbers of 6 bits in a row, each scale before its minimum",
+        [READ_PACKED_BY_TWO] = "are read from byte j / 2, those of odd parts with low bits from its upper two" };
     uint32_t offsets[2], n_offset = scale_offsets(w->type, offsets);
     for (uint32_t k = 0; k < n_offset; k++) {
         for (int reading = READ_BEFORE; reading <= READ_MINUS; reading++) {
@@ -325,6 +347,13 @@ static void try_readings(struct linear *l, try_fn *try) {
                           traits->name, parts[which], comments[reading]);
             try(l, &(struct way){ w, (enum reading)reading, which, 0, l->x }, 0, text);
         }
+    }
+    bool is_packed = w->type == QUANT_Q4_K || w->type == QUANT_Q5_K;
+    for (int reading = READ_PACKED_SCALES_FIRST; reading <= READ_PACKED_BY_TWO && is_packed; reading++) {
+        size_t n = 0;
+        report_append(text, sizeof text, &n, "is of a misread %s: %s: the scales and minima of the parts of a block %s",
+                      w->name, traits->name, comments[reading]);
+        try(l, &(struct way){ w, (enum reading)reading, 3, 0, l->x }, 0, text);
     }
     bool has_codes = w->type == QUANT_Q4_0 || w->type == QUANT_Q5_0 || w->type == QUANT_Q8_0 || w->type == QUANT_Q4_1
                   || w->type == QUANT_Q5_1;
@@ -384,6 +413,32 @@ static void try_inputs(struct linear *l, double *x) {
                           tap_show(&name, id, layer));
             try_x(l, x, 0, text);
         }
+    }
+}
+
+/* Fills x with the input of the token that is `by` after that of each output.  Returns false if one is not known. */
+static bool shift_inputs(const struct linear *l, const struct fit_rows *rows, int64_t by, double *x) {
+    for (uint32_t t = 0; t < l->n_token; t++) {
+        uint32_t from = 0;
+        while (from < rows->n_token && (int64_t)rows->pos[from] != (int64_t)l->f->theirs.pos[t] + by) from++;
+        if (from == rows->n_token) return false;
+        for (uint32_t i = 0; i < l->n_in; i++) x[(size_t)t * l->n_in + i] = (double)fit_row(rows, from)[i];
+    }
+    return true;
+}
+
+/* The inputs of other tokens, where the dump has fewer outputs: engines compute the logits of one token only. */
+static void try_tokens(struct linear *l, double *x) {
+    struct fit_rows rows;
+    char text[FIT_SENTENCE];
+    if (!fit_find_input(l->f, UINT64_MAX, &rows) || rows.n_token <= l->n_token) return;
+    if (shift_inputs(l, &rows, -1, x)) try_x(l, x, 0, "is that of the token before");
+    if (shift_inputs(l, &rows, 1, x)) try_x(l, x, 0, "is that of the next token");
+    for (uint32_t s = 0; l->n_token == 1 && s < rows.n_token; s++) {
+        if (!shift_inputs(l, &rows, (int64_t)rows.pos[s] - (int64_t)l->f->theirs.pos[0], x)) continue;
+        size_t n = 0;
+        report_append(text, sizeof text, &n, "is that of token %u", rows.pos[s]);
+        try_x(l, x, 0, text);
     }
 }
 
@@ -667,6 +722,7 @@ void fit_linear(struct fit *f) {
     try_readings(&l, try_way);
     try_transposed(&l);
     try_inputs(&l, other);
+    try_tokens(&l, other);
     try_orders(&l, other);
     try_functions(&l, other);
     try_parts(&l, other);

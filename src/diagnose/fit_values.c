@@ -191,8 +191,9 @@ static void try_orders(struct values *a) {
                 for (uint32_t j = 0; j < n; j++) {
                     double weight = (double)a->w.x[(size_t)row * a->n_key + j];
                     for (uint32_t i = 0; weight != 0 && i < a->dim; i++) {
-                        size_t from = fit_order((enum cache_order)order, n, a->n_kv, a->dim, j, g, i);
-                        out[i] += weight * (double)a->v.x[from];
+                        size_t from = fit_order((enum cache_order)order, n, a->n_kv, a->n_head / a->n_kv, a->dim, j, g,
+                                                i);
+                        if (from != SIZE_MAX) out[i] += weight * (double)a->v.x[from];
                     }
                 }
             }
