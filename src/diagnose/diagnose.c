@@ -420,6 +420,7 @@ plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab
     plumb_status status = experiment_create(&d.experiment, m, theirs, err);
     if (status == PLUMB_OK) d.doubt = tokens_warning(theirs, vocab);
     if (status == PLUMB_OK) status = diagnose_prepare(&d);
+    if (status == PLUMB_OK) status = diagnose_recognize_noise(&d);
     if (status == PLUMB_OK) status = search(&d);
     if (status == PLUMB_OK) keep_explanations(&d);
     if (status == PLUMB_OK) status = add_others(&d);

@@ -1,6 +1,7 @@
 /* Finds the known mistakes (quirks, quirk_table.h) with which the reference pass gives another engine's numbers.
  *
  *   diagnose.c: theirs -> struct diagnosis, the sets of quirks that bring the reference pass closer to theirs
+ *   noise.c: how their activations are rounded
  *   judge.c: which errors need an explanation, and which are noise
  *   measure.c: the wrong steps whose inputs are known, and what was computed in them (fit.h)
  *   diagnose_report.c: struct diagnosis -> text or JSON
@@ -32,6 +33,16 @@ struct local {
                                            * outside the layers is over in base */
 };
 
+/* The median error of the rows that a rounding made clearly closer, before and after. */
+struct lowered { double before, after; };
+
+/* How the engine rounds activations, as far as the dump shows it. */
+struct noise {
+    struct roundings rounding;    /* the pass rounds in this way too */
+    const char *products, *attention;   /* this rounding in words; NULL: none was recognized */
+    struct lowered of_products, of_attention;
+};
+
 /* DIAGNOSE_SHOWN: how many ranked sets the text shows; it shows more if they tie with the first.  DIAGNOSE_OTHERS:
  * space for each of the shown sets without each of its quirks, and for one set that is made in some layers only. */
 enum { DIAGNOSE_SHOWN = 5, DIAGNOSE_OTHERS = DIAGNOSE_SHOWN * EXPERIMENT_QUIRKS + 1 };
@@ -50,6 +61,7 @@ struct diagnosis {
     double tolerance;
     uint32_t max_quirk;
     uint8_t *kinds;           /* (theirs->n_tap) what judge.c knows about each tap of theirs */
+    struct noise noise;
     struct outcome truth;
     struct outcome *ranked;   /* (n_ranked) sets run on all layers, best first */
     size_t n_ranked, cap;
@@ -88,8 +100,9 @@ plumb_status diagnose_prepare(struct diagnosis *d);
 /* Returns true if theirs has all inputs of tap i whole.  Its error is then that of one step. */
 bool diagnose_inputs_known(const struct diagnosis *d, size_t i);
 /* Returns the median error of the noisy taps of the first layer that has any, if rounding activations to 8 bits can be
- * its cause.  Returns 0 if the median is larger or is only the rounding of f32, if no tap is noisy, or if the caller
- * set a tolerance, which then applies to all taps. */
+ * its cause.  Where errors add up and the rounding was recognized, returns what that rounding does to the truth.
+ * Returns 0 if the median is larger or is only the rounding of f32, if many rows are exact, if no tap is noisy, or if
+ * the caller set a tolerance, which then applies to all taps. */
 double diagnose_noise(const struct diagnosis *d, const struct outcome *o);
 /* Returns the error up to which noisy taps agree.  It is a multiple of the noise, but at least the tolerance. */
 double diagnose_allowed(const struct diagnosis *d, const struct outcome *o);
@@ -120,6 +133,12 @@ bool diagnose_diverges(const struct diagnosis *d, const struct outcome *o, int32
 bool diagnose_is_noisy(const struct diagnosis *d, size_t i);
 /* Returns the median error of the taps whose inputs are known, that are noisy or not, and that are not over. */
 double diagnose_typical_step(const struct diagnosis *d, const struct outcome *o, bool noisy);
+
+/* ---- noise.c ---- */
+
+/* Recognizes how theirs is rounded, fills d->noise, and lets all later runs round in the same way.  Does nothing if the
+ * caller set a tolerance.  PLUMB_ERROR_MEMORY. */
+plumb_status diagnose_recognize_noise(struct diagnosis *d);
 
 /* ---- measure.c ---- */
 

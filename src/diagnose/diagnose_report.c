@@ -221,10 +221,28 @@ static void print_noise(struct report_writer *w, const struct diagnosis *d, cons
         if (o == or_else) print_inexact(w, d, o);
         return;
     }
-    report_printf(w, "   except for errors up to %.2g, which rounding activations to 8 bits leaves:\n   their first "
-                  "products have errors of %.2g, so errors up to %.2g count as agreement\n   if that engine does not "
-                  "round activations, it has an unknown mistake;\n   --tolerance X allows no error above X\n", left,
-                  diagnose_noise(d, o), diagnose_allowed(d, o));
+    if (d->noise.products) {
+        report_printf(w, "   except for errors up to %.2g: a difference in the last bit of a sum changes how the next "
+                      "sums are\n   rounded, so this noise returns where errors add up; errors up to %.2g count as "
+                      "agreement\n", left, diagnose_allowed(d, o));
+        return;
+    }
+    report_printf(w, "   except for errors up to %.2g, noise of an unknown kind, such as rounding activations to 8 "
+                  "bits leaves:\n   their first products have errors of %.2g, so errors up to %.2g count as agreement\n"
+                  "   if that engine does not round activations, it has an unknown mistake;\n   --tolerance X allows "
+                  "no error above X\n", left, diagnose_noise(d, o), diagnose_allowed(d, o));
+}
+
+/* Says which rounding was recognized.  The truth is then rounded in the same way. */
+static void print_rounding(struct report_writer *w, const struct diagnosis *d) {
+    const struct noise *noise = &d->noise;
+    const struct { const char *text; const struct lowered *lowered; } said[] = {
+        { noise->products, &noise->of_products }, { noise->attention, &noise->of_attention } };
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        if (!said[i].text) continue;
+        report_printf(w, "their noise: %s\n   with that rounding the median error of the truth falls from %.2g to "
+                      "%.2g; it is kept below\n", said[i].text, said[i].lowered->before, said[i].lowered->after);
+    }
 }
 
 void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *w) {
@@ -238,6 +256,7 @@ void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *
                   d->experiment->forced ? "with whole activations: the steps after these are computed from them"
                                         : "without whole activations: errors add up along the pass");
     if (d->doubt) report_printf(w, "their tokens: %s\n", d->doubt);
+    print_rounding(w, d);
     if (d->experiment->permuted.taps) {
         report_printf(w, "their Qcur and Kcur have the elements of a head in transformers' order (pairs are half a "
                       "head apart); they were permuted to the GGUF's order (pairs are adjacent)\n");
@@ -431,16 +450,33 @@ static void json_measured(struct report_writer *w, const struct diagnosis *d) {
     report_printf(w, "]");
 }
 
+static void json_rounding(struct report_writer *w, const char *key, const char *text, const struct lowered *lowered) {
+    report_printf(w, "\"%s\": ", key);
+    if (!text) {
+        report_printf(w, "null");
+        return;
+    }
+    report_printf(w, "{\"text\": \"%s\", \"before\": ", text);
+    report_json_number(w, lowered->before);
+    report_printf(w, ", \"after\": ");
+    report_json_number(w, lowered->after);
+    report_printf(w, "}");
+}
+
 void diagnose_json(const struct diagnosis *d, bool agree, struct report_writer *w) {
     struct tap_text name;
     const struct outcome *best = d->local.explains ? d->local.base : diagnose_best(d);
     report_printf(w, "{\n  \"agree\": %s, \"forced\": %s, \"qk_permuted\": %s, \"tokens\": %u, \"n_prompt\": %u, "
                   "\"taps\": %zu,\n  \"tokens_warning\": %s%s%s, \"tolerance\": %.9g, \"noise\": %.9g, "
-                  "\"allowed\": %.9g,\n  \"truth\": {\"largest_error\": ", agree ? "true" : "false",
+                  "\"allowed\": %.9g,\n  \"rounding\": {", agree ? "true" : "false",
                   d->experiment->forced ? "true" : "false", d->experiment->permuted.taps ? "true" : "false",
                   d->theirs->n_token, d->theirs->n_prompt, diagnose_n_compared(d), d->doubt ? "\"" : "",
                   d->doubt ? d->doubt : "null", d->doubt ? "\"" : "", d->tolerance, diagnose_noise(d, best),
                   diagnose_allowed(d, best));
+    json_rounding(w, "products", d->noise.products, &d->noise.of_products);
+    report_printf(w, ", ");
+    json_rounding(w, "attention", d->noise.attention, &d->noise.of_attention);
+    report_printf(w, "},\n  \"truth\": {\"largest_error\": ");
     report_json_number(w, diagnose_largest(d, &d->truth));
     if (!agree) {
         size_t at = diagnose_first(d, &d->truth);

@@ -62,7 +62,11 @@ static void on_tap(void *user, const plumb_tap *tap) {
         }
         if (!theirs) continue;
         /* The error is relative to theirs, which is the same for every set of quirks. */
+        double before = sum->sum_error2;
+        uint32_t n_row = sum->n_row;
         compare_rows(sum, &ours, theirs);
+        size_t at = e->first_row[their - e->theirs->taps] + (size_t)(theirs - their->rows);
+        if (sum->n_row > n_row) e->row_error[at] = sqrt(fmax(0, sum->sum_error2 - before));
     }
 }
 
@@ -94,10 +98,12 @@ static void force(void *user, const plumb_tap *tap, double *x) {
 
 /* ---- runs ------------------------------------------------------------------------------------------------------ */
 
-static plumb_status reserve_outcome(struct outcome *o, size_t n_tap, struct error *err) {
+static plumb_status reserve_outcome(struct outcome *o, size_t n_tap, size_t n_row, struct error *err) {
     o->error = alloc_array(n_tap, sizeof *o->error);
     o->cosine = alloc_array(n_tap, sizeof *o->cosine);
-    if (o->error && o->cosine) return PLUMB_OK;
+    o->row_error = alloc_array((uint64_t)n_row + 1, sizeof *o->row_error);
+    for (size_t i = 0; o->row_error && i < n_row; i++) o->row_error[i] = (double)NAN;
+    if (o->error && o->cosine && o->row_error) return PLUMB_OK;
     outcome_free(o);
     return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: errors of %zu taps", n_tap);
 }
@@ -105,7 +111,8 @@ static plumb_status reserve_outcome(struct outcome *o, size_t n_tap, struct erro
 void outcome_free(struct outcome *o) {
     free(o->error);
     free(o->cosine);
-    o->error = o->cosine = NULL;
+    free(o->row_error);
+    o->error = o->cosine = o->row_error = NULL;
 }
 
 /* Runs the first n of e->tokens: n_prompt of them as one batch, the others one by one.  with_results: also computes the
@@ -131,7 +138,8 @@ plumb_status experiment_run(struct experiment *e, const struct quirk *const *qui
                             struct layers layers, struct outcome *o, struct error *err) {
     const struct plumb_trace *theirs = e->theirs;
     *o = (struct outcome){ .n_quirk = n_quirk };
-    PLUMB_TRY(reserve_outcome(o, theirs->n_tap, err));
+    PLUMB_TRY(reserve_outcome(o, theirs->n_tap, e->first_row[theirs->n_tap], err));
+    e->row_error = o->row_error;
     struct quirks set = { 0 };
     for (uint32_t i = 0; i < n_quirk; i++) {
         o->quirks[i] = quirks[i];
@@ -341,6 +349,10 @@ plumb_status experiment_create(struct experiment **out, const struct model *m, c
     plumb_status status = reference_create(&e->reference, m, n_ctx, n_batch, err);
     if (status == PLUMB_OK) {
         e->tokens = alloc_array(n_ctx, sizeof *e->tokens);
+        e->first_row = calloc(theirs->n_tap + 1, sizeof *e->first_row);
+        for (size_t i = 0; e->first_row && i < theirs->n_tap; i++) {
+            e->first_row[i + 1] = e->first_row[i] + theirs->taps[i].n_row;
+        }
         e->keys = alloc_array((uint64_t)m->plan.max_head * theirs->n_token, sizeof *e->keys);
         e->sums = alloc_array(theirs->n_tap, sizeof *e->sums);
         if (e->first_result != UINT32_MAX) {
@@ -352,7 +364,7 @@ plumb_status experiment_create(struct experiment **out, const struct model *m, c
         }
         bool has_own = reserve_own(e, n_ctx), has_pooled = !is_pooled || (e->embeddings && e->pooled);
         bool has_logits = e->logits || e->first_result == UINT32_MAX;
-        if (!e->tokens || !e->keys || !e->sums || !has_own || !has_pooled || !has_logits) {
+        if (!e->tokens || !e->first_row || !e->keys || !e->sums || !has_own || !has_pooled || !has_logits) {
             status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the diagnosis of %u tokens", theirs->n_token);
         }
     }
@@ -374,6 +386,7 @@ void experiment_free(struct experiment *e) {
     for (size_t i = 0; i < e->n_own; i++) free(e->own[i].rows);
     free(e->own);
     free(e->tokens);
+    free(e->first_row);
     free(e->keys);
     free(e->sums);
     free(e->logits);

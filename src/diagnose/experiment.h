@@ -22,6 +22,7 @@ struct outcome {
     uint32_t n_quirk;
     double score;             /* sum of log10 of the errors; a tap that comes ten times closer lowers it by 1 */
     double *error, *cosine;   /* (theirs->n_tap) each; NAN: the tap was not compared */
+    double *row_error;        /* (first_row[theirs->n_tap]) of each row by its values; NAN: it was not compared */
 };
 
 struct experiment {
@@ -38,6 +39,8 @@ struct experiment {
     struct trace_tap *own;  /* (n_own) statistics of the pass's rows, for taps of which theirs has statistics of all
                              * tokens together; other taps have no rows here */
     size_t n_own;           /* theirs->n_tap, or 0 before own is allocated */
+    size_t *first_row;      /* (theirs->n_tap + 1) how many rows the taps before have */
+    double *row_error;      /* of the outcome of the current run */
     uint32_t first_result;  /* first position at which theirs has result_norm or result_output; UINT32_MAX: none */
     bool forced;            /* some tap of theirs is whole (experiment_is_whole), so the pass continues from it */
 };

@@ -12,6 +12,7 @@
 #define PLUMB_DIAGNOSE_FIT_H
 
 #include "model/model.h"
+#include "reference/rounding.h"
 #include "trace/report.h"
 #include "trace/trace.h"
 
@@ -52,6 +53,7 @@ struct fit {
     const int32_t *tokens;         /* (dump->n_token) */
     uint32_t n_prompt;             /* the tokens before it were computed as one prompt, the others one by one */
     struct fit_rows theirs, truth; /* the output of the step, and the right one for their inputs; of the same shape */
+    struct rounding rounding;      /* of the inputs of products, also in the truth */
     double floor;                  /* an error up to this is rounding, or the noise that this dump has */
     struct finding findings[FIT_FINDINGS];   /* (n_finding) the best first */
     uint32_t n_finding;

@@ -42,6 +42,8 @@ struct linear {
     struct affine of;
     struct fit_rows input;
     const double *x;         /* (n_token, n_in) */
+    double *rounded;         /* (n_token, n_in) the x of a way, as the engine rounds it */
+    bool is_rounded;         /* the x of the ways that are tried is rounded already */
     uint32_t n_token, n_in, n_out;
     bool is_ffn;             /* the bias is added before the scale */
     bool is_logits;
@@ -253,15 +255,26 @@ static void propose(struct linear *l, uint32_t cost, const char *text) {
     } else fit_propose(l->f, cost, l->masked, "%s, only in %u of its rows", text, l->n_wrong_row);
 }
 
+/* Returns x (n_token, n_in) as the engine rounds it before it is multiplied by w; scratch. */
+static const double *round_x(struct linear *l, const struct weight *w, const double *x) {
+    if (l->f->rounding.kind == ROUND_NONE) return x;
+    memcpy(l->rounded, x, (size_t)l->n_token * l->n_in * sizeof *x);
+    for (size_t t = 0; t < l->n_token; t++) {
+        rounding_apply(&l->f->rounding, w->type, l->rounded + t * l->n_in, l->n_in);
+    }
+    return l->rounded;
+}
+
 /* Tries a way on the sample, and proposes it if the sample is right. */
 static void try_way(struct linear *l, const struct way *way, uint32_t cost, const char *text) {
+    const double *x = l->is_rounded ? way->x : round_x(l, way->w, way->x);
     double sum = 0, norm = 0;
     for (uint32_t s = 0; s < l->n_sample; s++) {
         if (!read_row(l, way, l->sample[s])) return;
         for (uint32_t t = 0; t < l->n_token; t++) {
             if (!is_wrong(l, t, l->sample[s])) continue;
             double theirs = theirs_at(l, t, l->sample[s]);
-            double d = finish(l, l->sample[s], dot(l->row, way->x + (size_t)t * l->n_in, l->n_in)) - theirs;
+            double d = finish(l, l->sample[s], dot(l->row, x + (size_t)t * l->n_in, l->n_in)) - theirs;
             sum += d * d;
             norm += theirs * theirs;
         }
@@ -271,7 +284,7 @@ static void try_way(struct linear *l, const struct way *way, uint32_t cost, cons
     for (uint32_t o = 0; o < l->n_out; o++) {
         if (!read_row(l, way, o)) return;
         for (uint32_t t = 0; t < l->n_token; t++) {
-            l->y[(size_t)t * l->n_out + o] = finish(l, o, dot(l->row, way->x + (size_t)t * l->n_in, l->n_in));
+            l->y[(size_t)t * l->n_out + o] = finish(l, o, dot(l->row, x + (size_t)t * l->n_in, l->n_in));
         }
     }
     propose(l, cost, text);
@@ -373,10 +386,11 @@ static void try_transposed(struct linear *l) {
     const float *all = fit_floats(l->f, w);
     double *sums = fit_new(l->f, l->n_out, sizeof *sums);
     if (!all || !sums) return;
+    const double *in = round_x(l, w, l->x);
     for (uint32_t t = 0; t < l->n_token; t++) {
         memset(sums, 0, l->n_out * sizeof *sums);
         for (uint32_t i = 0; i < l->n_in; i++) {
-            double x = l->x[(size_t)t * l->n_in + i];
+            double x = in[(size_t)t * l->n_in + i];
             for (uint32_t o = 0; o < l->n_out; o++) sums[o] += x * (double)all[(size_t)i * l->n_out + o];
         }
         for (uint32_t o = 0; o < l->n_out; o++) l->y[(size_t)t * l->n_out + o] = finish(l, o, sums[o]);
@@ -474,16 +488,19 @@ static void try_orders(struct linear *l, double *x) {
              * inputs for the same columns. */
             for (int of_x = 0; of_x <= (order >= ORDER_FIRST_HALF ? 1 : 0); of_x++) {
                 memset(x, 0, n_x * sizeof *x);
+                const double *in = of_x ? l->x : round_x(l, l->of.w, l->x);
                 for (size_t i = 0; i < n_x; i++) {
                     size_t other = i - i % size + ordered((enum order)order, (uint32_t)(i % size), size);
-                    if (of_x) x[i] = l->x[other];
-                    else x[other] += l->x[i];
+                    if (of_x) x[i] = in[other];
+                    else x[other] += in[i];
                 }
+                l->is_rounded = !of_x;
                 size_t n = 0;
                 report_append(text, sizeof text, &n, "is a product whose %s are taken %s", of_x ? "inputs" : "columns",
                               order_texts[order]);
                 if (size < l->n_in) report_append(text, sizeof text, &n, ", in each group of %u", size);
                 try_x(l, x, 0, text);
+                l->is_rounded = false;
             }
         }
     }
@@ -501,14 +518,17 @@ static void try_orders(struct linear *l, double *x) {
     for (uint32_t i = 0; i < l->n_in; i++) {   /* one of the first and the next one, or the last and the first one */
         uint32_t other = i + 1 < l->n_in ? i + 1 : 0;
         if (i >= 8 && other != 0) continue;
-        memcpy(x, l->x, n_x * sizeof *x);
+        const double *in = round_x(l, l->of.w, l->x);
+        memcpy(x, in, n_x * sizeof *x);
         for (size_t t = 0; t < l->n_token; t++) {
-            x[t * l->n_in + i] = l->x[t * l->n_in + other];
-            x[t * l->n_in + other] = l->x[t * l->n_in + i];
+            x[t * l->n_in + i] = in[t * l->n_in + other];
+            x[t * l->n_in + other] = in[t * l->n_in + i];
         }
         size_t n = 0;
         report_append(text, sizeof text, &n, "is a product in which the columns %u and %u are exchanged", i, other);
+        l->is_rounded = true;
         try_x(l, x, 0, text);
+        l->is_rounded = false;
     }
 }
 
@@ -531,7 +551,9 @@ static void try_functions(struct linear *l, double *x) {
                 x[j] = (q > 127 ? q - 256 : q) * max / 128;
             }
         }
+        l->is_rounded = true;
         try_x(l, x, 0, "is a product of inputs rounded to 8 bits, of which the largest wrap around");
+        l->is_rounded = false;
     }
 }
 
@@ -543,13 +565,14 @@ static void try_parts(struct linear *l, double *x) {
     double *sums = fit_new(l->f, (uint64_t)(n_in + 1) * n_row, sizeof *sums);
     double *rest = fit_new(l->f, n_row, sizeof *rest);
     if (!sums || !rest || l->is_logits) return;
+    memcpy(x, round_x(l, l->of.w, l->x), (size_t)l->n_token * n_in * sizeof *x);
     double norm = 0, before = 0;
     for (uint32_t s = 0; s < n_sample; s++) {
         if (!read_row(l, &(struct way){ l->of.w, READ_RIGHT, 0, 0, l->x }, l->sample[s])) return;
         for (uint32_t t = 0; t < n_token; t++) {
             uint32_t at = s * n_token + t;
             for (uint32_t i = 0; i < n_in; i++) {
-                double product = (double)l->row[i] * l->x[(size_t)t * n_in + i];
+                double product = (double)l->row[i] * x[(size_t)t * n_in + i];
                 sums[(size_t)(i + 1) * n_row + at] = sums[(size_t)i * n_row + at] + product;
             }
             double theirs = theirs_at(l, t, l->sample[s]);
@@ -587,7 +610,7 @@ static void try_parts(struct linear *l, double *x) {
         double nearest = round(best_by);
         bool is_whole = fabs(best_by - nearest) < fmax(1e-3, l->f->floor);
         if (is_whole) best_by = nearest;
-        memcpy(x, l->x, (size_t)l->n_token * n_in * sizeof *x);
+        memcpy(x, round_x(l, l->of.w, l->x), (size_t)l->n_token * n_in * sizeof *x);
         for (size_t i = 0; i < (size_t)l->n_token * n_in; i++) {
             if (i % n_in >= best_first && i % n_in < best_end) x[i] *= best_by;
         }
@@ -599,7 +622,9 @@ static void try_parts(struct linear *l, double *x) {
         report_append(text, sizeof text, &n, " of %u ", n_in);
         if (best_by == 0) report_append(text, sizeof text, &n, "is left out");
         else report_append(text, sizeof text, &n, "counts %.6g times", best_by);
+        l->is_rounded = true;
         try_x(l, x, is_whole ? 0 : 1, text);
+        l->is_rounded = false;
     }
 }
 
@@ -715,6 +740,7 @@ void fit_linear(struct fit *f) {
     l.edited = fit_new(f, row_bytes, 1);
     l.y = fit_new(f, n_y, sizeof *l.y);
     l.masked = fit_new(f, n_y, sizeof *l.masked);
+    l.rounded = fit_new(f, n_x, sizeof *l.rounded);
     if (f->out_of_memory || !choose_rows(&l)) return;
     for (size_t i = 0; i < n_x; i++) x[i] = (double)l.input.x[i];
     l.x = x;

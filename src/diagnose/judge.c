@@ -12,6 +12,8 @@
 
 /* Errors up to this are the rounding of f32: an outcome with no larger error is exact. */
 #define ROUNDING 1e-6
+/* The same for a row of a dump in which errors add up. */
+#define EXACT_ROW 1e-5
 /* NOISE_MAX: a median error of the first layer above this is not noise.
  * NOISE_FACTOR, NOISE_FACTOR_ADDED_UP: the error allowed for noisy taps, as a multiple of that median.  The second is
  *     used where errors add up along the pass.
@@ -21,6 +23,10 @@
  * each product is judged by itself (docs/diagnose.md).  If errors add up, it has 0.01 and 0.09 (docs/layers.md).  A
  * text that a mistake has spoilt is more sensitive: the first 8 values of l_out have 0.017 and 0.27. */
 #define NOISE_MAX 0.03
+/* Where the truth is rounded as theirs is, and errors add up, the noise is 0 at first and returns layer by layer: a
+ * difference in the last bit changes a code, and that changes others.  n layers after the first that theirs has, the
+ * error allowed is NOISE_FIRST + n times the noise, up to NOISE_FACTOR_ADDED_UP. */
+#define NOISE_FIRST 3.0
 #define NOISE_FACTOR 10.0
 #define NOISE_FACTOR_ADDED_UP 20.0
 #define NOISE_LIMIT 0.15
@@ -86,12 +92,30 @@ static double typical(const struct diagnosis *d, const struct outcome *o, int32_
     return n > 0 ? (errors[(n - 1) / 2] + errors[n / 2]) / 2 : 0;
 }
 
+/* Returns true if a quarter of the noisy rows of a layer are exact.  Then the errors of the others are no noise, which
+ * would be in all rows. */
+static bool has_exact_rows(const struct diagnosis *d, const struct outcome *o, int32_t layer) {
+    size_t n = 0, n_exact = 0;
+    for (size_t i = 0; i < d->theirs->n_tap; i++) {
+        if (d->theirs->taps[i].layer != layer || !(d->kinds[i] & NOISY)) continue;
+        for (size_t k = d->experiment->first_row[i]; k < d->experiment->first_row[i + 1]; k++) {
+            if (isnan(o->row_error[k])) continue;
+            n++;
+            n_exact += o->row_error[k] <= EXACT_ROW;
+        }
+    }
+    return 4 * n_exact >= n && n_exact > 0;
+}
+
 double diagnose_noise(const struct diagnosis *d, const struct outcome *o) {
     if (d->report->tolerance > 0) return 0;
+    /* Where errors add up, a difference in the last bit changes the codes of later layers, and with them the noise. */
+    if (d->noise.products && !d->experiment->forced) return fmin(d->noise.of_products.before, NOISE_MAX);
     for (size_t i = 0; i < d->theirs->n_tap; i++) {
         if (!(d->kinds[i] & NOISY) || isnan(o->error[i])) continue;
-        double noise = typical(d, o, d->theirs->taps[i].layer);
-        return noise > ROUNDING && noise <= NOISE_MAX ? noise : 0;
+        int32_t layer = d->theirs->taps[i].layer;
+        double noise = typical(d, o, layer);
+        return noise > ROUNDING && noise <= NOISE_MAX && !has_exact_rows(d, o, layer) ? noise : 0;
     }
     return 0;
 }
@@ -110,8 +134,25 @@ static double judged(const struct diagnosis *d, const struct outcome *o, size_t 
     return is_single ? o->error[i] : fmin(o->error[i], typical(d, o, d->theirs->taps[i].layer));
 }
 
+/* Returns the first layer of which theirs has something noisy. */
+static int32_t first_noisy_layer(const struct diagnosis *d) {
+    for (size_t i = 0; i < d->theirs->n_tap; i++) {
+        if (d->kinds[i] & NOISY && d->theirs->taps[i].layer >= 0) return d->theirs->taps[i].layer;
+    }
+    return 0;
+}
+
+/* Returns the error up to which tap i agrees. */
+static double limit_of(const struct diagnosis *d, size_t i, double allowed) {
+    int32_t layer = d->theirs->taps[i].layer;
+    if (!(d->kinds[i] & NOISY)) return d->tolerance;
+    if (!d->noise.products || d->experiment->forced || layer < 0) return allowed;
+    double factor = NOISE_FIRST + layer - first_noisy_layer(d);
+    return fmin(allowed, fmax(d->tolerance, factor * fmin(d->noise.of_products.before, NOISE_MAX)));
+}
+
 static bool is_over(const struct diagnosis *d, const struct outcome *o, size_t i, double allowed) {
-    double limit = d->kinds[i] & NOISY ? allowed : d->tolerance;
+    double limit = limit_of(d, i, allowed);
     return o->error[i] > limit && judged(d, o, i, allowed) > limit;
 }
 

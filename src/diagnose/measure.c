@@ -18,6 +18,7 @@ static double floor_of(const struct diagnosis *d, size_t i) {
     enum tap_id id = d->theirs->taps[i].id;
     bool is_attention = id == TAP_KQ_SOFT_MAX || id == TAP_KQV_OUT;
     double typical = d->typical[diagnose_is_noisy(d, i)];
+    if (is_attention) typical = fmax(typical, d->noise.of_attention.before);   /* fit_attention.c does not round */
     return fmax(FLOOR_FACTOR * typical, is_attention ? FLOOR_ATTENTION : FLOOR);
 }
 
@@ -76,7 +77,7 @@ plumb_status diagnose_measure(struct diagnosis *d) {
         kinds |= UINT64_C(1) << id;
         d->measured[d->n_measured++] = (struct fit){ .model = d->model, .dump = theirs, .id = id,
             .layer = theirs->taps[i].layer, .tokens = theirs->tokens, .n_prompt = theirs->n_prompt,
-            .floor = floor_of(d, i) };
+            .rounding = d->noise.rounding.products, .floor = floor_of(d, i) };
     }
     if (d->n_measured == 0) return PLUMB_OK;
     PLUMB_TRY(record(d));

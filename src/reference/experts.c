@@ -22,6 +22,7 @@ static void softmax(double *x, uint32_t n) {
 static void multiply(const struct reference *r, const struct affine *of, uint32_t e, const double *x, double *y) {
     uint32_t n_out = of->w->n_out / of->w->n_matrix;
     size_t first = (size_t)e * of->w->n_apart;
+    x = reference_rounded(r, of->w, x, 1);
     /* Factors and biases of all experts may be longer than the scratch for a row. */
     double factor = of->s ? (double)((const float *)(const void *)of->s->data)[e] : 1;
     for (uint32_t o = 0; o < n_out; o++) {
@@ -166,8 +167,9 @@ static void shared_expert(struct reference *r, uint32_t il, struct batch b, cons
     activate(r, p, (double)p->limit_shared, w[W_FFN_GATE_SHARED].w, (size_t)b.n * n_ff);
     reference_tap(r, TAP_FFN_SWIGLU, at, b.pos, b.n, 1, n_ff, r->gate);
     multiply_rows(r, &w[W_FFN_DOWN_SHARED], NULL, r->gate, 1, b.n, out);
+    const double *gated = own_gate ? reference_rounded(r, own_gate, x, b.n) : NULL;
     for (uint32_t t = 0; own_gate && t < b.n; t++) {
-        r->scores[t] = reference_dot(reference_row(r, own_gate, 0), x + (size_t)t * n_embd, n_embd);
+        r->scores[t] = reference_dot(reference_row(r, own_gate, 0), gated + (size_t)t * n_embd, n_embd);
     }
     if (own_gate) reference_tap(r, TAP_FFN_SHARED_GATE, at, b.pos, b.n, 1, 1, r->scores);
     for (size_t i = 0; own_gate && i < (size_t)b.n * n_embd; i++) out[i] *= sigmoid(r->scores[i / n_embd]);

@@ -38,6 +38,21 @@ const float *reference_row(const struct reference *r, const struct weight *w, si
     return r->row;
 }
 
+const double *reference_rounded(const struct reference *r, const struct weight *w, const double *x, size_t n) {
+    if (r->rounding.products.kind == ROUND_NONE) return x;
+    memcpy(r->rounded, x, n * w->n_in * sizeof *x);
+    for (size_t t = 0; t < n; t++) {
+        rounding_apply(&r->rounding.products, w->type, r->rounded + t * w->n_in, w->n_in);
+    }
+    return r->rounded;
+}
+
+/* Rounds Q, K, V or attention weights: n rows of n_in elements.  K and V are stored, the others are not. */
+static void round_rows(const struct rounding *how, bool is_stored, double *x, size_t n, uint32_t n_in) {
+    if (how->kind == ROUND_NONE || (how->is_stored_only && !is_stored)) return;
+    for (size_t i = 0; i < n; i++) rounding_apply(how, QUANT_F32, x + i * n_in, n_in);
+}
+
 /* sum of w_i x_i, in four partial sums, only so that the additions do not wait for each other. */
 double reference_dot(const float *w, const double *x, uint32_t n) {
     double sum[4] = { 0 };
@@ -50,6 +65,7 @@ double reference_dot(const float *w, const double *x, uint32_t n) {
 
 /* y (n, n_out) = x (n, n_in) W^T */
 static void linear(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *y) {
+    x = reference_rounded(r, w, x, n);
     for (uint32_t o = 0; o < w->n_out; o++) {
         const float *row = reference_row(r, w, o);
         for (uint32_t t = 0; t < n; t++) {
@@ -75,7 +91,8 @@ static void scale(const struct reference *r, const struct affine *of, uint32_t n
 /* y (n, n_out) = x (n, n_in) W^T s + b, the projections of attention; Q, K and V are clamped if the model says so */
 static void projection(const struct reference *r, const struct affine *of, const double *x, uint32_t n, double *y,
                        bool is_qkv) {
-    if (!(r->wrong && r->wrong->projection(r, of->w, x, n, y))) linear(r, of->w, x, n, y);
+    bool is_done = r->wrong && r->wrong->projection(r, of->w, reference_rounded(r, of->w, x, n), n, y);
+    if (!is_done) linear(r, of->w, x, n, y);
     scale(r, of, n, y);
     add_bias(r, of, n, y);
     double limit = (double)r->plan.clamp_qkv;
@@ -361,6 +378,7 @@ static void gate_heads(struct reference *r, uint32_t il, struct batch b, const d
     const struct affine *of = &r->m->layers[il].w[W_ATTN_GATE];
     const struct attn_plan *p = &r->plan.layers[il].attn;
     uint32_t n_gate = of->w->n_out, shared = p->n_head * p->v_dim / n_gate;
+    x = reference_rounded(r, of->w, x, b.n);
     for (size_t i = 0; i < (size_t)b.n * n_gate; i++) {
         const float *row = reference_row(r, of->w, i % n_gate);
         r->gates[i] = reference_dot(row, x + i / n_gate * of->w->n_in, of->w->n_in);
@@ -393,6 +411,7 @@ static void run_attention(struct reference *r, uint32_t il, struct batch b, cons
     reference_tap(r, TAP_QCUR, at, pos, n, p->n_head, p->k_dim, r->q);
     reference_tap(r, TAP_KCUR, at, pos, n, p->n_head_kv, p->k_dim, k);
     reference_tap(r, TAP_VCUR, at, pos, n, p->n_head_kv, p->v_dim, v);
+    round_rows(&r->rounding.values, true, v, (size_t)n * p->n_head_kv, p->v_dim);
     bool is_late = plan_norms_roped(p);
     if (!is_late) norm(r, il, W_ATTN_Q_NORM, b, TAP_QCUR_NORMED, p->n_head, p->k_dim, r->q, r->q);
     if (!is_late) norm(r, il, W_ATTN_K_NORM, b, TAP_KCUR_NORMED, p->n_head_kv, p->k_dim, k, k);
@@ -408,9 +427,12 @@ static void run_attention(struct reference *r, uint32_t il, struct batch b, cons
         r->q[i] *= 1 + (double)p->temperature_scale * log(1 + periods);
     }
     if (p->temperature_floor > 0) reference_tap(r, TAP_QCUR_SCALED, at, pos, n, p->n_head, p->k_dim, r->q);
+    round_rows(&r->rounding.keys, false, r->q, (size_t)n * p->n_head, p->k_dim);
+    round_rows(&r->rounding.keys, true, k, (size_t)n * p->n_head_kv, p->k_dim);
     if (r->wrong) r->wrong->attention_weights(r, &a, pos + n);
     else attention_weights(r, &a, pos + n);
     reference_tap(r, TAP_KQ_SOFT_MAX, at, pos, n, p->n_head, pos + n, r->weights);
+    round_rows(&r->rounding.values, false, r->weights, (size_t)n * p->n_head, pos + n);
     if (r->wrong) r->wrong->attention_values(r, &a, pos + n);
     else attention_values(r, &a, pos + n);
     reference_tap(r, TAP_KQV_OUT, at, pos, n, p->n_head, p->v_dim, r->attn);
@@ -524,6 +546,7 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
         return;
     }
     const struct weight *head = m->output.w;   /* NULL: zeros */
+    const double *h = head ? reference_rounded(r, head, r->h, n_result) : NULL;
     const struct weight *bias = m->output.b;
     uint32_t n_other = p->n_logit > 0 ? p->n_vocab - p->n_logit : 0;   /* the tokens that have no logit */
     for (uint32_t t = 0; t < n_result; t++) {
@@ -532,7 +555,7 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
     for (uint32_t o = n_other; o < p->n_vocab; o++) {
         const float *row = head ? reference_row(r, head, o - n_other) : NULL;
         for (uint32_t t = 0; t < n_result; t++) {
-            double logit = head ? reference_dot(row, r->h + (size_t)t * p->n_embd, p->n_embd) : 0;
+            double logit = head ? reference_dot(row, h + (size_t)t * p->n_embd, p->n_embd) : 0;
             if (bias) logit += (double)f32_from_bits(load_u32(bias->data + 4 * (size_t)o));
             logit /= divisor;
             if (cap != 0) logit = cap * tanh(logit / cap);      /* Gemma 2, 2024, "Logit soft-capping" */
@@ -548,6 +571,13 @@ plumb_pooling reference_pooling(const struct reference *r) { return r->plan.pool
 
 void reference_embeddings(const struct reference *r, uint32_t n_result, float *out) {
     for (size_t i = 0; i < (size_t)n_result * r->plan.n_embd; i++) out[i] = (float)r->h[i];
+}
+
+static double *allocate(struct reference *r, uint64_t a, uint64_t b) {
+    uint64_t n;
+    double *p = mul_u64(a, b, &n) ? alloc_array(n, sizeof *p) : NULL;
+    if (p) r->bytes += n * sizeof *p;
+    return p;
 }
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */
@@ -577,14 +607,17 @@ void reference_limit(struct reference *r, uint32_t first, uint32_t end) {
     r->n_layer = end;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------ */
-
-static double *allocate(struct reference *r, uint64_t a, uint64_t b) {
-    uint64_t n;
-    double *p = mul_u64(a, b, &n) ? alloc_array(n, sizeof *p) : NULL;
-    if (p) r->bytes += n * sizeof *p;
-    return p;
+plumb_status reference_set_rounding(struct reference *r, const struct roundings *how) {
+    bool is_product = how && how->products.kind != ROUND_NONE;
+    if (is_product && !r->rounded) {
+        r->rounded = allocate(r, r->n_batch, plan_max_row(&r->right->plan));
+        if (!r->rounded) return PLUMB_ERROR_MEMORY;
+    }
+    r->rounding = how ? *how : (struct roundings){ 0 };
+    return PLUMB_OK;
 }
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 plumb_status reference_create(struct reference **out, const struct model *m, uint32_t n_ctx, uint32_t n_batch,
                               struct error *err) {
@@ -644,7 +677,7 @@ void reference_free(struct reference *r) {
                             r->scores, r->choice, r->chosen, r->expert, r->expert_rows, r->gates, r->input, r->head,
                             r->weights, r->embd, r->states[STATE_LOW], r->states[STATE_HIGH],
                             r->frequencies[ROPE_GLOBAL], r->frequencies[ROPE_LOCAL], r->rotated, r->key, r->zeros,
-                            r->fused, r->row, r->row_bytes, r->other_row, r->tapped };
+                            r->fused, r->row, r->row_bytes, r->other_row, r->tapped, r->rounded };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     free(r);
 }

@@ -2,9 +2,9 @@
  * in f64, and uses no tricks.  It is slow; every faster path is compared with it.  With quirks it makes known mistakes,
  * each of which has a name.
  *
- * It differs from the fast pass (forward/forward.h) in that it does not round activations, stores K and V in f64, runs
- * in the caller's thread, and uses libm, whose last bits depend on the host.  It supports every type of weight that can
- * be dequantized.
+ * It differs from the fast pass (forward/forward.h) in that it does not round activations unless told to, stores K and
+ * V in f64, runs in the caller's thread, and uses libm, whose last bits depend on the host.  It supports every type of
+ * weight that can be dequantized.
  */
 #ifndef PLUMB_REFERENCE_REFERENCE_H
 #define PLUMB_REFERENCE_REFERENCE_H
@@ -12,6 +12,7 @@
 #include "model/model.h"
 #include "model/tap.h"
 #include "reference/quirks.h"
+#include "reference/rounding.h"
 
 struct reference;
 
@@ -37,6 +38,9 @@ void reference_set_force(struct reference *r, void (*force)(void *user, const pl
  * written.  0, UINT32_MAX: all layers.  Of the layers before the first, force is called with l_out of the last one; it
  * must replace all of it.  Only for models without states. */
 void reference_limit(struct reference *r, uint32_t first, uint32_t end);
+
+/* Lets all later runs round activations; NULL: no longer.  *how is copied.  PLUMB_ERROR_MEMORY: nothing changed. */
+plumb_status reference_set_rounding(struct reference *r, const struct roundings *how);
 
 /* As forward_run, with the same limits. */
 void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result,

@@ -13,6 +13,8 @@ struct reference {
     struct plan plan;                /* a copy of the model's, or what the quirks make of it */
     const struct wrong_steps *wrong; /* the steps with the mistakes of quirks; NULL: the pass is right */
     struct quirks quirks;            /* valid if wrong is not NULL */
+    struct roundings rounding;       /* all zeros: nothing is rounded */
+    double *rounded;                 /* (n_batch, plan_max_row) rounded inputs of a product; NULL until it is needed */
     uint32_t n_ctx, n_batch;
     uint32_t first_layer, n_layer;   /* the layers first_layer .. n_layer - 1 are computed, as far as there are */
     uint64_t bytes;
@@ -70,6 +72,9 @@ enum residual { RESIDUAL_ATTN, RESIDUAL_FFN };
 
 /* Row i of a weight, (n_in).  Valid until the next call. */
 const float *reference_row(const struct reference *r, const struct weight *w, size_t i);
+/* Returns x (n, n_in), the input of a product with w, as r->rounding rounds it: x itself, or scratch that is valid
+ * until the next call. */
+const double *reference_rounded(const struct reference *r, const struct weight *w, const double *x, size_t n);
 /* sum of w_i x_i of n elements */
 double reference_dot(const float *w, const double *x, uint32_t n);
 /* The angle of pair i per position, without linear scaling.  width: n_rot, unless a mistake takes another one. */

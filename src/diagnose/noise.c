@@ -1,0 +1,204 @@
+/* Recognizes how an engine rounds activations, by trying: the truth is computed with each rounding of the tables below,
+ * on the first layers of which theirs has something.  A rounding is recognized if it brings rows much closer to theirs
+ * than the truth without it.  A mistake that changes a row hides its rounding, and the row then says nothing.  But many
+ * mistakes leave some rows right: those of RoPE and attention, for instance, the rows of the first token.
+ */
+#include "diagnose/diagnose.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* CLEARLY: a row is closer, or further off, if its error changes by this factor.
+ * LEAST: smaller errors are those of other sums in f32.  LEAST_ADDED_UP is for dumps that begin behind all layers.
+ * MUCH: of two roundings, the later in the table must make rows closer by this many powers of ten altogether, for each
+ *     row that it makes closer. */
+#define CLEARLY 5.0
+#define LEAST 2e-6
+#define LEAST_ADDED_UP 1e-4
+#define MUCH 0.2
+/* N_LAYER: how many layers are looked at.  N_VALUE: a row with fewer values is left out, as chance could bring it
+ * closer. */
+enum { N_LAYER = 2, N_VALUE = 4 };
+
+/* A way to round: of products, or of attention. */
+struct way {
+    struct roundings how;
+    const char *text;
+};
+#define PRODUCTS(...) .how.products = { __VA_ARGS__ }, .text = "the inputs of products are rounded "
+#define KEYS(...) .how.keys = { __VA_ARGS__ }
+#define VALUES(...) .how.values = { __VA_ARGS__ }
+#define F16 .kind = ROUND_F16
+#define BF16 .kind = ROUND_BF16
+#define INT8(n) .kind = ROUND_INT8, .block = n
+#define Q8_0 .kind = ROUND_INT8, .block = 32, .has_f16_scale = true
+#define STORED , .is_stored_only = true
+
+static const struct way of_products[] = {
+    { PRODUCTS(INT8(32)) "to 8 bits in blocks of 32" },
+    { PRODUCTS(INT8(0)) "to 8 bits with one scale for each row" },
+    { PRODUCTS(F16) "to f16" },
+    { PRODUCTS(BF16) "to bf16" },
+    { PRODUCTS(INT8(256)) "to 8 bits in blocks of 256" },
+    { PRODUCTS(INT8(64)) "to 8 bits in blocks of 64" },
+    { PRODUCTS(INT8(128)) "to 8 bits in blocks of 128" },
+    { PRODUCTS(Q8_0) "to 8 bits in blocks of 32 with scales in f16" },
+    { PRODUCTS(.kind = ROUND_BY_TYPE) "as llama.cpp does: to 8 bits, or to f16 where the weights are f16" },
+};
+/* What rounds K also rounds Q, and what rounds V the attention weights, unless STORED. */
+static const struct way of_attention[] = {
+    { KEYS(F16), VALUES(F16), "Q, K, V and attention weights are rounded to f16" },
+    { KEYS(BF16), VALUES(BF16), "Q, K, V and attention weights are rounded to bf16" },
+    { KEYS(Q8_0), VALUES(F16), "Q and K are rounded to 8 bits in blocks of 32, V and attention weights to f16" },
+    { KEYS(F16 STORED), VALUES(F16 STORED), "K and V are rounded to f16" },
+    { KEYS(BF16 STORED), VALUES(BF16 STORED), "K and V are rounded to bf16" },
+    { KEYS(Q8_0 STORED), VALUES(Q8_0 STORED), "K and V are rounded to 8 bits in blocks of 32" },
+    { KEYS(Q8_0 STORED), VALUES(F16 STORED), "K is rounded to 8 bits in blocks of 32, V to f16" },
+    { KEYS(Q8_0), .text = "Q and K are rounded to 8 bits in blocks of 32" },
+    { KEYS(F16), .text = "Q and K are rounded to f16" },
+    { VALUES(F16), .text = "V and attention weights are rounded to f16" },
+};
+
+/* The layers that are looked at.  *least: see LEAST. */
+static struct layers first_layers(const struct diagnosis *d, double *least) {
+    *least = LEAST;
+    for (size_t i = 0; i < d->theirs->n_tap; i++) {
+        const struct trace_tap *tap = &d->theirs->taps[i];
+        if (tap->layer < 0 || tap->n_row == 0) continue;
+        uint32_t first = (uint32_t)tap->layer, end = first + N_LAYER;
+        bool can_begin = experiment_can_begin(d->experiment, first);
+        return (struct layers){ can_begin ? first : 0, end < d->model->plan.n_layer ? end : UINT32_MAX };
+    }
+    *least = LEAST_ADDED_UP;
+    return ALL_LAYERS;
+}
+
+static bool has_values(const struct trace_row *row) { return row->n_value >= N_VALUE; }
+
+/* How much closer to theirs the rows of o are than those of base. */
+struct change {
+    double gain;                 /* by how many powers of ten, of the rows that are clearly closer */
+    size_t n_closer, n_further;
+};
+
+static struct change compare(const struct diagnosis *d, const struct outcome *base, const struct outcome *o,
+                             double least) {
+    struct change change = { 0 };
+    for (size_t i = 0; i < d->theirs->n_tap; i++) {
+        const struct trace_tap *tap = &d->theirs->taps[i];
+        for (uint32_t k = 0; k < tap->n_row; k++) {
+            size_t at = d->experiment->first_row[i] + k;
+            double before = base->row_error[at], after = o->row_error[at];
+            if (isnan(before) || isnan(after) || !has_values(&tap->rows[k])) continue;
+            if (before > least && after * CLEARLY < before) {
+                change.gain += compare_log(before) - compare_log(after);
+                change.n_closer++;
+            }
+            change.n_further += after > least && before * CLEARLY < after;
+        }
+    }
+    return change;
+}
+
+static bool is_rounded(const struct diagnosis *d, const struct outcome *o, double least) {
+    for (size_t i = 0; i < d->experiment->first_row[d->theirs->n_tap]; i++) {
+        if (o->row_error[i] > least) return true;
+    }
+    return false;
+}
+
+static int ascending(const void *a, const void *b) {
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+static double median(double *values, size_t n) {
+    qsort(values, n, sizeof *values, ascending);
+    return n > 0 ? values[n / 2] : 0;
+}
+
+/* Fills *lowered with what the rounding of o changed. */
+static plumb_status measure(struct diagnosis *d, const struct outcome *base, const struct outcome *o, double least,
+                            struct lowered *lowered) {
+    size_t n_row = d->experiment->first_row[d->theirs->n_tap], n = 0;
+    double *before = alloc_array(n_row, sizeof *before), *after = alloc_array(n_row, sizeof *after);
+    bool has_memory = before && after;
+    for (size_t i = 0; i < n_row && has_memory; i++) {
+        if (!(base->row_error[i] > least && o->row_error[i] * CLEARLY < base->row_error[i])) continue;
+        before[n] = base->row_error[i];
+        after[n++] = o->row_error[i];
+    }
+    if (has_memory) *lowered = (struct lowered){ median(before, n), median(after, n) };
+    free(before);
+    free(after);
+    return has_memory ? PLUMB_OK : error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: errors of %zu rows", n_row);
+}
+
+/* Runs the truth on these layers, rounded as d->noise says. */
+static plumb_status run(struct diagnosis *d, struct layers layers, struct outcome *o) {
+    *o = (struct outcome){ 0 };
+    if (reference_set_rounding(d->experiment->reference, &d->noise.rounding) != PLUMB_OK) {
+        return error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: rounded activations");
+    }
+    return experiment_run(d->experiment, NULL, 0, layers, o, d->err);
+}
+
+/* Tries ways to round in addition to d->noise.rounding.  If one is recognized, adds it there, sets *text and
+ * *lowered, and replaces *base, the outcome without it, by that with it. */
+static plumb_status recognize(struct diagnosis *d, const struct way *ways, size_t n, struct layers layers, double least,
+                              struct outcome *base, const char **text, struct lowered *lowered) {
+    struct outcome best = { 0 };
+    const struct roundings before = d->noise.rounding;
+    struct roundings found = before;
+    double most = 0;
+    for (size_t i = 0; i < n && is_rounded(d, base, least); i++) {
+        struct outcome o;
+        struct change change = { 0 };
+        d->noise.rounding = before;
+        if (ways[i].how.products.kind != ROUND_NONE) d->noise.rounding.products = ways[i].how.products;
+        if (ways[i].how.keys.kind != ROUND_NONE) d->noise.rounding.keys = ways[i].how.keys;
+        if (ways[i].how.values.kind != ROUND_NONE) d->noise.rounding.values = ways[i].how.values;
+        plumb_status status = run(d, layers, &o);
+        if (status == PLUMB_OK) change = compare(d, base, &o, least);
+        bool is_better = change.n_closer > 3 * change.n_further
+                      && change.gain > most + (*text ? MUCH * (double)change.n_closer : 0);
+        if (is_better) {
+            struct outcome other = best;
+            best = o;
+            o = other;
+            found = d->noise.rounding;
+            most = change.gain;
+            *text = ways[i].text;
+        }
+        outcome_free(&o);
+        if (status != PLUMB_OK) outcome_free(&best);
+        PLUMB_TRY(status);
+    }
+    d->noise.rounding = found;
+    if (!*text) return PLUMB_OK;
+    plumb_status status = measure(d, base, &best, least, lowered);
+    outcome_free(base);
+    *base = best;
+    return status;
+}
+
+plumb_status diagnose_recognize_noise(struct diagnosis *d) {
+    struct noise *noise = &d->noise;
+    struct outcome base;
+    double least;
+    if (d->report->tolerance > 0) return PLUMB_OK;
+    struct layers layers = first_layers(d, &least);
+    plumb_status status = run(d, layers, &base);
+    if (status == PLUMB_OK) {
+        status = recognize(d, of_products, sizeof of_products / sizeof *of_products, layers, least, &base,
+                           &noise->products, &noise->of_products);
+    }
+    bool is_late = least > LEAST;   /* what attention rounds is lost in what products round */
+    if (status == PLUMB_OK && !is_late) {
+        status = recognize(d, of_attention, sizeof of_attention / sizeof *of_attention, layers, least, &base,
+                           &noise->attention, &noise->of_attention);
+    }
+    outcome_free(&base);
+    if (status != PLUMB_OK) return status;
+    return reference_set_rounding(d->experiment->reference, &noise->rounding);   /* has its memory */
+}

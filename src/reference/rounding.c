@@ -1,0 +1,58 @@
+/* See rounding.h.  The codes are computed in f32, as engines do: near the middle between two codes the last bit of the
+ * scale decides. */
+#include "reference/rounding.h"
+
+#include <math.h>
+
+/* Rounds to a float with this many bits after the leading one and this smallest exponent. */
+static double to_float(double x, int n_bit, int min_exponent) {
+    if (x == 0 || !isfinite(x)) return x;
+    int exponent = ilogb(x);
+    double step = ldexp(1, (exponent > min_exponent ? exponent : min_exponent) - n_bit);
+    return rint(x / step) * step;
+}
+
+static double to_f16(double x) {
+    double y = to_float(x, 10, -14);
+    return fabs(y) > 65504 ? copysign(INFINITY, y) : y;
+}
+
+static void to_int8(double *x, size_t n, bool has_f16_scale) {
+    float max = 0;
+    for (size_t i = 0; i < n; i++) max = fmaxf(max, fabsf((float)x[i]));
+    float scale = max / 127;
+    if (!(scale > 0) || !isfinite(scale)) return;
+    double step = has_f16_scale ? to_f16((double)scale) : (double)scale;
+    for (size_t i = 0; i < n; i++) x[i] = (double)rintf((float)x[i] / scale) * step;
+}
+
+static struct rounding by_type(enum quant_type type) {
+    const struct quant_traits *traits = quant_traits(type);
+    switch (type) {
+    case QUANT_F32: return (struct rounding){ .kind = ROUND_NONE };
+    case QUANT_F16: return (struct rounding){ .kind = ROUND_F16 };
+    case QUANT_BF16: return (struct rounding){ .kind = ROUND_BF16 };
+    default: break;
+    }
+    bool is_large = traits && traits->block_size == 256;
+    return (struct rounding){ .kind = ROUND_INT8, .block = is_large ? 256 : 32, .has_f16_scale = !is_large };
+}
+
+void rounding_apply(const struct rounding *how, enum quant_type type, double *x, size_t n) {
+    struct rounding rounding = how->kind == ROUND_BY_TYPE ? by_type(type) : *how;
+    size_t block = rounding.block > 0 ? rounding.block : n;
+    switch (rounding.kind) {
+    case ROUND_F16:
+        for (size_t i = 0; i < n; i++) x[i] = to_f16((double)(float)x[i]);
+        break;
+    case ROUND_BF16:
+        for (size_t i = 0; i < n; i++) x[i] = to_float((double)(float)x[i], 7, -126);
+        break;
+    case ROUND_INT8:
+        for (size_t i = 0; i < n; i += block) {
+            to_int8(x + i, n - i < block ? n - i : block, rounding.has_f16_scale);
+        }
+        break;
+    case ROUND_NONE: case ROUND_BY_TYPE: break;
+    }
+}
