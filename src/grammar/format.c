@@ -8,7 +8,8 @@
 
 #include <stdio.h>
 
-/* Punycode, which the labels with "--" after two characters are, is not regular, so there are none of them. */
+/* Labels with "--" after two characters are Punycode.  Which of these are valid (RFC 5890 to 5892) is not regular: it
+ * depends on what they decode to.  So there are none of them. */
 #define LABEL(LONGEST) "(?!..--)[a-zA-Z0-9](?:[a-zA-Z0-9-]{0," LONGEST "}[a-zA-Z0-9])?"
 #define CHARACTERS "a-zA-Z0-9._~!$&'()*+,;=\\-"    /* unreserved and sub-delims of RFC 3986 */
 #define UCS "\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef\\u{10000}-\\u{1fffd}\\u{20000}-\\u{2fffd}" \
