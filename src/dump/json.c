@@ -130,7 +130,7 @@ static int32_t read_hex4(const struct json *j, size_t at) {
 }
 
 /* Decodes the escape at j->at, a backslash, to UTF-8.  Returns how many bytes it wrote.  An unpaired surrogate becomes
- * U+FFFD. */
+ * U+FFFD, and j->unpaired tells. */
 static size_t read_escape(struct json *j, char out[4]) {
     static const char names[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
     const char *name = j->at + 1 < j->n ? memchr(names, j->bytes[j->at + 1], sizeof names - 1) : NULL;
@@ -154,6 +154,7 @@ static size_t read_escape(struct json *j, char out[4]) {
             cp = 0x10000 + ((cp - 0xd800) << 10) + ((uint32_t)low - 0xdc00);
         } else {
             cp = 0xfffd;
+            j->unpaired = j->at - 5;
         }
     }
     return unicode_encode(cp, out);

@@ -23,6 +23,7 @@ struct json {
     uint64_t has_some;      /* bit d: the object or array at depth d has a member already */
     char *text;             /* the last string, decoded */
     size_t cap;
+    size_t unpaired;        /* 1 + the offset of an unpaired surrogate, which was read as U+FFFD; 0: none */
     struct error *err;
     plumb_status status;
 };

@@ -39,6 +39,7 @@ struct node {
     bool is_resource;            /* a schema with its own $id */
     bool is_entered;             /* a schema whose keywords were checked */
     uint32_t parent, first, next, n;   /* nodes, 0 if there is none; n: members or elements */
+    uint32_t index;              /* of an element: its place in the array */
     uint32_t target;             /* of a reference: the schema, once it was found */
     uint32_t sets;               /* of a schema: 1 + its place in schema.sets, 0 if there is none yet */
     struct slice key;            /* of a member */
@@ -91,6 +92,7 @@ struct sets { bool has[N_SCALARS]; struct set of[N_SCALARS]; };
 struct schema {
     const struct json_schema_options *options;
     uint32_t draft;
+    bool has_unevaluated;        /* some schema may ask what was evaluated */
     struct error *err;
     plumb_status status;         /* the first failure; everything returns soon after it */
     struct grammar_text *warnings;

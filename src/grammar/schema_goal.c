@@ -14,7 +14,7 @@ uint32_t claim_simplify(struct schema *s, uint32_t claimed) {
         if (s->nodes[node].kind == JSON_FALSE) return negated ? 0 : CLAIM_NOTHING;
         uint32_t ref = 0;
         bool others = false;
-        for (uint32_t m = s->nodes[node].first; m != 0; m = s->nodes[m].next) {
+        for (uint32_t m = s->nodes[node].first; m != 0 && schema_work(s, 1); m = s->nodes[m].next) {
             enum keyword keyword = s->nodes[m].keyword;
             if (keyword == KEY_REF) ref = m;
             else others |= keyword != KEY_NONE && keyword_row(keyword)->on != 0;
@@ -104,14 +104,6 @@ bool goal_is_any(const struct goal *g) { return g->n_claims == 0; }
 
 /* ---- all goals --------------------------------------------------------------------------------------------------- */
 
-static bool has_unevaluated(const struct schema *s) {
-    for (uint32_t i = 1; i < s->n_nodes; i++) {
-        if (s->nodes[i].keyword == KEY_UNEVALUATED_ITEMS
-            || s->nodes[i].keyword == KEY_UNEVALUATED_PROPERTIES) return true;
-    }
-    return false;
-}
-
 void goal_expand(struct schema *s, struct goal *g) {
     if (g->is_expanded || g->is_expanding || goal_is_any(g) || s->status != PLUMB_OK) return;
     g->is_expanding = true;
@@ -122,7 +114,7 @@ void goal_expand(struct schema *s, struct goal *g) {
     }
     struct shape **end = &g->shapes;
     for (enum domain d = ARRAYS; d <= OBJECTS; d++) {
-        struct walk w = {.s = s, .goal = g, .domain = d, .end = end, .has_unevaluated = has_unevaluated(s)};
+        struct walk w = {.s = s, .goal = g, .domain = d, .end = end};
         walk_goal(&w);
         end = w.end;
     }
@@ -175,6 +167,20 @@ static void queue(struct schema *s, struct goal **list, size_t *n, struct goal *
     list[(*n)++] = g;
 }
 
+/* A goal without values that g needs: a required member or element of its only shape; NULL if there is none. */
+static struct goal *needed_without_values(const struct goal *g) {
+    const struct shape *shape = g->shapes;
+    if (!shape || shape->next) return NULL;
+    for (size_t i = 0; i < shape->n_known; i++) {
+        if (shape->known[i].required && !goal_is_productive(shape->known[i].goal)) return shape->known[i].goal;
+    }
+    for (size_t i = 0; i < shape->n_prefix && i < shape->min; i++) {
+        if (!goal_is_productive(shape->prefix[i])) return shape->prefix[i];
+    }
+    bool rest = !shape->is_object && shape->n_states == 0 && shape->min > shape->n_prefix;
+    return rest && !goal_is_productive(shape->rest) ? shape->rest : NULL;
+}
+
 void goals_expand(struct schema *s, struct goal *root) {
     if (!root || goal_is_any(root)) return;
     struct goal **list = schema_alloc(s, MAX_GOALS * sizeof *list);
@@ -212,6 +218,11 @@ void goals_expand(struct schema *s, struct goal *root) {
         }
     }
     if (s->status == PLUMB_OK && !root->is_productive) {
-        schema_fail(s, PLUMB_ERROR_ARGUMENT, root->node, "no value is valid");
+        const struct goal *why = root, *next = root;
+        for (size_t i = 0; i < n && next; i++) {   /* a recursion without end has no last goal */
+            why = next;
+            next = needed_without_values(why);
+        }
+        schema_fail(s, PLUMB_ERROR_ARGUMENT, why->node, "no value is valid");
     }
 }

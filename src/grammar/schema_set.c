@@ -240,13 +240,18 @@ static struct set set_of_range(struct schema *s, enum domain domain, uint32_t sc
     /* Integers between two small bounds are exact.  For others a large divisor may take
      * too large an automaton, which is found here, where the keyword is known. */
     bool has_low = range.minimum || range.exclusive_minimum, has_high = range.maximum || range.exclusive_maximum;
-    if (domain != NUMBERS || (range.integer && has_low && has_high && largest < 1e15)) return set;
+    if (domain != NUMBERS || (range.integer && has_low && has_high && largest < 9007199254740992.0)) return set;
     /* A number beside an exclusive bound must not become the bound when it is read. */
     bool is_open = !range.integer && (range.exclusive_minimum || range.exclusive_maximum);
     struct set exact = is_open ? of_language(s, domain, plain_numbers(s), node) : short_numbers(s, node);
+    struct set wanted = set;
     set = set_and(s, domain, set, exact);
-    bool is_empty;
+    bool is_empty = false;
     if (language_is_empty(s->languages, set.language, &is_empty) != PLUMB_OK) schema_language_failed(s, node);
+    if (is_empty && !set_is_empty(s, domain, wanted)) {
+        schema_fail(s, PLUMB_ERROR_UNSUPPORTED, node, "all numbers in this range have more digits than are written: at "
+                    "most 15 before and 16 after the point, 15 in all beside an exclusive bound");
+    }
     return set;
 }
 
@@ -455,7 +460,7 @@ const struct language *names_of(struct schema *s, uint32_t node) { return set_of
 bool schema_is_true(struct schema *s, uint32_t node) {
     if (s->nodes[node].kind != JSON_OBJECT) return s->nodes[node].kind == JSON_TRUE;
     schema_enter(s, node);
-    for (uint32_t m = s->nodes[node].first; m != 0; m = s->nodes[m].next) {
+    for (uint32_t m = s->nodes[node].first; m != 0 && schema_work(s, 1); m = s->nodes[m].next) {
         enum keyword keyword = s->nodes[m].keyword;
         if (keyword != KEY_NONE && keyword_row(keyword)->on != 0) return false;
     }

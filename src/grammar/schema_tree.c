@@ -75,9 +75,7 @@ static const char *pointer_of(const struct schema *s, uint32_t node, char *buf, 
         char index[16];
         struct slice key = s->nodes[node].key;
         if (parent->kind == JSON_ARRAY) {
-            uint32_t i = 0;
-            for (uint32_t k = parent->first; k != node; k = s->nodes[k].next) i++;
-            key = (struct slice){index, (size_t)snprintf(index, sizeof index, "%u", i)};
+            key = (struct slice){index, (size_t)snprintf(index, sizeof index, "%u", s->nodes[node].index)};
         }
         if (2 * key.n + 5 > at) {
             buf[--at] = '.';
@@ -291,7 +289,10 @@ static uint32_t read_value(struct schema *s, struct json *j, uint32_t parent) {
             uint32_t child = read_value(s, j, node);
             if (child == 0) return 0;
             s->nodes[child].key = name;
-            s->nodes[child].keyword = keyword_of(name);
+            s->nodes[child].index = n;
+            uint8_t keyword = s->nodes[child].keyword = keyword_of(name);
+            if (keyword == KEY_NOTE && s->nodes[child].kind == JSON_STRING) j->unpaired = 0;   /* no harm */
+            s->has_unevaluated |= keyword == KEY_UNEVALUATED_ITEMS || keyword == KEY_UNEVALUATED_PROPERTIES;
             if (last == 0) s->nodes[node].first = child;
             else s->nodes[last].next = child;
             last = child;
@@ -580,7 +581,7 @@ static bool is_ambiguous(struct schema *s, uint32_t target, struct slice ref) {
     struct slice name = {ref.data + hash, ref.n - hash};
     uint32_t own = node_keyword(s, target, KEY_DYNAMIC_ANCHOR);
     if (own == 0 || !slice_equal(s->nodes[own].text, name)) return false;
-    for (uint32_t i = 1; i < s->n_nodes; i++) {
+    for (uint32_t i = 1; i < s->n_nodes && schema_work(s, 1); i++) {
         same += s->nodes[i].keyword == KEY_DYNAMIC_ANCHOR && slice_equal(s->nodes[i].text, name);
     }
     return same > 1;
@@ -621,16 +622,19 @@ uint32_t schema_target(struct schema *s, uint32_t ref) {
 static uint32_t draft_of(struct schema *s) {
     uint32_t m = node_find(s, 1, (struct slice){"$schema", 7});
     if (m == 0 || s->nodes[m].kind != JSON_STRING) return 2020;
-    static const char older[][10] = {"draft-03", "draft-04", "draft-05", "draft-06", "draft-07"};
+    static const char older[][10] = {"draft-04", "draft-05", "draft-06", "draft-07"};
     struct slice text = s->nodes[m].text;
     for (size_t i = 0; i + 8 <= text.n; i++) {
-        for (size_t k = 0; k < 5; k++) {
-            if (memcmp(text.data + i, older[k], 8) == 0) return k < 3 ? 4 : 7;
+        for (size_t k = 0; k < 4; k++) {
+            if (memcmp(text.data + i, older[k], 8) == 0) return k < 2 ? 4 : 7;
         }
     }
-    static const char dialects[] = "://json-schema.org/";
-    for (size_t i = 0; i + sizeof dialects - 1 <= text.n; i++) {
-        if (memcmp(text.data + i, dialects, sizeof dialects - 1) == 0) return 2020;
+    static const char *const newer[] = {"://json-schema.org/draft/", "://json-schema.org/schema"};
+    for (size_t i = 0; i < text.n; i++) {
+        for (size_t k = 0; k < 2; k++) {
+            size_t n = strlen(newer[k]);
+            if (n <= text.n - i && memcmp(text.data + i, newer[k], n) == 0) return 2020;
+        }
     }
     struct shown shown;
     schema_refuse(s, m, "the dialect '%s' is not known", show_bytes(&shown, text.data, text.n));
@@ -676,6 +680,10 @@ plumb_status schema_read(struct schema *s, const char *json, size_t n) {
     if (status != PLUMB_OK) {
         if (status != PLUMB_ERROR_MEMORY) status = s->err->status = PLUMB_ERROR_ARGUMENT;
         return s->status = status;
+    }
+    if (j.unpaired != 0) {
+        return s->status = error_set(s->err, PLUMB_ERROR_ARGUMENT, "JSON, byte %zu: a surrogate such as \\ud800 "
+                                     "without its other half is no character", j.unpaired - 1);
     }
     s->draft = draft_of(s);
     if (s->options->draft != 0) s->draft = s->options->draft;

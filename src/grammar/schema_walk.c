@@ -168,7 +168,7 @@ static bool apply_array_keyword(struct walk *w, uint32_t m, bool negated, const 
         uint32_t min = node_keyword(s, schema, KEY_MIN_CONTAINS), max = node_keyword(s, schema, KEY_MAX_CONTAINS);
         uint32_t least = min != 0 ? node_count(s, min) : 1, most = max != 0 ? node_count(s, max) : UINT32_MAX;
         if (!negated) {
-            if (least == 0 && most == UINT32_MAX && !w->has_unevaluated) return true;
+            if (least == 0 && most == UINT32_MAX && !w->s->has_unevaluated) return true;
             draft_add(w, d, (struct entry){.kind = CONTAINS, .claim = claim(m, CLAIM_SCHEMA, false), .min = least,
                                            .max = most, .scope = scope, .node = m});
             return least <= most;
@@ -353,7 +353,7 @@ static bool apply_keyword(struct walk *w, const struct item *item, const struct 
         bool alone = node_keyword(s, s->nodes[m].parent, KEY_THEN) == 0
                      && node_keyword(s, s->nodes[m].parent, KEY_ELSE) == 0;
         if (alone && negated) return false;
-        if (alone && !w->has_unevaluated) return true;
+        if (alone && !w->s->has_unevaluated) return true;
         break;
     }
     default:
@@ -483,7 +483,8 @@ static uint32_t required_const(struct walk *w, uint32_t schema, uint32_t as, uin
     struct schema *s = w->s;
     uint32_t required = node_keyword(s, schema, KEY_REQUIRED), properties = node_keyword(s, schema, KEY_PROPERTIES);
     if (required == 0 || properties == 0) return 0;
-    for (uint32_t r = s->nodes[required].first; r != 0 && schema_work(s, 1); r = s->nodes[r].next) {
+    const size_t work = 1 + s->nodes[properties].n / 16;   /* of node_find */
+    for (uint32_t r = s->nodes[required].first; r != 0 && schema_work(s, work); r = s->nodes[r].next) {
         if (as != 0 && !slice_equal(s->nodes[r].text, s->nodes[as].key)) continue;
         uint32_t found = node_find(s, properties, s->nodes[r].text);
         uint32_t value = found != 0 ? node_keyword(s, found, KEY_CONST) : 0;
@@ -578,16 +579,16 @@ static void branch_any_of(struct walk *w, uint32_t m, const struct scope *scope,
     size_t n;
     const uint32_t *children = children_of(w, m, &n);
     if (!children) return;
-    if (w->has_unevaluated && n > 8) {
+    if (s->has_unevaluated && n > 8) {
         schema_fail(s, PLUMB_ERROR_UNSUPPORTED, m, "more than 8 alternatives beside unevaluated...");
+        return;
     }
-    size_t n_sets = w->has_unevaluated ? (size_t)1 << n : n + 1;
+    size_t n_sets = s->has_unevaluated ? (size_t)1 << n : n + 1;
     for (size_t set = 1; set < n_sets && s->status == PLUMB_OK; set++) {
         const struct item *agenda = NULL;
-        for (size_t i = n; i-- > 0;) {
-            if (w->has_unevaluated ? set >> i & 1 : set - 1 == i) {
-                push_claim(w, &agenda, claim(children[i], CLAIM_SCHEMA, false), scope);
-            }
+        if (!s->has_unevaluated) push_claim(w, &agenda, claim(children[set - 1], CLAIM_SCHEMA, false), scope);
+        else for (size_t i = n; i-- > 0;) {
+            if (set >> i & 1) push_claim(w, &agenda, claim(children[i], CLAIM_SCHEMA, false), scope);
         }
         run(w, agenda, waiting, d);
     }

@@ -41,7 +41,6 @@ struct walk {
     struct shape **end;          /* where the next shape goes */
     size_t n_shapes;
     uint32_t depth;
-    bool has_unevaluated;        /* the schema asks somewhere what was evaluated */
 };
 
 /* Adds the shapes of the walk's goal and domain. */
