@@ -75,7 +75,7 @@ OFFERED := smollm2-135m-instruct-q4_1 gemma-3-270m-q4_k_m all-minilm-l6-v2
 export HOSTS ?= native node chromium firefox webkit wasmtime
 
 .PHONY: help run serve test check mutants setup bench bench-visit bench-peers bench-kernels bench-tokenizer prove \
-    operators truth conformance
+    operators cases truth conformance
 help: ## Prints this list.
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
@@ -194,6 +194,12 @@ prove: ## Proves plumb diagnose: a second engine makes every known mistake; writ
 	@tools/setup.sh test native
 	@$(MAKE) -s -j$$(nproc) native
 	@$(python) tests/reference/prove.py --docs docs/quirks.md
+
+cases: ## Runs the cases of docs/cases.md, and writes what they print and their pictures into the page.
+	@tools/setup.sh test native
+	@$(MAKE) -s -j$$(nproc) native
+	@$(python) tests/cases/cases.py --docs docs/cases.md
+	@node tests/cases/pictures.mjs
 
 operators: ## Counts the mistakes of tests/operators that plumb diagnose names, and those of llama.cpp made wrong.
 	@tools/setup.sh test native

@@ -178,6 +178,8 @@ def check(book):
         else:
             said, code = book.ask(case, Engine)
         tests.append((f"{case.name}: the right engine agrees", code == 0, said))
+    said, code = book.ask(Case("q8_0", "Q8_0", None, first_values, ""), engines.PairsHalvesInQ4_0)
+    tests.append(("q4_0: the same engine agrees in a file of Q8_0", code == 0, said))
     for case in LOCATED:
         said, code = book.ask(case, case.engine)
         tests.append((f"{case.name}: the step of {case.engine.__name__} is found", is_located(case, said, code), said))
@@ -194,15 +196,15 @@ def check(book):
 
 
 def shown(said):
-    """What the page shows of a report: up to the verdict and its evidence, wrapped."""
-    kept = []
+    """What the page shows of a report: up to the verdict and what was measured in one more step, wrapped."""
+    kept, n_measured = [], 0
     for line in said.rstrip().splitlines():
-        if line.strip().startswith("to narrow it down"):
+        n_measured += line.startswith("   measured: ")
+        if n_measured > 1 or line.startswith("   to narrow it down"):
             kept.append("   ...")
             break
         indent = re.match(" *", line).group()
-        kept += textwrap.wrap(line, WIDTH, subsequent_indent=indent + "  ", drop_whitespace=True,
-                              break_on_hyphens=False) or [""]
+        kept += textwrap.wrap(line, WIDTH, subsequent_indent=indent + "  ", break_on_hyphens=False) or [""]
     return kept
 
 
@@ -210,7 +212,7 @@ def section(case, said):
     """The generated part of a case: the dump's code, the command, and what it printed."""
     source = textwrap.dedent("".join(inspect.getsource(case.dump).splitlines(True)[1:])).rstrip()
     words = " ".join(f'"{word}"' if " " in word else word for word in case.command())
-    return ["```python", source, "```", "```", f"$ plumb {words}", *shown(said), "```"]
+    return ["```python", source, "```", "", "```", f"$ plumb {words}", *shown(said), "```"]
 
 
 def replace_between(text, name, lines):
