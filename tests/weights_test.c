@@ -155,6 +155,49 @@ static void noise(struct broken *b) {
     uint8_t *data = broken_data(b, "blk.0.attn_q.weight", &n);
     for (size_t i = 0; data && i < n / 4; i++) broken_set_f32(data, i, (float)(i * 7919 % 1009) / 1009 - 0.5f);
 }
+
+/* Reverses the bytes of each value. */
+static void bytes_reversed(struct broken *b) {
+    size_t n = 0;
+    uint8_t *data = broken_data(b, "blk.1.attn_q.weight", &n);
+    for (size_t i = 0; data && i + 4 <= n; i += 4) {
+        uint8_t bytes[4] = { data[i + 3], data[i + 2], data[i + 1], data[i] };
+        memcpy(data + i, bytes, 4);
+    }
+}
+/* Reads Q4_0 as IQ4_NL, whose codes stand for the values of a table (llama.cpp, kvalues_iq4nl). */
+static void q4_0_as_iq4_nl(struct broken *b) {
+    static const int8_t table[16] = { -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113 };
+    struct broken source = { 0 };
+    uint8_t *to = broken_data(b, "blk.1.ffn_up.weight", NULL);
+    size_t n = 0;
+    const uint8_t *from = broken_read(&source, WEIGHTS "f32-q4_0.gguf")
+                        ? broken_data(&source, "blk.1.ffn_up.weight", &n) : NULL;
+    for (size_t i = 0; to && from && i < n / 18 * 32; i++) {
+        const uint8_t *block = from + i / 32 * 18;
+        uint8_t code = block[2 + i % 16] >> (i % 32 < 16 ? 0 : 4) & 15;
+        broken_set_f32(to, i, f32_from_f16(load_u16(block)) * (float)table[code]);
+    }
+    broken_free(&source);
+}
+/* Row i becomes what row from[i] was. */
+static void order_rows(struct broken *b, const char *name, uint32_t n_row, uint32_t (*from)(uint32_t i, uint32_t n)) {
+    static uint8_t copy[N_Q * N_EMBD * 4];
+    uint8_t *data = broken_data(b, name, NULL);
+    if (!data) return;
+    memcpy(copy, data, (size_t)n_row * N_EMBD * 4);
+    for (uint32_t i = 0; i < n_row; i++) {
+        memcpy(data + (size_t)i * N_EMBD * 4, copy + (size_t)from(i, n_row) * N_EMBD * 4, N_EMBD * 4);
+    }
+}
+static uint32_t reversed_row(uint32_t i, uint32_t n) { return n - 1 - i; }
+static uint32_t turned_row(uint32_t i, uint32_t n) { return (i + 3) % n; }
+static uint32_t mixed_row(uint32_t i, uint32_t n) { return (5 * i + 1) % n; }
+static void rows_reversed(struct broken *b) { order_rows(b, "blk.0.attn_v.weight", N_KV, reversed_row); }
+static void rows_turned(struct broken *b) { order_rows(b, "blk.0.attn_v.weight", N_KV, turned_row); }
+static void rows_mixed(struct broken *b) { order_rows(b, "blk.0.attn_v.weight", N_KV, mixed_row); }
+static void values_transposed(struct broken *b) { transpose(b, "blk.0.attn_v.weight", N_KV); }
+
 static void nan_value(struct broken *b) {
     uint8_t *data = broken_data(b, "blk.1.attn_q.weight", NULL);
     if (data) broken_set_f32(data, 77, NAN);
@@ -218,6 +261,18 @@ static const struct mistake {
       "blk.0.ffn_down.weight", "A has B's blocks, misread (Q4_0.nibbles=swapped)" },
     { "high bits of Q3_K inverted", SYNTH "q3_k.gguf", SYNTH "q3_k.gguf", high_inverted, "blk.0.attn_q.weight",
       "A has B's blocks, misread (Q3_K.high=inverted)" },
+    { "bytes reversed", SYNTH "f32.gguf", SYNTH "f32.gguf", bytes_reversed, "blk.1.attn_q.weight",
+      "A has B's bytes, with the bytes of each F32 reversed" },
+    { "Q4_0 read as IQ4_NL", SYNTH "f32.gguf", WEIGHTS "f32-q4_0.gguf", q4_0_as_iq4_nl, "blk.1.ffn_up.weight",
+      "A has B's bytes, read as IQ4_NL instead of Q4_0" },
+    { "rows in reverse order, found through Q8_0", SYNTH "f32.gguf", WEIGHTS "f32-q8_0.gguf", rows_reversed,
+      "blk.0.attn_v.weight", "the rows are in reverse order: row 0 of A is row 15 of B" },
+    { "rows shifted in a circle", SYNTH "f32.gguf", SYNTH "f32.gguf", rows_turned, "blk.0.attn_v.weight",
+      "the rows are shifted by 3, and the last are the first: row 0 of A is row 3 of B" },
+    { "rows in another order", SYNTH "f32.gguf", SYNTH "f32.gguf", rows_mixed, "blk.0.attn_v.weight",
+      "the rows are in another order: row 0 of A is row 1 of B" },
+    { "values transposed, not the shape", SYNTH "f32.gguf", SYNTH "f32.gguf", values_transposed, "blk.0.attn_v.weight",
+      "A has the values of B transposed, in B's shape" },
     { "something else", SYNTH "f32.gguf", SYNTH "f32.gguf", noise, "blk.0.attn_q.weight",
       "no known mistake explains it" },
     { "NaN", SYNTH "f32.gguf", SYNTH "f32.gguf", nan_value, "blk.1.attn_q.weight",
@@ -255,6 +310,112 @@ static void mistake_row(const void *row) {
     plumb_model_free(wrong);
     broken_free(&a);
     broken_free(&b);
+}
+
+/* ---- other places ------------------------------------------------------------------------------------------------ */
+
+#define Q8_0_FILE WEIGHTS "f32-q8_0.gguf"
+#define Q4_0_FILE WEIGHTS "f32-q4_0.gguf"
+
+/* Tensors that were read `shift` bytes from their own place: as a file's bytes, or from Q8_0 as the f32 that blocks of
+ * an f16 and 32 signed bytes stand for. */
+static const struct place {
+    const char *name, *file, *tensor;
+    int shift;
+    bool is_f32;            /* A is synth/f32.gguf with values, B the file */
+    const char *distance;   /* in the text */
+} places[] = {
+    { "one block of Q8_0 before", Q8_0_FILE, "blk.1.ffn_up.weight", -34, true, ": 34 bytes (1 row) before its own" },
+    { "half a block of Q8_0 after", Q8_0_FILE, "blk.1.attn_q.weight", 17, true, ": 17 bytes (half a block) aft" },
+    { "an odd number of bytes after", Q8_0_FILE, "blk.0.attn_v.weight", 1021, true, ": 1021 bytes after its own" },
+    { "32 bytes, the alignment, before", Q8_0_FILE, "blk.1.attn_k.weight", -32, true, ": 32 bytes before its own" },
+    { "bytes of Q4_0, half a block before", Q4_0_FILE, "blk.1.ffn_up.weight", -9, false, ": 9 bytes (half a block) b" },
+    { "bytes of Q4_0, six rows after", Q4_0_FILE, "blk.0.ffn_down.weight", 108, false, ": 108 bytes (6 rows) a" },
+    { "f32, one value after", SYNTH "f32.gguf", "blk.1.attn_norm.weight", 4, false, ": 4 bytes (1 value) after its " },
+    { "f32, 7 bytes before", SYNTH "f32.gguf", "blk.1.ffn_gate.weight", -7, false, ": 7 bytes before its own place" },
+};
+
+static void place_row(const void *row) {
+    const struct place *p = row;
+    struct broken a = { 0 }, b = { 0 };
+    struct capture text = { 0 }, json = { 0 };
+    plumb_model *wrong = NULL;
+    if (broken_read(&a, p->is_f32 ? SYNTH "f32.gguf" : p->file) && broken_read(&b, p->file)) {
+        size_t n = 0;
+        const uint8_t *own = broken_data(&b, p->tensor, &n), *from = own + p->shift;
+        uint8_t *to = broken_data(&a, p->tensor, NULL);
+        REQUIRE(own && to && from + n <= b.bytes + b.n, "the data end before it");
+        for (size_t i = 0; p->is_f32 && i < n / 34 * 32; i++) {
+            const uint8_t *block = from + i / 32 * 34;
+            float value = f32_from_f16(load_u16(block)) * (float)(int8_t)block[2 + i % 32];
+            broken_set_f32(to, i, value);
+        }
+        if (!p->is_f32) memcpy(to, from, n);
+        wrong = broken_load(&a);
+        CHECK(!compare(wrong, b.good, PLUMB_FORMAT_TEXT, &text), "they agree");
+        CHECK(!compare(wrong, b.good, PLUMB_FORMAT_JSON, &json), "they agree");
+        char place[120], says[120];
+        snprintf(place, sizeof place, "A has the data at byte %zu of B", (size_t)(from - b.bytes));
+        const char *line = text.text ? strstr(text.text, place) : NULL;
+        CHECK(line && strstr(line, p->distance), "%s ... %s: %s", place, p->distance, text.text);
+        snprintf(place, sizeof place, "\"byte\": %zu, \"own_byte\": %zu,", (size_t)(from - b.bytes),
+                 (size_t)(own - b.bytes));
+        snprintf(says, sizeof says, "{\"name\": \"%s\"", p->tensor);
+        const char *object = json.text ? strstr(json.text, says) : NULL, *found = object ? strstr(object, place) : NULL;
+        CHECK(found && found < strchr(object, '\n'), "%s %s: %s", says, place, json.text);
+    }
+    capture_free(&text);
+    capture_free(&json);
+    plumb_model_free(wrong);
+    broken_free(&a);
+    broken_free(&b);
+}
+
+/* All tensors are read 96 bytes after their places.  The last one, output_norm, then reads past the end of the file. */
+static void all_moved_case(void) {
+    struct broken a = { 0 }, b = { 0 };
+    struct capture text = { 0 };
+    plumb_model *wrong = NULL;
+    if (broken_read(&a, SYNTH "f32.gguf") && broken_read(&b, SYNTH "f32.gguf")) {
+        const uint8_t *first = broken_data(&b, "token_embd.weight", NULL);
+        size_t begin = first ? (size_t)(first - b.bytes) : b.n;
+        memmove(a.bytes + begin, b.bytes + begin + 96, b.n - begin - 96);
+        wrong = broken_load(&a);
+        CHECK(!compare(wrong, b.good, PLUMB_FORMAT_TEXT, &text), "they agree");
+        size_t n = 0, n_differ = 0;
+        for (const char *at = text.text; at && (at = strstr(at, "\nDIFF ")); at++) n_differ++;
+        for (const char *at = text.text; at && (at = strstr(at, ": 96 bytes (")); at++) n++;
+        CHECK(n >= 18 && n == n_differ - 1, "%zu of %zu are explained: %s", n, n_differ, text.text);
+        CHECK(text.text && !strstr(text.text, "was stopped"), "%s", text.text);
+    }
+    capture_free(&text);
+    plumb_model_free(wrong);
+    broken_free(&a);
+    broken_free(&b);
+}
+
+/* Values that are nowhere: the search is given up after four tensors, and the report says so. */
+static void nowhere_case(void) {
+    struct broken a = { 0 };
+    struct capture text = { 0 };
+    plumb_model *wrong = NULL;
+    if (broken_read(&a, SYNTH "f32.gguf")) {
+        struct gguf *g = a.good->parts[0];
+        for (uint64_t i = 0; i < gguf_n_tensor(g); i++) {
+            size_t n = 0;
+            uint8_t *data = broken_data(&a, gguf_tensor_at(g, i)->name.data, &n);
+            for (size_t k = 0; data && k < n / 4; k++) {
+                broken_set_f32(data, k, (float)((k + i) * 7919 % 1009) / 1009 - 0.5f);
+            }
+        }
+        wrong = broken_load(&a);
+        CHECK(!compare(wrong, a.good, PLUMB_FORMAT_TEXT, &text), "they agree");
+        CHECK(text.text && strstr(text.text, "no known mistake explains it") && !strstr(text.text, "has the data at")
+              && strstr(text.text, "was stopped after 4 tensors that are nowhere"), "%s", text.text);
+    }
+    capture_free(&text);
+    plumb_model_free(wrong);
+    broken_free(&a);
 }
 
 /* Each tensor of a layer of an architecture, scaled by 2, is named, and no other one. */
@@ -357,6 +518,9 @@ void test_weights(void) {
     }
     test_case("weights: files of one model in five types agree, all 25 pairs", all_pairs_case);
     TEST_ROWS("weights: named: ", mistake_row, mistakes);
+    TEST_ROWS("weights: the place is named: ", place_row, places);
+    test_case("weights: the places of all tensors of a file are named", all_moved_case);
+    test_case("weights: the search for values that are nowhere ends", nowhere_case);
     test_case("weights: an output matrix that repeats the embeddings equals a tied one", tied_case);
     test_case("weights: a given tolerance replaces the default; misuse gives a status", tolerance_case);
 }

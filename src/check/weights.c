@@ -6,6 +6,7 @@
 #include "check/weights.h"
 
 #include "base/decimal.h"
+#include "check/moved.h"
 #include "diagnose/quirk_table.h"
 #include "trace/report.h"
 
@@ -33,10 +34,12 @@ double weights_type_error(uint32_t type) {
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
-/* A tensor as a hypothesis reads it: misread, with its rows permuted, or neither. */
+/* A tensor as a hypothesis reads it: misread, as another type, with its rows permuted, or none of these. */
 struct view {
     const struct gguf_tensor *tensor;
     enum misread misread;
+    const struct quant_traits *as;   /* a type of which a row has as many bytes; NULL: its own */
+    bool is_swapped;    /* the bytes of each value of this type are reversed; for types of single values */
     uint32_t n_head;    /* the rows of each of n_head heads are permuted; 0: they are not */
     bool from_pairs;    /* true: the tensor has GGUF's order, and the view has Hugging Face's.  Rows i and i + half of a
                          * head in the view are rows 2i and 2i + 1 in the tensor.  false: the reverse */
@@ -51,8 +54,21 @@ static void read_row(const struct view *v, uint64_t i, uint8_t *bytes, float *ou
         i += (v->from_pairs ? r % half * 2 + r / half : r % 2 * half + r / 2) - r;
     }
     const uint8_t *src = repack_tensor_row(t, i, bytes);
+    const struct quant_traits *as = v->as ? v->as : quant_traits(t->type);
+    size_t n = gguf_row_bytes(t), width = as->block_bytes;
+    if (v->is_swapped) {
+        if (src != bytes) memcpy(bytes, src, n);
+        src = bytes;
+        for (size_t at = 0; at + width <= n; at += width) {
+            for (size_t k = 0; k < width / 2; k++) {
+                uint8_t byte = bytes[at + k];
+                bytes[at + k] = bytes[at + width - 1 - k];
+                bytes[at + width - 1 - k] = byte;
+            }
+        }
+    }
     if (v->misread) quirk_misread((enum quant_type)t->type, v->misread, src, out, (size_t)t->shape[0]);
-    else quant_traits(t->type)->dequantize(src, out, (size_t)t->shape[0]);
+    else as->dequantize(src, out, (size_t)t->shape[0]);
 }
 
 struct sums {
@@ -98,6 +114,9 @@ enum { MAX_SUSPICION = 6 };
 
 struct pair {
     const struct weights_file *file_b;
+    struct moved_search *moves;        /* (2) of values of A in B, and of values of B in A */
+    struct moved moved;
+    bool is_moved_b;                   /* moved is a place in A that has the values of B */
     const char *name;
     const struct gguf_tensor *a, *b;   /* NULL: the file has no such tensor */
     bool same_shape;
@@ -106,7 +125,7 @@ struct pair {
     double scale, offset;              /* a is about scale * b, or about b + offset */
     bool differs;                      /* the error is over bound, or a is scaled or offset; "parts" in the JSON */
     uint32_t n_suspicion;
-    char suspicions[MAX_SUSPICION][200];
+    char suspicions[MAX_SUSPICION][400];
     float *row_a, *row_b;              /* scratch */
     uint8_t *bytes;
 };
@@ -161,22 +180,27 @@ static double sorted_error(struct pair *p, size_t n) {
     return error_of(&s);
 }
 
-/* Returns the error of at most 16 rows of A against the same columns of B, of the first matrix if there are several;
- * INFINITY if out of memory. */
+/* Returns the error of at most 16 rows of A, of the first matrix if there are several, against the values that B
+ * transposed has there if its rows of B->shape[1] values follow each other without gaps.  If the shape of A is not the
+ * transposed one, this is what an engine has that transposes B and keeps its shape.  INFINITY if out of memory. */
 static double transposed_error(struct pair *p) {
     struct sums s = { 0 };
     enum { N_LOOK = 16 };
     uint64_t n_in = p->a->shape[0], n_row = p->a->shape[1], n_sample = n_row < N_LOOK ? n_row : N_LOOK;
+    uint64_t n_row_b = p->b->shape[1];
     float *rows = alloc_array(n_sample * n_in, sizeof *rows);   /* (n_sample, n_in) of A */
     if (!rows) return INFINITY;
     for (uint64_t k = 0; k < n_sample; k++) {
         read_row(&(struct view) { .tensor = p->a }, k * n_row / n_sample, p->bytes,
                  rows + (size_t)(k * n_in));
     }
-    for (uint64_t j = 0; j < n_in; j++) {
-        read_row(&(struct view) { .tensor = p->b }, j, p->bytes, p->row_b);
+    for (uint64_t r = 0; r < n_row_b; r++) {
+        read_row(&(struct view) { .tensor = p->b }, r, p->bytes, p->row_b);
         for (uint64_t k = 0; k < n_sample; k++) {
-            add_values(&s, &rows[(size_t)(k * n_in + j)], &p->row_b[(size_t)(k * n_row / n_sample)], 1, 0);
+            uint64_t place = k * n_row / n_sample * n_in;   /* of the row in A; every n_row_b-th value is in row r */
+            for (uint64_t i = (r + n_row_b - place % n_row_b) % n_row_b; i < n_in; i += n_row_b) {
+                add_values(&s, &rows[(size_t)(k * n_in + i)], &p->row_b[(size_t)((place + i) / n_row_b)], 1, 0);
+            }
         }
     }
     free(rows);
@@ -287,17 +311,107 @@ static void try_misreads(struct pair *p) {
     }
 }
 
+/* Tries whether one side holds what the other's bytes give if they are read as another type of the same size, or with
+ * the bytes of each number reversed. */
+static void try_types(struct pair *p) {
+    const struct gguf_tensor *const tensors[] = { p->b, p->a };
+    for (size_t side = 0; side < 2; side++) {
+        const struct gguf_tensor *t = tensors[side];
+        const struct quant_traits *own = quant_traits(t->type);
+        const struct view other = { .tensor = tensors[1 - side] };
+        const char *theirs = side == 0 ? "A" : "B", *ours = side == 0 ? "B" : "A";
+        for (uint32_t type = 0; type < QUANT_TYPE_COUNT; type++) {
+            const struct quant_traits *as = quant_traits(type);
+            if (!as || as->block_size == 0 || t->shape[0] % as->block_size != 0) continue;
+            if (t->shape[0] / as->block_size * as->block_bytes != gguf_row_bytes(t)) continue;
+            const struct view read = { .tensor = t, .as = as }, swapped = { .tensor = t, .as = as, .is_swapped = true };
+            if (as != own && view_error(p, &other, &read) <= p->bound) {
+                suspect(p, "%s has %s's bytes, read as %s instead of %s", theirs, ours, as->name, own->name);
+            } else if (as->block_size == 1 && view_error(p, &other, &swapped) <= p->bound) {
+                suspect(p, "%s has %s's bytes, with the bytes of each %s reversed", theirs, ours, as->name);
+            }
+        }
+    }
+}
+
+/* Tries whether the rows are in another order: a few rows of A are looked for among all rows of B. */
+static void try_row_order(struct pair *p) {
+    enum { N_LOOK = 16, MIN_FOUND = 14 };
+    uint64_t n_row = gguf_n_row(p->a), n_in = p->a->shape[0], at[N_LOOK], found[N_LOOK];
+    if (n_row < N_LOOK) return;
+    float *rows = alloc_array(N_LOOK * n_in, sizeof *rows);
+    for (uint64_t k = 0; rows && k < N_LOOK; k++) {
+        at[k] = k * (n_row - 1) / (N_LOOK - 1);
+        found[k] = n_row;
+        read_row(&(struct view) { .tensor = p->a }, at[k], p->bytes, rows + (size_t)(k * n_in));
+    }
+    for (uint64_t r = 0; rows && r < n_row; r++) {
+        read_row(&(struct view) { .tensor = p->b }, r, p->bytes, p->row_b);
+        for (uint64_t k = 0; k < N_LOOK; k++) {
+            struct sums first = { 0 }, all = { 0 };
+            if (found[k] < n_row) continue;
+            add_values(&first, rows + (size_t)(k * n_in), p->row_b, (size_t)(n_in < 32 ? n_in : 32), 0);
+            if (error_of(&first) > 2 * p->bound) continue;
+            add_values(&all, rows + (size_t)(k * n_in), p->row_b, (size_t)n_in, 0);
+            if (error_of(&all) <= p->bound) found[k] = r;
+        }
+    }
+    free(rows);
+    if (!rows) return;
+    uint64_t n_found = 0, n_same = 0, n_turned = 0, n_reversed = 0, first = N_LOOK;
+    uint64_t turn = (found[N_LOOK / 2] + n_row - at[N_LOOK / 2]) % n_row;
+    for (uint64_t k = 0; k < N_LOOK; k++) {
+        if (found[k] == n_row) continue;
+        n_found++;
+        n_same += found[k] == at[k];
+        n_turned += found[k] == (at[k] + turn) % n_row;
+        n_reversed += found[k] == n_row - 1 - at[k];
+        if (first == N_LOOK && found[k] != at[k]) first = k;
+    }
+    if (n_found < MIN_FOUND || n_same == n_found) return;
+    unsigned long long from = (unsigned long long)at[first], to = (unsigned long long)found[first];
+    /* Rows that are only shifted, with other data at one end, are data from another place: see try_places. */
+    if (n_turned == n_found && n_found < N_LOOK) return;
+    if (n_reversed == n_found) suspect(p, "the rows are in reverse order: row %llu of A is row %llu of B", from, to);
+    else if (n_turned == n_found) suspect(p, "the rows are shifted by %llu, and the last are the first: row %llu of A "
+                                          "is row %llu of B", (unsigned long long)turn, from, to);
+    else suspect(p, "the rows are in another order: row %llu of A is row %llu of B", from, to);
+}
+
+/* Looks for the values anywhere in the other file.  A is taken for what an engine has read, and B for the file, unless
+ * only B has single numbers. */
+static plumb_status try_places(struct pair *p, struct error *err) {
+    p->is_moved_b = quant_traits(p->b->type)->block_size == 1 && quant_traits(p->a->type)->block_size > 1;
+    struct moved_search *m = &p->moves[p->is_moved_b];
+    const struct gguf_tensor *own = p->is_moved_b ? p->a : p->b;
+    char theirs = p->is_moved_b ? 'B' : 'A', file = p->is_moved_b ? 'A' : 'B';
+    const struct moved *at = &p->moved;
+    PLUMB_TRY(moved_find(m, p->is_moved_b ? p->b : p->a, own, &p->moved, err));
+    if (!at->is_found) return PLUMB_OK;
+    struct moved_text far;
+    char in[160] = "";
+    if (at->in && at->in_byte == 0) snprintf(in, sizeof in, ", where %.64s begins", at->in->name.data);
+    else if (at->in) snprintf(in, sizeof in, ", byte %llu of %.64s", (unsigned long long)at->in_byte,
+                              at->in->name.data);
+    suspect(p, "%c has the data at byte %llu of %c%s: %s its own place, byte %llu (%llu of %llu rows that were "
+            "compared are equal)", theirs, (unsigned long long)at->byte, file, in, moved_distance(&far, m, at, own),
+            (unsigned long long)at->own_byte, (unsigned long long)at->n_equal, (unsigned long long)at->n_compared);
+    return PLUMB_OK;
+}
+
 /* Adds as suspicions what would make the two agree. */
-static void find_suspicions(struct pair *p) {
+static plumb_status find_suspicions(struct pair *p, struct error *err) {
     const struct sums *s = &p->sums;
     const struct view a = { .tensor = p->a };
     if (s->n_bad > 0) {
+        try_types(p);
+        if (p->n_suspicion == 0) PLUMB_TRY(try_places(p, err));
         suspect(p, "differences in NaN or infinite values: %llu", (unsigned long long)s->n_bad);
-        return;
+        return PLUMB_OK;
     }
     if (s->aa == 0 || s->bb == 0) {
         suspect(p, "%s is all zeros", s->aa == 0 ? "A" : "B");
-        return;
+        return PLUMB_OK;
     }
     /* The sums of squares that are left of a - scale * b and of a - b - offset. */
     double scaled2 = s->aa - s->ab * p->scale, shifted2 = s->dd - s->d * p->offset;
@@ -314,18 +428,23 @@ static void find_suspicions(struct pair *p) {
         suspect(p, "the rows are permuted as for RoPE: A has %s order, B has %s",
                 from_pairs ? "Hugging Face's" : "GGUF's", from_pairs ? "GGUF's" : "Hugging Face's");
     }
-    if (p->a->n_dims >= 2 && p->a->shape[0] == p->a->shape[1] && transposed_error(p) <= p->bound) {
-        suspect(p, "A is B transposed");
+    if (p->a->n_dims >= 2 && p->a->shape[1] > 1 && transposed_error(p) <= p->bound) {
+        suspect(p, p->a->shape[0] == p->a->shape[1] ? "A is B transposed" : "A has the values of B transposed, in B's "
+                "shape");
     }
     try_expert_order(p);
     try_siblings(p);
     try_misreads(p);
+    try_types(p);
+    if (p->n_suspicion == 0) try_row_order(p);
+    if (p->n_suspicion == 0) PLUMB_TRY(try_places(p, err));
     for (size_t n = 32; n <= 256 && p->n_suspicion == 0; n *= 2) {
         /* Sorted samples of one distribution are always similar, so an error of 0.15, for instance, means nothing. */
         if (sorted_error(p, n) > fmin(p->bound, 0.1)) continue;
         suspect(p, "each block of %zu holds the same values in another order: nibbles swapped, or another misreading",
                 n);
     }
+    return PLUMB_OK;
 }
 
 /* ---- judging a pair ---------------------------------------------------------------------------------------------- */
@@ -358,7 +477,7 @@ static void judge_shapes(struct pair *p) {
 }
 
 /* Judges a pair of one shape. */
-static void judge(struct pair *p) {
+static plumb_status judge(struct pair *p, struct error *err) {
     struct sums *s = &p->sums;
     uint64_t n_in = p->a->shape[0];
     for (uint64_t i = 0; i < gguf_n_row(p->a); i++) {
@@ -375,12 +494,13 @@ static void judge(struct pair *p) {
     bool scaled = fabs(p->scale - 1) > p->bound * p->bound + 0.01;
     bool shifted = fabs(p->offset) > (0.3 * p->bound + 1e-4) * sqrt(s->bb / (double)s->n);
     p->differs = !is_exact && (!(p->error <= p->bound) || scaled || shifted);
-    if (!p->differs) return;
-    find_suspicions(p);
+    if (!p->differs) return PLUMB_OK;
+    PLUMB_TRY(find_suspicions(p, err));
     if (p->error <= p->bound && p->n_suspicion == 0) {
         suspect(p, scaled ? "the noise is that of the types, but A is B scaled by %.4g"
                           : "the noise is that of the types, but A is B offset by %.4g", scaled ? p->scale : p->offset);
     }
+    return PLUMB_OK;
 }
 
 static plumb_status compare(struct pair *p, double tolerance, struct error *err) {
@@ -397,7 +517,7 @@ static plumb_status compare(struct pair *p, double tolerance, struct error *err)
         status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: two rows of %s, %llu elements", p->a->name.data,
                            (unsigned long long)n);
     } else if (p->same_shape) {
-        judge(p);
+        status = judge(p, err);
     } else {
         judge_shapes(p);
     }
@@ -471,6 +591,17 @@ static void write_json(struct report_writer *w, const struct pair *p, bool is_fi
         }
         report_printf(w, ", \"max_place\": %llu", (unsigned long long)p->sums.max_place);
     }
+    const struct moved *at = &p->moved;
+    if (at->is_found) {
+        report_printf(w, ", \"moved\": {\"values_of\": \"%c\", \"byte\": %llu, \"own_byte\": %llu, "
+                      "\"part\": %zu, \"in\": ", p->is_moved_b ? 'b' : 'a', (unsigned long long)at->byte,
+                      (unsigned long long)at->own_byte, at->part);
+        if (at->in) report_json_string(w, at->in->name.data, (size_t)at->in->name.n);
+        else report_printf(w, "null");
+        report_printf(w, ", \"in_byte\": %llu, \"n_compared\": %llu, \"n_equal\": %llu}",
+                      (unsigned long long)at->in_byte, (unsigned long long)at->n_compared,
+                      (unsigned long long)at->n_equal);
+    }
     report_printf(w, ", \"suspicions\": [");
     for (uint32_t i = 0; i < p->n_suspicion; i++) {
         if (i > 0) report_bytes(w, ", ", 2);
@@ -497,22 +628,35 @@ static plumb_status add_pair(struct report_writer *w, const plumb_report *report
     return PLUMB_OK;
 }
 
+/* Progress, and the searches for moved values, which report a part of the share of their tensor. */
+struct progress {
+    const plumb_report *report;
+    double done, share;   /* fractions of all the work: what was done before the current tensor, and what it takes */
+    struct moved_search moves[2];
+};
+
+static void show_progress(void *user, double part) {
+    const struct progress *p = user;
+    if (p->report->on_progress) p->report->on_progress(p->report->user, p->done + p->share * part);
+}
+
 /* Adds the pairs of all tensors of a.  is_b: instead adds those of the tensors of b that a lacks, and of a head of b
  * that a ties to its embeddings. */
-static plumb_status add_file(struct report_writer *w, const plumb_report *report, const struct weights_file *a,
+static plumb_status add_file(struct report_writer *w, struct progress *progress, const struct weights_file *a,
                              const struct weights_file *b, bool is_b, struct totals *sum, struct error *err) {
     const struct weights_file *file = is_b ? b : a;
     for (size_t k = 0; k < file->n_part; k++) {
         uint64_t n = gguf_n_tensor(file->parts[k]);
         for (uint64_t i = 0; i < n; i++) {
             const struct gguf_tensor *t = gguf_tensor_at(file->parts[k], i);
-            struct pair p = { .file_b = b, .name = t->name.data };
+            struct pair p = { .file_b = b, .name = t->name.data, .moves = progress->moves };
             *(is_b ? &p.b : &p.a) = t;
             *(is_b ? &p.a : &p.b) = is_b ? counterpart(a, t->name.data) : counterpart(b, t->name.data);
             bool is_tied = p.a && p.b && strcmp(p.a->name.data, p.b->name.data) != 0;
-            if (!is_b || !p.a || is_tied) PLUMB_TRY(add_pair(w, report, &p, sum, err));
-            double done = ((double)k + (double)(i + 1) / (double)n) / (double)file->n_part;
-            if (report->on_progress && !is_b) report->on_progress(report->user, done);
+            progress->share = is_b ? 0 : 1 / ((double)n * (double)file->n_part);
+            if (!is_b || !p.a || is_tied) PLUMB_TRY(add_pair(w, progress->report, &p, sum, err));
+            if (!is_b) show_progress(progress, 1);
+            progress->done += progress->share;
         }
     }
     return PLUMB_OK;
@@ -537,13 +681,27 @@ plumb_status weights_run(const struct weights_file *a, const struct weights_file
         if (!is_json) report_bytes(&w, "\n", 1);
     }
     if (is_json) report_printf(&w, ",\n  \"tensors\": [");
-    plumb_status status = add_file(&w, report, a, b, false, &sum, err);
-    if (status == PLUMB_OK) status = add_file(&w, report, a, b, true, &sum, err);
+    struct progress progress = { .report = report };
+    for (size_t i = 0; i < 2; i++) {
+        const struct weights_file *searched = i == 0 ? b : a;
+        progress.moves[i] = (struct moved_search) { .parts = searched->parts, .n_part = searched->n_part,
+                                                    .on_progress = show_progress, .user = &progress };
+    }
+    plumb_status status = add_file(&w, &progress, a, b, false, &sum, err);
+    if (status == PLUMB_OK) status = add_file(&w, &progress, a, b, true, &sum, err);
+    bool is_exhausted = moved_is_exhausted(&progress.moves[0]) || moved_is_exhausted(&progress.moves[1]);
+    for (size_t i = 0; i < 2; i++) moved_free(&progress.moves[i]);
     *agree = status == PLUMB_OK && sum.n_differ == 0 && sum.n_alone == 0;
     if (is_json) {
-        report_printf(&w, "\n  ],\n  \"n_tensor\": %u, \"n_parts\": %u, \"n_alone\": %u, \"agree\": %s\n}\n", sum.n,
-                      sum.n_differ, sum.n_alone, *agree ? "true" : "false");
+        report_printf(&w, "\n  ],\n  \"n_tensor\": %u, \"n_parts\": %u, \"n_alone\": %u, \"agree\": %s, "
+                      "\"search_stopped\": %s\n}\n", sum.n, sum.n_differ, sum.n_alone, *agree ? "true" : "false",
+                      is_exhausted ? "true" : "false");
     } else {
+        if (is_exhausted) {
+            report_printf(&w, "The search of every byte of the file was stopped after %u tensors that are nowhere; for "
+                          "later tensors only the places of tensors, and distances found before, were tried.\n",
+                          progress.moves[0].n_fruitless + progress.moves[1].n_fruitless);
+        }
         char limit[60] = "their types explain";
         if (report->tolerance > 0) snprintf(limit, sizeof limit, "the tolerance of %g allows", report->tolerance);
         if (*agree) report_printf(&w, "%u tensors: no difference is larger than %s\n", sum.n, limit);
