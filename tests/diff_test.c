@@ -482,7 +482,7 @@ static void text_lines(void) {
      * for id 9, and A at most 6.25: 0.25 of sqrt(7.5 * 7.5 + 6.5 * 6.5). */
     static const char *const lines[] = {
         "A  theirs.json             <script>alert('x')</script>&\\x1b[2J, 2 tokens, 2 taps\n",
-        "   1 record was ignored: <svg onload=x>\n",
+        "   1 record was ignored, because no tap has its name: <svg onload=x>\n",
         "B  <b>\"ours\"               2 tokens, 2 taps\n",
         "\n>>l_out-0                 1        3    0.267        1  [0, 2]        0.9914601\n",
         "\n> result_output           1        2   0.0252     0.25  [1, 9]        1.0000000\n",

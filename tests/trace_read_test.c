@@ -29,6 +29,13 @@ static void check_tokens(const plumb_trace *t, const int32_t *ids, uint32_t n, u
     CHECK(t->n_prompt == n_prompt, "a prompt of %u", t->n_prompt);
 }
 
+/* The file has one record that was left out, of this name. */
+static void check_ignored(const plumb_trace *t, const char *name) {
+    const struct remark *first = remarks_first_ignored(&t->remarks);
+    CHECK(remarks_n_ignored(&t->remarks) == 1 && first && strcmp(first->name, name) == 0, "%u ignored: %s",
+          remarks_n_ignored(&t->remarks), first ? first->name : "none");
+}
+
 /* ---- numpy ------------------------------------------------------------------------------------------------------- */
 
 /* Row t holds n values (10 t + i) / divisor. */
@@ -65,7 +72,7 @@ static void numpy_types(void) {
         for (uint32_t i = 0; odd && i < 8; i++) CHECK(odd->values[i] == (float)(i % 2), "bool %u", i);
         CHECK(odd != NULL, "ffn_inp-1");
     }
-    CHECK(t->n_ignored == 1 && strcmp(t->ignored, "rotary_cos") == 0, "%u ignored: %s", t->n_ignored, t->ignored);
+    check_ignored(t, "rotary_cos");
     const struct trace_row *special = find_row(t, "ffn_norm-0", 1);
     if (CHECK(special && special->n_value == 8, "ffn_norm-0")) {
         const float *v = special->values;
@@ -148,8 +155,6 @@ static void numpy_corpus(void) {
         {"no-count", PLUMB_ERROR_TENSOR, "add an array of their ids, named tokens"},
         {"other-count", PLUMB_ERROR_TENSOR, "embd is (7, 4), of 7 tokens; expected 3"},
         {"no-token-axis", PLUMB_ERROR_TENSOR, "Qcur-0 is (4, 2, 4); no axis has the length 3, the number of tokens"},
-        {"heads-or-tokens", PLUMB_ERROR_TENSOR, "save it as (n_token, n_head * n)"},
-        {"weights-or-tokens", PLUMB_ERROR_TENSOR, "save it as (1, n_head, n_token, n_key)"},
         {"flat-weights", PLUMB_ERROR_TENSOR, "expected (n_token, n_head, n_key)"},
         {"too-many-axes", PLUMB_ERROR_TENSOR, "embd is (2, 3, 4); expected (n_token, n)"},
         {"half-a-token", PLUMB_ERROR_ARGUMENT, "1.5 is not a whole number"},
@@ -178,8 +183,41 @@ static void numpy_two_names(void) {
     plumb_trace *t = fixture_read_trace(CORPUS "npz-two-names-of-one-tap");
     REQUIRE(t != NULL, "it is read");
     check_row(t, "l_out-0", 2, 1, 4, 20, 8);
-    CHECK(t->n_ignored == 1 && t->n_tap == 1, "%u ignored, %zu taps", t->n_ignored, t->n_tap);
+    CHECK(remarks_n_ignored(&t->remarks) == 1 && t->n_tap == 1, "%zu remarks, %zu taps", t->remarks.n, t->n_tap);
     plumb_trace_free(t);
+}
+
+/* With as many heads as tokens, the shape does not say which axis is which: other arrays or a causal mask may show it,
+ * and otherwise a remark says what was assumed.  The first value of each file is in the first head of the first token,
+ * and the next but three differ. */
+static void numpy_axes(void) {
+    static const struct {
+        const char *file, *tap;
+        float second;        /* the first value of the second token's first head */
+        const char *says;    /* NULL: there is no remark */
+    } rows[] = {
+        {"npz-heads-or-tokens", "Qcur-0", 10.0f / 8, "with as many heads as tokens, (3, 3, 4) does not say which axis "
+         "is which; it was taken for (n_token, n_head, n), the usual order; to make it plain, save it as (n_token, "
+         "n_head * n)"},
+        {"npz-heads-or-tokens-batch", "Qcur-0", 4.0f / 8, "taken for (1, n_head, n_token, n), the usual order"},
+        {"npz-heads-like-others", "Qcur-0", 4.0f / 8, "taken for (n_head, n_token, n), like other arrays of the file"},
+        {"npz-weights-or-tokens", "kq_soft_max-0", 1, "save it as (1, n_head, n_token, n_key)"},
+        {"npz-weights-with-a-mask", "kq_soft_max-0", 0.5f, NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char path[120];
+        snprintf(path, sizeof path, CORPUS "%s", rows[i].file);
+        plumb_trace *t = fixture_read_trace(path);
+        REQUIRE(t != NULL, "%s", path);
+        const struct trace_row *row = find_row(t, rows[i].tap, 1);
+        CHECK(row && row->n_head == 3 && row->values[0] == rows[i].second, "%s: %g", rows[i].file,
+              row ? (double)row->values[0] : 0);
+        const struct remark *remark = t->remarks.n > 0 ? &t->remarks.list[0] : NULL;
+        CHECK(t->remarks.n == (rows[i].says != NULL), "%s: %zu remarks", rows[i].file, t->remarks.n);
+        if (remark && rows[i].says) CHECK(remark->kind == REMARK_AXES && strstr(remark->text, rows[i].says), "%s",
+                                          remark->text);
+        plumb_trace_free(t);
+    }
 }
 
 /* ---- inflate ----------------------------------------------------------------------------------------------------- */
@@ -396,7 +434,7 @@ static void callback_old(void) {
     check_printed(t, "attn_out-0", 0, 8, 6, (const float[]){3, 3, 3, 3, 3, 3}, six);
     check_printed(t, "l_out-0", 1, 8, 6, (const float[]){5, 5, 5, 5, 5, 5}, six);
     CHECK(!find_row(t, "l_out-0", 0) && !find_row(t, "result_norm", 1), "rows that are not there");
-    CHECK(t->n_ignored == 1 && strcmp(t->ignored, "norm") == 0, "%u ignored: %s", t->n_ignored, t->ignored);
+    check_ignored(t, "norm");
     /* A sum of printed values gives no mean; 99 / 16 and 41 / 8 do. */
     const struct trace_row *all = find_row(t, "kqv_out-0", TRACE_ALL_TOKENS), *one = find_row(t, "l_out-0", 1);
     CHECK(!find_row(t, "attn_out-0", TRACE_ALL_TOKENS) && !find_row(t, "embd", TRACE_ALL_TOKENS), "a mean of some");
@@ -600,6 +638,7 @@ void test_trace_read(void) {
     test_case("trace_read: files of numpy.savez_compressed are read", numpy_compressed);
     test_case("trace_read: every .npz file of the corpus gives the expected status", numpy_corpus);
     test_case("trace_read: a second name of one tap is ignored", numpy_two_names);
+    test_case("trace_read: axes that a shape does not tell apart are shown by other arrays or assumed", numpy_axes);
     test_case("trace_read: DEFLATE streams made by hand from RFC 1951 are decoded", inflate_by_hand);
     test_case("trace_read: the text of llama-eval-callback gives llama.cpp's values", callback_values);
     test_case("trace_read: the text of a layer of experts gives llama.cpp's values", callback_experts);

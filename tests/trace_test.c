@@ -36,6 +36,71 @@ static void names_case(void) {
         { "model.layers", NULL }, { "model.layers.", NULL }, { "model.layers.0.", NULL }, { "model.layers.x", NULL },
         { "model.layers.0.self_attn", NULL }, { "vision.norm", NULL }, { "model.", NULL }, { "kq-0", NULL },
         { "lm_head-0", NULL }, { "l_outs-0", NULL },
+        /* ollama (model/models/llama/model.go, its gguf tags), candle (quantized_llama.rs, from_gguf) */
+        { "token_embd", "embd" }, { "blk.3.attn_norm", "attn_norm-3" }, { "blk.3.attn_q", "Qcur-3" },
+        { "blk.3.attn_k.weight", "Kcur-3" }, { "blk.0.attn_output.weight", "attn_out-0" },
+        { "blk.0.ffn_norm.weight", "ffn_norm-0" }, { "blk.0.ffn_gate", "ffn_gate-0" },
+        { "blk.0.ffn_down", "ffn_out-0" }, { "blk.0.ffn_up", "ffn_up-0" }, { "blk.29", "l_out-29" },
+        { "output_norm", "result_norm" },
+        { "output.weight", "result_output" }, { "rope_freqs.weight", NULL }, { "blk.0.attn_qkv", NULL },
+        { "blk.0.rope_freqs.weight", NULL }, { "blk.x.attn_q", NULL }, { "blk.", NULL }, { "blk.0.", NULL },
+        /* candle (quantized_llama.rs, from_ggml): Meta's names */
+        { "tok_embeddings.weight", "embd" }, { "layers.2.attention.wq.weight", "Qcur-2" },
+        { "layers.2.attention.wo.weight", "attn_out-2" }, { "layers.2.feed_forward.w1.weight", "ffn_gate-2" },
+        { "layers.2.feed_forward.w2.weight", "ffn_out-2" }, { "layers.2.feed_forward.w3.weight", "ffn_up-2" },
+        { "layers.2.attention_norm.weight", "attn_norm-2" }, { "layers.2.ffn_norm.weight", "ffn_norm-2" },
+        { "norm.weight", "result_norm" },
+        /* candle (llama.rs) and MLC (llama_model.py): as in transformers, but fused */
+        { "model.layers.0.self_attn.qkv_proj", NULL }, { "model.layers.0.mlp.gate_up_proj", NULL },
+        { "model.layers.0.self_attn.rotary_emb", NULL }, { "model.layers.0.mlp.act_fn", NULL },
+        /* MLC's DefaultDebugInstrument (debug_chat.py) names arguments by their index */
+        { "arg_0", NULL }, { "arg_1", NULL },
+        /* transformers: GPT-NeoX, GPT-2 */
+        { "gpt_neox.layers.0.attention.query_key_value", NULL }, { "gpt_neox.layers.3.attention.dense", "attn_out-3" },
+        { "gpt_neox.layers.0.mlp.dense_h_to_4h", "ffn_up-0" }, { "gpt_neox.layers.0.mlp.dense_4h_to_h", "ffn_out-0" },
+        { "gpt_neox.final_layer_norm", "result_norm" }, { "embed_out", "result_output" },
+        { "transformer.h.0.attn.c_attn", NULL }, { "transformer.h.1.attn.c_proj", "attn_out-1" },
+        { "transformer.h.0.mlp.c_fc", "ffn_up-0" }, { "transformer.h.0.mlp.c_proj", "ffn_out-0" },
+        { "transformer.h.1.ln_1", "attn_norm-1" }, { "transformer.h.0.ln_2", "ffn_norm-0" },
+        { "transformer.h.11", "l_out-11" }, { "transformer.ln_f", "result_norm" }, { "transformer.wpe", NULL },
+        /* torch.onnx: outputs that public scripts take from onnxruntime to compare them with other programs */
+        { "/model/embed_tokens/Gather_output_0", "embd" }, { "/model/model/embed_tokens/Gather_output_0", "embd" },
+        { "/model/layers.0/input_layernorm/Mul_1_output_0", "attn_norm-0" },
+        { "/model/layers.0/self_attn/q_proj/MatMul_output_0", "Qcur-0" },
+        { "/model/layers.12/self_attn/k_proj/MatMul_output_0", "Kcur-12" },
+        { "/model/layers.0/self_attn/v_proj/MatMul_output_0", "Vcur-0" },
+        { "/model/layers.0/self_attn/q_norm/Mul_1_output_0", "Qcur_normed-0" },
+        { "/model/layers.0/self_attn/k_norm/Mul_1_output_0", "Kcur_normed-0" },
+        { "/layers.0/self_attn/Softmax_output_0", "kq_soft_max-0" },
+        { "/language_model/model/layers.0/self_attn/MatMul_1_output_0", "kqv_out-0" },
+        { "/layers.0/self_attn/o_proj/MatMul_output_0", "attn_out-0" }, { "/layers.0/Add_output_0", "ffn_inp-0" },
+        { "/layers.0/mlp/gate_proj/MatMul_output_0", "ffn_gate-0" },
+        { "/layers.0/mlp/up_proj/MatMul_output_0", "ffn_up-0" }, { "/layers.0/mlp/Mul_output_0", "ffn_swiglu-0" },
+        { "/model/layers.0/mlp/down_proj/MatMul_output_0", "ffn_out-0" },
+        { "/model/layers.0/Add_1_output_0", "l_out-0" }, { "/lm_head/MatMul_output_0", "result_output" },
+        { "/layers.0/self_attn/MatMul_output_0", NULL }, { "/model/ScatterND_output_0", NULL },
+        { "/model/layers.0/post_attention_layernorm/Cast_output_0", NULL },
+        { "/model/layers.0/self_attn/Unsqueeze_6_output_0", NULL }, { "/", NULL }, { "/model/layers.0/", NULL },
+        { "/model/layers.99999999999/Add_output_0", NULL },
+        /* onnxruntime-genai's builder (builders/base.py) */
+        { "/model/layers.0/input_layernorm/output_0", "attn_norm-0" },
+        { "/model/layers.1/input_layernorm/output_3", "l_out-0" }, { "/model/layers.0/input_layernorm/output_3", NULL },
+        { "/model/layers.0/attn/q_proj/MatMul/output_0", "Qcur-0" },
+        { "/model/layers.0/attn/k_proj/MatMulNBits/output_0", "Kcur-0" },
+        { "/model/layers.0/attn/v_proj/Add/output_0", "Vcur-0" },
+        { "/model/layers.0/attn/q_norm/SimplifiedLayerNormalization/output_0", "Qcur_normed-0" },
+        { "/model/layers.0/attn/q_rotary/RotaryEmbedding/output_0", "Qcur_rope-0" },
+        { "/model/layers.0/attn/k_rotary/RotaryEmbedding/output_0", "Kcur_rope-0" },
+        { "/model/layers.0/attn/GroupQueryAttention/output_0", "kqv_out-0" },
+        { "/model/layers.0/attn/o_proj/MatMul/output_0", "attn_out-0" },
+        { "/model/layers.3/post_attention_layernorm/output_0", "ffn_norm-3" },
+        { "/model/layers.3/post_attention_layernorm/output_3", "ffn_inp-3" },
+        { "/model/layers.0/mlp/Mul/output_0", "ffn_swiglu-0" },
+        { "/model/layers.0/mlp/down_proj/MatMul/output_0", "ffn_out-0" },
+        { "/model/layers.30/final_norm_layernorm/output_0", "result_norm" },
+        { "/model/layers.0/attn/qkv_proj/MatMul/output_0", NULL },
+        { "/model/layers.0/mlp/gate_up_proj/MatMul/output_0", NULL },
+        { "/model/layers.0/layer_scalar/Mul/output_0", NULL }, { "/model/layers.0/Add_1/output_0", NULL },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         enum tap_id id;
@@ -560,7 +625,8 @@ static void describe(const plumb_trace *t, char *out, size_t cap) {
             if (row->quantum > 0) PUT("/%g", (double)row->quantum);
         }
     }
-    if (t->n_ignored > 0) PUT("|%u %s", t->n_ignored, t->ignored);
+    const struct remark *first = remarks_first_ignored(&t->remarks);
+    if (first) PUT("|%u %s", remarks_n_ignored(&t->remarks), first->name);
 #undef PUT
 }
 
@@ -602,7 +668,7 @@ static void shapes_case(void) {
         { "{'tokens':[7,8],'taps':[{'name':'embd','shape':[2],'values':[1,1,2,2]}]}",
           "embd@0(1x2):1,1~1 embd@1(1x2):2,2~2" },
         { "{'taps':[{'name':'embd','values':[]},{'name':'l_out-0','values':[[],[]]}]}",
-          "embd@all l_out-0@0 l_out-0@1" },
+          "embd@all l_out-0@0 l_out-0@1|2 embd" },
         /* PyTorch's leading batch axis */
         { "{'tokens':[7,8],'taps':[{'name':'embd','values':[[[1,2],[3,4]]]}]}", "embd@0:1,2 embd@1:3,4" },
         { "{'tokens':[7,8],'taps':[{'name':'embd','shape':[2],'values':[[[1,1],[2,2]]]}]}",

@@ -414,10 +414,12 @@ plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab
     if (report->format != PLUMB_FORMAT_TEXT && report->format != PLUMB_FORMAT_JSON) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "a diagnosis is written as text or JSON");
     }
-    struct diagnosis d = { .model = m, .theirs = theirs, .report = report, .err = err, .bos = tokenizer_bos(vocab),
+    struct trace_view view;
+    plumb_status status = diagnose_read(&view, m, theirs, err);
+    struct diagnosis d = { .model = m, .theirs = &view.t, .report = report, .err = err, .bos = tokenizer_bos(vocab),
                            .tolerance = report->tolerance > 0 ? report->tolerance : 0.01,
                            .max_quirk = max_quirk > 0 ? max_quirk : EXPERIMENT_QUIRKS };
-    plumb_status status = experiment_create(&d.experiment, m, theirs, err);
+    if (status == PLUMB_OK) status = experiment_create(&d.experiment, m, d.theirs, err);
     if (status == PLUMB_OK) d.doubt = tokens_warning(theirs, vocab);
     if (status == PLUMB_OK) status = diagnose_prepare(&d);
     if (status == PLUMB_OK) status = diagnose_recognize_noise(&d);
@@ -445,5 +447,6 @@ plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab
     free(d.kinds);
     outcome_free(&d.truth);
     experiment_free(d.experiment);
+    view_free(&view);
     return status;
 }

@@ -1,5 +1,6 @@
 /* Finds the known mistakes (quirks, quirk_table.h) with which the reference pass gives another engine's numbers.
  *
+ *   read.c: theirs -> those of its taps that can be compared, and remarks on the others
  *   diagnose.c: theirs -> struct diagnosis, the sets of quirks that bring the reference pass closer to theirs
  *   noise.c: how their activations are rounded
  *   judge.c: which errors need an explanation, and which are noise
@@ -18,6 +19,7 @@
 #include "diagnose/fit.h"
 #include "trace/report.h"
 #include "trace/tokens.h"
+#include "trace/view.h"
 
 /* To count as a cause, a quirk must reduce the error of at least one tap by this factor. */
 #define DIAGNOSE_FACTOR 3.0
@@ -133,6 +135,13 @@ bool diagnose_diverges(const struct diagnosis *d, const struct outcome *o, int32
 bool diagnose_is_noisy(const struct diagnosis *d, size_t i);
 /* Returns the median error of the taps whose inputs are known, that are noisy or not, and that are not over. */
 double diagnose_typical_step(const struct diagnosis *d, const struct outcome *o, bool noisy);
+
+/* ---- read.c ---- */
+
+/* Sets *v to what of theirs can be compared with the model, with remarks on the rest.  Release it with view_free, also
+ * after a failure.  PLUMB_ERROR_ARGUMENT if no tap fits the model; otherwise the errors of experiment_create. */
+plumb_status diagnose_read(struct trace_view *v, const struct model *m, const struct plumb_trace *theirs,
+                           struct error *err);
 
 /* ---- noise.c ---- */
 

@@ -245,6 +245,23 @@ static void print_rounding(struct report_writer *w, const struct diagnosis *d) {
     }
 }
 
+/* Names the taps whose rows have nothing in common with those of the pass. */
+static void print_not_compared(struct report_writer *w, const struct diagnosis *d) {
+    enum { SHOWN = 6 };
+    char text[SHOWN * sizeof(struct tap_text) + 120];
+    size_t n = 0, n_tap = 0;
+    for (size_t i = 0; i < d->theirs->n_tap; i++) {
+        struct tap_text name;
+        if (!isnan(d->truth.error[i]) || n_tap++ >= SHOWN) continue;
+        report_append(text, sizeof text, &n, "%s%s", n_tap > 1 ? ", " : "not compared, because there is no value, "
+                      "statistic or token that both sides have: ", tap_name(&name, d, i));
+    }
+    if (n_tap > SHOWN) report_append(text, sizeof text, &n, " and %zu more", n_tap - SHOWN);
+    if (n_tap == 0) return;
+    report_printf(w, "   ");
+    report_wrapped(w, text, n, 3);
+}
+
 void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *w) {
     const struct plumb_trace *t = d->theirs;
     struct tap_text name;
@@ -255,6 +272,8 @@ void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *
                   diagnose_n_compared(d),
                   d->experiment->forced ? "with whole activations: the steps after these are computed from them"
                                         : "without whole activations: errors add up along the pass");
+    remarks_text(&t->remarks, w);
+    print_not_compared(w, d);
     if (d->doubt) report_printf(w, "their tokens: %s\n", d->doubt);
     print_rounding(w, d);
     if (d->experiment->permuted.taps) {
@@ -483,7 +502,16 @@ void diagnose_json(const struct diagnosis *d, bool agree, struct report_writer *
         report_printf(w, ", \"first_parted\": \"%s\", ", tap_name(&name, d, at));
         json_fit(w, "fit", &d->truth, at);
     }
-    report_printf(w, "},\n  \"ranking\": [");
+    report_printf(w, "},\n  \"n_ignored\": %u, \"remarks\": ", remarks_n_ignored(&d->theirs->remarks));
+    remarks_json(&d->theirs->remarks, w);
+    report_printf(w, ",\n  \"not_compared\": [");
+    const char *between = "";
+    for (size_t i = 0; i < d->theirs->n_tap; i++) {
+        if (!isnan(d->truth.error[i])) continue;
+        report_printf(w, "%s\"%s\"", between, tap_name(&name, d, i));
+        between = ", ";
+    }
+    report_printf(w, "],\n  \"ranking\": [");
     for (size_t i = 0; i < d->n_ranked && (i < 4 * DIAGNOSE_SHOWN || is_tied(d, i)); i++) json_explanation(w, d, i);
     report_printf(w, "],\n  \"local\": ");
     json_local(w, d);

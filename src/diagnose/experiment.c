@@ -2,6 +2,8 @@
  * force, which replaces it by theirs. */
 #include "diagnose/experiment.h"
 
+#include "trace/view.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -189,37 +191,9 @@ static plumb_status check_theirs(const struct model *m, const struct plumb_trace
         return error_set(err, PLUMB_ERROR_ARGUMENT, "all %zu taps of the dump are in layers that the model does not "
                          "have: it has %u, numbered from 0", n_tap, m->plan.n_layer);
     }
+    const struct remark *first = remarks_first_ignored(&theirs->remarks);
     return error_set(err, PLUMB_ERROR_ARGUMENT, "the dump has no activations with known names%s%s",
-                     theirs->n_ignored > 0 ? "; the first record that was ignored is " : "", theirs->ignored);
-}
-
-/* Returns the number of elements in a row of this tap: in the pass or, for kq_soft_max, in a trace (see row_of). */
-static uint64_t row_size(const struct experiment *e, enum tap_id id, int32_t layer) {
-    const struct plan *p = &e->model->plan;
-    const struct layer_plan *l = &p->layers[layer >= 0 && layer < (int32_t)p->n_layer ? layer : 0];
-    const struct attn_plan *a = &l->attn;
-    switch (id) {
-    case TAP_QCUR: case TAP_QCUR_NORMED: case TAP_QCUR_ROPE: return (uint64_t)a->n_head * a->k_dim;
-    case TAP_KCUR: case TAP_KCUR_NORMED: case TAP_KCUR_ROPE: return (uint64_t)a->n_head_kv * a->k_dim;
-    case TAP_VCUR: return (uint64_t)a->n_head_kv * a->v_dim;
-    case TAP_KQV_OUT: return (uint64_t)a->n_head * a->v_dim;
-    case TAP_KQ_SOFT_MAX: return (uint64_t)a->n_head * e->theirs->n_token;
-    case TAP_QCUR_SCALED: return (uint64_t)a->n_head * a->k_dim;
-    case TAP_ATTN_GATE: return (uint64_t)a->n_head * (a->gate_per_head ? 1 : a->v_dim);
-    case TAP_ATTN_GATED: case TAP_ATTN_SUB_NORM: return (uint64_t)a->n_head * a->v_dim;
-    case TAP_FFN_GATE: case TAP_FFN_UP: case TAP_FFN_SWIGLU: case TAP_FFN_SUB_NORM:
-        return l->ffn.n_expert > 0 ? l->ffn.n_ff_shared : l->ffn.n_ff;
-    case TAP_FFN_ROUTER: case TAP_FFN_PROBS: case TAP_FFN_PROBS_BIASED: return l->ffn.n_expert;
-    case TAP_FFN_USED: case TAP_FFN_WEIGHTS: case TAP_FFN_WEIGHTS_SOFTMAX: case TAP_FFN_WEIGHTS_NORM:
-    case TAP_FFN_WEIGHTS_SCALED: return l->ffn.n_used;
-    case TAP_EXPERT_GATE: case TAP_EXPERT_UP: case TAP_EXPERT_SWIGLU:
-        return (uint64_t)l->ffn.n_used * l->ffn.n_ff_expert;
-    case TAP_FFN_SHARED_GATE: return 1;
-    case TAP_EXPERT_DOWN: case TAP_EXPERT_WEIGHTED: return (uint64_t)l->ffn.n_used * p->n_embd;
-    case TAP_RESULT_OUTPUT: return p->n_vocab;
-    case TAP_RESULT_POOLED: return model_n_pooled(e->model, p->pooling.kind);
-    default: return p->n_embd;
-    }
+                     first ? "; the first record that was ignored is " : "", first ? first->name : "");
 }
 
 bool experiment_can_begin(const struct experiment *e, uint32_t layer) {
@@ -234,7 +208,7 @@ bool experiment_can_begin(const struct experiment *e, uint32_t layer) {
 
 bool experiment_is_whole(const struct experiment *e, const struct trace_tap *tap) {
     return tap->n_row > 0 && tap->id != TAP_RESULT_OUTPUT && !tap->rows[0].places
-        && tap->rows[0].n_value == row_size(e, tap->id, tap->layer);
+        && tap->rows[0].n_value == view_row_size(e->model, tap->id, tap->layer, e->theirs->n_token);
 }
 
 /* Allocates e->own.  A tap of which theirs has statistics of all tokens together gets a row for each of the n_ctx

@@ -104,6 +104,79 @@ static plumb_status compare_all(struct diff *d, struct error *err) {
     return PLUMB_OK;
 }
 
+/* ---- views of both sides ----------------------------------------------------------------------------------------- */
+
+/* The first and the last layer of a trace, and how many layers it has. */
+struct layers {
+    int32_t first, last;
+    uint32_t n;
+};
+
+static struct layers layers_of(const struct plumb_trace *t) {
+    struct layers l = { .first = -1, .last = -1 };
+    for (size_t i = 0; i < t->n_tap; i++) {   /* the taps are in the order of the layers */
+        int32_t layer = t->taps[i].layer;
+        if (layer < 0 || layer == l.last) continue;
+        if (l.n++ == 0) l.first = layer;
+        l.last = layer;
+    }
+    return l;
+}
+
+/* Returns true if a has layers 1 to n, and b layers 0 to n - 1. */
+static bool may_count_from_one(const struct plumb_trace *a, const struct plumb_trace *b) {
+    struct layers one = layers_of(a), zero = layers_of(b);
+    return one.first == 1 && zero.first == 0 && one.last == zero.last + 1 && one.n == zero.n;
+}
+
+/* Returns the mean of log10 of the errors of the taps in layers, where layer i of a is layer i - shift of b.  NAN:
+ * nothing was compared. */
+static double mean_error(const struct plumb_trace *a, const struct plumb_trace *b, int32_t shift) {
+    double sum = 0;
+    uint32_t n = 0;
+    for (size_t i = 0; i < a->n_tap; i++) {
+        const struct trace_tap *tap = &a->taps[i];
+        const struct trace_tap *other = tap->layer < 0 ? NULL : trace_find_tap(b, tap->id, tap->layer - shift);
+        struct comparison c = { .use_top_bound = false };
+        if (other) compare_taps(&c, tap, other);
+        if (c.n_row == 0) continue;
+        sum += compare_log(compare_error(&c));
+        n++;
+    }
+    return sum / n;
+}
+
+/* Shifts the layers of a view that counts them from 1: the model proves it, or the other side, if the errors are then
+ * clearly lower. */
+static plumb_status find_numbering(struct diff *d, size_t side, struct error *err) {
+    static const char own[] = "plumb ";
+    struct trace_view *v = &d->views[side];
+    const struct plumb_trace *other = &d->views[!side].t;
+    if (v->t.source && strncmp(v->t.source, own, sizeof own - 1) == 0) return PLUMB_OK;
+    bool is_shifted = d->model && view_numbering(&v->t, d->model) == VIEW_FROM_1;
+    if (!is_shifted && may_count_from_one(&v->t, other)) {
+        double as_is = mean_error(&v->t, other, 0), lowered = mean_error(&v->t, other, 1);
+        /* Without a layer that both have as it is, the errors of the shifted ones alone must show it. */
+        is_shifted = lowered < (isnan(as_is) ? -1 : as_is - 0.5);
+    }
+    return is_shifted ? view_shift(v, err) : PLUMB_OK;
+}
+
+/* Makes the views of both sides. */
+static plumb_status read_sides(struct diff *d, struct error *err) {
+    const struct plumb_trace *const sides[] = { d->a, d->b };
+    for (size_t s = 0; s < 2; s++) PLUMB_TRY(view_begin(&d->views[s], sides[s], err));
+    for (size_t s = 0; s < 2; s++) PLUMB_TRY(find_numbering(d, s, err));
+    for (size_t s = 0; s < 2; s++) {
+        bool has_vocabulary = d->model && d->model->plan.has_logits;
+        if (has_vocabulary) PLUMB_TRY(view_check_vocabulary(&d->views[s], d->model->plan.n_vocab, err));
+        PLUMB_TRY(view_check_values(&d->views[s], d->model, err));
+    }
+    d->a = &d->views[0].t;
+    d->b = &d->views[1].t;
+    return PLUMB_OK;
+}
+
 /* ---- the likeliest tokens ---------------------------------------------------------------------------------------- */
 
 /* Finds the last token after which both sides know the likeliest tokens. */
@@ -423,31 +496,14 @@ static void add_fewer(struct diff *d) {
     }
 }
 
-/* The first and the last layer of a trace, and how many layers it has. */
-struct layers {
-    int32_t first, last;
-    uint32_t n;
-};
-
-static struct layers layers_of(const struct plumb_trace *t) {
-    struct layers l = { .first = -1, .last = -1 };
-    for (size_t i = 0; i < t->n_tap; i++) {   /* the taps are in the order of the layers */
-        int32_t layer = t->taps[i].layer;
-        if (layer < 0 || layer == l.last) continue;
-        if (l.n++ == 0) l.first = layer;
-        l.last = layer;
-    }
-    return l;
-}
-
-/* Points out a side that has layers 1 to n if the other has 0 to n - 1. */
+/* Points out a side that has layers 1 to n if the other has 0 to n - 1, and the errors do not show how it counts. */
 static void add_layers(struct diff *d) {
-    const struct layers sides[2] = { layers_of(d->a), layers_of(d->b) };
+    const struct plumb_trace *const sides[] = { d->a, d->b };
     for (size_t s = 0; s < 2; s++) {
-        const struct layers *l = &sides[s], *other = &sides[!s];
-        if (l->first != 1 || other->first != 0 || l->last != other->last + 1 || l->n != other->n) continue;
-        add(d, "%c has layers 1 to %d, %c has layers 0 to %d: does %c count them from 1?\n", "AB"[s], (int)l->last,
-            "BA"[s], (int)other->last, "AB"[s]);
+        if (!may_count_from_one(sides[s], sides[!s])) continue;
+        int32_t last = layers_of(sides[s]).last;
+        add(d, "%c has layers 1 to %d, %c has layers 0 to %d: does %c count them from 1?\n", "AB"[s], (int)last,
+            "BA"[s], (int)last - 1, "AB"[s]);
     }
 }
 
@@ -536,6 +592,7 @@ plumb_status diff_compare(struct diff *d, const struct plumb_trace *a, const str
     d->name_a = report->name_a ? report->name_a : "A";
     d->name_b = report->name_b ? report->name_b : "B";
     d->tolerance = report->tolerance > 0 ? report->tolerance : 0.01;
+    PLUMB_TRY(read_sides(d, err));
     PLUMB_TRY(tokens_compare(&d->tokens, a, b, vocab, err));
     if (tokens_comparable(d->tokens.kind)) {
         PLUMB_TRY(find_order(d, err));
@@ -550,6 +607,7 @@ void diff_free(struct diff *d) {
     free(d->taps);
     d->taps = NULL;
     heads_free(&d->permuted);
+    for (size_t s = 0; s < 2; s++) view_free(&d->views[s]);
 }
 
 const char *diff_kind_name(enum diff_kind kind) {

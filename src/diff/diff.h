@@ -13,6 +13,7 @@
 #include "trace/heads.h"
 #include "trace/report.h"
 #include "trace/tokens.h"
+#include "trace/view.h"
 
 struct diff_tap {
     enum tap_id id;
@@ -45,7 +46,8 @@ struct diff_inputs {
 };
 
 struct diff {
-    const struct plumb_trace *a, *b;   /* borrowed; one of them may be &permuted */
+    const struct plumb_trace *a, *b;   /* the traces of the views; one of them may be &permuted */
+    struct trace_view views[2];        /* of A and B, with layers counted from 0 and with remarks */
     char permuted_side;                /* 'A' or 'B': the side with Q and K in transformers' order (heads.h); 0: none */
     struct plumb_trace permuted;       /* that side in the GGUF's order */
     const struct model *model;         /* may be NULL */

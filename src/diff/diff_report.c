@@ -23,11 +23,7 @@ static void text_side(struct report_writer *w, char letter, const char *name, co
     }
     if (t->tokens) report_printf(w, "%u tokens, ", t->n_token);
     report_printf(w, "%zu taps\n", t->n_tap);
-    if (t->n_ignored == 0) return;
-    report_printf(w, "   %u record%s", t->n_ignored,
-                  t->n_ignored == 1 ? " was ignored: " : "s were ignored, the first is ");
-    write_text(w, t->ignored);
-    report_bytes(w, "\n", 1);
+    remarks_text(&t->remarks, w);
 }
 
 /* Writes a paragraph in lines of at most 80 characters, unless a single word needs more.  Lines are not broken at a
@@ -135,6 +131,19 @@ static bool text_top(const struct diff *d, struct report_writer *w) {
     return is_known;
 }
 
+/* Names the first taps that only `t` has: " (Qcur-0, Kcur-0...)". */
+static void text_only(struct report_writer *w, const struct plumb_trace *t, const struct plumb_trace *other) {
+    enum { SHOWN = 3 };
+    size_t n = 0;
+    for (size_t i = 0; i < t->n_tap && n <= SHOWN; i++) {
+        struct tap_text name;
+        if (trace_find_tap(other, t->taps[i].id, t->taps[i].layer)) continue;
+        if (n++ == SHOWN) report_printf(w, "...");
+        else report_printf(w, "%s%s", n > 1 ? ", " : " (", tap_show(&name, t->taps[i].id, t->taps[i].layer));
+    }
+    if (n > 0) report_printf(w, ")");
+}
+
 void diff_text(const struct diff *d, struct report_writer *w) {
     text_side(w, 'A', d->name_a, d->a);
     text_side(w, 'B', d->name_b, d->b);
@@ -147,7 +156,11 @@ void diff_text(const struct diff *d, struct report_writer *w) {
         for (size_t i = 0; i < d->n_tap; i++) text_tap(d, w, i);
     }
     if (d->n_only_a + d->n_only_b > 0) {
-        report_printf(w, "%zu taps are only in A, %zu only in B\n", d->n_only_a, d->n_only_b);
+        report_printf(w, "%zu taps are only in A", d->n_only_a);
+        text_only(w, d->a, d->b);
+        report_printf(w, ", %zu only in B", d->n_only_b);
+        text_only(w, d->b, d->a);
+        report_bytes(w, "\n", 1);
     }
     if (d->n_incomparable > 0) report_printf(w, "%zu taps have nothing in common to compare\n", d->n_incomparable);
     if (d->n_top_a > 0 && d->n_top_b > 0) is_known &= text_top(d, w);
@@ -186,8 +199,10 @@ static void json_side(const struct diff *d, struct report_writer *w, const char 
     report_printf(w, ",\"tokens\":");
     for (uint32_t i = 0; t->tokens && i < t->n_token; i++) report_printf(w, "%s%d", i ? "," : "[", (int)t->tokens[i]);
     report_printf(w, t->tokens ? "]" : "null");
-    report_printf(w, ",\"n_tap\":%zu,\"n_only_here\":%zu,\"n_ignored\":%u,\"qk_permuted\":%s},\n", t->n_tap, n_only,
-                  t->n_ignored, t == &d->permuted ? "true" : "false");
+    report_printf(w, ",\"n_tap\":%zu,\"n_only_here\":%zu,\"n_ignored\":%u,\"qk_permuted\":%s,\"remarks\":",
+                  t->n_tap, n_only, remarks_n_ignored(&t->remarks), t == &d->permuted ? "true" : "false");
+    remarks_json(&t->remarks, w);
+    report_printf(w, "},\n");
 }
 
 /* Writes {"id":3,"piece":"x"} for token i of t, or null if there is no such token. */

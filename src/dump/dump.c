@@ -30,6 +30,15 @@ static bool has_name(const char *bytes, size_t n, const char *text) {
 plumb_status dump_read(struct plumb_trace *t, const void *bytes, size_t n) {
     trace_clear(t);
     t->has_output_norms = has_name(bytes, n, "_feedforward_layernorm") || has_name(bytes, n, "pre_mlp_layernorm");
+    static const struct { const char *name; enum tap_id id; } sums[] = {
+        { "q_proj/Add", TAP_QCUR }, { "k_proj/Add", TAP_KCUR }, { "v_proj/Add", TAP_VCUR },
+        { "o_proj/Add", TAP_ATTN_OUT }, { "gate_proj/Add", TAP_FFN_GATE }, { "up_proj/Add", TAP_FFN_UP },
+        { "down_proj/Add", TAP_FFN_OUT },
+    };
+    bool has_sums = has_name(bytes, n, "_proj/Add");
+    for (size_t i = 0; i < sizeof sums / sizeof *sums && has_sums; i++) {
+        if (has_name(bytes, n, sums[i].name)) t->with_bias |= UINT64_C(1) << sums[i].id;
+    }
     plumb_status status = read_any(t, bytes, n);
     if (status == PLUMB_OK) status = trace_sort(t);
     if (status != PLUMB_OK) {

@@ -301,12 +301,9 @@ static plumb_status read_tensor(struct plumb_trace *t, const struct gguf *g, con
     enum tap_id id;
     int32_t layer;
     uint32_t name = tap_parse(x->name.data, (size_t)x->name.n, &id, &layer);
-    bool second = false;
-    if (name > 0) PLUMB_TRY(trace_begin_tap(t, &id, layer, name, &second));
-    if (name == 0 || second) {
-        trace_ignore(t, x->name.data, (size_t)x->name.n);
-        return PLUMB_OK;
-    }
+    bool take;
+    PLUMB_TRY(trace_begin_tap(t, &id, layer, name, x->name.data, (size_t)x->name.n, &take));
+    if (!take) return PLUMB_OK;
     char key[64];
     int32_t *positions;
     uint64_t n_position;

@@ -27,9 +27,9 @@
  * - sum is over the whole tensor.  It gives the mean of the token, or of all tokens together if there are several.  A
  *   sum over several tokens is dropped if the graph ran more than once.  Older versions summed only what they printed;
  *   such a sum says nothing new and is dropped too.
- * - If the last block breaks off, it is dropped.  The program ends without waiting for the thread that prints, so its
- *   last lines may be missing or garbled.  In other blocks, text that differs from the above is an error, whose message
- *   has the line.
+ * - If the last block breaks off, it is dropped, with a remark.  The program ends without waiting for the thread that
+ *   prints, so its last lines may be missing or garbled.  In other blocks, text that differs from the above is an
+ *   error, whose message has the line.
  */
 #include "dump/dump.h"
 
@@ -264,9 +264,12 @@ static plumb_status take_header(struct callback_reader *r, const struct header *
     struct block b = {.body = body, .op = h->op, .ne = {h->ne[0], h->ne[1], h->ne[2]}};
     while (body < r->end && (is_space(*body) || *body == '\n')) body++;
     bool has_body = body == r->end || *body == '[';   /* quantized tensors are not printed */
-    if (!tap_of(h, &b.id, &b.layer) || h->ne[3] != 1 || !has_body) {
-        trace_ignore(r->t, h->name.at, h->name.n);
-        return PLUMB_OK;
+    if (!tap_of(h, &b.id, &b.layer)) {
+        return remarks_add(&r->t->remarks, r->err, REMARK_UNKNOWN, h->name.at, h->name.n, "no tap has this name");
+    }
+    if (h->ne[3] != 1 || !has_body) {
+        return remarks_add(&r->t->remarks, r->err, REMARK_FORM, h->name.at, h->name.n, "%s",
+                           has_body ? "it has four dimensions" : "its values were not printed");
     }
     bool splits = h->ne[2] > 1 || h->ne[0] < h->src0;   /* a RESHAPE into heads; the others join heads */
     if (is_qkv(b.id) && span_is(h->op, "RESHAPE") && !splits) return PLUMB_OK;
@@ -465,15 +468,19 @@ static plumb_status add_rows(struct callback_reader *r, struct block *b) {
     /* In a pass of one token, {64, 9} can only be the token's heads. */
     if (may_have_heads(b->id) && !b->heads && pass->n_token == 1 && b->ne[1] > 1) b->heads = true;
     uint64_t n_token = tokens_of(b), n_all = r->t->n_token;
-    if (n_token != pass->n_token && n_token != 1) {   /* some of the tokens, but nothing says which */
-        struct tap_text tap;
-        tap_show(&tap, b->id, b->layer);
-        trace_ignore(r->t, tap.text, strlen(tap.text));
-        return PLUMB_OK;
+    struct tap_text tap;
+    tap_show(&tap, b->id, b->layer);
+    if (n_token != pass->n_token && n_token != 1) {
+        return remarks_add(&r->t->remarks, r->err, REMARK_FORM, tap.text, strlen(tap.text), "it has %llu of %llu "
+                           "tokens, and nothing says which", (unsigned long long)n_token,
+                           (unsigned long long)pass->n_token);
     }
     struct body body;
     PLUMB_TRY(read_body(r, b, &body));
-    if (!body.whole || r->n_cell == 0) return PLUMB_OK;
+    if (!body.whole || r->n_cell == 0) {
+        return remarks_add(&r->t->remarks, r->err, REMARK_FORM, tap.text, strlen(tap.text), "%s",
+                           body.whole ? "no value of it was printed" : "the file breaks off within its values");
+    }
     qsort(r->cells, r->n_cell, sizeof *r->cells, compare_cells);
     bool weights = b->id == TAP_KQ_SOFT_MAX;
     uint64_t n_head = weights ? b->ne[2] : b->heads ? b->ne[1] : 1, n = weights ? n_all : b->ne[0];

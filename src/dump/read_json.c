@@ -11,6 +11,8 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* A growing array of one type. */
@@ -22,13 +24,14 @@ struct list {
 /* The members of one record of "taps". */
 struct record {
     size_t at;                 /* offset of its first byte */
-    char name[64];
+    char name[128];
     size_t n_name;             /* may be more than fits in name; no tap has such a name */
     int64_t layer;             /* -1: the tap has none, or it is in the name */
     int64_t token, first;      /* -1: not given */
     uint64_t n_head, n;        /* 0, 0: not given */
     struct trace_stats stats;
     bool has_stats, nested;    /* has some statistics; "values" is a list of lists */
+    struct shown unknown;      /* the first member that is not known; "" if there is none */
     uint32_t n_top;            /* length of "top", or the member "n_top": see struct trace_row */
     float quantum;
 };
@@ -201,6 +204,7 @@ static void read_record(struct json_reader *r) {
         } else if (json_is(key, "top")) {
             read_top(r);
         } else {
+            if (!rec->unknown.text[0]) show_bytes(&rec->unknown, key.data, key.n);
             json_skip(j);
         }
     }
@@ -212,9 +216,14 @@ static void read_record(struct json_reader *r) {
     }
 }
 
+/* Returns the number of bytes in rec->name, which holds the beginning of a longer name. */
+static size_t name_length(const struct record *rec) {
+    return rec->n_name < sizeof rec->name ? rec->n_name : sizeof rec->name;
+}
+
 /* Finds the tap of a record, whose layer is in "name" or in "layer".  Returns what tap_parse returns. */
 static uint32_t record_tap(const struct record *rec, enum tap_id *id, int32_t *layer) {
-    if (rec->n_name > sizeof rec->name) return 0;
+    if (rec->n_name > sizeof rec->name) return 0;   /* no tap has such a long name */
     uint32_t number = tap_parse(rec->name, rec->n_name, id, layer);
     if (number > 0) return rec->layer < 0 || *layer == rec->layer ? number : 0;
     char name[sizeof rec->name + 12];
@@ -228,9 +237,37 @@ static uint32_t record_tap(const struct record *rec, enum tap_id *id, int32_t *l
     return rec->layer >= 0 ? tap_parse(name, n, id, layer) : 0;
 }
 
-static void ignore_record(struct json_reader *r) {
+/* Adds a remark on the record. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 3, 4)))
+#endif
+static plumb_status remark(struct json_reader *r, enum remark_kind kind, const char *format, ...) {
     const struct record *rec = &r->record;
-    trace_ignore(r->t, rec->name, rec->n_name < sizeof rec->name ? rec->n_name : sizeof rec->name);
+    char text[200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return remarks_add(&r->t->remarks, &r->t->err, kind, rec->name, name_length(rec), "%s", text);
+}
+
+/* Adds remarks on what the record lacks, or says in a way that can mean two things.  has_heads: its tap has heads. */
+static plumb_status check_record(struct json_reader *r, bool has_heads) {
+    const struct record *rec = &r->record;
+    uint32_t n_token = r->t->n_token;
+    if (r->values.n == 0 && r->top.n == 0 && r->entropy.n == 0 && !rec->has_stats) {
+        PLUMB_TRY(rec->unknown.text[0]
+                  ? remark(r, REMARK_FORM, "it has neither values nor statistics; its member \"%s\" is not known",
+                           rec->unknown.text)
+                  : remark(r, REMARK_FORM, "it has neither values nor statistics"));
+    }
+    /* In (n_head, n_token, n), the lists of the first axis would be taken for tokens. */
+    if (!has_heads || !rec->nested || rec->token >= 0 || rec->n > 0 || n_token < 2 || r->inner.n != n_token
+        || r->ends.n > n_token || r->ends.n == 1) {
+        return PLUMB_OK;
+    }
+    return remark(r, REMARK_AXES, "%zu lists of %zu lists for %u tokens were taken for tokens and heads, not for heads "
+                  "and tokens; \"shape\": [n_head, n] and \"token\" make it plain", r->ends.n, r->inner.n, n_token);
 }
 
 /* Merges "values", which are at "places" or are the first ones, with "top".  The result is in r->values and r->places,
@@ -278,9 +315,10 @@ static plumb_status add_record_row(struct json_reader *r, enum tap_id id, int32_
     PLUMB_TRY(trace_set_values(r->t, row, id, (uint32_t)n_head, (uint32_t)n,
                                end > first ? (float *)r->values.data + first : NULL,
                                r->places.n > 0 ? r->places.data : NULL, (uint32_t)(end - first)));
-    if (!with_stats || pos == TRACE_ALL_TOKENS || id != TAP_KQ_SOFT_MAX || r->entropy.n == 0 || row->entropy
-        || row->n_head == 0) {
-        return PLUMB_OK;
+    if (r->entropy.n == 0 || row->entropy) return PLUMB_OK;
+    if (!with_stats || pos == TRACE_ALL_TOKENS || id != TAP_KQ_SOFT_MAX || row->n_head == 0) {
+        return remark(r, REMARK_FORM, id != TAP_KQ_SOFT_MAX ? "only kq_soft_max has entropies"
+                      : "its entropies belong to one token, so they need \"token\" and \"shape\"");
     }
     if (r->entropy.n != row->n_head) {
         return error_set(&r->t->err, PLUMB_ERROR_ARGUMENT, "%zu entropies for %u heads", r->entropy.n, row->n_head);
@@ -305,12 +343,13 @@ static plumb_status add_record(struct json_reader *r) {
     enum tap_id id;
     int32_t layer;
     uint32_t name = record_tap(rec, &id, &layer);
-    bool second = false;
-    if (name > 0) PLUMB_TRY(trace_begin_tap(t, &id, layer, name, &second));
-    if (name == 0 || second) {
-        ignore_record(r);
-        return PLUMB_OK;
+    bool take;
+    if (name == 0 && rec->layer >= 0 && tap_parse(rec->name, name_length(rec), &id, &layer) > 0) {
+        return remark(r, REMARK_FORM, "its name has layer %d, but \"layer\" is %d", (int)layer, (int)rec->layer);
     }
+    PLUMB_TRY(trace_begin_tap(t, &id, layer, name, rec->name, name_length(rec), &take));
+    if (!take) return PLUMB_OK;
+    PLUMB_TRY(check_record(r, tap_has_heads(id)));
     /* A single list that contains a list for each token has PyTorch's batch axis in front.  It could also be one token
      * with as many heads as there are tokens; if "shape" is given, it tells the two apart. */
     if (rec->token < 0 && t->n_token > 1 && r->ends.n == 1 && r->inner.n == t->n_token

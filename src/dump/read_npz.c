@@ -7,8 +7,9 @@
  *   (n_token, n)                                 any tap but kq_soft_max; the heads of Q, K, V and kqv_out side by side
  *   (1, n) or (n)                                the last token only, as many engines compute logits
  *   (n_token, n_head, n), (n_head, n_token, n)   Q, K, V, kqv_out, and kq_soft_max with n keys; a token's experts
- * If there are as many tokens as heads, the last form is ambiguous, and the array is refused.  The exception is
- * kq_soft_max with a batch axis, (1, n_head, n_token, n_key), which is the form that transformers returns.
+ * If there are as many tokens as heads, the last form is ambiguous.  The array then gets a remark that says which order
+ * was assumed, unless it has attention weights whose causal mask shows it, or the form that transformers returns,
+ * (1, n_head, n_token, n_key).
  *
  * The reader refuses big-endian arrays, element types other than those in type_size, encrypted members, compressions
  * other than DEFLATE, and members that share bytes of the file.
@@ -295,11 +296,6 @@ static const char *show_shape(struct shown *buf, const struct array *a) {
 
 /* ---- from axes to rows ------------------------------------------------------------------------------------------- */
 
-static bool has_heads(enum tap_id id) {
-    bool has_experts = id >= TAP_EXPERT_GATE && id <= TAP_EXPERT_WEIGHTED;
-    return has_experts || (id >= TAP_QCUR && id <= TAP_KQV_OUT);
-}
-
 /* Reads element i as a whole number from 0 to max. */
 static plumb_status whole_number(struct npz_reader *r, const struct array *a, uint64_t i, int64_t max, int64_t *v) {
     double d = element(a, i);
@@ -312,6 +308,10 @@ static plumb_status whole_number(struct npz_reader *r, const struct array *a, ui
 
 static plumb_status take_tokens(struct npz_reader *r) {
     const struct array *a = &r->tokens;
+    if (!a->data && r->n_prompt.data) {
+        return remarks_add(&r->t->remarks, r->err, REMARK_FORM, "n_prompt", strlen("n_prompt"), "there is no array of "
+                           "the tokens, so it has no meaning");
+    }
     if (!a->data) return PLUMB_OK;
     uint64_t n = a->n_dim == 0 ? 1 : a->dim[a->n_dim - 1];
     struct shown shape;
@@ -345,7 +345,7 @@ static plumb_status count_tokens(struct npz_reader *r) {
     uint64_t n_max = 0;
     for (size_t i = 0; i < r->n_array; i++) {
         const struct array *a = &r->arrays[i];
-        bool batch = a->n_dim == 3 && a->dim[0] == 1 && !has_heads(a->id);
+        bool batch = a->n_dim == 3 && a->dim[0] == 1 && !tap_has_heads(a->id);
         uint64_t n = a->n_dim == 2 && a->id != TAP_KQ_SOFT_MAX ? a->dim[0] : batch ? a->dim[1] : 0;
         if (n > n_max) n_max = n;
     }
@@ -364,11 +364,65 @@ static plumb_status count_tokens(struct npz_reader *r) {
 /* The index of each axis; -1: there is none. */
 struct axes { int token, head, n; };
 
+/* Returns true if the array has an axis of heads and one of tokens, and perhaps a batch axis of 1 in front.  Sets
+ * *first to the index of the first of the two axes. */
+static bool has_two_axes(const struct array *a, int *first) {
+    *first = (int)a->n_dim - 3;
+    return tap_has_heads(a->id) && (a->n_dim == 3 || (a->n_dim == 4 && a->dim[0] == 1));
+}
+
+/* Returns 1 if the arrays of heads whose shape shows which axis is the token have that axis first, 2 if they have it
+ * second, 3 if some have it first and some second, and 0 if there are no such arrays. */
+static int usual_order(const struct npz_reader *r) {
+    int order = 0, first;
+    for (size_t i = 0; i < r->n_array; i++) {
+        const struct array *a = &r->arrays[i];
+        if (!has_two_axes(a, &first)) continue;
+        bool is_first = a->dim[first] == r->n_token, is_second = a->dim[first + 1] == r->n_token;
+        if (is_first != is_second) order |= is_first ? 1 : 2;
+    }
+    return order;
+}
+
+/* Returns true if no token attends to a later one, with the tokens on axis `token` and the heads on axis `head`. */
+static bool is_causal(const struct array *a, int token, int head) {
+    int key = (int)a->n_dim - 1;
+    for (uint64_t t = 0; t < a->dim[token]; t++) {
+        for (uint64_t h = 0; h < a->dim[head]; h++) {
+            for (uint64_t k = t + 1; k < a->dim[key]; k++) {
+                if (element(a, t * a->stride[token] + h * a->stride[head] + k * a->stride[key]) != 0) return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* Decides which of two axes of the same length is the token.  A causal mask shows it.  Otherwise the axis is taken for
+ * that of the other arrays, or for the usual one, and a remark says so. */
+static plumb_status choose_axis(struct npz_reader *r, const struct array *a, int first, struct axes *x) {
+    bool weights = a->id == TAP_KQ_SOFT_MAX;
+    int usual = usual_order(r), second = first + 1;
+    bool token_first = usual == 1 || (usual != 2 && a->n_dim == 3);   /* with a batch axis, as in transformers */
+    bool causal_first = weights && is_causal(a, first, second), causal_second = weights && is_causal(a, second, first);
+    bool is_plain = causal_first != causal_second;
+    if (is_plain) token_first = causal_first;
+    x->token = token_first ? first : second;
+    x->head = token_first ? second : first;
+    if (is_plain) return PLUMB_OK;
+    struct shown shape;
+    return remarks_add(&r->t->remarks, r->err, REMARK_AXES, a->name.text, strlen(a->name.text), "with as many heads as "
+                       "tokens, %s does not say which axis is which; it was taken for %s%s, %s; to make it plain, save "
+                       "it as %s", show_shape(&shape, a), a->n_dim == 4 ? "(1, " : "(",
+                       token_first ? "n_token, n_head, n)" : "n_head, n_token, n)",
+                       usual == 1 || usual == 2 ? "like other arrays of the file" : "the usual order",
+                       weights ? "(1, n_head, n_token, n_key)" : "(n_token, n_head * n)");
+}
+
 static plumb_status find_axes(struct npz_reader *r, const struct array *a, struct axes *x) {
     struct shown shape;
     const char *name = a->name.text;
     show_shape(&shape, a);
-    bool heads = has_heads(a->id), weights = a->id == TAP_KQ_SOFT_MAX;
+    bool heads = tap_has_heads(a->id), weights = a->id == TAP_KQ_SOFT_MAX;
     uint64_t n_token = r->n_token;
     int n_dim = (int)a->n_dim;
     bool batch = n_dim == (heads ? 4 : 3) && a->dim[0] == 1;
@@ -390,10 +444,7 @@ static plumb_status find_axes(struct npz_reader *r, const struct array *a, struc
     if (!is_first && !is_second)
         return error_set(r->err, PLUMB_ERROR_TENSOR, "%s is %s; no axis has the length %llu, the number of tokens",
                          name, shape.text, (unsigned long long)n_token);
-    if (is_first && is_second && n_token > 1 && !(weights && batch))
-        return error_set(r->err, PLUMB_ERROR_TENSOR,
-                         "%s is %s, with as many heads as tokens, so its axes are ambiguous; save %s", name,
-                         shape.text, weights ? "it as (1, n_head, n_token, n_key)" : "it as (n_token, n_head * n)");
+    if (is_first && is_second && n_token > 1 && !(weights && batch)) return choose_axis(r, a, first, x);
     bool token_first = is_first && !(is_second && weights && batch);
     x->token = token_first ? first : second;
     x->head = token_first ? second : first;
@@ -431,28 +482,26 @@ static bool is_named(const struct member *m, const char *name) {
     return m->n_name == strlen(name) && memcmp(m->name, name, m->n_name) == 0;
 }
 
-/* Keeps the array of a member that is a tap, the tokens or n_prompt.  Counts other members, and second names of a tap,
- * as ignored. */
+/* Keeps the array of a member that is a tap, the tokens or n_prompt.  Adds a remark on any other member, and on second
+ * names of a tap. */
 static plumb_status read_member(struct npz_reader *r, const struct member *m) {
     struct array a = {.id = TAP_COUNT}, *to;
     show_bytes(&a.name, m->name, m->n_name);
     uint32_t name = tap_parse(m->name, m->n_name, &a.id, &a.layer);
-    bool second = false;
-    if (name > 0) PLUMB_TRY(trace_begin_tap(r->t, &a.id, a.layer, name, &second));
     if (is_named(m, "tokens") || is_named(m, "input_ids")) {
         to = &r->tokens;
     } else if (is_named(m, "n_prompt")) {
         to = &r->n_prompt;
-    } else if (name > 0 && !second) {
+    } else {
+        bool take;
+        PLUMB_TRY(trace_begin_tap(r->t, &a.id, a.layer, name, m->name, m->n_name, &take));
+        if (!take) return PLUMB_OK;
         struct array *arrays = alloc_grow(r->arrays, r->n_array, &r->cap, sizeof *arrays);
         if (!arrays) return error_set(r->err, PLUMB_ERROR_MEMORY, "out of memory: more than %zu arrays", r->n_array);
         r->arrays = arrays;
         to = &r->arrays[r->n_array];
         *to = (struct array){.n_dim = 0};
         r->n_array++;
-    } else {
-        trace_ignore(r->t, m->name, m->n_name);
-        return PLUMB_OK;
     }
     if (to->data) return error_set(r->err, PLUMB_ERROR_METADATA, "there are two arrays of tokens or of n_prompt");
     plumb_status status = unpack(r, m, &a);

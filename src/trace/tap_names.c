@@ -36,14 +36,23 @@ static const struct alias other_names[] = {
     { "result_embd", TAP_RESULT_NORM }, { "final_norm_out", TAP_RESULT_NORM },
     /* what many engines call them */
     { "logits", TAP_RESULT_OUTPUT },
-    /* transformers' modules outside the layers */
+    /* transformers' modules outside the layers, also those of GPT-NeoX and GPT-2 */
     { "embed_tokens", TAP_EMBD },
     { "norm", TAP_RESULT_NORM },
     { "lm_head", TAP_RESULT_OUTPUT },
+    { "embed_in", TAP_EMBD }, { "final_layer_norm", TAP_RESULT_NORM }, { "embed_out", TAP_RESULT_OUTPUT },
+    { "ln_f", TAP_RESULT_NORM },
+    /* Meta's models (llama/model.py), which candle's quantized_llama.rs reads from GGML files */
+    { "tok_embeddings", TAP_EMBD },
+    /* GGUF's tensors: what ollama's model/models/llama/model.go and candle's quantized_llama.rs call the modules that
+     * hold them.  find_tensor has those in layers. */
+    { "token_embd", TAP_EMBD }, { "output_norm", TAP_RESULT_NORM }, { "output", TAP_RESULT_OUTPUT },
 };
 
-/* What follows "layers.N" in the module paths of transformers.  A tap may have several names.  In some models
- * post_attention_layernorm is another tap: see tap_is_post_attention. */
+/* What follows "layers.N" in the module paths of transformers.  candle (candle-transformers/src/models/llama.rs) and
+ * MLC (python/mlc_llm/model/llama/llama_model.py) use the same paths.  A tap may have several names.  In some models
+ * post_attention_layernorm is another tap: see tap_is_post_attention.  qkv_proj and gate_up_proj are several taps in
+ * one, so they are none of these. */
 #define POST_ATTENTION ".post_attention_layernorm"
 static const struct alias modules[] = {
     { "", TAP_L_OUT },
@@ -68,6 +77,58 @@ static const struct alias modules[] = {
     { ".mlp.shared_experts", TAP_FFN_SHARED },
     { ".block_sparse_moe.gate", TAP_FFN_ROUTER },
     { ".block_sparse_moe", TAP_FFN_OUT },
+    /* GPT-NeoX */
+    { ".attention.dense", TAP_ATTN_OUT },
+    { ".mlp.dense_h_to_4h", TAP_FFN_UP },
+    { ".mlp.dense_4h_to_h", TAP_FFN_OUT },
+};
+
+/* What follows "h.N" in the module paths of GPT-2 in transformers. */
+static const struct alias gpt2_modules[] = {
+    { "", TAP_L_OUT },
+    { ".ln_1", TAP_ATTN_NORM },
+    { ".attn.c_proj", TAP_ATTN_OUT },
+    { ".ln_2", TAP_FFN_NORM },
+    { ".mlp.c_fc", TAP_FFN_UP },
+    { ".mlp.c_proj", TAP_FFN_OUT },
+    { ".mlp", TAP_FFN_OUT },
+};
+
+/* What follows "layers.N" in Meta's models.  Q and K have the order of a GGUF there. */
+static const struct alias meta_modules[] = {
+    { ".attention_norm", TAP_ATTN_NORM },
+    { ".attention.wq", TAP_QCUR },
+    { ".attention.wk", TAP_KCUR },
+    { ".attention.wv", TAP_VCUR },
+    { ".attention.wo", TAP_ATTN_OUT },
+    { ".ffn_norm", TAP_FFN_NORM },
+    { ".feed_forward.w1", TAP_FFN_GATE },
+    { ".feed_forward.w3", TAP_FFN_UP },
+    { ".feed_forward.w2", TAP_FFN_OUT },
+    { ".feed_forward", TAP_FFN_OUT },
+};
+
+/* Operations of an ONNX graph that are no module: what follows "layers.N", of torch.onnx
+ * ("/model/layers.0/self_attn/Softmax_output_0") ... */
+static const struct alias torch_nodes[] = {
+    { ".self_attn.Softmax", TAP_KQ_SOFT_MAX },
+    { ".self_attn.MatMul_1", TAP_KQV_OUT },
+    { ".Add", TAP_FFN_INP },
+    { ".mlp.Mul", TAP_FFN_SWIGLU },
+    { ".Add_1", TAP_L_OUT },
+};
+/* ... and of onnxruntime-genai's builder (src/python/py/models/builders/base.py), where ".attn" is ".self_attn"
+ * ("/model/layers.0/attn/q_rotary/RotaryEmbedding/output_0"). */
+static const struct alias genai_nodes[] = {
+    { ".self_attn.q_rotary.RotaryEmbedding", TAP_QCUR_ROPE },
+    { ".self_attn.k_rotary.RotaryEmbedding", TAP_KCUR_ROPE },
+    { ".self_attn.GroupQueryAttention", TAP_KQV_OUT },
+    { ".self_attn.MultiHeadAttention", TAP_KQV_OUT },
+    { ".mlp.Mul", TAP_FFN_SWIGLU },
+    /* SkipLayerNorm also returns the sum of its inputs: in input_layernorm the l_out of the layer before. */
+    { ".input_layernorm.output_3", TAP_L_OUT },
+    { ".post_attention_layernorm.output_3", TAP_FFN_INP },
+    { ".final_norm_layernorm.output_0", TAP_RESULT_NORM },   /* in "layers.N" too, with N the number of layers */
 };
 
 static bool is_name(const char *name, const char *bytes, size_t n) {
@@ -78,12 +139,32 @@ static bool starts_with(const char *bytes, size_t n, const char *start) {
     return strlen(start) <= n && memcmp(bytes, start, strlen(start)) == 0;
 }
 
-/* What tap_parse returns: 1 for plumb's own names, then a number for each of other_names, then for each of modules. */
-enum { OWN_NAME = 1, N_OTHER = sizeof other_names / sizeof *other_names, FIRST_MODULE = OWN_NAME + 1 + N_OTHER };
+#define LENGTH(list) (sizeof (list) / sizeof *(list))
+
+/* What tap_parse returns: 1 for plumb's own names, then numbers for the names of each list.  A module has three: for
+ * its path, and in an ONNX graph for the node of its product or norm, and for that of the sum with its bias. */
+enum {
+    OWN_NAME = 1,
+    FIRST_OTHER = OWN_NAME + 1,
+    FIRST_GPT2 = FIRST_OTHER + LENGTH(other_names),
+    FIRST_META = FIRST_GPT2 + LENGTH(gpt2_modules),
+    FIRST_TENSOR = FIRST_META + LENGTH(meta_modules),
+    FIRST_MODULE = FIRST_TENSOR + TAP_COUNT,
+    FIRST_NODE = FIRST_MODULE + LENGTH(modules),
+    FIRST_SUM = FIRST_NODE + LENGTH(modules),
+    FIRST_TORCH = FIRST_SUM + LENGTH(modules),
+    FIRST_GENAI = FIRST_TORCH + LENGTH(torch_nodes),
+};
 
 bool tap_is_module(uint32_t number) { return number >= FIRST_MODULE; }
+bool tap_is_without_bias(uint32_t number) { return number >= FIRST_NODE && number < FIRST_SUM; }
 bool tap_is_post_attention(uint32_t number) {
-    return tap_is_module(number) && strcmp(modules[number - FIRST_MODULE].name, POST_ATTENTION) == 0;
+    bool is_path = number >= FIRST_MODULE && number < FIRST_TORCH;
+    return is_path && strcmp(modules[(number - FIRST_MODULE) % LENGTH(modules)].name, POST_ATTENTION) == 0;
+}
+
+bool tap_has_heads(enum tap_id id) {
+    return (id >= TAP_QCUR && id <= TAP_KQV_OUT) || (id >= TAP_EXPERT_GATE && id <= TAP_EXPERT_WEIGHTED);
 }
 
 bool tap_find(const char *name, size_t n, enum tap_id *id) {
@@ -93,13 +174,29 @@ bool tap_find(const char *name, size_t n, enum tap_id *id) {
     return false;
 }
 
+/* Finds a name in a list of n_alias names.  Returns first plus its index; 0 if it is not there. */
+static uint32_t find_alias(const struct alias *list, size_t n_alias, uint32_t first, const char *name, size_t n,
+                           enum tap_id *id) {
+    for (size_t i = 0; i < n_alias; i++) {
+        if (is_name(list[i].name, name, n)) return *id = list[i].id, first + (uint32_t)i;
+    }
+    return 0;
+}
+
+/* Finds what follows "blk.N" in the name of a tensor of a GGUF: ".attn_q".  Its tap is what is computed with it. */
+static uint32_t find_tensor(const char *name, size_t n, enum tap_id *id) {
+    if (n == 0) return *id = TAP_L_OUT, FIRST_TENSOR + TAP_L_OUT;
+    for (uint32_t i = 0; i < TAP_COUNT && name[0] == '.' && n > 1; i++) {
+        const struct tap_spec *spec = tap_spec((enum tap_id)i);
+        if (spec->in_layer && is_name(spec->weights, name + 1, n - 1)) return *id = (enum tap_id)i, FIRST_TENSOR + i;
+    }
+    return 0;
+}
+
 /* Finds a name, without a layer, among plumb's own names and other_names.  Returns what tap_parse returns. */
 static uint32_t find_name(const char *name, size_t n, enum tap_id *id) {
     if (tap_find(name, n, id)) return OWN_NAME;
-    for (uint32_t i = 0; i < N_OTHER; i++) {
-        if (is_name(other_names[i].name, name, n)) return *id = other_names[i].id, OWN_NAME + 1 + i;
-    }
-    return 0;
+    return find_alias(other_names, LENGTH(other_names), FIRST_OTHER, name, n, id);
 }
 
 /* Reads the digits of a layer at name + *at and advances *at past them.  Returns false if there are none, or if the
@@ -112,34 +209,119 @@ static bool read_layer(const char *name, size_t n, size_t *at, int32_t *layer) {
     return *at > first && *layer < TAP_MAX_LAYER;
 }
 
-uint32_t tap_parse(const char *name, size_t n, enum tap_id *id, int32_t *layer) {
-    static const char *const prefixes[] = { "base_model.", "model.", "language_model.", "module." };
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes;) {   /* "base_model.model.model." has three prefixes */
-        if (starts_with(name, n, prefixes[i])) {
+/* Returns what is left of the n bytes of a name without the prefixes of modules that hold the whole model. */
+static const char *without_prefixes(const char *name, size_t *n) {
+    static const char *const prefixes[] = { "base_model.", "model.", "language_model.", "module.", "gpt_neox.",
+                                            "transformer." };
+    for (size_t i = 0; i < LENGTH(prefixes);) {   /* "base_model.model.model." has three prefixes */
+        if (starts_with(name, *n, prefixes[i])) {
             name += strlen(prefixes[i]);
-            n -= strlen(prefixes[i]);
+            *n -= strlen(prefixes[i]);
             i = 0;
         } else {
             i++;
         }
     }
+    return name;
+}
+
+static bool ends_with(const char *name, size_t n, const char *end) {
+    return n >= strlen(end) && memcmp(name + n - strlen(end), end, strlen(end)) == 0;
+}
+
+/* Returns true if the name ends with this text, and then shortens it by it. */
+static bool drop_end(const char *name, size_t *n, const char *end) {
+    if (!ends_with(name, *n, end)) return false;
+    *n -= strlen(end);
+    return true;
+}
+
+/* Finds the tap of a module's node in an ONNX graph: path is the module's, op the operation's. */
+static uint32_t find_node(const char *path, size_t n_path, const char *op, size_t n_op, enum tap_id *id) {
+    static const char *const products[] = { "MatMul", "MatMulNBits", "Gemm" };
+    /* A norm is one node, or several, of which these are the last. */
+    static const char *const norms[] = { "LayerNorm", "SkipLayerNorm", "LayerNormalization", "output_0",
+                                         "SimplifiedLayerNormalization", "Mul_1", "Add_1" };
+    uint32_t number = find_alias(modules, LENGTH(modules), FIRST_NODE, path, n_path, id);
+    bool is_norm = ends_with(path, n_path, "norm");
+    bool is_matrix = ends_with(path, n_path, "_proj") || is_name(".mlp.gate", path, n_path);
+    for (size_t i = 0; number > 0 && is_norm && i < LENGTH(norms); i++) {
+        if (is_name(norms[i], op, n_op)) return number;
+    }
+    for (size_t i = 0; number > 0 && is_matrix && i < LENGTH(products); i++) {
+        if (is_name(products[i], op, n_op)) return number;
+    }
+    return number > 0 && is_matrix && is_name("Add", op, n_op) ? number - FIRST_NODE + FIRST_SUM : 0;
+}
+
+/* Reads the name of an output of an ONNX graph's node, in which each "/" was replaced by a ".". */
+static uint32_t parse_onnx(const char *name, size_t n, enum tap_id *id, int32_t *layer) {
+    /* torch.onnx writes "MatMul_output_0", onnxruntime-genai "MatMul/output_0", but "input_layernorm/output_0". */
+    bool is_torch = drop_end(name, &n, "_output_0"), is_sum = ends_with(name, n, ".output_3");
+    if (!ends_with(name, n, "norm.output_0")) drop_end(name, &n, ".output_0");
+    name = without_prefixes(name, &n);
+    size_t at = strlen("layers.");
+    *layer = -1;
+    if (!starts_with(name, n, "layers.")) {
+        static const struct alias nodes[] = { { "embed_tokens.Gather", TAP_EMBD }, { "lm_head.MatMul",
+                                              TAP_RESULT_OUTPUT }, { "lm_head.MatMulNBits", TAP_RESULT_OUTPUT },
+                                              { "norm.Mul_1", TAP_RESULT_NORM } };
+        return find_alias(nodes, LENGTH(nodes), FIRST_GENAI + LENGTH(genai_nodes), name, n, id);
+    }
+    if (!read_layer(name, n, &at, layer)) return 0;
+    char rest[120] = "";
+    bool is_attn = starts_with(name + at, n - at, ".attn.");
+    int n_rest = snprintf(rest, sizeof rest, "%s%.*s", is_attn ? ".self_attn" : "", (int)(n - at - (is_attn ? 5 : 0)),
+                          name + at + (is_attn ? 5 : 0));
+    if (n_rest <= 0 || (size_t)n_rest >= sizeof rest) return 0;
+    uint32_t number = is_torch
+        ? find_alias(torch_nodes, LENGTH(torch_nodes), FIRST_TORCH, rest, (size_t)n_rest, id)
+        : find_alias(genai_nodes, LENGTH(genai_nodes), FIRST_GENAI, rest, (size_t)n_rest, id);
+    if (number > 0 && !tap_spec(*id)->in_layer) *layer = -1;
+    if (is_sum && number > 0 && *id == TAP_L_OUT && --*layer < 0) return 0;   /* layer 0 has no sum */
+    if (number > 0 || is_sum) return number;
+    const char *op = strrchr(rest, '.');
+    return op ? find_node(rest, (size_t)(op - rest), op + 1, strlen(op + 1), id) : 0;
+}
+
+uint32_t tap_parse(const char *name, size_t n, enum tap_id *id, int32_t *layer) {
+    char path[160];
+    if (n > 1 && name[0] == '/' && n <= sizeof path) {
+        for (size_t i = 1; i < n; i++) path[i - 1] = name[i] == '/' ? '.' : name[i];
+        return parse_onnx(path, n - 1, id, layer);
+    }
+    name = without_prefixes(name, &n);
+    size_t at = strlen("layers.");
     if (starts_with(name, n, "layers.")) {
-        size_t at = strlen("layers.");
         if (!read_layer(name, n, &at, layer)) return 0;
-        for (uint32_t i = 0; i < sizeof modules / sizeof *modules; i++) {
-            if (is_name(modules[i].name, name + at, n - at)) return *id = modules[i].id, FIRST_MODULE + i;
-        }
-        return 0;
+        uint32_t number = find_alias(modules, LENGTH(modules), FIRST_MODULE, name + at, n - at, id);
+        drop_end(name, &n, ".weight");
+        return number > 0 ? number : find_alias(meta_modules, LENGTH(meta_modules), FIRST_META, name + at, n - at, id);
+    }
+    at = strlen("blk.");
+    if (starts_with(name, n, "blk.")) {
+        drop_end(name, &n, ".weight");
+        return read_layer(name, n, &at, layer) ? find_tensor(name + at, n - at, id) : 0;
+    }
+    at = strlen("h.");
+    if (starts_with(name, n, "h.")) {
+        bool has_layer = read_layer(name, n, &at, layer);
+        return has_layer ? find_alias(gpt2_modules, LENGTH(gpt2_modules), FIRST_GPT2, name + at, n - at, id) : 0;
     }
     *layer = -1;
     uint32_t number = find_name(name, n, id);
     if (number > 0) return tap_spec(*id)->in_layer ? 0 : number;
+    size_t n_bare = n;
+    if (drop_end(name, &n_bare, ".weight")) {   /* "output.weight", as tensors are called */
+        number = find_name(name, n_bare, id);
+        return number > 0 && !tap_spec(*id)->in_layer ? number : 0;
+    }
     /* The layer follows a "-".  Where names cannot contain one, as with the keywords of numpy.savez, it follows a "_"
      * or a ".". */
     size_t digits = n;
     while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') digits--;
     if (digits < 2 || !strchr("-_.", name[digits - 1]) || name[digits - 1] == 0) return 0;
-    size_t at = digits;
+    at = digits;
     number = find_name(name, digits - 1, id);
     return number > 0 && tap_spec(*id)->in_layer && read_layer(name, n, &at, layer) && at == n ? number : 0;
 }
@@ -196,7 +378,7 @@ static bool is_alias(const char *pattern, size_t n, bool has_output_norms, enum 
     uint32_t number = tap_parse(pattern, n, &named, &at);
     if (number == 0) at = layer;
     if (number == 0) number = find_name(pattern, n, &named);
-    for (uint32_t i = 0; number == 0 && i < sizeof modules / sizeof *modules; i++) {
+    for (uint32_t i = 0; number == 0 && i < LENGTH(modules); i++) {
         const char *last = strrchr(modules[i].name, '.');
         if (!last || !is_name(last + 1, pattern, n)) continue;
         named = modules[i].id;

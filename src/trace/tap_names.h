@@ -6,15 +6,21 @@
 
 /* Finds a tap by plumb's name for it, without a layer.  n: bytes of the name.  Returns false if there is none. */
 bool tap_find(const char *name, size_t n, enum tap_id *id);
+/* Returns true if a token's values may have an axis of heads, or of the experts that the token uses. */
+bool tap_has_heads(enum tap_id id);
 /* The index of a layer in a name must be below this.  llama.cpp supports at most 512 layers. */
 #define TAP_MAX_LAYER 1000
-/* Reads "l_out-3", "result_norm" or another program's name of a tap, such as a PyTorch module path of transformers
- * ("model.layers.3.self_attn.q_proj").  n: bytes of the name.  Sets *layer to -1 for a tap outside the layers.  Returns
- * 0 if no tap has this name, 1 if it is plumb's own name, and for each of the other programs' names a number of its
- * own, from 2 on. */
+/* Reads "l_out-3", "result_norm" or another program's name of a tap: a PyTorch module path of transformers
+ * ("model.layers.3.self_attn.q_proj"), an output of an ONNX graph
+ * ("/model/layers.3/self_attn/q_proj/MatMul_output_0"), a tensor of a GGUF ("blk.3.attn_q.weight").  n: bytes of the
+ * name.  Sets *layer to -1 for a tap outside the layers.  Returns 0 if no tap has this name, 1 if it is plumb's own
+ * name, and for each of the other programs' names a number of its own, from 2 on. */
 uint32_t tap_parse(const char *name, size_t n, enum tap_id *id, int32_t *layer);
-/* Returns true if tap_parse returned this number for a PyTorch module of a layer. */
+/* Returns true if tap_parse returned this number for a PyTorch module of a layer, also as a node of an ONNX graph. */
 bool tap_is_module(uint32_t number);
+/* Returns true if tap_parse returned this number for a product (or norm) in an ONNX graph.  If the graph then adds a
+ * bias, only the sum is the tap: see trace_begin_tap. */
+bool tap_is_without_bias(uint32_t number);
 /* Returns true if tap_parse returned this number for post_attention_layernorm, which it takes for ffn_norm: see
  * trace_begin_tap. */
 bool tap_is_post_attention(uint32_t number);

@@ -64,6 +64,7 @@ void trace_clear(struct plumb_trace *t) {
     free(t->tokens);
     free((char *)t->params.taps);
     free(t->source);
+    remarks_free(&t->remarks);
     tokenizer_weak_ref_set(&t->vocab, NULL);
     *t = (struct plumb_trace) { .bos = -1, .params = default_params };
 }
@@ -145,11 +146,6 @@ plumb_status trace_add_text(struct plumb_trace *t, int32_t id, const char *bytes
 
 uint32_t trace_first_token(const struct plumb_trace *t, uint64_t n_row) {
     return n_row < t->n_token ? t->n_token - (uint32_t)n_row : 0;
-}
-
-void trace_ignore(struct plumb_trace *t, const char *name, size_t n) {
-    struct shown shown;
-    if (t->n_ignored++ == 0) snprintf(t->ignored, sizeof t->ignored, "%.63s", show_bytes(&shown, name, n));
 }
 
 /* ---- taps and rows ---------------------------------------------------------------------------------------------- */
@@ -235,12 +231,23 @@ static struct trace_tap *get_tap(struct plumb_trace *t, enum tap_id id, int32_t 
     return &t->taps[i];
 }
 
-plumb_status trace_begin_tap(struct plumb_trace *t, enum tap_id *id, int32_t layer, uint32_t name, bool *second) {
+plumb_status trace_begin_tap(struct plumb_trace *t, enum tap_id *id, int32_t layer, uint32_t name, const char *text,
+                             size_t n_text, bool *take) {
+    *take = false;
+    if (name == 0) return remarks_add(&t->remarks, &t->err, REMARK_UNKNOWN, text, n_text, "no tap has this name");
+    if (t->with_bias >> *id & 1 && tap_is_without_bias(name)) {
+        return remarks_add(&t->remarks, &t->err, REMARK_SECOND, text, n_text, "the file also has the sum of this "
+                           "product and its bias, which is %s", tap_spec(*id)->name);
+    }
     if (t->has_output_norms && tap_is_post_attention(name)) *id = TAP_ATTN_POST_NORM;
     struct trace_tap *tap = get_tap(t, *id, layer);
-    *second = tap && tap->name != 0 && tap->name != name;
     if (!tap) return out_of_memory(t, t->n_tap, "taps");
-    if (*second) return PLUMB_OK;
+    if (tap->name != 0 && tap->name != name) {
+        struct tap_text tap_name;
+        return remarks_add(&t->remarks, &t->err, REMARK_SECOND, text, n_text, "the file has %s already, under another "
+                           "name", tap_show(&tap_name, *id, layer));
+    }
+    *take = true;
     tap->name = name;
     if ((*id == TAP_QCUR || *id == TAP_KCUR) && tap_is_module(name)) t->by_module = true;
     return PLUMB_OK;
@@ -438,6 +445,24 @@ static plumb_status set_entropy(struct plumb_trace *t, struct trace_row *row, co
 
 /* ---- values ----------------------------------------------------------------------------------------------------- */
 
+/* Adds a remark if the row gives a key a weight although there is no such token. */
+static plumb_status check_padding(struct plumb_trace *t, const struct trace_row *row) {
+    for (uint32_t i = 0; i < row->n_value; i++) {
+        uint32_t place = trace_place(row, i);
+        if (place % row->n < t->n_token || row->values[i] == 0) continue;
+        struct tap_text name = { "kq_soft_max" };
+        for (size_t k = 0; k < t->n_tap; k++) {   /* the row knows its tap only by its address */
+            const struct trace_tap *tap = &t->taps[k];
+            bool is_in = tap->n_row > 0 && row >= tap->rows && row < tap->rows + tap->n_row;
+            if (is_in) tap_show(&name, tap->id, tap->layer);
+        }
+        return remarks_add(&t->remarks, &t->err, REMARK_PADDING, name.text, strlen(name.text), "in head %u of token "
+                           "%u, key %u has the weight %.3g, but there are %u tokens; weights of further keys were "
+                           "dropped", place / row->n, row->pos, place % row->n, (double)row->values[i], t->n_token);
+    }
+    return PLUMB_OK;
+}
+
 /* Gives a row of kq_soft_max as many keys as there are tokens.  Drops the values of the further keys of a padded cache.
  * If the row has fewer keys, the weights of the missing ones are 0, but no values are stored for them: the zeros could
  * take far more memory than the file has bytes. */
@@ -448,6 +473,7 @@ static plumb_status canonical_keys(struct plumb_trace *t, struct trace_row *row)
         return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "kq_soft_max of %u heads and %u tokens is too large",
                          row->n_head, n_key);
     }
+    if (n > n_key) PLUMB_TRY(check_padding(t, row));
     bool was_whole = row->n_value == row->n_head * n;
     if (row->n_value > 0 && !row->places) {
         row->places = alloc_array(row->n_value, sizeof *row->places);

@@ -14,6 +14,7 @@
 #define PLUMB_TRACE_TRACE_H
 
 #include "tokenizer/tokenizer.h"
+#include "trace/remarks.h"
 #include "trace/tap_names.h"
 
 /* Statistics of a row.  NAN: not known, or there is no finite value. */
@@ -81,8 +82,8 @@ struct plumb_trace {
     plumb_trace_params params;   /* what plumb_trace_add keeps; params.taps is owned */
     bool by_module;         /* the file calls Qcur or Kcur by their modules in transformers: see heads.h */
     bool has_output_norms;  /* post_attention_layernorm is attn_post_norm: see trace_begin_tap */
-    uint32_t n_ignored;     /* records of the file that were left out, mostly because no tap has their name */
-    char ignored[64];       /* the name in the first such record */
+    uint64_t with_bias;     /* taps of which an ONNX graph has the sum with a bias too: see trace_begin_tap */
+    struct remarks remarks; /* what was left out of the file, and what about it is odd */
     uint32_t order;         /* of the taps: a set of enum tap_order.  0 also if the trace does not say */
     size_t n_tap, cap;
     struct trace_tap *taps; /* (n_tap) ascending by tap_place */
@@ -107,8 +108,6 @@ const char *trace_text(const struct plumb_trace *t, int32_t id);
  * them.  If there are fewer rows than tokens, they belong to the last tokens, because many engines compute logits for
  * the last token only.  Otherwise the first row belongs to token 0. */
 uint32_t trace_first_token(const struct plumb_trace *t, uint64_t n_row);
-/* Counts a record that is left out.  Keeps the name of the first such record; n: bytes of the name. */
-void trace_ignore(struct plumb_trace *t, const char *name, size_t n);
 /* Sorts the taps in another order (a set of enum tap_order), in which taps that are added later go too. */
 void trace_set_order(struct plumb_trace *t, uint32_t order);
 /* Reads and writes the order as a file has it: the names of its flags, "parallel,one_norm".  Reading ignores unknown
@@ -120,14 +119,16 @@ const char *trace_show_order(struct trace_order_text *buf, uint32_t order);
 const struct trace_tap *trace_find_tap(const struct plumb_trace *t, enum tap_id id, int32_t layer);
 const struct trace_row *trace_find_row(const struct trace_tap *tap, uint32_t pos);
 /* The readers of JSON, GGUF and .npz files call this before they add the rows of a tap.  name and *id: what tap_parse
- * gave for the tap's name in the file.  Sets *second if the trace has the tap already under another name; the caller
- * then leaves out the rows.  Hooks on all modules of transformers, for instance, see ffn_out as the output of both
- * mlp.down_proj and mlp.
+ * gave for the tap's name in the file, of n_text bytes at text; 0: no tap has it.  Sets *take to false, and adds a
+ * remark with the reason, if the caller must leave out the rows: if no tap has the name, or if the trace has the tap
+ * already under another name.  Hooks on all modules of transformers, for instance, see ffn_out as the output of both
+ * mlp.down_proj and mlp.  Products of an ONNX graph are also left out if the tap is in with_bias.
  *
  * In most models of transformers, post_attention_layernorm is the norm before the feed-forward network (ffn_norm).  In
  * those that also have a pre_ or post_feedforward_layernorm or a pre_mlp_layernorm, such as Gemma 2 and 3, it is the
  * norm of the output of attention.  If has_output_norms is set, *id then becomes attn_post_norm. */
-plumb_status trace_begin_tap(struct plumb_trace *t, enum tap_id *id, int32_t layer, uint32_t name, bool *second);
+plumb_status trace_begin_tap(struct plumb_trace *t, enum tap_id *id, int32_t layer, uint32_t name, const char *text,
+                             size_t n_text, bool *take);
 /* Adds a row without values; all its statistics are unknown.  *row is valid until the tap's next row is added.
  * PLUMB_ERROR_ARGUMENT if the tap's last row has this pos too, or if n_token is known and pos is
  * n_token + TRACE_MAX_EXTRA_ROWS or beyond; the message names the tap and the token.  Rows may come in any order, but

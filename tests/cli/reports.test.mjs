@@ -78,7 +78,7 @@ test('diff: nothing in common exits 3, with the report', async () => {
   const { code, out, err } = await plumb(['diff', other, ours]);
   assert.equal(code, 3);
   assert.match(err, /^plumb: diff: PLUMB_ERROR_ARGUMENT: nothing to compare: A has 0 taps[^\n]*\n$/);
-  assert.match(out, /^ +1 record was ignored: my_embd$/m);
+  assert.match(out, /^ +1 record was ignored, because no tap has its name: my_embd$/m);
 });
 
 test('diff: different tokens are found, and --model adds their texts', async () => {

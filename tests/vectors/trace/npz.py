@@ -206,6 +206,12 @@ def corpus():
         'other-count': savez(tokens=ids, embd=value(7, 4)),
         'no-token-axis': savez(tokens=ids, **{'Qcur-0': value(4, 8).reshape(4, 2, 4)}),
         'heads-or-tokens': savez(tokens=ids, **{'Qcur-0': value(3, 12).reshape(3, 3, 4)}),
+        'heads-or-tokens-batch': savez(tokens=ids, **{'Qcur-0': value(3, 12).reshape(1, 3, 3, 4)}),
+        'heads-like-others': savez(tokens=ids, **{'Qcur-0': value(3, 12).reshape(3, 3, 4),
+                                                  'Kcur-0': value(1, 12).reshape(1, 3, 4)}),
+        # a causal mask in (head, token, key)
+        'weights-with-a-mask': savez(tokens=ids, **{'kq_soft_max-0': np.tile(np.tril(np.ones((3, 3)))
+                                                                             / np.arange(1, 4)[:, None], (3, 1, 1))}),
         'weights-or-tokens': savez(tokens=ids, **{'kq_soft_max-0': np.ones((3, 3, 3))}),
         'flat-weights': savez(tokens=ids, **{'kq_soft_max-0': np.ones((3, 3))}),
         'too-many-axes': savez(tokens=ids, embd=np.ones((2, 3, 4))),
