@@ -146,6 +146,29 @@ test('wrong arguments are refused', async () => {
   await fails(() => Plumb.command(['x'], { file: {} }), 'PLUMB_ERROR_ARGUMENT', /unknown option "file"/);
 });
 
+test('lines of progress arrive apart from messages, wherever the program pauses in them', () => {
+  const lines = [], messages = [];
+  const files = new BlobFiles({}, () => new Uint8Array(), text => messages.push(text), 1000, line => lines.push(line));
+  const write = text => files.streams[2].write(Buffer.from(text), null);
+  assert.deepEqual(files.streams[2].stat(), { type: 'terminal' });
+  for (const piece of ['plumb: ', 'ready\n', '\r', 'diagnose 4', ' %, 9 s left', ' \x1b', '[K',
+    '\rdiagnose 5 % \x1b[K\r\x1b[K', 'plumb: done\n']) assert.equal(write(piece), piece.length);
+  assert.deepEqual(lines, ['diagnose 4 %, 9 s left', 'diagnose 5 %']);
+  assert.equal(messages.join(''), 'plumb: ready\nplumb: done\n');
+  assert.equal(files.result().err, 'plumb: ready\nplumb: done\n');
+});
+
+test('a command shows its progress only if it is asked for', async () => {
+  const lines = [], text = 'a b '.repeat(400000);   // tokenizing more than a megabyte shows a line at once
+  const run = options => Plumb.command(['perplexity', 'model.gguf', 'text', '--chunks', '1', '--ctx', '8'],
+    { files: { ...model, text }, ...options });
+  const shown = await run({ onProgress: line => lines.push(line) });
+  assert.ok(lines.length > 0 && /^tokenizing 1\.6 MB/.test(lines[0]), JSON.stringify(lines));
+  const silent = await run({});
+  assert.deepEqual([shown.code, shown.out, shown.err], [silent.code, silent.out, silent.err]);
+  await assert.rejects(run({ onProgress() { throw new Error('enough'); } }), { message: 'enough' });
+});
+
 test('the output of a program is bounded, and space that it frees can be used again', () => {
   const how = { read: false, write: true, create: true, exclusive: false, truncate: true, append: false,
     directory: false };

@@ -223,7 +223,7 @@ export const FEED = { signal };
 export const TEMPLATE = { template };
 /** The argument of model.rewind. */
 export const POSITION = { position };
-export const COMMAND = { files, signal, onError: callback, workerUrl: address };
+export const COMMAND = { files, signal, onError: callback, onProgress: callback, workerUrl: address };
 export const TRACE = { taps: text, layers, values, onTap: callback, signal, parseSpecial: boolean, template };
 
 /** Throws unless every option is known and valid.  An option that is undefined counts as absent.

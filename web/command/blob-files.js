@@ -2,7 +2,10 @@
  * piece; the files that it writes are in memory.
  *
  * Names are paths.  All paths are below one root, whatever they begin with.  The bytes that the program writes are
- * bounded, because a trace may have more values than a page has memory. */
+ * bounded, because a trace may have more values than a page has memory.
+ *
+ * The program shows its progress on a terminal only.  If the caller wants to see it, standard error says that it is
+ * one: the program then writes "\r", a line and "\x1b[K" (erase the rest), and an empty line at the end. */
 import { PlumbError } from '../base/errors.js';
 import { fail, run } from './wasi.js';
 
@@ -30,22 +33,40 @@ export class BlobFiles {
 
   /** @param {Record<string, Source>} files
    * @param {ReadSync} readSync
-   * @param {(bytes: Uint8Array) => void} [onError]  receives what is written to standard error
-   * @param {number} [limit] */
-  constructor(files, readSync, onError = () => {}, limit = LIMIT) {
+   * @param {(text: string) => void} [onError]  receives what is written to standard error
+   * @param {number} [limit]
+   * @param {(line: string) => void} [onProgress]  receives lines of progress, which are then no part of standard error
+   */
+  constructor(files, readSync, onError = () => {}, limit = LIMIT, onProgress = undefined) {
     this.#readSync = readSync;
     this.#left = limit;
     for (const [name, source] of Object.entries(files)) {
       this.#entries.set(normal(name), { ino: ++this.#last, source, size: source.size });
     }
     const stat = () => ({ type: /** @type {const} */ ('unknown') });
+    const terminal = () => ({ type: /** @type {const} */ ('terminal') });
+    const text = new TextDecoder(), encoder = new TextEncoder();
+    let shown = '';   // the line that is not complete yet
+    /** Returns what is no progress. @param {string} piece */
+    const withoutProgress = piece => {
+      const rest = (shown + piece).replace(/\r([^\x1b]*)\x1b\[K/g, (_, line) => {
+        if (line) onProgress?.(line.trim());
+        return '';
+      });
+      const at = rest.indexOf('\r');
+      shown = at < 0 ? '' : rest.slice(at);
+      return at < 0 ? rest : rest.slice(0, at);
+    };
     /** @type {import('./wasi.js').Files['streams']} */
     this.streams = [
       { stat, read: () => 0, write: () => fail('EBADF') },
       { stat, read: () => fail('EBADF'), write: bytes => this.#write(this.#out, bytes, this.#out.size) },
-      { stat, read: () => fail('EBADF'), write: bytes => {
-        onError(bytes);
-        return this.#write(this.#err, bytes, this.#err.size);
+      { stat: onProgress ? terminal : stat, read: () => fail('EBADF'), write: bytes => {
+        const piece = text.decode(bytes, { stream: true });
+        const message = onProgress ? withoutProgress(piece) : piece;
+        if (message) onError(message);
+        this.#write(this.#err, message === piece ? bytes : encoder.encode(message), this.#err.size);
+        return bytes.length;
       } },
     ];
   }
@@ -173,11 +194,11 @@ function normal(name) {
  * @param {(name: string) => Promise<WebAssembly.Module>} compile  compiles dist/NAME.wasm
  * @param {ReadSync} readSync @returns {import('../base/protocol.js').Methods} */
 export const createCommand = (compile, readSync) => ({
-  /** @param {{args: string[], files: Record<string, Source>}} what */
-  async command({ args, files }, { emit }) {
+  /** @param {{args: string[], files: Record<string, Source>, shows: boolean}} what  shows: the progress */
+  async command({ args, files, shows }, { emit }) {
     const module = await compile('plumb-cli');
-    const text = new TextDecoder();
-    const host = new BlobFiles(files, readSync, bytes => emit('error', text.decode(bytes, { stream: true })));
+    const host = new BlobFiles(files, readSync, text => emit('error', text), LIMIT,
+      shows ? line => emit('progress', line) : undefined);
     try {
       const code = run(module, args, '/', host);
       return { code, ...host.result() };

@@ -10,6 +10,8 @@ import { Remote } from '../base/protocol.js';
  * @property {AbortSignal} [signal]  ends the program at once
  * @property {(text: string) => void} [onError]  receives messages, which are the standard error, as they are written.
  *   If it throws, the program ends and the call rejects with that error
+ * @property {(line: string) => void} [onProgress]  receives the line of progress that a terminal would show, such as
+ *   "diagnose 40 %, 3 s left", each time it changes; it is no part of `err`.  If it throws, that is as for onError
  * @property {string | URL} [workerUrl]  as in Plumb.load
  * @typedef {object} CommandResult
  * @property {number} code  the exit code: `plumb --help` says what each means
@@ -30,7 +32,7 @@ export async function runCommand(startCommand, args, options) {
   if (!Array.isArray(args) || !args.every(word => typeof word === 'string' && !word.includes('\0'))) {
     throw argumentError('Plumb.command: expected the words of a command as an array of strings');
   }
-  const { files = {}, signal, onError, workerUrl } = options;
+  const { files = {}, signal, onError, onProgress, workerUrl } = options;
   signal?.throwIfAborted();
   const blobs = Object.entries(files).map(([name, file]) =>
     [name, file instanceof Blob ? file : new Blob([/** @type {BlobPart} */ (file)])]);
@@ -41,14 +43,14 @@ export async function runCommand(startCommand, args, options) {
   const stopped = new Promise((_, reject) => { stop = reject; });
   const abort = () => stop(signal?.reason);
   signal?.addEventListener('abort', abort);
-  const forward = (/** @type {string} */ _, /** @type {string} */ text) => {
+  const forward = (/** @type {string} */ event, /** @type {string} */ text) => {
     try {
-      onError?.(text);
+      (event === 'progress' ? onProgress : onError)?.(text);
     } catch (error) {
       stop(error);
     }
   };
-  const result = transport.call('command', { args, files: posted }, { onEvent: forward });
+  const result = transport.call('command', { args, files: posted, shows: Boolean(onProgress) }, { onEvent: forward });
   try {
     return await Promise.race([stopped, result]);
   } finally {
