@@ -4,8 +4,9 @@ import assert from 'node:assert/strict';
 import { openAsBlob } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
-import { realPath } from '../node/helpers.mjs';
-import { answer, open, screenshot, setUp, state } from './chat-page.mjs';
+import { dump, tokens, valuesOf } from '../cli/dump.mjs';
+import { realPath, tinyPath } from '../node/helpers.mjs';
+import { answer, open, screenshot, setUp, state, TINY } from './chat-page.mjs';
 
 const QUESTION = 'Name a colour of the sky.';
 const where = await setUp();
@@ -185,6 +186,13 @@ test('a dump of another engine is compared with this model\'s trace; the report 
   assert.equal(ground.trim(), '#161514', 'the colours that were chosen for the page');
   const width = await frame.locator('main').evaluate(main => getComputedStyle(main).display);
   assert.equal(width, 'grid');
+  // The diagnosis takes longer than the comparison: it shows its progress, and can be stopped alone.
+  const progress = page.locator('.diagnosis [role=status]').getByText(/^Looking for the mistake: \d+ %/);
+  await progress.waitFor({ timeout: 60000 });
+  assert.ok(await page.locator('.diagnosis progress').evaluate(bar => bar.value >= 0 && bar.value <= 100));
+  await page.locator('.diagnosis').getByRole('button', { name: 'Stop' }).click();
+  await page.getByText('The diagnosis was stopped.').waitFor();
+  assert.equal(await page.locator('iframe').count(), 1, 'the comparison stays');
   assert.deepEqual(page.problems, []);
   await page.locator('iframe').scrollIntoViewIfNeeded();
   await screenshot(page, 'inspect-diff');
@@ -195,6 +203,73 @@ test('a file that is not a dump is refused with a message', async () => {
   await page.locator('#view-check .problem').waitFor();
   assert.match(await page.textContent('#view-check .problem'),
     /^This file cannot be compared\. Choose a dump.*x\.npz: PLUMB_ERROR_METADATA: not a trace/);
+});
+
+/** What an engine would dump: llama.cpp's activations for TINY, with a mistake. */
+function dumpOf(change = (values, _name, _token) => values) {
+  const taps = [...dump.keys()].filter(name => !name.startsWith('result')).flatMap(name => tokens.map((_, token) =>
+    ({ name, token, values: change(valuesOf(name, token), name, token) })));
+  return { name: 'theirs.json', mimeType: '', buffer: Buffer.from(JSON.stringify({ tokens, taps })) };
+}
+
+test('the verdict of diagnose comes before the comparison, as the command line words it', async () => {
+  const other = await open(where, `?model=${TINY}`, { viewport: { width: 1300, height: 900 } });
+  await state(other, 'ready');
+  await other.click('#open-inspect');
+  await other.getByText('Ask a question first').first().waitFor();
+  await other.click('#tab-check');
+  const file = dumpOf((values, name, token) => name === 'l_out-1' ? valuesOf('ffn_out-1', token) : values);
+  await other.setInputFiles('.zone input', file);
+  const verdict = other.locator('.verdict');
+  await verdict.waitFor({ timeout: 60000 });
+  const files = { m: await openAsBlob(tinyPath), theirs: new Blob([file.buffer]) };
+  const { out } = await Plumb.command(['diagnose', 'm', '--against', 'theirs'], { files });
+  assert.equal(await verdict.textContent(), 'residual.ffn=missing in layer 1 alone reproduces their numbers');
+  assert.match(out, new RegExp(`^verdict: ${await verdict.textContent()}$`, 'm'));
+  assert.equal(await verdict.getAttribute('data-agree'), 'false');
+  const evidence = await other.locator('.evidence li').allTextContents();
+  assert.ok(evidence.some(line => line.startsWith('their l_out-1 (residual after the layer): ')), evidence.join('\n'));
+  for (const line of evidence) assert.ok(out.includes(line), line);
+  await other.getByText('The whole report').click();
+  assert.equal(await other.locator('.diagnosis pre').textContent(), out.trim());
+  await other.frameLocator('iframe').getByRole('heading', { level: 1 }).waitFor({ timeout: 60000 });
+  assert.ok(await other.evaluate(() => document.querySelector('.verdict').compareDocumentPosition(
+    document.querySelector('iframe')) & Node.DOCUMENT_POSITION_FOLLOWING));
+  for (const theme of ['light', 'dark']) {
+    for (const [size, width] of [['wide', 1300], ['narrow', 390]]) {
+      await other.emulateMedia({ colorScheme: theme });
+      await other.setViewportSize({ width, height: 900 });
+      await other.locator('.diagnosis').scrollIntoViewIfNeeded();
+      assert.ok(await other.evaluate(() => {
+        const panel = document.querySelector('#view-check');
+        return panel.scrollWidth <= panel.clientWidth;
+      }), `nothing is wider than the panel: ${theme}, ${size}`);
+      await screenshot(other, `inspect-diagnosis-${theme}-${size}`);
+    }
+  }
+  await other.setInputFiles('.zone input', { ...dumpOf(), name: 'right.json' });
+  await other.locator('.verdict[data-agree=true]').getByText(/^agrees with the truth; largest relative error /)
+    .waitFor({ timeout: 60000 });
+  assert.deepEqual(other.problems, []);
+  await other.close();
+});
+
+test('a dump of another model is refused where its verdict and its comparison would be', async () => {
+  const other = await open(where, `?model=${TINY}`);
+  await state(other, 'ready');
+  await other.click('#open-inspect');
+  await other.getByText('Ask a question first').first().waitFor();
+  await other.click('#tab-check');
+  const taps = [{ name: 'l_out-0', token: 0, values: [1, 2, 3] }];
+  await other.setInputFiles('.zone input', { name: 'odd.json', mimeType: '',
+    buffer: Buffer.from(JSON.stringify({ tokens: [1, 9999999], taps })) });
+  const told = other.locator('#view-check .problem');
+  await told.nth(1).waitFor({ timeout: 60000 });
+  const [diagnosis, comparison] = await told.allTextContents();
+  assert.match(diagnosis, /^This dump cannot be diagnosed\. .*odd\.json: PLUMB_ERROR_TOKEN: token 9999999 /);
+  assert.match(comparison, /^This dump cannot be compared\. .*token 9999999 at index 1 is not in 0\.\.259/);
+  assert.deepEqual(other.problems, []);
+  await other.close();
 });
 
 test('Escape closes the inspector and returns the focus', async () => {

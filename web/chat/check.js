@@ -1,9 +1,10 @@
-/* The command line's checks, in the page: what can be checked in a model's file without a reference, and where another
- * engine's activations diverge from this model's. */
+/* The command line's checks, in the page: what can be checked in a model's file without a reference, which mistake
+ * another engine's activations show, and where they diverge from this model's. */
 import { Plumb } from '../index.js';
 import { expand } from '../loader/source.js';
-import { make, paragraph } from './dom.js';
-import { ExplainedError } from './explain.js';
+import { showDiagnosis } from './diagnosis.js';
+import { make, paragraph, problem } from './dom.js';
+import { ExplainedError, explain } from './explain.js';
 import { addRunButton } from './run-button.js';
 
 /** @typedef {object} Subject
@@ -27,18 +28,30 @@ export function showCheck(view, { model, source }) {
       make('li', { 'data-verdict': verdict }, make('strong', {}, verdict), make('span', {}, what), paragraph(why)))));
   });
 
-  view.append(make('h3', {}, 'Compare with another engine'), paragraph('Choose its activations as .npz, JSON or the '
-    + 'text of llama-eval-callback. This model computes the same tokens, and a report shows where the two diverge.',
-  'about'));
+  view.append(make('h3', {}, 'Another engine'), paragraph('Choose its activations as .npz, JSON or the text of '
+    + 'llama-eval-callback. This model computes the same tokens. The verdict names the mistake that explains their '
+    + 'numbers, and a report shows where the two diverge.', 'about'));
   let dump = /** @type {File | undefined} */ (undefined);
   const name = make('span', {}, 'Choose or drop a file');
   const input = make('input', { type: 'file', className: 'hidden', accept: '.npz,.json,.txt,.log,.gguf',
     'aria-label': 'Dump of another engine' });
   const zone = make('label', { className: 'zone' }, input, name);
   view.append(zone);
-  const run = addRunButton(view, 'Compare', async (place, signal) => {
+  const run = addRunButton(view, 'Diagnose and compare', async (place, signal, show) => {
     if (!dump) throw new Error('No file is selected. Choose one above.');
-    place.append(await compare(model, dump, signal));
+    const theirs = dump, tokens = await tokensOf(theirs, signal);
+    const diagnosis = make('div', { className: 'diagnosis' });
+    const comparison = make('div', { className: 'result' }, paragraph('Comparing…'));
+    place.append(diagnosis, comparison);
+    show();
+    await Promise.all([
+      showDiagnosis(diagnosis, () => filesOf(source, signal), theirs, signal),
+      compare(model, theirs, tokens, signal).catch(error => {
+        if (signal.aborted) throw error;
+        return problem({ ...explain(error), title: 'This dump cannot be compared',
+          advice: 'Choose a dump of the same model.' });
+      }).then(report => comparison.replaceChildren(report)),
+    ]);
   });
   const take = (/** @type {File | undefined} */ file) => {
     if (!file) return;
@@ -53,9 +66,9 @@ export function showCheck(view, { model, source }) {
   });
 }
 
-/** @param {import('../api/plumb.js').Model} model @param {File} dump
- * @param {AbortSignal} signal */
-async function compare(model, dump, signal) {
+/** The tokens that a dump lists; an error says what is wrong with the file. @param {File} dump
+ * @param {AbortSignal} signal @returns {Promise<number[]>} */
+async function tokensOf(dump, signal) {
   // The dump agrees with itself; the command's output lists its tokens.
   const itself = await Plumb.command(['diff', 'theirs', 'theirs', '--json'], { files: { theirs: dump }, signal });
   const refuse = (/** @type {string} */ why) => new ExplainedError('This file cannot be compared',
@@ -63,6 +76,12 @@ async function compare(model, dump, signal) {
   if (!itself.out.trim()) throw refuse(itself.err.replace(/^plumb: theirs:/, `${dump.name}:`));
   const { tokens } = JSON.parse(itself.out).a;
   if (!tokens?.length) throw refuse(`${dump.name} contains no token ids`);
+  return tokens;
+}
+
+/** @param {import('../api/plumb.js').Model} model @param {File} dump @param {number[]} tokens
+ * @param {AbortSignal} signal @returns {Promise<HTMLElement>} */
+async function compare(model, dump, tokens, signal) {
   const ours = JSON.stringify(await model.trace(tokens, { values: VALUES, signal }));
   const { err, files } = await Plumb.command(['diff', 'theirs', 'ours', '--html', 'report.html'],
     { files: { theirs: dump, ours }, signal });

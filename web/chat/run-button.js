@@ -12,8 +12,8 @@ export function stopRuns() {
 
 /** Adds a button that starts a computation, and a place for its result or for the reason of its failure.
  * @param {HTMLElement} view @param {string} label
- * @param {(place: HTMLElement, signal: AbortSignal) => Promise<void>} compute
- *   a new run stops the one before */
+ * @param {(place: HTMLElement, signal: AbortSignal, show: () => void) => Promise<void>} compute
+ *   a new run stops the one before.  show: shows what it has put into the place so far, which it may then change */
 export function addRunButton(view, label, compute) {
   const place = make('div', { className: 'result' });
   const button = make('button', { type: 'button', className: 'primary', onclick: run }, label);
@@ -27,8 +27,11 @@ export function addRunButton(view, label, compute) {
     place.replaceChildren(make('p', { className: 'figures', role: 'status' }, 'Computing…'));
     try {
       const fresh = make('div', { className: 'result' });
-      await compute(fresh, controller.signal);
-      if (running === controller) place.replaceChildren(...fresh.childNodes);
+      const show = () => {
+        if (running === controller) place.replaceChildren(...fresh.childNodes);
+      };
+      await compute(fresh, controller.signal, show);
+      if (fresh.hasChildNodes()) show();
     } catch (error) {
       const why = controller.signal.aborted ? paragraph('Stopped') : problem(explain(error));
       if (running === controller) place.replaceChildren(why);
