@@ -223,7 +223,7 @@ describe('the default model', () => {
       [{ stream: true, stream_options: { usage: true } }, /stream_options is an object, expected/],
       [{ stop: [''] }, /stop is an array/],
       [{ tool_choice: 'maybe' }, /tool_choice is "maybe", expected 'auto', 'none', 'required' or/],
-      [{ tool_choice: 'required' }, /tool_choice asks for a call, which is not in tools/],
+      [{ tool_choice: 'required' }, /tool_choice asks for a call, but there are no tools/],
       [{ tools: [now], tool_choice: 'required', response_format: { type: 'json_object' } },
         /a required call and json exclude each other/],
       [{ tools: [now], tool_choice: { ...now, function: { name: 'x' } } }, /asks for the tool "x", which is/],

@@ -378,8 +378,8 @@ async function generate(engine, ids, options, run) {
       }
       if (id < 0) {
         throw engine.logits().some(logit => logit > -Infinity)
-          ? new PlumbError('PLUMB_ERROR_ARGUMENT', `no token can be sampled: ${
-            options.grammar ? 'the grammar and ' : ''}logitBias forbids all of them; allow at least one`)
+          ? new PlumbError('PLUMB_ERROR_ARGUMENT', `no token can be sampled: ${options.grammar
+            ? 'the grammar and logitBias forbid' : 'logitBias forbids'} all of them; allow at least one`)
           : new PlumbError('PLUMB_ERROR_TENSOR', 'no token can be sampled: all logits are NaN or -infinity, '
             + 'so the weights are damaged; run plumb selfcheck to find where');
       }

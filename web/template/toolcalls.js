@@ -49,8 +49,8 @@ export function chosenTools(where, tools, choice = 'auto', name = 'tool_choice')
   if (choice === 'none' || choice === 'auto') return choice === 'none' || !tools?.length ? {} : { tools };
   const only = choice === 'required' ? undefined : choice.function.name;
   if (!tools?.length || only !== undefined && !tools.some(tool => tool.function.name === only)) {
-    const what = only === undefined ? 'a call' : `the tool "${only}"`;
-    throw argumentError(`${where}: ${name} asks for ${what}, which is not in tools`);
+    throw argumentError(`${where}: ${name} asks for ${only === undefined ? 'a call, but there are no tools'
+      : `the tool "${only}", which is not in tools`}`);
   }
   return { tools, required: true, only };
 }
