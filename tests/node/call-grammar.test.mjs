@@ -210,6 +210,7 @@ describe('SmolLM2, whose template has no tools, at temperature 1.5', () => {
         /^\[((true|false)(,(true|false))?)?\]$/],
       [2, { regex: '\\d{2}' }, /^\d\d$/],
       [3, { grammar: 'root ::= "(" [a-c] root? ")" # root\n' }, /^(\([a-c])+\)+$/],
+      [4, { grammar: 'root ::= free rootx\nfree ::= freex\nfreex ::= "7"\nrootx ::= "8"' }, /^78$/],
     ]) {
       const text = await textOf(model.generate('a e', { ...hot, ...constraint, seed, triggers: ['e', '<x>'] }));
       const [, begin, end] = /^([^e]*)e([^]*)$/.exec(text) ?? assert.fail(`there is no e in ${text}`);

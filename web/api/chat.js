@@ -3,6 +3,7 @@
  * again. */
 import { argumentError, PlumbError } from '../base/errors.js';
 import * as known from '../base/options.js';
+import { jsonSchemaOf } from '../template/constraint.js';
 import { withSchemaShown } from '../template/system-text.js';
 import { checkNesting } from '../template/template.js';
 import { chosenTools } from '../template/toolcalls.js';
@@ -227,7 +228,7 @@ export class Chat {
    * @param {Message[]} messages @param {import('../template/generate.js').AnswerOptions} about
    * @param {GenerateOptions & {showSchema?: boolean}} options
    * @returns {AsyncGenerator<import('../template/answer.js').AnswerDelta, Stats, void>} */
-  async *#deltas(messages, about, { template, showSchema = true, ...options }) {
+  async *#deltas(messages, about, { template, showSchema = true, ...given }) {
     const before = this.#messages, trimmed = this.#trimmed;
     /** @type {Awaited<ReturnType<typeof beginAnswer>>['reader'] | undefined} */
     let reader;
@@ -235,6 +236,8 @@ export class Chat {
     this.lastStats = undefined;
     try {
       this.#messages = messages;
+      const schema = given.schema === undefined ? undefined : jsonSchemaOf('chat', given.schema);
+      const options = { ...given, schema: /** @type {typeof given.schema} */ (schema) };
       const ids = await this.#prompt({ template, showSchema, ...options }, about.tools);
       const answer = await beginAnswer(this.#model, ids, about, options);
       reader = answer.reader;

@@ -16,7 +16,7 @@ import { prepare, stopsOf } from '../template/inputs.js';
 import { chatTokens, checkNesting, Renderer } from '../template/template.js';
 import { formatOf, PROMPT_END, supportsTools } from '../template/formats.js';
 import { withToolsDescribed } from '../template/toolcalls.js';
-import { withGrammar } from '../template/constraint.js';
+import { CALLS, withGrammar } from '../template/constraint.js';
 import { Chat } from './chat.js';
 
 /** @typedef {import('../loader/source.js').Platform & import('../loader/source.js').Sites
@@ -381,7 +381,7 @@ export class Model {
       await withGrammar('generate', this, options);
     const ids = await this.#promptIds(prompt, parseSpecial ?? true, template ?? {});
     // The grammar of calls has reasoning in it.
-    if (reasoningBudget !== undefined && rest.grammar && typeof options.grammar !== 'object') {
+    if (reasoningBudget !== undefined && rest.grammar && !(CALLS in options)) {
       throw argumentError('generate: reasoningBudget and grammar exclude each other: the end of the reasoning is not a '
         + 'part of the grammar');
     }

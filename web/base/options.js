@@ -104,8 +104,6 @@ const openaiBias = value => logitBias(value) || (![...biasEntries(value)].every(
 const streamOptions = value => !(Object.entries(Object(value)).every(([name, one]) => name === 'include_usage'
   && typeof one === 'boolean') && typeof value === 'object')
   && 'an object whose only property is include_usage, true or false';
-/** A text, or what callGrammar makes. @type {Check} */
-const grammar = value => typeof value !== 'string' && value?.language !== 'gbnf' && 'a string';
 /** A JSON Schema, or a function or object that has one, as Zod's. @type {Check} */
 const schema = value => object(value) && typeof value !== 'boolean' && typeof value !== 'function'
   && 'a JSON Schema or a Standard Schema';
@@ -177,7 +175,7 @@ export const SAMPLING = {
 };
 export const GENERATE = {
   ...SAMPLING, maxTokens: count, stop, signal, logprobs, onToken: callback, parseSpecial: boolean, template,
-  reasoningBudget: topK, special: texts, grammar, regex: text, schema, json: oneOf(true), schemaOptions,
+  reasoningBudget: topK, special: texts, grammar: string, regex: text, schema, json: oneOf(true), schemaOptions,
   triggers: texts,
 };
 /** The options of schemaOptions. */

@@ -2,7 +2,7 @@
 import { argumentError } from '../base/errors.js';
 import { AnswerReader } from './answer.js';
 import { callGrammar } from './call-grammar.js';
-import { CONSTRAINTS } from './constraint.js';
+import { CALLS, CONSTRAINTS } from './constraint.js';
 import { formatOf, PROMPT_END, textsOf } from './formats.js';
 import { controlTokens } from './gbnf.js';
 
@@ -56,8 +56,7 @@ export async function beginAnswer(model, ids, about, options) {
   }
   const cut = new AbortController();
   const signal = options.signal ? AbortSignal.any([options.signal, cut.signal]) : cut.signal;
-  const grammar = bound && { grammar: /** @type {any} */ (bound.grammar) };
-  const pieces = model.generate(ids, { ...options, ...grammar, signal, special });
+  const pieces = model.generate(ids, { ...options, ...bound && { [CALLS]: bound.grammar }, signal, special });
   return { reader, deltas: deltasOf(pieces, reader, cut, options.signal, bound?.warnings) };
 }
 
