@@ -168,8 +168,7 @@ static plumb_status read_sides(struct diff *d, struct error *err) {
     for (size_t s = 0; s < 2; s++) PLUMB_TRY(view_begin(&d->views[s], sides[s], err));
     for (size_t s = 0; s < 2; s++) PLUMB_TRY(find_numbering(d, s, err));
     for (size_t s = 0; s < 2; s++) {
-        bool has_vocabulary = d->model && d->model->plan.has_logits;
-        if (has_vocabulary) PLUMB_TRY(view_check_vocabulary(&d->views[s], d->model->plan.n_vocab, err));
+        if (d->vocab) PLUMB_TRY(view_check_vocabulary(&d->views[s], tokenizer_n_vocab(d->vocab), err));
         PLUMB_TRY(view_check_values(&d->views[s], d->model, err));
     }
     d->a = &d->views[0].t;

@@ -49,9 +49,11 @@ plumb_status view_shift(struct trace_view *v, struct error *err) {
     for (size_t i = 0; i < v->t.n_tap; i++) {
         struct trace_tap *tap = &v->t.taps[i];
         if (tap->layer < 0) continue;
-        last = tap->layer > last ? tap->layer : last;
-        if (!name.text[0]) tap_show(&name, tap->id, tap->layer);
-        if (!shifted.text[0]) tap_show(&shifted, tap->id, tap->layer - 1);
+        if (tap->n_row > 0) last = tap->layer > last ? tap->layer : last;
+        if (tap->n_row > 0 && !name.text[0]) {
+            tap_show(&name, tap->id, tap->layer);
+            tap_show(&shifted, tap->id, tap->layer - 1);
+        }
         tap->layer--;
     }
     return remarks_add(&v->t.remarks, err, REMARK_SHIFTED, name.text, strlen(name.text), "the dump counts layers from "
@@ -185,8 +187,8 @@ static plumb_status check_range(struct trace_view *v, const struct model *m, con
         }
     }
     if (n_beyond == 0) return PLUMB_OK;
-    return remarks_add(&v->t.remarks, err, REMARK_TOKENS, name.text, strlen(name.text), "it has rows of %u tokens "
-                       "beyond the %u that are listed", n_beyond, v->t.n_token);
+    return remarks_add(&v->t.remarks, err, REMARK_TOKENS, name.text, strlen(name.text), "it has %u more row%s "
+                       "than the %u tokens that are listed", n_beyond, n_beyond == 1 ? "" : "s", v->t.n_token);
 }
 
 /* Sets *keep to false, and adds a remark, if a tap cannot be compared with the model's. */
@@ -344,7 +346,8 @@ static plumb_status check_finite(struct trace_view *v, const struct model *m, st
                       row->stats.n_nan > 0 ? row->stats.n_nan : 0, row->stats.n_inf > 0 ? row->stats.n_inf : 0);
     }
     show_inputs(text, sizeof text, &at, v, m, first);
-    if (n_tap > 1) report_append(text, sizeof text, &at, "; %zu later taps have some too", n_tap - 1);
+    if (n_tap > 1) report_append(text, sizeof text, &at, n_tap > 2 ? "; %zu later taps have such values too"
+                                 : "; %zu later tap has such values too", n_tap - 1);
     struct tap_text name;
     tap_show(&name, first->id, first->layer);
     return remarks_add(&v->t.remarks, err, REMARK_NOT_FINITE, name.text, strlen(name.text), "%s", text);
@@ -417,9 +420,9 @@ static plumb_status check_zeros(struct trace_view *v, const struct model *m, str
     if (to > from) report_append(text, sizeof text, &at, "tokens %u-%u", from, to);
     else show_token(text, sizeof text, &at, from);
     if (!what.whole) report_append(text, sizeof text, &at, ", head %u", what.head);
-    if (what.n_head > 1) report_append(text, sizeof text, &at, " and %u more heads", what.n_head - 1);
-    if (n_tap > 1) report_append(text, sizeof text, &at, "; %zu other taps have tokens or heads of zeros too",
-                                 n_tap - 1);
+    if (what.n_head > 1) report_append(text, sizeof text, &at, " and %u more", what.n_head - 1);
+    if (n_tap > 1) report_append(text, sizeof text, &at, n_tap > 2 ? "; %zu other taps have zeros too"
+                                 : "; %zu other tap has zeros too", n_tap - 1);
     struct tap_text name;
     tap_show(&name, first->id, first->layer);
     return remarks_add(&v->t.remarks, err, REMARK_ZEROS, name.text, strlen(name.text), "%s", text);
