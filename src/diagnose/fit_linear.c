@@ -24,6 +24,8 @@ enum reading {
     READ_PARTS_ONE, READ_PARTS_FIRST, READ_PARTS_BEFORE, READ_PARTS_NEXT, READ_PARTS_REVERSED,
     /* Both of Q4_K and Q5_K, as if their 12 bytes were packed in another way. */
     READ_PACKED_SCALES_FIRST, READ_PACKED_PAIRS, READ_PACKED_BY_TWO,
+    READ_IN_SEQUENCE,   /* the codes of Q5_K are in the order of its bytes, the bits of both fields */
+    READ_EARLY,    /* the codes of a block with two f16 begin after the first */
     READ_OFFSET,   /* codes are larger by the integer in which */
     N_READING
 };
@@ -173,6 +175,24 @@ static void edit_parts(const struct way *way, const uint8_t *bytes, uint8_t *edi
     }
 }
 
+/* Moves the codes of each block to where another reading finds them. */
+static void edit_codes(const struct way *way, const uint8_t *bytes, uint8_t *edited) {
+    size_t size = way->w->traits->block_bytes, n = way->w->n_in / way->w->traits->block_size;
+    memcpy(edited, bytes, n * size);
+    for (uint8_t *block = edited; n > 0; n--, bytes += size, block += size) {
+        if (way->reading == READ_EARLY) {
+            memcpy(block + 4, bytes + 2, size - 4);
+            continue;
+        }
+        size_t low = offsetof(struct block_q5_K, qs), high = offsetof(struct block_q5_K, qh);
+        for (uint32_t i = 0; i < 256; i++) {   /* element i has a nibble of byte i % 32 of a quarter, and bit i / 32 */
+            uint32_t nibble = (uint32_t)bytes[low + i / 2] >> 4 * (i % 2) & 15;
+            put_bits(&block[low + i / 64 * 32 + i % 32], 4 * (i / 32 % 2), 4, nibble);
+            put_bits(&block[high + i % 32], i / 32, 1, (uint32_t)bytes[high + i / 8] >> i % 8 & 1);
+        }
+    }
+}
+
 /* Adds an integer times the scale of its block to each element. */
 static void add_offset(const struct way *way, const uint8_t *bytes, float *row) {
     const struct quant_traits *traits = way->w->traits;
@@ -197,7 +217,8 @@ static bool read_row(struct linear *l, const struct way *way, uint32_t o) {
         w->traits->dequantize(bytes, l->row, w->n_in);
         add_offset(way, bytes, l->row);
     } else {
-        if (way->reading >= READ_PARTS_ONE) edit_parts(way, bytes, l->edited);
+        if (way->reading >= READ_IN_SEQUENCE) edit_codes(way, bytes, l->edited);
+        else if (way->reading >= READ_PARTS_ONE) edit_parts(way, bytes, l->edited);
         else edit_scales(way, bytes, l->edited);
         w->traits->dequantize(l->edited, l->row, w->n_in);
     }
@@ -367,6 +388,14 @@ static void try_readings(struct linear *l, try_fn *try) {
         report_append(text, sizeof text, &n, "is of a misread %s: %s: the scales and minima of the parts of a block %s",
                       w->name, traits->name, comments[reading]);
         try(l, &(struct way){ w, (enum reading)reading, 3, 0, l->x }, 0, text);
+    }
+    bool is_q5_k = w->type == QUANT_Q5_K;
+    if (is_q5_k || w->type == QUANT_Q4_1 || w->type == QUANT_Q5_1) {
+        size_t n = 0;
+        report_append(text, sizeof text, &n, "is of a misread %s: %s: %s", w->name, traits->name, is_q5_k
+                      ? "element i has the low bits of byte i / 2 and the high bit i % 8 of byte i / 8"
+                      : "the codes of a block begin two bytes too early, in its second f16");
+        try(l, &(struct way){ w, is_q5_k ? READ_IN_SEQUENCE : READ_EARLY, 0, 0, l->x }, 0, text);
     }
     bool has_codes = w->type == QUANT_Q4_0 || w->type == QUANT_Q5_0 || w->type == QUANT_Q8_0 || w->type == QUANT_Q4_1
                   || w->type == QUANT_Q5_1;
