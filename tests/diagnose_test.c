@@ -24,6 +24,7 @@ struct engine {
     double by;                    /* 0: by 1.5 */
     uint32_t block;               /* the inputs of products are rounded to 8 bits in blocks of this size; 0: not */
     bool rounds_k;                /* Q and K are rounded to 8 bits in blocks of 32 */
+    const char *only;             /* the dump has only this tap; NULL: all */
     const char *quirk;            /* a known mistake that it makes; NULL: none */
     uint32_t random;
     double gate[N_PROMPT * N_FF], up[N_PROMPT * N_FF], ffn_out[N_PROMPT * N_FF];
@@ -61,7 +62,7 @@ static void compute(void *user, const plumb_tap *tap, double *x) {
     for (size_t i = 0; i < n; i++) shown[i] = (float)x[i];
     plumb_tap copy = *tap;
     copy.data = shown;
-    plumb_status status = plumb_trace_add(e->trace, &copy);
+    plumb_status status = e->only && !is(tap, e->only) ? PLUMB_OK : plumb_trace_add(e->trace, &copy);
     CHECK(status == PLUMB_OK, "%s", plumb_trace_error(e->trace));
     free(shown);
     /* The pass continues with these values, which the dump does not show.  Only products read them. */
@@ -112,7 +113,8 @@ struct row {
 #define ROUNDED "noise of an unknown kind, such as rounding activations to 8 bits leaves"
 static const struct row rows[] = {
     { "diagnose: no mistake", { NO_RELU }, WHOLE, 0, true, { "verdict: agrees with the truth" },
-      { "\"agree\": true", "\"noise\": 0,", "\"allowed\": 0.01", "\"local\": null" }, { ROUNDED } },
+      { "\"agree\": true", "\"noise\": 0,", "\"allowed\": 0.01", "\"local\": null", "\"hidden\": {\"tried\": ",
+        "\"in_noise\": []" }, { ROUNDED, "would hide" } },
     { "diagnose: the noise of rounded activations is no mistake", { .noise = 0.02, NO_RELU }, WHOLE, 0, true,
       { "verdict: agrees with the truth", ROUNDED }, { "\"agree\": true", "\"noise\": 0.01" }, { NULL } },
     { "diagnose: nor is it where errors add up", { .noise = 0.02, NO_RELU }, 8, 0, true,
@@ -175,6 +177,13 @@ static const struct row rows[] = {
     { "diagnose: a factor that is smaller than the noise of 8 bits is measured",
       { .block = 32, NO_RELU, .wrong = "Vcur", .by = 1.003 }, WHOLE, 0, true,
       { "measured: their Vcur-1 is 1.003 times what it should be" }, { NULL }, { NULL } },
+    { "diagnose: known mistakes that would hide in noise are listed", { .noise = 0.02, NO_RELU, .only = "l_out" }, 8, 0,
+      true, { "known mistakes that were tried would show in this dump\n", "would hide in its noise:\n", "norm.eps=0",
+              "would change nothing in it:\n" },
+      { "\"in_noise\": [\"", "\"norm.eps=0\"", "\"without_effect\": [\"" }, { "nothing in it:\n      norm.eps=0" } },
+    { "diagnose: a known mistake no larger than noise of an unknown kind, which most rows show",
+      { .noise = 0.02, NO_RELU, .only = "l_out", .quirk = "rope.theta=100000" }, 8, 0, false,
+      { "verdict: rope.theta=100000 reproduces" }, { "\"hidden\": null" }, { NULL } },
     { "diagnose: advice on attention", { NO_RELU, .wrong = "kqv_out" }, WHOLE, 0, false,
       { "the first wrong step is kqv_out-1", "feed one token", "the fault is in this step" },
       { "\"ranking\": []" }, { "dump all values of" } },

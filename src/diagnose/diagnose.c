@@ -73,10 +73,13 @@ static double closer(const struct diagnosis *d, const struct outcome *base, cons
     return sum;
 }
 
-/* Returns what closer returns, or 0 if it is below GAIN or no tap improves by DIAGNOSE_FACTOR. */
+/* Returns what closer returns, or 0 if it is below GAIN or no tap improves by DIAGNOSE_FACTOR, unless most rows become
+ * closer.  Returns 0 also if that may be chance. */
 static double gain(const struct diagnosis *d, const struct outcome *base, const struct outcome *o) {
     double largest, sum = closer(d, base, o, &largest);
-    return largest >= log10(DIAGNOSE_FACTOR) && sum >= GAIN ? sum : 0;
+    bool is_clear = largest >= log10(DIAGNOSE_FACTOR) && sum >= GAIN;
+    bool is_closer = is_clear || (sum > 0 && diagnose_is_closer(d, base, o));
+    return is_closer && !diagnose_is_lucky(d, base, o) ? sum : 0;
 }
 
 /* ---- the search -------------------------------------------------------------------------------------------------- */
@@ -276,8 +279,7 @@ static plumb_status extend(struct diagnosis *d, const struct outcome *base) {
         bool is_promising = candidates[i].gain > 0 || (may_grow && candidates[i].closer > 0);
         if (is_promising) status = promote(d, base, &candidates[i]);
     }
-    bool is_noise = diagnose_noise(d, base) > 0 && diagnose_explains(d, base);   /* what is left needs no pair */
-    bool is_stuck = none_gains && d->n_ranked == n_before && !is_noise;
+    bool is_stuck = none_gains && d->n_ranked == n_before && !diagnose_explains(d, base);
     if (status == PLUMB_OK && is_stuck && base->n_quirk + 2 <= d->max_quirk) {
         status = try_pairs(d, base, candidates, n < MAX_PAIRED ? n : MAX_PAIRED);
     }
@@ -346,11 +348,12 @@ static plumb_status add_others(struct diagnosis *d) {
 }
 
 /* Returns true if a set explains something: it reduces the error of the first tap that diverges from the truth by
- * DIAGNOSE_FACTOR, or it corrects some tap whose inputs are known, whose error therefore is not that of an earlier
- * tap. */
+ * DIAGNOSE_FACTOR, or brings most rows closer, or it corrects some tap whose inputs are known, whose error therefore is
+ * not that of an earlier tap. */
 static bool is_explanation(const struct diagnosis *d, const struct outcome *o) {
     size_t first = diagnose_first(d, &d->truth);
     if (o->error[first] * DIAGNOSE_FACTOR < d->truth.error[first]) return true;
+    if (diagnose_is_closer(d, &d->truth, o)) return true;
     for (size_t i = 0; i < d->theirs->n_tap; i++) {
         bool is_right = diagnose_inputs_known(d, i) && !diagnose_is_over(d, o, i) && diagnose_is_over(d, &d->truth, i);
         if (is_right) return true;
@@ -434,6 +437,9 @@ plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab
     }
     if (status == PLUMB_OK) {
         *agree = diagnose_explains(&d, &d.truth) && d.n_ranked == 0;
+        if (*agree) status = diagnose_find_hidden(&d);
+    }
+    if (status == PLUMB_OK) {
         struct report_writer w;
         report_begin(&w, report->write, report->user);
         if (report->format == PLUMB_FORMAT_JSON) diagnose_json(&d, *agree, &w);
@@ -444,6 +450,7 @@ plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab
     for (size_t i = 0; i < d.n_other; i++) outcome_free(&d.others[i]);
     free(d.ranked);
     diagnose_measure_free(&d);
+    diagnose_hidden_free(&d);
     free(d.kinds);
     outcome_free(&d.truth);
     experiment_free(d.experiment);

@@ -4,6 +4,7 @@
  *   diagnose.c: theirs -> struct diagnosis, the sets of quirks that bring the reference pass closer to theirs
  *   noise.c: how their activations are rounded
  *   judge.c: which errors need an explanation, and which are noise
+ *   hidden.c: if theirs agrees, the known mistakes that theirs would not show
  *   measure.c: the wrong steps whose inputs are known, and what was computed in them (fit.h)
  *   diagnose_report.c: struct diagnosis -> text or JSON
  *
@@ -45,6 +46,14 @@ struct noise {
     struct lowered of_products, of_attention;
 };
 
+/* What a dump that agrees says nothing of.  Both arrays are owned. */
+struct hidden {
+    const struct quirk **quirks;           /* (n) they change the dump, but by less than its noise */
+    const struct quirk **without_effect;   /* (n_without_effect) they change nothing in the dump */
+    size_t n, n_without_effect;
+    size_t n_tried, n_untried;             /* n_untried: the work would have been too long */
+};
+
 /* DIAGNOSE_SHOWN: how many ranked sets the text shows; it shows more if they tie with the first.  DIAGNOSE_OTHERS:
  * space for each of the shown sets without each of its quirks, and for one set that is made in some layers only. */
 enum { DIAGNOSE_SHOWN = 5, DIAGNOSE_OTHERS = DIAGNOSE_SHOWN * EXPERIMENT_QUIRKS + 1 };
@@ -64,6 +73,7 @@ struct diagnosis {
     uint32_t max_quirk;
     uint8_t *kinds;           /* (theirs->n_tap) what judge.c knows about each tap of theirs */
     struct noise noise;
+    struct hidden hidden;     /* all zeros if theirs does not agree */
     struct outcome truth;
     struct outcome *ranked;   /* (n_ranked) sets run on all layers, best first */
     size_t n_ranked, cap;
@@ -119,6 +129,14 @@ size_t diagnose_first(const struct diagnosis *d, const struct outcome *o);
 /* Returns the index of the first tap that is over in base and whose error o reduces by DIAGNOSE_FACTOR; SIZE_MAX if
  * there is none.  If no tap is over in base, all taps count whose error in base is more than the rounding of f32. */
 size_t diagnose_evidence(const struct diagnosis *d, const struct outcome *base, const struct outcome *o);
+/* Returns true if o is closer to theirs than base in most rows, also below the noise.  Chance does that in one of a
+ * million outcomes if the rows are independent, as where theirs has all inputs; where errors add up and they are not,
+ * the rows must also be much closer. */
+bool diagnose_is_closer(const struct diagnosis *d, const struct outcome *base, const struct outcome *o);
+/* Returns true if o may be closer to theirs than base by chance: the rounding of theirs was recognized, and errors add
+ * up.  A set that changes almost nothing may then happen to round like theirs through more layers than base.  It does
+ * so in single rows, whereas a mistake shows in many rows of the first tap in which base and o differ. */
+bool diagnose_is_lucky(const struct diagnosis *d, const struct outcome *base, const struct outcome *o);
 /* Returns true if every error is within the rounding of f32. */
 bool diagnose_is_exact(const struct diagnosis *d, const struct outcome *o);
 /* Returns the largest error of all taps. */
@@ -148,6 +166,24 @@ plumb_status diagnose_read(struct trace_view *v, const struct model *m, const st
 /* Recognizes how theirs is rounded, fills d->noise, and lets all later runs round in the same way.  Does nothing if the
  * caller set a tolerance.  PLUMB_ERROR_MEMORY. */
 plumb_status diagnose_recognize_noise(struct diagnosis *d);
+
+/* How many rows of o are clearly closer to theirs, and further from theirs, than those of base. */
+struct change {
+    double gain;                 /* by how many powers of ten, of the rows that are clearly closer */
+    size_t n_closer, n_further;
+};
+
+/* Compares the rows of two outcomes.  least: errors up to this are rounding. */
+struct change diagnose_change(const struct diagnosis *d, const struct outcome *base, const struct outcome *o,
+                              double least);
+/* Returns the first n layers of which theirs has something, as far as they can be run. */
+struct layers diagnose_first_layers(const struct diagnosis *d, uint32_t n);
+
+/* ---- hidden.c ---- */
+
+/* Fills d->hidden, for a dump that agrees.  PLUMB_ERROR_MEMORY. */
+plumb_status diagnose_find_hidden(struct diagnosis *d);
+void diagnose_hidden_free(struct diagnosis *d);
 
 /* ---- measure.c ---- */
 

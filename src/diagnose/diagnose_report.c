@@ -262,6 +262,29 @@ static void print_not_compared(struct report_writer *w, const struct diagnosis *
     report_wrapped(w, text, n, 3);
 }
 
+/* Prints at most 12 names of quirks, indented. */
+static void print_names(struct report_writer *w, const struct quirk *const *quirks, size_t n) {
+    for (size_t i = 0; i < n && i < 12; i++) {
+        report_printf(w, "%s%s", i == 0 ? "\n      " : i % 4 == 0 ? ",\n      " : ", ", quirks[i]->name);
+    }
+    if (n > 12) report_printf(w, ",\n      and %zu more", n - 12);
+    report_printf(w, "\n");
+}
+
+/* Says which known mistakes a dump that agrees does not exclude. */
+static void print_hidden(struct report_writer *w, const struct diagnosis *d) {
+    const struct hidden *hidden = &d->hidden;
+    size_t n_shown = hidden->n_tried - hidden->n - hidden->n_without_effect;
+    report_printf(w, "   %zu of the %zu known mistakes that were tried would show in this dump\n", n_shown,
+                  hidden->n_tried);
+    if (hidden->n > 0) report_printf(w, "   %zu would hide in its noise:", hidden->n);
+    if (hidden->n > 0) print_names(w, hidden->quirks, hidden->n);
+    if (hidden->n_without_effect > 0) report_printf(w, "   %zu would change nothing in it:", hidden->n_without_effect);
+    if (hidden->n_without_effect > 0) print_names(w, hidden->without_effect, hidden->n_without_effect);
+    if (hidden->n_untried == 0) return;
+    report_printf(w, "   %zu more were not tried, because that would take long\n", hidden->n_untried);
+}
+
 void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *w) {
     const struct plumb_trace *t = d->theirs;
     struct tap_text name;
@@ -284,6 +307,7 @@ void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *
         report_printf(w, "verdict: agrees with the truth; largest relative error %.2g, tolerance %.2g\n",
                       diagnose_largest(d, &d->truth), d->tolerance);
         print_noise(w, d, &d->truth, &d->truth);
+        print_hidden(w, d);
         print_clear(w, d);
         return;
     }
@@ -469,6 +493,26 @@ static void json_measured(struct report_writer *w, const struct diagnosis *d) {
     report_printf(w, "]");
 }
 
+static void json_names(struct report_writer *w, const char *key, const struct quirk *const *quirks, size_t n) {
+    report_printf(w, "\"%s\": [", key);
+    for (size_t i = 0; i < n; i++) report_printf(w, "%s\"%s\"", i > 0 ? ", " : "", quirks[i]->name);
+    report_printf(w, "]");
+}
+
+/* Writes which known mistakes a dump that agrees does not exclude, or null. */
+static void json_hidden(struct report_writer *w, const struct diagnosis *d, bool agree) {
+    const struct hidden *hidden = &d->hidden;
+    if (!agree) {
+        report_printf(w, "null");
+        return;
+    }
+    report_printf(w, "{\"tried\": %zu, \"untried\": %zu, ", hidden->n_tried, hidden->n_untried);
+    json_names(w, "in_noise", hidden->quirks, hidden->n);
+    report_printf(w, ", ");
+    json_names(w, "without_effect", hidden->without_effect, hidden->n_without_effect);
+    report_printf(w, "}");
+}
+
 static void json_rounding(struct report_writer *w, const char *key, const char *text, const struct lowered *lowered) {
     report_printf(w, "\"%s\": ", key);
     if (!text) {
@@ -515,6 +559,8 @@ void diagnose_json(const struct diagnosis *d, bool agree, struct report_writer *
     for (size_t i = 0; i < d->n_ranked && (i < 4 * DIAGNOSE_SHOWN || is_tied(d, i)); i++) json_explanation(w, d, i);
     report_printf(w, "],\n  \"local\": ");
     json_local(w, d);
+    report_printf(w, ",\n  \"hidden\": ");
+    json_hidden(w, d, agree);
     report_printf(w, ",\n  \"measured\": ");
     json_measured(w, d);
     report_printf(w, "\n}\n");

@@ -14,6 +14,19 @@
 #define ROUNDING 1e-6
 /* The same for a row of a dump in which errors add up. */
 #define EXACT_ROW 1e-5
+/* Rows of two outcomes differ if their errors do by the factor DIFFERENT, where smaller errors count as ROUNDING_ROW. */
+#define DIFFERENT 2.0
+#define ROUNDING_ROW 3e-7
+/* A set is closer than another below the noise if it is in most of the rows that it changes.
+ * CHANGED, MUCH_CLOSER: the decimal logarithm of the error changes by it.
+ * SIGMAS: the lead, in standard deviations of that of a fair coin.
+ * LEAD: the lead as a part of the rows, where they are not independent.
+ * LEAST_ROWS: fewer rows say nothing. */
+#define CHANGED 1e-3
+#define MUCH_CLOSER 0.1
+#define SIGMAS 5.0
+#define LEAD 0.6
+#define LEAST_ROWS 10
 /* NOISE_MAX: a median error of the first layer above this is not noise.
  * NOISE_FACTOR, NOISE_FACTOR_ADDED_UP: the error allowed for noisy taps, as a multiple of that median.  The second is
  *     used where errors add up along the pass.
@@ -186,6 +199,39 @@ size_t diagnose_evidence(const struct diagnosis *d, const struct outcome *base, 
         if (is_open && o->error[i] * DIAGNOSE_FACTOR < base->error[i]) return i;
     }
     return SIZE_MAX;
+}
+
+bool diagnose_is_closer(const struct diagnosis *d, const struct outcome *base, const struct outcome *o) {
+    size_t n_row = d->experiment->first_row[d->theirs->n_tap], n_closer = 0, n_further = 0, n_much = 0;
+    for (size_t i = 0; i < n_row; i++) {
+        if (isnan(base->row_error[i]) || isnan(o->row_error[i])) continue;
+        double by = compare_log(base->row_error[i]) - compare_log(o->row_error[i]);
+        n_closer += by > CHANGED;
+        n_further += by < -CHANGED;
+        n_much += by > MUCH_CLOSER;
+    }
+    double n = (double)(n_closer + n_further), lead = (double)n_closer - (double)n_further;
+    if (d->experiment->forced) return lead > SIGMAS * sqrt(n) && n_closer >= LEAST_ROWS;
+    return n_closer >= LEAST_ROWS && lead >= LEAD * n && 2 * n_much > n_closer + n_further;
+}
+
+bool diagnose_is_lucky(const struct diagnosis *d, const struct outcome *base, const struct outcome *o) {
+    if (!d->noise.products || d->experiment->forced) return false;
+    for (size_t i = 0; i < d->theirs->n_tap; i++) {
+        size_t n_closer = 0, n_further = 0, n = 0;
+        bool is_noise = true;   /* the rows that become closer were no further than noise makes them */
+        for (size_t k = d->experiment->first_row[i]; k < d->experiment->first_row[i + 1]; k++) {
+            if (isnan(base->row_error[k]) || isnan(o->row_error[k])) continue;
+            double before = fmax(base->row_error[k], ROUNDING_ROW), after = fmax(o->row_error[k], ROUNDING_ROW);
+            bool is_closer = after * DIFFERENT < before;
+            n++;
+            n_closer += is_closer;
+            n_further += before * DIFFERENT < after;
+            is_noise &= !is_closer || before <= d->noise.of_products.before;
+        }
+        if (n_closer + n_further > 0) return is_noise && (n_closer <= n_further || 4 * n_closer < n);
+    }
+    return false;
 }
 
 bool diagnose_is_exact(const struct diagnosis *d, const struct outcome *o) {

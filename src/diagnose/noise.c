@@ -59,37 +59,33 @@ static const struct way of_attention[] = {
     { VALUES(F16), .text = "V and attention weights are rounded to f16" },
 };
 
-/* The layers that are looked at.  *least: see LEAST. */
-static struct layers first_layers(const struct diagnosis *d, double *least) {
-    *least = LEAST;
+struct layers diagnose_first_layers(const struct diagnosis *d, uint32_t n) {
     for (size_t i = 0; i < d->theirs->n_tap; i++) {
         const struct trace_tap *tap = &d->theirs->taps[i];
         if (tap->layer < 0 || tap->n_row == 0) continue;
-        uint32_t first = (uint32_t)tap->layer, end = first + N_LAYER;
+        uint32_t first = (uint32_t)tap->layer, end = first + n;
         bool can_begin = experiment_can_begin(d->experiment, first);
         return (struct layers){ can_begin ? first : 0, end < d->model->plan.n_layer ? end : UINT32_MAX };
     }
-    *least = LEAST_ADDED_UP;
     return ALL_LAYERS;
 }
 
-static bool has_values(const struct trace_row *row) { return row->n_value >= N_VALUE; }
+static bool has_layers(const struct diagnosis *d) {
+    for (size_t i = 0; i < d->theirs->n_tap; i++) {
+        if (d->theirs->taps[i].layer >= 0 && d->theirs->taps[i].n_row > 0) return true;
+    }
+    return false;
+}
 
-/* How much closer to theirs the rows of o are than those of base. */
-struct change {
-    double gain;                 /* by how many powers of ten, of the rows that are clearly closer */
-    size_t n_closer, n_further;
-};
-
-static struct change compare(const struct diagnosis *d, const struct outcome *base, const struct outcome *o,
-                             double least) {
+struct change diagnose_change(const struct diagnosis *d, const struct outcome *base, const struct outcome *o,
+                              double least) {
     struct change change = { 0 };
     for (size_t i = 0; i < d->theirs->n_tap; i++) {
         const struct trace_tap *tap = &d->theirs->taps[i];
         for (uint32_t k = 0; k < tap->n_row; k++) {
             size_t at = d->experiment->first_row[i] + k;
             double before = base->row_error[at], after = o->row_error[at];
-            if (isnan(before) || isnan(after) || !has_values(&tap->rows[k])) continue;
+            if (isnan(before) || isnan(after) || tap->rows[k].n_value < N_VALUE) continue;
             if (before > least && after * CLEARLY < before) {
                 change.gain += compare_log(before) - compare_log(after);
                 change.n_closer++;
@@ -159,7 +155,7 @@ static plumb_status recognize(struct diagnosis *d, const struct way *ways, size_
         if (ways[i].how.keys.kind != ROUND_NONE) d->noise.rounding.keys = ways[i].how.keys;
         if (ways[i].how.values.kind != ROUND_NONE) d->noise.rounding.values = ways[i].how.values;
         plumb_status status = run(d, layers, &o);
-        if (status == PLUMB_OK) change = compare(d, base, &o, least);
+        if (status == PLUMB_OK) change = diagnose_change(d, base, &o, least);
         bool is_better = change.n_closer > 3 * change.n_further
                       && change.gain > most + (*text ? MUCH * (double)change.n_closer : 0);
         if (is_better) {
@@ -185,16 +181,16 @@ static plumb_status recognize(struct diagnosis *d, const struct way *ways, size_
 plumb_status diagnose_recognize_noise(struct diagnosis *d) {
     struct noise *noise = &d->noise;
     struct outcome base;
-    double least;
     if (d->report->tolerance > 0) return PLUMB_OK;
-    struct layers layers = first_layers(d, &least);
+    bool is_late = !has_layers(d);
+    double least = is_late ? LEAST_ADDED_UP : LEAST;
+    struct layers layers = diagnose_first_layers(d, N_LAYER);
     plumb_status status = run(d, layers, &base);
     if (status == PLUMB_OK) {
         status = recognize(d, of_products, sizeof of_products / sizeof *of_products, layers, least, &base,
                            &noise->products, &noise->of_products);
     }
-    bool is_late = least > LEAST;   /* what attention rounds is lost in what products round */
-    if (status == PLUMB_OK && !is_late) {
+    if (status == PLUMB_OK && !is_late) {   /* behind all layers, the rounding of products hides that of attention */
         status = recognize(d, of_attention, sizeof of_attention / sizeof *of_attention, layers, least, &base,
                            &noise->attention, &noise->of_attention);
     }
