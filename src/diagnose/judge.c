@@ -14,7 +14,7 @@
 #define ROUNDING 1e-6
 /* The same for a row of a dump in which errors add up. */
 #define EXACT_ROW 1e-5
-/* Rows of two outcomes differ if their errors do by the factor DIFFERENT, where smaller errors count as ROUNDING_ROW. */
+/* Rows of two outcomes differ if their errors do by the factor DIFFERENT; smaller errors count as ROUNDING_ROW. */
 #define DIFFERENT 2.0
 #define ROUNDING_ROW 3e-7
 /* A set is closer than another below the noise if it is in most of the rows that it changes.
