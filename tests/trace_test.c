@@ -83,6 +83,7 @@ static void names_case(void) {
         { "/model/layers.0/self_attn/Unsqueeze_6_output_0", NULL }, { "/", NULL }, { "/model/layers.0/", NULL },
         { "/model/layers.99999999999/Add_output_0", NULL },
         /* onnxruntime-genai's builder (builders/base.py) */
+        { "/model/embed_tokens/Gather/output_0", "embd" }, { "/lm_head/MatMulNBits/output_0", "result_output" },
         { "/model/layers.0/input_layernorm/output_0", "attn_norm-0" },
         { "/model/layers.1/input_layernorm/output_3", "l_out-0" }, { "/model/layers.0/input_layernorm/output_3", NULL },
         { "/model/layers.0/attn/q_proj/MatMul/output_0", "Qcur-0" },

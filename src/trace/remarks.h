@@ -1,5 +1,5 @@
 /* What a report says about a dump besides its numbers: which records were left out and why, and what about the others
- * had to be assumed or is odd.  The readers of files add remarks while they read; inspect.h adds those that need a
+ * had to be assumed or is odd.  The readers of files add remarks while they read; view.h adds those that need a
  * model.  A dump may give any number of reasons, so only the first few of each kind are kept, and the others counted.
  */
 #ifndef PLUMB_TRACE_REMARKS_H
