@@ -1,14 +1,14 @@
 /* Finds the known mistakes that a dump which agrees would not show: with such a mistake, too, the pass gives theirs.
  *
- * A quirk is run on the first layers of which theirs has something, and on all layers only if it does not show there.
+ * Every quirk is run on the first layer of which theirs has something, and on all layers only if it does not show there.
  * The work is bounded, so that a report of a large model does not wait for this. */
 #include "diagnose/diagnose.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* The most multiplications of all runs together; a second or two. */
-#define MOST_WORK 4e9
+/* The most multiplications of all runs together; a few seconds. */
+#define MOST_WORK 6e9
 /* Smaller errors are those of other sums in f32. */
 #define LEAST 1e-5
 /* Rows whose errors with and without a quirk differ by less than this part are not changed by it. */
@@ -54,34 +54,39 @@ static plumb_status try(struct diagnosis *d, const struct quirk *q, struct layer
 
 plumb_status diagnose_find_hidden(struct diagnosis *d) {
     struct hidden *hidden = &d->hidden;
-    size_t n_quirk = 0;
+    size_t n_quirk = 0, n_open = 0;
     while (quirk_at(n_quirk)) n_quirk++;
     hidden->quirks = alloc_array(n_quirk, sizeof *hidden->quirks);
     hidden->without_effect = alloc_array(n_quirk, sizeof *hidden->without_effect);
     if (!hidden->quirks || !hidden->without_effect) {
         return error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: %zu known mistakes", n_quirk);
     }
+    const struct quirk **open = hidden->quirks;   /* those that the first layers do not show; later those that hide */
     double work = 0, of_layer = work_of_layer(d);
     struct layers near = diagnose_first_layers(d, 1);
     uint32_t n_layer = d->model->plan.n_layer, n_near = (near.end < n_layer ? near.end : n_layer) - near.first;
     for (size_t i = 0; i < n_quirk; i++) {
         const struct quirk *q = quirk_at(i);
+        bool shows = false, changes_dump = false;
         if (!quirk_applies(q, d->model, d->bos)) continue;
-        bool shows = false, changes_dump = false, is_near = near.end != UINT32_MAX;
-        if (is_near && work + n_near * of_layer <= MOST_WORK) {
+        if (near.end != UINT32_MAX && work + n_near * of_layer <= MOST_WORK) {
             PLUMB_TRY(try(d, q, near, &shows, &changes_dump));
             work += n_near * of_layer;
         }
-        if (!shows) {
-            work += n_layer * of_layer;
-            if (work > MOST_WORK) {
-                hidden->n_untried++;
-                continue;
-            }
-            PLUMB_TRY(try(d, q, ALL_LAYERS, &shows, &changes_dump));
+        if (shows) hidden->n_tried++;
+        else open[n_open++] = q;
+    }
+    for (size_t i = 0; i < n_open; i++) {
+        const struct quirk *q = open[i];
+        bool shows, changes_dump;
+        work += n_layer * of_layer;
+        if (work > MOST_WORK) {
+            hidden->n_untried = n_open - i;
+            break;
         }
+        PLUMB_TRY(try(d, q, ALL_LAYERS, &shows, &changes_dump));
         hidden->n_tried++;
-        if (!shows && changes_dump) hidden->quirks[hidden->n++] = q;
+        if (!shows && changes_dump) hidden->quirks[hidden->n++] = q;   /* n <= i, so what is open stays */
         if (!shows && !changes_dump) hidden->without_effect[hidden->n_without_effect++] = q;
     }
     return PLUMB_OK;
