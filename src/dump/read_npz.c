@@ -52,6 +52,7 @@ struct npz_reader {
     size_t n;
     uint64_t n_packed;        /* sum over the members read so far */
     uint64_t n_token;         /* 0: not known yet */
+    int usual;                /* what usual_order returns */
     struct array tokens, n_prompt;
     size_t n_array, cap;
     struct array *arrays;     /* (n_array) arrays of taps */
@@ -401,7 +402,7 @@ static bool is_causal(const struct array *a, int token, int head) {
  * that of the other arrays, or for the usual one, and a remark says so. */
 static plumb_status choose_axis(struct npz_reader *r, const struct array *a, int first, struct axes *x) {
     bool weights = a->id == TAP_KQ_SOFT_MAX;
-    int usual = usual_order(r), second = first + 1;
+    int usual = r->usual, second = first + 1;
     bool token_first = usual == 1 || (usual != 2 && a->n_dim == 3);   /* with a batch axis, as in transformers */
     bool causal_first = weights && is_causal(a, first, second), causal_second = weights && is_causal(a, second, first);
     bool is_plain = causal_first != causal_second;
@@ -520,6 +521,7 @@ static plumb_status read_all(struct npz_reader *r) {
     }
     PLUMB_TRY(take_tokens(r));
     PLUMB_TRY(count_tokens(r));
+    r->usual = usual_order(r);
     for (size_t i = 0; i < r->n_array; i++) PLUMB_TRY(add_rows(r, &r->arrays[i]));
     return PLUMB_OK;
 }

@@ -451,7 +451,8 @@ static plumb_status check_padding(struct plumb_trace *t, const struct trace_row 
         uint32_t place = trace_place(row, i);
         if (place % row->n < t->n_token || row->values[i] == 0) continue;
         struct tap_text name = { "kq_soft_max" };
-        for (size_t k = 0; k < t->n_tap; k++) {   /* the row knows its tap only by its address */
+        bool is_kept = t->remarks.n_of[REMARK_PADDING] < REMARKS_KEPT;
+        for (size_t k = 0; is_kept && k < t->n_tap; k++) {   /* the row knows its tap only by its address */
             const struct trace_tap *tap = &t->taps[k];
             bool is_in = tap->n_row > 0 && row >= tap->rows && row < tap->rows + tap->n_row;
             if (is_in) tap_show(&name, tap->id, tap->layer);
