@@ -343,7 +343,9 @@ const uint32_t *plumb_matcher_mask(plumb_matcher *m) {
 }
 
 void plumb_matcher_bytes(const plumb_matcher *m, bool allowed[256]) {
-    recognizer_bytes(m->at.r, position_state(&m->at), allowed);
+    uint64_t bytes[4];
+    recognizer_bytes(m->at.r, position_state(&m->at), bytes);
+    for (unsigned b = 0; b < 256; b++) allowed[b] = bytes_have(bytes, b);
 }
 
 int64_t plumb_matcher_forced(plumb_matcher *m, char *buf, size_t cap) {

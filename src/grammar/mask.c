@@ -102,13 +102,16 @@ static plumb_status walk(struct recognizer *r, uint32_t state, uint32_t first, u
 }
 
 /* Allows those of all tokens that the state accepts.  Most states accept few first bytes, so the others are skipped
- * without looking at their nodes, which are far apart. */
+ * without a step, and without looking at their nodes, which are far apart. */
 static plumb_status walk_all(struct recognizer *r, uint32_t state, struct found *f) {
     const struct pieces *v = r->masks->v;
-    for (uint32_t k = 0; k < v->n_root; k++) {
-        uint32_t next;
-        PLUMB_TRY(recognizer_step(r, state, v->root_bytes[k], &next));
-        if (next != STATE_DEAD) PLUMB_TRY(walk(r, state, v->roots[k], v->ends[v->roots[k]], f));
+    uint64_t bytes[4];
+    recognizer_bytes(r, state, bytes);
+    for (unsigned b = 0; b < 256; b++) {
+        if (bytes[b / 64] >> b % 64 == 0) b |= 63;   /* none of the others in this word */
+        else if (bytes_have(bytes, b) && v->roots[b] != NO_PIECE) {
+            PLUMB_TRY(walk(r, state, v->roots[b], v->ends[v->roots[b]], f));
+        }
     }
     return PLUMB_OK;
 }

@@ -64,15 +64,13 @@ static plumb_status make_nodes(struct pieces *v, const struct piece *sorted, uin
         free(open);
         return no_memory(err);
     }
+    for (unsigned b = 0; b < 256; b++) v->roots[b] = NO_PIECE;
     uint32_t depth = 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t same = i > 0 ? common_bytes(&sorted[i - 1], &sorted[i]) : 0;
         while (depth > same) v->ends[open[--depth]] = v->n_node;
         for (; depth < sorted[i].n; depth++) {
-            if (depth == 0) {
-                v->roots[v->n_root] = v->n_node;
-                v->root_bytes[v->n_root++] = (uint8_t)sorted[i].bytes[0];
-            }
+            if (depth == 0) v->roots[(uint8_t)sorted[i].bytes[0]] = v->n_node;
             open[depth] = v->n_node;
             v->bytes[v->n_node] = (uint8_t)sorted[i].bytes[depth];
             v->first[v->n_node++] = i;

@@ -325,25 +325,31 @@ plumb_status recognizer_local(struct recognizer *r, const config *configs, size_
     return finish_state(r, out);
 }
 
-void recognizer_bytes(const struct recognizer *r, uint32_t state, bool allowed[256]) {
-    memset(allowed, 0, 256 * sizeof *allowed);
+void recognizer_bytes(const struct recognizer *r, uint32_t state, uint64_t set[4]) {
+    set[0] = set[1] = set[2] = set[3] = 0;
     for (uint32_t i = 0; i < r->s.states[state].n; i++) {
         config c = r->s.configs[r->s.states[state].first + i];
         if (op_of(r->g->code[config_at(c)]) != OP_CLASS) continue;
         const struct byte_node *node = &r->g->nodes[config_node(c)];
         for (uint32_t e = node->edge; e < node->edge + node->n; e++) {
-            for (unsigned b = r->g->edges[e].low; b <= r->g->edges[e].high; b++) allowed[b] = true;
+            const unsigned low = r->g->edges[e].low, high = r->g->edges[e].high;
+            for (unsigned word = low / 64; word <= high / 64; word++) {
+                uint64_t bits = UINT64_MAX;
+                if (word == low / 64) bits &= UINT64_MAX << low % 64;
+                if (word == high / 64) bits &= UINT64_MAX >> (63 - high % 64);
+                set[word] |= bits;
+            }
         }
     }
 }
 
 plumb_status recognizer_forced(struct recognizer *r, uint32_t state, char *buf, size_t cap, size_t *n) {
     for (*n = 0; *n < cap && !(r->s.flags[state] & (STATE_MAY_END | STATE_TOKEN)); ++*n) {
-        bool allowed[256];
+        uint64_t allowed[4];
         unsigned byte = 256, n_allowed = 0;
         recognizer_bytes(r, state, allowed);
         for (unsigned b = 0; b < 256; b++) {
-            if (!allowed[b]) continue;
+            if (!bytes_have(allowed, b)) continue;
             byte = b;
             n_allowed++;
         }

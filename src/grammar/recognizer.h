@@ -104,8 +104,9 @@ plumb_status recognizer_step_token(struct recognizer *r, uint32_t state, int32_t
 plumb_status recognizer_return(struct recognizer *r, uint32_t stack, uint32_t *out);
 /* *out becomes the local state of n configurations, of which the k upper places of their common stack are known. */
 plumb_status recognizer_local(struct recognizer *r, const config *configs, size_t n, uint32_t k, uint32_t *out);
-/* The bytes that may follow, as a set. */
-void recognizer_bytes(const struct recognizer *r, uint32_t state, bool allowed[256]);
+/* The bytes that may follow, as a set: bit b % 64 of word b / 64. */
+void recognizer_bytes(const struct recognizer *r, uint32_t state, uint64_t set[4]);
+static inline bool bytes_have(const uint64_t set[4], unsigned byte) { return set[byte / 64] >> byte % 64 & 1; }
 /* Writes the text that must follow, as plumb_matcher_forced does; *n becomes its length. */
 plumb_status recognizer_forced(struct recognizer *r, uint32_t state, char *buf, size_t cap, size_t *n);
 static inline bool state_has(const struct recognizer *r, uint32_t state, unsigned flag) {
@@ -122,6 +123,8 @@ plumb_status recognizer_trim(struct recognizer *r);
 
 /* ---- masks (mask.c) ---------------------------------------------------------------------------------------------- */
 
+static const uint32_t NO_PIECE = UINT32_MAX;
+
 /* The pieces of a vocabulary, as a tree of bytes in depth-first order. */
 struct pieces {
     uint32_t n_vocab, n_node, depth;   /* depth: bytes of the longest piece */
@@ -129,9 +132,7 @@ struct pieces {
     uint32_t *ends;      /* (n_node) the first node after its subtree */
     uint32_t *first;     /* (n_node + 1) the tokens with the text of node i are ids[first[i] .. first[i + 1]) */
     int32_t *ids;
-    uint32_t roots[256]; /* (n_root) the nodes of the first bytes, and these bytes */
-    uint8_t root_bytes[256];
-    uint32_t n_root;
+    uint32_t roots[256]; /* the nodes of the first bytes; NO_PIECE: no token begins with this byte */
     int32_t *eog;        /* (n_eog) the tokens that end a turn; they have no text here */
     uint32_t n_eog;
 };

@@ -17,11 +17,11 @@ static void check_text(struct recognizer *r, uint32_t random) {
     uint32_t state = position_state(&position);
     size_t n = 0;
     while (n < MAX_TEXT) {
-        bool allowed[256];
+        uint64_t allowed[4];
         unsigned bytes[256], n_byte = 0;
         recognizer_bytes(r, state, allowed);
         for (unsigned b = 0; b < 256; b++) {
-            if (allowed[b]) bytes[n_byte++] = b;
+            if (bytes_have(allowed, b)) bytes[n_byte++] = b;
         }
         random = random * 1664525 + 1013904223;
         bool may_end = state_has(r, state, STATE_MAY_END);
@@ -39,7 +39,7 @@ static void check_text(struct recognizer *r, uint32_t random) {
         unsigned byte = bytes[(random >> 8) % n_byte];
         static const char closing[] = "\"]}";
         for (int i = 0; i < 3; i++) {
-            if (n > MAX_TEXT / 4 && allowed[(uint8_t)closing[i]]) byte = (uint8_t)closing[i];
+            if (n > MAX_TEXT / 4 && bytes_have(allowed, (uint8_t)closing[i])) byte = (uint8_t)closing[i];
         }
         text[n++] = (char)byte;
         if (recognizer_step(r, state, (uint8_t)byte, &state) != PLUMB_OK) break;
