@@ -69,6 +69,28 @@ describe('llama.cpp\'s cases', () => {
     assert.equal(n, 224);
   });
 
+  test('keywords that no format of calls can keep are left out with a warning, or are errors of strict tools', () => {
+    const odd = [
+      { type: 'string', pattern: '(?<=a)b' }, { type: 'string', minLength: 5, maxLength: 2 },
+      { type: 'string', maxLength: 1e9 }, { type: 'array', minItems: 3, maxItems: 2 },
+      { type: 'array', items: { type: 'string' }, minItems: 1e9 }, { type: 'array', maxItems: 'two' },
+      { $ref: '#/%zz' }, { type: 'array', minItems: 1.5 },
+    ];
+    for (const template of new Set(own.map(one => one.template))) {
+      for (const a of odd) {
+        const made = strict => callGrammar(sourceOf(template), [{ type: 'function', function: {
+          name: 'f', strict, parameters: { type: 'object', properties: { a, 'nul\0': {} }, required: ['a'] },
+        } }], { required: true });
+        const { grammar, warnings } = made(false), matcher = grammars.createMatcher(grammar);
+        const all = [...warnings, ...matcher.warnings];
+        matcher.free();
+        if (a.$ref === undefined) assert.match(all.join('\n'), /^tool f\/properties\/a/m, `${template}: ${all}`);
+        const message = new RegExp(`^tool f(/properties/a|: no value)`);
+        if (a.$ref === undefined) assert.throws(() => grammars.createMatcher(made(true).grammar), { message });
+      }
+    }
+  });
+
   test('one call at most, if calls are not parallel', () => {
     for (const one of called) {
       const { calls } = one.parsed, hasMore = one.input.endsWith('The time has been checked.');

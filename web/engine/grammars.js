@@ -77,11 +77,12 @@ export class Grammars extends Instance {
     /** @type {string[]} */
     const replaced = [];
     try {
-      for (const { name, otherwise, ...rule } of rules) {
+      for (const { name, label, otherwise, ...rule } of rules) {
         const define = (/** @type {string} */ one) => failed(this.withText(name, ptr => this.withText(one, (chars, n) =>
           rule.language === 'schema' ? c.plumb_wasm_grammar_schema(grammar, ptr, chars, n, rule.flags)
             : c.plumb_grammar_define_regex(grammar, ptr, chars, n))));
         let error = define(rule.text);
+        if (error && label && rule.language === 'regex') error.message = `${label}: ${error.message}`;
         if (error && otherwise !== undefined) {
           replaced.push(error.message);
           error = define(otherwise);

@@ -37,6 +37,8 @@ import { either, escaped, isPlain, literal, quoted, without } from './gbnf.js';
 const LENIENT = 1, ANY_ORDER = 2, FREE_SPACE = 8, CLOSED = 16;
 /** The most members of an object that may come in any order: in JSON, and in other syntaxes. */
 const FREE_JSON = 8, FREE_MEMBERS = 7;
+/** The largest minItems and maxItems in a syntax other than JSON. */
+const MAX_ITEMS = 10000;
 const MINIMAX = ']<]minimax[>[';
 const WORDS = { boolean: '("True" | "False")', null: '"None"' };
 /** @type {Record<string, Syntax>} */
@@ -349,7 +351,7 @@ class CallGrammar {
     for (let n = 0; n < 20 && typeof schema?.$ref === 'string' && schema.$ref.startsWith('#'); n++) {
       const { $ref, ...rest } = schema;
       const found = $ref.slice(1).split('/').slice(1).reduce((/** @type {any} */ value, /** @type {string} */ key) =>
-        value?.[decodeURIComponent(key).replace(/~1/g, '/').replace(/~0/g, '~')], this.#parameters);
+        value?.[decoded(key).replace(/~1/g, '/').replace(/~0/g, '~')], this.#parameters);
       schema = typeof found === 'object' && found !== null ? { ...found, ...rest } : rest;
     }
     return schema ?? {};
@@ -429,10 +431,25 @@ class CallGrammar {
       if (texts.length > 0) return either(texts.map(quoted));
     }
     const { pattern, minLength = 0, maxLength } = schema;
-    let more = this.#format.cdata ? '(?!<!\\[CDATA\\[)' : '';
+    const plain = this.#format.cdata ? '(?!<!\\[CDATA\\[)' : '';
+    let more = plain;
     if (typeof pattern === 'string') more += `(?=[^]*(?:${pattern}))`;
     if (minLength > 0 || maxLength !== undefined) more += `(?=[^]{${minLength},${maxLength ?? ''}}$)`;
-    return this.#until([end], more);
+    if (more === plain) return this.#until([end], plain);
+    const { name, strict } = this.#tools[this.#tool].function;
+    return this.#define({
+      language: 'regex', text: without([end], this.#controls, more), flags: 0, label: `tool ${name}${pointer}`,
+      ...strict !== true && { otherwise: without([end], this.#controls, plain) },
+    });
+  }
+
+  /** How many elements a list may have: the least, and the most or Infinity. @param {any} schema
+   * @param {string} pointer @returns {[number, number]} */
+  #counts({ minItems: least = 0, maxItems: most = Infinity }, pointer) {
+    const isCount = (/** @type {unknown} */ n) => Number.isInteger(n) && Number(n) >= 0 && Number(n) <= MAX_ITEMS;
+    if (isCount(least) && (most === Infinity || isCount(most)) && least <= most) return [least, most];
+    this.#refuse(pointer, `minItems or maxItems is no integer from 0 to ${MAX_ITEMS}, or minItems is the larger`);
+    return [0, Infinity];
   }
 
   /** Values in a syntax of their own. @param {any} given @param {Syntax} syntax @param {string} pointer
@@ -474,14 +491,23 @@ class CallGrammar {
       }
       if (type !== 'array') return this.#json({ ...isAny ? {} : schema, type }, `${pointer}/`);
       this.#refuseOthers(schema, OF_LISTS, pointer);
-      const { minItems = 0, maxItems } = schema, comma = separator ? `ws ${quoted(separator)} ws` : 'ws';
+      const [least, most] = this.#counts(schema, pointer), comma = separator ? `ws ${quoted(separator)} ws` : 'ws';
       const value = this.#value(schema.items ?? {}, syntax, `${pointer}/items`);
       const one = this.#rule(this.#pattern(item, { value }));
-      const most = maxItems === undefined ? '' : Math.max(0, maxItems - 1);
-      const some = `${one} (${comma} ${one}){${Math.max(0, minItems - 1)},${most}}`;
+      const more = `{${Math.max(0, least - 1)},${most === Infinity ? '' : Math.max(0, most - 1)}}`;
+      const some = `${one} (${comma} ${one})${more}`;
       const filled = open ? `${quoted(open)} ws ${some} ws ${quoted(close)}` : `ws ${some} ws`;
-      return either([...maxItems === 0 ? [] : [filled], ...minItems === 0 ? ['"[]"'] : []]);
+      return either([...most === 0 ? [] : [filled], ...least === 0 ? ['"[]"'] : []]);
     }));
+  }
+}
+
+/** A text without escapes of URIs; as it is if they are malformed. @param {string} text */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
   }
 }
 

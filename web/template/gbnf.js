@@ -7,7 +7,7 @@ export const escaped = text => text.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&');
 
 /** A literal. @param {string} text */
 export const quoted = text => `"${text.replace(/[\\"]/g, '\\$&').replace(/\n/g, '\\n').replace(/\r/g, '\\r')
-  .replace(/\t/g, '\\t')}"`;
+  .replace(/\t/g, '\\t').replace(/\0/g, '\\x00')}"`;
 
 /** One of some expressions. @param {string[]} options */
 export const either = options => options.length === 1 ? options[0] : `(${options.join(' | ')})`;
