@@ -24,9 +24,9 @@ static bool run(plumb_model *m, plumb_format format, struct capture *told) {
 
 /* ---- good files -------------------------------------------------------------------------------------------------- */
 
-static const char *const names[] = { "file", "tensors", "statistics", "layers", "head", "norms", "tokenizer", "rope",
-                                     "softmax", "position-0", "experts", "layer", "batch", "cache", "threads", "simd",
-                                     "relaxed", "reference" };
+static const char *const names[] = { "file", "tensors", "statistics", "layers", "head", "norms", "depth", "pairs",
+                                     "tokenizer", "rope", "softmax", "position-0", "experts", "layer", "batch", "cache",
+                                     "threads", "simd", "relaxed", "text", "reference" };
 enum { N_CHECK = sizeof names / sizeof *names };
 
 /* What on_progress was told. */
@@ -69,8 +69,11 @@ static void good_row(const void *row) {
             snprintf(line, sizeof line, "OK    %-11s ", names[i]);
             snprintf(named, sizeof named, "{\"name\": \"%s\", ", names[i]);
             bool is_ok = text.text && strstr(text.text, line);
-            /* Two layers are too few to compare; these have no experts; threads and SIMD depend on the build. */
-            bool may_skip = strcmp(names[i], "layers") == 0 || strcmp(names[i], "experts") == 0
+            /* Two layers are too few to compare; the models are toys without experts; threads and SIMD depend on the
+             * build. */
+            bool may_skip = strcmp(names[i], "layers") == 0 || strcmp(names[i], "depth") == 0
+                            || strcmp(names[i], "pairs") == 0 || strcmp(names[i], "text") == 0
+                            || strcmp(names[i], "experts") == 0
                             || strcmp(names[i], "threads") == 0
                             || strcmp(names[i], "simd") == 0 || strcmp(names[i], "relaxed") == 0;
             CHECK(is_ok || may_skip, "%s: %s", names[i], text.text);
@@ -85,7 +88,7 @@ static void good_row(const void *row) {
         bool has_types = !has_none && (strstr(row, "/q4_") || strstr(row, "/q6_") || k.bytes[1].dot[QUANT_Q8_0]);
         bool threads_ran = strstr(text.text, "OK    threads") != NULL;
         bool has_few_layers = !strstr(row, "/gemma3.gguf");   /* it has 4 layers, the others have 2 */
-        size_t n_skip = 1 + (size_t)has_few_layers + !threads_ran;   /* 1: experts */
+        size_t n_skip = 4 + (size_t)has_few_layers + !threads_ran;   /* 4: depth, pairs, experts, text */
         n_skip += k.isa == KERNELS_SCALAR;
         n_skip += k.isa != KERNELS_RELAXED || !has_types;
         /* Each of these rows says what was tested, or why it could not be. */
@@ -95,6 +98,8 @@ static void good_row(const void *row) {
         CHECK(strstr(json.text, k.isa != KERNELS_RELAXED ? "has no relaxed SIMD" : has_types ? "exact16 and fast8 with "
                      "relaxed kernels, for " : "have no relaxed kernels") != NULL, "%s", json.text);
         pool_free(pool);
+        CHECK(strstr(json.text, "\"limits\": \"What leaves the model fluent is not seen here") != NULL, "%s",
+              json.text);
         CHECK(n_ok == N_CHECK - n_skip, "%zu checks OK, %zu may be skipped: %s", n_ok, n_skip, text.text);
         CHECK(json.text && strstr(json.text, "\"model\": \"a \\\"model\\\"\"")
               && strstr(json.text, "\"ok\": true"), "%s", json.text);
@@ -178,6 +183,7 @@ static void norms_less_one(struct broken *b) {
 static void norms_one(struct broken *b) {
     for (size_t i = 0; i < 5; i++) fill(b, norm_names[i], 1);
 }
+static void norm_one(struct broken *b) { fill(b, "output_norm.weight", 1); }
 static void norm_small(struct broken *b) { broken_scale(b, norm_names[2], 1e-5f, 0); }
 /* Replaces the token of the letter o. */
 static void lost_letter(struct broken *b) {
@@ -242,6 +248,8 @@ static const struct broken_file {
       "WARN  head        output.weight repeats token_embd.weight", "" },
     { "norms stored less 1", SYNTH "f32.gguf", norms_less_one, "FAIL  norms       5 of 5 norms are centred on 0", "" },
     { "norms of ones", SYNTH "f32.gguf", norms_one, "WARN  norms       all 5 norms are exactly 1", "" },
+    { "one norm of ones", SYNTH "f32.gguf", norm_one,
+      "WARN  norms       1 of 5 norms are exactly 1, output_norm.weight is the first", "" },
     { "a norm out of scale", SYNTH "f32.gguf", norm_small, "FAIL  norms       1 of 5 norms",
       "blk.1.attn_norm.weight: the RMS is 1.02e-05" },
     { "a vocabulary without the letter o", SYNTH "q8_0.gguf", lost_letter, "FAIL  tokenizer   ", "is decoded as" },
@@ -331,6 +339,141 @@ static void layers_case(void) {
     selfcheck_layers(&c, stats, 6);
     CHECK(c.verdict == VERDICT_SKIP, "three layers: %s", c.why);
     free(c.details);
+}
+
+/* ---- weights in other places ------------------------------------------------------------------------------------- */
+
+enum { DEEP = 10, WIDE = 64 };
+
+/* Returns a number of -1..1 that depends on i alone. */
+static double made_up(size_t i) { return (double)(i * 2654435761u % 10007) / 5003 - 1; }
+
+/* Norms of DEEP layers that change slowly: value k of layer il lies between one made-up number and another.  Both kinds
+ * of norms share nothing. */
+static void make_norms(float norms[2][DEEP][WIDE]) {
+    for (size_t kind = 0; kind < 2; kind++) {
+        for (size_t il = 0; il < DEEP; il++) {
+            for (size_t k = 0; k < WIDE; k++) {
+                double part = (double)il / (DEEP - 1);
+                double from = made_up(977 * kind + k), to = made_up(5000 + 977 * kind + k);
+                norms[kind][il][k] = (float)exp(from * (1 - part) + to * part);
+            }
+        }
+    }
+}
+
+static void exchange_norms(float *a, float *b) {
+    float copy[WIDE];
+    memcpy(copy, a, sizeof copy);
+    memcpy(a, b, sizeof copy);
+    memcpy(b, copy, sizeof copy);
+}
+
+/* Checks the norms.  detail: a text of the first detail; NULL: the verdict must be this one, without details. */
+static void check_depth(float norms[2][DEEP][WIDE], size_t n_layer, enum verdict verdict, const char *detail) {
+    struct gguf_tensor tensors[2 * DEEP + 1] = { 0 };
+    struct tensor_stats stats[2 * DEEP + 1] = { 0 };
+    char texts[2 * DEEP + 1][40];
+    size_t n = 0;
+    for (size_t i = 0; i < 2 * n_layer; i++, n++) {
+        snprintf(texts[n], sizeof texts[n], "blk.%zu.%s_norm.weight", i / 2, i % 2 == 0 ? "attn" : "ffn");
+        tensors[n].data = (uint8_t *)norms[i % 2][i / 2];
+    }
+    snprintf(texts[n], sizeof texts[n], "output_norm.weight");
+    tensors[n++].data = (uint8_t *)norms[0][0];
+    for (size_t i = 0; i < n; i++) {
+        tensors[i].name = (struct gguf_string) { texts[i], strlen(texts[i]) };
+        tensors[i].n_elements = tensors[i].shape[0] = WIDE;
+        stats[i] = (struct tensor_stats) { .tensor = &tensors[i], .n_row = 1, .rms = 1 };
+    }
+    struct check c = { 0 };
+    selfcheck_depth(&c, stats, n);
+    CHECK(c.verdict == verdict && (detail ? c.n_detail == 1 && strstr(c.details[0], detail) : c.n_detail == 0),
+          "%s; %u details: %s", c.why, c.n_detail, c.n_detail > 0 ? c.details[0] : "");
+    free(c.details);
+}
+
+static void depth_case(void) {
+    static float norms[2][DEEP][WIDE];
+    make_norms(norms);
+    check_depth(norms, DEEP, VERDICT_OK, NULL);
+    check_depth(norms, 7, VERDICT_SKIP, NULL);
+    for (size_t kind = 0; kind < 2; kind++) exchange_norms(norms[kind][2], norms[kind][7]);
+    check_depth(norms, DEEP, VERDICT_WARN, "layers 2 and 7: with the norms of one in the place of the other's");
+    make_norms(norms);
+    exchange_norms(norms[0][5], norms[1][5]);
+    check_depth(norms, DEEP, VERDICT_WARN, "layer 5: attn_norm and ffn_norm are more similar to each other's");
+    make_norms(norms);
+    for (size_t il = 0; il < DEEP; il++) memset(norms[0][il], 0, sizeof norms[0][il]);   /* all equal: not compared */
+    check_depth(norms, DEEP, VERDICT_SKIP, NULL);
+}
+
+enum { PAIR_LAYERS = 3, PAIR_HEADS = 3, PAIR_DIM = 64, PAIR_IN = 8, PAIR_ROWS = PAIR_HEADS * PAIR_DIM };
+
+/* Fills a matrix whose rows have made-up lengths.  The rows 2i and 2i + 1 of a head, or i and i + 32 with `halves`,
+ * have the same length if `paired`. */
+static void make_rows(float *w, size_t seed, bool paired, bool halves) {
+    for (size_t r = 0; r < PAIR_ROWS; r++) {
+        size_t pair = halves ? r % (PAIR_DIM / 2) : r % PAIR_DIM / 2;
+        size_t which = paired ? r / PAIR_DIM * PAIR_DIM + pair : r;
+        for (size_t i = 0; i < PAIR_IN; i++) w[r * PAIR_IN + i] = (float)exp(made_up(seed + 7 * which));
+    }
+}
+
+/* Q, K and V of each layer: whether the rows are paired, and how. */
+struct rows { bool paired, halves; };
+static void check_pairs(const struct rows rows[PAIR_LAYERS][3], enum verdict verdict, const char *says) {
+    static float w[PAIR_LAYERS][3][PAIR_ROWS * PAIR_IN];
+    static const int places[] = { W_ATTN_Q, W_ATTN_K, W_ATTN_V };
+    static struct weight weights[PAIR_LAYERS][3];
+    static struct layer layers[PAIR_LAYERS];
+    static struct layer_plan plans[PAIR_LAYERS];
+    struct model m = { .plan = { .n_layer = PAIR_LAYERS, .layers = plans, .is_causal = true }, .layers = layers };
+    m.plan.ropes[0] = (struct rope_plan) { .pairing = ROPE_NORM, .n_rot = PAIR_DIM };
+    for (size_t il = 0; il < PAIR_LAYERS; il++) {
+        plans[il].attn = (struct attn_plan) { .n_head = PAIR_HEADS, .n_head_kv = PAIR_HEADS, .k_dim = PAIR_DIM,
+                                              .v_dim = PAIR_DIM };
+        for (size_t k = 0; k < 3; k++) {
+            make_rows(w[il][k], 1000 * il + 300 * k, rows[il][k].paired, rows[il][k].halves);
+            weights[il][k] = (struct weight) { .traits = quant_traits(QUANT_F32), .type = QUANT_F32, .n_in = PAIR_IN,
+                                               .data = (uint8_t *)w[il][k], .n_out = PAIR_ROWS, .n_matrix = 1,
+                                               .row_bytes = PAIR_IN * sizeof(float) };
+            layers[il].w[places[k]].w = &weights[il][k];
+        }
+    }
+    struct check c = { .model = &m };
+    selfcheck_pairs(&c);
+    bool found = strstr(c.why, says) || (c.n_detail > 0 && strstr(c.details[0], says));
+    CHECK(c.verdict == verdict && found, "%s; %u details: %s", c.why, c.n_detail, c.n_detail > 0 ? c.details[0] : "");
+    free(c.details);
+}
+
+static void pairs_case(void) {
+    static const struct rows yes = { true, false }, no = { false, false }, other = { true, true };
+    check_pairs((struct rows[][3]) { { yes, yes, no }, { yes, yes, no }, { yes, yes, no } }, VERDICT_OK,
+                "have similar lengths in Q and K, not in V");
+    check_pairs((struct rows[][3]) { { yes, yes, no }, { yes, no, yes }, { yes, yes, no } }, VERDICT_WARN,
+                "layer 1: attn_v has RoPE's pairs of rows (correlation 1.00), attn_k does not");
+    check_pairs((struct rows[][3]) { { yes, no, yes }, { yes, no, yes }, { yes, no, yes } }, VERDICT_FAIL,
+                "are K and V exchanged?");
+    check_pairs((struct rows[][3]) { { yes, yes, no }, { yes, yes, no }, { other, yes, no } }, VERDICT_WARN,
+                "layer 2: the rows of attn_q have the pairs of halves (correlation 1.00)");
+    check_pairs((struct rows[][3]) { { other, yes, no }, { other, yes, no }, { other, yes, no } }, VERDICT_FAIL,
+                "the rows of attn_q are in the order of the other kind of RoPE");
+    check_pairs((struct rows[][3]) { { yes, other, no }, { yes, other, no }, { yes, other, no } }, VERDICT_FAIL,
+                "the rows of attn_k are in the order of the other kind of RoPE");
+}
+
+static void perplexity_case(void) {
+    static const struct { double value; enum verdict verdict; const char *says; } rows[] = {
+        { 2.97, VERDICT_OK, "perplexity 2.97 over 84 tokens" }, { 21, VERDICT_WARN, "or made for other texts?" },
+        { 1130, VERDICT_FAIL, "guessing gives 49152" }, { NAN, VERDICT_FAIL, "perplexity nan" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct check c = { 0 };
+        selfcheck_perplexity(&c, rows[i].value, 84, 49152);
+        CHECK(c.verdict == rows[i].verdict && strstr(c.why, rows[i].says), "%g: %s", rows[i].value, c.why);
+    }
 }
 
 /* With more than 10,000 special tokens the row says how many were left out. */
@@ -600,6 +743,9 @@ void test_selfcheck(void) {
     TEST_ROWS("selfcheck: seen: ", broken_row, broken_files);
     test_case("selfcheck: seen: a directory that cannot be loaded", refused_case);
     test_case("selfcheck: seen: a tensor that is not like those of the other layers", layers_case);
+    test_case("selfcheck: seen: layers and kinds of norms that are exchanged", depth_case);
+    test_case("selfcheck: seen: K and V exchanged, rows of Q or K permuted", pairs_case);
+    test_case("selfcheck: seen: a perplexity that no right model has", perplexity_case);
     test_case("selfcheck: special tokens that are left out are counted", specials_case);
     TEST_ROWS("selfcheck: seen: ", doctored_row, doctored);
     test_case("selfcheck: seen: a tap that is not the reference pass's", reference_case);

@@ -94,6 +94,20 @@ void selfcheck_norms(struct check *c, const struct tensor_stats *stats, size_t n
 /* Checks that the file has embeddings, and that the output matrix, tied to them or not, is not all zeros. */
 void selfcheck_head(struct check *c, const struct tensor_stats *stats, size_t n);
 
+/* Checks that rows of Q and K which RoPE rotates together have similar lengths, with the pairing of the architecture,
+ * and that rows of V do not: else K and V are exchanged, or rows are permuted.  Takes c->model. */
+void selfcheck_pairs(struct check *c);
+/* Checks that norms change slowly from layer to layer: else layers, or two kinds of norms, are exchanged. */
+void selfcheck_depth(struct check *c, const struct tensor_stats *stats, size_t n);
+/* Computes the perplexity of a text that every model of English knows, and judges it.  t may be NULL.  Skips what has
+ * no logits or no texts, and toys.  n_param: weights of the model.  Takes c->model.  PLUMB_ERROR_MEMORY. */
+plumb_status selfcheck_text(struct check *c, struct tokenizer *t, uint64_t n_param, struct error *err);
+/* Judges a perplexity.  NaN fails. */
+void selfcheck_perplexity(struct check *c, double perplexity, uint32_t n_token, uint32_t n_vocab);
+/* Splits a name such as "blk.12.attn_q.weight" into the layer and the rest.  Returns false for a tensor outside the
+ * layers. */
+bool selfcheck_in_layer(const struct gguf_tensor *t, uint32_t *layer, const char **rest);
+
 /* ---- tokenizer --------------------------------------------------------------------------------------------------- */
 
 /* Checks that texts come back unchanged from their tokens, and that the text of each special token is parsed as one

@@ -171,9 +171,7 @@ void selfcheck_statistics(struct check *c, const struct tensor_stats *stats, siz
 #define FAR_NORM 32.0
 #define FAR_DEVIATIONS 8.0
 
-/* Splits a name such as "blk.12.attn_q.weight" into the layer and the rest.  Returns false for a tensor outside the
- * layers. */
-static bool in_layer(const struct gguf_tensor *t, uint32_t *layer, const char **rest) {
+bool selfcheck_in_layer(const struct gguf_tensor *t, uint32_t *layer, const char **rest) {
     *layer = 0;
     *rest = t->name.data;
     if (strncmp(t->name.data, "blk.", 4) != 0) return false;
@@ -196,8 +194,8 @@ static double median(double *values, size_t n) {
 static int by_name(const void *a, const void *b) {
     uint32_t layer_a, layer_b;
     const char *rest_a, *rest_b;
-    in_layer((*(const struct tensor_stats *const *)a)->tensor, &layer_a, &rest_a);
-    in_layer((*(const struct tensor_stats *const *)b)->tensor, &layer_b, &rest_b);
+    selfcheck_in_layer((*(const struct tensor_stats *const *)a)->tensor, &layer_a, &rest_a);
+    selfcheck_in_layer((*(const struct tensor_stats *const *)b)->tensor, &layer_b, &rest_b);
     int order = strcmp(rest_a, rest_b);
     return order != 0 ? order : (layer_a > layer_b) - (layer_a < layer_b);
 }
@@ -238,13 +236,13 @@ void selfcheck_layers(struct check *c, const struct tensor_stats *stats, size_t 
     const char *rest, *other;
     c->out_of_memory |= !order || !logs;
     for (size_t i = 0; !c->out_of_memory && i < n; i++) {
-        bool counts = stats[i].rms > 0 && !is_bias(&stats[i]) && in_layer(stats[i].tensor, &layer, &rest);
+        bool counts = stats[i].rms > 0 && !is_bias(&stats[i]) && selfcheck_in_layer(stats[i].tensor, &layer, &rest);
         if (counts) order[n_order++] = &stats[i];
     }
     if (n_order > 0) qsort(order, n_order, sizeof *order, by_name);
     for (size_t from = 0, end; from < n_order; from = end) {
-        in_layer(order[from]->tensor, &layer, &rest);
-        for (end = from + 1; end < n_order && in_layer(order[end]->tensor, &layer, &other)
+        selfcheck_in_layer(order[from]->tensor, &layer, &rest);
+        for (end = from + 1; end < n_order && selfcheck_in_layer(order[end]->tensor, &layer, &other)
              && strcmp(rest, other) == 0;) end++;
         n_far += check_group(c, order + from, end - from, logs, &farthest);
     }
@@ -269,6 +267,7 @@ void selfcheck_layers(struct check *c, const struct tensor_stats *stats, size_t 
 
 void selfcheck_norms(struct check *c, const struct tensor_stats *stats, size_t n) {
     size_t n_norm = 0, n_bad = 0, n_one = 0, n_centred = 0;
+    const struct tensor_stats *first_one = NULL;
     double min = INFINITY, max = 0;
     for (size_t i = 0; i < n; i++) {
         const struct tensor_stats *s = &stats[i];
@@ -276,7 +275,8 @@ void selfcheck_norms(struct check *c, const struct tensor_stats *stats, size_t n
         n_norm++;
         min = fmin(min, s->rms);
         max = fmax(max, s->rms);
-        n_one += s->n_one == s->tensor->n_elements;
+        bool is_one = s->n_one == s->tensor->n_elements;
+        if (is_one && n_one++ == 0) first_one = s;
         n_centred += s->n_negative > s->tensor->n_elements / 4;
         if (s->rms >= MIN_NORM && s->rms <= MAX_NORM) continue;
         n_bad++;
@@ -290,6 +290,9 @@ void selfcheck_norms(struct check *c, const struct tensor_stats *stats, size_t n
     } else if (n_centred > n_norm / 2) {   /* a single one may be: SmolLM2's first is */
         check_set(c, VERDICT_FAIL, "%zu of %zu norms are centred on 0 instead of 1: do they store the weight minus 1, "
                   "as Gemma's checkpoints do?", n_centred, n_norm);
+    } else if (n_one > 0 && n_one < n_norm) {
+        check_set(c, VERDICT_WARN, "%zu of %zu norms are exactly 1, %s is the first: was its weight lost?", n_one,
+                  n_norm, first_one->tensor->name.data);
     } else if (n_one == n_norm) {
         check_set(c, VERDICT_WARN, "all %zu norms are exactly 1: were they not trained, or not converted?", n_norm);
     } else {
