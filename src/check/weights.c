@@ -126,6 +126,7 @@ struct pair {
     bool differs;                      /* the error is over bound, or a is scaled or offset; "parts" in the JSON */
     uint32_t n_suspicion;
     char suspicions[MAX_SUSPICION][400];
+    bool out_of_memory;                /* a hypothesis could not be tried */
     float *row_a, *row_b;              /* scratch */
     uint8_t *bytes;
 };
@@ -189,6 +190,7 @@ static double transposed_error(struct pair *p) {
     uint64_t n_in = p->a->shape[0], n_row = p->a->shape[1], n_sample = n_row < N_LOOK ? n_row : N_LOOK;
     uint64_t n_row_b = p->b->shape[1];
     float *rows = alloc_array(n_sample * n_in, sizeof *rows);   /* (n_sample, n_in) of A */
+    p->out_of_memory |= !rows;
     if (!rows) return INFINITY;
     for (uint64_t k = 0; k < n_sample; k++) {
         read_row(&(struct view) { .tensor = p->a }, k * n_row / n_sample, p->bytes,
@@ -357,6 +359,7 @@ static void try_row_order(struct pair *p) {
         }
     }
     free(rows);
+    p->out_of_memory |= !rows;
     if (!rows) return;
     uint64_t n_found = 0, n_same = 0, n_turned = 0, n_reversed = 0, first = N_LOOK;
     uint64_t turn = (found[N_LOOK / 2] + n_row - at[N_LOOK / 2]) % n_row;
@@ -520,6 +523,10 @@ static plumb_status compare(struct pair *p, double tolerance, struct error *err)
         status = judge(p, err);
     } else {
         judge_shapes(p);
+    }
+    if (status == PLUMB_OK && p->out_of_memory) {
+        status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: 16 rows of %s, %llu elements", p->a->name.data,
+                           (unsigned long long)n);
     }
     free(p->row_a);
     free(p->row_b);
