@@ -24,6 +24,7 @@ struct engine {
     double by;                    /* 0: by 1.5 */
     uint32_t block;               /* the inputs of products are rounded to 8 bits in blocks of this size; 0: not */
     bool rounds_k;                /* Q and K are rounded to 8 bits in blocks of 32 */
+    bool bf16_attention;          /* Q, K, V and attention weights are rounded to bf16 */
     const char *only;             /* the dump has only this tap; NULL: all */
     const char *quirk;            /* a known mistake that it makes; NULL: none */
     uint32_t random;
@@ -70,6 +71,12 @@ static void compute(void *user, const plumb_tap *tap, double *x) {
     size_t n_row = tap->n_head * tap->n;
     for (size_t k = 0; k < sizeof inputs / sizeof *inputs && e->block > 0; k++) {
         for (size_t i = 0; i < n && is(tap, inputs[k]); i += n_row) to_int8(x + i, n_row, e->block);
+    }
+    bool is_bf16 = is(tap, "Qcur_rope") || is(tap, "Kcur_rope") || is(tap, "Vcur") || is(tap, "kq_soft_max");
+    for (size_t i = 0; i < n && e->bf16_attention && is_bf16; i++) {
+        int exponent;
+        double part = frexp(x[i], &exponent);   /* 8 bits, the first of which is not stored */
+        x[i] = ldexp(rint(ldexp(part, 8)), exponent - 8);
     }
     bool is_qk = is(tap, "Qcur_rope") || is(tap, "Kcur_rope");
     for (size_t i = 0; i < n && e->rounds_k && is_qk; i += tap->n) to_int8(x + i, tap->n, 32);
@@ -171,6 +178,10 @@ static const struct row rows[] = {
         "rounded to 8 bits in blocks of 32\", \"before\": 0.00", "\"attention\": null}" }, { "except for errors" } },
     { "diagnose: also where errors add up", { .block = 32, NO_RELU }, 8, 0, true,
       { "are rounded to 8 bits in blocks of 32\n" }, { "\"agree\": true" }, { NULL } },
+    { "diagnose: rounding of attention that hides that of products is recognized together with it",
+      { .block = 32, .bf16_attention = true, NO_RELU, .only = "l_out" }, 8, 0, true,
+      { "their noise: Q, K, V and attention weights are rounded to bf16\n", "are rounded to 8 bits in blocks of 32\n" },
+      { "\"before\": 0, \"after\": 0}" }, { "except for errors" } },
     { "diagnose: rounding of Q and K is recognized", { .block = 32, .rounds_k = true, NO_RELU }, WHOLE, 0, true,
       { "8 bits in blocks of 32\n", "their noise: Q and K are rounded to 8 bits in blocks of 32\n" },
       { "\"attention\": {\"text\": \"Q and K are rounded" }, { "except for errors" } },

@@ -43,7 +43,7 @@ struct lowered { double before, after; };
 struct noise {
     struct roundings rounding;    /* the pass rounds in this way too */
     const char *products, *attention;   /* this rounding in words; NULL: none was recognized */
-    struct lowered of_products, of_attention;
+    struct lowered of_products, of_attention;   /* of_attention: zeros if it was recognized together with products */
 };
 
 /* What a dump that agrees says nothing of.  Both arrays are owned. */

@@ -237,11 +237,13 @@ static void print_noise(struct report_writer *w, const struct diagnosis *d, cons
 static void print_rounding(struct report_writer *w, const struct diagnosis *d) {
     const struct noise *noise = &d->noise;
     const struct { const char *text; const struct lowered *lowered; } said[] = {
-        { noise->products, &noise->of_products }, { noise->attention, &noise->of_attention } };
+        { noise->attention, &noise->of_attention }, { noise->products, &noise->of_products } };
     for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
         if (!said[i].text) continue;
-        report_printf(w, "their noise: %s\n   with that rounding the median error of the truth falls from %.2g to "
-                      "%.2g; it is kept below\n", said[i].text, said[i].lowered->before, said[i].lowered->after);
+        report_printf(w, "their noise: %s\n", said[i].text);
+        if (said[i].lowered->before == 0) continue;
+        report_printf(w, "   with that rounding the median error of the truth falls from %.2g to %.2g; it is kept "
+                      "below\n", said[i].lowered->before, said[i].lowered->after);
     }
 }
 

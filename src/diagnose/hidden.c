@@ -1,6 +1,6 @@
 /* Finds the known mistakes that a dump which agrees would not show: with such a mistake, too, the pass gives theirs.
  *
- * Every quirk is run on the first layer of which theirs has something, and on all layers only if it does not show there.
+ * Every quirk is run on the first layer of which theirs has something.  If it does not show there, it is run on all.
  * The work is bounded, so that a report of a large model does not wait for this. */
 #include "diagnose/diagnose.h"
 

@@ -10,8 +10,8 @@
 
 /* CLEARLY: a row is closer, or further off, if its error changes by this factor.
  * LEAST: smaller errors are those of other sums in f32.  LEAST_ADDED_UP is for dumps that begin behind all layers.
- * MUCH: of two roundings, the later in the table must make rows closer by this many powers of ten altogether, for each
- *     row that it makes closer. */
+ * MUCH: a rounding replaces one from earlier in its table only if it brings each row closer by so many powers of ten
+ *     more, on average. */
 #define CLEARLY 5.0
 #define LEAST 2e-6
 #define LEAST_ADDED_UP 1e-4
@@ -19,8 +19,10 @@
 /* N_LAYER: how many layers are looked at.  N_VALUE: a row with fewer values is left out, as chance could bring it
  * closer. */
 enum { N_LAYER = 2, N_VALUE = 4 };
+/* So many of the ways to round attention are also tried together with those of products. */
+enum { N_TOGETHER = 4 };
 
-/* A way to round: of products, or of attention. */
+/* A way to round, of products or of attention, and what the report says about it. */
 struct way {
     struct roundings how;
     const char *text;
@@ -190,7 +192,17 @@ plumb_status diagnose_recognize_noise(struct diagnosis *d) {
         status = recognize(d, of_products, sizeof of_products / sizeof *of_products, layers, least, &base,
                            &noise->products, &noise->of_products);
     }
-    if (status == PLUMB_OK && !is_late) {   /* behind all layers, the rounding of products hides that of attention */
+    /* Where errors add up, the rounding of attention may hide that of products, so that only both together show. */
+    for (size_t i = 0; i < N_TOGETHER && !noise->products && !is_late && status == PLUMB_OK; i++) {
+        if (d->experiment->forced) break;
+        noise->rounding = of_attention[i].how;
+        status = recognize(d, of_products, sizeof of_products / sizeof *of_products, layers, least, &base,
+                           &noise->products, &noise->of_products);
+        if (noise->products) noise->attention = of_attention[i].text;
+        else noise->rounding = (struct roundings){ 0 };
+    }
+    /* Behind all layers, the rounding of products hides that of attention. */
+    if (status == PLUMB_OK && !is_late && !noise->attention) {
         status = recognize(d, of_attention, sizeof of_attention / sizeof *of_attention, layers, least, &base,
                            &noise->attention, &noise->of_attention);
     }

@@ -47,7 +47,7 @@ FORMS = {"whole": ("whole", "f32"), "8 values": ("l_out8", "f32"), "top 10": ("t
 REQUIRED = {"whole": 0.85, "8 values": 0.60, "whole, int8": 0.85, "8 values, int8": 0.60}
 MOST_WRONG = 0.01
 VERDICTS = ("right", "tied", "step", "none", "silent", "wrong")
-CHECKED, N_CHECK = ("llama", "Q4_1"), 14
+CHECKED, N_CHECK = ("llama", "qwen2", "Q4_1"), 14
 
 
 def number(value):
