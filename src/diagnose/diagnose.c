@@ -431,6 +431,7 @@ plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab
     if (status == PLUMB_OK) status = add_others(&d);
     if (status == PLUMB_OK) status = find_local(&d);
     if (status == PLUMB_OK) status = diagnose_measure(&d);
+    if (status == PLUMB_OK && (d.n_measured == 0 || d.measured[0].n_clear == 0)) status = diagnose_partial(&d);
     if (status == PLUMB_OK && diagnose_n_compared(&d) == 0) {
         status = error_set(err, PLUMB_ERROR_ARGUMENT, "none of the dump's activations could be compared: no shape fits "
                            "this model");

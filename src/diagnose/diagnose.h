@@ -5,6 +5,7 @@
  *   noise.c: how their activations are rounded
  *   judge.c: which errors need an explanation, and which are noise
  *   hidden.c: if theirs agrees, the known mistakes that theirs would not show
+ *   partial.c: the mistake of a dump that has activations only in part (mistake.h)
  *   measure.c: the wrong steps whose inputs are known, and what was computed in them (fit.h)
  *   diagnose_report.c: struct diagnosis -> text or JSON
  *
@@ -192,6 +193,11 @@ plumb_status diagnose_measure(struct diagnosis *d);
 /* Returns true if the taps with the id of a measured step are wrong in this layer too. */
 bool diagnose_is_measured_in(const struct diagnosis *d, const struct fit *f, int32_t layer);
 void diagnose_measure_free(struct diagnosis *d);
+
+/* ---- partial.c ---- */
+
+/* Fills d->measured if theirs has no activation whole and no set of quirks explains it.  PLUMB_ERROR_MEMORY. */
+plumb_status diagnose_partial(struct diagnosis *d);
 
 /* ---- diagnose_report.c ---- */
 

@@ -141,7 +141,8 @@ static void print_layers(struct report_writer *w, const struct diagnosis *d, con
 /* Prints "their attn_norm-0 is x: the norm is skipped". */
 static void print_sentence(struct report_writer *w, const struct fit *f, const struct finding *finding) {
     struct tap_text name;
-    report_printf(w, "their %s %s", tap_show(&name, f->id, f->layer), finding->sentence);
+    enum tap_id id = f->is_supposed ? finding->step : f->id;
+    report_printf(w, "their %s %s", tap_show(&name, id, f->layer), finding->sentence);
     if (*finding->where) report_printf(w, ", %s", finding->where);
 }
 
@@ -165,7 +166,7 @@ static void print_finding(struct report_writer *w, const struct diagnosis *d, co
     report_printf(w, "   %s is wrong in ", tap_spec(f->id)->name);
     if (n == count_layers(d)) report_printf(w, "all layers");
     else print_flagged(w, is_in, count_layers(d));
-    report_printf(w, "; it was measured in layer %d\n", (int)f->layer);
+    report_printf(w, "; it was %s in layer %d\n", f->is_supposed ? "found" : "measured", (int)f->layer);
 }
 
 /* Prints what was measured, as far as something fits: for a dump that a known mistake explains, or that agrees. */
@@ -460,8 +461,10 @@ static void json_local(struct report_writer *w, const struct diagnosis *d) {
     report_printf(w, "}");
 }
 
-static void json_finding(struct report_writer *w, const struct finding *finding) {
-    report_printf(w, "{\"text\": ");
+static void json_finding(struct report_writer *w, const struct fit *f, const struct finding *finding) {
+    struct tap_text name;
+    report_printf(w, "{\"tap\": \"%s\", \"text\": ",
+                  tap_show(&name, f->is_supposed ? finding->step : f->id, f->layer));
     report_json_string(w, finding->sentence, strlen(finding->sentence));
     report_printf(w, ", \"where\": ");
     report_json_string(w, finding->where, strlen(finding->where));
@@ -488,7 +491,7 @@ static void json_measured(struct report_writer *w, const struct diagnosis *d) {
         report_printf(w, "], \"findings\": [");
         for (uint32_t i = 0; i < f->n_finding; i++) {
             report_printf(w, i > 0 ? ", " : "");
-            json_finding(w, &f->findings[i]);
+            json_finding(w, f, &f->findings[i]);
         }
         report_printf(w, "]}");
     }

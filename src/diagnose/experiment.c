@@ -7,6 +7,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Runs with mistakes compute up to so many tokens as one batch. */
+enum { MAX_ONE_BATCH = 64 };
+
 /* ---- rows ------------------------------------------------------------------------------------------------------ */
 
 /* Returns true if this row of theirs has all (n_head, n) values. */
@@ -46,11 +49,7 @@ static const struct trace_row *their_row(const struct trace_tap *their, uint32_t
 }
 
 /* Compares an activation of the pass with theirs, and keeps its statistics in own if those are needed. */
-static void on_tap(void *user, const plumb_tap *tap) {
-    struct experiment *e = user;
-    enum tap_id id;
-    const struct trace_tap *their = their_tap(e, tap, &id);
-    if (!their) return;
+static void compare(struct experiment *e, const plumb_tap *tap, enum tap_id id, const struct trace_tap *their) {
     struct comparison *sum = &e->sums[their - e->theirs->taps];
     for (uint32_t t = 0; t < tap->n_token; t++) {
         const struct trace_row *theirs = their_row(their, tap->pos + t);
@@ -72,6 +71,14 @@ static void on_tap(void *user, const plumb_tap *tap) {
     }
 }
 
+static void on_tap(void *user, const plumb_tap *tap) {
+    struct experiment *e = user;
+    enum tap_id id;
+    const struct trace_tap *their = their_tap(e, tap, &id);
+    bool is_later = e->mistakes && mistakes_change(e->mistakes, id, tap->layer);   /* compared after the change */
+    if (their && !is_later) compare(e, tap, id, their);
+}
+
 /* Returns true if the values of a row can take the place of those of the pass.  A row of ffn_moe_topk has indices of
  * experts, which the pass uses without a check. */
 static bool can_replace(const struct experiment *e, const struct trace_row *row, enum tap_id id, int32_t layer) {
@@ -81,11 +88,47 @@ static bool can_replace(const struct experiment *e, const struct trace_row *row,
     return true;
 }
 
+/* Overwrites x with rows of the truth. */
+static void restore(const struct experiment *e, enum tap_id id, int32_t layer, uint32_t pos, uint32_t n_token, size_t n,
+                    double *x) {
+    const struct trace_tap *right = trace_find_tap(e->truth, id, layer);
+    for (uint32_t t = 0; right && t < n_token; t++) {
+        const struct trace_row *row = trace_find_row(right, pos + t);
+        for (size_t i = 0; row && i < n && i < row->n_value; i++) x[t * n + i] = (double)row->values[i];
+    }
+}
+
+/* Gives the mistakes an activation of the pass, and compares it if it became another one. */
+static void make_mistake(struct experiment *e, const plumb_tap *tap, enum tap_id id, const struct trace_tap *their,
+                         double *x) {
+    size_t n = (size_t)tap->n_token * tap->n_head * tap->n;
+    bool is_input = !tap->data;   /* the input of the first layer */
+    const struct mistake *mistake = e->mistakes->mistake;
+    if (is_input) {
+        restore(e, id, tap->layer, tap->pos, tap->n_token, tap->n, x);
+        e->mistakes->mistake = NULL;
+    }
+    mistakes_step(e->mistakes, tap, id, x);
+    e->mistakes->mistake = mistake;
+    bool is_changed = !is_input && mistakes_change(e->mistakes, id, tap->layer);
+    float *data = (float *)tap->data;   /* the pass's own copy, which it fills anew for every tap */
+    for (size_t i = 0; is_changed && i < n; i++) data[i] = (float)x[i];
+    if (is_changed && their) compare(e, tap, id, their);
+    size_t n_first = tap->n < 8 ? tap->n : 8;
+    for (size_t i = 0; tap->layer == e->print_layer && !is_input && i < n_first; i++) {
+        e->prints[id] += x[i] * (double)(i + 1) + x[n - tap->n + i] * (double)(i + 9);
+    }
+}
+
 /* Overwrites x, the pass's activation, with those rows of theirs that are whole. */
 static void force(void *user, const plumb_tap *tap, double *x) {
     struct experiment *e = user;
     enum tap_id id;
     const struct trace_tap *their = their_tap(e, tap, &id);
+    if (e->mistakes) {
+        make_mistake(e, tap, id, their, x);
+        return;
+    }
     if (!their || id == TAP_RESULT_OUTPUT) return;
     uint32_t n_key = id == TAP_KQ_SOFT_MAX ? e->theirs->n_token : tap->n;
     for (uint32_t t = 0; t < tap->n_token; t++) {
@@ -123,6 +166,7 @@ static void feed(struct experiment *e, size_t n, size_t n_prompt, bool with_resu
     uint32_t pos = 0;
     while (pos < n) {
         uint32_t n_run = pos == 0 && n_prompt > 0 ? (uint32_t)n_prompt : 1, end = pos + n_run;
+        e->pos = pos;
         uint32_t n_logits = !with_results || e->first_result >= end ? 0
                           : e->first_result > pos ? end - e->first_result : n_run;
         reference_run(e->reference, e->tokens + pos, n_run, pos, n_logits, e->logits);
@@ -136,23 +180,13 @@ static void feed(struct experiment *e, size_t n, size_t n_prompt, bool with_resu
     }
 }
 
-plumb_status experiment_run(struct experiment *e, const struct quirk *const *quirks, uint32_t n_quirk,
-                            struct layers layers, struct outcome *o, struct error *err) {
+/* Runs some layers on the first n of e->tokens, and fills the errors and the score of o. */
+static void run(struct experiment *e, size_t n, size_t n_prompt, struct layers layers, struct outcome *o) {
     const struct plumb_trace *theirs = e->theirs;
-    *o = (struct outcome){ .n_quirk = n_quirk };
-    PLUMB_TRY(reserve_outcome(o, theirs->n_tap, e->first_row[theirs->n_tap], err));
     e->row_error = o->row_error;
-    struct quirks set = { 0 };
-    for (uint32_t i = 0; i < n_quirk; i++) {
-        o->quirks[i] = quirks[i];
-        quirk_set(&set, quirks[i]);
-    }
-    reference_set_quirks(e->reference, &set);
     reference_limit(e->reference, layers.first, layers.end);
     memset(e->sums, 0, theirs->n_tap * sizeof *e->sums);
     for (size_t i = 0; i < theirs->n_tap; i++) e->own[i].n_row = 0;
-    size_t n_prompt = theirs->n_prompt;
-    size_t n = quirk_tokens(&set, theirs->tokens, theirs->n_token, &n_prompt, e->tokens);
     feed(e, n, n_prompt, layers.end >= e->model->plan.n_layer);
     for (size_t i = 0; i < theirs->n_tap; i++) {
         if (e->own[i].rows) compare_all_tokens(&e->sums[i], &e->own[i], &theirs->taps[i]);
@@ -161,7 +195,103 @@ plumb_status experiment_run(struct experiment *e, const struct quirk *const *qui
         o->cosine[i] = compared ? compare_cosine(&e->sums[i]) : (double)NAN;
         if (compared) o->score += compare_log(o->error[i]);
     }
+}
+
+plumb_status experiment_run(struct experiment *e, const struct quirk *const *quirks, uint32_t n_quirk,
+                            struct layers layers, struct outcome *o, struct error *err) {
+    *o = (struct outcome){ .n_quirk = n_quirk };
+    PLUMB_TRY(reserve_outcome(o, e->theirs->n_tap, e->first_row[e->theirs->n_tap], err));
+    struct quirks set = { 0 };
+    for (uint32_t i = 0; i < n_quirk; i++) {
+        o->quirks[i] = quirks[i];
+        quirk_set(&set, quirks[i]);
+    }
+    reference_set_quirks(e->reference, &set);
+    size_t n_prompt = e->theirs->n_prompt;
+    size_t n = quirk_tokens(&set, e->theirs->tokens, e->theirs->n_token, &n_prompt, e->tokens);
+    run(e, n, n_prompt, layers, o);
     return PLUMB_OK;
+}
+
+/* ---- runs with mistakes ------------------------------------------------------------------------------------------ */
+
+static const struct { enum weight_id weight; enum tap_id tap; } products[] = {
+    { W_ATTN_Q, TAP_QCUR }, { W_ATTN_K, TAP_KCUR }, { W_ATTN_V, TAP_VCUR }, { W_ATTN_OUTPUT, TAP_ATTN_OUT },
+    { W_FFN_GATE, TAP_FFN_GATE }, { W_FFN_UP, TAP_FFN_UP }, { W_FFN_DOWN, TAP_FFN_OUT },
+};
+enum { N_PRODUCT = sizeof products / sizeof *products };
+
+/* Products of the first layer that come before every wrong step are those of the truth. */
+static bool give(void *user, const struct weight *w, uint32_t n, double *y) {
+    struct experiment *e = user;
+    const struct mistake *m = e->mistakes->mistake;
+    uint32_t order = e->theirs->order;
+    e->n_product += (uint64_t)w->n_in * w->n_out * n;
+    if (!m || e->is_whole_run) return false;
+    for (size_t i = 0; i < N_PRODUCT; i++) {
+        if (e->model->layers[e->first_layer].w[products[i].weight].w != w) continue;
+        uint64_t place = tap_place(order, products[i].tap, 0);
+        for (uint32_t id = 0; id < TAP_COUNT; id++) {
+            if ((m->taps >> id & 1) && id != TAP_RESULT_NORM && tap_place(order, (enum tap_id)id, 0) <= place) return false;
+        }
+        e->n_product -= (uint64_t)w->n_in * w->n_out * n;
+        restore(e, products[i].tap, (int32_t)e->first_layer, e->pos, n, w->n_out, y);
+        return true;
+    }
+    return false;
+}
+
+/* A sink: keeps what runs with mistakes need of the truth. */
+static void keep_truth(void *user, const plumb_tap *tap) {
+    struct experiment *e = user;
+    int32_t first = (int32_t)e->first_layer;
+    bool is_input = tap->layer == first - 1 && strcmp(tap->name, tap_spec(TAP_L_OUT)->name) == 0;
+    bool is_product = false;
+    for (size_t i = 0; i < N_PRODUCT; i++) {
+        is_product = is_product || (tap->layer == first && strcmp(tap->name, tap_spec(products[i].tap)->name) == 0);
+    }
+    if (is_input || is_product) plumb_trace_add(e->truth, tap);
+}
+
+plumb_status experiment_begin_mistakes(struct experiment *e, uint32_t layer, struct error *err) {
+    const struct plumb_trace *theirs = e->theirs;
+    PLUMB_TRY(mistakes_create(&e->mistakes, e->model, theirs->tokens, theirs->n_token, theirs->n_prompt, err));
+    e->truth = plumb_trace_create();
+    if (!e->truth) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: a trace");
+    e->truth->params.n_value = UINT32_MAX;
+    PLUMB_TRY(trace_set_tokens(e->truth, theirs->tokens, theirs->n_token, theirs->n_prompt));
+    e->first_layer = layer;
+    e->print_layer = INT32_MIN;
+    e->mistakes->is_checking = true;   /* this run also fills the rows of K and V of all layers */
+    plumb_status status = experiment_truth(e, UINT32_MAX, (struct tap_sink){ keep_truth, e }, err);
+    e->mistakes->is_checking = false;
+    if (status == PLUMB_OK && e->truth->err.status != PLUMB_OK) {
+        status = error_set(err, e->truth->err.status, "%s", plumb_trace_error(e->truth));
+    }
+    if (status == PLUMB_OK && e->mistakes->out_of_memory) {
+        status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the steps of %u tokens", theirs->n_token);
+    }
+    if (status == PLUMB_OK) reference_set_give(e->reference, give);
+    return status;
+}
+
+plumb_status experiment_try(struct experiment *e, const struct mistake *m, bool is_whole, uint32_t end,
+                            struct outcome *o, struct error *err) {
+    *o = (struct outcome){ 0 };
+    PLUMB_TRY(reserve_outcome(o, e->theirs->n_tap, e->first_row[e->theirs->n_tap], err));
+    reference_set_quirks(e->reference, NULL);
+    e->mistakes->mistake = m;
+    e->is_whole_run = is_whole;
+    memset(e->prints, 0, sizeof e->prints);
+    memcpy(e->tokens, e->theirs->tokens, e->theirs->n_token * sizeof *e->tokens);
+    /* One batch takes less time: every weight is unpacked once. */
+    bool is_one = !mistake_is_of_batch(m) && e->model->plan.is_causal && e->theirs->n_token <= e->n_batch;
+    size_t n = e->theirs->n_token, n_prompt = is_one ? n : e->theirs->n_prompt;
+    run(e, n, n_prompt, (struct layers){ is_whole ? 0 : e->first_layer, end }, o);
+    e->mistakes->mistake = NULL;
+    if (!e->mistakes->out_of_memory) return PLUMB_OK;
+    outcome_free(o);
+    return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the steps of %u tokens", e->theirs->n_token);
 }
 
 /* ---- set up ------------------------------------------------------------------------------------------------------ */
@@ -318,6 +448,8 @@ plumb_status experiment_create(struct experiment **out, const struct model *m, c
     /* One quirk feeds BOS twice, and one feeds padding, both in the prompt.  Another feeds the prompt's last token
      * again, as the first step. */
     uint32_t n_ctx = theirs->n_token + 3, n_batch = theirs->n_prompt + 2;
+    if (n_batch < theirs->n_token && theirs->n_token <= MAX_ONE_BATCH) n_batch = theirs->n_token;
+    e->n_batch = n_batch;
     const struct plan *p = &m->plan;
     bool is_pooled = p->pooling.kind != PLUMB_POOLING_NONE && trace_find_tap(theirs, TAP_RESULT_POOLED, -1);
     plumb_status status = reference_create(&e->reference, m, n_ctx, n_batch, err);
@@ -367,5 +499,7 @@ void experiment_free(struct experiment *e) {
     free(e->embeddings);
     free(e->pooled);
     heads_free(&e->permuted);
+    mistakes_free(e->mistakes);
+    plumb_trace_free(e->truth);
     free(e);
 }

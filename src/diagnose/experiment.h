@@ -9,6 +9,7 @@
 #ifndef PLUMB_DIAGNOSE_EXPERIMENT_H
 #define PLUMB_DIAGNOSE_EXPERIMENT_H
 
+#include "diagnose/mistake.h"
 #include "diagnose/quirk_table.h"
 #include "reference/reference.h"
 #include "trace/compare.h"
@@ -42,6 +43,15 @@ struct experiment {
     size_t *first_row;      /* (theirs->n_tap + 1) how many rows the taps before have */
     double *row_error;      /* of the outcome of the current run */
     uint32_t first_result;  /* first position at which theirs has result_norm or result_output; UINT32_MAX: none */
+    struct mistakes *mistakes;      /* NULL until experiment_begin_mistakes */
+    struct plumb_trace *truth;      /* what the truth computes in the layers first_layer - 1 and first_layer */
+    uint32_t first_layer;           /* of the runs with mistakes */
+    uint32_t n_batch;
+    uint32_t pos;                   /* of the batch that is computed */
+    bool is_whole_run;
+    uint64_t n_product;             /* multiplications of the runs with mistakes so far */
+    double prints[TAP_COUNT];       /* of the last run: a number made of the first values of each tap of print_layer */
+    int32_t print_layer;
     bool forced;            /* some tap of theirs is whole (experiment_is_whole), so the pass continues from it */
 };
 
@@ -59,6 +69,13 @@ struct layers { uint32_t first, end; };
  * not run and, if `end` is less than all layers, the results.  PLUMB_ERROR_MEMORY. */
 plumb_status experiment_run(struct experiment *e, const struct quirk *const *quirks, uint32_t n_quirk,
                             struct layers layers, struct outcome *o, struct error *err);
+/* Prepares runs with mistakes that begin with a layer: the truth computes its input, since theirs agrees with the truth
+ * so far.  Only for dumps without whole activations, and models without states.  PLUMB_ERROR_MEMORY. */
+plumb_status experiment_begin_mistakes(struct experiment *e, uint32_t layer, struct error *err);
+/* Runs the pass with a mistake on the layers from first_layer on, or from layer 0 if is_whole is true, up to `end`.  The
+ * score is that of the taps that were compared.  PLUMB_ERROR_MEMORY. */
+plumb_status experiment_try(struct experiment *e, const struct mistake *m, bool is_whole, uint32_t end,
+                            struct outcome *o, struct error *err);
 /* Returns true if a run may begin with this layer, because theirs has its input whole for every token. */
 bool experiment_can_begin(const struct experiment *e, uint32_t layer);
 void outcome_free(struct outcome *o);

@@ -11,7 +11,7 @@
 #ifndef PLUMB_DIAGNOSE_FIT_H
 #define PLUMB_DIAGNOSE_FIT_H
 
-#include "model/model.h"
+#include "diagnose/mistake.h"
 #include "reference/rounding.h"
 #include "trace/report.h"
 #include "trace/trace.h"
@@ -41,6 +41,7 @@ struct finding {
                                     * well the simplest is the verdict */
     double print;                  /* a number made of all its values: hypotheses that are equal have the same */
     bool explains;                 /* only noise is left */
+    enum tap_id step;              /* the step of a mistake that was supposed (partial.c); others leave it 0 */
 };
 
 /* A step that is measured. */
@@ -59,6 +60,8 @@ struct fit {
     uint32_t n_finding;
     uint32_t n_clear;              /* 0: none of them explains theirs.  1: the first one is the verdict.  More: the dump
                                     * cannot tell the first n_clear apart */
+    bool is_supposed;              /* not measured: the output is not known, and the mistake was supposed (partial.c) */
+    struct mistake supposed;       /* then the first finding's */
     /* Of the frame. */
     bool *wrong;                   /* (n_token, n_head) the blocks in which the right step is wrong; n_wrong of them */
     size_t n_wrong;

@@ -32,6 +32,7 @@ static bool is_wrong_step(const struct diagnosis *d, size_t i) {
 }
 
 bool diagnose_is_measured_in(const struct diagnosis *d, const struct fit *f, int32_t layer) {
+    if (f->is_supposed) return mistake_is_in(&f->supposed, layer, d->model->plan.n_layer);
     const struct trace_tap *tap = trace_find_tap(d->theirs, f->id, layer);
     return tap && is_wrong_step(d, (size_t)(tap - d->theirs->taps));
 }

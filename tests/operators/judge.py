@@ -134,7 +134,8 @@ class Judge:
             short = f"{step['tap']} " + " = ".join(f"{f['text']} {f['where']}".strip() for f in named[:3])
             if re.search(VAGUE, named[0]["text"]):
                 return ("step" if first == case.first else "wrong"), short
-            if not self.is_step(case, step) and first == case.first:   # what it says is of a later step
+            is_step = any(self.is_step(case, finding) for finding in named)
+            if not is_step and first == case.first:   # what it says is of a later step
                 return "step", short
             return ("right" if right[0] and len(right) == 1 else "tied" if any(right) else "wrong"), short
         short = f"nothing fits, first {first}"
@@ -145,9 +146,9 @@ class Judge:
         return ("wrong" if is_whole else "none"), short
 
     @staticmethod
-    def is_step(case, step):
+    def is_step(case, finding):
         """Whether the measured step is the first wrong one.  Under noise, it may show in a later layer first."""
-        tap, first = step["tap"].rsplit("-", 1), case.first.rsplit("-", 1)
+        tap, first = finding["tap"].rsplit("-", 1), case.first.rsplit("-", 1)
         layers = case.mistake.layers
         return tap == first or (len(tap) == 2 and tap[0] == first[0] and case.is_noisy
                                 and (layers is None or int(tap[1]) in layers))
@@ -160,6 +161,6 @@ class Judge:
         layers = [layer for layer in step["layers"]]
         if mistake.kind == "tensor" or mistake.kind == "layers" and "blk." in text:   # the tensor must be that one
             pattern = case.wrong_tensor()
-        return (self.is_step(case, step) and re.search(pattern, text) is not None
+        return (self.is_step(case, finding) and re.search(pattern, text) is not None
                 and (mistake.layers is None or not layers or layers == list(mistake.layers))
                 and (not mistake.heads or "head" in text) and (not mistake.tokens or "token" in text))

@@ -1,0 +1,790 @@
+/* See mistake.h.  Each compute_* function is the formula of one kind of step, with the places where a mistake changes
+ * it.  Without a mistake it gives what the reference pass gives: mistakes_step checks that, and leaves alone the steps
+ * of models that compute more than these formulas. */
+#include "diagnose/mistake.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* A step that differs from the reference pass by more than this computes something that is not in its formula here. */
+#define SAME 1e-9
+
+enum step_kind { STEP_OTHER, STEP_EMBD, STEP_NORM, STEP_LINEAR, STEP_ROPE, STEP_SCORES, STEP_VALUES, STEP_GATE,
+                 STEP_SUM };
+enum { ROWS_K, ROWS_V, ROWS_K_BEFORE_ROPE, N_ROWS };
+
+static enum step_kind kind_of(enum tap_id id) {
+    switch (id) {
+    case TAP_EMBD: return STEP_EMBD;
+    case TAP_ATTN_NORM: case TAP_QCUR_NORMED: case TAP_KCUR_NORMED: case TAP_ATTN_POST_NORM: case TAP_FFN_NORM:
+    case TAP_FFN_POST_NORM: case TAP_RESULT_NORM: return STEP_NORM;
+    case TAP_QCUR: case TAP_KCUR: case TAP_VCUR: case TAP_ATTN_OUT: case TAP_FFN_GATE: case TAP_FFN_UP:
+    case TAP_FFN_OUT: return STEP_LINEAR;
+    case TAP_QCUR_ROPE: case TAP_KCUR_ROPE: return STEP_ROPE;
+    case TAP_KQ_SOFT_MAX: return STEP_SCORES;
+    case TAP_KQV_OUT: return STEP_VALUES;
+    case TAP_FFN_SWIGLU: return STEP_GATE;
+    case TAP_FFN_INP: case TAP_L_OUT: return STEP_SUM;
+    default: return STEP_OTHER;
+    }
+}
+
+enum weight_id mistake_weight(enum tap_id id) {
+    switch (id) {
+    case TAP_ATTN_NORM: return W_ATTN_NORM;
+    case TAP_QCUR: return W_ATTN_Q;
+    case TAP_KCUR: return W_ATTN_K;
+    case TAP_VCUR: return W_ATTN_V;
+    case TAP_QCUR_NORMED: return W_ATTN_Q_NORM;
+    case TAP_KCUR_NORMED: return W_ATTN_K_NORM;
+    case TAP_ATTN_OUT: return W_ATTN_OUTPUT;
+    case TAP_ATTN_POST_NORM: return W_ATTN_POST_NORM;
+    case TAP_FFN_NORM: return W_FFN_NORM;
+    case TAP_FFN_GATE: return W_FFN_GATE;
+    case TAP_FFN_UP: return W_FFN_UP;
+    case TAP_FFN_OUT: return W_FFN_DOWN;
+    case TAP_FFN_POST_NORM: return W_FFN_POST_NORM;
+    case TAP_RESULT_NORM: return W_OUTPUT_NORM;
+    default: return W_COUNT;
+    }
+}
+
+/* ---- the inputs of a step ---------------------------------------------------------------------------------------- */
+
+/* A step of a batch.  x (n_token, n_head, n) is its result. */
+struct step {
+    struct mistakes *s;
+    const struct mistake *wrong;
+    enum tap_id id;
+    int32_t layer;
+    uint32_t pos, n_token, n_head, n;
+    double *x;
+};
+
+static struct mistakes *out_of_memory(struct mistakes *s) {
+    s->out_of_memory = true;
+    return NULL;
+}
+
+static bool reserve(struct mistakes *s, double **p, size_t *cap, uint64_t n) {
+    if (n <= *cap) return true;
+    double *bigger = alloc_array(n, sizeof *bigger);
+    if (!bigger) return out_of_memory(s) != NULL;
+    free(*p);
+    *p = bigger;
+    *cap = (size_t)n;
+    return true;
+}
+
+/* The results of a step that were computed last; L_OUT is the input of the layer as long as it is not computed.  NULL:
+ * the layer lacks the step. */
+static const double *held(const struct mistakes *s, enum tap_id id, int32_t layer, uint32_t *width) {
+    if (id == TAP_L_OUT && layer == 0) id = TAP_EMBD;
+    *width = s->n_head[id] * s->width[id];
+    return *width > 0 ? s->held[id] : NULL;
+}
+
+/* Input number i of the usual inputs of a step, (n_token, *width): first those of the sublayer, last the residual. */
+static const double *input_of(const struct step *st, uint32_t i, uint32_t *width) {
+    const struct mistake *m = st->wrong;
+    if (m && m->kind == MISTAKE_INPUT && m->at == i) return held(st->s, m->input, st->layer, width);
+    uint64_t absent = st->layer >= 0 ? model_absent_taps(st->s->model, (uint32_t)st->layer) : 0;
+    uint64_t inputs = tap_inputs_without(st->s->order, st->id, absent);
+    enum tap_id ids[2] = { TAP_COUNT, TAP_COUNT };
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < TAP_COUNT && n < 2; k++) {
+        if (inputs >> k & 1) ids[n++] = (enum tap_id)k;
+    }
+    if (kind_of(st->id) == STEP_SUM && n == 2 && (ids[0] == TAP_FFN_INP || ids[0] == TAP_L_OUT)) {
+        enum tap_id residual = ids[0];
+        ids[0] = ids[1];
+        ids[1] = residual;
+    }
+    return i < n ? held(st->s, ids[i], st->layer, width) : NULL;
+}
+
+static const struct layer_plan *plan_of(const struct step *st) {
+    return &st->s->model->plan.layers[st->layer < 0 ? 0 : st->layer];
+}
+
+/* The weight of the step, or the one that the mistake uses instead. */
+static const struct affine *weight_of(const struct step *st) {
+    const struct model *model = st->s->model;
+    if (st->id == TAP_RESULT_NORM) return &model->output_norm;
+    int32_t layer = st->layer;
+    enum weight_id id = mistake_weight(st->id);
+    const struct mistake *m = st->wrong;
+    if (m && m->kind == MISTAKE_TENSOR) id = m->weight;
+    if (m && m->kind == MISTAKE_TENSOR && m->from_layer >= 0) layer = m->from_layer;
+    if (m && m->kind == MISTAKE_LAYER) layer = (int32_t)mistake_layer(m, (uint32_t)layer, model->plan.n_layer);
+    return &model->layers[layer].w[id];
+}
+
+uint32_t mistake_layer(const struct mistake *m, uint32_t layer, uint32_t n_layer) {
+    uint32_t other = (uint32_t)m->from_layer, as_text = 0;
+    switch (m->variant) {
+    case MAP_ONE: return layer == m->first ? other : layer;
+    case MAP_EXCHANGED: return layer == m->first ? other : layer == other ? m->first : layer;
+    case MAP_ALL: return other;
+    case MAP_NEXT: return (layer + 1) % n_layer;
+    case MAP_BEFORE: return (layer + n_layer - 1) % n_layer;
+    case MAP_REVERSED: return n_layer - 1 - layer;
+    default:   /* "0", "1", "10", "11", "2" ... */
+        for (uint32_t i = 0; i < layer; i++) {
+            if (as_text > 0 && as_text * 10 < n_layer) {
+                as_text *= 10;
+                continue;
+            }
+            if (as_text + 1 >= n_layer) as_text /= 10;
+            as_text++;
+            while (as_text % 10 == 0) as_text /= 10;
+        }
+        return as_text;
+    }
+}
+
+bool mistake_is_in(const struct mistake *m, int32_t layer, uint32_t n_layer) {
+    if (m->kind == MISTAKE_LAYER) return mistake_layer(m, (uint32_t)layer, n_layer) != (uint32_t)layer;
+    return m->layer == EVERYWHERE || m->layer == layer;
+}
+
+bool mistake_is_of_batch(const struct mistake *m) {
+    switch (m->kind) {
+    case MISTAKE_ORDER: return m->axis == AXIS_TOKENS;
+    case MISTAKE_LAYOUT: return m->variant >= LAYOUT_ELEMENT_TOKEN;
+    case MISTAKE_NORM: return m->variant == NORM_TOKENS || m->variant == NORM_ACROSS_TOKENS;
+    case MISTAKE_ROPE: return m->variant == ROPE_BATCH || m->variant == ROPE_SAME_POSITION;
+    case MISTAKE_SCORES:
+        return m->variant == SCORES_FUTURE || m->variant == SCORES_MASK_LATE || m->variant == SCORES_ZEROS
+            || m->variant == SCORES_OVER_TOKENS;
+    case MISTAKE_CACHE: return true;
+    default: return false;
+    }
+}
+
+static const float *weight_floats(struct mistakes *s, const struct weight *w, uint32_t i) {
+    w->traits->dequantize(weight_row(w, i, s->bytes), s->row, w->n_in);
+    return s->row;
+}
+
+/* ---- orders ------------------------------------------------------------------------------------------------------ */
+
+/* Returns the place of the element that is taken for element i of n, or UINT32_MAX for a zero. */
+static uint32_t ordered(enum array_order order, uint32_t i, uint32_t n) {
+    uint32_t half = n / 2;
+    switch (order) {
+    case ARRAY_REVERSED: return n - 1 - i;
+    case ARRAY_NEXT: return (i + 1) % n;
+    case ARRAY_BEFORE: return (i + n - 1) % n;
+    case ARRAY_HALVES: return (i + n - half) % n;
+    case ARRAY_NEIGHBOURS: return n % 2 == 0 ? i ^ 1 : i;
+    case ARRAY_FIRST_TWO: return n > 1 && i < 2 ? 1 - i : i;
+    case ARRAY_ENDS: return i == 0 ? n - 1 : i == n - 1 ? 0 : i;
+    case ARRAY_EVENS_FIRST: return i < n - half ? 2 * i : 2 * (i - (n - half)) + 1;
+    case ARRAY_INTERLEAVED: return i % 2 == 0 ? i / 2 : n - half + i / 2;
+    case ARRAY_ALL_FIRST: return 0;
+    case ARRAY_ALL_LAST: return n - 1;
+    case ARRAY_HALF_TWICE: return half > 0 ? i % half : i;
+    case ARRAY_PAIRS_SAME: return i / 2 * 2;
+    case ARRAY_ZERO_FIRST: return i == 0 ? UINT32_MAX : i;
+    case ARRAY_ZERO_LAST: return i == n - 1 ? UINT32_MAX : i;
+    case ARRAY_ZERO_QUARTER: return i >= n - (n / 4 > 0 ? n / 4 : 1) ? UINT32_MAX : i;
+    case ARRAY_ZERO_HALF: return i >= n - half ? UINT32_MAX : i;
+    case ARRAY_ZERO_FOURTHS: return i % 4 == 3 ? UINT32_MAX : i;
+    case ARRAY_ZERO_ODD: return i % 2 == 1 ? UINT32_MAX : i;
+    default: return i;
+    }
+}
+
+/* y (n_token, n_head, n) = x with its elements, heads or tokens in another order */
+static void reorder(const struct mistake *m, const double *x, uint32_t n_token, uint32_t n_head, uint32_t n,
+                    double *y) {
+    for (uint32_t t = 0; t < n_token; t++) {
+        uint32_t from_t = m->axis == AXIS_TOKENS && n_token > 1 ? ordered(m->variant, t, n_token) : t;
+        for (uint32_t h = 0; h < n_head; h++) {
+            uint32_t from_h = m->axis == AXIS_HEADS && n_head > 1 ? ordered(m->variant, h, n_head) : h;
+            for (uint32_t i = 0; i < n; i++) {
+                uint32_t from = m->axis == AXIS_ELEMENTS && n > 1 ? ordered(m->variant, i, n) : i;
+                bool is_zero = from_t == UINT32_MAX || from_h == UINT32_MAX || from == UINT32_MAX;
+                y[((size_t)t * n_head + h) * n + i] = is_zero ? 0 : x[((size_t)from_t * n_head + from_h) * n + from];
+            }
+        }
+    }
+}
+
+/* The result as if it were stored in one order of its axes and read in another. */
+static void lay_out(const struct step *st, double *y) {
+    size_t n_token = st->n_token, n_head = st->n_head, n = st->n, width = n_head * n;
+    for (size_t k = 0; k < n_token * width; k++) {
+        size_t t = k / width, i = k % width, from = k;
+        switch (st->wrong->variant) {
+        case LAYOUT_ELEMENT_HEAD: from = t * width + i % n_head * n + i / n_head; break;
+        case LAYOUT_HEAD_ELEMENT: from = t * width + i % n * n_head + i / n; break;
+        case LAYOUT_ELEMENT_TOKEN: from = k % n_token * width + k / n_token; break;
+        case LAYOUT_TOKEN_ELEMENT: from = i * n_token + t; break;
+        case LAYOUT_HEAD_TOKEN: from = (i / n * n_token + t) * n + i % n; break;
+        case LAYOUT_TOKEN_HEAD: from = (k / n % n_token * n_head + k / n / n_token) * n + k % n; break;
+        default: break;
+        }
+        y[k] = st->x[from];
+    }
+}
+
+/* ---- linear ------------------------------------------------------------------------------------------------------ */
+
+/* y (n_token, n_out) = x (n_token, n_in) W^T s + b */
+static bool compute_linear(const struct step *st, double *y) {
+    struct mistakes *s = st->s;
+    const struct affine *of = weight_of(st), *own = of;
+    const struct mistake *m = st->wrong;
+    bool is_own_bias = m && m->kind == MISTAKE_TENSOR;
+    if (is_own_bias) own = &s->model->layers[st->layer].w[mistake_weight(st->id)];
+    uint32_t width, n_out = st->n_head * st->n;
+    const double *x = input_of(st, 0, &width);
+    if (!of->w || !x || of->w->n_in != width || of->w->n_out != n_out || of->w->n_matrix > 1 || own->s) return false;
+    if (m && m->kind == MISTAKE_ORDER && m->axis == AXIS_INPUT) {
+        if (!reserve(s, &s->x, &s->n_x, (uint64_t)st->n_token * width)) return false;
+        struct mistake elements = *m;
+        elements.axis = AXIS_ELEMENTS;
+        reorder(&elements, x, st->n_token, 1, width, s->x);
+        x = s->x;
+    }
+    bool is_transposed = m && m->kind == MISTAKE_TRANSPOSED, is_rows = m && m->kind == MISTAKE_ORDER
+                      && m->axis == AXIS_WEIGHT;
+    memset(y, 0, (size_t)st->n_token * n_out * sizeof *y);
+    for (uint32_t o = 0; o < n_out; o++) {
+        uint32_t from = is_rows ? ordered(m->variant, o, n_out) : o;
+        if (from == UINT32_MAX) continue;
+        const float *row = weight_floats(s, of->w, from);
+        for (uint32_t t = 0; t < st->n_token; t++) {
+            const double *xt = x + (size_t)t * width;
+            double *yt = y + (size_t)t * n_out, sum = 0;
+            if (is_transposed) {   /* element (o, i) is the one at (i, o) of an array with rows of n_out */
+                for (uint32_t i = 0; i < width; i++) {
+                    size_t at = (size_t)o * width + i;
+                    yt[at % n_out] += (double)row[i] * xt[at / n_out];
+                }
+                continue;
+            }
+            for (uint32_t i = 0; i < width; i++) sum += (double)row[i] * xt[i];
+            yt[o] = sum;
+        }
+    }
+    const float *bias = own->b ? weight_floats(s, own->b, 0) : NULL;
+    double times = m && m->kind == MISTAKE_BIAS ? m->number : 1;
+    for (size_t k = 0; bias && k < (size_t)st->n_token * n_out; k++) y[k] += times * (double)bias[k % n_out];
+    return true;
+}
+
+/* ---- norms ------------------------------------------------------------------------------------------------------- */
+
+/* Divides the n elements of x by what the norm divides by, and writes them to y. */
+static void normalize(enum norm_mistake variant, bool is_wrong, double eps, const double *x, uint32_t n, double *y) {
+    double sum = 0, sum2 = 0, sum_abs = 0, half2 = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        sum += x[i];
+        sum2 += x[i] * x[i];
+        sum_abs += fabs(x[i]);
+        if (i == n / 2 - 1) half2 = sum2;
+    }
+    double mean = 0, divisor = sqrt(sum2 / n + eps);
+    if (is_wrong && variant == NORM_NO_ROOT) divisor = sum2 / n + eps;
+    if (is_wrong && variant == NORM_NOT_DIVIDED) divisor = 1;
+    if (is_wrong && variant == NORM_SUM) divisor = sqrt(sum2 + eps);
+    if (is_wrong && variant == NORM_MEAN_ABS) divisor = sum_abs / n + eps;
+    if (is_wrong && variant == NORM_FIRST_HALF && n > 1) divisor = sqrt(half2 / (n / 2) + eps);
+    if (is_wrong && (variant == NORM_CENTERED || variant == NORM_VARIANCE)) mean = sum / n;
+    if (is_wrong && variant == NORM_VARIANCE) divisor = sqrt(fmax(0, sum2 / n - mean * mean) + eps);
+    for (uint32_t i = 0; i < n; i++) y[i] = (x[i] - mean) / divisor;
+}
+
+/* The norm of a batch over another axis: over all of it, or over the same element of all tokens. */
+static void normalize_batch(enum norm_mistake variant, double eps, const double *x, size_t n_row, uint32_t n,
+                            double *y) {
+    double sum2 = 0;
+    for (size_t k = 0; k < n_row * n; k++) sum2 += x[k] * x[k];
+    for (uint32_t i = 0; i < n; i++) {
+        if (variant == NORM_ACROSS_TOKENS) sum2 = 0;
+        for (size_t t = 0; t < n_row && variant == NORM_ACROSS_TOKENS; t++) sum2 += x[t * n + i] * x[t * n + i];
+        double count = (double)n_row * (variant == NORM_ACROSS_TOKENS ? 1 : n);
+        for (size_t t = 0; t < n_row; t++) y[t * n + i] = x[t * n + i] / sqrt(sum2 / count + eps);
+    }
+}
+
+static bool compute_norm(const struct step *st, double *y) {
+    struct mistakes *s = st->s;
+    const struct plan *p = &s->model->plan;
+    const struct affine *of = weight_of(st);
+    const struct mistake *m = st->wrong;
+    uint32_t width, n = st->n_head * st->n;
+    const double *x = input_of(st, 0, &width);
+    if (!x || width != n || p->norm != NORM_RMS || !of->w || of->b || of->w->n_out != 1) return false;
+    uint32_t n_in = of->w->n_in, variant = m ? m->variant : 0;
+    if (n % n_in) return false;
+    size_t n_row = (size_t)st->n_token * n / n_in;
+    bool is_norm = m && m->kind == MISTAKE_NORM, is_order = m && m->kind == MISTAKE_ORDER && m->axis == AXIS_WEIGHT;
+    bool is_post = st->id == TAP_ATTN_POST_NORM || st->id == TAP_FFN_POST_NORM;
+    double eps = (double)(is_post && p->post_norm_eps != 0 ? p->post_norm_eps : p->norm_eps);
+    if (m && m->kind == MISTAKE_EPS) eps = m->number;
+    const float *weight = weight_floats(s, of->w, 0);
+    if (is_norm && variant == NORM_WEIGHT_FIRST) {
+        if (!reserve(s, &s->x, &s->n_x, (uint64_t)n_row * n_in)) return false;
+        for (size_t k = 0; k < n_row * n_in; k++) s->x[k] = x[k] * (double)weight[k % n_in];
+        x = s->x;
+    }
+    uint32_t n_part = is_norm && variant >= NORM_PARTS_2 && variant <= NORM_PARTS_8 ? 2u << (variant - NORM_PARTS_2)
+                    : 1;
+    if (n_in % n_part) return false;
+    if (is_norm && (variant == NORM_TOKENS || variant == NORM_ACROSS_TOKENS)) {
+        normalize_batch(variant, eps, x, n_row, n_in, y);
+    } else {
+        for (size_t k = 0; k < n_row * n_part; k++) {
+            size_t at = k * (n_in / n_part);
+            normalize(variant, is_norm, eps, x + at, n_in / n_part, y + at);
+            if (is_norm && variant == NORM_TWICE) normalize(NORM_NO_WEIGHT, true, eps, y + at, n_in / n_part, y + at);
+        }
+    }
+    for (size_t k = 0; k < n_row * n_in; k++) {
+        uint32_t i = (uint32_t)(k % n_in), from = is_order ? ordered(variant, i, n_in) : i;
+        double w = from == UINT32_MAX ? 0 : (double)weight[from];
+        if (is_norm && (variant == NORM_NO_WEIGHT || variant == NORM_WEIGHT_FIRST)) w = 1;
+        if (is_norm && variant == NORM_WEIGHT_TWICE) w *= w;
+        if (is_norm && variant == NORM_WEIGHT_PLUS_1) w += 1;
+        y[k] *= w;
+    }
+    return true;
+}
+
+/* ---- RoPE -------------------------------------------------------------------------------------------------------- */
+
+/* Rotates x (n) of a head to a position. */
+static void rotate(const struct rope_plan *p, const struct mistake *m, double position, double *x, uint32_t n) {
+    enum rope_mistake v = m ? (enum rope_mistake)m->variant : N_ROPE_MISTAKE;
+    bool is_neox = (p->pairing == ROPE_NEOX) != (v == ROPE_OTHER_PAIRS);
+    uint32_t n_rot = v == ROPE_PART || v == ROPE_SECOND_PART ? (uint32_t)(p->n_rot * m->number) / 2 * 2 : p->n_rot;
+    uint32_t first = v == ROPE_SECOND_PART && n_rot <= n ? n - n_rot : 0;
+    double base = v == ROPE_BASE ? m->number : (double)p->freq_base, sign = v == ROPE_BACKWARD ? -1 : 1;
+    for (uint32_t i = 0; i < n_rot / 2; i++) {
+        double exponent = -2.0 * i / (v == ROPE_PART ? p->n_rot : n_rot) * (v == ROPE_EXPONENT ? m->number : 1);
+        double angle = sign * position * (double)p->freq_scale * pow(base, exponent);
+        if (v == ROPE_SCALED) angle *= m->number;
+        if (v == ROPE_TWICE) angle *= 2;
+        if (v == ROPE_DEGREES) angle *= 0.017453292519943295;
+        double c = cos(angle), d = sin(angle);
+        if (v == ROPE_EXCHANGED) c = sin(angle), d = cos(angle);
+        if (v == ROPE_NO_SINE) d = 0;
+        if (v == ROPE_NO_COSINE) c = 0;
+        uint32_t a = first + (is_neox ? i : 2 * i), b = first + (is_neox ? i + n_rot / 2 : 2 * i + 1);
+        double xa = x[a], xb = x[b];
+        x[a] = xa * c - xb * d;
+        x[b] = (v == ROPE_IN_PLACE ? x[a] : xa) * d + xb * c;
+    }
+}
+
+static bool compute_rope(const struct step *st, double *y) {
+    const struct attn_plan *a = &plan_of(st)->attn;
+    const struct mistake *m = st->wrong && st->wrong->kind == MISTAKE_ROPE ? st->wrong : NULL;
+    uint32_t width, n = st->n_head * st->n;
+    const double *x = input_of(st, 0, &width);
+    if (!x || width != n || a->rope == ROPE_NONE) return false;
+    const struct rope_plan *p = &st->s->model->plan.ropes[a->rope];
+    if (p->has_factors || p->is_yarn || p->n_rot > st->n) return false;
+    memcpy(y, x, (size_t)st->n_token * n * sizeof *y);
+    for (uint32_t t = 0; t < st->n_token; t++) {
+        double position = st->pos + t;
+        if (m && m->variant == ROPE_OFFSET) position += m->number;
+        if (m && m->variant == ROPE_BATCH) position = t;
+        if (m && m->variant == ROPE_SAME_POSITION) position = st->pos;
+        for (uint32_t h = 0; h < st->n_head; h++) rotate(p, m, position, y + ((size_t)t * st->n_head + h) * st->n, st->n);
+    }
+    return true;
+}
+
+/* ---- attention --------------------------------------------------------------------------------------------------- */
+
+static const double *rows_of(const struct mistakes *s, uint32_t which, int32_t layer) {
+    const struct plan *p = &s->model->plan;
+    uint64_t width = which == ROWS_V ? p->max_v : p->max_k;
+    return s->rows[which] + (uint64_t)layer * s->n_token * width;
+}
+
+static uint32_t head_read(const struct mistake *m, uint32_t h, uint32_t n_head, uint32_t n_kv) {
+    uint32_t group = n_head / n_kv;
+    if (!m || m->kind != MISTAKE_HEADS) return h / group;
+    switch (m->variant) {
+    case KV_MODULO: return h % n_kv;
+    case KV_REVERSED: return n_kv - 1 - h / group;
+    case KV_NEXT: return (h / group + 1) % n_kv;
+    case KV_FIRST: return 0;
+    case KV_LAST: return n_kv - 1;
+    default: return (h + 1) / group % n_kv;
+    }
+}
+
+/* Returns the token whose K and V are read from slot `slot` when the token `own` attends and n_filled tokens are there;
+ * UINT32_MAX: the slot is empty. */
+static uint32_t stored(const struct mistake *m, uint32_t slot, uint32_t own, uint32_t n_prompt, uint32_t n_filled) {
+    if (!m || m->kind != MISTAKE_CACHE) return slot;
+    uint32_t token = slot;
+    switch (m->variant) {
+    case CACHE_NOT_DECODED: return slot < n_prompt ? slot : UINT32_MAX;
+    case CACHE_EARLY:   /* each decoded token is written over the one before it */
+        if (slot + 1 < n_prompt) return slot;
+        token = slot + 1;
+        break;
+    case CACHE_LATE:
+        if (slot < n_prompt) return slot;
+        if (slot == n_prompt) return UINT32_MAX;
+        token = slot - 1;
+        break;
+    case CACHE_ONE_SLOT:
+        if (slot + 1 < n_prompt) return slot;
+        return slot + 1 == n_prompt ? (own >= n_prompt ? own : slot) : UINT32_MAX;
+    case CACHE_PROMPT_REVERSED: return slot < n_prompt ? n_prompt - 1 - slot : slot;
+    case CACHE_ONLY_OWN: return own < n_prompt || slot == own ? slot : UINT32_MAX;
+    default: break;
+    }
+    if (token < n_filled) return token;
+    return slot < n_prompt && n_filled <= n_prompt ? slot : UINT32_MAX;
+}
+
+/* Returns the element that is read for element e of head g of a token, if rows of the cache (n_slot, n_kv, dim) are
+ * read in another order of slots and heads. */
+static size_t place(const struct mistake *m, size_t token, size_t g, size_t e, size_t n_slot, size_t n_kv, size_t dim) {
+    size_t row = token * n_kv + g;
+    bool is_cache = m && m->kind == MISTAKE_CACHE;
+    if (is_cache && m->variant == CACHE_ROWS_BY_HEAD) row = g * n_slot + token;
+    if (is_cache && m->variant == CACHE_ROWS_BY_SLOT) row = token * n_kv + g, row = row % n_slot * n_kv + row / n_slot;
+    return row * dim + e;
+}
+
+/* Where the step reads its keys or values: another tap's rows, if the mistake says so.  NULL: they are not known. */
+static const double *read_rows(const struct step *st, uint32_t right, size_t dim) {
+    const struct mistake *m = st->wrong;
+    int32_t layer = st->layer;
+    uint32_t which = right;
+    if (m && m->kind == MISTAKE_INPUT && m->at == 1) {
+        which = m->input == TAP_VCUR ? ROWS_V : m->input == TAP_KCUR ? ROWS_K_BEFORE_ROPE : ROWS_K;
+        layer -= m->is_before;
+    }
+    const struct attn_plan *a = &plan_of(st)->attn;
+    if (layer < 0 || (which == ROWS_V ? a->v_dim : a->k_dim) != dim) return NULL;
+    return rows_of(st->s, which, layer);
+}
+
+/* Divides the n elements that are `step` apart by the sum of their exponentials. */
+static void softmax(double *x, uint32_t n, size_t step, double n_zero) {
+    double max = n_zero > 0 ? 0 : -INFINITY, sum;
+    for (uint32_t i = 0; i < n; i++) max = fmax(max, x[i * step]);
+    sum = n_zero > 0 ? n_zero * exp(-max) : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        double e = x[i * step] == -INFINITY ? 0 : exp(x[i * step] - max);
+        x[i * step] = e;
+        sum += e;
+    }
+    for (uint32_t i = 0; i < n && sum > 0; i++) x[i * step] /= sum;
+}
+
+/* y (n_token, n_head, n_key): n_key is st->n, the tokens so far */
+static bool compute_scores(const struct step *st, double *y) {
+    struct mistakes *s = st->s;
+    const struct attn_plan *a = &plan_of(st)->attn;
+    const struct mistake *m = st->wrong;
+    uint32_t width, n_key = st->n, n_head = st->n_head;
+    const double *q = input_of(st, 0, &width);
+    const double *k = read_rows(st, ROWS_K, a->k_dim);
+    if (!q || !k || width != n_head * a->k_dim || a->softcap != 0 || a->alibi != 0 || a->window > 0
+        || !s->model->plan.is_causal || s->model->layers[st->layer].w[W_ATTN_SINKS].w) return false;
+    enum scores_mistake v = m && m->kind == MISTAKE_SCORES ? (enum scores_mistake)m->variant : N_SCORES_MISTAKE;
+    double scale = a->scale != 0 ? (double)a->scale : 1 / sqrt(a->k_dim), number = m ? m->number : 0;
+    if (v == SCORES_SCALE) scale *= number;
+    bool is_late = v == SCORES_MASK_LATE || v == SCORES_OVER_HEADS || v == SCORES_OVER_TOKENS;
+    for (uint32_t t = 0; t < st->n_token; t++) {
+        uint32_t own = st->pos + t;
+        for (uint32_t h = 0; h < n_head; h++) {
+            uint32_t g = head_read(m, h, n_head, a->n_head_kv);
+            double *row = y + ((size_t)t * n_head + h) * n_key;
+            int64_t last = own;
+            if (v == SCORES_FUTURE) last += (int64_t)number;
+            for (uint32_t i = 0; i < n_key; i++) {
+                uint32_t token = stored(m, i, own, s->n_prompt, n_key);
+                double dot = 0;
+                for (uint32_t e = 0; token != UINT32_MAX && e < a->k_dim; e++) {
+                    size_t at = place(m, token, g, e, n_key, a->n_head_kv, a->k_dim);
+                    dot += q[((size_t)t * n_head + h) * a->k_dim + e] * k[at];
+                }
+                double score = dot * scale;
+                if (v == SCORES_SOFTCAP) score = number * tanh(score / number);
+                bool is_seen = (int64_t)i <= last || (is_late && v == SCORES_MASK_LATE);
+                if (v == SCORES_HIDDEN && i == (uint32_t)number && own != i) is_seen = false;
+                if (v == SCORES_TWO_HIDDEN && (i == (uint32_t)number || i == (uint32_t)m->other) && own != i) {
+                    is_seen = false;
+                }
+                if (v == SCORES_WINDOW && own - i >= (uint32_t)number && i <= own) is_seen = false;
+                row[i] = is_seen ? score : -INFINITY;
+            }
+            bool none = true;
+            for (uint32_t i = 0; i < n_key; i++) none = none && row[i] == -INFINITY;
+            if (none) memset(row, 0, n_key * sizeof *row);   /* the softmax of equal scores, or zeros */
+            if (none && m->other > 0) continue;
+            if (v == SCORES_NO_SOFTMAX) {
+                for (uint32_t i = 0; i < n_key; i++) row[i] = row[i] == -INFINITY ? 0 : row[i];
+            } else if (v != SCORES_OVER_HEADS && v != SCORES_OVER_TOKENS) {
+                softmax(row, n_key, 1, v == SCORES_ZEROS ? n_key - 1 - own : 0);
+            }
+            for (uint32_t i = 0; v == SCORES_MASK_LATE && i < n_key; i++) row[i] = i <= own ? row[i] : 0;
+        }
+    }
+    for (uint32_t t = 0; v == SCORES_OVER_HEADS && t < st->n_token; t++) {
+        for (uint32_t i = 0; i < n_key; i++) softmax(y + (size_t)t * n_head * n_key + i, n_head, n_key, 0);
+    }
+    for (size_t c = 0; v == SCORES_OVER_TOKENS && c < (size_t)n_head * n_key; c++) {
+        softmax(y + c, st->n_token, (size_t)n_head * n_key, 0);
+    }
+    return true;
+}
+
+/* y (n_token, n_head, v_dim): the sums of V, weighted by the weights (n_token, n_head, n_key) */
+static bool compute_values(const struct step *st, double *y) {
+    struct mistakes *s = st->s;
+    const struct attn_plan *a = &plan_of(st)->attn;
+    const struct mistake *m = st->wrong;
+    uint32_t n_key = s->width[TAP_KQ_SOFT_MAX], n_head = st->n_head;
+    const double *weights = s->held[TAP_KQ_SOFT_MAX], *v = read_rows(st, ROWS_V, a->v_dim);
+    if (!weights || !v || s->n_head[TAP_KQ_SOFT_MAX] != n_head || a->v_dim != st->n) return false;
+    for (uint32_t t = 0; t < st->n_token; t++) {
+        for (uint32_t h = 0; h < n_head; h++) {
+            uint32_t g = head_read(m, h, n_head, a->n_head_kv);
+            double *out = y + ((size_t)t * n_head + h) * st->n;
+            memset(out, 0, st->n * sizeof *out);
+            for (uint32_t i = 0; i < n_key; i++) {
+                uint32_t token = stored(m, i, st->pos + t, s->n_prompt, n_key);
+                double weight = weights[((size_t)t * n_head + h) * n_key + i];
+                if (weight == 0 || token == UINT32_MAX) continue;
+                for (uint32_t e = 0; e < st->n; e++) {
+                    out[e] += weight * v[place(m, token, g, e, n_key, a->n_head_kv, a->v_dim)];
+                }
+            }
+        }
+    }
+    return true;
+}
+
+/* ---- the feed-forward network, sums, embeddings ------------------------------------------------------------------ */
+
+static double activation(enum gate_mistake kind, double z) {
+    double sigmoid = 1 / (1 + exp(-z));
+    switch (kind) {
+    case GLU_GELU_TANH: return 0.5 * z * (1 + tanh(0.79788456080286535588 * (z + 0.044715 * z * z * z)));
+    case GLU_GELU_ERF: return 0.5 * z * (1 + erf(z * 0.70710678118654752440));
+    case GLU_GELU_QUICK: return z / (1 + exp(-1.702 * z));
+    case GLU_RELU: return fmax(z, 0);
+    case GLU_RELU_SQR: return z > 0 ? z * z : 0;
+    case GLU_SIGMOID: return sigmoid;
+    case GLU_TANH: return tanh(z);
+    case GLU_NONE: return z;
+    case GLU_TWICE: return z * sigmoid / (1 + exp(-z * sigmoid));
+    case GLU_SOFTPLUS: return z > 20 ? z : log1p(exp(z));
+    default: return z * sigmoid;
+    }
+}
+
+static bool compute_gate(const struct step *st, double *y) {
+    uint32_t n, n_up, width = st->n_head * st->n;
+    const double *gate = input_of(st, 0, &n), *up = input_of(st, 1, &n_up);
+    enum activation right = plan_of(st)->ffn.activation;
+    bool is_known = right == ACT_SILU || right == ACT_GELU_TANH;
+    if (!gate || !up || n != width || n_up != width || !is_known || plan_of(st)->ffn.limit_shared != 0) return false;
+    bool is_wrong = st->wrong && st->wrong->kind == MISTAKE_GATE;
+    enum gate_mistake own = right == ACT_SILU ? GLU_SILU : GLU_GELU_TANH;
+    enum gate_mistake v = is_wrong ? (enum gate_mistake)st->wrong->variant : own;
+    for (size_t i = 0; i < (size_t)st->n_token * width; i++) {
+        double g = gate[i], u = up[i];
+        y[i] = v == GLU_EXCHANGED ? activation(own, u) * g : v == GLU_LATE ? activation(own, g * u)
+             : v == GLU_SUM ? activation(own, g) + u : v == GLU_ALONE ? activation(own, g)
+             : v == GLU_UP_ALONE ? u : activation(v, g) * u;
+    }
+    return true;
+}
+
+static bool compute_sum(const struct step *st, double *y) {
+    uint32_t n_a, n_b, width = st->n_head * st->n;
+    const double *a = input_of(st, 0, &n_a), *b = input_of(st, 1, &n_b);
+    if (!a || !b || n_a != width || n_b != width) return false;
+    bool is_wrong = st->wrong && st->wrong->kind == MISTAKE_SUM;
+    double of_a = is_wrong ? st->wrong->number : (double)st->s->model->plan.residual_scale;
+    double of_b = is_wrong ? st->wrong->other : 1;
+    for (size_t i = 0; i < (size_t)st->n_token * width; i++) y[i] = of_a * a[i] + of_b * b[i];
+    return true;
+}
+
+static bool compute_embedding(const struct step *st, double *y) {
+    struct mistakes *s = st->s;
+    const struct weight *w = s->model->token_embd.w;
+    double shift = st->wrong && st->wrong->kind == MISTAKE_TOKEN ? st->wrong->number : 0;
+    for (uint32_t t = 0; t < st->n_token; t++) {
+        int64_t at = (int64_t)st->pos + t + (int64_t)shift;
+        if (at < 0) at = 0;
+        if (at >= s->n_token) at = s->n_token - 1;
+        const float *row = weight_floats(s, w, (uint32_t)s->tokens[at]);
+        for (uint32_t i = 0; i < st->n; i++) {
+            y[(size_t)t * st->n + i] = (double)row[i] * (double)s->model->plan.embedding_scale;
+        }
+    }
+    return true;
+}
+
+static bool compute(const struct step *st, double *y) {
+    switch (kind_of(st->id)) {
+    case STEP_EMBD: return compute_embedding(st, y);
+    case STEP_NORM: return compute_norm(st, y);
+    case STEP_LINEAR: return compute_linear(st, y);
+    case STEP_ROPE: return compute_rope(st, y);
+    case STEP_SCORES: return compute_scores(st, y);
+    case STEP_VALUES: return compute_values(st, y);
+    case STEP_GATE: return compute_gate(st, y);
+    case STEP_SUM: return compute_sum(st, y);
+    default: return false;
+    }
+}
+
+/* ---- a step with a mistake --------------------------------------------------------------------------------------- */
+
+/* Writes the result with the mistake to y.  Returns false if the mistake does not fit the step. */
+static bool compute_wrong(const struct step *st, double *y) {
+    const struct mistake *m = st->wrong;
+    size_t n = (size_t)st->n_token * st->n_head * st->n;
+    uint32_t width;
+    const double *input;
+    switch (m->kind) {
+    case MISTAKE_ORDER:
+        if (m->axis == AXIS_INPUT || m->axis == AXIS_WEIGHT) break;
+        reorder(m, st->x, st->n_token, st->n_head, st->n, y);
+        return true;
+    case MISTAKE_SCALE:
+        for (size_t i = 0; i < n; i++) y[i] = m->number * st->x[i];
+        return true;
+    case MISTAKE_LAYOUT: lay_out(st, y); return true;
+    case MISTAKE_SKIP:
+        input = input_of(st, 0, &width);
+        if (!input || width != st->n_head * st->n) return false;
+        memcpy(y, input, n * sizeof *y);
+        return true;
+    case MISTAKE_LEFT_OUT:
+        input = held(st->s, TAP_L_OUT, st->layer, &width);   /* l_out of this layer is not held yet */
+        if (!input || width != st->n_head * st->n) return false;
+        memcpy(y, input, n * sizeof *y);
+        return true;
+    default: break;
+    }
+    return (st->s->supported >> st->id & 1) && compute(st, y);
+}
+
+static bool is_in_scope(const struct mistakes *s, const struct mistake *m, uint32_t pos, uint32_t head) {
+    if (m->head != EVERYWHERE && (uint32_t)m->head != head) return false;
+    switch (m->tokens) {
+    case TOKENS_DECODED: return pos >= s->n_prompt;
+    case TOKENS_PROMPT: return pos < s->n_prompt;
+    case TOKENS_FIRST: return pos == 0;
+    case TOKENS_LAST: return pos + 1 == s->n_token;
+    default: return true;
+    }
+}
+
+bool mistakes_change(const struct mistakes *s, enum tap_id id, int32_t layer) {
+    const struct mistake *m = s->mistake;
+    return m && (m->taps >> id & 1) && (m->layer == EVERYWHERE || m->layer == layer);
+}
+
+static void change(const struct step *st) {
+    struct mistakes *s = st->s;
+    uint64_t n = (uint64_t)st->n_token * st->n_head * st->n;
+    if (!reserve(s, &s->y, &s->n_y, n) || !compute_wrong(st, s->y)) return;
+    for (size_t block = 0; block < (size_t)st->n_token * st->n_head; block++) {
+        uint32_t pos = st->pos + (uint32_t)(block / st->n_head), head = (uint32_t)(block % st->n_head);
+        if (!is_in_scope(s, st->wrong, pos, head)) continue;
+        memcpy(st->x + block * st->n, s->y + block * st->n, st->n * sizeof *st->x);
+    }
+}
+
+/* Sets or clears the step's bit in s->supported. */
+static void check(const struct step *st) {
+    struct mistakes *s = st->s;
+    uint64_t n = (uint64_t)st->n_token * st->n_head * st->n;
+    if (!reserve(s, &s->y, &s->n_y, n)) return;
+    bool is_same = compute(st, s->y);
+    double sum = 0, norm = 0;
+    for (uint64_t i = 0; is_same && i < n; i++) {
+        sum += (s->y[i] - st->x[i]) * (s->y[i] - st->x[i]);
+        norm += st->x[i] * st->x[i];
+    }
+    is_same = is_same && sum <= SAME * SAME * norm;
+    if (!is_same) s->supported &= ~(UINT64_C(1) << st->id);
+}
+
+/* Keeps the result of a step for the steps after it. */
+static void hold(struct mistakes *s, const plumb_tap *tap, enum tap_id id, const double *x) {
+    uint64_t n = (uint64_t)tap->n_token * tap->n_head * tap->n;
+    s->n_head[id] = s->width[id] = 0;
+    if (!reserve(s, &s->held[id], &s->cap[id], n)) return;
+    memcpy(s->held[id], x, (size_t)n * sizeof *x);
+    s->n_head[id] = tap->n_head;
+    s->width[id] = tap->n;
+    uint32_t which = id == TAP_KCUR_ROPE ? ROWS_K : id == TAP_VCUR ? ROWS_V : id == TAP_KCUR ? ROWS_K_BEFORE_ROPE
+                   : N_ROWS;
+    if (which == N_ROWS || tap->layer < 0) return;
+    size_t width = (size_t)tap->n_head * tap->n;
+    double *rows = s->rows[which] + (rows_of(s, which, tap->layer) - s->rows[which]);
+    for (uint32_t t = 0; t < tap->n_token && tap->pos + t < s->n_token; t++) {
+        memcpy(rows + (tap->pos + t) * width, x + t * width, width * sizeof *x);
+    }
+}
+
+void mistakes_step(struct mistakes *s, const plumb_tap *tap, enum tap_id id, double *x) {
+    struct step st = { s, s->mistake, id, tap->layer, tap->pos, tap->n_token, tap->n_head, tap->n, x };
+    if (s->is_checking) {
+        st.wrong = NULL;
+        check(&st);
+    } else if (mistakes_change(s, id, tap->layer)) {
+        change(&st);
+    }
+    hold(s, tap, id, x);
+}
+
+/* ---- create, free ------------------------------------------------------------------------------------------------ */
+
+plumb_status mistakes_create(struct mistakes **out, const struct model *m, const int32_t *tokens, uint32_t n_token,
+                             uint32_t n_prompt, struct error *err) {
+    const struct plan *p = &m->plan;
+    struct mistakes *s = calloc(1, sizeof *s);
+    *out = s;
+    uint64_t n_row = (uint64_t)p->n_layer * n_token, n_k, n_v;
+    if (!s || !mul_u64(n_row, p->max_k, &n_k) || !mul_u64(n_row, p->max_v, &n_v)
+        || !(s->rows[ROWS_K] = alloc_array(n_k, sizeof **s->rows))
+        || !(s->rows[ROWS_K_BEFORE_ROPE] = alloc_array(n_k, sizeof **s->rows))
+        || !(s->rows[ROWS_V] = alloc_array(n_v, sizeof **s->rows))
+        || !(s->row = alloc_array(plan_max_row(p), sizeof *s->row))
+        || !(s->bytes = alloc_array(plan_max_row(p), sizeof *s->row))) {
+        mistakes_free(s);
+        *out = NULL;
+        return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the keys and values of %u tokens", n_token);
+    }
+    s->model = m;
+    s->tokens = tokens;
+    s->n_token = n_token;
+    s->n_prompt = n_prompt;
+    s->order = model_tap_order(m);
+    s->supported = UINT64_MAX;
+    return PLUMB_OK;
+}
+
+void mistakes_free(struct mistakes *s) {
+    if (!s) return;
+    for (uint32_t i = 0; i < TAP_COUNT; i++) free(s->held[i]);
+    for (uint32_t i = 0; i < N_ROWS; i++) free(s->rows[i]);
+    free(s->y);
+    free(s->x);
+    free(s->row);
+    free(s->bytes);
+    free(s);
+}

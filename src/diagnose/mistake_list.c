@@ -1,0 +1,465 @@
+/* The mistakes that are tried in each step, and how they are said.  They are what a formula leaves open to a mistake:
+ * each of its constants, inputs and tensors, and each axis of its arrays. */
+#include "diagnose/mistake.h"
+
+#include "trace/report.h"
+#include "trace/tap_names.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* Steps that engines compute with the same function.  A mistake in it is made in all of them. */
+static const uint64_t together[] = {
+    TAP_SET(ATTN_NORM) | TAP_SET(FFN_NORM) | TAP_SET(RESULT_NORM), TAP_SET(QCUR_NORMED) | TAP_SET(KCUR_NORMED),
+    TAP_SET(QCUR_ROPE) | TAP_SET(KCUR_ROPE), TAP_SET(KQ_SOFT_MAX) | TAP_SET(KQV_OUT),
+    TAP_SET(FFN_INP) | TAP_SET(L_OUT),
+};
+
+static const uint64_t norms = TAP_SET(ATTN_NORM) | TAP_SET(FFN_NORM) | TAP_SET(QCUR_NORMED) | TAP_SET(KCUR_NORMED)
+                            | TAP_SET(ATTN_POST_NORM) | TAP_SET(FFN_POST_NORM);
+static const uint64_t products = TAP_SET(QCUR) | TAP_SET(KCUR) | TAP_SET(VCUR) | TAP_SET(ATTN_OUT) | TAP_SET(FFN_GATE)
+                               | TAP_SET(FFN_UP) | TAP_SET(FFN_OUT);
+
+struct list {
+    const struct mistakes *s;
+    enum tap_id id;
+    int32_t layer;
+    void (*try)(void *user, const struct mistake *m);
+    void *user;
+};
+
+/* Tries a mistake in the step alone and, from the first step of several that are computed alike, in all of these. */
+static void try_one(const struct list *l, struct mistake m) {
+    m.layer = m.head = EVERYWHERE;
+    m.taps = UINT64_C(1) << l->id;
+    l->try(l->user, &m);
+    bool can_be_shared = m.kind != MISTAKE_INPUT && m.kind != MISTAKE_TENSOR;
+    for (size_t i = 0; i < sizeof together / sizeof *together && can_be_shared; i++) {
+        bool is_first = (together[i] & m.taps) && !(together[i] & (m.taps - 1));
+        if (!is_first) continue;
+        m.taps = together[i];
+        l->try(l->user, &m);
+        return;
+    }
+}
+
+static void try_orders(const struct list *l, const struct mistakes *s, enum axis axis, uint32_t n) {
+    (void)s;
+    for (uint8_t order = 0; order < N_ARRAY_ORDER && n > 1; order++) {
+        if (axis == AXIS_TOKENS && order > ARRAY_ZERO_LAST) break;
+        try_one(l, (struct mistake){ .kind = MISTAKE_ORDER, .variant = order, .axis = (uint8_t)axis });
+    }
+}
+
+static void try_arrays(const struct list *l) {
+    const struct mistakes *s = l->s;
+    uint32_t n_head = s->n_head[l->id], n = s->width[l->id];
+    static const double factors[] = { 0, 2, 0.5, -1, 3, 4, 0.25, 10, 0.1, 1.1, 0.9, 1.5 };
+    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {
+        try_one(l, (struct mistake){ .kind = MISTAKE_SCALE, .number = factors[i] });
+    }
+    double roots[] = { sqrt(s->model->plan.n_embd), 1 / sqrt(s->model->plan.n_embd) };
+    for (size_t i = 0; i < 2; i++) try_one(l, (struct mistake){ .kind = MISTAKE_SCALE, .number = roots[i] });
+    if (l->id == TAP_KQ_SOFT_MAX) return;   /* its elements are keys: see try_attention */
+    try_orders(l, s, AXIS_ELEMENTS, n);
+    try_orders(l, s, AXIS_TOKENS, s->n_prompt);
+    if (n_head > 1) try_orders(l, s, AXIS_HEADS, n_head);
+    for (uint8_t layout = 0; layout < N_LAYOUT; layout++) {
+        bool has_heads = layout != LAYOUT_ELEMENT_TOKEN && layout != LAYOUT_TOKEN_ELEMENT;
+        if (has_heads && n_head == 1) continue;
+        try_one(l, (struct mistake){ .kind = MISTAKE_LAYOUT, .variant = layout });
+    }
+    /* The elements of all heads together, where an order of them is none within the heads. */
+}
+
+/* The other activations of the layer that have the width of input number `at`. */
+static void try_inputs(const struct list *l, uint8_t at, uint32_t width) {
+    const struct mistakes *s = l->s;
+    static const enum tap_id of_layer[] = {
+        TAP_EMBD, TAP_L_OUT, TAP_ATTN_NORM, TAP_QCUR, TAP_KCUR, TAP_VCUR, TAP_QCUR_NORMED, TAP_KCUR_NORMED,
+        TAP_QCUR_ROPE, TAP_KCUR_ROPE, TAP_KQV_OUT, TAP_ATTN_OUT, TAP_FFN_INP, TAP_FFN_NORM, TAP_FFN_GATE, TAP_FFN_UP,
+        TAP_FFN_SWIGLU, TAP_FFN_OUT,
+    };
+    for (size_t i = 0; i < sizeof of_layer / sizeof *of_layer; i++) {
+        enum tap_id input = of_layer[i];
+        if (s->n_head[input] * s->width[input] != width) continue;
+        try_one(l, (struct mistake){ .kind = MISTAKE_INPUT, .at = at, .input = input });
+    }
+}
+
+static void try_tensors(const struct list *l) {
+    const struct model *model = l->s->model;
+    enum weight_id own = mistake_weight(l->id);
+    const struct weight *w = model->layers[l->layer].w[own].w;
+    if (!w) return;
+    for (uint32_t id = 0; id < W_LAYER_COUNT; id++) {
+        const struct weight *other = model->layers[l->layer].w[id].w;
+        bool fits = other && other->n_in == w->n_in && other->n_out == w->n_out && other->n_matrix <= 1;
+        if (!fits || id == own) continue;
+        try_one(l, (struct mistake){ .kind = MISTAKE_TENSOR, .weight = (enum weight_id)id, .from_layer = -1 });
+    }
+    for (uint32_t il = 0; il < model->plan.n_layer; il++) {
+        for (uint32_t id = 0; id < W_LAYER_COUNT; id++) {
+            const struct weight *other = model->layers[il].w[id].w;
+            bool fits = other && other->n_in == w->n_in && other->n_out == w->n_out && other->n_matrix <= 1;
+            if (!fits || il == (uint32_t)l->layer) continue;
+            try_one(l, (struct mistake){ .kind = MISTAKE_TENSOR, .weight = (enum weight_id)id,
+                                         .from_layer = (int32_t)il });
+        }
+    }
+}
+
+static void try_rope(const struct list *l) {
+    static const struct { enum rope_mistake variant; double number; } rows[] = {
+        { ROPE_OTHER_PAIRS, 0 }, { ROPE_BACKWARD, 0 }, { ROPE_EXCHANGED, 0 }, { ROPE_NO_SINE, 0 },
+        { ROPE_NO_COSINE, 0 }, { ROPE_TWICE, 0 }, { ROPE_IN_PLACE, 0 }, { ROPE_OFFSET, 1 }, { ROPE_OFFSET, -1 },
+        { ROPE_OFFSET, 2 }, { ROPE_OFFSET, -2 }, { ROPE_OFFSET, 5 }, { ROPE_OFFSET, 10 }, { ROPE_SCALED, 0.5 },
+        { ROPE_SCALED, 0.25 }, { ROPE_SCALED, 0.125 }, { ROPE_SCALED, 2 }, { ROPE_SCALED, 4 }, { ROPE_SCALED, 8 },
+        { ROPE_BASE, 10 }, { ROPE_BASE, 100 }, { ROPE_BASE, 500 }, { ROPE_BASE, 1000 }, { ROPE_BASE, 5000 },
+        { ROPE_BASE, 10000 }, { ROPE_BASE, 20000 }, { ROPE_BASE, 50000 }, { ROPE_BASE, 100000 }, { ROPE_BASE, 500000 },
+        { ROPE_BASE, 1e6 }, { ROPE_BASE, 1e7 }, { ROPE_PART, 0.5 }, { ROPE_PART, 0.25 }, { ROPE_EXPONENT, 0.5 },
+        { ROPE_EXPONENT, 2 }, { ROPE_EXPONENT, -1 }, { ROPE_DEGREES, 0 }, { ROPE_BATCH, 0 }, { ROPE_SAME_POSITION, 0 },
+        { ROPE_SECOND_PART, 0.5 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        try_one(l, (struct mistake){ .kind = MISTAKE_ROPE, .variant = (uint8_t)rows[i].variant,
+                                     .number = rows[i].number });
+    }
+}
+
+static void try_attention(const struct list *l) {
+    const struct mistakes *s = l->s;
+    const struct attn_plan *a = &s->model->plan.layers[l->layer].attn;
+    double root = sqrt(a->k_dim), width = sqrt(s->model->plan.n_embd);
+    const struct { enum scores_mistake variant; double number; } rows[] = {
+        { SCORES_SCALE, root }, { SCORES_SCALE, 1 / root }, { SCORES_SCALE, root / width }, { SCORES_SCALE, 2 },
+        { SCORES_SCALE, 0.5 }, { SCORES_SCALE, sqrt(2) }, { SCORES_SCALE, sqrt(0.5) }, { SCORES_SCALE, log(2) },
+        { SCORES_SCALE, 1 / log(2) }, { SCORES_SCALE, -1 }, { SCORES_SCALE, 0 }, { SCORES_SCALE, root / a->k_dim * 2 },
+        { SCORES_SCALE, 0.1 * root }, { SCORES_SCALE, 10 }, { SCORES_SCALE, 0.1 }, { SCORES_SCALE, 1.1 },
+        { SCORES_SCALE, 0.9 }, { SCORES_SCALE, sqrt(a->n_head) }, { SCORES_SCALE, 1 / sqrt(a->n_head) },
+        { SCORES_SOFTCAP, 50 }, { SCORES_SOFTCAP, 30 }, { SCORES_SOFTCAP, 20 }, { SCORES_SOFTCAP, 10 },
+        { SCORES_SOFTCAP, 5 }, { SCORES_SOFTCAP, 2 }, { SCORES_SOFTCAP, 1 },
+        { SCORES_FUTURE, 1 }, { SCORES_FUTURE, 2 }, { SCORES_FUTURE, -1 }, { SCORES_FUTURE, -2 },
+        { SCORES_FUTURE, UINT32_MAX }, { SCORES_MASK_LATE, 0 }, { SCORES_ZEROS, 0 }, { SCORES_OVER_HEADS, 0 },
+        { SCORES_OVER_TOKENS, 0 }, { SCORES_NO_SOFTMAX, 0 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        try_one(l, (struct mistake){ .kind = MISTAKE_SCORES, .variant = (uint8_t)rows[i].variant,
+                                     .number = rows[i].number });
+    }
+    for (int future = -2; future < 0; future++) {   /* the first tokens see no key: all zeros */
+        try_one(l, (struct mistake){ .kind = MISTAKE_SCORES, .variant = SCORES_FUTURE, .number = future, .other = 1 });
+    }
+    for (uint32_t i = 0; i < s->n_token && i < 8; i++) {
+        try_one(l, (struct mistake){ .kind = MISTAKE_SCORES, .variant = SCORES_HIDDEN, .number = i });
+        for (uint32_t k = i + 1; k < s->n_token && k < 8; k++) {
+            try_one(l, (struct mistake){ .kind = MISTAKE_SCORES, .variant = SCORES_TWO_HIDDEN, .number = i,
+                                         .other = k });
+        }
+        if (i > 0) try_one(l, (struct mistake){ .kind = MISTAKE_SCORES, .variant = SCORES_WINDOW, .number = i });
+    }
+}
+
+/* K is read by kq_soft_max, V by kqv_out. */
+static void try_cache(const struct list *l) {
+    bool is_k = l->id == TAP_KQ_SOFT_MAX;
+    const struct attn_plan *a = &l->s->model->plan.layers[l->layer].attn;
+    for (uint8_t v = 0; v < N_HEADS_MISTAKE && a->n_head > 1; v++) {
+        try_one(l, (struct mistake){ .kind = MISTAKE_HEADS, .variant = v });
+    }
+    for (uint8_t v = 0; v < N_CACHE_MISTAKE; v++) try_one(l, (struct mistake){ .kind = MISTAKE_CACHE, .variant = v });
+    const enum tap_id rows[] = { TAP_KCUR_ROPE, TAP_KCUR, TAP_VCUR };
+    for (int before = 0; before < 2; before++) {
+        for (size_t i = 0; i < 3; i++) {
+            bool is_right = !before && rows[i] == (is_k ? TAP_KCUR_ROPE : TAP_VCUR);
+            if (is_right || (before && l->layer == 0)) continue;
+            try_one(l, (struct mistake){ .kind = MISTAKE_INPUT, .at = 1, .input = rows[i], .is_before = before });
+        }
+    }
+}
+
+static void try_sums(const struct list *l) {
+    static const double pairs[][2] = { { 1, 0 }, { 0, 1 }, { 1, 2 }, { 2, 1 }, { 1, -1 }, { -1, 1 }, { 0.5, 1 },
+                                       { 1, 0.5 }, { 0.5, 0.5 }, { 2, 2 }, { 0, 2 }, { 2, 0 }, { 1, 3 }, { 3, 1 } };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        try_one(l, (struct mistake){ .kind = MISTAKE_SUM, .number = pairs[i][0], .other = pairs[i][1] });
+    }
+}
+
+void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
+                   void (*try)(void *user, const struct mistake *m), void *user) {
+    struct list l = { s, id, layer, try, user };
+    uint64_t set = UINT64_C(1) << id;
+    uint32_t width = s->n_head[id] * s->width[id];
+    bool is_known = s->supported >> id & 1;
+    try_arrays(&l);
+    if (!is_known) return;
+    if (set & norms) {
+        try_one(&l, (struct mistake){ .kind = MISTAKE_SKIP });
+        for (uint8_t v = 0; v < N_NORM_MISTAKE; v++) try_one(&l, (struct mistake){ .kind = MISTAKE_NORM, .variant = v });
+        static const double eps[] = { 0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 1e-8, 1e-12 };
+        for (size_t i = 0; i < sizeof eps / sizeof *eps; i++) {
+            try_one(&l, (struct mistake){ .kind = MISTAKE_EPS, .number = eps[i] });
+        }
+        const struct weight *w = s->model->layers[layer].w[mistake_weight(id)].w;
+        try_orders(&l, s, AXIS_WEIGHT, w ? w->n_in : 1);
+        try_inputs(&l, 0, width);
+        try_tensors(&l);
+    }
+    if (set & products) {
+        const struct affine *of = &s->model->layers[layer].w[mistake_weight(id)];
+        try_orders(&l, s, AXIS_INPUT, of->w->n_in);
+        if (of->b || s->n_head[id] > 1) try_orders(&l, s, AXIS_WEIGHT, of->w->n_out);
+        try_one(&l, (struct mistake){ .kind = MISTAKE_TRANSPOSED });
+        if (of->b) try_one(&l, (struct mistake){ .kind = MISTAKE_BIAS, .number = 0 });
+        if (of->b) try_one(&l, (struct mistake){ .kind = MISTAKE_BIAS, .number = 2 });
+        try_inputs(&l, 0, of->w->n_in);
+        try_tensors(&l);
+    }
+    if (set & (TAP_SET(QCUR_ROPE) | TAP_SET(KCUR_ROPE))) {
+        try_one(&l, (struct mistake){ .kind = MISTAKE_SKIP });
+        try_inputs(&l, 0, width);
+        try_rope(&l);
+    }
+    if (id == TAP_KQ_SOFT_MAX) {
+        try_inputs(&l, 0, s->n_head[TAP_QCUR_ROPE] * s->width[TAP_QCUR_ROPE]);
+        try_attention(&l);
+    }
+    if (id == TAP_KQ_SOFT_MAX || id == TAP_KQV_OUT) try_cache(&l);
+    for (uint8_t v = 0; v < N_GATE_MISTAKE && id == TAP_FFN_SWIGLU; v++) {
+        try_one(&l, (struct mistake){ .kind = MISTAKE_GATE, .variant = v });
+    }
+    if (id == TAP_FFN_SWIGLU) try_inputs(&l, 0, width);
+    if (id == TAP_FFN_SWIGLU) try_inputs(&l, 1, width);
+    if (id == TAP_FFN_INP || id == TAP_L_OUT) {
+        try_sums(&l);
+        try_inputs(&l, 0, width);
+        try_inputs(&l, 1, width);
+    }
+    for (int shift = -2; shift <= 2 && id == TAP_EMBD; shift++) {
+        if (shift != 0) try_one(&l, (struct mistake){ .kind = MISTAKE_TOKEN, .number = shift });
+    }
+}
+
+/* ---- sentences --------------------------------------------------------------------------------------------------- */
+
+static const char *const order_texts[N_ARRAY_ORDER] = {
+    [ARRAY_REVERSED] = "%s in reverse order", [ARRAY_NEXT] = "%s shifted by one: each is the next one",
+    [ARRAY_BEFORE] = "%s shifted by one: each is the one before it", [ARRAY_HALVES] = "the two halves of %s exchanged",
+    [ARRAY_NEIGHBOURS] = "neighbouring %s exchanged", [ARRAY_FIRST_TWO] = "the first two of %s exchanged",
+    [ARRAY_ENDS] = "the first and the last of %s exchanged",
+    [ARRAY_EVENS_FIRST] = "%s in another order: first the even ones, then the odd ones",
+    [ARRAY_INTERLEAVED] = "%s in another order: those of the two halves in turn",
+    [ARRAY_ALL_FIRST] = "the first of %s repeated in place of all", [ARRAY_ALL_LAST] = "the last of %s in place of all",
+    [ARRAY_HALF_TWICE] = "the first half of %s twice", [ARRAY_PAIRS_SAME] = "each second of %s the same as the one "
+    "before it, the first of the pair repeated", [ARRAY_ZERO_FIRST] = "the first of %s zero",
+    [ARRAY_ZERO_LAST] = "the last of %s zero", [ARRAY_ZERO_QUARTER] = "the last quarter of %s zero",
+    [ARRAY_ZERO_HALF] = "the last half of %s zero", [ARRAY_ZERO_FOURTHS] = "every fourth of %s zero",
+    [ARRAY_ZERO_ODD] = "every second of %s zero",
+};
+
+static const char *const norm_texts[N_NORM_MISTAKE] = {
+    [NORM_NO_WEIGHT] = "is the norm without its weight", [NORM_WEIGHT_TWICE] = "has its weight applied twice",
+    [NORM_WEIGHT_PLUS_1] = "is multiplied by 1 + its weight", [NORM_NO_ROOT] = "is x / mean(x^2) * w: the square root "
+    "is missing", [NORM_NOT_DIVIDED] = "is x * w: it is not divided by the root of the mean square",
+    [NORM_SUM] = "is divided by the root of the sum of squares, not of their mean",
+    [NORM_CENTERED] = "has the mean subtracted from its input", [NORM_VARIANCE] = "is a layer norm: the mean is "
+    "subtracted, and the variance takes the place of the mean square", [NORM_TWICE] = "is the norm of the norm: it is "
+    "applied twice", [NORM_WEIGHT_FIRST] = "is the norm of the input times the weight: the weight comes first",
+    [NORM_PARTS_2] = "is computed over each half of a row, another axis",
+    [NORM_PARTS_4] = "is computed over each quarter of a row, another axis",
+    [NORM_PARTS_8] = "is computed over each of 8 parts of a row, another axis",
+    [NORM_TOKENS] = "is computed over all tokens of the batch together, another axis",
+    [NORM_ACROSS_TOKENS] = "is computed over the tokens of the batch, another axis",
+    [NORM_MEAN_ABS] = "is divided by the mean of the absolute values",
+    [NORM_FIRST_HALF] = "is divided by the root of the mean square of the first half of a row",
+};
+
+static const char *const rope_texts[N_ROPE_MISTAKE] = {
+    [ROPE_OTHER_PAIRS] = "is rotated in the other kind of pairs", [ROPE_BACKWARD] = "is rotated in the other direction",
+    [ROPE_EXCHANGED] = "is rotated with sine and cosine exchanged", [ROPE_NO_SINE] = "is rotated without the sine",
+    [ROPE_NO_COSINE] = "is rotated without the cosine", [ROPE_TWICE] = "is rotated twice",
+    [ROPE_IN_PLACE] = "is rotated in place: the second element of a pair is computed from the first after it was "
+    "rotated", [ROPE_OFFSET] = "is rotated for a position shifted by %g", [ROPE_SCALED] = "is rotated by %g times the "
+    "right angles, as if positions were scaled", [ROPE_BASE] = "is rotated with the base %g",
+    [ROPE_PART] = "has only a part of its elements rotated: %g of them", [ROPE_EXPONENT] = "is rotated with %g times "
+    "the right exponents of the frequencies", [ROPE_DEGREES] = "is rotated by angles in degrees that are taken for "
+    "radians", [ROPE_BATCH] = "is rotated for the position in the batch, not in the text",
+    [ROPE_SAME_POSITION] = "is rotated for the position of the first token of the batch",
+    [ROPE_SECOND_PART] = "has only the last part of its elements rotated: %g of them",
+};
+
+static const char *const scores_texts[N_SCORES_MISTAKE] = {
+    [SCORES_SCALE] = "is the softmax of %g times the right scores: their scale is wrong",
+    [SCORES_SOFTCAP] = "is the softmax of scores with a softcap of %g (tanh)",
+    [SCORES_FUTURE] = "has a mask that ends %g keys too late", [SCORES_HIDDEN] = "does not see the key of token %g",
+    [SCORES_TWO_HIDDEN] = "does not see the keys of tokens %g and %g",
+    [SCORES_WINDOW] = "sees only the last %g keys, as if there were a window",
+    [SCORES_MASK_LATE] = "is masked after the softmax, so that its sum is too small",
+    [SCORES_ZEROS] = "has hidden keys that count as scores of 0 in the sum",
+    [SCORES_OVER_HEADS] = "is a softmax over the heads, another axis",
+    [SCORES_OVER_TOKENS] = "is a softmax over the tokens of the batch, another axis",
+    [SCORES_NO_SOFTMAX] = "is the scores themselves, without the softmax",
+};
+
+static const char *const heads_texts[N_HEADS_MISTAKE] = {
+    [KV_MODULO] = "has heads that read the heads of %s in another order: head h reads head h %% %u", [KV_REVERSED] = "has heads that read the heads of %s in "
+    "reverse order", [KV_NEXT] = "has heads that read the next head of %s", [KV_FIRST] = "has all heads read "
+    "the first head of %s", [KV_LAST] = "has all heads read the last head of %s",
+    [KV_EARLY] = "has groups of heads that begin one head too early: head h reads head (h + 1) / group of %s",
+};
+
+static const char *const cache_texts[N_CACHE_MISTAKE] = {
+    [CACHE_NOT_DECODED] = "reads zeros as the %s of decoded tokens: they are not stored in the cache",
+    [CACHE_EARLY] = "reads the %s of decoded tokens that are stored one slot too early",
+    [CACHE_LATE] = "reads the %s of decoded tokens that are stored one slot too late",
+    [CACHE_ONE_SLOT] = "reads the %s of decoded tokens that all use the last slot of the prompt",
+    [CACHE_PROMPT_REVERSED] = "reads the %s of the prompt's tokens from the cache in reverse order",
+    [CACHE_ONLY_OWN] = "reads only the %s of the own token in the cache",
+    [CACHE_ROWS_BY_HEAD] = "has rows of %s, stored as (token, head), read as (head, token)",
+    [CACHE_ROWS_BY_SLOT] = "has rows of %s, stored as (head, token), read as (token, head)",
+};
+
+static const char *const gate_texts[N_GATE_MISTAKE] = {
+    [GLU_GELU_TANH] = "is gelu_tanh(gate) * up", [GLU_GELU_ERF] = "is gelu_erf(gate) * up",
+    [GLU_GELU_QUICK] = "is gelu_quick(gate) * up", [GLU_SILU] = "is silu(gate) * up",
+    [GLU_RELU] = "is relu(gate) * up", [GLU_RELU_SQR] = "is relu(gate)^2 * up",
+    [GLU_SIGMOID] = "is sigmoid(gate) * up", [GLU_TANH] = "is tanh(gate) * up",
+    [GLU_NONE] = "is gate * up: the activation is left out", [GLU_TWICE] = "is silu(silu(gate)) * up: the activation "
+    "is applied twice", [GLU_SOFTPLUS] = "is softplus(gate) * up", [GLU_EXCHANGED] = "is silu(up) * gate: gate and up "
+    "are exchanged", [GLU_LATE] = "is silu(gate * up): the activation comes after the product",
+    [GLU_SUM] = "is silu(gate) + up: the sum instead of the product", [GLU_ALONE] = "is silu(gate): up is left out",
+    [GLU_UP_ALONE] = "is up: the gate is left out",
+};
+
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+
+void mistake_say(const struct mistakes *s, const struct mistake *m, int32_t layer, char *text, size_t size) {
+    size_t n = 0;
+    struct tap_text name;
+    enum tap_id first = TAP_EMBD;
+    while (!(m->taps >> first & 1)) first++;
+    bool is_k = first == TAP_KQ_SOFT_MAX;
+    const char *cached = m->taps & TAP_SET(KQ_SOFT_MAX) && m->taps & TAP_SET(KQV_OUT) ? "K and V" : is_k ? "K" : "V";
+    char what[40];
+    text[0] = '\0';
+    switch (m->kind) {
+    case MISTAKE_ORDER: {
+        static const char *const axes[] = { "its elements", "its heads", "the tokens of a batch",
+                                            "the elements of its input", "the rows of its matrix" };
+        bool is_norm = m->axis == AXIS_WEIGHT && (norms >> first & 1);
+        bool by_head = m->axis == AXIS_ELEMENTS && s->n_head[first] > 1;
+        snprintf(what, sizeof what, "%s", is_norm ? "the elements of its weight" : by_head ? "the elements of each head"
+                                          : axes[m->axis]);
+        report_append(text, size, &n, "has ");
+        report_append(text, size, &n, order_texts[m->variant], what);
+        break;
+    }
+    case MISTAKE_SCALE:
+        if (m->number == 0) report_append(text, size, &n, "is zero: it is left out");
+        else if (m->number == -1) report_append(text, size, &n, "has the wrong sign: it is -1 times what it should be");
+        else report_append(text, size, &n, "is %.6g times what it should be", m->number);
+        break;
+    case MISTAKE_LAYOUT: {
+        static const char *const axes[N_LAYOUT][2] = {
+            { "head, element", "element, head" }, { "element, head", "head, element" },
+            { "token, element", "element, token" }, { "element, token", "token, element" },
+            { "head, token, element", "token, head, element" }, { "token, head, element", "head, token, element" },
+        };
+        report_append(text, size, &n, "has its elements in a transposed order: stored as (%s), read as (%s)",
+                      axes[m->variant][0], axes[m->variant][1]);
+        break;
+    }
+    case MISTAKE_SKIP: report_append(text, size, &n, "is its input: the step is left out"); break;
+    case MISTAKE_LEFT_OUT:
+        report_append(text, size, &n, "is computed from %s instead of its input: layer %d is left out",
+                      tap_show(&name, m->layer > 0 ? TAP_L_OUT : TAP_EMBD, m->layer - 1), (int)m->layer);
+        break;
+    case MISTAKE_INPUT: {
+        bool is_cache = m->at == 1 && (first == TAP_KQ_SOFT_MAX || first == TAP_KQV_OUT);
+        bool is_residual = m->at == 1 && (first == TAP_FFN_INP || first == TAP_L_OUT);
+        int32_t of = m->is_before ? layer - 1 : m->input == TAP_L_OUT ? layer - 1 : m->input == TAP_EMBD ? -1 : layer;
+        enum tap_id input = m->input == TAP_L_OUT && layer == 0 ? TAP_EMBD : m->input;
+        report_append(text, size, &n, "is computed from %s instead of %s%s",
+                      tap_show(&name, input, input == TAP_EMBD ? -1 : of),
+                      is_cache ? is_k ? "K" : "V" : is_residual ? "the residual" : m->at == 1 ? "its second input"
+                               : "its input", m->is_before ? ", the one of the layer before" : "");
+        break;
+    }
+    case MISTAKE_TENSOR: {
+        const struct weight *w = s->model->layers[m->from_layer >= 0 ? m->from_layer : layer].w[m->weight].w;
+        const struct weight *own = s->model->layers[layer].w[mistake_weight(first)].w;
+        report_append(text, size, &n, "has %s %s instead of %s", norms >> first & 1 ? "the weight" : "the matrix",
+                      w ? w->name : "?", own ? own->name : "?");
+        break;
+    }
+    case MISTAKE_LAYER: {
+        static const char *const maps[N_LAYER_MAP] = {
+            "layer %u has the tensors of layer %u", "layers %u and %u are exchanged",
+            "all layers have the tensors of one (layer %u: those of %u)",
+            "each layer has the tensors of the next one (layer %u: those of %u)",
+            "each layer has the tensors of the one before (layer %u: those of %u)",
+            "the layers are in reverse order (layer %u: those of %u)",
+            "the layers are sorted as text (layer %u: those of %u)",
+        };
+        uint32_t from = mistake_layer(m, (uint32_t)layer, s->model->plan.n_layer);
+        const struct weight *w = s->model->layers[from].w[mistake_weight(first)].w;
+        report_append(text, size, &n, "is computed with %s: ", w ? w->name : "another tensor");
+        report_append(text, size, &n, maps[m->variant], (uint32_t)layer, from);
+        return;
+    }
+    case MISTAKE_TRANSPOSED:
+        report_append(text, size, &n, "has its matrix read transposed: its dimensions are exchanged");
+        break;
+    case MISTAKE_BIAS: report_append(text, size, &n, m->number == 0 ? "lacks its bias" : "has its bias added twice"); break;
+    case MISTAKE_NORM: report_append(text, size, &n, "%s", norm_texts[m->variant]); break;
+    case MISTAKE_EPS: report_append(text, size, &n, "is the norm with an eps of %g", m->number); break;
+    case MISTAKE_ROPE: report_append(text, size, &n, rope_texts[m->variant], m->number); break;
+    case MISTAKE_SCORES:
+        if (m->variant == SCORES_FUTURE && m->number < 0) {
+            report_append(text, size, &n, "has a mask that ends %g keys too early", -m->number);
+        } else if (m->variant == SCORES_FUTURE && m->number > 100) {
+            report_append(text, size, &n, "has no causal mask: it sees all keys of the batch");
+        } else {
+            report_append(text, size, &n, scores_texts[m->variant], m->number, m->other);
+        }
+        break;
+    case MISTAKE_HEADS:
+        report_append(text, size, &n, heads_texts[m->variant],
+                      cached, s->model->plan.layers[layer < 0 ? 0 : layer].attn.n_head_kv);
+        break;
+    case MISTAKE_CACHE: report_append(text, size, &n, cache_texts[m->variant], cached); break;
+    case MISTAKE_GATE: report_append(text, size, &n, "%s", gate_texts[m->variant]); break;
+    case MISTAKE_SUM: {
+        const char *sub = first == TAP_FFN_INP ? "attn_out" : "ffn_out", *res = first == TAP_FFN_INP ? "its input" :
+                          "ffn_inp";
+        if (m->other == 0) report_append(text, size, &n, "is %g * %s: the residual is missing", m->number, sub);
+        else if (m->number == 0) report_append(text, size, &n, "is %g * %s: %s is not added", m->other, res, sub);
+        else report_append(text, size, &n, "is %g * %s + %g * %s", m->number, sub, m->other, res);
+        break;
+    }
+    case MISTAKE_TOKEN:
+        report_append(text, size, &n, "is that of the token %g places %s", fabs(m->number),
+                      m->number < 0 ? "before" : "further on");
+        break;
+    default: break;
+    }
+    uint64_t others = m->taps & ~(UINT64_C(1) << first) & ~TAP_SET(RESULT_NORM);
+    for (uint32_t id = 0; id < TAP_COUNT; id++) {
+        if (others >> id & 1) report_append(text, size, &n, ", and so is %s", tap_spec((enum tap_id)id)->name);
+    }
+}
+
+void mistake_where(const struct mistakes *s, const struct mistake *m, char *text, size_t size) {
+    static const char *const tokens[N_TOKEN_SCOPE] = { "", "tokens that were decoded one by one", "tokens of the prompt",
+                                                       "token 0", "the last token" };
+    size_t n = 0;
+    (void)s;
+    text[0] = '\0';
+    if (m->kind == MISTAKE_LEFT_OUT || m->kind == MISTAKE_LAYER) return;   /* the sentence says it */
+    if (m->layer == EVERYWHERE && m->head == EVERYWHERE && m->tokens == TOKENS_ALL) return;
+    const char *between = "only in ";
+    if (m->head != EVERYWHERE) report_append(text, size, &n, "%shead %d", between, (int)m->head), between = ", ";
+    if (m->tokens != TOKENS_ALL) report_append(text, size, &n, "%s%s", between, tokens[m->tokens]), between = ", ";
+    if (m->layer != EVERYWHERE) report_append(text, size, &n, "%slayer %d", between, (int)m->layer);
+}

@@ -1,0 +1,259 @@
+/* Looks for the mistake of a dump that has activations only in part.
+ *
+ * The inputs of the first wrong layer are right, since what theirs has of the layers before agrees.  So every mistake of
+ * mistake_list.c is tried in that layer alone, on the truth's own inputs; the best ones are then tried in a run of all
+ * layers, made everywhere and made in this layer only.  A mistake is a finding if no tap of that run diverges.
+ */
+#include "diagnose/diagnose.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* BEST: how many mistakes are tried in all layers.  MAX_TOKEN: longer dumps are not searched.  MAX_PRODUCT: the search
+ * in the first wrong layer ends after so many multiplications; it then says that it did not try everything.
+ * GOOD: with an error below this, nothing that is made for some heads or tokens only is tried.  CLOSER: a mistake must
+ * lower the error of the first wrong tap by this factor.
+ * TIED: two mistakes are tied if the mean log10 of their errors differs by less.  FLOOR: errors below are rounding. */
+enum { BEST = 10, MAX_TOKEN = 256 };
+#define MAX_PRODUCT UINT64_C(12000000000)
+#define GOOD 1e-4
+#define CLOSER 2.0
+#define TIED 0.05
+#define FLOOR 2e-6
+
+struct guess {
+    struct mistake mistake;
+    double error, score;   /* of the first wrong tap; of all that were compared */
+    double print;          /* a number made of l_out: two mistakes with the same one are the same */
+};
+
+struct search {
+    struct diagnosis *d;
+    size_t first;              /* the tap that diverges first */
+    uint32_t from, layer;      /* the layers that may be wrong: from .. layer */
+    struct guess best[BEST];
+    uint32_t n_best;
+    const struct mistake *base;    /* of the second round: the scope that is tried */
+    int32_t head;
+    enum token_scope tokens;
+    bool is_cut;               /* not everything was tried */
+    plumb_status status;
+};
+
+/* The first step that is wrong. */
+static enum tap_id step_of(const struct diagnosis *d, const struct mistake *m) {
+    enum tap_id ids[TAP_COUNT], id = TAP_EMBD;
+    tap_sequence(d->theirs->order, ids);
+    for (uint32_t i = TAP_COUNT; i-- > 0;) {
+        if (m->taps >> ids[i] & 1) id = ids[i];
+    }
+    return id;
+}
+
+static double log_sum(const struct diagnosis *d, const struct outcome *o) {
+    double sum = 0;
+    for (size_t i = 0; i < d->theirs->n_tap; i++) {
+        if (!isnan(o->error[i])) sum += log10(fmin(fmax(o->error[i], FLOOR), 10));
+    }
+    return sum;
+}
+
+static void insert(struct search *s, const struct guess *g) {
+    uint32_t at = s->n_best;
+    enum tap_id step = step_of(s->d, &g->mistake);
+    for (uint32_t i = 0; i < s->n_best; i++) {   /* two words for one mistake: the first one is the simpler one */
+        bool is_same = fabs(s->best[i].print - g->print) <= 1e-12 * fabs(g->print);
+        if (is_same && step_of(s->d, &s->best[i].mistake) == step) return;
+    }
+    while (at > 0 && s->best[at - 1].score > g->score + 1e-9) at--;
+    if (at == BEST) return;
+    if (s->n_best < BEST) s->n_best++;
+    memmove(&s->best[at + 1], &s->best[at], (s->n_best - 1 - at) * sizeof *s->best);
+    s->best[at] = *g;
+}
+
+static void try_in_layer(void *user, const struct mistake *mistake) {
+    struct search *s = user;
+    struct diagnosis *d = s->d;
+    if (s->status != PLUMB_OK) return;
+    if (d->experiment->n_product > MAX_PRODUCT) {
+        s->is_cut = true;
+        return;
+    }
+    struct guess g = { .mistake = *mistake };
+    g.mistake.head = s->head;
+    g.mistake.tokens = s->tokens;
+    struct outcome o;
+    s->status = experiment_try(d->experiment, &g.mistake, false, s->layer + 1, &o, d->err);
+    if (s->status != PLUMB_OK) return;
+    g.error = o.error[s->first];
+    g.score = log_sum(d, &o);
+    g.print = d->experiment->prints[TAP_L_OUT];
+    if (g.error * CLOSER < d->truth.error[s->first]) insert(s, &g);
+    outcome_free(&o);
+}
+
+static void try_steps(struct search *s) {
+    struct mistakes *m = s->d->experiment->mistakes;
+    enum tap_id ids[TAP_COUNT];
+    tap_sequence(m->order, ids);
+    for (uint32_t i = TAP_COUNT; i-- > 0;) {   /* the last steps first: they take the least time */
+        enum tap_id id = ids[i];
+        bool is_there = tap_spec(id)->in_layer || (id == TAP_EMBD && s->from == 0);
+        if (!is_there || m->width[id] == 0) continue;
+        uint32_t n_head = s->head == EVERYWHERE ? 1 : m->n_head[id];
+        for (uint32_t h = 0; h < n_head && n_head + (s->head == EVERYWHERE) > 1; h++) {
+            if (s->head != EVERYWHERE) s->head = (int32_t)h;
+            mistakes_list(m, id, (int32_t)s->layer, try_in_layer, s);
+        }
+    }
+}
+
+/* All steps of the layer with the tensors of another layer. */
+static void try_layers(struct search *s) {
+    const struct plan *p = &s->d->model->plan;
+    uint64_t taps = 0;
+    for (uint32_t id = 0; id < TAP_COUNT; id++) {
+        if (tap_spec((enum tap_id)id)->in_layer && mistake_weight((enum tap_id)id) < W_COUNT) taps |= UINT64_C(1) << id;
+    }
+    for (uint32_t il = s->from; il < s->layer + 1; il++) {
+        try_in_layer(s, &(struct mistake){ .taps = TAP_SET(L_OUT), .kind = MISTAKE_LEFT_OUT, .layer = (int32_t)il,
+                                           .head = EVERYWHERE });
+    }
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        if (il == s->layer) continue;
+        try_in_layer(s, &(struct mistake){ .taps = taps, .kind = MISTAKE_LAYER, .variant = MAP_ONE, .first = s->layer,
+                                           .from_layer = (int32_t)il, .layer = EVERYWHERE, .head = EVERYWHERE });
+    }
+}
+
+/* ---- in all layers ----------------------------------------------------------------------------------------------- */
+
+/* A mistake that was tried in all layers. */
+struct whole { struct mistake mistake; double error, score; bool explains; };
+
+static plumb_status try_whole(struct search *s, const struct mistake *mistake, struct whole *w) {
+    struct diagnosis *d = s->d;
+    struct outcome o;
+    *w = (struct whole){ .mistake = *mistake };
+    PLUMB_TRY(experiment_try(d->experiment, mistake, true, UINT32_MAX, &o, d->err));
+    w->error = o.error[s->first];
+    w->score = log_sum(d, &o);
+    w->explains = diagnose_explains(d, &o) && w->error * CLOSER < d->truth.error[s->first];
+    outcome_free(&o);
+    return PLUMB_OK;
+}
+
+static int by_score(const void *a, const void *b) {
+    const struct whole *x = a, *y = b;
+    if (x->explains != y->explains) return x->explains ? -1 : 1;
+    return (x->score > y->score) - (x->score < y->score);
+}
+
+/* The ways in which a mistake of the first wrong layer can go on in the others. */
+static uint32_t variants_of(const struct search *s, const struct mistake *m, struct mistake out[N_LAYER_MAP + 1]) {
+    uint32_t n = 0, n_layer = s->d->model->plan.n_layer;
+    if (m->kind == MISTAKE_LEFT_OUT) {
+        out[0] = *m;
+        return 1;
+    }
+    if (m->kind != MISTAKE_LAYER) {
+        out[n] = *m;
+        out[n++].layer = EVERYWHERE;
+        for (uint32_t il = s->from; il <= s->layer && n < 4; il++) {
+            out[n] = *m;
+            out[n++].layer = (int32_t)il;
+        }
+        return n;
+    }
+    for (uint8_t map = 0; map < N_LAYER_MAP; map++) {
+        struct mistake other = *m;
+        other.variant = map;
+        if (mistake_layer(&other, s->layer, n_layer) == (uint32_t)m->from_layer) out[n++] = other;
+    }
+    return n;
+}
+
+static void report(struct search *s, const struct whole *all, uint32_t n) {
+    struct diagnosis *d = s->d;
+    const struct mistake *best = &all[0].mistake;
+    enum tap_id id = step_of(d, best);
+    int32_t layer = id == TAP_EMBD ? -1 : best->layer != EVERYWHERE ? best->layer : (int32_t)s->layer;
+    bool is_left_out = best->kind == MISTAKE_LEFT_OUT;   /* the steps after it read another input */
+    if (is_left_out && ++layer == (int32_t)d->model->plan.n_layer) layer = -1;
+    if (is_left_out) id = layer < 0 ? TAP_RESULT_NORM : TAP_ATTN_NORM;
+    struct fit *f = &d->measured[0];
+    *f = (struct fit){ .model = d->model, .dump = d->theirs, .id = id, .layer = layer, .tokens = d->theirs->tokens,
+                       .floor = FLOOR, .is_supposed = true, .supposed = *best };
+    if (is_left_out) f->supposed.layer = layer;
+    d->n_measured = 1;
+    double limit = all[0].score + TIED * (double)diagnose_n_compared(d);
+    for (uint32_t i = 0; i < n && i < FIT_FINDINGS && all[i].explains && all[i].score <= limit; i++) {
+        struct finding *finding = &f->findings[f->n_finding++];
+        const struct mistake *m = &all[i].mistake;
+        *finding = (struct finding){ .error = all[i].error, .right_error = d->truth.error[s->first], .explains = true,
+                                     .step = m->kind == MISTAKE_LEFT_OUT ? id : step_of(d, m) };
+        mistake_say(d->experiment->mistakes, m, (int32_t)s->layer, finding->sentence, sizeof finding->sentence);
+        mistake_where(d->experiment->mistakes, m, finding->where, sizeof finding->where);
+        f->n_clear++;
+    }
+}
+
+static plumb_status try_best(struct search *s) {
+    struct whole all[BEST * (N_LAYER_MAP + 1)];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_best; i++) {
+        struct mistake ways[N_LAYER_MAP + 1];
+        uint32_t n_way = variants_of(s, &s->best[i].mistake, ways);
+        for (uint32_t k = 0; k < n_way; k++) PLUMB_TRY(try_whole(s, &ways[k], &all[n++]));
+        /* The others of the list are worse already in this layer. */
+        bool is_clear = i + 1 < s->n_best && s->best[i + 1].score > s->best[i].score + 2 && s->best[i].error < GOOD;
+        if (is_clear) break;
+    }
+    qsort(all, n, sizeof *all, by_score);
+    if (n > 0 && all[0].explains) report(s, all, n);
+    return PLUMB_OK;
+}
+
+/* ---- entry point ------------------------------------------------------------------------------------------------- */
+
+/* Fills the layers in which the mistake may be: those after the last layer of which a tap agrees, up to that of the
+ * first tap that diverges. */
+static void find_layers(struct search *s) {
+    const struct diagnosis *d = s->d;
+    const struct trace_tap *first = &d->theirs->taps[s->first];
+    int32_t n_layer = (int32_t)d->model->plan.n_layer;
+    s->from = 0;
+    s->layer = (uint32_t)(first->id >= TAP_RESULT_NORM ? n_layer - 1 : first->layer < 0 ? 0 : first->layer);
+    for (size_t i = 0; i < s->first; i++) {
+        const struct trace_tap *tap = &d->theirs->taps[i];
+        if (tap->layer < 0 || isnan(d->truth.error[i])) continue;
+        s->from = (uint32_t)tap->layer + (tap->id == TAP_L_OUT);
+    }
+    if (s->from > s->layer) s->from = s->layer;
+}
+
+plumb_status diagnose_partial(struct diagnosis *d) {
+    const struct plan *p = &d->model->plan;
+    size_t first = diagnose_first(d, &d->truth);
+    if (d->experiment->forced || p->has_states || d->theirs->n_token > MAX_TOKEN || first == SIZE_MAX
+        || diagnose_explains(d, &d->truth) || diagnose_explains(d, diagnose_best(d))) return PLUMB_OK;
+    struct search s = { .d = d, .first = first, .head = EVERYWHERE, .status = PLUMB_OK };
+    find_layers(&s);
+    PLUMB_TRY(experiment_begin_mistakes(d->experiment, s.from, d->err));
+    d->experiment->print_layer = (int32_t)s.layer;
+    try_steps(&s);
+    try_layers(&s);
+    for (enum token_scope tokens = TOKENS_DECODED; tokens < N_TOKEN_SCOPE; tokens++) {
+        if (s.n_best > 0 && s.best[0].error < GOOD) break;
+        s.tokens = tokens;
+        try_steps(&s);
+    }
+    s.tokens = TOKENS_ALL;
+    if (s.n_best == 0 || s.best[0].error >= GOOD) {
+        s.head = 0;
+        try_steps(&s);
+    }
+    PLUMB_TRY(s.status);
+    return try_best(&s);
+}
