@@ -53,6 +53,9 @@ static struct layers own_layer(const struct diagnosis *d, const struct outcome *
     struct layers layers = layers_to_run(d, o);
     uint32_t n_layer = d->model->plan.n_layer;
     size_t at = diagnose_first(d, o);
+    bool is_known = !d->experiment->forced && d->experiment->truth && d->experiment->first_layer > 0;
+    if (is_known && o == &d->truth) layers.first = d->experiment->first_layer;
+    if (is_known) return layers;
     bool is_late = at != SIZE_MAX && d->theirs->taps[at].id >= TAP_RESULT_NORM;
     uint32_t first = is_late ? n_layer : layers.end <= n_layer ? layers.end - 1 : n_layer - 1;
     if (experiment_can_begin(d->experiment, first)) layers.first = first;
@@ -292,6 +295,7 @@ static plumb_status search(struct diagnosis *d) {
     d->n_due = 2.0 * (double)count_quirks() + 4.0 * (double)MAX_PROMOTED * d->model->plan.n_layer;
     PLUMB_TRY(run(d, NULL, 0, ALL_LAYERS, &d->truth));
     if (diagnose_is_exact(d, &d->truth)) return PLUMB_OK;
+    PLUMB_TRY(diagnose_begin_partial(d));
     PLUMB_TRY(extend(d, &d->truth));
     /* If the pass continues from activations of theirs, steps are independent.  Extending the best set is enough. */
     size_t n_beam = d->experiment->forced ? 1 : BEAM;

@@ -196,6 +196,9 @@ void diagnose_measure_free(struct diagnosis *d);
 
 /* ---- partial.c ---- */
 
+/* To be called after the run of the truth.  If theirs has no activation whole and does not agree, lets runs begin with
+ * the first layer that may be wrong.  PLUMB_ERROR_MEMORY. */
+plumb_status diagnose_begin_partial(struct diagnosis *d);
 /* Fills d->measured if theirs has no activation whole and no set of quirks explains it.  PLUMB_ERROR_MEMORY. */
 plumb_status diagnose_partial(struct diagnosis *d);
 

@@ -75,7 +75,7 @@ static void on_tap(void *user, const plumb_tap *tap) {
     struct experiment *e = user;
     enum tap_id id;
     const struct trace_tap *their = their_tap(e, tap, &id);
-    bool is_later = e->mistakes && mistakes_change(e->mistakes, id, tap->layer);   /* compared after the change */
+    bool is_later = e->is_trying && mistakes_change(e->mistakes, id, tap->layer);   /* compared after the change */
     if (their && !is_later) compare(e, tap, id, their);
 }
 
@@ -125,10 +125,12 @@ static void force(void *user, const plumb_tap *tap, double *x) {
     struct experiment *e = user;
     enum tap_id id;
     const struct trace_tap *their = their_tap(e, tap, &id);
-    if (e->mistakes) {
+    if (e->is_trying) {
         make_mistake(e, tap, id, their, x);
         return;
     }
+    bool is_known_input = e->truth && !tap->data && tap->layer + 1 == (int32_t)e->first_layer;
+    if (is_known_input) restore(e, id, tap->layer, tap->pos, tap->n_token, tap->n, x);
     if (!their || id == TAP_RESULT_OUTPUT) return;
     uint32_t n_key = id == TAP_KQ_SOFT_MAX ? e->theirs->n_token : tap->n;
     for (uint32_t t = 0; t < tap->n_token; t++) {
@@ -224,6 +226,7 @@ enum { N_PRODUCT = sizeof products / sizeof *products };
 /* Products of the first layer that come before every wrong step are those of the truth. */
 static bool give(void *user, const struct weight *w, uint32_t n, double *y) {
     struct experiment *e = user;
+    if (!e->is_trying) return false;
     const struct mistake *m = e->mistakes->mistake;
     uint32_t order = e->theirs->order;
     e->n_product += (uint64_t)w->n_in * w->n_out * n;
@@ -255,6 +258,7 @@ static void keep_truth(void *user, const plumb_tap *tap) {
 
 plumb_status experiment_begin_mistakes(struct experiment *e, uint32_t layer, struct error *err) {
     const struct plumb_trace *theirs = e->theirs;
+    if (e->mistakes) return PLUMB_OK;
     PLUMB_TRY(mistakes_create(&e->mistakes, e->model, theirs->tokens, theirs->n_token, theirs->n_prompt, err));
     e->truth = plumb_trace_create();
     if (!e->truth) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: a trace");
@@ -262,9 +266,9 @@ plumb_status experiment_begin_mistakes(struct experiment *e, uint32_t layer, str
     PLUMB_TRY(trace_set_tokens(e->truth, theirs->tokens, theirs->n_token, theirs->n_prompt));
     e->first_layer = layer;
     e->print_layer = INT32_MIN;
-    e->mistakes->is_checking = true;   /* this run also fills the rows of K and V of all layers */
+    e->is_trying = e->mistakes->is_checking = true;   /* this run also fills the rows of K and V of all layers */
     plumb_status status = experiment_truth(e, UINT32_MAX, (struct tap_sink){ keep_truth, e }, err);
-    e->mistakes->is_checking = false;
+    e->is_trying = e->mistakes->is_checking = false;
     if (status == PLUMB_OK && e->truth->err.status != PLUMB_OK) {
         status = error_set(err, e->truth->err.status, "%s", plumb_trace_error(e->truth));
     }
@@ -281,6 +285,7 @@ plumb_status experiment_try(struct experiment *e, const struct mistake *m, bool 
     PLUMB_TRY(reserve_outcome(o, e->theirs->n_tap, e->first_row[e->theirs->n_tap], err));
     reference_set_quirks(e->reference, NULL);
     e->mistakes->mistake = m;
+    e->is_trying = true;
     e->is_whole_run = is_whole;
     memset(e->prints, 0, sizeof e->prints);
     memcpy(e->tokens, e->theirs->tokens, e->theirs->n_token * sizeof *e->tokens);
@@ -289,6 +294,7 @@ plumb_status experiment_try(struct experiment *e, const struct mistake *m, bool 
     size_t n = e->theirs->n_token, n_prompt = is_one ? n : e->theirs->n_prompt;
     run(e, n, n_prompt, (struct layers){ is_whole ? 0 : e->first_layer, end }, o);
     e->mistakes->mistake = NULL;
+    e->is_trying = false;
     if (!e->mistakes->out_of_memory) return PLUMB_OK;
     outcome_free(o);
     return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the steps of %u tokens", e->theirs->n_token);

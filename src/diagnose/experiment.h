@@ -48,7 +48,7 @@ struct experiment {
     uint32_t first_layer;           /* of the runs with mistakes */
     uint32_t n_batch;
     uint32_t pos;                   /* of the batch that is computed */
-    bool is_whole_run;
+    bool is_trying, is_whole_run;   /* a run with a mistake, and with all layers */
     uint64_t n_product;             /* multiplications of the runs with mistakes so far */
     double prints[TAP_COUNT];       /* of the last run: a number made of the first values of each tap of print_layer */
     int32_t print_layer;

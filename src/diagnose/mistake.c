@@ -358,7 +358,8 @@ static bool compute_norm(const struct step *st, double *y) {
 /* ---- RoPE -------------------------------------------------------------------------------------------------------- */
 
 /* Rotates x (n) of a head to a position. */
-static void rotate(const struct rope_plan *p, const struct mistake *m, double position, double *x, uint32_t n) {
+static void rotate(const struct rope_plan *p, const float *factors, const struct mistake *m, double position, double *x,
+                   uint32_t n) {
     enum rope_mistake v = m ? (enum rope_mistake)m->variant : N_ROPE_MISTAKE;
     bool is_neox = (p->pairing == ROPE_NEOX) != (v == ROPE_OTHER_PAIRS);
     uint32_t n_rot = v == ROPE_PART || v == ROPE_SECOND_PART ? (uint32_t)(p->n_rot * m->number) / 2 * 2 : p->n_rot;
@@ -367,6 +368,7 @@ static void rotate(const struct rope_plan *p, const struct mistake *m, double po
     for (uint32_t i = 0; i < n_rot / 2; i++) {
         double exponent = -2.0 * i / (v == ROPE_PART ? p->n_rot : n_rot) * (v == ROPE_EXPONENT ? m->number : 1);
         double angle = sign * position * (double)p->freq_scale * pow(base, exponent);
+        if (factors && i < p->n_rot / 2) angle /= (double)factors[i];
         if (v == ROPE_SCALED) angle *= m->number;
         if (v == ROPE_TWICE) angle *= 2;
         if (v == ROPE_DEGREES) angle *= 0.017453292519943295;
@@ -388,14 +390,17 @@ static bool compute_rope(const struct step *st, double *y) {
     const double *x = input_of(st, 0, &width);
     if (!x || width != n || a->rope == ROPE_NONE) return false;
     const struct rope_plan *p = &st->s->model->plan.ropes[a->rope];
-    if (p->has_factors || p->is_yarn || p->n_rot > st->n) return false;
+    if (p->is_yarn || p->n_rot > st->n) return false;
+    const float *factors = p->has_factors ? model_rope_factors(st->s->model, a->rope, st->s->n_token) : NULL;
     memcpy(y, x, (size_t)st->n_token * n * sizeof *y);
     for (uint32_t t = 0; t < st->n_token; t++) {
         double position = st->pos + t;
         if (m && m->variant == ROPE_OFFSET) position += m->number;
         if (m && m->variant == ROPE_BATCH) position = t;
         if (m && m->variant == ROPE_SAME_POSITION) position = st->pos;
-        for (uint32_t h = 0; h < st->n_head; h++) rotate(p, m, position, y + ((size_t)t * st->n_head + h) * st->n, st->n);
+        for (uint32_t h = 0; h < st->n_head; h++) {
+            rotate(p, factors, m, position, y + ((size_t)t * st->n_head + h) * st->n, st->n);
+        }
     }
     return true;
 }

@@ -233,14 +233,28 @@ static void find_layers(struct search *s) {
     if (s->from > s->layer) s->from = s->layer;
 }
 
-plumb_status diagnose_partial(struct diagnosis *d) {
-    const struct plan *p = &d->model->plan;
-    size_t first = diagnose_first(d, &d->truth);
-    if (d->experiment->forced || p->has_states || d->theirs->n_token > MAX_TOKEN || first == SIZE_MAX
-        || diagnose_explains(d, &d->truth) || diagnose_explains(d, diagnose_best(d))) return PLUMB_OK;
-    struct search s = { .d = d, .first = first, .head = EVERYWHERE, .status = PLUMB_OK };
+/* The search needs a dump without whole activations that does not agree. */
+static bool can_search(const struct diagnosis *d) {
+    return !d->experiment->forced && !d->model->plan.has_states && d->theirs->n_token <= MAX_TOKEN
+        && diagnose_first(d, &d->truth) != SIZE_MAX && !diagnose_explains(d, &d->truth);
+}
+
+plumb_status diagnose_begin_partial(struct diagnosis *d) {
+    if (!can_search(d)) return PLUMB_OK;
+    struct search s = { .d = d, .first = diagnose_first(d, &d->truth) };
     find_layers(&s);
-    PLUMB_TRY(experiment_begin_mistakes(d->experiment, s.from, d->err));
+    /* With noise, a mistake that is made everywhere may show late: then the runs begin with layer 0. */
+    for (size_t i = 0; i < s.first; i++) {
+        if (d->truth.error[i] > GOOD) s.from = 0;
+    }
+    return experiment_begin_mistakes(d->experiment, s.from, d->err);
+}
+
+plumb_status diagnose_partial(struct diagnosis *d) {
+    if (!can_search(d) || diagnose_explains(d, diagnose_best(d))) return PLUMB_OK;
+    struct search s = { .d = d, .first = diagnose_first(d, &d->truth), .head = EVERYWHERE };
+    find_layers(&s);
+    s.from = d->experiment->first_layer;
     d->experiment->print_layer = (int32_t)s.layer;
     try_steps(&s);
     try_layers(&s);
