@@ -282,7 +282,9 @@ static plumb_status extend(struct diagnosis *d, const struct outcome *base) {
         bool is_promising = candidates[i].gain > 0 || (may_grow && candidates[i].closer > 0);
         if (is_promising) status = promote(d, base, &candidates[i]);
     }
-    bool is_stuck = none_gains && d->n_ranked == n_before && !diagnose_explains(d, base);
+    if (status == PLUMB_OK && base->n_quirk == 0) status = diagnose_partial(d);
+    /* One mistake is more likely than two. */
+    bool is_stuck = none_gains && d->n_ranked == n_before && !diagnose_explains(d, base) && !d->is_supposed;
     if (status == PLUMB_OK && is_stuck && base->n_quirk + 2 <= d->max_quirk) {
         status = try_pairs(d, base, candidates, n < MAX_PAIRED ? n : MAX_PAIRED);
     }
@@ -299,7 +301,7 @@ static plumb_status search(struct diagnosis *d) {
     PLUMB_TRY(extend(d, &d->truth));
     /* If the pass continues from activations of theirs, steps are independent.  Extending the best set is enough. */
     size_t n_beam = d->experiment->forced ? 1 : BEAM;
-    for (uint32_t n = 1; n < d->max_quirk; n++) {
+    for (uint32_t n = 1; n < d->max_quirk && !d->is_supposed; n++) {
         struct outcome beam[BEAM];   /* shallow copies, since extend moves the entries of ranked; it removes none */
         size_t n_taken = 0;
         for (size_t i = 0; i < d->n_ranked && n_taken < n_beam; i++) {
@@ -434,8 +436,7 @@ plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab
     if (status == PLUMB_OK) keep_explanations(&d);
     if (status == PLUMB_OK) status = add_others(&d);
     if (status == PLUMB_OK) status = find_local(&d);
-    if (status == PLUMB_OK) status = diagnose_measure(&d);
-    if (status == PLUMB_OK && (d.n_measured == 0 || d.measured[0].n_clear == 0)) status = diagnose_partial(&d);
+    if (status == PLUMB_OK && !d.is_supposed) status = diagnose_measure(&d);
     if (status == PLUMB_OK && diagnose_n_compared(&d) == 0) {
         status = error_set(err, PLUMB_ERROR_ARGUMENT, "none of the dump's activations could be compared: no shape fits "
                            "this model");

@@ -46,6 +46,8 @@ struct experiment {
     struct mistakes *mistakes;      /* NULL until experiment_begin_mistakes */
     struct plumb_trace *truth;      /* what the truth computes in the layers first_layer - 1 and first_layer */
     uint32_t first_layer;           /* of the runs with mistakes */
+    float *unpacked[7];             /* the matrices of the first layer, (n_out, n_in) each; NULL until they are used */
+    uint32_t n_first;               /* runs that begin with the first layer compute so many tokens, if that is enough */
     uint32_t n_batch;
     uint32_t pos;                   /* of the batch that is computed */
     bool is_trying, is_whole_run;   /* a run with a mistake, and with all layers */

@@ -10,8 +10,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Errors up to this are the rounding of f32: an outcome with no larger error is exact. */
+/* Errors up to this are the rounding of f32: an outcome with no larger error is exact.  The second is used where errors
+ * add up along the pass. */
 #define ROUNDING 1e-6
+#define ROUNDING_ADDED_UP 1e-5
 /* The same for a row of a dump in which errors add up. */
 #define EXACT_ROW 1e-5
 /* Rows of two outcomes differ if their errors do by the factor DIFFERENT; smaller errors count as ROUNDING_ROW. */
@@ -87,6 +89,8 @@ plumb_status diagnose_prepare(struct diagnosis *d) {
 bool diagnose_inputs_known(const struct diagnosis *d, size_t i) { return d->kinds[i] & INPUTS_KNOWN; }
 
 bool diagnose_is_noisy(const struct diagnosis *d, size_t i) { return d->kinds[i] & NOISY; }
+
+static double rounding(const struct diagnosis *d) { return d->experiment->forced ? ROUNDING : ROUNDING_ADDED_UP; }
 
 static int ascending(const void *a, const void *b) {
     const double *x = a, *y = b;
@@ -186,7 +190,7 @@ bool diagnose_is_over(const struct diagnosis *d, const struct outcome *o, size_t
 size_t diagnose_first(const struct diagnosis *d, const struct outcome *o) {
     size_t first = first_over(d, o);
     for (size_t i = 0; first == SIZE_MAX && i < d->theirs->n_tap; i++) {
-        if (o->error[i] > ROUNDING) first = i;
+        if (o->error[i] > rounding(d)) first = i;
     }
     return first;
 }
@@ -195,7 +199,7 @@ size_t diagnose_evidence(const struct diagnosis *d, const struct outcome *base, 
     bool all = diagnose_explains(d, base);
     double allowed = diagnose_allowed(d, base);
     for (size_t i = 0; i < d->theirs->n_tap; i++) {
-        bool is_open = all ? base->error[i] > ROUNDING : is_over(d, base, i, allowed);
+        bool is_open = all ? base->error[i] > rounding(d) : is_over(d, base, i, allowed);
         if (is_open && o->error[i] * DIAGNOSE_FACTOR < base->error[i]) return i;
     }
     return SIZE_MAX;
@@ -235,7 +239,7 @@ bool diagnose_is_lucky(const struct diagnosis *d, const struct outcome *base, co
 }
 
 bool diagnose_is_exact(const struct diagnosis *d, const struct outcome *o) {
-    return diagnose_largest(d, o) <= ROUNDING;
+    return diagnose_largest(d, o) <= rounding(d);
 }
 
 double diagnose_largest(const struct diagnosis *d, const struct outcome *o) {

@@ -251,6 +251,7 @@ static bool compute_linear(const struct step *st, double *y) {
     }
     bool is_transposed = m && m->kind == MISTAKE_TRANSPOSED, is_rows = m && m->kind == MISTAKE_ORDER
                       && m->axis == AXIS_WEIGHT;
+    bool is_columns = m && m->kind == MISTAKE_ORDER && m->axis == AXIS_COLUMNS;
     memset(y, 0, (size_t)st->n_token * n_out * sizeof *y);
     for (uint32_t o = 0; o < n_out; o++) {
         uint32_t from = is_rows ? ordered(m->variant, o, n_out) : o;
@@ -266,7 +267,10 @@ static bool compute_linear(const struct step *st, double *y) {
                 }
                 continue;
             }
-            for (uint32_t i = 0; i < width; i++) sum += (double)row[i] * xt[i];
+            for (uint32_t i = 0; i < width; i++) {
+                uint32_t column = is_columns ? ordered(m->variant, i, width) : i;
+                if (column != UINT32_MAX) sum += (double)row[column] * xt[i];
+            }
             yt[o] = sum;
         }
     }
@@ -663,7 +667,7 @@ static bool compute_wrong(const struct step *st, double *y) {
     const double *input;
     switch (m->kind) {
     case MISTAKE_ORDER:
-        if (m->axis == AXIS_INPUT || m->axis == AXIS_WEIGHT) break;
+        if (m->axis >= AXIS_INPUT) break;
         reorder(m, st->x, st->n_token, st->n_head, st->n, y);
         return true;
     case MISTAKE_SCALE:

@@ -39,9 +39,9 @@ enum mistake_kind {
     N_MISTAKE_KIND
 };
 
-/* Along which axis of an array MISTAKE_ORDER acts.  AXIS_INPUT: the elements of the first input, which is the same as
- * the columns of the matrix.  AXIS_WEIGHT: the rows of the matrix, or the elements of the weight of a norm. */
-enum axis { AXIS_ELEMENTS, AXIS_HEADS, AXIS_TOKENS, AXIS_INPUT, AXIS_WEIGHT, N_AXIS };
+/* Along which axis of an array MISTAKE_ORDER acts.  AXIS_INPUT: the elements of the first input.  AXIS_COLUMNS: the
+ * columns of the matrix.  AXIS_WEIGHT: the rows of the matrix, or the elements of the weight of a norm. */
+enum axis { AXIS_ELEMENTS, AXIS_HEADS, AXIS_TOKENS, AXIS_INPUT, AXIS_COLUMNS, AXIS_WEIGHT, N_AXIS };
 enum array_order {
     ARRAY_REVERSED, ARRAY_NEXT, ARRAY_BEFORE, ARRAY_HALVES, ARRAY_NEIGHBOURS, ARRAY_FIRST_TWO, ARRAY_ENDS,
     ARRAY_EVENS_FIRST, ARRAY_INTERLEAVED, ARRAY_ALL_FIRST, ARRAY_ALL_LAST, ARRAY_HALF_TWICE, ARRAY_PAIRS_SAME,

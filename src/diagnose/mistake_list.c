@@ -209,6 +209,9 @@ void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
     if (set & products) {
         const struct affine *of = &s->model->layers[layer].w[mistake_weight(id)];
         try_orders(&l, s, AXIS_INPUT, of->w->n_in);
+        for (uint8_t order = ARRAY_ALL_FIRST; order <= ARRAY_PAIRS_SAME; order++) {   /* others are those of the input */
+            try_one(&l, (struct mistake){ .kind = MISTAKE_ORDER, .variant = order, .axis = AXIS_COLUMNS });
+        }
         if (of->b || s->n_head[id] > 1) try_orders(&l, s, AXIS_WEIGHT, of->w->n_out);
         try_one(&l, (struct mistake){ .kind = MISTAKE_TRANSPOSED });
         if (of->b) try_one(&l, (struct mistake){ .kind = MISTAKE_BIAS, .number = 0 });
@@ -346,7 +349,8 @@ void mistake_say(const struct mistakes *s, const struct mistake *m, int32_t laye
     switch (m->kind) {
     case MISTAKE_ORDER: {
         static const char *const axes[] = { "its elements", "its heads", "the tokens of a batch",
-                                            "the elements of its input", "the rows of its matrix" };
+                                            "the elements of its input", "the columns of its matrix",
+                                            "the rows of its matrix" };
         bool is_norm = m->axis == AXIS_WEIGHT && (norms >> first & 1);
         bool by_head = m->axis == AXIS_ELEMENTS && s->n_head[first] > 1;
         snprintf(what, sizeof what, "%s", is_norm ? "the elements of its weight" : by_head ? "the elements of each head"

@@ -11,13 +11,15 @@
 
 /* BEST: how many mistakes are tried in all layers.  MAX_TOKEN: longer dumps are not searched.  MAX_PRODUCT: the search
  * in the first wrong layer ends after so many multiplications; it then says that it did not try everything.
+ * N_FIRST: most runs in that layer compute this many tokens from the first wrong one on.
  * GOOD: with an error below this, nothing that is made for some heads or tokens only is tried.  CLOSER: a mistake must
- * lower the error of the first wrong tap by this factor.
+ * lower the error of the first wrong tap by this factor.  CLOSER_ON_AVERAGE: and those of all taps by this one.
  * TIED: two mistakes are tied if the mean log10 of their errors differs by less.  FLOOR: errors below are rounding. */
-enum { BEST = 10, MAX_TOKEN = 256 };
+enum { BEST = 10, MAX_TOKEN = 256, N_FIRST = 3 };
 #define MAX_PRODUCT UINT64_C(12000000000)
 #define GOOD 1e-4
 #define CLOSER 2.0
+#define CLOSER_ON_AVERAGE 4.0
 #define TIED 0.05
 #define FLOOR 2e-6
 
@@ -93,6 +95,68 @@ static void try_in_layer(void *user, const struct mistake *mistake) {
     outcome_free(&o);
 }
 
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
+
+static double error_with(struct search *s, struct mistake *m, double number, struct guess *g) {
+    struct diagnosis *d = s->d;
+    struct outcome o;
+    m->number = number;
+    if (s->status == PLUMB_OK) s->status = experiment_try(d->experiment, m, false, s->layer + 1, &o, d->err);
+    if (s->status != PLUMB_OK) return INFINITY;
+    *g = (struct guess){ .mistake = *m, .error = o.error[s->first], .score = log_sum(d, &o),
+                         .print = d->experiment->prints[TAP_L_OUT] };
+    outcome_free(&o);
+    return g->error;
+}
+
+/* Looks for the number with which a mistake comes closest to theirs, from the best of a few numbers on. */
+static void fit_number(struct search *s, struct mistake m, double low, double high) {
+    enum { N_START = 9, N_STEP = 36 };
+    const double golden = 0.6180339887498949;
+    struct guess best = { .error = INFINITY }, g;
+    double at = log(low), step = (log(high) - log(low)) / (N_START - 1);
+    for (int i = 0; i < N_START; i++) {
+        if (error_with(s, &m, exp(log(low) + i * step), &g) < best.error) best = g, at = log(low) + i * step;
+    }
+    double a = at - step, b = at + step, c = b - golden * (b - a), e = a + golden * (b - a);
+    double of_c = error_with(s, &m, exp(c), &g), of_e = error_with(s, &m, exp(e), &g);
+    for (int i = 0; i < N_STEP && fmin(of_c, of_e) > FLOOR; i++) {
+        if (of_c < of_e) b = e, e = c, of_e = of_c, c = b - golden * (b - a), of_c = error_with(s, &m, exp(c), &g);
+        else a = c, c = e, of_c = of_e, e = a + golden * (b - a), of_e = error_with(s, &m, exp(e), &g);
+        if (g.error < best.error) best = g;
+        if (i == 8 && best.error * CLOSER > s->d->truth.error[s->first]) return;
+    }
+    if (best.error * CLOSER < s->d->truth.error[s->first]) insert(s, &best);
+}
+
+static void try_numbers(struct search *s) {
+    const struct mistakes *m = s->d->experiment->mistakes;
+    const uint64_t both = TAP_SET(QCUR_ROPE) | TAP_SET(KCUR_ROPE), norms = TAP_SET(ATTN_NORM) | TAP_SET(FFN_NORM);
+    const struct { uint64_t taps; enum mistake_kind kind; uint8_t variant; double low, high; } rows[] = {
+        { both, MISTAKE_ROPE, ROPE_SCALED, 0.05, 20 }, { both, MISTAKE_ROPE, ROPE_BASE, 10, 1e8 },
+        { TAP_SET(QCUR_ROPE), MISTAKE_ROPE, ROPE_SCALED, 0.05, 20 },
+        { TAP_SET(KCUR_ROPE), MISTAKE_ROPE, ROPE_SCALED, 0.05, 20 },
+        { TAP_SET(QCUR_ROPE), MISTAKE_ROPE, ROPE_BASE, 10, 1e8 },
+        { TAP_SET(KCUR_ROPE), MISTAKE_ROPE, ROPE_BASE, 10, 1e8 },
+        { TAP_SET(KQ_SOFT_MAX), MISTAKE_SCORES, SCORES_SCALE, 0.02, 50 },
+        { TAP_SET(KQ_SOFT_MAX), MISTAKE_SCORES, SCORES_SOFTCAP, 0.5, 100 },
+        { norms, MISTAKE_EPS, 0, 1e-9, 10 }, { TAP_SET(ATTN_NORM), MISTAKE_EPS, 0, 1e-9, 10 },
+        { TAP_SET(FFN_NORM), MISTAKE_EPS, 0, 1e-9, 10 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (rows[i].taps & ~m->supported) continue;
+        fit_number(s, (struct mistake){ .taps = rows[i].taps, .kind = rows[i].kind, .variant = rows[i].variant,
+                                        .layer = EVERYWHERE, .head = EVERYWHERE }, rows[i].low, rows[i].high);
+    }
+    for (uint32_t id = TAP_ATTN_NORM; id < TAP_L_OUT; id++) {
+        if (m->width[id] == 0 || id == TAP_KQ_SOFT_MAX) continue;
+        fit_number(s, (struct mistake){ .taps = UINT64_C(1) << id, .kind = MISTAKE_SCALE, .layer = EVERYWHERE,
+                                        .head = EVERYWHERE }, 0.05, 20);
+    }
+}
+
+/* ---- what is tried ----------------------------------------------------------------------------------------------- */
+
 static void try_steps(struct search *s) {
     struct mistakes *m = s->d->experiment->mistakes;
     enum tap_id ids[TAP_COUNT];
@@ -139,7 +203,11 @@ static plumb_status try_whole(struct search *s, const struct mistake *mistake, s
     PLUMB_TRY(experiment_try(d->experiment, mistake, true, UINT32_MAX, &o, d->err));
     w->error = o.error[s->first];
     w->score = log_sum(d, &o);
-    w->explains = diagnose_explains(d, &o) && w->error * CLOSER < d->truth.error[s->first];
+    double before = log_sum(d, &d->truth);
+    size_t n_wrong = 0;
+    for (size_t i = s->first; i < d->theirs->n_tap; i++) n_wrong += isnan(o.error[i]) ? 0 : 1;
+    bool is_closer = before - w->score >= (double)n_wrong * log10(CLOSER_ON_AVERAGE);
+    w->explains = diagnose_explains(d, &o) && w->error * CLOSER < d->truth.error[s->first] && is_closer;
     outcome_free(&o);
     return PLUMB_OK;
 }
@@ -187,6 +255,7 @@ static void report(struct search *s, const struct whole *all, uint32_t n) {
                        .floor = FLOOR, .is_supposed = true, .supposed = *best };
     if (is_left_out) f->supposed.layer = layer;
     d->n_measured = 1;
+    d->is_supposed = true;
     double limit = all[0].score + TIED * (double)diagnose_n_compared(d);
     for (uint32_t i = 0; i < n && i < FIT_FINDINGS && all[i].explains && all[i].score <= limit; i++) {
         struct finding *finding = &f->findings[f->n_finding++];
@@ -233,6 +302,27 @@ static void find_layers(struct search *s) {
     if (s->from > s->layer) s->from = s->layer;
 }
 
+/* The first token in whose row the first wrong tap is wrong. */
+static uint32_t first_wrong_token(const struct search *s) {
+    const struct diagnosis *d = s->d;
+    const struct trace_tap *tap = &d->theirs->taps[s->first];
+    for (uint32_t k = 0; k < tap->n_row; k++) {
+        double error = d->truth.row_error[d->experiment->first_row[s->first] + k];
+        if (error * CLOSER > d->truth.error[s->first] / sqrt(tap->n_row)) return tap->rows[k].pos;
+    }
+    return UINT32_MAX;
+}
+
+/* Whether a mistake that is made for these tokens only can be the first that theirs shows: tokens before it are right. */
+static bool may_be_of(const struct search *s, enum token_scope tokens) {
+    uint32_t first = first_wrong_token(s);
+    switch (tokens) {
+    case TOKENS_DECODED: return first >= s->d->theirs->n_prompt;
+    case TOKENS_LAST: return first + 1 >= s->d->theirs->n_token;
+    default: return first < s->d->theirs->n_prompt;
+    }
+}
+
 /* The search needs a dump without whole activations that does not agree. */
 static bool can_search(const struct diagnosis *d) {
     return !d->experiment->forced && !d->model->plan.has_states && d->theirs->n_token <= MAX_TOKEN
@@ -256,10 +346,14 @@ plumb_status diagnose_partial(struct diagnosis *d) {
     find_layers(&s);
     s.from = d->experiment->first_layer;
     d->experiment->print_layer = (int32_t)s.layer;
+    uint32_t token = first_wrong_token(&s);
+    d->experiment->n_first = token < d->theirs->n_token ? token + N_FIRST : d->theirs->n_token;
     try_steps(&s);
     try_layers(&s);
+    if (s.n_best == 0 || s.best[0].error >= GOOD) try_numbers(&s);
     for (enum token_scope tokens = TOKENS_DECODED; tokens < N_TOKEN_SCOPE; tokens++) {
         if (s.n_best > 0 && s.best[0].error < GOOD) break;
+        if (!may_be_of(&s, tokens)) continue;
         s.tokens = tokens;
         try_steps(&s);
     }

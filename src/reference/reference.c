@@ -91,7 +91,7 @@ static void scale(const struct reference *r, const struct affine *of, uint32_t n
 /* y (n, n_out) = x (n, n_in) W^T s + b, the projections of attention; Q, K and V are clamped if the model says so */
 static void projection(const struct reference *r, const struct affine *of, const double *x, uint32_t n, double *y,
                        bool is_qkv) {
-    if (r->give && r->give(r->force_user, of->w, n, y)) return;
+    if (r->give && r->give(r->force_user, of, x, n, y)) return;
     bool is_done = r->wrong && r->wrong->projection(r, of->w, reference_rounded(r, of->w, x, n), n, y);
     if (!is_done) linear(r, of->w, x, n, y);
     scale(r, of, n, y);
@@ -105,7 +105,7 @@ static void projection(const struct reference *r, const struct affine *of, const
 
 /* y (n, n_out) = (x (n, n_in) W^T + b) s, the products of the feed-forward network */
 static void ffn_product(const struct reference *r, const struct affine *of, const double *x, uint32_t n, double *y) {
-    if (r->give && r->give(r->force_user, of->w, n, y)) return;
+    if (r->give && r->give(r->force_user, of, x, n, y)) return;
     linear(r, of->w, x, n, y);
     add_bias(r, of, n, y);
     scale(r, of, n, y);
@@ -604,7 +604,8 @@ void reference_set_force(struct reference *r, void (*force)(void *user, const pl
     r->force_user = user;
 }
 
-void reference_set_give(struct reference *r, bool (*give)(void *user, const struct weight *w, uint32_t n, double *y)) {
+void reference_set_give(struct reference *r, bool (*give)(void *user, const struct affine *of, const double *x,
+                                                          uint32_t n, double *y)) {
     r->give = give;
 }
 

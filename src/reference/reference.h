@@ -35,9 +35,10 @@ void reference_set_quirks(struct reference *r, const struct quirks *q);
  * Vcur is in the cache, so later runs use it too.  tap->data is NULL if there is no sink.  force may be NULL. */
 void reference_set_force(struct reference *r, void (*force)(void *user, const plumb_tap *tap, double *x), void *user);
 /* Lets give replace products: it is called before every product of attention and of a feed-forward network without
- * experts, with the user of reference_set_force.  If it returns true, it has filled y (n, n_out) with the product, its
- * bias included, and the pass does not compute it.  give may be NULL. */
-void reference_set_give(struct reference *r, bool (*give)(void *user, const struct weight *w, uint32_t n, double *y));
+ * experts, with the user of reference_set_force and the input x (n, n_in).  If it returns true, it has filled y
+ * (n, n_out) with the product, its bias included, and the pass does not compute it.  give may be NULL. */
+void reference_set_give(struct reference *r, bool (*give)(void *user, const struct affine *of, const double *x,
+                                                          uint32_t n, double *y));
 /* Lets all later runs compute the layers first .. end - 1 only.  If the model has more than `end`, no results are
  * written.  0, UINT32_MAX: all layers.  Of the layers before the first, force is called with l_out of the last one; it
  * must replace all of it.  Only for models without states. */

@@ -47,7 +47,7 @@ struct reference {
     float *tapped;                   /* a tap's values in f32; NULL until a sink is set */
     void (*force)(void *user, const plumb_tap *tap, double *x);
     void *force_user;
-    bool (*give)(void *user, const struct weight *w, uint32_t n, double *y);
+    bool (*give)(void *user, const struct affine *of, const double *x, uint32_t n, double *y);
     /* Used only by quirks. */
     double *rotated;                 /* (n_ctx) the position that the K of a slot was rotated to */
     double *key, *zeros;             /* (k_dim) scratch for a K, and zeros */
