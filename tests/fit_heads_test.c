@@ -347,7 +347,7 @@ static void rope_early(void) {
 enum { N_KV = 2 };
 
 /* softmax(q k / sqrt(DIM)) over the keys up to the token's own; head h of Q reads head h / 2 of K. */
-enum mistake {
+enum attention_mistake {
     RIGHT, SCALE_1, SCALE_DIM, SCALE_ODD, SOFTCAP, STRICT, NO_MASK, NEXT_TOKEN, WINDOW, SUM_LATE, OVER_QUERIES,
     OVER_HEADS, NO_SUM, EXTRA_KEY, INTERLEAVED, FIRST_HEAD, ODD_HEADS, PREVIOUS_SLOT, ZERO_SLOT, OTHER_SLOT, LAYOUT,
     LAYOUT_BATCH, STRIDE, OWN_ZERO, OVERWRITTEN, LESS_ELEMENTS, ONE_HEAD, DECODED_OWN, WEAK_MASK, SLOTS, BASE_2,
@@ -365,7 +365,7 @@ static double dot(const float *a, const float *b, int n) {
     return sum;
 }
 
-static bool sees(enum mistake m, uint32_t t, uint32_t j) {
+static bool sees(enum attention_mistake m, uint32_t t, uint32_t j) {
     bool is_filled = j < (t < N_PROMPT ? N_PROMPT : t + 1);
     switch (m) {
     case STRICT: return j < t || j + t == 0;
@@ -378,7 +378,7 @@ static bool sees(enum mistake m, uint32_t t, uint32_t j) {
     }
 }
 
-static double score(const struct attention_data *d, enum mistake m, uint32_t t, uint32_t h, uint32_t j) {
+static double score(const struct attention_data *d, enum attention_mistake m, uint32_t t, uint32_t h, uint32_t j) {
     static const float zeros[DIM];
     static const uint32_t odd_heads[N_HEAD] = { 1, 0, 0, 1 };
     uint32_t g = m == INTERLEAVED ? h % N_KV : m == FIRST_HEAD ? 0 : m == ODD_HEADS ? odd_heads[h] : h / 2;
@@ -403,7 +403,7 @@ static double score(const struct attention_data *d, enum mistake m, uint32_t t, 
 }
 
 /* Divides exponentials by sums over t, h or j. */
-static void attend(struct attention_data *d, enum mistake m) {
+static void attend(struct attention_data *d, enum attention_mistake m) {
     double e[N_TOKEN][N_HEAD][N_TOKEN];
     for (uint32_t t = 0; t < N_TOKEN; t++) {
         for (uint32_t h = 0; h < N_HEAD; h++) {
@@ -430,7 +430,7 @@ static void attend(struct attention_data *d, enum mistake m) {
 
 struct attention_case {
     const char *name;
-    enum mistake mistake;
+    enum attention_mistake mistake;
     const char *says;   /* NULL: no verdict */
 };
 

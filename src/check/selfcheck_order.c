@@ -120,9 +120,9 @@ void selfcheck_pairs(struct check *c) {
     for (uint32_t il = 0; il < c->model->plan.n_layer && !c->out_of_memory; il++) {
         c->out_of_memory = !add_layer(c, il, &s);
     }
-    if (s.n_k < MIN_PAIRS) {
+    if (s.n_k < (double)MIN_PAIRS) {
         check_set(c, VERDICT_SKIP, "%.0f pairs of rows that RoPE rotates in attn_k are too few to compare with attn_v "
-                  "(at least %d)", s.n_k, MIN_PAIRS);
+                  "(at least %d)", s.n_k, (int)MIN_PAIRS);
         return;
     }
     s.q_own /= s.n_q;
