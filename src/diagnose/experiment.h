@@ -74,8 +74,9 @@ plumb_status experiment_run(struct experiment *e, const struct quirk *const *qui
 /* Prepares runs with mistakes that begin with a layer: the truth computes its input, since theirs agrees with the truth
  * so far.  Only for dumps without whole activations, and models without states.  PLUMB_ERROR_MEMORY. */
 plumb_status experiment_begin_mistakes(struct experiment *e, uint32_t layer, struct error *err);
-/* Runs the pass with a mistake on the layers from first_layer on, or from layer 0 if is_whole is true, up to `end`.  The
- * score is that of the taps that were compared.  PLUMB_ERROR_MEMORY. */
+/* Runs the pass with a mistake on the layers from first_layer up to end - 1, in f32 and mostly for a few tokens only
+ * (n_first), or, if is_whole is true, on all layers from 0 on.  The score is that of the taps that were compared.
+ * PLUMB_ERROR_MEMORY. */
 plumb_status experiment_try(struct experiment *e, const struct mistake *m, bool is_whole, uint32_t end,
                             struct outcome *o, struct error *err);
 /* Returns true if a run may begin with this layer, because theirs has its input whole for every token. */

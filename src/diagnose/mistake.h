@@ -80,7 +80,7 @@ enum gate_mistake {
     N_GATE_MISTAKE
 };
 
-/* Which layer has the tensors of which: layer `first` those of from_layer, both exchanged, all those of from_layer... */
+/* Which layer has the tensors of which: `first` those of from_layer, both exchanged, all those of from_layer... */
 enum layer_map { MAP_ONE, MAP_EXCHANGED, MAP_ALL, MAP_NEXT, MAP_BEFORE, MAP_REVERSED, MAP_AS_TEXT, N_LAYER_MAP };
 
 enum token_scope { TOKENS_ALL, TOKENS_DECODED, TOKENS_PROMPT, TOKENS_FIRST, TOKENS_LAST, N_TOKEN_SCOPE };
@@ -144,6 +144,6 @@ void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
                    void (*try)(void *user, const struct mistake *m), void *user);
 /* Writes the sentence of a mistake, which follows "their NAME ", and where it is made. */
 void mistake_say(const struct mistakes *s, const struct mistake *m, int32_t layer, char *text, size_t n);
-void mistake_where(const struct mistakes *s, const struct mistake *m, char *text, size_t n);
+void mistake_where(const struct mistake *m, char *text, size_t n);
 
 #endif

@@ -43,8 +43,7 @@ static void try_one(const struct list *l, struct mistake m) {
     }
 }
 
-static void try_orders(const struct list *l, const struct mistakes *s, enum axis axis, uint32_t n) {
-    (void)s;
+static void try_orders(const struct list *l, enum axis axis, uint32_t n) {
     for (uint8_t order = 0; order < N_ARRAY_ORDER && n > 1; order++) {
         if (axis == AXIS_TOKENS && order > ARRAY_ZERO_LAST) break;
         try_one(l, (struct mistake){ .kind = MISTAKE_ORDER, .variant = order, .axis = (uint8_t)axis });
@@ -61,15 +60,14 @@ static void try_arrays(const struct list *l) {
     double roots[] = { sqrt(s->model->plan.n_embd), 1 / sqrt(s->model->plan.n_embd) };
     for (size_t i = 0; i < 2; i++) try_one(l, (struct mistake){ .kind = MISTAKE_SCALE, .number = roots[i] });
     if (l->id == TAP_KQ_SOFT_MAX) return;   /* its elements are keys: see try_attention */
-    try_orders(l, s, AXIS_ELEMENTS, n);
-    try_orders(l, s, AXIS_TOKENS, s->n_prompt);
-    if (n_head > 1) try_orders(l, s, AXIS_HEADS, n_head);
+    try_orders(l, AXIS_ELEMENTS, n);
+    try_orders(l, AXIS_TOKENS, s->n_prompt);
+    if (n_head > 1) try_orders(l, AXIS_HEADS, n_head);
     for (uint8_t layout = 0; layout < N_LAYOUT; layout++) {
         bool has_heads = layout != LAYOUT_ELEMENT_TOKEN && layout != LAYOUT_TOKEN_ELEMENT;
         if (has_heads && n_head == 1) continue;
         try_one(l, (struct mistake){ .kind = MISTAKE_LAYOUT, .variant = layout });
     }
-    /* The elements of all heads together, where an order of them is none within the heads. */
 }
 
 /* The other activations of the layer that have the width of input number `at`. */
@@ -196,23 +194,25 @@ void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
     if (!is_known) return;
     if (set & norms) {
         try_one(&l, (struct mistake){ .kind = MISTAKE_SKIP });
-        for (uint8_t v = 0; v < N_NORM_MISTAKE; v++) try_one(&l, (struct mistake){ .kind = MISTAKE_NORM, .variant = v });
+        for (uint8_t v = 0; v < N_NORM_MISTAKE; v++) {
+            try_one(&l, (struct mistake){ .kind = MISTAKE_NORM, .variant = v });
+        }
         static const double eps[] = { 0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 1e-8, 1e-12 };
         for (size_t i = 0; i < sizeof eps / sizeof *eps; i++) {
             try_one(&l, (struct mistake){ .kind = MISTAKE_EPS, .number = eps[i] });
         }
         const struct weight *w = s->model->layers[layer].w[mistake_weight(id)].w;
-        try_orders(&l, s, AXIS_WEIGHT, w ? w->n_in : 1);
+        try_orders(&l, AXIS_WEIGHT, w ? w->n_in : 1);
         try_inputs(&l, 0, width);
         try_tensors(&l);
     }
     if (set & products) {
         const struct affine *of = &s->model->layers[layer].w[mistake_weight(id)];
-        try_orders(&l, s, AXIS_INPUT, of->w->n_in);
-        for (uint8_t order = ARRAY_ALL_FIRST; order <= ARRAY_PAIRS_SAME; order++) {   /* others are those of the input */
+        try_orders(&l, AXIS_INPUT, of->w->n_in);
+        for (uint8_t order = ARRAY_ALL_FIRST; order <= ARRAY_PAIRS_SAME; order++) {   /* the others: see AXIS_INPUT */
             try_one(&l, (struct mistake){ .kind = MISTAKE_ORDER, .variant = order, .axis = AXIS_COLUMNS });
         }
-        if (of->b || s->n_head[id] > 1) try_orders(&l, s, AXIS_WEIGHT, of->w->n_out);
+        if (of->b || s->n_head[id] > 1) try_orders(&l, AXIS_WEIGHT, of->w->n_out);
         try_one(&l, (struct mistake){ .kind = MISTAKE_TRANSPOSED });
         if (of->b) try_one(&l, (struct mistake){ .kind = MISTAKE_BIAS, .number = 0 });
         if (of->b) try_one(&l, (struct mistake){ .kind = MISTAKE_BIAS, .number = 2 });
@@ -247,28 +247,39 @@ void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
 /* ---- sentences --------------------------------------------------------------------------------------------------- */
 
 static const char *const order_texts[N_ARRAY_ORDER] = {
-    [ARRAY_REVERSED] = "%s in reverse order", [ARRAY_NEXT] = "%s shifted by one: each is the next one",
-    [ARRAY_BEFORE] = "%s shifted by one: each is the one before it", [ARRAY_HALVES] = "the two halves of %s exchanged",
-    [ARRAY_NEIGHBOURS] = "neighbouring %s exchanged", [ARRAY_FIRST_TWO] = "the first two of %s exchanged",
+    [ARRAY_REVERSED] = "%s in reverse order",
+    [ARRAY_NEXT] = "%s shifted by one: each is the next one",
+    [ARRAY_BEFORE] = "%s shifted by one: each is the one before it",
+    [ARRAY_HALVES] = "the two halves of %s exchanged",
+    [ARRAY_NEIGHBOURS] = "neighbouring %s exchanged",
+    [ARRAY_FIRST_TWO] = "the first two of %s exchanged",
     [ARRAY_ENDS] = "the first and the last of %s exchanged",
     [ARRAY_EVENS_FIRST] = "%s in another order: first the even ones, then the odd ones",
     [ARRAY_INTERLEAVED] = "%s in another order: those of the two halves in turn",
-    [ARRAY_ALL_FIRST] = "the first of %s repeated in place of all", [ARRAY_ALL_LAST] = "the last of %s in place of all",
-    [ARRAY_HALF_TWICE] = "the first half of %s twice", [ARRAY_PAIRS_SAME] = "each second of %s the same as the one "
-    "before it, the first of the pair repeated", [ARRAY_ZERO_FIRST] = "the first of %s zero",
-    [ARRAY_ZERO_LAST] = "the last of %s zero", [ARRAY_ZERO_QUARTER] = "the last quarter of %s zero",
-    [ARRAY_ZERO_HALF] = "the last half of %s zero", [ARRAY_ZERO_FOURTHS] = "every fourth of %s zero",
+    [ARRAY_ALL_FIRST] = "the first of %s repeated in place of all",
+    [ARRAY_ALL_LAST] = "the last of %s in place of all",
+    [ARRAY_HALF_TWICE] = "the first half of %s twice",
+    [ARRAY_PAIRS_SAME] = "each second of %s the same as the one before it, the first of the pair repeated",
+    [ARRAY_ZERO_FIRST] = "the first of %s zero",
+    [ARRAY_ZERO_LAST] = "the last of %s zero",
+    [ARRAY_ZERO_QUARTER] = "the last quarter of %s zero",
+    [ARRAY_ZERO_HALF] = "the last half of %s zero",
+    [ARRAY_ZERO_FOURTHS] = "every fourth of %s zero",
     [ARRAY_ZERO_ODD] = "every second of %s zero",
 };
 
 static const char *const norm_texts[N_NORM_MISTAKE] = {
-    [NORM_NO_WEIGHT] = "is the norm without its weight", [NORM_WEIGHT_TWICE] = "has its weight applied twice",
-    [NORM_WEIGHT_PLUS_1] = "is multiplied by 1 + its weight", [NORM_NO_ROOT] = "is x / mean(x^2) * w: the square root "
-    "is missing", [NORM_NOT_DIVIDED] = "is x * w: it is not divided by the root of the mean square",
+    [NORM_NO_WEIGHT] = "is the norm without its weight",
+    [NORM_WEIGHT_TWICE] = "has its weight applied twice",
+    [NORM_WEIGHT_PLUS_1] = "is multiplied by 1 + its weight",
+    [NORM_NO_ROOT] = "is x / mean(x^2) * w: the square root is missing",
+    [NORM_NOT_DIVIDED] = "is x * w: it is not divided by the root of the mean square",
     [NORM_SUM] = "is divided by the root of the sum of squares, not of their mean",
-    [NORM_CENTERED] = "has the mean subtracted from its input", [NORM_VARIANCE] = "is a layer norm: the mean is "
-    "subtracted, and the variance takes the place of the mean square", [NORM_TWICE] = "is the norm of the norm: it is "
-    "applied twice", [NORM_WEIGHT_FIRST] = "is the norm of the input times the weight: the weight comes first",
+    [NORM_CENTERED] = "has the mean subtracted from its input",
+    [NORM_VARIANCE] = ("is a layer norm: the mean is subtracted, and the variance takes the place of the mean "
+                       "square"),
+    [NORM_TWICE] = "is the norm of the norm: it is applied twice",
+    [NORM_WEIGHT_FIRST] = "is the norm of the input times the weight: the weight comes first",
     [NORM_PARTS_2] = "is computed over each half of a row, another axis",
     [NORM_PARTS_4] = "is computed over each quarter of a row, another axis",
     [NORM_PARTS_8] = "is computed over each of 8 parts of a row, another axis",
@@ -279,15 +290,21 @@ static const char *const norm_texts[N_NORM_MISTAKE] = {
 };
 
 static const char *const rope_texts[N_ROPE_MISTAKE] = {
-    [ROPE_OTHER_PAIRS] = "is rotated in the other kind of pairs", [ROPE_BACKWARD] = "is rotated in the other direction",
-    [ROPE_EXCHANGED] = "is rotated with sine and cosine exchanged", [ROPE_NO_SINE] = "is rotated without the sine",
-    [ROPE_NO_COSINE] = "is rotated without the cosine", [ROPE_TWICE] = "is rotated twice",
-    [ROPE_IN_PLACE] = "is rotated in place: the second element of a pair is computed from the first after it was "
-    "rotated", [ROPE_OFFSET] = "is rotated for a position shifted by %g", [ROPE_SCALED] = "is rotated by %g times the "
-    "right angles, as if positions were scaled", [ROPE_BASE] = "is rotated with the base %g",
-    [ROPE_PART] = "has only a part of its elements rotated: %g of them", [ROPE_EXPONENT] = "is rotated with %g times "
-    "the right exponents of the frequencies", [ROPE_DEGREES] = "is rotated by angles in degrees that are taken for "
-    "radians", [ROPE_BATCH] = "is rotated for the position in the batch, not in the text",
+    [ROPE_OTHER_PAIRS] = "is rotated in the other kind of pairs",
+    [ROPE_BACKWARD] = "is rotated in the other direction",
+    [ROPE_EXCHANGED] = "is rotated with sine and cosine exchanged",
+    [ROPE_NO_SINE] = "is rotated without the sine",
+    [ROPE_NO_COSINE] = "is rotated without the cosine",
+    [ROPE_TWICE] = "is rotated twice",
+    [ROPE_IN_PLACE] = ("is rotated in place: the second element of a pair is computed from the first after it was "
+                       "rotated"),
+    [ROPE_OFFSET] = "is rotated for a position shifted by %g",
+    [ROPE_SCALED] = "is rotated by %g times the right angles, as if positions were scaled",
+    [ROPE_BASE] = "is rotated with the base %g",
+    [ROPE_PART] = "has only a part of its elements rotated: %g of them",
+    [ROPE_EXPONENT] = "is rotated with %g times the right exponents of the frequencies",
+    [ROPE_DEGREES] = "is rotated by angles in degrees that are taken for radians",
+    [ROPE_BATCH] = "is rotated for the position in the batch, not in the text",
     [ROPE_SAME_POSITION] = "is rotated for the position of the first token of the batch",
     [ROPE_SECOND_PART] = "has only the last part of its elements rotated: %g of them",
 };
@@ -295,7 +312,8 @@ static const char *const rope_texts[N_ROPE_MISTAKE] = {
 static const char *const scores_texts[N_SCORES_MISTAKE] = {
     [SCORES_SCALE] = "is the softmax of %g times the right scores: their scale is wrong",
     [SCORES_SOFTCAP] = "is the softmax of scores with a softcap of %g (tanh)",
-    [SCORES_FUTURE] = "has a mask that ends %g keys too late", [SCORES_HIDDEN] = "does not see the key of token %g",
+    [SCORES_FUTURE] = "has a mask that ends %g keys too late",
+    [SCORES_HIDDEN] = "does not see the key of token %g",
     [SCORES_TWO_HIDDEN] = "does not see the keys of tokens %g and %g",
     [SCORES_WINDOW] = "sees only the last %g keys, as if there were a window",
     [SCORES_MASK_LATE] = "is masked after the softmax, so that its sum is too small",
@@ -306,9 +324,11 @@ static const char *const scores_texts[N_SCORES_MISTAKE] = {
 };
 
 static const char *const heads_texts[N_HEADS_MISTAKE] = {
-    [KV_MODULO] = "has heads that read the heads of %s in another order: head h reads head h %% %u", [KV_REVERSED] = "has heads that read the heads of %s in "
-    "reverse order", [KV_NEXT] = "has heads that read the next head of %s", [KV_FIRST] = "has all heads read "
-    "the first head of %s", [KV_LAST] = "has all heads read the last head of %s",
+    [KV_MODULO] = "has heads that read the heads of %s in another order: head h reads head h %% %u",
+    [KV_REVERSED] = "has heads that read the heads of %s in reverse order",
+    [KV_NEXT] = "has heads that read the next head of %s",
+    [KV_FIRST] = "has all heads read the first head of %s",
+    [KV_LAST] = "has all heads read the last head of %s",
     [KV_EARLY] = "has groups of heads that begin one head too early: head h reads head (h + 1) / group of %s",
 };
 
@@ -324,14 +344,21 @@ static const char *const cache_texts[N_CACHE_MISTAKE] = {
 };
 
 static const char *const gate_texts[N_GATE_MISTAKE] = {
-    [GLU_GELU_TANH] = "is gelu_tanh(gate) * up", [GLU_GELU_ERF] = "is gelu_erf(gate) * up",
-    [GLU_GELU_QUICK] = "is gelu_quick(gate) * up", [GLU_SILU] = "is silu(gate) * up",
-    [GLU_RELU] = "is relu(gate) * up", [GLU_RELU_SQR] = "is relu(gate)^2 * up",
-    [GLU_SIGMOID] = "is sigmoid(gate) * up", [GLU_TANH] = "is tanh(gate) * up",
-    [GLU_NONE] = "is gate * up: the activation is left out", [GLU_TWICE] = "is silu(silu(gate)) * up: the activation "
-    "is applied twice", [GLU_SOFTPLUS] = "is softplus(gate) * up", [GLU_EXCHANGED] = "is silu(up) * gate: gate and up "
-    "are exchanged", [GLU_LATE] = "is silu(gate * up): the activation comes after the product",
-    [GLU_SUM] = "is silu(gate) + up: the sum instead of the product", [GLU_ALONE] = "is silu(gate): up is left out",
+    [GLU_GELU_TANH] = "is gelu_tanh(gate) * up",
+    [GLU_GELU_ERF] = "is gelu_erf(gate) * up",
+    [GLU_GELU_QUICK] = "is gelu_quick(gate) * up",
+    [GLU_SILU] = "is silu(gate) * up",
+    [GLU_RELU] = "is relu(gate) * up",
+    [GLU_RELU_SQR] = "is relu(gate)^2 * up",
+    [GLU_SIGMOID] = "is sigmoid(gate) * up",
+    [GLU_TANH] = "is tanh(gate) * up",
+    [GLU_NONE] = "is gate * up: the activation is left out",
+    [GLU_TWICE] = "is silu(silu(gate)) * up: the activation is applied twice",
+    [GLU_SOFTPLUS] = "is softplus(gate) * up",
+    [GLU_EXCHANGED] = "is silu(up) * gate: gate and up are exchanged",
+    [GLU_LATE] = "is silu(gate * up): the activation comes after the product",
+    [GLU_SUM] = "is silu(gate) + up: the sum instead of the product",
+    [GLU_ALONE] = "is silu(gate): up is left out",
     [GLU_UP_ALONE] = "is up: the gate is left out",
 };
 
@@ -415,7 +442,9 @@ void mistake_say(const struct mistakes *s, const struct mistake *m, int32_t laye
     case MISTAKE_TRANSPOSED:
         report_append(text, size, &n, "has its matrix read transposed: its dimensions are exchanged");
         break;
-    case MISTAKE_BIAS: report_append(text, size, &n, m->number == 0 ? "lacks its bias" : "has its bias added twice"); break;
+    case MISTAKE_BIAS:
+        report_append(text, size, &n, m->number == 0 ? "lacks its bias" : "has its bias added twice");
+        break;
     case MISTAKE_NORM: report_append(text, size, &n, "%s", norm_texts[m->variant]); break;
     case MISTAKE_EPS: report_append(text, size, &n, "is the norm with an eps of %g", m->number); break;
     case MISTAKE_ROPE: report_append(text, size, &n, rope_texts[m->variant], m->number); break;
@@ -454,11 +483,11 @@ void mistake_say(const struct mistakes *s, const struct mistake *m, int32_t laye
     }
 }
 
-void mistake_where(const struct mistakes *s, const struct mistake *m, char *text, size_t size) {
-    static const char *const tokens[N_TOKEN_SCOPE] = { "", "tokens that were decoded one by one", "tokens of the prompt",
-                                                       "token 0", "the last token" };
+void mistake_where(const struct mistake *m, char *text, size_t size) {
+    static const char *const tokens[N_TOKEN_SCOPE] = {
+        "", "tokens that were decoded one by one", "tokens of the prompt", "token 0", "the last token",
+    };
     size_t n = 0;
-    (void)s;
     text[0] = '\0';
     if (m->kind == MISTAKE_LEFT_OUT || m->kind == MISTAKE_LAYER) return;   /* the sentence says it */
     if (m->layer == EVERYWHERE && m->head == EVERYWHERE && m->tokens == TOKENS_ALL) return;

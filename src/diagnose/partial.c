@@ -1,8 +1,8 @@
 /* Looks for the mistake of a dump that has activations only in part.
  *
- * The inputs of the first wrong layer are right, since what theirs has of the layers before agrees.  So every mistake of
- * mistake_list.c is tried in that layer alone, on the truth's own inputs; the best ones are then tried in a run of all
- * layers, made everywhere and made in this layer only.  A mistake is a finding if no tap of that run diverges.
+ * The inputs of the first wrong layer are right, since what theirs has of the layers before agrees.  So every mistake
+ * of mistake_list.c is tried in that layer alone, on the truth's own inputs.  The best ones are then tried in a run of
+ * all layers: made everywhere, and made in this layer only.  A mistake is a finding if no tap of that run diverges.
  */
 #include "diagnose/diagnose.h"
 
@@ -263,7 +263,7 @@ static void report(struct search *s, const struct whole *all, uint32_t n) {
         *finding = (struct finding){ .error = all[i].error, .right_error = d->truth.error[s->first], .explains = true,
                                      .step = m->kind == MISTAKE_LEFT_OUT ? id : step_of(d, m) };
         mistake_say(d->experiment->mistakes, m, (int32_t)s->layer, finding->sentence, sizeof finding->sentence);
-        mistake_where(d->experiment->mistakes, m, finding->where, sizeof finding->where);
+        mistake_where(m, finding->where, sizeof finding->where);
         f->n_clear++;
     }
 }
@@ -313,7 +313,7 @@ static uint32_t first_wrong_token(const struct search *s) {
     return UINT32_MAX;
 }
 
-/* Whether a mistake that is made for these tokens only can be the first that theirs shows: tokens before it are right. */
+/* Whether a mistake made for these tokens only can be what theirs shows first: the tokens before it are right. */
 static bool may_be_of(const struct search *s, enum token_scope tokens) {
     uint32_t first = first_wrong_token(s);
     switch (tokens) {
