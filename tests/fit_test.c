@@ -24,6 +24,7 @@ struct engine {
     const char *tap;      /* where the mistake is made */
     int32_t layer;        /* -1: in all layers */
     mistake *make;
+    bool is_partial;      /* the dump has 8 values of each l_out */
     double *kept[N_KEPT]; /* the activations of this batch by tap: of this layer, or of the one before until computed */
 };
 
@@ -49,6 +50,7 @@ static void compute(void *user, const plumb_tap *tap, double *x) {
         if (!e->kept[TAP_L_OUT]) e->kept[TAP_L_OUT] = calloc(N_VALUE, sizeof **e->kept);
         memcpy(e->kept[TAP_L_OUT], x, n * sizeof *x);
     }
+    if (e->is_partial && id != TAP_L_OUT) return;
     float *shown = alloc_array(n, sizeof *shown);
     for (size_t i = 0; i < n; i++) shown[i] = (float)x[i];
     plumb_tap copy = *tap;
@@ -67,7 +69,7 @@ static void feed(struct engine *e, struct reference *r, uint32_t pos, uint32_t n
     for (uint32_t i = 0; i < n_vocab; i++) x[i] = (double)logits[i];
     if (e->make && strcmp(e->tap, "result_output") == 0) e->make(e, &tap, x);
     for (uint32_t i = 0; i < n_vocab; i++) logits[i] = (float)x[i];
-    CHECK(plumb_trace_add(e->trace, &tap) == PLUMB_OK, "%s", plumb_trace_error(e->trace));
+    if (!e->is_partial) CHECK(plumb_trace_add(e->trace, &tap) == PLUMB_OK, "%s", plumb_trace_error(e->trace));
     free(logits);
     free(x);
 }
@@ -77,7 +79,7 @@ static plumb_trace *run(const plumb_model *m, struct engine *e) {
     struct error err;
     struct reference *r = NULL;
     e->trace = plumb_trace_create();
-    e->trace->params.n_value = UINT32_MAX;
+    e->trace->params.n_value = e->is_partial ? 8 : UINT32_MAX;
     e->model = m->model;
     CHECK(plumb_trace_set_tokens(e->trace, record_ids, N_TOKEN, N_PROMPT) == PLUMB_OK, "%s",
           plumb_trace_error(e->trace));
@@ -483,10 +485,41 @@ static const struct row quantized[] = {
       { "verdict: their embd has its elements taken shifted back by one, in each group of 32 (error " }, { NULL } },
 };
 
-static void check(const struct row *row, const char *model) {
+/* Dumps with 8 values of each l_out: the step is not in the dump. */
+static const struct row partial[] = {
+    { "fit: nothing is supposed in a right partial dump", NULL, 0, NULL, { "verdict: agrees" }, { "their " } },
+    { "fit: partial: a norm without the square root", "attn_norm", -1, no_root,
+      { "verdict: their attn_norm-0 is x / mean(x^2) * w: the square root is missing (error " }, { NULL } },
+    { "fit: partial: gate and up projection exchanged in a layer", "ffn_swiglu", 1, gate_and_up_exchanged,
+      { "their ffn_swiglu-1 is silu(up) * gate: gate and up are exchanged, only in layer 1 (error " }, { NULL } },
+    { "fit: partial: gate and up projection added", "ffn_swiglu", 1, sum_for_product,
+      { "their ffn_swiglu-1 is silu(gate) + up: the sum instead of the product, only in layer 1 (error " }, { NULL } },
+    { "fit: partial: what is added twice", "l_out", -1, added_twice,
+      { "is 2 * ffn_out + ffn_inp (error ", "is 2 times what it should be (error " }, { NULL } },
+    { "fit: partial: a product times a number", "ffn_up", -1, scaled,
+      { "their ffn_up-0 is 1.25 times what it should be (error " }, { NULL } },
+    { "fit: partial: one head", "Qcur", -1, head_3,
+      { "their Qcur-0 has the wrong sign: it is -1 times what it should be, only in head 3 (error " }, { NULL } },
+    { "fit: partial: decoded tokens", "Vcur", -1, decoded,
+      { "their Vcur-0 is 0.5 times what it should be, only in tokens that were decoded one by one (error " },
+      { NULL } },
+    { "fit: partial: reversed heads", "Qcur", -1, reversed_heads,
+      { "their Qcur-0 has its heads in reverse order (error " }, { NULL } },
+    { "fit: partial: a matrix of another layer", "ffn_up", 1, matrix_of_other_layer,
+      { "their ffn_up-1 has the matrix blk.0.ffn_up.weight instead of blk.1.ffn_up.weight" }, { NULL } },
+    { "fit: partial: K for V", "Vcur", -1, k_for_v,
+      { "their Vcur-0 has the matrix blk.0.attn_k.weight instead of blk.0.attn_v.weight" }, { NULL } },
+    { "fit: partial: a function that no table has", "ffn_swiglu", -1, unlisted_function,
+      { "verdict: no set of up to 3 known mistakes", "the first wrong step is l_out-0" }, { "verdict: their " } },
+    { "fit: partial: noise that nothing explains", "ffn_out", -1, random_noise,
+      { "verdict: no set of up to 3 known mistakes", "the first wrong step is l_out-0" }, { "verdict: their " } },
+};
+
+static void check(const struct row *row, const char *model, bool is_partial) {
     plumb_model *m = record_load(model);
     if (!m) return;
-    struct engine engine = { .tap = row->tap, .layer = row->layer, .make = row->make };
+    struct engine engine = { .tap = row->tap, .layer = row->layer, .make = row->make,
+                             .is_partial = is_partial };
     plumb_trace *theirs = run(m, &engine);
     struct capture text = { 0 };
     plumb_report r = { .format = PLUMB_FORMAT_TEXT, .write = capture_write, .user = &text };
@@ -503,10 +536,12 @@ static void check(const struct row *row, const char *model) {
     plumb_model_free(m);
 }
 
-static void check_row(const void *row) { check(row, "f32"); }
-static void check_quantized(const void *row) { check(row, "q6_k"); }
+static void check_row(const void *row) { check(row, "f32", false); }
+static void check_quantized(const void *row) { check(row, "q6_k", false); }
+static void check_partial(const void *row) { check(row, "f32", true); }
 
 void test_fit(void) {
     TEST_ROWS("", check_row, rows);
     TEST_ROWS("", check_quantized, quantized);
+    TEST_ROWS("", check_partial, partial);
 }

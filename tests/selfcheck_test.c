@@ -373,7 +373,7 @@ static void exchange_norms(float *a, float *b) {
 static void check_depth(float norms[2][DEEP][WIDE], size_t n_layer, enum verdict verdict, const char *detail) {
     struct gguf_tensor tensors[2 * DEEP + 1] = { 0 };
     struct tensor_stats stats[2 * DEEP + 1] = { 0 };
-    char texts[2 * DEEP + 1][40];
+    char texts[2 * DEEP + 1][64];
     size_t n = 0;
     for (size_t i = 0; i < 2 * n_layer; i++, n++) {
         snprintf(texts[n], sizeof texts[n], "blk.%zu.%s_norm.weight", i / 2, i % 2 == 0 ? "attn" : "ffn");

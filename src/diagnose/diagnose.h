@@ -153,7 +153,8 @@ bool diagnose_diverges(const struct diagnosis *d, const struct outcome *o, int32
 
 /* Returns true if a tap is a product, or is computed from one, without another known activation between. */
 bool diagnose_is_noisy(const struct diagnosis *d, size_t i);
-/* Returns the median error of the taps whose inputs are known, that are noisy or not, and that are not over. */
+/* Returns the median error of the taps whose inputs are known, that are noisy or not, and that are not over.  NAN: out
+ * of memory. */
 double diagnose_typical_step(const struct diagnosis *d, const struct outcome *o, bool noisy);
 
 /* ---- read.c ---- */

@@ -276,7 +276,8 @@ bool diagnose_diverges(const struct diagnosis *d, const struct outcome *o, int32
 double diagnose_typical_step(const struct diagnosis *d, const struct outcome *o, bool noisy) {
     double *errors = alloc_array(d->theirs->n_tap, sizeof *errors), allowed = diagnose_allowed(d, o);
     size_t n = 0;
-    for (size_t i = 0; errors && i < d->theirs->n_tap; i++) {
+    if (!errors) return NAN;
+    for (size_t i = 0; i < d->theirs->n_tap; i++) {
         bool counts = diagnose_inputs_known(d, i) && diagnose_is_noisy(d, i) == noisy && !isnan(o->error[i]);
         if (counts && !is_over(d, o, i, allowed)) errors[n++] = o->error[i];
     }

@@ -71,7 +71,12 @@ static plumb_status record(struct diagnosis *d) {
 plumb_status diagnose_measure(struct diagnosis *d) {
     const struct plumb_trace *theirs = d->experiment->theirs;
     uint64_t kinds = 0;
-    for (int noisy = 0; noisy < 2; noisy++) d->typical[noisy] = diagnose_typical_step(d, &d->truth, noisy);
+    for (int noisy = 0; noisy < 2; noisy++) {
+        d->typical[noisy] = diagnose_typical_step(d, &d->truth, noisy);
+        if (isnan(d->typical[noisy])) {
+            return error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: the errors of %zu taps", theirs->n_tap);
+        }
+    }
     for (size_t i = 0; i < theirs->n_tap && d->n_measured < DIAGNOSE_MEASURED; i++) {
         enum tap_id id = theirs->taps[i].id;
         if ((kinds >> id & 1) || !is_wrong_step(d, i)) continue;

@@ -464,11 +464,14 @@ void mistake_say(const struct mistakes *s, const struct mistake *m, int32_t laye
     case MISTAKE_CACHE: report_append(text, size, &n, cache_texts[m->variant], cached); break;
     case MISTAKE_GATE: report_append(text, size, &n, "%s", gate_texts[m->variant]); break;
     case MISTAKE_SUM: {
+        char factors[2][32] = { "", "" };
+        if (m->number != 1) snprintf(factors[0], sizeof factors[0], "%g * ", m->number);
+        if (m->other != 1) snprintf(factors[1], sizeof factors[1], "%g * ", m->other);
         const char *sub = first == TAP_FFN_INP ? "attn_out" : "ffn_out", *res = first == TAP_FFN_INP ? "its input" :
                           "ffn_inp";
-        if (m->other == 0) report_append(text, size, &n, "is %g * %s: the residual is missing", m->number, sub);
-        else if (m->number == 0) report_append(text, size, &n, "is %g * %s: %s is not added", m->other, res, sub);
-        else report_append(text, size, &n, "is %g * %s + %g * %s", m->number, sub, m->other, res);
+        if (m->other == 0) report_append(text, size, &n, "is %s%s: the residual is missing", factors[0], sub);
+        else if (m->number == 0) report_append(text, size, &n, "is %s%s: %s is not added", factors[1], res, sub);
+        else report_append(text, size, &n, "is %s%s + %s%s", factors[0], sub, factors[1], res);
         break;
     }
     case MISTAKE_TOKEN:
