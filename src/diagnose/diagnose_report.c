@@ -146,6 +146,22 @@ static void print_sentence(struct report_writer *w, const struct fit *f, const s
     if (*finding->where) report_printf(w, ", %s", finding->where);
 }
 
+/* Prints which further tap would tell the tied findings apart, and how to dump it. */
+static void print_further(struct report_writer *w, const struct diagnosis *d, const struct fit *f) {
+    struct tap_text buf;
+    int32_t layer = d->theirs->taps[diagnose_first(d, &d->truth)].layer;
+    const char *name = tap_show(&buf, f->further, layer < 0 ? 0 : layer);
+    report_printf(w, "   8 values of %s (%s) would tell %u groups of them apart; for each token t and "
+                  "its row x:\n", name, tap_spec(f->further)->title, f->n_apart);
+    report_printf(w, "      Python:  taps.append({\"name\": \"%s\", \"token\": t, \"shape\": [%u, %u],\n"
+                  "                            \"values\": x.flatten()[:8].tolist()})\n", name, f->further_shape[0],
+                  f->further_shape[1]);
+    report_printf(w, "      C:       printf(\"{\\\"name\\\": \\\"%s\\\", \\\"token\\\": %%d, "
+                  "\\\"shape\\\": [%u, %u], \\\"values\\\": [%%.9g\", t, x[0]);\n"
+                  "               for (int i = 1; i < 8; i++) printf(\", %%.9g\", x[i]);\n"
+                  "               printf(\"]},\\n\");\n", name, f->further_shape[0], f->further_shape[1]);
+}
+
 /* Prints the finding of a step with its evidence, the findings that are tied with it, and the layers in which the same
  * step is wrong. */
 static void print_finding(struct report_writer *w, const struct diagnosis *d, const struct fit *f) {
@@ -157,6 +173,7 @@ static void print_finding(struct report_writer *w, const struct diagnosis *d, co
     }
     if (f->n_clear > 1) report_printf(w, ": this dump cannot tell them apart");
     report_printf(w, "\n");
+    if (f->n_apart > 0) print_further(w, d, f);
     bool is_in[TAP_MAX_LAYER];
     int32_t n = 0;
     for (int32_t il = 0; il < count_layers(d) && f->layer >= 0; il++) {
@@ -488,7 +505,10 @@ static void json_measured(struct report_writer *w, const struct diagnosis *d) {
             report_printf(w, "%s%d", between, (int)il);
             between = ", ";
         }
-        report_printf(w, "], \"findings\": [");
+        report_printf(w, "], \"found_by\": \"%s\", \"further\": ", f->is_supposed ? "trying" : "measuring");
+        if (f->n_apart > 0) report_printf(w, "\"%s\"", tap_show(&name, f->further, f->layer < 0 ? 0 : f->layer));
+        else report_printf(w, "null");
+        report_printf(w, ", \"findings\": [");
         for (uint32_t i = 0; i < f->n_finding; i++) {
             report_printf(w, i > 0 ? ", " : "");
             json_finding(w, f, &f->findings[i]);

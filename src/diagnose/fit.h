@@ -62,6 +62,9 @@ struct fit {
                                     * cannot tell the first n_clear apart */
     bool is_supposed;              /* not measured: the output is not known, and the mistake was supposed (partial.c) */
     struct mistake supposed;       /* then the first finding's */
+    enum tap_id further;           /* the tap of which a dump would tell most of the tied findings apart */
+    uint32_t n_apart;              /* into how many groups; 0: there is no such tap */
+    uint32_t further_shape[2];     /* (n_head, n) of a token */
     /* Of the frame. */
     bool *wrong;                   /* (n_token, n_head) the blocks in which the right step is wrong; n_wrong of them */
     size_t n_wrong;

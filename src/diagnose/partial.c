@@ -64,7 +64,7 @@ static void insert(struct search *s, const struct guess *g) {
     uint32_t at = s->n_best;
     enum tap_id step = step_of(s->d, &g->mistake);
     for (uint32_t i = 0; i < s->n_best; i++) {   /* two words for one mistake: the first one is the simpler one */
-        bool is_same = fabs(s->best[i].print - g->print) <= 1e-12 * fabs(g->print);
+        bool is_same = fabs(s->best[i].print - g->print) <= 1e-6 * fabs(g->print);
         if (is_same && step_of(s->d, &s->best[i].mistake) == step) return;
     }
     while (at > 0 && s->best[at - 1].score > g->score + 1e-9) at--;
@@ -268,6 +268,40 @@ static void report(struct search *s, const struct whole *all, uint32_t n) {
     }
 }
 
+/* Looks for the tap of the layer of which the tied mistakes give the most different values. */
+static plumb_status choose_further(struct search *s, const struct whole *all) {
+    struct diagnosis *d = s->d;
+    struct experiment *e = d->experiment;
+    struct fit *f = &d->measured[0];
+    double prints[FIT_FINDINGS][TAP_COUNT];
+    for (uint32_t i = 0; i < f->n_clear; i++) {
+        struct outcome o;
+        PLUMB_TRY(experiment_try(e, &all[i].mistake, false, s->layer + 1, &o, d->err));
+        memcpy(prints[i], e->prints, sizeof prints[i]);
+        outcome_free(&o);
+    }
+    enum tap_id ids[TAP_COUNT];
+    tap_sequence(d->theirs->order, ids);
+    for (uint32_t k = 0; k < TAP_COUNT; k++) {
+        enum tap_id id = ids[k];
+        uint32_t n_group = 0;
+        for (uint32_t i = 0; i < f->n_clear; i++) {
+            bool is_new = true;
+            for (uint32_t j = 0; j < i && is_new; j++) {
+                is_new = fabs(prints[i][id] - prints[j][id]) > 1e-5 * fabs(prints[j][id]);
+            }
+            n_group += is_new;
+        }
+        bool is_better = tap_spec(id)->in_layer && e->mistakes->width[id] > 0 && n_group > 1 && n_group > f->n_apart;
+        if (!is_better) continue;
+        f->further = id;
+        f->n_apart = n_group;
+        f->further_shape[0] = e->mistakes->n_head[id];
+        f->further_shape[1] = e->mistakes->width[id];
+    }
+    return PLUMB_OK;
+}
+
 static plumb_status try_best(struct search *s) {
     struct whole all[BEST * (N_LAYER_MAP + 1)];
     uint32_t n = 0;
@@ -280,8 +314,9 @@ static plumb_status try_best(struct search *s) {
         if (is_clear) break;
     }
     qsort(all, n, sizeof *all, by_score);
-    if (n > 0 && all[0].explains) report(s, all, n);
-    return PLUMB_OK;
+    if (n == 0 || !all[0].explains) return PLUMB_OK;
+    report(s, all, n);
+    return s->d->measured[0].n_clear > 1 ? choose_further(s, all) : PLUMB_OK;
 }
 
 /* ---- entry point ------------------------------------------------------------------------------------------------- */
