@@ -39,8 +39,8 @@ static struct trace_tap *tap_of(plumb_trace *t, const char *name) {
 
 /* Adds a row of n values x to a tap that the dump does not have. */
 static void add_row(plumb_trace *t, const char *name, uint32_t pos, uint32_t n, float x) {
-    enum tap_id id;
-    int32_t layer;
+    enum tap_id id = TAP_EMBD;
+    int32_t layer = -1;
     struct trace_row *row;
     float *values = alloc_array(n, sizeof *values);
     for (uint32_t i = 0; values && i < n; i++) values[i] = x;

@@ -53,7 +53,7 @@ static struct layers own_layer(const struct diagnosis *d, const struct outcome *
     struct layers layers = layers_to_run(d, o);
     uint32_t n_layer = d->model->plan.n_layer;
     size_t at = diagnose_first(d, o);
-    bool is_known = !d->experiment->forced && d->experiment->truth && d->experiment->first_layer > 0;
+    bool is_known = d->is_exact_before && d->experiment->truth && d->experiment->first_layer > 0;
     if (is_known && o == &d->truth) layers.first = d->experiment->first_layer;
     if (is_known) return layers;
     bool is_late = at != SIZE_MAX && d->theirs->taps[at].id >= TAP_RESULT_NORM;

@@ -90,6 +90,7 @@ struct diagnosis {
      * computation.  Those of which nothing fits theirs have no findings. */
     struct fit measured[DIAGNOSE_MEASURED];
     uint32_t n_measured;
+    bool is_exact_before;        /* without noise, the taps before the first wrong one agree (partial.c) */
     bool is_supposed;            /* the only one was not measured, but found by partial.c */
     double typical[2];           /* diagnose_typical_step of the truth, for taps that are not noisy, and noisy ones */
     struct plumb_trace *right;   /* what the truth computes in their layers; NULL if nothing was measured */

@@ -256,14 +256,20 @@ static const float *unpack(struct experiment *e, size_t i, const struct weight *
 static bool multiply(struct experiment *e, size_t i, const struct weight *w, const double *x, uint32_t n, double *y) {
     const float *rows = unpack(e, i, w);
     float *input = alloc_array((uint64_t)n * w->n_in, sizeof *input);
-    for (size_t k = 0; input && k < (size_t)n * w->n_in; k++) input[k] = (float)x[k];
-    for (uint32_t o = 0; rows && input && o < w->n_out; o++) {
+    double *row = alloc_array(w->n_in, sizeof *row);
+    for (uint32_t t = 0; input && row && t < n; t++) {
+        memcpy(row, x + (size_t)t * w->n_in, w->n_in * sizeof *row);
+        rounding_apply(&e->mistakes->rounding, w->type, row, w->n_in);
+        for (uint32_t k = 0; k < w->n_in; k++) input[(size_t)t * w->n_in + k] = (float)row[k];
+    }
+    for (uint32_t o = 0; rows && input && row && o < w->n_out; o++) {
         for (uint32_t t = 0; t < n; t++) {
             y[(size_t)t * w->n_out + o] = (double)dot(rows + (size_t)o * w->n_in, input + (size_t)t * w->n_in, w->n_in);
         }
     }
-    bool is_done = rows && input;
+    bool is_done = rows && input && row;
     free(input);
+    free(row);
     return is_done;
 }
 
@@ -300,10 +306,12 @@ static void keep_truth(void *user, const plumb_tap *tap) {
     if (is_input || is_product) plumb_trace_add(e->truth, tap);
 }
 
-plumb_status experiment_begin_mistakes(struct experiment *e, uint32_t layer, struct error *err) {
+plumb_status experiment_begin_mistakes(struct experiment *e, uint32_t layer, const struct rounding *rounding,
+                                       struct error *err) {
     const struct plumb_trace *theirs = e->theirs;
     if (e->mistakes) return PLUMB_OK;
     PLUMB_TRY(mistakes_create(&e->mistakes, e->model, theirs->tokens, theirs->n_token, theirs->n_prompt, err));
+    e->mistakes->rounding = *rounding;
     e->truth = plumb_trace_create();
     if (!e->truth) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: a trace");
     e->truth->params.n_value = UINT32_MAX;

@@ -72,8 +72,10 @@ struct layers { uint32_t first, end; };
 plumb_status experiment_run(struct experiment *e, const struct quirk *const *quirks, uint32_t n_quirk,
                             struct layers layers, struct outcome *o, struct error *err);
 /* Prepares runs with mistakes that begin with a layer: the truth computes its input, since theirs agrees with the truth
- * so far.  Only for dumps without whole activations, and models without states.  PLUMB_ERROR_MEMORY. */
-plumb_status experiment_begin_mistakes(struct experiment *e, uint32_t layer, struct error *err);
+ * so far.  rounding: of the inputs of products in the pass.  Only for dumps without whole activations, and for models
+ * without states.  PLUMB_ERROR_MEMORY. */
+plumb_status experiment_begin_mistakes(struct experiment *e, uint32_t layer, const struct rounding *rounding,
+                                       struct error *err);
 /* Runs the pass with a mistake on the layers from first_layer up to end - 1, in f32 and mostly for a few tokens only
  * (n_first), or, if is_whole is true, on all layers from 0 on.  The score is that of the taps that were compared.
  * PLUMB_ERROR_MEMORY. */

@@ -249,6 +249,14 @@ static bool compute_linear(const struct step *st, double *y) {
         reorder(&elements, x, st->n_token, 1, width, s->x);
         x = s->x;
     }
+    if (s->rounding.kind != ROUND_NONE) {
+        if (!reserve(s, &s->x, &s->n_x, (uint64_t)st->n_token * width)) return false;
+        if (x != s->x) memcpy(s->x, x, (size_t)st->n_token * width * sizeof *x);
+        for (uint32_t t = 0; t < st->n_token; t++) {
+            rounding_apply(&s->rounding, of->w->type, s->x + (size_t)t * width, width);
+        }
+        x = s->x;
+    }
     bool is_transposed = m && m->kind == MISTAKE_TRANSPOSED, is_rows = m && m->kind == MISTAKE_ORDER
                       && m->axis == AXIS_WEIGHT;
     bool is_columns = m && m->kind == MISTAKE_ORDER && m->axis == AXIS_COLUMNS;
@@ -370,7 +378,8 @@ static void rotate(const struct rope_plan *p, const float *factors, const struct
     uint32_t first = v == ROPE_SECOND_PART && n_rot <= n ? n - n_rot : 0;
     double base = v == ROPE_BASE ? m->number : (double)p->freq_base, sign = v == ROPE_BACKWARD ? -1 : 1;
     for (uint32_t i = 0; i < n_rot / 2; i++) {
-        double exponent = -2.0 * i / (v == ROPE_PART ? p->n_rot : n_rot) * (v == ROPE_EXPONENT ? m->number : 1);
+        double exponent = -2.0 * i / (v == ROPE_PART && m->other == 0 ? p->n_rot : n_rot);
+        if (v == ROPE_EXPONENT) exponent *= m->number;
         double angle = sign * position * (double)p->freq_scale * pow(base, exponent);
         if (factors && i < p->n_rot / 2) angle /= (double)factors[i];
         if (v == ROPE_SCALED) angle *= m->number;

@@ -13,6 +13,7 @@
 
 #include "model/model.h"
 #include "model/tap.h"
+#include "reference/rounding.h"
 #include "trace/trace.h"
 
 enum mistake_kind {
@@ -28,7 +29,7 @@ enum mistake_kind {
     MISTAKE_BIAS,         /* the bias times number */
     MISTAKE_NORM,         /* variant: enum norm_mistake */
     MISTAKE_EPS,          /* eps is number */
-    MISTAKE_ROPE,         /* variant: enum rope_mistake, number */
+    MISTAKE_ROPE,         /* variant: enum rope_mistake, number; other: ROPE_PART has the frequencies of a small head */
     MISTAKE_SCORES,       /* variant: enum scores_mistake, number */
     MISTAKE_HEADS,        /* variant: enum heads_mistake, of K or V */
     MISTAKE_CACHE,        /* variant: enum cache_mistake */
@@ -107,8 +108,9 @@ struct mistakes {
     const int32_t *tokens;          /* (n_token) borrowed */
     uint32_t n_token, n_prompt, order;
     const struct mistake *mistake;  /* the current one; NULL: none */
-    uint64_t supported;             /* the steps whose formula is known here: see mistakes_check */
-    bool is_checking;
+    uint64_t supported;             /* the steps whose formula here gives what the pass gives */
+    bool is_checking;               /* see mistakes_step */
+    struct rounding rounding;       /* of the inputs of products, in the pass too */
     double *held[TAP_COUNT];        /* the last results of each step, for a batch of tokens */
     size_t cap[TAP_COUNT];
     uint32_t n_head[TAP_COUNT], width[TAP_COUNT];
@@ -127,7 +129,8 @@ void mistakes_free(struct mistakes *s);
 /* Returns true if the current mistake changes this step. */
 bool mistakes_change(const struct mistakes *s, enum tap_id id, int32_t layer);
 /* Must be called for every tap of a pass, with its result x (tap->n_token, tap->n_head, tap->n), in the order of the
- * computation. */
+ * computation.  Makes the current mistake in x or, if s->is_checking, compares x with the formula of the step and takes
+ * the step out of s->supported if they differ. */
 void mistakes_step(struct mistakes *s, const plumb_tap *tap, enum tap_id id, double *x);
 
 /* ---- mistake_list.c ---- */

@@ -108,20 +108,22 @@ static void try_tensors(const struct list *l) {
 }
 
 static void try_rope(const struct list *l) {
-    static const struct { enum rope_mistake variant; double number; } rows[] = {
-        { ROPE_OTHER_PAIRS, 0 }, { ROPE_BACKWARD, 0 }, { ROPE_EXCHANGED, 0 }, { ROPE_NO_SINE, 0 },
-        { ROPE_NO_COSINE, 0 }, { ROPE_TWICE, 0 }, { ROPE_IN_PLACE, 0 }, { ROPE_OFFSET, 1 }, { ROPE_OFFSET, -1 },
-        { ROPE_OFFSET, 2 }, { ROPE_OFFSET, -2 }, { ROPE_OFFSET, 5 }, { ROPE_OFFSET, 10 }, { ROPE_SCALED, 0.5 },
-        { ROPE_SCALED, 0.25 }, { ROPE_SCALED, 0.125 }, { ROPE_SCALED, 2 }, { ROPE_SCALED, 4 }, { ROPE_SCALED, 8 },
-        { ROPE_BASE, 10 }, { ROPE_BASE, 100 }, { ROPE_BASE, 500 }, { ROPE_BASE, 1000 }, { ROPE_BASE, 5000 },
-        { ROPE_BASE, 10000 }, { ROPE_BASE, 20000 }, { ROPE_BASE, 50000 }, { ROPE_BASE, 100000 }, { ROPE_BASE, 500000 },
-        { ROPE_BASE, 1e6 }, { ROPE_BASE, 1e7 }, { ROPE_PART, 0.5 }, { ROPE_PART, 0.25 }, { ROPE_EXPONENT, 0.5 },
-        { ROPE_EXPONENT, 2 }, { ROPE_EXPONENT, -1 }, { ROPE_DEGREES, 0 }, { ROPE_BATCH, 0 }, { ROPE_SAME_POSITION, 0 },
-        { ROPE_SECOND_PART, 0.5 },
+    static const struct { enum rope_mistake variant; double number, other; } rows[] = {
+        { ROPE_OTHER_PAIRS, 0, 0 }, { ROPE_BACKWARD, 0, 0 }, { ROPE_EXCHANGED, 0, 0 }, { ROPE_NO_SINE, 0, 0 },
+        { ROPE_NO_COSINE, 0, 0 }, { ROPE_TWICE, 0, 0 }, { ROPE_IN_PLACE, 0, 0 }, { ROPE_OFFSET, 1, 0 },
+        { ROPE_OFFSET, -1, 0 }, { ROPE_OFFSET, 2, 0 }, { ROPE_OFFSET, -2, 0 }, { ROPE_OFFSET, 5, 0 },
+        { ROPE_OFFSET, 10, 0 }, { ROPE_SCALED, 0.5, 0 }, { ROPE_SCALED, 0.25, 0 }, { ROPE_SCALED, 0.125, 0 },
+        { ROPE_SCALED, 2, 0 }, { ROPE_SCALED, 4, 0 }, { ROPE_SCALED, 8, 0 }, { ROPE_BASE, 10, 0 },
+        { ROPE_BASE, 100, 0 }, { ROPE_BASE, 500, 0 }, { ROPE_BASE, 1000, 0 }, { ROPE_BASE, 5000, 0 },
+        { ROPE_BASE, 10000, 0 }, { ROPE_BASE, 20000, 0 }, { ROPE_BASE, 50000, 0 }, { ROPE_BASE, 100000, 0 },
+        { ROPE_BASE, 500000, 0 }, { ROPE_BASE, 1e6, 0 }, { ROPE_BASE, 1e7, 0 }, { ROPE_PART, 0.5, 0 },
+        { ROPE_PART, 0.25, 0 }, { ROPE_PART, 0.5, 1 }, { ROPE_PART, 0.25, 1 }, { ROPE_EXPONENT, 0.5, 0 },
+        { ROPE_EXPONENT, 2, 0 }, { ROPE_EXPONENT, -1, 0 }, { ROPE_DEGREES, 0, 0 }, { ROPE_BATCH, 0, 0 },
+        { ROPE_SAME_POSITION, 0, 0 }, { ROPE_SECOND_PART, 0.5, 0 },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         try_one(l, (struct mistake){ .kind = MISTAKE_ROPE, .variant = (uint8_t)rows[i].variant,
-                                     .number = rows[i].number });
+                                     .number = rows[i].number, .other = rows[i].other });
     }
 }
 

@@ -14,12 +14,14 @@
  * N_FIRST: most runs in that layer compute this many tokens from the first wrong one on.
  * GOOD: with an error below this, nothing that is made for some heads or tokens only is tried.  CLOSER: a mistake must
  * lower the error of the first wrong tap by this factor.  CLOSER_ON_AVERAGE: and those of all taps by this one.
+ * JUMP: an error jumps if it is this many times that of any tap before.
  * TIED: two mistakes are tied if the mean log10 of their errors differs by less.  FLOOR: errors below are rounding. */
 enum { BEST = 10, MAX_TOKEN = 256, N_FIRST = 3 };
 #define MAX_PRODUCT UINT64_C(12000000000)
 #define GOOD 1e-4
 #define CLOSER 2.0
 #define CLOSER_ON_AVERAGE 4.0
+#define JUMP 4.0
 #define TIED 0.05
 #define FLOOR 2e-6
 
@@ -368,11 +370,15 @@ plumb_status diagnose_begin_partial(struct diagnosis *d) {
     if (!can_search(d)) return PLUMB_OK;
     struct search s = { .d = d, .first = diagnose_first(d, &d->truth) };
     find_layers(&s);
-    /* With noise, a mistake that is made everywhere may show late: then the runs begin with layer 0. */
+    /* With noise, a mistake that is made everywhere may show late: then the runs begin with layer 0, unless the error
+     * jumps. */
+    d->is_exact_before = true;
     for (size_t i = 0; i < s.first; i++) {
-        if (d->truth.error[i] > GOOD) s.from = 0;
+        if (d->truth.error[i] <= GOOD) continue;
+        d->is_exact_before = false;
+        if (d->truth.error[i] * JUMP > d->truth.error[s.first]) s.from = 0;
     }
-    return experiment_begin_mistakes(d->experiment, s.from, d->err);
+    return experiment_begin_mistakes(d->experiment, s.from, &d->noise.rounding.products, d->err);
 }
 
 plumb_status diagnose_partial(struct diagnosis *d) {
