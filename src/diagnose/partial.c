@@ -310,7 +310,11 @@ static plumb_status try_best(struct search *s) {
     for (uint32_t i = 0; i < s->n_best; i++) {
         struct mistake ways[N_LAYER_MAP + 1];
         uint32_t n_way = variants_of(s, &s->best[i].mistake, ways);
-        for (uint32_t k = 0; k < n_way; k++) PLUMB_TRY(try_whole(s, &ways[k], &all[n++]));
+        /* If the best one explains everything when it is made everywhere, it is not made in one layer only. */
+        bool is_everywhere = n > 0 && all[0].explains && ways[0].kind != MISTAKE_LAYER;
+        for (uint32_t k = 0; k < n_way && (k == 0 || !is_everywhere); k++) {
+            PLUMB_TRY(try_whole(s, &ways[k], &all[n++]));
+        }
         /* The others of the list are worse already in this layer. */
         bool is_clear = i + 1 < s->n_best && s->best[i + 1].score > s->best[i].score + 2 && s->best[i].error < GOOD;
         if (is_clear) break;
