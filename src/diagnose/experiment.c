@@ -346,6 +346,13 @@ plumb_status experiment_try(struct experiment *e, const struct mistake *m, bool 
     bool is_one = !mistake_is_of_batch(m) && e->model->plan.is_causal && n <= e->n_batch;
     if (mistake_is_of_batch(m) || !e->model->plan.is_causal) n = e->theirs->n_token;
     size_t n_prompt = is_one ? n : e->theirs->n_prompt;
+    uint32_t last = end < e->model->plan.n_layer ? end : e->model->plan.n_layer;
+    for (uint32_t il = e->first_layer + 1; il < last && !is_whole; il++) {   /* give counts those of the first layer */
+        for (size_t i = 0; i < N_PRODUCT; i++) {
+            const struct weight *w = e->model->layers[il].w[products[i].weight].w;
+            if (w) e->n_product += (uint64_t)w->n_in * w->n_out * n;
+        }
+    }
     run(e, n, n_prompt, (struct layers){ is_whole ? 0 : e->first_layer, end }, o);
     e->mistakes->mistake = NULL;
     e->is_trying = false;

@@ -248,7 +248,8 @@ static void report(struct search *s, const struct whole *all, uint32_t n) {
     struct diagnosis *d = s->d;
     const struct mistake *best = &all[0].mistake;
     enum tap_id id = step_of(d, best);
-    int32_t layer = id == TAP_EMBD ? -1 : best->layer != EVERYWHERE ? best->layer : (int32_t)s->layer;
+    int32_t layer = id == TAP_EMBD ? -1 : best->layer != EVERYWHERE ? best->layer
+                  : best->kind == MISTAKE_LAYER ? (int32_t)best->first : (int32_t)s->from;
     bool is_left_out = best->kind == MISTAKE_LEFT_OUT;   /* the steps after it read another input */
     if (is_left_out && ++layer == (int32_t)d->model->plan.n_layer) layer = -1;
     if (is_left_out) id = layer < 0 ? TAP_RESULT_NORM : TAP_ATTN_NORM;
@@ -264,7 +265,7 @@ static void report(struct search *s, const struct whole *all, uint32_t n) {
         const struct mistake *m = &all[i].mistake;
         *finding = (struct finding){ .error = all[i].error, .right_error = d->truth.error[s->first], .explains = true,
                                      .step = m->kind == MISTAKE_LEFT_OUT ? id : step_of(d, m) };
-        mistake_say(d->experiment->mistakes, m, (int32_t)s->layer, finding->sentence, sizeof finding->sentence);
+        mistake_say(d->experiment->mistakes, m, layer < 0 ? 0 : layer, finding->sentence, sizeof finding->sentence);
         mistake_where(m, finding->where, sizeof finding->where);
         f->n_clear++;
     }
