@@ -23,7 +23,7 @@ enum { BEAM = 4, MAX_PROMOTED = 4, MAX_PAIRED = 24 };
 
 /* Reports progress after n_layer more layers were run.  n_due is an estimate: if the search takes longer, the reported
  * part of the work stays at 1. */
-static void progress(struct diagnosis *d, double n_layer) {
+void diagnose_progress(struct diagnosis *d, double n_layer) {
     d->n_done += n_layer;
     if (!d->report->on_progress) return;
     d->report->on_progress(d->report->user, fmin(1, d->n_done / d->n_due));
@@ -34,7 +34,7 @@ static plumb_status run(struct diagnosis *d, const struct quirk *const *quirks, 
                         struct outcome *o) {
     plumb_status status = experiment_run(d->experiment, quirks, n, layers, o, d->err);
     uint32_t n_layer = d->model->plan.n_layer, end = layers.end < n_layer ? layers.end : n_layer;
-    progress(d, end - layers.first);
+    diagnose_progress(d, end - layers.first);
     return status;
 }
 

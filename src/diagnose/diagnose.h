@@ -90,6 +90,7 @@ struct diagnosis {
      * computation.  Those of which nothing fits theirs have no findings. */
     struct fit measured[DIAGNOSE_MEASURED];
     uint32_t n_measured;
+    bool is_cut;                 /* partial.c did not try everything, because it would have taken too long */
     bool is_exact_before;        /* without noise, the taps before the first wrong one agree (partial.c) */
     bool is_supposed;            /* the only one was not measured, but found by partial.c */
     double typical[2];           /* diagnose_typical_step of the truth, for taps that are not noisy, and noisy ones */
@@ -97,6 +98,8 @@ struct diagnosis {
     double n_done, n_due;     /* progress: layers run so far, and an estimate of how many the search will run */
 };
 
+/* Reports progress after n_layer more layers were run (diagnose.c). */
+void diagnose_progress(struct diagnosis *d, double n_layer);
 /* Returns the number by which sets are ranked; a smaller one is better. */
 static inline double diagnose_score(const struct outcome *o) { return o->score + DIAGNOSE_COST * o->n_quirk; }
 static inline const struct outcome *diagnose_best(const struct diagnosis *d) {

@@ -397,6 +397,9 @@ void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *
         print_layers(w, d, local->base, local->with);
         report_printf(w, " alone %s reproduces their numbers", local->quirk->name);
     }
+    if (d->is_cut) {
+        report_printf(w, "\n   not every other mistake was tried in a layer, because that would take too long");
+    }
     report_printf(w, "\n   %sthe first wrong step is %s (%s)\n", d->n_ranked > 0 ? "with it, " : "",
                   tap_name(&name, d, at), tap_spec(t->taps[at].id)->title);
     print_measured(w, d, is_measured ? 1 : 0);
@@ -582,7 +585,7 @@ void diagnose_json(const struct diagnosis *d, bool agree, struct report_writer *
     }
     report_printf(w, "],\n  \"ranking\": [");
     for (size_t i = 0; i < d->n_ranked && (i < 4 * DIAGNOSE_SHOWN || is_tied(d, i)); i++) json_explanation(w, d, i);
-    report_printf(w, "],\n  \"local\": ");
+    report_printf(w, "],\n  \"is_cut\": %s, \"local\": ", d->is_cut ? "true" : "false");
     json_local(w, d);
     report_printf(w, ",\n  \"hidden\": ");
     json_hidden(w, d, agree);

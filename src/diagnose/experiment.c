@@ -336,7 +336,7 @@ plumb_status experiment_try(struct experiment *e, const struct mistake *m, bool 
     *o = (struct outcome){ 0 };
     PLUMB_TRY(reserve_outcome(o, e->theirs->n_tap, e->first_row[e->theirs->n_tap], err));
     reference_set_quirks(e->reference, NULL);
-    e->mistakes->mistake = m;
+    mistakes_begin(e->mistakes, m);
     e->is_trying = true;
     e->is_whole_run = is_whole;
     memset(e->prints, 0, sizeof e->prints);

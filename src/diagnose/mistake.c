@@ -76,18 +76,19 @@ static bool reserve(struct mistakes *s, double **p, size_t *cap, uint64_t n) {
     return true;
 }
 
-/* The results of a step that were computed last; L_OUT is the input of the layer as long as it is not computed.  NULL:
- * the layer lacks the step. */
-static const double *held(const struct mistakes *s, enum tap_id id, int32_t layer, uint32_t *width) {
-    if (id == TAP_L_OUT && layer == 0) id = TAP_EMBD;
+/* The results of a step that were computed last, for the tokens of the batch.  L_OUT is the input of the layer as long
+ * as it is not computed; other steps that come later are those of the layer before.  NULL: there are none. */
+static const double *held(const struct step *st, enum tap_id id, uint32_t *width) {
+    const struct mistakes *s = st->s;
+    if (id == TAP_L_OUT && st->layer == 0) id = TAP_EMBD;
     *width = s->n_head[id] * s->width[id];
-    return *width > 0 ? s->held[id] : NULL;
+    return *width > 0 && s->n_held[id] == st->n_token ? s->held[id] : NULL;
 }
 
 /* Input number i of the usual inputs of a step, (n_token, *width): first those of the sublayer, last the residual. */
 static const double *input_of(const struct step *st, uint32_t i, uint32_t *width) {
     const struct mistake *m = st->wrong;
-    if (m && m->kind == MISTAKE_INPUT && m->at == i) return held(st->s, m->input, st->layer, width);
+    if (m && m->kind == MISTAKE_INPUT && m->at == i) return held(st, m->input, width);
     uint64_t absent = st->layer >= 0 ? model_absent_taps(st->s->model, (uint32_t)st->layer) : 0;
     uint64_t inputs = tap_inputs_without(st->s->order, st->id, absent);
     enum tap_id ids[2] = { TAP_COUNT, TAP_COUNT };
@@ -100,7 +101,7 @@ static const double *input_of(const struct step *st, uint32_t i, uint32_t *width
         ids[0] = ids[1];
         ids[1] = residual;
     }
-    return i < n ? held(st->s, ids[i], st->layer, width) : NULL;
+    return i < n ? held(st, ids[i], width) : NULL;
 }
 
 static const struct layer_plan *plan_of(const struct step *st) {
@@ -568,7 +569,8 @@ static bool compute_values(const struct step *st, double *y) {
     const struct attn_plan *a = &plan_of(st)->attn;
     const struct mistake *m = st->wrong;
     uint32_t n_key = s->width[TAP_KQ_SOFT_MAX], n_head = st->n_head;
-    const double *weights = s->held[TAP_KQ_SOFT_MAX], *v = read_rows(st, ROWS_V, a->v_dim);
+    uint32_t n_weight;
+    const double *weights = held(st, TAP_KQ_SOFT_MAX, &n_weight), *v = read_rows(st, ROWS_V, a->v_dim);
     if (!weights || !v || s->n_head[TAP_KQ_SOFT_MAX] != n_head || a->v_dim != st->n) return false;
     for (uint32_t t = 0; t < st->n_token; t++) {
         for (uint32_t h = 0; h < n_head; h++) {
@@ -689,7 +691,7 @@ static bool compute_wrong(const struct step *st, double *y) {
         memcpy(y, input, n * sizeof *y);
         return true;
     case MISTAKE_LEFT_OUT:
-        input = held(st->s, TAP_L_OUT, st->layer, &width);   /* l_out of this layer is not held yet */
+        input = held(st, TAP_L_OUT, &width);   /* l_out of this layer is not held yet */
         if (!input || width != st->n_head * st->n) return false;
         memcpy(y, input, n * sizeof *y);
         return true;
@@ -743,11 +745,12 @@ static void check(const struct step *st) {
 /* Keeps the result of a step for the steps after it. */
 static void hold(struct mistakes *s, const plumb_tap *tap, enum tap_id id, const double *x) {
     uint64_t n = (uint64_t)tap->n_token * tap->n_head * tap->n;
-    s->n_head[id] = s->width[id] = 0;
+    s->n_head[id] = s->width[id] = s->n_held[id] = 0;
     if (!reserve(s, &s->held[id], &s->cap[id], n)) return;
     memcpy(s->held[id], x, (size_t)n * sizeof *x);
     s->n_head[id] = tap->n_head;
     s->width[id] = tap->n;
+    s->n_held[id] = tap->n_token;
     uint32_t which = id == TAP_KCUR_ROPE ? ROWS_K : id == TAP_VCUR ? ROWS_V : id == TAP_KCUR ? ROWS_K_BEFORE_ROPE
                    : N_ROWS;
     if (which == N_ROWS || tap->layer < 0) return;
@@ -756,6 +759,11 @@ static void hold(struct mistakes *s, const plumb_tap *tap, enum tap_id id, const
     for (uint32_t t = 0; t < tap->n_token && tap->pos + t < s->n_token; t++) {
         memcpy(rows + (tap->pos + t) * width, x + t * width, width * sizeof *x);
     }
+}
+
+void mistakes_begin(struct mistakes *s, const struct mistake *m) {
+    s->mistake = m;
+    memset(s->n_held, 0, sizeof s->n_held);
 }
 
 void mistakes_step(struct mistakes *s, const plumb_tap *tap, enum tap_id id, double *x) {

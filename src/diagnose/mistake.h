@@ -37,12 +37,11 @@ enum mistake_kind {
     MISTAKE_SUM,          /* number * sublayer + other * residual */
     MISTAKE_TOKEN,        /* the embedding of the token `number` places further on */
     MISTAKE_LEFT_OUT,     /* a layer returns its input */
-    N_MISTAKE_KIND
 };
 
 /* Along which axis of an array MISTAKE_ORDER acts.  AXIS_INPUT: the elements of the first input.  AXIS_COLUMNS: the
  * columns of the matrix.  AXIS_WEIGHT: the rows of the matrix, or the elements of the weight of a norm. */
-enum axis { AXIS_ELEMENTS, AXIS_HEADS, AXIS_TOKENS, AXIS_INPUT, AXIS_COLUMNS, AXIS_WEIGHT, N_AXIS };
+enum axis { AXIS_ELEMENTS, AXIS_HEADS, AXIS_TOKENS, AXIS_INPUT, AXIS_COLUMNS, AXIS_WEIGHT };
 enum array_order {
     ARRAY_REVERSED, ARRAY_NEXT, ARRAY_BEFORE, ARRAY_HALVES, ARRAY_NEIGHBOURS, ARRAY_FIRST_TWO, ARRAY_ENDS,
     ARRAY_EVENS_FIRST, ARRAY_INTERLEAVED, ARRAY_ALL_FIRST, ARRAY_ALL_LAST, ARRAY_HALF_TWICE, ARRAY_PAIRS_SAME,
@@ -111,8 +110,9 @@ struct mistakes {
     uint64_t supported;             /* the steps whose formula here gives what the pass gives */
     bool is_checking;               /* see mistakes_step */
     struct rounding rounding;       /* of the inputs of products, in the pass too */
-    double *held[TAP_COUNT];        /* the last results of each step, for a batch of tokens */
+    double *held[TAP_COUNT];        /* (n_held, n_head, width) the last results of each step, for a batch of tokens */
     size_t cap[TAP_COUNT];
+    uint32_t n_held[TAP_COUNT];     /* 0: the step was not computed in this run */
     uint32_t n_head[TAP_COUNT], width[TAP_COUNT];
     double *rows[3];                /* (n_layer, n_token, max_k or max_v) Kcur_rope, Vcur and Kcur of all tokens */
     double *y, *x;                  /* scratch: results of a batch, an input in another order */
@@ -126,6 +126,8 @@ struct mistakes {
 plumb_status mistakes_create(struct mistakes **out, const struct model *m, const int32_t *tokens, uint32_t n_token,
                              uint32_t n_prompt, struct error *err);
 void mistakes_free(struct mistakes *s);
+/* Must be called before every run. */
+void mistakes_begin(struct mistakes *s, const struct mistake *m);
 /* Returns true if the current mistake changes this step. */
 bool mistakes_change(const struct mistakes *s, enum tap_id id, int32_t layer);
 /* Must be called for every tap of a pass, with its result x (tap->n_token, tap->n_head, tap->n), in the order of the

@@ -411,12 +411,15 @@ void mistake_say(const struct mistakes *s, const struct mistake *m, int32_t laye
     case MISTAKE_INPUT: {
         bool is_cache = m->at == 1 && (first == TAP_KQ_SOFT_MAX || first == TAP_KQV_OUT);
         bool is_residual = m->at == 1 && (first == TAP_FFN_INP || first == TAP_L_OUT);
-        int32_t of = m->is_before ? layer - 1 : m->input == TAP_L_OUT ? layer - 1 : m->input == TAP_EMBD ? -1 : layer;
+        bool is_later = m->input != TAP_L_OUT && tap_place(s->order, m->input, 0) >= tap_place(s->order, first, 0)
+                     && m->input != TAP_EMBD;
+        bool is_before = m->is_before || is_later;
+        int32_t of = is_before ? layer - 1 : m->input == TAP_L_OUT ? layer - 1 : m->input == TAP_EMBD ? -1 : layer;
         enum tap_id input = m->input == TAP_L_OUT && layer == 0 ? TAP_EMBD : m->input;
         report_append(text, size, &n, "is computed from %s instead of %s%s",
                       tap_show(&name, input, input == TAP_EMBD ? -1 : of),
                       is_cache ? is_k ? "K" : "V" : is_residual ? "the residual" : m->at == 1 ? "its second input"
-                               : "its input", m->is_before ? ", the one of the layer before" : "");
+                               : "its input", is_before ? ", the one of the layer before" : "");
         break;
     }
     case MISTAKE_TENSOR: {

@@ -10,13 +10,14 @@
 #include <stdlib.h>
 
 /* BEST: how many mistakes are tried in all layers.  MAX_TOKEN: longer dumps are not searched.  MAX_PRODUCT: the search
- * in the first wrong layer ends after so many multiplications; it then says that it did not try everything.
+ * in the first wrong layer ends after so many multiplications, and the report says so.
+ * N_TRIED: about how many mistakes are tried, for the progress.
  * N_FIRST: most runs in that layer compute this many tokens from the first wrong one on.
  * GOOD: with an error below this, nothing that is made for some heads or tokens only is tried.  CLOSER: a mistake must
  * lower the error of the first wrong tap by this factor.  CLOSER_ON_AVERAGE: and those of all taps by this one.
  * JUMP: an error jumps if it is this many times that of any tap before.
  * TIED: two mistakes are tied if the mean log10 of their errors differs by less.  FLOOR: errors below are rounding. */
-enum { BEST = 10, MAX_TOKEN = 256, N_FIRST = 3 };
+enum { BEST = 10, MAX_TOKEN = 256, N_FIRST = 3, N_TRIED = 2500 };
 #define MAX_PRODUCT UINT64_C(12000000000)
 #define GOOD 1e-4
 #define CLOSER 2.0
@@ -37,10 +38,8 @@ struct search {
     uint32_t from, layer;      /* the layers that may be wrong: from .. layer */
     struct guess best[BEST];
     uint32_t n_best;
-    const struct mistake *base;    /* of the second round: the scope that is tried */
-    int32_t head;
+    int32_t head;              /* the scope that is tried */
     enum token_scope tokens;
-    bool is_cut;               /* not everything was tried */
     plumb_status status;
 };
 
@@ -76,39 +75,38 @@ static void insert(struct search *s, const struct guess *g) {
     s->best[at] = *g;
 }
 
+/* Fills g with the outcome of a mistake in the layers that may be wrong.  Returns its error, or INFINITY if it was not
+ * tried. */
+static double run_mistake(struct search *s, const struct mistake *mistake, struct guess *g) {
+    struct diagnosis *d = s->d;
+    struct outcome o;
+    *g = (struct guess){ .mistake = *mistake, .error = INFINITY };
+    d->is_cut = d->is_cut || d->experiment->n_product > MAX_PRODUCT;
+    if (s->status != PLUMB_OK || d->is_cut) return INFINITY;
+    s->status = experiment_try(d->experiment, mistake, false, s->layer + 1, &o, d->err);
+    if (s->status != PLUMB_OK) return INFINITY;
+    diagnose_progress(d, s->layer + 1 - s->from);
+    g->error = o.error[s->first];
+    g->score = log_sum(d, &o);
+    g->print = d->experiment->prints[TAP_L_OUT];
+    outcome_free(&o);
+    return g->error;
+}
+
 static void try_in_layer(void *user, const struct mistake *mistake) {
     struct search *s = user;
-    struct diagnosis *d = s->d;
-    if (s->status != PLUMB_OK) return;
-    if (d->experiment->n_product > MAX_PRODUCT) {
-        s->is_cut = true;
-        return;
-    }
-    struct guess g = { .mistake = *mistake };
-    g.mistake.head = s->head;
-    g.mistake.tokens = s->tokens;
-    struct outcome o;
-    s->status = experiment_try(d->experiment, &g.mistake, false, s->layer + 1, &o, d->err);
-    if (s->status != PLUMB_OK) return;
-    g.error = o.error[s->first];
-    g.score = log_sum(d, &o);
-    g.print = d->experiment->prints[TAP_L_OUT];
-    if (g.error * CLOSER < d->truth.error[s->first]) insert(s, &g);
-    outcome_free(&o);
+    struct guess g;
+    struct mistake m = *mistake;
+    m.head = s->head;
+    m.tokens = s->tokens;
+    if (run_mistake(s, &m, &g) * CLOSER < s->d->truth.error[s->first]) insert(s, &g);
 }
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 static double error_with(struct search *s, struct mistake *m, double number, struct guess *g) {
-    struct diagnosis *d = s->d;
-    struct outcome o;
     m->number = number;
-    if (s->status == PLUMB_OK) s->status = experiment_try(d->experiment, m, false, s->layer + 1, &o, d->err);
-    if (s->status != PLUMB_OK) return INFINITY;
-    *g = (struct guess){ .mistake = *m, .error = o.error[s->first], .score = log_sum(d, &o),
-                         .print = d->experiment->prints[TAP_L_OUT] };
-    outcome_free(&o);
-    return g->error;
+    return run_mistake(s, m, g);
 }
 
 /* Looks for the number with which a mistake comes closest to theirs, from the best of a few numbers on. */
@@ -203,6 +201,7 @@ static plumb_status try_whole(struct search *s, const struct mistake *mistake, s
     struct outcome o;
     *w = (struct whole){ .mistake = *mistake };
     PLUMB_TRY(experiment_try(d->experiment, mistake, true, UINT32_MAX, &o, d->err));
+    diagnose_progress(d, d->model->plan.n_layer);
     w->error = o.error[s->first];
     w->score = log_sum(d, &o);
     double before = log_sum(d, &d->truth);
@@ -392,6 +391,7 @@ plumb_status diagnose_partial(struct diagnosis *d) {
     find_layers(&s);
     s.from = d->experiment->first_layer;
     d->experiment->print_layer = (int32_t)s.layer;
+    d->n_due += N_TRIED * (s.layer + 1.0 - s.from) + 2.0 * BEST * d->model->plan.n_layer;
     uint32_t token = first_wrong_token(&s);
     d->experiment->n_first = token < d->theirs->n_token ? token + N_FIRST : d->theirs->n_token;
     try_steps(&s);
