@@ -346,7 +346,7 @@ static void layers_case(void) {
 enum { DEEP = 10, WIDE = 64 };
 
 /* Returns a number of -1..1 that depends on i alone. */
-static double made_up(size_t i) { return (double)(i * 2654435761u % 10007) / 5003 - 1; }
+static double made_up(size_t i) { return (double)((uint64_t)i * 2654435761u % 10007) / 5003 - 1; }
 
 /* Norms of DEEP layers that change slowly: value k of layer il lies between one made-up number and another.  Both kinds
  * of norms share nothing. */

@@ -68,7 +68,9 @@ plumb_status diagnose_find_hidden(struct diagnosis *d) {
     for (size_t i = 0; i < n_quirk; i++) {
         const struct quirk *q = quirk_at(i);
         bool shows = false, changes_dump = false;
-        if (!quirk_applies(q, d->model, d->bos)) continue;
+        int applies = quirk_applies(q, d->model, d->bos);
+        if (applies < 0) return error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: a copy of the model's plan");
+        if (!applies) continue;
         if (near.end != UINT32_MAX && work + n_near * of_layer <= MOST_WORK) {
             PLUMB_TRY(try(d, q, near, &shows, &changes_dump));
             work += n_near * of_layer;

@@ -746,12 +746,12 @@ const struct quirk *quirk_find(const char *name) {
     return NULL;
 }
 
-bool quirk_applies(const struct quirk *q, const struct model *m, int32_t bos) {
-    if (q->field >= AT(misread)) return m->types >> (q->field - AT(misread)) & 1;
-    if (q->need->holds && !q->need->holds(m, bos)) return false;
+int quirk_applies(const struct quirk *q, const struct model *m, int32_t bos) {
+    if (q->field >= AT(misread)) return (int)(m->types >> (q->field - AT(misread)) & 1);
+    if (q->need->holds && !q->need->holds(m, bos)) return 0;
     struct quirks set = { 0 };
     quirk_set(&set, q);
-    return !quirk_is_edit(q->field) || quirk_edits_change(&set, m);
+    return quirk_is_edit(q->field) ? quirk_edits_change(&set, m) : 1;
 }
 
 const char *quirk_models(const struct quirk *q) { return q->need->text; }

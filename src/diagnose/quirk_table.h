@@ -20,10 +20,10 @@ struct quirk {
 const struct quirk *quirk_at(size_t i);
 /* Returns the quirk with this name; NULL if there is none. */
 const struct quirk *quirk_find(const char *name);
-/* Returns true if the quirk could change anything in this model.  Swapped nibbles of a type that no tensor has could
- * not, for instance, and neither could a base of 10000 if the file has the same.  bos: the tokenizer's BOS id, -1 if it
- * has none. */
-bool quirk_applies(const struct quirk *q, const struct model *m, int32_t bos);
+/* Returns 1 if the quirk could change anything in this model, 0 if not, and -1 if there is no memory to find out.
+ * Swapped nibbles of a type that no tensor has could not, for instance, and neither could a base of 10000 if the file
+ * has the same.  bos: the tokenizer's BOS id, -1 if it has none. */
+int quirk_applies(const struct quirk *q, const struct model *m, int32_t bos);
 static inline void quirk_set(struct quirks *set, const struct quirk *q) { ((uint8_t *)set)[q->field] = q->value; }
 /* Returns false if a quirk of the set excludes q: another value of the same switch. */
 bool quirk_is_free(const struct quirks *set, const struct quirk *q);

@@ -538,7 +538,7 @@ void quirk_edit(const struct quirks *q, struct plan *p, struct model *m) {
     }
 }
 
-bool quirk_edits_change(const struct quirks *q, const struct model *m) {
+int quirk_edits_change(const struct quirks *q, const struct model *m) {
     size_t n_layers = m->plan.n_layer * sizeof *m->layers, n_plans = m->plan.n_layer * sizeof *m->plan.layers;
     struct model edited;
     struct plan plan;
@@ -546,8 +546,8 @@ bool quirk_edits_change(const struct quirks *q, const struct model *m) {
     memcpy(&plan, &m->plan, sizeof plan);
     edited.layers = malloc(n_layers);
     plan.layers = malloc(n_plans);
-    bool changes = true;
-    if (edited.layers && plan.layers) {
+    bool changes = false, has_memory = edited.layers && plan.layers;
+    if (has_memory) {
         memcpy(edited.layers, m->layers, n_layers);
         memcpy(plan.layers, m->plan.layers, n_plans);
         quirk_edit(q, &plan, &edited);
@@ -557,5 +557,6 @@ bool quirk_edits_change(const struct quirks *q, const struct model *m) {
     free(plan.layers);
     edited.layers = m->layers;
     plan.layers = m->plan.layers;
+    if (!has_memory) return -1;
     return changes || memcmp(&edited, m, sizeof edited) != 0 || memcmp(&plan, &m->plan, sizeof plan) != 0;
 }

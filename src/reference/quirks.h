@@ -118,8 +118,8 @@ static inline bool quirk_is_edit(size_t field) { return field < offsetof(struct 
 /* Makes the edits of a set.  p: a copy of the model's plan.  m: a copy of the model with a table of layers of its own;
  * its plan stays the right one. */
 void quirk_edit(const struct quirks *q, struct plan *p, struct model *m);
-/* True if the edits of a set change anything in this model; also if there is no memory to find out. */
-bool quirk_edits_change(const struct quirks *q, const struct model *m);
+/* Returns 1 if the edits of a set change anything in this model, 0 if not, and -1 if there is no memory to find out. */
+int quirk_edits_change(const struct quirks *q, const struct model *m);
 /* Dequantizes one row of n elements as an engine with the mistake does.  n is a multiple of the type's block size. */
 void quirk_misread(enum quant_type type, enum misread misread, const void *src, float *dst, size_t n);
 
