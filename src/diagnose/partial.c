@@ -391,7 +391,7 @@ plumb_status diagnose_partial(struct diagnosis *d) {
     find_layers(&s);
     s.from = d->experiment->first_layer;
     d->experiment->print_layer = (int32_t)s.layer;
-    d->n_due += N_TRIED * (s.layer + 1.0 - s.from) + 2.0 * BEST * d->model->plan.n_layer;
+    d->n_due += (double)N_TRIED * (s.layer + 1.0 - s.from) + 2.0 * (double)BEST * d->model->plan.n_layer;
     uint32_t token = first_wrong_token(&s);
     d->experiment->n_first = token < d->theirs->n_token ? token + N_FIRST : d->theirs->n_token;
     try_steps(&s);
