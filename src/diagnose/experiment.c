@@ -217,11 +217,10 @@ plumb_status experiment_run(struct experiment *e, const struct quirk *const *qui
 
 /* ---- runs with mistakes ------------------------------------------------------------------------------------------ */
 
-static const struct { enum weight_id weight; enum tap_id tap; } products[] = {
-    { W_ATTN_Q, TAP_QCUR }, { W_ATTN_K, TAP_KCUR }, { W_ATTN_V, TAP_VCUR }, { W_ATTN_OUTPUT, TAP_ATTN_OUT },
-    { W_FFN_GATE, TAP_FFN_GATE }, { W_FFN_UP, TAP_FFN_UP }, { W_FFN_DOWN, TAP_FFN_OUT },
-};
+static const enum tap_id products[] = { TAP_QCUR, TAP_KCUR, TAP_VCUR, TAP_ATTN_OUT, TAP_FFN_GATE, TAP_FFN_UP,
+                                        TAP_FFN_OUT };
 enum { N_PRODUCT = sizeof products / sizeof *products };
+_Static_assert((int)N_PRODUCT == (int)EXPERIMENT_PRODUCTS, "unpacked has a place for each product");
 
 /* The sum of w_i x_i of n elements, in f32 and in partial sums that compilers turn into vectors. */
 static float dot(const float *w, const float *x, uint32_t n) {
@@ -252,7 +251,7 @@ static const float *unpack(struct experiment *e, size_t i, const struct weight *
     return e->unpacked[i] = x;
 }
 
-/* y (n, n_out) = x (n, n_in) W^T in f32, which is enough to sort out mistakes, and takes a tenth of the time. */
+/* y (n, n_out) = x (n, n_in) W^T in f32, which is enough to sort out mistakes. */
 static bool multiply(struct experiment *e, size_t i, const struct weight *w, const double *x, uint32_t n, double *y) {
     const float *rows = unpack(e, i, w);
     float *input = alloc_array((uint64_t)n * w->n_in, sizeof *input);
@@ -281,14 +280,14 @@ static bool give(void *user, const struct affine *of, const double *x, uint32_t 
     const struct weight *w = of->w;
     uint64_t taps = e->mistakes->mistake->taps & ~TAP_SET(RESULT_NORM);
     size_t i = 0;
-    while (i < N_PRODUCT && e->model->layers[e->first_layer].w[products[i].weight].w != w) i++;
+    while (i < N_PRODUCT && e->model->layers[e->first_layer].w[mistake_weight(products[i])].w != w) i++;
     if (i == N_PRODUCT) return false;
-    uint64_t place = tap_place(e->theirs->order, products[i].tap, 0);
+    uint64_t place = tap_place(e->theirs->order, products[i], 0);
     bool is_later = false;
     for (uint32_t id = 0; id < TAP_COUNT; id++) {
         is_later = is_later || ((taps >> id & 1) && tap_place(e->theirs->order, (enum tap_id)id, 0) <= place);
     }
-    if (!is_later) restore(e, products[i].tap, (int32_t)e->first_layer, e->pos, n, w->n_out, y);
+    if (!is_later) restore(e, products[i], (int32_t)e->first_layer, e->pos, n, w->n_out, y);
     if (!is_later) return true;
     e->n_product += (uint64_t)w->n_in * w->n_out * n;
     return !of->b && !of->s && e->model->plan.clamp_qkv == 0 && multiply(e, i, w, x, n, y);
@@ -301,7 +300,7 @@ static void keep_truth(void *user, const plumb_tap *tap) {
     bool is_input = tap->layer == first - 1 && strcmp(tap->name, tap_spec(TAP_L_OUT)->name) == 0;
     bool is_product = false;
     for (size_t i = 0; i < N_PRODUCT; i++) {
-        is_product = is_product || (tap->layer == first && strcmp(tap->name, tap_spec(products[i].tap)->name) == 0);
+        is_product = is_product || (tap->layer == first && strcmp(tap->name, tap_spec(products[i])->name) == 0);
     }
     if (is_input || is_product) plumb_trace_add(e->truth, tap);
 }
@@ -349,7 +348,7 @@ plumb_status experiment_try(struct experiment *e, const struct mistake *m, bool 
     uint32_t last = end < e->model->plan.n_layer ? end : e->model->plan.n_layer;
     for (uint32_t il = e->first_layer + 1; il < last && !is_whole; il++) {   /* give counts those of the first layer */
         for (size_t i = 0; i < N_PRODUCT; i++) {
-            const struct weight *w = e->model->layers[il].w[products[i].weight].w;
+            const struct weight *w = e->model->layers[il].w[mistake_weight(products[i])].w;
             if (w) e->n_product += (uint64_t)w->n_in * w->n_out * n;
         }
     }

@@ -15,7 +15,9 @@
 #include "trace/compare.h"
 #include "trace/heads.h"
 
-enum { EXPERIMENT_QUIRKS = 3 };   /* the largest number of quirks in a set */
+/* EXPERIMENT_QUIRKS: the largest number of quirks in a set.  EXPERIMENT_PRODUCTS: the matrices of a layer without
+ * experts. */
+enum { EXPERIMENT_QUIRKS = 3, EXPERIMENT_PRODUCTS = 7 };
 
 /* The outcome of one run. */
 struct outcome {
@@ -46,7 +48,7 @@ struct experiment {
     struct mistakes *mistakes;      /* NULL until experiment_begin_mistakes */
     struct plumb_trace *truth;      /* what the truth computes in the layers first_layer - 1 and first_layer */
     uint32_t first_layer;           /* of the runs with mistakes */
-    float *unpacked[7];             /* the matrices of the first layer, (n_out, n_in) each; NULL until they are used */
+    float *unpacked[EXPERIMENT_PRODUCTS];   /* the matrices of the first layer, (n_out, n_in); NULL until used */
     uint32_t n_first;               /* runs that begin with the first layer compute so many tokens, if that is enough */
     uint32_t n_batch;
     uint32_t pos;                   /* of the batch that is computed */
