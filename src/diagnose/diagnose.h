@@ -117,6 +117,8 @@ const struct outcome *diagnose_without(const struct diagnosis *d, const struct o
 plumb_status diagnose_prepare(struct diagnosis *d);
 /* Returns true if theirs has all inputs of tap i whole.  Its error is then that of one step. */
 bool diagnose_inputs_known(const struct diagnosis *d, size_t i);
+/* Returns the median error of the noisy taps of a layer (-1: of those outside the layers); 0 if there are none. */
+double diagnose_typical(const struct diagnosis *d, const struct outcome *o, int32_t layer);
 /* Returns the median error of the noisy taps of the first layer that has any, if rounding activations to 8 bits can be
  * its cause.  Where errors add up and the rounding was recognized, returns what that rounding does to the truth.
  * Returns 0 if the median is larger or is only the rounding of f32, if many rows are exact, if no tap is noisy, or if

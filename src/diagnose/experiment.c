@@ -332,7 +332,7 @@ plumb_status experiment_begin_mistakes(struct experiment *e, uint32_t layer, con
 
 plumb_status experiment_try(struct experiment *e, const struct mistake *m, bool is_whole, uint32_t end,
                             struct outcome *o, struct error *err) {
-    *o = (struct outcome){ 0 };
+    *o = (struct outcome){ .has_mistake = true };
     PLUMB_TRY(reserve_outcome(o, e->theirs->n_tap, e->first_row[e->theirs->n_tap], err));
     reference_set_quirks(e->reference, NULL);
     mistakes_begin(e->mistakes, m);

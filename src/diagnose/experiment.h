@@ -23,6 +23,7 @@ enum { EXPERIMENT_QUIRKS = 3, EXPERIMENT_PRODUCTS = 7 };
 struct outcome {
     const struct quirk *quirks[EXPERIMENT_QUIRKS];
     uint32_t n_quirk;
+    bool has_mistake;         /* one that no quirk makes (mistake.h) */
     double score;             /* sum of log10 of the errors; a tap that comes ten times closer lowers it by 1 */
     double *error, *cosine;   /* (theirs->n_tap) each; NAN: the tap was not compared */
     double *row_error;        /* (first_row[theirs->n_tap]) of each row by its values; NAN: it was not compared */

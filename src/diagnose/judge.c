@@ -42,10 +42,14 @@
  * difference in the last bit changes a code, and that changes others.  n layers after the first that theirs has, the
  * error allowed is NOISE_FIRST + n times the noise, up to NOISE_FACTOR_ADDED_UP. */
 #define NOISE_FIRST 3.0
+/* With a median error above this, codes differ from the first layer on, and so do those of later layers. */
+#define SAME_CODES 1e-5
 #define NOISE_FACTOR 10.0
 #define NOISE_FACTOR_ADDED_UP 20.0
 #define NOISE_LIMIT 0.15
 #define NOISE_LIMIT_SPOILT 0.3
+/* With a mistake, noise is explained if it is at most so many times that of any tap before. */
+#define NOISE_GROWTH 4.0
 
 /* The flags in diagnosis.kinds.  INPUTS_KNOWN: theirs has all inputs of the tap whole.  NOISY: the tap is noisy. */
 enum { INPUTS_KNOWN = 1, NOISY = 2 };
@@ -97,8 +101,7 @@ static int ascending(const void *a, const void *b) {
     return (*x > *y) - (*x < *y);
 }
 
-/* Returns the median error of the noisy taps of a layer (-1: of those outside the layers); 0 if there are none. */
-static double typical(const struct diagnosis *d, const struct outcome *o, int32_t layer) {
+double diagnose_typical(const struct diagnosis *d, const struct outcome *o, int32_t layer) {
     double errors[TAP_COUNT];
     size_t n = 0;
     for (size_t i = 0; i < d->theirs->n_tap && n < TAP_COUNT; i++) {
@@ -131,15 +134,17 @@ double diagnose_noise(const struct diagnosis *d, const struct outcome *o) {
     for (size_t i = 0; i < d->theirs->n_tap; i++) {
         if (!(d->kinds[i] & NOISY) || isnan(o->error[i])) continue;
         int32_t layer = d->theirs->taps[i].layer;
-        double noise = typical(d, o, layer);
+        double noise = diagnose_typical(d, o, layer);
         return noise > ROUNDING && noise <= NOISE_MAX && !has_exact_rows(d, o, layer) ? noise : 0;
     }
     return 0;
 }
 
+static bool is_spoilt(const struct outcome *o) { return o->n_quirk > 0 || o->has_mistake; }
+
 double diagnose_allowed(const struct diagnosis *d, const struct outcome *o) {
     double noise = diagnose_noise(d, o) * (d->experiment->forced ? NOISE_FACTOR : NOISE_FACTOR_ADDED_UP);
-    return fmax(d->tolerance, fmin(noise, o->n_quirk > 0 ? NOISE_LIMIT_SPOILT : NOISE_LIMIT));
+    return fmax(d->tolerance, fmin(noise, is_spoilt(o) ? NOISE_LIMIT_SPOILT : NOISE_LIMIT));
 }
 
 /* Returns the error with which tap i is judged.  Where errors add up, a mistake shows in most of the taps after it.  A
@@ -148,7 +153,7 @@ double diagnose_allowed(const struct diagnosis *d, const struct outcome *o) {
 static double judged(const struct diagnosis *d, const struct outcome *o, size_t i, double allowed) {
     /* is_single: only the tap's own error counts, because it is that of one step or because it has no noise. */
     bool is_single = diagnose_inputs_known(d, i) || !(d->kinds[i] & NOISY) || allowed <= d->tolerance;
-    return is_single ? o->error[i] : fmin(o->error[i], typical(d, o, d->theirs->taps[i].layer));
+    return is_single ? o->error[i] : fmin(o->error[i], diagnose_typical(d, o, d->theirs->taps[i].layer));
 }
 
 /* Returns the first layer of which theirs has something noisy. */
@@ -162,15 +167,22 @@ static int32_t first_noisy_layer(const struct diagnosis *d) {
 /* Returns the error up to which tap i agrees. */
 static double limit_of(const struct diagnosis *d, size_t i, double allowed) {
     int32_t layer = d->theirs->taps[i].layer;
+    bool is_same = d->noise.products && d->noise.of_products.after <= SAME_CODES;
     if (!(d->kinds[i] & NOISY)) return d->tolerance;
-    if (!d->noise.products || d->experiment->forced || layer < 0) return allowed;
+    if (!is_same || d->experiment->forced || layer < 0) return allowed;
     double factor = NOISE_FIRST + layer - first_noisy_layer(d);
     return fmin(allowed, fmax(d->tolerance, factor * fmin(d->noise.of_products.before, NOISE_MAX)));
 }
 
 static bool is_over(const struct diagnosis *d, const struct outcome *o, size_t i, double allowed) {
     double limit = limit_of(d, i, allowed);
-    return o->error[i] > limit && judged(d, o, i, allowed) > limit;
+    if (!(o->error[i] > limit && judged(d, o, i, allowed) > limit)) return false;
+    bool can_grow = is_spoilt(o) && allowed > d->tolerance && (d->kinds[i] & NOISY) && !d->experiment->forced;
+    double before = 0;
+    for (size_t k = 0; k < i && can_grow; k++) {
+        if ((d->kinds[k] & NOISY) && o->error[k] > before) before = o->error[k];
+    }
+    return o->error[i] > fmin(NOISE_GROWTH * before, NOISE_LIMIT_SPOILT);
 }
 
 static size_t first_over(const struct diagnosis *d, const struct outcome *o) {

@@ -82,7 +82,9 @@ static const double *held(const struct step *st, enum tap_id id, uint32_t *width
     const struct mistakes *s = st->s;
     if (id == TAP_L_OUT && st->layer == 0) id = TAP_EMBD;
     *width = s->n_head[id] * s->width[id];
-    return *width > 0 && s->n_held[id] == st->n_token ? s->held[id] : NULL;
+    /* The steps behind all layers are computed for the last tokens of a batch only. */
+    uint32_t n_skip = st->layer < 0 && s->n_held[id] > st->n_token ? s->n_held[id] - st->n_token : 0;
+    return *width > 0 && s->n_held[id] == st->n_token + n_skip ? s->held[id] + (size_t)n_skip * *width : NULL;
 }
 
 /* Input number i of the usual inputs of a step, (n_token, *width): first those of the sublayer, last the residual. */
@@ -115,7 +117,8 @@ static const struct affine *weight_of(const struct step *st) {
     int32_t layer = st->layer;
     enum weight_id id = mistake_weight(st->id);
     const struct mistake *m = st->wrong;
-    if (m && m->kind == MISTAKE_TENSOR) id = m->weight;
+    bool is_exchanged = m && m->kind == MISTAKE_TENSOR && m->from_layer < 0 && id == m->weight;
+    if (m && m->kind == MISTAKE_TENSOR) id = is_exchanged ? mistake_weight(m->input) : m->weight;
     if (m && m->kind == MISTAKE_TENSOR && m->from_layer >= 0) layer = m->from_layer;
     if (m && m->kind == MISTAKE_LAYER) layer = (int32_t)mistake_layer(m, (uint32_t)layer, model->plan.n_layer);
     return &model->layers[layer].w[id];

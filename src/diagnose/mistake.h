@@ -23,7 +23,8 @@ enum mistake_kind {
     MISTAKE_LAYOUT,       /* variant: enum layout */
     MISTAKE_SKIP,         /* the result is the input */
     MISTAKE_INPUT,        /* input number `at` is another activation: tap `input`, of the layer before if is_before */
-    MISTAKE_TENSOR,       /* the weight `weight` of layer from_layer, or of the own layer if it is -1 */
+    MISTAKE_TENSOR,       /* the weight `weight` of layer from_layer, or of the own layer if it is -1; if the step that
+                           * has this weight is in taps too, it has that of the step `input`: they are exchanged */
     MISTAKE_LAYER,        /* all steps of a layer have the weights of another one; variant: enum layer_map */
     MISTAKE_TRANSPOSED,   /* the matrix (n_out, n_in) is read as (n_in, n_out), transposed */
     MISTAKE_BIAS,         /* the bias times number */

@@ -94,7 +94,8 @@ static void try_tensors(const struct list *l) {
         const struct weight *other = model->layers[l->layer].w[id].w;
         bool fits = other && other->n_in == w->n_in && other->n_out == w->n_out && other->n_matrix <= 1;
         if (!fits || id == own) continue;
-        try_one(l, (struct mistake){ .kind = MISTAKE_TENSOR, .weight = (enum weight_id)id, .from_layer = -1 });
+        try_one(l, (struct mistake){ .kind = MISTAKE_TENSOR, .weight = (enum weight_id)id, .input = l->id,
+                                     .from_layer = -1 });
     }
     for (uint32_t il = 0; il < model->plan.n_layer; il++) {
         for (uint32_t id = 0; id < W_LAYER_COUNT; id++) {
@@ -194,7 +195,7 @@ void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
     bool is_known = s->supported >> id & 1;
     try_arrays(&l);
     if (!is_known) return;
-    if (set & norms) {
+    if ((set & norms) || id == TAP_RESULT_NORM) {
         try_one(&l, (struct mistake){ .kind = MISTAKE_SKIP });
         for (uint8_t v = 0; v < N_NORM_MISTAKE; v++) {
             try_one(&l, (struct mistake){ .kind = MISTAKE_NORM, .variant = v });
@@ -203,6 +204,8 @@ void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
         for (size_t i = 0; i < sizeof eps / sizeof *eps; i++) {
             try_one(&l, (struct mistake){ .kind = MISTAKE_EPS, .number = eps[i] });
         }
+    }
+    if (set & norms) {
         const struct weight *w = s->model->layers[layer].w[mistake_weight(id)].w;
         try_orders(&l, AXIS_WEIGHT, w ? w->n_in : 1);
         try_inputs(&l, 0, width);
@@ -423,10 +426,16 @@ void mistake_say(const struct mistakes *s, const struct mistake *m, int32_t laye
         break;
     }
     case MISTAKE_TENSOR: {
-        const struct weight *w = s->model->layers[m->from_layer >= 0 ? m->from_layer : layer].w[m->weight].w;
+        bool is_exchanged = m->taps & (m->taps - 1), is_second = is_exchanged && mistake_weight(first) == m->weight;
+        enum weight_id other = is_second ? mistake_weight(m->input) : m->weight;
+        const struct weight *w = s->model->layers[m->from_layer >= 0 ? m->from_layer : layer].w[other].w;
         const struct weight *own = s->model->layers[layer].w[mistake_weight(first)].w;
         report_append(text, size, &n, "has %s %s instead of %s", norms >> first & 1 ? "the weight" : "the matrix",
                       w ? w->name : "?", own ? own->name : "?");
+        if (is_exchanged) {
+            report_append(text, size, &n, ": the two are exchanged");
+            return;
+        }
         break;
     }
     case MISTAKE_LAYER: {

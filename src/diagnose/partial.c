@@ -36,6 +36,7 @@ struct search {
     struct diagnosis *d;
     size_t first;              /* the tap that diverges first */
     uint32_t from, layer;      /* the layers that may be wrong: from .. layer */
+    bool is_result;            /* all layers are right: it is a step behind them */
     struct guess best[BEST];
     uint32_t n_best;
     int32_t head;              /* the scope that is tried */
@@ -163,7 +164,8 @@ static void try_steps(struct search *s) {
     tap_sequence(m->order, ids);
     for (uint32_t i = TAP_COUNT; i-- > 0;) {   /* the last steps first: they take the least time */
         enum tap_id id = ids[i];
-        bool is_there = tap_spec(id)->in_layer || (id == TAP_EMBD && s->from == 0);
+        bool is_there = s->is_result ? id == TAP_RESULT_NORM
+                      : tap_spec(id)->in_layer || (id == TAP_EMBD && s->from == 0);
         if (!is_there || m->width[id] == 0) continue;
         uint32_t n_head = s->head == EVERYWHERE ? 1 : m->n_head[id];
         for (uint32_t h = 0; h < n_head && n_head + (s->head == EVERYWHERE) > 1; h++) {
@@ -219,17 +221,45 @@ static int by_score(const void *a, const void *b) {
     return (x->score > y->score) - (x->score < y->score);
 }
 
+/* Steps whose tensors a loader treats alike: a mistake may be in several of them. */
+static const uint64_t alike[] = {
+    TAP_SET(QCUR) | TAP_SET(KCUR), TAP_SET(QCUR) | TAP_SET(KCUR) | TAP_SET(VCUR), TAP_SET(FFN_GATE) | TAP_SET(FFN_UP),
+};
+enum { N_ALIKE = sizeof alike / sizeof *alike, N_WAY = N_LAYER_MAP + N_ALIKE + 1 };
+
+static bool can_share(const struct mistake *m) { return m->kind != MISTAKE_INPUT && m->kind != MISTAKE_TENSOR; }
+
+/* The step of a layer that has this weight. */
+static uint64_t with_weight(enum weight_id weight) {
+    uint64_t taps = 0;
+    for (uint32_t id = 0; id < TAP_COUNT; id++) {
+        bool has = tap_spec((enum tap_id)id)->in_layer && mistake_weight((enum tap_id)id) == weight;
+        if (has) taps |= UINT64_C(1) << id;
+    }
+    return taps;
+}
+
 /* The ways in which a mistake of the first wrong layer can go on in the others. */
-static uint32_t variants_of(const struct search *s, const struct mistake *m, struct mistake out[N_LAYER_MAP + 1]) {
+static uint32_t variants_of(const struct search *s, const struct mistake *m, struct mistake out[N_WAY]) {
     uint32_t n = 0, n_layer = s->d->model->plan.n_layer;
-    if (m->kind == MISTAKE_LEFT_OUT) {
+    if (m->kind == MISTAKE_LEFT_OUT || s->is_result) {
         out[0] = *m;
         return 1;
     }
     if (m->kind != MISTAKE_LAYER) {
         out[n] = *m;
         out[n++].layer = EVERYWHERE;
-        for (uint32_t il = s->from; il <= s->layer && n < 4; il++) {
+        for (size_t i = 0; i < sizeof alike / sizeof *alike; i++) {
+            if (!(m->taps & alike[i]) || (m->taps & ~alike[i]) || !can_share(m)) continue;
+            out[n] = out[0];
+            out[n++].taps = alike[i];
+        }
+        if (m->kind == MISTAKE_TENSOR && m->from_layer < 0) {
+            out[n] = out[0];
+            out[n++].taps |= with_weight(m->weight);
+        }
+        uint32_t end = n + 3;
+        for (uint32_t il = s->from; il <= s->layer && n < end; il++) {
             out[n] = *m;
             out[n++].layer = (int32_t)il;
         }
@@ -247,7 +277,7 @@ static void report(struct search *s, const struct whole *all, uint32_t n) {
     struct diagnosis *d = s->d;
     const struct mistake *best = &all[0].mistake;
     enum tap_id id = step_of(d, best);
-    int32_t layer = id == TAP_EMBD ? -1 : best->layer != EVERYWHERE ? best->layer
+    int32_t layer = id == TAP_EMBD || id == TAP_RESULT_NORM ? -1 : best->layer != EVERYWHERE ? best->layer
                   : best->kind == MISTAKE_LAYER ? (int32_t)best->first : (int32_t)s->from;
     bool is_left_out = best->kind == MISTAKE_LEFT_OUT;   /* the steps after it read another input */
     if (is_left_out && ++layer == (int32_t)d->model->plan.n_layer) layer = -1;
@@ -305,10 +335,10 @@ static plumb_status choose_further(struct search *s, const struct whole *all) {
 }
 
 static plumb_status try_best(struct search *s) {
-    struct whole all[BEST * (N_LAYER_MAP + 1)];
+    struct whole all[BEST * N_WAY];
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->n_best; i++) {
-        struct mistake ways[N_LAYER_MAP + 1];
+        struct mistake ways[N_WAY];
         uint32_t n_way = variants_of(s, &s->best[i].mistake, ways);
         /* If the best one explains everything when it is made everywhere, it is not made in one layer only. */
         bool is_everywhere = n > 0 && all[0].explains && ways[0].kind != MISTAKE_LAYER;
@@ -333,13 +363,16 @@ static void find_layers(struct search *s) {
     const struct diagnosis *d = s->d;
     const struct trace_tap *first = &d->theirs->taps[s->first];
     int32_t n_layer = (int32_t)d->model->plan.n_layer;
+    double allowed = diagnose_allowed(d, &d->truth);
     s->from = 0;
     s->layer = (uint32_t)(first->id >= TAP_RESULT_NORM ? n_layer - 1 : first->layer < 0 ? 0 : first->layer);
     for (size_t i = 0; i < s->first; i++) {
         const struct trace_tap *tap = &d->theirs->taps[i];
         if (tap->layer < 0 || isnan(d->truth.error[i])) continue;
+        if (d->truth.error[i] > allowed) continue;   /* it stands out in its layer, and may show the mistake */
         s->from = (uint32_t)tap->layer + (tap->id == TAP_L_OUT);
     }
+    s->is_result = s->from >= d->model->plan.n_layer;
     if (s->from > s->layer) s->from = s->layer;
 }
 
@@ -380,7 +413,8 @@ plumb_status diagnose_begin_partial(struct diagnosis *d) {
     for (size_t i = 0; i < s.first; i++) {
         if (d->truth.error[i] <= GOOD) continue;
         d->is_exact_before = false;
-        if (d->truth.error[i] * JUMP > d->truth.error[s.first]) s.from = 0;
+        double typical = diagnose_typical(d, &d->truth, d->theirs->taps[i].layer);
+        if (typical * JUMP > d->truth.error[s.first]) s.from = 0;
     }
     return experiment_begin_mistakes(d->experiment, s.from, &d->noise.rounding.products, d->err);
 }
@@ -395,8 +429,8 @@ plumb_status diagnose_partial(struct diagnosis *d) {
     uint32_t token = first_wrong_token(&s);
     d->experiment->n_first = token < d->theirs->n_token ? token + N_FIRST : d->theirs->n_token;
     try_steps(&s);
-    try_layers(&s);
-    if (s.n_best == 0 || s.best[0].error >= GOOD) try_numbers(&s);
+    if (!s.is_result) try_layers(&s);
+    if (!s.is_result && (s.n_best == 0 || s.best[0].error >= GOOD)) try_numbers(&s);
     for (enum token_scope tokens = TOKENS_DECODED; tokens < N_TOKEN_SCOPE; tokens++) {
         if (s.n_best > 0 && s.best[0].error < GOOD) break;
         if (!may_be_of(&s, tokens)) continue;
