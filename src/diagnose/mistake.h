@@ -143,6 +143,8 @@ enum weight_id mistake_weight(enum tap_id id);   /* the weight of a step in a la
 uint32_t mistake_layer(const struct mistake *m, uint32_t layer, uint32_t n_layer);
 /* Whether a mistake is made in a layer. */
 bool mistake_is_in(const struct mistake *m, int32_t layer, uint32_t n_layer);
+/* Whether several steps can have it at once: it does not name one of their own inputs or tensors. */
+bool mistake_can_be_shared(const struct mistake *m);
 /* Whether it depends on which tokens are computed as one batch. */
 bool mistake_is_of_batch(const struct mistake *m);
 /* Calls try with every mistake of a step that is made everywhere and that applies to this model. */

@@ -28,13 +28,16 @@ struct list {
     void *user;
 };
 
+bool mistake_can_be_shared(const struct mistake *m) {
+    return m->kind != MISTAKE_INPUT && m->kind != MISTAKE_TENSOR;
+}
+
 /* Tries a mistake in the step alone and, from the first step of several that are computed alike, in all of these. */
 static void try_one(const struct list *l, struct mistake m) {
     m.layer = m.head = EVERYWHERE;
     m.taps = UINT64_C(1) << l->id;
     l->try(l->user, &m);
-    bool can_be_shared = m.kind != MISTAKE_INPUT && m.kind != MISTAKE_TENSOR;
-    for (size_t i = 0; i < sizeof together / sizeof *together && can_be_shared; i++) {
+    for (size_t i = 0; i < sizeof together / sizeof *together && mistake_can_be_shared(&m); i++) {
         bool is_first = (together[i] & m.taps) && !(together[i] & (m.taps - 1));
         if (!is_first) continue;
         m.taps = together[i];

@@ -227,8 +227,6 @@ static const uint64_t alike[] = {
 };
 enum { N_ALIKE = sizeof alike / sizeof *alike, N_WAY = N_LAYER_MAP + N_ALIKE + 1 };
 
-static bool can_share(const struct mistake *m) { return m->kind != MISTAKE_INPUT && m->kind != MISTAKE_TENSOR; }
-
 /* The step of a layer that has this weight. */
 static uint64_t with_weight(enum weight_id weight) {
     uint64_t taps = 0;
@@ -250,7 +248,8 @@ static uint32_t variants_of(const struct search *s, const struct mistake *m, str
         out[n] = *m;
         out[n++].layer = EVERYWHERE;
         for (size_t i = 0; i < sizeof alike / sizeof *alike; i++) {
-            if (!(m->taps & alike[i]) || (m->taps & ~alike[i]) || !can_share(m)) continue;
+            bool is_of = (m->taps & alike[i]) && !(m->taps & ~alike[i]) && mistake_can_be_shared(m);
+            if (!is_of) continue;
             out[n] = out[0];
             out[n++].taps = alike[i];
         }

@@ -6,8 +6,14 @@
  * of the prompt, and its arguments fit the tool's JSON Schema (by ajv).  Answers are sampled at the temperature below,
  * with the seeds 1 to 50, and have at most 80 tokens, so that a call can be cut off; such an answer is counted apart.
  * --known: a file with lines of an interrupted run (its standard error); their answers are not made again.
+ *
+ * `node tests/conformance/tools.mjs --llama build/conformance/logits` compares with llama.cpp instead (the program is
+ * made by build.sh): the first tokens of its most likely answer to each of the 10, and of plumb's without a grammar.
  */
-import { readFileSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import Ajv from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
@@ -17,8 +23,9 @@ const { values } = parseArgs({ options: {
   out: { type: 'string', default: 'bench/results/tools.json' },
   model: { type: 'string', default: 'models/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf' },
   known: { type: 'string' },
+  llama: { type: 'string' },
 } });
-const TEMPERATURE = 0.8, MAX_TOKENS = 80;
+const TEMPERATURE = 0.8, MAX_TOKENS = 80, N_GREEDY = 24;
 
 const text = { type: 'string' }, whole = { type: 'integer' };
 const tool = (name, description, properties, required = Object.keys(properties)) => ({
@@ -106,8 +113,41 @@ function toolsFor(fits, i) {
     .sort((a, b) => rotated.indexOf(a) - rotated.indexOf(b));
 }
 
+/** The most likely answer of llama.cpp. @param {string} program  logits.c @param {Int32Array} ids  the prompt */
+function llamaAnswer(program, ids) {
+  const folder = mkdtempSync(join(tmpdir(), 'plumb-tools-')), [prompt, out] = ['ids', 'out'].map(f => join(folder, f));
+  writeFileSync(prompt, ids.join(' '));
+  execFileSync(program, ['-i', prompt, '-g', String(N_GREEDY), '-s', '0', '-t', '1', values.model, '-', out],
+    { stdio: 'ignore' });
+  const bytes = readFileSync(out), word = (/** @type {number} */ i) => bytes.readUInt32LE(8 + 4 * i);
+  rmSync(folder, { recursive: true });
+  // Behind six words and the tokens: for each choice the logsumexp, its id and its logit.
+  return Int32Array.from({ length: N_GREEDY }, (_, i) => word(6 + word(1) + 3 * i + 1));
+}
+
+/** @param {string} program */
+async function compareWithLlama(program) {
+  let n = 0, nSame = 0;
+  for (const [i, [fits, question]] of PROMPTS.entries()) {
+    if (fits !== undefined) continue;
+    const ids = await model.tokenizeChat([{ role: 'user', content: question }], { tools: toolsFor(fits, i) });
+    const theirs = (await model.detokenize(llamaAnswer(program, ids), { special: true })).split('<|im_end|>')[0];
+    let ours = '';
+    for await (const piece of model.generate(ids, { temperature: 0, maxTokens: N_GREEDY })) ours += piece;
+    n++;
+    nSame += Number(ours === theirs);
+    console.log(JSON.stringify({ question, same: ours === theirs, llama: theirs, ...ours !== theirs && { ours } }));
+  }
+  console.log(`${nSame} of ${n} answers are llama.cpp's`);
+}
+
 const ajv = /** @type {any} */ (addFormats)(new Ajv({ strict: false }));
 const model = await Plumb.load(values.model, { contextLength: 2048 });
+if (values.llama) {
+  await compareWithLlama(values.llama);
+  await model.close();
+  process.exit();
+}
 const known = values.known ? readFileSync(values.known, 'utf8').trim().split('\n').map(line => JSON.parse(line)) : [];
 const answers = [];
 for (const [i, [fits, question]] of PROMPTS.entries()) {
