@@ -24,6 +24,7 @@ struct engine {
     double by;                    /* 0: by 1.5 */
     uint32_t block;               /* the inputs of products are rounded to 8 bits in blocks of this size; 0: not */
     bool rounds_k;                /* Q and K are rounded to 8 bits in blocks of 32 */
+    bool reverses;                /* the elements of each head of Q and K */
     bool bf16_attention;          /* Q, K, V and attention weights are rounded to bf16 */
     const char *only;             /* the dump has only this tap; NULL: all */
     const char *quirk;            /* a known mistake that it makes; NULL: none */
@@ -55,6 +56,13 @@ static void compute(void *user, const plumb_tap *tap, double *x) {
     bool is_relu = is(tap, "ffn_swiglu") && tap->layer >= e->relu_from && tap->layer <= e->relu_to;
     for (size_t i = 0; i < n && is_relu; i++) x[i] = e->gate[i] > 0 ? e->gate[i] * e->up[i] : 0;
     for (size_t i = 0; i < n && is(tap, "l_out") && e->adds_nothing; i++) x[i] = e->ffn_out[i];
+    for (size_t h = 0; h < (size_t)tap->n_token * tap->n_head && e->reverses; h++) {
+        for (size_t i = 0; i < tap->n / 2 && (is(tap, "Qcur") || is(tap, "Kcur")); i++) {
+            double *row = x + h * tap->n, first = row[i];
+            row[i] = row[tap->n - 1 - i];
+            row[tap->n - 1 - i] = first;
+        }
+    }
     bool is_wrong = e->wrong && is(tap, e->wrong) && (tap->layer == 1 || tap->layer < 0);
     for (size_t i = 0; i < n && is_wrong; i++) x[i] *= e->by > 0 ? e->by : 1.5;
     double *kept = is(tap, "ffn_gate") ? e->gate : is(tap, "ffn_up") ? e->up : is(tap, "ffn_out") ? e->ffn_out : NULL;
@@ -171,6 +179,9 @@ static const struct row rows[] = {
     { "diagnose: one step outside the layers that is wrong in an unknown way", { NO_RELU, .wrong = "embd" }, WHOLE, 0,
       false, { "it diverges only outside the layers\n", "the first wrong step is embd", "the fault is in this step" },
       { "\"ranking\": [],", "\"local\": null" }, { "it diverges in", "comes closest" } },
+    { "diagnose: a few values of Q and K with one mistake", { NO_RELU, .reverses = true }, 8, 0, false,
+      { "their Qcur-0 has the elements of each head in reverse order, and so is Kcur" },
+      { "\"found_by\": \"trying\"" }, { NULL } },
     { "diagnose: rounding to 8 bits is recognized", { .block = 32, NO_RELU }, WHOLE, 0, true,
       { "their noise: the inputs of products are rounded to 8 bits in blocks of 32\n   with that rounding the median "
         "error of the truth falls from 0.00", "verdict: agrees with the truth; largest relative error" },
