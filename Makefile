@@ -309,6 +309,8 @@ $(eval $(call vendor_rule,dompurify/purify.es.mjs,dompurify,dist,purify.es.mjs p
 wasm: $(plumb_wasm) $(cli_wasm) $(vendored) ## Builds web/dist: the modules for browsers and Node, and libraries.
 # $(call emcc_exports,FILE): the functions to export, exactly those in the file.
 emcc_exports = -sEXPORTED_FUNCTIONS=$$(sed -n 's/^\([a-z]\w*\).*/_\1/p' $1 | paste -sd,)
+# $(call optimize,FILE[,OPTIONS]): binaryen's optimizer replaces a module by a smaller one, see WASM_OPT.
+optimize = $(if $(WASM_OPT),$(WASM_OPT) $2 $1 -o $1)
 # The module that ships has no names of functions, which would take 11 KB.  named/ has the same module with the names,
 # for tests and tools that read its code.
 define emcc_module
@@ -317,11 +319,13 @@ $(emcc_dist)/$1.wasm: $(call variant,$1,$(engine) wasm/exports.c wasm/digest.c) 
 	@echo "  $$@"
 	$$Q$$(EMCC_RUN) $(EMCC_LDFLAGS) $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $(EMCC_STRIP) $$(filter %.o,$$^) -o $$@ \
 	    $$(call emcc_exports,wasm/exports.txt)
+	$$Q$$(call optimize,$$@)
 $(emcc_dir)/named/$1.wasm: $(call variant,$1,$(engine) wasm/exports.c wasm/digest.c) wasm/exports.txt
 	@mkdir -p $$(@D)
 	@echo "  $$@"
 	$$Q$$(EMCC_RUN) $(EMCC_LDFLAGS) $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $$(filter %.o,$$^) -o $$@ \
 	    $$(call emcc_exports,wasm/exports.txt)
+	$$Q$$(call optimize,$$@,-g)
 $(emcc_dir)/$(1:plumb%=tests%).wasm: $(call variant,$1,$(engine) $(tests))
 	@echo "  $$@"
 	$$Q$$(EMCC_RUN) $(EMCC_LDFLAGS) $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $$^ -o $$@ \
@@ -334,6 +338,7 @@ $(emcc_dist)/plumb-grammar.wasm: $(call objects,$(emcc_dir),$(engine) wasm/gramm
 	@mkdir -p $(@D)
 	@echo "  $@"
 	$Q$(EMCC_RUN) $(EMCC_LDFLAGS) $(EMCC_STRIP) $(filter %.o,$^) -o $@ $(call emcc_exports,wasm/grammar.txt)
+	$Q$(call optimize,$@)
 
 site: ## Builds build/site: the chat page and the models that it offers, for any host of static files.
 	@tools/setup.sh serve
