@@ -331,6 +331,7 @@ $(emcc_dir)/$(1:plumb%=tests%).wasm: $(call variant,$1,$(engine) $(tests))
 	$$Q$$(EMCC_RUN) $(EMCC_LDFLAGS) $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $$^ -o $$@ \
 	    -sEXPORTED_FUNCTIONS=_test_main,_malloc,_free,$$$$(grep -o '^plumb_threads_[a-z]*' wasm/exports.txt | \
 	    sed s/^/_/ | paste -sd,)
+	$$Q$$(call optimize,$$@,-g)
 endef
 $(foreach v,$(emcc_variants),$(eval $(call emcc_module,$v)))
 # Grammars have a module of their own, since most pages need none.  It has one variant.

@@ -45,9 +45,11 @@ ifneq ($(LLVM),)
 emcc_env += EM_LLVM_ADD_VERSION=$(LLVM) EM_CLANG_ADD_VERSION=$(LLVM) EMCC_READ_METADATA=python
 # -O1 with BigInt is the highest level that leaves the module as wasm-ld wrote it; above it, this binaryen rewrites it.
 EMCC_LDFLAGS += -O1 -sWASM_BIGINT
-# A current binaryen, npm's, makes the module 7 % smaller.  -O1: at higher levels it also moves instructions, after which
-# the kernels that multiply many tokens take twice as long.
-WASM_OPT = node web/node_modules/binaryen/bin/wasm-opt -O1 $(WASM_FEATURES:%=--enable-%)
+# A current binaryen, npm's, makes the module 7 % smaller.  -O1: at -Os it also moves instructions, after which the
+# kernels that multiply many tokens take twice as long.  coalesce-locals would give the old and the new value of a
+# compare-and-exchange in src/threads/pool.c the same local, which the baseline compiler of Node 20 gets wrong: two
+# threads then compute the same chunk.  Test modules are optimized as well, so the C tests with threads would see that.
+WASM_OPT = node web/node_modules/binaryen/bin/wasm-opt -O1 --skip-pass=coalesce-locals $(WASM_FEATURES:%=--enable-%)
 WASM_FEATURES := simd relaxed-simd threads bulk-memory sign-ext mutable-globals nontrapping-float-to-int
 ifneq ($(filter-out 19 20 21,$(LLVM)),)
 # From LLVM 22 on the linker puts the stack first by default, which contradicts the --global-base of emcc 3.1.6.
