@@ -82,7 +82,7 @@ static void on_tap(void *user, const plumb_tap *tap) {
 /* Returns true if the values of a row can take the place of those of the pass.  A row of ffn_moe_topk has indices of
  * experts, which the pass uses without a check. */
 static bool can_replace(const struct experiment *e, const struct trace_row *row, enum tap_id id, int32_t layer) {
-    for (uint32_t i = 0; id == TAP_FFN_USED && i < row->n_value; i++) {
+    for (uint32_t i = 0; tap_holds_indices(id) && i < row->n_value; i++) {
         if (!(row->values[i] >= 0 && (double)row->values[i] < e->model->plan.layers[layer].ffn.n_expert)) return false;
     }
     return true;
@@ -115,7 +115,8 @@ static void make_mistake(struct experiment *e, const plumb_tap *tap, enum tap_id
     for (size_t i = 0; is_changed && i < n; i++) data[i] = (float)x[i];
     if (is_changed && their) compare(e, tap, id, their);
     size_t n_first = tap->n < 8 ? tap->n : 8;
-    for (size_t i = 0; tap->layer == e->print_layer && !is_input && i < n_first; i++) {
+    bool has_print = tap->layer == e->print_layer && !is_input && !tap_holds_indices(id);
+    for (size_t i = 0; has_print && i < n_first; i++) {
         e->prints[id] += x[i] * (double)(i + 1) + x[n - tap->n + i] * (double)(i + 9);
     }
 }

@@ -27,7 +27,7 @@ static bool is_wrong_step(const struct diagnosis *d, size_t i) {
     const struct trace_tap *tap = &d->theirs->taps[i];
     /* The inputs of the first wrong tap are right, even if theirs does not have them. */
     bool is_known = diagnose_inputs_known(d, i) || i == diagnose_first(d, &d->truth);
-    if (!is_known || tap->id == TAP_RESULT_POOLED || isnan(d->truth.error[i])) return false;
+    if (!is_known || tap_holds_indices(tap->id) || tap->id == TAP_RESULT_POOLED || isnan(d->truth.error[i])) return false;
     return diagnose_is_over(d, &d->truth, i) || d->truth.error[i] > STANDS_OUT * floor_of(d, i);
 }
 

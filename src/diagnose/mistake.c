@@ -771,6 +771,7 @@ void mistakes_begin(struct mistakes *s, const struct mistake *m) {
 
 void mistakes_step(struct mistakes *s, const plumb_tap *tap, enum tap_id id, double *x) {
     struct step st = { s, s->mistake, id, tap->layer, tap->pos, tap->n_token, tap->n_head, tap->n, x };
+    if (tap_holds_indices(id)) return;   /* it stays without a width, so no mistake of it is listed */
     if (s->is_checking) {
         st.wrong = NULL;
         check(&st);

@@ -64,6 +64,10 @@ const char *tap_order_name(uint32_t i);
 #define TAP_SET(tap) (UINT64_C(1) << TAP_##tap)
 _Static_assert(TAP_COUNT <= 64, "a set of taps has 64 bits");
 
+/* The taps whose values are indices (of experts), not activations: no number is near another one, they have no noise,
+ * and what computes with activations must leave them alone, since the pass reads memory with them. */
+static inline bool tap_holds_indices(enum tap_id id) { return id == TAP_FFN_USED; }
+
 /* Writes all taps to ids, in the order of the computation. */
 void tap_sequence(uint32_t order, enum tap_id ids[TAP_COUNT]);
 /* Returns a number that sorts taps in the order of the computation.  layer is used only for taps inside layers. */

@@ -172,7 +172,7 @@ static plumb_status check_range(struct trace_view *v, const struct model *m, con
                                 struct error *err) {
     struct tap_text name;
     tap_show(&name, tap->id, tap->layer);
-    uint32_t n_beyond = 0, n_expert = tap->id == TAP_FFN_USED ? m->plan.layers[tap->layer].ffn.n_expert : 0;
+    uint32_t n_beyond = 0, n_expert = tap_holds_indices(tap->id) ? m->plan.layers[tap->layer].ffn.n_expert : 0;
     bool is_odd = false;
     for (uint32_t i = 0; i < tap->n_row; i++) {
         const struct trace_row *row = &tap->rows[i];
@@ -398,7 +398,7 @@ static plumb_status check_zeros(struct trace_view *v, const struct model *m, str
         const struct trace_tap *tap = &v->t.taps[i];
         bool is_here = false;
         /* The only expert that a token uses may be expert 0, and its gate 0. */
-        for (uint32_t k = 0; k < tap->n_row && tap->id != TAP_FFN_USED && !(first && is_here); k++) {
+        for (uint32_t k = 0; k < tap->n_row && !tap_holds_indices(tap->id) && !(first && is_here); k++) {
             struct zeros z = zeros_of(m, tap, &tap->rows[k]);
             if (!has_zeros(z)) continue;
             is_here = true;

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the seeds of tests/fuzz/corpus/{model,chat,perplexity,options,regular} and tests/fuzz/tiny.gguf.
+"""Writes the seeds of tests/fuzz/corpus/{model,chat,perplexity,options,regular,diagnose},
+tests/fuzz/tiny.gguf and tests/fuzz/experts.gguf.
 
     python3 tests/fuzz/seeds.py
 
@@ -384,12 +385,56 @@ def regulars():
         yield name, bytes([flags]) + b"\0".join(part.encode() for part in (first, second, text))
 
 
+def experts():
+    """A model with 4 experts, 2 of which each token uses."""
+    model = Model(arch="qwen3moe", tokens=LETTERS, types=[Q8_0])
+    for name in ("expert_count", "expert_used_count", "expert_feed_forward_length"):
+        model.keys[f"qwen3moe.{name}"] = (U32, {"expert_count": 4, "expert_used_count": 2}.get(name, 32))
+    for name in ("ffn_gate", "ffn_up", "ffn_down"):
+        del model.tensors[f"blk.0.{name}.weight"]
+        model.add(f"blk.0.{name}_exps.weight", Q8_0, 32, 32, 4)
+    model.add("blk.0.ffn_gate_inp.weight", F32, 32, 4)
+    for name in ("attn_q_norm", "attn_k_norm"):
+        model.add(f"blk.0.{name}.weight", F32, 16)
+    return model.write()
+
+
+# diagnose_fuzz.c: the numbers of taps (src/model/tap.h), and what an error does
+(EMBD, ATTN_NORM, QCUR_ROPE, KQ_SOFT_MAX, KQV_OUT, FFN_ROUTER, FFN_USED, FFN_EXPERTS, FFN_SWIGLU, FFN_OUT, L_OUT,
+ RESULT_OUTPUT) = 0, 1, 7, 10, 11, 19, 22, 32, 35, 39, 41, 43
+FEW, LOGITS, WHOLE = 1 << L_OUT, 1 << RESULT_OUTPUT, (1 << 64) - 1
+TIMES_2, TO_1E30, TO_NAN = 2, 5 | 16, 7 | 16
+ERRORS = {   # the taps that the dump shows, of each how many values (0: all), errors: tap, token, what, value
+    "right": (WHOLE, 0, []), "right-few": (FEW, 8, []),
+    "logits": (LOGITS, 0, [(RESULT_OUTPUT, 0, TIMES_2, 0)]), "l_out": (FEW, 8, [(L_OUT, 1, TIMES_2, 0)]),
+    "embd": (FEW, 8, [(EMBD, 0, TIMES_2, 0)]), "whole": (WHOLE, 0, [(KQV_OUT, 0, TIMES_2, 0)]),
+    "scores": (LOGITS | FEW, 8, [(QCUR_ROPE, 0, TIMES_2, 0)]), "gate": (LOGITS, 0, [(FFN_SWIGLU, 0, TIMES_2, 0)]),
+    "router": (LOGITS, 0, [(FFN_ROUTER, 0, TIMES_2, 0)]), "experts": (1 << FFN_EXPERTS, 8, [(FFN_EXPERTS, 0, 1, 0)]),
+    "used": (1 << FFN_USED | LOGITS, 0, [(RESULT_OUTPUT, 4, TIMES_2, 0)]),
+    "huge": (LOGITS | FEW, 0, [(FFN_OUT, 2, TO_1E30, 0)]), "not-a-number": (LOGITS | FEW, 8, [(L_OUT, 0, TO_NAN, 0)]),
+    "one-nan": (WHOLE, 0, [(ATTN_NORM, 3, TO_NAN | 8, 100)]), "nan-logits": (LOGITS, 0, [(RESULT_OUTPUT, 4, TO_NAN, 0)]),
+    "mask": (1 << KQ_SOFT_MAX | FEW, 0, [(KQ_SOFT_MAX, 0, 16, 0)]),
+}
+
+
+def diagnoses():
+    for name, (taps, n_value, errors) in ERRORS.items():
+        for model in range(2):
+            data = struct.pack("<BQB", model | 2 * (len(errors) == 0), taps, n_value) + b"".join(map(bytes, errors))
+            yield f"{name}-{model}", data
+    taps = '{"tokens":[3,7,5],"taps":[{"name":"%s","token":2,"values":[%s]}]}'
+    for name, tap, values in (("file", "l_out-0", "1,2,3,4"), ("file-used", "ffn_moe_topk-0", "1e9,-1"),
+                              ("file-logits", "result_output", "null,1")):
+        yield name, bytes([33]) + (taps % (tap, values)).encode()
+
+
 def main():
+    (HERE / "experts.gguf").write_bytes(experts())
     tiny = Model(tokens=LETTERS, types=[Q8_0])
     tiny.keys["tokenizer.chat_template"] = (STRING, CHATML)
     (HERE / "tiny.gguf").write_bytes(tiny.write())
     for folder, seeds in (("model", models), ("chat", chats), ("perplexity", perplexities), ("options", options),
-                          ("tokenizer", tokenizers), ("regular", regulars)):
+                          ("tokenizer", tokenizers), ("regular", regulars), ("diagnose", diagnoses)):
         target = HERE / "corpus" / folder
         target.mkdir(parents=True, exist_ok=True)
         for name, data in seeds():
