@@ -153,6 +153,14 @@ static const struct match_row matches[] = {
      {"{}", "{\"a\":1}", "{\"abc\":1,\"\":2}", "{\"ab\":null,\"b\":[{}]}"}, {"{\"ab\":1}", "{\"a\":1,\"\\u0061b\":1}"}},
     {"no other members if the options say so", "{\"type\":\"object\",\"properties\":{\"a\":{}}}", {.closed = true},
      {"{}", "{\"a\":{\"b\":1}}"}, {"{\"b\":1}"}},
+    {"no members at all if properties is empty", "{\"type\":\"object\",\"properties\":{}}", {.closed = true},
+     {"{}"}, {"{\"b\":1}", "{\"\":{}}"}},
+    {"a closed object with an empty one in a list", "{\"type\":\"object\",\"properties\":{\"a\":"
+     "{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{}}}}}", {.closed = true},
+     {"{\"a\":[{},{}]}"}, {"{\"a\":[{\"b\":1}]}"}},
+    {"other members of closed objects whose schema has no properties or names others", "{\"type\":\"array\","
+     "\"prefixItems\":[{\"type\":\"object\"},{\"type\":\"object\",\"properties\":{},"
+     "\"additionalProperties\":{\"type\":\"null\"}}]}", {.closed = true}, {"[{\"b\":1},{\"b\":null}]"}, {"[{\"b\":1},{\"b\":1}]"}},
     {"optional members before a required "
      "one", "{\"type\":\"object\",\"properties\":{\"a\":{\"const\":1},\"b\":{\"const\":1},"
      "\"c\":{\"const\":1},\"d\":{\"const\":1}},\"required\":[\"c\"],\"additionalProperties\":false}", {0},

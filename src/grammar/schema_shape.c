@@ -48,6 +48,7 @@ static void add_member(struct schema *s, struct name *name, const struct entry *
 struct objects {
     struct entry **entries, **patterns, **others;
     size_t n, n_patterns, n_others;
+    bool has_properties;
     struct name *names;
     size_t n_names;
     uint32_t *slots;   /* a hash table of 1 + the index of a name */
@@ -126,7 +127,7 @@ static size_t split_names(struct walk *w, const struct objects *o, struct part *
 /* The members whose names are not known. */
 static void find_cells(struct walk *w, struct objects *o, struct shape *shape) {
     struct schema *s = w->s;
-    if (s->options->closed && o->n_names > 0 && o->n_others == 0 && o->n_patterns == 0) return;
+    if (s->options->closed && (o->has_properties || o->n_names > 0) && o->n_others == 0 && o->n_patterns == 0) return;
     struct part parts[MAX_CELLS];
     size_t n_parts = split_names(w, o, parts);
     const struct language *known = NULL;
@@ -225,7 +226,7 @@ void finish_object(struct walk *w, const struct draft *d) {
         finish_existing(w, d);
         return;
     }
-    struct objects o = {.n = d->n, .n_slots = 16};
+    struct objects o = {.n = d->n, .n_slots = 16, .has_properties = d->has_properties};
     while (o.n_slots < 2 * d->n) o.n_slots *= 2;
     o.entries = entries_of(w, d);
     o.patterns = schema_alloc(s, (d->n + 1) * sizeof *o.patterns);

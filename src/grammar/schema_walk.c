@@ -249,6 +249,7 @@ static bool apply_object_keyword(struct walk *w, uint32_t m, bool negated, const
             push(w, waiting, *item);
             return true;
         }
+        if (keyword == KEY_PROPERTIES) d->has_properties = true;
         for (uint32_t i = s->nodes[m].first; i != 0 && schema_work(s, 1); i = s->nodes[i].next) {
             struct entry entry = {.kind = MEMBER, .name = s->nodes[i].key, .claim = claim(i, CLAIM_SCHEMA, false),
                                   .scope = scope, .node = i};

@@ -33,6 +33,7 @@ struct draft {
     const struct entry *other;   /* those of them that no member with a known name fulfils */
     size_t n;
     uint32_t min, max, unique;
+    bool has_properties;         /* a schema has the keyword, perhaps without any member */
 };
 struct walk {
     struct schema *s;

@@ -4,31 +4,17 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import Ajv from 'ajv/dist/2020.js';
-import { Grammars } from '../../web/engine/grammars.js';
 import { Plumb } from '../../web/node/index.js';
+import { AnswerReader } from '../../web/template/answer.js';
 import { callGrammar } from '../../web/template/call-grammar.js';
-import { fails, realPath, root, textOf } from './helpers.mjs';
+import { byteGrammars, follow as followIn, randomText, TEMPLATES } from './byte-grammars.mjs';
+import { fails, random, realPath, root, textOf } from './helpers.mjs';
 
 const { tools: TOOLS, cases } = JSON.parse(readFileSync(`${root}tests/vectors/toolcalls/cases.json`, 'utf8'));
-const sourceOf = name => readFileSync(`${root}tests/vectors/templates/sources/${name}.jinja`, 'utf8');
-/** A vocabulary of all bytes, so that the tokens of a text are its bytes. */
-const BYTES = {
-  ends: Uint32Array.from({ length: 256 }, (_, i) => i + 1), kinds: new Uint8Array(256),
-  texts: Uint8Array.from({ length: 256 }, (_, i) => i),
-};
+const sourceOf = name => TEMPLATES.get(name) ?? assert.fail(`there is no template ${name}`);
 let grammars;
-before(async () => {
-  const module = await WebAssembly.compile(readFileSync(`${root}web/dist/plumb-grammar.wasm`));
-  grammars = await Grammars.create(module, BYTES, () => -1);
-});
-
-/** How many bytes of a text a grammar allows, and whether it may end there. */
-function follow(grammar, text) {
-  const matcher = grammars.createMatcher(grammar), bytes = new TextEncoder().encode(text);
-  const found = [matcher.acceptAll(bytes) === bytes.length, matcher.mayEnd()];
-  matcher.free();
-  return found;
-}
+before(async () => { grammars = await byteGrammars(); });
+const follow = (grammar, text) => followIn(grammars, grammar, text);
 const accepts = (grammar, text) => follow(grammar, text).every(Boolean);
 const grammarOf = ({ template, prompt, tools }, options, change = tool => tool) =>
   callGrammar(sourceOf(template), tools.map(i => change(TOOLS[i])), { prompt, ...options }).grammar;
@@ -143,6 +129,34 @@ for (const [what, source, accepted, refused] of [
     assert.deepEqual(warnings, []);
   });
 }
+
+test('a tool without parameters is called without arguments, in the format of every template', () => {
+  const named = { type: 'object', properties: { in: { type: 'object', properties: {} } }, required: ['in'] };
+  const tools = [tool('now'), tool('today', {}), tool('here', { type: 'object', properties: {} }),
+    tool('there', { properties: {} }), tool('deep', named)];
+  const wanted = { now: {}, today: {}, here: {}, there: {}, deep: { in: {} } };
+  for (const [template, source] of TEMPLATES) {
+    const { grammar } = callGrammar(source, tools, { required: true, parallel: false }), pick = random(3);
+    const seen = new Set();
+    for (let i = 0; i < 200 && seen.size < tools.length; i++) {
+      const text = randomText(grammars, grammar, pick) ?? '', reader = new AnswerReader(source, tools);
+      reader.push(text);
+      reader.end();
+      for (const { function: { name, arguments: given } } of reader.message.tool_calls ?? []) {
+        assert.deepEqual(JSON.parse(given), wanted[name], `${template}: ${text}`);
+        seen.add(name);
+      }
+    }
+    assert.equal(seen.size, tools.length, `${template}: ${[...seen]}`);
+  }
+  // Where the schema says so, or says nothing of members, there may be any.
+  for (const open of [{ type: 'object' }, { type: 'object', properties: {}, additionalProperties: true }]) {
+    for (const [source, text] of [[HERMES, '<tool_call>{"name": "t", "arguments": {"a": 1}}</tool_call>'],
+      [TEMPLATES.get('Qwen3-Coder'), '<tool_call><function=t><parameter=a>\n1\n</parameter></function></tool_call>']]) {
+      assert.ok(accepts(callGrammar(source, [tool('t', open)]).grammar, text), text);
+    }
+  }
+});
 
 test('reasoning comes before a required call only if the template knows it', () => {
   const text = `<think>a</think><tool_call>${CALL}</tool_call>`;

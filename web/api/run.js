@@ -6,7 +6,7 @@ import { problemOf } from '../template/schema.js';
  * @typedef {import('../template/messages.js').Message} Message */
 /** @typedef {object} Callable  a tool that a run can execute
  * @property {string} [description]
- * @property {object} [parameters]  a JSON Schema of the arguments; default: any object
+ * @property {object} [parameters]  a JSON Schema of the arguments; default: there are none
  * @property {object} [schema]  another name of parameters
  * @property {(args: any, call: {id: string, signal?: AbortSignal}) => unknown} execute  returns the result, or a
  *   promise of

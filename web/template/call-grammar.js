@@ -33,7 +33,7 @@ import { either, escaped, isPlain, literal, quoted, without } from './gbnf.js';
  * @property {string} [item]  the pattern of an element, which may be an element's value alone */
 
 /** Flags of a schema (wasm/grammar.c): unknown keywords are ignored; members in any order; any white space; objects
- * that name their members have no others. */
+ * with `properties`, even if these are empty, have no others. */
 const LENIENT = 1, ANY_ORDER = 2, FREE_SPACE = 8, CLOSED = 16;
 /** The most members of an object that may come in any order: in JSON, and in other syntaxes. */
 const FREE_JSON = 8, FREE_MEMBERS = 7;
@@ -65,7 +65,7 @@ const OF_LISTS = ['type', 'items', 'minItems', 'maxItems', ...NOTES];
 const NAMES = '"\\"name\\"" | "\\"tool_name\\"" | "\\"function\\""';
 const ARGUMENTS = '"\\"arguments\\"" | "\\"parameters\\""';
 const ABOUT = '"\\"type\\"" ws ":" ws "\\"function\\"" | ("\\"id\\"" | "\\"tool_call_id\\"" | "\\"call_id\\"") ws ":" '
-  + 'ws ("\\"" [-a-zA-Z0-9_:.]{0,64} "\\"" | [0-9]{1,9})';
+  + 'ws ("\\"" [-a-zA-Z0-9_:.]{0,64} "\\"" | "0" | [1-9] [0-9]{0,8})';
 
 /** @param {string} source  of the chat template @param {Tool[]} tools @param {CallOptions} [options]
  * @returns {{grammar: Grammar, warnings: string[]}} */
@@ -301,7 +301,7 @@ class CallGrammar {
         && this.#literal(text)).join(` ${quoted(name)} `)));
       const args = this.#pattern(call);
       const body = isSection ? `${this.#literal(section[0])} ws ${args} ws ${this.#literal(section[1])}` : args;
-      const kind = isSection ? '' : `(" "? ${this.#literal('<|constrain|>')}? "json")?`;
+      const kind = isSection ? '' : `(" json" | " "? ${this.#literal('<|constrain|>')} "json")?`;
       return `${header} ${kind} ws ${message} ws ${body}`;
     })));
     const said = (/** @type {string[]} */ kinds) => this.#rule(`${either(kinds)} ${message} ${body}`);
@@ -313,9 +313,10 @@ class CallGrammar {
 
   // ---- arguments ----
 
-  /** @returns {any} */
+  /** The schema of the arguments.  A tool without parameters takes none. @returns {any} */
   get #parameters() {
-    return this.#tools[this.#tool].function.parameters ?? { type: 'object', additionalProperties: false };
+    const { parameters = {} } = this.#tools[this.#tool].function;
+    return Object.keys(parameters).length > 0 ? { type: 'object', ...parameters } : { type: 'object', properties: {} };
   }
 
   /** @param {string} pointer @param {string} what */
@@ -366,9 +367,7 @@ class CallGrammar {
       .filter(Boolean).join(' ws ');
     const comma = separator ? `ws ${quoted(separator)} ws` : 'ws';
     if (properties.length === 0) {
-      if (schema.additionalProperties === false || pointer === '' && !this.#tools[this.#tool].function.parameters) {
-        return around('""');
-      }
+      if (schema.properties ? !schema.additionalProperties : schema.additionalProperties === false) return around('""');
       const any = this.#rule(this.#pair(pattern, '[a-zA-Z_] [-a-zA-Z0-9_]{0,63}', {}, syntax, `${pointer}/*`));
       return around(`(${any} (${comma} ${any})*)?`);
     }

@@ -126,6 +126,7 @@ const FORMATS = [
   { is: has('<|function_call|>'), call: '<|function_call|>{call}' },   // GigaChat 3.1
   {   // GigaChat 3
     is: has('<|role_sep|>', '<|message_sep|>'), call: '<|message_sep|>\n\nfunction call<|role_sep|>\n{call}',
+    opens: ['<|message_sep|>'],
   },
   {   // MiniMax M3
     is: has(']<]minimax[>[', '<tool_call>', '<invoke name='), think: { start: '<mm:think>', ends: ['</mm:think>'] },
