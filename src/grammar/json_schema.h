@@ -20,7 +20,8 @@ enum json_space { JSON_COMPACT, JSON_PRETTY, JSON_FREE };
 struct json_schema_options {
     bool lenient;            /* a keyword that cannot be kept is ignored with a warning */
     bool any_order;          /* the members of an object in any order; otherwise as in the schema */
-    bool closed;             /* an object schema with properties and no word on others allows no others */
+    bool closed;             /* an object schema with properties, even empty ones, that says nothing on other members
+                              * allows no others */
     bool format_is_note;     /* format does not restrict, as the default of 2020-12 has it */
     enum json_space space;
     uint32_t draft;          /* 4, 7 or 2020; 0: as $schema says, otherwise 2020 */
@@ -28,8 +29,8 @@ struct json_schema_options {
 };
 
 /* Appends the grammar of a schema to out, and sentences on what was ignored to warnings (one a line; NULL is allowed).
- * Unknown keywords are ignored with a warning, as JSON Schema has it.  The rules after the first have names that begin
- * with its name and "-".  options may be NULL: all zero.
+ * Unknown keywords and formats are ignored with a warning, as JSON Schema has it.  The rules after the first have names
+ * that begin with its name and "-".  options may be NULL: all zero.
  *
  * PLUMB_ERROR_ARGUMENT       the text is not JSON, or not a schema, or no value is valid
  * PLUMB_ERROR_UNSUPPORTED    a keyword cannot be kept, or the schema exceeds a limit; the message begins with the place

@@ -59,7 +59,7 @@ enum keyword {
     KEY_PROPERTIES, KEY_PATTERN_PROPERTIES, KEY_ADDITIONAL_PROPERTIES, KEY_PROPERTY_NAMES, KEY_REQUIRED,
     KEY_MIN_PROPERTIES, KEY_MAX_PROPERTIES, KEY_DEPENDENT_REQUIRED, KEY_DEPENDENT_SCHEMAS, KEY_DEPENDENCIES,
     KEY_UNEVALUATED_PROPERTIES,
-    KEY_ID, KEY_ANCHOR, KEY_DYNAMIC_ANCHOR, KEY_NOTE, KEY_DEFINITIONS, N_KEYWORDS
+    KEY_NULLABLE, KEY_ID, KEY_ANCHOR, KEY_DYNAMIC_ANCHOR, KEY_NOTE, KEY_DEFINITIONS, N_KEYWORDS
 };
 
 /* The form of a keyword's value. */
@@ -76,14 +76,15 @@ const struct keyword_row *keyword_row(enum keyword keyword);
 struct set {
     uint8_t constants;
     bool has_some;               /* it is known that the language is not empty */
+    bool has_integers;           /* it is known that the language has only integers */
     const struct language *language;
 };
 enum domain { CONSTANTS, STRINGS, NUMBERS, EQUAL_NUMBERS, N_SCALARS, ARRAYS = N_SCALARS, OBJECTS };
 /* The bit of a domain among ON_CONSTANTS... */
 unsigned domain_bit(enum domain domain);
 
-/* The language of a keyword with a text, or of lengths, so that equal ones are made and written once. */
-struct made { uint32_t keyword, least, most; struct slice text; const struct language *language; };
+/* The set of a keyword with a text, or of lengths, so that equal languages are made and written once. */
+struct made { uint32_t keyword, least, most; enum domain domain; struct slice text; struct set set; };
 enum { N_MADE = 64 };
 
 struct resource { uint32_t node; struct slice uri; };
@@ -171,8 +172,11 @@ void sets_begin(struct schema *s);
 struct set set_of_claim(struct schema *s, enum domain domain, uint32_t claim);
 struct set set_and(struct schema *s, enum domain domain, struct set a, struct set b);
 bool set_is_empty(struct schema *s, enum domain domain, struct set a);
-/* The bits ON_... that the value of `type` names, and whether numbers must be integers. */
+/* The bits ON_... that the value of `type` names, and whether numbers must be integers. `nullable: true` beside it, of
+ * OpenAPI 3.0, adds null. */
 unsigned types_of(const struct schema *s, uint32_t type, uint8_t *constants, bool *integers);
+/* Whether a format restricts strings or numbers that a type (0: any) allows. */
+bool format_is_known(const struct schema *s, uint32_t format, uint32_t type);
 /* Whether a schema is `true`, or an object that restricts nothing. */
 bool schema_is_true(struct schema *s, uint32_t node);
 unsigned kind_bit(enum value_kind kind);

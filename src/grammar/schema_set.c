@@ -35,8 +35,8 @@ void sets_begin(struct schema *s) {
     const struct language *strings = language_any(s->languages);
     if (!none || !numbers || !s->any_integer || !strings) schema_language_failed(s, 0);
     for (int d = 0; d < N_SCALARS; d++) {
-        s->none[d] = (struct set){0, false, d == CONSTANTS ? NULL : none};
-        s->any[d] = (struct set){0, false, d == CONSTANTS ? NULL : d == STRINGS ? strings : numbers};
+        s->none[d] = (struct set){.language = d == CONSTANTS ? NULL : none};
+        s->any[d] = (struct set){.language = d == CONSTANTS ? NULL : d == STRINGS ? strings : numbers};
     }
     s->any[CONSTANTS].constants = 7;
 }
@@ -73,7 +73,7 @@ static struct set short_numbers(struct schema *s, uint32_t node) {
 static bool same(struct set a, struct set b) { return a.constants == b.constants && a.language == b.language; }
 
 static struct set of_language(struct schema *s, enum domain domain, const struct language *l, uint32_t node) {
-    if (l) return (struct set){0, false, l};
+    if (l) return (struct set){.language = l};
     schema_language_failed(s, node);
     return s->none[domain];
 }
@@ -82,6 +82,8 @@ struct set set_and(struct schema *s, enum domain domain, struct set a, struct se
     if (domain == CONSTANTS) return (struct set){.constants = a.constants & b.constants};
     if (same(a, s->none[domain]) || same(b, s->any[domain]) || same(a, b) || s->status != PLUMB_OK) return a;
     if (same(b, s->none[domain]) || same(a, s->any[domain])) return b;
+    if (a.language == s->any_integer && b.has_integers) return b;
+    if (b.language == s->any_integer && a.has_integers) return a;
     return of_language(s, domain, language_intersect(s->languages, a.language, b.language), 0);
 }
 
@@ -142,6 +144,8 @@ unsigned types_of(const struct schema *s, uint32_t type, uint8_t *constants, boo
         }
     }
     *integers = (bits & ON_NUMBERS) != 0 && !numbers;
+    uint32_t nullable = node_keyword(s, s->nodes[type].parent, KEY_NULLABLE);
+    if (nullable != 0 && s->nodes[nullable].kind == JSON_TRUE) *constants |= 1;
     return bits | (*constants ? ON_CONSTANTS : 0);
 }
 
@@ -197,14 +201,72 @@ static struct set set_of_enum(struct schema *s, enum domain domain, uint32_t lis
     return set_or(s, domain, set, strings);
 }
 
-/* All of a schema that restricts numbers, but for enum and the like. */
-static struct set set_of_range(struct schema *s, enum domain domain, uint32_t schema, bool integers) {
-    struct number_range range = {.integer = integers && domain == NUMBERS};
-    uint32_t node = schema;
-    bool restricts = integers;
+/* The numbers in a range; integers: without a fraction. */
+static struct set set_of_numbers(struct schema *s, enum domain domain, struct number_range range, bool integers,
+                                 uint32_t node) {
+    const char *bounds[] = {range.minimum, range.exclusive_minimum, range.maximum, range.exclusive_maximum};
+    bool has_low = bounds[0] || bounds[1], has_high = bounds[2] || bounds[3], is_open = bounds[1] || bounds[3];
     double largest = 0;   /* magnitude of a bound */
+    for (int i = 0; i < 4; i++) {
+        double value = 0;
+        if (bounds[i]) decimal_read(bounds[i], strlen(bounds[i]), &value);
+        value = value < 0 ? -value : value;
+        if (value > largest) largest = value;
+    }
+    struct set set = s->any[domain];
+    range.integer = integers && domain == NUMBERS;
+    if (!has_low && !has_high && !range.multiple_of) {
+        if (range.integer) return (struct set){.language = s->any_integer, .has_integers = true};
+        if (!integers) return set;
+    }
+    if (integers && domain == EQUAL_NUMBERS) {
+        const struct number_range ones = {.multiple_of = "1"};
+        set = of_language(s, domain, language_number(s->languages, &ones), node);
+        if (!has_low && !has_high && !range.multiple_of) return set;
+    }
+    set = set_and(s, domain, set, of_language(s, domain, language_number(s->languages, &range), node));
+    set.has_integers = range.integer;
+    /* Integers between two bounds of at most 64 bits are exact: doubles keep their order.  Above 2^53 a double may
+     * equal an exclusive bound, or be no multiple.  For others a large divisor may take too large an automaton, which
+     * is found here, where the keyword is known. */
+    double most = is_open || range.multiple_of ? 9007199254740991.0 : 18446744073709551616.0;
+    if (domain != NUMBERS || (range.integer && has_low && has_high && largest <= most)) return set;
+    /* A number beside an exclusive bound must not become the bound when it is read. */
+    struct set exact = !range.integer && is_open ? of_language(s, domain, plain_numbers(s), node)
+                                                 : short_numbers(s, node);
+    struct set wanted = set;
+    set = set_and(s, domain, set, exact);
+    set.has_integers = range.integer;
+    bool is_empty = false;
+    if (language_is_empty(s->languages, set.language, &is_empty) != PLUMB_OK) schema_language_failed(s, node);
+    if (is_empty && !set_is_empty(s, domain, wanted)) {
+        schema_fail(s, PLUMB_ERROR_UNSUPPORTED, node, "all numbers in this range have more digits than are written: at "
+                    "most 15 before and 16 after the point, 15 in all beside an exclusive bound");
+    }
+    return set;
+}
+
+/* The formats of numbers, by OpenAPI's registry.  What is written of numbers fits a double, so that has no bounds. */
+static const struct number_format { char name[8]; bool integers; const char *least, *most; } number_formats[] = {
+    {"int8", true, "-128", "127"}, {"uint8", true, "0", "255"},
+    {"int16", true, "-32768", "32767"}, {"uint16", true, "0", "65535"},
+    {"int32", true, "-2147483648", "2147483647"}, {"uint32", true, "0", "4294967295"},
+    {"int64", true, "-9223372036854775808", "9223372036854775807"}, {"uint64", true, "0", "18446744073709551615"},
+    {"float", false, "-3.4028234663852886e38", "3.4028234663852886e38"}, {"double", false, NULL, NULL}
+};
+
+static const struct number_format *number_format_of(struct slice name) {
+    for (size_t i = 0; i < sizeof number_formats / sizeof *number_formats; i++) {
+        if (slice_is(name, number_formats[i].name)) return &number_formats[i];
+    }
+    return NULL;
+}
+
+/* All of a schema that restricts numbers, but for format, enum and the like. */
+static struct set set_of_range(struct schema *s, enum domain domain, uint32_t schema, bool integers) {
+    struct number_range range = {0};
+    uint32_t node = schema;
     for (uint32_t m = s->nodes[schema].first; m != 0; m = s->nodes[m].next) {
-        const char *text = s->nodes[m].kind == JSON_NUMBER ? s->nodes[m].text.data : NULL;
         const char **bound = NULL;
         switch (s->nodes[m].keyword) {
         case KEY_MINIMUM: bound = &range.minimum; break;
@@ -214,45 +276,32 @@ static struct set set_of_range(struct schema *s, enum domain domain, uint32_t sc
         case KEY_MULTIPLE_OF: bound = &range.multiple_of; break;
         default: break;
         }
-        if (!bound || !text) continue;
-        *bound = text;
+        if (!bound || s->nodes[m].kind != JSON_NUMBER) continue;
+        *bound = s->nodes[m].text.data;
         node = m;
-        restricts = true;
-        double value = 0;
-        decimal_read(text, s->nodes[m].text.n, &value);
-        value = value < 0 ? -value : value;
-        if (bound != &range.multiple_of && value > largest) largest = value;
     }
-    if (!restricts) return s->any[domain];
     /* Draft-04 has exclusiveMinimum: true beside minimum. */
     uint32_t low = node_keyword(s, schema, KEY_EXCLUSIVE_MINIMUM);
     uint32_t high = node_keyword(s, schema, KEY_EXCLUSIVE_MAXIMUM);
     if (low != 0 && s->nodes[low].kind == JSON_TRUE) range.exclusive_minimum = range.minimum;
     if (high != 0 && s->nodes[high].kind == JSON_TRUE) range.exclusive_maximum = range.maximum;
-    if (range.integer && node == schema) return (struct set){0, false, s->any_integer};
-    struct set set = s->any[domain];
-    if (integers && domain == EQUAL_NUMBERS) {
-        const struct number_range ones = {.multiple_of = "1"};
-        set = of_language(s, domain, language_number(s->languages, &ones), node);
-        if (node == schema) return set;
+    /* The bounds of a format are its own set, but a range that they close can have more digits. */
+    uint32_t name = node_keyword(s, schema, KEY_FORMAT);
+    const struct number_format *format = name != 0 ? number_format_of(s->nodes[name].text) : NULL;
+    if (format && !s->options->format_is_note && node != schema) {
+        if (!range.minimum && !range.exclusive_minimum) range.minimum = format->least;
+        if (!range.maximum && !range.exclusive_maximum) range.maximum = format->most;
     }
-    set = set_and(s, domain, set, of_language(s, domain, language_number(s->languages, &range), node));
-    /* Integers between two small bounds are exact.  For others a large divisor may take
-     * too large an automaton, which is found here, where the keyword is known. */
-    bool has_low = range.minimum || range.exclusive_minimum, has_high = range.maximum || range.exclusive_maximum;
-    if (domain != NUMBERS || (range.integer && has_low && has_high && largest < 9007199254740992.0)) return set;
-    /* A number beside an exclusive bound must not become the bound when it is read. */
-    bool is_open = !range.integer && (range.exclusive_minimum || range.exclusive_maximum);
-    struct set exact = is_open ? of_language(s, domain, plain_numbers(s), node) : short_numbers(s, node);
-    struct set wanted = set;
-    set = set_and(s, domain, set, exact);
-    bool is_empty = false;
-    if (language_is_empty(s->languages, set.language, &is_empty) != PLUMB_OK) schema_language_failed(s, node);
-    if (is_empty && !set_is_empty(s, domain, wanted)) {
-        schema_fail(s, PLUMB_ERROR_UNSUPPORTED, node, "all numbers in this range have more digits than are written: at "
-                    "most 15 before and 16 after the point, 15 in all beside an exclusive bound");
-    }
-    return set;
+    return set_of_numbers(s, domain, range, integers, node);
+}
+
+bool format_is_known(const struct schema *s, uint32_t format, uint32_t type) {
+    struct slice name = s->nodes[format].text;
+    uint8_t constants;
+    bool integers;
+    unsigned bits = type != 0 ? types_of(s, type, &constants, &integers) : ON_ALL;
+    return (bits & ON_STRINGS && language_has_format(name.data, name.n))
+           || (bits & ON_NUMBERS && number_format_of(name) != NULL);
 }
 
 static bool compiles(struct schema *s, struct slice regex, uint32_t node) {
@@ -265,27 +314,50 @@ static bool compiles(struct schema *s, struct slice regex, uint32_t node) {
     return fine;
 }
 
-/* Looks for a language among those made last; adds it by make if it is not there. */
-static struct set set_of_made(struct schema *s, uint32_t m, struct made wanted) {
+/* The set among those made last that has this keyword, domain, text and lengths; NULL if there is none. */
+static const struct set *find_made(const struct schema *s, const struct made *wanted) {
     for (size_t i = 0; i < N_MADE && i < s->n_made; i++) {
         const struct made *made = &s->made[i];
-        if (made->keyword == wanted.keyword && made->least == wanted.least && made->most == wanted.most
-            && slice_equal(made->text, wanted.text)) return (struct set){.language = made->language};
+        if (made->keyword == wanted->keyword && made->domain == wanted->domain && made->least == wanted->least
+            && made->most == wanted->most && slice_equal(made->text, wanted->text)) return &made->set;
     }
+    return NULL;
+}
+
+static struct set keep_made(struct schema *s, struct made made) {
+    if (s->status == PLUMB_OK) s->made[s->n_made++ % N_MADE] = made;
+    return made.set;
+}
+
+/* Makes the language of a pattern, a format or lengths, unless it was made before. */
+static struct set set_of_made(struct schema *s, uint32_t m, struct made wanted) {
+    const struct set *known = find_made(s, &wanted);
+    if (known) return *known;
     struct slice text = wanted.text;
     int64_t most = wanted.most != UINT32_MAX ? (int64_t)wanted.most : LANGUAGE_UNBOUNDED;
-    wanted.language = wanted.keyword == KEY_PATTERN ? language_regex(s->languages, text.data, text.n, REGEX_SEARCH)
-                      : wanted.keyword == KEY_FORMAT ? language_format(s->languages, text.data, text.n)
-                      : language_length(s->languages, wanted.least, most);
-    if (wanted.language) s->made[s->n_made++ % N_MADE] = wanted;
-    return of_language(s, STRINGS, wanted.language, m);
+    wanted.set = of_language(s, STRINGS, wanted.keyword == KEY_PATTERN
+                             ? language_regex(s->languages, text.data, text.n, REGEX_SEARCH)
+                             : wanted.keyword == KEY_FORMAT ? language_format(s->languages, text.data, text.n)
+                             : language_length(s->languages, wanted.least, most), m);
+    wanted.set.has_some = wanted.keyword != KEY_PATTERN;
+    return keep_made(s, wanted);
+}
+
+static struct set set_of_number_format(struct schema *s, enum domain domain, uint32_t m) {
+    struct made made = {.keyword = KEY_FORMAT, .domain = domain, .text = s->nodes[m].text};
+    const struct number_format *format = number_format_of(made.text);
+    const struct set *known = find_made(s, &made);
+    if (known || !format || s->options->format_is_note) return known ? *known : s->any[domain];
+    const struct number_range range = {.minimum = format->least, .maximum = format->most};
+    made.set = set_of_numbers(s, domain, range, format->integers, m);
+    made.set.has_some = true;
+    return keep_made(s, made);
 }
 
 static struct set set_of_text_keyword(struct schema *s, uint32_t m) {
     struct slice text = s->nodes[m].text;
     uint32_t schema = s->nodes[m].parent, min = node_keyword(s, schema, KEY_MIN_LENGTH);
     uint32_t max = node_keyword(s, schema, KEY_MAX_LENGTH);
-    struct shown shown;
     switch (s->nodes[m].keyword) {
     case KEY_MIN_LENGTH:
     case KEY_MAX_LENGTH: {
@@ -296,22 +368,15 @@ static struct set set_of_text_keyword(struct schema *s, uint32_t m) {
             schema_fail(s, PLUMB_ERROR_UNSUPPORTED, m, "more than %d characters", MAX_LENGTH);
         }
         if (least == 0 && max == 0) break;
-        struct set set = set_of_made(s, m, (struct made){KEY_MIN_LENGTH, least, most, {"", 0}, NULL});
-        set.has_some = true;
-        return set;
+        return set_of_made(s, m, (struct made){.keyword = KEY_MIN_LENGTH, .least = least, .most = most,
+                                                .text = {"", 0}});
     }
     case KEY_PATTERN:
         if (!compiles(s, text, m)) break;
-        return set_of_made(s, m, (struct made){KEY_PATTERN, 0, 0, text, NULL});
+        return set_of_made(s, m, (struct made){.keyword = KEY_PATTERN, .text = text});
     case KEY_FORMAT:
-        if (s->options->format_is_note) break;
-        if (language_has_format(text.data, text.n)) {
-            struct set set = set_of_made(s, m, (struct made){KEY_FORMAT, 0, 0, text, NULL});
-            set.has_some = true;
-            return set;
-        }
-        schema_refuse(s, m, "the format '%s' is not enforced", show_bytes(&shown, text.data, text.n));
-        break;
+        if (s->options->format_is_note || !language_has_format(text.data, text.n)) break;
+        return set_of_made(s, m, (struct made){.keyword = KEY_FORMAT, .text = text});
     default: break;
     }
     return s->any[STRINGS];
@@ -383,8 +448,8 @@ static struct set set_of_keyword(struct schema *s, enum domain domain, uint32_t 
     }
     case KEY_MIN_LENGTH:
     case KEY_MAX_LENGTH:
-    case KEY_PATTERN:
-    case KEY_FORMAT: return set_of_text_keyword(s, m);
+    case KEY_PATTERN: return set_of_text_keyword(s, m);
+    case KEY_FORMAT: return domain == STRINGS ? set_of_text_keyword(s, m) : set_of_number_format(s, domain, m);
     case KEY_MINIMUM:
     case KEY_MAXIMUM:
     case KEY_EXCLUSIVE_MINIMUM:

@@ -1,6 +1,8 @@
 /* Drafts become shapes: what each member and each element must fulfil, and what must be contained or unique. */
 #include "grammar/schema_walk.h"
 
+#include <stdlib.h>
+
 /* ---- from a draft to a shape ------------------------------------------------------------------------------------- */
 
 static void add_shape(struct walk *w, struct shape *shape) {
@@ -268,7 +270,7 @@ void finish_object(struct walk *w, const struct draft *d) {
     if (s->status == PLUMB_OK) add_shape(w, shape);
 }
 
-enum { MAX_STATES = 2000, MAX_UNIQUE = 8 };
+enum { MAX_STATES = 2000, MAX_UNIQUE = 62 };
 
 static struct goal *element_goal(const struct shape *shape, size_t i) {
     return i < shape->n_prefix ? shape->prefix[i] : shape->rest;
@@ -330,63 +332,106 @@ static void make_counting(struct walk *w, struct shape *shape, const struct cont
     }
 }
 
-struct values { struct schema *s; uint32_t parent, n, nodes[MAX_UNIQUE]; enum value_kind kind; };
+/* The values that fit the elements of an array whose elements differ. */
+struct values { struct schema *s; uint32_t parent, n, nodes[MAX_UNIQUE]; enum value_kind kind; bool too_many; };
 
 static bool add_value(void *user, const char *text, size_t n) {
     struct values *v = user;
-    if (v->n == MAX_UNIQUE) return false;
+    v->too_many = v->n == MAX_UNIQUE;
+    if (v->too_many) return false;
     uint32_t node = schema_add_value(v->s, v->parent, v->kind, text, n);
     v->nodes[v->n++] = node;
     return node != 0;
 }
 
-/* An automaton whose states are the sets of values that were there.  Refused unless the elements have few values. */
-static void make_unique(struct walk *w, struct shape *shape, uint32_t node, bool has_contained) {
+/* Lists the values of a goal.  Returns false if there are more than MAX_UNIQUE, or arrays or objects among them. */
+static bool list_values(struct schema *s, struct goal *goal, struct values *values) {
     static const struct { enum value_kind kind; const char *text; } constants[] =
         {{JSON_NULL, "null"}, {JSON_FALSE, "false"}, {JSON_TRUE, "true"}};
-    struct schema *s = w->s;
-    struct goal *rest = shape->rest;
-    struct values values = {.s = s, .parent = node};
-    bool few = shape->n_prefix == 0 && !has_contained && !goal_is_any(rest) && !rest->is_expanding
-               && s->nesting < MAX_NESTING / 2;
-    if (few) {
-        s->nesting += 2;
-        goal_expand(s, rest);
-        s->nesting -= 2;
-        few = !rest->shapes;
+    if (goal_is_any(goal) || goal->is_expanding || s->nesting >= MAX_NESTING / 2) return false;
+    s->nesting += 2;
+    goal_expand(s, goal);
+    s->nesting -= 2;
+    if (goal->shapes) return false;
+    for (int i = 0; i < 3; i++) {
+        values->kind = constants[i].kind;
+        if (goal->sets[CONSTANTS].constants >> i & 1) add_value(values, constants[i].text, 0);
     }
-    for (int i = 0; i < 3 && few; i++) {
-        values.kind = constants[i].kind;
-        if (rest->sets[CONSTANTS].constants >> i & 1) few = add_value(&values, constants[i].text, 0);
-    }
-    for (enum domain domain = STRINGS; domain <= NUMBERS && few && s->status == PLUMB_OK; domain++) {
+    for (enum domain domain = STRINGS; domain <= NUMBERS && s->status == PLUMB_OK; domain++) {
         uint32_t n = 0;
-        if (rest->sets[domain].language == s->none[domain].language) continue;
-        values.kind = domain == STRINGS ? JSON_STRING : JSON_NUMBER;
-        few = rest->sets[domain].language != s->any[domain].language;
-        if (few && language_enumerate(s->languages, rest->sets[domain].language, MAX_UNIQUE, add_value, &values, &n)
-                   != PLUMB_OK) schema_language_failed(s, node);
-        few &= n <= MAX_UNIQUE && values.n <= MAX_UNIQUE && (n < MAX_UNIQUE || values.n == n);
+        const struct language *language = goal->sets[domain].language;
+        if (language == s->none[domain].language) continue;
+        if (language == s->any[domain].language) return false;
+        values->kind = domain == STRINGS ? JSON_STRING : JSON_NUMBER;
+        plumb_status status = language_enumerate(s->languages, language, MAX_UNIQUE + 1, add_value, values, &n);
+        if (status == PLUMB_ERROR_MEMORY) schema_language_failed(s, values->parent);
+        s->err->status = PLUMB_OK;   /* a language that cannot be listed is too large */
+        if (status != PLUMB_OK || values->too_many) return false;
     }
-    if (!few || s->status != PLUMB_OK) {
-        schema_refuse(s, node, "uniqueItems is enforced only if at most %d null, boolean, string or number values "
-                      "fit the elements", MAX_UNIQUE);
+    return true;
+}
+
+/* How many sets of at most max of n values there are; more than MAX_STATES if there are more. */
+static size_t count_subsets(size_t n, size_t max) {
+    size_t of_size = 1, all = 1;
+    for (size_t i = 1; i <= n && i <= max && all <= MAX_STATES; i++) {
+        of_size = of_size * (n - i + 1) / i;
+        all += of_size;
+    }
+    return all;
+}
+
+static uint64_t hash_subset(const void *subsets, size_t i) {
+    return ((const uint64_t *)subsets)[i] * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+}
+
+/* The number of a set of values, which is added if it is new. */
+static uint32_t state_of_subset(struct schema *s, struct hash_index *index, uint64_t *subsets, size_t *n,
+                                uint64_t subset) {
+    if (!hash_index_reserve(index, *n, hash_subset, subsets)) {
+        schema_no_memory(s);
+        return 0;
+    }
+    size_t slot = hash_index_first(index, hash_subset(&subset, 0));
+    while (index->slots[slot] != 0 && subsets[index->slots[slot] - 1] != subset) slot = hash_index_next(index, slot);
+    if (index->slots[slot] == 0) {
+        subsets[*n] = subset;
+        index->slots[slot] = (uint32_t)++*n;
+    }
+    return index->slots[slot] - 1;
+}
+
+/* An automaton whose states are the sets of values that were there.  Refused unless these are few. */
+static void make_unique(struct walk *w, struct shape *shape, uint32_t node, bool has_contained) {
+    struct schema *s = w->s;
+    struct values values = {.s = s, .parent = node};
+    bool few = shape->n_prefix == 0 && !has_contained && list_values(s, shape->rest, &values);
+    size_t n_states = few ? count_subsets(values.n, shape->max) : 0, n = 0;
+    if (!few || n_states > MAX_STATES || s->status != PLUMB_OK) {
+        schema_refuse(s, node, "uniqueItems is enforced only for null, booleans, strings and numbers of which at most "
+                      "%d sets are possible, such as all sets of 10 values, or the pairs of 62", MAX_STATES);
         return;
     }
-    shape->n_states = (size_t)1 << values.n;
-    shape->states = schema_alloc(s, shape->n_states * sizeof *shape->states);
-    for (size_t i = 0; i < shape->n_states && shape->states; i++) {
-        struct state *state = &shape->states[i];
-        uint32_t n = 0;
-        for (size_t k = 0; k < values.n; k++) n += (uint32_t)(i >> k & 1);
-        state->accepts = n >= shape->min && n <= shape->max;
-        state->steps = n < shape->max ? schema_alloc(s, (values.n + 1) * sizeof *state->steps) : NULL;
-        for (uint32_t k = 0; k < values.n && state->steps; k++) {
-            if (i >> k & 1) continue;
+    struct hash_index index = {0};
+    uint64_t *subsets = schema_alloc(s, (n_states + 1) * sizeof *subsets);
+    struct state *states = schema_alloc(s, n_states * sizeof *states);
+    if (subsets && states) state_of_subset(s, &index, subsets, &n, 0);
+    for (size_t i = 0; i < n && s->status == PLUMB_OK; i++) {
+        uint32_t size = 0;
+        for (size_t k = 0; k < values.n; k++) size += (uint32_t)(subsets[i] >> k & 1);
+        states[i].accepts = size >= shape->min && size <= shape->max;
+        if (size >= shape->max) continue;
+        states[i].steps = schema_alloc(s, (values.n + 1) * sizeof *states[i].steps);
+        for (uint32_t k = 0; k < values.n && states[i].steps && schema_work(s, 1); k++) {
             const uint32_t value = claim(values.nodes[k], CLAIM_VALUE, false);
-            state->steps[state->n_steps++] = (struct step){goal_of(s, &value, 1, node), (uint32_t)(i | (size_t)1 << k)};
+            if (subsets[i] >> k & 1) continue;
+            uint32_t to = state_of_subset(s, &index, subsets, &n, subsets[i] | (uint64_t)1 << k);
+            states[i].steps[states[i].n_steps++] = (struct step){goal_of(s, &value, 1, node), to};
         }
     }
+    free(index.slots);
+    shape->states = states;
+    shape->n_states = n_states;
 }
 
 void finish_array(struct walk *w, const struct draft *d) {

@@ -156,7 +156,7 @@ static const struct keyword_row rows[] = {
     {"minLength", KEY_MIN_LENGTH, FORM_COUNT, ON_STRINGS},
     {"maxLength", KEY_MAX_LENGTH, FORM_COUNT, ON_STRINGS},
     {"pattern", KEY_PATTERN, FORM_STRING, ON_STRINGS},
-    {"format", KEY_FORMAT, FORM_STRING, ON_STRINGS},
+    {"format", KEY_FORMAT, FORM_STRING, ON_STRINGS | ON_NUMBERS},
     {"minimum", KEY_MINIMUM, FORM_NUMBER, ON_NUMBERS},
     {"maximum", KEY_MAXIMUM, FORM_NUMBER, ON_NUMBERS},
     {"exclusiveMinimum", KEY_EXCLUSIVE_MINIMUM, FORM_NUMBER_OR_BOOLEAN, ON_NUMBERS},
@@ -183,6 +183,7 @@ static const struct keyword_row rows[] = {
     {"dependentSchemas", KEY_DEPENDENT_SCHEMAS, FORM_MAP, ON_OBJECTS},
     {"dependencies", KEY_DEPENDENCIES, FORM_DEPENDENCIES, ON_OBJECTS},
     {"unevaluatedProperties", KEY_UNEVALUATED_PROPERTIES, FORM_SCHEMA, ON_OBJECTS},
+    {"nullable", KEY_NULLABLE, FORM_ANY, 0},
     {"$id", KEY_ID, FORM_ANY, 0},
     {"id", KEY_ID, FORM_ANY, 0},
     {"$anchor", KEY_ANCHOR, FORM_ANY, 0},
@@ -398,6 +399,21 @@ static const char *misfit(const struct schema *s, uint32_t node, enum form form)
     return NULL;
 }
 
+/* Warns of a format that restricts nothing that the schema's type allows, and of nullable without a type. */
+static void warn_of_note(struct schema *s, uint32_t schema, uint32_t m) {
+    char sentence[200];
+    struct shown shown;
+    bool is_format = s->nodes[m].keyword == KEY_FORMAT && !s->options->format_is_note;
+    bool is_nullable = s->nodes[m].keyword == KEY_NULLABLE && s->nodes[m].kind == JSON_TRUE;
+    if (!is_format && !is_nullable) return;
+    uint32_t type = node_keyword(s, schema, KEY_TYPE);
+    if (is_nullable && type == 0) warn(s, m, "ignored: nullable adds null to a type, and there is none beside it");
+    if (!is_format || format_is_known(s, m, type)) return;
+    snprintf(sentence, sizeof sentence, "the format '%s' is not enforced",
+             show_bytes(&shown, s->nodes[m].text.data, s->nodes[m].text.n));
+    warn(s, m, sentence);
+}
+
 void schema_enter(struct schema *s, uint32_t node) {
     if (s->nodes[node].is_entered) return;
     s->nodes[node].is_entered = true;
@@ -413,6 +429,9 @@ void schema_enter(struct schema *s, uint32_t node) {
         }
         const char *wanted = misfit(s, m, keyword_row(keyword)->form);
         if (wanted) schema_fail(s, PLUMB_ERROR_ARGUMENT, m, "expected %s", wanted);
+    }
+    for (uint32_t m = s->nodes[node].first; m != 0 && !only_ref && s->status == PLUMB_OK; m = s->nodes[m].next) {
+        warn_of_note(s, node, m);
     }
 }
 
