@@ -228,15 +228,11 @@ static bool refine(struct languages *all, const struct dfa *a, struct partition 
     return true;
 }
 
+/* Whether a table is too large.  One that is not yet minimal may have more states than LANGUAGE_MAX_STATES. */
 static bool too_large(struct languages *all, uint64_t n_state, uint64_t n_class) {
-    if (n_state > LANGUAGE_MAX_STATES) {
-        error_set(all->err, PLUMB_ERROR_UNSUPPORTED, "the automaton has more than %d states", LANGUAGE_MAX_STATES);
-    } else if (n_class >= DFA_MAX_CLASSES || n_state * n_class > DFA_MAX_CELLS) {
-        error_set(all->err, PLUMB_ERROR_UNSUPPORTED, "the automaton has %llu states and %llu classes of characters, "
-                  "too many", (unsigned long long)n_state, (unsigned long long)n_class);
-    } else {
-        return false;
-    }
+    if (n_class < DFA_MAX_CLASSES && n_state * n_class <= DFA_MAX_CELLS) return false;
+    error_set(all->err, PLUMB_ERROR_UNSUPPORTED, "the automaton has %llu states and %llu classes of characters, too "
+              "many", (unsigned long long)n_state, (unsigned long long)n_class);
     return true;
 }
 
@@ -262,6 +258,10 @@ static const struct dfa *quotient(struct languages *all, const struct dfa *raw, 
                                   uint32_t *memory) {
     uint32_t k = raw->n_class, n = 0;
     uint32_t *number = memory, *order = memory + p->n, *merged = order + p->n, *rows = merged + k, n_merged;
+    if (p->n > LANGUAGE_MAX_STATES) {
+        error_set(all->err, PLUMB_ERROR_UNSUPPORTED, "the automaton has more than %d states", LANGUAGE_MAX_STATES);
+        return NULL;
+    }
     for (uint32_t b = 0; b < p->n; b++) number[b] = UINT32_MAX;
     number[p->block_of[0]] = n;
     order[n++] = 0;   /* a state of each block */

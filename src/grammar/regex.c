@@ -3,6 +3,7 @@
  * It reads the syntax of the flag u, and also what only the syntax without it allows and what can mean one thing only:
  * `\-` and `\@`, a `-` beside a class escape, `{`, `}` and `]` on their own.
  */
+#include "grammar/emoji.h"
 #include "grammar/regex.h"
 #include "tokenizer/unicode.h"
 
@@ -156,21 +157,43 @@ static bool read_escape(struct parser *p, bool in_class, uint32_t *cp) {
     return false;
 }
 
-/* The names of \p{} that unicode.h knows; Z is White_Space without controls. */
+/* The properties of \p{}: classes of unicode.h, and spans of emoji.h. */
+enum { SEPARATORS = 100, ANY, ASCII };   /* beside the classes; separators are White_Space without controls */
+#define SPANS(table) (table), sizeof (table) / sizeof *(table)
 static const struct property {
     const char *name, *long_name;
-    int class;
+    uint32_t class;
+    const uint32_t *spans;   /* NULL: those of the class */
+    size_t n_spans;
 } properties[] = {
-    {"L", "Letter", UNICODE_LETTER}, {"N", "Number", UNICODE_NUMBER}, {"M", "Mark", UNICODE_MARK},
-    {"M", "Combining_Mark", UNICODE_MARK}, {"P", "Punctuation", UNICODE_PUNCTUATION}, {"P", "punct",
-    UNICODE_PUNCTUATION}, {"S", "Symbol", UNICODE_SYMBOL}, {"Z", "Separator", -1}, {"Any", "Any", -2},
-    {"ASCII", "ASCII", -3}
+    {"L", "Letter", UNICODE_LETTER, NULL, 0}, {"N", "Number", UNICODE_NUMBER, NULL, 0},
+    {"M", "Mark", UNICODE_MARK, NULL, 0}, {"M", "Combining_Mark", UNICODE_MARK, NULL, 0},
+    {"P", "Punctuation", UNICODE_PUNCTUATION, NULL, 0}, {"P", "punct", UNICODE_PUNCTUATION, NULL, 0},
+    {"S", "Symbol", UNICODE_SYMBOL, NULL, 0}, {"Z", "Separator", SEPARATORS, NULL, 0}, {"Any", "Any", ANY, NULL, 0},
+    {"ASCII", "ASCII", ASCII, NULL, 0}, {"EComp", "Emoji_Component", 0, SPANS(emoji_component)},
+    {"ExtPict", "Extended_Pictographic", 0, SPANS(extended_pictographic)},
+    {"RI", "Regional_Indicator", 0, SPANS(regional_indicator)}
 };
 
 static void add_spaces(struct spans *s, uint32_t from) {
     for (uint32_t cp = from; cp <= 0x3000; cp++) {
         if (unicode_is_space(cp) && cp != 0x85) spans_add(s, cp, cp);
     }
+}
+
+static const struct charset *property_set(struct parser *p, const struct property *row, bool negated) {
+    struct spans s = {0};
+    for (size_t i = 0; i < row->n_spans; i++) {
+        spans_add(&s, row->spans[i] >> 8, (row->spans[i] >> 8) + (row->spans[i] & 0xff));
+    }
+    for (uint32_t i = 0; i < unicode_ranges_count && !row->spans; i++) {
+        if ((unicode_ranges[i] & 0xff) != row->class) continue;
+        uint32_t last = i + 1 < unicode_ranges_count ? (unicode_ranges[i + 1] >> 8) - 1 : 0x10ffff;
+        spans_add(&s, unicode_ranges[i] >> 8, last);
+    }
+    if (row->class == SEPARATORS) add_spaces(&s, ' ');
+    if (row->class == ANY || row->class == ASCII) spans_add(&s, 0, row->class == ANY ? 0x10ffff : 0x7f);
+    return spans_set(p->all, &s, negated);
 }
 
 static const struct charset *read_property(struct parser *p, size_t begin, bool negated) {
@@ -186,19 +209,12 @@ static const struct charset *read_property(struct parser *p, size_t begin, bool 
         const char *names[] = {row->name, row->long_name};
         for (int j = 0; j < 2; j++) {
             if (end - p->at != strlen(names[j]) || !next_is(p, names[j])) continue;
-            struct spans s = {0};
             p->at = end + 1;
-            if (row->class == -1) add_spaces(&s, ' ');
-            if (row->class < -1) spans_add(&s, 0, row->class == -2 ? 0x10ffff : 0x7f);
-            for (uint32_t k = 0; k < unicode_ranges_count && row->class >= 0; k++) {
-                if ((int)(unicode_ranges[k] & 0xff) != row->class) continue;
-                uint32_t last = k + 1 < unicode_ranges_count ? (unicode_ranges[k + 1] >> 8) - 1 : 0x10ffff;
-                spans_add(&s, unicode_ranges[k] >> 8, last);
-            }
-            return spans_set(p->all, &s, negated);
+            return property_set(p, row, negated);
         }
     }
-    return unsupported(p, begin, "this property of \\p{} is not supported; L, M, N, P, S, Z, Any and ASCII are");
+    return unsupported(p, begin, "this property of \\p{} is not supported; L, M, N, P, S, Z, Any, ASCII, "
+                       "Emoji_Component, Extended_Pictographic and Regional_Indicator are");
 }
 
 /* Reads \d \D \s \S \w \W \p \P, of which the backslash is read.  Leaves *set NULL if it is another escape.  Returns
@@ -447,15 +463,10 @@ static const struct language *match_alternative(struct languages *all, const str
     return inner;
 }
 
-const struct language *regex_language(struct languages *all, const char *regex, size_t n, enum regex_match match,
-                                      const struct language *(*named)(struct languages *all, const char *name,
-                                                                      size_t n)) {
+/* The strings with a match of a tree. */
+static const struct language *matches_of(struct languages *all, const struct language *tree, enum regex_match match) {
     enum { MAX_SEARCH_STATES = 200 };   /* of an automaton that is preferred to a concatenation with any string */
-    struct parser p = {.all = all, .text = regex, .n = n, .named = named};
-    const struct language *tree = read_union(&p), *any = language_any(all), *whole, *alternatives;
-    if (!tree || !any) return NULL;
-    if (more(&p)) return malformed(&p, p.at, "there is no ( for this )");
-    if (tree->n_state > LANGUAGE_MAX_STATES) return too_large(&p, 0, tree->n_state);
+    const struct language *any = language_any(all), *whole, *alternatives;
     bool searches = false, is_union = tree->kind == LANGUAGE_UNION && tree->n > 0;
     uint32_t n_part = is_union ? tree->n : 1;
     const struct language *const *parts = is_union ? tree->parts : &tree;
@@ -480,6 +491,35 @@ const struct language *regex_language(struct languages *all, const char *regex, 
     if (!dfa && all->err->status == PLUMB_ERROR_MEMORY) return NULL;
     all->err->status = before;
     return alternatives;
+}
+
+/* ^(?=AHEAD)REST as the strings with a match of ^AHEAD and of ^REST: what both have in common may be too large by
+ * itself, but not together with a format. */
+static const struct language *matches_apart(struct languages *all, const struct language *tree,
+                                            enum regex_match match) {
+    const struct language *start = tree->parts[0], *ahead = tree->parts[1];
+    const struct language *rest = language_node(all, LANGUAGE_CONCAT, tree->parts + 2, tree->n - 2);
+    ahead = language_concat(all, start, ahead->parts[0]);
+    rest = language_concat(all, start, rest);
+    return ahead && rest ? language_intersect(all, matches_of(all, ahead, REGEX_SEARCH), matches_of(all, rest, match))
+                         : NULL;
+}
+
+const struct language *regex_language(struct languages *all, const char *regex, size_t n, enum regex_match match,
+                                      const struct language *(*named)(struct languages *all, const char *name,
+                                                                      size_t n)) {
+    struct parser p = {.all = all, .text = regex, .n = n, .named = named};
+    const struct language *tree = read_union(&p);
+    if (!tree || !language_any(all)) return NULL;
+    if (more(&p)) return malformed(&p, p.at, "there is no ( for this )");
+    if (tree->n_state > LANGUAGE_MAX_STATES) return too_large(&p, 0, tree->n_state);
+    plumb_status before = all->err->status;
+    const struct language *matches = matches_of(all, tree, match);
+    bool is_apart = tree->kind == LANGUAGE_CONCAT && tree->n > 1 && tree->parts[0]->kind == LANGUAGE_START
+                    && tree->parts[1]->kind == LANGUAGE_AHEAD;
+    if (matches || !is_apart || all->err->status != PLUMB_ERROR_UNSUPPORTED) return matches;
+    all->err->status = before;
+    return matches_apart(all, tree, match);
 }
 
 const struct language *language_regex(struct languages *all, const char *regex, size_t n, enum regex_match match) {

@@ -254,6 +254,10 @@ const struct language *language_intersect(struct languages *all, const struct la
                                                                                                        : b->most;
         return most != LANGUAGE_UNBOUNDED && most < least ? language_none(all) : language_length(all, least, most);
     }
+    /* a & (b0 & b1) is made as (a & b1) & b0: b may be too large by itself, as a pattern that counts in a lookahead. */
+    if (b->kind == LANGUAGE_INTERSECT && !b->dfa) {
+        return language_intersect(all, language_intersect(all, a, b->parts[1]), b->parts[0]);
+    }
     return language_node(all, LANGUAGE_INTERSECT, (const struct language *const[]){a, b}, 2);
 }
 

@@ -58,7 +58,7 @@ enum regex_match {
 };
 /* The strings that an ECMA-262 regular expression matches, with its flag u and no other.  Refused by name, with the
  * position: back-references, lookbehind, modifiers, and \p{} of other properties than general categories L, M, N, P, S
- * and Z. */
+ * and Z, and Any, ASCII, Emoji_Component, Extended_Pictographic and Regional_Indicator. */
 const struct language *language_regex(struct languages *all, const char *regex, size_t n, enum regex_match match);
 
 /* Decimal texts of numbers in a range.  Bounds and the divisor are texts of JSON numbers of any size ("-12", "0.5",

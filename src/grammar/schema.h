@@ -171,7 +171,8 @@ void sets_begin(struct schema *s);
 /* The scalars of a domain that fulfil a claim. */
 struct set set_of_claim(struct schema *s, enum domain domain, uint32_t claim);
 struct set set_and(struct schema *s, enum domain domain, struct set a, struct set b);
-bool set_is_empty(struct schema *s, enum domain domain, struct set a);
+/* node: for the message of a failure. */
+bool set_is_empty(struct schema *s, enum domain domain, struct set a, uint32_t node);
 /* The bits ON_... that the value of `type` names, and whether numbers must be integers. `nullable: true` beside it, of
  * OpenAPI 3.0, adds null. */
 unsigned types_of(const struct schema *s, uint32_t type, uint8_t *constants, bool *integers);

@@ -110,7 +110,7 @@ void goal_expand(struct schema *s, struct goal *g) {
     for (enum domain d = CONSTANTS; d <= NUMBERS; d++) {
         struct set set = s->any[d];
         for (uint32_t i = 0; i < g->n_claims; i++) set = set_and(s, d, set, set_of_claim(s, d, g->claims[i]));
-        g->sets[d] = set_is_empty(s, d, set) ? s->none[d] : set;
+        g->sets[d] = set_is_empty(s, d, set, g->node) ? s->none[d] : set;
     }
     struct shape **end = &g->shapes;
     for (enum domain d = ARRAYS; d <= OBJECTS; d++) {

@@ -105,13 +105,13 @@ static struct set set_not(struct schema *s, enum domain domain, struct set b) {
                                                     : language_minus(s->languages, plain_numbers(s), b.language), 0);
 }
 
-bool set_is_empty(struct schema *s, enum domain domain, struct set a) {
+bool set_is_empty(struct schema *s, enum domain domain, struct set a, uint32_t node) {
     if (domain == CONSTANTS) return a.constants == 0;
     if (a.has_some || same(a, s->none[domain]) || same(a, s->any[domain]) || s->status != PLUMB_OK) {
         return same(a, s->none[domain]);
     }
     bool empty = false;
-    if (language_is_empty(s->languages, a.language, &empty) != PLUMB_OK) schema_language_failed(s, 0);
+    if (language_is_empty(s->languages, a.language, &empty) != PLUMB_OK) schema_language_failed(s, node);
     return empty;
 }
 
@@ -239,7 +239,7 @@ static struct set set_of_numbers(struct schema *s, enum domain domain, struct nu
     set.has_integers = range.integer;
     bool is_empty = false;
     if (language_is_empty(s->languages, set.language, &is_empty) != PLUMB_OK) schema_language_failed(s, node);
-    if (is_empty && !set_is_empty(s, domain, wanted)) {
+    if (is_empty && !set_is_empty(s, domain, wanted, node)) {
         schema_fail(s, PLUMB_ERROR_UNSUPPORTED, node, "all numbers in this range have more digits than are written: at "
                     "most 15 before and 16 after the point, 15 in all beside an exclusive bound");
     }
@@ -304,13 +304,21 @@ bool format_is_known(const struct schema *s, uint32_t format, uint32_t type) {
            || (bits & ON_NUMBERS && number_format_of(name) != NULL);
 }
 
-static bool compiles(struct schema *s, struct slice regex, uint32_t node) {
+/* Whether a pattern compiles, together with a format beside it. */
+static bool compiles(struct schema *s, uint32_t pattern) {
     if (!s->options->lenient) return true;   /* the failure is that of the compiler */
     struct error err = {PLUMB_OK, ""};
     struct languages *own = languages_create(&err);
-    bool fine = own && language_regex(own, regex.data, regex.n, REGEX_SEARCH) != NULL;
+    struct slice regex = s->nodes[pattern].text;
+    uint32_t format = node_keyword(s, s->nodes[pattern].parent, KEY_FORMAT);
+    struct slice name = format != 0 ? s->nodes[format].text : (struct slice){"", 0};
+    const struct language *l = own ? language_regex(own, regex.data, regex.n, REGEX_SEARCH) : NULL;
+    if (l && language_has_format(name.data, name.n)) {
+        l = language_intersect(own, language_format(own, name.data, name.n), l);
+    }
+    bool is_empty, fine = l && language_is_empty(own, l, &is_empty) == PLUMB_OK;
     languages_free(own);
-    if (!fine) schema_refuse(s, node, "ignored: %s", err.message);
+    if (!fine) schema_refuse(s, pattern, "ignored: %s", err.message);
     return fine;
 }
 
@@ -372,7 +380,7 @@ static struct set set_of_text_keyword(struct schema *s, uint32_t m) {
                                                 .text = {"", 0}});
     }
     case KEY_PATTERN:
-        if (!compiles(s, text, m)) break;
+        if (!compiles(s, m)) break;
         return set_of_made(s, m, (struct made){.keyword = KEY_PATTERN, .text = text});
     case KEY_FORMAT:
         if (s->options->format_is_note || !language_has_format(text.data, text.n)) break;
@@ -395,7 +403,7 @@ static struct set set_of_one(struct schema *s, enum domain domain, uint32_t list
     for (uint32_t i = s->nodes[list].first; i != 0; i = s->nodes[i].next) {
         struct set own = set_of_schema(s, domain, i), equal = other == domain ? own : set_of_schema(s, other, i);
         struct set both = set_and(s, other, seen, equal);
-        if (!set_is_empty(s, other, both)) twice = set_or(s, other, twice, both);
+        if (!set_is_empty(s, other, both, i)) twice = set_or(s, other, twice, both);
         seen = set_or(s, other, seen, equal);
         some = set_or(s, domain, some, own);
     }
@@ -470,9 +478,12 @@ static struct set compute_set(struct schema *s, enum domain domain, uint32_t nod
         if (domain == CONSTANTS ? set.constants == 0 : same(set, s->none[domain])) return set;
         ranged = domain >= NUMBERS && !same(set, s->any[domain]);   /* it is integer, with the bounds */
     }
+    /* A format comes first, since a pattern beside it may be too large by itself. */
+    uint32_t format = node_keyword(s, node, KEY_FORMAT);
+    if (format != 0) set = set_and(s, domain, set, set_of_keyword(s, domain, format));
     for (uint32_t m = s->nodes[node].first; m != 0 && schema_work(s, 1); m = s->nodes[m].next) {
         enum keyword keyword = s->nodes[m].keyword;
-        if (keyword == KEY_NONE || m == type) continue;
+        if (keyword == KEY_NONE || m == type || m == format) continue;
         if (keyword_row(keyword)->on == ON_NUMBERS) {
             if (ranged) continue;
             ranged = true;

@@ -470,7 +470,7 @@ static bool provably_empty(struct schema *s, struct goal *g, uint32_t depth) {
     goal_expand(s, g);
     s->nesting -= 2;
     for (enum domain d = CONSTANTS; d <= NUMBERS; d++) {
-        if (!set_is_empty(s, d, g->sets[d])) return false;
+        if (!set_is_empty(s, d, g->sets[d], g->node)) return false;
     }
     for (const struct shape *shape = g->shapes; shape; shape = shape->next) {
         if (!shape_provably_empty(s, shape, depth - 1)) return false;
