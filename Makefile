@@ -281,11 +281,11 @@ own_relaxed = $(if $(findstring -relaxed,$1),$(relaxed_sources))
 variant = $(call objects,$(emcc_dir),$(filter-out $(call own_mt,$1) $(call own_relaxed,$1),$2)) \
     $(call objects,$(emcc_dir)-mt,$(call own_mt,$1)) $(call objects,$(emcc_dir)-relaxed,$(call own_relaxed,$1))
 
-# Unmodified copies of the libraries that the package uses; marked and dompurify are those of its chat page.  Without a
+# Unmodified copies of the libraries that the package uses; markdown-it and dompurify are those of its chat page.  Without a
 # bundler a page cannot import from node_modules, and a worker cannot import by name.
 vendor := web/dist/vendor
 vendored := $(vendor)/jinja/index.js $(vendor)/noble-hashes/sha2.js $(vendor)/json-schema/index.js \
-    $(vendor)/marked/marked.esm.d.ts $(vendor)/dompurify/purify.es.mjs
+    $(vendor)/markdown-it/markdown-it.esm.min.d.mts $(vendor)/dompurify/purify.es.mjs
 # $(call vendor_rule,FILE OF web/dist/vendor,PACKAGE,ITS FOLDER,FILES[,LICENCE])
 define vendor_rule
 $(vendor)/$1: web/node_modules/$2/$3/$(notdir $1) Makefile
@@ -300,10 +300,12 @@ $(eval $(call vendor_rule,noble-hashes/sha2.js,@noble/hashes,.,sha2.js _md.js _u
     sha2.d.ts _md.d.ts _u64.d.ts utils.d.ts))
 # The package of this validator has no file with its licence.
 $(eval $(call vendor_rule,json-schema/index.js,@cfworker/json-schema,dist/esm,*.js *.d.ts,web/licences/json-schema))
-$(eval $(call vendor_rule,marked/marked.esm.js,marked,lib,marked.esm.js marked.d.ts))
-# TypeScript looks for the types of marked.esm.js under this name.
-$(vendor)/marked/marked.esm.d.ts: $(vendor)/marked/marked.esm.js
-	$Qcp $(@D)/marked.d.ts $@
+# It contains other libraries, whose licences are in the same file.
+$(eval $(call vendor_rule,markdown-it/markdown-it.esm.min.mjs,markdown-it,dist/browser,markdown-it.esm.min.mjs,\
+    web/licences/markdown-it))
+# TypeScript looks for the types of markdown-it.esm.min.mjs under this name.
+$(vendor)/markdown-it/markdown-it.esm.min.d.mts: $(vendor)/markdown-it/markdown-it.esm.min.mjs
+	$Qcp web/node_modules/markdown-it/dist/markdown-it.d.mts $@
 $(eval $(call vendor_rule,dompurify/purify.es.mjs,dompurify,dist,purify.es.mjs purify.es.d.mts))
 
 wasm: $(plumb_wasm) $(cli_wasm) $(vendored) ## Builds web/dist: the modules for browsers and Node, and libraries.

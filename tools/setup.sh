@@ -229,7 +229,7 @@ case $target in
         need_emcc
         need_wasi
         apt_install
-        need_npm web marked
+        need_npm web markdown-it
         [ "$target" = run ] || need_gguf
         ;;
     package)
@@ -237,7 +237,7 @@ case $target in
         need_wasi
         apt_install
         need_npm . typescript
-        need_npm web marked
+        need_npm web markdown-it
         ;;
     test)
         [ $# -gt 0 ] || set -- native node chromium firefox webkit wasmtime
@@ -255,7 +255,7 @@ case $target in
         done
         apt_install
         need_npm . webpack-cli
-        need_npm web marked
+        need_npm web markdown-it
         case " $* " in *' chromium '*) need_npm tests/package/bundlers vite7 --ignore-scripts ;; esac
         case " $* " in *' wasmtime '*) need_wasmtime ;; esac
         need_gguf
@@ -276,7 +276,7 @@ case $target in
         need_chromium
         apt_install
         need_npm . playwright-core
-        need_npm web marked
+        need_npm web markdown-it
         need_npm tests/bench @huggingface/transformers --ignore-scripts
         need_wasmtime
         need_gguf

@@ -154,7 +154,7 @@ test('a text that grows in any steps ends with the same rendering as the whole t
   for (const other of all.slice(1)) assert.equal(other, all[0]);
   const [whole] = all;
   assert.match(whole, /<h3>Title<\/h3>/);
-  assert.match(whole, /Some <em>text<\/em> with <code>code<\/code>, <strong>bold<\/strong>.*<br>Its second line/);
+  assert.match(whole, /Some <em>text<\/em> with <code>code<\/code>, <strong>bold<\/strong>.*<br>\s*Its second line/s);
   assert.match(whole,
     /<a href="https:\/\/example.com\/x" target="_blank" rel="noopener noreferrer nofollow">a link<\/a>/);
   assert.match(whole, /<td>1<\/td>\s*<td align="center">2<\/td>/);
@@ -222,17 +222,17 @@ test('blocks before the last two are not updated while a text grows', async () =
 test('rendering a growing text parses at most its last three blocks', async () => {
   const most = await page.evaluate(async () => {
     const { Markdown } = await import('/web/chat/markdown.js');
-    const { Lexer } = await import('/web/dist/vendor/marked/marked.esm.js');
-    const { lex } = Lexer.prototype;
+    const { default: { prototype } } = await import('/web/dist/vendor/markdown-it/markdown-it.esm.min.mjs');
+    const { parse } = prototype;
     let most = 0;
-    Lexer.prototype.lex = function (text) {
+    prototype.parse = function (text, env) {
       most = Math.max(most, text.length);
-      return lex.call(this, text);
+      return parse.call(this, text, env);
     };
     const markdown = new Markdown(document.createElement('div'));
     const text = Array.from({ length: 100 }, (_, i) => `Paragraph ${String(i).padStart(3, '0')}\n\n`).join('');
     for (let i = 5; i <= text.length; i += 5) markdown.show(text.slice(0, i));
-    Lexer.prototype.lex = lex;
+    prototype.parse = parse;
     return most;
   });
   const block = 'Paragraph 000\n\n'.length;
@@ -253,6 +253,76 @@ test('Markdown that is nested too deeply or too long is shown as plain text', as
   });
   assert.deepEqual(whole, whole.map(() => true));
   assert.deepEqual(page.problems, []);
+});
+
+test('a conversation with a hostile answer of 78 kB opens, also after a reload, and can be deleted', async () => {
+  const hostile = '*a_'.repeat(26000);
+  await put(page, [{ title: 'Hostile', messages: [{ role: 'user', content: 'hi' },
+    { role: 'assistant', content: hostile }] }]);
+  for (const reload of [false, true]) {
+    if (reload) await page.reload();
+    await page.waitForFunction(text => document.querySelector('#log .assistant .text')?.textContent === text, hostile);
+  }
+  await page.locator('#chats li', { hasText: 'Hostile' }).getByRole('button', { name: /^Delete/ }).click();
+  await page.waitForFunction(() => !document.querySelector('#log .assistant'));
+  assert.ok(!await page.locator('#chats li', { hasText: 'Hostile' }).count());
+  await state(page, 'ready');
+});
+
+// An address without a host would lead to a place of the page itself.
+test('a JSON answer of 100 kB is shown as text: a tree of it would be too large', async () => {
+  const content = `[${`[${'0,'.repeat(400)}0],`.repeat(120)}0]`;
+  await put(page, [{ messages: [{ role: 'user', content: 'JSON' }, { role: 'assistant', content, json: true }] }]);
+  await page.waitForFunction(text => document.querySelector('#log .assistant pre')?.textContent === text, content);
+  assert.equal(await page.locator('#log .tree li').count(), 0);
+});
+
+test('a link or an image that does not lead to another site is shown as it was written', async () => {
+  const links = await page.evaluate(async () => {
+    const { Markdown } = await import('/web/chat/markdown.js');
+    const addresses = ['<>', '#', '#a', '?a', 'a', '/a', '//a.example', 'http:', 'https:a', 'https:///a', 'mailto:'];
+    return addresses.flatMap(address =>
+      [`[text](${address})`, `![text](${address})`, `[text][r]\n[r]: ${address}`, `text[^1]\n[^1]: ${address}`])
+      .map(text => {
+        const box = document.createElement('div');
+        new Markdown(box).show(text);
+        return [text, box.querySelectorAll('a').length, box.textContent];
+      });
+  });
+  assert.deepEqual(links, links.map(([text]) => [text, 0, text.trim()]));
+  const empty = await page.evaluate(async () => {
+    const { Markdown } = await import('/web/chat/markdown.js');
+    const box = document.createElement('div');
+    new Markdown(box).show('[text]() ![text]()');
+    return box.innerHTML;
+  });
+  assert.equal(empty, '<p>text text</p>');
+});
+
+test('LaTeX is shown as it was written, in text, in lines of its own and while it grows', async () => {
+  const formulas = ['$E = m_a c_b^2$', '\\(a^2 * b_1 * c_2\\)', '\\[x_{1}\\,y_{2}\\]', '$$a \\\\ b$$', '\\(\\{a\\}\\)',
+    '$\\int_0^1 x^2\\,dx = \\frac{1}{3}$', '$\\text{costs \\$5}$'];
+  const blocks = ['\\[\nx = a \\\\\n+ b_1 * c_2\n- d*e\n\\]', '$$\n# a_1_2\n1. b\n=\n$$', '\\[ a_1 + b_1 \\]'];
+  const others = ['It costs $5 or $10, *or* $20', 'between $5-$10', '\\$5 and \\$6', '\\\\(a\\\\)', '\\[ no *end*\n\na', 'a $$ no *end*'];
+  const shown = await page.evaluate(async ([formulas, blocks, others]) => {
+    const { Markdown } = await import('/web/chat/markdown.js');
+    const textOf = (text, step) => {
+      const box = document.createElement('div'), markdown = new Markdown(box);
+      for (let i = step; i < text.length; i += step) markdown.show(text.slice(0, i));
+      markdown.show(text);
+      for (const br of box.querySelectorAll('br')) br.replaceWith('\n');
+      return [...box.childNodes].map(node => node.textContent.trim()).join('\n').replace(/\n+/g, '\n');
+    };
+    return [1, 1000].map(step => [
+      formulas.map(one => textOf(`Then *so* ${one} holds, and ${one}.`, step)),
+      blocks.map(one => textOf(`Then:\n${one}\nand *so* on`, step)), others.map(one => textOf(one, step))]);
+  }, [formulas, blocks, others]);
+  for (const [inText, inLines, plain] of shown) {
+    assert.deepEqual(inText, formulas.map(one => `Then so ${one} holds, and ${one}.`));
+    assert.deepEqual(inLines, blocks.map(one => `Then:\n${one}\nand so on`));
+    assert.deepEqual(plain, ['It costs $5 or $10, or $20', 'between $5-$10', '$5 and $6', '\\(a\\)', '[ no end\na',
+      'a $$ no end']);
+  }
 });
 
 test('a code block shows its language and a copy button; messages are copied as Markdown', async () => {

@@ -5,7 +5,7 @@ import { count, make } from './dom.js';
 
 /** Characters of a text, levels, and members or elements of one value.  What is beyond is only in the JSON text,
  * because a tree of it would cost too much. */
-const LONGEST = 100000, DEEPEST = 32, MOST = 500;
+const LONGEST = 20000, DEEPEST = 32, MOST = 500;
 
 export class JsonTree {
   #tree = make('ul', { className: 'tree' });

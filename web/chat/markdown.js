@@ -5,31 +5,17 @@
  * A text that grows is cut into blocks.  All but the last two are final and never touched again, so the end of a long
  * answer costs as little as its beginning. */
 import DOMPurify from '../dist/vendor/dompurify/purify.es.mjs';
-import { Marked } from '../dist/vendor/marked/marked.esm.js';
 import { copy, make } from './dom.js';
+import { blocksOf, htmlOf, LINK } from './markdown-blocks.js';
 
-/** A block longer than this is shown as plain text: it would cost too much, and no answer means to have one. */
-const LONGEST_BLOCK = 20000;
+/** @typedef {import('./markdown-blocks.js').Block} Block */
+
+/** A block longer than this is shown as plain text: it would cost too much, and no answer means to have one.  So is a
+ * text, or the part of it that is not final, that is longer than LONGEST_TEXT. */
+const LONGEST_BLOCK = 20000, LONGEST_TEXT = 4 * LONGEST_BLOCK;
 /** Renderings of a growing text are at least INTERVAL milliseconds apart, and at least COST_FACTOR times as long as the
  * last one took. */
 const INTERVAL = 80, COST_FACTOR = 5;
-
-/** @param {string} text */
-const escape = text => text.replace(/[&<>"']/g, c => `&#${c.charCodeAt(0)};`);
-
-const marked = new Marked({
-  gfm: true,
-  breaks: true,
-  renderer: {
-    html: ({ text }) => escape(text),
-    image: ({ href, text }) => `<a href="${escape(href)}">${escape(text || href)}</a>`,
-    checkbox: ({ checked }) => checked ? '☑ ' : '☐ ',
-    heading({ tokens, depth }) {   // below the page's own headings
-      const tag = `h${Math.min(depth + 2, 6)}`;
-      return `<${tag}>${this.parser.parseInline(tokens)}</${tag}>`;
-    },
-  },
-});
 
 const purify = DOMPurify();
 const CLEAN = {
@@ -38,19 +24,20 @@ const CLEAN = {
   ALLOWED_ATTR: ['href', 'start', 'align', 'class'],
   ALLOW_ARIA_ATTR: false,
   ALLOW_DATA_ATTR: false,
-  ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
+  ALLOWED_URI_REGEXP: LINK,
   ADD_URI_SAFE_ATTR: ['align', 'start'],
   RETURN_DOM_FRAGMENT: true,
 };
 
-/** @param {import('../dist/vendor/marked/marked.esm.js').Token} token @returns {Node} */
-function block(token) {
-  if (token.raw.length > LONGEST_BLOCK) return make('p', { className: 'plain' }, token.raw);
-  if (token.type === 'code') return codeBlock(token.text, token.lang);
+/** @param {Block} block @param {string} raw  its text @returns {Node} */
+function rendered(block, raw) {
+  const [{ type, content, info }] = block.tokens;
+  if (block.isDeep || raw.length > LONGEST_BLOCK) return plain(raw);
+  if (isCode(type)) return codeBlock(withoutLineEnd(content), info);
   /** @type {DocumentFragment} */
-  const clean = /** @type {any} */ (purify.sanitize(marked.parser([token]), CLEAN));
+  const clean = /** @type {any} */ (purify.sanitize(htmlOf(block), CLEAN));
   for (const link of clean.querySelectorAll('a')) {
-    if (!link.hasAttribute('href')) {
+    if (!link.getAttribute('href')) {   // [a]()
       link.replaceWith(...link.childNodes);
       continue;
     }
@@ -58,9 +45,9 @@ function block(token) {
     link.rel = 'noopener noreferrer nofollow';
   }
   for (const styled of clean.querySelectorAll('[class]:not(pre > code)')) styled.removeAttribute('class');
-    for (const pre of clean.querySelectorAll('pre')) {   // those inside lists and quotes
+  for (const pre of clean.querySelectorAll('pre')) {   // those inside lists and quotes
     const language = /^language-(\S+)$/.exec(pre.firstElementChild?.className ?? '')?.[1] ?? '';
-    pre.replaceWith(codeBlock(pre.textContent?.replace(/\n$/, '') ?? '', language));
+    pre.replaceWith(codeBlock(withoutLineEnd(pre.textContent ?? ''), language));
   }
   for (const table of clean.querySelectorAll('table')) {
     const frame = make('div', { className: 'wide', tabIndex: 0, role: 'group', 'aria-label': 'Table' });
@@ -69,6 +56,15 @@ function block(token) {
   }
   return clean;
 }
+
+/** @param {string} raw */
+const plain = raw => make('p', { className: 'plain' }, raw.trimEnd());
+
+/** @param {string} type */
+const isCode = type => type === 'fence' || type === 'code_block';
+
+/** @param {string} code */
+const withoutLineEnd = code => code.replace(/\n$/, '');
 
 /** @param {string} [info]  the text after the opening fence */
 const languageOf = info => /^[\w+#.-]{1,20}/.exec(info ?? '')?.[0] ?? '';
@@ -105,66 +101,65 @@ export class Markdown {
     const rest = text.replace(/\r\n?/g, '\n').slice(this.#done);
     if (rest === this.#openRaw) return;
     this.#openRaw = rest;
-    /** @type {import('../dist/vendor/marked/marked.esm.js').Token[]} */
-    let tokens;
-    try {
-      tokens = rest.length > 4 * LONGEST_BLOCK ? [plain(rest)] : marked.lexer(rest);
-    } catch {
-      tokens = [plain(rest)];   // nested too deep for the stack
-    }
-    const solid = tokens.flatMap((token, i) => token.type === 'space' ? [] : [i]);
-    const final = solid.at(-2) ?? 0;   // two, because "2" after a list is a paragraph until "2." makes it an item
-    const keep = this.#growCode(tokens.at(-1));
-    for (const node of this.#open) if (node !== keep) /** @type {ChildNode} */ (node).remove();
-    this.#open = [];
+    const blocks = rest.length > LONGEST_TEXT ? undefined : tried(() => blocksOf(rest));
+    if (!blocks) return this.#replaceOpen([plain(rest)]);
+    const texts = blocks.map(({ start, end }) => rest.slice(start, end));
+    const final = Math.max(0, blocks.length - 2);   // two: "2" after a list is a paragraph until "2." makes it an item
+    const keep = this.#growCode(blocks.at(-1), texts.at(-1));
     const above = [...this.#above];
-    for (const [i, token] of tokens.entries()) {
-      if (token.type === 'heading') setLevel(token, above);
-      if (i < final) {
-        this.#done += token.raw.length;
-        this.#openRaw = this.#openRaw.slice(token.raw.length);
-        this.#above = [...above];
-      }
-      if (token.type === 'space' || token.type === 'def') continue;
-      const made = keep && i === tokens.length - 1 ? keep : rendered(token);
-      const nodes = made instanceof DocumentFragment ? [...made.childNodes] : [made];
-      if (made !== keep) this.#element.insertBefore(made, keep ?? null);
-      if (i >= final) this.#open.push(...nodes);
-    }
+    const nodes = blocks.map((block, i) => {
+      if (block.tokens[0].type === 'heading_open') setLevel(block, above);
+      if (i < final) this.#above = [...above];
+      return keep && i === blocks.length - 1 ? [keep] : nodesOf(tried(() => rendered(block, texts[i])) ?? plain(texts[i]));
+    });
+    this.#replaceOpen(nodes.flat(), keep);
+    this.#open = nodes.slice(final).flat();
+    if (final === 0) return;
+    this.#done += blocks[final].start;
+    this.#openRaw = rest.slice(blocks[final].start);
+  }
+
+  /** Shows nodes in place of the open ones. @param {Node[]} nodes @param {Node} [keep]  the last one, if it is there */
+  #replaceOpen(nodes, keep) {
+    for (const node of this.#open) if (node !== keep) /** @type {ChildNode} */ (node).remove();
+    for (const node of nodes) if (node !== keep) this.#element.insertBefore(node, keep ?? null);
+    this.#open = nodes;
   }
 
   /** The element of the last block, if it is code that only grew.  Replacing it would lose the reader's selection.
-   * @param {import('../dist/vendor/marked/marked.esm.js').Token | undefined} token @returns {Node | undefined} */
-  #growCode(token) {
-    const last = this.#open.at(-1);
-    if (token?.type !== 'code' || !(last instanceof HTMLElement) || last.className !== 'code') return undefined;
-    const code = last.querySelector('code'), text = code?.firstChild;
+   * @param {Block} [block] @param {string} [raw]  its text @returns {Node | undefined} */
+  #growCode(block, raw = '') {
+    const last = this.#open.at(-1), [{ type, content, info }] = block?.tokens ?? [{ type: '', content: '', info: '' }];
+    if (!isCode(type) || !(last instanceof HTMLElement) || last.className !== 'code') return undefined;
+    const code = last.querySelector('code'), text = code?.firstChild, grown = withoutLineEnd(content);
     const shown = text?.nodeValue ?? '';
-    if (!(text instanceof Text) || token.raw.length > LONGEST_BLOCK || !token.text.startsWith(shown)) return undefined;
-    if (last.querySelector('span')?.textContent !== (languageOf(token.lang) || 'text')) return undefined;
-    text.appendData(token.text.slice(shown.length));
+    if (!(text instanceof Text) || raw.length > LONGEST_BLOCK || !grown.startsWith(shown)) return undefined;
+    if (last.querySelector('span')?.textContent !== (languageOf(info) || 'text')) return undefined;
+    text.appendData(grown.slice(shown.length));
     return last;
   }
 }
 
-/** Sets a heading's level to one below the heading that it belongs to.  Models often begin with the third level, and
- * skipped levels mislead readers who navigate by headings. @param {any} token @param {number[]} above */
-function setLevel(token, above) {
-  while (above.length > 0 && above[above.length - 1] >= token.depth) above.pop();
-  above.push(token.depth);
-  token.depth = above.length;
+/** The result of a function; undefined if it throws: no text may keep the page from showing the others.
+ * @template T @param {() => T} make @returns {T | undefined} */
+function tried(make) {
+  try {
+    return make();
+  } catch {
+    return undefined;
+  }
 }
 
-/** @param {string} raw @returns {any} */
-const plain = raw => ({ type: 'paragraph', raw, text: raw, tokens: [{ type: 'text', raw, text: raw }] });
+/** @param {Node} node */
+const nodesOf = node => node instanceof DocumentFragment ? [...node.childNodes] : [node];
 
-/** @param {import('../dist/vendor/marked/marked.esm.js').Token} token */
-function rendered(token) {
-  try {
-    return block(token);
-  } catch {
-    return make('p', { className: 'plain' }, token.raw);
-  }
+/** Sets a heading's level to one below the heading that it belongs to.  Models often begin with the third level, and
+ * skipped levels mislead readers who navigate by headings. @param {Block} block @param {number[]} above */
+function setLevel({ tokens }, above) {
+  const depth = Number(tokens[0].tag.slice(1));
+  while (above.length > 0 && above[above.length - 1] >= depth) above.pop();
+  above.push(depth);
+  for (const token of [tokens[0], tokens[tokens.length - 1]]) token.tag = `h${above.length}`;
 }
 
 /** Shows a growing text at intervals.

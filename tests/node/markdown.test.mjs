@@ -1,0 +1,62 @@
+/** The chat page cuts answers into Markdown blocks in time proportional to their length.  Ground truth: ordinary prose of
+ * the same length, read by the same functions in the same run. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { blocksOf, htmlOf } from '../../web/chat/markdown-blocks.js';
+
+const LENGTH = 78000;
+/** Texts that are known to take other Markdown libraries time that grows with the square of their length, or more: they
+ * open again and again what is never closed, or is closed at the very end. */
+const REPEATED = ['*a_', '~~a~ ', '_a__ ', '***a', 'a**b c* ', '*a _b ', '[', '![', '[a](', '[a](b', '[](<b ', '[![', '<', '</',
+  '<a ', '<!--', '<?', '<!A ', '<![CDATA[', '&', '>', '> a\n', '- ', '- a\n', '1. a\n', '* a\n  ', '|', '|a|b|\n', '`', '`a``b',
+  '\\\n', 'a \n', '\\', 'a\n', '```\n', '~~~\n', '[a]: b\n', '[a]: <', '[a]: b "c\n', '[^', 'http://a_b*', 'http://', 'www.',
+  'mailto:', 'a@b.', 'a://', '//a', 'a.com ', '$a ', '$$', '$$\n', '\\(', '\\[', '\\[\n', '$a \\( ', '"x\'y ', '\t', '-\t', '===\n'];
+const NESTED = [['[', ']'], ['![', '](b)'], ['[![', ')](b)'], ['*a _b ', 'b_ a*'], ['**a', 'a**'], ['~~a', 'a~~'], ['$', ' $'],
+  ['\\(', '\\)'], ['> ', '\n'], ['<a', '>'], ['(', ')']];
+const texts = [
+  ...REPEATED.map(one => one.repeat(LENGTH / one.length)),
+  ...NESTED.map(([open, close]) => [open, close].map(one => one.repeat(LENGTH / (open.length + close.length))).join('x')),
+  `a${' '.repeat(LENGTH)}b`, `[a](${'('.repeat(LENGTH)}`, `${'|'.repeat(LENGTH / 2)}\n${'|-'.repeat(LENGTH / 4)}\n`,
+  Array.from({ length: 390 }, (_, i) => '`'.repeat(i)).join(' '),
+  Array.from({ length: 390 }, (_, i) => `${'>'.repeat(i)}\n`).join(''),
+  Array.from({ length: 275 }, (_, i) => `${'  '.repeat(i)}- a\n`).join(''),
+];
+const PROSE = 'Some *text* with `code`, **bold** and [a link](https://example.com/x).\n\n- one\n- two\n\n';
+
+/** Milliseconds, the least of several. @param {string} text */
+function cost(text, times = 1) {
+  const runs = Array.from({ length: times }, () => {
+    const start = performance.now();
+    for (const block of blocksOf(text)) htmlOf(block);
+    return performance.now() - start;
+  });
+  return Math.min(...runs);
+}
+
+// Harmful texts take at most 10 times as long as prose; one that takes quadratic time, some thousand times.
+test('no text of 78,000 characters takes 100 times as long as prose', () => {
+  const usual = cost(PROSE.repeat(LENGTH / PROSE.length), 5);
+  for (const text of texts) {
+    const found = cost(text);
+    assert.ok(found < 100 * usual, `${JSON.stringify(text.slice(0, 20))}: ${found} ms, prose: ${usual} ms`);
+    if (process.env.SHOW) console.log(JSON.stringify(text.slice(0, 20)), (found / usual).toFixed(1));
+  }
+});
+
+test('blocks follow each other, and have the whole text but for blank lines and addresses', () => {
+  const text = `# a\n\n\nb\nc\n\n[r]: https://a.example\n\n- d\n\n- e\n> f\n\n\`\`\`\ng\n\n\`\`\`\nh\n`;
+  const blocks = blocksOf(text);
+  assert.deepEqual(blocks.map(({ start, end }) => text.slice(start, end)),
+    ['# a\n\n\n', 'b\nc\n\n[r]: https://a.example\n\n', '- d\n\n- e\n', '> f\n\n', '```\ng\n\n```\n', 'h\n']);
+  assert.deepEqual(blocks.map(({ isDeep }) => isDeep), blocks.map(() => false));
+});
+
+test('a block that is nested too deep says so: the library leaves out its text', () => {
+  for (const [one, levels] of [['> ', 100], ['- ', 50], ['1. ', 50]]) {
+    for (const depth of [1, levels - 1, levels, levels + 1, 10 * levels]) {
+      const [block, after] = blocksOf(`${one.repeat(depth)}text\n\n***`);
+      assert.ok(block.isDeep || htmlOf(block).includes('text'), `${one} ${depth}`);
+      assert.ok(!after?.isDeep);
+    }
+  }
+});
