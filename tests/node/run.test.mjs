@@ -3,6 +3,8 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
+import { type } from 'arktype';
+import { z } from 'zod';
 import { Chat } from '../../web/api/chat.js';
 import { Completions } from '../../web/openai/completions.js';
 import { Plumb } from '../../web/node/index.js';
@@ -50,7 +52,52 @@ async function all(events) {
   for await (const event of events) list.push(event);
   return list;
 }
+/** The arguments by Zod: a text that becomes a number. */
+const ZOD = z.object({ a: z.enum(['1', '2']).transform(Number), b: z.int().default(5) });
+/** ...and what a model is told of them. */
+const TOLD = { type: 'object', properties: { a: { type: 'string', enum: ['1', '2'] },
+  b: { default: 5, type: 'integer', minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER } },
+required: ['a'], additionalProperties: false };
+const told = ({ asked: [{ variables }] }) => {
+  const { $schema, ...parameters } = variables.tools[0].function.parameters;
+  return parameters;
+};
 const joined = (events, kind) => events.map(event => event[kind] ?? '').join('');
+
+describe('tools with the schemas of libraries', () => {
+  test('execute gets what the library makes of the arguments; the model is told the JSON Schema', async () => {
+    const model = scripted([call('add', { a: '2' }), call('add', { a: '3' }), call('size', { words: ['a'] }), 'Done.']);
+    const given = [];
+    const events = await all(new Chat(model).run('Add.', { tools: {
+      add: { parameters: ZOD, execute: args => { given.push(args); return args.a + args.b; } },
+      size: { schema: type({ words: 'string[]' }), execute: ({ words }) => words.length },
+    } }));
+    assert.deepEqual(given, [{ a: 2, b: 5 }]);
+    assert.deepEqual(told(model), TOLD);
+    const results = events.flatMap(({ result }) => result ?? []);
+    assert.deepEqual(results.map(({ content, failed }) => [content.replace(/expected.*/, ''), failed]), [['7', false],
+      ['Error: the arguments do not fit the schema of "add": /a: Invalid option: ', true], ['1', false]]);
+  });
+
+  test('a chat and chat.completions convert the parameters of their tools, too', async () => {
+    const tools = [{ type: 'function', function: { name: 'add', parameters: ZOD } }];
+    const [one, two] = [scripted(['Hello.']), scripted(['Hello.'])];
+    await textOf(new Chat(one, { tools }).send('Add.'));
+    await new Completions(async () => ({ model: two, entered: () => {} }))
+      .create({ messages: [{ role: 'user', content: 'Add.' }], tools });
+    assert.deepEqual(told(one), TOLD);
+    assert.deepEqual(told(two), TOLD);
+    assert.throws(() => new Chat(one, { tools: [{ type: 'function', function: { name: 'f',
+      parameters: z.object({ when: z.date() }) } }] }), /chat: tool f: the schema gives no JSON Schema: Date/);
+  });
+
+  test('nullable of OpenAPI 3.0 allows null in the arguments', async () => {
+    const parameters = { type: 'object', properties: { a: { type: 'string', nullable: true } }, required: ['a'] };
+    const model = scripted([call('f', { a: null }), call('f', { a: 1 }), 'Done.']), given = [];
+    await all(new Chat(model).run('Go.', { tools: { f: { parameters, execute: ({ a }) => given.push(a) } } }));
+    assert.deepEqual(given, [null]);
+  });
+});
 
 describe('run', () => {
   test('executes calls, also several at once, and gives the model their results until it answers', async () => {

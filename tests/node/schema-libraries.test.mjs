@@ -71,11 +71,19 @@ test('zod: the value is what the schema makes of the JSON, and what it refuses i
   await fails(() => answered(never), 'PLUMB_ERROR_ARGUMENT', /\/word: none is right/);
   await fails(() => answered(z.object({ when: z.date() })), 'PLUMB_ERROR_ARGUMENT',
     /the schema gives no JSON Schema: Date cannot be represented/);
-  await fails(() => answered(z.jwt()), 'PLUMB_ERROR_UNSUPPORTED', /^\/format: .*jwt/);
+  await fails(() => answered(z.jwt().max(3)), 'PLUMB_ERROR_ARGUMENT', /the value does not fit the schema: \/: Invalid JWT/);
   await fails(() => answered(v.string()), 'PLUMB_ERROR_ARGUMENT', /valibot gives no JSON Schema/);
 });
 
-test('the types of the values are those of the libraries', t => {
+test('a template shows the parameters of tools as JSON Schema', async () => {
+  const prompt = parameters => model.applyChatTemplate([{ role: 'user', content: 'Go.' }],
+    { tools: [{ type: 'function', function: { name: 'f', parameters } }] });
+  const { input } = PEOPLE.zod['~standard'].jsonSchema;
+  assert.equal(await prompt(PEOPLE.zod),
+    await prompt({ ...input({ target: 'draft-2020-12' }), additionalProperties: false }));
+});
+
+test('the types of the values, and of the arguments of tools, are those of the libraries', t => {
   const folder = mkdtempSync(join(tmpdir(), 'plumb-libraries-'));
   t.after(() => rmSync(folder, { recursive: true }));
   writeFileSync(join(folder, 'types.mts'), `
@@ -83,6 +91,7 @@ test('the types of the values are those of the libraries', t => {
     import * as v from '${root}node_modules/valibot/dist/index.mjs';
     import { toStandardJsonSchema } from '${root}node_modules/@valibot/to-json-schema/dist/index.mjs';
     import { type } from '${root}node_modules/arktype/out/index.js';
+    import type { Callables } from '${root}web/index.js';
     import type { Chat } from '${root}web/api/chat.js';
     type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends (<T>() => T extends B ? 1 : 2) ? true : false;
     declare const chat: Chat;
@@ -97,6 +106,25 @@ test('the types of the values are those of the libraries', t => {
     for await (const partial of chat.object(zod, '')) { const name: string | undefined = partial.name; name; }
     // @ts-expect-error
     a.unknown;
+    const json = { type: 'object', required: ['n'],
+      properties: { n: { type: 'integer' }, s: { type: 'string', nullable: true } } } as const;
+    chat.run('', { maxSteps: 2, tools: {
+      zod: { parameters: zod, execute: args => {
+        const is: Same<typeof args, z.infer<typeof zod>> = true;
+        return is;
+      } },
+      arktype: { schema: arktype, execute: async ({ age = 1 }) => age.toFixed() },
+      json: { parameters: json, execute: ({ n, s }) => {
+        const is: Same<typeof n, number> = true, more: Same<typeof s, string | null | undefined> = true;
+        return [is, more];
+      } },
+      none: { execute: ({ anything }) => anything },
+      wide: { parameters: { type: 'object' } as Record<string, unknown>, execute: ({ a }: { a: string }) => a },
+    } });
+    // @ts-expect-error
+    chat.run('', { tools: { a: { parameters: zod, execute: ({ size }) => size.length } } });
+    const tools: Callables = { a: { parameters: zod, execute: (args: { name: string }) => args.name } };
+    chat.run('', { tools });
     export { isA, isB, isC, isNumber };
   `);
   const { stdout, status } = spawnSync(process.execPath, [`${root}node_modules/typescript/bin/tsc`, '--noEmit',

@@ -3,7 +3,7 @@
  * again. */
 import { argumentError, PlumbError } from '../base/errors.js';
 import * as known from '../base/options.js';
-import { jsonSchemaOf } from '../template/constraint.js';
+import { jsonSchemaOf, plainTools } from '../template/constraint.js';
 import { withSchemaShown } from '../template/system-text.js';
 import { checkNesting } from '../template/template.js';
 import { chosenTools } from '../template/toolcalls.js';
@@ -68,7 +68,7 @@ export class Chat {
       throw argumentError('chat: give either system or a system message in messages, not both');
     }
     this.#model = model;
-    this.#tools = tools;
+    this.#tools = tools && plainTools('chat', tools);
     this.#contextEnd = contextEnd;
     this.#defaults = defaults;
     this.#messages = system === undefined ? given : [{ role: 'system', content: system }, ...given];
@@ -127,8 +127,9 @@ export class Chat {
    * What a tool throws becomes a result that the model sees.  So does a message about a tool that does not exist, or
    * about arguments that do not fit the tool's schema.  The calls of one step are executed at the same time.  If the
    * signal is aborted, results that are missing become errors, so that the chat can go on later.
+   * @template const T  the schemas of the tools' arguments
    * @param {string | Message | Message[]} content  a string is a message of the user
-   * @param {{tools: import('./run.js').Callables, maxSteps?: number, showSchema?: boolean} & GenerateOptions} options
+   * @param {{tools: import('./run.js').Callables<T>, maxSteps?: number, showSchema?: boolean} & GenerateOptions} options
    *   tools: by name, instead of those of the chat; maxSteps: how many answers the model may give, default 8; the
    *   others are those of an answer
    * @returns {AsyncGenerator<import('./run.js').RunEvent, void, void>} */

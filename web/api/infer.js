@@ -8,6 +8,7 @@
  *   : S extends {enum: readonly (infer E)[]} ? E
  *   : S extends {anyOf: readonly (infer A)[]} ? Each<A>
  *   : S extends {oneOf: readonly (infer A)[]} ? Each<A>
+ *   : S extends {type: infer T, nullable: true} ? OfType<T extends readonly (infer One)[] ? One : T, S> | null
  *   : S extends {type: infer T} ? OfType<T extends readonly (infer One)[] ? One : T, S>
  *   : S extends {properties: object} ? ObjectOf<S>
  *   : unknown} FromSchema */

@@ -1,5 +1,6 @@
 /* chat.object: an answer that is a value of a schema, and what is known of the value while the answer is generated. */
 import { argumentError, PlumbError } from '../base/errors.js';
+import { standardCheck } from '../template/schema.js';
 
 /** Deeper arrays and objects of an answer are not in its partial values: functions that call themselves for each level,
  * such as JSON.stringify, would fail. */
@@ -128,15 +129,10 @@ function whole(text, reason) {
   }
 }
 
-/** Gives a value to the schema's own check, if there is one; returns what that makes of it.
- * @param {any} schema @param {unknown} value */
-async function validated(schema, value) {
-  const { validate } = schema?.['~standard'] ?? {};
-  if (!validate) return value;
-  const result = await validate(value);
-  if (!result.issues) return result.value;
-  const [{ message, path = [] }] = result.issues;
-  const at = path.map((/** @type {any} */ one) => `/${String(one?.key ?? one)}`).join('');
-  throw Object.assign(argumentError(`chat.object: the value does not fit the schema: ${at || '/'}: ${message}`),
-    { details: { value, issues: result.issues } });
+/** What the schema's own check makes of a value, if there is one. @param {any} schema @param {unknown} given */
+async function validated(schema, given) {
+  const { value, problem, issues } = await standardCheck(schema, given) ?? { value: given };
+  if (problem === undefined) return value;
+  throw Object.assign(argumentError(`chat.object: the value does not fit the schema: ${problem}`),
+    { details: { value, issues } });
 }

@@ -16,7 +16,7 @@ import { prepare, stopsOf } from '../template/inputs.js';
 import { chatTokens, checkNesting, Renderer } from '../template/template.js';
 import { formatOf, PROMPT_END, supportsTools } from '../template/formats.js';
 import { withToolsDescribed } from '../template/toolcalls.js';
-import { CALLS, withGrammar } from '../template/constraint.js';
+import { CALLS, plainTools, withGrammar } from '../template/constraint.js';
 import { Chat } from './chat.js';
 
 /** @typedef {import('../loader/source.js').Platform & import('../loader/source.js').Sites
@@ -553,6 +553,7 @@ export class Model {
   /** @param {string} where @param {Message[]} messages @param {TemplateOptions} options */
   async #prepare(where, messages, options) {
     known.checkMessages(where, messages);
+    if (Array.isArray(options.tools)) options = { ...options, tools: plainTools(where, options.tools) };
     checkNesting(where, [messages, options]);
     messages = [...messages];   // the caller may change the array during the await
     if (options.tools?.length && this.#source && !supportsTools(this.#source)) {

@@ -1,17 +1,26 @@
 /* The calls of a run: executes tools, and makes the messages that the model sees of their results. */
 import { reasonOf } from '../base/errors.js';
-import { problemOf } from '../template/schema.js';
+import { jsonSchemaOf, plainTools } from '../template/constraint.js';
+import { problemOf, standardCheck } from '../template/schema.js';
 
 /** @typedef {import('../template/messages.js').ToolCall} ToolCall
  * @typedef {import('../template/messages.js').Message} Message */
-/** @typedef {object} Callable  a tool that a run can execute
+/** The arguments of a tool by its schema; any if nothing is known of them.
+ * @template S
+ * @typedef {unknown extends import('./infer.js').FromSchema<S> ? any : import('./infer.js').FromSchema<S>} ArgumentsOf */
+/** @template [S=any]
+ * @typedef {object} Callable  a tool that a run can execute
  * @property {string} [description]
- * @property {object} [parameters]  a JSON Schema of the arguments; default: there are none
- * @property {object} [schema]  another name of parameters
- * @property {(args: any, call: {id: string, signal?: AbortSignal}) => unknown} execute  returns the result, or a
- *   promise of
- *   it: a text, or a value that the model sees as JSON.  What it throws, the model sees as an error
- * @typedef {Record<string, Callable>} Callables */
+ * @property {S} [parameters]  a schema of the arguments: a JSON Schema, or one of Zod or another library that gives its
+ *   JSON Schema; default: there are no arguments
+ * @property {S} [schema]  another name of parameters
+ * @property {(args: ArgumentsOf<S>, call: {id: string, signal?: AbortSignal}) => unknown} execute  gets the arguments,
+ *   as the library's own check makes them, and returns the result, or a promise of it: a text, or a value that the
+ *   model sees as JSON.  What it throws, the model sees as an error.  TypeScript knows the arguments by a library's
+ *   schema, and by a JSON Schema that is declared `as const` */
+/** Tools by name.
+ * @template [T=Record<string, any>]
+ * @typedef {{[K in keyof T]: Callable<T[K]>}} Callables */
 /** @typedef {{id: string, name: string, content: string, failed: boolean}} CallResult  content: what the model sees */
 /** @typedef {object} RunEvent  one of the properties is there
  * @property {string} [content]  a piece of the model's text
@@ -24,18 +33,18 @@ import { problemOf } from '../template/schema.js';
  *   maxSteps: the last step was still one with calls, whose results are in the chat; content: the text of the last step
  * */
 
-/** @param {Callable} tool */
+/** @param {Callable} tool @returns {any} */
 const schemaOf = tool => tool.parameters ?? tool.schema;
 
 /** Tools as the model is told about them. @param {Callables} callables
  * @returns {import('../template/messages.js').Tool[]} */
-export const toolsOf = callables => Object.entries(callables).map(([name, tool]) => ({
+export const toolsOf = callables => plainTools('chat.run', Object.entries(callables).map(([name, tool]) => ({
   type: 'function',
   function: {
     name, ...tool.description !== undefined && { description: tool.description },
     parameters: schemaOf(tool) ?? { type: 'object', properties: {} },
   },
-}));
+})));
 
 /** Executes a call.  Whatever goes wrong is a result that the model sees.
  * @param {ToolCall} call @param {Callables} callables @param {AbortSignal} [signal] @returns {Promise<CallResult>} */
@@ -51,10 +60,13 @@ export async function execute({ id, function: { name, arguments: given } }, call
   } catch (error) {
     return failed(`the arguments are not JSON: ${reasonOf(error)}`);
   }
-  const problem = problemOf(schemaOf(tool), args);
-  if (problem !== undefined) return failed(`the arguments do not fit the schema of "${name}": ${problem}`);
   try {
-    const result = await aborting(tool.execute(args, { id, signal }), signal);
+    const schema = schemaOf(tool), checked = await standardCheck(schema, args)
+      ?? { value: args, problem: schema && problemOf(jsonSchemaOf('chat.run', schema), args) };
+    if (checked.problem !== undefined) {
+      return failed(`the arguments do not fit the schema of "${name}": ${checked.problem}`);
+    }
+    const result = await aborting(tool.execute(checked.value, { id, signal }), signal);
     return { id, name, content: typeof result === 'string' ? result : JSON.stringify(result) ?? '', failed: false };
   } catch (error) {
     return failed(signal?.aborted ? 'the call was aborted' : reasonOf(error));

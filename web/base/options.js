@@ -75,7 +75,7 @@ const toolChoice = value => !['auto', 'none', 'required'].includes(value)
   && "'auto', 'none', 'required' or {type: 'function', function: {name}}";
 /** The tools of a run. @type {Check} */
 const callables = value => (object(value) || Array.isArray(value) || !Object.values(value).every(tool =>
-  typeof tool?.execute === 'function' && !object(tool.parameters ?? tool.schema ?? {})))
+  typeof tool?.execute === 'function' && /object|function/.test(typeof (tool.parameters ?? tool.schema ?? {}))))
   && 'an object of tools by name, {description, parameters, execute}';
 /** @type {Check} */
 const texts = value => !(Array.isArray(value) && value.every(one => typeof one === 'string'))

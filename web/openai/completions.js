@@ -4,7 +4,7 @@
 import { argumentError, PlumbError } from '../base/errors.js';
 import { randomHex } from '../base/hex.js';
 import * as known from '../base/options.js';
-import { checkStrict, jsonSchemaOf } from '../template/constraint.js';
+import { checkStrict, jsonSchemaOf, plainTools } from '../template/constraint.js';
 import { beginAnswer } from '../template/generate.js';
 import { chosenTools } from '../template/toolcalls.js';
 
@@ -198,7 +198,7 @@ function checked(params) {
     model, stream, logprobs: logprobs ? { logprobs: top_logprobs ?? 0 } : undefined,
     usage: stream_options?.include_usage ?? !stream,
     messages: messages.map((message, i) => plain(message, `${where}: messages[${i}]`)),
-    about: { ...chosenTools(where, tools, tool_choice), parallel: given.parallel_tool_calls ?? true },
+    about: { ...chosenTools(where, tools && plainTools(where, tools), tool_choice), parallel: given.parallel_tool_calls ?? true },
     variables: {
       ...effort === 'none' ? { enable_thinking: false } : effort && { reasoning_effort: effort }, ...kwargs,
     },

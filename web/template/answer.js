@@ -834,8 +834,8 @@ export const branchesOf = schema => typeof schema !== 'object' || schema === nul
 /** The types that a schema may accept, by what it says itself; 'string' if it says nothing.
  * @param {any} schema @returns {Set<string>} */
 export function typesOf(schema) {
-  const types = branchesOf(schema).flatMap(({ type, enum: values, const: value }) =>
-    type !== undefined ? [type].flat() : Array.isArray(values) ? values.map(typeOf)
+  const types = branchesOf(schema).flatMap(({ type, nullable, enum: values, const: value }) =>
+    type !== undefined ? [type, nullable === true ? 'null' : []].flat() : Array.isArray(values) ? values.map(typeOf)
       : value !== undefined ? [typeOf(value)] : []);
   return new Set(types.length > 0 ? types : ['string']);
 }

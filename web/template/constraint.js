@@ -110,6 +110,14 @@ export function jsonSchemaOf(where, schema) {
   return schema;
 }
 
+/** Tools whose parameters are JSON Schemas, whatever schemas they were given with.
+ * @param {string} where @param {any[]} tools @returns {any[]} */
+export const plainTools = (where, tools) => tools.map(tool => {
+  const { parameters, name } = Object(tool?.function);
+  if (Object(parameters) !== parameters) return tool;
+  return { ...tool, function: { ...tool.function, parameters: jsonSchemaOf(`${where}: tool ${name}`, parameters) } };
+});
+
 /** @param {string} where  the function's name, for the message @param {unknown} value */
 export function jsonText(where, value) {
   try {

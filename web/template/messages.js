@@ -16,7 +16,7 @@
 /** @typedef {object} Tool  a function that the model may call, in OpenAI's shape
  * @property {'function'} type
  * @property {{name: string, description?: string, parameters?: object, [more: string]: any}} function  parameters: a
- *   JSON schema */
+ *   JSON Schema, or a schema of Zod or another library that gives its JSON Schema */
 /** @typedef {{addGenerationPrompt?: boolean, tools?: any[], [variable: string]: any}} TemplateOptions
  *   addGenerationPrompt: open the assistant's turn (default true). All others are variables of the template. Many
  *   templates know enable_thinking (default true) and reasoning_effort ('low', 'medium', 'high'); preserve_reasoning
