@@ -11,8 +11,9 @@ import { Plumb } from '../../web/node/index.js';
 import { fails, realPath, textOf } from './helpers.mjs';
 
 const HERMES = '{% if tools %}<tool_call>{% endif %}<think>';
-/** @param {string[]} answers @param {string} [template] @param {string} [end]  of the prompt */
-function scripted(answers, template = HERMES, end = '') {
+/** @param {string[]} answers @param {string} [template] @param {string} [end]  of the prompt
+ * @param {'stop' | 'length'} [reason]  why answers end */
+function scripted(answers, template = HERMES, end = '', reason = 'stop') {
   const asked = [], options = [];
   let aborted = false;
   const stats = finishReason => /** @type {any} */ ({ promptTokens: 1, tokens: 1, reusedTokens: 0, finishReason });
@@ -33,7 +34,7 @@ function scripted(answers, template = HERMES, end = '') {
           yield text.slice(at, at + 3);
           await null;
         }
-        return this.lastStats = stats('stop');
+        return this.lastStats = stats(reason);
       } finally {
         aborted = given.signal?.aborted;
       }
@@ -203,6 +204,31 @@ describe('answers', () => {
       parallel_tool_calls: false });
     assert.equal(one.message.tool_calls?.length, 1);
     assert.equal(one.finish_reason, 'tool_calls');
+  });
+
+  test('an answer that maxTokens cuts ends with "length", keeps its whole calls and has nothing of another', async () => {
+    const one = call('now', {}), two = `So\n${one}\n${call('add', { a: 1 })}`;
+    const messages = [{ role: /** @type {const} */ ('user'), content: '?' }];
+    for (const [text, content, n] of [
+      [two, 'So', 2], [two.slice(0, -30), 'So', 1], [`So\n${one}`, 'So', 1], [`So\n${one}`.slice(0, -20), 'So', 0],
+      ['So\n<tool_c', 'So', 0], [one.slice(0, 20), '', 0],
+    ]) {
+      const model = scripted([text, text, text], HERMES, '', 'length'), chat = new Chat(model, { tools });
+      assert.equal(await textOf(chat.send('?')), content, text);
+      const said = chat.messages.at(-1);
+      assert.deepEqual([said?.content, said?.tool_calls?.length ?? 0, chat.lastStats?.finishReason],
+        [content, n, 'length'], text);
+      const completions = new Completions(async () => ({ model, entered() {} }));
+      const { choices: [{ message, finish_reason }] } = await completions.create({ messages, tools });
+      assert.deepEqual([message.content ?? '', message.tool_calls?.length ?? 0, finish_reason], [content, n, 'length']);
+      const chunks = await all(await completions.create({ messages, tools, stream: true }));
+      const choices = chunks.flatMap(({ choices: [choice] }) => choice ?? []);
+      assert.equal(choices.at(-1).finish_reason, 'length');
+      assert.equal(joined(choices.map(({ delta }) => delta), 'content'), content);
+      const deltas = choices.flatMap(({ delta }) => delta.tool_calls ?? []);
+      assert.deepEqual(deltas.filter(({ id }) => id).map(({ function: { name } }) => name), ['now', 'add'].slice(0, n));
+      for (const { id, function: { arguments: given } } of deltas) if (!id) JSON.parse(given);
+    }
   });
 
   test('reasoning is split off in chats, completions and their streams', async () => {

@@ -115,13 +115,12 @@ test('what comes before and behind a malformed call is kept', () => {
   deltas.push(...reader.end());
   assert.deepEqual(reader.message.tool_calls?.map(normal), [now, add]);
   assert.equal(reader.message.content, `${broken}}</tool_call>.`);
-  // A stream has handed out the name and the part of the arguments that is JSON.
-  assert.equal(contentOf(deltas), 'b}}</tool_call>}</tool_call>.');
+  assert.equal(contentOf(deltas), reader.message.content);
   const calls = [];
   for (const { call } of deltas) {
     if (call) calls[call.index] = (calls[call.index] ?? '') + (call.name ?? call.arguments);
   }
-  assert.deepEqual(calls, ['now{}', 'add{"a": 1, ', 'add{"a": 1, "b": [2, null]}']);
+  assert.deepEqual(calls, ['now{}', 'add{"a": 1, "b": [2, null]}']);
 });
 
 test('without tools everything is text and nothing is held back', () => {
@@ -293,8 +292,7 @@ describe('a model with a template that supports tools', () => {
     const [{ id, ...begun }, ...more] = deltas.flatMap(({ tool_calls: list = [] }) => list);
     assert.match(id, /^call_/);
     assert.deepEqual(begun, { index: 0, type: 'function', function: { name: 'add', arguments: '' } });
-    assert.ok(more.length > 1 && more.every(one => one.index === 0 && one.id === undefined), JSON.stringify(more));
-    assert.equal(more.map(one => one.function.arguments).join(''), '{"a.": 1}');
+    assert.deepEqual(more, [{ index: 0, function: { arguments: '{"a.": 1}' } }]);
     assert.equal(deltas.map(({ content = '' }) => content).join(''), 'Well.');
 
     const untold = await completions.create({ ...params, tool_choice: 'none' });

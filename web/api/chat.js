@@ -247,7 +247,7 @@ export class Chat {
       failed = true;
       throw error;
     } finally {   // runs too if the caller leaves the loop
-      reader?.end();
+      reader?.end({ cut: true });   // unless it has ended
       this.#messages = failed ? before : [...messages, { role: 'assistant', content: '', ...reader?.message }];
       if (failed) this.#trimmed = trimmed;
       else this.lastStats ??= this.#model.lastStats;

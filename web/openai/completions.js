@@ -271,7 +271,8 @@ async function* chunksOf(model, request, signal, ended, found) {
     const stats = step.value, message = answer.reader.message;
     if (stats.finishReason === 'abort') return;
     found(message);
-    yield chunk({}, message.tool_calls ? 'tool_calls' : stats.finishReason, logprobs && queue.upTo(stats.tokens));
+    const reason = message.tool_calls && stats.finishReason === 'stop' ? 'tool_calls' : stats.finishReason;
+    yield chunk({}, reason, logprobs && queue.upTo(stats.tokens));
     if (request.usage) yield { ...head, choices: [], usage: usageOf(stats) };
   } finally {
     await deltas?.return(/** @type {any} */ (undefined));

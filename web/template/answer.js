@@ -1,9 +1,9 @@
 /* Separates the reasoning, the text and the calls of an answer while it arrives.  What was handed out is never taken
- * back, and the pieces in which the answer arrives make no difference.
+ * back, it adds up to the message, and the pieces in which the answer arrives make no difference.
  *
- * The model's output is not trusted.  A call begins to be handed out once it names a tool that was given and its
- * arguments have begun; until then, what turns out not to be a call is text.  If such a call breaks off or goes wrong
- * later, a stream has handed out its name and the part of its arguments that is JSON; the message has it as text.
+ * The model's output is not trusted.  A call is handed out once it is whole and names a tool that was given.  What
+ * turns out not to be a call is text.  If the answer was cut off, the beginning of a call is left out, and so is the
+ * beginning of a tag.
  *
  * The reader is a coroutine: its methods read the answer from left to right as a recursive parser does, and yield where
  * more of it must arrive. */
@@ -20,10 +20,9 @@ import { problemOf } from './schema.js';
  * @property {string} [content]
  * @property {string} [reasoning]
  * @property {{index: number, id?: string, name?: string, arguments: string}} [call]  the first of a call has its id and
- *   name and no arguments */
+ *   name and no arguments, and the second has all arguments */
 /** @typedef {{content: string, reasoning_content?: string, tool_calls?: ToolCall[]}} Answer */
-/** @typedef {{id: string, name: string, arguments: string, raw: string, complete: boolean}} Call
- *   raw: its whole text */
+/** @typedef {{id: string, name: string, arguments: string}} Call */
 
 /** How deep the arguments of a call may nest. */
 const MAX_NESTING = 100;
@@ -51,18 +50,25 @@ export class AnswerReader {
   #text = '';
   #at = 0;
   #ended = false;
+  /** Whether something other than the model ended the answer. */
+  #isCut = false;
+  /** Whether the reading of a section came to the end of the answer. */
+  #ranOut = false;
   #reading;
   /** @type {AnswerDelta[]} */
   #deltas = [];
   /** The text and the calls in their order. @type {(string | Call)[]} */
   #parts = [];
   #reasoning = '';
+  #isThinking = false;
   /** White space that is handed out if the same kind of text follows. */
   #space = '';
   /** Whether white space at the beginning of a text is left out, because something was before it. */
   #trims = false;
   /** The call that is being read; its arguments have begun. @type {Call | undefined} */
   #call;
+  /** Whether what may be a call has a member that calls do not have. */
+  #isForeign = false;
   /** Where the section or call that is being read begins. */
   #mark = 0;
 
@@ -91,9 +97,11 @@ export class AnswerReader {
     return this.#deltas.splice(0);
   }
 
-  /** Ends the answer. @returns {AnswerDelta[]} */
-  end() {
+  /** Ends the answer. @param {{cut?: boolean}} [options]  cut: something other than the model ended it
+   * @returns {AnswerDelta[]} */
+  end({ cut = false } = {}) {
     this.#ended = true;
+    this.#isCut = cut;
     if (!this.isComplete) this.#read();
     return this.#deltas.splice(0);
   }
@@ -107,12 +115,11 @@ export class AnswerReader {
   }
 
   /** Whether the answer has all calls that it may have. */
-  get isComplete() { return !this.#parallel && this.#parts.some(part => typeof part !== 'string' && part.complete); }
+  get isComplete() { return !this.#parallel && this.#calls.length > 0; }
 
   /** What was read.  After end() it is the whole answer. @returns {Answer} */
   get message() {
-    const calls = /** @type {Call[]} */ (this.#parts.filter(part => typeof part !== 'string' && part.complete));
-    const content = this.#parts.map(part => typeof part === 'string' ? part : part.complete ? '' : part.raw).join('');
+    const calls = this.#calls, content = this.#parts.filter(part => typeof part === 'string').join('');
     return {
       content, ...this.#reasoning && { reasoning_content: this.#reasoning },
       ...calls.length > 0 && { tool_calls: calls.map(asToolCall) },
@@ -152,25 +159,23 @@ export class AnswerReader {
   #begin(name, id) {
     if (this.#call) notACall();
     if (!this.#tools.has(name) && !this.#anyName) notACall();
-    this.#turn();
-    this.#call = { id: id || `call_${randomHex(12)}`, name, arguments: '', raw: '', complete: false };
-    const index = this.#parts.push(this.#call) && this.#calls - 1;
-    this.#deltas.push({ call: { index, id: this.#call.id, name, arguments: '' } });
+    this.#call = { id: id || `call_${randomHex(12)}`, name, arguments: '' };
   }
 
-  get #calls() { return this.#parts.filter(part => typeof part !== 'string').length; }
+  get #calls() { return /** @type {Call[]} */ (this.#parts.filter(part => typeof part !== 'string')); }
 
   /** @param {string} text */
   #argue(text) {
-    if (!this.#call || text === '') return;
-    this.#call.arguments += text;
-    this.#deltas.push({ call: { index: this.#calls - 1, arguments: text } });
+    if (this.#call) this.#call.arguments += text;
   }
 
-  /** Ends a call whose arguments are complete. */
+  /** Hands out a call whose arguments are complete. */
   #finish() {
     if (!this.#call) return;
-    this.#call.complete = true;
+    const index = this.#calls.length, { id, name, arguments: given } = this.#call;
+    this.#turn();
+    this.#parts.push(this.#call);
+    this.#deltas.push({ call: { index, id, name, arguments: '' } }, { call: { index, arguments: given } });
     this.#call = undefined;
     this.#mark = this.#at;
     if (!this.#parallel) throw new Complete();
@@ -181,7 +186,7 @@ export class AnswerReader {
   /** Whether the text goes on. @returns {Generator<undefined, boolean, void>} */
   *#more() {
     while (this.#at >= this.#text.length) {
-      if (this.#ended) return false;
+      if (this.#ended) return !(this.#ranOut = true);
       yield;
     }
     return true;
@@ -193,25 +198,28 @@ export class AnswerReader {
     return yield* this.#more();
   }
 
+  /** Whether the answer so far ends in the beginning of one of some texts, which may come next.
+   * @param {readonly string[]} options */
+  #isBegun(options) {
+    const rest = this.#text.slice(this.#at, this.#at + 1 + Math.max(0, ...options.map(one => one.length)));
+    return options.some(one => one.length > rest.length && one.startsWith(rest));
+  }
+
   /** Which of some texts comes next, the longest if several do; '' if none.
    * @param {readonly string[]} options @returns {Generator<undefined, string, void>} */
   *#peek(options) {
-    for (;;) {
-      const length = this.#text.length - this.#at;
-      const isOpen = !this.#ended && options.some(one => one.length > length && this.#text.endsWith(
-        one.slice(0, length), this.#text.length) && length < one.length && one.startsWith(this.#text.slice(this.#at)));
-      if (!isOpen) {
-        const found = options.filter(one => this.#text.startsWith(one, this.#at));
-        return found.reduce((best, one) => one.length > best.length ? one : best, '');
-      }
-      yield;
-    }
+    while (!this.#ended && this.#isBegun(options)) yield;
+    const found = options.filter(one => this.#text.startsWith(one, this.#at));
+    this.#ranOut ||= found.length === 0 && this.#isBegun(options);
+    return found.reduce((best, one) => one.length > best.length ? one : best, '');
   }
 
-  /** Skips a text if it comes next. @param {string[]} options @returns {Generator<undefined, string, void>} */
+  /** Skips a text if it comes next, or the beginning of one if the answer was cut off there.
+   * @param {string[]} options @returns {Generator<undefined, string, void>} */
   *#take(...options) {
     const found = yield* this.#peek(options);
     this.#at += found.length;
+    if (!found && this.#isCut && this.#isBegun(options)) this.#at = this.#text.length;
     return found;
   }
 
@@ -221,7 +229,7 @@ export class AnswerReader {
     const begin = this.#at;
     yield* this.#blank();
     const found = yield* this.#take(text);
-    if (!found) this.#at = begin;
+    if (!found && !(this.#isCut && this.#at >= this.#text.length)) this.#at = begin;
     return found;
   }
 
@@ -248,17 +256,21 @@ export class AnswerReader {
         const at = this.#text.indexOf(mark, this.#at);
         if (at >= 0 && (at < end || at === end && mark.length > found.length)) [end, found] = [at, mark];
       }
-      if (!found && !this.#ended) end = this.#safe(marks);
-      else if (found && !this.#ended) {   // a longer mark may begin at the same place or before
+      if (!found && (!this.#ended || this.#leavesOutTags)) end = this.#safe(marks);
+      else if (found && (!this.#ended || this.#leavesOutTags)) {   // a longer mark may begin at the same place or before
         const safe = this.#safe(marks);
         if (safe <= end && marks.some(mark => mark.length > this.#text.length - safe)) [end, found] = [safe, ''];
       }
       use(this.#text.slice(this.#at, end));
-      this.#at = end;
+      this.#at = found || !this.#ended ? end : this.#text.length;
+      this.#ranOut ||= this.#ended && !found;
       if (found || this.#ended) return found;
       yield;
     }
   }
+
+  /** Whether the beginning of a tag is left out at the end of the answer.  Without tools, it may well be text. */
+  get #leavesOutTags() { return this.#isCut && (this.#tools.size > 0 || this.#isThinking); }
 
   /** Up to where the text cannot be the beginning of a mark. @param {readonly string[]} marks */
   #safe(marks) {
@@ -342,6 +354,7 @@ export class AnswerReader {
         if (NAMES.includes(key) || key === 'function') name = asText(value);
         else if (ARGUMENTS.includes(key)) held = value;
         else if (IDS.includes(key)) id = String(JSON.parse(value));
+        else this.#isForeign ||= key !== 'type';
       }
       yield* this.#blank();
       if (!(yield* this.#take(','))) {
@@ -646,7 +659,7 @@ export class AnswerReader {
     while (marks.length > 0 && !first && (yield* this.#peek(marks)) && (yield* this.#take(...marks)));
     if (think && (yield* this.#take(think.start))) yield* this.#think(think);
     else if (think && (yield* this.#take(...think.ends.filter(end => !opens.includes(end))))) this.#turn();
-    else this.#at = 0;
+    else if (!this.#leavesOutTags || this.#at < this.#text.length) this.#at = 0;
     const begin = this.#at;
     yield* this.#blank();
     if (first && (yield* this.#peek(opens))) {
@@ -667,7 +680,7 @@ export class AnswerReader {
         else this.#content(found);
       } else yield* this.#section(opens);
     }
-    if (this.#calls === 0) this.#emit('content', this.#space);
+    if (this.#calls.length === 0) this.#emit('content', this.#space);
     this.#space = '';
     yield;
   }
@@ -675,7 +688,9 @@ export class AnswerReader {
   /** Reads reasoning behind its opening tag. @param {NonNullable<Format['think']>} think @returns {Reading} */
   *#think({ ends }) {
     this.#turn(true);
+    this.#isThinking = true;
     const end = yield* this.#until(ends, text => this.#say('reasoning', text));
+    this.#isThinking = false;
     if (!this.#opens.includes(end)) this.#at += end.length;
     this.#turn();
   }
@@ -684,6 +699,7 @@ export class AnswerReader {
   *#section(opens) {
     const { section } = this.#format;
     const begin = this.#mark = this.#at;
+    this.#ranOut = this.#isForeign = false;
     try {
       if (section) yield* this.#take(section[0]);
       do {
@@ -698,17 +714,17 @@ export class AnswerReader {
 
   /** Goes on with text after what is not a call. @param {number} begin @param {string[]} opens */
   #giveUp(begin, opens) {
-    if (this.#call) {
-      this.#call.raw = this.#text.slice(this.#mark, this.#at);
-      this.#call = undefined;
-      this.#trims = false;
-      return;
+    const [open = ''] = opens.filter(one => this.#text.startsWith(one, begin)), hasBegun = this.#call !== undefined;
+    this.#call = undefined;
+    if (this.#isCut && this.#ranOut && !(this.#isForeign && open.length === 1)) {
+      this.#at = this.#text.length;
+    } else if (hasBegun) this.#content(this.#text.slice(this.#mark, this.#at));
+    else {
+      this.#at = this.#mark;
+      if (this.#mark > begin) return;   // a call came before
+      this.#content(open);
+      this.#at += open.length;
     }
-    this.#at = this.#mark;
-    if (this.#mark > begin) return;   // a call came before
-    const [open = ''] = opens.filter(one => this.#text.startsWith(one, begin));
-    this.#content(open);
-    this.#at += open.length;
   }
 
   /** Reads an answer that is nothing but calls in JSON, without the format's tags.  Such a call must fit its tool's
@@ -722,15 +738,22 @@ export class AnswerReader {
       if (this.#ended) break;
       yield;
     }
-    const calls = bareCalls(this.#text.slice(begin));
-    if (!calls?.every(call => this.#fits(call))) return false;
-    for (const { name, tool_name: other, function: third, arguments: args, parameters = {} } of calls) {
+    const text = this.#text.slice(begin);
+    const calls = this.#isCut ? wholeCalls(text).filter(call => this.#fits(call)) : bareCalls(text);
+    if (this.#isCut ? !this.#beginsBare(text) : !calls?.every(call => this.#fits(call))) return false;
+    for (const { name, tool_name: other, function: third, arguments: args, parameters = {} } of calls ?? []) {
       this.#begin(name ?? other ?? third);
       this.#argue(JSON.stringify(args ?? parameters));
       this.#finish();
     }
     this.#at = this.#text.length;
     return true;
+  }
+
+  /** Whether a text that was cut off may be the beginning of a call without tags. @param {string} text */
+  #beginsBare(text) {
+    const [, name = ''] = /^[^]*?\{\s*"(?:name|tool_name|function)"\s*:\s*"([^"\\]*)/.exec(text) ?? [];
+    return text.includes('{') && [...this.#tools.keys()].some(one => one.startsWith(name));
   }
 
   /** @param {any} call */
@@ -748,18 +771,22 @@ export class AnswerReader {
   *#channels() {
     const { channels, section } = this.#format;
     const { user, self, tool } = /** @type {NonNullable<Format['channels']>} */ (channels);
-    const start = '<|start|>assistant', ends = ['<|end|>', '<|eom|>', '<|eot|>', '<|call|>', '<|return|>', '<|start|>'];
+    const start = '<|start|>assistant', heads = ['to=', '<|channel|>', '<|constrain|>', '<|message|>'];
+    const ends = ['<|end|>', '<|eom|>', '<|eot|>', '<|call|>', '<|return|>', '<|start|>'];
     while (yield* this.#more()) {
       const begin = this.#mark = this.#at;
       yield* this.#take(start);
       yield* this.#blank();
-      if (!(yield* this.#peek(['to=', '<|channel|>', '<|constrain|>', '<|message|>']))) {   // it has no header
-        this.#at = begin + (yield* this.#peek([start])).length;
+      if (!(yield* this.#peek(heads))) {   // it has no header
+        if (this.#isCut && this.#isBegun(heads)) break;
+        this.#at = begin;
+        yield* this.#take(start);
         if ((yield* this.#until(ends, this.#content)) && !(yield* this.#peek([start]))) yield* this.#take(...ends);
         continue;
       }
       let header = '';
       if (!(yield* this.#until(['<|message|>'], text => { header += text; }))) {
+        if (this.#isCut) break;
         if (begin > 0 || !this.#text.startsWith(start)) this.#content(this.#text.slice(begin));
         else this.#content(this.#text.slice(start.length));
         break;
@@ -770,6 +797,7 @@ export class AnswerReader {
       const channel = names.at(-1)?.[1] ?? '', name = to.startsWith(tool) ? to.slice(tool.length) : '';
       const isCall = name !== '' && to !== user && to !== self && (this.#tools.has(name) || this.#anyName);
       if (isCall) {
+        this.#ranOut = false;
         try {
           if (section) yield* this.#section([section[0]]);
           else {
@@ -778,7 +806,7 @@ export class AnswerReader {
           }
         } catch (error) {
           if (!(error instanceof NotACall)) throw error;
-          if (this.#call) this.#giveUp(begin, []);
+          if (this.#call || this.#isCut && this.#ranOut) this.#giveUp(begin, []);
           else this.#content(this.#text.slice(begin, this.#at));
         }
         this.#turn();
@@ -856,4 +884,16 @@ function bareCalls(text) {
   const given = fenced ?? text, [, inner] = /^\s*\{(\{[^]*\})\}\s*$/.exec(given) ?? [];
   const value = parsed(inner ?? given);
   return value === undefined ? undefined : [value].flat();
+}
+
+/** The first of these calls that are whole, in a text that was cut off. @param {string} text @returns {any[]} */
+function wholeCalls(text) {
+  const inner = text.replace(/^\s*(?:```\w*\s*)?(?:\[\s*|\{(?=\{))?/, ''), calls = [];
+  for (let at = 0; inner[at] === '{';) {
+    const scan = new JsonScan(), end = scan.read(inner, at);
+    if (!scan.done) break;
+    calls.push(parsed(inner.slice(at, end)));
+    at = end + (/^[\s,]*/.exec(inner.slice(end))?.[0].length ?? 0);
+  }
+  return calls;
 }

@@ -204,9 +204,17 @@ const PLAIN = {
 /** Whether a chat template describes tools to the model. @param {string | undefined} source */
 export const supportsTools = source => /\btools\b/.test(source ?? '');
 
+/** What formatOf found last: an answer asks for it several times. @type {{source?: string, format: Format}} */
+let last = { format: HERMES };
+
 /** @param {string} [source]  of a chat template @returns {Format} */
-export const formatOf = (source = '') => FORMATS.find(format => format.is(source))
-  ?? (supportsTools(source) ? PLAIN : HERMES);
+export function formatOf(source = '') {
+  if (source !== last.source) {
+    const found = FORMATS.find(format => format.is(source));
+    last = { source, format: found ?? (supportsTools(source) ? PLAIN : HERMES) };
+  }
+  return last.format;
+}
 
 /** A call as a template's models write it, to show it to a model. @param {string} source */
 export function exampleOf(source) {

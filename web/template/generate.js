@@ -71,9 +71,9 @@ async function* deltasOf(pieces, reader, cut, signal, more = []) {
       yield* reader.push(step.value);
       if (reader.isComplete) cut.abort();
     }
-    yield* reader.end();
-    const isCut = cut.signal.aborted && !signal?.aborted;
-    const stats = isCut ? { ...step.value, finishReason: /** @type {const} */ ('stop') } : step.value;
+    const isComplete = cut.signal.aborted && !signal?.aborted;
+    yield* reader.end({ cut: step.value.finishReason !== 'stop' && !isComplete });
+    const stats = isComplete ? { ...step.value, finishReason: /** @type {const} */ ('stop') } : step.value;
     return more.length > 0 ? { ...stats, warnings: [...more, ...stats.warnings ?? []] } : stats;
   } finally {
     await pieces.return(/** @type {any} */ (undefined));
