@@ -5,17 +5,16 @@ import { problemOf, standardCheck } from '../template/schema.js';
 
 /** @typedef {import('../template/messages.js').ToolCall} ToolCall
  * @typedef {import('../template/messages.js').Message} Message */
-/** The arguments of a tool by its schema; any if nothing is known of them.
- * @template S
- * @typedef {unknown extends import('./infer.js').FromSchema<S> ? any : import('./infer.js').FromSchema<S>} ArgumentsOf */
+/** @template S @typedef {import('./infer.js').FromSchema<S>} FromSchema */
 /** @template [S=any]
  * @typedef {object} Callable  a tool that a run can execute
  * @property {string} [description]
  * @property {S} [parameters]  a schema of the arguments: a JSON Schema, or one of Zod or another library that gives its
  *   JSON Schema; default: there are no arguments
  * @property {S} [schema]  another name of parameters
- * @property {(args: ArgumentsOf<S>, call: {id: string, signal?: AbortSignal}) => unknown} execute  gets the arguments,
- *   as the library's own check makes them, and returns the result, or a promise of it: a text, or a value that the
+ * @property {(args: unknown extends FromSchema<S> ? any : FromSchema<S>,
+ *   call: {id: string, signal?: AbortSignal}) => unknown} execute  gets the arguments, as the library's own check makes
+ *   them, and returns the result, or a promise of it: a text, or a value that the
  *   model sees as JSON.  What it throws, the model sees as an error.  TypeScript knows the arguments by a library's
  *   schema, and by a JSON Schema that is declared `as const` */
 /** Tools by name.
