@@ -76,7 +76,9 @@ function* mutations(text, random) {
 test('the table has every type of strings that Zod has', () => {
   const names = [...Object.keys(z), ...Object.keys(z.iso).map(name => `iso.${name}`)].filter(name => {
     try {
-      return typeOf(name) instanceof z.ZodStringFormat;
+      const made = typeOf(name);
+      if (made instanceof Promise) made.catch(() => {});
+      return made instanceof z.ZodStringFormat;
     } catch {   // no function, or one that needs arguments
       return false;
     }
@@ -109,8 +111,8 @@ for (const [name, { type = typeOf(name), valid, narrower = false, looser = false
 /** Numbers as texts, so that large integers are exact.  Those with more than 15 digits are written only if they are
  * integers between two bounds, and multiples have no exponent. */
 const NUMBERS = ['0', '1', '-1', '0.5', '-0.25', '127', '128', '-128', '-129', '255', '256', '32767', '32768', '-32769',
-  '65535', '65536', '2147483647', '2147483648', '-2147483648', '-2147483649', '4294967295', '4294967296', '9007199254740991',
-  '-9007199254740991', '9223372036854775807', '9223372036854775808', '-9223372036854775808', '-9223372036854775809',
+  '65535', '65536', '2147483647', '2147483648', '-2147483648', '-2147483649', '4294967295', '4294967296',
+  '9007199254740991', '-9007199254740991', '9223372036854775807', '9223372036854775808', '-9223372036854775808', '-9223372036854775809',
   '18446744073709551615', '18446744073709551616', '3.4e+38', '3.5e+38', '-3.5e+38', '1e+300', '"1"', 'null'];
 /** Zod's types, and the formats of OpenAPI by the type that has the same values. */
 const FORMATS = {
