@@ -262,11 +262,20 @@ export class AnswerReader {
         if (safe <= end && marks.some(mark => mark.length > this.#text.length - safe)) [end, found] = [safe, ''];
       }
       use(this.#text.slice(this.#at, end));
-      this.#at = found || !this.#ended ? end : this.#text.length;
-      this.#ranOut ||= this.#ended && !found;
-      if (found || this.#ended) return found;
+      this.#at = end;
+      if (found) return found;
+      if (this.#ended) {
+        this.#ranOut = true;
+        if (end < this.#text.length) this.#leaveOutRest();
+        return '';
+      }
       yield;
     }
+  }
+
+  #leaveOutRest() {
+    this.#at = this.#text.length;
+    this.#space = '';
   }
 
   /** Whether the beginning of a tag is left out at the end of the answer.  Without tools, it may well be text. */
@@ -717,7 +726,7 @@ export class AnswerReader {
     const [open = ''] = opens.filter(one => this.#text.startsWith(one, begin)), hasBegun = this.#call !== undefined;
     this.#call = undefined;
     if (this.#isCut && this.#ranOut && !(this.#isForeign && open.length === 1)) {
-      this.#at = this.#text.length;
+      this.#leaveOutRest();
     } else if (hasBegun) this.#content(this.#text.slice(this.#mark, this.#at));
     else {
       this.#at = this.#mark;
