@@ -164,13 +164,17 @@ enum plumb_token_flags {
  * Writes the token ids of len bytes of text to ids, the first cap of them, and returns how many there are.  The text
  * may have any bytes; invalid UTF-8 is tokenized as in llama.cpp.  Returns a negative plumb_status on failure. */
 int64_t plumb_tokenize(plumb_model *model, const char *text, size_t len, unsigned flags, int32_t *ids, size_t cap);
+/* As plumb_tokenize, for a prompt that was made of texts of users.  marks: len bytes; where one is not 0, that byte of
+ * the text is part of no control token, whatever the flags, also where it and its neighbours spell one.  NULL: no byte
+ * is marked. */
+int64_t plumb_tokenize_marked(plumb_model *model, const char *text, const uint8_t *marks, size_t len, unsigned flags,
+                              int32_t *ids, size_t cap);
 /* Writes the tokens of which plumb_session_embed makes the embedding of a text.  With query NULL they are those of
  * plumb_tokenize with PLUMB_ADD_SPECIAL and flags.  Otherwise they are those of a query and a text, for a reranker: as
  * in llama.cpp's server the file's tokenizer.chat_template.rerank says how the two are joined, or they are
  * BOS query EOS SEP text EOS, where the file says which of these tokens there are.
- * With a query, flags are not used: texts such as <|im_end|> become special tokens only with the file's rerank
- * template.  n_max: if there are more tokens, the last ones of the text are left out, but not what follows the text; 0:
- * no limit.
+ * With a query, flags are not used: only the file's rerank template can write special tokens such as <|im_end|>.
+ * n_max: if there are more tokens, the last ones of the text are left out, but not what follows the text; 0: no limit.
  * PLUMB_ERROR_CONTEXT if there is no room for any token of the text, PLUMB_ERROR_TOKENIZER if the vocabulary lacks a
  * token that the file asks for.  The result is as for plumb_tokenize. */
 int64_t plumb_tokenize_input(plumb_model *model, const char *query, size_t n_query, const char *text, size_t n_text,
@@ -191,15 +195,17 @@ bool plumb_token_is_eog(const plumb_model *model, int32_t id);
 
 /* Makes the prompt of a chat with the model's chat template, a Jinja program in the file; limits keep it from taking
  * long or much memory.  json: n bytes, an object with the variables of the template: "messages", an array of objects as
- * in OpenAI's API, and perhaps "add_generation_prompt" (true opens the assistant's turn), "tools", "enable_thinking"
- * (true if it is not there) and others that the template knows.  Messages are adapted to what the template accepts, as
- * llama.cpp's server does.  The prompt is to be tokenized with PLUMB_ADD_SPECIAL and PLUMB_PARSE_SPECIAL; it does not
- * begin with a BOS, or end with an EOS, that this adds.
+ * in OpenAI's API, and perhaps "add_generation_prompt" (true opens the assistant's turn), "tools" (an array, or its
+ * JSON text), "enable_thinking" (true if it is not there) and others that the template knows.  Messages are adapted to
+ * what the template accepts, as llama.cpp's server does.  The prompt is to be tokenized by plumb_tokenize_marked with
+ * these marks, which all bytes have that come from json (but roles), and with PLUMB_ADD_SPECIAL and
+ * PLUMB_PARSE_SPECIAL; it does not begin with a BOS, or end with an EOS, that this adds.
  * Returns its length, or a negative plumb_status on failure: PLUMB_ERROR_ARGUMENT if json is not such an object,
  * PLUMB_ERROR_TEMPLATE if there is no template, or it fails, refuses the chat or reaches a limit.  Dates are those of
- * the C library's localtime, so only one thread may be in this function at a time.  *prompt ends with a 0 and is valid
- * until the next call of this function or plumb_model_free.  Needs plumb_model_load_vocab or plumb_model_end. */
-int64_t plumb_chat_render(plumb_model *model, const char *json, size_t n, const char **prompt);
+ * the C library's localtime, so only one thread may be in this function at a time.  *prompt ends with a 0; it and
+ * *marks are valid until the next call of this function or plumb_model_free.  Needs plumb_model_load_vocab or
+ * plumb_model_end. */
+int64_t plumb_chat_render(plumb_model *model, const char *json, size_t n, const char **prompt, const uint8_t **marks);
 /* A text that ends an answer to such a prompt, besides the tokens for which plumb_token_is_eog is true; NULL if there
  * is none.  llama.cpp's server has one for a few families of models, which it knows by their templates. */
 const char *plumb_chat_stop(const plumb_model *model);

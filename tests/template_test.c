@@ -13,7 +13,7 @@ enum { NOW = 1784980800 };   /* 25 July 2026, 12:00 UTC */
 /* Renders a template of n bytes; returns the status.  The text is to be freed. */
 static plumb_status render(const char *source, size_t n, const char *json, bool is_chat, struct template_limits limits,
                            char **text, size_t *n_text, struct error *err) {
-    struct chat_template t = {{source, n}, text_of(is_chat ? "<s>" : ""), text_of(is_chat ? "</s>" : ""), NOW};
+    struct chat_template t = {{source, n, 0}, text_of(is_chat ? "<s>" : ""), text_of(is_chat ? "</s>" : ""), NOW};
     return template_render(&t, json, strlen(json), is_chat, limits, text, n_text, err);
 }
 
@@ -148,7 +148,7 @@ static void stops_equal_llama(void) {
         sscanf(stops, "\"stops\":[\"%63[^\"]\"]", stop);
         snprintf(path, sizeof path, FOLDER "sources/%s.jinja", name);
         char *source = test_read_all(path, &n);
-        const char *own = source ? chat_stop((struct text){source, n}) : NULL;
+        const char *own = source ? chat_stop((struct text){source, n, 0}) : NULL;
         CHECK(source && strcmp(own ? own : "", stop) == 0, "%s: %s, llama.cpp has \"%s\"", name, own ? own : "none",
               stop);
         n_template++;
@@ -215,7 +215,7 @@ static void equals_jinja2(void) {
             n_case++;
             snprintf(all, sizeof all, "%s]%s}", json, line[0] == 'A' ? ",\"add_generation_prompt\":true" : "");
             /* jinja2 had no strftime_now, and the one template that asks for it has this date instead. */
-            struct chat_template t = {{source, n}, text_of("<s>"), text_of("</s>"), 1721995200};
+            struct chat_template t = {{source, n, 0}, text_of("<s>"), text_of("</s>"), 1721995200};
             plumb_status status = template_render(&t, all, strlen(all), false, TEMPLATE_LIMITS, &text, &n_text, &err);
             size_t n_bos = n_text >= 3 && memcmp(text, "<s>", 3) == 0 ? 3 : 0;   /* the file has no BOS */
             CHECK(status == PLUMB_OK && n_text - n_bos == n_expected
@@ -374,6 +374,7 @@ static void has_one_bos(void) {
     for (size_t i = 0; i < 2 * sizeof rows / sizeof rows[0]; i++) {
         const bool adds_eos = i % 2 == 0;
         const char *source = rows[i / 2].source, *prompt = "";
+        const uint8_t *marks = NULL;
         memcpy(changed, file, 24);
         changed[16] = (uint8_t)(changed[16] + 2);   /* the number of keys */
         uint8_t *at = put_string(changed + 24, "tokenizer.ggml.add_eos_token");
@@ -389,9 +390,9 @@ static void has_one_bos(void) {
         plumb_status status = plumb_model_begin(m, n_changed);
         if (status == PLUMB_OK) status = fixture_give(m, changed, 0, n_changed, n_changed);
         if (status == PLUMB_OK) status = plumb_model_load_vocab(m);
-        int64_t n_prompt = status == PLUMB_OK ? plumb_chat_render(m, "{}", 2, &prompt) : status;
+        int64_t n_prompt = status == PLUMB_OK ? plumb_chat_render(m, "{}", 2, &prompt, &marks) : status;
         int64_t n_id = n_prompt < 0 ? n_prompt
-            : plumb_tokenize(m, prompt, (size_t)n_prompt, PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL, ids, 64);
+            : plumb_tokenize_marked(m, prompt, marks, (size_t)n_prompt, PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL, ids, 64);
         for (int64_t k = 0; k < n_id; k++) {
             n_bos += ids[k] == plumb_token_bos(m);
             n_eos += ids[k] == plumb_token_eos(m);

@@ -349,6 +349,12 @@ int64_t plumb_tokenize(plumb_model *m, const char *text, size_t len, unsigned fl
     return tokenizer_encode(m->tokenizer, text, len, flags, ids, cap, &m->err);
 }
 
+int64_t plumb_tokenize_marked(plumb_model *m, const char *text, const uint8_t *marks, size_t len, unsigned flags,
+                              int32_t *ids, size_t cap) {
+    if (!m->tokenizer) return wrong_state(m, "the vocabulary is not loaded");
+    return tokenizer_encode_marked(m->tokenizer, text, marks, len, flags, ids, cap, &m->err);
+}
+
 int64_t plumb_tokenize_input(plumb_model *m, const char *query, size_t n_query, const char *text, size_t n_text,
                              unsigned flags, size_t n_max, int32_t *ids, size_t cap) {
     struct gguf_string rerank = { NULL, 0 };
@@ -386,25 +392,28 @@ static char *special_text(const struct tokenizer *t, int32_t id) {
     return text;
 }
 
-/* Removes the texts of BOS and EOS that PLUMB_ADD_SPECIAL adds, as llama.cpp does.  Returns the length of the rest, or
- * a negative plumb_status. */
-static int64_t remove_special(plumb_model *m, const char *bos, const char *eos, size_t n) {
+/* Removes from a prompt the texts of BOS and EOS that PLUMB_ADD_SPECIAL adds, as llama.cpp does, if the template wrote
+ * them. */
+static plumb_status remove_special(plumb_model *m, const char *bos, const char *eos, struct text *prompt) {
     int32_t ids[2];
     int64_t n_id = tokenizer_encode(m->tokenizer, "", 0, PLUMB_ADD_SPECIAL, ids, 2, &m->err);
+    if (n_id < 0) return (plumb_status)n_id;
     size_t n_bos = strlen(bos), n_eos = strlen(eos);
-    if (n_id < 0) return n_id;
-    if (n_id > 0 && ids[0] == tokenizer_bos(m->tokenizer) && n >= n_bos && memcmp(m->prompt, bos, n_bos) == 0) {
-        n -= n_bos;
-        memmove(m->prompt, m->prompt + n_bos, n);
+    struct text first = text_part(*prompt, 0, n_bos < prompt->n ? n_bos : prompt->n);
+    bool adds_bos = n_id > 0 && ids[0] == tokenizer_bos(m->tokenizer);
+    bool adds_eos = n_id > 0 && n_id <= 2 && ids[n_id - 1] == tokenizer_eos(m->tokenizer);
+    if (adds_bos && text_is_word(first, bos) && !text_is_marked(first)) {
+        *prompt = text_part(*prompt, n_bos, prompt->n - n_bos);
     }
-    if (n_id > 0 && n_id <= 2 && ids[n_id - 1] == tokenizer_eos(m->tokenizer) && n >= n_eos
-        && memcmp(m->prompt + n - n_eos, eos, n_eos) == 0) n -= n_eos;
-    m->prompt[n] = 0;
-    return (int64_t)n;
+    size_t n_last = n_eos < prompt->n ? n_eos : prompt->n;
+    struct text last = text_part(*prompt, prompt->n - n_last, n_last);
+    if (adds_eos && text_is_word(last, eos) && !text_is_marked(last)) prompt->n -= n_eos;
+    return PLUMB_OK;
 }
 
-int64_t plumb_chat_render(plumb_model *m, const char *json, size_t n, const char **prompt) {
+int64_t plumb_chat_render(plumb_model *m, const char *json, size_t n, const char **prompt, const uint8_t **marks) {
     *prompt = "";
+    *marks = NULL;
     if (!m->tokenizer) return wrong_state(m, "the vocabulary is not loaded");
     struct gguf_string source = { NULL, 0 };
     PLUMB_TRY(gguf_get_string(m->parts[0], "tokenizer.chat_template", &source, &m->err));
@@ -416,16 +425,20 @@ int64_t plumb_chat_render(plumb_model *m, const char *json, size_t n, const char
     free(m->prompt);
     m->prompt = NULL;
     if (bos && eos) {
-        const struct chat_template t = { { source.data, (size_t)source.n }, text_of(bos), text_of(eos), time(NULL) };
+        const struct chat_template t = { { source.data, (size_t)source.n, 0 }, text_of(bos), text_of(eos), time(NULL) };
         status = template_render(&t, json, n, true, TEMPLATE_LIMITS, &m->prompt, &n_prompt, &m->err);
     } else {
         error_set(&m->err, status, "out of memory: the texts of BOS and EOS");
     }
-    int64_t n_rest = status == PLUMB_OK ? remove_special(m, bos, eos, n_prompt) : status;
+    struct text rest = { m->prompt, n_prompt, n_prompt + 1 };
+    if (status == PLUMB_OK) status = remove_special(m, bos, eos, &rest);
     free(bos);
     free(eos);
-    if (n_rest >= 0) *prompt = m->prompt;
-    return n_rest;
+    if (status != PLUMB_OK) return status;
+    m->prompt[rest.data + rest.n - m->prompt] = 0;
+    *prompt = rest.data;
+    *marks = (const uint8_t *)rest.data + rest.marks;
+    return (int64_t)rest.n;
 }
 
 const char *plumb_chat_stop(const plumb_model *m) {
@@ -433,5 +446,5 @@ const char *plumb_chat_stop(const plumb_model *m) {
     struct error err = { PLUMB_OK, "" };
     if (!m->tokenizer) return NULL;
     plumb_status status = gguf_get_string(m->parts[0], "tokenizer.chat_template", &source, &err);
-    return status == PLUMB_OK && source.data ? chat_stop((struct text){ source.data, (size_t)source.n }) : NULL;
+    return status == PLUMB_OK && source.data ? chat_stop((struct text){ source.data, (size_t)source.n, 0 }) : NULL;
 }

@@ -150,8 +150,8 @@ int load_model(plumb_model **out, const char *const *files, size_t n_file, enum 
 uint64_t file_size(const char *path);
 
 struct ids { int32_t *data; size_t n; };
-/* The token ids of a text; data is to be freed, and is NULL on failure. */
-struct ids tokenize(plumb_model *model, const char *text, size_t len, unsigned flags);
+/* The token ids of a text by plumb_tokenize_marked; data is to be freed, and is NULL on failure. */
+struct ids tokenize(plumb_model *model, const char *text, const uint8_t *marks, size_t len, unsigned flags);
 /* The token ids given by --ids or --tokens, "1,2,3"; data is to be freed, and is NULL on failure. */
 struct ids parse_ids(const struct options *o, uint32_t n_vocab);
 

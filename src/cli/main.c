@@ -86,7 +86,7 @@ static int force(struct generation *g) {
     const size_t n_text = plumb_text_push(&whole, bytes, (size_t)n, text, sizeof text);
     const bool is_inside = n_text >= 3 && memcmp(text, "\xef\xbf\xbd", 3) == 0;   /* begins inside a character */
     if (n_text == 0 || is_inside) return EXIT_OK;
-    struct ids ids = tokenize(g->model, text, n_text, PLUMB_CONTINUES);
+    struct ids ids = tokenize(g->model, text, NULL, n_text, PLUMB_CONTINUES);
     if (!ids.data) return exit_failed;
     for (size_t i = 0; ids.n > 2 && i + 1 < ids.n && i < FORCED_BYTES; i++) {
         if (plumb_matcher_accept(g->matcher, &ids.data[i], 1) != PLUMB_OK) break;
@@ -246,7 +246,7 @@ static int run_tokenize(const struct options *o) {
     code = load_model(&model, o->files, o->n_file, LOAD_VOCAB);
     if (code == EXIT_OK) {
         unsigned flags = (o->no_special ? 0u : PLUMB_ADD_SPECIAL) | (o->parse_special ? PLUMB_PARSE_SPECIAL : 0u);
-        struct ids ids = tokenize(model, from_stdin ? from_stdin : o->text, len, flags);
+        struct ids ids = tokenize(model, from_stdin ? from_stdin : o->text, NULL, len, flags);
         if (ids.data) print_tokens(o, model, ids);
         else code = exit_failed;
         free(ids.data);

@@ -104,13 +104,13 @@ int load_model(plumb_model **model_out, const char *const *files, size_t n_file,
 
 /* ---- prompts and token ids --------------------------------------------------------------------------------------- */
 
-struct ids tokenize(plumb_model *model, const char *text, size_t len, unsigned flags) {
+struct ids tokenize(plumb_model *model, const char *text, const uint8_t *marks, size_t len, unsigned flags) {
     struct ids ids = { NULL, 0 };
-    int64_t n = plumb_tokenize(model, text, len, flags, NULL, 0);
+    int64_t n = plumb_tokenize_marked(model, text, marks, len, flags, NULL, 0);
     if (n >= 0) {
         ids.n = (size_t)n;
         ids.data = allocate(ids.n * sizeof *ids.data);
-        plumb_tokenize(model, text, len, flags, ids.data, ids.n);
+        plumb_tokenize_marked(model, text, marks, len, flags, ids.data, ids.n);
     } else {
         report("prompt", (plumb_status)n, plumb_model_error(model));
     }
@@ -185,12 +185,7 @@ static struct ids chat_ids(plumb_model *model, const struct options *o, const st
     int code;
     char *tools = o->tools ? read_file(o->tools, &n_tools, &code) : NULL;
     if (o->tools && !tools) return (struct ids){ NULL, 0 };
-    if (tools && tools[strspn(tools, " \t\r\n")] != '[') {
-        report(o->tools, PLUMB_ERROR_ARGUMENT, "expected a JSON array of tools");
-        free(tools);
-        return (struct ids){ NULL, 0 };
-    }
-    char *json = allocate(6 * (n_system + prompt->len) + n_tools + 200), *at = put_word(json, "{\"messages\":[");
+    char *json = allocate(6 * (n_system + prompt->len + n_tools) + 200), *at = put_word(json, "{\"messages\":[");
     if (o->system) {
         at = put_word(at, "{\"role\":\"system\",\"content\":");
         at = put_word(put_json(at, o->system, n_system), "},");
@@ -199,15 +194,14 @@ static struct ids chat_ids(plumb_model *model, const struct options *o, const st
     at = put_word(at, "}],\"add_generation_prompt\":true}");
     struct ids ids = { NULL, 0 };
     const char *text;
-    int64_t n = plumb_chat_render(model, json, (size_t)(at - json), &text);
+    const uint8_t *marks;
+    int64_t n = plumb_chat_render(model, json, (size_t)(at - json), &text, &marks);
     if (n >= 0 && tools) {
         char *without = allocate((size_t)n);
         memcpy(without, text, (size_t)n);
         size_t n_without = (size_t)n;
-        at = put_word(at - 1, ",\"tools\":");
-        memcpy(at, tools, n_tools);
-        at = put_word(at + n_tools, "}");
-        n = plumb_chat_render(model, json, (size_t)(at - json), &text);
+        at = put_word(put_json(put_word(at - 1, ",\"tools\":"), tools, n_tools), "}");
+        n = plumb_chat_render(model, json, (size_t)(at - json), &text, &marks);
         bool is_same = n >= 0 && (size_t)n == n_without && memcmp(text, without, n_without) == 0;
         free(without);
         if (is_same) {
@@ -216,7 +210,7 @@ static struct ids chat_ids(plumb_model *model, const struct options *o, const st
         }
     }
     if (n < 0) ids = no_prompt(model, o, tools && n == PLUMB_ERROR_ARGUMENT ? o->tools : o->files[0], (plumb_status)n);
-    else ids = tokenize(model, text, (size_t)n, PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL);
+    else ids = tokenize(model, text, marks, (size_t)n, PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL);
 done:
     free(json);
     free(tools);
@@ -229,7 +223,7 @@ int input_ids(struct ids *ids, plumb_model *model, const struct options *o, cons
         return ids->data ? EXIT_OK : EXIT_USAGE;
     }
     unsigned flags = PLUMB_ADD_SPECIAL | (o->parse_special ? PLUMB_PARSE_SPECIAL : 0u);
-    *ids = o->raw ? tokenize(model, prompt->text, prompt->len, flags) : chat_ids(model, o, prompt);
+    *ids = o->raw ? tokenize(model, prompt->text, NULL, prompt->len, flags) : chat_ids(model, o, prompt);
     if (!ids->data) return exit_failed;
     return ids->n > 0 ? EXIT_OK : print_error(exit_failed, "%s: the prompt has no tokens", command_name(o->command));
 }

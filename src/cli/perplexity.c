@@ -315,11 +315,11 @@ static int prepare(struct run *r, plumb_model *model) {
     r->progress.start -= 1;   /* shows the line at once: it cannot be shown during the call */
     if (n_text > 1000000) progress_show(&r->progress, NAN, "tokenizing %.1f MB", 1e-6 * (double)n_text);
     end_at_interrupt(true);   /* nothing is lost yet */
-    r->tokens = tokenize(model, text, n_text, PLUMB_ADD_SPECIAL);
+    r->tokens = tokenize(model, text, NULL, n_text, PLUMB_ADD_SPECIAL);
     end_at_interrupt(false);
     progress_end(&r->progress);
     free(text);
-    struct ids none = tokenize(model, "", 0, PLUMB_ADD_SPECIAL);
+    struct ids none = tokenize(model, "", NULL, 0, PLUMB_ADD_SPECIAL);
     int32_t bos = plumb_token_bos(model);
     r->bos = none.n > 0 && none.data[0] == bos ? bos : -1;   /* does an empty text get BOS? */
     free(none.data);

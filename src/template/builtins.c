@@ -83,11 +83,15 @@ static struct text ascii_json(struct render *r, struct text json) {
     for (size_t at = 0, n; at < json.n && r->stop != STOP_FAILED; at += n) {
         uint32_t cp = (uint8_t)json.data[at];
         n = cp < 0x80 ? 1 : unicode_decode(json.data + at, json.n - at, &cp);
-        char escape[16] = {json.data[at]};
+        char escape[16] = "";
+        if (cp < 0x80) {
+            output_add(r, &out, text_part(json, at, 1));
+            continue;
+        }
         if (cp >= 0x10000) {
             snprintf(escape, sizeof escape, "\\u%04x\\u%04x", (unsigned)(0xd800 + ((cp - 0x10000) >> 10)),
                      (unsigned)(0xdc00 + ((cp - 0x10000) & 0x3ff)));
-        } else if (cp >= 0x80) {
+        } else {
             snprintf(escape, sizeof escape, "\\u%04x", (unsigned)cp);
         }
         output_word(r, &out, escape);
@@ -147,10 +151,10 @@ static char to_lower(char c) { return (char)(is_upper(c) ? c - 'A' + 'a' : c); }
 /* Copies the string with other letters; only those of ASCII change.  begins_word: whether byte i begins a word. */
 static struct value change_case(struct call *c, bool (*begins_word)(struct text s, size_t i)) {
     struct text s = c->args[0].as.text;
-    char *copy = render_alloc(c->r, s.n);
-    if (!copy) return value_undefined();
-    for (size_t i = 0; i < s.n; i++) copy[i] = begins_word(s, i) ? to_upper(s.data[i]) : to_lower(s.data[i]);
-    return value_string((struct text){copy, s.n});
+    struct output out = {NULL, 0, 0};
+    output_add(c->r, &out, s);
+    for (size_t i = 0; i < out.n; i++) out.data[i] = begins_word(s, i) ? to_upper(s.data[i]) : to_lower(s.data[i]);
+    return value_output(&out);
 }
 static bool always(struct text s, size_t i) { (void)s, (void)i; return true; }
 static bool never(struct text s, size_t i) { (void)s, (void)i; return false; }
@@ -211,9 +215,9 @@ static struct value split(struct call *c) {
     while (c->r->stop == STOP_NOT) {
         size_t at = n_left-- != 0 ? text_find(c->r, s, by) : SIZE_MAX;
         if (c->r->stop != STOP_NOT) break;
-        list_add(c->r, result.as.list, value_string(at == SIZE_MAX ? s : (struct text){s.data, at}));
+        list_add(c->r, result.as.list, value_string(at == SIZE_MAX ? s : text_part(s, 0, at)));
         if (at == SIZE_MAX) break;
-        s = (struct text){s.data + at + by.n, s.n - at - by.n};
+        s = text_part(s, at + by.n, s.n - at - by.n);
     }
     return result;
 }
@@ -237,7 +241,7 @@ static struct value rsplit(struct call *c) {
             end--;
             continue;
         }
-        list_add(c->r, result.as.list, value_string((struct text){s.data + end, s.n - end}));
+        list_add(c->r, result.as.list, value_string(text_part(s, end, s.n - end)));
         s.n = end = at;
         n_left--;
     }
@@ -251,15 +255,15 @@ static struct value replace(struct call *c) {
     struct text s = c->args[0].as.text, old = text_argument(c, 1), by = text_argument(c, 2);
     if (c->n > 3 && value_integer(c->r, argument_of(c, 3, IS(INTEGER))) > 0) return fail(c, "count is not supported");
     struct output out = {NULL, 0, 0};
-    if (old.n == 0) output_put(c->r, &out, by.data, by.n);
+    if (old.n == 0) output_add(c->r, &out, by);
     while (c->r->stop == STOP_NOT) {
         size_t at = old.n > 0 ? text_find(c->r, s, old) : s.n > 0 ? 1 : SIZE_MAX;
         if (at == SIZE_MAX) break;
-        output_put(c->r, &out, s.data, at);
-        output_put(c->r, &out, by.data, by.n);
-        s = (struct text){s.data + at + old.n, s.n - at - old.n};
+        output_add(c->r, &out, text_part(s, 0, at));
+        output_add(c->r, &out, by);
+        s = text_part(s, at + old.n, s.n - at - old.n);
     }
-    output_put(c->r, &out, s.data, s.n);
+    output_add(c->r, &out, s);
     return value_output(&out);
 }
 
@@ -270,7 +274,7 @@ static struct value format(struct call *c) {
     size_t n_used = 1;
     for (size_t i = 0; i < s.n && c->r->stop == STOP_NOT; i++) {
         if (s.data[i] != '{') {
-            output_put(c->r, &out, s.data + i, 1);
+            output_add(c->r, &out, text_part(s, i, 1));
         } else if (i + 1 == s.n || s.data[i + 1] != '}') {
             return fail(c, "only {} is supported in the string");
         } else {
@@ -335,7 +339,7 @@ static struct value indent(struct call *c) {
         if (width.as.integer < 0) return fail(c, "the width is negative");
         char *spaces = render_alloc(c->r, (uint64_t)width.as.integer);
         if (!spaces) return value_undefined();
-        margin = (struct text){memset(spaces, ' ', (size_t)width.as.integer), (size_t)width.as.integer};
+        margin = (struct text){memset(spaces, ' ', (size_t)width.as.integer), (size_t)width.as.integer, 0};
     }
     struct output out = {NULL, 0, 0};
     for (size_t at = 0, end; at < s.n && c->r->stop == STOP_NOT; at = end + 1) {
@@ -343,12 +347,12 @@ static struct value indent(struct call *c) {
         end = newline ? (size_t)(newline - s.data) : s.n;
         if (out.n > 0) output_put(c->r, &out, "\n", 1);
         /* As in llama.cpp, empty lines at the start are dropped, and the one after them counts as the first. */
-        if (out.n == 0 ? first : end > at || blank) output_put(c->r, &out, margin.data, margin.n);
-        output_put(c->r, &out, s.data + at, end - at);
+        if (out.n == 0 ? first : end > at || blank) output_add(c->r, &out, margin);
+        output_add(c->r, &out, text_part(s, at, end - at));
     }
     if (s.n > 0 && s.data[s.n - 1] == '\n') {
         output_put(c->r, &out, "\n", 1);
-        if (blank) output_put(c->r, &out, margin.data, margin.n);
+        if (blank) output_add(c->r, &out, margin);
     }
     return value_output(&out);
 }
@@ -421,7 +425,7 @@ static struct value join(struct call *c) {
         bool has = (attribute.kind == INTEGER && is_list(item)) || (attribute.kind == STRING && item.kind == OBJECT);
         if (has) item = attribute_of(c, item, attribute);
         if (item.kind != STRING && !is_number(item)) return fail(c, "an item is neither a string nor a number");
-        if (i > 0) output_put(c->r, &out, between.data, between.n);
+        if (i > 0) output_add(c->r, &out, between);
         value_write(c->r, &out, item);
     }
     return value_output(&out);
@@ -551,7 +555,7 @@ struct value builtin_slice(struct render *r, struct value v, int64_t start, int6
     struct value list = v.kind == STRING ? v : value_empty(r, v.kind);
     for (int64_t i = start; (step > 0 ? i < stop : i > stop) && r->stop == STOP_NOT; i += step) {
         if (i < 0 || i >= n) continue;
-        if (v.kind == STRING) output_put(r, &out, v.as.text.data + i, 1);
+        if (v.kind == STRING) output_add(r, &out, text_part(v.as.text, (size_t)i, 1));
         else list_add(r, list.as.list, v.as.list->items[i]);
     }
     return v.kind == STRING ? value_output(&out) : list;

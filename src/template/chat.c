@@ -326,13 +326,14 @@ static void put_results_into_calls(struct render *r, struct list *messages) {
 /* The last answer of a chat ends as those before it do. */
 static void end_last_turn(struct render *r, bool opens_turn, struct output *out) {
     static const char last[] = "<|return|>";
-    size_t n = sizeof last - 1, at = out->n >= n ? out->n - n + 1 : 0;
+    const struct text text = output_text(out);
+    size_t n = sizeof last - 1, at = text.n >= n ? text.n - n + 1 : 0;
     while (!opens_turn && at-- > 0 && render_work(r, 1)) {
-        if (memcmp(out->data + at, last, n) != 0) continue;
+        if (memcmp(text.data + at, last, n) != 0 || text_is_marked(text_part(text, at, n))) continue;
         struct output changed = {NULL, 0, 0};
-        output_put(r, &changed, out->data, at);
+        output_add(r, &changed, text_part(text, 0, at));
         output_word(r, &changed, "<|end|>");
-        output_put(r, &changed, out->data + at + n, out->n - at - n);
+        output_add(r, &changed, text_part(text, at + n, text.n - at - n));
         *out = changed;
         return;
     }
@@ -436,13 +437,39 @@ static void adapt(struct render *r, const struct chat_template *t, struct list *
     }
 }
 
+/* A role is a word of the program that calls and not a text of a user.  Templates make control tokens of it, such as
+ * <|user|>. */
+static void trust_roles(struct render *r, struct list *messages) {
+    for (size_t i = 0; i < messages->n && r->stop == STOP_NOT; i++) {
+        struct value *role = member(r, messages->items[i], "role");
+        bool is_word = role && role->kind == STRING;
+        for (size_t k = 0; is_word && k < role->as.text.n; k++) {
+            const char c = role->as.text.data[k];
+            is_word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+        }
+        if (is_word) role->as.text.marks = 0;
+    }
+}
+
+/* The tools may be JSON text, which then has to be a list. */
+static void parse_tools(struct render *r, struct object *variables) {
+    struct value *tools = object_find(r, variables, value_string(text_of("tools")));
+    if (!tools || tools->kind != STRING) return;
+    *tools = value_from_json(r, "the tools", tools->as.text.data, tools->as.text.n);
+    if (r->stop != STOP_NOT || tools->kind == LIST) return;
+    r->stop = STOP_FAILED;
+    error_set(r->err, PLUMB_ERROR_ARGUMENT, "the tools are not a JSON array");
+}
+
 void chat_run(struct render *r, const struct chat_template *t, struct object *variables, struct output *out) {
     const struct family *family = family_of(r, t->source);
     set_variables(r, variables);
     struct value *open = object_find(r, variables, value_string(text_of("add_generation_prompt")));
     bool opens_turn = open && open->kind == BOOLEAN && open->as.truth;   /* the template may change the variable */
     struct value *messages = object_find(r, variables, value_string(text_of("messages")));
-    if (messages && messages->kind == LIST) {
+    parse_tools(r, variables);
+    if (messages && messages->kind == LIST && r->stop == STOP_NOT) {
+        trust_roles(r, messages->as.list);
         adapt(r, t, messages->as.list);
         if (family->adjust && r->stop == STOP_NOT) family->adjust(r, messages->as.list);
     }

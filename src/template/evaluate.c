@@ -193,7 +193,7 @@ static struct value compute(struct render *r, char operator, struct value left, 
 
 static struct value repeat(struct render *r, struct text text, int64_t n) {
     struct output out = {NULL, 0, 0};
-    for (int64_t i = 0; i < n && r->stop == STOP_NOT; i++) output_put(r, &out, text.data, text.n);
+    for (int64_t i = 0; i < n && r->stop == STOP_NOT; i++) output_add(r, &out, text);
     return value_output(&out);
 }
 
@@ -317,7 +317,7 @@ static struct value eval_member(struct render *r, struct scope *scope, const str
         int64_t i = key.as.integer, n = (int64_t)(v.kind == STRING ? v.as.text.n : v.as.list->n);
         if (i < 0 && v.kind != STRING) i += n;   /* llama.cpp counts only lists from their end */
         if (i < 0 || i >= n) return value_undefined();
-        return v.kind == STRING ? value_string((struct text){v.as.text.data + i, 1}) : v.as.list->items[i];
+        return v.kind == STRING ? value_string(text_part(v.as.text, (size_t)i, 1)) : v.as.list->items[i];
     } else if (key.kind == STRING) {
         return method(r, v, key.as.text);
     } else if (v.kind != UNDEFINED) {
@@ -541,7 +541,7 @@ static void run_call_block(struct render *r, struct scope *scope, const struct n
 static void run(struct render *r, struct scope *scope, const struct node *node, struct output *out) {
     r->at = node->at;
     switch (node->kind) {
-    case NODE_TEXT: output_put(r, out, node->literal.as.text.data, node->literal.as.text.n); break;
+    case NODE_TEXT: output_add(r, out, node->literal.as.text); break;
     case NODE_NOTHING: break;
     case NODE_IF: run_if(r, scope, node, out); break;
     case NODE_FOR: run_for(r, scope, node, out); break;

@@ -56,7 +56,7 @@ static bool read_text(struct lexer *l) {
     bool strip_right = s[l->at] == '{' && follows(l, 1, "{%#") && follows(l, 2, "-");
     while (strip_right && first < end && is_blank(s[end - 1])) end--;
     if (first == end) return false;
-    add(l, TOKEN_TEXT, begin, (struct text){s + first, end - first});
+    add(l, TOKEN_TEXT, begin, (struct text){s + first, end - first, 0});
     return true;
 }
 
@@ -68,14 +68,14 @@ static void read_comment(struct lexer *l) {
             return;
         }
     }
-    add(l, TOKEN_COMMENT, begin, (struct text){"", 0});
+    add(l, TOKEN_COMMENT, begin, (struct text){"", 0, 0});
     l->at += 2;
 }
 
 static struct text read_while(struct lexer *l, bool (*belongs)(char)) {
     size_t begin = l->at;
     while (l->at < l->n && belongs(l->s[l->at])) l->at++;
-    return (struct text){l->s + begin, l->at - begin};
+    return (struct text){l->s + begin, l->at - begin, 0};
 }
 
 static struct text read_number(struct lexer *l) {
@@ -112,7 +112,7 @@ static void read_string(struct lexer *l) {
         text[n++] = c;
     }
     l->at++;
-    add(l, TOKEN_STRING, begin, (struct text){text, n});
+    add(l, TOKEN_STRING, begin, (struct text){text, n, 0});
 }
 
 /* Reads punctuation.  Returns false if there is none. */
@@ -131,7 +131,7 @@ static bool read_mark(struct lexer *l) {
         size_t n = strlen(marks[i].text);
         if (n > l->n - l->at || memcmp(l->s + l->at, marks[i].text, n) != 0) continue;
         if (l->n_curly > 0 && strcmp(marks[i].text, "}}") == 0) continue;   /* two objects end */
-        add(l, marks[i].kind, l->at, (struct text){l->s + l->at, n});
+        add(l, marks[i].kind, l->at, (struct text){l->s + l->at, n, 0});
         if (marks[i].kind == TOKEN_OPEN_EXPRESSION) l->n_curly = 0;
         else if (marks[i].kind == TOKEN_OPEN_CURLY) l->n_curly++;
         else if (marks[i].kind == TOKEN_CLOSE_CURLY && l->n_curly > 0) l->n_curly--;
@@ -149,7 +149,7 @@ static bool read_sign(struct lexer *l, enum token_kind last) {
         || last == TOKEN_CLOSE_SQUARE) return false;
     size_t begin = l->at++;
     struct text number = read_number(l);
-    add(l, number.n > 0 ? TOKEN_NUMBER : TOKEN_SIGN, begin, (struct text){l->s + begin, 1 + number.n});
+    add(l, number.n > 0 ? TOKEN_NUMBER : TOKEN_SIGN, begin, (struct text){l->s + begin, 1 + number.n, 0});
     return true;
 }
 
@@ -173,7 +173,7 @@ static struct text normalized(struct render *r) {
     struct text source = r->source;
     char *copy = render_alloc(r, (uint64_t)source.n + 1);
     size_t n = 0;
-    if (!copy) return (struct text){"", 0};
+    if (!copy) return (struct text){"", 0, 0};
     for (size_t i = 0; i < source.n; i++) {
         char c = source.data[i];
         if (c == '\r' && i + 1 < source.n && source.data[i + 1] == '\n') continue;
@@ -181,7 +181,7 @@ static struct text normalized(struct render *r) {
     }
     if (source.n > 0 && source.data[source.n - 1] == '\n') n--;
     copy[n] = 0;
-    return (struct text){copy, n};
+    return (struct text){copy, n, 0};
 }
 
 struct tokens template_tokens(struct render *r) {

@@ -10,7 +10,7 @@ struct parser {
 };
 
 static const struct token *peek(const struct parser *p, size_t k) {
-    static const struct token end = {TOKEN_END, 0, {"", 0}};
+    static const struct token end = {TOKEN_END, 0, {"", 0, 0}};
     return p->r->stop == STOP_FAILED || k >= p->tokens.n - p->at ? &end : &p->tokens.items[p->at + k];
 }
 
@@ -150,8 +150,8 @@ static struct node *parse_primary(struct parser *p) {
         break;
     case TOKEN_STRING: {
         struct output text = {NULL, 0, 0};
-        output_put(p->r, &text, token->text.data, token->text.n);
-        for (; is(p, TOKEN_STRING); p->at++) output_put(p->r, &text, peek(p, 0)->text.data, peek(p, 0)->text.n);
+        output_add(p->r, &text, token->text);
+        for (; is(p, TOKEN_STRING); p->at++) output_add(p->r, &text, peek(p, 0)->text);
         node->literal = value_output(&text);
         break;
     }

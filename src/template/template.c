@@ -28,11 +28,12 @@ plumb_status template_render(const struct chat_template *t, const char *json, si
     }
     if (r.stop == STOP_NOT) (is_chat ? chat_run : template_run)(&r, t, variables.as.object, &out);
     if (r.stop == STOP_NOT) {
-        *text = malloc(out.n + 1);
+        *text = malloc(2 * out.n + 1);   /* not more than the limit of bytes */
         if (!*text) {
-            render_no_memory(&r, out.n + 1);
+            render_no_memory(&r, 2 * (uint64_t)out.n + 1);
         } else {
             if (out.n > 0) memcpy(*text, out.data, out.n);
+            if (out.n > 0) memcpy(*text + out.n + 1, out.data + out.cap, out.n);
             (*text)[out.n] = 0;
             *n_text = out.n;
         }

@@ -21,7 +21,8 @@ struct chat_template {
 };
 
 /* Renders the template.  json: n_json bytes, an object whose members are the other variables.  is_chat: adapts the
- * messages as chat.c describes.  *text is to be freed, and has *n_text bytes and a final 0.  Fails with
+ * messages as chat.c describes.  *text is to be freed, and has *n_text bytes, a final 0, and as many marks: the mark of
+ * a byte is 1 if it comes from the variables, and else 0.  Fails with
  * PLUMB_ERROR_TEMPLATE and the place in the template, and with PLUMB_ERROR_ARGUMENT for JSON that is wrong. */
 plumb_status template_render(const struct chat_template *t, const char *json, size_t n_json, bool is_chat,
                              struct template_limits limits, char **text, size_t *n_text, struct error *err);

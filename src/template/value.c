@@ -109,18 +109,29 @@ void render_free(struct render *r) {
     r->blocks = NULL;
 }
 
-void output_put(struct render *r, struct output *out, const void *bytes, size_t n) {
-    if (!render_work(r, (uint64_t)n + 16) || n == 0) return;   /* 16: about the time of a call */
-    if (n > out->cap - out->n) {
-        uint64_t cap = (uint64_t)out->n + n;
-        char *larger = render_alloc(r, cap += cap / 2 + 32);
+void output_add(struct render *r, struct output *out, struct text text) {
+    if (!render_work(r, (uint64_t)text.n + 16) || text.n == 0) return;   /* 16: about the time of a call */
+    if (text.n > out->cap - out->n) {
+        uint64_t cap = (uint64_t)out->n + text.n;
+        cap += cap / 2 + 32;
+        char *larger = render_alloc(r, 2 * cap);
         if (!larger) return;
-        if (out->n > 0) memcpy(larger, out->data, out->n);
+        if (out->n > 0) {
+            memcpy(larger, out->data, out->n);
+            memcpy(larger + cap, out->data + out->cap, out->n);
+        }
         out->data = larger;
         out->cap = (size_t)cap;
     }
-    memcpy(out->data + out->n, bytes, n);
-    out->n += n;
+    char *end = out->data + out->n;
+    memcpy(end, text.data, text.n);
+    if (text.marks > 0) memcpy(end + out->cap, text.data + text.marks, text.n);
+    else memset(end + out->cap, 0, text.n);
+    out->n += text.n;
+}
+
+void output_put(struct render *r, struct output *out, const void *bytes, size_t n) {
+    output_add(r, out, (struct text){bytes, n, 0});
 }
 
 void output_word(struct render *r, struct output *out, const char *word) { output_put(r, out, word, strlen(word)); }
@@ -312,7 +323,7 @@ static void write_json_string(struct render *r, struct output *out, struct text 
     for (size_t i = 0, first = 0; i <= text.n; i++) {
         bool is_end = i == text.n;
         if (!is_end && (uint8_t)text.data[i] >= 0x20 && text.data[i] != '"' && text.data[i] != '\\') continue;
-        output_put(r, out, text.data + first, i - first);
+        output_add(r, out, text_part(text, first, i - first));
         first = i + 1;
         if (is_end) break;
         char escape[8] = {'\\'};
@@ -334,7 +345,7 @@ static void write_inner(struct render *r, struct output *out, struct value v) {
         write_json_string(r, out, v.as.text);
     } else {
         output_put(r, out, "'", 1);
-        output_put(r, out, v.as.text.data, v.as.text.n);
+        output_add(r, out, v.as.text);
         output_put(r, out, "'", 1);
     }
 }
@@ -346,7 +357,7 @@ void value_write(struct render *r, struct output *out, struct value v) {
     case BOOLEAN: output_word(r, out, v.as.truth ? "True" : "False"); break;
     case INTEGER: write_integer(r, out, v.as.integer); break;
     case FLOAT: write_float(r, out, v.as.number); break;
-    case STRING: output_put(r, out, v.as.text.data, v.as.text.n); break;
+    case STRING: output_add(r, out, v.as.text); break;
     case LIST: case TUPLE:
         output_word(r, out, v.kind == TUPLE ? "(" : "[");
         for (size_t i = 0; i < v.as.list->n && r->stop != STOP_FAILED; i++) {
@@ -417,11 +428,11 @@ void value_write_json(struct render *r, struct output *out, struct value v, cons
         size_t n = is_object ? v.as.object->n : v.as.list->n;
         output_word(r, out, is_object ? "{" : "[");
         for (size_t i = 0; i < n && r->stop != STOP_FAILED; i++) {
-            if (i > 0) output_put(r, out, style->item_separator.data, style->item_separator.n);
+            if (i > 0) output_add(r, out, style->item_separator);
             json_line(r, out, style, level + 1);
             if (is_object) {
                 write_json_string(r, out, value_text(r, v.as.object->members[i].key));
-                output_put(r, out, style->key_separator.data, style->key_separator.n);
+                output_add(r, out, style->key_separator);
             }
             value_write_json(r, out, is_object ? v.as.object->members[i].value : v.as.list->items[i], style,
                              level + 1);
@@ -435,10 +446,13 @@ void value_write_json(struct render *r, struct output *out, struct value v, cons
     render_leave(r);
 }
 
+/* The marks follow the bytes. */
 static struct text copy_json(struct render *r, struct json_text text) {
-    char *copy = render_alloc(r, text.n);
-    if (copy && text.n > 0) memcpy(copy, text.data, text.n);
-    return copy ? (struct text){copy, text.n} : text_of("");
+    char *copy = text.n > 0 ? render_alloc(r, 2 * (uint64_t)text.n) : NULL;
+    if (!copy) return text_of("");
+    memcpy(copy, text.data, text.n);
+    memset(copy + text.n, 1, text.n);
+    return (struct text){copy, text.n, text.n};
 }
 
 /* A number without a point and an exponent that fits 64 bits is an integer. */

@@ -17,7 +17,9 @@ enum kind {
     UNDEFINED, NONE, BOOLEAN, INTEGER, FLOAT, STRING, LIST, TUPLE, OBJECT, FUNCTION, NAMED
 };
 
-struct text { const char *data; size_t n; };
+/* marks: the distance from each byte to its mark, which is 1 if the byte comes from the variables of the chat and not
+ * from the template; 0: all bytes come from the template.  A part of a text has the same distance. */
+struct text { const char *data; size_t n, marks; };
 
 struct value {
     enum kind kind;
@@ -85,14 +87,25 @@ void *render_alloc(struct render *r, uint64_t n);
 void *render_grow(struct render *r, void *array, size_t n, size_t *cap, size_t size);
 void render_free(struct render *r);
 
-/* Text that is being written. */
+/* Text that is being written.  The marks of its bytes follow its cap bytes. */
 struct output { char *data; size_t n, cap; };
+/* Adds bytes of the template. */
 void output_put(struct render *r, struct output *out, const void *bytes, size_t n);
 void output_word(struct render *r, struct output *out, const char *word);
+/* Adds a text with its marks. */
+void output_add(struct render *r, struct output *out, struct text text);
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-static inline struct text text_of(const char *word) { return (struct text){word, strlen(word)}; }
+static inline struct text text_of(const char *word) { return (struct text){word, strlen(word), 0}; }
+/* The n bytes from at on. */
+static inline struct text text_part(struct text s, size_t at, size_t n) {
+    return (struct text){s.data + at, n, s.marks};
+}
+/* Whether a byte of it comes from the variables. */
+static inline bool text_is_marked(struct text s) {
+    return s.marks > 0 && s.n > 0 && memchr(s.data + s.marks, 1, s.n) != NULL;
+}
 static inline bool text_is(struct text a, struct text b) { return a.n == b.n && memcmp(a.data, b.data, a.n) == 0; }
 /* White space in ASCII. */
 static inline bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
@@ -104,7 +117,7 @@ static inline struct value value_int(int64_t i) { return (struct value){INTEGER,
 static inline struct value value_float(double x) { return (struct value){FLOAT, {.number = x}}; }
 static inline struct value value_string(struct text text) { return (struct value){STRING, {.text = text}}; }
 static inline struct text output_text(const struct output *out) {
-    return (struct text){out->n > 0 ? out->data : "", out->n};
+    return out->n > 0 ? (struct text){out->data, out->n, out->cap} : (struct text){"", 0, 0};
 }
 static inline struct value value_output(const struct output *out) { return value_string(output_text(out)); }
 /* An empty LIST, TUPLE or OBJECT. */

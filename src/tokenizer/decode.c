@@ -59,7 +59,7 @@ static void put_marked(struct sink *out, struct gguf_string text) {
 /* Writes the text of a token; write is for normal tokens. */
 static void put_token(const struct tokenizer *t, struct sink *out, uint32_t id,
                       void (*write)(struct sink *out, struct gguf_string text)) {
-    uint8_t attributes = t->attributes[id];
+    uint16_t attributes = t->attributes[id];
     struct gguf_string text = token_shown(t, id);
     if (attributes & (TOKEN_CONTROL | TOKEN_UNKNOWN | TOKEN_USER_DEFINED)) {
         sink_put(out, text.data, (size_t)text.n);

@@ -76,7 +76,7 @@ struct ends tokenizer_ends(const struct tokenizer *t) {
                           both ? t->sep : t->eos };
 }
 
-static void encode(struct encoder *e, const char *text, uint32_t n, unsigned flags) {
+static void encode(struct encoder *e, const char *text, const uint8_t *marks, uint32_t n, unsigned flags) {
     const struct tokenizer *t = e->t;
     struct ends ends = flags & PLUMB_ADD_SPECIAL ? tokenizer_ends(t) : (struct ends){ false, false, -1, -1 };
     bool lacks_first = ends.has_first && ends.first < 0;
@@ -91,7 +91,7 @@ static void encode(struct encoder *e, const char *text, uint32_t n, unsigned fla
     struct cuts cuts = {0};
     if (n > 0) {
         bool parse = (flags & PLUMB_PARSE_SPECIAL) != 0;
-        e->status = specials_find(e->t, text, n, parse, &cuts, &e->n_step, e->err);
+        e->status = specials_find(e->t, text, marks, n, parse, &cuts, &e->n_step, e->err);
     }
     bool after_token = !(flags & PLUMB_CONTINUES);
     for (uint32_t begin = 0, end; begin < n && e->status == PLUMB_OK; begin = end) {
@@ -109,8 +109,8 @@ static void encode(struct encoder *e, const char *text, uint32_t n, unsigned fla
     if (ends.has_last) encoder_emit(e, ends.last);
 }
 
-int64_t tokenizer_encode(struct tokenizer *t, const char *text, size_t len, unsigned flags, int32_t *ids, size_t cap,
-                         struct error *err) {
+int64_t tokenizer_encode_marked(struct tokenizer *t, const char *text, const uint8_t *marks, size_t len, unsigned flags,
+                                int32_t *ids, size_t cap, struct error *err) {
     if (len > TEXT_MAX_BYTES) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "tokenize: the text has %zu bytes, at most %d are allowed", len,
                          TEXT_MAX_BYTES);
@@ -120,7 +120,7 @@ int64_t tokenizer_encode(struct tokenizer *t, const char *text, size_t len, unsi
                          "(tokenizer.ggml.model is %s); give token ids instead", t->kind->model);
     }
     struct encoder e = {.t = t, .err = err, .ids = ids, .cap = cap};
-    encode(&e, text, (uint32_t)len, flags);
+    encode(&e, text, marks, (uint32_t)len, flags);
     t->n_step = e.n_step;
     free(e.chars.items);
     free(e.text.items);
@@ -128,4 +128,9 @@ int64_t tokenizer_encode(struct tokenizer *t, const char *text, size_t len, unsi
     free(e.heap.items);
     free(e.found.items);
     return e.status != PLUMB_OK ? (int64_t)e.status : e.n;
+}
+
+int64_t tokenizer_encode(struct tokenizer *t, const char *text, size_t len, unsigned flags, int32_t *ids, size_t cap,
+                         struct error *err) {
+    return tokenizer_encode_marked(t, text, NULL, len, flags, ids, cap, err);
 }

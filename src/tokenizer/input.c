@@ -13,11 +13,11 @@ static void put_id(struct list *out, int32_t id) {
     out->n++;
 }
 
-static plumb_status put_ids(struct list *out, struct tokenizer *t, struct gguf_string text, unsigned flags,
-                            struct error *err) {
+static plumb_status put_ids(struct list *out, struct tokenizer *t, struct gguf_string text, const uint8_t *marks,
+                            unsigned flags, struct error *err) {
     size_t at = (uint64_t)out->n < out->cap ? (size_t)out->n : out->cap;
     int32_t *ids = at < out->cap ? out->ids + at : NULL;
-    int64_t n = tokenizer_encode(t, text.data, (size_t)text.n, flags, ids, out->cap - at, err);
+    int64_t n = tokenizer_encode_marked(t, text.data, marks, (size_t)text.n, flags, ids, out->cap - at, err);
     if (n < 0) return (plumb_status)n;
     out->n += n;
     return PLUMB_OK;
@@ -39,7 +39,7 @@ static int64_t shorten(struct list *out, int64_t n_front, const int32_t *tail, s
 static int64_t encode_text(struct list *out, struct tokenizer *t, struct gguf_string text, unsigned flags,
                            size_t n_max, struct error *err) {
     struct ends ends = tokenizer_ends(t);
-    PLUMB_TRY(put_ids(out, t, text, flags | PLUMB_ADD_SPECIAL, err));
+    PLUMB_TRY(put_ids(out, t, text, NULL, flags | PLUMB_ADD_SPECIAL, err));
     return shorten(out, ends.has_first, &ends.last, ends.has_last, n_max, err);
 }
 
@@ -52,11 +52,11 @@ static int64_t encode_pair(struct list *out, struct tokenizer *t, struct gguf_st
                          "text, but the vocabulary has no such token");
     }
     if (t->add_bos) put_id(out, t->bos);
-    PLUMB_TRY(put_ids(out, t, query, 0, err));
+    PLUMB_TRY(put_ids(out, t, query, NULL, 0, err));
     if (t->add_eos) put_id(out, eos);
     if (t->add_sep) put_id(out, t->sep);
     int64_t n_front = out->n;
-    PLUMB_TRY(put_ids(out, t, text, 0, err));
+    PLUMB_TRY(put_ids(out, t, text, NULL, 0, err));
     if (t->add_eos) put_id(out, eos);
     return shorten(out, n_front, &eos, t->add_eos, n_max, err);
 }
@@ -68,9 +68,10 @@ static bool starts_with(struct gguf_string s, uint64_t at, const char *name) {
     return n <= s.n - at && memcmp(s.data + at, name, n) == 0;
 }
 
-/* Writes the template's bytes from begin to end with its placeholders replaced, or only counts if buf is NULL. */
+/* Writes the template's bytes from begin to end with its placeholders replaced, or only counts if buf is NULL.  marks:
+ * those of the bytes that replace placeholders become 1, the others 0. */
 static uint64_t fill(struct gguf_string rerank, uint64_t begin, uint64_t end, struct gguf_string query,
-                     struct gguf_string text, char *buf) {
+                     struct gguf_string text, char *buf, uint8_t *marks) {
     uint64_t n = 0;
     for (uint64_t at = begin, step; at < end; at += step) {
         struct gguf_string piece = { rerank.data + at, 1 };
@@ -83,6 +84,7 @@ static uint64_t fill(struct gguf_string rerank, uint64_t begin, uint64_t end, st
             step = strlen("{document}");
         }
         if (buf) memcpy(buf + n, piece.data, (size_t)piece.n);
+        if (buf) memset(marks + n, step > 1, (size_t)piece.n);
         n += piece.n;
     }
     return n;
@@ -91,13 +93,14 @@ static uint64_t fill(struct gguf_string rerank, uint64_t begin, uint64_t end, st
 /* Tokenizes the filled bytes from begin to end. */
 static plumb_status put_filled(struct list *out, struct tokenizer *t, struct gguf_string rerank, uint64_t begin,
                                uint64_t end, struct gguf_string query, struct gguf_string text, struct error *err) {
-    uint64_t n = fill(rerank, begin, end, query, text, NULL);
-    char *filled = alloc_array(n + 1, 1);
+    uint64_t n = fill(rerank, begin, end, query, text, NULL, NULL);
+    char *filled = alloc_array(n + 1, 2);
     if (!filled) {
         return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: a prompt of %llu bytes", (unsigned long long)n);
     }
-    fill(rerank, begin, end, query, text, filled);
-    plumb_status status = put_ids(out, t, (struct gguf_string) { filled, n }, PLUMB_PARSE_SPECIAL, err);
+    uint8_t *marks = (uint8_t *)filled + n + 1;
+    fill(rerank, begin, end, query, text, filled, marks);
+    plumb_status status = put_ids(out, t, (struct gguf_string) { filled, n }, marks, PLUMB_PARSE_SPECIAL, err);
     free(filled);
     return status;
 }

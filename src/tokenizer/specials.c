@@ -6,6 +6,9 @@
  *       -> the first one is cut out if all of its bytes are raw; otherwise it is replaced by the longest token that
  *          ends at the same byte and fits between that byte and the cut that is in the way
  *
+ * In a text with marks two automata run: one of the tokens that marks do not prevent over all bytes, and one of all
+ * tokens that begins anew behind each byte with a mark.
+ *
  * A token that is too long even for a batch of its own is searched for with memmem.
  *
  * The number of steps is linear in the text, apart from the logarithm of the heap.  Longer tokens are cut first, so a
@@ -191,13 +194,13 @@ static void add_fails(struct matcher *m, uint32_t *queue, uint64_t *n_step) {
     }
 }
 
-/* Control and unknown tokens are plain text unless they are to be parsed. */
-static bool is_matched(const struct tokenizer *t, uint32_t special, bool parse) {
-    return parse || !(t->attributes[t->specials[special].id] & (TOKEN_CONTROL | TOKEN_UNKNOWN));
+static bool is_matched(const struct tokenizer *t, uint32_t special, enum token_set set) {
+    static const uint16_t without[] = {TOKEN_CONTROL | TOKEN_UNKNOWN, 0, TOKEN_CONTROL | TOKEN_UNKNOWN | TOKEN_SHOWN};
+    return !(t->attributes[t->specials[special].id] & without[set]);
 }
 
 /* Makes the automaton over specials[first .. first + n); NULL if out of memory. */
-static struct matcher *matcher_create(const struct tokenizer *t, uint32_t first, uint32_t n, bool parse,
+static struct matcher *matcher_create(const struct tokenizer *t, uint32_t first, uint32_t n, enum token_set set,
                                       uint64_t *n_step) {
     struct matcher *m = calloc(1, sizeof *m);
     struct entry *entries = alloc_array(n, sizeof *entries);
@@ -208,7 +211,7 @@ static struct matcher *matcher_create(const struct tokenizer *t, uint32_t first,
     uint32_t n_entry = 0, longest = 0;
     uint64_t n_node = 1;
     for (uint32_t i = 0; i < n; i++) {
-        if (!is_matched(t, first + i, parse)) continue;
+        if (!is_matched(t, first + i, set)) continue;
         struct special s = t->specials[first + i];
         entries[n_entry++] = (struct entry){token_text(t, (uint32_t)s.id).data, s.n, i + 1};
         if (s.n > longest) longest = s.n;
@@ -240,10 +243,11 @@ done:
 struct finder {
     struct tokenizer *t;
     const char *text;
+    const uint8_t *marks;   /* (n), or NULL */
     uint32_t n;
     bool parse;
     struct cuts *cuts;
-    uint64_t *heap;      /* candidates: index in specials << 32 | end; the smallest comes first */
+    uint64_t *heap;      /* candidates: index in specials << 32 | end << 2 | set; the smallest comes first */
     size_t n_heap, cap;
     uint64_t n_step;
 };
@@ -261,7 +265,7 @@ static bool cut(struct finder *f, uint32_t special, uint32_t begin, uint32_t end
     if (!items) return false;
     c->items = items;
     int32_t id = f->t->specials[special].id;
-    uint8_t attributes = f->t->attributes[id];
+    uint16_t attributes = f->t->attributes[id];
     bool left = attributes & TOKEN_LSTRIP;
     while (left && begin > 0 && c->owner[begin - 1] == 0 && is_space(f->text[begin - 1])) begin--;
     if (attributes & TOKEN_RSTRIP) while (end < f->n && c->owner[end] == 0 && is_space(f->text[end])) end++;
@@ -271,11 +275,15 @@ static bool cut(struct finder *f, uint32_t special, uint32_t begin, uint32_t end
     return true;
 }
 
+/* Whether byte i may be part of a token that contains no byte with a mark. */
+static bool is_unmarked(const struct finder *f, uint32_t i) { return !f->marks || f->marks[i] == 0; }
+
 /* Cuts out every occurrence of a special that is too long for the automaton. */
 static bool cut_long(struct finder *f, uint32_t special) {
     struct special s = f->t->specials[special];
     const char *wanted = token_text(f->t, (uint32_t)s.id).data;
     const struct cuts *c = f->cuts;
+    const bool any = is_matched(f->t, special, SET_MARKED);   /* bytes, also those with a mark */
     uint32_t end = 0;   /* the end of the raw bytes around begin, if begin < end */
     for (uint32_t begin = 0; begin < f->n;) {
         f->n_step++;
@@ -283,8 +291,13 @@ static bool cut_long(struct finder *f, uint32_t special) {
             begin = c->items[c->owner[begin] - 1].right;
             continue;
         }
+        if (!any && !is_unmarked(f, begin)) {
+            begin++;
+            continue;
+        }
         if (begin >= end) {
-            for (end = begin + 1; end < f->n && (!c->owner || c->owner[end] == 0);) end++;
+            end = begin + 1;
+            while (end < f->n && (!c->owner || c->owner[end] == 0) && (any || is_unmarked(f, end))) end++;
             f->n_step += end - begin;
         }
         const char *found = memmem(f->text + begin, end - begin, wanted, s.n);
@@ -296,8 +309,9 @@ static bool cut_long(struct finder *f, uint32_t special) {
     return true;
 }
 
-static bool push(struct finder *f, uint32_t special, uint32_t end) {
-    uint64_t *heap = alloc_grow(f->heap, f->n_heap, &f->cap, sizeof *heap), key = (uint64_t)special << 32 | end;
+static bool push(struct finder *f, uint32_t special, uint32_t end, enum token_set set) {
+    uint64_t *heap = alloc_grow(f->heap, f->n_heap, &f->cap, sizeof *heap);
+    uint64_t key = (uint64_t)special << 32 | end << 2 | set;
     if (!heap) return false;
     f->heap = heap;
     size_t i = f->n_heap++;
@@ -320,11 +334,20 @@ static uint64_t pop(struct finder *f) {
     return first;
 }
 
-/* Pushes the candidates of a batch: for each raw byte the longest special that ends there. */
-static bool find_candidates(struct finder *f, const struct matcher *m) {
+/* The automata of a batch, by their sets; NULL: not needed. */
+struct batch { struct matcher *matchers[N_SET]; };
+
+/* Pushes the candidates of an automaton: for each raw byte the longest special that ends there. */
+static bool find_candidates(struct finder *f, const struct batch *b, enum token_set set) {
     const struct cuts *c = f->cuts;
+    const struct matcher *m = b->matchers[set];
     uint32_t node = 0;
-    for (uint32_t i = 0; i < f->n;) {
+    for (uint32_t i = 0; m && i < f->n;) {
+        if (set == SET_ALL && !is_unmarked(f, i)) {
+            i++;
+            node = 0;
+            continue;
+        }
         if (c->owner && c->owner[i] != 0) {
             i = c->items[c->owner[i] - 1].right;
             node = 0;
@@ -332,7 +355,7 @@ static bool find_candidates(struct finder *f, const struct matcher *m) {
         }
         node = follow(m, node, (uint8_t)f->text[i++], &f->n_step);
         uint32_t found = m->nodes[node].found;
-        if (found != 0 && !push(f, m->first + found - 1, i)) return false;
+        if (found != 0 && !push(f, m->first + found - 1, i, set)) return false;
     }
     return true;
 }
@@ -347,12 +370,17 @@ static uint32_t longest_fitting(const struct finder *f, const struct matcher *m,
     return i;
 }
 
-static bool cut_batch(struct finder *f, const struct matcher *m) {
+static bool cut_batch(struct finder *f, const struct batch *b) {
     const struct cuts *c = f->cuts;
-    if (!find_candidates(f, m)) return false;
+    for (enum token_set set = SET_PLAIN; set < N_SET; set++) {
+        if (!find_candidates(f, b, set)) return false;
+    }
     while (f->n_heap > 0) {
         uint64_t key = pop(f);
-        uint32_t special = (uint32_t)(key >> 32), end = (uint32_t)key, begin = end - f->t->specials[special].n;
+        enum token_set set = key & 3;
+        uint32_t special = (uint32_t)(key >> 32), end = (uint32_t)key >> 2;
+        uint32_t begin = end - f->t->specials[special].n;
+        const struct matcher *m = b->matchers[set];
         if (c->owner && c->owner[end - 1] != 0) continue;
         if (!c->owner || c->owner[begin] == 0) {
             if (!cut(f, special, begin, end)) return false;
@@ -360,21 +388,29 @@ static bool cut_batch(struct finder *f, const struct matcher *m) {
         }
         uint32_t room = end - c->items[c->owner[begin] - 1].right;
         uint32_t shorter = longest_fitting(f, m, special - m->first + 1, room);
-        if (shorter != 0 && !push(f, m->first + shorter - 1, end)) return false;
+        if (shorter != 0 && !push(f, m->first + shorter - 1, end, set)) return false;
     }
     return true;
 }
 
 static bool find(struct finder *f) {
     const struct tokenizer *t = f->t;
-    struct matcher **kept = &f->t->matchers[f->parse];
-    if (*kept) return cut_batch(f, *kept);
+    const bool needs[N_SET] = {!f->parse && !f->marks, f->parse, f->marks != NULL};
+    const enum token_set set = f->parse ? SET_ALL : f->marks ? SET_MARKED : SET_PLAIN;   /* the largest one */
+    struct matcher **kept = f->t->matchers;
+    struct batch b = {{NULL, NULL, NULL}};
+    bool has_all = true;
+    for (size_t k = 0; k < N_SET; k++) {
+        if (needs[k]) b.matchers[k] = kept[k];
+        has_all = has_all && (kept[k] || !needs[k]);
+    }
+    if (has_all) return cut_batch(f, &b);
     for (uint32_t first = 0, end; first < t->n_special; first = end) {
         end = first + 1;
         uint64_t bytes = cost(t->specials[first].n);
         if (bytes > t->matcher_max_bytes) {
             bool fits = t->specials[first].n <= f->n;
-            if (fits && is_matched(t, first, f->parse) && !cut_long(f, first)) return false;
+            if (fits && is_matched(t, first, set) && !cut_long(f, first)) return false;
             continue;
         }
         while (end < t->n_special && bytes + cost(t->specials[end].n) <= t->matcher_max_bytes) {
@@ -382,18 +418,26 @@ static bool find(struct finder *f) {
         }
         bool all = first == 0 && end == t->n_special;
         if (!all && t->specials[end - 1].n > f->n) continue;   /* the shortest is longer than the text */
-        struct matcher *m = matcher_create(t, first, end - first, f->parse, &f->n_step);
-        bool ok = m && cut_batch(f, m);
-        if (all) *kept = m;
-        else matcher_free(m);
+        bool ok = true;
+        for (enum token_set k = SET_PLAIN; k < N_SET && ok; k++) {
+            if (!needs[k]) continue;
+            if (!all || !kept[k]) b.matchers[k] = matcher_create(t, first, end - first, k, &f->n_step);
+            if (all) kept[k] = b.matchers[k];
+            ok = b.matchers[k] != NULL;
+        }
+        ok = ok && cut_batch(f, &b);
+        for (size_t k = 0; k < N_SET && !all; k++) {
+            matcher_free(b.matchers[k]);
+            b.matchers[k] = NULL;
+        }
         if (!ok) return false;
     }
     return true;
 }
 
-plumb_status specials_find(struct tokenizer *t, const char *text, uint32_t n, bool parse, struct cuts *out,
-                           uint64_t *n_step, struct error *err) {
-    struct finder f = {.t = t, .text = text, .n = n, .parse = parse, .cuts = out};
+plumb_status specials_find(struct tokenizer *t, const char *text, const uint8_t *marks, uint32_t n, bool parse,
+                           struct cuts *out, uint64_t *n_step, struct error *err) {
+    struct finder f = {.t = t, .text = text, .marks = marks, .n = n, .parse = parse, .cuts = out};
     bool ok = find(&f);
     free(f.heap);
     *n_step += f.n_step;

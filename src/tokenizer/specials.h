@@ -33,9 +33,10 @@ struct cuts {
 };
 
 /* Finds the special tokens of text[0..n), n > 0, and cuts them out.  parse: also control and unknown tokens, not only
- * user-defined ones.  Adds the number of steps it took to *n_step. */
-plumb_status specials_find(struct tokenizer *t, const char *text, uint32_t n, bool parse, struct cuts *out,
-                           uint64_t *n_step, struct error *err);
+ * user-defined ones.  marks: (n), as in tokenizer_encode_marked, or NULL: a byte with a mark is part of no control or
+ * unknown token.  Adds the number of steps it took to *n_step. */
+plumb_status specials_find(struct tokenizer *t, const char *text, const uint8_t *marks, uint32_t n, bool parse,
+                           struct cuts *out, uint64_t *n_step, struct error *err);
 void specials_free(struct cuts *cuts);
 
 void matcher_free(struct matcher *m);

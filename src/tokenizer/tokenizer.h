@@ -30,6 +30,10 @@ bool tokenizer_is_eog(const struct tokenizer *t, int32_t id);
 /* These follow plumb_tokenize, plumb_tokenize_input, plumb_token_piece and plumb_detokenize in plumb.h. */
 int64_t tokenizer_encode(struct tokenizer *t, const char *text, size_t len, unsigned flags, int32_t *ids, size_t cap,
                          struct error *err);
+/* As tokenizer_encode, but a byte whose mark is not 0 is part of no control token, whatever the flags; marks: (len), or
+ * NULL: no byte has one.  This decides for every host what is text and what is a token in a prompt. */
+int64_t tokenizer_encode_marked(struct tokenizer *t, const char *text, const uint8_t *marks, size_t len, unsigned flags,
+                                int32_t *ids, size_t cap, struct error *err);
 /* rerank: the value of tokenizer.chat_template.rerank, whose data is NULL if the file has none; query.data is NULL if
  * there is no query. */
 int64_t tokenizer_encode_input(struct tokenizer *t, struct gguf_string rerank, struct gguf_string query,

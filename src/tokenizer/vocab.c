@@ -237,7 +237,7 @@ static plumb_status load_attributes(struct tokenizer *t, const struct gguf *g, s
                          (unsigned long long)key->n, (unsigned)t->n_vocab);
     }
     t->types = key != NULL ? key->values : NULL;
-    t->attributes = alloc_array(t->n_vocab, 1);
+    t->attributes = alloc_array(t->n_vocab, sizeof *t->attributes);
     if (t->attributes == NULL) {
         return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: out of memory: the types of %u tokens",
                          (unsigned)t->n_vocab);
@@ -385,6 +385,10 @@ static bool ends_turn(const struct tokenizer *t, const char *text) {
     return id >= 0 && (t->attributes[id] & TOKEN_EOG);
 }
 
+static void show(struct tokenizer *t, int32_t id, unsigned others) {
+    t->attributes[id] = (uint16_t)(others | TOKEN_USER_DEFINED | TOKEN_SHOWN);
+}
+
 static plumb_status load_roles(struct tokenizer *t, const struct gguf *g, struct error *err) {
     PLUMB_TRY(load_id(t, g, "tokenizer.ggml.bos_token_id", &t->bos, err));
     PLUMB_TRY(load_id(t, g, "tokenizer.ggml.eos_token_id", &t->eos, err));
@@ -408,13 +412,13 @@ static plumb_status load_roles(struct tokenizer *t, const struct gguf *g, struct
     static const char *const shown[] = {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"};
     for (size_t k = 0; k < sizeof shown / sizeof shown[0]; k++) {
         int32_t id = find_text(t, shown[k]);
-        if (id >= 0) t->attributes[id] = (uint8_t)((t->attributes[id] & TOKEN_EOG) | TOKEN_USER_DEFINED);
+        if (id >= 0) show(t, id, t->attributes[id] & TOKEN_EOG);
     }
     if (t->eos >= 0) t->attributes[t->eos] |= TOKEN_EOG;
     /* In these vocabularies a text of the list means something else. */
     bool call = ends_turn(t, "<|call|>") || ends_turn(t, "<|calls|>");
     if (call && (ends_turn(t, "<|return|>") || ends_turn(t, "<|flush|>")) && ends_turn(t, "<|end|>")) {
-        t->attributes[find_text(t, "<|end|>")] = TOKEN_USER_DEFINED;
+        show(t, find_text(t, "<|end|>"), 0);
     }
     if (ends_turn(t, "<|tool_response>") && ends_turn(t, "</s>")) t->attributes[find_text(t, "</s>")] = TOKEN_NORMAL;
     return PLUMB_OK;
@@ -477,7 +481,7 @@ static plumb_status load_strips(struct tokenizer *t, const struct gguf *g, struc
         for (uint32_t i = 0; i < t->n_special; i++) t->attributes[t->specials[i].id] |= TOKEN_RSTRIP;
         for (size_t k = 0; k < sizeof plain / sizeof plain[0]; k++) {
             int32_t id = find_text(t, plain[k]);
-            if (id >= 0) t->attributes[id] &= (uint8_t)~TOKEN_RSTRIP;
+            if (id >= 0) t->attributes[id] &= (uint16_t)~TOKEN_RSTRIP;
         }
     } else if (contains(name, "modern-bert", true)) {
         lstrip = "[MASK]";
@@ -573,11 +577,11 @@ static plumb_status load_ids(struct tokenizer *t, const struct gguf *g, struct e
                              "tokenizer.ggml.tokens", name, (unsigned)t->n_vocab, MAX_IDS);
         }
     }
-    t->attributes = alloc_array(t->n_vocab, 1);
+    t->attributes = alloc_array(t->n_vocab, sizeof *t->attributes);
     if (t->attributes == NULL) {
         return error_set(err, PLUMB_ERROR_MEMORY, "tokenizer: out of memory: %u tokens", (unsigned)t->n_vocab);
     }
-    memset(t->attributes, TOKEN_NORMAL, t->n_vocab);
+    for (uint32_t i = 0; i < t->n_vocab; i++) t->attributes[i] = TOKEN_NORMAL;
     PLUMB_TRY(load_id(t, g, "tokenizer.ggml.bos_token_id", &t->bos, err));
     PLUMB_TRY(load_id(t, g, "tokenizer.ggml.eos_token_id", &t->eos, err));
     if (t->eos >= 0) t->attributes[t->eos] |= TOKEN_EOG;
@@ -639,7 +643,7 @@ void tokenizer_free(struct tokenizer *t) {
     free(t->index.slots);
     free(t->merge_index.slots);
     free(t->specials);
-    for (int i = 0; i < 2; i++) matcher_free(t->matchers[i]);
+    for (int i = 0; i < N_SET; i++) matcher_free(t->matchers[i]);
     automaton_free(t->automaton);
     automaton_free(t->user_automaton);
     free(t->empties);

@@ -20,6 +20,7 @@ enum token_attribute {
     TOKEN_NORMAL = 1, TOKEN_UNKNOWN = 2, TOKEN_CONTROL = 4, TOKEN_USER_DEFINED = 8, TOKEN_BYTE = 16,
     TOKEN_LSTRIP = 32, TOKEN_RSTRIP = 64,   /* takes the white space before it, or after it, along */
     TOKEN_EOG = 128,                        /* ends a turn */
+    TOKEN_SHOWN = 256,                      /* a control token that llama.cpp treats as one that users define */
 };
 
 /* The longest text that can be tokenized.  8 bytes for each of its bytes still fit in 32 bits. */
@@ -31,6 +32,13 @@ struct special {
     int32_t id;
 };
 struct matcher;
+/* The sets of specials that are searched for. */
+enum token_set {
+    SET_PLAIN,    /* all but control and unknown tokens: these are plain text unless they are to be parsed */
+    SET_ALL,
+    SET_MARKED,   /* those that may contain bytes with a mark: all but control and unknown tokens by the file */
+    N_SET
+};
 
 /* A polynomial hash of a text, modulo 2^64.  hash_join gives the hash of two joined texts in constant time, so a merge
  * does not have to read the bytes that it joins. */
@@ -81,7 +89,7 @@ struct tokenizer {
     const struct pretokenizer *pre;      /* BPE only, otherwise NULL */
     uint32_t n_vocab;
     const struct gguf_string *texts;     /* (n_vocab), borrowed; NULL: no token has a text */
-    uint8_t *attributes;                 /* (n_vocab) sets of enum token_attribute */
+    uint16_t *attributes;                /* (n_vocab) sets of enum token_attribute */
     const uint8_t *types;                /* (n_vocab) i32, tokenizer.ggml.token_type; NULL: all normal; borrowed */
     const uint8_t *scores;               /* (n_vocab) f32, or i32 if integer_scores; NULL: all 0; borrowed */
     bool integer_scores;
@@ -106,8 +114,8 @@ struct tokenizer {
     struct special *specials;            /* (n_special), longer ones first, lower ids first if equally long */
     uint32_t n_special;
     uint64_t matcher_max_bytes;          /* bytes that an automaton over them may take */
-    struct matcher *matchers[2];         /* automata over all of them, without and with PLUMB_PARSE_SPECIAL;
-                                          * NULL: not made yet, or it would take more than matcher_max_bytes */
+    struct matcher *matchers[N_SET];     /* automata over sets of them; NULL: not made yet, or all of them would take
+                                          * more than matcher_max_bytes */
     uint64_t n_step;                     /* steps of the last tokenizer_encode, which tests measure instead of time */
     /* Tokens without text are given the text [EMPTY_id], as in llama.cpp. */
     struct named_empty { uint32_t id; char text[24]; } *empties;   /* (n_empty), sorted by id */

@@ -57,7 +57,7 @@ static struct text copy(const uint8_t *data, size_t n) {
     char *block = malloc(n);
     require(block != NULL || n == 0, "no memory");
     if (n > 0) memcpy(block, data, n);
-    return (struct text){block, n};
+    return (struct text){block, n, 0};
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
