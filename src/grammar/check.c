@@ -20,7 +20,7 @@ static bool has_end(const struct grammar *g, const uint8_t *ends, size_t at) {
     const size_t target = (size_t)((int64_t)at + arg);
     switch (op_of(g->code[at])) {
     case OP_CLASS: return g->nodes[arg].n > 0 && ends[at + 1];
-    case OP_TOKEN: case OP_NOT_TOKEN: return ends[at + 1];
+    case OP_TOKEN: case OP_NOT_TOKEN: case OP_COUNT: case OP_MARK: case OP_LEAVE: return ends[at + 1];
     case OP_SPLIT: return ends[at + 1] || ends[target];
     case OP_JUMP: return ends[target];
     case OP_CALL: return ends[g->rules[arg].start] && ends[at + 1];
@@ -134,7 +134,7 @@ struct state {
 };
 
 /* An instruction and a stack, while a state is made. */
-struct place {
+struct reached {
     uint64_t key;           /* stack << 21 | instruction */
     uint8_t count, fresh;   /* the derivations that reach it, at most 2, and how many of them are not followed yet */
 };
@@ -149,11 +149,11 @@ struct search {
     size_t n_state, state_cap;
     config *configs;
     size_t n_config, config_cap;
-    struct stack_node *stacks;
+    struct frame *stacks;
     size_t n_stack, stack_cap;
     struct hash_index state_index, stack_index, place_index;
     /* The state that is being made. */
-    struct place *places;
+    struct reached *places;
     size_t n_place, place_cap;
     uint32_t *todo;
     size_t n_todo, todo_cap;
@@ -167,10 +167,8 @@ static uint64_t mix(uint64_t h) {
     return h ^ h >> 32;
 }
 
-static uint64_t hash_stack(const void *user, size_t i) {
-    const struct search *s = user;
-    return mix((uint64_t)s->stacks[i].at << 32 | s->stacks[i].below);
-}
+static uint64_t hash_frame(struct frame f) { return mix(mix((uint64_t)f.at << 32 | f.below) + f.count); }
+static uint64_t hash_stack(const void *user, size_t i) { return hash_frame(((const struct search *)user)->stacks[i]); }
 static uint64_t hash_place(const void *user, size_t i) { return mix(((const struct search *)user)->places[i].key); }
 static uint64_t hash_configs(const config *configs, size_t n) {
     uint64_t h = n;
@@ -182,17 +180,17 @@ static uint64_t hash_state(const void *user, size_t i) {
     return hash_configs(s->configs + s->states[i].first, s->states[i].n);
 }
 
-static plumb_status push_stack(struct search *s, uint32_t at, uint32_t below, uint32_t *out) {
+static plumb_status push_stack(struct search *s, struct frame frame, uint32_t *out) {
     if (!hash_index_reserve(&s->stack_index, s->n_stack, hash_stack, s)) return no_memory(s->err);
-    size_t slot = hash_index_first(&s->stack_index, mix((uint64_t)at << 32 | below));
+    size_t slot = hash_index_first(&s->stack_index, hash_frame(frame));
     for (; s->stack_index.slots[slot] != 0; slot = hash_index_next(&s->stack_index, slot)) {
         *out = s->stack_index.slots[slot] - 1;
-        if (s->stacks[*out].at == at && s->stacks[*out].below == below) return PLUMB_OK;
+        if (memcmp(&s->stacks[*out], &frame, sizeof frame) == 0) return PLUMB_OK;
     }
-    struct stack_node *stacks = alloc_grow(s->stacks, s->n_stack, &s->stack_cap, sizeof *stacks);
+    struct frame *stacks = alloc_grow(s->stacks, s->n_stack, &s->stack_cap, sizeof *stacks);
     if (!stacks) return no_memory(s->err);
     s->stacks = stacks;
-    stacks[s->n_stack] = (struct stack_node){ at, below };
+    stacks[s->n_stack] = frame;
     *out = (uint32_t)s->n_stack++;
     s->stack_index.slots[slot] = *out + 1;
     s->is_over |= s->n_stack > CHECK_MAX_STACKS;
@@ -210,13 +208,13 @@ static plumb_status add_place(struct search *s, size_t at, uint32_t stack, unsig
         slot = hash_index_next(&s->place_index, slot);
     }
     if (s->place_index.slots[slot] == 0) {
-        struct place *places = alloc_grow(s->places, s->n_place, &s->place_cap, sizeof *places);
+        struct reached *places = alloc_grow(s->places, s->n_place, &s->place_cap, sizeof *places);
         if (!places) return no_memory(s->err);
         s->places = places;
-        places[s->n_place++] = (struct place){ key, 0, 0 };
+        places[s->n_place++] = (struct reached){ key, 0, 0 };
         s->place_index.slots[slot] = (uint32_t)s->n_place;
     }
-    struct place *place = &s->places[s->place_index.slots[slot] - 1];
+    struct reached *place = &s->places[s->place_index.slots[slot] - 1];
     if (n > 2u - place->count) n = 2u - place->count;
     if (n == 0) return PLUMB_OK;
     if (place->fresh == 0) {
@@ -255,12 +253,13 @@ static int by_value(const void *a, const void *b) {
 }
 
 /* Follows one place, for the derivations that are not followed yet. */
-static plumb_status follow(struct search *s, struct place *place) {
+static plumb_status follow(struct search *s, struct reached *place) {
     const struct grammar *g = s->g;
     const size_t at = place->key & 0x1fffff;
     uint32_t stack = (uint32_t)(place->key >> 21);
     const int32_t arg = arg_of(g->code[at]);
     const unsigned n = place->fresh;
+    struct frame frame = s->stacks[stack];
     size_t next;
     place->fresh = 0;
     switch (op_of(g->code[at])) {
@@ -272,12 +271,22 @@ static plumb_status follow(struct search *s, struct place *place) {
         return add_place(s, (size_t)((int64_t)at + arg), stack, n);
     case OP_CALL:
         next = grammar_skip_jumps(g, at + 1);
-        if (op_of(g->code[next]) != OP_RETURN) PLUMB_TRY(push_stack(s, (uint32_t)next, stack, &stack));
+        if (!grammar_is_tail(g->code[next])) {
+            PLUMB_TRY(push_stack(s, (struct frame){ (uint32_t)next, 0, stack }, &stack));
+        }
         return add_place(s, (size_t)g->rules[arg].start, stack, n);
-    case OP_RETURN:
-        if (stack != BOTTOM) return add_place(s, s->stacks[stack].at, s->stacks[stack].below, n);
-        s->n_end = s->n_end + n < 2 ? s->n_end + n : 2;
+    case OP_RETURN: case OP_LEAVE:
+        next = frame_next(g, &frame);
+        if (stack == BOTTOM) s->n_end = s->n_end + n < 2 ? s->n_end + n : 2;
+        else if (next != NO_PLACE) return add_place(s, next, frame.below, n);
         break;
+    case OP_COUNT:
+        PLUMB_TRY(push_stack(s, (struct frame){ (uint32_t)((int64_t)at + arg), 0, stack }, &stack));
+        return add_place(s, at + 1, stack, n);
+    case OP_MARK:
+        if (!frame_mark(g, &frame, (uint32_t)arg)) break;
+        PLUMB_TRY(push_stack(s, frame, &stack));
+        return add_place(s, at + 1, stack, n);
     }
     return PLUMB_OK;
 }
@@ -296,7 +305,7 @@ static plumb_status finish_state(struct search *s, int32_t parent, uint32_t symb
         if (op != OP_CLASS && op != OP_TOKEN && op != OP_NOT_TOKEN) continue;
         const uint32_t node = op == OP_CLASS ? (uint32_t)arg_of(s->g->code[at]) : 0;
         for (unsigned k = 0; k < s->places[i].count; k++) {
-            PLUMB_TRY(add_config(s, (s->places[i].key >> 21) << 38 | (uint64_t)at << 17 | node));
+            PLUMB_TRY(add_config(s, config_of(at, node, (uint32_t)(s->places[i].key >> 21))));
         }
     }
     if (s->n_made > 0) qsort(s->made, s->n_made, sizeof *s->made, by_value);
@@ -358,7 +367,7 @@ static plumb_status step_byte(struct search *s, int32_t from, uint8_t byte) {
         const struct byte_edge *edge = grammar_find_edge(s->g, config_node(c), byte);
         if (!edge) continue;
         if (edge->node == NODE_DONE) PLUMB_TRY(add_place(s, at + 1, config_stack(c), 1));
-        else PLUMB_TRY(add_config(s, (uint64_t)config_stack(c) << 38 | (uint64_t)at << 17 | edge->node));
+        else PLUMB_TRY(add_config(s, config_of(at, edge->node, config_stack(c))));
     }
     return finish_state(s, from, byte);
 }
@@ -401,7 +410,7 @@ static plumb_status expand(struct search *s, int32_t from) {
 
 static plumb_status search(struct search *s, const struct grammar_uses *uses, struct ambiguity *out) {
     uint32_t stack;
-    PLUMB_TRY(push_stack(s, 0, 0, &stack));   /* BOTTOM */
+    PLUMB_TRY(push_stack(s, (struct frame){ NO_PLACE, 0, 0 }, &stack));   /* BOTTOM */
     for (uint32_t i = 0; i < s->g->n_rule && !is_found(s) && !s->is_over; i++) {
         if (uses->rules[i] != RULE_USED) continue;
         begin_state(s);

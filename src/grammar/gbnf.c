@@ -3,9 +3,10 @@
  * The code of a symbol is contiguous and ends where the next symbol begins, so a repetition copies it, and `|` and `*`
  * insert a split in front of it.  Groups are kept on a stack of the parser's own.
  *
- * What differs from llama.cpp: repetitions are exact up to the limit on code (llama.cpp refuses products above 2,000,
+ * What differs from llama.cpp: repetitions are exact up to GRAMMAR_MAX_COUNT (llama.cpp refuses products above 2,000,
  * and reads a larger maximum as none); a maximum below the minimum is refused; left recursion is also found behind
- * symbols that are empty indirectly; ("a"?)* is no left recursion; U+0000 is matched only where it is named.
+ * symbols that are empty indirectly; ("a"?)* is no left recursion; U+0000 is matched only where it is named; there are
+ * counts of marks: %{2,5}(...) has 2 to 5 marks inside, and %3 is a mark behind which 3 others fit.
  */
 #include "grammar/grammar.h"
 
@@ -17,7 +18,12 @@ struct group {
     uint32_t first;         /* its first instruction */
     uint32_t alternative;   /* the first instruction of the current alternative */
     uint32_t jump;          /* the last jump to its end + 1, 0 if there is none; its argument is the one before */
+    bool counts;            /* it counts marks */
+    struct counter counter; /* with these bounds */
 };
+
+/* A repetition with fewer instructions than this is written out. */
+enum { MAX_WRITTEN_OUT = 16 };
 
 struct parser {
     const char *text;
@@ -75,15 +81,14 @@ static plumb_status mistake(struct parser *p, size_t at, const char *what) {
 static plumb_status too_large(struct parser *p) {
     unsigned line, column;
     locate(p, p->at, &line, &column);
-    return error_set(p->err, PLUMB_ERROR_UNSUPPORTED, "line %u, column %u: the grammar is too large: with its "
-                     "repetitions written out it has more than %d characters and symbols", line, column,
-                     GRAMMAR_MAX_CODE);
+    return error_set(p->err, PLUMB_ERROR_UNSUPPORTED, "line %u, column %u: the grammar is too large: it has more than "
+                     "%d characters and symbols", line, column, GRAMMAR_MAX_CODE);
 }
 
 /* ---- code -------------------------------------------------------------------------------------------------------- */
 
 static uint32_t instruction(enum grammar_op op, int64_t arg) {
-    return (uint32_t)((int32_t)arg * 8) | (uint32_t)op;
+    return (uint32_t)((int32_t)arg * 16) | (uint32_t)op;
 }
 
 /* Makes room for n more instructions. */
@@ -307,7 +312,7 @@ static plumb_status parse_token(struct parser *p) {
         PLUMB_TRY(parse_int(p, "the id of a token", &id));
         if (peek(p, 0) != ']' || peek(p, 1) != '>') return expected(p, p->at, "]>");
         p->at += 2;
-        if (id > (p->vocabulary ? p->vocabulary->n_vocab - 1 : (1u << 28) - 1)) {
+        if (id > (p->vocabulary ? p->vocabulary->n_vocab - 1 : GRAMMAR_MAX_TOKEN)) {
             return mistake(p, start, "no token has this id");
         }
     } else {
@@ -321,6 +326,34 @@ static plumb_status parse_token(struct parser *p) {
     }
     begin_symbol(p);
     return emit(p, op, (int64_t)id);
+}
+
+/* Adds the bounds of a count. */
+static plumb_status add_counter(struct parser *p, struct counter counter, uint32_t *number) {
+    struct grammar *g = p->g;
+    struct counter *counters = alloc_grow(g->counters, g->n_counter, &g->counter_cap, sizeof *counters);
+    if (!counters) return no_memory(p->err);
+    g->counters = counters;
+    *number = (uint32_t)g->n_counter;
+    counters[g->n_counter++] = counter;
+    return PLUMB_OK;
+}
+
+/* Repeats the last symbol, and counts how often.
+ *   x{20,40}   count(leave) mark x split(mark) leave
+ *   x{0,40}    split(end) count(leave) mark x split(mark) leave */
+static plumb_status repeat_counted(struct parser *p, uint64_t min, uint64_t max) {
+    struct grammar *g = p->g;
+    const int64_t n = (int64_t)g->n_code - p->symbol;
+    uint32_t number = 0;
+    const struct counter counter = { min > 0 ? (uint32_t)min : 1, max == UINT64_MAX ? COUNT_UNBOUNDED : (uint32_t)max,
+                                     false };
+    PLUMB_TRY(add_counter(p, counter, &number));
+    PLUMB_TRY(insert(p, p->symbol, OP_MARK, 0));
+    PLUMB_TRY(insert(p, p->symbol, OP_COUNT, n + 3));
+    PLUMB_TRY(emit(p, OP_SPLIT, -(n + 1)));
+    PLUMB_TRY(emit(p, OP_LEAVE, number));
+    return min > 0 ? PLUMB_OK : insert(p, p->symbol, OP_SPLIT, n + 5);
 }
 
 /* Repeats the last symbol, at least `min` and at most `max` times; UINT64_MAX: no limit.
@@ -338,8 +371,8 @@ static plumb_status repeat(struct parser *p, size_t at, uint64_t min, uint64_t m
         p->has_symbol = false;
         return PLUMB_OK;
     }
+    if (total > MAX_WRITTEN_OUT && (min > 1 || (max > 1 && max != UINT64_MAX))) return repeat_counted(p, min, max);
     if (total > n) PLUMB_TRY(reserve(p, total - n));
-    if (total > n) PLUMB_TRY(count_work(p, total - n));
     uint32_t from = p->symbol, end = (uint32_t)(p->symbol + total);
     if (min == 0) PLUMB_TRY(insert(p, from++, OP_SPLIT, (int64_t)total));
     for (uint64_t i = 1; i < min || (max != UINT64_MAX && i < max); i++) {
@@ -351,6 +384,29 @@ static plumb_status repeat(struct parser *p, size_t at, uint64_t min, uint64_t m
     return PLUMB_OK;
 }
 
+/* Reads what is between the braces of a repetition or a count, from the minimum on. */
+static plumb_status parse_bounds(struct parser *p, size_t at, uint64_t *min, uint64_t *max) {
+    PLUMB_TRY(parse_int(p, "a number of repetitions", min));
+    skip_space(p, is_nested(p));
+    *max = *min;
+    if (peek(p, 0) == ',') {
+        p->at++;
+        skip_space(p, is_nested(p));
+        *max = UINT64_MAX;
+        if (is_digit(peek(p, 0))) PLUMB_TRY(parse_int(p, "a number of repetitions", max));
+        skip_space(p, is_nested(p));
+    } else if (peek(p, 0) != '}') {
+        return expected(p, p->at, "a comma or }");
+    }
+    if (peek(p, 0) != '}') return expected(p, p->at, "}");
+    p->at++;
+    if (*max < *min) return mistake(p, at, "the maximum of a repetition is below its minimum");
+    if (*min > GRAMMAR_MAX_COUNT || (*max > GRAMMAR_MAX_COUNT && *max != UINT64_MAX)) {
+        return mistake(p, at, "a repetition of more than 1073741823 times");
+    }
+    return PLUMB_OK;
+}
+
 static plumb_status parse_repeat(struct parser *p) {
     size_t at = p->at;
     char c = peek(p, 0);
@@ -359,22 +415,8 @@ static plumb_status parse_repeat(struct parser *p) {
     if (c == '*') return repeat(p, at, 0, UINT64_MAX);
     if (c == '+') return repeat(p, at, 1, UINT64_MAX);
     if (c == '?') return repeat(p, at, 0, 1);
-    uint64_t min = 0, max;
-    PLUMB_TRY(parse_int(p, "a number of repetitions", &min));
-    skip_space(p, is_nested(p));
-    max = min;
-    if (peek(p, 0) == ',') {
-        p->at++;
-        skip_space(p, is_nested(p));
-        max = UINT64_MAX;
-        if (is_digit(peek(p, 0))) PLUMB_TRY(parse_int(p, "a number of repetitions", &max));
-        skip_space(p, is_nested(p));
-    } else if (peek(p, 0) != '}') {
-        return expected(p, p->at, "a comma or }");
-    }
-    if (peek(p, 0) != '}') return expected(p, p->at, "}");
-    p->at++;
-    if (max < min) return mistake(p, at, "the maximum of a repetition is below its minimum");
+    uint64_t min = 0, max = 0;
+    PLUMB_TRY(parse_bounds(p, at, &min, &max));
     return repeat(p, at, min, max);
 }
 
@@ -384,7 +426,7 @@ static plumb_status open_group(struct parser *p) {
     if (!groups) return no_memory(p->err);
     p->groups = groups;
     uint32_t at = (uint32_t)p->g->n_code;
-    groups[p->n_group++] = (struct group){ (uint32_t)p->at, at, at, 0 };
+    groups[p->n_group++] = (struct group){ .open = (uint32_t)p->at, .first = at, .alternative = at };
     p->has_symbol = false;
     return PLUMB_OK;
 }
@@ -400,8 +442,9 @@ static plumb_status begin_alternative(struct parser *p) {
     return PLUMB_OK;
 }
 
-static void close_group(struct parser *p) {
+static plumb_status close_group(struct parser *p) {
     const struct group *group = &p->groups[--p->n_group];
+    uint32_t number = 0;
     for (uint32_t jump = group->jump, before; jump != 0; jump = before) {
         uint32_t *code = &p->g->code[jump - 1];
         before = (uint32_t)arg_of(*code);
@@ -409,6 +452,32 @@ static void close_group(struct parser *p) {
     }
     p->symbol = group->first;
     p->has_symbol = true;
+    if (!group->counts) return PLUMB_OK;
+    PLUMB_TRY(add_counter(p, group->counter, &number));
+    PLUMB_TRY(insert(p, p->symbol, OP_COUNT, (int64_t)p->g->n_code - p->symbol + 1));
+    return emit(p, OP_LEAVE, number);
+}
+
+/* %{2,5}( begins a group that counts marks; %3 is a mark. */
+static plumb_status parse_count(struct parser *p) {
+    const size_t at = p->at++;
+    uint64_t min = 0, max = 0;
+    if (peek(p, 0) == '{') {
+        p->at++;
+        PLUMB_TRY(parse_bounds(p, at, &min, &max));
+        if (peek(p, 0) != '(') return expected(p, p->at, "`(`");
+        PLUMB_TRY(open_group(p));
+        p->at++;
+        struct group *group = &p->groups[p->n_group - 1];
+        group->counts = true;
+        group->counter = (struct counter){ (uint32_t)min, max == UINT64_MAX ? COUNT_UNBOUNDED : (uint32_t)max, false };
+        return PLUMB_OK;
+    }
+    if (is_digit(peek(p, 0))) PLUMB_TRY(parse_int(p, "a number of marks", &min));
+    if (min > 1 << 20) return mistake(p, at, "a mark before more than 1048576 others");
+    if (min > p->g->most_behind) p->g->most_behind = (uint32_t)min;
+    p->has_symbol = false;
+    return emit(p, OP_MARK, (int64_t)min);
 }
 
 static plumb_status parse_call(struct parser *p) {
@@ -441,6 +510,8 @@ static plumb_status parse_alternatives(struct parser *p, uint32_t rule) {
             PLUMB_TRY(emit(p, OP_CLASS, node));
         } else if (c == '*' || c == '+' || c == '?' || c == '{') {
             PLUMB_TRY(parse_repeat(p));
+        } else if (c == '%') {
+            PLUMB_TRY(parse_count(p));
         } else if (c == '(') {
             PLUMB_TRY(open_group(p));
             p->at++;
@@ -450,7 +521,7 @@ static plumb_status parse_alternatives(struct parser *p, uint32_t rule) {
             skip_space(p, true);
         } else if (c == ')' && is_nested(p)) {
             p->at++;
-            close_group(p);
+            PLUMB_TRY(close_group(p));
         } else if (is_nested(p)) {
             return expected(p, p->at, "a symbol or `)`");
         } else {
@@ -458,7 +529,7 @@ static plumb_status parse_alternatives(struct parser *p, uint32_t rule) {
         }
         skip_space(p, is_nested(p));
     }
-    close_group(p);
+    PLUMB_TRY(close_group(p));
     return emit(p, OP_RETURN, rule);
 }
 
@@ -541,6 +612,9 @@ static void find_reached(struct reach *r, const struct grammar *g) {
         case OP_JUMP:
             reach(r, (size_t)((int64_t)at + arg));
             break;
+        case OP_COUNT: case OP_MARK: case OP_LEAVE:
+            reach(r, at + 1);
+            break;
         case OP_CALL:
             if (r->may_be_empty[arg]) reach(r, at + 1);
             r->before[at] = r->waiting[arg];
@@ -553,6 +627,60 @@ static void find_reached(struct reach *r, const struct grammar *g) {
             break;
         }
     }
+}
+
+/* Whether a text may be empty from an instruction up to another one of the same rule.  is_reached is zeros, and is
+ * again in the end. */
+static bool may_be_empty(struct reach *r, const struct grammar *g, size_t from, size_t to, uint64_t *work) {
+    r->n_todo = 0;
+    reach(r, from);
+    size_t n = 0;
+    for (; n < r->n_todo && !r->is_reached[to]; n++) {
+        const uint32_t at = r->todo[n], code = g->code[at];
+        const enum grammar_op op = op_of(code);
+        if (op == OP_SPLIT || op >= OP_COUNT || (op == OP_CALL && r->may_be_empty[arg_of(code)])) reach(r, at + 1);
+        if (op == OP_SPLIT || op == OP_JUMP) reach(r, (size_t)((int64_t)at + arg_of(code)));
+    }
+    const bool found = r->is_reached[to];
+    while (r->n_todo > 0) r->is_reached[r->todo[--r->n_todo]] = 0;
+    *work += n;
+    return found;
+}
+
+/* Finds the counts of iterations that may be empty.  Before a byte there are as many ways as such counts in each other
+ * allow, so their product is limited.  A mark that is none of an iteration stands before what reads. */
+static plumb_status check_marks(struct parser *p, struct reach *r) {
+    enum { MAX_EMPTY = 4096 };
+    const struct grammar *g = p->g;
+    uint32_t *ends = r->before, *products = r->next_call;   /* of the counts around the instruction */
+    size_t n_around = 0;
+    memset(r->is_reached, 0, g->n_code);
+    for (size_t at = 0; at < g->n_code; at++) {
+        if (op_of(g->code[at]) != OP_MARK) continue;
+        const size_t leave = at > 0 && op_of(g->code[at - 1]) == OP_COUNT ? at - 1 + (size_t)arg_of(g->code[at - 1]) : 0;
+        const uint32_t last = leave > 0 ? g->code[leave - 1] : 0, next = g->code[at + 1];
+        uint64_t work = 1;
+        while (n_around > 0 && ends[n_around - 1] < at) n_around--;
+        if (op_of(last) != OP_SPLIT || (int64_t)leave - 1 + arg_of(last) != (int64_t)at) {
+            if (op_of(next) <= OP_NOT_TOKEN || (op_of(next) == OP_CALL && !r->may_be_empty[arg_of(next)])) continue;
+            return error_set(p->err, PLUMB_ERROR_ARGUMENT, "after a mark %% there is no character, and no rule that "
+                             "cannot be empty");
+        }
+        if (may_be_empty(r, g, at + 1, leave - 1, &work)) {
+            struct counter *c = &g->counters[arg_of(g->code[leave])];
+            const uint64_t product = (n_around > 0 ? products[n_around - 1] : 1) *
+                                     (uint64_t)(c->max == COUNT_UNBOUNDED ? c->min : c->max);
+            if (product > MAX_EMPTY) {
+                return error_set(p->err, PLUMB_ERROR_UNSUPPORTED, "what may be empty is repeated more than %d times",
+                                 MAX_EMPTY);
+            }
+            c->is_exact = true;
+            ends[n_around] = (uint32_t)leave;
+            products[n_around++] = (uint32_t)product;
+        }
+        PLUMB_TRY(count_work(p, work));
+    }
+    return PLUMB_OK;
 }
 
 /* Names the rules of a cycle, from path[first] on: "root -> expr -> root".  A long one is cut. */
@@ -628,6 +756,7 @@ static plumb_status check_recursion(struct parser *p) {
         r.path) {
         find_reached(&r, g);
         status = find_cycle(p, &r);
+        if (status == PLUMB_OK) status = check_marks(p, &r);
     } else {
         status = no_memory(p->err);
     }
@@ -686,5 +815,6 @@ void grammar_free(struct grammar *g) {
     free(g->nodes);
     free(g->names);
     free(g->rules);
+    free(g->counters);
     free(g);
 }

@@ -2,9 +2,13 @@
  *
  *   GBNF text -> grammar_parse -> struct grammar -> recognizer.h (states, masks)
  *
- * An instruction has 4 bytes: an operation in the low 3 bits, and a signed argument above them.  Jumps are relative, so
+ * An instruction has 4 bytes: an operation in the low 4 bits, and a signed argument above them.  Jumps are relative, so
  * that code can be copied for repetitions.  A character class is an automaton over the bytes of UTF-8, of nodes that
  * all classes share: equal nodes are one node.
+ *
+ * Repetitions are counted while a text is read, so their code does not depend on their bounds.  OP_COUNT pushes a frame
+ * with a count of 0 on the stack, OP_MARK adds one to the count of the frame on top, and OP_LEAVE pops the frame.  The
+ * return of a rule that is called in front of an OP_LEAVE does the same, as a call at the end of a rule pushes nothing.
  *
  * Everything in the text is untrusted.  Parsing uses no recursion, and its work and memory are bounded by the limits
  * below.
@@ -22,11 +26,16 @@ enum grammar_op {
     OP_SPLIT,      /* distance: continues with the next instruction and at the distance */
     OP_JUMP,       /* distance: continues there */
     OP_CALL,       /* rule */
-    OP_RETURN      /* rule: the end of this rule */
+    OP_RETURN,     /* rule: the end of this rule */
+    OP_COUNT,      /* distance to its OP_LEAVE: counts marks from here on */
+    OP_MARK,       /* n: a mark, if n others still fit behind it; nothing if the frame on top does not count */
+    OP_LEAVE       /* counter: ends the count, if there were enough marks */
 };
 
 enum {
-    GRAMMAR_MAX_CODE = 1 << 20,      /* instructions */
+    GRAMMAR_MAX_CODE = 1 << 21,      /* instructions */
+    GRAMMAR_MAX_COUNT = (1 << 30) - 1,  /* of a repetition */
+    GRAMMAR_MAX_TOKEN = (1 << 27) - 1,
     GRAMMAR_MAX_NODES = 1 << 17,     /* nodes of character classes, */
     GRAMMAR_MAX_EDGES = 1 << 20,     /* and their edges */
     GRAMMAR_MAX_DEPTH = 10000,       /* of groups in groups */
@@ -34,6 +43,20 @@ enum {
     NODE_DONE = GRAMMAR_MAX_NODES - 1,
     RULE_UNDEFINED = -1
 };
+
+/* The bounds of a count.  is_exact: an iteration may be empty, so that a byte may have several marks. */
+struct counter {
+    uint32_t min, max;      /* max: COUNT_UNBOUNDED, if there is none */
+    bool is_exact;
+};
+/* What a stack consists of: a place to return to; or, if that is an OP_LEAVE, a count. */
+struct frame {
+    uint32_t at, count, below;   /* below: the rest of the stack */
+};
+/* A count from COUNT_FREE on is that of a repetition without maximum, plus COUNT_FREE.  COUNT_LOW is one that will not
+ * reach its minimum.  Masks need these (recognizer_local). */
+enum { COUNT_FREE = 1 << 30, COUNT_LOW = INT32_MAX };
+static const uint32_t COUNT_UNBOUNDED = UINT32_MAX, NO_PLACE = UINT32_MAX;
 
 struct byte_edge {
     uint8_t low, high;
@@ -60,15 +83,47 @@ struct grammar {
     struct grammar_rule *rules;
     size_t n_rule, rule_cap;
     uint32_t root;             /* a rule */
+    struct counter *counters;
+    size_t n_counter, counter_cap;
+    uint32_t most_behind;      /* the largest argument of an OP_MARK */
     /* Bytes between which no edge distinguishes have the same class. */
     uint8_t class_of[256];
     uint32_t n_class;
 };
 
-static inline enum grammar_op op_of(uint32_t instruction) { return (enum grammar_op)(instruction & 7); }
+static inline enum grammar_op op_of(uint32_t instruction) { return (enum grammar_op)(instruction & 15); }
 static inline int32_t arg_of(uint32_t instruction) {
-    return (int32_t)(instruction & ~7u) / 8;
+    return (int32_t)(instruction & ~15u) / 16;
 }
+
+/* The counter of a frame; NULL if it is a place to return to, or the end of a stack. */
+static inline const struct counter *frame_counter(const struct grammar *g, const struct frame *f) {
+    if (f->at == NO_PLACE || op_of(g->code[f->at]) != OP_LEAVE) return NULL;
+    return &g->counters[arg_of(g->code[f->at])];
+}
+/* Adds a mark to a frame, behind which `behind` others must fit.  Returns false if they do not. */
+static inline bool frame_mark(const struct grammar *g, struct frame *f, uint32_t behind) {
+    const struct counter *c = frame_counter(g, f);
+    if (!c) return false;
+    if (f->count >= COUNT_FREE) {
+        f->count += f->count < COUNT_FREE + c->min;
+    } else if (c->max == COUNT_UNBOUNDED) {
+        f->count += f->count < c->min;
+    } else {
+        f->count++;
+        return f->count + (uint64_t)behind <= c->max;
+    }
+    return true;
+}
+/* Where a text goes on when a frame is popped; NO_PLACE if it cannot be popped. */
+static inline uint32_t frame_next(const struct grammar *g, const struct frame *f) {
+    const struct counter *c = frame_counter(g, f);
+    if (!c) return f->at;
+    const uint32_t count = f->count == COUNT_LOW ? 0 : f->count & (COUNT_FREE - 1);
+    return count >= c->min ? f->at + 1 : NO_PLACE;
+}
+/* Whether a call in front of this instruction pushes nothing. */
+static inline bool grammar_is_tail(uint32_t code) { return op_of(code) == OP_RETURN || op_of(code) == OP_LEAVE; }
 
 /* The first instruction from there on that is no jump. */
 static inline size_t grammar_skip_jumps(const struct grammar *g, size_t at) {

@@ -6,6 +6,10 @@
  * of the tree (an exit).  For each stack, the walk continues at these nodes, from the state after the rule.  XGrammar's
  * adaptive token mask cache (https://arxiv.org/abs/2411.15100) has the same two parts.  If there are many exits, local
  * states also know the upper places of the stack.
+ *
+ * Local states know the counts on top of the stack, but not how far they are from their bounds if that is more than
+ * the bytes of the longest token.  If a bound is nearer, at `radius` bytes, the local mask tells which tokens of so many
+ * bytes are allowed, and a walk of the nodes with longer tokens finds the others.
  */
 #include "grammar/recognizer.h"
 
@@ -15,7 +19,8 @@ enum {
     LOCAL_CACHE_BYTES = 16 << 20,   /* local masks that are kept; when they exceed this, all are dropped */
     N_WHOLE = 16,                   /* whole masks that are kept */
     MAX_GROUPS = 12,                /* a state with more groups is walked as a whole */
-    MAX_EXIT_NODES = 1 << 14        /* below the exits of a local mask, before another place of the stack is known */
+    MAX_EXIT_NODES = 1 << 14,       /* below the exits of a local mask, before another place of the stack is known */
+    MIN_RADIUS = 4                  /* below it, most tokens are longer, and a walk of the state ends soon */
 };
 
 /* What a local state accepts, as a set, or as ids if they take less memory. */
@@ -39,7 +44,9 @@ struct mask_cache {
     uint32_t *exits;                /* of the walk */
     size_t n_exit, exit_cap;
     uint32_t *path_states, *path_ends;   /* (depth + 1) */
-    config configs[RECOGNIZER_MAX_CONFIGS];
+    uint32_t *within, n_within;     /* (n_word) all tokens with at most n_within bytes */
+    config *configs;                /* of the state, in the order of their stacks */
+    size_t config_cap;
 };
 
 static plumb_status no_memory(struct recognizer *r) {
@@ -47,9 +54,10 @@ static plumb_status no_memory(struct recognizer *r) {
                      r->masks ? r->masks->v->n_vocab : 0);
 }
 
-/* The tokens that a walk allows: a set, and a list of the first n_word of them if ids is not NULL. */
+/* The tokens that a walk allows: a set, and a list of the first n_word of them if ids is not NULL.  Only tokens with
+ * more than `over` and at most `most` bytes; most is MAX_PIECE for all. */
 struct found {
-    uint32_t *words, *ids, n;
+    uint32_t *words, *ids, n, over, most;
 };
 
 static void allow(uint32_t *words, int32_t id) { words[id / 32] |= 1u << id % 32; }
@@ -76,15 +84,19 @@ static plumb_status walk(struct recognizer *r, uint32_t state, uint32_t first, u
         while (i == ends[depth]) depth--;
         uint32_t next = r->s.next[(size_t)states[depth] * n_class + r->g->class_of[v->bytes[i]]];
         if (next == STATE_UNMADE) PLUMB_TRY(recognizer_step(r, states[depth], v->bytes[i], &next));
-        if (next == STATE_DEAD) {
+        if (next == STATE_DEAD || v->longest[i] <= f->over) {
             i = v->ends[i];
             continue;
         }
-        for (uint32_t t = v->first[i]; t < v->first[i + 1]; t++, f->n++) {
+        for (uint32_t t = v->first[i]; v->lengths[i] > f->over && t < v->first[i + 1]; t++, f->n++) {
             allow(f->words, v->ids[t]);
             if (f->ids && f->n < c->n_word) f->ids[f->n] = (uint32_t)v->ids[t];
         }
         uint32_t after = v->ends[i];
+        if (v->lengths[i] >= f->most) {
+            i = after;
+            continue;
+        }
         if (after > i + 1) {
             uint8_t flags = r->s.flags[next];
             if (flags & STATE_EXIT) PLUMB_TRY(note_exit(r, i));
@@ -146,7 +158,7 @@ static plumb_status find_local(struct recognizer *r, uint32_t state, const struc
     if (!locals) return no_memory(r);
     c->locals = locals;
     struct local_mask l = { 0 };
-    struct found f = { .words = c->scratch, .ids = c->ids };
+    struct found f = { .words = c->scratch, .ids = c->ids, .most = MAX_PIECE };
     c->n_exit = 0;
     plumb_status status = walk_all(r, state, &f);
     l.n_id = f.n;
@@ -172,25 +184,75 @@ static plumb_status find_local(struct recognizer *r, uint32_t state, const struc
     return PLUMB_OK;
 }
 
-/* Allows what n configurations with the same stack accept as text. */
-static plumb_status add_group(struct recognizer *r, const config *configs, size_t n, uint32_t *words) {
+/* Allows what a state accepts, as far as that depends on its configurations only. */
+static plumb_status walk_state(struct recognizer *r, uint32_t state, uint32_t over, uint32_t *words) {
+    return walk_all(r, state, &(struct found){ .words = words, .over = over, .most = MAX_PIECE });
+}
+
+/* Makes c->within the set of all tokens with at most `most` bytes. */
+static void set_within(struct mask_cache *c, uint32_t most) {
+    const struct pieces *v = c->v;
+    const uint32_t low = most < c->n_within ? most : c->n_within, high = most < c->n_within ? c->n_within : most;
+    for (uint32_t i = v->of_length[low + 1]; i < v->of_length[high + 1]; i++) {
+        c->within[v->by_length[i] / 32] ^= 1u << v->by_length[i] % 32;
+    }
+    c->n_within = most;
+}
+
+/* Allows the tokens of a local mask with at most so many bytes. */
+static void add_local(struct mask_cache *c, const struct local_mask *l, uint32_t most, uint32_t *words) {
+    set_within(c, most);
+    for (uint32_t i = 0; l->words && i < c->n_word; i++) words[i] |= l->words[i] & c->within[i];
+    for (uint32_t i = 0; l->ids && i < l->n_id; i++) {
+        words[l->ids[i] / 32] |= c->within[l->ids[i] / 32] & 1u << l->ids[i] % 32;
+    }
+}
+
+/* Allows what n configurations accept as text, all with the same stack. */
+static plumb_status add_group(struct recognizer *r, const config *configs, size_t n, uint32_t stack, uint32_t *words) {
     struct mask_cache *c = r->masks;
-    uint32_t stack = config_stack(configs[0]), after, local;
+    const uint32_t longest = c->v->depth < MAX_PIECE ? c->v->depth : MAX_PIECE;
+    uint32_t after, state;
+    struct local local;
     const struct local_mask *l = NULL;
     for (uint32_t k = 0;; k++) {
-        PLUMB_TRY(recognizer_return(r, stack, &after));
-        PLUMB_TRY(recognizer_local(r, configs, n, k, &local));
-        PLUMB_TRY(find_local(r, local, &l));
+        PLUMB_TRY(recognizer_local(r, configs, n, stack, k, longest, &local));
+        if (local.state == STATE_DEAD || local.radius < MIN_RADIUS) {
+            PLUMB_TRY(recognizer_group(r, configs, n, stack, &state));
+            return walk_state(r, state, 0, words);
+        }
+        PLUMB_TRY(recognizer_return(r, local.rest, &after));
+        PLUMB_TRY(find_local(r, local.state, &l));
         if (l->n_exit_nodes <= MAX_EXIT_NODES || k == RECOGNIZER_MAX_KNOWN || !state_has(r, after, STATE_LIVE)) break;
-        stack = r->s.stacks[stack].below;
     }
-    for (uint32_t i = 0; l->words && i < c->n_word; i++) words[i] |= l->words[i];
-    for (uint32_t i = 0; l->ids && i < l->n_id; i++) allow(words, (int32_t)l->ids[i]);
-    if (!state_has(r, after, STATE_LIVE)) return PLUMB_OK;
-    for (uint32_t i = 0; i < l->n_exit; i++) {
-        PLUMB_TRY(walk(r, after, l->exits[i] + 1, c->v->ends[l->exits[i]], &(struct found){ .words = words }));
+    const uint32_t most = local.radius < longest ? local.radius : MAX_PIECE;
+    add_local(c, l, most, words);
+    for (uint32_t i = 0; state_has(r, after, STATE_LIVE) && i < l->n_exit; i++) {
+        const uint32_t node = l->exits[i];
+        if (c->v->lengths[node] >= most) continue;
+        PLUMB_TRY(walk(r, after, node + 1, c->v->ends[node], &(struct found){ .words = words, .most = most }));
+    }
+    if (most == MAX_PIECE) return PLUMB_OK;
+    PLUMB_TRY(recognizer_group(r, configs, n, stack, &state));
+    return walk_state(r, state, most, words);
+}
+
+/* Allows what n configurations accept as text, all with the same stack.  If some of its frames count, each frame is a
+ * stack of its own. */
+static plumb_status add_frames(struct recognizer *r, const config *configs, size_t n, uint32_t *words) {
+    const uint32_t stack = config_stack(configs[0]), n_frame = r->s.stacks[stack].n;
+    if (n_frame == 1 || !stack_is_counting(r, stack)) return add_group(r, configs, n, stack, words);
+    for (uint32_t i = 0; i < n_frame; i++) {
+        uint32_t one;
+        PLUMB_TRY(recognizer_one_frame(r, stack, i, &one));
+        PLUMB_TRY(add_group(r, configs, n, one, words));
     }
     return PLUMB_OK;
+}
+
+static int by_stack(const void *a, const void *b) {
+    const uint32_t x = config_stack(*(const config *)a), y = config_stack(*(const config *)b);
+    return (x > y) - (x < y);
 }
 
 /* Allows the tokens of token elements. */
@@ -206,20 +268,38 @@ static void add_tokens(struct recognizer *r, const config *configs, size_t n, ui
     }
 }
 
-static plumb_status make_mask(struct recognizer *r, uint32_t state, uint32_t *words) {
+/* Copies the configurations of a state, as new states move them, and sorts them by their stacks. */
+static plumb_status copy_configs(struct recognizer *r, uint32_t state) {
     struct mask_cache *c = r->masks;
     const struct configs *s = &r->s.states[state];
-    const size_t n = s->n;
+    if (s->n > c->config_cap) {
+        config *configs = realloc(c->configs, s->n * sizeof *configs);
+        if (!configs) return no_memory(r);
+        c->configs = configs;
+        c->config_cap = s->n;
+    }
+    if (s->n > 0) memcpy(c->configs, r->s.configs + s->first, s->n * sizeof *c->configs);
+    if (s->n > 1) qsort(c->configs, s->n, sizeof *c->configs, by_stack);
+    return PLUMB_OK;
+}
+
+static plumb_status make_mask(struct recognizer *r, uint32_t state, uint32_t *words) {
+    struct mask_cache *c = r->masks;
+    const size_t n = r->s.states[state].n;
     memset(words, 0, c->n_word * sizeof *words);
-    if (n > 0) memcpy(c->configs, r->s.configs + s->first, n * sizeof *c->configs);   /* new states move the array */
-    size_t n_group = n > 0;
-    for (size_t i = 1; i < n; i++) n_group += config_stack(c->configs[i]) != config_stack(c->configs[i - 1]);
+    PLUMB_TRY(copy_configs(r, state));
+    size_t n_group = 0;
+    for (size_t i = 0; i < n && n_group <= MAX_GROUPS; i++) {
+        const uint32_t stack = config_stack(c->configs[i]);
+        if (i > 0 && stack == config_stack(c->configs[i - 1])) continue;
+        n_group += stack_is_counting(r, stack) ? r->s.stacks[stack].n : 1;
+    }
     if (n_group > MAX_GROUPS) {
-        PLUMB_TRY(walk_all(r, state, &(struct found){ .words = words }));
+        PLUMB_TRY(walk_state(r, state, 0, words));
     } else {
         for (size_t i = 0, end; i < n; i = end) {
             for (end = i + 1; end < n && config_stack(c->configs[end]) == config_stack(c->configs[i]);) end++;
-            PLUMB_TRY(add_group(r, c->configs + i, end - i, words));
+            PLUMB_TRY(add_frames(r, c->configs + i, end - i, words));
         }
     }
     if (state_has(r, state, STATE_TOKEN)) add_tokens(r, c->configs, n, words);
@@ -250,12 +330,13 @@ plumb_status recognizer_set_vocabulary(struct recognizer *r, const struct pieces
     r->masks = c;
     c->v = v;
     c->n_word = (v->n_vocab + 31) / 32;
-    c->scratch = calloc((size_t)c->n_word * (N_WHOLE + 1), sizeof *c->scratch);
+    c->scratch = calloc((size_t)c->n_word * (N_WHOLE + 2), sizeof *c->scratch);
     c->ids = alloc_array(c->n_word, sizeof *c->ids);
     c->path_states = alloc_array((uint64_t)v->depth + 1, sizeof *c->path_states);
     c->path_ends = alloc_array((uint64_t)v->depth + 1, sizeof *c->path_ends);
     if (!c->scratch || !c->ids || !c->path_states || !c->path_ends) return no_memory(r);
-    for (size_t i = 0; i < N_WHOLE; i++) c->whole[i].words = c->scratch + (i + 1) * c->n_word;
+    c->within = c->scratch + c->n_word;
+    for (size_t i = 0; i < N_WHOLE; i++) c->whole[i].words = c->scratch + (i + 2) * c->n_word;
     return PLUMB_OK;
 }
 
@@ -267,6 +348,7 @@ void mask_cache_free(struct mask_cache *c) {
         free(c->locals[i].exits);
     }
     free(c->locals);
+    free(c->configs);
     free(c->scratch);
     free(c->ids);
     free(c->exits);

@@ -45,6 +45,25 @@ static plumb_status no_memory(struct error *err) {
     return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the tokens of a vocabulary, sorted");
 }
 
+static void sort_by_length(struct pieces *v, const struct piece *pieces, uint32_t n) {
+    uint32_t *begin = v->of_length;
+    for (uint32_t i = 0; i < n; i++) begin[pieces[i].n < MAX_PIECE ? pieces[i].n + 1 : MAX_PIECE + 1]++;
+    for (uint32_t length = 0; length <= MAX_PIECE; length++) begin[length + 1] += begin[length];
+    for (uint32_t i = n; i-- > 0;) {
+        /* the begin of the next length moves down to the begin of this one */
+        v->by_length[--begin[(pieces[i].n < MAX_PIECE ? pieces[i].n : MAX_PIECE) + 1]] = pieces[i].id;
+    }
+    memmove(begin, begin + 1, (MAX_PIECE + 1) * sizeof *begin);
+    begin[MAX_PIECE + 1] = n;
+}
+
+/* The subtree of the last node of a depth is complete. */
+static void close_node(struct pieces *v, const uint32_t *open, uint32_t depth) {
+    const uint32_t node = open[depth];
+    v->ends[node] = v->n_node;
+    if (depth > 0 && v->longest[open[depth - 1]] < v->longest[node]) v->longest[open[depth - 1]] = v->longest[node];
+}
+
 static plumb_status make_nodes(struct pieces *v, const struct piece *sorted, uint32_t n, struct error *err) {
     uint64_t n_node = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -58,9 +77,13 @@ static plumb_status make_nodes(struct pieces *v, const struct piece *sorted, uin
     v->bytes = alloc_array(n_node, sizeof *v->bytes);
     v->ends = alloc_array(n_node, sizeof *v->ends);
     v->first = alloc_array(n_node + 1, sizeof *v->first);
+    v->lengths = alloc_array(n_node, sizeof *v->lengths);
+    v->longest = alloc_array(n_node, sizeof *v->longest);
     v->ids = alloc_array(n, sizeof *v->ids);
+    v->by_length = alloc_array(n, sizeof *v->by_length);
     uint32_t *open = alloc_array(v->depth, sizeof *open);   /* the nodes on the path to the last piece */
-    if (!v->bytes || !v->ends || !v->first || !v->ids || !open) {
+    if (!v->bytes || !v->ends || !v->first || !v->lengths || !v->longest || !v->ids || !v->by_length ||
+        !open) {
         free(open);
         return no_memory(err);
     }
@@ -68,18 +91,20 @@ static plumb_status make_nodes(struct pieces *v, const struct piece *sorted, uin
     uint32_t depth = 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t same = i > 0 ? common_bytes(&sorted[i - 1], &sorted[i]) : 0;
-        while (depth > same) v->ends[open[--depth]] = v->n_node;
+        while (depth > same) close_node(v, open, --depth);
         for (; depth < sorted[i].n; depth++) {
             if (depth == 0) v->roots[(uint8_t)sorted[i].bytes[0]] = v->n_node;
             open[depth] = v->n_node;
+            v->lengths[v->n_node] = v->longest[v->n_node] = (uint8_t)(depth < MAX_PIECE ? depth + 1 : MAX_PIECE);
             v->bytes[v->n_node] = (uint8_t)sorted[i].bytes[depth];
             v->first[v->n_node++] = i;
         }
         v->ids[i] = sorted[i].id;
     }
-    while (depth > 0) v->ends[open[--depth]] = v->n_node;
+    while (depth > 0) close_node(v, open, --depth);
     v->first[v->n_node] = n;
     free(open);
+    sort_by_length(v, sorted, n);
     return PLUMB_OK;
 }
 
@@ -143,7 +168,10 @@ void pieces_free(struct pieces *v) {
     free(v->bytes);
     free(v->ends);
     free(v->first);
+    free(v->lengths);
+    free(v->longest);
     free(v->ids);
+    free(v->by_length);
     free(v->eog);
     free(v);
 }

@@ -7,9 +7,8 @@ static plumb_status no_memory(struct recognizer *r) {
 }
 
 static plumb_status too_ambiguous(struct recognizer *r) {
-    return error_set(&r->err, PLUMB_ERROR_UNSUPPORTED, "the grammar is too ambiguous: the text can be continued in "
-                     "more than %d ways, or its states take more than %d MB or too long to make",
-                     RECOGNIZER_MAX_CONFIGS, RECOGNIZER_HARD_BYTES >> 20);
+    return error_set(&r->err, PLUMB_ERROR_UNSUPPORTED, "the grammar is too ambiguous: the ways to continue the text take "
+                     "more than %d MB, or too long to follow", RECOGNIZER_HARD_BYTES >> 20);
 }
 
 /* ---- the tables of an automaton ---------------------------------------------------------------------------------- */
@@ -21,12 +20,13 @@ static void states_free(struct states *s) {
     free(s->next);
     free(s->local);
     free(s->stacks);
+    free(s->frames);
     free(s->state_index.slots);
     free(s->stack_index.slots);
 }
 
 static uint64_t states_bytes(const struct states *s, uint32_t n_class) {
-    return s->config_cap * sizeof *s->configs + s->stack_cap * sizeof *s->stacks +
+    return s->config_cap * sizeof *s->configs + s->stack_cap * sizeof *s->stacks + s->frame_cap * sizeof *s->frames +
            s->state_cap * (sizeof *s->states + sizeof *s->flags + (n_class + 1) * sizeof *s->next) +
            (s->state_index.n_slot + s->stack_index.n_slot) * sizeof *s->state_index.slots;
 }
@@ -62,7 +62,11 @@ static uint64_t hash_state(const config *configs, size_t n, uint8_t flags) {
     return h;
 }
 
-static uint64_t hash_stack(uint32_t at, uint32_t below) { return mix((uint64_t)at << 32 | below); }
+static uint64_t hash_frames(const struct frame *f, size_t n) {
+    uint64_t h = n;
+    for (size_t i = 0; i < n; i++) h = mix(h * 31 + ((uint64_t)f[i].at << 32 | f[i].below)) + f[i].count;
+    return mix(h);
+}
 
 static uint64_t hash_of_state(const void *user, size_t i) {
     const struct states *s = user;
@@ -71,25 +75,76 @@ static uint64_t hash_of_state(const void *user, size_t i) {
 
 static uint64_t hash_of_stack(const void *user, size_t i) {
     const struct states *s = user;
-    return hash_stack(s->stacks[i].at, s->stacks[i].below);
+    return hash_frames(s->frames + s->stacks[i].first, s->stacks[i].n);
 }
 
-static plumb_status push_stack(struct recognizer *r, uint32_t at, uint32_t below, uint32_t *out) {
+/* Grows r->frames to hold n. */
+static plumb_status reserve_frames(struct recognizer *r, size_t n) {
+    if (n <= r->frame_cap) return PLUMB_OK;
+    size_t cap = 2 * r->frame_cap + n;
+    struct frame *frames = realloc(r->frames, cap * sizeof *frames);
+    if (!frames) return no_memory(r);
+    r->frames = frames;
+    r->frame_cap = cap;
+    return PLUMB_OK;
+}
+
+/* *out becomes the stack of n frames, which are sorted, and not in r->s. */
+static plumb_status find_stack(struct recognizer *r, const struct frame *frames, size_t n, uint32_t *out) {
     struct states *s = &r->s;
     if (!hash_index_reserve(&s->stack_index, s->n_stack, hash_of_stack, s)) return no_memory(r);
-    size_t slot = hash_index_first(&s->stack_index, hash_stack(at, below));
+    size_t slot = hash_index_first(&s->stack_index, hash_frames(frames, n));
     for (; s->stack_index.slots[slot] != 0; slot = hash_index_next(&s->stack_index, slot)) {
         *out = s->stack_index.slots[slot] - 1;
-        if (s->stacks[*out].at == at && s->stacks[*out].below == below) return PLUMB_OK;
+        const struct stack *other = &s->stacks[*out];
+        if (other->n == n && memcmp(s->frames + other->first, frames, n * sizeof *frames) == 0) return PLUMB_OK;
     }
-    if (s->n_stack >= 1 << 26 || states_bytes(s, r->g->n_class) > RECOGNIZER_HARD_BYTES) return too_ambiguous(r);
-    struct stack_node *stacks = alloc_grow(s->stacks, s->n_stack, &s->stack_cap, sizeof *stacks);
+    if (s->n_stack >= STACK_NONE || states_bytes(s, r->g->n_class) > RECOGNIZER_HARD_BYTES) return too_ambiguous(r);
+    struct stack *stacks = alloc_grow(s->stacks, s->n_stack, &s->stack_cap, sizeof *stacks);
     if (!stacks) return no_memory(r);
     s->stacks = stacks;
-    stacks[s->n_stack] = (struct stack_node){ at, below };
+    if (s->frame_cap < s->n_frame + n) {
+        size_t cap = 2 * s->frame_cap + n + 64;
+        struct frame *larger = realloc(s->frames, cap * sizeof *larger);
+        if (!larger) return no_memory(r);
+        s->frames = larger;
+        s->frame_cap = cap;
+    }
+    memcpy(s->frames + s->n_frame, frames, n * sizeof *frames);
+    stacks[s->n_stack] = (struct stack){ (uint32_t)s->n_frame, (uint32_t)n };
+    s->n_frame += n;
     *out = (uint32_t)s->n_stack++;
     s->stack_index.slots[slot] = *out + 1;
     return PLUMB_OK;
+}
+
+static plumb_status push_frame(struct recognizer *r, struct frame frame, uint32_t *out) {
+    return find_stack(r, &frame, 1, out);
+}
+
+static int compare_frames(const void *a, const void *b) {
+    const struct frame *x = a, *y = b;
+    if (x->at != y->at) return x->at < y->at ? -1 : 1;
+    if (x->count != y->count) return x->count < y->count ? -1 : 1;
+    return (x->below > y->below) - (x->below < y->below);
+}
+
+/* *out becomes the stack with the frames of two. */
+static plumb_status unite_stacks(struct recognizer *r, uint32_t a, uint32_t b, uint32_t *out) {
+    *out = a;
+    if (a == b) return PLUMB_OK;
+    const struct stack x = r->s.stacks[a], y = r->s.stacks[b];
+    PLUMB_TRY(reserve_frames(r, (size_t)x.n + y.n));
+    size_t n = 0;
+    for (uint32_t i = 0, j = 0; i < x.n || j < y.n; n++) {
+        const struct frame *f = r->s.frames + x.first + i, *g = r->s.frames + y.first + j;
+        const int order = i == x.n ? 1 : j == y.n ? -1 : compare_frames(f, g);
+        r->frames[n] = order <= 0 ? *f : *g;
+        i += order <= 0;
+        j += order >= 0;
+    }
+    r->work += n;
+    return n == x.n ? PLUMB_OK : find_stack(r, r->frames, n, out);
 }
 
 static plumb_status add_state(struct recognizer *r, const config *configs, size_t n, uint8_t flags) {
@@ -139,16 +194,16 @@ static plumb_status states_init(struct recognizer *r) {
     PLUMB_TRY(add_state(r, NULL, 0, 0));
     PLUMB_TRY(add_state(r, NULL, 0, 0));
     for (uint32_t i = 0; i < r->g->n_class; i++) r->s.next[STATE_DEAD * r->g->n_class + i] = STATE_DEAD;
-    PLUMB_TRY(push_stack(r, UINT32_MAX, STACK_BOTTOM, &stack));
-    return push_stack(r, UINT32_MAX, STACK_UNKNOWN, &stack);
+    PLUMB_TRY(push_frame(r, (struct frame){ NO_PLACE, 0, STACK_BOTTOM }, &stack));
+    return push_frame(r, (struct frame){ NO_PLACE, 0, STACK_UNKNOWN }, &stack);
 }
 
 /* ---- making a state ---------------------------------------------------------------------------------------------- */
 
 static void begin_state(struct recognizer *r) {
-    r->n_todo = r->n_seen = r->n_made = 0;
+    r->n_place = r->n_todo = r->todo_at = r->n_made = 0;
     r->made_flags = 0;
-    if (++r->round == 1 << 17) {   /* 17 bits of an entry */
+    if (++r->round == UINT64_C(1) << 32) {   /* 32 bits of an entry */
         r->round = 1;
         memset(r->seen, 0, r->n_seen_slot * sizeof *r->seen);
     }
@@ -158,11 +213,10 @@ static plumb_status grow_seen(struct recognizer *r) {
     size_t size = r->n_seen_slot > 0 ? 2 * r->n_seen_slot : 64;
     uint64_t *seen = calloc(size, sizeof *seen);
     if (!seen) return no_memory(r);
-    for (size_t i = 0; i < r->n_seen_slot; i++) {
-        if (r->seen[i] >> 47 != r->round) continue;
-        size_t slot = (size_t)mix(r->seen[i]) & (size - 1);
+    for (size_t i = 0; i < r->n_place; i++) {
+        size_t slot = (size_t)mix(r->places[i].at) & (size - 1);
         while (seen[slot] != 0) slot = (slot + 1) & (size - 1);
-        seen[slot] = r->seen[i];
+        seen[slot] = r->round << 32 | i;
     }
     free(r->seen);
     r->seen = seen;
@@ -170,46 +224,87 @@ static plumb_status grow_seen(struct recognizer *r) {
     return PLUMB_OK;
 }
 
-/* The state includes what follows from this instruction with this stack. */
-static plumb_status add_place(struct recognizer *r, size_t at, uint32_t stack) {
-    if (2 * r->n_seen >= r->n_seen_slot) PLUMB_TRY(grow_seen(r));
-    uint64_t place = (uint64_t)stack << 21 | at, entry = r->round << 47 | place;
-    size_t slot = (size_t)mix(entry) & (r->n_seen_slot - 1);
-    for (; r->seen[slot] >> 47 == r->round; slot = (slot + 1) & (r->n_seen_slot - 1)) {
-        if (r->seen[slot] == entry) return PLUMB_OK;
+/* *out becomes the place of an instruction, which is made if there is none. */
+static plumb_status find_place(struct recognizer *r, size_t at, struct place **out) {
+    if (2 * r->n_place >= r->n_seen_slot) PLUMB_TRY(grow_seen(r));
+    size_t slot = (size_t)mix(at) & (r->n_seen_slot - 1);
+    for (; r->seen[slot] >> 32 == r->round; slot = (slot + 1) & (r->n_seen_slot - 1)) {
+        *out = &r->places[(uint32_t)r->seen[slot]];
+        if ((*out)->at == at) return PLUMB_OK;
     }
-    if (r->n_seen == 16 * RECOGNIZER_MAX_CONFIGS) return too_ambiguous(r);
-    uint64_t *todo = alloc_grow(r->todo, r->n_todo, &r->todo_cap, sizeof *todo);
-    if (!todo) return no_memory(r);
-    r->todo = todo;
-    todo[r->n_todo++] = place;
-    r->seen[slot] = entry;
-    r->n_seen++;
+    struct place *places = alloc_grow(r->places, r->n_place, &r->place_cap, sizeof *places);
+    if (!places) return no_memory(r);
+    r->places = places;
+    r->seen[slot] = r->round << 32 | r->n_place;
+    *out = &places[r->n_place++];
+    **out = (struct place){ (uint32_t)at, STACK_NONE, STACK_NONE };
     return PLUMB_OK;
 }
 
-static plumb_status add_config(struct recognizer *r, uint32_t stack, uint32_t at, uint32_t node) {
-    if (r->n_made == RECOGNIZER_MAX_CONFIGS) return too_ambiguous(r);
+/* The state includes what follows from this instruction with this stack. */
+static plumb_status add_place(struct recognizer *r, size_t at, uint32_t stack) {
+    struct place *place = NULL;
+    PLUMB_TRY(find_place(r, at, &place));
+    if (place->stack != STACK_NONE) {
+        uint32_t both;
+        PLUMB_TRY(unite_stacks(r, place->stack, stack, &both));
+        if (both == place->stack) return PLUMB_OK;
+        place->stack = both;
+    } else {
+        place->stack = stack;
+    }
+    if (place->fresh != STACK_NONE) return unite_stacks(r, place->fresh, stack, &place->fresh);
+    place->fresh = stack;
+    uint32_t *todo = alloc_grow(r->todo, r->n_todo, &r->todo_cap, sizeof *todo);
+    if (!todo) return no_memory(r);
+    r->todo = todo;
+    todo[r->n_todo++] = (uint32_t)(place - r->places);
+    return PLUMB_OK;
+}
+
+static plumb_status add_config(struct recognizer *r, uint32_t at, uint32_t node, uint32_t stack) {
     config *made = alloc_grow(r->made, r->n_made, &r->made_cap, sizeof *made);
     if (!made) return no_memory(r);
     r->made = made;
-    made[r->n_made++] = (uint64_t)stack << 38 | (uint64_t)at << 17 | node;
+    made[r->n_made++] = config_of(at, node, stack);
     if (op_of(r->g->code[at]) != OP_CLASS) r->made_flags |= STATE_TOKEN;
     return PLUMB_OK;
 }
 
-/* The end of a rule. */
+/* The end of a rule or of a count: goes on where each frame says. */
 static plumb_status add_return(struct recognizer *r, uint32_t stack) {
-    if (stack == STACK_BOTTOM) r->made_flags |= STATE_MAY_END;
-    else if (stack == STACK_UNKNOWN) r->made_flags |= STATE_EXIT;
-    else return add_place(r, r->s.stacks[stack].at, r->s.stacks[stack].below);
+    for (uint32_t i = 0; i < r->s.stacks[stack].n; i++) {
+        const struct frame f = r->s.frames[r->s.stacks[stack].first + i];
+        const uint32_t next = frame_next(r->g, &f);
+        if (f.at == NO_PLACE) r->made_flags |= f.below == STACK_BOTTOM ? STATE_MAY_END : STATE_EXIT;
+        else if (next != NO_PLACE) PLUMB_TRY(add_place(r, next, f.below));
+    }
     return PLUMB_OK;
 }
 
 static plumb_status add_call(struct recognizer *r, size_t at, uint32_t stack, uint32_t rule) {
     size_t next = grammar_skip_jumps(r->g, at + 1);
-    if (op_of(r->g->code[next]) != OP_RETURN) PLUMB_TRY(push_stack(r, (uint32_t)next, stack, &stack));
+    if (!grammar_is_tail(r->g->code[next])) PLUMB_TRY(push_frame(r, (struct frame){ (uint32_t)next, 0, stack }, &stack));
     return add_place(r, (size_t)r->g->rules[rule].start, stack);
+}
+
+/* A mark: goes on with the frames that have room for it. */
+static plumb_status add_mark(struct recognizer *r, size_t at, uint32_t stack, uint32_t behind) {
+    const struct stack s = r->s.stacks[stack];
+    PLUMB_TRY(reserve_frames(r, s.n));
+    size_t n = 0, n_unique = 0;
+    for (uint32_t i = 0; i < s.n; i++) {
+        r->frames[n] = r->s.frames[s.first + i];
+        n += frame_mark(r->g, &r->frames[n], behind);
+    }
+    r->work += s.n;
+    if (n == 0) return PLUMB_OK;
+    if (n > 1) qsort(r->frames, n, sizeof *r->frames, compare_frames);
+    for (size_t i = 0; i < n; i++) {
+        if (i == 0 || compare_frames(&r->frames[i], &r->frames[n_unique - 1]) != 0) r->frames[n_unique++] = r->frames[i];
+    }
+    PLUMB_TRY(find_stack(r, r->frames, n_unique, &stack));
+    return add_place(r, at + 1, stack);
 }
 
 static int by_value(const void *a, const void *b) {
@@ -230,29 +325,52 @@ static void sort_configs(config *c, size_t n) {
     }
 }
 
+/* Follows a place with the frames that are new. */
+static plumb_status follow(struct recognizer *r, struct place *place) {
+    const size_t at = place->at;
+    const uint32_t stack = place->fresh, code = r->g->code[at];
+    const int32_t arg = arg_of(code);
+    const size_t target = (size_t)((int64_t)at + arg);
+    place->fresh = STACK_NONE;
+    uint32_t inside;
+    switch (op_of(code)) {
+    case OP_CLASS: case OP_TOKEN: case OP_NOT_TOKEN: return PLUMB_OK;
+    case OP_SPLIT: PLUMB_TRY(add_place(r, at + 1, stack)); /* fall through */
+    case OP_JUMP: return add_place(r, target, stack);
+    case OP_CALL: return add_call(r, at, stack, (uint32_t)arg);
+    case OP_RETURN: case OP_LEAVE: return add_return(r, stack);
+    case OP_COUNT:
+        PLUMB_TRY(push_frame(r, (struct frame){ (uint32_t)target, 0, stack }, &inside));
+        return add_place(r, at + 1, inside);
+    case OP_MARK: return add_mark(r, at, stack, (uint32_t)arg);
+    }
+    return PLUMB_OK;
+}
+
 /* Follows all places that were added, and finds the number of the state. */
 static plumb_status finish_state(struct recognizer *r, uint32_t *out) {
-    r->work += r->n_made + r->n_todo;
-    if (r->work > RECOGNIZER_MAX_WORK) return too_ambiguous(r);
-    while (r->n_todo > 0) {
-        uint64_t place = r->todo[--r->n_todo];
-        size_t at = place & 0x1fffff;
-        uint32_t stack = (uint32_t)(place >> 21), code = r->g->code[at];
-        int32_t arg = arg_of(code);
-        switch (op_of(code)) {
-        case OP_CLASS: PLUMB_TRY(add_config(r, stack, (uint32_t)at, (uint32_t)arg)); break;
-        case OP_TOKEN: case OP_NOT_TOKEN: PLUMB_TRY(add_config(r, stack, (uint32_t)at, 0)); break;
-        case OP_SPLIT: PLUMB_TRY(add_place(r, at + 1, stack)); /* fall through */
-        case OP_JUMP: PLUMB_TRY(add_place(r, (size_t)((int64_t)at + arg), stack)); break;
-        case OP_CALL: PLUMB_TRY(add_call(r, at, stack, (uint32_t)arg)); break;
-        case OP_RETURN: PLUMB_TRY(add_return(r, stack)); break;
+    while (r->todo_at < r->n_todo) {
+        if (++r->work > RECOGNIZER_MAX_WORK) return too_ambiguous(r);
+        PLUMB_TRY(follow(r, &r->places[r->todo[r->todo_at++]]));
+    }
+    for (size_t i = 0; i < r->n_place; i++) {
+        const uint32_t at = r->places[i].at, code = r->g->code[at];
+        if (op_of(code) <= OP_NOT_TOKEN) {
+            PLUMB_TRY(add_config(r, at, op_of(code) == OP_CLASS ? (uint32_t)arg_of(code) : 0, r->places[i].stack));
         }
     }
-    r->work += r->n_made + r->n_seen;
+    r->work += r->n_made;
     sort_configs(r->made, r->n_made);
     size_t n = 0;
     for (size_t i = 0; i < r->n_made; i++) {
-        if (n == 0 || r->made[n - 1] != r->made[i]) r->made[n++] = r->made[i];
+        const config c = r->made[i];
+        if (n > 0 && r->made[n - 1] >> 26 == c >> 26) {
+            uint32_t stack;
+            PLUMB_TRY(unite_stacks(r, config_stack(r->made[n - 1]), config_stack(c), &stack));
+            r->made[n - 1] = config_of(config_at(c), config_node(c), stack);
+        } else {
+            r->made[n++] = c;
+        }
     }
     if (n > 0) r->made_flags |= STATE_LIVE;
     return find_state(r, r->made, n, r->made_flags, out);
@@ -274,7 +392,7 @@ plumb_status recognizer_step(struct recognizer *r, uint32_t state, uint8_t byte,
             const struct byte_edge *edge = grammar_find_edge(g, config_node(c), byte);
             if (!edge) continue;
             if (edge->node == NODE_DONE) PLUMB_TRY(add_place(r, at + 1, stack));
-            else PLUMB_TRY(add_config(r, stack, at, edge->node));
+            else PLUMB_TRY(add_config(r, at, edge->node, stack));
         }
         PLUMB_TRY(finish_state(r, &next));
         r->s.next[transition] = next;
@@ -298,7 +416,7 @@ plumb_status recognizer_step_token(struct recognizer *r, uint32_t state, int32_t
         }
         for (uint32_t i = 0; i < r->s.states[after].n; i++) {
             config c = r->s.configs[r->s.states[after].first + i];
-            PLUMB_TRY(add_config(r, config_stack(c), config_at(c), config_node(c)));
+            PLUMB_TRY(add_config(r, config_at(c), config_node(c), config_stack(c)));
         }
         r->made_flags |= r->s.flags[after];
         PLUMB_TRY(finish_state(r, &after));
@@ -313,16 +431,58 @@ plumb_status recognizer_return(struct recognizer *r, uint32_t stack, uint32_t *o
     return finish_state(r, out);
 }
 
-plumb_status recognizer_local(struct recognizer *r, const config *configs, size_t n, uint32_t k, uint32_t *out) {
-    uint32_t places[RECOGNIZER_MAX_KNOWN], n_place = 0, stack = config_stack(configs[0]);
-    for (; n_place < k && stack > STACK_UNKNOWN; stack = r->s.stacks[stack].below) {
-        places[n_place++] = r->s.stacks[stack].at;
-    }
-    if (stack != STACK_BOTTOM || n_place == k) stack = STACK_UNKNOWN;
-    while (n_place > 0) PLUMB_TRY(push_stack(r, places[--n_place], stack, &stack));
+plumb_status recognizer_group(struct recognizer *r, const config *configs, size_t n, uint32_t stack, uint32_t *out) {
     begin_state(r);
-    for (size_t i = 0; i < n; i++) PLUMB_TRY(add_config(r, stack, config_at(configs[i]), config_node(configs[i])));
+    for (size_t i = 0; i < n; i++) {
+        const config c = configs[i];
+        PLUMB_TRY(add_config(r, config_at(c), config_node(c), stack != STACK_NONE ? stack : config_stack(c)));
+    }
     return finish_state(r, out);
+}
+
+plumb_status recognizer_one_frame(struct recognizer *r, uint32_t stack, uint32_t i, uint32_t *out) {
+    return push_frame(r, r->s.frames[r->s.stacks[stack].first + i], out);
+}
+
+/* Replaces the count of a frame by one that stands for all as far from its bounds, and lowers the radius to the bytes
+ * within which that makes no difference.  An iteration has at least one byte. */
+static void generalize(const struct recognizer *r, struct frame *f, uint32_t longest, uint32_t *radius) {
+    const struct counter *c = frame_counter(r->g, f);
+    const uint32_t room = c->max == COUNT_UNBOUNDED ? UINT32_MAX : c->max - f->count;
+    const uint32_t far = room > r->g->most_behind ? room - r->g->most_behind : 0;
+    if (far < longest && far < *radius) *radius = far;
+    if (f->count >= c->min) {
+        f->count = COUNT_FREE + c->min;
+    } else if (c->min - f->count >= (far < longest ? far : longest)) {
+        if (c->min - f->count < longest && c->min - f->count < *radius) *radius = c->min - f->count;
+        f->count = COUNT_LOW;
+    } else {
+        f->count += COUNT_FREE;
+    }
+}
+
+plumb_status recognizer_local(struct recognizer *r, const config *configs, size_t n, uint32_t stack, uint32_t k,
+                              uint32_t longest, struct local *out) {
+    struct frame known[RECOGNIZER_MAX_KNOWN];
+    uint32_t n_known = 0, n_return = 0;
+    *out = (struct local){ STATE_DEAD, stack, UINT32_MAX };
+    for (; n_known < RECOGNIZER_MAX_KNOWN; n_known++) {
+        const struct stack *s = &r->s.stacks[out->rest];
+        struct frame f = r->s.frames[s->first];
+        const struct counter *counter = frame_counter(r->g, &f);
+        if (s->n > 1 || f.at == NO_PLACE || (!counter && n_return == k)) break;
+        n_return += !counter;
+        out->rest = f.below;
+        if (counter && !counter->is_exact) generalize(r, &f, longest, &out->radius);
+        known[n_known] = f;
+    }
+    if (stack_is_counting(r, out->rest)) return PLUMB_OK;
+    uint32_t top = out->rest == STACK_BOTTOM && n_return < k ? STACK_BOTTOM : STACK_UNKNOWN;
+    while (n_known > 0) {
+        known[--n_known].below = top;
+        PLUMB_TRY(push_frame(r, known[n_known], &top));
+    }
+    return recognizer_group(r, configs, n, top, &out->state);
 }
 
 void recognizer_bytes(const struct recognizer *r, uint32_t state, uint64_t set[4]) {
@@ -381,8 +541,10 @@ void recognizer_free(struct recognizer *r) {
     if (!r) return;
     mask_cache_free(r->masks);
     states_free(&r->s);
+    free(r->places);
     free(r->todo);
     free(r->seen);
+    free(r->frames);
     free(r->made);
     free(r);
 }
@@ -429,10 +591,25 @@ static void mark_kept(const struct recognizer *r, const struct states *from, uin
     for (size_t i = 0; i < from->n_state; i++) {
         if (from->local[i] != 0) states[i] = 1;
         for (uint32_t j = 0; states[i] != 0 && j < from->states[i].n; j++) {
-            uint32_t stack = config_stack(from->configs[from->states[i].first + j]);
-            for (; stack > STACK_UNKNOWN && stacks[stack] == 0; stack = from->stacks[stack].below) stacks[stack] = 1;
+            stacks[config_stack(from->configs[from->states[i].first + j])] = 1;
         }
     }
+    for (size_t i = from->n_stack; i-- > 0;) {   /* what is below has a lower number */
+        for (uint32_t j = 0; stacks[i] != 0 && j < from->stacks[i].n; j++) {
+            stacks[from->frames[from->stacks[i].first + j].below] = 1;
+        }
+    }
+}
+
+/* *out becomes the stack of `from`, with the new numbers of what is below. */
+static plumb_status copy_stack(struct recognizer *r, const struct states *from, struct stack stack,
+                               const uint32_t *numbers, uint32_t *out) {
+    PLUMB_TRY(reserve_frames(r, stack.n));
+    for (uint32_t i = 0; i < stack.n; i++) {   /* the order of the numbers remains */
+        r->frames[i] = from->frames[stack.first + i];
+        r->frames[i].below = numbers[r->frames[i].below];
+    }
+    return find_stack(r, r->frames, stack.n, out);
 }
 
 /* Fills the empty automaton r->s with what is kept, in the old order, so configurations stay sorted.  states (n_state)
@@ -442,8 +619,8 @@ static plumb_status copy_kept(struct recognizer *r, const struct states *from, u
     mark_kept(r, from, states, stacks);
     stacks[STACK_BOTTOM] = STACK_BOTTOM;
     stacks[STACK_UNKNOWN] = STACK_UNKNOWN;
-    for (size_t i = STACK_UNKNOWN + 1; i < from->n_stack; i++) {   /* what is below has a lower number */
-        if (stacks[i] != 0) PLUMB_TRY(push_stack(r, from->stacks[i].at, stacks[from->stacks[i].below], &stacks[i]));
+    for (size_t i = STACK_UNKNOWN + 1; i < from->n_stack; i++) {
+        if (stacks[i] != 0) PLUMB_TRY(copy_stack(r, from, from->stacks[i], stacks, &stacks[i]));
     }
     states[STATE_UNMADE] = STATE_UNMADE;
     states[STATE_DEAD] = STATE_DEAD;
@@ -452,7 +629,7 @@ static plumb_status copy_kept(struct recognizer *r, const struct states *from, u
         begin_state(r);
         for (uint32_t j = 0; j < from->states[i].n; j++) {
             config c = from->configs[from->states[i].first + j];
-            PLUMB_TRY(add_config(r, stacks[config_stack(c)], config_at(c), config_node(c)));
+            PLUMB_TRY(add_config(r, config_at(c), config_node(c), stacks[config_stack(c)]));
         }
         PLUMB_TRY(find_state(r, r->made, r->n_made, from->flags[i], &states[i]));
         r->s.local[states[i]] = from->local[i];

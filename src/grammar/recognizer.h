@@ -1,16 +1,18 @@
 /* States of a grammar: what may follow a text.
  *
  * A state is a set of configurations.  Each of them is a place in the grammar, that is an instruction and a node of its
- * character class, and a stack of places to return to.  Equal stacks and equal states are stored once, so a state has a
- * number, and its transitions are stored when they are needed first: a deterministic automaton that grows while it is
- * used.  A call at the end of a rule pushes nothing.
+ * character class, and what may be on the stack there: a set of frames, each with such a set below it.  So the stacks
+ * of all ways to read a text share what they have in common, and a state has at most one configuration for each place
+ * (a graph-structured stack: Tomita, "An efficient augmented-context-free parsing algorithm", 1987).  Equal sets and
+ * equal states are stored once, so a state has a number, and its transitions are stored when they are needed first: a
+ * deterministic automaton that grows while it is used.  A call at the end of a rule or of a count pushes nothing.
  *
  * The same automaton has local states, whose stacks end in STACK_UNKNOWN: they stand for a place in a rule, whatever
  * called the rule.  Masks are cached by them (mask.c).
  *
  * Nothing here is recursive.  When the automaton exceeds RECOGNIZER_SOFT_BYTES, recognizer_trim drops all states that
- * no position refers to.  If it exceeds RECOGNIZER_HARD_BYTES, or one state exceeds RECOGNIZER_MAX_CONFIGS, or a piece
- * of work RECOGNIZER_MAX_WORK, the grammar is too ambiguous for this text, which is PLUMB_ERROR_UNSUPPORTED.
+ * no position refers to.  If it exceeds RECOGNIZER_HARD_BYTES, or a piece of work RECOGNIZER_MAX_WORK, the grammar is
+ * too ambiguous for this text, which is PLUMB_ERROR_UNSUPPORTED.
  */
 #ifndef PLUMB_GRAMMAR_RECOGNIZER_H
 #define PLUMB_GRAMMAR_RECOGNIZER_H
@@ -20,10 +22,10 @@
 enum {
     RECOGNIZER_SOFT_BYTES = 16 << 20,
     RECOGNIZER_HARD_BYTES = 48 << 20,
-    RECOGNIZER_MAX_CONFIGS = 4096,
     RECOGNIZER_MAX_WORK = 1 << 25,   /* configurations and places that one mask, or one call of an api, visits */
-    STACK_BOTTOM = 0,      /* below it, the grammar ends */
-    STACK_UNKNOWN = 1,
+    STACK_BOTTOM = 0,      /* its only frame is the end of the grammar */
+    STACK_UNKNOWN = 1,     /* its only frame is unknown */
+    STACK_NONE = (1 << 26) - 1,   /* no stack */
     RECOGNIZER_MAX_KNOWN = 4, /* places of a local state's stack that are known */
     STATE_UNMADE = 0,        /* a transition that is not known yet */
     STATE_DEAD = 1         /* no configurations: the text has left the grammar */
@@ -36,13 +38,21 @@ enum state_flags {
     STATE_TOKEN = 8        /* a token element may follow */
 };
 
-/* stack << 38 | instruction << 17 | node: in the order of the stacks. */
+/* instruction << 43 | node << 26 | stack: in the order of the places. */
 typedef uint64_t config;
-static inline uint32_t config_stack(config c) { return (uint32_t)(c >> 38); }
-static inline uint32_t config_at(config c) { return (uint32_t)(c >> 17) & 0x1fffff; }
-static inline uint32_t config_node(config c) { return (uint32_t)c & 0x1ffff; }
+static inline config config_of(size_t at, uint32_t node, uint32_t stack) {
+    return (uint64_t)at << 43 | (uint64_t)node << 26 | stack;
+}
+static inline uint32_t config_at(config c) { return (uint32_t)(c >> 43); }
+static inline uint32_t config_node(config c) { return (uint32_t)(c >> 26) & 0x1ffff; }
+static inline uint32_t config_stack(config c) { return (uint32_t)c & 0x3ffffff; }
 
-struct stack_node { uint32_t at, below; };   /* the instruction to return to, and the rest of the stack */
+/* What may be on a stack: n frames, sorted. */
+struct stack { uint32_t first, n; };
+
+/* An instruction that is reached while a state is made: the stack with which it is, and what of that was not followed
+ * yet. */
+struct place { uint32_t at, stack, fresh; };
 
 struct configs {
     uint32_t first, n;     /* its configurations, sorted */
@@ -57,8 +67,10 @@ struct states {
     uint32_t *next;        /* (n_state, n_class) */
     uint32_t *local;       /* (n_state) its local mask in the cache + 1; 0: none (mask.c) */
     size_t n_state, state_cap;
-    struct stack_node *stacks;
+    struct stack *stacks;
     size_t n_stack, stack_cap;
+    struct frame *frames;
+    size_t n_frame, frame_cap;
     struct hash_index state_index, stack_index;
 };
 
@@ -72,12 +84,14 @@ struct recognizer {
     struct mask_cache *masks;      /* NULL before recognizer_set_vocabulary */
     struct error err;
     /* The state that is being made. */
-    uint64_t *todo;        /* stack << 21 | instruction: places from which to go on */
-    uint64_t *seen;        /* (n_seen_slot) a hash set of all that were in todo, each with `round` << 47 */
-    uint64_t round;        /* counts the states that were made; entries of other rounds are free */
+    struct place *places;
+    uint64_t *seen;        /* (n_seen_slot) a hash set of places: `round` << 32 | number; those of other rounds are free */
+    uint32_t *todo;        /* a queue of places to be followed */
+    uint64_t round;        /* counts the states that were made */
     config *made;
+    struct frame *frames;  /* of a stack that is being made */
     uint64_t work;         /* since the last recognizer_trim or recognizer_mask */
-    size_t n_todo, todo_cap, n_seen, n_seen_slot, n_made, made_cap;
+    size_t n_place, place_cap, n_seen_slot, n_todo, todo_at, todo_cap, n_made, made_cap, frame_cap;
     uint8_t made_flags;
     uint64_t trimmed_bytes;   /* of the automaton after the last recognizer_trim */
     uint32_t n_trim;          /* how often the numbers of states have changed */
@@ -102,8 +116,28 @@ plumb_status recognizer_step_token(struct recognizer *r, uint32_t state, int32_t
                                    uint32_t *to);
 /* *out becomes the state after the rule on top of the stack has ended. */
 plumb_status recognizer_return(struct recognizer *r, uint32_t stack, uint32_t *out);
-/* *out becomes the local state of n configurations, of which the k upper places of their common stack are known. */
-plumb_status recognizer_local(struct recognizer *r, const config *configs, size_t n, uint32_t k, uint32_t *out);
+/* *out becomes the state of n configurations, whose stacks are replaced by one if it is not STACK_NONE. */
+plumb_status recognizer_group(struct recognizer *r, const config *configs, size_t n, uint32_t stack, uint32_t *out);
+/* The stack with only one frame of another one. */
+plumb_status recognizer_one_frame(struct recognizer *r, uint32_t stack, uint32_t i, uint32_t *out);
+static inline bool stack_is_counting(const struct recognizer *r, uint32_t stack) {
+    const struct stack *s = &r->s.stacks[stack];
+    for (uint32_t i = 0; i < s->n; i++) {
+        if (frame_counter(r->g, &r->s.frames[s->first + i])) return true;
+    }
+    return false;
+}
+
+/* A local state, which stands for several states. */
+struct local {
+    uint32_t state, rest;   /* rest: the stack below what is known */
+    uint32_t radius;        /* it accepts the same tokens of at most so many bytes as the state; UINT32_MAX: all */
+};
+/* The local state of n configurations with a stack, of which the counts on top and the k frames below them are known.
+ * Counts that are as far as `longest` bytes from their bounds stand for all such.  state is STATE_DEAD if there is no
+ * local state, as several frames of which some count are below the first ones. */
+plumb_status recognizer_local(struct recognizer *r, const config *configs, size_t n, uint32_t stack, uint32_t k,
+                              uint32_t longest, struct local *out);
 /* The bytes that may follow, as a set: bit b % 64 of word b / 64. */
 void recognizer_bytes(const struct recognizer *r, uint32_t state, uint64_t set[4]);
 static inline bool bytes_have(const uint64_t set[4], unsigned byte) { return set[byte / 64] >> byte % 64 & 1; }
@@ -124,14 +158,19 @@ plumb_status recognizer_trim(struct recognizer *r);
 /* ---- masks (mask.c) ---------------------------------------------------------------------------------------------- */
 
 static const uint32_t NO_PIECE = UINT32_MAX;
+enum { MAX_PIECE = 255 };   /* bytes; longer tokens count as so long */
 
 /* The pieces of a vocabulary, as a tree of bytes in depth-first order. */
 struct pieces {
     uint32_t n_vocab, n_node, depth;   /* depth: bytes of the longest piece */
     uint8_t *bytes;      /* (n_node) the last byte of the node's text */
     uint32_t *ends;      /* (n_node) the first node after its subtree */
+    uint8_t *lengths;    /* (n_node) the length of the node's text; MAX_PIECE if it is more */
+    uint8_t *longest;    /* (n_node) and of the longest in its subtree */
     uint32_t *first;     /* (n_node + 1) the tokens with the text of node i are ids[first[i] .. first[i + 1]) */
     int32_t *ids;
+    int32_t *by_length;  /* all tokens of the tree in the order of their lengths, as far as MAX_PIECE; those with n bytes */
+    uint32_t of_length[MAX_PIECE + 2];   /* are by_length[of_length[n] .. of_length[n + 1]) */
     uint32_t roots[256]; /* the nodes of the first bytes; NO_PIECE: no token begins with this byte */
     int32_t *eog;        /* (n_eog) the tokens that end a turn; they have no text here */
     uint32_t n_eog;
