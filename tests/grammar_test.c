@@ -290,6 +290,7 @@ static const struct mask_row mask_rows[] = {
     { "ambiguous", "root ::= \"a\" root \"b\" | \"a\" root \"1\" | [ab1]?\n" },
     { "characters of several bytes", "root ::= ([\\u00e9\\u20ac] | [\\U0001f600] \"x\" | [^a-z])*\n" },
     { "bounded repetition", "root ::= \"{\" string{1,3} \"}\"\n" STRING },
+    { "a text that begins unlike it goes on", "root ::= (\"e\" \"1\"* \"\\\"\" | [^e1] [^\"]* \"\\\"\" \"a\"?)+\n" },
     { "counted characters", "root ::= \"\\\"\" [^\"]{1,40} \"\\\"\" [^\"]{20,25} \"\\\"\" [^b]{30} [a1]{18,}\n" },
     { "counts in counts", "root ::= ((item \",\"?){2,30} [}\\]]){3,18}\nitem ::= [a-z]{1,20} | \"1\"{17} root\n" },
     { "counts of what may be empty", "root ::= (\"\\\"\" a{0,20} [b]{0,17}){3,30}\na ::= (\"ab\"? | \"1\"{2,20})\n" },

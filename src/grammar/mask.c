@@ -7,6 +7,10 @@
  * adaptive token mask cache (https://arxiv.org/abs/2411.15100) has the same two parts.  If there are many exits, local
  * states also know the upper places of the stack.
  *
+ * Most states in which many tokens are allowed are inside of a text: they lead to themselves by most characters.  The
+ * subtrees whose bytes are all of such kinds are not walked, and if the walk begins in such a state, their tokens are a
+ * set that is made once for each vocabulary (pieces_of_kinds).
+ *
  * Local states know the counts on top of the stack, but not how far they are from their bounds if that is more than
  * the bytes of the longest token.  If a bound is nearer, at `radius` bytes, the local mask tells which tokens of so many
  * bytes are allowed, and a walk of the nodes with longer tokens finds the others.
@@ -20,8 +24,12 @@ enum {
     N_WHOLE = 16,                   /* whole masks that are kept */
     MAX_GROUPS = 12,                /* a state with more groups is walked as a whole */
     MAX_EXIT_NODES = 1 << 14,       /* below the exits of a local mask, before another place of the stack is known */
+    MIN_LOOP_BYTES = 32,            /* a state in which fewer may follow is walked as it is */
     MIN_RADIUS = 4                  /* below it, most tokens are longer, and a walk of the state ends soon */
 };
+
+/* In the place of the number of a local mask: find_open's finding. */
+static const uint32_t LOCAL_OPEN = UINT32_MAX;
 
 /* What a local state accepts, as a set, or as ids if they take less memory. */
 struct local_mask {
@@ -44,6 +52,7 @@ struct mask_cache {
     uint32_t *exits;                /* of the walk */
     size_t n_exit, exit_cap;
     uint32_t *path_states, *path_ends;   /* (depth + 1) */
+    bool *path_known;               /* (depth + 1) whether the bytes are of kinds whose tokens are allowed already */
     uint32_t *within, n_within;     /* (n_word) all tokens with at most n_within bytes */
     config *configs;                /* of the state, in the order of their stacks */
     size_t config_cap;
@@ -58,9 +67,20 @@ static plumb_status no_memory(struct recognizer *r) {
  * more than `over` and at most `most` bytes; most is MAX_PIECE for all. */
 struct found {
     uint32_t *words, *ids, n, over, most;
+    /* a state that leads to itself by these kinds of bytes; and those kinds of which all tokens are allowed already */
+    uint32_t loop, loop_kinds, known_kinds;
+    bool is_open;
 };
 
 static void allow(uint32_t *words, int32_t id) { words[id / 32] |= 1u << id % 32; }
+
+/* Allows the tokens v->ids[first .. end). */
+static void allow_range(const struct mask_cache *c, uint32_t first, uint32_t end, struct found *f) {
+    for (uint32_t t = first; t < end; t++, f->n++) {
+        allow(f->words, c->v->ids[t]);
+        if (f->ids && f->n < c->n_word) f->ids[f->n] = (uint32_t)c->v->ids[t];
+    }
+}
 
 static plumb_status note_exit(struct recognizer *r, uint32_t node) {
     struct mask_cache *c = r->masks;
@@ -80,6 +100,7 @@ static plumb_status walk(struct recognizer *r, uint32_t state, uint32_t first, u
     size_t depth = 0;
     states[0] = state;
     ends[0] = end;
+    c->path_known[0] = f->known_kinds != 0;
     for (uint32_t i = first; i < end;) {
         while (i == ends[depth]) depth--;
         uint32_t next = r->s.next[(size_t)states[depth] * n_class + r->g->class_of[v->bytes[i]]];
@@ -88,11 +109,14 @@ static plumb_status walk(struct recognizer *r, uint32_t state, uint32_t first, u
             i = v->ends[i];
             continue;
         }
-        for (uint32_t t = v->first[i]; v->lengths[i] > f->over && t < v->first[i + 1]; t++, f->n++) {
-            allow(f->words, v->ids[t]);
-            if (f->ids && f->n < c->n_word) f->ids[f->n] = (uint32_t)v->ids[t];
-        }
+        const bool is_known = c->path_known[depth] && f->known_kinds >> (v->kinds[i] & (KIND_INSIDE - 1)) & 1;
         uint32_t after = v->ends[i];
+        if (next == f->loop && (v->below[i] & ~f->loop_kinds) == 0 && !(v->kinds[i] & KIND_INSIDE)) {
+            if (!is_known || v->below[i] & ~f->known_kinds) allow_range(c, v->first[i], v->first[after], f);
+            i = after;
+            continue;
+        }
+        if (v->lengths[i] > f->over && !is_known) allow_range(c, v->first[i], v->first[i + 1], f);
         if (v->lengths[i] >= f->most) {
             i = after;
             continue;
@@ -107,18 +131,96 @@ static plumb_status walk(struct recognizer *r, uint32_t state, uint32_t first, u
             depth++;
             states[depth] = next;
             ends[depth] = after;
+            c->path_known[depth] = is_known;
         }
         i++;
     }
     return PLUMB_OK;
 }
 
+/* *to becomes the state to which all bytes low .. high lead; STATE_DEAD if there are several. */
+static plumb_status common_next(struct recognizer *r, uint32_t state, unsigned low, unsigned high, uint32_t *to) {
+    uint32_t next;
+    for (unsigned b = low; b <= high; b++) {
+        if (b > low && r->g->class_of[b] == r->g->class_of[b - 1]) continue;
+        PLUMB_TRY(recognizer_step(r, state, (uint8_t)b, &next));
+        if (b > low && next != *to) next = STATE_DEAD;
+        *to = next;
+        if (next == STATE_DEAD) break;
+    }
+    return PLUMB_OK;
+}
+
+/* *to becomes the state to which all characters of several bytes lead; STATE_DEAD if there are several. */
+static plumb_status next_of_wide(struct recognizer *r, uint32_t state, uint32_t *to) {
+    uint32_t common = STATE_DEAD;
+    for (size_t i = 0; i < N_WIDE; i++) {
+        const struct wide *w = &wide_characters[i];
+        uint32_t at = STATE_DEAD;
+        PLUMB_TRY(common_next(r, state, w->first[0], w->first[1], &at));
+        PLUMB_TRY(common_next(r, at, w->second[0], w->second[1], &at));
+        for (unsigned k = 0; k < w->n_more; k++) PLUMB_TRY(common_next(r, at, 0x80, 0xbf, &at));
+        if (i > 0 && at != common) at = STATE_DEAD;
+        common = at;
+        if (at == STATE_DEAD) break;
+    }
+    *to = common;
+    return PLUMB_OK;
+}
+
+/* to[kind] becomes the state to which all characters of the kind lead; STATE_DEAD if there are several. */
+static plumb_status next_of_kinds(struct recognizer *r, uint32_t state, uint32_t to[N_KIND]) {
+    bool is_seen[N_KIND] = { false };
+    for (unsigned b = 0; b < 128; b++) {
+        const enum byte_kind kind = kind_of_byte((uint8_t)b);
+        uint32_t next = STATE_DEAD;
+        if (!is_seen[kind] || to[kind] != STATE_DEAD) PLUMB_TRY(recognizer_step(r, state, (uint8_t)b, &next));
+        to[kind] = is_seen[kind] && next != to[kind] ? STATE_DEAD : next;
+        is_seen[kind] = true;
+    }
+    to[KIND_NOT_UTF8] = STATE_DEAD;
+    return next_of_wide(r, state, &to[KIND_WIDE]);
+}
+
+/* Finds a state to which many kinds of characters lead, from the state and from itself.  If it may end its rule, is_open
+ * is set instead: most nodes are exits. */
+static plumb_status find_loop(struct recognizer *r, uint32_t state, struct found *f) {
+    static const uint8_t common[] = { KIND_LOW, KIND_HIGH, KIND_DIGIT, KIND_OTHER, KIND_SPACE };
+    uint32_t from[N_KIND], to[N_KIND], loop = STATE_DEAD;
+    uint64_t bytes[4];
+    unsigned n_byte = 0;
+    recognizer_bytes(r, state, bytes);
+    for (unsigned b = 0; b < 256; b++) n_byte += bytes_have(bytes, b);
+    if (n_byte < MIN_LOOP_BYTES) return PLUMB_OK;
+    PLUMB_TRY(next_of_kinds(r, state, from));
+    for (size_t i = 0; i < sizeof common && loop == STATE_DEAD; i++) loop = from[common[i]];
+    f->is_open = state_has(r, loop, STATE_EXIT);
+    if (loop == STATE_DEAD || f->is_open) return PLUMB_OK;
+    PLUMB_TRY(next_of_kinds(r, loop, to));
+    for (unsigned kind = 0; kind < N_KIND; kind++) {
+        if (to[kind] != loop) continue;
+        f->loop_kinds |= 1u << kind;
+        if (from[kind] == loop) f->known_kinds |= 1u << kind;
+    }
+    f->loop = f->loop_kinds != 0 ? loop : STATE_DEAD;
+    return PLUMB_OK;
+}
+
 /* Allows those of all tokens that the state accepts.  Most states accept few first bytes, so the others are skipped
  * without a step, and without looking at their nodes, which are far apart. */
 static plumb_status walk_all(struct recognizer *r, uint32_t state, struct found *f) {
-    const struct pieces *v = r->masks->v;
+    struct mask_cache *c = r->masks;
+    const struct pieces *v = c->v;
     uint64_t bytes[4];
     recognizer_bytes(r, state, bytes);
+    if (f->over == 0 && f->most == MAX_PIECE) PLUMB_TRY(find_loop(r, state, f));
+    if (f->known_kinds != 0) {
+        const struct kind_set *set = pieces_of_kinds(v, f->known_kinds);
+        if (!set) return no_memory(r);
+        if (set->n < c->n_word) f->known_kinds = 0;   /* a list is as good */
+        else f->n = set->n;
+        for (uint32_t i = 0; f->known_kinds != 0 && i < c->n_word; i++) f->words[i] |= set->words[i];
+    }
     for (unsigned b = 0; b < 256; b++) {
         if (bytes[b / 64] >> b % 64 == 0) b |= 63;   /* none of the others in this word */
         else if (bytes_have(bytes, b) && v->roots[b] != NO_PIECE) {
@@ -146,10 +248,19 @@ static uint32_t *copy_words(const uint32_t *from, size_t n) {
     return to;
 }
 
+/* Whether most nodes would be exits of the mask of a local state, so that more of the stack should be known. */
+static plumb_status find_open(struct recognizer *r, uint32_t state, bool *is_open) {
+    struct found f = { 0 };
+    if (r->s.local[state] == 0) PLUMB_TRY(find_loop(r, state, &f));
+    if (f.is_open) r->s.local[state] = LOCAL_OPEN;
+    *is_open = r->s.local[state] == LOCAL_OPEN;
+    return PLUMB_OK;
+}
+
 /* *out becomes the mask of a local state; valid until the next call. */
 static plumb_status find_local(struct recognizer *r, uint32_t state, const struct local_mask **out) {
     struct mask_cache *c = r->masks;
-    if (r->s.local[state] != 0) {
+    if (r->s.local[state] != 0 && r->s.local[state] != LOCAL_OPEN) {
         *out = &c->locals[r->s.local[state] - 1];
         return PLUMB_OK;
     }
@@ -222,8 +333,12 @@ static plumb_status add_group(struct recognizer *r, const config *configs, size_
             return walk_state(r, state, 0, words);
         }
         PLUMB_TRY(recognizer_return(r, local.rest, &after));
+        const bool is_last = k == RECOGNIZER_MAX_KNOWN || !state_has(r, after, STATE_LIVE);
+        bool is_open = false;
+        if (!is_last) PLUMB_TRY(find_open(r, local.state, &is_open));
+        if (is_open) continue;
         PLUMB_TRY(find_local(r, local.state, &l));
-        if (l->n_exit_nodes <= MAX_EXIT_NODES || k == RECOGNIZER_MAX_KNOWN || !state_has(r, after, STATE_LIVE)) break;
+        if (is_last || l->n_exit_nodes <= MAX_EXIT_NODES) break;
     }
     const uint32_t most = local.radius < longest ? local.radius : MAX_PIECE;
     add_local(c, l, most, words);
@@ -334,7 +449,10 @@ plumb_status recognizer_set_vocabulary(struct recognizer *r, const struct pieces
     c->ids = alloc_array(c->n_word, sizeof *c->ids);
     c->path_states = alloc_array((uint64_t)v->depth + 1, sizeof *c->path_states);
     c->path_ends = alloc_array((uint64_t)v->depth + 1, sizeof *c->path_ends);
-    if (!c->scratch || !c->ids || !c->path_states || !c->path_ends) return no_memory(r);
+    c->path_known = alloc_array((uint64_t)v->depth + 1, sizeof *c->path_known);
+    if (!c->scratch || !c->ids || !c->path_states || !c->path_ends || !c->path_known) {
+        return no_memory(r);
+    }
     c->within = c->scratch + c->n_word;
     for (size_t i = 0; i < N_WHOLE; i++) c->whole[i].words = c->scratch + (i + 2) * c->n_word;
     return PLUMB_OK;
@@ -354,5 +472,6 @@ void mask_cache_free(struct mask_cache *c) {
     free(c->exits);
     free(c->path_states);
     free(c->path_ends);
+    free(c->path_known);
     free(c);
 }

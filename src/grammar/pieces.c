@@ -4,6 +4,12 @@
 
 #include <stdlib.h>
 
+const struct wide wide_characters[N_WIDE] = {
+    { { 0xc2, 0xdf }, { 0x80, 0xbf }, 0 }, { { 0xe0, 0xe0 }, { 0xa0, 0xbf }, 1 }, { { 0xe1, 0xec }, { 0x80, 0xbf }, 1 },
+    { { 0xed, 0xed }, { 0x80, 0x9f }, 1 }, { { 0xee, 0xef }, { 0x80, 0xbf }, 1 }, { { 0xf0, 0xf0 }, { 0x90, 0xbf }, 2 },
+    { { 0xf1, 0xf3 }, { 0x80, 0xbf }, 2 }, { { 0xf4, 0xf4 }, { 0x80, 0x8f }, 2 },
+};
+
 enum { MAX_PIECE_NODES = 1 << 24, MAX_PIECE_BYTES = 1 << 27 };
 
 struct piece {
@@ -41,6 +47,72 @@ static uint32_t common_bytes(const struct piece *a, const struct piece *b) {
     return same;
 }
 
+/* ---- kinds of bytes ---------------------------------------------------------------------------------------------- */
+
+enum byte_kind kind_of_byte(uint8_t b) {
+    if (b >= 0x80) return KIND_NOT_UTF8;
+    if (b >= '0' && b <= '9') return KIND_DIGIT;
+    if (b >= 'a' && b <= 'z') return b <= 'f' ? KIND_LOW_HEX : KIND_LOW;
+    if (b >= 'A' && b <= 'Z') return b <= 'F' ? KIND_HIGH_HEX : KIND_HIGH;
+    switch (b) {
+    case '"': return KIND_QUOTE;
+    case '\\': return KIND_BACKSLASH;
+    case '\t': case '\n': case '\r': return KIND_LINE;
+    case ' ': return KIND_SPACE;
+    case '-': case '_': return KIND_DASH;
+    case '<': case '>': return KIND_ANGLE;
+    case '/': return KIND_SLASH;
+    default: return b < ' ' || b == 0x7f ? KIND_CONTROL : KIND_OTHER;
+    }
+}
+
+/* The rest of a character: the next byte, and how many follow it; n 0: none. */
+struct rest { uint8_t low, high, n; };
+
+/* The kind of a byte after the rest of a character, which becomes the rest after it. */
+static uint8_t kind_after(struct rest *rest, uint8_t b) {
+    if (rest->n > 0 && b >= rest->low && b <= rest->high) {
+        *rest = (struct rest){ 0x80, 0xbf, (uint8_t)(rest->n - 1) };
+        return (uint8_t)(KIND_WIDE | (rest->n > 0 ? KIND_INSIDE : 0));
+    }
+    const bool is_cut = rest->n > 0;
+    *rest = (struct rest){ 0 };
+    for (size_t i = 0; i < N_WIDE && !is_cut; i++) {
+        const struct wide *w = &wide_characters[i];
+        if (b < w->first[0] || b > w->first[1]) continue;
+        *rest = (struct rest){ w->second[0], w->second[1], (uint8_t)(w->n_more + 1) };
+        return KIND_WIDE | KIND_INSIDE;
+    }
+    return (uint8_t)(is_cut ? KIND_NOT_UTF8 : kind_of_byte(b));
+}
+
+const struct kind_set *pieces_of_kinds(const struct pieces *v, uint32_t kinds) {
+    size_t at = 0;
+    while (at < N_KIND_SET - 1 && v->sets[at].kinds != kinds && v->sets[at].kinds != 0) at++;
+    struct kind_set set = v->sets[at];
+    if (set.kinds != kinds) {
+        const size_t n_word = (v->n_vocab + 31) / 32;
+        if (!set.words) set.words = alloc_array(n_word, sizeof *set.words);
+        if (!set.words) return NULL;
+        memset(set.words, 0, n_word * sizeof *set.words);
+        set.kinds = kinds;
+        set.n = 0;
+        for (uint32_t i = 0; i < v->n_node;) {
+            const bool is_in = kinds >> (v->kinds[i] & (KIND_INSIDE - 1)) & 1, all = (v->below[i] & ~kinds) == 0;
+            const uint32_t end = all || !is_in ? v->ends[i] : i + 1;
+            for (uint32_t t = v->first[i]; is_in && t < v->first[end]; t++, set.n++) {
+                set.words[v->ids[t] / 32] |= 1u << v->ids[t] % 32;
+            }
+            i = end;
+        }
+    }
+    memmove(v->sets + 1, v->sets, at * sizeof *v->sets);
+    v->sets[0] = set;
+    return &v->sets[0];
+}
+
+/* ---- the tree ---------------------------------------------------------------------------------------------------- */
+
 static plumb_status no_memory(struct error *err) {
     return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the tokens of a vocabulary, sorted");
 }
@@ -61,7 +133,10 @@ static void sort_by_length(struct pieces *v, const struct piece *pieces, uint32_
 static void close_node(struct pieces *v, const uint32_t *open, uint32_t depth) {
     const uint32_t node = open[depth];
     v->ends[node] = v->n_node;
-    if (depth > 0 && v->longest[open[depth - 1]] < v->longest[node]) v->longest[open[depth - 1]] = v->longest[node];
+    if (depth == 0) return;
+    const uint32_t above = open[depth - 1];
+    if (v->longest[above] < v->longest[node]) v->longest[above] = v->longest[node];
+    v->below[above] = (uint16_t)(v->below[above] | v->below[node] | 1u << (v->kinds[node] & (KIND_INSIDE - 1)));
 }
 
 static plumb_status make_nodes(struct pieces *v, const struct piece *sorted, uint32_t n, struct error *err) {
@@ -79,16 +154,22 @@ static plumb_status make_nodes(struct pieces *v, const struct piece *sorted, uin
     v->first = alloc_array(n_node + 1, sizeof *v->first);
     v->lengths = alloc_array(n_node, sizeof *v->lengths);
     v->longest = alloc_array(n_node, sizeof *v->longest);
+    v->kinds = alloc_array(n_node, sizeof *v->kinds);
+    v->below = alloc_array(n_node, sizeof *v->below);
+    v->sets = calloc(N_KIND_SET, sizeof *v->sets);
     v->ids = alloc_array(n, sizeof *v->ids);
     v->by_length = alloc_array(n, sizeof *v->by_length);
     uint32_t *open = alloc_array(v->depth, sizeof *open);   /* the nodes on the path to the last piece */
+    struct rest *rests = alloc_array((uint64_t)v->depth + 1, sizeof *rests);   /* before each of them */
     if (!v->bytes || !v->ends || !v->first || !v->lengths || !v->longest || !v->ids || !v->by_length ||
-        !open) {
+        !v->kinds || !v->below || !v->sets || !open || !rests) {
         free(open);
+        free(rests);
         return no_memory(err);
     }
     for (unsigned b = 0; b < 256; b++) v->roots[b] = NO_PIECE;
     uint32_t depth = 0;
+    rests[0] = (struct rest){ 0 };
     for (uint32_t i = 0; i < n; i++) {
         uint32_t same = i > 0 ? common_bytes(&sorted[i - 1], &sorted[i]) : 0;
         while (depth > same) close_node(v, open, --depth);
@@ -97,6 +178,9 @@ static plumb_status make_nodes(struct pieces *v, const struct piece *sorted, uin
             open[depth] = v->n_node;
             v->lengths[v->n_node] = v->longest[v->n_node] = (uint8_t)(depth < MAX_PIECE ? depth + 1 : MAX_PIECE);
             v->bytes[v->n_node] = (uint8_t)sorted[i].bytes[depth];
+            rests[depth + 1] = rests[depth];
+            v->kinds[v->n_node] = kind_after(&rests[depth + 1], v->bytes[v->n_node]);
+            v->below[v->n_node] = 0;
             v->first[v->n_node++] = i;
         }
         v->ids[i] = sorted[i].id;
@@ -104,6 +188,7 @@ static plumb_status make_nodes(struct pieces *v, const struct piece *sorted, uin
     while (depth > 0) close_node(v, open, --depth);
     v->first[v->n_node] = n;
     free(open);
+    free(rests);
     sort_by_length(v, sorted, n);
     return PLUMB_OK;
 }
@@ -170,6 +255,10 @@ void pieces_free(struct pieces *v) {
     free(v->first);
     free(v->lengths);
     free(v->longest);
+    free(v->kinds);
+    free(v->below);
+    for (size_t i = 0; v->sets && i < N_KIND_SET; i++) free(v->sets[i].words);
+    free(v->sets);
     free(v->ids);
     free(v->by_length);
     free(v->eog);

@@ -65,7 +65,7 @@ struct states {
     struct configs *states;
     uint8_t *flags;        /* (n_state) sets of enum state_flags */
     uint32_t *next;        /* (n_state, n_class) */
-    uint32_t *local;       /* (n_state) its local mask in the cache + 1; 0: none (mask.c) */
+    uint32_t *local;       /* (n_state) its local mask in the cache + 1, or LOCAL_OPEN; 0: none (mask.c) */
     size_t n_state, state_cap;
     struct stack *stacks;
     size_t n_stack, stack_cap;
@@ -160,6 +160,26 @@ plumb_status recognizer_trim(struct recognizer *r);
 static const uint32_t NO_PIECE = UINT32_MAX;
 enum { MAX_PIECE = 255 };   /* bytes; longer tokens count as so long */
 
+/* Kinds of bytes: sets of them are known for subtrees.  A byte of a character of several bytes is KIND_WIDE, also if the
+ * token ends before the character does. */
+enum byte_kind {
+    KIND_QUOTE, KIND_BACKSLASH, KIND_CONTROL, KIND_LINE, KIND_SPACE, KIND_DIGIT, KIND_LOW_HEX, KIND_LOW, KIND_HIGH_HEX,
+    KIND_HIGH, KIND_DASH, KIND_ANGLE, KIND_SLASH, KIND_OTHER, KIND_WIDE, KIND_NOT_UTF8, N_KIND,
+    KIND_INSIDE = 64     /* flag: the character goes on after this byte */
+};
+/* Characters of several bytes: their first byte, their second one; n_more bytes 80 to BF follow. */
+struct wide { uint8_t first[2], second[2], n_more; };
+enum { N_WIDE = 8 };
+extern const struct wide wide_characters[N_WIDE];
+enum byte_kind kind_of_byte(uint8_t byte);   /* of ASCII */
+
+/* All tokens of a vocabulary whose bytes are of some kinds. */
+struct kind_set {
+    uint32_t kinds, n;     /* n: tokens; kinds 0: free */
+    uint32_t *words;
+};
+enum { N_KIND_SET = 8 };
+
 /* The pieces of a vocabulary, as a tree of bytes in depth-first order. */
 struct pieces {
     uint32_t n_vocab, n_node, depth;   /* depth: bytes of the longest piece */
@@ -167,6 +187,9 @@ struct pieces {
     uint32_t *ends;      /* (n_node) the first node after its subtree */
     uint8_t *lengths;    /* (n_node) the length of the node's text; MAX_PIECE if it is more */
     uint8_t *longest;    /* (n_node) and of the longest in its subtree */
+    uint8_t *kinds;      /* (n_node) of the node's byte, and perhaps KIND_INSIDE */
+    uint16_t *below;     /* (n_node) the kinds in its subtree without the node: a set of bits */
+    struct kind_set *sets;   /* (N_KIND_SET) those that were used last */
     uint32_t *first;     /* (n_node + 1) the tokens with the text of node i are ids[first[i] .. first[i + 1]) */
     int32_t *ids;
     int32_t *by_length;  /* all tokens of the tree in the order of their lengths, as far as MAX_PIECE; those with n bytes */
@@ -178,6 +201,9 @@ struct pieces {
 /* Makes the tree of a vocabulary.  Control tokens are not in it. */
 plumb_status pieces_create(struct pieces **out, const struct vocabulary *vocabulary, struct error *err);
 void pieces_free(struct pieces *v);
+/* The tokens whose bytes are of the kinds in a set, valid until N_KIND_SET - 1 other sets were found; NULL if out of
+ * memory. */
+const struct kind_set *pieces_of_kinds(const struct pieces *v, uint32_t kinds);
 
 /* v must outlive the recognizer. */
 plumb_status recognizer_set_vocabulary(struct recognizer *r, const struct pieces *v);
