@@ -54,5 +54,6 @@ export const Plumb = library;
  * @typedef {import('./engine/engine.js').TapRecord} TapRecord
  * @typedef {import('./engine/engine.js').TraceDocument} TraceDocument */
 /** @template T @typedef {import('./api/object.js').ObjectAnswer<T>} ObjectAnswer */
+/** @template P, R @typedef {import('./api/text-answer.js').TextAnswer<P, R>} TextAnswer */
 /** @template S @typedef {import('./api/infer.js').FromSchema<S>} FromSchema */
 /** @template T @typedef {import('./api/infer.js').DeepPartial<T>} DeepPartial */

@@ -139,7 +139,7 @@ static int generate(struct generation *g) {
         code = go_on(g);
     }
     char rest[12];
-    print_text(&answer, rest, plumb_text_flush(&answer.text, rest, sizeof rest));
+    if (!stopped) print_text(&answer, rest, plumb_text_flush(&answer.text, rest, sizeof rest));
     if (!answer.is_silent && !answer.is_over) out_bytes(answer.held, answer.n_held);
     out("\n");
     out_flush();   /* the text must precede the speeds on standard error */

@@ -88,8 +88,41 @@ describe('the default model', () => {
       if (said.length > 20) stop.abort();
     }
     assert.deepEqual(chat.messages.slice(2), [user('Go on.'), assistant(said)]);
-    assert.equal(await textOf(chat.send('And?', { signal: AbortSignal.abort() })), '');
-    assert.deepEqual(chat.messages.slice(4), [user('And?'), assistant('')]);
+  });
+
+  test('an answer that is stopped before its first character leaves the chat as it was', async () => {
+    const chat = model.chat({ messages: [user('Hi'), assistant('Hello!')] }), asWas = chat.messages;
+    const signal = AbortSignal.abort(), add = { execute: () => 1 };
+    for (const answer of [() => chat.send('And?', { signal }), () => chat.regenerate({ signal }),
+      () => chat.edit(0, 'Ho', { signal }), () => chat.run('And?', { tools: { add }, signal })]) {
+      assert.equal(await answer(), '');
+      assert.deepEqual(chat.messages, asWas);
+      assert.equal(chat.lastStats?.finishReason, 'abort');
+    }
+    const stop = new AbortController(), answer = chat.send('And?', { signal: stop.signal }).next();
+    stop.abort();   // while the prompt is read
+    assert.ok((await answer).done);
+    assert.deepEqual(chat.messages, asWas);
+  });
+
+  test('await gives the whole answer, a loop its pieces, and what was read once is not read again', async () => {
+    const chat = model.chat(GREEDY), text = await chat.send('Name a colour.');
+    assert.equal(text, chat.messages[1].content);
+    assert.equal(await chat.regenerate(), text);
+    assert.equal(await chat.edit(0, 'Name a colour.'), text);
+    assert.equal(await model.generate(chat.messages.slice(0, 1), GREEDY), text);
+    const looped = chat.regenerate();
+    let said = '';
+    for await (const piece of looped) {
+      said += piece;
+      if (said.length > 2) break;
+    }
+    assert.equal(await looped, said);
+    const both = chat.regenerate(), [whole, pieces] = [both.then(all => all), textOf(both).catch(error => error.code)];
+    assert.deepEqual([await whole, await pieces], [text, 'PLUMB_ERROR_STATE']);
+    const other = chat.regenerate(), first = textOf(other);
+    assert.deepEqual([await other, await first], [text, text]);
+    await fails(async () => chat.send('x', { topP: 2 }), 'PLUMB_ERROR_ARGUMENT', /topP is 2/);
   });
 
   test('a failed answer leaves the chat unchanged', async () => {

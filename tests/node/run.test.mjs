@@ -178,6 +178,34 @@ describe('run', () => {
     assert.equal(await textOf(chat.send('?')), 'next');
   });
 
+  test('toolChoice, parallelToolCalls and onDelta are those of the chat, or of the run', async () => {
+    const tools = { add, now: { execute: () => '12:00' } }, named = { type: 'function', function: { name: 'now' } };
+    const two = `${call('now', {})}${call('now', {})}`, seen = [];
+    for (const [ofChat, ofRun] of [[true, {}], [false, { toolChoice: 'auto' }]]) {
+      for (const given of [{ toolChoice: 'required' }, { toolChoice: named }, { toolChoice: 'none' },
+        { parallelToolCalls: false }, { onDelta: delta => seen.push(delta) }]) {
+        const model = scripted([two, 'Noon.']);
+        const chat = new Chat(model, ofChat ? given : { toolChoice: 'none', parallelToolCalls: true });
+        const events = await all(chat.run('?', { tools, ...ofChat ? {} : { ...ofRun, ...given } }));
+        const results = events.filter(({ result }) => result).length, [first, second] = model.options;
+        const grammars = [first, second].map(options => Object.getOwnPropertySymbols(options ?? {})
+          .map(symbol => options[symbol].text).join());
+        const isNone = given.toolChoice === 'none', isBound = given.toolChoice !== undefined && !isNone;
+        assert.equal(Boolean(model.asked[0].variables.tools), !isNone);
+        assert.equal(results, isNone ? 0 : given.parallelToolCalls === false ? 1 : 2);
+        // A call is required of the first answer only.
+        if (!isNone) assert.equal(grammars[0] !== grammars[1], isBound);
+        if (given.onDelta) {
+          assert.deepEqual(seen.splice(0), events.filter(({ result, finish }) => !result && !finish));
+        }
+      }
+    }
+    const chat = new Chat(scripted([two, 'Noon.']));
+    assert.equal(await chat.run('?', { tools }), 'Noon.');
+    await fails(chat.run('?', { tools, toolChoice: { type: 'function', function: { name: 'sub' } } }).next(),
+      'PLUMB_ERROR_ARGUMENT', /toolChoice asks for the tool "sub"/);
+  });
+
   test('invalid options are refused', async () => {
     const chat = new Chat(scripted([]));
     for (const [options, message] of [

@@ -10,10 +10,13 @@ import { chosenTools } from '../template/toolcalls.js';
 import { beginAnswer } from '../template/generate.js';
 import { ObjectAnswer, valuesOf } from './object.js';
 import { execute, toolsOf } from './run.js';
+import { TextAnswer } from './text-answer.js';
 
 /** @typedef {import('../template/messages.js').Message} Message
  * @typedef {import('../engine/host.js').Stats} Stats
- * @typedef {import('../template/messages.js').GenerateOptions} GenerateOptions */
+ * @typedef {import('../template/messages.js').GenerateOptions} GenerateOptions
+ * @typedef {import('../template/answer.js').AnswerDelta} AnswerDelta
+ * @typedef {import('../template/answer.js').Answer} Answer */
 /** @typedef {object} OwnChatOptions
  * @property {string} [system]  the system message, which is the chat's first message
  * @property {import('../template/messages.js').Tool[]} [tools]  functions that the model may call.  The chat template
@@ -31,7 +34,7 @@ import { execute, toolsOf } from './run.js';
  *   tools; 'required' or a tool by its name: the answer is calls, after reasoning; default 'auto'.  Calls fit the
  *   tools' schemas
  * @property {boolean} [parallelToolCalls]  false: the answer ends with its first call; default true
- * @property {(delta: import('../template/answer.js').AnswerDelta) => void} [onDelta]  receives each part of an answer:
+ * @property {(delta: AnswerDelta) => void} [onDelta]  receives each part of an answer:
  *   text, reasoning, or a piece of a call
  * @property {boolean} [showSchema]  whether the system message tells the model the `schema` of the answer, or that it
  *   is a JSON object (`json`); default true.  The messages of the chat stay as they are
@@ -40,10 +43,11 @@ import { execute, toolsOf } from './run.js';
  *   the defaults for every answer of the chat */
 /** A conversation with a model; `model.chat()` creates it.
  *
- * send, regenerate and edit yield the text of an answer in pieces of whole characters, and keep the answer as a message
- * {role, content, reasoning_content?, tool_calls?}.  The text is what is neither reasoning nor a call.  If an answer is
- * stopped (by leaving the loop or by `signal`) or cut off (by maxTokens or the context), the
- * part that was generated is kept.  If an answer fails, the chat is as it was before the call: PLUMB_ERROR_CONTEXT, the
+ * send, regenerate and edit give the text of an answer, to a loop `for await` in pieces of whole characters, and to
+ * `await` as a whole.  They keep the answer as a message {role, content, reasoning_content?, tool_calls?}.  The text is
+ * what is neither reasoning nor a call.  If an answer is stopped (by leaving the loop or by `signal`) or cut off (by
+ * maxTokens or the context), the part that was generated is kept, without a call that is not whole.  If nothing was
+ * generated before it was stopped, or if it fails, the chat is as it was before the call: PLUMB_ERROR_CONTEXT, the
  * prompt is too long; PLUMB_ERROR_TEMPLATE, the model's chat template refuses it; PLUMB_ERROR_ARGUMENT.  A chat gives
  * one answer at a time; a call that would change the chat during an answer is PLUMB_ERROR_STATE.  Several chats may use
  * a model in turn, but a prompt reuses only what it shares with the model's last prompt, of whichever chat. */
@@ -84,32 +88,32 @@ export class Chat {
    * {role: 'tool', content, tool_call_id}.
    * @param {string | Message | Message[]} content  a string is a message of the user
    * @param {SendOptions} [options]  for this answer
-   * @returns {AsyncGenerator<string, Stats, void>} */
-  async *send(content, options) {
+   * @returns {TextAnswer<string, Stats>} */
+  send(content, options) {
     const added = typeof content === 'string' ? { role: /** @type {const} */ ('user'), content } : content;
-    return yield* this.#answer('chat.send', () =>
-      [...this.#messages, ...checked('chat.send', [added].flat(), this.#messages.length)], options);
+    return new TextAnswer(this.#answer('chat.send', () =>
+      [...this.#messages, ...checked('chat.send', [added].flat(), this.#messages.length)], options));
   }
 
   /** Answers the last question again and forgets the answer that it had, if any.  The same `seed` gives the same
    * answer.
-   * @param {SendOptions} [options] @returns {AsyncGenerator<string, Stats, void>} */
-  async *regenerate(options) {
-    return yield* this.#answer('chat.regenerate', () => {
+   * @param {SendOptions} [options] @returns {TextAnswer<string, Stats>} */
+  regenerate(options) {
+    return new TextAnswer(this.#answer('chat.regenerate', () => {
       const last = this.#messages.findLastIndex(message => message.role !== 'assistant');
       if (last < 0 || isSystem(this.#messages[last])) {
         throw argumentError('chat.regenerate: there is nothing to answer yet');
       }
       return this.#messages.slice(0, last + 1);
-    }, options);
+    }, options));
   }
 
   /** Replaces a message, forgets all messages after it, and answers it.
    * @param {number} index  index in chat.messages of a message of the user or of a tool
    * @param {string | Message} content  a string keeps the message's role
-   * @param {SendOptions} [options] @returns {AsyncGenerator<string, Stats, void>} */
-  async *edit(index, content, options) {
-    return yield* this.#answer('chat.edit', () => {
+   * @param {SendOptions} [options] @returns {TextAnswer<string, Stats>} */
+  edit(index, content, options) {
+    return new TextAnswer(this.#answer('chat.edit', () => {
       const old = this.#messages[index];
       if (!old) throw noMessage('chat.edit', index, this.#messages);
       const [message] = checked('chat.edit', [typeof content === 'string' ? { ...old, content } : content]);
@@ -118,7 +122,7 @@ export class Chat {
       }
       this.#trimmed = 0;
       return [...this.#messages.slice(0, index), message];
-    }, options);
+    }, options));
   }
 
   /** Sends messages and executes the tools that the model calls, until it answers without a call.  The results go back
@@ -129,26 +133,36 @@ export class Chat {
    * signal is aborted, results that are missing become errors, so that the chat can go on later.
    * @template const T  the schemas of the tools' arguments
    * @param {string | Message | Message[]} content  a string is a message of the user
-   * @param {{tools: import('./run.js').Callables<T>, maxSteps?: number, showSchema?: boolean} & GenerateOptions} options
-   *   tools: by name, instead of those of the chat; maxSteps: how many answers the model may give, default 8; the
-   *   others are those of an answer
+   * @param {{tools: import('./run.js').Callables<T>, maxSteps?: number} & SendOptions} options  tools: by name,
+   *   instead of those of the chat; maxSteps: how many answers the model may give, default 8; the others are those of
+   *   an answer, with those of the chat as defaults.  A `toolChoice` that requires a call is for the first answer
+   * @returns {TextAnswer<import('./run.js').RunEvent, void>}  a loop gives the events, and `await` the text of the last
+   *   answer */
+  run(content, options) {
+    return new TextAnswer(this.#run(content, options), (text, { finish }) => finish?.content ?? text);
+  }
+
+  /** @param {string | Message | Message[]} content
+   * @param {{tools: import('./run.js').Callables, maxSteps?: number} & SendOptions} options
    * @returns {AsyncGenerator<import('./run.js').RunEvent, void, void>} */
-  async *run(content, options) {
+  async *#run(content, options) {
     known.checkOptions('chat.run', options, known.RUN);
     if (!options?.tools) throw argumentError('chat.run: tools is missing');
-    const { toolChoice: _, parallelToolCalls: parallel, onDelta: __, ...defaults } = this.#defaults;
     const { tools: callables, maxSteps = 8, ...own } = options;
-    /** @type {GenerateOptions} */
-    const rest = { ...defaults, ...defined(own) };
-    const about = { tools: toolsOf(callables), anyName: true, parallel };
+    /** @type {SendOptions} */
+    const { toolChoice, parallelToolCalls: parallel, ...rest } = { ...this.#defaults, ...defined(own) };
+    const tools = toolsOf(callables), free = toolChoice === 'none' ? 'none' : 'auto';
+    const about = (/** @type {typeof toolChoice} */ choice) =>
+      ({ ...chosenTools('chat.run', tools, choice, 'toolChoice'), anyName: true, parallel });
+    const [first, later] = [about(toolChoice), about(free)];   // or a run would never end
     const added = typeof content === 'string' ? { role: /** @type {const} */ ('user'), content } : content;
     let messages = [...this.#messages, ...checked('chat.run', [added].flat(), this.#messages.length)];
     this.#free('chat.run');
     this.#answering = true;
     try {
       for (let steps = 1; ; steps++) {
-        const stats = yield* this.#deltas(messages, about, rest);
-        const { content: said, tool_calls: calls = [] } = /** @type {Message} */ (this.#messages.at(-1));
+        const { stats, message } = yield* this.#deltas(messages, steps === 1 ? first : later, rest);
+        const { content: said, tool_calls: calls = [] } = message;
         const results = await Promise.all(calls.map(call => execute(call, callables, rest.signal)));
         messages = this.#messages = [...this.#messages, ...results.map(({ id, content: result }) =>
           ({ role: /** @type {const} */ ('tool'), content: result, tool_call_id: id }))];
@@ -156,7 +170,7 @@ export class Chat {
         const isAborted = rest.signal?.aborted || stats.finishReason === 'abort';
         if (calls.length > 0 && steps < maxSteps && !isAborted) continue;
         const reason = isAborted ? 'abort' : calls.length > 0 ? 'maxSteps' : stats.finishReason;
-        yield { finish: { reason, steps, content: typeof said === 'string' ? said : '' } };
+        yield { finish: { reason, steps, content: said } };
         return;
       }
     } finally {
@@ -207,7 +221,7 @@ export class Chat {
   async *#answer(where, ask, own = {}) {
     known.checkOptions(where, own, known.SEND);
     this.#free(where);
-    const { toolChoice, parallelToolCalls: parallel, onDelta, ...options } = { ...this.#defaults, ...defined(own) };
+    const { toolChoice, parallelToolCalls: parallel, ...options } = { ...this.#defaults, ...defined(own) };
     const about = { ...chosenTools(where, this.#tools, toolChoice, 'toolChoice'), parallel };
     const messages = ask();
     this.#answering = true;
@@ -215,8 +229,7 @@ export class Chat {
     try {
       for (;;) {
         const { done, value } = await deltas.next();
-        if (done) return value;
-        onDelta?.(value);
+        if (done) return value.stats;
         if (value.content) yield value.content;
       }
     } finally {   // runs too if the caller leaves the loop
@@ -227,12 +240,14 @@ export class Chat {
 
   /** Answers messages, keeps them together with the answer, and yields its parts.
    * @param {Message[]} messages @param {import('../template/generate.js').AnswerOptions} about
-   * @param {GenerateOptions & {showSchema?: boolean}} options
-   * @returns {AsyncGenerator<import('../template/answer.js').AnswerDelta, Stats, void>} */
-  async *#deltas(messages, about, { template, showSchema = true, ...given }) {
+   * @param {Pick<SendOptions, 'onDelta' | 'showSchema'> & GenerateOptions} options
+   * @returns {AsyncGenerator<AnswerDelta, {stats: Stats, message: Answer}, void>} */
+  async *#deltas(messages, about, { template, showSchema = true, onDelta, ...given }) {
     const before = this.#messages, trimmed = this.#trimmed;
     /** @type {Awaited<ReturnType<typeof beginAnswer>>['reader'] | undefined} */
     let reader;
+    /** @type {Stats | undefined} */
+    let stats;
     let failed = false;
     this.lastStats = undefined;
     try {
@@ -242,15 +257,19 @@ export class Chat {
       const ids = await this.#prompt({ template, showSchema, ...options }, about.tools);
       const answer = await beginAnswer(this.#model, ids, about, options);
       reader = answer.reader;
-      return this.lastStats = yield* answer.deltas;
+      stats = this.lastStats = yield* onDelta ? seen(answer.deltas, onDelta) : answer.deltas;
+      return { stats, message: reader.message };
     } catch (error) {
       failed = true;
       throw error;
     } finally {   // runs too if the caller leaves the loop
       reader?.end({ cut: true });   // unless it has ended
-      this.#messages = failed ? before : [...messages, { role: 'assistant', content: '', ...reader?.message }];
-      if (failed) this.#trimmed = trimmed;
-      else this.lastStats ??= this.#model.lastStats;
+      const said = reader?.message, isStopped = !stats || stats.finishReason === 'abort';
+      if (failed || isStopped && !(said?.content || said?.reasoning_content || said?.tool_calls)) {
+        this.#messages = before;
+        this.#trimmed = trimmed;
+      } else this.#messages = [...messages, { role: 'assistant', content: '', ...said }];
+      if (!failed) this.lastStats ??= this.#model.lastStats;
     }
   }
 
@@ -295,6 +314,22 @@ export async function firstThatFits(turns, fits, signal) {
     else low = middle + 1;
   }
   return turns[low];
+}
+
+/** Calls a function with each delta before it is yielded.
+ * @param {AsyncGenerator<AnswerDelta, Stats, void>} deltas @param {(delta: AnswerDelta) => void} onDelta
+ * @returns {AsyncGenerator<AnswerDelta, Stats, void>} */
+async function* seen(deltas, onDelta) {
+  try {
+    for (;;) {
+      const { done, value } = await deltas.next();
+      if (done) return value;
+      onDelta(value);
+      yield value;
+    }
+  } finally {
+    await deltas.return(/** @type {any} */ (undefined));
+  }
 }
 
 /** @param {Message | undefined} message */

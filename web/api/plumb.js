@@ -18,6 +18,7 @@ import { formatOf, PROMPT_END, supportsTools } from '../template/formats.js';
 import { withToolsDescribed } from '../template/toolcalls.js';
 import { CALLS, plainTools, withGrammar } from '../template/constraint.js';
 import { Chat } from './chat.js';
+import { TextAnswer } from './text-answer.js';
 
 /** @typedef {import('../loader/source.js').Platform & import('../loader/source.js').Sites
  *   & import('../engine/variant.js').Machine & {
@@ -369,13 +370,19 @@ export class Model {
     return this.#chatTokens('tokenizeChat', messages, options);
   }
 
-  /** Continues a text, a chat or tokens, and yields the answer in pieces of whole characters.  Leaving the loop stops
-   * the generation.  A string or tokens are continued as they are.  Messages go through the file's chat template, and
+  /** Continues a text, a chat or tokens.  A loop `for await` gives the answer in pieces of whole characters, and `await`
+   * as a whole.  Leaving the loop stops the generation.  A string or tokens are continued as they are.  Messages go through the file's chat template, and
    * the text of a special token inside a message stays text.
    * @param {string | Message[] | Int32Array | number[]} prompt
    * @param {GenerateOptions} [options]
+   * @returns {TextAnswer<string, Stats>} */
+  generate(prompt, options = {}) {
+    return new TextAnswer(this.#generate(prompt, options));
+  }
+
+  /** @param {string | Message[] | Int32Array | number[]} prompt @param {GenerateOptions} options
    * @returns {AsyncGenerator<string, Stats, void>} */
-  async *generate(prompt, options = {}) {
+  async *#generate(prompt, options) {
     known.checkOptions('generate', options, known.GENERATE);
     const { signal, parseSpecial, template, onToken, reasoningBudget, ...rest } =
       await withGrammar('generate', this, options);

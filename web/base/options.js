@@ -86,11 +86,13 @@ const files = value => (object(value) || !Object.values(value).every(file => typ
   && 'an object that maps names to Blobs, Uint8Arrays or strings';
 
 /** Checks the options of a chat template.  Names other than addGenerationPrompt and tools are variables of the template
- * and may have any value.  null counts as absent. @type {Check} */
+ * and may have any value, but enable_thinking: a text such as 'false' would be true.  null counts as absent. @type {Check} */
 const template = value => object(value)
   || (value.addGenerationPrompt ?? true) !== Boolean(value.addGenerationPrompt ?? true)
     && 'an object in which addGenerationPrompt is true or false'
-  || (value.tools ?? null) !== null && array(value.tools) && 'an object in which tools is an array';
+  || (value.tools ?? null) !== null && array(value.tools) && 'an object in which tools is an array'
+  || value.enable_thinking !== undefined && boolean(value.enable_thinking)
+    && `an object in which enable_thinking is true or false, not ${shown(value.enable_thinking)}`;
 
 /** @type {(low: number, high: number) => Check} */
 const within = (low, high) => value => !(typeof value === 'number' && value >= low && value <= high)
@@ -189,7 +191,7 @@ const OF_CHAT = { toolChoice, parallelToolCalls: boolean, onDelta: callback, sho
 export const CHAT = { system: text, tools, messages: array, contextEnd, ...OF_CHAT, ...ANSWER };
 /** The options of one answer of a chat, and of a run. */
 export const SEND = { ...GENERATE, ...OF_CHAT };
-export const RUN = { ...STEP, tools: callables, maxSteps: count, showSchema: boolean };
+export const RUN = { ...STEP, ...OF_CHAT, tools: callables, maxSteps: count };
 /** The parameters of chat.completions.create, with OpenAI's ranges. */
 export const COMPLETION = {
   model: text, messages: array, stream: boolean, stream_options: streamOptions, max_completion_tokens: count,

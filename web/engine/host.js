@@ -405,7 +405,7 @@ async function generate(engine, ids, options, run) {
       }
     }
     if (!stops.stopped) {
-      run.emit(stops.push(engine.flushText()));
+      if (reason === 'stop') run.emit(stops.push(engine.flushText()));   // otherwise a character was cut off
       run.emit(stops.flush());
     }
   } finally {

@@ -60,7 +60,7 @@ export async function beginAnswer(model, ids, about, options) {
   return { reader, deltas: deltasOf(pieces, reader, cut, options.signal, bound?.warnings) };
 }
 
-/** @param {AsyncGenerator<string, Stats, void>} pieces @param {AnswerReader | PlainReader} reader
+/** @param {AsyncIterator<string, Stats, void>} pieces @param {AnswerReader | PlainReader} reader
  * @param {AbortController} cut  ends the answer @param {AbortSignal} [signal]  of the caller
  * @param {string[]} [more]  warnings
  * @returns {AsyncGenerator<AnswerDelta, Stats, void>} */
@@ -76,6 +76,6 @@ async function* deltasOf(pieces, reader, cut, signal, more = []) {
     const stats = isComplete ? { ...step.value, finishReason: /** @type {const} */ ('stop') } : step.value;
     return more.length > 0 ? { ...stats, warnings: [...more, ...stats.warnings ?? []] } : stats;
   } finally {
-    await pieces.return(/** @type {any} */ (undefined));
+    await pieces.return?.();
   }
 }

@@ -45,6 +45,6 @@
  * @property {(text: string, options?: {addSpecial?: boolean, parseSpecial?: boolean}) => Promise<Int32Array>} tokenize
  * @property {(ids: ArrayLike<number>, options?: {special?: boolean}) => Promise<string>} detokenize
  * @property {(prompt: Int32Array, options?: GenerateOptions) =>
- *   AsyncGenerator<string, import('../engine/host.js').Stats, void>} generate */
+ *   AsyncIterator<string, import('../engine/host.js').Stats, void>} generate */
 
 export {};
