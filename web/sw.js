@@ -2,15 +2,18 @@
  * hosts that send no headers.
  *
  * It keeps the files of the pages in a cache of their version.  A new version is fetched as a whole into another cache
- * and takes over when the page says so, so that files of two versions never mix.  It does not touch requests for
- * anything else, such as models.  To its responses it adds the headers that make a page cross-origin isolated.
+ * and takes over when the page says so, so that files of two versions never mix: the integrity of every file is
+ * checked, a version of which files are missing is completed or not used any more, and another copy of the page on the
+ * same origin has its own caches.  It does not touch requests for anything else, such as models.  To its responses it
+ * adds the headers that make a page cross-origin isolated.
  *
  * site/page-files.mjs puts SHELL, {version, files: {path: integrity}}, in front of this text; paths are relative to the
  * folder of this file.  That folder is the root of the package: a browser asks a service worker for the scripts of
  * workers only if they are in its folder or below, and the page's workers are in browser/. */
 const worker = /** @type {any} */ (self);
 const { version, files } = /** @type {{version: string, files: Record<string, string>}} */ (worker.SHELL);
-const PREFIX = 'plumb-page-';
+const FOLDER = new URL('.', location.href).href;
+const PREFIX = `plumb-page-${FOLDER}#`;
 const CACHE = PREFIX + version;
 const HEADERS = {
   'Cross-Origin-Opener-Policy': 'same-origin',
@@ -22,9 +25,11 @@ worker.addEventListener('install', (/** @type {any} */ event) => event.waitUntil
 
 async function keep() {
   const cache = await caches.open(CACHE);
-  await cache.addAll(Object.entries(files).map(([path, integrity]) =>
-    new Request(new URL(path, location.href), { integrity, cache: 'no-cache' })));
+  await cache.addAll(Object.keys(files).map(requestOf));
 }
+
+/** A request that fails if the server has another version of the file. @param {string} path */
+const requestOf = path => new Request(FOLDER + path, { integrity: files[path], cache: 'no-cache' });
 
 worker.addEventListener('activate', (/** @type {any} */ event) => event.waitUntil((async () => {
   const others = (await caches.keys()).filter(name => name.startsWith(PREFIX) && name !== CACHE);
@@ -37,18 +42,34 @@ worker.addEventListener('message', (/** @type {MessageEvent} */ event) => {
 });
 
 worker.addEventListener('fetch', (/** @type {any} */ event) => {
-  const { request } = event;
-  const folder = new URL('.', location.href).href, address = request.url.replace(/[?#].*$/s, '');
-  if (request.method !== 'GET' || !address.startsWith(folder)) return;
-  const path = address.slice(folder.length).replace(/(^|\/)$/, '$1index.html');
-  if (Object.hasOwn(files, path)) event.respondWith(answer(folder + path, request));
+  const { request } = event, address = request.url.replace(/[?#].*$/s, '');
+  if (request.method !== 'GET' || !address.startsWith(FOLDER)) return;
+  const path = address.slice(FOLDER.length).replace(/(^|\/)$/, '$1index.html');
+  if (Object.hasOwn(files, path)) event.respondWith(request.mode === 'navigate' ? open(path, request) : file(path));
 });
 
-/** @param {string} url @param {Request} request */
-async function answer(url, request) {
-  const kept = caches.open(CACHE).then(cache => cache.match(url, { ignoreVary: true }));
-  const found = await kept.catch(() => undefined) ?? await fetch(request);   // a broken cache counts as empty
-  const headers = new Headers(found.headers);
-  for (const [name, value] of Object.entries(HEADERS)) headers.set(name, value);
-  return new Response(found.body, { status: found.status, statusText: found.statusText, headers });
+/** The start of a page.  If its version is not whole and the server has another one, this worker ends, and the page
+ * starts without it. @param {string} path @param {Request} request */
+async function open(path, request) {
+  if (await isWhole() || await keep().then(() => true, () => false)) return file(path);
+  const other = await fetch(request);   // fails without a network
+  return await worker.registration.unregister() ? Response.redirect(request.url) : isolated(other);
+}
+
+async function isWhole() {
+  const names = await caches.open(CACHE).then(cache => cache.keys()).catch(() => []);
+  return names.length === Object.keys(files).length;
+}
+
+/** @param {string} path */
+async function file(path) {
+  const kept = caches.open(CACHE).then(cache => cache.match(FOLDER + path, { ignoreVary: true }));
+  return isolated(await kept.catch(() => undefined) ?? await fetch(requestOf(path)));
+}
+
+/** @param {Response} response */
+function isolated({ body, headers, status, statusText }) {
+  const all = new Headers(headers);
+  for (const [name, value] of Object.entries(HEADERS)) all.set(name, value);
+  return new Response(body, { status, statusText, headers: all });
 }

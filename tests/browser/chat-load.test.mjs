@@ -237,6 +237,13 @@ test('the next visit loads the model again and resumes its interrupted download'
   await state(page, 'ready');
   assert.equal(await page.textContent('#model-name'), 'synthetic llama F32');
   assert.equal(asked.at(-1), 'bytes=50000-');
+  const chosen = () => page.evaluate(() => localStorage['plumb.model']);
+  assert.equal(await chosen(), undefined, 'the model of a link is not that of later visits');
+  await page.click('#model');
+  await page.locator('#kept li', { hasText: 'm.gguf' }).getByRole('button', { name: 'm.gguf' }).first().click();
+  await page.waitForFunction(() => !document.querySelector('#models').open);
+  await state(page, 'ready');
+  assert.equal(await chosen(), JSON.stringify(`${url}m.gguf`), 'the one that the reader chooses is');
   await page.click('#model');
   await page.locator('#kept li', { hasText: 'm.gguf' }).waitFor();
   await page.getByRole('button', { name: 'Delete m.gguf' }).click();
@@ -372,22 +379,91 @@ test('a new version of the page is offered; accepting it replaces every file', a
   const page = await open({ url, browser: where.browser }, '?model=/models/f32.gguf');
   await state(page, 'ready');
   await page.evaluate(() => navigator.serviceWorker.ready);
-  const start = join(folder, 'web/chat/index.html');
-  const changed = readFileSync(start, 'utf8').replace('What would you like', 'What would YOU like');
-  writeFileSync(start, changed);
+  const worker = readFileSync(join(folder, 'web/sw.js'), 'utf8');
+  edit(folder, { 'chat/index.html': text => text.replace('What would you like', 'What would YOU like') });
+  const next = readFileSync(join(folder, 'web/sw.js'), 'utf8');
+  writeFileSync(join(folder, 'web/sw.js'), worker);   // not there yet
   await page.reload();   // the service worker is still that of the old version
   await state(page, 'ready');
   assert.match(await page.textContent('#welcome-title'), /would you/);
-  const worker = readFileSync(join(folder, 'web/sw.js'), 'utf8');
-  const sum = createHash('sha256').update(changed).digest('base64');
-  writeFileSync(join(folder, 'web/sw.js'), worker.replace(/("chat\/index.html":")[^"]*/, `$1sha256-${sum}`)
-    .replace(/("version":")[^"]*/, '$1next'));
+  writeFileSync(join(folder, 'web/sw.js'), next);
   await page.reload();
   await page.getByText('A new version of this page is available').waitFor();
   await Promise.all([page.waitForEvent('load'), page.getByRole('button', { name: 'Reload' }).click()]);
   await state(page, 'ready');
   assert.match(await page.textContent('#welcome-title'), /would YOU/);
   const names = await page.evaluate(() => caches.keys());
-  assert.deepEqual(names.filter(name => name.startsWith('plumb-page-')), ['plumb-page-next']);
+  assert.deepEqual(names.filter(name => name.startsWith('plumb-page-')), [`plumb-page-${url}web/#next`]);
   await page.close();
 });
+
+/** The names of the caches of pages, and how many files each has. @param {import('playwright-core').Page} page */
+const kept = page => page.evaluate(async () => {
+  const names = (await caches.keys()).filter(name => name.startsWith('plumb-page-')).sort();
+  return Promise.all(names.map(async name => [name, (await (await caches.open(name)).keys()).length]));
+});
+
+test('two copies of the page on one origin keep their caches, and each works offline', async t => {
+  const folder = mkdtempSync(join(tmpdir(), 'plumb-sites-')), texts = { a: 'Copy A', 'a/web/b': 'Copy B' };
+  t.after(() => rmSync(folder, { recursive: true }));
+  for (const [copy, title] of Object.entries(texts)) {   // the second one is in the folder of the first
+    execFileSync(process.execPath, [`${root}web/site/page-files.mjs`, join(folder, copy), tinyPath]);
+    edit(join(folder, copy), { 'chat/index.html': text => text.replace('What would you like', title) });
+  }
+  const url = await plainHost(t, folder), context = await where.browser.newContext(), page = await context.newPage();
+  const visit = async copy => {
+    await page.goto(`${url}${copy}/web/chat/?model=/${copy}/models/f32.gguf`);
+    await state(page, 'ready');
+    await page.evaluate(() => navigator.serviceWorker.ready);
+    assert.match(await page.textContent('#welcome-title'), new RegExp(texts[copy]));
+  };
+  for (const copy of [...Object.keys(texts), ...Object.keys(texts)]) await visit(copy);
+  const caches = await kept(page), [[, files]] = caches;
+  assert.deepEqual(caches.map(([name]) => name.replace(/#\w+$/, '')),
+    Object.keys(texts).map(copy => `plumb-page-${url}${copy}/web/`).sort());
+  assert.deepEqual(caches.map(([, n]) => n), [files, files]);
+  await context.setOffline(true);
+  for (const copy of Object.keys(texts)) await visit(copy);
+  await context.close();
+});
+
+test('a version with a missing file is completed, or else replaced as a whole', async t => {
+  const folder = site(t), url = await plainHost(t, folder);
+  const page = await open({ url, browser: where.browser }, '?model=/models/f32.gguf');
+  await state(page, 'ready');
+  await page.evaluate(() => navigator.serviceWorker.ready);
+  const [[name, files]] = await kept(page);
+  const forget = path => page.evaluate(async ([name, url]) =>
+    (await caches.open(name)).delete(url), [name, `${url}web/${path}`]);
+  assert.ok(await forget('chat/dom.js'));
+  await page.reload();
+  await state(page, 'ready');
+  assert.deepEqual(await kept(page), [[name, files]], 'the same version again');
+
+  edit(folder, { 'chat/index.html': text => text.replace('What would you like', 'What would YOU like'),
+    'chat/dom.js': text => `${text}globalThis.version = 'next';\n` });
+  for (const path of ['chat/dom.js', 'chat/inspect.js']) assert.ok(await forget(path));
+  const status = path => page.evaluate(url => fetch(url).then(({ status }) => status, () => 'refused'),
+    `${url}web/${path}`);
+  assert.equal(await status('chat/dom.js'), 'refused', 'no file of the next version for a page of this one');
+  assert.equal(await status('chat/inspect.js'), 200, 'a file that has not changed');
+  await page.reload();
+  await state(page, 'ready');
+  assert.match(await page.textContent('#welcome-title'), /would YOU/);
+  assert.equal(await page.evaluate(() => globalThis.version), 'next');
+  await page.waitForFunction(async url => (await caches.keys()).includes(`plumb-page-${url}web/#next`), url);
+  await page.close();
+});
+
+/** Changes files of a site, which is then another version. @param {string} folder
+ * @param {Record<string, (text: string) => string>} changes  by the paths of the files */
+function edit(folder, changes) {
+  const worker = join(folder, 'web/sw.js');
+  for (const [path, change] of Object.entries(changes)) {
+    const file = join(folder, 'web', path), text = change(readFileSync(file, 'utf8'));
+    writeFileSync(file, text);
+    const sum = createHash('sha256').update(text).digest('base64'), entry = new RegExp(`("${path}":")[^"]*`);
+    writeFileSync(worker, readFileSync(worker, 'utf8').replace(entry, `$1sha256-${sum}`));
+  }
+  writeFileSync(worker, readFileSync(worker, 'utf8').replace(/("version":")[^"]*/, '$1next'));
+}

@@ -51,6 +51,21 @@ test('files that a command writes are returned, and the next command can read th
   assert.equal(same.code, 0, same.out);
 });
 
+test('names that begin with a dash, and names that objects have, are names of files', async () => {
+  for (const name of ['-m.gguf', '--json', '--', '-', '__proto__', 'constructor', 'a/__proto__']) {
+    const files = Object.fromEntries([[name, tiny], ['other', 'text']]);
+    const { code, out, err } = await Plumb.command(['inspect', name], { files });
+    assert.deepEqual([code, err], [0, ''], name);
+    assert.match(out, /synthetic llama F32/, name);
+  }
+  for (const name of ['__proto__', 'constructor', 'toString', 'a/__proto__']) {
+    const args = ['trace', 'model.gguf', '--tokens', '72', '-o', name];
+    const { code, files } = await Plumb.command(args, { files: model });
+    assert.deepEqual([code, Object.keys(files)], [0, [name]]);
+    assert.deepEqual(JSON.parse(Buffer.from(files[name]).toString()).tokens, [72]);
+  }
+});
+
 test('errors are reported by exit code and messages, and messages arrive as they are written', async () => {
   let heard = '';
   const onError = text => { heard += text; };

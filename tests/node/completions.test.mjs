@@ -282,7 +282,8 @@ describe('the client', () => {
   });
 
   test('a stream that nobody reads does not block its model, and can be read later', { timeout: 60000 }, async () => {
-    const client = new OpenAI({ models: { smol: realPath }, load: { ...load, contextLength: 64 } });
+    const client = new OpenAI({ models: { smol: realPath }, otherModels: true,
+      load: { ...load, contextLength: 64 } });
     const ask = params => client.chat.completions.create({ ...GREEDY, model: 'smol', stream: true, ...params });
     const unread = await ask();
     await fails(ask({ model: tinyPath }), 'PLUMB_ERROR_TEMPLATE', /no tokenizer.chat_template/);
@@ -351,9 +352,9 @@ describe('the client', () => {
   test('server options, unknown options and a missing model are errors', async () => {
     for (const [options, message] of [
       [{ apiKey: 'x', models },
-        /new OpenAI: remove the option apiKey: .* no server is involved; the known options are models, load/],
+        /new OpenAI: remove the option apiKey: .* server is involved; the known options are models, otherModels, load/],
       [{ dangerouslyAllowBrowser: true }, /remove the option dangerouslyAllowBrowser/],
-      [{ model: 'x' }, /unknown option "model"; the known options are models, load/],
+      [{ model: 'x' }, /unknown option "model"; the known options are models, otherModels, load/],
       [null, /options are null/],
     ]) await fails(async () => new OpenAI(options), 'PLUMB_ERROR_ARGUMENT', message);
     const client = new OpenAI();
@@ -364,7 +365,15 @@ describe('the client', () => {
         /no such file.*is not in the models of new OpenAI\(\{ models \}\) \(there are none\), so .* a URL or a path/);
     }
     const named = new OpenAI({ models: { smol: `${root}none.gguf`, other: realPath } });
-    await fails(named.chat.completions.create({ model: 'gpt', messages }), 'PLUMB_ERROR_IO', /\("smol", "other"\)/);
+    for (const model of ['gpt', tinyPath, '/etc/passwd', 'http://127.0.0.1:1/', '__proto__']) {   // a stranger's word
+      const why = /^(chat\.completions|embeddings)\.create: model ".*" is not in .* \("smol", "other"\); otherModels/;
+      await fails(named.chat.completions.create({ model, messages }), 'PLUMB_ERROR_ARGUMENT', why);
+      await fails(named.embeddings.create({ model, input: 'a' }), 'PLUMB_ERROR_ARGUMENT', why);
+    }
+    await fails(new OpenAI({ models: {} }).chat.completions.create({ model: tinyPath, messages }),
+      'PLUMB_ERROR_ARGUMENT', /\(there are none\)/);
+    const open = new OpenAI({ models: { smol: realPath }, otherModels: true });
+    await fails(open.chat.completions.create({ model: 'gpt', messages }), 'PLUMB_ERROR_IO', /\("smol"\), so it was/);
     await fails(named.chat.completions.create({ model: 'smol', messages }), 'PLUMB_ERROR_IO',
       /none\.gguf: [^;]*no such file[^;]*$/);
   });

@@ -208,7 +208,7 @@ export const EMBEDDING = {
   model: text, input: embeddingInput, dimensions: count, encoding_format: oneOf('float', 'base64'), user: string,
   pooling: oneOf('mean', 'cls', 'last'),
 };
-export const CLIENT = { models: object, load: object };
+export const CLIENT = { models: object, otherModels: boolean, load: object };
 export const TOKENIZE = { addSpecial: boolean, parseSpecial: boolean };
 export const DETOKENIZE = { special: boolean };
 export const EMBED = {

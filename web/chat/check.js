@@ -1,10 +1,10 @@
 /* The command line's checks, in the page: what can be checked in a model's file without a reference, which mistake
  * another engine's activations show, and where they diverge from this model's. */
 import { Plumb } from '../index.js';
-import { expand } from '../loader/source.js';
 import { showDiagnosis } from './diagnosis.js';
 import { make, paragraph, problem } from './dom.js';
 import { ExplainedError, explain } from './explain.js';
+import { partsOf } from './model-files.js';
 import { addRunButton } from './run-button.js';
 
 /** @typedef {object} Subject
@@ -116,13 +116,8 @@ function frame(html) {
 
 /** The model's files in order, under new names. @param {import('../loader/source.js').Source} source
  * @param {AbortSignal} signal @returns {Promise<Record<string, Blob>>} */
-async function filesOf(source, signal) {
-  /** @type {(File | string | URL)[]} */
-  const parts = [];
-  for (const part of [source].flat()) parts.push(...part instanceof File ? [part] : expand(String(part)));
-  return Object.fromEntries(await Promise.all(parts.map(async (part, i) => [`model-${i + 1}.gguf`,
-    part instanceof File ? part : await blobOf(new URL(String(part), location.href).href, signal)])));
-}
+const filesOf = async (source, signal) => Object.fromEntries(await Promise.all(partsOf(source).map(async (part, i) =>
+  [`model-${i + 1}.gguf`, typeof part === 'string' ? await blobOf(part, signal) : part])));
 
 /** The local copy, or else a new download. @param {string} url @param {AbortSignal} signal */
 async function blobOf(url, signal) {

@@ -42,7 +42,7 @@ Object.assign(markdown.renderer.rules, {
   s_close: () => '</del>',
   formula: (/** @type {Token[]} */ tokens, /** @type {number} */ i) => withLineBreaks(tokens[i].content),
   formula_block: (/** @type {Token[]} */ tokens, /** @type {number} */ i) =>
-    `<p>${withLineBreaks(tokens[i].content)}</p>`,
+    `<p>${withLineBreaks(tokens[i].content)}</p>\n`,
 });
 
 /** @param {Token} token */
@@ -128,4 +128,4 @@ function lineStarts(text) {
 }
 
 /** @param {Block} block @returns {string} */
-export const htmlOf = ({ tokens, env }) => markdown.renderer.render(tokens, markdown.options, env).trimEnd();
+export const htmlOf = ({ tokens, env }) => markdown.renderer.render(tokens, markdown.options, env);

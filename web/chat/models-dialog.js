@@ -57,11 +57,12 @@ export function createModelsDialog({ loader, options, offered, key = 'model', an
     if (!dialog.open) dialog.showModal();
   }
 
-  /** Loads a model, and remembers it if the next visit can find it again. @param {Source} source */
-  function load(source) {
+  /** Loads a model.  One that the reader has chosen is remembered, if the next visit can find it again; one that a link
+   * asks for is loaded for this visit. @param {Source} source @param {boolean} [isChosen] */
+  function load(source, isChosen = true) {
     lookup?.abort();
     if (dialog.open) dialog.close();
-    remember(key, typeof source === 'string' && source !== defaultModel ? source : undefined);
+    if (isChosen) remember(key, typeof source === 'string' && source !== defaultModel ? source : undefined);
     const address = new URL(location.href);
     const requested = address.searchParams.get('model');
     if (requested !== null && source !== addressOf(requested)) {
@@ -87,12 +88,12 @@ export function createModelsDialog({ loader, options, offered, key = 'model', an
     loader.fail(source, { title: 'This model is not downloaded yet', detail: source,
       advice: 'The link to this page asks for it. See what it needs, then download it or choose another.' });
     open();
-    await showPlan(source);
+    await showPlan(source, { isChosen: false });
   }
 
-  /** Shows what a model would need.  With atOnce, loads it if it fits.
-   * @param {Source} source @param {boolean} [atOnce] */
-  async function showPlan(source, atOnce = false) {
+  /** Shows what a model would need, and offers to load it.  With atOnce, loads it if it fits.
+   * @param {Source} source @param {{atOnce?: boolean, isChosen?: boolean}} [how]  isChosen: by the reader, not a link */
+  async function showPlan(source, { atOnce = false, isChosen = true } = {}) {
     lookup?.abort();
     const controller = lookup = new AbortController();
     plan.replaceChildren(paragraph('Reading the header of the file…'));
@@ -103,7 +104,7 @@ export function createModelsDialog({ loader, options, offered, key = 'model', an
       if (controller.signal.aborted) return;
       if (atOnce && found.fits) return load(source);
       if (!dialog.open) open();
-      plan.replaceChildren(planOf(found, source, () => load(source)));
+      plan.replaceChildren(planOf(found, source, () => load(source, isChosen)));
       // If the reader is still typing an address, Enter must not load this model.
       if (document.activeElement !== url) plan.querySelector('button')?.focus();
     } catch (error) {
@@ -162,7 +163,7 @@ export function createModelsDialog({ loader, options, offered, key = 'model', an
   /** @param {File[]} files */
   function openFiles(files) {
     const parts = files.sort((a, b) => a.name.localeCompare(b.name, 'en', { numeric: true }));
-    void showPlan(parts.length === 1 ? parts[0] : parts, true);
+    void showPlan(parts.length === 1 ? parts[0] : parts, { atOnce: true });
   }
 
   element('model', 'button').addEventListener('click', open);

@@ -74,12 +74,9 @@ export class BlobFiles {
   /** Returns what there is at the end: the text of the streams, and the files that the program wrote. */
   result() {
     const text = (/** @type {Written} */ { bytes, size }) => new TextDecoder().decode(bytes.subarray(0, size));
-    /** @type {Record<string, Uint8Array>} */
-    const files = {};
-    for (const [path, entry] of this.#entries) {
-      if ('bytes' in entry) files[path.slice(1)] = entry.bytes.slice(0, entry.size);
-    }
-    return { out: text(this.#out), err: text(this.#err), files };
+    const files = [...this.#entries].flatMap(([path, entry]) =>
+      'bytes' in entry ? [[path.slice(1), entry.bytes.slice(0, entry.size)]] : []);
+    return { out: text(this.#out), err: text(this.#err), files: Object.fromEntries(files) };   // also "__proto__"
   }
 
   /** @param {string} name @param {import('./wasi.js').OpenFlags} flags @returns {import('./wasi.js').Open} */

@@ -36,6 +36,8 @@ export async function runCommand(startCommand, args, options) {
   signal?.throwIfAborted();
   const blobs = Object.entries(files).map(([name, file]) =>
     [name, file instanceof Blob ? file : new Blob([/** @type {BlobPart} */ (file)])]);
+  // The program would read "-a.gguf" as an option.
+  const words = args.map(word => word.startsWith('-') && Object.hasOwn(files, word) ? `./${word}` : word);
   const { worker, files: posted } = startCommand(Object.fromEntries(blobs), workerUrl);
   const transport = new Remote(worker);
   // The program receives no messages while it runs, so stopping it means ending its worker.
@@ -50,7 +52,8 @@ export async function runCommand(startCommand, args, options) {
       stop(error);
     }
   };
-  const result = transport.call('command', { args, files: posted, shows: Boolean(onProgress) }, { onEvent: forward });
+  const call = { args: words, files: posted, shows: Boolean(onProgress) };
+  const result = transport.call('command', call, { onEvent: forward });
   try {
     return await Promise.race([stopped, result]);
   } finally {

@@ -8,7 +8,9 @@ import { Embeddings } from './embeddings.js';
 /** @typedef {import('../loader/load-options.js').LoadOptions} LoadOptions */
 /** @typedef {object} ClientOptions
  * @property {Record<string, import('../loader/source.js').Source>} [models]  the names that `model` of a call may use,
- *   and the source of each.  Any other name is a URL, or in Node a path
+ *   and the source of each
+ * @property {boolean} [otherModels]  whether any other name is a URL, or in Node a path.  By default it is only if
+ *   there are no `models`: where there are, the name in a call may come from somebody else
  * @property {LoadOptions} [load]  options of Plumb.load for every model */
 
 /** OpenAI's options that have no meaning without a server. */
@@ -24,6 +26,7 @@ const SERVER_OPTIONS = [
 export class Client {
   #plumb;
   #models;
+  #otherModels;
   #load;
   /** The model that is loaded. @type {{name: string, model: Model} | undefined} */
   #current;
@@ -44,10 +47,11 @@ export class Client {
         + `involved; the known options are ${Object.keys(known.CLIENT).join(', ')}`);
     }
     known.checkOptions('new OpenAI', options, known.CLIENT);
-    const { models = {}, load = {} } = options;
+    const { models, otherModels = models === undefined, load = {} } = options;
     known.checkOptions('new OpenAI: load', load, known.LOAD);
     this.#plumb = plumb;
-    this.#models = models;
+    this.#models = models ?? {};
+    this.#otherModels = otherModels;
     this.#load = load;
     /** `chat.completions.create({model, messages, ...})`.  A model is loaded when it is first used, and kept.  A call
      * with another model replaces it after it has answered. */
@@ -69,6 +73,9 @@ export class Client {
    * @returns {Promise<{model: Model, entered: () => void}>} */
   async #open(where, name, signal) {
     if (name === undefined) throw argumentError(`${where}.create: model is missing`);
+    if (!this.#otherModels && !Object.hasOwn(this.#models, name)) {
+      throw argumentError(`${where}.create: ${this.#unknown(name)}; otherModels: true allows URLs and paths`);
+    }
     const abort = new AbortController(), signals = [signal, this.#load.signal];
     const follow = (/** @type {Event} */ { target }) => abort.abort(/** @type {AbortSignal} */ (target).reason);
     const aborted = new Promise((_, reject) => {
@@ -108,15 +115,20 @@ export class Client {
 
   /** @param {string} name @param {AbortSignal} signal */
   async #loaded(name, signal) {
-    const models = this.#models, named = Object.hasOwn(models, name);
+    const named = Object.hasOwn(this.#models, name);
     try {
-      return await this.#plumb.load(named ? models[name] : name, { ...this.#load, signal });
+      return await this.#plumb.load(named ? this.#models[name] : name, { ...this.#load, signal });
     } catch (error) {
       if (named || !(error instanceof PlumbError) || error.code !== 'PLUMB_ERROR_IO') throw error;
-      const names = Object.keys(models).map(one => JSON.stringify(one)).join(', ') || 'there are none';
-      throw new PlumbError(error.code, `${error.message}; model ${JSON.stringify(name)} is not in the models of `
-        + `new OpenAI({ models }) (${names}), so it was treated as a URL or a path`, error.details);
+      throw new PlumbError(error.code, `${error.message}; ${this.#unknown(name)}, so it was treated as a URL or a path`,
+        error.details);
     }
+  }
+
+  /** @param {string} name */
+  #unknown(name) {
+    const names = Object.keys(this.#models).map(one => JSON.stringify(one)).join(', ') || 'there are none';
+    return `model ${JSON.stringify(name)} is not in the models of new OpenAI({ models }) (${names})`;
   }
 
   /** Waits until the model has answered, and closes it.  Pieces that are not read yet have arrived by then. */

@@ -9,7 +9,7 @@ import { openDatabase } from '../../chat/database.js';
  * @property {string} text
  * @property {Index} [index]  undefined: it is not made yet */
 /** @typedef {object} Index
- * @property {string} model  identifies the model, and the prefix of passages
+ * @property {string} model  identifies the bytes of the model, and the prefix of passages
  * @property {Uint32Array} bounds  where each passage starts and ends in the text, two numbers each
  * @property {Float32Array} vectors  those of the passages one after the other, each of length 1 */
 

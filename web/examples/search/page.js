@@ -12,6 +12,7 @@ import { createModelsDialog } from '../../chat/models-dialog.js';
 import { OFFERED } from '../../chat/offered.js';
 import { isolate, keepPage } from '../../chat/offline.js';
 import { createDialog } from '../../chat/panels.js';
+import { digestOf } from './digest.js';
 import { MAX_NAME, MAX_TEXT, openNotes } from './notes.js';
 import { passagesOf } from './passages.js';
 
@@ -58,6 +59,8 @@ const models = createModelsDialog({ loader, options: () => ({}), key: 'search.mo
 let indexing;
 /** Identifies what makes the vectors; empty: no model for it is loaded. */
 let maker = '';
+/** What identifies the bytes of a model. @type {WeakMap<Model, Promise<string>>} */
+const digests = new WeakMap();
 /** Passages of notes that have no index yet, and the vectors of the first of them by this model.
  * @type {WeakMap<Note, {model: string, passages: import('./passages.js').Passage[], vectors: Float32Array[]}>} */
 const begun = new WeakMap();
@@ -82,10 +85,11 @@ async function ready() {
     return loader.fail(loader.source, { title: 'This model cannot search notes', detail: '',
       advice: 'Choose one that computes embeddings, such as MiniLM.' });
   }
-  const { architecture, parameters, weightBytes, dimensions, pooling } = await model.info();
+  const digest = digests.get(model) ?? digestOf(loader.source);
+  digests.set(model, digest);
+  const made = JSON.stringify([await digest, prefixes.passage.value]);
   if (model !== loader.model) return;
-  maker = JSON.stringify([architecture, model.metadata['general.name'], parameters, weightBytes, dimensions, pooling,
-    prefixes.passage.value]);
+  maker = made;
   if (document.activeElement === document.body) focusPrompt();
   await makeIndex();
 }
