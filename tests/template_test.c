@@ -1,4 +1,4 @@
-/* Chat templates.  The ground truth is llama.cpp's engine (tests/vectors/templates) and jinja2 (chat.txt). */
+/* Chat templates.  The ground truth is jinja2 (tests/vectors/jinja2, chat.txt), and llama.cpp (tests/vectors/templates). */
 #include "fixture.h"
 #include "plumb.h"
 #include "template/template.h"
@@ -73,8 +73,74 @@ static char *as_variables(const char *conversation) {
     return strcat(json, conversation + 1);
 }
 
+/* Where plumb does as jinja2 does and llama.cpp does not (docs/templates.md).  jinja2.json has what jinja2 makes of the
+ * variables; where it has nothing, jinja2 refuses the template for another reason than llama.cpp. */
+static bool is_as_jinja2(const char *name, const char *conversation) {
+    static const struct { const char *name, *conversation; } rows[] = {
+        {"GigaChat3-10B-A1.8B", "parallel tool calls"}, {"GigaChat3.1-10B-A1.8B", "parallel tool calls"},
+        {"openbmb-MiniCPM5-1B", "parallel tool calls"}, {"google-gemma-4-31B-it", "parallel tool calls"},
+        {"google-gemma-4-31B-it-interleaved", "parallel tool calls"},
+        {"CohereForAI-c4ai-command-r-plus-tool_use", "tools"},
+        {"CohereForAI-c4ai-command-r-plus-tool_use", "a tool call and its result"},
+        {"CohereForAI-c4ai-command-r-plus-tool_use", "parallel tool calls"},
+    };
+    bool found = false;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && !found; i++) {
+        found = strcmp(rows[i].name, name) == 0 && strcmp(rows[i].conversation, conversation) == 0;
+    }
+    return found;
+}
+
+static struct value *member(struct render *r, struct value *v, const char *name) {
+    return v && v->kind == OBJECT ? object_find(r, v->as.object, value_string(text_of(name))) : NULL;
+}
+
+/* Whether a text is that of jinja2.json. */
+static bool equals_jinja2_text(const char *name, const char *conversation, const char *text, size_t n_text) {
+    struct error err = {PLUMB_OK, ""};
+    struct render r = {.err = &err, .max_bytes = 1u << 28, .max_work = 1u << 28};
+    size_t n;
+    char *file = test_read_all(FOLDER "jinja2.json", &n);
+    struct value all = value_from_json(&r, "jinja2.json", file ? file : "", file ? n : 0);
+    const struct value *of_template = member(&r, &all, name);
+    const struct value *found = of_template ? member(&r, member(&r, &all, name), conversation) : NULL;
+    bool equal = !of_template || (found && text && text_is(found->as.text, (struct text){text, n_text, 0}));
+    render_free(&r);
+    free(file);
+    return equal;
+}
+
+/* Replaces each old by another text, which is not longer, in place; returns the new length. */
+static size_t replace_all(char *text, size_t n, const char *old, const char *by) {
+    size_t n_old = strlen(old), n_by = strlen(by);
+    for (char *at = text; (at = strstr(at, old)) != NULL; at += n_by) {
+        memcpy(at, by, n_by);
+        memmove(at + n_by, at + n_old, n - (size_t)(at - text) - n_old + 1);
+        n -= n_old - n_by;
+    }
+    return n;
+}
+
+/* Whether a text differs from llama.cpp's only because Python prints something else: none is nothing in llama.cpp, and
+ * not defined for the filter default; 1.0 is 1 in its JSON, and a string in a list has its newlines. */
+static bool is_printed_otherwise(const char *printed, size_t n, const char *expected) {
+    char *text = printed ? malloc(n + 100) : NULL;
+    if (!text) return false;
+    memcpy(text, printed, n + 1);
+    for (char *at; (at = strstr(text, "response:None")) != NULL && n < 100000; n += 3) {
+        memmove(at + 16, at + 13, n - (size_t)(at - text) - 13 + 1);
+        memcpy(at + 9, "unknown", 7);
+    }
+    n = replace_all(text, n, "None", "");
+    n = replace_all(text, n, "1.0", "1");
+    n = replace_all(text, n, "\\n'", "\n'");
+    bool is_equal = is_expected(PLUMB_OK, text, n, expected);
+    free(text);
+    return is_equal;
+}
+
 /* Renders a conversation, or the variables of a template, and compares the text with what llama.cpp made of it. */
-static bool check_row(const char *name, const char *conversation, const char *json, bool is_chat,
+static bool check_row(const char *name, const char *conversation, const char *json, bool is_chat, bool is_family,
                       const char *expected) {
     char path[200], *text;
     snprintf(path, sizeof path, FOLDER "sources/%s.jinja", name);
@@ -84,7 +150,11 @@ static bool check_row(const char *name, const char *conversation, const char *js
     if (!source || (is_chat && !own)) return CHECK(false, "%s cannot be tested", name);
     plumb_status status = render(source, n_source, is_chat ? own : json, is_chat, TEMPLATE_LIMITS, &text, &n_text,
                                  &err);
-    bool is_equal = CHECK(is_expected(status, text, n_text, expected), "%s, %s: expected %s, got %zu bytes, %s:\n%s",
+    bool is_equal = is_expected(status, text, n_text, expected);
+    bool differs = is_as_jinja2(name, conversation);
+    bool is_right = differs ? !is_equal && (is_chat || equals_jinja2_text(name, conversation, text, n_text)) : is_equal;
+    CHECK(is_right || (is_family && is_printed_otherwise(text, n_text, expected)),
+          "%s, %s: expected %s, got %zu bytes, %s:\n%s",
                           name, conversation, expected, n_text, err.message, text ? text : "");
     free(source);
     free(own);
@@ -108,7 +178,7 @@ static void equals_llama(bool is_chat) {
         n_row++;
         REQUIRE(at < n_context, "%s, %s", fields[0], fields[1]);
         const char *wanted = is_chat && strcmp(fields[4], "=") != 0 ? fields[4] : fields[3];
-        n_equal += check_row(fields[0], fields[1], list[at], is_chat, wanted);
+        n_equal += check_row(fields[0], fields[1], list[at], is_chat, false, wanted);
         if (n_row % N_CONVERSATIONS == 0) {
             test_note("%s: %zu %s", fields[0], n_equal, is_chat ? "prompts" : "texts");
             n_equal = 0;
@@ -130,7 +200,7 @@ static void adapts_families(void) {
     REQUIRE(expected && json && elements(json, "\n {\"name\"", list, 5) == 5, "no vectors");
     for (char *line, *fields[3] = {NULL}; (line = next_line(&rest)) != NULL; n_row++) {
         REQUIRE(split_line(line, fields, 3), "families.tsv: %s", line);
-        check_row(fields[0], fields[1], list[n_row % 5] + 1, true, fields[2]);
+        check_row(fields[0], fields[1], list[n_row % 5] + 1, true, true, fields[2]);
     }
     CHECK(n_row == 50, "%zu rows", n_row);
     free(json);
@@ -228,26 +298,95 @@ static void equals_jinja2(void) {
     CHECK(n_case > 150 && n_template == 30, "%zu cases of %zu templates", n_case, n_template);
 }
 
-/* ---- the language ------------------------------------------------------------------------------------------------ */
+/* ---- jinja2 ------------------------------------------------------------------------------------------------------ */
 
-static void has_language(void) {
-    size_t n, n_row = 0, n_refused = 0;
-    char *file = test_read_all(FOLDER "language.tsv", &n), *rest = file, *variables = file ? next_line(&rest) : NULL;
-    for (char *line, *fields[2] = {NULL}; variables && (line = next_line(&rest)) != NULL; n_row++) {
-        REQUIRE(split_line(line, fields, 2), "language.tsv: %s", line);
+#define JINJA2 "tests/vectors/jinja2/"
+
+/* Whether a rendering is what a row says: the text, or ! and the message of an exception. */
+static bool is_made(plumb_status status, const char *text, size_t n_text, const struct error *err, const char *expected,
+                    size_t n) {
+    if (expected[0] == '!') return status == PLUMB_ERROR_TEMPLATE && strstr(err->message, expected + 1);
+    return status == PLUMB_OK && n_text == n && memcmp(text, expected, n) == 0;
+}
+
+/* The elements of conversations.json as the variables of templates: what is behind "variables": on each line. */
+static size_t conversations(char *json, char *list[], size_t cap) {
+    size_t n = elements(json, "\n {\"name\"", list, cap);
+    for (size_t i = 0; i < n; i++) {
+        list[i] = strstr(list[i], "\"variables\": ") + strlen("\"variables\": ");
+        char *end = strrchr(list[i], '}');
+        *end = 0;   /* of the element */
+    }
+    return n;
+}
+
+/* Templates that llama.cpp does not have, made of ways in which people's templates do things. */
+static void equals_jinja2_cases(void) {
+    size_t n, n_template = 0, n_row = 0, n_source = 0;
+    char *file = test_read_all(JINJA2 "cases.tsv", &n), *rest = file, *source = NULL, *list[8];
+    char *json = test_read_all(JINJA2 "conversations.json", &n);
+    size_t n_conversation = json ? conversations(json, list, 8) : 0, i = 0;
+    REQUIRE(file && n_conversation == 5, "no vectors");
+    for (char *line; (line = next_line(&rest)) != NULL;) {
+        if (line[0] == 'T' && line[1] == '\t') {
+            source = line + 2;
+            n_source = unescape(source);
+            n_template++;
+            i = 0;
+            continue;
+        }
+        REQUIRE(source && i < n_conversation, "cases.tsv: %s", line);
         struct error err = {PLUMB_OK, ""};
         char *text;
-        bool refused = strcmp(fields[1], "!") == 0;
+        size_t n_text, n_expected = unescape(line);
+        plumb_status status = render(source, n_source, list[i++], false, TEMPLATE_LIMITS, &text, &n_text, &err);
+        CHECK(is_made(status, text, n_text, &err, line, n_expected), "%s\nconversation %zu: %s%s\nexpected\n%s", source,
+              i - 1, text ? text : "", err.message, line);
+        n_row++;
+        free(text);
+    }
+    CHECK(n_template == 120 && n_row == 600, "%zu templates, %zu rows", n_template, n_row);
+    free(file);
+    free(json);
+}
+
+/* What llama.cpp makes of a template of language.tsv, as it is written there, or NULL. */
+static const char *made_by_llama(const char *rows, const char *source) {
+    size_t n = strlen(source);
+    for (const char *at = rows; (at = strstr(at, source)) != NULL; at++) {
+        if (at > rows && at[-1] == '\n' && at[n] == '\t') return at + n + 1;
+    }
+    return NULL;
+}
+
+/* Where jinja2 refuses a template, plumb refuses it, too, or does as llama.cpp. */
+static void has_language(void) {
+    size_t n, n_row = 0, n_refused = 0, n_lenient = 0;
+    char *file = test_read_all(JINJA2 "language.tsv", &n), *rest = file, *variables = file ? next_line(&rest) : NULL;
+    char *llama = test_read_all(FOLDER "language.tsv", &n), row[4096];
+    for (char *line, *fields[2] = {NULL}; llama && variables && (line = next_line(&rest)) != NULL; n_row++) {
+        REQUIRE(split_line(line, fields, 2) && strlen(fields[0]) < sizeof row, "language.tsv: %s", line);
+        const char *by_llama = made_by_llama(llama, fields[0]);
+        struct error err = {PLUMB_OK, ""};
+        char *text;
         size_t n_text, n_source = unescape(fields[0]), n_expected = unescape(fields[1]);
         plumb_status status = render(fields[0], n_source, variables, false, TEMPLATE_LIMITS, &text, &n_text, &err);
-        bool equal = status == PLUMB_OK && n_text == n_expected && memcmp(text, fields[1], n_text) == 0;
-        CHECK(refused ? status == PLUMB_ERROR_TEMPLATE : equal, "%s: %s%s, expected %s", fields[0], text ? text : "",
-              err.message, fields[1]);
-        n_refused += refused;
+        bool is_lenient = strcmp(fields[1], "!") == 0 && status == PLUMB_OK;
+        if (is_lenient && by_llama) {
+            snprintf(row, sizeof row, "%.*s", (int)strcspn(by_llama, "\n"), by_llama);
+            fields[1] = row;
+            n_expected = unescape(row);
+        }
+        CHECK(is_made(status, text, n_text, &err, fields[1], n_expected), "%s: %s%s, expected %s", fields[0],
+              text ? text : "", err.message, fields[1]);
+        n_refused += status != PLUMB_OK;
+        n_lenient += is_lenient;
         free(text);
     }
     free(file);
-    CHECK(n_row > 90 && n_refused > 40, "%zu rows, %zu of them refused", n_row, n_refused);
+    free(llama);
+    CHECK(n_row > 300 && n_refused > 30 && n_lenient > 4, "%zu rows, %zu of them refused, %zu only by jinja2", n_row,
+          n_refused, n_lenient);
 }
 
 /* ---- hostile templates and variables ----------------------------------------------------------------------------- */
@@ -319,7 +458,8 @@ static void accepts_nesting(void) {
         struct error err = {PLUMB_OK, ""};
         size_t n;
         plumb_status status = render(source, strlen(source), "{}", false, TEMPLATE_LIMITS, &text, &n, &err);
-        CHECK(status == PLUMB_OK && n == 1 && text[0] == '1', "%s: %s", source, err.message);
+        const char *shown = is_expression && pairs[i].begin[3] == '[' ? "[[[[" : "1";
+        CHECK(status == PLUMB_OK && memcmp(text, shown, strlen(shown)) == 0, "%s: %s", source, err.message);
         free(text);
     }
 }
@@ -437,16 +577,14 @@ void test_template(void) {
         {"a string that does not end", "{{ 'a\\'", NULL, 0, NULL, "column 4: a string is not closed", NULL},
         {"a string that ends in a backslash", "{{ 'a\\", NULL, 0, NULL, "a string is not closed", NULL},
         {"a comment that does not end", "x{# a #", NULL, 0, NULL, "column 2: a comment is not closed by #}", NULL},
-        {"an unknown escape", "{{ 'a\\u0041' }}", NULL, 0, NULL, "unknown escape in a string", NULL},
         {"a character outside of ASCII in a block", "{{ \xc3\xa9 }}", NULL, 0, NULL, "no meaning inside a block", NULL},
         {"a control byte in a block", "{{ \x7f }}", NULL, 0, NULL, "no meaning inside a block", NULL},
         {"an integer of 20 digits", "{{ 99999999999999999999 }}", NULL, 0, NULL, "does not fit 64 bits", NULL},
         {"an unknown statement", "\n\n  {% include 'a' %}", NULL, 0, NULL,
          "line 3, column 6: expected a statement", NULL},
-        {"a recursive loop", "{% for x in l recursive %}{% endfor %}", NULL, 0, NULL,
-         "expected %}, found 'recursive'", NULL},
-        {"an unknown filter", "{{ s|shout }}", NULL, 0, NULL, "there is no filter shout for a value of the kind string",
-         NULL},
+        {"a recursive loop without end", "{% for x in l recursive %}{{ loop(l) }}{% endfor %}", NULL, 0, NULL,
+         "nested more than", NULL},
+        {"an unknown filter", "{{ s|shout }}", NULL, 0, NULL, "there is no filter shout", NULL},
         {"an unknown test", "{{ s is loud }}", NULL, 0, NULL, "there is no test 'loud'", NULL},
         {"an unknown method", "{{ s.shout() }}", NULL, 0, NULL,
          "a value of the kind undefined cannot be called: shout", NULL},
@@ -542,7 +680,9 @@ void test_template(void) {
               adapts_families);
     test_case("template: answers end at the texts of llama.cpp's server", stops_equal_llama);
     test_case("template: chats of 30 templates equal jinja2's", equals_jinja2);
-    test_case("template: each part of the language is as in llama.cpp's engine", has_language);
+    test_case("template: 120 templates that llama.cpp does not have equal jinja2's in 5 conversations",
+              equals_jinja2_cases);
+    test_case("template: each part of the language is as in jinja2", has_language);
     test_case("template: limits of steps and memory end a rendering", ends_at_limits);
     test_case("template: 40 levels of each kind are rendered", accepts_nesting);
     test_case("template: messages of which the first two are merged can grow", grows_merged);

@@ -3,12 +3,14 @@
 #include "base/decimal.h"
 #include "tokenizer/unicode.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <time.h>
 
 #define IS(kind) (1u << (kind))
 #define ANY_LIST (IS(LIST) | IS(TUPLE))
 #define ANY_NUMBER (IS(INTEGER) | IS(FLOAT))
+#define LOOP IS(NAMED)   /* the variable loop; no value with methods is a NAMED */
 
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
 
@@ -17,8 +19,6 @@ static struct value fail(struct call *c, const char *why) {
     return value_undefined();
 }
 
-static struct value not_supported(struct call *c) { return fail(c, "this is not supported"); }
-
 /* The argument at position i, which must be there. */
 static struct value argument(struct call *c, size_t i) {
     if (i < c->n) return c->args[i];
@@ -26,12 +26,19 @@ static struct value argument(struct call *c, size_t i) {
     return value_undefined();
 }
 
-struct value call_argument(const struct call *c, const char *name, size_t i) {
+/* The argument of that name, or else the one at position i if it has no name, or else undefined. */
+static struct value call_argument(const struct call *c, const char *name, size_t i) {
     for (size_t k = 0; k < c->n; k++) {
-        if (c->args[k].kind == NAMED && text_is_word(c->args[k].as.named->name, name)
-            && c->args[k].as.named->value.kind != UNDEFINED) return c->args[k].as.named->value;
+        if (c->args[k].kind == NAMED && text_is_word(c->args[k].as.named->name, name)) {
+            return c->args[k].as.named->value;
+        }
     }
     return i < c->n && c->args[i].kind != NAMED ? c->args[i] : value_undefined();
+}
+
+/* The same as truth. */
+static bool flag_argument(const struct call *c, const char *name, size_t i) {
+    return value_truth(call_argument(c, name, i));
 }
 
 /* The argument at position i, which must be of one of the kinds. */
@@ -58,124 +65,272 @@ static bool count(struct call *c, size_t min, size_t max) {
     return false;
 }
 
+/* ---- characters -------------------------------------------------------------------------------------------------- */
+
+/* The first character of a text that is not empty, and its length in bytes. */
+struct character { uint32_t cp; size_t n; };
+static struct character first_of(struct text s) {
+    struct character c;
+    c.n = unicode_decode(s.data, s.n, &c.cp);
+    return c;
+}
+
+static struct text after(struct text s, size_t n) { return text_part(s, n, s.n - n); }
+static struct text before(struct text s, size_t n) { return text_part(s, 0, n); }
+
+/* The first character whose lower case is cp, or cp. */
+static uint32_t upper_of(struct render *r, uint32_t cp) {
+    if (cp < 0x80) return cp >= 'a' && cp <= 'z' ? cp - 'a' + 'A' : cp;
+    if (!render_work(r, unicode_lowers_count / 8)) return cp;
+    for (uint32_t i = 0; i < unicode_lowers_count; i++) {
+        uint32_t upper = (uint32_t)((int64_t)cp - unicode_lowers[i].value);
+        uint32_t at = upper - (unicode_lowers[i].first >> 8), n = unicode_lowers[i].first & 127;
+        bool is_near = upper >= unicode_lowers[i].first >> 8 && at < 2 * n;
+        if (is_near && upper > 0x7f && upper != cp && unicode_lower(upper) == cp) return upper;
+    }
+    return cp;
+}
+
+static bool is_letter(uint32_t cp) { return unicode_class_of(cp) == UNICODE_LETTER; }
+static bool is_digit(uint32_t cp) { return cp < 0x80 ? cp >= '0' && cp <= '9' : unicode_class_of(cp) == UNICODE_NUMBER; }
+static bool is_letter_or_digit(uint32_t cp) { return is_letter(cp) || unicode_class_of(cp) == UNICODE_NUMBER; }
+static bool is_decimal(uint32_t cp) { return cp >= '0' && cp <= '9'; }
+/* Python's white space: that of Unicode, and four separators of ASCII. */
+static bool is_white(uint32_t cp) { return unicode_is_space(cp) || (cp >= 0x1c && cp <= 0x1f); }
+
+/* Which characters begin a word, so that they become capitals. */
+enum words { WORDS_NONE, WORDS_ALL, WORDS_START, WORDS_LETTERS, WORDS_BRACKETS };
+
+/* Copies a text with small letters, but capitals where a word begins. */
+static struct value change_case(struct render *r, struct text s, enum words words) {
+    struct output out = {NULL, 0, 0};
+    uint32_t last = 0;
+    for (bool is_first = true; s.n > 0 && r->stop == STOP_NOT; is_first = false) {
+        struct character c = first_of(s);
+        bool begins = words == WORDS_ALL || (words != WORDS_NONE && is_first)
+                      || (words == WORDS_LETTERS && !is_letter(last))
+                      || (words == WORDS_BRACKETS && (is_white(last) || (last && last < 0x80 && strchr("-({[<", (int)last))));
+        uint32_t cp = begins ? upper_of(r, c.cp) : unicode_lower(c.cp);
+        char bytes[8];   /* of the character, and their marks */
+        memset(bytes + 4, text_is_marked(before(s, c.n)), 4);
+        output_add(r, &out, cp == c.cp ? before(s, c.n) : (struct text){bytes, unicode_encode(cp, bytes), 4});
+        last = c.cp;
+        s = after(s, c.n);
+    }
+    return value_output(&out);
+}
+
+static struct value upper(struct call *c) { return change_case(c->r, c->args[0].as.text, WORDS_ALL); }
+static struct value lower(struct call *c) { return change_case(c->r, c->args[0].as.text, WORDS_NONE); }
+static struct value capitalize(struct call *c) { return change_case(c->r, c->args[0].as.text, WORDS_START); }
+/* The filter begins words behind spaces and brackets, the method behind all but letters. */
+static struct value title(struct call *c) { return change_case(c->r, c->args[0].as.text, WORDS_BRACKETS); }
+static struct value title_method(struct call *c) { return change_case(c->r, c->args[0].as.text, WORDS_LETTERS); }
+
+/* What a value is compared by in a sort: strings without the case of their letters. */
+static struct value sort_key(struct render *r, struct value v, bool has_case) {
+    return v.kind == STRING && !has_case ? change_case(r, v.as.text, WORDS_NONE) : v;
+}
+
 /* ---- values of any kind ------------------------------------------------------------------------------------------ */
 
-static struct value empty_string(struct call *c) { (void)c; return value_string(text_of("")); }
-static struct value empty_list(struct call *c) { return value_empty(c->r, LIST); }
-static struct value nothing(struct call *c) { (void)c; return value_undefined(); }
-static struct value zero(struct call *c) { (void)c; return value_int(0); }
 static struct value itself(struct call *c) { return c->args[0]; }
-static struct value as_text(struct call *c) { return value_string(value_text(c->r, c->args[0])); }
 
-/* default(value, otherwise, boolean=false) */
+/* default(value, default_value='', boolean=false) */
 static struct value or_default(struct call *c) {
-    struct value v = c->args[0], otherwise = c->n > 1 ? c->args[1] : value_undefined();
-    if (v.kind != STRING && !count(c, 2, 3)) return value_undefined();
-    bool by_truth = value_truth(c->r, call_argument(c, "boolean", 2));
-    bool is_missing = by_truth ? !value_truth(c->r, v) : v.kind == UNDEFINED || v.kind == NONE;
+    struct value v = c->args[0];
+    bool is_missing = flag_argument(c, "boolean", 2) ? !value_truth(v) : v.kind == UNDEFINED;
     if (!is_missing) return v;
-    return v.kind == STRING && otherwise.kind == UNDEFINED ? value_string(text_of("")) : otherwise;
+    return c->n > 1 ? call_argument(c, "default_value", 1) : value_string(text_of(""));
 }
 
 /* Replaces each character outside of ASCII by \uXXXX. */
 static struct text ascii_json(struct render *r, struct text json) {
     struct output out = {NULL, 0, 0};
-    for (size_t at = 0, n; at < json.n && r->stop != STOP_FAILED; at += n) {
-        uint32_t cp = (uint8_t)json.data[at];
-        n = cp < 0x80 ? 1 : unicode_decode(json.data + at, json.n - at, &cp);
+    for (struct text rest = json; rest.n > 0 && r->stop != STOP_FAILED;) {
+        struct character c = first_of(rest);
         char escape[16] = "";
-        if (cp < 0x80) {
-            output_add(r, &out, text_part(json, at, 1));
-            continue;
-        }
-        if (cp >= 0x10000) {
-            snprintf(escape, sizeof escape, "\\u%04x\\u%04x", (unsigned)(0xd800 + ((cp - 0x10000) >> 10)),
-                     (unsigned)(0xdc00 + ((cp - 0x10000) & 0x3ff)));
+        if (c.cp < 0x7f) {
+            output_add(r, &out, before(rest, 1));
+        } else if (c.cp >= 0x10000) {
+            snprintf(escape, sizeof escape, "\\u%04x\\u%04x", (unsigned)(0xd800 + ((c.cp - 0x10000) >> 10)),
+                     (unsigned)(0xdc00 + ((c.cp - 0x10000) & 0x3ff)));
         } else {
-            snprintf(escape, sizeof escape, "\\u%04x", (unsigned)cp);
+            snprintf(escape, sizeof escape, "\\u%04x", (unsigned)c.cp);
         }
         output_word(r, &out, escape);
+        rest = after(rest, c.n);
     }
     return output_text(&out);
 }
 
-/* tojson(value, ensure_ascii=false, indent=none, separators=none, sort_keys=false) */
+static void sort_members(struct render *r, struct member *m, size_t n, bool descending);
+
+/* A copy of a value in which the members of all objects are sorted by their keys. */
+static struct value sorted_copy(struct render *r, struct value v) {
+    if (!(is_list(v) || v.kind == OBJECT) || !render_enter(r)) return v;
+    struct value copy = value_empty(r, v.kind);
+    for (size_t i = 0; is_list(v) && i < v.as.list->n && r->stop == STOP_NOT; i++) {
+        list_add(r, copy.as.list, sorted_copy(r, v.as.list->items[i]));
+    }
+    size_t n = v.kind == OBJECT ? v.as.object->n : 0;
+    struct member *members = n > 0 ? render_alloc(r, (uint64_t)n * sizeof *members) : NULL;
+    for (size_t i = 0; members && i < n && r->stop == STOP_NOT; i++) {
+        members[i] = (struct member){v.as.object->members[i].key, sorted_copy(r, v.as.object->members[i].value)};
+    }
+    if (members && r->stop == STOP_NOT) {
+        sort_members(r, members, n, false);
+        *copy.as.object = (struct object){members, n, n, false, NULL};
+    }
+    render_leave(r);
+    return copy;
+}
+
+/* tojson(value, ensure_ascii=false, indent=none, separators=none, sort_keys=false), as transformers has it */
 static struct value to_json(struct call *c) {
     if (!count(c, 1, 5)) return value_undefined();
-    bool ascii = value_truth(c->r, call_argument(c, "ensure_ascii", 1));
     struct value indent = call_argument(c, "indent", 2), separators = call_argument(c, "separators", 3);
-    if (value_truth(c->r, call_argument(c, "sort_keys", 4))) return fail(c, "sort_keys is not supported");
     struct json_style style = {indent.kind == INTEGER ? indent.as.integer : -1, text_of(", "), text_of(": ")};
+    if (c->args[0].kind == UNDEFINED) return fail(c, "an undefined value has no JSON");
     if (style.indent >= 0) style.item_separator = text_of(",");
-    if (is_list(separators)) {
-        const struct list *list = separators.as.list;
-        if (list->n > 0) style.item_separator = value_text(c->r, list->items[0]);
-        if (list->n > 1) style.key_separator = value_text(c->r, list->items[1]);
+    if (is_list(separators) && separators.as.list->n == 2) {
+        style.item_separator = value_text(c->r, separators.as.list->items[0]);
+        style.key_separator = value_text(c->r, separators.as.list->items[1]);
     }
+    struct value v = flag_argument(c, "sort_keys", 4) ? sorted_copy(c->r, c->args[0]) : c->args[0];
     struct output out = {NULL, 0, 0};
-    value_write_json(c->r, &out, c->args[0], &style, 0);
+    if (c->r->stop == STOP_NOT) value_write_json(c->r, &out, v, &style, 0);
     struct text json = output_text(&out);
-    return value_string(ascii ? ascii_json(c->r, json) : json);
+    return value_string(flag_argument(c, "ensure_ascii", 1) ? ascii_json(c->r, json) : json);
 }
 
 static struct value length(struct call *c) {
     struct value v = c->args[0];
-    return value_int((int64_t)(v.kind == STRING ? v.as.text.n : v.kind == OBJECT ? v.as.object->n : v.as.list->n));
+    if (v.kind == STRING) return value_int((int64_t)text_length(c->r, v.as.text));
+    if (v.kind == OBJECT) return value_int((int64_t)v.as.object->n);
+    if (v.kind == UNDEFINED) return value_int(0);
+    if (!is_list(v)) return fail(c, "expected a string, a list or an object");
+    return value_int((int64_t)v.as.list->n);
 }
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 static struct value absolute(struct call *c) {
-    struct value v = c->args[0];
-    if (v.kind == FLOAT) return value_float(v.as.number < 0 ? -v.as.number : v.as.number);
-    return value_int(v.as.integer < 0 && v.as.integer != INT64_MIN ? -v.as.integer : v.as.integer);
+    struct value v = argument_of(c, 0, ANY_NUMBER | IS(BOOLEAN));
+    if (v.kind == FLOAT) return value_float(fabs(v.as.number));
+    int64_t i = c->r->stop == STOP_NOT ? value_integer(c->r, v) : 0;
+    return value_int(i < 0 && i != INT64_MIN ? -i : i);
 }
 
+/* A text without the white space at its ends. */
+static struct text trimmed(struct text s) {
+    while (s.n > 0 && is_white(first_of(s).cp)) s = after(s, first_of(s).n);
+    while (s.n > 0 && is_space(s.data[s.n - 1])) s.n--;
+    return s;
+}
+
+/* Reads a whole text as an integer, as Python's int does.  Returns false if it is none, or does not fit 64 bits. */
+static bool read_integer(struct text s, int64_t base, int64_t *value) {
+    bool is_negative = s.n > 0 && s.data[0] == '-';
+    if (s.n > 0 && (s.data[0] == '-' || s.data[0] == '+')) s = after(s, 1);
+    char mark = s.n > 2 && s.data[0] == '0' ? (char)(s.data[1] | 0x20) : 0;
+    int64_t marked = mark == 'x' ? 16 : mark == 'o' ? 8 : mark == 'b' ? 2 : 0;
+    if (marked && (base == 0 || base == marked)) {
+        s = after(s, 2);
+        base = marked;
+    }
+    if (base == 0) base = 10;
+    *value = 0;
+    for (size_t i = 0; i < s.n; i++) {
+        char ch = (char)(s.data[i] | (s.data[i] > '9' ? 0x20 : 0));
+        int digit = ch >= '0' && ch <= '9' ? ch - '0' : ch >= 'a' && ch <= 'z' ? ch - 'a' + 10 : 36;
+        if (digit >= base || __builtin_mul_overflow(*value, base, value)
+            || __builtin_add_overflow(*value, is_negative ? -digit : digit, value)) return false;
+    }
+    return s.n > 0;
+}
+
+/* Reads a whole value as a number.  Returns false if it is none. */
+static bool read_number(struct call *c, struct value v, double *x) {
+    if (v.kind >= BOOLEAN && v.kind <= FLOAT) *x = value_number(c->r, v);
+    if (v.kind != STRING) return v.kind >= BOOLEAN && v.kind <= FLOAT;
+    if (!render_work(c->r, v.as.text.n)) return false;
+    struct text s = trimmed(v.as.text);
+    return s.n > 0 && decimal_read(s.data, s.n, x) == s.n;
+}
+
+/* int(value, default=0, base=10) */
 static struct value to_int(struct call *c) {
-    struct value v = c->args[0];
-    return value_int(v.kind == FLOAT ? integer_of(v.as.number) : value_integer(c->r, v));
+    struct value v = c->args[0], otherwise = call_argument(c, "default", 1), base = call_argument(c, "base", 2);
+    int64_t radix = base.kind == UNDEFINED ? 10 : value_integer(c->r, base), i;
+    double x;
+    if (radix != 0 && (radix < 2 || radix > 36)) return fail(c, "the base must be 0 or 2 to 36");
+    if (v.kind == INTEGER || v.kind == BOOLEAN) return value_int(value_integer(c->r, v));
+    if (v.kind == STRING && render_work(c->r, v.as.text.n) && read_integer(trimmed(v.as.text), radix, &i)) {
+        return value_int(i);
+    }
+    if (read_number(c, v, &x) && isfinite(x)) return value_int(integer_of(x));
+    return otherwise.kind == UNDEFINED ? value_int(0) : otherwise;
 }
 
+/* float(value, default=0.0) */
 static struct value to_float(struct call *c) {
-    struct value v = c->args[0];
-    return value_float(v.kind == FLOAT ? v.as.number : (double)value_integer(c->r, v));
+    struct value otherwise = call_argument(c, "default", 1);
+    double x;
+    if (read_number(c, c->args[0], &x)) return value_float(x);
+    return otherwise.kind == UNDEFINED ? value_float(0) : otherwise;
+}
+
+/* round(value, precision=0, method='common' or 'ceil' or 'floor') */
+static struct value round_number(struct call *c) {
+    struct value v = argument_of(c, 0, ANY_NUMBER | IS(BOOLEAN)), digits = call_argument(c, "precision", 1);
+    struct value method = call_argument(c, "method", 2);
+    int64_t n = digits.kind == UNDEFINED ? 0 : value_integer(c->r, digits);
+    bool up = method.kind == STRING && text_is_word(method.as.text, "ceil");
+    bool down = method.kind == STRING && text_is_word(method.as.text, "floor");
+    if (c->r->stop != STOP_NOT) return v;
+    if (n < -300 || n > 300) return fail(c, "the precision is not from -300 to 300");
+    double x = value_number(c->r, v), scale = pow(10, (double)n);
+    char text[700];
+    if (up || down) return value_float((up ? ceil(x * scale) : floor(x * scale)) / scale);
+    if (v.kind != FLOAT && n >= 0) return value_int(value_integer(c->r, v));
+    if (v.kind != FLOAT) return value_int(integer_of(nearbyint(x * scale) / scale));
+    if (n < 0) return value_float(nearbyint(x * scale) / scale);
+    snprintf(text, sizeof text, "%.*f", (int)n, x);   /* rounds the exact value, a tie to the even digit */
+    if (isfinite(x)) decimal_read(text, strlen(text), &x);
+    return value_float(x);
 }
 
 /* ---- strings ----------------------------------------------------------------------------------------------------- */
 
-static bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
-static bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
-static char to_upper(char c) { return (char)(is_lower(c) ? c - 'a' + 'A' : c); }
-static char to_lower(char c) { return (char)(is_upper(c) ? c - 'A' + 'a' : c); }
-
-/* Copies the string with other letters; only those of ASCII change.  begins_word: whether byte i begins a word. */
-static struct value change_case(struct call *c, bool (*begins_word)(struct text s, size_t i)) {
-    struct text s = c->args[0].as.text;
-    struct output out = {NULL, 0, 0};
-    output_add(c->r, &out, s);
-    for (size_t i = 0; i < out.n; i++) out.data[i] = begins_word(s, i) ? to_upper(s.data[i]) : to_lower(s.data[i]);
-    return value_output(&out);
+/* Whether a set of characters has one, or without a set whether it is white space. */
+static bool is_stripped(const struct text *set, struct text character) {
+    if (!set) return is_white(first_of(character).cp);
+    for (struct text rest = *set; rest.n > 0; rest = after(rest, first_of(rest).n)) {
+        if (text_is(before(rest, first_of(rest).n), character)) return true;
+    }
+    return false;
 }
-static bool always(struct text s, size_t i) { (void)s, (void)i; return true; }
-static bool never(struct text s, size_t i) { (void)s, (void)i; return false; }
-static bool at_start(struct text s, size_t i) { (void)s; return i == 0; }
-static bool after_space(struct text s, size_t i) { return i == 0 || is_space(s.data[i - 1]); }
-static struct value upper(struct call *c) { return change_case(c, always); }
-static struct value lower(struct call *c) { return change_case(c, never); }
-static struct value capitalize(struct call *c) { return change_case(c, at_start); }
-static struct value title(struct call *c) { return change_case(c, after_space); }
 
-/* Removes white space, or the bytes of the argument chars, at the ends. */
+/* The last character of a text that is not empty. */
+static struct text last_character(struct text s) {
+    size_t n = 1;
+    while (n < 4 && n < s.n && ((uint8_t)s.data[s.n - n] & 0xc0) == 0x80) n++;
+    struct text last = after(s, s.n - n);
+    return first_of(last).n == n ? last : after(s, s.n - 1);
+}
+
+/* Removes white space, or the characters of the argument chars, at the ends. */
 static struct value strip_ends(struct call *c, bool left, bool right) {
     struct value chars = call_argument(c, "chars", 1);
-    struct text s = c->args[0].as.text;
-    struct text set = chars.kind == UNDEFINED ? text_of(" \t\n\v\f\r") : value_text(c->r, chars);
-    if (!render_work(c->r, s.n)) return value_undefined();
-    while (left && s.n > 0 && set.n > 0 && memchr(set.data, s.data[0], set.n) && render_work(c->r, set.n / 8)) {
-        s.data++, s.n--;
+    struct text s = c->args[0].as.text, own = chars.kind == STRING ? chars.as.text : text_of("");
+    const struct text *set = chars.kind == STRING ? &own : NULL;
+    if (chars.kind > NONE && chars.kind != STRING) return fail(c, "the characters are not a string");
+    while (left && s.n > 0 && render_work(c->r, 1 + own.n / 8) && is_stripped(set, before(s, first_of(s).n))) {
+        s = after(s, first_of(s).n);
     }
-    while (right && s.n > 0 && set.n > 0 && memchr(set.data, s.data[s.n - 1], set.n) && render_work(c->r, set.n / 8)) {
-        s.n--;
+    while (right && s.n > 0 && render_work(c->r, 1 + own.n / 8) && is_stripped(set, last_character(s))) {
+        s.n -= last_character(s).n;
     }
     return value_string(s);
 }
@@ -183,44 +338,32 @@ static struct value strip(struct call *c) { return strip_ends(c, true, true); }
 static struct value lstrip(struct call *c) { return strip_ends(c, true, false); }
 static struct value rstrip(struct call *c) { return strip_ends(c, false, true); }
 
-static struct value starts_with(struct call *c) {
-    struct text s = c->args[0].as.text, part = text_argument(c, 1);
-    return value_bool(render_work(c->r, part.n) && part.n <= s.n && memcmp(s.data, part.data, part.n) == 0);
-}
-
-static struct value ends_with(struct call *c) {
-    struct text s = c->args[0].as.text, part = text_argument(c, 1);
-    return value_bool(render_work(c->r, part.n) && part.n <= s.n
-                      && memcmp(s.data + s.n - part.n, part.data, part.n) == 0);
-}
-
-/* What a text is split at, by default a space. */
-static struct text separator(struct call *c) {
-    struct text text = c->n > 1 ? value_text(c->r, c->args[1]) : text_of(" ");
-    if (text.n == 0) fail(c, "the separator is empty");
-    return text;
-}
-
-/* How often a text is split at most; -1: there is no limit. */
-static int64_t split_limit(struct call *c) {
-    int64_t limit = c->n > 2 ? value_integer(c->r, c->args[2]) : -1;
-    return limit < 0 ? -1 : limit;   /* INT64_MIN must not be decremented */
-}
-
-static struct value split(struct call *c) {
-    if (!count(c, 1, 3)) return value_undefined();
-    struct text s = c->args[0].as.text, by = separator(c);
-    int64_t n_left = split_limit(c);
-    struct value result = value_empty(c->r, LIST);
-    while (c->r->stop == STOP_NOT) {
-        size_t at = n_left-- != 0 ? text_find(c->r, s, by) : SIZE_MAX;
-        if (c->r->stop != STOP_NOT) break;
-        list_add(c->r, result.as.list, value_string(at == SIZE_MAX ? s : text_part(s, 0, at)));
-        if (at == SIZE_MAX) break;
-        s = text_part(s, at + by.n, s.n - at - by.n);
+static bool has_affix(struct call *c, struct text s, struct value affix, bool at_end) {
+    bool found = false;
+    for (size_t i = 0; affix.kind == TUPLE && i < affix.as.list->n && !found && c->r->stop == STOP_NOT; i++) {
+        found = affix.as.list->items[i].kind == STRING && has_affix(c, s, affix.as.list->items[i], at_end);
     }
-    return result;
+    if (affix.kind == TUPLE) return found;
+    struct text part = affix.as.text;
+    if (!render_work(c->r, part.n) || part.n > s.n) return false;
+    return part.n == 0 || memcmp(s.data + (at_end ? s.n - part.n : 0), part.data, part.n) == 0;
 }
+
+/* startswith and endswith: with a string, or one of a tuple. */
+static struct value affix_test(struct call *c, bool at_end) {
+    struct value affix = argument_of(c, 1, IS(STRING) | IS(TUPLE));
+    return value_bool(c->r->stop == STOP_NOT && has_affix(c, c->args[0].as.text, affix, at_end));
+}
+static struct value starts_with(struct call *c) { return affix_test(c, false); }
+static struct value ends_with(struct call *c) { return affix_test(c, true); }
+
+static struct value remove_affix(struct call *c, bool at_end) {
+    struct text s = c->args[0].as.text, part = text_argument(c, 1);
+    if (c->r->stop != STOP_NOT || !has_affix(c, s, c->args[1], at_end)) return value_string(s);
+    return value_string(at_end ? before(s, s.n - part.n) : after(s, part.n));
+}
+static struct value remove_prefix(struct call *c) { return remove_affix(c, false); }
+static struct value remove_suffix(struct call *c) { return remove_affix(c, true); }
 
 static void reverse_items(struct list *list) {
     for (size_t i = 0; i < list->n / 2; i++) {
@@ -230,110 +373,277 @@ static void reverse_items(struct list *list) {
     }
 }
 
-static struct value rsplit(struct call *c) {
-    if (!count(c, 1, 3)) return value_undefined();
-    struct text s = c->args[0].as.text, by = separator(c);
-    int64_t n_left = split_limit(c);
-    struct value result = value_empty(c->r, LIST);
-    for (size_t end = s.n; c->r->stop == STOP_NOT && n_left != 0 && end >= by.n;) {
-        size_t at = end - by.n;
-        if (!render_work(c->r, 1 + by.n / 8) || memcmp(s.data + at, by.data, by.n) != 0) {
-            end--;
-            continue;
-        }
-        list_add(c->r, result.as.list, value_string(text_part(s, end, s.n - end)));
-        s.n = end = at;
-        n_left--;
+/* The place of the last occurrence of a text in another, or SIZE_MAX. */
+static size_t find_last(struct render *r, struct text s, struct text needle) {
+    for (size_t at = s.n + 1; at-- > needle.n;) {
+        if (!render_work(r, 1 + needle.n / 8)) break;
+        if (needle.n == 0 || memcmp(s.data + at - needle.n, needle.data, needle.n) == 0) return at - needle.n;
     }
+    return SIZE_MAX;
+}
+
+/* Removes the white space, or what is not white space, at an end of a text. */
+static struct text skipped(struct call *c, struct text s, bool from_end, bool white) {
+    while (s.n > 0 && render_work(c->r, 1)) {
+        struct text character = from_end ? last_character(s) : before(s, first_of(s).n);
+        if (is_white(first_of(character).cp) != white) break;
+        s = from_end ? before(s, s.n - character.n) : after(s, character.n);
+    }
+    return s;
+}
+
+/* Splits at white space.  n_left: how often at most; negative: there is no limit. */
+static void split_words(struct call *c, struct list *parts, struct text s, int64_t n_left, bool from_end) {
+    for (s = skipped(c, s, from_end, true); s.n > 0 && c->r->stop == STOP_NOT;) {
+        bool is_last = n_left-- == 0;
+        struct text rest = is_last ? before(s, 0) : skipped(c, s, from_end, false);
+        list_add(c->r, parts, value_string(is_last || !from_end ? before(s, s.n - rest.n) : after(s, rest.n)));
+        s = skipped(c, rest, from_end, true);
+    }
+}
+
+/* split and rsplit(sep=none, maxsplit=-1) */
+static struct value split_text(struct call *c, bool from_end) {
+    struct value sep = call_argument(c, "sep", 1), most = call_argument(c, "maxsplit", 2);
+    struct text s = c->args[0].as.text;
+    int64_t n_left = most.kind == UNDEFINED ? -1 : value_integer(c->r, most);
+    struct value result = value_empty(c->r, LIST);
+    if (n_left < 0) n_left = -1;   /* INT64_MIN must not be decremented */
+    if (sep.kind > NONE && (sep.kind != STRING || sep.as.text.n == 0)) return fail(c, "the separator is not a text");
     if (c->r->stop != STOP_NOT) return result;
-    list_add(c->r, result.as.list, value_string(s));
-    reverse_items(result.as.list);
+    if (sep.kind <= NONE) split_words(c, result.as.list, s, n_left, from_end);
+    while (sep.kind == STRING && c->r->stop == STOP_NOT) {
+        struct text by = sep.as.text;
+        size_t at = n_left-- == 0 ? SIZE_MAX : from_end ? find_last(c->r, s, by) : text_find(c->r, s, by);
+        if (c->r->stop != STOP_NOT) break;
+        bool is_last = at == SIZE_MAX;
+        list_add(c->r, result.as.list, value_string(is_last ? s : from_end ? after(s, at + by.n) : before(s, at)));
+        if (is_last) break;
+        s = from_end ? before(s, at) : after(s, at + by.n);
+    }
+    if (from_end && c->r->stop == STOP_NOT) reverse_items(result.as.list);
+    return result;
+}
+static struct value split(struct call *c) { return split_text(c, false); }
+static struct value rsplit(struct call *c) { return split_text(c, true); }
+
+/* partition and rpartition: what is before, the separator, and what is behind it. */
+static struct value partition_text(struct call *c, bool from_end) {
+    struct text s = c->args[0].as.text, by = text_argument(c, 1), none = text_of("");
+    struct value result = value_empty(c->r, TUPLE);
+    if (c->r->stop == STOP_NOT && by.n == 0) return fail(c, "the separator is empty");
+    size_t at = c->r->stop != STOP_NOT ? SIZE_MAX : from_end ? find_last(c->r, s, by) : text_find(c->r, s, by);
+    if (c->r->stop != STOP_NOT) return result;
+    bool found = at != SIZE_MAX;
+    list_add(c->r, result.as.list, value_string(found ? before(s, at) : from_end ? none : s));
+    list_add(c->r, result.as.list, value_string(found ? by : none));
+    list_add(c->r, result.as.list, value_string(found ? after(s, at + by.n) : from_end ? s : none));
+    return result;
+}
+static struct value partition(struct call *c) { return partition_text(c, false); }
+static struct value rpartition(struct call *c) { return partition_text(c, true); }
+
+/* splitlines(keepends=false) */
+static struct value split_lines(struct call *c) {
+    struct value result = value_empty(c->r, LIST);
+    bool keeps = flag_argument(c, "keepends", 1);
+    for (struct text s = c->args[0].as.text; s.n > 0 && c->r->stop == STOP_NOT;) {
+        size_t end = 0;
+        while (end < s.n && s.data[end] != '\n' && s.data[end] != '\r' && render_work(c->r, 1)) end++;
+        size_t next = end + (end < s.n) + (s.n - end > 1 && s.data[end] == '\r' && s.data[end + 1] == '\n');
+        if (c->r->stop == STOP_NOT) list_add(c->r, result.as.list, value_string(before(s, keeps ? next : end)));
+        s = after(s, next);
+    }
     return result;
 }
 
+/* find, rfind and index: places in characters. */
+static struct value place_of(struct call *c, bool from_end, bool must_be) {
+    struct text s = c->args[0].as.text, part = text_argument(c, 1);
+    if (c->r->stop != STOP_NOT) return value_undefined();
+    size_t at = from_end ? find_last(c->r, s, part) : text_find(c->r, s, part);
+    if (at == SIZE_MAX && must_be) return fail(c, "the text is not there");
+    return value_int(at == SIZE_MAX ? -1 : (int64_t)text_length(c->r, before(s, at)));
+}
+static struct value find(struct call *c) { return place_of(c, false, false); }
+static struct value rfind(struct call *c) { return place_of(c, true, false); }
+static struct value index_of_text(struct call *c) { return place_of(c, false, true); }
+
+static struct value count_text(struct call *c) {
+    struct text s = c->args[0].as.text, part = text_argument(c, 1);
+    int64_t n = part.n == 0 ? (int64_t)text_length(c->r, s) + 1 : 0;
+    while (part.n > 0 && c->r->stop == STOP_NOT) {
+        size_t at = text_find(c->r, s, part);
+        if (at == SIZE_MAX) break;
+        n++;
+        s = after(s, at + part.n);
+    }
+    return value_int(n);
+}
+
+/* replace(old, new, count=-1) */
 static struct value replace(struct call *c) {
     struct text s = c->args[0].as.text, old = text_argument(c, 1), by = text_argument(c, 2);
-    if (c->n > 3 && value_integer(c->r, argument_of(c, 3, IS(INTEGER))) > 0) return fail(c, "count is not supported");
+    struct value most = call_argument(c, "count", 3);
+    int64_t n_left = most.kind <= NONE ? -1 : value_integer(c->r, most);
     struct output out = {NULL, 0, 0};
-    if (old.n == 0) output_add(c->r, &out, by);
-    while (c->r->stop == STOP_NOT) {
-        size_t at = old.n > 0 ? text_find(c->r, s, old) : s.n > 0 ? 1 : SIZE_MAX;
+    if (n_left < 0) n_left = -1;
+    for (bool is_first = true; c->r->stop == STOP_NOT && n_left-- != 0; is_first = false) {
+        size_t at = old.n > 0 ? text_find(c->r, s, old) : is_first ? 0 : s.n > 0 ? first_of(s).n : SIZE_MAX;
         if (at == SIZE_MAX) break;
-        output_add(c->r, &out, text_part(s, 0, at));
+        output_add(c->r, &out, before(s, at));
         output_add(c->r, &out, by);
-        s = text_part(s, at + old.n, s.n - at - old.n);
+        s = after(s, at + old.n);
     }
     output_add(c->r, &out, s);
     return value_output(&out);
 }
 
-/* format: replaces each {} by the next argument. */
-static struct value format(struct call *c) {
+/* The method format: replaces each {}, {2} or {name} by an argument. */
+static struct value format_method(struct call *c) {
     struct text s = c->args[0].as.text;
     struct output out = {NULL, 0, 0};
-    size_t n_used = 1;
-    for (size_t i = 0; i < s.n && c->r->stop == STOP_NOT; i++) {
-        if (s.data[i] != '{') {
+    for (size_t i = 0, n_used = 1; i < s.n && c->r->stop == STOP_NOT; i++) {
+        bool is_double = i + 1 < s.n && s.data[i] == s.data[i + 1];
+        if ((s.data[i] != '{' && s.data[i] != '}') || is_double) {
             output_add(c->r, &out, text_part(s, i, 1));
-        } else if (i + 1 == s.n || s.data[i + 1] != '}') {
-            return fail(c, "only {} is supported in the string");
+            i += is_double && (s.data[i] == '{' || s.data[i] == '}');
+            continue;
+        }
+        const char *end = memchr(s.data + i, '}', s.n - i);
+        struct text name = after(s, i + 1);
+        if (s.data[i] == '}' || !end) return fail(c, "a bracket in the string is not closed");
+        name.n = (size_t)(end - name.data);
+        int64_t place;
+        struct value v = value_undefined();
+        if (name.n == 0) v = argument(c, n_used++);
+        else if (read_integer(name, 10, &place) && place >= 0) v = argument(c, (size_t)place + 1);
+        for (size_t k = 1; k < c->n && v.kind == UNDEFINED; k++) {
+            bool is_it = c->args[k].kind == NAMED && text_is(c->args[k].as.named->name, name);
+            if (is_it) v = c->args[k].as.named->value;
+        }
+        if (v.kind == UNDEFINED && name.n > 0) return fail(c, "only {}, {1} and {name} are supported in the string");
+        value_write(c->r, &out, v);
+        i = (size_t)(end - s.data);
+    }
+    return value_output(&out);
+}
+
+/* Writes a text by a part of a pattern, such as %-5.2s: of at least 5 and at most 2 characters. */
+static void format_text(struct render *r, struct output *out, const char *pattern, struct text s) {
+    bool is_left = strchr(pattern, '-') != NULL;
+    const char *at = pattern + 1 + strspn(pattern + 1, "-+ #0"), *point = strchr(pattern, '.');
+    uint32_t width = decimal_read_u32(&at), most = UINT32_MAX;
+    if (point) point++, most = decimal_read_u32(&point);
+    if (most < UINT32_MAX) s.n = text_prefix(r, s, most);
+    size_t n = width > 0 ? text_length(r, s) : 0;
+    if (is_left) output_add(r, out, s);
+    for (; n < width && r->stop == STOP_NOT; n++) output_put(r, out, " ", 1);
+    if (!is_left) output_add(r, out, s);
+}
+
+/* Writes a number by a part of a pattern, such as %5.2f. */
+static void format_number(struct render *r, struct output *out, const char *pattern, char letter, struct value v) {
+    char text[512], own[40];
+    bool is_integer = strchr("diouxX", letter) != NULL;
+    if (v.kind < BOOLEAN || v.kind > FLOAT) {
+        render_fail(r, "%s: expected a number, found a value of the kind %s", pattern, kind_name(v.kind));
+        return;
+    }
+    snprintf(own, sizeof own, "%.*s%s%c", (int)strlen(pattern) - 1, pattern, is_integer ? "ll" : "",
+             letter == 'u' || letter == 'i' ? 'd' : letter);
+    int n = is_integer ? snprintf(text, sizeof text, own, (long long)value_integer(r, v))
+                       : snprintf(text, sizeof text, own, value_number(r, v));
+    if (n < 0 || (size_t)n >= sizeof text) render_fail(r, "%s: the text is too long", pattern);
+    else output_put(r, out, text, (size_t)n);
+}
+
+struct value builtin_format(struct render *r, struct text pattern, struct value values) {
+    struct output out = {NULL, 0, 0};
+    size_t n_used = 0, n_value = values.kind == TUPLE ? values.as.list->n : 1;
+    for (size_t i = 0; i < pattern.n && r->stop == STOP_NOT; i++) {
+        size_t begin = i;
+        if (pattern.data[i] != '%') {
+            output_add(r, &out, text_part(pattern, i, 1));
+            continue;
+        }
+        for (i++; i < pattern.n && pattern.data[i] && strchr("-+ #0123456789.", pattern.data[i]); i++) continue;
+        char letter = i < pattern.n ? pattern.data[i] : 0, part[32];
+        if (letter == '%') {
+            output_put(r, &out, "%", 1);
+        } else if (!letter || !strchr("sdiouxXfFeEgG", letter) || i - begin + 1 >= sizeof part) {
+            render_fail(r, "%%: the pattern is not supported");
+        } else if (n_used == n_value) {
+            render_fail(r, "%%: there are fewer values than places");
         } else {
-            value_write(c->r, &out, argument(c, n_used++));
-            i++;
+            memcpy(part, pattern.data + begin, i - begin + 1);
+            part[i - begin + 1] = 0;
+            struct value v = values.kind == TUPLE ? values.as.list->items[n_used] : values;
+            if (letter == 's') format_text(r, &out, part, value_text(r, v));
+            else format_number(r, &out, part, letter, v);
+            n_used++;
         }
     }
     return value_output(&out);
 }
 
-/* Reads an integer of 32 bits at the start of a string, after white space, as std::stoi does.  Returns false if there
- * is none. */
-static bool read_integer(struct text s, int64_t base, int64_t *value) {
-    size_t i = 0, n_digit = 0;
-    while (i < s.n && is_space(s.data[i])) i++;
-    bool is_negative = i < s.n && s.data[i] == '-';
-    if (i < s.n && (s.data[i] == '-' || s.data[i] == '+')) i++;
-    if ((base == 0 || base == 16) && s.n - i > 2 && s.data[i] == '0' && to_lower(s.data[i + 1]) == 'x') {
-        i += 2;
-        base = 16;
-    }
-    if (base == 0) base = i < s.n && s.data[i] == '0' ? 8 : 10;
-    *value = 0;
-    for (; i < s.n; i++, n_digit++) {
-        char ch = to_lower(s.data[i]);
-        int digit = ch >= '0' && ch <= '9' ? ch - '0' : is_lower(ch) ? ch - 'a' + 10 : 36;
-        if (digit >= base) break;
-        *value = *value * base + digit;
-        if (*value > (int64_t)INT32_MAX + is_negative) return false;
-    }
-    if (is_negative) *value = -*value;
-    return n_digit > 0;
+/* The filter format: as the operator %. */
+static struct value format_filter(struct call *c) {
+    struct value values = value_empty(c->r, TUPLE);
+    for (size_t i = 1; i < c->n && c->r->stop == STOP_NOT; i++) list_add(c->r, values.as.list, c->args[i]);
+    return c->r->stop == STOP_NOT ? builtin_format(c->r, c->args[0].as.text, values) : values;
 }
 
-static struct value string_to_int(struct call *c) {
-    struct value otherwise = call_argument(c, "default", 1), base = call_argument(c, "base", 2);
-    int64_t radix = base.kind == UNDEFINED ? 10 : value_integer(c->r, base), i;
-    if (radix != 0 && (radix < 2 || radix > 36)) return fail(c, "the base must be 0 or 2 to 36");
-    if (!render_work(c->r, c->args[0].as.text.n)) return value_undefined();
-    if (read_integer(c->args[0].as.text, radix, &i)) return value_int(i);
-    return value_int(otherwise.kind == UNDEFINED ? 0 : value_integer(c->r, otherwise));
-}
-
-static struct value string_to_float(struct call *c) {
-    struct value otherwise = call_argument(c, "default", 1);
+/* Whether a text is not empty and has only characters of a kind. */
+static struct value all_are(struct call *c, bool (*is_one)(uint32_t cp)) {
     struct text s = c->args[0].as.text;
-    double x;
-    if (!render_work(c->r, s.n)) return value_undefined();
-    while (s.n > 0 && is_space(s.data[0])) s.data++, s.n--;
-    if (decimal_read(s.data, s.n, &x) > 0) return value_float(x);
-    return value_float(otherwise.kind == UNDEFINED ? 0 : value_number(c->r, otherwise));
+    bool all = s.n > 0 && render_work(c->r, s.n);
+    for (; all && s.n > 0; s = after(s, first_of(s).n)) all = is_one(first_of(s).cp);
+    return value_bool(all);
 }
+static struct value all_letters(struct call *c) { return all_are(c, is_letter); }
+static struct value all_digits(struct call *c) { return all_are(c, is_digit); }
+static struct value all_decimals(struct call *c) { return all_are(c, is_decimal); }
+static struct value all_letters_or_digits(struct call *c) { return all_are(c, is_letter_or_digit); }
+static struct value all_white(struct call *c) { return all_are(c, is_white); }
 
-/* indent(text, width=4, first=false, blank=false): puts spaces before the lines. */
+/* Whether a text has letters with a case, and all of them have this one. */
+static bool has_case(struct render *r, struct text s, bool is_upper) {
+    bool has = false;
+    for (; s.n > 0 && r->stop == STOP_NOT; s = after(s, first_of(s).n)) {
+        uint32_t cp = first_of(s).cp;
+        bool upper = unicode_lower(cp) != cp, cased = upper || upper_of(r, cp) != cp;
+        if (cased && upper != is_upper) return false;
+        has = has || cased;
+    }
+    return has;
+}
+static struct value all_upper(struct call *c) { return value_bool(has_case(c->r, c->args[0].as.text, true)); }
+static struct value all_lower(struct call *c) { return value_bool(has_case(c->r, c->args[0].as.text, false)); }
+
+/* ljust, rjust and zfill(width, fillchar=' ') */
+static struct value fill(struct call *c, bool left, const char *otherwise) {
+    struct text s = c->args[0].as.text;
+    struct value filler = call_argument(c, "fillchar", 2);
+    struct text by = filler.kind == STRING ? filler.as.text : text_of(otherwise);
+    int64_t n = value_integer(c->r, argument(c, 1)) - (int64_t)text_length(c->r, s);
+    struct output out = {NULL, 0, 0};
+    bool has_sign = otherwise[0] == '0' && s.n > 0 && (s.data[0] == '-' || s.data[0] == '+');
+    if (has_sign) output_add(c->r, &out, before(s, 1));
+    if (has_sign) s = after(s, 1);
+    if (!left) output_add(c->r, &out, s);
+    for (; n > 0 && c->r->stop == STOP_NOT; n--) output_add(c->r, &out, by);
+    if (left) output_add(c->r, &out, s);
+    return value_output(&out);
+}
+static struct value ljust(struct call *c) { return fill(c, false, " "); }
+static struct value rjust(struct call *c) { return fill(c, true, " "); }
+static struct value zfill(struct call *c) { return fill(c, true, "0"); }
+
+/* indent(text, width=4, first=false, blank=false): puts spaces, or the text that width is, before the lines. */
 static struct value indent(struct call *c) {
-    if (!count(c, 1, 4)) return value_undefined();
     struct value width = call_argument(c, "width", 1);
-    bool first = value_truth(c->r, call_argument(c, "first", 2));
-    bool blank = value_truth(c->r, call_argument(c, "blank", 3));
+    bool first = flag_argument(c, "first", 2), blank = flag_argument(c, "blank", 3);
     struct text s = c->args[0].as.text, margin = width.kind == STRING ? width.as.text : text_of("    ");
     if (width.kind == INTEGER) {
         if (width.as.integer < 0) return fail(c, "the width is negative");
@@ -342,32 +652,67 @@ static struct value indent(struct call *c) {
         margin = (struct text){memset(spaces, ' ', (size_t)width.as.integer), (size_t)width.as.integer, 0};
     }
     struct output out = {NULL, 0, 0};
-    for (size_t at = 0, end; at < s.n && c->r->stop == STOP_NOT; at = end + 1) {
-        const char *newline = memchr(s.data + at, '\n', s.n - at);
-        end = newline ? (size_t)(newline - s.data) : s.n;
-        if (out.n > 0) output_put(c->r, &out, "\n", 1);
-        /* As in llama.cpp, empty lines at the start are dropped, and the one after them counts as the first. */
-        if (out.n == 0 ? first : end > at || blank) output_add(c->r, &out, margin);
-        output_add(c->r, &out, text_part(s, at, end - at));
-    }
-    if (s.n > 0 && s.data[s.n - 1] == '\n') {
-        output_put(c->r, &out, "\n", 1);
-        if (blank) output_add(c->r, &out, margin);
+    for (bool is_first = true; c->r->stop == STOP_NOT; is_first = false) {
+        const char *newline = s.n > 0 ? memchr(s.data, '\n', s.n) : NULL;
+        size_t n = newline ? (size_t)(newline - s.data) : s.n;
+        if (is_first ? first : n > 0 || blank) output_add(c->r, &out, margin);
+        output_add(c->r, &out, before(s, n + (newline != NULL)));
+        if (!newline) break;
+        s = after(s, n + 1);
     }
     return value_output(&out);
 }
 
+/* Escapes what has a meaning in HTML. */
+static struct value escape(struct call *c) {
+    static const char *const names[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+    struct text s = c->args[0].as.text;
+    struct output out = {NULL, 0, 0};
+    for (size_t i = 0; i < s.n && c->r->stop == STOP_NOT; i++) {
+        const char *found = s.data[i] ? strchr("&<>'\"", s.data[i]) : NULL;
+        if (found) output_word(c->r, &out, names[found - (const char *)strchr("&<>'\"", '&')]);
+        else output_add(c->r, &out, text_part(s, i, 1));
+    }
+    return value_output(&out);
+}
+
+static struct value word_count(struct call *c) {
+    int64_t n = 0;
+    bool inside = false;
+    for (struct text s = c->args[0].as.text; s.n > 0 && render_work(c->r, 1); s = after(s, first_of(s).n)) {
+        bool is_word = is_letter_or_digit(first_of(s).cp) || first_of(s).cp == '_';
+        n += is_word && !inside;
+        inside = is_word;
+    }
+    return value_int(n);
+}
+
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
-/* A copy of the list, of its kind or of another. */
-static struct value copy_list(struct call *c, enum kind kind) {
-    struct value copy = value_empty(c->r, kind);
+struct value builtin_items(struct render *r, struct value v) {
+    if (is_list(v)) return v;
+    struct value list = value_empty(r, LIST);
+    if (v.kind != STRING && v.kind != OBJECT && v.kind != UNDEFINED) {
+        render_fail(r, "expected a list or an object, found a value of the kind %s", kind_name(v.kind));
+    }
+    for (struct text s = v.as.text; v.kind == STRING && s.n > 0 && r->stop == STOP_NOT;) {
+        size_t n = first_of(s).n;
+        list_add(r, list.as.list, value_string(before(s, n)));
+        s = after(s, n);
+    }
+    for (size_t i = 0; v.kind == OBJECT && i < v.as.object->n && r->stop == STOP_NOT; i++) {
+        list_add(r, list.as.list, v.as.object->members[i].key);
+    }
+    return list;
+}
+
+/* A copy of the list, as a list. */
+static struct value to_list(struct call *c) {
+    struct value copy = value_empty(c->r, LIST);
     const struct list *list = c->args[0].as.list;
     for (size_t i = 0; i < list->n && c->r->stop == STOP_NOT; i++) list_add(c->r, copy.as.list, list->items[i]);
     return copy;
 }
-
-static struct value to_list(struct call *c) { return copy_list(c, LIST); }
 
 static struct value first(struct call *c) {
     const struct list *list = c->args[0].as.list;
@@ -379,70 +724,114 @@ static struct value last(struct call *c) {
     return list->n > 0 ? list->items[list->n - 1] : value_undefined();
 }
 
-/* Returns the item or the member of v that an attribute names, or undefined. */
-static struct value attribute_of(struct call *c, struct value v, struct value attribute) {
-    if (attribute.kind == INTEGER && is_list(v)) {
-        int64_t i = attribute.as.integer, n = (int64_t)v.as.list->n;
-        if (i < 0) i += n;
-        return i >= 0 && i < n ? v.as.list->items[i] : value_undefined();
-    }
-    bool is_member = attribute.kind == STRING && v.kind == OBJECT;
-    struct value *found = is_member ? object_find(c->r, v.as.object, attribute) : NULL;
-    return found ? *found : value_undefined();
+static struct value reverse(struct call *c) {
+    struct value copy = to_list(c);
+    if (c->r->stop == STOP_NOT) reverse_items(copy.as.list);
+    return copy;
 }
 
-/* selectattr(list, attribute), selectattr(list, attribute, test, value) and, as llama.cpp has it, select(list, test,
- * value): the items that pass, or do not pass. */
-static struct value select_items(struct call *c, bool passing) {
-    if (!count(c, 2, 4)) return value_undefined();
-    struct value attribute = argument_of(c, 1, IS(STRING)), result = value_empty(c->r, LIST);
-    if (c->n == 4) argument_of(c, 2, IS(STRING));
+/* Strings reversed are strings. */
+static struct value reverse_any(struct call *c) {
+    struct text s = c->args[0].as.text;
+    struct output out = {NULL, 0, 0};
+    struct value list = c->args[0].kind == STRING ? value_undefined() : builtin_items(c->r, c->args[0]);
+    struct call of_list = {c->r, c->name, &list, 1};
+    if (c->r->stop != STOP_NOT || c->args[0].kind != STRING) return c->r->stop == STOP_NOT ? reverse(&of_list) : list;
+    while (s.n > 0 && c->r->stop == STOP_NOT) {
+        struct text character = last_character(s);
+        output_add(c->r, &out, character);
+        s.n -= character.n;
+    }
+    return value_output(&out);
+}
+
+/* Returns what a path of members and places leads to, such as "a.b" or 0, or undefined. */
+static struct value attribute_of(struct call *c, struct value v, struct value path) {
+    struct text rest = path.kind == STRING ? path.as.text : text_of("");
+    for (bool is_last = false; !is_last && c->r->stop == STOP_NOT && render_work(c->r, rest.n + 1);) {
+        const char *point = rest.n > 0 ? memchr(rest.data, '.', rest.n) : NULL;
+        struct value key = path;
+        int64_t i = 0;
+        is_last = !point;
+        if (path.kind == STRING) key = value_string(before(rest, point ? (size_t)(point - rest.data) : rest.n));
+        if (path.kind == STRING && read_integer(key.as.text, 10, &i) && is_decimal((uint8_t)key.as.text.data[0])) {
+            key = value_int(i);
+        }
+        struct value *found = v.kind == OBJECT ? object_find(c->r, v.as.object, key) : NULL;
+        if (key.kind == INTEGER && is_list(v)) {
+            i = key.as.integer < 0 ? key.as.integer + (int64_t)v.as.list->n : key.as.integer;
+            if (i >= 0 && i < (int64_t)v.as.list->n) found = &v.as.list->items[i];
+        }
+        v = found ? *found : value_undefined();
+        if (point) rest = after(rest, (size_t)(point - rest.data) + 1);
+    }
+    return v;
+}
+
+/* select(list, test=none, arguments) and, of_attribute, selectattr(list, attribute, test=none, arguments): the items
+ * that pass, or do not pass. */
+static struct value select_items(struct call *c, bool of_attribute, bool passing) {
+    struct value result = value_empty(c->r, LIST);
+    size_t i_test = 1 + of_attribute;
+    struct value path = of_attribute ? argument_of(c, 1, IS(STRING) | IS(INTEGER)) : value_undefined();
+    if (c->n > i_test) argument_of(c, i_test, IS(STRING));
     struct list *list = c->args[0].as.list;
     list->is_read = true;
+    size_t n = c->n > i_test ? c->n - i_test : 1;   /* of the values that the test compares */
+    struct value *values = render_alloc(c->r, (uint64_t)n * sizeof *values);
+    for (size_t i = 1; values && i < n; i++) values[i] = c->args[i_test + i];
     for (size_t i = 0; i < list->n && render_work(c->r, 32) && c->r->stop == STOP_NOT; i++) {
-        struct value item = list->items[i], tested = item;
-        if (c->n != 3 && item.kind != OBJECT) return fail(c, "an item is not an object");
-        if (c->n != 3) tested = attribute_of(c, item, attribute);
-        struct value test = c->n == 3 ? attribute : c->n == 4 ? c->args[2] : value_undefined();
-        bool passes = c->n == 2 ? value_truth(c->r, tested)
-                      : builtin_test(c->r, test.as.text, (struct value[]){tested, c->args[c->n - 1]}, 2);
-        if (passes == passing && c->r->stop == STOP_NOT) list_add(c->r, result.as.list, item);
+        struct value tested = of_attribute ? attribute_of(c, list->items[i], path) : list->items[i];
+        values[0] = tested;
+        bool passes = c->n > i_test ? builtin_test(c->r, c->args[i_test].as.text, values, n) : value_truth(tested);
+        if (passes == passing && c->r->stop == STOP_NOT) list_add(c->r, result.as.list, list->items[i]);
     }
     return result;
 }
-static struct value select_true(struct call *c) { return select_items(c, true); }
-static struct value select_false(struct call *c) { return select_items(c, false); }
+static struct value select_true(struct call *c) { return select_items(c, false, true); }
+static struct value select_false(struct call *c) { return select_items(c, false, false); }
+static struct value selectattr_true(struct call *c) { return select_items(c, true, true); }
+static struct value selectattr_false(struct call *c) { return select_items(c, true, false); }
 
 /* join(list, d='', attribute=none) */
 static struct value join(struct call *c) {
-    if (!count(c, 1, 3)) return value_undefined();
     struct value by = call_argument(c, "d", 1), attribute = call_argument(c, "attribute", 2);
-    struct text between = by.kind == UNDEFINED ? text_of("") : value_text(c->r, by);
+    struct text between = value_text(c->r, by);
     struct output out = {NULL, 0, 0};
     const struct list *list = c->args[0].as.list;
     for (size_t i = 0; i < list->n && c->r->stop == STOP_NOT; i++) {
-        struct value item = list->items[i];
-        bool has = (attribute.kind == INTEGER && is_list(item)) || (attribute.kind == STRING && item.kind == OBJECT);
-        if (has) item = attribute_of(c, item, attribute);
-        if (item.kind != STRING && !is_number(item)) return fail(c, "an item is neither a string nor a number");
+        struct value item = attribute.kind > NONE ? attribute_of(c, list->items[i], attribute) : list->items[i];
         if (i > 0) output_add(c->r, &out, between);
         value_write(c->r, &out, item);
     }
     return value_output(&out);
 }
 
-/* map(list, attribute=..., default=...) */
+/* The method join of a separator. */
+static struct value join_method(struct call *c) {
+    struct value list = builtin_items(c->r, argument(c, 1)), args[2] = {list, c->args[0]};
+    for (size_t i = 0; c->r->stop == STOP_NOT && i < list.as.list->n; i++) {
+        if (list.as.list->items[i].kind != STRING) return fail(c, "an item is not a string");
+    }
+    struct call by = {c->r, c->name, args, 2};
+    return c->r->stop == STOP_NOT ? join(&by) : list;
+}
+
+/* map(list, filter, arguments) or map(list, attribute=..., default=...) */
 static struct value map(struct call *c) {
-    argument(c, 1);
-    if (c->r->stop != STOP_NOT) return value_undefined();
-    if (c->args[1].kind != NAMED) return fail(c, "only map(attribute=...) is supported");
-    struct value attribute = call_argument(c, "attribute", 1), otherwise = call_argument(c, "default", SIZE_MAX);
-    if (attribute.kind != STRING && attribute.kind != INTEGER) return fail(c, "attribute is no string and no integer");
-    struct value result = value_empty(c->r, c->args[0].kind);
+    struct value result = value_empty(c->r, LIST), path = call_argument(c, "attribute", SIZE_MAX);
+    struct value otherwise = call_argument(c, "default", SIZE_MAX);
+    bool by_filter = path.kind == UNDEFINED;
+    struct text name = by_filter ? text_argument(c, 1) : text_of("");
     const struct list *list = c->args[0].as.list;
     for (size_t i = 0; i < list->n && c->r->stop == STOP_NOT; i++) {
-        struct value item = attribute_of(c, list->items[i], attribute);
-        list_add(c->r, result.as.list, item.kind == UNDEFINED ? otherwise : item);
+        size_t n = by_filter ? c->n - 1 : 0;
+        struct value *args = by_filter ? render_alloc(c->r, (uint64_t)n * sizeof *args) : NULL;
+        if (args) memcpy(args, c->args + 1, n * sizeof *args);
+        if (args) args[0] = list->items[i];
+        if (c->r->stop != STOP_NOT) break;
+        struct value item = args ? builtin_filter(c->r, name, args, n) : attribute_of(c, list->items[i], path);
+        list_add(c->r, result.as.list, !by_filter && item.kind == UNDEFINED ? otherwise : item);
     }
     return result;
 }
@@ -451,7 +840,7 @@ static struct value append(struct call *c) {
     struct value item = argument(c, 1);
     if (c->args[0].kind == TUPLE) return fail(c, "a tuple cannot change");
     list_add(c->r, c->args[0].as.list, item);
-    return c->args[0];
+    return (struct value){.kind = NONE};
 }
 
 static struct value pop(struct call *c) {
@@ -467,23 +856,21 @@ static struct value pop(struct call *c) {
     return item;
 }
 
-static struct value reverse(struct call *c) {
-    struct value copy = copy_list(c, c->args[0].kind);
-    if (c->r->stop == STOP_NOT) reverse_items(copy.as.list);
-    return copy;
+static struct value index_of_item(struct call *c) {
+    struct value item = argument(c, 1);
+    const struct list *list = c->args[0].as.list;
+    for (size_t i = 0; i < list->n && c->r->stop == STOP_NOT; i++) {
+        if (value_equal(c->r, list->items[i], item)) return value_int((int64_t)i);
+    }
+    return fail(c, "there is no such item");
 }
 
-/* Returns whether a comes before b.  Values of kinds that cannot be compared have no order. */
-static bool precedes(struct render *r, struct value a, struct value b) {
-    if (is_number(a) && is_number(b)) return value_number(r, a) < value_number(r, b);
-    if ((a.kind == STRING || is_number(a)) && (b.kind == STRING || is_number(b))) {
-        struct text s = value_text(r, a), t = value_text(r, b);
-        size_t n = s.n < t.n ? s.n : t.n;
-        int order = render_work(r, n) && n > 0 ? memcmp(s.data, t.data, n) : 0;
-        return order < 0 || (order == 0 && s.n < t.n);
-    }
-    if (a.kind == BOOLEAN && b.kind == BOOLEAN) render_fail(r, "true and false have no order");
-    return false;
+static struct value count_items(struct call *c) {
+    struct value item = argument(c, 1);
+    const struct list *list = c->args[0].as.list;
+    int64_t n = 0;
+    for (size_t i = 0; i < list->n && c->r->stop == STOP_NOT; i++) n += value_equal(c->r, list->items[i], item);
+    return value_int(n);
 }
 
 /* Sorts n items by their keys: a merge sort, in which equal items keep their order. */
@@ -494,8 +881,8 @@ static void sort_members(struct render *r, struct member *m, size_t n, bool desc
             size_t middle = n - begin > width ? begin + width : n, end = n - begin > 2 * width ? begin + 2 * width : n;
             size_t i = begin, k = middle;
             for (size_t to = begin; to < end && render_work(r, 1); to++) {
-                bool second = i == middle || (k < end && (descending ? precedes(r, m[i].key, m[k].key)
-                                                                     : precedes(r, m[k].key, m[i].key)));
+                bool second = i == middle || (k < end && (descending ? value_precedes(r, m[i].key, m[k].key)
+                                                                     : value_precedes(r, m[k].key, m[i].key)));
                 other[to] = second ? m[k++] : m[i++];
             }
         }
@@ -503,71 +890,124 @@ static void sort_members(struct render *r, struct member *m, size_t n, bool desc
     }
 }
 
-/* sort(list, reverse=false, case_sensitive=..., attribute=none).  As in llama.cpp, the case of letters counts. */
-static struct value sort(struct call *c) {
-    if (!count(c, 1, 4)) return value_undefined();
-    bool descending = value_truth(c->r, call_argument(c, "reverse", 1));
-    struct value attribute = call_argument(c, "attribute", 3), result = copy_list(c, c->args[0].kind);
-    struct member *members = render_alloc(c->r, (uint64_t)c->args[0].as.list->n * sizeof *members);
-    if (!members) return value_undefined();
-    size_t n = result.as.list->n;
-    for (size_t i = 0; i < n; i++) {
-        struct value item = result.as.list->items[i], key = item;
-        if (attribute.kind != UNDEFINED) key = attribute_of(c, item, attribute);
-        bool is_missing = attribute.kind != UNDEFINED && key.kind == UNDEFINED;
-        if (is_missing && n > 1) return fail(c, "an item lacks the attribute");
-        members[i] = (struct member){key, item};
+/* The items of a list, each with what it is compared by.  NULL after a failure. */
+static struct member *keyed_items(struct call *c, struct value attribute, bool case_sensitive) {
+    const struct list *list = c->args[0].as.list;
+    struct member *members = render_alloc(c->r, (uint64_t)list->n * sizeof *members);
+    for (size_t i = 0; members && i < list->n && c->r->stop == STOP_NOT; i++) {
+        struct value key = attribute.kind > NONE ? attribute_of(c, list->items[i], attribute) : list->items[i];
+        members[i] = (struct member){sort_key(c->r, key, case_sensitive), list->items[i]};
     }
-    sort_members(c->r, members, n, descending);
-    for (size_t i = 0; i < n; i++) result.as.list->items[i] = members[i].value;
+    return c->r->stop == STOP_NOT ? members : NULL;
+}
+
+/* sort(list, reverse=false, case_sensitive=false, attribute=none) */
+static struct value sort(struct call *c) {
+    struct value result = value_empty(c->r, LIST);
+    struct member *members = keyed_items(c, call_argument(c, "attribute", 3), flag_argument(c, "case_sensitive", 2));
+    if (!members) return result;
+    sort_members(c->r, members, c->args[0].as.list->n, flag_argument(c, "reverse", 1));
+    for (size_t i = 0; i < c->args[0].as.list->n && c->r->stop == STOP_NOT; i++) {
+        list_add(c->r, result.as.list, members[i].value);
+    }
     return result;
 }
 
+/* min and max(list, case_sensitive=false, attribute=none) */
 static struct value extreme(struct call *c, bool largest) {
-    if (!count(c, 1, 4)) return value_undefined();
-    if (call_argument(c, "attribute", 2).kind != UNDEFINED) return fail(c, "attribute is not supported");
-    const struct list *list = c->args[0].as.list;
-    struct value best = first(c);
-    for (size_t i = 1; i < list->n && render_work(c->r, 1); i++) {
-        struct value item = list->items[i];
-        if (largest ? precedes(c->r, best, item) : precedes(c->r, item, best)) best = item;
+    struct member *members = keyed_items(c, call_argument(c, "attribute", 2), flag_argument(c, "case_sensitive", 1));
+    size_t n = c->args[0].as.list->n, best = 0;
+    for (size_t i = 1; members && i < n && c->r->stop == STOP_NOT; i++) {
+        struct value a = members[largest ? best : i].key, b = members[largest ? i : best].key;
+        if (value_precedes(c->r, a, b)) best = i;
     }
-    return best;
+    return members && n > 0 ? members[best].value : value_undefined();
 }
 static struct value smallest(struct call *c) { return extreme(c, false); }
 static struct value largest(struct call *c) { return extreme(c, true); }
 
-/* The items or bytes from start to stop. */
-struct value builtin_slice(struct render *r, struct value v, int64_t start, int64_t stop, int64_t step) {
-    int64_t n = v.kind == STRING ? (int64_t)v.as.text.n : (int64_t)v.as.list->n;
-    if (step == 0) {
-        render_fail(r, "the step of a slice is 0");
-        return value_undefined();
+/* unique(list, case_sensitive=false, attribute=none) */
+static struct value unique(struct call *c) {
+    struct value result = value_empty(c->r, LIST);
+    struct member *members = keyed_items(c, call_argument(c, "attribute", 2), flag_argument(c, "case_sensitive", 1));
+    size_t n = 0;
+    for (size_t i = 0; members && i < c->args[0].as.list->n && c->r->stop == STOP_NOT; i++) {
+        bool is_old = false;
+        for (size_t k = 0; k < n && !is_old && c->r->stop == STOP_NOT; k++) {
+            is_old = value_equal(c->r, members[k].key, members[i].key);
+        }
+        if (is_old) continue;
+        list_add(c->r, result.as.list, members[i].value);
+        members[n++] = members[i];
     }
-    int64_t low = step > 0 ? 0 : -1, high = step > 0 ? n : n - 1;   /* of both ends */
-    if (start < 0) start = start + n > 0 ? start + n : 0;
-    else if (start > high) start = high;
-    if (stop < low) stop = stop + n > low ? stop + n : low;
-    else if (stop > high) stop = high;
+    return result;
+}
+
+/* sum(list, attribute=none, start=0) */
+static struct value sum(struct call *c) {
+    struct value attribute = call_argument(c, "attribute", 1), total = call_argument(c, "start", 2);
+    const struct list *list = c->args[0].as.list;
+    if (total.kind == UNDEFINED) total = value_int(0);
+    for (size_t i = 0; i < list->n && c->r->stop == STOP_NOT; i++) {
+        struct value item = attribute.kind > NONE ? attribute_of(c, list->items[i], attribute) : list->items[i];
+        bool integers = total.kind == INTEGER && item.kind == INTEGER;
+        int64_t whole;
+        if (integers && __builtin_add_overflow(total.as.integer, item.as.integer, &whole)) {
+            return fail(c, "the sum does not fit 64 bits");
+        }
+        total = integers ? value_int(whole) : value_float(value_number(c->r, total) + value_number(c->r, item));
+    }
+    return total;
+}
+
+/* An end of a slice as Python adjusts it to n items: low and high are the ends where it stops. */
+static int64_t slice_end(struct value end, int64_t otherwise, int64_t n, int64_t low, int64_t high) {
+    if (end.kind != INTEGER) return otherwise;
+    int64_t i = end.as.integer < 0 ? end.as.integer + n : end.as.integer;
+    return i < low ? low : i > high ? high : i;
+}
+
+struct value builtin_slice(struct render *r, struct value v, struct value start, struct value stop,
+                           struct value step_by) {
+    int64_t step = step_by.kind == INTEGER ? step_by.as.integer : 1;
+    if (step == 0) render_fail(r, "the step of a slice is 0");
+    if (v.kind != STRING && !is_list(v) && v.kind != UNDEFINED) {
+        render_fail(r, "a value of the kind %s has no slices", kind_name(v.kind));
+    }
+    if (r->stop != STOP_NOT || v.kind == UNDEFINED) return v;
+    int64_t n = (int64_t)(v.kind == STRING ? text_length(r, v.as.text) : v.as.list->n);
+    int64_t low = step > 0 ? 0 : -1, high = step > 0 ? n : n - 1;
+    int64_t begin = slice_end(start, step > 0 ? 0 : n - 1, n, low, high);
+    int64_t end = slice_end(stop, step > 0 ? n : -1, n, low, high);
+    if (v.kind == STRING && step == 1) {
+        struct text s = v.as.text;
+        size_t first_byte = text_prefix(r, s, (size_t)begin);
+        s = after(s, first_byte);
+        return value_string(before(s, end > begin ? text_prefix(r, s, (size_t)(end - begin)) : 0));
+    }
+    struct value all = v.kind == STRING ? builtin_items(r, v) : v, part = value_empty(r, is_list(v) ? v.kind : LIST);
     if (step > n) step = n + 1;
     if (step < -n) step = -n - 1;
-    struct output out = {NULL, 0, 0};
-    struct value list = v.kind == STRING ? v : value_empty(r, v.kind);
-    for (int64_t i = start; (step > 0 ? i < stop : i > stop) && r->stop == STOP_NOT; i += step) {
-        if (i < 0 || i >= n) continue;
-        if (v.kind == STRING) output_add(r, &out, text_part(v.as.text, (size_t)i, 1));
-        else list_add(r, list.as.list, v.as.list->items[i]);
+    for (int64_t i = begin; (step > 0 ? i < end : i > end) && r->stop == STOP_NOT; i += step) {
+        list_add(r, part.as.list, all.as.list->items[i]);
     }
-    return v.kind == STRING ? value_output(&out) : list;
+    struct call joined = {r, text_of("slice"), &part, 1};
+    return v.kind == STRING && r->stop == STOP_NOT ? join(&joined) : part;
 }
 
 /* ---- objects ----------------------------------------------------------------------------------------------------- */
 
 static struct value get(struct call *c) {
     if (!count(c, 2, 3)) return value_undefined();
-    struct value key = argument_of(c, 1, IS(STRING));
-    struct value *found = c->r->stop == STOP_NOT ? object_find(c->r, c->args[0].as.object, key) : NULL;
+    struct value *found = value_is_key(c->r, c->args[1]) ? object_find(c->r, c->args[0].as.object, c->args[1]) : NULL;
     return found ? *found : c->n == 3 ? c->args[2] : (struct value){.kind = NONE};
+}
+
+static struct value pair_of(struct render *r, struct value a, struct value b) {
+    struct value pair = value_empty(r, TUPLE);
+    if (r->stop == STOP_NOT) list_add(r, pair.as.list, a);
+    if (r->stop == STOP_NOT) list_add(r, pair.as.list, b);
+    return pair;
 }
 
 enum part { KEYS, VALUES, ITEMS };
@@ -575,14 +1015,8 @@ static struct value parts_of(struct call *c, enum part part) {
     struct value result = value_empty(c->r, LIST);
     const struct object *o = c->args[0].as.object;
     for (size_t i = 0; i < o->n && c->r->stop == STOP_NOT; i++) {
-        struct value item = part == KEYS ? o->members[i].key : o->members[i].value;
-        if (part == ITEMS) {
-            struct value pair = value_empty(c->r, TUPLE);
-            if (pair.kind == TUPLE) list_add(c->r, pair.as.list, o->members[i].key);
-            if (pair.kind == TUPLE) list_add(c->r, pair.as.list, item);
-            item = pair;
-        }
-        if (c->r->stop == STOP_NOT) list_add(c->r, result.as.list, item);
+        struct value key = o->members[i].key, item = o->members[i].value;
+        list_add(c->r, result.as.list, part == KEYS ? key : part == VALUES ? item : pair_of(c->r, key, item));
     }
     return result;
 }
@@ -590,24 +1024,47 @@ static struct value keys(struct call *c) { return parts_of(c, KEYS); }
 static struct value values(struct call *c) { return parts_of(c, VALUES); }
 static struct value items(struct call *c) { return parts_of(c, ITEMS); }
 
-/* dictsort(object, case_sensitive=..., by='key', reverse=false): a sorted object. */
+static struct value items_filter(struct call *c) {
+    if (c->args[0].kind <= NONE) return value_empty(c->r, LIST);
+    argument_of(c, 0, IS(OBJECT));
+    return c->r->stop == STOP_NOT ? items(c) : value_undefined();
+}
+
+/* dictsort(object, case_sensitive=false, by='key', reverse=false): sorted pairs. */
 static struct value dictsort(struct call *c) {
-    struct value by = call_argument(c, "by", 2);
+    struct value by = call_argument(c, "by", 2), result = value_empty(c->r, LIST);
     bool by_value = by.kind == STRING && text_is_word(by.as.text, "value");
-    bool descending = value_truth(c->r, call_argument(c, "reverse", 3));
-    const struct object *o = c->args[0].as.object;
-    struct value result = value_empty(c->r, OBJECT);
-    struct member *members = render_alloc(c->r, (uint64_t)o->n * sizeof *members);
-    if (!members || result.kind != OBJECT) return value_undefined();
-    /* The key is what it is sorted by; the other of both is the value. */
-    for (size_t i = 0; i < o->n; i++) {
-        members[i] = o->members[i];
-        if (by_value) members[i] = (struct member){o->members[i].value, o->members[i].key};
+    bool case_sensitive = flag_argument(c, "case_sensitive", 1);
+    argument_of(c, 0, IS(OBJECT));
+    const struct object *o = c->r->stop == STOP_NOT ? c->args[0].as.object : NULL;
+    struct member *members = o ? render_alloc(c->r, (uint64_t)o->n * sizeof *members) : NULL;
+    for (size_t i = 0; members && i < o->n && c->r->stop == STOP_NOT; i++) {
+        struct member m = o->members[i];
+        members[i] = (struct member){sort_key(c->r, by_value ? m.value : m.key, case_sensitive),
+                                     pair_of(c->r, m.key, m.value)};
     }
-    sort_members(c->r, members, o->n, descending);
-    for (size_t i = 0; i < o->n && by_value; i++) members[i] = (struct member){members[i].value, members[i].key};
-    *result.as.object = (struct object){members, o->n, o->n, false};
+    if (!members || c->r->stop != STOP_NOT) return result;
+    sort_members(c->r, members, o->n, flag_argument(c, "reverse", 3));
+    for (size_t i = 0; i < o->n && c->r->stop == STOP_NOT; i++) list_add(c->r, result.as.list, members[i].value);
     return result;
+}
+
+/* ---- loops ------------------------------------------------------------------------------------------------------- */
+
+/* loop.cycle(a, b, ...): the argument whose turn it is. */
+static struct value cycle(struct call *c) {
+    const struct value *i = object_find(c->r, c->args[0].as.object, value_string(text_of("index0")));
+    if (c->n < 2 || !i) return fail(c, "expected at least one value");
+    return c->args[1 + (size_t)i->as.integer % (c->n - 1)];
+}
+
+/* loop.changed(value): whether the value is another than in the last call. */
+static struct value changed(struct call *c) {
+    struct value name = value_string(text_of("")), now = argument(c, 1);
+    const struct value *old = object_find(c->r, c->args[0].as.object, name);
+    bool is_same = old && value_equal(c->r, *old, now);
+    if (c->r->stop == STOP_NOT) object_set(c->r, c->args[0].as.object, name, now);
+    return value_bool(!is_same);
 }
 
 /* ---- functions --------------------------------------------------------------------------------------------------- */
@@ -621,12 +1078,23 @@ static struct value raise_exception(struct call *c) {
     return value_undefined();
 }
 
-static struct value namespace_of(struct call *c) {
+/* dict(object, name=value, ...) */
+static struct value dict(struct call *c) {
     struct value result = value_empty(c->r, OBJECT);
     for (size_t i = 0; i < c->n && c->r->stop == STOP_NOT; i++) {
-        if (c->args[i].kind != NAMED) return fail(c, "an argument has no name");
-        object_set(c->r, result.as.object, value_string(c->args[i].as.named->name), c->args[i].as.named->value);
+        struct value v = c->args[i];
+        if (v.kind != NAMED && v.kind != OBJECT) return fail(c, "an argument has no name");
+        if (v.kind == NAMED) object_set(c->r, result.as.object, value_string(v.as.named->name), v.as.named->value);
+        for (size_t k = 0; v.kind == OBJECT && k < v.as.object->n && c->r->stop == STOP_NOT; k++) {
+            object_set(c->r, result.as.object, v.as.object->members[k].key, v.as.object->members[k].value);
+        }
     }
+    return result;
+}
+
+static struct value namespace_of(struct call *c) {
+    struct value result = dict(c);
+    if (c->r->stop == STOP_NOT) result.as.object->plain = true;
     return result;
 }
 
@@ -667,59 +1135,84 @@ static struct value range(struct call *c) {
 
 /* ---- the tables -------------------------------------------------------------------------------------------------- */
 
-const struct builtin *builtin_function(struct text name) {
-    static const struct builtin table[] = {
-        {"raise_exception", 0, raise_exception}, {"namespace", 0, namespace_of}, {"strftime_now", 0, strftime_now},
-        {"range", 0, range}, {"tojson", 0, to_json},
-    };
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        if (text_is_word(name, table[i].name)) return &table[i];
+static const struct builtin *find_builtin(const struct builtin *table, size_t n, unsigned kinds, struct text name) {
+    for (size_t i = 0; i < n; i++) {
+        if ((!table[i].kinds || (table[i].kinds & kinds)) && text_is_word(name, table[i].name)) return &table[i];
     }
     return NULL;
 }
 
-const struct builtin *builtin_method(struct value v, struct text name) {
-    enum {
-        TEXT = IS(STRING), SEQUENCE = ANY_LIST, NUMBER = ANY_NUMBER, MISSING = IS(UNDEFINED), EMPTY = IS(NONE) | MISSING
-    };
+const struct builtin *builtin_function(struct text name) {
     static const struct builtin table[] = {
-        {"default", EMPTY | IS(BOOLEAN) | NUMBER | TEXT | SEQUENCE, or_default},
-        {"tojson", IS(NONE) | IS(BOOLEAN) | NUMBER | TEXT | SEQUENCE | IS(OBJECT), to_json},
-        {"string", NUMBER, to_json},
-        {"string", IS(NONE) | IS(BOOLEAN) | TEXT | SEQUENCE | IS(OBJECT), as_text}, {"string", MISSING, empty_string},
-        {"safe", NUMBER, to_json}, {"safe", TEXT, itself}, {"safe", IS(NONE) | IS(BOOLEAN), as_text},
-        {"safe", MISSING, empty_string},
-        {"abs", NUMBER, absolute}, {"int", NUMBER | IS(BOOLEAN), to_int}, {"float", NUMBER | IS(BOOLEAN), to_float},
-        {"int", TEXT, string_to_int}, {"float", TEXT, string_to_float},
-        {"length", TEXT | SEQUENCE | IS(OBJECT), length}, {"length", MISSING, zero},
-        {"upper", TEXT, upper}, {"lower", TEXT, lower}, {"capitalize", TEXT, capitalize}, {"title", TEXT, title},
-        {"upper", MISSING, empty_string}, {"lower", MISSING, empty_string}, {"capitalize", MISSING, empty_string},
-        {"title", MISSING, empty_string}, {"truncate", MISSING, empty_string},
-        {"strip", TEXT, strip}, {"lstrip", TEXT, lstrip}, {"rstrip", TEXT, rstrip}, {"strip", MISSING, empty_string},
-        {"startswith", TEXT, starts_with}, {"endswith", TEXT, ends_with},
-        {"split", TEXT, split}, {"rsplit", TEXT, rsplit},
-        {"replace", TEXT, replace}, {"replace", MISSING, empty_string},
-        {"format", TEXT, format}, {"indent", TEXT, indent},
-        {"join", SEQUENCE, join}, {"join", MISSING, empty_string}, {"join", TEXT | IS(OBJECT), not_supported},
-        {"list", SEQUENCE, to_list}, {"list", MISSING, empty_list},
-        {"first", SEQUENCE, first}, {"last", SEQUENCE, last}, {"first", MISSING, nothing}, {"last", MISSING, nothing},
-        {"selectattr", SEQUENCE, select_true}, {"select", SEQUENCE, select_true}, {"selectattr", EMPTY, empty_list},
-        {"select", EMPTY, empty_list},
-        {"rejectattr", SEQUENCE, select_false}, {"reject", SEQUENCE, select_false}, {"rejectattr", EMPTY, empty_list},
-        {"reject", EMPTY, empty_list},
-        {"map", SEQUENCE, map}, {"map", EMPTY, empty_list}, {"append", SEQUENCE, append}, {"pop", SEQUENCE, pop},
-        {"sort", SEQUENCE, sort}, {"sort", MISSING, empty_list}, {"reverse", SEQUENCE, reverse},
-        {"reverse", MISSING, empty_list}, {"min", SEQUENCE, smallest}, {"max", SEQUENCE, largest},
-        {"min", MISSING, nothing}, {"max", MISSING, nothing}, {"sum", MISSING, zero}, {"wordcount", MISSING, zero},
-        {"unique", SEQUENCE, not_supported}, {"unique", EMPTY, empty_list},
-        {"get", IS(OBJECT), get}, {"keys", IS(OBJECT), keys}, {"values", IS(OBJECT), values},
-        {"items", IS(OBJECT), items}, {"items", EMPTY, empty_list}, {"dictsort", IS(OBJECT), dictsort},
+        {"raise_exception", 0, raise_exception}, {"namespace", 0, namespace_of}, {"strftime_now", 0, strftime_now},
+        {"range", 0, range}, {"dict", 0, dict}, {"tojson", 0, to_json},
     };
-    if (v.kind == OBJECT && v.as.object->plain) return NULL;
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        if ((table[i].kinds & IS(v.kind)) && text_is_word(name, table[i].name)) return &table[i];
+    return find_builtin(table, sizeof table / sizeof table[0], 0, name);
+}
+
+const struct builtin *builtin_method(struct value v, struct text name) {
+    enum { TEXT = IS(STRING), ITEMS_OF = ANY_LIST, MEMBERS = IS(OBJECT) };
+    static const struct builtin table[] = {
+        {"upper", TEXT, upper}, {"lower", TEXT, lower}, {"capitalize", TEXT, capitalize}, {"title", TEXT, title_method},
+        {"strip", TEXT, strip}, {"lstrip", TEXT, lstrip}, {"rstrip", TEXT, rstrip},
+        {"startswith", TEXT, starts_with}, {"endswith", TEXT, ends_with}, {"removeprefix", TEXT, remove_prefix},
+        {"removesuffix", TEXT, remove_suffix}, {"split", TEXT, split}, {"rsplit", TEXT, rsplit},
+        {"splitlines", TEXT, split_lines}, {"partition", TEXT, partition}, {"rpartition", TEXT, rpartition},
+        {"replace", TEXT, replace}, {"find", TEXT, find}, {"rfind", TEXT, rfind}, {"index", TEXT, index_of_text},
+        {"count", TEXT, count_text}, {"join", TEXT, join_method}, {"format", TEXT, format_method},
+        {"isalpha", TEXT, all_letters}, {"isdigit", TEXT, all_digits}, {"isdecimal", TEXT, all_decimals},
+        {"isnumeric", TEXT, all_digits}, {"isalnum", TEXT, all_letters_or_digits}, {"isspace", TEXT, all_white},
+        {"isupper", TEXT, all_upper}, {"islower", TEXT, all_lower},
+        {"ljust", TEXT, ljust}, {"rjust", TEXT, rjust}, {"zfill", TEXT, zfill},
+        {"append", ITEMS_OF, append}, {"pop", ITEMS_OF, pop}, {"index", ITEMS_OF, index_of_item},
+        {"count", ITEMS_OF, count_items},
+        {"get", MEMBERS, get}, {"keys", MEMBERS, keys}, {"values", MEMBERS, values}, {"items", MEMBERS, items},
+        {"cycle", LOOP, cycle}, {"changed", LOOP, changed},
+    };
+    bool is_plain = v.kind == OBJECT && v.as.object->plain;
+    return find_builtin(table, sizeof table / sizeof table[0], is_plain ? LOOP : IS(v.kind), name);
+}
+
+/* What a filter makes of its value first: nothing, its text, or its items. */
+enum operand { OF_ANY, OF_TEXT, OF_ITEMS };
+static const struct { struct builtin builtin; enum operand operand; } filters[] = {
+    {{"default", 0, or_default}, OF_ANY}, {{"d", 0, or_default}, OF_ANY}, {{"tojson", 0, to_json}, OF_ANY},
+    {{"string", 0, itself}, OF_TEXT}, {{"safe", 0, itself}, OF_TEXT}, {{"escape", 0, escape}, OF_TEXT},
+    {{"e", 0, escape}, OF_TEXT}, {{"length", 0, length}, OF_ANY}, {{"count", 0, length}, OF_ANY},
+    {{"abs", 0, absolute}, OF_ANY}, {{"int", 0, to_int}, OF_ANY}, {{"float", 0, to_float}, OF_ANY},
+    {{"round", 0, round_number}, OF_ANY},
+    {{"upper", 0, upper}, OF_TEXT}, {{"lower", 0, lower}, OF_TEXT}, {{"capitalize", 0, capitalize}, OF_TEXT},
+    {{"title", 0, title}, OF_TEXT}, {{"trim", 0, strip}, OF_TEXT}, {{"replace", 0, replace}, OF_TEXT},
+    {{"format", 0, format_filter}, OF_TEXT}, {{"indent", 0, indent}, OF_TEXT}, {{"wordcount", 0, word_count}, OF_TEXT},
+    {{"join", 0, join}, OF_ITEMS}, {{"list", 0, to_list}, OF_ITEMS}, {{"first", 0, first}, OF_ITEMS},
+    {{"last", 0, last}, OF_ITEMS}, {{"reverse", 0, reverse_any}, OF_ANY}, {{"sort", 0, sort}, OF_ITEMS},
+    {{"unique", 0, unique}, OF_ITEMS}, {{"min", 0, smallest}, OF_ITEMS}, {{"max", 0, largest}, OF_ITEMS},
+    {{"sum", 0, sum}, OF_ITEMS}, {{"map", 0, map}, OF_ITEMS},
+    {{"select", 0, select_true}, OF_ITEMS}, {{"reject", 0, select_false}, OF_ITEMS},
+    {{"selectattr", 0, selectattr_true}, OF_ITEMS}, {{"rejectattr", 0, selectattr_false}, OF_ITEMS},
+    {{"items", 0, items_filter}, OF_ANY}, {{"dictsort", 0, dictsort}, OF_ANY},
+};
+enum { N_FILTER = sizeof filters / sizeof filters[0] };
+
+static size_t find_filter(struct text name) {
+    size_t i = 0;
+    while (i < N_FILTER && !text_is_word(name, filters[i].builtin.name)) i++;
+    return i;
+}
+
+struct value builtin_filter(struct render *r, struct text name, struct value *args, size_t n) {
+    size_t i = find_filter(name);
+    struct shown shown;
+    if (i == N_FILTER) {
+        render_fail(r, "there is no filter %s", show_bytes(&shown, name.data, name.n));
+        return value_undefined();
     }
-    return NULL;
+    /* Python refuses to loop over none. */
+    if (filters[i].operand == OF_ITEMS && args[0].kind == NONE) args[0] = value_undefined();
+    if (filters[i].operand == OF_TEXT) args[0] = value_string(value_text(r, args[0]));
+    if (filters[i].operand == OF_ITEMS) args[0] = builtin_items(r, args[0]);
+    struct call c = {r, name, args, n};
+    return r->stop == STOP_NOT ? filters[i].builtin.call(&c) : value_undefined();
 }
 
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
@@ -736,33 +1229,42 @@ bool builtin_in(struct render *r, struct value needle, struct value haystack) {
         }
         return found;
     }
+    if (haystack.kind == OBJECT && needle.kind == UNDEFINED) return false;
     if (haystack.kind == OBJECT && value_is_key(r, needle)) return object_find(r, haystack.as.object, needle) != NULL;
     render_fail(r, "in: a value of the kind %s cannot be in one of the kind %s", kind_name(needle.kind),
                 kind_name(haystack.kind));
     return false;
 }
 
-/* Tests that compare with one argument, and tests of an integer. */
 enum test_kind {
-    TEST_KIND, TEST_BOOL, TEST_EQUAL, TEST_ORDER, TEST_IN, TEST_ODD, TEST_DIVISIBLE, TEST_CASE, TEST_IS_TEST,
-    TEST_NOT_SUPPORTED
+    TEST_KIND,     /* whether the value is of one of the kinds */
+    TEST_BOOL,     /* whether it is this one of true and false */
+    TEST_EQUAL, TEST_ORDER, TEST_IN, TEST_SAME, TEST_ODD, TEST_DIVISIBLE, TEST_CASE, TEST_IS_TEST, TEST_IS_FILTER
 };
+/* Which order a test asks for. */
+enum order { LESS, GREATER, LESS_OR_EQUAL, GREATER_OR_EQUAL };
 static const struct test {
     const char *name;
     enum test_kind kind;
-    unsigned value;    /* the kinds that pass; of the others what the comment at the use says */
+    unsigned value;
 } tests[] = {
     {"boolean", TEST_KIND, IS(BOOLEAN)}, {"callable", TEST_KIND, IS(FUNCTION)}, {"string", TEST_KIND, IS(STRING)},
-    {"integer", TEST_KIND, IS(INTEGER)}, {"float", TEST_KIND, IS(FLOAT)}, {"number", TEST_KIND, ANY_NUMBER},
-    {"iterable", TEST_KIND, ANY_LIST | IS(STRING) | IS(UNDEFINED)},
-    {"sequence", TEST_KIND, ANY_LIST | IS(STRING) | IS(UNDEFINED)},
+    {"integer", TEST_KIND, IS(INTEGER)}, {"float", TEST_KIND, IS(FLOAT)},
+    {"number", TEST_KIND, ANY_NUMBER | IS(BOOLEAN)},
+    {"iterable", TEST_KIND, ANY_LIST | IS(STRING) | IS(OBJECT) | IS(UNDEFINED)},
+    {"sequence", TEST_KIND, ANY_LIST | IS(STRING) | IS(OBJECT) | IS(UNDEFINED)},
     {"mapping", TEST_KIND, IS(OBJECT)}, {"none", TEST_KIND, IS(NONE)}, {"undefined", TEST_KIND, IS(UNDEFINED)},
     {"defined", TEST_KIND, ~IS(UNDEFINED)}, {"true", TEST_BOOL, true}, {"false", TEST_BOOL, false},
-    {"eq", TEST_EQUAL, true}, {"equalto", TEST_EQUAL, true}, {"ne", TEST_EQUAL, false},
-    {"lt", TEST_ORDER, 0}, {"lessthan", TEST_ORDER, 0}, {"gt", TEST_ORDER, 1}, {"greaterthan", TEST_ORDER, 1},
-    {"ge", TEST_ORDER, 2}, {"in", TEST_IN, 0}, {"odd", TEST_ODD, 1}, {"even", TEST_ODD, 0},
-    {"divisibleby", TEST_DIVISIBLE, 0}, {"lower", TEST_CASE, 0}, {"upper", TEST_CASE, 1}, {"test", TEST_IS_TEST, 0},
-    {"sameas", TEST_NOT_SUPPORTED, 0}, {"escaped", TEST_NOT_SUPPORTED, 0}, {"filter", TEST_NOT_SUPPORTED, 0},
+    {"escaped", TEST_KIND, 0},
+    {"eq", TEST_EQUAL, true}, {"equalto", TEST_EQUAL, true}, {"==", TEST_EQUAL, true},
+    {"ne", TEST_EQUAL, false}, {"!=", TEST_EQUAL, false},
+    {"lt", TEST_ORDER, LESS}, {"lessthan", TEST_ORDER, LESS}, {"<", TEST_ORDER, LESS},
+    {"gt", TEST_ORDER, GREATER}, {"greaterthan", TEST_ORDER, GREATER}, {">", TEST_ORDER, GREATER},
+    {"le", TEST_ORDER, LESS_OR_EQUAL}, {"<=", TEST_ORDER, LESS_OR_EQUAL},
+    {"ge", TEST_ORDER, GREATER_OR_EQUAL}, {">=", TEST_ORDER, GREATER_OR_EQUAL},
+    {"in", TEST_IN, 0}, {"sameas", TEST_SAME, 0}, {"odd", TEST_ODD, 1}, {"even", TEST_ODD, 0},
+    {"divisibleby", TEST_DIVISIBLE, 0}, {"lower", TEST_CASE, false}, {"upper", TEST_CASE, true},
+    {"test", TEST_IS_TEST, 0}, {"filter", TEST_IS_FILTER, 0},
 };
 
 static const struct test *find_test(struct text name) {
@@ -772,13 +1274,16 @@ static const struct test *find_test(struct text name) {
     return NULL;
 }
 
-/* Whether two values that have an order are equal, which strings and numbers as texts can be. */
-static bool compares_equal(struct render *r, struct value a, struct value b) {
-    bool texts = (a.kind == STRING && is_number(b)) || (b.kind == STRING && is_number(a));
-    bool same = a.kind == b.kind && (a.kind == STRING || a.kind == BOOLEAN);
-    bool comparable = texts || same || (is_number(a) && is_number(b));
-    if (!comparable) return false;
-    return texts ? text_is(value_text(r, a), value_text(r, b)) : value_equal(r, a, b);
+/* Whether two values are one: lists and objects that are stored once, other values that are equal. */
+static bool is_same(struct render *r, struct value a, struct value b) {
+    if (a.kind != b.kind) return false;
+    return is_list(a) ? a.as.list == b.as.list : a.kind == OBJECT ? a.as.object == b.as.object : value_equal(r, a, b);
+}
+
+static bool has_order(struct render *r, enum order order, struct value a, struct value b) {
+    bool swaps = order == GREATER || order == GREATER_OR_EQUAL;
+    if (swaps ? value_precedes(r, b, a) : value_precedes(r, a, b)) return true;
+    return (order == LESS_OR_EQUAL || order == GREATER_OR_EQUAL) && value_equal(r, a, b);
 }
 
 bool builtin_test(struct render *r, struct text name, const struct value *args, size_t n) {
@@ -790,22 +1295,16 @@ bool builtin_test(struct render *r, struct text name, const struct value *args, 
         render_fail(r, "there is no test '%s'", show_bytes(&shown, name.data, name.n));
         return false;
     }
+    bool has_other = test->kind == TEST_EQUAL || test->kind == TEST_ORDER || test->kind == TEST_IN
+                     || test->kind == TEST_SAME || test->kind == TEST_DIVISIBLE;
+    if (has_other && !count(&c, 2, 2)) return false;
     switch (test->kind) {
     case TEST_KIND: return test->value >> v.kind & 1;
     case TEST_BOOL: return v.kind == BOOLEAN && v.as.truth == (test->value != 0);
-    case TEST_EQUAL: {
-        if (!count(&c, 2, 2)) return false;
-        bool comparable = is_number(v) || v.kind == STRING || v.kind == BOOLEAN;
-        if (test->value) return compares_equal(r, v, args[1]);
-        return comparable && (v.kind == BOOLEAN) == (args[1].kind == BOOLEAN) && args[1].kind >= BOOLEAN
-               && args[1].kind <= STRING && !compares_equal(r, v, args[1]);
-    }
-    case TEST_ORDER:
-        if (!count(&c, 2, 2)) return false;
-        if (test->value == 0) return precedes(r, v, args[1]);
-        if (precedes(r, args[1], v)) return true;
-        return test->value == 2 && compares_equal(r, v, args[1]);
-    case TEST_IN: return count(&c, 2, SIZE_MAX) && builtin_in(r, v, args[1]);
+    case TEST_EQUAL: return value_equal(r, v, args[1]) == (test->value != 0);
+    case TEST_ORDER: return has_order(r, (enum order)test->value, v, args[1]);
+    case TEST_IN: return builtin_in(r, v, args[1]);
+    case TEST_SAME: return is_same(r, v, args[1]);
     case TEST_ODD: {
         struct value i = argument_of(&c, 0, IS(INTEGER));
         return i.kind == INTEGER && (i.as.integer & 1) == (int64_t)test->value;
@@ -816,15 +1315,8 @@ bool builtin_test(struct render *r, struct text name, const struct value *args, 
         if (b.as.integer == 0) fail(&c, "division by 0");
         return b.as.integer != 0 && (b.as.integer == -1 || a.as.integer % b.as.integer == 0);
     }
-    case TEST_CASE: {
-        struct text s = text_argument(&c, 0);
-        bool passes = render_work(r, s.n);
-        for (size_t i = 0; i < s.n && passes; i++) passes = !(test->value ? is_lower(s.data[i]) : is_upper(s.data[i]));
-        return passes;
-    }
+    case TEST_CASE: return has_case(r, value_text(r, v), test->value != 0);
     case TEST_IS_TEST: return find_test(text_argument(&c, 0)) != NULL;
-    default:
-        not_supported(&c);
-        return false;
+    default: return find_filter(text_argument(&c, 0)) < N_FILTER;
     }
 }

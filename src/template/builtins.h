@@ -1,5 +1,5 @@
-/* Filters, methods, tests and functions of templates.  A filter and a method of the same name are the same function.
- * What llama.cpp's common/jinja does not have is an error that names it. */
+/* Filters, methods, tests and functions of templates: those of Jinja 2 and of Python's values that chat templates use.
+ * Any other is an error that names it. */
 #ifndef PLUMB_TEMPLATE_BUILTINS_H
 #define PLUMB_TEMPLATE_BUILTINS_H
 
@@ -15,22 +15,25 @@ struct call {
 
 struct builtin {
     const char *name;
-    unsigned kinds;    /* bit k: values of enum kind k have it */
+    unsigned kinds;    /* of a method, bit k: values of enum kind k have it */
     struct value (*call)(struct call *c);
 };
 
-/* Returns the filter or method of that name for values of that kind, or NULL. */
+/* Returns the method of that name for values of that kind, or NULL. */
 const struct builtin *builtin_method(struct value v, struct text name);
+/* Applies the filter to args[0]; the others are its arguments. */
+struct value builtin_filter(struct render *r, struct text name, struct value *args, size_t n);
 /* Returns the function that every template can call by that name, or NULL. */
 const struct builtin *builtin_function(struct text name);
 /* Whether args[0] passes the test, such as "defined". */
 bool builtin_test(struct render *r, struct text name, const struct value *args, size_t n);
 /* Whether needle is in haystack. */
 bool builtin_in(struct render *r, struct value needle, struct value haystack);
-/* s[start:stop:step] */
-struct value builtin_slice(struct render *r, struct value v, int64_t start, int64_t stop, int64_t step);
-
-/* The argument of that name, or else the one at position i if it has no name, or else undefined. */
-struct value call_argument(const struct call *c, const char *name, size_t i);
+/* v[start:stop:step], of which each may be undefined or none. */
+struct value builtin_slice(struct render *r, struct value v, struct value start, struct value stop, struct value step);
+/* The items of a list, the keys of an object, the characters of a string, or nothing of undefined, as a list. */
+struct value builtin_items(struct render *r, struct value v);
+/* pattern % values, as in printf. */
+struct value builtin_format(struct render *r, struct text pattern, struct value values);
 
 #endif

@@ -80,15 +80,20 @@ static bool reads_parts(struct render *r, const struct chat_template *t) {
     return is_read;
 }
 
+/* Writes a value that is a text or a number. */
+static void put_text(struct render *r, struct output *out, struct value v) {
+    if (v.kind >= BOOLEAN && v.kind <= STRING) value_write(r, out, v);
+}
+
 /* Puts the text of a first system message before that of the next message. */
 static void merge_system(struct render *r, struct list *messages) {
     struct value *system = member(r, messages->items[0], "content");
     if (messages->n > 1 && messages->items[1].kind == OBJECT && system) {
         struct value *next = member(r, messages->items[1], "content");
         struct output out = {NULL, 0, 0};
-        value_print(r, &out, *system);
+        put_text(r, &out, *system);
         output_put(r, &out, "\n", 1);
-        if (next) value_print(r, &out, *next);
+        if (next) put_text(r, &out, *next);
         set(r, messages->items[1], "content", value_output(&out));
     }
     messages->items++;
@@ -115,7 +120,7 @@ static struct value joined_parts(struct render *r, const struct list *parts) {
         struct value *text = member(r, parts->items[i], "text");
         if (!is_word(member(r, parts->items[i], "type"), "text") || !text) continue;
         if (out.n > 0) output_put(r, &out, "\n", 1);
-        value_print(r, &out, *text);
+        put_text(r, &out, *text);
     }
     return value_output(&out);
 }

@@ -5,6 +5,8 @@
 #include <math.h>
 
 static struct value eval(struct render *r, struct scope *scope, const struct node *node);
+static void run_loop(struct render *r, struct scope *outer, const struct node *node, struct value all, size_t depth,
+                     struct output *out);
 static void run_all(struct render *r, struct scope *scope, struct nodes statements, struct output *out);
 
 /* ---- variables and functions ------------------------------------------------------------------------------------- */
@@ -24,17 +26,16 @@ static void assign(struct render *r, struct scope *scope, struct text name, stru
     object_set(r, &scope->variables, value_string(name), v);
 }
 
-/* A filter or a method of v, or undefined if v has none of that name. */
-static struct value method(struct render *r, struct value v, struct text name) {
-    if (v.kind == FUNCTION || v.kind == NAMED) {
-        render_fail(r, "a %s has no members", kind_name(v.kind));
-        return value_undefined();
-    }
-    const struct builtin *builtin = builtin_method(v, name);
+static struct value bound(struct render *r, const struct builtin *builtin, struct text name, struct value self) {
     struct function *function = builtin ? render_alloc(r, sizeof *function) : NULL;
     if (!function) return value_undefined();
-    *function = (struct function){.name = name, .builtin = builtin, .is_bound = true, .self = v};
+    *function = (struct function){.name = name, .builtin = builtin, .is_bound = true, .self = self};
     return (struct value){FUNCTION, {.function = function}};
+}
+
+/* A method of v, or undefined if v has none of that name. */
+static struct value method(struct render *r, struct value v, struct text name) {
+    return bound(r, builtin_method(v, name), name, v);
 }
 
 static struct value make_function(struct render *r, struct text name, const struct node *node, struct scope *scope) {
@@ -46,13 +47,43 @@ static struct value make_function(struct render *r, struct text name, const stru
 
 static struct scope *make_scope(struct render *r, struct scope *parent) {
     struct scope *scope = render_alloc(r, sizeof *scope);
-    if (scope) *scope = (struct scope){{NULL, 0, 0, true}, parent};
+    if (scope) *scope = (struct scope){{NULL, 0, 0, true, NULL}, parent};
     return scope;
 }
 
-/* Sets the parameters of a macro in its scope.  As in llama.cpp, parameter i has its default only if there are not more
- * than i arguments, with or without names. */
-static void bind(struct render *r, struct scope *scope, struct scope *caller, struct nodes parameters, struct call *c) {
+/* The argument with that name, or NULL. */
+static const struct named *named_argument(const struct call *c, struct text name) {
+    for (size_t i = 0; i < c->n; i++) {
+        if (c->args[i].kind == NAMED && text_is(c->args[i].as.named->name, name)) return c->args[i].as.named;
+    }
+    return NULL;
+}
+
+static bool is_parameter(struct nodes parameters, struct text name) {
+    for (size_t i = 0; i < parameters.n; i++) {
+        const struct node *parameter = parameters.items[i];
+        if (text_is(parameter->kind == NODE_NAMED ? parameter->a->text : parameter->text, name)) return true;
+    }
+    return false;
+}
+
+/* Sets the variables varargs and kwargs of a macro, if there are arguments for which it has no parameter. */
+static void bind_rest(struct render *r, struct scope *scope, struct nodes parameters, const struct call *c,
+                      size_t n_place) {
+    struct value varargs = value_empty(r, TUPLE), kwargs = value_empty(r, OBJECT);
+    for (size_t i = 0; i < c->n && r->stop == STOP_NOT && render_work(r, parameters.n); i++) {
+        const struct named *named = c->args[i].kind == NAMED ? c->args[i].as.named : NULL;
+        if (!named && i >= n_place) list_add(r, varargs.as.list, c->args[i]);
+        if (!named || is_parameter(parameters, named->name)) continue;
+        object_set(r, kwargs.as.object, value_string(named->name), named->value);
+    }
+    if (r->stop != STOP_NOT) return;
+    assign(r, scope, text_of("varargs"), varargs);
+    assign(r, scope, text_of("kwargs"), kwargs);
+}
+
+/* Sets the parameters of a macro in its scope. */
+static void bind(struct render *r, struct scope *scope, struct nodes parameters, const struct call *c) {
     for (size_t i = 0; i < parameters.n && r->stop == STOP_NOT && render_work(r, c->n); i++) {
         const struct node *parameter = parameters.items[i];
         bool has_default = parameter->kind == NODE_NAMED;
@@ -60,135 +91,183 @@ static void bind(struct render *r, struct scope *scope, struct scope *caller, st
         r->at = parameter->at;
         if (variable->kind != NODE_VARIABLE) {
             render_fail(r, "macro %.*s: a parameter is not a name", (int)c->name.n, c->name.data);
-        } else if (i >= c->n && !has_default) {
-            render_fail(r, "macro %.*s: the argument %.*s is missing", (int)c->name.n, c->name.data,
-                        (int)variable->text.n, variable->text.data);
-        } else if (i >= c->n) {
-            assign(r, scope, variable->text, eval(r, caller, parameter->b));
-        } else {
-            struct value v = i < c->n && c->args[i].kind != NAMED ? c->args[i] : value_undefined();
-            for (size_t k = 0; k < c->n; k++) {
-                if (c->args[k].kind != NAMED || !text_is(c->args[k].as.named->name, variable->text)) continue;
-                if (c->args[k].as.named->value.kind != UNDEFINED) v = c->args[k].as.named->value;
-                break;
-            }
-            assign(r, scope, variable->text, v);
+            return;
         }
+        const struct named *named = named_argument(c, variable->text);
+        bool has_place = i < c->n && c->args[i].kind != NAMED;
+        struct value v = has_place ? c->args[i] : named ? named->value : value_undefined();
+        if (!has_place && !named && has_default) v = eval(r, scope, parameter->b);
+        assign(r, scope, variable->text, v);
     }
+    if (r->stop == STOP_NOT && c->n > 0) bind_rest(r, scope, parameters, c, parameters.n);
 }
 
-/* args: n arguments, with the room for one more before them. */
-static struct value invoke(struct render *r, struct scope *caller, const struct function *f, struct value *args,
-                           size_t n) {
+/* args: n arguments, with the room for one more before them.  caller: the body of a call block, or undefined. */
+static struct value invoke(struct render *r, const struct function *f, struct value *args, size_t n,
+                           struct value caller) {
     if (f->is_bound) *--args = f->self, n++;
     struct call c = {r, f->name, args, n};
-    if (f->builtin) return f->builtin->call(&c);
-    /* A macro sees the variables of the place where it is called, as in llama.cpp. */
-    struct scope *scope = make_scope(r, f->scope ? f->scope : caller);
-    if (!scope) return value_undefined();
-    bind(r, scope, caller, f->node->list, &c);
     struct output out = {NULL, 0, 0};
+    if (f->builtin) return f->builtin->call(&c);
+    if (f->node->kind == NODE_FOR) {
+        if (n != 1) render_fail(r, "loop: expected 1 argument, found %zu", n);
+        else run_loop(r, f->scope, f->node, args[0], f->depth, &out);
+        return value_output(&out);
+    }
+    struct scope *scope = make_scope(r, f->scope);
+    if (!scope) return value_undefined();
+    if (f->node->kind == NODE_MACRO) assign(r, scope, text_of("caller"), caller);
+    bind(r, scope, f->node->list, &c);
     run_all(r, scope, f->node->more, &out);
     return value_output(&out);
 }
 
-/* Evaluates arguments; returns where the first one is.  Before it is room for one more. */
-static struct value *eval_arguments(struct render *r, struct scope *scope, struct nodes list) {
-    struct value *args = render_alloc(r, (uint64_t)(list.n + 1) * sizeof *args);
-    if (!args) return NULL;
-    args++;
-    for (size_t i = 0; i < list.n && r->stop == STOP_NOT; i++) args[i] = eval(r, scope, list.items[i]);
-    return r->stop == STOP_NOT ? args : NULL;
+/* Adds the items of a list as arguments, or the members of an object as arguments with names. */
+static void spread(struct render *r, struct list *args, struct value v, bool named) {
+    bool fits = named ? v.kind == OBJECT : is_list(v);
+    if (!fits) render_fail(r, "%s: not for a value of the kind %s", named ? "**" : "*", kind_name(v.kind));
+    for (size_t i = 0; fits && !named && i < v.as.list->n && r->stop == STOP_NOT; i++) {
+        list_add(r, args, v.as.list->items[i]);
+    }
+    for (size_t i = 0; fits && named && i < v.as.object->n && r->stop == STOP_NOT; i++) {
+        const struct member *m = &v.as.object->members[i];
+        struct named *argument = render_alloc(r, sizeof *argument);
+        if (!argument) return;
+        *argument = (struct named){value_text(r, m->key), m->value};
+        list_add(r, args, (struct value){NAMED, {.named = argument}});
+    }
 }
 
-static struct value eval_call(struct render *r, struct scope *scope, const struct node *node) {
-    struct value *args = eval_arguments(r, scope, node->list);
-    if (!args) return value_undefined();
+/* Evaluates arguments.  *args has them behind the room for one more.  Returns false after a failure. */
+static bool eval_arguments(struct render *r, struct scope *scope, struct nodes list, struct list *args) {
+    *args = (struct list){NULL, 0, 0, false};
+    list_add(r, args, value_undefined());
+    for (size_t i = 0; i < list.n && r->stop == STOP_NOT; i++) {
+        const struct node *node = list.items[i];
+        struct value v = eval(r, scope, node->kind == NODE_SPREAD ? node->a : node);
+        if (r->stop == STOP_NOT && node->kind == NODE_SPREAD) spread(r, args, v, node->flag);
+        else if (r->stop == STOP_NOT) list_add(r, args, v);
+    }
+    return r->stop == STOP_NOT;
+}
+
+/* What an expression is called in a message: the name of a variable or a member, or nothing. */
+static struct text written(const struct node *node) {
+    if (node->kind == NODE_VARIABLE) return node->text;
+    return node->kind == NODE_MEMBER && !node->flag ? node->b->text : text_of("");
+}
+
+/* Returns what a value calls, or NULL after a failure. */
+static const struct function *callee_of(struct render *r, const struct node *node, struct value v) {
+    if (v.kind == FUNCTION) return v.as.function;
+    if (v.kind == OBJECT && v.as.object->call) return v.as.object->call;
+    struct text name = written(node);
+    render_fail(r, "a value of the kind %s cannot be called%s%.*s", kind_name(v.kind), name.n > 0 ? ": " : "",
+                (int)name.n, name.data);
+    return NULL;
+}
+
+static struct value eval_call(struct render *r, struct scope *scope, const struct node *node, struct value caller) {
+    struct list args;
+    if (!eval_arguments(r, scope, node->list, &args)) return value_undefined();
     struct value callee = eval(r, scope, node->a);
     r->at = node->at;
-    if (r->stop != STOP_NOT) return callee;
-    if (callee.kind != FUNCTION) {
-        render_fail(r, "a value of the kind %s cannot be called%s%.*s", kind_name(callee.kind),
-                    node->a->kind == NODE_VARIABLE ? ": " : node->a->kind == NODE_MEMBER && !node->a->flag ? ": " : "",
-                    node->a->kind == NODE_VARIABLE ? (int)node->a->text.n
-                    : node->a->kind == NODE_MEMBER && !node->a->flag ? (int)node->a->b->text.n : 0,
-                    node->a->kind == NODE_VARIABLE ? node->a->text.data
-                    : node->a->kind == NODE_MEMBER && !node->a->flag ? node->a->b->text.data : "");
-        return callee;
-    }
-    return invoke(r, scope, callee.as.function, args, node->list.n);
+    const struct function *function = r->stop == STOP_NOT ? callee_of(r, node->a, callee) : NULL;
+    return function ? invoke(r, function, args.items + 1, args.n - 1, caller) : value_undefined();
 }
 
 /* filter: a name, or a call of one. */
 static struct value apply_filter(struct render *r, struct scope *scope, const struct node *filter, struct value v) {
-    static const struct { const char *name, *other; } aliases[] = {
-        {"count", "length"}, {"d", "default"}, {"trim", "strip"},
-    };
-    static const char *const of_text[] = {"capitalize", "lower", "replace", "strip", "title", "upper"};
     const struct node *variable = filter->kind == NODE_CALL ? filter->a : filter;
     r->at = filter->at;
     if (variable->kind != NODE_VARIABLE) {
         render_fail(r, "a filter is not a name");
         return value_undefined();
     }
-    struct text name = variable->text;
-    for (size_t i = 0; i < sizeof aliases / sizeof aliases[0]; i++) {
-        if (text_is_word(name, aliases[i].name)) name = text_of(aliases[i].other);
-    }
-    struct nodes none = {NULL, 0, 0}, list = filter->kind == NODE_CALL ? filter->list : none;
-    for (size_t i = 0; i < sizeof of_text / sizeof of_text[0] && filter->kind == NODE_VARIABLE; i++) {
-        bool is_text = v.kind == UNDEFINED || v.kind == STRING;
-        if (!is_text && text_is_word(name, of_text[i])) v = value_string(value_text(r, v));
-    }
-    struct value *args = eval_arguments(r, scope, list);
+    struct nodes none = {NULL, 0, 0};
+    struct list args;
+    if (!eval_arguments(r, scope, filter->kind == NODE_CALL ? filter->list : none, &args)) return value_undefined();
     r->at = filter->at;
-    struct value function = args ? method(r, v, name) : value_undefined();
-    if (r->stop != STOP_NOT) return function;
-    if (function.kind != FUNCTION) {
-        render_fail(r, "there is no filter %.*s for a value of the kind %s", (int)name.n, name.data, kind_name(v.kind));
-        return function;
-    }
-    return invoke(r, scope, function.as.function, args, list.n);
+    args.items[0] = v;
+    return builtin_filter(r, variable->text, args.items, args.n);
+}
+
+/* Applies the filters of a block one after the other. */
+static struct value apply_filters(struct render *r, struct scope *scope, struct nodes filters, struct value v) {
+    for (size_t i = 0; i < filters.n && r->stop == STOP_NOT; i++) v = apply_filter(r, scope, filters.items[i], v);
+    return v;
 }
 
 static struct value eval_test(struct render *r, struct scope *scope, const struct node *node) {
     struct value v = eval(r, scope, node->a);
     const struct node *test = node->b, *variable = test->kind == NODE_CALL ? test->a : test;
-    struct nodes none = {NULL, 0, 0}, list = test->kind == NODE_CALL ? test->list : none;
-    struct value *args = r->stop == STOP_NOT ? eval_arguments(r, scope, list) : NULL;
+    struct nodes none = {NULL, 0, 0};
+    struct list args;
+    if (r->stop != STOP_NOT || !eval_arguments(r, scope, test->kind == NODE_CALL ? test->list : none, &args)) return v;
     r->at = node->at;
-    if (!args) return value_undefined();
     if (variable->kind != NODE_VARIABLE) {
         render_fail(r, "a test is not a name");
-        return value_undefined();
+        return v;
     }
-    args[-1] = v;
-    return value_bool(builtin_test(r, variable->text, args - 1, list.n + 1) != node->flag);
+    args.items[0] = v;
+    return value_bool(builtin_test(r, variable->text, args.items, args.n) != node->flag);
 }
 
 /* ---- operators and members --------------------------------------------------------------------------------------- */
 
-static struct value concatenate(struct render *r, struct value a, struct value b) {
+/* llama.cpp adds what is not a string to a string, and Python refuses that: none and undefined are empty then.  Beside ~,
+ * none is 'None'. */
+static struct value concatenate(struct render *r, bool as_texts, struct value a, struct value b) {
     struct output out = {NULL, 0, 0};
-    if (a.kind > NONE) value_write(r, &out, a);   /* none and undefined are empty texts here */
-    if (b.kind > NONE) value_write(r, &out, b);
+    if (as_texts || a.kind > NONE) value_write(r, &out, a);
+    if (as_texts || b.kind > NONE) value_write(r, &out, b);
     return value_output(&out);
 }
 
-/* Integers are computed as doubles, as in llama.cpp. */
-static struct value compute(struct render *r, char operator, struct value left, struct value right) {
-    double a = value_number(r, left), b = value_number(r, right), x = 0;
-    bool is_integer = left.kind == INTEGER && right.kind == INTEGER;
-    switch (operator) {
-    case '+': x = a + b; break;
-    case '-': x = a - b; break;
-    case '*': x = a * b; break;
-    case '/': return value_float(a / b);
-    default:
-        if (!(b < 0 || b > 0)) render_fail(r, "%%: division by 0");
-        else x = fmod(a, b);
+/* a to the power of b >= 0.  Returns false if it does not fit 64 bits. */
+static bool integer_power(int64_t a, int64_t b, int64_t *x) {
+    *x = 1;
+    for (bool fits = true; fits && b > 0; b >>= 1) {
+        if (b & 1) fits = !__builtin_mul_overflow(*x, a, x);
+        if (b > 1 && __builtin_mul_overflow(a, a, &a)) fits = false;
+        if (!fits) return false;
     }
-    return is_integer ? value_int(integer_of(x)) : value_float(x);
+    return true;
+}
+
+/* The operators of integers, as Python's: // and % round down. */
+static struct value compute_integer(struct render *r, struct text operator, int64_t a, int64_t b) {
+    int64_t x = 0;
+    bool fits = true;
+    switch (operator.data[0]) {
+    case '+': fits = !__builtin_add_overflow(a, b, &x); break;
+    case '-': fits = !__builtin_sub_overflow(a, b, &x); break;
+    case '*': fits = operator.n == 2 ? integer_power(a, b, &x) : !__builtin_mul_overflow(a, b, &x); break;
+    case '/': fits = a != INT64_MIN || b != -1;
+        x = fits ? a / b - (a % b != 0 && (a < 0) != (b < 0)) : 0;
+        break;
+    default: x = b == -1 ? 0 : a % b;
+        if (x != 0 && (x < 0) != (b < 0)) x += b;
+    }
+    if (!fits) render_fail(r, "%.*s: the result does not fit 64 bits", (int)operator.n, operator.data);
+    return value_int(x);
+}
+
+/* The operators + - * / % // ** of numbers, true and false. */
+static struct value compute(struct render *r, struct text operator, struct value left, struct value right) {
+    double a = value_number(r, left), b = value_number(r, right);
+    char first = operator.data[0];
+    bool integers = left.kind != FLOAT && right.kind != FLOAT, is_power = first == '*' && operator.n == 2;
+    if ((first == '/' || first == '%') && !(b < 0 || b > 0)) {
+        render_fail(r, "%.*s: division by 0", (int)operator.n, operator.data);
+        return value_undefined();
+    }
+    bool by_integers = integers && !(first == '/' && operator.n == 1) && !(is_power && b < 0);
+    if (by_integers) return compute_integer(r, operator, value_integer(r, left), value_integer(r, right));
+    if (is_power) return value_float(pow(a, b));
+    if (first == '/') return value_float(operator.n == 2 ? floor(a / b) : a / b);
+    if (first == '%') return value_float(a - b * floor(a / b));
+    return value_float(first == '+' ? a + b : first == '-' ? a - b : a * b);
 }
 
 static struct value repeat(struct render *r, struct text text, int64_t n) {
@@ -197,40 +276,45 @@ static struct value repeat(struct render *r, struct text text, int64_t n) {
     return value_output(&out);
 }
 
+/* Compares two values by < > <= or >=. */
+static struct value compare(struct render *r, struct text operator, struct value a, struct value b) {
+    bool or_equal = operator.n == 2 && value_equal(r, a, b);
+    return value_bool(or_equal || (operator.data[0] == '<' ? value_precedes(r, a, b) : value_precedes(r, b, a)));
+}
+
+static struct value joined_lists(struct render *r, struct value a, struct value b) {
+    struct value both = value_empty(r, a.kind);
+    for (size_t i = 0; i < a.as.list->n && r->stop == STOP_NOT; i++) list_add(r, both.as.list, a.as.list->items[i]);
+    for (size_t i = 0; i < b.as.list->n && r->stop == STOP_NOT; i++) list_add(r, both.as.list, b.as.list->items[i]);
+    return both;
+}
+
 static struct value eval_binary(struct render *r, struct scope *scope, const struct node *node) {
     struct text operator = node->text;
     struct value a = eval(r, scope, node->a);
     if (r->stop != STOP_NOT) return a;
-    if (text_is_word(operator, "and")) return value_truth(r, a) ? eval(r, scope, node->b) : a;
-    if (text_is_word(operator, "or")) return value_truth(r, a) ? a : eval(r, scope, node->b);
+    if (text_is_word(operator, "and")) return value_truth(a) ? eval(r, scope, node->b) : a;
+    if (text_is_word(operator, "or")) return value_truth(a) ? a : eval(r, scope, node->b);
     struct value b = eval(r, scope, node->b);
     r->at = node->at;
     if (r->stop != STOP_NOT) return a;
     char first = operator.data[0];
-    bool is_sum = first == '+' || first == '~', is_in = first == 'i', is_not_in = first == 'n';
+    bool numbers = a.kind >= BOOLEAN && a.kind <= FLOAT && b.kind >= BOOLEAN && b.kind <= FLOAT;
+    bool has_text = a.kind == STRING || b.kind == STRING;
     if (operator.n == 2 && operator.data[1] == '=' && (first == '=' || first == '!')) {
         return value_bool(value_equal(r, a, b) == (first == '='));
     }
-    if (is_in || is_not_in) {
-        /* llama.cpp refuses a list in a list, and undefined in anything but undefined. */
-        bool is_valid = b.kind == UNDEFINED || (a.kind != UNDEFINED && b.kind != NONE && !(is_list(a) && is_list(b)));
-        if (is_valid) return value_bool(builtin_in(r, a, b) == is_in);
-    } else if (is_number(a) && is_number(b)) {
-        double x = value_number(r, a), y = value_number(r, b);
-        bool or_equal = operator.n == 2;
-        if (first == '<') return value_bool(or_equal ? x <= y : x < y);
-        if (first == '>') return value_bool(or_equal ? x >= y : x > y);
-        if (first != '~') return compute(r, first, a, b);
-    } else if (first == '+' && is_list(a) && is_list(b)) {
-        struct value both = value_empty(r, LIST);
-        for (size_t i = 0; i < a.as.list->n && r->stop == STOP_NOT; i++) list_add(r, both.as.list, a.as.list->items[i]);
-        for (size_t i = 0; i < b.as.list->n && r->stop == STOP_NOT; i++) list_add(r, both.as.list, b.as.list->items[i]);
-        return both;
-    } else if (is_sum && (a.kind == STRING || b.kind == STRING)) {
-        return concatenate(r, a, b);
-    } else if (first == '*' && a.kind == STRING && b.kind == INTEGER) {
+    if (first == 'i' || first == 'n') return value_bool(builtin_in(r, a, b) == (first == 'i'));
+    if (first == '<' || first == '>') return compare(r, operator, a, b);
+    if (first == '~') return concatenate(r, true, a, b);
+    if (numbers) return compute(r, operator, a, b);
+    if (first == '+' && is_list(a) && a.kind == b.kind) return joined_lists(r, a, b);
+    if (first == '+' && has_text) return concatenate(r, false, a, b);
+    if (first == '%' && a.kind == STRING) return builtin_format(r, a.as.text, b);
+    if (operator.n == 1 && first == '*' && a.kind == STRING && b.kind == INTEGER) {
         return repeat(r, a.as.text, b.as.integer);
-    } else if (first == '*' && a.kind == INTEGER && b.kind == STRING) {
+    }
+    if (operator.n == 1 && first == '*' && a.kind == INTEGER && b.kind == STRING) {
         return repeat(r, b.as.text, a.as.integer);
     }
     render_fail(r, "%.*s: not for a value of the kind %s and one of the kind %s", (int)operator.n, operator.data,
@@ -242,7 +326,7 @@ static struct value eval_unary(struct render *r, struct scope *scope, const stru
     struct value v = eval(r, scope, node->a);
     r->at = node->at;
     if (r->stop != STOP_NOT) return v;
-    if (node->text.data[0] == 'n') return value_bool(!value_truth(r, v));
+    if (node->text.data[0] == 'n') return value_bool(!value_truth(v));
     if (!is_number(v)) {
         render_fail(r, "%.*s: expected a number, found a value of the kind %s", (int)node->text.n, node->text.data,
                     kind_name(v.kind));
@@ -254,37 +338,31 @@ static struct value eval_unary(struct render *r, struct scope *scope, const stru
 }
 
 static struct value eval_slice(struct render *r, struct scope *scope, const struct node *node, struct value v) {
-    const struct node *parts[] = {node->c, node->a, node->b};
-    struct value ends[3];   /* step, start, stop */
-    int64_t n = v.kind == STRING ? (int64_t)v.as.text.n : is_list(v) ? (int64_t)v.as.list->n : 0;
+    const struct node *parts[] = {node->a, node->b, node->c};
+    struct value ends[3];   /* start, stop, step */
     for (size_t i = 0; i < 3 && r->stop == STOP_NOT; i++) {
-        bool forward = i == 0 || value_integer(r, ends[0]) >= 0;
-        int64_t otherwise = i == 0 ? 1 : i == 1 ? (forward ? 0 : n - 1) : forward ? n : -1;
-        ends[i] = parts[i] ? eval(r, scope, parts[i]) : value_int(otherwise);
+        ends[i] = parts[i] ? eval(r, scope, parts[i]) : value_undefined();
+        if (ends[i].kind != INTEGER && ends[i].kind > NONE) render_fail(r, "an end of a slice is not an integer");
     }
     r->at = node->at;
-    if (r->stop != STOP_NOT) return v;
-    if (v.kind != STRING && !is_list(v)) {
-        render_fail(r, "a value of the kind %s has no slices", kind_name(v.kind));
-        return v;
-    }
-    if (ends[1].kind != INTEGER) render_fail(r, "the start of a slice is not an integer");
-    int64_t start = value_integer(r, ends[1]), stop = value_integer(r, ends[2]), step = value_integer(r, ends[0]);
-    return r->stop == STOP_NOT ? builtin_slice(r, v, start, stop, step) : v;
+    return r->stop == STOP_NOT ? builtin_slice(r, v, ends[0], ends[1], ends[2]) : v;
 }
 
-/* Whether llama.cpp accepts it in brackets: lists too, if what they contain cannot change. */
-static bool is_subscript(struct render *r, struct value v) {
-    bool is_valid = v.kind == OBJECT || v.kind == LIST || value_is_key(r, v);
-    for (size_t i = 0; v.kind == LIST && i < v.as.list->n && is_valid && render_work(r, 1); i++) {
-        is_valid = value_is_key(r, v.as.list->items[i]);
+/* The item at a place, counted from the end if it is negative, or undefined. */
+static struct value item_at(struct render *r, struct value v, int64_t i) {
+    int64_t n = (int64_t)(v.kind == STRING ? text_length(r, v.as.text) : v.as.list->n);
+    if (i < 0) i += n;
+    if (i < 0 || i >= n) return value_undefined();
+    if (v.kind != STRING) {
+        v.as.list->is_read = true;
+        return v.as.list->items[i];
     }
-    for (size_t i = 0; v.kind == OBJECT && i < v.as.object->n && is_valid && render_work(r, 1); i++) {
-        is_valid = value_is_key(r, v.as.object->members[i].value);
-    }
-    return is_valid;
+    size_t at = text_prefix(r, v.as.text, (size_t)i);
+    struct text rest = text_part(v.as.text, at, v.as.text.n - at);
+    return value_string(text_part(rest, 0, text_prefix(r, rest, 1)));
 }
 
+/* What is in brackets or behind a point.  Where Python has no such member, it is undefined. */
 static struct value eval_member(struct render *r, struct scope *scope, const struct node *node) {
     struct value v = eval(r, scope, node->a), key;
     if (r->stop != STOP_NOT) return v;
@@ -293,7 +371,7 @@ static struct value eval_member(struct render *r, struct scope *scope, const str
     if (node->flag) {
         key = eval(r, scope, node->b);
         r->at = node->at;
-    } else if (node->b->kind == NODE_LITERAL && node->b->literal.kind == INTEGER && node->b->literal.as.integer >= 0) {
+    } else if (node->b->kind == NODE_LITERAL && node->b->literal.kind == INTEGER) {
         key = node->b->literal;
     } else if (node->b->kind == NODE_VARIABLE) {
         /* A method comes before a member of the same name. */
@@ -304,27 +382,14 @@ static struct value eval_member(struct render *r, struct scope *scope, const str
         render_fail(r, "what follows a point is not a name");
         return v;
     }
-    if (r->stop != STOP_NOT || key.kind == UNDEFINED) return value_undefined();
-    if (!is_subscript(r, key)) {
-        render_fail(r, "a value of the kind %s names no member", kind_name(key.kind));
-    } else if (v.kind == OBJECT) {
-        struct value *found = value_is_key(r, key) ? object_find(r, v.as.object, key) : NULL;
-        if (found && found->kind != UNDEFINED) return *found;
-        if (!value_is_key(r, key)) render_fail(r, "a value of the kind %s names no member", kind_name(key.kind));
-        return method(r, v, value_text(r, key));
+    if (r->stop != STOP_NOT) return v;
+    if (v.kind == OBJECT && value_is_key(r, key)) {
+        const struct value *found = object_find(r, v.as.object, key);
+        if (found) return *found;
     } else if ((is_list(v) || v.kind == STRING) && key.kind == INTEGER) {
-        if (v.kind != STRING) v.as.list->is_read = true;
-        int64_t i = key.as.integer, n = (int64_t)(v.kind == STRING ? v.as.text.n : v.as.list->n);
-        if (i < 0 && v.kind != STRING) i += n;   /* llama.cpp counts only lists from their end */
-        if (i < 0 || i >= n) return value_undefined();
-        return v.kind == STRING ? value_string(text_part(v.as.text, (size_t)i, 1)) : v.as.list->items[i];
-    } else if (key.kind == STRING) {
-        return method(r, v, key.as.text);
-    } else if (v.kind != UNDEFINED) {
-        render_fail(r, "a value of the kind %s names no member of one of the kind %s", kind_name(key.kind),
-                    kind_name(v.kind));
+        return item_at(r, v, key.as.integer);
     }
-    return value_undefined();
+    return node->flag && key.kind == STRING ? method(r, v, key.as.text) : value_undefined();
 }
 
 /* ---- expressions ------------------------------------------------------------------------------------------------- */
@@ -375,16 +440,15 @@ static struct value eval_inner(struct render *r, struct scope *scope, const stru
     case NODE_TEST: return eval_test(r, scope, node);
     case NODE_SELECT: case NODE_TERNARY: {
         struct value test = eval(r, scope, node->kind == NODE_SELECT ? node->b : node->a);
-        bool truth = r->stop == STOP_NOT && value_truth(r, test);
         if (r->stop != STOP_NOT) return test;
+        bool truth = value_truth(test);
         if (node->kind == NODE_TERNARY) return eval(r, scope, truth ? node->b : node->c);
         return truth ? eval(r, scope, node->a) : value_undefined();
     }
     case NODE_MEMBER: return eval_member(r, scope, node);
     case NODE_BLANK: return value_undefined();
-    case NODE_CALL: return eval_call(r, scope, node);
+    case NODE_CALL: return eval_call(r, scope, node, value_undefined());
     case NODE_NAMED: return eval_named(r, scope, node);
-    case NODE_SPREAD: render_fail(r, "*: arguments from a list are not supported"); return value_undefined();
     default: render_fail(r, "expected an expression"); return value_undefined();
     }
 }
@@ -410,8 +474,7 @@ static void assign_to(struct render *r, struct scope *scope, const struct node *
                         target->list.n, kind_name(v.kind), is_list(v) ? v.as.list->n : 0);
         }
         for (size_t i = 0; i < target->list.n && r->stop == STOP_NOT; i++) {
-            if (target->list.items[i]->kind != NODE_VARIABLE) render_fail(r, "an item before = or in is not a name");
-            else assign(r, scope, target->list.items[i]->text, v.as.list->items[i]);
+            assign_to(r, scope, target->list.items[i], v.as.list->items[i]);
         }
     } else if (target->kind == NODE_MEMBER && !target->flag && target->b->kind == NODE_VARIABLE) {
         struct value object = eval(r, scope, target->a);
@@ -424,94 +487,108 @@ static void assign_to(struct render *r, struct scope *scope, const struct node *
     }
 }
 
+/* The text of statements, which have a scope of their own. */
+static struct value block_text(struct render *r, struct scope *outer, struct nodes statements) {
+    struct output out = {NULL, 0, 0};
+    struct scope *scope = make_scope(r, outer);
+    if (scope) run_all(r, scope, statements, &out);
+    return value_output(&out);
+}
+
 static void run_set(struct render *r, struct scope *scope, const struct node *node) {
-    struct value v;
-    if (node->b) {
-        v = eval(r, scope, node->b);
-    } else {
-        struct output out = {NULL, 0, 0};
-        run_all(r, scope, node->list, &out);
-        v = value_output(&out);
-    }
+    struct value v = node->b ? eval(r, scope, node->b) : block_text(r, scope, node->list);
+    if (r->stop == STOP_NOT) v = apply_filters(r, scope, node->more, v);
     if (r->stop == STOP_NOT) assign_to(r, scope, node->a, v);
 }
 
-/* Leaves an if or for statement by break or continue: as in llama.cpp, what it has printed is lost. */
-static void drop_output(struct render *r, struct output *out, size_t n) {
-    if (r->stop == STOP_BREAK || r->stop == STOP_CONTINUE) out->n = n;
-}
-
 static void run_if(struct render *r, struct scope *scope, const struct node *node, struct output *out) {
-    size_t before = out->n;
     for (;;) {
         struct value test = eval(r, scope, node->a);
-        bool truth = r->stop == STOP_NOT && value_truth(r, test);
-        bool is_elif = !truth && node->more.n == 1 && node->more.items[0]->kind == NODE_IF;
         if (r->stop != STOP_NOT) return;
+        bool truth = value_truth(test), is_elif = !truth && node->more.n == 1 && node->more.items[0]->kind == NODE_IF;
         if (!is_elif) {
             run_all(r, scope, truth ? node->list : node->more, out);
-            break;
+            return;
         }
         node = node->more.items[0];
     }
-    drop_output(r, out, before);
 }
 
-/* Returns the variable `loop` of iteration i. */
-static struct value loop_variable(struct render *r, const struct list *list, size_t i) {
-    struct value v = value_empty(r, OBJECT);
-    struct member *members = render_alloc(r, 9 * sizeof *members);
-    if (!members || v.kind != OBJECT) return value_undefined();
+static void run_with(struct render *r, struct scope *outer, const struct node *node, struct output *out) {
+    struct scope *scope = make_scope(r, outer);
+    for (size_t i = 0; scope && i < node->list.n && r->stop == STOP_NOT; i++) {
+        struct value v = eval(r, outer, node->list.items[i]->b);
+        if (r->stop == STOP_NOT) assign_to(r, scope, node->list.items[i]->a, v);
+    }
+    if (r->stop == STOP_NOT) run_all(r, scope, node->more, out);
+}
+
+/* Sets the members of the variable `loop` for iteration i. */
+static void set_loop(struct render *r, struct object *loop, const struct list *list, size_t i, size_t depth) {
     int64_t n = (int64_t)list->n, k = (int64_t)i;
-    const struct { const char *name; struct value value; } facts[9] = {
+    const struct { const char *name; struct value value; } facts[] = {
         {"index", value_int(k + 1)}, {"index0", value_int(k)}, {"revindex", value_int(n - k)},
         {"revindex0", value_int(n - k - 1)}, {"first", value_bool(k == 0)}, {"last", value_bool(k == n - 1)},
         {"length", value_int(n)}, {"previtem", k > 0 ? list->items[i - 1] : value_undefined()},
-        {"nextitem", k < n - 1 ? list->items[i + 1] : value_undefined()},
+        {"nextitem", k < n - 1 ? list->items[i + 1] : value_undefined()}, {"depth", value_int((int64_t)depth)},
+        {"depth0", value_int((int64_t)depth - 1)},
     };
-    for (size_t f = 0; f < 9; f++) members[f] = (struct member){value_string(text_of(facts[f].name)), facts[f].value};
-    *v.as.object = (struct object){members, 9, 9, true};
-    return v;
+    enum { N = sizeof facts / sizeof facts[0] };
+    if (!loop->members) loop->members = render_alloc(r, N * sizeof *loop->members);
+    if (!loop->members || !render_work(r, N)) return;
+    for (size_t f = 0; f < N; f++) {
+        loop->members[f] = (struct member){value_string(text_of(facts[f].name)), facts[f].value};
+    }
+    if (loop->n == 0) loop->n = loop->cap = N;   /* loop.changed may have added a member */
 }
 
-/* The items of a for statement that pass its condition. */
-static struct value loop_items(struct render *r, struct scope *scope, const struct node *node) {
-    bool is_filtered = node->b->kind == NODE_SELECT;
-    struct value all = eval(r, scope, is_filtered ? node->b->a : node->b), list = value_empty(r, LIST);
-    r->at = node->at;
-    if (r->stop != STOP_NOT) return list;
-    if (!is_list(all) && all.kind != OBJECT && all.kind != UNDEFINED) {
-        render_fail(r, "for: expected a list or an object, found a value of the kind %s", kind_name(all.kind));
-    }
-    size_t n = all.kind == OBJECT ? all.as.object->n : is_list(all) ? all.as.list->n : 0;
-    if (is_list(all)) all.as.list->is_read = true;
-    for (size_t i = 0; i < n && r->stop == STOP_NOT; i++) {
-        struct value item = all.kind == OBJECT ? all.as.object->members[i].key : all.as.list->items[i];
-        if (all.kind == OBJECT && node->a->kind == NODE_TUPLE) {
-            struct value pair = value_empty(r, TUPLE);
-            if (pair.kind != TUPLE) break;
-            list_add(r, pair.as.list, item);
-            list_add(r, pair.as.list, all.as.object->members[i].value);
-            item = pair;
-        }
-        if (is_filtered) {
-            struct scope *inner = make_scope(r, scope);
-            if (inner) assign_to(r, inner, node->a, item);
-            struct value test = r->stop == STOP_NOT ? eval(r, inner, node->b->b) : item;
-            if (r->stop != STOP_NOT || !value_truth(r, test)) continue;
-        }
-        list_add(r, list.as.list, item);
+/* The items of a value that a loop visits. */
+static struct value loop_source(struct render *r, struct value all, bool pairs) {
+    if (all.kind != OBJECT || !pairs) return builtin_items(r, all);
+    struct value list = value_empty(r, LIST);   /* llama.cpp gives keys and values to two variables */
+    for (size_t i = 0; i < all.as.object->n && r->stop == STOP_NOT; i++) {
+        struct value pair = value_empty(r, TUPLE);
+        if (pair.kind == TUPLE) list_add(r, pair.as.list, all.as.object->members[i].key);
+        if (pair.kind == TUPLE) list_add(r, pair.as.list, all.as.object->members[i].value);
+        list_add(r, list.as.list, pair);
     }
     return list;
 }
 
-static void run_for(struct render *r, struct scope *outer, const struct node *node, struct output *out) {
-    size_t before = out->n;
+/* The items of a for statement that pass its condition. */
+static struct value loop_items(struct render *r, struct scope *outer, const struct node *node, struct value all) {
+    r->at = node->at;
+    struct value source = loop_source(r, all, node->a->kind == NODE_TUPLE), list = value_empty(r, LIST);
+    if (is_list(all)) all.as.list->is_read = true;
+    if (r->stop != STOP_NOT || !node->c) return source;
     struct scope *scope = make_scope(r, outer);
-    struct value list = scope ? loop_items(r, scope, node) : value_undefined();
+    for (size_t i = 0; scope && i < source.as.list->n && r->stop == STOP_NOT; i++) {
+        assign_to(r, scope, node->a, source.as.list->items[i]);
+        struct value test = r->stop == STOP_NOT ? eval(r, scope, node->c) : value_undefined();
+        if (r->stop == STOP_NOT && value_truth(test)) list_add(r, list.as.list, source.as.list->items[i]);
+    }
+    return list;
+}
+
+/* Makes the variable `loop`. */
+static struct value make_loop(struct render *r, struct scope *outer, const struct node *node, size_t depth) {
+    struct value loop = value_empty(r, OBJECT);
+    struct function *again = node->flag ? render_alloc(r, sizeof *again) : NULL;
+    if (again) *again = (struct function){.name = text_of("loop"), .node = node, .scope = outer, .depth = depth + 1};
+    if (r->stop == STOP_NOT) *loop.as.object = (struct object){.plain = true, .call = again};
+    return loop;
+}
+
+/* Each iteration begins without the variables that the one before has set. */
+static void run_loop(struct render *r, struct scope *outer, const struct node *node, struct value all, size_t depth,
+                     struct output *out) {
+    struct value list = loop_items(r, outer, node, all), loop = make_loop(r, outer, node, depth);
+    struct scope *scope = make_scope(r, outer);
     bool is_complete = false;   /* at least one iteration ended without break and continue */
     for (size_t i = 0; r->stop == STOP_NOT && i < list.as.list->n; i++) {
-        assign(r, scope, text_of("loop"), loop_variable(r, list.as.list, i));
+        scope->variables.n = 0;
+        set_loop(r, loop.as.object, list.as.list, i, depth);
+        assign(r, scope, text_of("loop"), loop);
         assign_to(r, scope, node->a, list.as.list->items[i]);
         if (r->stop == STOP_NOT) run_all(r, scope, node->list, out);
         bool is_last = r->stop == STOP_BREAK;
@@ -519,23 +596,21 @@ static void run_for(struct render *r, struct scope *outer, const struct node *no
         else if (r->stop != STOP_FAILED) r->stop = STOP_NOT;
         if (is_last) break;
     }
-    /* As in llama.cpp, else also follows a loop whose iterations all ended early. */
-    if (r->stop == STOP_NOT && !is_complete) run_all(r, outer, node->more, out);
-    drop_output(r, out, before);
+    /* As in Jinja 2, else also follows a loop whose iterations all ended early. */
+    if (r->stop != STOP_NOT || is_complete) return;
+    scope->variables.n = 0;
+    run_all(r, scope, node->more, out);
+}
+
+static void run_for(struct render *r, struct scope *outer, const struct node *node, struct output *out) {
+    struct value all = eval(r, outer, node->b);
+    if (r->stop == STOP_NOT) run_loop(r, outer, node, all, 1, out);
 }
 
 static void run_call_block(struct render *r, struct scope *scope, const struct node *node, struct output *out) {
-    struct value callee = eval(r, scope, node->a->a);
-    r->at = node->at;
-    if (r->stop == STOP_NOT && callee.kind != FUNCTION) {
-        render_fail(r, "call: a value of the kind %s cannot be called: %.*s", kind_name(callee.kind),
-                    (int)node->a->a->text.n, node->a->a->text.data);
-    }
-    struct scope *inner = make_scope(r, scope);
-    if (!inner || r->stop != STOP_NOT) return;
-    assign(r, inner, text_of("caller"), make_function(r, text_of("caller"), node, scope));
-    struct value *args = eval_arguments(r, scope, node->a->list);
-    if (args) value_print(r, out, invoke(r, inner, callee.as.function, args, node->a->list.n));
+    struct value caller = make_function(r, text_of("caller"), node, scope);
+    struct value text = r->stop == STOP_NOT ? eval_call(r, scope, node->a, caller) : caller;
+    if (r->stop == STOP_NOT) value_write(r, out, text);
 }
 
 static void run(struct render *r, struct scope *scope, const struct node *node, struct output *out) {
@@ -546,22 +621,23 @@ static void run(struct render *r, struct scope *scope, const struct node *node, 
     case NODE_IF: run_if(r, scope, node, out); break;
     case NODE_FOR: run_for(r, scope, node, out); break;
     case NODE_SET: run_set(r, scope, node); break;
+    case NODE_WITH: run_with(r, scope, node, out); break;
     case NODE_MACRO:
         if (node->a->kind != NODE_VARIABLE) render_fail(r, "macro: its name is not a name");
-        else assign(r, scope, node->a->text, make_function(r, node->a->text, node, NULL));
+        else assign(r, scope, node->a->text, make_function(r, node->a->text, node, scope));
         break;
     case NODE_CALL_BLOCK: run_call_block(r, scope, node, out); break;
     case NODE_FILTER_BLOCK: {
-        struct output text = {NULL, 0, 0};
-        run_all(r, scope, node->list, &text);
-        if (r->stop == STOP_NOT) value_print(r, out, apply_filter(r, scope, node->a, value_output(&text)));
+        struct value text = block_text(r, scope, node->list);
+        if (r->stop == STOP_NOT) text = apply_filters(r, scope, node->more, text);
+        if (r->stop == STOP_NOT) value_write(r, out, text);
         break;
     }
     case NODE_BREAK: r->stop = STOP_BREAK; break;
     case NODE_CONTINUE: r->stop = STOP_CONTINUE; break;
     default: {
         struct value v = eval(r, scope, node);
-        if (r->stop == STOP_NOT) value_print(r, out, v);
+        if (r->stop == STOP_NOT) value_write(r, out, v);
     }
     }
 }
@@ -579,7 +655,7 @@ void template_evaluate(struct render *r, struct scope *variables, struct nodes s
         {"true", BOOLEAN, true}, {"True", BOOLEAN, true}, {"false", BOOLEAN, false}, {"False", BOOLEAN, false},
         {"none", NONE, false}, {"None", NONE, false},
     };
-    struct scope base = {{NULL, 0, 0, true}, NULL};
+    struct scope base = {{NULL, 0, 0, true, NULL}, NULL};
     for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++) {
         struct value v = {constants[i].kind, {.truth = constants[i].truth}};
         assign(r, &base, text_of(constants[i].name), v);

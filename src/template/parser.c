@@ -78,9 +78,11 @@ static struct nodes parse_arguments(struct parser *p) {
     while (p->r->stop == STOP_NOT && !is(p, TOKEN_CLOSE_PAREN)) {
         size_t at = place(p);
         struct node *node;
-        if (is(p, TOKEN_PRODUCT) && text_is_word(peek(p, 0)->text, "*")) {
+        bool is_spread = is(p, TOKEN_PRODUCT) && text_is_word(peek(p, 0)->text, "*"), is_named = is(p, TOKEN_POWER);
+        if (is_spread || is_named) {
             p->at++;
             node = make(p, NODE_SPREAD, at, parse_expression(p), NULL);
+            if (node) node->flag = is_named;
         } else {
             node = parse_expression(p);
             if (take(p, TOKEN_ASSIGN)) node = make(p, NODE_NAMED, at, node, parse_expression(p));
@@ -92,6 +94,13 @@ static struct nodes parse_arguments(struct parser *p) {
     return list;
 }
 
+/* Whether a tuple ends here. */
+static bool ends_tuple(const struct parser *p) {
+    enum token_kind kind = peek(p, 0)->kind;
+    return kind == TOKEN_CLOSE_PAREN || kind == TOKEN_CLOSE_STATEMENT || kind == TOKEN_CLOSE_EXPRESSION
+           || kind == TOKEN_ASSIGN || is_name(p, 0, "in");
+}
+
 /* Reads one expression, or a tuple of several with commas between them. */
 static struct node *parse_sequence(struct parser *p, struct node *(*parse)(struct parser *)) {
     size_t at = place(p);
@@ -99,7 +108,7 @@ static struct node *parse_sequence(struct parser *p, struct node *(*parse)(struc
     if (!is(p, TOKEN_COMMA)) return first;
     struct node *tuple = make(p, NODE_TUPLE, at, NULL, NULL);
     if (tuple) add(p, &tuple->list, first);
-    while (take(p, TOKEN_COMMA)) {
+    while (take(p, TOKEN_COMMA) && !ends_tuple(p)) {
         struct node *item = parse(p);
         if (tuple) add(p, &tuple->list, item);
     }
@@ -110,7 +119,9 @@ static struct value parse_number(struct parser *p, struct text text) {
     int64_t i = 0;
     double x = 0;
     bool is_negative = text.data[0] == '-';
-    if (memchr(text.data, '.', text.n)) {
+    bool is_float = false;
+    for (size_t k = 0; k < text.n && !is_float; k++) is_float = strchr(".eE", text.data[k]) != NULL;
+    if (is_float) {
         decimal_read(text.data, text.n, &x);
         return value_float(x);
     }
@@ -160,7 +171,8 @@ static struct node *parse_primary(struct parser *p) {
         node->text = token->text;
         break;
     case TOKEN_OPEN_PAREN:
-        node = parse_sequence(p, parse_expression);
+        node->kind = NODE_TUPLE;
+        if (!is(p, TOKEN_CLOSE_PAREN)) node = parse_sequence(p, parse_expression);
         expect(p, TOKEN_CLOSE_PAREN, ")");
         break;
     case TOKEN_OPEN_SQUARE:
@@ -225,6 +237,24 @@ static struct node *parse_named_call(struct parser *p) {
     return is(p, TOKEN_OPEN_PAREN) ? parse_members(p, node) : node;
 }
 
+/* Whether an operand begins here that a test can have without parentheses: x is divisibleby 3. */
+static bool begins_operand(const struct parser *p) {
+    static const char *const words[] = {"else", "or", "and", "is", "if", "in", "not", "recursive"};
+    enum token_kind kind = peek(p, 0)->kind;
+    bool begins = kind == TOKEN_NAME || kind == TOKEN_STRING || kind == TOKEN_NUMBER || kind == TOKEN_OPEN_SQUARE
+                  || kind == TOKEN_OPEN_CURLY;
+    for (size_t i = 0; i < sizeof words / sizeof words[0] && begins; i++) begins = !is_name(p, 0, words[i]);
+    return begins;
+}
+
+static struct node *parse_test_call(struct parser *p) {
+    struct node *node = parse_named_call(p);
+    if (!node || node->kind != NODE_VARIABLE || !begins_operand(p)) return node;
+    struct node *call = make(p, NODE_CALL, node->at, node, NULL), *operand = parse_members(p, parse_primary(p));
+    if (call) add(p, &call->list, operand);
+    return call;
+}
+
 static struct node *parse_unary(struct parser *p) {
     if (!is(p, TOKEN_SIGN)) return parse_members(p, parse_primary(p));
     struct node *node = make(p, NODE_UNARY, place(p), NULL, NULL);
@@ -238,30 +268,31 @@ static struct node *parse_unary(struct parser *p) {
 
 static struct node *parse_test(struct parser *p) {
     struct node *node = parse_unary(p);
-    while (is(p, TOKEN_PIPE)) {
+    for (;;) {
         size_t at = place(p);
-        p->at++;
-        node = make(p, NODE_FILTER, at, node, parse_named_call(p));
+        if (take(p, TOKEN_PIPE)) {
+            node = make(p, NODE_FILTER, at, node, parse_named_call(p));
+        } else if (take_name(p, "is")) {
+            bool negate = take_name(p, "not");
+            node = make(p, NODE_TEST, at, node, parse_test_call(p));
+            if (node) node->flag = negate;
+        } else {
+            return node;
+        }
     }
-    while (is_name(p, 0, "is")) {
-        size_t at = place(p);
-        p->at++;
-        bool negate = take_name(p, "not");
-        node = make(p, NODE_TEST, at, node, parse_named_call(p));
-        if (node) node->flag = negate;
-    }
-    return node;
 }
 
 /* The binary operators by precedence, the weakest first.  "not" is between "and" and the comparisons. */
-enum level { LEVEL_OR, LEVEL_AND, LEVEL_COMPARISON, LEVEL_SUM, LEVEL_PRODUCT, LEVEL_NONE };
+enum level { LEVEL_OR, LEVEL_AND, LEVEL_COMPARISON, LEVEL_SUM, LEVEL_JOIN, LEVEL_PRODUCT, LEVEL_POWER, LEVEL_NONE };
 
 /* The level of the operator that comes next. */
 static enum level operator_level(const struct parser *p) {
     switch (peek(p, 0)->kind) {
     case TOKEN_COMPARISON: return LEVEL_COMPARISON;
     case TOKEN_SUM: return LEVEL_SUM;
+    case TOKEN_JOIN: return LEVEL_JOIN;
     case TOKEN_PRODUCT: return LEVEL_PRODUCT;
+    case TOKEN_POWER: return LEVEL_POWER;
     default: break;
     }
     if (is_name(p, 0, "or")) return LEVEL_OR;
@@ -269,10 +300,16 @@ static enum level operator_level(const struct parser *p) {
     return is_name(p, 0, "in") || (is_name(p, 0, "not") && is_name(p, 1, "in")) ? LEVEL_COMPARISON : LEVEL_NONE;
 }
 
+static struct node *make_binary(struct parser *p, size_t at, struct text operator, struct node *a, struct node *b) {
+    struct node *node = make(p, NODE_BINARY, at, a, b);
+    if (node) node->text = operator;
+    return node;
+}
+
 /* Reads operands and the operators between them, of that level and of stronger ones. */
 static struct node *parse_binary(struct parser *p, enum level weakest) {
     if (!render_enter(p->r)) return NULL;
-    struct node *left;
+    struct node *left, *last = NULL;   /* last: the comparison that left ends in */
     if (weakest <= LEVEL_COMPARISON && is_name(p, 0, "not")) {
         left = make(p, NODE_UNARY, place(p), NULL, NULL);
         if (left) left->text = peek(p, 0)->text;
@@ -290,8 +327,12 @@ static struct node *parse_binary(struct parser *p, enum level weakest) {
             operator = text_of("not in");
             p->at++;
         }
-        left = make(p, NODE_BINARY, at, left, parse_binary(p, level + 1));
-        if (left) left->text = operator;
+        struct node *right = parse_binary(p, level + 1);
+        struct node *first = last ? last->b : left;   /* a < b < c is a < b and b < c */
+        struct node *node = make_binary(p, at, operator, level == LEVEL_COMPARISON ? first : left, right);
+        bool is_chain = level == LEVEL_COMPARISON && last;
+        left = is_chain ? make_binary(p, at, text_of("and"), left, node) : node;
+        last = level == LEVEL_COMPARISON ? node : NULL;
     }
     render_leave(p->r);
     return left;
@@ -372,25 +413,53 @@ static void parse_if(struct parser *p, struct node *node) {
     parse_else(p, node, "endif");
 }
 
+/* An expression without if and else. */
+static struct node *parse_or(struct parser *p) { return parse_binary(p, LEVEL_OR); }
+
 static void parse_for(struct parser *p, struct node *node) {
     node->a = parse_sequence(p, parse_primary);
     if (!take_name(p, "in")) fail_expected(p, "in");
-    node->b = parse_expression(p);
+    node->b = parse_sequence(p, parse_or);
+    if (take_name(p, "if")) node->c = parse_expression(p);
+    node->flag = take_name(p, "recursive");
     expect_close(p);
     node->list = parse_block(p, node, "endfor", "else", NULL);
     parse_else(p, node, "endfor");
 }
 
+/* What a set statement can set. */
+static struct node *parse_target(struct parser *p) { return parse_members(p, parse_primary(p)); }
+
+/* The filters of a block, each after a bar. */
+static void parse_filters(struct parser *p, struct nodes *filters) {
+    while (take(p, TOKEN_PIPE)) add(p, filters, parse_named_call(p));
+}
+
 static void parse_set(struct parser *p, struct node *node) {
-    node->a = parse_sequence(p, parse_expression);
+    node->a = parse_sequence(p, parse_target);
     if (take(p, TOKEN_ASSIGN)) {
         node->b = parse_sequence(p, parse_expression);
         expect_close(p);
     } else {
+        parse_filters(p, &node->more);
         expect_close(p);
         node->list = parse_block(p, node, "endset", NULL, NULL);
         expect_end(p);
     }
+}
+
+static void parse_with(struct parser *p, struct node *node) {
+    while (p->r->stop == STOP_NOT && !is(p, TOKEN_CLOSE_STATEMENT)) {
+        struct node *set = make(p, NODE_NAMED, place(p), parse_target(p), NULL);
+        expect(p, TOKEN_ASSIGN, "= after a name");
+        struct node *value = parse_expression(p);
+        if (set) set->b = value;
+        add(p, &node->list, set);
+        take(p, TOKEN_COMMA);
+    }
+    expect_close(p);
+    node->more = parse_block(p, node, "endwith", NULL, NULL);
+    expect_end(p);
 }
 
 static void parse_macro(struct parser *p, struct node *node) {
@@ -414,7 +483,8 @@ static void parse_call_block(struct parser *p, struct node *node) {
 }
 
 static void parse_filter_block(struct parser *p, struct node *node) {
-    node->a = parse_named_call(p);
+    add(p, &node->more, parse_named_call(p));
+    parse_filters(p, &node->more);
     expect_close(p);
     node->list = parse_block(p, node, "endfilter", NULL, NULL);
     expect_end(p);
@@ -432,6 +502,7 @@ static struct node *parse_tag(struct parser *p) {
         void (*parse)(struct parser *, struct node *);
     } tags[] = {
         {"if", NODE_IF, parse_if}, {"for", NODE_FOR, parse_for}, {"set", NODE_SET, parse_set},
+        {"with", NODE_WITH, parse_with},
         {"macro", NODE_MACRO, parse_macro}, {"call", NODE_CALL_BLOCK, parse_call_block},
         {"filter", NODE_FILTER_BLOCK, parse_filter_block}, {"break", NODE_BREAK, parse_word},
         {"continue", NODE_CONTINUE, parse_word},
@@ -446,7 +517,7 @@ static struct node *parse_tag(struct parser *p) {
         if (node) tags[i].parse(p, node);
         return node;
     }
-    fail_expected(p, "a statement: if, for, set, macro, call, filter, break, continue or generation");
+    fail_expected(p, "a statement: if, for, set, with, macro, call, filter, raw, break, continue or generation");
     return NULL;
 }
 
@@ -469,7 +540,7 @@ static struct node *parse_statement(struct parser *p) {
         break;
     case TOKEN_OPEN_EXPRESSION:
         p->at++;
-        node = parse_expression(p);
+        node = parse_sequence(p, parse_expression);
         expect(p, TOKEN_CLOSE_EXPRESSION, "}}");
         break;
     default:

@@ -1,8 +1,8 @@
 /* From the source of a template to tokens (lexer.c) to a tree (parser.c).
  *
- * The grammar is that of llama.cpp's common/jinja, which chat templates are tested with: the statements if, for, set,
- * macro, call, filter, break, continue and generation, comments, and expressions.  The first newline after a block, and
- * spaces between the start of a line and a block, are not part of the text (trim_blocks, lstrip_blocks).
+ * The grammar is that of Jinja 2 as transformers sets it up: the statements if, for, set, with, macro, call, filter, raw,
+ * break, continue and generation, comments, and expressions.  The first newline after a block, and spaces between the
+ * start of a line and a block, are not part of the text (trim_blocks, lstrip_blocks).
  */
 #ifndef PLUMB_TEMPLATE_TREE_H
 #define PLUMB_TEMPLATE_TREE_H
@@ -13,8 +13,10 @@ enum token_kind {
     TOKEN_END, TOKEN_TEXT, TOKEN_NUMBER, TOKEN_STRING, TOKEN_NAME, TOKEN_ASSIGN, TOKEN_OPEN_PAREN, TOKEN_CLOSE_PAREN,
     TOKEN_OPEN_STATEMENT, TOKEN_CLOSE_STATEMENT, TOKEN_OPEN_EXPRESSION, TOKEN_CLOSE_EXPRESSION, TOKEN_OPEN_SQUARE,
     TOKEN_CLOSE_SQUARE, TOKEN_OPEN_CURLY, TOKEN_CLOSE_CURLY, TOKEN_COMMA, TOKEN_DOT, TOKEN_COLON, TOKEN_PIPE,
-    TOKEN_SUM,          /* + - ~ */
-    TOKEN_PRODUCT,      /* * / % */
+    TOKEN_SUM,          /* + - */
+    TOKEN_JOIN,         /* ~ */
+    TOKEN_PRODUCT,      /* * / // % */
+    TOKEN_POWER,        /* ** */
     TOKEN_COMPARISON,   /* < > <= >= == != */
     TOKEN_SIGN,         /* + - before an operand */
     TOKEN_COMMENT,
@@ -51,14 +53,15 @@ enum node_kind {
     NODE_BLANK,       /* nothing in brackets */
     NODE_CALL,        /* a(list) */
     NODE_NAMED,       /* a = b in an argument list */
-    NODE_SPREAD,      /* *a in an argument list */
+    NODE_SPREAD,      /* *a in an argument list, or with flag **a */
     NODE_NOTHING,     /* a comment, or {% generation %} */
     NODE_IF,          /* if a list else more; an elif is an if alone in more */
-    NODE_FOR,         /* for a in b list else more */
-    NODE_SET,         /* set a = b, or with b == NULL the text of list */
+    NODE_FOR,         /* for a in b if c list else more; c may be NULL; flag: it is recursive */
+    NODE_SET,         /* set a = b, or with b == NULL the text of list, through the filters in more */
+    NODE_WITH,        /* with list (of NODE_NAMED) more */
     NODE_MACRO,       /* macro a(list) more */
     NODE_CALL_BLOCK,  /* call(list) a more */
-    NODE_FILTER_BLOCK,/* filter a list */
+    NODE_FILTER_BLOCK,/* the text of list through the filters in more */
     NODE_BREAK, NODE_CONTINUE,
 };
 

@@ -1,6 +1,8 @@
 #include "template/value.h"
 
+#include "base/decimal.h"
 #include "dump/json.h"
+#include "tokenizer/unicode.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -154,7 +156,7 @@ struct value value_empty(struct render *r, enum kind kind) {
     struct value v = {.kind = kind};
     if (kind == OBJECT) {
         v.as.object = render_alloc(r, sizeof *v.as.object);
-        if (v.as.object) *v.as.object = (struct object){NULL, 0, 0, false};
+        if (v.as.object) *v.as.object = (struct object){NULL, 0, 0, false, NULL};
     } else {
         v.as.list = render_alloc(r, sizeof *v.as.list);
         if (v.as.list) *v.as.list = (struct list){NULL, 0, 0, false};
@@ -209,7 +211,7 @@ bool value_is_key(struct render *r, struct value v) {
     return is_key;
 }
 
-/* Returns a number, true or false as llama.cpp compares them. */
+/* Returns a number, true or false as it is compared. */
 static double number_of(struct value v) {
     if (v.kind == FLOAT) return v.as.number;
     if (v.kind == BOOLEAN) return v.as.truth;
@@ -229,7 +231,20 @@ static int64_t whole_of(struct value v) {
            : isfinite(v.as.number) ? integer_of(v.as.number) : 0;
 }
 
-static bool equal_keys(struct render *r, struct value a, struct value b);
+static bool equal_lists(struct render *r, const struct list *a, const struct list *b) {
+    bool equal = a->n == b->n;
+    for (size_t i = 0; i < a->n && equal; i++) equal = value_equal(r, a->items[i], b->items[i]);
+    return equal;
+}
+
+static bool equal_objects(struct render *r, const struct object *a, const struct object *b) {
+    bool equal = a->n == b->n;
+    for (size_t i = 0; i < a->n && equal; i++) {
+        const struct value *other = object_find(r, b, a->members[i].key);
+        equal = other && value_equal(r, a->members[i].value, *other);
+    }
+    return equal;
+}
 
 bool value_equal(struct render *r, struct value a, struct value b) {
     if (!render_work(r, 1)) return false;
@@ -240,19 +255,10 @@ bool value_equal(struct render *r, struct value a, struct value b) {
     switch (a.kind) {
     case STRING:
         return render_work(r, a.as.text.n) && text_is(a.as.text, b.as.text);
-    case LIST: case TUPLE: {
-        bool equal = a.as.list->n == b.as.list->n;
-        for (size_t i = 0; i < a.as.list->n && equal; i++) {
-            equal = equal_keys(r, a.as.list->items[i], b.as.list->items[i]);
-        }
-        return equal;
-    }
-    case OBJECT: {
-        bool equal = a.as.object->n == b.as.object->n;
-        for (size_t i = 0; i < a.as.object->n && equal; i++) {
-            const struct member *x = &a.as.object->members[i], *y = &b.as.object->members[i];
-            equal = value_equal(r, x->key, y->key) && equal_keys(r, x->value, y->value);
-        }
+    case LIST: case TUPLE: case OBJECT: {
+        if (!render_enter(r)) return false;
+        bool equal = is_list(a) ? equal_lists(r, a.as.list, b.as.list) : equal_objects(r, a.as.object, b.as.object);
+        render_leave(r);
         return equal;
     }
     case FUNCTION:
@@ -262,15 +268,30 @@ bool value_equal(struct render *r, struct value a, struct value b) {
     }
 }
 
-/* Lists and objects are equal only if what they contain cannot change. */
-static bool equal_keys(struct render *r, struct value a, struct value b) {
-    if (!value_is_key(r, a) || !value_is_key(r, b) || !render_enter(r)) return false;
-    bool equal = value_equal(r, a, b);
-    render_leave(r);
-    return equal;
+bool value_precedes(struct render *r, struct value a, struct value b) {
+    bool numbers = a.kind >= BOOLEAN && a.kind <= FLOAT && b.kind >= BOOLEAN && b.kind <= FLOAT;
+    if (numbers && a.kind != FLOAT && b.kind != FLOAT) return whole_of(a) < whole_of(b);
+    if (numbers) return number_of(a) < number_of(b);
+    if (a.kind == STRING && b.kind == STRING) {
+        struct text s = a.as.text, t = b.as.text;
+        size_t n = s.n < t.n ? s.n : t.n;
+        int order = render_work(r, n) && n > 0 ? memcmp(s.data, t.data, n) : 0;
+        return order < 0 || (order == 0 && s.n < t.n);
+    }
+    if (is_list(a) && a.kind == b.kind) {
+        const struct list *s = a.as.list, *t = b.as.list;
+        size_t i = 0;
+        if (!render_enter(r)) return false;
+        while (i < s->n && i < t->n && value_equal(r, s->items[i], t->items[i])) i++;
+        bool less = i < s->n && i < t->n ? value_precedes(r, s->items[i], t->items[i]) : s->n < t->n;
+        render_leave(r);
+        return less;
+    }
+    render_fail(r, "a value of the kind %s and one of the kind %s have no order", kind_name(a.kind), kind_name(b.kind));
+    return false;
 }
 
-bool value_truth(struct render *r, struct value v) {
+bool value_truth(struct value v) {
     switch (v.kind) {
     case UNDEFINED: case NONE: return false;
     case BOOLEAN: return v.as.truth;
@@ -279,9 +300,7 @@ bool value_truth(struct render *r, struct value v) {
     case STRING: return v.as.text.n > 0;
     case LIST: case TUPLE: return v.as.list->n > 0;
     case OBJECT: return v.as.object->n > 0;
-    default:
-        render_fail(r, "a %s is neither true nor false", kind_name(v.kind));
-        return false;
+    default: return true;
     }
 }
 
@@ -292,7 +311,7 @@ int64_t value_integer(struct render *r, struct value v) {
 }
 
 double value_number(struct render *r, struct value v) {
-    if (is_number(v)) return number_of(v);
+    if (v.kind >= BOOLEAN && v.kind <= FLOAT) return v.kind == INTEGER ? (double)v.as.integer : number_of(v);
     render_fail(r, "expected a number, found a value of the kind %s", kind_name(v.kind));
     return 0;
 }
@@ -305,16 +324,27 @@ static void write_integer(struct render *r, struct output *out, int64_t i) {
     output_put(r, out, digits, (size_t)n);
 }
 
-/* Writes six digits after the point without the zeros at the end, but with one digit, as llama.cpp does. */
-static void write_float(struct render *r, struct output *out, double x) {
-    if (isnan(x)) {   /* its sign depends on the processor */
-        output_word(r, out, "nan");
+/* Writes the shortest digits that stand for the number, as Python does.  Not a number and infinities: names of Python's
+ * repr, or of its JSON. */
+static void write_float(struct render *r, struct output *out, double x, bool as_json) {
+    char digits[40];
+    double back = 0;
+    if (!isfinite(x)) {
+        if (x < 0) output_word(r, out, "-");
+        output_word(r, out, isnan(x) ? as_json ? "NaN" : "nan" : as_json ? "Infinity" : "inf");
         return;
     }
-    char digits[328];   /* DBL_MAX has 309 digits before the point */
-    int n = snprintf(digits, sizeof digits, "%f", x);
-    while (isfinite(x) && digits[n - 1] == '0' && digits[n - 2] != '.') n--;
-    output_put(r, out, digits, (size_t)n);
+    for (int n = 0; n < 17 && (n == 0 || back < x || back > x); n++) {
+        snprintf(digits, sizeof digits, "%.*e", n, x);
+        decimal_read(digits, strlen(digits), &back);
+    }
+    int exponent = (int)strtol(strchr(digits, 'e') + 1, NULL, 10), n_digit = (int)(strchr(digits, 'e') - digits);
+    bool is_plain = exponent >= -4 && exponent < 16;
+    if (is_plain) {   /* the digits after the point are those of the mantissa that the exponent leaves, at least one */
+        int first = digits[0] == '-', n_after = n_digit - first - (n_digit > first + 1 ? 2 : 1) - exponent;
+        snprintf(digits, sizeof digits, "%.*f", n_after > 0 ? n_after : 1, x);
+    }
+    output_word(r, out, digits);
 }
 
 static void write_json_string(struct render *r, struct output *out, struct text text) {
@@ -335,19 +365,37 @@ static void write_json_string(struct render *r, struct output *out, struct text 
     output_put(r, out, "\"", 1);
 }
 
+/* Whether Python's repr shows a character as it is. */
+static bool is_printable(uint32_t cp) {
+    enum unicode_class class = unicode_class_of(cp);
+    return cp == ' ' || (class != UNICODE_OTHER && class != UNICODE_CONTROL);
+}
+
+/* Writes a string inside a list or an object, as Python's repr does. */
+static void write_quoted(struct render *r, struct output *out, struct text s) {
+    bool has_single = s.n > 0 && memchr(s.data, '\'', s.n), has_double = s.n > 0 && memchr(s.data, '"', s.n);
+    char quote[2] = {has_single && !has_double ? '"' : '\'', 0};
+    output_word(r, out, quote);
+    for (size_t at = 0, n; at < s.n && r->stop != STOP_FAILED; at += n) {
+        uint32_t cp = 0;
+        n = unicode_decode(s.data + at, s.n - at, &cp);
+        char escape[12] = {'\\', s.data[at]};
+        if (cp == '\n' || cp == '\r' || cp == '\t') escape[1] = cp == '\n' ? 'n' : cp == '\r' ? 'r' : 't';
+        else if (cp != '\\' && cp != (uint8_t)quote[0] && (is_printable(cp) || cp == 0xfffd)) escape[0] = 0;
+        else if (cp < 0x20 || (cp >= 0x7f && cp < 0x100)) snprintf(escape, sizeof escape, "\\x%02x", (unsigned)cp);
+        else if (cp > 0xff) snprintf(escape, sizeof escape, cp > 0xffff ? "\\U%08x" : "\\u%04x", (unsigned)cp);
+        if (escape[0]) output_word(r, out, escape);
+        else output_add(r, out, text_part(s, at, n));
+    }
+    output_word(r, out, quote);
+}
+
 /* Writes a value inside a list or an object. */
 static void write_inner(struct render *r, struct output *out, struct value v) {
-    if (v.kind == UNDEFINED || v.kind == FUNCTION || v.kind == NAMED) {
-        output_word(r, out, kind_name(v.kind));
-    } else if (v.kind != STRING) {
-        value_write(r, out, v);
-    } else if (v.as.text.n > 0 && memchr(v.as.text.data, '\'', v.as.text.n)) {
-        write_json_string(r, out, v.as.text);
-    } else {
-        output_put(r, out, "'", 1);
-        output_add(r, out, v.as.text);
-        output_put(r, out, "'", 1);
-    }
+    if (v.kind == STRING) write_quoted(r, out, v.as.text);
+    else if (v.kind == UNDEFINED) output_word(r, out, "Undefined");
+    else if (v.kind == FUNCTION || v.kind == NAMED) output_word(r, out, kind_name(v.kind));
+    else value_write(r, out, v);
 }
 
 void value_write(struct render *r, struct output *out, struct value v) {
@@ -356,7 +404,7 @@ void value_write(struct render *r, struct output *out, struct value v) {
     case NONE: output_word(r, out, "None"); break;
     case BOOLEAN: output_word(r, out, v.as.truth ? "True" : "False"); break;
     case INTEGER: write_integer(r, out, v.as.integer); break;
-    case FLOAT: write_float(r, out, v.as.number); break;
+    case FLOAT: write_float(r, out, v.as.number, false); break;
     case STRING: output_add(r, out, v.as.text); break;
     case LIST: case TUPLE:
         output_word(r, out, v.kind == TUPLE ? "(" : "[");
@@ -376,8 +424,7 @@ void value_write(struct render *r, struct output *out, struct value v) {
         }
         output_word(r, out, "}");
         break;
-    default:
-        render_fail(r, "expected a string, found a value of the kind %s", kind_name(v.kind));
+    default: break;
     }
     render_leave(r);
 }
@@ -387,15 +434,6 @@ struct text value_text(struct render *r, struct value v) {
     struct output out = {NULL, 0, 0};
     value_write(r, &out, v);
     return output_text(&out);
-}
-
-void value_print(struct render *r, struct output *out, struct value v) {
-    if (v.kind >= BOOLEAN && v.kind <= STRING) {
-        value_write(r, out, v);
-    } else if (is_list(v) && render_work(r, v.as.list->n) && render_enter(r)) {
-        for (size_t i = 0; i < v.as.list->n && r->stop != STOP_FAILED; i++) value_print(r, out, v.as.list->items[i]);
-        render_leave(r);
-    }
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
@@ -410,17 +448,19 @@ static void json_line(struct render *r, struct output *out, const struct json_st
     }
 }
 
+/* Writes the name of a member: Python makes JSON of none, true and false, too. */
+static void write_json_key(struct render *r, struct output *out, struct value key) {
+    bool is_word = key.kind == NONE || key.kind == BOOLEAN;
+    const char *word = key.kind == NONE ? "null" : key.as.truth ? "true" : "false";
+    write_json_string(r, out, is_word ? text_of(word) : value_text(r, key));
+}
+
 void value_write_json(struct render *r, struct output *out, struct value v, const struct json_style *style,
                       uint32_t level) {
     if (!render_enter(r)) return;
     switch (v.kind) {
     case BOOLEAN: output_word(r, out, v.as.truth ? "true" : "false"); break;
-    case FLOAT: {
-        char digits[32];
-        snprintf(digits, sizeof digits, "%g", v.as.number);
-        output_word(r, out, isnan(v.as.number) ? "nan" : digits);
-        break;
-    }
+    case FLOAT: write_float(r, out, v.as.number, true); break;
     case INTEGER: write_integer(r, out, v.as.integer); break;
     case STRING: write_json_string(r, out, v.as.text); break;
     case LIST: case TUPLE: case OBJECT: {
@@ -431,7 +471,7 @@ void value_write_json(struct render *r, struct output *out, struct value v, cons
             if (i > 0) output_add(r, out, style->item_separator);
             json_line(r, out, style, level + 1);
             if (is_object) {
-                write_json_string(r, out, value_text(r, v.as.object->members[i].key));
+                write_json_key(r, out, v.as.object->members[i].key);
                 output_add(r, out, style->key_separator);
             }
             value_write_json(r, out, is_object ? v.as.object->members[i].value : v.as.list->items[i], style,
@@ -511,7 +551,22 @@ struct value value_from_json(struct render *r, const char *what, const char *jso
     return v;
 }
 
-/* ---- searching --------------------------------------------------------------------------------------------------- */
+/* ---- characters -------------------------------------------------------------------------------------------------- */
+
+size_t text_prefix(struct render *r, struct text s, size_t n) {
+    size_t at = 0;
+    uint32_t cp;
+    for (; n > 0 && at < s.n && render_work(r, 1); n--) at += unicode_decode(s.data + at, s.n - at, &cp);
+    return at;
+}
+
+size_t text_length(struct render *r, struct text s) {
+    size_t n = 0;
+    uint32_t cp;
+    for (size_t at = 0; at < s.n && render_work(r, 1); n++) at += unicode_decode(s.data + at, s.n - at, &cp);
+    return n;
+}
+
 
 size_t text_find(struct render *r, struct text s, struct text needle) {
     if (needle.n == 0) return 0;

@@ -5,8 +5,8 @@
  * evaluator and each byte that is written or searched counts as work.  The first failure stops the rendering: r->stop
  * is then STOP_FAILED, and every function returns soon with any value.
  *
- * Values behave as in llama.cpp's common/jinja: strings are bytes, so that their length and their elements are, and
- * numbers, true and false are equal if their numbers are.
+ * Values behave as Python's.  A string is UTF-8, and its elements are characters; a byte that is not UTF-8 is one
+ * character.  An integer has 64 bits.
  */
 #ifndef PLUMB_TEMPLATE_VALUE_H
 #define PLUMB_TEMPLATE_VALUE_H
@@ -37,12 +37,13 @@ struct value {
 
 /* is_read: a loop, an index or selectattr has looked for its items. */
 struct list { struct value *items; size_t n, cap; bool is_read; };
-/* The members are in the order in which they were added.  plain: it has no methods, as the variable loop. */
-struct object { struct member *members; size_t n, cap; bool plain; };
+/* The members are in the order in which they were added.  plain: a namespace or the variable loop, which have no
+ * methods of objects.  call: what a recursive loop is called with, or NULL. */
+struct object { struct member *members; size_t n, cap; bool plain; const struct function *call; };
 struct member { struct value key, value; };
 struct named { struct text name; struct value value; };
-/* A filter or method (builtin), bound to the value before the bar or the point, or a macro, or the body of a call block
- * with the variables around it. */
+/* A function or a method (builtin), bound to the value before the point, or a macro, the body of a call block or a
+ * recursive loop with the variables around it. */
 struct function {
     struct text name;
     const struct builtin *builtin;   /* NULL for a macro or a call block */
@@ -50,6 +51,7 @@ struct function {
     struct value self;
     const struct node *node;
     struct scope *scope;
+    size_t depth;                    /* of a recursive loop */
 };
 
 enum stop { STOP_NOT, STOP_FAILED, STOP_BREAK, STOP_CONTINUE };
@@ -137,21 +139,18 @@ const char *kind_name(enum kind kind);
 /* Whether an object can have the key; keys must not change. */
 bool value_is_key(struct render *r, struct value v);
 bool value_equal(struct render *r, struct value a, struct value b);
-/* Fails for a function, which is neither true nor false. */
-bool value_truth(struct render *r, struct value v);
+bool value_truth(struct value v);
+/* Whether a comes before b.  Fails for values without an order. */
+bool value_precedes(struct render *r, struct value a, struct value b);
 /* Fails for anything but numbers, true and false. */
 int64_t value_integer(struct render *r, struct value v);
 double value_number(struct render *r, struct value v);
 /* The nearest integer toward 0; 0 for NaN. */
 int64_t integer_of(double x);
 
-/* Writes the text of a value as Python's str does.  Fails for undefined and functions. */
+/* Writes the text of a value as Python's str does; nothing for undefined and functions. */
 void value_write(struct render *r, struct output *out, struct value v);
 struct text value_text(struct render *r, struct value v);
-/* Writes what {{ v }} prints: nothing for none, undefined, objects and functions; the items of a list one after the
- * other. */
-void value_print(struct render *r, struct output *out, struct value v);
-
 /* indent: spaces of a level; negative for a single line. */
 struct json_style { int64_t indent; struct text item_separator, key_separator; };
 void value_write_json(struct render *r, struct output *out, struct value v, const struct json_style *style,
@@ -159,6 +158,9 @@ void value_write_json(struct render *r, struct output *out, struct value v, cons
 /* Makes a value of JSON text.  what: names the text in the error if it is not JSON. */
 struct value value_from_json(struct render *r, const char *what, const char *json, size_t n);
 
+/* The number of characters, and the bytes of the first n characters; all bytes if there are not so many. */
+size_t text_length(struct render *r, struct text s);
+size_t text_prefix(struct render *r, struct text s, size_t n);
 /* Bytes of s up to needle, or SIZE_MAX. */
 size_t text_find(struct render *r, struct text s, struct text needle);
 

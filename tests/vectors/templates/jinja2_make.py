@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes jinja2.json: what jinja2 makes of the conversations that llama.cpp's engine renders wrongly or not at all.
+"""Writes jinja2.json: what jinja2 makes of the conversations that llama.cpp's engine renders differently or not at all.
 
     pip install jinja2==3.1.6
     python3 jinja2_make.py
@@ -15,7 +15,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 HERE = pathlib.Path(__file__).resolve().parent
 WRONG = [("GigaChat3-10B-A1.8B", "parallel tool calls"), ("GigaChat3.1-10B-A1.8B", "parallel tool calls"),
-         ("openbmb-MiniCPM5-1B", "parallel tool calls")]
+         ("openbmb-MiniCPM5-1B", "parallel tool calls"), ("google-gemma-4-31B-it", "parallel tool calls"),
+         ("google-gemma-4-31B-it-interleaved", "parallel tool calls")]
 
 
 def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
