@@ -18,19 +18,26 @@ ROOMS(DECLARE)
 void test_truth(void);
 void test_layers(void);
 
+/* The cases that compute with several threads. */
+static const char *const threads[] = {
+    "pool:", "kernels:", "attention:", "forward:", "tap:", "session:", "selfcheck: nothing is wrong", NULL,
+};
+
 static int run(const char *const *filters) {
     static void (*const truth[])(void) = {test_layers, test_truth}, (*const rooms[])(void) = {ROOMS(ENTRY)};
-    if (filters && strncmp(filters[0], "truth", 5) == 0) {
-        return harness_run(filters, truth, sizeof truth / sizeof truth[0]);
+    if (filters && strcmp(filters[0], "truth") == 0) {
+        return harness_run(filters[1] ? filters + 1 : filters, truth, sizeof truth / sizeof truth[0]);
     }
+    if (filters && strcmp(filters[0], "threads") == 0) filters = threads;
     return harness_run(filters, rooms, sizeof rooms / sizeof rooms[0]);
 }
 
 #if defined(__EMSCRIPTEN__)
-/* The module's only export besides Emscripten's; its host calls it and reads the TAP. */
-int test_main(void);
-int test_main(void) { return run(NULL); }
+/* The module's only export besides Emscripten's; its host calls it and reads the TAP.  only_threads: 1 for `threads`. */
+int test_main(int only_threads);
+int test_main(int only_threads) { return run(only_threads ? (const char *const[]) {"threads", NULL} : NULL); }
 #else
-/* `tests` runs all but truth, `tests TEXT...` the cases whose name contains one of the texts, `tests truth` those. */
+/* `tests` runs all but truth, `tests TEXT...` the cases whose name contains one of the texts, `tests threads` those that
+ * compute with several threads, `tests truth [TEXT...]` those of real models. */
 int main(int argc, char **argv) { return run(argc > 1 ? (const char *const *)argv + 1 : NULL); }
 #endif

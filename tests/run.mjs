@@ -30,17 +30,22 @@ const list = (folder, suffix) =>
 /** PLUMB: the command line that tests/cli runs, as a JSON array. */
 const cli = (command) => ({ PLUMB: JSON.stringify(command) });
 
-/** Both passes on two real models against llama.cpp, and on a sentence encoder, by a release build of the C tests. */
-const truth = (command) =>
-  ({ name: 'real models against llama.cpp', command: [...command, 'truth'], timeout: 1800 });
+/** Two real models against llama.cpp, and a sentence encoder, by a release build of the C tests. @param {string[]}
+ * command @param {string[]} texts  what the names of the wanted cases contain; none: all cases */
+const truth = (command, ...texts) =>
+  ({ name: 'real models against llama.cpp', command: [...command, 'truth', ...texts], timeout: 1800 });
+/** Those that compute with the fast pass only.  The reference pass needs most of the time, and nothing in it depends on
+ * the host; the C tests run it on small models everywhere. */
+const fast = ['greedy tokens', 'fast pass equals llama.cpp', 'taps of the fast pass', 'fast pass: sentences'];
 
 /** `make package` needs a compiler that has relaxed SIMD. */
 const tarball = `build/plumb-llm-${JSON.parse(readFileSync('web/package.json', 'utf8')).version}.tgz`;
 
-/** The C tests in a browser. @param {string} browser @param {string} name  of a module in build/emcc */
-const cTests = (browser, name) => needs(`build/emcc/${name}.wasm`, {
+/** The C tests in a browser. @param {string} browser @param {string} name  of a module in build/emcc
+ * @param {'threads'[]} only  runs only the cases that compute with several threads */
+const cTests = (browser, name, ...only) => needs(`build/emcc/${name}.wasm`, {
   name: `C tests${name === 'tests' ? '' : ', 4 threads'}`, timeout: 600,
-  command: [process.execPath, 'tests/hosts/in-browser.mjs', browser, `build/emcc/${name}.wasm`] });
+  command: [process.execPath, 'tests/hosts/in-browser.mjs', browser, `build/emcc/${name}.wasm`, ...only] });
 
 /** The files of tests/node that are not unit tests: they run the default model, start many processes or threads, render
  * thousands of templates or compile types.  `make check` runs all the others. */
@@ -56,9 +61,7 @@ const suites = {
     truth(['build/native/tests']),
     { name: 'C tests, each allocation fails', command: ['build/native-sanitize/memory'], timeout: 600 },
     { name: 'C tests, ASan and UBSan', command: ['build/native-sanitize/tests'], timeout: 1200, quick: true },
-    // The rooms that compute with several threads.
-    { name: 'C tests, TSan', command: ['build/native-thread/tests', 'pool:', 'kernels:', 'attention:', 'forward:',
-      'tap:', 'session:', 'selfcheck: nothing is wrong'], timeout: 1200 },
+    { name: 'C tests, TSan', command: ['build/native-thread/tests', 'threads'], timeout: 1200 },
     ...list('tests/fuzz', '_fuzz.c').map((file) => file.replace('_fuzz.c', '')).map((name) => ({
       name: `fuzz corpus ${name}`, command: [`build/native-sanitize/fuzz-${name}`,
         ...list(`tests/fuzz/corpus/${name}`, '').map((input) => `tests/fuzz/corpus/${name}/${input}`)],
@@ -73,8 +76,8 @@ const suites = {
   node: [
     { name: 'C tests', command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests.wasm'], timeout: 600,
       quick: true },
-    { name: 'C tests, 4 threads', command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests-mt.wasm'],
-      timeout: 600 },
+    { name: 'C tests, 4 threads',
+      command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests-mt.wasm', 'threads'], timeout: 600 },
     { name: 'JavaScript', command: nodeTests('tests/node', (name) => !check || !slow.includes(name)), timeout: 1200,
       quick: true },
     needs(tarball, { name: 'package', command: nodeTests('tests/package'), timeout: 600 }),
@@ -82,7 +85,8 @@ const suites = {
       timeout: 1200 },
   ],
   chromium: [
-    ...['tests', 'tests-mt-relaxed'].map((name) => cTests('chromium', name)),
+    cTests('chromium', 'tests'),
+    cTests('chromium', 'tests-mt-relaxed', 'threads'),
     needs(tarball, { name: 'package', command: nodeTests('tests/package/browser'), timeout: 1200 }),
     { name: 'real models, commands', command: nodeTests('tests/browser', computes), timeout: 600 },
     // Its waits are long enough for a machine that does nothing else.
@@ -95,11 +99,12 @@ const suites = {
   ],
   // It has no relaxed SIMD, and threads only with a switch: docs/browsers.md.
   webkit: [
-    ...['tests', 'tests-mt'].map((name) => cTests('webkit', name)),
+    cTests('webkit', 'tests'),
+    cTests('webkit', 'tests-mt', 'threads'),
     { name: 'JavaScript and chat page', command: nodeTests('tests/webkit'), timeout: 600 },
   ],
   wasmtime: [
-    truth([...underWasmtime, 'build/wasi/tests.wasm']),
+    truth([...underWasmtime, 'build/wasi/tests.wasm'], ...fast),
     { name: 'C tests', command: [...underWasmtime, 'build/wasi/tests.wasm'], timeout: 600 },
     { name: 'command line', command: nodeTests('tests/cli'), env: cli([...underWasmtime, 'build/wasi/plumb.wasm']),
       timeout: 1200 },

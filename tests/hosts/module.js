@@ -11,9 +11,10 @@ const THREADS = 4;
  * @param {(path: string, offset: number, n: number) => Uint8Array | null} read  up to n bytes of a file of the
  *     checkout, null if there is no such file
  * @param {() => import('../../web/base/protocol.js').WorkerLike} startThread
+ * @param {boolean} onlyThreads  runs only the cases that compute with several threads
  * @returns {Promise<number>} the exit status: 0 if every case passed
  */
-export async function runTests(module, print, read, startThread) {
+export async function runTests(module, print, read, startThread, onlyThreads) {
   const utf8 = new TextDecoder();
   const shared = WebAssembly.Module.imports(module).some(({ kind }) => kind === 'memory');
   const memory = shared ? takeMemory().memory : undefined;
@@ -43,7 +44,7 @@ export async function runTests(module, print, read, startThread) {
   };
   const c = new WebAssembly.Instance(module, imports).exports;
   c._initialize();
-  if (!memory) return c.test_main();
+  if (!memory) return c.test_main(onlyThreads);
   const stack = 1 << 18;
   const setups = Array.from({ length: THREADS - 1 }, (_, i) =>
     ({ module, memory, stack: (c.malloc(stack) + stack) & -16, thread: i + 1 }));
@@ -53,7 +54,7 @@ export async function runTests(module, print, read, startThread) {
   threads.serve();
   c.plumb_threads_ready(THREADS);
   try {
-    return c.test_main();
+    return c.test_main(onlyThreads);
   } finally {
     c.plumb_threads_dismiss();
     threads.terminate();

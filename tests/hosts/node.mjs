@@ -1,4 +1,5 @@
-/** `node tests/hosts/node.mjs MODULE`: the C test program in Node; TAP on stdout. */
+/** `node tests/hosts/node.mjs MODULE [threads]`: the C test program in Node, or only its cases that compute with several
+ * threads; TAP on stdout. */
 import { closeSync, openSync, readFileSync, readSync, writeSync } from 'node:fs';
 import { platform } from '../../web/node/platform.js';
 import { runTests } from './module.js';
@@ -19,4 +20,5 @@ function read(path, offset, n) {
 }
 
 const module = new WebAssembly.Module(readFileSync(process.argv[2]));
-process.exitCode = await runTests(module, (text) => writeSync(1, text), read, platform.startThread);
+const print = (text) => writeSync(1, text);
+process.exitCode = await runTests(module, print, read, platform.startThread, process.argv[3] === 'threads');

@@ -29,10 +29,11 @@ function fileAt(path) {
 
 const read = (path, offset, n) => fileAt(path)?.subarray(offset, offset + n) ?? null;
 
-self.onmessage = async ({ data: url }) => {
+self.onmessage = async ({ data: { url, onlyThreads } }) => {
   try {
     const module = await WebAssembly.compileStreaming(fetch(url));
-    postMessage({ status: await runTests(module, (text) => postMessage({ text }), read, () => askForThread(self)) });
+    const print = (text) => postMessage({ text });
+    postMessage({ status: await runTests(module, print, read, () => askForThread(self), onlyThreads) });
   } catch (error) {
     postMessage({ error: `${error}\n${error.stack}` });   // a rejected promise in a worker is not reported to the page
   }

@@ -2,8 +2,8 @@
 """The proof of `plumb diagnose`: every mistake, made by the second engine, must be found by name in its dump.
 
     prove.py [--plumb PATH] [--docs docs/quirks.md]     everything; writes the table
-    prove.py --check [TEXT...]                          as TAP; a test fails where too few are found; only quirks that
-                                                        contain a TEXT
+    prove.py --check [TEXT...]                          as TAP; a test fails where too few are found; a sample, drawn
+                                                        by the seed, or all quirks that contain a TEXT
 
 Each quirk is injected into the first of the models below in which it changes anything, dumped in three ways (dump.py)
 and handed to `plumb diagnose`.  Found means: the first of the ranking is the quirk and nothing else.  Then pairs of
@@ -55,9 +55,12 @@ MODELS = {
 }
 N_TOKEN, N_PROMPT = 12, 8
 N_PAIR = 20
-# Dumps of the engine that rounds, by the way they are dumped; --check tries every sixth quirk.
+# Dumps of the engine that rounds, by the way they are dumped.
 ROUNDING = {"whole_8bit": "whole", "l_out8_8bit": "l_out8"}
-EVERY_QUIRK = 6
+# What --check draws: one of so many quirks, quirks of the engine that rounds, models without a mistake, and so many
+# pairs.  `make prove` tries them all.
+SAMPLE = {"singles": 5, "rounding": 15, "right": 4}
+N_PAIR_CHECKED = 6
 # It shows only in longer texts, as Llama 4's chunks have 8,192 tokens.
 LONG = "window.kind=sliding"
 THRESHOLDS = {"whole": 0.95, "l_out8": 0.85, "top10": 0.70, "pairs": 0.70, "whole_8bit": 0.95, "l_out8_8bit": 0.80,
@@ -463,15 +466,21 @@ def main():
         proof = Proof(plumb, folder, arguments.seed)
         texts = arguments.check or [""]
         wanted = [q for q in proof.quirks if any(text in q.name for text in texts) and q.name != LONG]
+        samples = arguments.check == []
+        rng = np.random.default_rng(arguments.seed)
+
+        def sample(kind, things):
+            if not samples:
+                return things
+            return [things[i] for i in sorted(rng.choice(len(things), len(things) // SAMPLE[kind], replace=False))]
+
         if arguments.docs:
             proof.check_applying()
         proof.check_taps(wanted)
-        if arguments.check == []:   # two of three, so that the tests stay short
-            wanted = [q for i, q in enumerate(wanted) if i % 3]
-        singles = proof.singles(wanted)
-        pairs = proof.pairs(N_PAIR) if texts == [""] else []
-        rounding = proof.rounding(wanted[::EVERY_QUIRK if arguments.check == [] else 1])
-        right = proof.right(proof.models.values())
+        singles = proof.singles(sample("singles", wanted))
+        pairs = proof.pairs(N_PAIR_CHECKED if samples else N_PAIR) if texts == [""] else []
+        rounding = proof.rounding(sample("rounding", wanted))
+        right = proof.right(sample("right", list(proof.models.values())))
         if arguments.docs:
             with open(arguments.docs, "w") as f:
                 f.write(document(proof, singles, pairs, rounding, right))
