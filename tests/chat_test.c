@@ -205,7 +205,7 @@ static void stays_text(void) {
         static struct chat_model m;
         m.n_token = 0;
         char path[200];
-        snprintf(path, sizeof path, FOLDER "sources/%s.jinja", names[i]);
+        snprintf(path, sizeof path, FOLDER "sources/%.100s.jinja", names[i]);
         char *source = test_read_all(path, &n);
         if (!source || !load(&m, source, n)) break;
         struct prompt harmless = {NULL, 0, 0};
