@@ -303,7 +303,8 @@ test('LaTeX is shown as it was written, in text, in lines of its own and while i
   const formulas = ['$E = m_a c_b^2$', '\\(a^2 * b_1 * c_2\\)', '\\[x_{1}\\,y_{2}\\]', '$$a \\\\ b$$', '\\(\\{a\\}\\)',
     '$\\int_0^1 x^2\\,dx = \\frac{1}{3}$', '$\\text{costs \\$5}$'];
   const blocks = ['\\[\nx = a \\\\\n+ b_1 * c_2\n- d*e\n\\]', '$$\n# a_1_2\n1. b\n=\n$$', '\\[ a_1 + b_1 \\]'];
-  const others = ['It costs $5 or $10, *or* $20', 'between $5-$10', '\\$5 and \\$6', '\\\\(a\\\\)', '\\[ no *end*\n\na', 'a $$ no *end*'];
+  const others = ['It costs $5 or $10, *or* $20', 'between $5-$10', '\\$5 and \\$6', '\\\\(a\\\\)',
+    '\\[ no *end*\n\na', 'a $$ no *end*'];
   const shown = await page.evaluate(async ([formulas, blocks, others]) => {
     const { Markdown } = await import('/web/chat/markdown.js');
     const textOf = (text, step) => {

@@ -133,6 +133,33 @@ for (const [how, headers, options] of /** @type {[string, Record<string, string>
   });
 }
 
+test('shared workers and service workers say what they cannot do, and run models with worker: false', async t => {
+  const { page } = await open(t);
+  const [shared, service] = await page.evaluate(async () => {
+    const url = '/tests/browser/scope-worker.js', { serviceWorker } = navigator;
+    const shared = new SharedWorker(url, { type: 'module' });
+    const ofShared = new Promise((resolve, reject) => {
+      shared.onerror = () => reject(new Error('the shared worker does not start'));
+      shared.port.onmessage = ({ data }) => resolve(data);
+    });
+    const ofService = new Promise(resolve => { serviceWorker.onmessage = ({ data }) => resolve(data); });
+    const { installing } = await serviceWorker.register(url, { type: 'module', scope: '/tests/browser/none/' });
+    installing.onstatechange = () => installing.state === 'activated' && installing.postMessage('');
+    return Promise.all([ofShared, ofService]);
+  });
+  const refused = (/** @type {string} */ scope) => 'PlumbError PLUMB_ERROR_UNSUPPORTED '
+    + `a ${scope} cannot start workers: use plumb in a page or in a dedicated worker`;
+  for (const [results, scope] of [[shared, 'SharedWorkerGlobalScope'], [service, 'ServiceWorkerGlobalScope']]) {
+    const { load, preflight, command, fits } = results;
+    assert.deepEqual([load, preflight, command, fits], [`${refused(scope)}, or load with worker: false`,
+      `${refused(scope)}, or load with worker: false`, refused(scope), true]);
+  }
+  assert.ok(shared.text.length > 0 && shared.text === service.text);
+  assert.match(shared.chat, /^\w+/);
+  // import() is forbidden there.
+  assert.match(service.chat, /^PlumbError PLUMB_ERROR_UNSUPPORTED tokenizer.chat_template: .*import.*; use a string or/);
+});
+
 test('the URL of a model is relative to <base href>', async t => {
   const { page, site } = await open(t, { body: '<base href="/tests/vectors/synth/">' });
   const found = await page.evaluate(async web => {

@@ -1,7 +1,8 @@
 /* `Plumb` in a browser.  The engine runs in a module worker, unless `worker: false` asks for the caller's thread. */
 import { createPlumb } from '../api/plumb.js';
 import { giveThreads } from '../base/relay.js';
-import { baseUrl, platform, start } from './platform.js';
+import { urlPart } from '../loader/source.js';
+import { baseUrl, checkHost, platform, start } from './platform.js';
 
 /** Whether the browser was already asked not to evict what is stored; some browsers ask the user. */
 let persistRequested = false;
@@ -20,9 +21,8 @@ export const library = createPlumb({
     return { worker: start('command-worker.js', create, workerUrl), files };
   },
   locate(source) {
-    const url = new URL(source, baseUrl());
-    url.hash = '';
-    return { kind: 'url', name: url.href, url: url.href };
+    checkHost();
+    return urlPart(String(source), baseUrl());
   },
   persist() {
     if (persistRequested) return;

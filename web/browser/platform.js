@@ -5,6 +5,13 @@ import { corsProblem, noConnection, webPage } from '../loader/fetch-errors.js';
 import { Store } from '../loader/copy-store.js';
 import { opfs } from './opfs.js';
 
+/** Throws if this is Node, which has an entry of its own. */
+export function checkHost() {
+  if ('Worker' in globalThis || !(/** @type {any} */ (globalThis).process?.versions?.node)) return;
+  throw new PlumbError('PLUMB_ERROR_UNSUPPORTED', 'this is the entry of plumb-llm for browsers: in Node import '
+    + '\'plumb-llm\', or its file node/index.js');
+}
+
 /** Why the engine has only one thread here; undefined if it may have more.
  * @param {boolean} worker  whether the engine runs in a worker of its own */
 function singleThreadReason(worker) {
@@ -15,11 +22,15 @@ function singleThreadReason(worker) {
     return 'the page is not cross-origin isolated, so the browser gives it no shared memory; serve it with the headers '
       + '"Cross-Origin-Opener-Policy: same-origin" and "Cross-Origin-Embedder-Policy: require-corp"';
   }
+  if (!('Worker' in globalThis)) return `a ${scopeName()} cannot start workers`;
   // WebKitGTK up to 2.50 says that a page is isolated, but refuses to send shared memory to a worker.
   if (!('SharedArrayBuffer' in globalThis)) {
     return 'this browser has no SharedArrayBuffer, although the page is cross-origin isolated';
   }
 }
+
+/** Such as SharedWorkerGlobalScope. */
+const scopeName = () => globalThis.constructor?.name ?? 'scope of this kind';
 
 /** The URL of each module is spelt out, so that bundlers find the files. @type {Record<string, URL>} */
 const MODULES = {
@@ -46,6 +57,7 @@ const compiled = new Map();
 
 /** @param {URL} url */
 async function compile(url) {
+  checkHost();
   const failure = (/** @type {string} */ reason) =>
     new PlumbError('PLUMB_ERROR_IO', `${url}: the engine does not load: ${reason}`, { url: url.href });
   /** @type {Response} */
@@ -124,6 +136,11 @@ function isForeign() {
  * @param {() => Worker} create  starts it, with the URL spelt out, so that bundlers find it
  * @param {string | URL} [workerUrl]  as in LoadOptions @returns {import('../base/protocol.js').WorkerLike} */
 export function start(file, create, workerUrl) {
+  checkHost();
+  if (!('Worker' in globalThis)) {
+    throw new PlumbError('PLUMB_ERROR_UNSUPPORTED', `a ${scopeName()} cannot start workers: use plumb in a page or `
+      + `in a dedicated worker${file === 'engine-worker.js' ? ', or load with worker: false' : ''}`);
+  }
   if (workerUrl !== undefined) {
     const engineUrl = new URL(workerUrl, baseUrl());
     const url = file === 'engine-worker.js' ? engineUrl : new URL(file, engineUrl);

@@ -57,7 +57,8 @@ markdown.inline.ruler.before('escape', 'formula', (state, silent) => {
   const { open, close } = formula, from = pos + open.length;
   const text = src.slice(from, Math.min(posMax, from + LONGEST_FORMULA)), length = text.search(formula.end);
   const end = from + length + close.length;
-  const isPrice = open === '$' && (/^\s|\s$/.test(text.slice(0, length)) || /\d/.test(src[end] ?? ''));   // $5 and $10
+  // Prices are no formulas: $5 and $10.
+  const isPrice = open === '$' && (/^\s|\s$/.test(text.slice(0, length)) || /\d/.test(src[end] ?? ''));
   if (length < 1 || isPrice) return false;
   if (!silent) state.push('formula', '', 0).content = src.slice(pos, end);
   state.pos = end;
@@ -73,7 +74,8 @@ markdown.block.ruler.before('fence', 'formula', (state, startLine, endLine, sile
   let next = startLine, isClosed = false;
   while (!isClosed && next < endLine) {
     const text = lineOf(state, next).slice(next === startLine ? formula.open.length : 0);
-    if (next > startLine && !text || state.sCount[next] < state.blkIndent || next - startLine > MOST_LINES) return false;
+    const isOutside = next > startLine && !text || state.sCount[next] < state.blkIndent;
+    if (isOutside || next - startLine > MOST_LINES) return false;
     isClosed = text.endsWith(formula.close);
     next++;
   }

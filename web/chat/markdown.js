@@ -104,13 +104,15 @@ export class Markdown {
     const blocks = rest.length > LONGEST_TEXT ? undefined : tried(() => blocksOf(rest));
     if (!blocks) return this.#replaceOpen([plain(rest)]);
     const texts = blocks.map(({ start, end }) => rest.slice(start, end));
-    const final = Math.max(0, blocks.length - 2);   // two: "2" after a list is a paragraph until "2." makes it an item
+    // Two stay open, because "2" after a list is a paragraph until "2." makes it an item.
+    const final = Math.max(0, blocks.length - 2);
     const keep = this.#growCode(blocks.at(-1), texts.at(-1));
     const above = [...this.#above];
     const nodes = blocks.map((block, i) => {
+      const raw = texts[i];
       if (block.tokens[0].type === 'heading_open') setLevel(block, above);
       if (i < final) this.#above = [...above];
-      return keep && i === blocks.length - 1 ? [keep] : nodesOf(tried(() => rendered(block, texts[i])) ?? plain(texts[i]));
+      return keep && i === blocks.length - 1 ? [keep] : nodesOf(tried(() => rendered(block, raw)) ?? plain(raw));
     });
     this.#replaceOpen(nodes.flat(), keep);
     this.#open = nodes.slice(final).flat();

@@ -229,6 +229,7 @@ function addressOf(text) {
   const full = /^[\w-]+(\.[\w-]+)+\//.test(trimmed) ? `https://${trimmed}` : trimmed;
   try {
     const url = new URL(full, location.href);
+    url.username = url.password = '';   // fetch refuses them
     decodeURIComponent(url.pathname);   // throws if its name cannot be decoded
     if (url.hostname === 'huggingface.co') url.pathname = url.pathname.replace('/blob/', '/resolve/');   // its page
     return /^https?:$/.test(url.protocol) ? url.href : undefined;

@@ -49,9 +49,28 @@ const SPLIT = /-00001-of-(\d{5})\.gguf(?=$|[?#])/;
 const MAX_PARTS = 999;
 
 /** @typedef {object} Sites  which sources a host knows
- * @property {(source: string | URL) => Part | {bytes: AsyncIterable<Uint8Array>}} locate  what a string or URL means on
- *   this host; bytes: those of a pipe
+ * @property {(source: string | URL) => Part | {bytes: AsyncIterable<Uint8Array> | Blob}} locate  what a string or URL
+ *   means on this host; bytes: those of a pipe or of a blob: URL
  * @property {boolean} postsBlobs  whether a Blob can be posted to a worker (in Node a Blob of a file cannot) */
+
+/** The part at a URL.  fetch refuses a URL with a user name or a password, and no message must show them.
+ * @param {string} text @param {string} [base]  to which it is relative @returns {Part & {kind: 'url'}} */
+export function urlPart(text, base) {
+  const shown = text.replace(/^([^/?#]*\/\/)[^/?#]*@/, '$1');
+  /** @type {URL} */
+  let url;
+  try {
+    url = new URL(text, base);
+  } catch {
+    throw argumentError(`${shown}: this is not a URL`);
+  }
+  if (url.username || url.password) {
+    throw argumentError(`${shown}: browsers and Node fetch no URL that has a user name or a password; fetch the file `
+      + 'with an Authorization header, and load the stream of the response');
+  }
+  url.hash = '';
+  return { kind: 'url', name: url.href, url: url.href };
+}
 
 /** All files of a model: the name of the first file of a split model represents them all. @param {string | URL} source
  * @returns {(string | URL)[]} */

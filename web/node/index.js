@@ -1,10 +1,13 @@
 /* plumb in Node.  The engine runs in a worker, unless `worker: false` asks for the caller's thread.  Models can also be
  * read from files. */
+import { resolveObjectURL } from 'node:buffer';
 import { createReadStream, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { MessageChannel, Worker } from 'node:worker_threads';
 import { createPlumb } from '../api/plumb.js';
+import { PlumbError } from '../base/errors.js';
+import { urlPart } from '../loader/source.js';
 import { attempt, NO_FLAGS, platform, wrap } from './platform.js';
 
 export { PlumbError } from '../base/errors.js';
@@ -32,10 +35,8 @@ export const Plumb = createPlumb({
   },
   locate(source) {
     const text = String(source);
-    if (/^(https?|data|blob):/.test(text)) {
-      const url = text.replace(/#.*/s, '');
-      return { kind: 'url', name: url, url };
-    }
+    if (/^blob:/i.test(text)) return { bytes: blobOf(text) };   // a worker could not resolve it
+    if (/^(https?|data):/i.test(text)) return urlPart(text);
     const path = text.startsWith('file:') ? fileURLToPath(text) : text;
     const stats = attempt(path, () => statSync(path));
     // A pipe can be read only once, from its first byte, and has no known size.
@@ -43,6 +44,13 @@ export const Plumb = createPlumb({
     return { kind: 'file', name: basename(path), size: stats.size, path };
   },
 });
+
+/** @param {string} url */
+function blobOf(url) {
+  const blob = resolveObjectURL(url);
+  if (blob) return /** @type {Blob} */ (/** @type {unknown} */ (blob));
+  throw new PlumbError('PLUMB_ERROR_IO', `${url}: this process has no Blob with this URL, or it was revoked`, { url });
+}
 
 /** The bytes of a pipe, which is opened when the first of them is requested.  Standard input may be a socket, which
  * cannot be opened by its name. @param {string} path @returns {AsyncGenerator<Uint8Array, void, void>} */

@@ -161,7 +161,10 @@ export class Renderer {
 
 /** @param {'render' | 'capabilities'} method @param {any} params */
 async function runHere(method, params) {
-  const { rendering } = await import('./rendering.js');
+  const { rendering } = await import('./rendering.js').catch(error => {   // a service worker may not import it
+    throw new PlumbError('PLUMB_ERROR_UNSUPPORTED', 'tokenizer.chat_template: the code that renders it does not load '
+      + `here: ${reasonOf(error)}; use a string or token ids as the prompt`);
+  });
   return rendering[method](params, /** @type {any} */ ({ emit() {} }));
 }
 

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readdirSync, readFileSync, renameSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -59,9 +59,13 @@ after(async () => {
   await once(server, 'exit');
 });
 
-test('a route handler answers in Node, twice with one model', async () => {
+test('a route handler answers in Node, also after a load that failed, twice with one model', async () => {
+  const ask = () => fetch(`${url}/answer`, { method: 'POST', body: JSON.stringify({ messages }) });
+  renameSync(join(folder, 'models'), join(folder, 'moved'));
+  assert.equal((await ask()).status, 500);
+  renameSync(join(folder, 'moved'), join(folder, 'models'));
   for (let i = 0; i < 2; i++) {
-    const response = await fetch(`${url}/answer`, { method: 'POST', body: JSON.stringify({ messages }) });
+    const response = await ask();
     assert.deepEqual([response.status, await response.text()], [200, expected]);
   }
 });
