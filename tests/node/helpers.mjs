@@ -115,3 +115,13 @@ export function withTemplate(file, template) {
   return Buffer.concat([header, size(name.length), Buffer.from(name), Buffer.from([8, 0, 0, 0]), size(text.length),
     Buffer.from(text), file.slice(24)]);
 }
+
+/** The default model with another template, which must be as long as its own at most. @param {string} template */
+export function realWithTemplate(template) {
+  const file = readFileSync(realPath);
+  const at = file.indexOf('{% for message', file.indexOf('tokenizer.chat_template'));
+  const length = Number(file.readBigUInt64LE(at - 8));
+  assert.ok(template.length <= length, `${template.length} of ${length} bytes`);
+  file.write(template.padEnd(length), at);
+  return file;
+}

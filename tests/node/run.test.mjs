@@ -234,7 +234,7 @@ describe('answers', () => {
     assert.equal(one.finish_reason, 'tool_calls');
   });
 
-  test('an answer that maxTokens cuts ends with "length", keeps its whole calls and has nothing of another', async () => {
+  test('an answer that maxTokens cuts ends with "length", keeps whole calls and has nothing of another', async () => {
     const one = call('now', {}), two = `So\n${one}\n${call('add', { a: 1 })}`;
     const messages = [{ role: /** @type {const} */ ('user'), content: '?' }];
     for (const [text, content, n] of [

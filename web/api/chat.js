@@ -180,7 +180,7 @@ export class Chat {
 
   /** Adds messages to the chat and answers with a value of a schema.  The system message tells the model the schema,
    * and only tokens with which the text remains valid can be chosen; the text is the answer's message.  A model that
-   * can reason does not do so here.
+   * can do without reasoning does so here; any other reasons before the value.
    * @template const S
    * @param {S} schema  a JSON Schema, or a schema of Zod or another library that gives its JSON Schema; such a library
    *   also checks the value, and the result is what it makes of it

@@ -16,7 +16,8 @@ import { prepare, stopsOf } from '../template/inputs.js';
 import { chatTokens, checkNesting, Renderer } from '../template/template.js';
 import { formatOf, PROMPT_END, supportsTools } from '../template/formats.js';
 import { withToolsDescribed } from '../template/toolcalls.js';
-import { CALLS, plainTools, withGrammar } from '../template/constraint.js';
+import { headOf } from '../template/bound.js';
+import { WHOLE, plainTools, withGrammar } from '../template/constraint.js';
 import { Chat } from './chat.js';
 import { TextAnswer } from './text-answer.js';
 
@@ -370,9 +371,10 @@ export class Model {
     return this.#chatTokens('tokenizeChat', messages, options);
   }
 
-  /** Continues a text, a chat or tokens.  A loop `for await` gives the answer in pieces of whole characters, and `await`
-   * as a whole.  Leaving the loop stops the generation.  A string or tokens are continued as they are.  Messages go through the file's chat template, and
-   * the text of a special token inside a message stays text.
+  /** Continues a text, a chat or tokens.  A loop `for await` gives the answer in pieces of whole characters, and
+   * `await` as a whole.  Leaving the loop stops the generation.  A string or tokens are continued as they are.  Messages
+   * go through the file's chat template, and the text of a special token inside a message stays text.  Behind messages,
+   * an answer that a grammar or schema binds comes at once, without reasoning; chat.send lets a model think before it.
    * @param {string | Message[] | Int32Array | number[]} prompt
    * @param {GenerateOptions} [options]
    * @returns {TextAnswer<string, Stats>} */
@@ -386,18 +388,22 @@ export class Model {
     known.checkOptions('generate', options, known.GENERATE);
     const { signal, parseSpecial, template, onToken, reasoningBudget, ...rest } =
       await withGrammar('generate', this, options);
-    const ids = await this.#promptIds(prompt, parseSpecial ?? true, template ?? {});
-    // The grammar of calls has reasoning in it.
-    if (reasoningBudget !== undefined && rest.grammar && !(CALLS in options)) {
+    let ids = await this.#promptIds(prompt, parseSpecial ?? true, template ?? {});
+    const isChat = [ids, prompt].some(one => this.#chats.has(/** @type {any} */ (one)));
+    if (Array.isArray(prompt) && isChat && rest.grammar && !options.triggers) ids = await this.#skipped(ids);
+    // A whole answer's grammar has reasoning in it.
+    if (reasoningBudget !== undefined && rest.grammar && !(WHOLE in options)) {
       throw argumentError('generate: reasoningBudget and grammar exclude each other: the end of the reasoning is not a '
         + 'part of the grammar');
     }
-    const isChat = [ids, prompt].some(one => this.#chats.has(/** @type {any} */ (one)));
     const stops = isChat ? stopsOf(this.#source) : [];
     if (stops.length > 0) rest.stop = [rest.stop ?? [], stops].flat();
     const { think } = formatOf(this.#source);
     const budget = think && isChat && reasoningBudget !== undefined
-      ? { ...think, limit: reasoningBudget, isOpen: await this.#endsWith(ids, think.start) } : undefined;
+      ? {
+        ...think, limit: reasoningBudget, isOpen: await this.#endsWith(ids, think.start),
+        isFirst: rest.grammar !== undefined,
+      } : undefined;
     const abort = new AbortController();
     const follow = () => abort.abort();
     if (signal?.aborted) follow();
@@ -525,6 +531,14 @@ export class Model {
     this.#renderer.release();
     await this.#transport.call('close').catch(() => {});
     await this.#transport.terminate();
+  }
+
+  /** A prompt behind which a text that a grammar binds comes at once, without reasoning. @param {Int32Array} ids */
+  async #skipped(ids) {
+    const end = await this.detokenize(ids.slice(-PROMPT_END), { special: true });
+    const { skip } = headOf(this.#source ?? '', end);
+    if (!skip) return ids;
+    return Int32Array.of(...ids, ...await this.tokenize(skip, { addSpecial: false, parseSpecial: true }));
   }
 
   /** Whether a prompt ends with a text, and perhaps white space. @param {Int32Array} ids @param {string} text */

@@ -86,7 +86,8 @@ const files = value => (object(value) || !Object.values(value).every(file => typ
   && 'an object that maps names to Blobs, Uint8Arrays or strings';
 
 /** Checks the options of a chat template.  Names other than addGenerationPrompt and tools are variables of the template
- * and may have any value, but enable_thinking: a text such as 'false' would be true.  null counts as absent. @type {Check} */
+ * and may have any value, except enable_thinking: a text such as 'false' would be true.  null counts as absent.
+ * @type {Check} */
 const template = value => object(value)
   || (value.addGenerationPrompt ?? true) !== Boolean(value.addGenerationPrompt ?? true)
     && 'an object in which addGenerationPrompt is true or false'

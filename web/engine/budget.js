@@ -4,7 +4,8 @@
  * @property {string} start  the tag that begins reasoning
  * @property {string[]} ends  the tags that end it; the first one is fed when the budget is used up
  * @property {number} limit  how many tokens of reasoning there may be
- * @property {boolean} isOpen  whether the prompt has begun the reasoning */
+ * @property {boolean} isOpen  whether the prompt has begun the reasoning
+ * @property {boolean} [isFirst]  there is reasoning only at the beginning, and what follows is a text with any tags */
 
 export class ReasoningMeter {
   #budget;
@@ -12,6 +13,7 @@ export class ReasoningMeter {
   #used = 0;
   /** The end of the text, as long as the longest tag. */
   #tail = '';
+  #isOver = false;
 
   /** @param {Budget} budget */
   constructor(budget) {
@@ -31,13 +33,16 @@ export class ReasoningMeter {
 
   /** Adds a token's text. @param {string} text */
   push(text) {
-    const { start, ends } = this.#budget;
+    if (this.#isOver) return;
+    const { start, ends, isFirst = false } = this.#budget;
     this.#tail += text;
     const tags = this.#isOpen ? ends : [start], found = tags.find(tag => this.#tail.includes(tag));
     if (found !== undefined) {
       this.#tail = this.#tail.slice(this.#tail.indexOf(found) + found.length);
       this.#isOpen = !this.#isOpen;
-    } else if (this.#isOpen) this.#used++;
+      this.#isOver = isFirst && !this.#isOpen;
+    } else if (isFirst && !this.#isOpen) this.#isOver = !start.startsWith(this.#tail.trimStart());
+    else if (this.#isOpen) this.#used++;
     this.#tail = this.#tail.slice(-Math.max(start.length, ...ends.map(end => end.length)));
   }
 }

@@ -8,6 +8,7 @@
  * The reader is a coroutine: its methods read the answer from left to right as a recursive parser does, and yield where
  * more of it must arrive. */
 import { randomHex } from '../base/hex.js';
+import { headOf } from './bound.js';
 import { formatOf, PLACEHOLDER } from './formats.js';
 import { JsonScan } from './json-scan.js';
 import { problemOf } from './schema.js';
@@ -47,6 +48,7 @@ export class AnswerReader {
   #tools;
   #anyName;
   #parallel;
+  #isBound;
   #text = '';
   #at = 0;
   #ended = false;
@@ -74,11 +76,11 @@ export class AnswerReader {
 
   /** @param {unknown} source  the chat template's source
    * @param {Tool[]} [tools]  the tools that the model was given
-   * @param {{prompt?: string, anyName?: boolean, parallel?: boolean}} [options]  prompt: how the prompt ends, because
-   *   it
-   *   may open the reasoning; anyName: a call between tags may name a tool that does not exist; parallel: several calls
-   *   (default true), or only the first */
-  constructor(source, tools = [], { prompt = '', anyName = false, parallel = true } = {}) {
+   * @param {{prompt?: string, anyName?: boolean, parallel?: boolean, isBound?: boolean}} [options]  prompt: how the
+   *   prompt ends, because it may open the reasoning; anyName: a call between tags may name a tool that does not exist;
+   *   parallel: several calls (default true), or only the first; isBound: a grammar binds the answer behind its
+   *   reasoning (bound.js), so that it is text, whatever tags are in it */
+  constructor(source, tools = [], { prompt = '', anyName = false, parallel = true, isBound = false } = {}) {
     this.#format = formatOf(String(source ?? ''));
     this.#tools = new Map(tools.map(tool => [tool.function.name, tool]));
     this.#anyName = anyName && tools.length > 0;
@@ -86,7 +88,9 @@ export class AnswerReader {
     const { think, prompts = [] } = this.#format;
     const opened = [think?.start ?? '', ...prompts].find(text => text && prompt.trimEnd().endsWith(text.trimEnd()));
     if (opened) this.#text = opened;
-    this.#reading = this.#format.channels ? this.#channels() : this.#answer();
+    this.#isBound = isBound;
+    this.#reading = this.#format.channels ? this.#channels()
+      : isBound ? this.#boundAnswer(headOf(String(source ?? ''), prompt)) : this.#answer();
   }
 
   /** Adds a piece. @param {string} piece @returns {AnswerDelta[]} */
@@ -257,7 +261,7 @@ export class AnswerReader {
         if (at >= 0 && (at < end || at === end && mark.length > found.length)) [end, found] = [at, mark];
       }
       if (!found && (!this.#ended || this.#leavesOutTags)) end = this.#safe(marks);
-      else if (found && (!this.#ended || this.#leavesOutTags)) {   // a longer mark may begin at the same place or before
+      else if (found && (!this.#ended || this.#leavesOutTags)) {   // a longer mark may begin here or before
         const safe = this.#safe(marks);
         if (safe <= end && marks.some(mark => mark.length > this.#text.length - safe)) [end, found] = [safe, ''];
       }
@@ -694,6 +698,30 @@ export class AnswerReader {
     yield;
   }
 
+  /** Reads an answer that a grammar binds. @param {import('./bound.js').Head} head @returns {Reading} */
+  *#boundAnswer({ think, marks, skip, isEmpty }) {
+    const ends = think?.ends.filter(end => !this.#opens.includes(end)) ?? [];
+    if (!isEmpty) yield* this.#gap();
+    if (think && (yield* this.#take(think.start))) {
+      yield* this.#think({ ...think, ends });
+      yield* this.#gap();
+    } else if (skip) yield* this.#take(skip, ...(this.#format.prompts ?? []).map(text => text + skip));
+    while (!isEmpty && (yield* this.#take(...marks))) yield* this.#gap();
+    this.#turn(false);
+    yield* this.#verbatim();
+    yield;
+  }
+
+  /** Skips line breaks. @returns {Reading} */
+  *#gap() {
+    while ((yield* this.#more()) && this.#text[this.#at] === '\n') this.#at++;
+  }
+
+  /** Hands out the rest as it is. @returns {Reading} */
+  *#verbatim() {
+    for (; yield* this.#more(); this.#at = this.#text.length) this.#emit('content', this.#text.slice(this.#at));
+  }
+
   /** Reads reasoning behind its opening tag. @param {NonNullable<Format['think']>} think @returns {Reading} */
   *#think({ ends }) {
     this.#turn(true);
@@ -822,6 +850,7 @@ export class AnswerReader {
       }
       const isReasoning = !isCall && (to === '' && channel === self || to === self);
       if (!isCall) this.#turn();
+      if (this.#isBound && !isReasoning) yield* this.#verbatim();
       if (!isCall && to !== '' && to !== user && to !== self) this.#content(this.#text.slice(begin, this.#at));
       const say = (/** @type {string} */ text) => this.#say(isReasoning ? 'reasoning' : 'content', text);
       const end = yield* this.#until(ends, say);

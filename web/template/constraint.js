@@ -1,5 +1,6 @@
 /* What an answer may be: a grammar, a regular expression or a JSON Schema, as options give it. */
 import { argumentError } from '../base/errors.js';
+import { behind } from './bound.js';
 import { controlTokens, either, literal, without } from './gbnf.js';
 
 /** @typedef {import('../engine/engine.js').Grammar} Grammar */
@@ -18,9 +19,9 @@ import { controlTokens, either, literal, without } from './gbnf.js';
  * @property {string[]} [triggers]  the answer is free text until the first of these texts, and behind it what the
  *   option above says; it may also end before */
 
-/** The key of an option of generate that only beginAnswer gives: the grammar of calls.  It is no string, so that
- * callers cannot have it among theirs. */
-export const CALLS = Symbol('the grammar of calls');
+/** The key of an option of generate that only beginAnswer gives: the grammar of a whole answer, with its reasoning.  It
+ * is no string, so that callers cannot have it among theirs. */
+export const WHOLE = Symbol('the grammar of a whole answer');
 /** The options of which a call may have one. */
 export const CONSTRAINTS = /** @type {const} */ (['grammar', 'regex', 'schema', 'json']);
 const SPACES = ['compact', 'pretty', 'free'];
@@ -31,7 +32,7 @@ const SPACES = ['compact', 'pretty', 'free'];
  * @param {O} options @returns {Promise<Omit<O, keyof Constraint> & {grammar?: Grammar}>} */
 export async function withGrammar(where, model, options) {
   const { grammar, regex, schema, json, schemaOptions, triggers, ...rest } = options;
-  const whole = /** @type {{[CALLS]?: Grammar}} */ (options)[CALLS] ?? grammarOf(where, options);
+  const whole = /** @type {{[WHOLE]?: Grammar}} */ (options)[WHOLE] ?? grammarOf(where, options);
   if (!triggers) return { ...rest, grammar: whole };
   if (!whole) throw argumentError(`${where}: triggers needs a grammar, a regex, a schema or json`);
   if (triggers.length === 0 || triggers.includes('')) {
@@ -40,32 +41,14 @@ export async function withGrammar(where, model, options) {
   return { ...rest, grammar: triggered(whole, triggers, await controlTokens(model, triggers)) };
 }
 
-/** The symbols of GBNF, so that names of rules are not found elsewhere. */
-const SYMBOLS = /"(?:[^"\\]|\\[^])*"|\[(?:[^\]\\]|\\[^])*\]|#[^\n]*|<[^>]*>|[-a-zA-Z0-9]+/g;
-
-/** How many x follow a word at most. @param {string} text @param {string} word */
-const mostAfter = (text, word) => text.match(new RegExp(`${word}x*`, 'g'))
-  ?.reduce((most, found) => Math.max(most, found.length - word.length), 0) ?? 0;
-
 /** A grammar that is in force only after one of some texts.
  * @param {Grammar} grammar @param {string[]} triggers @param {import('./gbnf.js').Controls} controls
  * @returns {Grammar} */
-function triggered({ language, text, flags, rules = [] }, triggers, controls) {
-  // No name of the grammar begins with these, as they have one x more than any.
-  const [inner, before] = ['root', 'free'].map(word => word + 'x'.repeat(1 + mostAfter(text, word)));
+function triggered(grammar, triggers, controls) {
   const mark = either(triggers.map(trigger => literal(trigger, controls)));
   const [first] = triggers, isToken = triggers.length === 1 && controls.has(first);
-  const begin = `root ::= ${isToken ? `(!<[${controls.get(first)}]>)*` : before}`;
-  const free = isToken ? []
-    : [{ name: before, language: /** @type {const} */ ('regex'), text: without(triggers, controls), flags: 0 }];
-  if (language !== 'gbnf') {
-    return {
-      language: 'gbnf', flags: 0, text: `${begin} (${mark} answer)?`,
-      rules: [...rules, ...free, { name: 'answer', language, text, flags }],
-    };
-  }
-  const renamed = text.replace(SYMBOLS, symbol => symbol === 'root' ? inner : symbol);
-  return { language, flags, text: `${renamed}\n${begin} (${mark} ${inner})?`, rules: [...rules, ...free] };
+  return behind(grammar, free => isToken ? `(!<[${controls.get(first)}]>)*` : free, without(triggers, controls),
+    inner => `(${mark} ${inner})?`);
 }
 
 /** @param {string} where @param {Constraint} options @returns {Grammar | undefined} */

@@ -1,8 +1,9 @@
 /* Generates an answer to a prompt and separates its reasoning, its text and its calls. */
 import { argumentError } from '../base/errors.js';
 import { AnswerReader } from './answer.js';
+import { headOf, withHead } from './bound.js';
 import { callGrammar } from './call-grammar.js';
-import { CALLS, CONSTRAINTS } from './constraint.js';
+import { WHOLE, CONSTRAINTS, withGrammar } from './constraint.js';
 import { formatOf, PROMPT_END, textsOf } from './formats.js';
 import { controlTokens } from './gbnf.js';
 
@@ -15,26 +16,11 @@ import { controlTokens } from './gbnf.js';
  * @property {boolean} [anyName]  calls may name tools that do not exist, if nothing binds them to the tools
  * @property {boolean} [parallel]  several calls; default true.  Without it, the answer ends with its first call */
 
-/** An answer that is bound to a grammar from its first token: all of it is text, whatever tags are in it. */
-class PlainReader {
-  /** @type {import('./answer.js').Answer} */
-  message = { content: '' };
-  isComplete = false;
-
-  /** @param {string} piece @returns {AnswerDelta[]} */
-  push(piece) {
-    this.message.content += piece;
-    return [{ content: piece }];
-  }
-
-  /** @returns {AnswerDelta[]} */
-  end() { return []; }
-}
-
-/** Calls are bound to the tools' schemas by a grammar, unless the caller binds the answer to another one.
+/** Calls are bound to the tools' schemas by a grammar, unless the caller binds the answer to another one.  Reasoning may
+ * come before what is bound.
  * @param {import('./messages.js').ChatModel} model @param {Int32Array} ids  the prompt
  * @param {AnswerOptions} about @param {import('./messages.js').GenerateOptions} options
- * @returns {Promise<{reader: AnswerReader | PlainReader, deltas: AsyncGenerator<AnswerDelta, Stats, void>}>}
+ * @returns {Promise<{reader: AnswerReader, deltas: AsyncGenerator<AnswerDelta, Stats, void>}>}
  *   the reader has the message; if the loop over the deltas was left, its end() completes it */
 export async function beginAnswer(model, ids, about, options) {
   const { tools: told = [], required = false, only, anyName = false, parallel = true } = about;
@@ -45,22 +31,25 @@ export async function beginAnswer(model, ids, about, options) {
   if (required && constraint) {
     throw argumentError(`a required call and ${constraint} exclude each other: the answer is a call of a tool`);
   }
-  const reader = constraint && tools.length === 0 ? new PlainReader()
-    : new AnswerReader(source, tools, { prompt, anyName, parallel });
+  const reader = new AnswerReader(source, tools, {
+    prompt, anyName, parallel, isBound: constraint !== undefined && tools.length === 0,
+  });
   const special = textsOf(formatOf(source));
+  const controls = constraint || tools.length > 0 ? await controlTokens(model, special) : new Map();
   /** @type {ReturnType<typeof callGrammar> | undefined} */
   let bound;
-  if (tools.length > 0 && !constraint) {
-    const controls = await controlTokens(model, special);
-    bound = callGrammar(source, tools, { required, parallel, prompt, controls });
-  }
+  if (constraint) {
+    const head = headOf(source, prompt), { grammar, ...rest } = await withGrammar('generate', model, options);
+    options = head.think ? rest : { ...rest, reasoningBudget: undefined };
+    if (grammar) bound = { grammar: withHead(source, head, grammar, controls), warnings: [] };
+  } else if (tools.length > 0) bound = callGrammar(source, tools, { required, parallel, prompt, controls });
   const cut = new AbortController();
   const signal = options.signal ? AbortSignal.any([options.signal, cut.signal]) : cut.signal;
-  const pieces = model.generate(ids, { ...options, ...bound && { [CALLS]: bound.grammar }, signal, special });
+  const pieces = model.generate(ids, { ...options, ...bound && { [WHOLE]: bound.grammar }, signal, special });
   return { reader, deltas: deltasOf(pieces, reader, cut, options.signal, bound?.warnings) };
 }
 
-/** @param {AsyncIterator<string, Stats, void>} pieces @param {AnswerReader | PlainReader} reader
+/** @param {AsyncIterator<string, Stats, void>} pieces @param {AnswerReader} reader
  * @param {AbortController} cut  ends the answer @param {AbortSignal} [signal]  of the caller
  * @param {string[]} [more]  warnings
  * @returns {AsyncGenerator<AnswerDelta, Stats, void>} */

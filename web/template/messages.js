@@ -33,7 +33,8 @@
  *   true)
  * @property {TemplateOptions} [template]  for a chat prompt
  * @property {number} [reasoningBudget]  for a chat prompt: how many tokens of reasoning there may be.  After so many,
- *   the tag that ends the reasoning is fed, and the answer goes on; 0: none; default: any number
+ *   the tag that ends the reasoning is fed, and the answer goes on; 0: none; default: any number.  generate does not
+ *   take it beside a grammar or schema, but a chat does
  * @property {string[]} [special]  texts that are shown although control tokens in them do not show otherwise
  * @typedef {OwnGenerateOptions & import('../engine/engine.js').Sampling
  *   & import('./constraint.js').Constraint} GenerateOptions */

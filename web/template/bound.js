@@ -1,0 +1,86 @@
+/* Answers that are bound to a grammar from the start: what comes before the bound text.  A model that thinks does so
+ * first, and some formats have a header or a mark before each text. */
+import { formatOf } from './formats.js';
+import { either, literal, quoted, without } from './gbnf.js';
+
+/** @typedef {import('../engine/engine.js').Grammar} Grammar
+ * @typedef {import('./formats.js').Format} Format */
+/** @typedef {object} Head  what comes before a bound text
+ * @property {Format['think']} think  reasoning may come; undefined: none
+ * @property {boolean} isOpen  the prompt has begun the reasoning
+ * @property {string[]} marks  there may be some of these
+ * @property {string} skip  what has the bound text come at once, if it follows the prompt
+ * @property {boolean} isEmpty  nothing comes before a bound text */
+
+/** The texts with which calls begin. @param {Format} format */
+const opensOf = ({ opens, section, call = '' }) => opens ?? [section?.[0] ?? call.split('{')[0]];
+
+/** The header of a text for the user. @param {Format} format */
+const finalHeader = ({ headers, channels }) => headers?.text.find(text => text.includes(String(channels?.user))) ?? '';
+
+/** @param {string} source  of the chat template @param {string} prompt  how the prompt ends @returns {Head} */
+export function headOf(source, prompt) {
+  const format = formatOf(source), { think, marks = [], prompts = [], channels } = format;
+  const ends = (/** @type {string} */ text) => text !== '' && prompt.trimEnd().endsWith(text.trimEnd());
+  const begun = prompts.find(ends), isOpen = think !== undefined && ends(think.start);
+  const mayReason = isOpen || think && !think.ends.some(ends) && source.includes(think.start.trim());
+  const [continued = ''] = begun === undefined || channels ? [] : marks.filter(mark => mark.startsWith(begun));
+  const skip = channels ? begun && `${finalHeader(format)}<|message|>` : isOpen ? `${think.ends[0]}\n\n`
+    : continued.slice(begun?.length);
+  const head = {
+    think: channels || mayReason ? think : undefined, isOpen, skip: skip ?? '',
+    marks: channels ? [] : marks.filter(mark => mark !== continued && source.includes(mark.trim())),
+  };
+  return { ...head, isEmpty: !channels && !head.think && head.skip === '' && head.marks.length === 0 };
+}
+
+/** The grammar of a bound text with what comes before it.
+ * @param {string} source  of the chat template @param {Head} head @param {Grammar} grammar
+ * @param {import('./gbnf.js').Controls} controls @returns {Grammar} */
+export function withHead(source, head, grammar, controls) {
+  if (head.isEmpty) return grammar;
+  const format = formatOf(source);
+  const texts = (/** @type {string[]} */ all) => either(all.map(text => literal(text, controls)));
+  const { think, isOpen, marks, skip } = head;
+  if (format.channels) {
+    const { channels, headers } = format, start = literal('<|start|>assistant', controls);
+    const self = headers?.text.filter(text => text.includes(channels.self)) ?? [];
+    const message = literal('<|message|>', controls), end = texts(['<|end|>', '<|eom|>', '<|eot|>']);
+    const kind = format.marks?.includes('<|constrain|>') ? `(" "? ${literal('<|constrain|>', controls)} "json")?` : '';
+    const begin = skip ? '' : `${start}? `, final = literal(finalHeader(format), controls);
+    return behind(grammar, thought => `${begin}(${texts(self)} ${message} ${thought} ${end}? ${start})? `
+      + `${final} ${kind} ${message}`, without(['<|'], controls));
+  }
+  const gap = '[\\n]{0,2}', ends = think?.ends.filter(end => !opensOf(format).includes(end)) ?? [];
+  const marked = marks.length > 0 ? `(${texts(marks)} ${gap}){0,2}` : '';
+  return behind(grammar, thought => {
+    if (!think) return `${skip && quoted(skip)} ${marked}`;
+    const closed = `${thought} ${texts(ends)} ${gap}`;
+    return `${isOpen ? closed : `(${gap} ${literal(think.start, controls)} ${closed})?`} ${marked}`;
+  }, without(think?.ends ?? [], controls));
+}
+
+/** The symbols of GBNF, so that names of rules are not found elsewhere. */
+const SYMBOLS = /"(?:[^"\\]|\\[^])*"|\[(?:[^\]\\]|\\[^])*\]|#[^\n]*|<[^>]*>|[-a-zA-Z0-9]+/g;
+
+/** A grammar whose texts come behind others.
+ * @param {Grammar} grammar @param {(name: string) => string} before  GBNF of the others, with the name of a rule
+ * @param {string} regex  that rule @param {(inner: string) => string} [use]  how the grammar's own texts are used
+ * @returns {Grammar} */
+export function behind({ language, text, flags, rules = [] }, before, regex, use = inner => inner) {
+  const taken = `${text} ${rules.map(({ name }) => name).join(' ')}`;
+  // No name of the grammar begins with these, as they have one x more than any.
+  const [inner, name] = ['root', 'before'].map(word => word + 'x'.repeat(1 + mostAfter(taken, word)));
+  const root = `root ::= ${before(name)} ${use(inner)}`;
+  const all = [...rules, { name, language: /** @type {const} */ ('regex'), text: regex, flags: 0 }];
+  if (language !== 'gbnf') {
+    const own = { name: inner, language, text, flags, label: '' };
+    return { language: 'gbnf', flags: 0, text: root, rules: [...all, own] };
+  }
+  const renamed = text.replace(SYMBOLS, symbol => symbol === 'root' ? inner : symbol);
+  return { language, flags, text: `${renamed}\n${root}`, rules: all };
+}
+
+/** How many x follow a word at most. @param {string} text @param {string} word */
+const mostAfter = (text, word) => text.match(new RegExp(`${word}x*`, 'g'))
+  ?.reduce((most, found) => Math.max(most, found.length - word.length), 0) ?? 0;
