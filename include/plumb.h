@@ -210,6 +210,14 @@ int64_t plumb_chat_render(plumb_model *model, const char *json, size_t n, const 
  * is none.  llama.cpp's server has one for a few families of models, which it knows by their templates. */
 const char *plumb_chat_stop(const plumb_model *model);
 
+/* Returns the length in bytes of the UTF-8 character at the beginning of a text of n > 0 bytes, and sets *cp to it; 0
+ * if no character begins there. */
+size_t plumb_character(const char *text, size_t n, uint32_t *cp);
+/* Whether a character of a file can be printed as it is.  Control characters (U+0000 to U+001F, U+007F to U+009F),
+ * those that change the order of a text (U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069) and ends of lines
+ * (U+2028, U+2029) cannot: a terminal would do what they say. */
+bool plumb_is_plain(uint32_t cp);
+
 /* Joins the pieces of tokens to text in whole UTF-8 characters.  If a piece ends inside a character, the bytes of that
  * character are held back until it is complete.  Bytes that cannot be part of a character become U+FFFD.
  * Zero-initialize it before the first push. */

@@ -32,6 +32,8 @@ static void messages(void) {
     plumb_status status = error_set(&err, PLUMB_ERROR_MAGIC, "a\nb\x7f%d%s", 5, "\x1b[2J");
     CHECK(status == PLUMB_ERROR_MAGIC && err.status == PLUMB_ERROR_MAGIC, "status %d, kept %d", status, err.status);
     CHECK(strcmp(err.message, "a?b?5?[2J") == 0, "message is %s", err.message);
+    error_set(&err, PLUMB_ERROR_MAGIC, "caf\xc3\xa9 \xe2\x80\xae \xc2\x9b \xff");
+    CHECK(strcmp(err.message, "caf\xc3\xa9 ??? ?? ?") == 0, "message is %s", err.message);
     char text[1000];
     memset(text, 'x', sizeof text);
     text[999] = 0;
@@ -50,6 +52,36 @@ static void shown_bytes(void) {
     CHECK(strlen(shown.text) == 256 && strstr(shown.text, "...") == NULL, "64 bytes shown as %s", shown.text);
     show_bytes(&shown, many, 65);
     CHECK(strlen(shown.text) == 259 && strcmp(shown.text + 256, "...") == 0, "65 bytes shown as %s", shown.text);
+}
+
+/* Every code point, encoded here as RFC 3629 says; and what is not UTF-8. */
+static void characters(void) {
+    static const struct { uint32_t first, last; } hidden[] = {
+        {0, 0x1f}, {0x7f, 0x9f}, {0x61c, 0x61c}, {0x200e, 0x200f}, {0x2028, 0x202e}, {0x2066, 0x2069},
+    };
+    size_t n_wrong = 0;
+    for (uint32_t cp = 0; cp < 0x120000; cp++) {
+        char text[4] = {(char)cp, 0, 0, 0};
+        size_t n = cp < 0x80 ? 1 : cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
+        for (size_t i = 1; i < n; i++) text[i] = (char)(0x80 | (cp >> 6 * (n - 1 - i) & 0x3f));
+        if (n > 1) text[0] = (char)(0xf00 >> n | cp >> 6 * (n - 1));
+        uint32_t read;
+        bool is_valid = cp < 0x110000 && (cp < 0xd800 || cp > 0xdfff), is_plain = true;
+        for (size_t i = 0; i < sizeof hidden / sizeof hidden[0]; i++) {
+            is_plain = is_plain && (cp < hidden[i].first || cp > hidden[i].last);
+        }
+        size_t length = plumb_character(text, n, &read);
+        n_wrong += length != (is_valid ? n : 0) || (length > 0 && read != cp);
+        n_wrong += plumb_is_plain(cp) != is_plain;
+        n_wrong += n > 1 && plumb_character(text, n - 1, &read) != 0;
+    }
+    CHECK(n_wrong == 0, "%zu code points", n_wrong);
+    static const char *const wrong[] = {"\x80", "\xc0\xaf", "\xc1\xbf", "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf",
+                                        "\xf5\x80\x80\x80", "\xff", "\xc3(", "\xe2\x82("};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        uint32_t read;
+        CHECK(plumb_character(wrong[i], strlen(wrong[i]), &read) == 0, "text %zu is taken for U+%04X", i, read);
+    }
 }
 
 static void sizes(void) {
@@ -330,6 +362,7 @@ void test_base(void) {
     test_case("base: every status has its name", status_names);
     test_case("base: messages are one line, cut to fit", messages);
     test_case("base: bytes from a file are shown safely", shown_bytes);
+    test_case("base: characters that a terminal would obey are not plain", characters);
     test_case("base: sizes that overflow are detected", sizes);
     test_case("base: loads are little-endian", loads);
     test_case("base: all 65536 f16 values equal the definition in IEEE 754", halves);

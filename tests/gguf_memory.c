@@ -32,6 +32,7 @@ static void *failing_alloc_array(uint64_t n, size_t size) { return fails_now() ?
 #define gguf_data_offset failing_gguf_data_offset
 #define gguf_n_key failing_gguf_n_key
 #define gguf_key_at failing_gguf_key_at
+#define gguf_mark_keys failing_gguf_mark_keys
 #define gguf_find_key failing_gguf_find_key
 #define gguf_n_tensor failing_gguf_n_tensor
 #define gguf_tensor_at failing_gguf_tensor_at

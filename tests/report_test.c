@@ -41,6 +41,10 @@ static void strings_case(void) {
     size_t n = report_text(&w, "caf\xc3\xa9\x1b[2J \xc2\x9b \xff", 14);
     CHECK(is(&w, "caf\xc3\xa9\\x1b[2J \\xc2\\x9b \\xff") && n == 4 + 4 + 3 + 1 + 8 + 1 + 4, "%zu: %s", n, c.bytes);
     c.n = 0;
+    report_text(&w, "\xe2\x80\xae", 3);
+    report_json_string(&w, "\xe2\x80\xae", 3);
+    CHECK(is(&w, "\\xe2\\x80\\xae\"\\u202e\""), "%s", c.bytes);
+    c.n = 0;
     report_json_number(&w, 0.1);
     report_json_number(&w, (double)NAN);
     report_json_number(&w, -(double)INFINITY);

@@ -530,7 +530,8 @@ static void has_one_bos(void) {
         if (status == PLUMB_OK) status = plumb_model_load_vocab(m);
         int64_t n_prompt = status == PLUMB_OK ? plumb_chat_render(m, "{}", 2, &prompt, &marks) : status;
         int64_t n_id = n_prompt < 0 ? n_prompt
-            : plumb_tokenize_marked(m, prompt, marks, (size_t)n_prompt, PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL, ids, 64);
+            : plumb_tokenize_marked(m, prompt, marks, (size_t)n_prompt, PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL, ids,
+                                    64);
         for (int64_t k = 0; k < n_id; k++) {
             n_bos += ids[k] == plumb_token_bos(m);
             n_eos += ids[k] == plumb_token_eos(m);

@@ -1,5 +1,6 @@
 /* Traces of other programs: files of numpy and the output of llama-eval-callback.  tests/vectors/README.md says how
  * the files were made; npz.py there defines their contents. */
+#include "bytes.h"
 #include "fixture.h"
 #include "test.h"
 #include "dump/inflate.h"
@@ -118,6 +119,51 @@ static void numpy_compressed(void) {
     plumb_trace_free(t);
 }
 
+
+/* A zip file of one array of 300 KB, of which its directory says that it unpacks to n bytes.  Its stream is none, which
+ * only shows if it is unpacked. */
+static plumb_status read_bomb(const char *name, uint32_t n, char *message, size_t size) {
+    enum { PACKED = 300 << 10 };
+    uint32_t n_name = (uint32_t)strlen(name);
+    struct bytes b = {NULL, 0, 0};
+    for (int is_directory = 0; is_directory < 2; is_directory++) {
+        put_number(&b, is_directory ? 0x02014b50 : 0x04034b50, 4);
+        put_number(&b, 20, is_directory ? 4 : 2);   /* versions */
+        put_number(&b, 8 << 16, 4);                 /* flags, DEFLATE */
+        put_number(&b, 0, 8);                       /* time, CRC-32 */
+        put_number(&b, PACKED, 4);
+        put_number(&b, n, 4);
+        put_number(&b, n_name, 4);                  /* no extra field */
+        for (int i = 0; i < 14 && is_directory; i++) put_number(&b, 0, 1);
+        put(&b, name, n_name);
+        for (int i = 0; i < PACKED && !is_directory; i++) put_number(&b, 0xff, 1);
+    }
+    const uint64_t at = 30 + n_name + PACKED;
+    put_number(&b, 0x06054b50, 4);
+    put_number(&b, 0, 4);
+    put_number(&b, 1 | 1 << 16, 4);
+    put_number(&b, b.n - 12 - at, 4);
+    put_number(&b, at, 4);
+    put_number(&b, 0, 2);
+    plumb_trace *t = plumb_trace_create();
+    plumb_status status = plumb_trace_read(t, b.data, b.n);
+    snprintf(message, size, "%s", plumb_trace_error(t));
+    plumb_trace_free(t);
+    free(b.data);
+    return status;
+}
+
+/* Both are within what DEFLATE can do, 1032 times the packed bytes. */
+static void refuses_bombs(void) {
+    char message[300];
+    plumb_status status = read_bomb("l_out-0.npy", 270u << 20, message, sizeof message);
+    CHECK(status == PLUMB_ERROR_METADATA && strstr(message, "l_out-0 unpacks to 283115520 bytes: with the arrays"
+          " before it that is more than the 273"), "%s", message);
+    status = read_bomb("l_out-0.npy", 200u << 20, message, sizeof message);
+    CHECK(status == PLUMB_ERROR_MEMORY || strstr(message, "cannot be unpacked"), "%s", message);
+    status = read_bomb("nothing.npy", 270u << 20, message, sizeof message);
+    CHECK(!strstr(message, "unpacks"), "what is no tap is not unpacked: %s", message);
+}
 
 static void numpy_corpus(void) {
     static const struct { const char *name; plumb_status status; const char *text; } files[] = {
@@ -652,4 +698,5 @@ void test_trace_read(void) {
     test_case("trace_read: a row that occurs twice, far apart, is refused", rows_twice);
     test_case("trace_read: a damaged text is read or refused", any_text);
     test_case("trace_read: a damaged .npz is read or refused", any_npz);
+    test_case("trace_read: an .npz that unpacks to much more than it has is refused first", refuses_bombs);
 }

@@ -480,6 +480,58 @@ static void tied_case(void) {
     broken_free(&b);
 }
 
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
+
+/* A key with another value, or with another name, which leaves the default.  at: from the end of its type on. */
+static const struct changed_key {
+    const char *name, *file, *key;
+    size_t at;
+    const char *bytes;           /* 4 of them; NULL: the last letter of the name becomes X */
+    const char *expected;        /* NULL: the files compute the same */
+} changed_keys[] = {
+    { "base of RoPE", "archs/gemma3", "gemma3.rope.freq_base", 0, "\0\x40\x1c\x46", "freq_base  A 10000  B 1e+06\n" },
+    { "rotated dimensions", "archs/gemma3", "gemma3.rope.dimension_count", 0, "\10\0\0\0", "count  A 8  B 16\n" },
+    { "epsilon", "archs/gemma3", "gemma3.attention.layer_norm_rms_epsilon", 0, "\xbd\x37\x86\x35",
+      "epsilon  A 1e-06  B 1e-05\n" },
+    { "heads of K and V", "archs/gemma3", "gemma3.attention.head_count_kv", 0, "\4\0\0\0", "count_kv  A 4  B 2\n" },
+    { "window", "archs/gemma3", "gemma3.attention.sliding_window", 0, "\4\0\0\0", "window  A 4  B 3\n" },
+    { "no window", "archs/gemma3", "gemma3.attention.sliding_window", 0, NULL, "window  A -  B 3\n" },
+    { "the default, not said", "archs/gemma3", "gemma3.rope.dimension_count", 0, NULL, NULL },
+    { "a key that is not read", "archs/gemma3", "gemma3.vocab_size", 0, "\1\0\0\0", NULL },
+    { "EOS", "synth/f32", "tokenizer.ggml.eos_token_id", 0, "\1\0\0\0", "eos_token_id  A 1  B 256\n" },
+    { "a type of a token", "synth/f32", "tokenizer.ggml.token_type", 12 + 4 * 5, "\4\0\0\0",
+      "token_type[5]  A 4  B 1  (1 of 260 and 260 values differ)\n" },
+    { "a merge", "synth/f32", "tokenizer.ggml.merges", 12 + 11 + 8, "t t\3", "merges[1]  A \"t t\"  B \"e t\"" },
+    { "a name", "synth/f32", "general.name", 8, "Anne", NULL },
+};
+
+static void key_row(const void *row) {
+    const struct changed_key *k = row;
+    char path[120];
+    struct broken b = { 0 };
+    struct capture told = { 0 };
+    const size_t n = strlen(k->key);
+    snprintf(path, sizeof path, "tests/vectors/%s.gguf", k->file);
+    if (!broken_read(&b, path)) return;
+    size_t at = 0;
+    while (at + n + 64 < b.n && (b.bytes[at] != n || memcmp(b.bytes + at + 8, k->key, n) != 0)) at++;
+    uint8_t *value = b.bytes + at + 8 + n + 4 + k->at;
+    if (k->bytes) memcpy(value, k->bytes, 4);
+    else b.bytes[at + 8 + n - 1] = 'X';
+    plumb_model *changed = broken_load(&b);
+    bool agree = compare(changed, b.good, PLUMB_FORMAT_TEXT, &told);
+    CHECK(agree == !k->expected, "%s", told.text);
+    CHECK(told.text && (k->expected ? strstr(told.text, k->expected) != NULL : !strstr(told.text, "KEY")), "%s",
+          told.text);
+    capture_free(&told);
+    agree = compare(changed, b.good, PLUMB_FORMAT_JSON, &told);
+    const char *n_key = k->expected ? "\"n_key\": 1\n" : "\"n_key\": 0\n";
+    CHECK(agree == !k->expected && told.text && strstr(told.text, n_key), "%s", told.text);
+    capture_free(&told);
+    plumb_model_free(changed);
+    broken_free(&b);
+}
+
 static void tolerance_case(void) {
     struct broken a = { 0 }, b = { 0 };
     struct capture told = { 0 };
@@ -522,5 +574,6 @@ void test_weights(void) {
     test_case("weights: the places of all tensors of a file are named", all_moved_case);
     test_case("weights: the search for values that are nowhere ends", nowhere_case);
     test_case("weights: an output matrix that repeats the embeddings equals a tied one", tied_case);
+    TEST_ROWS("weights: keys: ", key_row, changed_keys);
     test_case("weights: a given tolerance replaces the default; misuse gives a status", tolerance_case);
 }

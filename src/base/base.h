@@ -16,8 +16,8 @@ struct error {
     char message[960];   /* all names of taps fit */
 };
 
-/* Sets the status and the message, and returns status.  The message is formatted as by printf and cut to fit; control
- * bytes become "?". */
+/* Sets the status and the message, and returns status.  The message is formatted as by printf and cut to fit; bytes
+ * of characters that are not plain (plumb_is_plain), and those of no character, become "?". */
 #if defined(__GNUC__)
 __attribute__((format(printf, 3, 4)))
 #endif

@@ -6,6 +6,7 @@
 #include "check/weights.h"
 
 #include "base/decimal.h"
+#include "check/keys.h"
 #include "check/moved.h"
 #include "diagnose/quirk_table.h"
 #include "trace/report.h"
@@ -635,6 +636,42 @@ static plumb_status add_pair(struct report_writer *w, const plumb_report *report
     return PLUMB_OK;
 }
 
+/* The report on keys. */
+struct key_report {
+    struct report_writer *w;
+    bool is_json;
+    uint32_t n;
+};
+
+static void add_key(void *user, const struct key_difference *d) {
+    struct key_report *r = user;
+    struct report_writer *w = r->w;
+    const struct gguf_key *k = d->a ? d->a : d->b;
+    if (r->is_json) {
+        report_printf(w, "%s\n    {\"name\": ", r->n > 0 ? "," : "");
+        report_json_string(w, k->name.data, (size_t)k->name.n);
+        report_printf(w, ", \"a\": ");
+    } else {
+        report_printf(w, "KEY   ");
+        report_text(w, k->name.data, (size_t)k->name.n);
+        if (d->n > 0) report_printf(w, "[%llu]", (unsigned long long)d->place);
+        report_printf(w, "  A ");
+    }
+    keys_write_value(w, d->a, d->place, r->is_json);
+    report_printf(w, r->is_json ? ", \"b\": " : "  B ");
+    keys_write_value(w, d->b, d->place, r->is_json);
+    if (r->is_json) {
+        report_printf(w, d->n > 0 ? ", \"place\": %llu, \"n_place\": %llu}" : "}", (unsigned long long)d->place,
+                      (unsigned long long)d->n);
+    } else if (d->a && d->b && d->n > 0) {
+        report_printf(w, "  (%llu of %llu and %llu values differ)\n", (unsigned long long)d->n,
+                      (unsigned long long)d->a->n, (unsigned long long)d->b->n);
+    } else {
+        report_printf(w, "\n");
+    }
+    r->n++;
+}
+
 /* Progress, and the searches for moved values, which report a part of the share of their tensor. */
 struct progress {
     const plumb_report *report;
@@ -698,11 +735,14 @@ plumb_status weights_run(const struct weights_file *a, const struct weights_file
     if (status == PLUMB_OK) status = add_file(&w, &progress, a, b, true, &sum, err);
     bool is_exhausted = moved_is_exhausted(&progress.moves[0]) || moved_is_exhausted(&progress.moves[1]);
     for (size_t i = 0; i < 2; i++) moved_free(&progress.moves[i]);
-    *agree = status == PLUMB_OK && sum.n_differ == 0 && sum.n_alone == 0;
+    if (is_json) report_printf(&w, "\n  ],\n  \"keys\": [");
+    struct key_report keys = { &w, is_json, 0 };
+    if (status == PLUMB_OK) status = keys_compare(a->parts, a->n_part, b->parts, b->n_part, add_key, &keys, err);
+    *agree = status == PLUMB_OK && sum.n_differ == 0 && sum.n_alone == 0 && keys.n == 0;
     if (is_json) {
         report_printf(&w, "\n  ],\n  \"n_tensor\": %u, \"n_parts\": %u, \"n_alone\": %u, \"agree\": %s, "
-                      "\"search_stopped\": %s\n}\n", sum.n, sum.n_differ, sum.n_alone, *agree ? "true" : "false",
-                      is_exhausted ? "true" : "false");
+                      "\"search_stopped\": %s, \"n_key\": %u\n}\n", sum.n, sum.n_differ, sum.n_alone,
+                      *agree ? "true" : "false", is_exhausted ? "true" : "false", keys.n);
     } else {
         if (is_exhausted) {
             report_printf(&w, "The search of every byte of the file was stopped after %u tensors that are nowhere; for "
@@ -711,9 +751,13 @@ plumb_status weights_run(const struct weights_file *a, const struct weights_file
         }
         char limit[60] = "their types explain";
         if (report->tolerance > 0) snprintf(limit, sizeof limit, "the tolerance of %g allows", report->tolerance);
-        if (*agree) report_printf(&w, "%u tensors: no difference is larger than %s\n", sum.n, limit);
-        else report_printf(&w, "%u tensors: %u differ more than %s, %u are in one file only, %u agree\n", sum.n,
-                           sum.n_differ, limit, sum.n_alone, sum.n - sum.n_differ - sum.n_alone);
+        if (sum.n_differ + sum.n_alone == 0) {
+            report_printf(&w, "%u tensors: no difference is larger than %s\n", sum.n, limit);
+        } else {
+            report_printf(&w, "%u tensors: %u differ more than %s, %u are in one file only, %u agree\n", sum.n,
+                          sum.n_differ, limit, sum.n_alone, sum.n - sum.n_differ - sum.n_alone);
+        }
+        if (keys.n > 0) report_printf(&w, "keys that the model or its tokenizer reads: %u differ\n", keys.n);
     }
     report_flush(&w);
     return status;

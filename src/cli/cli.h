@@ -83,12 +83,14 @@ PRINTF_LIKE(1, 2) void out(const char *format, ...);
 void out_bytes(const void *bytes, size_t n);
 void out_flush(void);
 bool out_failed(void);
-/* Writes printable text: quotes, backslashes and control bytes are escaped, invalid UTF-8 bytes become \xNN. */
+/* These write text of files, and only what plumb_is_plain: the bytes of other characters, and those that are no UTF-8,
+ * become \xNN.  out_escaped is for text between quotes: it also escapes quotes, backslashes and ends of lines. */
 void out_escaped(const char *bytes, size_t n);
+void out_text(const char *text);
 /* Wraps text into lines of at most 80 columns and ends the last one.  The first line continues at column, the others
  * are indented.  An empty line is kept, a single newline counts as a space. */
 void out_wrapped(const char *text, size_t column, size_t indent);
-/* Writes a JSON string with its quotes; invalid UTF-8 bytes become U+FFFD. */
+/* Writes a JSON string with its quotes; what is not plain becomes \uNNNN, and invalid UTF-8 bytes become U+FFFD. */
 void out_json_string(const char *bytes, size_t n);
 /* Writes a JSON number with that many significant digits: 9 give an f32 back exactly, 17 an f64.  Infinities and NaN,
  * which JSON cannot express, become null. */

@@ -82,9 +82,14 @@ static void write_text(void *user, const char *bytes, size_t n) {
 }
 
 static void print_text(plumb_model *model, const char *path) {
-    out("%s\n\nwhat it computes\n", path);
+    out_text(path);
+    out("\n\nwhat it computes\n");
     /* Files that are no models, and models that plumb does not run, can be inspected too. */
-    if (plumb_model_describe(model, write_text, NULL) != PLUMB_OK) out("  %s\n", plumb_model_error(model));
+    if (plumb_model_describe(model, write_text, NULL) != PLUMB_OK) {
+        out("  ");
+        out_text(plumb_model_error(model));
+        out("\n");
+    }
     out("\n%" PRIu64 " keys\n", plumb_model_n_key(model));
     for (uint64_t i = 0; i < plumb_model_n_key(model); i++) print_key(model, i);
     out("\n%" PRIu64 " tensors\n", plumb_model_n_tensor(model));

@@ -26,7 +26,13 @@ int print_error(int code, const char *format, ...) {
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    for (char *c = line; *c; c++) *c = (unsigned char)*c < ' ' || *c == 127 ? '?' : *c;   /* always one line */
+    for (size_t at = 0, n = strlen(line), step; at < n; at += step) {   /* always one line */
+        uint32_t cp;
+        step = plumb_character(line + at, n - at, &cp);
+        if (step > 0 && plumb_is_plain(cp)) continue;
+        if (step == 0) step = 1;
+        memset(line + at, '?', step);
+    }
     fprintf(stderr, "plumb: %s\n", line);
     return code;
 }
@@ -80,34 +86,29 @@ int out_close(int code) {
     return out_errno == EPIPE ? code : report("standard output", PLUMB_ERROR_IO, strerror(out_errno));
 }
 
-/* Length of the UTF-8 character at bytes, by table 3-7 of the Unicode standard; 0 if it is not well-formed. */
-static size_t utf8_length(const char *bytes, size_t n) {
-    const unsigned char *s = (const unsigned char *)bytes;
-    if (s[0] < 0x80) return 1;
-    if (s[0] < 0xc2 || s[0] > 0xf4) return 0;
-    size_t len = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-    if (len > n) return 0;
-    unsigned char low = s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80;
-    unsigned char high = s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
-    if (s[1] < low || s[1] > high) return 0;
-    for (size_t i = 2; i < len; i++) {
-        if (s[i] < 0x80 || s[i] > 0xbf) return 0;
+/* Writes a character that is plain, or the bytes of any other as \xNN; returns how many bytes it took. */
+static size_t out_character(const char *s, size_t n) {
+    uint32_t cp;
+    const size_t length = plumb_character(s, n, &cp);
+    if (length > 0 && plumb_is_plain(cp)) {
+        out_bytes(s, length);
+        return length;
     }
-    return len;
+    out("\\x%02x", (unsigned char)*s);
+    return 1;
 }
 
 void out_escaped(const char *s, size_t n) {
     for (size_t i = 0; i < n;) {
-        unsigned char c = (unsigned char)s[i];
-        size_t len = utf8_length(s + i, n - i);
-        if (c == '\n') out("\\n");
-        else if (c == '\t') out("\\t");
-        else if (c == '\r') out("\\r");
-        else if (c == '"' || c == '\\') out("\\%c", c);
-        else if (len == 0 || c < ' ' || c == 127) out("\\x%02x", c);
-        else out_bytes(s + i, len);
-        i += len ? len : 1;
+        static const char special[] = "\n\t\r\"\\", names[] = "ntr\"\\";
+        const char *name = memchr(special, s[i], sizeof special - 1);
+        if (name) out("\\%c", names[name - special]);
+        i += name ? 1 : out_character(s + i, n - i);
     }
+}
+
+void out_text(const char *text) {
+    for (size_t i = 0, n = strlen(text); i < n;) i += out_character(text + i, n - i);
 }
 
 void out_wrapped(const char *text, size_t column, size_t indent) {
@@ -135,13 +136,13 @@ void out_wrapped(const char *text, size_t column, size_t indent) {
 void out_json_string(const char *s, size_t n) {
     out("\"");
     for (size_t i = 0; i < n;) {
-        unsigned char c = (unsigned char)s[i];
-        size_t len = utf8_length(s + i, n - i);
-        if (c == '"' || c == '\\') out("\\%c", c);
-        else if (len == 0) out("\xef\xbf\xbd");
-        else if (c < ' ') out("\\u%04x", c);
-        else out_bytes(s + i, len);
-        i += len ? len : 1;
+        uint32_t cp;
+        size_t length = plumb_character(s + i, n - i, &cp);
+        if (length == 0) out("\xef\xbf\xbd");
+        else if (cp == '"' || cp == '\\') out("\\%c", (char)cp);
+        else if (!plumb_is_plain(cp)) out("\\u%04x", (unsigned)cp);
+        else out_bytes(s + i, length);
+        i += length ? length : 1;
     }
     out("\"");
 }

@@ -229,9 +229,9 @@ static const struct {
         "steps, scalar kernels against SIMD, the fast pass against the reference pass, a round trip of the\n"
         "tokenizer, and more.\n\n"
         REPORT_CODES("no check failed", "a check failed") },
-    [COMMAND_WEIGHTS] = { "weights", "A.gguf B.gguf", "compares the tensors of two files",
-        "Compares them by name and as dequantized, whatever their types.  B is assumed to be correct.  Prints the\n"
-        "tensors that differ or are in one file only.\n\n"
+    [COMMAND_WEIGHTS] = { "weights", "A.gguf B.gguf", "compares the tensors and keys of two files",
+        "Compares tensors by name and as dequantized, whatever their types.  B is assumed to be correct.  Prints the\n"
+        "tensors that differ or are in one file only, and the keys that differ and decide what is computed.\n\n"
         REPORT_CODES("they agree", "they differ") },
     [COMMAND_DIAGNOSE] = { "diagnose", "MODEL --against THEIRS", "finds the mistake of another engine",
         "THEIRS is any file that `plumb diff` reads; it may have only a part of a run.  Looks for the known mistakes\n"

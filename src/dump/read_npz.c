@@ -11,6 +11,9 @@
  * was assumed, unless it has attention weights whose causal mask shows it, or the form that transformers returns,
  * (1, n_head, n_token, n_key).
  *
+ * The arrays of taps may unpack to 16 times the bytes of the file and 256 MiB.  Activations hardly pack at all: the
+ * attention weights of a causal model, half of them zeros, to a half.
+ *
  * The reader refuses big-endian arrays, element types other than those in type_size, encrypted members, compressions
  * other than DEFLATE, and members that share bytes of the file.
  */
@@ -22,7 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MAX_DIM = 4 };
+enum { MAX_DIM = 4, UNPACKED_MIN = 256 << 20, UNPACKED_RATIO = 16 };
 
 /* A file in the zip file. */
 struct member {
@@ -51,6 +54,7 @@ struct npz_reader {
     const uint8_t *bytes;
     size_t n;
     uint64_t n_packed;        /* sum over the members read so far */
+    uint64_t n_unpacked;      /* the same, of those that are deflated and needed */
     uint64_t n_token;         /* 0: not known yet */
     int usual;                /* what usual_order returns */
     struct array tokens, n_prompt;
@@ -162,6 +166,12 @@ static plumb_status unpack(struct npz_reader *r, const struct member *m, struct 
     a->data = m->packed;
     if (m->method == 8) {
         const char *why;
+        const uint64_t most = UNPACKED_MIN + UNPACKED_RATIO * (uint64_t)r->n;
+        if (m->n > most - r->n_unpacked)
+            return error_set(r->err, PLUMB_ERROR_METADATA, "%s unpacks to %llu bytes: with the arrays before it "
+                             "that is more than the %llu that a file of %zu bytes may have; save it with numpy.savez",
+                             a->name.text, (unsigned long long)m->n, (unsigned long long)most, r->n);
+        r->n_unpacked += m->n;
         a->owned = alloc_array(m->n, 1);
         if (!a->owned)
             return error_set(r->err, PLUMB_ERROR_MEMORY, "out of memory: %llu bytes of %s", (unsigned long long)m->n,

@@ -104,7 +104,7 @@ struct gguf {
     uint64_t data_bytes;         /* bytes of all tensors together */
     uint64_t i_tensor;           /* index in by_offset of the tensor that is being filled */
     uint64_t data_capacity;      /* bytes allocated for that tensor */
-    bool header_only;
+    bool header_only, marks_keys;
     gguf_on_data *on_data;       /* may be NULL */
     void *on_data_user;
 
@@ -599,6 +599,29 @@ static plumb_status read_counts(struct gguf *g, uint64_t n_tensor, uint64_t n_ke
     return PLUMB_OK;
 }
 
+/* What a file is that begins with 4 bytes other than GGUF, and what to do with it; "" if these do not show it. */
+static const char *other_file(const uint8_t *p) {
+#define UNPACK ": it is an archive or compressed; unpack it"
+#define CONVERT "; convert the model to GGUF"
+#define PAGE ": it is a web page; the address is not that of the file, or needs a login"
+    static const struct { uint8_t n; char bytes[5]; const char *text; } known[] = {
+        {4, "vers", ": it is a Git LFS pointer; fetch the file with git lfs pull"},
+        {4, "PK\3\4", ": it is a zip archive or a PyTorch checkpoint; unpack it or convert the model to GGUF"},
+        {2, "\x1f\x8b", UNPACK}, {4, "\x28\xb5\x2f\xfd", UNPACK}, {3, "BZh", UNPACK}, {4, "\xfd" "7zX", UNPACK},
+        {2, "7z", UNPACK}, {4, "Rar!", UNPACK}, {2, "<!", PAGE}, {2, "<h", PAGE}, {2, "<H", PAGE}, {2, "<?", PAGE},
+        {1, "{", ": it is JSON, perhaps a server's error"}, {4, "Entr", ": it is a server's error"},
+        {4, "Inva", ": it is a server's error"}, {4, "Acce", ": it is a server's error"},
+        {1, "\x80", ": it is a PyTorch checkpoint" CONVERT}, {4, "\x89HDF", ": it is HDF5" CONVERT},
+        {4, "lmgg", ": it is older than GGUF" CONVERT}, {4, "tjgg", ": it is older than GGUF" CONVERT},
+        {4, "\0\0\0\0", ": it begins with zeros; load it again"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (memcmp(p, known[i].bytes, known[i].n) == 0) return known[i].text;
+    }
+    /* The first number of safetensors is the length of its header, in 8 bytes. */
+    return p[3] == 0 ? ": it may be safetensors" CONVERT : "";
+}
+
 /* Bytes of the field that the parser is waiting for; 0 for runs and data. */
 static size_t field_size(struct gguf *g) {
     switch (g->state) {
@@ -617,7 +640,8 @@ static plumb_status parse_field(struct gguf *g, const uint8_t *p) {
     case READ_MAGIC:
         if (memcmp(p, "GGUF", 4) != 0) {
             struct shown shown;
-            return fail(g, PLUMB_ERROR_MAGIC, "magic \"%s\" is not \"GGUF\"", show_bytes(&shown, p, 4));
+            return fail(g, PLUMB_ERROR_MAGIC, "magic \"%s\" is not \"GGUF\"%s", show_bytes(&shown, p, 4),
+                        other_file(p));
         }
         g->state = READ_VERSION;
         return PLUMB_OK;
@@ -869,8 +893,11 @@ const struct gguf_key *gguf_key_at(const struct gguf *g, uint64_t i) {
     return i < gguf_n_key(g) ? key_at(g, i) : NULL;
 }
 const struct gguf_key *gguf_find_key(const struct gguf *g, const char *name) {
-    return gguf_has_header(g) ? find_name(g->keys_by_name, g->n_key, name) : NULL;
+    const struct gguf_key *k = gguf_has_header(g) ? find_name(g->keys_by_name, g->n_key, name) : NULL;
+    if (k && g->marks_keys) ((struct gguf_key *)k)->is_read = true;
+    return k;
 }
+void gguf_mark_keys(struct gguf *g, bool on) { g->marks_keys = on; }
 uint64_t gguf_n_tensor(const struct gguf *g) { return gguf_has_header(g) ? g->n_tensor : 0; }
 struct gguf_tensor *gguf_tensor_at(struct gguf *g, uint64_t i) {
     return i < gguf_n_tensor(g) ? tensor_at(g, i) : NULL;

@@ -36,6 +36,7 @@ struct gguf_key {
     uint64_t n;               /* number of elements */
     const uint8_t *values;    /* n little-endian elements, for all types but GGUF_STRING */
     const struct gguf_string *strings;  /* n strings, for GGUF_STRING */
+    bool is_read;             /* gguf_find_key has found it since gguf_mark_keys */
 };
 
 struct gguf_tensor {
@@ -88,6 +89,8 @@ uint64_t gguf_n_key(const struct gguf *g);
 const struct gguf_key *gguf_key_at(const struct gguf *g, uint64_t i);
 /* Both find functions do a binary search, and return NULL if there is no such name. */
 const struct gguf_key *gguf_find_key(const struct gguf *g, const char *name);
+/* While on, gguf_find_key marks the keys that it finds. */
+void gguf_mark_keys(struct gguf *g, bool on);
 uint64_t gguf_n_tensor(const struct gguf *g);
 struct gguf_tensor *gguf_tensor_at(struct gguf *g, uint64_t i);
 struct gguf_tensor *gguf_find_tensor(struct gguf *g, const char *name);

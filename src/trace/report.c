@@ -1,7 +1,5 @@
 #include "trace/report.h"
 
-#include "tokenizer/unicode.h"
-
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -50,23 +48,12 @@ void report_append(char *text, size_t size, size_t *n, const char *format, ...) 
     if (n_more > 0) *n += (size_t)n_more < room ? (size_t)n_more : room - 1;
 }
 
-/* Returns the length in bytes of the character at s; 0 if no complete, valid character begins there. */
-static size_t character(const char *s, size_t n, uint32_t *cp) {
-    char again[4];
-    size_t n_read = unicode_decode(s, n, cp);   /* accepts overlong forms and surrogates, which the next lines refuse */
-    bool valid = (*cp < 0xd800 || *cp > 0xdfff) && unicode_encode(*cp, again) == n_read
-                 && memcmp(again, s, n_read) == 0;
-    return valid ? n_read : 0;
-}
-
-static bool is_control(uint32_t cp) { return cp < 0x20 || (cp >= 0x7f && cp < 0xa0); }
-
 size_t report_text(struct report_writer *w, const char *text, size_t n) {
     size_t n_shown = 0;
     for (size_t i = 0; i < n;) {
         uint32_t cp;
-        size_t n_char = character(text + i, n - i, &cp);
-        bool shown = n_char > 0 && !is_control(cp);
+        size_t n_char = plumb_character(text + i, n - i, &cp);
+        bool shown = n_char > 0 && plumb_is_plain(cp);
         if (shown) report_bytes(w, text + i, n_char);
         else report_printf(w, "\\x%02x", (unsigned)(uint8_t)text[i]);
         n_shown += shown ? 1 : 4;
@@ -97,10 +84,10 @@ void report_json_string(struct report_writer *w, const char *text, size_t n) {
     report_bytes(w, "\"", 1);
     for (size_t i = 0; i < n;) {
         uint32_t cp;
-        size_t n_char = character(text + i, n - i, &cp);
+        size_t n_char = plumb_character(text + i, n - i, &cp);
         if (n_char == 0) report_bytes(w, "\xef\xbf\xbd", 3);
         else if (cp == '"' || cp == '\\') report_printf(w, "\\%c", (int)cp);
-        else if (is_control(cp)) report_printf(w, "\\u%04x", (unsigned)cp);
+        else if (!plumb_is_plain(cp)) report_printf(w, "\\u%04x", (unsigned)cp);
         else report_bytes(w, text + i, n_char);
         i += n_char > 0 ? n_char : 1;
     }

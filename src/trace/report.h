@@ -1,8 +1,8 @@
 /* Formats and buffers reports and traces, and hands them to a plumb_write.  A plumb_write returns nothing, so only the
  * caller who supplied it knows whether writing failed.
  *
- * Names and texts come from files.  They are written with report_text and report_json_string, which let no control
- * character (U+0000 to U+001F, U+007F to U+009F) through to a terminal and write valid UTF-8 whatever they are given.
+ * Names and texts come from files.  They are written with report_text and report_json_string, which let
+ * only plain characters (plumb_is_plain) through to a terminal and write valid UTF-8 whatever they are given.
  */
 #ifndef PLUMB_TRACE_REPORT_H
 #define PLUMB_TRACE_REPORT_H
@@ -31,14 +31,15 @@ void report_printf(struct report_writer *w, const char *format, ...);
 __attribute__((format(printf, 4, 5)))
 #endif
 void report_append(char *text, size_t size, size_t *n, const char *format, ...);
-/* Writes n bytes for a terminal.  Each byte of a control character or of invalid UTF-8 becomes \xNN.  Returns how many
- * characters it wrote. */
+/* Writes n bytes for a terminal.  Each byte of a character that is not plain, or of invalid UTF-8, becomes \xNN.
+ * Returns how many characters it wrote. */
 size_t report_text(struct report_writer *w, const char *text, size_t n);
 /* Like report_text, but breaks the text at spaces into lines and ends the last line.  A line has at most 80 columns,
  * unless a single word needs more.  The caller has already written `indent` columns of the first line; each further
  * line begins with as many spaces. */
 void report_wrapped(struct report_writer *w, const char *text, size_t n, size_t indent);
-/* Writes n bytes as a JSON string with its quotes.  Control characters become \u00NN, invalid UTF-8 becomes U+FFFD. */
+/* Writes n bytes as a JSON string with its quotes.  Characters that are not plain become \uNNNN, invalid UTF-8 becomes
+ * U+FFFD. */
 void report_json_string(struct report_writer *w, const char *text, size_t n);
 /* Writes a number with 9 digits, enough to restore an f32.  NaN and infinity, which JSON does not have, become null. */
 void report_json_number(struct report_writer *w, double value);
