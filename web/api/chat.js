@@ -67,11 +67,11 @@ export class Chat {
   constructor(model, options = {}) {
     known.checkOptions('chat', options, known.CHAT);
     const { system, tools, messages = [], contextEnd = 'error', ...defaults } = options;
-    const given = messages.length > 0 ? checked('chat', messages) : [];
+    this.#model = model;
+    const given = messages.length > 0 ? this.#checked('chat', messages) : [];
     if (system !== undefined && isSystem(given[0])) {
       throw argumentError('chat: give either system or a system message in messages, not both');
     }
-    this.#model = model;
     this.#tools = tools && plainTools('chat', tools);
     this.#contextEnd = contextEnd;
     this.#defaults = defaults;
@@ -92,7 +92,7 @@ export class Chat {
   send(content, options) {
     const added = typeof content === 'string' ? { role: /** @type {const} */ ('user'), content } : content;
     return new TextAnswer(this.#answer('chat.send', () =>
-      [...this.#messages, ...checked('chat.send', [added].flat(), this.#messages.length)], options));
+      [...this.#messages, ...this.#checked('chat.send', [added].flat(), this.#messages.length)], options));
   }
 
   /** Answers the last question again and forgets the answer that it had, if any.  The same `seed` gives the same
@@ -116,7 +116,7 @@ export class Chat {
     return new TextAnswer(this.#answer('chat.edit', () => {
       const old = this.#messages[index];
       if (!old) throw noMessage('chat.edit', index, this.#messages);
-      const [message] = checked('chat.edit', [typeof content === 'string' ? { ...old, content } : content]);
+      const [message] = this.#checked('chat.edit', [typeof content === 'string' ? { ...old, content } : content]);
       if (message.role === 'assistant' || isSystem(message)) {
         throw argumentError(`chat.edit: message ${index} would have the role ${message.role}, which has no answer`);
       }
@@ -156,7 +156,7 @@ export class Chat {
       ({ ...chosenTools('chat.run', tools, choice, 'toolChoice'), anyName: true, parallel });
     const [first, later] = [about(toolChoice), about(free)];   // or a run would never end
     const added = typeof content === 'string' ? { role: /** @type {const} */ ('user'), content } : content;
-    let messages = [...this.#messages, ...checked('chat.run', [added].flat(), this.#messages.length)];
+    let messages = [...this.#messages, ...this.#checked('chat.run', [added].flat(), this.#messages.length)];
     this.#free('chat.run');
     this.#answering = true;
     try {
@@ -207,6 +207,21 @@ export class Chat {
     }
     this.#messages = this.#messages.slice(0, index);
     this.#trimmed = 0;
+  }
+
+  /** Checks messages and copies them.
+   * @param {string} where @param {Message[]} messages @param {number} [before]  how many come before them in the chat
+   * @returns {Message[]} */
+  #checked(where, messages, before = 0) {
+    if (messages.length === 0 || messages.some(message => typeof message !== 'object' || message === null)) {
+      throw argumentError(`${where}: expected a string, or messages {role, content}`);
+    }
+    known.checkMessages(where, messages, this.#model.metadata['tokenizer.chat_template']);
+    if (messages.some((message, i) => before + i > 0 && isSystem(message))) {
+      throw argumentError(`${where}: a system message can only be the first message of a chat`);
+    }
+    checkNesting(where, messages);
+    return structuredClone(messages);
   }
 
   /** @param {string} where */
@@ -341,18 +356,3 @@ const noMessage = (where, index, messages) =>
 
 /** The options that are given. @param {object} options */
 const defined = options => Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
-
-/** Checks messages and copies them.
- * @param {string} where @param {Message[]} messages @param {number} [before]  how many come before them in the chat
- * @returns {Message[]} */
-function checked(where, messages, before = 0) {
-  if (messages.length === 0 || messages.some(message => typeof message !== 'object' || message === null)) {
-    throw argumentError(`${where}: expected a string, or messages {role, content}`);
-  }
-  known.checkMessages(where, messages);
-  if (messages.some((message, i) => before + i > 0 && isSystem(message))) {
-    throw argumentError(`${where}: a system message can only be the first message of a chat`);
-  }
-  checkNesting(where, messages);
-  return structuredClone(messages);
-}

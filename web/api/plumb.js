@@ -573,7 +573,7 @@ export class Model {
 
   /** @param {string} where @param {Message[]} messages @param {TemplateOptions} options */
   async #prepare(where, messages, options) {
-    known.checkMessages(where, messages);
+    known.checkMessages(where, messages, this.#source);
     if (Array.isArray(options.tools)) options = { ...options, tools: plainTools(where, options.tools) };
     checkNesting(where, [messages, options]);
     messages = [...messages];   // the caller may change the array during the await

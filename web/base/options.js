@@ -246,9 +246,27 @@ export function checkOptions(where, options, table) {
 /** The roles that a message of a chat may have.  'developer' is another name for 'system'. */
 export const ROLES = /** @type {const} */ (['system', 'developer', 'user', 'assistant', 'tool']);
 
+/** Parts that no model of plumb takes, even if its template has a place for them. */
+const MEDIA = /image|audio|video|file/i;
+
+/** Whether a part of a content is a text. @param {any} part */
+export const isTextPart = part => part?.type === 'text' && typeof part.text === 'string';
+
+/** Throws unless a part of a content is a text, or of another type that the template knows, such as 'thinking'.
+ * @param {string} where @param {any} part @param {string} template  its source */
+export function checkPart(where, part, template) {
+  const { type } = Object(part);
+  const isKnown = typeof type === 'string' && type !== 'text' && !MEDIA.test(type)
+    && [`'${type}'`, `"${type}"`].some(text => template.includes(text));
+  if (isTextPart(part) || isKnown) return;
+  throw argumentError(type === 'text' ? `${where}.text is ${shown(part.text)}, expected a string`
+    : `${where} has type ${shown(type)}, expected "text"; models read text only`);
+}
+
 /** Throws unless `messages` is an array of chat messages that a template can read.
- * @param {string} where  the function's name, for the message @param {any} messages */
-export function checkMessages(where, messages) {
+ * @param {string} where  the function's name, for the message @param {any} messages
+ * @param {unknown} template  its source, if there is one */
+export function checkMessages(where, messages, template) {
   if (!Array.isArray(messages) || messages.length === 0) {
     throw argumentError(`${where}: expected messages, a non-empty array of {role, content}`);
   }
@@ -263,6 +281,8 @@ export function checkMessages(where, messages) {
       throw argumentError(`${place}.content is ${shown(content)}, expected a string, an array of parts, or null `
         + 'in a message with tool_calls');
     }
+    if (!Array.isArray(content)) continue;
+    for (const [k, part] of content.entries()) checkPart(`${place}.content[${k}]`, part, String(template ?? ''));
   }
 }
 

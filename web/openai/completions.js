@@ -219,20 +219,19 @@ function constraintFor(where, format) {
   return { schema: /** @type {object} */ (schema) };
 }
 
-/** Converts a message's content to a string. @param {CompletionMessage} message @param {string} where */
+/** Converts a message's content to a string, if it is text. @param {CompletionMessage} message @param {string} where */
 function plain(message, where) {
   known.checkRole(where, message?.role);
   const role = message.role === 'developer' ? 'system' : message.role;
   const content = message.content ?? '';
   if (typeof content === 'string') return { ...message, role, content };
   if (!Array.isArray(content)) throw argumentError(`${where}.content is neither a string nor an array of parts`);
-  const texts = content.map((part, i) => {
-    if (part?.type !== 'text' || typeof part.text !== 'string') {
-      throw argumentError(`${where}.content[${i}] has type "${part?.type}", expected "text"; models read text only`);
-    }
-    return part.text;
-  });
-  return { ...message, role, content: texts.join('\n') };
+  if (content.every(known.isTextPart)) {
+    return { ...message, role, content: content.map(({ text }) => /** @type {string} */ (text)).join('\n') };
+  }
+  // The model refuses parts that its template does not know.
+  for (const [i, part] of content.entries()) known.checkPart(`${where}.content[${i}]`, part, `'${Object(part).type}'`);
+  return { ...message, role, content };
 }
 
 /** Yields the chunks of an answer.  There is no finish_reason if the signal or closing the model ended the answer.

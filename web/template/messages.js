@@ -4,7 +4,7 @@
 /** @typedef {'system' | 'developer' | 'user' | 'assistant' | 'tool'} Role  developer: the same as system; tool: the
  *   result of a tool
  * @typedef {{type: string, text?: string, [more: string]: any}} ContentPart  {type: 'text', text}, or another type that
- *   the model's template supports
+ *   the model's template knows, such as {type: 'thinking', thinking}; images, sounds, videos and files are refused
  * @typedef {string | ContentPart[] | null} MessageContent  null: no content, beside tool_calls
  * @typedef {{role: Role, content?: MessageContent, tool_calls?: ToolCall[], tool_call_id?: string,
  *   reasoning_content?: string,
