@@ -184,6 +184,8 @@ unsigned kind_bit(enum value_kind kind);
 bool language_has_slice(struct schema *s, const struct language *l, struct slice text);
 /* The language of the names that a schema allows. */
 const struct language *names_of(struct schema *s, uint32_t node);
+/* The language of the names that a pattern of patternProperties matches; node: for the message of a failure. */
+const struct language *names_of_pattern(struct schema *s, uint32_t node, struct slice regex);
 
 /* ---- schema_goal.c: goals; schema_walk.h, schema_walk.c, schema_shape.c: shapes ---------------------------------- */
 

@@ -351,6 +351,10 @@ static struct set set_of_made(struct schema *s, uint32_t m, struct made wanted) 
     return keep_made(s, wanted);
 }
 
+const struct language *names_of_pattern(struct schema *s, uint32_t node, struct slice regex) {
+    return set_of_made(s, node, (struct made){.keyword = KEY_PATTERN, .text = regex}).language;
+}
+
 static struct set set_of_number_format(struct schema *s, enum domain domain, uint32_t m) {
     struct made made = {.keyword = KEY_FORMAT, .domain = domain, .text = s->nodes[m].text};
     const struct number_format *format = number_format_of(made.text);

@@ -126,13 +126,27 @@ static size_t split_names(struct walk *w, const struct objects *o, struct part *
     return n;
 }
 
+/* A part of all names without those that are known.  Most parts by patterns have none of these. */
+static const struct language *without_known(struct walk *w, const struct objects *o, const struct language *part) {
+    struct schema *s = w->s;
+    const char **texts = schema_alloc(s, (o->n_names + 1) * sizeof *texts);
+    size_t *lengths = schema_alloc(s, (o->n_names + 1) * sizeof *lengths), n = 0;
+    for (size_t i = 0; i < o->n_names && texts && lengths; i++) {
+        struct slice name = o->names[i].name;
+        if (o->n_patterns > 0 && !language_has_slice(s, part, name)) continue;
+        texts[n] = name.data;
+        lengths[n++] = name.n;
+    }
+    if (n == 0 || s->status != PLUMB_OK) return part;
+    return language_minus(s->languages, part, language_strings(s->languages, texts, lengths, n));
+}
+
 /* The members whose names are not known. */
 static void find_cells(struct walk *w, struct objects *o, struct shape *shape) {
     struct schema *s = w->s;
     if (s->options->closed && (o->has_properties || o->n_names > 0) && o->n_others == 0 && o->n_patterns == 0) return;
     struct part parts[MAX_CELLS];
     size_t n_parts = split_names(w, o, parts);
-    const struct language *known = NULL;
     shape->cells = schema_alloc(s, n_parts * sizeof *shape->cells);
     for (size_t p = 0; p < n_parts && s->status == PLUMB_OK; p++) {
         size_t n = 0;
@@ -149,17 +163,8 @@ static void find_cells(struct walk *w, struct objects *o, struct shape *shape) {
         }
         struct goal *goal = goal_of(s, o->claims, n, w->goal->node);
         if (!goal || goal_is_nothing(goal)) continue;
-        if (!known) {
-            const char **texts = schema_alloc(s, (o->n_names + 1) * sizeof *texts);
-            size_t *lengths = schema_alloc(s, (o->n_names + 1) * sizeof *lengths);
-            for (size_t i = 0; i < o->n_names && texts && lengths; i++) {
-                texts[i] = o->names[i].name.data;
-                lengths[i] = o->names[i].name.n;
-            }
-            if (texts && lengths) known = language_strings(s->languages, texts, lengths, o->n_names);
-        }
         bool none = false, any = o->n_names == 0 && o->n_patterns == 0;
-        const struct language *names = any ? parts[p].names : language_minus(s->languages, parts[p].names, known);
+        const struct language *names = any ? parts[p].names : without_known(w, o, parts[p].names);
         if (!any && language_is_empty(s->languages, names, &none) != PLUMB_OK) schema_language_failed(s, w->goal->node);
         if (!none) shape->cells[shape->n_cells++] = (struct cell){any ? NULL : names, goal};
     }

@@ -216,19 +216,20 @@ static void add_exists(struct walk *w, struct draft *d, const struct language *n
 /* The names that additionalProperties is about. */
 static const struct language *additional_names(struct walk *w, struct draft *d, uint32_t schema) {
     struct schema *s = w->s;
-    const struct language *names = language_any(s->languages);
     uint32_t known = node_keyword(s, schema, KEY_PROPERTIES);
     uint32_t patterns = node_keyword(s, schema, KEY_PATTERN_PROPERTIES);
-    uint32_t i = known != 0 ? s->nodes[known].first : 0;
+    const char **texts = schema_alloc(s, (s->nodes[known].n + 1) * sizeof *texts);
+    size_t *lengths = schema_alloc(s, (s->nodes[known].n + 1) * sizeof *lengths), n = 0;
+    uint32_t i = known != 0 && texts && lengths ? s->nodes[known].first : 0;
     for (; i != 0 && schema_work(s, 10); i = s->nodes[i].next) {
-        struct slice key = s->nodes[i].key;
-        names = language_minus(s->languages, names, language_string(s->languages, key.data, key.n));
+        texts[n] = s->nodes[i].key.data;
+        lengths[n++] = s->nodes[i].key.n;
         /* A known name, so that no other member has it. */
-        draft_add(w, d, (struct entry){.kind = MEMBER, .name = key, .node = i});
+        draft_add(w, d, (struct entry){.kind = MEMBER, .name = s->nodes[i].key, .node = i});
     }
+    const struct language *names = language_complement(s->languages, language_strings(s->languages, texts, lengths, n));
     for (i = patterns != 0 ? s->nodes[patterns].first : 0; i != 0 && schema_work(s, 10); i = s->nodes[i].next) {
-        struct slice key = s->nodes[i].key;
-        names = language_minus(s->languages, names, language_regex(s->languages, key.data, key.n, REGEX_SEARCH));
+        names = language_minus(s->languages, names, names_of_pattern(s, i, s->nodes[i].key));
     }
     return names;
 }
@@ -275,9 +276,7 @@ static bool apply_object_keyword(struct walk *w, uint32_t m, bool negated, const
             return true;
         }
         for (uint32_t i = s->nodes[m].first; i != 0 && schema_work(s, 1); i = s->nodes[i].next) {
-            struct slice key = s->nodes[i].key;
-            const struct language *names = language_regex(s->languages, key.data, key.n, REGEX_SEARCH);
-            if (!names) schema_language_failed(s, i);
+            const struct language *names = names_of_pattern(s, i, s->nodes[i].key);
             draft_add(w, d, (struct entry){.kind = PATTERN, .names = names, .claim = claim(i, CLAIM_SCHEMA, false),
                                            .scope = scope, .node = i});
         }
@@ -432,8 +431,7 @@ static bool apply(struct walk *w, const struct item *item, const struct item **a
         draft_add(w, d, (struct entry){.kind = MEMBER, .name = item->name, .claim = item->claim, .node = node});
         return true;
     case OP_PATTERN: {
-        const struct language *names = language_regex(w->s->languages, item->name.data, item->name.n, REGEX_SEARCH);
-        add_exists(w, d, names, item->claim, node);
+        add_exists(w, d, names_of_pattern(w->s, node, item->name), item->claim, node);
         return true;
     }
     case OP_ELEMENT:
@@ -520,12 +518,14 @@ static bool is_other_domain(struct walk *w, uint32_t node) {
            || (value != 0 && kind_bit(s->nodes[value].kind) != domain_bit(w->domain));
 }
 
-/* Whether no value of the walk's domain fulfils two schemas. */
-static bool are_disjoint(struct walk *w, uint32_t a, uint32_t b) {
+/* Whether no value of the walk's domain fulfils two schemas of the list oneOf, and `required` beside it. */
+static bool are_disjoint(struct walk *w, uint32_t one_of, uint32_t a, uint32_t b) {
     struct schema *s = w->s;
     if (is_other_domain(w, b) || (w->domain == OBJECTS && have_discriminator(w, a, b))) return true;
-    const uint32_t both[2] = {claim(a, CLAIM_SCHEMA, false), claim(b, CLAIM_SCHEMA, false)};
-    struct goal *g = goal_of(s, both, 2, a);
+    uint32_t required = node_keyword(s, s->nodes[one_of].parent, KEY_REQUIRED);
+    const uint32_t claims[3] = {claim(a, CLAIM_SCHEMA, false), claim(b, CLAIM_SCHEMA, false),
+                                claim(required, CLAIM_KEYWORD, false)};
+    struct goal *g = goal_of(s, claims, required != 0 ? 3 : 2, a);
     if (!g || goal_is_any(g) || g->is_expanding || s->nesting >= MAX_NESTING / 2) return false;
     s->nesting += 2;
     goal_expand(s, g);
@@ -553,7 +553,7 @@ static void branch_one_of(struct walk *w, uint32_t m, bool negated, const struct
         if (!negated) {
             const struct item *agenda = NULL;
             for (size_t k = n; k-- > 0;) {
-                if (k != i && !are_disjoint(w, children[i], children[k])) {
+                if (k != i && !are_disjoint(w, m, children[i], children[k])) {
                     push_claim(w, &agenda, claim(children[k], CLAIM_SCHEMA, true), NULL);
                 }
             }
