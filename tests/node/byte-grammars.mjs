@@ -49,3 +49,16 @@ export function randomText(grammars, grammar, pick, most = 800) {
     matcher.free();
   }
 }
+
+/** The grammar of a schema.  Throws a PlumbError if it does not compile.
+ * @param {Grammars} grammars @param {unknown} schema @param {number} [flags]  of plumb_wasm_grammar_schema */
+export function compiled(grammars, schema, flags = 0) {
+  const grammar = { language: /** @type {const} */ ('schema'), text: JSON.stringify(schema), flags };
+  const { warnings, free } = grammars.createMatcher(grammar, false);
+  free();
+  return {
+    warnings,
+    matches: (/** @type {string} */ text) => follow(grammars, grammar, text).every(Boolean),
+    sample: (/** @type {(n: number) => number} */ pick, most = 800) => randomText(grammars, grammar, pick, most),
+  };
+}

@@ -7,6 +7,7 @@ import Ajv from 'ajv/dist/2020.js';
 import { Plumb } from '../../web/node/index.js';
 import { AnswerReader } from '../../web/template/answer.js';
 import { callGrammar } from '../../web/template/call-grammar.js';
+import { formatOf } from '../../web/template/formats.js';
 import { byteGrammars, follow as followIn, randomText, TEMPLATES } from './byte-grammars.mjs';
 import { fails, random, realPath, root, textOf } from './helpers.mjs';
 
@@ -157,6 +158,32 @@ test('a tool without parameters is called without arguments, in the format of ev
     }
   }
 });
+
+test('nullable of OpenAPI 3.0 adds null to a type, in every format of calls', () => {
+  const formats = new Map([...TEMPLATES].map(one => [JSON.stringify(formatOf(one[1])), one]));
+  for (const n of [{ type: 'integer', nullable: true }, { type: 'array', items: { type: 'integer' }, nullable: true }]) {
+    for (const [template, source] of formats.values()) readsNull(template, source, n);
+  }
+});
+
+/** Calls of a tool whose argument n may be null. @param {string} template @param {string} source @param {object} n */
+function readsNull(template, source, n) {
+  const parameters = { type: 'object', additionalProperties: false, required: ['n'], properties: { n } };
+  const isValid = new Ajv({ strict: false }).compile(parameters), tools = [tool('t', parameters)];
+  const { grammar, warnings } = callGrammar(source, tools, { required: true, parallel: false }), pick = random(5);
+  assert.deepEqual(warnings, [], template);
+  const seen = new Set();
+  for (let i = 0; i < 300 && seen.size < 2; i++) {
+    const text = randomText(grammars, grammar, pick) ?? '', reader = new AnswerReader(source, tools);
+    reader.push(text);
+    reader.end();
+    for (const { function: { arguments: given } } of reader.message.tool_calls ?? []) {
+      assert.ok(isValid(JSON.parse(given)), `${template}: ${given}`);
+      seen.add(JSON.parse(given).n === null);
+    }
+  }
+  assert.equal(seen.size, 2, `${template}: ${JSON.stringify(n)}`);
+}
 
 test('reasoning comes before a required call only if the template knows it', () => {
   const text = `<think>a</think><tool_call>${CALL}</tool_call>`;

@@ -56,7 +56,7 @@ const SYNTAXES = {
 };
 /** Keywords that do not restrict values. */
 const NOTES = ['title', 'description', 'default', 'examples', 'example', 'deprecated', 'readOnly', 'writeOnly',
-  '$comment', '$schema', '$id', '$defs', 'definitions'];
+  '$comment', '$schema', '$id', '$defs', 'definitions', 'nullable'];
 /** Keywords of texts, which become a regular expression. */
 const OF_TEXTS = ['type', 'enum', 'const', 'pattern', 'minLength', 'maxLength', ...NOTES];
 const OF_OBJECTS = ['type', 'properties', 'required', 'additionalProperties', ...NOTES];
@@ -478,7 +478,8 @@ class CallGrammar {
     const isAny = !branchesOf(schema).some(({ type }) => type !== undefined);
     const types = isAny && !schema.properties && !schema.items
       ? ['string', 'number', 'boolean', 'null', ...syntax.open ? ['object', 'array'] : []]
-      : schema.type !== undefined ? [schema.type].flat() : [schema.properties ? 'object' : 'array'];
+      : schema.type !== undefined ? [schema.type, schema.nullable === true ? 'null' : []].flat()
+        : [schema.properties ? 'object' : 'array'];
     return either(types.map(type => {
       if (type === 'string') {
         const text = this.#text(isAny ? {} : schema, behind, pointer);
