@@ -135,7 +135,7 @@ struct state {
 
 /* An instruction and a stack, while a state is made. */
 struct reached {
-    uint64_t key;           /* stack << 21 | instruction */
+    uint64_t key;           /* stack << 22 | instruction */
     uint8_t count, fresh;   /* the derivations that reach it, at most 2, and how many of them are not followed yet */
 };
 
@@ -202,7 +202,7 @@ static plumb_status add_place(struct search *s, size_t at, uint32_t stack, unsig
     if (!s->ends[at] || s->is_over) return PLUMB_OK;
     s->is_over = ++s->work > s->max_work;
     if (!hash_index_reserve(&s->place_index, s->n_place, hash_place, s)) return no_memory(s->err);
-    const uint64_t key = (uint64_t)stack << 21 | at;
+    const uint64_t key = (uint64_t)stack << 22 | at;
     size_t slot = hash_index_first(&s->place_index, mix(key));
     while (s->place_index.slots[slot] != 0 && s->places[s->place_index.slots[slot] - 1].key != key) {
         slot = hash_index_next(&s->place_index, slot);
@@ -255,8 +255,8 @@ static int by_value(const void *a, const void *b) {
 /* Follows one place, for the derivations that are not followed yet. */
 static plumb_status follow(struct search *s, struct reached *place) {
     const struct grammar *g = s->g;
-    const size_t at = place->key & 0x1fffff;
-    uint32_t stack = (uint32_t)(place->key >> 21);
+    const size_t at = place->key & (GRAMMAR_MAX_CODE - 1);
+    uint32_t stack = (uint32_t)(place->key >> 22);
     const int32_t arg = arg_of(g->code[at]);
     const unsigned n = place->fresh;
     struct frame frame = s->stacks[stack];
@@ -300,12 +300,12 @@ static plumb_status finish_state(struct search *s, int32_t parent, uint32_t symb
         return PLUMB_OK;
     }
     for (size_t i = 0; i < s->n_place; i++) {
-        const size_t at = s->places[i].key & 0x1fffff;
+        const size_t at = s->places[i].key & (GRAMMAR_MAX_CODE - 1);
         const enum grammar_op op = op_of(s->g->code[at]);
         if (op != OP_CLASS && op != OP_TOKEN && op != OP_NOT_TOKEN) continue;
         const uint32_t node = op == OP_CLASS ? (uint32_t)arg_of(s->g->code[at]) : 0;
         for (unsigned k = 0; k < s->places[i].count; k++) {
-            PLUMB_TRY(add_config(s, config_of(at, node, (uint32_t)(s->places[i].key >> 21))));
+            PLUMB_TRY(add_config(s, config_of(at, node, (uint32_t)(s->places[i].key >> 22))));
         }
     }
     if (s->n_made > 0) qsort(s->made, s->n_made, sizeof *s->made, by_value);

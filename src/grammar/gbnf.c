@@ -582,10 +582,10 @@ struct reach {
     size_t n_todo;
     uint8_t *is_reached;     /* (n_code) */
     uint8_t *may_be_empty;   /* (n_rule) */
-    uint32_t *waiting;       /* (n_rule) the last reached call of the rule + 1; */
-    uint32_t *before;        /* (n_code) and the one before it */
-    uint32_t *first_call;    /* (n_rule) for the search: the last reached call in the rule + 1, */
-    uint32_t *next_call;     /* (n_code) and the one before it */
+    /* Calls that are reached, in lists: of each rule, and for the search in each rule. */
+    struct call { uint32_t at, before; } *calls;   /* (n_call) before: the number of the one before it + 1 */
+    uint32_t n_call;
+    uint32_t *last_call;     /* (n_rule) the number of the last one + 1 */
     uint32_t *path;          /* (n_rule) the rules on the path of the search */
     uint8_t *color;          /* (n_rule) 1: on the path; 2: done */
 };
@@ -594,6 +594,11 @@ static void reach(struct reach *r, size_t at) {
     if (r->is_reached[at]) return;
     r->is_reached[at] = 1;
     r->todo[r->n_todo++] = (uint32_t)at;
+}
+
+static void add_call(struct reach *r, uint32_t rule, uint32_t at) {
+    r->calls[r->n_call] = (struct call){ at, r->last_call[rule] };
+    r->last_call[rule] = ++r->n_call;
 }
 
 /* Fills may_be_empty, and the list of the calls of each rule that are reached. */
@@ -617,13 +622,12 @@ static void find_reached(struct reach *r, const struct grammar *g) {
             break;
         case OP_CALL:
             if (r->may_be_empty[arg]) reach(r, at + 1);
-            r->before[at] = r->waiting[arg];
-            r->waiting[arg] = at + 1;
+            add_call(r, (uint32_t)arg, at);
             break;
         case OP_RETURN:
             if (r->may_be_empty[arg]) break;
             r->may_be_empty[arg] = 1;
-            for (uint32_t call = r->waiting[arg]; call != 0; call = r->before[call - 1]) reach(r, call);
+            for (uint32_t i = r->last_call[arg]; i != 0; i = r->calls[i - 1].before) reach(r, r->calls[i - 1].at + 1);
             break;
         }
     }
@@ -652,7 +656,7 @@ static bool may_be_empty(struct reach *r, const struct grammar *g, size_t from, 
 static plumb_status check_marks(struct parser *p, struct reach *r) {
     enum { MAX_EMPTY = 4096 };
     const struct grammar *g = p->g;
-    uint32_t *ends = r->before, *products = r->next_call;   /* of the counts around the instruction */
+    struct { size_t end; uint64_t product; } around[13];   /* the counts around the instruction, of at least 2 each */
     size_t n_around = 0;
     memset(r->is_reached, 0, g->n_code);
     for (size_t at = 0; at < g->n_code; at++) {
@@ -660,7 +664,7 @@ static plumb_status check_marks(struct parser *p, struct reach *r) {
         const size_t leave = at > 0 && op_of(g->code[at - 1]) == OP_COUNT ? at - 1 + (size_t)arg_of(g->code[at - 1]) : 0;
         const uint32_t last = leave > 0 ? g->code[leave - 1] : 0, next = g->code[at + 1];
         uint64_t work = 1;
-        while (n_around > 0 && ends[n_around - 1] < at) n_around--;
+        while (n_around > 0 && around[n_around - 1].end < at) n_around--;
         if (op_of(last) != OP_SPLIT || (int64_t)leave - 1 + arg_of(last) != (int64_t)at) {
             if (op_of(next) <= OP_NOT_TOKEN || (op_of(next) == OP_CALL && !r->may_be_empty[arg_of(next)])) continue;
             return error_set(p->err, PLUMB_ERROR_ARGUMENT, "after a mark %% there is no character, and no rule that "
@@ -668,15 +672,15 @@ static plumb_status check_marks(struct parser *p, struct reach *r) {
         }
         if (may_be_empty(r, g, at + 1, leave - 1, &work)) {
             struct counter *c = &g->counters[arg_of(g->code[leave])];
-            const uint64_t product = (n_around > 0 ? products[n_around - 1] : 1) *
-                                     (uint64_t)(c->max == COUNT_UNBOUNDED ? c->min : c->max);
+            const uint64_t product = (n_around > 0 ? around[n_around - 1].product : 1) *
+                                     (c->max == COUNT_UNBOUNDED ? c->min : c->max);
             if (product > MAX_EMPTY) {
                 return error_set(p->err, PLUMB_ERROR_UNSUPPORTED, "what may be empty is repeated more than %d times",
                                  MAX_EMPTY);
             }
             c->is_exact = true;
-            ends[n_around] = (uint32_t)leave;
-            products[n_around++] = (uint32_t)product;
+            around[n_around].end = leave;
+            around[n_around++].product = product;
         }
         PLUMB_TRY(count_work(p, work));
     }
@@ -710,11 +714,12 @@ static plumb_status refuse_cycle(struct parser *p, const struct reach *r, size_t
 static plumb_status find_cycle(struct parser *p, struct reach *r) {
     const struct grammar *g = p->g;
     uint32_t owner = 0;   /* a rule's code ends with its return */
+    r->n_call = 0;
+    memset(r->last_call, 0, g->n_rule * sizeof *r->last_call);
     for (size_t at = g->n_code; at-- > 0;) {
         if (op_of(g->code[at]) == OP_RETURN) owner = (uint32_t)arg_of(g->code[at]);
         if (op_of(g->code[at]) != OP_CALL || !r->is_reached[at]) continue;
-        r->next_call[at] = r->first_call[owner];
-        r->first_call[owner] = (uint32_t)at + 1;
+        add_call(r, owner, (uint32_t)at);
     }
     for (uint32_t i = 0; i < g->n_rule; i++) {
         if (r->color[i] != 0) continue;
@@ -722,13 +727,14 @@ static plumb_status find_cycle(struct parser *p, struct reach *r) {
         r->path[n++] = i;
         r->color[i] = 1;
         while (n > 0) {
-            uint32_t *call = &r->first_call[r->path[n - 1]];
-            if (*call == 0) {
+            uint32_t *last = &r->last_call[r->path[n - 1]];
+            if (*last == 0) {
                 r->color[r->path[--n]] = 2;
                 continue;
             }
-            uint32_t callee = (uint32_t)arg_of(g->code[*call - 1]);
-            *call = r->next_call[*call - 1];
+            const struct call call = r->calls[*last - 1];
+            uint32_t callee = (uint32_t)arg_of(g->code[call.at]);
+            *last = call.before;
             if (r->color[callee] == 1) {
                 size_t first = 0;
                 while (r->path[first] != callee) first++;
@@ -745,23 +751,23 @@ static plumb_status find_cycle(struct parser *p, struct reach *r) {
 
 static plumb_status check_recursion(struct parser *p) {
     const struct grammar *g = p->g;
+    size_t n_call = 0;
+    for (size_t at = 0; at < g->n_code; at++) n_call += op_of(g->code[at]) == OP_CALL;
     struct reach r = {
-        .todo = alloc_array(g->n_code, sizeof *r.todo), .before = alloc_array(g->n_code, sizeof *r.before),
-        .is_reached = calloc(g->n_code, 1), .may_be_empty = calloc(g->n_rule, 1), .color = calloc(g->n_rule, 1),
-        .waiting = calloc(g->n_rule, sizeof *r.waiting), .first_call = calloc(g->n_rule, sizeof *r.first_call),
-        .next_call = alloc_array(g->n_code, sizeof *r.next_call), .path = alloc_array(g->n_rule, sizeof *r.path),
+        .todo = alloc_array(g->n_code, sizeof *r.todo), .is_reached = calloc(g->n_code, 1),
+        .may_be_empty = calloc(g->n_rule, 1), .color = calloc(g->n_rule, 1),
+        .calls = alloc_array(n_call, sizeof *r.calls), .last_call = calloc(g->n_rule, sizeof *r.last_call),
+        .path = alloc_array(g->n_rule, sizeof *r.path),
     };
     plumb_status status;
-    if (r.todo && r.before && r.is_reached && r.may_be_empty && r.color && r.waiting && r.first_call && r.next_call &&
-        r.path) {
+    if (r.todo && r.is_reached && r.may_be_empty && r.color && r.calls && r.last_call && r.path) {
         find_reached(&r, g);
         status = find_cycle(p, &r);
         if (status == PLUMB_OK) status = check_marks(p, &r);
     } else {
         status = no_memory(p->err);
     }
-    void *all[] = { r.todo, r.before, r.is_reached, r.may_be_empty, r.color, r.waiting, r.first_call, r.next_call,
-                    r.path };
+    void *all[] = { r.todo, r.is_reached, r.may_be_empty, r.color, r.calls, r.last_call, r.path };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
     return status;
 }

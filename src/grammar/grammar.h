@@ -33,7 +33,7 @@ enum grammar_op {
 };
 
 enum {
-    GRAMMAR_MAX_CODE = 1 << 21,      /* instructions */
+    GRAMMAR_MAX_CODE = 1 << 22,      /* instructions */
     GRAMMAR_MAX_COUNT = (1 << 30) - 1,  /* of a repetition */
     GRAMMAR_MAX_TOKEN = (1 << 27) - 1,
     GRAMMAR_MAX_NODES = 1 << 17,     /* nodes of character classes, */

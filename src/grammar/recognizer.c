@@ -364,7 +364,7 @@ static plumb_status finish_state(struct recognizer *r, uint32_t *out) {
     size_t n = 0;
     for (size_t i = 0; i < r->n_made; i++) {
         const config c = r->made[i];
-        if (n > 0 && r->made[n - 1] >> 26 == c >> 26) {
+        if (n > 0 && config_place(r->made[n - 1]) == config_place(c)) {
             uint32_t stack;
             PLUMB_TRY(unite_stacks(r, config_stack(r->made[n - 1]), config_stack(c), &stack));
             r->made[n - 1] = config_of(config_at(c), config_node(c), stack);

@@ -25,7 +25,7 @@ enum {
     RECOGNIZER_MAX_WORK = 1 << 25,   /* configurations and places that one mask, or one call of an api, visits */
     STACK_BOTTOM = 0,      /* its only frame is the end of the grammar */
     STACK_UNKNOWN = 1,     /* its only frame is unknown */
-    STACK_NONE = (1 << 26) - 1,   /* no stack */
+    STACK_NONE = (1 << 25) - 1,   /* no stack */
     RECOGNIZER_MAX_KNOWN = 4, /* places of a local state's stack that are known */
     STATE_UNMADE = 0,        /* a transition that is not known yet */
     STATE_DEAD = 1         /* no configurations: the text has left the grammar */
@@ -38,14 +38,15 @@ enum state_flags {
     STATE_TOKEN = 8        /* a token element may follow */
 };
 
-/* instruction << 43 | node << 26 | stack: in the order of the places. */
+/* instruction << 42 | node << 25 | stack: in the order of the places. */
 typedef uint64_t config;
 static inline config config_of(size_t at, uint32_t node, uint32_t stack) {
-    return (uint64_t)at << 43 | (uint64_t)node << 26 | stack;
+    return (uint64_t)at << 42 | (uint64_t)node << 25 | stack;
 }
-static inline uint32_t config_at(config c) { return (uint32_t)(c >> 43); }
-static inline uint32_t config_node(config c) { return (uint32_t)(c >> 26) & 0x1ffff; }
-static inline uint32_t config_stack(config c) { return (uint32_t)c & 0x3ffffff; }
+static inline uint32_t config_at(config c) { return (uint32_t)(c >> 42); }
+static inline uint32_t config_node(config c) { return (uint32_t)(c >> 25) & 0x1ffff; }
+static inline uint64_t config_place(config c) { return c >> 25; }   /* instruction and node */
+static inline uint32_t config_stack(config c) { return (uint32_t)c & STACK_NONE; }
 
 /* What may be on a stack: n frames, sorted. */
 struct stack { uint32_t first, n; };

@@ -232,6 +232,13 @@ const struct language *language_length(struct languages *all, int64_t least, int
     return any ? language_repeat(all, any->parts[0], least, most) : NULL;
 }
 
+/* All strings of a range of lengths. */
+static bool is_length(const struct language *a) {
+    if (a->kind != LANGUAGE_REPEAT || a->parts[0]->kind != LANGUAGE_SET) return false;
+    const struct charset *set = a->parts[0]->set;
+    return set->n == 1 && set->spans[0].first == 0 && set->spans[0].last == N_CHAR - 1;
+}
+
 const struct language *language_concat(struct languages *all, const struct language *a, const struct language *b) {
     return language_node(all, LANGUAGE_CONCAT, (const struct language *const[]){a, b}, 2);
 }
@@ -242,13 +249,48 @@ const struct language *language_union(struct languages *all, const struct langua
     return language_node(all, LANGUAGE_UNION, (const struct language *const[]){a, b}, 2);
 }
 
+/* Strings that are listed: a string, or a union of strings. */
+static bool is_list(const struct language *a) {
+    bool strings = a->kind == LANGUAGE_STRING || a->kind == LANGUAGE_UNION;
+    for (uint32_t i = 0; i < a->n && a->kind == LANGUAGE_UNION && strings; i++) {
+        strings = a->parts[i]->kind == LANGUAGE_STRING;
+    }
+    return strings;
+}
+
+static bool dfa_has(const struct dfa *dfa, const uint32_t *chars, uint32_t n) {
+    uint32_t state = 0;
+    for (uint32_t i = 0; i < n; i++) state = dfa->next[(size_t)state * dfa->n_class + dfa_class(dfa, chars[i])];
+    return dfa->accepts[state];
+}
+
+/* Those of many listed strings that are in b, which needs no automaton of the list. */
+static const struct language *list_and(struct languages *all, const struct language *list, const struct language *b) {
+    const struct dfa *dfa = is_length(b) ? NULL : language_dfa(all, b);
+    const struct language **kept = languages_temporary(all, list->n, sizeof *kept), *a = NULL;
+    uint32_t n = 0;
+    bool ok = kept && (dfa || is_length(b));
+    for (uint32_t i = 0; ok && i < list->n; i++) {
+        const struct language *one = list->parts[i];
+        ok = languages_work(all, one->n);
+        if (dfa ? dfa_has(dfa, one->chars, one->n) : one->n >= b->least && !(one->n > b->most && b->most >= 0)) {
+            kept[n++] = one;
+        }
+    }
+    if (ok) a = language_node(all, LANGUAGE_UNION, kept, n);
+    free(kept);
+    return a;
+}
+
 const struct language *language_intersect(struct languages *all, const struct language *a, const struct language *b) {
     const struct language *any = language_any(all);
     if (!a || !b || !any) return NULL;
     if (a == b || b == any) return a;
     if (a == any) return b;
-    if (a->kind == LANGUAGE_REPEAT && b->kind == LANGUAGE_REPEAT && a->parts[0] == any->parts[0] &&
-        b->parts[0] == any->parts[0]) {   /* two ranges of lengths */
+    enum { MANY = 64 };   /* listed strings, which are not made an automaton */
+    if (a->kind == LANGUAGE_UNION && a->n >= MANY && is_list(a)) return list_and(all, a, b);
+    if (b->kind == LANGUAGE_UNION && b->n >= MANY && is_list(b)) return list_and(all, b, a);
+    if (is_length(a) && is_length(b)) {
         int64_t least = a->least > b->least ? a->least : b->least;
         int64_t most = b->most == LANGUAGE_UNBOUNDED || (a->most != LANGUAGE_UNBOUNDED && a->most < b->most) ? a->most
                                                                                                        : b->most;

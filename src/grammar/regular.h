@@ -22,7 +22,7 @@ struct languages;
 
 enum {
     LANGUAGE_MAX_STATES = 20000,        /* of an automaton, deterministic or not */
-    LANGUAGE_MAX_NODES = 1000000,       /* of all trees of a struct languages */
+    LANGUAGE_MAX_NODES = 4000000,       /* of all trees of a struct languages */
     LANGUAGE_MAX_DEPTH = 250,           /* of groups in a regular expression, and of a tree */
     LANGUAGE_MAX_STEPS = 40000000,      /* of work of all that is made in a struct languages */
     LANGUAGE_MAX_BYTES = 32 << 20,      /* of memory of a struct languages */

@@ -17,10 +17,17 @@ struct written {
     int32_t *rules;
 };
 
-/* A rule that is referred to: the state of an automaton, or a set of characters. */
+/* Strings in the order of their characters, all with the same first `at` characters. */
+struct strings {
+    const struct language *const *data;   /* NULL: none */
+    uint32_t n, at;
+};
+
+/* A rule that is referred to: the state of an automaton, a set of characters, or the rests of strings. */
 struct pending {
     uint32_t automaton, state;
-    const struct charset *set;   /* NULL: the state */
+    const struct charset *set;   /* NULL: the strings, or the state */
+    struct strings strings;
 };
 
 struct writer {
@@ -375,7 +382,7 @@ static void put_edge(struct writer *w, uint32_t automaton, struct edge edge) {
             return;
         }
         if (*rule != INLINE) {
-            if (*rule == NOT_YET) *rule = add_pending(w, (struct pending){automaton, edge.to, NULL});
+            if (*rule == NOT_YET) *rule = add_pending(w, (struct pending){.automaton = automaton, .state = edge.to});
             put_reference(w, *rule);
             return;
         }
@@ -436,8 +443,69 @@ static void put_automaton(struct writer *w, const struct dfa *dfa) {
     uint32_t i = add_automaton(w, dfa, NOT_YET);
     if (w->failed) return;
     int32_t *rule = &w->automata[i].rules[0];
-    if (*rule == NOT_YET) *rule = add_pending(w, (struct pending){i, 0, NULL});
+    if (*rule == NOT_YET) *rule = add_pending(w, (struct pending){.automaton = i});
     put_reference(w, *rule);
+}
+
+/* ---- strings ----------------------------------------------------------------------------------------------------- */
+
+static int compare_strings(const struct language *x, const struct language *y) {
+    for (uint32_t i = 0; i < x->n && i < y->n; i++) {
+        if (x->chars[i] != y->chars[i]) return x->chars[i] < y->chars[i] ? -1 : 1;
+    }
+    return (x->n > y->n) - (x->n < y->n);
+}
+
+static int by_chars(const void *a, const void *b) {
+    return compare_strings(*(const struct language *const *)a, *(const struct language *const *)b);
+}
+
+/* The strings among the parts of a union, sorted, each once, but without the empty one.  None if no two have the same
+ * first character: then their order remains. */
+static struct strings sort_strings(struct writer *w, const struct language *a) {
+    const struct language **data = languages_alloc(w->all, (uint64_t)a->n + 1, sizeof *data);
+    uint32_t n = 0, n_unique = 0;
+    bool shares = false;
+    w->failed = w->failed || !data;
+    for (uint32_t i = 0; data && i < a->n; i++) {
+        if (a->parts[i]->kind == LANGUAGE_STRING && a->parts[i]->n > 0) data[n++] = a->parts[i];
+    }
+    if (n > 1) qsort(data, n, sizeof *data, by_chars);
+    for (uint32_t i = 0; i < n; i++) {
+        shares = shares || (i > 0 && data[i]->chars[0] == data[i - 1]->chars[0]);
+        if (i == 0 || compare_strings(data[i], data[n_unique - 1]) != 0) data[n_unique++] = data[i];
+    }
+    return shares ? (struct strings){data, n_unique, 0} : (struct strings){0};
+}
+
+/* Appends what follows the common begin of strings.  What several of them begin with is written once, so that a text is
+ * in few places, whatever their number.  Deep parts become rules, so neither this nor the GBNF is deeply nested. */
+static void put_strings(struct writer *w, struct strings s, enum place place, uint32_t depth) {
+    enum { MAX_INLINE = 30 };
+    if (depth == MAX_INLINE) {
+        put_reference(w, add_pending(w, (struct pending){.strings = s}));
+        return;
+    }
+    const bool optional = s.n > 1 && s.data[0]->n == s.at;
+    if (w->failed || !languages_work(w->all, s.n)) {
+        w->failed = true;
+        return;
+    }
+    if (optional) s = (struct strings){s.data + 1, s.n - 1, s.at};
+    const bool several = s.data[0]->chars[s.at] != s.data[s.n - 1]->chars[s.at];
+    const bool group = optional || (several && place != IN_RULE);
+    if (group) open_group(w);
+    for (uint32_t i = 0, end; i < s.n; i = end) {
+        const struct language *first = s.data[i];
+        for (end = i + 1; end < s.n && s.data[end]->chars[s.at] == first->chars[s.at];) end++;
+        const struct language *last = s.data[end - 1];
+        if (i > 0) alternative(w);
+        uint32_t k = s.at;
+        for (; k < first->n && first->chars[k] == last->chars[k]; k++) put_char(w, first->chars[k]);
+        if (end - i > 1) put_strings(w, (struct strings){s.data + i, end - i, k}, IN_SEQUENCE, depth + 1);
+    }
+    if (group) close_group(w);
+    if (optional) grammar_text_add(w->out, "?", 1);
 }
 
 /* ---- trees ------------------------------------------------------------------------------------------------------- */
@@ -509,6 +577,7 @@ static void put_language(struct writer *w, const struct language *a, enum place 
         return;
     }
     bool several = false, optional = false, group;
+    struct strings strings;
     switch (a->kind) {
     case LANGUAGE_STRING:
         for (uint32_t i = 0; i < a->n; i++) put_char(w, a->chars[i]);
@@ -531,11 +600,15 @@ static void put_language(struct writer *w, const struct language *a, enum place 
         if (group) close_group(w);
         break;
     case LANGUAGE_UNION:
+        strings = sort_strings(w, a);
+        if (w->failed) break;
         for (uint32_t i = 0; i < a->n; i++) optional = optional || is_empty_string(a->parts[i]);
         group = optional || (a->n > 1 && place != IN_RULE);
         if (group) open_group(w);
+        if (strings.n > 0) put_strings(w, strings, a->n > 1 ? IN_RULE : place, 0);
+        several = strings.n > 0;
         for (uint32_t i = 0; i < a->n; i++) {
-            if (is_empty_string(a->parts[i])) continue;
+            if ((strings.n > 0 && a->parts[i]->kind == LANGUAGE_STRING) || is_empty_string(a->parts[i])) continue;
             if (several) alternative(w);
             put_language(w, a->parts[i], a->n > 1 ? IN_RULE : place);
             several = true;
@@ -581,6 +654,7 @@ plumb_status language_write(struct languages *all, const struct language *a, enu
         grammar_text_print(out, "%s-%zu ::= ", name, i + 1);
         w.spaced = true;
         if (pending.set) put_alternatives(&w, pending.set);
+        else if (pending.strings.data) put_strings(&w, pending.strings, IN_RULE, 0);
         else put_state(&w, pending.automaton, pending.state, IN_RULE, false);
         end_literal(&w);
         grammar_text_add(out, "\n", 1);
