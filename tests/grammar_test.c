@@ -2,6 +2,7 @@
  * matcher with which the fuzzer compares them (grammar_reference.h); masks against each token tried alone. */
 #include "fixture.h"
 #include "grammar/recognizer.h"
+#include "grammar/regular.h"
 #include "grammar_reference.h"
 #include "test.h"
 
@@ -302,6 +303,116 @@ static const struct mask_row mask_rows[] = {
     { "any text", "root ::= .*\n" },
 };
 
+static bool accepts(plumb_grammar *g, const char *text) {
+    plumb_matcher *m;
+    if (!CHECK(plumb_matcher_create(&m, g) == PLUMB_OK, "%s", plumb_grammar_error(g))) return false;
+    bool yes = plumb_matcher_accept_text(m, text, strlen(text)) == PLUMB_OK && plumb_matcher_may_end(m);
+    plumb_matcher_free(m);
+    return yes;
+}
+
+/* ---- patterns of strings whose lengths are bounded, too --------------------------------------------------------- */
+
+/* Texts before, n times filler, after may match the pattern. */
+struct length_row { const char *name; uint32_t least, most; const char *before, *filler, *after; };
+static const struct length_row length_rows[] = {
+    { "^[a-z0-9-]+$", 1, 255, "", "b", "" },
+    { "^[a-z0-9-]+$", 17, 1000, "", "b", "" },
+    { "^[a-z]+@[a-z]+(\\.[a-z]+)+$", 0, 100, "", "a", "@b.c" },
+    { "^[a-z]+@[a-z]+(\\.[a-z]+)+$", 40, 80, "a@", "b", ".c" },
+    { "^(\u00e9b)*$", 0, 41, "", "\u00e9b", "" },
+    { "^(abc)+$", 30, 61, "", "abc", "" },
+    { "^a[^]*\\n$", 50, 70, "a", "\n", "\n" },
+    { "^(?=.{20,40}$)[a-z]+x$", 0, 1000, "", "a", "x" },
+    { "^(?![^]*<end>)(?=[^]{0,1000}$)[^]*$", 0, 2000, "<en", "<", "d" },
+};
+
+static uint32_t n_chars(const char *s) {
+    uint32_t n = 0;
+    for (; *s; s++) n += ((uint8_t)*s & 0xc0) != 0x80;
+    return n;
+}
+
+/* Follows random texts of a grammar.  Each ends, at most `most` characters long, and matches the pattern. */
+static void walk_lengths(const struct length_row *row, plumb_grammar *pattern, struct recognizer *r,
+                         const struct position *p) {
+    uint64_t seed = 7;
+    for (int round = 0; round < 30; round++) {
+        char text[8000];
+        size_t n = 0;
+        uint32_t state = position_state(p);
+        while (!state_has(r, state, STATE_MAY_END) || (state_has(r, state, STATE_LIVE) && random_below(&seed, 90) > 0)) {
+            uint64_t set[4];
+            uint32_t n_byte = 0;
+            uint8_t bytes[256];
+            recognizer_bytes(r, state, set);
+            for (unsigned b = 0; b < 256; b++) if (bytes_have(set, b)) bytes[n_byte++] = (uint8_t)b;
+            REQUIRE(n_byte > 0 && n + 1 < sizeof text, "%s: \"%.*s\" has no end", row->name, (int)n, text);
+            text[n] = (char)bytes[random_below(&seed, n_byte)];
+            REQUIRE(recognizer_step(r, state, (uint8_t)text[n++], &state) == PLUMB_OK, "%s", r->err.message);
+        }
+        text[n] = 0;
+        CHECK(n_chars(text) >= row->least && n_chars(text) <= row->most && accepts(pattern, text), "%s has no \"%s\"",
+              row->name, text);
+    }
+}
+
+static void check_lengths(const void *arg) {
+    const struct length_row *row = arg;
+    struct error err = { 0 };
+    struct languages *all = languages_create(&err);
+    struct grammar_text text = { 0 };
+    struct grammar *g = NULL;
+    struct recognizer *r = NULL;
+    struct position p = { 0 };
+    const struct language *l = language_intersect(all, language_length(all, row->least, row->most),
+                                                  language_regex(all, row->name, strlen(row->name), REGEX_SEARCH));
+    bool ok = language_write(all, l, LANGUAGE_PLAIN, "root", &text) == PLUMB_OK &&
+              grammar_parse(&g, text.data, text.n, NULL, &err) == PLUMB_OK &&
+              recognizer_create(&r, g, &err) == PLUMB_OK && position_init(&p, r) == PLUMB_OK;
+    CHECK(ok, "%s", err.message);
+    CHECK(text.n < 3000, "%zu bytes: %s", text.n, text.data);
+    plumb_grammar *pattern = plumb_grammar_create(NULL);
+    plumb_grammar_parse_regex(pattern, row->name, strlen(row->name));
+    if (ok) walk_lengths(row, pattern, r, &p);
+    for (uint32_t n = 0; ok && n < 1100; n++) {
+        char one[4000] = "";
+        size_t at = (size_t)snprintf(one, sizeof one, "%s", row->before);
+        for (uint32_t i = 0; i < n; i++) at += (size_t)snprintf(one + at, sizeof one - at, "%s", row->filler);
+        at += (size_t)snprintf(one + at, sizeof one - at, "%s", row->after);
+        uint32_t state = position_state(&p);
+        for (size_t i = 0; i < at && ok; i++) ok = recognizer_step(r, state, (uint8_t)one[i], &state) == PLUMB_OK;
+        const bool yes = n_chars(one) >= row->least && n_chars(one) <= row->most && accepts(pattern, one);
+        CHECK(state_has(r, state, STATE_MAY_END) == yes, "%s: %u characters", row->name, n_chars(one));
+    }
+    plumb_grammar_free(pattern);
+    position_free(&p);
+    recognizer_free(r);
+    grammar_free(g);
+    grammar_text_free(&text);
+    languages_free(all);
+}
+
+/* Large enums: all of their values, and nothing else. */
+static void match_enum(void) {
+    struct grammar_text schema = { 0 };
+    grammar_text_print(&schema, "{\"maxLength\":11,\"enum\":[null");
+    for (unsigned i = 0; i < 50000; i++) grammar_text_print(&schema, ",%u,\"value %u\"", 3 * i, i);
+    for (unsigned i = 1; i < 900; i++) grammar_text_print(&schema, ",\"%.*s\"", (int)(i % 14), "aaaaaaaaaaaaaa");
+    grammar_text_print(&schema, "]}");
+    plumb_grammar *g = plumb_grammar_create(NULL);
+    REQUIRE(!schema.failed && plumb_grammar_parse_schema(g, schema.data, schema.n, NULL) == PLUMB_OK, "%s",
+            plumb_grammar_error(g));
+    static const char *const accepted[] = { "null", "0", "3", "149997", "\"value 0\"", "\"value 49999\"", "\"\"",
+                                            "\"aaaaaaaaaaa\"" };
+    static const char *const refused[] = { "1", "149998", "150000", "\"value 50000\"", "\"value \"", "\"value 00\"",
+                                           "\"aaaaaaaaaaaa\"", "true" };
+    for (size_t i = 0; i < sizeof accepted / sizeof *accepted; i++) CHECK(accepts(g, accepted[i]), "%s", accepted[i]);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) CHECK(!accepts(g, refused[i]), "%s", refused[i]);
+    plumb_grammar_free(g);
+    grammar_text_free(&schema);
+}
+
 /* ---- the public functions ---------------------------------------------------------------------------------------- */
 
 enum { GBNF, REGEX, SCHEMA };
@@ -314,13 +425,6 @@ struct public_row {
     const char *message;                     /* the error, or the warnings */
     const char *accepted[3], *refused[4];
 };
-static bool accepts(plumb_grammar *g, const char *text) {
-    plumb_matcher *m;
-    if (!CHECK(plumb_matcher_create(&m, g) == PLUMB_OK, "%s", plumb_grammar_error(g))) return false;
-    bool yes = plumb_matcher_accept_text(m, text, strlen(text)) == PLUMB_OK && plumb_matcher_may_end(m);
-    plumb_matcher_free(m);
-    return yes;
-}
 static void check_public(const void *arg) {
     const struct public_row *row = arg;
     plumb_grammar *g = plumb_grammar_create(NULL);
@@ -629,6 +733,8 @@ void test_grammar(void) {
     TEST_ROWS("grammar: the public functions, ", check_public, public_rows);
     TEST_ROWS("grammar: error, ", check_error, error_rows);
     TEST_ROWS("grammar: large, ", check_large, large_rows);
+    TEST_ROWS("grammar: a pattern and lengths, ", check_lengths, length_rows);
+    test_case("grammar: an enum of 100,000 values", match_enum);
     test_case("grammar: tokens are accepted, masked and taken back; all or nothing", follow_tokens);
     test_case("grammar: a regular expression, without a model", match_regex);
     test_case("grammar: rules written as schemas and regular expressions within GBNF", define_rules);

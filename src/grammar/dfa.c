@@ -438,3 +438,82 @@ const struct dfa *dfa_intersect(struct languages *all, const struct dfa *a, cons
     free(out.accepts);
     return dfa;
 }
+
+/* ---- lengths ----------------------------------------------------------------------------------------------------- */
+
+/* The smallest value of the states after a state. */
+static uint32_t least_next(const struct dfa *a, uint32_t state, const uint32_t *values) {
+    uint32_t least = UINT32_MAX;
+    for (uint32_t c = 0; c < a->n_class; c++) {
+        const uint32_t value = values[a->next[(size_t)state * a->n_class + c]];
+        if (value < least) least = value;
+    }
+    return least;
+}
+
+const uint32_t *dfa_shortest(struct languages *all, const struct dfa *a) {
+    uint32_t *shortest = languages_alloc(all, a->n_state, sizeof *shortest);
+    if (!shortest) return NULL;
+    for (uint32_t s = 0; s < a->n_state; s++) shortest[s] = a->accepts[s] ? 0 : UINT32_MAX;
+    for (bool changed = true; changed;) {   /* states are numbered from the start, so the order is good */
+        changed = false;
+        if (!languages_work(all, (uint64_t)a->n_state * a->n_class)) return NULL;
+        for (uint32_t s = a->n_state; s-- > 0;) {
+            const uint32_t next = least_next(a, s, shortest);
+            if (next == UINT32_MAX || next + 1 >= shortest[s]) continue;
+            shortest[s] = next + 1;
+            changed = true;
+        }
+    }
+    return shortest;
+}
+
+bool dfa_has_all_lengths(struct languages *all, const struct dfa *a, const uint32_t *shortest, bool *yes) {
+    /* A state has all lengths if a next one with them has a string that is not longer.  Those that do not are taken
+     * away, until nothing changes. */
+    uint32_t *with = languages_temporary(all, a->n_state, sizeof *with);
+    bool changed = with != NULL, ok = changed;
+    if (ok) memcpy(with, shortest, a->n_state * sizeof *with);
+    *yes = true;
+    while (changed && ok) {
+        changed = false;
+        ok = languages_work(all, (uint64_t)a->n_state * a->n_class);
+        for (uint32_t s = 0; s < a->n_state; s++) {
+            if (with[s] == UINT32_MAX || least_next(a, s, with) <= shortest[s]) continue;
+            with[s] = UINT32_MAX;
+            changed = true;
+            *yes = false;
+        }
+    }
+    free(with);
+    return ok;
+}
+
+/* The states that can be reached in one step from others, which are replaced. */
+static bool step_all(struct languages *all, const struct dfa *a, uint8_t *reached, uint8_t *next) {
+    memset(next, 0, a->n_state);
+    for (uint32_t s = 0; s < a->n_state; s++) {
+        for (uint32_t c = 0; reached[s] && c < a->n_class; c++) next[a->next[(size_t)s * a->n_class + c]] = 1;
+    }
+    return languages_work(all, (uint64_t)a->n_state * a->n_class);
+}
+
+bool dfa_has_length(struct languages *all, const struct dfa *a, int64_t least, int64_t most, bool *yes) {
+    /* what is not accepted within n_state characters more never is */
+    const int64_t last = most != LANGUAGE_UNBOUNDED && most < least + a->n_state ? most : least + a->n_state;
+    uint8_t *reached = languages_temporary(all, 2 * (uint64_t)a->n_state, 1), *next = reached + a->n_state;
+    bool ok = reached != NULL;
+    *yes = false;
+    if (ok) memset(reached, 0, a->n_state);
+    if (ok) reached[0] = 1;
+    for (int64_t length = 0; ok && length <= last && !*yes; length++) {
+        for (uint32_t s = 0; length >= least && s < a->n_state; s++) *yes = *yes || (reached[s] && a->accepts[s]);
+        ok = *yes || step_all(all, a, reached, next);
+        const bool stays = memcmp(reached, next, a->n_state) == 0;
+        if (ok) memcpy(reached, next, a->n_state);
+        if (stays && length < least) length = least - 1;   /* as it stays */
+        else if (stays) break;
+    }
+    free(reached);
+    return ok;
+}

@@ -76,6 +76,12 @@ bool dfa_reserve(struct languages *all, struct dfa *d, uint32_t state, size_t *c
 const struct dfa *dfa_minimize(struct languages *all, const struct dfa *raw);
 const struct dfa *dfa_intersect(struct languages *all, const struct dfa *a, const struct dfa *b);
 const struct dfa *dfa_complement(struct languages *all, const struct dfa *a);
+/* For each state, the length of the shortest string that is accepted from it; UINT32_MAX if there is none. */
+const uint32_t *dfa_shortest(struct languages *all, const struct dfa *a);
+/* Whether from each state strings of all lengths are accepted, from the shortest one on. */
+bool dfa_has_all_lengths(struct languages *all, const struct dfa *a, const uint32_t *shortest, bool *yes);
+/* Whether a string is accepted whose length is in a range; most: LANGUAGE_UNBOUNDED. */
+bool dfa_has_length(struct languages *all, const struct dfa *a, int64_t least, int64_t most, bool *yes);
 bool dfa_equal(const struct dfa *a, const struct dfa *b);
 uint32_t dfa_class(const struct dfa *a, uint32_t index);
 

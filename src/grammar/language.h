@@ -51,6 +51,19 @@ const struct language *language_automaton(struct languages *all, const struct la
 /* A language with this automaton. */
 const struct language *language_of_dfa(struct languages *all, const struct dfa *dfa);
 
+/* A language in a range of lengths, and what it is written as: its automaton without the range, and marks that count.
+ * behind (n_state): how many characters follow a state at least. */
+struct counted {
+    const struct dfa *dfa;
+    const uint32_t *behind;
+    int64_t least, most;
+};
+/* Whether the language is the intersection of another one, parts[0], with a range of lengths, parts[1]. */
+bool language_has_range(const struct language *a);
+/* Whether a language is to be counted: with the range its automaton would be large, and while characters follow that
+ * are allowed without it, the range can still be kept.  *is false and an error if that fails. */
+bool language_count(struct languages *all, const struct language *a, struct counted *out, bool *is);
+
 /* The minimal automaton; NULL and an error on failure. */
 const struct dfa *language_dfa(struct languages *all, const struct language *a);
 /* The same of a regular expression, by its assertions after what stands before it. */

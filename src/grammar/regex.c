@@ -443,9 +443,36 @@ static const struct language *read_union(struct parser *p) {
 
 /* ---- matches ---------------------------------------------------------------------------------------------------- */
 
+/* The number of the parts of a lookahead without $ at its end. */
+static uint32_t parts_ahead(const struct language *a) {
+    uint32_t n = a->kind == LANGUAGE_CONCAT ? a->n : 1;
+    while (n > 0 && (a->kind == LANGUAGE_CONCAT ? a->parts[n - 1] : a)->kind == LANGUAGE_END) n--;
+    return n;
+}
+
+/* Whether it is a lookahead that has no other assertions than $ at its end. */
+static bool is_lookahead(const struct language *a) {
+    if (a->kind != LANGUAGE_AHEAD && a->kind != LANGUAGE_NOT_AHEAD) return false;
+    const struct language *inner = a->parts[0];
+    const struct language *const *parts = inner->kind == LANGUAGE_CONCAT ? inner->parts : &inner;
+    for (uint32_t i = parts_ahead(inner); i-- > 0;) {
+        if (parts[i]->asserts) return false;
+    }
+    return true;
+}
+
+/* All strings that match what is in a lookahead at their start. */
+static const struct language *strings_ahead(struct languages *all, const struct language *a) {
+    const struct language *const *parts = a->kind == LANGUAGE_CONCAT ? a->parts : &a;
+    const uint32_t n = parts_ahead(a), n_all = a->kind == LANGUAGE_CONCAT ? a->n : 1;
+    const struct language *inner = n == 1 ? parts[0] : language_node(all, LANGUAGE_CONCAT, parts, n);
+    return n < n_all ? inner : language_concat(all, inner, language_any(all));
+}
+
 /* The strings with a match of an alternative, if only its ends have assertions.  *searches: it may begin anywhere. */
 static const struct language *match_alternative(struct languages *all, const struct language *a, enum regex_match match,
                                                 bool *searches) {
+    enum { MAX_LOOKAHEADS = 8 };
     uint32_t first = 0, end = 1;
     const struct language *const *parts = &a;
     if (a->kind == LANGUAGE_CONCAT) {
@@ -455,11 +482,21 @@ static const struct language *match_alternative(struct languages *all, const str
     bool starts = match == REGEX_WHOLE, ends = match == REGEX_WHOLE;
     for (; first < end && parts[first]->kind == LANGUAGE_START; first++) starts = true;
     for (; first < end && parts[end - 1]->kind == LANGUAGE_END; end--) ends = true;
-    const struct language *inner = language_node(all, LANGUAGE_CONCAT, parts + first, end - first);
-    const struct language *any = language_any(all);
+    /* A lookahead at the start is an intersection, which may be too large by itself, but not together with a format or
+     * counted.  Many of them are left to the automaton. */
+    const uint32_t begin = first;
+    while (starts && first < end && first - begin < MAX_LOOKAHEADS && is_lookahead(parts[first])) first++;
+    const struct language *inner = end - first == 1 ? parts[first] :
+                                   language_node(all, LANGUAGE_CONCAT, parts + first, end - first);
     *searches = *searches || !starts;
-    if (!starts) inner = language_concat(all, any, inner);
-    if (!ends) inner = language_concat(all, inner, any);
+    if (!starts) inner = language_concat(all, language_any(all), inner);
+    if (!ends) inner = language_concat(all, inner, language_any(all));
+    if (first > begin && inner && inner->asserts) inner = language_automaton(all, inner);
+    for (uint32_t i = begin; i < first; i++) {
+        const struct language *ahead = strings_ahead(all, parts[i]->parts[0]);
+        if (parts[i]->kind == LANGUAGE_NOT_AHEAD) ahead = language_complement(all, ahead);
+        inner = language_intersect(all, ahead, inner);
+    }
     return inner;
 }
 
@@ -493,18 +530,6 @@ static const struct language *matches_of(struct languages *all, const struct lan
     return alternatives;
 }
 
-/* ^(?=AHEAD)REST as the strings with a match of ^AHEAD and of ^REST: what both have in common may be too large by
- * itself, but not together with a format. */
-static const struct language *matches_apart(struct languages *all, const struct language *tree,
-                                            enum regex_match match) {
-    const struct language *start = tree->parts[0], *ahead = tree->parts[1];
-    const struct language *rest = language_node(all, LANGUAGE_CONCAT, tree->parts + 2, tree->n - 2);
-    ahead = language_concat(all, start, ahead->parts[0]);
-    rest = language_concat(all, start, rest);
-    return ahead && rest ? language_intersect(all, matches_of(all, ahead, REGEX_SEARCH), matches_of(all, rest, match))
-                         : NULL;
-}
-
 const struct language *regex_language(struct languages *all, const char *regex, size_t n, enum regex_match match,
                                       const struct language *(*named)(struct languages *all, const char *name,
                                                                       size_t n)) {
@@ -513,13 +538,7 @@ const struct language *regex_language(struct languages *all, const char *regex, 
     if (!tree || !language_any(all)) return NULL;
     if (more(&p)) return malformed(&p, p.at, "there is no ( for this )");
     if (tree->n_state > LANGUAGE_MAX_STATES) return too_large(&p, 0, tree->n_state);
-    plumb_status before = all->err->status;
-    const struct language *matches = matches_of(all, tree, match);
-    bool is_apart = tree->kind == LANGUAGE_CONCAT && tree->n > 1 && tree->parts[0]->kind == LANGUAGE_START
-                    && tree->parts[1]->kind == LANGUAGE_AHEAD;
-    if (matches || !is_apart || all->err->status != PLUMB_ERROR_UNSUPPORTED) return matches;
-    all->err->status = before;
-    return matches_apart(all, tree, match);
+    return matches_of(all, tree, match);
 }
 
 const struct language *language_regex(struct languages *all, const char *regex, size_t n, enum regex_match match) {

@@ -239,6 +239,10 @@ static bool is_length(const struct language *a) {
     return set->n == 1 && set->spans[0].first == 0 && set->spans[0].last == N_CHAR - 1;
 }
 
+static bool in_range(const struct language *length, int64_t n) {
+    return n >= length->least && (length->most == LANGUAGE_UNBOUNDED || n <= length->most);
+}
+
 const struct language *language_concat(struct languages *all, const struct language *a, const struct language *b) {
     return language_node(all, LANGUAGE_CONCAT, (const struct language *const[]){a, b}, 2);
 }
@@ -273,28 +277,43 @@ static const struct language *list_and(struct languages *all, const struct langu
     for (uint32_t i = 0; ok && i < list->n; i++) {
         const struct language *one = list->parts[i];
         ok = languages_work(all, one->n);
-        if (dfa ? dfa_has(dfa, one->chars, one->n) : one->n >= b->least && !(one->n > b->most && b->most >= 0)) {
-            kept[n++] = one;
-        }
+        if (dfa ? dfa_has(dfa, one->chars, one->n) : in_range(b, one->n)) kept[n++] = one;
     }
     if (ok) a = language_node(all, LANGUAGE_UNION, kept, n);
     free(kept);
     return a;
 }
 
+bool language_has_range(const struct language *a) { return a->kind == LANGUAGE_INTERSECT && is_length(a->parts[1]); }
+
+/* Two ranges of lengths. */
+static const struct language *length_and(struct languages *all, const struct language *a, const struct language *b) {
+    const bool has_most = a->most != LANGUAGE_UNBOUNDED && (b->most == LANGUAGE_UNBOUNDED || a->most < b->most);
+    const int64_t least = a->least > b->least ? a->least : b->least, most = has_most ? a->most : b->most;
+    return most != LANGUAGE_UNBOUNDED && most < least ? language_none(all) : language_length(all, least, most);
+}
+
 const struct language *language_intersect(struct languages *all, const struct language *a, const struct language *b) {
+    enum { MANY = 64 };   /* listed strings, which are not made an automaton */
     const struct language *any = language_any(all);
     if (!a || !b || !any) return NULL;
     if (a == b || b == any) return a;
     if (a == any) return b;
-    enum { MANY = 64 };   /* listed strings, which are not made an automaton */
     if (a->kind == LANGUAGE_UNION && a->n >= MANY && is_list(a)) return list_and(all, a, b);
     if (b->kind == LANGUAGE_UNION && b->n >= MANY && is_list(b)) return list_and(all, b, a);
-    if (is_length(a) && is_length(b)) {
-        int64_t least = a->least > b->least ? a->least : b->least;
-        int64_t most = b->most == LANGUAGE_UNBOUNDED || (a->most != LANGUAGE_UNBOUNDED && a->most < b->most) ? a->most
-                                                                                                       : b->most;
-        return most != LANGUAGE_UNBOUNDED && most < least ? language_none(all) : language_length(all, least, most);
+    /* a range of lengths stands last, once */
+    if (is_length(a)) {
+        if (is_length(b)) return length_and(all, a, b);
+        const struct language *other = a;
+        a = b;
+        b = other;
+    }
+    if (language_has_range(a)) {
+        if (is_length(b)) return language_intersect(all, a->parts[0], length_and(all, a->parts[1], b));
+        return language_intersect(all, language_intersect(all, a->parts[0], b), a->parts[1]);
+    }
+    if (language_has_range(b)) {
+        return language_intersect(all, language_intersect(all, a, b->parts[0]), b->parts[1]);
     }
     /* a & (b0 & b1) is made as (a & b1) & b0: b may be too large by itself, as a pattern that counts in a lookahead. */
     if (b->kind == LANGUAGE_INTERSECT && !b->dfa) {
@@ -323,7 +342,12 @@ bool language_is_automaton(const struct language *a) {
 plumb_status language_is_empty(struct languages *all, const struct language *a, bool *yes) {
     if (!a) return all->err->status;
     *yes = a->kind == LANGUAGE_UNION;
-    if (language_is_automaton(a)) {
+    if (language_has_range(a)) {
+        const struct dfa *dfa = language_dfa(all, a->parts[0]);
+        bool some = false;
+        if (!dfa || !dfa_has_length(all, dfa, a->parts[1]->least, a->parts[1]->most, &some)) return all->err->status;
+        *yes = !some;
+    } else if (language_is_automaton(a)) {
         const struct dfa *dfa = language_dfa(all, a);
         if (!dfa) return all->err->status;
         *yes = dfa->dead == 0;
@@ -336,6 +360,21 @@ plumb_status language_is_empty(struct languages *all, const struct language *a, 
         if (*yes != (a->kind == LANGUAGE_UNION)) return PLUMB_OK;
     }
     return PLUMB_OK;
+}
+
+bool language_count(struct languages *all, const struct language *a, struct counted *out, bool *is) {
+    enum { FEW_STATES = 64 };
+    *is = false;
+    if (!language_has_range(a)) return true;
+    const int64_t least = a->parts[1]->least, most = a->parts[1]->most;
+    const struct dfa *dfa = language_dfa(all, a->parts[0]);
+    if (!dfa) return false;
+    if ((most != LANGUAGE_UNBOUNDED ? most : least) * dfa->n_state <= FEW_STATES) return true;
+    const uint32_t *shortest = dfa_shortest(all, dfa);
+    if (!shortest) return false;
+    *out = (struct counted){dfa, shortest, least, most};
+    *is = true;
+    return least == 0 || dfa_has_all_lengths(all, dfa, shortest, is);
 }
 
 plumb_status language_is_any(struct languages *all, const struct language *a, bool *yes) {
@@ -354,17 +393,19 @@ plumb_status language_equals(struct languages *all, const struct language *a, co
 }
 
 plumb_status language_has(struct languages *all, const struct language *a, const char *utf8, size_t n, bool *yes) {
-    const struct dfa *dfa = a ? language_dfa(all, a) : NULL;
+    const bool has_range = a && language_has_range(a);
+    const struct dfa *dfa = a ? language_dfa(all, has_range ? a->parts[0] : a) : NULL;
     if (!dfa) return all->err->status;
     uint32_t state = 0;
+    int64_t n_char = 0;
     *yes = false;
-    for (size_t i = 0; i < n;) {
+    for (size_t i = 0; i < n; n_char++) {
         uint32_t cp;
         i += unicode_decode(utf8 + i, n - i, &cp);
         if (cp >= 0xd800 && cp < 0xe000) return PLUMB_OK;
         state = dfa->next[(size_t)state * dfa->n_class + dfa_class(dfa, char_index(cp))];
     }
-    *yes = dfa->accepts[state];
+    *yes = dfa->accepts[state] && (!has_range || in_range(a->parts[1], n_char));
     return PLUMB_OK;
 }
 

@@ -14,6 +14,7 @@
 enum { NOT_YET = 0, INLINE = -1, NAMED = -2 };
 struct written {
     const struct dfa *dfa;
+    const uint32_t *behind;   /* if characters are counted: how many are behind a state at least; NULL: they are not */
     int32_t *rules;
 };
 
@@ -319,6 +320,24 @@ static struct edges edges_of(struct writer *w, const struct dfa *dfa, uint32_t s
     return edges;
 }
 
+/* Appends a set that leads to a state, perhaps repeated, with a mark before each character if they are counted. */
+static void put_step(struct writer *w, uint32_t automaton, struct edge edge, const char *repeated) {
+    const uint32_t *behind = w->automata[automaton].behind;
+    if (*repeated) end_literal(w);
+    if (behind) {
+        if (*repeated) open_group(w);
+        begin_symbol(w);
+        if (behind[edge.to] > 0) grammar_text_print(w->out, "%%%u", (unsigned)behind[edge.to]);
+        else grammar_text_add(w->out, "%", 1);
+    }
+    put_set(w, edge.set);
+    if (behind && *repeated) close_group(w);
+    if (*repeated) {
+        end_literal(w);
+        grammar_text_add(w->out, repeated, strlen(repeated));
+    }
+}
+
 /* Decides which states are rules: the start, those with two ways in, and some so that expressions do not get deep. */
 static bool choose_rules(struct writer *w, const struct dfa *dfa, int32_t *rules) {
     enum { MAX_INLINE = 8 };
@@ -369,15 +388,12 @@ static void put_edge(struct writer *w, uint32_t automaton, struct edge edge) {
         int32_t *rule = &w->automata[automaton].rules[edge.to];
         struct edges edges = edges_of(w, dfa, edge.to);
         bool repeats = *rule == INLINE && edges.loop && same_set(edges.loop, edge.set);
-        if (repeats) end_literal(w);
-        put_set(w, edge.set);
+        put_step(w, automaton, edge, repeats ? "+" : "");   /* x x* is x+ */
         bool ends = edges.n == 0 && !edges.loop, chain = edges.n == 1 && !edges.loop && !dfa->accepts[edge.to];
         struct edge next = chain ? edges.data[0] : edge;
         free(edges.data);
         if (w->failed || ends) return;
-        if (repeats) {   /* x x* is x+ */
-            end_literal(w);
-            grammar_text_add(w->out, "+", 1);
+        if (repeats) {
             put_state(w, automaton, edge.to, IN_SEQUENCE, true);
             return;
         }
@@ -400,12 +416,7 @@ static void put_state(struct writer *w, uint32_t automaton, uint32_t state, enum
     struct edges edges = edges_of(w, dfa, state);
     bool optional = dfa->accepts[state] && edges.n > 0;
     bool grouped = optional || (edges.n > 1 && (place != IN_RULE || edges.loop));
-    if (edges.loop && !looped && !w->failed) {
-        end_literal(w);
-        put_set(w, edges.loop);
-        end_literal(w);
-        grammar_text_add(w->out, "*", 1);
-    }
+    if (edges.loop && !looped && !w->failed) put_step(w, automaton, (struct edge){state, edges.loop}, "*");
     if (grouped) open_group(w);
     for (uint32_t i = 0; i < edges.n && !w->failed; i++) {
         if (i > 0) alternative(w);
@@ -421,9 +432,9 @@ static void put_state(struct writer *w, uint32_t automaton, uint32_t state, enum
 }
 
 /* Returns the number of an automaton among those that are written; the rule of its start may be NAMED. */
-static uint32_t add_automaton(struct writer *w, const struct dfa *dfa, int32_t start) {
+static uint32_t add_automaton(struct writer *w, const struct dfa *dfa, const uint32_t *behind, int32_t start) {
     size_t i = 0;
-    while (i < w->n_automaton && w->automata[i].dfa != dfa) i++;
+    while (i < w->n_automaton && (w->automata[i].dfa != dfa || !w->automata[i].behind != !behind)) i++;
     if (i < w->n_automaton) return (uint32_t)i;
     struct written *more = alloc_grow(w->automata, i, &w->cap_automaton, sizeof *more);
     int32_t *rules = more ? languages_alloc(w->all, dfa->n_state, sizeof *rules) : NULL;
@@ -434,17 +445,37 @@ static uint32_t add_automaton(struct writer *w, const struct dfa *dfa, int32_t s
         return 0;
     }
     rules[0] = start;
-    more[w->n_automaton++] = (struct written){dfa, rules};
+    more[w->n_automaton++] = (struct written){dfa, behind, rules};
     return (uint32_t)i;
 }
 
 /* Appends the name of the rule of an automaton. */
-static void put_automaton(struct writer *w, const struct dfa *dfa) {
-    uint32_t i = add_automaton(w, dfa, NOT_YET);
+static void put_automaton(struct writer *w, const struct dfa *dfa, const uint32_t *behind) {
+    uint32_t i = add_automaton(w, dfa, behind, NOT_YET);
     if (w->failed) return;
     int32_t *rule = &w->automata[i].rules[0];
     if (*rule == NOT_YET) *rule = add_pending(w, (struct pending){.automaton = i});
     put_reference(w, *rule);
+}
+
+/* Appends a language that is written as an automaton, or as a count of one. */
+static void put_deterministic(struct writer *w, const struct language *a) {
+    struct counted c;
+    bool is_counted;
+    w->failed = w->failed || !language_count(w->all, a, &c, &is_counted);
+    const struct dfa *dfa = w->failed ? NULL : is_counted ? c.dfa : language_dfa(w->all, a);
+    if (!dfa) {
+        w->failed = true;
+        return;
+    }
+    if (is_counted) {
+        begin_symbol(w);
+        if (c.most == LANGUAGE_UNBOUNDED) grammar_text_print(w->out, "%%{%lld,}(", (long long)c.least);
+        else grammar_text_print(w->out, "%%{%lld,%lld}(", (long long)c.least, (long long)c.most);
+        w->spaced = true;
+    }
+    put_automaton(w, dfa, is_counted ? c.behind : NULL);
+    if (is_counted) close_group(w);
 }
 
 /* ---- strings ----------------------------------------------------------------------------------------------------- */
@@ -512,6 +543,7 @@ static void put_strings(struct writer *w, struct strings s, enum place place, ui
 
 /* Whether the language has the empty string. */
 static bool is_nullable(struct writer *w, const struct language *a) {
+    if (language_has_range(a)) return a->parts[1]->least == 0 && is_nullable(w, a->parts[0]);
     if (language_is_automaton(a)) {
         const struct dfa *dfa = language_dfa(w->all, a);
         w->failed = w->failed || !dfa;
@@ -529,9 +561,9 @@ static bool is_nullable(struct writer *w, const struct language *a) {
 /* Whether a part of the language has no string, which GBNF cannot write. */
 static bool has_empty_part(struct writer *w, const struct language *a) {
     if (language_is_automaton(a)) {
-        const struct dfa *dfa = language_dfa(w->all, a);
-        w->failed = w->failed || !dfa;
-        return dfa && dfa->dead == 0;
+        bool is_empty = false;
+        w->failed = w->failed || language_is_empty(w->all, a, &is_empty) != PLUMB_OK;
+        return is_empty;
     }
     if (a->kind == LANGUAGE_STRING || a->kind == LANGUAGE_SET) return false;
     for (uint32_t i = 0; i < a->n; i++) {
@@ -553,7 +585,7 @@ static void put_repeat(struct writer *w, const struct language *a, enum place pl
         put_language(w, a->parts[0], place);
     } else if (is_nullable(w, a->parts[0])) {
         const struct dfa *dfa = w->failed ? NULL : language_dfa(w->all, a);
-        if (dfa) put_automaton(w, dfa);
+        if (dfa) put_automaton(w, dfa, NULL);
         else w->failed = true;
     } else {
         bool group = place == IN_REPEAT;
@@ -620,11 +652,8 @@ static void put_language(struct writer *w, const struct language *a, enum place 
     case LANGUAGE_REPEAT:
         put_repeat(w, a, place);
         break;
-    default: {
-        const struct dfa *dfa = language_dfa(w->all, a);
-        if (dfa) put_automaton(w, dfa);
-        else w->failed = true;
-    }
+    default:
+        put_deterministic(w, a);
     }
 }
 
@@ -642,8 +671,11 @@ plumb_status language_write(struct languages *all, const struct language *a, enu
     w.failed = w.failed || !a || empty;
     if (!w.failed) {
         grammar_text_print(out, "%s ::= ", name);
-        const struct dfa *dfa = language_is_automaton(a) ? language_dfa(all, a) : NULL;
-        uint32_t i = dfa ? add_automaton(&w, dfa, NAMED) : 0;
+        struct counted c;
+        bool is_counted = false;
+        w.failed = !language_count(all, a, &c, &is_counted);
+        const struct dfa *dfa = language_is_automaton(a) && !is_counted && !w.failed ? language_dfa(all, a) : NULL;
+        uint32_t i = dfa ? add_automaton(&w, dfa, NULL, NAMED) : 0;
         if (!dfa) put_language(&w, a, IN_RULE);
         else if (!w.failed) put_state(&w, i, 0, IN_RULE, false);
         end_literal(&w);

@@ -137,6 +137,9 @@ class CallGrammar {
   /** @param {string} text */
   #regex(text) { return this.#define({ language: 'regex', text, flags: 0 }); }
 
+  /** One of some texts, of which there may be many thousands. @param {string[]} texts */
+  #oneOf(texts) { return this.#regex(texts.map(escaped).join('|')); }
+
   /** A text of the format. @param {string} text */
   #literal(text) { return literal(text, this.#controls); }
 
@@ -427,7 +430,7 @@ class CallGrammar {
     this.#refuseOthers(schema, OF_TEXTS, pointer);
     if (Array.isArray(values)) {
       const texts = values.filter(value => typeof value === 'string' && (end === '' || !value.includes(end)));
-      if (texts.length > 0) return either(texts.map(quoted));
+      if (texts.length > 0) return this.#oneOf(texts);
     }
     const { pattern, minLength = 0, maxLength } = schema;
     const plain = this.#format.cdata ? '(?!<!\\[CDATA\\[)' : '';
@@ -472,8 +475,10 @@ class CallGrammar {
     }
     const values = schema.const !== undefined ? [schema.const] : schema.enum;
     if (Array.isArray(values) && values.every(value => typeof value !== 'object' || value === null)) {
-      return either(values.map(value => typeof value !== 'string' ? quoted(JSON.stringify(value))
-        : `${this.#literal(before)} ${quoted(value)} ${before && this.#literal(behind)}`));
+      const texts = values.filter(value => typeof value === 'string');
+      const others = values.filter(value => typeof value !== 'string').map(value => JSON.stringify(value));
+      return either([...others.length > 0 ? [this.#oneOf(others)] : [], ...texts.length > 0
+        ? [`${this.#literal(before)} ${this.#oneOf(texts)} ${before && this.#literal(behind)}`] : []]);
     }
     const isAny = !branchesOf(schema).some(({ type }) => type !== undefined);
     const types = isAny && !schema.properties && !schema.items
