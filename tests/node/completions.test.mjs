@@ -257,7 +257,7 @@ describe('the client', () => {
   test('models are loaded by name at first use, one after the other', async t => {
     const phases = [];
     const onProgress = ({ phase }) => phases.push(phase);
-    const client = new OpenAI({ models, load: { ...load, onProgress } });
+    const client = new OpenAI({ models, otherModels: true, load: { ...load, onProgress } });
     t.after(() => client.close());
     assert.equal(phases.length, 0);
     const loads = () => phases.filter(phase => phase === 'ready').length;
@@ -300,7 +300,7 @@ describe('the client', () => {
     test(`close ends running answers and loads ${where}`, { timeout: 60000 }, async t => {
       let loading = () => {};
       const onProgress = () => loading();
-      const client = new OpenAI({ models, load: { ...load, worker, onProgress } });
+      const client = new OpenAI({ models, otherModels: true, load: { ...load, worker, onProgress } });
       t.after(() => client.close());
       const ask = params => client.chat.completions.create({ ...GREEDY, model: 'smol', ...params });
       const closed = 'PLUMB_ERROR_STATE', why = /the (model|client) (was|is) closed/;
@@ -322,7 +322,7 @@ describe('the client', () => {
     test(`a model that was closed is loaded again ${where}`, { timeout: 60000 }, async t => {
       let loaded;
       const plumb = { load: async (source, options) => loaded = await Plumb.load(source, options) };
-      const client = new Client(plumb, { models, load: { ...load, worker } });
+      const client = new Client(plumb, { models, otherModels: true, load: { ...load, worker } });
       t.after(() => client.close());
       const ask = () => client.chat.completions.create({ ...GREEDY, model: 'smol', max_tokens: 2 });
       const first = await ask(), model = loaded;
@@ -336,7 +336,7 @@ describe('the client', () => {
 
   test('a signal during the load of a model ends only its own call', { timeout: 60000 }, async t => {
     const url = await server(t, (_, response) => void response.write('GGUF'));   // then it stalls
-    const client = new OpenAI({ models, load: { ...load, cache: 'no-store' } });
+    const client = new OpenAI({ models, otherModels: true, load: { ...load, cache: 'no-store' } });
     t.after(() => client.close());
     const stop = new AbortController(), reason = new Error('enough');
     const ask = (model, options) => client.chat.completions.create({ ...GREEDY, model, max_tokens: 2 }, options);
