@@ -161,7 +161,7 @@ test('a tool without parameters is called without arguments, in the format of ev
 
 test('nullable of OpenAPI 3.0 adds null to a type, in every format of calls', () => {
   const formats = new Map([...TEMPLATES].map(one => [JSON.stringify(formatOf(one[1])), one]));
-  for (const n of [{ type: 'integer', nullable: true }, { type: 'array', items: { type: 'integer' }, nullable: true }]) {
+  for (const n of [{ type: 'boolean', nullable: true }, { type: 'array', items: { const: 1 }, nullable: true }]) {
     for (const [template, source] of formats.values()) readsNull(template, source, n);
   }
 });
