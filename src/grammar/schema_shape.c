@@ -370,7 +370,7 @@ static bool list_values(struct schema *s, struct goal *goal, struct values *valu
         values->kind = domain == STRINGS ? JSON_STRING : JSON_NUMBER;
         plumb_status status = language_enumerate(s->languages, language, MAX_UNIQUE + 1, add_value, values, &n);
         if (status == PLUMB_ERROR_MEMORY) schema_language_failed(s, values->parent);
-        s->err->status = PLUMB_OK;   /* a language that cannot be listed is too large */
+        if (s->status == PLUMB_OK) s->err->status = PLUMB_OK;   /* a language that cannot be listed is too large */
         if (status != PLUMB_OK || values->too_many) return false;
     }
     return true;
