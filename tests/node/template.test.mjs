@@ -151,7 +151,8 @@ test('cyclic and too deeply nested values are argument errors', async () => {
   for (let i = 0; i < 1e5; i++) deep = [deep];
   const cycle = /** @type {any} */ ({});
   cycle.of = cycle;
-  for (const content of [[deep], [cycle]]) {
+  for (const more of [deep, cycle]) {
+    const content = [{ type: /** @type {const} */ ('text'), text: 'x', more }];
     const message = { role: 'user', content };
     for (const action of [
       () => model.applyChatTemplate([message]),
