@@ -74,8 +74,8 @@ MODEL ?= smollm2-135m-instruct-q4_1
 OFFERED := smollm2-135m-instruct-q4_1 gemma-3-270m-q4_k_m all-minilm-l6-v2
 export HOSTS ?= native node chromium firefox webkit wasmtime
 
-.PHONY: help run serve test check mutants setup bench bench-visit bench-peers bench-kernels bench-tokenizer prove \
-    operators cases truth conformance
+.PHONY: help run serve test check mutants faults setup bench bench-visit bench-peers bench-kernels bench-tokenizer \
+    prove operators cases truth conformance
 help: ## Prints this list.
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
@@ -123,6 +123,12 @@ mutants: ## Makes small faults in src/ and web/ and lists those that no test see
 	@python3 models/fetch.py --all
 	@$(MAKE) -s -j$$(nproc) test-programs
 	@N=$(N) SEED=$(SEED) ONLY=$(ONLY) node tests/mutants/mutants.mjs
+
+# `make test` fails a sample of the allocations.
+faults: ## Fails every allocation of tests/faults/memory.c in turn, alone and with all after it.
+	@tools/setup.sh test native
+	@$(MAKE) -s -j$$(nproc) build/native-sanitize/memory
+	@FAULTS=all build/native-sanitize/memory
 
 setup: ## Installs what building and testing on every host need, saying what and why.
 	@tools/setup.sh test $(HOSTS)

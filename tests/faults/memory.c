@@ -2,6 +2,10 @@
  * linker replaces malloc and its family by the functions below (-Wl,--wrap), so the engine under test is the one that
  * ships.
  *
+ * Some scenarios allocate ten thousands of times at the same few places of the program.  So of all allocations with the
+ * same callers only three fail: the first, the last and one that SEED chooses (1 if it is not set).  With FAULTS=all
+ * (`make faults`) every one does.
+ *
  * A scenario is a piece of work with the engine.  For each n it must return PLUMB_ERROR_MEMORY with a message (a few
  * scenarios can do without the memory and then must succeed), leave as many blocks as before, and give the usual result
  * if it is repeated with the same objects.
@@ -39,10 +43,29 @@ static struct {
     long n_block;       /* blocks in use */
     size_t n_byte;      /* bytes in them */
     size_t n_peak;      /* largest n_byte; a block that moves counts twice */
+    uint64_t *callers;  /* (n_callers) where these allocations are written, or NULL: what called_by returns for each */
+    long n_callers;
+    uintptr_t top;      /* the frame of main */
 } heap = {.fails_at = -1};
+
+/* A hash of the addresses to which the functions return that led to this allocation, at most DEPTH.  All code is
+ * compiled with frame pointers: a frame begins with the address of the one before it, then comes that to return to. */
+static uint64_t called_by(void) {
+    enum { DEPTH = 5 };
+    uint64_t hash = 0xcbf29ce484222325u;
+    uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
+    for (int i = 0; i < DEPTH; i++) {
+        const uintptr_t *at = (const uintptr_t *)frame;
+        hash = (hash ^ at[1]) * 0x100000001b3u;
+        if (at[0] <= frame || at[0] >= heap.top || at[0] % sizeof *at != 0) break;
+        frame = at[0];
+    }
+    return hash;
+}
 
 static bool fails_now(void) {
     long i = heap.n_done++;
+    if (i < heap.n_callers) heap.callers[i] = called_by();
     if (heap.fails_at < 0 || i < heap.fails_at || (i > heap.fails_at && !heap.fails_on)) return false;
     heap.n_failed++;
     return true;
@@ -406,9 +429,14 @@ static plumb_status chat(void) {
     static const char json[] = "{\"messages\":[{\"role\":\"system\",\"content\":\"ab\"},{\"role\":\"user\",\"content\":"
                                "\"abcd\"}],\"add_generation_prompt\":true}";
     const char *prompt;
-    int64_t n = plumb_chat_render(world.other, json, sizeof json - 1, &prompt);
+    const uint8_t *marks;
+    int32_t ids[64];
+    int64_t n = plumb_chat_render(world.other, json, sizeof json - 1, &prompt, &marks);
     if (n < 0) return failed((plumb_status)n, plumb_model_error(world.other));
-    return tokenize(world.model, prompt, PLUMB_PARSE_SPECIAL);
+    n = plumb_tokenize_marked(world.model, prompt, marks, (size_t)n, PLUMB_PARSE_SPECIAL, ids, 64);
+    if (n < 0) return failed((plumb_status)n, plumb_model_error(world.model));
+    note_bytes(ids, (size_t)n * sizeof *ids);
+    return PLUMB_OK;
 }
 
 /* Languages of every kind, and a grammar of all. */
@@ -626,6 +654,43 @@ static plumb_status run(const struct scenario *s, long at, bool on, uint64_t *ha
 
 static bool names_memory(const char *text) { return strstr(text, "memory") != NULL; }
 
+struct place { uint64_t callers; long at; };
+
+static int by_callers(const void *a, const void *b) {
+    const struct place *x = a, *y = b;
+    return x->callers != y->callers ? (x->callers > y->callers) - (x->callers < y->callers)
+                                    : (x->at > y->at) - (x->at < y->at);
+}
+
+/* Returns which of the n allocations of a scenario shall fail, to be freed with the C library's own function; *n_chosen
+ * is their number. */
+static bool *choose(const struct scenario *s, long n, long *n_chosen) {
+    const char *all = getenv("FAULTS"), *seed = getenv("SEED");
+    uint64_t random = seed ? strtoull(seed, NULL, 10) : 1, hash;
+    bool *chosen = __real_calloc((size_t)n + 1, sizeof *chosen);
+    struct place *places = __real_calloc((size_t)n + 1, sizeof *places);
+    heap.callers = __real_calloc((size_t)n + 1, sizeof *heap.callers);
+    heap.n_callers = n;
+    run(s, -1, false, &hash);
+    heap.n_callers = 0;
+    for (long i = 0; i < n; i++) places[i] = (struct place){heap.callers[i], i};
+    qsort(places, (size_t)n, sizeof *places, by_callers);
+    for (long first = 0, end; first < n; first = end) {
+        for (end = first + 1; end < n && places[end].callers == places[first].callers;) end++;
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        chosen[places[first].at] = chosen[places[end - 1].at] = true;
+        chosen[places[first + (long)((random >> 33) % (uint64_t)(end - first))].at] = true;
+    }
+    *n_chosen = 0;
+    for (long i = 0; i < n; i++) {
+        chosen[i] = chosen[i] || (all && strcmp(all, "all") == 0);
+        *n_chosen += chosen[i];
+    }
+    __real_free(places);
+    __real_free(heap.callers);
+    return chosen;
+}
+
 static void each_n(const void *row) {
     const struct scenario *s = row;
     uint64_t expected, hash;
@@ -638,29 +703,35 @@ static void each_n(const void *row) {
     long n = heap.n_done;
     CHECK(n >= s->at_least, "%ld allocations", n);
     CHECK(heap.n_block == n_block, "%ld blocks after it, %ld before", heap.n_block, n_block);
+    long n_chosen;
+    bool *chosen = choose(s, n, &n_chosen);
     for (int on = 0; on < 2; on++) {
         const char *more = on ? " and all after" : "";
-        for (long at = 0;; at++) {
+        for (long at = 0; at < n; at++) {
+            if (!chosen[at]) continue;
             status = run(s, at, on, &hash);
-            if (heap.n_failed == 0) break;
+            if (heap.n_failed == 0 && at > n - n / 10) break;   /* what is measured may need fewer in another run */
+            if (!CHECK(heap.n_failed > 0, "there is no allocation %ld of %ld", at, n)) goto done;
             n_run++;
             bool without = status == PLUMB_OK && s->says && (hash == expected || strstr(result.report, s->says));
             n_without += without;
             if (!CHECK(without || status == PLUMB_ERROR_MEMORY, "allocation %ld%s: %s: %s", at, more,
-                       plumb_status_name(status), result.message)) return;
+                       plumb_status_name(status), result.message)) goto done;
             if (!CHECK(without || names_memory(result.message), "allocation %ld%s: \"%s\" does not name memory", at,
-                       more, result.message)) return;
+                       more, result.message)) goto done;
             /* Remaining objects may hold less than before, but as much again after the same work.  Long scenarios do
              * this check only at some n. */
-            if (at % (1 + n / 300) != 0) continue;
+            if (n_run % (1 + n_chosen / 300) != 0) continue;
             status = run(s, -1, false, &hash);
             if (!CHECK(heap.n_block == n_block, "allocation %ld%s: %ld blocks leak", at, more,
-                       heap.n_block - n_block)) return;
+                       heap.n_block - n_block)) goto done;
             if (!CHECK(status == PLUMB_OK && hash == expected, "after allocation %ld%s failed, the same work: %s: %s",
-                       at, more, plumb_status_name(status), result.message)) return;
+                       at, more, plumb_status_name(status), result.message)) goto done;
         }
     }
     test_note("%s: %ld allocations, %ld failures, %ld of them done without", s->name, n, n_run, n_without);
+done:
+    __real_free(chosen);
 }
 
 /* These continue without memory: a block is not shrunk, fewer threads compute, a speed is not measured. */
@@ -1042,6 +1113,7 @@ static void each_scenario(void) {
 }
 
 int main(int argc, char **argv) {
+    heap.top = (uintptr_t)__builtin_frame_address(0);
     static void (*const rooms[])(void) = {each_scenario};
     return harness_run(argc > 1 ? (const char *const *)argv + 1 : NULL, rooms, 1);
 }
