@@ -133,8 +133,11 @@ for (const [what, template] of THINKS) {
     });
 
     test('chat.object gives the value, and generate without reasoning', async () => {
-      const chat = model.chat({ temperature: 0, maxTokens: 80 });
-      assert.equal(typeof (await chat.object(schema, 'Is water wet?', { reasoningBudget: 4 })).ok, 'boolean');
+      const chat = model.chat({ temperature: 0, maxTokens: 80 }), thinks = { enable_thinking: true };
+      for (const [options, isThought] of [[{}, false], [{ reasoningBudget: 4, template: thinks }, true]]) {
+        assert.equal(typeof (await chat.object(schema, 'Is water wet?', options)).ok, 'boolean');
+        assert.equal(Boolean(chat.messages.at(-1).reasoning_content), isThought && template.includes('<think>'));
+      }
       assert.ok(isValue(await model.generate(messages, { temperature: 0, maxTokens: 20, schema })));
       await fails(model.generate(messages, { reasoningBudget: 1, schema }).next(), 'PLUMB_ERROR_ARGUMENT',
         /reasoningBudget and grammar exclude each other/);

@@ -180,7 +180,7 @@ export class Chat {
 
   /** Adds messages to the chat and answers with a value of a schema.  The system message tells the model the schema,
    * and only tokens with which the text remains valid can be chosen; the text is the answer's message.  A model that
-   * can do without reasoning does so here; any other reasons before the value.
+   * can reason does so only with `template: { enable_thinking: true }` or a `reasoningBudget`.
    * @template const S
    * @param {S} schema  a JSON Schema, or a schema of Zod or another library that gives its JSON Schema; such a library
    *   also checks the value, and the result is what it makes of it
@@ -192,8 +192,9 @@ export class Chat {
   object(schema, content, options = {}) {
     known.checkOptions('chat.object', options, known.SEND);
     const template = { enable_thinking: false, ...this.#defaults.template, ...options.template };
+    const { reasoningBudget = template.enable_thinking ? undefined : 0 } = { ...this.#defaults, ...defined(options) };
     const pieces = this.send(content, {
-      ...options, template, toolChoice: 'none', schema: /** @type {any} */ (schema),
+      ...options, template, reasoningBudget, toolChoice: 'none', schema: /** @type {any} */ (schema),
     });
     return new ObjectAnswer(valuesOf(schema, pieces));
   }
