@@ -275,7 +275,7 @@ void finish_object(struct walk *w, const struct draft *d) {
     if (s->status == PLUMB_OK) add_shape(w, shape);
 }
 
-enum { MAX_STATES = 2000, MAX_UNIQUE = 62 };
+enum { MAX_STATES = 2048, MAX_UNIQUE = 63 };
 
 static struct goal *element_goal(const struct shape *shape, size_t i) {
     return i < shape->n_prefix ? shape->prefix[i] : shape->rest;
@@ -414,7 +414,7 @@ static void make_unique(struct walk *w, struct shape *shape, uint32_t node, bool
     size_t n_states = few ? count_subsets(values.n, shape->max) : 0, n = 0;
     if (!few || n_states > MAX_STATES || s->status != PLUMB_OK) {
         schema_refuse(s, node, "uniqueItems is enforced only for null, booleans, strings and numbers of which at most "
-                      "%d sets are possible, such as all sets of 10 values, or the pairs of 62", MAX_STATES);
+                      "%d sets are possible, such as all sets of 11 values, or the pairs of 63", MAX_STATES);
         return;
     }
     struct hash_index index = {0};
