@@ -413,8 +413,9 @@ static void make_unique(struct walk *w, struct shape *shape, uint32_t node, bool
     bool few = shape->n_prefix == 0 && !has_contained && list_values(s, shape->rest, &values);
     size_t n_states = few ? count_subsets(values.n, shape->max) : 0, n = 0;
     if (!few || n_states > MAX_STATES || s->status != PLUMB_OK) {
-        schema_refuse(s, node, "uniqueItems is enforced only for null, booleans, strings and numbers of which at most "
-                      "%d sets are possible, such as all sets of 11 values, or the pairs of 63", MAX_STATES);
+        schema_refuse(s, node, "uniqueItems is enforced only if the elements are null, booleans, strings and numbers of "
+                      "which at most %d sets are possible, such as all sets of 11 values, or the pairs of 63",
+                      MAX_STATES);
         return;
     }
     struct hash_index index = {0};
