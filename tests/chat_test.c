@@ -27,11 +27,11 @@ static const char *const chats[] = {
     "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"%2\"},{\"type\":\"text\",\"text\":\"%3\"}]}],"
     "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"%7\",\"description\":\"%9\",\"parameters\":"
     "{\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"string\",\"description\":\"%9\"}}}}}],"
-    "\"add_generation_prompt\":true}",
+    "\"add_generation_prompt\":true,\"enable_thinking\":true}",
     "{\"messages\":[{\"role\":\"system\",\"content\":\"%0\"},{\"role\":\"user\",\"content\":\"%1\"},"
     "{\"role\":\"assistant\",\"content\":\"%4\",\"reasoning_content\":\"%5\"},"
     "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"%2\"},{\"type\":\"text\",\"text\":\"%3\"}]}],"
-    "\"add_generation_prompt\":true}",
+    "\"add_generation_prompt\":true,\"enable_thinking\":true}",
 };
 
 /* A model that has nothing but a template and a vocabulary: <unk>, <s>, </s>, the control tokens and all bytes. */

@@ -708,8 +708,8 @@ struct value builtin_items(struct render *r, struct value v) {
 
 /* A copy of the list, as a list. */
 static struct value to_list(struct call *c) {
-    struct value copy = value_empty(c->r, LIST);
     const struct list *list = c->args[0].as.list;
+    struct value copy = value_list(c->r, list->n);
     for (size_t i = 0; i < list->n && c->r->stop == STOP_NOT; i++) list_add(c->r, copy.as.list, list->items[i]);
     return copy;
 }
@@ -985,9 +985,12 @@ struct value builtin_slice(struct render *r, struct value v, struct value start,
         s = after(s, first_byte);
         return value_string(before(s, end > begin ? text_prefix(r, s, (size_t)(end - begin)) : 0));
     }
-    struct value all = v.kind == STRING ? builtin_items(r, v) : v, part = value_empty(r, is_list(v) ? v.kind : LIST);
     if (step > n) step = n + 1;
     if (step < -n) step = -n - 1;
+    bool has_items = step > 0 ? begin < end : begin > end;
+    struct value all = v.kind == STRING ? builtin_items(r, v) : v;
+    struct value part = value_list(r, has_items ? (uint64_t)((end - begin) / step + 1) : 0);
+    if (v.kind == TUPLE) part.kind = TUPLE;
     for (int64_t i = begin; (step > 0 ? i < end : i > end) && r->stop == STOP_NOT; i += step) {
         list_add(r, part.as.list, all.as.list->items[i]);
     }
@@ -1125,7 +1128,8 @@ static struct value range(struct call *c) {
     if (c->n < 1 || c->n > 3) return fail(c, "expected 1 to 3 arguments");
     if (c->n == 1) bounds[1] = bounds[0], bounds[0] = 0;
     if (bounds[2] == 0) return fail(c, "the step is 0");
-    struct value result = value_empty(c->r, LIST);
+    double n = ((double)bounds[1] - (double)bounds[0]) / (double)bounds[2] + 1;   /* at least the number of items */
+    struct value result = value_list(c->r, n > 0 ? n < 1e9 ? (uint64_t)n : 1000000000 : 0);
     for (int64_t i = bounds[0]; (bounds[2] > 0 ? i < bounds[1] : i > bounds[1]) && c->r->stop == STOP_NOT;) {
         list_add(c->r, result.as.list, value_int(i));
         if (__builtin_add_overflow(i, bounds[2], &i)) break;

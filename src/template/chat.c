@@ -158,7 +158,13 @@ static void set_variables(struct render *r, struct object *variables) {
         output_put(r, &out, date, local ? strftime(date, sizeof date, dates[i].format, local) : 0);
         object_set_default(r, variables, dates[i].name, value_output(&out));
     }
-    object_set_default(r, variables, "enable_thinking", value_bool(true));
+    struct value *thinking = object_find(r, variables, value_string(text_of("enable_thinking")));
+    if (thinking && thinking->kind == NONE) *thinking = value_undefined();
+    if (thinking && thinking->kind != UNDEFINED && thinking->kind != BOOLEAN && r->stop == STOP_NOT) {
+        r->stop = STOP_FAILED;   /* the text "false" would be true */
+        error_set(r->err, PLUMB_ERROR_ARGUMENT, "enable_thinking is a %s, expected true or false",
+                  kind_name(thinking->kind));
+    }
     /* It does not set this one to false. */
     struct value *open = object_find(r, variables, value_string(text_of("add_generation_prompt")));
     if (open && open->kind == BOOLEAN && !open->as.truth) *open = value_undefined();

@@ -219,8 +219,13 @@ static struct value eval_test(struct render *r, struct scope *scope, const struc
  * none is 'None'. */
 static struct value concatenate(struct render *r, bool as_texts, struct value a, struct value b) {
     struct output out = {NULL, 0, 0};
-    if (as_texts || a.kind > NONE) value_write(r, &out, a);
+    const struct text *s = &a.as.text;
+    bool grows = a.kind == STRING && s->n > 0 && s->data == r->grown.data && s->n == r->grown.n
+                 && s->marks == r->grown.cap;
+    if (grows) out = r->grown;
+    else if (as_texts || a.kind > NONE) value_write(r, &out, a);
     if (as_texts || b.kind > NONE) value_write(r, &out, b);
+    if (out.n >= r->grown.n) r->grown = out;
     return value_output(&out);
 }
 

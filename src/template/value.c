@@ -164,6 +164,13 @@ struct value value_empty(struct render *r, enum kind kind) {
     return r->stop == STOP_FAILED ? value_undefined() : v;
 }
 
+struct value value_list(struct render *r, uint64_t n) {
+    struct value v = value_empty(r, LIST);
+    struct value *items = v.kind == LIST && n > 0 ? render_alloc(r, n * sizeof *items) : NULL;
+    if (items) v.as.list->items = items, v.as.list->cap = (size_t)n;
+    return v;
+}
+
 void list_add(struct render *r, struct list *list, struct value item) {
     struct value *items = render_grow(r, list->items, list->n, &list->cap, sizeof *items);
     if (!items) return;

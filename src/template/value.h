@@ -54,6 +54,9 @@ struct function {
     size_t depth;                    /* of a recursive loop */
 };
 
+/* Text that is being written.  The marks of its bytes follow its cap bytes. */
+struct output { char *data; size_t n, cap; };
+
 enum stop { STOP_NOT, STOP_FAILED, STOP_BREAK, STOP_CONTINUE };
 
 struct render {
@@ -66,6 +69,7 @@ struct render {
     size_t n_free;
     uint64_t n_bytes, max_bytes, work, max_work;
     uint32_t depth;                  /* of nested evaluations and values */
+    struct output grown;             /* the longest text that was joined; what is added to it needs no copy of it */
     int64_t now;                     /* seconds since 1970, for strftime_now */
 };
 
@@ -89,8 +93,6 @@ void *render_alloc(struct render *r, uint64_t n);
 void *render_grow(struct render *r, void *array, size_t n, size_t *cap, size_t size);
 void render_free(struct render *r);
 
-/* Text that is being written.  The marks of its bytes follow its cap bytes. */
-struct output { char *data; size_t n, cap; };
 /* Adds bytes of the template. */
 void output_put(struct render *r, struct output *out, const void *bytes, size_t n);
 void output_word(struct render *r, struct output *out, const char *word);
@@ -124,6 +126,8 @@ static inline struct text output_text(const struct output *out) {
 static inline struct value value_output(const struct output *out) { return value_string(output_text(out)); }
 /* An empty LIST, TUPLE or OBJECT. */
 struct value value_empty(struct render *r, enum kind kind);
+/* An empty LIST with room for n items. */
+struct value value_list(struct render *r, uint64_t n);
 /* Adds a copy of item at the end of a LIST or TUPLE. */
 void list_add(struct render *r, struct list *list, struct value item);
 /* Returns where the value of a key is, or NULL. */

@@ -39,7 +39,13 @@ export const DEFECTS = [
   ['GigaChat3-10B-A1.8B', 'parallel tool calls', 'llama.cpp fails at `in` between two lists'],
   ['GigaChat3.1-10B-A1.8B', 'parallel tool calls', 'llama.cpp fails at `in` between two lists'],
   ['openbmb-MiniCPM5-1B', 'parallel tool calls', 'llama.cpp prints a list of objects as nothing'],
+  ['google-gemma-4-31B-it', 'parallel tool calls', 'llama.cpp prints none as nothing, Python as None'],
+  ['google-gemma-4-31B-it-interleaved', 'parallel tool calls', 'llama.cpp prints none as nothing, Python as None'],
 ];
+/** Where only the engine in C does something else: it renders what llama.cpp and jinja2 refuse for different reasons. */
+export const RENDERED = ['tools', 'a tool call and its result', 'parallel tool calls'].map(conversation => [
+  'CohereForAI-c4ai-command-r-plus-tool_use', conversation,
+  'llama.cpp refuses a member of the method `items`, which jinja2 takes as undefined']);
 /** Where the prompt has more than llama.cpp's: [template, conversation, what it has]. */
 export const MORE = ['a tool call and its result', 'parallel tool calls', 'reasoning beside tool calls'].map(
   conversation => ['ibm-granite-granite-3.3-2B-Instruct', conversation,
@@ -65,7 +71,7 @@ export function promptOf({ name, conversation }) {
   const raw = sourceOf(name), source = patched(raw);
   return outcome(() => {
     const { input, variables: ours, finish } = prepare(raw, capabilitiesOf(source), messages,
-      { addGenerationPrompt, ...rest, ...variables });
+      { addGenerationPrompt, enable_thinking: true, ...rest, ...variables });   // as llama.cpp's server
     return finish(renderBounded(source, { bos_token: '<s>', eos_token: '</s>', ...ours, ...input }));
   });
 }

@@ -307,7 +307,7 @@ async function answer(open) {
   let first = 0, counted = 0, shownAt = 0, savedAt = performance.now(), used;
   try {
     const thinks = schema === undefined && sampling.reasoningBudget !== 0;
-    const options = { ...sampling, template: thinks ? {} : { enable_thinking: false },
+    const options = { ...sampling, template: sampling.reasoningBudget === undefined && thinks ? {} : { enable_thinking: thinks },
       ...schema !== undefined && { schema, showSchema: false, reasoningBudget: undefined },
       logprobs: ALTERNATIVES, signal: controller.signal,
       onToken: (/** @type {import('./inspect.js').Token} */ token) => seen.push(token),

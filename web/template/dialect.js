@@ -2,7 +2,9 @@
  * llama.cpp's engine (common/jinja) and from jinja2:
  *
  *   - values are printed as Python prints them: True, [1, 'a'], {'a': None}
- *   - text + nothing: none and undefined variables are empty beside a text
+ *   - text + nothing, which jinja2 refuses: none and undefined variables are empty beside a text
+ *   - what a block has printed before break and continue stays; an iteration does not see the variables of the one
+ *     before; a macro sees those of the place where it is defined
  *   - an undefined variable is empty for loops and filters
  *   - filters: count, d, first, last, min, max, string, join, dictsort, map, select, reject and their likes for
  *     attributes, with any test; filters of text take any value
@@ -59,10 +61,18 @@ export function note(value, action, deep) {
 
 // --- Printing and comparing -----------------------------------------------------------------------------------------
 
-/** @param {string} text */
+const ESCAPES = new Map([['\n', '\\n'], ['\r', '\\r'], ['\t', '\\t'], ['\\', '\\\\']]);
+
+/** A text as Python's repr shows it. @param {string} text */
 function quoted(text) {
-  if (!text.includes("'")) return `'${text}'`;
-  return JSON.stringify(text);
+  const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
+  const inner = text.replaceAll(/[\\\p{C}\p{Zl}\p{Zp}\p{Zs}]/gu, character => {
+    const code = Number(character.codePointAt(0)), hex = code.toString(16);
+    if (character === ' ') return character;
+    return ESCAPES.get(character) ?? (code < 0x100 ? `\\x${hex.padStart(2, '0')}`
+      : code < 0x10000 ? `\\u${hex.padStart(4, '0')}` : `\\U${hex.padStart(8, '0')}`);
+  });
+  return quote + (quote === "'" ? inner.replaceAll("'", "\\'") : inner) + quote;
 }
 
 /** @param {Value | string | number} value @returns {string} */
@@ -133,8 +143,8 @@ const tests = scope.tests;
 for (const [name, test] of /** @type {[string, (a: Value, b: Value) => boolean][]} */ ([
   ['float', a => a instanceof Float], ['in', isIn],
   ...['iterable', 'sequence'].map(name => [name, (/** @type {Value} */ a) =>
-    isList(a) || isText(a) || a instanceof Undefined]),
-  ['eq', equal], ['equalto', equal], ['ne', (a, b) => !equal(a, b)],
+    isList(a) || isText(a) || a instanceof Dict || a instanceof Undefined]),
+  ['eq', equal], ['equalto', equal], ['==', equal], ['ne', (a, b) => !equal(a, b)], ['!=', (a, b) => !equal(a, b)],
   ...[['lt', '<'], ['lessthan', '<'], ['le', '<='], ['gt', '>'], ['greaterthan', '>'], ['ge', '>=']].map(
     ([name, sign]) => [name, (/** @type {Value} */ a, /** @type {Value} */ b) => ORDERS[sign](compare(a, b))]),
 ])) tests.set(name, test);
@@ -186,10 +196,15 @@ function stripped(text, chars, left, right) {
   return text.slice(begin, end);
 }
 
+/** @param {string} text */
+const capitalized = text => text.slice(0, 1).toUpperCase() + text.slice(1).toLowerCase();
+
 /** Methods beyond those of the library, by type.
  * @type {[any, Record<string, (self: any, args: Value[]) => Value>][]} */
 const METHODS = [
   [Text, {
+    capitalize: self => new Text(capitalized(self)),
+    title: self => new Text(self.replaceAll(/\p{L}+/gu, capitalized)),
     strip: (self, [chars]) => new Text(stripped(self, chars, true, true)),
     lstrip: (self, [chars]) => new Text(stripped(self, chars, true, false)),
     rstrip: (self, [chars]) => new Text(stripped(self, chars, false, true)),
@@ -297,6 +312,7 @@ const Base = /** @type {any} */ (Interpreter);
 export class Dialect extends Base {
   /** @param {Node} node @param {any} scope @returns {Value} */
   evaluate(node, scope) {
+    if (node?.type === 'Break' || node?.type === 'Continue') throw new Jump(node.type === 'Break');
     if (node?.type === 'TupleLiteral') return super.evaluate({ ...node, type: 'ArrayLiteral' }, scope);
     if (node?.type !== 'ObjectLiteral') return super.evaluate(node, scope);
     const made = new Map();
@@ -316,7 +332,8 @@ export class Dialect extends Base {
     if (sign === '==' || sign === '!=') return new Bool(equal(left, right) === (sign === '=='));
     if (sign === 'in' || sign === 'not in') return new Bool(isIn(left, right) === (sign === 'in'));
     if (isText(left) || isText(right)) {
-      if (sign === '+' || sign === '~') {
+      if (sign === '~') return new Text(left.toString() + right.toString());
+      if (sign === '+') {
         return new Text((isNothing(left) ? '' : left.toString()) + (isNothing(right) ? '' : right.toString()));
       }
       if (sign === '*' && (left instanceof Integer || right instanceof Integer)) {
@@ -325,8 +342,10 @@ export class Dialect extends Base {
         return new Text(text.value.repeat(Math.max(0, n.value)));
       }
       if (isText(left) && isText(right) && sign in ORDERS) return new Bool(ORDERS[sign](compare(left, right)));
-    } else if (sign === '~' && !isNothing(left) && !isNothing(right)) {
+    } else if (sign === '~') {
       return new Text(left.toString() + right.toString());
+    } else if (sign === '%' && left instanceof Integer && right instanceof Integer && right.value !== 0) {
+      return new Integer(left.value - right.value * Math.floor(left.value / right.value));   // as Python's
     }
     return super.evaluateBinaryExpression(
       { ...node, left: { type: 'Given', value: left }, right: { type: 'Given', value: right } }, scope);
@@ -348,15 +367,18 @@ export class Dialect extends Base {
     if (name === 'list' && operand instanceof Dict) return operand.keys();
     if (OF_TEXT.has(name) && !isText(operand)) operand = new Text(operand.toString());
     const own = isList(operand) && Object.hasOwn(LIST_FILTERS, name) ? LIST_FILTERS[name] : undefined;
-    if (own || name === 'dictsort' || name === 'default' || name === 'map') {
+    if (own || name === 'dictsort' || name === 'map') {
       const [args, named] = isCall ? this.evaluateArguments(node.args, scope) : [[], new Map()];
       if (own) return own(operand, args, named);
       if (name === 'dictsort' && operand instanceof Dict) return dictsort(operand, args, named);
-      if (name === 'default' && operand instanceof None) operand = undefinedValue;
       if (name === 'map' && isList(operand) && isText(args[0])) {   // the name of a filter
         const filter = { type: 'Identifier', value: args[0].value };
         return new List(operand.value.map((/** @type {Value} */ item) => this.applyFilter(item, filter, scope)));
       }
+    }
+    if (name === 'capitalize') return new Text(capitalized(operand.value));
+    if (name === 'title') {   // words begin behind white space, - and brackets
+      return new Text(operand.value.replaceAll(/[^-\s({[<]+/g, capitalized));
     }
     if (name === 'trim' && isCall) {
       const [args] = this.evaluateArguments(node.args, scope);
@@ -400,16 +422,128 @@ export class Dialect extends Base {
     return super.evaluateCallExpression({ ...node, callee: { type: 'Given', value: called } }, scope);
   }
 
-  /** @param {Node} node @param {any} scope */
+  /** Each iteration has a scope of its own: it does not see the variables of the one before.
+   * @param {Node} node @param {any} scope */
   evaluateFor(node, scope) {
-    const selects = node.iterable.type === 'SelectExpression';
-    let value = this.evaluate(selects ? node.iterable.lhs : node.iterable, scope);
+    const { iterable, loopvar, body, defaultBlock } = node, selects = iterable.type === 'SelectExpression';
+    const value = this.evaluate(selects ? iterable.lhs : iterable, scope);
     note(value, 'array_access');
-    if (value instanceof Undefined) value = new List([]);
-    if (value instanceof Dict && node.loopvar.type === 'TupleLiteral') value = value.items();
-    const given = { type: 'Given', value };
-    return super.evaluateFor({ ...node, iterable: selects ? { ...node.iterable, lhs: given } : given }, scope);
+    const inScope = (/** @type {Value} */ item) => {
+      const inner = /** @type {any} */ (new Environment(scope));
+      assign(inner, loopvar, item);
+      return inner;
+    };
+    const items = [];
+    const all = itemsOf(value, loopvar.type === 'TupleLiteral');
+    for (let i = 0; i < all.length; i++) {   // the condition may make the list longer
+      if (!selects || truth(this.evaluate(iterable.test, inScope(all[i])))) items.push(all[i]);
+    }
+    let text = '', isComplete = false;
+    for (const [i, item] of items.entries()) {
+      const inner = inScope(item);
+      inner.setVariable('loop', loopVariable(items, i));
+      try {
+        text += this.evaluateBlock(body, inner).value;
+        isComplete = true;
+      } catch (error) {
+        if (!(error instanceof Jump)) throw error;
+        text += error.text;
+        if (error.ends) break;
+      }
+    }
+    // As in Jinja 2, else also follows a loop whose iterations all ended early.
+    if (!isComplete) text += this.evaluateBlock(defaultBlock, new Environment(scope)).value;
+    return new Text(text);
   }
+
+  /** What a block has printed before break or continue stays.
+   * @param {Node[]} nodes @param {any} scope */
+  evaluateBlock(nodes, scope) {
+    let text = '';
+    for (const node of nodes) {
+      try {
+        const value = this.evaluate(node, scope);
+        if (!SILENT.has(node.type)) text += value.toString();
+      } catch (error) {
+        if (error instanceof Jump) error.text = text + error.text;
+        throw error;
+      }
+    }
+    return new Text(text);
+  }
+
+  /** A macro sees the variables of the place where it is defined.
+   * @param {Node} node @param {any} scope */
+  evaluateMacro(node, scope) {
+    const none = super.evaluateMacro(node, scope);
+    const macro = scope.variables.get(node.name.value), { value: call } = macro;
+    macro.value = (/** @type {Value[]} */ args, /** @type {any} */ at) => {
+      const caller = at.variables.get('caller'), around = /** @type {any} */ (new Environment(scope));
+      if (caller) around.setVariable('caller', caller);
+      return call(args, around);
+    };
+    return none;
+  }
+
+  /** @param {Node} node @param {any} scope */
+  evaluateFilterStatement(node, scope) {
+    return super.evaluateFilterStatement(node, new Environment(scope));
+  }
+
+  /** @param {Node} node @param {any} scope */
+  evaluateSet(node, scope) {
+    if (node.value) return super.evaluateSet(node, scope);
+    const value = this.evaluateBlock(node.body, new Environment(scope));
+    return super.evaluateSet({ ...node, value: { type: 'Given', value } }, scope);
+  }
+}
+
+/** Statements that print nothing. */
+const SILENT = new Set(['Set', 'Macro', 'Comment']);
+
+/** break or continue. */
+class Jump extends Error {
+  /** @param {boolean} ends  the loop */
+  constructor(ends) {
+    super(`${ends ? 'break' : 'continue'} outside of a loop`);
+    this.ends = ends;
+    /** What has been printed since the iteration began. */
+    this.text = '';
+  }
+}
+
+/** The items that a loop visits. @param {Value} value @param {boolean} pairs @returns {Value[]} */
+function itemsOf(value, pairs) {
+  if (value instanceof Undefined) return [];
+  if (isText(value)) return [...value.value].map(character => new Text(character));
+  if (value instanceof Dict) return (pairs ? value.items() : value.keys()).value;
+  if (!isList(value)) throw new Error(`for: expected a list or an object, found ${value.type}`);
+  return value.value;
+}
+
+/** Sets a variable, or several to the items of a list. @param {any} scope @param {Node} target @param {Value} value */
+function assign(scope, target, value) {
+  if (target.type === 'Identifier') return scope.setVariable(target.value, value);
+  if (target.type !== 'TupleLiteral') throw new Error(`a loop cannot set ${target.type}`);
+  const items = itemsOf(value, false);
+  if (items.length !== target.value.length) {
+    throw new Error(`${target.value.length} variables of a loop cannot be set to ${items.length} items`);
+  }
+  for (const [i, one] of target.value.entries()) assign(scope, one, items[i]);
+}
+
+/** The variable loop of an iteration. @param {Value[]} items @param {number} i */
+function loopVariable(items, i) {
+  const n = items.length;
+  return new Dict(new Map(/** @type {[string, Value][]} */ ([
+    ['index', new Integer(i + 1)], ['index0', new Integer(i)], ['revindex', new Integer(n - i)],
+    ['revindex0', new Integer(n - i - 1)], ['first', new Bool(i === 0)], ['last', new Bool(i === n - 1)],
+    ['length', new Integer(n)], ['previtem', items[i - 1] ?? undefinedValue],
+    ['nextitem', items[i + 1] ?? undefinedValue], ['cycle', new Callable((/** @type {Value[]} */ args) => {
+      if (args.length === 0) throw new Error('loop.cycle: expected at least one value');
+      return args[i % args.length];
+    })],
+  ])));
 }
 
 /** An expression as it is written in the template, as far as it is names.

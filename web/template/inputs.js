@@ -224,6 +224,7 @@ export const patched = source => CHECKS.reduce((text, check) => text.replaceAll(
  * @param {{addGenerationPrompt?: boolean, tools?: any[], [variable: string]: any}} options
  * @returns {Prepared} */
 export function prepare(source, can, messages, { addGenerationPrompt = true, tools, ...more }) {
+  const { enable_thinking: thinking = null, ...rest } = more;   // without it the template decides
   const family = familyOf(source), now = new Date();
   let rows = messages.map(ordered);
   if (source.includes('You have access to the following functions in JSONSchema format')) {   // StepFun
@@ -238,9 +239,9 @@ export function prepare(source, can, messages, { addGenerationPrompt = true, too
   rows = messagesFor(source, rows, can);
   if (family.adjust) rows = family.adjust(rows, source);
   return {
-    input: { ...more, messages: rows, ...tools && tools.length > 0 && { tools: tools.map(orderedTool) } },
+    input: { ...rest, ...thinking !== null && { enable_thinking: thinking }, messages: rows, ...tools && tools.length > 0 && { tools: tools.map(orderedTool) } },
     variables: {
-      enable_thinking: true, datetime: formatTime('%b %d %Y', now), date_string: formatTime('%d %b %Y', now),
+      datetime: formatTime('%b %d %Y', now), date_string: formatTime('%d %b %Y', now),
       ...typeof more.preserve_reasoning === 'boolean' && keptReasoning(more.preserve_reasoning),
       ...isText(more.reasoning_effort) && { reasoning_strength: more.reasoning_effort },
       ...addGenerationPrompt && { add_generation_prompt: true },

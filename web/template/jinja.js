@@ -12,15 +12,14 @@ import { formatTime } from './clock.js';
 import {
   counting, Dialect, Dict, isList, isText, List, Namespace, note, Text, watched,
 } from './dialect.js';
+import { LIMITS, limitsFor } from './limits.js';
 
 /** @typedef {{type: string, value: any, toString: () => string}} Value  a RuntimeValue of the library
  * @typedef {{type: string, [more: string]: any}} Node  of its syntax tree
  * @typedef {{parent?: Scope, variables: Map<string, Value>}} Scope
  * @typedef {(args: Value[], scope: Scope) => Value} Callable
- * @typedef {{steps: number, work: number}} Limits */
+ * @typedef {import('./limits.js').Limits} Limits */
 
-/** One turn of a chat takes about 50 steps, and work of about ten times its length. @type {Limits} */
-export const LIMITS = { steps: 3e5, work: 1 << 26 };
 /** Upper bounds: characters of a string, which is more than a context holds; characters of a template; numbers of a
  * range. */
 const MAX_TEXT = 1 << 24, MAX_SOURCE = 1 << 20, MAX_RANGE = 1e4;
@@ -450,8 +449,9 @@ install();
 const parsed = new Map();
 const MAX_PARSED = 4;
 
-/** @param {string} source */
-function parse(source) {
+/** @param {string} text  of a template, perhaps with line ends of another system */
+function parse(text) {
+  const source = text.replace(/\r\n?/g, '\n');
   if (source.length > MAX_SOURCE) throw new Error(`it has ${source.length} characters; the limit is ${MAX_SOURCE}`);
   // A regular expression of the library's lexer tries each start of a run of white space with each of its ends, and
   // with those of the runs after it.
@@ -471,9 +471,9 @@ function parse(source) {
 /** Renders a template.  PLUMB_ERROR_TEMPLATE if it fails or takes too much.
  * @param {string} source  tokenizer.chat_template
  * @param {Record<string, any>} variables
- * @param {Limits} [bounds]  other limits than LIMITS, for tests
+ * @param {Limits} [bounds]  other limits than those of limits.js, for tests
  * @returns {string} */
-export function renderBounded(source, variables, bounds = LIMITS) {
+export function renderBounded(source, variables, bounds = limitsFor(variables)) {
   limits = bounds;
   steps = work = depth = 0;
   try {

@@ -19,8 +19,8 @@
  *   JSON Schema, or a schema of Zod or another library that gives its JSON Schema */
 /** @typedef {{addGenerationPrompt?: boolean, tools?: any[], [variable: string]: any}} TemplateOptions
  *   addGenerationPrompt: open the assistant's turn (default true). All others are variables of the template. Many
- *   templates know enable_thinking (default true) and reasoning_effort ('low', 'medium', 'high'); preserve_reasoning
- *   keeps the reasoning of earlier answers under whatever name the template has for it */
+ *   templates know enable_thinking (by default they decide themselves) and reasoning_effort ('low', 'medium', 'high');
+ *   preserve_reasoning keeps the reasoning of earlier answers under whatever name the template has for it */
 /** @typedef {object} OwnGenerateOptions
  * @property {number} [maxTokens]  default: generate until the context is full
  * @property {string | string[]} [stop]  the text ends before the first of these strings

@@ -7,6 +7,7 @@
 import { argumentError, PlumbError, reasonOf } from '../base/errors.js';
 import { Remote } from '../base/protocol.js';
 import { patched } from './inputs.js';
+import { LIMITS, limitsFor } from './limits.js';
 
 /** @typedef {object} Vocabulary
  * @property {(text: string, options: {addSpecial?: boolean, parseSpecial?: boolean}) => Promise<Int32Array>} tokenize
@@ -19,8 +20,8 @@ const MARK = '\uFDD0';
 /** How deep messages, tools and variables of a template may nest. */
 const MAX_NESTING = 100;
 
-/** In milliseconds: DEADLINE bounds a render from its start, START_TIMEOUT bounds how long a worker takes to start
- * it. */
+/** In milliseconds: DEADLINE bounds a render from its start, and grows with the limits of limits.js; START_TIMEOUT
+ * bounds how long a worker takes to start it. */
 const DEADLINE = 2000, START_TIMEOUT = 10000;
 
 /** How many templates' capabilities are kept. */
@@ -119,6 +120,7 @@ export class Renderer {
     this.#prepare();
     const worker = this.#worker;
     if (!worker) return runHere(method, params);
+    const deadline = Math.round(this.#deadline * limitsFor(params.variables ?? {}).steps / LIMITS.steps);
     let hasStarted = false;
     /** @type {any} */
     let timer;
@@ -134,7 +136,7 @@ export class Renderer {
     const rendered = worker.call(method, params, {
       onEvent: () => {
         hasStarted = true;
-        startTimer(this.#deadline);
+        startTimer(deadline);
       },
     });
     try {
@@ -150,7 +152,7 @@ export class Renderer {
         this.#start = undefined;
         return runHere(method, params);
       }
-      const why = error === timeoutError ? `it takes more than ${this.#deadline} ms`
+      const why = error === timeoutError ? `it takes more than ${deadline} ms`
         : `it takes too much memory: ${reasonOf(error)}`;
       throw new PlumbError('PLUMB_ERROR_TEMPLATE', `tokenizer.chat_template: ${why}`);
     } finally {

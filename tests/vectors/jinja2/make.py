@@ -4,10 +4,14 @@
     pip install jinja2==3.1.6
     python3 tests/vectors/jinja2/make.py
 
-jinja2 is set up as transformers sets it up.  cases.tsv has 120 chat templates, put together from ways in which people's
+jinja2 is set up as transformers sets it up.  cases.tsv has 160 chat templates, put together from ways in which people's
 templates do things, by a generator with a seed.  A line begins with T and a tab and has a template, or it has what the
 template becomes with the next one of conversations.json.  language.tsv has a line for each template of snippets.txt: the
 template, a tab, and its text for the variables in the first line.
+
+long.tsv has what the 70 templates of llama.cpp (../templates/sources) become with the two conversations of long.json,
+which have 401 messages: the template, the number of the conversation, and the length in bytes and the FNV-1a hash of the
+text.
 
 Control characters and backslashes are \\xNN.  A text that begins with ! is the message of an exception that the template
 raises, and ! alone means that jinja2 refuses the template.
@@ -23,7 +27,7 @@ import jinja2.ext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 HERE = pathlib.Path(__file__).resolve().parent
-N_TEMPLATE, SEED = 120, 33
+N_TEMPLATE, SEED = 160, 33
 
 
 class Generation(jinja2.ext.Extension):
@@ -234,8 +238,8 @@ PROMPT = [
 ]
 
 # Texts beside: comments, raw blocks, white space.
-ASIDES = [
-    "", "", "{# a comment #}\n", "{#- another\n   comment -#}\n", "{% raw %}{{ as it is }}{% endraw %}\n",
+ASIDES = [""] * 16 + [
+    "{# a comment #}\n", "{#- another\n   comment -#}\n", "{% raw %}{{ as it is }}{% endraw %}\n",
     "  {% set x = 1 %}  \n\n", "\t{%+ if true +%}\n kept {% endif %}\n", "{{ bos_token }}",
     "{%- set ns2 = namespace(n=0) %}{% for i in range(3) %}{% set ns2.n = ns2.n + i * 2 %}{% endfor %}{{ ns2.n }}\n",
     "{% for i in range(1, 8, 3) %}{{ i }}{{ ',' if not loop.last }}{% endfor %}\n",
@@ -274,7 +278,50 @@ def built(rng):
     return source
 
 
+# ---- long conversations ----------------------------------------------------------------------------------------------
+
+TOOL = {"type": "function", "function": {"name": "read", "description": "Reads a file.", "parameters": {
+    "type": "object", "properties": {"file": {"type": "integer", "description": "its number"}}, "required": ["file"]}}}
+
+
+def long_conversation(n, has_calls):
+    """Questions and answers, and a call before each second answer; the last message is a question."""
+    messages = []
+    while len(messages) < n - 1:
+        i = len(messages)
+        messages.append({"role": "user", "content": f"Question {i}?"})
+        if has_calls and i % 3 == 0 and i < n - 5:
+            call = {"id": f"call{i:05}", "type": "function", "function": {"name": "read", "arguments": {"file": i}}}
+            messages.append({"role": "assistant", "content": "", "tool_calls": [call]})
+            messages.append({"role": "tool", "tool_call_id": f"call{i:05}", "name": "read", "content": f"file {i}"})
+        messages.append({"role": "assistant", "content": f"Answer {i}."})
+    messages.append({"role": "user", "content": "The last one?"})
+    return {"messages": messages, "add_generation_prompt": True, "bos_token": "<s>", "eos_token": "</s>",
+            **({"tools": [TOOL]} if has_calls else {})}
+
+
+def named(text):
+    """LENGTH:HASH"""
+    if text.startswith("!"):
+        return text
+    value = 0xcbf29ce484222325
+    for byte in text.encode():
+        value = (value ^ byte) * 0x100000001b3 % (1 << 64)
+    return f"{len(text.encode())}:{value:016x}"
+
+
+def write_long():
+    conversations = [long_conversation(401, False), long_conversation(401, True)]
+    lines = []
+    for path in sorted((HERE.parent / "templates" / "sources").glob("*.jinja")):
+        lines += [f"{path.stem}\t{i}\t{escaped(named(rendered(path.read_bytes().decode(), one)))}"
+                  for i, one in enumerate(conversations)]
+    (HERE / "long.json").write_text("\n".join(json.dumps(one) for one in conversations) + "\n")
+    (HERE / "long.tsv").write_text("\n".join(lines) + "\n")
+
+
 def main():
+    write_long()
     rng = random.Random(SEED)
     conversations = json.loads((HERE / "conversations.json").read_text())
     sources, lines = [], []
