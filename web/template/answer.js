@@ -9,7 +9,7 @@
  * more of it must arrive. */
 import { randomHex } from '../base/hex.js';
 import { headOf } from './bound.js';
-import { formatOf, PLACEHOLDER } from './formats.js';
+import { begunIn, formatOf, opensOf, PLACEHOLDER } from './formats.js';
 import { JsonScan } from './json-scan.js';
 import { problemOf } from './schema.js';
 
@@ -49,7 +49,8 @@ export class AnswerReader {
   #anyName;
   #parallel;
   #isBound;
-  #text = '';
+  /** The answer so far, with what the prompt has begun of it. */
+  #text;
   #at = 0;
   #ended = false;
   /** Whether something other than the model ended the answer. */
@@ -85,9 +86,7 @@ export class AnswerReader {
     this.#tools = new Map(tools.map(tool => [tool.function.name, tool]));
     this.#anyName = anyName && tools.length > 0;
     this.#parallel = parallel;
-    const { think, prompts = [] } = this.#format;
-    const opened = [think?.start ?? '', ...prompts].find(text => text && prompt.trimEnd().endsWith(text.trimEnd()));
-    if (opened) this.#text = opened;
+    this.#text = begunIn(this.#format, prompt) ?? '';
     this.#isBound = isBound;
     this.#reading = this.#format.channels ? this.#channels()
       : isBound ? this.#boundAnswer(headOf(String(source ?? ''), prompt)) : this.#answer();
@@ -660,10 +659,7 @@ export class AnswerReader {
   // ---- the whole answer ----
 
   /** The texts with which a call may begin; none if there are no tools. */
-  get #opens() {
-    const { opens, section, call = '' } = this.#format;
-    return this.#tools.size === 0 ? [] : opens ?? [section?.[0] ?? call.split('{')[0]].filter(text => text !== '');
-  }
+  get #opens() { return this.#tools.size === 0 ? [] : opensOf(this.#format); }
 
   /** @returns {Reading} */
   *#answer() {
@@ -700,10 +696,9 @@ export class AnswerReader {
 
   /** Reads an answer that a grammar binds. @param {import('./bound.js').Head} head @returns {Reading} */
   *#boundAnswer({ think, marks, skip, isEmpty }) {
-    const ends = think?.ends.filter(end => !this.#opens.includes(end)) ?? [];
     if (!isEmpty) yield* this.#gap();
     if (think && (yield* this.#take(think.start))) {
-      yield* this.#think({ ...think, ends });
+      yield* this.#think(think);
       yield* this.#gap();
     } else if (skip) yield* this.#take(skip, ...(this.#format.prompts ?? []).map(text => text + skip));
     while (!isEmpty && (yield* this.#take(...marks))) yield* this.#gap();

@@ -1,6 +1,6 @@
 /* Answers that are bound to a grammar from the start: what comes before the bound text.  A model that thinks does so
  * first, and some formats have a header or a mark before each text. */
-import { formatOf } from './formats.js';
+import { begunIn, formatOf, opensOf } from './formats.js';
 import { either, literal, quoted, without } from './gbnf.js';
 
 /** @typedef {import('../engine/engine.js').Grammar} Grammar
@@ -12,19 +12,16 @@ import { either, literal, quoted, without } from './gbnf.js';
  * @property {string} skip  what has the bound text come at once, if it follows the prompt
  * @property {boolean} isEmpty  nothing comes before a bound text */
 
-/** The texts with which calls begin. @param {Format} format */
-const opensOf = ({ opens, section, call = '' }) => opens ?? [section?.[0] ?? call.split('{')[0]];
-
 /** The header of a text for the user. @param {Format} format */
 const finalHeader = ({ headers, channels }) => headers?.text.find(text => text.includes(String(channels?.user))) ?? '';
 
 /** @param {string} source  of the chat template @param {string} prompt  how the prompt ends @returns {Head} */
 export function headOf(source, prompt) {
-  const format = formatOf(source), { think, marks = [], prompts = [], channels } = format;
-  const ends = (/** @type {string} */ text) => text !== '' && prompt.trimEnd().endsWith(text.trimEnd());
-  const begun = prompts.find(ends), isOpen = think !== undefined && ends(think.start);
-  const mayReason = isOpen || think && !think.ends.some(ends) && source.includes(think.start.trim());
-  const [continued = ''] = begun === undefined || channels ? [] : marks.filter(mark => mark.startsWith(begun));
+  const format = formatOf(source), { think, marks = [], channels } = format, begun = begunIn(format, prompt);
+  const isOpen = begun !== undefined && begun === think?.start;
+  const isOver = think?.ends.some(end => prompt.trimEnd().endsWith(end.trimEnd()));
+  const mayReason = isOpen || !isOver && think && source.includes(think.start.trim());
+  const continued = begun === undefined || isOpen || channels ? '' : marks.find(mark => mark.startsWith(begun)) ?? '';
   const skip = channels ? begun && `${finalHeader(format)}<|message|>` : isOpen ? `${think.ends[0]}\n\n`
     : continued.slice(begun?.length);
   const head = {

@@ -10,7 +10,7 @@
  * A keyword of a schema that cannot be kept is left out with a warning, or is an error if the tool has strict: true. */
 import { PlumbError } from '../base/errors.js';
 import { branchesOf, typesOf } from './answer.js';
-import { formatOf, PLACEHOLDER } from './formats.js';
+import { begunIn, formatOf, opensOf, PLACEHOLDER } from './formats.js';
 import { either, escaped, isPlain, literal, quoted, without } from './gbnf.js';
 
 /** @typedef {import('./messages.js').Tool} Tool
@@ -149,12 +149,9 @@ class CallGrammar {
   // ---- the answer ----
 
   #answer() {
-    const { think, marks = [], section, call = '', opens } = this.#format;
-    const begins = opens?.filter(open => open.length > 1)
-      ?? [section?.[0] ?? call.split('{')[0]].filter(Boolean);
-    const { prompts = [] } = this.#format;
-    const opened = think && this.#prompt.trimEnd().endsWith(think.start.trimEnd());
-    const begun = prompts.find(text => this.#prompt.trimEnd().endsWith(text.trimEnd()));
+    const { think, marks = [], call = '' } = this.#format;
+    const begins = opensOf(this.#format).filter(open => open.length > 1);
+    const begun = begunIn(this.#format, this.#prompt), opened = think && begun === think.start;
     const ends = think?.ends.filter(end => !begins.includes(end)) ?? [];
     const skipped = [...marks, ...think ? [think.start, ...ends] : []].filter(mark => !begins.includes(mark));
     const calls = this.#rule(this.#calls()), mark = either(skipped.map(text => this.#literal(text)));

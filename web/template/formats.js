@@ -216,6 +216,15 @@ export function formatOf(source = '') {
   return last.format;
 }
 
+/** The texts with which a call may begin. @param {Format} format */
+export const opensOf = ({ opens, section, call = '' }) =>
+  (opens ?? [section?.[0] ?? call.split('{')[0]]).filter(text => text !== '');
+
+/** The text with which a prompt begins the answer: think.start, or one of prompts; undefined if with none.
+ * @param {Format} format @param {string} prompt  its end */
+export const begunIn = ({ think, prompts = [] }, prompt) =>
+  [think?.start ?? '', ...prompts].find(text => text !== '' && prompt.trimEnd().endsWith(text.trimEnd()));
+
 /** A call as a template's models write it, to show it to a model. @param {string} source */
 export function exampleOf(source) {
   const { section = ['', ''], call = '', arg = '' } = formatOf(source);
