@@ -118,13 +118,14 @@ for (const [what, template] of THINKS) {
 
     test('a chat and create give reasoning within the budget, and then the value', async () => {
       for (const reasoningBudget of [0, 6]) {
-        const chat = model.chat({ temperature: 0, maxTokens: 80, reasoningBudget });
+        const thinks = { enable_thinking: true };
+        const chat = model.chat({ temperature: 0, maxTokens: 80, reasoningBudget, template: thinks });
         assert.ok(isValue(await chat.send('Is water wet?', { schema })));
         const said = chat.messages.at(-1);
         assert.ok(isValue(said.content) && Boolean(said.reasoning_content) === (reasoningBudget > 0
           && template.includes('<think>')), JSON.stringify(said));
         const { choices: [{ message, finish_reason }] } = await model.chat.completions.create({
-          messages, temperature: 0, max_tokens: 80, reasoning_budget: reasoningBudget,
+          messages, temperature: 0, max_tokens: 80, reasoning_budget: reasoningBudget, chat_template_kwargs: thinks,
           response_format: { type: 'json_schema', json_schema: { name: 'x', schema } },
         });
         assert.ok(isValue(message.content) && finish_reason === 'stop', message.content);
