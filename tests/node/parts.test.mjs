@@ -79,7 +79,7 @@ test('enable_thinking is true or false, everywhere', async t => {
   const model = await Plumb.load(withTemplate(tiny, PRINTS), { worker: false });
   t.after(() => model.close());
   const messages = [{ role: 'user', content: 'Hi' }], options = { maxTokens: 1 };
-  for (const enable_thinking of ['false', 'off', 'true', '', 0, 1, null, {}, []]) {
+  for (const enable_thinking of ['false', 'off', 'true', '', 0, 1, {}, []]) {
     const template = { enable_thinking };
     for (const call of [() => model.applyChatTemplate(messages, template), () => model.tokenizeChat(messages, template),
       () => model.generate(messages, { template }).next(), () => model.trace(messages, { template }),
@@ -88,7 +88,7 @@ test('enable_thinking is true or false, everywhere', async t => {
       await fails(call, 'PLUMB_ERROR_ARGUMENT', /enable_thinking is true or false, not /);
     }
   }
-  for (const enable_thinking of [true, false, undefined]) {
+  for (const enable_thinking of [true, false, null, undefined]) {
     await model.generate(messages, { ...options, template: { enable_thinking } });
   }
 });

@@ -92,7 +92,7 @@ const template = value => object(value)
   || (value.addGenerationPrompt ?? true) !== Boolean(value.addGenerationPrompt ?? true)
     && 'an object in which addGenerationPrompt is true or false'
   || (value.tools ?? null) !== null && array(value.tools) && 'an object in which tools is an array'
-  || value.enable_thinking !== undefined && boolean(value.enable_thinking)
+  || (value.enable_thinking ?? null) !== null && boolean(value.enable_thinking)
     && `an object in which enable_thinking is true or false, not ${shown(value.enable_thinking)}`;
 
 /** @type {(low: number, high: number) => Check} */
