@@ -1,9 +1,10 @@
 /* Converts chats to token ids, with the GGUF's own chat template.
  *
  * The text of a special token inside a message ("<|im_end|>") must stay text: otherwise a user could type it to end
- * their turn and speak as the system.  So marks are put into such texts before the template runs.  In its output, a
- * stretch between two control tokens that holds a mark is tokenized as plain text, without the marks.  Everything else
- * is tokenized as one text, as llama.cpp does. */
+ * their turn and speak as the system.  So marks are put into such texts before the template runs, and at the ends of texts
+ * that are a part of a special token which the template made of several texts.  In its output, a stretch between two
+ * control tokens that holds a mark is tokenized as plain text, without the marks.  Everything else is tokenized as one
+ * text, as llama.cpp does. */
 import { argumentError, PlumbError, reasonOf } from '../base/errors.js';
 import { Remote } from '../base/protocol.js';
 import { patched } from './inputs.js';
@@ -182,22 +183,50 @@ function templateOf(source) {
  * @param {import('./inputs.js').Prepared} prepared
  * @param {Vocabulary} vocabulary @param {Renderer} renderer @returns {Promise<Int32Array>} */
 export async function chatTokens(source, prepared, vocabulary, renderer) {
-  const { input } = prepared, changes = await markedTexts(input, vocabulary);
-  const marked = changes.size === 0 ? input : mapStrings(input, value => changes.get(value) ?? value);
-  const text = await renderer.renderChat(source, { ...prepared, input: marked });
-  let ids = await vocabulary.tokenize(text, { parseSpecial: true });
+  const { input } = prepared, strings = stringsOf(input), changes = await markedTexts(strings, vocabulary);
+  let text = '', ids = new Int32Array();
+  for (let hasNew = true; hasNew;) {
+    const marked = changes.size === 0 ? input : mapStrings(input, value => changes.get(value) ?? value);
+    text = await renderer.renderChat(source, { ...prepared, input: marked });
+    ids = await vocabulary.tokenize(text, { parseSpecial: true });
+    hasNew = markEnds(strings, (await vocabulary.controls(ids)).map(([, control]) => control), changes);
+  }
   if (changes.size > 0) ids = await plainWhereMarked(text, ids, vocabulary);
   // A first token is added unless the template wrote it itself.  No last token is added, because the chat goes on.
   const [first] = await vocabulary.tokenize('', { addSpecial: true });
   return first === vocabulary.bos && ids[0] !== first ? joined([Int32Array.of(first), ids]) : ids;
 }
 
-/** Finds the strings in input that hold the text of a control token.  Maps each to its copy with marks in those texts.
- * @param {any} input @param {Vocabulary} vocabulary @returns {Promise<Map<string, string>>} */
-async function markedTexts(input, vocabulary) {
+/** @param {any} input @returns {Set<string>} */
+function stringsOf(input) {
   /** @type {Set<string>} */
   const strings = new Set();
   mapStrings(input, value => (strings.add(value), value));
+  return strings;
+}
+
+/** Puts a mark behind each string that ends as a control token begins, and before each that begins as one ends: a
+ * template may have joined it with another string to that token.
+ * @param {Set<string>} strings @param {string[]} controls  the texts of the control tokens in the prompt
+ * @param {Map<string, string>} changes  string -> its copy with marks @returns {boolean}  whether there are new marks */
+function markEnds(strings, controls, changes) {
+  let hasNew = false;
+  const begins = controls.flatMap(text => Array.from(text, (_, i) => text.slice(0, i)).filter(Boolean));
+  const ends = controls.flatMap(text => Array.from(text, (_, i) => text.slice(i)).filter(part => part !== text));
+  for (const string of strings) {
+    const old = changes.get(string) ?? string;
+    const before = !old.startsWith(MARK) && ends.some(part => string.startsWith(part));
+    const behind = !old.endsWith(MARK) && begins.some(part => string.endsWith(part));
+    if (!before && !behind) continue;
+    changes.set(string, `${before ? MARK : ''}${old}${behind ? MARK : ''}`);
+    hasNew = true;
+  }
+  return hasNew;
+}
+
+/** Finds the strings that hold the text of a control token.  Maps each to its copy with marks in those texts.
+ * @param {Set<string>} strings @param {Vocabulary} vocabulary @returns {Promise<Map<string, string>>} */
+async function markedTexts(strings, vocabulary) {
   /** @type {Map<string, string>} */
   const changes = new Map();
   for (const value of strings) {
