@@ -25,6 +25,8 @@ function nodeTests(folder, wanted = () => true) {
   return [process.execPath, '--test', ...check ? ['--test-concurrency=2'] : [], '--test-timeout=600000',
     '--test-reporter=tap', ...files];
 }
+/** The same with one browser for all files. @type {typeof nodeTests} */
+const chromeTests = (...which) => [process.execPath, 'tests/hosts/with-chrome.mjs', ...nodeTests(...which)];
 const list = (folder, suffix) =>
   existsSync(folder) ? readdirSync(folder).filter((name) => name.endsWith(suffix)).sort() : [];
 /** PLUMB: the command line that tests/cli runs, as a JSON array. */
@@ -87,10 +89,10 @@ const suites = {
   chromium: [
     cTests('chromium', 'tests'),
     cTests('chromium', 'tests-mt-relaxed', 'threads'),
-    needs(tarball, { name: 'package', command: nodeTests('tests/package/browser'), timeout: 1200 }),
+    needs(tarball, { name: 'package', command: chromeTests('tests/package/browser'), timeout: 1200 }),
     { name: 'real models, commands', command: nodeTests('tests/browser', computes), timeout: 600 },
     // Its waits are long enough for a machine that does nothing else.
-    { name: 'JavaScript and chat page', command: nodeTests('tests/browser', (name) => !computes(name)), timeout: 1800,
+    { name: 'JavaScript and chat page', command: chromeTests('tests/browser', (name) => !computes(name)), timeout: 1800,
       alone: true },
   ],
   firefox: [

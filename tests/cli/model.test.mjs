@@ -10,6 +10,8 @@ const { prompts } = JSON.parse(readFileSync('tests/vectors/llama/prompts.json', 
 const { draws } = JSON.parse(readFileSync('tests/vectors/cli/facts.json', 'utf8'));
 const capital = 'The capital of France is', capitalIds = prompts.find(prompt => prompt.name === 'capital').ids;
 const end = 2;   // <|im_end|>
+/** For what does not depend on the model: options that reach their place. */
+const small = 'tests/vectors/synth/f32.gguf';
 
 /** The tokens of a greedy answer of llama.cpp, its end included. */
 function greedy(name) {
@@ -98,7 +100,8 @@ test('run: --reference and --scalar give the same tokens as the fast pass', asyn
 test('run: a seed draws the same token as an independent sampler on llama.cpp\'s logits', async () => {
   const flags = { temperature: '--temp', top_k: '--top-k', top_p: '--top-p', min_p: '--min-p' };
   assert.ok(new Set(draws.map(draw => draw.id)).size >= 5);
-  for (const { options, seed, id } of draws) {
+  // The sampler is the same program on every host.
+  for (const { options, seed, id } of draws.filter((_, i) => isNative || i % 3 === 0)) {
     const set = ['--seed', seed, ...Object.entries(options).flatMap(([name, value]) => [flags[name], String(value)])];
     const out = await output(['run', smol, '-p', capital, '--raw', '--reference', '-n', '1', '--ids', ...set]);
     assert.deepEqual(ids(out), [id], set.join(' '));
@@ -107,16 +110,16 @@ test('run: a seed draws the same token as an independent sampler on llama.cpp\'s
 
 test('run: words after the model are the prompt, like -p; a single - means standard input', async () => {
   const args = ['--raw', '--temp', '0', '-n', '4', '--ids'];
-  const expected = await output(['run', smol, '-p', capital, ...args]);
-  assert.equal(await output(['run', smol, ...capital.split(' '), ...args]), expected);
-  assert.equal(await output(['run', smol, capital, ...args]), expected);
-  assert.equal(await output(['run', ...args, smol, '--', ...capital.split(' ')]), expected);
-  assert.equal(await output(['run', smol, '-', ...args], capital), expected);
-  const dash = await output(['run', smol, '-p', 'one - two', ...args]);
-  assert.equal(await output(['run', smol, 'one', '-', 'two', ...args]), dash);
-  const long = Array(200).fill('word');   // more than the largest number of files of a command
-  const whole = await output(['run', smol, '-p', long.join(' '), ...args]);
-  assert.equal(await output(['run', smol, ...long, ...args]), whole);
+  const expected = await output(['run', small, '-p', capital, ...args]);
+  assert.equal(await output(['run', small, ...capital.split(' '), ...args]), expected);
+  assert.equal(await output(['run', small, capital, ...args]), expected);
+  assert.equal(await output(['run', ...args, small, '--', ...capital.split(' ')]), expected);
+  assert.equal(await output(['run', small, '-', ...args], capital), expected);
+  const dash = await output(['run', small, '-p', 'one - two', ...args]);
+  assert.equal(await output(['run', small, 'one', '-', 'two', ...args]), dash);
+  const long = Array(200).fill('a');   // more than the largest number of files of a command
+  const whole = await output(['run', small, '-p', long.join(' '), ...args]);
+  assert.equal(await output(['run', small, ...long, ...args]), whole);
 });
 
 test('run: leading words that end in .gguf are further files of the model', async () => {
@@ -140,9 +143,8 @@ test('run: an answer cut by the default limit says so; an answer cut by -n does 
 });
 
 test('run: without --seed each run prints its own seed, and that seed reproduces the text', async () => {
-  /* Nearly every token of the vocabulary is as likely as the others, so two texts differ.  (At a temperature of 1.5 one
-   * answer in eight to this prompt ends at once, and then two are equal too often.) */
-  const args = ['run', smol, '-p', 'Write about the sea.', '--raw', '-n', '12', '--temp', '8', '--top-k', '0',
+  /* Nearly every token of the vocabulary is as likely as the others, so two texts differ. */
+  const args = ['run', small, '-p', 'Write about the sea.', '--raw', '-n', '12', '--temp', '8', '--top-k', '0',
     '--top-p', '1', '--min-p', '0'];
   const runs = await Promise.all([0, 1].map(() => plumb(args)));
   const seeds = runs.map(({ err }) => /, seed (\d+)\n$/.exec(err)?.[1] ?? assert.fail(err));
@@ -153,26 +155,26 @@ test('run: without --seed each run prints its own seed, and that seed reproduces
 });
 
 test('run: the same seed gives the same text, another seed gives another text', async () => {
-  const args = ['run', smol, '-p', 'Write about the sea.', '--raw', '-n', '6', '--temp', '1.5'];
+  const args = ['run', small, '-p', 'Write about the sea.', '--raw', '-n', '6', '--temp', '1.5'];
   const zero = await output([...args, '--seed', '0']);
   assert.equal(await output([...args, '--seed', '0']), zero);
   assert.notEqual(await output([...args, '--seed', '1']), zero);
 });
 
 test('run: every sampling option reaches the sampler', async () => {
-  const args = ['run', smol, '-p', capital, '--raw', '-n', '4', '--ids', '--temp', '5', '--top-k', '0', '--top-p', '1',
-    '--min-p', '0', '--seed', '5'];
-  const wild = await output(args);
-  const expected = `${greedy('capital').slice(0, 4).join(' ')}\n`;
+  const of = model => ['run', model, '-p', capital, '--raw', '-n', '4', '--ids', '--temp', '5', '--top-k', '0',
+    '--top-p', '1', '--min-p', '0', '--seed', '5'];
+  const wild = await output(of(small)), expected = await output([...of(small), '--temp', '0']);
   assert.notEqual(wild, expected);
   /* Each of these leaves one candidate. */
-  for (const set of [['--temp', '0'], ['--temp', '1e-9'], ['--top-k', '1'], ['--top-p', '0'], ['--min-p', '1']]) {
-    assert.equal(await output([...args, ...set]), expected, set.join(' '));
+  for (const set of [['--temp', '1e-9'], ['--top-k', '1'], ['--top-p', '0'], ['--min-p', '1']]) {
+    assert.equal(await output([...of(small), ...set]), expected, set.join(' '));
   }
-  assert.notEqual(await output([...args, '--typical', '0.1']), wild);
+  assert.notEqual(await output([...of(small), '--typical', '0.1']), wild);
   /* Greedily the model continues counting; a penalty larger than any difference of logits forbids repeated tokens. */
   const count = '1 2 1 2', counted = ids(await output(['tokenize', smol, count, '--ids']));
-  const next = async (...set) => ids(await output([...args, '-p', count, '--temp', '0', '-n', '1', ...set]))[0];
+  const next = async (...set) =>
+    ids(await output([...of(smol), '-p', count, '--temp', '0', '-n', '1', ...set]))[0];
   assert.ok(counted.includes(await next()));
   for (const set of [['--repeat-penalty', '1000'], ['--presence-penalty', '1000'], ['--frequency-penalty', '1000']]) {
     assert.ok(!counted.includes(await next(...set)), set.join(' '));

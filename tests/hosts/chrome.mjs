@@ -21,16 +21,18 @@ export const chromePath = () => programOf(process.env.CHROME ? [process.env.CHRO
   : ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'],
 'install Chromium or Chrome, or set CHROME to its path');
 
-/** A headless browser that stays off the network. @param {string[]} flags  of its command line */
-const options = flags => ({
+/** Options of a headless browser that stays off the network. @param {string[]} flags  of its command line */
+export const options = (flags = []) => ({
   executablePath: chromePath(),
   args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
     '--disable-component-update', '--disable-sync', ...flags],
 });
 
-/** A browser whose contexts keep nothing on the disk. @param {string[]} [flags]
- * @returns {Promise<import('playwright-core').Browser>} */
-export const launchChrome = (flags = []) => chromium.launch(options(flags));
+/** A browser whose contexts keep nothing on the disk.  It is the one that with-chrome.mjs has started, if any, unless
+ * flags are given: closing it then closes only the contexts that were made here.
+ * @param {string[]} [flags]  of its command line @returns {Promise<import('playwright-core').Browser>} */
+export const launchChrome = flags => process.env.CHROME_SERVER && !flags
+  ? chromium.connect(process.env.CHROME_SERVER) : chromium.launch(options(flags));
 
 /** A browser with its own profile, which is on the disk until it is closed, like a user's.
  * @returns {Promise<import('playwright-core').BrowserContext>} */

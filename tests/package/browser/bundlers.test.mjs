@@ -1,6 +1,6 @@
 /** The installed package in pages as developers make them: without a bundler, with Vite (also its dev server) and
- * webpack without configuration, and with esbuild and Rollup by the README's commands.  Ground truth: llama.cpp's token
- * ids (tests/vectors). */
+ * webpack without configuration, and with esbuild and Rollup by the README's commands.  Ground truth: without a bundler
+ * llama.cpp's token ids (tests/vectors); with one, what a small model gives in Node, because bundling adds no size. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -10,24 +10,36 @@ import { after, before, test } from 'node:test';
 import { createServer } from 'vite';
 import { serve } from '../../../web/site/serve.mjs';
 import { launchChrome } from '../../hosts/chrome.mjs';
-import { prompts } from '../../node/helpers.mjs';
+import { prompts, tiny, withTemplate } from '../../node/helpers.mjs';
+import { Plumb } from '../../../web/node/index.js';
 import { project, root, version } from '../helpers.mjs';
 
-const [{ ids: PROMPT, f32: { ids: EXPECTED } }] = prompts, N = 6;
+const N = 6, [{ ids, f32: { ids: expected } }] = prompts;
+const REAL = { url: '/models/SmolLM2-135M-Instruct.Q4_1.gguf', prompt: ids, expected: expected.slice(0, N) };
+const SMALL = { url: '/small.gguf', prompt: [72, 101, 13], expected: /** @type {number[]} */ ([]) };
+const small = withTemplate(tiny, '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>{% endfor %}');
 const ISOLATED = { 'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp' };
 const THREADS = Math.min(8, availableParallelism());
 
 let browser;
-before(async () => { browser = await launchChrome(); });
+before(async () => {
+  browser = await launchChrome();
+  const model = await Plumb.load(small, { precision: 'exact16' });
+  for (let logits = await model.feed(SMALL.prompt); SMALL.expected.length < N;) {
+    SMALL.expected.push(logits.indexOf(Math.max(...logits)));
+    logits = await model.step(SMALL.expected[SMALL.expected.length - 1]);
+  }
+  await model.close();
+});
 after(() => browser?.close());
 
 /** Runs a program of this repository's packages in a project. */
 const run = (folder, program, ...args) =>
   execFileSync(process.execPath, [join(root, 'node_modules', program), ...args], { cwd: folder, encoding: 'utf8' });
 
-/** Opens the app; its answer must be llama.cpp's, and every request must succeed and go to its own server.
- * @param {string} url @param {number} threads */
-async function check(url, threads) {
+/** Opens the app; its answer must be the expected one, and every request must succeed and go to its own server.
+ * @param {string} url @param {number} threads @param {typeof SMALL} [model] */
+async function check(url, threads, model = SMALL) {
   const page = await browser.newPage();
   const wrong = [];
   page.on('request', request => {
@@ -39,25 +51,26 @@ async function check(url, threads) {
     }
   });
   page.on('pageerror', error => wrong.push(String(error)));
-  await page.goto(`${url}?prompt=${PROMPT}&n=${N}`);
+  await page.goto(`${url}?url=${model.url}&prompt=${model.prompt}&n=${N}`);
   await page.waitForFunction(() => document.body.textContent.includes('{'), null, { timeout: 60000 });
   const shown = JSON.parse(await page.evaluate(() => document.body.textContent));
   await page.close();
   assert.deepEqual(wrong, []);
   assert.equal(shown.error, undefined);
-  assert.deepEqual(shown.ids, EXPECTED.slice(0, N));
+  assert.deepEqual(shown.ids, model.expected);
   assert.match(shown.chat, /<\|im_start\|>user\nHello<\|im_end\|>/);
   assert.equal(shown.threads, threads);
   assert.match(shown.out, new RegExp(`^plumb ${version}`));
 }
 
-/** Serves a folder, with the models in it, isolated and not. */
-async function served(folder) {
+/** Serves a folder, with the models in it, isolated and not. @param {string} folder @param {typeof SMALL} [model] */
+async function served(folder, model) {
   symlinkSync(`${root}models`, join(folder, 'models'));
+  writeFileSync(join(folder, 'small.gguf'), small);
   for (const [headers, threads] of [[ISOLATED, THREADS], [{}, 1]]) {
     const server = await serve({ root: folder, linked: [root], headers });
     try {
-      await check(server.url, threads);
+      await check(server.url, threads, model);
     } finally {
       await server.close();
     }
@@ -76,7 +89,7 @@ test('plain modules: the files of the package work unchanged, without an import 
   renameSync(join(folder, 'node_modules', 'plumb-llm'), join(folder, 'plumb-llm'));
   const main = join(folder, 'src', 'index.js');
   writeFileSync(main, readFileSync(main, 'utf8').replace("'plumb-llm'", "'/plumb-llm/index.js'"));
-  await served(folder);
+  await served(folder, REAL);
 });
 
 test('vite build', async () => {
@@ -118,7 +131,7 @@ for (const bundler of ['esbuild', 'rollup']) {
 test('the dev server of Vite', async t => {
   const folder = project('app');
   mkdirSync(join(folder, 'public'));
-  symlinkSync(`${root}models`, join(folder, 'public', 'models'));
+  writeFileSync(join(folder, 'public', 'small.gguf'), small);
   const server = await createServer({
     root: folder, logLevel: 'warn', server: { headers: ISOLATED, port: 0, host: '127.0.0.1' },
   });

@@ -9,7 +9,7 @@ import { realPath, root } from '../../node/helpers.mjs';
 
 let browser, server;
 before(async () => {
-  browser = await launchChrome();
+  browser = await launchChrome([]);   // of its own, whose processes are measured
   server = await serve({ root });
 });
 after(async () => {

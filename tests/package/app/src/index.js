@@ -1,13 +1,13 @@
 // A developer's first page: it loads a model, continues a prompt and shows the text.
 import { Plumb } from 'plumb-llm';
 
-const { prompt, n } = Object.fromEntries(new URLSearchParams(location.search));
+const { url, prompt, n } = Object.fromEntries(new URLSearchParams(location.search));
 const show = text => { document.body.textContent = text; };
 
 /** There is no top-level await, because Vite 5 and 6 build for browsers without it. */
 async function main() {
   try {
-    const model = await Plumb.load('/models/SmolLM2-135M-Instruct.Q4_1.gguf', { precision: 'exact16' });
+    const model = await Plumb.load(url, { precision: 'exact16' });
     const ids = [];
     let logits = await model.feed(prompt.split(',').map(Number));
     while (ids.length < Number(n)) {
