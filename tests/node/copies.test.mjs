@@ -190,10 +190,10 @@ test('one flipped bit of a header is detected, whether or not the engine accepts
   const { url } = await flaky(t, () => ({ bytes }));
   const { logits: right } = await load(url), next = random(3);
   const codes = new Map();
-  for (let i = 0; i < 30; i++) {
+  for (let i = 0; i < 16; i++) {
     // The first places give a tokenizer and an architecture that plumb does not know.
     const at = i === 0 ? bytes.indexOf('tokenizer.ggml.model') + 32
-      : i === 1 ? bytes.indexOf('general.architecture') + 32 : i < 15 ? next(900) : next(header.length);
+      : i === 1 ? bytes.indexOf('general.architecture') + 32 : i < 9 ? next(900) : next(header.length);
     const damaged = Buffer.from(bytes);
     damaged[at] ^= 1 << at % 8;
     const code = await load(damaged, {}, Plumb).then(() => 'none', error => error.code);
