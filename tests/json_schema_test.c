@@ -444,7 +444,7 @@ static void warns(void) {
 
 enum hostile {
     MERGES, CHOICES, REFERENCES, VALUES, LONG_STRING, LONG_NAME, MEMBERS, STRINGS, PATTERNS, OVERLAPPING, NEGATIONS,
-    DEPENDENCIES, UNKNOWN, ALTERNATIVES, BESIDE_VALUES, LARGE_TARGET, DYNAMIC, WITHOUT_CONST
+    DEPENDENCIES, UNKNOWN, ALTERNATIVES, BESIDE_VALUES, LARGE_TARGET, DYNAMIC, WITHOUT_CONST, DIFFERENT
 };
 struct hostile_row { const char *name; enum hostile kind; unsigned n; const char *message; };
 
@@ -467,6 +467,8 @@ static const struct hostile_row hostile[] = {
     {"4,000 objects beside 150,000 values", BESIDE_VALUES, 4000, NULL},
     {"15,000 references to a schema with 100,000 members", LARGE_TARGET, 15000, "to compile"},
     {"15,000 dynamic references beside 120,000 values", DYNAMIC, 15000, "to compile"},
+    {"4 lists of different ones of 11 values", DIFFERENT, 4, NULL},
+    {"200 lists of different ones of 11 values", DIFFERENT, 200, "/properties/4/uniqueItems: "},
     {"oneOf two objects with 20,000 members", WITHOUT_CONST, 20000, "to compile"},
 };
 
@@ -517,6 +519,10 @@ static void write_hostile(struct grammar_text *t, enum hostile kind, unsigned n)
         repeat(t, "{\"$defs\":{\"a\":{\"$dynamicAnchor\":\"a\",\"type\":\"null\"},\"values\":{\"enum\":[", 120000, "%u",
                "]}},");
         repeat(t, "\"additionalProperties\":false,\"properties\":{", n, "\"%u\":{\"$dynamicRef\":\"#a\"}", "}}");
+        break;
+    case DIFFERENT:
+        repeat(t, "{\"additionalProperties\":false,\"properties\":{", n, "\"%u\":{\"type\":\"array\","
+               "\"uniqueItems\":true,\"items\":{\"enum\":[0,1,2,3,4,5,6,7,8,9,10]}}", "}}");
         break;
     case WITHOUT_CONST:
         grammar_text_print(t, "{\"oneOf\":[");

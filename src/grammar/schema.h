@@ -116,6 +116,7 @@ struct schema {
     size_t n_goals, goals_cap;
     struct hash_index goal_index;
     uint32_t nesting;
+    size_t n_subsets;            /* states of all automata of arrays whose elements differ */
 };
 
 /* Memory that lives until the end; zeroed.  NULL if the compiler has failed, or fails now. */

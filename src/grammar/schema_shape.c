@@ -275,7 +275,7 @@ void finish_object(struct walk *w, const struct draft *d) {
     if (s->status == PLUMB_OK) add_shape(w, shape);
 }
 
-enum { MAX_STATES = 2048, MAX_UNIQUE = 63 };
+enum { MAX_STATES = 2048, MAX_UNIQUE = 63, MAX_SUBSETS = 8192 };   /* subsets: of all arrays */
 
 static struct goal *element_goal(const struct shape *shape, size_t i) {
     return i < shape->n_prefix ? shape->prefix[i] : shape->rest;
@@ -412,12 +412,13 @@ static void make_unique(struct walk *w, struct shape *shape, uint32_t node, bool
     struct values values = {.s = s, .parent = node};
     bool few = shape->n_prefix == 0 && !has_contained && list_values(s, shape->rest, &values);
     size_t n_states = few ? count_subsets(values.n, shape->max) : 0, n = 0;
-    if (!few || n_states > MAX_STATES || s->status != PLUMB_OK) {
-        schema_refuse(s, node, "uniqueItems is enforced only if the elements are null, booleans, strings and numbers of "
-                      "which at most %d sets are possible, such as all sets of 11 values, or the pairs of 63",
-                      MAX_STATES);
+    if (!few || n_states > MAX_STATES || s->n_subsets + n_states > MAX_SUBSETS || s->status != PLUMB_OK) {
+        schema_refuse(s, node, "uniqueItems is enforced only if the elements are null, booleans, strings and numbers "
+                      "of which at most %d sets are possible, such as all sets of 11 values, or the pairs of 63; and "
+                      "%d in a whole schema", MAX_STATES, MAX_SUBSETS);
         return;
     }
+    s->n_subsets += n_states;
     struct hash_index index = {0};
     uint64_t *subsets = schema_alloc(s, (n_states + 1) * sizeof *subsets);
     struct state *states = schema_alloc(s, n_states * sizeof *states);
