@@ -674,9 +674,11 @@ plumb_status language_write(struct languages *all, const struct language *a, enu
         struct counted c;
         bool is_counted = false;
         w.failed = !language_count(all, a, &c, &is_counted);
-        const struct dfa *dfa = language_is_automaton(a) && !is_counted && !w.failed ? language_dfa(all, a) : NULL;
+        const bool is_automaton = language_is_automaton(a) && !is_counted;
+        const struct dfa *dfa = is_automaton && !w.failed ? language_dfa(all, a) : NULL;
         uint32_t i = dfa ? add_automaton(&w, dfa, NULL, NAMED) : 0;
-        if (!dfa) put_language(&w, a, IN_RULE);
+        w.failed = w.failed || (is_automaton && !dfa);
+        if (!w.failed && !dfa) put_language(&w, a, IN_RULE);
         else if (!w.failed) put_state(&w, i, 0, IN_RULE, false);
         end_literal(&w);
         grammar_text_add(out, "\n", 1);
