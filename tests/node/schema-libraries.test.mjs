@@ -71,7 +71,8 @@ test('zod: the value is what the schema makes of the JSON, and what it refuses i
   await fails(() => answered(never), 'PLUMB_ERROR_ARGUMENT', /\/word: none is right/);
   await fails(() => answered(z.object({ when: z.date() })), 'PLUMB_ERROR_ARGUMENT',
     /the schema gives no JSON Schema: Date cannot be represented/);
-  await fails(() => answered(z.jwt().max(3)), 'PLUMB_ERROR_ARGUMENT', /the value does not fit the schema: \/: Invalid JWT/);
+  await fails(() => answered(z.jwt().max(3)), 'PLUMB_ERROR_ARGUMENT',
+    /the value does not fit the schema: \/: Invalid JWT/);
   await fails(() => answered(v.string()), 'PLUMB_ERROR_ARGUMENT', /valibot gives no JSON Schema/);
 });
 

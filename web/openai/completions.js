@@ -198,7 +198,10 @@ function checked(params) {
     model, stream, logprobs: logprobs ? { logprobs: top_logprobs ?? 0 } : undefined,
     usage: stream_options?.include_usage ?? !stream,
     messages: messages.map((message, i) => plain(message, `${where}: messages[${i}]`)),
-    about: { ...chosenTools(where, tools && plainTools(where, tools), tool_choice), parallel: given.parallel_tool_calls ?? true },
+    about: {
+      ...chosenTools(where, tools && plainTools(where, tools), tool_choice),
+      parallel: given.parallel_tool_calls ?? true,
+    },
     variables: {
       ...effort === 'none' ? { enable_thinking: false } : effort && { reasoning_effort: effort }, ...kwargs,
     },
