@@ -457,9 +457,9 @@ static void json_line(struct render *r, struct output *out, const struct json_st
 
 /* Writes the name of a member: Python makes JSON of none, true and false, too. */
 static void write_json_key(struct render *r, struct output *out, struct value key) {
-    bool is_word = key.kind == NONE || key.kind == BOOLEAN;
-    const char *word = key.kind == NONE ? "null" : key.as.truth ? "true" : "false";
-    write_json_string(r, out, is_word ? text_of(word) : value_text(r, key));
+    if (key.kind == NONE) output_word(r, out, "\"null\"");
+    else if (key.kind == BOOLEAN) output_word(r, out, key.as.truth ? "\"true\"" : "\"false\"");
+    else write_json_string(r, out, value_text(r, key));
 }
 
 void value_write_json(struct render *r, struct output *out, struct value v, const struct json_style *style,

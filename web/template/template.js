@@ -184,7 +184,9 @@ function templateOf(source) {
  * @param {Vocabulary} vocabulary @param {Renderer} renderer @returns {Promise<Int32Array>} */
 export async function chatTokens(source, prepared, vocabulary, renderer) {
   const { input } = prepared, strings = stringsOf(input), changes = await markedTexts(strings, vocabulary);
-  let text = '', ids = new Int32Array();
+  /** @type {Int32Array} */
+  let ids = new Int32Array();
+  let text = '';
   for (let hasNew = true; hasNew;) {
     const marked = changes.size === 0 ? input : mapStrings(input, value => changes.get(value) ?? value);
     text = await renderer.renderChat(source, { ...prepared, input: marked });
