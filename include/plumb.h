@@ -449,12 +449,18 @@ typedef struct plumb_report {
  * tokens.  *agree: no tap exceeds the tolerance, and the tokens are the same.  If the two sides have nothing in common
  * to compare, it writes the report and then returns PLUMB_ERROR_ARGUMENT.  Messages are in plumb_trace_error(a). */
 plumb_status plumb_diff(plumb_trace *a, plumb_trace *b, plumb_model *model, const plumb_report *report, bool *agree);
+/* What plumb_diagnose says of a dump. */
+typedef enum plumb_verdict {
+    PLUMB_VERDICT_DIFFERS,
+    PLUMB_VERDICT_AGREES,            /* also if it rounds activations in a way that plumb recognizes */
+    PLUMB_VERDICT_AGREES_BUT_NOISE   /* only if errors as small as those of rounded activations are noise, whose kind is
+                                      * not known; not if report->tolerance is given */
+} plumb_verdict;
 /* Looks for known mistakes ("quirks") that make the reference pass compute the numbers in theirs, for up to max_quirk
- * of them together (at most 3; 0: 3).  *agree: theirs agrees with the truth as it is.  If report->tolerance is 0, that
- * includes errors as small as those that rounding activations to 8 bits leaves (docs/diagnose.md).  PLUMB_FORMAT_TEXT
- * or PLUMB_FORMAT_JSON.  Messages are in plumb_model_error(model). */
+ * of them together (at most 3; 0: 3).  *verdict: whether theirs agrees with the truth as it is (docs/diagnose.md).
+ * PLUMB_FORMAT_TEXT or PLUMB_FORMAT_JSON.  Messages are in plumb_model_error(model). */
 plumb_status plumb_diagnose(plumb_model *model, plumb_trace *theirs, uint32_t max_quirk, const plumb_report *report,
-                            bool *agree);
+                            plumb_verdict *verdict);
 /* Describes quirk i of those that plumb_diagnose knows: *name, such as "rope.pairing=halves"; *tap, the first tap that
  * it changes; *models, "all" or the models that it concerns, such as "with RoPE"; *text, what the mistake is.  Returns
  * false if i is past the last one. */

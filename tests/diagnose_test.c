@@ -22,6 +22,10 @@ struct engine {
     bool adds_nothing;            /* the feed forward's input is not added to its output */
     const char *wrong;            /* this tap is multiplied by 1.5 in layer 1, or if it is outside the layers */
     double by;                    /* 0: by 1.5 */
+    bool at_random;               /* each of its values is multiplied by another number */
+    bool in_all_layers, last_only;   /* in every layer; only in the last token */
+    bool is_nan;                  /* its first head is NaN, of all tokens from the second on */
+    double base, positions;       /* 0, or another base of RoPE; positions are multiplied by this number */
     uint32_t block;               /* the inputs of products are rounded to 8 bits in blocks of this size; 0: not */
     bool rounds_k;                /* Q and K are rounded to 8 bits in blocks of 32 */
     bool reverses;                /* the elements of each head of Q and K */
@@ -63,8 +67,16 @@ static void compute(void *user, const plumb_tap *tap, double *x) {
             row[tap->n - 1 - i] = first;
         }
     }
-    bool is_wrong = e->wrong && is(tap, e->wrong) && (tap->layer == 1 || tap->layer < 0);
-    for (size_t i = 0; i < n && is_wrong; i++) x[i] *= e->by > 0 ? e->by : 1.5;
+    bool is_wrong = e->wrong && is(tap, e->wrong) && (tap->layer == 1 || tap->layer < 0 || e->in_all_layers);
+    is_wrong = is_wrong && !(e->last_only && tap->pos + tap->n_token < N_TOKEN);
+    for (size_t t = 1; t < tap->n_token && is_wrong && e->is_nan; t++) {
+        for (size_t i = 0; i < tap->n; i++) x[t * tap->n_head * tap->n + i] = (double)NAN;
+    }
+    is_wrong = is_wrong && !e->is_nan;
+    for (size_t i = 0; i < n && is_wrong; i++) {
+        e->random = e->random * 1664525u + 1013904223u;
+        x[i] *= e->at_random ? 0.5 + (double)(e->random >> 8) / (1 << 24) : e->by > 0 ? e->by : 1.5;
+    }
     double *kept = is(tap, "ffn_gate") ? e->gate : is(tap, "ffn_up") ? e->up : is(tap, "ffn_out") ? e->ffn_out : NULL;
     if (kept && CHECK(n <= N_PROMPT * N_FF, "%zu values", n)) memcpy(kept, x, n * sizeof *x);
     float *shown = alloc_array(n, sizeof *shown);
@@ -98,7 +110,12 @@ static plumb_trace *run(const plumb_model *m, struct engine *e, uint32_t n_value
     e->trace->params.n_value = n_value;
     CHECK(plumb_trace_set_tokens(e->trace, record_ids, N_TOKEN, N_PROMPT) == PLUMB_OK, "%s",
           plumb_trace_error(e->trace));
-    if (CHECK(reference_create(&r, m->model, N_TOKEN, N_PROMPT, &err) == PLUMB_OK, "%s", err.message)) {
+    struct rope_plan *rope = &m->model->plan.ropes[ROPE_GLOBAL], right = *rope;
+    if (e->base > 0) rope->freq_base = (float)e->base;
+    if (e->positions > 0) rope->freq_scale *= (float)e->positions;
+    plumb_status created = reference_create(&r, m->model, N_TOKEN, N_PROMPT, &err);   /* copies the plan */
+    *rope = right;
+    if (CHECK(created == PLUMB_OK, "%s", err.message)) {
         struct quirks quirks = { 0 };
         if (e->quirk && CHECK(quirk_find(e->quirk), "no quirk %s", e->quirk)) quirk_set(&quirks, quirk_find(e->quirk));
         if (e->quirk) reference_set_quirks(r, &quirks);
@@ -119,52 +136,56 @@ struct row {
     struct engine engine;
     uint32_t n_value;
     double tolerance;
-    bool agree;
+    plumb_verdict verdict;
     const char *says[N_SAID], *json[N_SAID], *not[N_SAID];
 };
 
 #define WHOLE UINT32_MAX
 #define NO_RELU .relu_from = 1, .relu_to = 0
-#define ROUNDED "noise of an unknown kind, such as rounding activations to 8 bits leaves"
+#define ROUNDED "except for noise of an unknown kind"
+#define DIFFERS PLUMB_VERDICT_DIFFERS
+#define AGREES PLUMB_VERDICT_AGREES
+#define NOISE PLUMB_VERDICT_AGREES_BUT_NOISE
 static const struct row rows[] = {
-    { "diagnose: no mistake", { NO_RELU }, WHOLE, 0, true, { "verdict: agrees with the truth" },
+    { "diagnose: no mistake", { NO_RELU }, WHOLE, 0, AGREES, { "verdict: agrees with the truth" },
       { "\"agree\": true", "\"noise\": 0,", "\"allowed\": 0.01", "\"local\": null", "\"hidden\": {\"tried\": ",
         "\"in_noise\": []" }, { ROUNDED, "would hide" } },
-    { "diagnose: the noise of rounded activations is no mistake", { .noise = 0.02, NO_RELU }, WHOLE, 0, true,
+    { "diagnose: the noise of rounded activations is no mistake", { .noise = 0.02, NO_RELU }, WHOLE, 0, NOISE,
       { "verdict: agrees with the truth", ROUNDED }, { "\"agree\": true", "\"noise\": 0.01" }, { NULL } },
-    { "diagnose: nor is it where errors add up", { .noise = 0.02, NO_RELU }, 8, 0, true,
+    { "diagnose: nor is it where errors add up", { .noise = 0.02, NO_RELU }, 8, 0, NOISE,
       { "without whole activations: errors add up", "verdict: agrees with the truth", ROUNDED }, { "\"agree\": true" },
       { NULL } },
-    { "diagnose: with a tolerance of one's own there is no noise", { .noise = 0.02, NO_RELU }, WHOLE, 0.001, false,
+    { "diagnose: with a tolerance of one's own there is no noise", { .noise = 0.02, NO_RELU }, WHOLE, 0.001, DIFFERS,
       { "verdict: no set of up to 3 known mistakes, made in all layers,", "it diverges in layers 0-1\n" },
       { "\"agree\": false", "\"noise\": 0,", "\"allowed\": 0.001", "\"ranking\": []" }, { ROUNDED } },
-    { "diagnose: more than noise is a mistake", { .noise = 0.2, NO_RELU }, WHOLE, 0, false,
+    { "diagnose: more than noise is a mistake", { .noise = 0.2, NO_RELU }, WHOLE, 0, DIFFERS,
       { "verdict: no set of up to 3 known mistakes", "the first wrong step is Qcur-0", "with the weights attn_q" },
       { "\"noise\": 0," }, { ROUNDED, "feed one token" } },
-    { "diagnose: a mistake under noise", { .noise = 0.02, .relu_to = 1 }, WHOLE, 0, false,
+    { "diagnose: a mistake under noise", { .noise = 0.02, .relu_to = 1 }, WHOLE, 0, DIFFERS,
       { "1. ffn.act=relu", "verdict: ffn.act=relu reproduces their numbers", ROUNDED },
       { "[\"ffn.act=relu\"]", "\"explains\": true" }, { NULL } },
-    { "diagnose: a mistake under noise, where errors add up", { .noise = 0.02, .relu_to = 1 }, 8, 0, false,
+    { "diagnose: a mistake under noise, where errors add up", { .noise = 0.02, .relu_to = 1 }, 8, 0, DIFFERS,
       { "verdict: ffn.act=relu reproduces their numbers", ROUNDED }, { "[\"ffn.act=relu\"]" }, { NULL } },
-    { "diagnose: a mistake in one layer", { .relu_from = 1, .relu_to = 1 }, WHOLE, 0, false,
+    { "diagnose: a mistake in one layer", { .relu_from = 1, .relu_to = 1 }, WHOLE, 0, DIFFERS,
       { "verdict: ffn.act=relu in layer 1 alone reproduces their numbers\n   their ffn_swiglu-1 " },
       { "\"local\": {\"quirks\": [\"ffn.act=relu\"], \"quirk\": \"ffn.act=relu\", \"layers\": [1], \"parted\": [1], "
         "\"explains\": true, \"tap\": \"ffn_swiglu-1\"" }, { ROUNDED } },
-    { "diagnose: a mistake in the first layer", { .relu_from = 0, .relu_to = 0 }, WHOLE, 0, false,
+    { "diagnose: a mistake in the first layer", { .relu_from = 0, .relu_to = 0 }, WHOLE, 0, DIFFERS,
       { "verdict: ffn.act=relu in layer 0 alone reproduces their numbers\n   their ffn_swiglu-0 " },
       { "\"layers\": [0], \"parted\": [0]" }, { NULL } },
-    { "diagnose: a mistake in one layer, under noise", { .noise = 0.02, .relu_from = 1, .relu_to = 1 }, WHOLE, 0, false,
+    { "diagnose: a mistake in one layer, under noise", { .noise = 0.02, .relu_from = 1, .relu_to = 1 }, WHOLE, 0,
+      DIFFERS,
       { "verdict: ffn.act=relu in layer 1 alone reproduces their numbers", ROUNDED }, { "\"layers\": [1]" }, { NULL } },
     { "diagnose: a mistake in one layer, and an unknown one in another",
-      { .relu_from = 0, .relu_to = 0, .wrong = "kqv_out" }, WHOLE, 0, false,
-      { "no set of up to 3 known mistakes" }, { "\"layers\": [0], \"parted\": [0, 1], \"explains\": false" },
-      { "alone reproduces their numbers" } },
+      { .relu_from = 0, .relu_to = 0, .wrong = "kqv_out", .at_random = true }, WHOLE, 0, DIFFERS,
+      { "verdict: their ffn_swiglu-0 is relu(gate) * up", "kqv_out-1 is wrong too, and nothing that was tried fits it" },
+      { "\"layers\": [0], \"parted\": [0, 1], \"explains\": false" }, { "alone reproduces their numbers" } },
     { "diagnose: a mistake in all layers, and one in one", { .relu_from = 1, .relu_to = 1, .adds_nothing = true },
-      WHOLE, 0, false,
+      WHOLE, 0, DIFFERS,
       { "verdict: ffn.act=relu in layer 1 alone + residual.ffn=missing reproduces their numbers" },
       { "\"quirk\": \"ffn.act=relu\", \"layers\": [1]" }, { NULL } },
     { "diagnose: a set's mistakes in the order of the computation, each by what the others leave",
-      { .relu_to = 1, .adds_nothing = true }, WHOLE, 0, false,
+      { .relu_to = 1, .adds_nothing = true }, WHOLE, 0, DIFFERS,
       { "1. ffn.act=relu + residual.ffn=missing\n   explains all", "against the other mistake alone",
         "their ffn_swiglu-0 (activated gate times up projection): ", "their l_out-0 (residual after the layer): ",
         "verdict: ffn.act=relu + residual.ffn=missing reproduces their numbers" },
@@ -172,47 +193,75 @@ static const struct row rows[] = {
         "\"ffn_swiglu-0\"",
         "\"quirk\": \"residual.ffn=missing\", \"text\": \"the feed forward's input is not added to its output\", "
         "\"tap\": \"l_out-0\"" }, { "comes closest" } },
-    { "diagnose: one step that is wrong in an unknown way", { NO_RELU, .wrong = "ffn_swiglu" }, WHOLE, 0, false,
+    { "diagnose: one step that is wrong in an unknown way", { NO_RELU, .wrong = "ffn_swiglu", .at_random = true },
+      WHOLE, 0, DIFFERS,
       { "it diverges in layer 1\n", "the first wrong step is ffn_swiglu-1", "the fault is in this step" },
       { "\"ranking\": [],", "\"local\": null" },
       { "dump all values of", "feed one token", "comes closest", "F32 or F16" } },
-    { "diagnose: one step outside the layers that is wrong in an unknown way", { NO_RELU, .wrong = "embd" }, WHOLE, 0,
-      false, { "it diverges only outside the layers\n", "the first wrong step is embd", "the fault is in this step" },
+    { "diagnose: behind a certain verdict there is no advice", { NO_RELU, .wrong = "ffn_swiglu" }, WHOLE, 0, DIFFERS,
+      { "verdict: their ffn_swiglu-1 is 1.5 times what it should be" }, { "\"ranking\": []," },
+      { "to narrow it down", "the first wrong step", "no set of up to" } },
+    { "diagnose: one step outside the layers that is wrong in an unknown way",
+      { NO_RELU, .wrong = "embd", .at_random = true }, WHOLE, 0, DIFFERS,
+      { "it diverges only outside the layers\n", "the first wrong step is embd", "the fault is in this step" },
       { "\"ranking\": [],", "\"local\": null" }, { "it diverges in", "comes closest" } },
-    { "diagnose: a few values of Q and K with one mistake", { NO_RELU, .reverses = true }, 8, 0, false,
+    { "diagnose: a few values of Q and K with one mistake", { NO_RELU, .reverses = true }, 8, 0, DIFFERS,
       { "their Qcur-0 has the elements of each head in reverse order, and so is Kcur" },
       { "\"found_by\": \"trying\"" }, { NULL } },
-    { "diagnose: rounding to 8 bits is recognized", { .block = 32, NO_RELU }, WHOLE, 0, true,
+    { "diagnose: rounding to 8 bits is recognized", { .block = 32, NO_RELU }, WHOLE, 0, AGREES,
       { "their noise: the inputs of products are rounded to 8 bits in blocks of 32\n   with that rounding the median "
         "error of the truth falls from 0.00", "verdict: agrees with the truth; largest relative error" },
       { "\"noise\": 0,", "\"allowed\": 0.01,", "\"rounding\": {\"products\": {\"text\": \"the inputs of products are "
         "rounded to 8 bits in blocks of 32\", \"before\": 0.00", "\"attention\": null}" }, { "except for errors" } },
-    { "diagnose: also where errors add up", { .block = 32, NO_RELU }, 8, 0, true,
+    { "diagnose: also where errors add up", { .block = 32, NO_RELU }, 8, 0, AGREES,
       { "are rounded to 8 bits in blocks of 32\n" }, { "\"agree\": true" }, { NULL } },
     { "diagnose: rounding of attention that hides that of products is recognized together with it",
-      { .block = 32, .bf16_attention = true, NO_RELU, .only = "l_out" }, 8, 0, true,
+      { .block = 32, .bf16_attention = true, NO_RELU, .only = "l_out" }, 8, 0, AGREES,
       { "their noise: Q, K, V and attention weights are rounded to bf16\n", "are rounded to 8 bits in blocks of 32\n" },
       { "\"before\": 0, \"after\": 0}" }, { "except for errors" } },
-    { "diagnose: rounding of Q and K is recognized", { .block = 32, .rounds_k = true, NO_RELU }, WHOLE, 0, true,
+    { "diagnose: rounding of Q and K is recognized", { .block = 32, .rounds_k = true, NO_RELU }, WHOLE, 0, AGREES,
       { "8 bits in blocks of 32\n", "their noise: Q and K are rounded to 8 bits in blocks of 32\n" },
       { "\"attention\": {\"text\": \"Q and K are rounded" }, { "except for errors" } },
     { "diagnose: a factor that is smaller than the noise of 8 bits is measured",
-      { .block = 32, NO_RELU, .wrong = "Vcur", .by = 1.003 }, WHOLE, 0, true,
+      { .block = 32, NO_RELU, .wrong = "Vcur", .by = 1.003 }, WHOLE, 0, AGREES,
       { "measured: their Vcur-1 is 1.003 times what it should be" }, { NULL }, { NULL } },
     { "diagnose: known mistakes that would hide in noise are listed", { .noise = 0.02, NO_RELU, .only = "l_out" }, 8, 0,
-      true, { "known mistakes that were tried would show in this dump\n", "would hide in its noise:\n", "norm.eps=0",
+      NOISE, { "known mistakes that were tried would show in this dump\n", "would hide in its noise:\n", "norm.eps=0",
               "would change nothing in it:\n" },
       { "\"in_noise\": [\"", "\"norm.eps=0\"", "\"without_effect\": [\"" }, { "nothing in it:\n      norm.eps=0" } },
     { "diagnose: a known mistake no larger than noise of an unknown kind, which most rows show",
-      { .noise = 0.02, NO_RELU, .only = "l_out", .quirk = "rope.theta=100000" }, 8, 0, false,
+      { .noise = 0.02, NO_RELU, .only = "l_out", .quirk = "rope.theta=100000" }, 8, 0, DIFFERS,
       { "verdict: rope.theta=100000 reproduces" }, { "\"hidden\": null" }, { NULL } },
-    { "diagnose: advice on attention", { NO_RELU, .wrong = "kqv_out" }, WHOLE, 0, false,
+    { "diagnose: an exact answer comes before noise of an unknown kind", { NO_RELU, .positions = 0.125 }, 8, 0, DIFFERS,
+      { "verdict: their Qcur_rope-0 is rotated by 0.125 times the right angles", "and so is Kcur_rope" },
+      { "\"needs_noise\": false" }, { ROUNDED, "verdict: rope.applied=none" } },
+    { "diagnose: a small factor of an exact engine is no noise",
+      { NO_RELU, .wrong = "ffn_out", .by = 1.03, .in_all_layers = true, .only = "l_out" }, 8, 0, DIFFERS,
+      { "verdict: their ffn_up-0 is 1.03 times what", "or their ffn_out-0 is 1.03 times what it should be" }, { "\"needs_noise\": false" }, { ROUNDED } },
+    { "diagnose: a measured base comes before a listed one that is near", { NO_RELU, .base = 470000 }, WHOLE, 0, DIFFERS,
+      { "verdict: their Qcur_rope-0 is rotated by frequencies of base 470000, not 10000" }, { "\"explains\": false" },
+      { "reproduces their numbers", "to narrow it down" } },
+    { "diagnose: and so does one that was fitted to a few values", { NO_RELU, .base = 470000 }, 8, 0, DIFFERS,
+      { "verdict: their Qcur_rope-0 is rotated with the base 469" }, { NULL }, { "reproduces their numbers" } },
+    { "diagnose: a row that is missing explains nothing", { NO_RELU, .wrong = "Vcur", .by = 3, .last_only = true },
+      WHOLE, 0, DIFFERS, { "their Vcur-1 is 3 times what it should be" }, { NULL }, { "bos=missing" } },
+    { "diagnose: nor in a few values",
+      { NO_RELU, .wrong = "Vcur", .at_random = true, .last_only = true, .only = "l_out" }, 8, 0, DIFFERS,
+      { "verdict: no set of up to 3 known mistakes" }, { NULL }, { "bos=missing" } },
+    { "diagnose: NaN equals no NaN, and the report says where it begins", { NO_RELU, .wrong = "l_out", .is_nan = true },
+      8, 0, DIFFERS, { "verdict: NaN first appears in l_out-1, token 1, element 0" },
+      { "\"not_finite\": {\"tap\": \"l_out-1\", \"token\": 1, \"head\": null, \"element\": 0, \"value\": \"NaN\"}",
+        "\"ranking\": []" }, { "reproduces their numbers" } },
+    { "diagnose: NaN in one head", { NO_RELU, .wrong = "kqv_out", .is_nan = true }, WHOLE, 0, DIFFERS,
+      { "verdict: NaN first appears in kqv_out-1, token 1, head 0, element 0", "its inputs are all theirs" },
+      { "\"head\": 0, \"element\": 0, \"value\": \"NaN\"}", "\"ranking\": []" }, { "reproduces their numbers" } },
+    { "diagnose: advice on attention", { NO_RELU, .wrong = "kqv_out", .at_random = true }, WHOLE, 0, DIFFERS,
       { "the first wrong step is kqv_out-1", "feed one token", "the fault is in this step" },
       { "\"ranking\": []" }, { "dump all values of" } },
-    { "diagnose: advice on a dump in part, before any attention", { .noise = 0.2, NO_RELU }, 8, 0, false,
+    { "diagnose: advice on a dump in part, before any attention", { .noise = 0.2, NO_RELU }, 8, 0, DIFFERS,
       { "the first wrong step is Qcur-0", "dump all values of more of the steps before it" }, { NULL },
       { "feed one token" } },
-    { "diagnose: advice on a dump in part", { NO_RELU, .wrong = "attn_norm" }, 8, 0, false,
+    { "diagnose: advice on a dump in part", { NO_RELU, .wrong = "attn_norm", .at_random = true }, 8, 0, DIFFERS,
       { "the first wrong step is attn_norm-1", "dump all values of more of the steps before it", "feed one token" },
       { "\"local\": null" }, { "the fault is in this step" } },
 };
@@ -232,11 +281,13 @@ static void check_row(const void *arg) {
     struct capture text = { 0 }, json = { 0 };
     plumb_report r = { .format = PLUMB_FORMAT_TEXT, .write = capture_write, .user = &text,
                        .tolerance = row->tolerance };
-    bool agree = !row->agree;
-    CHECK(plumb_diagnose(m, theirs, 0, &r, &agree) == PLUMB_OK && agree == row->agree, "%s", plumb_model_error(m));
+    plumb_verdict verdict;
+    CHECK(plumb_diagnose(m, theirs, 0, &r, &verdict) == PLUMB_OK && verdict == row->verdict, "%d: %s", (int)verdict,
+          plumb_model_error(m));
     r.format = PLUMB_FORMAT_JSON;
     r.user = &json;
-    CHECK(plumb_diagnose(m, theirs, 0, &r, &agree) == PLUMB_OK && agree == row->agree, "%s", plumb_model_error(m));
+    CHECK(plumb_diagnose(m, theirs, 0, &r, &verdict) == PLUMB_OK && verdict == row->verdict, "%d: %s", (int)verdict,
+          plumb_model_error(m));
     if (text.text && json.text) {
         check_says(text.text, row->says, true);
         check_says(text.text, row->not, false);
@@ -260,9 +311,9 @@ static void another_model(void) {
     plumb_trace *t = plumb_trace_create();
     struct capture told = { 0 };
     plumb_report r = { .write = capture_write, .user = &told };
-    bool agree = true;
+    plumb_verdict says = PLUMB_VERDICT_AGREES;
     CHECK(plumb_trace_read(t, json, strlen(json)) == PLUMB_OK, "%s", plumb_trace_error(t));
-    CHECK(m && plumb_diagnose(m, t, 0, &r, &agree) == PLUMB_ERROR_TOKEN && !agree, "a token of another model");
+    CHECK(m && plumb_diagnose(m, t, 0, &r, &says) == PLUMB_ERROR_TOKEN && says == DIFFERS, "a token of another model");
     CHECK(m && strstr(plumb_model_error(m), "token 70000 at index 1") && strstr(plumb_model_error(m), "same model?"),
           "%s", m ? plumb_model_error(m) : "");
     capture_free(&told);

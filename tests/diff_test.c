@@ -785,8 +785,8 @@ static void no_prompt(void) {
                               "{\"name\":\"embd\",\"token\":0,\"values\":[-0.4766223]}]}");
     struct capture told = { 0 };
     plumb_report r = { .write = capture_write, .user = &told };
-    bool agree = false;
-    if (m) CHECK(plumb_diagnose(m, t, 1, &r, &agree) == PLUMB_OK && agree, "%s", plumb_model_error(m));
+    plumb_verdict says = PLUMB_VERDICT_DIFFERS;
+    if (m) CHECK(plumb_diagnose(m, t, 1, &r, &says) == PLUMB_OK && says == PLUMB_VERDICT_AGREES, "%s", plumb_model_error(m));
     capture_free(&told);
     plumb_trace_free(t);
     plumb_model_free(m);

@@ -523,8 +523,8 @@ static void check(const struct row *row, const char *model, bool is_partial) {
     plumb_trace *theirs = run(m, &engine);
     struct capture text = { 0 };
     plumb_report r = { .format = PLUMB_FORMAT_TEXT, .write = capture_write, .user = &text };
-    bool agree = row->make != NULL;
-    CHECK(plumb_diagnose(m, theirs, 0, &r, &agree) == PLUMB_OK && agree == !row->make, "%s", plumb_model_error(m));
+    plumb_verdict verdict, right = row->make ? PLUMB_VERDICT_DIFFERS : PLUMB_VERDICT_AGREES;
+    CHECK(plumb_diagnose(m, theirs, 0, &r, &verdict) == PLUMB_OK && verdict == right, "%s", plumb_model_error(m));
     for (size_t i = 0; i < N_SAID && row->says[i] && text.text; i++) {
         CHECK(strstr(text.text, row->says[i]), "no \"%s\": %s", row->says[i], text.text);
     }

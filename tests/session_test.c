@@ -321,10 +321,10 @@ static void rehearse_wrong_case(void) {
 
 /* Without real weights a dump cannot be compared. */
 static void is_not_diagnosed(plumb_model *m) {
-    bool agree = true;
+    plumb_verdict says = PLUMB_VERDICT_AGREES;
     plumb_trace *t = plumb_trace_create();
     plumb_report report = { .format = PLUMB_FORMAT_TEXT };
-    CHECK(plumb_diagnose(m, t, 1, &report, &agree) == PLUMB_ERROR_STATE && !agree
+    CHECK(plumb_diagnose(m, t, 1, &report, &says) == PLUMB_ERROR_STATE && says == PLUMB_VERDICT_DIFFERS
           && strstr(plumb_model_error(m), "without its weights"), "%s", plumb_model_error(m));
     plumb_trace_free(t);
 }

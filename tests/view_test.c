@@ -194,11 +194,11 @@ static void spoilt(const void *arg) {
     row->spoil(t);
     for (int json = 0; json < 2; json++) {
         struct capture out = { 0 };
-        bool agree;
+        plumb_verdict verdict;
         const plumb_report report = { .format = json ? PLUMB_FORMAT_JSON : PLUMB_FORMAT_TEXT, .write = capture_write,
                                       .user = &out };
-        CHECK(plumb_diagnose(m, t, 1, &report, &agree) == PLUMB_OK, "%s", plumb_model_error(m));
-        CHECK(agree == row->agree, "%s", out.text ? out.text : "no report");
+        CHECK(plumb_diagnose(m, t, 1, &report, &verdict) == PLUMB_OK, "%s", plumb_model_error(m));
+        CHECK((verdict == PLUMB_VERDICT_AGREES) == row->agree, "%s", out.text ? out.text : "no report");
         for (size_t i = 0; json && i < 3 && row->json[i]; i++) {
             check_says(out.text, row->json[i]);
         }
@@ -285,14 +285,14 @@ static void numbering_case(void) {
 /* If nothing fits, the failure names a tap and the reason. */
 static void nothing_fits(void) {
     struct capture out = { 0 };
-    bool agree;
+    plumb_verdict says;
     const plumb_report report = { .format = PLUMB_FORMAT_TEXT, .write = capture_write, .user = &out };
     plumb_model *m = record_load("f32");
     plumb_trace *t = plumb_trace_create();
     REQUIRE(m && t, "no model");
     CHECK(trace_set_tokens(t, record_ids, N_TOKEN, N_PROMPT) == PLUMB_OK, "%s", t->err.message);
     add_row(t, "l_out-0", 0, 2048, 1);
-    CHECK(plumb_diagnose(m, t, 1, &report, &agree) == PLUMB_ERROR_ARGUMENT && !agree, "%s", plumb_model_error(m));
+    CHECK(plumb_diagnose(m, t, 1, &report, &says) == PLUMB_ERROR_ARGUMENT && says == PLUMB_VERDICT_DIFFERS, "%s", plumb_model_error(m));
     CHECK(strstr(plumb_model_error(m), "no tap of the dump fits this model: l_out-0: token 0 has 2048 values; expected "
                  "32; no step of the layer has that length"), "%s", plumb_model_error(m));
     capture_free(&out);

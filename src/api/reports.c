@@ -114,15 +114,15 @@ done:
 }
 
 plumb_status plumb_diagnose(plumb_model *model, plumb_trace *theirs, uint32_t max_quirk, const plumb_report *report,
-                            bool *agree) {
-    *agree = false;
+                            plumb_verdict *verdict) {
+    *verdict = PLUMB_VERDICT_DIFFERS;
     if (!model->model) return error_set(&model->err, PLUMB_ERROR_STATE, "the model is not completely loaded");
     if (model->headers_only) {
         return error_set(&model->err, PLUMB_ERROR_STATE, "the model was loaded without its weights "
                          "(plumb_model_rehearse)");
     }
     trace_set_order(theirs, model_tap_order(model->model));
-    return trace_diagnose(model->model, model->tokenizer, theirs, max_quirk, report, &model->err, agree);
+    return trace_diagnose(model->model, model->tokenizer, theirs, max_quirk, report, &model->err, verdict);
 }
 
 bool plumb_quirk(size_t i, const char **name, const char **tap, const char **models, const char **text) {

@@ -18,7 +18,7 @@
 
 /* Exit codes of the process.  If the reader of its output closes the pipe early, that is not a failure: it has what it
  * wanted. */
-enum { EXIT_OK = 0, EXIT_DIFFERENT = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
+enum { EXIT_OK = 0, EXIT_DIFFERENT = 1, EXIT_USAGE = 2, EXIT_NOISE = 4, EXIT_INTERRUPTED = 130 };
 /* The exit code of a failure: 1, but 3 in the commands that report, where 1 means that two things differ or a check
  * failed. */
 extern int exit_failed;

@@ -238,7 +238,8 @@ static const struct {
         "with which the reference pass reproduces its numbers.  If THEIRS does not list the tokens that were fed,\n"
         "--tokens or -p must.  The text of -p gets the model's BOS; it is not put into the chat template unless\n"
         "--chat is given.\n\n"
-        REPORT_CODES("the numbers are correct", "they are wrong") },
+        REPORT_CODES("the numbers are correct", "they are wrong")
+        "  4 if they are correct only as far as noise of an unknown kind allows to say.\n" },
 };
 
 /* ---- help -------------------------------------------------------------------------------------------------------- */
@@ -253,7 +254,8 @@ static void print_help(void) {
     out_wrapped("MODEL is a GGUF file; the files of a split model are given in order.  `plumb COMMAND --help` lists "
                 "the options.  --version prints the version.\n\n"
                 "Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.  For grammar and the last four "
-                "commands, 1 means that the two sides differ or a check failed, and 3 means failure.", 0, 0);
+                "commands, 1 means that the two sides differ or a check failed, and 3 means failure; diagnose also has "
+                "4: the numbers agree only if noise of an unknown kind is allowed for.", 0, 0);
 }
 
 const char *command_name(enum command command) { return commands[command].name; }

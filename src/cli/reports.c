@@ -228,7 +228,7 @@ int run_diagnose(const struct options *o) {
     if (code != EXIT_OK) return code;
     plumb_trace *trace;
     plumb_model *model = NULL;
-    bool agree = false;
+    plumb_verdict says = PLUMB_VERDICT_DIFFERS;
     code = read_trace(&trace, o->against);
     if (code == EXIT_OK) code = load_model(&model, o->files, o->n_file, LOAD_ALL);
     if (code == EXIT_OK) code = set_trace_tokens(trace, model, o, &prompt);
@@ -238,11 +238,12 @@ int run_diagnose(const struct options *o) {
     if (code == EXIT_OK) {
         report.name_a = o->against;
         report.name_b = o->files[0];
-        plumb_status status = plumb_diagnose(model, trace, o->n_quirk, &report, &agree);
+        plumb_status status = plumb_diagnose(model, trace, o->n_quirk, &report, &says);
         code = end_report(&r, status, o->against, plumb_model_error(model));
     }
     plumb_trace_free(trace);
     plumb_model_free(model);
     free(prompt.owned);
-    return verdict(code, agree);
+    if (code == EXIT_OK && says == PLUMB_VERDICT_AGREES_BUT_NOISE) code = EXIT_NOISE;
+    return verdict(code, says != PLUMB_VERDICT_DIFFERS);
 }

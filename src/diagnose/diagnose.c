@@ -14,6 +14,10 @@
 /* To count as a cause, a quirk must lower the sum of log10 of the errors by this much, and must also reduce the error
  * of one tap by DIAGNOSE_FACTOR. */
 #define GAIN 0.4
+/* What reproduces theirs is outdone by a finding whose error is smaller by the factor OUTDONE_BY, if its own error is
+ * more than OUTDONE: smaller ones may be the rounding of K and V to f16. */
+#define OUTDONE 1e-3
+#define OUTDONE_BY 5.0
 /* The limits of the search.  BEAM: how many of the best sets of each size are extended where errors add up.
  * MAX_PROMOTED: how many of the best candidates that were run on the first layers are then run on all layers.
  * MAX_PAIRED: pairs of further quirks are made from this many of the best candidates. */
@@ -294,9 +298,6 @@ static plumb_status extend(struct diagnosis *d, const struct outcome *base) {
 }
 
 static plumb_status search(struct diagnosis *d) {
-    d->n_due = 2.0 * (double)count_quirks() + 4.0 * (double)MAX_PROMOTED * d->model->plan.n_layer;
-    PLUMB_TRY(run(d, NULL, 0, ALL_LAYERS, &d->truth));
-    if (diagnose_is_exact(d, &d->truth)) return PLUMB_OK;
     PLUMB_TRY(diagnose_begin_partial(d));
     PLUMB_TRY(extend(d, &d->truth));
     /* If the pass continues from activations of theirs, steps are independent.  Extending the best set is enough. */
@@ -411,11 +412,110 @@ static plumb_status find_local(struct diagnosis *d) {
     return PLUMB_OK;
 }
 
+/* Searches, and looks at what was found. */
+static plumb_status explain(struct diagnosis *d) {
+    PLUMB_TRY(search(d));
+    keep_explanations(d);
+    PLUMB_TRY(add_others(d));
+    PLUMB_TRY(find_local(d));
+    return d->is_supposed ? PLUMB_OK : diagnose_measure(d);
+}
+
+/* ---- with noise of an unknown kind, and without ------------------------------------------------------------------ */
+
+/* An explanation without noise must lower the noise that the truth seems to have by this factor. */
+#define NOISE_IS_GONE 5.0
+
+/* Returns the noise of an unknown kind that theirs may have, if o is what it computes. */
+static double assumed_noise(struct diagnosis *d, const struct outcome *o) {
+    bool before = d->assumes_noise;
+    d->assumes_noise = true;
+    double noise = d->noise.products ? 0 : diagnose_noise(d, o);
+    d->assumes_noise = before;
+    return noise;
+}
+
+/* Returns true if theirs may have noise of an unknown kind. */
+static bool may_have_noise(struct diagnosis *d) {
+    bool may = assumed_noise(d, &d->truth) > 0;
+    for (size_t i = 0; i < d->n_ranked; i++) may = may || assumed_noise(d, &d->ranked[i]) > 0;
+    return may;
+}
+
+/* Returns true if theirs is explained without noise of an unknown kind.  A set that leaves as much noise as the truth
+ * has explains theirs only because the noise happens to be small. */
+static bool is_explained(struct diagnosis *d) {
+    const struct outcome *o = d->local.explains ? d->local.with : d->n_ranked > 0 ? &d->ranked[0] : &d->truth;
+    if (d->n_measured > 0 && d->measured[0].n_clear > 0) return true;
+    if (diagnose_explains(d, &d->truth)) return true;
+    if (!d->local.explains && !diagnose_explains(d, o)) return false;
+    return assumed_noise(d, o) * NOISE_IS_GONE <= assumed_noise(d, &d->truth);
+}
+
+/* Forgets what was found, but not the truth. */
+static void forget(struct diagnosis *d) {
+    for (size_t i = 0; i < d->n_ranked; i++) outcome_free(&d->ranked[i]);
+    for (size_t i = 0; i < d->n_other; i++) outcome_free(&d->others[i]);
+    diagnose_measure_free(d);
+    experiment_end_mistakes(d->experiment);
+    d->n_ranked = d->n_other = d->n_measured = d->n_local_quirk = 0;
+    d->local = (struct local){ 0 };
+    d->is_cut = d->is_supposed = false;
+}
+
+bool diagnose_is_not_finite(const struct diagnosis *d) {
+    size_t at = diagnose_first(d, &d->truth);
+    if (!d->odd.tap || at == SIZE_MAX || &d->theirs->taps[at] != d->odd.tap) return false;
+    for (uint32_t k = 0; k < d->odd.tap->n_row; k++) {
+        const struct trace_row *row = &d->odd.tap->rows[k];
+        if (!(d->truth.row_error[d->experiment->first_row[at] + k] > d->tolerance)) continue;
+        for (uint32_t i = 0; i < row->n_value; i++) {
+            if (isfinite(row->values[i])) return false;
+        }
+    }
+    return true;
+}
+
+/* Returns true if what was measured in the first wrong step fits theirs much better than the set that is said to
+ * reproduce theirs: a listed number within the tolerance is not the number itself. */
+static bool is_outdone(const struct diagnosis *d) {
+    const struct outcome *o = d->local.explains ? d->local.with : diagnose_best(d);
+    const struct fit *f = &d->measured[0];
+    if (d->n_measured == 0 || f->n_clear == 0 || (!d->local.explains && !diagnose_explains(d, o))) return false;
+    const struct trace_tap *tap = trace_find_tap(d->theirs, f->id, f->layer);
+    size_t at = f->is_supposed || !tap ? diagnose_first(d, &d->truth) : (size_t)(tap - d->theirs->taps);
+    return o->error[at] > OUTDONE && f->findings[0].error * OUTDONE_BY < o->error[at];
+}
+
+static plumb_status diagnose(struct diagnosis *d) {
+    d->n_due = 2.0 * (double)count_quirks() + 4.0 * (double)MAX_PROMOTED * d->model->plan.n_layer;
+    PLUMB_TRY(run(d, NULL, 0, ALL_LAYERS, &d->truth));
+    if (diagnose_is_exact(d, &d->truth) || diagnose_is_not_finite(d)) return PLUMB_OK;
+    PLUMB_TRY(explain(d));
+    if (!is_explained(d) && may_have_noise(d)) {
+        forget(d);
+        d->assumes_noise = true;
+        PLUMB_TRY(explain(d));
+    }
+    d->is_outdone = is_outdone(d);
+    return PLUMB_OK;
+}
+
+static plumb_verdict verdict_of(const struct diagnosis *d) {
+    if (!diagnose_explains(d, &d->truth) || d->n_ranked > 0) return PLUMB_VERDICT_DIFFERS;
+    return diagnose_needs_noise(d, &d->truth, &d->truth) ? PLUMB_VERDICT_AGREES_BUT_NOISE : PLUMB_VERDICT_AGREES;
+}
+
+bool diagnose_needs_noise(const struct diagnosis *d, const struct outcome *o, const struct outcome *or_else) {
+    return !d->noise.products && diagnose_left(d, o, or_else) > d->tolerance;
+}
+
 /* ---- entry point ------------------------------------------------------------------------------------------------- */
 
 plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab, const struct plumb_trace *theirs,
-                            uint32_t max_quirk, const plumb_report *report, struct error *err, bool *agree) {
-    *agree = false;
+                            uint32_t max_quirk, const plumb_report *report, struct error *err,
+                            plumb_verdict *verdict) {
+    *verdict = PLUMB_VERDICT_DIFFERS;
     if (max_quirk > EXPERIMENT_QUIRKS) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "sets of up to %u mistakes: at most %d are allowed", max_quirk,
                          EXPERIMENT_QUIRKS);
@@ -432,30 +532,25 @@ plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab
     if (status == PLUMB_OK) d.doubt = tokens_warning(theirs, vocab);
     if (status == PLUMB_OK) status = diagnose_prepare(&d);
     if (status == PLUMB_OK) status = diagnose_recognize_noise(&d);
-    if (status == PLUMB_OK) status = search(&d);
-    if (status == PLUMB_OK) keep_explanations(&d);
-    if (status == PLUMB_OK) status = add_others(&d);
-    if (status == PLUMB_OK) status = find_local(&d);
-    if (status == PLUMB_OK && !d.is_supposed) status = diagnose_measure(&d);
+    if (status == PLUMB_OK) d.odd = view_not_finite(&view, m);
+    if (status == PLUMB_OK) status = diagnose(&d);
     if (status == PLUMB_OK && diagnose_n_compared(&d) == 0) {
         status = error_set(err, PLUMB_ERROR_ARGUMENT, "none of the dump's activations could be compared: no shape fits "
                            "this model");
     }
     if (status == PLUMB_OK) {
-        *agree = diagnose_explains(&d, &d.truth) && d.n_ranked == 0;
-        if (*agree) status = diagnose_find_hidden(&d);
+        *verdict = verdict_of(&d);
+        if (*verdict != PLUMB_VERDICT_DIFFERS) status = diagnose_find_hidden(&d);
     }
     if (status == PLUMB_OK) {
         struct report_writer w;
         report_begin(&w, report->write, report->user);
-        if (report->format == PLUMB_FORMAT_JSON) diagnose_json(&d, *agree, &w);
-        else diagnose_text(&d, *agree, &w);
+        if (report->format == PLUMB_FORMAT_JSON) diagnose_json(&d, *verdict, &w);
+        else diagnose_text(&d, *verdict, &w);
         report_flush(&w);
     }
-    for (size_t i = 0; i < d.n_ranked; i++) outcome_free(&d.ranked[i]);
-    for (size_t i = 0; i < d.n_other; i++) outcome_free(&d.others[i]);
+    forget(&d);
     free(d.ranked);
-    diagnose_measure_free(&d);
     diagnose_hidden_free(&d);
     free(d.kinds);
     outcome_free(&d.truth);

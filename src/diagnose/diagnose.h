@@ -74,6 +74,8 @@ struct diagnosis {
     uint32_t max_quirk;
     uint8_t *kinds;           /* (theirs->n_tap) what judge.c knows about each tap of theirs */
     struct noise noise;
+    bool assumes_noise;       /* errors that no known rounding explains count as noise: see diagnose_noise */
+    struct view_not_finite odd;   /* the first NaN or infinity of theirs */
     struct hidden hidden;     /* all zeros if theirs does not agree */
     struct outcome truth;
     struct outcome *ranked;   /* (n_ranked) sets run on all layers, best first */
@@ -93,11 +95,17 @@ struct diagnosis {
     bool is_cut;                 /* partial.c did not try everything, because it would have taken too long */
     bool is_exact_before;        /* without noise, the taps before the first wrong one agree (partial.c) */
     bool is_supposed;            /* the only one was not measured, but found by partial.c */
+    bool is_outdone;             /* the first one fits much better than the set that reproduces theirs */
     double typical[2];           /* diagnose_typical_step of the truth, for taps that are not noisy, and noisy ones */
     struct plumb_trace *right;   /* what the truth computes in their layers; NULL if nothing was measured */
     double n_done, n_due;     /* progress: layers run so far, and an estimate of how many the search will run */
 };
 
+/* Returns true if nothing that a search could explain diverges: all that is wrong in the first tap that diverges from
+ * the truth is NaN or infinity, which no other number is near. */
+bool diagnose_is_not_finite(const struct diagnosis *d);
+/* Returns true if the verdict, on theirs with or without a mistake, needs noise of an unknown kind. */
+bool diagnose_needs_noise(const struct diagnosis *d, const struct outcome *o, const struct outcome *or_else);
 /* Reports progress after n_layer more layers were run (diagnose.c). */
 void diagnose_progress(struct diagnosis *d, double n_layer);
 /* Returns the number by which sets are ranked; a smaller one is better. */
@@ -120,7 +128,8 @@ bool diagnose_inputs_known(const struct diagnosis *d, size_t i);
 /* Returns the median error of the noisy taps of a layer (-1: of those outside the layers); 0 if there are none. */
 double diagnose_typical(const struct diagnosis *d, const struct outcome *o, int32_t layer);
 /* Returns the median error of the noisy taps of the first layer that has any, if rounding activations to 8 bits can be
- * its cause.  Where errors add up and the rounding was recognized, returns what that rounding does to the truth.
+ * its cause, and if some rounding was recognized or d->assumes_noise is set.  Where errors add up and the rounding was
+ * recognized, returns what that rounding does to the truth.
  * Returns 0 if the median is larger or is only the rounding of f32, if many rows are exact, if no tap is noisy, or if
  * the caller set a tolerance, which then applies to all taps. */
 double diagnose_noise(const struct diagnosis *d, const struct outcome *o);
@@ -212,14 +221,15 @@ plumb_status diagnose_partial(struct diagnosis *d);
 
 /* ---- diagnose_report.c ---- */
 
-void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *w);
-void diagnose_json(const struct diagnosis *d, bool agree, struct report_writer *w);   /* docs/diagnose.md */
+void diagnose_text(const struct diagnosis *d, plumb_verdict verdict, struct report_writer *w);
+void diagnose_json(const struct diagnosis *d, plumb_verdict verdict, struct report_writer *w);   /* docs/diagnose.md */
 
-/* Does the work of plumb_diagnose and writes the report.  vocab: the model's vocabulary.  Sets *agree to true if no tap
+/* Does the work of plumb_diagnose and writes the report.  vocab: the model's vocabulary.  Theirs agrees if no tap
  * diverges from the truth and no set of quirks was ranked, because none comes clearly closer.  PLUMB_ERROR_ARGUMENT if
  * max_quirk or the format is not supported, or if no tap of theirs can be compared; PLUMB_ERROR_MEMORY, and the errors
  * of experiment_create. */
 plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab, const struct plumb_trace *theirs,
-                            uint32_t max_quirk, const plumb_report *report, struct error *err, bool *agree);
+                            uint32_t max_quirk, const plumb_report *report, struct error *err,
+                            plumb_verdict *verdict);
 
 #endif

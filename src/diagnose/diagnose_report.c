@@ -49,7 +49,10 @@ static void print_explanation(struct report_writer *w, const struct diagnosis *d
     report_printf(w, "\n%zu. ", at + 1);
     print_set(w, o);
     if (o->n_quirk == 1) report_printf(w, ": %s", o->quirks[0]->text);
-    if (diagnose_explains(d, o)) {
+    if (at == 0 && d->is_outdone) {
+        report_printf(w, "\n   is near in all %zu taps, but not exact; largest relative error %.2g\n",
+                      diagnose_n_compared(d), diagnose_largest(d, o));
+    } else if (diagnose_explains(d, o)) {
         report_printf(w, "\n   explains all %zu taps; largest relative error %.2g\n", diagnose_n_compared(d),
                       diagnose_largest(d, o));
     } else {
@@ -197,11 +200,15 @@ static void print_clear(struct report_writer *w, const struct diagnosis *d) {
 
 /* Prints what was measured of the steps from number `from` on, and what comes nearest in the first step. */
 static void print_measured(struct report_writer *w, const struct diagnosis *d, uint32_t from) {
+    struct tap_text name;
     for (uint32_t k = from; k < d->n_measured; k++) {
         const struct fit *f = &d->measured[k];
         if (f->n_clear > 0) {
             report_printf(w, "   measured: ");
             print_finding(w, d, f);
+        } else if (from > 0) {
+            report_printf(w, "   %s is wrong too, and nothing that was tried fits it\n",
+                          tap_show(&name, f->id, f->layer));
         } else if (f->n_finding > 0 && k == 0) {
             report_printf(w, "   nothing that was tried fits; the nearest: ");
             print_sentence(w, f, &f->findings[0]);
@@ -229,6 +236,8 @@ static void print_inexact(struct report_writer *w, const struct diagnosis *d, co
                   o->n_quirk > 0 ? "this mistake" : "that step");
 }
 
+#define BUT_NOISE "except for noise of an unknown kind"
+
 /* Says how large the remaining errors are.  If they are over the tolerance, they count as those of rounded activations.
  * If they are not, print_inexact says the rest.  or_else: for a mistake made in some layers only, the second outcome;
  * otherwise o itself. */
@@ -237,18 +246,22 @@ static void print_noise(struct report_writer *w, const struct diagnosis *d, cons
     double left = diagnose_left(d, o, or_else);
     if (left <= d->tolerance) {
         if (o == or_else) print_inexact(w, d, o);
-        return;
-    }
-    if (d->noise.products) {
+    } else if (diagnose_needs_noise(d, o, or_else)) {
+        report_printf(w, "   their first products have errors of %.2g, as rounding activations to 8 bits leaves, so "
+                      "errors up to\n   %.2g count as agreement; the largest is %.2g; if that engine does not round "
+                      "activations, it has\n   an unknown mistake; --tolerance X allows no error above X\n",
+                      diagnose_noise(d, o), diagnose_allowed(d, o), left);
+    } else {
         report_printf(w, "   except for errors up to %.2g: a difference in the last bit of a sum changes how the next "
                       "sums are\n   rounded, so this noise returns where errors add up; errors up to %.2g count as "
                       "agreement\n", left, diagnose_allowed(d, o));
-        return;
     }
-    report_printf(w, "   except for errors up to %.2g, noise of an unknown kind, such as rounding activations to 8 "
-                  "bits leaves:\n   their first products have errors of %.2g, so errors up to %.2g count as agreement\n"
-                  "   if that engine does not round activations, it has an unknown mistake;\n   --tolerance X allows "
-                  "no error above X\n", left, diagnose_noise(d, o), diagnose_allowed(d, o));
+}
+
+/* Prints the end of the first line of a verdict, and what follows about noise. */
+static void print_reproduces(struct report_writer *w, const struct diagnosis *d, const struct outcome *o,
+                             const struct outcome *or_else) {
+    report_printf(w, " reproduces their numbers%s\n", diagnose_needs_noise(d, o, or_else) ? " " BUT_NOISE : "");
 }
 
 /* Says which rounding was recognized.  The truth is then rounded in the same way. */
@@ -305,9 +318,9 @@ static void print_hidden(struct report_writer *w, const struct diagnosis *d) {
     report_printf(w, "   %zu more were not tried, because that would take long\n", hidden->n_untried);
 }
 
-void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *w) {
+/* Prints what theirs is, how it was read, and which rounding was recognized. */
+static void print_dump(struct report_writer *w, const struct diagnosis *d) {
     const struct plumb_trace *t = d->theirs;
-    struct tap_text name;
     report_printf(w, "theirs: ");
     const char *source = d->report->name_a ? d->report->name_a : t->source ? t->source : "a dump";
     report_text(w, source, strlen(source));
@@ -323,60 +336,62 @@ void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *
         report_printf(w, "their Qcur and Kcur have the elements of a head in transformers' order (pairs are half a "
                       "head apart); they were permuted to the GGUF's order (pairs are adjacent)\n");
     }
-    if (agree) {
-        report_printf(w, "verdict: agrees with the truth; largest relative error %.2g, tolerance %.2g\n",
-                      diagnose_largest(d, &d->truth), d->tolerance);
-        print_noise(w, d, &d->truth, &d->truth);
-        print_hidden(w, d);
-        print_clear(w, d);
-        return;
-    }
-    size_t at = diagnose_first(d, &d->truth);
-    report_printf(w, "%s: %s (%s): relative error %.2g, ",
-                  diagnose_explains(d, &d->truth) ? "no tap diverges from the truth; the first that is not exact"
-                                                  : "the first tap that diverges from the truth",
-                  tap_name(&name, d, at), tap_spec(t->taps[at].id)->title, d->truth.error[at]);
-    print_cosine(w, d->truth.cosine[at]);
-    report_printf(w, "\n");
-    size_t n_shown = d->n_ranked < DIAGNOSE_SHOWN ? d->n_ranked : DIAGNOSE_SHOWN;
-    while (n_shown < d->n_ranked && is_tied(d, n_shown)) n_shown++;
-    for (size_t i = 0; i < n_shown; i++) print_explanation(w, d, i);
+}
 
+static void print_agrees(struct report_writer *w, const struct diagnosis *d, bool needs_noise) {
+    report_printf(w, "verdict: agrees with the truth%s; largest relative error %.2g, tolerance %.2g\n",
+                  needs_noise ? " " BUT_NOISE : "", diagnose_largest(d, &d->truth), d->tolerance);
+    print_noise(w, d, &d->truth, &d->truth);
+    print_hidden(w, d);
+    print_clear(w, d);
+}
+
+/* Prints the verdict that their numbers are those of a set of quirks. */
+static void print_ranked(struct report_writer *w, const struct diagnosis *d) {
     const struct outcome *best = diagnose_best(d);
-    report_printf(w, "\nverdict: ");
-    if (d->n_ranked > 0 && diagnose_explains(d, best)) {
-        print_set(w, best);
-        report_printf(w, " reproduces their numbers\n");
-        print_noise(w, d, best, best);
-        for (size_t i = 1; i < d->n_ranked && is_tied(d, i); i++) {
-            report_printf(w, "   so does ");
-            print_set(w, &d->ranked[i]);
-            report_printf(w, ": this dump cannot tell them apart\n");
-        }
-        print_clear(w, d);
-        return;
+    print_set(w, best);
+    print_reproduces(w, d, best, best);
+    print_noise(w, d, best, best);
+    for (size_t i = 1; i < d->n_ranked && is_tied(d, i); i++) {
+        report_printf(w, "   so does ");
+        print_set(w, &d->ranked[i]);
+        report_printf(w, ": this dump cannot tell them apart\n");
     }
+    print_clear(w, d);
+}
+
+/* Prints the verdict that a quirk is made in some layers only. */
+static void print_local(struct report_writer *w, const struct diagnosis *d) {
     const struct local *local = &d->local;
-    if (local->explains) {
-        for (uint32_t k = 0; k < local->with->n_quirk; k++) {
-            const struct quirk *q = local->with->quirks[k];
-            report_printf(w, "%s%s%s", k > 0 ? " + " : "", q->name, q == local->quirk ? " in " : "");
-            if (q == local->quirk) print_layers(w, d, local->base, local->with);
-            if (q == local->quirk) report_printf(w, " alone");
-        }
-        report_printf(w, " reproduces their numbers\n");
-        print_evidence(w, d, local->at, local->base, local->with);
-        print_noise(w, d, local->base, local->with);
-        print_clear(w, d);
-        return;
+    for (uint32_t k = 0; k < local->with->n_quirk; k++) {
+        const struct quirk *q = local->with->quirks[k];
+        report_printf(w, "%s%s%s", k > 0 ? " + " : "", q->name, q == local->quirk ? " in " : "");
+        if (q == local->quirk) print_layers(w, d, local->base, local->with);
+        if (q == local->quirk) report_printf(w, " alone");
     }
-    at = diagnose_first(d, best);
-    const struct fit *first = d->n_measured > 0 ? &d->measured[0] : NULL;
-    bool is_measured = first && first->n_clear > 0;
-    if (is_measured) {
-        print_finding(w, d, first);
-        report_printf(w, "   ");
-    }
+    print_reproduces(w, d, local->base, local->with);
+    print_evidence(w, d, local->at, local->base, local->with);
+    print_noise(w, d, local->base, local->with);
+    print_clear(w, d);
+}
+
+/* Prints where the first NaN or infinity is, if that is the first wrong step. */
+static void print_not_finite(struct report_writer *w, const struct diagnosis *d) {
+    const struct view_not_finite *odd = &d->odd;
+    struct tap_text name;
+    report_printf(w, "%s first appears in %s", !odd->has_place || isnan(odd->value) ? "NaN" : "infinity",
+                  tap_show(&name, odd->tap->id, odd->tap->layer));
+    if (odd->row->pos == TRACE_ALL_TOKENS) report_printf(w, " (all tokens together)");
+    else report_printf(w, ", token %u", odd->row->pos);
+    if (odd->has_head) report_printf(w, ", head %u", odd->head);
+    if (odd->has_place) report_printf(w, ", element %u", odd->element);
+    report_printf(w, "; no number is near it, so no known mistake explains it\n");
+}
+
+/* Prints that no set explains theirs, which comes closest, and where it diverges. */
+static void print_unexplained(struct report_writer *w, const struct diagnosis *d) {
+    const struct outcome *best = diagnose_best(d);
+    const struct local *local = &d->local;
     report_printf(w, "no set of up to %u known mistakes%s reproduces their numbers", d->max_quirk,
                   d->experiment->forced ? ", made in all layers," : "");
     if (d->n_ranked > 0) {
@@ -400,10 +415,51 @@ void diagnose_text(const struct diagnosis *d, bool agree, struct report_writer *
     if (d->is_cut) {
         report_printf(w, "\n   not every other mistake was tried in a layer, because that would take too long");
     }
-    report_printf(w, "\n   %sthe first wrong step is %s (%s)\n", d->n_ranked > 0 ? "with it, " : "",
-                  tap_name(&name, d, at), tap_spec(t->taps[at].id)->title);
-    print_measured(w, d, is_measured ? 1 : 0);
+    report_printf(w, "\n");
+}
+
+/* Prints a verdict that names no mistake, and how to go on. */
+static void print_open(struct report_writer *w, const struct diagnosis *d) {
+    const struct outcome *best = diagnose_best(d);
+    size_t at = diagnose_first(d, best);
+    struct tap_text name;
+    if (d->odd.tap == &d->theirs->taps[at]) print_not_finite(w, d);
+    else print_unexplained(w, d);
+    report_printf(w, "   %sthe first wrong step is %s (%s)\n", d->n_ranked > 0 ? "with it, " : "",
+                  tap_name(&name, d, at), tap_spec(d->theirs->taps[at].id)->title);
+    print_measured(w, d, 0);
     print_first_wrong_step(w, d, best, at);
+}
+
+void diagnose_text(const struct diagnosis *d, plumb_verdict verdict, struct report_writer *w) {
+    print_dump(w, d);
+    if (verdict != PLUMB_VERDICT_DIFFERS) {
+        print_agrees(w, d, verdict == PLUMB_VERDICT_AGREES_BUT_NOISE);
+        return;
+    }
+    size_t at = diagnose_first(d, &d->truth);
+    struct tap_text name;
+    report_printf(w, "%s: %s (%s): relative error %.2g, ",
+                  diagnose_explains(d, &d->truth) ? "no tap diverges from the truth; the first that is not exact"
+                                                  : "the first tap that diverges from the truth",
+                  tap_name(&name, d, at), tap_spec(d->theirs->taps[at].id)->title, d->truth.error[at]);
+    print_cosine(w, d->truth.cosine[at]);
+    report_printf(w, "\n");
+    size_t n_shown = d->n_ranked < DIAGNOSE_SHOWN ? d->n_ranked : DIAGNOSE_SHOWN;
+    while (n_shown < d->n_ranked && is_tied(d, n_shown)) n_shown++;
+    for (size_t i = 0; i < n_shown; i++) print_explanation(w, d, i);
+
+    report_printf(w, "\nverdict: ");
+    if (d->n_ranked > 0 && !d->is_outdone && diagnose_explains(d, diagnose_best(d))) {
+        print_ranked(w, d);
+    } else if (d->local.explains && !d->is_outdone) {
+        print_local(w, d);
+    } else if (d->n_measured > 0 && d->measured[0].n_clear > 0) {
+        print_finding(w, d, &d->measured[0]);
+        print_measured(w, d, 1);
+    } else {
+        print_open(w, d);
+    }
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
@@ -429,8 +485,9 @@ static void json_explanation(struct report_writer *w, const struct diagnosis *d,
     json_quirks(w, o);
     report_printf(w, ", \"score\": ");
     report_json_number(w, d->truth.score - diagnose_score(o));
+    bool explains = diagnose_explains(d, o) && !(at == 0 && d->is_outdone);
     report_printf(w, ", \"explains\": %s, \"tied_with_first\": %s, \"largest_error\": ",
-                  diagnose_explains(d, o) ? "true" : "false", is_tied(d, at) ? "true" : "false");
+                  explains ? "true" : "false", is_tied(d, at) ? "true" : "false");
     report_json_number(w, diagnose_largest(d, o));
     report_printf(w, ", \"evidence\": [");
     for (uint32_t k = 0; k < o->n_quirk; k++) {
@@ -473,7 +530,7 @@ static void json_local(struct report_writer *w, const struct diagnosis *d) {
     json_layers(w, d, local->base, local->with);
     report_printf(w, ", \"parted\": ");
     json_layers(w, d, local->base, NULL);
-    report_printf(w, ", \"explains\": %s, \"tap\": \"%s\", ", local->explains ? "true" : "false",
+    report_printf(w, ", \"explains\": %s, \"tap\": \"%s\", ", local->explains && !d->is_outdone ? "true" : "false",
                   tap_name(&name, d, local->at));
     json_fit(w, "before", local->base, local->at);
     report_printf(w, ", ");
@@ -554,12 +611,38 @@ static void json_rounding(struct report_writer *w, const char *key, const char *
     report_printf(w, "}");
 }
 
-void diagnose_json(const struct diagnosis *d, bool agree, struct report_writer *w) {
+static void json_not_finite(struct report_writer *w, const struct diagnosis *d) {
+    const struct view_not_finite *odd = &d->odd;
     struct tap_text name;
+    if (!odd->tap || !odd->has_place) {
+        report_printf(w, "null");
+        return;
+    }
+    report_printf(w, "{\"tap\": \"%s\", \"token\": %u, \"head\": ", tap_show(&name, odd->tap->id, odd->tap->layer),
+                  odd->row->pos);
+    if (odd->has_head) report_printf(w, "%u", odd->head);
+    else report_printf(w, "null");
+    report_printf(w, ", \"element\": %u, \"value\": \"%s\"}", odd->element,
+                  isnan(odd->value) ? "NaN" : odd->value > 0 ? "infinity" : "-infinity");
+}
+
+/* Returns true if what the verdict says needs noise of an unknown kind. */
+static bool needs_noise(const struct diagnosis *d, plumb_verdict verdict) {
+    const struct outcome *best = diagnose_best(d);
+    if (verdict != PLUMB_VERDICT_DIFFERS) return verdict == PLUMB_VERDICT_AGREES_BUT_NOISE;
+    if (d->is_outdone) return false;
+    if (d->n_ranked > 0 && diagnose_explains(d, best)) return diagnose_needs_noise(d, best, best);
+    return d->local.explains && diagnose_needs_noise(d, d->local.base, d->local.with);
+}
+
+void diagnose_json(const struct diagnosis *d, plumb_verdict verdict, struct report_writer *w) {
+    struct tap_text name;
+    bool agree = verdict != PLUMB_VERDICT_DIFFERS;
     const struct outcome *best = d->local.explains ? d->local.base : diagnose_best(d);
-    report_printf(w, "{\n  \"agree\": %s, \"forced\": %s, \"qk_permuted\": %s, \"tokens\": %u, \"n_prompt\": %u, "
-                  "\"taps\": %zu,\n  \"tokens_warning\": %s%s%s, \"tolerance\": %.9g, \"noise\": %.9g, "
-                  "\"allowed\": %.9g,\n  \"rounding\": {", agree ? "true" : "false",
+    report_printf(w, "{\n  \"agree\": %s, \"needs_noise\": %s, \"forced\": %s, \"qk_permuted\": %s, "
+                  "\"tokens\": %u, \"n_prompt\": %u, \"taps\": %zu,\n  \"tokens_warning\": %s%s%s, "
+                  "\"tolerance\": %.9g, \"noise\": %.9g, \"allowed\": %.9g,\n  \"rounding\": {", agree ? "true" : "false",
+                  needs_noise(d, verdict) ? "true" : "false",
                   d->experiment->forced ? "true" : "false", d->experiment->permuted.taps ? "true" : "false",
                   d->theirs->n_token, d->theirs->n_prompt, diagnose_n_compared(d), d->doubt ? "\"" : "",
                   d->doubt ? d->doubt : "null", d->doubt ? "\"" : "", d->tolerance, diagnose_noise(d, best),
@@ -574,7 +657,9 @@ void diagnose_json(const struct diagnosis *d, bool agree, struct report_writer *
         report_printf(w, ", \"first_parted\": \"%s\", ", tap_name(&name, d, at));
         json_fit(w, "fit", &d->truth, at);
     }
-    report_printf(w, "},\n  \"n_ignored\": %u, \"remarks\": ", remarks_n_ignored(&d->theirs->remarks));
+    report_printf(w, "},\n  \"not_finite\": ");
+    json_not_finite(w, d);
+    report_printf(w, ",\n  \"n_ignored\": %u, \"remarks\": ", remarks_n_ignored(&d->theirs->remarks));
     remarks_json(&d->theirs->remarks, w);
     report_printf(w, ",\n  \"not_compared\": [");
     const char *between = "";

@@ -183,14 +183,35 @@ static void feed(struct experiment *e, size_t n, size_t n_prompt, bool with_resu
     }
 }
 
+/* Counts each row of theirs from token n on as wrong.  A run of fewer tokens does not compute it, and what is missing
+ * explains nothing. */
+static void count_missing(struct experiment *e, size_t n, struct layers layers) {
+    for (size_t i = 0; i < e->theirs->n_tap; i++) {
+        const struct trace_tap *tap = &e->theirs->taps[i];
+        bool is_late = tap->id >= TAP_RESULT_NORM, is_first = tap->id == TAP_EMBD;
+        bool is_run = is_late ? layers.end >= e->model->plan.n_layer : is_first ? layers.first == 0
+                    : (uint32_t)tap->layer >= layers.first && (uint32_t)tap->layer < layers.end;
+        for (uint32_t k = 0; k < tap->n_row && is_run && tap->id != TAP_RESULT_POOLED; k++) {
+            if (tap->rows[k].pos < n || tap->rows[k].pos >= e->theirs->n_token) continue;
+            e->row_error[e->first_row[i] + k] = 1;
+            e->sums[i].sum_error2 += 1;
+            e->sums[i].n_row++;
+        }
+    }
+}
+
 /* Runs some layers on the first n of e->tokens, and fills the errors and the score of o. */
 static void run(struct experiment *e, size_t n, size_t n_prompt, struct layers layers, struct outcome *o) {
     const struct plumb_trace *theirs = e->theirs;
     e->row_error = o->row_error;
     reference_limit(e->reference, layers.first, layers.end);
     memset(e->sums, 0, theirs->n_tap * sizeof *e->sums);
-    for (size_t i = 0; i < theirs->n_tap; i++) e->own[i].n_row = 0;
+    for (size_t i = 0; i < theirs->n_tap; i++) {
+        e->own[i].n_row = 0;
+        e->sums[i].skips_nan = true;
+    }
     feed(e, n, n_prompt, layers.end >= e->model->plan.n_layer);
+    if (!e->is_trying) count_missing(e, n, layers);
     for (size_t i = 0; i < theirs->n_tap; i++) {
         if (e->own[i].rows) compare_all_tokens(&e->sums[i], &e->own[i], &theirs->taps[i]);
         bool compared = e->sums[i].n_row > 0;
@@ -329,6 +350,21 @@ plumb_status experiment_begin_mistakes(struct experiment *e, uint32_t layer, con
     }
     if (status == PLUMB_OK) reference_set_give(e->reference, give);
     return status;
+}
+
+void experiment_end_mistakes(struct experiment *e) {
+    if (!e) return;
+    mistakes_free(e->mistakes);
+    plumb_trace_free(e->truth);
+    for (size_t i = 0; i < N_PRODUCT; i++) {
+        free(e->unpacked[i]);
+        e->unpacked[i] = NULL;
+    }
+    e->mistakes = NULL;
+    e->truth = NULL;
+    e->first_layer = e->n_first = 0;
+    e->n_product = 0;
+    if (e->reference) reference_set_give(e->reference, NULL);
 }
 
 plumb_status experiment_try(struct experiment *e, const struct mistake *m, bool is_whole, uint32_t end,
@@ -554,6 +590,7 @@ plumb_status experiment_create(struct experiment **out, const struct model *m, c
 
 void experiment_free(struct experiment *e) {
     if (!e) return;
+    experiment_end_mistakes(e);
     reference_free(e->reference);
     /* This uses n_own, not theirs->n_tap, because n_own is 0 if e->own could not be allocated. */
     for (size_t i = 0; i < e->n_own; i++) free(e->own[i].rows);
@@ -566,8 +603,5 @@ void experiment_free(struct experiment *e) {
     free(e->embeddings);
     free(e->pooled);
     heads_free(&e->permuted);
-    mistakes_free(e->mistakes);
-    for (size_t i = 0; i < N_PRODUCT; i++) free(e->unpacked[i]);
-    plumb_trace_free(e->truth);
     free(e);
 }

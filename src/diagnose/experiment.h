@@ -79,6 +79,8 @@ plumb_status experiment_run(struct experiment *e, const struct quirk *const *qui
  * without states.  PLUMB_ERROR_MEMORY. */
 plumb_status experiment_begin_mistakes(struct experiment *e, uint32_t layer, const struct rounding *rounding,
                                        struct error *err);
+/* Frees what experiment_begin_mistakes has prepared, so that it can prepare runs that begin with another layer. */
+void experiment_end_mistakes(struct experiment *e);
 /* Runs the pass with a mistake on the layers from first_layer up to end - 1, in f32 and mostly for a few tokens only
  * (n_first), or, if is_whole is true, on all layers from 0 on.  The score is that of the taps that were compared.
  * PLUMB_ERROR_MEMORY. */

@@ -8,6 +8,7 @@
 
 /* WRONG: a block is wrong if the error of the right step is larger than the floor by this factor, because the errors of
  *     single blocks vary.  UNEXPLAINED: a hypothesis with a block that is worse than this many floors is no verdict.
+ * NEAR: what leaves a larger part of the error of the right step is near by chance, and no finding.
  * FACTOR: a verdict reduces the error of the right step by it.
  * TIED, TIED_NOISE: hypotheses whose errors differ by less than this factor are tied; the second is for dumps with
  *     noise, where the error of the best one is mostly noise.
@@ -15,6 +16,7 @@
  * VALUES: values of theirs for each number that is fitted to them. */
 #define WRONG 3.0
 #define UNEXPLAINED 10.0
+#define NEAR 0.5
 #define FACTOR 5.0
 #define TIED 1.5
 #define TIED_NOISE 1.1
@@ -291,7 +293,7 @@ double fit_propose(struct fit *f, uint32_t cost, const double *y, const char *fo
     }
     struct finding finding = { .error = sqrt(sum / (double)f->n_wrong), .right_error = f->right_error,
                                .cost = cost, .print = print };
-    bool is_closer = finding.error < 0.9 * f->right_error;   /* false for NaN too */
+    bool is_closer = finding.error < NEAR * f->right_error;   /* false for NaN too */
     if (!is_closer || (uint64_t)cost * VALUES > (uint64_t)f->n_wrong * n) return finding.error;
     finding.explains = finding.error <= f->floor && sqrt(worst) <= UNEXPLAINED * f->floor
                     && finding.error * FACTOR <= f->right_error;

@@ -41,12 +41,18 @@ static void try_functions(struct fit *f, double *y) {
     fit_propose(f, 0, y, "has lost its signs");
 }
 
+enum { SHOWN = 4 };   /* how many numbers of a list a sentence has */
+
 /* One factor for each token, or for each head. */
 static void try_factors(struct fit *f, double *y) {
     uint32_t n = f->theirs.n, n_head = f->theirs.n_head, n_token = f->theirs.n_token;
     for (int by_head = 0; by_head < 2; by_head++) {
-        uint32_t n_group = by_head ? n_head : n_token;
+        const char *noun = by_head ? "head" : "token";
+        uint32_t n_group = by_head ? n_head : n_token, n_shown = n_group < SHOWN ? n_group : SHOWN;
+        char text[FIT_SENTENCE];
+        size_t at = 0;
         if (n_group == 1) continue;
+        report_append(text, sizeof text, &at, "is the right one times");
         for (uint32_t group = 0; group < n_group; group++) {
             double ab = 0, aa = 0;
             for (size_t b = 0; b < (size_t)n_token * n_head; b++) {
@@ -60,8 +66,16 @@ static void try_factors(struct fit *f, double *y) {
                 if ((by_head ? b % n_head : b / n_head) != group) continue;
                 for (size_t i = b * n; i < (b + 1) * n; i++) y[i] = aa > 0 ? ab / aa * (double)f->truth.x[i] : 0;
             }
+            if (group < n_shown) report_append(text, sizeof text, &at, "%s %.3g", group > 0 ? "," : "",
+                                               aa > 0 ? ab / aa : 0);
         }
-        fit_propose(f, n_group, y, "is right but for a factor of its own for each %s", by_head ? "head" : "token");
+        report_append(text, sizeof text, &at, "%s in %ss", n_shown < n_group ? " ..." : "", noun);
+        for (uint32_t group = 0; group < n_shown; group++) {
+            report_append(text, sizeof text, &at, "%s %u", group > 0 ? "," : "",
+                          by_head ? group : f->theirs.pos[group]);
+        }
+        fit_propose(f, n_group, y, "%s%s: what each %s is multiplied by is wrong", text,
+                    n_shown < n_group ? " ..." : "", noun);
     }
 }
 
@@ -250,12 +264,17 @@ static void try_elements(struct fit *f, double *y) {
             propose_moved(f, from, 0, y, text);
         }
     }
-    n = 0;
-    uint32_t first = 0;
-    while (first < width && matched[first] == first) first++;
-    if (first == width) return;
-    report_append(text, sizeof text, &n, "has %u elements in other places; element %u is the one of place %u", n_moved,
-                  first, matched[first]);
+    char of_places[FIT_SENTENCE / 2];
+    uint32_t n_shown = 0;
+    size_t n_of = n = 0;
+    report_append(text, sizeof text, &n, "has %u of %zu elements in another order: at", n_moved, width);
+    for (uint32_t i = 0; i < width && n_shown < SHOWN; i++) {   /* the first ones show the pattern */
+        if (matched[i] == i) continue;
+        report_append(text, sizeof text, &n, "%s %u", n_shown > 0 ? "," : "", i);
+        report_append(of_places, sizeof of_places, &n_of, "%s %u", n_shown++ > 0 ? "," : "", matched[i]);
+    }
+    if (n_shown == 0) return;
+    report_append(text, sizeof text, &n, " are those that belong at%s", of_places);
     propose_moved(f, matched, f->theirs.n_token > 2 ? 3 : n_moved, y, text);   /* the other tokens confirm it */
 }
 

@@ -179,14 +179,16 @@ static void set_positions(struct rope *r, double scale, double by_head, double s
     }
 }
 
+enum { SHOWN = 6 };   /* how many positions a sentence has */
+
 /* Positions that differ between the prompt and what follows it, or follow no rule. */
 static void try_lists_of_positions(struct rope *r, const struct pairing *pairs) {
     const struct fit_rows *x = &r->before;
     uint32_t n_decoded = 0, shown = 0;
     double sum = 0;
-    char text[160];
-    size_t n = 0;
-    report_append(text, sizeof text, &n, "as at positions");
+    char text[160], right[80];
+    size_t n = 0, n_right = 0;
+    report_append(text, sizeof text, &n, "as at position");
     for (uint32_t t = 0; t < x->n_token; t++) {
         const double *solved = r->solved + (size_t)t * x->n_head;
         double mean = 0;
@@ -198,11 +200,14 @@ static void try_lists_of_positions(struct rope *r, const struct pairing *pairs) 
         }
         mean = n_wrong > 0 ? fit_nearest(mean / n_wrong) : x->pos[t];
         if (x->pos[t] >= r->f->n_prompt) n_decoded++, sum += mean;
-        if (n_wrong > 0 && shown++ < 8) report_append(text, sizeof text, &n, "%s %.9g", shown > 1 ? "," : "", mean);
+        if (n_wrong > 0 && shown++ < SHOWN) {
+            report_append(text, sizeof text, &n, "%s %.9g", shown > 1 ? "," : "", mean);
+            report_append(right, sizeof right, &n_right, "%s %u", shown > 1 ? "," : "", x->pos[t]);
+        }
         for (uint32_t h = 0; h < x->n_head; h++) r->positions[(size_t)t * x->n_head + h] = mean;
     }
     bool is_one = shown == 1;
-    report_append(text, sizeof text, &n, "%s", shown > 8 ? ", ..." : "");
+    report_append(text, sizeof text, &n, "%s instead of%s", shown > SHOWN ? " ..." : "", shown > 0 ? right : "");
     propose(r, pairs, r->positions, r->frequencies, NULL, is_one ? 0 : shown, text);
     if (n_decoded == 0 || n_decoded == x->n_token || is_one) return;
     double fixed = fit_nearest(sum / n_decoded);

@@ -131,6 +131,7 @@ double diagnose_noise(const struct diagnosis *d, const struct outcome *o) {
     if (d->report->tolerance > 0) return 0;
     /* Where errors add up, a difference in the last bit changes the codes of later layers, and with them the noise. */
     if (d->noise.products && !d->experiment->forced) return fmin(d->noise.of_products.before, NOISE_MAX);
+    if (!d->noise.products && !d->assumes_noise) return 0;
     for (size_t i = 0; i < d->theirs->n_tap; i++) {
         if (!(d->kinds[i] & NOISY) || isnan(o->error[i])) continue;
         int32_t layer = d->theirs->taps[i].layer;

@@ -27,7 +27,8 @@ static bool is_wrong_step(const struct diagnosis *d, size_t i) {
     const struct trace_tap *tap = &d->theirs->taps[i];
     /* The inputs of the first wrong tap are right, even if theirs does not have them. */
     bool is_known = diagnose_inputs_known(d, i) || i == diagnose_first(d, &d->truth);
-    if (!is_known || tap_holds_indices(tap->id) || tap->id == TAP_RESULT_POOLED || isnan(d->truth.error[i])) return false;
+    if (!is_known || tap->id == TAP_RESULT_POOLED || isnan(d->truth.error[i])) return false;
+    if (tap_holds_indices(tap->id)) return false;
     return diagnose_is_over(d, &d->truth, i) || d->truth.error[i] > STANDS_OUT * floor_of(d, i);
 }
 
@@ -101,4 +102,5 @@ plumb_status diagnose_measure(struct diagnosis *d) {
 void diagnose_measure_free(struct diagnosis *d) {
     for (uint32_t k = 0; k < d->n_measured; k++) fit_free(&d->measured[k]);
     plumb_trace_free(d->right);
+    d->right = NULL;
 }

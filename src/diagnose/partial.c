@@ -15,6 +15,7 @@
  * N_FIRST: most runs in that layer compute this many tokens from the first wrong one on.
  * GOOD: with an error below this, nothing that is made for some heads or tokens only is tried.  CLOSER: a mistake must
  * lower the error of the first wrong tap by this factor.  CLOSER_ON_AVERAGE: and those of all taps by this one.
+ * NOT_EXACT: with a larger error, a known mistake that reproduces theirs may only be near the right one.
  * JUMP: an error jumps if it is this many times that of any tap before.
  * TIED: two mistakes are tied if the mean log10 of their errors differs by less.  FLOOR: errors below are rounding. */
 enum { BEST = 10, MAX_TOKEN = 256, N_FIRST = 3, N_TRIED = 2500 };
@@ -23,6 +24,7 @@ enum { BEST = 10, MAX_TOKEN = 256, N_FIRST = 3, N_TRIED = 2500 };
 #define CLOSER 2.0
 #define CLOSER_ON_AVERAGE 4.0
 #define JUMP 4.0
+#define NOT_EXACT 1e-3
 #define TIED 0.05
 #define FLOOR 2e-6
 
@@ -419,7 +421,10 @@ plumb_status diagnose_begin_partial(struct diagnosis *d) {
 }
 
 plumb_status diagnose_partial(struct diagnosis *d) {
-    if (!can_search(d) || diagnose_explains(d, diagnose_best(d))) return PLUMB_OK;
+    /* A listed number may come close enough to hide the right one. */
+    const struct outcome *best = diagnose_best(d);
+    bool is_close = !d->noise.products && !d->assumes_noise && diagnose_largest(d, best) > NOT_EXACT;
+    if (!can_search(d) || (diagnose_explains(d, best) && !is_close)) return PLUMB_OK;
     struct search s = { .d = d, .first = diagnose_first(d, &d->truth), .head = EVERYWHERE };
     find_layers(&s);
     s.from = d->experiment->first_layer;

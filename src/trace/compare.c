@@ -10,7 +10,7 @@ struct row_sums {
     double half_step;   /* largest |a - b| that rounding can explain: half of both sides' quanta together */
     double d2, b2;
     uint64_t n_value, n_bound;
-    bool has_nan;
+    bool has_nan, has_skipped;
 };
 
 static void add_max(struct comparison *c, double d, double a, double b, uint32_t pos, uint32_t place) {
@@ -25,6 +25,10 @@ static void add_max(struct comparison *c, double d, double a, double b, uint32_t
 }
 
 static void add_value(struct comparison *c, struct row_sums *sums, double a, double b, uint32_t pos, uint32_t place) {
+    if (c->skips_nan && isnan(a) && isnan(b)) {
+        sums->has_skipped = true;
+        return;
+    }
     sums->n_value++;
     c->n_value++;
     double d = fmax(fabs(a - b) - sums->half_step, 0);
@@ -136,7 +140,8 @@ void compare_rows(struct comparison *c, const struct trace_row *a, const struct 
             sums.has_nan = true;
         }
     }
-    if (sums.has_nan) worst = fmax(worst, 1);
+    bool is_all_nan = c->skips_nan && worst < 0 && (sums.has_skipped || b->stats.n_nan > 0);
+    if (sums.has_nan || is_all_nan) worst = fmax(worst, 1);
     if (worst < 0) return;
     c->n_row++;
     c->sum_error2 += worst * worst;

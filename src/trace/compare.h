@@ -10,7 +10,7 @@
 #include "trace/trace.h"
 
 struct comparison {
-    bool use_top_bound;      /* set by the caller: see compare_rows */
+    bool use_top_bound, skips_nan;   /* set by the caller: see compare_rows */
     uint64_t n_value;        /* values that both sides have */
     uint64_t n_bound;        /* values that only one side has and that exceed an upper bound of the other side's */
     uint32_t n_row;          /* rows compared, by values or by statistics */
@@ -25,7 +25,7 @@ struct comparison {
 
 /* Compares two rows and adds the result to *c.
  *
- * The values are compared at the places that both rows have.  NaN equals NaN.  The statistics that both sides know are
+ * The values are compared at the places that both rows have.  NaN equals NaN, unless skips_nan is set.  The statistics that both sides know are
  * compared too, unless all of b's values were compared.  The larger of the two errors counts.  Differences of mean and
  * RMS are divided by b's RMS, so they never exceed the RMS error of all the values.  Differences of min and max are
  * divided by b's min and max, or by its RMS if that is larger.
@@ -38,11 +38,14 @@ struct comparison {
  * and statistics are not compared.  Rows whose n_head * n differs otherwise are not compared at all.  If nothing was
  * compared, nothing is added.
  *
+ * skips_nan: NaN does not equal NaN, because two sums can be NaN for different reasons.  A place where both sides are
+ * NaN says nothing, and a row in which nothing else can be compared counts as one that differs.
+ *
  * use_top_bound: if a side's largest logits are known (trace_known_top), the smallest of them is an upper bound of all
  * logits that this side does not have.  If the other side has a value there that is above the bound, the two differ by
  * at least its distance from the bound, and this distance counts. */
 void compare_rows(struct comparison *c, const struct trace_row *a, const struct trace_row *b);
-/* Compares all rows of a tap.  *c must be zero except for use_top_bound. */
+/* Compares all rows of a tap.  *c must be zero except for what the caller sets. */
 void compare_taps(struct comparison *c, const struct trace_tap *a, const struct trace_tap *b);
 /* The last step of compare_taps, after the rows of single tokens.  If a side has a row of all tokens together
  * (TRACE_ALL_TOKENS), compares it with that of the other side.  If the other side has none, merges the statistics of

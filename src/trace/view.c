@@ -252,8 +252,7 @@ static uint32_t head_size(const struct model *m, const struct trace_tap *tap, co
     return tap->id >= TAP_QCUR && tap->id <= TAP_QCUR_SCALED && !is_v ? a->k_dim : is_v ? a->v_dim : row->n;
 }
 
-/* Returns the index of the first stored value that is not finite; n_value if all are.  A logit of -infinity counts as
- * finite, because models and samplers exclude tokens with it. */
+/* Returns the index of the first stored value that is not finite; n_value if all are. */
 static uint32_t first_not_finite(const struct trace_row *row, enum tap_id id) {
     uint32_t i = 0;
     bool is_known = row->stats.n_nan == 0 && row->stats.n_inf == 0;   /* false if the statistics are not known */
@@ -316,40 +315,50 @@ static void show_inputs(char *text, size_t size, size_t *at, const struct trace_
                                      : "; its input %s is not in the dump", missing);
 }
 
-static plumb_status check_finite(struct trace_view *v, const struct model *m, struct error *err) {
-    const struct trace_tap *first = NULL;
-    const struct trace_row *row = NULL;
-    size_t n_tap = 0;
+struct view_not_finite view_not_finite(const struct trace_view *v, const struct model *m) {
+    struct view_not_finite first = { .tap = NULL };
     for (size_t i = 0; i < v->t.n_tap; i++) {
-        const struct trace_row *odd = find_not_finite(&v->t.taps[i]);
-        n_tap += odd != NULL;
-        if (!odd || first) continue;
-        first = &v->t.taps[i];
-        row = odd;
+        const struct trace_row *row = find_not_finite(&v->t.taps[i]);
+        first.n_tap += row != NULL;
+        if (!row || first.tap) continue;
+        first.tap = &v->t.taps[i];
+        first.row = row;
     }
-    if (!first) return PLUMB_OK;
+    if (!first.tap) return first;
+    uint32_t i = first_not_finite(first.row, first.tap->id), n = head_size(m, first.tap, first.row);
+    first.has_place = i < first.row->n_value;
+    if (!first.has_place) return first;
+    uint32_t place = trace_place(first.row, i);
+    first.value = first.row->values[i];
+    first.has_head = n > 0 && tap_has_heads(first.tap->id);
+    first.head = first.has_head ? place / n : 0;
+    first.element = first.has_head ? place % n : place;
+    return first;
+}
+
+static plumb_status check_finite(struct trace_view *v, const struct model *m, struct error *err) {
+    struct view_not_finite first = view_not_finite(v, m);
+    const struct trace_row *row = first.row;
+    if (!first.tap) return PLUMB_OK;
     char text[260] = "";
     size_t at = 0;
-    uint32_t i = first_not_finite(row, first->id), n = head_size(m, first, row);
-    if (i < row->n_value) {
-        uint32_t place = trace_place(row, i);
+    if (first.has_place) {
         report_append(text, sizeof text, &at, "the first value that is not finite, %s, is in ",
-                      isnan(row->values[i]) ? "NaN" : row->values[i] > 0 ? "infinity" : "-infinity");
+                      isnan(first.value) ? "NaN" : first.value > 0 ? "infinity" : "-infinity");
         show_token(text, sizeof text, &at, row->pos);
-        if (n > 0 && tap_has_heads(first->id)) report_append(text, sizeof text, &at, ", head %u", place / n);
-        report_append(text, sizeof text, &at, ", element %u",
-                      n > 0 && tap_has_heads(first->id) ? place % n : place);
+        if (first.has_head) report_append(text, sizeof text, &at, ", head %u", first.head);
+        report_append(text, sizeof text, &at, ", element %u", first.element);
     } else {
         report_append(text, sizeof text, &at, "the first values that are not finite are in ");
         show_token(text, sizeof text, &at, row->pos);
         report_append(text, sizeof text, &at, ", which has %.0f NaN and %.0f infinities",
                       row->stats.n_nan > 0 ? row->stats.n_nan : 0, row->stats.n_inf > 0 ? row->stats.n_inf : 0);
     }
-    show_inputs(text, sizeof text, &at, v, m, first);
-    if (n_tap > 1) report_append(text, sizeof text, &at, n_tap > 2 ? "; %zu later taps have such values too"
-                                 : "; %zu later tap has such values too", n_tap - 1);
+    show_inputs(text, sizeof text, &at, v, m, first.tap);
+    if (first.n_tap > 1) report_append(text, sizeof text, &at, first.n_tap > 2 ? "; %zu later taps have such values too"
+                                       : "; %zu later tap has such values too", first.n_tap - 1);
     struct tap_text name;
-    tap_show(&name, first->id, first->layer);
+    tap_show(&name, first.tap->id, first.tap->layer);
     return remarks_add(&v->t.remarks, err, REMARK_NOT_FINITE, name.text, strlen(name.text), "%s", text);
 }
 

@@ -34,6 +34,19 @@ plumb_status view_check_vocabulary(struct trace_view *v, uint32_t n_vocab, struc
  * that is all zeros.  m: NULL, or the model, which then says how many heads and which inputs a tap has. */
 plumb_status view_check_values(struct trace_view *v, const struct model *m, struct error *err);
 
+/* The first value that is not finite, in the order of the computation.  A logit of -infinity counts as finite, because
+ * models and samplers exclude tokens with it. */
+struct view_not_finite {
+    const struct trace_tap *tap;   /* NULL: all values are finite */
+    const struct trace_row *row;
+    bool has_place, has_head;      /* has_place is false if only the row's statistics say so */
+    uint32_t head, element;
+    float value;
+    size_t n_tap;                  /* how many taps have such values */
+};
+/* m as above. */
+struct view_not_finite view_not_finite(const struct trace_view *v, const struct model *m);
+
 /* Returns the number of elements in a row of a tap of the model, in the form that traces have: kq_soft_max has a key
  * for each of n_token tokens.  0: the layer does not have the tap. */
 uint64_t view_row_size(const struct model *m, enum tap_id id, int32_t layer, uint32_t n_token);

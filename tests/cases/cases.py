@@ -116,7 +116,7 @@ CASES = [
     Case("transposed", "Q8_0", engines.ReadsMatricesAcross, first_layer,
          r"verdict: their Qcur-0 is the product with the transposed matrix "),
     Case("converter", "F16", engines.PermutedForOtherHeads, first_layer,
-         r"verdict: their Kcur-0 has \d+ elements in other places; element \d+ is the one of place \d+ "),
+         r"verdict: their Kcur-0 has \d+ of \d+ elements in another order: at [\d, ]+ are those that belong at "),
     Case("sequence", "Q5_K", engines.ReadsQ5KInSequence, first_layer,
          r"verdict: their embd is of a misread token_embd\.weight: Q5_K: element i has the low bits of byte i / 2 "),
     Case("header", "Q4_1", engines.SkipsTwoBytesOfQ4_1, first_layer,

@@ -558,8 +558,8 @@ static plumb_status on_tiny(plumb_status status) {
 
 static plumb_status diagnose(plumb_trace *theirs) {
     plumb_report how = report(PLUMB_FORMAT_JSON);
-    bool agree;
-    return on_tiny(plumb_diagnose(world.model, theirs, 1, &how, &agree));
+    plumb_verdict verdict;
+    return on_tiny(plumb_diagnose(world.model, theirs, 1, &how, &verdict));
 }
 
 static plumb_status diagnose_right(void) { return diagnose(world.theirs); }

@@ -59,7 +59,7 @@ NAMES = {
     "block": r"in each group of|of each 32|block|code|nibble|scale|bit|offset|min|zero|field|d\b",
 }
 # A finding that only says how large the difference is names nothing.
-VAGUE = r"factor of its own"
+VAGUE = r"what each (token|head) is multiplied by"
 
 
 def difference(a, b):
