@@ -321,7 +321,58 @@ static void another_model(void) {
     plumb_model_free(m);
 }
 
+/* Adds a tap whose tokens and heads, of which there are as many, are exchanged. */
+static void add_exchanged(plumb_trace *t, const plumb_tap *tap) {
+    size_t n_row = tap->n_token, n = tap->n;
+    float *x = alloc_array(n_row * n_row * n, sizeof *x);
+    for (size_t i = 0; i < n_row * n_row; i++) {
+        memcpy(x + i * n, tap->data + (i % n_row * n_row + i / n_row) * n, n * sizeof *x);
+    }
+    plumb_tap copy = *tap;
+    copy.data = x;
+    CHECK(plumb_trace_add(t, &copy) == PLUMB_OK, "%s", plumb_trace_error(t));
+    free(x);
+}
+
+/* With as many heads as tokens and no mask, a file does not say which axis is which. */
+static void unsure_axes(void) {
+    static const struct { const char *quirk, *says; } cases[] = {
+        { "attn.mask=none", "verdict: attn.mask=none reproduces their numbers" }, { NULL, "verdict: agrees" },
+    };
+    plumb_model *m = record_load("f32");
+    REQUIRE(m, "no model");
+    uint32_t n = m->model->plan.layers[0].attn.n_head;
+    const uint64_t all = TAP_SET(QCUR) | TAP_SET(QCUR_ROPE) | TAP_SET(KQ_SOFT_MAX);
+    const uint64_t exchanged[] = { all, TAP_SET(KQ_SOFT_MAX), TAP_SET(QCUR) | TAP_SET(QCUR_ROPE), 0 };
+    for (size_t i = 0; i < 8; i++) {
+        struct quirks quirks = { 0 };
+        struct capture text = { 0 };
+        if (cases[i / 4].quirk) quirk_set(&quirks, quirk_find(cases[i / 4].quirk));
+        struct record *record = record_run(m->model, &quirks, record_ids, n, n, NULL, NULL);
+        plumb_trace *t = plumb_trace_create();
+        t->params.n_value = WHOLE;
+        CHECK(plumb_trace_set_tokens(t, record_ids, n, n) == PLUMB_OK, "%s", plumb_trace_error(t));
+        for (size_t k = 0; k < record->n; k++) {
+            enum tap_id id;
+            bool is_known = tap_find(record->taps[k].name, strlen(record->taps[k].name), &id);
+            if (is_known && (exchanged[i % 4] >> id & 1)) add_exchanged(t, &record->taps[k]);
+            else if (is_known && id < TAP_RESULT_NORM) plumb_trace_add(t, &record->taps[k]);
+        }
+        t->unsure_axes = all;
+        plumb_report r = { .format = PLUMB_FORMAT_TEXT, .write = capture_write, .user = &text };
+        plumb_verdict verdict;
+        CHECK(plumb_diagnose(m, t, 0, &r, &verdict) == PLUMB_OK, "%s", plumb_model_error(m));
+        CHECK(text.text && strstr(text.text, cases[i / 4].says), "row %zu: %s", i,
+              text.text ? text.text : "no report");
+        capture_free(&text);
+        record_free(record);
+        plumb_trace_free(t);
+    }
+    plumb_model_free(m);
+}
+
 void test_diagnose(void) {
     TEST_ROWS("", check_row, rows);
+    test_case("diagnose: with as many heads as tokens both orders of the axes are tried", unsure_axes);
     test_case("diagnose: a token that the model does not have is an error", another_model);
 }

@@ -136,7 +136,8 @@ double diagnose_noise(const struct diagnosis *d, const struct outcome *o);
 /* Returns the error up to which noisy taps agree.  It is a multiple of the noise, but at least the tolerance. */
 double diagnose_allowed(const struct diagnosis *d, const struct outcome *o);
 /* Returns true if tap i is over: its error is larger than diagnose_allowed if the tap is noisy, and larger than the
- * tolerance if it is not.  Where errors add up, a single noisy tap that stands out from its layer is not over. */
+ * tolerance if it is not.  Where errors add up, a noisy tap is over only if its layer is, or if it stands out from it
+ * further than noise can make it. */
 bool diagnose_is_over(const struct diagnosis *d, const struct outcome *o, size_t i);
 /* Returns true if no tap is over. */
 bool diagnose_explains(const struct diagnosis *d, const struct outcome *o);

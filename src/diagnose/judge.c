@@ -48,6 +48,9 @@
 #define NOISE_FACTOR_ADDED_UP 20.0
 #define NOISE_LIMIT 0.15
 #define NOISE_LIMIT_SPOILT 0.3
+/* Where errors add up, noise makes the error of no tap larger than that of the median of its layer by this factor: 3.3
+ * times is the most in SmolLM2 with activations in 8 bits, of which a dump has 8 values of each tap. */
+#define NOISE_STANDS_OUT 6.0
 /* With a mistake, noise is explained if it is at most so many times that of any tap before. */
 #define NOISE_GROWTH 4.0
 
@@ -148,13 +151,14 @@ double diagnose_allowed(const struct diagnosis *d, const struct outcome *o) {
     return fmax(d->tolerance, fmin(noise, is_spoilt(o) ? NOISE_LIMIT_SPOILT : NOISE_LIMIT));
 }
 
-/* Returns the error with which tap i is judged.  Where errors add up, a mistake shows in most of the taps after it.  A
- * single noisy tap that stands out is not enough for one, because its error may come from very few values.  Such a tap
- * counts with the median of its layer if that is smaller. */
+/* Returns the error with which tap i is judged.  Where errors add up, noise varies within a layer, because the error of
+ * a tap may come from very few values: a noisy tap counts with the median of its layer if that is smaller.  But a tap
+ * that stands out further than noise can make it counts with its own error. */
 static double judged(const struct diagnosis *d, const struct outcome *o, size_t i, double allowed) {
     /* is_single: only the tap's own error counts, because it is that of one step or because it has no noise. */
     bool is_single = diagnose_inputs_known(d, i) || !(d->kinds[i] & NOISY) || allowed <= d->tolerance;
-    return is_single ? o->error[i] : fmin(o->error[i], diagnose_typical(d, o, d->theirs->taps[i].layer));
+    double typical = is_single ? 0 : diagnose_typical(d, o, d->theirs->taps[i].layer);
+    return is_single || o->error[i] > NOISE_STANDS_OUT * typical ? o->error[i] : fmin(o->error[i], typical);
 }
 
 /* Returns the first layer of which theirs has something noisy. */

@@ -56,6 +56,14 @@ static enum tap_id step_of(const struct diagnosis *d, const struct mistake *m) {
     return id;
 }
 
+/* Returns true if a step of the layers that may be wrong comes after the first wrong tap, which it cannot change. */
+static bool is_after_first(const struct search *s, enum tap_id id) {
+    const struct trace_tap *first = &s->d->theirs->taps[s->first];
+    int32_t layer = (int32_t)s->layer;
+    if (s->from < s->layer || first->layer != layer || !tap_spec(id)->in_layer) return false;
+    return tap_place(s->d->theirs->order, id, layer) > tap_place(s->d->theirs->order, first->id, layer);
+}
+
 static double log_sum(const struct diagnosis *d, const struct outcome *o) {
     double sum = 0;
     for (size_t i = 0; i < d->theirs->n_tap; i++) {
@@ -147,12 +155,13 @@ static void try_numbers(struct search *s) {
         { TAP_SET(FFN_NORM), MISTAKE_EPS, 0, 1e-9, 10 },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (rows[i].taps & ~m->supported) continue;
-        fit_number(s, (struct mistake){ .taps = rows[i].taps, .kind = rows[i].kind, .variant = rows[i].variant,
-                                        .layer = EVERYWHERE, .head = EVERYWHERE }, rows[i].low, rows[i].high);
+        const struct mistake mistake = { .taps = rows[i].taps, .kind = rows[i].kind, .variant = rows[i].variant,
+                                         .layer = EVERYWHERE, .head = EVERYWHERE };
+        if ((rows[i].taps & ~m->supported) || is_after_first(s, step_of(s->d, &mistake))) continue;
+        fit_number(s, mistake, rows[i].low, rows[i].high);
     }
     for (uint32_t id = TAP_ATTN_NORM; id < TAP_L_OUT; id++) {
-        if (m->width[id] == 0 || id == TAP_KQ_SOFT_MAX) continue;
+        if (m->width[id] == 0 || id == TAP_KQ_SOFT_MAX || is_after_first(s, (enum tap_id)id)) continue;
         fit_number(s, (struct mistake){ .taps = UINT64_C(1) << id, .kind = MISTAKE_SCALE, .layer = EVERYWHERE,
                                         .head = EVERYWHERE }, 0.05, 20);
     }
@@ -168,7 +177,7 @@ static void try_steps(struct search *s) {
         enum tap_id id = ids[i];
         bool is_there = s->is_result ? id == TAP_RESULT_NORM
                       : tap_spec(id)->in_layer || (id == TAP_EMBD && s->from == 0);
-        if (!is_there || m->width[id] == 0) continue;
+        if (!is_there || m->width[id] == 0 || is_after_first(s, id)) continue;
         uint32_t n_head = s->head == EVERYWHERE ? 1 : m->n_head[id];
         for (uint32_t h = 0; h < n_head && n_head + (s->head == EVERYWHERE) > 1; h++) {
             if (s->head != EVERYWHERE) s->head = (int32_t)h;

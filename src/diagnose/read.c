@@ -1,10 +1,13 @@
-/* Decides which taps of a dump can be compared with the model, and how the dump numbers its layers. */
+/* Decides which taps of a dump can be compared with the model, how the dump numbers its layers, and in which order it
+ * has tokens and heads. */
 #include "diagnose/diagnose.h"
 
 #include <math.h>
 
 /* To count layers from 1, the errors of their taps must be lower by this factor on average. */
 #define CLEARLY_LOWER 3.0
+/* To read axes in the other order, the errors of all rows must be lower by this factor, taken together. */
+#define CLEARLY_CLOSER 10.0
 
 /* Sets *mean to the mean of log10 of the errors of the taps in layers, against the truth.  NAN: none was compared. */
 static plumb_status mean_error(const struct model *m, const struct trace_view *v, double *mean, struct error *err) {
@@ -48,6 +51,42 @@ static plumb_status choose(struct trace_view *v, const struct model *m, const st
     return status;
 }
 
+/* Sets *sum to the sum of log10 of the errors of the rows of some taps, against the truth. */
+static plumb_status sum_errors(const struct model *m, const struct trace_view *v, uint64_t set, double *sum,
+                               struct error *err) {
+    struct experiment *e;
+    struct outcome o = { .n_quirk = 0 };
+    *sum = 0;
+    PLUMB_TRY(experiment_create(&e, m, &v->t, err));
+    plumb_status status = experiment_run(e, NULL, 0, ALL_LAYERS, &o, err);
+    for (size_t i = 0; status == PLUMB_OK && i < v->t.n_tap; i++) {
+        for (size_t k = e->first_row[i]; k < e->first_row[i + 1] && (set >> v->t.taps[i].id & 1); k++) {
+            if (!isnan(o.row_error[k])) *sum += compare_log(o.row_error[k]);
+        }
+    }
+    outcome_free(&o);
+    experiment_free(e);
+    return status;
+}
+
+/* Reads taps whose axes are unsure in both orders, and keeps the one that comes clearly closer to the truth.  A wrong
+ * order has no row that is right; with a mistake, the right order mostly has one, such as that of the first token or,
+ * without a mask, of the last one. */
+static plumb_status choose_axes(struct trace_view *v, const struct model *m, uint64_t set, struct error *err) {
+    double as_is, exchanged;
+    if (set == 0) return PLUMB_OK;
+    PLUMB_TRY(sum_errors(m, v, set, &as_is, err));
+    PLUMB_TRY(view_exchange_axes(v, set, err));
+    PLUMB_TRY(sum_errors(m, v, set, &exchanged, err));
+    if (!(exchanged < as_is - log10(CLEARLY_CLOSER))) return view_exchange_axes(v, set, err);   /* back again */
+    const char *name = "";
+    for (uint32_t id = 0; id < TAP_COUNT && !*name; id++) {
+        if (set >> id & 1) name = tap_spec((enum tap_id)id)->name;
+    }
+    return remarks_add(&v->t.remarks, err, REMARK_AXES, name, strlen(name), "both orders of tokens and heads were "
+                       "tried; the other one comes closer to the truth and was used");
+}
+
 plumb_status diagnose_read(struct trace_view *v, const struct model *m, const struct plumb_trace *theirs,
                            struct error *err) {
     enum view_numbering numbering = view_numbering(theirs, m);
@@ -60,5 +99,9 @@ plumb_status diagnose_read(struct trace_view *v, const struct model *m, const st
                          last->text);
     }
     if (numbering == VIEW_UNSURE && v->t.n_tap > 0) PLUMB_TRY(choose(v, m, theirs, err));
+    if (v->t.n_tap > 0) {   /* attention weights may be stored in another order than Q, from which they are computed */
+        PLUMB_TRY(choose_axes(v, m, v->t.unsure_axes & ~TAP_SET(KQ_SOFT_MAX), err));
+        PLUMB_TRY(choose_axes(v, m, v->t.unsure_axes & TAP_SET(KQ_SOFT_MAX), err));
+    }
     return view_check_values(v, m, err);
 }

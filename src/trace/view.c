@@ -23,6 +23,10 @@ plumb_status view_begin(struct trace_view *v, const struct plumb_trace *t, struc
 void view_free(struct trace_view *v) {
     free(v->t.taps);
     free(v->logits);
+    for (size_t i = 0; i < v->n_owned; i++) free(v->owned[i]);
+    free(v->owned);
+    v->owned = NULL;
+    v->n_owned = v->cap = 0;
     remarks_free(&v->t.remarks);
     v->t.taps = NULL;
     v->t.n_tap = 0;
@@ -58,6 +62,47 @@ plumb_status view_shift(struct trace_view *v, struct error *err) {
     }
     return remarks_add(&v->t.remarks, err, REMARK_SHIFTED, name.text, strlen(name.text), "the dump counts layers from "
                        "1 to %d, and this report from 0: here this tap is %s", (int)last, shifted.text);
+}
+
+/* ---- the order of axes ------------------------------------------------------------------------------------------- */
+
+/* Allocates n elements that live as long as the view. */
+static void *own(struct trace_view *v, uint64_t n, size_t size) {
+    void **owned = alloc_grow(v->owned, v->n_owned, &v->cap, sizeof *owned);
+    if (owned) v->owned = owned;
+    void *p = owned ? alloc_array(n, size) : NULL;
+    if (p) v->owned[v->n_owned++] = p;
+    return p;
+}
+
+/* Returns true if a tap has as many whole rows as heads. */
+static bool is_square(const struct trace_tap *tap) {
+    for (uint32_t i = 0; i < tap->n_row; i++) {
+        const struct trace_row *row = &tap->rows[i];
+        bool is_whole = !row->places && row->n_value == (uint64_t)row->n_head * row->n && row->n == tap->rows[0].n;
+        if (!is_whole || row->n_head != tap->n_row || row->pos == TRACE_ALL_TOKENS) return false;
+    }
+    return tap->n_row > 1;
+}
+
+plumb_status view_exchange_axes(struct trace_view *v, uint64_t set, struct error *err) {
+    for (size_t i = 0; i < v->t.n_tap; i++) {
+        struct trace_tap *tap = &v->t.taps[i];
+        if (!(set >> tap->id & 1) || !is_square(tap)) continue;
+        size_t n_row = tap->n_row, n = tap->rows[0].n, n_value = n_row * n;
+        struct trace_row *rows = own(v, n_row, sizeof *rows);
+        float *values = rows ? own(v, (uint64_t)n_row * n_value, sizeof *values) : NULL;
+        if (!values) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %zu rows", n_row);
+        for (size_t t = 0; t < n_row; t++, values += n_value) {
+            rows[t] = tap->rows[t];
+            rows[t].values = values;
+            rows[t].entropy = NULL;
+            for (size_t h = 0; h < n_row; h++) memcpy(values + h * n, tap->rows[h].values + t * n, n * sizeof *values);
+            rows[t].stats = trace_stats_of(values, n_value);
+        }
+        tap->rows = rows;
+    }
+    return PLUMB_OK;
 }
 
 /* ---- what the model has ------------------------------------------------------------------------------------------ */

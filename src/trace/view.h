@@ -12,6 +12,8 @@
 struct trace_view {
     struct plumb_trace t;       /* owns its list of taps and its remarks, and borrows everything else */
     struct trace_row *logits;   /* rows of result_output without padding; NULL: they are the dump's own */
+    void **owned;               /* (n_owned) rows and values of view_exchange_axes */
+    size_t n_owned, cap;
 };
 
 /* Sets *v to all of t, which must outlive it.  Release it with view_free, also after a failure.  The only possible
@@ -25,6 +27,9 @@ enum view_numbering { VIEW_FROM_0, VIEW_FROM_1, VIEW_UNSURE };
 enum view_numbering view_numbering(const struct plumb_trace *t, const struct model *m);
 /* Lowers the number of each layer by 1 and says so in a remark.  No tap may be in layer 0. */
 plumb_status view_shift(struct trace_view *v, struct error *err);
+/* Reads the taps of a set (TAP_SET) in the other order of their axes: the heads become tokens and the tokens heads.
+ * Leaves alone those that do not have as many whole rows as heads. */
+plumb_status view_exchange_axes(struct trace_view *v, uint64_t set, struct error *err);
 /* Drops taps in layers that the model does not have, taps of another length, and padding of logits.  Adds remarks on
  * these, on steps that the model does not have, on ids that are out of range and on rows of further tokens. */
 plumb_status view_fit(struct trace_view *v, const struct model *m, struct error *err);

@@ -200,7 +200,7 @@ def sums(path):
 def verdict(plumb, model, path):
     start = time.monotonic()
     ran = subprocess.run([plumb, "diagnose", model, "--against", path, "--json"], capture_output=True, text=True)
-    if ran.returncode not in (0, 1):
+    if ran.returncode not in (0, 1, 4):
         raise RuntimeError(f"diagnose ended with {ran.returncode}: {ran.stderr}")
     return json.loads(ran.stdout), time.monotonic() - start
 
@@ -208,7 +208,7 @@ def verdict(plumb, model, path):
 def claim(said):
     """What a verdict claims; "": nothing."""
     if said["agree"]:
-        return "agrees"
+        return "agrees but for noise" if said["needs_noise"] else "agrees"
     first = next(iter(said["ranking"]), None)
     if first and first["explains"]:
         tied = [row for row in said["ranking"] if row["explains"] and row["tied_with_first"]]
@@ -256,8 +256,8 @@ def main():
             said, seconds = verdict(arguments.plumb, model, dump)
             says = claim(said)
             if pattern is None:
-                word = "right" if says == "agrees" else "wrong"
-            elif says in ("", "agrees"):
+                word = "right" if says.startswith("agrees") else "wrong"
+            elif says == "" or says.startswith("agrees"):
                 word = "silent" if says else "not named"
             else:
                 word = "right" if re.search(pattern, says) else "wrong"
