@@ -461,6 +461,22 @@ static const struct public_row public_rows[] = {
     { "a broken regular expression", REGEX, "ab(", { 0 }, PLUMB_ERROR_ARGUMENT, "", { 0 }, { 0 } },
     { "a schema", SCHEMA, PAIR, { 0 }, PLUMB_OK, "", { "{\"a\":1,\"b\":null}" },
       { "{\"b\":null,\"a\":1}", "{\"a\": 1,\"b\":null}", "{\"a\":1}", "{\"a\":1,\"b\":null,\"c\":2}" } },
+    { "a recursive schema of which one of several open objects must fit", SCHEMA,
+      "{\"$ref\":\"#/$defs/no\",\"$defs\":{"
+      "\"place\":{\"properties\":{\"at\":{\"type\":\"string\"},\"near\":{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"minItems\":1}}},"
+      "\"has\":{\"type\":\"object\",\"allOf\":[{\"properties\":{\"field\":{\"type\":\"object\"}},\"required\":[\"field\"]},"
+      "{\"$ref\":\"#/$defs/place\"}]},"
+      "\"runs\":{\"type\":\"object\",\"allOf\":[{\"properties\":{\"script\":{\"type\":\"string\"}},\"required\":[\"script\"]},"
+      "{\"$ref\":\"#/$defs/place\"}]},"
+      "\"no\":{\"type\":\"object\",\"properties\":{\"no\":{\"oneOf\":[{\"$ref\":\"#/$defs/has\"},{\"$ref\":\"#/$defs/runs\"},{\"$ref\":\"#/$defs/no\"},{\"$ref\":\"#/$defs/all\"}]}},"
+      "\"required\":[\"no\"]},"
+      "\"all\":{\"type\":\"object\",\"properties\":{\"all\":{\"type\":\"array\",\"items\":"
+      "{\"oneOf\":[{\"$ref\":\"#/$defs/has\"},{\"$ref\":\"#/$defs/runs\"},{\"$ref\":\"#/$defs/no\"},{\"$ref\":\"#/$defs/all\"}]}}},"
+      "\"required\":[\"all\"]}}}",
+      { 0 }, PLUMB_OK, "",
+      { "{\"no\":{\"field\":{}}}",
+        "{\"no\":{\"no\":{\"all\":[{\"script\":\"a\",\"near\":[\"b\"]},{\"no\":{\"field\":{\"x\":1}}},{\"all\":[]}]}}}" },
+      { "{\"no\":{\"field\":{},\"script\":\"a\"}}", "{\"no\":{\"no\":{\"all\":[{\"script\":\"a\",\"near\":[]}]}}}", "{\"no\":{}}" } },
     { "a schema in any order", SCHEMA, PAIR, { .any_order = true }, PLUMB_OK, "",
       { "{\"a\":1,\"b\":null}", "{\"b\":null,\"a\":1}" }, { "{\"a\":1,\"a\":1}", "{\"b\":null}" } },
     { "a pretty schema", SCHEMA, PAIR, { .space = PLUMB_JSON_PRETTY }, PLUMB_OK, "",

@@ -443,8 +443,8 @@ static void warns(void) {
 /* ---- hostile schemas: an error, after work that a limit bounds --------------------------------------------------- */
 
 enum hostile {
-    MERGES, CHOICES, REFERENCES, VALUES, LONG_STRING, LONG_NAME, MEMBERS, STRINGS, PATTERNS, OVERLAPPING, NEGATIONS,
-    DEPENDENCIES, UNKNOWN, ALTERNATIVES, BESIDE_VALUES, LARGE_TARGET, DYNAMIC, WITHOUT_CONST, DIFFERENT
+    MERGES, CHOICES, REFERENCES, VALUES, LONG_STRING, LONG_NAME, MEMBERS, STRINGS, LONG_STRINGS, PATTERNS, OVERLAPPING,
+    NEGATIONS, DEPENDENCIES, UNKNOWN, ALTERNATIVES, BESIDE_VALUES, LARGE_TARGET, DYNAMIC, WITHOUT_CONST, DIFFERENT
 };
 struct hostile_row { const char *name; enum hostile kind; unsigned n; const char *message; };
 
@@ -458,6 +458,7 @@ static const struct hostile_row hostile[] = {
     {"10,000 members", MEMBERS, 10000, NULL},
     {"100,000 members", MEMBERS, 100000, ""},
     {"an enum of 100,000 strings", STRINGS, 100000, NULL},
+    {"an enum of long strings, 5 MB", LONG_STRINGS, 60000, "/properties/b: up to here, the grammar"},
     {"60 patterns of names", PATTERNS, 60, "/patternProperties/0: more than 20"},
     {"40 schemas of which one must fit", OVERLAPPING, 40, NULL},
     {"2^50 differences", NEGATIONS, 50, "more than 1000 combinations"},
@@ -500,6 +501,10 @@ static void write_hostile(struct grammar_text *t, enum hostile kind, unsigned n)
     case LONG_NAME: repeat(t, "{\"title\":\"", n / 2, "a", "\"}"); break;
     case MEMBERS: repeat(t, "{\"additionalProperties\":false,\"properties\":{", n, "\"%u\":{}", "}}"); break;
     case STRINGS: repeat(t, "{\"enum\":[", n, "\"value %u\"", "]}"); break;
+    case LONG_STRINGS:
+        repeat(t, "{\"properties\":{\"a\":{},\"b\":{\"enum\":[", n, "\"%u: a text that is so long that many of them are too "
+               "much for a grammar, however it is written\"", "]}}}");
+        break;
     case PATTERNS: repeat(t, "{\"patternProperties\":{", n, "\"%u\":{}", "}}"); break;
     case OVERLAPPING: repeat(t, "{\"oneOf\":[", n, "{\"properties\":{\"%u\":{\"type\":\"null\"}}}", "]}"); break;
     case NEGATIONS: repeat(t, "{\"not\":{\"enum\":[", n, "{\"a\":%u,\"b\":%u}", "]}}"); break;

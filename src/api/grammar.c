@@ -115,8 +115,13 @@ static void shorten(struct grammar_text *text, size_t n) {
     if (text->n > n) text->data[text->n = n] = 0;
 }
 
-/* Adds the rules in text, unless they were not written. */
-static plumb_status add_rules(plumb_grammar *g, plumb_status status, struct grammar_text *text) {
+/* Adds the rules in text, unless they were not written.  So many are refused by the name of the first one that the
+ * parser need not refuse them by a line of a text that nobody sees. */
+static plumb_status add_rules(plumb_grammar *g, plumb_status status, const char *rule, struct grammar_text *text) {
+    if (status == PLUMB_OK && text->n > LANGUAGE_MAX_TEXT - g->rules.n) {
+        status = error_set(&g->err, PLUMB_ERROR_UNSUPPORTED, "%s: with the rules before it, the grammar takes more than "
+                           "%d MB", rule, LANGUAGE_MAX_TEXT >> 20);
+    }
     if (status == PLUMB_OK) grammar_text_add(&g->rules, text->data, text->n);
     grammar_text_free(text);
     return g->rules.failed ? no_memory(g) : status;
@@ -126,7 +131,7 @@ plumb_status plumb_grammar_define_regex(plumb_grammar *g, const char *rule, cons
     PLUMB_TRY(check_parse(g));
     PLUMB_TRY(check_name(g, rule));
     struct grammar_text text = { 0 };
-    return add_rules(g, grammar_from_regex(regex, n, rule, &text, &g->err), &text);
+    return add_rules(g, grammar_from_regex(regex, n, rule, &text, &g->err), rule, &text);
 }
 
 _Static_assert((int)PLUMB_JSON_COMPACT == JSON_COMPACT && (int)PLUMB_JSON_PRETTY == JSON_PRETTY
@@ -148,7 +153,7 @@ static plumb_status define_schema(plumb_grammar *g, const char *rule, const char
     plumb_status status = grammar_from_json_schema(json, n, &own, &text, &g->warnings, &g->err);
     if (g->warnings.failed) status = no_memory(g);
     if (status != PLUMB_OK) shorten(&g->warnings, n_warnings);
-    return add_rules(g, status, &text);
+    return add_rules(g, status, rule ? rule : "root", &text);
 }
 
 plumb_status plumb_grammar_define_schema(plumb_grammar *g, const char *rule, const char *json, size_t n,

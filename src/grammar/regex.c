@@ -537,7 +537,7 @@ const struct language *regex_language(struct languages *all, const char *regex, 
     const struct language *tree = read_union(&p);
     if (!tree || !language_any(all)) return NULL;
     if (more(&p)) return malformed(&p, p.at, "there is no ( for this )");
-    if (tree->n_state > LANGUAGE_MAX_STATES) return too_large(&p, 0, tree->n_state);
+    if (tree->asserts && tree->n_state > LANGUAGE_MAX_STATES) return too_large(&p, 0, tree->n_state);
     return matches_of(all, tree, match);
 }
 

@@ -22,11 +22,11 @@ struct languages;
 
 enum {
     LANGUAGE_MAX_STATES = 20000,        /* of an automaton, deterministic or not */
-    LANGUAGE_MAX_NODES = 4000000,       /* of all trees of a struct languages */
+    LANGUAGE_MAX_NODES = 8000000,       /* of all trees of a struct languages */
     LANGUAGE_MAX_DEPTH = 250,           /* of groups in a regular expression, and of a tree */
     LANGUAGE_MAX_STEPS = 40000000,      /* of work of all that is made in a struct languages */
     LANGUAGE_MAX_BYTES = 32 << 20,      /* of memory of a struct languages */
-    LANGUAGE_MAX_TEXT = 8 << 20,        /* bytes of a grammar */
+    LANGUAGE_MAX_TEXT = 4 << 20,        /* bytes of a grammar, with what was written before it */
     LANGUAGE_UNBOUNDED = -1             /* as the most of language_repeat and language_length */
 };
 

@@ -117,6 +117,7 @@ struct schema {
     struct hash_index goal_index;
     uint32_t nesting;
     size_t n_subsets;            /* states of all automata of arrays whose elements differ */
+    uint32_t place;              /* the schema whose values are found or written: for messages */
 };
 
 /* Memory that lives until the end; zeroed.  NULL if the compiler has failed, or fails now. */

@@ -107,6 +107,7 @@ bool goal_is_any(const struct goal *g) { return g->n_claims == 0; }
 void goal_expand(struct schema *s, struct goal *g) {
     if (g->is_expanded || g->is_expanding || goal_is_any(g) || s->status != PLUMB_OK) return;
     g->is_expanding = true;
+    s->place = g->node;
     for (enum domain d = CONSTANTS; d <= NUMBERS; d++) {
         struct set set = s->any[d];
         for (uint32_t i = 0; i < g->n_claims; i++) set = set_and(s, d, set, set_of_claim(s, d, g->claims[i]));

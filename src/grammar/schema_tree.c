@@ -134,7 +134,7 @@ void schema_language_failed(struct schema *s, uint32_t node) {
         return;
     }
     memcpy(message, s->err->message, sizeof message);
-    schema_fail(s, status, node, "%s", message);
+    schema_fail(s, status, node != 0 ? node : s->place, "%s", message);
 }
 
 /* ---- keywords ---------------------------------------------------------------------------------------------------- */

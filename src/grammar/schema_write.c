@@ -40,7 +40,7 @@ static void begin(struct rule *r, struct writer *w, const char *name, uint32_t d
     snprintf(r->name, sizeof r->name, "%s", name);
     grammar_text_print(&r->text, "%s ::=", name);
     if (++w->n_rules > MAX_RULES) {
-        schema_fail(w->s, PLUMB_ERROR_UNSUPPORTED, 0, "the grammar has more than %d rules", MAX_RULES);
+        schema_fail(w->s, PLUMB_ERROR_UNSUPPORTED, w->s->place, "the grammar has more than %d rules", MAX_RULES);
     }
 }
 
@@ -48,6 +48,10 @@ static void end(struct rule *r) {
     put(r, "\n");
     if (r->text.failed) schema_no_memory(r->w->s);
     else if (r->w->s->status == PLUMB_OK) grammar_text_add(r->w->out, r->text.data, r->text.n);
+    if (r->w->out->n > LANGUAGE_MAX_TEXT) {
+        schema_fail(r->w->s, PLUMB_ERROR_UNSUPPORTED, r->w->s->place, "up to here, the grammar takes more than %d MB",
+                    LANGUAGE_MAX_TEXT >> 20);
+    }
     grammar_text_free(&r->text);
 }
 
@@ -582,6 +586,7 @@ static void write_goal(struct writer *w, struct goal *g, uint32_t depth) {
     struct schema *s = w->s;
     struct rule r;
     char name[MAX_NAME];
+    s->place = g->node;
     name_goal(w, g, depth, name, sizeof name);
     begin(&r, w, name, depth);
     const char *bar = "";

@@ -36,7 +36,6 @@ struct writer {
     struct grammar_text *out;
     enum language_form form;
     const char *name;
-    size_t begin;                /* the length of the text before the grammar */
     struct pending *pending;     /* rule i + 1 is pending[i] */
     size_t n_pending, cap_pending;
     struct written *automata;
@@ -258,16 +257,21 @@ static bool same_set(const struct charset *x, const struct charset *y) {
     return x->n == y->n && memcmp(x->spans, y->spans, x->n * sizeof *x->spans) == 0;
 }
 
+/* Whether nothing failed and the grammar is not too large. */
+static bool has_room(struct writer *w) {
+    if (w->out->n > LANGUAGE_MAX_TEXT && !w->failed) {
+        error_set(w->all->err, PLUMB_ERROR_UNSUPPORTED, "up to here, the grammar takes more than %d MB",
+                  LANGUAGE_MAX_TEXT >> 20);
+        w->failed = true;
+    }
+    return !w->failed;
+}
+
 /* Appends a set as one symbol: a literal, a class, or the name of a rule. */
 static void put_set(struct writer *w, const struct charset *set) {
     enum { MAX_INLINE = 16 };   /* spans */
     uint64_t escaped = 0;
-    if (w->out->n - w->begin > LANGUAGE_MAX_TEXT && !w->failed) {
-        error_set(w->all->err, PLUMB_ERROR_UNSUPPORTED, "the grammar of a regular language takes more than %d MB",
-                  LANGUAGE_MAX_TEXT >> 20);
-        w->failed = true;
-    }
-    if (w->failed) return;
+    if (!has_room(w)) return;
     if (w->form == LANGUAGE_JSON && !split_set(w, set, &escaped)) {
         w->failed = true;
         return;
@@ -518,7 +522,7 @@ static void put_strings(struct writer *w, struct strings s, enum place place, ui
         return;
     }
     const bool optional = s.n > 1 && s.data[0]->n == s.at;
-    if (w->failed || !languages_work(w->all, s.n)) {
+    if (!has_room(w) || !languages_work(w->all, s.n)) {
         w->failed = true;
         return;
     }
@@ -660,7 +664,7 @@ static void put_language(struct writer *w, const struct language *a, enum place 
 plumb_status language_write(struct languages *all, const struct language *a, enum language_form form, const char *name,
                             struct grammar_text *out) {
     if (!a) return all->err->status;
-    struct writer w = {.all = all, .out = out, .form = form, .name = name, .begin = out->n, .spaced = true};
+    struct writer w = {.all = all, .out = out, .form = form, .name = name, .spaced = true};
     bool empty = false;
     if (has_empty_part(&w, a)) {   /* the automaton has no empty parts, unless all is empty */
         const struct dfa *dfa = language_dfa(all, a);

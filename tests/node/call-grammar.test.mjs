@@ -159,6 +159,36 @@ test('a tool without parameters is called without arguments, in the format of ev
   }
 });
 
+test('many long texts and large enums are bounded, in a syntax of its own and in JSON', () => {
+  const values = Array.from({ length: 20000 }, (_, i) => `value ${i}`), text = { type: 'string', maxLength: 1000 };
+  const properties = Object.fromEntries(Array.from({ length: 10 }, (_, i) => [`p${i}`, text]));
+  const tools = [tool('t', { type: 'object', properties: { ...properties, e: { enum: values } }, required: ['p0'] },
+    { strict: true })];
+  const inXml = (p, e) => `<tool_call>\n<function=t>\n<parameter=p0>\n${p}\n</parameter>\n${e === '' ? ''
+    : `<parameter=e>\n${e}\n</parameter>\n`}</function>\n</tool_call>`;
+  const inJson = (p, e) => `<tool_call>\n${JSON.stringify({ name: 't', arguments: { p0: p, ...e !== '' && { e } } })}`
+    + '\n</tool_call>';
+  for (const [source, write] of [[TEMPLATES.get('Qwen3-Coder'), inXml], [HERMES, inJson]]) {
+    const { grammar, warnings } = callGrammar(source, tools, { required: true });
+    assert.deepEqual(warnings, []);
+    for (const [p, e, fits] of [['', '', true], ['é'.repeat(1000), 'value 19999', true], ['é'.repeat(1001), '', false],
+      ['<'.repeat(999), 'value 0', true], ['a', 'value 20000', false], ['a', 'value 01', false]]) {
+      assert.equal(accepts(grammar, write(p, e)), fits, write(p, e));
+    }
+  }
+});
+
+test('a schema that is too large is refused by its place', () => {
+  const long = 'a text that is so long that many of them are too much for a grammar, however it is written';
+  const parameters = { type: 'object', properties: { a: { type: 'string' },
+    b: { enum: Array.from({ length: 60000 }, (_, i) => `${i}: ${long}`) } } };
+  for (const [source, place] of [[TEMPLATES.get('Qwen3-Coder'), 'tool t/properties/b: '], [HERMES, 'tool t/properties/b: ']]) {
+    const { grammar } = callGrammar(source, [tool('t', parameters, { strict: true })], { required: true });
+    assert.throws(() => accepts(grammar, ''), ({ code, message }) => code === 'PLUMB_ERROR_UNSUPPORTED'
+      && message.startsWith(place), source === HERMES ? 'in JSON' : 'in XML');
+  }
+});
+
 test('nullable of OpenAPI 3.0 adds null to a type, in every format of calls', () => {
   const formats = new Map([...TEMPLATES].map(one => [JSON.stringify(formatOf(one[1])), one]));
   for (const n of [{ type: 'boolean', nullable: true }, { type: 'array', items: { const: 1 }, nullable: true }]) {

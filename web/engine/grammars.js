@@ -82,7 +82,9 @@ export class Grammars extends Instance {
           rule.language === 'schema' ? c.plumb_wasm_grammar_schema(grammar, ptr, chars, n, rule.flags)
             : c.plumb_grammar_define_regex(grammar, ptr, chars, n))));
         let error = define(rule.text);
-        if (error && label && rule.language === 'regex') error.message = `${label}: ${error.message}`;
+        if (error && label && rule.language === 'regex' && !error.message.startsWith(label)) {
+          error.message = `${label}: ${error.message}`;
+        }
         if (error && otherwise !== undefined) {
           replaced.push(error.message);
           error = define(otherwise);

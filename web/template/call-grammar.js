@@ -137,8 +137,13 @@ class CallGrammar {
   /** @param {string} text */
   #regex(text) { return this.#define({ language: 'regex', text, flags: 0 }); }
 
-  /** One of some texts, of which there may be many thousands. @param {string[]} texts */
-  #oneOf(texts) { return this.#regex(texts.map(escaped).join('|')); }
+  /** What messages call a place in the schema of the tool. @param {string} pointer */
+  #label(pointer) { return `tool ${this.#tools[this.#tool].function.name}${pointer}`; }
+
+  /** One of some texts, of which there may be many thousands. @param {string[]} texts @param {string} pointer */
+  #oneOf(texts, pointer) {
+    return this.#define({ language: 'regex', text: texts.map(escaped).join('|'), flags: 0, label: this.#label(pointer) });
+  }
 
   /** A text of the format. @param {string} text */
   #literal(text) { return literal(text, this.#controls); }
@@ -342,7 +347,7 @@ class CallGrammar {
     const order = membersOf(whole) <= FREE_JSON ? ANY_ORDER : 0;
     return this.#define({
       language: 'schema', text: JSON.stringify(whole), flags: (strict ? 0 : LENIENT) + order + FREE_SPACE + CLOSED,
-      label: `tool ${this.#tools[this.#tool].function.name}${pointer}`,
+      label: this.#label(pointer),
       ...!strict && { otherwise: pointer === '' ? '{"type":"object"}' : 'true' },
     });
   }
@@ -427,7 +432,7 @@ class CallGrammar {
     this.#refuseOthers(schema, OF_TEXTS, pointer);
     if (Array.isArray(values)) {
       const texts = values.filter(value => typeof value === 'string' && (end === '' || !value.includes(end)));
-      if (texts.length > 0) return this.#oneOf(texts);
+      if (texts.length > 0) return this.#oneOf(texts, pointer);
     }
     const { pattern, minLength = 0, maxLength } = schema;
     const plain = this.#format.cdata ? '(?!<!\\[CDATA\\[)' : '';
@@ -435,10 +440,9 @@ class CallGrammar {
     if (typeof pattern === 'string') more += `(?=[^]*(?:${pattern}))`;
     if (minLength > 0 || maxLength !== undefined) more += `(?=[^]{${minLength},${maxLength ?? ''}}$)`;
     if (more === plain) return this.#until([end], plain);
-    const { name, strict } = this.#tools[this.#tool].function;
     return this.#define({
-      language: 'regex', text: without([end], this.#controls, more), flags: 0, label: `tool ${name}${pointer}`,
-      ...strict !== true && { otherwise: without([end], this.#controls, plain) },
+      language: 'regex', text: without([end], this.#controls, more), flags: 0, label: this.#label(pointer),
+      ...this.#tools[this.#tool].function.strict !== true && { otherwise: without([end], this.#controls, plain) },
     });
   }
 
@@ -474,8 +478,8 @@ class CallGrammar {
     if (Array.isArray(values) && values.every(value => typeof value !== 'object' || value === null)) {
       const texts = values.filter(value => typeof value === 'string');
       const others = values.filter(value => typeof value !== 'string').map(value => JSON.stringify(value));
-      return either([...others.length > 0 ? [this.#oneOf(others)] : [], ...texts.length > 0
-        ? [`${this.#literal(before)} ${this.#oneOf(texts)} ${before && this.#literal(behind)}`] : []]);
+      return either([...others.length > 0 ? [this.#oneOf(others, pointer)] : [], ...texts.length > 0
+        ? [`${this.#literal(before)} ${this.#oneOf(texts, pointer)} ${before && this.#literal(behind)}`] : []]);
     }
     const isAny = !branchesOf(schema).some(({ type }) => type !== undefined);
     const types = isAny && !schema.properties && !schema.items
