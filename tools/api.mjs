@@ -24,7 +24,7 @@ const titles = new Set(exported.flatMap(({ symbols }) => symbols.map(({ name }) 
 const missing = new Set();
 /** Types of the language and its hosts, which the page does not describe. */
 const KNOWN = new Set(`AbortSignal Array ArrayBuffer ArrayLike AsyncGenerator AsyncIterable Blob Error Float32Array
-  Infinity Int32Array Map NaN Omit Promise ReadableStream Record Response Uint8Array URL`.split(/\s+/));
+  Infinity Int32Array IteratorResult Map NaN Omit Promise PromiseLike ReadableStream Record Response Uint8Array URL`.split(/\s+/));
 
 /** The symbol that a name stands for.  Follows aliases and typedefs that only import another type.
  * @param {ts.Symbol} symbol @returns {ts.Symbol} */
@@ -108,6 +108,13 @@ function propertiesText(type, title) {
 function typedefText(symbol) {
   const tag = symbol.declarations.find(ts.isJSDocTypedefTag);
   const type = checker.getDeclaredTypeOfSymbol(symbol);
+  const described = type.symbol?.declarations?.find(ts.isClassDeclaration);
+  if (described) {
+    for (const { typeParameters } of ts.getJSDocTags(described).filter(ts.isJSDocTemplateTag)) {
+      for (const { name } of typeParameters) KNOWN.add(name.text);
+    }
+    return classText(described);
+  }
   const written = tag.typeExpression.type;
   const plain = type.isUnion() || checker.isArrayType(type) || !checker.getPropertiesOfType(type).length
     || type.getStringIndexType() && !type.isIntersection();
