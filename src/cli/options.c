@@ -229,7 +229,7 @@ static const struct {
         "steps, scalar kernels against SIMD, the fast pass against the reference pass, a round trip of the\n"
         "tokenizer, and more.\n\n"
         REPORT_CODES("no check failed", "a check failed") },
-    [COMMAND_WEIGHTS] = { "weights", "A.gguf B.gguf", "compares tensors and keys of two files",
+    [COMMAND_WEIGHTS] = { "weights", "A.gguf B.gguf", "compares two files' tensors and keys",
         "Compares tensors by name and as dequantized, whatever their types.  B is assumed to be correct.  Prints the\n"
         "tensors that differ or are in one file only, and the keys that differ and decide what is computed.\n\n"
         REPORT_CODES("they agree", "they differ") },
