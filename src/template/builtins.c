@@ -92,8 +92,8 @@ static uint32_t upper_of(struct render *r, uint32_t cp) {
 }
 
 static bool is_letter(uint32_t cp) { return unicode_class_of(cp) == UNICODE_LETTER; }
-static bool is_digit(uint32_t cp) { return cp < 0x80 ? cp >= '0' && cp <= '9' : unicode_class_of(cp) == UNICODE_NUMBER; }
-static bool is_letter_or_digit(uint32_t cp) { return is_letter(cp) || unicode_class_of(cp) == UNICODE_NUMBER; }
+static bool is_digit(uint32_t cp) { return unicode_class_of(cp) == UNICODE_NUMBER; }
+static bool is_letter_or_digit(uint32_t cp) { return is_letter(cp) || is_digit(cp); }
 static bool is_decimal(uint32_t cp) { return cp >= '0' && cp <= '9'; }
 /* Python's white space: that of Unicode, and four separators of ASCII. */
 static bool is_white(uint32_t cp) { return unicode_is_space(cp) || (cp >= 0x1c && cp <= 0x1f); }
@@ -107,9 +107,9 @@ static struct value change_case(struct render *r, struct text s, enum words word
     uint32_t last = 0;
     for (bool is_first = true; s.n > 0 && r->stop == STOP_NOT; is_first = false) {
         struct character c = first_of(s);
+        bool behind_bracket = is_white(last) || (last > 0 && last < 0x80 && strchr("-({[<", (int)last));
         bool begins = words == WORDS_ALL || (words != WORDS_NONE && is_first)
-                      || (words == WORDS_LETTERS && !is_letter(last))
-                      || (words == WORDS_BRACKETS && (is_white(last) || (last && last < 0x80 && strchr("-({[<", (int)last))));
+                      || (words == WORDS_LETTERS && !is_letter(last)) || (words == WORDS_BRACKETS && behind_bracket);
         uint32_t cp = begins ? upper_of(r, c.cp) : unicode_lower(c.cp);
         char bytes[8];   /* of the character, and their marks */
         memset(bytes + 4, text_is_marked(before(s, c.n)), 4);
@@ -645,11 +645,12 @@ static struct value indent(struct call *c) {
     struct value width = call_argument(c, "width", 1);
     bool first = flag_argument(c, "first", 2), blank = flag_argument(c, "blank", 3);
     struct text s = c->args[0].as.text, margin = width.kind == STRING ? width.as.text : text_of("    ");
-    if (width.kind == INTEGER) {
-        if (width.as.integer < 0) return fail(c, "the width is negative");
-        char *spaces = render_alloc(c->r, (uint64_t)width.as.integer);
+    if (width.kind == INTEGER || width.kind == BOOLEAN) {
+        int64_t n = value_integer(c->r, width);
+        char *spaces = n >= 0 ? render_alloc(c->r, (uint64_t)n) : NULL;
+        if (n < 0) return fail(c, "the width is negative");
         if (!spaces) return value_undefined();
-        margin = (struct text){memset(spaces, ' ', (size_t)width.as.integer), (size_t)width.as.integer, 0};
+        margin = (struct text){memset(spaces, ' ', (size_t)n), (size_t)n, 0};
     }
     struct output out = {NULL, 0, 0};
     for (bool is_first = true; c->r->stop == STOP_NOT; is_first = false) {

@@ -215,8 +215,8 @@ static struct value eval_test(struct render *r, struct scope *scope, const struc
 
 /* ---- operators and members --------------------------------------------------------------------------------------- */
 
-/* llama.cpp adds what is not a string to a string, and Python refuses that: none and undefined are empty then.  Beside ~,
- * none is 'None'. */
+/* Joins two texts.  llama.cpp adds what is not a string to a string, and Python refuses that: none and undefined are
+ * empty then.  as_texts: for the operator ~, beside which none is 'None'. */
 static struct value concatenate(struct render *r, bool as_texts, struct value a, struct value b) {
     struct output out = {NULL, 0, 0};
     const struct text *s = &a.as.text;
@@ -391,8 +391,8 @@ static struct value eval_member(struct render *r, struct scope *scope, const str
     if (v.kind == OBJECT && value_is_key(r, key)) {
         const struct value *found = object_find(r, v.as.object, key);
         if (found) return *found;
-    } else if ((is_list(v) || v.kind == STRING) && key.kind == INTEGER) {
-        return item_at(r, v, key.as.integer);
+    } else if ((is_list(v) || v.kind == STRING) && (key.kind == INTEGER || key.kind == BOOLEAN)) {
+        return item_at(r, v, value_integer(r, key));
     }
     return node->flag && key.kind == STRING ? method(r, v, key.as.text) : value_undefined();
 }

@@ -60,7 +60,7 @@ static bool read_text(struct lexer *l) {
     return true;
 }
 
-/* The bytes of {% word %} at a place, or 0 if it is something else.  *strips: whether the white space behind it goes. */
+/* The bytes of {% word %} at a place, or 0 if it is something else.  *strips: whether white space behind it goes. */
 static size_t tag_at(const struct lexer *l, size_t at, const char *word, bool *strips) {
     const char *s = l->s;
     size_t begin = at, n = strlen(word);
@@ -191,7 +191,8 @@ static bool read_mark(struct lexer *l) {
         {"]", TOKEN_CLOSE_SQUARE}, {",", TOKEN_COMMA}, {".", TOKEN_DOT}, {":", TOKEN_COLON}, {"|", TOKEN_PIPE},
         {"<=", TOKEN_COMPARISON}, {">=", TOKEN_COMPARISON}, {"==", TOKEN_COMPARISON}, {"!=", TOKEN_COMPARISON},
         {"<", TOKEN_COMPARISON}, {">", TOKEN_COMPARISON}, {"+", TOKEN_SUM}, {"-", TOKEN_SUM}, {"~", TOKEN_JOIN},
-        {"**", TOKEN_POWER}, {"*", TOKEN_PRODUCT}, {"//", TOKEN_PRODUCT}, {"/", TOKEN_PRODUCT}, {"%", TOKEN_PRODUCT}, {"=", TOKEN_ASSIGN},
+        {"**", TOKEN_POWER}, {"*", TOKEN_PRODUCT}, {"//", TOKEN_PRODUCT}, {"/", TOKEN_PRODUCT},
+        {"%", TOKEN_PRODUCT}, {"=", TOKEN_ASSIGN},
     };
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
         size_t n = strlen(marks[i].text);
@@ -254,7 +255,7 @@ static struct text normalized(struct render *r) {
         if (c == '\r' && i + 1 < source.n && source.data[i + 1] == '\n') continue;
         copy[n++] = c == '\r' ? '\n' : c;
     }
-    if (source.n > 0 && source.data[source.n - 1] == '\n') n--;
+    if (n > 0 && copy[n - 1] == '\n') n--;
     copy[n] = 0;
     return (struct text){copy, n, 0};
 }

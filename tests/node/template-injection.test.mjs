@@ -9,7 +9,8 @@ import { renderBounded } from '../../web/template/jinja.js';
 import { chatTokens } from '../../web/template/template.js';
 import { names, sourceOf } from './template-results.mjs';
 
-const PLACES = ['system', 'name', 'first part', 'second part', 'reasoning', 'answer', 'call', 'argument', 'result', 'last'];
+const PLACES = ['system', 'name', 'first part', 'second part', 'reasoning', 'answer', 'call', 'argument', 'result',
+  'last'];
 
 /** A chat with a text in each place; texts in places that a template refuses are left out.
  * @param {Record<string, string>} at @param {number} less  how much is left out */

@@ -1,5 +1,5 @@
-/** Chat templates that llama.cpp does not have, small templates, and long conversations.  Ground truth: jinja2 3.1.6, set
- * up as transformers sets it up (tests/vectors/jinja2). */
+/** Chat templates that llama.cpp does not have, small templates, and long conversations.  Ground truth: jinja2 3.1.6,
+ * set up as transformers sets it up (tests/vectors/jinja2). */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { mock, test } from 'node:test';

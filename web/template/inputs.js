@@ -239,7 +239,8 @@ export function prepare(source, can, messages, { addGenerationPrompt = true, too
   rows = messagesFor(source, rows, can);
   if (family.adjust) rows = family.adjust(rows, source);
   return {
-    input: { ...rest, ...thinking !== null && { enable_thinking: thinking }, messages: rows, ...tools && tools.length > 0 && { tools: tools.map(orderedTool) } },
+    input: { ...rest, ...thinking !== null && { enable_thinking: thinking }, messages: rows,
+      ...tools && tools.length > 0 && { tools: tools.map(orderedTool) } },
     variables: {
       datetime: formatTime('%b %d %Y', now), date_string: formatTime('%d %b %Y', now),
       ...typeof more.preserve_reasoning === 'boolean' && keptReasoning(more.preserve_reasoning),

@@ -1,10 +1,10 @@
 /* Converts chats to token ids, with the GGUF's own chat template.
  *
  * The text of a special token inside a message ("<|im_end|>") must stay text: otherwise a user could type it to end
- * their turn and speak as the system.  So marks are put into such texts before the template runs, and at the ends of texts
- * that are a part of a special token which the template made of several texts.  In its output, a stretch between two
- * control tokens that holds a mark is tokenized as plain text, without the marks.  Everything else is tokenized as one
- * text, as llama.cpp does. */
+ * their turn and speak as the system.  So marks are put into such texts before the template runs, and at the ends of
+ * texts that are a part of a special token which the template made of several texts.  In its output, a stretch between
+ * two control tokens that holds a mark is tokenized as plain text, without the marks.  Everything else is tokenized as
+ * one text, as llama.cpp does. */
 import { argumentError, PlumbError, reasonOf } from '../base/errors.js';
 import { Remote } from '../base/protocol.js';
 import { patched } from './inputs.js';
@@ -210,7 +210,8 @@ function stringsOf(input) {
 /** Puts a mark behind each string that ends as a control token begins, and before each that begins as one ends: a
  * template may have joined it with another string to that token.
  * @param {Set<string>} strings @param {string[]} controls  the texts of the control tokens in the prompt
- * @param {Map<string, string>} changes  string -> its copy with marks @returns {boolean}  whether there are new marks */
+ * @param {Map<string, string>} changes  string -> its copy with marks
+ * @returns {boolean}  whether there are new marks */
 function markEnds(strings, controls, changes) {
   let hasNew = false;
   const begins = controls.flatMap(text => Array.from(text, (_, i) => text.slice(0, i)).filter(Boolean));
