@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, test } from 'node:test';
-import { FAILING, TINY, open, put, setUp, state, stored } from './chat-page.mjs';
+import { FAILING, TINY, open, put, saved, setUp, state, stored } from './chat-page.mjs';
 
 const where = await setUp();
 let page;
@@ -63,7 +63,7 @@ test('conversations that a search hides survive an export, a deletion, a new cha
   await page.fill('#search', 'hour');
   await found('Bread');
   const [all] = await Promise.all([page.waitForEvent('download'), page.click('#export-json')]);
-  const { conversations } = JSON.parse(readFileSync(await all.path(), 'utf8'));
+  const { conversations } = JSON.parse(readFileSync(await saved(all), 'utf8'));
   assert.deepEqual(conversations.map(({ title }) => title).sort(), ['Bread', 'Moon', 'Tides']);
   await page.locator('#chats li').hover();
   await page.getByRole('button', { name: 'Delete Bread' }).click();
@@ -124,7 +124,7 @@ test('importing a file twice adds nothing; changed and new conversations are add
   assert.deepEqual(await everything(), before);
 
   const [all] = await Promise.all([page.waitForEvent('download'), page.click('#export-json')]);
-  const file = await all.path();
+  const file = await saved(all);
   await page.setInputFiles('#import-file', [file, file]);
   await page.getByText('6 already exist').waitFor();
   assert.deepEqual(await everything(), before);
@@ -144,7 +144,7 @@ test('importing a file twice adds nothing; changed and new conversations are add
   assert.ok((await stored(other)).some(({ messages }) => messages[2]?.content === 'And then?'), 'it has not gone back');
   // An export of that browser adds here only the one conversation that is new, and only once.
   const [back] = await Promise.all([other.waitForEvent('download'), other.click('#export-json')]);
-  const again = { name: 'again.json', mimeType: 'application/json', buffer: readFileSync(await back.path()) };
+  const again = { name: 'again.json', mimeType: 'application/json', buffer: readFileSync(await saved(back)) };
   await other.context().close();
   await page.setInputFiles('#import-file', again);
   await page.getByText('Imported 1; 2 already exist').waitFor();

@@ -124,6 +124,14 @@ export const stored = page => page.evaluate(() => new Promise((resolve, reject) 
   };
 }));
 
+let downloads = 0;
+/** Saves a download of the page, and returns its path. @param {import('playwright-core').Download} download */
+export async function saved(download) {
+  const path = `${root}build/chat/${process.pid}-${++downloads}.json`;
+  await download.saveAs(path);
+  return path;
+}
+
 /** Kept in build/screenshots for whoever wants to see them. @param {import('playwright-core').Page} page */
 export async function screenshot(page, name) {
   mkdirSync(`${root}build/screenshots`, { recursive: true });
