@@ -92,7 +92,7 @@ const suites = {
     needs(tarball, { name: 'package', command: chromeTests('tests/package/browser'), timeout: 1200 }),
     { name: 'real models, commands', command: nodeTests('tests/browser', computes), timeout: 600 },
     // Its waits are long enough for a machine that does nothing else.
-    { name: 'JavaScript and chat page', command: chromeTests('tests/browser', (name) => !computes(name)), timeout: 1800,
+    { name: 'JavaScript and chat page', command: nodeTests('tests/browser', (name) => !computes(name)), timeout: 1800,
       alone: true },
   ],
   firefox: [
