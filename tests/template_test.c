@@ -1,4 +1,4 @@
-/* Chat templates.  The ground truth is jinja2 (tests/vectors/jinja2, chat.txt) and llama.cpp (tests/vectors/templates). */
+/* Chat templates.  The ground truth is jinja2 (tests/vectors/jinja2, chat.txt) and llama.cpp (vectors/templates). */
 #include "fixture.h"
 #include "plumb.h"
 #include "template/template.h"

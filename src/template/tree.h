@@ -1,8 +1,8 @@
 /* From the source of a template to tokens (lexer.c) to a tree (parser.c).
  *
  * The grammar is that of Jinja 2 as transformers sets it up: the statements if, for, set, with, macro, call, filter,
- * raw, break, continue and generation, comments, and expressions.  The first newline after a block, and spaces between the
- * start of a line and a block, are not part of the text (trim_blocks, lstrip_blocks).
+ * raw, break, continue and generation, comments, and expressions.  The first newline after a block, and spaces between
+ * the start of a line and a block, are not part of the text (trim_blocks, lstrip_blocks).
  */
 #ifndef PLUMB_TEMPLATE_TREE_H
 #define PLUMB_TEMPLATE_TREE_H
