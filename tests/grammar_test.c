@@ -341,7 +341,8 @@ static void walk_lengths(const struct length_row *row, plumb_grammar *pattern, s
         char text[8000];
         size_t n = 0;
         uint32_t state = position_state(p);
-        while (!state_has(r, state, STATE_MAY_END) || (state_has(r, state, STATE_LIVE) && random_below(&seed, 90) > 0)) {
+        while (!state_has(r, state, STATE_MAY_END) ||
+               (state_has(r, state, STATE_LIVE) && random_below(&seed, 90) > 0)) {
             uint64_t set[4];
             uint32_t n_byte = 0;
             uint8_t bytes[256];
@@ -453,6 +454,15 @@ static void check_public(const void *arg) {
              "\"required\":[\"a\",\"b\"],\"additionalProperties\":false}"
 #define UNIQUE "{\"properties\":{\"a/b\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"}," \
                "\"uniqueItems\":true}}}"
+#define ONE "{\"oneOf\":[{\"$ref\":\"#/$defs/has\"},{\"$ref\":\"#/$defs/runs\"},{\"$ref\":\"#/$defs/no\"}," \
+    "{\"$ref\":\"#/$defs/all\"}]}"
+#define WITH_PLACE(name) "{\"type\":\"object\",\"allOf\":[{\"properties\":{\"" name "\":true},\"required\":[\"" name "\"]}," \
+    "{\"$ref\":\"#/$defs/place\"}]}"
+#define RECURSIVE "{\"$ref\":\"#/$defs/no\",\"$defs\":{\"has\":" WITH_PLACE("field") ",\"runs\":" WITH_PLACE("script") "," \
+    "\"place\":{\"properties\":{\"at\":{\"type\":\"string\"},\"near\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}," \
+    "\"minItems\":1}}},\"no\":{\"type\":\"object\",\"properties\":{\"no\":" ONE "},\"required\":[\"no\"]}," \
+    "\"all\":{\"type\":\"object\",\"properties\":{\"all\":{\"type\":\"array\",\"items\":" ONE "}},\"required\":[\"all\"]}}}"
+
 static const struct public_row public_rows[] = {
     { "a regular expression", REGEX, "[a-c]{2}(-x)?", { 0 }, PLUMB_OK, "", { "ab", "cc-x" },
       { "a", "abc", "ab-", "" } },
@@ -461,22 +471,11 @@ static const struct public_row public_rows[] = {
     { "a broken regular expression", REGEX, "ab(", { 0 }, PLUMB_ERROR_ARGUMENT, "", { 0 }, { 0 } },
     { "a schema", SCHEMA, PAIR, { 0 }, PLUMB_OK, "", { "{\"a\":1,\"b\":null}" },
       { "{\"b\":null,\"a\":1}", "{\"a\": 1,\"b\":null}", "{\"a\":1}", "{\"a\":1,\"b\":null,\"c\":2}" } },
-    { "a recursive schema of which one of several open objects must fit", SCHEMA,
-      "{\"$ref\":\"#/$defs/no\",\"$defs\":{"
-      "\"place\":{\"properties\":{\"at\":{\"type\":\"string\"},\"near\":{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"minItems\":1}}},"
-      "\"has\":{\"type\":\"object\",\"allOf\":[{\"properties\":{\"field\":{\"type\":\"object\"}},\"required\":[\"field\"]},"
-      "{\"$ref\":\"#/$defs/place\"}]},"
-      "\"runs\":{\"type\":\"object\",\"allOf\":[{\"properties\":{\"script\":{\"type\":\"string\"}},\"required\":[\"script\"]},"
-      "{\"$ref\":\"#/$defs/place\"}]},"
-      "\"no\":{\"type\":\"object\",\"properties\":{\"no\":{\"oneOf\":[{\"$ref\":\"#/$defs/has\"},{\"$ref\":\"#/$defs/runs\"},{\"$ref\":\"#/$defs/no\"},{\"$ref\":\"#/$defs/all\"}]}},"
-      "\"required\":[\"no\"]},"
-      "\"all\":{\"type\":\"object\",\"properties\":{\"all\":{\"type\":\"array\",\"items\":"
-      "{\"oneOf\":[{\"$ref\":\"#/$defs/has\"},{\"$ref\":\"#/$defs/runs\"},{\"$ref\":\"#/$defs/no\"},{\"$ref\":\"#/$defs/all\"}]}}},"
-      "\"required\":[\"all\"]}}}",
-      { 0 }, PLUMB_OK, "",
-      { "{\"no\":{\"field\":{}}}",
-        "{\"no\":{\"no\":{\"all\":[{\"script\":\"a\",\"near\":[\"b\"]},{\"no\":{\"field\":{\"x\":1}}},{\"all\":[]}]}}}" },
-      { "{\"no\":{\"field\":{},\"script\":\"a\"}}", "{\"no\":{\"no\":{\"all\":[{\"script\":\"a\",\"near\":[]}]}}}", "{\"no\":{}}" } },
+    { "a recursive schema of which one of several open objects must fit", SCHEMA, RECURSIVE, { 0 }, PLUMB_OK, "",
+      { "{\"no\":{\"field\":{}}}", "{\"no\":{\"no\":{\"all\":[{\"script\":\"a\",\"near\":[\"b\"]},{\"no\":{\"field\":"
+        "{\"x\":1}}},{\"all\":[]}]}}}" },
+      { "{\"no\":{\"field\":{},\"script\":\"a\"}}", "{\"no\":{\"no\":{\"all\":[{\"script\":\"a\",\"near\":[]}]}}}",
+        "{\"no\":{}}" } },
     { "a schema in any order", SCHEMA, PAIR, { .any_order = true }, PLUMB_OK, "",
       { "{\"a\":1,\"b\":null}", "{\"b\":null,\"a\":1}" }, { "{\"a\":1,\"a\":1}", "{\"b\":null}" } },
     { "a pretty schema", SCHEMA, PAIR, { .space = PLUMB_JSON_PRETTY }, PLUMB_OK, "",

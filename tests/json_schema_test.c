@@ -502,8 +502,8 @@ static void write_hostile(struct grammar_text *t, enum hostile kind, unsigned n)
     case MEMBERS: repeat(t, "{\"additionalProperties\":false,\"properties\":{", n, "\"%u\":{}", "}}"); break;
     case STRINGS: repeat(t, "{\"enum\":[", n, "\"value %u\"", "]}"); break;
     case LONG_STRINGS:
-        repeat(t, "{\"properties\":{\"a\":{},\"b\":{\"enum\":[", n, "\"%u: a text that is so long that many of them are too "
-               "much for a grammar, however it is written\"", "]}}}");
+        repeat(t, "{\"properties\":{\"a\":{},\"b\":{\"enum\":[", n, "\"%u: a text that is so long that many of them "
+               "are too much for a grammar, however it is written\"", "]}}}");
         break;
     case PATTERNS: repeat(t, "{\"patternProperties\":{", n, "\"%u\":{}", "}}"); break;
     case OVERLAPPING: repeat(t, "{\"oneOf\":[", n, "{\"properties\":{\"%u\":{\"type\":\"null\"}}}", "]}"); break;

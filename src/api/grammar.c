@@ -119,8 +119,8 @@ static void shorten(struct grammar_text *text, size_t n) {
  * parser need not refuse them by a line of a text that nobody sees. */
 static plumb_status add_rules(plumb_grammar *g, plumb_status status, const char *rule, struct grammar_text *text) {
     if (status == PLUMB_OK && text->n > LANGUAGE_MAX_TEXT - g->rules.n) {
-        status = error_set(&g->err, PLUMB_ERROR_UNSUPPORTED, "%s: with the rules before it, the grammar takes more than "
-                           "%d MB", rule, LANGUAGE_MAX_TEXT >> 20);
+        status = error_set(&g->err, PLUMB_ERROR_UNSUPPORTED, "%s: with the rules before it, the grammar takes more "
+                           "than %d MB", rule, LANGUAGE_MAX_TEXT >> 20);
     }
     if (status == PLUMB_OK) grammar_text_add(&g->rules, text->data, text->n);
     grammar_text_free(text);

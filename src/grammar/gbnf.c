@@ -661,7 +661,8 @@ static plumb_status check_marks(struct parser *p, struct reach *r) {
     memset(r->is_reached, 0, g->n_code);
     for (size_t at = 0; at < g->n_code; at++) {
         if (op_of(g->code[at]) != OP_MARK) continue;
-        const size_t leave = at > 0 && op_of(g->code[at - 1]) == OP_COUNT ? at - 1 + (size_t)arg_of(g->code[at - 1]) : 0;
+        const uint32_t before = at > 0 ? g->code[at - 1] : 0;
+        const size_t leave = op_of(before) == OP_COUNT ? at - 1 + (size_t)arg_of(before) : 0;
         const uint32_t last = leave > 0 ? g->code[leave - 1] : 0, next = g->code[at + 1];
         uint64_t work = 1;
         while (n_around > 0 && around[n_around - 1].end < at) n_around--;

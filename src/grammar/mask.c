@@ -12,8 +12,8 @@
  * set that is made once for each vocabulary (pieces_of_kinds).
  *
  * Local states know the counts on top of the stack, but not how far they are from their bounds if that is more than
- * the bytes of the longest token.  If a bound is nearer, at `radius` bytes, the local mask tells which tokens of so many
- * bytes are allowed, and a walk of the nodes with longer tokens finds the others.
+ * the bytes of the longest token.  If a bound is nearer, at `radius` bytes, the local mask tells which tokens of so
+ * many bytes are allowed, and a walk of the nodes with longer tokens finds the others.
  */
 #include "grammar/recognizer.h"
 
@@ -182,8 +182,8 @@ static plumb_status next_of_kinds(struct recognizer *r, uint32_t state, uint32_t
     return next_of_wide(r, state, &to[KIND_WIDE]);
 }
 
-/* Finds a state to which many kinds of characters lead, from the state and from itself.  If it may end its rule, is_open
- * is set instead: most nodes are exits. */
+/* Finds a state to which many kinds of characters lead, from the state and from itself.  If it may end its rule,
+ * is_open is set instead: most nodes are exits. */
 static plumb_status find_loop(struct recognizer *r, uint32_t state, struct found *f) {
     static const uint8_t common[] = { KIND_LOW, KIND_HIGH, KIND_DIGIT, KIND_OTHER, KIND_SPACE };
     uint32_t from[N_KIND], to[N_KIND], loop = STATE_DEAD;

@@ -7,8 +7,8 @@ static plumb_status no_memory(struct recognizer *r) {
 }
 
 static plumb_status too_ambiguous(struct recognizer *r) {
-    return error_set(&r->err, PLUMB_ERROR_UNSUPPORTED, "the grammar is too ambiguous: the ways to continue the text take "
-                     "more than %d MB, or too long to follow", RECOGNIZER_HARD_BYTES >> 20);
+    return error_set(&r->err, PLUMB_ERROR_UNSUPPORTED, "the grammar is too ambiguous: the ways to continue the text "
+                     "take more than %d MB, or too long to follow", RECOGNIZER_HARD_BYTES >> 20);
 }
 
 /* ---- the tables of an automaton ---------------------------------------------------------------------------------- */
@@ -284,7 +284,8 @@ static plumb_status add_return(struct recognizer *r, uint32_t stack) {
 
 static plumb_status add_call(struct recognizer *r, size_t at, uint32_t stack, uint32_t rule) {
     size_t next = grammar_skip_jumps(r->g, at + 1);
-    if (!grammar_is_tail(r->g->code[next])) PLUMB_TRY(push_frame(r, (struct frame){ (uint32_t)next, 0, stack }, &stack));
+    const struct frame frame = { (uint32_t)next, 0, stack };
+    if (!grammar_is_tail(r->g->code[next])) PLUMB_TRY(push_frame(r, frame, &stack));
     return add_place(r, (size_t)r->g->rules[rule].start, stack);
 }
 
@@ -301,7 +302,8 @@ static plumb_status add_mark(struct recognizer *r, size_t at, uint32_t stack, ui
     if (n == 0) return PLUMB_OK;
     if (n > 1) qsort(r->frames, n, sizeof *r->frames, compare_frames);
     for (size_t i = 0; i < n; i++) {
-        if (i == 0 || compare_frames(&r->frames[i], &r->frames[n_unique - 1]) != 0) r->frames[n_unique++] = r->frames[i];
+        if (i > 0 && compare_frames(&r->frames[i], &r->frames[n_unique - 1]) == 0) continue;
+        r->frames[n_unique++] = r->frames[i];
     }
     PLUMB_TRY(find_stack(r, r->frames, n_unique, &stack));
     return add_place(r, at + 1, stack);

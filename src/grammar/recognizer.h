@@ -86,7 +86,7 @@ struct recognizer {
     struct error err;
     /* The state that is being made. */
     struct place *places;
-    uint64_t *seen;        /* (n_seen_slot) a hash set of places: `round` << 32 | number; those of other rounds are free */
+    uint64_t *seen;        /* (n_seen_slot) a hash set of places: `round` << 32 | number; other rounds are free */
     uint32_t *todo;        /* a queue of places to be followed */
     uint64_t round;        /* counts the states that were made */
     config *made;
@@ -161,8 +161,8 @@ plumb_status recognizer_trim(struct recognizer *r);
 static const uint32_t NO_PIECE = UINT32_MAX;
 enum { MAX_PIECE = 255 };   /* bytes; longer tokens count as so long */
 
-/* Kinds of bytes: sets of them are known for subtrees.  A byte of a character of several bytes is KIND_WIDE, also if the
- * token ends before the character does. */
+/* Kinds of bytes: sets of them are known for subtrees.  A byte of a character of several bytes is KIND_WIDE, also if
+ * the token ends before the character does. */
 enum byte_kind {
     KIND_QUOTE, KIND_BACKSLASH, KIND_CONTROL, KIND_LINE, KIND_SPACE, KIND_DIGIT, KIND_LOW_HEX, KIND_LOW, KIND_HIGH_HEX,
     KIND_HIGH, KIND_DASH, KIND_ANGLE, KIND_SLASH, KIND_OTHER, KIND_WIDE, KIND_NOT_UTF8, N_KIND,
@@ -193,8 +193,8 @@ struct pieces {
     struct kind_set *sets;   /* (N_KIND_SET) those that were used last */
     uint32_t *first;     /* (n_node + 1) the tokens with the text of node i are ids[first[i] .. first[i + 1]) */
     int32_t *ids;
-    int32_t *by_length;  /* all tokens of the tree in the order of their lengths, as far as MAX_PIECE; those with n bytes */
-    uint32_t of_length[MAX_PIECE + 2];   /* are by_length[of_length[n] .. of_length[n + 1]) */
+    int32_t *by_length;  /* all tokens of the tree in the order of their lengths; those with n bytes are */
+    uint32_t of_length[MAX_PIECE + 2];   /* by_length[of_length[n] .. of_length[n + 1]), as far as MAX_PIECE */
     uint32_t roots[256]; /* the nodes of the first bytes; NO_PIECE: no token begins with this byte */
     int32_t *eog;        /* (n_eog) the tokens that end a turn; they have no text here */
     uint32_t n_eog;

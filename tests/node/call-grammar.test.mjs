@@ -182,10 +182,10 @@ test('a schema that is too large is refused by its place', () => {
   const long = 'a text that is so long that many of them are too much for a grammar, however it is written';
   const parameters = { type: 'object', properties: { a: { type: 'string' },
     b: { enum: Array.from({ length: 60000 }, (_, i) => `${i}: ${long}`) } } };
-  for (const [source, place] of [[TEMPLATES.get('Qwen3-Coder'), 'tool t/properties/b: '], [HERMES, 'tool t/properties/b: ']]) {
+  for (const source of [TEMPLATES.get('Qwen3-Coder'), HERMES]) {
     const { grammar } = callGrammar(source, [tool('t', parameters, { strict: true })], { required: true });
     assert.throws(() => accepts(grammar, ''), ({ code, message }) => code === 'PLUMB_ERROR_UNSUPPORTED'
-      && message.startsWith(place), source === HERMES ? 'in JSON' : 'in XML');
+      && /^tool t\/properties\/b[:/]/.test(message), source === HERMES ? 'in JSON' : 'in XML');
   }
 });
 

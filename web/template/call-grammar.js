@@ -142,7 +142,8 @@ class CallGrammar {
 
   /** One of some texts, of which there may be many thousands. @param {string[]} texts @param {string} pointer */
   #oneOf(texts, pointer) {
-    return this.#define({ language: 'regex', text: texts.map(escaped).join('|'), flags: 0, label: this.#label(pointer) });
+    const text = texts.map(escaped).join('|');
+    return this.#define({ language: 'regex', text, flags: 0, label: this.#label(pointer) });
   }
 
   /** A text of the format. @param {string} text */
