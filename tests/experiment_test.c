@@ -69,6 +69,38 @@ static void pooled_case(void) {
     plumb_model_free(m);
 }
 
+/* What a rounding changes is measured where the dump has values: nothing before the first product, and something behind
+ * it, as large as the rounding itself. */
+static void effect_case(void) {
+    struct error err;
+    plumb_model *m = record_load("f32");
+    REQUIRE(m, "no model");
+    plumb_trace *t = plumb_trace_create();
+    struct record *run = record_quirk(m->model, NULL, record_ids);
+    struct experiment *e = NULL;
+    const struct roundings bf16 = { .products = { .kind = ROUND_BF16 } };
+    t->params.n_value = 8;
+    CHECK(plumb_trace_set_tokens(t, record_ids, N_TOKEN, N_PROMPT) == PLUMB_OK, "%s", plumb_trace_error(t));
+    for (size_t i = 0; i < run->n; i++) plumb_trace_add(t, &run->taps[i]);
+    double *effect = alloc_array(t->n_tap, sizeof *effect);
+    if (CHECK(experiment_create(&e, m->model, t, &err) == PLUMB_OK, "%s", err.message)) {
+        CHECK(reference_set_rounding(e->reference, &bf16) == PLUMB_OK, "no memory");
+        CHECK(experiment_effect_of_rounding(e, effect, &err) == PLUMB_OK, "%s", err.message);
+        for (size_t i = 0; i < t->n_tap; i++) {
+            bool is_before = t->taps[i].id == TAP_EMBD || (t->taps[i].id == TAP_ATTN_NORM && t->taps[i].layer == 0);
+            double least = is_before ? 0 : 1e-4, most = is_before ? 1e-7 : 0.05;
+            CHECK(effect[i] >= least && effect[i] <= most, "tap %d of layer %d: %g", (int)t->taps[i].id,
+                  (int)t->taps[i].layer, effect[i]);
+        }
+        CHECK(largest_error(e, NULL) > 1e-4, "the pass no longer rounds");
+    }
+    free(effect);
+    experiment_free(e);
+    record_free(run);
+    plumb_trace_free(t);
+    plumb_model_free(m);
+}
+
 /* One row of a tap.  The file gives n_token, and tokens if it has them. */
 struct refused {
     const char *name;
@@ -135,6 +167,7 @@ static void doubt_case(void) {
 void test_experiment(void);
 void test_experiment(void) {
     test_case("experiment: statistics over all tokens distinguish a quirk from the truth", pooled_case);
+    test_case("experiment: what a rounding changes is measured in each tap", effect_case);
     test_case("experiment: odd tokens are named", doubt_case);
     TEST_ROWS("experiment: refused: ", refused_row, refused);
 }

@@ -487,10 +487,22 @@ static bool is_outdone(const struct diagnosis *d) {
     return o->error[at] > OUTDONE && f->findings[0].error * OUTDONE_BY < o->error[at];
 }
 
+/* Fills d->effect if theirs does not agree although a rounding was recognized, and errors add up. */
+static plumb_status measure_effect(struct diagnosis *d) {
+    bool is_rounded = d->noise.products || d->noise.attention;
+    if (!is_rounded || d->experiment->forced || diagnose_explains(d, &d->truth)) return PLUMB_OK;
+    double *effect = alloc_array(d->theirs->n_tap, sizeof *effect);
+    if (!effect) return error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: errors of %zu taps", d->theirs->n_tap);
+    plumb_status status = experiment_effect_of_rounding(d->experiment, effect, d->err);
+    d->effect = effect;
+    return status;
+}
+
 static plumb_status diagnose(struct diagnosis *d) {
     d->n_due = 2.0 * (double)count_quirks() + 4.0 * (double)MAX_PROMOTED * d->model->plan.n_layer;
     PLUMB_TRY(run(d, NULL, 0, ALL_LAYERS, &d->truth));
     if (diagnose_is_exact(d, &d->truth) || diagnose_is_not_finite(d)) return PLUMB_OK;
+    PLUMB_TRY(measure_effect(d));
     PLUMB_TRY(explain(d));
     if (!is_explained(d) && may_have_noise(d)) {
         forget(d);
@@ -507,7 +519,7 @@ static plumb_verdict verdict_of(const struct diagnosis *d) {
 }
 
 bool diagnose_needs_noise(const struct diagnosis *d, const struct outcome *o, const struct outcome *or_else) {
-    return !d->noise.products && diagnose_left(d, o, or_else) > d->tolerance;
+    return d->assumes_noise && !d->noise.products && diagnose_left(d, o, or_else) > d->tolerance;
 }
 
 /* ---- entry point ------------------------------------------------------------------------------------------------- */
@@ -553,6 +565,7 @@ plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab
     free(d.ranked);
     diagnose_hidden_free(&d);
     free(d.kinds);
+    free(d.effect);
     outcome_free(&d.truth);
     experiment_free(d.experiment);
     view_free(&view);

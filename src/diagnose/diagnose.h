@@ -74,6 +74,7 @@ struct diagnosis {
     uint32_t max_quirk;
     uint8_t *kinds;           /* (theirs->n_tap) what judge.c knows about each tap of theirs */
     struct noise noise;
+    double *effect;           /* (theirs->n_tap) what the recognized rounding changes; NULL: see limit_of in judge.c */
     bool assumes_noise;       /* errors that no known rounding explains count as noise: see diagnose_noise */
     struct view_not_finite odd;   /* the first NaN or infinity of theirs */
     struct hidden hidden;     /* all zeros if theirs does not agree */

@@ -537,6 +537,82 @@ plumb_status experiment_truth(struct experiment *e, uint32_t n_layer, struct tap
     return set_tap(e, (struct tap_sink){ on_tap, e }, err);
 }
 
+/* A copy of theirs that gets the pass's own values at the same places. */
+struct shadow {
+    const struct experiment *e;
+    struct plumb_trace t;
+    struct trace_row *rows;   /* of all taps */
+    float *values;            /* of all rows */
+};
+
+static plumb_status make_shadow(struct shadow *s, const struct experiment *e, struct error *err) {
+    const struct plumb_trace *theirs = e->theirs;
+    uint64_t n_value = 0;
+    for (size_t i = 0; i < theirs->n_tap; i++) {
+        for (uint32_t k = 0; k < theirs->taps[i].n_row; k++) n_value += theirs->taps[i].rows[k].n_value;
+    }
+    *s = (struct shadow){ .e = e, .t = *theirs };
+    s->t.by_module = false;   /* the values have the order of the pass */
+    s->t.taps = alloc_array(theirs->n_tap, sizeof *s->t.taps);
+    s->rows = alloc_array(e->first_row[theirs->n_tap], sizeof *s->rows);
+    s->values = alloc_array(n_value, sizeof *s->values);
+    if (!s->t.taps || !s->rows || !s->values) {
+        return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %zu taps without rounding", theirs->n_tap);
+    }
+    memset(s->values, 0, n_value * sizeof *s->values);
+    float *values = s->values;
+    for (size_t i = 0; i < theirs->n_tap; i++) {
+        s->t.taps[i] = theirs->taps[i];
+        s->t.taps[i].rows = s->rows + e->first_row[i];
+        for (uint32_t k = 0; k < theirs->taps[i].n_row; k++) {
+            struct trace_row *row = &s->t.taps[i].rows[k];
+            *row = theirs->taps[i].rows[k];
+            row->values = values;
+            row->entropy = NULL;
+            row->quantum = 0;
+            row->stats = (struct trace_stats){ NAN, NAN, NAN, NAN, NAN, NAN };
+            values += row->n_value;
+        }
+    }
+    return PLUMB_OK;
+}
+
+/* A sink: fills the shadow. */
+static void fill_shadow(void *user, const plumb_tap *tap) {
+    struct shadow *s = user;
+    enum tap_id id;
+    const struct trace_tap *their = their_tap(s->e, tap, &id);
+    for (uint32_t t = 0; their && t < tap->n_token; t++) {
+        const struct trace_row *theirs = their_row(their, tap->pos + t);
+        if (!theirs) continue;
+        float *values = s->rows[s->e->first_row[their - s->e->theirs->taps] + (size_t)(theirs - their->rows)].values;
+        struct trace_row ours = row_of(s->e, tap, id, t);
+        for (uint32_t k = 0; k < theirs->n_value; k++) {
+            uint32_t place = trace_place(theirs, k);
+            values[k] = place < ours.n_value ? ours.values[place] : 0;
+        }
+    }
+}
+
+plumb_status experiment_effect_of_rounding(struct experiment *e, double *effect, struct error *err) {
+    struct shadow s;
+    struct experiment *exact = NULL;
+    struct outcome o = { 0 };
+    plumb_status status = make_shadow(&s, e, err);
+    if (status == PLUMB_OK) status = experiment_truth(e, UINT32_MAX, (struct tap_sink){ fill_shadow, &s }, err);
+    if (status == PLUMB_OK) status = experiment_create(&exact, e->model, &s.t, err);
+    if (status == PLUMB_OK) status = experiment_run(exact, NULL, 0, ALL_LAYERS, &o, err);
+    for (size_t i = 0; status == PLUMB_OK && i < e->theirs->n_tap; i++) {
+        effect[i] = isnan(o.error[i]) ? 0 : o.error[i];
+    }
+    outcome_free(&o);
+    experiment_free(exact);
+    free(s.t.taps);
+    free(s.rows);
+    free(s.values);
+    return status;
+}
+
 /* ---- create, free ------------------------------------------------------------------------------------------------ */
 
 plumb_status experiment_create(struct experiment **out, const struct model *m, const struct plumb_trace *theirs,

@@ -91,6 +91,9 @@ bool experiment_can_begin(const struct experiment *e, uint32_t layer);
 void outcome_free(struct outcome *o);
 /* Runs the truth on the first n_layer layers, from theirs where that is whole, and gives its taps to the sink. */
 plumb_status experiment_truth(struct experiment *e, uint32_t n_layer, struct tap_sink sink, struct error *err);
+/* Sets effect (theirs->n_tap) to how much the current rounding of the pass changes each tap, at the places that theirs
+ * has: relative errors; 0 where there are none.  PLUMB_ERROR_MEMORY. */
+plumb_status experiment_effect_of_rounding(struct experiment *e, double *effect, struct error *err);
 /* Returns true if the pass continues from this tap of theirs.  It never continues from logits, because nothing is
  * computed from them.  The function looks at the first row only, since the rows of a tap are mostly alike.  The pass
  * itself replaces its row only by those of theirs that are whole. */

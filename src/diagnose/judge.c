@@ -51,6 +51,9 @@
 /* Where errors add up, noise makes the error of no tap larger than that of the median of its layer by this factor: 3.3
  * times is the most in SmolLM2 with activations in 8 bits, of which a dump has 8 values of each tap. */
 #define NOISE_STANDS_OUT 6.0
+/* An engine that rounds like the pass, but not in the same bits, differs from it by about what the rounding itself
+ * changes.  A norm of a sum in which most cancels out makes that large in a single tap. */
+#define NOISE_OF_ROUNDING 2.0
 /* With a mistake, noise is explained if it is at most so many times that of any tap before. */
 #define NOISE_GROWTH 4.0
 
@@ -172,11 +175,13 @@ static int32_t first_noisy_layer(const struct diagnosis *d) {
 /* Returns the error up to which tap i agrees. */
 static double limit_of(const struct diagnosis *d, size_t i, double allowed) {
     int32_t layer = d->theirs->taps[i].layer;
+    double least = d->effect ? fmin(NOISE_OF_ROUNDING * d->effect[i], NOISE_LIMIT) : 0;
     bool is_same = d->noise.products && d->noise.of_products.after <= SAME_CODES;
     if (!(d->kinds[i] & NOISY)) return d->tolerance;
-    if (!is_same || d->experiment->forced || layer < 0) return allowed;
+    if (!is_same || d->experiment->forced || layer < 0) return fmax(allowed, least);
     double factor = NOISE_FIRST + layer - first_noisy_layer(d);
-    return fmin(allowed, fmax(d->tolerance, factor * fmin(d->noise.of_products.before, NOISE_MAX)));
+    double grown = fmax(d->tolerance, factor * fmin(d->noise.of_products.before, NOISE_MAX));
+    return fmax(fmin(allowed, grown), least);
 }
 
 static bool is_over(const struct diagnosis *d, const struct outcome *o, size_t i, double allowed) {
