@@ -75,7 +75,7 @@ OFFERED := smollm2-135m-instruct-q4_1 gemma-3-270m-q4_k_m all-minilm-l6-v2
 export HOSTS ?= native node chromium firefox webkit wasmtime
 
 .PHONY: help run serve test check mutants faults setup bench bench-visit bench-peers bench-kernels bench-tokenizer \
-    prove operators cases truth conformance
+    prove operators reports cases truth conformance
 help: ## Prints this list.
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
@@ -213,6 +213,11 @@ operators: ## Counts the mistakes of tests/operators that plumb diagnose names, 
 	@$(python) tests/operators/measure.py --docs tests/operators/README.md
 	@sh tests/conformance/build.sh build/conformance
 	@$(python) tests/operators/llama.py --docs tests/operators/README.md
+
+reports: ## Counts the mistakes of people's bug reports (tests/reports) that plumb diagnose names.
+	@tools/setup.sh test native
+	@$(MAKE) -s -j$$(nproc) native
+	@$(python) tests/reports/measure.py --docs tests/reports/README.md
 
 truth: ## Every tap against llama.cpp by layer, on both real models and 2 GB of synthetic ones.
 	@tools/setup.sh test native

@@ -294,6 +294,37 @@ static void each_block_shifted(const struct engine *e, const plumb_tap *tap, dou
     }
 }
 
+/* The sums of each head begin with those of the head before. */
+static void not_cleared(const struct engine *e, const plumb_tap *tap, double *x) {
+    (void)e;
+    for (size_t i = 0; i < count(tap); i++) {
+        if (i % ((size_t)tap->n_head * tap->n) >= tap->n) x[i] += x[i - tap->n];
+    }
+}
+
+static void hard_sigmoid(const struct engine *e, const plumb_tap *tap, double *x) {
+    const double *gate = kept(e, "ffn_gate"), *up = kept(e, "ffn_up");
+    for (size_t i = 0; i < count(tap); i++) x[i] = gate[i] * fmin(fmax(0.2 * gate[i] + 0.5, 0), 1) * up[i];
+}
+
+/* The gates of the first half alone go through silu. */
+static void half_activated(const struct engine *e, const plumb_tap *tap, double *x) {
+    const double *gate = kept(e, "ffn_gate"), *up = kept(e, "ffn_up");
+    for (size_t i = 0; i < count(tap); i++) {
+        if (i % tap->n >= tap->n / 2) x[i] = gate[i] * up[i];
+    }
+}
+
+static void squares_of_16(const struct engine *e, const plumb_tap *tap, double *x) {
+    const double *in = kept(e, "l_out");
+    for (uint32_t t = 0; t < tap->n_token; t++) {
+        double size = sqrt(squares(in + t * tap->n, 16) / tap->n + 1e-5);
+        for (uint32_t i = 0; i < tap->n; i++) {
+            x[t * tap->n + i] = in[t * tap->n + i] / size * norm_weight(e, W_ATTN_NORM, tap->layer, i);
+        }
+    }
+}
+
 static void norm_of_quarters(const struct engine *e, const plumb_tap *tap, double *x) {
     const double *in = kept(e, "ffn_inp");
     uint32_t n = tap->n / 4;
@@ -455,8 +486,8 @@ static const struct row {
       { "verdict: their ffn_gate-0 is a product in which each of the elements 8-15 of 32 counts 1.75 times" },
       { NULL } },
     { "fit: a scaled block of one row", "ffn_gate", 0, block_of_a_row_scaled,
-      { "verdict: their ffn_gate-0 is a product in which each of the elements 8-15 of 32 counts 4 times, only in row 7 "
-        "of it" }, { NULL } },
+      { "verdict: their ffn_gate-0 is a product in which each of the elements 8-15 of 32 counts 4 times, only in "
+        "element 7 of each row" }, { NULL } },
     { "fit: a product with another input", "ffn_up", -1, other_input,
       { "verdict: their ffn_up-0 is the product with ffn_inp-0 instead of its input" }, { NULL } },
     { "fit: a transposed matrix", "attn_out", -1, transposed_matrix,
@@ -471,6 +502,15 @@ static const struct row {
       { "verdict: their result_output is 1.25 times what it should be (error " }, { NULL } },
     { "fit: logits of the last layer's output", "result_output", -1, logits_without_norm,
       { "result_output is the product with l_out-1 instead of its input (error " }, { NULL } },
+    { "fit: sums that are not cleared between heads", "kqv_out", -1, not_cleared,
+      { "their kqv_out-0 has sums that are not cleared between heads: each is added to those before (error " },
+      { NULL } },
+    { "fit: a hard sigmoid", "ffn_swiglu", -1, hard_sigmoid,
+      { "their ffn_swiglu-0 is gate * hard sigmoid(gate) * up, with a slope of 0.2 (error " }, { NULL } },
+    { "fit: a sum of squares of some elements", "attn_norm", -1, squares_of_16,
+      { "their attn_norm-0 has the squares of the first 16 elements of a row alone in its sum (error " }, { NULL } },
+    { "fit: an activation of half of the elements", "ffn_swiglu", -1, half_activated,
+      { "verdict: their ffn_swiglu-0 is gate * up, only in elements 16-31 of each row (error " }, { NULL } },
     { "fit: a norm of quarters", "ffn_norm", -1, norm_of_quarters,
       { "verdict: their ffn_norm-0 is x / sqrt(mean(x^2) + eps) * w: over each quarter (error " }, { NULL } },
     { "fit: noise that nothing explains", "ffn_out", -1, random_noise,
@@ -509,6 +549,13 @@ static const struct row partial[] = {
       { "their ffn_up-1 has the matrix blk.0.ffn_up.weight instead of blk.1.ffn_up.weight" }, { NULL } },
     { "fit: partial: K for V", "Vcur", -1, k_for_v,
       { "their Vcur-0 has the matrix blk.0.attn_k.weight instead of blk.0.attn_v.weight" }, { NULL } },
+    { "fit: partial: sums that are not cleared between heads", "kqv_out", -1, not_cleared,
+      { "their kqv_out-0 has sums that are not cleared between heads: each is added to those before (error " },
+      { NULL } },
+    { "fit: partial: a hard sigmoid", "ffn_swiglu", -1, hard_sigmoid,
+      { "their ffn_swiglu-0 is gate * hard sigmoid(gate) * up, with a slope of 0.2 (error " }, { NULL } },
+    { "fit: partial: a sum of squares of some elements", "attn_norm", -1, squares_of_16,
+      { "their attn_norm-0 has the squares of the first 16 elements of a row alone in its sum (error " }, { NULL } },
     { "fit: partial: a function that no table has", "ffn_swiglu", -1, unlisted_function,
       { "verdict: no set of up to 3 known mistakes", "the first wrong step is l_out-0" }, { "verdict: their " } },
     { "fit: partial: noise that nothing explains", "ffn_out", -1, random_noise,

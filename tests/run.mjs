@@ -71,7 +71,8 @@ const suites = {
     { name: 'command line', command: nodeTests('tests/cli'), env: cli(['build/native/plumb']), timeout: 1200 },
     { name: 'tools', command: nodeTests('tests/tools'), timeout: 240 },
     ...[['second engine', 'reference/engine.py', '--selftest'], ['proof of diagnose', 'reference/prove.py', '--check'],
-      ['operators', 'operators/measure.py', '--check'], ['case book', 'cases/cases.py', '--check']]
+      ['operators', 'operators/measure.py', '--check'], ['bug reports', 'reports/measure.py', '--check'],
+      ['case book', 'cases/cases.py', '--check']]
       .map(([name, script, option]) => ({ name, command: ['python3', `tests/${script}`, option],
         env: { PYTHONPATH: 'build/setup/py' }, timeout: 1800 })),
   ],

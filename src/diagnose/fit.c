@@ -45,6 +45,7 @@ static const struct { uint64_t taps; void (*analyse)(struct fit *f); } analysers
     { TAP_SET(FFN_SWIGLU) | TAP_SET(EXPERT_SWIGLU), fit_activation },
     { TAP_SET(FFN_INP) | TAP_SET(L_OUT), fit_residual },
     { UINT64_MAX, fit_any },
+    { UINT64_MAX, fit_listed },
 };
 
 /* ---- memory, activations, weights -------------------------------------------------------------------------------- */
@@ -186,11 +187,37 @@ static double block_error2(const double *y, const float *theirs, const float *tr
     return norm > 0 ? sum / norm : sum > 0 ? 1 : 0;
 }
 
+/* Fills f->wrong_elements, those of a row that the right step has wrong for some token. */
+static bool find_wrong_elements(struct fit *f) {
+    size_t width = fit_width(&f->theirs);
+    f->wrong_elements = fit_new(f, width, sizeof *f->wrong_elements);
+    if (!f->wrong_elements) return false;
+    for (uint32_t t = 0; t < f->theirs.n_token; t++) {
+        const float *theirs = fit_row(&f->theirs, t), *truth = fit_row(&f->truth, t);
+        double square = 0;
+        for (size_t i = 0; i < width; i++) square += (double)truth[i] * (double)truth[i] / (double)width;
+        double limit = WRONG * f->floor * sqrt(square);
+        for (size_t i = 0; i < width; i++) {
+            f->wrong_elements[i] |= !(fabs((double)theirs[i] - (double)truth[i]) <= limit);   /* true for NaN too */
+        }
+    }
+    size_t first = width, end = 0;
+    for (size_t i = 0; i < width; i++) {
+        if (!f->wrong_elements[i]) continue;
+        if (f->n_wrong_element++ == 0) first = i;
+        end = i + 1;
+    }
+    /* The rows of a matrix are computed apart.  Of other steps, what is right in some places says little. */
+    bool is_product = PRODUCTS >> f->id & 1, is_range = end - first == f->n_wrong_element && f->id != TAP_KQ_SOFT_MAX;
+    f->has_wrong_part = f->n_wrong_element > 0 && f->n_wrong_element < width && (is_product || is_range);
+    return true;
+}
+
 /* Fills f->wrong, the blocks in which the right step is wrong, and f->right_error. */
 static bool find_wrong(struct fit *f) {
     size_t n_block = (size_t)f->theirs.n_token * f->theirs.n_head, n_wrong = 0;
     uint32_t n = f->theirs.n;
-    double *truth = fit_new(f, n, sizeof *truth), *errors = fit_new(f, n_block, sizeof *errors);
+    double *truth = f->block = fit_new(f, n, sizeof *truth), *errors = fit_new(f, n_block, sizeof *errors);
     f->wrong = fit_new(f, n_block, sizeof *f->wrong);
     if (!truth || !errors || !f->wrong) return false;
     for (size_t b = 0; b < n_block; b++) {
@@ -205,7 +232,7 @@ static bool find_wrong(struct fit *f) {
     }
     f->n_wrong = n_wrong > 0 ? n_wrong : n_block;
     f->right_error = sqrt(sum / (double)f->n_wrong);
-    return true;
+    return find_wrong_elements(f);
 }
 
 /* Appends "tokens 4-6" or "head 3": the indices whose flag is set, at most a few ranges of them. */
@@ -259,6 +286,18 @@ static bool write_where(struct fit *f, char *text) {
     return true;
 }
 
+/* Appends which elements of a row are wrong, for a hypothesis that is wrong in the others. */
+static void write_elements(const struct fit *f, char *text) {
+    size_t first = 0, end = fit_width(&f->theirs), n = strlen(text);
+    while (!f->wrong_elements[first]) first++;
+    while (!f->wrong_elements[end - 1]) end--;
+    report_append(text, FIT_WHERE, &n, "%s", n == 0 ? "only in " : ", ");
+    if (f->n_wrong_element == 1) report_append(text, FIT_WHERE, &n, "element %zu of each row", first);
+    else if (end - first == f->n_wrong_element) {
+        report_append(text, FIT_WHERE, &n, "elements %zu-%zu of each row", first, end - 1);
+    } else report_append(text, FIT_WHERE, &n, "%zu elements of each row", f->n_wrong_element);
+}
+
 static void insert(struct fit *f, const struct finding *finding) {
     uint32_t at = f->n_finding;
     for (uint32_t i = 0; i < f->n_finding; i++) {
@@ -276,35 +315,57 @@ static void insert(struct fit *f, const struct finding *finding) {
     f->findings[at] = *finding;
 }
 
-double fit_propose(struct fit *f, uint32_t cost, const double *y, const char *format, ...) {
-    uint32_t n = f->theirs.n;
-    size_t n_block = (size_t)f->theirs.n_token * f->theirs.n_head;
-    double sum = 0, worst = 0, worst_right = 0, print = 0;
-    uint32_t weight = 0;
+/* How far a hypothesis is from theirs. */
+struct distance { double error, worst, worst_right, print; };
+
+/* Measures y, or, if `masked`, the right step with the elements of y that are wrong in it. */
+static struct distance measure(const struct fit *f, const double *y, double *masked) {
+    uint32_t n = f->theirs.n, weight = 0;
+    size_t n_block = (size_t)f->theirs.n_token * f->theirs.n_head, width = fit_width(&f->theirs);
+    struct distance d = { 0 };
     for (size_t b = 0; b < n_block; b++) {
-        double e = block_error2(y + b * n, f->theirs.x + b * n, f->truth.x + b * n, n);
+        const double *block = y + b * n;
+        for (uint32_t i = 0; i < n && masked; i++) {
+            masked[i] = f->wrong_elements[(b * n + i) % width] ? block[i] : (double)f->truth.x[b * n + i];
+        }
+        if (masked) block = masked;
+        double e = block_error2(block, f->theirs.x + b * n, f->truth.x + b * n, n);
         for (uint32_t i = 0; i < n; i++) {
             weight = weight * 1664525u + 1013904223u;
-            print += y[b * n + i] * (1 + (double)weight);
+            d.print += block[i] * (1 + (double)weight);
         }
-        if (f->wrong[b]) sum += e;
-        if (f->wrong[b]) worst = fmax(worst, e);
-        else worst_right = fmax(worst_right, e);
+        if (f->wrong[b]) d.error += e;
+        if (f->wrong[b]) d.worst = fmax(d.worst, sqrt(e));
+        else d.worst_right = fmax(d.worst_right, sqrt(e));
     }
-    struct finding finding = { .error = sqrt(sum / (double)f->n_wrong), .right_error = f->right_error,
-                               .cost = cost, .print = print };
+    d.error = sqrt(d.error / (double)f->n_wrong);
+    return d;
+}
+
+static bool explains(const struct fit *f, const struct distance *d) {
+    return d->error <= f->floor && d->worst <= UNEXPLAINED * f->floor && d->error * FACTOR <= f->right_error;
+}
+
+double fit_propose(struct fit *f, uint32_t cost, const double *y, const char *format, ...) {
+    uint32_t n = f->theirs.n;
+    struct distance d = measure(f, y, NULL), of_some;
+    double error = d.error;
+    bool is_part = f->has_wrong_part && !explains(f, &d);
+    if (is_part && (of_some = measure(f, y, f->block), is_part = explains(f, &of_some))) d = of_some;
+    struct finding finding = { .error = d.error, .right_error = f->right_error, .cost = cost, .print = d.print };
     bool is_closer = finding.error < NEAR * f->right_error;   /* false for NaN too */
-    if (!is_closer || (uint64_t)cost * VALUES > (uint64_t)f->n_wrong * n) return finding.error;
-    finding.explains = finding.error <= f->floor && sqrt(worst) <= UNEXPLAINED * f->floor
-                    && finding.error * FACTOR <= f->right_error;
+    if (!is_closer || (uint64_t)cost * VALUES > (uint64_t)f->n_wrong * n) return error;
+    finding.explains = explains(f, &d);
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(finding.sentence, sizeof finding.sentence, format, arguments);
     va_end(arguments);
-    bool is_everywhere = sqrt(worst_right) <= WRONG * f->floor;
-    finding.cost += is_everywhere ? 0 : 1;
-    if (is_everywhere || write_where(f, finding.where)) insert(f, &finding);
-    return finding.error;
+    bool is_everywhere = d.worst_right <= WRONG * f->floor;
+    finding.cost += (is_everywhere ? 0u : 1u) + (is_part ? 1u : 0u);
+    if (!is_everywhere && !write_where(f, finding.where)) return error;
+    if (is_part) write_elements(f, finding.where);
+    insert(f, &finding);
+    return d.error;
 }
 
 double fit_scale(const struct fit *f, const double *y) {

@@ -68,6 +68,10 @@ struct fit {
     /* Of the frame. */
     bool *wrong;                   /* (n_token, n_head) the blocks in which the right step is wrong; n_wrong of them */
     size_t n_wrong;
+    bool *wrong_elements;          /* (n_head * n) those of a row that the right step has wrong; n_wrong_element */
+    size_t n_wrong_element;
+    bool has_wrong_part;           /* a hypothesis may be made in these alone */
+    double *block;                 /* (n) scratch */
     double right_error;            /* the error of the right step in these */
     bool out_of_memory;
     void **owned;                  /* (n_owned) what fit_new returned */
@@ -123,6 +127,7 @@ void fit_logits(struct fit *f);
 void fit_activation(struct fit *f);
 void fit_residual(struct fit *f);
 void fit_any(struct fit *f);   /* what can be wrong in any step */
+void fit_listed(struct fit *f);   /* the mistakes of mistake_list.c; after all others */
 
 /* ---- the frame --------------------------------------------------------------------------------------------------- */
 

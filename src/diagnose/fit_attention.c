@@ -49,6 +49,7 @@ struct way {
     const double *dots;
     const bool *seen;
     double scale, softcap;   /* softcap 0: none */
+    const double *times;     /* (n_token) further factors of the dot products; NULL: there are none */
     double alibi;            /* the right slopes are multiplied by it */
     double extra, slots;     /* keys with a score of 0 that take part in each sum: as many, or so many that there are
                               * `slots` keys; 0: none */
@@ -78,7 +79,7 @@ static bool is_wrong(const struct attention *a, uint32_t t, uint32_t h) {
 static double bend(double score, double softcap) { return softcap != 0 ? softcap * tanh(score / softcap) : score; }
 
 static double score_of(const struct attention *a, const struct way *w, uint32_t t, uint32_t h, uint32_t j) {
-    double dot = w->dots[((size_t)t * a->n_head + h) * a->n_key + j];
+    double dot = w->dots[((size_t)t * a->n_head + h) * a->n_key + j] * (w->times ? w->times[t] : 1);
     double distance = fabs((double)pos_of(a, t) - j), slope = (double)plan_alibi_slope(a->plan, h);
     bool is_hidden = !w->seen[(size_t)t * a->n_key + j];
     return bend(dot * w->scale, w->softcap) - w->alibi * slope * distance + (is_hidden ? w->hidden : 0);
@@ -320,6 +321,34 @@ static void try_scores(struct attention *a) {
     else if (w.alibi == -1) propose(a, &w, 0, "has scores to which ALiBi is added, not subtracted");
     w.alibi = factor;
     if (!fit_is_near(factor, 1, 1e-5)) propose(a, &w, 1, "has ALiBi's slopes times %.6g", factor);
+}
+
+/* A factor of Q for each token, as of a temperature that grows with the position. */
+static void try_temperature(struct attention *a) {
+    struct way w = right_way(a);
+    double *times = fit_new(a->f, a->n_token, sizeof *times), low = INFINITY, high = -INFINITY;
+    for (uint32_t t = 0; times && t < a->n_token; t++) {
+        double xx = 0, xy = 0;
+        times[t] = 1;
+        for (uint32_t h = 0; h < a->n_head; h++) {
+            const float *weights = weights_of(a, t, h);
+            double n = 0, x = 0, y = 0, sxx = 0, sxy = 0;
+            for (uint32_t j = 0; j < a->n_key && is_wrong(a, t, h); j++) {
+                double weight = (double)weights[j];
+                if (!(weight > 1e-7) || !a->right_seen[(size_t)t * a->n_key + j]) continue;
+                double score = score_of(a, &w, t, h, j), l = log(weight);
+                n += weight, x += weight * score, y += weight * l;
+                sxx += weight * score * score, sxy += weight * score * l;
+            }
+            if (n > 0) xx += sxx - x * x / n, xy += sxy - x * y / n;
+        }
+        if (xx > 0) times[t] = xy / xx;
+        low = fmin(low, times[t]), high = fmax(high, times[t]);
+    }
+    if (!times || !(high > low)) return;
+    w.times = times;
+    propose(a, &w, a->n_token, "has queries times a factor of each token, from %.4g to %.4g, as of a temperature that "
+            "grows with the position", low, high);
 }
 
 /* ---- which keys are seen ----------------------------------------------------------------------------------------- */
@@ -764,6 +793,7 @@ void fit_attention_weights(struct fit *f) {
     for (uint32_t t = 0; t < a.n_token; t++) set_seen(&a, a.right_seen, t, right_span(&a, pos_of(&a, t)));
     multiply(&a, &a.q, &a.k, NULL, NULL, a.dim, a.right_dots);
     try_scores(&a);
+    try_temperature(&a);
     try_windows(&a);
     try_masks(&a);
     try_finite_mask(&a);

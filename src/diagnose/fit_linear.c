@@ -24,6 +24,9 @@ enum reading {
     READ_PARTS_ONE, READ_PARTS_FIRST, READ_PARTS_BEFORE, READ_PARTS_NEXT, READ_PARTS_REVERSED,
     /* Both of Q4_K and Q5_K, as if their 12 bytes were packed in another way. */
     READ_PACKED_SCALES_FIRST, READ_PACKED_PAIRS, READ_PACKED_BY_TWO,
+    READ_BEFORE_ANY, READ_NEXT_ANY,   /* as READ_BEFORE and READ_NEXT, across the ends of rows */
+    READ_MOVED,   /* the f16 are taken from the other end of the block */
+    READ_BITS,    /* one of the two fields of the codes is in another order: see edit_bits */
     READ_IN_SEQUENCE,   /* the codes of Q5_K are in the order of its bytes, the bits of both fields */
     READ_EARLY,    /* the codes of a block with two f16 begin after the first */
     READ_OFFSET,   /* codes are larger by the integer in which */
@@ -34,7 +37,8 @@ enum reading {
 struct way {
     const struct weight *w;
     enum reading reading;
-    uint32_t which;          /* READ_TYPE: a type.  READ_MISREAD: enum misread.  Others: the offset of an f16 */
+    uint32_t which;          /* READ_TYPE: a type.  READ_MISREAD: enum misread.  READ_BITS: BITS_OF.  Others: the offset
+                              * of an f16 */
     uint32_t first_row;      /* row o of the product is row first_row + o of the weight */
     const double *x;         /* (n_token, n_in) */
 };
@@ -56,8 +60,8 @@ struct linear {
     double right_error2;     /* of the right step, in the sample */
     double *sampled;         /* (SAMPLE, n_token) */
     float *row, *right;      /* (n_in) */
-    uint8_t *bytes, *edited;
-    double *y, *masked;      /* (n_token, n_out) */
+    uint8_t *bytes, *edited, *beside;
+    double *y;               /* (n_token, n_out) */
 };
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
@@ -76,15 +80,19 @@ static uint32_t scale_offsets(uint32_t type, uint32_t offsets[2]) {
     }
 }
 
-static void edit_scales(const struct way *way, const uint8_t *bytes, uint8_t *edited) {
+/* beside: the row before, or the next one; NULL: there is none */
+static void edit_scales(const struct way *way, const uint8_t *bytes, const uint8_t *beside, uint8_t *edited) {
     const struct quant_traits *traits = way->w->traits;
     size_t n_block = way->w->n_in / traits->block_size, size = traits->block_bytes;
     memcpy(edited, bytes, n_block * size);
     for (size_t i = 0; i < n_block; i++) {
-        size_t from = way->reading == READ_BEFORE ? (i > 0 ? i - 1 : 0) : way->reading == READ_NEXT
-                    ? (i + 1 < n_block ? i + 1 : i) : way->reading == READ_FIRST ? 0 : i;
+        bool is_before = way->reading == READ_BEFORE || way->reading == READ_BEFORE_ANY;
+        bool is_next = way->reading == READ_NEXT || way->reading == READ_NEXT_ANY;
+        size_t from = is_before ? (i > 0 ? i - 1 : 0) : is_next ? (i + 1 < n_block ? i + 1 : i)
+                    : way->reading == READ_FIRST ? 0 : i;
         uint8_t *to = edited + i * size + way->which;
-        memcpy(to, bytes + from * size + way->which, 2);
+        bool is_beside = way->reading >= READ_BEFORE_ANY && beside && from == i;
+        memcpy(to, (is_beside ? beside + (is_next ? 0 : n_block - 1) * size : bytes + from * size) + way->which, 2);
         if (way->reading == READ_ONE) to[0] = 0, to[1] = 0x3c;
         if (way->reading == READ_ZERO) to[0] = to[1] = 0;
         if (way->reading == READ_MINUS) to[1] ^= 0x80;
@@ -193,6 +201,89 @@ static void edit_codes(const struct way *way, const uint8_t *bytes, uint8_t *edi
     }
 }
 
+/* Where the bits of the code of element i of a block are: those of the field that has most of them or, in types that
+ * have a second field, of that one.  width 0: there is none. */
+struct bits { uint32_t byte, shift, width; };
+
+static struct bits code_bits(uint32_t type, uint32_t i, bool is_high) {
+    switch (type) {
+    case QUANT_Q4_0: case QUANT_Q4_1: case QUANT_Q5_0: case QUANT_Q5_1: {
+        uint32_t first = type == QUANT_Q4_0 || type == QUANT_Q5_0 ? 2 : 4;
+        bool has_high = type == QUANT_Q5_0 || type == QUANT_Q5_1;
+        if (is_high) return (struct bits){ first + i / 8, i % 8, has_high ? 1 : 0 };
+        return (struct bits){ first + (has_high ? 4 : 0) + i % 16, 4 * (i / 16), 4 };
+    }
+    case QUANT_Q4_K: return (struct bits){ 16 + i / 64 * 32 + i % 32, 4 * (i / 32 % 2), is_high ? 0 : 4 };
+    case QUANT_Q5_K:
+        if (is_high) return (struct bits){ 16 + i % 32, i / 32, 1 };
+        return (struct bits){ 48 + i / 64 * 32 + i % 32, 4 * (i / 32 % 2), 4 };
+    case QUANT_Q6_K:
+        if (is_high) return (struct bits){ 128 + i / 128 * 32 + i % 32, 2 * (i / 32 % 4), 2 };
+        return (struct bits){ i / 128 * 64 + i % 64, 4 * (i / 64 % 2), 4 };
+    case QUANT_Q3_K:
+        if (is_high) return (struct bits){ i % 32, i / 32, 1 };
+        return (struct bits){ 32 + i / 128 * 32 + i % 32, 2 * (i / 32 % 4), 2 };
+    default: return (struct bits){ 0, 0, 0 };
+    }
+}
+
+/* The x of element i: its order within groups of n. */
+enum order { ORDER_REVERSED, ORDER_HALVES, ORDER_INTERLEAVED, ORDER_DEALT, ORDER_NEXT, ORDER_BEFORE, ORDER_FIRST_HALF,
+             ORDER_SECOND_HALF, N_ORDER };
+static uint32_t ordered(enum order order, uint32_t i, uint32_t n) {
+    switch (order) {
+    case ORDER_REVERSED: return n - 1 - i;
+    case ORDER_HALVES: return (i + n / 2) % n;
+    case ORDER_INTERLEAVED: return i % 2 * (n / 2) + i / 2;
+    case ORDER_DEALT: return i % (n / 2) * 2 + i / (n / 2);
+    case ORDER_NEXT: return (i + 1) % n;
+    case ORDER_FIRST_HALF: return i % (n / 2);
+    case ORDER_SECOND_HALF: return n / 2 + i % (n / 2);
+    default: return (i + n - 1) % n;
+    }
+}
+
+static const char *const order_texts[N_ORDER] = {
+    "in reverse", "in exchanged halves", "from both halves in turn", "dealt to halves", "shifted by one",
+    "shifted back by one", "from the first half twice", "from the second half twice" };
+
+/* Units of elements that are taken in another order, and the groups in which they are.  BITS_OF: which of the fields,
+ * the order or N_ORDER for zeros, and the unit. */
+static const struct { uint32_t unit, group; } bit_units[] = {
+    { 1, 16 }, { 1, 32 }, { 32, 64 }, { 32, 128 }, { 1, 256 },
+};
+enum { N_BIT_UNIT = sizeof bit_units / sizeof *bit_units };
+#define BITS_OF(is_high, order, unit) ((uint32_t)(is_high) | (uint32_t)(order) << 1 | (uint32_t)(unit) << 5)
+
+/* Takes the bits of one field of the codes in another order. */
+static void edit_bits(const struct way *way, const uint8_t *bytes, uint8_t *edited) {
+    uint32_t type = way->w->type, n = way->w->traits->block_size, order = way->which >> 1 & 15;
+    uint32_t unit = bit_units[way->which >> 5].unit, group = bit_units[way->which >> 5].group;
+    size_t size = way->w->traits->block_bytes, n_block = way->w->n_in / n;
+    memcpy(edited, bytes, n_block * size);
+    for (; n_block > 0; n_block--, bytes += size, edited += size) {
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t from = i;
+            if (order < N_ORDER) {
+                from = i - i % group + ordered((enum order)order, i % group / unit, group / unit) * unit + i % unit;
+            }
+            struct bits to = code_bits(type, i, way->which & 1), of = code_bits(type, from, way->which & 1);
+            uint32_t value = (uint32_t)bytes[of.byte] >> of.shift & ((1u << of.width) - 1);
+            put_bits(&edited[to.byte], to.shift, to.width, order < N_ORDER ? value : 0);
+        }
+    }
+}
+
+/* Moves the f16 of each block from the other end of it. */
+static void edit_ends(const struct way *way, const uint8_t *bytes, uint8_t *edited) {
+    size_t size = way->w->traits->block_bytes, n = way->w->n_in / way->w->traits->block_size;
+    size_t moved = way->which == 0 ? size - 2 : 2;   /* the bytes that come to lie after the others */
+    for (; n > 0; n--, bytes += size, edited += size) {
+        memcpy(edited, bytes + moved, size - moved);
+        memcpy(edited + size - moved, bytes, moved);
+    }
+}
+
 /* Adds an integer times the scale of its block to each element. */
 static void add_offset(const struct way *way, const uint8_t *bytes, float *row) {
     const struct quant_traits *traits = way->w->traits;
@@ -217,9 +308,14 @@ static bool read_row(struct linear *l, const struct way *way, uint32_t o) {
         w->traits->dequantize(bytes, l->row, w->n_in);
         add_offset(way, bytes, l->row);
     } else {
+        bool is_any = way->reading == READ_BEFORE_ANY || way->reading == READ_NEXT_ANY;
+        size_t other = way->reading == READ_NEXT_ANY ? at + 1 : at - 1;   /* SIZE_MAX, if it is the first */
+        const uint8_t *beside = is_any && other < w->n_out ? weight_row(w, other, l->beside) : NULL;
         if (way->reading >= READ_IN_SEQUENCE) edit_codes(way, bytes, l->edited);
-        else if (way->reading >= READ_PARTS_ONE) edit_parts(way, bytes, l->edited);
-        else edit_scales(way, bytes, l->edited);
+        else if (way->reading == READ_BITS) edit_bits(way, bytes, l->edited);
+        else if (way->reading == READ_MOVED) edit_ends(way, bytes, l->edited);
+        else if (way->reading >= READ_PARTS_ONE && !is_any) edit_parts(way, bytes, l->edited);
+        else edit_scales(way, bytes, beside, l->edited);
         w->traits->dequantize(l->edited, l->row, w->n_in);
     }
     return true;
@@ -258,23 +354,7 @@ static bool is_wrong(const struct linear *l, uint32_t t, uint32_t o) {
 
 /* ---- trying ------------------------------------------------------------------------------------------------------ */
 
-/* Proposes l->y, and l->y in the wrong rows alone. */
-static void propose(struct linear *l, uint32_t cost, const char *text) {
-    if (fit_propose(l->f, cost, l->y, "%s", text) <= l->f->floor || l->n_wrong_row == l->n_out) return;
-    uint32_t first = l->n_out, end = 0;
-    for (uint32_t o = 0; o < l->n_out; o++) {
-        if (l->wrong_rows[o] && first == l->n_out) first = o;
-        if (l->wrong_rows[o]) end = o + 1;
-        for (uint32_t t = 0; t < l->n_token; t++) {
-            size_t at = (size_t)t * l->n_out + o;
-            l->masked[at] = l->wrong_rows[o] ? l->y[at] : (double)l->f->truth.x[at];
-        }
-    }
-    if (end - first == 1) fit_propose(l->f, cost, l->masked, "%s, only in row %u of it", text, first);
-    else if (end - first == l->n_wrong_row) {
-        fit_propose(l->f, cost, l->masked, "%s, only in rows %u-%u of it", text, first, end - 1);
-    } else fit_propose(l->f, cost, l->masked, "%s, only in %u of its rows", text, l->n_wrong_row);
-}
+static void propose(struct linear *l, uint32_t cost, const char *text) { fit_propose(l->f, cost, l->y, "%s", text); }
 
 /* Returns x (n_token, n_in) as the engine rounds it before it is multiplied by w; scratch. */
 static const double *round_x(struct linear *l, const struct weight *w, const double *x) {
@@ -333,6 +413,29 @@ static void try_tensors(struct linear *l) {
 
 typedef void try_fn(struct linear *l, const struct way *way, uint32_t cost, const char *text);
 
+static void try_bits(struct linear *l, try_fn *try) {
+    const struct weight *w = l->of.w;
+    char text[FIT_SENTENCE];
+    for (uint32_t is_high = 0; is_high < 2 && code_bits(w->type, 0, is_high).width > 0; is_high++) {
+        bool is_only = !is_high && code_bits(w->type, 0, true).width == 0;
+        const char *what = is_high ? "high bits of the codes" : is_only ? "codes" : "low bits of the codes";
+        for (uint32_t u = 0; u < N_BIT_UNIT; u++) {
+            if (bit_units[u].group > w->traits->block_size) continue;
+            for (uint32_t order = 0; order <= ORDER_DEALT; order++) {
+                size_t n = 0;
+                report_append(text, sizeof text, &n, "is of a misread %s: %s: the %s are taken %s, in each group of %u",
+                              w->name, w->traits->name, what, order_texts[order], bit_units[u].group);
+                if (bit_units[u].unit > 1) report_append(text, sizeof text, &n, " by %u", bit_units[u].unit);
+                try(l, &(struct way){ w, READ_BITS, BITS_OF(is_high, order, u), 0, l->x }, 0, text);
+            }
+        }
+        size_t n = 0;
+        report_append(text, sizeof text, &n, "is of a misread %s: %s: the %s are ignored", w->name, w->traits->name,
+                      what);
+        try(l, &(struct way){ w, READ_BITS, BITS_OF(is_high, N_ORDER, 0), 0, l->x }, 0, text);
+    }
+}
+
 /* Tries the ways in which blocks can be misread. */
 static void try_readings(struct linear *l, try_fn *try) {
     const struct weight *w = l->of.w;
@@ -363,16 +466,26 @@ static void try_readings(struct linear *l, try_fn *try) {
         [READ_PARTS_NEXT] = "are those of the next part", [READ_PARTS_REVERSED] = "are in reverse order",
         [READ_PACKED_SCALES_FIRST] = "are read as 16 numbers of 6 bits in a row, the scales first",
         [READ_PACKED_PAIRS] = "are read as 16 numbers of 6 bits in a row, each scale before its minimum",
-        [READ_PACKED_BY_TWO] = "are read from byte j / 2, those of odd parts with low bits from its upper two" };
+        [READ_PACKED_BY_TWO] = "are read from byte j / 2, those of odd parts with low bits from its upper two",
+        [READ_BEFORE_ANY] = "is that of the block before, at the begin of a row that of the row before",
+        [READ_NEXT_ANY] = "is that of the next block, at the end of a row that of the next row" };
     uint32_t offsets[2], n_offset = scale_offsets(w->type, offsets);
     for (uint32_t k = 0; k < n_offset; k++) {
-        for (int reading = READ_BEFORE; reading <= READ_MINUS; reading++) {
+        for (int reading = READ_BEFORE; reading <= READ_NEXT_ANY; reading++) {
             size_t n = 0;
+            if (!comments[reading] || (reading >= READ_PARTS_ONE && reading < READ_BEFORE_ANY)) continue;
             report_append(text, sizeof text, &n, "is of a misread %s: %s: the %s f16 of each block %s", w->name,
                           traits->name, n_offset == 1 ? "only" : k == 0 ? "first" : "second", comments[reading]);
             try(l, &(struct way){ w, (enum reading)reading, offsets[k], 0, l->x }, 0, text);
         }
     }
+    if (n_offset == 1) {
+        size_t n = 0;
+        report_append(text, sizeof text, &n, "is of a misread %s: %s: the scale of each block is taken from its %s",
+                      w->name, traits->name, offsets[0] == 0 ? "end" : "begin");
+        try(l, &(struct way){ w, READ_MOVED, offsets[0], 0, l->x }, 0, text);
+    }
+    try_bits(l, try);
     for (int reading = READ_PARTS_ONE; reading <= READ_PARTS_REVERSED && count_parts(w->type) > 0; reading++) {
         static const char *const parts[] = { "", "scales", "minima", "scales and minima" };
         for (uint32_t which = 1; which <= (has_minima(w->type) ? 3 : 1); which++) {
@@ -484,26 +597,6 @@ static void try_tokens(struct linear *l, double *x) {
         try_x(l, x, 0, text);
     }
 }
-
-/* The x of element i: its order within groups of n. */
-enum order { ORDER_REVERSED, ORDER_HALVES, ORDER_INTERLEAVED, ORDER_DEALT, ORDER_NEXT, ORDER_BEFORE, ORDER_FIRST_HALF,
-             ORDER_SECOND_HALF, N_ORDER };
-static uint32_t ordered(enum order order, uint32_t i, uint32_t n) {
-    switch (order) {
-    case ORDER_REVERSED: return n - 1 - i;
-    case ORDER_HALVES: return (i + n / 2) % n;
-    case ORDER_INTERLEAVED: return i % 2 * (n / 2) + i / 2;
-    case ORDER_DEALT: return i % (n / 2) * 2 + i / (n / 2);
-    case ORDER_NEXT: return (i + 1) % n;
-    case ORDER_FIRST_HALF: return i % (n / 2);
-    case ORDER_SECOND_HALF: return n / 2 + i % (n / 2);
-    default: return (i + n - 1) % n;
-    }
-}
-
-static const char *const order_texts[N_ORDER] = {
-    "in reverse", "in exchanged halves", "from both halves in turn", "dealt to halves", "shifted by one",
-    "shifted back by one", "from the first half twice", "from the second half twice" };
 
 static void try_orders(struct linear *l, double *x) {
     const uint32_t sizes[] = { 2, 4, 8, 16, 32, 64, 128, 256, l->n_in };
@@ -767,8 +860,8 @@ void fit_linear(struct fit *f) {
     l.row = fit_new(f, l.n_in, sizeof *l.row);
     l.bytes = fit_new(f, row_bytes, 1);
     l.edited = fit_new(f, row_bytes, 1);
+    l.beside = fit_new(f, row_bytes, 1);
     l.y = fit_new(f, n_y, sizeof *l.y);
-    l.masked = fit_new(f, n_y, sizeof *l.masked);
     l.rounded = fit_new(f, n_x, sizeof *l.rounded);
     if (f->out_of_memory || !choose_rows(&l)) return;
     for (size_t i = 0; i < n_x; i++) x[i] = (double)l.input.x[i];
@@ -826,6 +919,7 @@ void fit_embedding(struct fit *f) {
     l.right = fit_new(f, l.n_in, sizeof *l.right);
     l.bytes = fit_new(f, row_bytes, 1);
     l.edited = fit_new(f, row_bytes, 1);
+    l.beside = fit_new(f, row_bytes, 1);
     l.y = fit_new(f, n, sizeof *l.y);
     if (f->out_of_memory) return;
     try_readings(&l, try_lookup);

@@ -23,7 +23,7 @@ static enum step_kind kind_of(enum tap_id id) {
     case TAP_QCUR_ROPE: case TAP_KCUR_ROPE: return STEP_ROPE;
     case TAP_KQ_SOFT_MAX: return STEP_SCORES;
     case TAP_KQV_OUT: return STEP_VALUES;
-    case TAP_FFN_SWIGLU: return STEP_GATE;
+    case TAP_FFN_SWIGLU: case TAP_EXPERT_SWIGLU: return STEP_GATE;
     case TAP_FFN_INP: case TAP_L_OUT: return STEP_SUM;
     default: return STEP_OTHER;
     }
@@ -153,17 +153,29 @@ bool mistake_is_in(const struct mistake *m, int32_t layer, uint32_t n_layer) {
 }
 
 bool mistake_is_of_batch(const struct mistake *m) {
+    if (m->chunk > 0) return true;
     switch (m->kind) {
+    case MISTAKE_ADDED_UP: return m->axis == AXIS_TOKENS;
     case MISTAKE_ORDER: return m->axis == AXIS_TOKENS;
     case MISTAKE_LAYOUT: return m->variant >= LAYOUT_ELEMENT_TOKEN;
-    case MISTAKE_NORM: return m->variant == NORM_TOKENS || m->variant == NORM_ACROSS_TOKENS;
+    case MISTAKE_NORM:
+        return m->variant == NORM_TOKENS || m->variant == NORM_ACROSS_TOKENS || m->variant == NORM_ADDED_UP;
     case MISTAKE_ROPE: return m->variant == ROPE_BATCH || m->variant == ROPE_SAME_POSITION;
     case MISTAKE_SCORES:
         return m->variant == SCORES_FUTURE || m->variant == SCORES_MASK_LATE || m->variant == SCORES_ZEROS
-            || m->variant == SCORES_OVER_TOKENS;
+            || m->variant == SCORES_OVER_TOKENS || m->variant == SCORES_PADDED || m->variant == SCORES_HIDDEN_WEAKLY;
     case MISTAKE_CACHE: return true;
     default: return false;
     }
+}
+
+/* The first token of the chunk of a token, and the one after its last; each decoded token is one. */
+static uint32_t chunk_first(const struct mistakes *s, uint32_t size, uint32_t token) {
+    return token >= s->n_prompt || size == 0 ? token : token - token % size;
+}
+static uint32_t chunk_end(const struct mistakes *s, uint32_t size, uint32_t token) {
+    uint32_t end = chunk_first(s, size, token) + size;
+    return token >= s->n_prompt ? token + 1 : end < s->n_prompt ? end : s->n_prompt;
 }
 
 static const float *weight_floats(struct mistakes *s, const struct weight *w, uint32_t i) {
@@ -196,6 +208,14 @@ static uint32_t ordered(enum array_order order, uint32_t i, uint32_t n) {
     case ARRAY_ZERO_HALF: return i >= n - half ? UINT32_MAX : i;
     case ARRAY_ZERO_FOURTHS: return i % 4 == 3 ? UINT32_MAX : i;
     case ARRAY_ZERO_ODD: return i % 2 == 1 ? UINT32_MAX : i;
+    case ARRAY_ZERO_THIRD: return i >= n - n / 3 ? UINT32_MAX : i;
+    case ARRAY_ZERO_LAST_8: return i + 8 >= n ? UINT32_MAX : i;
+    case ARRAY_ZERO_LAST_16: return i + 16 >= n ? UINT32_MAX : i;
+    case ARRAY_ZERO_LAST_32: return i + 32 >= n ? UINT32_MAX : i;
+    case ARRAY_ZERO_BLOCKS: return i / 32 % 2 == 1 ? UINT32_MAX : i;
+    case ARRAY_NEXT_BLOCK: return (i + 32) % n;
+    case ARRAY_BEFORE_BLOCK: return n > 32 ? (i + n - 32) % n : i;
+    case ARRAY_FOURTHS_SAME: return i % 4 == 3 ? i - 1 : i;
     default: return i;
     }
 }
@@ -236,6 +256,39 @@ static void lay_out(const struct step *st, double *y) {
 
 /* ---- linear ------------------------------------------------------------------------------------------------------ */
 
+/* The matrices of which row o of the step is taken instead, and which row of it, if the rows of several matrices are
+ * taken for those of one. */
+static const struct weight *fused_row(const struct step *st, uint32_t o, uint32_t *row) {
+    const struct affine *w = st->s->model->layers[st->layer].w;
+    const struct attn_plan *a = &plan_of(st)->attn;
+    bool is_ffn = st->id == TAP_FFN_GATE || st->id == TAP_FFN_UP;
+    const struct weight *parts[3] = { w[is_ffn ? W_FFN_GATE : W_ATTN_Q].w, w[is_ffn ? W_FFN_UP : W_ATTN_K].w,
+                                      is_ffn ? NULL : w[W_ATTN_V].w };
+    uint32_t n[3] = { 0 }, at, dim = a->k_dim, group = a->n_head / a->n_head_kv;
+    for (size_t i = 0; i < 3; i++) n[i] = parts[i] ? parts[i]->n_out : 0;
+    uint32_t which = st->id == TAP_QCUR || st->id == TAP_FFN_GATE ? 0 : st->id == TAP_VCUR ? 2 : 1;
+    uint32_t own = o + (which > 0 ? n[0] : 0) + (which > 1 ? n[1] : 0), head, part;
+    switch (st->wrong->variant) {
+    case FUSED_READ_BY_GROUP:   /* stored as Q, K, V */
+        head = o / dim;
+        at = which == 0 ? head / group * (group + 2) + head % group : head * (group + 2) + group + which - 1;
+        at = at * dim + o % dim;
+        break;
+    case FUSED_STORED_BY_GROUP:
+        head = own / dim % (group + 2), part = own / dim / (group + 2);
+        at = head < group ? part * group + head : head == group ? a->n_head + part : a->n_head + a->n_head_kv + part;
+        at = at * dim + own % dim;
+        break;
+    case FUSED_ALTERNATE: at = 2 * o + which; break;
+    default: at = own / 2 + own % 2 * n[0]; break;   /* stored in turn, read in halves */
+    }
+    for (size_t i = 0; i < 3; at -= n[i++]) {
+        *row = at;
+        if (at < n[i]) return parts[i];
+    }
+    return NULL;
+}
+
 /* y (n_token, n_out) = x (n_token, n_in) W^T s + b */
 static bool compute_linear(const struct step *st, double *y) {
     struct mistakes *s = st->s;
@@ -268,7 +321,9 @@ static bool compute_linear(const struct step *st, double *y) {
     for (uint32_t o = 0; o < n_out; o++) {
         uint32_t from = is_rows ? ordered(m->variant, o, n_out) : o;
         if (from == UINT32_MAX) continue;
-        const float *row = weight_floats(s, of->w, from);
+        const struct weight *w = m && m->kind == MISTAKE_FUSED ? fused_row(st, o, &from) : of->w;
+        if (!w || w->n_in != width) return false;
+        const float *row = weight_floats(s, w, from);
         for (uint32_t t = 0; t < st->n_token; t++) {
             const double *xt = x + (size_t)t * width;
             double *yt = y + (size_t)t * n_out, sum = 0;
@@ -286,20 +341,28 @@ static bool compute_linear(const struct step *st, double *y) {
             yt[o] = sum;
         }
     }
-    const float *bias = own->b ? weight_floats(s, own->b, 0) : NULL;
+    const struct weight *b = own->b;
+    if (m && m->kind == MISTAKE_BIAS && m->weight != W_COUNT) b = s->model->layers[st->layer].w[m->weight].b;
+    if (m && m->kind == MISTAKE_BIAS && (!b || b->n_in != n_out)) return false;
+    const float *bias = b ? weight_floats(s, b, 0) : NULL;
     double times = m && m->kind == MISTAKE_BIAS ? m->number : 1;
-    for (size_t k = 0; bias && k < (size_t)st->n_token * n_out; k++) y[k] += times * (double)bias[k % n_out];
+    uint32_t n_bias = m && m->kind == MISTAKE_BIAS && m->variant ? st->n : n_out;   /* that of the first head in all */
+    for (size_t k = 0; bias && k < (size_t)st->n_token * n_out; k++) y[k] += times * (double)bias[k % n_out % n_bias];
     return true;
 }
 
 /* ---- norms ------------------------------------------------------------------------------------------------------- */
 
 /* Divides the n elements of x by what the norm divides by, and writes them to y. */
-static void normalize(enum norm_mistake variant, bool is_wrong, double eps, const double *x, uint32_t n, double *y) {
+static void normalize(const struct mistake *wrong, double eps, const double *x, uint32_t n, double *y) {
+    bool is_wrong = wrong != NULL;
+    enum norm_mistake variant = wrong ? (enum norm_mistake)wrong->variant : N_NORM_MISTAKE;
     double sum = 0, sum2 = 0, sum_abs = 0, half2 = 0;
+    uint32_t end = variant == NORM_FIRST_OF_ALL && wrong->number < n ? (uint32_t)wrong->number
+                 : variant == NORM_WITHOUT_LAST && wrong->number < n ? n - (uint32_t)wrong->number : n;
     for (uint32_t i = 0; i < n; i++) {
         sum += x[i];
-        sum2 += x[i] * x[i];
+        if (i < end) sum2 += x[i] * x[i];
         sum_abs += fabs(x[i]);
         if (i == n / 2 - 1) half2 = sum2;
     }
@@ -356,9 +419,16 @@ static bool compute_norm(const struct step *st, double *y) {
     } else {
         for (size_t k = 0; k < n_row * n_part; k++) {
             size_t at = k * (n_in / n_part);
-            normalize(variant, is_norm, eps, x + at, n_in / n_part, y + at);
-            if (is_norm && variant == NORM_TWICE) normalize(NORM_NO_WEIGHT, true, eps, y + at, n_in / n_part, y + at);
+            normalize(is_norm ? m : NULL, eps, x + at, n_in / n_part, y + at);
+            if (is_norm && variant == NORM_TWICE) normalize(NULL, eps, y + at, n_in / n_part, y + at);
         }
+    }
+    double square = 0;
+    for (size_t k = 0; is_norm && variant == NORM_ADDED_UP && k < n_row; k++) {   /* the mean squares of a chunk */
+        uint32_t pos = st->pos + (uint32_t)k;
+        if (n_row != st->n_token || chunk_first(s, m->chunk, pos) == pos) square = 0;
+        for (uint32_t i = 0; i < n_in; i++) square += x[k * n_in + i] * x[k * n_in + i] / n_in;
+        for (uint32_t i = 0; i < n_in; i++) y[k * n_in + i] = x[k * n_in + i] / sqrt(square + eps);
     }
     for (size_t k = 0; k < n_row * n_in; k++) {
         uint32_t i = (uint32_t)(k % n_in), from = is_order ? ordered(variant, i, n_in) : i;
@@ -385,12 +455,16 @@ static void rotate(const struct rope_plan *p, const float *factors, const struct
         double exponent = -2.0 * i / (v == ROPE_PART && m->other == 0 ? p->n_rot : n_rot);
         if (v == ROPE_EXPONENT) exponent *= m->number;
         double angle = sign * position * (double)p->freq_scale * pow(base, exponent);
-        if (factors && i < p->n_rot / 2) angle /= (double)factors[i];
+        if (factors && i < p->n_rot / 2) {
+            angle *= v == ROPE_FACTORS_MULTIPLIED ? (double)factors[i] : 1 / (double)factors[i];
+        }
+        if (!plan_rope_rotates(p, i)) angle = 0;
+        angle *= plan_yarn_factor(p, i);
         if (v == ROPE_SCALED) angle *= m->number;
         if (v == ROPE_TWICE) angle *= 2;
         if (v == ROPE_DEGREES) angle *= 0.017453292519943295;
-        double c = cos(angle), d = sin(angle);
-        if (v == ROPE_EXCHANGED) c = sin(angle), d = cos(angle);
+        double size = (double)p->magnitude, c = cos(angle) * size, d = sin(angle) * size;
+        if (v == ROPE_EXCHANGED) c = sin(angle) * size, d = cos(angle) * size;
         if (v == ROPE_NO_SINE) d = 0;
         if (v == ROPE_NO_COSINE) c = 0;
         uint32_t a = first + (is_neox ? i : 2 * i), b = first + (is_neox ? i + n_rot / 2 : 2 * i + 1);
@@ -407,7 +481,7 @@ static bool compute_rope(const struct step *st, double *y) {
     const double *x = input_of(st, 0, &width);
     if (!x || width != n || a->rope == ROPE_NONE) return false;
     const struct rope_plan *p = &st->s->model->plan.ropes[a->rope];
-    if (p->is_yarn || p->n_rot > st->n) return false;
+    if (p->n_rot > st->n) return false;
     const float *factors = p->has_factors ? model_rope_factors(st->s->model, a->rope, st->s->n_token) : NULL;
     memcpy(y, x, (size_t)st->n_token * n * sizeof *y);
     for (uint32_t t = 0; t < st->n_token; t++) {
@@ -415,7 +489,10 @@ static bool compute_rope(const struct step *st, double *y) {
         if (m && m->variant == ROPE_OFFSET) position += m->number;
         if (m && m->variant == ROPE_BATCH) position = t;
         if (m && m->variant == ROPE_SAME_POSITION) position = st->pos;
-        for (uint32_t h = 0; h < st->n_head; h++) {
+        if (m && m->variant == ROPE_CHUNK) position -= chunk_first(st->s, m->chunk, st->pos + t);
+        if (m && m->variant == ROPE_CHUNK_SAME) position = chunk_first(st->s, m->chunk, st->pos + t);
+        if (m && m->variant == ROPE_FROZEN && position > st->s->n_prompt) position = st->s->n_prompt;
+        for (uint32_t h = 0; h < st->n_head; h++, position += m && m->variant == ROPE_BY_HEAD) {
             rotate(p, factors, m, position, y + ((size_t)t * st->n_head + h) * st->n, st->n);
         }
     }
@@ -445,9 +522,10 @@ static uint32_t head_read(const struct mistake *m, uint32_t h, uint32_t n_head, 
 
 /* Returns the token whose K and V are read from slot `slot` when the token `own` attends and n_filled tokens are there;
  * UINT32_MAX: the slot is empty. */
-static uint32_t stored(const struct mistake *m, uint32_t slot, uint32_t own, uint32_t n_prompt, uint32_t n_filled) {
+static uint32_t stored(const struct step *st, uint32_t slot, uint32_t own, uint32_t n_filled) {
+    const struct mistake *m = st->wrong;
     if (!m || m->kind != MISTAKE_CACHE) return slot;
-    uint32_t token = slot;
+    uint32_t token = slot, n_prompt = st->s->n_prompt;
     switch (m->variant) {
     case CACHE_NOT_DECODED: return slot < n_prompt ? slot : UINT32_MAX;
     case CACHE_EARLY:   /* each decoded token is written over the one before it */
@@ -464,6 +542,13 @@ static uint32_t stored(const struct mistake *m, uint32_t slot, uint32_t own, uin
         return slot + 1 == n_prompt ? (own >= n_prompt ? own : slot) : UINT32_MAX;
     case CACHE_PROMPT_REVERSED: return slot < n_prompt ? n_prompt - 1 - slot : slot;
     case CACHE_ONLY_OWN: return own < n_prompt || slot == own ? slot : UINT32_MAX;
+    case CACHE_REPEATED: return slot / (st->n_head / plan_of(st)->attn.n_head_kv);
+    case CACHE_CHUNK_CLEARED: return own < n_prompt && slot < chunk_first(st->s, m->chunk, own) ? UINT32_MAX : slot;
+    case CACHE_CHUNK_FROM_0:   /* what the last chunk that was written leaves in the slot */
+        for (token = chunk_end(st->s, m->chunk, own); token-- > 0;) {
+            if (token - chunk_first(st->s, m->chunk, token) == slot) return token;
+        }
+        return UINT32_MAX;
     default: break;
     }
     if (token < n_filled) return token;
@@ -480,8 +565,14 @@ static size_t place(const struct mistake *m, size_t token, size_t g, size_t e, s
     return row * dim + e;
 }
 
-/* Where the step reads its keys or values: another tap's rows, if the mistake says so.  NULL: they are not known. */
-static const double *read_rows(const struct step *st, uint32_t right, size_t dim) {
+/* Where a step reads its keys or values.  A mistake may let it read another tap's rows, for all tokens or for those of
+ * one part of the chunks. */
+struct source {
+    const double *right, *wrong;   /* NULL: they are not known */
+    const struct mistake *m;
+};
+
+static struct source read_rows(const struct step *st, uint32_t right, size_t dim) {
     const struct mistake *m = st->wrong;
     int32_t layer = st->layer;
     uint32_t which = right;
@@ -489,22 +580,74 @@ static const double *read_rows(const struct step *st, uint32_t right, size_t dim
         which = m->input == TAP_VCUR ? ROWS_V : m->input == TAP_KCUR ? ROWS_K_BEFORE_ROPE : ROWS_K;
         layer -= m->is_before;
     }
+    if (m && m->kind == MISTAKE_CACHE && m->variant == CACHE_EXCHANGED) which = right == ROWS_V ? ROWS_K : ROWS_V;
     const struct attn_plan *a = &plan_of(st)->attn;
-    if (layer < 0 || (which == ROWS_V ? a->v_dim : a->k_dim) != dim) return NULL;
-    return rows_of(st->s, which, layer);
+    bool is_known = layer >= 0 && (which == ROWS_V ? a->v_dim : a->k_dim) == dim;
+    return (struct source){ rows_of(st->s, right, st->layer), is_known ? rows_of(st->s, which, layer) : NULL, m };
 }
 
-/* Divides the n elements that are `step` apart by the sum of their exponentials. */
-static void softmax(double *x, uint32_t n, size_t step, double n_zero) {
-    double max = n_zero > 0 ? 0 : -INFINITY, sum;
+/* The rows of which the token `own` reads a slot. */
+static const double *rows_for(const struct step *st, const struct source *from, uint32_t own, uint32_t slot) {
+    if (!from->m || from->m->kind != MISTAKE_INPUT || from->m->chunk == 0) return from->wrong;
+    bool is_past = slot < chunk_first(st->s, from->m->chunk, own);
+    return is_past == (from->m->variant == CHUNK_PAST) ? from->wrong : from->right;
+}
+
+/* What takes part in the sum of a softmax beside the scores: n_zero scores of 0, and one score more.  least: smaller
+ * arguments of exp become this. */
+struct besides { double n_zero, sink, least; };
+static const struct besides nothing = { 0, -INFINITY, -INFINITY };
+
+/* Divides the n exponentials that are `step` apart by their sum. */
+static void softmax(double *x, uint32_t n, size_t step, struct besides of) {
+    double max = of.n_zero > 0 ? fmax(0, of.sink) : of.sink, sum;
     for (uint32_t i = 0; i < n; i++) max = fmax(max, x[i * step]);
-    sum = n_zero > 0 ? n_zero * exp(-max) : 0;
+    sum = (of.n_zero > 0 ? of.n_zero * exp(-max) : 0) + (of.sink > -INFINITY ? exp(of.sink - max) : 0);
     for (uint32_t i = 0; i < n; i++) {
-        double e = x[i * step] == -INFINITY ? 0 : exp(x[i * step] - max);
+        double e = x[i * step] == -INFINITY ? 0 : exp(fmax(x[i * step] - max, of.least));
         x[i * step] = e;
         sum += e;
     }
     for (uint32_t i = 0; i < n && sum > 0; i++) x[i * step] /= sum;
+}
+
+/* How many slots are in use when a token attends. */
+static uint32_t slots_of(const struct step *st, uint32_t own, uint32_t n_key) {
+    uint32_t end = st->wrong && st->wrong->chunk > 0 ? chunk_end(st->s, st->wrong->chunk, own) : n_key;
+    return end < n_key ? end : n_key;
+}
+
+static bool is_in_window(const struct attn_plan *a, uint32_t own, uint32_t slot) {
+    uint32_t window = a->window, distance = slot < own ? own - slot : slot - own;
+    if (window == 0) return true;
+    if (a->is_symmetric) return distance <= window / 2;
+    return slot >= own || (a->is_chunked ? slot >= own - own % window : distance < window);
+}
+
+/* Whether the token `own` sees key i. */
+static bool sees(const struct step *st, enum scores_mistake v, uint32_t own, uint32_t i) {
+    const struct mistakes *s = st->s;
+    const struct mistake *m = st->wrong;
+    uint32_t number = m ? (uint32_t)m->number : 0, chunk = m ? m->chunk : 0;
+    int64_t end = s->model->plan.is_causal ? (int64_t)own + 1 : st->n;
+    if (v == SCORES_FUTURE) end += (int64_t)m->number;
+    if (v == SCORES_CHUNK_FUTURE) end = chunk_end(s, chunk, own);
+    if (v == SCORES_CHUNK_FROM_0 && own < s->n_prompt) end -= chunk_first(s, chunk, own);
+    if (v == SCORES_CHUNK_ALONE && own < s->n_prompt && i < chunk_first(s, chunk, own)) return false;
+    if (v == SCORES_HIDDEN && i == number && own != i) return false;
+    if (v == SCORES_TWO_HIDDEN && (i == number || i == (uint32_t)m->other) && own != i) return false;
+    if (v == SCORES_WINDOW && own - i >= number && i <= own) return false;
+    if (v == SCORES_WINDOW) return (int64_t)i < end;
+    return (v == SCORES_MASK_LATE || (int64_t)i < end) && is_in_window(&plan_of(st)->attn, own, i);
+}
+
+/* The sink of head h; -INFINITY: there is none */
+static double sink_of(const struct step *st, const float *sinks, enum scores_mistake v, uint32_t h, double scale) {
+    if (!sinks) return -INFINITY;
+    if (v == SCORES_SINK_BEFORE) h = (h + st->n_head - 1) % st->n_head;
+    if (v == SCORES_SINK_NEXT) h = (h + 1) % st->n_head;
+    double sink = (double)sinks[h];
+    return v == SCORES_SINK_SCALED ? sink * scale : v == SCORES_SINK_PLAIN ? log(fabs(sink)) : sink;
 }
 
 /* y (n_token, n_head, n_key): n_key is st->n, the tokens so far */
@@ -514,56 +657,82 @@ static bool compute_scores(const struct step *st, double *y) {
     const struct mistake *m = st->wrong;
     uint32_t width, n_key = st->n, n_head = st->n_head;
     const double *q = input_of(st, 0, &width);
-    const double *k = read_rows(st, ROWS_K, a->k_dim);
-    if (!q || !k || width != n_head * a->k_dim || a->softcap != 0 || a->alibi != 0 || a->window > 0
-        || !s->model->plan.is_causal || s->model->layers[st->layer].w[W_ATTN_SINKS].w) return false;
+    struct source keys = read_rows(st, ROWS_K, a->k_dim);
+    const struct weight *sink_weight = s->model->layers[st->layer].w[W_ATTN_SINKS].w;
+    const float *sinks = sink_weight && sink_weight->n_in == n_head ? weight_floats(s, sink_weight, 0) : NULL;
+    if (!q || !keys.wrong || width != n_head * a->k_dim || (sink_weight && !sinks)) return false;
     enum scores_mistake v = m && m->kind == MISTAKE_SCORES ? (enum scores_mistake)m->variant : N_SCORES_MISTAKE;
     double scale = a->scale != 0 ? (double)a->scale : 1 / sqrt(a->k_dim), number = m ? m->number : 0;
+    double softcap = v == SCORES_SOFTCAP ? number : (double)a->softcap;
     if (v == SCORES_SCALE) scale *= number;
-    bool is_late = v == SCORES_MASK_LATE || v == SCORES_OVER_HEADS || v == SCORES_OVER_TOKENS;
     for (uint32_t t = 0; t < st->n_token; t++) {
         uint32_t own = st->pos + t;
         for (uint32_t h = 0; h < n_head; h++) {
-            uint32_t g = head_read(m, h, n_head, a->n_head_kv);
-            double *row = y + ((size_t)t * n_head + h) * n_key;
-            int64_t last = own;
-            if (v == SCORES_FUTURE) last += (int64_t)number;
-            for (uint32_t i = 0; i < n_key; i++) {
-                uint32_t token = stored(m, i, own, s->n_prompt, n_key);
+            uint32_t g = head_read(m, h, n_head, a->n_head_kv), n_there = slots_of(st, own, n_key);
+            double *row = y + ((size_t)t * n_head + h) * n_key, slope = (double)plan_alibi_slope(a, h);
+            bool none = true;
+            for (uint32_t i = n_there; i < n_key; i++) row[i] = -INFINITY;
+            for (uint32_t i = 0; i < n_there; i++) {
+                uint32_t token = stored(st, i, own, n_key);
+                const double *k = rows_for(st, &keys, own, i);
+                bool is_seen = sees(st, v, own, i);
                 double dot = 0;
                 for (uint32_t e = 0; token != UINT32_MAX && e < a->k_dim; e++) {
-                    size_t at = place(m, token, g, e, n_key, a->n_head_kv, a->k_dim);
+                    size_t at = place(m, token, g, e, n_there, a->n_head_kv, a->k_dim);
                     dot += q[((size_t)t * n_head + h) * a->k_dim + e] * k[at];
                 }
                 double score = dot * scale;
-                if (v == SCORES_SOFTCAP) score = number * tanh(score / number);
-                bool is_seen = (int64_t)i <= last || (is_late && v == SCORES_MASK_LATE);
-                if (v == SCORES_HIDDEN && i == (uint32_t)number && own != i) is_seen = false;
-                if (v == SCORES_TWO_HIDDEN && (i == (uint32_t)number || i == (uint32_t)m->other) && own != i) {
-                    is_seen = false;
-                }
-                if (v == SCORES_WINDOW && own - i >= (uint32_t)number && i <= own) is_seen = false;
-                row[i] = is_seen ? score : -INFINITY;
+                if (softcap != 0) score = softcap * tanh(score / softcap);
+                score -= slope * fabs((double)own - i);
+                if (v == SCORES_HIDDEN_WEAKLY && !is_seen) score = m->other != 0 ? 0 : score + number;
+                row[i] = is_seen || v == SCORES_HIDDEN_WEAKLY ? score : -INFINITY;
+                none = none && row[i] == -INFINITY;
             }
-            bool none = true;
-            for (uint32_t i = 0; i < n_key; i++) none = none && row[i] == -INFINITY;
             if (none) memset(row, 0, n_key * sizeof *row);   /* the softmax of equal scores, or zeros */
-            if (none && m->other > 0) continue;
+            if (none && m && m->other > 0) continue;
+            struct besides of = { 0, sink_of(st, sinks, v, h, scale), v == SCORES_CLAMPED ? number : -INFINITY };
+            if (v == SCORES_ZEROS) of.n_zero = n_key - 1 - own;
+            if (v == SCORES_PADDED) of.n_zero = ((uint32_t)number - n_there % (uint32_t)number) % (uint32_t)number;
             if (v == SCORES_NO_SOFTMAX) {
                 for (uint32_t i = 0; i < n_key; i++) row[i] = row[i] == -INFINITY ? 0 : row[i];
             } else if (v != SCORES_OVER_HEADS && v != SCORES_OVER_TOKENS) {
-                softmax(row, n_key, 1, v == SCORES_ZEROS ? n_key - 1 - own : 0);
+                softmax(row, n_key, 1, of);
             }
             for (uint32_t i = 0; v == SCORES_MASK_LATE && i < n_key; i++) row[i] = i <= own ? row[i] : 0;
         }
     }
     for (uint32_t t = 0; v == SCORES_OVER_HEADS && t < st->n_token; t++) {
-        for (uint32_t i = 0; i < n_key; i++) softmax(y + (size_t)t * n_head * n_key + i, n_head, n_key, 0);
+        for (uint32_t i = 0; i < n_key; i++) softmax(y + (size_t)t * n_head * n_key + i, n_head, n_key, nothing);
     }
     for (size_t c = 0; v == SCORES_OVER_TOKENS && c < (size_t)n_head * n_key; c++) {
-        softmax(y + c, st->n_token, (size_t)n_head * n_key, 0);
+        softmax(y + c, st->n_token, (size_t)n_head * n_key, nothing);
     }
     return true;
+}
+
+/* Changes the n weights of a row to those by which online softmax multiplies V if it makes a mistake between tiles of
+ * keys: each weight is e^(score - maximum so far), times the factors by which later tiles rescale the sums. */
+static void change_tiles(const struct mistake *m, double *weights, uint32_t n) {
+    uint32_t size = (uint32_t)m->number, n_used = n;
+    double total = 0, largest = 0, before = 0;
+    if (m->variant == VALUES_WITHOUT_TAIL && n > size) n_used = n - n % size;
+    for (uint32_t i = n_used; i < n; i++) weights[i] = 0;
+    for (uint32_t first = 0; first < n_used; first += size, before = largest) {
+        uint32_t end = first + size < n_used ? first + size : n_used;
+        for (uint32_t i = first; i < end; i++) largest = fmax(largest, weights[i]);
+        double right = before > 0 ? before / largest : 1, inverse = 1 / right;   /* e^(old maximum - new maximum) */
+        bool is_right = m->variant == VALUES_NOT_DIVIDED || m->variant == VALUES_WITHOUT_TAIL;
+        bool has_sum = is_right || m->variant == VALUES_ONLY_SUM_RESCALED;
+        bool has_values = is_right || m->variant == VALUES_SUM_NOT_RESCALED;
+        bool is_inverse = m->variant == VALUES_RESCALED_INVERSELY;
+        total *= is_inverse ? inverse : has_sum ? right : 1;
+        for (uint32_t i = 0; i < first; i++) weights[i] *= is_inverse ? inverse : has_values ? right : 1;
+        for (uint32_t i = first; i < end && largest > 0; i++) {
+            weights[i] /= largest;
+            total += weights[i];
+        }
+    }
+    for (uint32_t i = 0; i < n && total > 0 && m->variant != VALUES_NOT_DIVIDED; i++) weights[i] /= total;
 }
 
 /* y (n_token, n_head, v_dim): the sums of V, weighted by the weights (n_token, n_head, n_key) */
@@ -573,19 +742,24 @@ static bool compute_values(const struct step *st, double *y) {
     const struct mistake *m = st->wrong;
     uint32_t n_key = s->width[TAP_KQ_SOFT_MAX], n_head = st->n_head;
     uint32_t n_weight;
-    const double *weights = held(st, TAP_KQ_SOFT_MAX, &n_weight), *v = read_rows(st, ROWS_V, a->v_dim);
-    if (!weights || !v || s->n_head[TAP_KQ_SOFT_MAX] != n_head || a->v_dim != st->n) return false;
+    const double *weights = held(st, TAP_KQ_SOFT_MAX, &n_weight);
+    struct source values = read_rows(st, ROWS_V, a->v_dim);
+    if (!weights || !values.wrong || s->n_head[TAP_KQ_SOFT_MAX] != n_head || a->v_dim != st->n) return false;
+    if (!reserve(s, &s->x, &s->n_x, n_key)) return false;
     for (uint32_t t = 0; t < st->n_token; t++) {
         for (uint32_t h = 0; h < n_head; h++) {
-            uint32_t g = head_read(m, h, n_head, a->n_head_kv);
+            uint32_t g = head_read(m, h, n_head, a->n_head_kv), n_there = slots_of(st, st->pos + t, n_key);
             double *out = y + ((size_t)t * n_head + h) * st->n;
             memset(out, 0, st->n * sizeof *out);
+            memcpy(s->x, weights + ((size_t)t * n_head + h) * n_key, n_key * sizeof *s->x);
+            if (m && m->kind == MISTAKE_VALUES) change_tiles(m, s->x, n_key);
             for (uint32_t i = 0; i < n_key; i++) {
-                uint32_t token = stored(m, i, st->pos + t, s->n_prompt, n_key);
-                double weight = weights[((size_t)t * n_head + h) * n_key + i];
+                uint32_t token = stored(st, i, st->pos + t, n_key);
+                const double *v = rows_for(st, &values, st->pos + t, i);
+                double weight = s->x[i];
                 if (weight == 0 || token == UINT32_MAX) continue;
                 for (uint32_t e = 0; e < st->n; e++) {
-                    out[e] += weight * v[place(m, token, g, e, n_key, a->n_head_kv, a->v_dim)];
+                    out[e] += weight * v[place(m, token, g, e, n_there, a->n_head_kv, a->v_dim)];
                 }
             }
         }
@@ -608,24 +782,69 @@ static double activation(enum gate_mistake kind, double z) {
     case GLU_NONE: return z;
     case GLU_TWICE: return z * sigmoid / (1 + exp(-z * sigmoid));
     case GLU_SOFTPLUS: return z > 20 ? z : log1p(exp(z));
+    case GLU_HARD: return z * fmin(fmax(z / 6 + 0.5, 0), 1);
+    case GLU_HARD_02: return z * fmin(fmax(0.2 * z + 0.5, 0), 1);
     default: return z * sigmoid;
     }
 }
 
+/* activation(gate) * up; oai: as in gpt-oss, with its own limit */
+static double gate_of(const struct mistake *m, enum gate_mistake own, bool is_oai, double limit, double g, double u) {
+    enum gate_mistake v = m ? (enum gate_mistake)m->variant : own;
+    double number = m ? m->number : 0;
+    if (v == GLU_LIMITED || v == GLU_GATE_LIMITED) limit = number;
+    bool is_limited = is_oai ? limit > 0 || v == GLU_LIMITED : v == GLU_LIMITED || v == GLU_GATE_LIMITED;
+    if (is_limited) {
+        g = fmin(g, limit);
+        if (v == GLU_GATE_LIMITED && is_oai) g = fmax(g, -limit);
+        if (v == GLU_LIMITED || is_oai) u = fmax(fmin(u, limit), -limit);
+    }
+    if (is_oai) {
+        double alpha = v == GLU_NO_ALPHA ? 1 : 1.702;
+        return g / (1 + exp(-alpha * g)) * (v == GLU_NO_1 ? u : u + 1);
+    }
+    switch (v) {
+    case GLU_EXCHANGED: return activation(own, u) * g;
+    case GLU_LATE: return activation(own, g * u);
+    case GLU_SUM: return activation(own, g) + u;
+    case GLU_ALONE: return activation(own, g);
+    case GLU_UP_ALONE: return u;
+    case GLU_EXP_CLAMPED: return g / (1 + exp(-fmax(fmin(g, number), -number))) * u;
+    case GLU_LIMITED: case GLU_GATE_LIMITED: case GLU_ALTERNATE: return activation(own, g) * u;
+    default: return activation(v, g) * u;
+    }
+}
+
 static bool compute_gate(const struct step *st, double *y) {
-    uint32_t n, n_up, width = st->n_head * st->n;
+    uint32_t n, n_up, width = st->n_head * st->n, row = st->n;
     const double *gate = input_of(st, 0, &n), *up = input_of(st, 1, &n_up);
-    enum activation right = plan_of(st)->ffn.activation;
-    bool is_known = right == ACT_SILU || right == ACT_GELU_TANH;
-    if (!gate || !up || n != width || n_up != width || !is_known || plan_of(st)->ffn.limit_shared != 0) return false;
-    bool is_wrong = st->wrong && st->wrong->kind == MISTAKE_GATE;
-    enum gate_mistake own = right == ACT_SILU ? GLU_SILU : GLU_GELU_TANH;
-    enum gate_mistake v = is_wrong ? (enum gate_mistake)st->wrong->variant : own;
+    const struct ffn_plan *p = &plan_of(st)->ffn;
+    bool is_expert = st->id == TAP_EXPERT_SWIGLU, is_oai = p->activation == ACT_SWIGLU_OAI;
+    double limit = (double)(is_expert ? p->limit : p->limit_shared);
+    bool is_known = is_oai || (limit == 0 && (p->activation == ACT_SILU || p->activation == ACT_GELU_TANH));
+    if (!gate || !up || n != width || n_up != width || !is_known || p->limit_late) return false;
+    const struct mistake *m = st->wrong && st->wrong->kind == MISTAKE_GATE ? st->wrong : NULL;
+    enum gate_mistake own = p->activation == ACT_GELU_TANH ? GLU_GELU_TANH : GLU_SILU;
+    bool is_alternate = m && m->variant == GLU_ALTERNATE;
     for (size_t i = 0; i < (size_t)st->n_token * width; i++) {
+        size_t at = i % row, first = i - at, even = 2 * at, odd = 2 * at + 1;
         double g = gate[i], u = up[i];
-        y[i] = v == GLU_EXCHANGED ? activation(own, u) * g : v == GLU_LATE ? activation(own, g * u)
-             : v == GLU_SUM ? activation(own, g) + u : v == GLU_ALONE ? activation(own, g)
-             : v == GLU_UP_ALONE ? u : activation(v, g) * u;
+        if (is_alternate) g = even < row ? gate[first + even] : up[first + even - row];
+        if (is_alternate) u = odd < row ? gate[first + odd] : up[first + odd - row];
+        y[i] = gate_of(m, own, is_oai, limit, g, u);
+    }
+    return true;
+}
+
+/* Replaces each n values of the result y by their norm with this weight; W_COUNT: without one. */
+static bool norm_rows(const struct step *st, enum weight_id id, uint32_t n, double *y) {
+    struct mistakes *s = st->s;
+    const struct weight *w = id == W_COUNT ? NULL : s->model->layers[st->layer].w[id].w;
+    if (id != W_COUNT && (!w || w->n_in != n || w->n_out != 1)) return false;
+    const float *weight = w ? weight_floats(s, w, 0) : NULL;
+    for (size_t at = 0; at < (size_t)st->n_token * st->n_head * st->n; at += n) {
+        normalize(NULL, (double)s->model->plan.norm_eps, y + at, n, y + at);
+        for (uint32_t i = 0; weight && i < n; i++) y[at + i] *= (double)weight[i];
     }
     return true;
 }
@@ -635,23 +854,38 @@ static bool compute_sum(const struct step *st, double *y) {
     const double *a = input_of(st, 0, &n_a), *b = input_of(st, 1, &n_b);
     if (!a || !b || n_a != width || n_b != width) return false;
     bool is_wrong = st->wrong && st->wrong->kind == MISTAKE_SUM;
+    bool is_normed = is_wrong && st->wrong->weight != W_COUNT;   /* of what no norm was applied to before */
+    if (is_normed) a = held(st, st->id == TAP_FFN_INP ? TAP_ATTN_OUT : TAP_FFN_OUT, &n_a);
+    if (!a || n_a != width) return false;
     double of_a = is_wrong ? st->wrong->number : (double)st->s->model->plan.residual_scale;
     double of_b = is_wrong ? st->wrong->other : 1;
     for (size_t i = 0; i < (size_t)st->n_token * width; i++) y[i] = of_a * a[i] + of_b * b[i];
-    return true;
+    return !is_normed || norm_rows(st, st->wrong->weight, width, y);
 }
 
 static bool compute_embedding(const struct step *st, double *y) {
     struct mistakes *s = st->s;
     const struct weight *w = s->model->token_embd.w;
-    double shift = st->wrong && st->wrong->kind == MISTAKE_TOKEN ? st->wrong->number : 0;
+    const struct mistake *m = st->wrong && st->wrong->kind == MISTAKE_TOKEN ? st->wrong : NULL;
+    enum token_mistake v = m ? (enum token_mistake)m->variant : TOKEN_FURTHER;
     for (uint32_t t = 0; t < st->n_token; t++) {
-        int64_t at = (int64_t)st->pos + t + (int64_t)shift;
-        if (at < 0) at = 0;
-        if (at >= s->n_token) at = s->n_token - 1;
-        const float *row = weight_floats(s, w, (uint32_t)s->tokens[at]);
-        for (uint32_t i = 0; i < st->n; i++) {
-            y[(size_t)t * st->n + i] = (double)row[i] * (double)s->model->plan.embedding_scale;
+        int64_t at = (int64_t)st->pos + t + (m && v == TOKEN_FURTHER ? (int64_t)m->number : 0), n_row = w->n_out;
+        int64_t id = s->tokens[at < 0 ? 0 : at >= s->n_token ? s->n_token - 1 : at];
+        switch (v) {
+        case TOKEN_NEXT_ID: id = (id + 1) % n_row; break;
+        case TOKEN_ID_BEFORE: case TOKEN_ROW_EARLY: id = (id + n_row - 1) % n_row; break;
+        case TOKEN_LOW_BYTE: id &= 255; break;
+        case TOKEN_HALF: id %= n_row / 2; break;
+        default: break;
+        }
+        bool is_moved = v == TOKEN_ROW_EARLY || v == TOKEN_ROW_LATE;
+        uint32_t half = is_moved ? st->n / 2 : 0;
+        for (uint32_t part = 0; part < (is_moved ? 2 : 1); part++) {   /* the end of one row, the begin of the next */
+            const float *row = weight_floats(s, w, (uint32_t)((id + part) % n_row));
+            for (uint32_t i = part ? st->n - half : 0; i < (part || !is_moved ? st->n : st->n - half); i++) {
+                y[(size_t)t * st->n + i] = (double)row[part ? i - (st->n - half) : i + half]
+                                         * (double)s->model->plan.embedding_scale;
+            }
         }
     }
     return true;
@@ -673,6 +907,26 @@ static bool compute(const struct step *st, double *y) {
 
 /* ---- a step with a mistake --------------------------------------------------------------------------------------- */
 
+/* y <- the sums of the results of the heads so far, or of the tokens of a chunk */
+static void add_up(const struct step *st, double *y) {
+    const struct mistake *m = st->wrong;
+    size_t width = (size_t)st->n_head * st->n, back = m->axis == AXIS_HEADS ? st->n : width;
+    for (size_t k = 0; k < (size_t)st->n_token * width; k++) {
+        uint32_t pos = st->pos + (uint32_t)(k / width);
+        bool is_first = m->axis == AXIS_HEADS ? k % width < back
+                      : k < back || chunk_first(st->s, m->chunk, pos) == pos;
+        y[k] = st->x[k] + (is_first ? 0 : y[k - back]);
+    }
+}
+
+/* y <- Q or K after RoPE, without the norm that comes before it */
+static bool rotate_unnormed(const struct step *st, double *y) {
+    const struct mistake other = { .kind = MISTAKE_INPUT, .input = st->id == TAP_QCUR_ROPE ? TAP_QCUR : TAP_KCUR };
+    struct step of = *st;
+    of.wrong = &other;
+    return compute(&of, y);
+}
+
 /* Writes the result with the mistake to y.  Returns false if the mistake does not fit the step. */
 static bool compute_wrong(const struct step *st, double *y) {
     const struct mistake *m = st->wrong;
@@ -688,6 +942,11 @@ static bool compute_wrong(const struct step *st, double *y) {
         for (size_t i = 0; i < n; i++) y[i] = m->number * st->x[i];
         return true;
     case MISTAKE_LAYOUT: lay_out(st, y); return true;
+    case MISTAKE_NORMED:
+        memcpy(y, st->x, n * sizeof *y);
+        if (kind_of(st->id) == STEP_ROPE && !rotate_unnormed(st, y)) return false;
+        return norm_rows(st, m->weight, m->variant ? st->n_head * st->n : st->n, y);
+    case MISTAKE_ADDED_UP: add_up(st, y); return true;
     case MISTAKE_SKIP:
         input = input_of(st, 0, &width);
         if (!input || width != st->n_head * st->n) return false;
@@ -741,7 +1000,7 @@ static void check(const struct step *st) {
         sum += (s->y[i] - st->x[i]) * (s->y[i] - st->x[i]);
         norm += st->x[i] * st->x[i];
     }
-    is_same = is_same && sum <= SAME * SAME * norm;
+    is_same = is_same && sum <= s->same * s->same * norm;
     if (!is_same) s->supported &= ~(UINT64_C(1) << st->id);
 }
 
@@ -774,11 +1033,17 @@ void mistakes_step(struct mistakes *s, const plumb_tap *tap, enum tap_id id, dou
     if (tap_holds_indices(id)) return;   /* it stays without a width, so no mistake of it is listed */
     if (s->is_checking) {
         st.wrong = NULL;
-        check(&st);
+        if (s->checked >> id & 1) check(&st);
     } else if (mistakes_change(s, id, tap->layer)) {
         change(&st);
     }
     hold(s, tap, id, x);
+}
+
+void mistakes_compute(struct mistakes *s, const plumb_tap *tap, enum tap_id id, double *x) {
+    struct step st = { s, NULL, id, tap->layer, tap->pos, tap->n_token, tap->n_head, tap->n, x };
+    uint64_t n = (uint64_t)tap->n_token * tap->n_head * tap->n;
+    if (reserve(s, &s->y, &s->n_y, n) && compute(&st, s->y)) memcpy(x, s->y, (size_t)n * sizeof *x);
 }
 
 /* ---- create, free ------------------------------------------------------------------------------------------------ */
@@ -804,7 +1069,8 @@ plumb_status mistakes_create(struct mistakes **out, const struct model *m, const
     s->n_token = n_token;
     s->n_prompt = n_prompt;
     s->order = model_tap_order(m);
-    s->supported = UINT64_MAX;
+    s->supported = s->checked = UINT64_MAX;
+    s->same = SAME;
     return PLUMB_OK;
 }
 

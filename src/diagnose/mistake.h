@@ -22,12 +22,17 @@ enum mistake_kind {
     MISTAKE_SCALE,        /* the result times number */
     MISTAKE_LAYOUT,       /* variant: enum layout */
     MISTAKE_SKIP,         /* the result is the input */
-    MISTAKE_INPUT,        /* input number `at` is another activation: tap `input`, of the layer before if is_before */
+    MISTAKE_INPUT,        /* input number `at` is another activation: tap `input`, of the layer before if is_before;
+                           * with a chunk, K or V of those tokens only that variant, enum chunk_part, says */
     MISTAKE_TENSOR,       /* the weight `weight` of layer from_layer, or of the own layer if it is -1; if the step that
                            * has this weight is in taps too, it has that of the step `input`: they are exchanged */
     MISTAKE_LAYER,        /* all steps of a layer have the weights of another one; variant: enum layer_map */
     MISTAKE_TRANSPOSED,   /* the matrix (n_out, n_in) is read as (n_in, n_out), transposed */
-    MISTAKE_BIAS,         /* the bias times number */
+    MISTAKE_BIAS,         /* the bias times number, or that of the weight `weight` if it is not W_COUNT */
+    MISTAKE_FUSED,        /* the rows of several matrices in one; variant: enum fused_mistake */
+    MISTAKE_NORMED,       /* the result is normalized, over each head (variant 0) or the row (1); weight: or W_COUNT */
+    MISTAKE_ADDED_UP,     /* sums are not cleared: of heads, or of the tokens of a chunk; axis */
+    MISTAKE_VALUES,       /* online softmax; variant: enum values_mistake, number: the keys of a tile */
     MISTAKE_NORM,         /* variant: enum norm_mistake */
     MISTAKE_EPS,          /* eps is number */
     MISTAKE_ROPE,         /* variant: enum rope_mistake, number; other: ROPE_PART has the frequencies of a small head */
@@ -35,8 +40,8 @@ enum mistake_kind {
     MISTAKE_HEADS,        /* variant: enum heads_mistake, of K or V */
     MISTAKE_CACHE,        /* variant: enum cache_mistake */
     MISTAKE_GATE,         /* variant: enum gate_mistake */
-    MISTAKE_SUM,          /* number * sublayer + other * residual */
-    MISTAKE_TOKEN,        /* the embedding of the token `number` places further on */
+    MISTAKE_SUM,          /* number * sublayer + other * residual; with a weight that is not W_COUNT, the norm of it */
+    MISTAKE_TOKEN,        /* variant: enum token_mistake */
     MISTAKE_LEFT_OUT,     /* a layer returns its input */
 };
 
@@ -47,7 +52,23 @@ enum array_order {
     ARRAY_REVERSED, ARRAY_NEXT, ARRAY_BEFORE, ARRAY_HALVES, ARRAY_NEIGHBOURS, ARRAY_FIRST_TWO, ARRAY_ENDS,
     ARRAY_EVENS_FIRST, ARRAY_INTERLEAVED, ARRAY_ALL_FIRST, ARRAY_ALL_LAST, ARRAY_HALF_TWICE, ARRAY_PAIRS_SAME,
     ARRAY_ZERO_FIRST, ARRAY_ZERO_LAST, ARRAY_ZERO_QUARTER, ARRAY_ZERO_HALF, ARRAY_ZERO_FOURTHS, ARRAY_ZERO_ODD,
-    N_ARRAY_ORDER
+    ARRAY_ZERO_THIRD, ARRAY_ZERO_LAST_8, ARRAY_ZERO_LAST_16, ARRAY_ZERO_LAST_32, ARRAY_ZERO_BLOCKS, ARRAY_NEXT_BLOCK,
+    ARRAY_BEFORE_BLOCK, ARRAY_FOURTHS_SAME, N_ARRAY_ORDER
+};
+/* Tokens of a chunk of the prompt, which engines compute at once. */
+enum chunk_part { CHUNK_PAST, CHUNK_OWN, N_CHUNK_PART };
+/* The rows of Q, K and V, or of gate and up, that an engine takes as one matrix: those of each group of heads together,
+ * in turn, or one matrix at the place of another. */
+enum fused_mistake { FUSED_READ_BY_GROUP, FUSED_STORED_BY_GROUP, FUSED_ALTERNATE, FUSED_IN_HALVES, N_FUSED_MISTAKE };
+enum values_mistake {
+    VALUES_NOT_RESCALED, VALUES_SUM_NOT_RESCALED, VALUES_ONLY_SUM_RESCALED, VALUES_RESCALED_INVERSELY,
+    VALUES_NOT_DIVIDED, VALUES_WITHOUT_TAIL, N_VALUES_MISTAKE
+};
+/* number places further on in the text; the next id, the one before, the id's low byte, or modulo half of the ids; rows
+ * that begin half a row early or late. */
+enum token_mistake {
+    TOKEN_FURTHER, TOKEN_NEXT_ID, TOKEN_ID_BEFORE, TOKEN_LOW_BYTE, TOKEN_HALF, TOKEN_ROW_EARLY, TOKEN_ROW_LATE,
+    N_TOKEN_MISTAKE
 };
 /* An array is stored in one order of its axes and read in another. */
 enum layout {
@@ -57,27 +78,31 @@ enum layout {
 enum norm_mistake {
     NORM_NO_WEIGHT, NORM_WEIGHT_TWICE, NORM_WEIGHT_PLUS_1, NORM_NO_ROOT, NORM_NOT_DIVIDED, NORM_SUM, NORM_CENTERED,
     NORM_VARIANCE, NORM_TWICE, NORM_WEIGHT_FIRST, NORM_PARTS_2, NORM_PARTS_4, NORM_PARTS_8, NORM_TOKENS, NORM_MEAN_ABS,
-    NORM_FIRST_HALF, NORM_ACROSS_TOKENS, N_NORM_MISTAKE
+    NORM_FIRST_HALF, NORM_ACROSS_TOKENS, NORM_ADDED_UP, NORM_FIRST_OF_ALL, NORM_WITHOUT_LAST, N_NORM_MISTAKE
 };
 enum rope_mistake {
     ROPE_OTHER_PAIRS, ROPE_BACKWARD, ROPE_EXCHANGED, ROPE_NO_SINE, ROPE_NO_COSINE, ROPE_TWICE, ROPE_IN_PLACE,
     ROPE_OFFSET, ROPE_SCALED, ROPE_BASE, ROPE_PART, ROPE_EXPONENT, ROPE_DEGREES, ROPE_BATCH, ROPE_SAME_POSITION,
-    ROPE_SECOND_PART, N_ROPE_MISTAKE
+    ROPE_SECOND_PART, ROPE_CHUNK, ROPE_CHUNK_SAME, ROPE_FROZEN, ROPE_BY_HEAD, ROPE_FACTORS_MULTIPLIED, N_ROPE_MISTAKE
 };
 enum scores_mistake {
     SCORES_SCALE, SCORES_SOFTCAP, SCORES_FUTURE, SCORES_HIDDEN, SCORES_WINDOW, SCORES_MASK_LATE, SCORES_ZEROS,
-    SCORES_OVER_HEADS, SCORES_OVER_TOKENS, SCORES_NO_SOFTMAX, SCORES_TWO_HIDDEN, N_SCORES_MISTAKE
+    SCORES_OVER_HEADS, SCORES_OVER_TOKENS, SCORES_NO_SOFTMAX, SCORES_TWO_HIDDEN, SCORES_CLAMPED, SCORES_PADDED,
+    SCORES_HIDDEN_WEAKLY, SCORES_CHUNK_FUTURE, SCORES_CHUNK_ALONE, SCORES_CHUNK_FROM_0, SCORES_SINK_SCALED,
+    SCORES_SINK_PLAIN, SCORES_SINK_BEFORE, SCORES_SINK_NEXT, N_SCORES_MISTAKE
 };
 enum heads_mistake {
     KV_MODULO, KV_REVERSED, KV_NEXT, KV_FIRST, KV_LAST, KV_EARLY, N_HEADS_MISTAKE
 };
 enum cache_mistake {
     CACHE_NOT_DECODED, CACHE_EARLY, CACHE_LATE, CACHE_ONE_SLOT, CACHE_PROMPT_REVERSED, CACHE_ONLY_OWN,
-    CACHE_ROWS_BY_HEAD, CACHE_ROWS_BY_SLOT, N_CACHE_MISTAKE
+    CACHE_ROWS_BY_HEAD, CACHE_ROWS_BY_SLOT, CACHE_EXCHANGED, CACHE_REPEATED, CACHE_CHUNK_CLEARED, CACHE_CHUNK_FROM_0,
+    N_CACHE_MISTAKE
 };
 enum gate_mistake {
     GLU_GELU_TANH, GLU_GELU_ERF, GLU_GELU_QUICK, GLU_SILU, GLU_RELU, GLU_RELU_SQR, GLU_SIGMOID, GLU_TANH,
-    GLU_NONE, GLU_TWICE, GLU_SOFTPLUS, GLU_EXCHANGED, GLU_LATE, GLU_SUM, GLU_ALONE, GLU_UP_ALONE,
+    GLU_NONE, GLU_TWICE, GLU_SOFTPLUS, GLU_EXCHANGED, GLU_LATE, GLU_SUM, GLU_ALONE, GLU_UP_ALONE, GLU_HARD, GLU_HARD_02,
+    GLU_EXP_CLAMPED, GLU_LIMITED, GLU_GATE_LIMITED, GLU_NO_ALPHA, GLU_NO_1, GLU_ALTERNATE,
     N_GATE_MISTAKE
 };
 
@@ -97,6 +122,7 @@ struct mistake {
     enum weight_id weight;
     int32_t from_layer;
     uint32_t first;             /* the layer of which MISTAKE_LAYER was found */
+    uint32_t chunk;             /* the prompt was computed in chunks of so many tokens; 0: that does not matter */
     double number, other;
     int32_t layer, head;        /* EVERYWHERE, or the only one where the mistake is made */
     enum token_scope tokens;
@@ -110,6 +136,8 @@ struct mistakes {
     const struct mistake *mistake;  /* the current one; NULL: none */
     uint64_t supported;             /* the steps whose formula here gives what the pass gives */
     bool is_checking;               /* see mistakes_step */
+    uint64_t checked;               /* the steps that are compared then */
+    double same;                    /* up to this relative error they are the same */
     struct rounding rounding;       /* of the inputs of products, in the pass too */
     double *held[TAP_COUNT];        /* (n_held, n_head, width) the last results of each step, for a batch of tokens */
     size_t cap[TAP_COUNT];
@@ -135,10 +163,13 @@ bool mistakes_change(const struct mistakes *s, enum tap_id id, int32_t layer);
  * computation.  Makes the current mistake in x or, if s->is_checking, compares x with the formula of the step and takes
  * the step out of s->supported if they differ. */
 void mistakes_step(struct mistakes *s, const plumb_tap *tap, enum tap_id id, double *x);
+/* Writes to x what the right formula of a supported step gives for the inputs that are kept. */
+void mistakes_compute(struct mistakes *s, const plumb_tap *tap, enum tap_id id, double *x);
 
 /* ---- mistake_list.c ---- */
 
 enum weight_id mistake_weight(enum tap_id id);   /* the weight of a step in a layer; W_COUNT: none */
+uint64_t mistake_taps(enum weight_id weight);    /* the step of a layer that has this weight */
 /* The layer whose tensors this layer has with MISTAKE_LAYER. */
 uint32_t mistake_layer(const struct mistake *m, uint32_t layer, uint32_t n_layer);
 /* Whether a mistake is made in a layer. */

@@ -8,6 +8,9 @@
 #include <math.h>
 #include <stdio.h>
 
+#define PRODUCTS (TAP_SET(QCUR) | TAP_SET(KCUR) | TAP_SET(VCUR) | TAP_SET(ATTN_OUT) | TAP_SET(FFN_GATE) \
+                  | TAP_SET(FFN_UP) | TAP_SET(FFN_OUT))
+
 /* Steps that engines compute with the same function.  A mistake in it is made in all of them. */
 static const uint64_t together[] = {
     TAP_SET(ATTN_NORM) | TAP_SET(FFN_NORM) | TAP_SET(RESULT_NORM), TAP_SET(QCUR_NORMED) | TAP_SET(KCUR_NORMED),
@@ -17,8 +20,6 @@ static const uint64_t together[] = {
 
 static const uint64_t norms = TAP_SET(ATTN_NORM) | TAP_SET(FFN_NORM) | TAP_SET(QCUR_NORMED) | TAP_SET(KCUR_NORMED)
                             | TAP_SET(ATTN_POST_NORM) | TAP_SET(FFN_POST_NORM);
-static const uint64_t products = TAP_SET(QCUR) | TAP_SET(KCUR) | TAP_SET(VCUR) | TAP_SET(ATTN_OUT) | TAP_SET(FFN_GATE)
-                               | TAP_SET(FFN_UP) | TAP_SET(FFN_OUT);
 
 struct list {
     const struct mistakes *s;
@@ -46,9 +47,22 @@ static void try_one(const struct list *l, struct mistake m) {
     }
 }
 
+/* Tries a mistake that depends on how the prompt was split into chunks: in 2, 4, 8... tokens, and not at all. */
+static void try_chunks(const struct list *l, struct mistake m) {
+    for (uint32_t size = 2; size < l->s->n_prompt && size <= 64; size *= 2) {
+        m.chunk = size;
+        try_one(l, m);
+    }
+    m.chunk = l->s->n_prompt;
+    if (m.chunk > 0) try_one(l, m);
+}
+
 static void try_orders(const struct list *l, enum axis axis, uint32_t n) {
     for (uint8_t order = 0; order < N_ARRAY_ORDER && n > 1; order++) {
         if (axis == AXIS_TOKENS && order > ARRAY_ZERO_LAST) break;
+        bool is_of_blocks = order >= ARRAY_ZERO_LAST_8 && order <= ARRAY_BEFORE_BLOCK;
+        bool has_blocks = n > 32 && axis != AXIS_HEADS && (axis != AXIS_ELEMENTS || order < ARRAY_ZERO_BLOCKS);
+        if (is_of_blocks && !has_blocks) continue;
         try_one(l, (struct mistake){ .kind = MISTAKE_ORDER, .variant = order, .axis = (uint8_t)axis });
     }
 }
@@ -63,6 +77,8 @@ static void try_arrays(const struct list *l) {
     double roots[] = { sqrt(s->model->plan.n_embd), 1 / sqrt(s->model->plan.n_embd) };
     for (size_t i = 0; i < 2; i++) try_one(l, (struct mistake){ .kind = MISTAKE_SCALE, .number = roots[i] });
     if (l->id == TAP_KQ_SOFT_MAX) return;   /* its elements are keys: see try_attention */
+    try_chunks(l, (struct mistake){ .kind = MISTAKE_ADDED_UP, .axis = AXIS_TOKENS });
+    if (n_head > 1) try_one(l, (struct mistake){ .kind = MISTAKE_ADDED_UP, .axis = AXIS_HEADS });
     try_orders(l, AXIS_ELEMENTS, n);
     try_orders(l, AXIS_TOKENS, s->n_prompt);
     if (n_head > 1) try_orders(l, AXIS_HEADS, n_head);
@@ -88,6 +104,15 @@ static void try_inputs(const struct list *l, uint8_t at, uint32_t width) {
     }
 }
 
+uint64_t mistake_taps(enum weight_id weight) {
+    uint64_t taps = 0;
+    for (uint32_t id = 0; id < TAP_COUNT; id++) {
+        bool has = tap_spec((enum tap_id)id)->in_layer && mistake_weight((enum tap_id)id) == weight;
+        if (has) taps |= UINT64_C(1) << id;
+    }
+    return taps;
+}
+
 static void try_tensors(const struct list *l) {
     const struct model *model = l->s->model;
     enum weight_id own = mistake_weight(l->id);
@@ -97,8 +122,11 @@ static void try_tensors(const struct list *l) {
         const struct weight *other = model->layers[l->layer].w[id].w;
         bool fits = other && other->n_in == w->n_in && other->n_out == w->n_out && other->n_matrix <= 1;
         if (!fits || id == own) continue;
-        try_one(l, (struct mistake){ .kind = MISTAKE_TENSOR, .weight = (enum weight_id)id, .input = l->id,
-                                     .from_layer = -1 });
+        struct mistake m = { .kind = MISTAKE_TENSOR, .weight = (enum weight_id)id, .input = l->id, .from_layer = -1 };
+        try_one(l, m);
+        m.taps = UINT64_C(1) << l->id | mistake_taps((enum weight_id)id);   /* the two are exchanged */
+        m.layer = m.head = EVERYWHERE;
+        if (m.taps & (m.taps - 1) && (enum weight_id)id > own) l->try(l->user, &m);
     }
     for (uint32_t il = 0; il < model->plan.n_layer; il++) {
         for (uint32_t id = 0; id < W_LAYER_COUNT; id++) {
@@ -123,12 +151,15 @@ static void try_rope(const struct list *l) {
         { ROPE_BASE, 500000, 0 }, { ROPE_BASE, 1e6, 0 }, { ROPE_BASE, 1e7, 0 }, { ROPE_PART, 0.5, 0 },
         { ROPE_PART, 0.25, 0 }, { ROPE_PART, 0.5, 1 }, { ROPE_PART, 0.25, 1 }, { ROPE_EXPONENT, 0.5, 0 },
         { ROPE_EXPONENT, 2, 0 }, { ROPE_EXPONENT, -1, 0 }, { ROPE_DEGREES, 0, 0 }, { ROPE_BATCH, 0, 0 },
-        { ROPE_SAME_POSITION, 0, 0 }, { ROPE_SECOND_PART, 0.5, 0 },
+        { ROPE_SAME_POSITION, 0, 0 }, { ROPE_SECOND_PART, 0.5, 0 }, { ROPE_FROZEN, 0, 0 }, { ROPE_BY_HEAD, 0, 0 },
+        { ROPE_FACTORS_MULTIPLIED, 0, 0 },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         try_one(l, (struct mistake){ .kind = MISTAKE_ROPE, .variant = (uint8_t)rows[i].variant,
                                      .number = rows[i].number, .other = rows[i].other });
     }
+    try_chunks(l, (struct mistake){ .kind = MISTAKE_ROPE, .variant = ROPE_CHUNK });
+    try_chunks(l, (struct mistake){ .kind = MISTAKE_ROPE, .variant = ROPE_CHUNK_SAME });
 }
 
 static void try_attention(const struct list *l) {
@@ -151,6 +182,21 @@ static void try_attention(const struct list *l) {
         try_one(l, (struct mistake){ .kind = MISTAKE_SCORES, .variant = (uint8_t)rows[i].variant,
                                      .number = rows[i].number });
     }
+    static const double least[] = { -2, -4, -5, -8, -10, -16, -20 };
+    for (size_t i = 0; i < sizeof least / sizeof *least; i++) {
+        try_one(l, (struct mistake){ .kind = MISTAKE_SCORES, .variant = SCORES_CLAMPED, .number = least[i] });
+        if (i > 4) continue;
+        try_chunks(l, (struct mistake){ .kind = MISTAKE_SCORES, .variant = SCORES_HIDDEN_WEAKLY, .number = least[i] });
+        try_one(l, (struct mistake){ .kind = MISTAKE_SCORES, .variant = SCORES_PADDED, .number = 4 << i });
+    }
+    try_chunks(l, (struct mistake){ .kind = MISTAKE_SCORES, .variant = SCORES_HIDDEN_WEAKLY, .number = 0, .other = 1 });
+    for (uint8_t v = SCORES_CHUNK_FUTURE; v <= SCORES_CHUNK_FROM_0; v++) {
+        try_chunks(l, (struct mistake){ .kind = MISTAKE_SCORES, .variant = v });
+    }
+    bool has_sinks = s->model->layers[l->layer].w[W_ATTN_SINKS].w != NULL;
+    for (uint8_t v = SCORES_SINK_SCALED; v <= SCORES_SINK_NEXT && has_sinks; v++) {
+        try_one(l, (struct mistake){ .kind = MISTAKE_SCORES, .variant = v });
+    }
     for (int future = -2; future < 0; future++) {   /* the first tokens see no key: all zeros */
         try_one(l, (struct mistake){ .kind = MISTAKE_SCORES, .variant = SCORES_FUTURE, .number = future, .other = 1 });
     }
@@ -171,13 +217,29 @@ static void try_cache(const struct list *l) {
     for (uint8_t v = 0; v < N_HEADS_MISTAKE && a->n_head > 1; v++) {
         try_one(l, (struct mistake){ .kind = MISTAKE_HEADS, .variant = v });
     }
-    for (uint8_t v = 0; v < N_CACHE_MISTAKE; v++) try_one(l, (struct mistake){ .kind = MISTAKE_CACHE, .variant = v });
+    for (uint8_t v = 0; v < CACHE_CHUNK_CLEARED; v++) {
+        try_one(l, (struct mistake){ .kind = MISTAKE_CACHE, .variant = v });
+        bool is_order = v == CACHE_ROWS_BY_HEAD || v == CACHE_ROWS_BY_SLOT;
+        if (is_order) try_chunks(l, (struct mistake){ .kind = MISTAKE_CACHE, .variant = v });
+    }
+    try_chunks(l, (struct mistake){ .kind = MISTAKE_CACHE, .variant = CACHE_CHUNK_CLEARED });
+    try_chunks(l, (struct mistake){ .kind = MISTAKE_CACHE, .variant = CACHE_CHUNK_FROM_0 });
+    for (uint8_t v = 0; v < N_VALUES_MISTAKE && !is_k; v++) {
+        for (uint32_t size = 1; size <= 64; size = size < 4 ? 4 : 2 * size) {
+            bool has_tile = v != VALUES_NOT_DIVIDED || size == 1;
+            if (has_tile && size < l->s->n_token) {
+                try_one(l, (struct mistake){ .kind = MISTAKE_VALUES, .variant = v, .number = size });
+            }
+        }
+    }
     const enum tap_id rows[] = { TAP_KCUR_ROPE, TAP_KCUR, TAP_VCUR };
     for (int before = 0; before < 2; before++) {
         for (size_t i = 0; i < 3; i++) {
             bool is_right = !before && rows[i] == (is_k ? TAP_KCUR_ROPE : TAP_VCUR);
             if (is_right || (before && l->layer == 0)) continue;
-            try_one(l, (struct mistake){ .kind = MISTAKE_INPUT, .at = 1, .input = rows[i], .is_before = before });
+            struct mistake m = { .kind = MISTAKE_INPUT, .at = 1, .input = rows[i], .is_before = before };
+            try_one(l, m);
+            for (m.variant = 0; m.variant < N_CHUNK_PART; m.variant++) try_chunks(l, m);
         }
     }
 }
@@ -186,7 +248,40 @@ static void try_sums(const struct list *l) {
     static const double pairs[][2] = { { 1, 0 }, { 0, 1 }, { 1, 2 }, { 2, 1 }, { 1, -1 }, { -1, 1 }, { 0.5, 1 },
                                        { 1, 0.5 }, { 0.5, 0.5 }, { 2, 2 }, { 0, 2 }, { 2, 0 }, { 1, 3 }, { 3, 1 } };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-        try_one(l, (struct mistake){ .kind = MISTAKE_SUM, .number = pairs[i][0], .other = pairs[i][1] });
+        try_one(l, (struct mistake){ .kind = MISTAKE_SUM, .number = pairs[i][0], .other = pairs[i][1],
+                                     .weight = W_COUNT });
+    }
+    static const enum weight_id weights[] = { W_ATTN_POST_NORM, W_FFN_POST_NORM, W_FFN_NORM, W_ATTN_NORM };
+    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) {
+        try_one(l, (struct mistake){ .kind = MISTAKE_SUM, .number = 1, .other = 1, .weight = weights[i] });
+    }
+}
+
+static void try_biases(const struct list *l) {
+    static const double times[] = { 0, 2, -1, 0.5, 0.1 };
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        try_one(l, (struct mistake){ .kind = MISTAKE_BIAS, .number = times[i], .weight = W_COUNT });
+    }
+    static const enum weight_id others[] = { W_ATTN_Q, W_ATTN_K, W_ATTN_V };
+    struct mistake m = { .kind = MISTAKE_BIAS, .number = 1 };
+    for (size_t i = 0; i < 3; i++) {
+        m.weight = others[i];
+        try_one(l, m);
+    }
+    m.weight = W_COUNT, m.variant = 1;
+    if (l->s->n_head[l->id] > 1) try_one(l, m);
+}
+
+/* Q, K and V as rows of one matrix, and norms of them. */
+static void try_fused(const struct list *l) {
+    for (uint8_t v = FUSED_READ_BY_GROUP; v <= FUSED_STORED_BY_GROUP; v++) {
+        try_one(l, (struct mistake){ .kind = MISTAKE_FUSED, .variant = v });
+    }
+    static const enum weight_id weights[] = { W_COUNT, W_ATTN_Q_NORM, W_ATTN_K_NORM };
+    for (size_t i = 0; i < 3; i++) {
+        for (uint8_t over_row = 0; over_row < 2; over_row++) {
+            try_one(l, (struct mistake){ .kind = MISTAKE_NORMED, .weight = weights[i], .variant = over_row });
+        }
     }
 }
 
@@ -207,6 +302,13 @@ void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
         for (size_t i = 0; i < sizeof eps / sizeof *eps; i++) {
             try_one(&l, (struct mistake){ .kind = MISTAKE_EPS, .number = eps[i] });
         }
+        try_chunks(&l, (struct mistake){ .kind = MISTAKE_NORM, .variant = NORM_ADDED_UP });
+        for (uint32_t n = 4; n <= 1024; n *= 2) {
+            struct mistake m = { .kind = MISTAKE_NORM, .variant = NORM_FIRST_OF_ALL, .number = n };
+            try_one(&l, m);
+            m.variant = NORM_WITHOUT_LAST;
+            if (n <= 32) try_one(&l, m);
+        }
     }
     if (set & norms) {
         const struct weight *w = s->model->layers[layer].w[mistake_weight(id)].w;
@@ -214,7 +316,7 @@ void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
         try_inputs(&l, 0, width);
         try_tensors(&l);
     }
-    if (set & products) {
+    if (set & PRODUCTS) {
         const struct affine *of = &s->model->layers[layer].w[mistake_weight(id)];
         try_orders(&l, AXIS_INPUT, of->w->n_in);
         for (uint8_t order = ARRAY_ALL_FIRST; order <= ARRAY_PAIRS_SAME; order++) {   /* the others: see AXIS_INPUT */
@@ -222,8 +324,12 @@ void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
         }
         if (of->b || s->n_head[id] > 1) try_orders(&l, AXIS_WEIGHT, of->w->n_out);
         try_one(&l, (struct mistake){ .kind = MISTAKE_TRANSPOSED });
-        if (of->b) try_one(&l, (struct mistake){ .kind = MISTAKE_BIAS, .number = 0 });
-        if (of->b) try_one(&l, (struct mistake){ .kind = MISTAKE_BIAS, .number = 2 });
+        if (of->b) try_biases(&l);
+        bool is_ffn = id == TAP_FFN_GATE || id == TAP_FFN_UP;
+        if (id == TAP_QCUR || id == TAP_KCUR || id == TAP_VCUR) try_fused(&l);
+        for (uint8_t v = FUSED_ALTERNATE; v < N_FUSED_MISTAKE && is_ffn; v++) {
+            try_one(&l, (struct mistake){ .kind = MISTAKE_FUSED, .variant = v });
+        }
         try_inputs(&l, 0, of->w->n_in);
         try_tensors(&l);
     }
@@ -231,14 +337,21 @@ void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
         try_one(&l, (struct mistake){ .kind = MISTAKE_SKIP });
         try_inputs(&l, 0, width);
         try_rope(&l);
+        enum weight_id norm = id == TAP_QCUR_ROPE ? W_ATTN_Q_NORM : W_ATTN_K_NORM;
+        try_one(&l, (struct mistake){ .kind = MISTAKE_NORMED, .weight = norm });
     }
     if (id == TAP_KQ_SOFT_MAX) {
         try_inputs(&l, 0, s->n_head[TAP_QCUR_ROPE] * s->width[TAP_QCUR_ROPE]);
         try_attention(&l);
     }
     if (id == TAP_KQ_SOFT_MAX || id == TAP_KQV_OUT) try_cache(&l);
-    for (uint8_t v = 0; v < N_GATE_MISTAKE && id == TAP_FFN_SWIGLU; v++) {
-        try_one(&l, (struct mistake){ .kind = MISTAKE_GATE, .variant = v });
+    bool is_gate = id == TAP_FFN_SWIGLU || id == TAP_EXPERT_SWIGLU;
+    for (uint8_t v = 0; v < N_GATE_MISTAKE && is_gate; v++) {
+        static const double limits[] = { 0, 1, 2, 3, 5, 6, 7, 8, 10, 20 };
+        bool has_limit = v == GLU_EXP_CLAMPED || v == GLU_LIMITED || v == GLU_GATE_LIMITED;
+        for (size_t i = 0; i < (has_limit ? sizeof limits / sizeof *limits : 1); i++) {
+            try_one(&l, (struct mistake){ .kind = MISTAKE_GATE, .variant = v, .number = limits[i] });
+        }
     }
     if (id == TAP_FFN_SWIGLU) try_inputs(&l, 0, width);
     if (id == TAP_FFN_SWIGLU) try_inputs(&l, 1, width);
@@ -250,6 +363,9 @@ void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
     for (int shift = -2; shift <= 2 && id == TAP_EMBD; shift++) {
         if (shift != 0) try_one(&l, (struct mistake){ .kind = MISTAKE_TOKEN, .number = shift });
     }
+    for (uint8_t v = TOKEN_NEXT_ID; v < N_TOKEN_MISTAKE && id == TAP_EMBD; v++) {
+        try_one(&l, (struct mistake){ .kind = MISTAKE_TOKEN, .variant = v });
+    }
 }
 
 /* ---- sentences --------------------------------------------------------------------------------------------------- */
@@ -259,7 +375,7 @@ static const char *const order_texts[N_ARRAY_ORDER] = {
     [ARRAY_NEXT] = "%s shifted by one: each is the next one",
     [ARRAY_BEFORE] = "%s shifted by one: each is the one before it",
     [ARRAY_HALVES] = "the two halves of %s exchanged",
-    [ARRAY_NEIGHBOURS] = "neighbouring %s exchanged",
+    [ARRAY_NEIGHBOURS] = "%s exchanged with their neighbours",
     [ARRAY_FIRST_TWO] = "the first two of %s exchanged",
     [ARRAY_ENDS] = "the first and the last of %s exchanged",
     [ARRAY_EVENS_FIRST] = "%s in another order: first the even ones, then the odd ones",
@@ -274,6 +390,14 @@ static const char *const order_texts[N_ARRAY_ORDER] = {
     [ARRAY_ZERO_HALF] = "the last half of %s zero",
     [ARRAY_ZERO_FOURTHS] = "every fourth of %s zero",
     [ARRAY_ZERO_ODD] = "every second of %s zero",
+    [ARRAY_ZERO_THIRD] = "the last third of %s zero",
+    [ARRAY_ZERO_LAST_8] = "the last 8 of %s zero",
+    [ARRAY_ZERO_LAST_16] = "the last 16 of %s zero",
+    [ARRAY_ZERO_LAST_32] = "the last 32 of %s zero",
+    [ARRAY_ZERO_BLOCKS] = "every second block of 32 of %s zero",
+    [ARRAY_NEXT_BLOCK] = "%s shifted by a block of 32: each is the one 32 places further on",
+    [ARRAY_BEFORE_BLOCK] = "%s shifted by a block of 32: each is the one 32 places before it",
+    [ARRAY_FOURTHS_SAME] = "every fourth of %s the same as the one before it, a repeated row",
 };
 
 static const char *const norm_texts[N_NORM_MISTAKE] = {
@@ -295,6 +419,9 @@ static const char *const norm_texts[N_NORM_MISTAKE] = {
     [NORM_ACROSS_TOKENS] = "is computed over the tokens of the batch, another axis",
     [NORM_MEAN_ABS] = "is divided by the mean of the absolute values",
     [NORM_FIRST_HALF] = "is divided by the root of the mean square of the first half of a row",
+    [NORM_ADDED_UP] = "has sums of squares that are not cleared between tokens",
+    [NORM_FIRST_OF_ALL] = "has the squares of the first %g elements of a row alone in its sum",
+    [NORM_WITHOUT_LAST] = "has a sum of squares that leaves out the last %g elements of a row",
 };
 
 static const char *const rope_texts[N_ROPE_MISTAKE] = {
@@ -315,6 +442,11 @@ static const char *const rope_texts[N_ROPE_MISTAKE] = {
     [ROPE_BATCH] = "is rotated for the position in the batch, not in the text",
     [ROPE_SAME_POSITION] = "is rotated for the position of the first token of the batch",
     [ROPE_SECOND_PART] = "has only the last part of its elements rotated: %g of them",
+    [ROPE_CHUNK] = "is rotated for the position in the chunk, not in the text",
+    [ROPE_CHUNK_SAME] = "is rotated for the position of the first token of the chunk",
+    [ROPE_FROZEN] = "is rotated for the position of the first decoded token, in all tokens after the prompt",
+    [ROPE_BY_HEAD] = "is rotated for the position plus the number of the head",
+    [ROPE_FACTORS_MULTIPLIED] = "is rotated with frequencies that are multiplied by the file's factors, not divided",
 };
 
 static const char *const scores_texts[N_SCORES_MISTAKE] = {
@@ -329,6 +461,17 @@ static const char *const scores_texts[N_SCORES_MISTAKE] = {
     [SCORES_OVER_HEADS] = "is a softmax over the heads, another axis",
     [SCORES_OVER_TOKENS] = "is a softmax over the tokens of the batch, another axis",
     [SCORES_NO_SOFTMAX] = "is the scores themselves, without the softmax",
+    [SCORES_CLAMPED] = "has exponentials whose arguments are clamped: exp of at least %g",
+    [SCORES_PADDED] = "has sums in tiles of %g keys, where those that the last tile lacks count as scores of 0",
+    [SCORES_HIDDEN_WEAKLY] = "has hidden keys in its sum: the mask adds only %g to their scores",
+    [SCORES_CHUNK_FUTURE] = "has no causal mask in a chunk: it sees the later tokens of its own chunk",
+    [SCORES_CHUNK_ALONE] = "sees only the keys of its own chunk",
+    [SCORES_CHUNK_FROM_0] = "has a mask that counts from the begin of the chunk: a token sees as many keys as the "
+                            "chunk has tokens up to it",
+    [SCORES_SINK_SCALED] = "has attention sinks that are multiplied by the scale of the scores",
+    [SCORES_SINK_PLAIN] = "has attention sinks that are added to the sum as they are, without exp",
+    [SCORES_SINK_BEFORE] = "has the attention sink of the head before in each head",
+    [SCORES_SINK_NEXT] = "has the attention sink of the next head in each head",
 };
 
 static const char *const heads_texts[N_HEADS_MISTAKE] = {
@@ -349,6 +492,37 @@ static const char *const cache_texts[N_CACHE_MISTAKE] = {
     [CACHE_ONLY_OWN] = "reads only the %s of the own token in the cache",
     [CACHE_ROWS_BY_HEAD] = "has rows of %s, stored as (token, head), read as (head, token)",
     [CACHE_ROWS_BY_SLOT] = "has rows of %s, stored as (head, token), read as (token, head)",
+    [CACHE_EXCHANGED] = "reads K and V of the cache exchanged",
+    [CACHE_REPEATED] = "reads the %s of token j / group for token j: they are repeated along the tokens, not the heads",
+    [CACHE_CHUNK_CLEARED] = "reads zeros as the %s of the chunks of the prompt before its own",
+    [CACHE_CHUNK_FROM_0] = "reads the %s of chunks that are all stored from slot 0 on",
+};
+
+static const char *const values_texts[N_VALUES_MISTAKE] = {
+    [VALUES_NOT_RESCALED] = "has sums that online softmax does not rescale when a later tile has a larger maximum",
+    [VALUES_SUM_NOT_RESCALED] = "has a sum of exponentials that online softmax does not rescale to a larger maximum",
+    [VALUES_ONLY_SUM_RESCALED] = "has a sum of values that online softmax does not rescale to a larger maximum",
+    [VALUES_RESCALED_INVERSELY] = "has sums that online softmax rescales by the inverse of the right factor",
+    [VALUES_NOT_DIVIDED] = "is not divided by the sum of the exponentials",
+    [VALUES_WITHOUT_TAIL] = "has sums that leave out the last, incomplete tile of keys",
+};
+
+static const char *const fused_texts[N_FUSED_MISTAKE] = {
+    [FUSED_READ_BY_GROUP] = "has rows of the matrices of Q, K and V that are read by groups of heads, but stored one "
+                            "matrix after the other",
+    [FUSED_STORED_BY_GROUP] = "has rows of the matrices of Q, K and V that are stored by groups of heads, but read one "
+                              "matrix after the other",
+    [FUSED_ALTERNATE] = "has rows of the matrices of gate and up that are taken to alternate",
+    [FUSED_IN_HALVES] = "has rows of the matrices of gate and up that alternate, but are read as two halves",
+};
+
+static const char *const token_texts[N_TOKEN_MISTAKE] = {
+    [TOKEN_NEXT_ID] = "has the rows of the tokens with the next ids",
+    [TOKEN_ID_BEFORE] = "has the rows of the tokens with the ids before",
+    [TOKEN_LOW_BYTE] = "has the rows of ids of which only the low byte is left",
+    [TOKEN_HALF] = "has the rows of ids that begin anew at half of the vocabulary",
+    [TOKEN_ROW_EARLY] = "has rows that begin half a row too early",
+    [TOKEN_ROW_LATE] = "has rows that begin half a row too late",
 };
 
 static const char *const gate_texts[N_GATE_MISTAKE] = {
@@ -368,6 +542,14 @@ static const char *const gate_texts[N_GATE_MISTAKE] = {
     [GLU_SUM] = "is silu(gate) + up: the sum instead of the product",
     [GLU_ALONE] = "is silu(gate): up is left out",
     [GLU_UP_ALONE] = "is up: the gate is left out",
+    [GLU_HARD] = "is gate * hard sigmoid(gate) * up",
+    [GLU_HARD_02] = "is gate * hard sigmoid(gate) * up, with a slope of 0.2",
+    [GLU_EXP_CLAMPED] = "is silu(gate) * up with the argument of exp clamped to -%g .. %g",
+    [GLU_LIMITED] = "has gate and up clamped to a limit of %g",
+    [GLU_GATE_LIMITED] = "has the gate clamped to a limit of %g on both sides",
+    [GLU_NO_ALPHA] = "has silu without its factor alpha, 1.702",
+    [GLU_NO_1] = "is silu(gate) * up: 1 is not added to up",
+    [GLU_ALTERNATE] = "has gates and up projections that are taken to alternate",
 };
 
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
@@ -426,6 +608,10 @@ void mistake_say(const struct mistakes *s, const struct mistake *m, int32_t laye
                       tap_show(&name, input, input == TAP_EMBD ? -1 : of),
                       is_cache ? is_k ? "K" : "V" : is_residual ? "the residual" : m->at == 1 ? "its second input"
                                : "its input", is_before ? ", the one of the layer before" : "");
+        if (m->chunk > 0) {
+            const char *which = m->variant == CHUNK_PAST ? "before" : "of";
+            report_append(text, size, &n, ", for the tokens %s its own chunk", which);
+        }
         break;
     }
     case MISTAKE_TENSOR: {
@@ -460,9 +646,31 @@ void mistake_say(const struct mistakes *s, const struct mistake *m, int32_t laye
         report_append(text, size, &n, "has its matrix read transposed: its dimensions are exchanged");
         break;
     case MISTAKE_BIAS:
-        report_append(text, size, &n, m->number == 0 ? "lacks its bias" : "has its bias added twice");
+        if (m->weight != W_COUNT) {
+            const struct weight *b = s->model->layers[layer].w[m->weight].b;
+            report_append(text, size, &n, "has the bias %s instead of its own", b ? b->name : "?");
+        } else if (m->variant) {
+            report_append(text, size, &n, "has the bias of its first head in all heads");
+        } else if (m->number == 0 || m->number == 2) {
+            report_append(text, size, &n, m->number == 0 ? "lacks its bias" : "has its bias added twice");
+        } else {
+            report_append(text, size, &n, "has its bias times %g", m->number);
+        }
         break;
-    case MISTAKE_NORM: report_append(text, size, &n, "%s", norm_texts[m->variant]); break;
+    case MISTAKE_FUSED: report_append(text, size, &n, "%s", fused_texts[m->variant]); break;
+    case MISTAKE_NORMED: {
+        const struct weight *w = m->weight == W_COUNT ? NULL : s->model->layers[layer].w[m->weight].w;
+        bool is_roped = first == TAP_QCUR_ROPE || first == TAP_KCUR_ROPE;
+        report_append(text, size, &n, "is normalized over each %s%s, with %s%s", m->variant ? "row" : "head", is_roped
+                      ? " after RoPE, not before it" : "", w ? "the weight " : "no weight", w ? w->name : "");
+        break;
+    }
+    case MISTAKE_ADDED_UP:
+        report_append(text, size, &n, "has sums that are not cleared between %s: each is added to those before",
+                      m->axis == AXIS_HEADS ? "heads" : "tokens");
+        break;
+    case MISTAKE_VALUES: report_append(text, size, &n, "%s", values_texts[m->variant]); break;
+    case MISTAKE_NORM: report_append(text, size, &n, norm_texts[m->variant], m->number); break;
     case MISTAKE_EPS: report_append(text, size, &n, "is the norm with an eps of %g", m->number); break;
     case MISTAKE_ROPE: report_append(text, size, &n, rope_texts[m->variant], m->number); break;
     case MISTAKE_SCORES:
@@ -479,7 +687,7 @@ void mistake_say(const struct mistakes *s, const struct mistake *m, int32_t laye
                       cached, s->model->plan.layers[layer < 0 ? 0 : layer].attn.n_head_kv);
         break;
     case MISTAKE_CACHE: report_append(text, size, &n, cache_texts[m->variant], cached); break;
-    case MISTAKE_GATE: report_append(text, size, &n, "%s", gate_texts[m->variant]); break;
+    case MISTAKE_GATE: report_append(text, size, &n, gate_texts[m->variant], m->number, m->number); break;
     case MISTAKE_SUM: {
         char factors[2][32] = { "", "" };
         if (m->number != 1) snprintf(factors[0], sizeof factors[0], "%g * ", m->number);
@@ -488,15 +696,18 @@ void mistake_say(const struct mistakes *s, const struct mistake *m, int32_t laye
                           "ffn_inp";
         if (m->other == 0) report_append(text, size, &n, "is %s%s: the residual is missing", factors[0], sub);
         else if (m->number == 0) report_append(text, size, &n, "is %s%s: %s is not added", factors[1], res, sub);
-        else report_append(text, size, &n, "is %s%s + %s%s", factors[0], sub, factors[1], res);
+        else report_append(text, size, &n, "is %s%s%s + %s%s%s", m->weight == W_COUNT ? "" : "the norm of ", factors[0],
+                           sub, factors[1], res, m->weight == W_COUNT ? "" : ": the norm comes after the residual");
         break;
     }
     case MISTAKE_TOKEN:
-        report_append(text, size, &n, "is that of the token %g places %s", fabs(m->number),
+        if (m->variant != TOKEN_FURTHER) report_append(text, size, &n, "%s", token_texts[m->variant]);
+        else report_append(text, size, &n, "is that of the token %g places %s", fabs(m->number),
                       m->number < 0 ? "before" : "further on");
         break;
     default: break;
     }
+    if (m->chunk > 0 && m->chunk < s->n_prompt) report_append(text, size, &n, " (chunks of %u tokens)", m->chunk);
     uint64_t others = m->taps & ~(UINT64_C(1) << first) & ~TAP_SET(RESULT_NORM);
     for (uint32_t id = 0; id < TAP_COUNT; id++) {
         if (others >> id & 1) report_append(text, size, &n, ", and so is %s", tap_spec((enum tap_id)id)->name);

@@ -238,16 +238,6 @@ static const uint64_t alike[] = {
 };
 enum { N_ALIKE = sizeof alike / sizeof *alike, N_WAY = N_LAYER_MAP + N_ALIKE + 1 };
 
-/* The step of a layer that has this weight. */
-static uint64_t with_weight(enum weight_id weight) {
-    uint64_t taps = 0;
-    for (uint32_t id = 0; id < TAP_COUNT; id++) {
-        bool has = tap_spec((enum tap_id)id)->in_layer && mistake_weight((enum tap_id)id) == weight;
-        if (has) taps |= UINT64_C(1) << id;
-    }
-    return taps;
-}
-
 /* The ways in which a mistake of the first wrong layer can go on in the others. */
 static uint32_t variants_of(const struct search *s, const struct mistake *m, struct mistake out[N_WAY]) {
     uint32_t n = 0, n_layer = s->d->model->plan.n_layer;
@@ -266,7 +256,7 @@ static uint32_t variants_of(const struct search *s, const struct mistake *m, str
         }
         if (m->kind == MISTAKE_TENSOR && m->from_layer < 0) {
             out[n] = out[0];
-            out[n++].taps |= with_weight(m->weight);
+            out[n++].taps |= mistake_taps(m->weight);
         }
         uint32_t end = n + 3;
         for (uint32_t il = s->from; il <= s->layer && n < end; il++) {

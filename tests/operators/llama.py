@@ -22,7 +22,8 @@ import time
 import gguf
 import numpy as np
 
-from measure import KEPT, ROOT, replace_between
+from forms import replace_between
+from measure import KEPT, ROOT
 
 LLAMA = os.path.join(ROOT, "build", "conformance", "llama.cpp")
 PROGRAM = os.path.join(KEPT, "llama-eval-callback")
