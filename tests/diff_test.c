@@ -786,7 +786,10 @@ static void no_prompt(void) {
     struct capture told = { 0 };
     plumb_report r = { .write = capture_write, .user = &told };
     plumb_verdict says = PLUMB_VERDICT_DIFFERS;
-    if (m) CHECK(plumb_diagnose(m, t, 1, &r, &says) == PLUMB_OK && says == PLUMB_VERDICT_AGREES, "%s", plumb_model_error(m));
+    if (m) {
+        CHECK(plumb_diagnose(m, t, 1, &r, &says) == PLUMB_OK && says == PLUMB_VERDICT_AGREES, "%s",
+              plumb_model_error(m));
+    }
     capture_free(&told);
     plumb_trace_free(t);
     plumb_model_free(m);

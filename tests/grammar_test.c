@@ -456,12 +456,16 @@ static void check_public(const void *arg) {
                "\"uniqueItems\":true}}}"
 #define ONE "{\"oneOf\":[{\"$ref\":\"#/$defs/has\"},{\"$ref\":\"#/$defs/runs\"},{\"$ref\":\"#/$defs/no\"}," \
     "{\"$ref\":\"#/$defs/all\"}]}"
-#define WITH_PLACE(name) "{\"type\":\"object\",\"allOf\":[{\"properties\":{\"" name "\":true},\"required\":[\"" name "\"]}," \
+#define WITH_PLACE(name) \
+    "{\"type\":\"object\",\"allOf\":[{\"properties\":{\"" name "\":true},\"required\":[\"" name "\"]}," \
     "{\"$ref\":\"#/$defs/place\"}]}"
-#define RECURSIVE "{\"$ref\":\"#/$defs/no\",\"$defs\":{\"has\":" WITH_PLACE("field") ",\"runs\":" WITH_PLACE("script") "," \
-    "\"place\":{\"properties\":{\"at\":{\"type\":\"string\"},\"near\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}," \
-    "\"minItems\":1}}},\"no\":{\"type\":\"object\",\"properties\":{\"no\":" ONE "},\"required\":[\"no\"]}," \
-    "\"all\":{\"type\":\"object\",\"properties\":{\"all\":{\"type\":\"array\",\"items\":" ONE "}},\"required\":[\"all\"]}}}"
+#define RECURSIVE \
+    "{\"$ref\":\"#/$defs/no\",\"$defs\":{\"has\":" WITH_PLACE("field") ",\"runs\":" WITH_PLACE("script") "," \
+    "\"place\":{\"properties\":{\"at\":{\"type\":\"string\"},\"near\":{\"type\":\"array\"," \
+    "\"items\":{\"type\":\"string\"},\"minItems\":1}}}," \
+    "\"no\":{\"type\":\"object\",\"properties\":{\"no\":" ONE "},\"required\":[\"no\"]}," \
+    "\"all\":{\"type\":\"object\",\"properties\":{\"all\":{\"type\":\"array\",\"items\":" ONE "}}," \
+    "\"required\":[\"all\"]}}}"
 
 static const struct public_row public_rows[] = {
     { "a regular expression", REGEX, "[a-c]{2}(-x)?", { 0 }, PLUMB_OK, "", { "ab", "cc-x" },

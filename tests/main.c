@@ -6,8 +6,8 @@
 #define ROOMS(X) \
     X(base) X(pool) X(quant) X(repack) X(gguf) X(kernels_unpack) X(kernels) X(model) X(tokenizer) X(text) \
     X(attention) X(kv_cache) X(plan) X(forward) X(tap) X(quirks) X(reference) X(many_experts) X(report) X(sampler) \
-    X(session) X(embed) X(json) X(trace) X(trace_read) X(view) X(template) X(chat) X(diff) X(heads) X(experiment) X(diagnose) \
-    X(fit) X(fit_heads) X(order) \
+    X(session) X(embed) X(json) X(trace) X(trace_read) X(view) X(template) X(chat) X(diff) X(heads) X(experiment) \
+    X(diagnose) X(fit) X(fit_heads) X(order) \
     X(weights) X(selfcheck) X(regular) X(grammar) X(grammar_check) X(json_schema)
 
 #define DECLARE(room) void test_##room(void);
@@ -33,11 +33,11 @@ static int run(const char *const *filters) {
 }
 
 #if defined(__EMSCRIPTEN__)
-/* The module's only export besides Emscripten's; its host calls it and reads the TAP.  only_threads: 1 for `threads`. */
+/* The module's only export besides Emscripten's; its host calls it and reads the TAP.  only_threads: as `threads`. */
 int test_main(int only_threads);
 int test_main(int only_threads) { return run(only_threads ? (const char *const[]) {"threads", NULL} : NULL); }
 #else
-/* `tests` runs all but truth, `tests TEXT...` the cases whose name contains one of the texts, `tests threads` those that
- * compute with several threads, `tests truth [TEXT...]` those of real models. */
+/* `tests` runs all but truth, `tests TEXT...` the cases whose name contains one of the texts, `tests threads` those
+ * that compute with several threads, `tests truth [TEXT...]` those of real models. */
 int main(int argc, char **argv) { return run(argc > 1 ? (const char *const *)argv + 1 : NULL); }
 #endif

@@ -171,9 +171,9 @@ static void greedy_case(const void *row_) {
     plumb_model_free(m);
 }
 
-/* The reference pass is fed llama.cpp's 64 tokens at once: if it chooses the next token at every position, its own greedy
- * decoding would give the same sequence.  It takes 70 ms for each token of Gemma, whose logits are compared at 64
- * positions instead. */
+/* The reference pass is fed llama.cpp's 64 tokens at once: if it chooses the next token at every position, its own
+ * greedy decoding would give the same sequence.  It takes 70 ms for each token of Gemma, whose logits are compared at
+ * 64 positions instead. */
 static void choices_case(const void *row_) {
     const struct truth_row *row = row_;
     struct llama_vectors v = { 0 };

@@ -292,7 +292,8 @@ static void nothing_fits(void) {
     REQUIRE(m && t, "no model");
     CHECK(trace_set_tokens(t, record_ids, N_TOKEN, N_PROMPT) == PLUMB_OK, "%s", t->err.message);
     add_row(t, "l_out-0", 0, 2048, 1);
-    CHECK(plumb_diagnose(m, t, 1, &report, &says) == PLUMB_ERROR_ARGUMENT && says == PLUMB_VERDICT_DIFFERS, "%s", plumb_model_error(m));
+    CHECK(plumb_diagnose(m, t, 1, &report, &says) == PLUMB_ERROR_ARGUMENT && says == PLUMB_VERDICT_DIFFERS, "%s",
+          plumb_model_error(m));
     CHECK(strstr(plumb_model_error(m), "no tap of the dump fits this model: l_out-0: token 0 has 2048 values; expected "
                  "32; no step of the layer has that length"), "%s", plumb_model_error(m));
     capture_free(&out);

@@ -66,8 +66,8 @@ More differences of the same kind show in other templates: llama.cpp sees a vari
 next (\`[leak][][]\` becomes \`[leak][leak][leak]\`), forgets what an iteration has printed before \`break\` and
 \`continue\`, counts the bytes of a text and not its characters, prints none as nothing and 1.0 as 1 in JSON, and calls
 macros with the variables of the caller. What jinja2 refuses and llama.cpp does not, plumb does as llama.cpp or refuses:
-a text plus none or a number, members of what is undefined, \`append\` and \`pop\` of lists. \`safe\` changes nothing: in
-jinja2, what is joined to its result is escaped for HTML.
+a text plus none or a number, members of what is undefined, \`append\` and \`pop\` of lists. \`safe\` changes nothing:
+in jinja2, what is joined to its result is escaped for HTML.
 
 llama.cpp's server sets \`enable_thinking\` to true. plumb leaves it to the template unless the caller sets it, as
 transformers and vLLM do: in 16 of the ${names.length} templates that makes a difference. The comparison sets it.
@@ -76,16 +76,16 @@ In one template the prompt has more than llama.cpp's:
 
 ${reasons(MORE)}
 
-Both engines make the changes that llama.cpp makes for families of
-models: reasoning as a part of the content (Ministral 3, Devstral) or as \`thinking\` (gpt-oss, LFM2), results inside
-the message with the calls (the first template of Gemma 4) or in the order of the calls (DeepSeek V4), contents without
-white space around them (StepFun). 50 more conversations with such templates are equal too (\`families.tsv\`), except for
-what Python prints otherwise, as above. JavaScript prints the number 1.0 in the arguments of a call as 1, because
-\`JSON.parse\` does not tell the two apart.
+Both engines make the changes that llama.cpp makes for families of models: reasoning as a part of the content
+(Ministral 3, Devstral) or as \`thinking\` (gpt-oss, LFM2), results inside the message with the calls (the first
+template of Gemma 4) or in the order of the calls (DeepSeek V4), contents without white space around them (StepFun).
+50 more conversations with such templates are equal too (\`families.tsv\`), except for what Python prints otherwise, as
+above. JavaScript prints the number 1.0 in the arguments of a call as 1, because \`JSON.parse\` does not tell the two
+apart.
 
-Long conversations: of 2,001 messages, all ${names.length} templates make a prompt in C in less than half a second. What a
-rendering may do grows with the square of the number of messages, up to 4,096, because many templates search all messages
-for each message ([security.md](security.md)).
+Long conversations: of 2,001 messages, all ${names.length} templates make a prompt in C in less than half a second.
+What a rendering may do grows with the square of the number of messages, up to 4,096, because many templates search all
+messages for each message ([security.md](security.md)).
 
 Answers end where those of llama.cpp's server end: at the tokens that llama.cpp takes for ends (by their text or a key
 of the file, \`src/tokenizer/vocab.c\`), and at the texts that it adds for two families, \`</assistant>\` (Laguna) and

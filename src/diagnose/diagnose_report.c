@@ -641,8 +641,8 @@ void diagnose_json(const struct diagnosis *d, plumb_verdict verdict, struct repo
     const struct outcome *best = d->local.explains ? d->local.base : diagnose_best(d);
     report_printf(w, "{\n  \"agree\": %s, \"needs_noise\": %s, \"forced\": %s, \"qk_permuted\": %s, "
                   "\"tokens\": %u, \"n_prompt\": %u, \"taps\": %zu,\n  \"tokens_warning\": %s%s%s, "
-                  "\"tolerance\": %.9g, \"noise\": %.9g, \"allowed\": %.9g,\n  \"rounding\": {", agree ? "true" : "false",
-                  needs_noise(d, verdict) ? "true" : "false",
+                  "\"tolerance\": %.9g, \"noise\": %.9g, \"allowed\": %.9g,\n  \"rounding\": {",
+                  agree ? "true" : "false", needs_noise(d, verdict) ? "true" : "false",
                   d->experiment->forced ? "true" : "false", d->experiment->permuted.taps ? "true" : "false",
                   d->theirs->n_token, d->theirs->n_prompt, diagnose_n_compared(d), d->doubt ? "\"" : "",
                   d->doubt ? d->doubt : "null", d->doubt ? "\"" : "", d->tolerance, diagnose_noise(d, best),

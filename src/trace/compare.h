@@ -25,10 +25,10 @@ struct comparison {
 
 /* Compares two rows and adds the result to *c.
  *
- * The values are compared at the places that both rows have.  NaN equals NaN, unless skips_nan is set.  The statistics that both sides know are
- * compared too, unless all of b's values were compared.  The larger of the two errors counts.  Differences of mean and
- * RMS are divided by b's RMS, so they never exceed the RMS error of all the values.  Differences of min and max are
- * divided by b's min and max, or by its RMS if that is larger.
+ * The values are compared at the places that both rows have.  NaN equals NaN, unless skips_nan is set.  The statistics
+ * that both sides know are compared too, unless all of b's values were compared.  The larger of the two errors counts.
+ * Differences of mean and RMS are divided by b's RMS, so they never exceed the RMS error of all the values.
+ * Differences of min and max are divided by b's min and max, or by its RMS if that is larger.
  *
  * A value that was rounded to a step (trace_row.quantum) may stand for any number within half a step.  The difference
  * of two values is the distance of the nearest numbers that they may stand for.

@@ -157,7 +157,8 @@ test('shared workers and service workers say what they cannot do, and run models
   assert.ok(shared.text.length > 0 && shared.text === service.text);
   assert.match(shared.chat, /^\w+/);
   // import() is forbidden there.
-  assert.match(service.chat, /^PlumbError PLUMB_ERROR_UNSUPPORTED tokenizer.chat_template: .*import.*; use a string or/);
+  assert.match(service.chat,
+    /^PlumbError PLUMB_ERROR_UNSUPPORTED tokenizer.chat_template: .*import.*; use a string or/);
 });
 
 test('the URL of a model is relative to <base href>', async t => {

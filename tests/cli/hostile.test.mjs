@@ -26,7 +26,8 @@ test('control and bidi characters in keys, tensors and tokens are escaped by eve
   const model = 'tests/vectors/synth/f32.gguf';
   for (const [args, expected] of [
     [['inspect', path], String.raw`\xe2\x80\xae\xc2\x9b`], [['inspect', path, '--json'], String.raw`\u202e\u009b`],
-    [['weights', path, model], String.raw`\xe2\x80\xae\xc2\x9b`], [['weights', path, model, '--json'], String.raw`\u202e`],
+    [['weights', path, model], String.raw`\xe2\x80\xae\xc2\x9b`],
+    [['weights', path, model, '--json'], String.raw`\u202e`],
     [['selfcheck', path], 'x'], [['selfcheck', path, '--json'], 'x'], [['tokenize', path, 'a'], 'a'],
     [['tokenize', path, '\u202e\u009b\x1bx', '--parse-special'], String.raw`   256  "\xe2\x80\xae\xc2\x9b\x1bx"`],
     [['tokenize', path, '\u202e\u009b\x1bx', '--parse-special', '--json'], String.raw`"\u202e\u009b\u001bx"`],

@@ -1,6 +1,6 @@
-/* What a user writes never becomes a control token on the command line, with each of
- * llama.cpp's 70 templates; tests/chat_test.c has the texts that only programs can give, and parts of texts.  The ground
- * truth: each byte of the text is a token of the tiny model, so the prompt is longer by as many tokens. */
+/* What a user writes never becomes a control token on the command line, with each of llama.cpp's 70 templates;
+ * tests/chat_test.c has the texts that only programs can give, and parts of texts.  The ground truth: each byte of the
+ * text is a token of the tiny model, so the prompt is longer by as many tokens. */
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';

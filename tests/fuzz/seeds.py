@@ -412,7 +412,8 @@ ERRORS = {   # the taps that the dump shows, of each how many values (0: all), e
     "router": (LOGITS, 0, [(FFN_ROUTER, 0, TIMES_2, 0)]), "experts": (1 << FFN_EXPERTS, 8, [(FFN_EXPERTS, 0, 1, 0)]),
     "used": (1 << FFN_USED | LOGITS, 0, [(RESULT_OUTPUT, 4, TIMES_2, 0)]),
     "huge": (LOGITS | FEW, 0, [(FFN_OUT, 2, TO_1E30, 0)]), "not-a-number": (LOGITS | FEW, 8, [(L_OUT, 0, TO_NAN, 0)]),
-    "one-nan": (WHOLE, 0, [(ATTN_NORM, 3, TO_NAN | 8, 100)]), "nan-logits": (LOGITS, 0, [(RESULT_OUTPUT, 4, TO_NAN, 0)]),
+    "one-nan": (WHOLE, 0, [(ATTN_NORM, 3, TO_NAN | 8, 100)]),
+    "nan-logits": (LOGITS, 0, [(RESULT_OUTPUT, 4, TO_NAN, 0)]),
     "mask": (1 << KQ_SOFT_MAX | FEW, 0, [(KQ_SOFT_MAX, 0, 16, 0)]),
 }
 

@@ -1,6 +1,6 @@
-/** `node tests/hosts/in-browser.mjs chromium|firefox|webkit MODULE [threads]`: the C test program in a browser's worker,
- * or only its cases that compute with several threads; TAP on stdout.  WebKit runs modules with threads only with its
- * switch for shared memory. */
+/** `node tests/hosts/in-browser.mjs chromium|firefox|webkit MODULE [threads]`: the C test program in a browser's
+ * worker, or only its cases that compute with several threads; TAP on stdout.  WebKit runs modules with threads only
+ * with its switch for shared memory. */
 import { writeSync } from 'node:fs';
 import { serve } from '../../web/site/serve.mjs';
 import { launch } from './browser.mjs';

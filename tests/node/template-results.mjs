@@ -42,7 +42,7 @@ export const DEFECTS = [
   ['google-gemma-4-31B-it', 'parallel tool calls', 'llama.cpp prints none as nothing, Python as None'],
   ['google-gemma-4-31B-it-interleaved', 'parallel tool calls', 'llama.cpp prints none as nothing, Python as None'],
 ];
-/** Where only the engine in C does something else: it renders what llama.cpp and jinja2 refuse for different reasons. */
+/** Where only the engine in C does something else: it renders what llama.cpp and jinja2 refuse for other reasons. */
 export const RENDERED = ['tools', 'a tool call and its result', 'parallel tool calls'].map(conversation => [
   'CohereForAI-c4ai-command-r-plus-tool_use', conversation,
   'llama.cpp refuses a member of the method `items`, which jinja2 takes as undefined']);

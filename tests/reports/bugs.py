@@ -603,8 +603,8 @@ bug("mlc-ai/mlc-llm#3176", "the window is ignored", r"window|key|mask", model="g
 bug("huggingface/transformers#41228", "the window is ignored while decoding",
     r"window|key|mask|sees", model="gemma3", tokens="decoded",
     seen=lambda e, right, il, n: e.position[:, None] >= np.arange(n) if e.is_decoding else right(il, n))
-bug("vllm-project, interleaved windows", "layers have the window of the layer before", r"window|layer|base", model="gemma3",
-    window=lambda e, right, il: right((il + 1) % e.n_layer))
+bug("vllm-project, interleaved windows", "layers have the window of the layer before", r"window|layer|base",
+    model="gemma3", window=lambda e, right, il: right((il + 1) % e.n_layer))
 bug("EricLBuehler/candle-vllm#140", "all layers have a window", r"window|layer", model="gemma3",
     seen=lambda e, right, il, n: right(il, n) & (e.position[:, None] - np.arange(n) < e.window(0)))
 bug("chunks for windows", "the window begins at multiples of its size", r"window|chunk", model="gemma3",

@@ -372,9 +372,10 @@ export class Model {
   }
 
   /** Continues a text, a chat or tokens.  A loop `for await` gives the answer in pieces of whole characters, and
-   * `await` as a whole.  Leaving the loop stops the generation.  A string or tokens are continued as they are.  Messages
-   * go through the file's chat template, and the text of a special token inside a message stays text.  Behind messages,
-   * an answer that a grammar or schema binds comes at once, without reasoning; chat.send lets a model think before it.
+   * `await` as a whole.  Leaving the loop stops the generation.  A string or tokens are continued as they are.
+   * Messages go through the file's chat template, and the text of a special token inside a message stays text.
+   * Behind messages, an answer that a grammar or schema binds comes at once, without reasoning; chat.send lets a model
+   * think before it.
    * @param {string | Message[] | Int32Array | number[]} prompt
    * @param {GenerateOptions} [options]
    * @returns {TextAnswer<string, Stats>} */

@@ -92,7 +92,7 @@ export function createModelsDialog({ loader, options, offered, key = 'model', an
   }
 
   /** Shows what a model would need, and offers to load it.  With atOnce, loads it if it fits.
-   * @param {Source} source @param {{atOnce?: boolean, isChosen?: boolean}} [how]  isChosen: by the reader, not a link */
+   * @param {Source} source @param {{atOnce?: boolean, isChosen?: boolean}} [how]  isChosen: not by a link */
   async function showPlan(source, { atOnce = false, isChosen = true } = {}) {
     lookup?.abort();
     const controller = lookup = new AbortController();

@@ -307,7 +307,8 @@ async function answer(open) {
   let first = 0, counted = 0, shownAt = 0, savedAt = performance.now(), used;
   try {
     const thinks = schema === undefined && sampling.reasoningBudget !== 0;
-    const options = { ...sampling, template: sampling.reasoningBudget === undefined && thinks ? {} : { enable_thinking: thinks },
+    const template = sampling.reasoningBudget === undefined && thinks ? {} : { enable_thinking: thinks };
+    const options = { ...sampling, template,
       ...schema !== undefined && { schema, showSchema: false, reasoningBudget: undefined },
       logprobs: ALTERNATIVES, signal: controller.signal,
       onToken: (/** @type {import('./inspect.js').Token} */ token) => seen.push(token),

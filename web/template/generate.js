@@ -16,8 +16,8 @@ import { controlTokens } from './gbnf.js';
  * @property {boolean} [anyName]  calls may name tools that do not exist, if nothing binds them to the tools
  * @property {boolean} [parallel]  several calls; default true.  Without it, the answer ends with its first call */
 
-/** Calls are bound to the tools' schemas by a grammar, unless the caller binds the answer to another one.  Reasoning may
- * come before what is bound.
+/** Calls are bound to the tools' schemas by a grammar, unless the caller binds the answer to another one.  Reasoning
+ * may come before what is bound.
  * @param {import('./messages.js').ChatModel} model @param {Int32Array} ids  the prompt
  * @param {AnswerOptions} about @param {import('./messages.js').GenerateOptions} options
  * @returns {Promise<{reader: AnswerReader, deltas: AsyncGenerator<AnswerDelta, Stats, void>}>}

@@ -17,7 +17,8 @@ import { project, root, version } from '../helpers.mjs';
 const N = 6, [{ ids, f32: { ids: expected } }] = prompts;
 const REAL = { url: '/models/SmolLM2-135M-Instruct.Q4_1.gguf', prompt: ids, expected: expected.slice(0, N) };
 const SMALL = { url: '/small.gguf', prompt: [72, 101, 13], expected: /** @type {number[]} */ ([]) };
-const small = withTemplate(tiny, '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>{% endfor %}');
+const small = withTemplate(tiny,
+  '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>{% endfor %}');
 const ISOLATED = { 'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp' };
 const THREADS = Math.min(8, availableParallelism());
 

@@ -6,15 +6,15 @@
 
 jinja2 is set up as transformers sets it up.  cases.tsv has 160 chat templates, put together from ways in which people's
 templates do things, by a generator with a seed.  A line begins with T and a tab and has a template, or it has what the
-template becomes with the next one of conversations.json.  language.tsv has a line for each template of snippets.txt: the
-template, a tab, and its text for the variables in the first line.
+template becomes with the next one of conversations.json.  language.tsv has a line for each template of snippets.txt:
+the template, a tab, and its text for the variables in the first line.
 
 long.tsv has what the 70 templates of llama.cpp (../templates/sources) become with the two conversations of long.json,
-which have 401 messages: the template, the number of the conversation, and the length in bytes and the FNV-1a hash of the
-text.
+which have 401 messages: the template, the number of the conversation, and the length in bytes and the FNV-1a hash of
+the text.
 
-Control characters and backslashes are \\xNN.  A text that begins with ! is the message of an exception that the template
-raises, and ! alone means that jinja2 refuses the template.
+Control characters and backslashes are \\xNN.  A text that begins with ! is the message of an exception that the
+template raises, and ! alone means that jinja2 refuses the template.
 """
 import datetime
 import json
@@ -118,7 +118,8 @@ SHOW_SYSTEM = [
 
 TOOLS = [
     "{% if tools %}\n# Tools\n{% for tool in tools %}\n{{ tool | tojson }}\n{% endfor %}\n{% endif %}\n",
-    "{%- if tools is defined and tools is not none -%}\n{{- tools | map(attribute='function') | list | tojson(indent=4) }}"
+    "{%- if tools is defined and tools is not none -%}\n{{- tools | map(attribute='function') | list | "
+    "tojson(indent=4) }}"
     "\n{%- endif %}\n",
     "{%- for tool in tools or [] %}\n- {{ tool.function.name }}: {{ tool.function.description | default('nothing') }}\n"
     "  {%- for name, spec in (tool.function.parameters.properties or {}).items() %}\n"
@@ -127,12 +128,15 @@ TOOLS = [
     "{%- endfor %}\n",
     "{% macro type_of(spec) %}{% if spec is not mapping %}any{% elif spec.type == 'array' %}list[{{ "
     "type_of(spec['items']) }}]{% elif spec.type == 'object' %}{ {%- for k, v in spec.properties | dictsort %}"
-    "{{ k }}: {{ type_of(v) }}{{ ', ' if not loop.last }}{% endfor -%} }{% else %}{{ spec.type }}{% endif %}{% endmacro %}"
+    "{{ k }}: {{ type_of(v) }}{{ ', ' if not loop.last }}{% endfor -%} }{% else %}{{ spec.type }}{% "
+    "endif %}{% endmacro %}"
     "{%- if tools %}\n{% for tool in tools %}\nfunction {{ tool.function.name }}({% for k, v in "
     "tool.function.parameters.properties | items %}{{ k }}: {{ type_of(v) }}{% if not loop.last %}, {% endif %}"
     "{% endfor %});\n{% endfor %}\n{% endif %}\n",
-    "{%- if tools %}\n  {%- for tool in tools %}\n    {%- set f = tool.function if tool.function is defined else tool %}\n"
-    "    {{- loop.index ~ '. ' ~ f.name ~ ' ' ~ f.parameters | tojson(separators=(',', ':')) ~ '\\n' }}\n  {%- endfor %}\n"
+    "{%- if tools %}\n  {%- for tool in tools %}\n    {%- set f = tool.function if tool.function is "
+    "defined else tool %}\n"
+    "    {{- loop.index ~ '. ' ~ f.name ~ ' ' ~ f.parameters | tojson(separators=(',', ':')) ~ '\\n' "
+    "}}\n  {%- endfor %}\n"
     "{%- endif %}\n",
     "{% for group in ((tools or []) | map(attribute='function.name') | list | sort)[::-1] %}{{ loop.cycle('*', '-') }} "
     "{{ group | title }} ({{ loop.revindex }} of {{ loop.length }})\n{% endfor %}\n",
@@ -142,7 +146,8 @@ TOOLS = [
 
 CONTENT = [
     "{%- if message.content is string -%}\n{%- set content = message.content -%}\n{%- else -%}\n{%- set content = "
-    "message.content | selectattr('type', 'equalto', 'text') | map(attribute='text') | join('\\n') -%}\n{%- endif -%}\n",
+    "message.content | selectattr('type', 'equalto', 'text') | map(attribute='text') | join('\\n') "
+    "-%}\n{%- endif -%}\n",
     "{% set parts = namespace(text='') %}{% if message['content'] is string %}{% set parts.text = message['content'] %}"
     "{% elif message['content'] is iterable %}{% for item in message['content'] %}{% if item['type'] != 'text' %}"
     "{% set parts.text = parts.text ~ '<' ~ item.type ~ '>' %}{% continue %}{% endif %}"
@@ -197,7 +202,8 @@ LOOPS = [
     "{% for message in loop_messages %}\nBODY{% endfor %}\n",
     "{%- for message in loop_messages -%}\n{%- if message.role == 'system' -%}{{ message.content | trim }};"
     "{%- continue -%}{%- endif -%}\nBODY{%- endfor -%}\n",
-    "{%- for message in loop_messages -%}\n{%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) and strict -%}\n"
+    "{%- for message in loop_messages -%}\n{%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) "
+    "and strict -%}\n"
     "{{- raise_exception('Roles must alternate: ' ~ message['role'] ~ ' at ' ~ loop.index0) -}}\n{%- endif -%}\n"
     "BODY{%- endfor -%}\n",
     "{% set last = namespace(user=-1) %}{% for m in loop_messages %}{% if m.role == 'user' %}"
@@ -207,12 +213,14 @@ LOOPS = [
     "(stop){%- break -%}{%- endif -%}{%- endfor -%}\n{%- for message in loop_messages %}\n{{ loop.index }}/"
     "{{ loop.length }} BODY{%- endfor %}\n",
     "{% for message in loop_messages if message.content or message.tool_calls %}{% if loop.changed(message.role) %}"
-    "[{{ message.role }}]{% endif %}{% if loop.previtem is defined and loop.previtem.role == message.role %}&{% endif %}\n"
+    "[{{ message.role }}]{% endif %}{% if loop.previtem is defined and loop.previtem.role == "
+    "message.role %}&{% endif %}\n"
     "BODY{% else %}nothing\n{% endfor %}\n",
     "{% for message in loop_messages %}{% if message.role == 'tool' %}{% if loop.first or loop.previtem.role != 'tool' "
     "%}<results>{% endif %}{{ message.content }}{% if loop.last or loop.nextitem.role != 'tool' %}</results>\n"
     "{% endif %}{% continue %}{% endif %}{% set seen = seen | default(0) + 1 %}{{ seen }}.\nBODY{% endfor %}\n",
-    "{% with n = loop_messages | length, label = 'turn' %}{% for message in loop_messages %}{{ label }} {{ loop.index }}"
+    "{% with n = loop_messages | length, label = 'turn' %}{% for message in loop_messages %}{{ label }} "
+    "{{ loop.index }}"
     " of {{ n }}: {% set label = 'no' %}\nBODY{% endfor %}{{ label }}{% endwith %}\n",
 ]
 
@@ -230,7 +238,8 @@ BODY = [
 
 PROMPT = [
     "{% if add_generation_prompt %}{OPEN:assistant}{% endif %}",
-    "{%- if add_generation_prompt -%}\n{{ '{OPEN:assistant}' }}\n{%- if enable_thinking is defined and enable_thinking is "
+    "{%- if add_generation_prompt -%}\n{{ '{OPEN:assistant}' }}\n{%- if enable_thinking is defined and "
+    "enable_thinking is "
     "false -%}\n<think>\n\n</think>\n\n{%- endif -%}\n{%- endif -%}\n",
     "{%- if add_generation_prompt %}{OPEN:assistant}{{ '<think>\\n' if enable_thinking | default(true) else '' }}"
     "{%- endif %}",
@@ -243,11 +252,13 @@ ASIDES = [""] * 16 + [
     "  {% set x = 1 %}  \n\n", "\t{%+ if true +%}\n kept {% endif %}\n", "{{ bos_token }}",
     "{%- set ns2 = namespace(n=0) %}{% for i in range(3) %}{% set ns2.n = ns2.n + i * 2 %}{% endfor %}{{ ns2.n }}\n",
     "{% for i in range(1, 8, 3) %}{{ i }}{{ ',' if not loop.last }}{% endfor %}\n",
-    "{{ messages | length }} {{ (messages | first).role }} {{ messages[-1]['role'] }} {{ messages[0].name | default('-') }}"
+    "{{ messages | length }} {{ (messages | first).role }} {{ messages[-1]['role'] }} {{ "
+    "messages[0].name | default('-') }}"
     " {{ 7 // 2 }} {{ 2 ** 5 }} {{ -7 % 3 }} {{ 10 / 4 }}\n",
     "{{ messages | map(attribute='role') | list }}\n",
     "{% macro twice(s, n=2) %}{{ s * n }}{{ varargs | join }}{% endmacro %}{{ twice('ab') }}{{ twice('c', 3, '!') }}\n",
-    "{% for row in [[1, 2], [3]] recursive %}{{ loop.depth }}{% if row is iterable %}({{ loop(row) }}){% else %}{{ row }}"
+    "{% for row in [[1, 2], [3]] recursive %}{{ loop.depth }}{% if row is iterable %}({{ loop(row) }}){% "
+    "else %}{{ row }}"
     "{% endif %}{% endfor %}\n",
 ]
 
@@ -267,7 +278,8 @@ def built(rng):
 
     for name, text in (("OPEN", opens), ("CLOSE", closes)):
         source = source.replace("'{%s}" % name, "'" + mark(text, "turn", True))
-        source = source.replace("{%s}'" % name, mark(text, "turn", True) + "'").replace("{%s}" % name, mark(text, "turn", False))
+        source = source.replace("{%s}'" % name, mark(text, "turn", True) + "'")
+        source = source.replace("{%s}" % name, mark(text, "turn", False))
         for role in ("system", "user", "assistant"):
             source = source.replace("'{%s:%s}" % (name, role), "'" + mark(text, role, True))
             source = source.replace("{%s:%s}'" % (name, role), mark(text, role, True) + "'")
