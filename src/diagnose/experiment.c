@@ -559,7 +559,7 @@ static plumb_status make_shadow(struct shadow *s, const struct experiment *e, st
     if (!s->t.taps || !s->rows || !s->values) {
         return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %zu taps without rounding", theirs->n_tap);
     }
-    memset(s->values, 0, n_value * sizeof *s->values);
+    memset(s->values, 0, (size_t)n_value * sizeof *s->values);   /* alloc_array has checked the size */
     float *values = s->values;
     for (size_t i = 0; i < theirs->n_tap; i++) {
         s->t.taps[i] = theirs->taps[i];
