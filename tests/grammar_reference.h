@@ -147,7 +147,7 @@ static int ref_symbol(struct ref_grammar *g, int depth) {
         while (ref_is_word(ref_peek(g))) g->at++;
         node = ref_node(g, REF_CALL, ref_rule(g, name, (size_t)(g->at - name)), 0);
     } else {
-        g->failed = true;   /* a token element */
+        g->failed = true;   /* a token element, or a count of marks */
     }
     return node;
 }
@@ -189,7 +189,7 @@ static int ref_either(struct ref_grammar *g, bool nested, int depth) {
     if (depth > 50) g->failed = true;
     while (!g->failed) {
         int sequence = ref_node(g, REF_EMPTY, 0, 0);
-        for (char c; !g->failed && (c = ref_peek(g)) != 0 && (strchr("\"[.(<!", c) || ref_is_word(c));) {
+        for (char c; !g->failed && (c = ref_peek(g)) != 0 && (strchr("\"[.(<!%", c) || ref_is_word(c));) {
             sequence = ref_node(g, REF_SEQUENCE, sequence, ref_repeated(g, nested, depth));
         }
         either = either < 0 ? sequence : ref_node(g, REF_EITHER, either, sequence);

@@ -586,22 +586,27 @@ static const struct error_row error_rows[] = {
 
 /* ---- large and hostile grammars ---------------------------------------------------------------------------------- */
 
-struct large_row { const char *name, *first, *repeated, *last; size_t n; const char *message; };
+struct large_row { const char *name, *first, *repeated, *last, *closing; size_t n; const char *message; };
 
-/* first, then n times repeated, then last.  What is not refused by the parser is then walked. */
+/* first, n times repeated, last, and n times closing.  What is not refused by the parser is then walked. */
 static void check_large(const void *arg) {
     const struct large_row *row = arg;
-    size_t n_first = strlen(row->first), n_repeated = strlen(row->repeated), n_last = strlen(row->last), at = n_first;
-    char *text = malloc(n_first + row->n * n_repeated + n_last);
+    const struct { const char *text; size_t n; } parts[] = {
+        { row->first, 1 }, { row->repeated, row->n }, { row->last, 1 }, { row->closing, row->n }
+    };
+    size_t n_text = 0, at = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) n_text += parts[i].n * strlen(parts[i].text);
+    char *text = malloc(n_text);
     REQUIRE(text, "no memory");
-    memcpy(text, row->first, n_first);
-    for (size_t i = 0; i < row->n; i++, at += n_repeated) memcpy(text + at, row->repeated, n_repeated);
-    memcpy(text + at, row->last, n_last);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const size_t n = strlen(parts[i].text);
+        for (size_t k = 0; k < parts[i].n; k++, at += n) memcpy(text + at, parts[i].text, n);
+    }
     struct error err = { 0 };
     struct grammar *g = NULL;
     struct recognizer *r = NULL;
     struct position p = { 0 };
-    plumb_status status = grammar_parse(&g, text, at + n_last, NULL, &err);
+    plumb_status status = grammar_parse(&g, text, n_text, NULL, &err);
     if (status == PLUMB_OK) status = recognizer_create(&r, g, &err);
     if (status == PLUMB_OK) {
         status = position_init(&p, r);
@@ -622,18 +627,24 @@ static void check_large(const void *arg) {
 }
 
 static const struct large_row large_rows[] = {
-    { "a literal of 6 MB", "root ::= \"", "abcdef", "\"", 1 << 20, "the grammar is too large" },
-    { "two million alternatives", "root ::= \"a\"", "|\"a\"", "", 1 << 21, "the grammar is too large" },
-    { "a class of a million ranges", "root ::= [", "\\u4e00\\u4e02", "]", 1 << 18, "" },
-    { "open groups", "root ::= ", "(", "", 1 << 20, "more than 10000 groups in each other" },
-    { "9,000 groups", "root ::= ", "( \"a\" ", "", 9000, "expected a symbol or `)`" },
-    { "a million repetitions of a symbol", "root ::= \"a\"", "*", "", 1 << 20, "the grammar is too complex" },
-    { "1,000 optional symbols", "root ::= ", "\"a\"? ", "", 1000, "" },
-    { "5,000 optional symbols", "root ::= ", "\"a\"? ", "", 5000, "the grammar is too ambiguous" },
-    { "2^n stacks", "root ::= \"a\" root \"b\" | \"a\" root \"c\" | \"", "d", "\"\n", 1, "" },
-    { "a billion repetitions", "root ::= \"a", "a", "\"{1000000000}", 1, "" },
-    { "repetitions of repetitions", "root ::= (((\"a\"{1000}){1000}){1000}){1000}", "", "", 0, "" },
-    { "nesting of 3,000", "root ::= \"a\" root \"b\" | \"", "d", "\"\n", 1, "" },
+    { "a literal of 6 MB", "root ::= \"", "abcdef", "\"", "", 1 << 20, "the grammar is too large" },
+    { "two million alternatives", "root ::= \"a\"", "|\"a\"", "", "", 1 << 21, "the grammar is too large" },
+    { "a class of a million ranges", "root ::= [", "\\u4e00\\u4e02", "]", "", 1 << 18, "" },
+    { "open groups", "root ::= ", "(", "", "", 1 << 20, "more than 10000 groups in each other" },
+    { "9,000 groups", "root ::= ", "( \"a\" ", "", "", 9000, "expected a symbol or `)`" },
+    { "a million repetitions of a symbol", "root ::= \"a\"", "*", "", "", 1 << 20, "the grammar is too complex" },
+    { "1,000 optional symbols", "root ::= ", "\"a\"? ", "", "", 1000, "" },
+    { "5,000 optional symbols", "root ::= ", "\"a\"? ", "", "", 5000, "the grammar is too ambiguous" },
+    { "2^n stacks", "root ::= \"a\" root \"b\" | \"a\" root \"c\" | \"", "d", "\"\n", "", 1, "" },
+    { "a billion repetitions", "root ::= \"a", "a", "\"{1000000000}", "", 1, "" },
+    { "repetitions of repetitions", "root ::= (((\"a\"{1000}){1000}){1000}){1000}", "", "", "", 0, "" },
+    { "nesting of 3,000", "root ::= \"a\" root \"b\" | \"", "d", "\"\n", "", 1, "" },
+    { "14 counts {1,1} in each other", "root ::= ", "%{1,1}((% ", "\"a\"?", ")+)", 14, "" },
+    { "3,000 counts {1,1} in each other", "root ::= ", "%{1,1}((% ", "\"a\"?", ")+)", 3000, "" },
+    { "14 counts {0,1} in each other", "root ::= ", "%{0,1}((% ", "\"a\"?", ")+)", 14, "" },
+    { "3,000 counts {0,1} in each other", "root ::= ", "%{0,1}((% ", "\"a\"?", ")+)", 3000, "" },
+    { "14 counts {0,} in each other", "root ::= ", "%{0,}((% ", "\"a\"?", ")+)", 14, "" },
+    { "3,000 counts {0,} in each other", "root ::= ", "%{0,}((% ", "\"a\"?", ")+)", 3000, "" },
 };
 
 /* ---- the public functions ---------------------------------------------------------------------------------------- */

@@ -651,12 +651,14 @@ static bool may_be_empty(struct reach *r, const struct grammar *g, size_t from, 
     return found;
 }
 
-/* Finds the counts of iterations that may be empty.  Before a byte there are as many ways as such counts in each other
- * allow, so their product is limited.  A mark that is none of an iteration stands before what reads. */
+/* Finds the counters whose iterations may be empty.  Between two bytes, such counters inside each other can be counted
+ * in as many ways as the product of their bounds, so this product is limited.  Any other mark must stand directly
+ * before something that reads a character. */
 static plumb_status check_marks(struct parser *p, struct reach *r) {
     enum { MAX_EMPTY = 4096 };
     const struct grammar *g = p->g;
-    struct { size_t end; uint64_t product; } around[13];   /* the counts around the instruction, of at least 2 each */
+    /* The counters around the instruction whose bounds are at least 2, so there are at most 12: 2^12 is MAX_EMPTY. */
+    struct { size_t end; uint64_t product; } around[12];
     size_t n_around = 0;
     memset(r->is_reached, 0, g->n_code);
     for (size_t at = 0; at < g->n_code; at++) {
@@ -673,15 +675,17 @@ static plumb_status check_marks(struct parser *p, struct reach *r) {
         }
         if (may_be_empty(r, g, at + 1, leave - 1, &work)) {
             struct counter *c = &g->counters[arg_of(g->code[leave])];
-            const uint64_t product = (n_around > 0 ? around[n_around - 1].product : 1) *
-                                     (c->max == COUNT_UNBOUNDED ? c->min : c->max);
-            if (product > MAX_EMPTY) {
-                return error_set(p->err, PLUMB_ERROR_UNSUPPORTED, "what may be empty is repeated more than %d times",
-                                 MAX_EMPTY);
-            }
+            const uint64_t most = c->max == COUNT_UNBOUNDED ? c->min : c->max;
             c->is_exact = true;
-            around[n_around].end = leave;
-            around[n_around++].product = product;
+            if (most > 1) {
+                const uint64_t product = most * (n_around > 0 ? around[n_around - 1].product : 1);
+                if (product > MAX_EMPTY) {
+                    return error_set(p->err, PLUMB_ERROR_UNSUPPORTED, "what may be empty is repeated more than %d times",
+                                     MAX_EMPTY);
+                }
+                around[n_around].end = leave;
+                around[n_around++].product = product;
+            }
         }
         PLUMB_TRY(count_work(p, work));
     }
