@@ -501,16 +501,19 @@ static bool step_all(struct languages *all, const struct dfa *a, uint8_t *reache
 bool dfa_has_length(struct languages *all, const struct dfa *a, int64_t least, int64_t most, bool *yes) {
     /* what is not accepted within n_state characters more never is */
     const int64_t last = most != LANGUAGE_UNBOUNDED && most < least + a->n_state ? most : least + a->n_state;
-    uint8_t *reached = languages_temporary(all, 2 * (uint64_t)a->n_state, 1), *next = reached + a->n_state;
-    bool ok = reached != NULL;
+    uint8_t *reached = languages_temporary(all, 2 * (uint64_t)a->n_state, 1);
     *yes = false;
-    if (ok) memset(reached, 0, a->n_state);
-    if (ok) reached[0] = 1;
-    for (int64_t length = 0; ok && length <= last && !*yes; length++) {
+    if (!reached) return false;
+    uint8_t *next = reached + a->n_state;
+    bool ok = true;
+    memset(reached, 0, a->n_state);
+    reached[0] = 1;
+    for (int64_t length = 0; length <= last; length++) {
         for (uint32_t s = 0; length >= least && s < a->n_state; s++) *yes = *yes || (reached[s] && a->accepts[s]);
         ok = *yes || step_all(all, a, reached, next);
+        if (!ok || *yes) break;
         const bool stays = memcmp(reached, next, a->n_state) == 0;
-        if (ok) memcpy(reached, next, a->n_state);
+        memcpy(reached, next, a->n_state);
         if (stays && length < least) length = least - 1;   /* as it stays */
         else if (stays) break;
     }

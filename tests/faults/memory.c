@@ -452,7 +452,10 @@ static plumb_status regular(void) {
                                               language_format(all, "json-pointer", 12)));
     struct grammar_text text = {0};
     uint32_t n;
+    bool is_empty = true;
     plumb_status status = language_write(all, a, LANGUAGE_JSON, "root", &text);
+    a = language_intersect(all, a, language_length(all, 2, 30));
+    if (status == PLUMB_OK) status = language_is_empty(all, a, &is_empty);
     if (status == PLUMB_OK) status = language_enumerate(all, a, 20, NULL, NULL, &n);
     if (status == PLUMB_OK) note_bytes(text.data, text.n);
     else failed(status, err.message);
