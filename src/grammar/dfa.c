@@ -469,24 +469,13 @@ const uint32_t *dfa_shortest(struct languages *all, const struct dfa *a) {
 }
 
 bool dfa_has_all_lengths(struct languages *all, const struct dfa *a, const uint32_t *shortest, bool *yes) {
-    /* A state has all lengths if a next one with them has a string that is not longer.  Those that do not are taken
-     * away, until nothing changes. */
-    uint32_t *with = languages_temporary(all, a->n_state, sizeof *with);
-    bool changed = with != NULL, ok = changed;
-    if (ok) memcpy(with, shortest, a->n_state * sizeof *with);
+    /* A state has the length after its shortest one only if a next state has a string that is not longer than that.
+     * If this holds for all states, each has all lengths, by induction over the length. */
     *yes = true;
-    while (changed && ok) {
-        changed = false;
-        ok = languages_work(all, (uint64_t)a->n_state * a->n_class);
-        for (uint32_t s = 0; s < a->n_state; s++) {
-            if (with[s] == UINT32_MAX || least_next(a, s, with) <= shortest[s]) continue;
-            with[s] = UINT32_MAX;
-            changed = true;
-            *yes = false;
-        }
+    for (uint32_t s = 0; s < a->n_state && *yes; s++) {
+        *yes = shortest[s] == UINT32_MAX || least_next(a, s, shortest) <= shortest[s];
     }
-    free(with);
-    return ok;
+    return languages_work(all, (uint64_t)a->n_state * a->n_class);
 }
 
 /* The states that can be reached in one step from others, which are replaced. */
