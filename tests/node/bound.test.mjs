@@ -135,7 +135,8 @@ for (const [what, template] of THINKS) {
 
     test('chat.object gives the value, and generate without reasoning', async () => {
       const chat = model.chat({ temperature: 0, maxTokens: 80 }), thinks = { enable_thinking: true };
-      for (const [options, isThought] of [[{}, false], [{ reasoningBudget: 4, template: thinks }, true]]) {
+      for (const [options, isThought] of [[{}, false], [{ reasoningBudget: 4 }, true], [{ reasoningBudget: 0 }, false],
+        [{ reasoningBudget: 4, template: thinks }, true]]) {
         assert.equal(typeof (await chat.object(schema, 'Is water wet?', options)).ok, 'boolean');
         assert.equal(Boolean(chat.messages.at(-1).reasoning_content), isThought && template.includes('<think>'));
       }

@@ -191,8 +191,9 @@ export class Chat {
    *   known of the value.  PLUMB_ERROR_UNSUPPORTED: a keyword of the schema cannot be kept */
   object(schema, content, options = {}) {
     known.checkOptions('chat.object', options, known.SEND);
-    const template = { enable_thinking: false, ...this.#defaults.template, ...options.template };
-    const { reasoningBudget = template.enable_thinking ? undefined : 0 } = { ...this.#defaults, ...defined(options) };
+    const { reasoningBudget: given } = { ...this.#defaults, ...defined(options) };
+    const template = { enable_thinking: (given ?? 0) > 0, ...this.#defaults.template, ...options.template };
+    const reasoningBudget = given ?? (template.enable_thinking ? undefined : 0);
     const pieces = this.send(content, {
       ...options, template, reasoningBudget, toolChoice: 'none', schema: /** @type {any} */ (schema),
     });
