@@ -131,11 +131,13 @@ for (const [what, source, accepted, refused] of [
   });
 }
 
-test('a tool without parameters is called without arguments, in the format of every template', () => {
-  const named = { type: 'object', properties: { in: { type: 'object', properties: {} } }, required: ['in'] };
+test('a tool without parameters, or with empty ones, is called so in the format of every template', () => {
+  const named = { type: 'object', required: ['in', 'list'], properties: {
+    in: { type: 'object', properties: {} }, list: { type: 'array', items: { type: 'integer' }, maxItems: 0 },
+  } };
   const tools = [tool('now'), tool('today', {}), tool('here', { type: 'object', properties: {} }),
-    tool('there', { properties: {} }), tool('deep', named)];
-  const wanted = { now: {}, today: {}, here: {}, there: {}, deep: { in: {} } };
+    tool('there', { properties: {} }), tool('none', null), tool('deep', named)];
+  const wanted = { now: {}, today: {}, here: {}, there: {}, none: {}, deep: { in: {}, list: [] } };
   for (const [template, source] of TEMPLATES) {
     const { grammar } = callGrammar(source, tools, { required: true, parallel: false }), pick = random(3);
     const seen = new Set();

@@ -553,7 +553,8 @@ export class AnswerReader {
         this.#at = begin;
         let text = '';
         yield* this.#until([`${tag}</${key}>`], part => { text += part; });
-        value = typedText(text, inner);
+        const isNothing = text.trim() === '' && !types.has('string');
+        value = isNothing && types.has('object') ? {} : isNothing && types.has('array') ? [] : typedText(text, inner);
       }
       yield* this.#expect(`${tag}</${key}>`);
       entries.push([key, value]);

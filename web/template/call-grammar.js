@@ -321,7 +321,7 @@ class CallGrammar {
 
   /** The schema of the arguments.  A tool without parameters takes none. @returns {any} */
   get #parameters() {
-    const { parameters = {} } = this.#tools[this.#tool].function;
+    const parameters = this.#tools[this.#tool].function.parameters ?? {};
     return Object.keys(parameters).length > 0 ? { type: 'object', ...parameters } : { type: 'object', properties: {} };
   }
 
