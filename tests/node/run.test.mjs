@@ -240,6 +240,8 @@ describe('answers', () => {
     for (const [text, content, n] of [
       [two, 'So', 2], [two.slice(0, -30), 'So', 1], [`So\n${one}`, 'So', 1], [`So\n${one}`.slice(0, -20), 'So', 0],
       ['So\n<tool_c', 'So', 0], [one.slice(0, 20), '', 0],
+      ['{"title": "some te', '{"title": "some te', 0], ['{"name": "Ad', '{"name": "Ad', 0], ['{"nam', '', 0],
+      ['```json\n[{"tool_name": "ad', '', 0], ['{"first', '{"first', 0],
     ]) {
       const model = scripted([text, text, text], HERMES, '', 'length'), chat = new Chat(model, { tools });
       assert.equal(await textOf(chat.send('?')), content, text);

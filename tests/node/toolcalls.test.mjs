@@ -53,6 +53,8 @@ for (const [what, source, text, shown, calls, rest = shown] of [
   ['Hermes: doubled braces, as in Qwen2.5-Coder\'s template', HERMES, `{${ADD}}\n`, '', [add], ''],
   ['Hermes: braces that are doubled on one side', HERMES, `{${ADD}`, '', [], `{${ADD}`],
   ['Hermes: two calls in a fence', HERMES, `\`\`\`json\n[${ADD},\n${NOW}]\n\`\`\``, '', [add, now], ''],
+  ['Hermes: JSON with null for the arguments', HERMES, `[{"name": "now", "parameters": null}, ${NOW}]`, '', [now, now],
+    ''],
   ['Hermes: JSON behind a text is none', HERMES, `So: ${ADD}`, `So: ${ADD}`, []],
   ['Hermes: JSON before a text is none', HERMES, `${ADD} is it`, '', [], `${ADD} is it`],
   ['Hermes: JSON of another tool is none', HERMES, '{"name": "rm", "arguments": {}}', '{"name": "rm", "arguments": {}}',

@@ -774,9 +774,9 @@ export class AnswerReader {
     const text = this.#text.slice(begin);
     const calls = this.#isCut ? wholeCalls(text).filter(call => this.#fits(call)) : bareCalls(text);
     if (this.#isCut ? !this.#beginsBare(text) : !calls?.every(call => this.#fits(call))) return false;
-    for (const { name, tool_name: other, function: third, arguments: args, parameters = {} } of calls ?? []) {
+    for (const { name, tool_name: other, function: third, arguments: args, parameters } of calls ?? []) {
       this.#begin(name ?? other ?? third);
-      this.#argue(JSON.stringify(args ?? parameters));
+      this.#argue(JSON.stringify(args ?? parameters ?? {}));
       this.#finish();
     }
     this.#at = this.#text.length;
@@ -785,8 +785,9 @@ export class AnswerReader {
 
   /** Whether a text that was cut off may be the beginning of a call without tags. @param {string} text */
   #beginsBare(text) {
-    const [, name = ''] = /^[^]*?\{\s*"(?:name|tool_name|function)"\s*:\s*"([^"\\]*)/.exec(text) ?? [];
-    return text.includes('{') && [...this.#tools.keys()].some(one => one.startsWith(name));
+    const [, key, end, name = ''] = /\{\s*"?(\w*)("?)(?:\s*:\s*"?([^"\\]*))?/.exec(text) ?? [];
+    return key !== undefined && [...NAMES, 'function'].some(one => end ? one === key : one.startsWith(key))
+      && [...this.#tools.keys()].some(one => one.startsWith(name));
   }
 
   /** @param {any} call */
