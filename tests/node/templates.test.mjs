@@ -63,18 +63,31 @@ describe('the prompt of a conversation is that of llama.cpp\'s server, and so ar
   }
 });
 
+/** What plumb prints otherwise than llama.cpp: template, conversation, plumb's text, llama.cpp's. */
+const OTHERWISE = [
+  // Python prints None for none, which is nothing in llama.cpp.
+  ['google-gemma-4-31B-it-interleaved', 'more results than calls', 'None', ''],
+  // In jinja2 a name that is none is defined.
+  ['google-gemma-4-31B-it', 'more results than calls', 'response:{', 'response:unknown{'],
+  // Python prints strings in lists with \\n.
+  ...['google-gemma-4-31B-it', 'google-gemma-4-31B-it-interleaved'].flatMap(name => [
+    [name, 'reasoning and parts', "\\n'", "\n'"],
+    [name, 'an answer at the end', 'call:read{file:1}', 'call:read{file:1.0}'],   // JSON.parse makes 1 of 1.0
+  ]),
+];
+
 test('results, reasoning and parts are adapted to a family of models as llama.cpp does', () => {
   assert.equal(familyRows.length, 50);
   for (const [name, conversation, prompt] of familyRows) {
-    const { text: ours, error } = promptOf({ name, conversation });
-    const text = conversation === 'an answer at the end'   // JSON.parse makes 1 of 1.0
-      ? ours?.replace('call:read{file:1}', 'call:read{file:1.0}') : ours;
-    // Python prints None for none, which is nothing in llama.cpp, and strings in lists with \\n; and none is defined.
-    const other = text?.replace('response:{', 'response:unknown{').replaceAll('None', '').replaceAll("\\n'", "\n'");
-    if (prompt.startsWith('"')) assert.ok(error, `${name}, ${conversation}`);
-    else if (named(other ?? '') !== prompt) {
-      assert.equal(named(text ?? error ?? ''), prompt, `${name}, ${conversation}: ${text ?? error}`);
+    const { text, error } = promptOf({ name, conversation });
+    if (prompt.startsWith('"')) {
+      assert.ok(error, `${name}, ${conversation}`);
+      continue;
     }
+    const [, , ours = '', theirs = ''] =
+      OTHERWISE.find(([one, other]) => one === name && other === conversation) ?? [];
+    assert.ok(text?.includes(ours), `${name}, ${conversation}: ${text ?? error}`);
+    assert.equal(named(text.replaceAll(ours, theirs)), prompt, `${name}, ${conversation}: ${text}`);
   }
 });
 
