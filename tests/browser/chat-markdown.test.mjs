@@ -269,7 +269,6 @@ test('a conversation with a hostile answer of 78 kB opens, also after a reload, 
   await state(page, 'ready');
 });
 
-// An address without a host would lead to a place of the page itself.
 test('a JSON answer of 100 kB is shown as text: a tree of it would be too large', async () => {
   const content = `[${`[${'0,'.repeat(400)}0],`.repeat(120)}0]`;
   await put(page, [{ messages: [{ role: 'user', content: 'JSON' }, { role: 'assistant', content, json: true }] }]);
@@ -277,6 +276,7 @@ test('a JSON answer of 100 kB is shown as text: a tree of it would be too large'
   assert.equal(await page.locator('#log .tree li').count(), 0);
 });
 
+// An address without a host would lead to a place of the page itself.
 test('a link or an image that does not lead to another site is shown as it was written', async () => {
   const links = await page.evaluate(async () => {
     const { Markdown } = await import('/web/chat/markdown.js');

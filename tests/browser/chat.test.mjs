@@ -4,6 +4,7 @@ import { after, afterEach, before, describe, test } from 'node:test';
 import { tinyPath } from '../node/helpers.mjs';
 import {
   LONG, TINY, answer, answers as answersOf, ask as askPage, open as openPage, put, setUp, state as stateOf, stored,
+  whole,
 } from './chat-page.mjs';
 
 const where = await setUp();
@@ -77,11 +78,11 @@ const noteWork = page => page.addInitScript(() => {
       new MutationObserver(records => globalThis.work[id].push(records.length))
         .observe(document.getElementById(id), all);
     }
-    const { Lexer } = await import('/web/dist/vendor/marked/marked.esm.js');
-    const { lex } = Lexer.prototype;
-    Lexer.prototype.lex = function (text) {
+    const { default: { prototype } } = await import('/web/dist/vendor/markdown-it/markdown-it.esm.min.mjs');
+    const { parse } = prototype;
+    prototype.parse = function (text, env) {
       globalThis.work.parsed.push(text.length);
-      return lex.call(this, text);
+      return parse.call(this, text, env);
     };
   });
 });
@@ -126,8 +127,7 @@ describe('a visit', () => {
   test('a second turn follows the first, sent with the button', async () => {
     await page.fill('#prompt', 'Say that in five words.');
     await page.click('#send');
-    await state('answering');
-    await state('ready');
+    await whole(page, 4);
     assert.equal((await answers()).length, 2);
     assert.ok((await answers())[1].length > 0);
     assert.deepEqual(await page.locator('#log > li').evaluateAll(items => items.map(item => item.className)),
@@ -276,10 +276,10 @@ test('a growing answer does one layout per rendering, every 80 ms, and parses on
     const [{ messages }] = (await stored(page)).filter(({ messages }) => messages.length === 22);
     const { content } = messages.at(-1);
     const most = await page.evaluate(async text => {
-      const { Marked } = await import('/web/dist/vendor/marked/marked.esm.js');
-      const sizes = new Marked({ gfm: true, breaks: true }).lexer(text).map(({ raw }) => raw.length);
-      // The last two blocks, the text between them, and the text since the last rendering.
-      return Math.max(...sizes.map((_, i) => sizes.slice(i, i + 5).reduce((a, b) => a + b)));
+      const { blocksOf } = await import('/web/chat/markdown-blocks.js');
+      const sizes = blocksOf(text).map(({ start, end }) => end - start);
+      // The last two blocks, and the text since the last rendering.
+      return Math.max(...sizes.map((_, i) => sizes.slice(i, i + 3).reduce((a, b) => a + b)));
     }, content);
     assert.ok(most < content.length, `the answer has no more blocks than these: ${content}`);
     assert.ok(Math.max(...parsed) <= most, `${Math.max(...parsed)} characters at once, of blocks of ${most}`);
