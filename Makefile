@@ -292,14 +292,15 @@ own_relaxed = $(if $(findstring -relaxed,$1),$(relaxed_sources))
 variant = $(call objects,$(emcc_dir),$(filter-out $(call own_mt,$1) $(call own_relaxed,$1),$2)) \
     $(call objects,$(emcc_dir)-mt,$(call own_mt,$1)) $(call objects,$(emcc_dir)-relaxed,$(call own_relaxed,$1))
 
-# Unmodified copies of the libraries that the package uses; markdown-it and dompurify are those of its chat page.  Without a
-# bundler a page cannot import from node_modules, and a worker cannot import by name.
+# Unmodified copies of the libraries that the package uses; markdown-it and dompurify are those of its chat page.
+# Without a bundler a page cannot import from node_modules, and a worker cannot import by name.
 vendor := web/dist/vendor
 vendored := $(vendor)/jinja/index.js $(vendor)/noble-hashes/sha2.js $(vendor)/json-schema/index.js \
     $(vendor)/markdown-it/markdown-it.esm.min.d.mts $(vendor)/dompurify/purify.es.mjs
 # $(call vendor_rule,FILE OF web/dist/vendor,PACKAGE,ITS FOLDER,FILES[,LICENCE])
 define vendor_rule
 $(vendor)/$1: web/node_modules/$2/$3/$(notdir $1) Makefile
+	@rm -rf $$(@D)
 	@mkdir -p $$(@D)
 	@echo "  $$@"
 	$$Qcp $$(addprefix web/node_modules/$2/,$$(addprefix $3/,$4)) $$(@D)
@@ -320,6 +321,7 @@ $(vendor)/markdown-it/markdown-it.esm.min.d.mts: $(vendor)/markdown-it/markdown-
 $(eval $(call vendor_rule,dompurify/purify.es.mjs,dompurify,dist,purify.es.mjs purify.es.d.mts))
 
 wasm: $(plumb_wasm) $(cli_wasm) $(vendored) ## Builds web/dist: the modules for browsers and Node, and libraries.
+	@rm -rf $(filter-out $(patsubst %/,%,$(dir $(vendored))),$(wildcard $(vendor)/*))  # of earlier versions
 # $(call emcc_exports,FILE): the functions to export, exactly those in the file.
 emcc_exports = -sEXPORTED_FUNCTIONS=$$(sed -n 's/^\([a-z]\w*\).*/_\1/p' $1 | paste -sd,)
 # $(call optimize,FILE[,OPTIONS]): binaryen's optimizer replaces a module by a smaller one, see WASM_OPT.

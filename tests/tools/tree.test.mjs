@@ -79,7 +79,8 @@ for (const [what, files, refusal] of trees)
 test('tree: no line of code has more than 120 columns', () => {
   const files = ['src', 'include', 'wasm', 'web', 'tests', 'tools', 'models'].flatMap((folder) =>
     readdirSync(folder, { recursive: true }).map((name) => join(folder, String(name))))
-    .filter((name) => /\.(c|h|m?js|py|css|html|awk|sh)$/.test(name) && !/(^|\/)(node_modules|dist)\//.test(name));
+    .filter((name) => /\.(c|h|m?js|py|css|html|awk|sh)$/.test(name) && !/(^|\/)(node_modules|dist)\//.test(name))
+    .concat('Makefile');
   assert.ok(files.length > 300);
   const long = files.flatMap((file) => readFileSync(file, 'utf8').split('\n').flatMap((line, i) =>
     [...line].length > 120 ? [`${file}:${i + 1}`] : []));
