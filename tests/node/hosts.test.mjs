@@ -38,12 +38,25 @@ test('a blob: URL is loaded until it is revoked', async () => {
   }
 });
 
+test('a message shows the whole path of a file, also with "@"', async () => {
+  await fails(Plumb.load('/tmp/a@b/m-00001-of-01000.gguf'), 'PLUMB_ERROR_ARGUMENT',
+    /^\/tmp\/a@b\/m-00001-of-01000.gguf: the name says that the model has 1000 parts/);
+});
+
 test('a URL with a password is refused, and no message shows the password', async () => {
   for (const [url, shown] of [
     ['http://user:pa%40ss@127.0.0.1:1/m.gguf', 'http://127.0.0.1:1/m.gguf: '],
     ['https://pa%40ss@a.example/m.gguf?a=b@c', 'https://a.example/m.gguf?a=b@c: '],
-    ['HTTP://user:pa%40ss@127.0.0.1:1/m-00001-of-00002.gguf', 'HTTP://127.0.0.1:1/m-00001-of-00002.gguf: '],
+    ['HTTP://user:pa%40ss@127.0.0.1:1/m-00001-of-00002.gguf', 'http://127.0.0.1:1/m-00001-of-00002.gguf: '],
+    ['https:user:pa@ss@a.example/m.gguf', 'https://a.example/m.gguf: '],
+    ['https:/user:pa@ss@a.example/m.gguf', 'https://a.example/m.gguf: '],
+    ['https:\\\\user:pa@ss@a.example/m.gguf', 'https://a.example/m.gguf: '],
+    [' https:///user:pa@ss@a.example/m.gguf', 'https://a.example/m.gguf: '],
+    ['https://user:pa@ss@a.example/m-00001-of-01000.gguf', 'https://a.example/m-00001-of-01000.gguf: '],
     ['http://user:pa%40ss@[/m.gguf', 'http://[/m.gguf: '],
+    ['http:user:pa@ss@[/m.gguf', 'http:[/m.gguf: '],
+    ['http:\\\\user:pa@ss@[/m.gguf', 'http:\\\\[/m.gguf: '],
+    ['http://user:a/pa@ss@a.example/m.gguf', 'http://a.example/m.gguf: '],
   ]) {
     const { load, preflight } = calls(Plumb, url);
     for (const call of [load, preflight, () => Plumb.removeCached(url), () => Plumb.openCached(url)]) {

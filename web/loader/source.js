@@ -56,20 +56,36 @@ const MAX_PARTS = 999;
 /** The part at a URL.  fetch refuses a URL with a user name or a password, and no message must show them.
  * @param {string} text @param {string} [base]  to which it is relative @returns {Part & {kind: 'url'}} */
 export function urlPart(text, base) {
-  const shown = text.replace(/^([^/?#]*\/\/)[^/?#]*@/, '$1');
-  /** @type {URL} */
-  let url;
-  try {
-    url = new URL(text, base);
-  } catch {
-    throw argumentError(`${shown}: this is not a URL`);
-  }
+  const url = urlOf(text, base);
+  if (!url) throw argumentError(`${withoutPassword(text)}: this is not a URL`);
   if (url.username || url.password) {
-    throw argumentError(`${shown}: browsers and Node fetch no URL that has a user name or a password; fetch the file `
-      + 'with an Authorization header, and load the stream of the response');
+    throw argumentError(`${withoutPassword(url.href)}: browsers and Node fetch no URL that has a user name or a `
+      + 'password; fetch the file with an Authorization header, and load the stream of the response');
   }
   url.hash = '';
   return { kind: 'url', name: url.href, url: url.href };
+}
+
+/** @param {string} text @param {string} [base] */
+function urlOf(text, base) {
+  try {
+    return new URL(text, base);
+  } catch {
+    return undefined;
+  }
+}
+
+/** What precedes a user name in a text that is no URL, and all up to the last "@". */
+const CREDENTIALS = /^(\s*(?:[a-z][\w+.-]*:[/\\]*|[/\\]{2,})).*@/is;
+
+/** What a message shows of a text that may be a URL with a user name and a password.  In a text that is no URL, they may
+ * be all that stands before the last "@". @param {string} text */
+function withoutPassword(text) {
+  const url = urlOf(text);
+  if (!url) return text.replace(CREDENTIALS, '$1');
+  if (!url.username && !url.password) return text;
+  url.username = url.password = '';
+  return url.href;
 }
 
 /** All files of a model: the name of the first file of a split model represents them all. @param {string | URL} source
@@ -78,8 +94,8 @@ export function expand(source) {
   const count = Number(SPLIT.exec(String(source))?.[1] ?? 1);
   if (count <= 1) return [source];
   if (count > MAX_PARTS) {
-    throw argumentError(`${source}: the name says that the model has ${count} parts; at most ${MAX_PARTS} are loaded`,
-      { parts: count, limit: MAX_PARTS });
+    throw argumentError(`${withoutPassword(String(source))}: the name says that the model has ${count} parts; at most `
+      + `${MAX_PARTS} are loaded`, { parts: count, limit: MAX_PARTS });
   }
   return Array.from({ length: count }, (_, i) =>
     String(source).replace(SPLIT, `-${String(i + 1).padStart(5, '0')}-of-$1.gguf`));

@@ -36,7 +36,7 @@ export const Plumb = createPlumb({
   locate(source) {
     const text = String(source);
     if (/^blob:/i.test(text)) return { bytes: blobOf(text) };   // a worker could not resolve it
-    if (/^(https?|data):/i.test(text)) return urlPart(text);
+    if (/^\s*(https?|data):/i.test(text)) return urlPart(text);
     const path = text.startsWith('file:') ? fileURLToPath(text) : text;
     const stats = attempt(path, () => statSync(path));
     // A pipe can be read only once, from its first byte, and has no known size.
