@@ -100,8 +100,11 @@ const BOMBS = [
   ['a long exception', '{{ raise_exception("ab" ~ "cd" ~ range(9999) | join("x" )) }}', /^.{500,600}$/s],
 ];
 
+/** No deadline that a test could reach. */
+const NEVER = { deadline: 600000, lastDeadline: 600000 };
+
 describe('a template that would not end or would fill the memory is an error that names the bound', () => {
-  const renderer = new Renderer(platform.startRenderer, { deadline: 600000 });
+  const renderer = new Renderer(platform.startRenderer, NEVER);
   for (const [what, source, message] of BOMBS) {
     test(String(what), async () => {
       await fails(renderer.render(String(source), {}), 'PLUMB_ERROR_TEMPLATE', /** @type {RegExp} */ (message));
@@ -268,9 +271,17 @@ test('the deadline ends a render whatever its counts are, and the next one runs'
   assert.equal(await next, '1');
 });
 
+test('the deadline grows with the messages, but not beyond the last one', async () => {
+  for (const [n, ms] of [[100, 233], [500, 300], [1e5, 300]]) {
+    const renderer = new Renderer(platform.startRenderer, { deadline: 200, lastDeadline: 300 });
+    await fails(renderer.render(often('{{ j }}'), { messages: Array(n).fill(1) }, FREE), 'PLUMB_ERROR_TEMPLATE',
+      new RegExp(`it takes more than ${ms} ms$`));
+  }
+});
+
 test('the memory limit of the worker ends a render too', async () => {
   const small = () => start('./template-worker.js', { resourceLimits: { maxOldGenerationSizeMb: 24 } });
-  const renderer = new Renderer(small, { deadline: 600000 });
+  const renderer = new Renderer(small, NEVER);
   const source = `{% set ns = namespace(x=[]) %}${often('{% set ns.x = [ns.x, "a" ~ j] %}')}`;
   await fails(renderer.render(source, {}, FREE), 'PLUMB_ERROR_TEMPLATE',
     /^tokenizer.chat_template: it takes too much memory: .*memory limit/);

@@ -1,6 +1,6 @@
 /* How much a chat template may do.  The limits grow with the conversation: templates look for the last message of a
  * user, for the results of a call and the like in a loop over all messages, so that their work grows with the square of
- * the number of messages. */
+ * the number of messages.  template.js bounds the time. */
 
 /** @typedef {{steps: number, work: number}} Limits */
 

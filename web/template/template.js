@@ -21,9 +21,9 @@ const MARK = '\uFDD0';
 /** How deep messages, tools and variables of a template may nest. */
 const MAX_NESTING = 100;
 
-/** In milliseconds: DEADLINE bounds a render from its start, and grows with the limits of limits.js; START_TIMEOUT
- * bounds how long a worker takes to start it. */
-const DEADLINE = 2000, START_TIMEOUT = 10000;
+/** In milliseconds: DEADLINE bounds a render from its start, and grows with the limits of limits.js up to
+ * LAST_DEADLINE; START_TIMEOUT bounds how long a worker takes to start it. */
+const DEADLINE = 2000, LAST_DEADLINE = 30000, START_TIMEOUT = 10000;
 
 /** How many templates' capabilities are kept. */
 const MAX_KNOWN = 4;
@@ -34,6 +34,7 @@ const MAX_KNOWN = 4;
 export class Renderer {
   #start;
   #deadline;
+  #lastDeadline;
   /** @type {Remote | undefined} */
   #worker;
   /** @type {Promise<unknown>} */
@@ -45,10 +46,11 @@ export class Renderer {
 
   /** @param {() => import('../base/protocol.js').WorkerLike} [start]  starts a worker that serves `rendering` of
    *   rendering.js
-   * @param {{deadline?: number}} [options] */
-  constructor(start, { deadline = DEADLINE } = {}) {
+   * @param {{deadline?: number, lastDeadline?: number}} [options] */
+  constructor(start, { deadline = DEADLINE, lastDeadline = LAST_DEADLINE } = {}) {
     this.#start = start;
     this.#deadline = deadline;
+    this.#lastDeadline = lastDeadline;
   }
 
   /** Starts the worker before it is needed, and keeps it until release has been called as often as hold. */
@@ -121,7 +123,8 @@ export class Renderer {
     this.#prepare();
     const worker = this.#worker;
     if (!worker) return runHere(method, params);
-    const deadline = Math.round(this.#deadline * limitsFor(params.variables ?? {}).steps / LIMITS.steps);
+    const grown = this.#deadline * limitsFor(params.variables ?? {}).steps / LIMITS.steps;
+    const deadline = Math.round(Math.min(grown, this.#lastDeadline));
     let hasStarted = false;
     /** @type {any} */
     let timer;
