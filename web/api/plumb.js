@@ -78,7 +78,7 @@ import { TextAnswer } from './text-answer.js';
 /** Warnings already printed on the console: each is printed once. @type {Set<string>} */
 const printed = new Set();
 /** Milliseconds that a failed or aborted load has to release what it holds, before its engine is terminated. */
-const SHUTDOWN_TIMEOUT = 1000;
+const SHUTDOWN_TIMEOUT = 5000;
 
 /** What can be done without a model.  `Plumb` is this host's instance. */
 export class Library {
