@@ -15,6 +15,8 @@ const { version, files } = /** @type {{version: string, files: Record<string, st
 const FOLDER = new URL('.', location.href).href;
 const PREFIX = `plumb-page-${FOLDER}#`;
 const CACHE = PREFIX + version;
+/** The names of caches of versions that shared them with all copies of the page on their origin. */
+const EARLIER = /^plumb-page-[^#]*$/;
 const HEADERS = {
   'Cross-Origin-Opener-Policy': 'same-origin',
   'Cross-Origin-Embedder-Policy': 'require-corp',
@@ -32,7 +34,8 @@ async function keep() {
 const requestOf = path => new Request(FOLDER + path, { integrity: files[path], cache: 'no-cache' });
 
 worker.addEventListener('activate', (/** @type {any} */ event) => event.waitUntil((async () => {
-  const others = (await caches.keys()).filter(name => name.startsWith(PREFIX) && name !== CACHE);
+  const others = (await caches.keys())
+    .filter(name => name.startsWith(PREFIX) && name !== CACHE || EARLIER.test(name));
   await Promise.all(others.map(name => caches.delete(name)));
   await worker.clients.claim();
 })()));
