@@ -31,6 +31,7 @@ before(async () => {
     logits = await model.step(SMALL.expected[SMALL.expected.length - 1]);
   }
   await model.close();
+  assert.ok(new Set(SMALL.expected).size > 1, `the small model answers ${SMALL.expected}`);
 });
 after(() => browser?.close());
 
