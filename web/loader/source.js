@@ -78,8 +78,8 @@ function urlOf(text, base) {
 /** What precedes a user name in a text that is no URL, and all up to the last "@". */
 const CREDENTIALS = /^(\s*(?:[a-z][\w+.-]*:[/\\]*|[/\\]{2,})).*@/is;
 
-/** What a message shows of a text that may be a URL with a user name and a password.  In a text that is no URL, they may
- * be all that stands before the last "@". @param {string} text */
+/** What a message shows of a text that may be a URL with a user name and a password.  In a text that is no URL, they
+ * may be all that stands before the last "@". @param {string} text */
 function withoutPassword(text) {
   const url = urlOf(text);
   if (!url) return text.replace(CREDENTIALS, '$1');
