@@ -162,8 +162,7 @@ describe('a visit', () => {
     assert.equal(await page.locator('#log > li').count(), 0);
     assert.ok(await page.isVisible('#welcome'));
     await page.click('#ideas button');
-    await state('answering');
-    await state('ready');
+    await whole(page, 2);
     assert.equal((await answers()).length, 1);
     assert.equal(await page.locator('#log > li').count(), 2);
   });
@@ -197,11 +196,12 @@ describe('a visit', () => {
 
   test('what the reader writes is text, not markup', async () => {
     const markup = '<b>bold</b><img src=x onerror=alert(1)>';
+    const turns = await page.locator('#log > li').count();
     await page.fill('#prompt', markup);
     await page.keyboard.press('Enter');
-    await state('answering');
-    await page.click('#stop');
-    await state('ready');
+    await page.locator('#log > li').nth(turns + 1).waitFor();
+    await page.keyboard.press('Escape');
+    await whole(page, turns + 2);
     assert.equal(await page.locator('#log .user .text *').count(), 0);
     assert.equal(await page.locator('#log .user .text').last().textContent(), markup);
   });
