@@ -38,8 +38,8 @@ and one in C (the command line). Both do as jinja2 does, set up as transformers 
 texts of jinja2 3.1.6 for 160 templates that llama.cpp does not have, with 5 conversations each, and for 315 small ones
 (\`tests/vectors/jinja2\`, by a generator with a seed). Of these the engine in JavaScript makes 260 of 800 and 235 of
 315. Others are errors that name what it does not know: in all of the first, \`with\`, \`raw\`, \`recursive\`, \`{%+\`,
-\`loop.changed\`, \`loop.depth\`, \`%\` of texts, \`partition()\` and \`sort\` of objects, 540 times; in 57 of the small ones,
-further filters, methods and literals, too. 23 small ones have other texts: numbers are doubles, tuples print as
+\`loop.changed\`, \`loop.depth\`, \`%\` of texts, \`partition()\` and \`sort\` of objects, 540 times; in 57 of the small
+ones, further filters, methods and literals, too. 23 small ones have other texts: numbers are doubles, tuples print as
 lists, and what \`tests/node/template-jinja2.test.mjs\` lists.
 
 This page compares both with llama.cpp v0.5.0, for the ${names.length} templates of its

@@ -680,8 +680,8 @@ static plumb_status check_marks(struct parser *p, struct reach *r) {
             if (most > 1) {
                 const uint64_t product = most * (n_around > 0 ? around[n_around - 1].product : 1);
                 if (product > MAX_EMPTY) {
-                    return error_set(p->err, PLUMB_ERROR_UNSUPPORTED, "what may be empty is repeated more than %d times",
-                                     MAX_EMPTY);
+                    return error_set(p->err, PLUMB_ERROR_UNSUPPORTED,
+                                     "what may be empty is repeated more than %d times", MAX_EMPTY);
                 }
                 around[n_around].end = leave;
                 around[n_around++].product = product;
