@@ -85,6 +85,19 @@ test('the prompts of all templates, thinking and not: reasoning is reasoning, an
   assert.deepEqual(count, { channels: 4, open: 34, may: 22, none: 80 });
 });
 
+test('the budget of an answer with tools counts all reasoning before the first call, and nothing in calls', () => {
+  for (const [tokens, spent] of [
+    [['<think>', 'a', '</think>', 'So', '<think>', 'a'], true], [['<think>', 'a', '</think>', '<think>'], false],
+    [['<think>', 'a', '</think>', '<tool', '_call>', '{"', '<think>', 'a', 'b'], false],
+    [['<think>', 'a', '<end_by_call>', '{"', '<think>', 'a', 'b'], false],
+  ]) {
+    const meter = new ReasoningMeter({ start: '<think>', ends: ['</think>', '<end_by_call>'], limit: 2, isOpen: false,
+      calls: ['<tool_call>', '<end_by_call>'] });
+    for (const token of tokens) meter.push(token);
+    assert.equal(meter.isSpent, spent, tokens.join(''));
+  }
+});
+
 test('the budget counts only the reasoning at the beginning of an answer that is bound', () => {
   for (const [start, tokens, spent] of [
     ['<think>', ['<think>', 'a', 'b', 'c'], true], ['<think>', ['\n', '<th', 'ink>', 'a', 'b', 'c'], true],

@@ -226,6 +226,15 @@ test('reasoning comes before a required call only if the template knows it', () 
   }
 });
 
+test('no more reasoning is opened behind the first, before and between required calls', () => {
+  const { grammar } = callGrammar(`${HERMES} <think>`, [ADD], { required: true });
+  const call = `<tool_call>${CALL}</tool_call>`, text = `<think>a</think>${call}`;
+  assert.ok(accepts(grammar, `${text}\n${call}`) && accepts(grammar, text.replace('<tool', '</think><tool')));
+  for (const more of ['<think>', '\n<think>', '<think></think>']) {
+    assert.ok(!accepts(grammar, `<think>a</think>${more}${call}`) && !accepts(grammar, `${text}${more}${call}`), more);
+  }
+});
+
 test('little can stand before a required call', () => {
   const { grammar } = callGrammar(HERMES, [ADD], { required: true }), call = `<tool_call>${CALL}</tool_call>`;
   assert.ok(accepts(grammar, `\n\n${call}`) && accepts(grammar, `<response>\n${call}`));

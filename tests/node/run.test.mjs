@@ -8,6 +8,7 @@ import { z } from 'zod';
 import { Chat } from '../../web/api/chat.js';
 import { Completions } from '../../web/openai/completions.js';
 import { Plumb } from '../../web/node/index.js';
+import { WHOLE } from '../../web/template/constraint.js';
 import { fails, realPath, textOf } from './helpers.mjs';
 
 const HERMES = '{% if tools %}<tool_call>{% endif %}<think>';
@@ -188,8 +189,7 @@ describe('run', () => {
         const chat = new Chat(model, ofChat ? given : { toolChoice: 'none', parallelToolCalls: true });
         const events = await all(chat.run('?', { tools, ...ofChat ? {} : { ...ofRun, ...given } }));
         const results = events.filter(({ result }) => result).length, [first, second] = model.options;
-        const grammars = [first, second].map(options => Object.getOwnPropertySymbols(options ?? {})
-          .map(symbol => options[symbol].text).join());
+        const grammars = [first, second].map(options => options?.[WHOLE]?.grammar.text);
         const isNone = given.toolChoice === 'none', isBound = given.toolChoice !== undefined && !isNone;
         assert.equal(Boolean(model.asked[0].variables.tools), !isNone);
         assert.equal(results, isNone ? 0 : given.parallelToolCalls === false ? 1 : 2);
@@ -278,6 +278,16 @@ describe('answers', () => {
     const deltas = chunks.flatMap(({ choices: [one] }) => one ? [one.delta] : []);
     assert.equal(joined(deltas, 'reasoning_content'), 'Hm, 2.');
     assert.equal(joined(deltas, 'content'), 'Two.');
+  });
+
+  test('the budget is for reasoning anywhere before a call, but only at the beginning if the answer is bound', async () => {
+    for (const [options, isFirst] of [
+      [{}, false], [{ toolChoice: /** @type {const} */ ('required') }, true], [{ regex: 'a' }, true],
+    ]) {
+      const model = scripted([call('now', {})]);
+      await textOf(new Chat(model, { tools }).send('?', { reasoningBudget: 5, ...options }));
+      assert.equal(model.options[0][WHOLE].isFirst, isFirst, JSON.stringify(options));
+    }
   });
 
   test('the model sees its reasoning as reasoning_content, for its template to keep or leave out', async () => {

@@ -14,7 +14,7 @@ import { Completions } from '../openai/completions.js';
 import { Embeddings } from '../openai/embeddings.js';
 import { prepare, stopsOf } from '../template/inputs.js';
 import { chatTokens, checkNesting, Renderer } from '../template/template.js';
-import { formatOf, PROMPT_END, supportsTools } from '../template/formats.js';
+import { formatOf, opensOf, PROMPT_END, supportsTools } from '../template/formats.js';
 import { withToolsDescribed } from '../template/toolcalls.js';
 import { headOf } from '../template/bound.js';
 import { WHOLE, plainTools, withGrammar } from '../template/constraint.js';
@@ -393,17 +393,18 @@ export class Model {
     const isChat = [ids, prompt].some(one => this.#chats.has(/** @type {any} */ (one)));
     if (Array.isArray(prompt) && isChat && rest.grammar && !options.triggers) ids = await this.#skipped(ids);
     // A whole answer's grammar has reasoning in it.
-    if (reasoningBudget !== undefined && rest.grammar && !(WHOLE in options)) {
+    const whole = /** @type {{[WHOLE]?: import('../template/constraint.js').Whole}} */ (options)[WHOLE];
+    if (reasoningBudget !== undefined && rest.grammar && !whole) {
       throw argumentError('generate: reasoningBudget and grammar exclude each other: the end of the reasoning is not a '
         + 'part of the grammar');
     }
     const stops = isChat ? stopsOf(this.#source) : [];
     if (stops.length > 0) rest.stop = [rest.stop ?? [], stops].flat();
-    const { think } = formatOf(this.#source);
+    const { think, ...format } = formatOf(this.#source);
     const budget = think && isChat && reasoningBudget !== undefined
       ? {
         ...think, limit: reasoningBudget, isOpen: await this.#endsWith(ids, think.start),
-        isFirst: rest.grammar !== undefined,
+        isFirst: whole?.isFirst, calls: whole && opensOf(format),
       } : undefined;
     const abort = new AbortController();
     const follow = () => abort.abort();

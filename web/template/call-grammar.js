@@ -160,10 +160,13 @@ class CallGrammar {
     const begun = begunIn(this.#format, this.#prompt), opened = think && begun === think.start;
     const ends = think?.ends.filter(end => !begins.includes(end)) ?? [];
     const skipped = [...marks, ...think ? [think.start, ...ends] : []].filter(mark => !begins.includes(mark));
-    const calls = this.#rule(this.#calls()), mark = either(skipped.map(text => this.#literal(text)));
-    const body = think && this.#until(think.ends), end = either(ends.map(text => this.#literal(text)));
+    // What opens reasoning is no mark beside calls, or a call would be part of the reasoning.
+    const beside = skipped.filter(text => text !== think?.start);
+    const texts = (/** @type {string[]} */ all) => either(all.map(text => this.#literal(text)));
+    const calls = this.#rule(this.#calls()), mark = texts(skipped);
+    const body = think && this.#until(think.ends), end = texts(ends);
     const open = think && `${this.#literal(think.start)} ${body}`;
-    const around = skipped.length > 0 ? `ws (${mark} ws)*` : 'ws';
+    const around = beside.length > 0 ? `ws (${texts(beside)} ws)*` : 'ws';
     const again = this.#parallel ? ` (${around} ${calls})* ${around}` : ` ${around}`;
     const first = begun && call.startsWith(begun) ? this.#rule(this.#calls(begun)) : '';
     if (this.#required) {
@@ -172,7 +175,7 @@ class CallGrammar {
       const before = !think ? '' : opened ? `${body} ${close} ` : `gap (${open} ${close} | ${end})? `;
       // A model that would rather write something else must not write white space or marks instead.
       this.#gbnf.set('gap', '[ \\t\\r\\n]{0,2}');
-      return `${before}gap ${skipped.length > 0 ? `(${mark} gap){0,2} ` : ''}${calls}${again}`;
+      return `${before}gap ${beside.length > 0 ? `(${texts(beside)} gap){0,2} ` : ''}${calls}${again}`;
     }
     const plain = this.#until(begins);
     const isMarked = skipped.some(text => !isPlain(text, this.#controls));

@@ -19,8 +19,9 @@ import { controlTokens, either, literal, without } from './gbnf.js';
  * @property {string[]} [triggers]  the answer is free text until the first of these texts, and behind it what the
  *   option above says; it may also end before */
 
-/** The key of an option of generate that only beginAnswer gives: the grammar of a whole answer, with its reasoning.  It
- * is no string, so that callers cannot have it among theirs. */
+/** The key of an option of generate that only beginAnswer gives: the grammar of a whole answer, with its reasoning, and
+ * whether that comes only at the beginning.  It is no string, so that callers cannot have it among theirs.
+ * @typedef {{grammar: Grammar, isFirst: boolean}} Whole */
 export const WHOLE = Symbol('the grammar of a whole answer');
 /** The options of which a call may have one. */
 export const CONSTRAINTS = /** @type {const} */ (['grammar', 'regex', 'schema', 'json']);
@@ -32,7 +33,7 @@ const SPACES = ['compact', 'pretty', 'free'];
  * @param {O} options @returns {Promise<Omit<O, keyof Constraint> & {grammar?: Grammar}>} */
 export async function withGrammar(where, model, options) {
   const { grammar, regex, schema, json, schemaOptions, triggers, ...rest } = options;
-  const whole = /** @type {{[WHOLE]?: Grammar}} */ (options)[WHOLE] ?? grammarOf(where, options);
+  const whole = /** @type {{[WHOLE]?: Whole}} */ (options)[WHOLE]?.grammar ?? grammarOf(where, options);
   if (!triggers) return { ...rest, grammar: whole };
   if (!whole) throw argumentError(`${where}: triggers needs a grammar, a regex, a schema or json`);
   if (triggers.length === 0 || triggers.includes('')) {

@@ -45,7 +45,10 @@ export async function beginAnswer(model, ids, about, options) {
   } else if (tools.length > 0) bound = callGrammar(source, tools, { required, parallel, prompt, controls });
   const cut = new AbortController();
   const signal = options.signal ? AbortSignal.any([options.signal, cut.signal]) : cut.signal;
-  const pieces = model.generate(ids, { ...options, ...bound && { [WHOLE]: bound.grammar }, signal, special });
+  // Behind what is bound, and behind calls that are required, there is no more reasoning.
+  const isFirst = constraint !== undefined || required && !formatOf(source).channels;
+  const whole = bound && { [WHOLE]: { grammar: bound.grammar, isFirst } };
+  const pieces = model.generate(ids, { ...options, ...whole, signal, special });
   return { reader, deltas: deltasOf(pieces, reader, cut, options.signal, bound?.warnings) };
 }
 
