@@ -280,7 +280,7 @@ describe('answers', () => {
     assert.equal(joined(deltas, 'content'), 'Two.');
   });
 
-  test('the budget is for reasoning anywhere before a call, but only at the beginning if the answer is bound', async () => {
+  test('the budget is for reasoning before a call, but only at the beginning if the answer is bound', async () => {
     for (const [options, isFirst] of [
       [{}, false], [{ toolChoice: /** @type {const} */ ('required') }, true], [{ regex: 'a' }, true],
     ]) {
