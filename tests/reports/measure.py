@@ -11,7 +11,7 @@
 
 An engine (engine.py) runs small models with the mistakes of bugs.py.  Its dumps go through `plumb diagnose`, and the
 judge of tests/operators compares the verdict with the mistake.  Results are kept in build/reports, in a file for each
-build of plumb.
+build of plumb and version of these scripts.
 """
 import argparse
 import collections
@@ -212,11 +212,16 @@ def drawn(cases, n):
 
 
 def run(measure, cases, forms, n_sample):
-    """The results of all cases; those that an earlier run of the same program kept are not measured again."""
+    """The results of all cases; those that an earlier run of the same programs kept are not measured again."""
     kept = os.path.join(ROOT, "build", "reports")
     os.makedirs(kept, exist_ok=True)
-    with open(measure.plumb[-1], "rb") as f:
-        path = os.path.join(kept, f"{hashlib.sha256(f.read()).hexdigest()[:12]}.jsonl")
+    digest = hashlib.sha256()
+    scripts = (os.path.join(HERE, name) for name in ("engine.py", "bugs.py", "measure.py", "../operators/forms.py",
+                                                     "../operators/judge.py"))
+    for name in (measure.plumb[-1], *scripts):
+        with open(name, "rb") as f:
+            digest.update(f.read())
+    path = os.path.join(kept, f"{digest.hexdigest()[:12]}.jsonl")
     known, results = {}, []
     if os.path.exists(path):
         with open(path) as f:
