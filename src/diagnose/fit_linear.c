@@ -467,7 +467,7 @@ static void try_readings(struct linear *l, try_fn *try) {
         [READ_PACKED_SCALES_FIRST] = "are read as 16 numbers of 6 bits in a row, the scales first",
         [READ_PACKED_PAIRS] = "are read as 16 numbers of 6 bits in a row, each scale before its minimum",
         [READ_PACKED_BY_TWO] = "are read from byte j / 2, those of odd parts with low bits from its upper two",
-        [READ_BEFORE_ANY] = "is that of the block before, at the begin of a row that of the row before",
+        [READ_BEFORE_ANY] = "is that of the block before, at the start of a row that of the row before",
         [READ_NEXT_ANY] = "is that of the next block, at the end of a row that of the next row" };
     uint32_t offsets[2], n_offset = scale_offsets(w->type, offsets);
     for (uint32_t k = 0; k < n_offset; k++) {
@@ -482,7 +482,7 @@ static void try_readings(struct linear *l, try_fn *try) {
     if (n_offset == 1) {
         size_t n = 0;
         report_append(text, sizeof text, &n, "is of a misread %s: %s: the scale of each block is taken from its %s",
-                      w->name, traits->name, offsets[0] == 0 ? "end" : "begin");
+                      w->name, traits->name, offsets[0] == 0 ? "end" : "start");
         try(l, &(struct way){ w, READ_MOVED, offsets[0], 0, l->x }, 0, text);
     }
     try_bits(l, try);

@@ -875,12 +875,12 @@ static bool compute_embedding(const struct step *st, double *y) {
         case TOKEN_NEXT_ID: id = (id + 1) % n_row; break;
         case TOKEN_ID_BEFORE: case TOKEN_ROW_EARLY: id = (id + n_row - 1) % n_row; break;
         case TOKEN_LOW_BYTE: id &= 255; break;
-        case TOKEN_HALF: id %= n_row / 2; break;
+        case TOKEN_HALF: id %= n_row > 1 ? n_row / 2 : 1; break;
         default: break;
         }
         bool is_moved = v == TOKEN_ROW_EARLY || v == TOKEN_ROW_LATE;
         uint32_t half = is_moved ? st->n / 2 : 0;
-        for (uint32_t part = 0; part < (is_moved ? 2 : 1); part++) {   /* the end of one row, the begin of the next */
+        for (uint32_t part = 0; part < (is_moved ? 2 : 1); part++) {   /* the end of one row, the start of the next */
             const float *row = weight_floats(s, w, (uint32_t)((id + part) % n_row));
             for (uint32_t i = part ? st->n - half : 0; i < (part || !is_moved ? st->n : st->n - half); i++) {
                 y[(size_t)t * st->n + i] = (double)row[part ? i - (st->n - half) : i + half]

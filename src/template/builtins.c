@@ -10,7 +10,7 @@
 #define IS(kind) (1u << (kind))
 #define ANY_LIST (IS(LIST) | IS(TUPLE))
 #define ANY_NUMBER (IS(INTEGER) | IS(FLOAT))
-#define LOOP IS(NAMED)   /* the variable loop; no value with methods is a NAMED */
+#define LOOP (1u << 31)   /* the variable loop, an object whose kind has no number of its own */
 
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
 
@@ -19,8 +19,9 @@ static struct value fail(struct call *c, const char *why) {
     return value_undefined();
 }
 
-/* The argument at position i, which must be there. */
+/* The argument at position i, which must be there and have no name. */
 static struct value argument(struct call *c, size_t i) {
+    if (i < c->n && c->args[i].kind == NAMED) return fail(c, "an argument has a name that is not known");
     if (i < c->n) return c->args[i];
     render_fail(c->r, "%.*s: expected more than %zu values, found %zu", (int)c->name.n, c->name.data, i, c->n);
     return value_undefined();
@@ -558,6 +559,13 @@ static void format_number(struct render *r, struct output *out, const char *patt
     else output_put(r, out, text, (size_t)n);
 }
 
+/* Whether a part of a pattern asks for at least 1000 characters or digits; the C library would allocate memory. */
+static bool is_too_wide(const char *part) {
+    size_t n_digit = 0;
+    for (; *part && n_digit <= 3; part++) n_digit = *part >= '0' && *part <= '9' ? n_digit + 1 : 0;
+    return n_digit > 3;
+}
+
 struct value builtin_format(struct render *r, struct text pattern, struct value values) {
     struct output out = {NULL, 0, 0};
     size_t n_used = 0, n_value = values.kind == TUPLE ? values.as.list->n : 1;
@@ -579,7 +587,8 @@ struct value builtin_format(struct render *r, struct text pattern, struct value 
             memcpy(part, pattern.data + begin, i - begin + 1);
             part[i - begin + 1] = 0;
             struct value v = values.kind == TUPLE ? values.as.list->items[n_used] : values;
-            if (letter == 's') format_text(r, &out, part, value_text(r, v));
+            if (is_too_wide(part)) render_fail(r, "%s: at least 1000 characters are not supported", part);
+            else if (letter == 's') format_text(r, &out, part, value_text(r, v));
             else format_number(r, &out, part, letter, v);
             n_used++;
         }
@@ -590,7 +599,7 @@ struct value builtin_format(struct render *r, struct text pattern, struct value 
 /* The filter format: as the operator %. */
 static struct value format_filter(struct call *c) {
     struct value values = value_empty(c->r, TUPLE);
-    for (size_t i = 1; i < c->n && c->r->stop == STOP_NOT; i++) list_add(c->r, values.as.list, c->args[i]);
+    for (size_t i = 1; i < c->n && c->r->stop == STOP_NOT; i++) list_add(c->r, values.as.list, argument(c, i));
     return c->r->stop == STOP_NOT ? builtin_format(c->r, c->args[0].as.text, values) : values;
 }
 
@@ -1004,7 +1013,7 @@ struct value builtin_slice(struct render *r, struct value v, struct value start,
 static struct value get(struct call *c) {
     if (!count(c, 2, 3)) return value_undefined();
     struct value *found = value_is_key(c->r, c->args[1]) ? object_find(c->r, c->args[0].as.object, c->args[1]) : NULL;
-    return found ? *found : c->n == 3 ? c->args[2] : (struct value){.kind = NONE};
+    return found ? *found : c->n == 3 ? argument(c, 2) : (struct value){.kind = NONE};
 }
 
 static struct value pair_of(struct render *r, struct value a, struct value b) {
@@ -1059,7 +1068,7 @@ static struct value dictsort(struct call *c) {
 static struct value cycle(struct call *c) {
     const struct value *i = object_find(c->r, c->args[0].as.object, value_string(text_of("index0")));
     if (c->n < 2 || !i) return fail(c, "expected at least one value");
-    return c->args[1 + (size_t)i->as.integer % (c->n - 1)];
+    return argument(c, 1 + (size_t)i->as.integer % (c->n - 1));
 }
 
 /* loop.changed(value): whether the value is another than in the last call. */

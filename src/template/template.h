@@ -2,7 +2,7 @@
  *
  *   source --lexer.c--> tokens --parser.c--> tree --evaluate.c (builtins.c, value.c)--> text
  *
- * The language is that of llama.cpp's common/jinja, with the same results; README.md describes it and the limits.
+ * The language is Jinja 2 as transformers sets it up; README.md describes it, what differs, and the limits.
  * chat.c adapts chats to what a template understands.
  */
 #ifndef PLUMB_TEMPLATE_H
