@@ -540,7 +540,8 @@ int32_t plumb_sampler_sample_allowed(plumb_sampler *sampler, const float *logits
 typedef struct plumb_grammar plumb_grammar;
 
 /* model: its vocabulary must be loaded, and it must outlive the grammar.  NULL: the grammar matches texts, but no
- * tokens.  Returns NULL if out of memory. */
+ * tokens.  Returns NULL if out of memory.  Only one thread at a time may create and parse grammars of the same model,
+ * as the first one sorts its vocabulary.  Then they are independent of each other. */
 plumb_grammar *plumb_grammar_create(plumb_model *model);
 void plumb_grammar_free(plumb_grammar *grammar);
 /* The message of the last failure of the grammar or one of its matchers, or "" if there was none. */

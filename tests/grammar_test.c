@@ -5,7 +5,9 @@
 #include "grammar/regular.h"
 #include "grammar_reference.h"
 #include "test.h"
+#include "threads/pool.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -302,6 +304,61 @@ static const struct mask_row mask_rows[] = {
     { "token elements", "root ::= (<[3]> | \"a\"+ | !<[97]> \"b\")* <[300]>?\n" },
     { "any text", "root ::= .*\n" },
 };
+
+/* A state of one of two grammars; both have the same vocabulary.  A thread waits until all have begun. */
+struct side {
+    struct grammar *g;
+    struct recognizer *r;
+    struct position p;
+    plumb_status status;
+};
+struct sides {
+    struct side of[2];
+    atomic_uint n_begun;
+    uint32_t n_thread;
+};
+
+static void mask_side(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+    struct sides *sides = user;
+    (void)thread;
+    for (uint32_t i = begin; i < end; i++) {
+        struct side *side = &sides->of[i];
+        const uint32_t *mask;
+        atomic_fetch_add(&sides->n_begun, 1);
+        while (atomic_load(&sides->n_begun) < sides->n_thread) {}
+        side->status = recognizer_mask(side->r, position_state(&side->p), &mask);
+    }
+}
+
+/* ThreadSanitizer sees if the masks of one grammar write what those of another one read. */
+static void mask_in_threads(void) {
+    static const char *const texts[2] = { "root ::= [^\"]* \"\\\"\"", "root ::= [^{]* \"{\"" };
+    struct error err = { 0 };
+    struct sides sides = { .n_begun = 0 };
+    struct pieces *v = NULL;
+    static struct toy_vocabulary toy;
+    fill_vocabulary(&toy);
+    const struct vocabulary vocabulary = { .n_vocab = N_PIECE, .piece = piece, .is_eog = is_eog, .user = &toy };
+    struct pool *pool = pool_create(2);
+    bool ok = CHECK(pieces_create(&v, &vocabulary, &err) == PLUMB_OK, "%s", err.message);
+    sides.n_thread = pool_size(pool);
+    for (int i = 0; i < 2 && ok; i++) {
+        struct side *side = &sides.of[i];
+        ok = CHECK(grammar_parse(&side->g, texts[i], strlen(texts[i]), NULL, &err) == PLUMB_OK &&
+                   recognizer_create(&side->r, side->g, &err) == PLUMB_OK &&
+                   recognizer_set_vocabulary(side->r, v) == PLUMB_OK && position_init(&side->p, side->r) == PLUMB_OK,
+                   "%s", err.message);
+    }
+    if (ok) pool_run(pool, 2, 1, mask_side, &sides);
+    for (int i = 0; i < 2; i++) {
+        CHECK(sides.of[i].status == PLUMB_OK, "%s", sides.of[i].r->err.message);
+        position_free(&sides.of[i].p);
+        recognizer_free(sides.of[i].r);
+        grammar_free(sides.of[i].g);
+    }
+    pieces_free(v);
+    pool_free(pool);
+}
 
 static bool accepts(plumb_grammar *g, const char *text) {
     plumb_matcher *m;
@@ -760,6 +817,7 @@ void test_grammar(void) {
     test_case("grammar: every case of llama.cpp's three tests of grammars has llama.cpp's verdict", llama_cases);
     test_case("grammar: random grammars have llama.cpp's verdict on every short string", random_cases);
     TEST_ROWS("grammar: masks equal tokens tried alone, ", check_masks, mask_rows);
+    test_case("grammar: masks of two grammars of a vocabulary in two threads", mask_in_threads);
     TEST_ROWS("grammar: the public functions, ", check_public, public_rows);
     TEST_ROWS("grammar: error, ", check_error, error_rows);
     TEST_ROWS("grammar: large, ", check_large, large_rows);

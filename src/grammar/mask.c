@@ -9,7 +9,7 @@
  *
  * Most states in which many tokens are allowed are inside of a text: they lead to themselves by most characters.  The
  * subtrees whose bytes are all of such kinds are not walked, and if the walk begins in such a state, their tokens are a
- * set that is made once for each vocabulary (pieces_of_kinds).
+ * set that is kept (find_kinds).
  *
  * Local states know the counts on top of the stack, but not how far they are from their bounds if that is more than
  * the bytes of the longest token.  If a bound is nearer, at `radius` bytes, the local mask tells which tokens of so
@@ -22,13 +22,14 @@
 enum {
     LOCAL_CACHE_BYTES = 16 << 20,   /* local masks that are kept; when they exceed this, all are dropped */
     N_WHOLE = 16,                   /* whole masks that are kept */
+    N_KIND_SET = 8,                 /* sets of the tokens of some kinds of bytes that are kept */
     MAX_GROUPS = 12,                /* a state with more groups is walked as a whole */
     MAX_EXIT_NODES = 1 << 14,       /* below the exits of a local mask, before another place of the stack is known */
     MIN_LOOP_BYTES = 32,            /* a state in which fewer may follow is walked as it is */
     MIN_RADIUS = 4                  /* below it, most tokens are longer, and a walk of the state ends soon */
 };
 
-/* In the place of the number of a local mask: find_open's finding. */
+/* Stored instead of a local mask's number if find_open found the state open. */
 static const uint32_t LOCAL_OPEN = UINT32_MAX;
 
 /* What a local state accepts, as a set, or as ids if they take less memory. */
@@ -37,8 +38,15 @@ struct local_mask {
     uint32_t n_id, n_exit, n_exit_nodes;
 };
 
+/* All tokens whose bytes are of some kinds. */
+struct kind_set {
+    uint32_t kinds, n;              /* n: tokens; kinds 0: free */
+    uint32_t *words;
+};
+
 struct mask_cache {
     const struct pieces *v;
+    struct kind_set sets[N_KIND_SET];   /* those that were used last come first */
     uint32_t n_word;
     struct local_mask *locals;
     size_t n_local, local_cap;
@@ -206,6 +214,20 @@ static plumb_status find_loop(struct recognizer *r, uint32_t state, struct found
     return PLUMB_OK;
 }
 
+/* The tokens whose bytes are of the kinds in a set, valid until the next call; NULL if out of memory. */
+static const struct kind_set *find_kinds(struct mask_cache *c, uint32_t kinds) {
+    size_t at = 0;
+    while (at < N_KIND_SET - 1 && c->sets[at].kinds != kinds && c->sets[at].kinds != 0) at++;
+    struct kind_set set = c->sets[at];
+    if (!set.words) set.words = alloc_array(c->n_word, sizeof *set.words);
+    if (!set.words) return NULL;
+    if (set.kinds != kinds) set.n = pieces_of_kinds(c->v, kinds, set.words);
+    set.kinds = kinds;
+    memmove(c->sets + 1, c->sets, at * sizeof *c->sets);
+    c->sets[0] = set;
+    return &c->sets[0];
+}
+
 /* Allows those of all tokens that the state accepts.  Most states accept few first bytes, so the others are skipped
  * without a step, and without looking at their nodes, which are far apart. */
 static plumb_status walk_all(struct recognizer *r, uint32_t state, struct found *f) {
@@ -215,7 +237,7 @@ static plumb_status walk_all(struct recognizer *r, uint32_t state, struct found 
     recognizer_bytes(r, state, bytes);
     if (f->over == 0 && f->most == MAX_PIECE) PLUMB_TRY(find_loop(r, state, f));
     if (f->known_kinds != 0) {
-        const struct kind_set *set = pieces_of_kinds(v, f->known_kinds);
+        const struct kind_set *set = find_kinds(c, f->known_kinds);
         if (!set) return no_memory(r);
         if (set->n < c->n_word) f->known_kinds = 0;   /* a list is as good */
         else f->n = set->n;
@@ -465,6 +487,7 @@ void mask_cache_free(struct mask_cache *c) {
         free(c->locals[i].ids);
         free(c->locals[i].exits);
     }
+    for (size_t i = 0; i < N_KIND_SET; i++) free(c->sets[i].words);
     free(c->locals);
     free(c->configs);
     free(c->scratch);

@@ -86,29 +86,18 @@ static uint8_t kind_after(struct rest *rest, uint8_t b) {
     return (uint8_t)(is_cut ? KIND_NOT_UTF8 : kind_of_byte(b));
 }
 
-const struct kind_set *pieces_of_kinds(const struct pieces *v, uint32_t kinds) {
-    size_t at = 0;
-    while (at < N_KIND_SET - 1 && v->sets[at].kinds != kinds && v->sets[at].kinds != 0) at++;
-    struct kind_set set = v->sets[at];
-    if (set.kinds != kinds) {
-        const size_t n_word = (v->n_vocab + 31) / 32;
-        if (!set.words) set.words = alloc_array(n_word, sizeof *set.words);
-        if (!set.words) return NULL;
-        memset(set.words, 0, n_word * sizeof *set.words);
-        set.kinds = kinds;
-        set.n = 0;
-        for (uint32_t i = 0; i < v->n_node;) {
-            const bool is_in = kinds >> (v->kinds[i] & (KIND_INSIDE - 1)) & 1, all = (v->below[i] & ~kinds) == 0;
-            const uint32_t end = all || !is_in ? v->ends[i] : i + 1;
-            for (uint32_t t = v->first[i]; is_in && t < v->first[end]; t++, set.n++) {
-                set.words[v->ids[t] / 32] |= 1u << v->ids[t] % 32;
-            }
-            i = end;
+uint32_t pieces_of_kinds(const struct pieces *v, uint32_t kinds, uint32_t *words) {
+    uint32_t n = 0;
+    memset(words, 0, (v->n_vocab + 31) / 32 * sizeof *words);
+    for (uint32_t i = 0; i < v->n_node;) {
+        const bool is_in = kinds >> (v->kinds[i] & (KIND_INSIDE - 1)) & 1, all = (v->below[i] & ~kinds) == 0;
+        const uint32_t end = all || !is_in ? v->ends[i] : i + 1;
+        for (uint32_t t = v->first[i]; is_in && t < v->first[end]; t++, n++) {
+            words[v->ids[t] / 32] |= 1u << v->ids[t] % 32;
         }
+        i = end;
     }
-    memmove(v->sets + 1, v->sets, at * sizeof *v->sets);
-    v->sets[0] = set;
-    return &v->sets[0];
+    return n;
 }
 
 /* ---- the tree ---------------------------------------------------------------------------------------------------- */
@@ -156,13 +145,12 @@ static plumb_status make_nodes(struct pieces *v, const struct piece *sorted, uin
     v->longest = alloc_array(n_node, sizeof *v->longest);
     v->kinds = alloc_array(n_node, sizeof *v->kinds);
     v->below = alloc_array(n_node, sizeof *v->below);
-    v->sets = calloc(N_KIND_SET, sizeof *v->sets);
     v->ids = alloc_array(n, sizeof *v->ids);
     v->by_length = alloc_array(n, sizeof *v->by_length);
     uint32_t *open = alloc_array(v->depth, sizeof *open);   /* the nodes on the path to the last piece */
     struct rest *rests = alloc_array((uint64_t)v->depth + 1, sizeof *rests);   /* before each of them */
     if (!v->bytes || !v->ends || !v->first || !v->lengths || !v->longest || !v->ids || !v->by_length ||
-        !v->kinds || !v->below || !v->sets || !open || !rests) {
+        !v->kinds || !v->below || !open || !rests) {
         free(open);
         free(rests);
         return no_memory(err);
@@ -257,8 +245,6 @@ void pieces_free(struct pieces *v) {
     free(v->longest);
     free(v->kinds);
     free(v->below);
-    for (size_t i = 0; v->sets && i < N_KIND_SET; i++) free(v->sets[i].words);
-    free(v->sets);
     free(v->ids);
     free(v->by_length);
     free(v->eog);

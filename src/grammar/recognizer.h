@@ -174,14 +174,8 @@ enum { N_WIDE = 8 };
 extern const struct wide wide_characters[N_WIDE];
 enum byte_kind kind_of_byte(uint8_t byte);   /* of ASCII */
 
-/* All tokens of a vocabulary whose bytes are of some kinds. */
-struct kind_set {
-    uint32_t kinds, n;     /* n: tokens; kinds 0: free */
-    uint32_t *words;
-};
-enum { N_KIND_SET = 8 };
-
-/* The pieces of a vocabulary, as a tree of bytes in depth-first order. */
+/* The pieces of a vocabulary, as a tree of bytes in depth-first order.  The grammars of a model share it, so it does not
+ * change once it is made. */
 struct pieces {
     uint32_t n_vocab, n_node, depth;   /* depth: bytes of the longest piece */
     uint8_t *bytes;      /* (n_node) the last byte of the node's text */
@@ -190,7 +184,6 @@ struct pieces {
     uint8_t *longest;    /* (n_node) and of the longest in its subtree */
     uint8_t *kinds;      /* (n_node) of the node's byte, and perhaps KIND_INSIDE */
     uint16_t *below;     /* (n_node) the kinds in its subtree without the node: a set of bits */
-    struct kind_set *sets;   /* (N_KIND_SET) those that were used last */
     uint32_t *first;     /* (n_node + 1) the tokens with the text of node i are ids[first[i] .. first[i + 1]) */
     int32_t *ids;
     int32_t *by_length;  /* all tokens of the tree in the order of their lengths; those with n bytes are */
@@ -202,9 +195,9 @@ struct pieces {
 /* Makes the tree of a vocabulary.  Control tokens are not in it. */
 plumb_status pieces_create(struct pieces **out, const struct vocabulary *vocabulary, struct error *err);
 void pieces_free(struct pieces *v);
-/* The tokens whose bytes are of the kinds in a set, valid until N_KIND_SET - 1 other sets were found; NULL if out of
- * memory. */
-const struct kind_set *pieces_of_kinds(const struct pieces *v, uint32_t kinds);
+/* words (a bit for each token) becomes the set of the tokens whose bytes are of the kinds in a set.  Returns how many
+ * they are. */
+uint32_t pieces_of_kinds(const struct pieces *v, uint32_t kinds, uint32_t *words);
 
 /* v must outlive the recognizer. */
 plumb_status recognizer_set_vocabulary(struct recognizer *r, const struct pieces *v);
