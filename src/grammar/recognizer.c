@@ -11,6 +11,12 @@ static plumb_status too_ambiguous(struct recognizer *r) {
                      "take more than %d MB, or too long to follow", RECOGNIZER_HARD_BYTES >> 20);
 }
 
+/* Counts work; an error if there was too much of it. */
+static plumb_status add_work(struct recognizer *r, uint64_t n) {
+    r->work += n;
+    return r->work <= RECOGNIZER_MAX_WORK ? PLUMB_OK : too_ambiguous(r);
+}
+
 /* ---- the tables of an automaton ---------------------------------------------------------------------------------- */
 
 static void states_free(struct states *s) {
@@ -143,7 +149,7 @@ static plumb_status unite_stacks(struct recognizer *r, uint32_t a, uint32_t b, u
         i += order <= 0;
         j += order >= 0;
     }
-    r->work += n;
+    PLUMB_TRY(add_work(r, n));
     return n == x.n ? PLUMB_OK : find_stack(r, r->frames, n, out);
 }
 
@@ -298,7 +304,7 @@ static plumb_status add_mark(struct recognizer *r, size_t at, uint32_t stack, ui
         r->frames[n] = r->s.frames[s.first + i];
         n += frame_mark(r->g, &r->frames[n], behind);
     }
-    r->work += s.n;
+    PLUMB_TRY(add_work(r, s.n));
     if (n == 0) return PLUMB_OK;
     if (n > 1) qsort(r->frames, n, sizeof *r->frames, compare_frames);
     for (size_t i = 0; i < n; i++) {
@@ -352,7 +358,7 @@ static plumb_status follow(struct recognizer *r, struct place *place) {
 /* Follows all places that were added, and finds the number of the state. */
 static plumb_status finish_state(struct recognizer *r, uint32_t *out) {
     while (r->todo_at < r->n_todo) {
-        if (++r->work > RECOGNIZER_MAX_WORK) return too_ambiguous(r);
+        PLUMB_TRY(add_work(r, 1));
         PLUMB_TRY(follow(r, &r->places[r->todo[r->todo_at++]]));
     }
     for (size_t i = 0; i < r->n_place; i++) {
@@ -361,7 +367,7 @@ static plumb_status finish_state(struct recognizer *r, uint32_t *out) {
             PLUMB_TRY(add_config(r, at, op_of(code) == OP_CLASS ? (uint32_t)arg_of(code) : 0, r->places[i].stack));
         }
     }
-    r->work += r->n_made;
+    PLUMB_TRY(add_work(r, r->n_made));
     sort_configs(r->made, r->n_made);
     size_t n = 0;
     for (size_t i = 0; i < r->n_made; i++) {
@@ -386,7 +392,7 @@ plumb_status recognizer_step(struct recognizer *r, uint32_t state, uint8_t byte,
     uint32_t next = r->s.next[transition];
     if (next == STATE_UNMADE) {
         begin_state(r);
-        r->work += r->s.states[state].n;
+        PLUMB_TRY(add_work(r, r->s.states[state].n));
         for (uint32_t i = 0; i < r->s.states[state].n; i++) {
             config c = r->s.configs[r->s.states[state].first + i];
             uint32_t at = config_at(c), stack = config_stack(c);
