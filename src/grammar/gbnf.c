@@ -331,6 +331,10 @@ static plumb_status parse_token(struct parser *p) {
 /* Adds the bounds of a count. */
 static plumb_status add_counter(struct parser *p, struct counter counter, uint32_t *number) {
     struct grammar *g = p->g;
+    if (g->n_counter == GRAMMAR_MAX_COUNTERS) {
+        return error_set(p->err, PLUMB_ERROR_UNSUPPORTED, "the grammar is too large: it has more than %d counted "
+                         "repetitions", GRAMMAR_MAX_COUNTERS);
+    }
     struct counter *counters = alloc_grow(g->counters, g->n_counter, &g->counter_cap, sizeof *counters);
     if (!counters) return no_memory(p->err);
     g->counters = counters;

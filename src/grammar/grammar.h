@@ -35,6 +35,7 @@ enum grammar_op {
 enum {
     GRAMMAR_MAX_CODE = 1 << 22,      /* instructions */
     GRAMMAR_MAX_COUNT = (1 << 30) - 1,  /* of a repetition */
+    GRAMMAR_MAX_COUNTERS = 1 << 17,
     GRAMMAR_MAX_TOKEN = (1 << 27) - 1,
     GRAMMAR_MAX_NODES = 1 << 17,     /* nodes of character classes, */
     GRAMMAR_MAX_EDGES = 1 << 20,     /* and their edges */
