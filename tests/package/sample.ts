@@ -114,6 +114,8 @@ export async function refused(model: Model) {
   new OpenAI({ apiKey: '' });
   // @ts-expect-error: one token
   await model.step([1, 2]);
-  // @ts-expect-error: a promise, not an array
-  (await model.generate('Hello')).length;
+  // @ts-expect-error: awaited it is a text, not an array
+  (await model.generate('Hello')).push('!');
+  // @ts-expect-error: not awaited it is neither
+  model.generate('Hello').length;
 }
