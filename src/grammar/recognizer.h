@@ -174,8 +174,8 @@ enum { N_WIDE = 8 };
 extern const struct wide wide_characters[N_WIDE];
 enum byte_kind kind_of_byte(uint8_t byte);   /* of ASCII */
 
-/* The pieces of a vocabulary, as a tree of bytes in depth-first order.  The grammars of a model share it, so it does not
- * change once it is made. */
+/* The pieces of a vocabulary, as a tree of bytes in depth-first order.  The grammars of a model share it, so it does
+ * not change once it is made. */
 struct pieces {
     uint32_t n_vocab, n_node, depth;   /* depth: bytes of the longest piece */
     uint8_t *bytes;      /* (n_node) the last byte of the node's text */
