@@ -466,8 +466,7 @@ static const char *const scores_texts[N_SCORES_MISTAKE] = {
     [SCORES_HIDDEN_WEAKLY] = "has hidden keys in its sum: the mask adds only %g to their scores",
     [SCORES_CHUNK_FUTURE] = "has no causal mask in a chunk: it sees the later tokens of its own chunk",
     [SCORES_CHUNK_ALONE] = "sees only the keys of its own chunk",
-    [SCORES_CHUNK_FROM_0] = "has a mask that counts from the start of the chunk: a token sees as many keys as the "
-                            "chunk has tokens up to it",
+    [SCORES_CHUNK_FROM_0] = "has a mask that counts keys from 0 in a chunk, not from the chunk's position",
     [SCORES_SINK_SCALED] = "has attention sinks that are multiplied by the scale of the scores",
     [SCORES_SINK_PLAIN] = "has attention sinks that are added to the sum as they are, without exp",
     [SCORES_SINK_BEFORE] = "has the attention sink of the head before in each head",
