@@ -1,5 +1,5 @@
 /** Reasoning in the chat page: folded, kept, and within its budget.  The model is tests/vectors/synth's tiny one with a
- * template that opens the reasoning; its texts are random. */
+ * template that opens the reasoning unless it is told not to; its texts are random. */
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { test } from 'node:test';
@@ -10,7 +10,7 @@ const where = await setUp();
 const THINKING = '/build/chat/thinking.gguf';
 writeFileSync(`${root}${THINKING}`, withTemplate(tiny,
   '{% for m in messages %}{{ m.reasoning_content or "" }}{{ m.content }}{% endfor %}'
-  + '{% if add_generation_prompt and enable_thinking %}<think>{% endif %}'));
+  + '{% if add_generation_prompt and (enable_thinking is not defined or enable_thinking) %}<think>{% endif %}'));
 const settings = more => page => page.addInitScript(text => { localStorage['plumb.settings'] = text; },
   JSON.stringify({ seed: 1, maxTokens: 60, ...more }));
 
