@@ -217,6 +217,8 @@ size_t plumb_character(const char *text, size_t n, uint32_t *cp);
  * those that change the order of a text (U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069) and ends of lines
  * (U+2028, U+2029) cannot: a terminal would do what they say. */
 bool plumb_is_plain(uint32_t cp);
+/* Replaces the bytes of characters that are not plain, and those of no character, by "?".  text ends with a 0. */
+void plumb_make_plain(char *text);
 
 /* Joins the pieces of tokens to text in whole UTF-8 characters.  If a piece ends inside a character, the bytes of that
  * character are held back until it is complete.  Bytes that cannot be part of a character become U+FFFD.

@@ -22,3 +22,13 @@ bool plumb_is_plain(uint32_t cp) {
                     || (cp >= 0x2066 && cp <= 0x2069);
     return !is_control && !is_order && cp != 0x2028 && cp != 0x2029;
 }
+
+void plumb_make_plain(char *text) {
+    uint32_t cp;
+    for (size_t at = 0, n = strlen(text), step; at < n; at += step) {
+        step = plumb_character(text + at, n - at, &cp);
+        if (step > 0 && plumb_is_plain(cp)) continue;
+        if (step == 0) step = 1;
+        memset(text + at, '?', step);
+    }
+}

@@ -9,13 +9,7 @@ plumb_status error_set(struct error *err, plumb_status status, const char *forma
     if (vsnprintf(err->message, sizeof err->message, format, args) < 0) err->message[0] = 0;
     va_end(args);
     /* Keeps the message a single line of text, whatever a file has put into it. */
-    uint32_t cp;
-    for (size_t at = 0, n = strlen(err->message), step; at < n; at += step) {
-        step = plumb_character(err->message + at, n - at, &cp);
-        if (step > 0 && plumb_is_plain(cp)) continue;
-        if (step == 0) step = 1;
-        memset(err->message + at, '?', step);
-    }
+    plumb_make_plain(err->message);
     return err->status = status;
 }
 

@@ -26,13 +26,7 @@ int print_error(int code, const char *format, ...) {
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    for (size_t at = 0, n = strlen(line), step; at < n; at += step) {   /* always one line */
-        uint32_t cp;
-        step = plumb_character(line + at, n - at, &cp);
-        if (step > 0 && plumb_is_plain(cp)) continue;
-        if (step == 0) step = 1;
-        memset(line + at, '?', step);
-    }
+    plumb_make_plain(line);   /* always one line */
     fprintf(stderr, "plumb: %s\n", line);
     return code;
 }

@@ -126,3 +126,14 @@ def replace_between(path, name, lines):
     before, rest = text.split(begin)
     with open(path, "w") as f:
         f.write(before + begin + "\n".join(lines) + "\n" + end + rest.split(end)[1])
+
+
+def print_tap(suite, tests):
+    """Prints tests as TAP: each has a name and the lines that speak against it.  Returns the exit status."""
+    print("TAP version 13")
+    for i, (name, lines) in enumerate(tests):
+        print(f"{'not ok' if lines else 'ok'} {i + 1} - {suite}: {name}")
+        for line in lines:
+            print(f"# {line}")
+    print(f"1..{len(tests)}")
+    return int(any(lines for _, lines in tests))

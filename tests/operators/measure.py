@@ -24,7 +24,7 @@ import tempfile
 import numpy as np
 
 import mistakes
-from forms import FORMS, count_table, diagnose, essence, failures, numbers, replace_between, summary
+from forms import FORMS, count_table, diagnose, essence, failures, numbers, print_tap, replace_between, summary
 from judge import Judge, Oracle, difference
 from steps import File, Pass, ROUNDING, steps
 
@@ -226,13 +226,7 @@ def check(measure, models, cases):
              ("no verdict names another mistake", wrong),
              ("in whole dumps the first wrong step is found", silent),
              (f"at least {REQUIRED['whole']:.0%} of {len(whole)} mistakes are named in whole dumps", few)]
-    print("TAP version 13")
-    for i, (name, lines) in enumerate(tests):
-        print(f"{'not ok' if lines else 'ok'} {i + 1} - operators: {name}")
-        for line in lines:
-            print(f"# {line}")
-    print(f"1..{len(tests)}")
-    return int(any(lines for _, lines in tests))
+    return print_tap("operators", tests)
 
 
 def run(measure, cases, forms, plumb):

@@ -31,7 +31,8 @@ sys.path.append(os.path.join(HERE, "..", "operators"))
 
 from bugs import BUGS                                                                       # noqa: E402
 from engine import CACHES, Engine, File, Forced, ROUNDING                                   # noqa: E402
-from forms import FORMS, count_table, diagnose, essence, failures, numbers, replace_between, summary  # noqa: E402
+from forms import FORMS, count_table, diagnose, essence, failures, numbers, print_tap, replace_between, \
+    summary  # noqa: E402
 from judge import VAGUE, Judge, difference                                                  # noqa: E402
 
 # name: options of models/synth.py, or a file
@@ -279,13 +280,7 @@ def check(measure, models, cases):
         unnamed = [line for verdict, line in rows if verdict not in ("right", "tied")]
         few = len(unnamed) > (1 - REQUIRED[form]) * len(rows)
         tests.append((f"at least {REQUIRED[form]:.0%} of {len(rows)} are named, {form}", unnamed if few else []))
-    print("TAP version 13")
-    for i, (name, lines) in enumerate(tests):
-        print(f"{'not ok' if lines else 'ok'} {i + 1} - reports: {name}")
-        for line in lines:
-            print(f"# {line}")
-    print(f"1..{len(tests)}")
-    return int(any(lines for _, lines in tests))
+    return print_tap("reports", tests)
 
 
 def main():
