@@ -365,11 +365,12 @@ site: ## Builds build/site: the chat page and the models that it offers, for any
 	@echo "  build/site"
 
 wasi: $(wasi_dir)/plumb.wasm $(cli_wasm) ## Builds build/wasi/plumb.wasm, the command line for wasmtime.
-# A copy for the package, where Plumb.command and web/cli/main.mjs use it.
+# The package's module, smaller and without names, which Plumb.command and web/cli/main.mjs use.
 web/dist/plumb-cli.wasm: $(wasi_dir)/plumb.wasm
 	@mkdir -p $(@D)
 	@echo "  $@"
 	$Qcp $< $@
+	$Q$(call optimize,$@)
 $(wasi_dir)/plumb.wasm: $(call objects,$(wasi_dir),$(engine) $(cli))
 	@echo "  $@"
 	$Q$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
