@@ -699,19 +699,36 @@ static struct value word_count(struct call *c) {
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
+static struct value pair_of(struct render *r, struct value a, struct value b) {
+    struct value pair = value_empty(r, TUPLE);
+    if (r->stop == STOP_NOT) list_add(r, pair.as.list, a);
+    if (r->stop == STOP_NOT) list_add(r, pair.as.list, b);
+    return pair;
+}
+
+enum part { KEYS, VALUES, PAIRS };
+static struct value parts_of(struct render *r, const struct object *o, enum part part) {
+    struct value list = value_empty(r, LIST);
+    for (size_t i = 0; i < o->n && r->stop == STOP_NOT; i++) {
+        struct value key = o->members[i].key, item = o->members[i].value;
+        list_add(r, list.as.list, part == KEYS ? key : part == VALUES ? item : pair_of(r, key, item));
+    }
+    return list;
+}
+
+struct value builtin_pairs(struct render *r, const struct object *o) { return parts_of(r, o, PAIRS); }
+
 struct value builtin_items(struct render *r, struct value v) {
     if (is_list(v)) return v;
+    if (v.kind == OBJECT) return parts_of(r, v.as.object, KEYS);
     struct value list = value_empty(r, LIST);
-    if (v.kind != STRING && v.kind != OBJECT && v.kind != UNDEFINED) {
+    if (v.kind != STRING && v.kind != UNDEFINED) {
         render_fail(r, "expected a list or an object, found a value of the kind %s", kind_name(v.kind));
     }
     for (struct text s = v.as.text; v.kind == STRING && s.n > 0 && r->stop == STOP_NOT;) {
         size_t n = first_of(s).n;
         list_add(r, list.as.list, value_string(before(s, n)));
         s = after(s, n);
-    }
-    for (size_t i = 0; v.kind == OBJECT && i < v.as.object->n && r->stop == STOP_NOT; i++) {
-        list_add(r, list.as.list, v.as.object->members[i].key);
     }
     return list;
 }
@@ -1016,26 +1033,9 @@ static struct value get(struct call *c) {
     return found ? *found : c->n == 3 ? argument(c, 2) : (struct value){.kind = NONE};
 }
 
-static struct value pair_of(struct render *r, struct value a, struct value b) {
-    struct value pair = value_empty(r, TUPLE);
-    if (r->stop == STOP_NOT) list_add(r, pair.as.list, a);
-    if (r->stop == STOP_NOT) list_add(r, pair.as.list, b);
-    return pair;
-}
-
-enum part { KEYS, VALUES, ITEMS };
-static struct value parts_of(struct call *c, enum part part) {
-    struct value result = value_empty(c->r, LIST);
-    const struct object *o = c->args[0].as.object;
-    for (size_t i = 0; i < o->n && c->r->stop == STOP_NOT; i++) {
-        struct value key = o->members[i].key, item = o->members[i].value;
-        list_add(c->r, result.as.list, part == KEYS ? key : part == VALUES ? item : pair_of(c->r, key, item));
-    }
-    return result;
-}
-static struct value keys(struct call *c) { return parts_of(c, KEYS); }
-static struct value values(struct call *c) { return parts_of(c, VALUES); }
-static struct value items(struct call *c) { return parts_of(c, ITEMS); }
+static struct value keys(struct call *c) { return parts_of(c->r, c->args[0].as.object, KEYS); }
+static struct value values(struct call *c) { return parts_of(c->r, c->args[0].as.object, VALUES); }
+static struct value items(struct call *c) { return builtin_pairs(c->r, c->args[0].as.object); }
 
 static struct value items_filter(struct call *c) {
     if (c->args[0].kind <= NONE) return value_empty(c->r, LIST);

@@ -33,6 +33,8 @@ bool builtin_in(struct render *r, struct value needle, struct value haystack);
 struct value builtin_slice(struct render *r, struct value v, struct value start, struct value stop, struct value step);
 /* The items of a list, the keys of an object, the characters of a string, or nothing of undefined, as a list. */
 struct value builtin_items(struct render *r, struct value v);
+/* The keys and values of an object, as a list of tuples. */
+struct value builtin_pairs(struct render *r, const struct object *o);
 /* pattern % values, as in printf. */
 struct value builtin_format(struct render *r, struct text pattern, struct value values);
 

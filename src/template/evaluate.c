@@ -294,13 +294,9 @@ static struct value joined_lists(struct render *r, struct value a, struct value 
     return both;
 }
 
-static struct value eval_binary(struct render *r, struct scope *scope, const struct node *node) {
+/* Applies the operator of a node, which is neither "and" nor "or". */
+static struct value operate(struct render *r, const struct node *node, struct value a, struct value b) {
     struct text operator = node->text;
-    struct value a = eval(r, scope, node->a);
-    if (r->stop != STOP_NOT) return a;
-    if (text_is_word(operator, "and")) return value_truth(a) ? eval(r, scope, node->b) : a;
-    if (text_is_word(operator, "or")) return value_truth(a) ? a : eval(r, scope, node->b);
-    struct value b = eval(r, scope, node->b);
     r->at = node->at;
     if (r->stop != STOP_NOT) return a;
     char first = operator.data[0];
@@ -325,6 +321,25 @@ static struct value eval_binary(struct render *r, struct scope *scope, const str
     render_fail(r, "%.*s: not for a value of the kind %s and one of the kind %s", (int)operator.n, operator.data,
                 kind_name(a.kind), kind_name(b.kind));
     return value_undefined();
+}
+
+static struct value eval_binary(struct render *r, struct scope *scope, const struct node *node) {
+    struct value a = eval(r, scope, node->a);
+    if (r->stop != STOP_NOT) return a;
+    if (text_is_word(node->text, "and")) return value_truth(a) ? eval(r, scope, node->b) : a;
+    if (text_is_word(node->text, "or")) return value_truth(a) ? a : eval(r, scope, node->b);
+    return operate(r, node, a, eval(r, scope, node->b));
+}
+
+/* Compares up to the first comparison that is false, and evaluates each operand once. */
+static struct value eval_chain(struct render *r, struct scope *scope, const struct node *node) {
+    struct value a = eval(r, scope, node->list.items[0]->a), result = value_bool(true);
+    for (size_t i = 0; i < node->list.n && r->stop == STOP_NOT && value_truth(result); i++) {
+        struct value b = eval(r, scope, node->list.items[i]->b);
+        result = operate(r, node->list.items[i], a, b);
+        a = b;
+    }
+    return result;
 }
 
 static struct value eval_unary(struct render *r, struct scope *scope, const struct node *node) {
@@ -437,6 +452,7 @@ static struct value eval_inner(struct render *r, struct scope *scope, const stru
     case NODE_TUPLE: return eval_items(r, scope, node, TUPLE);
     case NODE_OBJECT: return eval_object(r, scope, node);
     case NODE_BINARY: return eval_binary(r, scope, node);
+    case NODE_CHAIN: return eval_chain(r, scope, node);
     case NODE_UNARY: return eval_unary(r, scope, node);
     case NODE_FILTER: {
         struct value v = eval(r, scope, node->a);
@@ -549,15 +565,8 @@ static void set_loop(struct render *r, struct object *loop, const struct list *l
 
 /* The items of a value that a loop visits. */
 static struct value loop_source(struct render *r, struct value all, bool pairs) {
-    if (all.kind != OBJECT || !pairs) return builtin_items(r, all);
-    struct value list = value_empty(r, LIST);   /* llama.cpp gives keys and values to two variables */
-    for (size_t i = 0; i < all.as.object->n && r->stop == STOP_NOT; i++) {
-        struct value pair = value_empty(r, TUPLE);
-        if (pair.kind == TUPLE) list_add(r, pair.as.list, all.as.object->members[i].key);
-        if (pair.kind == TUPLE) list_add(r, pair.as.list, all.as.object->members[i].value);
-        list_add(r, list.as.list, pair);
-    }
-    return list;
+    bool by_pairs = all.kind == OBJECT && pairs;   /* llama.cpp gives keys and values to two variables */
+    return by_pairs ? builtin_pairs(r, all.as.object) : builtin_items(r, all);
 }
 
 /* The items of a for statement that pass its condition. */

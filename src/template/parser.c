@@ -306,10 +306,18 @@ static struct node *make_binary(struct parser *p, size_t at, struct text operato
     return node;
 }
 
+/* Adds a comparison, which has no left operand, to another one or to a chain. */
+static struct node *extend_chain(struct parser *p, struct node *left, struct node *comparison) {
+    struct node *chain = left->kind == NODE_CHAIN ? left : make(p, NODE_CHAIN, left->at, NULL, NULL);
+    if (chain && chain != left) add(p, &chain->list, left);
+    if (chain) add(p, &chain->list, comparison);
+    return chain;
+}
+
 /* Reads operands and the operators between them, of that level and of stronger ones. */
 static struct node *parse_binary(struct parser *p, enum level weakest) {
     if (!render_enter(p->r)) return NULL;
-    struct node *left, *last = NULL;   /* last: the comparison that left ends in */
+    struct node *left, *last = NULL;   /* last: left, if it is a comparison without parentheses */
     if (weakest <= LEVEL_COMPARISON && is_name(p, 0, "not")) {
         left = make(p, NODE_UNARY, place(p), NULL, NULL);
         if (left) left->text = peek(p, 0)->text;
@@ -328,11 +336,9 @@ static struct node *parse_binary(struct parser *p, enum level weakest) {
             p->at++;
         }
         struct node *right = parse_binary(p, level + 1);
-        struct node *first = last ? last->b : left;   /* a < b < c is a < b and b < c */
-        struct node *node = make_binary(p, at, operator, level == LEVEL_COMPARISON ? first : left, right);
-        bool is_chain = level == LEVEL_COMPARISON && last;
-        left = is_chain ? make_binary(p, at, text_of("and"), left, node) : node;
-        last = level == LEVEL_COMPARISON ? node : NULL;
+        if (level == LEVEL_COMPARISON && last) left = extend_chain(p, last, make_binary(p, at, operator, NULL, right));
+        else left = make_binary(p, at, operator, left, right);
+        last = level == LEVEL_COMPARISON ? left : NULL;
     }
     render_leave(p->r);
     return left;

@@ -43,6 +43,7 @@ enum node_kind {
     NODE_TUPLE,       /* list: items */
     NODE_OBJECT,      /* list: keys and values in turn */
     NODE_BINARY,      /* a text b; text is the operator */
+    NODE_CHAIN,       /* list: comparisons, NODE_BINARY, as in a < b < c; only the first of them has its operand a */
     NODE_UNARY,       /* text a */
     NODE_FILTER,      /* a | b */
     NODE_TEST,        /* a is b, or with flag a is not b */

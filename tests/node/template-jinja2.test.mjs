@@ -72,7 +72,7 @@ const DIFFERENT = {
     '{% set a = [1] %}{% set _ = a.append(2) %}', '{{ x.first }}', '{{ l[::0] }}'],
 };
 
-test('315 small templates: the text is jinja2\'s, or an error names what is not known, but for what is listed', () => {
+test('316 small templates: the text is jinja2\'s, or an error names what is not known, but for what is listed', () => {
   const [first, ...lines] = read('language.tsv').split('\n'), variables = JSON.parse(first);
   const different = Object.values(DIFFERENT).flat(), count = { equal: 0, unknown: 0, different: 0 };
   for (const line of lines) {
@@ -86,7 +86,7 @@ test('315 small templates: the text is jinja2\'s, or an error names what is not 
     assert.equal(isEqual, !isListed, `${source}: ${text ?? error}, expected ${wanted}`);
     count[isEqual ? 'equal' : 'different']++;
   }
-  assert.deepEqual(count, { equal: 235, unknown: 57, different: different.length });
+  assert.deepEqual(count, { equal: 235, unknown: 58, different: different.length });
 });
 
 test('70 templates of 401 messages equal jinja2\'s, and the limits grow with the messages', () => {
