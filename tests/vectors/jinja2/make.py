@@ -16,50 +16,18 @@ the text.
 Control characters and backslashes are \\xNN.  A text that begins with ! is the message of an exception that the
 template raises, and ! alone means that jinja2 refuses the template.
 """
-import datetime
 import json
 import pathlib
 import random
 import re
 
-import jinja2
-import jinja2.ext
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from environment import Raised, make_environment
 
 HERE = pathlib.Path(__file__).resolve().parent
 N_TEMPLATE, SEED = 160, 33
 
 
-class Generation(jinja2.ext.Extension):
-    """The tag {% generation %} of transformers, which marks the assistant's text and prints it."""
-    tags = {"generation"}
-
-    def parse(self, parser):
-        line = next(parser.stream).lineno
-        body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
-        return jinja2.nodes.CallBlock(self.call_method("_print"), [], [], body).set_lineno(line)
-
-    def _print(self, caller):
-        return caller()
-
-
-class Raised(Exception):
-    pass
-
-
-def raise_exception(message):
-    raise Raised(message)
-
-
-def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-
-
-environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
-                                            extensions=[Generation, jinja2.ext.loopcontrols])
-environment.filters["tojson"] = tojson
-environment.globals.update(raise_exception=raise_exception,
-                           strftime_now=lambda form: datetime.datetime(2026, 7, 25, 12).strftime(form))
+environment = make_environment()
 
 
 def rendered(source, variables):

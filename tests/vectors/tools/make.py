@@ -14,11 +14,14 @@ A text is null where the template refuses the chat.
 import json
 import pathlib
 import re
+import sys
 
 import jinja2
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "jinja2"))
+from environment import Raised, make_environment, tojson
+
 TEMPLATES = ["Qwen-Qwen2.5-7B-Instruct", "mistralai-Mistral-Nemo-Instruct-2407", "meta-llama-Llama-3.1-8B-Instruct",
              "meta-llama-Llama-3.2-3B-Instruct",
              "Mistral-Large-Instruct-2407 (mistralai 'v3' template; modified to have system prompt at start)"]
@@ -77,18 +80,6 @@ CHATS = {
 }
 
 
-class Refused(Exception):
-    pass
-
-
-def refuse(message):
-    raise Refused(message)
-
-
-def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
-    return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-
-
 def quoted(message):
     """The message as OpenAI has it."""
     if "tool_calls" not in message:
@@ -104,10 +95,7 @@ def main():
         if line.startswith("T "):
             name, text = line[2:].split("\t")
             templates[name] = re.sub(rb"\\x(..)", lambda hex: bytes([int(hex[1], 16)]), text.encode()).decode()
-    env = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
-    env.filters["tojson"] = tojson
-    env.globals["raise_exception"] = refuse
+    env = make_environment()
     prompts = []
     for name in TEMPLATES:
         template = env.from_string(templates[name])
@@ -115,7 +103,7 @@ def main():
             try:
                 text = template.render(messages=messages, tools=TOOLS, documents=None, add_generation_prompt=True,
                                        bos_token="<s>", eos_token="</s>", date_string="26 Jul 2024")
-            except Refused:
+            except Raised:
                 text = None
             prompts.append({"template": name, "chat": chat, "text": text})
     chats = {name: {"tools": TOOLS, "messages": [quoted(one) for one in messages]} for name, messages in CHATS.items()}
