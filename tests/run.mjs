@@ -43,11 +43,15 @@ const fast = ['greedy tokens', 'fast pass equals llama.cpp', 'taps of the fast p
 /** `make package` needs a compiler that has relaxed SIMD. */
 const tarball = `build/plumb-llm-${JSON.parse(readFileSync('web/package.json', 'utf8')).version}.tgz`;
 
+/** The cases of the C tests that a host runs: all that compute numbers, and a third of the others, whose results do not
+ * depend on the host.  The browsers together run every case, natively and in Node each runs; WHOLE=1 runs all.
+ * @param {'1/3' | '2/3' | '3/3'} part */
+const third = (part) => process.env.WHOLE ? [] : [part];
 /** The C tests in a browser. @param {string} browser @param {string} name  of a module in build/emcc
- * @param {'threads'[]} only  runs only the cases that compute with several threads */
-const cTests = (browser, name, ...only) => needs(`build/emcc/${name}.wasm`, {
+ * @param {string[]} cases  see tests/main.c */
+const cTests = (browser, name, cases) => needs(`build/emcc/${name}.wasm`, {
   name: `C tests${name === 'tests' ? '' : ', 4 threads'}`, timeout: 600,
-  command: [process.execPath, 'tests/hosts/in-browser.mjs', browser, `build/emcc/${name}.wasm`, ...only] });
+  command: [process.execPath, 'tests/hosts/in-browser.mjs', browser, `build/emcc/${name}.wasm`, ...cases] });
 
 /** The files of tests/node that are not unit tests: they run the default model, start many processes or threads, render
  * thousands of templates or compile types.  `make check` runs all the others. */
@@ -88,8 +92,8 @@ const suites = {
       timeout: 1200 },
   ],
   chromium: [
-    cTests('chromium', 'tests'),
-    cTests('chromium', 'tests-mt-relaxed', 'threads'),
+    cTests('chromium', 'tests', third('1/3')),
+    cTests('chromium', 'tests-mt-relaxed', ['threads']),
     needs(tarball, { name: 'package', command: chromeTests('tests/package/browser'), timeout: 1200 }),
     { name: 'real models, commands', command: nodeTests('tests/browser', computes), timeout: 600 },
     // Its waits are long enough for a machine that does nothing else.
@@ -97,18 +101,18 @@ const suites = {
       alone: true },
   ],
   firefox: [
-    cTests('firefox', 'tests-mt-relaxed'),
+    cTests('firefox', 'tests-mt-relaxed', third('2/3')),
     { name: 'JavaScript and chat page', command: nodeTests('tests/firefox'), timeout: 600 },
   ],
   // It has no relaxed SIMD, and threads only with a switch: docs/browsers.md.
   webkit: [
-    cTests('webkit', 'tests'),
-    cTests('webkit', 'tests-mt', 'threads'),
+    cTests('webkit', 'tests', third('3/3')),
+    cTests('webkit', 'tests-mt', ['threads']),
     { name: 'JavaScript and chat page', command: nodeTests('tests/webkit'), timeout: 600 },
   ],
   wasmtime: [
     truth([...underWasmtime, 'build/wasi/tests.wasm'], ...fast),
-    { name: 'C tests', command: [...underWasmtime, 'build/wasi/tests.wasm'], timeout: 600 },
+    { name: 'C tests', command: [...underWasmtime, 'build/wasi/tests.wasm', ...third('2/3')], timeout: 600 },
     { name: 'command line', command: nodeTests('tests/cli'), env: cli([...underWasmtime, 'build/wasi/plumb.wasm']),
       timeout: 1200 },
   ],

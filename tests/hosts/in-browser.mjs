@@ -1,16 +1,16 @@
-/** `node tests/hosts/in-browser.mjs chromium|firefox|webkit MODULE [threads]`: the C test program in a browser's
- * worker, or only its cases that compute with several threads; TAP on stdout.  WebKit runs modules with threads only
+/** `node tests/hosts/in-browser.mjs chromium|firefox|webkit MODULE [CASES]`: the C test program in a browser's
+ * worker; CASES: as tests/main.c's program takes them, threads, 1/3, 2/3 or 3/3; TAP on stdout.  WebKit runs modules with threads only
  * with its switch for shared memory. */
 import { writeSync } from 'node:fs';
 import { serve } from '../../web/site/serve.mjs';
 import { launch } from './browser.mjs';
 
-const [name, module, only] = process.argv.slice(2);
+const [name, module, wanted] = process.argv.slice(2);
 const server = await serve({ root: '.', port: 0, host: '127.0.0.1' });
 const browser = await launch[name]({ sharedMemory: true });
 try {
   await browser.open(new URL('tests/hosts/page.html', server.url).href);
-  await browser.evaluate(async ({ module, onlyThreads }) => {
+  await browser.evaluate(async ({ module, wanted }) => {
     const [{ platform, wrap }, { giveThreads }] =
       await Promise.all([import('/web/browser/platform.js'), import('/web/base/relay.js')]);
     const worker = new Worker('worker.js', { type: 'module' });
@@ -25,7 +25,7 @@ try {
       end = { error: event.message ?? 'the worker did not start' };
       wake();
     };
-    worker.postMessage({ url: module, onlyThreads });
+    worker.postMessage({ url: module, wanted });
     /** Waits for new output, and returns the output since the last call and how the program ended. */
     globalThis.printed = async () => {
       while (!text && !end) await new Promise(resolve => { wake = resolve; });
@@ -33,7 +33,7 @@ try {
       text = '';
       return taken;
     };
-  }, { module: `/${module}`, onlyThreads: only === 'threads' });
+  }, { module: `/${module}`, wanted });
   for (;;) {
     const { text, error, status } = await browser.evaluate(() => globalThis.printed());
     writeSync(1, text);

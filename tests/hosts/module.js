@@ -5,16 +5,22 @@ import { Threads, takeMemory } from '../../web/engine/threads.js';
 /** Threads of a module with threads: more than the machine may have, so that they are suspended at times. */
 const THREADS = 4;
 
+/** What tests/main.c's test_main calls them.
+ * @typedef {'1/3' | '2/3' | '3/3' | 'threads'} Wanted */
+const WANTED = [undefined, '1/3', '2/3', '3/3', 'threads'];
+
 /**
  * @param {WebAssembly.Module} module
  * @param {(text: string) => void} print  takes the TAP output as it comes
  * @param {(path: string, offset: number, n: number) => Uint8Array | null} read  up to n bytes of a file of the
  *     checkout, null if there is no such file
  * @param {() => import('../../web/base/protocol.js').WorkerLike} startThread
- * @param {boolean} onlyThreads  runs only the cases that compute with several threads
+ * @param {Wanted} [wanted]  the cases that run; all if it is not given
  * @returns {Promise<number>} the exit status: 0 if every case passed
  */
-export async function runTests(module, print, read, startThread, onlyThreads) {
+export async function runTests(module, print, read, startThread, wanted) {
+  const cases = WANTED.indexOf(wanted);
+  if (cases < 0) throw new Error(`no cases are called ${wanted}`);
   const utf8 = new TextDecoder();
   const shared = WebAssembly.Module.imports(module).some(({ kind }) => kind === 'memory');
   const memory = shared ? takeMemory().memory : undefined;
@@ -44,7 +50,7 @@ export async function runTests(module, print, read, startThread, onlyThreads) {
   };
   const c = new WebAssembly.Instance(module, imports).exports;
   c._initialize();
-  if (!memory) return c.test_main(onlyThreads);
+  if (!memory) return c.test_main(cases);
   const stack = 1 << 18;
   const setups = Array.from({ length: THREADS - 1 }, (_, i) =>
     ({ module, memory, stack: (c.malloc(stack) + stack) & -16, thread: i + 1 }));
@@ -54,7 +60,7 @@ export async function runTests(module, print, read, startThread, onlyThreads) {
   threads.serve();
   c.plumb_threads_ready(THREADS);
   try {
-    return c.test_main(onlyThreads);
+    return c.test_main(cases);
   } finally {
     c.plumb_threads_dismiss();
     threads.terminate();

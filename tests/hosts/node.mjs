@@ -21,4 +21,4 @@ function read(path, offset, n) {
 
 const module = new WebAssembly.Module(readFileSync(process.argv[2]));
 const print = (text) => writeSync(1, text);
-process.exitCode = await runTests(module, print, read, platform.startThread, process.argv[3] === 'threads');
+process.exitCode = await runTests(module, print, read, platform.startThread, process.argv[3]);

@@ -29,11 +29,11 @@ function fileAt(path) {
 
 const read = (path, offset, n) => fileAt(path)?.subarray(offset, offset + n) ?? null;
 
-self.onmessage = async ({ data: { url, onlyThreads } }) => {
+self.onmessage = async ({ data: { url, wanted } }) => {
   try {
     const module = await WebAssembly.compileStreaming(fetch(url));
     const print = (text) => postMessage({ text });
-    postMessage({ status: await runTests(module, print, read, () => askForThread(self), onlyThreads) });
+    postMessage({ status: await runTests(module, print, read, () => askForThread(self), wanted) });
   } catch (error) {
     postMessage({ error: `${error}\n${error.stack}` });   // a rejected promise in a worker is not reported to the page
   }

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { promisify } from 'node:util';
 import { realPath, root } from './helpers.mjs';
 
-const CYCLES = 30, EARLY = 5;
+const CYCLES = 12, EARLY = 5;
 /** The newest of each line, from npm; process.execPath is the one that runs the tests. */
 const NODES = [process.execPath, ...['22', '24'].map(line => `${root}node_modules/node-${line}/bin/node`)];
 
