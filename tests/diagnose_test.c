@@ -28,12 +28,13 @@ struct engine {
     double base, positions;       /* 0, or another base of RoPE; positions are multiplied by this number */
     uint32_t block;               /* the inputs of products are rounded to 8 bits in blocks of this size; 0: not */
     bool rounds_k;                /* Q and K are rounded to 8 bits in blocks of 32 */
+    bool unrotated;               /* the dump has Q and K of layer 1 before RoPE in place of those after it */
     bool reverses;                /* the elements of each head of Q and K */
     bool bf16_attention;          /* Q, K, V and attention weights are rounded to bf16 */
     const char *only;             /* the dump has only this tap; NULL: all */
     const char *quirk;            /* a known mistake that it makes; NULL: none */
     uint32_t random;
-    double gate[N_PROMPT * N_FF], up[N_PROMPT * N_FF], ffn_out[N_PROMPT * N_FF];
+    double gate[N_PROMPT * N_FF], up[N_PROMPT * N_FF], ffn_out[N_PROMPT * N_FF], q[N_PROMPT * N_FF], k[N_PROMPT * N_FF];
 };
 
 static bool is(const plumb_tap *tap, const char *name) { return strcmp(tap->name, name) == 0; }
@@ -77,10 +78,13 @@ static void compute(void *user, const plumb_tap *tap, double *x) {
         e->random = e->random * 1664525u + 1013904223u;
         x[i] *= e->at_random ? 0.5 + (double)(e->random >> 8) / (1 << 24) : e->by > 0 ? e->by : 1.5;
     }
-    double *kept = is(tap, "ffn_gate") ? e->gate : is(tap, "ffn_up") ? e->up : is(tap, "ffn_out") ? e->ffn_out : NULL;
+    double *kept = is(tap, "ffn_gate") ? e->gate : is(tap, "ffn_up") ? e->up : is(tap, "ffn_out") ? e->ffn_out
+                 : is(tap, "Qcur") ? e->q : is(tap, "Kcur") ? e->k : NULL;
     if (kept && CHECK(n <= N_PROMPT * N_FF, "%zu values", n)) memcpy(kept, x, n * sizeof *x);
     float *shown = alloc_array(n, sizeof *shown);
-    for (size_t i = 0; i < n; i++) shown[i] = (float)x[i];
+    const double *before = is(tap, "Qcur_rope") ? e->q : is(tap, "Kcur_rope") ? e->k : NULL;
+    bool is_before = before && e->unrotated && tap->layer == 1;
+    for (size_t i = 0; i < n; i++) shown[i] = (float)(is_before ? before[i] : x[i]);
     plumb_tap copy = *tap;
     copy.data = shown;
     plumb_status status = e->only && !is(tap, e->only) ? PLUMB_OK : plumb_trace_add(e->trace, &copy);
@@ -233,6 +237,9 @@ static const struct row rows[] = {
     { "diagnose: a known mistake no larger than noise of an unknown kind, which most rows show",
       { .noise = 0.02, NO_RELU, .only = "l_out", .quirk = "rope.theta=100000" }, 8, 0, DIFFERS,
       { "verdict: rope.theta=100000 reproduces" }, { "\"hidden\": null" }, { NULL } },
+    { "diagnose: a layer without RoPE is accused, although all taps behind it look like noise",
+      { .noise = 0.02, NO_RELU, .unrotated = true }, 8, 0, DIFFERS,
+      { "the first wrong step is Qcur_rope-1 (query after RoPE)" }, { "\"agree\": false" }, { "verdict: agrees" } },
     { "diagnose: an exact answer comes before noise of an unknown kind", { NO_RELU, .positions = 0.125 }, 8, 0, DIFFERS,
       { "verdict: their Qcur_rope-0 is rotated by 0.125 times the right angles", "and so is Kcur_rope" },
       { "\"needs_noise\": false" }, { ROUNDED, "verdict: rope.applied=none" } },

@@ -545,6 +545,43 @@ static void callback_passes(void) {
     plumb_trace_free(t);
 }
 
+/* llama.cpp rotates the heads of Q, K and V for a quantized cache, and undoes that behind attention.  Heads of 8 are
+ * rotated in parts of 4. */
+static void callback_rotated(void) {
+#define FOUR(x) "[" #x ", " #x ", " #x ", " #x "],\n"
+#define EIGHT(x) "[" #x ", " #x ", " #x ", ..., " #x ", " #x ", " #x "],\n"
+#define PARTS "[\n[\n" FOUR(9) FOUR(9) FOUR(9) FOUR(9) "],\n]\nsum = 144\n"
+#define HEADS(x) "[\n[\n" EIGHT(x) "],\n[\n" EIGHT(x) "],\n]\nsum = 1\n"
+#define ROWS(x) "[\n[\n" EIGHT(x) EIGHT(x) "],\n]\nsum = 1\n"
+    static const char text[] =
+        "number of input tokens = 2\n  5\n  6\n"
+        "cb: Qcur-0 = (f32) ROPE(Qcur-0{8, 1, 2, 1}, inp_pos{2, 1, 1, 1}}) = {8, 1, 2, 1}\n" HEADS(1)
+        "cb: Qcur-0 (reshaped) = (f32) RESHAPE(Qcur-0{8, 1, 2, 1}, }) = {4, 4, 1, 1}\n" PARTS
+        "cb: node_1 = (f32) MUL_MAT(attn_inp_k_rot{4, 4, 1, 1}, Qcur-0 (reshaped){4, 4, 1, 1}}) = {4, 4, 1, 1}\n" PARTS
+        "cb: Vcur-0 = (f32) MUL_MAT(blk.0.attn_v.weight{8, 8, 1, 1}, attn_norm-0{8, 2, 1, 1}}) = {8, 2, 1, 1}\n" ROWS(2)
+        "cb: Vcur-0 = (f32) RESHAPE(Vcur-0{8, 2, 1, 1}, }) = {8, 1, 2, 1}\n" HEADS(2)
+        "cb: Vcur-0 (reshaped) = (f32) RESHAPE(Vcur-0{8, 1, 2, 1}, }) = {4, 4, 1, 1}\n" PARTS
+        "cb: node_2 = (f32) MUL_MAT(attn_inp_v_rot{4, 4, 1, 1}, Vcur-0 (reshaped){4, 4, 1, 1}}) = {4, 4, 1, 1}\n" PARTS
+        "cb: (reshaped) = (f32) RESHAPE(node_2{4, 4, 1, 1}, }) = {8, 1, 2, 1}\n" HEADS(8)
+        "cb: kqv_out-0 = (f32) RESHAPE(node_3{8, 1, 2, 1}, }) = {8, 2, 1, 1}\n" ROWS(7)
+        "cb: kqv_out-0 (reshaped) = (f32) RESHAPE(kqv_out-0{8, 2, 1, 1}, }) = {4, 4, 1, 1}\n" PARTS
+        "cb: node_4 = (f32) MUL_MAT(attn_inp_v_rot{4, 4, 1, 1}, kqv_out-0 (reshaped){4, 4, 1, 1}}) = {4, 4, 1, 1}\n"
+        PARTS "cb: (reshaped) = (f32) RESHAPE(node_4{4, 4, 1, 1}, }) = {8, 2, 1, 1}\n" ROWS(3);
+#undef FOUR
+#undef EIGHT
+#undef PARTS
+#undef HEADS
+#undef ROWS
+    static const uint32_t six[] = {0, 1, 2, 5, 6, 7};
+    plumb_trace *t = read_text(text, sizeof text - 1);
+    check_tokens(t, (const int32_t[]){5, 6}, 2, 2);
+    check_printed(t, "Qcur_rope-0", 1, 8, 6, (const float[]){1, 1, 1, 1, 1, 1}, six);
+    check_printed(t, "Vcur-0", 1, 8, 6, (const float[]){2, 2, 2, 2, 2, 2}, six);
+    check_printed(t, "kqv_out-0", 1, 8, 6, (const float[]){3, 3, 3, 3, 3, 3}, six);
+    CHECK(t->n_tap == 3, "%zu taps", t->n_tap);
+    plumb_trace_free(t);
+}
+
 static void json_prompt(void) {
     static const struct { const char *json; uint32_t n_prompt; } rows[] = {
         {"{\"tokens\":[1,2],\"taps\":[]}", 2}, {"{\"tokens\":[1,2],\"n_prompt\":1,\"taps\":[]}", 1},
@@ -693,6 +730,7 @@ void test_trace_read(void) {
     test_case("trace_read: a list of tokens that is too short for the rows is refused", few_tokens);
     test_case("trace_read: JSON without a length of the prompt means all tokens, and 0 means none", json_prompt);
     test_case("trace_read: a text of several passes is read", callback_passes);
+    test_case("trace_read: what llama.cpp rotates for a quantized cache is read as if it had not", callback_rotated);
     test_case("trace_read: broken texts are refused or read up to the damage", callback_hostile);
     test_case("trace_read: rows in any order are sorted quickly", rows_backwards);
     test_case("trace_read: a row that occurs twice, far apart, is refused", rows_twice);

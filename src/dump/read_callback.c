@@ -20,6 +20,8 @@
  *   into heads, where more of their values are printed.  The blocks of ROPE are Qcur_rope and Kcur_rope, and blocks
  *   named Qcur or Kcur that follow them do not count.
  * - attn_post_norm after ffn_inp is ffn_norm.
+ * - With a quantized cache, llama.cpp multiplies parts of the heads of Q, K and V by a Hadamard matrix, and the result
+ *   of attention by it once more, which undoes that.  The block after the second product counts as kqv_out.
  * - If the last layer continues with the last token alone, its rows belong to that token.
  * - kq_soft_max is {keys, tokens, heads}.  Its keys are padded, for instance to 256; the padding is dropped.
  * - If the graph runs again, its tokens follow those of the run before.  This happens for a prompt of more than 512
@@ -75,6 +77,7 @@ struct callback_reader {
     int32_t *ids;
     size_t group;             /* index of the first block of the layer that is being read */
     const char *last;         /* the text after the last header, of a tap or not; only this block may break off */
+    bool unrotates;           /* the header before is the product that undoes the rotation of kqv_out */
 };
 
 static plumb_status no_memory(struct callback_reader *r, size_t n) {
@@ -159,7 +162,7 @@ static bool read_number(const char **at, const char *end, double *v, float *quan
 /* ---- headers: which blocks there are, and which of them count ---------------------------------------------------- */
 
 struct header {
-    struct span name, op;
+    struct span name, op, sources;
     uint64_t src0, ne[4];     /* src0: first dimension of the first source; 0: not known */
 };
 
@@ -178,6 +181,7 @@ static bool read_header(const char *at, const char *end, struct header *h) {
     const char *type_end = memchr(equals, ')', (size_t)(end - equals));
     if (!type_end || !(open = memchr(type_end, '(', (size_t)(end - type_end)))) return false;
     h->op = trim(type_end + 1, open);
+    h->sources = trim(open + 1, end);
     const char *source = memchr(open, '{', (size_t)(end - open)), *shape = end - 1;
     uint64_t ne[4];
     while (*shape != '{' && shape > open) shape--;
@@ -260,8 +264,29 @@ static plumb_status add_block(struct callback_reader *r, const struct block *new
     return PLUMB_OK;
 }
 
+/* Returns true for a product with the Hadamard matrix of K or V. */
+static bool is_rotation(const struct header *h) {
+    static const char K[] = "attn_inp_k_rot{", V[] = "attn_inp_v_rot{";
+    size_t n = strlen(K);
+    return span_is(h->op, "MUL_MAT") && h->sources.n > n
+        && (memcmp(h->sources.at, K, n) == 0 || memcmp(h->sources.at, V, n) == 0);
+}
+
+/* Returns true if the first header at or after `at` is that of such a product. */
+static bool is_rotation_next(const struct callback_reader *r, const char *at) {
+    struct header h;
+    for (const char *end; at < r->end && (end = memchr(at, '\n', (size_t)(r->end - at))); at = end + 1)
+        if (read_header(at, end, &h)) return is_rotation(&h);
+    return false;
+}
+
 static plumb_status take_header(struct callback_reader *r, const struct header *h, const char *body) {
     struct block b = {.body = body, .op = h->op, .ne = {h->ne[0], h->ne[1], h->ne[2]}};
+    struct block *last = r->n_block > 0 ? &r->blocks[r->n_block - 1] : NULL;
+    bool is_undone = r->unrotates && span_is(h->op, "RESHAPE") && memcmp(last->ne, b.ne, sizeof b.ne) == 0;
+    r->unrotates = is_rotation(h) && last && last->id == TAP_KQV_OUT;
+    if (is_undone) last->body = body;
+    if (is_undone) return PLUMB_OK;
     while (body < r->end && (is_space(*body) || *body == '\n')) body++;
     bool has_body = body == r->end || *body == '[';   /* quantized tensors are not printed */
     if (!tap_of(h, &b.id, &b.layer)) {
@@ -272,7 +297,7 @@ static plumb_status take_header(struct callback_reader *r, const struct header *
                            has_body ? "it has four dimensions" : "its values were not printed");
     }
     bool splits = h->ne[2] > 1 || h->ne[0] < h->src0;   /* a RESHAPE into heads; the others join heads */
-    if (is_qkv(b.id) && span_is(h->op, "RESHAPE") && !splits) return PLUMB_OK;
+    if (is_qkv(b.id) && span_is(h->op, "RESHAPE") && (!splits || is_rotation_next(r, body))) return PLUMB_OK;
     b.heads = (may_have_heads(b.id) && h->ne[2] > 1)
            || (is_qkv(b.id) && (span_is(h->op, "ROPE") || span_is(h->op, "RESHAPE")));
     return add_block(r, &b);

@@ -3,6 +3,7 @@
 
     llama.py [TEXT...]          only runs whose name contains a TEXT
     llama.py --model FILE       another file than the small synthetic one; of architecture llama, with matrices in Q4_1
+    llama.py --right FILE...    instead: these files as they are, each type of the cache, flash attention on and off
     llama.py --docs README.md   writes the table there, between its marks
 
 llama.cpp computes with a file that is wrong in one way, or with a key that --override-kv replaces; `plumb diagnose`
@@ -177,13 +178,21 @@ RIGHT = {
     "weights not repacked": ["--no-repack"],
     "one thread": ["-t", "1"],
 }
+# Without flash attention llama.cpp keeps V in 16 or 32 bits.
+CACHES = {
+    **{f"{cache}, flash attention {fa}": ["-ctk", cache, "-ctv", cache, "-fa", fa]
+       for cache in ("f32", "f16") for fa in ("on", "off")},
+    "q8_0, flash attention on": ["-ctk", "q8_0", "-ctv", "q8_0", "-fa", "on"],
+    "q8_0 for K, flash attention off": ["-ctk", "q8_0", "-fa", "off"],
+}
+CACHE_TEXT = "The capital of France is"
 
 
-def callback(model, options, folder):
+def callback(model, options, folder, text=TEXT):
     """The output of llama-eval-callback."""
     path = os.path.join(folder, "theirs.txt")
     with open(path, "w") as f:
-        ran = subprocess.run([PROGRAM, "-m", model, "-p", TEXT, "-fa", "off", "-c", "64", "-n", "1", *options],
+        ran = subprocess.run([PROGRAM, "-m", model, "-p", text, "-fa", "off", "-c", "64", "-n", "1", *options],
                              stdout=f, stderr=subprocess.STDOUT)
     with open(path) as f:
         text = f.read()
@@ -223,9 +232,28 @@ def claim(said):
     return ""
 
 
+def right_runs(plumb, models, folder, keep):
+    """The table of right runs: what is said of each file, by the cache and flash attention.  Returns whether all
+    agree."""
+    lines = ["| file | cache | verdict of `plumb diagnose` | largest relative error |", "|---|---|---|---|"]
+    all_agree = True
+    for model in models:
+        for name, options in CACHES.items():
+            dump = callback(model, options, folder, CACHE_TEXT)
+            if keep:
+                shutil.copyfile(dump, os.path.join(keep, re.sub(r"\W+", "-", f"{model} {name}") + ".txt"))
+            said, seconds = verdict(plumb, model, dump)
+            says = claim(said) or f"nothing fits, first {said['truth']['first_parted']}"
+            all_agree = all_agree and said["agree"]
+            lines.append(f"| {os.path.basename(model)} | {name} | {says} | {said['truth']['largest_error']:.2g} |")
+            print(f"{lines[-1]} ({seconds:.1f} s)", flush=True)
+    return lines, all_agree
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("texts", nargs="*")
+    parser.add_argument("--right", nargs="+", metavar="FILE")
     parser.add_argument("--plumb", default=os.path.join(ROOT, "build", "native", "plumb"))
     parser.add_argument("--model")
     parser.add_argument("--docs")
@@ -234,6 +262,11 @@ def main():
     build()
     lines = ["| llama.cpp's run | verdict of `plumb diagnose` | |", "|---|---|---|"]
     with tempfile.TemporaryDirectory(prefix="plumb-llama-") as folder:
+        if arguments.right:
+            lines, all_agree = right_runs(arguments.plumb, arguments.right, folder, arguments.keep)
+            if arguments.docs:
+                replace_between(arguments.docs, "right llama", lines)
+            return 0 if all_agree else 1
         model = arguments.model or os.path.join(folder, "right.gguf")
         if not arguments.model:
             subprocess.run([sys.executable, os.path.join(ROOT, "models", "synth.py"), model, *SYNTHETIC.split(),
