@@ -150,46 +150,57 @@ static void check_choice(void *user, uint32_t pos, const float *logits) {
     f->n_same += choice == llama_top_id(f->v, k);
 }
 
+/* 64 tokens that llama.cpp chose after a prompt, and a session for them. */
+struct continuation {
+    plumb_model *m;
+    plumb_session *s;
+    struct llama_vectors v;
+    uint32_t n_prompt;      /* the other tokens of v were chosen; so was one more behind them */
+};
+
+/* Returns false after a failed check.  Call continuation_free in any case. */
+static bool continuation_open(struct continuation *c, const struct truth_row *row, plumb_pass pass) {
+    *c = (struct continuation){ .m = fixture_load(row->model) };
+    c->s = c->m ? new_session(c->m, pass, N_CTX) : NULL;
+    if (!c->s || !llama_vectors_read(&c->v, row->vectors)) return false;
+    c->n_prompt = c->v.n_token + 1 - c->v.n_record;
+    return CHECK(c->v.n_record == 64, "%u records", c->v.n_record);
+}
+
+static void continuation_free(struct continuation *c) {
+    llama_vectors_free(&c->v);
+    plumb_session_free(c->s);
+    plumb_model_free(c->m);
+}
+
 /* The fast pass decodes 64 tokens one by one. */
-static void greedy_case(const void *row_) {
-    const struct truth_row *row = row_;
-    struct llama_vectors v = { 0 };
-    plumb_model *m = fixture_load(row->model);
-    plumb_session *fast = m ? new_session(m, PLUMB_PASS_FAST, N_CTX) : NULL;
-    if (fast && llama_vectors_read(&v, row->vectors) && CHECK(v.n_record == 64, "%u records", v.n_record)) {
-        uint32_t n_prompt = v.n_token + 1 - v.n_record;
-        CHECK(plumb_session_feed(fast, v.tokens, n_prompt) == PLUMB_OK, "%s", plumb_session_error(fast));
-        for (uint32_t k = 0; k < v.n_record; k++) {
-            int32_t id = fixture_largest(plumb_session_logits(fast), v.n_vocab);
-            if (!CHECK(id == llama_top_id(&v, k), "token %u: %d, llama.cpp %d with a margin of %g", k, (int)id,
-                       (int)llama_top_id(&v, k), (double)llama_margin(&v, k))) break;
-            if (plumb_session_feed(fast, &id, 1) != PLUMB_OK) break;
+static void greedy_case(const void *row) {
+    struct continuation c;
+    if (continuation_open(&c, row, PLUMB_PASS_FAST)) {
+        CHECK(plumb_session_feed(c.s, c.v.tokens, c.n_prompt) == PLUMB_OK, "%s", plumb_session_error(c.s));
+        for (uint32_t k = 0; k < c.v.n_record; k++) {
+            int32_t id = fixture_largest(plumb_session_logits(c.s), c.v.n_vocab);
+            if (!CHECK(id == llama_top_id(&c.v, k), "token %u: %d, llama.cpp %d with a margin of %g", k, (int)id,
+                       (int)llama_top_id(&c.v, k), (double)llama_margin(&c.v, k))) break;
+            if (plumb_session_feed(c.s, &id, 1) != PLUMB_OK) break;
         }
     }
-    llama_vectors_free(&v);
-    plumb_session_free(fast);
-    plumb_model_free(m);
+    continuation_free(&c);
 }
 
 /* The reference pass is fed llama.cpp's 64 tokens at once: if it chooses the next token at every position, its own
  * greedy decoding would give the same sequence.  It takes 70 ms for each token of Gemma, whose logits are compared at
  * 64 positions instead. */
-static void choices_case(const void *row_) {
-    const struct truth_row *row = row_;
-    struct llama_vectors v = { 0 };
-    plumb_model *m = fixture_load(row->model);
-    plumb_session *reference = m ? new_session(m, PLUMB_PASS_REFERENCE, N_CTX) : NULL;
-    if (reference && llama_vectors_read(&v, row->vectors) && CHECK(v.n_record == 64, "%u records", v.n_record)) {
-        uint32_t n_prompt = v.n_token + 1 - v.n_record;
-        struct forced f = { .v = &v, .first = n_prompt - 1 };
-        CHECK(plumb_session_feed(reference, v.tokens, n_prompt - 1) == PLUMB_OK
-              && plumb_session_feed_all(reference, v.tokens + n_prompt - 1, v.n_record, check_choice, &f) == PLUMB_OK,
-              "%s", plumb_session_error(reference));
+static void choices_case(const void *row) {
+    struct continuation c;
+    if (continuation_open(&c, row, PLUMB_PASS_REFERENCE)) {
+        struct forced f = { .v = &c.v, .first = c.n_prompt - 1 };
+        CHECK(plumb_session_feed(c.s, c.v.tokens, f.first) == PLUMB_OK
+              && plumb_session_feed_all(c.s, c.v.tokens + f.first, c.v.n_record, check_choice, &f) == PLUMB_OK,
+              "%s", plumb_session_error(c.s));
         CHECK(f.n_same == 64, "reference: %u of 64 tokens", f.n_same);
     }
-    llama_vectors_free(&v);
-    plumb_session_free(reference);
-    plumb_model_free(m);
+    continuation_free(&c);
 }
 
 /* ---- sentences --------------------------------------------------------------------------------------------------- */
