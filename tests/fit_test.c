@@ -157,6 +157,24 @@ static void softplus_gate(const struct engine *e, const plumb_tap *tap, double *
     for (size_t i = 0; i < count(tap); i++) x[i] = log1p(exp(gate[i])) * up[i];
 }
 
+static void gelu_of(const struct engine *e, double *x, size_t n, double root, double cube) {
+    const double *gate = kept(e, "ffn_gate"), *up = kept(e, "ffn_up");
+    for (size_t i = 0; i < n; i++) {
+        double z = gate[i];
+        x[i] = 0.5 * z * (1 + tanh(root * (z + cube * z * z * z))) * up[i];
+    }
+}
+
+static void gelu_cube(const struct engine *e, const plumb_tap *tap, double *x) {
+    gelu_of(e, x, count(tap), 0.79788456080286535588, 0.44715);
+}
+
+static void gelu_root(const struct engine *e, const plumb_tap *tap, double *x) {
+    gelu_of(e, x, count(tap), 1.25331413731550025, 0.044715);   /* sqrt(pi / 2) */
+}
+
+static void gelu_both(const struct engine *e, const plumb_tap *tap, double *x) { gelu_of(e, x, count(tap), 1.1, 0.3); }
+
 static void gate_and_up_exchanged(const struct engine *e, const plumb_tap *tap, double *x) {
     const double *gate = kept(e, "ffn_gate"), *up = kept(e, "ffn_up");
     for (size_t i = 0; i < count(tap); i++) x[i] = up[i] / (1 + exp(-up[i])) * gate[i];
@@ -517,6 +535,23 @@ static const struct row {
       { "verdict: no set of up to 3 known mistakes", "the first wrong step is ffn_out-0" }, { "measured" } },
 };
 
+/* In Gemma 3, whose activation is GELU. */
+static const struct row gelu[] = {
+    { "fit: GELU with another constant of the cube", "ffn_swiglu", -1, gelu_cube,
+      { "verdict: their ffn_swiglu-0 is gelu(gate) * up with 0.44715 for its constant 0.044715 (error " }, { NULL } },
+    { "fit: GELU with another constant of the argument", "ffn_swiglu", -1, gelu_root,
+      { "verdict: their ffn_swiglu-0 is gelu(gate) * up with 1.25331 for its constant sqrt(2/pi) (error " }, { NULL } },
+    { "fit: GELU with two other constants", "ffn_swiglu", -1, gelu_both,
+      { "verdict: their ffn_swiglu-0 is gelu(gate) * up with 1.1 for sqrt(2/pi) and 0.3 for 0.044715 (error " },
+      { NULL } },
+};
+static const struct row partial_gelu[] = {
+    { "fit: partial: GELU with another constant of the cube", "ffn_swiglu", -1, gelu_cube,
+      { "their ffn_swiglu-0 is gelu(gate) * up with 0.447" }, { "times what it should be" } },
+    { "fit: partial: GELU with another constant of the argument", "ffn_swiglu", -1, gelu_root,
+      { "their ffn_swiglu-0 is gelu(gate) * up with 1.253" }, { "times what it should be" } },
+};
+
 static const struct row quantized[] = {
     { "fit: small scales of Q6_K left out", "Qcur", -1, q6_k_without_scales,
       { "verdict: their Qcur-0 is of a misread blk.0.attn_q.weight: Q6_K: the scales of the parts of a block are taken "
@@ -585,10 +620,14 @@ static void check(const struct row *row, const char *model, bool is_partial) {
 
 static void check_row(const void *row) { check(row, "f32", false); }
 static void check_quantized(const void *row) { check(row, "q6_k", false); }
+static void check_gelu(const void *row) { check(row, "gemma3", false); }
+static void check_partial_gelu(const void *row) { check(row, "gemma3", true); }
 static void check_partial(const void *row) { check(row, "f32", true); }
 
 void test_fit(void) {
     TEST_ROWS("", check_row, rows);
     TEST_ROWS("", check_quantized, quantized);
     TEST_ROWS("", check_partial, partial);
+    TEST_ROWS("", check_gelu, gelu);
+    TEST_ROWS("", check_partial_gelu, partial_gelu);
 }

@@ -103,8 +103,13 @@ enum gate_mistake {
     GLU_GELU_TANH, GLU_GELU_ERF, GLU_GELU_QUICK, GLU_SILU, GLU_RELU, GLU_RELU_SQR, GLU_SIGMOID, GLU_TANH,
     GLU_NONE, GLU_TWICE, GLU_SOFTPLUS, GLU_EXCHANGED, GLU_LATE, GLU_SUM, GLU_ALONE, GLU_UP_ALONE, GLU_HARD, GLU_HARD_02,
     GLU_EXP_CLAMPED, GLU_LIMITED, GLU_GATE_LIMITED, GLU_NO_ALPHA, GLU_NO_1, GLU_ALTERNATE,
+    GLU_GELU_ROOT, GLU_GELU_CUBE,   /* number takes the place of sqrt(2 / pi), and of 0.044715 */
     N_GATE_MISTAKE
 };
+
+/* gelu(z) = z / 2 (1 + tanh(GELU_ROOT (z + GELU_CUBE z^3))) */
+#define GELU_ROOT 0.79788456080286535588   /* sqrt(2 / pi) */
+#define GELU_CUBE 0.044715
 
 /* Which layer has the tensors of which: `first` those of from_layer, both exchanged, all those of from_layer... */
 enum layer_map { MAP_ONE, MAP_EXCHANGED, MAP_ALL, MAP_NEXT, MAP_BEFORE, MAP_REVERSED, MAP_AS_TEXT, N_LAYER_MAP };

@@ -349,6 +349,7 @@ void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
     for (uint8_t v = 0; v < N_GATE_MISTAKE && is_gate; v++) {
         static const double limits[] = { 0, 1, 2, 3, 5, 6, 7, 8, 10, 20 };
         bool has_limit = v == GLU_EXP_CLAMPED || v == GLU_LIMITED || v == GLU_GATE_LIMITED;
+        if (v == GLU_GELU_ROOT || v == GLU_GELU_CUBE) continue;   /* their numbers are fitted, see partial.c */
         for (size_t i = 0; i < (has_limit ? sizeof limits / sizeof *limits : 1); i++) {
             try_one(&l, (struct mistake){ .kind = MISTAKE_GATE, .variant = v, .number = limits[i] });
         }
@@ -549,6 +550,8 @@ static const char *const gate_texts[N_GATE_MISTAKE] = {
     [GLU_NO_ALPHA] = "has silu without its factor alpha, 1.702",
     [GLU_NO_1] = "is silu(gate) * up: 1 is not added to up",
     [GLU_ALTERNATE] = "has gates and up projections that are taken to alternate",
+    [GLU_GELU_ROOT] = "is gelu(gate) * up with %g for its constant sqrt(2/pi)",
+    [GLU_GELU_CUBE] = "is gelu(gate) * up with %g for its constant 0.044715",
 };
 
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"

@@ -153,10 +153,14 @@ static void try_numbers(struct search *s) {
         { TAP_SET(KQ_SOFT_MAX), MISTAKE_SCORES, SCORES_SOFTCAP, 0.5, 100 },
         { norms, MISTAKE_EPS, 0, 1e-9, 10 }, { TAP_SET(ATTN_NORM), MISTAKE_EPS, 0, 1e-9, 10 },
         { TAP_SET(FFN_NORM), MISTAKE_EPS, 0, 1e-9, 10 },
+        { TAP_SET(FFN_SWIGLU), MISTAKE_GATE, GLU_GELU_ROOT, 0.05, 20 },
+        { TAP_SET(FFN_SWIGLU), MISTAKE_GATE, GLU_GELU_CUBE, 1e-4, 10 },
     };
+    bool is_gelu = s->d->model->plan.layers[s->layer].ffn.activation == ACT_GELU_TANH;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct mistake mistake = { .taps = rows[i].taps, .kind = rows[i].kind, .variant = rows[i].variant,
                                          .layer = EVERYWHERE, .head = EVERYWHERE };
+        if (rows[i].kind == MISTAKE_GATE && !is_gelu) continue;
         if ((rows[i].taps & ~m->supported) || is_after_first(s, step_of(s->d, &mistake))) continue;
         fit_number(s, mistake, rows[i].low, rows[i].high);
     }
