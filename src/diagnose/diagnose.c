@@ -81,9 +81,10 @@ static double closer(const struct diagnosis *d, const struct outcome *base, cons
 }
 
 /* Returns what closer returns, or 0 if it is below GAIN or no tap improves by DIAGNOSE_FACTOR, unless most rows become
- * closer.  Returns 0 also if that may be chance. */
+ * closer.  Returns 0 also if that may be chance, or if base explains everything and o does not. */
 static double gain(const struct diagnosis *d, const struct outcome *base, const struct outcome *o) {
     double largest, sum = closer(d, base, o, &largest);
+    if (diagnose_explains(d, base) && !diagnose_explains(d, o)) return 0;
     bool is_clear = largest >= log10(DIAGNOSE_FACTOR) && sum >= GAIN;
     bool is_closer = is_clear || (sum > 0 && diagnose_is_closer(d, base, o));
     return is_closer && !diagnose_is_lucky(d, base, o) ? sum : 0;

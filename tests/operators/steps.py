@@ -12,26 +12,25 @@ Shapes: n tokens of a batch, S tokens in the cache, H query heads, G heads of ke
 import dataclasses
 import functools
 import math
+import os
+import sys
 
 import gguf
 import numpy as np
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reference"))
+from stored import Stored   # noqa: E402
+
 F32 = np.float32
 
 
-class File:
-    """Keys and tensors of a GGUF file; each tensor is dequantized once."""
+class File(Stored):
+    """Each tensor is dequantized once."""
 
     def __init__(self, path):
+        super().__init__(path)
         self.path = path
-        self.reader = gguf.GGUFReader(path)
-        self.keys = {name: field.contents() for name, field in self.reader.fields.items()}
-        self.tensors = {tensor.name: tensor for tensor in self.reader.tensors}
-        self.arch = self.keys["general.architecture"]
         self.read = functools.cache(self.read)
-
-    def key(self, name, default=None):
-        return self.keys.get(f"{self.arch}.{name}", default)
 
     def read(self, name):
         """(n_out, n_in) of a matrix, (n) of a vector, f32."""

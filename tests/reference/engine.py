@@ -23,6 +23,7 @@ import numpy as np
 
 import blocks
 from kinds import KINDS, kind_of
+from stored import Stored
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 VECTORS = os.path.join(HERE, "..", "vectors")
@@ -32,18 +33,12 @@ SQUARE = ("attn_q", "attn_k", "attn_v", "attn_output")
 Run = collections.namedtuple("Run", "tokens n_prompt taps")
 
 
-class File:
-    """Keys and tensors of a GGUF file.  Tensors are dequantized once."""
+class File(Stored):
+    """Tensors are dequantized once."""
 
     def __init__(self, path):
-        self.reader = gguf.GGUFReader(path)
-        self.keys = {name: field.contents() for name, field in self.reader.fields.items() if field.data}
-        self.tensors = {tensor.name: tensor for tensor in self.reader.tensors}
-        self.arch = self.keys["general.architecture"]
+        super().__init__(path)
         self.known = {}
-
-    def key(self, name, default=None):
-        return self.keys.get(f"{self.arch}.{name}", default)
 
     def raw(self, tensor, shift):
         """(n_row, row bytes) u8 from shift bytes after the tensor's place, zeros past the end of the file."""

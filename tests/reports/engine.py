@@ -1,18 +1,22 @@
 """An engine as people write them: one class, a KV cache, a prompt in chunks, then one token after the other.
 
 bugs.py replaces its methods by wrong ones, one at a time.  The arithmetic is 32-bit.  It shares no code with the
-engines
-of tests/reference and tests/operators.  It runs files of the architectures llama, qwen2, qwen3, gemma3, olmoe and
-gpt-oss, whose sources are transformers' modeling files of these names, the GGUF specification for the keys, and for
-online softmax arXiv 1805.02867.
+engines of tests/reference and tests/operators but the reading of keys (stored.py).  It runs files of the architectures
+llama, qwen2, qwen3, gemma3, olmoe and gpt-oss, whose sources are transformers' modeling files of these names, the GGUF
+specification for the keys, and for online softmax arXiv 1805.02867.
 
 Shapes: n tokens of a chunk, S slots of the cache in use, H query heads, G heads of keys and values, d elements of a
 head, e experts that a token uses.
 """
 import math
+import os
+import sys
 
 import gguf
 import numpy as np
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reference"))
+from stored import Stored   # noqa: E402
 
 F32 = np.float32
 TILE = 4   # keys that online softmax takes at once
@@ -24,18 +28,12 @@ TRAITS = {
 }
 
 
-class File:
-    """Keys of a GGUF file, and its tensors as they are stored."""
+class File(Stored):
+    """Tensors are decoded once for each reader."""
 
     def __init__(self, path):
-        self.reader = gguf.GGUFReader(path)
-        self.keys = {name: field.contents() for name, field in self.reader.fields.items() if field.data}
-        self.tensors = {tensor.name: tensor for tensor in self.reader.tensors}
-        self.arch = self.keys["general.architecture"]
+        super().__init__(path)
         self.decoded = {}
-
-    def key(self, name, default=None):
-        return self.keys.get(f"{self.arch}.{name}", default)
 
     def decode(self, name, reader):
         """(n_out, n_in), or with experts one dimension more.  reader: None, or (type, raw rows) -> values."""

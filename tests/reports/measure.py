@@ -190,8 +190,11 @@ class Measure:
         return {"verdict": verdict, "said": short, "seconds": seconds, "json": essence(said)}
 
 
-def right_engines(measure, models, forms=("whole", "l_out8", "top10")):
+def right_engines(measure, models, forms=("whole", "l_out8", "top10"), kept=None):
     """(how it computes, form, model, whether it agrees) of engines without a bug."""
+    def agrees(model, what, options):
+        return {"agree": measure.diagnose(model, what, model.run(**options))[0]["agree"]}
+
     ways = {**{f"{name} activations": {"rounding": name} for name in ROUNDING},
             **{f"{name} cache": {"cache": name} for name in CACHES if name != "f32"},
             "online softmax": {"flash": True}, "chunks of 3": {"chunk": 3}, "one chunk": {"chunk": N_PROMPT},
@@ -200,7 +203,8 @@ def right_engines(measure, models, forms=("whole", "l_out8", "top10")):
     for way, options in ways.items():
         for model in models:
             for what in forms:
-                said, _ = measure.diagnose(model, what, model.run(**options))
+                said = (kept.get(f"right | {way} | {what} | {model.name}", lambda: agrees(model, what, options))
+                        if kept else agrees(model, what, options))
                 yield way, what, model.name, said["agree"]
 
 
@@ -212,36 +216,42 @@ def drawn(cases, n):
         rng.choice(len(some), min(n, len(some)), replace=False))])]
 
 
-def run(measure, cases, forms, n_sample):
-    """The results of all cases; those that an earlier run of the same programs kept are not measured again."""
-    kept = os.path.join(ROOT, "build", "reports")
-    os.makedirs(kept, exist_ok=True)
-    digest = hashlib.sha256()
-    scripts = (os.path.join(HERE, name) for name in ("engine.py", "bugs.py", "measure.py", "../operators/forms.py",
-                                                     "../operators/judge.py"))
-    for name in (measure.plumb[-1], *scripts):
-        with open(name, "rb") as f:
-            digest.update(f.read())
-    path = os.path.join(kept, f"{digest.hexdigest()[:12]}.jsonl")
-    known, results = {}, []
-    if os.path.exists(path):
-        with open(path) as f:
-            known = {row["key"]: row for row in map(json.loads, f)}
-    sample = drawn(cases, n_sample)
-    with open(path, "a") as f:
-        for form in forms:
-            for case in cases if form == "whole" else sample:
-                case.is_noisy, key = FORMS[form][1] != "f32", f"{form} | {case.bug.source} | {case.bug.text}"
-                if key not in known:
-                    known[key] = {"key": key, **measure.measure(case, form)}
-                    f.write(json.dumps(known[key]) + "\n")
-                    f.flush()
-                row = {**known[key], "model": case.model.name, "form": form, "first": case.first, "kind":
-                    case.bug.model,
-                       "half": half_of(case.bug), "text": f"{case.bug.source}: {case.bug.text}"}
-                if "json" in row:   # judged again, as the judge may have changed
-                    row["verdict"], row["said"] = case.model.judge.verdict(row["json"], case, FORMS[form][0] == "whole")
-                results.append(row)
+class Kept:
+    """The results of earlier runs of the same programs, by key, in a file of build/reports."""
+
+    def __init__(self, program):
+        folder, digest = os.path.join(ROOT, "build", "reports"), hashlib.sha256()
+        os.makedirs(folder, exist_ok=True)
+        scripts = (os.path.join(HERE, name) for name in ("engine.py", "bugs.py", "measure.py", "../operators/forms.py",
+                                                         "../operators/judge.py", "../reference/stored.py"))
+        for name in (program, *scripts):
+            with open(name, "rb") as f:
+                digest.update(f.read())
+        self.path, self.known = os.path.join(folder, f"{digest.hexdigest()[:12]}.jsonl"), {}
+        if os.path.exists(self.path):
+            with open(self.path) as f:
+                self.known = {row["key"]: row for row in map(json.loads, f)}
+
+    def get(self, key, make):
+        if key not in self.known:
+            self.known[key] = {"key": key, **make()}
+            with open(self.path, "a") as f:
+                f.write(json.dumps(self.known[key]) + "\n")
+        return self.known[key]
+
+
+def run(measure, cases, forms, n_sample, kept):
+    """The results of all cases; those that were kept are not measured again."""
+    sample, results = drawn(cases, n_sample), []
+    for form in forms:
+        for case in cases if FORMS[form][0] == "whole" else sample:
+            case.is_noisy = FORMS[form][1] != "f32"
+            row = {**kept.get(f"{form} | {case.bug.source} | {case.bug.text}", lambda: measure.measure(case, form)),
+                   "model": case.model.name, "form": form, "first": case.first, "kind": case.bug.model,
+                   "half": half_of(case.bug), "text": f"{case.bug.source}: {case.bug.text}"}
+            if "json" in row:   # judged again, as the judge may have changed
+                row["verdict"], row["said"] = case.model.judge.verdict(row["json"], case, FORMS[form][0] == "whole")
+            results.append(row)
     return results
 
 
@@ -308,8 +318,9 @@ def main():
         names = {bug.model for bug in bugs} | set(also)
         models = {name: Model(name, folder) for name in MODELS if name in names}
         measure = Measure(json.loads(arguments.plumb) if arguments.plumb.startswith("[") else [arguments.plumb], folder)
+        kept = Kept(measure.plumb[-1])
         if arguments.right:
-            for row in right_engines(measure, models.values()):
+            for row in right_engines(measure, models.values(), kept=kept):
                 print(*row)
             return 0
         cases = [Case(models[bug.model], bug) for bug in bugs]
@@ -320,9 +331,9 @@ def main():
                 print(json.dumps({"model": case.model.name, "first": case.first, "effect": case.effect,
                                   "half": half_of(case.bug), "source": case.bug.source, "text": case.bug.text}))
             return 0
-        results = run(measure, cases, forms, arguments.sample)
-        lines = document(results, forms, right_engines(
-            measure, [models[name] for name in RIGHT]) if arguments.docs else [])
+        results = run(measure, cases, forms, arguments.sample, kept)
+        right = right_engines(measure, [models[name] for name in RIGHT], kept=kept) if arguments.docs else []
+        lines = document(results, forms, right)
         print("\n".join(lines))
         if arguments.failures:
             with open(arguments.failures, "w") as f:
