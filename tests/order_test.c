@@ -183,27 +183,29 @@ static char *report(plumb_model *m, plumb_trace *theirs, plumb_trace *ours) {
     return text.text;
 }
 
-/* Every kind of layer: what is wrong in it, and where diagnose finds it. */
-static const struct { const char *architecture; enum tap_id diagnosed; } kinds[] = {
-    { "cohere2", TAP_FFN_GATE },         /* parallel, one norm */
-    { "gptneox", TAP_FFN_NORM },         /* parallel, two norms */
-    { "hunyuan-dense", TAP_QCUR_ROPE },  /* Q and K are normalized after RoPE */
-    { "olmo2", TAP_ATTN_POST_NORM },     /* norms after attention and feed forward only */
-    { "gemma2", TAP_FFN_POST_NORM },     /* norms before and after */
-    { "bitnet", TAP_FFN_SUB_NORM },      /* norms inside */
-    { "llama4", TAP_EXPERT_GATE },       /* weights before the experts, a temperature, a layer without experts */
-    { "smallthinker", TAP_FFN_ROUTER },  /* the router reads the input of the layer */
-    { "gpt-oss", TAP_FFN_WEIGHTS_SOFTMAX },
-    { "qwen2moe", TAP_FFN_SHARED_GATE },
-    { "glm4moe", TAP_FFN_PROBS_BIASED },
-    { "afmoe", TAP_ATTN_GATED },
-    { "bert", TAP_FFN_SWIGLU },          /* norms after the residuals */
+/* Every kind of layer: what is made wrong in it for diagnose, and the verdict, if that is a mistake of a known kind. */
+#define SHIFTED "has the elements of each row shifted by 1"
+#define SCALED "is the right one times 1.1, 1.2 in heads 0, 1: what each head is multiplied by is wrong"
+static const struct { const char *architecture; enum tap_id diagnosed; const char *verdict; } kinds[] = {
+    { "cohere2", TAP_FFN_GATE, NULL },            /* parallel, one norm */
+    { "gptneox", TAP_FFN_NORM, NULL },            /* parallel, two norms */
+    { "hunyuan-dense", TAP_QCUR_ROPE, NULL },     /* Q and K are normalized after RoPE */
+    { "olmo2", TAP_ATTN_POST_NORM, NULL },        /* norms after attention and feed forward only */
+    { "gemma2", TAP_FFN_POST_NORM, NULL },        /* norms before and after */
+    { "bitnet", TAP_FFN_SUB_NORM, NULL },         /* norms inside */
+    { "llama4", TAP_EXPERT_GATE, NULL },          /* weights before the experts, a temperature, a layer without any */
+    { "smallthinker", TAP_FFN_ROUTER, SHIFTED },  /* the router reads the input of the layer */
+    { "gpt-oss", TAP_FFN_WEIGHTS_SOFTMAX, SCALED },
+    { "qwen2moe", TAP_FFN_SHARED_GATE, "is 1.1 times what it should be" },
+    { "glm4moe", TAP_FFN_PROBS_BIASED, SHIFTED },
+    { "afmoe", TAP_ATTN_GATED, NULL },
+    { "bert", TAP_FFN_SWIGLU, NULL },             /* norms after the residuals */
 };
 
 static void wrong_row(const void *row) {
     enum tap_id diagnosed = kinds[*(const size_t *)row].diagnosed;
     const char *architecture = kinds[*(const size_t *)row].architecture;
-    char path[120], says[120];
+    char path[120], says[200];
     uint32_t n_found = 0;
     snprintf(path, sizeof path, "tests/vectors/archs/%s.gguf", architecture);
     plumb_model *m = fixture_load(path);
@@ -214,18 +216,21 @@ static void wrong_row(const void *row) {
         uint64_t there = ~model_absent_taps(m->model, (uint32_t)layer);
         for (uint32_t i = TAP_ATTN_NORM; i <= TAP_L_OUT; i++) {
             if (!(there >> i & 1)) continue;
+            const char *name = tap_spec((enum tap_id)i)->name;
             plumb_trace *theirs = run(m->model, NULL, (enum tap_id)i, layer);
             char *text = report(m, theirs, layer == 0 ? same : right);
-            snprintf(says, sizeof says, "They first diverge at %s-%d (", tap_spec((enum tap_id)i)->name, (int)layer);
+            snprintf(says, sizeof says, "They first diverge at %s-%d (", name, (int)layer);
             CHECK(strstr(text, says), "%s: %s", says, strstr(text, "They first"));
             CHECK(strstr(text, "So the fault is in this"), "%s: %s", says, strstr(text, "They first"));
             free(text);
             if (i == diagnosed) {
                 text = report(m, theirs, NULL);
-                snprintf(says, sizeof says, "the first wrong step is %s-%d", tap_spec(diagnosed)->name, (int)layer);
-                bool is_found = strstr(text, says) && strstr(text, "its inputs are all theirs");
-                snprintf(says, sizeof says, "verdict: their %s-%d ", tap_spec(diagnosed)->name, (int)layer);
-                CHECK(is_found || strstr(text, says), "%s: %s", says, text);
+                const char *named = kinds[*(const size_t *)row].verdict;
+                if (named) snprintf(says, sizeof says, "verdict: their %s-%d %s (error ", name, (int)layer, named);
+                else snprintf(says, sizeof says, "the first wrong step is %s-%d (", name, (int)layer);
+                CHECK(strstr(text, says), "%s: %s", says, text);
+                CHECK(!strstr(text, "verdict: their") == !named, "%s: %s", says, text);
+                CHECK(named || strstr(text, "its inputs are all theirs"), "%s: %s", says, text);
                 free(text);
                 n_found++;
             }

@@ -133,7 +133,8 @@ static bool check_row(const char *name, const char *conversation, const char *js
     plumb_status status = render(source, n_source, is_chat ? own : json, is_chat, TEMPLATE_LIMITS, &text, &n_text,
                                  &err);
     bool is_equal = is_expected(status, text, n_text, expected);
-    const struct value *other = jinja2 ? member(&jinja2->r, member(&jinja2->r, &jinja2->all, name), conversation) : NULL;
+    const struct value *texts = jinja2 ? member(&jinja2->r, &jinja2->all, name) : NULL;
+    const struct value *other = texts ? member(&jinja2->r, texts, conversation) : NULL;
     bool is_right = !other ? is_equal : !is_equal && status == PLUMB_OK
                     && text_is(other->as.text, (struct text){text, n_text, 0});
     CHECK(is_right || (!jinja2 && is_printed_otherwise(text, n_text, expected)),

@@ -348,10 +348,14 @@ static bool explains(const struct fit *f, const struct distance *d) {
 
 double fit_propose(struct fit *f, uint32_t cost, const double *y, const char *format, ...) {
     uint32_t n = f->theirs.n;
-    struct distance d = measure(f, y, NULL), of_some;
+    struct distance d = measure(f, y, NULL);
     double error = d.error;
-    bool is_part = f->has_wrong_part && !explains(f, &d);
-    if (is_part && (of_some = measure(f, y, f->block), is_part = explains(f, &of_some))) d = of_some;
+    bool is_part = false;   /* y explains the elements that are wrong, and not the others */
+    if (f->has_wrong_part && !explains(f, &d)) {
+        struct distance of_part = measure(f, y, f->block);
+        is_part = explains(f, &of_part);
+        if (is_part) d = of_part;
+    }
     struct finding finding = { .error = d.error, .right_error = f->right_error, .cost = cost, .print = d.print };
     bool is_closer = finding.error < NEAR * f->right_error;   /* false for NaN too */
     if (!is_closer || (uint64_t)cost * VALUES > (uint64_t)f->n_wrong * n) return error;
@@ -365,7 +369,7 @@ double fit_propose(struct fit *f, uint32_t cost, const double *y, const char *fo
     if (!is_everywhere && !write_where(f, finding.where)) return error;
     if (is_part) write_elements(f, finding.where);
     insert(f, &finding);
-    return d.error;
+    return error;
 }
 
 double fit_scale(const struct fit *f, const double *y) {

@@ -102,7 +102,8 @@ const float *fit_floats(struct fit *f, const struct weight *w);
 /* Writes row i of a weight in f32 to row (n_in).  Returns false if out of memory. */
 bool fit_weight_row(struct fit *f, const struct weight *w, size_t i, float *row);
 /* Proposes y, of the shape of theirs.  cost: as in struct finding.  The format makes the sentence, which follows "their
- * NAME ".  Returns the error of y where the right step is wrong. */
+ * NAME ".  Returns the error of y in the rows where the right step is wrong, also if y explains only some elements of
+ * these rows. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 4, 5)))
 #endif
