@@ -203,7 +203,8 @@ static uint32_t random_below(uint64_t *seed, uint32_t n) {
 static void fill_vocabulary(struct toy_vocabulary *v) {
     static const char *const parts[] = { "\"", "\",", "\": ", "{", "}", "[", "]", ", ", ":", "a", "b", "ab", "name",
                                          "1", "23", ".5", "e", "true", "\\", "\\u00", "\xc3\xa9", "\xe2\x82\xac",
-                                         "\xe2\x82", "\xf0\x9f", "\x98\x80", " ", "\n", "<", "x-", "-" };
+                                         "\xe2\x82", "\xf0\x9f", "\x98\x80", " ", "\n", "<", "x-", "-",
+                                         "\xe2\x80\xa8", "\xe2\x80", "\xa9", "\xe2\x80\xaa", "W", "Na" };
     uint64_t seed = 22;
     for (int i = 0; i < N_PIECE; i++) {
         v->n[i] = 0;
@@ -283,6 +284,8 @@ static void check_masks(const void *arg) {
     grammar_free(g);
 }
 
+#define FOUR(next) "([a-z0-9-] ([a-zA-Z0-9] ([a-z0-9] ([a-z0-9W] " next ")?)?)?)?"
+#define LABEL FOUR(FOUR(FOUR(FOUR(FOUR(FOUR(FOUR(FOUR("\"-\""))))))))
 static const struct mask_row mask_rows[] = {
     { "JSON", "root ::= value\nvalue ::= object | array | string | number | \"true\" | \"null\"\n"
       "object ::= \"{\" (string \":\" \" \"? value (\",\" \" \"? string \":\" \" \"? value)*)? \"}\"\n"
@@ -303,6 +306,15 @@ static const struct mask_row mask_rows[] = {
       "c ::= % d b\nd ::= [a-z] | \"\\\\\" .\n" },
     { "token elements", "root ::= (<[3]> | \"a\"+ | !<[97]> \"b\")* <[300]>?\n" },
     { "any text", "root ::= .*\n" },
+    { "characters without line separators",
+      "root ::= \"\\\"\" [^\\n\\r\\u2028\\u2029\"]* (\"\\\"\" | \"\\n\" [^\\u2029]*)\n" },
+    { "line separators that lead elsewhere", "root ::= ([^\\n\\u2028]* \"\\u2028\" [a-zA-Z \"]{2})*\n" },
+    { "names that are not others",
+      "root ::= (\"{\\\"\" (\"name\" | \"a\" ([^m\"] [^\"]*)? | [^an\"W] [^\"]*) \"\\\"\")*\n" },
+    { "names that begin as known ones",
+      "root ::= ((\"na\" | \"ab\" | \"b\" | \"e\" | \"x\" | \"1\") other | \"W\")*\n"
+      "other ::= [a-zA-Z0-9 ]* \"\\\"\"\n" },
+    { "labels of at most 32 characters", "root ::= ([a-z0-9] " LABEL " \".\" | \"5\" " LABEL ")*\n" },
 };
 
 /* A state of one of two grammars; both have the same vocabulary.  A thread waits until all have begun. */

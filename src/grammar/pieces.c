@@ -86,18 +86,17 @@ static uint8_t kind_after(struct rest *rest, uint8_t b) {
     return (uint8_t)(is_cut ? KIND_NOT_UTF8 : kind_of_byte(b));
 }
 
-uint32_t pieces_of_kinds(const struct pieces *v, uint32_t kinds, uint32_t *words) {
-    uint32_t n = 0;
-    memset(words, 0, (v->n_vocab + 31) / 32 * sizeof *words);
-    for (uint32_t i = 0; i < v->n_node;) {
-        const bool is_in = kinds >> (v->kinds[i] & (KIND_INSIDE - 1)) & 1, all = (v->below[i] & ~kinds) == 0;
-        const uint32_t end = all || !is_in ? v->ends[i] : i + 1;
-        for (uint32_t t = v->first[i]; is_in && t < v->first[end]; t++, n++) {
-            words[v->ids[t] / 32] |= 1u << v->ids[t] % 32;
-        }
-        i = end;
+void pieces_of_kinds(const struct pieces *v, uint32_t first, uint32_t kinds, uint32_t *words) {
+    const size_t n_word = ((size_t)v->n_vocab + 31) / 32;
+    memset(words, 0, n_word * sizeof *words);
+    for (unsigned kind = 0; kind < N_KIND; kind++) {
+        const uint32_t *beginning = v->beginning + kind * n_word;
+        for (size_t i = 0; first >> kind & 1 && i < n_word; i++) words[i] |= beginning[i];
     }
-    return n;
+    for (unsigned kind = 0; kind < N_KIND; kind++) {
+        const uint32_t *having = v->having + kind * n_word;
+        for (size_t i = 0; !(kinds >> kind & 1) && i < n_word; i++) words[i] &= ~having[i];
+    }
 }
 
 /* ---- the tree ---------------------------------------------------------------------------------------------------- */
@@ -126,6 +125,57 @@ static void close_node(struct pieces *v, const uint32_t *open, uint32_t depth) {
     const uint32_t above = open[depth - 1];
     if (v->longest[above] < v->longest[node]) v->longest[above] = v->longest[node];
     v->below[above] = (uint16_t)(v->below[above] | v->below[node] | 1u << (v->kinds[node] & (KIND_INSIDE - 1)));
+}
+
+/* Notes the kinds of the bytes of each token, and the nodes with which a line separator ends. */
+static plumb_status note_kinds(struct pieces *v, struct error *err) {
+    const size_t n_word = ((size_t)v->n_vocab + 31) / 32;
+    size_t separator_cap = 0, depth = 0;
+    uint32_t *path = alloc_array((uint64_t)v->depth + 1, sizeof *path);   /* the nodes above a node, */
+    uint32_t *kinds = alloc_array((uint64_t)v->depth + 1, sizeof *kinds);   /* and the kinds as far as each of them */
+    v->having = alloc_array((uint64_t)n_word * N_KIND, 2 * sizeof *v->having);
+    v->beginning = v->having + (v->having ? n_word * N_KIND : 0);
+    plumb_status status = path && kinds && v->having ? PLUMB_OK : no_memory(err);
+    if (status == PLUMB_OK) memset(v->having, 0, n_word * N_KIND * 2 * sizeof *v->having);
+    for (uint32_t i = 0; i < v->n_node && status == PLUMB_OK; i++) {
+        while (depth > 0 && v->ends[path[depth - 1]] <= i) depth--;
+        path[depth] = i;
+        kinds[depth] = (depth > 0 ? kinds[depth - 1] : 0) | 1u << (v->kinds[i] & (KIND_INSIDE - 1));
+        const unsigned first = v->kinds[path[0]] & (KIND_INSIDE - 1);
+        for (uint32_t t = v->first[i]; t < v->first[i + 1]; t++) {
+            v->beginning[first * n_word + (uint32_t)v->ids[t] / 32] |= 1u << v->ids[t] % 32;
+            for (uint32_t rest = kinds[depth]; rest != 0; rest &= rest - 1) {
+                v->having[(uint32_t)__builtin_ctz(rest) * n_word + (uint32_t)v->ids[t] / 32] |= 1u << v->ids[t] % 32;
+            }
+        }
+        depth++;
+        const bool is_separator = depth > 2 && v->kinds[i] == KIND_WIDE && (v->bytes[i] & 0xfe) == 0xa8
+                                  && v->bytes[path[depth - 2]] == 0x80 && v->bytes[path[depth - 3]] == 0xe2;
+        if (!is_separator) continue;
+        uint32_t *separators = alloc_grow(v->separators, v->n_separator, &separator_cap, sizeof *separators);
+        if (!separators) status = no_memory(err);
+        else v->separators = separators, separators[v->n_separator++] = i;
+    }
+    free(path);
+    free(kinds);
+    return status;
+}
+
+/* Finds v->rare. */
+static plumb_status find_rare(struct pieces *v, struct error *err) {
+    size_t cap = 0, next = 0;
+    for (uint32_t i = 0; i <= v->n_node; i++) {
+        while (next < v->n_separator && v->separators[next] < i) next++;
+        const bool has_separator = i < v->n_node && next < v->n_separator && v->separators[next] < v->ends[i];
+        const uint32_t kinds = i < v->n_node ? v->below[i] | 1u << (v->kinds[i] & (KIND_INSIDE - 1)) : ~0u;
+        if (!has_separator && (kinds & ~(uint32_t)KINDS_OF_TEXT) == 0) continue;
+        uint32_t *rare = alloc_grow(v->rare, v->n_rare, &cap, sizeof *rare);
+        if (!rare) return no_memory(err);
+        v->rare = rare;
+        rare[v->n_rare++] = i;
+    }
+    v->n_rare--;
+    return PLUMB_OK;
 }
 
 static plumb_status make_nodes(struct pieces *v, const struct piece *sorted, uint32_t n, struct error *err) {
@@ -225,6 +275,8 @@ plumb_status pieces_create(struct pieces **out, const struct vocabulary *vocabul
         v->n_vocab = n_vocab;
         status = read_pieces(v, vocabulary, &bytes, pieces, &n, err);
         if (status == PLUMB_OK) status = make_nodes(v, sort(pieces, copy, n), n, err);
+        if (status == PLUMB_OK) status = note_kinds(v, err);
+        if (status == PLUMB_OK) status = find_rare(v, err);
     } else {
         no_memory(err);
     }
@@ -245,6 +297,9 @@ void pieces_free(struct pieces *v) {
     free(v->longest);
     free(v->kinds);
     free(v->below);
+    free(v->having);
+    free(v->separators);
+    free(v->rare);
     free(v->ids);
     free(v->by_length);
     free(v->eog);

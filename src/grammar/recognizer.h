@@ -168,6 +168,8 @@ enum byte_kind {
     KIND_HIGH, KIND_DASH, KIND_ANGLE, KIND_SLASH, KIND_OTHER, KIND_WIDE, KIND_NOT_UTF8, N_KIND,
     KIND_INSIDE = 64     /* flag: the character goes on after this byte */
 };
+/* What a JSON string may have at any place. */
+enum { KINDS_OF_TEXT = (1 << KIND_NOT_UTF8) - (1 << KIND_SPACE) };
 /* Characters of several bytes: their first byte, their second one; n_more bytes 80 to BF follow. */
 struct wide { uint8_t first[2], second[2], n_more; };
 enum { N_WIDE = 8 };
@@ -184,6 +186,13 @@ struct pieces {
     uint8_t *longest;    /* (n_node) and of the longest in its subtree */
     uint8_t *kinds;      /* (n_node) of the node's byte, and perhaps KIND_INSIDE */
     uint16_t *below;     /* (n_node) the kinds in its subtree without the node: a set of bits */
+    /* (N_KIND, n_vocab / 32 rounded up) the tokens that have a byte of a kind, and that begin with one: sets of bits */
+    uint32_t *having, *beginning;
+    uint32_t *separators;   /* (n_separator) the nodes with which U+2028 and U+2029 end, in order */
+    /* (n_rare + 1) the nodes that have in their subtree, with them, a byte of a kind that is not in KINDS_OF_TEXT, or a
+     * separator, in order; then n_node. */
+    uint32_t *rare;
+    uint32_t n_separator, n_rare;
     uint32_t *first;     /* (n_node + 1) the tokens with the text of node i are ids[first[i] .. first[i + 1]) */
     int32_t *ids;
     int32_t *by_length;  /* all tokens of the tree in the order of their lengths; those with n bytes are */
@@ -195,9 +204,9 @@ struct pieces {
 /* Makes the tree of a vocabulary.  Control tokens are not in it. */
 plumb_status pieces_create(struct pieces **out, const struct vocabulary *vocabulary, struct error *err);
 void pieces_free(struct pieces *v);
-/* words (a bit for each token) becomes the set of the tokens whose bytes are of the kinds in a set.  Returns how many
- * they are. */
-uint32_t pieces_of_kinds(const struct pieces *v, uint32_t kinds, uint32_t *words);
+/* words (a bit for each token) becomes the set of the tokens whose first byte is of the kinds in one set, and whose
+ * bytes are all of the kinds in another one. */
+void pieces_of_kinds(const struct pieces *v, uint32_t first, uint32_t kinds, uint32_t *words);
 
 /* v must outlive the recognizer. */
 plumb_status recognizer_set_vocabulary(struct recognizer *r, const struct pieces *v);

@@ -9,11 +9,10 @@
  * differ where XGrammar allows an exponent after any digits of a number (plumb writes numbers as JavaScript does), and
  * bytes that are never part of UTF-8 (0xC0, 0xC1, 0xF5 to 0xFF).
  */
-import { readFileSync, writeSync } from 'node:fs';
+import { writeSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { parseArgs } from 'node:util';
-import { Engine } from '../../web/engine/engine.js';
-import { Grammars } from '../../web/engine/grammars.js';
+import { plumb, shareOf } from './matcher.mjs';
 
 /* The package is a script for bundlers: it expects what CommonJS has, and leaves its exports on globalThis. */
 Object.assign(globalThis, { require: createRequire(import.meta.url), __filename: import.meta.filename,
@@ -48,63 +47,7 @@ const CASES = [
   ['100 properties', object(many), Object.fromEntries(Object.keys(many).map((key, i) =>
     [key, [`text ${i}`, i * 31, i / 8, i % 2 === 0, [`one ${i}`, 'two']][i % 5]]))],
 ];
-const median = (/** @type {number[]} */ all, share = 0.5) =>
-  all.toSorted((a, b) => a - b)[Math.min(all.length - 1, Math.floor(all.length * share))];
-
 // ---- the engines: open(file) once, then compile(schema), begin(), mask(), accept(id) --------------------------------
-
-const encoder = new TextEncoder();
-
-/** KIND_CONTROL of wasm/vocabulary.h. */
-const CONTROL = 1;
-
-const moduleOf = name => WebAssembly.compile(readFileSync(`web/dist/${name}.wasm`));
-
-/** plumb with only a vocabulary. @param {string} file */
-async function plumb(file) {
-  const engine = await Engine.create(await moduleOf('plumb')), bytes = readFileSync(file);
-  engine.begin(bytes.length);
-  for (let at = 0; !engine.hasHeader;) {
-    at += engine.fill(target => {
-      const piece = bytes.subarray(at, at + target.length);
-      target.set(piece);
-      return piece.length;
-    });
-  }
-  engine.loadVocabulary();
-  const vocabulary = engine.vocabulary(), n = vocabulary.ends.length;
-  const grammars = await Grammars.create(await moduleOf('plumb-grammar'), vocabulary, () => -1);
-  let compilations = 0;
-  /** @type {import('../../web/engine/grammars.js').Grammar} */
-  let grammar;
-  /** @type {ReturnType<Grammars['createMatcher']> | undefined} */
-  let matcher;
-  return {
-    name: 'plumb', n,
-    pieces: () => Array.from(vocabulary.ends, (end, id) => vocabulary.kinds[id] & CONTROL ? new Uint8Array()
-      : vocabulary.texts.subarray(id > 0 ? vocabulary.ends[id - 1] : 0, end)),
-    isEnd: id => engine.endsTurn(id),
-    tokenize: value => [...engine.tokenize(value, false, false)],
-    /** Spaces at the end make each text another one, so that it is not among those that are kept. */
-    async compile(schema) {
-      matcher?.free();
-      grammar = { language: 'schema', text: JSON.stringify(schema) + ' '.repeat(++compilations), flags: 0 };
-      matcher = grammars.createMatcher(grammar);
-    },
-    begin() {
-      matcher.free();
-      matcher = grammars.createMatcher(grammar);
-    },
-    /** A copy, as the others give one, and as the engine needs it. */
-    async mask() {
-      return new Int32Array(matcher.mask().slice().buffer);
-    },
-    accept(id) {
-      matcher.accept(id);
-      return true;
-    },
-  };
-}
 
 /** The text by which GPT-2's tokenizers write bytes, which is how XGrammar takes vocabularies of any bytes. */
 const letters = (() => {
@@ -188,8 +131,8 @@ for (const [title, file] of VOCABULARIES) {
   }
   for (const [k, { name }] of engines.entries()) {
     const { first, later, compile, large } = results[k];
-    const cells = [`${title}, ${ours.n} tokens`, name, `${median(large).toFixed(1)}, ${median(compile).toFixed(1)}`,
-      ...[first, later, [...first, ...later]].map(times => `${us(median(times))}, ${us(median(times, 0.99))}`),
+    const cells = [`${title}, ${ours.n} tokens`, name, `${shareOf(large).toFixed(1)}, ${shareOf(compile).toFixed(1)}`,
+      ...[first, later, [...first, ...later]].map(times => `${us(shareOf(times))}, ${us(shareOf(times, 0.99))}`),
       k === 0 ? `${nDifferent} of ${nMask}` : ''];
     writeSync(1, `| ${cells.join(' | ')} |\n`);
   }
