@@ -58,10 +58,8 @@ const cTests = (browser, name, cases) => needs(`build/emcc/${name}.wasm`, {
 const slow = ['chat', 'cli', 'completions', 'faults', 'locks', 'logprobs', 'machine-code', 'memory', 'model', 'openai',
   'precision', 'release', 'template-bounds', 'threads', 'truth', 'types'];
 const check = process.argv.includes('--check');
-/** The files of tests/browser that compute, and wait for nothing else: other suites may run beside them. */
-const computes = (name) => name === 'truth' || name === 'command';
 
-/** @type {Record<string, (import('./suite.mjs').Suite & {alone?: boolean, quick?: boolean})[]>} */
+/** @type {Record<string, (import('./suite.mjs').Suite & {quick?: boolean})[]>} */
 const suites = {
   native: [
     truth(['build/native/tests']),
@@ -95,10 +93,7 @@ const suites = {
     cTests('chromium', 'tests', third('1/3')),
     cTests('chromium', 'tests-mt-relaxed', ['threads']),
     needs(tarball, { name: 'package', command: chromeTests('tests/package/browser'), timeout: 1200 }),
-    { name: 'real models, commands', command: nodeTests('tests/browser', computes), timeout: 600 },
-    // Its waits are long enough for a machine that does nothing else.
-    { name: 'JavaScript and chat page', command: nodeTests('tests/browser', (name) => !computes(name)), timeout: 1800,
-      alone: true },
+    { name: 'JavaScript and chat page', command: chromeTests('tests/browser'), timeout: 1800 },
   ],
   firefox: [
     cTests('firefox', 'tests-mt-relaxed', third('2/3')),
@@ -130,8 +125,8 @@ const wanted = hosts.flatMap((host) => suites[host].map((suite) => ({ ...suite, 
   .sort((a, b) => b.timeout - a.timeout);  // the long ones start first
 const total = { passed: 0, failed: 0, skipped: 0 };
 
-async function runAll(queue) {
-  for (let suite; (suite = queue.shift());) {
+async function runAll() {
+  for (let suite; (suite = wanted.shift());) {
     const outcome = await runSuite(suite);
     for (const key of Object.keys(total)) total[key] += outcome[key];
     report(suite, outcome);
@@ -148,9 +143,7 @@ function report({ name }, { passed, failed, skipped, failures, seconds }) {
   }
 }
 
-const together = wanted.filter((suite) => !suite.alone);
-await Promise.all(Array.from({ length: Math.min(2, availableParallelism()) }, () => runAll(together)));
-await runAll(wanted.filter((suite) => suite.alone));
+await Promise.all(Array.from({ length: Math.min(2, availableParallelism()) }, runAll));
 
 console.log(`all suites: ${((performance.now() - start) / 1000).toFixed(0)} s`);
 console.log(`${total.passed} passed, ${total.failed} failed, ${total.skipped} skipped`);

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { after, afterEach, before, test } from 'node:test';
 import { fileName } from '../../web/chat/dom.js';
 import {
-  FAILING, LONG, TINY, answer, answers, ask, open, put, saved, setUp, state, stored as storedOf,
+  FAILING, LONG, TINY, answer, answers, ask, begin, open, put, saved, setUp, state, stored as storedOf,
 } from './chat-page.mjs';
 
 test('a file is named after its URL, even if a % in it does not begin an escape', () => {
@@ -435,8 +435,7 @@ test('on a touch screen Stop and Regenerate do not open the keyboard', async () 
   await page.tap('#stop');
   await state(page, 'ready');
   assert.notEqual(await focused(page), 'prompt');
-  await page.locator('#log > .assistant').getByRole('button', { name: 'Regenerate' }).tap();
-  await state(page, 'answering');
+  await begin(page, () => page.locator('#log > .assistant').getByRole('button', { name: 'Regenerate' }).tap());
   assert.notEqual(await focused(page), 'prompt');
   await page.close();
 });

@@ -65,6 +65,11 @@ export async function open({ url, browser, also = url, path = CHAT }, query = ''
     } catch {
       // A frame without storage.
     }
+    globalThis.begun = 0;  // answers; a short one may be over before a test could see the page's state
+    new MutationObserver(records => records.forEach((_, i) => {
+      const state = i + 1 < records.length ? records[i + 1].oldValue : document.body?.dataset.state;
+      if (state === 'answering') globalThis.begun++;
+    })).observe(document, { subtree: true, attributeFilter: ['data-state'], attributeOldValue: true });
   });
   await early(page);
   await page.goto(`${url}${path}${query}`);
@@ -76,12 +81,20 @@ export async function open({ url, browser, also = url, path = CHAT }, query = ''
 export const state = (page, name, timeout = 60000) =>
   page.waitForSelector(`body[data-state=${name}]:has(main:not([inert]))`, { timeout });
 
-/** @param {import('playwright-core').Page} page @param {string} question */
-export async function ask(page, question) {
+/** Does what begins an answer, and returns once it has begun. @param {import('playwright-core').Page} page
+ * @param {() => Promise<unknown>} act */
+export async function begin(page, act) {
+  const before = await page.evaluate(() => globalThis.begun);
+  await act();
+  await page.waitForFunction(n => globalThis.begun > n, before, { timeout: 60000 });
+}
+
+/** Sends a question, and returns once its answer has begun. @param {import('playwright-core').Page} page
+ * @param {string} question */
+export const ask = (page, question) => begin(page, async () => {
   await page.fill('#prompt', question);
   await page.keyboard.press('Enter');
-  await state(page, 'answering');
-}
+});
 
 /** Waits until there are this many messages and the last one is complete: a short answer may be over before its start
  * can be observed. @param {import('playwright-core').Page} page @param {number} messages */

@@ -425,8 +425,7 @@ test('a question that is asked while the model loads is answered once it has loa
   await page.fill('#prompt', 'What is gravity? Answer in two sentences.');
   await page.keyboard.press('Enter');
   assert.equal(await text('#status'), 'Waiting for the model');
-  await state('answering');
-  await state('ready');
+  await whole(page, 2);
   assert.match((await answers())[0], /gravity|force|mass|object/i);
   await page.close();
 });

@@ -33,7 +33,7 @@ async function search(page, query, first) {
   await page.fill('#prompt', query);
   await page.press('#prompt', 'Enter');
   await page.waitForFunction(first => document.querySelector('#results p')?.textContent.includes(first), first,
-    { timeout: 20000 });
+    { timeout: 60000 });
 }
 
 test('notes that were written and opened are found by meaning, also after a reload, and are deleted', async () => {
