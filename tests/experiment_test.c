@@ -101,11 +101,14 @@ static void effect_case(void) {
     plumb_model_free(m);
 }
 
-/* Where a rounding was recognized and errors add up, a single tap may have up to twice the error that the rounding makes
- * in it, at most 0.5: kqv_out-17 of Gemma 3 has 0.36 and 0.27 in a right run of llama.cpp. */
+/* Where a rounding was recognized and errors add up, a single tap may have up to three times the error that the rounding
+ * makes in it, at most 0.5: kqv_out-17 of Gemma 3 has 0.36 and 0.27 in a right run of llama.cpp.  If the rows that show
+ * the rounding have little of it, as Q and K with their biases in Qwen 2.5, the noise is what it changes in the first
+ * layer. */
 static void limit_case(void) {
-    static const struct { double error, effect; bool is_over; } rows[] = {
-        { 0.36, 0.27, false }, { 0.36, 0.06, true }, { 0.6, 0.4, true },
+    static const struct { double error, effect, others, before; bool is_over; } rows[] = {
+        { 0.36, 0.27, 0.03, 0.018, false }, { 0.36, 0.06, 0.03, 0.018, true }, { 0.6, 0.4, 0.03, 0.018, true },
+        { 0.03, 0.01, 0.03, 0.0003, false }, { 0.3, 0.01, 0.03, 0.0003, true },
     };
     struct error err;
     plumb_model *m = record_load("f32");
@@ -114,23 +117,25 @@ static void limit_case(void) {
     struct record *run = record_quirk(m->model, NULL, record_ids);
     const plumb_report report = { 0 };
     struct diagnosis d = { .model = m->model, .theirs = t, .report = &report, .err = &err, .tolerance = 0.01,
-                           .noise = { .products = "to 8 bits", .of_products = { 0.018, 0 } } };
+                           .noise = { .products = "to 8 bits" } };
     t->params.n_value = 8;
     CHECK(plumb_trace_set_tokens(t, record_ids, N_TOKEN, N_PROMPT) == PLUMB_OK, "%s", plumb_trace_error(t));
     for (size_t i = 0; i < run->n; i++) plumb_trace_add(t, &run->taps[i]);
     struct outcome o = { .error = alloc_array(t->n_tap, sizeof *o.error) };
-    d.effect = alloc_array(t->n_tap, sizeof *d.effect);
+    double *effect = alloc_array(t->n_tap, sizeof *effect);
     bool is_ready = experiment_create(&d.experiment, m->model, t, &err) == PLUMB_OK && diagnose_prepare(&d) == PLUMB_OK;
     for (size_t k = 0; CHECK(is_ready, "%s", err.message) && k < sizeof rows / sizeof *rows; k++) {
         for (size_t i = 0; i < t->n_tap; i++) {
             bool is_it = t->taps[i].id == TAP_KQV_OUT && t->taps[i].layer == 1;
-            o.error[i] = is_it ? rows[k].error : diagnose_is_noisy(&d, i) ? 0.03 : 0;
-            d.effect[i] = is_it ? rows[k].effect : 0.03;
+            o.error[i] = is_it ? rows[k].error : diagnose_is_noisy(&d, i) ? rows[k].others : 0;
+            effect[i] = is_it ? rows[k].effect : 0.01;
         }
+        d.noise.of_products.before = rows[k].before;
+        diagnose_set_effect(&d, effect);
         CHECK(diagnose_explains(&d, &o) == !rows[k].is_over, "row %zu", k);
     }
     free(o.error);
-    free(d.effect);
+    free(effect);
     free(d.kinds);
     experiment_free(d.experiment);
     record_free(run);
@@ -205,7 +210,7 @@ void test_experiment(void);
 void test_experiment(void) {
     test_case("experiment: statistics over all tokens distinguish a quirk from the truth", pooled_case);
     test_case("experiment: what a rounding changes is measured in each tap", effect_case);
-    test_case("experiment: up to twice what a recognized rounding changes in a tap is noise", limit_case);
+    test_case("experiment: up to three times what a recognized rounding changes in a tap is noise", limit_case);
     test_case("experiment: odd tokens are named", doubt_case);
     TEST_ROWS("experiment: refused: ", refused_row, refused);
 }

@@ -495,7 +495,8 @@ static plumb_status measure_effect(struct diagnosis *d) {
     double *effect = alloc_array(d->theirs->n_tap, sizeof *effect);
     if (!effect) return error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: errors of %zu taps", d->theirs->n_tap);
     plumb_status status = experiment_effect_of_rounding(d->experiment, effect, d->err);
-    d->effect = effect;
+    if (status == PLUMB_OK) diagnose_set_effect(d, effect);
+    else free(effect);
     return status;
 }
 

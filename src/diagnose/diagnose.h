@@ -45,6 +45,7 @@ struct noise {
     struct roundings rounding;    /* the pass rounds in this way too */
     const char *products, *attention;   /* this rounding in words; NULL: none was recognized */
     struct lowered of_products, of_attention;   /* of_attention: zeros if it was recognized together with products */
+    double effect_first;          /* the median of diagnosis.effect in the first layer; 0: not measured */
 };
 
 /* What a dump that agrees says nothing of.  Both arrays are owned. */
@@ -124,6 +125,8 @@ const struct outcome *diagnose_without(const struct diagnosis *d, const struct o
 
 /* Fills d->kinds from what theirs has.  Must be called before the functions below.  PLUMB_ERROR_MEMORY. */
 plumb_status diagnose_prepare(struct diagnosis *d);
+/* Sets what the recognized rounding changes in each tap: (theirs->n_tap), owned by d from now on. */
+void diagnose_set_effect(struct diagnosis *d, double *effect);
 /* Returns true if theirs has all inputs of tap i whole.  Its error is then that of one step. */
 bool diagnose_inputs_known(const struct diagnosis *d, size_t i);
 /* Returns the median error of the noisy taps of a layer (-1: of those outside the layers); 0 if there are none. */
