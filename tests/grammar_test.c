@@ -304,6 +304,9 @@ static const struct mask_row mask_rows[] = {
       "root ::= (a{3,20} | \"{\" a \"}\")*\na ::= \"a\" b\nb ::= b1{2,30} b1?\nb1 ::= \"b\" | \"1\" \"a\"?\n" },
     { "marks", "root ::= (%{3,30}(a) \"{\")+\na ::= %1 [^\"{] b | %2 \"\\\"\" c\nb ::= % [^{] a | %1 . c | \"\"\n"
       "c ::= % d b\nd ::= [a-z] | \"\\\\\" .\n" },
+    { "far marks beside another count",
+      "root ::= (\"\\\"\" [a-z]{2,14} \"\\\"\" | \"{\" %{0,60}(a) \"}\" | [0-9]{3} (b \":\"){2,9})*\n"
+      "a ::= % [a-z1] a | %40 \"<\" a | \"\"\nb ::= % [a-z] | %{1,20}(a)\n" },
     { "token elements", "root ::= (<[3]> | \"a\"+ | !<[97]> \"b\")* <[300]>?\n" },
     { "any text", "root ::= .*\n" },
     { "characters without line separators",

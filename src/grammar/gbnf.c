@@ -350,8 +350,8 @@ static plumb_status repeat_counted(struct parser *p, uint64_t min, uint64_t max)
     struct grammar *g = p->g;
     const int64_t n = (int64_t)g->n_code - p->symbol;
     uint32_t number = 0;
-    const struct counter counter = { min > 0 ? (uint32_t)min : 1, max == UINT64_MAX ? COUNT_UNBOUNDED : (uint32_t)max,
-                                     false };
+    const struct counter counter = { .min = min > 0 ? (uint32_t)min : 1,
+                                     .max = max == UINT64_MAX ? COUNT_UNBOUNDED : (uint32_t)max };
     PLUMB_TRY(add_counter(p, counter, &number));
     PLUMB_TRY(insert(p, p->symbol, OP_MARK, 0));
     PLUMB_TRY(insert(p, p->symbol, OP_COUNT, n + 3));
@@ -474,7 +474,8 @@ static plumb_status parse_count(struct parser *p) {
         p->at++;
         struct group *group = &p->groups[p->n_group - 1];
         group->counts = true;
-        group->counter = (struct counter){ (uint32_t)min, max == UINT64_MAX ? COUNT_UNBOUNDED : (uint32_t)max, false };
+        group->counter = (struct counter){ .min = (uint32_t)min,
+                                           .max = max == UINT64_MAX ? COUNT_UNBOUNDED : (uint32_t)max };
         return PLUMB_OK;
     }
     if (is_digit(peek(p, 0))) PLUMB_TRY(parse_int(p, "a number of marks", &min));
@@ -696,6 +697,34 @@ static plumb_status check_marks(struct parser *p, struct reach *r) {
     return PLUMB_OK;
 }
 
+/* Finds the most_behind of all counters.  A count's marks stand between its OP_COUNT and its OP_LEAVE, or in rules that
+ * are called in front of that. */
+static plumb_status find_behind(struct parser *p) {
+    struct grammar *g = p->g;
+    struct open { size_t leave; struct counter *counter; } *open = NULL;
+    size_t n = 0, cap = 0;
+    for (size_t at = 0; at < g->n_code; at++) {
+        const enum grammar_op op = op_of(g->code[at]);
+        while (n > 0 && open[n - 1].leave <= at) n--;
+        struct counter *c = n > 0 ? open[n - 1].counter : NULL;
+        uint32_t behind = 0;
+        if (op == OP_MARK) behind = (uint32_t)arg_of(g->code[at]);
+        if (op == OP_CALL && grammar_is_tail(g->code[grammar_skip_jumps(g, at + 1)])) behind = g->most_behind;
+        if (c && behind > c->most_behind) c->most_behind = behind;
+        if (op != OP_COUNT) continue;
+        struct open *larger = alloc_grow(open, n, &cap, sizeof *open);
+        if (!larger) {
+            free(open);
+            return no_memory(p->err);
+        }
+        open = larger;
+        const size_t leave = at + (size_t)arg_of(g->code[at]);
+        open[n++] = (struct open){ leave, &g->counters[arg_of(g->code[leave])] };
+    }
+    free(open);
+    return PLUMB_OK;
+}
+
 /* Names the rules of a cycle, from path[first] on: "root -> expr -> root".  A long one is cut. */
 static plumb_status refuse_cycle(struct parser *p, const struct reach *r, size_t first, size_t n) {
     char names[640];
@@ -773,6 +802,7 @@ static plumb_status check_recursion(struct parser *p) {
         find_reached(&r, g);
         status = find_cycle(p, &r);
         if (status == PLUMB_OK) status = check_marks(p, &r);
+        if (status == PLUMB_OK) status = find_behind(p);
     } else {
         status = no_memory(p->err);
     }

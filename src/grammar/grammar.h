@@ -48,6 +48,7 @@ enum {
 /* The bounds of a count.  is_exact: an iteration may be empty, so that a byte may have several marks. */
 struct counter {
     uint32_t min, max;      /* max: COUNT_UNBOUNDED, if there is none */
+    uint32_t most_behind;   /* no OP_MARK that it counts has a larger argument */
     bool is_exact;
 };
 /* What a stack consists of: a place to return to; or, if that is an OP_LEAVE, a count. */

@@ -457,7 +457,7 @@ plumb_status recognizer_one_frame(struct recognizer *r, uint32_t stack, uint32_t
 static void generalize(const struct recognizer *r, struct frame *f, uint32_t longest, uint32_t *radius) {
     const struct counter *c = frame_counter(r->g, f);
     const uint32_t room = c->max == COUNT_UNBOUNDED ? UINT32_MAX : c->max - f->count;
-    const uint32_t far = room > r->g->most_behind ? room - r->g->most_behind : 0;
+    const uint32_t far = room > c->most_behind ? room - c->most_behind : 0;
     if (far < longest && far < *radius) *radius = far;
     if (f->count >= c->min) {
         f->count = COUNT_FREE + c->min;
