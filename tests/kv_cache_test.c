@@ -161,7 +161,8 @@ static void walk_row(const void *arg) {
 
 /* ---- sessions ---------------------------------------------------------------------------------------------------- */
 
-enum { N_IDS = 2400 };
+/* The most tokens; a run has NEARBY more than a ring has positions. */
+enum { N_IDS = 2400, NEARBY = 352 };
 
 /* A toy Gemma 3 whose layers, except every sixth, have this window. */
 static plumb_model *load_with_window(uint32_t window) {
@@ -189,8 +190,9 @@ static uint64_t hash_of(const float *logits, uint32_t n) {
     return hash;
 }
 
-/* The logits after every token of a session. */
+/* The logits after every token of a session with n tokens. */
 struct straight {
+    uint32_t n;
     plumb_session *s;
     int32_t ids[N_IDS];
     uint64_t hashes[N_IDS];
@@ -211,12 +213,12 @@ static bool feed(plumb_session *s, const struct straight *run, uint32_t from, ui
 
 /* Goes back from the end, each time by one token more, until the window is lost, and then over everything again. */
 static void go_back(plumb_session *s, const struct straight *run, uint32_t n_position) {
-    if (!feed(s, run, 0, N_IDS)) return;
-    uint32_t n = N_IDS, kept;
+    if (!feed(s, run, 0, run->n)) return;
+    uint32_t n = run->n, kept;
     while ((kept = plumb_session_reuse(s, run->ids, n)) == n - 1 && feed(s, run, n - 1, n)) n--;
-    CHECK(N_IDS - n >= KV_REWIND && N_IDS - n < n_position, "lost %u tokens before the end", N_IDS - n + 1);
+    CHECK(run->n - n >= KV_REWIND && run->n - n < n_position, "lost %u tokens before the end", run->n - n + 1);
     CHECK(kept == 0 && plumb_session_n_past(s) == 0 && !plumb_session_logits(s), "%u tokens kept", kept);
-    if (!feed(s, run, 0, N_IDS)) return;
+    if (!feed(s, run, 0, run->n)) return;
     /* A rewind computes again what is needed, here everything before token 300 and then nothing. */
     for (uint32_t to = 300; to > 290; to -= 5) {
         CHECK(plumb_session_rewind(s, to) == PLUMB_OK && plumb_session_n_past(s) == to && !plumb_session_logits(s),
@@ -232,23 +234,24 @@ static void sessions_row(const void *arg) {
     plumb_model *m = load_with_window(row->window), *global = load_with_window(N_IDS);
     static struct straight run;
     REQUIRE(m && global, "no model");
+    run.n = row->n_position + NEARBY;
     run.n_vocab = plumb_model_n_vocab(m);
-    for (uint32_t i = 0; i < N_IDS; i++) run.ids[i] = (int32_t)((i * 37 + i / 11) % run.n_vocab);
+    for (uint32_t i = 0; i < run.n; i++) run.ids[i] = (int32_t)((i * 37 + i / 11) % run.n_vocab);
     for (int type = 0; type < 3; type++) {
-        plumb_session_params params = { .n_ctx = N_IDS, .n_batch = N_IDS, .kv_type = (plumb_kv_type)type };
+        plumb_session_params params = { .n_ctx = run.n, .n_batch = run.n, .kv_type = (plumb_kv_type)type };
         plumb_session *s = NULL, *large = NULL;
         REQUIRE(plumb_session_create(&run.s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m));
-        CHECK(plumb_session_feed_all(run.s, run.ids, N_IDS, keep_hash, &run) == PLUMB_OK, "%s",
+        CHECK(plumb_session_feed_all(run.s, run.ids, run.n, keep_hash, &run) == PLUMB_OK, "%s",
               plumb_session_error(run.s));
         plumb_session_free(run.s);
         params.n_batch = row->n_batch;
         if (CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK
                   && plumb_session_create(&large, global, &params) == PLUMB_OK, "%s", plumb_model_error(m))) {
-            double kv = plumb_model_kv_bytes(m, N_IDS, row->n_batch, params.kv_type);
-            double of_whole = plumb_model_kv_bytes(global, N_IDS, row->n_batch, params.kv_type);
+            double kv = plumb_model_kv_bytes(m, run.n, row->n_batch, params.kv_type);
+            double of_whole = plumb_model_kv_bytes(global, run.n, row->n_batch, params.kv_type);
             double saved = (double)(plumb_session_bytes(large) - plumb_session_bytes(s));
             /* 6 of the 7 layers have rings. */
-            double n_id = (double)N_IDS, expected = of_whole * 6 / 7 * (n_id - row->n_position) / n_id;
+            double n_id = (double)run.n, expected = of_whole * 6 / 7 * (n_id - row->n_position) / n_id;
             CHECK(fabs(saved - expected) < 1 && fabs(of_whole - kv - expected) < 1, "%g bytes less, predicted %g, "
                   "expected %g", saved, of_whole - kv, expected);
             go_back(s, &run, row->n_position);
