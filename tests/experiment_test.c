@@ -101,10 +101,10 @@ static void effect_case(void) {
     plumb_model_free(m);
 }
 
-/* Where a rounding was recognized and errors add up, a single tap may have up to three times the error that the rounding
- * makes in it, at most 0.5: kqv_out-17 of Gemma 3 has 0.36 and 0.27 in a right run of llama.cpp.  If the rows that show
- * the rounding have little of it, as Q and K with their biases in Qwen 2.5, the noise is what it changes in the first
- * layer. */
+/* Where a rounding was recognized and errors add up, a single tap may have up to three times the error that the
+ * rounding makes in it, at most 0.5: kqv_out-17 of Gemma 3 has 0.36 and 0.27 in a right run of llama.cpp.  If the rows
+ * that show the rounding have little of it, as Q and K with their biases in Qwen 2.5, the noise is what it changes in
+ * the first layer. */
 static void limit_case(void) {
     static const struct { double error, effect, others, before; bool is_over; } rows[] = {
         { 0.36, 0.27, 0.03, 0.018, false }, { 0.36, 0.06, 0.03, 0.018, true }, { 0.6, 0.4, 0.03, 0.018, true },

@@ -52,10 +52,10 @@
  * times is the most in SmolLM2 with activations in 8 bits, of which a dump has 8 values of each tap. */
 #define NOISE_STANDS_OUT 6.0
 /* An engine that rounds like the pass, but not in the same bits, differs from it by about what the rounding itself
- * changes.  A sum in which most cancels out makes that large in a single tap: in kqv_out-17 of Gemma 3 270M the rounding
- * of llama.cpp changes 0.27, and a right run of llama.cpp is 0.36 away.  Of six values of a row there may be 2.8 times
- * as much by chance (attn_norm-1 of Qwen 2.5 0.5B).  NOISE_LIMIT_OF_ROUNDING: the most that is allowed for this
- * reason. */
+ * changes.  A sum in which most cancels out makes that large in a single tap: in kqv_out-17 of Gemma 3 270M the
+ * rounding of llama.cpp changes 0.27, and a right run of llama.cpp is 0.36 away.  Of six values of a row there may be
+ * 2.8 times as much by chance (attn_norm-1 of Qwen 2.5 0.5B).  NOISE_LIMIT_OF_ROUNDING: the most that is allowed for
+ * this reason. */
 #define NOISE_OF_ROUNDING 3.0
 #define NOISE_LIMIT_OF_ROUNDING 0.5
 /* With a mistake, noise is explained if it is at most so many times that of any tap before. */
@@ -137,8 +137,9 @@ static bool has_exact_rows(const struct diagnosis *d, const struct outcome *o, i
     return 4 * n_exact >= n && n_exact > 0;
 }
 
-/* Returns the noise of the recognized rounding.  In rows that it made clearly closer there may be little of it: where a
- * large bias was added, as to Q and K of Qwen 2.5.  What the rounding changes in the first layer is the other measure. */
+/* Returns the noise of the recognized rounding.  In rows that it made clearly closer there may be little of it: where
+ * a large bias was added, as to Q and K of Qwen 2.5.  What the rounding changes in the first layer is the other
+ * measure. */
 static double recognized_noise(const struct diagnosis *d) {
     return fmin(fmax(d->noise.of_products.before, d->noise.effect_first), NOISE_MAX);
 }
