@@ -32,7 +32,7 @@ export const options = (flags = []) => ({
  * flags are given: closing it then closes only the contexts that were made here.
  * @param {string[]} [flags]  of its command line @returns {Promise<import('playwright-core').Browser>} */
 export const launchChrome = flags => process.env.CHROME_SERVER && !flags
-  ? chromium.connect(process.env.CHROME_SERVER) : chromium.launch(options(flags));
+  ? chromium.connectOverCDP(process.env.CHROME_SERVER, { isLocal: true }) : chromium.launch(options(flags));
 
 /** A browser with its own profile, which is on the disk until it is closed, like a user's.
  * @returns {Promise<import('playwright-core').BrowserContext>} */

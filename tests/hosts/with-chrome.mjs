@@ -3,13 +3,24 @@
  *
  *   node tests/hosts/with-chrome.mjs PROGRAM [ARGUMENT...] */
 import { spawn } from 'node:child_process';
+import { createServer } from 'node:net';
 import { chromium } from 'playwright-core';
 import { options } from './chrome.mjs';
 
-const server = await chromium.launchServer(options());
+/** A port that nobody uses. @returns {Promise<number>} */
+const freePort = () => new Promise((resolve, reject) => {
+  const server = createServer().on('error', reject).listen(0, '127.0.0.1', () => {
+    const { port } = /** @type {import('node:net').AddressInfo} */ (server.address());
+    server.close(() => resolve(port));
+  });
+});
+
+const port = await freePort();
+const browser = await chromium.launch(options([`--remote-debugging-port=${port}`]));
 const [program, ...args] = process.argv.slice(2);
-const child = spawn(program, args, { stdio: 'inherit', env: { ...process.env, CHROME_SERVER: server.wsEndpoint() } });
+const env = { ...process.env, CHROME_SERVER: `http://127.0.0.1:${port}` };
+const child = spawn(program, args, { stdio: 'inherit', env });
 child.on('close', async code => {
-  await server.close();
+  await browser.close();
   process.exitCode = code ?? 1;
 });
