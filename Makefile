@@ -105,7 +105,7 @@ test: ## Sets up what is missing, builds and runs every test; HOSTS="native node
 	@node tests/run.mjs
 
 # Builds what `tests/run.mjs --check` needs, and runs it.
-check: ## The quick part of `make test`: C tests natively and in Node, JavaScript unit tests; 90 s on 2 cores.
+check: ## The quick part of `make test`: C tests natively, a third in Node, JavaScript unit tests; 90 s on 2 cores.
 	@tools/setup.sh test native node
 	@python3 models/fetch.py $(MODEL)
 	@$(MAKE) -s -j$$(nproc) check-programs
@@ -451,7 +451,7 @@ test-programs: \
     $(if $(filter node chromium,$(HOSTS)),$(cli_wasm)) \
     $(if $(filter wasmtime,$(HOSTS)),$(wasi_dir)/plumb.wasm $(wasi_dir)/tests.wasm)
 
-check-programs: build/native/plumb build/native-sanitize/tests $(plumb_wasm) $(vendored) $(cli_wasm) \
+check-programs: build/native/plumb build/native/tests $(plumb_wasm) $(vendored) $(cli_wasm) \
     $(emcc_dir)/tests.wasm $(emcc_dir)/tests-mt.wasm $(emcc_variants:%=$(emcc_dir)/named/%.wasm)
 
 # Without libFuzzer a fuzz target replays the files it is given.  The tests run the corpus this way.

@@ -53,10 +53,11 @@ const cTests = (browser, name, cases) => needs(`build/emcc/${name}.wasm`, {
   name: `C tests${name === 'tests' ? '' : ', 4 threads'}`, timeout: 600,
   command: [process.execPath, 'tests/hosts/in-browser.mjs', browser, `build/emcc/${name}.wasm`, ...cases] });
 
-/** The files of tests/node that are not unit tests: they run the default model, start many processes or threads, render
- * thousands of templates or compile types.  `make check` runs all the others. */
-const slow = ['chat', 'cli', 'completions', 'faults', 'locks', 'logprobs', 'machine-code', 'memory', 'model', 'openai',
-  'precision', 'release', 'template-bounds', 'threads', 'truth', 'types'];
+/** The files of tests/node that take more than a few seconds: they run the default model, start many processes or
+ * threads, render thousands of templates or compile types.  `make check` runs all the others. */
+const slow = ['answers', 'bound', 'call-grammar', 'chat', 'cli', 'completions', 'copies', 'download-properties',
+  'faults', 'load', 'locks', 'logprobs', 'machine-code', 'markdown', 'memory', 'model', 'openai', 'precision',
+  'preflight', 'release', 'schema-libraries', 'template-bounds', 'threads', 'truth', 'types'];
 const check = process.argv.includes('--check');
 
 /** @type {Record<string, (import('./suite.mjs').Suite & {quick?: boolean})[]>} */
@@ -64,7 +65,8 @@ const suites = {
   native: [
     truth(['build/native/tests']),
     { name: 'C tests, each allocation fails', command: ['build/native-sanitize/memory'], timeout: 600 },
-    { name: 'C tests, ASan and UBSan', command: ['build/native-sanitize/tests'], timeout: 1200, quick: true },
+    check ? { name: 'C tests', command: ['build/native/tests'], timeout: 600, quick: true }
+      : { name: 'C tests, ASan and UBSan', command: ['build/native-sanitize/tests'], timeout: 1200 },
     { name: 'C tests, TSan', command: ['build/native-thread/tests', 'threads'], timeout: 1200 },
     ...list('tests/fuzz', '_fuzz.c').map((file) => file.replace('_fuzz.c', '')).map((name) => ({
       name: `fuzz corpus ${name}`, command: [`build/native-sanitize/fuzz-${name}`,
@@ -79,8 +81,8 @@ const suites = {
         env: { PYTHONPATH: 'build/setup/py' }, timeout: 1800 })),
   ],
   node: [
-    { name: 'C tests', command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests.wasm'], timeout: 600,
-      quick: true },
+    { name: 'C tests', timeout: 600, quick: true,
+      command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests.wasm', ...check ? ['1/3'] : []] },
     { name: 'C tests, 4 threads',
       command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests-mt.wasm', 'threads'], timeout: 600 },
     { name: 'JavaScript', command: nodeTests('tests/node', (name) => !check || !slow.includes(name)), timeout: 1200,
