@@ -28,7 +28,7 @@ process.chdir(root);
 process.env.MUTANTS_ROOT = root;
 const wanted = Number(process.env.N || 200), seed = process.env.SEED || '1', only = process.env.ONLY ?? '';
 const flag = name => process.argv.includes(`--${name}`);
-const LIMIT = 0.1;
+const LIMIT = 0.08;
 
 // process.exit ends the running processes.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => process.exit(1));
