@@ -188,11 +188,12 @@ static void random_cases(void) { check_file("tests/vectors/grammar/random.txt", 
 
 /* ---- masks ------------------------------------------------------------------------------------------------------- */
 
-/* A vocabulary of all bytes and of texts that are parts of what the grammars below produce. */
-enum { N_PIECE = 1500, EOG_A = 700, EOG_B = 1499, CONTROL = 3 };
+/* A vocabulary of all bytes, of texts that are parts of what the grammars below produce, and of some that are longer
+ * than any count of 8 bits. */
+enum { N_PIECE = 1500, EOG_A = 700, EOG_B = 1499, CONTROL = 3, FIRST_LONG = 1480, MAX_RANDOM = 12 };
 struct toy_vocabulary {
-    char text[N_PIECE][12];
-    uint8_t n[N_PIECE];
+    char text[N_PIECE][400];
+    uint16_t n[N_PIECE];
 };
 
 static uint32_t random_below(uint64_t *seed, uint32_t n) {
@@ -200,7 +201,12 @@ static uint32_t random_below(uint64_t *seed, uint32_t n) {
     return (uint32_t)((*seed >> 33) % n);
 }
 
-static void fill_vocabulary(struct toy_vocabulary *v) {
+/* with_letters: nothing but letters follows a line separator in a token. */
+static void fill_vocabulary(struct toy_vocabulary *v, bool with_letters) {
+    static const char *const letters[] = { "a", "b", "ab", "name", "e", "W", "Na", "\xe2\x80\xa8", "\xe2\x80\xa9" };
+    static const struct { char character, last; uint16_t n; } longer[] = {
+        { ' ', ' ', 300 }, { '-', 'x', 257 }, { '-', '-', 255 }, { 'a', 'a', 254 }, { 'a', '"', 256 }, { 'b', 'b', 399 },
+    };
     static const char *const parts[] = { "\"", "\",", "\": ", "{", "}", "[", "]", ", ", ":", "a", "b", "ab", "name",
                                          "1", "23", ".5", "e", "true", "\\", "\\u00", "\xc3\xa9", "\xe2\x82\xac",
                                          "\xe2\x82", "\xf0\x9f", "\x98\x80", " ", "\n", "<", "x-", "-",
@@ -210,12 +216,19 @@ static void fill_vocabulary(struct toy_vocabulary *v) {
         v->n[i] = 0;
         if (i < 256) v->text[i][v->n[i]++] = (char)i;
         for (uint32_t k = i < 256 ? 0 : 1 + random_below(&seed, 4); k > 0; k--) {
-            const char *part = parts[random_below(&seed, sizeof parts / sizeof *parts)];
+            const char *part = with_letters ? letters[random_below(&seed, sizeof letters / sizeof *letters)]
+                                            : parts[random_below(&seed, sizeof parts / sizeof *parts)];
             size_t n = strlen(part);
-            if (v->n[i] + n > sizeof v->text[i]) break;
+            if (v->n[i] + n > MAX_RANDOM) break;
             memcpy(v->text[i] + v->n[i], part, n);
-            v->n[i] = (uint8_t)(v->n[i] + n);
+            v->n[i] = (uint16_t)(v->n[i] + n);
         }
+    }
+    for (size_t i = 0; i < sizeof longer / sizeof *longer; i++) {
+        char *text = v->text[FIRST_LONG + i];
+        v->n[FIRST_LONG + i] = longer[i].n;
+        memset(text, longer[i].character, longer[i].n);
+        text[longer[i].n - 1] = longer[i].last;
     }
     v->n[CONTROL] = 0;
 }
@@ -236,15 +249,14 @@ struct mask_row { const char *name, *grammar; };
 #define STRING "string ::= \"\\\"\" ([^\"\\\\\\x00-\\x1f] | \"\\\\\" ([\"\\\\bfnrt] | \"u\" [0-9a-f]{4}))* \"\\\"\"\n"
 
 /* Compares the mask after each of 60 random tokens with each token tried alone, from several starts. */
-static void check_masks(const void *arg) {
-    const struct mask_row *row = arg;
+static void check_masks_with(const struct mask_row *row, bool with_letters) {
     struct error err = { 0 };
     struct grammar *g = NULL;
     struct recognizer *r = NULL;
     struct pieces *v = NULL;
     struct position p = { 0 };
     static struct toy_vocabulary toy;
-    fill_vocabulary(&toy);
+    fill_vocabulary(&toy, with_letters);
     const struct vocabulary vocabulary = { .n_vocab = N_PIECE, .piece = piece, .is_eog = is_eog, .user = &toy };
     uint64_t seed = 1;
     size_t n_allowed = 0;
@@ -284,6 +296,11 @@ static void check_masks(const void *arg) {
     grammar_free(g);
 }
 
+static void check_masks(const void *row) {
+    check_masks_with(row, false);
+    check_masks_with(row, true);
+}
+
 #define FOUR(next) "([a-z0-9-] ([a-zA-Z0-9] ([a-z0-9] ([a-z0-9W] " next ")?)?)?)?"
 #define LABEL FOUR(FOUR(FOUR(FOUR(FOUR(FOUR(FOUR(FOUR("\"-\""))))))))
 static const struct mask_row mask_rows[] = {
@@ -312,6 +329,10 @@ static const struct mask_row mask_rows[] = {
     { "characters without line separators",
       "root ::= \"\\\"\" [^\\n\\r\\u2028\\u2029\"]* (\"\\\"\" | \"\\n\" [^\\u2029]*)\n" },
     { "line separators that lead elsewhere", "root ::= ([^\\n\\u2028]* \"\\u2028\" [a-zA-Z \"]{2})*\n" },
+    { "a separator, and then none", "root ::= (\"\\\"\" [^\\n\"] [^\\n\\u2028\\u2029\"]* \"\\\"\")*\n" },
+    { "long tokens, a loop or a count", "root ::= \"<\" ([a-z] [a-z ]* | [ ]{1,300}) \"!\"\n" },
+    { "long tokens, a long count", "root ::= (\"\\\"\" [^\"]{0,280} \"\\\"\")*\n" },
+    { "long tokens, then another character", "root ::= \"<\" ([a-z] [a-z -]* | \"-\"{1,256} \"x\") \"!\"\n" },
     { "names that are not others",
       "root ::= (\"{\\\"\" (\"name\" | \"a\" ([^m\"] [^\"]*)? | [^an\"W] [^\"]*) \"\\\"\")*\n" },
     { "names that begin as known ones",
@@ -352,7 +373,7 @@ static void mask_in_threads(void) {
     struct sides sides = { .n_begun = 0 };
     struct pieces *v = NULL;
     static struct toy_vocabulary toy;
-    fill_vocabulary(&toy);
+    fill_vocabulary(&toy, false);
     const struct vocabulary vocabulary = { .n_vocab = N_PIECE, .piece = piece, .is_eog = is_eog, .user = &toy };
     struct pool *pool = pool_create(2);
     bool ok = CHECK(pieces_create(&v, &vocabulary, &err) == PLUMB_OK, "%s", err.message);

@@ -703,13 +703,14 @@ static plumb_status find_behind(struct parser *p) {
     struct grammar *g = p->g;
     struct open { size_t leave; struct counter *counter; } *open = NULL;
     size_t n = 0, cap = 0;
+    if (g->most_behind == 0) return PLUMB_OK;
     for (size_t at = 0; at < g->n_code; at++) {
         const enum grammar_op op = op_of(g->code[at]);
         while (n > 0 && open[n - 1].leave <= at) n--;
         struct counter *c = n > 0 ? open[n - 1].counter : NULL;
         uint32_t behind = 0;
         if (op == OP_MARK) behind = (uint32_t)arg_of(g->code[at]);
-        if (op == OP_CALL && grammar_is_tail(g->code[grammar_skip_jumps(g, at + 1)])) behind = g->most_behind;
+        if (c && op == OP_CALL && grammar_is_tail(g->code[grammar_skip_jumps(g, at + 1)])) behind = g->most_behind;
         if (c && behind > c->most_behind) c->most_behind = behind;
         if (op != OP_COUNT) continue;
         struct open *larger = alloc_grow(open, n, &cap, sizeof *open);

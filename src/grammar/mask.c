@@ -30,6 +30,7 @@ enum {
     MIN_SHARE = 64,                 /* a state in whose walk are fewer nodes than one in 64 is walked as it is */
     MAX_REACH = 32,                 /* bytes as far as which find_reach looks, */
     MAX_REACHED = 4,                /* and states that it follows at once */
+    MAX_AHEAD = 64,                 /* a state with more configurations is walked as it is: each look ahead visits all */
     MIN_RADIUS = 4                  /* below it, most tokens are longer, and a walk of the state ends soon */
 };
 
@@ -114,9 +115,9 @@ static void allow_loop(const struct mask_cache *c, uint32_t first, uint32_t end,
     const struct pieces *v = c->v;
     size_t low = 0, high = f->refuses_separators ? v->n_separator : 0;
     const size_t n = high;
-    while (low < high) {   /* the first separator that is not before `first` */
+    while (low < high) {   /* the first separator behind `first`, which itself leads to the loop */
         size_t middle = (low + high) / 2;
-        if (v->separators[middle] < first) low = middle + 1;
+        if (v->separators[middle] <= first) low = middle + 1;
         else high = middle;
     }
     for (; low < n && v->separators[low] < end; low++) {
@@ -126,6 +127,17 @@ static void allow_loop(const struct mask_cache *c, uint32_t first, uint32_t end,
         first = v->ends[separator];
     }
     if (!is_known) allow_range(c, v->first[first], v->first[end], f);
+}
+
+/* Returns the place in v->rare of the first node that is not before `node`. */
+static const uint32_t *rare_from(const struct pieces *v, uint32_t node) {
+    size_t low = 0, high = v->n_rare;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (v->rare[middle] < node) low = middle + 1;
+        else high = middle;
+    }
+    return v->rare + low;
 }
 
 static plumb_status note_exit(struct recognizer *r, uint32_t node) {
@@ -143,7 +155,7 @@ static plumb_status walk(struct recognizer *r, uint32_t state, uint32_t first, u
     const struct pieces *v = c->v;
     const uint32_t n_class = r->g->n_class;
     uint32_t *states = c->path_states, *ends = c->path_ends;
-    const uint32_t *rare = f->loop != STATE_UNMADE && (KINDS_OF_TEXT & ~f->kinds) == 0 ? v->rare : NULL;
+    const uint32_t *rare = f->loop != STATE_UNMADE && (KINDS_OF_TEXT & ~f->kinds) == 0 ? rare_from(v, first) : NULL;
     size_t depth = 0;
     states[0] = state;
     ends[0] = end;
@@ -364,7 +376,7 @@ static plumb_status find_reach(struct recognizer *r, uint32_t state, const uint6
         kinds &= kinds_of_bytes(after, false);
     }
     uint32_t reach = 0;
-    for (; next.n > 0 && reach < MAX_REACH; reach++) {
+    for (; next.n > 0 && reach < MAX_REACH && reach < r->masks->v->depth; reach++) {
         reached = next;
         PLUMB_TRY(follow_kinds(r, &reached, kinds, &next));
     }
@@ -427,9 +439,14 @@ static plumb_status allow_kinds(struct recognizer *r, const uint64_t bytes[4], s
     return PLUMB_OK;
 }
 
+/* Whether a look at what follows a state costs less than it may save. */
+static bool is_worth(const struct recognizer *r, uint32_t state, const uint64_t bytes[4]) {
+    return r->s.states[state].n <= MAX_AHEAD && is_long(r->masks->v, bytes, UINT32_MAX);
+}
+
 /* Finds what the walk of a state need not visit. */
 static plumb_status find_shortcut(struct recognizer *r, uint32_t state, const uint64_t bytes[4], struct found *f) {
-    if (!is_long(r->masks->v, bytes, UINT32_MAX)) return PLUMB_OK;
+    if (!is_worth(r, state, bytes)) return PLUMB_OK;
     PLUMB_TRY(find_loop(r, state, bytes, f));
     if (f->loop == STATE_UNMADE && !f->is_open) PLUMB_TRY(find_reach(r, state, bytes, f));
     return f->first_kinds != 0 ? allow_kinds(r, bytes, f) : PLUMB_OK;
@@ -475,7 +492,7 @@ static plumb_status find_open(struct recognizer *r, uint32_t state, bool *is_ope
     struct found f = { 0 };
     uint64_t bytes[4];
     recognizer_bytes(r, state, bytes);
-    if (r->s.local[state] == 0 && is_long(r->masks->v, bytes, UINT32_MAX)) PLUMB_TRY(find_loop(r, state, bytes, &f));
+    if (r->s.local[state] == 0 && is_worth(r, state, bytes)) PLUMB_TRY(find_loop(r, state, bytes, &f));
     if (f.is_open) r->s.local[state] = LOCAL_OPEN;
     *is_open = r->s.local[state] == LOCAL_OPEN;
     return PLUMB_OK;

@@ -107,11 +107,11 @@ static plumb_status no_memory(struct error *err) {
 
 static void sort_by_length(struct pieces *v, const struct piece *pieces, uint32_t n) {
     uint32_t *begin = v->of_length;
-    for (uint32_t i = 0; i < n; i++) begin[pieces[i].n < MAX_PIECE ? pieces[i].n + 1 : MAX_PIECE + 1]++;
+    for (uint32_t i = 0; i < n; i++) begin[pieces[i].n + 1]++;
     for (uint32_t length = 0; length <= MAX_PIECE; length++) begin[length + 1] += begin[length];
     for (uint32_t i = n; i-- > 0;) {
         /* the begin of the next length moves down to the begin of this one */
-        v->by_length[--begin[(pieces[i].n < MAX_PIECE ? pieces[i].n : MAX_PIECE) + 1]] = pieces[i].id;
+        v->by_length[--begin[pieces[i].n + 1]] = pieces[i].id;
     }
     memmove(begin, begin + 1, (MAX_PIECE + 1) * sizeof *begin);
     begin[MAX_PIECE + 1] = n;
@@ -214,7 +214,7 @@ static plumb_status make_nodes(struct pieces *v, const struct piece *sorted, uin
         for (; depth < sorted[i].n; depth++) {
             if (depth == 0) v->roots[(uint8_t)sorted[i].bytes[0]] = v->n_node;
             open[depth] = v->n_node;
-            v->lengths[v->n_node] = v->longest[v->n_node] = (uint8_t)(depth < MAX_PIECE ? depth + 1 : MAX_PIECE);
+            v->lengths[v->n_node] = v->longest[v->n_node] = (uint16_t)(depth + 1);
             v->bytes[v->n_node] = (uint8_t)sorted[i].bytes[depth];
             rests[depth + 1] = rests[depth];
             v->kinds[v->n_node] = kind_after(&rests[depth + 1], v->bytes[v->n_node]);
@@ -242,7 +242,7 @@ static plumb_status read_pieces(struct pieces *v, const struct vocabulary *from,
         }
         char *end = *bytes + (*bytes ? at : 0);
         int64_t length = from->piece(from->user, (int32_t)i, false, end, cap - at);
-        if (length <= 0) continue;
+        if (length <= 0 || length > MAX_PIECE) continue;
         if (length > MAX_PIECE_BYTES - (int64_t)at) {
             return error_set(err, PLUMB_ERROR_UNSUPPORTED, "the texts of the vocabulary's tokens have more than %d MB",
                              MAX_PIECE_BYTES >> 20);

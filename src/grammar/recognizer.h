@@ -159,7 +159,7 @@ plumb_status recognizer_trim(struct recognizer *r);
 /* ---- masks (mask.c) ---------------------------------------------------------------------------------------------- */
 
 static const uint32_t NO_PIECE = UINT32_MAX;
-enum { MAX_PIECE = 255 };   /* bytes; longer tokens count as so long */
+enum { MAX_PIECE = 1023 };   /* bytes; no grammar allows a longer token */
 
 /* Kinds of bytes: sets of them are known for subtrees.  A byte of a character of several bytes is KIND_WIDE, also if
  * the token ends before the character does. */
@@ -182,8 +182,8 @@ struct pieces {
     uint32_t n_vocab, n_node, depth;   /* depth: bytes of the longest piece */
     uint8_t *bytes;      /* (n_node) the last byte of the node's text */
     uint32_t *ends;      /* (n_node) the first node after its subtree */
-    uint8_t *lengths;    /* (n_node) the length of the node's text; MAX_PIECE if it is more */
-    uint8_t *longest;    /* (n_node) and of the longest in its subtree */
+    uint16_t *lengths;   /* (n_node) the length of the node's text */
+    uint16_t *longest;   /* (n_node) and of the longest in its subtree */
     uint8_t *kinds;      /* (n_node) of the node's byte, and perhaps KIND_INSIDE */
     uint16_t *below;     /* (n_node) the kinds in its subtree without the node: a set of bits */
     /* (N_KIND, n_vocab / 32 rounded up) the tokens that have a byte of a kind, and that begin with one: sets of bits */
@@ -196,7 +196,7 @@ struct pieces {
     uint32_t *first;     /* (n_node + 1) the tokens with the text of node i are ids[first[i] .. first[i + 1]) */
     int32_t *ids;
     int32_t *by_length;  /* all tokens of the tree in the order of their lengths; those with n bytes are */
-    uint32_t of_length[MAX_PIECE + 2];   /* by_length[of_length[n] .. of_length[n + 1]), as far as MAX_PIECE */
+    uint32_t of_length[MAX_PIECE + 2];   /* by_length[of_length[n] .. of_length[n + 1]) */
     uint32_t roots[256]; /* the nodes of the first bytes; NO_PIECE: no token begins with this byte */
     int32_t *eog;        /* (n_eog) the tokens that end a turn; they have no text here */
     uint32_t n_eog;
