@@ -396,6 +396,39 @@ static void mask_in_threads(void) {
     pool_free(pool);
 }
 
+/* Of 2,500 texts any may have been begun, and what follows has classes of bytes of its own, so that a look at what may
+ * follow 40 bytes later would visit too much.  The mask is made without it. */
+static void many_at_once(void) {
+    enum { N_TEXT = 2500, CAP = 200000 };
+    char *text = malloc(CAP);
+    struct error err = { 0 };
+    struct grammar *g = NULL;
+    struct recognizer *r = NULL;
+    struct pieces *v = NULL;
+    struct position p = { 0 };
+    const uint32_t *mask = NULL;
+    static struct toy_vocabulary toy;
+    fill_vocabulary(&toy, false);
+    const struct vocabulary vocabulary = { .n_vocab = N_PIECE, .piece = piece, .is_eog = is_eog, .user = &toy };
+    REQUIRE(text, "out of memory");
+    size_t n = (size_t)snprintf(text, CAP, "root ::= t");
+    for (int i = 0; i < N_TEXT; i++) n += (size_t)snprintf(text + n, CAP - n, " | [ -~]{40} \"k%d\"", i);
+    n += (size_t)snprintf(text + n, CAP - n, "\nt ::= \"\\x01\" (\"#!\"");
+    for (int c = '#'; c <= '~'; c++) n += (size_t)snprintf(text + n, CAP - n, " | \"\\x%02x!\"", c);
+    n += (size_t)snprintf(text + n, CAP - n, ")\n");
+    bool ok = grammar_parse(&g, text, n, NULL, &err) == PLUMB_OK && recognizer_create(&r, g, &err) == PLUMB_OK
+           && pieces_create(&v, &vocabulary, &err) == PLUMB_OK && recognizer_set_vocabulary(r, v) == PLUMB_OK
+           && position_init(&p, r) == PLUMB_OK;
+    CHECK(ok, "%s", err.message);
+    if (ok) CHECK(recognizer_mask(r, position_state(&p), &mask) == PLUMB_OK && mask, "%s", r->err.message);
+    if (mask) CHECK(mask['a' / 32] >> 'a' % 32 & 1 && !(mask[0] >> 2 & 1), "other tokens are allowed");
+    position_free(&p);
+    recognizer_free(r);
+    pieces_free(v);
+    grammar_free(g);
+    free(text);
+}
+
 static bool accepts(plumb_grammar *g, const char *text) {
     plumb_matcher *m;
     if (!CHECK(plumb_matcher_create(&m, g) == PLUMB_OK, "%s", plumb_grammar_error(g))) return false;
@@ -853,6 +886,7 @@ void test_grammar(void) {
     test_case("grammar: every case of llama.cpp's three tests of grammars has llama.cpp's verdict", llama_cases);
     test_case("grammar: random grammars have llama.cpp's verdict on every short string", random_cases);
     TEST_ROWS("grammar: masks equal tokens tried alone, ", check_masks, mask_rows);
+    test_case("grammar: the mask of a state of many texts", many_at_once);
     test_case("grammar: masks of two grammars of a vocabulary in two threads", mask_in_threads);
     TEST_ROWS("grammar: the public functions, ", check_public, public_rows);
     TEST_ROWS("grammar: error, ", check_error, error_rows);
