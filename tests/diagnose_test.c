@@ -28,6 +28,7 @@ struct engine {
     double base, positions;       /* 0, or another base of RoPE; positions are multiplied by this number */
     uint32_t block;               /* the inputs of products are rounded to 8 bits in blocks of this size; 0: not */
     bool rounds_k;                /* Q and K are rounded to 8 bits in blocks of 32 */
+    bool rounds_v;                /* V and attention weights are rounded to f16 */
     bool unrotated;               /* the dump has Q and K of layer 1 before RoPE in place of those after it */
     bool reverses;                /* the elements of each head of Q and K */
     bool bf16_attention;          /* Q, K, V and attention weights are rounded to bf16 */
@@ -97,10 +98,12 @@ static void compute(void *user, const plumb_tap *tap, double *x) {
         for (size_t i = 0; i < n && is(tap, inputs[k]); i += n_row) to_int8(x + i, n_row, e->block);
     }
     bool is_bf16 = is(tap, "Qcur_rope") || is(tap, "Kcur_rope") || is(tap, "Vcur") || is(tap, "kq_soft_max");
-    for (size_t i = 0; i < n && e->bf16_attention && is_bf16; i++) {
+    bool is_f16 = e->rounds_v && (is(tap, "Vcur") || is(tap, "kq_soft_max"));
+    int n_bit = is_f16 ? 11 : 8;   /* the first of which is not stored */
+    for (size_t i = 0; i < n && (is_f16 || (e->bf16_attention && is_bf16)); i++) {
         int exponent;
-        double part = frexp(x[i], &exponent);   /* 8 bits, the first of which is not stored */
-        x[i] = ldexp(rint(ldexp(part, 8)), exponent - 8);
+        double part = frexp(x[i], &exponent);
+        x[i] = ldexp(rint(ldexp(part, n_bit)), exponent - n_bit);
     }
     bool is_qk = is(tap, "Qcur_rope") || is(tap, "Kcur_rope");
     for (size_t i = 0; i < n && e->rounds_k && is_qk; i += tap->n) to_int8(x + i, tap->n, 32);
@@ -227,6 +230,10 @@ static const struct row rows[] = {
     { "diagnose: rounding of Q and K is recognized", { .block = 32, .rounds_k = true, NO_RELU }, WHOLE, 0, AGREES,
       { "8 bits in blocks of 32\n", "their noise: Q and K are rounded to 8 bits in blocks of 32\n" },
       { "\"attention\": {\"text\": \"Q and K are rounded" }, { "except for errors" } },
+    { "diagnose: with heads of 8 elements, rounding of Q and K is not said to be that of rotated heads",
+      { .block = 32, .rounds_k = true, .rounds_v = true, NO_RELU }, WHOLE, 0, AGREES,
+      { "their noise: Q and K are rounded to 8 bits in blocks of 32, V and attention weights to f16\n" }, { NULL },
+      { "rotated and rounded" } },
     { "diagnose: a factor that is smaller than the noise of 8 bits is measured",
       { .block = 32, NO_RELU, .wrong = "Vcur", .by = 1.003 }, WHOLE, 0, AGREES,
       { "measured: their Vcur-1 is 1.003 times what it should be" }, { NULL }, { NULL } },

@@ -3,6 +3,7 @@
 #include "diagnose/quirk_table.h"
 #include "broken.h"
 #include "record.h"
+#include "reference/rounding.h"
 #include "api/model.h"
 #include "test.h"
 
@@ -712,7 +713,77 @@ static void limit(void) {
     plumb_model_free(m);
 }
 
+/* ---- rotation before rounding ------------------------------------------------------------------------------------ */
+
+enum { N_ROTATED = 192 };
+
+/* Multiplies parts of n elements by the Hadamard matrix: the element (i, j) is 1 / sqrt(n), with the sign of the parity
+ * of the bits that i and j share. */
+static void hadamard(double *x, size_t n_all, size_t n) {
+    double part[N_ROTATED];
+    for (size_t first = 0; first < n_all; first += n) {
+        for (size_t i = 0; i < n; i++) {
+            part[i] = 0;
+            for (size_t j = 0; j < n; j++) {
+                bool is_odd = false;
+                for (size_t bits = i & j; bits; bits &= bits - 1) is_odd = !is_odd;
+                part[i] += (is_odd ? -1 : 1) * x[first + j] / sqrt((double)n);
+            }
+        }
+        memcpy(x + first, part, n * sizeof *part);
+    }
+}
+
+/* A row in which one element is large, as a bias of K makes it in Qwen 2.5. */
+static void fill_with_large(double x[N_ROTATED]) {
+    for (size_t i = 0; i < N_ROTATED; i++) x[i] = sin(1.7 * (double)i + 0.3);
+    x[5] = 145;
+}
+
+static double largest_difference(const double *x, const double *y, size_t n) {
+    double worst = 0;
+    for (size_t i = 0; i < n; i++) worst = i == 5 ? worst : worse(worst, fabs(x[i] - y[i]));
+    return worst;
+}
+
+static void rotation(void) {
+    static const struct { size_t n, n_part; enum rounding_rotation how; } rows[] = {
+        { 64, 64, ROTATE_64 }, { 64, 64, ROTATE_MOST }, { 128, 64, ROTATE_64 }, { 128, 128, ROTATE_MOST },
+        { 192, 64, ROTATE_64 }, { 192, 64, ROTATE_MOST }, { 96, 0, ROTATE_64 }, { 96, 0, ROTATE_MOST },
+        { 32, 0, ROTATE_MOST },
+    };
+    const struct rounding plain = { .kind = ROUND_INT8, .block = 32, .has_f16_scale = true };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        double exact[N_ROTATED], x[N_ROTATED], formula[N_ROTATED], without[N_ROTATED];
+        size_t n = rows[i].n, n_part = rows[i].n_part;
+        fill_with_large(exact);
+        struct rounding how = { .kind = ROUND_NONE, .rotation = rows[i].how };
+        memcpy(x, exact, sizeof x);
+        rounding_apply(&how, QUANT_F32, x, n);
+        for (size_t k = 0; k < n; k++) {
+            CHECK(fabs(x[k] - exact[k]) <= 1e-12 * 145, "row %zu, element %zu: %g", i, k, x[k] - exact[k]);
+        }
+        how = plain;
+        how.rotation = rows[i].how;
+        memcpy(x, exact, sizeof x);
+        memcpy(formula, exact, sizeof formula);
+        memcpy(without, exact, sizeof without);
+        rounding_apply(&how, QUANT_F32, x, n);
+        if (n_part > 0) hadamard(formula, n, n_part);
+        rounding_apply(&plain, QUANT_F32, formula, n);
+        if (n_part > 0) hadamard(formula, n, n_part);
+        rounding_apply(&plain, QUANT_F32, without, n);
+        for (size_t k = 0; k < n; k++) {
+            CHECK(fabs(x[k] - formula[k]) < 1e-9, "row %zu, element %zu: %g, not %g", i, k, x[k], formula[k]);
+        }
+        double with_it = largest_difference(x, exact, n), without_it = largest_difference(without, exact, n);
+        CHECK(n_part > 0 ? with_it < without_it / 2 : with_it == without_it, "row %zu: errors of %g and %g", i, with_it,
+              without_it);
+    }
+}
+
 void test_reference(void) {
+    test_case("reference: what is rotated before it is rounded keeps more precision beside a large element", rotation);
     test_case("quirks: RoPE's pairs turn by frequencies worked by hand", rope_frequencies);
     test_case("quirks: RoPE's positions in a prompt and steps, by hand", rope_positions);
     test_case("quirks: with K cached unrotated, equal keys get equal weights", rope_cache);

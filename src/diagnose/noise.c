@@ -20,7 +20,7 @@
  * closer. */
 enum { N_LAYER = 2, N_VALUE = 4 };
 /* So many of the ways to round attention are also tried together with those of products. */
-enum { N_TOGETHER = 4 };
+enum { N_TOGETHER = 6 };
 
 /* A way to round, of products or of attention, and what the report says about it. */
 struct way {
@@ -35,6 +35,7 @@ struct way {
 #define INT8(n) .kind = ROUND_INT8, .block = n
 #define Q8_0 .kind = ROUND_INT8, .block = 32, .has_f16_scale = true
 #define STORED , .is_stored_only = true
+#define ROTATED(how) , .rotation = ROTATE_##how
 
 static const struct way of_products[] = {
     { PRODUCTS(INT8(32)) "to 8 bits in blocks of 32" },
@@ -51,6 +52,10 @@ static const struct way of_products[] = {
 static const struct way of_attention[] = {
     { KEYS(F16), VALUES(F16), "Q, K, V and attention weights are rounded to f16" },
     { KEYS(BF16), VALUES(BF16), "Q, K, V and attention weights are rounded to bf16" },
+    { KEYS(Q8_0 ROTATED(MOST)), VALUES(F16),
+      "Q and K are rotated and rounded to 8 bits in blocks of 32, V and attention weights to f16" },
+    { KEYS(Q8_0 ROTATED(MOST)), VALUES(Q8_0 ROTATED(64) STORED),
+      "Q, K and V are rotated and rounded to 8 bits in blocks of 32" },
     { KEYS(Q8_0), VALUES(F16), "Q and K are rounded to 8 bits in blocks of 32, V and attention weights to f16" },
     { KEYS(F16 STORED), VALUES(F16 STORED), "K and V are rounded to f16" },
     { KEYS(BF16 STORED), VALUES(BF16 STORED), "K and V are rounded to bf16" },
@@ -141,6 +146,17 @@ static plumb_status run(struct diagnosis *d, struct layers layers, struct outcom
     return experiment_run(d->experiment, NULL, 0, layers, o, d->err);
 }
 
+/* Returns false for a way that rotates heads of which the model has none: see rounding.h. */
+static bool is_possible(const struct diagnosis *d, const struct roundings *how) {
+    bool rotates_k = how->keys.rotation != ROTATE_NONE, rotates_v = how->values.rotation != ROTATE_NONE;
+    bool has_k = false, has_v = false;
+    for (uint32_t i = 0; i < d->model->plan.n_layer; i++) {
+        has_k |= rounding_can_rotate(d->model->plan.layers[i].attn.k_dim);
+        has_v |= rounding_can_rotate(d->model->plan.layers[i].attn.v_dim);
+    }
+    return (has_k || !rotates_k) && (has_v || !rotates_v);
+}
+
 /* Tries ways to round in addition to d->noise.rounding.  If one is recognized, adds it there, sets *text and
  * *lowered, and replaces *base, the outcome without it, by that with it. */
 static plumb_status recognize(struct diagnosis *d, const struct way *ways, size_t n, struct layers layers, double least,
@@ -152,6 +168,7 @@ static plumb_status recognize(struct diagnosis *d, const struct way *ways, size_
     for (size_t i = 0; i < n && is_rounded(d, base, least); i++) {
         struct outcome o;
         struct change change = { 0 };
+        if (!is_possible(d, &ways[i].how)) continue;
         d->noise.rounding = before;
         if (ways[i].how.products.kind != ROUND_NONE) d->noise.rounding.products = ways[i].how.products;
         if (ways[i].how.keys.kind != ROUND_NONE) d->noise.rounding.keys = ways[i].how.keys;
@@ -195,6 +212,7 @@ plumb_status diagnose_recognize_noise(struct diagnosis *d) {
     /* Where errors add up, the rounding of attention may hide that of products, so that only both together show. */
     for (size_t i = 0; i < N_TOGETHER && !noise->products && !is_late && status == PLUMB_OK; i++) {
         if (d->experiment->forced) break;
+        if (!is_possible(d, &of_attention[i].how)) continue;
         noise->rounding = of_attention[i].how;
         status = recognize(d, of_products, sizeof of_products / sizeof *of_products, layers, least, &base,
                            &noise->products, &noise->of_products);

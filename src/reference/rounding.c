@@ -26,6 +26,22 @@ static void to_int8(double *x, size_t n, bool has_f16_scale) {
     for (size_t i = 0; i < n; i++) x[i] = (double)rintf((float)x[i] / scale) * step;
 }
 
+/* Multiplies each n_part of the n elements by the Hadamard matrix of this size, whose rows have the length 1.  n_part
+ * is a power of two and divides n. */
+static void rotate(double *x, size_t n, size_t n_part) {
+    for (double *part = x; part < x + n; part += n_part) {
+        for (size_t half = 1; half < n_part; half *= 2) {
+            for (size_t i = 0; i < n_part; i++) {
+                if (i & half) continue;
+                double a = part[i], b = part[i + half];
+                part[i] = a + b;
+                part[i + half] = a - b;
+            }
+        }
+        for (size_t i = 0; i < n_part; i++) part[i] /= sqrt((double)n_part);
+    }
+}
+
 static struct rounding by_type(enum quant_type type) {
     const struct quant_traits *traits = quant_traits(type);
     switch (type) {
@@ -41,6 +57,9 @@ static struct rounding by_type(enum quant_type type) {
 void rounding_apply(const struct rounding *how, enum quant_type type, double *x, size_t n) {
     struct rounding rounding = how->kind == ROUND_BY_TYPE ? by_type(type) : *how;
     size_t block = rounding.block > 0 ? rounding.block : n;
+    bool is_rotated = rounding.rotation != ROTATE_NONE && rounding_can_rotate(n);
+    size_t n_part = rounding.rotation == ROTATE_MOST ? n & (0 - n) : 64;   /* the lowest bit of n divides it */
+    if (is_rotated) rotate(x, n, n_part);
     switch (rounding.kind) {
     case ROUND_F16:
         for (size_t i = 0; i < n; i++) x[i] = to_f16((double)(float)x[i]);
@@ -55,4 +74,5 @@ void rounding_apply(const struct rounding *how, enum quant_type type, double *x,
         break;
     case ROUND_NONE: case ROUND_BY_TYPE: break;
     }
+    if (is_rotated) rotate(x, n, n_part);
 }
