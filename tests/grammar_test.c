@@ -205,7 +205,8 @@ static uint32_t random_below(uint64_t *seed, uint32_t n) {
 static void fill_vocabulary(struct toy_vocabulary *v, bool with_letters) {
     static const char *const letters[] = { "a", "b", "ab", "name", "e", "W", "Na", "\xe2\x80\xa8", "\xe2\x80\xa9" };
     static const struct { char character, last; uint16_t n; } longer[] = {
-        { ' ', ' ', 300 }, { '-', 'x', 257 }, { '-', '-', 255 }, { 'a', 'a', 254 }, { 'a', '"', 256 }, { 'b', 'b', 399 },
+        { ' ', ' ', 300 }, { '-', 'x', 257 }, { '-', '-', 255 }, { 'a', 'a', 254 }, { 'a', '"', 256 },
+        { 'b', 'b', 399 },
     };
     static const char *const parts[] = { "\"", "\",", "\": ", "{", "}", "[", "]", ", ", ":", "a", "b", "ab", "name",
                                          "1", "23", ".5", "e", "true", "\\", "\\u00", "\xc3\xa9", "\xe2\x82\xac",

@@ -30,7 +30,7 @@ enum {
     MIN_SHARE = 64,                 /* a state in whose walk are fewer nodes than one in 64 is walked as it is */
     MAX_REACH = 32,                 /* bytes as far as which find_reach looks, */
     MAX_REACHED = 4,                /* and states that it follows at once */
-    MAX_AHEAD = 64,                 /* a state with more configurations is walked as it is: each look ahead visits all */
+    MAX_AHEAD = 64,                 /* a state with more configurations is walked as it is: a look ahead visits all */
     MIN_RADIUS = 4                  /* below it, most tokens are longer, and a walk of the state ends soon */
 };
 
