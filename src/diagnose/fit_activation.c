@@ -8,7 +8,7 @@
 
 static double sigmoid(double z) { return 1 / (1 + exp(-z)); }
 static double silu(double z) { return z * sigmoid(z); }
-static double gelu_tanh(double z) { return 0.5 * z * (1 + tanh(GELU_ROOT * (z + GELU_CUBE * z * z * z))); }
+static double gelu_tanh(double z) { return gelu_with(z, GELU_ROOT, GELU_CUBE); }
 static double gelu_erf(double z) { return 0.5 * z * (1 + erf(z * 0.70710678118654752440)); }
 static double gelu_quick(double z) { return z * sigmoid(1.702 * z); }
 static double relu(double z) { return z > 0 ? z : 0; }
@@ -36,11 +36,9 @@ static double silu_minus(double z) { return z / (1 - exp(-z)); }
 static double silu_derivative(double z) { return sigmoid(z) * (1 + z * (1 - sigmoid(z))); }
 static double gelu_twice(double z) { return gelu_tanh(gelu_tanh(z)); }
 static double gelu_no_half(double z) { return 2 * gelu_tanh(z); }
-static double gelu_no_cube(double z) { return 0.5 * z * (1 + tanh(GELU_ROOT * z)); }
-static double gelu_no_root(double z) {
-    return 0.5 * z * (1 + tanh(0.63661977236758134308 * (z + GELU_CUBE * z * z * z)));
-}
-static double gelu_bare(double z) { return 0.5 * z * (1 + tanh(z + GELU_CUBE * z * z * z)); }
+static double gelu_no_cube(double z) { return gelu_with(z, GELU_ROOT, 0); }
+static double gelu_no_root(double z) { return gelu_with(z, 0.63661977236758134308, GELU_CUBE); }
+static double gelu_bare(double z) { return gelu_with(z, 1, GELU_CUBE); }
 static double gelu_square(double z) { return 0.5 * z * (1 + tanh(GELU_ROOT * (z + GELU_CUBE * z * z))); }
 static double gelu_erf_no_root(double z) { return 0.5 * z * (1 + erf(z)); }
 static double normal_cdf(double z) { return 0.5 * (1 + erf(z * 0.70710678118654752440)); }
@@ -108,26 +106,25 @@ static void try_operands(struct fit *f, const struct operands *of, double *y) {
     }
 }
 
-/* Proposes z / 2 (1 + tanh(root * (z + cube * z^3))) * up, where z is the gate. */
+/* Proposes gelu(gate) * up with these constants. */
 static void propose_gelu(struct fit *f, const float *gate, const float *up, double root, double cube, double *y) {
     size_t n = f->theirs.n_token * fit_width(&f->theirs);
-    for (size_t j = 0; j < n; j++) {
-        double z = (double)gate[j];
-        y[j] = 0.5 * z * (1 + tanh(root * (z + cube * z * z * z))) * (double)up[j];
-    }
+    for (size_t j = 0; j < n; j++) y[j] = gelu_with((double)gate[j], root, cube) * (double)up[j];
     if (cube == GELU_CUBE) fit_propose(f, 1, y, "is gelu(gate) * up with %.6g for its constant sqrt(2/pi)", root);
     else if (root == GELU_ROOT) fit_propose(f, 1, y, "is gelu(gate) * up with %.6g for its constant 0.044715", cube);
     else fit_propose(f, 2, y, "is gelu(gate) * up with %.6g for sqrt(2/pi) and %.6g for 0.044715", root, cube);
 }
 
 /* GELU with other constants: the argument of tanh, which theirs shows, is root * z + root * cube * z^3.  Solves for
- * one of them or both by least squares.  Each equation has the weight with which its error shows in theirs. */
+ * one of them or both by least squares, where theirs is wrong.  Each equation has the weight with which its error shows
+ * in theirs. */
 static void try_gelu(struct fit *f, const float *gate, const float *up, double *y) {
+    if (f->model->plan.layers[f->layer].ffn.activation != ACT_GELU_TANH) return;
     size_t n = f->theirs.n_token * fit_width(&f->theirs);
     double zz = 0, zc = 0, cc = 0, zu = 0, cu = 0;   /* sums of products of z, c = z^3 and the argument u */
     for (size_t j = 0; j < n; j++) {
         double z = (double)gate[j], of_half = z * (double)up[j] / 2, tanh_u = (double)f->theirs.x[j] / of_half - 1;
-        if (!(fabs(tanh_u) < 1)) continue;
+        if (!f->wrong[j / f->theirs.n] || !(fabs(tanh_u) < 1)) continue;
         double u = atanh(tanh_u), c = z * z * z, weight = of_half * (1 - tanh_u * tanh_u);
         weight *= weight;
         zz += weight * z * z;

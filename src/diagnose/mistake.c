@@ -769,14 +769,10 @@ static bool compute_values(const struct step *st, double *y) {
 
 /* ---- the feed-forward network, sums, embeddings ------------------------------------------------------------------ */
 
-static double gelu_tanh(double z, double root, double cube) {
-    return 0.5 * z * (1 + tanh(root * (z + cube * z * z * z)));
-}
-
 static double activation(enum gate_mistake kind, double z) {
     double sigmoid = 1 / (1 + exp(-z));
     switch (kind) {
-    case GLU_GELU_TANH: return gelu_tanh(z, GELU_ROOT, GELU_CUBE);
+    case GLU_GELU_TANH: return gelu_with(z, GELU_ROOT, GELU_CUBE);
     case GLU_GELU_ERF: return 0.5 * z * (1 + erf(z * 0.70710678118654752440));
     case GLU_GELU_QUICK: return z / (1 + exp(-1.702 * z));
     case GLU_RELU: return fmax(z, 0);
@@ -813,8 +809,8 @@ static double gate_of(const struct mistake *m, enum gate_mistake own, bool is_oa
     case GLU_SUM: return activation(own, g) + u;
     case GLU_ALONE: return activation(own, g);
     case GLU_UP_ALONE: return u;
-    case GLU_GELU_ROOT: return gelu_tanh(g, number, GELU_CUBE) * u;
-    case GLU_GELU_CUBE: return gelu_tanh(g, GELU_ROOT, number) * u;
+    case GLU_GELU_ROOT: return gelu_with(g, number, GELU_CUBE) * u;
+    case GLU_GELU_CUBE: return gelu_with(g, GELU_ROOT, number) * u;
     case GLU_EXP_CLAMPED: return g / (1 + exp(-fmax(fmin(g, number), -number))) * u;
     case GLU_LIMITED: case GLU_GATE_LIMITED: case GLU_ALTERNATE: return activation(own, g) * u;
     default: return activation(v, g) * u;

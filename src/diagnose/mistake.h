@@ -16,6 +16,8 @@
 #include "reference/rounding.h"
 #include "trace/trace.h"
 
+#include <math.h>
+
 enum mistake_kind {
     MISTAKE_NONE,         /* the right formula */
     MISTAKE_ORDER,        /* variant: enum array_order, along the axis */
@@ -107,9 +109,14 @@ enum gate_mistake {
     N_GATE_MISTAKE
 };
 
-/* gelu(z) = z / 2 (1 + tanh(GELU_ROOT (z + GELU_CUBE z^3))) */
+/* The constants of gelu(z). */
 #define GELU_ROOT 0.79788456080286535588   /* sqrt(2 / pi) */
 #define GELU_CUBE 0.044715
+
+/* gelu(z), with these constants. */
+static inline double gelu_with(double z, double root, double cube) {
+    return 0.5 * z * (1 + tanh(root * (z + cube * z * z * z)));
+}
 
 /* Which layer has the tensors of which: `first` those of from_layer, both exchanged, all those of from_layer... */
 enum layer_map { MAP_ONE, MAP_EXCHANGED, MAP_ALL, MAP_NEXT, MAP_BEFORE, MAP_REVERSED, MAP_AS_TEXT, N_LAYER_MAP };
