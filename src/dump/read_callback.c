@@ -21,7 +21,8 @@
  *   named Qcur or Kcur that follow them do not count.
  * - attn_post_norm after ffn_inp is ffn_norm.
  * - With a quantized cache, llama.cpp multiplies parts of the heads of Q, K and V by a Hadamard matrix, and the result
- *   of attention by it once more, which undoes that.  The block after the second product counts as kqv_out.
+ *   of attention by it once more, which undoes that.  The block after the second product counts as kqv_out; without
+ *   it, kqv_out is dropped, with a remark.
  * - If the last layer continues with the last token alone, its rows belong to that token.
  * - kq_soft_max is {keys, tokens, heads}.  Its keys are padded, for instance to 256; the padding is dropped.
  * - If the graph runs again, its tokens follow those of the run before.  This happens for a prompt of more than 512
@@ -280,15 +281,26 @@ static bool is_rotation_next(const struct callback_reader *r, const char *at) {
     return false;
 }
 
+/* Drops a block whose values are those of a rotation that nothing in the file undoes. */
+static plumb_status drop_rotated(struct callback_reader *r, struct block *b) {
+    struct tap_text tap;
+    tap_show(&tap, b->id, b->layer);
+    b->replaced = true;
+    return remarks_add(&r->t->remarks, r->err, REMARK_FORM, tap.text, strlen(tap.text), "its values are rotated, and "
+                       "those behind the rotation were not printed");
+}
+
 static plumb_status take_header(struct callback_reader *r, const struct header *h, const char *body) {
     struct block b = {.body = body, .op = h->op, .ne = {h->ne[0], h->ne[1], h->ne[2]}};
     struct block *last = r->n_block > 0 ? &r->blocks[r->n_block - 1] : NULL;
-    bool is_undone = r->unrotates && span_is(h->op, "RESHAPE") && memcmp(last->ne, b.ne, sizeof b.ne) == 0;
-    r->unrotates = is_rotation(h) && last && last->id == TAP_KQV_OUT;
-    if (is_undone) last->body = body;
-    if (is_undone) return PLUMB_OK;
+    bool is_rotated = r->unrotates;
     while (body < r->end && (is_space(*body) || *body == '\n')) body++;
     bool has_body = body == r->end || *body == '[';   /* quantized tensors are not printed */
+    r->unrotates = is_rotation(h) && last && last->id == TAP_KQV_OUT;
+    bool is_undone = is_rotated && span_is(h->op, "RESHAPE") && memcmp(last->ne, b.ne, sizeof b.ne) == 0;
+    if (is_undone && has_body && h->ne[3] == 1) last->body = b.body;
+    else if (is_rotated) PLUMB_TRY(drop_rotated(r, last));
+    if (is_undone) return PLUMB_OK;
     if (!tap_of(h, &b.id, &b.layer)) {
         return remarks_add(&r->t->remarks, r->err, REMARK_UNKNOWN, h->name.at, h->name.n, "no tap has this name");
     }
@@ -547,6 +559,7 @@ plumb_status dump_read_callback(struct plumb_trace *t, const char *bytes, size_t
     while (n > 0 && bytes[n - 1] != '\n') n--;   /* a last line that was cut may end within a number */
     struct callback_reader reader = {.t = t, .err = &t->err, .text = bytes, .end = bytes + n}, *r = &reader;
     plumb_status status = find_blocks(r);
+    if (status == PLUMB_OK && r->unrotates) status = drop_rotated(r, &r->blocks[r->n_block - 1]);
     if (status == PLUMB_OK && r->n_block == 0)
         status = error_set(&t->err, PLUMB_ERROR_METADATA, "not a trace: the file is not JSON, GGUF or .npz, and "
                            "no line names a tap as llama-eval-callback does");
