@@ -134,6 +134,16 @@ static void limit_case(void) {
         diagnose_set_effect(&d, effect);
         CHECK(diagnose_explains(&d, &o) == !rows[k].is_over, "row %zu", k);
     }
+    /* Layer 0 without one of its noisy taps: of an even and of an odd number of taps the median is that of errors. */
+    for (size_t k = 0; k < 2 && is_ready; k++) {
+        for (size_t i = 0; i < t->n_tap; i++) {
+            bool is_out = k == 1 && t->taps[i].id == TAP_VCUR;
+            o.error[i] = effect[i] = is_out ? (double)NAN : 0.001 * (double)(i * i);
+        }
+        diagnose_set_effect(&d, effect);
+        CHECK(d.noise.effect_first == diagnose_typical(&d, &o, 0), "%g, not %g", d.noise.effect_first,
+              diagnose_typical(&d, &o, 0));
+    }
     free(o.error);
     free(effect);
     free(d.kinds);

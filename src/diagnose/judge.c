@@ -111,15 +111,20 @@ static int ascending(const void *a, const void *b) {
     return (*x > *y) - (*x < *y);
 }
 
-double diagnose_typical(const struct diagnosis *d, const struct outcome *o, int32_t layer) {
-    double errors[TAP_COUNT];
+/* Returns the median of the values of a layer's noisy taps; 0: it has none.  values: one for each tap, NAN: none */
+static double median_of_layer(const struct diagnosis *d, const double *values, int32_t layer) {
+    double noisy[TAP_COUNT];
     size_t n = 0;
     for (size_t i = 0; i < d->theirs->n_tap && n < TAP_COUNT; i++) {
-        bool counts = d->theirs->taps[i].layer == layer && (d->kinds[i] & NOISY) && !isnan(o->error[i]);
-        if (counts) errors[n++] = o->error[i];
+        bool counts = d->theirs->taps[i].layer == layer && (d->kinds[i] & NOISY) && !isnan(values[i]);
+        if (counts) noisy[n++] = values[i];
     }
-    qsort(errors, n, sizeof *errors, ascending);
-    return n > 0 ? (errors[(n - 1) / 2] + errors[n / 2]) / 2 : 0;
+    qsort(noisy, n, sizeof *noisy, ascending);
+    return n > 0 ? (noisy[(n - 1) / 2] + noisy[n / 2]) / 2 : 0;
+}
+
+double diagnose_typical(const struct diagnosis *d, const struct outcome *o, int32_t layer) {
+    return median_of_layer(d, o->error, layer);
 }
 
 /* Returns true if a quarter of the noisy rows of a layer are exact.  Then the errors of the others are no noise, which
@@ -184,15 +189,8 @@ static int32_t first_noisy_layer(const struct diagnosis *d) {
 }
 
 void diagnose_set_effect(struct diagnosis *d, double *effect) {
-    double first[TAP_COUNT];
-    int32_t layer = first_noisy_layer(d);
-    size_t n = 0;
-    for (size_t i = 0; i < d->theirs->n_tap && n < TAP_COUNT; i++) {
-        if (d->theirs->taps[i].layer == layer && (d->kinds[i] & NOISY)) first[n++] = effect[i];
-    }
-    qsort(first, n, sizeof *first, ascending);
     d->effect = effect;
-    d->noise.effect_first = n > 0 ? first[n / 2] : 0;
+    d->noise.effect_first = median_of_layer(d, effect, first_noisy_layer(d));
 }
 
 /* Returns the error up to which tap i agrees. */
