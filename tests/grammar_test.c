@@ -246,28 +246,54 @@ static bool is_eog(void *user, int32_t id) {
     return id == EOG_A || id == EOG_B;
 }
 
+/* A grammar and what computes its masks for a toy vocabulary. */
+struct masked {
+    struct grammar *g;
+    struct recognizer *r;
+    struct position p;
+};
+
+/* Returns false, with the message in a failed check, if one cannot be made. */
+static bool masked_open(struct masked *m, const char *text, size_t n, const struct pieces *v) {
+    struct error err = { 0 };
+    *m = (struct masked){ 0 };
+    return CHECK(grammar_parse(&m->g, text, n, NULL, &err) == PLUMB_OK
+                 && recognizer_create(&m->r, m->g, &err) == PLUMB_OK
+                 && recognizer_set_vocabulary(m->r, v) == PLUMB_OK && position_init(&m->p, m->r) == PLUMB_OK,
+                 "%s", err.message);
+}
+
+static void masked_close(struct masked *m) {
+    position_free(&m->p);
+    recognizer_free(m->r);
+    grammar_free(m->g);
+}
+
+/* Fills the toy vocabulary and makes its tree; NULL, in a failed check, if that fails. */
+static struct pieces *toy_pieces(struct toy_vocabulary *toy, bool with_letters) {
+    struct error err = { 0 };
+    struct pieces *v = NULL;
+    fill_vocabulary(toy, with_letters);
+    const struct vocabulary vocabulary = { .n_vocab = N_PIECE, .piece = piece, .is_eog = is_eog, .user = toy };
+    CHECK(pieces_create(&v, &vocabulary, &err) == PLUMB_OK, "%s", err.message);
+    return v;
+}
+
 struct mask_row { const char *name, *grammar; };
 #define STRING "string ::= \"\\\"\" ([^\"\\\\\\x00-\\x1f] | \"\\\\\" ([\"\\\\bfnrt] | \"u\" [0-9a-f]{4}))* \"\\\"\"\n"
 
 /* Compares the mask after each of 60 random tokens with each token tried alone, from several starts. */
 static void check_masks_with(const struct mask_row *row, bool with_letters) {
-    struct error err = { 0 };
-    struct grammar *g = NULL;
-    struct recognizer *r = NULL;
-    struct pieces *v = NULL;
-    struct position p = { 0 };
     static struct toy_vocabulary toy;
-    fill_vocabulary(&toy, with_letters);
-    const struct vocabulary vocabulary = { .n_vocab = N_PIECE, .piece = piece, .is_eog = is_eog, .user = &toy };
+    struct pieces *v = toy_pieces(&toy, with_letters);
+    struct masked m = { 0 };
     uint64_t seed = 1;
     size_t n_allowed = 0;
-    bool ok = grammar_parse(&g, row->grammar, strlen(row->grammar), NULL, &err) == PLUMB_OK &&
-              recognizer_create(&r, g, &err) == PLUMB_OK &&
-              pieces_create(&v, &vocabulary, &err) == PLUMB_OK &&
-              recognizer_set_vocabulary(r, v) == PLUMB_OK && position_init(&p, r) == PLUMB_OK;
-    CHECK(ok, "%s", err.message);
+    bool ok = v && masked_open(&m, row->grammar, strlen(row->grammar), v);
+    struct recognizer *r = m.r;
+    struct position *p = &m.p;
     for (int step = 0; ok && step < 300; step++) {
-        uint32_t state = position_state(&p);
+        uint32_t state = position_state(p);
         const uint32_t *mask;
         ok = CHECK(recognizer_mask(r, state, &mask) == PLUMB_OK, "%s", r->err.message);
         int32_t allowed[N_PIECE];
@@ -282,19 +308,17 @@ static void check_masks_with(const struct mask_row *row, bool with_letters) {
             if (bit && !is_eog(NULL, id)) allowed[n++] = id;
         }
         n_allowed += n;
-        if (n == 0 || p.n == 60) {
-            p.n = 0;
+        if (n == 0 || p->n == 60) {
+            p->n = 0;
             continue;
         }
         int32_t id = allowed[random_below(&seed, n)];
         recognizer_step_token(r, state, id, toy.text[id], toy.n[id], &state);
-        ok = ok && CHECK(position_push(&p, state) == PLUMB_OK, "out of memory");
+        ok = ok && CHECK(position_push(p, state) == PLUMB_OK, "out of memory");
     }
     CHECK(n_allowed > 0, "no token was allowed");
-    position_free(&p);
-    recognizer_free(r);
+    masked_close(&m);
     pieces_free(v);
-    grammar_free(g);
 }
 
 static void check_masks(const void *row) {
@@ -344,9 +368,7 @@ static const struct mask_row mask_rows[] = {
 
 /* A state of one of two grammars; both have the same vocabulary.  A thread waits until all have begun. */
 struct side {
-    struct grammar *g;
-    struct recognizer *r;
-    struct position p;
+    struct masked m;
     plumb_status status;
 };
 struct sides {
@@ -363,35 +385,24 @@ static void mask_side(void *user, uint32_t begin, uint32_t end, uint32_t thread)
         const uint32_t *mask;
         atomic_fetch_add(&sides->n_begun, 1);
         while (atomic_load(&sides->n_begun) < sides->n_thread) {}
-        side->status = recognizer_mask(side->r, position_state(&side->p), &mask);
+        side->status = recognizer_mask(side->m.r, position_state(&side->m.p), &mask);
     }
 }
 
 /* ThreadSanitizer sees if the masks of one grammar write what those of another one read. */
 static void mask_in_threads(void) {
     static const char *const texts[2] = { "root ::= [^\"]* \"\\\"\"", "root ::= [^{]* \"{\"" };
-    struct error err = { 0 };
     struct sides sides = { .n_begun = 0 };
-    struct pieces *v = NULL;
     static struct toy_vocabulary toy;
-    fill_vocabulary(&toy, false);
-    const struct vocabulary vocabulary = { .n_vocab = N_PIECE, .piece = piece, .is_eog = is_eog, .user = &toy };
+    struct pieces *v = toy_pieces(&toy, false);
     struct pool *pool = pool_create(2);
-    bool ok = CHECK(pieces_create(&v, &vocabulary, &err) == PLUMB_OK, "%s", err.message);
+    bool ok = v != NULL;
     sides.n_thread = pool_size(pool);
-    for (int i = 0; i < 2 && ok; i++) {
-        struct side *side = &sides.of[i];
-        ok = CHECK(grammar_parse(&side->g, texts[i], strlen(texts[i]), NULL, &err) == PLUMB_OK &&
-                   recognizer_create(&side->r, side->g, &err) == PLUMB_OK &&
-                   recognizer_set_vocabulary(side->r, v) == PLUMB_OK && position_init(&side->p, side->r) == PLUMB_OK,
-                   "%s", err.message);
-    }
+    for (int i = 0; i < 2 && ok; i++) ok = masked_open(&sides.of[i].m, texts[i], strlen(texts[i]), v);
     if (ok) pool_run(pool, 2, 1, mask_side, &sides);
     for (int i = 0; i < 2; i++) {
-        CHECK(sides.of[i].status == PLUMB_OK, "%s", sides.of[i].r->err.message);
-        position_free(&sides.of[i].p);
-        recognizer_free(sides.of[i].r);
-        grammar_free(sides.of[i].g);
+        CHECK(sides.of[i].status == PLUMB_OK, "%s", sides.of[i].m.r->err.message);
+        masked_close(&sides.of[i].m);
     }
     pieces_free(v);
     pool_free(pool);
@@ -402,31 +413,22 @@ static void mask_in_threads(void) {
 static void many_at_once(void) {
     enum { N_TEXT = 2500, CAP = 200000 };
     char *text = malloc(CAP);
-    struct error err = { 0 };
-    struct grammar *g = NULL;
-    struct recognizer *r = NULL;
-    struct pieces *v = NULL;
-    struct position p = { 0 };
+    struct masked m = { 0 };
     const uint32_t *mask = NULL;
     static struct toy_vocabulary toy;
-    fill_vocabulary(&toy, false);
-    const struct vocabulary vocabulary = { .n_vocab = N_PIECE, .piece = piece, .is_eog = is_eog, .user = &toy };
     REQUIRE(text, "out of memory");
     size_t n = (size_t)snprintf(text, CAP, "root ::= t");
     for (int i = 0; i < N_TEXT; i++) n += (size_t)snprintf(text + n, CAP - n, " | [ -~]{40} \"k%d\"", i);
     n += (size_t)snprintf(text + n, CAP - n, "\nt ::= \"\\x01\" (\"#!\"");
     for (int c = '#'; c <= '~'; c++) n += (size_t)snprintf(text + n, CAP - n, " | \"\\x%02x!\"", c);
     n += (size_t)snprintf(text + n, CAP - n, ")\n");
-    bool ok = grammar_parse(&g, text, n, NULL, &err) == PLUMB_OK && recognizer_create(&r, g, &err) == PLUMB_OK
-           && pieces_create(&v, &vocabulary, &err) == PLUMB_OK && recognizer_set_vocabulary(r, v) == PLUMB_OK
-           && position_init(&p, r) == PLUMB_OK;
-    CHECK(ok, "%s", err.message);
-    if (ok) CHECK(recognizer_mask(r, position_state(&p), &mask) == PLUMB_OK && mask, "%s", r->err.message);
+    struct pieces *v = toy_pieces(&toy, false);
+    if (v && masked_open(&m, text, n, v)) {
+        CHECK(recognizer_mask(m.r, position_state(&m.p), &mask) == PLUMB_OK && mask, "%s", m.r->err.message);
+    }
     if (mask) CHECK(mask['a' / 32] >> 'a' % 32 & 1 && !(mask[0] >> 2 & 1), "other tokens are allowed");
-    position_free(&p);
-    recognizer_free(r);
+    masked_close(&m);
     pieces_free(v);
-    grammar_free(g);
     free(text);
 }
 

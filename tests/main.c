@@ -29,6 +29,10 @@ static const char *const numbers[] = {
     "experts:", "sampler:", "session:", "embed:", NULL,
 };
 
+/* What stands for a selection of cases. */
+enum { N_PART = 3, N_SELECTION };
+static const char *const selections[N_SELECTION] = {"1/3", "2/3", "3/3", "threads"};
+
 static int run(const char *const *filters) {
     static void (*const truth[])(void) = {test_layers, test_truth}, (*const rooms[])(void) = {ROOMS(ENTRY)};
     static const size_t n_rooms = sizeof rooms / sizeof rooms[0];
@@ -36,22 +40,19 @@ static int run(const char *const *filters) {
     if (strcmp(filters[0], "truth") == 0) {
         return harness_run(filters[1] ? filters + 1 : filters, truth, sizeof truth / sizeof truth[0]);
     }
-    if (strcmp(filters[0], "threads") == 0) return harness_run(threads, rooms, n_rooms);
-    for (unsigned part = 1; part <= 3; part++) {
-        if (filters[0][0] != (char)('0' + part) || strcmp(filters[0] + 1, "/3") != 0) continue;
-        return harness_run_part(part, 3, numbers, rooms, n_rooms);
+    for (unsigned i = 0; i < N_SELECTION; i++) {
+        if (strcmp(filters[0], selections[i]) != 0) continue;
+        return i < N_PART ? harness_run_part(i + 1, N_PART, numbers, rooms, n_rooms)
+                          : harness_run(threads, rooms, n_rooms);
     }
     return harness_run(filters, rooms, n_rooms);
 }
 
 #if defined(__EMSCRIPTEN__)
-/* The module's only export besides Emscripten's; its host calls it and reads the TAP.  `wanted`: 0 for all cases, 1 to
- * 3 for "1/3" to "3/3", 4 for "threads". */
+/* The module's only export besides Emscripten's; its host calls it and reads the TAP.  `wanted`: 0 for all cases, or
+ * 1 + an index of `selections`. */
 int test_main(int wanted);
-int test_main(int wanted) {
-    static const char *const words[] = {"1/3", "2/3", "3/3", "threads"};
-    return run(wanted ? (const char *const[]) {words[wanted - 1], NULL} : NULL);
-}
+int test_main(int wanted) { return run(wanted ? (const char *const[]) {selections[wanted - 1], NULL} : NULL); }
 #else
 /* `tests` runs all but truth, `tests TEXT...` the cases whose name contains one of the texts, `tests threads` those
  * that compute with several threads, `tests 1/3` those that compute numbers and a third of the others, `tests truth

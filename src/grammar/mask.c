@@ -109,35 +109,30 @@ static void refuse_nodes(const struct mask_cache *c, uint32_t first, uint32_t en
     }
 }
 
+/* Returns the place of the first of n nodes, which are in order, that is not before `node`; n if there is none. */
+static size_t place_of(const uint32_t *nodes, size_t n, uint32_t node) {
+    size_t low = 0, high = n;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (nodes[middle] < node) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
 /* Allows the tokens of the nodes first .. end - 1, which the loop accepts as far as there are no separators, or if they
  * are allowed already, takes away those with separators. */
 static void allow_loop(const struct mask_cache *c, uint32_t first, uint32_t end, bool is_known, struct found *f) {
     const struct pieces *v = c->v;
-    size_t low = 0, high = f->refuses_separators ? v->n_separator : 0;
-    const size_t n = high;
-    while (low < high) {   /* the first separator behind `first`, which itself leads to the loop */
-        size_t middle = (low + high) / 2;
-        if (v->separators[middle] <= first) low = middle + 1;
-        else high = middle;
-    }
-    for (; low < n && v->separators[low] < end; low++) {
-        const uint32_t separator = v->separators[low];
+    const size_t n = f->refuses_separators ? v->n_separator : 0;
+    /* `first` itself leads to the loop. */
+    for (size_t i = place_of(v->separators, n, first + 1); i < n && v->separators[i] < end; i++) {
+        const uint32_t separator = v->separators[i];
         if (is_known) refuse_nodes(c, separator, v->ends[separator], f);
         else allow_range(c, v->first[first], v->first[separator], f);
         first = v->ends[separator];
     }
     if (!is_known) allow_range(c, v->first[first], v->first[end], f);
-}
-
-/* Returns the place in v->rare of the first node that is not before `node`. */
-static const uint32_t *rare_from(const struct pieces *v, uint32_t node) {
-    size_t low = 0, high = v->n_rare;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (v->rare[middle] < node) low = middle + 1;
-        else high = middle;
-    }
-    return v->rare + low;
 }
 
 static plumb_status note_exit(struct recognizer *r, uint32_t node) {
@@ -155,7 +150,8 @@ static plumb_status walk(struct recognizer *r, uint32_t state, uint32_t first, u
     const struct pieces *v = c->v;
     const uint32_t n_class = r->g->n_class;
     uint32_t *states = c->path_states, *ends = c->path_ends;
-    const uint32_t *rare = f->loop != STATE_UNMADE && (KINDS_OF_TEXT & ~f->kinds) == 0 ? rare_from(v, first) : NULL;
+    const bool has_text_loop = f->loop != STATE_UNMADE && (KINDS_OF_TEXT & ~f->kinds) == 0;
+    const uint32_t *rare = has_text_loop ? v->rare + place_of(v->rare, v->n_rare, first) : NULL;
     size_t depth = 0;
     states[0] = state;
     ends[0] = end;
@@ -440,13 +436,13 @@ static plumb_status allow_kinds(struct recognizer *r, const uint64_t bytes[4], s
 }
 
 /* Whether a look at what follows a state costs less than it may save. */
-static bool is_worth(const struct recognizer *r, uint32_t state, const uint64_t bytes[4]) {
+static bool may_look_ahead(const struct recognizer *r, uint32_t state, const uint64_t bytes[4]) {
     return r->s.states[state].n <= MAX_AHEAD && is_long(r->masks->v, bytes, UINT32_MAX);
 }
 
 /* Finds what the walk of a state need not visit. */
 static plumb_status find_shortcut(struct recognizer *r, uint32_t state, const uint64_t bytes[4], struct found *f) {
-    if (!is_worth(r, state, bytes)) return PLUMB_OK;
+    if (!may_look_ahead(r, state, bytes)) return PLUMB_OK;
     PLUMB_TRY(find_loop(r, state, bytes, f));
     if (f->loop == STATE_UNMADE && !f->is_open) PLUMB_TRY(find_reach(r, state, bytes, f));
     return f->first_kinds != 0 ? allow_kinds(r, bytes, f) : PLUMB_OK;
@@ -492,7 +488,7 @@ static plumb_status find_open(struct recognizer *r, uint32_t state, bool *is_ope
     struct found f = { 0 };
     uint64_t bytes[4];
     recognizer_bytes(r, state, bytes);
-    if (r->s.local[state] == 0 && is_worth(r, state, bytes)) PLUMB_TRY(find_loop(r, state, bytes, &f));
+    if (r->s.local[state] == 0 && may_look_ahead(r, state, bytes)) PLUMB_TRY(find_loop(r, state, bytes, &f));
     if (f.is_open) r->s.local[state] = LOCAL_OPEN;
     *is_open = r->s.local[state] == LOCAL_OPEN;
     return PLUMB_OK;
@@ -559,7 +555,7 @@ static void add_local(struct mask_cache *c, const struct local_mask *l, uint32_t
 /* Allows what n configurations accept as text, all with the same stack. */
 static plumb_status add_group(struct recognizer *r, const config *configs, size_t n, uint32_t stack, uint32_t *words) {
     struct mask_cache *c = r->masks;
-    const uint32_t longest = c->v->depth < MAX_PIECE ? c->v->depth : MAX_PIECE;
+    const uint32_t longest = c->v->depth;
     uint32_t after, state;
     struct local local;
     const struct local_mask *l = NULL;

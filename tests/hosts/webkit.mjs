@@ -2,9 +2,9 @@
  * few commands of the WebDriver protocol that the tests need. */
 import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { freePort } from './port.mjs';
 
 /** The browser's path: $WEBKIT, or where Debian puts it, which is in no folder of PATH. */
 export function webkitPath() {
@@ -35,14 +35,6 @@ async function startDisplay() {
   const number = new Promise(resolve => child.stdio[3].once('data', data => resolve(String(data).trim())));
   return { name: `:${await Promise.race([number, ended])}`, child };
 }
-
-/** A port that nobody listens on: WebKitWebDriver does not accept port 0. @returns {Promise<number>} */
-const freePort = () => new Promise((resolve, reject) => {
-  const server = createServer().once('error', reject).listen(0, '127.0.0.1', () => {
-    const { port } = server.address();
-    server.close(() => resolve(port));
-  });
-});
 
 /** The name of an element in WebDriver's JSON. */
 const ELEMENT = 'element-6066-11e4-a52e-4f735466cecf';

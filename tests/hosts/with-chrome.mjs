@@ -3,17 +3,9 @@
  *
  *   node tests/hosts/with-chrome.mjs PROGRAM [ARGUMENT...] */
 import { spawn } from 'node:child_process';
-import { createServer } from 'node:net';
 import { chromium } from 'playwright-core';
 import { options } from './chrome.mjs';
-
-/** A port that nobody uses. @returns {Promise<number>} */
-const freePort = () => new Promise((resolve, reject) => {
-  const server = createServer().on('error', reject).listen(0, '127.0.0.1', () => {
-    const { port } = /** @type {import('node:net').AddressInfo} */ (server.address());
-    server.close(() => resolve(port));
-  });
-});
+import { freePort } from './port.mjs';
 
 const port = await freePort();
 const browser = await chromium.launch(options([`--remote-debugging-port=${port}`]));
