@@ -3,8 +3,10 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
-import { root, server, tiny } from '../node/helpers.mjs';
-import { FAILING, LONG, TINY, answer, ask, open, put, screenshot, setUp, state } from './chat-page.mjs';
+import { root } from '../node/helpers.mjs';
+import {
+  FAILING, LONG, TINY, answer, ask, open, put, screenshot, setUp, stallingServer, state,
+} from './chat-page.mjs';
 
 const where = await setUp();
 const axe = readFileSync(`${root}node_modules/axe-core/axe.min.js`, 'utf8');
@@ -87,17 +89,11 @@ for (const colorScheme of ['light', 'dark']) {
 
       test('from the load to the inspector axe finds no violations and nothing overflows the page', async t => {
         // The server stalls once the plan is shown, so the load lasts as long as axe needs.
-        let silent = false;
-        const slow = await server(t, (_, response) => {
-          response.writeHead(200, { 'Access-Control-Allow-Origin': '*', 'Cross-Origin-Resource-Policy': 'cross-origin',
-            'Content-Length': tiny.length });
-          if (silent) response.write(tiny.subarray(0, 60000));
-          else response.end(tiny);
-        });
-        const page = await open({ ...where, also: slow }, `?model=${encodeURIComponent(`${slow}m.gguf`)}`, use, early);
+        const { url, stall } = await stallingServer(t);
+        const page = await open({ ...where, also: url }, `?model=${encodeURIComponent(`${url}m.gguf`)}`, use, early);
         await page.locator('.plan').waitFor();
         await examine(page, named('plan'));
-        silent = true;
+        stall();
         await page.locator('.plan').getByRole('button').click();
         await page.waitForFunction(() => Number(document.querySelector('#bar').getAttribute('value')) > 0);
         await examine(page, named('loading'));

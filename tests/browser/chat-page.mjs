@@ -4,7 +4,7 @@ import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { after } from 'node:test';
 import { serve } from '../../web/site/serve.mjs';
 import { launchChrome } from '../hosts/chrome.mjs';
-import { root, tiny, withTemplate } from '../node/helpers.mjs';
+import { root, server as serverOf, tiny, withTemplate } from '../node/helpers.mjs';
 
 const CHAT = 'web/chat/';
 export const TINY = '/tests/vectors/synth/f32.gguf';
@@ -75,6 +75,31 @@ export async function open({ url, browser, also = url, path = CHAT }, query = ''
   await page.goto(`${url}${path}${query}`);
   if (path === CHAT) await usable(page);
   return page;
+}
+
+/** No model's file arrives before the function that this returns is called, however long the test takes.
+ * @param {import('playwright-core').Page} page @returns {Promise<() => void>} */
+export async function holdModel(page) {
+  let release = () => {};
+  const released = new Promise(resolve => { release = () => resolve(undefined); });
+  await page.route('**/*.gguf', async route => {
+    await released;
+    await route.continue();
+  });
+  return release;
+}
+
+/** A server with the small model for pages of another origin; after stall() it sends only the first two thirds.
+ * @param {import('node:test').TestContext} t */
+export async function stallingServer(t) {
+  let stalls = false;
+  const url = await serverOf(t, (_, response) => {
+    response.writeHead(200, { 'Access-Control-Allow-Origin': '*', 'Cross-Origin-Resource-Policy': 'cross-origin',
+      'Content-Length': tiny.length });
+    if (stalls) response.write(tiny.subarray(0, 60000));
+    else response.end(tiny);
+  });
+  return { url, stall: () => { stalls = true; } };
 }
 
 /** @param {import('playwright-core').Page} page @param {string} name  loading, failed, ready or answering */

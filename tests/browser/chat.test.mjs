@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { tinyPath } from '../node/helpers.mjs';
 import {
-  LONG, TINY, answer, answers as answersOf, ask as askPage, open as openPage, put, setUp, state as stateOf, stored,
-  whole,
+  LONG, TINY, answer, answers as answersOf, ask as askPage, holdModel, open as openPage, put, setUp, stallingServer,
+  state as stateOf, stored, whole,
 } from './chat-page.mjs';
 
 const where = await setUp();
@@ -236,11 +236,14 @@ const OWN = 20;
 
 test('a load does one layout per progress step, uses no Intl, and does no work for hidden parts', async t => {
   const asked = [];
+  let release;
   page = await openPage(where, '', { reducedMotion: 'reduce' }, async page => {
     page.on('request', request => asked.push(new URL(request.url()).pathname.split('/').at(-1)));
+    release = await holdModel(page);
     await noteWork(page);
   });
   const work = await countWork();   // the parser did the work before this point
+  release();
   await state('ready');
   const { layouts, styles, parsed, loading } = await work();
   t.diagnostic(`${layouts} layouts, ${styles} times styles, ${loading} changes of the progress`);
@@ -420,11 +423,13 @@ describe('a long conversation', () => {
 });
 
 test('a question that is asked while the model loads is answered once it has loaded', async () => {
-  await open();
-  assert.equal(await page.getAttribute('body', 'data-state'), 'loading');
+  let release;
+  page = await openPage(where, '', {}, async page => { release = await holdModel(page); });
+  await state('loading');
   await page.fill('#prompt', 'What is gravity? Answer in two sentences.');
   await page.keyboard.press('Enter');
   assert.equal(await text('#status'), 'Waiting for the model');
+  release();
   await whole(page, 2);
   assert.match((await answers())[0], /gravity|force|mass|object/i);
   await page.close();
@@ -457,8 +462,12 @@ describe('loads that fail', () => {
     assert.match(detail, /the server sent a web page \(text\/html/);
   });
 
-  test('a load can be cancelled', async () => {
-    await open();
+  test('a load can be cancelled', async t => {
+    const { url, stall } = await stallingServer(t);
+    page = await openPage({ ...where, also: url }, `?model=${encodeURIComponent(`${url}m.gguf`)}`);
+    await page.locator('.plan').waitFor();
+    stall();
+    await page.locator('.plan').getByRole('button').click();
     await page.waitForFunction(() => Number(document.querySelector('#bar').getAttribute('value')) > 0);
     await page.click('#cancel');
     assert.equal((await failure())[0], 'Loading was cancelled');

@@ -62,6 +62,12 @@ export class Web {
     return run(process.execPath, ['--test-reporter=tap', file], { env, seconds });
   }
 
+  /** What failed first, empty if the file passes.  A test may fail once on a busy machine, so it must fail twice. */
+  async #failsTwice(file, seconds) {
+    const { failed } = await this.#run(file, seconds);
+    return failed && (await this.#run(file, seconds)).failed && failed;
+  }
+
   async judge({ path, at }, mutated) {
     if (!parses(mutated)) return { verdict: 'invalid' };
     const original = readFileSync(path);
@@ -71,7 +77,7 @@ export class Web {
       const tests = this.#tests.filter(({ file }) => existsSync(file)).sort((a, b) => a.seconds - b.seconds);
       const first = tests.filter(runsIt);
       for (const { file, seconds } of first) {
-        const { failed } = await this.#run(file, 60 + 5 * seconds);
+        const failed = await this.#failsTwice(file, 60 + 5 * seconds);
         if (failed) return { verdict: 'killed', by: `${file}: ${failed}` };
       }
       // The compiler of the types is a test, too.
@@ -80,15 +86,12 @@ export class Web {
       // Tests that run the module in another thread or process, which V8's coverage does not include.
       const name = path.split('/').at(-1).replace(/\.m?js$/, '');
       if (!first.length)
-        for (const { file, seconds } of tests.filter(({ file, ran }) => ran[path] || file.includes(name))) {
-          const { failed } = await this.#run(file, 60 + 5 * seconds);
+        for (const { file, seconds } of [
+          ...tests.filter(({ file, ran }) => ran[path] || file.includes(name)),
+          ...this.#inBrowser(path, name).map(file => ({ file, seconds: 168 })),
+        ]) {
+          const failed = await this.#failsTwice(file, 60 + 5 * seconds);
           if (failed) return { verdict: 'killed', by: `${file}: ${failed}` };
-        }
-      if (!first.length)
-        for (const file of this.#inBrowser(path, name)) {
-          const { failed } = await this.#run(file, 900);
-          // A page may fail once on a busy machine, so it must fail twice.
-          if (failed && (await this.#run(file, 900)).failed) return { verdict: 'killed', by: `${file}: ${failed}` };
         }
       return { verdict: 'survived', by: first.length ? `${first.length} test files run it` : 'only a page runs it' };
     } finally {
