@@ -35,7 +35,7 @@ const cli = (command) => ({ PLUMB: JSON.stringify(command) });
 /** Two real models against llama.cpp, and a sentence encoder, by a release build of the C tests. @param {string[]}
  * command @param {string[]} texts  what the names of the wanted cases contain; none: all cases */
 const truth = (command, ...texts) =>
-  ({ name: 'real models against llama.cpp', command: [...command, 'truth', ...texts], timeout: 1800 });
+  ({ name: 'real models against llama.cpp', command: [...command, 'truth', ...texts], seconds: 1800 });
 /** Those that compute with the fast pass only.  The reference pass needs most of the time, and nothing in it depends on
  * the host; the C tests run it on small models everywhere. */
 const fast = ['greedy tokens', 'fast pass equals llama.cpp', 'taps of the fast pass', 'fast pass: sentences'];
@@ -50,7 +50,7 @@ const third = (part) => process.env.WHOLE ? [] : [part];
 /** The C tests in a browser. @param {string} browser @param {string} name  of a module in build/emcc
  * @param {string[]} cases  see tests/main.c */
 const cTests = (browser, name, cases) => needs(`build/emcc/${name}.wasm`, {
-  name: `C tests${name === 'tests' ? '' : ', 4 threads'}`, timeout: 600,
+  name: `C tests${name === 'tests' ? '' : ', 4 threads'}`, seconds: 600,
   command: [process.execPath, 'tests/hosts/in-browser.mjs', browser, `build/emcc/${name}.wasm`, ...cases] });
 
 /** The files of tests/node that take more than a few seconds: they run the default model, start many processes or
@@ -64,54 +64,54 @@ const check = process.argv.includes('--check');
 const suites = {
   native: [
     truth(['build/native/tests']),
-    { name: 'C tests, each allocation fails', command: ['build/native-sanitize/memory'], timeout: 600 },
-    check ? { name: 'C tests', command: ['build/native/tests'], timeout: 600, quick: true }
-      : { name: 'C tests, ASan and UBSan', command: ['build/native-sanitize/tests'], timeout: 1200 },
-    { name: 'C tests, TSan', command: ['build/native-thread/tests', 'threads'], timeout: 1200 },
+    { name: 'C tests, each allocation fails', command: ['build/native-sanitize/memory'], seconds: 600 },
+    check ? { name: 'C tests', command: ['build/native/tests'], seconds: 600, quick: true }
+      : { name: 'C tests, ASan and UBSan', command: ['build/native-sanitize/tests'], seconds: 1200 },
+    { name: 'C tests, TSan', command: ['build/native-thread/tests', 'threads'], seconds: 1200 },
     ...list('tests/fuzz', '_fuzz.c').map((file) => file.replace('_fuzz.c', '')).map((name) => ({
       name: `fuzz corpus ${name}`, command: [`build/native-sanitize/fuzz-${name}`,
         ...list(`tests/fuzz/corpus/${name}`, '').map((input) => `tests/fuzz/corpus/${name}/${input}`)],
-      timeout: 240 })),
-    { name: 'command line', command: nodeTests('tests/cli'), env: cli(['build/native/plumb']), timeout: 1200 },
-    { name: 'tools', command: nodeTests('tests/tools'), timeout: 240 },
+      seconds: 240 })),
+    { name: 'command line', command: nodeTests('tests/cli'), env: cli(['build/native/plumb']), seconds: 1200 },
+    { name: 'tools', command: nodeTests('tests/tools'), seconds: 240 },
     ...[['second engine', 'reference/engine.py', '--selftest'], ['proof of diagnose', 'reference/prove.py', '--check'],
       ['operators', 'operators/measure.py', '--check'], ['bug reports', 'reports/measure.py', '--check'],
       ['case book', 'cases/cases.py', '--check']]
       .map(([name, script, option]) => ({ name, command: ['python3', `tests/${script}`, option],
-        env: { PYTHONPATH: 'build/setup/py' }, timeout: 1800 })),
+        env: { PYTHONPATH: 'build/setup/py' }, seconds: 1800 })),
   ],
   node: [
-    { name: 'C tests', timeout: 600, quick: true,
+    { name: 'C tests', seconds: 600, quick: true,
       command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests.wasm', ...check ? ['1/3'] : []] },
     { name: 'C tests, 4 threads',
-      command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests-mt.wasm', 'threads'], timeout: 600 },
-    { name: 'JavaScript', command: nodeTests('tests/node', (name) => !check || !slow.includes(name)), timeout: 1200,
+      command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests-mt.wasm', 'threads'], seconds: 600 },
+    { name: 'JavaScript', command: nodeTests('tests/node', (name) => !check || !slow.includes(name)), seconds: 1200,
       quick: true },
-    needs(tarball, { name: 'package', command: nodeTests('tests/package'), timeout: 600 }),
+    needs(tarball, { name: 'package', command: nodeTests('tests/package'), seconds: 600 }),
     { name: 'command line', command: nodeTests('tests/cli'), env: cli([process.execPath, 'web/cli/main.mjs']),
-      timeout: 1200 },
+      seconds: 1200 },
   ],
   chromium: [
     cTests('chromium', 'tests', third('1/3')),
     cTests('chromium', 'tests-mt-relaxed', ['threads']),
-    needs(tarball, { name: 'package', command: chromeTests('tests/package/browser'), timeout: 1200 }),
-    { name: 'JavaScript and chat page', command: chromeTests('tests/browser'), timeout: 1800 },
+    needs(tarball, { name: 'package', command: chromeTests('tests/package/browser'), seconds: 1200 }),
+    { name: 'JavaScript and chat page', command: chromeTests('tests/browser'), seconds: 1800 },
   ],
   firefox: [
     cTests('firefox', 'tests-mt-relaxed', third('2/3')),
-    { name: 'JavaScript and chat page', command: nodeTests('tests/firefox'), timeout: 600 },
+    { name: 'JavaScript and chat page', command: nodeTests('tests/firefox'), seconds: 600 },
   ],
   // It has no relaxed SIMD, and threads only with a switch: docs/browsers.md.
   webkit: [
     cTests('webkit', 'tests', third('3/3')),
     cTests('webkit', 'tests-mt', ['threads']),
-    { name: 'JavaScript and chat page', command: nodeTests('tests/webkit'), timeout: 600 },
+    { name: 'JavaScript and chat page', command: nodeTests('tests/webkit'), seconds: 600 },
   ],
   wasmtime: [
     truth([...underWasmtime, 'build/wasi/tests.wasm'], ...fast),
-    { name: 'C tests', command: [...underWasmtime, 'build/wasi/tests.wasm', ...third('2/3')], timeout: 600 },
+    { name: 'C tests', command: [...underWasmtime, 'build/wasi/tests.wasm', ...third('2/3')], seconds: 600 },
     { name: 'command line', command: nodeTests('tests/cli'), env: cli([...underWasmtime, 'build/wasi/plumb.wasm']),
-      timeout: 1200 },
+      seconds: 1200 },
   ],
 };
 for (const host of hosts)
@@ -124,7 +124,7 @@ const start = performance.now();
 const text = process.argv.slice(2).find((word) => word !== '--check') ?? '';
 const wanted = hosts.flatMap((host) => suites[host].map((suite) => ({ ...suite, name: `${host}: ${suite.name}` })))
   .filter(({ name, quick }) => (quick || !check) && name.includes(text))
-  .sort((a, b) => b.timeout - a.timeout);  // the long ones start first
+  .sort((a, b) => b.seconds - a.seconds);  // the long ones start first
 const total = { passed: 0, failed: 0, skipped: 0 };
 
 async function runAll() {

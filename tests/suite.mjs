@@ -8,7 +8,7 @@ import { Parser } from 'tap-parser';
  * @property {string} name
  * @property {string[]} command  program and arguments
  * @property {Record<string, string>} [env]  added to our own
- * @property {number} timeout  seconds after which it counts as hanging
+ * @property {number} seconds  how long it takes, roughly and at most: the longest suites start first
  *
  * @typedef {object} Outcome
  * @property {number} passed  leaf tests, not the groups around them
@@ -19,6 +19,10 @@ import { Parser } from 'tap-parser';
  * @property {number} seconds
  */
 
+/** Seconds without a test that ends, after which a suite counts as hanging.  How long a whole suite takes depends on what
+ * else the machine does. */
+const SILENCE = 1200;
+
 /** The suite, or one that fails with the reason if the file that it needs was not built.
  * @template {Suite} T @param {string} file @param {T} suite @returns {T} */
 export function needs(file, suite) {
@@ -27,8 +31,9 @@ export function needs(file, suite) {
   return { ...suite, command: [process.execPath, '-e', `console.error(${JSON.stringify(why)}); process.exitCode = 1`] };
 }
 
-/** Runs the suite; never rejects. @param {Suite} suite @returns {Promise<Outcome>} */
-export async function runSuite({ command: [program, ...args], env, timeout }) {
+/** Runs the suite; never rejects. @param {Omit<Suite, 'seconds'>} suite @param {number} [silence]
+ * @returns {Promise<Outcome>} */
+export async function runSuite({ command: [program, ...args], env }, silence = SILENCE) {
   const start = performance.now();
   const outcome = { passed: 0, failed: 0, skipped: 0, failures: [], last: 'none', seconds: 0 };
   const fail = (name, why) => {
@@ -37,13 +42,13 @@ export async function runSuite({ command: [program, ...args], env, timeout }) {
   };
   const parser = new Parser();
   collect(parser, outcome, fail);
-  const end = await run(program, args, env, timeout, parser);
+  const end = await run(program, args, env, silence, parser);
   outcome.seconds = (performance.now() - start) / 1000;
 
   const { plan } = end.tap;
   const unfinished = !plan || plan.end === null || end.tap.count !== plan.end - plan.start + 1;
   const reason = end.error ? `cannot be run: ${end.error.message}`
-    : end.timedOut ? `no end after ${timeout} s; killed; the last test that ended: ${outcome.last}`
+    : end.timedOut ? `no test ended for ${silence} s; killed; the last one: ${outcome.last}`
     : end.signal ? `died of ${end.signal}`
     : end.code !== 0 && outcome.failed === 0 ? `exit status ${end.code}, though no test failed`
     : unfinished ? `the output ends without its plan (${end.tap.count} tests, exit status ${end.code})`
@@ -88,7 +93,7 @@ function yaml(diag) {
     .filter(Boolean).join('\n').replace(/^.*\(?node:internal.*\n?|^.*node:async_hooks.*\n?/gm, '');
 }
 
-function run(program, args, env, timeout, parser) {
+function run(program, args, env, silence, parser) {
   return new Promise((resolve) => {
     let timedOut = false, error, tail = '';
     // It has its own process group, so that a hanging suite's browser or server dies with it.
@@ -103,8 +108,9 @@ function run(program, args, env, timeout, parser) {
     const timer = setTimeout(() => {
       timedOut = true;
       kill();
-    }, timeout * 1000);
+    }, silence * 1000);
     process.once('exit', kill);
+    child.stdout.on('data', () => timer.refresh());
     child.stderr.on('data', (data) => { tail = (tail + data).slice(-4000); });
     child.on('error', (e) => { error = e; });
     const parsed = new Promise((done) => parser.on('complete', done));
