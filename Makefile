@@ -362,6 +362,11 @@ $(emcc_dist)/plumb-grammar.wasm: $(call objects,$(emcc_dir),$(engine) wasm/gramm
 	@echo "  $@"
 	$Q$(EMCC_RUN) $(EMCC_LDFLAGS) $(EMCC_STRIP) $(filter %.o,$^) -o $@ $(call emcc_exports,wasm/grammar.txt)
 	$Q$(call optimize,$@)
+$(emcc_dist)/plumb-template.wasm: $(call objects,$(emcc_dir),$(engine) wasm/template.c) wasm/template.txt
+	@mkdir -p $(@D)
+	@echo "  $@"
+	$Q$(EMCC_RUN) $(EMCC_LDFLAGS) $(EMCC_STRIP) $(filter %.o,$^) -o $@ $(call emcc_exports,wasm/template.txt)
+	$Q$(call optimize,$@)
 
 site: ## Builds build/site: the chat page and the models that it offers, for any host of static files.
 	@tools/setup.sh serve

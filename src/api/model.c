@@ -411,6 +411,17 @@ static plumb_status remove_special(plumb_model *m, const char *bos, const char *
     return PLUMB_OK;
 }
 
+/* Seconds since 1970 on the clock of the place. */
+static int64_t local_time(void) {
+    time_t now = time(NULL);
+    const struct tm *utc = gmtime(&now);
+    struct tm from = utc ? *utc : (struct tm){ .tm_sec = 0 };
+    const struct tm *to = localtime(&now);
+    if (!utc || !to) return (int64_t)now;
+    int days = to->tm_year != from.tm_year ? to->tm_year - from.tm_year : to->tm_yday - from.tm_yday;
+    return (int64_t)now + 86400 * days + 3600 * (to->tm_hour - from.tm_hour) + 60 * (to->tm_min - from.tm_min);
+}
+
 int64_t plumb_chat_render(plumb_model *m, const char *json, size_t n, const char **prompt, const uint8_t **marks) {
     *prompt = "";
     *marks = NULL;
@@ -425,7 +436,8 @@ int64_t plumb_chat_render(plumb_model *m, const char *json, size_t n, const char
     free(m->prompt);
     m->prompt = NULL;
     if (bos && eos) {
-        const struct chat_template t = { { source.data, (size_t)source.n, 0 }, text_of(bos), text_of(eos), time(NULL) };
+        const struct chat_template t = { .source = { source.data, (size_t)source.n, 0 }, .bos = text_of(bos),
+                                         .eos = text_of(eos), .now = local_time(), .tells_tools = true };
         status = template_render(&t, json, n, true, TEMPLATE_LIMITS, &m->prompt, &n_prompt, &m->err);
     } else {
         error_set(&m->err, status, "out of memory: the texts of BOS and EOS");

@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <time.h>
 
 #define IS(kind) (1u << (kind))
 #define ANY_LIST (IS(LIST) | IS(TUPLE))
@@ -1112,20 +1111,9 @@ static struct value namespace_of(struct call *c) {
 }
 
 static struct value strftime_now(struct call *c) {
-    struct text text = text_argument(c, 0);
-    char pattern[100], date[100];
-    time_t now = (time_t)c->r->now;
-    struct tm *local = localtime(&now);
-    if (c->r->stop != STOP_NOT) return value_undefined();
-    if (text.n >= sizeof pattern || (text.n > 0 && memchr(text.data, 0, text.n))) {
-        return fail(c, "the format has more than 99 bytes or a zero byte");
-    }
-    memcpy(pattern, text.data, text.n);
-    pattern[text.n] = 0;
-    size_t n = local ? strftime(date, sizeof date, pattern, local) : 0;
-    if (n == 0) return fail(c, "the format is wrong, or the date has more than 99 bytes");
     struct output out = {NULL, 0, 0};
-    output_put(c->r, &out, date, n);
+    struct text format = text_argument(c, 0);
+    if (c->r->stop == STOP_NOT) output_time(c->r, &out, c->r->now, format);
     return value_output(&out);
 }
 

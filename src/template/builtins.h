@@ -35,6 +35,9 @@ struct value builtin_slice(struct render *r, struct value v, struct value start,
 struct value builtin_items(struct render *r, struct value v);
 /* The keys and values of an object, as a list of tuples. */
 struct value builtin_pairs(struct render *r, const struct object *o);
+/* Writes a time in the pattern of C's strftime, without what depends on a locale.  now: seconds since 1970 on the
+ * clock of the place. */
+void output_time(struct render *r, struct output *out, int64_t now, struct text format);
 /* pattern % values, as in printf. */
 struct value builtin_format(struct render *r, struct text pattern, struct value values);
 

@@ -2,12 +2,13 @@
  *
  * Templates differ in what they accept: some have no system role, some want the content of a message as a string and
  * others as a list of parts, some want the arguments of a tool call as an object.  What a template accepts is found out
- * by rendering small chats: a template that understands a text prints it.  Some families of models need more; they are
- * known by texts in their templates.
+ * by rendering small chats: a template that understands a text prints it.  Some families of models need more
+ * (families.c).
  */
+#include "template/builtins.h"
+#include "template/families.h"
+#include "template/messages.h"
 #include "template/template.h"
-
-#include <time.h>
 
 /* The text that small chats contain. */
 #define MARK "STRING_MARKER"
@@ -54,18 +55,6 @@ static bool prints(struct render *r, const struct chat_template *t, const char *
     return found;
 }
 
-static struct value *member(struct render *r, struct value v, const char *name) {
-    return v.kind == OBJECT ? object_find(r, v.as.object, value_string(text_of(name))) : NULL;
-}
-
-static bool is_word(const struct value *v, const char *word) {
-    return v && v->kind == STRING && text_is_word(v->as.text, word);
-}
-
-static void set(struct render *r, struct value v, const char *name, struct value item) {
-    object_set(r, v.as.object, value_string(text_of(name)), item);
-}
-
 /* Whether the template reads the parts of a content that has none.  If it does not, llama.cpp does not find out that it
  * takes parts. */
 static bool reads_parts(struct render *r, const struct chat_template *t) {
@@ -80,67 +69,6 @@ static bool reads_parts(struct render *r, const struct chat_template *t) {
     return is_read;
 }
 
-/* Writes a value that is a text or a number. */
-static void put_text(struct render *r, struct output *out, struct value v) {
-    if (v.kind >= BOOLEAN && v.kind <= STRING) value_write(r, out, v);
-}
-
-/* Puts the text of a first system message before that of the next message. */
-static void merge_system(struct render *r, struct list *messages) {
-    struct value *system = member(r, messages->items[0], "content");
-    if (messages->n > 1 && messages->items[1].kind == OBJECT && system) {
-        struct value *next = member(r, messages->items[1], "content");
-        struct output out = {NULL, 0, 0};
-        put_text(r, &out, *system);
-        output_put(r, &out, "\n", 1);
-        if (next) put_text(r, &out, *next);
-        set(r, messages->items[1], "content", value_output(&out));
-    }
-    messages->items++;
-    messages->n--;
-    messages->cap--;
-}
-
-/* Replaces the arguments of tool calls that are JSON text by its value. */
-static void parse_arguments(struct render *r, struct value calls) {
-    for (size_t i = 0; is_list(calls) && i < calls.as.list->n && r->stop == STOP_NOT; i++) {
-        struct value *function = member(r, calls.as.list->items[i], "function");
-        struct value *arguments = function ? member(r, *function, "arguments") : NULL;
-        if (arguments && arguments->kind == STRING) {
-            struct text json = arguments->as.text;
-            *arguments = value_from_json(r, "the arguments of a tool call", json.data, json.n);
-        }
-    }
-}
-
-/* Joins the texts of the parts of a content. */
-static struct value joined_parts(struct render *r, const struct list *parts) {
-    struct output out = {NULL, 0, 0};
-    for (size_t i = 0; i < parts->n && r->stop == STOP_NOT; i++) {
-        struct value *text = member(r, parts->items[i], "text");
-        if (!is_word(member(r, parts->items[i], "type"), "text") || !text) continue;
-        if (out.n > 0) output_put(r, &out, "\n", 1);
-        put_text(r, &out, *text);
-    }
-    return value_output(&out);
-}
-
-/* A part of a content: {type: type, [type]: text}. */
-static struct value part(struct render *r, const char *type, struct value text) {
-    struct value v = value_empty(r, OBJECT);
-    if (r->stop != STOP_NOT) return text;
-    set(r, v, "type", value_string(text_of(type)));
-    set(r, v, type, text);
-    return v;
-}
-
-/* The text as a list of one part. */
-static struct value single_part(struct render *r, struct value text) {
-    struct value parts = value_empty(r, LIST);
-    if (r->stop == STOP_NOT) list_add(r, parts.as.list, part(r, "text", text));
-    return r->stop == STOP_NOT ? parts : text;
-}
-
 /* Sets the variables that llama.cpp's server sets. */
 static void set_variables(struct render *r, struct object *variables) {
     static const struct { const char *name, *format; } dates[] = {
@@ -150,12 +78,9 @@ static void set_variables(struct render *r, struct object *variables) {
         {"preserve_thinking", true}, {"clear_thinking", false}, {"truncate_history_thinking", false},
         {"drop_thinking", false},
     };
-    time_t now = (time_t)r->now;
-    struct tm *local = localtime(&now);
     for (size_t i = 0; i < sizeof dates / sizeof dates[0]; i++) {
-        char date[32];
         struct output out = {NULL, 0, 0};
-        output_put(r, &out, date, local ? strftime(date, sizeof date, dates[i].format, local) : 0);
+        output_time(r, &out, r->now, text_of(dates[i].format));
         object_set_default(r, variables, dates[i].name, value_output(&out));
     }
     struct value *thinking = object_find(r, variables, value_string(text_of("enable_thinking")));
@@ -195,257 +120,321 @@ static void trim_message(struct render *r, struct value message) {
     }
 }
 
-/* ---- families ---------------------------------------------------------------------------------------------------- */
+/* ---- the chat ---------------------------------------------------------------------------------------------------- */
 
-static bool has_role(struct render *r, struct value message, const char *role) {
-    return is_word(member(r, message, "role"), role);
-}
-
-/* The calls of a message, or NULL if it has none. */
-static struct list *calls_of(struct render *r, struct value message) {
-    struct value *calls = member(r, message, "tool_calls");
-    return calls && calls->kind == LIST && calls->as.list->n > 0 ? calls->as.list : NULL;
-}
-
-/* Copies the reasoning to the name that the template looks for. */
-static void name_thinking(struct render *r, struct list *messages) {
-    for (size_t i = 0; i < messages->n && r->stop == STOP_NOT; i++) {
-        struct value *reasoning = member(r, messages->items[i], "reasoning_content");
-        if (reasoning && reasoning->kind == STRING) set(r, messages->items[i], "thinking", *reasoning);
+/* Members in the order in which llama.cpp has them, since templates may print an object as JSON; those that are empty
+ * are left out, and all others follow. */
+static void order_members(struct render *r, struct value v, const char *const names[], size_t n) {
+    struct value ordered = value_empty(r, OBJECT);
+    for (size_t i = 0; i < n && r->stop == STOP_NOT; i++) {
+        struct value *found = member(r, v, names[i]);
+        if (found && value_truth(*found)) set_member(r, ordered, names[i], *found);
     }
-}
-
-static void erase(struct render *r, struct value v, const char *name) {
-    struct value *found = member(r, v, name);
-    if (!found) return;
-    struct object *o = v.as.object;
-    size_t i = 0;
-    while (&o->members[i].value != found) i++;
-    memmove(&o->members[i], &o->members[i + 1], (--o->n - i) * sizeof *o->members);
-}
-
-/* A message with calls has thinking, or a content. */
-static void name_thinking_or_content(struct render *r, struct list *messages) {
-    name_thinking(r, messages);
-    for (size_t i = 0; i < messages->n && r->stop == STOP_NOT; i++) {
-        struct value *thinking = member(r, messages->items[i], "thinking");
-        if (thinking && thinking->kind == STRING && calls_of(r, messages->items[i])) {
-            erase(r, messages->items[i], "content");
-        }
+    for (size_t i = 0; i < v.as.object->n && r->stop == STOP_NOT; i++) {
+        const struct member *m = &v.as.object->members[i];
+        bool is_named = false;
+        for (size_t k = 0; k < n; k++) is_named = is_named || is_word(&m->key, names[k]);
+        if (!is_named) object_set(r, ordered.as.object, m->key, m->value);
     }
+    if (r->stop == STOP_NOT) *v.as.object = *ordered.as.object;
 }
 
-/* Makes reasoning a part of the content. */
-static void reasoning_as_part(struct render *r, struct list *messages) {
-    for (size_t i = 0; i < messages->n && r->stop == STOP_NOT; i++) {
-        struct value message = messages->items[i];
-        if (!has_role(r, message, "system") && !has_role(r, message, "assistant")) continue;
-        struct value *reasoning = member(r, message, "reasoning_content"), *content = member(r, message, "content");
+static void order_call(struct render *r, struct value call) {
+    static const char *const names[] = {"type", "function", "id"};
+    if (!member(r, call, "function")) return;   /* the template may refuse it */
+    if (!member(r, call, "type")) set_member(r, call, "type", value_string(text_of("function")));
+    order_members(r, call, names, 3);
+}
+
+static void order_message(struct render *r, struct value message) {
+    static const char *const names[] = {"role", "content", "reasoning_content", "name", "tool_call_id", "tool_calls"};
+    if (message.kind != OBJECT) return;
+    struct value *content = member(r, message, "content");
+    struct value kept = content && content->kind != NONE ? *content : value_string(text_of(""));
+    struct list *calls = calls_of(r, message);
+    for (size_t i = 0; calls && i < calls->n && r->stop == STOP_NOT; i++) order_call(r, calls->items[i]);
+    set_member(r, message, "content", value_bool(true));   /* it keeps its place, even if it is empty */
+    if (r->stop == STOP_NOT) order_members(r, message, names, 6);
+    if (r->stop == STOP_NOT) set_member(r, message, "content", kept);
+}
+
+/* A tool has a name, a description and parameters, and nothing else. */
+static struct value ordered_tool(struct render *r, struct value tool) {
+    struct value *function = member(r, tool, "function");
+    if (!is_word(member(r, tool, "type"), "function") || !function || function->kind != OBJECT) return tool;
+    struct value ordered = value_empty(r, OBJECT), inner = value_empty(r, OBJECT);
+    struct value *name = member(r, *function, "name"), *description = member(r, *function, "description");
+    struct value *parameters = member(r, *function, "parameters"), none = value_empty(r, OBJECT);
+    if (r->stop != STOP_NOT) return tool;
+    if (name) set_member(r, inner, "name", *name);
+    set_member(r, inner, "description", description && description->kind != NONE ? *description
+                                                                                 : value_string(text_of("")));
+    set_member(r, inner, "parameters", parameters && parameters->kind != NONE ? *parameters : none);
+    set_member(r, ordered, "type", value_string(text_of("function")));
+    set_member(r, ordered, "function", inner);
+    return ordered;
+}
+
+/* Whether a content is a list of nothing but texts. */
+static bool is_all_text(struct render *r, const struct value *content) {
+    if (!content || content->kind != LIST) return false;
+    for (size_t i = 0; i < content->as.list->n; i++) {
+        struct value part = content->as.list->items[i], *text = member(r, part, "text");
+        if (!is_word(member(r, part, "type"), "text") || !text || text->kind != STRING) return false;
+    }
+    return true;
+}
+
+/* Joins parts of text to one text, or makes one part of a text, if the template needs it. */
+static void fit_content(struct render *r, struct value message, const struct capabilities *can) {
+    struct value *content = member(r, message, "content");
+    if (can->text && !can->parts && is_all_text(r, content)) {
+        struct output out = {NULL, 0, 0};
+        output_content(r, &out, content);
+        *content = value_output(&out);
+    } else if (!can->text && can->parts && content && content->kind == STRING) {
         struct value parts = value_empty(r, LIST);
-        if (r->stop != STOP_NOT) return;
-        if (reasoning && reasoning->kind == STRING) list_add(r, parts.as.list, part(r, "thinking", *reasoning));
-        if (content && content->kind == STRING) list_add(r, parts.as.list, part(r, "text", *content));
-        for (size_t k = 0; content && content->kind == LIST && k < content->as.list->n && r->stop == STOP_NOT; k++) {
-            list_add(r, parts.as.list, content->as.list->items[k]);
+        if (r->stop == STOP_NOT) add_parts(r, parts.as.list, content);
+        if (r->stop == STOP_NOT) *content = parts;
+    }
+}
+
+/* Puts the content of a first system message before that of the next message. */
+static void merge_system(struct render *r, struct list *messages) {
+    struct value *system = member(r, messages->items[0], "content");
+    if (messages->n > 1 && messages->items[1].kind == OBJECT && system) {
+        struct value *next = member(r, messages->items[1], "content"), joined = *system;
+        if ((!next || next->kind != LIST) && system->kind != LIST) {
+            struct output out = {NULL, 0, 0};
+            output_content(r, &out, system);
+            output_put(r, &out, "\n", 1);
+            output_content(r, &out, next);
+            joined = value_output(&out);
+        } else {
+            joined = value_empty(r, LIST);
+            if (r->stop == STOP_NOT) add_parts(r, joined.as.list, system);
+            if (r->stop == STOP_NOT) add_parts(r, joined.as.list, next);
         }
-        if (r->stop == STOP_NOT) set(r, message, "content", parts);
-        erase(r, message, "reasoning_content");
+        if (r->stop == STOP_NOT) set_member(r, messages->items[1], "content", joined);
     }
+    messages->items++;
+    messages->n--;
+    messages->cap--;
 }
 
-/* The place of the call whose result a message is, or 0. */
-static size_t call_place(struct render *r, const struct list *calls, struct value result) {
-    struct value *id = member(r, result, "tool_call_id");
-    for (size_t i = calls->n; id && i-- > 0 && r->stop == STOP_NOT;) {
-        struct value *own = member(r, calls->items[i], "id");
-        if (own && value_equal(r, *own, *id)) return i;
-    }
-    return 0;
-}
+/* ---- calls and tools --------------------------------------------------------------------------------------------- */
 
-/* Sorts the results of calls by the order of the calls.  The users' messages between them stay where they are. */
-static void sort_results(struct render *r, struct list *messages) {
-    const struct list *calls = NULL;
-    size_t first = 0;   /* of the messages since the last one of another role than user and tool */
-    for (size_t i = 0; i < messages->n && r->stop == STOP_NOT; i++) {
-        struct value message = messages->items[i];
-        bool is_result = has_role(r, message, "tool");
-        if (!is_result && !has_role(r, message, "user")) first = i + 1;
-        if (has_role(r, message, "assistant") && calls_of(r, message)) calls = calls_of(r, message);
-        if (!is_result || !calls) continue;
-        size_t hole = i, place = call_place(r, calls, message);
-        for (size_t k = i; k-- > first && render_work(r, 1);) {
-            if (!has_role(r, messages->items[k], "tool")) continue;
-            if (call_place(r, calls, messages->items[k]) <= place) break;
-            messages->items[hole] = messages->items[k];
-            hole = k;
-        }
-        messages->items[hole] = message;
-    }
-}
-
-/* The value of a JSON text, or the text itself. */
-static struct value json_or_text(struct render *r, struct value v) {
-    if (v.kind != STRING) return v;
-    struct error err = {PLUMB_OK, ""}, *own = r->err;
-    r->err = &err;
-    struct value parsed = value_from_json(r, "a result", v.as.text.data, v.as.text.n);
-    r->err = own;
-    if (r->stop == STOP_NOT) return parsed;
-    if (err.status == PLUMB_ERROR_ARGUMENT) r->stop = STOP_NOT;
-    else *own = err;
-    return v;
-}
-
-/* Moves the results of calls, and the answer behind them, into the message with the calls. */
-static void put_results_into_calls(struct render *r, struct list *messages) {
-    size_t n = 0;
-    for (size_t i = 0; i < messages->n && r->stop == STOP_NOT; i++) {
-        struct value message = messages->items[i], *reasoning = member(r, message, "reasoning_content");
-        struct list *calls = has_role(r, message, "assistant") ? calls_of(r, message) : NULL;
-        messages->items[n++] = message;
-        if (!calls) continue;
-        struct value turn = value_empty(r, OBJECT), responses = value_empty(r, LIST);
-        if (r->stop != STOP_NOT) return;
-        set(r, turn, "role", value_string(text_of("assistant")));
-        set(r, turn, "tool_calls", (struct value){LIST, {.list = calls}});
-        for (; i + 1 < messages->n && has_role(r, messages->items[i + 1], "tool"); i++) {
-            struct value result = messages->items[i + 1], *content = member(r, result, "content");
-            size_t k = responses.as.list->n;
-            struct value *function = k < calls->n ? member(r, calls->items[k], "function") : NULL;
-            struct value *name = function ? member(r, *function, "name") : NULL, response = value_empty(r, OBJECT);
-            if (!name || (name->kind == STRING && name->as.text.n == 0)) name = member(r, result, "tool_call_id");
-            if (r->stop != STOP_NOT) return;
-            set(r, response, "name", name ? *name : value_string(text_of("")));
-            set(r, response, "response", content ? json_or_text(r, *content) : (struct value){.kind = NONE});
-            list_add(r, responses.as.list, response);
-        }
-        if (responses.as.list->n > 0) set(r, turn, "tool_responses", responses);
-        struct value *answer = NULL;
-        if (i + 1 < messages->n && has_role(r, messages->items[i + 1], "assistant")
-            && !calls_of(r, messages->items[i + 1])) answer = member(r, messages->items[i + 1], "content");
-        if (answer && (answer->kind == STRING ? answer->as.text.n > 0 : is_list(*answer) && answer->as.list->n > 0)) {
-            set(r, turn, "content", *answer);
-            i++;
-        }
-        if (reasoning && reasoning->kind == STRING) set(r, turn, "reasoning_content", *reasoning);
-        messages->items[n - 1] = turn;
-    }
-    messages->n = n;
-}
-
-/* The last answer of a chat ends as those before it do. */
-static void end_last_turn(struct render *r, bool opens_turn, struct output *out) {
-    static const char last[] = "<|return|>";
-    const struct text text = output_text(out);
-    size_t n = sizeof last - 1, at = text.n >= n ? text.n - n + 1 : 0;
-    while (!opens_turn && at-- > 0 && render_work(r, 1)) {
-        if (memcmp(text.data + at, last, n) != 0 || text_is_marked(text_part(text, at, n))) continue;
-        struct output changed = {NULL, 0, 0};
-        output_add(r, &changed, text_part(text, 0, at));
-        output_word(r, &changed, "<|end|>");
-        output_add(r, &changed, text_part(text, at + n, text.n - at - n));
-        *out = changed;
-        return;
-    }
-}
-
-/* The template opens no turn behind an answer that follows the results of calls. */
-static void open_turn(struct render *r, bool opens_turn, struct output *out) {
-    static const char end[] = "<turn|>\n";
-    size_t n = sizeof end - 1;
-    if (opens_turn && out->n >= n && memcmp(out->data + out->n - n, end, n) == 0) output_word(r, out, "<|turn>model\n");
-}
-
-/* A template belongs to the first family of which it has all texts and not the one that it lacks. */
-static const struct family {
-    const char *has[3], *lacks;
-    void (*adjust)(struct render *r, struct list *messages);
-    void (*finish)(struct render *r, bool opens_turn, struct output *out);   /* changes the prompt */
-    const char *stop;                                                        /* ends an answer */
-} families[] = {
-    {.has = {"[SYSTEM_PROMPT]", "[TOOL_CALLS]", "[ARGS]"}, .lacks = "[CALL_ID]",   /* Ministral 3 */
-     .adjust = reasoning_as_part},
-    {.has = {"<|channel|>"}, .adjust = name_thinking_or_content, .finish = end_last_turn},   /* gpt-oss */
-    {.has = {"<atem:function_calls>", "<|eom|>"}},
-    {.has = {">>>all", ">>>${recipient}"}},
-    {.has = {"<|tool_calls_section_begin|>", "<|tool_call_begin|>"}},
-    {.has = {"<|open|>", "<|close|>", "<|end_of_msg|>"}},
-    {.has = {"<role>ASSISTANT</role>", "<arg_key>"}, .stop = "<|role_end|>"},   /* Ling 3 */
-    {.has = {"<|START_TEXT|>", "<|START_ACTION|>"}},
-    {.has = {"<|tool_list_start|>", "<|tool_list_end|>"}, .adjust = name_thinking},   /* LFM2 */
-    {.has = {"List of tools: ["}, .lacks = "<|tool_list_start|>", .adjust = name_thinking},   /* LFM2.5 */
-    {.has = {"<|role_sep|>", "<|message_sep|>"}, .lacks = "<|function_call|>"},
-    {.has = {"]<]minimax[>[", "<tool_call>", "<invoke name="}},
-    {.has = {"dsml_token", "DSML", "function_calls"}},
-    {.has = {"dsml_token", "DSML", "tool_calls"}, .adjust = sort_results},   /* DeepSeek V4 */
-    {.has = {"'<|tool_call>call:'", "{#- OpenAI Chat Completions:"}, .finish = open_turn},   /* Gemma 4 */
-    {.has = {"'<|tool_call>call:'"}, .adjust = put_results_into_calls, .finish = open_turn},   /* its first one */
-    {.has = {"laguna_glm_thinking"}, .stop = "</assistant>"},   /* Laguna */
-    {.has = {NULL}},
+/* What a template says of calls. */
+struct calling {
+    const struct format *format;
+    bool takes_objects;    /* the arguments of a call are an object, and not JSON text */
+    bool has_own_roles;    /* Granite 3.0 has its own roles for calls and results */
+    bool wants_nine;       /* ids have nine letters and digits (Mistral) */
+    bool writes_calls;     /* the template has no place for calls, so they become text */
 };
 
-static const struct family *family_of(struct render *r, struct text source) {
-    for (const struct family *f = families;; f++) {
-        bool is_it = !f->lacks || text_find(r, source, text_of(f->lacks)) == SIZE_MAX;
-        for (size_t i = 0; i < 3 && f->has[i] && is_it; i++) {
-            is_it = text_find(r, source, text_of(f->has[i])) != SIZE_MAX;
-        }
-        if (is_it || r->stop != STOP_NOT) return f;
+static bool has_text(struct render *r, struct text source, const char *text) {
+    return text_find(r, source, text_of(text)) != SIZE_MAX;
+}
+
+/* Whether the template compares a length with 9. */
+static bool compares_with_nine(struct text source) {
+    for (size_t i = 0; i + 6 <= source.n; i++) {
+        if (memcmp(source.data + i, "length", 6) != 0) continue;
+        size_t at = i + 6;
+        while (at < source.n && is_space(source.data[at])) at++;
+        if (at + 2 >= source.n || memcmp(source.data + at, "!=", 2) != 0) continue;
+        for (at += 2; at < source.n && is_space(source.data[at]);) at++;
+        if (at < source.n && source.data[at] == '9'
+            && (at + 1 == source.n || source.data[at + 1] < '0' || source.data[at + 1] > '9')) return true;
+    }
+    return false;
+}
+
+/* The last nine letters and digits of an id, behind zeros if there are fewer. */
+static void shorten_id(struct render *r, struct value v, const char *name) {
+    struct value *id = member(r, v, name);
+    struct text given = id ? value_text(r, *id) : text_of("");
+    char *nine = render_alloc(r, 9);
+    if (!nine) return;
+    memset(nine, '0', 9);
+    for (size_t i = given.n, n = 9; i-- > 0 && n > 0;) {
+        char c = given.data[i];
+        if ((c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z')) nine[--n] = c;
+    }
+    set_member(r, v, name, value_string((struct text){nine, 9, 0}));
+}
+
+/* The calls as a list of {"name", "arguments"}. */
+static struct list *plain_calls(struct render *r, const struct list *calls) {
+    struct value plain = value_list(r, calls->n);
+    for (size_t i = 0; i < calls->n && r->stop == STOP_NOT; i++) {
+        struct value *function = member(r, calls->items[i], "function"), one = value_empty(r, OBJECT);
+        struct value *name = function ? member(r, *function, "name") : NULL;
+        struct value *arguments = function ? member(r, *function, "arguments") : NULL;
+        if (r->stop == STOP_NOT && name) set_member(r, one, "name", *name);
+        if (r->stop == STOP_NOT && arguments) set_member(r, one, "arguments", json_or_text(r, *arguments));
+        list_add(r, plain.as.list, one);
+    }
+    return plain.as.list;
+}
+
+/* Puts the calls of a message behind its content, as the family's models write them. */
+static void write_calls(struct render *r, struct value message, const struct format *format, const char *between) {
+    struct output out = {NULL, 0, 0};
+    output_content(r, &out, member(r, message, "content"));
+    if (out.n > 0) output_word(r, &out, between);
+    struct list *calls = plain_calls(r, calls_of(r, message));
+    if (r->stop == STOP_NOT) family_write_calls(r, &out, format, calls);
+    if (r->stop != STOP_NOT) return;
+    set_member(r, message, "content", value_output(&out));
+    erase_member(r, message, "tool_calls");
+}
+
+/* Changes calls and results to the form that the template expects. */
+static void fit_calls(struct render *r, struct value message, const struct calling *how) {
+    struct list *calls = calls_of(r, message);
+    bool is_result = has_role(r, message, "tool");
+    if (is_result && how->has_own_roles) set_member(r, message, "role", value_string(text_of("tool_response")));
+    else if (is_result && how->wants_nine) shorten_id(r, message, "tool_call_id");
+    for (size_t i = 0; calls && i < calls->n && r->stop == STOP_NOT; i++) {
+        struct value *function = member(r, calls->items[i], "function");
+        struct value *arguments = function ? member(r, *function, "arguments") : NULL;
+        if (function && how->wants_nine) shorten_id(r, calls->items[i], "id");
+        if (arguments && how->takes_objects) *arguments = json_or_text(r, *arguments);
+    }
+    if (!calls || r->stop != STOP_NOT) return;
+    if (how->has_own_roles) {
+        struct output out = {NULL, 0, 0};
+        struct list *plain = plain_calls(r, calls);
+        if (r->stop == STOP_NOT) output_json(r, &out, (struct value){LIST, {.list = plain}});
+        if (r->stop != STOP_NOT) return;
+        set_member(r, message, "role", value_string(text_of("assistant_tool_call")));
+        set_member(r, message, "content", value_output(&out));
+        erase_member(r, message, "tool_calls");
+    } else if (how->writes_calls) {
+        write_calls(r, message, how->format, "");
     }
 }
 
-const char *chat_stop(struct text source) {
-    struct error err = {PLUMB_OK, ""};
-    struct render r = {.source = source, .err = &err, .max_work = UINT64_MAX};
-    return family_of(&r, source)->stop;
+/* Tells the model about tools in a system message, as the models of Hermes and Qwen are told about them, if the template
+ * does not.  Results of calls become messages of the user. */
+static void describe_tools(struct render *r, const struct format *format, bool writes_calls, struct list *messages,
+                           const struct list *tools) {
+    struct output out = {NULL, 0, 0};
+    bool has_system = messages->n > 0 && (has_role(r, messages->items[0], "system")
+                                          || has_role(r, messages->items[0], "developer"));
+    struct value *content = has_system ? member(r, messages->items[0], "content") : NULL;
+    bool has_parts = content && content->kind == LIST;
+    if (!has_parts) output_content(r, &out, content);
+    if (out.n > 0) output_word(r, &out, "\n\n");
+    output_word(r, &out, "# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou are "
+                         "provided with function signatures within <tools></tools> XML tags:\n<tools>\n");
+    for (size_t i = 0; i < tools->n && r->stop == STOP_NOT; i++) {
+        output_json(r, &out, tools->items[i]);
+        output_word(r, &out, "\n");
+    }
+    output_word(r, &out, "</tools>\n\nFor each function call, answer with:\n");
+    family_write_example(r, &out, format);
+    for (size_t i = 0; i < messages->n && r->stop == STOP_NOT; i++) {
+        struct value message = messages->items[i];
+        if (has_role(r, message, "tool")) {
+            struct output result = {NULL, 0, 0};
+            output_word(r, &result, "<tool_response>\n");
+            output_content(r, &result, member(r, message, "content"));
+            output_word(r, &result, "\n</tool_response>");
+            if (r->stop == STOP_NOT) message.as.object->n = 0;
+            set_member(r, message, "role", value_string(text_of("user")));
+            set_member(r, message, "content", value_output(&result));
+        } else if (writes_calls && calls_of(r, message)) {
+            write_calls(r, message, format, "\n");
+        }
+    }
+    if (r->stop != STOP_NOT) return;
+    if (has_parts) {
+        list_add(r, content->as.list, content_part(r, "text", value_output(&out)));
+    } else if (has_system) {
+        set_member(r, messages->items[0], "content", value_output(&out));
+    } else {
+        struct value first = value_empty(r, OBJECT), all = value_list(r, messages->n + 1);
+        if (r->stop != STOP_NOT) return;
+        set_member(r, first, "role", value_string(text_of("system")));
+        set_member(r, first, "content", value_output(&out));
+        list_add(r, all.as.list, first);
+        for (size_t i = 0; i < messages->n; i++) list_add(r, all.as.list, messages->items[i]);
+        if (r->stop == STOP_NOT) *messages = *all.as.list;
+    }
 }
 
 /* ---- the chat ---------------------------------------------------------------------------------------------------- */
 
+/* Finds out what the template accepts. */
+static struct capabilities capabilities_of(struct render *r, const struct chat_template *t) {
+    struct capabilities can = {.are_known = true};
+    can.text = prints(r, t, "{\"messages\":[{\"role\":\"user\",\"content\":\"" MARK "\"}]}", false);
+    can.parts = prints(r, t, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"" MARK
+                       "\"}]}]}", false)
+                && (!can.text || reads_parts(r, t));
+    can.system = prints(r, t, "{\"messages\":[{\"role\":\"system\",\"content\":\"" MARK "\"}," USER "]}", false);
+    can.objects = prints(r, t, "{\"messages\":[" USER ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":"
+                         "[{\"id\":\"call00001\",\"type\":\"function\",\"function\":{\"name\":\"tool1\","
+                         "\"arguments\":{\"arg\":\"" MARK "\"}}}]},{\"role\":\"tool\",\"content\":\"Tool response\","
+                         "\"tool_call_id\":\"call00001\"},{\"role\":\"assistant\",\"content\":\"The response\"},"
+                         USER "]}", true);
+    return can;
+}
+
 /* Changes the messages to what the template accepts. */
-static void adapt(struct render *r, const struct chat_template *t, struct list *messages) {
-    bool has_parts = false, has_calls = false;
+static void adapt(struct render *r, const struct chat_template *t, const struct family *family,
+                  const struct list *tools, struct list *messages) {
+    struct capabilities own = {.are_known = false}, *can = t->can ? t->can : &own;
+    if (!can->are_known) *can = capabilities_of(r, t);
+    bool describes = describes_tools(t->source), has_calls = has_text(r, t->source, "tool_calls");
+    bool is_written = family->format.written != CALLS_NOT_WRITTEN && !has_calls;
+    const struct calling how = {
+        .format = &family->format, .takes_objects = can->objects,
+        .has_own_roles = has_text(r, t->source, "'assistant_tool_call'")
+                         || has_text(r, t->source, "\"assistant_tool_call\""),
+        .wants_nine = compares_with_nine(t->source), .writes_calls = is_written && describes,
+    };
     /* The models of these templates do not bear spaces around a text. */
-    bool trims = text_find(r, t->source, text_of("You have access to the following functions in JSONSchema format"))
-                 != SIZE_MAX;
-    bool has_developer = text_find(r, t->source, text_of("<|channel|>")) != SIZE_MAX;
+    bool trims = has_text(r, t->source, "You have access to the following functions in JSONSchema format");
+    bool has_developer = has_text(r, t->source, "<|channel|>");
+    if (t->tells_tools && tools && tools->n > 0 && !describes) describe_tools(r, &family->format, is_written, messages, tools);
     for (size_t i = 0; i < messages->n && r->stop == STOP_NOT; i++) {
-        struct value message = messages->items[i], *role = member(r, message, "role");
-        struct value *content = member(r, message, "content");
+        struct value message = messages->items[i];
+        order_message(r, message);
+        struct value *role = member(r, message, "role");
         if (!has_developer && is_word(role, "developer")) *role = value_string(text_of("system"));
-        if (member(r, message, "tool_calls")) {
-            has_calls = true;
-            if (!content || content->kind == NONE) set(r, message, "content", value_string(text_of("")));
-        }
         if (trims) trim_message(r, message);
-        has_parts = has_parts || (content && content->kind == LIST);
+        fit_content(r, message, can);
     }
-    bool takes_text = prints(r, t, "{\"messages\":[{\"role\":\"user\",\"content\":\"" MARK "\"}]}", false);
-    bool takes_parts = (has_parts || !takes_text)
-                       && prints(r, t, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\""
-                                 MARK "\"}]}]}", false)
-                       && (!takes_text || reads_parts(r, t));
-    for (size_t i = 0; i < messages->n && r->stop == STOP_NOT && takes_text != takes_parts; i++) {
-        struct value *content = member(r, messages->items[i], "content");
-        if (content && content->kind == STRING && !takes_text) *content = single_part(r, *content);
-        if (content && content->kind == LIST && !takes_parts) *content = joined_parts(r, content->as.list);
-    }
-    bool has_system = messages->n > 0 && is_word(member(r, messages->items[0], "role"), "system");
-    if (has_system
-        && !prints(r, t, "{\"messages\":[{\"role\":\"system\",\"content\":\"" MARK "\"}," USER "]}", false)) {
-        merge_system(r, messages);
-    }
-    if (has_calls && prints(r, t, "{\"messages\":[" USER ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":"
-                            "[{\"id\":\"call00001\",\"type\":\"function\",\"function\":{\"name\":\"tool1\","
-                            "\"arguments\":{\"arg\":\"" MARK "\"}}}]},{\"role\":\"tool\",\"content\":\"Tool response\","
-                            "\"tool_call_id\":\"call00001\"},{\"role\":\"assistant\",\"content\":\"The response\"},"
-                            USER "]}", true)) {
-        for (size_t i = 0; i < messages->n && r->stop == STOP_NOT; i++) {
-            struct value *calls = member(r, messages->items[i], "tool_calls");
-            if (calls) parse_arguments(r, *calls);
+    if (messages->n > 0 && has_role(r, messages->items[0], "system") && !can->system) merge_system(r, messages);
+    for (size_t i = 0; i < messages->n && r->stop == STOP_NOT; i++) fit_calls(r, messages->items[i], &how);
+}
+
+/* Checks in templates that refuse what is valid, as llama.cpp removes them. */
+static struct text without_checks(struct render *r, struct text source) {
+    static const char *const checks[] = {
+        "{%- if \"<|channel|>analysis<|message|>\" in message.content or "
+        "\"<|channel|>final<|message|>\" in message.content %}",
+        "{%- if (message['content'] is none or message['content'] == '' or message['content']|length == 0) and "
+        "(message['tool_calls'] is not defined or message['tool_calls'] is none or message['tool_calls']|length == 0) "
+        "%}",
+    };
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
+        struct output out = {NULL, 0, 0};
+        size_t n = strlen(checks[i]), found = text_find(r, source, text_of(checks[i]));
+        if (found == SIZE_MAX) continue;
+        for (; found != SIZE_MAX && r->stop == STOP_NOT; found = text_find(r, source, text_of(checks[i]))) {
+            output_add(r, &out, text_part(source, 0, found));
+            output_word(r, &out, "{%- if false %}");
+            source = text_part(source, found + n, source.n - found - n);
         }
+        output_add(r, &out, source);
+        source = output_text(&out);
     }
+    return source;
 }
 
 /* A role is a word of the program that calls and not a text of a user.  Templates make control tokens of it, such as
@@ -462,28 +451,45 @@ static void trust_roles(struct render *r, struct list *messages) {
     }
 }
 
-/* The tools may be JSON text, which then has to be a list. */
-static void parse_tools(struct render *r, struct object *variables) {
+/* The tools, which may be JSON text, in the form that templates expect; NULL if there are none. */
+static struct list *fit_tools(struct render *r, struct object *variables) {
     struct value *tools = object_find(r, variables, value_string(text_of("tools")));
-    if (!tools || tools->kind != STRING) return;
-    *tools = value_from_json(r, "the tools", tools->as.text.data, tools->as.text.n);
-    if (r->stop != STOP_NOT || tools->kind == LIST) return;
-    r->stop = STOP_FAILED;
-    error_set(r->err, PLUMB_ERROR_ARGUMENT, "the tools are not a JSON array");
+    if (!tools || tools->kind == NONE || r->stop != STOP_NOT) return NULL;
+    if (tools->kind == STRING) *tools = value_from_json(r, "the tools", tools->as.text.data, tools->as.text.n);
+    if (r->stop == STOP_NOT && tools->kind != LIST) {
+        r->stop = STOP_FAILED;
+        error_set(r->err, PLUMB_ERROR_ARGUMENT, "the tools are not a JSON array");
+    }
+    if (r->stop != STOP_NOT) return NULL;
+    struct list *given = tools->as.list;
+    struct value fitting = value_list(r, given->n);
+    for (size_t i = 0; i < given->n && r->stop == STOP_NOT; i++) {
+        list_add(r, fitting.as.list, ordered_tool(r, given->items[i]));
+    }
+    *tools = given->n > 0 ? fitting : value_undefined();
+    return given;
 }
 
 void chat_run(struct render *r, const struct chat_template *t, struct object *variables, struct output *out) {
-    const struct family *family = family_of(r, t->source);
+    struct chat_template patched = *t;
+    r->source = patched.source = without_checks(r, t->source);
+    const struct family *family = family_of(r, patched.source);
     set_variables(r, variables);
     struct value *open = object_find(r, variables, value_string(text_of("add_generation_prompt")));
     bool opens_turn = open && open->kind == BOOLEAN && open->as.truth;   /* the template may change the variable */
     struct value *messages = object_find(r, variables, value_string(text_of("messages")));
-    parse_tools(r, variables);
+    const struct list *tools = fit_tools(r, variables);
     if (messages && messages->kind == LIST && r->stop == STOP_NOT) {
         trust_roles(r, messages->as.list);
-        adapt(r, t, messages->as.list);
+        adapt(r, &patched, family, tools, messages->as.list);
         if (family->adjust && r->stop == STOP_NOT) family->adjust(r, messages->as.list);
     }
-    if (r->stop == STOP_NOT) template_run(r, t, variables, out);
+    if (r->stop == STOP_NOT) template_run(r, &patched, variables, out);
     if (r->stop == STOP_NOT && family->finish) family->finish(r, opens_turn, out);
+}
+
+const char *chat_stop(struct text source) {
+    struct error err = {PLUMB_OK, ""};
+    struct render r = {.source = source, .err = &err, .max_work = UINT64_MAX};
+    return family_of(&r, source)->stop;
 }

@@ -16,10 +16,16 @@
 struct template_limits { uint64_t work, bytes; };
 #define TEMPLATE_LIMITS ((struct template_limits){1u << 28, 1u << 27})
 
+/* What a template accepts, which small chats find out: contents that are texts, or lists of parts; system messages; and
+ * arguments of calls that are objects and not JSON text. */
+struct capabilities { bool are_known, text, parts, system, objects; };
+
 struct chat_template {
     struct text source;
     struct text bos, eos;    /* what its variables bos_token and eos_token are */
-    int64_t now;             /* seconds since 1970 */
+    int64_t now;             /* seconds since 1970 on the clock of the place */
+    struct capabilities *can;   /* kept from one chat to the next; NULL: found out for each */
+    bool tells_tools;        /* a chat's system message tells the model about tools if the template does not */
 };
 
 /* Renders the template.  json: n_json bytes, an object whose members are the other variables.  is_chat: adapts the

@@ -546,6 +546,7 @@ struct value value_from_json(struct render *r, const char *what, const char *jso
     struct json j;
     struct error err = {PLUMB_OK, ""};
     json_begin(&j, json, n, &err);
+    j.max_depth = 63;
     struct value v = read_json(r, &j);
     if (r->stop == STOP_FAILED) json_fail(&j, j.at, "the template has failed");   /* what is left is not read */
     plumb_status status = json_end(&j);

@@ -70,7 +70,7 @@ struct render {
     uint64_t n_bytes, max_bytes, work, max_work;
     uint32_t depth;                  /* of nested evaluations and values */
     struct output grown;             /* the longest text that was joined; what is added to it needs no copy of it */
-    int64_t now;                     /* seconds since 1970, for strftime_now */
+    int64_t now;                     /* seconds since 1970 on the clock of the place, for strftime_now */
 };
 
 /* ---- the rendering ----------------------------------------------------------------------------------------------- */
