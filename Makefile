@@ -292,7 +292,7 @@ mt_sources := src/threads/pool.c
 relaxed_sources := $(addprefix src/kernels/,kernels.c tiles_simd128.c grids_simd128.c) \
     $(filter src/kernels/%_relaxed.c,$(engine))
 emcc_variants := $(if $(EMCC_RELAXED_CFLAGS),plumb plumb-mt plumb-relaxed plumb-mt-relaxed,plumb plumb-mt)
-plumb_wasm := $(emcc_variants:%=$(emcc_dist)/%.wasm) $(emcc_dist)/plumb-grammar.wasm
+plumb_wasm := $(emcc_variants:%=$(emcc_dist)/%.wasm) $(emcc_dist)/plumb-grammar.wasm $(emcc_dist)/plumb-template.wasm
 # $(call variant,NAME,SOURCES): the objects of the module NAME, which contains -mt, -relaxed, both or neither.
 own_mt = $(if $(findstring -mt,$1),$(mt_sources))
 own_relaxed = $(if $(findstring -relaxed,$1),$(relaxed_sources))
@@ -302,7 +302,7 @@ variant = $(call objects,$(emcc_dir),$(filter-out $(call own_mt,$1) $(call own_r
 # Unmodified copies of the libraries that the package uses; markdown-it and dompurify are those of its chat page.
 # Without a bundler a page cannot import from node_modules, and a worker cannot import by name.
 vendor := web/dist/vendor
-vendored := $(vendor)/jinja/index.js $(vendor)/noble-hashes/sha2.js $(vendor)/json-schema/index.js \
+vendored := $(vendor)/noble-hashes/sha2.js $(vendor)/json-schema/index.js \
     $(vendor)/markdown-it/markdown-it.esm.min.d.mts $(vendor)/dompurify/purify.es.mjs
 # $(call vendor_rule,FILE OF web/dist/vendor,PACKAGE,ITS FOLDER,FILES[,LICENCE])
 define vendor_rule
@@ -314,7 +314,6 @@ $(vendor)/$1: web/node_modules/$2/$3/$(notdir $1) Makefile
 	$$Qcp $(or $5,web/node_modules/$2/LICENSE) $$(@D)/LICENSE
 	$$Qtouch $$@
 endef
-$(eval $(call vendor_rule,jinja/index.js,@huggingface/jinja,dist,index.js *.d.ts))
 $(eval $(call vendor_rule,noble-hashes/sha2.js,@noble/hashes,.,sha2.js _md.js _u64.js utils.js \
     sha2.d.ts _md.d.ts _u64.d.ts utils.d.ts))
 # The package of this validator has no file with its licence.
@@ -356,16 +355,12 @@ $(emcc_dir)/$(1:plumb%=tests%).wasm: $(call variant,$1,$(engine) $(tests))
 	$$Q$$(call optimize,$$@,-g)
 endef
 $(foreach v,$(emcc_variants),$(eval $(call emcc_module,$v)))
-# Grammars have a module of their own, since most pages need none.  It has one variant.
-$(emcc_dist)/plumb-grammar.wasm: $(call objects,$(emcc_dir),$(engine) wasm/grammar.c) wasm/grammar.txt
+# Grammars and chat templates have modules of their own, which have one variant: not every page needs them.
+$(emcc_dist)/plumb-grammar.wasm $(emcc_dist)/plumb-template.wasm: $(emcc_dist)/plumb-%.wasm: \
+    $(call objects,$(emcc_dir),$(engine) wasm/%.c) wasm/%.txt
 	@mkdir -p $(@D)
 	@echo "  $@"
-	$Q$(EMCC_RUN) $(EMCC_LDFLAGS) $(EMCC_STRIP) $(filter %.o,$^) -o $@ $(call emcc_exports,wasm/grammar.txt)
-	$Q$(call optimize,$@)
-$(emcc_dist)/plumb-template.wasm: $(call objects,$(emcc_dir),$(engine) wasm/template.c) wasm/template.txt
-	@mkdir -p $(@D)
-	@echo "  $@"
-	$Q$(EMCC_RUN) $(EMCC_LDFLAGS) $(EMCC_STRIP) $(filter %.o,$^) -o $@ $(call emcc_exports,wasm/template.txt)
+	$Q$(EMCC_RUN) $(EMCC_LDFLAGS) $(EMCC_STRIP) $(filter %.o,$^) -o $@ $(call emcc_exports,wasm/$*.txt)
 	$Q$(call optimize,$@)
 
 site: ## Builds build/site: the chat page and the models that it offers, for any host of static files.

@@ -165,8 +165,8 @@ enum plumb_token_flags {
  * may have any bytes; invalid UTF-8 is tokenized as in llama.cpp.  Returns a negative plumb_status on failure. */
 int64_t plumb_tokenize(plumb_model *model, const char *text, size_t len, unsigned flags, int32_t *ids, size_t cap);
 /* As plumb_tokenize, for a prompt that was made of texts of users.  marks: len bytes; where one is not 0, that byte of
- * the text is part of no control token, whatever the flags, also where it and its neighbours spell one.  NULL: no byte
- * is marked. */
+ * the text is part of no control token, whatever the flags, also where it and its neighbours spell one.  A BOS or EOS
+ * that PLUMB_ADD_SPECIAL adds is not added where the prompt has it.  marks NULL: as plumb_tokenize. */
 int64_t plumb_tokenize_marked(plumb_model *model, const char *text, const uint8_t *marks, size_t len, unsigned flags,
                               int32_t *ids, size_t cap);
 /* Writes the tokens of which plumb_session_embed makes the embedding of a text.  With query NULL they are those of
@@ -199,7 +199,7 @@ bool plumb_token_is_eog(const plumb_model *model, int32_t id);
  * JSON text), "enable_thinking" (true if it is not there) and others that the template knows.  Messages are adapted to
  * what the template accepts, as llama.cpp's server does.  The prompt is to be tokenized by plumb_tokenize_marked with
  * these marks, which all bytes have that come from json (but roles), and with PLUMB_ADD_SPECIAL and
- * PLUMB_PARSE_SPECIAL; it does not begin with a BOS, or end with an EOS, that this adds.
+ * PLUMB_PARSE_SPECIAL.
  * Returns its length, or a negative plumb_status on failure: PLUMB_ERROR_ARGUMENT if json is not such an object,
  * PLUMB_ERROR_TEMPLATE if there is no template, or it fails, refuses the chat or reaches a limit.  Dates are those of
  * the C library's localtime, so only one thread may be in this function at a time.  *prompt ends with a 0; it and

@@ -35,7 +35,7 @@ export const Plumb = library;
  * @typedef {import('./api/run.js').Callable} Callable
  * @typedef {import('./api/run.js').RunEvent} RunEvent
  * @typedef {import('./api/run.js').CallResult} CallResult
- * @typedef {import('./template/toolcalls.js').ToolChoice} ToolChoice
+ * @typedef {import('./template/tool-choice.js').ToolChoice} ToolChoice
  * @typedef {import('./template/constraint.js').SchemaOptions} SchemaOptions
  * @typedef {import('./template/messages.js').Tool} Tool
  * @typedef {import('./template/messages.js').ToolCall} ToolCall

@@ -352,7 +352,26 @@ int64_t plumb_tokenize(plumb_model *m, const char *text, size_t len, unsigned fl
 int64_t plumb_tokenize_marked(plumb_model *m, const char *text, const uint8_t *marks, size_t len, unsigned flags,
                               int32_t *ids, size_t cap) {
     if (!m->tokenizer) return wrong_state(m, "the vocabulary is not loaded");
-    return tokenizer_encode_marked(m->tokenizer, text, marks, len, flags, ids, cap, &m->err);
+    if (!marks || !(flags & PLUMB_ADD_SPECIAL)) {
+        return tokenizer_encode_marked(m->tokenizer, text, marks, len, flags, ids, cap, &m->err);
+    }
+    int32_t special[2];   /* BOS, EOS, both or none of them */
+    int64_t n_special = tokenizer_encode(m->tokenizer, "", 0, PLUMB_ADD_SPECIAL, special, 2, &m->err);
+    if (n_special < 0) return n_special;
+    flags &= ~(unsigned)PLUMB_ADD_SPECIAL;
+    int64_t n = tokenizer_encode_marked(m->tokenizer, text, marks, len, flags, NULL, 0, &m->err);
+    int32_t *all = n < 0 ? NULL : malloc(((size_t)n + 2) * sizeof *all);
+    if (n < 0 || !all) return n < 0 ? n : error_set(&m->err, PLUMB_ERROR_MEMORY, "out of memory: %lld tokens", (long long)n);
+    tokenizer_encode_marked(m->tokenizer, text, marks, len, flags, all + 1, (size_t)n, &m->err);
+    size_t first = 1, last = (size_t)n;   /* the place of the last token */
+    if (n_special > 0 && special[0] == tokenizer_bos(m->tokenizer) && (n == 0 || all[1] != special[0])) {
+        all[--first] = special[0];
+    }
+    const int32_t eos = n_special > 0 && n_special <= 2 ? special[n_special - 1] : -1;
+    if (eos >= 0 && eos == tokenizer_eos(m->tokenizer) && (n == 0 || all[last] != eos)) all[++last] = eos;
+    for (size_t i = first; i <= last && i - first < cap; i++) ids[i - first] = all[i];
+    free(all);
+    return (int64_t)(last + 1 - first);
 }
 
 int64_t plumb_tokenize_input(plumb_model *m, const char *query, size_t n_query, const char *text, size_t n_text,
@@ -392,25 +411,6 @@ static char *special_text(const struct tokenizer *t, int32_t id) {
     return text;
 }
 
-/* Removes from a prompt the texts of BOS and EOS that PLUMB_ADD_SPECIAL adds, as llama.cpp does, if the template wrote
- * them. */
-static plumb_status remove_special(plumb_model *m, const char *bos, const char *eos, struct text *prompt) {
-    int32_t ids[2];
-    int64_t n_id = tokenizer_encode(m->tokenizer, "", 0, PLUMB_ADD_SPECIAL, ids, 2, &m->err);
-    if (n_id < 0) return (plumb_status)n_id;
-    size_t n_bos = strlen(bos), n_eos = strlen(eos);
-    struct text first = text_part(*prompt, 0, n_bos < prompt->n ? n_bos : prompt->n);
-    bool adds_bos = n_id > 0 && ids[0] == tokenizer_bos(m->tokenizer);
-    bool adds_eos = n_id > 0 && n_id <= 2 && ids[n_id - 1] == tokenizer_eos(m->tokenizer);
-    if (adds_bos && text_is_word(first, bos) && !text_is_marked(first)) {
-        *prompt = text_part(*prompt, n_bos, prompt->n - n_bos);
-    }
-    size_t n_last = n_eos < prompt->n ? n_eos : prompt->n;
-    struct text last = text_part(*prompt, prompt->n - n_last, n_last);
-    if (adds_eos && text_is_word(last, eos) && !text_is_marked(last)) prompt->n -= n_eos;
-    return PLUMB_OK;
-}
-
 /* Seconds since 1970 on the clock of the place. */
 static int64_t local_time(void) {
     time_t now = time(NULL);
@@ -442,15 +442,12 @@ int64_t plumb_chat_render(plumb_model *m, const char *json, size_t n, const char
     } else {
         error_set(&m->err, status, "out of memory: the texts of BOS and EOS");
     }
-    struct text rest = { m->prompt, n_prompt, n_prompt + 1 };
-    if (status == PLUMB_OK) status = remove_special(m, bos, eos, &rest);
     free(bos);
     free(eos);
     if (status != PLUMB_OK) return status;
-    m->prompt[rest.data + rest.n - m->prompt] = 0;
-    *prompt = rest.data;
-    *marks = (const uint8_t *)rest.data + rest.marks;
-    return (int64_t)rest.n;
+    *prompt = m->prompt;
+    *marks = (const uint8_t *)m->prompt + n_prompt + 1;
+    return (int64_t)n_prompt;
 }
 
 const char *plumb_chat_stop(const plumb_model *m) {

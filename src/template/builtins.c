@@ -1082,10 +1082,12 @@ static struct value changed(struct call *c) {
 /* ---- functions --------------------------------------------------------------------------------------------------- */
 
 static struct value raise_exception(struct call *c) {
-    struct shown shown;
+    char text[400];
     struct text why = text_argument(c, 0);
     if (c->r->stop == STOP_NOT) {
-        render_fail(c->r, "the template refuses the chat: %s", show_bytes(&shown, why.data, why.n));
+        snprintf(text, sizeof text, "%.*s", (int)(why.n < sizeof text ? why.n : sizeof text), why.data);
+        plumb_make_plain(text);
+        render_fail(c->r, "the template refuses the chat: %s", text);
     }
     return value_undefined();
 }

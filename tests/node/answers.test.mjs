@@ -5,11 +5,12 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
 import { AnswerReader } from '../../web/template/answer.js';
-import { formatOf, textsOf } from '../../web/template/formats.js';
+import { textsOf } from '../../web/template/formats.js';
 import { JsonScan } from '../../web/template/json-scan.js';
 import { callGrammar } from '../../web/template/call-grammar.js';
-import { byteGrammars, randomText, TEMPLATES } from './byte-grammars.mjs';
+import { byteGrammars, randomText } from './byte-grammars.mjs';
 import { random, root } from './helpers.mjs';
+import { formatOf, TEMPLATES } from './templates.mjs';
 
 const { tools: TOOLS, cases } = JSON.parse(readFileSync(`${root}tests/vectors/toolcalls/cases.json`, 'utf8'));
 const sourceOf = name => readFileSync(`${root}tests/vectors/templates/sources/${name}.jinja`, 'utf8');
@@ -23,7 +24,7 @@ const value = json => {
 
 /** What the deltas of an answer add up to, and its message. */
 function read({ template, input, prompt, tools, partial }, cuts, options = {}) {
-  const reader = new AnswerReader(sourceOf(template), tools.map(i => TOOLS[i]), { prompt, ...options });
+  const reader = new AnswerReader(formatOf(sourceOf(template)), tools.map(i => TOOLS[i]), { prompt, ...options });
   const deltas = [];
   let at = 0;
   for (const cut of [...cuts, input.length]) {
@@ -136,7 +137,7 @@ describe('an answer that is cut off has the whole calls and no part of another; 
     const grammars = await byteGrammars();
     for (const [template, source] of TEMPLATES) {
       const tools = TOOLS.slice(0, 2).map((_, i) => i), pick = random(9);
-      const { grammar } = callGrammar(source, tools.map(i => TOOLS[i]), { required: true });
+      const { grammar } = callGrammar(formatOf(source), tools.map(i => TOOLS[i]), { required: true });
       let n = 0;
       for (let i = 0; i < 100 && n < 2; i++) {
         const input = randomText(grammars, grammar, pick, 250), one = { template, input, prompt: '', tools };

@@ -7,12 +7,9 @@ import { ReasoningMeter } from '../../web/engine/budget.js';
 import { Plumb } from '../../web/node/index.js';
 import { AnswerReader } from '../../web/template/answer.js';
 import { headOf, withHead } from '../../web/template/bound.js';
-import { capabilitiesOf } from '../../web/template/capabilities.js';
-import { formatOf } from '../../web/template/formats.js';
-import { patched, prepare } from '../../web/template/inputs.js';
-import { renderBounded } from '../../web/template/jinja.js';
-import { byteGrammars, follow, TEMPLATES } from './byte-grammars.mjs';
+import { byteGrammars, follow } from './byte-grammars.mjs';
 import { fails, realWithTemplate, root } from './helpers.mjs';
+import { formatOf, promptOf, TEMPLATES } from './templates.mjs';
 
 const { cases } = JSON.parse(readFileSync(`${root}tests/vectors/toolcalls/cases.json`, 'utf8'));
 const ANY = { language: /** @type {const} */ ('schema'), text: 'true', flags: 8 };
@@ -22,7 +19,7 @@ before(async () => { grammars = await byteGrammars(); });
 
 /** Reads a bound answer in two pieces. */
 function read(source, prompt, text, cut) {
-  const reader = new AnswerReader(source, [], { prompt, isBound: true });
+  const reader = new AnswerReader(formatOf(source), [], { prompt, isBound: true });
   const deltas = [...reader.push(text.slice(0, cut)), ...reader.push(text.slice(cut)), ...reader.end()];
   const { content, reasoning_content: reasoning = '' } = reader.message;
   assert.equal(deltas.map(delta => delta.content ?? '').join(''), content);
@@ -31,7 +28,7 @@ function read(source, prompt, text, cut) {
 }
 /** Whether a text is an answer that its grammar allows. */
 const allows = (source, prompt, text) =>
-  follow(grammars, withHead(source, headOf(source, prompt), ANY, NONE), text).every(Boolean);
+  follow(grammars, withHead(formatOf(source), headOf(formatOf(source), prompt), ANY, NONE), text).every(Boolean);
 
 test('llama.cpp\'s cases: reasoning, then the value', () => {
   const bound = cases.filter(one => one.schema);
@@ -52,11 +49,10 @@ test('the prompts of all templates, thinking and not: reasoning is reasoning, an
   const value = '{"a":"<think></think> <response> <|message|> [/THINK]"}';
   const count = { open: 0, may: 0, none: 0, channels: 0 };
   for (const [template, source] of TEMPLATES) {
-    const can = capabilitiesOf(patched(source));
+    const format = formatOf(source), { think, channels } = format;
     for (const enable_thinking of [true, false]) {
-      const { input, variables, finish } = prepare(source, can, [{ role: 'user', content: 'Hi' }], { enable_thinking });
-      const prompt = finish(renderBounded(patched(source), { ...variables, ...input, bos_token: '', eos_token: '' }));
-      const head = headOf(source, prompt), { think, channels } = formatOf(source), shown = `${template}: ${prompt}`;
+      const prompt = promptOf(source, [{ role: 'user', content: 'Hi' }], { enable_thinking });
+      const head = headOf(format, prompt), shown = `${template}: ${prompt}`;
       const answers = head.think || channels ? [] : [`${head.skip}${value}`];
       if (channels) {
         const [final, thought] = channels.user === 'final' ? ['<|channel|>final', '<|channel|>analysis']
@@ -77,7 +73,7 @@ test('the prompts of all templates, thinking and not: reasoning is reasoning, an
         }
       }
       // A value can also follow at once.
-      const { skip, isOpen } = headOf(source, prompt + head.skip);
+      const { skip, isOpen } = headOf(format, prompt + head.skip);
       assert.deepEqual([skip, isOpen], ['', false], shown);
       count[channels ? 'channels' : head.isOpen ? 'open' : head.think ? 'may' : 'none']++;
     }

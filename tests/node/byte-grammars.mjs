@@ -1,12 +1,7 @@
 /** Grammars on a vocabulary of all bytes, in which the tokens of a text are its bytes, and random texts of them. */
-import { readdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { Grammars } from '../../web/engine/grammars.js';
 import { root } from './helpers.mjs';
-
-const folder = `${root}tests/vectors/templates/sources/`;
-/** llama.cpp's templates, by name. @type {Map<string, string>} */
-export const TEMPLATES = new Map(readdirSync(folder).sort()
-  .map(name => [name.replace(/\.jinja$/, ''), readFileSync(folder + name, 'utf8')]));
 
 const BYTES = {
   ends: Uint32Array.from({ length: 256 }, (_, i) => i + 1), kinds: new Uint8Array(256),

@@ -7,9 +7,9 @@ import Ajv from 'ajv/dist/2020.js';
 import { Plumb } from '../../web/node/index.js';
 import { AnswerReader } from '../../web/template/answer.js';
 import { callGrammar } from '../../web/template/call-grammar.js';
-import { formatOf } from '../../web/template/formats.js';
-import { byteGrammars, follow as followIn, randomText, TEMPLATES } from './byte-grammars.mjs';
+import { byteGrammars, follow as followIn, randomText } from './byte-grammars.mjs';
 import { fails, random, realPath, root, textOf } from './helpers.mjs';
+import { formatOf, TEMPLATES } from './templates.mjs';
 
 const { tools: TOOLS, cases } = JSON.parse(readFileSync(`${root}tests/vectors/toolcalls/cases.json`, 'utf8'));
 const sourceOf = name => TEMPLATES.get(name) ?? assert.fail(`there is no template ${name}`);
@@ -18,7 +18,7 @@ before(async () => { grammars = await byteGrammars(); });
 const follow = (grammar, text) => followIn(grammars, grammar, text);
 const accepts = (grammar, text) => follow(grammar, text).every(Boolean);
 const grammarOf = ({ template, prompt, tools }, options, change = tool => tool) =>
-  callGrammar(sourceOf(template), tools.map(i => change(TOOLS[i])), { prompt, ...options }).grammar;
+  callGrammar(formatOf(sourceOf(template)), tools.map(i => change(TOOLS[i])), { prompt, ...options }).grammar;
 
 describe('llama.cpp\'s cases', () => {
   const own = cases.filter(one => one.tools.length > 0 && !one.continues && !one.schema);
@@ -65,7 +65,7 @@ describe('llama.cpp\'s cases', () => {
     ];
     for (const template of new Set(own.map(one => one.template))) {
       for (const a of odd) {
-        const made = strict => callGrammar(sourceOf(template), [{ type: 'function', function: {
+        const made = strict => callGrammar(formatOf(sourceOf(template)), [{ type: 'function', function: {
           name: 'f', strict, parameters: { type: 'object', properties: { a, 'nul\0': {} }, required: ['a'] },
         } }], { required: true });
         const { grammar, warnings } = made(false), matcher = grammars.createMatcher(grammar);
@@ -124,7 +124,7 @@ for (const [what, source, accepted, refused] of [
     ['{"name": "add", "arguments": {}}', '{"type": "function", "name": "add"}', '{"id": 1, "name" : "add"}']],
 ]) {
   test(`free text until a call, with ${what} around calls`, () => {
-    const { grammar, warnings } = callGrammar(source, [ADD]);
+    const { grammar, warnings } = callGrammar(formatOf(source), [ADD]);
     for (const text of accepted) assert.ok(accepts(grammar, text), text);
     for (const text of refused) assert.ok(!accepts(grammar, text), text);
     assert.deepEqual(warnings, []);
@@ -139,10 +139,10 @@ test('a tool without parameters, or with empty ones, is called so in the format 
     tool('there', { properties: {} }), tool('none', null), tool('deep', named)];
   const wanted = { now: {}, today: {}, here: {}, there: {}, none: {}, deep: { in: {}, list: [] } };
   for (const [template, source] of TEMPLATES) {
-    const { grammar } = callGrammar(source, tools, { required: true, parallel: false }), pick = random(3);
+    const { grammar } = callGrammar(formatOf(source), tools, { required: true, parallel: false }), pick = random(3);
     const seen = new Set();
     for (let i = 0; i < 200 && seen.size < tools.length; i++) {
-      const text = randomText(grammars, grammar, pick) ?? '', reader = new AnswerReader(source, tools);
+      const text = randomText(grammars, grammar, pick) ?? '', reader = new AnswerReader(formatOf(source), tools);
       reader.push(text);
       reader.end();
       for (const { function: { name, arguments: given } } of reader.message.tool_calls ?? []) {
@@ -156,7 +156,7 @@ test('a tool without parameters, or with empty ones, is called so in the format 
   for (const open of [{ type: 'object' }, { type: 'object', properties: {}, additionalProperties: true }]) {
     for (const [source, text] of [[HERMES, '<tool_call>{"name": "t", "arguments": {"a": 1}}</tool_call>'],
       [TEMPLATES.get('Qwen3-Coder'), '<tool_call><function=t><parameter=a>\n1\n</parameter></function></tool_call>']]) {
-      assert.ok(accepts(callGrammar(source, [tool('t', open)]).grammar, text), text);
+      assert.ok(accepts(callGrammar(formatOf(source), [tool('t', open)]).grammar, text), text);
     }
   }
 });
@@ -171,7 +171,7 @@ test('many long texts and large enums are bounded, in a syntax of its own and in
   const inJson = (p, e) => `<tool_call>\n${JSON.stringify({ name: 't', arguments: { p0: p, ...e !== '' && { e } } })}`
     + '\n</tool_call>';
   for (const [source, write] of [[TEMPLATES.get('Qwen3-Coder'), inXml], [HERMES, inJson]]) {
-    const { grammar, warnings } = callGrammar(source, tools, { required: true });
+    const { grammar, warnings } = callGrammar(formatOf(source), tools, { required: true });
     assert.deepEqual(warnings, []);
     for (const [p, e, fits] of [['', '', true], ['é'.repeat(1000), 'value 19999', true], ['é'.repeat(1001), '', false],
       ['<'.repeat(999), 'value 0', true], ['a', 'value 20000', false], ['a', 'value 01', false]]) {
@@ -185,7 +185,7 @@ test('a schema that is too large is refused by its place', () => {
   const parameters = { type: 'object', properties: { a: { type: 'string' },
     b: { enum: Array.from({ length: 60000 }, (_, i) => `${i}: ${long}`) } } };
   for (const source of [TEMPLATES.get('Qwen3-Coder'), HERMES]) {
-    const { grammar } = callGrammar(source, [tool('t', parameters, { strict: true })], { required: true });
+    const { grammar } = callGrammar(formatOf(source), [tool('t', parameters, { strict: true })], { required: true });
     assert.throws(() => accepts(grammar, ''), ({ code, message }) => code === 'PLUMB_ERROR_UNSUPPORTED'
       && /^tool t\/properties\/b[:/]/.test(message), source === HERMES ? 'in JSON' : 'in XML');
   }
@@ -202,11 +202,11 @@ test('nullable of OpenAPI 3.0 adds null to a type, in every format of calls', ()
 function readsNull(template, source, n) {
   const parameters = { type: 'object', additionalProperties: false, required: ['n'], properties: { n } };
   const isValid = new Ajv({ strict: false }).compile(parameters), tools = [tool('t', parameters)];
-  const { grammar, warnings } = callGrammar(source, tools, { required: true, parallel: false }), pick = random(5);
+  const { grammar, warnings } = callGrammar(formatOf(source), tools, { required: true, parallel: false }), pick = random(5);
   assert.deepEqual(warnings, [], template);
   const seen = new Set();
   for (let i = 0; i < 300 && seen.size < 2; i++) {
-    const text = randomText(grammars, grammar, pick) ?? '', reader = new AnswerReader(source, tools);
+    const text = randomText(grammars, grammar, pick) ?? '', reader = new AnswerReader(formatOf(source), tools);
     reader.push(text);
     reader.end();
     for (const { function: { arguments: given } } of reader.message.tool_calls ?? []) {
@@ -220,14 +220,14 @@ function readsNull(template, source, n) {
 test('reasoning comes before a required call only if the template knows it', () => {
   const text = `<think>a</think><tool_call>${CALL}</tool_call>`;
   for (const [source, isAccepted] of [[HERMES, false], [`${HERMES} <think>`, true]]) {
-    const grammarFor = required => callGrammar(source, [ADD], { required }).grammar;
+    const grammarFor = required => callGrammar(formatOf(source), [ADD], { required }).grammar;
     assert.equal(accepts(grammarFor(true), text), isAccepted);
     assert.ok(accepts(grammarFor(false), text) && accepts(grammarFor(true), text.slice(16)));
   }
 });
 
 test('no more reasoning is opened behind the first, before and between required calls', () => {
-  const { grammar } = callGrammar(`${HERMES} <think>`, [ADD], { required: true });
+  const { grammar } = callGrammar(formatOf(`${HERMES} <think>`), [ADD], { required: true });
   const call = `<tool_call>${CALL}</tool_call>`, text = `<think>a</think>${call}`;
   assert.ok(accepts(grammar, `${text}\n${call}`) && accepts(grammar, text.replace('<tool', '</think><tool')));
   for (const more of ['<think>', '\n<think>', '<think></think>']) {
@@ -236,7 +236,7 @@ test('no more reasoning is opened behind the first, before and between required 
 });
 
 test('little can stand before a required call', () => {
-  const { grammar } = callGrammar(HERMES, [ADD], { required: true }), call = `<tool_call>${CALL}</tool_call>`;
+  const { grammar } = callGrammar(formatOf(HERMES), [ADD], { required: true }), call = `<tool_call>${CALL}</tool_call>`;
   assert.ok(accepts(grammar, `\n\n${call}`) && accepts(grammar, `<response>\n${call}`));
   assert.ok(!accepts(grammar, `${'\n'.repeat(5)}${call}`) && !accepts(grammar, `${'<response>'.repeat(3)}${call}`));
 });
@@ -247,7 +247,7 @@ test('what cannot be kept is left out with a warning, or an error if the tool is
   const XML = '<tool_call><function=x><parameter=y>', LFM = '<|tool_list_start|>';
   const dated = { type: 'object', properties: { day: { type: 'string', format: 'date' } }, minProperties: 1 };
   const warningsOf = (source, parameters, more) => {
-    const { grammar, warnings } = callGrammar(source, [tool('t', parameters, more)]);
+    const { grammar, warnings } = callGrammar(formatOf(source), [tool('t', parameters, more)]);
     const matcher = grammars.createMatcher(grammar);
     matcher.free();
     return [...warnings, ...matcher.warnings];

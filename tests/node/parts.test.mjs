@@ -4,9 +4,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
-import { TEMPLATES } from './byte-grammars.mjs';
 import { checkPart } from '../../web/base/options.js';
 import { fails, tiny, withTemplate } from './helpers.mjs';
+import { TEMPLATES } from './templates.mjs';
 
 const PRINTS = '{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}';
 const SKIPS = '{% for m in messages %}{{ m.role }}: {% if m.content is string %}{{ m.content }}{% else %}{% for p in '

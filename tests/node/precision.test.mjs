@@ -94,7 +94,7 @@ test('if the relaxed module does not load, the plain one runs, and a warning say
     import { createPlumb } from '${root}web/api/plumb.js';
     console.warn = () => {};
     const plumb = createPlumb({
-      ...platform, worker: false, postsBlobs: false, startRenderer: undefined,
+      ...platform, worker: false, postsBlobs: false,
       locate: path => ({ kind: 'file', name: path, size: ${statSync(realPath).size}, path }),
       compile: name => name.endsWith('-relaxed') ? Promise.reject(new Error('https://a.site/' + name + '.wasm: gone'))
         : platform.compile(name),

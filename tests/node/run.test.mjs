@@ -9,7 +9,9 @@ import { Chat } from '../../web/api/chat.js';
 import { Completions } from '../../web/openai/completions.js';
 import { Plumb } from '../../web/node/index.js';
 import { WHOLE } from '../../web/template/constraint.js';
+import { FORMAT } from '../../web/template/formats.js';
 import { fails, realPath, textOf } from './helpers.mjs';
+import { formatOf } from './templates.mjs';
 
 const HERMES = '{% if tools %}<tool_call>{% endif %}<think>';
 /** @param {string[]} answers @param {string} [template] @param {string} [end]  of the prompt
@@ -25,7 +27,7 @@ function scripted(answers, template = HERMES, end = '', reason = 'stop') {
       asked.push({ messages: structuredClone(messages), variables });
       return Int32Array.of(1);
     },
-    detokenize: async () => end, tokenize: async () => new Int32Array(),
+    detokenize: async () => end, tokenize: async () => new Int32Array(), [FORMAT]: async () => formatOf(template),
     async *generate(_, given) {
       options.push(given);
       const text = answers.shift() ?? assert.fail('no answer is left');

@@ -5,10 +5,10 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
-import { renderBounded as render } from '../../web/template/jinja.js';
 import { AnswerReader } from '../../web/template/answer.js';
-import { messagesFor } from '../../web/template/toolcalls.js';
+import { FORMAT } from '../../web/template/formats.js';
 import { fails, realPath, root, textOf } from './helpers.mjs';
+import { formatOf, promptOf } from './templates.mjs';
 
 const vectors = `${root}tests/vectors/`;
 const unescaped = (/** @type {string} */ text) =>
@@ -27,7 +27,7 @@ const call = (name, args) => ({ type: 'function', function: { name, arguments: J
 const contentOf = deltas => deltas.map(({ content = '' }) => content).join('');
 /** What is read of a text that arrives in pieces of n characters: shown before its end, and all. */
 function read(source, text, n, tools = TOOLS) {
-  const reader = new AnswerReader(source, tools);
+  const reader = new AnswerReader(formatOf(source), tools);
   let shown = '';
   for (let at = 0; at < text.length; at += n) shown += contentOf(reader.push(text.slice(at, at + n)));
   reader.end();
@@ -110,7 +110,7 @@ test('text that is not a call of a given tool stays text', () => {
 });
 
 test('what comes before and behind a malformed call is kept', () => {
-  const deltas = [], reader = new AnswerReader(HERMES, TOOLS);
+  const deltas = [], reader = new AnswerReader(formatOf(HERMES), TOOLS);
   const broken = '<tool_call>{"name": "add", "arguments": {"a": 1, b}}</tool_call>';
   const text = `<tool_call>${NOW}</tool_call>${broken}<tool_call>${ADD}}</tool_call>.`;
   for (const c of text) deltas.push(...reader.push(c));
@@ -155,18 +155,15 @@ for (const [name, template, expected] of [
     + 'tool: 12:00;assistant: Noon.;'],
 ]) {
   test(`${name}'s template gets calls in its own format`, () => {
-    const before = structuredClone(said);
-    assert.equal(render(template, { messages: messagesFor(template, said) }), expected);
-    assert.deepEqual(said, before);
+    assert.equal(promptOf(template, said), expected);
   });
 }
 
-const variables = { documents: null, add_generation_prompt: true, bos_token: '<s>', eos_token: '</s>',
-  date_string: '26 Jul 2024' };
+const variables = { documents: null, date_string: '26 Jul 2024' };
 for (const { template, chat, text } of prompts) {
   test(`${template}: ${chat}`, async () => {
     const { tools, messages } = chats[chat], source = TEMPLATES[template];
-    const prompt = async () => render(source, { ...variables, tools, messages: messagesFor(source, messages) });
+    const prompt = async () => promptOf(source, messages, { ...variables, tools });
     if (text === null) await fails(prompt, 'PLUMB_ERROR_TEMPLATE', /only supports single tool-calls at once/);
     else assert.equal(await prompt(), text);
   });
@@ -194,16 +191,16 @@ test('Mistral: call ids have nine letters and digits, and a call and its result 
   const [question, said, result] = messages, [made] = said.tool_calls;
   for (const [id, nine] of [['call_0123456789abcdef', '789abcdef'], ['call_1', '0000call1'], [made.id, made.id]]) {
     const renamed = [question, { ...said, tool_calls: [{ ...made, id }] }, { ...result, tool_call_id: id }];
-    const prompt = await render(MISTRAL, { ...variables, tools, messages: messagesFor(MISTRAL, renamed) });
+    const prompt = promptOf(MISTRAL, renamed, { ...variables, tools });
     const { text } = prompts.find(one => TEMPLATES[one.template] === MISTRAL && one.chat === 'a call and its result');
     assert.equal(prompt, text.replaceAll(made.id, nine));
   }
 });
 
 test('malformed calls in messages reach the template unchanged', () => {
-  for (const tool_calls of ['x', [null], [{ function: { name: 'f', arguments: '{' } }], [{}]]) {
-    const [message] = messagesFor(HERMES, [{ role: 'assistant', content: 'x', tool_calls }]);
-    assert.deepEqual(message, { role: 'assistant', content: 'x', tool_calls });
+  for (const tool_calls of ['x', [null], [{ type: 'function', function: { name: 'f', arguments: '{' } }], [{}]]) {
+    assert.equal(promptOf('{{ messages[0].tool_calls|tojson(separators=(",", ":")) }}',
+      [{ role: 'assistant', content: 'x', tool_calls }]), JSON.stringify(tool_calls));
   }
 });
 
@@ -211,8 +208,7 @@ describe('a model with a template that supports tools', () => {
   const TEMPLATE = '{% if tools %}{{ "<tool_call>" + (tools | tojson) + "\n" }}{% endif %}{% for m in messages %}'
     + '{{ "<|im_start|>" + m.role + "\n" + m.content }}{% for c in m.tool_calls or [] %}{{ "<tool_call>" '
     + '+ (c.function.arguments | tojson) }}{% endfor %}{{ "<|im_end|>\n" }}{% endfor %}'
-    + '{% if add_generation_prompt %}{{ "<|im_start|>assistant\n" }}{% endif %}'
-    + '{#laguna_glm_thinking#}';   // of the family whose answers end with </assistant>, too
+    + '{% if add_generation_prompt %}{{ "<|im_start|>assistant\n" }}{% endif %}';
   const CALL = 'Well. <tool_call>{"name":"add","arguments": {"a.": 1}}', END = 2;
   /** @type {import('../../web/api/plumb.js').Model} */
   let model;
@@ -256,6 +252,7 @@ describe('a model with a template that supports tools', () => {
   });
 
   test('an answer to messages ends at the stop text of the template\'s family; other texts go on', async () => {
+    model.metadata['tokenizer.chat_template'] += '{#laguna_glm_thinking#}';   // its answers end with </assistant>
     const written = 'It is</assistant> so', options = forcing([...await model.tokenize(written), END]);
     const messages = [{ role: /** @type {const} */ ('user'), content: 'x' }];
     const template = { addGenerationPrompt: false };   // or the prompt ends with a token of the text
@@ -263,6 +260,7 @@ describe('a model with a template that supports tools', () => {
     assert.equal(await textOf(model.generate(await model.tokenizeChat(messages, template), options)), 'It is');
     assert.equal(await textOf(model.generate(messages, { ...options, template, stop: 'is' })), 'It ');
     assert.equal(await textOf(model.generate('x', options)), written);
+    model.metadata['tokenizer.chat_template'] = TEMPLATE;
   });
 
   test('a completion, whole or streamed, has the calls in OpenAI\'s format', async () => {
@@ -274,7 +272,7 @@ describe('a model with a template that supports tools', () => {
       tokenizeChat: { value: (...args) => model.tokenizeChat(...args) },
       detokenize: { value: (...args) => model.detokenize(...args) },
       tokenize: { value: (...args) => model.tokenize(...args) },
-      info: { value: () => model.info() },
+      info: { value: () => model.info() }, [FORMAT]: { value: () => model[FORMAT]() },
     });
     const { Completions } = await import('../../web/openai/completions.js');
     const completions = new Completions(async () => ({ model: says, release() {} }));

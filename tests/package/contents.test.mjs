@@ -21,13 +21,13 @@ test('the tarball has the code, types, licences and documentation, and is at mos
   const expected = [
     /^package\.json$/, /^README\.md$/, /^LICENSE$/, /^docs\/api\.md$/,
     /^(index|openai)\.js$/, /^(base|loader|engine|template|openai|command|api|browser|node|cli)\/[a-z-]+\.m?js$/,
-    /^dist\/plumb(-mt|-relaxed|-mt-relaxed|-grammar|-cli)?\.wasm$/, /^dist\/types\/([a-z]+\/)*[a-z-]+\.d\.ts$/,
-    /^dist\/vendor\/(jinja|json-schema|noble-hashes)\/(LICENSE|[a-z0-9_-]+\.js)$/,
+    /^dist\/plumb(-mt|-relaxed|-mt-relaxed|-grammar|-template|-cli)?\.wasm$/, /^dist\/types\/([a-z]+\/)*[a-z-]+\.d\.ts$/,
+    /^dist\/vendor\/(json-schema|noble-hashes)\/(LICENSE|[a-z0-9_-]+\.js)$/,
   ];
   const files = filesOf(join(folder, 'node_modules', 'plumb-llm'));
   assert.deepEqual(files.filter(file => !expected.some(pattern => pattern.test(file))), []);
   for (const pattern of expected) assert.ok(files.some(file => pattern.test(file)), `no ${pattern}`);
-  assert.equal(files.filter(file => file.endsWith('.wasm')).length, 6);
+  assert.equal(files.filter(file => file.endsWith('.wasm')).length, 7);
   const libraries = new Set(files.flatMap(file => /^(dist\/vendor\/.*)\//.exec(file)?.[1] ?? []));
   for (const library of libraries) assert.ok(files.includes(`${library}/LICENSE`), `no licence of ${library}`);
 });
@@ -46,7 +46,7 @@ test('an incomplete package is not packed, and the error names the missing file'
   cpSync(join(folder, 'node_modules', 'plumb-llm'), copy, { recursive: true });
   assert.deepEqual([prepack().status, prepack().stderr], [0, '']);
   for (const [file, by] of [
-    ['dist/plumb-mt.wasm', 'node/platform.js'], ['dist/vendor/jinja/index.js', 'template/jinja.js'],
+    ['dist/plumb-mt.wasm', 'node/platform.js'], ['dist/vendor/json-schema/index.js', 'template/schema.js'],
     ['dist/types/index.d.ts', 'package.json'], ['LICENSE', 'package.json'],
     ['browser/thread-worker.js', 'browser/platform.js'], ['node/thread-worker.js', 'node/platform.js'],
     ['node/engine-worker.js', 'node/index.js'],

@@ -5,8 +5,7 @@ import { argumentError, PlumbError } from '../base/errors.js';
 import * as known from '../base/options.js';
 import { jsonSchemaOf, plainTools } from '../template/constraint.js';
 import { withSchemaShown } from '../template/system-text.js';
-import { checkNesting } from '../template/template.js';
-import { chosenTools } from '../template/toolcalls.js';
+import { chosenTools } from '../template/tool-choice.js';
 import { beginAnswer } from '../template/generate.js';
 import { ObjectAnswer, valuesOf } from './object.js';
 import { execute, toolsOf } from './run.js';
@@ -30,7 +29,7 @@ import { TextAnswer } from './text-answer.js';
  *   message with all messages up to the next one; an answer needs `maxTokens`, or a quarter of the context if that is
  *   less */
 /** @typedef {object} OwnSendOptions
- * @property {import('../template/toolcalls.js').ToolChoice} [toolChoice]  'none': the model is not told about the
+ * @property {import('../template/tool-choice.js').ToolChoice} [toolChoice]  'none': the model is not told about the
  *   tools; 'required' or a tool by its name: the answer is calls, after reasoning; default 'auto'.  Calls fit the
  *   tools' schemas
  * @property {boolean} [parallelToolCalls]  false: the answer ends with its first call; default true
@@ -222,7 +221,7 @@ export class Chat {
     if (messages.some((message, i) => before + i > 0 && isSystem(message))) {
       throw argumentError(`${where}: a system message can only be the first message of a chat`);
     }
-    checkNesting(where, messages);
+    known.checkNesting(where, messages);
     return structuredClone(messages);
   }
 

@@ -2,7 +2,7 @@
  * while the worker starts, turns prompts into tokens, and turns events into an iterator.  The engine's side (host.js)
  * does everything else, in a worker or in the caller's thread.  browser/library.js and node/index.js tell it how each
  * host compiles modules, reads files and starts workers. */
-import { PlumbError, argumentError } from '../base/errors.js';
+import { PlumbError, argumentError, reasonOf } from '../base/errors.js';
 import * as known from '../base/options.js';
 import { Local, Remote } from '../base/protocol.js';
 import { runCommand } from '../command/command.js';
@@ -12,10 +12,7 @@ import { isDamage } from '../loader/parts.js';
 import { describe, expand } from '../loader/source.js';
 import { Completions } from '../openai/completions.js';
 import { Embeddings } from '../openai/embeddings.js';
-import { prepare, stopsOf } from '../template/inputs.js';
-import { chatTokens, checkNesting, Renderer } from '../template/template.js';
-import { formatOf, opensOf, PROMPT_END, supportsTools } from '../template/formats.js';
-import { withToolsDescribed } from '../template/toolcalls.js';
+import { FORMAT, opensOf, PROMPT_END } from '../template/formats.js';
 import { headOf } from '../template/bound.js';
 import { WHOLE, plainTools, withGrammar } from '../template/constraint.js';
 import { Chat } from './chat.js';
@@ -26,7 +23,6 @@ import { TextAnswer } from './text-answer.js';
  *   worker: boolean,
  *   startWorker: (workerUrl?: string | URL) => import('../base/protocol.js').WorkerLike,
  *   startCommand: import('../command/command.js').StartCommand,
- *   startRenderer?: (workerUrl?: string | URL) => import('../base/protocol.js').WorkerLike,
  *   persist?: () => void}} ClientPlatform
  *   worker: whether the engine runs in a worker by default; persist: asks the browser not to evict copies */
 /** @typedef {import('../loader/load-options.js').LoadOptions} LoadOptions */
@@ -46,6 +42,7 @@ import { TextAnswer } from './text-answer.js';
 /** @typedef {import('../template/messages.js').Message} Message
  * @typedef {import('../template/messages.js').TemplateOptions} TemplateOptions
  * @typedef {import('../template/messages.js').GenerateOptions} GenerateOptions
+ * @typedef {import('../template/formats.js').Format} Format
  * @typedef {import('../engine/embed.js').EmbedOptions} EmbedOptions
  * @typedef {import('../engine/embed.js').RankOptions} RankOptions
  * @typedef {import('../engine/host.js').Stats} Stats */
@@ -83,19 +80,13 @@ const SHUTDOWN_TIMEOUT = 5000;
 /** What can be done without a model.  `Plumb` is this host's instance. */
 export class Library {
   #platform;
-  /** The latest load's workerUrl, for the worker that renders templates. @type {string | URL | undefined} */
-  #workerUrl;
   /** Failed loads that are still shutting down.  The next load waits for them, so that it finds their copies released.
    * @type {Set<Promise<unknown>>} */
   #ending = new Set();
-  /** Renders the chat templates of all models. */
-  #renderer;
 
   /** @param {ClientPlatform} platform */
   constructor(platform) {
     this.#platform = platform;
-    const { startRenderer } = platform;
-    this.#renderer = new Renderer(startRenderer && (() => startRenderer(this.#workerUrl)));
   }
 
   /** Loads a model.  Its bytes go straight from their source to their place in the engine's memory.
@@ -119,7 +110,7 @@ export class Library {
       console.warn(`plumb: ${message}`);
     }
     if (options.persist) this.#platform.persist?.();
-    return new Model(transport, loaded, this.#renderer, this.#platform.compile);
+    return new Model(transport, loaded, this.#platform.compile);
   }
 
   /** Predicts a load from the header alone: whether plumb can run the model, how much memory it takes, and how fast it
@@ -215,7 +206,6 @@ export class Library {
     signal?.throwIfAborted();
     const variant = choose(this.#platform, threads, worker);   // compiles while the worker starts
     variant.catch(() => {});   // the pull of the module reports the error
-    if (workerUrl !== undefined) this.#workerUrl = workerUrl;
     const transport = worker ? new Remote(this.#platform.startWorker(workerUrl))
       : new Local(createHost(this.#platform));
     /** @type {() => void} */
@@ -225,7 +215,7 @@ export class Library {
       signal?.addEventListener('abort', abort);
       removeListener = () => signal?.removeEventListener('abort', abort);
     });
-    let running = Promise.resolve(), holdsRenderer = false;
+    let running = Promise.resolve();
     try {
       if (this.#ending.size > 0) await Promise.race([aborted, Promise.all(this.#ending)]);
       running = transport.call(method, { ...args, parts: parts.map(({ part }) => part) }, {
@@ -233,10 +223,8 @@ export class Library {
         onEvent: (_, progress) => onProgress?.(progress),
         onPull: async i => i === 'module' ? variant : await parts[Number(i)].next?.() ?? null,
       });
-      if (method === 'load') holdsRenderer = this.#renderer.hold();   // its worker starts while the model loads
       return { transport, result: await Promise.race([aborted, running]) };
     } catch (error) {
-      if (holdsRenderer) this.#renderer.release();
       const end = settled(running, SHUTDOWN_TIMEOUT).then(async () => {
         await transport.terminate();
         this.#ending.delete(end);
@@ -284,7 +272,7 @@ function sums(sha256, parts) {
     { checksums: all.length, parts });
 }
 
-/** @typedef {{metadata: Record<string, import('../engine/engine.js').MetadataValue>, bos: number, bosText: string,
+/** @typedef {{metadata: Record<string, import('../engine/engine.js').MetadataValue>, bosText: string,
  *   eosText: string, warnings?: import('../loader/parts.js').Warning[]}} Loaded */
 
 /** A loaded model with one session, which holds the tokens computed so far.  generate keeps the tokens that the session
@@ -294,17 +282,17 @@ export class Model {
   #compile;
   #closed = false;
   #loaded;
-  #renderer;
+  /** The format of the template that was used last. @type {{source?: string, format: Promise<Format>} | undefined} */
+  #format;
   /** Prompts that are chats. @type {WeakSet<object>} */
   #chats = new WeakSet();
 
   /** @param {import('../base/protocol.js').Transport} transport
-   * @param {Loaded} loaded @param {Renderer} renderer @param {ClientPlatform['compile']} compile */
-  constructor(transport, loaded, renderer, compile) {
+   * @param {Loaded} loaded @param {ClientPlatform['compile']} compile */
+  constructor(transport, loaded, compile) {
     this.#transport = transport;
     this.#compile = compile;
     this.#loaded = loaded;
-    this.#renderer = renderer;
     /** All keys of the file.  Arrays of more than 64 elements appear as {type, count}.
      * @type {Record<string, import('../engine/engine.js').MetadataValue>} */
     this.metadata = loaded.metadata;
@@ -326,7 +314,7 @@ export class Model {
   /** @param {string} method @param {object} [args] @param {import('../base/protocol.js').CallOptions} [options] */
   async #call(method, args, options) {
     if (this.#closed) throw new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
-    return this.#transport.call(method, args, options);
+    return this.#transport.call(method, args, { onPull: name => this.#compile(String(name)), ...options });
   }
 
   /** Returns the model's architecture, sizes and context; the module that runs, its threads, kernels and precision; and
@@ -361,7 +349,7 @@ export class Model {
    * @param {Message[]} messages @param {TemplateOptions} [options] @returns {Promise<string>} */
   async applyChatTemplate(messages, options = {}) {
     known.checkOptions('applyChatTemplate', { template: options }, known.TEMPLATE);
-    return this.#renderer.renderChat(this.#source, await this.#prepare('applyChatTemplate', messages, options));
+    return this.#render('render', 'applyChatTemplate', messages, options);
   }
 
   /** Converts a chat to the tokens that generate would use.  Their number is what the prompt takes of the context.
@@ -398,10 +386,9 @@ export class Model {
       throw argumentError('generate: reasoningBudget and grammar exclude each other: the end of the reasoning is not a '
         + 'part of the grammar');
     }
-    const stops = isChat ? stopsOf(this.#source) : [];
-    if (stops.length > 0) rest.stop = [rest.stop ?? [], stops].flat();
-    const { think, ...format } = formatOf(this.#source);
-    const budget = think && isChat && reasoningBudget !== undefined
+    const format = isChat ? await this[FORMAT]() : undefined, think = format?.think;
+    if (format?.stop) rest.stop = [rest.stop ?? [], format.stop].flat();
+    const budget = think && reasoningBudget !== undefined
       ? {
         ...think, limit: reasoningBudget, isOpen: await this.#endsWith(ids, think.start),
         isFirst: whole?.isFirst, calls: whole && opensOf(format),
@@ -416,7 +403,6 @@ export class Model {
     let ended = false;
     const result = this.#call('generate', { ids, options: { ...rest, budget }, emitTokens: onToken !== undefined }, {
       signal: abort.signal,
-      onPull: () => this.#compile('plumb-grammar'),
       onEvent: (event, data) => {
         if (event === 'token') return onToken?.(data);
         pieces.push(data);
@@ -530,7 +516,6 @@ export class Model {
   async close() {
     if (this.#closed) return;
     this.#closed = true;
-    this.#renderer.release();
     await this.#transport.call('close').catch(() => {});
     await this.#transport.terminate();
   }
@@ -538,7 +523,7 @@ export class Model {
   /** A prompt behind which a text that a grammar binds comes at once, without reasoning. @param {Int32Array} ids */
   async #skipped(ids) {
     const end = await this.detokenize(ids.slice(-PROMPT_END), { special: true });
-    const { skip } = headOf(this.#source ?? '', end);
+    const { skip } = headOf(await this[FORMAT](), end);
     if (!skip) return ids;
     return Int32Array.of(...ids, ...await this.tokenize(skip, { addSpecial: false, parseSpecial: true }));
   }
@@ -564,28 +549,46 @@ export class Model {
 
   /** @param {string} where @param {Message[]} messages @param {TemplateOptions} options */
   async #chatTokens(where, messages, options) {
-    const ids = await chatTokens(this.#source, await this.#prepare(where, messages, options), {
-      tokenize: (text, special) => this.tokenize(text, { addSpecial: false, ...special }),
-      controls: ids => this.#call('controls', { ids }),
-      bos: this.#loaded.bos,
-    }, this.#renderer);
+    const ids = await this.#render('renderTokens', where, messages, options);
     this.#chats.add(ids);
     return ids;
   }
 
-  /** @param {string} where @param {Message[]} messages @param {TemplateOptions} options */
-  async #prepare(where, messages, options) {
-    known.checkMessages(where, messages, this.#source);
-    if (Array.isArray(options.tools)) options = { ...options, tools: plainTools(where, options.tools) };
-    checkNesting(where, [messages, options]);
-    messages = [...messages];   // the caller may change the array during the await
-    if (options.tools?.length && this.#source && !supportsTools(this.#source)) {
-      messages = withToolsDescribed(this.#source, messages, options.tools);
+  /** The file's chat template, and the texts that it has of the vocabulary. */
+  #about() { return { source: this.#source ?? '', bos: this.#loaded.bosText, eos: this.#loaded.eosText }; }
+
+  /** How the model writes its answers. @returns {Promise<Format>} */
+  [FORMAT]() {
+    if (!this.#format || this.#format.source !== this.#source) {
+      const format = this.#call('format', this.#about());
+      this.#format = { source: this.#source, format };
+      format.catch(() => { this.#format = undefined; });
     }
-    const can = await this.#renderer.capabilities(this.#source);
-    const prepared = prepare(/** @type {string} */ (this.#source), can, messages, options);
-    const { bosText, eosText } = this.#loaded;
-    return { ...prepared, variables: { ...prepared.variables, bos_token: bosText, eos_token: eosText } };
+    return this.#format.format;
+  }
+
+  /** @param {'render' | 'renderTokens'} method @param {string} where @param {Message[]} messages
+   * @param {TemplateOptions} options */
+  async #render(method, where, messages, options) {
+    known.checkMessages(where, messages, this.#source);
+    if (typeof this.#source !== 'string') {
+      throw new PlumbError('PLUMB_ERROR_TEMPLATE', 'the file has no tokenizer.chat_template; use a string prompt instead',
+        { missing: 'tokenizer.chat_template' });
+    }
+    const { addGenerationPrompt = true, tools, ...variables } = options;
+    const given = { ...variables, messages, ...tools && { tools: Array.isArray(tools) ? plainTools(where, tools) : tools } };
+    known.checkNesting(where, given);
+    return this.#call(method, { json: jsonOf(where, { ...given, add_generation_prompt: addGenerationPrompt }),
+      ...this.#about() });
+  }
+}
+
+/** @param {string} where @param {unknown} value */
+function jsonOf(where, value) {
+  try {
+    return JSON.stringify(value);
+  } catch (error) {
+    throw argumentError(`${where}: an argument cannot be written as JSON: ${reasonOf(error)}`);
   }
 }
 

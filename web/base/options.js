@@ -286,6 +286,22 @@ export function checkMessages(where, messages, template) {
   }
 }
 
+/** How deep messages, tools and variables of a template may nest. */
+const MAX_NESTING = 60;
+
+/** Refuses values that are nested too deep for recursive functions, and values that contain themselves.
+ * @param {string} where  the function's name, for the message
+ * @param {unknown} value  messages, tools, variables of a template */
+export function checkNesting(where, value) {
+  let level = [value];
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > MAX_NESTING) {
+      throw argumentError(`${where}: an argument is nested more than ${MAX_NESTING} levels deep`);
+    }
+    level = level.flatMap(one => typeof one === 'object' && one !== null ? Object.values(one) : []);
+  }
+}
+
 /** @param {string} where @param {any} role */
 export function checkRole(where, role) {
   if (ROLES.includes(role)) return;

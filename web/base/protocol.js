@@ -1,5 +1,5 @@
 /* The calls between the user's side (api/plumb.js) and the engine's side (engine/host.js).  The engine's side runs in a
- * worker (Remote) or in the caller's thread (Local).  The workers of template/ and command/ use the same protocol.
+ * worker (Remote) or in the caller's thread (Local).  The worker of command/ uses the same protocol.
  *
  * A request can pull: it asks the user's side for something that only that side can get.  This is the next chunk of a
  * part, which is one of the sources that make up a model (loader/source.js), or a compiled module (for
@@ -16,8 +16,8 @@
  *                            { id, failed }             answers a pull whose source failed
  *   worker -> user's side    { id, event, data }        'progress', 'text', 'token' or 'taps' of a running request;
  *                                                       or 'pull', whose data is {part}: the number of a part,
- *                                                       'module', which asks for a Variant, or 'grammars', which
- *                                                       asks for the module plumb-grammar
+ *                                                       'module', which asks for a Variant, or the name of another
+ *                                                       module of dist
  *                            { id, result }             ends the request
  *                            { id, error }              ends the request; the error is {name, code, message, details},
  *                                                       as encode() makes it
@@ -26,16 +26,17 @@
  * whose buffer nothing else uses: never a view of the engine's memory. */
 import { PlumbError, reasonOf } from './errors.js';
 
+/** @typedef {number | 'module' | 'plumb-grammar' | 'plumb-template'} Part  what can be pulled */
 /** @typedef {object} Call  what a method gets besides its arguments
  * @property {AbortSignal} signal
  * @property {(event: string, data: any) => void} emit
- * @property {(part: number | 'module' | 'grammars') => Promise<any>} pull  gets the next chunk of a pull part, or null
- *   at its end; for 'module', the Variant; for 'grammars', the module plumb-grammar
+ * @property {(part: Part) => Promise<any>} pull  gets the next chunk of a pull part, or null
+ *   at its end; for 'module', the Variant; otherwise that module
  * @typedef {Record<string, (args: any, call: Call) => any>} Methods */
 /** @typedef {object} CallOptions
  * @property {AbortSignal} [signal]
  * @property {(event: string, data: any) => void} [onEvent]
- * @property {(part: number | 'module' | 'grammars') => Promise<any>} [onPull] */
+ * @property {(part: Part) => Promise<any>} [onPull] */
 /** @typedef {object} Transport
  * @property {(method: string, args?: object, options?: CallOptions) => Promise<any>} call
  * @property {() => unknown} terminate  ends everything at once and rejects pending calls.  If it returns a promise, it
@@ -212,7 +213,7 @@ export function serve(port, methods) {
     if (message.abort) abort.abort();
     abort.signal.addEventListener('abort', () => pulls.forEach(({ reject }) => reject(abort.signal.reason)));
     const emit = (/** @type {string} */ event, /** @type {any} */ data) => port.post({ id, event, data });
-    const pull = (/** @type {number | 'module' | 'grammars'} */ part) => new Promise((resolve, reject) => {
+    const pull = (/** @type {Part} */ part) => new Promise((resolve, reject) => {
       pulls.push({ resolve, reject });
       emit('pull', { part });
     });

@@ -39,6 +39,7 @@ const MODULES = {
   'plumb-relaxed': new URL('../dist/plumb-relaxed.wasm', import.meta.url),
   'plumb-mt-relaxed': new URL('../dist/plumb-mt-relaxed.wasm', import.meta.url),
   'plumb-grammar': new URL('../dist/plumb-grammar.wasm', import.meta.url),   // if a call has a grammar
+  'plumb-template': new URL('../dist/plumb-template.wasm', import.meta.url),   // if a call has messages
   'plumb-cli': new URL('../dist/plumb-cli.wasm', import.meta.url),   // of command-worker.js
 };
 
@@ -170,10 +171,6 @@ export const platform = {
   singleThreadReason,
   oneBuffer: true,
   store: new Store(opfs),
-  /** @param {string | URL} [workerUrl] */
-  startRenderer: workerUrl =>
-    start('template-worker.js', () => new Worker(new URL('./template-worker.js', import.meta.url), { type: 'module' }),
-      workerUrl),
   /** @param {string | URL} [workerUrl] */
   startThread: workerUrl =>
     start('thread-worker.js', () => new Worker(new URL('./thread-worker.js', import.meta.url), { type: 'module' }),

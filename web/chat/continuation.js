@@ -1,7 +1,7 @@
 /* Continues an answer that was cut off: makes the tokens of the conversation with the open answer at its end. */
 import { firstThatFits, mostOfPrompt } from '../api/chat.js';
 import { PlumbError } from '../index.js';
-import { formatOf, PROMPT_END } from '../template/formats.js';
+import { FORMAT, PROMPT_END } from '../template/formats.js';
 
 /** @typedef {import('../api/plumb.js').Message} Message */
 
@@ -14,7 +14,7 @@ import { formatOf, PROMPT_END } from '../template/formats.js';
 export async function continuation(model, messages, answer, maxTokens) {
   const { contextLength } = await model.info();
   const limit = mostOfPrompt(contextLength, maxTokens);
-  const { start, ends: [end] } = formatOf(String(model.metadata['tokenizer.chat_template'] ?? '')).think
+  const { start, ends: [end] } = (await model[FORMAT]()).think
     ?? { start: '', ends: [''] };
   const isOpened = async (/** @type {Int32Array} */ ids) => start !== ''
     && (await model.detokenize(ids.slice(-PROMPT_END), { special: true })).trimEnd().endsWith(start);

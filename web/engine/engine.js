@@ -417,6 +417,17 @@ export class Engine extends Instance {
     });
   }
 
+  /** The tokens of a prompt that a chat template made. @param {import('./templates.js').Prompt} prompt */
+  tokenizePrompt({ text, marks }) {
+    return this.withBytes(2 * text.length, chars => {
+      this.u8.set(text, chars);
+      this.u8.set(marks, chars + text.length);
+      const { ptr, n } = this.#fillBuffer(text.length + 8, (ids, cap) => Number(this.c.plumb_tokenize_marked(
+        this.#model, chars, chars + text.length, text.length, ADD_SPECIAL | PARSE_SPECIAL, ids, cap)), 4);
+      return new Int32Array(this.memory.buffer, ptr, n).slice();
+    });
+  }
+
   /** The tokens of a text to embed or, with a query, of the two to rank.
    * @param {string} text @param {string | undefined} query @param {boolean} parseSpecial
    * @param {number} most  tokens; the last ones of a longer text are left out; 0: no limit */

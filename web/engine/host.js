@@ -10,8 +10,10 @@ import { StartOver } from '../loader/download.js';
 import { Parts } from '../loader/parts.js';
 import { embed, rank } from './embed.js';
 import { Engine } from './engine.js';
+import { decode as textOf } from './instance.js';
 import { preflight } from './preflight.js';
 import { StopFilter } from './stop.js';
+import { Templates } from './templates.js';
 import { MAX_MEMORY, Threads, returnMemory, takeMemory } from './threads.js';
 
 /** @typedef {import('../base/protocol.js').Call} Call
@@ -63,6 +65,7 @@ export function createHost(platform) {
   let workers;
   /** The memory of an engine with threads. @type {import('./threads.js').SharedMemory | undefined} */
   let shared;
+  const templates = new Templates();
   /** The variant that runs, and how many bytes the engine's memory can have. */
   let moduleName = '', memoryLimit = 0;
   /** The end of the queue of inOrder: resolves when the call that was made last has ended, and never rejects.
@@ -214,7 +217,7 @@ export function createHost(platform) {
     if (note) warnings.push({ code: 'threads', message: `1 thread: ${note}` });
     if (variant.slower) warnings.push({ code: 'module', message: variant.slower });
     meter.emit('ready');
-    return { metadata, bos, bosText: text(bos), eosText: text(eos), warnings };
+    return { metadata, bosText: text(bos), eosText: text(eos), warnings };
   };
 
   return {
@@ -265,12 +268,14 @@ export function createHost(platform) {
     info: direct(() => ({ ...ready().info(), module: moduleName })),
     tokenize: direct(({ text, addSpecial, parseSpecial }) => ready().tokenize(text, addSpecial, parseSpecial)),
     detokenize: direct(({ ids, special }) => ready().detokenize(ids, special)),
-    /** The control tokens among ids, each once, with their texts: [id, text].  A control token is one whose piece is
-     * empty unless control tokens are shown. */
-    controls: direct(({ ids }) => [...new Set(/** @type {Int32Array} */ (ids))]
-      .filter(id => ready().piece(id, false) === '')
-      .map(id => [id, ready().piece(id, true)])
-      .filter(([, text]) => text !== '')),
+    /** How a template's models write their answers. */
+    format: (about, { pull }) => templates.use(about, () => pull('plumb-template'), ({ format }) => format),
+    /** The text of the prompt that a template makes of a chat. */
+    render: ({ json, ...about }, { pull }) =>
+      templates.use(about, () => pull('plumb-template'), template => textOf(template.render(json).text)),
+    /** The tokens of that prompt. */
+    renderTokens: direct(({ json, ...about }, { pull }) => templates.use(about, () => pull('plumb-template'),
+      template => ready().tokenizePrompt(template.render(json)))),
     feed: inOrder(async ({ ids }, { signal }) => {
       const engine = ready();
       await feedAll(engine, ids, signal);
@@ -298,7 +303,7 @@ export function createHost(platform) {
     embed: inOrder(({ texts, options }, call) => embed(ready(), texts, options, embedding(call))),
     rank: inOrder(({ query, texts, options }, call) => rank(ready(), query, texts, options, embedding(call))),
     generate: inOrder(async ({ ids, options, emitTokens }, { signal, emit, pull }) => {
-      if (options.grammar && !ready().hasGrammars) await ready().loadGrammars(await pull('grammars'));
+      if (options.grammar && !ready().hasGrammars) await ready().loadGrammars(await pull('plumb-grammar'));
       return generate(ready(), ids, options, {
         emit: text => text && emit('text', text),
         onToken: emitTokens ? token => emit('token', token) : undefined,

@@ -20,6 +20,7 @@ const MODULES = {
   'plumb-relaxed': new URL('../dist/plumb-relaxed.wasm', import.meta.url),
   'plumb-mt-relaxed': new URL('../dist/plumb-mt-relaxed.wasm', import.meta.url),
   'plumb-grammar': new URL('../dist/plumb-grammar.wasm', import.meta.url),   // if a call has a grammar
+  'plumb-template': new URL('../dist/plumb-template.wasm', import.meta.url),   // if a call has messages
   'plumb-cli': new URL('../dist/plumb-cli.wasm', import.meta.url),   // of command-worker.js
 };
 
@@ -27,11 +28,7 @@ const MODULES = {
  * files. @type {string[]} */
 export const NO_FLAGS = [];
 
-/** Megabytes of memory that chat templates may take; whatever jinja.js allows takes less. */
-const RENDERER_MB = 512;
-
-/** @type {import('../loader/source.js').Platform & import('../engine/variant.js').Machine
- *   & {startRenderer: () => import('../base/protocol.js').WorkerLike}} */
+/** @type {import('../loader/source.js').Platform & import('../engine/variant.js').Machine} */
 export const platform = {
   compile(name) {
     const path = fileURLToPath(MODULES[name]);
@@ -45,8 +42,6 @@ export const platform = {
   },
   processors: availableParallelism(),
   startThread: () => wrap(new Worker(new URL('./thread-worker.js', import.meta.url), { execArgv: NO_FLAGS })),
-  startRenderer: () => wrap(new Worker(new URL('./template-worker.js', import.meta.url),
-    { execArgv: NO_FLAGS, resourceLimits: { maxOldGenerationSizeMb: RENDERER_MB } })),
   openFile(path) {
     const file = attempt(path, () => openFile(path));
     return { ...file, read: (target, at) => attempt(path, () => file.read(target, at)) };

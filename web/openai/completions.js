@@ -6,7 +6,7 @@ import { randomHex } from '../base/hex.js';
 import * as known from '../base/options.js';
 import { checkStrict, jsonSchemaOf, plainTools } from '../template/constraint.js';
 import { beginAnswer } from '../template/generate.js';
-import { chosenTools } from '../template/toolcalls.js';
+import { chosenTools } from '../template/tool-choice.js';
 
 /** The same version as in package.json. */
 export const VERSION = '0.1.0';
@@ -46,7 +46,7 @@ export const VERSION = '0.1.0';
  * @property {number | null} [top_logprobs]  0 to 20: also return this many of the likeliest tokens; only with logprobs
  * @property {Tool[] | null} [tools]  tools that are described to the model: by its chat template, or by a system
  *   message if the template does not support tools
- * @property {import('../template/toolcalls.js').ToolChoice | null} [tool_choice]  none: the model is not told about the
+ * @property {import('../template/tool-choice.js').ToolChoice | null} [tool_choice]  none: the model is not told about the
  *   tools; required: the answer is calls, after reasoning; a tool by its name: calls of it; default auto.  Calls fit
  *   the tools' schemas
  * @property {boolean | null} [parallel_tool_calls]  false: the answer ends with its first call; default true

@@ -9,7 +9,7 @@
  * more of it must arrive. */
 import { randomHex } from '../base/hex.js';
 import { headOf } from './bound.js';
-import { begunIn, formatOf, opensOf, PLACEHOLDER } from './formats.js';
+import { begunIn, opensOf, PLACEHOLDER } from './formats.js';
 import { JsonScan } from './json-scan.js';
 import { problemOf } from './schema.js';
 
@@ -42,7 +42,6 @@ const notACall = () => { throw new NotACall(); };
 
 /** Reads one answer. */
 export class AnswerReader {
-  /** @type {Format} */
   #format;
   /** The tools that may be called, by name. @type {Map<string, Tool>} */
   #tools;
@@ -75,21 +74,21 @@ export class AnswerReader {
   /** Where the section or call that is being read begins. */
   #mark = 0;
 
-  /** @param {unknown} source  the chat template's source
+  /** @param {Format} format
    * @param {Tool[]} [tools]  the tools that the model was given
    * @param {{prompt?: string, anyName?: boolean, parallel?: boolean, isBound?: boolean}} [options]  prompt: how the
    *   prompt ends, because it may open the reasoning; anyName: a call between tags may name a tool that does not exist;
    *   parallel: several calls (default true), or only the first; isBound: a grammar binds the answer behind its
    *   reasoning (bound.js), so that it is text, whatever tags are in it */
-  constructor(source, tools = [], { prompt = '', anyName = false, parallel = true, isBound = false } = {}) {
-    this.#format = formatOf(String(source ?? ''));
+  constructor(format, tools = [], { prompt = '', anyName = false, parallel = true, isBound = false } = {}) {
+    this.#format = format;
     this.#tools = new Map(tools.map(tool => [tool.function.name, tool]));
     this.#anyName = anyName && tools.length > 0;
     this.#parallel = parallel;
-    this.#text = begunIn(this.#format, prompt) ?? '';
+    this.#text = begunIn(format, prompt) ?? '';
     this.#isBound = isBound;
-    this.#reading = this.#format.channels ? this.#channels()
-      : isBound ? this.#boundAnswer(headOf(String(source ?? ''), prompt)) : this.#answer();
+    this.#reading = format.channels ? this.#channels()
+      : isBound ? this.#boundAnswer(headOf(format, prompt)) : this.#answer();
   }
 
   /** Adds a piece. @param {string} piece @returns {AnswerDelta[]} */

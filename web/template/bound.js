@@ -1,6 +1,6 @@
 /* Answers that are bound to a grammar from the start: what comes before the bound text.  A model that thinks does so
  * first, and some formats have a header or a mark before each text. */
-import { begunIn, formatOf, opensOf } from './formats.js';
+import { begunIn, opensOf } from './formats.js';
 import { either, literal, quoted, without } from './gbnf.js';
 
 /** @typedef {import('../engine/engine.js').Grammar} Grammar
@@ -15,28 +15,27 @@ import { either, literal, quoted, without } from './gbnf.js';
 /** The header of a text for the user. @param {Format} format */
 const finalHeader = ({ headers, channels }) => headers?.text.find(text => text.includes(String(channels?.user))) ?? '';
 
-/** @param {string} source  of the chat template @param {string} prompt  how the prompt ends @returns {Head} */
-export function headOf(source, prompt) {
-  const format = formatOf(source), { think, marks = [], channels } = format, begun = begunIn(format, prompt);
+/** @param {Format} format @param {string} prompt  how the prompt ends @returns {Head} */
+export function headOf(format, prompt) {
+  const { think, marks = [], channels, named } = format, begun = begunIn(format, prompt);
   const isOpen = begun !== undefined && begun === think?.start;
   const isOver = think?.ends.some(end => prompt.trimEnd().endsWith(end.trimEnd()));
-  const mayReason = isOpen || !isOver && think && source.includes(think.start.trim());
+  const mayReason = isOpen || !isOver && think && named.includes(think.start);
   const continued = begun === undefined || isOpen || channels ? '' : marks.find(mark => mark.startsWith(begun)) ?? '';
   const skip = channels ? begun && `${finalHeader(format)}<|message|>` : isOpen ? `${think.ends[0]}\n\n`
     : continued.slice(begun?.length);
   const head = {
     think: channels || mayReason ? think : undefined, isOpen, skip: skip ?? '',
-    marks: channels ? [] : marks.filter(mark => mark !== continued && source.includes(mark.trim())),
+    marks: channels ? [] : marks.filter(mark => mark !== continued && named.includes(mark)),
   };
   return { ...head, isEmpty: !channels && !head.think && head.skip === '' && head.marks.length === 0 };
 }
 
 /** The grammar of a bound text with what comes before it.
- * @param {string} source  of the chat template @param {Head} head @param {Grammar} grammar
+ * @param {Format} format @param {Head} head @param {Grammar} grammar
  * @param {import('./gbnf.js').Controls} controls @returns {Grammar} */
-export function withHead(source, head, grammar, controls) {
+export function withHead(format, head, grammar, controls) {
   if (head.isEmpty) return grammar;
-  const format = formatOf(source);
   const texts = (/** @type {string[]} */ all) => either(all.map(text => literal(text, controls)));
   const { think, isOpen, marks, skip } = head;
   if (format.channels) {

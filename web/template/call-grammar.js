@@ -10,7 +10,7 @@
  * A keyword of a schema that cannot be kept is left out with a warning, or is an error if the tool has strict: true. */
 import { PlumbError } from '../base/errors.js';
 import { branchesOf, typesOf } from './answer.js';
-import { begunIn, formatOf, opensOf, PLACEHOLDER } from './formats.js';
+import { begunIn, opensOf, PLACEHOLDER } from './formats.js';
 import { either, escaped, isPlain, literal, quoted, without } from './gbnf.js';
 
 /** @typedef {import('./messages.js').Tool} Tool
@@ -67,13 +67,13 @@ const ARGUMENTS = '"\\"arguments\\"" | "\\"parameters\\""';
 const ABOUT = '"\\"type\\"" ws ":" ws "\\"function\\"" | ("\\"id\\"" | "\\"tool_call_id\\"" | "\\"call_id\\"") ws ":" '
   + 'ws ("\\"" [-a-zA-Z0-9_:.]{0,64} "\\"" | "0" | [1-9] [0-9]{0,8})';
 
-/** @param {string} source  of the chat template @param {Tool[]} tools @param {CallOptions} [options]
+/** @param {Format} format @param {Tool[]} tools @param {CallOptions} [options]
  * @returns {{grammar: Grammar, warnings: string[]}} */
-export function callGrammar(source, tools, options = {}) {
-  const { think, ...format } = formatOf(source);
+export function callGrammar(format, tools, options = {}) {
+  const { think, ...rest } = format;
   // A required call comes behind reasoning only if the template knows it; other models would not end it.
-  const mayReason = think && (!options.required || source.includes(think.start.trim()));
-  const writer = new CallGrammar(mayReason ? { ...format, think } : format, tools, options);
+  const mayReason = think && (!options.required || format.named.includes(think.start));
+  const writer = new CallGrammar(mayReason ? format : rest, tools, options);
   return { grammar: writer.grammar(), warnings: writer.warnings };
 }
 

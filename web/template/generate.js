@@ -4,7 +4,7 @@ import { AnswerReader } from './answer.js';
 import { headOf, withHead } from './bound.js';
 import { callGrammar } from './call-grammar.js';
 import { WHOLE, CONSTRAINTS, withGrammar } from './constraint.js';
-import { formatOf, PROMPT_END, textsOf } from './formats.js';
+import { FORMAT, PROMPT_END, textsOf } from './formats.js';
 import { controlTokens } from './gbnf.js';
 
 /** @typedef {import('../engine/host.js').Stats} Stats
@@ -24,29 +24,29 @@ import { controlTokens } from './gbnf.js';
  *   the reader has the message; if the loop over the deltas was left, its end() completes it */
 export async function beginAnswer(model, ids, about, options) {
   const { tools: told = [], required = false, only, anyName = false, parallel = true } = about;
-  const source = String(model.metadata['tokenizer.chat_template'] ?? '');
+  const format = await model[FORMAT]();
   const tools = only === undefined ? told : told.filter(tool => tool.function.name === only);
   const prompt = await model.detokenize(ids.slice(-PROMPT_END), { special: true });
   const constraint = CONSTRAINTS.find(name => options[name] !== undefined);
   if (required && constraint) {
     throw argumentError(`a required call and ${constraint} exclude each other: the answer is a call of a tool`);
   }
-  const reader = new AnswerReader(source, tools, {
+  const reader = new AnswerReader(format, tools, {
     prompt, anyName, parallel, isBound: constraint !== undefined && tools.length === 0,
   });
-  const special = textsOf(formatOf(source));
+  const special = textsOf(format);
   const controls = constraint || tools.length > 0 ? await controlTokens(model, special) : new Map();
   /** @type {ReturnType<typeof callGrammar> | undefined} */
   let bound;
   if (constraint) {
-    const head = headOf(source, prompt), { grammar, ...rest } = await withGrammar('generate', model, options);
+    const head = headOf(format, prompt), { grammar, ...rest } = await withGrammar('generate', model, options);
     options = head.think ? rest : { ...rest, reasoningBudget: undefined };
-    if (grammar) bound = { grammar: withHead(source, head, grammar, controls), warnings: [] };
-  } else if (tools.length > 0) bound = callGrammar(source, tools, { required, parallel, prompt, controls });
+    if (grammar) bound = { grammar: withHead(format, head, grammar, controls), warnings: [] };
+  } else if (tools.length > 0) bound = callGrammar(format, tools, { required, parallel, prompt, controls });
   const cut = new AbortController();
   const signal = options.signal ? AbortSignal.any([options.signal, cut.signal]) : cut.signal;
   // Behind what is bound, and behind calls that are required, there is no more reasoning.
-  const isFirst = constraint !== undefined || required && !formatOf(source).channels;
+  const isFirst = constraint !== undefined || required && !format.channels;
   const whole = bound && { [WHOLE]: { grammar: bound.grammar, isFirst } };
   const pieces = model.generate(ids, { ...options, ...whole, signal, special });
   return { reader, deltas: deltasOf(pieces, reader, cut, options.signal, bound?.warnings) };

@@ -72,7 +72,7 @@ test('a route handler answers in Node, also after a load that failed, twice with
 
 test('the output that Turbopack and nft trace for deployment includes the workers and modules', async () => {
   const needed = [
-    ...['index', 'engine-worker', 'thread-worker', 'template-worker', 'command-worker'].map(name => `node/${name}.js`),
+    ...['index', 'engine-worker', 'thread-worker', 'command-worker'].map(name => `node/${name}.js`),
     ...['', '-mt', '-relaxed', '-mt-relaxed', '-cli'].map(name => `dist/plumb${name}.wasm`),
   ];
   const { files } = JSON.parse(readFileSync(join(folder, '.next/server/app/answer/route.js.nft.json'), 'utf8'));
