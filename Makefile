@@ -292,7 +292,7 @@ mt_sources := src/threads/pool.c
 relaxed_sources := $(addprefix src/kernels/,kernels.c tiles_simd128.c grids_simd128.c) \
     $(filter src/kernels/%_relaxed.c,$(engine))
 emcc_variants := $(if $(EMCC_RELAXED_CFLAGS),plumb plumb-mt plumb-relaxed plumb-mt-relaxed,plumb plumb-mt)
-plumb_wasm := $(emcc_variants:%=$(emcc_dist)/%.wasm) $(emcc_dist)/plumb-grammar.wasm $(emcc_dist)/plumb-template.wasm
+plumb_wasm := $(patsubst %,$(emcc_dist)/%.wasm,$(emcc_variants) plumb-grammar plumb-template)
 # $(call variant,NAME,SOURCES): the objects of the module NAME, which contains -mt, -relaxed, both or neither.
 own_mt = $(if $(findstring -mt,$1),$(mt_sources))
 own_relaxed = $(if $(findstring -relaxed,$1),$(relaxed_sources))

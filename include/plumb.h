@@ -196,10 +196,10 @@ bool plumb_token_is_eog(const plumb_model *model, int32_t id);
 /* Makes the prompt of a chat with the model's chat template, a Jinja program in the file; limits keep it from taking
  * long or much memory.  json: n bytes, an object with the variables of the template: "messages", an array of objects as
  * in OpenAI's API, and perhaps "add_generation_prompt" (true opens the assistant's turn), "tools" (an array, or its
- * JSON text), "enable_thinking" (true if it is not there) and others that the template knows.  Messages are adapted to
- * what the template accepts, as llama.cpp's server does.  The prompt is to be tokenized by plumb_tokenize_marked with
- * these marks, which all bytes have that come from json (but roles), and with PLUMB_ADD_SPECIAL and
- * PLUMB_PARSE_SPECIAL.
+ * JSON text) and others that the template knows, such as "enable_thinking".  Messages are adapted to what the template
+ * accepts, as llama.cpp's server does; a system message describes tools if the template does not.  The prompt is to be
+ * tokenized by plumb_tokenize_marked with these marks, which all bytes have that come from json (but roles), and with
+ * PLUMB_ADD_SPECIAL and PLUMB_PARSE_SPECIAL.
  * Returns its length, or a negative plumb_status on failure: PLUMB_ERROR_ARGUMENT if json is not such an object,
  * PLUMB_ERROR_TEMPLATE if there is no template, or it fails, refuses the chat or reaches a limit.  Dates are those of
  * the C library's localtime, so only one thread may be in this function at a time.  *prompt ends with a 0; it and

@@ -1,7 +1,7 @@
 # `make layers`: checks that a room includes only itself and the rooms before it in the list below.  Of the engine, the
-# command line may include only the public header, and wasm/ also the room api.  It also fails on a room that is not in
-# the list, and on "header.h" without its room.  quant is before gguf, because the tensor directory needs the block
-# sizes of the types.
+# command line may include only the public header, and wasm/ also the rooms api and template.  It also fails on a room
+# that is not in the list, and on "header.h" without its room.  quant is before gguf, because the tensor directory needs
+# the block sizes of the types.
 BEGIN {
     n = split("base threads quant gguf repack kernels model tokenizer forward reference sampler trace dump template " \
               "grammar diagnose diff check api cli", names, " ")
@@ -18,7 +18,7 @@ FNR == 1 {
     target = quoted[2]
     if (target == "plumb.h") next
     if (room == "") {
-        if (target ~ /\// && target !~ /^api\//) refuse("wasm/ sees only plumb.h and api of the engine, not " target)
+        if (target ~ /\// && target !~ /^(api|template)\//) refuse("wasm/ sees plumb.h, api and template, not " target)
     } else if (split(target, at, "/") != 2 || !(at[1] in rank)) refuse("write \"room/file.h\", not \"" target "\"")
     else if (room == "cli" && at[1] != "cli") refuse("the command line sees only plumb.h of the engine, not " target)
     else if (rank[at[1]] > rank[room]) refuse("room " room " includes " target " which comes after it")

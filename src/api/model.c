@@ -360,8 +360,9 @@ int64_t plumb_tokenize_marked(plumb_model *m, const char *text, const uint8_t *m
     if (n_special < 0) return n_special;
     flags &= ~(unsigned)PLUMB_ADD_SPECIAL;
     int64_t n = tokenizer_encode_marked(m->tokenizer, text, marks, len, flags, NULL, 0, &m->err);
-    int32_t *all = n < 0 ? NULL : malloc(((size_t)n + 2) * sizeof *all);
-    if (n < 0 || !all) return n < 0 ? n : error_set(&m->err, PLUMB_ERROR_MEMORY, "out of memory: %lld tokens", (long long)n);
+    if (n < 0) return n;
+    int32_t *all = malloc(((size_t)n + 2) * sizeof *all);
+    if (!all) return error_set(&m->err, PLUMB_ERROR_MEMORY, "out of memory: %lld tokens", (long long)n);
     tokenizer_encode_marked(m->tokenizer, text, marks, len, flags, all + 1, (size_t)n, &m->err);
     size_t first = 1, last = (size_t)n;   /* the place of the last token */
     if (n_special > 0 && special[0] == tokenizer_bos(m->tokenizer) && (n == 0 || all[1] != special[0])) {

@@ -191,27 +191,15 @@ static struct ids chat_ids(plumb_model *model, const struct options *o, const st
         at = put_word(put_json(at, o->system, n_system), "},");
     }
     at = put_json(put_word(at, "{\"role\":\"user\",\"content\":"), prompt->text, prompt->len);
-    at = put_word(at, "}],\"add_generation_prompt\":true}");
+    at = put_word(at, "}],\"add_generation_prompt\":true");
+    if (tools) at = put_json(put_word(at, ",\"tools\":"), tools, n_tools);
+    at = put_word(at, "}");
     struct ids ids = { NULL, 0 };
     const char *text;
     const uint8_t *marks;
     int64_t n = plumb_chat_render(model, json, (size_t)(at - json), &text, &marks);
-    if (n >= 0 && tools) {
-        char *without = allocate((size_t)n);
-        memcpy(without, text, (size_t)n);
-        size_t n_without = (size_t)n;
-        at = put_word(put_json(put_word(at - 1, ",\"tools\":"), tools, n_tools), "}");
-        n = plumb_chat_render(model, json, (size_t)(at - json), &text, &marks);
-        bool is_same = n >= 0 && (size_t)n == n_without && memcmp(text, without, n_without) == 0;
-        free(without);
-        if (is_same) {
-            print_error(0, "%s: the chat template of %s does not tell the model these tools", o->tools, o->files[0]);
-            goto done;
-        }
-    }
     if (n < 0) ids = no_prompt(model, o, tools && n == PLUMB_ERROR_ARGUMENT ? o->tools : o->files[0], (plumb_status)n);
     else ids = tokenize(model, text, marks, (size_t)n, PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL);
-done:
     free(json);
     free(tools);
     return ids;

@@ -317,8 +317,8 @@ static void fit_calls(struct render *r, struct value message, const struct calli
     }
 }
 
-/* Tells the model about tools in a system message, as the models of Hermes and Qwen are told about them, if the template
- * does not.  Results of calls become messages of the user. */
+/* Tells the model about tools in a system message, as the models of Hermes and Qwen are told about them, if the
+ * template does not.  Results of calls become messages of the user. */
 static void describe_tools(struct render *r, const struct format *format, bool writes_calls, struct list *messages,
                            const struct list *tools) {
     struct output out = {NULL, 0, 0};
@@ -389,8 +389,8 @@ static void adapt(struct render *r, const struct chat_template *t, const struct 
                   const struct list *tools, struct list *messages) {
     struct capabilities own = {.are_known = false}, *can = t->can ? t->can : &own;
     if (!can->are_known) *can = capabilities_of(r, t);
-    bool describes = describes_tools(t->source), has_calls = has_text(r, t->source, "tool_calls");
-    bool is_written = family->format.written != CALLS_NOT_WRITTEN && !has_calls;
+    const bool describes = describes_tools(t->source), tells = t->tells_tools && !describes && tools && tools->n > 0;
+    bool is_written = family->format.written != CALLS_NOT_WRITTEN && !has_text(r, t->source, "tool_calls");
     const struct calling how = {
         .format = &family->format, .takes_objects = can->objects,
         .has_own_roles = has_text(r, t->source, "'assistant_tool_call'")
@@ -400,7 +400,7 @@ static void adapt(struct render *r, const struct chat_template *t, const struct 
     /* The models of these templates do not bear spaces around a text. */
     bool trims = has_text(r, t->source, "You have access to the following functions in JSONSchema format");
     bool has_developer = has_text(r, t->source, "<|channel|>");
-    if (t->tells_tools && tools && tools->n > 0 && !describes) describe_tools(r, &family->format, is_written, messages, tools);
+    if (tells) describe_tools(r, &family->format, is_written, messages, tools);
     for (size_t i = 0; i < messages->n && r->stop == STOP_NOT; i++) {
         struct value message = messages->items[i];
         order_message(r, message);

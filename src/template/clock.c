@@ -69,7 +69,8 @@ void output_time(struct render *r, struct output *out, int64_t now, struct text 
         else if (letter == 'R') output_time(r, out, now, text_of("%H:%M"));
         else if (letter == 'c') output_time(r, out, now, text_of("%a %b %e %H:%M:%S %Y"));
         else if (!write_field(r, out, &d, letter, is_padded)) {
-            render_fail(r, "strftime_now: the format has %%%c, which is not supported", letter > 32 && letter < 127 ? letter : '?');
+            bool is_plain = letter > ' ' && letter < 127;
+            render_fail(r, "strftime_now: the format has %%%c, which is not supported", is_plain ? letter : '?');
         }
     }
 }

@@ -41,7 +41,8 @@ static void check_stream(const char *text, size_t n, uint32_t cut) {
 }
 
 static plumb_status render(struct text source, struct text json, bool is_chat, char **text, size_t *n) {
-    struct chat_template t = {.source = source, .bos = text_of("<s>"), .eos = text_of("</s>"), .now = 1784980800};
+    struct chat_template t = {.source = source, .bos = text_of("<s>"), .eos = text_of("</s>"), .now = 1784980800,
+                              .tells_tools = true};
     struct template_limits limits = {1u << 22, 1u << 22};
     struct error err = {PLUMB_OK, ""};
     plumb_status status = template_render(&t, json.data, json.n, is_chat, limits, text, n, &err);

@@ -202,7 +202,8 @@ test('nullable of OpenAPI 3.0 adds null to a type, in every format of calls', ()
 function readsNull(template, source, n) {
   const parameters = { type: 'object', additionalProperties: false, required: ['n'], properties: { n } };
   const isValid = new Ajv({ strict: false }).compile(parameters), tools = [tool('t', parameters)];
-  const { grammar, warnings } = callGrammar(formatOf(source), tools, { required: true, parallel: false }), pick = random(5);
+  const pick = random(5), one = { required: true, parallel: false };
+  const { grammar, warnings } = callGrammar(formatOf(source), tools, one);
   assert.deepEqual(warnings, [], template);
   const seen = new Set();
   for (let i = 0; i < 300 && seen.size < 2; i++) {

@@ -54,7 +54,7 @@ describe('SmolLM2\'s vocabulary and template', () => {
     const ids = await model.tokenizeChat([{ role: 'assistant', content: '', tool_calls: calls }], { tools });
     assert.deepEqual(ids.filter(id => id < 3), Int32Array.of(1, 2));
     const text = await model.detokenize(ids, { special: true });
-    assert.equal(text, `<|im_start|><|im_end|><|im_end|>${JSON.stringify(JSON.stringify(named)).replaceAll(/":/g, '":')}`);
+    assert.equal(text, `<|im_start|><|im_end|><|im_end|>${JSON.stringify(JSON.stringify(named))}`);
   });
 });
 
@@ -102,8 +102,8 @@ describe('templates that do not work', () => {
 });
 
 test('an instance that has taken much memory, or crashed, is replaced', async () => {
-  const templates = new Templates(), about = { source: '{% if messages[0].content == "many" %}{% set x = "abcdefghijklmnopqrstuvwxyz012345" * 400000 %}'
-    + '{% endif %}x', bos: '', eos: '' };
+  const templates = new Templates(), about = { bos: '', eos: '', source: '{% if messages[0].content == "many" %}'
+    + `{% set x = "${'x'.repeat(32)}" * 400000 %}{% endif %}x` };
   let n = 0;
   const code = async () => {
     n++;

@@ -1,6 +1,6 @@
-/** The module plumb-template on the 70 chat templates of llama.cpp's models/templates, with 12 conversations each.  Ground
- * truth: what llama.cpp v0.5.0's server makes of a conversation (tests/vectors/templates).  tests/template_test.c has all
- * else about templates. */
+/** The module plumb-template on the 70 chat templates of llama.cpp's models/templates, with 12 conversations each.
+ * Ground truth: what llama.cpp v0.5.0's server makes of a conversation (tests/vectors/templates).
+ * tests/template_test.c has all else about templates. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';

@@ -23,7 +23,7 @@ const rows = [
   ['wasm/a.c', '#include "plumb.h"\n#include "digest.h"\n', null],
   ['wasm/a.c', '#include "plumb.h"\n#include "api/grammar.h"\n', null],
   ['wasm/a.c', '#include "base/base.h"\n',
-    'wasm/a.c:1: wasm/ sees only plumb.h and api of the engine, not base/base.h'],
+    'wasm/a.c:1: wasm/ sees plumb.h, api and template, not base/base.h'],
 ];
 for (const [file, text, refusal] of rows)
   test(`tree: layers.awk reports ${refusal ?? 'nothing'}: ${JSON.stringify(text)} in ${file}`, (t) => {

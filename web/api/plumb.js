@@ -572,11 +572,12 @@ export class Model {
   async #render(method, where, messages, options) {
     known.checkMessages(where, messages, this.#source);
     if (typeof this.#source !== 'string') {
-      throw new PlumbError('PLUMB_ERROR_TEMPLATE', 'the file has no tokenizer.chat_template; use a string prompt instead',
-        { missing: 'tokenizer.chat_template' });
+      throw new PlumbError('PLUMB_ERROR_TEMPLATE', 'the file has no tokenizer.chat_template; use a string prompt '
+        + 'instead', { missing: 'tokenizer.chat_template' });
     }
     const { addGenerationPrompt = true, tools, ...variables } = options;
-    const given = { ...variables, messages, ...tools && { tools: Array.isArray(tools) ? plainTools(where, tools) : tools } };
+    const plain = Array.isArray(tools) ? plainTools(where, tools) : tools;
+    const given = { ...variables, messages, ...plain && { tools: plain } };
     known.checkNesting(where, given);
     return this.#call(method, { json: jsonOf(where, { ...given, add_generation_prompt: addGenerationPrompt }),
       ...this.#about() });

@@ -6,8 +6,8 @@ import { importsOf, Instance, PAGE } from './instance.js';
 /** Pages of memory that an instance may keep.  Memory cannot shrink, so one with more is replaced. */
 const KEPT = 512;
 
-/** @typedef {{text: Uint8Array, marks: Uint8Array}} Prompt  its bytes in UTF-8; the mark of a byte is 1 if it comes from
- *   the chat and is part of no control token */
+/** @typedef {{text: Uint8Array, marks: Uint8Array}} Prompt  its bytes in UTF-8; the mark of a byte is 1 if it comes
+ *   from the chat and is part of no control token */
 /** @typedef {{source: string, bos: string, eos: string}} About  the template's source, and its variables bos_token and
  *   eos_token */
 

@@ -46,9 +46,9 @@ export const VERSION = '0.1.0';
  * @property {number | null} [top_logprobs]  0 to 20: also return this many of the likeliest tokens; only with logprobs
  * @property {Tool[] | null} [tools]  tools that are described to the model: by its chat template, or by a system
  *   message if the template does not support tools
- * @property {import('../template/tool-choice.js').ToolChoice | null} [tool_choice]  none: the model is not told about the
- *   tools; required: the answer is calls, after reasoning; a tool by its name: calls of it; default auto.  Calls fit
- *   the tools' schemas
+ * @property {import('../template/tool-choice.js').ToolChoice | null} [tool_choice]  none: the model is not told about
+ *   the tools; required: the answer is calls, after reasoning; a tool by its name: calls of it; default auto.  Calls
+ *   fit the tools' schemas
  * @property {boolean | null} [parallel_tool_calls]  false: the answer ends with its first call; default true
  * @property {'none' | 'minimal' | 'low' | 'medium' | 'high' | null} [reasoning_effort]  a variable of templates that
  *   have it; none: enable_thinking is false

@@ -38,8 +38,9 @@
  * @property {string[]} [special]  texts that are shown although control tokens in them do not show otherwise
  * @typedef {OwnGenerateOptions & import('../engine/engine.js').Sampling
  *   & import('./constraint.js').Constraint} GenerateOptions */
-/** @typedef {AnsweringModel & Record<typeof import('./formats.js').FORMAT, () => Promise<import('./formats.js').Format>>}
- *   ChatModel  the model that answers */
+/** @typedef {typeof import('./formats.js').FORMAT} FormatKey
+ * @typedef {AnsweringModel & Record<FormatKey, () => Promise<import('./formats.js').Format>>} ChatModel  the model that
+ *   answers */
 /** @typedef {object} AnsweringModel  what a ChatModel has besides its format
  * @property {Record<string, import('../engine/engine.js').MetadataValue>} metadata
  * @property {import('../engine/host.js').Stats} [lastStats]  of its last answer
