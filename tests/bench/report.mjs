@@ -248,7 +248,7 @@ function sections(all) {
   const types = typesTable(speeds);
   const accuracy = accuracyTable(merge(all, 'accuracy'), speeds.models);
   return [
-    ...all.map(origin),
+    ...origins(all),
     ...speeds.runs.length ? [
       '## Ratios', 'A ratio in bold misses its target, which follows it in parentheses.  The first table is for '
       + 'the default precision, exact16; the others are for a precision that was requested.',
@@ -265,11 +265,20 @@ function sections(all) {
   ].join('\n\n');
 }
 
+const machineOf = ({ machine }) =>
+  `${machine.cpu}, ${machine.cores} cores, ${machine.system} (${machine.flags.join(' ')})`;
+const versionsOf = ({ versions }) => Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(', ');
+
 /** The machine and versions of a run, for its page. */
-export const origin = ({ date, machine, commit, command, versions }) =>
-  `Measured ${date} on ${machine.cpu}, ${machine.cores} cores, ${machine.system} (${machine.flags.join(' ')}), at `
-  + `commit ${commit}, by \`${command}\`.  Versions: `
-  + `${Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(', ')}.`;
+export const origin = (run) => `Measured ${run.date} on ${machineOf(run)}, at commit ${run.commit}, by `
+  + `\`${run.command}\`.  Versions: ${versionsOf(run)}.`;
+
+/** The same of several runs, with what they share said once. */
+function origins(all) {
+  const shared = (run) => `Measured on ${machineOf(run)}.  Versions: ${versionsOf(run)}.`;
+  return [...new Set(all.map(shared))].flatMap(about => [about, all.filter(run => shared(run) === about)
+    .map(({ date, commit, command }) => `- ${date}, commit ${commit}: \`${command}\``).join('\n')]);
+}
 
 /** Replaces the text between the two markers of a page. @param {string} file @param {string} by  the calling script */
 export function writeTables(file, by, tables) {
