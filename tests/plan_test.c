@@ -61,6 +61,9 @@ static bool run(const char *path, plumb_pass pass, const struct field *f, bool i
     plumb_session *s = NULL;
     plumb_session_params params = { .n_ctx = 16, .pass = pass };
     if (m && is_changed) change(&m->model->plan, f);
+    for (uint32_t il = 0; m && il < m->model->plan.n_layer; il++) {   /* the programs follow from the plan */
+        m->model->layers[il].program = program_of(&m->model->plan, il, m->model->layers[il].w);
+    }
     memset(results, 0, N_RESULT * sizeof *results);
     bool ok = m && CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m))
            && CHECK(compute(s, f, m->model->plan.has_logits, results), "%s", plumb_session_error(s));

@@ -9,23 +9,23 @@
 /* A step that differs from the reference pass by more than this computes something that is not in its formula here. */
 #define SAME 1e-9
 
-enum step_kind { STEP_OTHER, STEP_EMBD, STEP_NORM, STEP_LINEAR, STEP_ROPE, STEP_SCORES, STEP_VALUES, STEP_GATE,
-                 STEP_SUM };
+enum operation { OP_OTHER, OP_EMBD, OP_NORM, OP_LINEAR, OP_ROPE, OP_SCORES, OP_VALUES, OP_GATE,
+                 OP_SUM };
 enum { ROWS_K, ROWS_V, ROWS_K_BEFORE_ROPE, N_ROWS };
 
-static enum step_kind kind_of(enum tap_id id) {
+static enum operation kind_of(enum tap_id id) {
     switch (id) {
-    case TAP_EMBD: return STEP_EMBD;
+    case TAP_EMBD: return OP_EMBD;
     case TAP_ATTN_NORM: case TAP_QCUR_NORMED: case TAP_KCUR_NORMED: case TAP_ATTN_POST_NORM: case TAP_FFN_NORM:
-    case TAP_FFN_POST_NORM: case TAP_RESULT_NORM: return STEP_NORM;
+    case TAP_FFN_POST_NORM: case TAP_RESULT_NORM: return OP_NORM;
     case TAP_QCUR: case TAP_KCUR: case TAP_VCUR: case TAP_ATTN_OUT: case TAP_FFN_GATE: case TAP_FFN_UP:
-    case TAP_FFN_OUT: return STEP_LINEAR;
-    case TAP_QCUR_ROPE: case TAP_KCUR_ROPE: return STEP_ROPE;
-    case TAP_KQ_SOFT_MAX: return STEP_SCORES;
-    case TAP_KQV_OUT: return STEP_VALUES;
-    case TAP_FFN_SWIGLU: case TAP_EXPERT_SWIGLU: return STEP_GATE;
-    case TAP_FFN_INP: case TAP_L_OUT: return STEP_SUM;
-    default: return STEP_OTHER;
+    case TAP_FFN_OUT: return OP_LINEAR;
+    case TAP_QCUR_ROPE: case TAP_KCUR_ROPE: return OP_ROPE;
+    case TAP_KQ_SOFT_MAX: return OP_SCORES;
+    case TAP_KQV_OUT: return OP_VALUES;
+    case TAP_FFN_SWIGLU: case TAP_EXPERT_SWIGLU: return OP_GATE;
+    case TAP_FFN_INP: case TAP_L_OUT: return OP_SUM;
+    default: return OP_OTHER;
     }
 }
 
@@ -52,7 +52,7 @@ enum weight_id mistake_weight(enum tap_id id) {
 /* ---- the inputs of a step ---------------------------------------------------------------------------------------- */
 
 /* A step of a batch.  x (n_token, n_head, n) is its result. */
-struct step {
+struct made_tap {
     struct mistakes *s;
     const struct mistake *wrong;
     enum tap_id id;
@@ -78,7 +78,7 @@ static bool reserve(struct mistakes *s, double **p, size_t *cap, uint64_t n) {
 
 /* The results of a step that were computed last, for the tokens of the batch.  L_OUT is the input of the layer as long
  * as it is not computed; other steps that come later are those of the layer before.  NULL: there are none. */
-static const double *held(const struct step *st, enum tap_id id, uint32_t *width) {
+static const double *held(const struct made_tap *st, enum tap_id id, uint32_t *width) {
     const struct mistakes *s = st->s;
     if (id == TAP_L_OUT && st->layer == 0) id = TAP_EMBD;
     *width = s->n_head[id] * s->width[id];
@@ -88,7 +88,7 @@ static const double *held(const struct step *st, enum tap_id id, uint32_t *width
 }
 
 /* Input number i of the usual inputs of a step, (n_token, *width): first those of the sublayer, last the residual. */
-static const double *input_of(const struct step *st, uint32_t i, uint32_t *width) {
+static const double *input_of(const struct made_tap *st, uint32_t i, uint32_t *width) {
     const struct mistake *m = st->wrong;
     if (m && m->kind == MISTAKE_INPUT && m->at == i) return held(st, m->input, width);
     uint64_t absent = st->layer >= 0 ? model_absent_taps(st->s->model, (uint32_t)st->layer) : 0;
@@ -98,7 +98,7 @@ static const double *input_of(const struct step *st, uint32_t i, uint32_t *width
     for (uint32_t k = 0; k < TAP_COUNT && n < 2; k++) {
         if (inputs >> k & 1) ids[n++] = (enum tap_id)k;
     }
-    if (kind_of(st->id) == STEP_SUM && n == 2 && (ids[0] == TAP_FFN_INP || ids[0] == TAP_L_OUT)) {
+    if (kind_of(st->id) == OP_SUM && n == 2 && (ids[0] == TAP_FFN_INP || ids[0] == TAP_L_OUT)) {
         enum tap_id residual = ids[0];
         ids[0] = ids[1];
         ids[1] = residual;
@@ -106,12 +106,12 @@ static const double *input_of(const struct step *st, uint32_t i, uint32_t *width
     return i < n ? held(st, ids[i], width) : NULL;
 }
 
-static const struct layer_plan *plan_of(const struct step *st) {
+static const struct layer_plan *plan_of(const struct made_tap *st) {
     return &st->s->model->plan.layers[st->layer < 0 ? 0 : st->layer];
 }
 
 /* The weight of the step, or the one that the mistake uses instead. */
-static const struct affine *weight_of(const struct step *st) {
+static const struct affine *weight_of(const struct made_tap *st) {
     const struct model *model = st->s->model;
     if (st->id == TAP_RESULT_NORM) return &model->output_norm;
     int32_t layer = st->layer;
@@ -237,7 +237,7 @@ static void reorder(const struct mistake *m, const double *x, uint32_t n_token, 
 }
 
 /* The result as if it were stored in one order of its axes and read in another. */
-static void lay_out(const struct step *st, double *y) {
+static void lay_out(const struct made_tap *st, double *y) {
     size_t n_token = st->n_token, n_head = st->n_head, n = st->n, width = n_head * n;
     for (size_t k = 0; k < n_token * width; k++) {
         size_t t = k / width, i = k % width, from = k;
@@ -258,7 +258,7 @@ static void lay_out(const struct step *st, double *y) {
 
 /* The matrices of which row o of the step is taken instead, and which row of it, if the rows of several matrices are
  * taken for those of one. */
-static const struct weight *fused_row(const struct step *st, uint32_t o, uint32_t *row) {
+static const struct weight *fused_row(const struct made_tap *st, uint32_t o, uint32_t *row) {
     const struct affine *w = st->s->model->layers[st->layer].w;
     const struct attn_plan *a = &plan_of(st)->attn;
     bool is_ffn = st->id == TAP_FFN_GATE || st->id == TAP_FFN_UP;
@@ -290,7 +290,7 @@ static const struct weight *fused_row(const struct step *st, uint32_t o, uint32_
 }
 
 /* y (n_token, n_out) = x (n_token, n_in) W^T s + b */
-static bool compute_linear(const struct step *st, double *y) {
+static bool compute_linear(const struct made_tap *st, double *y) {
     struct mistakes *s = st->s;
     const struct affine *of = weight_of(st), *own = of;
     const struct mistake *m = st->wrong;
@@ -390,7 +390,7 @@ static void normalize_batch(enum norm_mistake variant, double eps, const double 
     }
 }
 
-static bool compute_norm(const struct step *st, double *y) {
+static bool compute_norm(const struct made_tap *st, double *y) {
     struct mistakes *s = st->s;
     const struct plan *p = &s->model->plan;
     const struct affine *of = weight_of(st);
@@ -474,7 +474,7 @@ static void rotate(const struct rope_plan *p, const float *factors, const struct
     }
 }
 
-static bool compute_rope(const struct step *st, double *y) {
+static bool compute_rope(const struct made_tap *st, double *y) {
     const struct attn_plan *a = &plan_of(st)->attn;
     const struct mistake *m = st->wrong && st->wrong->kind == MISTAKE_ROPE ? st->wrong : NULL;
     uint32_t width, n = st->n_head * st->n;
@@ -522,7 +522,7 @@ static uint32_t head_read(const struct mistake *m, uint32_t h, uint32_t n_head, 
 
 /* Returns the token whose K and V are read from slot `slot` when the token `own` attends and n_filled tokens are there;
  * UINT32_MAX: the slot is empty. */
-static uint32_t stored(const struct step *st, uint32_t slot, uint32_t own, uint32_t n_filled) {
+static uint32_t stored(const struct made_tap *st, uint32_t slot, uint32_t own, uint32_t n_filled) {
     const struct mistake *m = st->wrong;
     if (!m || m->kind != MISTAKE_CACHE) return slot;
     uint32_t token = slot, n_prompt = st->s->n_prompt;
@@ -572,7 +572,7 @@ struct source {
     const struct mistake *m;
 };
 
-static struct source read_rows(const struct step *st, uint32_t right, size_t dim) {
+static struct source read_rows(const struct made_tap *st, uint32_t right, size_t dim) {
     const struct mistake *m = st->wrong;
     int32_t layer = st->layer;
     uint32_t which = right;
@@ -587,7 +587,7 @@ static struct source read_rows(const struct step *st, uint32_t right, size_t dim
 }
 
 /* The rows of which the token `own` reads a slot. */
-static const double *rows_for(const struct step *st, const struct source *from, uint32_t own, uint32_t slot) {
+static const double *rows_for(const struct made_tap *st, const struct source *from, uint32_t own, uint32_t slot) {
     if (!from->m || from->m->kind != MISTAKE_INPUT || from->m->chunk == 0) return from->wrong;
     bool is_past = slot < chunk_first(st->s, from->m->chunk, own);
     return is_past == (from->m->variant == CHUNK_PAST) ? from->wrong : from->right;
@@ -612,7 +612,7 @@ static void softmax(double *x, uint32_t n, size_t step, struct besides of) {
 }
 
 /* How many slots are in use when a token attends. */
-static uint32_t slots_of(const struct step *st, uint32_t own, uint32_t n_key) {
+static uint32_t slots_of(const struct made_tap *st, uint32_t own, uint32_t n_key) {
     uint32_t end = st->wrong && st->wrong->chunk > 0 ? chunk_end(st->s, st->wrong->chunk, own) : n_key;
     return end < n_key ? end : n_key;
 }
@@ -625,7 +625,7 @@ static bool is_in_window(const struct attn_plan *a, uint32_t own, uint32_t slot)
 }
 
 /* Whether the token `own` sees key i. */
-static bool sees(const struct step *st, enum scores_mistake v, uint32_t own, uint32_t i) {
+static bool sees(const struct made_tap *st, enum scores_mistake v, uint32_t own, uint32_t i) {
     const struct mistakes *s = st->s;
     const struct mistake *m = st->wrong;
     uint32_t number = m ? (uint32_t)m->number : 0, chunk = m ? m->chunk : 0;
@@ -642,7 +642,7 @@ static bool sees(const struct step *st, enum scores_mistake v, uint32_t own, uin
 }
 
 /* The sink of head h; -INFINITY: there is none */
-static double sink_of(const struct step *st, const float *sinks, enum scores_mistake v, uint32_t h, double scale) {
+static double sink_of(const struct made_tap *st, const float *sinks, enum scores_mistake v, uint32_t h, double scale) {
     if (!sinks) return -INFINITY;
     if (v == SCORES_SINK_BEFORE) h = (h + st->n_head - 1) % st->n_head;
     if (v == SCORES_SINK_NEXT) h = (h + 1) % st->n_head;
@@ -651,7 +651,7 @@ static double sink_of(const struct step *st, const float *sinks, enum scores_mis
 }
 
 /* y (n_token, n_head, n_key): n_key is st->n, the tokens so far */
-static bool compute_scores(const struct step *st, double *y) {
+static bool compute_scores(const struct made_tap *st, double *y) {
     struct mistakes *s = st->s;
     const struct attn_plan *a = &plan_of(st)->attn;
     const struct mistake *m = st->wrong;
@@ -736,7 +736,7 @@ static void change_tiles(const struct mistake *m, double *weights, uint32_t n) {
 }
 
 /* y (n_token, n_head, v_dim): the sums of V, weighted by the weights (n_token, n_head, n_key) */
-static bool compute_values(const struct step *st, double *y) {
+static bool compute_values(const struct made_tap *st, double *y) {
     struct mistakes *s = st->s;
     const struct attn_plan *a = &plan_of(st)->attn;
     const struct mistake *m = st->wrong;
@@ -817,7 +817,7 @@ static double gate_of(const struct mistake *m, enum gate_mistake own, bool is_oa
     }
 }
 
-static bool compute_gate(const struct step *st, double *y) {
+static bool compute_gate(const struct made_tap *st, double *y) {
     uint32_t n, n_up, width = st->n_head * st->n, row = st->n;
     const double *gate = input_of(st, 0, &n), *up = input_of(st, 1, &n_up);
     const struct ffn_plan *p = &plan_of(st)->ffn;
@@ -839,7 +839,7 @@ static bool compute_gate(const struct step *st, double *y) {
 }
 
 /* Replaces each n values of the result y by their norm with this weight; W_COUNT: without one. */
-static bool norm_rows(const struct step *st, enum weight_id id, uint32_t n, double *y) {
+static bool norm_rows(const struct made_tap *st, enum weight_id id, uint32_t n, double *y) {
     struct mistakes *s = st->s;
     const struct weight *w = id == W_COUNT ? NULL : s->model->layers[st->layer].w[id].w;
     if (id != W_COUNT && (!w || w->n_in != n || w->n_out != 1)) return false;
@@ -851,7 +851,7 @@ static bool norm_rows(const struct step *st, enum weight_id id, uint32_t n, doub
     return true;
 }
 
-static bool compute_sum(const struct step *st, double *y) {
+static bool compute_sum(const struct made_tap *st, double *y) {
     uint32_t n_a, n_b, width = st->n_head * st->n;
     const double *a = input_of(st, 0, &n_a), *b = input_of(st, 1, &n_b);
     if (!a || !b || n_a != width || n_b != width) return false;
@@ -865,7 +865,7 @@ static bool compute_sum(const struct step *st, double *y) {
     return !is_normed || norm_rows(st, st->wrong->weight, width, y);
 }
 
-static bool compute_embedding(const struct step *st, double *y) {
+static bool compute_embedding(const struct made_tap *st, double *y) {
     struct mistakes *s = st->s;
     const struct weight *w = s->model->token_embd.w;
     const struct mistake *m = st->wrong && st->wrong->kind == MISTAKE_TOKEN ? st->wrong : NULL;
@@ -893,16 +893,16 @@ static bool compute_embedding(const struct step *st, double *y) {
     return true;
 }
 
-static bool compute(const struct step *st, double *y) {
+static bool compute(const struct made_tap *st, double *y) {
     switch (kind_of(st->id)) {
-    case STEP_EMBD: return compute_embedding(st, y);
-    case STEP_NORM: return compute_norm(st, y);
-    case STEP_LINEAR: return compute_linear(st, y);
-    case STEP_ROPE: return compute_rope(st, y);
-    case STEP_SCORES: return compute_scores(st, y);
-    case STEP_VALUES: return compute_values(st, y);
-    case STEP_GATE: return compute_gate(st, y);
-    case STEP_SUM: return compute_sum(st, y);
+    case OP_EMBD: return compute_embedding(st, y);
+    case OP_NORM: return compute_norm(st, y);
+    case OP_LINEAR: return compute_linear(st, y);
+    case OP_ROPE: return compute_rope(st, y);
+    case OP_SCORES: return compute_scores(st, y);
+    case OP_VALUES: return compute_values(st, y);
+    case OP_GATE: return compute_gate(st, y);
+    case OP_SUM: return compute_sum(st, y);
     default: return false;
     }
 }
@@ -910,7 +910,7 @@ static bool compute(const struct step *st, double *y) {
 /* ---- a step with a mistake --------------------------------------------------------------------------------------- */
 
 /* y <- the sums of the results of the heads so far, or of the tokens of a chunk */
-static void add_up(const struct step *st, double *y) {
+static void add_up(const struct made_tap *st, double *y) {
     const struct mistake *m = st->wrong;
     size_t width = (size_t)st->n_head * st->n, back = m->axis == AXIS_HEADS ? st->n : width;
     for (size_t k = 0; k < (size_t)st->n_token * width; k++) {
@@ -922,15 +922,15 @@ static void add_up(const struct step *st, double *y) {
 }
 
 /* y <- Q or K after RoPE, without the norm that comes before it */
-static bool rotate_unnormed(const struct step *st, double *y) {
+static bool rotate_unnormed(const struct made_tap *st, double *y) {
     const struct mistake other = { .kind = MISTAKE_INPUT, .input = st->id == TAP_QCUR_ROPE ? TAP_QCUR : TAP_KCUR };
-    struct step of = *st;
+    struct made_tap of = *st;
     of.wrong = &other;
     return compute(&of, y);
 }
 
 /* Writes the result with the mistake to y.  Returns false if the mistake does not fit the step. */
-static bool compute_wrong(const struct step *st, double *y) {
+static bool compute_wrong(const struct made_tap *st, double *y) {
     const struct mistake *m = st->wrong;
     size_t n = (size_t)st->n_token * st->n_head * st->n;
     uint32_t width;
@@ -946,7 +946,7 @@ static bool compute_wrong(const struct step *st, double *y) {
     case MISTAKE_LAYOUT: lay_out(st, y); return true;
     case MISTAKE_NORMED:
         memcpy(y, st->x, n * sizeof *y);
-        if (kind_of(st->id) == STEP_ROPE && !rotate_unnormed(st, y)) return false;
+        if (kind_of(st->id) == OP_ROPE && !rotate_unnormed(st, y)) return false;
         return norm_rows(st, m->weight, m->variant ? st->n_head * st->n : st->n, y);
     case MISTAKE_ADDED_UP: add_up(st, y); return true;
     case MISTAKE_SKIP:
@@ -980,7 +980,7 @@ bool mistakes_change(const struct mistakes *s, enum tap_id id, int32_t layer) {
     return m && (m->taps >> id & 1) && (m->layer == EVERYWHERE || m->layer == layer);
 }
 
-static void change(const struct step *st) {
+static void change(const struct made_tap *st) {
     struct mistakes *s = st->s;
     uint64_t n = (uint64_t)st->n_token * st->n_head * st->n;
     if (!reserve(s, &s->y, &s->n_y, n) || !compute_wrong(st, s->y)) return;
@@ -992,7 +992,7 @@ static void change(const struct step *st) {
 }
 
 /* Sets or clears the step's bit in s->supported. */
-static void check(const struct step *st) {
+static void check(const struct made_tap *st) {
     struct mistakes *s = st->s;
     uint64_t n = (uint64_t)st->n_token * st->n_head * st->n;
     if (!reserve(s, &s->y, &s->n_y, n)) return;
@@ -1031,7 +1031,7 @@ void mistakes_begin(struct mistakes *s, const struct mistake *m) {
 }
 
 void mistakes_step(struct mistakes *s, const plumb_tap *tap, enum tap_id id, double *x) {
-    struct step st = { s, s->mistake, id, tap->layer, tap->pos, tap->n_token, tap->n_head, tap->n, x };
+    struct made_tap st = { s, s->mistake, id, tap->layer, tap->pos, tap->n_token, tap->n_head, tap->n, x };
     if (tap_holds_indices(id)) return;   /* it stays without a width, so no mistake of it is listed */
     if (s->is_checking) {
         st.wrong = NULL;
@@ -1043,7 +1043,7 @@ void mistakes_step(struct mistakes *s, const plumb_tap *tap, enum tap_id id, dou
 }
 
 void mistakes_compute(struct mistakes *s, const plumb_tap *tap, enum tap_id id, double *x) {
-    struct step st = { s, NULL, id, tap->layer, tap->pos, tap->n_token, tap->n_head, tap->n, x };
+    struct made_tap st = { s, NULL, id, tap->layer, tap->pos, tap->n_token, tap->n_head, tap->n, x };
     uint64_t n = (uint64_t)tap->n_token * tap->n_head * tap->n;
     if (reserve(s, &s->y, &s->n_y, n) && compute(&st, s->y)) memcpy(x, s->y, (size_t)n * sizeof *x);
 }

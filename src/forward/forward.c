@@ -1,4 +1,5 @@
-/* The fast layer loop is run, on one page; the steps it calls are above it, those of experts in experts.c.
+/* The fast pass: run is a loop over the programs of the layers (model/program.h), and the steps are above it, those of
+ * experts in experts.c.
  * Shapes: t is a token of the batch; (n_token, x) means that row t starts at t * x. */
 #include "forward/steps.h"
 
@@ -55,8 +56,21 @@ static bool allocate_experts(struct forward *f) {
         && (e->gate = allocate(f, b, sizeof *e->gate));
 }
 
-/* True if layers need their input again after attention. */
-static bool needs_input(const struct plan *p) { return p->is_parallel || p->optional >> W_ATTN_NORM_2 & 1; }
+/* Memory for the streams that the programs of the layers use. */
+static bool allocate_streams(struct forward *f) {
+    const struct model *m = f->model;
+    for (uint32_t k = 0; k < STREAM_COUNT; k++) {
+        bool is_used = k == STREAM_X || k == STREAM_H;
+        for (uint32_t il = 0; il < m->plan.n_layer && !is_used; il++) {
+            is_used = program_uses(&m->layers[il].program, (enum stream)k);
+        }
+        if (is_used) f->streams[k] = allocate(f, (uint64_t)f->n_batch * m->plan.n_embd, sizeof(float));
+        if (is_used && !f->streams[k]) return false;
+    }
+    f->x = f->streams[STREAM_X];
+    f->norm = f->streams[STREAM_H];
+    return true;
+}
 
 static bool allocate_scratch(struct forward *f, plumb_kv_type kv_type) {
     const struct plan *p = &f->model->plan;
@@ -66,8 +80,7 @@ static bool allocate_scratch(struct forward *f, plumb_kv_type kv_type) {
     return attention_create(&f->attention, p, f->n_ctx, f->n_batch, kv_type, &f->attention_kernels, &f->kernels,
                             f->pool) == PLUMB_OK
         && allocate_ropes(f)
-        && (f->x = allocate(f, b * p->n_embd, sizeof(float)))
-        && (f->norm = allocate(f, b * p->n_embd, sizeof(float)))
+        && allocate_streams(f)
         && (f->q = allocate(f, b * p->max_q, sizeof(float)))
         && (f->k = allocate(f, b * p->max_k, sizeof(float)))
         && (f->v = allocate(f, b * p->max_v, sizeof(float)))
@@ -76,12 +89,8 @@ static bool allocate_scratch(struct forward *f, plumb_kv_type kv_type) {
         && (f->gate = allocate(f, b * p->max_ff, sizeof(float)))
         && (f->up = allocate(f, b * p->max_ff, sizeof(float)))
         && allocate_experts(f)
-        && (!needs_input(p) || (f->input = allocate(f, b * p->n_embd, sizeof(float))))
         && (f->head = allocate(f, 2 * (uint64_t)plan_max_head(p), sizeof(float)))
         && (f->positions = allocate(f, b, sizeof *f->positions))
-        && (!(p->required >> W_LAYER_OUT_SCALE & 1) || (f->embd = allocate(f, b * p->n_embd, sizeof(float))))
-        && (!p->has_states || ((f->states[STATE_LOW] = allocate(f, b * p->n_embd, sizeof(float)))
-                               && (f->states[STATE_HIGH] = allocate(f, b * p->n_embd, sizeof(float)))))
         && activations_create(&f->acts, n_in, f->n_batch, &f->kernels, &f->bytes) == PLUMB_OK
         && allocate_panels(f, n_in);
 }
@@ -118,13 +127,13 @@ plumb_status forward_create(struct forward **out, const struct model *m, uint32_
 void forward_free(struct forward *f) {
     if (!f) return;
     void *const owned[] = { f->rope_cos[ROPE_GLOBAL], f->rope_sin[ROPE_GLOBAL], f->rope_cos[ROPE_LOCAL],
-                            f->rope_sin[ROPE_LOCAL], f->rope_angles, f->x, f->norm, f->q, f->k, f->v, f->attn, f->gate,
-                            f->up, f->embd, f->states[STATE_LOW], f->states[STATE_HIGH], f->input, f->head, f->gates,
+                            f->rope_sin[ROPE_LOCAL], f->rope_angles, f->q, f->k, f->v, f->attn, f->gate, f->up, f->head, f->gates,
                             f->positions, f->tapped, f->experts.scores, f->experts.choice,
                             f->experts.used, f->experts.weights, f->experts.tokens, f->experts.x, f->experts.y,
                             f->experts.out, f->experts.ids, f->experts.gate };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     for (size_t i = 0; i < sizeof f->experts.shown / sizeof *f->experts.shown; i++) free(f->experts.shown[i]);
+    for (size_t i = 0; i < STREAM_COUNT; i++) free(f->streams[i]);
     attention_free(f->attention);
     activations_free(&f->acts);
     for (uint32_t i = 0; f->panels && i < pool_size(f->pool); i++) panel_free(&f->panels[i]);
@@ -219,12 +228,12 @@ void forward_multiply(struct forward *f, const float *x, uint32_t n_token, int32
 
 /* The arguments of a step that threads share by tokens, or by the rows of a norm: y is computed from x, or in place.
  * x, y and up are (n_token, n) or (n_row, n).  A step leaves fields that it does not use NULL or 0. */
-struct step {
+struct share {
     const struct forward *f;
     const struct layer_plan *layer;
     const struct affine *of;
     const float *divisors;   /* (n) */
-    float eps, limit;
+    float eps, limit, factor;
     const float *x;
     float *y, *up;
     uint32_t n;
@@ -237,7 +246,7 @@ static float mean_of(const float *x, uint32_t n) {
 }
 
 static void norm_rows(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
-    const struct step *s = user;
+    const struct share *s = user;
     const struct kernels *k = &s->f->kernels;
     const struct plan *p = &s->f->model->plan;
     for (uint32_t i = begin; i < end; i++) {
@@ -265,7 +274,7 @@ static void norm_rows(void *user, uint32_t begin, uint32_t end, uint32_t thread)
  * Normalization". */
 void forward_normalize(const struct forward *f, const struct affine *of, float eps, uint32_t n, const float *x,
                        uint32_t n_row, float *y) {
-    pool_share(f->pool, n_row, norm_rows, &(struct step) { .f = f, .of = of, .eps = eps, .x = x, .y = y, .n = n });
+    pool_share(f->pool, n_row, norm_rows, &(struct share) { .f = f, .of = of, .eps = eps, .x = x, .y = y, .n = n });
 }
 
 /* Fills the tables for the positions before end that are not filled yet.  Filling all of them in forward_create would
@@ -287,7 +296,7 @@ static void fill_ropes(struct forward *f, uint32_t end) {
 }
 
 static void rope_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
-    const struct step *s = user;
+    const struct share *s = user;
     const struct forward *f = s->f;
     const struct attn_plan *a = &s->layer->attn;
     const struct rope_plan *rope = &f->model->plan.ropes[a->rope];
@@ -309,7 +318,7 @@ static void rope_tokens(void *user, uint32_t begin, uint32_t end, uint32_t threa
  * in place, if the layer has RoPE.  Su et al. 2021, eq. 34. */
 static void rope(const struct forward *f, const struct layer_plan *layer, float *x, uint32_t n_head,
                  uint32_t n_token) {
-    struct step step = { .f = f, .layer = layer, .y = x, .n = n_head * layer->attn.k_dim };
+    struct share step = { .f = f, .layer = layer, .y = x, .n = n_head * layer->attn.k_dim };
     if (layer->attn.rope == ROPE_NONE) return;
     pool_share(f->pool, n_token, rope_tokens, &step);
 }
@@ -332,7 +341,7 @@ static float xielu(const struct ffn_plan *p, float z) {
 }
 
 static void gate_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
-    const struct step *s = user;
+    const struct share *s = user;
     const struct kernels *k = &s->f->kernels;
     const struct ffn_plan *p = &s->layer->ffn;
     size_t at = (size_t)begin * s->n, n = (size_t)(end - begin) * s->n;
@@ -374,42 +383,41 @@ static void gate_tokens(void *user, uint32_t begin, uint32_t end, uint32_t threa
 static void activate(const struct forward *f, uint32_t il, float limit, float *gate, float *up, uint32_t n_token,
                      uint32_t n_ff) {
     const struct weight *scales = f->model->layers[il].w[W_FFN_ACT_SCALES].w;
-    struct step step = { .f = f, .layer = &f->model->plan.layers[il], .limit = limit, .up = up, .y = gate,
+    struct share step = { .f = f, .layer = &f->model->plan.layers[il], .limit = limit, .up = up, .y = gate,
                          .n = n_ff,
                          .divisors = scales ? weight_floats(scales) : NULL };
     pool_share(f->pool, n_token, gate_tokens, &step);
 }
 
 static void add_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
-    const struct step *s = user;
+    const struct share *s = user;
     size_t at = (size_t)begin * s->n;
-    s->f->kernels.add_scaled(s->y + at, s->x + at, s->f->model->plan.residual_scale, (size_t)(end - begin) * s->n);
+    s->f->kernels.add_scaled(s->y + at, s->x + at, s->factor, (size_t)(end - begin) * s->n);
     (void)thread;
-}
-
-/* x += y * residual_scale, (n_token, n_embd) each. */
-static void add_residual(const struct forward *f, float *x, const float *y, uint32_t n_token) {
-    pool_share(f->pool, n_token, add_tokens, &(struct step) { .f = f, .x = y, .y = x, .n = f->model->plan.n_embd });
 }
 
 /* ---- the layers ------------------------------------------------------------------------------------------------ */
 
-/* If the layer has this norm, y (n_token, n_head * n) becomes the norm of x, computed over the width of its weight (n
- * without one), and tap id shows it as (n_token, n_head, n); TAP_COUNT: no tap shows it.  Returns y then, and x if the
- * layer does not have it. */
-static float *norm(const struct forward *f, const struct layer *l, enum weight_id weight, int32_t il,
-                   struct batch b, enum tap_id id, uint32_t n_head, uint32_t n, float *x, float *y) {
+/* y (n_token, n_head * n) becomes the norm of x, which is computed over the width of its weight, or over n without
+ * one. */
+static void norm(const struct forward *f, const struct layer *l, enum weight_id weight, struct batch b, uint32_t n_head,
+                 uint32_t n, const float *x, float *y) {
     const struct affine *of = &l->w[weight];
-    bool is_bare = (f->model->plan.bare_norms & ~f->model->plan.layers[il].without) >> weight & 1;
-    if (!of->w && !is_bare) return x;
     /* The norm of a row of heads has the width of all of them; a single column is a factor of a head. */
     uint32_t n_in = of->w && of->w->n_in > 1 ? of->w->n_in : n;
     bool is_post = weight == W_ATTN_POST_NORM || weight == W_FFN_POST_NORM;
     const struct plan *p = &f->model->plan;
     float eps = is_post && p->post_norm_eps != 0.0f ? p->post_norm_eps : p->norm_eps;
     forward_normalize(f, of, eps, n_in, x, (uint32_t)((uint64_t)b.n * n_head * n / n_in), y);
-    forward_tap(f, id, il, b.pos, b.n, n_head, n, y);
-    return y;
+}
+
+/* The same in place, for a norm that the layer may lack; tap id shows x as (n_token, n_head, n). */
+static void norm_inside(const struct forward *f, uint32_t il, enum weight_id weight, struct batch b, enum tap_id id,
+                        uint32_t n_head, uint32_t n, float *x) {
+    const struct layer *l = &f->model->layers[il];
+    if (!program_has_norm(&f->model->plan, il, l->w, weight)) return;
+    norm(f, l, weight, b, n_head, n, x, x);
+    forward_tap(f, id, (int32_t)il, b.pos, b.n, n_head, n, x);
 }
 
 /* Outside the layers: y (n, n_embd) becomes the norm of x, or x if the model does not have this norm. */
@@ -429,11 +437,11 @@ static void add_row(const struct forward *f, const struct weight *w, size_t i, f
 }
 
 /* The norms of Q and K, at their time: before RoPE or after it. */
-static void norm_qk(const struct forward *f, const struct layer *l, const struct attn_plan *a, bool is_roped,
-                    int32_t il, struct batch b, bool has_q) {
+static void norm_qk(const struct forward *f, const struct attn_plan *a, bool is_roped, uint32_t il, struct batch b,
+                    bool has_q) {
     if (is_roped != plan_norms_roped(a)) return;
-    if (has_q) norm(f, l, W_ATTN_Q_NORM, il, b, TAP_QCUR_NORMED, a->n_head, a->k_dim, f->q, f->q);
-    norm(f, l, W_ATTN_K_NORM, il, b, TAP_KCUR_NORMED, a->n_head_kv, a->k_dim, f->k, f->k);
+    if (has_q) norm_inside(f, il, W_ATTN_Q_NORM, b, TAP_QCUR_NORMED, a->n_head, a->k_dim, f->q);
+    norm_inside(f, il, W_ATTN_K_NORM, b, TAP_KCUR_NORMED, a->n_head_kv, a->k_dim, f->k);
 }
 
 /* Multiplies the outputs of the heads (n_token, n_head, v_dim) by the sigmoid or softplus of their gates. */
@@ -459,12 +467,12 @@ static void project(struct forward *f, uint32_t il, struct batch b, const float 
     forward_multiply(f, x, b.n, at, b.pos, has_q ? qkv : qkv + 1, has_q ? 3 : 2);
     const struct product gate = { TAP_ATTN_GATE, &l->w[W_ATTN_GATE], f->gates, a->n_head, false, 0.0f };
     if (has_q && a->gate != ATTN_GATE_NONE) forward_multiply(f, x, b.n, at, b.pos, &gate, 1);
-    norm_qk(f, l, a, false, at, b, has_q);
+    norm_qk(f, a, false, il, b, has_q);
     if (has_q) rope(f, p, f->q, a->n_head, b.n);
     if (has_q) forward_tap(f, TAP_QCUR_ROPE, at, b.pos, b.n, a->n_head, a->k_dim, f->q);
     rope(f, p, f->k, a->n_head_kv, b.n);
     forward_tap(f, TAP_KCUR_ROPE, at, b.pos, b.n, a->n_head_kv, a->k_dim, f->k);
-    norm_qk(f, l, a, true, at, b, has_q);
+    norm_qk(f, a, true, il, b, has_q);
 }
 
 /* f->attn becomes the weighted sums of V for f->q, f->k and f->v.  Each text is alone in the cache, which then has the
@@ -481,11 +489,10 @@ static void attend(struct forward *f, uint32_t il, struct batch b) {
     }
 }
 
-/* f->norm becomes the output of attention over x (n_token, n_embd). */
-static void run_attention(struct forward *f, uint32_t il, struct batch b, const float *x) {
+/* y (n_token, n_embd) becomes the output of attention over x (n_token, n_embd). */
+static void run_attention(struct forward *f, uint32_t il, struct batch b, const float *x, float *y) {
     const struct layer *l = &f->model->layers[il];
-    const struct layer_plan *p = &f->model->plan.layers[il];
-    const struct attn_plan *a = &p->attn;
+    const struct attn_plan *a = &f->model->plan.layers[il].attn;
     int32_t at = (int32_t)il;
     project(f, il, b, x, true);
     for (uint32_t t = 0; a->temperature_floor > 0 && t < b.n; t++) {
@@ -500,10 +507,10 @@ static void run_attention(struct forward *f, uint32_t il, struct batch b, const 
         gate_heads(f, a, b.n);
         forward_tap(f, TAP_ATTN_GATED, at, b.pos, b.n, a->n_head, a->v_dim, f->attn);
     }
-    norm(f, l, W_ATTN_SUB_NORM, at, b, TAP_ATTN_SUB_NORM, 1, a->n_head * a->v_dim, f->attn, f->attn);
-    const struct product out = { TAP_ATTN_OUT, &l->w[W_ATTN_OUTPUT], f->norm, 1, false, 0.0f };
+    norm_inside(f, il, W_ATTN_SUB_NORM, b, TAP_ATTN_SUB_NORM, 1, a->n_head * a->v_dim, f->attn);
+    const struct product out = { TAP_ATTN_OUT, &l->w[W_ATTN_OUTPUT], y, 1, false, 0.0f };
     forward_multiply(f, f->attn, b.n, at, b.pos, &out, 1);
-    if (a->output_scale != 0.0f) multiply(f->norm, a->output_scale, (size_t)b.n * f->model->plan.n_embd);
+    if (a->output_scale != 0.0f) multiply(y, a->output_scale, (size_t)b.n * f->model->plan.n_embd);
 }
 
 void forward_feed_forward(struct forward *f, const struct ffn_weights *w, uint32_t il, struct batch b, const float *x,
@@ -520,38 +527,55 @@ void forward_feed_forward(struct forward *f, const struct ffn_weights *w, uint32
     float *activated = has_gate ? f->gate : f->up;
     activate(f, il, w->limit, activated, has_gate ? f->up : NULL, b.n, w->n_ff);
     forward_tap(f, w->taps[2], at, b.pos, b.n, 1, w->n_ff, activated);
-    const struct layer *l = &f->model->layers[il];
-    if (w->is_dense) norm(f, l, W_FFN_SUB_NORM, at, b, TAP_FFN_SUB_NORM, 1, w->n_ff, activated, activated);
+    if (w->is_dense) norm_inside(f, il, W_FFN_SUB_NORM, b, TAP_FFN_SUB_NORM, 1, w->n_ff, activated);
     const struct product out = { w->taps[3], w->down, y, 1, w->scale_last, 0.0f };
     if (w->down->w) forward_multiply(f, activated, b.n, at, b.pos, &out, 1);
     else memcpy(y, activated, (size_t)b.n * w->n_ff * sizeof *y);
 }
 
-/* f->norm becomes the output of the feed-forward network or of the experts for x (n_token, n_embd). */
-static void run_feed_forward(struct forward *f, uint32_t il, struct batch b, const float *x) {
+/* y (n_token, n_embd) becomes the output of the feed-forward network for x (n_token, n_embd). */
+static void run_feed_forward(struct forward *f, uint32_t il, struct batch b, const float *x, float *y) {
     const struct affine *w = f->model->layers[il].w;
     const struct ffn_plan *p = &f->model->plan.layers[il].ffn;
     const struct ffn_weights dense = { &w[W_FFN_GATE], &w[W_FFN_UP], &w[W_FFN_DOWN], p->n_ff, p->limit_shared, true,
                                        true, { TAP_FFN_GATE, TAP_FFN_UP, TAP_FFN_SWIGLU, TAP_FFN_OUT } };
-    if (p->n_expert == 0) {
-        forward_feed_forward(f, &dense, il, b, x, f->norm);
-        return;
+    forward_feed_forward(f, &dense, il, b, x, y);
+}
+
+/* y += x * factor, (n_token, n_embd) each. */
+static void add(const struct forward *f, const float *x, float factor, uint32_t n_token, float *y) {
+    const struct share all = { .f = f, .x = x, .y = y, .factor = factor, .n = f->model->plan.n_embd };
+    pool_share(f->pool, n_token, add_tokens, (void *)&all);
+}
+
+/* x (n) becomes the sum of both states. */
+static void add_states(const struct forward *f, size_t n, float *x) {
+    for (size_t i = 0; i < n; i++) x[i] = f->streams[STREAM_HIGH][i] + f->streams[STREAM_LOW][i];
+}
+
+/* Runs a step of layer il, see enum step_kind. */
+static void run_step(struct forward *f, uint32_t il, struct batch b, const struct step *s) {
+    const struct model *m = f->model;
+    const struct layer *l = &m->layers[il];
+    const float *in = f->streams[s->in];
+    float *out = f->streams[s->out];
+    size_t n = (size_t)b.n * m->plan.n_embd;
+    switch (s->kind) {
+    case STEP_NORM: norm(f, l, s->weight, b, 1, m->plan.n_embd, in, out); break;
+    case STEP_NORM_OUTPUT: norm_outside(f, W_OUTPUT_NORM, &m->output_norm, in, b.n, out); break;
+    case STEP_COPY: memcpy(out, in, n * sizeof *out); break;
+    case STEP_ADD: add(f, in, 1.0f, b.n, out); break;
+    case STEP_ADD_RESIDUAL: add(f, in, m->plan.residual_scale, b.n, out); break;
+    case STEP_ADD_SCALED: add(f, in, weight_floats(l->w[s->weight].w)[0], b.n, out); break;
+    case STEP_ADD_STATES: add_states(f, n, out); break;
+    case STEP_ATTENTION: run_attention(f, il, b, in, out); break;
+    case STEP_FEED_FORWARD: run_feed_forward(f, il, b, in, out); break;
+    case STEP_ROUTER: forward_router(f, il, b, in); break;
+    case STEP_EXPERTS: forward_experts(f, il, b, in); break;
+    case STEP_SHARED: forward_shared(f, il, b, in); break;
+    case STEP_KINDS: break;
     }
-    if (!w[W_FFN_NORM_EXPS].w) forward_experts(f, il, b, x);
-    forward_shared(f, il, b, x);
-}
-
-/* Stores x as a state, and x becomes the sum of both. */
-static void exchange_state(struct forward *f, enum state state, size_t n) {
-    memcpy(f->states[state], f->x, n * sizeof *f->x);
-    for (size_t i = 0; i < n; i++) f->x[i] = f->states[STATE_HIGH][i] + f->states[STATE_LOW][i];
-}
-
-/* The end of the blocks that are computed several times. */
-static void end_loop(struct forward *f, uint32_t il, uint32_t n) {
-    const struct plan *p = &f->model->plan;
-    norm_outside(f, W_OUTPUT_NORM, &f->model->output_norm, f->x, n, f->x);
-    if (p->layers[il].state != STATE_NONE) exchange_state(f, p->layers[il].state, (size_t)n * p->n_embd);
+    forward_tap(f, s->tap, (int32_t)il, b.pos, b.n, 1, m->plan.n_embd, out);
 }
 
 /* Logits of only some tokens, (n_logits, n_row), become those of all, (n_logits, n_vocab). */
@@ -581,20 +605,23 @@ static void place_tokens(struct forward *f, struct batch b) {
  * V.  Stores those of all tokens, moves the last n_result tokens to the front of the batch, and returns this batch. */
 static struct batch keep_results(struct forward *f, uint32_t il, struct batch b, uint32_t n_result) {
     size_t n_embd = f->model->plan.n_embd, first = b.n - n_result;
-    project(f, il, b, norm(f, &f->model->layers[il], W_ATTN_NORM, (int32_t)il, b, TAP_COUNT, 1, (uint32_t)n_embd, f->x,
-                           f->norm), false);
+    const struct layer *l = &f->model->layers[il];
+    bool has_norm = program_has_norm(&f->model->plan, il, l->w, W_ATTN_NORM);
+    if (has_norm) norm(f, l, W_ATTN_NORM, b, 1, (uint32_t)n_embd, f->x, f->norm);
+    project(f, il, b, has_norm ? f->norm : f->x, false);
     attention_store(f->attention, il, f->k, f->v, b.n, b.pos);
     memmove(f->x, f->x + first * n_embd, n_result * n_embd * sizeof *f->x);
-    if (f->embd) memmove(f->embd, f->embd + first * n_embd, n_result * n_embd * sizeof *f->embd);
+    float *embd = f->streams[STREAM_EMBD];
+    if (embd) memmove(embd, embd + first * n_embd, n_result * n_embd * sizeof *embd);
     memmove(f->positions, f->positions + first, n_result * sizeof *f->positions);
     return (struct batch) { n_result, b.pos + (uint32_t)first, NULL };
 }
 
-static void run(struct forward *f, const int32_t *ids, struct batch b, uint32_t n_result, float *results) {
+/* Fills x, and the streams that keep the embeddings or begin with them. */
+static void embed(struct forward *f, const int32_t *ids, struct batch b) {
     const struct model *m = f->model;
     const struct plan *p = &m->plan;
     const struct weight *embd = m->token_embd.w;
-    place_tokens(f, b);
     for (uint32_t t = 0; t < b.n; t++) {
         float *x = f->x + (size_t)t * p->n_embd;
         embd->traits->dequantize(weight_row(embd, (size_t)ids[t], f->panels->bytes), x, p->n_embd);
@@ -604,41 +631,19 @@ static void run(struct forward *f, const int32_t *ids, struct batch b, uint32_t 
     }
     norm_outside(f, W_TOKEN_EMBD_NORM, &m->token_embd_norm, f->x, b.n, f->x);
     forward_tap(f, TAP_EMBD, -1, b.pos, b.n, 1, p->n_embd, f->x);
-    if (f->embd) memcpy(f->embd, f->x, (size_t)b.n * p->n_embd * sizeof *f->x);
+    size_t n = (size_t)b.n * p->n_embd;
+    if (f->streams[STREAM_EMBD]) memcpy(f->streams[STREAM_EMBD], f->x, n * sizeof *f->x);
     for (uint32_t t = 0; p->has_states && t < b.n; t++) {
-        memcpy(f->states[STATE_LOW] + (size_t)t * p->n_embd, m->state_init.w->data, p->n_embd * sizeof *f->x);
+        memcpy(f->streams[STREAM_LOW] + (size_t)t * p->n_embd, m->state_init.w->data, p->n_embd * sizeof *f->x);
     }
-    if (p->has_states) exchange_state(f, STATE_HIGH, (size_t)b.n * p->n_embd);
-    bool only_results = n_result < b.n && !f->sink.on_tap && !p->has_states;
-    for (uint32_t il = 0; il < p->n_layer; il++) {
-        const struct layer *l = &m->layers[il];
-        int32_t at = (int32_t)il;
-        if (il + 1 == p->n_layer && only_results) b = keep_results(f, il, b, n_result);
-        if (b.n == 0) return;
-        float *h = norm(f, l, W_FFN_NORM_EXPS, at, b, TAP_COUNT, 1, p->n_embd, f->x, f->norm);
-        if (l->w[W_FFN_NORM_EXPS].w) forward_experts(f, il, b, h);
-        if (p->layers[il].ffn.router_first) forward_router(f, il, b, f->x);
-        h = norm(f, l, W_ATTN_NORM, at, b, TAP_ATTN_NORM, 1, p->n_embd, f->x, f->norm);
-        const float *input = l->w[W_FFN_NORM].w ? f->x : h;
-        if (f->input) memcpy(f->input, p->is_parallel ? input : f->x, (size_t)b.n * p->n_embd * sizeof *input);
-        run_attention(f, il, b, h);
-        norm(f, l, W_ATTN_POST_NORM, at, b, TAP_ATTN_POST_NORM, 1, p->n_embd, f->norm, f->norm);
-        add_residual(f, f->x, f->norm, b.n);
-        norm(f, l, W_ATTN_OUT_NORM, at, b, TAP_COUNT, 1, p->n_embd, f->x, f->x);
-        if (l->w[W_ATTN_NORM_2].w) add_residual(f, f->x, f->input, b.n);
-        norm(f, l, W_ATTN_NORM_2, at, b, TAP_COUNT, 1, p->n_embd, f->x, f->x);
-        forward_tap(f, TAP_FFN_INP, at, b.pos, b.n, 1, p->n_embd, f->x);
-        h = p->is_parallel ? f->input : f->x;
-        run_feed_forward(f, il, b, norm(f, l, W_FFN_NORM, at, b, TAP_FFN_NORM, 1, p->n_embd, h, f->norm));
-        norm(f, l, W_FFN_POST_NORM, at, b, TAP_FFN_POST_NORM, 1, p->n_embd, f->norm, f->norm);
-        add_residual(f, f->x, f->norm, b.n);
-        norm(f, l, W_LAYER_OUT_NORM, at, b, TAP_COUNT, 1, p->n_embd, f->x, f->x);
-        const struct weight *skip = l->w[W_LAYER_OUT_SCALE].w;
-        if (skip) f->kernels.add_scaled(f->x, f->embd, weight_floats(skip)[0], (size_t)b.n * p->n_embd);
-        forward_tap(f, TAP_L_OUT, at, b.pos, b.n, 1, p->n_embd, f->x);
-        if (p->layers[il].ends_loop) end_loop(f, il, b.n);
-    }
-    if (n_result == 0) return;
+    if (p->has_states) memcpy(f->streams[STREAM_HIGH], f->x, n * sizeof *f->x);
+    if (p->has_states) add_states(f, n, f->x);
+}
+
+/* results (n_result, n_vocab): the logits of the last n_result tokens, of their f->norm; or their embeddings. */
+static void finish(struct forward *f, struct batch b, uint32_t n_result, float *results) {
+    const struct model *m = f->model;
+    const struct plan *p = &m->plan;
     uint32_t first = b.n - n_result;
     norm_outside(f, W_OUTPUT_NORM, &m->output_norm, f->x + (size_t)first * p->n_embd, n_result, f->norm);
     forward_tap(f, TAP_RESULT_NORM, -1, b.pos + first, n_result, 1, p->n_embd, f->norm);
@@ -653,6 +658,20 @@ static void run(struct forward *f, const int32_t *ids, struct batch b, uint32_t 
     multiply(results, 1.0f / p->logit_scale, (size_t)n_result * p->n_vocab);
     if (p->logit_softcap != 0.0f) f->kernels.softcap(results, p->logit_softcap, (size_t)n_result * p->n_vocab);
     forward_tap(f, TAP_RESULT_OUTPUT, -1, b.pos + first, n_result, 1, p->n_vocab, results);
+}
+
+static void run(struct forward *f, const int32_t *ids, struct batch b, uint32_t n_result, float *results) {
+    const struct plan *p = &f->model->plan;
+    bool only_results = n_result < b.n && !f->sink.on_tap && !p->has_states;
+    place_tokens(f, b);
+    embed(f, ids, b);
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        const struct program *program = &f->model->layers[il].program;
+        if (il + 1 == p->n_layer && only_results) b = keep_results(f, il, b, n_result);
+        if (b.n == 0) return;
+        for (uint32_t i = 0; i < program->n; i++) run_step(f, il, b, &program->steps[i]);
+    }
+    if (n_result > 0) finish(f, b, n_result, results);
 }
 
 uint32_t forward_rewind(const struct forward *f, uint32_t n_past) { return attention_rewind(f->attention, n_past); }

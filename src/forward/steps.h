@@ -35,18 +35,14 @@ struct forward {
     double *rope_angles;   /* (n_rot / 2) scratch */
     uint32_t n_rope;
     /* Scratch for a batch. */
-    float *x;        /* (n_token, n_embd) the residual stream */
-    float *norm;     /* (n_token, n_embd) x after a norm; then what attention or feed forward adds to x */
+    float *streams[STREAM_COUNT];   /* (n_token, n_embd) each; NULL if no program uses it */
+    float *x, *norm; /* the streams STREAM_X and STREAM_H */
     float *q;        /* (n_token, n_head * k_dim) */
     float *k, *v;    /* (n_token, n_head_kv * k_dim), (n_token, n_head_kv * v_dim) */
     float *attn;     /* (n_token, n_head * v_dim) weighted sums of V */
     float *gates;    /* (n_token, n_head * v_dim), or (n_token, n_head): attn_gate x */
     float *gate, *up;/* (n_token, n_ff) */
     struct expert_scratch experts;
-    float *embd;     /* (n_token, n_embd) the embeddings, if layers add them */
-    float *states[PLAN_STATES];   /* (n_token, n_embd) each */
-    float *input;    /* (n_token, n_embd) what the feed-forward network of a parallel layer reads, or the layer's own
-                      * input; NULL if no layer needs it */
     uint32_t *positions;   /* (n_token) */
     float *head;     /* (2, plan_max_head) two vectors between the steps after pooling */
     struct tap_sink sink;

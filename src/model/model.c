@@ -458,6 +458,9 @@ static plumb_status create(struct model **out, struct gguf *const *parts, size_t
     }
     bind_all(m, parts, n_part, problems);
     if (problems->n > 0) status = err->status;
+    for (uint32_t il = 0; il < m->plan.n_layer; il++) {
+        m->layers[il].program = program_of(&m->plan, il, m->layers[il].w);
+    }
 done:
     if (status != PLUMB_OK) {
         model_free(m);

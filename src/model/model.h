@@ -7,6 +7,7 @@
 
 #include "gguf/gguf.h"
 #include "model/plan.h"
+#include "model/program.h"
 #include "model/tap.h"
 #include "repack/repack.h"
 #include "quant/quant.h"
@@ -36,6 +37,7 @@ struct affine {
 
 struct layer {
     struct affine w[W_LAYER_COUNT];
+    struct program program;
 };
 
 struct model {

@@ -371,5 +371,8 @@ void reference_set_quirks(struct reference *r, const struct quirks *q) {
     r->wrong = &steps;
     r->m = &r->edited;
     quirk_edit(q, &r->plan, &r->edited);
+    for (uint32_t il = 0; il < r->plan.n_layer; il++) {
+        r->edited.layers[il].program = program_of(&r->plan, il, r->edited.layers[il].w);
+    }
     quirk_frequencies(r);
 }

@@ -302,15 +302,6 @@ static void attention_values(const struct reference *r, const struct attended *a
 
 /* ---- the pass ---------------------------------------------------------------------------------------------------- */
 
-/* x += h * residual_scale */
-static void add_residual(struct reference *r, size_t n, enum residual which) {
-    if (r->wrong) {
-        r->wrong->add_residual(r, n, which);
-        return;
-    }
-    for (size_t i = 0; i < n; i++) r->x[i] += r->h[i] * (double)r->plan.residual_scale;
-}
-
 /* silu(z) = z / (1 + e^-z), gelu(z) ~ z / 2 (1 + tanh(sqrt(2 / pi) (z + 0.044715 z^3)))
  *                                                       Hendrycks & Gimpel 2016, "Gaussian Error Linear Units" */
 double reference_activation(enum activation kind, double z) {
@@ -343,19 +334,24 @@ double reference_activate(const struct reference *r, const struct ffn_plan *p, d
     return reference_activation(p->activation, gate) * up;
 }
 
-/* If the layer has this norm, y (n, n_head, width) becomes the norm of x.  Returns y then, and otherwise x.  The norm
- * is computed over each head or, if the plan says so for Q and K, over all of them together. */
-static double *norm(const struct reference *r, uint32_t il, enum weight_id weight, struct batch b, enum tap_id id,
-                    uint32_t n_head, uint32_t width, double *x, double *y) {
-    const struct affine *of = &r->m->layers[il].w[weight];
-    if (!of->w && !((r->plan.bare_norms & ~r->plan.layers[il].without) >> weight & 1)) return x;
+/* y (n, n_head, width) becomes the norm of x: of each head or, if the plan says so for Q and K, of all of them
+ * together. */
+static void norm(const struct reference *r, uint32_t il, enum weight_id weight, struct batch b, uint32_t n_head,
+                 uint32_t width, const double *x, double *y) {
     bool is_of_qk = weight == W_ATTN_Q_NORM || weight == W_ATTN_K_NORM;
     uint32_t n_in = is_of_qk && r->plan.layers[il].attn.qk_norm == QK_NORM_ROW ? n_head * width : width;
     bool is_post = weight == W_ATTN_POST_NORM || weight == W_FFN_POST_NORM;
     double eps = (double)(is_post && r->plan.post_norm_eps != 0 ? r->plan.post_norm_eps : r->plan.norm_eps);
-    reference_normalize(r, of, eps, n_in, x, (uint32_t)((uint64_t)b.n * n_head * width / n_in), y);
-    if (id < TAP_COUNT) reference_tap(r, id, (int32_t)il, b.pos, b.n, n_head, width, y);
-    return y;
+    uint32_t n_row = (uint32_t)((uint64_t)b.n * n_head * width / n_in);
+    reference_normalize(r, &r->m->layers[il].w[weight], eps, n_in, x, n_row, y);
+}
+
+/* The same in place, for a norm that the layer may lack. */
+static void norm_inside(const struct reference *r, uint32_t il, enum weight_id weight, struct batch b, enum tap_id id,
+                        uint32_t n_head, uint32_t width, double *x) {
+    if (!program_has_norm(&r->plan, il, r->m->layers[il].w, weight)) return;
+    norm(r, il, weight, b, n_head, width, x, x);
+    reference_tap(r, id, (int32_t)il, b.pos, b.n, n_head, width, x);
 }
 
 /* Outside the layers: h (n, n_embd) becomes the norm of x, or x if the model does not have this norm. */
@@ -393,8 +389,8 @@ static void gate_heads(struct reference *r, uint32_t il, struct batch b, const d
     reference_tap(r, TAP_ATTN_GATED, (int32_t)il, b.pos, b.n, p->n_head, p->v_dim, r->attn);
 }
 
-/* h (n, n_embd) <- W_o attention(rope(W_q x), rope(W_k x), W_v x) */
-static void run_attention(struct reference *r, uint32_t il, struct batch b, const double *x) {
+/* y (n, n_embd) <- W_o attention(rope(W_q x), rope(W_k x), W_v x) */
+static void run_attention(struct reference *r, uint32_t il, struct batch b, const double *x, double *y) {
     const struct layer *l = &r->m->layers[il];
     const struct attn_plan *p = &r->plan.layers[il].attn;
     size_t n_k = (size_t)p->n_head_kv * p->k_dim, n_v = (size_t)p->n_head_kv * p->v_dim;
@@ -415,14 +411,14 @@ static void run_attention(struct reference *r, uint32_t il, struct batch b, cons
     reference_tap(r, TAP_VCUR, at, pos, n, p->n_head_kv, p->v_dim, v);
     round_rows(&r->rounding.values, true, v, (size_t)n * p->n_head_kv, p->v_dim);
     bool is_late = plan_norms_roped(p);
-    if (!is_late) norm(r, il, W_ATTN_Q_NORM, b, TAP_QCUR_NORMED, p->n_head, p->k_dim, r->q, r->q);
-    if (!is_late) norm(r, il, W_ATTN_K_NORM, b, TAP_KCUR_NORMED, p->n_head_kv, p->k_dim, k, k);
+    if (!is_late) norm_inside(r, il, W_ATTN_Q_NORM, b, TAP_QCUR_NORMED, p->n_head, p->k_dim, r->q);
+    if (!is_late) norm_inside(r, il, W_ATTN_K_NORM, b, TAP_KCUR_NORMED, p->n_head_kv, p->k_dim, k);
     rope(r, p, r->q, p->n_head, n, pos, true);
     reference_tap(r, TAP_QCUR_ROPE, at, pos, n, p->n_head, p->k_dim, r->q);
     rope(r, p, k, p->n_head_kv, n, pos, false);
     reference_tap(r, TAP_KCUR_ROPE, at, pos, n, p->n_head_kv, p->k_dim, k);
-    if (is_late) norm(r, il, W_ATTN_Q_NORM, b, TAP_QCUR_NORMED, p->n_head, p->k_dim, r->q, r->q);
-    if (is_late) norm(r, il, W_ATTN_K_NORM, b, TAP_KCUR_NORMED, p->n_head_kv, p->k_dim, k, k);
+    if (is_late) norm_inside(r, il, W_ATTN_Q_NORM, b, TAP_QCUR_NORMED, p->n_head, p->k_dim, r->q);
+    if (is_late) norm_inside(r, il, W_ATTN_K_NORM, b, TAP_KCUR_NORMED, p->n_head_kv, p->k_dim, k);
     for (uint32_t i = 0; p->temperature_floor > 0 && i < n * p->n_head * p->k_dim; i++) {   /* Llama 4, 2025 */
         uint32_t t = i / (p->n_head * p->k_dim);
         double periods = floor(((double)pos + t + p->temperature_offset) / p->temperature_floor);
@@ -439,14 +435,14 @@ static void run_attention(struct reference *r, uint32_t il, struct batch b, cons
     else attention_values(r, &a, pos + n);
     reference_tap(r, TAP_KQV_OUT, at, pos, n, p->n_head, p->v_dim, r->attn);
     if (p->gate != ATTN_GATE_NONE) gate_heads(r, il, b, x);
-    norm(r, il, W_ATTN_SUB_NORM, b, TAP_ATTN_SUB_NORM, 1, p->n_head * p->v_dim, r->attn, r->attn);
-    projection(r, &l->w[W_ATTN_OUTPUT], r->attn, n, r->h, false);
-    reference_tap(r, TAP_ATTN_OUT, at, pos, n, 1, r->plan.n_embd, r->h);
-    for (size_t i = 0; p->output_scale != 0 && i < (size_t)n * r->plan.n_embd; i++) r->h[i] *= (double)p->output_scale;
+    norm_inside(r, il, W_ATTN_SUB_NORM, b, TAP_ATTN_SUB_NORM, 1, p->n_head * p->v_dim, r->attn);
+    projection(r, &l->w[W_ATTN_OUTPUT], r->attn, n, y, false);
+    reference_tap(r, TAP_ATTN_OUT, at, pos, n, 1, r->plan.n_embd, y);
+    for (size_t i = 0; p->output_scale != 0 && i < (size_t)n * r->plan.n_embd; i++) y[i] *= (double)p->output_scale;
 }
 
-/* h (n, n_embd) <- W_down (activation(W_gate x) * (W_up x))      Shazeer 2020, "GLU Variants Improve Transformer" */
-static void run_feed_forward(struct reference *r, uint32_t il, struct batch b, const double *x) {
+/* y (n, n_embd) <- W_down (activation(W_gate x) * (W_up x))      Shazeer 2020, "GLU Variants Improve Transformer" */
+static void run_feed_forward(struct reference *r, uint32_t il, struct batch b, const double *x, double *y) {
     const struct layer *l = &r->m->layers[il];
     const struct ffn_plan *p = &r->plan.layers[il].ffn;
     int32_t at = (int32_t)il;
@@ -467,27 +463,56 @@ static void run_feed_forward(struct reference *r, uint32_t il, struct batch b, c
         if (scales) r->gate[i] /= (double)scales[i % p->n_ff];
     }
     reference_tap(r, TAP_FFN_SWIGLU, at, b.pos, b.n, 1, p->n_ff, r->gate);
-    norm(r, il, W_FFN_SUB_NORM, b, TAP_FFN_SUB_NORM, 1, p->n_ff, r->gate, r->gate);
-    if (has_matrices) ffn_product(r, &l->w[W_FFN_DOWN], r->gate, b.n, r->h);
-    else memcpy(r->h, r->gate, (size_t)b.n * p->n_ff * sizeof *r->h);
-    reference_tap(r, TAP_FFN_OUT, at, b.pos, b.n, 1, r->plan.n_embd, r->h);
+    norm_inside(r, il, W_FFN_SUB_NORM, b, TAP_FFN_SUB_NORM, 1, p->n_ff, r->gate);
+    if (has_matrices) ffn_product(r, &l->w[W_FFN_DOWN], r->gate, b.n, y);
+    else memcpy(y, r->gate, (size_t)b.n * p->n_ff * sizeof *y);
+    reference_tap(r, TAP_FFN_OUT, at, b.pos, b.n, 1, r->plan.n_embd, y);
 }
 
-/* Stores x as a state, and x becomes the sum of both             Wang et al. 2025, "Hierarchical Reasoning Model" */
-static void exchange_state(struct reference *r, enum state state, size_t n) {
-    memcpy(r->states[state], r->x, n * sizeof *r->x);
-    for (size_t i = 0; i < n; i++) r->x[i] = r->states[STATE_LOW][i] + r->states[STATE_HIGH][i];
+/* y += x * residual_scale; which: whose output x is */
+static void add_output(struct reference *r, size_t n, enum weight_id which, const double *x, double *y) {
+    if (r->wrong) r->wrong->add_residual(r, n, which == W_ATTN_OUTPUT ? RESIDUAL_ATTN : RESIDUAL_FFN);
+    for (size_t i = 0; !r->wrong && i < n; i++) y[i] += x[i] * (double)r->plan.residual_scale;
 }
 
-void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result,
-                   float *results) {
+/* x becomes the sum of both states                               Wang et al. 2025, "Hierarchical Reasoning Model" */
+static void add_states(const struct reference *r, size_t n, double *x) {
+    for (size_t i = 0; i < n; i++) x[i] = r->streams[STREAM_LOW][i] + r->streams[STREAM_HIGH][i];
+}
+
+/* Runs a step of layer il, see enum step_kind. */
+static void run_step(struct reference *r, uint32_t il, struct batch b, const struct step *s) {
+    const struct affine *w = r->m->layers[il].w;
+    const double *in = r->streams[s->in];
+    double *out = r->streams[s->out];
+    size_t n = (size_t)b.n * r->plan.n_embd;
+    bool reads_norm = s->kind == STEP_ATTENTION || s->kind == STEP_FEED_FORWARD || s->kind == STEP_SHARED
+                      || (s->kind == STEP_EXPERTS && !w[W_FFN_NORM_EXPS].w);
+    if (r->wrong && reads_norm) r->wrong->after_norm(r, in, n);
+    double factor = s->kind == STEP_ADD_SCALED ? (double)reference_row(r, w[s->weight].w, 0)[0] : 1;
+    switch (s->kind) {
+    case STEP_NORM: norm(r, il, s->weight, b, 1, r->plan.n_embd, in, out); break;
+    case STEP_NORM_OUTPUT: norm_outside(r, W_OUTPUT_NORM, &r->m->output_norm, in, b.n, out); break;
+    case STEP_COPY: memcpy(out, in, n * sizeof *out); break;
+    case STEP_ADD: case STEP_ADD_SCALED: for (size_t i = 0; i < n; i++) out[i] += in[i] * factor; break;
+    case STEP_ADD_RESIDUAL: add_output(r, n, s->weight, in, out); break;
+    case STEP_ADD_STATES: add_states(r, n, out); break;
+    case STEP_ATTENTION: run_attention(r, il, b, in, out); break;
+    case STEP_FEED_FORWARD: run_feed_forward(r, il, b, in, out); break;
+    case STEP_ROUTER: reference_router(r, il, b, in); break;
+    case STEP_EXPERTS: reference_experts(r, il, b, in); break;
+    case STEP_SHARED: reference_shared(r, il, b, in); break;
+    case STEP_KINDS: break;
+    }
+    reference_tap(r, s->tap, (int32_t)il, b.pos, b.n, 1, r->plan.n_embd, out);
+}
+
+/* Fills x with the embeddings, and the streams that keep them or begin with them. */
+static void embed(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos) {
     const struct model *m = r->m;
     const struct plan *p = &r->plan;
     size_t n_x = (size_t)n * p->n_embd;
-    if (pos == 0) r->n_prompt = n;
-    struct batch b = { n, pos, pos };
-    double factor = (double)p->embedding_scale, divisor = (double)p->logit_scale, cap = (double)p->logit_softcap;
-    if (r->wrong) b.slot = r->wrong->begin(r, n, pos);
+    double factor = (double)p->embedding_scale;
     for (uint32_t t = 0; t < n; t++) {
         const float *embedding = reference_row(r, m->token_embd.w, (size_t)ids[t]);
         double *x = r->x + (size_t)t * p->n_embd;
@@ -498,47 +523,19 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
     }
     norm_outside(r, W_TOKEN_EMBD_NORM, &m->token_embd_norm, r->x, n, r->x);
     reference_tap(r, TAP_EMBD, -1, pos, n, 1, p->n_embd, r->x);
-    memcpy(r->embd, r->x, n_x * sizeof *r->x);
+    memcpy(r->streams[STREAM_EMBD], r->x, n_x * sizeof *r->x);
     for (size_t i = 0; p->has_states && i < n_x; i++) {
-        r->states[STATE_LOW][i] = (double)reference_row(r, m->state_init.w, 0)[i % p->n_embd];
+        r->streams[STREAM_LOW][i] = (double)reference_row(r, m->state_init.w, 0)[i % p->n_embd];
     }
-    if (p->has_states) exchange_state(r, STATE_HIGH, n_x);
-    if (r->first_layer > 0 && r->force) {   /* theirs is the input of the first layer */
-        const char *name = tap_spec(TAP_L_OUT)->name;
-        plumb_tap tap = { name, (int32_t)r->first_layer - 1, pos, n, 1, p->n_embd, NULL };
-        r->force(r->force_user, &tap, r->x);
-    }
-    for (uint32_t il = r->first_layer; il < p->n_layer && il < r->n_layer; il++) {
-        const struct affine *w = m->layers[il].w;
-        double *h = norm(r, il, W_FFN_NORM_EXPS, b, TAP_COUNT, 1, p->n_embd, r->x, r->h);
-        if (w[W_FFN_NORM_EXPS].w) reference_experts(r, il, b, h);
-        h = norm(r, il, W_ATTN_NORM, b, TAP_ATTN_NORM, 1, p->n_embd, r->x, r->h);
-        memcpy(r->input, p->is_parallel && !w[W_FFN_NORM].w ? h : r->x, n_x * sizeof *h);
-        if (p->layers[il].ffn.router_first) reference_router(r, il, b, r->x);
-        if (r->wrong) r->wrong->after_norm(r, h, n_x);
-        run_attention(r, il, b, h);
-        norm(r, il, W_ATTN_POST_NORM, b, TAP_ATTN_POST_NORM, 1, p->n_embd, r->h, r->h);
-        add_residual(r, n_x, RESIDUAL_ATTN);
-        norm(r, il, W_ATTN_OUT_NORM, b, TAP_COUNT, 1, p->n_embd, r->x, r->x);   /* after the residual: "BERT" */
-        for (size_t i = 0; m->layers[il].w[W_ATTN_NORM_2].w && i < n_x; i++) r->x[i] += r->input[i];
-        norm(r, il, W_ATTN_NORM_2, b, TAP_COUNT, 1, p->n_embd, r->x, r->x);
-        reference_tap(r, TAP_FFN_INP, (int32_t)il, pos, n, 1, p->n_embd, r->x);
-        h = norm(r, il, W_FFN_NORM, b, TAP_FFN_NORM, 1, p->n_embd, p->is_parallel ? r->input : r->x, r->h);
-        if (r->wrong) r->wrong->after_norm(r, h, n_x);
-        if (p->layers[il].ffn.n_expert == 0) run_feed_forward(r, il, b, h);
-        else if (!w[W_FFN_NORM_EXPS].w) reference_experts(r, il, b, h);
-        if (p->layers[il].ffn.n_expert > 0) reference_shared(r, il, b, h);
-        norm(r, il, W_FFN_POST_NORM, b, TAP_FFN_POST_NORM, 1, p->n_embd, r->h, r->h);
-        add_residual(r, n_x, RESIDUAL_FFN);
-        norm(r, il, W_LAYER_OUT_NORM, b, TAP_COUNT, 1, p->n_embd, r->x, r->x);
-        double skip = w[W_LAYER_OUT_SCALE].w ? (double)reference_row(r, w[W_LAYER_OUT_SCALE].w, 0)[0] : 0;
-        for (size_t i = 0; skip != 0 && i < n_x; i++) r->x[i] += r->embd[i] * skip;
-        reference_tap(r, TAP_L_OUT, (int32_t)il, pos, n, 1, p->n_embd, r->x);
-        if (!p->layers[il].ends_loop) continue;
-        norm_outside(r, W_OUTPUT_NORM, &m->output_norm, r->x, n, r->x);
-        if (p->layers[il].state != STATE_NONE) exchange_state(r, p->layers[il].state, n_x);
-    }
-    if (n_result == 0 || r->n_layer < p->n_layer) return;
+    if (p->has_states) memcpy(r->streams[STREAM_HIGH], r->x, n_x * sizeof *r->x);
+    if (p->has_states) add_states(r, n_x, r->x);
+}
+
+/* results (n_result, n_vocab): the logits of the last n_result of n tokens; or their embeddings */
+static void finish(struct reference *r, uint32_t n, uint32_t pos, uint32_t n_result, float *results) {
+    const struct model *m = r->m;
+    const struct plan *p = &r->plan;
+    double divisor = (double)p->logit_scale, cap = (double)p->logit_softcap;
     uint32_t first = n - n_result;
     norm_outside(r, W_OUTPUT_NORM, &m->output_norm, r->x + (size_t)first * p->n_embd, n_result, r->h);
     reference_tap(r, TAP_RESULT_NORM, -1, pos + first, n_result, 1, p->n_embd, r->h);
@@ -569,6 +566,25 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
     r->sink.on_tap(r->sink.user, &(plumb_tap) { name, -1, pos + first, n_result, 1, p->n_vocab, results });
 }
 
+void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result,
+                   float *results) {
+    const struct plan *p = &r->plan;
+    struct batch b = { n, pos, pos };
+    if (pos == 0) r->n_prompt = n;
+    if (r->wrong) b.slot = r->wrong->begin(r, n, pos);
+    embed(r, ids, n, pos);
+    if (r->first_layer > 0 && r->force) {   /* theirs is the input of the first layer */
+        const char *name = tap_spec(TAP_L_OUT)->name;
+        plumb_tap tap = { name, (int32_t)r->first_layer - 1, pos, n, 1, p->n_embd, NULL };
+        r->force(r->force_user, &tap, r->x);
+    }
+    for (uint32_t il = r->first_layer; il < p->n_layer && il < r->n_layer; il++) {
+        const struct program *program = &r->m->layers[il].program;
+        for (uint32_t i = 0; i < program->n; i++) run_step(r, il, b, &program->steps[i]);
+    }
+    if (n_result > 0 && r->n_layer >= p->n_layer) finish(r, n, pos, n_result, results);
+}
+
 plumb_pooling reference_pooling(const struct reference *r) { return r->plan.pooling.kind; }
 
 void reference_embeddings(const struct reference *r, uint32_t n_result, float *out) {
@@ -580,6 +596,18 @@ static double *allocate(struct reference *r, uint64_t a, uint64_t b) {
     double *p = mul_u64(a, b, &n) ? alloc_array(n, sizeof *p) : NULL;
     if (p) r->bytes += n * sizeof *p;
     return p;
+}
+
+/* All of them: a quirk may use a stream that no right layer uses. */
+static bool allocate_streams(struct reference *r) {
+    for (uint32_t i = 0; i < STREAM_COUNT; i++) {
+        bool is_state = i == STREAM_LOW || i == STREAM_HIGH;
+        if (is_state && !r->right->plan.has_states) continue;
+        if (!(r->streams[i] = allocate(r, r->n_batch, r->right->plan.n_embd))) return false;
+    }
+    r->x = r->streams[STREAM_X];
+    r->h = r->streams[STREAM_H];
+    return true;
 }
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */
@@ -651,8 +679,7 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
     }
     if (!r || !plan_copy(&r->plan, p) || !r->edited.layers || !r->row || !r->row_bytes || !r->other_row || !r->zeros
         || !(r->k = allocate(r, (uint64_t)p->n_layer * n_ctx, p->max_k))
-        || !(r->v = allocate(r, (uint64_t)p->n_layer * n_ctx, p->max_v)) || !(r->x = allocate(r, n_batch, p->n_embd))
-        || !(r->h = allocate(r, n_batch, p->n_embd)) || !(r->q = allocate(r, n_batch, p->max_q))
+        || !(r->v = allocate(r, (uint64_t)p->n_layer * n_ctx, p->max_v)) || !allocate_streams(r) || !(r->q = allocate(r, n_batch, p->max_q))
         || !(r->attn = allocate(r, n_batch, p->max_q)) || !(r->gate = allocate(r, n_batch, n_ff))
         || !(r->up = allocate(r, n_batch, n_ff))
         || (p->max_expert > 0 && !(r->scores = allocate(r, n_batch, p->max_expert)))
@@ -661,10 +688,7 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
         || (p->max_expert > 0 && !(r->expert = allocate(r, 2 * (uint64_t)n_batch, p->n_embd)))
         || (p->max_expert > 0 && !(r->expert_rows = allocate(r, n_batch, (uint64_t)p->max_used * p->n_embd)))
         || (p->has_gates && !(r->gates = allocate(r, n_batch, p->max_q)))
-        || !(r->input = allocate(r, n_batch, p->n_embd)) || !(r->head = allocate(r, 2, r->n_head_row))
-        || !(r->embd = allocate(r, n_batch, p->n_embd))
-        || (p->has_states && !(r->states[STATE_LOW] = allocate(r, n_batch, p->n_embd)))
-        || (p->has_states && !(r->states[STATE_HIGH] = allocate(r, n_batch, p->n_embd)))
+        || !(r->head = allocate(r, 2, r->n_head_row))
         || !(r->weights = allocate(r, (uint64_t)n_batch * p->max_head, n_ctx))
         || !(r->frequencies[ROPE_GLOBAL] = allocate(r, max_k_dim, 1))
         || !(r->frequencies[ROPE_LOCAL] = allocate(r, max_k_dim, 1)) || !(r->rotated = allocate(r, n_ctx, 1))
@@ -680,12 +704,12 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
 
 void reference_free(struct reference *r) {
     if (!r) return;
-    void *const owned[] = { r->plan.layers, r->edited.layers, r->k, r->v, r->x, r->h, r->q, r->attn, r->gate, r->up,
-                            r->scores, r->choice, r->chosen, r->expert, r->expert_rows, r->gates, r->input, r->head,
-                            r->weights, r->embd, r->states[STATE_LOW], r->states[STATE_HIGH],
+    void *const owned[] = { r->plan.layers, r->edited.layers, r->k, r->v, r->q, r->attn, r->gate, r->up, r->scores,
+                            r->choice, r->chosen, r->expert, r->expert_rows, r->gates, r->head, r->weights,
                             r->frequencies[ROPE_GLOBAL], r->frequencies[ROPE_LOCAL], r->rotated, r->key, r->zeros,
                             r->fused, r->row, r->row_bytes, r->other_row, r->tapped, r->rounded };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
+    for (size_t i = 0; i < STREAM_COUNT; i++) free(r->streams[i]);
     free(r);
 }
 

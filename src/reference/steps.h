@@ -19,8 +19,8 @@ struct reference {
     uint32_t first_layer, n_layer;   /* the layers first_layer .. n_layer - 1 are computed, as far as there are */
     uint64_t bytes;
     double *k, *v;                   /* (n_layer, n_ctx, n_head_kv, k_dim), (n_layer, n_ctx, n_head_kv, v_dim) */
-    double *x;                       /* (n_batch, n_embd) residual stream */
-    double *h;                       /* (n_batch, n_embd) x after a norm; then what is added to x */
+    double *streams[STREAM_COUNT];   /* (n_batch, n_embd) each; NULL for the states of a model without */
+    double *x, *h;                   /* the streams STREAM_X and STREAM_H */
     double *q, *attn;                /* (n_batch, n_head * k_dim) queries; (n_batch, n_head * v_dim) sums of V */
     double *gates;                   /* (n_batch, n_head * v_dim), or (n_batch, n_head): attn_gate x; NULL without */
     double *gate, *up;               /* (n_batch, n_ff), or (n_batch, n_used, n_ff) of experts */
@@ -30,10 +30,6 @@ struct reference {
     double *expert;                  /* (2, n_batch, n_embd) output of the expert that every token uses, sum of the
                                       * others */
     double *expert_rows;             /* (n_batch, n_used, n_embd) inputs or outputs of all experts */
-    double *embd;                    /* (n_batch, n_embd) the embeddings */
-    double *states[PLAN_STATES];     /* (n_batch, n_embd) each; NULL if there are none */
-    double *input;                   /* (n_batch, n_embd) what the feed-forward network of a parallel layer reads, or
-                                      * the layer's input */
     uint32_t n_head_row;             /* elements of the longest vector after pooling */
     double *head;                    /* (2, n_head_row) two vectors between the steps after pooling */
     double *weights;                 /* (n_batch, n_head, n_ctx) scores, then attention weights, of a layer */
