@@ -127,10 +127,10 @@ plumb_status forward_create(struct forward **out, const struct model *m, uint32_
 void forward_free(struct forward *f) {
     if (!f) return;
     void *const owned[] = { f->rope_cos[ROPE_GLOBAL], f->rope_sin[ROPE_GLOBAL], f->rope_cos[ROPE_LOCAL],
-                            f->rope_sin[ROPE_LOCAL], f->rope_angles, f->q, f->k, f->v, f->attn, f->gate, f->up, f->head, f->gates,
-                            f->positions, f->tapped, f->experts.scores, f->experts.choice,
-                            f->experts.used, f->experts.weights, f->experts.tokens, f->experts.x, f->experts.y,
-                            f->experts.out, f->experts.ids, f->experts.gate };
+                            f->rope_sin[ROPE_LOCAL], f->rope_angles, f->q, f->k, f->v, f->attn, f->gate, f->up, f->head,
+                            f->gates, f->positions, f->tapped, f->experts.scores, f->experts.choice, f->experts.used,
+                            f->experts.weights, f->experts.tokens, f->experts.x, f->experts.y, f->experts.out,
+                            f->experts.ids, f->experts.gate };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     for (size_t i = 0; i < sizeof f->experts.shown / sizeof *f->experts.shown; i++) free(f->experts.shown[i]);
     for (size_t i = 0; i < STREAM_COUNT; i++) free(f->streams[i]);

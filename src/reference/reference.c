@@ -679,7 +679,8 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
     }
     if (!r || !plan_copy(&r->plan, p) || !r->edited.layers || !r->row || !r->row_bytes || !r->other_row || !r->zeros
         || !(r->k = allocate(r, (uint64_t)p->n_layer * n_ctx, p->max_k))
-        || !(r->v = allocate(r, (uint64_t)p->n_layer * n_ctx, p->max_v)) || !allocate_streams(r) || !(r->q = allocate(r, n_batch, p->max_q))
+        || !(r->v = allocate(r, (uint64_t)p->n_layer * n_ctx, p->max_v)) || !allocate_streams(r)
+        || !(r->q = allocate(r, n_batch, p->max_q))
         || !(r->attn = allocate(r, n_batch, p->max_q)) || !(r->gate = allocate(r, n_batch, n_ff))
         || !(r->up = allocate(r, n_batch, n_ff))
         || (p->max_expert > 0 && !(r->scores = allocate(r, n_batch, p->max_expert)))
