@@ -52,8 +52,8 @@ fuzzers := $(patsubst tests/fuzz/%_fuzz.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 # compiled for size there.
 cold := $(addsuffix /%,$(addprefix src/,gguf model tokenizer reference sampler trace dump template grammar \
     diagnose diff check api)) \
-    src/base/decimal.c src/kernels/%_scalar.c src/kernels/choose_relaxed.c src/forward/forward.c src/forward/experts.c \
-    src/forward/pooling.c src/quant/dequant.c
+    src/base/decimal.c src/base/json.c src/base/unicode%.c src/kernels/%_scalar.c src/kernels/choose_relaxed.c \
+    src/forward/forward.c src/forward/experts.c src/forward/pooling.c src/quant/dequant.c
 # Of these, what makes masks: with -O2 they take little more than half the time, and the module is 6 KB larger.
 warm := $(addprefix src/grammar/,mask.c recognizer.c hash_index.c)
 # Files that compute with numbers from a model, but do not compare them with constants of the format.

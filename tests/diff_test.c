@@ -3,7 +3,7 @@
 #include "fixture.h"
 #include "test.h"
 #include "trace/compare.h"
-#include "dump/json.h"
+#include "base/json.h"
 #include "trace/tokens.h"
 
 #include <math.h>

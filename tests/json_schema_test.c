@@ -1,4 +1,4 @@
-/* The compiler of JSON Schema.  The truth is the JSON Schema test suite (vectors/grammar/README.md), and for single
+/* The compiler of JSON Schema.  The truth is the JSON Schema test suite (vectors/README.md), and for single
  * schemas the specification's text. */
 #include "test.h"
 #include "grammar/json_schema.h"

@@ -1,7 +1,7 @@
 /* The JSON reader against RFC 8259: the value of a text, or the byte where it is wrong.  UTF-8 is worked by hand from
  * the Unicode code charts, and equals the result of Python's json.loads. */
 #include "test.h"
-#include "dump/json.h"
+#include "base/json.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
 #include "fixture.h"
 #include "gguf_feed.h"
 #include "test.h"
-#include "dump/json.h"
+#include "base/json.h"
 #include "trace/trace.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 # that is not in the list, and on "header.h" without its room.  quant is before gguf, because the tensor directory needs
 # the block sizes of the types.
 BEGIN {
-    n = split("base threads quant gguf repack kernels model tokenizer forward reference sampler trace dump template " \
+    n = split("base threads quant gguf repack kernels tokenizer model forward reference sampler trace dump template " \
               "grammar diagnose diff check api cli", names, " ")
     for (i = 1; i <= n; i++) rank[names[i]] = i
 }

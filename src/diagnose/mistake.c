@@ -372,7 +372,7 @@ static void normalize(const struct mistake *wrong, double eps, const double *x, 
     if (is_wrong && variant == NORM_SUM) divisor = sqrt(sum2 + eps);
     if (is_wrong && variant == NORM_MEAN_ABS) divisor = sum_abs / n + eps;
     if (is_wrong && variant == NORM_FIRST_HALF && n > 1) divisor = sqrt(half2 / (n / 2) + eps);
-    if (is_wrong && (variant == NORM_CENTERED || variant == NORM_VARIANCE)) mean = sum / n;
+    if (is_wrong && (variant == NORM_LESS_MEAN || variant == NORM_VARIANCE)) mean = sum / n;
     if (is_wrong && variant == NORM_VARIANCE) divisor = sqrt(fmax(0, sum2 / n - mean * mean) + eps);
     for (uint32_t i = 0; i < n; i++) y[i] = (x[i] - mean) / divisor;
 }

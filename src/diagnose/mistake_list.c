@@ -408,7 +408,7 @@ static const char *const norm_texts[N_NORM_MISTAKE] = {
     [NORM_NO_ROOT] = "is x / mean(x^2) * w: the square root is missing",
     [NORM_NOT_DIVIDED] = "is x * w: it is not divided by the root of the mean square",
     [NORM_SUM] = "is divided by the root of the sum of squares, not of their mean",
-    [NORM_CENTERED] = "has the mean subtracted from its input",
+    [NORM_LESS_MEAN] = "has the mean subtracted from its input",
     [NORM_VARIANCE] = ("is a layer norm: the mean is subtracted, and the variance takes the place of the mean "
                        "square"),
     [NORM_TWICE] = "is the norm of the norm: it is applied twice",

@@ -5,7 +5,7 @@
  * where the tokens, their texts and the taps begin.  The second pass reads these lists.  All records share one set of
  * buffers.
  */
-#include "dump/json.h"
+#include "base/json.h"
 
 #include "dump/dump.h"
 

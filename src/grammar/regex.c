@@ -5,7 +5,7 @@
  */
 #include "grammar/emoji.h"
 #include "grammar/regex.h"
-#include "tokenizer/unicode.h"
+#include "base/unicode.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Trees of languages, sets of characters, and questions about languages. */
 #include "grammar/language.h"
-#include "tokenizer/unicode.h"
+#include "base/unicode.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
 #include "grammar/schema.h"
 
 #include "base/decimal.h"
-#include "dump/json.h"
+#include "base/json.h"
 
 #include <stdarg.h>
 #include <stdio.h>

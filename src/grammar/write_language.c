@@ -5,7 +5,7 @@
  * nothing that can be empty is repeated.
  */
 #include "grammar/language.h"
-#include "tokenizer/unicode.h"
+#include "base/unicode.h"
 
 #include <stdlib.h>
 

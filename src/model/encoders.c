@@ -144,7 +144,3 @@ const struct architecture plan_encoder_rows[] = {
       SCALED | GATED | EXPERTS, plan_llama_embed },
     { .name = NULL },
 };
-
-bool plan_strips_mask(const struct gguf_string *architecture) {
-    return key_is_text(architecture, "nomic-bert-moe") || key_is_text(architecture, "jina-bert-v3");
-}

@@ -233,8 +233,6 @@ void plan_free(struct plan *p);
 
 /* The name of architecture i of the table; NULL if i is beyond its end. */
 const char *plan_architecture(size_t i);
-/* Whether the token <mask> takes the white space before it along.  No key says so; llama.cpp goes by this name too. */
-bool plan_strips_mask(const struct gguf_string *architecture);
 
 /* How many tokens a session holds if the caller asks for n_ctx; 0 asks for the default. */
 static inline uint32_t plan_n_ctx(const struct plan *p, uint32_t n_ctx) {

@@ -1,7 +1,7 @@
 #include "template/builtins.h"
 
 #include "base/decimal.h"
-#include "tokenizer/unicode.h"
+#include "base/unicode.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* The source of a template -> tokens. */
 #include "template/tree.h"
 
-#include "tokenizer/unicode.h"
+#include "base/unicode.h"
 
 struct lexer {
     struct render *r;

@@ -1,8 +1,8 @@
 #include "template/value.h"
 
 #include "base/decimal.h"
-#include "dump/json.h"
-#include "tokenizer/unicode.h"
+#include "base/json.h"
+#include "base/unicode.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -7,7 +7,7 @@
 #ifndef PLUMB_PRETOKENIZE_H
 #define PLUMB_PRETOKENIZE_H
 
-#include "tokenizer/unicode.h"
+#include "base/unicode.h"
 
 struct pre_char {
     uint32_t cp;

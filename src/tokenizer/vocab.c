@@ -3,7 +3,6 @@
  * Ids that llama.cpp replaces by defaults (a special token outside the vocabulary) are replaced here too.  Where
  * llama.cpp aborts (duplicate tokens, byte tokens whose text is not that of a byte), loading fails with an error.
  */
-#include "model/plan.h"
 #include "tokenizer/automaton.h"
 #include "tokenizer/encoder.h"
 #include "tokenizer/specials.h"
@@ -452,6 +451,10 @@ static plumb_status collect_specials(struct tokenizer *t, struct error *err) {
     return PLUMB_OK;
 }
 
+static bool is_text(struct gguf_string s, const char *text) {
+    return s.n == strlen(text) && memcmp(s.data, text, strlen(text)) == 0;
+}
+
 static bool contains(struct gguf_string s, const char *word, bool fold) {
     size_t n = strlen(word);
     for (uint64_t i = 0; n <= s.n && i <= s.n - n; i++) {
@@ -474,7 +477,8 @@ static plumb_status load_strips(struct tokenizer *t, const struct gguf *g, struc
     PLUMB_TRY(gguf_get_string(g, "general.architecture", &architecture, err));
     const char *lstrip = NULL;
     if (contains(pre, "jina-v2-de", false) || contains(pre, "jina-v2-es", false) ||
-        contains(pre, "jina-v2-code", false) || plan_strips_mask(&architecture)) {
+        contains(pre, "jina-v2-code", false) || is_text(architecture, "nomic-bert-moe") ||
+        is_text(architecture, "jina-bert-v3")) {
         lstrip = "<mask>";
     } else if (contains(name, "phi-3", true) || contains(name, "phi3", true)) {
         static const char *const plain[] = {"<unk>", "<s>", "<|endoftext|>"};

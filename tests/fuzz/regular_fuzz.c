@@ -10,7 +10,7 @@
 #include "fuzz.h"
 #include "grammar/language.h"
 #include "grammar/recognizer.h"
-#include "tokenizer/unicode.h"
+#include "base/unicode.h"
 
 /* ---- the slow matcher -------------------------------------------------------------------------------------------- */
 

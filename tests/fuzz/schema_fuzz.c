@@ -1,7 +1,7 @@
 /* The first byte has options of the JSON Schema compiler, the next four the seed of a text, the rest is a schema.
  *
  * A grammar that comes out is parsed without a mistake.  Texts that follow it at random are JSON if they end. */
-#include "dump/json.h"
+#include "base/json.h"
 #include "grammar/json_schema.h"
 #include "grammar/recognizer.h"
 

@@ -10,8 +10,8 @@
  * It refuses more than max_depth levels, trailing commas, comments, control bytes in strings and anything after the
  * value.  It does not check that strings are valid UTF-8.
  */
-#ifndef PLUMB_DUMP_JSON_H
-#define PLUMB_DUMP_JSON_H
+#ifndef PLUMB_BASE_JSON_H
+#define PLUMB_BASE_JSON_H
 
 #include "base/base.h"
 

@@ -1,7 +1,7 @@
-#include "dump/json.h"
+#include "base/json.h"
 
 #include "base/decimal.h"
-#include "tokenizer/unicode.h"
+#include "base/unicode.h"
 
 #include <math.h>
 #include <stdarg.h>

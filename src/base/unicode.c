@@ -1,5 +1,5 @@
 /* Lookups in the generated ranges, and UTF-8, where broken bytes are decoded as llama.cpp does. */
-#include "tokenizer/unicode.h"
+#include "base/unicode.h"
 
 enum unicode_class unicode_class_of(uint32_t cp) {
     uint32_t low = 0, high = unicode_ranges_count;   /* ranges[low] begins at or before cp, ranges[high] after it */
