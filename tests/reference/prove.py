@@ -356,14 +356,6 @@ TITLES = {"whole": "whole dumps", "l_out8": "the first 8 values of l_out", "top1
           "right_8bit": "activations rounded to 8 bits, no mistake: dumps that agree"}
 
 
-def cell(finding, twins=()):
-    if finding.rank == 1:
-        return "1" if not finding.ties else "1, tied"
-    if "the truth" in twins:
-        return "= truth"
-    return f"{finding.rank or '-'}{' (=)' if twins else ''}"
-
-
 def where(quirk, archs, n_arch):
     """The models that a quirk concerns, and how many architectures of tests/vectors/archs have such a model."""
     names = archs[quirk.name]
@@ -387,29 +379,15 @@ def document(proof, singles, pairs, rounding, right):
         "| what diagnose is given | found | of | |", "|---|---|---|---|"]
     for mode, (found, n) in count.items():
         lines.append(f"| {TITLES[mode]} | {found} | {n} | {found / max(n, 1):.1%}, required {THRESHOLDS[mode]:.0%} |")
-    lines += ["", "## The table", "",
+    lines += ["", "The engine that rounds activations does so in blocks of 32 before every product with a matrix.", "",
+              "## The mistakes", "",
               f"The third column says which models a mistake concerns and, in parentheses, how many of the {n_arch} "
-              "architectures of `tests/vectors/archs`.  `plumb diagnose MODEL --list` prints those of a model.  "
-              "The last five columns are the rank of the mistake: whole dumps, the first 8 values of every `l_out`, "
-              "the 10 largest logits of 4 positions; then the first two of an engine that rounds activations to 8 "
-              "bits, in blocks of 32, before every product with a matrix.  `= truth`: the dump has the numbers of an "
-              "engine without mistakes.  `(=)`: those of another mistake, see below.  `-`: not in the ranking.  Of the "
-              "engine that rounds: `noise`, said to agree but for what rounding leaves; `1, nearest`, the first of the "
-              "ranking, but more is left than that, which is not counted as found.", "",
-              "| mistake | what the engine does wrong | models | first tap | model | whole | l_out | top 10 | "
-              "8 bits: whole | l_out |", "|---|---|---|---|---|---|---|---|---|---|"]
+              "architectures of `tests/vectors/archs`.  `plumb diagnose MODEL --list` prints those of a model.  Each "
+              "is found in each kind of dump, except those of the two tables below.", "",
+              "| mistake | what the engine does wrong | models |", "|---|---|---|"]
     for quirk in proof.quirks:
-        found = singles.get(quirk.name)
-        if found:
-            model, modes = found
-            ranks = [cell(*modes[mode]) if mode in modes else "" for mode in dump.MODES]
-            ranks += ["noise" if finding.said == AGREES else "1, nearest" if finding.rank == 1 and not finding.explains
-                      else cell(finding) for finding in rounding[quirk.name].values()]
-        else:
-            model, ranks = None, [""] * (len(dump.MODES) + len(ROUNDING))
         text = quirk.text.replace("|", "\\|")
-        lines.append(f"| `{quirk.name}` | {text} | {where(quirk, archs, n_arch)} | `{quirk.tap}` | "
-                     f"{model.name if model else 'none'} | " + " | ".join(ranks) + " |")
+        lines.append(f"| `{quirk.name}` | {text} | {where(quirk, archs, n_arch)} |")
     lines += ["", "## Indistinguishable in principle", "",
               "Found by comparing the dumps themselves, made by the second engine: these have the same numbers within "
               "the rounding of f32 (relative RMS of every row at most 1e-6).", "",
@@ -444,11 +422,6 @@ def document(proof, singles, pairs, rounding, right):
         model, a, b, finding = pair
         lines.append(f"| {model.name} | `{a}` + `{b}` | {'yes' if is_pair_found(pair) else 'no'} | "
                      f"{finding.said} |")
-    lines += ["", "## The models", "", "Options of `models/synth.py`; gains multiply those of the script.", ""]
-    lines += [f"- {name}: `{options}`" + (f", gains {gains}" if gains else "") for name, (options, gains) in
-              MODELS.items() if options]
-    lines += ["", "Files of `tests/vectors/archs`, with taps of llama.cpp that the second engine equals without a "
-              "mistake: " + ", ".join(name for name, (options, _) in MODELS.items() if not options) + "."]
     return "\n".join(lines) + "\n"
 
 
