@@ -77,10 +77,16 @@ MODEL ?= smollm2-135m-instruct-q4_1
 OFFERED := smollm2-135m-instruct-q4_1 gemma-3-270m-q4_k_m all-minilm-l6-v2
 export HOSTS ?= native node chromium firefox webkit wasmtime
 
-.PHONY: help run serve test check mutants faults setup bench bench-visit bench-peers bench-kernels bench-tokenizer \
-    prove operators reports cases truth conformance
-help: ## Prints this list.
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+.PHONY: help help-all run serve test check mutants faults setup bench bench-visit bench-peers bench-kernels \
+    bench-tokenizer prove operators reports cases truth conformance
+# Targets with ## are what a newcomer needs; those with #: are for people who measure and prove.
+list_targets = awk -F ':.*$1 ' '/^[a-z][a-z-]*:.*$1 / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
+help:
+	@$(call list_targets,##)
+	@echo '  make help-all        lists the other targets, too'
+help-all: help #: Prints both lists.
+	@echo
+	@$(call list_targets,#:)
 
 # $(value PROMPT): make does not expand a "$5" in the prompt.  A base model, whose name does not contain "instruct",
 # continues the prompt.
@@ -113,7 +119,7 @@ check: ## The quick part of `make test`: C tests natively, a third in Node, Java
 
 # The real model takes 8 GB on the disk.
 real := qwen2.5-coder-1.5b-instruct-q4_k_m
-conformance: ## Compares both passes with llama.cpp: its toy models, a real one of 1.5B; writes docs/architectures.md.
+conformance: #: Compares both passes with llama.cpp: its toy models, a real one of 1.5B; writes docs/architectures.md.
 	@tools/setup.sh test
 	@python3 models/fetch.py $(real)
 	@$(MAKE) -s build/native/plumb
@@ -121,14 +127,14 @@ conformance: ## Compares both passes with llama.cpp: its toy models, a real one 
 	@PYTHONPATH=build/setup/py python3 tests/conformance/conformance.py build/conformance --docs docs/architectures.md \
 	    --real "$$(python3 models/fetch.py --path $(real))"
 
-mutants: ## Makes small faults in src/ and web/ and lists those that no test sees; N=200 SEED=1 ONLY=src/diff.
+mutants: #: Makes small faults in src/ and web/ and lists those that no test sees; N=200 SEED=1 ONLY=src/diff.
 	@tools/setup.sh test
 	@python3 models/fetch.py --all
 	@$(MAKE) -s -j$$(nproc) test-programs
 	@N=$(N) SEED=$(SEED) ONLY=$(ONLY) node tests/mutants/mutants.mjs
 
 # `make test` fails a sample of the allocations.
-faults: ## Fails every allocation of tests/faults/memory.c in turn, alone and with all after it.
+faults: #: Fails every allocation of tests/faults/memory.c in turn, alone and with all after it.
 	@tools/setup.sh test native
 	@$(MAKE) -s -j$$(nproc) build/native-sanitize/memory
 	@FAULTS=all build/native-sanitize/memory
@@ -153,12 +159,12 @@ build/bench/plumb.wasm: $(call objects,build/wasi,$(engine) tests/bench/plumb.c 
 	@mkdir -p $(@D)
 	@echo "  $@"
 	$Q$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
-bench-visit: ## Measures what a visitor of the chat page waits for: first token, reload, task, keeping; VISITS=5.
+bench-visit: #: Measures what a visitor of the chat page waits for: first token, reload, task, keeping; VISITS=5.
 	@tools/setup.sh test native chromium
 	@python3 models/fetch.py $(MODEL)
 	@$(MAKE) -s -j$$(nproc) wasm
 	@node tests/bench/visit.mjs $(VISITS)
-bench-peers: ## Measures the package beside wllama, transformers.js and web-llm for docs/peers.md; PEERS="--help".
+bench-peers: #: Measures the package beside wllama, transformers.js and web-llm for docs/peers.md; PEERS="--help".
 	@tools/setup.sh test chromium
 	@tools/setup.sh bench
 	@python3 models/fetch.py smollm2-135m-instruct-q4_1
@@ -169,11 +175,11 @@ build/bench/onnx/SmolLM2-135M-Instruct: tests/bench/to_onnx.py
 	@for dtype in q8 q4; do \
 	    PYTHONPATH=build/setup/py python3 $< models/SmolLM2-135M-Instruct.Q4_1.gguf $@ --dtype $$dtype || exit 1; done
 	@touch $@
-bench-kernels: ## Measures kernels beside this machine's ceilings; TYPES="Q4_0 Q8_0", CODE=1 for their machine code.
+bench-kernels: #: Measures kernels beside this machine's ceilings; TYPES="Q4_0 Q8_0", CODE=1 for their machine code.
 	@tools/setup.sh test node chromium wasmtime
 	@$(if $(BENCH_NODE),,tools/setup.sh bench)
 	@$(MAKE) -s -j$$(nproc) measure-kernels
-bench-tokenizer: ## Measures how long 1 MiB of each hostile text takes to tokenize.
+bench-tokenizer: #: Measures how long 1 MiB of each hostile text takes to tokenize.
 	@$(MAKE) -s -j$$(nproc) build/bench/tokenizer
 	@build/bench/tokenizer
 build/bench/masks: $(call objects,build/native,$(engine) tests/bench/masks.c)
@@ -203,30 +209,30 @@ $(llama_source)/build/bin/libllama.so:
 
 # Python with the packages that tools/setup.sh installs.
 python = PYTHONPATH=build/setup/py python3
-prove: ## Proves plumb diagnose: a second engine makes every known mistake; writes docs/quirks.md.
+prove: #: Proves plumb diagnose: a second engine makes every known mistake; writes docs/quirks.md.
 	@tools/setup.sh test native
 	@$(MAKE) -s -j$$(nproc) native
 	@$(python) tests/reference/prove.py --docs docs/quirks.md
 
-cases: ## Runs the cases of docs/cases.md, and writes what they print and their pictures into the page.
+cases: #: Runs the cases of docs/cases.md, and writes what they print and their pictures into the page.
 	@tools/setup.sh test native
 	@$(MAKE) -s -j$$(nproc) native
 	@$(python) tests/cases/cases.py --docs docs/cases.md
 	@node tests/cases/pictures.mjs
 
-operators: ## Counts the mistakes of tests/operators that plumb diagnose names, and those of llama.cpp made wrong.
+operators: #: Counts the mistakes of tests/operators that plumb diagnose names, and those of llama.cpp made wrong.
 	@tools/setup.sh test native
 	@$(MAKE) -s -j$$(nproc) native
 	@$(python) tests/operators/measure.py --docs tests/operators/README.md
 	@sh tests/conformance/build.sh build/conformance
 	@$(python) tests/operators/llama.py --docs tests/operators/README.md
 
-reports: ## Counts the mistakes of people's bug reports (tests/reports) that plumb diagnose names.
+reports: #: Counts the mistakes of people's bug reports (tests/reports) that plumb diagnose names.
 	@tools/setup.sh test native
 	@$(MAKE) -s -j$$(nproc) native
 	@$(python) tests/reports/measure.py --docs tests/reports/README.md
 
-truth: ## Every tap against llama.cpp by layer, on both real models and 2 GB of synthetic ones.
+truth: #: Every tap against llama.cpp by layer, on both real models and 2 GB of synthetic ones.
 	@tools/setup.sh test native
 	@python3 models/fetch.py $(OFFERED)
 	@$(MAKE) -s -j$$(nproc) native
@@ -265,7 +271,7 @@ $(call native_dir,$1)/fuzz-options $(call native_dir,$1)/fuzz-perplexity: $(call
 endef
 $(foreach c,release debug sanitize thread fuzz,$(eval $(call native_host,$c)))
 
-native: $(call native_dir,$(config))/plumb ## Builds the command line natively; config=debug, sanitize, thread or fuzz.
+native: $(call native_dir,$(config))/plumb #: Builds the command line natively; config=debug, sanitize, thread or fuzz.
 
 # ---- WebAssembly ------------------------------------------------------------------------------------------------
 
@@ -326,7 +332,7 @@ $(vendor)/markdown-it/markdown-it.esm.min.d.mts: $(vendor)/markdown-it/markdown-
 	$Qcp web/node_modules/markdown-it/dist/markdown-it.d.mts $@
 $(eval $(call vendor_rule,dompurify/purify.es.mjs,dompurify,dist,purify.es.mjs purify.es.d.mts))
 
-wasm: $(plumb_wasm) $(cli_wasm) $(vendored) ## Builds web/dist: the modules for browsers and Node, and libraries.
+wasm: $(plumb_wasm) $(cli_wasm) $(vendored) #: Builds web/dist: the modules for browsers and Node, and libraries.
 	@rm -rf $(filter-out $(patsubst %/,%,$(dir $(vendored))),$(wildcard $(vendor)/*))  # of earlier versions
 # $(call emcc_exports,FILE): the functions to export, exactly those in the file.
 emcc_exports = -sEXPORTED_FUNCTIONS=$$(sed -n 's/^\([a-z]\w*\).*/_\1/p' $1 | paste -sd,)
@@ -371,7 +377,7 @@ site: ## Builds build/site: the chat page and the models that it offers, for any
 	@node web/site/page-files.mjs build/site $$(python3 models/fetch.py --path $(OFFERED))
 	@echo "  build/site"
 
-wasi: $(wasi_dir)/plumb.wasm $(cli_wasm) ## Builds build/wasi/plumb.wasm, the command line for wasmtime.
+wasi: $(wasi_dir)/plumb.wasm $(cli_wasm) #: Builds build/wasi/plumb.wasm, the command line for wasmtime.
 # The package's module, smaller and without names, which Plumb.command and web/cli/main.mjs use.
 web/dist/plumb-cli.wasm: $(wasi_dir)/plumb.wasm
 	@mkdir -p $(@D)
@@ -410,7 +416,7 @@ $(tarball): $(plumb_wasm) $(vendored) web/dist/plumb-cli.wasm web/dist/types/ind
 	@mkdir -p build
 	$Qcd web && npm pack --loglevel=error --pack-destination ../build >/dev/null
 
-docs: ## Writes web/docs/api.md, the reference of the package, from the comments of its modules.
+docs: #: Writes web/docs/api.md, the reference of the package, from the comments of its modules.
 	@tools/setup.sh package
 	@mkdir -p build
 	@node tools/api.mjs > build/api.md
@@ -460,7 +466,7 @@ $(fuzzers:%=build/native-sanitize/fuzz-%): build/native-sanitize/obj/tests/fuzz/
 .PHONY: fuzz layers bare clean
 MINUTES ?= 1
 TARGETS ?= $(fuzzers)
-fuzz: ## Fuzzes each of TARGETS (all of tests/fuzz) for MINUTES (1); what it finds goes to build/fuzz-corpus.
+fuzz: #: Fuzzes each of TARGETS (all of tests/fuzz) for MINUTES (1); what it finds goes to build/fuzz-corpus.
 	@tools/setup.sh fuzz
 	@$(MAKE) -s -j$$(nproc) $(TARGETS:%=build/native-fuzz/fuzz-%)
 	@for name in $(TARGETS); do \
@@ -473,11 +479,11 @@ fuzz: ## Fuzzes each of TARGETS (all of tests/fuzz) for MINUTES (1); what it fin
 	    grep -E 'DONE|units|peak_rss' build/fuzz-corpus/$$name.log; \
 	done
 
-layers: ## Checks that every room of src/ and of web/ uses only the rooms before it.
+layers: #: Checks that every room of src/ and of web/ uses only the rooms before it.
 	@awk -f tools/layers.awk $(wildcard src/*/*.[ch] wasm/*.[ch])
 	@node tools/layers.mjs
 
-bare: ## Checks that one plain cc command builds the command line.
+bare: #: Checks that one plain cc command builds the command line.
 	@mkdir -p build/bare
 	cc -O2 -Iinclude -Isrc src/*/*.c -lm -o build/bare/plumb
 
