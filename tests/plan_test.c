@@ -94,8 +94,14 @@ static const struct description descriptions[] = {
     { "olmoe", "  3 layers of width 32, trained for 64 tokens, RMS norms\n  layers 0-2\n"
       "    attention of 4 heads of 8, RoPE with base 10000\n    4 experts of 64, 2 for each token (softmax)\n" },
     { "gemma2", "  layers 0, 2\n    attention of 4 heads of 16, 2 for K and V, a window of 3 tokens, RoPE with base "
-      "10000, scores up to 5\n    feed-forward network of 64\n  layers 1\n    attention of 4 heads of 16, 2 for K and "
+      "10000, scores up to 5\n    feed-forward network of 64\n    h = norm(attn_norm, x); h = attention(h); h = "
+      "norm(post_attention_norm, h); x += h; h = norm(ffn_norm, x); h = feed_forward(h); h = norm(post_ffw_norm, "
+      "h); x += h\n  layers 1\n    attention of 4 heads of 16, 2 for K and "
       "V, RoPE" },
+    { "arctic", "    h = norm(ffn_norm_exps, x); sum = experts(h); h = norm(attn_norm, x); h = attention(h); "
+      "x += h; h = norm(ffn_norm, x); h = sum + shared(h); x += h\n" },
+    { "command-r", "    h = norm(attn_norm, x); input = h; h = attention(h); x += h; h = feed_forward(input); "
+      "x += h\n" },
     { "gpt-oss", "a window of 3 tokens, RoPE with base 10000, positions divided by 4 with YaRN\n"
       "    4 experts of 64, 2 for each token (softmax of those used)\n" },
     { "llama4", "no RoPE, Q times a temperature\n"
@@ -146,7 +152,7 @@ static void many_kinds_case(void) {
     struct report_writer w;
     for (uint32_t il = 0; il < N_LAYER; il++) layers[il].ffn.n_ff = il + 1;
     report_begin(&w, capture_write, &text);
-    CHECK(describe_plan(&plan, &w) == PLUMB_OK, "out of memory");
+    CHECK(describe_plan(&plan, NULL, &w) == PLUMB_OK, "out of memory");
     report_flush(&w);
     CHECK(text.text && strstr(text.text, "  layers 63\n") && !strstr(text.text, "  layers 64\n")
           && strstr(text.text, "  more kinds of layers, the first of them layer 64\n"), "%s", text.text);

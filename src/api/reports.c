@@ -169,10 +169,15 @@ plumb_status plumb_model_describe(plumb_model *m, plumb_write *write, void *user
     struct report_writer w;
     if (!plumb_model_has_header(m)) return error_set(&m->err, PLUMB_ERROR_STATE, "the header is not complete");
     report_begin(&w, write, user);
+    const struct gguf_tensor *embd = gguf_find_in_parts(m->parts, m->n_part, "token_embd.weight");
+    struct model *bound = NULL;
+    struct error ignored = { PLUMB_OK, "" };   /* what is wrong with its tensors */
+    if (embd) model_create(&bound, m->parts, m->n_part, (uint32_t)embd->shape[1], &ignored);
     plumb_status status = plan_create(&plan, m->parts, m->n_part, plumb_model_n_tensor(m), &m->err);
-    if (status == PLUMB_OK) status = describe_plan(&plan, &w);
+    if (status == PLUMB_OK) status = describe_plan(&plan, bound ? bound->layers : NULL, &w);
     if (status == PLUMB_ERROR_MEMORY) error_set(&m->err, status, "out of memory: the layers");
     plan_free(&plan);
+    if (bound) model_free(bound);
     report_flush(&w);
     return status;
 }

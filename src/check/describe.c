@@ -5,7 +5,7 @@
 /* Text of a kind of layer, to which add appends. */
 struct text {
     size_t n;
-    char bytes[600];
+    char bytes[1600];
 };
 
 #define add(t, ...) report_append((t)->bytes, sizeof (t)->bytes, &(t)->n, __VA_ARGS__)
@@ -50,6 +50,41 @@ static void add_feed_forward(struct text *t, const struct ffn_plan *f) {
     if (f->n_ff_shared > 0) add(t, ", and one of %u for all tokens", f->n_ff_shared);
 }
 
+/* Such as "h = norm(attn_norm, x); h = attention(h); x += h". */
+static void add_program(struct text *t, const struct plan *p, bool has_shared, const struct program *program) {
+    static const char *const streams[STREAM_COUNT] = {
+        [STREAM_X] = "x", [STREAM_H] = "h", [STREAM_INPUT] = "input", [STREAM_EMBD] = "embd", [STREAM_LOW] = "low",
+        [STREAM_HIGH] = "high",
+    };
+    for (uint32_t i = 0; i < program->n; i++) {
+        const struct step *s = &program->steps[i];
+        const char *in = streams[s->in], *out = streams[s->out];
+        const char *weight = s->weight < W_COUNT ? model_weight_name(p, s->weight) : "";
+        add(t, i > 0 ? "; " : "\n");
+        switch (s->kind) {
+        case STEP_NORM: add(t, "%s = norm(%s, %s)", out, weight, in); break;
+        case STEP_NORM_OUTPUT: add(t, "%s = norm(output_norm, %s)", out, in); break;
+        case STEP_COPY: add(t, "%s = %s", out, in); break;
+        case STEP_ADD: add(t, "%s += %s", out, in); break;
+        case STEP_ADD_RESIDUAL:
+            add(t, "%s += %s", out, in);
+            if (p->residual_scale != 1) add(t, " * %.7g", (double)p->residual_scale);
+            break;
+        case STEP_ADD_SCALED: add(t, "%s += %s * %s", out, in, weight); break;
+        case STEP_ADD_STATES: add(t, "%s = low + high", out); break;
+        case STEP_ATTENTION: add(t, "%s = attention(%s)", out, in); break;
+        case STEP_FEED_FORWARD: add(t, "%s = feed_forward(%s)", out, in); break;
+        case STEP_ROUTER: add(t, "choose experts by %s", in); break;
+        case STEP_EXPERTS: add(t, "sum = experts(%s)", in); break;
+        case STEP_SHARED:
+            add(t, "%s = sum", out);
+            if (has_shared) add(t, " + shared(%s)", in);
+            break;
+        case STEP_KINDS: break;
+        }
+    }
+}
+
 /* Writes "layers 0-4, 6": those of the same text as layer `first`, none of which is earlier. */
 static void write_layers(struct report_writer *w, const struct text *texts, uint32_t n_layer, uint32_t first) {
     report_printf(w, n_layer == 1 ? "  layer %u" : "  layers %u", first);
@@ -77,7 +112,7 @@ static void write_pooling(struct report_writer *w, const struct plan *p) {
 /* A file can give each of 65,536 layers another width.  Comparing each with all others would take minutes. */
 enum { MAX_KINDS = 64 };
 
-plumb_status describe_plan(const struct plan *p, struct report_writer *w) {
+plumb_status describe_plan(const struct plan *p, const struct layer *layers, struct report_writer *w) {
     struct text *texts = calloc(p->n_layer, sizeof *texts);
     if (!texts) return PLUMB_ERROR_MEMORY;
     report_printf(w, "  %u layers of width %u, trained for %u tokens%s%s%s\n", p->n_layer, p->n_embd, p->n_ctx_train,
@@ -89,6 +124,7 @@ plumb_status describe_plan(const struct plan *p, struct report_writer *w) {
         add_attention(&texts[il], p, &p->layers[il].attn);
         add(&texts[il], "\n");
         add_feed_forward(&texts[il], &p->layers[il].ffn);
+        if (layers) add_program(&texts[il], p, p->layers[il].ffn.n_ff_shared > 0, &layers[il].program);
     }
     uint32_t kinds[MAX_KINDS], n_kind = 0;   /* the first layer of each kind */
     for (uint32_t il = 0; il < p->n_layer; il++) {

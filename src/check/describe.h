@@ -2,11 +2,11 @@
 #ifndef PLUMB_CHECK_DESCRIBE_H
 #define PLUMB_CHECK_DESCRIBE_H
 
-#include "model/plan.h"
+#include "model/model.h"
 #include "trace/report.h"
 
-/* Writes some lines: one for the model, and for each kind of layer its layers, attention and feed-forward network.
- * PLUMB_ERROR_MEMORY. */
-plumb_status describe_plan(const struct plan *p, struct report_writer *w);
+/* Writes some lines: one for the model, and for each kind of layer its layers, attention, feed-forward network and, with
+ * layers (n_layer), its program.  layers: NULL if the weights are not known.  PLUMB_ERROR_MEMORY. */
+plumb_status describe_plan(const struct plan *p, const struct layer *layers, struct report_writer *w);
 
 #endif

@@ -199,8 +199,7 @@ static struct affine *affine_of(struct model *m, uint32_t il, uint32_t id) {
     return id < W_LAYER_COUNT ? &m->layers[il].w[id] : outside[id - W_LAYER_COUNT];
 }
 
-/* The name of a weight in the model's files, without ".weight". */
-static const char *weight_name(const struct plan *p, uint32_t id) {
+const char *model_weight_name(const struct plan *p, uint32_t id) {
     return p->names[id] ? p->names[id] : specs[id].name;
 }
 
@@ -263,7 +262,7 @@ static bool find_slot(struct model *m, const char *name, struct slot *slot) {
     if (il == p->n_layer) return false;
     uint64_t set = (p->required | p->optional) & ~(in_layer ? p->layers[il].without : 0);
     for (uint32_t i = in_layer ? 0 : W_LAYER_COUNT; i < (in_layer ? (uint32_t)W_LAYER_COUNT : (uint32_t)W_COUNT); i++) {
-        const char *own = weight_name(p, i);
+        const char *own = model_weight_name(p, i);
         size_t n = strlen(own);
         if (strncmp(rest, own, n) != 0 || !(set >> i & 1)) continue;   /* another weight may have this name */
         bool is_whole = rest[n] == '\0' && p->unsuffixed >> i & 1;
@@ -364,7 +363,7 @@ static void split_fused(struct model *m, uint32_t il, struct problems *p) {
 static void check_required(struct model *m, struct problems *p) {
     for (uint32_t i = W_LAYER_COUNT; i < W_COUNT; i++) {
         if (affine_of(m, 0, i)->w || !(m->plan.required >> i & 1)) continue;
-        problem(p, PLUMB_ERROR_TENSOR, "tensor %s.weight is missing", weight_name(&m->plan, i));
+        problem(p, PLUMB_ERROR_TENSOR, "tensor %s.weight is missing", model_weight_name(&m->plan, i));
     }
     for (uint32_t il = 0; il < m->plan.n_layer; il++) {
         uint64_t required = m->plan.required & ~m->plan.layers[il].without;
@@ -372,7 +371,7 @@ static void check_required(struct model *m, struct problems *p) {
         if (layer_of_block(&m->plan, block) != il) continue;
         for (uint32_t i = 0; i < W_LAYER_COUNT; i++) {
             if (m->layers[il].w[i].w || !(required >> i & 1)) continue;
-            problem(p, PLUMB_ERROR_TENSOR, "tensor blk.%u.%s.weight is missing", block, weight_name(&m->plan, i));
+            problem(p, PLUMB_ERROR_TENSOR, "tensor blk.%u.%s.weight is missing", block, model_weight_name(&m->plan, i));
         }
     }
 }

@@ -99,6 +99,8 @@ static inline const uint8_t *weight_row(const struct weight *w, size_t i, uint8_
     return repack_file_row(w->type, w->data, w->row_bytes, w->n_packed, i, buffer);
 }
 
+/* The name of a weight (enum weight_id) in the model's files, without ".weight". */
+const char *model_weight_name(const struct plan *p, uint32_t id);
 /* The taps inside layers that the passes do not have in layer il, because it lacks the step: bit i is tap i. */
 uint64_t model_absent_taps(const struct model *m, uint32_t il);
 /* The order of the taps: a set of enum tap_order. */
