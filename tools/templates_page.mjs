@@ -27,7 +27,7 @@ const text = `# Chat templates
 
 A chat template is a program in Jinja that comes with the model. plumb has an engine for it in C, which does as jinja2
 does, set up as transformers sets it up. It makes the texts of jinja2 3.1.6 for 160 templates that llama.cpp does not
-have, with 5 conversations each, and for 316 small ones (\`tests/vectors/jinja2\`, by a generator with a seed).
+have, with 5 conversations each, and for 317 small ones (\`tests/vectors/jinja2\`, by a generator with a seed).
 
 This page compares it with llama.cpp v0.5.0, for the ${names.length} templates of its \`models/templates\` and 12
 conversations each: with and without a system message, several of them, empty contents, content in parts, no generation
