@@ -376,6 +376,42 @@ static void renders_long(void) {
     free(json);
 }
 
+/* The 70 templates and 34 others, of models that people train, with 12 conversations each. */
+static void equals_jinja2_published(void) {
+    size_t n, n_row = 0, n_equal = 0, n_raised = 0, n_lenient = 0;
+    char *json = test_read_all(JINJA2 "published.json", &n), *rest_json = json, *list[N_CONVERSATIONS] = {NULL};
+    char *file = test_read_all(JINJA2 "published.tsv", &n), *rest = file;
+    for (size_t i = 0; i < N_CONVERSATIONS && rest_json; i++) list[i] = next_line(&rest_json);
+    REQUIRE(file && list[N_CONVERSATIONS - 1], "no vectors");
+    for (char *line, *fields[3] = {NULL}; (line = next_line(&rest)) != NULL; n_row++) {
+        char path[200], *text;
+        size_t n_source, n_text;
+        struct error err = {PLUMB_OK, ""};
+        REQUIRE(split_line(line, fields, 3), "published.tsv: %s", line);
+        snprintf(path, sizeof path, "tests/vectors/%.150s.jinja", fields[0]);
+        char *source = test_read_all(path, &n_source);
+        REQUIRE(source, "%s", path);
+        plumb_status status = render(source, n_source, list[atoi(fields[1])], false, TEMPLATE_LIMITS, &text, &n_text,
+                                     &err);
+        bool is_equal = is_expected(status, text, n_text, fields[2]), is_refused = strcmp(fields[2], "!") == 0;
+        bool is_raised = fields[2][0] == '!' && !is_refused && status != PLUMB_OK && strstr(err.message, fields[2] + 1);
+        /* jinja2 escapes for HTML what is joined to a safe text. */
+        bool is_safe = strcmp(fields[0], "templates/sources/meetkai-functionary-medium-v3.1") == 0 && !is_equal;
+        CHECK(is_equal || is_raised || is_refused || is_safe, "%s, %s: %s, expected %s\n%s", fields[0], fields[1],
+              err.message, fields[2], text ? text : "");
+        n_equal += is_equal;
+        n_raised += is_raised;
+        n_lenient += is_refused && status == PLUMB_OK;
+        free(source);
+        free(text);
+    }
+    test_note("%zu of %zu texts equal, %zu refused with the same words, %zu that only jinja2 refuses", n_equal, n_row,
+              n_raised, n_lenient);
+    CHECK(n_row == (70 + 34) * N_CONVERSATIONS && n_equal >= 1089, "%zu rows, %zu equal", n_row, n_equal);
+    free(file);
+    free(json);
+}
+
 /* What llama.cpp makes of a template of language.tsv, as it is written there, or NULL. */
 static const char *made_by_llama(const char *rows, const char *source) {
     size_t n = strlen(source);
@@ -730,6 +766,7 @@ void test_template(void) {
     test_case("template: chats of 30 templates equal jinja2's", equals_jinja2);
     test_case("template: 160 templates that llama.cpp does not have equal jinja2's in 5 conversations",
               equals_jinja2_cases);
+    test_case("template: 104 templates equal jinja2's in 12 conversations", equals_jinja2_published);
     test_case("template: 70 templates of 401 messages equal jinja2's", renders_long);
     test_case("template: each part of the language is as in jinja2", has_language);
     test_case("template: times are written as by the C library", has_times);

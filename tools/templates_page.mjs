@@ -27,7 +27,10 @@ const text = `# Chat templates
 
 A chat template is a program in Jinja that comes with the model. plumb has an engine for it in C, which does as jinja2
 does, set up as transformers sets it up. It makes the texts of jinja2 3.1.6 for 160 templates that llama.cpp does not
-have, with 5 conversations each, and for 317 small ones (\`tests/vectors/jinja2\`, by a generator with a seed).
+have, with 5 conversations each, and for 317 small ones (\`tests/vectors/jinja2\`, by a generator with a seed). Of the
+${names.length} templates below and 34 others, of models that people train, with 12 conversations each, 1,089 texts are
+those of jinja2, and 59 are refused with the same words. jinja2 refuses 96 more, as it joins no text to what is missing,
+and escapes 4 for HTML, in which a template joins texts to one that is \`safe\`.
 
 This page compares it with llama.cpp v0.5.0, for the ${names.length} templates of its \`models/templates\` and 12
 conversations each: with and without a system message, several of them, empty contents, content in parts, no generation

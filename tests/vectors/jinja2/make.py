@@ -13,6 +13,11 @@ long.tsv has what the 70 templates of llama.cpp (../templates/sources) become wi
 which have 401 messages: the template, the number of the conversation, and the length in bytes and the FNV-1a hash of
 the text.
 
+published.tsv has what those 70 templates and 34 others become with the 12 conversations of ../templates, whose
+variables are in published.json.  The others, in published/, are the templates that axolotl 0.19.0 ships for models that
+people train (Apache License 2.0; pip download axolotl==0.19.0 --no-deps), unchanged, without those that are there
+twice.
+
 Control characters and backslashes are \\xNN.  A text that begins with ! is the message of an exception that the
 template raises, and ! alone means that jinja2 refuses the template.
 """
@@ -300,8 +305,30 @@ def write_long():
     (HERE / "long.tsv").write_text("\n".join(lines) + "\n")
 
 
+def twelve():
+    """The variables of the conversations of ../templates; the arguments of calls are objects, as in transformers."""
+    for one in json.loads((HERE.parent / "templates" / "conversations.json").read_text()):
+        one = {"bos_token": "<s>", "eos_token": "</s>", **one, **one.pop("variables", {})}
+        del one["name"]
+        for message in one["messages"]:
+            for call in message.get("tool_calls", []):
+                call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+        yield one
+
+
+def write_published():
+    conversations, lines = list(twelve()), []
+    for folder in "templates/sources", "jinja2/published":
+        for path in sorted((HERE.parent / folder).glob("*.jinja")):
+            lines += [f"{folder}/{path.stem}\t{i}\t{escaped(named(rendered(path.read_bytes().decode(), one)))}"
+                      for i, one in enumerate(conversations)]
+    (HERE / "published.json").write_text("\n".join(json.dumps(one) for one in conversations) + "\n")
+    (HERE / "published.tsv").write_text("\n".join(lines) + "\n")
+
+
 def main():
     write_long()
+    write_published()
     rng = random.Random(SEED)
     conversations = json.loads((HERE / "conversations.json").read_text())
     sources, lines = [], []
