@@ -5,8 +5,8 @@
 #include "model/model.h"
 #include "trace/report.h"
 
-/* Writes some lines: one for the model, and for each kind of layer its layers, attention, feed-forward network and, with
- * layers (n_layer), its program.  layers: NULL if the weights are not known.  PLUMB_ERROR_MEMORY. */
+/* Writes some lines: one for the model, and for each kind of layer its layers, attention, feed-forward network and its
+ * program.  layers (n_layer): NULL if the weights are not known, which leaves the program out.  PLUMB_ERROR_MEMORY. */
 plumb_status describe_plan(const struct plan *p, const struct layer *layers, struct report_writer *w);
 
 #endif
