@@ -9,7 +9,7 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { join, posix } from 'node:path';
 
-const ROOMS = ['base', 'loader', 'engine', 'template', 'openai', 'command', 'api', 'browser', 'node', 'cli', 'entries',
+const ROOMS = ['base', 'loader', 'engine', 'answers', 'openai', 'command', 'api', 'browser', 'node', 'cli', 'entries',
   'chat', 'examples', 'site'];
 
 const web = process.argv[2] ?? 'web';

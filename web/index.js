@@ -19,30 +19,30 @@ export const Plumb = library;
  * @typedef {import('./api/plumb.js').PreflightOptions} PreflightOptions
  * @typedef {import('./engine/preflight.js').Preflight} Preflight
  * @typedef {import('./engine/preflight.js').MemoryPlan} MemoryPlan
- * @typedef {import('./template/messages.js').GenerateOptions} GenerateOptions
+ * @typedef {import('./answers/messages.js').GenerateOptions} GenerateOptions
  * @typedef {import('./engine/embed.js').EmbedOptions} EmbedOptions
  * @typedef {import('./engine/embed.js').RankOptions} RankOptions
  * @typedef {import('./engine/embed.js').EmbedProgress} EmbedProgress
  * @typedef {import('./engine/engine.js').GeneratedToken} GeneratedToken
  * @typedef {import('./engine/engine.js').Candidate} Candidate
- * @typedef {import('./template/messages.js').TemplateOptions} TemplateOptions
+ * @typedef {import('./answers/messages.js').TemplateOptions} TemplateOptions
  * @typedef {import('./api/plumb.js').TraceOptions} TraceOptions
  * @typedef {import('./api/chat.js').Chat} Chat
  * @typedef {import('./api/chat.js').ChatOptions} ChatOptions
  * @typedef {import('./api/chat.js').SendOptions} SendOptions
- * @typedef {import('./template/answer.js').AnswerDelta} AnswerDelta
+ * @typedef {import('./answers/answer.js').AnswerDelta} AnswerDelta
  * @typedef {import('./api/run.js').Callables} Callables
  * @typedef {import('./api/run.js').Callable} Callable
  * @typedef {import('./api/run.js').RunEvent} RunEvent
  * @typedef {import('./api/run.js').CallResult} CallResult
- * @typedef {import('./template/tool-choice.js').ToolChoice} ToolChoice
- * @typedef {import('./template/constraint.js').SchemaOptions} SchemaOptions
- * @typedef {import('./template/messages.js').Tool} Tool
- * @typedef {import('./template/messages.js').ToolCall} ToolCall
- * @typedef {import('./template/messages.js').Message} Message
- * @typedef {import('./template/messages.js').MessageContent} MessageContent
- * @typedef {import('./template/messages.js').ContentPart} ContentPart
- * @typedef {import('./template/messages.js').Role} Role
+ * @typedef {import('./answers/tool-choice.js').ToolChoice} ToolChoice
+ * @typedef {import('./answers/constraint.js').SchemaOptions} SchemaOptions
+ * @typedef {import('./answers/messages.js').Tool} Tool
+ * @typedef {import('./answers/messages.js').ToolCall} ToolCall
+ * @typedef {import('./answers/messages.js').Message} Message
+ * @typedef {import('./answers/messages.js').MessageContent} MessageContent
+ * @typedef {import('./answers/messages.js').ContentPart} ContentPart
+ * @typedef {import('./answers/messages.js').Role} Role
  * @typedef {import('./base/errors.js').ErrorCode} ErrorCode
  * @typedef {import('./api/plumb.js').Library} Plumb
  * @typedef {import('./engine/host.js').Stats} Stats

@@ -4,10 +4,10 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
-import { AnswerReader } from '../../web/template/answer.js';
-import { textsOf } from '../../web/template/formats.js';
-import { JsonScan } from '../../web/template/json-scan.js';
-import { callGrammar } from '../../web/template/call-grammar.js';
+import { AnswerReader } from '../../web/answers/answer.js';
+import { textsOf } from '../../web/answers/formats.js';
+import { JsonScan } from '../../web/answers/json-scan.js';
+import { callGrammar } from '../../web/answers/call-grammar.js';
 import { byteGrammars, randomText } from './byte-grammars.mjs';
 import { random, root } from './helpers.mjs';
 import { formatOf, TEMPLATES } from './templates.mjs';

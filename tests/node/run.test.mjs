@@ -8,8 +8,8 @@ import { z } from 'zod';
 import { Chat } from '../../web/api/chat.js';
 import { Completions } from '../../web/openai/completions.js';
 import { Plumb } from '../../web/node/index.js';
-import { WHOLE } from '../../web/template/constraint.js';
-import { FORMAT } from '../../web/template/formats.js';
+import { WHOLE } from '../../web/answers/constraint.js';
+import { FORMAT } from '../../web/answers/formats.js';
 import { fails, realPath, textOf } from './helpers.mjs';
 import { formatOf } from './templates.mjs';
 

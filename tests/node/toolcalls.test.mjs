@@ -5,8 +5,8 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
-import { AnswerReader } from '../../web/template/answer.js';
-import { FORMAT } from '../../web/template/formats.js';
+import { AnswerReader } from '../../web/answers/answer.js';
+import { FORMAT } from '../../web/answers/formats.js';
 import { fails, realPath, root, textOf } from './helpers.mjs';
 import { formatOf, promptOf } from './templates.mjs';
 

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { z } from 'zod';
-import { jsonSchemaOf } from '../../web/template/constraint.js';
+import { jsonSchemaOf } from '../../web/answers/constraint.js';
 import { byteGrammars, compiled } from './byte-grammars.mjs';
 import { random as randomOf } from './helpers.mjs';
 

@@ -20,7 +20,7 @@ test('the tarball has the code, types, licences and documentation, and is at mos
   assert.ok(size <= 1.6e6, `${size} bytes`);
   const expected = [
     /^package\.json$/, /^README\.md$/, /^LICENSE$/, /^docs\/api\.md$/,
-    /^(index|openai)\.js$/, /^(base|loader|engine|template|openai|command|api|browser|node|cli)\/[a-z-]+\.m?js$/,
+    /^(index|openai)\.js$/, /^(base|loader|engine|answers|openai|command|api|browser|node|cli)\/[a-z-]+\.m?js$/,
     /^dist\/plumb(-mt|-relaxed|-mt-relaxed|-grammar|-template|-cli)?\.wasm$/,
     /^dist\/types\/([a-z]+\/)*[a-z-]+\.d\.ts$/,
     /^dist\/vendor\/(json-schema|noble-hashes)\/(LICENSE|[a-z0-9_-]+\.js)$/,
@@ -47,7 +47,7 @@ test('an incomplete package is not packed, and the error names the missing file'
   cpSync(join(folder, 'node_modules', 'plumb-llm'), copy, { recursive: true });
   assert.deepEqual([prepack().status, prepack().stderr], [0, '']);
   for (const [file, by] of [
-    ['dist/plumb-mt.wasm', 'node/platform.js'], ['dist/vendor/json-schema/index.js', 'template/schema.js'],
+    ['dist/plumb-mt.wasm', 'node/platform.js'], ['dist/vendor/json-schema/index.js', 'answers/schema.js'],
     ['dist/types/index.d.ts', 'package.json'], ['LICENSE', 'package.json'],
     ['browser/thread-worker.js', 'browser/platform.js'], ['node/thread-worker.js', 'node/platform.js'],
     ['node/engine-worker.js', 'node/index.js'],

@@ -3,22 +3,22 @@
  * again. */
 import { argumentError, PlumbError } from '../base/errors.js';
 import * as known from '../base/options.js';
-import { jsonSchemaOf, plainTools } from '../template/constraint.js';
-import { withSchemaShown } from '../template/system-text.js';
-import { chosenTools } from '../template/tool-choice.js';
-import { beginAnswer } from '../template/generate.js';
+import { jsonSchemaOf, plainTools } from '../answers/constraint.js';
+import { withSchemaShown } from '../answers/system-text.js';
+import { chosenTools } from '../answers/tool-choice.js';
+import { beginAnswer } from '../answers/generate.js';
 import { ObjectAnswer, valuesOf } from './object.js';
 import { execute, toolsOf } from './run.js';
 import { TextAnswer } from './text-answer.js';
 
-/** @typedef {import('../template/messages.js').Message} Message
+/** @typedef {import('../answers/messages.js').Message} Message
  * @typedef {import('../engine/host.js').Stats} Stats
- * @typedef {import('../template/messages.js').GenerateOptions} GenerateOptions
- * @typedef {import('../template/answer.js').AnswerDelta} AnswerDelta
- * @typedef {import('../template/answer.js').Answer} Answer */
+ * @typedef {import('../answers/messages.js').GenerateOptions} GenerateOptions
+ * @typedef {import('../answers/answer.js').AnswerDelta} AnswerDelta
+ * @typedef {import('../answers/answer.js').Answer} Answer */
 /** @typedef {object} OwnChatOptions
  * @property {string} [system]  the system message, which is the chat's first message
- * @property {import('../template/messages.js').Tool[]} [tools]  functions that the model may call.  The chat template
+ * @property {import('../answers/messages.js').Tool[]} [tools]  functions that the model may call.  The chat template
  *   describes them to the model, or a system message if the template does not support tools.  Calls in answers become
  *   `tool_calls` of the message
  * @property {Message[]} [messages]  the conversation so far.  Only the first may be a system message, and only without
@@ -29,7 +29,7 @@ import { TextAnswer } from './text-answer.js';
  *   message with all messages up to the next one; an answer needs `maxTokens`, or a quarter of the context if that is
  *   less */
 /** @typedef {object} OwnSendOptions
- * @property {import('../template/tool-choice.js').ToolChoice} [toolChoice]  'none': the model is not told about the
+ * @property {import('../answers/tool-choice.js').ToolChoice} [toolChoice]  'none': the model is not told about the
  *   tools; 'required' or a tool by its name: the answer is calls, after reasoning; default 'auto'.  Calls fit the
  *   tools' schemas
  * @property {boolean} [parallelToolCalls]  false: the answer ends with its first call; default true
@@ -62,7 +62,7 @@ export class Chat {
   /** Statistics of the last answer that ended. @type {Stats | undefined} */
   lastStats = undefined;
 
-  /** @param {import('../template/messages.js').ChatModel} model @param {ChatOptions} [options] */
+  /** @param {import('../answers/messages.js').ChatModel} model @param {ChatOptions} [options] */
   constructor(model, options = {}) {
     known.checkOptions('chat', options, known.CHAT);
     const { system, tools, messages = [], contextEnd = 'error', ...defaults } = options;
@@ -255,7 +255,7 @@ export class Chat {
   }
 
   /** Answers messages, keeps them together with the answer, and yields its parts.
-   * @param {Message[]} messages @param {import('../template/generate.js').AnswerOptions} about
+   * @param {Message[]} messages @param {import('../answers/generate.js').AnswerOptions} about
    * @param {Pick<SendOptions, 'onDelta' | 'showSchema'> & GenerateOptions} options
    * @returns {AsyncGenerator<AnswerDelta, {stats: Stats, message: Answer}, void>} */
   async *#deltas(messages, about, { template, showSchema = true, onDelta, ...given }) {
@@ -291,7 +291,7 @@ export class Chat {
 
   /** Returns the tokens of the messages, without those that are left out.  If they are still too many, generate throws.
    * @param {GenerateOptions & {showSchema: boolean}} options
-   * @param {import('../template/messages.js').Tool[]} [tools] */
+   * @param {import('../answers/messages.js').Tool[]} [tools] */
   async #prompt({ template, showSchema, maxTokens = Infinity, signal, ...options }, tools) {
     const messages = showSchema ? withSchemaShown('chat', this.#messages, options) : this.#messages;
     const head = isSystem(messages[0]) ? 1 : 0;

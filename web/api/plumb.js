@@ -12,9 +12,9 @@ import { isDamage } from '../loader/parts.js';
 import { describe, expand } from '../loader/source.js';
 import { Completions } from '../openai/completions.js';
 import { Embeddings } from '../openai/embeddings.js';
-import { FORMAT, opensOf, PROMPT_END } from '../template/formats.js';
-import { headOf } from '../template/bound.js';
-import { WHOLE, plainTools, withGrammar } from '../template/constraint.js';
+import { FORMAT, opensOf, PROMPT_END } from '../answers/formats.js';
+import { headOf } from '../answers/bound.js';
+import { WHOLE, plainTools, withGrammar } from '../answers/constraint.js';
 import { Chat } from './chat.js';
 import { TextAnswer } from './text-answer.js';
 
@@ -39,10 +39,10 @@ import { TextAnswer } from './text-answer.js';
  * @property {AbortSignal} [signal]
  * @property {boolean} [parseSpecial]  for a string prompt, as in generate
  * @property {TemplateOptions} [template]  for a chat prompt, as in generate */
-/** @typedef {import('../template/messages.js').Message} Message
- * @typedef {import('../template/messages.js').TemplateOptions} TemplateOptions
- * @typedef {import('../template/messages.js').GenerateOptions} GenerateOptions
- * @typedef {import('../template/formats.js').Format} Format
+/** @typedef {import('../answers/messages.js').Message} Message
+ * @typedef {import('../answers/messages.js').TemplateOptions} TemplateOptions
+ * @typedef {import('../answers/messages.js').GenerateOptions} GenerateOptions
+ * @typedef {import('../answers/formats.js').Format} Format
  * @typedef {import('../engine/embed.js').EmbedOptions} EmbedOptions
  * @typedef {import('../engine/embed.js').RankOptions} RankOptions
  * @typedef {import('../engine/host.js').Stats} Stats */
@@ -381,7 +381,7 @@ export class Model {
     const isChat = [ids, prompt].some(one => this.#chats.has(/** @type {any} */ (one)));
     if (Array.isArray(prompt) && isChat && rest.grammar && !options.triggers) ids = await this.#skipped(ids);
     // A whole answer's grammar has reasoning in it.
-    const whole = /** @type {{[WHOLE]?: import('../template/constraint.js').Whole}} */ (options)[WHOLE];
+    const whole = /** @type {{[WHOLE]?: import('../answers/constraint.js').Whole}} */ (options)[WHOLE];
     if (reasoningBudget !== undefined && rest.grammar && !whole) {
       throw argumentError('generate: reasoningBudget and grammar exclude each other: the end of the reasoning is not a '
         + 'part of the grammar');

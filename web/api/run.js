@@ -1,10 +1,10 @@
 /* The calls of a run: executes tools, and makes the messages that the model sees of their results. */
 import { reasonOf } from '../base/errors.js';
-import { jsonSchemaOf, plainTools } from '../template/constraint.js';
-import { problemOf, standardCheck } from '../template/schema.js';
+import { jsonSchemaOf, plainTools } from '../answers/constraint.js';
+import { problemOf, standardCheck } from '../answers/schema.js';
 
-/** @typedef {import('../template/messages.js').ToolCall} ToolCall
- * @typedef {import('../template/messages.js').Message} Message */
+/** @typedef {import('../answers/messages.js').ToolCall} ToolCall
+ * @typedef {import('../answers/messages.js').Message} Message */
 /** @template S @typedef {import('./infer.js').FromSchema<S>} FromSchema */
 /** @template [S=any]
  * @typedef {object} Callable  a tool that a run can execute
@@ -36,7 +36,7 @@ import { problemOf, standardCheck } from '../template/schema.js';
 const schemaOf = tool => tool.parameters ?? tool.schema;
 
 /** Tools as the model is told about them. @param {Callables} callables
- * @returns {import('../template/messages.js').Tool[]} */
+ * @returns {import('../answers/messages.js').Tool[]} */
 export const toolsOf = callables => plainTools('chat.run', Object.entries(callables).map(([name, tool]) => ({
   type: 'function',
   function: {

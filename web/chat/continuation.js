@@ -1,7 +1,7 @@
 /* Continues an answer that was cut off: makes the tokens of the conversation with the open answer at its end. */
 import { firstThatFits, mostOfPrompt } from '../api/chat.js';
 import { PlumbError } from '../index.js';
-import { FORMAT, PROMPT_END } from '../template/formats.js';
+import { FORMAT, PROMPT_END } from '../answers/formats.js';
 
 /** @typedef {import('../api/plumb.js').Message} Message */
 

@@ -15,7 +15,7 @@ import { OFFERED } from './offered.js';
 import { isolate, keepPage } from './offline.js';
 import { createDialog, createPanel } from './panels.js';
 import { createSettings } from './settings.js';
-import { withSchemaShown } from '../template/system-text.js';
+import { withSchemaShown } from '../answers/system-text.js';
 
 /** Milliseconds between two saves of a growing answer, and between two updates of its speed. */
 const SAVE_INTERVAL = 200, SPEED_INTERVAL = 500;

@@ -113,7 +113,7 @@ async function constraintOf({ grammarFile, gbnf, jsonSchema, regex, noStrict, an
   }
   if (grammarFile !== undefined) return { grammar: await fileText(grammarFile) };
   if (jsonSchema === undefined) return { grammar: gbnf, regex };
-  /** @type {import('../template/constraint.js').SchemaOptions} */
+  /** @type {import('../answers/constraint.js').SchemaOptions} */
   const schemaOptions = { strict: !noStrict, order: anyOrder ? 'any' : 'schema', whitespace };
   const isText = /^[ \t\r\n]*\{/.test(jsonSchema);
   const text = isText ? jsonSchema : await fileText(jsonSchema);

@@ -20,7 +20,7 @@ const SERVER_OPTIONS = [
   'provider',
 ];
 
-/** @typedef {import('../template/messages.js').ChatModel
+/** @typedef {import('../answers/messages.js').ChatModel
  *   & import('./embeddings.js').EmbeddingModel & {rewind: () => Promise<void>, close: () => Promise<void>}} Model */
 
 export class Client {

@@ -4,17 +4,17 @@
 import { argumentError, PlumbError } from '../base/errors.js';
 import { randomHex } from '../base/hex.js';
 import * as known from '../base/options.js';
-import { checkStrict, jsonSchemaOf, plainTools } from '../template/constraint.js';
-import { beginAnswer } from '../template/generate.js';
-import { chosenTools } from '../template/tool-choice.js';
+import { checkStrict, jsonSchemaOf, plainTools } from '../answers/constraint.js';
+import { beginAnswer } from '../answers/generate.js';
+import { chosenTools } from '../answers/tool-choice.js';
 
 /** The same version as in package.json. */
 export const VERSION = '0.1.0';
 
-/** @typedef {import('../template/messages.js').ChatModel} ChatModel
- * @typedef {import('../template/messages.js').GenerateOptions} GenerateOptions
- * @typedef {import('../template/messages.js').Tool} Tool
- * @typedef {import('../template/messages.js').ToolCall} ToolCall
+/** @typedef {import('../answers/messages.js').ChatModel} ChatModel
+ * @typedef {import('../answers/messages.js').GenerateOptions} GenerateOptions
+ * @typedef {import('../answers/messages.js').Tool} Tool
+ * @typedef {import('../answers/messages.js').ToolCall} ToolCall
  * @typedef {import('../engine/engine.js').GeneratedToken} GeneratedToken */
 /** @typedef {string | {type: 'text', text: string}[] | null} MessageContent  parts are joined with newlines; null: no
  *   content, beside tool_calls
@@ -46,7 +46,7 @@ export const VERSION = '0.1.0';
  * @property {number | null} [top_logprobs]  0 to 20: also return this many of the likeliest tokens; only with logprobs
  * @property {Tool[] | null} [tools]  tools that are described to the model: by its chat template, or by a system
  *   message if the template does not support tools
- * @property {import('../template/tool-choice.js').ToolChoice | null} [tool_choice]  none: the model is not told about
+ * @property {import('../answers/tool-choice.js').ToolChoice | null} [tool_choice]  none: the model is not told about
  *   the tools; required: the answer is calls, after reasoning; a tool by its name: calls of it; default auto.  Calls
  *   fit the tools' schemas
  * @property {boolean | null} [parallel_tool_calls]  false: the answer ends with its first call; default true
@@ -54,7 +54,7 @@ export const VERSION = '0.1.0';
  *   have it; none: enable_thinking is false
  * @property {number | null} [reasoning_budget]  how many tokens of reasoning there may be, before the tag that ends it
  *   is fed; default: any number
- * @property {import('../template/messages.js').TemplateOptions | null} [chat_template_kwargs]  variables of the
+ * @property {import('../answers/messages.js').TemplateOptions | null} [chat_template_kwargs]  variables of the
  *   template, such as {enable_thinking: false}
  * @property {ResponseFormat | null} [response_format]  json_object: the answer is a JSON object; json_schema: a
  *   value of the schema.  A keyword that cannot be kept is an error
@@ -160,7 +160,7 @@ export class Completions {
     const follow = () => controller.abort(signal?.reason);
     if (signal?.aborted) follow();   // aborted while the model was loading
     signal?.addEventListener('abort', follow);
-    /** @type {import('../template/answer.js').Answer} */
+    /** @type {import('../answers/answer.js').Answer} */
     let message = { content: '' };
     const chunks = chunksOf(model, request, controller.signal, () => signal?.removeEventListener('abort', follow),
       found => { message = found; });
@@ -212,7 +212,7 @@ function checked(params) {
 }
 
 /** The options of an answer in a format. @param {string} where @param {ResponseFormat} [format]
- * @returns {import('../template/constraint.js').Constraint} */
+ * @returns {import('../answers/constraint.js').Constraint} */
 function constraintFor(where, format) {
   if (format?.type === 'json_object') return { json: true };
   if (format?.type !== 'json_schema') return {};
@@ -239,7 +239,7 @@ function plain(message, where) {
 
 /** Yields the chunks of an answer.  There is no finish_reason if the signal or closing the model ended the answer.
  * @param {ChatModel} model @param {Request} request @param {AbortSignal} signal @param {() => void} ended
- * @param {(message: import('../template/answer.js').Answer) => void} found  receives the whole message
+ * @param {(message: import('../answers/answer.js').Answer) => void} found  receives the whole message
  * @returns {AsyncGenerator<ChatCompletionChunk, void, void>} */
 async function* chunksOf(model, request, signal, ended, found) {
   /** @type {Awaited<ReturnType<typeof beginAnswer>>['deltas'] | undefined} */
@@ -284,7 +284,7 @@ async function* chunksOf(model, request, signal, ended, found) {
 
 /** Joins the chunks of an answer to one result; undefined if they have no finish_reason.
  * @param {ChatCompletionChunk} first @param {AsyncIterable<ChatCompletionChunk>} rest
- * @param {() => import('../template/answer.js').Answer} answer  after the last chunk @param {boolean} wantsLogprobs
+ * @param {() => import('../answers/answer.js').Answer} answer  after the last chunk @param {boolean} wantsLogprobs
  * @returns {Promise<ChatCompletion | undefined>} */
 async function joined(first, rest, answer, wantsLogprobs) {
   const { id, created, model, system_fingerprint } = first;
@@ -314,7 +314,7 @@ async function joined(first, rest, answer, wantsLogprobs) {
   };
 }
 
-/** @param {NonNullable<import('../template/answer.js').AnswerDelta['call']>} call @returns {ToolCallDelta} */
+/** @param {NonNullable<import('../answers/answer.js').AnswerDelta['call']>} call @returns {ToolCallDelta} */
 const toolCallDelta = ({ index, id, name, arguments: args }) => id === undefined
   ? { index, function: { arguments: args } } : { index, id, type: 'function', function: { name, arguments: args } };
 
