@@ -254,24 +254,27 @@ test('run: a model without weights or without a template is an error that says s
   assert.match(err, /^plumb: models\/ggml-vocab-qwen2\.gguf: PLUMB_ERROR_[A-Z]+: [^\n]+\n$/);
 });
 
+/** An answer that does not end by itself before 2,000 tokens, however busy the machine is. */
+const ENDLESS = ['run', smol, '-p', 'Count.', '-n', '2000', '--temp', '0', '--regex', '[0-9]{3000}'];
+
 nativeTest('run: text comes as it is made, Ctrl-C ends it', async () => {
-  const child = start(['run', smol, '-p', 'Count to a thousand.', '-n', '1000', '--temp', '0', '--ids']);
+  const child = start([...ENDLESS, '--ids']);
   let out = '', err = '';
   child.stderr.on('data', piece => err += piece);
   child.stdout.on('data', piece => {
     out += piece;
-    if (!child.killed && ids(out).length === 5) child.kill('SIGINT');
+    if (!child.killed && ids(out).length >= 5) child.kill('SIGINT');
   });
   const [code, signal] = await new Promise(resolve => child.on('close', (...end) => resolve(end)));
   assert.deepEqual([code, signal], [130, null]);
   assert.match(out, /^(\d+ ){4,}\d+\n$/);
-  assert.ok(ids(out).length < 100, 'it went on');
+  assert.ok(ids(out).length < 2000, 'it went on');
   assert.match(err, stats);
 });
 
 if (isNode) {
   test('run: Ctrl-C ends it', async () => {
-    const child = start(['run', smol, '-p', 'Count to a thousand.', '-n', '1000', '--temp', '0', '--ids']);
+    const child = start([...ENDLESS, '--ids']);
     child.stdout.once('data', () => child.kill('SIGINT'));
     const [code, signal] = await new Promise(resolve => child.on('close', (...end) => resolve(end)));
     assert.deepEqual([code, signal], [null, 'SIGINT']);
@@ -279,7 +282,7 @@ if (isNode) {
 }
 
 test('run: a closed output pipe ends it', async () => {
-  const child = start(['run', smol, '-p', 'Count to a thousand.', '-n', '1000', '--temp', '0']);
+  const child = start(ENDLESS);
   child.stdout.once('data', () => child.stdout.destroy());
   const [code, signal] = await new Promise(resolve => child.on('close', (...end) => resolve(end)));
   assert.deepEqual([code, signal], [isNative || isNode ? 0 : 1, null]);   // wasmtime: EIO, as with inspect
