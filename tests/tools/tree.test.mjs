@@ -1,7 +1,7 @@
 /** The shape of the tree: rooms include only earlier rooms, and every room's tests are in the test program. */
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import test from 'node:test';
@@ -95,4 +95,46 @@ test('tree: tests/main.c lists every room that has tests', () => {
     const [, room] = /^void test_(\w+)\(void\) \{/m.exec(readFileSync(`tests/${file}`, 'utf8')) ?? assert.fail(file);
     assert.match(main, new RegExp(`X\\(${room}\\)|[{ ]test_${room}[,}]`), `${file}: test_${room}`);
   }
+});
+
+const pages = execFileSync('git', ['ls-files', '*.md'], { encoding: 'utf8' }).trim().split('\n');
+const page = (/** @type {string} */ path) => readFileSync(path, 'utf8');
+
+test('tree: CONTRIBUTING lists the rooms in the order of make layers, and the README those of src', () => {
+  const listed = [...page('CONTRIBUTING.md').matchAll(/^ {4}(.*)$/gm)].map(([, line]) => line).join(' ')
+    .replaceAll(/ +/g, ' ');
+  const inSrc = [...page('tools/layers.awk').matchAll(/"([a-z ]+)"(?: \\|, names)/g)].map(([, text]) => text).join('');
+  const inWeb = [...(/const ROOMS = \[([^\]]*)\]/.exec(page('tools/layers.mjs'))?.[1] ?? '').matchAll(/'(\w+)'/g)]
+    .map(([, name]) => name).join(' ').replace('entries', '(index.js, openai.js)');
+  assert.ok(inSrc.length > 100 && inWeb.length > 50);
+  assert.ok(listed.includes(inSrc) && listed.includes(inWeb), `${listed}: ${inSrc}, ${inWeb}`);
+  for (const room of readdirSync('src')) assert.ok(page('README.md').includes(`src/${room} `), `src/${room}`);
+});
+
+test('tree: the README of a room of src names every source of it', () => {
+  const rooms = readdirSync('src').filter(room => existsSync(`src/${room}/README.md`));
+  assert.ok(rooms.length >= 3);
+  for (const room of rooms.filter(room => room !== 'kernels')) {   // whose files are by type and instruction set
+    const text = page(`src/${room}/README.md`);
+    const missing = readdirSync(`src/${room}`).filter(name => name.endsWith('.c')
+      && !text.includes(`\`${name}\``) && !text.includes(`\`${name.replace('.c', '')}`));
+    assert.deepEqual(missing, [], `src/${room}/README.md`);
+  }
+});
+
+test('tree: the files that documents name are there', () => {
+  const folders = 'src|web|tests|tools|models|docs|include|wasm|bench', endings = 'c|h|m?js|py|md|sh|json|txt|awk';
+  const name = new RegExp(`(?<![\\w/.-])(?:${folders})/[\\w./-]+\\.(?:${endings})\\b`, 'g');
+  const gone = pages.flatMap(path => [...page(path).matchAll(name)].map(([file]) => file)
+    .filter(file => !existsSync(file) && !existsSync(join(path, '..', file)) && !/DATE|^src.index\.js$/.test(file))   // names that stand for others
+    .map(file => `${path}: ${file}`));
+  assert.deepEqual(gone, []);
+});
+
+test('tree: the documents name every command of the command line', () => {
+  const text = [...pages.filter(path => path.startsWith('docs/')), 'README.md'].map(page).join('\n');
+  const help = execFileSync('build/native/plumb', ['--help'], { encoding: 'utf8' });
+  const commands = [...help.matchAll(/^ {2}plumb (\w+)/gm)].map(([, command]) => command);
+  assert.ok(commands.length > 10, help);
+  for (const command of new Set(commands)) assert.ok(text.includes(`plumb ${command}`), `plumb ${command}`);
 });
