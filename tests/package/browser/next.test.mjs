@@ -73,7 +73,7 @@ test('a route handler answers in Node, also after a load that failed, twice with
 test('the output that Turbopack and nft trace for deployment includes the workers and modules', async () => {
   const needed = [
     ...['index', 'engine-worker', 'thread-worker', 'command-worker'].map(name => `node/${name}.js`),
-    ...['', '-mt', '-relaxed', '-mt-relaxed', '-cli'].map(name => `dist/plumb${name}.wasm`),
+    ...['', '-mt', '-relaxed', '-mt-relaxed', '-template', '-grammar', '-cli'].map(name => `dist/plumb${name}.wasm`),
   ];
   const { files } = JSON.parse(readFileSync(join(folder, '.next/server/app/answer/route.js.nft.json'), 'utf8'));
   // nft is the tracer that Next.js uses with webpack; other tools use it too.
@@ -107,8 +107,8 @@ test('a client component answers in the page, with threads, and contacts no othe
     { timeout: 60000 });
   assert.equal(await page.textContent('p'), expected);
   assert.deepEqual(wrong, []);
-  assert.equal(modules.length, 1);
-  assert.match(modules[0], /\/plumb-mt(-relaxed)?\.[\w-]+\.wasm$/);
+  assert.equal(modules.length, 2);
+  assert.match(modules.join(' '), /\/plumb-mt(-relaxed)?\.[\w-]+\.wasm .*\/plumb-template\.[\w-]+\.wasm$/);
 });
 
 test('the page\'s scripts import no module of Node', () => {
