@@ -338,6 +338,7 @@ wasm: $(plumb_wasm) $(cli_wasm) $(vendored) #: Builds web/dist: the modules for 
 emcc_exports = -sEXPORTED_FUNCTIONS=$$(sed -n 's/^\([a-z]\w*\).*/_\1/p' $1 | paste -sd,)
 # $(call optimize,FILE[,OPTIONS]): binaryen's optimizer replaces a module by a smaller one, see WASM_OPT.
 optimize = $(if $(WASM_OPT),$(WASM_OPT) $2 $1 -o $1)
+shrink = $(if $(WASM_SHRINK),$(WASM_SHRINK) $1 -o $1)
 # The module that ships has no names of functions, which would take 11 KB.  named/ has the same module with the names,
 # for tests and tools that read its code.
 define emcc_module
@@ -367,7 +368,7 @@ $(emcc_dist)/plumb-grammar.wasm $(emcc_dist)/plumb-template.wasm: $(emcc_dist)/p
 	@mkdir -p $(@D)
 	@echo "  $@"
 	$Q$(EMCC_RUN) $(EMCC_LDFLAGS) $(EMCC_STRIP) $(filter %.o,$^) -o $@ $(call emcc_exports,wasm/$*.txt)
-	$Q$(call optimize,$@)
+	$Q$(call shrink,$@)
 
 site: ## Builds build/site: the chat page and the models that it offers, for any host of static files.
 	@tools/setup.sh serve
@@ -383,7 +384,7 @@ web/dist/plumb-cli.wasm: $(wasi_dir)/plumb.wasm
 	@mkdir -p $(@D)
 	@echo "  $@"
 	$Qcp $< $@
-	$Q$(call optimize,$@)
+	$Q$(call shrink,$@)
 $(wasi_dir)/plumb.wasm: $(call objects,$(wasi_dir),$(engine) $(cli))
 	@echo "  $@"
 	$Q$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@

@@ -143,8 +143,10 @@ function classText(declaration) {
     if (type) lines.push(`- ${linked(type, title)}`, '');
   }
   for (const member of members) {
-    if (!member.name || ts.isPrivateIdentifier(member.name) || !ts.getJSDocCommentsAndTags(member).length) continue;
-    const name = `${own}.${member.name.getText()}`;
+    const { name: ofMember } = member, isKnown = ofMember && !ts.isPrivateIdentifier(ofMember)
+      && !ts.isComputedPropertyName(ofMember);
+    if (!isKnown || !ts.getJSDocCommentsAndTags(member).length) continue;
+    const name = `${own}.${ofMember.getText()}`;
     if (ts.isMethodDeclaration(member)) lines.push(...functionText(name, member));
     else {
       const type = ts.getJSDocType(member) ?? ts.getJSDocReturnType(member);

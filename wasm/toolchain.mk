@@ -50,6 +50,8 @@ EMCC_LDFLAGS += -O1 -sWASM_BIGINT
 # compare-and-exchange in src/threads/pool.c the same local, which the baseline compiler of Node 20 gets wrong: two
 # threads then compute the same chunk.  Test modules are optimized as well, so the C tests with threads would see that.
 WASM_OPT = node web/node_modules/binaryen/bin/wasm-opt -O1 --skip-pass=coalesce-locals $(WASM_FEATURES:%=--enable-%)
+# The modules of the command line, of grammars and of templates have no such kernels and no threads.
+WASM_SHRINK = node web/node_modules/binaryen/bin/wasm-opt -Oz --converge $(WASM_FEATURES:%=--enable-%)
 WASM_FEATURES := simd relaxed-simd threads bulk-memory sign-ext mutable-globals nontrapping-float-to-int
 ifneq ($(filter-out 19 20 21,$(LLVM)),)
 # From LLVM 22 on the linker puts the stack first by default, which contradicts the --global-base of emcc 3.1.6.

@@ -18,6 +18,7 @@ import '../engine/grammars.js';
 import '../engine/instance.js';
 import '../engine/preflight.js';
 import '../engine/stop.js';
+import '../engine/templates.js';
 import '../engine/threads.js';
 import '../loader/busy.js';
 import '../loader/copy-store.js';
