@@ -57,7 +57,7 @@ const cTests = (browser, name, cases) => needs(`build/emcc/${name}.wasm`, {
  * threads, render thousands of templates or compile types.  `make check` runs all the others. */
 const slow = ['answers', 'bound', 'call-grammar', 'chat', 'cli', 'completions', 'copies', 'download-properties',
   'faults', 'load', 'locks', 'logprobs', 'machine-code', 'markdown', 'memory', 'model', 'openai', 'precision',
-  'preflight', 'release', 'schema-libraries', 'template-bounds', 'threads', 'truth', 'types'];
+  'preflight', 'release', 'schema-libraries', 'threads', 'truth', 'types'];
 const check = process.argv.includes('--check');
 
 /** @type {Record<string, (import('./suite.mjs').Suite & {quick?: boolean})[]>} */
