@@ -599,13 +599,12 @@ static uint8_t *put_string(uint8_t *at, const char *text) {
     return at + 8 + n;
 }
 
-/* BOS and EOS that a template prints and that the tokenizer adds, too, are there once.  The vocabulary is that of
- * roles/fim8.gguf, with two more keys. */
+/* A BOS that a template prints and that the tokenizer adds, too, is there once, and no EOS is added.  The vocabulary is
+ * that of roles/fim8.gguf, with two more keys. */
 static void has_one_bos(void) {
-    static const struct { const char *source; size_t n_bos, n_eos, n_eos_printed; } rows[] = {
-        {"{{ bos_token }}x{{ eos_token }}", 1, 1, 1}, {"x", 1, 1, 0}, {"{{ bos_token }}x", 1, 1, 0},
-        {"x{{ eos_token }}", 1, 1, 1}, {"{{ bos_token }}{{ bos_token }}x", 2, 1, 0},
-        {"x{{ eos_token }}{{ bos_token }}", 2, 2, 1},
+    static const struct { const char *source; size_t n_bos, n_eos; } rows[] = {
+        {"{{ bos_token }}x{{ eos_token }}", 1, 1}, {"x", 1, 0}, {"{{ bos_token }}x", 1, 0}, {"x{{ eos_token }}", 1, 1},
+        {"{{ bos_token }}{{ bos_token }}x", 2, 0}, {"x{{ eos_token }}{{ bos_token }}", 2, 1}, {"", 1, 0},
     };
     size_t n;
     uint8_t *file = test_read_all("tests/vectors/tokenizer/roles/fim8.gguf", &n), *changed = malloc(n + 1000);
@@ -637,14 +636,39 @@ static void has_one_bos(void) {
             n_bos += ids[k] == plumb_token_bos(m);
             n_eos += ids[k] == plumb_token_eos(m);
         }
-        size_t n_eos_expected = adds_eos ? rows[i / 2].n_eos : rows[i / 2].n_eos_printed;
-        CHECK(n_id > 0 && n_bos == rows[i / 2].n_bos && n_eos == n_eos_expected,
+        int32_t first = -1;
+        int64_t n_again = plumb_tokenize_marked(m, prompt, marks, n_prompt > 0 ? (size_t)n_prompt : 0,
+                                                PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL, &first, 1);
+        CHECK(n_again == n_id && first == ids[0] && plumb_tokenize_marked(m, prompt, marks, (size_t)n_prompt,
+              PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL, NULL, 0) == n_id, "%s: %lld tokens", source, (long long)n_again);
+        CHECK(n_id > 0 && n_bos == rows[i / 2].n_bos && n_eos == rows[i / 2].n_eos,
               "%s, %s EOS: %zu BOS and %zu EOS in %lld tokens: %s", source, adds_eos ? "adds" : "no", n_bos, n_eos,
               (long long)n_id, plumb_model_error(m));
         plumb_model_free(m);
     }
     free(file);
     free(changed);
+}
+
+/* A template that knows no tools, and a first message that has parts and calls. */
+static void tells_tools(void) {
+    static const char source[] = "{% for m in messages %}{{ m.role }}:{% if m.content is string %}{{ m.content }}"
+        "{% else %}{% for p in m.content %}[{{ p.text }}]{% endfor %}{% endif %};{% endfor %}";
+    static const char json[] = "{\"messages\":[{\"tool_calls\":[{\"id\":\"1\",\"function\":{\"name\":\"f\","
+        "\"arguments\":\"{}\"}}],\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"AAAAAAAA\"}]},"
+        "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"function\":{\"name\":\"g\",\"arguments\":"
+        "\"NaN\"}}]},{\"role\":\"tool\",\"content\":[{\"type\":\"text\",\"text\":\"done\"}]}],"
+        "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]}";
+    struct chat_template t = {.source = {source, sizeof source - 1, 0}, .bos = text_of(""), .eos = text_of(""),
+                              .now = NOW, .tells_tools = true};
+    struct error err = {PLUMB_OK, ""};
+    char *text;
+    size_t n;
+    plumb_status status = template_render(&t, json, sizeof json - 1, true, TEMPLATE_LIMITS, &text, &n, &err);
+    CHECK(status == PLUMB_OK && strncmp(text, "system:[AAAAAAAA][# Tools\n", 26) == 0
+          && strstr(text, "\n</tool_call>];assistant:<tool_call>\n{\"name\":\"g\",\"arguments\":\"NaN\"}\n</tool_call>;"
+                          "user:<tool_response>\ndone\n</tool_response>;"), "%s%s", err.message, text ? text : "");
+    free(text);
 }
 
 static void keeps_bytes(void) {
@@ -794,7 +818,8 @@ void test_template(void) {
     test_case("template: 40 levels of each kind are rendered", accepts_nesting);
     test_case("template: messages of which the first two are merged can grow", grows_merged);
     test_case("template: a split with the smallest limit has no limit", splits_often);
-    test_case("template: BOS and EOS that the tokenizer adds are not there twice", has_one_bos);
+    test_case("template: a prompt has one BOS of the tokenizer, and no EOS", has_one_bos);
+    test_case("template: tools are told to a model whose template does not, in parts, too", tells_tools);
     test_case("template: bytes that are not UTF-8 are kept", keeps_bytes);
     TEST_ROWS("template: refuses ", refuses, rows);
 }

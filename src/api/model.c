@@ -6,6 +6,7 @@
 #include "forward/kv_cache.h"
 #include "grammar/recognizer.h"
 #include "template/template.h"
+#include "tokenizer/vocab.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -355,24 +356,20 @@ int64_t plumb_tokenize_marked(plumb_model *m, const char *text, const uint8_t *m
     if (!marks || !(flags & PLUMB_ADD_SPECIAL)) {
         return tokenizer_encode_marked(m->tokenizer, text, marks, len, flags, ids, cap, &m->err);
     }
-    int32_t special[2];   /* BOS, EOS, both or none of them */
-    int64_t n_special = tokenizer_encode(m->tokenizer, "", 0, PLUMB_ADD_SPECIAL, special, 2, &m->err);
-    if (n_special < 0) return n_special;
-    flags &= ~(unsigned)PLUMB_ADD_SPECIAL;
-    int64_t n = tokenizer_encode_marked(m->tokenizer, text, marks, len, flags, NULL, 0, &m->err);
+    /* No EOS, because the chat goes on, and a BOS only if the template wrote none. */
+    const struct ends ends = tokenizer_ends(m->tokenizer);
+    int64_t n = tokenizer_encode(m->tokenizer, "", 0, PLUMB_ADD_SPECIAL, NULL, 0, &m->err);   /* are they there? */
     if (n < 0) return n;
-    int32_t *all = malloc(((size_t)n + 2) * sizeof *all);
-    if (!all) return error_set(&m->err, PLUMB_ERROR_MEMORY, "out of memory: %lld tokens", (long long)n);
-    tokenizer_encode_marked(m->tokenizer, text, marks, len, flags, all + 1, (size_t)n, &m->err);
-    size_t first = 1, last = (size_t)n;   /* the place of the last token */
-    if (n_special > 0 && special[0] == tokenizer_bos(m->tokenizer) && (n == 0 || all[1] != special[0])) {
-        all[--first] = special[0];
-    }
-    const int32_t eos = n_special > 0 && n_special <= 2 ? special[n_special - 1] : -1;
-    if (eos >= 0 && eos == tokenizer_eos(m->tokenizer) && (n == 0 || all[last] != eos)) all[++last] = eos;
-    for (size_t i = first; i <= last && i - first < cap; i++) ids[i - first] = all[i];
-    free(all);
-    return (int64_t)(last + 1 - first);
+    int32_t first = -1;
+    flags &= ~(unsigned)PLUMB_ADD_SPECIAL;
+    n = tokenizer_encode_marked(m->tokenizer, text, marks, len, flags, &first, 1, &m->err);
+    if (n < 0) return n;
+    const bool adds_bos = ends.has_first && (n == 0 || first != ends.first);
+    const size_t n_written = adds_bos && cap > 0;
+    if (n_written > 0) ids[0] = ends.first;
+    n = tokenizer_encode_marked(m->tokenizer, text, marks, len, flags, n_written > 0 ? ids + 1 : ids, cap - n_written,
+                                &m->err);
+    return n < 0 ? n : n + adds_bos;
 }
 
 int64_t plumb_tokenize_input(plumb_model *m, const char *query, size_t n_query, const char *text, size_t n_text,

@@ -85,12 +85,11 @@ static void add_program(struct text *t, const struct plan *p, bool has_shared, c
     }
 }
 
-/* Writes "layers 0-4, 6": those of the same text as layer `first`, none of which is earlier. */
-static void write_layers(struct report_writer *w, const struct text *texts, uint32_t n_layer, uint32_t first) {
+/* Writes "layers 0-4, 6": those of the same kind as layer `first`, none of which is earlier. */
+static void write_layers(struct report_writer *w, const uint8_t *kinds, uint32_t n_layer, uint32_t first) {
     report_printf(w, n_layer == 1 ? "  layer %u" : "  layers %u", first);
     for (uint32_t il = first + 1, last = first; il <= n_layer; il++) {
-        bool is_same = il < n_layer && strcmp(texts[il].bytes, texts[first].bytes) == 0;
-        bool was_same = strcmp(texts[il - 1].bytes, texts[first].bytes) == 0;
+        bool is_same = il < n_layer && kinds[il] == kinds[first], was_same = kinds[il - 1] == kinds[first];
         if (is_same && !was_same) report_printf(w, ", %u", last = il);
         if (!is_same && was_same && il - 1 > last) report_printf(w, "-%u", il - 1);
     }
@@ -112,40 +111,50 @@ static void write_pooling(struct report_writer *w, const struct plan *p) {
 /* A file can give each of 65,536 layers another width.  Comparing each with all others would take minutes. */
 enum { MAX_KINDS = 64 };
 
+/* Finds the kind of each layer, up to the first layer of one kind too many.  texts: (MAX_KINDS).  Returns how many layers
+ * have a kind. */
+static uint32_t find_kinds(const struct plan *p, const struct layer *layers, struct text *texts, uint8_t *kinds) {
+    uint32_t n_kind = 0, n_known = 0;
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        struct text t = { 0 };
+        uint32_t k = 0;
+        add_attention(&t, p, &p->layers[il].attn);
+        add(&t, "\n");
+        add_feed_forward(&t, &p->layers[il].ffn);
+        if (layers) add_program(&t, p, p->layers[il].ffn.n_ff_shared > 0, &layers[il].program);
+        while (k < n_kind && strcmp(texts[k].bytes, t.bytes) != 0) k++;
+        if (k == n_kind && k < MAX_KINDS) texts[n_kind++] = t;
+        kinds[il] = (uint8_t)k;
+        if (k < MAX_KINDS && n_known == il) n_known = il + 1;
+    }
+    return n_known;
+}
+
 plumb_status describe_plan(const struct plan *p, const struct layer *layers, struct report_writer *w) {
-    struct text *texts = calloc(p->n_layer, sizeof *texts);
-    if (!texts) return PLUMB_ERROR_MEMORY;
+    uint8_t *kinds = calloc(p->n_layer, 1);
+    struct text *texts = calloc(MAX_KINDS, sizeof *texts);
+    plumb_status status = kinds && texts ? PLUMB_OK : PLUMB_ERROR_MEMORY;
+    if (status != PLUMB_OK) goto done;
     report_printf(w, "  %u layers of width %u, trained for %u tokens%s%s%s\n", p->n_layer, p->n_embd, p->n_ctx_train,
                   p->norm == NORM_LAYER ? ", layer norms" : ", RMS norms",
                   p->is_parallel ? ", attention and feed forward in parallel" : "",
                   p->is_causal ? "" : ", tokens see later ones");
     write_pooling(w, p);
-    for (uint32_t il = 0; il < p->n_layer; il++) {
-        add_attention(&texts[il], p, &p->layers[il].attn);
-        add(&texts[il], "\n");
-        add_feed_forward(&texts[il], &p->layers[il].ffn);
-        if (layers) add_program(&texts[il], p, p->layers[il].ffn.n_ff_shared > 0, &layers[il].program);
-    }
-    uint32_t kinds[MAX_KINDS], n_kind = 0;   /* the first layer of each kind */
-    for (uint32_t il = 0; il < p->n_layer; il++) {
-        bool is_known = false;
-        for (uint32_t k = 0; k < n_kind && !is_known; k++) {
-            is_known = strcmp(texts[kinds[k]].bytes, texts[il].bytes) == 0;
-        }
-        if (is_known) continue;
-        if (n_kind == MAX_KINDS) {
-            report_printf(w, "  more kinds of layers, the first of them layer %u\n", il);
-            break;
-        }
-        kinds[n_kind++] = il;
-        write_layers(w, texts, p->n_layer, il);
-        for (const char *line = texts[il].bytes; *line;) {
+    uint32_t n_known = find_kinds(p, layers, texts, kinds), n_written = 0;
+    for (uint32_t il = 0; il < n_known; il++) {
+        if (kinds[il] < n_written) continue;
+        n_written++;
+        write_layers(w, kinds, p->n_layer, il);
+        for (const char *line = texts[kinds[il]].bytes; *line;) {
             size_t n = strcspn(line, "\n");
             report_printf(w, "    ");
             report_wrapped(w, line, n, 6);
             line += n + (line[n] == '\n');
         }
     }
+    if (n_known < p->n_layer) report_printf(w, "  more kinds of layers, the first of them layer %u\n", n_known);
+done:
     free(texts);
-    return PLUMB_OK;
+    free(kinds);
+    return status;
 }

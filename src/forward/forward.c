@@ -60,7 +60,8 @@ static bool allocate_experts(struct forward *f) {
 static bool allocate_streams(struct forward *f) {
     const struct model *m = f->model;
     for (uint32_t k = 0; k < STREAM_COUNT; k++) {
-        bool is_used = k == STREAM_X || k == STREAM_H;
+        bool is_state = k == STREAM_LOW || k == STREAM_HIGH, is_used = k == STREAM_X || k == STREAM_H;
+        if (is_state && m->plan.has_states) is_used = true;
         for (uint32_t il = 0; il < m->plan.n_layer && !is_used; il++) {
             is_used = program_uses(&m->layers[il].program, (enum stream)k);
         }

@@ -123,12 +123,12 @@ static void trim_message(struct render *r, struct value message) {
 /* ---- the chat ---------------------------------------------------------------------------------------------------- */
 
 /* Members in the order in which llama.cpp has them, since templates may print an object as JSON; those that are empty
- * are left out, and all others follow. */
-static void order_members(struct render *r, struct value v, const char *const names[], size_t n) {
+ * are left out, except the first n_kept, and all others follow. */
+static void order_members(struct render *r, struct value v, size_t n_kept, const char *const names[], size_t n) {
     struct value ordered = value_empty(r, OBJECT);
     for (size_t i = 0; i < n && r->stop == STOP_NOT; i++) {
         struct value *found = member(r, v, names[i]);
-        if (found && value_truth(*found)) set_member(r, ordered, names[i], *found);
+        if (found && (i < n_kept || value_truth(*found))) set_member(r, ordered, names[i], *found);
     }
     for (size_t i = 0; i < v.as.object->n && r->stop == STOP_NOT; i++) {
         const struct member *m = &v.as.object->members[i];
@@ -140,10 +140,12 @@ static void order_members(struct render *r, struct value v, const char *const na
 }
 
 static void order_call(struct render *r, struct value call) {
-    static const char *const names[] = {"type", "function", "id"};
-    if (!member(r, call, "function")) return;   /* the template may refuse it */
+    static const char *const names[] = {"type", "function", "id"}, *const of_function[] = {"name", "arguments"};
+    struct value *function = member(r, call, "function");
+    if (!function) return;   /* the template may refuse it */
+    if (function->kind == OBJECT) order_members(r, *function, 2, of_function, 2);
     if (!member(r, call, "type")) set_member(r, call, "type", value_string(text_of("function")));
-    order_members(r, call, names, 3);
+    if (r->stop == STOP_NOT) order_members(r, call, 0, names, 3);
 }
 
 static void order_message(struct render *r, struct value message) {
@@ -154,7 +156,7 @@ static void order_message(struct render *r, struct value message) {
     struct list *calls = calls_of(r, message);
     for (size_t i = 0; calls && i < calls->n && r->stop == STOP_NOT; i++) order_call(r, calls->items[i]);
     set_member(r, message, "content", value_bool(true));   /* it keeps its place, even if it is empty */
-    if (r->stop == STOP_NOT) order_members(r, message, names, 6);
+    if (r->stop == STOP_NOT) order_members(r, message, 1, names, 6);
     if (r->stop == STOP_NOT) set_member(r, message, "content", kept);
 }
 
@@ -336,7 +338,7 @@ static void describe_tools(struct render *r, const struct format *format, bool w
     }
     output_word(r, &out, "</tools>\n\nFor each function call, answer with:\n");
     family_write_example(r, &out, format);
-    for (size_t i = 0; i < messages->n && r->stop == STOP_NOT; i++) {
+    for (size_t i = has_system; i < messages->n && r->stop == STOP_NOT; i++) {
         struct value message = messages->items[i];
         if (has_role(r, message, "tool")) {
             struct output result = {NULL, 0, 0};

@@ -46,7 +46,7 @@ void add_parts(struct render *r, struct list *parts, const struct value *content
 }
 
 struct value json_or_text(struct render *r, struct value v) {
-    if (v.kind != STRING) return v;
+    if (v.kind != STRING || r->stop != STOP_NOT) return v;
     struct error err = {PLUMB_OK, ""}, *own = r->err;
     r->err = &err;
     struct value parsed = value_from_json(r, "a text", v.as.text.data, v.as.text.n);

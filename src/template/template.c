@@ -21,7 +21,7 @@ static void raise_limits(struct render *r, const struct object *variables, size_
     const struct value *messages = object_find(r, variables, value_string(text_of("messages")));
     uint64_t n = messages && messages->kind == LIST ? messages->as.list->n : 0;
     if (n > 4096) n = 4096;
-    r->max_work += 512 * n * n;
+    r->max_work += 64 * n * n;
     uint64_t bytes = r->max_bytes + 64 * n * n + 4 * n * n_json;
     if (bytes > MOST_BYTES) bytes = MOST_BYTES;
     if (bytes > r->max_bytes) r->max_bytes = bytes;

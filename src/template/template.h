@@ -12,7 +12,7 @@
 
 /* Upper bounds of one rendering.  A message of a chat takes about 10,000 steps and ten times its length.  Many
  * templates search all messages for each message, and some copy the prompt for each.  So the bounds grow with n
- * messages, up to 4096, in b bytes of JSON: by 512 n^2 steps, and by 64 n^2 + 4 n b bytes up to 1 GiB. */
+ * messages, up to 4096, in b bytes of JSON: by 64 n^2 steps, and by 64 n^2 + 4 n b bytes up to 1 GiB. */
 struct template_limits { uint64_t work, bytes; };
 #define TEMPLATE_LIMITS ((struct template_limits){1u << 28, 1u << 27})
 

@@ -504,14 +504,16 @@ static struct text copy_json(struct render *r, struct json_text text) {
 
 /* A number without a point and an exponent that fits 64 bits is an integer. */
 static struct value read_number(struct json *j) {
-    size_t first = j->at;
+    size_t first = j->at, digit = first + (first < j->n && j->bytes[first] == '-');
+    /* The reader knows NaN and Infinity, too, which are no JSON. */
+    if (digit >= j->n || j->bytes[digit] < '0' || j->bytes[digit] > '9') json_fail(j, first, "expected a value");
     double x = json_number(j, "a value");
     int64_t i = 0;
     bool is_integer = true, is_negative = first < j->at && j->bytes[first] == '-';
     for (size_t at = first + is_negative; at < j->at && is_integer; at++) {
-        int digit = j->bytes[at] - '0';
-        is_integer = digit >= 0 && digit <= 9 && !__builtin_mul_overflow(i, 10, &i)
-                     && !__builtin_add_overflow(i, is_negative ? -digit : digit, &i);
+        int d = j->bytes[at] - '0';
+        is_integer = d >= 0 && d <= 9 && !__builtin_mul_overflow(i, 10, &i)
+                     && !__builtin_add_overflow(i, is_negative ? -d : d, &i);
     }
     return is_integer ? value_int(i) : value_float(x);
 }

@@ -274,8 +274,10 @@ export function createHost(platform) {
     render: ({ json, ...about }, { pull }) =>
       templates.use(about, () => pull('plumb-template'), template => textOf(template.render(json).text)),
     /** The tokens of that prompt. */
-    renderTokens: direct(({ json, ...about }, { pull }) => templates.use(about, () => pull('plumb-template'),
-      template => ready().tokenizePrompt(template.render(json)))),
+    renderTokens: direct(async ({ json, ...about }, { pull }) => {
+      const prompt = await templates.use(about, () => pull('plumb-template'), template => template.render(json));
+      return ready().tokenizePrompt(prompt);
+    }),
     feed: inOrder(async ({ ids }, { signal }) => {
       const engine = ready();
       await feedAll(engine, ids, signal);

@@ -79,7 +79,7 @@ export class Template extends Instance {
 
 /** The template that was used last, which most calls use again. */
 export class Templates {
-  /** @type {{source: string, made: Promise<Template>} | undefined} */
+  /** @type {{source: string, made: Promise<Template>, isBroken?: boolean} | undefined} */
   #last;
 
   /** Calls use with a template.  What it throws has the code PLUMB_ERROR_TEMPLATE if the module crashes.
@@ -94,12 +94,15 @@ export class Templates {
       if (this.#last === last) this.#last = undefined;
     };
     try {
-      const template = await last.made, result = use(template);
+      const template = await last.made;
+      if (last.isBroken) return this.use(about, module, use);   // by a call that waited, too
+      const result = use(template);
       if (template.isLarge) forget();
       return result;
     } catch (error) {
       if (!(error instanceof PlumbError) || error.code !== 'PLUMB_ERROR_TEMPLATE') forget();
       if (!(error instanceof WebAssembly.RuntimeError) && !(error instanceof RangeError)) throw error;
+      last.isBroken = true;
       throw new PlumbError('PLUMB_ERROR_TEMPLATE', `tokenizer.chat_template: its code crashed: ${error.message}`);
     }
   }
