@@ -56,6 +56,8 @@ cold := $(addsuffix /%,$(addprefix src/,gguf model tokenizer reference sampler t
     src/forward/forward.c src/forward/experts.c src/forward/pooling.c src/quant/dequant.c
 # Of these, what makes masks: with -O2 they take little more than half the time, and the module is 6 KB larger.
 warm := $(addprefix src/grammar/,mask.c recognizer.c hash_index.c)
+# Of these, what is in two modules, and as fast as it needs to be at any level.
+tiny := src/template/%
 # Files that compute with numbers from a model, but do not compare them with constants of the format.
 numeric := $(addsuffix /%,$(addprefix src/,quant repack kernels forward reference))
 # $(call objects,DIR,SOURCES): the objects of SOURCES in DIR.
@@ -65,8 +67,8 @@ define compile
 $1/obj/%.o: %.c Makefile wasm/toolchain.mk
 	@mkdir -p $$(@D)
 	@echo "  $$@"
-	$$Q$2 $$(if $$(filter $(cold),$$(filter-out $(warm),$$<)),$3) $$(if $$(filter $(numeric),$$<),$4) $(FLAGS) \
-	    -MMD -MP -c $$< -o $$@
+	$$Q$2 $$(if $$(filter $(cold),$$(filter-out $(warm),$$<)),$3 $(if $3,$$(if $$(filter $(tiny),$$<),-Oz))) \
+	    $$(if $$(filter $(numeric),$$<),$4) $(FLAGS) -MMD -MP -c $$< -o $$@
 endef
 
 # ---- for people -------------------------------------------------------------------------------------------------

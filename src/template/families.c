@@ -150,98 +150,134 @@ static void open_turn(struct render *r, bool opens_turn, struct output *out) {
 #define HERMES {THINK, .call = "<tool_call>{call}</tool_call>", RESPONSE, .written = CALLS_IN_TAGS}
 
 static const struct family families[] = {
-    {"Ministral 3, Devstral", {"[SYSTEM_PROMPT]", "[TOOL_CALLS]", "[ARGS]"}, .lacks = "[CALL_ID]",
+    /* Ministral 3, Devstral */
+    {{"[SYSTEM_PROMPT]", "[TOOL_CALLS]", "[ARGS]"}, .lacks = "[CALL_ID]",
      .adjust = reasoning_as_part, .format = BRACKETS},
-    {"Mistral Small 3.2, Magistral", {"[TOOL_CALLS]", "[ARGS]"}, .format = BRACKETS},
-    {"gpt-oss", {"<|channel|>"}, .adjust = name_thinking_or_content, .finish = end_last_turn, .format = {
+    /* Mistral Small 3.2, Magistral */
+    {{"[TOOL_CALLS]", "[ARGS]"}, .format = BRACKETS},
+    /* gpt-oss */
+    {{"<|channel|>"}, .adjust = name_thinking_or_content, .finish = end_last_turn, .format = {
         .think = "<|channel|>analysis<|message|>", .think_ends = {"<|end|>"}, .call = "{json}",
         .channels = {"final", "analysis", "functions."},
         .text_headers = {"<|channel|>analysis", "<|channel|>commentary", "<|channel|>final"},
         .call_headers = {"<|channel|>commentary to=functions.{name}", "<|channel|>analysis to=functions.{name}",
                          " to=functions.{name}<|channel|>commentary", " to=functions.{name}<|channel|>analysis"},
         .marks = {"<|start|>", "<|constrain|>", "<|call|>", "<|return|>"}, .prompts = {"<|start|>assistant"}}},
-    {"Muse Glimmer", {"<atem:function_calls>", "<|eom|>"}, .format = {
+    /* Muse Glimmer */
+    {{"<atem:function_calls>", "<|eom|>"}, .format = {
         .section = {"<atem:function_calls>", "</atem:function_calls>"},
         .call = "<atem:invoke name=\"{name}\">{args}</atem:invoke>",
         .arg = "<atem:parameter name=\"{key}\">{value}</atem:parameter>", .channels = {"user", "self", ""},
         .text_headers = {" to=self", " to=user"}, .call_headers = {" to={name}"},
         .marks = {"<|start|>", "<|message|>", "<|eom|>", "<|eot|>"}, .prompts = {"<|start|>assistant"}}},
-    {"Functionary 3.2", {">>>all", ">>>${recipient}"}, .format = {
+    /* Functionary 3.2 */
+    {{">>>all", ">>>${recipient}"}, .format = {
         .call = ">>>{name}\n{json}", .marks = {">>>all\n"}, .prompts = {">>>"}}},
-    {"Kimi K2", {"<|tool_calls_section_begin|>", "<|tool_call_begin|>"}, .format = {
+    /* Kimi K2 */
+    {{"<|tool_calls_section_begin|>", "<|tool_call_begin|>"}, .format = {
         .think = "<think>", .think_ends = {"</think>", "<|tool_calls_section_begin|>", "<|tool_call_begin|>"},
         .section = {"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"},
         .opens = {"<|tool_calls_section_begin|>", "<|tool_call_begin|>"},
         .call = "<|tool_call_begin|>{function}<|tool_call_argument_begin|>{json}<|tool_call_end|>"}},
-    {"Kimi K3", {"<|open|>", "<|close|>", "<|end_of_msg|>"}, .format = {
+    /* Kimi K3 */
+    {{"<|open|>", "<|close|>", "<|end_of_msg|>"}, .format = {
         .think = "<|open|>think<|sep|>",
         .think_ends = {"<|close|>think<|sep|>", "<|open|>response<|sep|>", "<|open|>tools<|sep|>"},
         .section = {"<|open|>tools<|sep|>", "<|close|>tools<|sep|>"},
         .call = "<|open|>call tool=\"{name}\"{id: index=\"}\"<|sep|>{args}<|close|>call<|sep|>",
         .arg = "<|open|>argument key=\"{key}\" type=\"{type}\"<|sep|>{value}<|close|>argument<|sep|>",
         .marks = {"<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>"}}},
-    {"Ling 3", {"<role>ASSISTANT</role>", "<arg_key>"}, .stop = "<|role_end|>", .format = {
+    /* Ling 3 */
+    {{"<role>ASSISTANT</role>", "<arg_key>"}, .stop = "<|role_end|>", .format = {
         THINK_OR("<tool_call>"), GLM, .marks = {"<|role_end|>"}}},
-    {"Command R7B, Command A, North Code", {"<|START_ACTION|>"}, .format = {
+    /* Command R7B, Command A, North Code */
+    {{"<|START_ACTION|>"}, .format = {
         .think = "<|START_THINKING|>", .think_ends = {"<|END_THINKING|>"},
         .section = {"<|START_ACTION|>", "<|END_ACTION|>"}, .call = "{call}",
         .marks = {"<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"}}},
-    {"LFM2", {"<|tool_list_start|>"}, .adjust = name_thinking, .format = PYTHON},
-    {"LFM2.5", {"List of tools: ["}, .adjust = name_thinking, .format = PYTHON},
-    {"GigaChat 3.1", {"<|function_call|>"}, .format = {.call = "<|function_call|>{call}"}},
-    {"GigaChat 3", {"<|role_sep|>", "<|message_sep|>"}, .format = {
+    /* LFM2 */
+    {{"<|tool_list_start|>"}, .adjust = name_thinking, .format = PYTHON},
+    /* LFM2.5 */
+    {{"List of tools: ["}, .adjust = name_thinking, .format = PYTHON},
+    /* GigaChat 3.1 */
+    {{"<|function_call|>"}, .format = {.call = "<|function_call|>{call}"}},
+    /* GigaChat 3 */
+    {{"<|role_sep|>", "<|message_sep|>"}, .format = {
         .call = "<|message_sep|>\n\nfunction call<|role_sep|>\n{call}", .opens = {"<|message_sep|>"}}},
-    {"MiniMax M3", {"]<]minimax[>[", "<tool_call>", "<invoke name="}, .format = {
+    /* MiniMax M3 */
+    {{"]<]minimax[>[", "<tool_call>", "<invoke name="}, .format = {
         .think = "<mm:think>", .think_ends = {"</mm:think>"},
         .section = {"]<]minimax[>[<tool_call>", "]<]minimax[>[</tool_call>"},
         .call = "]<]minimax[>[<invoke name=\"{name}\">{nested}]<]minimax[>[</invoke>"}},
-    {"MiniMax M2", {"minimax:tool_call"}, .format = {
+    /* MiniMax M2 */
+    {{"minimax:tool_call"}, .format = {
         THINK, .section = {"<minimax:tool_call>", "</minimax:tool_call>"},
         .call = "<invoke name=\"{name}\">{args}</invoke>", .arg = "<parameter name=\"{key}\">{value}</parameter>"}},
-    {"DeepSeek V3.2", {"dsml_token", "DSML", "function_calls"}, .format = DSML("function_calls")},
-    {"DeepSeek V4", {"dsml_token", "DSML", "tool_calls"}, .adjust = sort_results, .format = DSML("tool_calls")},
-    {"DeepSeek R1, V3", {"<｜tool▁calls▁begin｜>", "```json"}, .format = {
+    /* DeepSeek V3.2 */
+    {{"dsml_token", "DSML", "function_calls"}, .format = DSML("function_calls")},
+    /* DeepSeek V4 */
+    {{"dsml_token", "DSML", "tool_calls"}, .adjust = sort_results, .format = DSML("tool_calls")},
+    /* DeepSeek R1, V3 */
+    {{"<｜tool▁calls▁begin｜>", "```json"}, .format = {
         THINK, .section = {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"},
         .call = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n{json}```<｜tool▁call▁end｜>"}},
-    {"DeepSeek V3.1", {"<｜tool▁calls▁begin｜>"}, .format = {
+    /* DeepSeek V3.1 */
+    {{"<｜tool▁calls▁begin｜>"}, .format = {
         THINK, .section = {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"},
         .call = "<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{json}<｜tool▁call▁end｜>"}},
-    {"Gemma 4", {"'<|tool_call>call:'", "{#- OpenAI Chat Completions:"}, .finish = open_turn, .format = GEMMA},
-    {"Gemma 4, its first template", {"'<|tool_call>call:'"}, .adjust = put_results_into_calls, .finish = open_turn,
+    /* Gemma 4 */
+    {{"'<|tool_call>call:'", "{#- OpenAI Chat Completions:"}, .finish = open_turn, .format = GEMMA},
+    /* Gemma 4, its first template */
+    {{"'<|tool_call>call:'"}, .adjust = put_results_into_calls, .finish = open_turn,
      .format = GEMMA},
-    {"MiniCPM5", {"<function name=\"", "<param name=\""}, .format = {
+    /* MiniCPM5 */
+    {{"<function name=\"", "<param name=\""}, .format = {
         THINK, .call = "<function name=\"{name}\">{args}</function>", .has_cdata = true,
         .arg = "<param name=\"{key}\">{value}</param>"}},
-    {"Seed-OSS", {"<seed:tool_call>"}, .format = {
+    /* Seed-OSS */
+    {{"<seed:tool_call>"}, .format = {
         .think = "<seed:think>", .think_ends = {"</seed:think>"},
         .section = {"<seed:tool_call>", "</seed:tool_call>"}, .call = "<function={name}>{args}</function>",
         .arg = "<parameter={key}>{value}</parameter>"}},
-    {"Qwen3-Coder, Qwen3.5, Nemotron 3, StepFun 3.5", {"<tool_call>", "<function=", "<parameter="}, .format = {
+    /* Qwen3-Coder, Qwen3.5, Nemotron 3, StepFun 3.5 */
+    {{"<tool_call>", "<function=", "<parameter="}, .format = {
         THINK_OR("<tool_call>"), .section = {"<tool_call>", "</tool_call>"}, .opens = {"<tool_call>", "<function="},
         XML}},
-    {"Laguna", {"laguna_glm_thinking"}, .stop = "</assistant>", .format = {THINK, GLM}},
-    {"GLM 4.5 and later", {"<arg_key>"}, .format = {THINK, GLM}},
-    {"Functionary 3.1", {"<function="}, .format = {.call = "<function={name}>{json}</function>"}},
-    {"Apertus", {"<|tools_prefix|>"}, .format = {
+    /* Laguna */
+    {{"laguna_glm_thinking"}, .stop = "</assistant>", .format = {THINK, GLM}},
+    /* GLM 4.5 and later */
+    {{"<arg_key>"}, .format = {THINK, GLM}},
+    /* Functionary 3.1 */
+    {{"<function="}, .format = {.call = "<function={name}>{json}</function>"}},
+    /* Apertus */
+    {{"<|tools_prefix|>"}, .format = {
         .think = "<|inner_prefix|>", .think_ends = {"<|inner_suffix|>"},
         .section = {"<|tools_prefix|>", "<|tools_suffix|>"}, .call = "{call}", .is_keyed = true}},
-    {"Nemotron Nano 2", {"<TOOLCALL>"}, .format = {
+    /* Nemotron Nano 2 */
+    {{"<TOOLCALL>"}, .format = {
         THINK, .section = {"<TOOLCALL>", "</TOOLCALL>"}, .call = "{call}"}},
-    {"Apriel", {"<tool_calls>"}, .format = {
+    /* Apriel */
+    {{"<tool_calls>"}, .format = {
         .think = "Here are my reasoning steps:\n", .think_ends = {"[BEGIN FINAL RESPONSE]"},
         .section = {"<tool_calls>", "</tool_calls>"}, .call = "{call}"}},
-    {"Firefunction, Phi-4-mini's older template", {"functools["}, .format = {.call = "functools{call}"}},
-    {"Command R+", {"Action:", "```json"}, .format = {
+    /* Firefunction, Phi-4-mini's older template */
+    {{"functools["}, .format = {.call = "functools{call}"}},
+    /* Command R+ */
+    {{"Action:", "```json"}, .format = {
         .section = {"Action:\n```json", "```"}, .call = "{call}",
         .marks = {"<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>"}}},
-    {"Hermes, Qwen2.5 and 3, SmolLM3, Granite 4", {"<tool_call>"}, .format = HERMES},
-    {"Granite 3, Phi-4-mini", {"<|tool_call|>"}, .format = {
+    /* Hermes, Qwen2.5 and 3, SmolLM3, Granite 4 */
+    {{"<tool_call>"}, .format = HERMES},
+    /* Granite 3, Phi-4-mini */
+    {{"<|tool_call|>"}, .format = {
         THINK, .call = "<|tool_call|>{call}", .opens = {"<|tool_call|>", "["}, .is_first = true,
         .marks = {"<|/tool_call|>", "<response>", "</response>"}, .written = CALLS_IN_LIST}},
-    {"Mistral Nemo and others", {"[TOOL_CALLS]"}, .format = {
+    /* Mistral Nemo and others */
+    {{"[TOOL_CALLS]"}, .format = {
         BRACKET_THINK, .call = "[TOOL_CALLS]{call}", .opens = {"[TOOL_CALLS]", "["}, .is_first = true,
         .written = CALLS_IN_LIST}},
-    {"Llama 3.1 and later", {"<|python_tag|>"}, .format = {
+    /* Llama 3.1 and later */
+    {{"<|python_tag|>"}, .format = {
         .call = "<|python_tag|>{call}", .opens = {"<|python_tag|>", "{", "["}, .is_first = true}},
 };
 /* Any other template with tools: calls in JSON. */

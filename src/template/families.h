@@ -47,14 +47,14 @@ struct format {
 };
 
 struct family {
-    const char *models, *has[3], *lacks;
+    const char *has[3], *lacks;       /* texts of the template */
     void (*adjust)(struct render *r, struct list *messages);
     void (*finish)(struct render *r, bool opens_turn, struct output *out);   /* changes the prompt */
     const char *stop;                /* ends an answer, besides the tokens that do */
     struct format format;
 };
 
-/* The family of a template; the last row, without models, if it belongs to none. */
+/* The family of a template; one that needs nothing if it belongs to none. */
 const struct family *family_of(struct render *r, struct text source);
 /* Whether a template describes tools to the model. */
 bool describes_tools(struct text source);
