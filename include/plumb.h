@@ -166,8 +166,8 @@ enum plumb_token_flags {
 int64_t plumb_tokenize(plumb_model *model, const char *text, size_t len, unsigned flags, int32_t *ids, size_t cap);
 /* As plumb_tokenize, for a prompt that was made of texts of users.  marks: len bytes; where one is not 0, that byte of
  * the text is part of no control token, whatever the flags, also where it and its neighbours spell one.  Of
- * what PLUMB_ADD_SPECIAL adds there is only BOS, if the prompt does not begin with it: no EOS, because the chat goes on.
- * marks NULL: as plumb_tokenize. */
+ * what PLUMB_ADD_SPECIAL adds there is only BOS, if the prompt does not begin with it: no EOS, because the chat goes
+ * on.  marks NULL: as plumb_tokenize. */
 int64_t plumb_tokenize_marked(plumb_model *model, const char *text, const uint8_t *marks, size_t len, unsigned flags,
                               int32_t *ids, size_t cap);
 /* Writes the tokens of which plumb_session_embed makes the embedding of a text.  With query NULL they are those of

@@ -19,8 +19,8 @@ import { Parser } from 'tap-parser';
  * @property {number} seconds
  */
 
-/** Seconds without a test that ends, after which a suite counts as hanging.  How long a whole suite takes depends on what
- * else the machine does. */
+/** Seconds without a test that ends, after which a suite counts as hanging.  How long a whole suite takes depends on
+ * what else the machine does. */
 const SILENCE = 1200;
 
 /** The suite, or one that fails with the reason if the file that it needs was not built.

@@ -111,8 +111,8 @@ static void write_pooling(struct report_writer *w, const struct plan *p) {
 /* A file can give each of 65,536 layers another width.  Comparing each with all others would take minutes. */
 enum { MAX_KINDS = 64 };
 
-/* Finds the kind of each layer; MAX_KINDS is one too many.  texts: (MAX_KINDS).  Returns how many layers come before the
- * first one of such a kind. */
+/* Finds the kind of each layer; MAX_KINDS is one too many.  texts: (MAX_KINDS).  Returns how many layers come before
+ * the first one of such a kind. */
 static uint32_t find_kinds(const struct plan *p, const struct layer *layers, struct text *texts, uint8_t *kinds) {
     uint32_t n_kind = 0, n_known = 0;
     for (uint32_t il = 0; il < p->n_layer; il++) {
