@@ -14,9 +14,9 @@
  *   slow
  * @property {AbortSignal} [signal]  ends the load at any time and frees its memory
  * @property {(progress: import('./progress.js').Progress) => void} [onProgress]
- * @property {string | URL} [workerUrl]  the URL of engine-worker.js on the page's own origin, with thread-worker.js,
- *   command-worker.js beside it, for a page that imports the package from another origin and
- *   whose policy forbids workers from blob: URLs
+ * @property {string | URL} [workerUrl]  the URL of engine-worker.js on the page's own origin, with thread-worker.js
+ *   and command-worker.js beside it, for a page that imports the package from another origin and whose policy forbids
+ *   workers from blob: URLs
  * @property {boolean} [persist]  asks the browser not to evict what this site stores; some browsers ask the user
  * @property {boolean} [worker]  runs the engine in a worker, which is the default.  false: the engine runs in the
  *   caller's thread and blocks it while it computes
