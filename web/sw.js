@@ -37,7 +37,9 @@ worker.addEventListener('activate', (/** @type {any} */ event) => event.waitUnti
   const others = (await caches.keys())
     .filter(name => name.startsWith(PREFIX) && name !== CACHE || EARLIER.test(name));
   await Promise.all(others.map(name => caches.delete(name)));
-  await worker.clients.claim();
+  // This is not awaited.  In Firefox it ends only when every worker of the page has answered, which an engine's thread
+  // that waits for work does not, and until `activate` ends, each request of the page waits.
+  worker.clients.claim();
 })()));
 
 worker.addEventListener('message', (/** @type {MessageEvent} */ event) => {
