@@ -15,7 +15,11 @@ const sanitize = path =>
 /** A memory limit, so that a mutant cannot exhaust the machine. */
 const env = { ...process.env, ASAN_OPTIONS: 'hard_rss_limit_mb=3000' };
 /** Sources that the tests of the command line cover better than the C tests. */
-const SHOWN = /^src\/(trace|dump|diff|diagnose|check|api|model|gguf|sampler|cli)\//;
+const SHOWN = /^src\/(trace|dump|diff|diagnose|reference|check|api|model|gguf|sampler|cli)\//;
+/** Sources that the proofs of diagnose cover, and these proofs. */
+const PROVEN = /^src\/(reference|trace|dump|diff|diagnose|check|model)\//;
+const PROOFS = ['tests/reference/prove.py', 'tests/operators/measure.py', 'tests/reports/measure.py',
+  'tests/cases/cases.py'];
 /** The folder of a mutant and its objects. */
 const HERE = 'build/mutants-native';
 
@@ -175,21 +179,34 @@ export class Native {
       const { failed } = await run(`${HERE}/tests`, names, { env, seconds: 60 + 5 * this.#seconds });
       if (failed) return { verdict: 'killed', by: failed };
     }
-    if (SHOWN.test(path) && !(await link('build/native-sanitize', ['src', 'src/cli'], made, `${HERE}/plumb`)).failed)
-      for (const name of ['usage', 'files', 'reports', 'perplexity', 'trace', 'model']) {
-        const file = `tests/cli/${name}.test.mjs`;
-        const once = () => run(process.execPath, ['--test-reporter=tap', file],
-          { env: { ...env, PLUMB: JSON.stringify([`${HERE}/plumb`]) }, seconds: 300 });
-        const { failed } = await once();
-        // Tests that send signals may fail once on a busy machine, so it must fail twice.
-        if (failed && (await once()).failed) return { verdict: 'killed', by: `${file}: ${failed}` };
-      }
+    const byProgram = await this.#judgeProgram(path);
+    if (byProgram) return { verdict: 'killed', by: byProgram };
     if (!(await this.#linkMemory(made)).failed) {
       const { failed } = await run(`${HERE}/memory`, [], { env, seconds: 600 });
       if (failed) return { verdict: 'killed', by: `each allocation fails: ${failed}` };
     }
     const n = fast.length + slow.length;
     return { verdict: 'survived', by: n ? `${n} cases run it` : 'no case runs it' };
+  }
+
+  /** The tests of the command line and the proofs of diagnose, with a program without sanitizers, because they compute
+   * much.  @returns {Promise<string>}  what failed, empty if nothing did */
+  async #judgeProgram(path) {
+    const program = `${HERE}/plumb`;
+    if (!SHOWN.test(path)) return '';
+    const made = await this.#compile(path, () => ['-O2', '-g'], 'build/native');
+    if (!made || (await link('build/native', ['src', 'src/cli'], made, program)).failed) return '';
+    const tests = [...PROVEN.test(path) ? PROOFS.map(file => ['python3', file, '--check', '--plumb', program]) : [],
+      ...['usage', 'files', 'reports', 'perplexity', 'trace', 'model']
+        .map(name => [process.execPath, '--test-reporter=tap', `tests/cli/${name}.test.mjs`])];
+    for (const [command, ...args] of tests) {
+      const once = () => run(command, args, { seconds: 600,
+        env: { ...env, PLUMB: JSON.stringify([program]), PYTHONPATH: 'build/setup/py' } });
+      const { failed } = await once();
+      // Tests that send signals may fail once on a busy machine, so it must fail twice.
+      if (failed && (await once()).failed) return `${args.find(arg => arg.startsWith('tests/'))}: ${failed}`;
+    }
+    return '';
   }
 
   /** The program in which each allocation fails, as the Makefile links it. */
