@@ -1,5 +1,5 @@
 /* Measures how much of the model's context the conversation and the draft take, and whether a message fits. */
-import { count, dotted, element, integer } from './dom.js';
+import { count, dotted, element, integer, worseBeyond } from './dom.js';
 
 /** @typedef {import('../api/plumb.js').Model} Model
  * @typedef {import('../api/plumb.js').Message} Message */
@@ -35,8 +35,7 @@ export function createContextMeter({ model: current, busy, conversation, system 
       : dotted([tokens > 0 && `draft ${integer(tokens)}`, `${integer(used)} of ${count(context, 'token')}`]);
     const beyond = used + tokens > trained && context > trained && trained > 0;
     note.classList.toggle('problem', problem !== '');
-    note.textContent = problem || (beyond ? `The model was trained for ${count(trained, 'token')}. `
-      + 'Its answers get worse beyond that.' : '');
+    note.textContent = problem || (beyond ? worseBeyond(trained) : '');
     draft.setAttribute('aria-invalid', String(problem !== ''));
     changed(problem === '');
   }

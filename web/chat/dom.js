@@ -116,6 +116,10 @@ export const integer = n => String(n).replace(/\B(?=(\d{3})+$)/g, ',');
 /** @param {number} n  whole @param {string} noun */
 export const count = (n, noun) => `${integer(n)} ${noun}${n === 1 ? '' : 's'}`;
 
+/** What a context beyond that of the training means. @param {number} trained  tokens */
+export const worseBeyond = trained =>
+  `The model was trained for ${count(trained, 'token')}. Its answers get worse beyond that.`;
+
 /** @param {(string | false | undefined)[]} parts */
 export const dotted = parts => parts.filter(Boolean).join('  ·  ');
 

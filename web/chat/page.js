@@ -13,8 +13,9 @@ import { createLoader } from './loading.js';
 import { createModelsDialog } from './models-dialog.js';
 import { OFFERED } from './offered.js';
 import { isolate, keepPage } from './offline.js';
-import { createDialog, createPanel } from './panels.js';
-import { createSettings } from './settings.js';
+import { createPanel } from './panels.js';
+import { Settings } from './settings.js';
+import { createSettingsDialog } from './settings-dialog.js';
 import { withSchemaShown } from '../answers/system-text.js';
 
 /** Milliseconds between two saves of a growing answer, and between two updates of its speed. */
@@ -48,8 +49,8 @@ let dismissUndo = () => {};
  * @type {WeakMap<import('./conversation-store.js').Message, import('./inspect.js').Token[]>} */
 const tokens = new WeakMap();
 
-createDialog('settings');
-const settings = createSettings(changed => {
+const settings = new Settings();
+createSettingsDialog(settings, changed => {
   if (changed && modelState !== 'failed' && loader.source) void loader.load(loader.source);
   else void meter.measure();
 }, trainedContext);
