@@ -4,6 +4,7 @@
 #define PLUMB_TESTS_FIXTURE_H
 
 #include "base/base.h"
+#include "plumb_truth.h"
 
 /* Gives bytes [at, end) of file to the model's current part, at most piece at a time. */
 plumb_status fixture_give(plumb_model *m, const uint8_t *file, size_t at, size_t end, size_t piece);

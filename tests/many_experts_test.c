@@ -3,6 +3,7 @@
 #include "api/model.h"
 #include "broken.h"
 #include "bytes.h"
+#include "plumb_truth.h"
 #include "test.h"
 
 #include <stdio.h>

@@ -1,11 +1,16 @@
-# `make layers`: checks that a room includes only itself and the rooms before it in the list below.  Of the engine, the
-# command line may include only the public header, and wasm/ also the rooms api and template.  It also fails on a room
-# that is not in the list, and on "header.h" without its room.  quant is before gguf, because the tensor directory needs
-# the block sizes of the types.
+# `make layers`: checks that a room includes only itself and the rooms before it in the lists below, which are also in
+# the order of the wings.  Only the truth tools and what uses them include plumb_truth.h.  Of the library, the command
+# line may include only the public headers, and wasm/ also the rooms template and grammar.  It also fails on a room that
+# is not in the lists, and on "header.h" without its room.  quant is before gguf, because the tensor directory needs the
+# block sizes of the types.
 BEGIN {
-    n = split("base threads quant gguf repack kernels tokenizer model forward reference sampler trace dump template " \
-              "grammar diagnose diff check api cli", names, " ")
-    for (i = 1; i <= n; i++) rank[names[i]] = i
+    wing("engine", "base threads quant gguf repack kernels tokenizer model forward sampler api")
+    wing("answers", "template grammar")
+    wing("truth", "reference trace dump diagnose diff check")
+    wing("cli", "cli")
+}
+function wing(name, rooms, names, i) {
+    for (i = 1; i <= split(rooms, names, " "); i++) { rank[names[i]] = ++n; wing_of[names[i]] = name }
 }
 function refuse(why) { printf "%s:%d: %s\n", FILENAME, FNR, why; bad++ }
 FNR == 1 {
@@ -17,10 +22,14 @@ FNR == 1 {
     split($0, quoted, "\"")
     target = quoted[2]
     if (target == "plumb.h") next
-    if (room == "") {
-        if (target ~ /\// && target !~ /^(api|template)\//) refuse("wasm/ sees plumb.h, api and template, not " target)
+    if (target == "plumb_truth.h") {
+        if (wing_of[room] ~ /engine|answers/) refuse("room " room " of the " wing_of[room] " includes plumb_truth.h")
+    } else if (room == "") {
+        if (target ~ /\// && target !~ /^(template|grammar)\//) {
+            refuse("wasm/ sees the public headers, template and grammar, not " target)
+        }
     } else if (split(target, at, "/") != 2 || !(at[1] in rank)) refuse("write \"room/file.h\", not \"" target "\"")
-    else if (room == "cli" && at[1] != "cli") refuse("the command line sees only plumb.h of the engine, not " target)
+    else if (room == "cli" && at[1] != "cli") refuse("the command line sees only the public headers, not " target)
     else if (rank[at[1]] > rank[room]) refuse("room " room " includes " target " which comes after it")
 }
 END { exit bad > 0 }

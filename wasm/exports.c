@@ -1,8 +1,8 @@
-/* Wrappers for the functions of plumb.h that take or fill structs.  Their arguments are numbers and pointers only, so
+/* Wrappers for the public functions that take or fill structs.  Their arguments are numbers and pointers only, so
  * that JavaScript can call them without knowing the layout of a struct.  wasm/exports.txt lists all exports;
  * web/engine/engine.js is the only caller. */
 #define _DEFAULT_SOURCE  /* sbrk */
-#include "plumb.h"
+#include "plumb_truth.h"
 #include "vocabulary.h"
 
 #include <stdlib.h>

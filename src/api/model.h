@@ -1,9 +1,8 @@
-/* The fields of plumb_model, for the api room only. */
+/* The fields of plumb_model, for the files that implement plumb.h and plumb_truth.h. */
 #ifndef PLUMB_API_MODEL_H
 #define PLUMB_API_MODEL_H
 
 #include "gguf/gguf.h"
-#include "grammar/grammar.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
 #include "repack/repack.h"
@@ -18,8 +17,9 @@ struct plumb_model {
     uint8_t *ring;                 /* the zeros that plumb_model_rehearse uses as weights; NULL: none */
     uint64_t bytes_before;         /* bytes of the current file that arrived before the last plumb_model_begin */
     struct tokenizer *tokenizer;   /* NULL before plumb_model_load_vocab */
-    struct vocabulary vocabulary;  /* of the tokenizer, for grammars (vocabulary.c) */
     char *prompt;                  /* the last one of plumb_chat_render */
+    void *vocabulary;              /* what grammars keep of the tokenizer; NULL: nothing */
+    void (*free_vocabulary)(void *vocabulary);
     struct model *model;           /* NULL before plumb_model_end or plumb_model_rehearse */
     struct kernel_speeds speeds;   /* shared by all sessions; measured while the weights arrive */
     uint64_t measured_at;          /* byte of the current file at the last measurement; 0: none yet */

@@ -1,7 +1,7 @@
 /* plumb_session: one sequence of tokens, the forward pass that computes it, and its KV cache.  Also implements
  * plumb_threads_*. */
 #include "api/model.h"
-#include "api/passes.h"
+#include "api/pass.h"
 #include "forward/forward.h"
 
 #include <stdlib.h>

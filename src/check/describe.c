@@ -1,5 +1,7 @@
 #include "check/describe.h"
 
+#include "api/model.h"
+
 #include <stdlib.h>
 
 /* Text of a kind of layer, to which add appends. */
@@ -156,5 +158,23 @@ plumb_status describe_plan(const struct plan *p, const struct layer *layers, str
 done:
     free(texts);
     free(kinds);
+    return status;
+}
+
+plumb_status plumb_model_describe(plumb_model *m, plumb_write *write, void *user) {
+    struct plan plan = { 0 };
+    struct report_writer w;
+    if (!plumb_model_has_header(m)) return error_set(&m->err, PLUMB_ERROR_STATE, "the header is not complete");
+    report_begin(&w, write, user);
+    const struct gguf_tensor *embd = gguf_find_in_parts(m->parts, m->n_part, "token_embd.weight");
+    struct model *bound = NULL;
+    struct error ignored = { PLUMB_OK, "" };   /* what is wrong with its tensors */
+    if (embd) model_create(&bound, m->parts, m->n_part, (uint32_t)embd->shape[1], &ignored);
+    plumb_status status = plan_create(&plan, m->parts, m->n_part, plumb_model_n_tensor(m), &m->err);
+    if (status == PLUMB_OK) status = describe_plan(&plan, bound ? bound->layers : NULL, &w);
+    if (status == PLUMB_ERROR_MEMORY) error_set(&m->err, status, "out of memory: the layers");
+    plan_free(&plan);
+    if (bound) model_free(bound);
+    report_flush(&w);
     return status;
 }

@@ -2,6 +2,7 @@
  * checks, and the report. */
 #include "check/selfcheck.h"
 
+#include "api/model.h"
 #include "forward/forward.h"
 #include "reference/reference.h"
 #include "trace/compare.h"
@@ -416,7 +417,9 @@ void selfcheck_reference(struct check *c, const struct plumb_trace *fast, const 
 enum { MAX_TOKEN = 12 };
 
 struct selfcheck {
-    const struct selfcheck_input *in;
+    const plumb_model *in;
+    const char *load_error;        /* why the model could not be loaded; "" if it was */
+    bool is_complete;              /* all bytes have arrived */
     const plumb_report *report;
     struct error *err;
     double done, share;          /* progress, as fractions of all the work: what was done before the current check, and
@@ -499,7 +502,7 @@ static void do_file(struct selfcheck *s, struct check *c) {
     uint64_t n_tensor = 0, n_bytes = 0;
     for (size_t i = 0; i < s->in->n_part; i++) n_tensor += gguf_n_tensor(s->in->parts[i]);
     for (size_t i = 0; i < s->n_stats; i++) n_bytes += s->stats[i].tensor->n_bytes;
-    if (s->in->load_error[0]) check_set(c, VERDICT_FAIL, "%s", s->in->load_error);
+    if (s->load_error[0]) check_set(c, VERDICT_FAIL, "%s", s->load_error);
     else check_set(c, VERDICT_OK, "%llu tensors of %.1f MB, all bytes were read, the architecture is %s",
                    (unsigned long long)n_tensor, (double)n_bytes / 1e6, s->in->model->plan.architecture);
 }
@@ -766,7 +769,7 @@ static const char limits[] =
 
 static void run_row(struct selfcheck *s, const struct row *row, struct check *c) {
     enum needs needs = row->needs;
-    if (needs != NEEDS_NOTHING && !s->in->is_complete) check_set(c, VERDICT_SKIP, "the file is not complete");
+    if (needs != NEEDS_NOTHING && !s->is_complete) check_set(c, VERDICT_SKIP, "the file is not complete");
     else if (needs == NEEDS_TOKENIZER && !s->in->tokenizer) check_set(c, VERDICT_SKIP, "the tokenizer is not loaded");
     else if (needs == NEEDS_MODEL && !s->in->model) check_set(c, VERDICT_SKIP, "the model is not loaded");
     else if (needs == NEEDS_MODEL && s->cannot_run) check_set(c, VERDICT_FAIL, "%s", s->err->message);
@@ -804,7 +807,7 @@ static void write_json(struct report_writer *w, const struct row *row, const str
  * the model could not be built. */
 static plumb_status prepare(struct selfcheck *s) {
     size_t n = 0;
-    if (!s->in->is_complete) return PLUMB_OK;
+    if (!s->is_complete) return PLUMB_OK;
     for (size_t i = 0; i < s->in->n_part; i++) n += (size_t)gguf_n_tensor(s->in->parts[i]);
     s->stats = alloc_array(n, sizeof *s->stats);
     if (!s->stats) return PLUMB_ERROR_MEMORY;
@@ -827,13 +830,21 @@ static plumb_status prepare(struct selfcheck *s) {
     return s->cannot_run ? PLUMB_OK : status;
 }
 
-plumb_status selfcheck_run(const struct selfcheck_input *in, const plumb_report *report, bool *ok, struct error *err) {
+plumb_status plumb_selfcheck(plumb_model *m, const plumb_report *report, bool *ok) {
+    struct error *err = &m->err;
     *ok = false;
+    if (m->n_part == 0) return error_set(err, PLUMB_ERROR_STATE, "plumb_model_begin was not called");
+    plumb_status loaded = plumb_model_end(m);
+    if (loaded == PLUMB_ERROR_MEMORY) return loaded;
+    char load_error[sizeof err->message] = "";
+    if (loaded != PLUMB_OK) snprintf(load_error, sizeof load_error, "%s", err->message);
     if (report->format != PLUMB_FORMAT_TEXT && report->format != PLUMB_FORMAT_JSON) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "a selfcheck is written as text or JSON");
     }
     bool is_json = report->format == PLUMB_FORMAT_JSON;
-    struct selfcheck s = { .in = in, .report = report, .err = err, .share = SHARE_READ / SHARE_ALL };
+    struct selfcheck s = { .in = m, .load_error = load_error, .is_complete = true, .report = report, .err = err,
+                           .share = SHARE_READ / SHARE_ALL };
+    for (size_t i = 0; i < m->n_part; i++) s.is_complete = s.is_complete && gguf_is_complete(m->parts[i]);
     struct report_writer w;
     report_begin(&w, report->write, report->user);
     uint32_t n_of[4] = { 0 };
@@ -846,7 +857,7 @@ plumb_status selfcheck_run(const struct selfcheck_input *in, const plumb_report 
         report_printf(&w, ", \"checks\": [");
     }
     for (size_t i = 0; i < N_ROW && s.status == PLUMB_OK; i++) {
-        struct check c = { .model = in->model };
+        struct check c = { .model = m->model };
         s.done += s.share;
         s.share = table[i].share / SHARE_ALL;
         run_row(&s, &table[i], &c);

@@ -1,7 +1,7 @@
 /* Checks of a model file, and of the engine that runs it, that need no other engine.  Each check gives a verdict and
  * one line that says why.
  *
- *   selfcheck_run -> for each row of the table in selfcheck.c: its function fills a struct check -> one line of report
+ *   plumb_selfcheck -> each row of the table in selfcheck.c: its function fills a struct check -> one line of report
  *
  * The checks of a pass take a trace of it, so that tests can give them wrong traces.
  */
@@ -113,19 +113,5 @@ bool selfcheck_in_layer(const struct gguf_tensor *t, uint32_t *layer, const char
 /* Checks that texts come back unchanged from their tokens, and that the text of each special token is parsed as one
  * token. */
 void selfcheck_tokenizer(struct check *c, struct tokenizer *t);
-
-/* ---- all checks -------------------------------------------------------------------------------------------------- */
-
-struct selfcheck_input {
-    struct gguf *const *parts;     /* (n_part) the parts of the file; complete if is_complete */
-    size_t n_part;
-    struct tokenizer *tokenizer;   /* NULL: there is none */
-    const struct model *model;     /* NULL: it could not be built */
-    const char *load_error;        /* why the model could not be loaded; "" if it was */
-    bool is_complete;              /* all bytes have arrived */
-};
-/* Runs all checks and writes the report.  Sets *ok to true if no check failed.  PLUMB_ERROR_MEMORY;
- * PLUMB_ERROR_ARGUMENT for a format other than text and JSON. */
-plumb_status selfcheck_run(const struct selfcheck_input *in, const plumb_report *report, bool *ok, struct error *err);
 
 #endif

@@ -1,10 +1,17 @@
-/* See weights.h.  Each pair of tensors is read once and judged.  If the types do not explain the difference, a list of
- * hypotheses is tried, most of them on a sample of the rows.  A hypothesis that makes the two agree is a suspicion.
+/* plumb_weights: compares the tensors of two files by name, whatever their types: how large the difference is, how much
+ * of it the types explain, and what would explain the rest.  Then it compares the keys that decide what is computed
+ * (keys.h).
  *
  *   pair of tensors -> judge: sums, error, scale, offset -> find_suspicions: what would make the two agree -> report
+ *
+ * Both tensors are dequantized row by row.  Two types explain a relative RMS error of sqrt(e_a^2 + e_b^2), where e_a
+ * and e_b are the errors of quantizing Gaussian weights to these types.  Trained weights have outliers, and the errors
+ * of quantizing them are up to 1.3 times larger.
+ *
+ * Each pair of tensors is read once and judged.  If the types do not explain the difference, a list of hypotheses is
+ * tried, most of them on a sample of the rows.  A hypothesis that makes the two agree is a suspicion.
  */
-#include "check/weights.h"
-
+#include "api/model.h"
 #include "base/decimal.h"
 #include "check/keys.h"
 #include "check/moved.h"
@@ -16,11 +23,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The errors were measured on 15 matrices of Gaussian weights with rows of 256 and 512.  llama-quantize --pure
+/* A tensor agrees if its error is at most this times what the types explain. */
+#define WEIGHTS_SLACK 1.6
+
+/* Returns the relative RMS error of quantizing Gaussian weights to a type; 0 for F32 and for unknown types.
+ * The errors were measured on 15 matrices of Gaussian weights with rows of 256 and 512.  llama-quantize --pure
  * (llama.cpp v0.5.0) quantized them from F32, and the gguf package dequantized them.  llama-quantize does not write
  * Q8_K; its error was measured with numpy, from the definition of the type.  The errors from NVFP4 on were measured on
  * four such matrices with ggml_quantize_chunk of that version, with equal importances where the type needs some. */
-double weights_type_error(uint32_t type) {
+static double type_error(uint32_t type) {
     static const double errors[QUANT_TYPE_COUNT] = {
         [QUANT_F16] = 2.1e-4, [QUANT_BF16] = 1.66e-3, [QUANT_Q8_0] = 5.4e-3, [QUANT_Q8_K] = 7e-3,
         [QUANT_Q6_K] = 0.0178, [QUANT_Q5_K] = 0.0361, [QUANT_Q5_1] = 0.038, [QUANT_Q5_0] = 0.0425,
@@ -72,7 +83,7 @@ static void read_row(const struct view *v, uint64_t i, uint8_t *bytes, float *ou
     else as->dequantize(src, out, (size_t)t->shape[0]);
 }
 
-struct sums {
+struct pair_sums {
     uint64_t n, n_bad;             /* places; those where the sides differ and one of them is NaN or infinite */
     double dd, aa, bb, ab, d;      /* sums of (a - b)^2, a^2, b^2, a b and a - b */
     double max_d;                  /* largest |a - b| */
@@ -81,7 +92,7 @@ struct sums {
 };
 
 /* Adds n pairs of values to the sums.  place: index of a[0] and b[0] in the flattened tensor. */
-static void add_values(struct sums *s, const float *a, const float *b, size_t n, uint64_t place) {
+static void add_values(struct pair_sums *s, const float *a, const float *b, size_t n, uint64_t place) {
     for (size_t i = 0; i < n; i++) {
         double x = (double)a[i], y = (double)b[i], d = x - y;
         s->n++;
@@ -104,7 +115,7 @@ static void add_values(struct sums *s, const float *a, const float *b, size_t n,
 }
 
 /* Returns the relative RMS error of a against b. */
-static double error_of(const struct sums *s) {
+static double error_of(const struct pair_sums *s) {
     if (s->n_bad > 0) return INFINITY;
     return s->dd == 0 ? 0 : sqrt(s->dd / s->bb);
 }
@@ -114,14 +125,14 @@ static double error_of(const struct sums *s) {
 enum { MAX_SUSPICION = 6 };
 
 struct pair {
-    const struct weights_file *file_b;
+    const plumb_model *file_b;
     struct moved_search *moves;        /* (2) of values of A in B, and of values of B in A */
     struct moved moved;
     bool is_moved_b;                   /* moved is a place in A that has the values of B */
     const char *name;
     const struct gguf_tensor *a, *b;   /* NULL: the file has no such tensor */
     bool same_shape;
-    struct sums sums;
+    struct pair_sums sums;
     double error, expected, bound;     /* the error, what the types explain, and up to where the two agree */
     double scale, offset;              /* a is about scale * b, or about b + offset */
     bool differs;                      /* the error is over bound, or a is scaled or offset; "parts" in the JSON */
@@ -147,7 +158,7 @@ static void suspect(struct pair *p, const char *format, ...) {
 
 /* Returns the error of view a against view b over at most 64 of their rows, evenly spaced. */
 static double view_error(struct pair *p, const struct view *a, const struct view *b) {
-    struct sums s = { 0 };
+    struct pair_sums s = { 0 };
     uint64_t n_row = gguf_n_row(a->tensor), n_sample = n_row < 64 ? n_row : 64;
     for (uint64_t k = 0; k < n_sample; k++) {
         uint64_t i = k * n_row / n_sample;
@@ -166,7 +177,7 @@ static int by_value(const void *a, const void *b) {
 /* Returns the error of A against B over the same rows as view_error, with every block of n values sorted, so that the
  * order within a block does not matter.  Returns INFINITY if the length of a row is not a multiple of n. */
 static double sorted_error(struct pair *p, size_t n) {
-    struct sums s = { 0 };
+    struct pair_sums s = { 0 };
     size_t n_in = (size_t)p->a->shape[0];
     uint64_t n_row = gguf_n_row(p->a), n_sample = n_row < 64 ? n_row : 64;
     if (n_in % n != 0) return INFINITY;
@@ -186,7 +197,7 @@ static double sorted_error(struct pair *p, size_t n) {
  * transposed has there if its rows of B->shape[1] values follow each other without gaps.  If the shape of A is not the
  * transposed one, this is what an engine has that transposes B and keeps its shape.  INFINITY if out of memory. */
 static double transposed_error(struct pair *p) {
-    struct sums s = { 0 };
+    struct pair_sums s = { 0 };
     enum { N_LOOK = 16 };
     uint64_t n_in = p->a->shape[0], n_row = p->a->shape[1], n_sample = n_row < N_LOOK ? n_row : N_LOOK;
     uint64_t n_row_b = p->b->shape[1];
@@ -242,7 +253,7 @@ static uint64_t find_expert(struct pair *p, uint64_t i, uint64_t n_expert) {
     uint64_t n_row = p->a->shape[1];
     read_row(&(struct view) { .tensor = p->a }, i * n_row, p->bytes, p->row_a);
     for (uint64_t j = 0; j < n_expert; j++) {
-        struct sums s = { 0 };
+        struct pair_sums s = { 0 };
         read_row(&(struct view) { .tensor = p->b }, j * n_row, p->bytes, p->row_b);
         add_values(&s, p->row_a, p->row_b, (size_t)p->a->shape[0], 0);
         if (error_of(&s) <= p->bound) return j;
@@ -268,7 +279,7 @@ static void try_expert_order(struct pair *p) {
             (unsigned long long)to);
 }
 
-static const struct gguf_tensor *find_tensor(const struct weights_file *f, const char *name) {
+static const struct gguf_tensor *find_tensor(const plumb_model *f, const char *name) {
     return gguf_find_in_parts(f->parts, f->n_part, name);
 }
 
@@ -351,7 +362,7 @@ static void try_row_order(struct pair *p) {
     for (uint64_t r = 0; rows && r < n_row; r++) {
         read_row(&(struct view) { .tensor = p->b }, r, p->bytes, p->row_b);
         for (uint64_t k = 0; k < N_LOOK; k++) {
-            struct sums first = { 0 }, all = { 0 };
+            struct pair_sums first = { 0 }, all = { 0 };
             if (found[k] < n_row) continue;
             add_values(&first, rows + (size_t)(k * n_in), p->row_b, (size_t)(n_in < 32 ? n_in : 32), 0);
             if (error_of(&first) > 2 * p->bound) continue;
@@ -405,7 +416,7 @@ static plumb_status try_places(struct pair *p, struct error *err) {
 
 /* Adds as suspicions what would make the two agree. */
 static plumb_status find_suspicions(struct pair *p, struct error *err) {
-    const struct sums *s = &p->sums;
+    const struct pair_sums *s = &p->sums;
     const struct view a = { .tensor = p->a };
     if (s->n_bad > 0) {
         try_types(p);
@@ -466,7 +477,7 @@ static void judge_shapes(struct pair *p) {
     } else {
         /* Rows follow each other without gaps.  If only the shape is reversed, the first row of the wider tensor holds
          * the first n_row rows of the narrower one. */
-        struct sums s = { 0 };
+        struct pair_sums s = { 0 };
         const struct gguf_tensor *wide = p->a->shape[0] > p->b->shape[0] ? p->a : p->b;
         const struct gguf_tensor *narrow = wide == p->a ? p->b : p->a;
         size_t n_in = (size_t)narrow->shape[0], n_row = (size_t)(wide->shape[0] / n_in);
@@ -482,7 +493,7 @@ static void judge_shapes(struct pair *p) {
 
 /* Judges a pair of one shape. */
 static plumb_status judge(struct pair *p, struct error *err) {
-    struct sums *s = &p->sums;
+    struct pair_sums *s = &p->sums;
     uint64_t n_in = p->a->shape[0];
     for (uint64_t i = 0; i < gguf_n_row(p->a); i++) {
         read_row(&(struct view) { .tensor = p->a }, i, p->bytes, p->row_a);
@@ -508,7 +519,7 @@ static plumb_status judge(struct pair *p, struct error *err) {
 }
 
 static plumb_status compare(struct pair *p, double tolerance, struct error *err) {
-    double error_a = weights_type_error(p->a->type), error_b = weights_type_error(p->b->type);
+    double error_a = type_error(p->a->type), error_b = type_error(p->b->type);
     p->same_shape = same_shape(p->a, p->b);
     p->expected = sqrt(error_a * error_a + error_b * error_b);
     p->bound = tolerance > 0 ? tolerance : WEIGHTS_SLACK * p->expected + 1e-6;
@@ -543,7 +554,7 @@ struct totals { uint32_t n, n_differ, n_alone, n_shown; };
 static const char *type_name(const struct gguf_tensor *t) { return t ? quant_traits(t->type)->name : "-"; }
 
 static void write_text(struct report_writer *w, const struct pair *p, bool is_first) {
-    const struct sums *s = &p->sums;
+    const struct pair_sums *s = &p->sums;
     if (is_first) {
         report_printf(w, "%-5s %-26s %-6s %-6s %-8s %-8s %-7s %-9s %s\n", "", "tensor", "A", "B", "error", "expected",
                       "scale", "cosine", "max |A - B|");
@@ -620,7 +631,7 @@ static void write_json(struct report_writer *w, const struct pair *p, bool is_fi
 
 /* Returns the tensor of f that corresponds to the tensor of this name in the other file.  If f has no output.weight,
  * that is its embeddings, which are also its head. */
-static const struct gguf_tensor *counterpart(const struct weights_file *f, const char *name) {
+static const struct gguf_tensor *counterpart(const plumb_model *f, const char *name) {
     const struct gguf_tensor *t = find_tensor(f, name);
     return t || strcmp(name, "output.weight") != 0 ? t : find_tensor(f, "token_embd.weight");
 }
@@ -686,9 +697,9 @@ static void show_progress(void *user, double part) {
 
 /* Adds the pairs of all tensors of a.  is_b: instead adds those of the tensors of b that a lacks, and of a head of b
  * that a ties to its embeddings. */
-static plumb_status add_file(struct report_writer *w, struct progress *progress, const struct weights_file *a,
-                             const struct weights_file *b, bool is_b, struct totals *sum, struct error *err) {
-    const struct weights_file *file = is_b ? b : a;
+static plumb_status add_file(struct report_writer *w, struct progress *progress, const plumb_model *a,
+                             const plumb_model *b, bool is_b, struct totals *sum, struct error *err) {
+    const plumb_model *file = is_b ? b : a;
     for (size_t k = 0; k < file->n_part; k++) {
         uint64_t n = gguf_n_tensor(file->parts[k]);
         for (uint64_t i = 0; i < n; i++) {
@@ -706,9 +717,14 @@ static plumb_status add_file(struct report_writer *w, struct progress *progress,
     return PLUMB_OK;
 }
 
-plumb_status weights_run(const struct weights_file *a, const struct weights_file *b, const plumb_report *report,
-                         bool *agree, struct error *err) {
+plumb_status plumb_weights(plumb_model *a, plumb_model *b, const plumb_report *report, bool *agree) {
+    struct error *err = &a->err;
     *agree = false;
+    for (size_t i = 0; i < 2; i++) {
+        const plumb_model *m = i == 0 ? a : b;
+        if (m->n_part == 0) return error_set(err, PLUMB_ERROR_STATE, "plumb_model_begin was not called");
+        for (size_t k = 0; k < m->n_part; k++) PLUMB_TRY(gguf_finish(m->parts[k], err));
+    }
     if (report->format != PLUMB_FORMAT_TEXT && report->format != PLUMB_FORMAT_JSON) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "a comparison of weights is written as text or JSON");
     }
@@ -727,7 +743,7 @@ plumb_status weights_run(const struct weights_file *a, const struct weights_file
     if (is_json) report_printf(&w, ",\n  \"tensors\": [");
     struct progress progress = { .report = report };
     for (size_t i = 0; i < 2; i++) {
-        const struct weights_file *searched = i == 0 ? b : a;
+        const plumb_model *searched = i == 0 ? b : a;
         progress.moves[i] = (struct moved_search) { .parts = searched->parts, .n_part = searched->n_part,
                                                     .on_progress = show_progress, .user = &progress };
     }

@@ -1,4 +1,5 @@
-/* The command line, native and WASI: declarations shared by its files.  It uses the engine through plumb.h only.
+/* The command line, native and WASI: declarations shared by its files.  It uses the library through its public
+ * headers only.
  *
  *   main.c        main, and the commands run, tokenize, score, bench
  *   inspect.c     inspect
@@ -14,7 +15,7 @@
 #ifndef PLUMB_CLI_H
 #define PLUMB_CLI_H
 
-#include "plumb.h"
+#include "plumb_truth.h"
 
 /* Exit codes of the process.  If the reader of its output closes the pipe early, that is not a failure: it has what it
  * wanted. */

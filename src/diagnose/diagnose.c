@@ -8,6 +8,8 @@
  */
 #include "diagnose/diagnose.h"
 
+#include "api/model.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -526,10 +528,17 @@ bool diagnose_needs_noise(const struct diagnosis *d, const struct outcome *o, co
 
 /* ---- entry point ------------------------------------------------------------------------------------------------- */
 
-plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab, const struct plumb_trace *theirs,
-                            uint32_t max_quirk, const plumb_report *report, struct error *err,
+plumb_status plumb_diagnose(plumb_model *model, plumb_trace *theirs, uint32_t max_quirk, const plumb_report *report,
                             plumb_verdict *verdict) {
+    const struct model *m = model->model;
+    const struct tokenizer *vocab = model->tokenizer;
+    struct error *err = &model->err;
     *verdict = PLUMB_VERDICT_DIFFERS;
+    if (!m) return error_set(err, PLUMB_ERROR_STATE, "the model is not completely loaded");
+    if (model->headers_only) {
+        return error_set(err, PLUMB_ERROR_STATE, "the model was loaded without its weights (plumb_model_rehearse)");
+    }
+    trace_set_order(theirs, model_tap_order(m));
     if (max_quirk > EXPERIMENT_QUIRKS) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "sets of up to %u mistakes: at most %d are allowed", max_quirk,
                          EXPERIMENT_QUIRKS);

@@ -229,12 +229,4 @@ plumb_status diagnose_partial(struct diagnosis *d);
 void diagnose_text(const struct diagnosis *d, plumb_verdict verdict, struct report_writer *w);
 void diagnose_json(const struct diagnosis *d, plumb_verdict verdict, struct report_writer *w);   /* docs/diagnose.md */
 
-/* Does the work of plumb_diagnose and writes the report.  vocab: the model's vocabulary.  Theirs agrees if no tap
- * diverges from the truth and no set of quirks was ranked, because none comes clearly closer.  PLUMB_ERROR_ARGUMENT if
- * max_quirk or the format is not supported, or if no tap of theirs can be compared; PLUMB_ERROR_MEMORY, and the errors
- * of experiment_create. */
-plumb_status trace_diagnose(const struct model *m, const struct tokenizer *vocab, const struct plumb_trace *theirs,
-                            uint32_t max_quirk, const plumb_report *report, struct error *err,
-                            plumb_verdict *verdict);
-
 #endif

@@ -8,6 +8,8 @@
  */
 #include "diagnose/quirk_table.h"
 
+#include "api/model.h"
+
 /* ---- to which models a quirk applies ----------------------------------------------------------------------------- */
 
 /* What a model must have.  A quirk that is an edit applies if the edit changes anything, so most rows here are only
@@ -791,4 +793,19 @@ size_t quirk_tokens(const struct quirks *set, const int32_t *ids, size_t n, size
         if (i + 1 == n_before && set->tokens_last) out[n_out++] = ids[i];
     }
     return n_out;
+}
+
+bool plumb_quirk(size_t i, const char **name, const char **tap, const char **models, const char **text) {
+    const struct quirk *q = quirk_at(i);
+    if (!q) return false;
+    *name = q->name;
+    *tap = q->tap;
+    *models = quirk_models(q);
+    *text = q->text;
+    return true;
+}
+
+bool plumb_quirk_applies(const plumb_model *model, size_t i) {
+    const struct quirk *q = quirk_at(i);
+    return q && model->model && quirk_applies(q, model->model, tokenizer_bos(model->tokenizer));
 }

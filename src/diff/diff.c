@@ -1,6 +1,7 @@
 /* Compares two traces and finds out what the numbers mean.  diff_report.c and diff_html.c write the report. */
 #include "diff/diff.h"
 
+#include "api/model.h"
 #include "diagnose/quirk_table.h"
 
 #include <math.h>
@@ -615,4 +616,41 @@ const char *diff_kind_name(enum diff_kind kind) {
         [DIFF_JUMP] = "jump", [DIFF_GRADUAL] = "gradual",
     };
     return names[kind];
+}
+
+plumb_status plumb_diff(plumb_trace *a, plumb_trace *b, plumb_model *model, const plumb_report *report, bool *agree) {
+    *agree = false;
+    if (report->format != PLUMB_FORMAT_TEXT && report->format != PLUMB_FORMAT_JSON
+        && report->format != PLUMB_FORMAT_HTML) {
+        return error_set(&a->err, PLUMB_ERROR_ARGUMENT, "a diff is written as text, JSON or HTML");
+    }
+    struct diff *d = alloc_array(1, sizeof *d);
+    struct report_writer *w = alloc_array(1, sizeof *w);
+    plumb_status status = PLUMB_ERROR_MEMORY;
+    if (!d || !w) {
+        error_set(&a->err, status, "out of memory: a diff of %zu taps", a->n_tap);
+        goto done;
+    }
+    const struct model *m = model ? model->model : NULL;
+    uint32_t order = m ? model_tap_order(m) : a->order | b->order;   /* most files do not say */
+    trace_set_order(a, order);
+    trace_set_order(b, order);
+    status = diff_compare(d, a, b, m, model ? model->tokenizer : NULL, report, &a->err);
+    if (status == PLUMB_OK) {
+        *agree = diff_agrees(d);
+        report_begin(w, report->write, report->user);
+        if (report->format == PLUMB_FORMAT_TEXT) diff_text(d, w);
+        else if (report->format == PLUMB_FORMAT_JSON) diff_json(d, w);
+        else diff_html(d, w);
+        report_flush(w);
+        if (d->kind == DIFF_NOTHING) {
+            status = error_set(&a->err, PLUMB_ERROR_ARGUMENT, "nothing to compare: A has %zu taps, B has %zu, and none "
+                               "has values or statistics at the same places on both sides", a->n_tap, b->n_tap);
+        }
+    }
+    diff_free(d);
+done:
+    free(d);
+    free(w);
+    return status;
 }

@@ -1,4 +1,5 @@
-/* Recognizes the format of a file by its first bytes and calls its reader. */
+/* plumb_trace_read and plumb_trace_write.  A file's format is recognized by its first bytes: "GGUF", "PK" (zip) or '{'.
+ * Everything else is read as text of llama-eval-callback, whose reader says what is wrong with it. */
 #include "dump/dump.h"
 
 static plumb_status read_any(struct plumb_trace *t, const char *bytes, size_t n) {
@@ -27,7 +28,7 @@ static bool has_name(const char *bytes, size_t n, const char *text) {
     return false;
 }
 
-plumb_status dump_read(struct plumb_trace *t, const void *bytes, size_t n) {
+plumb_status plumb_trace_read(plumb_trace *t, const void *bytes, size_t n) {
     trace_clear(t);
     t->has_output_norms = has_name(bytes, n, "_feedforward_layernorm") || has_name(bytes, n, "pre_mlp_layernorm");
     static const struct { const char *name; enum tap_id id; } sums[] = {
@@ -49,7 +50,7 @@ plumb_status dump_read(struct plumb_trace *t, const void *bytes, size_t n) {
     return status;
 }
 
-plumb_status dump_write(struct plumb_trace *t, plumb_format format, plumb_write *write, void *user) {
+plumb_status plumb_trace_write(plumb_trace *t, plumb_format format, plumb_write *write, void *user) {
     if (format == PLUMB_FORMAT_GGUF) return dump_write_gguf(t, write, user);
     if (format != PLUMB_FORMAT_JSON && format != PLUMB_FORMAT_TEXT) {
         return error_set(&t->err, PLUMB_ERROR_ARGUMENT, "a trace is written as text, JSON or GGUF, not as format %d",

@@ -13,13 +13,6 @@
 
 #include "trace/trace.h"
 
-/* Replaces the trace with the contents of a file of n bytes, whose format is recognized by its first bytes: "GGUF",
- * "PK" (zip) or '{'.  Everything else is read as text of llama-eval-callback, whose reader says what is wrong with it.
- * The bytes are borrowed during the call.  After a failure the trace is empty except for its message. */
-plumb_status dump_read(struct plumb_trace *t, const void *bytes, size_t n);
-/* Writes a trace as text (a table), JSON or GGUF; PLUMB_ERROR_ARGUMENT for other formats. */
-plumb_status dump_write(struct plumb_trace *t, plumb_format format, plumb_write *write, void *user);
-
 /* Each of these reads a whole file of n bytes into an empty trace, whose rows and texts are then not sorted yet. */
 plumb_status dump_read_json(struct plumb_trace *t, const char *bytes, size_t n);
 plumb_status dump_read_gguf(struct plumb_trace *t, const void *bytes, size_t n);

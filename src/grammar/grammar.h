@@ -163,6 +163,9 @@ struct vocabulary {
     void *user;
     struct pieces *pieces;   /* of all tokens; NULL before the first grammar */
 };
+/* Makes a plumb_grammar with these tokens, or none if v is NULL.  v must outlive it, and the caller frees its pieces.
+ * Returns NULL if there is no memory. */
+plumb_grammar *grammar_create(struct vocabulary *v);
 
 /* Parses a grammar.  v is for token elements such as <think> and <[1000]>; it may be NULL: then <[1000]> may have any
  * id, and <think> is an error.  On failure the message has line and column.  PLUMB_ERROR_ARGUMENT: a mistake, or left

@@ -8,6 +8,7 @@
 #define PLUMB_TRACE_REPORT_H
 
 #include "base/base.h"
+#include "plumb_truth.h"
 
 struct report_writer {
     plumb_write *write;

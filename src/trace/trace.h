@@ -13,6 +13,7 @@
 #ifndef PLUMB_TRACE_TRACE_H
 #define PLUMB_TRACE_TRACE_H
 
+#include "plumb_truth.h"
 #include "tokenizer/tokenizer.h"
 #include "trace/remarks.h"
 #include "trace/tap_names.h"

@@ -8,6 +8,7 @@
  */
 #include "../gguf_feed.h"
 #include "fuzz.h"
+#include "plumb_truth.h"
 
 #include <math.h>
 

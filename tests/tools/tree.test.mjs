@@ -17,13 +17,17 @@ const rows = [
     'src/gguf/a.c:2: room gguf includes model/model.h which comes after it'],
   ['src/gguf/a.c', '#include "gguf.h"\n', 'src/gguf/a.c:1: write "room/file.h", not "gguf.h"'],
   ['src/attic/a.c', '#include "base/base.h"\n', 'src/attic/a.c:1: room attic has no place in tools/layers.awk'],
-  ['src/cli/a.c', '#include "cli/cli.h"\n#include "plumb.h"\n', null],
+  ['src/cli/a.c', '#include "cli/cli.h"\n#include "plumb_truth.h"\n', null],
   ['src/cli/a.c', '#include "base/base.h"\n',
-    'src/cli/a.c:1: the command line sees only plumb.h of the engine, not base/base.h'],
+    'src/cli/a.c:1: the command line sees only the public headers, not base/base.h'],
   ['wasm/a.c', '#include "plumb.h"\n#include "digest.h"\n', null],
-  ['wasm/a.c', '#include "plumb.h"\n#include "api/grammar.h"\n', null],
+  ['wasm/a.c', '#include "plumb_truth.h"\n#include "grammar/grammar.h"\n', null],
   ['wasm/a.c', '#include "base/base.h"\n',
-    'wasm/a.c:1: wasm/ sees plumb.h, api and template, not base/base.h'],
+    'wasm/a.c:1: wasm/ sees the public headers, template and grammar, not base/base.h'],
+  ['src/grammar/a.c', '#include "plumb_truth.h"\n',
+    'src/grammar/a.c:1: room grammar of the answers includes plumb_truth.h'],
+  ['src/api/a.c', '#include "plumb.h"\n#include "template/template.h"\n',
+    'src/api/a.c:2: room api includes template/template.h which comes after it'],
 ];
 for (const [file, text, refusal] of rows)
   test(`tree: layers.awk reports ${refusal ?? 'nothing'}: ${JSON.stringify(text)} in ${file}`, (t) => {
@@ -103,7 +107,8 @@ const page = (/** @type {string} */ path) => readFileSync(path, 'utf8');
 test('tree: CONTRIBUTING lists the rooms in the order of make layers, and the README those of src', () => {
   const listed = [...page('CONTRIBUTING.md').matchAll(/^ {4}(.*)$/gm)].map(([, line]) => line).join(' ')
     .replaceAll(/ +/g, ' ');
-  const inSrc = [...page('tools/layers.awk').matchAll(/"([a-z ]+)"(?: \\|, names)/g)].map(([, text]) => text).join('');
+  const inSrc = [...page('tools/layers.awk').matchAll(/wing\("(\w+)", "([a-z ]+)"\)/g)]
+    .map(([, wing, rooms]) => wing === rooms ? wing : `${wing} ${rooms}`).join(' ');
   const inWeb = [...(/const ROOMS = \[([^\]]*)\]/.exec(page('tools/layers.mjs'))?.[1] ?? '').matchAll(/'(\w+)'/g)]
     .map(([, name]) => name).join(' ').replace('entries', '(index.js, openai.js)');
   assert.ok(inSrc.length > 100 && inWeb.length > 50);

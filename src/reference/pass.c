@@ -1,4 +1,7 @@
-#include "api/passes.h"
+/* PLUMB_PASS_REFERENCE: the reference pass as a session calls it. */
+#include "api/pass.h"
+#include "plumb_truth.h"
+#include "reference/reference.h"
 
 const struct plumb_pass_functions plumb_reference_pass = {
     reference_create, reference_free, reference_set_tap, reference_bytes, reference_run, reference_embeddings,

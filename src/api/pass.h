@@ -1,9 +1,12 @@
-/* The functions of the reference pass, as a session calls them: only by pointers, so that the linker leaves the pass
- * out of a program that never names PLUMB_PASS_REFERENCE.  reference/reference.h describes each of them. */
-#ifndef PLUMB_API_PASSES_H
-#define PLUMB_API_PASSES_H
+/* A pass other than the fast one, as a session calls it: by pointers only, so that the engine is linked without the
+ * reference pass, whose header describes each of these functions (reference/reference.h). */
+#ifndef PLUMB_API_PASS_H
+#define PLUMB_API_PASS_H
 
-#include "reference/reference.h"
+#include "model/model.h"
+#include "model/tap.h"
+
+struct reference;
 
 struct plumb_pass_functions {
     plumb_status (*create)(struct reference **out, const struct model *m, uint32_t n_ctx, uint32_t n_batch,

@@ -1,5 +1,4 @@
 /* plumb_grammar and plumb_matcher: join a grammar with a vocabulary. */
-#include "api/grammar.h"
 #include "grammar/check.h"
 #include "grammar/json_schema.h"
 #include "grammar/recognizer.h"

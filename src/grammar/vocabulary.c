@@ -1,6 +1,8 @@
 /* The vocabulary of a plumb_model, as grammars see it. */
-#include "api/grammar.h"
 #include "api/model.h"
+#include "grammar/recognizer.h"
+
+#include <stdlib.h>
 
 static int64_t piece(void *user, int32_t id, bool special, char *buf, size_t cap) {
     const plumb_model *model = user;
@@ -20,11 +22,22 @@ static int32_t find_token(void *user, const char *text, size_t n) {
     return count == 1 ? id : -1;
 }
 
+static void free_vocabulary(void *vocabulary) {
+    struct vocabulary *v = vocabulary;
+    pieces_free(v->pieces);
+    free(v);
+}
+
 plumb_grammar *plumb_grammar_create(plumb_model *model) {
     if (!model) return grammar_create(NULL);
-    model->vocabulary = (struct vocabulary){
+    struct vocabulary *v = model->vocabulary;
+    if (!v) v = calloc(1, sizeof *v);
+    if (!v) return NULL;
+    *v = (struct vocabulary){
         .n_vocab = model->tokenizer ? tokenizer_n_vocab(model->tokenizer) : 0,
-        .find = find_token, .piece = piece, .is_eog = is_eog, .user = model, .pieces = model->vocabulary.pieces,
+        .find = find_token, .piece = piece, .is_eog = is_eog, .user = model, .pieces = v->pieces,
     };
-    return grammar_create(&model->vocabulary);
+    model->vocabulary = v;
+    model->free_vocabulary = free_vocabulary;
+    return grammar_create(v);
 }
