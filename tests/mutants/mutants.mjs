@@ -12,8 +12,9 @@
  * Survivors in allowed.json, which gives reasons, are not tried again and are reported separately.  An interrupted
  * run continues where it stopped.
  *
- * The faults are made in a copy of the checkout, build/mutants.  A time-out at several times the duration of the tests
- * counts as found and is marked as such, because anyone who runs the tests notices an endless loop.
+ * The faults are made in a copy of the checkout, build/mutants.  A time-out counts as found and is marked as such,
+ * because anyone who runs the tests notices an endless loop: a program used several times the processor's time that the
+ * tests take, or none for three minutes.
  */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';

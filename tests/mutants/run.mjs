@@ -1,14 +1,36 @@
 /** A child process whose TAP is read as it comes: the first failure ends it. */
 import { spawn } from 'node:child_process';
+import { readFileSync, readdirSync } from 'node:fs';
+
+/** Milliseconds between two looks at the time that a child used, and how many without progress mean that it hangs. */
+const LOOK = 2000, STILL = 90;
+
+/** The clock ticks, 100 a second, that a process of Linux used with its descendants that live or were waited for. */
+function ticks(root) {
+  const own = new Map();   // process -> [parent, ticks]
+  for (const pid of readdirSync('/proc')) {
+    if (!/^\d+$/.test(pid)) continue;
+    try {
+      // After the name: the state, the parent, and at 11 to 14 the ticks of the process and of its children.
+      const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1).split(' ').map(Number);
+      own.set(+pid, [fields[1], fields.slice(11, 15).reduce((a, b) => a + b)]);
+    } catch { /* it has ended */ }
+  }
+  const isBelow = pid => pid === root || (own.has(pid) && isBelow(own.get(pid)[0]));
+  return [...own].reduce((sum, [pid, [, used]]) => sum + (isBelow(pid) ? used : 0), 0);
+}
 
 /**
- * @param {string} program @param {string[]} args @param {{env?: Record<string, string | undefined>, seconds: number}} o
- * @returns {Promise<{failed: string, seconds: number}>}  failed: what failed first, empty if nothing did
+ * Limits are of the processor's time, so that a busy machine ends nothing early.
+ * @param {string} program @param {string[]} args
+ * @param {{env?: Record<string, string | undefined>, seconds: number}} o  seconds of the processor
+ * @returns {Promise<{failed: string, seconds: number}>}  failed: what failed first, empty if nothing did; the seconds
+ *   that it took
  */
 export function run(program, args, { env = process.env, seconds }) {
   return new Promise(resolve => {
     const begun = performance.now();
-    let failed = '', rest = '', tail = '';
+    let failed = '', rest = '', tail = '', used = 0, still = 0;
     const child = spawn(program, args, { env, detached: true, stdio: ['ignore', 'pipe', 'pipe'] });
     const stop = () => {
       try {
@@ -17,10 +39,14 @@ export function run(program, args, { env = process.env, seconds }) {
     };
     const leave = () => stop();
     process.once('exit', leave);
-    const timer = setTimeout(() => {
-      failed ||= 'time-out';
+    const timer = setInterval(() => {
+      const now = ticks(child.pid);
+      still = now > used ? 0 : still + 1;
+      used = Math.max(used, now);
+      if (used < 100 * seconds && still < STILL) return;
+      failed ||= still < STILL ? 'time-out' : 'stands still: time-out';
       stop();
-    }, seconds * 1000);
+    }, LOOK);
     child.stdout.on('data', data => {
       const lines = (rest + data).split('\n');
       rest = lines.pop() ?? '';
@@ -33,7 +59,7 @@ export function run(program, args, { env = process.env, seconds }) {
     child.stderr.on('data', data => { tail = (tail + data).slice(-20000); });
     child.on('error', error => { failed ||= error.message; });
     child.on('close', (code, signal) => {
-      clearTimeout(timer);
+      clearInterval(timer);
       process.removeListener('exit', leave);
       stop();   // whatever it left running
       if (code !== 0 && !failed)
