@@ -243,7 +243,9 @@ truth: #: Every tap against llama.cpp by layer, on both real models and 2 GB of 
 # ---- native -----------------------------------------------------------------------------------------------------
 
 .PHONY: build native wasm wasi site test-programs check-programs
-build: native wasm wasi ## Builds all that ships.
+build: ## Sets up what is missing, and builds all that ships.
+	@tools/setup.sh run
+	@$(MAKE) -s -j$$(nproc) native wasm wasi
 
 # The vector kernels also run natively with SSE4.1, which every x86-64 of the last fifteen years has
 # (kernels/simd128.h).
