@@ -16,6 +16,8 @@
 #define GEMMA3 "tests/vectors/synth/gemma3.gguf"
 #define OLMOE "tests/vectors/archs/olmoe.gguf"
 #define GROUPS "tests/vectors/archs/bailingmoe2.gguf"
+#define HUNYUAN "tests/vectors/archs/hunyuan-dense.gguf"
+#define STEP35 "tests/vectors/archs/step35.gguf"
 #define SINKS "tests/vectors/archs/gpt-oss.gguf"
 #define LOOPS "tests/vectors/archs/nanbeige.gguf"
 #define STATES "tests/vectors/archs/hrm_text.gguf"
@@ -83,6 +85,10 @@ static const struct change changes[] = {
       PLUMB_ERROR_METADATA, "is 3, expected at most 64 and a divisor of the 4" },
     { "more groups used than there are", GROUPS, "bailingmoe2.expert_group_used_count", 4, 4, "\3\0\0\0",
       PLUMB_ERROR_METADATA, "is 3, expected 1 to 2" },
+    { "groups with fewer experts than are used", GROUPS, "bailingmoe2.expert_used_count", 4, 4, "\3\0\0\0",
+      PLUMB_ERROR_METADATA, "is 1, but these groups have fewer experts than the 3 that are used" },
+    { "an odd number of pairs, of which half are rotated", STEP35, "step35.rope.dimension_count", 4, 4, "\6\0\0\0",
+      PLUMB_ERROR_METADATA, "rope.dimension_count is 6, expected a multiple of 4" },
     { "an unknown gating", GROUPS, "bailingmoe2.expert_gating_func", 4, 4, "\11\0\0\0", PLUMB_ERROR_UNSUPPORTED,
       "is 9, expected 1 to 3" },
     { "4 G shared experts", GROUPS, "bailingmoe2.expert_shared_count", 4, 4, "\377\377\377\377", PLUMB_ERROR_METADATA,
@@ -349,8 +355,8 @@ static void experts_case(void) {
     free(file);
 }
 
-/* Keys that these files do not have. */
-static void encoder_keys_case(void) {
+/* Keys that these files do not have, or in place of theirs. */
+static void other_keys_case(void) {
     static const struct {
         const char *file, *key, *record;
         size_t n_record;
@@ -367,10 +373,21 @@ static void encoder_keys_case(void) {
           "expected an array of string" },
         { GEMMA_EMBEDDING, "gemma-embedding.classifier.output_labels", "\11\0\0\0" "\4\0\0\0" "\1\0\0\0\0\0\0\0"
           "\0\0\0", 20, PLUMB_ERROR_METADATA, "expected an array of string" },
+        { HUNYUAN, "hunyuan-dense.rope.scaling.alpha", "\6\0\0\0" "\312\362\111\161", 8,   /* 1e30 */
+          PLUMB_ERROR_METADATA, "rope.scaling.alpha is 1e+30, which makes the frequency base 1.9307e+38" },
+        { HUNYUAN, "hunyuan-dense.rope.scaling.alpha", "\6\0\0\0" "\140\102\242\015", 8,   /* 1e-30 */
+          PLUMB_ERROR_METADATA, "rope.scaling.alpha is 1e-30, which makes the frequency base 5.17947e-31" },
+        { TINY, "llama.attention.head_count", "\11\0\0\0" "\4\0\0\0" "\3\0\0\0\0\0\0\0"
+          "\4\0\0\0" "\4\0\0\0" "\4\0\0", 28, PLUMB_ERROR_METADATA,
+          "key llama.attention.head_count has 3 elements for 2 layers" },
+        { TINY, "llama.attention.head_count_kv", "\11\0\0\0" "\4\0\0\0" "\2\0\0\0\0\0\0\0"
+          "\2\0\0\0" "\3\0\0", 24, PLUMB_ERROR_METADATA,
+          "layer 1 has 4 query heads, which the 3 heads of K and V do not divide" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         size_t n = 0;
-        uint8_t *file = test_read_all(rows[i].file, &n);
+        uint8_t *file = test_read_all(rows[i].file, &n), *here = file ? find(file, n, rows[i].key) : NULL;
+        if (here) here[-1] = '_';
         uint8_t *more = file ? with_key(file, &n, rows[i].key, rows[i].record, rows[i].n_record) : NULL;
         plumb_model *m = plumb_model_create();
         plumb_status status = more ? load_bytes(m, more, n) : PLUMB_ERROR_MEMORY;
@@ -621,7 +638,7 @@ static void flip_case(void) {
 void test_model(void) {
     TEST_ROWS("model: ", change_row, changes);
     test_case("model: rope_freqs of 0, NaN, infinity and 1e-5 are refused", rope_factor_case);
-    test_case("model: keys of encoders that contradict the file or each other are refused", encoder_keys_case);
+    test_case("model: keys that contradict the file or each other are refused", other_keys_case);
     test_case("model: experts need their keys, and an expert count of 0 is accepted", experts_case);
     test_case("model: rope.scale_linear is a RoPE factor, and rope.scaling.type none turns it off", rope_keys_case);
     test_case("model: Granite's factors are applied, but not factors of 0 or of other architectures", scales_case);

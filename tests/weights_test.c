@@ -394,6 +394,38 @@ static void all_moved_case(void) {
     broken_free(&b);
 }
 
+/* In each file of a split model one tensor is read a block after its place. */
+static void split_case(void) {
+    static const struct { const char *tensor; uint32_t offset, n; } moved[] = {
+        { "blk.0.attn_q.weight", 13856, 1088 }, { "blk.1.attn_q.weight", 5056, 1088 },
+        { "blk.1.ffn_up.weight", 2528, 2176 },
+    };
+    struct capture text = { 0 };
+    plumb_model *models[] = { plumb_model_create(), plumb_model_create() };   /* the right one and the wrong one */
+    for (uint32_t i = 0; i < 3; i++) {
+        char path[120];
+        size_t n = 0;
+        snprintf(path, sizeof path, SYNTH "split-%05u-of-00003.gguf", i + 1);
+        uint8_t *file = test_read_all(path, &n);
+        for (int k = 0; file && k < 2; k++) {
+            if (k == 1) memmove(file + moved[i].offset, file + moved[i].offset + 34, moved[i].n);
+            CHECK(plumb_model_begin(models[k], n) == PLUMB_OK && fixture_give(models[k], file, 0, n, n) == PLUMB_OK,
+                  "%s", plumb_model_error(models[k]));
+        }
+        free(file);
+    }
+    CHECK(!compare(models[1], models[0], PLUMB_FORMAT_TEXT, &text), "they agree");
+    for (uint32_t i = 0; i < 3; i++) {
+        char says[120];
+        snprintf(says, sizeof says, "A has the data at byte %u of B, byte 34 of %s: 34 bytes (", moved[i].offset + 34,
+                 moved[i].tensor);
+        CHECK(text.text && strstr(text.text, says), "%s: %s", says, text.text);
+    }
+    capture_free(&text);
+    plumb_model_free(models[0]);
+    plumb_model_free(models[1]);
+}
+
 /* Values that are nowhere: the search is given up after four tensors, and the report says so. */
 static void nowhere_case(void) {
     struct broken a = { 0 };
@@ -572,6 +604,7 @@ void test_weights(void) {
     TEST_ROWS("weights: named: ", mistake_row, mistakes);
     TEST_ROWS("weights: the place is named: ", place_row, places);
     test_case("weights: the places of all tensors of a file are named", all_moved_case);
+    test_case("weights: places in each file of a split model are named", split_case);
     test_case("weights: the search for values that are nowhere ends", nowhere_case);
     test_case("weights: an output matrix that repeats the embeddings equals a tied one", tied_case);
     TEST_ROWS("weights: keys: ", key_row, changed_keys);
