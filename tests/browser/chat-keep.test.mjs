@@ -93,6 +93,24 @@ test('a reload during an answer loses none of its text', async () => {
   await state(page, 'ready');
 });
 
+test('what was said when a page was left is restored if it continues the stored answer, and forgotten', async () => {
+  const page = await open(where);
+  await state(page, 'ready');
+  const left = { whole: 'Said and more', same: 'Said', other: 'Another', wrong: 7 };
+  await put(page, Object.keys(left).map(title =>
+    ({ title, messages: [{ role: 'user', content: title }, { role: 'assistant', content: 'Said' }] })));
+  for (const { id, title } of await storedOf(page))
+    await page.evaluate(([id, content]) => localStorage.setItem(`plumb.left.${id}`, JSON.stringify({ n: 2, content })),
+      [id, left[title]]);
+  await page.reload();
+  await state(page, 'ready');
+  const said = (await storedOf(page)).filter(({ title }) => title in left)
+    .map(({ title, messages }) => `${title}: ${messages[1].content}`).sort();
+  assert.deepEqual(said, ['other: Said', 'same: Said', 'whole: Said and more', 'wrong: Said']);
+  assert.deepEqual(await page.evaluate(() => Object.keys(localStorage).filter(key => key.includes('left.'))), []);
+  await page.close();
+});
+
 test('a question that was asked before a model was loaded is answered at the next visit', async () => {
   await page.click('#new-chat');
   await page.route('**/never.gguf', () => {});   // no answer comes, however slow the test is

@@ -15,12 +15,12 @@ const sanitize = path =>
 /** A memory limit, so that a mutant cannot exhaust the machine. */
 const env = { ...process.env, ASAN_OPTIONS: 'hard_rss_limit_mb=3000' };
 /** Sources that the tests of the command line cover better than the C tests. */
-const SHOWN = /^src\/(trace|dump|diff|diagnose|reference|check|api|model|gguf|sampler|cli)\//;
+const SHOWN = /^src\/.*\b(trace|dump|diff|diagnose|reference|check|api|model|gguf|sampler|cli)\//;
 /** Sources that the proofs of diagnose cover, and the proofs that look at them most. */
 const PROOFS = [
-  [/^src\/diagnose\/fit/, ['tests/reports/measure.py', 'tests/operators/measure.py']],
-  [/^src\/(reference|trace|dump|diagnose)\//, ['tests/reports/measure.py', 'tests/reference/prove.py']],
-  [/^src\/(diff|check|model)\//, ['tests/cases/cases.py']],
+  [/\/diagnose\/fit/, ['tests/reports/measure.py', 'tests/operators/measure.py']],
+  [/\/(reference|trace|dump|diagnose)\//, ['tests/reports/measure.py', 'tests/reference/prove.py']],
+  [/\/(diff|check|model)\//, ['tests/cases/cases.py']],
 ];
 /** The folder of a mutant and its objects. */
 const HERE = 'build/mutants-native';

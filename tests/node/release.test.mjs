@@ -4,7 +4,8 @@ import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
-import { realPath, root } from './helpers.mjs';
+import { Plumb } from '../../web/node/index.js';
+import { realPath, root, tinyPath } from './helpers.mjs';
 
 const CYCLES = 12, EARLY = 5;
 /** The newest of each line, from npm; process.execPath is the one that runs the tests. */
@@ -36,3 +37,33 @@ for (const node of NODES) {
     });
   }
 }
+
+test('what the engine creates for a call is freed when the call ends, however it ends', async t => {
+  /** @type {Record<string, number>} */
+  const live = { model: 0, session: 0, sampler: 0, matcher: 0 };
+  const { instantiate } = WebAssembly;
+  t.after(() => Object.assign(WebAssembly, { instantiate }));
+  const counted = (/** @type {string} */ name, /** @type {any} */ of) => {
+    const [, kind = '', what] = /^plumb_(?:wasm_)?(\w+)_(create|free)$/.exec(name) ?? [];
+    return !kind ? of : (/** @type {number[]} */ ...args) => {
+      live[kind] = (live[kind] ?? 0) + (what === 'create' ? 1 : args[0] ? -1 : 0);
+      return of(...args);
+    };
+  };
+  Object.assign(WebAssembly, { instantiate: async (/** @type {any} */ module, /** @type {any} */ imports) => {
+    const { exports } = /** @type {any} */ (await instantiate(module, imports));
+    return { exports: Object.fromEntries(Object.entries(exports).map(([name, of]) => [name, counted(name, of)])) };
+  } });
+  const model = await Plumb.load(tinyPath, { worker: false });
+  const schema = { type: 'object', properties: { a: { type: 'string', maxLength: 4 } }, required: ['a'] };
+  const stop = new AbortController();
+  for (const options of [{}, { schema }, { stop: ['a', 'e'] }, { schema, signal: stop.signal }]) {
+    for await (const _ of model.generate('One', { maxTokens: 8, ...options })) if (options.signal) stop.abort();
+    for await (const _ of model.generate('Two', { maxTokens: 8, ...options })) break;
+    // Grammars are kept.
+    const counts = [live.model, live.session, live.sampler, live.matcher];
+    assert.deepEqual(counts, [1, 1, 0, 0], Object.keys(options).join());
+  }
+  await model.close();
+  assert.deepEqual([live.model, live.session], [0, 0]);
+});
