@@ -27,7 +27,9 @@ Q := $(if $(V),,@)
 
 # -ffp-contract=off: no fused multiply-add where the source has two operations.  Every host must compute the same bits,
 # but wasm has no fused multiply-add, and native compilers differ in where they use it.
-FLAGS := -std=c11 -Wall -Wextra -Wshadow -Wconversion -ffp-contract=off -Iinclude -Isrc
+# A file is included as "room/file.h", whatever its wing.
+includes := -Iinclude $(addprefix -I,src src/engine src/answers src/truth)
+FLAGS := -std=c11 -Wall -Wextra -Wshadow -Wconversion -ffp-contract=off $(includes)
 ifeq ($(CI),true)
 FLAGS += -Werror
 endif
@@ -43,23 +45,18 @@ fuzz_numeric := -fno-sanitize-coverage=trace-cmp
 
 # ---- sources ----------------------------------------------------------------------------------------------------
 
-engine := $(sort $(filter-out src/cli/%,$(wildcard src/*/*.c)))
+library := $(sort $(wildcard src/*/*/*.c))
 cli := $(sort $(wildcard src/cli/*.c))
 tests := $(sort $(wildcard tests/*.c))
 fuzzers := $(patsubst tests/fuzz/%_fuzz.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 
-# Files in which little time is spent per token.  The wasm modules are fetched before they run, so these files are
-# compiled for size there.
-cold := $(addsuffix /%,$(addprefix src/,gguf model tokenizer reference sampler trace dump template grammar \
-    diagnose diff check api)) \
-    src/base/decimal.c src/base/json.c src/base/unicode%.c src/kernels/%_scalar.c src/kernels/choose_relaxed.c \
-    src/forward/forward.c src/forward/experts.c src/forward/pooling.c src/quant/dequant.c
-# Of these, what makes masks: with -O2 they take little more than half the time, and the module is 6 KB larger.
-warm := $(addprefix src/grammar/,mask.c recognizer.c hash_index.c)
-# Of these, what is in two modules, and as fast as it needs to be at any level.
-tiny := src/template/%
+# The wasm modules are fetched before they run, so their files are compiled for size, except those that say
+# "Compiled for speed".
+cold := $(filter-out $(shell grep -l '^/\* Compiled for speed' $(library)),$(library))
+# Templates are in two modules, and as fast as they need to be at any level.
+tiny := src/answers/template/%
 # Files that compute with numbers from a model, but do not compare them with constants of the format.
-numeric := $(addsuffix /%,$(addprefix src/,quant repack kernels forward reference))
+numeric := $(addsuffix /%,$(addprefix src/engine/,quant repack kernels forward) src/truth/reference)
 # $(call objects,DIR,SOURCES): the objects of SOURCES in DIR.
 # $(call compile,DIR,COMPILER WITH FLAGS,FLAGS OF COLD FILES,FLAGS OF NUMERIC FILES): the rule that makes those objects.
 objects = $(patsubst %.c,$1/obj/%.o,$2)
@@ -67,7 +64,7 @@ define compile
 $1/obj/%.o: %.c Makefile wasm/toolchain.mk
 	@mkdir -p $$(@D)
 	@echo "  $$@"
-	$$Q$2 $$(if $$(filter $(cold),$$(filter-out $(warm),$$<)),$3 $(if $3,$$(if $$(filter $(tiny),$$<),-Oz))) \
+	$$Q$2 $$(if $$(filter $(cold),$$<),$3 $(if $3,$$(if $$(filter $(tiny),$$<),-Oz))) \
 	    $$(if $$(filter $(numeric),$$<),$4) $(FLAGS) -MMD -MP -c $$< -o $$@
 endef
 
@@ -129,7 +126,7 @@ conformance: #: Compares both passes with llama.cpp: its toy models, a real one 
 	@PYTHONPATH=build/setup/py python3 tests/conformance/conformance.py build/conformance --docs docs/architectures.md \
 	    --real "$$(python3 models/fetch.py --path $(real))"
 
-mutants: #: Makes small faults in src/ and web/ and lists those that no test sees; N=200 SEED=1 ONLY=src/diff.
+mutants: #: Makes small faults in src/ and web/ and lists those that no test sees; N=200 SEED=1 ONLY=src/truth/diff.
 	@tools/setup.sh test
 	@python3 models/fetch.py --all
 	@$(MAKE) -s -j$$(nproc) test-programs
@@ -153,11 +150,11 @@ bench: ## Races plumb against wllama and llama.cpp for docs/speed.md; QUICK=1, F
 	@node tests/bench/bench.mjs $(if $(QUICK),--quick) $(if $(FULL),--full) $(BENCH)
 
 # The engines that `make bench` races without a browser.  All are driven by the same loop (tests/bench/driver.h).
-build/bench/plumb: $(call objects,build/native,$(engine) tests/bench/plumb.c tests/bench/driver.c)
+build/bench/plumb: $(call objects,build/native,$(library) tests/bench/plumb.c tests/bench/driver.c)
 	@mkdir -p $(@D)
 	@echo "  $@"
 	$Q$(CC) $(release) $^ -lm -o $@
-build/bench/plumb.wasm: $(call objects,build/wasi,$(engine) tests/bench/plumb.c tests/bench/driver.c)
+build/bench/plumb.wasm: $(call objects,build/wasi,$(library) tests/bench/plumb.c tests/bench/driver.c)
 	@mkdir -p $(@D)
 	@echo "  $@"
 	$Q$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
@@ -184,11 +181,11 @@ bench-kernels: #: Measures kernels beside this machine's ceilings; TYPES="Q4_0 Q
 bench-tokenizer: #: Measures how long 1 MiB of each hostile text takes to tokenize.
 	@$(MAKE) -s -j$$(nproc) build/bench/tokenizer
 	@build/bench/tokenizer
-build/bench/masks: $(call objects,build/native,$(engine) tests/bench/masks.c)
+build/bench/masks: $(call objects,build/native,$(library) tests/bench/masks.c)
 	@mkdir -p $(@D)
 	@echo "  $@"
 	$Q$(CC) $(release) $^ -lm -o $@
-build/bench/tokenizer: $(call objects,build/native,$(engine) tests/adversary.c tests/bench/tokenizer.c)
+build/bench/tokenizer: $(call objects,build/native,$(library) tests/adversary.c tests/bench/tokenizer.c)
 	@mkdir -p $(@D)
 	@echo "  $@"
 	$Q$(CC) $(release) $^ -lm -o $@
@@ -255,17 +252,17 @@ native_dir = build/native$(if $(filter-out release,$1),-$1)
 native_cc = $(if $(filter fuzz,$1),clang$(if $(LLVM),-$(LLVM)),$(CC))
 define native_host
 $(call compile,$(call native_dir,$1),$(call native_cc,$1) $($1) $(native_simd),,$(if $(filter fuzz,$1),$(fuzz_numeric)))
-$(call native_dir,$1)/plumb: $(call objects,$(call native_dir,$1),$(engine) $(cli))
+$(call native_dir,$1)/plumb: $(call objects,$(call native_dir,$1),$(library) $(cli))
 	@echo "  $$@"
 	$$Q$(call native_cc,$1) $($1) $$^ -lm -o $$@
-$(call native_dir,$1)/tests: $(call objects,$(call native_dir,$1),$(engine) $(tests))
+$(call native_dir,$1)/tests: $(call objects,$(call native_dir,$1),$(library) $(tests))
 	@echo "  $$@"
 	$$Q$(call native_cc,$1) $($1) $$^ -lm -o $$@
-$(call native_dir,$1)/fuzz-%: $(call objects,$(call native_dir,$1),tests/fuzz/%_fuzz.c $(engine))
+$(call native_dir,$1)/fuzz-%: $(call objects,$(call native_dir,$1),tests/fuzz/%_fuzz.c $(library))
 	@echo "  $$@"
 	$$Q$(call native_cc,$1) $($1) $(if $(filter fuzz,$1),-fsanitize=fuzzer) $$^ -lm -o $$@
 # The linker replaces the C library's allocation functions with the test's, which fail on demand.
-$(call native_dir,$1)/memory: $(call objects,$(call native_dir,$1),$(engine) wasm/exports.c tests/faults/memory.c \
+$(call native_dir,$1)/memory: $(call objects,$(call native_dir,$1),$(library) wasm/exports.c tests/faults/memory.c \
     tests/fixture.c tests/harness.c)
 	@echo "  $$@"
 	$$Q$(call native_cc,$1) $($1) $(wrapped:%=-Wl,--wrap=%) $$^ -lm -o $$@
@@ -295,12 +292,9 @@ $(eval $(call compile,$(wasi_dir),$(WASI_CC) $(wasm_flags) $(WASI_CFLAGS),$(smal
 
 # Four modules of the engine are linked: with or without threads (-mt), with or without relaxed SIMD (-relaxed).  They
 # share all objects but the few that differ.
-mt_sources := src/threads/pool.c
+mt_sources := $(shell grep -l __wasm_atomics__ $(library))
 # No other file is compiled with -mrelaxed-simd, since clang may then use relaxed instructions anywhere in it.
-# tiles_simd128.c is compiled with it for the other definition of IN_ORDER_STORED; kernel-opcodes.test.mjs checks that
-# it has no relaxed instructions.
-relaxed_sources := $(addprefix src/kernels/,kernels.c tiles_simd128.c grids_simd128.c) \
-    $(filter src/kernels/%_relaxed.c,$(engine))
+relaxed_sources := $(shell grep -l -e -mrelaxed-simd $(library))
 emcc_variants := $(if $(EMCC_RELAXED_CFLAGS),plumb plumb-mt plumb-relaxed plumb-mt-relaxed,plumb plumb-mt)
 plumb_wasm := $(patsubst %,$(emcc_dist)/%.wasm,$(emcc_variants) plumb-grammar plumb-template)
 # $(call variant,NAME,SOURCES): the objects of the module NAME, which contains -mt, -relaxed, both or neither.
@@ -346,19 +340,19 @@ shrink = $(if $(WASM_SHRINK),$(WASM_SHRINK) $1 -o $1)
 # The module that ships has no names of functions, which would take 11 KB.  named/ has the same module with the names,
 # for tests and tools that read its code.
 define emcc_module
-$(emcc_dist)/$1.wasm: $(call variant,$1,$(engine) wasm/exports.c wasm/digest.c) wasm/exports.txt
+$(emcc_dist)/$1.wasm: $(call variant,$1,$(library) wasm/exports.c wasm/digest.c) wasm/exports.txt
 	@mkdir -p $$(@D)
 	@echo "  $$@"
 	$$Q$$(EMCC_RUN) $(EMCC_LDFLAGS) $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $(EMCC_STRIP) $$(filter %.o,$$^) -o $$@ \
 	    $$(call emcc_exports,wasm/exports.txt)
 	$$Q$$(call optimize,$$@)
-$(emcc_dir)/named/$1.wasm: $(call variant,$1,$(engine) wasm/exports.c wasm/digest.c) wasm/exports.txt
+$(emcc_dir)/named/$1.wasm: $(call variant,$1,$(library) wasm/exports.c wasm/digest.c) wasm/exports.txt
 	@mkdir -p $$(@D)
 	@echo "  $$@"
 	$$Q$$(EMCC_RUN) $(EMCC_LDFLAGS) $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $$(filter %.o,$$^) -o $$@ \
 	    $$(call emcc_exports,wasm/exports.txt)
 	$$Q$$(call optimize,$$@,-g)
-$(emcc_dir)/$(1:plumb%=tests%).wasm: $(call variant,$1,$(engine) $(tests))
+$(emcc_dir)/$(1:plumb%=tests%).wasm: $(call variant,$1,$(library) $(tests))
 	@echo "  $$@"
 	$$Q$$(EMCC_RUN) $(EMCC_LDFLAGS) $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $$^ -o $$@ \
 	    -sEXPORTED_FUNCTIONS=_test_main,_malloc,_free,$$$$(grep -o '^plumb_threads_[a-z]*' wasm/exports.txt | \
@@ -368,7 +362,7 @@ endef
 $(foreach v,$(emcc_variants),$(eval $(call emcc_module,$v)))
 # Grammars and chat templates have modules of their own, which have one variant: not every page needs them.
 $(emcc_dist)/plumb-grammar.wasm $(emcc_dist)/plumb-template.wasm: $(emcc_dist)/plumb-%.wasm: \
-    $(call objects,$(emcc_dir),$(engine) wasm/%.c) wasm/%.txt
+    $(call objects,$(emcc_dir),$(library) wasm/%.c) wasm/%.txt
 	@mkdir -p $(@D)
 	@echo "  $@"
 	$Q$(EMCC_RUN) $(EMCC_LDFLAGS) $(EMCC_STRIP) $(filter %.o,$^) -o $@ $(call emcc_exports,wasm/$*.txt)
@@ -389,10 +383,10 @@ web/dist/plumb-cli.wasm: $(wasi_dir)/plumb.wasm
 	@echo "  $@"
 	$Qcp $< $@
 	$Q$(call shrink,$@)
-$(wasi_dir)/plumb.wasm: $(call objects,$(wasi_dir),$(engine) $(cli))
+$(wasi_dir)/plumb.wasm: $(call objects,$(wasi_dir),$(library) $(cli))
 	@echo "  $@"
 	$Q$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
-$(wasi_dir)/tests.wasm: $(call objects,$(wasi_dir),$(engine) $(tests))
+$(wasi_dir)/tests.wasm: $(call objects,$(wasi_dir),$(library) $(tests))
 	@echo "  $@"
 	$Q$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
 
@@ -430,7 +424,7 @@ docs: #: Writes web/docs/api.md, the reference of the package, from the comments
 # `make bench-kernels` calls this after setup has installed the compilers.  It builds the kernels alone, compiled as in
 # the modules without and with relaxed SIMD, for wasmtime and for V8.
 .PHONY: measure-kernels
-kernel_sources := $(filter $(addprefix src/,$(addsuffix /%,base threads quant repack kernels)),$(engine))
+kernel_sources := $(wildcard $(addprefix src/engine/,$(addsuffix /*.c,base threads quant repack kernels)))
 kernel_benches := $(if $(EMCC_RELAXED_CFLAGS),kernels kernels-relaxed,kernels)
 $(eval $(call compile,$(wasi_dir)-relaxed,$(WASI_CC) $(wasm_flags) $(WASI_CFLAGS) $(EMCC_RELAXED_CFLAGS),$(small)))
 build/bench/kernels.wasm: $(call objects,$(wasi_dir),$(kernel_sources) tests/bench/kernels.c)
@@ -485,15 +479,15 @@ fuzz: #: Fuzzes each of TARGETS (all of tests/fuzz) for MINUTES (1); what it fin
 	done
 
 layers: #: Checks that every room of src/ and of web/ uses only the rooms before it.
-	@awk -f tools/layers.awk $(wildcard src/*/*.[ch] wasm/*.[ch])
+	@awk -f tools/layers.awk $(wildcard src/cli/*.[ch] src/*/*/*.[ch] wasm/*.[ch])
 	@node tools/layers.mjs
 
 bare: #: Checks that one plain cc command builds the command line.
 	@mkdir -p build/bare
-	cc -O2 -Iinclude -Isrc src/*/*.c -lm -o build/bare/plumb
+	cc -O2 $(includes) src/*/*.c src/*/*/*.c -lm -o build/bare/plumb
 
 clean: ## Removes what was built; keeps models and installed packages.
 	rm -rf $(filter-out build/setup,$(wildcard build/*)) web/dist web/LICENSE
 
 # The headers on which each object depends, as the compiler listed them.
--include $(wildcard build/*/obj/*/*.d build/*/obj/*/*/*.d)
+-include $(wildcard $(addprefix build/*/obj/,*/*.d */*/*.d */*/*/*.d))

@@ -447,8 +447,8 @@ plumb_grammar *plumb_grammar_create(plumb_model *model);
 void plumb_grammar_free(plumb_grammar *grammar);
 /* The message of the last failure of the grammar or one of its matchers, or "" if there was none. */
 const char *plumb_grammar_error(const plumb_grammar *grammar);
-/* Compiles n bytes of GBNF, llama.cpp's language of grammars (src/grammar/README.md).  A plumb_grammar is parsed once.
- * PLUMB_ERROR_ARGUMENT: the text has a mistake, with line and column, or left recursion, with its cycle;
+/* Compiles n bytes of GBNF, llama.cpp's language of grammars (src/answers/grammar/README.md).  A plumb_grammar is
+ * parsed once.  PLUMB_ERROR_ARGUMENT: the text has a mistake, with line and column, or left recursion, with its cycle;
  * PLUMB_ERROR_UNSUPPORTED: it is too large. */
 plumb_status plumb_grammar_parse(plumb_grammar *grammar, const char *gbnf, size_t n);
 /* The same with a regular expression of ECMA-262, which the whole text must match.  PLUMB_ERROR_UNSUPPORTED names what

@@ -1,4 +1,5 @@
-/* A slow, obvious matcher of GBNF, written apart from src/grammar: the ground truth of its tests beside llama.cpp.
+/* A slow, obvious matcher of GBNF, written apart from src/answers/grammar: the ground truth of its tests beside
+ * llama.cpp.
  *
  * It parses by recursive descent into a tree, and matches by definition: match(node, position) is the set of the
  * positions at which a text of the node that begins at `position` can end.  A text is at most 60 characters, so a set

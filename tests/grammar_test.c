@@ -124,8 +124,8 @@ static void check_reference(const char *alphabet, size_t n, long longest, const 
     }
 }
 
-/* The grammars on which plumb differs on purpose (src/grammar/gbnf.c): those of more than 2,000 repetitions, and
- * ("a"?)*, are accepted; left recursion is found where llama.cpp overlooks it. */
+/* The grammars on which plumb differs on purpose (src/answers/grammar/gbnf.c): those of more than 2,000 repetitions,
+ * and ("a"?)*, are accepted; left recursion is found where llama.cpp overlooks it. */
 struct expected { size_t n_grammar, n_accepted, n_refused; };
 
 static void check_file(const char *path, struct expected expected) {

@@ -1,5 +1,5 @@
-/* The reference pass with quirks does what src/diagnose/quirk_table.c says, tested against numbers and formulas worked
- * by hand.  Also forced and limited passes. */
+/* The reference pass with quirks does what src/truth/diagnose/quirk_table.c says, tested against numbers and formulas
+ * worked by hand.  Also forced and limited passes. */
 #include "diagnose/quirk_table.h"
 #include "broken.h"
 #include "record.h"

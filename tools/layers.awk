@@ -14,9 +14,10 @@ function wing(name, rooms, names, i) {
 }
 function refuse(why) { printf "%s:%d: %s\n", FILENAME, FNR, why; bad++ }
 FNR == 1 {
-    split(FILENAME, path, "/")
-    room = path[1] == "src" ? path[2] : ""
+    n_path = split(FILENAME, path, "/")
+    room = path[1] == "src" ? path[n_path - 1] : ""
     if (room != "" && !(room in rank)) refuse("room " room " has no place in tools/layers.awk")
+    else if (room != "" && path[2] != wing_of[room]) refuse("room " room " is of the wing " wing_of[room])
 }
 /^[ \t]*#[ \t]*include[ \t]*"/ {
     split($0, quoted, "\"")

@@ -85,11 +85,11 @@ rendering may do grows with the square of the number of messages, up to 4,096, b
 messages for each message ([security.md](security.md)).
 
 Answers end where those of llama.cpp's server end: at the tokens that llama.cpp takes for ends (by their text or a key
-of the file, \`src/tokenizer/vocab.c\`), and at the texts that it adds for two families, \`</assistant>\` (Laguna) and
-\`<|role_end|>\` (Ling 3).
+of the file, \`src/engine/tokenizer/vocab.c\`), and at the texts that it adds for two families,
+\`</assistant>\` (Laguna) and \`<|role_end|>\` (Ling 3).
 
 A construct that plumb does not know is an error with line, column and its name.
-[src/template/README.md](../src/template/README.md) describes the language and the limits.
+[src/answers/template/README.md](../src/answers/template/README.md) describes the language and the limits.
 
 | template | text | prompt | fails |
 |---|---|---|---|

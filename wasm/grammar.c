@@ -1,6 +1,6 @@
-/* The module of grammars, dist/plumb-grammar.wasm: src/grammar with a vocabulary that JavaScript copies from the
- * engine.  It is a module of its own because most pages use no grammar, and these need not fetch it.  wasm/grammar.txt
- * lists its exports; web/engine/grammars.js is the only caller. */
+/* The module of grammars, dist/plumb-grammar.wasm: src/answers/grammar with a vocabulary that JavaScript copies from
+ * the engine.  It is a module of its own because most pages use no grammar, and these need not fetch it.
+ * wasm/grammar.txt lists its exports; web/engine/grammars.js is the only caller. */
 #include "grammar/grammar.h"
 #include "vocabulary.h"
 

@@ -1,7 +1,7 @@
-/* The module of chat templates, dist/plumb-template.wasm: src/template for one template, which JavaScript copies from
- * the file's metadata.  It is a module of its own so that all modules of the engine share one, and so that the memory
- * of a template that takes much is not the engine's.  wasm/template.txt lists its exports; web/engine/templates.js is
- * the only caller. */
+/* The module of chat templates, dist/plumb-template.wasm: src/answers/template for one template, which JavaScript
+ * copies from the file's metadata.  It is a module of its own so that all modules of the engine share one, and so that
+ * the memory of a template that takes much is not the engine's.  wasm/template.txt lists its exports;
+ * web/engine/templates.js is the only caller. */
 #include "template/families.h"
 #include "template/template.h"
 

@@ -23,8 +23,9 @@ EMCC_CFLAGS := -msimd128
 EMCC_LDFLAGS := -sSTANDALONE_WASM --no-entry -sMALLOC=emmalloc -sALLOW_MEMORY_GROWTH \
     -sINITIAL_MEMORY=$(INITIAL_MEMORY) -sMAXIMUM_MEMORY=$(MAX_MEMORY) -sTOTAL_STACK=$(STACK)
 # Threads do not use Emscripten's: -pthread would bring its JavaScript and its libc with atomics.  Our threads wait and
-# notify only in src/threads/pool.c, the one file that is compiled with atomics.  All other code, libc included, may run
-# in any thread, but only the main thread may allocate.  _Thread_local is not allowed: nobody calls __wasm_init_tls.
+# notify only in src/engine/threads/pool.c, the one file that is compiled with atomics.  All other code, libc included,
+# may run in any thread, but only the main thread may allocate.  _Thread_local is not allowed: nobody calls
+# __wasm_init_tls.
 # --no-check-features: otherwise wasm-ld demands that every object for a shared memory is compiled with atomics.
 # The memory is imported, since all instances share it.  web/engine/threads.js creates it with INITIAL_MEMORY and
 # MAX_MEMORY bytes, and gives each worker a stack.
@@ -32,7 +33,8 @@ EMCC_MT_CFLAGS := -matomics -mbulk-memory
 EMCC_MT_LDFLAGS := -sIMPORTED_MEMORY -Wl,--shared-memory,--no-check-features,--export=__stack_pointer
 EMCC_RELAXED_CFLAGS := -mrelaxed-simd
 EMCC_STRIP := -Wl,--strip-all
-# emcc mistakes our own imports (src/base/clock.c, tests/harness.c) for undefined symbols.  A test checks all imports.
+# emcc mistakes our own imports (src/engine/base/clock.c, tests/harness.c) for undefined symbols.  A test checks all
+# imports.
 EMCC_LDFLAGS += -sERROR_ON_UNDEFINED_SYMBOLS=0 -sWARN_ON_UNDEFINED_SYMBOLS=0
 
 ifneq ($(filter /usr/share/emscripten/%,$(emcc_file)),)
@@ -47,8 +49,9 @@ emcc_env += EM_LLVM_ADD_VERSION=$(LLVM) EM_CLANG_ADD_VERSION=$(LLVM) EMCC_READ_M
 EMCC_LDFLAGS += -O1 -sWASM_BIGINT
 # A current binaryen, npm's, makes the module 7 % smaller.  -O1: at -Os it also moves instructions, after which the
 # kernels that multiply many tokens take twice as long.  coalesce-locals would give the old and the new value of a
-# compare-and-exchange in src/threads/pool.c the same local, which the baseline compiler of Node 20 gets wrong: two
-# threads then compute the same chunk.  Test modules are optimized as well, so the C tests with threads would see that.
+# compare-and-exchange in src/engine/threads/pool.c the same local, which the baseline compiler of Node 20 gets wrong:
+# two threads then compute the same chunk.  Test modules are optimized as well, so the C tests with threads would see
+# that.
 WASM_OPT = node web/node_modules/binaryen/bin/wasm-opt -O1 --skip-pass=coalesce-locals $(WASM_FEATURES:%=--enable-%)
 # The modules of the command line, of grammars and of templates have no such kernels and no threads.
 WASM_SHRINK = node web/node_modules/binaryen/bin/wasm-opt -Oz --converge $(WASM_FEATURES:%=--enable-%)

@@ -399,7 +399,7 @@ def experts():
     return model.write()
 
 
-# diagnose_fuzz.c: the numbers of taps (src/model/tap.h), and what an error does
+# diagnose_fuzz.c: the numbers of taps (src/engine/model/tap.h), and what an error does
 (EMBD, ATTN_NORM, QCUR_ROPE, KQ_SOFT_MAX, KQV_OUT, FFN_ROUTER, FFN_USED, FFN_EXPERTS, FFN_SWIGLU, FFN_OUT, L_OUT,
  RESULT_OUTPUT) = 0, 1, 7, 10, 11, 19, 22, 32, 35, 39, 41, 43
 FEW, LOGITS, WHOLE = 1 << L_OUT, 1 << RESULT_OUTPUT, (1 << 64) - 1

@@ -1,7 +1,7 @@
 /**
  * Makes small faults in src/ and web/, one at a time, runs the tests that cover each, and lists what no test sees.
  *
- *   make mutants [N=200] [SEED=1] [ONLY=src/diff]
+ *   make mutants [N=200] [SEED=1] [ONLY=src/truth/diff]
  *   node tests/mutants/mutants.mjs --list      only shows the faults
  *   node tests/mutants/mutants.mjs --prepare   only builds, and finds out which test runs which line
  *   node tests/mutants/mutants.mjs --fresh     forgets what an earlier run found
@@ -67,7 +67,7 @@ function draw() {
   throw new Error('there are no more faults to be made');
 }
 
-const room = path => /^(src\/\w+|web\/\w+(?=\/)|web)/.exec(path)[0];
+const room = path => /^(src\/cli|src\/\w+\/\w+|web\/\w+(?=\/)|web)/.exec(path)[0];
 const squeeze = text => text.replace(/\s+/g, ' ').trim();
 
 /** The place of a fault, and the lines before and after the change. */

@@ -11,7 +11,7 @@ const SANITIZE = ['-O1', '-g', '-fno-omit-frame-pointer', '-fsanitize=address,un
   '-DEMULATE_RELAXED'];
 /** With UBSan the widest kernels take ten times as long to compile. */
 const sanitize = path =>
-  path.startsWith('src/kernels/') ? SANITIZE.map(flag => flag.replace(',undefined', '')) : SANITIZE;
+  path.startsWith('src/engine/kernels/') ? SANITIZE.map(flag => flag.replace(',undefined', '')) : SANITIZE;
 /** A memory limit, so that a mutant cannot exhaust the machine. */
 const env = { ...process.env, ASAN_OPTIONS: 'hard_rss_limit_mb=3000' };
 /** Sources that the tests of the command line cover better than the C tests. */
@@ -25,17 +25,18 @@ const PROOFS = [
 /** The folder of a mutant and its objects. */
 const HERE = 'build/mutants-native';
 
-/** The objects of a part of a program: of the engine ('src'), of its command line ('src/cli') or of the tests. */
-const objects = (base, part) => readdirSync(`${base}/obj/${part}`)
-  .flatMap(name => part === 'src' && name !== 'cli'
-    ? readdirSync(`${base}/obj/src/${name}`).map(file => `${name}/${file}`) : [name])
-  .filter(name => name.endsWith('.o'))
+/** The objects of a part of a program: of the library ('src'), of its command line ('src/cli') or of the tests. */
+const objects = (base, part) => readdirSync(`${base}/obj/${part}`, { recursive: true })
+  .filter(name => name.endsWith('.o') && name.split('/').length === (part === 'src' ? 3 : 1))
   .map(name => `${base}/obj/${part}/${name}`);
+
+/** Where a compiler looks for headers: those of a mutant are before the others. */
+const includes = (folder = '.') => ['src', 'src/engine', 'src/answers', 'src/truth'].map(path => `-I${folder}/${path}`);
 
 /** Compiles a source, the mutant if it is the one; headers that are mutants come before the others. */
 const compile = (flags, mutant, source, object, before = true) => run(cc, [...flags, ...C,
-  ...before ? [`-I${HERE}/src`] : [], '-Iinclude', '-Isrc', '-c', mutant ? `${HERE}/${source}` : source, '-o', object],
-{ seconds: 600 });
+  ...before ? includes(HERE) : [], '-Iinclude', ...includes(), '-c', mutant ? `${HERE}/${source}` : source, '-o',
+  object], { seconds: 600 });
 
 /** Links a program of these parts, with some objects replaced. */
 function link(base, parts, made, program) {
@@ -76,15 +77,16 @@ export class Native {
     mkdirSync(folder, { recursive: true });
     if (!existsSync(file)) {
       console.log('mutants: finds out which lines each case of the C tests runs');
+      const headerFlags = ['-Iinclude', ...includes()].join(' ');
       const makefile = sources.map(path => {
         const object = `${folder}/${path.replaceAll('/', '+')}.o`;
         const flags = path.startsWith('src/') ? '-fsanitize-coverage=trace-pc' : '';
         return `ALL += ${object}\n${object}: ${path}\n` +
-          `\t${cc} -O1 -g -DEMULATE_RELAXED ${C.join(' ')} ${flags} -MMD -Iinclude -Isrc -c $< -o $@\n` +
+          `\t${cc} -O1 -g -DEMULATE_RELAXED ${C.join(' ')} ${flags} -MMD ${headerFlags} -c $< -o $@\n` +
           `-include ${object.replace(/o$/, 'd')}\n`;
       }).join('');
       writeFileSync(`${folder}/Makefile`, `all: ${folder}/tests\n${makefile}` +
-        `${folder}/tests: $(ALL) tests/mutants/coverage.c\n\t${cc} -O1 -g -std=c11 -Iinclude -Isrc ` +
+        `${folder}/tests: $(ALL) tests/mutants/coverage.c\n\t${cc} -O1 -g -std=c11 ${headerFlags} ` +
         `-Wl,--wrap=test_case,--wrap=test_row,--wrap=test_rows $^ -lm -lpthread -o $@\n`);
       execFileSync('make', ['-s', '-j2', '-f', `${folder}/Makefile`, 'all'], { stdio: 'inherit' });
       execFileSync(`${folder}/tests`, [], { stdio: 'ignore', env: { ...env, PLUMB_COVERAGE: `${folder}/cases.txt` } });
@@ -156,7 +158,7 @@ export class Native {
     };
 
     // Most mutants are found without the sanitizers, which take most of the time, but are needed for some kernels.
-    const isKernel = path.startsWith('src/kernels/');
+    const isKernel = path.startsWith('src/engine/kernels/');
     if (!isKernel) {
       const made = await this.#compile(path, () => ['-O1', '-g'], 'build/native');
       if (!made || (await link('build/native', ['src', 'tests'], made, `${HERE}/tests-plain`)).failed)

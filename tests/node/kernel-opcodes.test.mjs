@@ -17,7 +17,7 @@ const BLOCKS = ['mxfp4', 'q4_0', 'q4_1', 'q5_0', 'q5_1'], SUPERBLOCKS = ['q4_K',
 const MORE_BLOCKS = ['iq4_nl', 'q8_0'], MORE_SUPERBLOCKS = ['iq4_xs', 'nvfp4', 'q2_K', 'q3_K'];
 /** These kernels only call two_bits_dot, two_bits_unpack or grid_unpack. */
 const CALLERS = /^(t?q[12]_0_(dot|unpack)|iq[123]_\w+_unpack)__/;
-/** Their indexes are below 16, so that every engine gives the same bytes (src/kernels/grids_simd128.c). */
+/** Their indexes are below 16, so that every engine gives the same bytes (src/engine/kernels/grids_simd128.c). */
 const SWIZZLES = /^i8x16\.relaxed_swizzle (iq[123]_\w+_dot__simd128|grid_unpack)$/;
 const { readWasm } = await wabt();
 

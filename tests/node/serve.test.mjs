@@ -183,7 +183,8 @@ test('the command prints the URL of the chat page, and reports that a requested 
   assert.match(await (await fetch(url)).text(), /<title>plumb chat<\/title>/);
   for (const [path, status] of /** @type {[string, number][]} */ ([
     ['.git/config', 404], ['package.json', 404], ['web/package.json', 404], ['web/site/serve.mjs', 404],
-    ['web/cli/main.mjs', 404], ['node_modules/typescript/package.json', 404], ['tests/', 404], ['src/gguf/gguf.c', 404],
+    ['web/cli/main.mjs', 404], ['node_modules/typescript/package.json', 404], ['tests/', 404],
+    ['src/engine/gguf/gguf.c', 404],
     ['models/manifest.json', 404], ['web/chat/', 200], ['web/chat/page.js', 200], ['web/index.js', 200],
     ['web/sw.js', 200], ['web/dist/plumb.wasm', 200], ['web/dist/vendor/json-schema/index.js', 200],
     ['models/SmolLM2-135M-Instruct.Q4_1.gguf', 200],

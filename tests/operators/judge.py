@@ -7,9 +7,9 @@
     silent   it says that the numbers agree
     wrong    it claims another mistake, or another first wrong step in a dump that has all steps
 
-A verdict claims a known mistake of the table in src/diagnose (a quirk), or what was measured in a step (a finding).
-Whether a quirk is the mistake is not looked up but computed: the second engine in tests/reference makes the quirk, and
-all its taps must equal those of the engine with the mistake.
+A verdict claims a known mistake of the table in src/truth/diagnose (a quirk), or what was measured in a step (a
+finding).  Whether a quirk is the mistake is not looked up but computed: the second engine in tests/reference makes the
+quirk, and all its taps must equal those of the engine with the mistake.
 """
 import os
 import re

@@ -80,7 +80,7 @@ class Generator(Synth):
 
 def quirks_of_source():
     """name, tap and text from the table in C: { "name", AT(..), VALUE or MISREAD(..), "tap", &need, "text" "text" }."""
-    source = open(os.path.join(ROOT, "src", "diagnose", "quirk_table.c")).read()
+    source = open(os.path.join(ROOT, "src", "truth", "diagnose", "quirk_table.c")).read()
     rows = re.findall(r'\{ "([\w.]+=[\w-]+)",[^"]*"(\w+)", &\w+, ((?:"[^"]*"\s*)+)\}', source)
     return [(name, tap, "".join(re.findall('"([^"]*)"', text))) for name, tap, text in rows]
 
@@ -196,7 +196,7 @@ class Proof:
         ran = subprocess.run([*self.plumb, "diagnose", "--list", "--json"], capture_output=True, text=True)
         theirs = [Quirk(q["name"], q["tap"], q["models"], q["text"]) for q in json.loads(ran.stdout)]
         same = [(q.name, q.tap, q.text) for q in theirs] == ours
-        assert same, "the program lists other quirks than src/diagnose/quirk_table.c"
+        assert same, "the program lists other quirks than src/truth/diagnose/quirk_table.c"
         return theirs
 
     def check_applying(self):

@@ -3,7 +3,7 @@
 
     measure.py                          all mistakes in all forms of the dump; goes on where an earlier run ended
     measure.py --sample 30              in other forms than whole dumps only so many of each half, drawn with a seed
-    measure.py --half development       those that src/diagnose was improved with; "held out": the others
+    measure.py --half development       those that src/truth/diagnose was improved with; "held out": the others
     measure.py --form whole --bug aprender
     measure.py --list                   prints the mistakes
     measure.py --docs README.md         writes the tables there, between its marks

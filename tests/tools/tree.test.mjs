@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { basename, join, resolve } from 'node:path';
 import test from 'node:test';
 
 test('tree: make layers finds no back edge', () => {
@@ -12,11 +12,13 @@ test('tree: make layers finds no back edge', () => {
 });
 
 const rows = [
-  ['src/gguf/a.c', '#include "base/base.h"\n#include <stdio.h>\n', null],
-  ['src/gguf/a.c', '\n#include "model/model.h"\n',
-    'src/gguf/a.c:2: room gguf includes model/model.h which comes after it'],
-  ['src/gguf/a.c', '#include "gguf.h"\n', 'src/gguf/a.c:1: write "room/file.h", not "gguf.h"'],
-  ['src/attic/a.c', '#include "base/base.h"\n', 'src/attic/a.c:1: room attic has no place in tools/layers.awk'],
+  ['src/engine/gguf/a.c', '#include "base/base.h"\n#include <stdio.h>\n', null],
+  ['src/engine/gguf/a.c', '\n#include "model/model.h"\n',
+    'src/engine/gguf/a.c:2: room gguf includes model/model.h which comes after it'],
+  ['src/engine/gguf/a.c', '#include "gguf.h"\n', 'src/engine/gguf/a.c:1: write "room/file.h", not "gguf.h"'],
+  ['src/engine/attic/a.c', '#include "base/base.h"\n',
+    'src/engine/attic/a.c:1: room attic has no place in tools/layers.awk'],
+  ['src/truth/gguf/a.c', '\n', 'src/truth/gguf/a.c:1: room gguf is of the wing engine'],
   ['src/cli/a.c', '#include "cli/cli.h"\n#include "plumb_truth.h"\n', null],
   ['src/cli/a.c', '#include "base/base.h"\n',
     'src/cli/a.c:1: the command line sees only the public headers, not base/base.h'],
@@ -24,10 +26,10 @@ const rows = [
   ['wasm/a.c', '#include "plumb_truth.h"\n#include "grammar/grammar.h"\n', null],
   ['wasm/a.c', '#include "base/base.h"\n',
     'wasm/a.c:1: wasm/ sees the public headers, template and grammar, not base/base.h'],
-  ['src/grammar/a.c', '#include "plumb_truth.h"\n',
-    'src/grammar/a.c:1: room grammar of the answers includes plumb_truth.h'],
-  ['src/api/a.c', '#include "plumb.h"\n#include "template/template.h"\n',
-    'src/api/a.c:2: room api includes template/template.h which comes after it'],
+  ['src/answers/grammar/a.c', '#include "plumb_truth.h"\n',
+    'src/answers/grammar/a.c:1: room grammar of the answers includes plumb_truth.h'],
+  ['src/engine/api/a.c', '#include "plumb.h"\n#include "template/template.h"\n',
+    'src/engine/api/a.c:2: room api includes template/template.h which comes after it'],
 ];
 for (const [file, text, refusal] of rows)
   test(`tree: layers.awk reports ${refusal ?? 'nothing'}: ${JSON.stringify(text)} in ${file}`, (t) => {
@@ -103,6 +105,8 @@ test('tree: tests/main.c lists every room that has tests', () => {
 
 const pages = execFileSync('git', ['ls-files', '*.md'], { encoding: 'utf8' }).trim().split('\n');
 const page = (/** @type {string} */ path) => readFileSync(path, 'utf8');
+const rooms = ['engine', 'answers', 'truth'].flatMap(wing =>
+  readdirSync(`src/${wing}`).map(room => `src/${wing}/${room}`));
 
 test('tree: CONTRIBUTING lists the rooms in the order of make layers, and the README those of src', () => {
   const listed = [...page('CONTRIBUTING.md').matchAll(/^ {4}(.*)$/gm)].map(([, line]) => line).join(' ')
@@ -113,17 +117,19 @@ test('tree: CONTRIBUTING lists the rooms in the order of make layers, and the RE
     .map(([, name]) => name).join(' ').replace('entries', '(index.js, openai.js)');
   assert.ok(inSrc.length > 100 && inWeb.length > 50);
   assert.ok(listed.includes(inSrc) && listed.includes(inWeb), `${listed}: ${inSrc}, ${inWeb}`);
-  for (const room of readdirSync('src')) assert.ok(page('README.md').includes(`src/${room} `), `src/${room}`);
+  for (const wing of readdirSync('src')) assert.match(page('README.md'), new RegExp(`^ {4}src/${wing} `, 'm'));
+  for (const room of rooms) assert.match(page('README.md'), new RegExp(`^ {6}${basename(room)} `, 'm'));
 });
 
 test('tree: the README of a room of src names every source of it', () => {
-  const rooms = readdirSync('src').filter(room => existsSync(`src/${room}/README.md`));
-  assert.ok(rooms.length >= 3);
-  for (const room of rooms.filter(room => room !== 'kernels')) {   // whose files are by type and instruction set
-    const text = page(`src/${room}/README.md`);
-    const missing = readdirSync(`src/${room}`).filter(name => name.endsWith('.c')
+  const described = rooms.filter(room => existsSync(`${room}/README.md`));
+  assert.ok(described.length >= 3);
+  // The files of the kernels are by type and instruction set.
+  for (const room of described.filter(room => !room.endsWith('kernels'))) {
+    const text = page(`${room}/README.md`);
+    const missing = readdirSync(room).filter(name => name.endsWith('.c')
       && !text.includes(`\`${name}\``) && !text.includes(`\`${name.replace('.c', '')}`));
-    assert.deepEqual(missing, [], `src/${room}/README.md`);
+    assert.deepEqual(missing, [], `${room}/README.md`);
   }
 });
 

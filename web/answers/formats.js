@@ -1,5 +1,5 @@
-/* How models write reasoning and calls of tools.  src/template/families.h says what the fields of a pattern mean, and
- * families.c has one row for each family of models. */
+/* How models write reasoning and calls of tools.  src/answers/template/families.h says what the fields of a pattern
+ * mean, and families.c has one row for each family of models. */
 
 /** @typedef {import('../engine/templates.js').Format} Format */
 

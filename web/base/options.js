@@ -9,7 +9,7 @@ import { argumentError } from './errors.js';
 const MAX_TOKENS = 2 ** 31 - 1;
 /** The largest n_ctx and penalty_last_n that include/plumb.h allows. */
 const MAX_CONTEXT = 2 ** 24;
-/** The same as POOL_MAX_THREADS in src/threads/pool.h. */
+/** The same as POOL_MAX_THREADS in src/engine/threads/pool.h. */
 export const MAX_THREADS = 64;
 
 /** @type {Check} */

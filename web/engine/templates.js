@@ -11,7 +11,7 @@ const KEPT = 512;
 /** @typedef {{source: string, bos: string, eos: string}} About  the template's source, and its variables bos_token and
  *   eos_token */
 
-/** @typedef {object} Format  how models write reasoning and calls of tools: a row of src/template/families.c
+/** @typedef {object} Format  how models write reasoning and calls of tools: a row of src/answers/template/families.c
  * @property {{start: string, ends: string[], again?: boolean}} [think]  the tags of reasoning.  An end that begins a
  *   call is not skipped.  again: there may be reasoning behind a text, too
  * @property {[string, string]} [section]  what surrounds all calls of an answer

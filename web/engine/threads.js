@@ -1,6 +1,6 @@
 /* The engine's threads: workers that instantiate its module again, on the same memory, and do part of the work of its
- * pool (src/threads/pool.h).  If one of them does not start, none is used: the engine computes alone, and says why.
- * The engine itself is thread 0; the workers are threads 1, 2 and so on. */
+ * pool (src/engine/threads/pool.h).  If one of them does not start, none is used: the engine computes alone, and says
+ * why.  The engine itself is thread 0; the workers are threads 1, 2 and so on. */
 import { reasonOf } from '../base/errors.js';
 import { importsOf, INITIAL, PAGE } from './instance.js';
 

@@ -50,7 +50,7 @@ python3 "$synth" --list | while read -r name; do
     taps "$name"
 done
 # The names in the tables.
-sed -n 's/^    { "\([^"]*\)", ROPE_.*/\1/p' ../../../src/model/*.c | while read -r name; do
+sed -n 's/^    { "\([^"]*\)", ROPE_.*/\1/p' ../../../src/engine/model/*.c | while read -r name; do
     is_wanted "$name" || continue
     python3 "$synth" --list | grep -qx "$name" || rm -f "$name.gguf" "$name-moe.gguf"
     case $name in olmoe | dots1 | mpt | cogvlm) heads=4 ;; *) heads=2 ;; esac

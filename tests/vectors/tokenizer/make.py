@@ -10,8 +10,9 @@ per vocabulary instead of thousands, and zero bytes can be passed.  The hashes a
 
 small.gguf is a byte-level BPE vocabulary of 256 bytes and a merge for every two bytes that are neighbours in one of the
 strings, in random order: wherever a pre-tokenizer cuts, one that cuts elsewhere gives other ids.  pre.txt has a hash of
-all ids and texts for each name of tokenizer.ggml.pre that src/tokenizer/pretokenize.c knows, put into small.gguf;
-roles.txt the same of the vocabularies in roles/, whose tokens get roles by their texts, by keys or by the model's name.
+all ids and texts for each name of tokenizer.ggml.pre that src/engine/tokenizer/pretokenize.c knows, put into
+small.gguf; roles.txt the same of the vocabularies in roles/, whose tokens get roles by their texts, by keys or by the
+model's name.
 """
 import os
 import pathlib
@@ -328,7 +329,7 @@ def write_kind(name, model, tokens, types=None, scores=None, merges=None, charsm
 
 
 def charsmap(replacements):
-    """The double array of tokenizer.ggml.precompiled_charsmap, see src/tokenizer/unigram.c."""
+    """The double array of tokenizer.ggml.precompiled_charsmap, see src/engine/tokenizer/unigram.c."""
     trie, texts, places = {}, b"", {}
     for key, value in replacements.items():
         node = trie
@@ -477,7 +478,8 @@ def main():
                 run = subprocess.run([oracle, vocabulary, "hash"], stdin=strings, stdout=subprocess.PIPE, check=True)
             return run.stdout.decode().strip()
 
-        names = re.findall(r'^    {"([^"]+)", pre_', (HERE / "../../../src/tokenizer/pretokenize.c").read_text(), re.M)
+        pretokenize = HERE / "../../../src/engine/tokenizer/pretokenize.c"
+        names = re.findall(r'^    {"([^"]+)", pre_', pretokenize.read_text(), re.M)
         small, patched, rows = (HERE / "small.gguf").read_bytes(), pathlib.Path(tmp) / "pre.gguf", []
         names.remove("whitespace")   # llama.cpp aborts on spaces if the model is gpt2
         for name in names:

@@ -2,7 +2,7 @@
 """Writes grids.c: the grids of the IQ1, IQ2 and IQ3 types, as codes.
 
     pip install gguf==0.19.0 numpy==2.4.6
-    python3 src/quant/grids_make.py > src/quant/grids.c
+    python3 src/engine/quant/grids_make.py > src/engine/quant/grids.c
 
 The grids are those of the package gguf, which has them from ggml-common.h.  tests/quant_test.c compares every entry
 with ggml's own dequantizers.

@@ -1,5 +1,6 @@
 /* Builds the kernel table, allocates the scratch of kernels, and multiplies matrices of any type, which it divides into
  * tiles for the threads. */
+/* Compiled for speed, and with -mrelaxed-simd. */
 #include "kernels/kernels.h"
 
 #include "kernels/simd128.h"

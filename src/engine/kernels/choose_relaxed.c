@@ -4,6 +4,7 @@
  * dots (V8's baseline compiler in 2023), so the relaxed kernels of both precisions are compared with SIMD128, for one
  * type of weights, and no relaxed kernel is used if a single bit differs.  The precision is not decided here: the
  * caller asks for it. */
+/* Compiled with -mrelaxed-simd. */
 #include "kernels/kernels.h"
 
 #include "kernels/simd128.h"

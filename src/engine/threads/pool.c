@@ -1,5 +1,6 @@
 /* What the threads of a pool share, and where threads come from: POSIX threads, the workers of a WebAssembly host, or
  * none. */
+/* Compiled for speed. */
 #include "threads/pool.h"
 
 #include "threads/processors.h"

@@ -1,6 +1,7 @@
 /* The functions reduce their argument and then sum a Taylor or artanh series, in a fixed order of IEEE operations.
  * Nothing here is tuned for the last half ulp; what counts is that every host computes the same bits.
  */
+/* Compiled for speed. */
 #include "base/math.h"
 
 #include "base/base.h"

@@ -5,6 +5,7 @@
  * Zen 4).
  * For more tokens, 8 rows are first widened to a panel.  4 rows x 2 tokens at a time fill 8 registers with sums, so
  * that each load serves two or four products: 22 GMAC/s instead of 14.  With 4 x 3, registers spill (15 GMAC/s). */
+/* Compiled for speed. */
 #include "kernels/kernels.h"
 #include "kernels/simd128.h"
 

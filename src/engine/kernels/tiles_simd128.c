@@ -3,6 +3,9 @@
  * 16-bit lanes, a mask takes the even bytes and a shift the odd ones, so codes come as pairs in even-odd order.
  * q4_K, q6_K and q8_0 have dots of their own at the end.
  */
+/* Compiled for speed. */
+/* Compiled with -mrelaxed-simd for the other definition of IN_ORDER_STORED; kernel-opcodes.test.mjs checks that it has
+ * no relaxed instructions. */
 #include "kernels/kernels.h"
 #include "kernels/simd128.h"
 

@@ -1,6 +1,7 @@
 /* WASM SIMD128 kernels for quantizing and for f32 vectors.  Each gives the same bits as its scalar namesake.  Sums pad
  * a tail of fewer than 4 elements with zeros, so that every element keeps its lane.  Loops advance pointers instead of
  * an index, because V8 then folds the offsets into its loads. */
+/* Compiled for speed. */
 #include "kernels/expf.h"
 #include "kernels/kernels.h"
 #include "kernels/simd128.h"

@@ -1,5 +1,5 @@
 /* Writes emoji.h: the properties of emoji that patterns name with \p{}, as the RegExp of this Node has them.
- *     node src/grammar/emoji_make.mjs */
+ *     node src/answers/grammar/emoji_make.mjs */
 import { writeFileSync } from 'node:fs';
 
 const NAMES = ['Emoji_Component', 'Extended_Pictographic', 'Regional_Indicator'];

@@ -1,3 +1,4 @@
+/* Compiled for speed. */
 #include "repack/repack.h"
 
 #include "quant/blocks.h"

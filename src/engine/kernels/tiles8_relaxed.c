@@ -14,6 +14,7 @@
  *
  * This file also makes the panels of bytes that tiles16_relaxed.c multiplies.
  */
+/* Compiled for speed, and with -mrelaxed-simd. */
 #include "kernels/kernels.h"
 #include "kernels/simd128.h"
 

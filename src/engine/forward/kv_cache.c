@@ -1,3 +1,4 @@
+/* Compiled for speed. */
 #include "forward/kv_cache.h"
 
 #include <math.h>

@@ -6,6 +6,7 @@
  * may be.  Where an engine takes it as unsigned, the dot of q4_K masks the high nibbles in place: these codes are 16x
  * too large, up to 240, and their sums are divided by 16.
  */
+/* Compiled for speed, and with -mrelaxed-simd. */
 #include "kernels/kernels.h"
 #include "kernels/simd128.h"
 

@@ -1,5 +1,6 @@
 /* WASM SIMD128 kernels of attention.  Each gives the same bits as its scalar namesake.  Loops advance pointers instead
  * of an index, because V8 then folds the offsets into its loads. */
+/* Compiled for speed. */
 #include "kernels/attention.h"
 #include "kernels/simd128.h"
 

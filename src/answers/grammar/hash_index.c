@@ -1,3 +1,4 @@
+/* Compiled for speed. */
 #include "grammar/hash_index.h"
 
 #include <stdlib.h>

@@ -21,6 +21,7 @@
  * head, so that K and V are read from memory once.
  *
  * With PLUMB_KV_F32 there are no units, and all positions are one part: run_f32 computes one query after the other. */
+/* Compiled for speed. */
 #include "forward/attention.h"
 
 #include "base/math.h"

@@ -5,6 +5,7 @@
  * the 4 rows at once: a nibble of an entry stands for one code of 3 bits or for two of 2 bits, and swizzles replace it
  * with the values of these codes.  Then bytes get their signs, and masks and shifts widen them to 16 bits.
  */
+/* Compiled for speed, and with -mrelaxed-simd. */
 #include "kernels/kernels.h"
 #include "kernels/simd128.h"
 

@@ -2,7 +2,7 @@
 """Writes unicode_tables.c: the general categories that tokenizers ask for, lower case, and canonical decompositions.
 
     pip install unicodedata2==15.1.0
-    python3 src/base/unicode_make.py [--check llama.cpp/src/unicode-data.cpp] > src/base/unicode_tables.c
+    python3 src/engine/base/unicode_make.py [--check llama.cpp/src/unicode-data.cpp] > src/engine/base/unicode_tables.c
 
 Unicode 15.1 because llama.cpp's tables are 15.1 and token ids have to equal its ids: --check compares the two over all
 1,114,112 code points (0 differ in version 0.5.0) and writes tests/vectors/tokenizer/unicode.txt, a hash of llama.cpp's
@@ -66,7 +66,7 @@ def check(path, classes, lower, first):
         value = (value ^ (theirs[c] | (c in spaces) << 3)) * 1099511628211 % 2**64
         value = (value ^ their_lower[c]) * 1099511628211 % 2**64
         value = (value ^ their_first[c]) * 1099511628211 % 2**64
-    vectors = pathlib.Path(__file__).resolve().parents[2] / "tests/vectors/tokenizer"
+    vectors = pathlib.Path(__file__).resolve().parents[3] / "tests/vectors/tokenizer"
     (vectors / "unicode.txt").write_text(f"{value:016x}\n")
     if differ or n_lower or n_first:
         sys.exit(1)

@@ -1,3 +1,4 @@
+/* Compiled for speed. */
 #include "grammar/recognizer.h"
 
 #include <stdlib.h>
