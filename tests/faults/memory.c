@@ -124,6 +124,7 @@ static struct {
     plumb_session *fast, *reference;
     plumb_trace *trace, *read, *theirs;   /* theirs: made by the reference pass, */
     plumb_trace *wrong, *permuted;        /* with other values, and with Q and K as transformers have them */
+    plumb_trace *odd_scores, *odd_products;   /* with values that no mistake explains */
 } world;
 
 /* The result of a scenario: all bits of its results, and the text of a report. */
@@ -567,6 +568,8 @@ static plumb_status diagnose(plumb_trace *theirs) {
 
 static plumb_status diagnose_right(void) { return diagnose(world.theirs); }
 static plumb_status diagnose_wrong(void) { return diagnose(world.wrong); }
+static plumb_status diagnose_odd_scores(void) { return diagnose(world.odd_scores); }
+static plumb_status diagnose_odd_products(void) { return diagnose(world.odd_products); }
 static plumb_status diagnose_permuted(void) { return diagnose(world.permuted); }
 
 static plumb_status selfcheck(void) {
@@ -665,6 +668,16 @@ static int by_callers(const void *a, const void *b) {
                                     : (x->at > y->at) - (x->at < y->at);
 }
 
+/* The callers of the allocations of all scenarios that ran, and whether only others shall fail. */
+static bool only_new;
+static struct { uint64_t *callers; size_t n, cap; } tried;
+
+static bool was_tried(uint64_t callers, size_t n_tried) {
+    for (size_t i = 0; i < n_tried; i++)
+        if (tried.callers[i] == callers) return true;
+    return false;
+}
+
 /* Returns which of the n allocations of a scenario shall fail, to be freed with the C library's own function; *n_chosen
  * is their number. */
 static bool *choose(const struct scenario *s, long n, long *n_chosen) {
@@ -678,8 +691,18 @@ static bool *choose(const struct scenario *s, long n, long *n_chosen) {
     heap.n_callers = 0;
     for (long i = 0; i < n; i++) places[i] = (struct place){heap.callers[i], i};
     qsort(places, (size_t)n, sizeof *places, by_callers);
+    size_t n_tried = tried.n;
     for (long first = 0, end; first < n; first = end) {
         for (end = first + 1; end < n && places[end].callers == places[first].callers;) end++;
+        if (was_tried(places[first].callers, n_tried)) {
+            if (only_new) continue;
+        } else {
+            if (tried.n == tried.cap) {
+                tried.cap = 2 * tried.cap + 1024;
+                tried.callers = __real_realloc(tried.callers, tried.cap * sizeof *tried.callers);
+            }
+            tried.callers[tried.n++] = places[first].callers;
+        }
         random = random * 6364136223846793005u + 1442695040888963407u;
         chosen[places[first].at] = true;
         chosen[places[first + (long)((random >> 33) % (uint64_t)(end - first))].at] = true;
@@ -739,6 +762,12 @@ done:
     __real_free(chosen);
 }
 
+static void each_new_n(const void *row) {
+    only_new = true;
+    each_n(row);
+    only_new = false;
+}
+
 /* These continue without memory: a block is not shrunk, fewer threads compute, a speed is not measured. */
 #define SAME "the result is the same"
 
@@ -765,6 +794,12 @@ static const struct scenario scenarios[] = {
     {"a selfcheck", selfcheck, 500, "the engine has one thread here"}, {"weights of two files", weights, 30, NULL},
     {"what a WebAssembly host calls", wasm_trace, 100, SAME},
     {"a JSON schema", json_schema, 20, SAME},
+};
+
+/* Much of these is as in the scenarios above. */
+static const struct scenario variants[] = {
+    {"a diagnosis of scores that nothing explains", diagnose_odd_scores, 50, SAME},
+    {"a diagnosis of products that nothing explains", diagnose_odd_products, 50, SAME},
 };
 
 /* ---- how much memory a file can make the reader take ------------------------------------------------------------ */
@@ -1045,11 +1080,14 @@ static void permute(struct plumb_trace *t) {
     }
 }
 
-/* As from an engine that scales attention scores wrongly. */
-static void spoil(struct plumb_trace *t) {
+/* As from an engine that scales everything from a tap on wrongly, or each value by another factor, which no mistake
+ * explains, so that all of them are tried. */
+static void spoil(struct plumb_trace *t, enum tap_id from, bool is_odd) {
     for (size_t i = 0; i < t->n_tap; i++) {
-        for (uint32_t row = 0; t->taps[i].id >= TAP_KQV_OUT && row < t->taps[i].n_row; row++) {
-            for (uint32_t k = 0; k < t->taps[i].rows[row].n_value; k++) t->taps[i].rows[row].values[k] *= 1.5f;
+        for (uint32_t row = 0; t->taps[i].id >= from && row < t->taps[i].n_row; row++) {
+            float *values = t->taps[i].rows[row].values;
+            for (uint32_t k = 0; k < t->taps[i].rows[row].n_value; k++)
+                values[k] *= is_odd ? 1 + (float)((k + row) * 7919 % 13) / 26 : 1.5f;
         }
     }
 }
@@ -1072,6 +1110,8 @@ static bool make_world(void) {
     world.theirs = plumb_trace_create();
     world.wrong = plumb_trace_create();
     world.permuted = plumb_trace_create();
+    world.odd_scores = plumb_trace_create();
+    world.odd_products = plumb_trace_create();
     if (!world.model || !world.other || !world.spm_model) return false;
     plumb_session_params fast = {.n_ctx = 12, .n_batch = N_BATCH, .n_thread = 1};
     plumb_session_params reference = {.n_ctx = 12, .n_batch = N_BATCH, .pass = PLUMB_PASS_REFERENCE};
@@ -1081,7 +1121,10 @@ static bool make_world(void) {
         && plumb_trace_write(world.trace, PLUMB_FORMAT_GGUF, keep, &world.dump) == PLUMB_OK
         && plumb_trace_write(world.trace, PLUMB_FORMAT_JSON, keep, &world.json) == PLUMB_OK
         && plumb_trace_read(world.theirs, world.json.data, world.json.n) == PLUMB_OK
-        && plumb_trace_read(world.wrong, world.json.data, world.json.n) == PLUMB_OK && read_permuted(world.permuted);
+        && plumb_trace_read(world.wrong, world.json.data, world.json.n) == PLUMB_OK
+        && plumb_trace_read(world.odd_scores, world.json.data, world.json.n) == PLUMB_OK
+        && plumb_trace_read(world.odd_products, world.json.data, world.json.n) == PLUMB_OK
+        && read_permuted(world.permuted);
 }
 
 static void free_world(void) {
@@ -1089,8 +1132,9 @@ static void free_world(void) {
     plumb_session_free(world.reference);
     plumb_model *const models[] = {world.model, world.other, world.spm_model};
     for (size_t i = 0; i < 3; i++) plumb_model_free(models[i]);
-    plumb_trace *const traces[] = {world.trace, world.read, world.theirs, world.wrong, world.permuted};
-    for (size_t i = 0; i < 5; i++) plumb_trace_free(traces[i]);
+    plumb_trace *const traces[] = {world.trace, world.read, world.theirs, world.wrong, world.permuted, world.odd_scores,
+                                   world.odd_products};
+    for (size_t i = 0; i < sizeof traces / sizeof *traces; i++) plumb_trace_free(traces[i]);
     struct bytes *const files[] = {&world.tiny, &world.spm, world.parts, world.parts + 1, world.parts + 2, &world.json,
                                    &world.text, &world.npz, &world.dump, world.kinds, world.kinds + 1, world.kinds + 2,
                                    world.kinds + 3, world.kinds + 4};
@@ -1099,18 +1143,22 @@ static void free_world(void) {
 
 static void is_made(void) {
     REQUIRE(make_world(), "no objects to work with");
-    spoil(world.wrong);
+    spoil(world.wrong, TAP_KQV_OUT, false);
+    spoil(world.odd_scores, TAP_KQ_SOFT_MAX, true);
+    spoil(world.odd_products, TAP_QCUR, true);
     permute(world.permuted);
 }
 
 static void nothing_is_left(void) {
     free_world();
     CHECK(heap.n_block == 0, "%ld blocks are left", heap.n_block);
+    __real_free(tried.callers);
 }
 
 static void each_scenario(void) {
     test_case("memory: the shared objects are created", is_made);
     TEST_ROWS("memory: each allocation fails in turn: ", each_n, scenarios);
+    TEST_ROWS("memory: each allocation that is new fails in turn: ", each_new_n, variants);
     TEST_ROWS("memory: at most 4 times the file: ", is_bounded, hostile);
     test_case("memory: an endless header is refused", header_ends);
     TEST_ROWS("memory: at most 64 MB for a hostile grammar: ", grammar_is_bounded, hostile_grammars);
