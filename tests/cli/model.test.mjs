@@ -62,16 +62,18 @@ test('tokenize of an empty text prints nothing', async () => {
 
 /* ---- run ---- */
 
-const stats = new RegExp('^load [\\d.]+ s, prefill (\\d+) tokens at [\\d.]+ tokens/s, '
+const stats = new RegExp('^load ([\\d.]+) s, prefill (\\d+) tokens at [\\d.]+ tokens/s, '
   + 'decode (\\d+) tokens at [\\d.]+ tokens/s(?:, seed \\d+)?\n$');
 
 test('run: the greedy continuation of a text equals llama.cpp\'s', async () => {
-  const expected = greedy('capital');
+  const expected = greedy('capital'), begun = performance.now();
   const { code, out, err } = await plumb(['run', smol, '-p', capital, '--raw', '--temp', '0', '-n', '64', '--ids']);
   assert.equal(code, 0, err);
   assert.deepEqual(ids(out), expected);
   assert.match(err, stats);
-  assert.deepEqual(err.match(stats).slice(1), [`${capitalIds.length}`, `${expected.length - 1}`]);
+  const [, load, ...counts] = err.match(stats);
+  assert.deepEqual(counts, [`${capitalIds.length}`, `${expected.length - 1}`]);
+  assert.ok(Number(load) <= (performance.now() - begun) / 1000 + 0.005, `${load} s of all that it took`);
 });
 
 test('run: the greedy answer in a chat equals llama.cpp\'s', async () => {

@@ -558,7 +558,6 @@ export class Engine extends Instance {
   logits() {
     const n = this.c.plumb_model_n_vocab(this.#model);
     const ptr = this.c.plumb_session_logits(this.#session) >>> 0;
-    if (!ptr) throw new PlumbError('PLUMB_ERROR_STATE', 'there are no logits before the first token is fed');
     return new Float32Array(/** @type {ArrayBuffer} */ (this.memory.buffer), ptr, n).slice();
   }
 
