@@ -576,6 +576,39 @@ static void html_code(void) {
     plumb_trace_free(b);
 }
 
+/* A colour for each decade below the tolerance, 0.01, and for each half above it, in the table and on the map. */
+static void html_colours(void) {
+    static const struct { float error; const char *colour; } rows[] = {
+        { 0, "k0" }, { 5e-7f, "k1" }, { 5e-6f, "k2" }, { 5e-5f, "k3" }, { 5e-4f, "k4" }, { 5e-3f, "k5" },
+        { 0.02f, "h1" }, { 0.05f, "h2" }, { 0.2f, "h3" }, { 0.5f, "h4" }, { 1e30f, "h4" },
+    };
+    enum { N = sizeof rows / sizeof *rows };
+    char json[2][2000];
+    for (int k = 0; k < 2; k++) {
+        size_t n = (size_t)snprintf(json[k], sizeof json[k], "{\"tokens\":[1],\"taps\":[");
+        for (int i = 0; i < N; i++) {
+            n += (size_t)snprintf(json[k] + n, sizeof json[k] - n, "%s{\"name\":\"l_out-%d\",\"values\":[[%.9g]]}",
+                                  i > 0 ? "," : "", i, 1 + (k == 0 ? (double)rows[i].error : 0));
+        }
+        snprintf(json[k] + n, sizeof json[k] - n, "]}");
+    }
+    plumb_trace *a = trace_of(json[0]), *b = trace_of(json[1]);
+    bool agree = true;
+    char *text = report(a, b, NULL, PLUMB_FORMAT_HTML, &agree);
+    for (int i = 0; i < N; i++) {
+        char cell[80], place[80];
+        snprintf(cell, sizeof cell, "<i class=\"%s\"></i>l_out-%d<", rows[i].colour, i);
+        snprintf(place, sizeof place, "<rect class=\"%s\" ", rows[i].colour);
+        const char *title = strstr(text, "<title>l_out-");
+        for (int k = 0; title && k < i; k++) title = strstr(title + 1, "<title>l_out-");
+        CHECK(strstr(text, cell), "%s is not in the table", cell);
+        CHECK(strstr(text, place) && strstr(text, place) < title, "%s is not on the map", place);
+    }
+    free(text);
+    plumb_trace_free(a);
+    plumb_trace_free(b);
+}
+
 /* If A's tokens are the first of B's, the activations of these are compared. */
 static void prefix_taps(void) {
     plumb_trace *a = trace_of("{\"tokens\":[1,5],\"taps\":[{\"name\":\"embd\",\"values\":[[2,0],[0,3]]}]}");
@@ -822,6 +855,7 @@ void test_diff(void) {
     test_case("diff: the JSON report has the expected fields", json_fields);
     test_case("diff: one side's shape says that all values were compared", one_shape);
     test_case("diff: the HTML page has code where the verdict has backticks", html_code);
+    test_case("diff: the HTML page shows each error in its colour", html_colours);
     test_case("diff: the likeliest tokens are those of the last token after which both sides know them", earlier_top);
     test_case("diff: the tokens that both sides have are compared", prefix_taps);
     test_case("diff: the HTML page escapes everything and loads nothing", html_page);
