@@ -710,6 +710,8 @@ static const struct error_row error_rows[] = {
     { "not UTF-8", "root ::= \"\xff\"", "line 1, column 11: expected UTF-8, found \"\\xff\"\"" },
     { "token without a vocabulary", "root ::= <think>",
       "line 1, column 10: the text of a token needs the vocabulary of a model" },
+    { "an id of a token without its end", "root ::= <[1]x", "line 1, column 13: expected ]>, found \"]x\"" },
+    { "an id of a token that ends too early", "root ::= <[1>x", "line 1, column 13: expected ]>, found \">x\"" },
     { "no assignment", "root = \"a\"", "line 1, column 6: expected `::=`, found \"= \"a\"\"" },
 };
 
