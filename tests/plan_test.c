@@ -15,8 +15,8 @@ struct field {
     const char *name, *model;
     enum { IN_PLAN, IN_ROPE, IN_SECOND, IN_LAYER } where;
     size_t at;
-    enum { FLOAT, COUNT, FLAG, KIND } type;
-    double value;   /* the new value */
+    enum { FLOAT, COUNT, FLAG, KIND, STEPS } type;
+    double value;   /* the new value; of STEPS it is steps_block */
 };
 
 static const int32_t ids[] = { 7, 1, 33, 33, 60, 2, 19, 48 };
@@ -34,6 +34,7 @@ static void change(struct plan *p, const struct field *f) {
     case FLOAT: *(float *)place = (float)f->value; break;
     case COUNT: *(uint32_t *)place = (uint32_t)f->value; break;
     case FLAG: *(bool *)place = f->value != 0; break;
+    case STEPS: *(steps_writer **)place = steps_block; break;
     case KIND: *(int *)place = (int)f->value; break;   /* all enums of the plan have the size of int */
     }
 }
@@ -62,7 +63,7 @@ static bool run(const char *path, plumb_pass pass, const struct field *f, bool i
     plumb_session_params params = { .n_ctx = 16, .pass = pass };
     if (m && is_changed) change(&m->model->plan, f);
     for (uint32_t il = 0; m && il < m->model->plan.n_layer; il++) {   /* the programs follow from the plan */
-        m->model->layers[il].program = program_of(&m->model->plan, il, m->model->layers[il].w);
+        m->model->layers[il].program = program_of(&m->model->plan, m->model, il);
     }
     memset(results, 0, N_RESULT * sizeof *results);
     bool ok = m && CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m))
@@ -94,14 +95,19 @@ static const struct description descriptions[] = {
     { "olmoe", "  3 layers of width 32, trained for 64 tokens, RMS norms\n  layers 0-2\n"
       "    attention of 4 heads of 8, RoPE with base 10000\n    4 experts of 64, 2 for each token (softmax)\n" },
     { "gemma2", "  layers 0, 2\n    attention of 4 heads of 16, 2 for K and V, a window of 3 tokens, RoPE with base "
-      "10000, scores up to 5\n    feed-forward network of 64\n    h = norm(attn_norm, x); h = attention(h); h = "
-      "norm(post_attention_norm, h); x += h; h = norm(ffn_norm, x); h = feed_forward(h); h = norm(post_ffw_norm, "
-      "h); x += h\n  layers 1\n    attention of 4 heads of 16, 2 for K and "
+      "10000, scores up to 5\n    feed-forward network of 64\n    h = norm(attn_norm, x); q = attn_q h; k = attn_k h; "
+      "v = attn_v h; q = rope(q); k = rope(k); heads = attention(q, k, v); h = attn_output heads; h = norm(post_attention_norm, h); "
+      "x += h\n    h = norm(ffn_norm, x); gate = ffn_gate h; up = ffn_up h; gate = gelu(gate) * up; "
+      "h = ffn_down gate; h = norm(post_ffw_norm, h); x += h\n  layers 1\n    attention of 4 heads of 16, 2 for K and "
       "V, RoPE" },
-    { "arctic", "    h = norm(ffn_norm_exps, x); sum = experts(h); h = norm(attn_norm, x); h = attention(h); "
-      "x += h; h = norm(ffn_norm, x); h = sum + shared(h); x += h\n" },
-    { "command-r", "    h = norm(attn_norm, x); input = h; h = attention(h); x += h; h = feed_forward(input); "
-      "x += h\n" },
+    { "arctic", "    h = norm(ffn_norm_exps, x); scores = ffn_gate_inp h; scores = softmax(scores); "
+      "used = best(scores); weights = scores[used]; weights = weights / sum(weights); sum = experts(h, used, weights)\n"
+      "    h = norm(attn_norm, x); q = attn_q h; k = attn_k h; v = attn_v h; q = rope(q); k = rope(k); heads = "
+      "attention(q, k, v); h = attn_output heads; x += h\n    h = norm(ffn_norm, x); gate = ffn_gate h; "
+      "up = ffn_up h; gate = silu(gate) * up; shared = ffn_down gate; sum += shared; h = sum; x += h\n" },
+    { "command-r", "    h = norm(attn_norm, x); input = h; q = attn_q h; k = attn_k h; v = attn_v h; q = rope(q); k = "
+      "rope(k); heads = attention(q, k, v); h = attn_output heads; x += h\n    gate = ffn_gate input; "
+      "up = ffn_up input; gate = silu(gate) * up; h = ffn_down gate; x += h\n" },
     { "gpt-oss", "a window of 3 tokens, RoPE with base 10000, positions divided by 4 with YaRN\n"
       "    4 experts of 64, 2 for each token (softmax of those used)\n" },
     { "llama4", "no RoPE, Q times a temperature\n"
@@ -195,18 +201,20 @@ void test_plan(void) {
         FFN(activation, "gpt-oss", KIND, ACT_SILU), FFN(activation, "smallthinker", KIND, ACT_SILU),
         FFN(n_used, "olmoe", COUNT, 1), FFN(gating, "qwen3moe", KIND, GATING_SIGMOID),
         FFN(weights_sum_to_1, "qwen3moe", FLAG, 0), FFN(weights_scale, "dots1", FLOAT, 0.3),
-        FFN(weights_first, "llama4", FLAG, 0), FFN(router_first, "smallthinker", FLAG, 0),
+        FFN(weights_first, "llama4", FLAG, 0),
         FFN(n_group_used, "glm4moe", COUNT, 2), FFN(limit, "maple", FLOAT, 0.01),
         FFN(output_scale, "olmoe", FLOAT, 0.5), FFN(limit, "step35", FLOAT, 0.01), FFN(limit_late, "maple", FLAG, 1),
         FFN(limit_shared, "step35", FLOAT, 0.01), FFN(adjugate_scale, "grovemoe", FLOAT, 3),
         FFN(n_adjugate, "grovemoe", COUNT, 1),
-        { "ends_loop", "llama", IN_LAYER, offsetof(struct layer_plan, ends_loop), FLAG, 1 },
+        { "ends_loop", "nanbeige", IN_LAYER, offsetof(struct layer_plan, ends_loop), FLAG, 1 },
         { "state", "hrm_text", IN_SECOND, offsetof(struct layer_plan, state), KIND, STATE_HIGH },
         ROPE(pairing, "llama", KIND, ROPE_NEOX), ROPE(n_rot, "llama", COUNT, 4), ROPE(freq_base, "llama", FLOAT, 50),
         ROPE(freq_scale, "llama", FLOAT, 0.5), ROPE(magnitude, "llama", FLOAT, 1.5), ROPE(is_yarn, "gpt-oss", FLAG, 0),
         ROPE(has_factors, "llama", FLAG, 0), ROPE(sections, "qwen2vl", COUNT, 1000),
         ROPE(sections_interleaved, "qwen2vl", FLAG, 1), ROPE(ramp_low, "gpt-oss", FLOAT, 3),
         WHOLE(norm, "llama", KIND, NORM_LAYER), WHOLE(is_parallel, "command-r", FLAG, 0),
+        WHOLE(steps, "smallthinker", STEPS, 0), WHOLE(steps, "arctic", STEPS, 0), WHOLE(steps, "talkie", STEPS, 0),
+        WHOLE(steps, "hrm_text", STEPS, 0),
         WHOLE(is_causal, "llama", FLAG, 0), WHOLE(clamp_qkv, "llama", FLOAT, 0.1), WHOLE(norm_eps, "llama", FLOAT, 0.5),
         WHOLE(post_norm_eps, "muse-glimmer", FLOAT, 0.5), WHOLE(embedding_scale, "llama", FLOAT, 3),
         WHOLE(residual_scale, "llama", FLOAT, 0.5), WHOLE(logit_scale, "llama", FLOAT, 2),

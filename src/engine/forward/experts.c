@@ -65,195 +65,164 @@ static struct affine expert_of(const struct affine *of, uint32_t e, struct weigh
     return (struct affine) { &parts[0], of->b ? &parts[1] : NULL, of->s ? &parts[2] : NULL };
 }
 
-/* Adds the outputs of expert e of `all` to f->experts.out, for the tokens that use it. */
-static void run_expert(struct forward *f, uint32_t il, struct batch b, const struct ffn_weights *all, uint32_t e,
-                       const float *x) {
-    const struct ffn_plan *p = &f->model->plan.layers[il].ffn;
+/* The matrices of all experts, and what their taps show; TAP_COUNT: no tap. */
+struct networks {
+    const struct affine *gate, *up, *down;   /* without a gate gate->w is NULL */
+    uint32_t n_ff;
+    float limit;                             /* as in the plan */
+    enum tap_id gates, ups, activated, done, weighted;
+};
+
+/* f->experts.y (n, n_embd) = the output of expert e for f->experts.x (n, n_embd). */
+static void run_network(struct forward *f, const struct call *c, const struct networks *all, uint32_t e, uint32_t n) {
     struct expert_scratch *s = &f->experts;
-    uint32_t n_embd = f->model->plan.n_embd, n = 0;
     struct weight parts[3][3];
     const struct affine gate = expert_of(all->gate, e, parts[0]);
     const struct affine up = expert_of(all->up, e, parts[1]);
     const struct affine down = expert_of(all->down, e, parts[2]);
-    struct ffn_weights network = *all;
-    network.gate = &gate;
-    network.up = &up;
-    network.down = &down;
-    enum tap_id weighted = all->taps[3] == TAP_EXPERT_DOWN ? TAP_EXPERT_WEIGHTED : TAP_COUNT;
-    for (uint32_t i = 0; i < b.n * p->n_used; i++) {
-        if (s->used[i] != e) continue;
-        const float *row = x + (size_t)(i / p->n_used) * n_embd;
-        float factor = p->weights_first ? s->weights[i] : 1.0f;
+    float *gates = f->streams[STREAM_FF_GATE], *ups = f->streams[STREAM_FF_UP];
+    int32_t il = (int32_t)c->il;
+    const struct product gate_up[] = { { all->gates, &gate, gates, 1, false, 0.0f },
+                                       { all->ups, &up, ups, 1, false, 0.0f } };
+    const struct product out = { all->done, &down, s->y, 1, false, 0.0f };
+    bool has_gate = gate.w != NULL;
+    float *activated = has_gate ? gates : ups;
+    forward_multiply(f, s->x, n, il, c->b.pos, has_gate ? gate_up : gate_up + 1, has_gate ? 2 : 1);
+    forward_activate(f, c->il, all->limit, activated, has_gate ? ups : NULL, n, all->n_ff);
+    forward_tap(f, all->activated, il, c->b.pos, n, 1, all->n_ff, activated);
+    forward_multiply(f, activated, n, il, c->b.pos, &out, 1);
+}
+
+/* Adds the outputs of expert e of `all` to c->out, for the tokens that use it. */
+static void run_expert(struct forward *f, const struct call *c, const struct networks *all, uint32_t e) {
+    const struct ffn_plan *p = &c->layer->ffn;
+    struct expert_scratch *s = &f->experts;
+    const float *used = f->streams[STREAM_USED], *weights = f->streams[STREAM_WEIGHTS];
+    uint32_t n_embd = c->s->n, n = 0;
+    for (uint32_t i = 0; i < c->b.n * p->n_used; i++) {
+        if (used[i] != (float)e) continue;
+        const float *row = c->in + (size_t)(i / p->n_used) * n_embd;
+        float factor = p->weights_first ? weights[i] : 1.0f;
         for (uint32_t j = 0; j < n_embd; j++) s->x[(size_t)n * n_embd + j] = row[j] * factor;
         s->tokens[n++] = i;
     }
     if (n == 0) return;
-    if (p->weights_first) forward_tap(f, weighted, (int32_t)il, b.pos, n, 1, n_embd, s->x);
-    forward_feed_forward(f, &network, il, (struct batch) { n, b.pos, NULL }, s->x, s->y);
+    if (p->weights_first) forward_tap(f, all->weighted, (int32_t)c->il, c->b.pos, n, 1, n_embd, s->x);
+    run_network(f, c, all, e, n);
     for (uint32_t k = 0; k < n; k++) {
-        float factor = p->weights_first ? 1.0f : s->weights[s->tokens[k]];
-        float *out = s->out + (size_t)(s->tokens[k] / p->n_used) * n_embd;
+        float factor = p->weights_first ? 1.0f : weights[s->tokens[k]];
+        float *out = c->out + (size_t)(s->tokens[k] / p->n_used) * n_embd;
         f->kernels.add_scaled(out, s->y + (size_t)k * n_embd, factor, n_embd);
         for (uint32_t j = 0; f->sink.on_tap && j < n_embd; j++) s->y[(size_t)k * n_embd + j] *= factor;
     }
-    if (!p->weights_first) forward_tap(f, weighted, (int32_t)il, b.pos, n, 1, n_embd, s->y);
+    if (!p->weights_first) forward_tap(f, all->weighted, (int32_t)c->il, c->b.pos, n, 1, n_embd, s->y);
 }
 
-/* f->experts.out += the network that every token uses, times the sigmoid of its own gate if it has one. */
-static void run_shared(struct forward *f, uint32_t il, struct batch b, const float *x) {
-    const struct ffn_plan *p = &f->model->plan.layers[il].ffn;
-    const struct affine *w = f->model->layers[il].w;
-    const struct ffn_weights shared = { &w[W_FFN_GATE_SHARED], &w[W_FFN_UP_SHARED], &w[W_FFN_DOWN_SHARED],
-                                        p->n_ff_shared, p->limit_shared, true, false,
-                                        { TAP_FFN_GATE, TAP_FFN_UP, TAP_FFN_SWIGLU, TAP_COUNT } };
-    const struct weight *gate = w[W_FFN_GATE_INP_SHARED].w;
-    struct expert_scratch *s = &f->experts;
-    uint32_t n_embd = f->model->plan.n_embd;
-    forward_feed_forward(f, &shared, il, b, x, s->y);
-    for (uint32_t t = 0; gate && t < b.n; t++) {
-        s->gate[t] = f->kernels.dot_f32(weight_floats(gate), x + (size_t)t * n_embd, n_embd);
-        float factor = sigmoid(s->gate[t]);
-        for (uint32_t i = 0; i < n_embd; i++) s->y[(size_t)t * n_embd + i] *= factor;
+/* ---- the steps --------------------------------------------------------------------------------------------------- */
+
+void forward_gate_shared(struct forward *f, const struct call *c) {
+    const float *gate = weight_floats(c->w->w);
+    float *gates = f->experts.gates;
+    uint32_t n_embd = c->s->n;
+    for (uint32_t t = 0; t < c->b.n; t++) {
+        gates[t] = f->kernels.dot_f32(gate, c->in + (size_t)t * n_embd, n_embd);
+        float factor = sigmoid(gates[t]);
+        for (uint32_t i = 0; i < n_embd; i++) c->out[(size_t)t * n_embd + i] *= factor;
     }
-    if (gate) forward_tap(f, TAP_FFN_SHARED_GATE, (int32_t)il, b.pos, b.n, 1, 1, s->gate);
-    forward_tap(f, TAP_FFN_SHARED, (int32_t)il, b.pos, b.n, 1, n_embd, s->y);
-    f->kernels.add_scaled(s->out, s->y, 1.0f, (size_t)b.n * n_embd);
+    forward_tap(f, TAP_FFN_SHARED_GATE, (int32_t)c->il, c->b.pos, c->b.n, 1, 1, gates);
 }
 
-/* What the router's scores (n_token, n_expert) become: probabilities, and those with the bias in f->experts.choice. */
-static void find_probabilities(struct forward *f, uint32_t il, struct batch b) {
-    const struct ffn_plan *p = &f->model->plan.layers[il].ffn;
-    const struct weight *bias = f->model->layers[il].w[W_FFN_EXPERT_BIAS].w;
-    struct expert_scratch *s = &f->experts;
-    size_t n = (size_t)b.n * p->n_expert;
-    int32_t at = (int32_t)il;
-    for (uint32_t t = 0; p->gating == GATING_SOFTMAX && t < b.n; t++) {
-        f->kernels.softmax(s->scores + (size_t)t * p->n_expert, p->n_expert);
-    }
-    for (size_t i = 0; p->gating == GATING_SIGMOID && i < n; i++) s->scores[i] = sigmoid(s->scores[i]);
-    if (p->gating != GATING_SOFTMAX_USED) forward_tap(f, TAP_FFN_PROBS, at, b.pos, b.n, 1, p->n_expert, s->scores);
-    for (size_t i = 0; i < n; i++) {
-        s->choice[i] = s->scores[i] + (bias ? weight_floats(bias)[i % p->n_expert] : 0.0f);
-    }
-    if (bias) forward_tap(f, TAP_FFN_PROBS_BIASED, at, b.pos, b.n, 1, p->n_expert, s->choice);
+void forward_sigmoid(struct forward *f, const struct call *c) {
+    for (size_t i = 0; i < c->n; i++) c->out[i] = sigmoid(c->in[i]);
+    (void)f;
 }
 
-/* f->experts.weights (n_token, n_used): from the probabilities of the experts that are used to their weights. */
-static void find_weights(struct forward *f, uint32_t il, struct batch b) {
-    const struct ffn_plan *p = &f->model->plan.layers[il].ffn;
-    uint32_t n = p->n_used;
-    float *weights = f->experts.weights;
-    int32_t at = (int32_t)il;
-    forward_tap(f, TAP_FFN_WEIGHTS, at, b.pos, b.n, n, 1, weights);
-    if (p->gating == GATING_SOFTMAX_USED) {
-        for (uint32_t t = 0; t < b.n; t++) f->kernels.softmax(weights + (size_t)t * n, n);
-        forward_tap(f, TAP_FFN_WEIGHTS_SOFTMAX, at, b.pos, b.n, n, 1, weights);
-    }
-    if (p->weights_sum_to_1) {
-        for (uint32_t t = 0; t < b.n; t++) {
-            float *of_token = weights + (size_t)t * n, sum = 0.0f;
-            for (uint32_t k = 0; k < n; k++) sum += of_token[k];
-            if (!(sum > MIN_WEIGHT_SUM) && sum == sum) sum = MIN_WEIGHT_SUM;
-            for (uint32_t k = 0; k < n; k++) of_token[k] /= sum;
-        }
-        forward_tap(f, TAP_FFN_WEIGHTS_NORM, at, b.pos, b.n, n, 1, weights);
-    }
-    if (p->weights_scale != 1.0f) {
-        for (size_t i = 0; i < (size_t)b.n * n; i++) weights[i] *= p->weights_scale;
-        forward_tap(f, TAP_FFN_WEIGHTS_SCALED, at, b.pos, b.n, n, 1, weights);
-    }
-}
-
-void forward_router(struct forward *f, uint32_t il, struct batch b, const float *x) {
-    const struct ffn_plan *p = &f->model->plan.layers[il].ffn;
-    struct expert_scratch *s = &f->experts;
-    uint32_t n_used = p->n_used;
-    int32_t at = (int32_t)il;
-    const struct product router = { TAP_FFN_ROUTER, &f->model->layers[il].w[W_FFN_GATE_INP], s->scores, 1, false,
-                                    0.0f };
-    forward_multiply(f, x, b.n, at, b.pos, &router, 1);
-    find_probabilities(f, il, b);
-    for (uint32_t t = 0; t < b.n; t++) {
-        keep_groups(p, s->choice + (size_t)t * p->n_expert);
-        find_best(s->choice + (size_t)t * p->n_expert, p->n_expert, n_used, s->used + (size_t)t * n_used);
+void forward_best(struct forward *f, const struct call *c) {
+    const struct ffn_plan *p = &c->layer->ffn;
+    float *masked = f->experts.masked;
+    uint32_t best[PLAN_MAX_EXPERTS];
+    for (uint32_t t = 0; t < c->b.n; t++) {
+        memcpy(masked, c->in + (size_t)t * p->n_expert, p->n_expert * sizeof *masked);
+        keep_groups(p, masked);
+        find_best(masked, p->n_expert, p->n_used, best);
+        for (uint32_t k = 0; k < p->n_used; k++) c->out[(size_t)t * p->n_used + k] = (float)best[k];
     }
     /* A trained router uses all experts about equally; the scores of a rehearsal are all 0, and would choose the same
      * ones for every token. */
-    for (uint32_t i = 0; f->model->is_rehearsed && i < b.n * n_used; i++) {
-        s->used[i] = (uint32_t)(((uint64_t)b.pos * n_used + i) % p->n_expert);
+    for (uint32_t i = 0; f->model->is_rehearsed && i < c->n; i++) {
+        c->out[i] = (float)(((uint64_t)c->b.pos * p->n_used + i) % p->n_expert);
     }
-    for (uint32_t i = 0; i < b.n * n_used; i++) {
-        s->ids[i] = (float)s->used[i];
-        s->weights[i] = s->scores[(size_t)(i / n_used) * p->n_expert + s->used[i]];
+}
+
+void forward_take(struct forward *f, const struct call *c) {
+    const struct ffn_plan *p = &c->layer->ffn;
+    const float *used = f->streams[STREAM_USED];
+    for (size_t i = 0; i < c->n; i++) c->out[i] = c->in[i / p->n_used * p->n_expert + (size_t)used[i]];
+}
+
+/* The sum of n weights, by which they are divided. */
+static float sum_of(const float *weights, uint32_t n) {
+    float sum = 0.0f;
+    for (uint32_t k = 0; k < n; k++) sum += weights[k];
+    return !(sum > MIN_WEIGHT_SUM) && sum == sum ? MIN_WEIGHT_SUM : sum;
+}
+
+void forward_sum_to_1(struct forward *f, const struct call *c) {
+    uint32_t n = c->layer->ffn.n_used;
+    for (uint32_t t = 0; t < c->b.n; t++) {
+        float *weights = c->out + (size_t)t * n, sum = sum_of(weights, n);
+        for (uint32_t k = 0; k < n; k++) weights[k] /= sum;
     }
-    forward_tap(f, TAP_FFN_USED, at, b.pos, b.n, 1, n_used, s->ids);
-    find_weights(f, il, b);
+    (void)f;
 }
 
 /* Tells the sink what the taps of all experts have collected. */
-static void show_experts(const struct forward *f, uint32_t il, struct batch b) {
-    const struct ffn_plan *p = &f->model->plan.layers[il].ffn;
+static void show_experts(const struct forward *f, const struct call *c) {
+    const struct ffn_plan *p = &c->layer->ffn;
     for (enum tap_id id = TAP_EXPERT_GATE; f->sink.on_tap && id <= TAP_EXPERT_WEIGHTED; id++) {
-        uint32_t n = id < TAP_EXPERT_DOWN ? p->n_ff_expert : f->model->plan.n_embd;
-        if (id == TAP_EXPERT_GATE && !f->model->layers[il].w[W_FFN_GATE_EXPS].w) continue;
-        f->sink.on_tap(f->sink.user, &(plumb_tap) { tap_spec(id)->name, (int32_t)il, b.pos, b.n, p->n_used, n,
+        uint32_t n = id < TAP_EXPERT_DOWN ? p->n_ff_expert : c->s->n;
+        if (id == TAP_EXPERT_GATE && !f->model->layers[c->il].w[W_FFN_GATE_EXPS].w) continue;
+        f->sink.on_tap(f->sink.user, &(plumb_tap) { tap_spec(id)->name, (int32_t)c->il, c->b.pos, c->b.n, p->n_used, n,
                                                     f->experts.shown[id - TAP_EXPERT_GATE] });
     }
 }
 
-/* f->experts.out += the adjugates of the experts that are used, applied to it.  Their weights are the probabilities
- * of the experts with the adjugates' numbers, as in llama.cpp.  Overwrites f->norm. */
-static void run_adjugates(struct forward *f, uint32_t il, struct batch b) {
-    const struct ffn_plan *p = &f->model->plan.layers[il].ffn;
-    const struct affine *w = f->model->layers[il].w;
-    struct expert_scratch *s = &f->experts;
-    const struct ffn_weights all = { &w[W_FFN_GATE_ADJUGATE], &w[W_FFN_UP_ADJUGATE], &w[W_FFN_DOWN_ADJUGATE],
-                                     p->n_ff_adjugate, 0.0f, false, false,
-                                     { TAP_COUNT, TAP_COUNT, TAP_COUNT, TAP_COUNT } };
-    for (uint32_t t = 0; t < b.n; t++) {
-        uint32_t *used = s->used + (size_t)t * p->n_used;
-        float *weights = s->weights + (size_t)t * p->n_used, sum = 0.0f;
+void forward_experts(struct forward *f, const struct call *c) {
+    const struct ffn_plan *p = &c->layer->ffn;
+    const struct affine *w = f->model->layers[c->il].w;
+    const struct networks all = { &w[W_FFN_GATE_EXPS], &w[W_FFN_UP_EXPS], &w[W_FFN_DOWN_EXPS], p->n_ff_expert, p->limit,
+                                  TAP_EXPERT_GATE, TAP_EXPERT_UP, TAP_EXPERT_SWIGLU, TAP_EXPERT_DOWN,
+                                  TAP_EXPERT_WEIGHTED };
+    memset(c->out, 0, c->n * sizeof *c->out);
+    for (uint32_t e = 0; e < p->n_expert; e++) run_expert(f, c, &all, e);
+    show_experts(f, c);
+}
+
+/* The weights of the adjugates are the probabilities of the experts with their numbers, as in llama.cpp.  Overwrites
+ * the experts and weights of the tokens. */
+void forward_adjugates(struct forward *f, const struct call *c) {
+    const struct ffn_plan *p = &c->layer->ffn;
+    const struct affine *w = f->model->layers[c->il].w;
+    const struct networks all = { &w[W_FFN_GATE_ADJUGATE], &w[W_FFN_UP_ADJUGATE], &w[W_FFN_DOWN_ADJUGATE],
+                                  p->n_ff_adjugate, 0.0f, TAP_COUNT, TAP_COUNT, TAP_COUNT, TAP_COUNT, TAP_COUNT };
+    for (uint32_t t = 0; t < c->b.n; t++) {
+        const float *scores = f->streams[STREAM_SCORES] + (size_t)t * p->n_expert;
+        float *used = f->streams[STREAM_USED] + (size_t)t * p->n_used;
+        float *weights = f->streams[STREAM_WEIGHTS] + (size_t)t * p->n_used;
         for (uint32_t k = 0; k < p->n_used; k++) {
-            used[k] /= p->n_expert / p->n_adjugate;
-            weights[k] = s->scores[(size_t)t * p->n_expert + used[k]];
-            sum += weights[k];
+            uint32_t e = (uint32_t)used[k] / (p->n_expert / p->n_adjugate);
+            used[k] = (float)e;
+            weights[k] = scores[e];
         }
-        if (!(sum > MIN_WEIGHT_SUM) && sum == sum) sum = MIN_WEIGHT_SUM;
+        float sum = sum_of(weights, p->n_used);
         for (uint32_t k = 0; k < p->n_used; k++) {
             uint32_t first = 0;   /* experts with the same adjugate use it once, with the sum of their weights */
             weights[k] *= p->adjugate_scale / sum;
             while (used[first] != used[k]) first++;
             if (first == k) continue;
             weights[first] += weights[k];
-            used[k] = UINT32_MAX;
+            used[k] = -1.0f;
         }
     }
-    memcpy(f->norm, s->out, (size_t)b.n * f->model->plan.n_embd * sizeof *s->out);
-    for (uint32_t e = 0; e < p->n_adjugate; e++) run_expert(f, il, b, &all, e, f->norm);
-}
-
-void forward_experts(struct forward *f, uint32_t il, struct batch b, const float *x) {
-    const struct ffn_plan *p = &f->model->plan.layers[il].ffn;
-    const struct affine *w = f->model->layers[il].w;
-    struct expert_scratch *s = &f->experts;
-    uint32_t n_embd = f->model->plan.n_embd;
-    const struct ffn_weights all = { &w[W_FFN_GATE_EXPS], &w[W_FFN_UP_EXPS], &w[W_FFN_DOWN_EXPS], p->n_ff_expert,
-                                     p->limit, false, false,
-                                     { TAP_EXPERT_GATE, TAP_EXPERT_UP, TAP_EXPERT_SWIGLU, TAP_EXPERT_DOWN } };
-    if (!p->router_first) forward_router(f, il, b, x);
-    memset(s->out, 0, (size_t)b.n * n_embd * sizeof *s->out);
-    for (uint32_t e = 0; e < p->n_expert; e++) run_expert(f, il, b, &all, e, x);
-    show_experts(f, il, b);
-    forward_tap(f, TAP_FFN_EXPERTS, (int32_t)il, b.pos, b.n, 1, n_embd, s->out);
-    if (p->n_adjugate > 0) run_adjugates(f, il, b);
-}
-
-void forward_shared(struct forward *f, uint32_t il, struct batch b, const float *x) {
-    const struct ffn_plan *p = &f->model->plan.layers[il].ffn;
-    struct expert_scratch *s = &f->experts;
-    uint32_t n_embd = f->model->plan.n_embd;
-    if (f->model->layers[il].w[W_FFN_DOWN_SHARED].w) run_shared(f, il, b, x);
-    float scale = p->output_scale != 0.0f ? p->output_scale : 1.0f;
-    for (size_t i = 0; i < (size_t)b.n * n_embd; i++) f->norm[i] = s->out[i] * scale;
-    forward_tap(f, TAP_FFN_OUT, (int32_t)il, b.pos, b.n, 1, n_embd, f->norm);
+    for (uint32_t e = 0; e < p->n_adjugate; e++) run_expert(f, c, &all, e);
 }

@@ -44,29 +44,32 @@ static bool allocate_experts(struct forward *f) {
     struct expert_scratch *e = &f->experts;
     uint64_t b = f->n_batch;
     if (p->max_expert == 0) return true;
-    return (e->scores = allocate(f, b * p->max_expert, sizeof *e->scores))
-        && (e->choice = allocate(f, b * p->max_expert, sizeof *e->choice))
-        && (e->used = allocate(f, b * p->max_used, sizeof *e->used))
-        && (e->weights = allocate(f, b * p->max_used, sizeof *e->weights))
+    return (e->masked = allocate(f, p->max_expert, sizeof *e->masked))
         && (e->tokens = allocate(f, b, sizeof *e->tokens))
         && (e->x = allocate(f, b * p->n_embd, sizeof *e->x))
         && (e->y = allocate(f, b * p->n_embd, sizeof *e->y))
-        && (e->out = allocate(f, b * p->n_embd, sizeof *e->out))
-        && (e->ids = allocate(f, b * p->max_used, sizeof *e->ids))
-        && (e->gate = allocate(f, b, sizeof *e->gate));
+        && (e->gates = allocate(f, b, sizeof *e->gates));
 }
 
-/* Memory for the streams that the programs of the layers use. */
+/* Elements of a row of a stream; 0: no layer uses it. */
+static uint64_t stream_width(const struct model *m, enum stream stream) {
+    bool is_state = stream == STREAM_LOW || stream == STREAM_HIGH;
+    uint64_t most = stream == STREAM_X || stream == STREAM_H || (is_state && m->plan.has_states) ? m->plan.n_embd : 0;
+    for (uint32_t il = 0; il < m->plan.n_layer; il++) {
+        const struct program *program = &m->layers[il].program;
+        uint64_t n = program_width(program, stream);
+        if (stream == STREAM_EMBD && program_uses(program, stream)) n = m->plan.n_embd;
+        bool is_of_experts = stream == STREAM_FF_GATE || stream == STREAM_FF_UP;
+        if (is_of_experts && m->plan.layers[il].ffn.n_expert > 0 && m->plan.max_ff > n) n = m->plan.max_ff;
+        if (n > most) most = n;
+    }
+    return most;
+}
+
 static bool allocate_streams(struct forward *f) {
-    const struct model *m = f->model;
     for (uint32_t k = 0; k < STREAM_COUNT; k++) {
-        bool is_state = k == STREAM_LOW || k == STREAM_HIGH, is_used = k == STREAM_X || k == STREAM_H;
-        if (is_state && m->plan.has_states) is_used = true;
-        for (uint32_t il = 0; il < m->plan.n_layer && !is_used; il++) {
-            is_used = program_uses(&m->layers[il].program, (enum stream)k);
-        }
-        if (is_used) f->streams[k] = allocate(f, (uint64_t)f->n_batch * m->plan.n_embd, sizeof(float));
-        if (is_used && !f->streams[k]) return false;
+        uint64_t n = stream_width(f->model, (enum stream)k);
+        if (n > 0 && !(f->streams[k] = allocate(f, f->n_batch * n, sizeof(float)))) return false;
     }
     f->x = f->streams[STREAM_X];
     f->norm = f->streams[STREAM_H];
@@ -82,13 +85,6 @@ static bool allocate_scratch(struct forward *f, plumb_kv_type kv_type) {
                             f->pool) == PLUMB_OK
         && allocate_ropes(f)
         && allocate_streams(f)
-        && (f->q = allocate(f, b * p->max_q, sizeof(float)))
-        && (f->k = allocate(f, b * p->max_k, sizeof(float)))
-        && (f->v = allocate(f, b * p->max_v, sizeof(float)))
-        && (f->attn = allocate(f, b * p->max_q, sizeof(float)))
-        && (!p->has_gates || (f->gates = allocate(f, b * p->max_q, sizeof(float))))
-        && (f->gate = allocate(f, b * p->max_ff, sizeof(float)))
-        && (f->up = allocate(f, b * p->max_ff, sizeof(float)))
         && allocate_experts(f)
         && (f->head = allocate(f, 2 * (uint64_t)plan_max_head(p), sizeof(float)))
         && (f->positions = allocate(f, b, sizeof *f->positions))
@@ -128,10 +124,8 @@ plumb_status forward_create(struct forward **out, const struct model *m, uint32_
 void forward_free(struct forward *f) {
     if (!f) return;
     void *const owned[] = { f->rope_cos[ROPE_GLOBAL], f->rope_sin[ROPE_GLOBAL], f->rope_cos[ROPE_LOCAL],
-                            f->rope_sin[ROPE_LOCAL], f->rope_angles, f->q, f->k, f->v, f->attn, f->gate, f->up, f->head,
-                            f->gates, f->positions, f->tapped, f->experts.scores, f->experts.choice, f->experts.used,
-                            f->experts.weights, f->experts.tokens, f->experts.x, f->experts.y, f->experts.out,
-                            f->experts.ids, f->experts.gate };
+                            f->rope_sin[ROPE_LOCAL], f->rope_angles, f->head, f->positions, f->tapped,
+                            f->experts.masked, f->experts.tokens, f->experts.x, f->experts.y, f->experts.gates };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     for (size_t i = 0; i < sizeof f->experts.shown / sizeof *f->experts.shown; i++) free(f->experts.shown[i]);
     for (size_t i = 0; i < STREAM_COUNT; i++) free(f->streams[i]);
@@ -233,7 +227,6 @@ struct share {
     const struct forward *f;
     const struct layer_plan *layer;
     const struct affine *of;
-    const float *divisors;   /* (n) */
     float eps, limit, factor;
     const float *x;
     float *y, *up;
@@ -315,15 +308,6 @@ static void rope_tokens(void *user, uint32_t begin, uint32_t end, uint32_t threa
     (void)thread;
 }
 
-/* Rotates the first n_rot elements of each head of x (n_token, n_head * k_dim) by the angles of its token's position,
- * in place, if the layer has RoPE.  Su et al. 2021, eq. 34. */
-static void rope(const struct forward *f, const struct layer_plan *layer, float *x, uint32_t n_head,
-                 uint32_t n_token) {
-    struct share step = { .f = f, .layer = layer, .y = x, .n = n_head * layer->attn.k_dim };
-    if (layer->attn.rope == ROPE_NONE) return;
-    pool_share(f->pool, n_token, rope_tokens, &step);
-}
-
 static float relu(float z) { return z > 0.0f ? z : z * 0.0f; }   /* z * 0 keeps NaN */
 
 static float within(float z, float low, float high) { return z > high ? high : z < low ? low : z; }
@@ -375,18 +359,15 @@ static void gate_tokens(void *user, uint32_t begin, uint32_t end, uint32_t threa
         for (size_t i = 0; i < n; i++) y[i] = xielu(p, y[i]) * (up ? up[i] : 1.0f);
         break;
     }
-    for (size_t i = 0; s->divisors && i < n; i++) y[i] /= s->divisors[i % s->n];
     (void)thread;
 }
 
 /* gate <- activation(gate) * up, (n_token, n_ff) each; up is NULL if there is no gate: gate <- activation(gate).
- * Shazeer 2020.  If the layer has ffn.act.scales, the result is divided by them. */
-static void activate(const struct forward *f, uint32_t il, float limit, float *gate, float *up, uint32_t n_token,
-                     uint32_t n_ff) {
-    const struct weight *scales = f->model->layers[il].w[W_FFN_ACT_SCALES].w;
+ * Shazeer 2020. */
+void forward_activate(const struct forward *f, uint32_t il, float limit, float *gate, float *up, uint32_t n_token,
+                      uint32_t n_ff) {
     struct share step = { .f = f, .layer = &f->model->plan.layers[il], .limit = limit, .up = up, .y = gate,
-                         .n = n_ff,
-                         .divisors = scales ? weight_floats(scales) : NULL };
+                          .n = n_ff };
     pool_share(f->pool, n_token, gate_tokens, &step);
 }
 
@@ -395,30 +376,6 @@ static void add_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread
     size_t at = (size_t)begin * s->n;
     s->f->kernels.add_scaled(s->y + at, s->x + at, s->factor, (size_t)(end - begin) * s->n);
     (void)thread;
-}
-
-/* ---- the layers ------------------------------------------------------------------------------------------------ */
-
-/* y (n_token, n_head * n) becomes the norm of x, which is computed over the width of its weight, or over n without
- * one. */
-static void norm(const struct forward *f, const struct layer *l, enum weight_id weight, struct batch b, uint32_t n_head,
-                 uint32_t n, const float *x, float *y) {
-    const struct affine *of = &l->w[weight];
-    /* The norm of a row of heads has the width of all of them; a single column is a factor of a head. */
-    uint32_t n_in = of->w && of->w->n_in > 1 ? of->w->n_in : n;
-    bool is_post = weight == W_ATTN_POST_NORM || weight == W_FFN_POST_NORM;
-    const struct plan *p = &f->model->plan;
-    float eps = is_post && p->post_norm_eps != 0.0f ? p->post_norm_eps : p->norm_eps;
-    forward_normalize(f, of, eps, n_in, x, (uint32_t)((uint64_t)b.n * n_head * n / n_in), y);
-}
-
-/* The same in place, for a norm that the layer may lack; tap id shows x as (n_token, n_head, n). */
-static void norm_inside(const struct forward *f, uint32_t il, enum weight_id weight, struct batch b, enum tap_id id,
-                        uint32_t n_head, uint32_t n, float *x) {
-    const struct layer *l = &f->model->layers[il];
-    if (!program_has_norm(&f->model->plan, il, l->w, weight)) return;
-    norm(f, l, weight, b, n_head, n, x, x);
-    forward_tap(f, id, (int32_t)il, b.pos, b.n, n_head, n, x);
 }
 
 /* Outside the layers: y (n, n_embd) becomes the norm of x, or x if the model does not have this norm. */
@@ -437,116 +394,57 @@ static void add_row(const struct forward *f, const struct weight *w, size_t i, f
     f->kernels.add_scaled(x, row, 1.0f, w->n_in);
 }
 
-/* The norms of Q and K, at their time: before RoPE or after it. */
-static void norm_qk(const struct forward *f, const struct attn_plan *a, bool is_roped, uint32_t il, struct batch b,
-                    bool has_q) {
-    if (is_roped != plan_norms_roped(a)) return;
-    if (has_q) norm_inside(f, il, W_ATTN_Q_NORM, b, TAP_QCUR_NORMED, a->n_head, a->k_dim, f->q);
-    norm_inside(f, il, W_ATTN_K_NORM, b, TAP_KCUR_NORMED, a->n_head_kv, a->k_dim, f->k);
+/* ---- the steps of a program, see enum step_kind ------------------------------------------------------------------ */
+
+static const float *floats_of(const struct call *c) { return weight_floats(c->w->w); }
+
+static void run_norm(struct forward *f, const struct call *c) {
+    float eps = plan_norm_eps(&f->model->plan, c->s->weight);
+    forward_normalize(f, c->w, eps, c->s->n_norm, c->in, (uint32_t)(c->n / c->s->n_norm), c->out);
 }
 
-/* Multiplies the outputs of the heads (n_token, n_head, v_dim) by the sigmoid or softplus of their gates. */
-static void gate_heads(struct forward *f, const struct attn_plan *a, uint32_t n_token) {
-    uint32_t shared = a->gate_per_head ? a->v_dim : 1;   /* elements that a gate is for */
-    for (size_t i = 0; i < (size_t)n_token * a->n_head * a->v_dim; i++) {
-        double z = (double)f->gates[i / shared];
-        bool is_sigmoid = a->gate == ATTN_GATE_SIGMOID;
-        f->attn[i] *= (float)(is_sigmoid ? 1 / (1 + math_exp(-z)) : z > 20 ? z : math_log(1 + math_exp(z)));
+/* The products of several steps that read the same stream. */
+static void run_products(struct forward *f, uint32_t il, struct batch b, const struct step *s, uint32_t n) {
+    struct product products[MAX_PRODUCTS];
+    for (uint32_t i = 0; i < n; i++) {
+        enum weight_id id = s[i].weight;
+        bool is_qkv = id == W_ATTN_Q || id == W_ATTN_K || id == W_ATTN_V;
+        products[i] = (struct product){ s[i].tap, &f->model->layers[il].w[id], f->streams[s[i].out], s[i].n_head,
+                                        weight_scales_last(id), is_qkv ? f->model->plan.clamp_qkv : 0.0f };
     }
+    forward_multiply(f, f->streams[s->in], b.n, (int32_t)il, b.pos, products, n);
 }
 
-/* f->q, f->k and f->v become those of x (n_token, n_embd), or only f->k and f->v without has_q. */
-static void project(struct forward *f, uint32_t il, struct batch b, const float *x, bool has_q) {
-    const struct layer *l = &f->model->layers[il];
-    const struct layer_plan *p = &f->model->plan.layers[il];
-    const struct attn_plan *a = &p->attn;
-    int32_t at = (int32_t)il;
-    float limit = f->model->plan.clamp_qkv;
-    const struct product qkv[] = { { TAP_QCUR, &l->w[W_ATTN_Q], f->q, a->n_head, false, limit },
-                                   { TAP_KCUR, &l->w[W_ATTN_K], f->k, a->n_head_kv, false, limit },
-                                   { TAP_VCUR, &l->w[W_ATTN_V], f->v, a->n_head_kv, false, limit } };
-    forward_multiply(f, x, b.n, at, b.pos, has_q ? qkv : qkv + 1, has_q ? 3 : 2);
-    const struct product gate = { TAP_ATTN_GATE, &l->w[W_ATTN_GATE], f->gates, a->n_head, false, 0.0f };
-    if (has_q && a->gate != ATTN_GATE_NONE) forward_multiply(f, x, b.n, at, b.pos, &gate, 1);
-    norm_qk(f, a, false, il, b, has_q);
-    if (has_q) rope(f, p, f->q, a->n_head, b.n);
-    if (has_q) forward_tap(f, TAP_QCUR_ROPE, at, b.pos, b.n, a->n_head, a->k_dim, f->q);
-    rope(f, p, f->k, a->n_head_kv, b.n);
-    forward_tap(f, TAP_KCUR_ROPE, at, b.pos, b.n, a->n_head_kv, a->k_dim, f->k);
-    norm_qk(f, a, true, il, b, has_q);
+static void run_copy(struct forward *f, const struct call *c) {
+    memcpy(c->out, c->in, c->n * sizeof *c->out);
+    (void)f;
 }
 
-/* f->attn becomes the weighted sums of V for f->q, f->k and f->v.  Each text is alone in the cache, which then has the
- * next one. */
-static void attend(struct forward *f, uint32_t il, struct batch b) {
-    const struct attn_plan *a = &f->model->plan.layers[il].attn;
-    const struct weight *sinks = f->model->layers[il].w[W_ATTN_SINKS].w;
-    for (size_t t = 0, n; t < b.n; t += n) {
-        n = b.lengths ? *b.lengths++ : b.n;
-        attention_store(f->attention, il, f->k + t * a->n_head_kv * a->k_dim, f->v + t * a->n_head_kv * a->v_dim,
-                        (uint32_t)n, b.pos);
-        attention_run(f->attention, il, f->q + t * a->n_head * a->k_dim, sinks ? weight_floats(sinks) : NULL,
-                      (uint32_t)n, b.pos, f->attn + t * a->n_head * a->v_dim, f->sink.on_tap ? f->tapped : NULL);
-    }
+static void run_show(struct forward *f, const struct call *c) { (void)f, (void)c; }
+
+static void run_scale(struct forward *f, const struct call *c) {
+    for (size_t i = 0; i < c->n; i++) c->out[i] = c->in[i] * c->s->factor;
+    (void)f;
 }
 
-/* y (n_token, n_embd) becomes the output of attention over x (n_token, n_embd). */
-static void run_attention(struct forward *f, uint32_t il, struct batch b, const float *x, float *y) {
-    const struct layer *l = &f->model->layers[il];
-    const struct attn_plan *a = &f->model->plan.layers[il].attn;
-    int32_t at = (int32_t)il;
-    project(f, il, b, x, true);
-    for (uint32_t t = 0; a->temperature_floor > 0 && t < b.n; t++) {
-        size_t n = (size_t)a->n_head * a->k_dim;
-        multiply(f->q + t * n, plan_temperature(a, f->positions[t]), n);
-    }
-    if (a->temperature_floor > 0) forward_tap(f, TAP_QCUR_SCALED, at, b.pos, b.n, a->n_head, a->k_dim, f->q);
-    attend(f, il, b);
-    forward_tap(f, TAP_KQ_SOFT_MAX, at, b.pos, b.n, a->n_head, b.pos + b.n, f->tapped);
-    forward_tap(f, TAP_KQV_OUT, at, b.pos, b.n, a->n_head, a->v_dim, f->attn);
-    if (a->gate != ATTN_GATE_NONE) {
-        gate_heads(f, a, b.n);
-        forward_tap(f, TAP_ATTN_GATED, at, b.pos, b.n, a->n_head, a->v_dim, f->attn);
-    }
-    norm_inside(f, il, W_ATTN_SUB_NORM, b, TAP_ATTN_SUB_NORM, 1, a->n_head * a->v_dim, f->attn);
-    const struct product out = { TAP_ATTN_OUT, &l->w[W_ATTN_OUTPUT], y, 1, false, 0.0f };
-    forward_multiply(f, f->attn, b.n, at, b.pos, &out, 1);
-    if (a->output_scale != 0.0f) multiply(y, a->output_scale, (size_t)b.n * f->model->plan.n_embd);
+static void run_divide(struct forward *f, const struct call *c) {
+    const float *divisors = floats_of(c);
+    for (size_t i = 0; i < c->n; i++) c->out[i] = c->in[i] / divisors[i % c->s->n];
+    (void)f;
 }
 
-void forward_feed_forward(struct forward *f, const struct ffn_weights *w, uint32_t il, struct batch b, const float *x,
-                          float *y) {
-    int32_t at = (int32_t)il;
-    bool has_gate = w->gate->w != NULL;
-    const struct product gate_up[] = {
-        { w->taps[0], w->gate, f->gate, 1, w->scale_last, 0.0f },
-        { w->taps[1], w->up, f->up, 1, w->scale_last, 0.0f },
-    };
-    if (w->up->w) forward_multiply(f, x, b.n, at, b.pos, has_gate ? gate_up : gate_up + 1, has_gate ? 2 : 1);
-    else memcpy(f->up, x, (size_t)b.n * w->n_ff * sizeof *x);
-    if (!w->up->w) forward_tap(f, w->taps[1], at, b.pos, b.n, 1, w->n_ff, f->up);
-    float *activated = has_gate ? f->gate : f->up;
-    activate(f, il, w->limit, activated, has_gate ? f->up : NULL, b.n, w->n_ff);
-    forward_tap(f, w->taps[2], at, b.pos, b.n, 1, w->n_ff, activated);
-    if (w->is_dense) norm_inside(f, il, W_FFN_SUB_NORM, b, TAP_FFN_SUB_NORM, 1, w->n_ff, activated);
-    const struct product out = { w->taps[3], w->down, y, 1, w->scale_last, 0.0f };
-    if (w->down->w) forward_multiply(f, activated, b.n, at, b.pos, &out, 1);
-    else memcpy(y, activated, (size_t)b.n * w->n_ff * sizeof *y);
+static void add(const struct forward *f, const struct call *c, float factor) {
+    struct share all = { .f = f, .x = c->in, .y = c->out, .factor = factor, .n = c->s->n };
+    pool_share(f->pool, c->b.n, add_tokens, &all);
 }
 
-/* y (n_token, n_embd) becomes the output of the feed-forward network for x (n_token, n_embd). */
-static void run_feed_forward(struct forward *f, uint32_t il, struct batch b, const float *x, float *y) {
-    const struct affine *w = f->model->layers[il].w;
-    const struct ffn_plan *p = &f->model->plan.layers[il].ffn;
-    const struct ffn_weights dense = { &w[W_FFN_GATE], &w[W_FFN_UP], &w[W_FFN_DOWN], p->n_ff, p->limit_shared, true,
-                                       true, { TAP_FFN_GATE, TAP_FFN_UP, TAP_FFN_SWIGLU, TAP_FFN_OUT } };
-    forward_feed_forward(f, &dense, il, b, x, y);
-}
+static void run_add(struct forward *f, const struct call *c) { add(f, c, c->s->factor); }
+static void run_add_scaled(struct forward *f, const struct call *c) { add(f, c, floats_of(c)[0]); }
 
-/* y += x * factor, (n_token, n_embd) each. */
-static void add(const struct forward *f, const float *x, float factor, uint32_t n_token, float *y) {
-    const struct share all = { .f = f, .x = x, .y = y, .factor = factor, .n = f->model->plan.n_embd };
-    pool_share(f->pool, n_token, add_tokens, (void *)&all);
+static void run_add_bias(struct forward *f, const struct call *c) {
+    const float *bias = floats_of(c);
+    for (size_t i = 0; i < c->n; i++) c->out[i] = c->in[i] + bias[i % c->s->n];
+    (void)f;
 }
 
 /* x (n) becomes the sum of both states. */
@@ -554,29 +452,85 @@ static void add_states(const struct forward *f, size_t n, float *x) {
     for (size_t i = 0; i < n; i++) x[i] = f->streams[STREAM_HIGH][i] + f->streams[STREAM_LOW][i];
 }
 
-/* Runs a step of layer il, see enum step_kind. */
-static void run_step(struct forward *f, uint32_t il, struct batch b, const struct step *s) {
-    const struct model *m = f->model;
-    const struct layer *l = &m->layers[il];
-    const float *in = f->streams[s->in];
-    float *out = f->streams[s->out];
-    size_t n = (size_t)b.n * m->plan.n_embd;
-    switch (s->kind) {
-    case STEP_NORM: norm(f, l, s->weight, b, 1, m->plan.n_embd, in, out); break;
-    case STEP_NORM_OUTPUT: norm_outside(f, W_OUTPUT_NORM, &m->output_norm, in, b.n, out); break;
-    case STEP_COPY: memcpy(out, in, n * sizeof *out); break;
-    case STEP_ADD: add(f, in, 1.0f, b.n, out); break;
-    case STEP_ADD_RESIDUAL: add(f, in, m->plan.residual_scale, b.n, out); break;
-    case STEP_ADD_SCALED: add(f, in, weight_floats(l->w[s->weight].w)[0], b.n, out); break;
-    case STEP_ADD_STATES: add_states(f, n, out); break;
-    case STEP_ATTENTION: run_attention(f, il, b, in, out); break;
-    case STEP_FEED_FORWARD: run_feed_forward(f, il, b, in, out); break;
-    case STEP_ROUTER: forward_router(f, il, b, in); break;
-    case STEP_EXPERTS: forward_experts(f, il, b, in); break;
-    case STEP_SHARED: forward_shared(f, il, b, in); break;
-    case STEP_KINDS: break;
+static void run_add_states(struct forward *f, const struct call *c) { add_states(f, c->n, c->out); }
+
+/* Rotates the first n_rot elements of each head by the angles of its token's position.  Su et al. 2021, eq. 34. */
+static void run_rope(struct forward *f, const struct call *c) {
+    struct share step = { .f = f, .layer = c->layer, .y = c->out, .n = c->s->n_head * c->s->n };
+    pool_share(f->pool, c->b.n, rope_tokens, &step);
+}
+
+static void run_temperature(struct forward *f, const struct call *c) {
+    size_t n = (size_t)c->s->n_head * c->s->n;
+    for (uint32_t t = 0; t < c->b.n; t++) {
+        multiply(c->out + t * n, plan_temperature(&c->layer->attn, f->positions[t]), n);
     }
-    forward_tap(f, s->tap, (int32_t)il, b.pos, b.n, 1, m->plan.n_embd, out);
+}
+
+/* Each text is alone in the cache, which then has the next one. */
+static void run_attention(struct forward *f, const struct call *c) {
+    const struct attn_plan *a = &c->layer->attn;
+    const float *q = f->streams[STREAM_Q], *k = f->streams[STREAM_K], *v = f->streams[STREAM_V];
+    const uint32_t *lengths = c->b.lengths;
+    for (size_t t = 0, n; t < c->b.n; t += n) {
+        n = lengths ? *lengths++ : c->b.n;
+        attention_store(f->attention, c->il, k + t * a->n_head_kv * a->k_dim, v + t * a->n_head_kv * a->v_dim,
+                        (uint32_t)n, c->b.pos);
+        attention_run(f->attention, c->il, q + t * a->n_head * a->k_dim, c->w->w ? floats_of(c) : NULL, (uint32_t)n,
+                      c->b.pos, c->out + t * a->n_head * a->v_dim, f->sink.on_tap ? f->tapped : NULL);
+    }
+    forward_tap(f, TAP_KQ_SOFT_MAX, (int32_t)c->il, c->b.pos, c->b.n, a->n_head, c->b.pos + c->b.n, f->tapped);
+}
+
+static void run_gate_heads(struct forward *f, const struct call *c) {
+    const struct attn_plan *a = &c->layer->attn;
+    uint32_t shared = a->gate_per_head ? a->v_dim : 1;   /* elements that a gate is for */
+    for (size_t i = 0; i < c->n; i++) {
+        double z = (double)c->in[i / shared];
+        bool is_sigmoid = a->gate == ATTN_GATE_SIGMOID;
+        c->out[i] *= (float)(is_sigmoid ? 1 / (1 + math_exp(-z)) : z > 20 ? z : math_log(1 + math_exp(z)));
+    }
+    (void)f;
+}
+
+static void run_activate(struct forward *f, const struct call *c) {
+    bool has_gate = c->s->in != c->s->out;
+    float *up = has_gate ? f->streams[c->s->in] : NULL;
+    forward_activate(f, c->il, c->layer->ffn.limit_shared, c->out, up, c->b.n, c->s->n);
+}
+
+static void run_softmax(struct forward *f, const struct call *c) {
+    uint32_t n = c->s->n_head * c->s->n;
+    for (size_t t = 0; t < c->b.n; t++) f->kernels.softmax(c->out + t * n, n);
+}
+
+/* Runs steps of layer il: all of them, or those in the set `which`. */
+static void run_steps(struct forward *f, uint32_t il, struct batch b, uint64_t which) {
+    static void (*const runs[STEP_KINDS])(struct forward *f, const struct call *c) = {
+        [STEP_NORM] = run_norm, [STEP_COPY] = run_copy, [STEP_SHOW] = run_show, [STEP_SCALE] = run_scale,
+        [STEP_DIVIDE] = run_divide, [STEP_ADD] = run_add, [STEP_ADD_SCALED] = run_add_scaled,
+        [STEP_ADD_BIAS] = run_add_bias, [STEP_ADD_STATES] = run_add_states, [STEP_ROPE] = run_rope,
+        [STEP_TEMPERATURE] = run_temperature, [STEP_ATTENTION] = run_attention, [STEP_GATE_HEADS] = run_gate_heads,
+        [STEP_ACTIVATE] = run_activate, [STEP_SOFTMAX] = run_softmax, [STEP_SIGMOID] = forward_sigmoid,
+        [STEP_BEST] = forward_best, [STEP_TAKE] = forward_take, [STEP_SUM_TO_1] = forward_sum_to_1,
+        [STEP_EXPERTS] = forward_experts, [STEP_ADJUGATES] = forward_adjugates,
+        [STEP_GATE_SHARED] = forward_gate_shared,
+    };
+    const struct model *m = f->model;
+    const struct program *program = &m->layers[il].program;
+    for (uint32_t i = 0, n; i < program->n; i += n) {
+        const struct step *s = &program->steps[i];
+        n = which >> i & 1 ? program_products(program, i, MAX_PRODUCTS) : 1;
+        if (!(which >> i & 1)) continue;
+        if (s->kind == STEP_PRODUCT) {
+            run_products(f, il, b, s, n);
+            continue;
+        }
+        const struct call c = { il, b, s, &m->plan.layers[il], model_affine(m, il, s->weight), f->streams[s->in],
+                                f->streams[s->out], (size_t)b.n * s->n_head * s->n };
+        runs[s->kind](f, &c);
+        forward_tap(f, s->tap, (int32_t)il, b.pos, b.n, s->n_head, s->n, c.out);
+    }
 }
 
 /* Logits of only some tokens, (n_logits, n_row), become those of all, (n_logits, n_vocab). */
@@ -606,11 +560,11 @@ static void place_tokens(struct forward *f, struct batch b) {
  * V.  Stores those of all tokens, moves the last n_result tokens to the front of the batch, and returns this batch. */
 static struct batch keep_results(struct forward *f, uint32_t il, struct batch b, uint32_t n_result) {
     size_t n_embd = f->model->plan.n_embd, first = b.n - n_result;
-    const struct layer *l = &f->model->layers[il];
-    bool has_norm = program_has_norm(&f->model->plan, il, l->w, W_ATTN_NORM);
-    if (has_norm) norm(f, l, W_ATTN_NORM, b, 1, (uint32_t)n_embd, f->x, f->norm);
-    project(f, il, b, has_norm ? f->norm : f->x, false);
-    attention_store(f->attention, il, f->k, f->v, b.n, b.pos);
+    const struct program *program = &f->model->layers[il].program;
+    uint32_t end = 0;
+    while (end < program->n && program->steps[end].kind != STEP_ATTENTION) end++;
+    run_steps(f, il, b, program_needs(program, end, STREAM_SET(K) | STREAM_SET(V)));
+    attention_store(f->attention, il, f->streams[STREAM_K], f->streams[STREAM_V], b.n, b.pos);
     memmove(f->x, f->x + first * n_embd, n_result * n_embd * sizeof *f->x);
     float *embd = f->streams[STREAM_EMBD];
     if (embd) memmove(embd, embd + first * n_embd, n_result * n_embd * sizeof *embd);
@@ -667,10 +621,9 @@ static void run(struct forward *f, const int32_t *ids, struct batch b, uint32_t 
     place_tokens(f, b);
     embed(f, ids, b);
     for (uint32_t il = 0; il < p->n_layer; il++) {
-        const struct program *program = &f->model->layers[il].program;
         if (il + 1 == p->n_layer && only_results) b = keep_results(f, il, b, n_result);
         if (b.n == 0) return;
-        for (uint32_t i = 0; i < program->n; i++) run_step(f, il, b, &program->steps[i]);
+        run_steps(f, il, b, UINT64_MAX);
     }
     if (n_result > 0) finish(f, b, n_result, results);
 }

@@ -7,15 +7,10 @@
 
 /* Scratch for the experts of a layer.  NULL in a model without experts. */
 struct expert_scratch {
-    float *scores;     /* (n_token, n_expert) of the router */
-    float *choice;     /* (n_token, n_expert) what experts are chosen by */
-    uint32_t *used;    /* (n_token, n_used) the experts of a token, the best one first */
-    float *weights;    /* (n_token, n_used) their weights */
+    float *masked;     /* (n_expert) what the experts of a token are chosen by, without those of other groups */
     uint32_t *tokens;  /* (n_token) those that use the expert that is being computed */
     float *x, *y;      /* (n_token, n_embd) the expert's inputs and outputs */
-    float *out;        /* (n_token, n_embd) the sum over the experts */
-    float *ids;        /* (n_token, n_used) `used`, for the tap */
-    float *gate;       /* (n_token) of the shared expert, before the sigmoid */
+    float *gates;      /* (n_token) of the shared expert, before the sigmoid */
     /* (n_token, n_used, n) what the taps from TAP_EXPERT_GATE on show, collected over all experts.  NULL until a sink
      * is set. */
     float *shown[TAP_EXPERT_WEIGHTED - TAP_EXPERT_GATE + 1];
@@ -35,13 +30,8 @@ struct forward {
     double *rope_angles;   /* (n_rot / 2) scratch */
     uint32_t n_rope;
     /* Scratch for a batch. */
-    float *streams[STREAM_COUNT];   /* (n_token, n_embd) each; NULL if no program uses it */
+    float *streams[STREAM_COUNT];   /* (n_token, n) each, see enum stream; NULL if no program uses it */
     float *x, *norm; /* the streams STREAM_X and STREAM_H */
-    float *q;        /* (n_token, n_head * k_dim) */
-    float *k, *v;    /* (n_token, n_head_kv * k_dim), (n_token, n_head_kv * v_dim) */
-    float *attn;     /* (n_token, n_head * v_dim) weighted sums of V */
-    float *gates;    /* (n_token, n_head * v_dim), or (n_token, n_head): attn_gate x */
-    float *gate, *up;/* (n_token, n_ff) */
     struct expert_scratch experts;
     uint32_t *positions;   /* (n_token) */
     float *head;     /* (2, plan_max_head) two vectors between the steps after pooling */
@@ -71,36 +61,40 @@ struct product {
     float clamp;       /* y is clamped to -clamp .. clamp; 0: it is not */
 };
 
-/* The matrices of a feed-forward network, and its taps. */
-struct ffn_weights {
-    const struct affine *gate, *up, *down;   /* without a gate gate->w is NULL; a network may lack all matrices */
-    uint32_t n_ff;
-    float limit;                             /* as in the plan */
-    bool scale_last;
-    bool is_dense;        /* not of an expert: it has ffn_sub_norm if the layer does */
-    enum tap_id taps[4];  /* of gate, up, the activated product, and the output; TAP_COUNT: no tap */
+/* What the function of a step gets. */
+struct call {
+    uint32_t il;
+    struct batch b;
+    const struct step *s;
+    const struct layer_plan *layer;
+    const struct affine *w;   /* the weight of the step, if it has one */
+    const float *in;          /* (n_token, ...) as in enum step_kind */
+    float *out;
+    size_t n;                 /* elements of out */
 };
 
 /* Tells the sink of x: (n_token, n_head, n).  The taps from TAP_EXPERT_GATE to TAP_EXPERT_WEIGHTED are of the tokens
  * in f->experts.tokens, and wait in f->experts.shown for those of other experts.  Does nothing for TAP_COUNT. */
 void forward_tap(const struct forward *f, enum tap_id id, int32_t il, uint32_t pos, uint32_t n_token, uint32_t n_head,
                  uint32_t n, const float *x);
-/* y (n_token, n_embd) = W_down (activation(W_gate x) * (W_up x)) for the n_token rows of x (n_token, n_embd). */
-void forward_feed_forward(struct forward *f, const struct ffn_weights *w, uint32_t il, struct batch b, const float *x,
-                          float *y);
 /* Each row of y (n_row, n) = x / sqrt(mean(x^2) + eps) * w + b, see forward.c. */
 void forward_normalize(const struct forward *f, const struct affine *of, float eps, uint32_t n, const float *x,
                        uint32_t n_row, float *y);
 /* Computes n products of the same x (n_token, n_in), in one loop over the threads. */
 void forward_multiply(struct forward *f, const float *x, uint32_t n_token, int32_t il, uint32_t pos,
                       const struct product *p, uint32_t n);
+/* gate (n_token, n_ff) <- activation(gate) * up, see forward.c.  limit: as in the plan. */
+void forward_activate(const struct forward *f, uint32_t il, float limit, float *gate, float *up, uint32_t n_token,
+                      uint32_t n_ff);
 
-/* Chooses the experts of each token of x (n_token, n_embd). */
-void forward_router(struct forward *f, uint32_t il, struct batch b, const float *x);
-/* f->experts.out becomes the sum of the layer's experts for x (n_token, n_embd). */
-void forward_experts(struct forward *f, uint32_t il, struct batch b, const float *x);
-/* f->norm becomes that sum and the output of the expert that every token uses, for x (n_token, n_embd). */
-void forward_shared(struct forward *f, uint32_t il, struct batch b, const float *x);
+/* Steps of experts. */
+void forward_sigmoid(struct forward *f, const struct call *c);
+void forward_best(struct forward *f, const struct call *c);
+void forward_take(struct forward *f, const struct call *c);
+void forward_sum_to_1(struct forward *f, const struct call *c);
+void forward_experts(struct forward *f, const struct call *c);
+void forward_adjugates(struct forward *f, const struct call *c);
+void forward_gate_shared(struct forward *f, const struct call *c);
 
 static inline const float *weight_floats(const struct weight *w) { return (const float *)(const void *)w->data; }
 

@@ -9,7 +9,7 @@
 #ifndef PLUMB_MODEL_ARCHITECTURE_H
 #define PLUMB_MODEL_ARCHITECTURE_H
 
-#include "model/plan.h"
+#include "model/program.h"
 
 /* ---- keys ------------------------------------------------------------------------------------------------------ */
 
@@ -143,6 +143,7 @@ plumb_status plan_unused_bias(struct key_reader *r, struct plan *p);
 
 struct architecture {
     const char *name;                 /* general.architecture, and the prefix of its keys */
+    steps_writer *steps;              /* writes the program of a layer */
     enum rope_pairing rope_pairing;   /* as llama.cpp's llama_model_rope_type */
     enum norm_kind norm;
     enum activation activation;

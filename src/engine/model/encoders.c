@@ -123,24 +123,25 @@ static plumb_status plan_llama_embed(struct key_reader *r, struct plan *p) {
 }
 
 const struct architecture plan_encoder_rows[] = {
-    { "bert", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, BERT | FFN | SET(POSITION_EMBD), SET(TOKEN_TYPES) | SET(ATTN_QKV)
-      | RANK, BERT_BIAS | FFN | RANK, SCALED, plan_bert },
-    { "nomic-bert", ROPE_NEOX, NORM_LAYER, ACT_SILU, BERT | GATED, SET(TOKEN_TYPES) | SET(ATTN_QKV), BERT_BIAS, SCALED,
-      plan_nomic_bert },
-    { "nomic-bert-moe", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, BERT | FFN | (EXPERTS & ~SET(FFN_GATE_EXPS)),
+    { "bert", steps_block, ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, BERT | FFN | SET(POSITION_EMBD), SET(TOKEN_TYPES)
+      | SET(ATTN_QKV) | RANK, BERT_BIAS | FFN | RANK, SCALED, plan_bert },
+    { "nomic-bert", steps_block, ROPE_NEOX, NORM_LAYER, ACT_SILU, BERT | GATED, SET(TOKEN_TYPES) | SET(ATTN_QKV),
+      BERT_BIAS, SCALED, plan_nomic_bert },
+    { "nomic-bert-moe", steps_block, ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, BERT | FFN | (EXPERTS & ~SET(FFN_GATE_EXPS)),
       SET(TOKEN_TYPES) | SET(ATTN_QKV), BERT_BIAS | FFN, SCALED, plan_nomic_bert_moe },
-    { "jina-bert-v2", ROPE_NORM, NORM_LAYER, ACT_GELU_TANH, BERT | FFN | SET(TOKEN_TYPES), FUSED | SET(FFN_GATE)
-      | QK_NORM | SET(ATTN_NORM_2) | SET(CLS), BERT_BIAS | FFN | SET(FFN_GATE_UP) | QK_NORM | SET(ATTN_NORM_2)
-      | SET(CLS), SCALED, plan_jina_bert_v2 },
-    { "jina-bert-v3", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, BERT | FFN, SET(TOKEN_TYPES) | SET(ATTN_QKV), BERT_BIAS
-      | FFN, SCALED, plan_token_types },
-    { "modern-bert", ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, DENSE | FUSED | SET(TOKEN_EMBD_NORM), RANK | SET(CLS_NORM),
-      QKV_BIAS | SET(CLS_OUTPUT), SCALED, plan_modern_bert },
-    { "neo-bert", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | FUSED, RANK, QKV_BIAS | RANK, SCALED, plan_neo_bert },
-    { "eurobert", ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, SET(ATTN_QKV), QKV_BIAS, SCALED, plan_encoder },
-    { "gemma-embedding", ROPE_NEOX, NORM_RMS, ACT_GELU_TANH, DENSE | QK_NORM | POST_NORM, SET(ATTN_QKV) | SET(DENSE_2)
-      | SET(DENSE_3), QKV_BIAS, SCALED, plan_gemma_embedding },
-    { "llama-embed", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS, SET(ATTN_QKV) | FACTORS, ATTENTION_BIAS | GATED,
-      SCALED | GATED | EXPERTS, plan_llama_embed },
+    { "jina-bert-v2", steps_block, ROPE_NORM, NORM_LAYER, ACT_GELU_TANH, BERT | FFN | SET(TOKEN_TYPES), FUSED
+      | SET(FFN_GATE) | QK_NORM | SET(ATTN_NORM_2) | SET(CLS), BERT_BIAS | FFN | SET(FFN_GATE_UP) | QK_NORM
+      | SET(ATTN_NORM_2) | SET(CLS), SCALED, plan_jina_bert_v2 },
+    { "jina-bert-v3", steps_block, ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, BERT | FFN, SET(TOKEN_TYPES) | SET(ATTN_QKV),
+      BERT_BIAS | FFN, SCALED, plan_token_types },
+    { "modern-bert", steps_block, ROPE_NEOX, NORM_LAYER, ACT_GELU_TANH, DENSE | FUSED | SET(TOKEN_EMBD_NORM), RANK
+      | SET(CLS_NORM), QKV_BIAS | SET(CLS_OUTPUT), SCALED, plan_modern_bert },
+    { "neo-bert", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | FUSED, RANK, QKV_BIAS | RANK, SCALED,
+      plan_neo_bert },
+    { "eurobert", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, SET(ATTN_QKV), QKV_BIAS, SCALED, plan_encoder },
+    { "gemma-embedding", steps_block, ROPE_NEOX, NORM_RMS, ACT_GELU_TANH, DENSE | QK_NORM | POST_NORM, SET(ATTN_QKV)
+      | SET(DENSE_2) | SET(DENSE_3), QKV_BIAS, SCALED, plan_gemma_embedding },
+    { "llama-embed", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS, SET(ATTN_QKV) | FACTORS,
+      ATTENTION_BIAS | GATED, SCALED | GATED | EXPERTS, plan_llama_embed },
     { .name = NULL },
 };

@@ -458,7 +458,7 @@ static plumb_status create(struct model **out, struct gguf *const *parts, size_t
     bind_all(m, parts, n_part, problems);
     if (problems->n > 0) status = err->status;
     for (uint32_t il = 0; il < m->plan.n_layer; il++) {
-        m->layers[il].program = program_of(&m->plan, il, m->layers[il].w);
+        m->layers[il].program = program_of(&m->plan, m, il);
     }
 done:
     if (status != PLUMB_OK) {
@@ -521,49 +521,23 @@ void model_rehearse(struct model *m, uint8_t *ring, uint64_t n) {
 }
 
 uint64_t model_absent_taps(const struct model *m, uint32_t il) {
-    /* A tap is there if one of its weights is. */
-    static const struct { enum tap_id tap; enum weight_id weight; } rows[] = {
-        { TAP_ATTN_NORM, W_ATTN_NORM }, { TAP_QCUR_NORMED, W_ATTN_Q_NORM }, { TAP_KCUR_NORMED, W_ATTN_K_NORM },
-        { TAP_ATTN_GATE, W_ATTN_GATE }, { TAP_ATTN_GATED, W_ATTN_GATE }, { TAP_ATTN_SUB_NORM, W_ATTN_SUB_NORM },
-        { TAP_ATTN_POST_NORM, W_ATTN_POST_NORM }, { TAP_FFN_NORM, W_FFN_NORM },
-        { TAP_FFN_PROBS_BIASED, W_FFN_EXPERT_BIAS }, { TAP_EXPERT_GATE, W_FFN_GATE_EXPS },
-        { TAP_FFN_GATE, W_FFN_GATE }, { TAP_FFN_GATE, W_FFN_GATE_SHARED }, { TAP_FFN_UP, W_FFN_DOWN },
-        { TAP_FFN_UP, W_FFN_DOWN_SHARED }, { TAP_FFN_SWIGLU, W_FFN_DOWN }, { TAP_FFN_SWIGLU, W_FFN_DOWN_SHARED },
-        { TAP_FFN_SUB_NORM, W_FFN_SUB_NORM }, { TAP_FFN_SHARED_GATE, W_FFN_GATE_INP_SHARED },
-        { TAP_FFN_SHARED, W_FFN_DOWN_SHARED },
-        { TAP_FFN_POST_NORM, W_FFN_POST_NORM },
-    };
-    const uint64_t experts = TAP_SET(FFN_ROUTER) | TAP_SET(FFN_PROBS) | TAP_SET(FFN_USED) | TAP_SET(FFN_WEIGHTS)
-                           | TAP_SET(FFN_WEIGHTS_SOFTMAX) | TAP_SET(FFN_WEIGHTS_NORM) | TAP_SET(FFN_WEIGHTS_SCALED)
-                           | TAP_SET(EXPERT_UP) | TAP_SET(EXPERT_SWIGLU) | TAP_SET(EXPERT_DOWN)
-                           | TAP_SET(EXPERT_WEIGHTED) | TAP_SET(FFN_EXPERTS);
-    const struct layer_plan *l = &m->plan.layers[il];
-    uint64_t bare = m->plan.bare_norms & ~l->without, absent = l->ffn.n_expert == 0 ? experts : 0, there = 0;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        bool is_there = m->layers[il].w[rows[i].weight].w || bare >> rows[i].weight & 1;
-        absent |= UINT64_C(1) << rows[i].tap;
-        there |= is_there ? UINT64_C(1) << rows[i].tap : 0;
+    uint64_t there = program_taps(&m->layers[il].program, m, il), absent = 0;
+    for (uint32_t i = 0; i < TAP_COUNT; i++) {
+        if (tap_spec((enum tap_id)i)->in_layer && !(there >> i & 1)) absent |= UINT64_C(1) << i;
     }
-    if (l->ffn.n_expert == 0) there |= TAP_SET(FFN_UP) | TAP_SET(FFN_SWIGLU);   /* even without matrices */
-    absent &= ~there;
-    bool has_softmax = l->ffn.gating == GATING_SOFTMAX_USED;
-    if (l->attn.temperature_floor == 0) absent |= TAP_SET(QCUR_SCALED);
-    absent |= has_softmax ? TAP_SET(FFN_PROBS) : TAP_SET(FFN_WEIGHTS_SOFTMAX);
-    if (!l->ffn.weights_sum_to_1) absent |= TAP_SET(FFN_WEIGHTS_NORM);
-    if (l->ffn.weights_scale == 1.0f) absent |= TAP_SET(FFN_WEIGHTS_SCALED);
     return absent;
 }
 
 uint32_t model_tap_order(const struct model *m) {
-    uint32_t order = m->plan.is_parallel ? TAP_ORDER_PARALLEL : 0;
-    for (uint32_t il = 0; il < m->plan.n_layer; il++) {
-        const struct layer_plan *l = &m->plan.layers[il];
-        if (m->plan.is_parallel && !m->layers[il].w[W_FFN_NORM].w) order |= TAP_ORDER_ONE_NORM;
-        if (plan_norms_roped(&l->attn)) order |= TAP_ORDER_NORM_AFTER_ROPE;
-        if (l->ffn.router_first) order |= TAP_ORDER_ROUTER_FIRST;
-        if (l->ffn.weights_first) order |= TAP_ORDER_WEIGHTS_FIRST;
-        if (m->layers[il].w[W_FFN_NORM_EXPS].w) order |= TAP_ORDER_EXPERTS_FIRST;
-        if (l->ffn.n_adjugate > 0) order |= TAP_ORDER_ADJUGATES;
+    const struct plan *p = &m->plan;
+    uint32_t order = p->is_parallel ? TAP_ORDER_PARALLEL : 0;
+    if (p->steps == steps_router_first) order |= TAP_ORDER_ROUTER_FIRST;
+    if (p->steps == steps_experts_first) order |= TAP_ORDER_EXPERTS_FIRST;
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        if (p->is_parallel && !m->layers[il].w[W_FFN_NORM].w) order |= TAP_ORDER_ONE_NORM;
+        if (plan_norms_roped(&p->layers[il].attn)) order |= TAP_ORDER_NORM_AFTER_ROPE;
+        if (p->layers[il].ffn.weights_first) order |= TAP_ORDER_WEIGHTS_FIRST;
+        if (p->layers[il].ffn.n_adjugate > 0) order |= TAP_ORDER_ADJUGATES;
     }
     return order;
 }

@@ -35,6 +35,11 @@ struct affine {
     const struct weight *w, *b, *s;
 };
 
+/* Whether s multiplies W x + b of this matrix, not W x. */
+static inline bool weight_scales_last(enum weight_id id) {
+    return (id >= W_FFN_GATE && id <= W_FFN_DOWN) || (id >= W_FFN_GATE_SHARED && id <= W_FFN_DOWN_SHARED);
+}
+
 struct layer {
     struct affine w[W_LAYER_COUNT];
     struct program program;
@@ -62,6 +67,11 @@ struct model {
     bool is_rehearsed;          /* model_rehearse has replaced the weights by zeros */
     size_t max_packed_row;      /* bytes of the longest packed row of any tensor of the files, used or not */
 };
+
+/* A weight of layer il, or the norm of the output. */
+static inline const struct affine *model_affine(const struct model *m, uint32_t il, enum weight_id id) {
+    return id < W_LAYER_COUNT ? &m->layers[il].w[id] : &m->output_norm;
+}
 
 /* Reads the keys of parts[0] and binds the tensors of all parts (there are several if the file was split).  n_vocab is
  * the tokenizer's; the embedding must have as many rows.  A tensor that this architecture does not know would change

@@ -85,15 +85,14 @@ static plumb_status read_pooling(struct key_reader *r, struct pooling_plan *p) {
 }
 
 static plumb_status read_experts(struct key_reader *r, struct ffn_plan *p) {
-    enum { MAX_EXPERTS = 512 };   /* as in llama.cpp */
     uint32_t n_group = 0;
     p->gating = GATING_SOFTMAX;
     p->weights_scale = 1.0f;
     PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "expert_count"), &p->n_expert, r->err));
     if (p->n_expert == 0) return PLUMB_OK;
-    if (p->n_expert > MAX_EXPERTS) {
+    if (p->n_expert > PLAN_MAX_EXPERTS) {
         return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, expected at most %d", r->key, p->n_expert,
-                         MAX_EXPERTS);
+                         PLAN_MAX_EXPERTS);
     }
     PLUMB_TRY(key_count(r, "expert_used_count", p->n_expert, &p->n_used));
     PLUMB_TRY(key_width(r, "expert_feed_forward_length", p->n_ff, &p->n_ff_expert));
@@ -282,6 +281,7 @@ plumb_status plan_create(struct plan *p, struct gguf *const *parts, size_t n_par
     p->biased = arch->biased;
     p->scaled = arch->scaled;
     p->norm = arch->norm;
+    p->steps = arch->steps;
     p->embedding_scale = p->residual_scale = p->logit_scale = 1.0f;
     p->is_causal = p->has_logits = true;
     for (int i = 0; i < PLAN_ROPES; i++) p->ropes[i].pairing = arch->rope_pairing;

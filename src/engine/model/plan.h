@@ -2,20 +2,7 @@
  * in architecture.h and the keys of the file make it.  The fast pass and the reference pass each walk it, and they know
  * no names of architectures.
  *
- * A layer computes, where x (n_token, n_embd) is the residual stream, a norm that the layer lacks returns its input,
- * and feed_forward may be experts (attn_qkv is three matrices in one tensor; weights are bound to W_ATTN_Q, W_ATTN_K
- * and W_ATTN_V):
- *
- *   input = x
- *   x += norm(W_ATTN_POST_NORM, attention(norm(W_ATTN_NORM, x))) * residual_scale
- *   x = norm(W_ATTN_OUT_NORM, x)
- *   if the layer has it: x = norm(W_ATTN_NORM_2, x + input)
- *   x += norm(W_FFN_POST_NORM, feed_forward(norm(W_FFN_NORM, x))) * residual_scale
- *   x = norm(W_LAYER_OUT_NORM, x)
- *
- * If is_parallel, feed_forward reads norm(W_FFN_NORM, x) of the x before attention, or norm(W_ATTN_NORM, x) of it if
- * the layer lacks W_FFN_NORM.  If the layer has W_FFN_NORM_EXPS, experts read that norm of its input instead.  If it
- * has W_LAYER_OUT_SCALE, the embedding times it is added at its end.
+ * What a layer computes is its program: see program.h.
  */
 #ifndef PLUMB_MODEL_PLAN_H
 #define PLUMB_MODEL_PLAN_H
@@ -111,7 +98,7 @@ enum gating {
     GATING_SOFTMAX_USED = 3,  /* a softmax over the experts that are used */
 };
 
-enum { PLAN_MAX_GROUPS = 64 };
+enum { PLAN_MAX_GROUPS = 64, PLAN_MAX_EXPERTS = 512 };   /* as in llama.cpp */
 
 struct ffn_plan {
     uint32_t n_ff;
@@ -123,7 +110,6 @@ struct ffn_plan {
     bool weights_sum_to_1;        /* weights are divided by their sum */
     float weights_scale;          /* then they are multiplied by it */
     bool weights_first;           /* an expert's input, not its output, is multiplied by its weight */
-    bool router_first;            /* the router reads the input of the layer */
     struct { float a, b, beta, eps; } xielu;
     /* SwiGLU with min(gate, limit) and up within -limit .. limit, in the experts and in other networks; 0: there is no
      * limit. */
@@ -180,6 +166,8 @@ enum weight_id {
 /* Layers with windows may have frequencies of their own. */
 enum { ROPE_GLOBAL, ROPE_LOCAL, PLAN_ROPES, ROPE_NONE = PLAN_ROPES };
 
+struct maker;
+
 /* Everything that a pass needs to know beside the weights. */
 struct plan {
     const char *architecture;
@@ -190,6 +178,7 @@ struct plan {
     uint32_t n_rope_factor;   /* elements of rope_freqs, rope_factors_long and rope_factors_short */
     uint32_t n_ctx_original;  /* sessions of more tokens use rope_factors_long, others rope_factors_short */
     bool is_parallel;         /* attention and feed forward both read a layer's input, and both are added to it */
+    void (*steps)(struct maker *m);   /* writes the program of a layer: see program.h */
     enum norm_kind norm;
     bool is_causal;           /* a token does not attend to the tokens after it */
     bool has_logits;          /* there is an output matrix; otherwise the results of a pass are the embeddings */
@@ -255,6 +244,12 @@ float plan_alibi_slope(const struct attn_plan *a, uint32_t head);
 
 /* The factor of Q at a position; 1 in a layer without temperature. */
 float plan_temperature(const struct attn_plan *a, uint32_t pos);
+
+/* The epsilon of a norm inside the layers, or of that of the output. */
+static inline float plan_norm_eps(const struct plan *p, enum weight_id norm) {
+    bool is_post = norm == W_ATTN_POST_NORM || norm == W_FFN_POST_NORM;
+    return is_post && p->post_norm_eps != 0.0f ? p->post_norm_eps : p->norm_eps;
+}
 
 /* Elements of what a pass computes for each token: logits, or an embedding. */
 static inline uint32_t plan_n_result(const struct plan *p) { return p->has_logits ? p->n_vocab : p->n_embd; }

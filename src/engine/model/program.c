@@ -4,81 +4,309 @@
 
 #include <assert.h>
 
-/* A program that is being made. */
 struct maker {
     const struct plan *plan;
+    const struct model *model;
     uint32_t il;
-    const struct affine *w;
+    const struct layer_plan *layer;
+    const struct affine *w;   /* (W_LAYER_COUNT) */
     struct program made;
 };
 
-static void put(struct maker *m, enum step_kind kind, enum stream in, enum stream out, enum weight_id weight) {
+/* ---- one step ---------------------------------------------------------------------------------------------------- */
+
+struct shape { uint32_t n_head, n; };
+
+/* The shape of a stream for each token. */
+static struct shape shape_of(const struct maker *m, enum stream stream) {
+    const struct attn_plan *a = &m->layer->attn;
+    const struct ffn_plan *f = &m->layer->ffn;
+    switch (stream) {
+    case STREAM_Q: return (struct shape){ a->n_head, a->k_dim };
+    case STREAM_K: return (struct shape){ a->n_head_kv, a->k_dim };
+    case STREAM_V: return (struct shape){ a->n_head_kv, a->v_dim };
+    case STREAM_HEADS: return (struct shape){ a->n_head, a->v_dim };
+    case STREAM_GATES: return (struct shape){ a->n_head, a->gate_per_head ? 1 : a->v_dim };
+    case STREAM_FF_GATE: case STREAM_FF_UP: return (struct shape){ 1, f->n_expert > 0 ? f->n_ff_shared : f->n_ff };
+    case STREAM_SCORES: case STREAM_CHOICE: return (struct shape){ 1, f->n_expert };
+    case STREAM_USED: return (struct shape){ 1, f->n_used };
+    case STREAM_WEIGHTS: return (struct shape){ f->n_used, 1 };
+    default: return (struct shape){ 1, m->plan->n_embd };
+    }
+}
+
+static struct step *put(struct maker *m, enum step_kind kind, enum stream in, enum stream out, enum weight_id weight,
+                        enum tap_id tap) {
     assert(m->made.n < PROGRAM_MAX_STEPS);
-    m->made.steps[m->made.n++] = (struct step){ kind, in, out, weight, TAP_COUNT };
+    struct step *s = &m->made.steps[m->made.n++];
+    struct shape shape = shape_of(m, out);
+    *s = (struct step){ kind, in, out, weight, tap, shape.n_head, shape.n, shape.n, 1.0f };
+    return s;
+}
+
+static void put_scaled(struct maker *m, enum step_kind kind, enum stream in, enum stream out, float factor,
+                       enum tap_id tap) {
+    put(m, kind, in, out, W_COUNT, tap)->factor = factor;
 }
 
 /* The tap shows the stream that the last step wrote. */
 static void show(struct maker *m, enum tap_id tap) { m->made.steps[m->made.n - 1].tap = tap; }
 
-bool program_has_norm(const struct plan *p, uint32_t il, const struct affine *w, enum weight_id weight) {
-    return w[weight].w || ((p->bare_norms & ~p->layers[il].without) >> weight & 1);
-}
-
 /* Returns the stream with the norm of `in`: out, or `in` itself if the layer lacks the norm. */
 static enum stream norm(struct maker *m, enum weight_id weight, enum stream in, enum stream out, enum tap_id tap) {
-    if (!program_has_norm(m->plan, m->il, m->w, weight)) return in;
-    put(m, STEP_NORM, in, out, weight);
-    show(m, tap);
+    bool is_bare = (m->plan->bare_norms & ~m->layer->without) >> weight & 1;
+    if (!model_affine(m->model, m->il, weight)->w && !is_bare) return in;
+    put(m, STEP_NORM, in, out, weight, tap);
     return out;
 }
 
-static void attention(struct maker *m) {
-    const bool has_own_norm = m->w[W_FFN_NORM].w != NULL, is_parallel = m->plan->is_parallel;
-    enum stream h = norm(m, W_ATTN_NORM, STREAM_X, STREAM_H, TAP_ATTN_NORM);
-    if (is_parallel || m->w[W_ATTN_NORM_2].w) {
-        put(m, STEP_COPY, is_parallel && !has_own_norm ? h : STREAM_X, STREAM_INPUT, W_COUNT);
-    }
-    put(m, STEP_ATTENTION, h, STREAM_H, W_COUNT);
-    norm(m, W_ATTN_POST_NORM, STREAM_H, STREAM_H, TAP_ATTN_POST_NORM);
-    put(m, STEP_ADD_RESIDUAL, STREAM_H, STREAM_X, W_ATTN_OUTPUT);
-    norm(m, W_ATTN_OUT_NORM, STREAM_X, STREAM_X, TAP_COUNT);
-    if (m->w[W_ATTN_NORM_2].w) put(m, STEP_ADD, STREAM_INPUT, STREAM_X, W_COUNT);
-    norm(m, W_ATTN_NORM_2, STREAM_X, STREAM_X, TAP_COUNT);
-    show(m, TAP_FFN_INP);
+/* ---- attention --------------------------------------------------------------------------------------------------- */
+
+/* The norm of Q or K: of each head, or of the whole row. */
+static void norm_of_heads(struct maker *m, enum weight_id weight, enum stream x, enum tap_id tap) {
+    uint32_t n = m->made.n;
+    norm(m, weight, x, x, tap);
+    struct step *s = &m->made.steps[n];
+    if (m->made.n > n && m->layer->attn.qk_norm == QK_NORM_ROW) s->n_norm = s->n_head * s->n;
 }
 
-static void feed_forward(struct maker *m) {
-    const bool has_experts = m->plan->layers[m->il].ffn.n_expert > 0;
-    enum stream h = norm(m, W_FFN_NORM, m->plan->is_parallel ? STREAM_INPUT : STREAM_X, STREAM_H, TAP_FFN_NORM);
-    if (has_experts && !m->w[W_FFN_NORM_EXPS].w) put(m, STEP_EXPERTS, h, STREAM_H, W_COUNT);
-    put(m, has_experts ? STEP_SHARED : STEP_FEED_FORWARD, h, STREAM_H, W_COUNT);
+static void norms_of_qk(struct maker *m) {
+    norm_of_heads(m, W_ATTN_Q_NORM, STREAM_Q, TAP_QCUR_NORMED);
+    norm_of_heads(m, W_ATTN_K_NORM, STREAM_K, TAP_KCUR_NORMED);
+}
+
+static void gate_of_heads(struct maker *m, enum stream in) {
+    if (m->layer->attn.gate == ATTN_GATE_NONE) return;
+    put(m, STEP_PRODUCT, in, STREAM_GATES, W_ATTN_GATE, TAP_ATTN_GATE);
+    put(m, STEP_GATE_HEADS, STREAM_GATES, STREAM_HEADS, W_COUNT, TAP_ATTN_GATED);
+}
+
+/* h = attn_output attention(...), of a stream. */
+static void attention(struct maker *m, enum stream in) {
+    const struct attn_plan *a = &m->layer->attn;
+    enum step_kind rope = a->rope == ROPE_NONE ? STEP_SHOW : STEP_ROPE;
+    put(m, STEP_PRODUCT, in, STREAM_Q, W_ATTN_Q, TAP_QCUR);
+    put(m, STEP_PRODUCT, in, STREAM_K, W_ATTN_K, TAP_KCUR);
+    put(m, STEP_PRODUCT, in, STREAM_V, W_ATTN_V, TAP_VCUR);
+    if (!plan_norms_roped(a)) norms_of_qk(m);
+    put(m, rope, STREAM_Q, STREAM_Q, W_COUNT, TAP_QCUR_ROPE);
+    put(m, rope, STREAM_K, STREAM_K, W_COUNT, TAP_KCUR_ROPE);
+    if (plan_norms_roped(a)) norms_of_qk(m);
+    if (a->temperature_floor > 0) put(m, STEP_TEMPERATURE, STREAM_Q, STREAM_Q, W_COUNT, TAP_QCUR_SCALED);
+    put(m, STEP_ATTENTION, STREAM_Q, STREAM_HEADS, W_ATTN_SINKS, TAP_KQV_OUT);
+    gate_of_heads(m, in);
+    if (norm(m, W_ATTN_SUB_NORM, STREAM_HEADS, STREAM_Q, TAP_ATTN_SUB_NORM) == STREAM_Q) {   /* over a row, in place */
+        struct step *s = &m->made.steps[m->made.n - 1];
+        s->out = STREAM_HEADS;
+        s->n = s->n_norm = a->n_head * a->v_dim;
+        s->n_head = 1;
+    }
+    put(m, STEP_PRODUCT, STREAM_HEADS, STREAM_H, W_ATTN_OUTPUT, TAP_ATTN_OUT);
+    if (a->output_scale != 0.0f) put_scaled(m, STEP_SCALE, STREAM_H, STREAM_H, a->output_scale, TAP_COUNT);
+}
+
+/* ---- feed forward ------------------------------------------------------------------------------------------------ */
+
+/* The matrices of a network, and the taps of its last two steps. */
+struct network { enum weight_id gate, up, down; enum stream out; enum tap_id activated, done; };
+
+/* out = down (activation(gate in) * (up in)).  A network may lack the gate, or all matrices. */
+static void network(struct maker *m, enum stream in, const struct network *of) {
+    bool has_gate = m->w[of->gate].w, has_matrices = m->w[of->up].w;
+    enum stream ff = has_gate ? STREAM_FF_GATE : STREAM_FF_UP;
+    if (has_gate) put(m, STEP_PRODUCT, in, ff, of->gate, TAP_FFN_GATE);
+    put(m, has_matrices ? STEP_PRODUCT : STEP_COPY, in, STREAM_FF_UP, of->up, TAP_FFN_UP);
+    put(m, STEP_ACTIVATE, STREAM_FF_UP, ff, W_COUNT, TAP_COUNT);
+    if (m->w[W_FFN_ACT_SCALES].w) put(m, STEP_DIVIDE, ff, ff, W_FFN_ACT_SCALES, TAP_COUNT);
+    show(m, TAP_FFN_SWIGLU);
+    norm(m, W_FFN_SUB_NORM, ff, ff, TAP_FFN_SUB_NORM);
+    put(m, has_matrices ? STEP_PRODUCT : STEP_COPY, ff, of->out, of->down, of->done);
+}
+
+/* Chooses the experts by a stream, and finds their weights. */
+static void router(struct maker *m, enum stream in) {
+    const struct ffn_plan *f = &m->layer->ffn;
+    enum stream choice = STREAM_SCORES;
+    put(m, STEP_PRODUCT, in, STREAM_SCORES, W_FFN_GATE_INP, TAP_FFN_ROUTER);
+    if (f->gating != GATING_SOFTMAX_USED) {
+        enum step_kind kind = f->gating == GATING_SIGMOID ? STEP_SIGMOID : STEP_SOFTMAX;
+        put(m, kind, STREAM_SCORES, STREAM_SCORES, W_COUNT, TAP_FFN_PROBS);
+    }
+    if (m->w[W_FFN_EXPERT_BIAS].w) {
+        choice = STREAM_CHOICE;
+        put(m, STEP_ADD_BIAS, STREAM_SCORES, choice, W_FFN_EXPERT_BIAS, TAP_FFN_PROBS_BIASED);
+    }
+    put(m, STEP_BEST, choice, STREAM_USED, W_COUNT, TAP_FFN_USED);
+    put(m, STEP_TAKE, STREAM_SCORES, STREAM_WEIGHTS, W_COUNT, TAP_FFN_WEIGHTS);
+    if (f->gating == GATING_SOFTMAX_USED) {
+        put(m, STEP_SOFTMAX, STREAM_WEIGHTS, STREAM_WEIGHTS, W_COUNT, TAP_FFN_WEIGHTS_SOFTMAX);
+    }
+    if (f->weights_sum_to_1) put(m, STEP_SUM_TO_1, STREAM_WEIGHTS, STREAM_WEIGHTS, W_COUNT, TAP_FFN_WEIGHTS_NORM);
+    if (f->weights_scale != 1.0f) {
+        put_scaled(m, STEP_SCALE, STREAM_WEIGHTS, STREAM_WEIGHTS, f->weights_scale, TAP_FFN_WEIGHTS_SCALED);
+    }
+}
+
+/* sum = the experts of a stream. */
+static void experts(struct maker *m, enum stream in) {
+    put(m, STEP_EXPERTS, in, STREAM_SUM, W_FFN_DOWN_EXPS, TAP_FFN_EXPERTS);
+    if (m->layer->ffn.n_adjugate == 0) return;
+    put(m, STEP_COPY, STREAM_SUM, STREAM_SHARED, W_COUNT, TAP_COUNT);
+    put(m, STEP_ADJUGATES, STREAM_SHARED, STREAM_SUM, W_FFN_DOWN_ADJUGATE, TAP_COUNT);
+}
+
+/* h = sum, and the output of the expert that every token uses, of a stream. */
+static void shared_expert(struct maker *m, enum stream in) {
+    static const struct network shared = { W_FFN_GATE_SHARED, W_FFN_UP_SHARED, W_FFN_DOWN_SHARED, STREAM_SHARED,
+                                           TAP_FFN_SWIGLU, TAP_FFN_SHARED };
+    float scale = m->layer->ffn.output_scale;
+    if (m->w[W_FFN_DOWN_SHARED].w) {
+        network(m, in, &shared);
+        if (m->w[W_FFN_GATE_INP_SHARED].w) {
+            show(m, TAP_COUNT);
+            put(m, STEP_GATE_SHARED, in, STREAM_SHARED, W_FFN_GATE_INP_SHARED, TAP_FFN_SHARED);
+        }
+        put(m, STEP_ADD, STREAM_SHARED, STREAM_SUM, W_COUNT, TAP_COUNT);
+    }
+    put_scaled(m, STEP_SCALE, STREAM_SUM, STREAM_H, scale != 0.0f ? scale : 1.0f, TAP_FFN_OUT);
+}
+
+/* h = the output of the feed-forward network, or of the experts, for a stream. */
+static void feed_forward(struct maker *m, enum stream in) {
+    static const struct network dense = { W_FFN_GATE, W_FFN_UP, W_FFN_DOWN, STREAM_H, TAP_FFN_SWIGLU, TAP_FFN_OUT };
+    if (m->layer->ffn.n_expert == 0) {
+        network(m, in, &dense);
+        return;
+    }
+    bool is_first = program_uses(&m->made, STREAM_SUM), is_routed = program_uses(&m->made, STREAM_USED);
+    if (!is_routed) router(m, in);
+    if (!is_first) experts(m, in);
+    shared_expert(m, in);
+}
+
+/* ---- layers ------------------------------------------------------------------------------------------------------ */
+
+void steps_block(struct maker *m) {
+    bool is_parallel = m->plan->is_parallel, has_norm_2 = m->w[W_ATTN_NORM_2].w;
+    float scale = m->plan->residual_scale;
+    enum stream in = norm(m, W_ATTN_NORM, STREAM_X, STREAM_H, TAP_ATTN_NORM), x = STREAM_X;
+    if (is_parallel || has_norm_2) {
+        bool has_own_norm = m->w[W_FFN_NORM].w;
+        put(m, STEP_COPY, is_parallel && !has_own_norm ? in : STREAM_X, STREAM_INPUT, W_COUNT, TAP_COUNT);
+    }
+    if (is_parallel) x = STREAM_INPUT;
+    attention(m, in);
+    norm(m, W_ATTN_POST_NORM, STREAM_H, STREAM_H, TAP_ATTN_POST_NORM);
+    put(m, STEP_ADD, STREAM_H, STREAM_X, W_ATTN_OUTPUT, TAP_COUNT)->factor = scale;
+    norm(m, W_ATTN_OUT_NORM, STREAM_X, STREAM_X, TAP_COUNT);
+    if (has_norm_2) put(m, STEP_ADD, STREAM_INPUT, STREAM_X, W_COUNT, TAP_COUNT);
+    norm(m, W_ATTN_NORM_2, STREAM_X, STREAM_X, TAP_COUNT);
+    show(m, TAP_FFN_INP);
+    feed_forward(m, norm(m, W_FFN_NORM, x, STREAM_H, TAP_FFN_NORM));
     norm(m, W_FFN_POST_NORM, STREAM_H, STREAM_H, TAP_FFN_POST_NORM);
-    put(m, STEP_ADD_RESIDUAL, STREAM_H, STREAM_X, W_FFN_DOWN);
+    put(m, STEP_ADD, STREAM_H, STREAM_X, W_FFN_DOWN, TAP_COUNT)->factor = scale;
     norm(m, W_LAYER_OUT_NORM, STREAM_X, STREAM_X, TAP_COUNT);
-    if (m->w[W_LAYER_OUT_SCALE].w) put(m, STEP_ADD_SCALED, STREAM_EMBD, STREAM_X, W_LAYER_OUT_SCALE);
     show(m, TAP_L_OUT);
 }
 
-struct program program_of(const struct plan *p, uint32_t il, const struct affine *w) {
-    struct maker m = { p, il, w, { .n = 0 } };
-    const struct layer_plan *layer = &p->layers[il];
-    if (w[W_FFN_NORM_EXPS].w) {   /* experts that read a norm of the layer's input */
-        put(&m, STEP_EXPERTS, norm(&m, W_FFN_NORM_EXPS, STREAM_X, STREAM_H, TAP_COUNT), STREAM_H, W_COUNT);
+void steps_router_first(struct maker *m) {
+    if (m->layer->ffn.n_expert > 0) router(m, STREAM_X);
+    steps_block(m);
+}
+
+void steps_experts_first(struct maker *m) {
+    if (m->layer->ffn.n_expert > 0) {
+        enum stream in = norm(m, W_FFN_NORM_EXPS, STREAM_X, STREAM_H, TAP_COUNT);
+        router(m, in);
+        experts(m, in);
     }
-    if (layer->ffn.router_first) put(&m, STEP_ROUTER, STREAM_X, STREAM_X, W_COUNT);
-    attention(&m);
-    feed_forward(&m);
-    if (layer->ends_loop) put(&m, STEP_NORM_OUTPUT, STREAM_X, STREAM_X, W_COUNT);
-    if (layer->ends_loop && layer->state != STATE_NONE) {
-        put(&m, STEP_COPY, STREAM_X, layer->state == STATE_LOW ? STREAM_LOW : STREAM_HIGH, W_COUNT);
-        put(&m, STEP_ADD_STATES, STREAM_X, STREAM_X, W_COUNT);
+    steps_block(m);
+}
+
+void steps_add_embeddings(struct maker *m) {
+    steps_block(m);
+    show(m, TAP_COUNT);
+    put(m, STEP_ADD_SCALED, STREAM_EMBD, STREAM_X, W_LAYER_OUT_SCALE, TAP_L_OUT);
+}
+
+void steps_loop(struct maker *m) {
+    steps_block(m);
+    if (!m->layer->ends_loop) return;
+    norm(m, W_OUTPUT_NORM, STREAM_X, STREAM_X, TAP_COUNT);
+    if (m->layer->state == STATE_NONE) return;
+    put(m, STEP_COPY, STREAM_X, m->layer->state == STATE_LOW ? STREAM_LOW : STREAM_HIGH, W_COUNT, TAP_COUNT);
+    put(m, STEP_ADD_STATES, STREAM_X, STREAM_X, W_COUNT, TAP_COUNT);
+}
+
+struct program program_of(const struct plan *p, const struct model *m, uint32_t il) {
+    struct maker maker = { p, m, il, &p->layers[il], m->layers[il].w, { .n = 0 } };
+    p->steps(&maker);
+    return maker.made;
+}
+
+/* ---- what a program says ----------------------------------------------------------------------------------------- */
+
+uint64_t step_reads(const struct step *s) {
+    uint64_t in = UINT64_C(1) << s->in, out = UINT64_C(1) << s->out;
+    switch (s->kind) {
+    case STEP_ADD: case STEP_ADD_SCALED: case STEP_ADJUGATES: case STEP_GATE_HEADS: case STEP_GATE_SHARED:
+    case STEP_ACTIVATE: return in | out;
+    case STEP_ADD_STATES: return STREAM_SET(LOW) | STREAM_SET(HIGH);
+    case STEP_ATTENTION: return STREAM_SET(Q) | STREAM_SET(K) | STREAM_SET(V);
+    case STEP_TAKE: return in | STREAM_SET(USED);
+    case STEP_EXPERTS: return in | STREAM_SET(USED) | STREAM_SET(WEIGHTS);
+    default: return in;
     }
-    return m.made;
+}
+
+uint64_t program_needs(const struct program *program, uint32_t end, uint64_t streams) {
+    uint64_t needed = 0;
+    for (uint32_t i = end; i-- > 0;) {
+        const struct step *s = &program->steps[i];
+        if (!(streams >> s->out & 1)) continue;
+        needed |= UINT64_C(1) << i;
+        streams = (streams & ~(UINT64_C(1) << s->out)) | step_reads(s);
+    }
+    return needed;
 }
 
 bool program_uses(const struct program *program, enum stream stream) {
     for (uint32_t i = 0; i < program->n; i++) {
-        if (program->steps[i].in == stream || program->steps[i].out == stream) return true;
+        const struct step *s = &program->steps[i];
+        if (s->out == stream || step_reads(s) >> stream & 1) return true;
     }
     return false;
+}
+
+uint64_t program_width(const struct program *program, enum stream stream) {
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < program->n; i++) {
+        const struct step *s = &program->steps[i];
+        uint64_t n = s->out == stream ? (uint64_t)s->n_head * s->n : 0;
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+uint32_t program_products(const struct program *program, uint32_t i, uint32_t most) {
+    const struct step *s = &program->steps[i];
+    uint32_t n = 1;
+    if (s->kind != STEP_PRODUCT) return 1;
+    while (n < most && i + n < program->n && s[n].kind == STEP_PRODUCT && s[n].in == s->in) n++;
+    return n;
+}
+
+uint64_t program_taps(const struct program *program, const struct model *m, uint32_t il) {
+    const uint64_t expert = TAP_SET(EXPERT_UP) | TAP_SET(EXPERT_SWIGLU) | TAP_SET(EXPERT_DOWN)
+                          | TAP_SET(EXPERT_WEIGHTED);
+    uint64_t taps = 0;
+    for (uint32_t i = 0; i < program->n; i++) {
+        const struct step *s = &program->steps[i];
+        if (s->tap != TAP_COUNT) taps |= UINT64_C(1) << s->tap;
+        if (s->kind == STEP_ATTENTION) taps |= TAP_SET(KQ_SOFT_MAX);
+        if (s->kind == STEP_EXPERTS) taps |= expert;
+        if (s->kind == STEP_EXPERTS && m->layers[il].w[W_FFN_GATE_EXPS].w) taps |= TAP_SET(EXPERT_GATE);
+        if (s->kind == STEP_GATE_SHARED) taps |= TAP_SET(FFN_SHARED_GATE);
+    }
+    return taps;
 }

@@ -1,14 +1,23 @@
-/* The program of a layer: a short list of steps that read and write streams.  program.c makes it of the plan and of the
- * weights that the file has; the fast pass and the reference pass each are a loop over it.
+/* The program of a layer: a short list of steps that read and write streams.  program.c writes it, from the plan and
+ * the weights that the file has; the fast pass and the reference pass each are a loop over it.
  *
- * A layer of Llama is, with h a scratch stream:
+ * A layer of Llama is:
  *
- *   h = norm(attn_norm, x)      tap attn_norm
- *   h = attention(h)
- *   x += h                      tap ffn_inp
- *   h = norm(ffn_norm, x)       tap ffn_norm
- *   h = feed_forward(h)
- *   x += h                      tap l_out
+ *   h = norm(attn_norm, x)         tap attn_norm
+ *   q = attn_q h                   tap Qcur
+ *   k = attn_k h                   tap Kcur
+ *   v = attn_v h                   tap Vcur
+ *   q = rope(q)                    tap Qcur_rope
+ *   k = rope(k)                    tap Kcur_rope
+ *   heads = attention(q, k, v)     tap kqv_out
+ *   h = attn_output heads          tap attn_out
+ *   x += h                         tap ffn_inp
+ *   h = norm(ffn_norm, x)          tap ffn_norm
+ *   gate = ffn_gate h              tap ffn_gate
+ *   up = ffn_up h                  tap ffn_up
+ *   gate = activation(gate) * up   tap ffn_swiglu
+ *   h = ffn_down gate              tap ffn_out
+ *   x += h                         tap l_out
  */
 #ifndef PLUMB_MODEL_PROGRAM_H
 #define PLUMB_MODEL_PROGRAM_H
@@ -16,53 +25,98 @@
 #include "model/plan.h"
 #include "model/tap.h"
 
-struct affine;
+struct model;
 
-/* Each is (n_token, n_embd). */
+/* Shapes are those of struct step, for each token. */
 enum stream {
-    STREAM_X,        /* the residual stream */
-    STREAM_H,        /* what is computed of x, before it is added to x */
-    STREAM_INPUT,    /* the input of the layer, or its norm */
-    STREAM_EMBD,     /* the embeddings */
-    STREAM_LOW, STREAM_HIGH,   /* the states of HRM */
+    STREAM_X,                  /* (n_embd) the residual stream */
+    STREAM_H,                  /* (n_embd) what is computed of x, before it is added to x */
+    STREAM_INPUT,              /* (n_embd) the input of the layer, or its norm */
+    STREAM_EMBD,               /* (n_embd) the embeddings */
+    STREAM_LOW, STREAM_HIGH,   /* (n_embd) the states of HRM */
+    STREAM_SUM, STREAM_SHARED, /* (n_embd) the sum of the experts, and the output of the one that every token uses */
+    STREAM_Q, STREAM_K, STREAM_V,   /* (n_head, k_dim), (n_head_kv, k_dim), (n_head_kv, v_dim) */
+    STREAM_HEADS,              /* (n_head, v_dim) weighted sums of V */
+    STREAM_GATES,              /* (n_head, v_dim) or (n_head, 1): attn_gate h */
+    STREAM_FF_GATE, STREAM_FF_UP,   /* (n_ff) or (n_ff_shared) */
+    STREAM_SCORES, STREAM_CHOICE,   /* (n_expert) of the router; what experts are chosen by, if that is not the same */
+    STREAM_USED, STREAM_WEIGHTS,    /* (n_used) the numbers of the experts, the best one first; their weights */
     STREAM_COUNT
 };
 
 enum step_kind {
-    STEP_NORM,           /* out = norm(weight, in) */
-    STEP_NORM_OUTPUT,    /* out = norm(output_norm, in) */
-    STEP_COPY,           /* out = in */
-    STEP_ADD,            /* out += in */
-    STEP_ADD_RESIDUAL,   /* out += in * residual_scale, where in is the output of attention or feed forward; weight:
-                          * W_ATTN_OUTPUT or W_FFN_DOWN, whichever it is */
-    STEP_ADD_SCALED,     /* out += in * weight[0] */
-    STEP_ADD_STATES,     /* out = low + high */
-    STEP_ATTENTION,      /* out = attention(in) */
-    STEP_FEED_FORWARD,   /* out = feed_forward(in) */
-    STEP_ROUTER,         /* chooses the experts by in */
-    STEP_EXPERTS,        /* keeps the sum of the experts for in, of which STEP_SHARED makes out */
-    STEP_SHARED,         /* out = that sum and the output of the expert that every token uses, for in */
+    STEP_NORM,          /* out = norm(weight, in), over n_norm elements each */
+    STEP_PRODUCT,       /* out = weight in */
+    STEP_COPY,          /* out = in */
+    STEP_SHOW,          /* shows out, where a step is absent whose tap is always there */
+    STEP_SCALE,         /* out = in * factor */
+    STEP_DIVIDE,        /* out = in / weight, element by element */
+    STEP_ADD,           /* out += in * factor; weight: the matrix that in is the output of, or W_COUNT */
+    STEP_ADD_SCALED,    /* out += in * weight[0] */
+    STEP_ADD_BIAS,      /* out = in + weight */
+    STEP_ADD_STATES,    /* out = low + high */
+    STEP_ROPE,          /* rotates out */
+    STEP_TEMPERATURE,   /* multiplies out by the temperature of the position */
+    STEP_ATTENTION,     /* out = attention(q, k, v) */
+    STEP_GATE_HEADS,    /* out *= the sigmoid or softplus of in */
+    STEP_ACTIVATE,      /* out = activation(out) * in, or activation(out) if in is out */
+    STEP_SOFTMAX,       /* out = softmax(in), over all elements of a token */
+    STEP_SIGMOID,       /* out = sigmoid(in) */
+    STEP_BEST,          /* out = the indices of the largest of in, within the best groups */
+    STEP_TAKE,          /* out = in at the indices in used */
+    STEP_SUM_TO_1,      /* divides out by its sum */
+    STEP_EXPERTS,       /* out = the experts in used for in, times weights */
+    STEP_ADJUGATES,     /* out += the adjugates of the experts in used for in */
+    STEP_GATE_SHARED,   /* out *= sigmoid(weight in) */
     STEP_KINDS
 };
 
-/* tap: shows out after the step; TAP_COUNT: none does.  Steps have further taps inside. */
+/* The shape of out for each token is (n_head, n).  tap: shows out after the step; TAP_COUNT: none does.  Attention,
+ * experts and the gate of a shared expert have further taps inside. */
 struct step {
-    enum step_kind kind;
-    enum stream in, out;
-    enum weight_id weight;
-    enum tap_id tap;
+    enum step_kind kind : 8;
+    enum stream in : 8, out : 8;
+    enum weight_id weight : 8;   /* W_COUNT: none */
+    enum tap_id tap : 8;
+    uint32_t n_head, n, n_norm;
+    float factor;
 };
 
-enum { PROGRAM_MAX_STEPS = 24 };
+enum { PROGRAM_MAX_STEPS = 56 };
 
 struct program { struct step steps[PROGRAM_MAX_STEPS]; uint32_t n; };
 
-/* The program of layer il with the weights w (W_LAYER_COUNT): steps whose weights the file lacks are left out. */
-struct program program_of(const struct plan *p, uint32_t il, const struct affine *w);
+/* The program of layer il.  m: has the weights; a step whose weight is absent is left out. */
+struct program program_of(const struct plan *p, const struct model *m, uint32_t il);
+
+/* A program that is being written. */
+struct maker;
+/* Writes the steps of a layer; a row of the table of architectures names one of these. */
+typedef void steps_writer(struct maker *m);
+/* Attention and then feed forward, or both in parallel, with norms before, after and behind the sums. */
+steps_writer steps_block;
+/* The router reads the input of the layer, before attention. */
+steps_writer steps_router_first;
+/* The experts read a norm of the layer's input, before attention. */
+steps_writer steps_experts_first;
+/* The embeddings are added at the end. */
+steps_writer steps_add_embeddings;
+/* The norm of the output ends a loop of blocks, and a state may be stored then. */
+steps_writer steps_loop;
+
+/* The set of streams that a step reads. */
+uint64_t step_reads(const struct step *s);
+/* The steps before step `end` on which the streams at that place depend, as a set: bit i is step i. */
+uint64_t program_needs(const struct program *program, uint32_t end, uint64_t streams);
 /* Whether a step reads or writes the stream. */
 bool program_uses(const struct program *program, enum stream stream);
+/* The largest row of a stream that a step writes; 0 if none does. */
+uint64_t program_width(const struct program *program, enum stream stream);
+/* How many steps from step i on are products of the same stream, at most `most`; 1 if it is no product. */
+uint32_t program_products(const struct program *program, uint32_t i, uint32_t most);
+/* The taps of the steps of a layer and those inside them, as a set. */
+uint64_t program_taps(const struct program *program, const struct model *m, uint32_t il);
 
-/* Whether the layer has this norm: its weight, or a norm without a weight. */
-bool program_has_norm(const struct plan *p, uint32_t il, const struct affine *w, enum weight_id weight);
+#define STREAM_SET(stream) (UINT64_C(1) << STREAM_##stream)
 
 #endif

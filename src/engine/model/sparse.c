@@ -263,7 +263,6 @@ static plumb_status plan_smallthinker(struct key_reader *r, struct plan *p) {
         struct layer_plan *l = &p->layers[il];
         l->ffn.weights_sum_to_1 = true;
         l->ffn.weights_scale = 1.0f;
-        l->ffn.router_first = true;
         if (l->attn.window > 0) l->attn.window = 4096;
         if (has_windows && p->n_layer != 4 && il % 4 == 0) l->attn.rope = ROPE_NONE;
     }
@@ -492,71 +491,78 @@ static plumb_status plan_step35(struct key_reader *r, struct plan *p) {
 
 const struct architecture plan_sparse_rows[] = {
     /* Its converters permute Q and K to this pairing. */
-    { "llama", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS, TIED | FACTORS, ATTENTION_BIAS | GATED, SCALED | GATED
-      | EXPERTS, plan_llama },
+    { "llama", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS, TIED | FACTORS, ATTENTION_BIAS | GATED,
+      SCALED | GATED | EXPERTS, plan_llama },
     /* It is converted as llama is. */
-    { "granite", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS | SHARED, TIED | FACTORS, ATTENTION_BIAS | GATED,
-      SCALED, plan_granite_switch },
-    { "mistral3", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS, TIED | FACTORS, ATTENTION_BIAS | GATED, SCALED | GATED
-      | EXPERTS, plan_mistral3 },
-    { "minicpm", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS, TIED | FACTORS, ATTENTION_BIAS | GATED, SCALED,
-      plan_minicpm_moe },
-    { "granite_swa", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS | SHARED | SET(ATTN_SINKS), TIED | FACTORS,
-      ATTENTION_BIAS | GATED, SCALED, plan_granite_swa },
-    { "granitemoe", ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS | SHARED, TIED | FACTORS, ATTENTION_BIAS | GATED,
-      SCALED, plan_granite_moe },
-    { "qwen2moe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | SHARED | SET(FFN_GATE_INP_SHARED) | SET(OUTPUT),
+    { "granite", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS | SHARED, TIED | FACTORS, ATTENTION_BIAS
+      | GATED, SCALED, plan_granite_switch },
+    { "mistral3", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS, TIED | FACTORS, ATTENTION_BIAS | GATED,
+      SCALED | GATED | EXPERTS, plan_mistral3 },
+    { "minicpm", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS, TIED | FACTORS, ATTENTION_BIAS | GATED,
+      SCALED, plan_minicpm_moe },
+    { "granite_swa", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS | SHARED | SET(ATTN_SINKS), TIED
+      | FACTORS, ATTENTION_BIAS | GATED, SCALED, plan_granite_swa },
+    { "granitemoe", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS | SHARED, TIED | FACTORS, ATTENTION_BIAS
+      | GATED, SCALED, plan_granite_moe },
+    { "qwen2moe", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | SHARED | SET(FFN_GATE_INP_SHARED) | SET(OUTPUT),
       SET(ATTN_QKV), QKV_BIAS, SCALED, plan_qwen2moe },
-    { "qwen3moe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM, TIED, QKV_BIAS, SCALED | EXPERTS, plan_qwen3moe },
-    { "qwen3vlmoe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM, TIED, QKV_BIAS, SCALED, plan_qwen3vlmoe },
-    { "olmoe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED,
-      plan_olmoe },
-    { "phimoe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | SET(OUTPUT), SET(ATTN_QKV) | SET(ROPE_LONG) | SET(ROPE_SHORT),
-      ATTENTION_BIAS | NORM_BIAS | SET(OUTPUT), SCALED, plan_phimoe },
-    { "deepseek", ROPE_NORM, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED, TIED, QKV_BIAS, SCALED, plan_deepseek },
-    { "dbrx", ROPE_NEOX, NORM_LAYER, ACT_SILU, SPARSE | SET(OUTPUT), SET(ATTN_QKV), 0, SCALED, plan_dbrx },
-    { "ernie4_5-moe", ROPE_NORM, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED, TIED | SET(FFN_EXPERT_BIAS), QKV_BIAS,
-      SCALED, plan_ernie_moe },
-    { "llada-moe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED,
-      plan_llada_moe },
-    { "rnd1", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM, TIED, QKV_BIAS, SCALED, plan_rnd1 },
-    { "mellum", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED
-      | EXPERTS, plan_mellum },
-    { "maple", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED,
-      plan_maple },
-    { "llama4", ROPE_NORM, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED, TIED | FREQS, QKV_BIAS, SCALED, plan_llama4 },
-    { "gpt-oss", ROPE_NEOX, NORM_RMS, ACT_SWIGLU_OAI, SPARSE | SET(OUTPUT) | SET(ATTN_SINKS), SET(ATTN_QKV),
-      ATTENTION_BIAS | EXPERTS, SCALED, plan_gpt_oss },
-    { "bailingmoe", ROPE_NORM, NORM_RMS, ACT_SILU, SPARSE | SHARED | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS, SCALED,
-      plan_bailingmoe },
-    { "bailingmoe2", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM | SET(OUTPUT), SET(ATTN_QKV)
-      | SET(FFN_EXPERT_BIAS), 0, SCALED, plan_bailingmoe2 },
-    { "hunyuan-moe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | SHARED | QK_NORM, TIED, QKV_BIAS, SCALED,
+    { "qwen3moe", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM, TIED, QKV_BIAS, SCALED | EXPERTS,
+      plan_qwen3moe },
+    { "qwen3vlmoe", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM, TIED, QKV_BIAS, SCALED,
+      plan_qwen3vlmoe },
+    { "olmoe", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS,
+      SCALED, plan_olmoe },
+    { "phimoe", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | SET(OUTPUT), SET(ATTN_QKV) | SET(ROPE_LONG)
+      | SET(ROPE_SHORT), ATTENTION_BIAS | NORM_BIAS | SET(OUTPUT), SCALED, plan_phimoe },
+    { "deepseek", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED, TIED, QKV_BIAS, SCALED,
+      plan_deepseek },
+    { "dbrx", steps_block, ROPE_NEOX, NORM_LAYER, ACT_SILU, SPARSE | SET(OUTPUT), SET(ATTN_QKV), 0, SCALED, plan_dbrx },
+    { "ernie4_5-moe", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED, TIED | SET(FFN_EXPERT_BIAS),
+      QKV_BIAS, SCALED, plan_ernie_moe },
+    { "llada-moe", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS,
+      SCALED, plan_llada_moe },
+    { "rnd1", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM, TIED, QKV_BIAS, SCALED, plan_rnd1 },
+    { "mellum", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS,
+      SCALED | EXPERTS, plan_mellum },
+    { "maple", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS,
+      SCALED, plan_maple },
+    { "llama4", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED, TIED | FREQS, QKV_BIAS, SCALED,
+      plan_llama4 },
+    { "gpt-oss", steps_block, ROPE_NEOX, NORM_RMS, ACT_SWIGLU_OAI, SPARSE | SET(OUTPUT) | SET(ATTN_SINKS),
+      SET(ATTN_QKV), ATTENTION_BIAS | EXPERTS, SCALED, plan_gpt_oss },
+    { "bailingmoe", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, SPARSE | SHARED | SET(OUTPUT), SET(ATTN_QKV), QKV_BIAS,
+      SCALED, plan_bailingmoe },
+    { "bailingmoe2", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM | SET(OUTPUT),
+      SET(ATTN_QKV) | SET(FFN_EXPERT_BIAS), 0, SCALED, plan_bailingmoe2 },
+    { "hunyuan-moe", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | SHARED | QK_NORM, TIED, QKV_BIAS, SCALED,
       plan_hunyuan_moe },
-    { "dots1", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM | SET(OUTPUT), SET(ATTN_QKV)
-      | SET(FFN_EXPERT_BIAS), QKV_BIAS, SCALED, plan_dots1 },
-    { "smallthinker", ROPE_NEOX, NORM_RMS, ACT_RELU, SPARSE, TIED, QKV_BIAS, SCALED, plan_smallthinker },
-    { "afmoe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM | POST_NORM | SET(ATTN_GATE)
-      | SET(FFN_EXPERT_BIAS), TIED, QKV_BIAS, SCALED, plan_afmoe },
-    { "laguna", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM | SET(ATTN_GATE)
+    { "dots1", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM | SET(OUTPUT),
+      SET(ATTN_QKV) | SET(FFN_EXPERT_BIAS), QKV_BIAS, SCALED, plan_dots1 },
+    { "smallthinker", steps_router_first, ROPE_NEOX, NORM_RMS, ACT_RELU, SPARSE, TIED, QKV_BIAS, SCALED,
+      plan_smallthinker },
+    { "afmoe", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM | POST_NORM
+      | SET(ATTN_GATE) | SET(FFN_EXPERT_BIAS), TIED, QKV_BIAS, SCALED, plan_afmoe },
+    { "laguna", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM | SET(ATTN_GATE)
       | SET(FFN_EXPERT_BIAS), TIED, QKV_BIAS, SCALED, plan_laguna },
-    { "exaone-moe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM | SET(OUTPUT), SET(ATTN_QKV)
-      | FREQS | SET(FFN_EXPERT_BIAS), QKV_BIAS, SCALED, plan_exaone_moe },
-    { "glm4moe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | SET(FFN_EXPERT_BIAS), TIED | QK_NORM,
-      QKV_BIAS, SCALED, plan_glm4moe },
-    { "minimax-m2", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | SET(OUTPUT) | SET(FFN_EXPERT_BIAS), SET(ATTN_QKV),
-      QKV_BIAS, SCALED, plan_minimax_m2 },
-    { "mimo2", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SET(OUTPUT), SET(ATTN_QKV) | SET(ATTN_SINKS)
+    { "exaone-moe", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM | SET(OUTPUT),
+      SET(ATTN_QKV) | FREQS | SET(FFN_EXPERT_BIAS), QKV_BIAS, SCALED, plan_exaone_moe },
+    { "glm4moe", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | SET(FFN_EXPERT_BIAS), TIED
+      | QK_NORM, QKV_BIAS, SCALED, plan_glm4moe },
+    { "minimax-m2", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | SET(OUTPUT) | SET(FFN_EXPERT_BIAS),
+      SET(ATTN_QKV), QKV_BIAS, SCALED, plan_minimax_m2 },
+    { "mimo2", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SET(OUTPUT), SET(ATTN_QKV) | SET(ATTN_SINKS)
       | SET(FFN_EXPERT_BIAS), 0, SET(ATTN_OUTPUT), plan_mimo2 },
-    { "arctic", ROPE_NORM, NORM_RMS, ACT_SILU, SPARSE | SHARED | SET(FFN_NORM_EXPS), TIED, QKV_BIAS, SCALED,
-      plan_arctic },
-    { "grok", ROPE_NEOX, NORM_RMS, ACT_GELU_TANH, SPARSE | SHARED | POST_NORM, TIED, QKV_BIAS, SCALED, plan_grok },
-    { "grovemoe", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | ADJUGATE, TIED, QKV_BIAS, SCALED, plan_grovemoe },
-    { "hy_v3", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM, TIED | SET(FFN_EXPERT_BIAS)
-      | SET(FFN_GATE_UP_EXPS), QKV_BIAS, SCALED | GATED | EXPERTS | SHARED, plan_hy_v3 },
-    { "cohere2moe", ROPE_NORM, NORM_LAYER, ACT_SILU, (SPARSE & ~SET(FFN_NORM)) | GATED | SHARED,
-      TIED | SET(FFN_GATE_UP_EXPS), QKV_BIAS, SCALED | GATED | EXPERTS | SHARED, plan_cohere2moe },
-    { "step35", ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | SET(OUTPUT), SET(ATTN_QKV) | QK_NORM | FACTORS
-      | SET(ATTN_GATE) | SET(FFN_EXPERT_BIAS), QKV_BIAS, SCALED, plan_step35 },
+    { "arctic", steps_experts_first, ROPE_NORM, NORM_RMS, ACT_SILU, SPARSE | SHARED | SET(FFN_NORM_EXPS), TIED,
+      QKV_BIAS, SCALED, plan_arctic },
+    { "grok", steps_block, ROPE_NEOX, NORM_RMS, ACT_GELU_TANH, SPARSE | SHARED | POST_NORM, TIED, QKV_BIAS, SCALED,
+      plan_grok },
+    { "grovemoe", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | ADJUGATE, TIED, QKV_BIAS, SCALED,
+      plan_grovemoe },
+    { "hy_v3", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | QK_NORM, TIED
+      | SET(FFN_EXPERT_BIAS) | SET(FFN_GATE_UP_EXPS), QKV_BIAS, SCALED | GATED | EXPERTS | SHARED, plan_hy_v3 },
+    { "cohere2moe", steps_block, ROPE_NORM, NORM_LAYER, ACT_SILU, (SPARSE & ~SET(FFN_NORM)) | GATED | SHARED, TIED
+      | SET(FFN_GATE_UP_EXPS), QKV_BIAS, SCALED | GATED | EXPERTS | SHARED, plan_cohere2moe },
+    { "step35", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | SET(OUTPUT), SET(ATTN_QKV)
+      | QK_NORM | FACTORS | SET(ATTN_GATE) | SET(FFN_EXPERT_BIAS), QKV_BIAS, SCALED, plan_step35 },
     { .name = NULL },
 };

@@ -7,7 +7,7 @@
 /* Text of a kind of layer, to which add appends. */
 struct text {
     size_t n;
-    char bytes[1600];
+    char bytes[3000];
 };
 
 #define add(t, ...) report_append((t)->bytes, sizeof (t)->bytes, &(t)->n, __VA_ARGS__)
@@ -52,38 +52,67 @@ static void add_feed_forward(struct text *t, const struct ffn_plan *f) {
     if (f->n_ff_shared > 0) add(t, ", and one of %u for all tokens", f->n_ff_shared);
 }
 
-/* Such as "h = norm(attn_norm, x); h = attention(h); x += h". */
-static void add_program(struct text *t, const struct plan *p, bool has_shared, const struct program *program) {
+/* The formula of a step.  %o: out, %i: in, %w: the name of the weight, %f: the factor, %a: an activation. */
+static const char *formula_of(const struct step *s, const struct layer_plan *l) {
+    bool in_place = s->in == s->out;
+    switch (s->kind) {
+    case STEP_NORM: return "%o = norm(%w, %i)";
+    case STEP_PRODUCT: return "%o = %w %i";
+    case STEP_COPY: return "%o = %i";
+    case STEP_SCALE: return s->factor == 1 ? "%o = %i" : in_place ? "%o *= %f" : "%o = %i * %f";
+    case STEP_DIVIDE: return "%o = %i / %w";
+    case STEP_ADD: return s->factor == 1 ? "%o += %i" : "%o += %i * %f";
+    case STEP_ADD_SCALED: return "%o += %i * %w";
+    case STEP_ADD_BIAS: return "%o = %i + %w";
+    case STEP_ADD_STATES: return "%o = low + high";
+    case STEP_ROPE: return "%o = rope(%i)";
+    case STEP_TEMPERATURE: return "%o = temperature(%i)";
+    case STEP_ATTENTION: return "%o = attention(q, k, v)";
+    case STEP_GATE_HEADS: return l->attn.gate == ATTN_GATE_SIGMOID ? "%o *= sigmoid(%i)" : "%o *= softplus(%i)";
+    case STEP_ACTIVATE: return in_place ? "%o = %a(%i)" : "%o = %a(%o) * %i";
+    case STEP_SOFTMAX: return "%o = softmax(%i)";
+    case STEP_SIGMOID: return "%o = sigmoid(%i)";
+    case STEP_BEST: return "%o = best(%i)";
+    case STEP_TAKE: return "%o = %i[used]";
+    case STEP_SUM_TO_1: return "%o = %i / sum(%i)";
+    case STEP_EXPERTS: return "%o = experts(%i, used, weights)";
+    case STEP_ADJUGATES: return "%o += adjugates(%i, used)";
+    case STEP_GATE_SHARED: return "%o *= sigmoid(%w %i)";
+    case STEP_SHOW: case STEP_KINDS: break;
+    }
+    return NULL;
+}
+
+/* Such as "h = norm(attn_norm, x); q = attn_q h; k = attn_k h", with a line for each part of a layer. */
+static void add_program(struct text *t, const struct plan *p, const struct layer_plan *l,
+                        const struct program *program) {
     static const char *const streams[STREAM_COUNT] = {
         [STREAM_X] = "x", [STREAM_H] = "h", [STREAM_INPUT] = "input", [STREAM_EMBD] = "embd", [STREAM_LOW] = "low",
-        [STREAM_HIGH] = "high",
+        [STREAM_HIGH] = "high", [STREAM_SUM] = "sum", [STREAM_SHARED] = "shared", [STREAM_Q] = "q", [STREAM_K] = "k",
+        [STREAM_V] = "v", [STREAM_HEADS] = "heads", [STREAM_GATES] = "gates", [STREAM_FF_GATE] = "gate",
+        [STREAM_FF_UP] = "up", [STREAM_SCORES] = "scores", [STREAM_CHOICE] = "choice", [STREAM_USED] = "used",
+        [STREAM_WEIGHTS] = "weights",
     };
+    static const char *const activations[] = {
+        [ACT_SILU] = "silu", [ACT_GELU_TANH] = "gelu", [ACT_RELU] = "relu", [ACT_RELU_SQR] = "relu2",
+        [ACT_SWIGLU_OAI] = "swiglu_oai", [ACT_XIELU] = "xielu",
+    };
+    const char *between = "\n";
     for (uint32_t i = 0; i < program->n; i++) {
         const struct step *s = &program->steps[i];
-        const char *in = streams[s->in], *out = streams[s->out];
-        const char *weight = s->weight < W_COUNT ? model_weight_name(p, s->weight) : "";
-        add(t, i > 0 ? "; " : "\n");
-        switch (s->kind) {
-        case STEP_NORM: add(t, "%s = norm(%s, %s)", out, weight, in); break;
-        case STEP_NORM_OUTPUT: add(t, "%s = norm(output_norm, %s)", out, in); break;
-        case STEP_COPY: add(t, "%s = %s", out, in); break;
-        case STEP_ADD: add(t, "%s += %s", out, in); break;
-        case STEP_ADD_RESIDUAL:
-            add(t, "%s += %s", out, in);
-            if (p->residual_scale != 1) add(t, " * %.7g", (double)p->residual_scale);
-            break;
-        case STEP_ADD_SCALED: add(t, "%s += %s * %s", out, in, weight); break;
-        case STEP_ADD_STATES: add(t, "%s = low + high", out); break;
-        case STEP_ATTENTION: add(t, "%s = attention(%s)", out, in); break;
-        case STEP_FEED_FORWARD: add(t, "%s = feed_forward(%s)", out, in); break;
-        case STEP_ROUTER: add(t, "choose experts by %s", in); break;
-        case STEP_EXPERTS: add(t, "sum = experts(%s)", in); break;
-        case STEP_SHARED:
-            add(t, "%s = sum", out);
-            if (has_shared) add(t, " + shared(%s)", in);
-            break;
-        case STEP_KINDS: break;
+        const char *formula = formula_of(s, l);
+        if (!formula) continue;
+        add(t, "%s", between);
+        for (const char *at = formula; *at; at++) {
+            if (*at != '%') add(t, "%c", *at);
+            else if (*++at == 'o') add(t, "%s", streams[s->out]);
+            else if (*at == 'i') add(t, "%s", streams[s->in]);
+            else if (*at == 'w') add(t, "%s", model_weight_name(p, s->weight));
+            else if (*at == 'f') add(t, "%.7g", (double)s->factor);
+            else add(t, "%s", activations[l->ffn.activation]);
         }
+        bool ends_line = s->out == STREAM_X || s->kind == STEP_EXPERTS;
+        between = ends_line ? "\n" : "; ";
     }
 }
 
@@ -123,7 +152,7 @@ static uint32_t find_kinds(const struct plan *p, const struct layer *layers, str
         add_attention(&t, p, &p->layers[il].attn);
         add(&t, "\n");
         add_feed_forward(&t, &p->layers[il].ffn);
-        if (layers) add_program(&t, p, p->layers[il].ffn.n_ff_shared > 0, &layers[il].program);
+        if (layers) add_program(&t, p, &p->layers[il], &layers[il].program);
         while (k < n_kind && strcmp(texts[k].bytes, t.bytes) != 0) k++;
         if (k == n_kind && k < MAX_KINDS) texts[n_kind++] = t;
         kinds[il] = (uint8_t)k;

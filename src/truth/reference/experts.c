@@ -51,170 +51,129 @@ static bool is_in_group(const struct ffn_plan *p, const double *values, uint32_t
     return rank_of(scores, p->n_group, i / n) < p->n_group_used;
 }
 
-void reference_router(struct reference *r, uint32_t il, struct batch b, const double *x) {
-    const struct affine *w = r->m->layers[il].w;
-    const struct ffn_plan *p = &r->plan.layers[il].ffn;
-    uint32_t n_embd = r->plan.n_embd, n_used = p->n_used, n_expert = p->n_expert;
-    int32_t at = (int32_t)il;
-    double *probs = r->scores, *used = r->chosen, *weights = r->chosen + (size_t)b.n * n_used;
-    double *biased = r->choice, *masked = r->choice + (size_t)r->n_batch * n_expert;   /* masked: of one token */
-    const float *bias = w[W_FFN_EXPERT_BIAS].w ? (const float *)(const void *)w[W_FFN_EXPERT_BIAS].w->data : NULL;
-    for (uint32_t t = 0; t < b.n; t++) {
-        multiply(r, &w[W_FFN_GATE_INP], 0, x + (size_t)t * n_embd, probs + (size_t)t * n_expert);
-    }
-    reference_tap(r, TAP_FFN_ROUTER, at, b.pos, b.n, 1, n_expert, probs);
-
-    for (uint32_t t = 0; p->gating == GATING_SOFTMAX && t < b.n; t++) softmax(probs + (size_t)t * n_expert, n_expert);
-    for (uint32_t i = 0; p->gating == GATING_SIGMOID && i < b.n * n_expert; i++) probs[i] = sigmoid(probs[i]);
-    if (p->gating != GATING_SOFTMAX_USED) reference_tap(r, TAP_FFN_PROBS, at, b.pos, b.n, 1, n_expert, probs);
-    for (uint32_t i = 0; i < b.n * n_expert; i++) biased[i] = probs[i] + (bias ? (double)bias[i % n_expert] : 0);
-    if (bias) reference_tap(r, TAP_FFN_PROBS_BIASED, at, b.pos, b.n, 1, n_expert, biased);
-
-    for (uint32_t t = 0; t < b.n; t++) {
-        const double *choice = biased + (size_t)t * n_expert;
-        for (uint32_t k = 0; k < n_used; k++) used[(size_t)t * n_used + k] = k;   /* if scores are NaN */
-        for (uint32_t i = 0; i < n_expert; i++) masked[i] = is_in_group(p, choice, i) ? choice[i] : -INFINITY;
-        if (r->wrong) r->wrong->choose(r, n_expert, masked);
-        for (uint32_t i = 0; i < n_expert; i++) {
-            uint32_t rank = rank_of(masked, n_expert, i);
-            if (rank < n_used) used[(size_t)t * n_used + rank] = i;
-        }
-    }
-    reference_tap(r, TAP_FFN_USED, at, b.pos, b.n, 1, n_used, used);
-
-    const double *all = r->wrong && r->quirks.router_biased ? biased : probs;
-    for (uint32_t i = 0; i < b.n * n_used; i++) weights[i] = all[(size_t)(i / n_used) * n_expert + (uint32_t)used[i]];
-    reference_tap(r, TAP_FFN_WEIGHTS, at, b.pos, b.n, n_used, 1, weights);
-    if (p->gating == GATING_SOFTMAX_USED) {
-        for (uint32_t t = 0; t < b.n; t++) softmax(weights + (size_t)t * n_used, n_used);
-        reference_tap(r, TAP_FFN_WEIGHTS_SOFTMAX, at, b.pos, b.n, n_used, 1, weights);
-    }
-    for (uint32_t t = 0; p->weights_sum_to_1 && t < b.n; t++) {
-        double *of_token = weights + (size_t)t * n_used, sum = 0;
-        for (uint32_t k = 0; k < n_used; k++) sum += of_token[k];
-        sum = fmax(sum, 6.103515625e-5);   /* as in llama.cpp: the smallest normal f16 */
-        for (uint32_t k = 0; k < n_used; k++) of_token[k] /= sum;
-    }
-    if (p->weights_sum_to_1) reference_tap(r, TAP_FFN_WEIGHTS_NORM, at, b.pos, b.n, n_used, 1, weights);
-    if (p->weights_scale != 1.0f) {
-        for (uint32_t i = 0; i < b.n * n_used; i++) weights[i] *= (double)p->weights_scale;
-        reference_tap(r, TAP_FFN_WEIGHTS_SCALED, at, b.pos, b.n, n_used, 1, weights);
-    }
-    if (r->wrong) r->wrong->use(r, p, b.n, used, weights);
+void reference_softmax(struct reference *r, const struct call *c) {
+    uint32_t n = c->s->n_head * c->s->n;
+    (void)r;
+    for (size_t t = 0; t < c->b.n; t++) softmax(c->out + t * n, n);
 }
 
-/* y (n, n_out): row i is the product of expert used[i] with row i / n_shared of x (n / n_shared, n_in).  used NULL:
- * of the only matrix. */
+void reference_sigmoid(struct reference *r, const struct call *c) {
+    (void)r;
+    for (size_t i = 0; i < c->n; i++) c->out[i] = sigmoid(c->in[i]);
+}
+
+void reference_best(struct reference *r, const struct call *c) {
+    const struct ffn_plan *p = &c->layer->ffn;
+    for (uint32_t t = 0; t < c->b.n; t++) {
+        const double *choice = c->in + (size_t)t * p->n_expert;
+        double *used = c->out + (size_t)t * p->n_used;
+        for (uint32_t k = 0; k < p->n_used; k++) used[k] = k;   /* if scores are NaN */
+        for (uint32_t i = 0; i < p->n_expert; i++) {
+            r->masked[i] = is_in_group(p, choice, i) ? choice[i] : -INFINITY;
+        }
+        if (r->wrong) r->wrong->choose(r, p->n_expert, r->masked);
+        for (uint32_t i = 0; i < p->n_expert; i++) {
+            uint32_t rank = rank_of(r->masked, p->n_expert, i);
+            if (rank < p->n_used) used[rank] = i;
+        }
+    }
+}
+
+void reference_take(struct reference *r, const struct call *c) {
+    const struct ffn_plan *p = &c->layer->ffn;
+    bool is_biased = r->wrong && r->quirks.router_biased && r->m->layers[c->il].w[W_FFN_EXPERT_BIAS].w;
+    const double *in = is_biased ? r->streams[STREAM_CHOICE] : c->in, *used = r->streams[STREAM_USED];
+    for (size_t i = 0; i < c->n; i++) c->out[i] = in[i / p->n_used * p->n_expert + (uint32_t)used[i]];
+}
+
+void reference_sum_to_1(struct reference *r, const struct call *c) {
+    uint32_t n = c->layer->ffn.n_used;
+    (void)r;
+    for (uint32_t t = 0; t < c->b.n; t++) {
+        double *weights = c->out + (size_t)t * n, sum = 0;
+        for (uint32_t k = 0; k < n; k++) sum += weights[k];
+        sum = fmax(sum, 6.103515625e-5);   /* as in llama.cpp: the smallest normal f16 */
+        for (uint32_t k = 0; k < n; k++) weights[k] /= sum;
+    }
+}
+
+/* y (n, n_out): row i is the product of expert used[i] with row i / n_shared of x (n / n_shared, n_in). */
 static void multiply_rows(const struct reference *r, const struct affine *of, const double *used, const double *x,
                           uint32_t n_shared, uint32_t n, double *y) {
     size_t n_out = of->w->n_out / of->w->n_matrix;
+    for (size_t i = 0; i < n; i++) multiply(r, of, (uint32_t)used[i], x + i / n_shared * of->w->n_in, y + i * n_out);
+}
+
+/* gate (n) <- the activated product of gate and up; without a gate, the activation is that of up */
+static void activate(const struct reference *r, const struct ffn_plan *p, double limit, bool has_gate, size_t n) {
+    double *gate = r->streams[STREAM_FF_GATE], *up = r->streams[STREAM_FF_UP];
     for (size_t i = 0; i < n; i++) {
-        multiply(r, of, used ? (uint32_t)used[i] : 0, x + i / n_shared * of->w->n_in, y + i * n_out);
+        gate[i] = reference_activate(r, p, limit, has_gate ? gate[i] : up[i], has_gate ? up[i] : 1);
     }
 }
 
-/* r->gate (n) <- the activated product of gate and up; without a gate, the activation is that of up */
-static void activate(struct reference *r, const struct ffn_plan *p, double limit, bool has_gate, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        r->gate[i] = reference_activate(r, p, limit, has_gate ? r->gate[i] : r->up[i], has_gate ? r->up[i] : 1);
-    }
-}
-
-/* sums (n_token, n_embd) <- the weighted sums of the experts' outputs for x (n_token, n_embd) */
-static void used_experts(struct reference *r, uint32_t il, struct batch b, const double *x, double *sums) {
-    const struct affine *w = r->m->layers[il].w;
-    const struct ffn_plan *p = &r->plan.layers[il].ffn;
-    uint32_t n_embd = r->plan.n_embd, n_used = p->n_used, n_ff = p->n_ff_expert, n = b.n * n_used;
-    int32_t at = (int32_t)il;
-    const double *used = r->chosen, *weights = r->chosen + n;
+/* out (n_token, n_embd) <- the weighted sums of the experts' outputs for in (n_token, n_embd) */
+void reference_experts(struct reference *r, const struct call *c) {
+    const struct affine *w = r->m->layers[c->il].w;
+    const struct ffn_plan *p = &c->layer->ffn;
+    uint32_t n_embd = c->s->n, n_used = p->n_used, n_ff = p->n_ff_expert, pos = c->b.pos, n = c->b.n * n_used;
+    int32_t at = (int32_t)c->il;
+    double *used = r->streams[STREAM_USED], *weights = r->streams[STREAM_WEIGHTS];
+    double *gate = r->streams[STREAM_FF_GATE], *up = r->streams[STREAM_FF_UP];
     double *rows = r->expert_rows;   /* (n_token, n_used, n_embd) */
+    if (r->wrong) r->wrong->use(r, p, c->b.n, used, weights);
     for (size_t i = 0; p->weights_first && i < (size_t)n * n_embd; i++) {
-        rows[i] = x[i / n_embd / n_used * n_embd + i % n_embd] * weights[i / n_embd];
+        rows[i] = c->in[i / n_embd / n_used * n_embd + i % n_embd] * weights[i / n_embd];
     }
-    if (p->weights_first) reference_tap(r, TAP_EXPERT_WEIGHTED, at, b.pos, b.n, n_used, n_embd, rows);
-    const double *in = p->weights_first ? rows : x;
+    if (p->weights_first) reference_tap(r, TAP_EXPERT_WEIGHTED, at, pos, c->b.n, n_used, n_embd, rows);
+    const double *in = p->weights_first ? rows : c->in;
     uint32_t n_shared = p->weights_first ? 1 : n_used;
     if (w[W_FFN_GATE_EXPS].w) {
-        multiply_rows(r, &w[W_FFN_GATE_EXPS], used, in, n_shared, n, r->gate);
-        reference_tap(r, TAP_EXPERT_GATE, at, b.pos, b.n, n_used, n_ff, r->gate);
+        multiply_rows(r, &w[W_FFN_GATE_EXPS], used, in, n_shared, n, gate);
+        reference_tap(r, TAP_EXPERT_GATE, at, pos, c->b.n, n_used, n_ff, gate);
     }
-    multiply_rows(r, &w[W_FFN_UP_EXPS], used, in, n_shared, n, r->up);
-    reference_tap(r, TAP_EXPERT_UP, at, b.pos, b.n, n_used, n_ff, r->up);
+    multiply_rows(r, &w[W_FFN_UP_EXPS], used, in, n_shared, n, up);
+    reference_tap(r, TAP_EXPERT_UP, at, pos, c->b.n, n_used, n_ff, up);
     activate(r, p, (double)p->limit, w[W_FFN_GATE_EXPS].w, (size_t)n * n_ff);
-    reference_tap(r, TAP_EXPERT_SWIGLU, at, b.pos, b.n, n_used, n_ff, r->gate);
-    multiply_rows(r, &w[W_FFN_DOWN_EXPS], used, r->gate, 1, n, rows);
-    reference_tap(r, TAP_EXPERT_DOWN, at, b.pos, b.n, n_used, n_embd, rows);
+    reference_tap(r, TAP_EXPERT_SWIGLU, at, pos, c->b.n, n_used, n_ff, gate);
+    multiply_rows(r, &w[W_FFN_DOWN_EXPS], used, gate, 1, n, rows);
+    reference_tap(r, TAP_EXPERT_DOWN, at, pos, c->b.n, n_used, n_embd, rows);
     for (size_t i = 0; !p->weights_first && i < (size_t)n * n_embd; i++) rows[i] *= weights[i / n_embd];
-    if (!p->weights_first) reference_tap(r, TAP_EXPERT_WEIGHTED, at, b.pos, b.n, n_used, n_embd, rows);
-    memset(sums, 0, (size_t)b.n * n_embd * sizeof *sums);
-    for (size_t i = 0; i < (size_t)n * n_embd; i++) sums[i / n_embd / n_used * n_embd + i % n_embd] += rows[i];
-    reference_tap(r, TAP_FFN_EXPERTS, at, b.pos, b.n, 1, n_embd, sums);
+    if (!p->weights_first) reference_tap(r, TAP_EXPERT_WEIGHTED, at, pos, c->b.n, n_used, n_embd, rows);
+    memset(c->out, 0, c->n * sizeof *c->out);
+    for (size_t i = 0; i < (size_t)n * n_embd; i++) c->out[i / n_embd / n_used * n_embd + i % n_embd] += rows[i];
 }
 
-/* out (n_token, n_embd) <- the expert that every token uses, times the sigmoid of its own gate if it has one */
-static void shared_expert(struct reference *r, uint32_t il, struct batch b, const double *x, double *out) {
-    const struct affine *w = r->m->layers[il].w;
-    const struct ffn_plan *p = &r->plan.layers[il].ffn;
-    const struct weight *own_gate = w[W_FFN_GATE_INP_SHARED].w;
-    uint32_t n_embd = r->plan.n_embd, n_ff = p->n_ff_shared;
-    int32_t at = (int32_t)il;
-    if (w[W_FFN_GATE_SHARED].w) {
-        multiply_rows(r, &w[W_FFN_GATE_SHARED], NULL, x, 1, b.n, r->gate);
-        reference_tap(r, TAP_FFN_GATE, at, b.pos, b.n, 1, n_ff, r->gate);
+/* The sigmoid of the gate of the expert that every token uses */
+void reference_gate_shared(struct reference *r, const struct call *c) {
+    uint32_t n_embd = c->s->n;
+    const double *in = reference_rounded(r, c->w->w, c->in, c->b.n);
+    for (uint32_t t = 0; t < c->b.n; t++) {
+        r->gates[t] = reference_dot(reference_row(r, c->w->w, 0), in + (size_t)t * n_embd, n_embd);
     }
-    multiply_rows(r, &w[W_FFN_UP_SHARED], NULL, x, 1, b.n, r->up);
-    reference_tap(r, TAP_FFN_UP, at, b.pos, b.n, 1, n_ff, r->up);
-    activate(r, p, (double)p->limit_shared, w[W_FFN_GATE_SHARED].w, (size_t)b.n * n_ff);
-    reference_tap(r, TAP_FFN_SWIGLU, at, b.pos, b.n, 1, n_ff, r->gate);
-    multiply_rows(r, &w[W_FFN_DOWN_SHARED], NULL, r->gate, 1, b.n, out);
-    const double *gated = own_gate ? reference_rounded(r, own_gate, x, b.n) : NULL;
-    for (uint32_t t = 0; own_gate && t < b.n; t++) {
-        r->scores[t] = reference_dot(reference_row(r, own_gate, 0), gated + (size_t)t * n_embd, n_embd);
-    }
-    if (own_gate) reference_tap(r, TAP_FFN_SHARED_GATE, at, b.pos, b.n, 1, 1, r->scores);
-    for (size_t i = 0; own_gate && i < (size_t)b.n * n_embd; i++) out[i] *= sigmoid(r->scores[i / n_embd]);
-    reference_tap(r, TAP_FFN_SHARED, at, b.pos, b.n, 1, n_embd, out);
+    reference_tap(r, TAP_FFN_SHARED_GATE, (int32_t)c->il, c->b.pos, c->b.n, 1, 1, r->gates);
+    for (size_t i = 0; i < c->n; i++) c->out[i] *= sigmoid(r->gates[i / n_embd]);
 }
 
-/* sums (n_token, n_embd) += the adjugates of the experts that are used, applied to it       Wu et al. 2025, "GroveMoE"
+/* The adjugates of the experts that are used, applied to their sum             Wu et al. 2025, "GroveMoE"
  * Their weights are the probabilities of the experts with the adjugates' numbers, as in llama.cpp. */
-static void add_adjugates(struct reference *r, uint32_t il, struct batch b, double *sums) {
-    const struct affine *w = r->m->layers[il].w;
-    const struct ffn_plan *p = &r->plan.layers[il].ffn;
-    uint32_t n_embd = r->plan.n_embd;
-    double *x = r->expert_rows, *y = r->expert;   /* of one token */
-    for (uint32_t t = 0; t < b.n; t++, sums += n_embd) {
-        const double *used = r->chosen + (size_t)t * p->n_used, *probs = r->scores + (size_t)t * p->n_expert;
-        double total = 0;
-        for (uint32_t k = 0; k < p->n_used; k++) total += probs[(uint32_t)used[k] / (p->n_expert / p->n_adjugate)];
-        memcpy(x, sums, n_embd * sizeof *x);
+void reference_adjugates(struct reference *r, const struct call *c) {
+    const struct affine *w = r->m->layers[c->il].w;
+    const struct ffn_plan *p = &c->layer->ffn;
+    uint32_t n_embd = c->s->n, n_shared = p->n_expert / p->n_adjugate;
+    for (uint32_t t = 0; t < c->b.n; t++) {
+        const double *used = r->streams[STREAM_USED] + (size_t)t * p->n_used, *x = c->in + (size_t)t * n_embd;
+        const double *probs = r->streams[STREAM_SCORES] + (size_t)t * p->n_expert;
+        double total = 0, *out = c->out + (size_t)t * n_embd;
+        for (uint32_t k = 0; k < p->n_used; k++) total += probs[(uint32_t)used[k] / n_shared];
         for (uint32_t k = 0; k < p->n_used; k++) {
-            uint32_t e = (uint32_t)used[k] / (p->n_expert / p->n_adjugate);
-            multiply(r, &w[W_FFN_GATE_ADJUGATE], e, x, r->gate);
-            multiply(r, &w[W_FFN_UP_ADJUGATE], e, x, r->up);
+            uint32_t e = (uint32_t)used[k] / n_shared;
+            multiply(r, &w[W_FFN_GATE_ADJUGATE], e, x, r->streams[STREAM_FF_GATE]);
+            multiply(r, &w[W_FFN_UP_ADJUGATE], e, x, r->streams[STREAM_FF_UP]);
             activate(r, p, 0, true, p->n_ff_adjugate);
-            multiply(r, &w[W_FFN_DOWN_ADJUGATE], e, r->gate, y);
+            multiply(r, &w[W_FFN_DOWN_ADJUGATE], e, r->streams[STREAM_FF_GATE], r->expert_row);
             double weight = probs[e] / fmax(total, 6.103515625e-5) * (double)p->adjugate_scale;
-            for (uint32_t j = 0; j < n_embd; j++) sums[j] += y[j] * weight;
+            for (uint32_t j = 0; j < n_embd; j++) out[j] += r->expert_row[j] * weight;
         }
     }
-}
-
-void reference_experts(struct reference *r, uint32_t il, struct batch b, const double *x) {
-    double *sums = r->expert + (size_t)r->n_batch * r->plan.n_embd;
-    if (!r->plan.layers[il].ffn.router_first) reference_router(r, il, b, x);
-    used_experts(r, il, b, x, sums);
-    if (r->plan.layers[il].ffn.n_adjugate > 0) add_adjugates(r, il, b, sums);
-}
-
-void reference_shared(struct reference *r, uint32_t il, struct batch b, const double *x) {
-    const struct ffn_plan *p = &r->plan.layers[il].ffn;
-    double *shared = r->expert, *sums = r->expert + (size_t)r->n_batch * r->plan.n_embd;
-    double scale = p->output_scale != 0 ? (double)p->output_scale : 1;
-    bool has_shared = r->m->layers[il].w[W_FFN_DOWN_SHARED].w != NULL;
-    if (has_shared) shared_expert(r, il, b, x, shared);
-    for (size_t i = 0; i < (size_t)b.n * r->plan.n_embd; i++) {
-        r->h[i] = (sums[i] + (has_shared ? shared[i] : 0)) * scale;
-    }
-    reference_tap(r, TAP_FFN_OUT, (int32_t)il, b.pos, b.n, 1, r->plan.n_embd, r->h);
 }

@@ -80,8 +80,15 @@ static void quirk_norm(const struct reference *r, double eps, const double *x, u
     for (uint32_t i = 0; i < n; i++) h[i] = (x[i] - centre) / root;
 }
 
-static void quirk_after_norm(struct reference *r, const double *h, size_t n) {
-    if (r->quirks.residual == RESIDUAL_NORM && h != r->x) memcpy(r->x, h, n * sizeof *r->x);
+/* residual=norm: x becomes its norm when attention or feed forward read that. */
+static void quirk_before(struct reference *r, const struct call *c) {
+    enum step_kind kind = c->s->kind;
+    bool is_expert = kind == STEP_EXPERTS && !r->m->layers[c->il].w[W_FFN_NORM_EXPS].w;
+    bool is_router = kind == STEP_PRODUCT && c->s->weight == W_FFN_GATE_INP;
+    bool reads_norm = (kind == STEP_PRODUCT && !is_router) || kind == STEP_COPY || is_expert;
+    bool is_norm = c->s->in == STREAM_H || c->s->in == STREAM_INPUT;
+    if (r->quirks.residual != RESIDUAL_NORM || !reads_norm || !is_norm) return;
+    memcpy(r->x, c->in, (size_t)c->b.n * r->plan.n_embd * sizeof *r->x);
 }
 
 /* ---- learned positions, ALiBi ------------------------------------------------------------------------------------ */
@@ -154,11 +161,13 @@ static uint32_t quirk_begin(struct reference *r, uint32_t n, uint32_t pos) {
 /* ---- attention --------------------------------------------------------------------------------------------------- */
 
 /* qkv.split=by_group: rows that are stored as Q, K and V are read as n_head_kv groups of query heads, a K and a V. */
-static void quirk_split_qkv(struct reference *r, uint32_t il, uint32_t n, double *k, double *v) {
-    const struct attn_plan *p = &r->plan.layers[il].attn;
+static void quirk_after(struct reference *r, const struct call *c) {
+    const struct attn_plan *p = &c->layer->attn;
+    double *k = r->streams[STREAM_K], *v = r->streams[STREAM_V];
     uint32_t dim = p->k_dim, n_kv = p->n_head_kv, each = p->n_head / n_kv + 2, n_row = n_kv * each;
-    if (!r->quirks.qkv_split || !r->m->layers[il].w[W_ATTN_QKV].w || p->v_dim != dim) return;
-    for (uint32_t t = 0; t < n; t++) {
+    bool is_v = c->s->kind == STEP_PRODUCT && c->s->weight == W_ATTN_V;
+    if (!is_v || !r->quirks.qkv_split || !r->m->layers[c->il].w[W_ATTN_QKV].w || p->v_dim != dim) return;
+    for (uint32_t t = 0; t < c->b.n; t++) {
         double *q = r->q + (size_t)t * p->n_head * dim, *row = r->fused;
         double *of_k = k + (size_t)t * n_kv * dim, *of_v = v + (size_t)t * n_kv * dim;
         memcpy(row, q, (size_t)p->n_head * dim * sizeof *row);
@@ -312,10 +321,10 @@ static void quirk_attention_values(const struct reference *r, const struct atten
 
 /* ---- residual and feed forward ----------------------------------------------------------------------------------- */
 
-static void quirk_add_residual(struct reference *r, size_t n, enum residual which) {
-    enum quirk_residual missing = which == RESIDUAL_ATTN ? RESIDUAL_NO_ATTN : RESIDUAL_NO_FFN;
-    double scale = (double)r->plan.residual_scale;
-    for (size_t i = 0; i < n; i++) r->x[i] = (r->quirks.residual == missing ? 0 : r->x[i]) + r->h[i] * scale;
+static void quirk_add_residual(struct reference *r, const struct call *c) {
+    enum quirk_residual missing = c->s->weight == W_ATTN_OUTPUT ? RESIDUAL_NO_ATTN : RESIDUAL_NO_FFN;
+    bool is_missing = r->quirks.residual == missing;
+    for (size_t i = 0; i < c->n; i++) c->out[i] = (is_missing ? 0 : c->out[i]) + c->in[i] * (double)c->s->factor;
 }
 
 static double quirk_activation(const struct reference *r, double z) {
@@ -358,8 +367,8 @@ static void quirk_use(const struct reference *r, const struct ffn_plan *p, uint3
 void reference_set_quirks(struct reference *r, const struct quirks *q) {
     static const struct wrong_steps steps = {
         .row = quirk_row, .begin = quirk_begin, .projection = quirk_projection, .norm = quirk_norm,
-        .norm_weight = quirk_norm_weight, .after_norm = quirk_after_norm, .learned_position = quirk_learned_position,
-        .split_qkv = quirk_split_qkv, .first_rotated = quirk_first_rotated, .rotates = quirk_rotates,
+        .norm_weight = quirk_norm_weight, .before = quirk_before, .after = quirk_after,
+        .learned_position = quirk_learned_position, .first_rotated = quirk_first_rotated, .rotates = quirk_rotates,
         .position = quirk_position, .attention_weights = quirk_attention_weights,
         .attention_values = quirk_attention_values, .choose = quirk_choose, .use = quirk_use,
         .add_residual = quirk_add_residual, .activation = quirk_activation,
@@ -372,7 +381,7 @@ void reference_set_quirks(struct reference *r, const struct quirks *q) {
     r->m = &r->edited;
     quirk_edit(q, &r->plan, &r->edited);
     for (uint32_t il = 0; il < r->plan.n_layer; il++) {
-        r->edited.layers[il].program = program_of(&r->plan, il, r->edited.layers[il].w);
+        r->edited.layers[il].program = program_of(&r->plan, &r->edited, il);
     }
     quirk_frequencies(r);
 }

@@ -9,8 +9,7 @@
  *                    x += W_down (silu(W_gate h) * (W_up h)),               h = rms_norm(x)
  *   logits = W_output rms_norm(x)
  *
- * The plan (model/plan.h) says what differs from that: norms, positions, windows, factors, activations, gates, experts
- * (experts.c).  A step whose weight is absent is left out.
+ * The program of a layer (model/program.h) says what differs from that; the steps of experts are in experts.c.
  *
  * Every line is meant to be checked against its paper; do not make it faster.  Where a quirk changes a step, a line
  * with `if (r->wrong)` leaves the step to quirk_steps.c.  r->wrong is NULL in a right pass: a reader can skip those
@@ -88,27 +87,23 @@ static void scale(const struct reference *r, const struct affine *of, uint32_t n
     for (size_t i = 0; of->s && i < (size_t)n * of->w->n_out; i++) y[i] *= factor;
 }
 
-/* y (n, n_out) = x (n, n_in) W^T s + b, the projections of attention; Q, K and V are clamped if the model says so */
-static void projection(const struct reference *r, const struct affine *of, const double *x, uint32_t n, double *y,
-                       bool is_qkv) {
+/* y (n, n_out) = x (n, n_in) W^T s + b, or (x W^T + b) s in the feed-forward network; Q, K and V are clamped if the
+ * model says so */
+static void product(const struct reference *r, const struct affine *of, enum weight_id id, const double *x, uint32_t n,
+                    double *y) {
+    bool is_qkv = id == W_ATTN_Q || id == W_ATTN_K || id == W_ATTN_V, is_attention = is_qkv || id == W_ATTN_OUTPUT;
     if (r->give && r->give(r->force_user, of, x, n, y)) return;
-    bool is_done = r->wrong && r->wrong->projection(r, of->w, reference_rounded(r, of->w, x, n), n, y);
+    bool is_done = r->wrong && is_attention
+                && r->wrong->projection(r, of->w, reference_rounded(r, of->w, x, n), n, y);
     if (!is_done) linear(r, of->w, x, n, y);
-    scale(r, of, n, y);
+    if (!weight_scales_last(id)) scale(r, of, n, y);
     add_bias(r, of, n, y);
+    if (weight_scales_last(id)) scale(r, of, n, y);
     double limit = (double)r->plan.clamp_qkv;
     for (size_t i = 0; limit != 0 && is_qkv && i < (size_t)n * of->w->n_out; i++) {
         if (y[i] > limit) y[i] = limit;
         if (y[i] < -limit) y[i] = -limit;
     }
-}
-
-/* y (n, n_out) = (x (n, n_in) W^T + b) s, the products of the feed-forward network */
-static void ffn_product(const struct reference *r, const struct affine *of, const double *x, uint32_t n, double *y) {
-    if (r->give && r->give(r->force_user, of, x, n, y)) return;
-    linear(r, of->w, x, n, y);
-    add_bias(r, of, n, y);
-    scale(r, of, n, y);
 }
 
 /* ---- norms ------------------------------------------------------------------------------------------------------- */
@@ -191,15 +186,16 @@ void reference_rotate(const struct reference *r, uint32_t rope, double *x, doubl
     }
 }
 
-/* x: (n, n_head, k_dim), the Q or K of a batch.  The first n_rot elements of each head are rotated. */
-static void rope(const struct reference *r, const struct attn_plan *p, double *x, uint32_t n_head, uint32_t n,
-                 uint32_t pos, bool is_q) {
-    if (p->rope == ROPE_NONE || (r->wrong && !r->wrong->rotates(r, is_q))) return;
-    for (uint32_t t = 0; t < n; t++) {
-        double position = pos + t;
-        if (r->wrong) position = r->wrong->position(r, pos, t, is_q);
+/* Rotates the first n_rot elements of each head of Q or K. */
+static void run_rope(struct reference *r, const struct call *c) {
+    const struct attn_plan *p = &c->layer->attn;
+    bool is_q = c->s->out == STREAM_Q;
+    double *x = c->out;
+    if (r->wrong && !r->wrong->rotates(r, is_q)) return;
+    for (uint32_t t = 0; t < c->b.n; t++) {
+        double position = r->wrong ? r->wrong->position(r, c->b.pos, t, is_q) : c->b.pos + t;
         uint32_t first = r->wrong ? r->wrong->first_rotated(r, p) : 0;
-        for (uint32_t h = 0; h < n_head; h++, x += p->k_dim) reference_rotate(r, p->rope, x + first, position);
+        for (uint32_t h = 0; h < c->s->n_head; h++, x += p->k_dim) reference_rotate(r, p->rope, x + first, position);
     }
 }
 
@@ -334,26 +330,6 @@ double reference_activate(const struct reference *r, const struct ffn_plan *p, d
     return reference_activation(p->activation, gate) * up;
 }
 
-/* y (n, n_head, width) becomes the norm of x: of each head or, if the plan says so for Q and K, of all of them
- * together. */
-static void norm(const struct reference *r, uint32_t il, enum weight_id weight, struct batch b, uint32_t n_head,
-                 uint32_t width, const double *x, double *y) {
-    bool is_of_qk = weight == W_ATTN_Q_NORM || weight == W_ATTN_K_NORM;
-    uint32_t n_in = is_of_qk && r->plan.layers[il].attn.qk_norm == QK_NORM_ROW ? n_head * width : width;
-    bool is_post = weight == W_ATTN_POST_NORM || weight == W_FFN_POST_NORM;
-    double eps = (double)(is_post && r->plan.post_norm_eps != 0 ? r->plan.post_norm_eps : r->plan.norm_eps);
-    uint32_t n_row = (uint32_t)((uint64_t)b.n * n_head * width / n_in);
-    reference_normalize(r, &r->m->layers[il].w[weight], eps, n_in, x, n_row, y);
-}
-
-/* The same in place, for a norm that the layer may lack. */
-static void norm_inside(const struct reference *r, uint32_t il, enum weight_id weight, struct batch b, enum tap_id id,
-                        uint32_t n_head, uint32_t width, double *x) {
-    if (!program_has_norm(&r->plan, il, r->m->layers[il].w, weight)) return;
-    norm(r, il, weight, b, n_head, width, x, x);
-    reference_tap(r, id, (int32_t)il, b.pos, b.n, n_head, width, x);
-}
-
 /* Outside the layers: h (n, n_embd) becomes the norm of x, or x if the model does not have this norm. */
 static void norm_outside(const struct reference *r, enum weight_id weight, const struct affine *of, const double *x,
                          uint32_t n, double *h) {
@@ -370,141 +346,138 @@ static void add_row(const struct reference *r, const struct weight *w, size_t i,
     for (uint32_t k = 0; k < w->n_in; k++) x[k] += (double)row[k];
 }
 
-/* attn (n, n_head, v_dim) *= f(W_gate x), with one gate for each head or each element
- *                                                    Qiu et al. 2025, "Gated Attention for Large Language Models" */
-static void gate_heads(struct reference *r, uint32_t il, struct batch b, const double *x) {
-    const struct affine *of = &r->m->layers[il].w[W_ATTN_GATE];
-    const struct attn_plan *p = &r->plan.layers[il].attn;
-    uint32_t n_gate = of->w->n_out, shared = p->n_head * p->v_dim / n_gate;
-    x = reference_rounded(r, of->w, x, b.n);
-    for (size_t i = 0; i < (size_t)b.n * n_gate; i++) {
-        const float *row = reference_row(r, of->w, i % n_gate);
-        r->gates[i] = reference_dot(row, x + i / n_gate * of->w->n_in, of->w->n_in);
-    }
-    reference_tap(r, TAP_ATTN_GATE, (int32_t)il, b.pos, b.n, p->n_head, n_gate / p->n_head, r->gates);
-    for (size_t i = 0; i < (size_t)b.n * p->n_head * p->v_dim; i++) {
-        double z = r->gates[i / shared];
-        r->attn[i] *= p->gate == ATTN_GATE_SIGMOID ? 1 / (1 + exp(-z)) : z > 20 ? z : log1p(exp(z));
-    }
-    reference_tap(r, TAP_ATTN_GATED, (int32_t)il, b.pos, b.n, p->n_head, p->v_dim, r->attn);
+/* ---- the steps of a program, see enum step_kind ------------------------------------------------------------------ */
+
+static void run_norm(struct reference *r, const struct call *c) {
+    double eps = (double)plan_norm_eps(&r->plan, c->s->weight);
+    reference_normalize(r, c->w, eps, c->s->n_norm, c->in, (uint32_t)(c->n / c->s->n_norm), c->out);
 }
 
-/* y (n, n_embd) <- W_o attention(rope(W_q x), rope(W_k x), W_v x) */
-static void run_attention(struct reference *r, uint32_t il, struct batch b, const double *x, double *y) {
-    const struct layer *l = &r->m->layers[il];
-    const struct attn_plan *p = &r->plan.layers[il].attn;
-    size_t n_k = (size_t)p->n_head_kv * p->k_dim, n_v = (size_t)p->n_head_kv * p->v_dim;
-    double *cache_k = r->k + (size_t)il * r->n_ctx * r->plan.max_k, *k = cache_k + b.slot * n_k;
-    double *cache_v = r->v + (size_t)il * r->n_ctx * r->plan.max_v, *v = cache_v + b.slot * n_v;
-    const struct weight *sinks = l->w[W_ATTN_SINKS].w;
-    const float *sink = sinks ? (const float *)(const void *)sinks->data : NULL;
-    struct attended a = { p, cache_k, cache_v, sink, b.n, b.pos, b.slot, b.slot + b.n };
-    uint32_t n = b.n, pos = b.pos;
-    int32_t at = (int32_t)il;
+static void run_product(struct reference *r, const struct call *c) {
+    product(r, c->w, c->s->weight, c->in, c->b.n, c->out);
+}
 
-    projection(r, &l->w[W_ATTN_Q], x, n, r->q, true);
-    projection(r, &l->w[W_ATTN_K], x, n, k, true);
-    projection(r, &l->w[W_ATTN_V], x, n, v, true);
-    if (r->wrong) r->wrong->split_qkv(r, il, n, k, v);
-    reference_tap(r, TAP_QCUR, at, pos, n, p->n_head, p->k_dim, r->q);
-    reference_tap(r, TAP_KCUR, at, pos, n, p->n_head_kv, p->k_dim, k);
-    reference_tap(r, TAP_VCUR, at, pos, n, p->n_head_kv, p->v_dim, v);
-    round_rows(&r->rounding.values, true, v, (size_t)n * p->n_head_kv, p->v_dim);
-    bool is_late = plan_norms_roped(p);
-    if (!is_late) norm_inside(r, il, W_ATTN_Q_NORM, b, TAP_QCUR_NORMED, p->n_head, p->k_dim, r->q);
-    if (!is_late) norm_inside(r, il, W_ATTN_K_NORM, b, TAP_KCUR_NORMED, p->n_head_kv, p->k_dim, k);
-    rope(r, p, r->q, p->n_head, n, pos, true);
-    reference_tap(r, TAP_QCUR_ROPE, at, pos, n, p->n_head, p->k_dim, r->q);
-    rope(r, p, k, p->n_head_kv, n, pos, false);
-    reference_tap(r, TAP_KCUR_ROPE, at, pos, n, p->n_head_kv, p->k_dim, k);
-    if (is_late) norm_inside(r, il, W_ATTN_Q_NORM, b, TAP_QCUR_NORMED, p->n_head, p->k_dim, r->q);
-    if (is_late) norm_inside(r, il, W_ATTN_K_NORM, b, TAP_KCUR_NORMED, p->n_head_kv, p->k_dim, k);
-    for (uint32_t i = 0; p->temperature_floor > 0 && i < n * p->n_head * p->k_dim; i++) {   /* Llama 4, 2025 */
-        uint32_t t = i / (p->n_head * p->k_dim);
-        double periods = floor(((double)pos + t + p->temperature_offset) / p->temperature_floor);
-        r->q[i] *= 1 + (double)p->temperature_scale * log(1 + periods);
+static void run_copy(struct reference *r, const struct call *c) {
+    (void)r;
+    memcpy(c->out, c->in, c->n * sizeof *c->out);
+}
+
+static void run_show(struct reference *r, const struct call *c) { (void)r, (void)c; }
+
+static void run_scale(struct reference *r, const struct call *c) {
+    (void)r;
+    for (size_t i = 0; i < c->n; i++) c->out[i] = c->in[i] * (double)c->s->factor;
+}
+
+static void run_divide(struct reference *r, const struct call *c) {
+    const float *divisors = reference_floats(c->w->w);
+    (void)r;
+    for (size_t i = 0; i < c->n; i++) c->out[i] = c->in[i] / (double)divisors[i % c->s->n];
+}
+
+static void run_add(struct reference *r, const struct call *c) {
+    if (r->wrong && c->s->weight != W_COUNT) r->wrong->add_residual(r, c);
+    else for (size_t i = 0; i < c->n; i++) c->out[i] += c->in[i] * (double)c->s->factor;
+}
+
+static void run_add_scaled(struct reference *r, const struct call *c) {
+    double factor = (double)reference_row(r, c->w->w, 0)[0];
+    for (size_t i = 0; i < c->n; i++) c->out[i] += c->in[i] * factor;
+}
+
+static void run_add_bias(struct reference *r, const struct call *c) {
+    const float *bias = reference_floats(c->w->w);
+    (void)r;
+    for (size_t i = 0; i < c->n; i++) c->out[i] = c->in[i] + (double)bias[i % c->s->n];
+}
+
+/* Wang et al. 2025, "Hierarchical Reasoning Model" */
+static void run_add_states(struct reference *r, const struct call *c) {
+    for (size_t i = 0; i < c->n; i++) c->out[i] = r->streams[STREAM_LOW][i] + r->streams[STREAM_HIGH][i];
+}
+
+static void run_temperature(struct reference *r, const struct call *c) {   /* Llama 4, 2025 */
+    const struct attn_plan *p = &c->layer->attn;
+    (void)r;
+    for (size_t i = 0; i < c->n; i++) {
+        size_t t = i / ((size_t)c->s->n_head * c->s->n);
+        double periods = floor(((double)c->b.pos + (double)t + p->temperature_offset) / p->temperature_floor);
+        c->out[i] *= 1 + (double)p->temperature_scale * log(1 + periods);
     }
-    if (p->temperature_floor > 0) reference_tap(r, TAP_QCUR_SCALED, at, pos, n, p->n_head, p->k_dim, r->q);
-    round_rows(&r->rounding.keys, false, r->q, (size_t)n * p->n_head, p->k_dim);
+}
+
+static void run_attention(struct reference *r, const struct call *c) {
+    const struct attn_plan *p = &c->layer->attn;
+    uint32_t n = c->b.n, n_key = c->b.pos + n;
+    double *q = r->streams[STREAM_Q], *k = r->streams[STREAM_K], *v = r->streams[STREAM_V];
+    const float *sinks = c->w->w ? reference_floats(c->w->w) : NULL;
+    struct attended a = { p, k - (size_t)c->b.slot * p->n_head_kv * p->k_dim,
+                          v - (size_t)c->b.slot * p->n_head_kv * p->v_dim, sinks, n, c->b.pos, c->b.slot,
+                          c->b.slot + n };
+    round_rows(&r->rounding.keys, false, q, (size_t)n * p->n_head, p->k_dim);
     round_rows(&r->rounding.keys, true, k, (size_t)n * p->n_head_kv, p->k_dim);
-    if (r->wrong) r->wrong->attention_weights(r, &a, pos + n);
-    else attention_weights(r, &a, pos + n);
-    reference_tap(r, TAP_KQ_SOFT_MAX, at, pos, n, p->n_head, pos + n, r->weights);
-    round_rows(&r->rounding.values, false, r->weights, (size_t)n * p->n_head, pos + n);
-    if (r->wrong) r->wrong->attention_values(r, &a, pos + n);
-    else attention_values(r, &a, pos + n);
-    reference_tap(r, TAP_KQV_OUT, at, pos, n, p->n_head, p->v_dim, r->attn);
-    if (p->gate != ATTN_GATE_NONE) gate_heads(r, il, b, x);
-    norm_inside(r, il, W_ATTN_SUB_NORM, b, TAP_ATTN_SUB_NORM, 1, p->n_head * p->v_dim, r->attn);
-    projection(r, &l->w[W_ATTN_OUTPUT], r->attn, n, y, false);
-    reference_tap(r, TAP_ATTN_OUT, at, pos, n, 1, r->plan.n_embd, y);
-    for (size_t i = 0; p->output_scale != 0 && i < (size_t)n * r->plan.n_embd; i++) y[i] *= (double)p->output_scale;
+    round_rows(&r->rounding.values, true, v, (size_t)n * p->n_head_kv, p->v_dim);
+    if (r->wrong) r->wrong->attention_weights(r, &a, n_key);
+    else attention_weights(r, &a, n_key);
+    reference_tap(r, TAP_KQ_SOFT_MAX, (int32_t)c->il, c->b.pos, n, p->n_head, n_key, r->weights);
+    round_rows(&r->rounding.values, false, r->weights, (size_t)n * p->n_head, n_key);
+    if (r->wrong) r->wrong->attention_values(r, &a, n_key);
+    else attention_values(r, &a, n_key);
 }
 
-/* y (n, n_embd) <- W_down (activation(W_gate x) * (W_up x))      Shazeer 2020, "GLU Variants Improve Transformer" */
-static void run_feed_forward(struct reference *r, uint32_t il, struct batch b, const double *x, double *y) {
-    const struct layer *l = &r->m->layers[il];
-    const struct ffn_plan *p = &r->plan.layers[il].ffn;
-    int32_t at = (int32_t)il;
-    bool has_gate = l->w[W_FFN_GATE].w != NULL;
-    const struct weight *w_scales = l->w[W_FFN_ACT_SCALES].w;
-    const float *scales = w_scales ? (const float *)(const void *)w_scales->data : NULL;
-    bool has_matrices = l->w[W_FFN_UP].w != NULL;   /* or only the activation is left */
-    if (has_gate) {
-        ffn_product(r, &l->w[W_FFN_GATE], x, b.n, r->gate);
-        reference_tap(r, TAP_FFN_GATE, at, b.pos, b.n, 1, p->n_ff, r->gate);
+/* One gate for each head or each element          Qiu et al. 2025, "Gated Attention for Large Language Models" */
+static void run_gate_heads(struct reference *r, const struct call *c) {
+    const struct attn_plan *p = &c->layer->attn;
+    uint32_t shared = p->gate_per_head ? p->v_dim : 1;
+    (void)r;
+    for (size_t i = 0; i < c->n; i++) {
+        double z = c->in[i / shared];
+        c->out[i] *= p->gate == ATTN_GATE_SIGMOID ? 1 / (1 + exp(-z)) : z > 20 ? z : log1p(exp(z));
     }
-    if (has_matrices) ffn_product(r, &l->w[W_FFN_UP], x, b.n, r->up);
-    else memcpy(r->up, x, (size_t)b.n * p->n_ff * sizeof *x);
-    reference_tap(r, TAP_FFN_UP, at, b.pos, b.n, 1, p->n_ff, r->up);
-    for (size_t i = 0; i < (size_t)b.n * p->n_ff; i++) {
-        double z = has_gate ? r->gate[i] : r->up[i];
-        r->gate[i] = reference_activate(r, p, (double)p->limit_shared, z, has_gate ? r->up[i] : 1);
-        if (scales) r->gate[i] /= (double)scales[i % p->n_ff];
+}
+
+/* activation(gate) * up                                          Shazeer 2020, "GLU Variants Improve Transformer" */
+static void run_activate(struct reference *r, const struct call *c) {
+    const struct ffn_plan *p = &c->layer->ffn;
+    bool has_gate = c->s->in != c->s->out;
+    for (size_t i = 0; i < c->n; i++) {
+        c->out[i] = reference_activate(r, p, (double)p->limit_shared, c->out[i], has_gate ? c->in[i] : 1);
     }
-    reference_tap(r, TAP_FFN_SWIGLU, at, b.pos, b.n, 1, p->n_ff, r->gate);
-    norm_inside(r, il, W_FFN_SUB_NORM, b, TAP_FFN_SUB_NORM, 1, p->n_ff, r->gate);
-    if (has_matrices) ffn_product(r, &l->w[W_FFN_DOWN], r->gate, b.n, y);
-    else memcpy(y, r->gate, (size_t)b.n * p->n_ff * sizeof *y);
-    reference_tap(r, TAP_FFN_OUT, at, b.pos, b.n, 1, r->plan.n_embd, y);
 }
 
-/* y += x * residual_scale; which: whose output x is */
-static void add_output(struct reference *r, size_t n, enum weight_id which, const double *x, double *y) {
-    if (r->wrong) r->wrong->add_residual(r, n, which == W_ATTN_OUTPUT ? RESIDUAL_ATTN : RESIDUAL_FFN);
-    for (size_t i = 0; !r->wrong && i < n; i++) y[i] += x[i] * (double)r->plan.residual_scale;
-}
-
-/* x becomes the sum of both states                               Wang et al. 2025, "Hierarchical Reasoning Model" */
-static void add_states(const struct reference *r, size_t n, double *x) {
-    for (size_t i = 0; i < n; i++) x[i] = r->streams[STREAM_LOW][i] + r->streams[STREAM_HIGH][i];
-}
-
-/* Runs a step of layer il, see enum step_kind. */
-static void run_step(struct reference *r, uint32_t il, struct batch b, const struct step *s) {
-    const struct affine *w = r->m->layers[il].w;
-    const double *in = r->streams[s->in];
-    double *out = r->streams[s->out];
-    size_t n = (size_t)b.n * r->plan.n_embd;
-    bool reads_norm = s->kind == STEP_ATTENTION || s->kind == STEP_FEED_FORWARD || s->kind == STEP_SHARED
-                      || (s->kind == STEP_EXPERTS && !w[W_FFN_NORM_EXPS].w);
-    if (r->wrong && reads_norm) r->wrong->after_norm(r, in, n);
-    double factor = s->kind == STEP_ADD_SCALED ? (double)reference_row(r, w[s->weight].w, 0)[0] : 1;
-    switch (s->kind) {
-    case STEP_NORM: norm(r, il, s->weight, b, 1, r->plan.n_embd, in, out); break;
-    case STEP_NORM_OUTPUT: norm_outside(r, W_OUTPUT_NORM, &r->m->output_norm, in, b.n, out); break;
-    case STEP_COPY: memcpy(out, in, n * sizeof *out); break;
-    case STEP_ADD: case STEP_ADD_SCALED: for (size_t i = 0; i < n; i++) out[i] += in[i] * factor; break;
-    case STEP_ADD_RESIDUAL: add_output(r, n, s->weight, in, out); break;
-    case STEP_ADD_STATES: add_states(r, n, out); break;
-    case STEP_ATTENTION: run_attention(r, il, b, in, out); break;
-    case STEP_FEED_FORWARD: run_feed_forward(r, il, b, in, out); break;
-    case STEP_ROUTER: reference_router(r, il, b, in); break;
-    case STEP_EXPERTS: reference_experts(r, il, b, in); break;
-    case STEP_SHARED: reference_shared(r, il, b, in); break;
-    case STEP_KINDS: break;
+/* Runs the steps of layer il. */
+static void run_layer(struct reference *r, uint32_t il, struct batch b) {
+    static void (*const runs[STEP_KINDS])(struct reference *r, const struct call *c) = {
+        [STEP_NORM] = run_norm, [STEP_PRODUCT] = run_product, [STEP_COPY] = run_copy, [STEP_SHOW] = run_show,
+        [STEP_SCALE] = run_scale, [STEP_DIVIDE] = run_divide, [STEP_ADD] = run_add, [STEP_ADD_SCALED] = run_add_scaled,
+        [STEP_ADD_BIAS] = run_add_bias, [STEP_ADD_STATES] = run_add_states, [STEP_ROPE] = run_rope,
+        [STEP_TEMPERATURE] = run_temperature, [STEP_ATTENTION] = run_attention, [STEP_GATE_HEADS] = run_gate_heads,
+        [STEP_ACTIVATE] = run_activate, [STEP_SOFTMAX] = reference_softmax, [STEP_SIGMOID] = reference_sigmoid,
+        [STEP_BEST] = reference_best, [STEP_TAKE] = reference_take, [STEP_SUM_TO_1] = reference_sum_to_1,
+        [STEP_EXPERTS] = reference_experts, [STEP_ADJUGATES] = reference_adjugates,
+        [STEP_GATE_SHARED] = reference_gate_shared,
+    };
+    const struct program *program = &r->m->layers[il].program;
+    const struct layer_plan *layer = &r->plan.layers[il];
+    r->streams[STREAM_K] = r->k + ((size_t)il * r->n_ctx * r->plan.max_k)
+                         + (size_t)b.slot * layer->attn.n_head_kv * layer->attn.k_dim;
+    r->streams[STREAM_V] = r->v + ((size_t)il * r->n_ctx * r->plan.max_v)
+                         + (size_t)b.slot * layer->attn.n_head_kv * layer->attn.v_dim;
+    for (uint32_t i = 0, n; i < program->n; i += n) {
+        n = program_products(program, i, PROGRAM_MAX_STEPS);   /* products of one stream are shown together */
+        for (uint32_t k = i; k < i + n; k++) {
+            const struct step *s = &program->steps[k];
+            const struct call c = { il, b, s, layer, model_affine(r->m, il, s->weight), r->streams[s->in],
+                                    r->streams[s->out], (size_t)b.n * s->n_head * s->n };
+            if (r->wrong) r->wrong->before(r, &c);
+            runs[s->kind](r, &c);
+            if (r->wrong) r->wrong->after(r, &c);
+        }
+        for (uint32_t k = i; k < i + n; k++) {
+            const struct step *s = &program->steps[k];
+            reference_tap(r, s->tap, (int32_t)il, b.pos, b.n, s->n_head, s->n, r->streams[s->out]);
+        }
     }
-    reference_tap(r, s->tap, (int32_t)il, b.pos, b.n, 1, r->plan.n_embd, out);
 }
 
 /* Fills x with the embeddings, and the streams that keep them or begin with them. */
@@ -528,7 +501,7 @@ static void embed(struct reference *r, const int32_t *ids, uint32_t n, uint32_t 
         r->streams[STREAM_LOW][i] = (double)reference_row(r, m->state_init.w, 0)[i % p->n_embd];
     }
     if (p->has_states) memcpy(r->streams[STREAM_HIGH], r->x, n_x * sizeof *r->x);
-    if (p->has_states) add_states(r, n_x, r->x);
+    for (size_t i = 0; p->has_states && i < n_x; i++) r->x[i] += r->streams[STREAM_LOW][i];
 }
 
 /* results (n_result, n_vocab): the logits of the last n_result of n tokens; or their embeddings */
@@ -579,8 +552,7 @@ void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t
         r->force(r->force_user, &tap, r->x);
     }
     for (uint32_t il = r->first_layer; il < p->n_layer && il < r->n_layer; il++) {
-        const struct program *program = &r->m->layers[il].program;
-        for (uint32_t i = 0; i < program->n; i++) run_step(r, il, b, &program->steps[i]);
+        run_layer(r, il, b);
     }
     if (n_result > 0 && r->n_layer >= p->n_layer) finish(r, n, pos, n_result, results);
 }
@@ -598,15 +570,31 @@ static double *allocate(struct reference *r, uint64_t a, uint64_t b) {
     return p;
 }
 
-/* All of them: a quirk may use a stream that no right layer uses. */
+/* Elements of a row of a stream.  A quirk may use a stream that no right layer uses.  K and V are in the cache. */
+static uint64_t stream_width(const struct plan *p, enum stream stream) {
+    uint64_t n_ff = plan_max_used_row(p) > p->max_ff ? plan_max_used_row(p) : p->max_ff;
+    switch (stream) {
+    case STREAM_LOW: case STREAM_HIGH: return p->has_states ? p->n_embd : 0;
+    case STREAM_SUM: case STREAM_SHARED: return p->max_expert > 0 ? p->n_embd : 0;
+    case STREAM_Q: case STREAM_HEADS: return p->max_q;
+    case STREAM_K: case STREAM_V: return 0;
+    case STREAM_GATES: return p->has_gates ? p->max_q : 0;
+    case STREAM_FF_GATE: case STREAM_FF_UP: return n_ff;
+    case STREAM_SCORES: case STREAM_CHOICE: return p->max_expert;
+    case STREAM_USED: case STREAM_WEIGHTS: return p->max_used;
+    default: return p->n_embd;
+    }
+}
+
 static bool allocate_streams(struct reference *r) {
     for (uint32_t i = 0; i < STREAM_COUNT; i++) {
-        bool is_state = i == STREAM_LOW || i == STREAM_HIGH;
-        if (is_state && !r->right->plan.has_states) continue;
-        if (!(r->streams[i] = allocate(r, r->n_batch, r->right->plan.n_embd))) return false;
+        uint64_t n = stream_width(&r->right->plan, (enum stream)i);
+        if (n > 0 && !(r->streams[i] = allocate(r, r->n_batch, n))) return false;
     }
     r->x = r->streams[STREAM_X];
     r->h = r->streams[STREAM_H];
+    r->q = r->streams[STREAM_Q];
+    r->attn = r->streams[STREAM_HEADS];
     return true;
 }
 
@@ -660,8 +648,6 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
     const struct plan *p = &m->plan;
     struct reference *r = calloc(1, sizeof *r);
     uint32_t max_k_dim = 0;
-    uint64_t n_ff = plan_max_used_row(p);
-    if (p->max_ff > n_ff) n_ff = p->max_ff;
     for (uint32_t il = 0; il < p->n_layer; il++) {
         if (p->layers[il].attn.k_dim > max_k_dim) max_k_dim = p->layers[il].attn.k_dim;
     }
@@ -680,15 +666,10 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
     if (!r || !plan_copy(&r->plan, p) || !r->edited.layers || !r->row || !r->row_bytes || !r->other_row || !r->zeros
         || !(r->k = allocate(r, (uint64_t)p->n_layer * n_ctx, p->max_k))
         || !(r->v = allocate(r, (uint64_t)p->n_layer * n_ctx, p->max_v)) || !allocate_streams(r)
-        || !(r->q = allocate(r, n_batch, p->max_q))
-        || !(r->attn = allocate(r, n_batch, p->max_q)) || !(r->gate = allocate(r, n_batch, n_ff))
-        || !(r->up = allocate(r, n_batch, n_ff))
-        || (p->max_expert > 0 && !(r->scores = allocate(r, n_batch, p->max_expert)))
-        || (p->max_expert > 0 && !(r->chosen = allocate(r, n_batch, 2 * (uint64_t)p->max_used)))
-        || (p->max_expert > 0 && !(r->choice = allocate(r, (uint64_t)n_batch + 1, p->max_expert)))
-        || (p->max_expert > 0 && !(r->expert = allocate(r, 2 * (uint64_t)n_batch, p->n_embd)))
+        || (p->max_expert > 0 && !(r->masked = allocate(r, p->max_expert, 1)))
+        || (p->max_expert > 0 && !(r->expert_row = allocate(r, p->n_embd, 1)))
+        || (p->max_expert > 0 && !(r->gates = allocate(r, n_batch, 1)))
         || (p->max_expert > 0 && !(r->expert_rows = allocate(r, n_batch, (uint64_t)p->max_used * p->n_embd)))
-        || (p->has_gates && !(r->gates = allocate(r, n_batch, p->max_q)))
         || !(r->head = allocate(r, 2, r->n_head_row))
         || !(r->weights = allocate(r, (uint64_t)n_batch * p->max_head, n_ctx))
         || !(r->frequencies[ROPE_GLOBAL] = allocate(r, max_k_dim, 1))
@@ -705,10 +686,11 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
 
 void reference_free(struct reference *r) {
     if (!r) return;
-    void *const owned[] = { r->plan.layers, r->edited.layers, r->k, r->v, r->q, r->attn, r->gate, r->up, r->scores,
-                            r->choice, r->chosen, r->expert, r->expert_rows, r->gates, r->head, r->weights,
-                            r->frequencies[ROPE_GLOBAL], r->frequencies[ROPE_LOCAL], r->rotated, r->key, r->zeros,
-                            r->fused, r->row, r->row_bytes, r->other_row, r->tapped, r->rounded };
+    void *const owned[] = { r->plan.layers, r->edited.layers, r->k, r->v, r->masked, r->expert_row, r->gates,
+                            r->expert_rows, r->head, r->weights, r->frequencies[ROPE_GLOBAL],
+                            r->frequencies[ROPE_LOCAL], r->rotated, r->key, r->zeros, r->fused, r->row, r->row_bytes,
+                            r->other_row, r->tapped, r->rounded };
+    r->streams[STREAM_K] = r->streams[STREAM_V] = NULL;   /* places in the cache */
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     for (size_t i = 0; i < STREAM_COUNT; i++) free(r->streams[i]);
     free(r);

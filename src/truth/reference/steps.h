@@ -19,16 +19,12 @@ struct reference {
     uint32_t first_layer, n_layer;   /* the layers first_layer .. n_layer - 1 are computed, as far as there are */
     uint64_t bytes;
     double *k, *v;                   /* (n_layer, n_ctx, n_head_kv, k_dim), (n_layer, n_ctx, n_head_kv, v_dim) */
-    double *streams[STREAM_COUNT];   /* (n_batch, n_embd) each; NULL for the states of a model without */
-    double *x, *h;                   /* the streams STREAM_X and STREAM_H */
-    double *q, *attn;                /* (n_batch, n_head * k_dim) queries; (n_batch, n_head * v_dim) sums of V */
-    double *gates;                   /* (n_batch, n_head * v_dim), or (n_batch, n_head): attn_gate x; NULL without */
-    double *gate, *up;               /* (n_batch, n_ff), or (n_batch, n_used, n_ff) of experts */
+    double *streams[STREAM_COUNT];   /* (n_batch, n) each, see enum stream; K and V are places in the cache */
+    double *x, *h, *q, *attn;        /* the streams STREAM_X, STREAM_H, STREAM_Q and STREAM_HEADS */
     /* For experts; NULL in a model without them. */
-    double *scores, *choice;         /* (n_batch, n_expert) of a router; (n_batch + 1, n_expert) to choose by */
-    double *chosen;                  /* (2, n_batch, n_used) the experts of each token, and their weights */
-    double *expert;                  /* (2, n_batch, n_embd) output of the expert that every token uses, sum of the
-                                      * others */
+    double *masked;                  /* (n_expert) what the experts of a token are chosen by */
+    double *gates;                   /* (n_batch) of the expert that every token uses */
+    double *expert_row;              /* (n_embd) output of an adjugate */
     double *expert_rows;             /* (n_batch, n_used, n_embd) inputs or outputs of all experts */
     uint32_t n_head_row;             /* elements of the longest vector after pooling */
     double *head;                    /* (2, n_head_row) two vectors between the steps after pooling */
@@ -63,7 +59,17 @@ struct attended {
 /* The batch that a pass computes: n tokens, the first one at pos, whose K and V go to slot and the slots after it. */
 struct batch { uint32_t n, pos, slot; };
 
-enum residual { RESIDUAL_ATTN, RESIDUAL_FFN };
+/* What the function of a step gets. */
+struct call {
+    uint32_t il;
+    struct batch b;
+    const struct step *s;
+    const struct layer_plan *layer;
+    const struct affine *w;   /* the weight of the step, if it has one */
+    const double *in;         /* (n, ...) as in enum step_kind */
+    double *out;
+    size_t n;                 /* elements of out */
+};
 
 /* ---- right steps that quirks use too ----------------------------------------------------------------------------- */
 
@@ -93,12 +99,18 @@ void reference_normalize(const struct reference *r, const struct affine *of, dou
 double reference_activation(enum activation kind, double z);
 /* activation(gate) * up, of one element; up is 1 without a gate.  limit: the plan's for this network */
 double reference_activate(const struct reference *r, const struct ffn_plan *p, double limit, double gate, double up);
-/* Chooses the experts of each token of x (n, n_embd). */
-void reference_router(struct reference *r, uint32_t il, struct batch b, const double *x);
-/* The sum of the layer's experts for x, which r->expert keeps for reference_shared. */
-void reference_experts(struct reference *r, uint32_t il, struct batch b, const double *x);
-/* r->h (n, n_embd) <- that sum and the output of the expert that every token uses for x */
-void reference_shared(struct reference *r, uint32_t il, struct batch b, const double *x);
+/* The values of a weight that the file has as F32. */
+static inline const float *reference_floats(const struct weight *w) { return (const float *)(const void *)w->data; }
+
+/* Steps of experts. */
+void reference_softmax(struct reference *r, const struct call *c);
+void reference_sigmoid(struct reference *r, const struct call *c);
+void reference_best(struct reference *r, const struct call *c);
+void reference_take(struct reference *r, const struct call *c);
+void reference_sum_to_1(struct reference *r, const struct call *c);
+void reference_experts(struct reference *r, const struct call *c);
+void reference_adjugates(struct reference *r, const struct call *c);
+void reference_gate_shared(struct reference *r, const struct call *c);
 
 /* A right pass from now on. */
 void reference_set_right(struct reference *r);
@@ -118,10 +130,9 @@ struct wrong_steps {
     double (*norm_weight)(const struct reference *r, double weight);
     /* The row of the learned positions for token t of the batch at pos. */
     uint32_t (*learned_position)(const struct reference *r, uint32_t pos, uint32_t t);
-    /* Moves the rows of the projections of n tokens among r->q, k and v. */
-    void (*split_qkv)(struct reference *r, uint32_t il, uint32_t n, double *k, double *v);
-    /* Called with h (n), the input of attention or feed forward, after its norm; n: elements of all tokens together. */
-    void (*after_norm)(struct reference *r, const double *h, size_t n);
+    /* Called before and after each step. */
+    void (*before)(struct reference *r, const struct call *c);
+    void (*after)(struct reference *r, const struct call *c);
     /* The first element of a head that is rotated. */
     uint32_t (*first_rotated)(const struct reference *r, const struct attn_plan *p);
     /* True if Q (is_q) or K is rotated at all. */
@@ -134,7 +145,7 @@ struct wrong_steps {
     void (*choose)(const struct reference *r, uint32_t n_expert, double *scores);
     /* Changes the experts that n tokens use, and their weights, (n, n_used) each. */
     void (*use)(const struct reference *r, const struct ffn_plan *p, uint32_t n, double *used, double *weights);
-    void (*add_residual)(struct reference *r, size_t n, enum residual which);
+    void (*add_residual)(struct reference *r, const struct call *c);
     /* Limits one element of the gate and of the up projection. */
     void (*limit)(const struct reference *r, double limit, double *gate, double *up);
     /* Used if quirks.ffn_other_act is set. */
