@@ -97,8 +97,8 @@ static const struct description descriptions[] = {
     { "gemma2", "  layers 0, 2\n    attention of 4 heads of 16, 2 for K and V, a window of 3 tokens, RoPE with base "
       "10000, scores up to 5\n    feed-forward network of 64\n    h = norm(attn_norm, x); q = attn_q h; k = attn_k h; "
       "v = attn_v h; q = rope(q); k = rope(k); heads = attention(q, k, v); h = attn_output heads; "
-      "h = norm(post_attention_norm, h); x += h\n    h = norm(ffn_norm, x); gate = ffn_gate h; up = ffn_up h; gate = gelu(gate) * up; "
-      "h = ffn_down gate; h = norm(post_ffw_norm, h); x += h\n  layers 1\n    attention of 4 heads of 16, 2 for K and "
+      "h = norm(post_attention_norm, h); x += h\n    h = norm(ffn_norm, x); gate = ffn_gate h; up = ffn_up h; "
+      "gate = gelu(gate) * up; h = ffn_down gate; h = norm(post_ffw_norm, h); x += h\n  layers 1\n    attention of 4 heads of 16, 2 for K and "
       "V, RoPE" },
     { "arctic", "    h = norm(ffn_norm_exps, x); scores = ffn_gate_inp h; scores = softmax(scores); "
       "used = best(scores); weights = scores[used]; weights = weights / sum(weights); sum = experts(h, used, weights)\n"
