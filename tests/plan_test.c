@@ -92,28 +92,28 @@ struct description { const char *name, *says; };
 
 /* By hand, from the keys of the files. */
 static const struct description descriptions[] = {
-    { "olmoe", "  3 layers of width 32, trained for 64 tokens, RMS norms\n  layers 0-2\n"
-      "    attention of 4 heads of 8, RoPE with base 10000\n    4 experts of 64, 2 for each token (softmax)\n" },
+    { "olmoe", "  3 layers of width 32, trained for 64 tokens, RMS norms\n  layers 0-2\n    attention of 4 heads of "
+      "8, RoPE with base 10000\n    4 experts of 64, 2 for each token (softmax)\n" },
     { "gemma2", "  layers 0, 2\n    attention of 4 heads of 16, 2 for K and V, a window of 3 tokens, RoPE with base "
-      "10000, scores up to 5\n    feed-forward network of 64\n    h = norm(attn_norm, x); q = attn_q h; k = attn_k h; "
-      "v = attn_v h; q = rope(q); k = rope(k); heads = attention(q, k, v); h = attn_output heads; "
-      "h = norm(post_attention_norm, h); x += h\n    h = norm(ffn_norm, x); gate = ffn_gate h; up = ffn_up h; "
-      "gate = gelu(gate) * up; h = ffn_down gate; h = norm(post_ffw_norm, h); x += h\n  layers 1\n    attention of 4 heads of 16, 2 for K and "
-      "V, RoPE" },
-    { "arctic", "    h = norm(ffn_norm_exps, x); scores = ffn_gate_inp h; scores = softmax(scores); "
-      "used = best(scores); weights = scores[used]; weights = weights / sum(weights); sum = experts(h, used, weights)\n"
-      "    h = norm(attn_norm, x); q = attn_q h; k = attn_k h; v = attn_v h; q = rope(q); k = rope(k); heads = "
-      "attention(q, k, v); h = attn_output heads; x += h\n    h = norm(ffn_norm, x); gate = ffn_gate h; "
-      "up = ffn_up h; gate = silu(gate) * up; shared = ffn_down gate; sum += shared; h = sum; x += h\n" },
-    { "command-r", "    h = norm(attn_norm, x); input = h; q = attn_q h; k = attn_k h; v = attn_v h; q = rope(q); k = "
-      "rope(k); heads = attention(q, k, v); h = attn_output heads; x += h\n    gate = ffn_gate input; "
-      "up = ffn_up input; gate = silu(gate) * up; h = ffn_down gate; x += h\n" },
-    { "gpt-oss", "a window of 3 tokens, RoPE with base 10000, positions divided by 4 with YaRN\n"
-      "    4 experts of 64, 2 for each token (softmax of those used)\n" },
-    { "llama4", "no RoPE, Q times a temperature\n"
-      "    4 experts of 64, 2 for each token (sigmoid), and one of 64 for all tokens\n" },
-    { "modern-bert", "layer norms, tokens see later ones\n"
-      "  embeddings: a vector for each text, that of its first token; no logits\n" },
+      "10000, scores up to 5\n    feed-forward network of 64\n    h = norm(attn_norm, x); q = attn_q h; k = attn_k "
+      "h; v = attn_v h; q = rope(q); k = rope(k); heads = attention(q, k, v); h = attn_output heads; h = "
+      "norm(post_attention_norm, h); x += h\n    h = norm(ffn_norm, x); gate = ffn_gate h; up = ffn_up h; gate = "
+      "gelu(gate) * up; h = ffn_down gate; h = norm(post_ffw_norm, h); x += h\n  layers 1\n    attention of 4 heads "
+      "of 16, 2 for K and V, RoPE" },
+    { "arctic", "    h = norm(ffn_norm_exps, x); scores = ffn_gate_inp h; scores = softmax(scores); used = "
+      "best(scores); weights = scores[used]; weights = weights / sum(weights); sum = experts(h, used, weights)\n    "
+      "h = norm(attn_norm, x); q = attn_q h; k = attn_k h; v = attn_v h; q = rope(q); k = rope(k); heads = "
+      "attention(q, k, v); h = attn_output heads; x += h\n    h = norm(ffn_norm, x); gate = ffn_gate h; up = ffn_up "
+      "h; gate = silu(gate) * up; shared = ffn_down gate; sum += shared; h = sum; x += h\n" },
+    { "command-r", "    h = norm(attn_norm, x); input = h; q = attn_q h; k = attn_k h; v = attn_v h; q = rope(q); k "
+      "= rope(k); heads = attention(q, k, v); h = attn_output heads; x += h\n    gate = ffn_gate input; up = ffn_up "
+      "input; gate = silu(gate) * up; h = ffn_down gate; x += h\n" },
+    { "gpt-oss", "a window of 3 tokens, RoPE with base 10000, positions divided by 4 with YaRN\n    4 experts of 64, "
+      "2 for each token (softmax of those used)\n" },
+    { "llama4", "no RoPE, Q times a temperature\n    4 experts of 64, 2 for each token (sigmoid), and one of 64 for "
+      "all tokens\n" },
+    { "modern-bert", "layer norms, tokens see later ones\n  embeddings: a vector for each text, that of its first "
+      "token; no logits\n" },
     { "nomic-bert", "  embeddings: a vector for each text, the mean over its tokens; no logits\n" },
     { "eurobert", "  embeddings: a vector for each text, that of its last token; no logits\n" },
     { "qwen3", "  embeddings: a vector for each text, that of its last token\n" },
