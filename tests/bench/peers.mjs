@@ -37,7 +37,7 @@ const PACKAGES = {
 };
 /** llama.cpp's answer to a chat; END: the token that ends a turn. */
 const CHAT = JSON.parse(readFileSync('tests/vectors/llama/prompts.json', 'utf8')).prompts
-  .find(({ name }) => name === 'chat'), END = 2;
+    .find(({ name }) => name === 'chat'), END = 2;
 /** Its text, computed on first use. @type {Promise<string> | undefined} */
 let llamas;
 const ISOLATED = { 'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp' };

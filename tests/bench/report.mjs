@@ -294,7 +294,7 @@ export function report(all) {
   writeTables('docs/speed.md', 'tests/bench/report.mjs', sections(all));
   const speeds = new Speeds(all);
   if (speeds.runs.length) writeFileSync('docs/speed.svg', plot(speeds));
-  console.log(`docs/speed.md and docs/speed.svg are of this run`);
+  console.log('docs/speed.md and docs/speed.svg are of this run');
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

@@ -367,7 +367,7 @@ test('on a narrow screen a selection or a click outside closes the list; Regener
     await state(page, 'ready');   // the page handles files only once its modules have loaded
     await put(page, [{ title: 'One', messages: [{ role: 'assistant', content: 'First words.' },
       { role: 'user', content: 'q' }, { role: 'assistant', content: 'a' }] },
-      { title: 'Two', messages: [{ role: 'user', content: 'x' }, { role: 'assistant', content: 'y' }] }]);
+    { title: 'Two', messages: [{ role: 'user', content: 'x' }, { role: 'assistant', content: 'y' }] }]);
     await page.setInputFiles('#import-file', { name: 'c.json', mimeType: 'application/json', buffer: Buffer.from(
       '{"conversations":[{"id":{},"title":"Three","messages":[{"role":"assistant","content":"Hm"}]},7]}') });
     await page.getByText('Imported 1; 1 could not be read').waitFor();

@@ -203,7 +203,7 @@ test('blocks before the last two are not updated while a text grows', async () =
     const observer = new MutationObserver(() => {});
     observer.observe(box, { subtree: true, childList: true, characterData: true, attributes: true });
     for (let i = 0; i < 50; i++) {
-      for (const piece of [`Paragraph `, `${i}\n\n`]) {
+      for (const piece of ['Paragraph ', `${i}\n\n`]) {
         const settled = [...box.children].slice(0, -2);
         markdown.show(text += piece);
         for (const { target, removedNodes } of observer.takeRecords()) {

@@ -87,7 +87,7 @@ export class Native {
       }).join('');
       writeFileSync(`${folder}/Makefile`, `all: ${folder}/tests\n${makefile}` +
         `${folder}/tests: $(ALL) tests/mutants/coverage.c\n\t${cc} -O1 -g -std=c11 ${headerFlags} ` +
-        `-Wl,--wrap=test_case,--wrap=test_row,--wrap=test_rows $^ -lm -lpthread -o $@\n`);
+        '-Wl,--wrap=test_case,--wrap=test_row,--wrap=test_rows $^ -lm -lpthread -o $@\n');
       execFileSync('make', ['-s', '-j2', '-f', `${folder}/Makefile`, 'all'], { stdio: 'inherit' });
       execFileSync(`${folder}/tests`, [], { stdio: 'ignore', env: { ...env, PLUMB_COVERAGE: `${folder}/cases.txt` } });
       const rows = readFileSync(`${folder}/cases.txt`, 'utf8').trim().split('\n').map(row => row.split('\t'));

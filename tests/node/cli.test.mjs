@@ -305,7 +305,7 @@ const terminal = (steps, args) =>
 /** Plays the steps in a terminal. */
 function play(steps, args, env = {}) {
   const { stdout, stderr } = spawnSync('python3', terminal(steps, args),
-  { encoding: 'utf8', env: { ...process.env, TERM: 'xterm', XDG_STATE_HOME: folder, NO_COLOR: '', ...env } });
+    { encoding: 'utf8', env: { ...process.env, TERM: 'xterm', XDG_STATE_HOME: folder, NO_COLOR: '', ...env } });
   assert.ok(stdout, stderr);
   const { screen, code, left } = JSON.parse(stdout);
   assert.deepEqual(left, [], `steps that never came; the screen was\n${screen}`);

@@ -41,7 +41,7 @@ function withLimits(wasm, minimum, maximum) {
     if (wasm[at] === 5) {
       const body = [1, 1, ...leb(minimum), ...leb(maximum)];
       return new Uint8Array([...wasm.subarray(0, at), 5, ...leb(body.length), ...body,
-                             ...wasm.subarray(begin + size)]);
+        ...wasm.subarray(begin + size)]);
     }
     at = begin + size;
   }

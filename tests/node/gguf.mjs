@@ -81,8 +81,8 @@ export function greedyHeader({ tokens, type = 1, merges = 1, tensors = 0 }) {
   const key = (/** @type {string} */ name, /** @type {number} */ kind, /** @type {Buffer} */ value) =>
     Buffer.concat([string(name), u32(kind), value]);
   const keys = [key('tokenizer.ggml.model', STRING, string('gpt2')), key('tokenizer.ggml.pre', STRING, string('gpt-2')),
-                key('tokenizer.ggml.tokens', ARRAY, shortStrings(tokens, false)),
-                key('tokenizer.ggml.merges', ARRAY, shortStrings(merges, true))];
+    key('tokenizer.ggml.tokens', ARRAY, shortStrings(tokens, false)),
+    key('tokenizer.ggml.merges', ARRAY, shortStrings(merges, true))];
   if (type !== 1) keys.push(key('tokenizer.ggml.token_type', ARRAY, types));
   const directory = Array.from({ length: tensors }, (_, i) =>
     Buffer.concat([string(i.toString(36)), u32(1), u64(8), u32(0), u64(32 * i)]));

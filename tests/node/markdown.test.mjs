@@ -65,7 +65,7 @@ test('twice the text takes at most 2.5 times the work, and never 500 times as mu
 });
 
 test('blocks follow each other, and have the whole text but for blank lines and addresses', () => {
-  const text = `# a\n\n\nb\nc\n\n[r]: https://a.example\n\n- d\n\n- e\n> f\n\n\`\`\`\ng\n\n\`\`\`\nh\n`;
+  const text = '# a\n\n\nb\nc\n\n[r]: https://a.example\n\n- d\n\n- e\n> f\n\n```\ng\n\n```\nh\n';
   const blocks = blocksOf(text);
   assert.deepEqual(blocks.map(({ start, end }) => text.slice(start, end)),
     ['# a\n\n\n', 'b\nc\n\n[r]: https://a.example\n\n', '- d\n\n- e\n', '> f\n\n', '```\ng\n\n```\n', 'h\n']);

@@ -30,8 +30,8 @@ const MAX_NESTING = 100;
 const NAME = /[^\s<>"'`()[\]{}|:,=｜]/, SPACE = /\s/;
 const NAMES = ['name', 'tool_name'], ARGUMENTS = ['arguments', 'parameters'], IDS = ['id', 'tool_call_id', 'call_id'];
 /** The beginning of an answer that may be a call without tags, and one whose name is complete. */
-const MAYBE_BARE
-  = /^\s*(?:`{0,2}|(?:```\w*\s*)?(?:\[\s*)?(?:\{{1,2}\s*(?:"\w{0,20}(?:"\s*(?::\s*(?:"[^"\\]*)?)?)?)?)?)$/;
+const MAYBE_BARE =
+  /^\s*(?:`{0,2}|(?:```\w*\s*)?(?:\[\s*)?(?:\{{1,2}\s*(?:"\w{0,20}(?:"\s*(?::\s*(?:"[^"\\]*)?)?)?)?)?)$/;
 const BARE = /^\s*(?:```\w*\s*)?(?:\[\s*)?\{{1,2}\s*"(?:name|tool_name|function)"\s*:\s*"([^"\\]*)"/;
 
 /** Thrown when the answer has all that it may have. */

@@ -191,7 +191,7 @@ export async function bench(files, values) {
       process.stdout.write(`${architecture}, ${mb(parameters)} M parameters, ${mb(weightBytes)} MB of weights, ${
         mb(sessionBytes)} MB for the session\n`
         + `kernels ${kernels}, ${precision}, context ${contextLength}, batch ${batch}, ${
-        threads} thread${threads === 1 ? '' : 's'}, loaded in ${seconds.toFixed(2)} s\n`);
+          threads} thread${threads === 1 ? '' : 's'}, loaded in ${seconds.toFixed(2)} s\n`);
       printSpeed('prefill', promptTokens, speeds.prefill);
       printSpeed('decode', decodeTokens, speeds.decode);
     }
