@@ -6,7 +6,9 @@ import { dirname } from 'node:path';
 import { run } from './run.mjs';
 
 const cc = process.env.CC ?? 'gcc';
-const C = ['-std=c11', '-w', '-ffp-contract=off', ...process.arch === 'x64' ? ['-msse4.1'] : []];
+/** Arguments in the wrong order that the compiler would refuse are no mutants. */
+const C = ['-std=c11', '-Werror=int-conversion', '-Werror=incompatible-pointer-types', '-ffp-contract=off',
+  ...process.arch === 'x64' ? ['-msse4.1'] : []];
 const SANITIZE = ['-O1', '-g', '-fno-omit-frame-pointer', '-fsanitize=address,undefined', '-fno-sanitize-recover=all',
   '-DEMULATE_RELAXED'];
 /** With UBSan the widest kernels take ten times as long to compile. */

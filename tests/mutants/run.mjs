@@ -5,19 +5,20 @@ import { readFileSync, readdirSync } from 'node:fs';
 /** Milliseconds between two looks at the time that a child used, and how many without progress mean that it hangs. */
 const LOOK = 2000, STILL = 90;
 
-/** The clock ticks, 100 a second, that a process of Linux used with its descendants that live or were waited for. */
-function ticks(root) {
-  const own = new Map();   // process -> [parent, ticks]
+/** A process of Linux and its descendants that live, which may be in groups of their own, with the clock ticks, 100 a
+ * second, that each used with the children that it waited for. @returns {Map<number, number>} */
+function family(root) {
+  const all = new Map();   // process -> [parent, ticks]
   for (const pid of readdirSync('/proc')) {
     if (!/^\d+$/.test(pid)) continue;
     try {
       // After the name: the state, the parent, and at 11 to 14 the ticks of the process and of its children.
       const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1).split(' ').map(Number);
-      own.set(+pid, [fields[1], fields.slice(11, 15).reduce((a, b) => a + b)]);
+      all.set(+pid, [fields[1], fields.slice(11, 15).reduce((a, b) => a + b)]);
     } catch { /* it has ended */ }
   }
-  const isBelow = pid => pid === root || (own.has(pid) && isBelow(own.get(pid)[0]));
-  return [...own].reduce((sum, [pid, [, used]]) => sum + (isBelow(pid) ? used : 0), 0);
+  const isBelow = pid => pid === root || (all.has(pid) && isBelow(all.get(pid)[0]));
+  return new Map([...all].filter(([pid]) => isBelow(pid)).map(([pid, [, ticks]]) => [pid, ticks]));
 }
 
 /**
@@ -33,14 +34,15 @@ export function run(program, args, { env = process.env, seconds }) {
     let failed = '', rest = '', tail = '', used = 0, still = 0;
     const child = spawn(program, args, { env, detached: true, stdio: ['ignore', 'pipe', 'pipe'] });
     const stop = () => {
-      try {
-        process.kill(-(child.pid ?? 0), 'SIGKILL');
-      } catch { /* gone already */ }
+      for (const pid of [-(child.pid ?? 0), ...family(child.pid).keys()])
+        try {
+          process.kill(pid, 'SIGKILL');
+        } catch { /* gone already */ }
     };
     const leave = () => stop();
     process.once('exit', leave);
     const timer = setInterval(() => {
-      const now = ticks(child.pid);
+      const now = [...family(child.pid).values()].reduce((a, b) => a + b, 0);
       still = now > used ? 0 : still + 1;
       used = Math.max(used, now);
       if (used < 100 * seconds && still < STILL) return;
