@@ -15,6 +15,7 @@ import collections
 import glob
 import json
 import os
+import resource
 import re
 import subprocess
 import sys
@@ -161,8 +162,9 @@ Finding = collections.namedtuple("Finding", "rank first ties said seconds explai
 def diagnose(plumb, model, path, injected):
     """The result of `plumb diagnose` for a dump."""
     start = time.monotonic()
+    # A limit of the processor's time, so that a busy machine ends nothing.
     ran = subprocess.run([*plumb, "diagnose", model, "--against", path, "--json"], capture_output=True, text=True,
-                         timeout=300)
+                         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (300, 300)))
     seconds = time.monotonic() - start
     try:
         said = json.loads(ran.stdout)
