@@ -415,8 +415,9 @@ $(tarball): $(plumb_wasm) $(vendored) web/dist/plumb-cli.wasm web/dist/types/ind
 	@mkdir -p build
 	$Qcd web && npm pack --loglevel=error --pack-destination ../build >/dev/null
 
-docs: #: Writes web/docs/api.md, the reference of the package, from the comments of its modules.
+docs: #: Writes web/base/parameters.js from plumb.h, and web/docs/api.md, the reference, from the comments of modules.
 	@tools/setup.sh package
+	@node tools/tables.mjs
 	@mkdir -p build
 	@node tools/api.mjs > build/api.md
 	@mv build/api.md web/docs/api.md

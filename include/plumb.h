@@ -269,17 +269,20 @@ typedef enum plumb_precision {
 /* "exact16", "fast8"; NULL for any other number. */
 const char *plumb_precision_name(plumb_precision precision);
 
+/* The largest values in plumb_session_params; tools/tables.mjs copies them for JavaScript.  No machine has the memory
+ * for more: even with a small model a context of 2^24 tokens takes 100 GB. */
+enum { PLUMB_MAX_CTX = 16777216, PLUMB_MAX_BATCH = 65536, PLUMB_MAX_THREADS = 64 };
+
 typedef struct plumb_session_params {
-    uint32_t n_ctx;    /* tokens that the KV cache holds, at most 2^24; 0: the smaller of the model's training context
-                        * and 2048 */
-    uint32_t n_batch;  /* tokens of a prompt that are computed at once, at most 65536; reduced to n_ctx; 0: 256 if
-                        * the model has experts, else 128, or 64 if its embeddings are wider than 1024.  It is always
-                        * n_ctx if tokens attend to later ones. */
+    uint32_t n_ctx;    /* tokens that the KV cache holds; 0: the smaller of the model's training context and 2048 */
+    uint32_t n_batch;  /* tokens of a prompt that are computed at once; reduced to n_ctx; 0: 256 if the model has
+                        * experts, else 128, or 64 if its embeddings are wider than 1024.  It is always n_ctx if tokens
+                        * attend to later ones. */
     plumb_pass pass;
     plumb_kv_type kv_type;
     bool force_scalar; /* use only the portable kernels in the fast pass; tests compare SIMD kernels with them */
-    uint32_t n_thread; /* threads of the fast pass, including the caller's, at most 64; results do not depend on it.
-                        * 0: one for each processor that the process may use, or in WebAssembly as many as the host has
+    uint32_t n_thread; /* threads of the fast pass, including the caller's; results do not depend on it.  0: one
+                        * for each processor that the process may use, or in WebAssembly as many as the host has
                         * made ready (plumb_threads_ready) */
     plumb_precision precision;
 } plumb_session_params;
@@ -399,27 +402,49 @@ typedef struct plumb_logit_bias {
 } plumb_logit_bias;
 
 /* The parameters of sampling.  The steps are applied in this order: logit bias, penalties, top-k, typical, top-p,
- * min-p, temperature, draw.  The value in brackets turns a step off. */
+ * min-p, temperature, draw.
+ *
+ * This table is the only place that has their types, ranges, defaults and names: the struct below, the sampler's checks
+ * and the command line are made of it here, and tools/tables.mjs makes JavaScript's of it, with the chat page's
+ * settings and the reference.  JavaScript calls top_k topK, and OpenAI's API calls it top_k, as here.
+ *
+ * type and name, the least and the largest value, the default, the range of OpenAI's API where it is narrower, the
+ * option of the command line, its label on the chat page (NULL: not there), the step of its arrows, a hint, a sentence
+ * in which X or N is the value. */
+#define PLUMB_SAMPLING_TABLE(ROW) \
+    ROW(float, temperature, 0, 1e6, 0.8, (0, 2), "--temp", "Temperature", 0.05, "0: always the likeliest", \
+        "temperature, 0 is greedy") \
+    ROW(uint32_t, top_k, 0, 2147483647, 40, (), "--top-k", "Top k", 1, "0: off", \
+        "keep the N likeliest tokens, 0 is off") \
+    ROW(float, top_p, 0, 1, 0.95, (), "--top-p", "Top p", 0.01, "1: off", \
+        "keep the likeliest tokens whose probabilities add up to X, 1 is off") \
+    ROW(float, min_p, 0, 1, 0.05, (), "--min-p", "Min p", 0.01, "0: off", \
+        "keep tokens at least X times as likely as the likeliest, 0 is off") \
+    ROW(float, typical_p, 0, 1, 1, (), "--typical", "Typical p", 0.01, "1: off", \
+        "locally typical sampling, 1 is off") \
+    ROW(float, repeat_penalty, 1e-6, 1e6, 1, (), "--repeat-penalty", "Repetition", 0.05, "1: off", \
+        "divide the logits of recent tokens, 1 is off") \
+    ROW(float, presence_penalty, -1e6, 1e6, 0, (-2, 2), "--presence-penalty", "Presence", 0.1, "0: off", \
+        "subtract from the logits of recent tokens") \
+    ROW(float, frequency_penalty, -1e6, 1e6, 0, (-2, 2), "--frequency-penalty", "Frequency", 0.1, "0: off", \
+        "the same, once for each occurrence") \
+    ROW(uint32_t, penalty_last_n, 0, 16777216, 64, (), "--repeat-last-n", NULL, 1, NULL, \
+        "how many tokens the penalties look at")
+
 typedef struct plumb_sampling {
-    float temperature;        /* 0 or more (0: greedy) */
-    uint32_t top_k;           /* at most INT32_MAX (0) */
-    float top_p;              /* (1) */
-    float min_p;              /* (0) */
-    float typical_p;          /* (1) */
-    float repeat_penalty;     /* (1) */
-    float presence_penalty;   /* (0) */
-    float frequency_penalty;  /* (0) */
-    uint32_t penalty_last_n;  /* how many recent tokens the penalties look at, at most 2^24 (0: off) */
-    uint32_t n_bias;          /* (0) */
+#define PLUMB_FIELD(type, name, ...) type name;
+    PLUMB_SAMPLING_TABLE(PLUMB_FIELD)
+#undef PLUMB_FIELD
+    uint32_t n_bias;
     const plumb_logit_bias *bias;
     uint64_t seed;
 } plumb_sampling;
-/* temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, penalty_last_n 64, all other steps off, seed 0. */
+/* The defaults of the table, no bias, seed 0. */
 plumb_sampling plumb_sampling_default(void);
 
 typedef struct plumb_sampler plumb_sampler;
 
-/* Copies params.  PLUMB_ERROR_ARGUMENT if a value is NaN or out of range.  reason may be NULL; otherwise *reason
+/* Copies params.  PLUMB_ERROR_ARGUMENT if a value is NaN or out of its range.  reason may be NULL; otherwise *reason
  * becomes a message, "" on success, that need not be freed. */
 plumb_status plumb_sampler_create(plumb_sampler **out, uint32_t n_vocab, const plumb_sampling *params,
                                   const char **reason);

@@ -128,7 +128,7 @@ static void pools_share(void) {
 
 /* ---- how many threads -------------------------------------------------------------------------------------------- */
 
-/* A host may report more threads than POOL_MAX_THREADS.  The rest are not used, because the word that holds the claims
+/* A host may report more threads than PLUMB_MAX_THREADS.  The rest are not used, because the word that holds the claims
  * has no room for 256. */
 static void has_at_most(void) {
     struct pool *all = pool_create(0);
@@ -137,10 +137,10 @@ static void has_at_most(void) {
     static const uint32_t numbers[] = {0, 65, 255, 256, 257, UINT32_MAX};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         pool_set_ready(numbers[i]);
-        struct pool *pool = pool_create(POOL_MAX_THREADS);
+        struct pool *pool = pool_create(PLUMB_MAX_THREADS);
         struct counts c = {pool_size(pool), N, 10, {0}, 0};
-        CHECK(c.n_thread >= 1 && c.n_thread <= POOL_MAX_THREADS, "%u ready: %u threads", numbers[i], c.n_thread);
-        if (c.n_thread <= POOL_MAX_THREADS) {
+        CHECK(c.n_thread >= 1 && c.n_thread <= PLUMB_MAX_THREADS, "%u ready: %u threads", numbers[i], c.n_thread);
+        if (c.n_thread <= PLUMB_MAX_THREADS) {
             pool_run(pool, N, c.grain, count, &c);
             uint32_t wrong = 0;
             for (uint32_t k = 0; k < N; k++) wrong += c.times[k] != 1;
@@ -150,7 +150,7 @@ static void has_at_most(void) {
     }
     pool_set_ready(n_before);
     all = pool_create(1000);
-    CHECK(pool_size(all) <= POOL_MAX_THREADS, "%u threads", pool_size(all));
+    CHECK(pool_size(all) <= PLUMB_MAX_THREADS, "%u threads", pool_size(all));
     pool_free(all);
 }
 

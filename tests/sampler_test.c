@@ -74,8 +74,8 @@ static void temperature(void) {
     spread(s, 5, example, share, NULL);
     CHECK(share[1] == 1, "%g", share[1]);
     plumb_sampler_free(s);
-    p.temperature = 3e38f;  /* all alike */
-    EXPECT(p, 1, 1, 1, 1, 1);
+    p.temperature = 1e6f;   /* nearly alike */
+    EXPECT(p, exp2(1e-6), exp2(3e-6), 1, exp2(2e-6), 1);
 }
 
 static void top_k(void) {
@@ -136,7 +136,7 @@ static void filters_before_temperature(void) {
     plumb_sampling p = plain();
     p.top_p = 0.7f;
     p.temperature = 0.5f; EXPECT(p, 0, 64, 0, 16, 0);
-    p.temperature = 3e38f; EXPECT(p, 0, 1, 0, 1, 0);
+    p.temperature = 1e6f; EXPECT(p, 0, exp2(3e-6), 0, exp2(2e-6), 0);
 }
 
 static void greedy(void) {
@@ -374,8 +374,10 @@ static void bad_arguments(void) {
         { "typical_p", plain() }, { "repeat_penalty", plain() }, { "repeat_penalty", plain() },
         { "repeat_penalty", plain() }, { "presence_penalty", plain() }, { "frequency_penalty", plain() },
         { "bias", plain() }, { "bias token", plain() }, { "bias token", plain() }, { "bias", plain() },
-        { "temperature must be 0 or more", plain() }, { "temperature", plain() }, { "top_k", plain() },
-        { "penalty_last_n", plain() },
+        { "temperature must be 0..1e6", plain() }, { "temperature", plain() }, { "top_k", plain() },
+        { "penalty_last_n", plain() }, { "temperature", plain() }, { "repeat_penalty must be 1e-6..1e6", plain() },
+        { "repeat_penalty", plain() }, { "presence_penalty must be -1e6..1e6", plain() },
+        { "frequency_penalty", plain() },
     };
     plumb_logit_bias low = { -1, 0 }, high = { 4, 0 }, nan = { 0, NAN };
     rows[0].params.temperature = NAN;
@@ -400,6 +402,11 @@ static void bad_arguments(void) {
     rows[19].params.temperature = -1e-30f;
     rows[20].params.top_k = UINT32_MAX;
     rows[21].params.penalty_last_n = (1 << 24) + 1;
+    rows[22].params.temperature = 1.000001e6f;
+    rows[23].params.repeat_penalty = 0.999999e-6f;
+    rows[24].params.repeat_penalty = 1.000001e6f;
+    rows[25].params.presence_penalty = -1.000001e6f;
+    rows[26].params.frequency_penalty = 1.000001e6f;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         plumb_sampler *s = (plumb_sampler *)&rows;
         const char *reason = NULL;
@@ -409,6 +416,13 @@ static void bad_arguments(void) {
         status = plumb_sampler_create(&s, 4, &rows[i].params, NULL);
         CHECK(status == PLUMB_ERROR_ARGUMENT && !s, "row %zu without a reason: status %d", i, status);
     }
+    /* The limits themselves are allowed. */
+    plumb_sampling least = { .repeat_penalty = 1e-6f, .presence_penalty = -1e6f, .frequency_penalty = -1e6f };
+    plumb_sampling most = { .temperature = 1e6f, .top_k = INT32_MAX, .top_p = 1, .min_p = 1, .typical_p = 1,
+                            .repeat_penalty = 1e6f, .presence_penalty = 1e6f, .frequency_penalty = 1e6f,
+                            .penalty_last_n = 1 << 24, .seed = UINT64_MAX };
+    plumb_sampler_free(create(4, least));
+    plumb_sampler_free(create(4, most));
     plumb_sampler *s;
     plumb_sampling p = plain();
     CHECK(plumb_sampler_create(&s, 0, &p, NULL) == PLUMB_ERROR_ARGUMENT, "an empty vocabulary");

@@ -14,11 +14,8 @@ plumb_status plumb_wasm_model_info(const plumb_model *model, const char **archit
 plumb_status plumb_wasm_model_tensor(const plumb_model *model, uint64_t i, const char **type, double *n_bytes);
 plumb_status plumb_wasm_session_create(plumb_session **out, plumb_model *model, double n_ctx, double n_batch,
                                        double n_thread, plumb_precision precision, plumb_kv_type kv_type);
-plumb_status plumb_wasm_sampler_create(plumb_sampler **out, uint32_t n_vocab, float temperature, double top_k,
-                                       float top_p, float min_p, float typical_p, float repeat_penalty,
-                                       float presence_penalty, float frequency_penalty, double penalty_last_n,
-                                       uint32_t n_bias, const plumb_logit_bias *bias, uint64_t seed,
-                                       const char **reason);
+plumb_status plumb_wasm_sampler_create(plumb_sampler **out, uint32_t n_vocab, const double *values, uint32_t n_bias,
+                                       const plumb_logit_bias *bias, uint64_t seed, const char **reason);
 plumb_status plumb_wasm_trace_feed(plumb_trace *trace, plumb_session *session, const int32_t *ids, size_t n,
                                    size_t at, size_t n_feed, size_t n_prompt, const char *taps, uint32_t layer_first,
                                    uint32_t layer_last, uint32_t n_value);
@@ -28,7 +25,10 @@ plumb_status plumb_wasm_trace_json(plumb_trace *trace, struct plumb_wasm_bytes *
 
 /* Counts are passed as doubles: JavaScript wraps 32-bit integers around, so that 2^32 would arrive as 0.  A value that
  * is not a uint32 becomes UINT32_MAX, which is out of every range. */
-static uint32_t to_u32(double x) { return x >= 0 && x < UINT32_MAX && x == (uint32_t)x ? (uint32_t)x : UINT32_MAX; }
+static uint32_t to_uint32_t(double x) {
+    return x >= 0 && x < UINT32_MAX && x == (uint32_t)x ? (uint32_t)x : UINT32_MAX;
+}
+static float to_float(double x) { return (float)x; }
 
 /* JavaScript writes biases as pairs of 32-bit words, and zeroes 8 bytes for a plumb_text. */
 _Static_assert(sizeof(plumb_logit_bias) == 8 && offsetof(plumb_logit_bias, bias) == 4, "engine.js writes this layout");
@@ -61,22 +61,18 @@ plumb_status plumb_wasm_model_tensor(const plumb_model *model, uint64_t i, const
 
 plumb_status plumb_wasm_session_create(plumb_session **out, plumb_model *model, double n_ctx, double n_batch,
                                        double n_thread, plumb_precision precision, plumb_kv_type kv_type) {
-    const plumb_session_params params = {.n_ctx = to_u32(n_ctx), .n_batch = to_u32(n_batch),
-                                         .n_thread = to_u32(n_thread), .precision = precision, .kv_type = kv_type};
+    const plumb_session_params params = {.n_ctx = to_uint32_t(n_ctx), .n_batch = to_uint32_t(n_batch),
+                                         .n_thread = to_uint32_t(n_thread), .precision = precision,
+                                         .kv_type = kv_type};
     return plumb_session_create(out, model, &params);
 }
 
-plumb_status plumb_wasm_sampler_create(plumb_sampler **out, uint32_t n_vocab, float temperature, double top_k,
-                                       float top_p, float min_p, float typical_p, float repeat_penalty,
-                                       float presence_penalty, float frequency_penalty, double penalty_last_n,
-                                       uint32_t n_bias, const plumb_logit_bias *bias, uint64_t seed,
-                                       const char **reason) {
-    const plumb_sampling params = {
-        .temperature = temperature, .top_k = to_u32(top_k), .top_p = top_p, .min_p = min_p, .typical_p = typical_p,
-        .repeat_penalty = repeat_penalty, .presence_penalty = presence_penalty,
-        .frequency_penalty = frequency_penalty, .penalty_last_n = to_u32(penalty_last_n),
-        .n_bias = n_bias, .bias = bias, .seed = seed,
-    };
+/* values: of the parameters in the order of PLUMB_SAMPLING_TABLE. */
+plumb_status plumb_wasm_sampler_create(plumb_sampler **out, uint32_t n_vocab, const double *values, uint32_t n_bias,
+                                       const plumb_logit_bias *bias, uint64_t seed, const char **reason) {
+    plumb_sampling params = {.n_bias = n_bias, .bias = bias, .seed = seed};
+#define TAKE(type, name, ...) params.name = to_##type(*values++);
+    PLUMB_SAMPLING_TABLE(TAKE)
     return plumb_sampler_create(out, n_vocab, &params, reason);
 }
 

@@ -19,6 +19,12 @@ enum kind { FLAG, TEXT, U32, U64, F32, F64, COUNT, RANGE, PRECISION, KV_TYPE, PO
 #define REPORTS (ON(DIFF) | ON(SELFCHECK) | ON(WEIGHTS) | ON(DIAGNOSE))
 #define TWO_FILES (ON(DIFF) | ON(WEIGHTS))
 #define AT(field) offsetof(struct options, field)
+#define SAMPLING(type, name, low, high, standard, openai, option, label, step, hint, text) \
+    { option, ON(RUN), KIND_OF_##type, AT(sampling.name), low, high, VALUE_OF_##type, text " (" #standard ")" },
+#define KIND_OF_float F32
+#define VALUE_OF_float "X"
+#define KIND_OF_uint32_t U32
+#define VALUE_OF_uint32_t "N"
 
 static const struct option {
     const char *name;
@@ -34,21 +40,7 @@ static const struct option {
     { "--tools", ON(RUN), TEXT, AT(tools), 0, 0, "FILE",
       "tell the model the tools in FILE, a JSON array as in OpenAI's API; a call is printed as the model writes it" },
     { "--raw", ON(RUN), FLAG, AT(raw), 0, 0, NULL, "continue the prompt as it is, without the model's chat template" },
-    { "--temp", ON(RUN), F32, AT(sampling.temperature), 0, 1e6, "X", "temperature, 0 is greedy (0.8)" },
-    { "--top-k", ON(RUN), U32, AT(sampling.top_k), 0, INT32_MAX, "N", "keep the N likeliest tokens, 0 is off (40)" },
-    { "--top-p", ON(RUN), F32, AT(sampling.top_p), 0, 1, "X",
-      "keep the likeliest tokens whose probabilities add up to X, 1 is off (0.95)" },
-    { "--min-p", ON(RUN), F32, AT(sampling.min_p), 0, 1, "X",
-      "keep tokens at least X times as likely as the likeliest, 0 is off (0.05)" },
-    { "--typical", ON(RUN), F32, AT(sampling.typical_p), 0, 1, "X", "locally typical sampling, 1 is off (1)" },
-    { "--repeat-penalty", ON(RUN), F32, AT(sampling.repeat_penalty), 1e-3, 1e3, "X",
-      "divide the logits of recent tokens, 1 is off (1)" },
-    { "--presence-penalty", ON(RUN), F32, AT(sampling.presence_penalty), -1e3, 1e3, "X",
-      "subtract from the logits of recent tokens (0)" },
-    { "--frequency-penalty", ON(RUN), F32, AT(sampling.frequency_penalty), -1e3, 1e3, "X",
-      "the same, once for each occurrence (0)" },
-    { "--repeat-last-n", ON(RUN), U32, AT(sampling.penalty_last_n), 0, 1 << 24, "N",
-      "how many tokens the penalties look at (64)" },
+    PLUMB_SAMPLING_TABLE(SAMPLING)
     { "--seed", ON(RUN), U64, AT(sampling.seed), 0, 0, "N",
       "the same seed gives the same text on every machine (a random one)" },
     { "--grammar", ON(RUN), TEXT, AT(grammar), 0, 0, "FILE",
@@ -132,18 +124,19 @@ static const struct option {
     { "--truncate", TAKE_TEXTS, FLAG, AT(truncate), 0, 0, NULL,
       "leave out the end of a line that is longer than the context, instead of failing" },
     { "--raw", ON(EMBED), FLAG, AT(raw), 0, 0, NULL, "print 32-bit floats, little-endian, instead of JSON" },
-    { "--ctx", ON(PERPLEXITY), U32, AT(n_ctx), 4, 1 << 24, "N",
+    { "--ctx", ON(PERPLEXITY), U32, AT(n_ctx), 4, PLUMB_MAX_CTX, "N",
       "tokens in a chunk, of which the second half is scored (512, or as in the saved run)" },
     { "--chunks", ON(PERPLEXITY), U32, AT(n_chunk), 1, 1 << 24, "N", "chunks to compute (all)" },
     { "--kl", ON(PERPLEXITY), TEXT, AT(base), 0, 0, "BASE",
       "compare with \"reference\", the slow pass that defines the correct result, or with the file of a saved run" },
     { "--save", ON(PERPLEXITY), TEXT, AT(save), 0, 0, "FILE",
       "save the run in the format of llama-perplexity's --kl-divergence-base" },
-    { "--ctx", TAKE_CTX, U32, AT(n_ctx), 1, 1 << 24, "N",
+    { "--ctx", TAKE_CTX, U32, AT(n_ctx), 1, PLUMB_MAX_CTX, "N",
       "context size in tokens (the model's own or 2048, whichever is smaller)" },
-    { "--batch", COMPUTE, U32, AT(n_batch), 1, 1 << 16, "N",
+    { "--batch", COMPUTE, U32, AT(n_batch), 1, PLUMB_MAX_BATCH, "N",
       "prompt tokens computed at once (64, 128 or 256: fewer in larger models)" },
-    { "--threads", COMPUTE, U32, AT(n_thread), 1, 64, "N", "threads that compute (one per available processor)" },
+    { "--threads", COMPUTE, U32, AT(n_thread), 1, PLUMB_MAX_THREADS, "N",
+      "threads that compute (one per available processor)" },
     { "--precision", COMPUTE, PRECISION, AT(precision), 0, 0, "NAME",
       "precision of activations: exact16, or fast8, which changes the text and is 0.8 to 1.1 times as fast on a Zen 4; "
       "on a Zen 5 its kernels alone are 1.1 to 1.7 times as fast (exact16)" },

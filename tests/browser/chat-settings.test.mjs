@@ -20,8 +20,8 @@ test('Done with invalid settings names each of them, keeps the input, and focuse
   await page.click('#open-settings');
   await page.fill('#set-temperature', '0.7');
   const wrong = { maxTokens: ['0', 'Longest answer must be a whole number from 1 to 1,000,000.'],
-    topP: ['3', 'Top p must be from 0 to 1.'], topK: ['', 'Top k must be a whole number from 0 to 1,000,000.'],
-    contextLength: ['1.5', 'Context length must be a whole number from 16 to 1,000,000, or empty.'],
+    topP: ['3', 'Top p must be from 0 to 1.'], topK: ['', 'Top k must be a whole number from 0 to 2,147,483,647.'],
+    contextLength: ['1.5', 'Context length must be a whole number from 1 to 16,777,216, or empty.'],
     threads: ['65', 'Threads must be a whole number from 1 to 64, or empty.'] };
   for (const [name, [text, why]] of Object.entries(wrong)) {
     await page.fill(`#set-${name}`, text);

@@ -2,15 +2,14 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
+import { PARAMETERS } from '../../web/base/parameters.js';
 import { isNode, plumb, smol } from './plumb.mjs';
 
 const compute = ['--batch', '--threads', '--precision', '--kv-type', '--reference', '--scalar'];
 const schema = ['--json-schema', '--regex', '--no-strict', '--any-order', '--whitespace'];
 const options = {
-  run: ['-p', '-n', '--temp', '--top-k', '--top-p', '--min-p', '--typical', '--repeat-penalty', '--presence-penalty',
-    '--frequency-penalty', '--repeat-last-n', '--seed', '--ctx', ...compute, '--raw', '--grammar', '--gbnf',
-    ...schema,
-    '--system', '--tools', '--ids', '--parse-special', ...isNode ? ['--json'] : []],
+  run: ['-p', '-n', ...PARAMETERS.map(({ option }) => option), '--seed', '--ctx', ...compute, '--raw', '--grammar',
+    '--gbnf', ...schema, '--system', '--tools', '--ids', '--parse-special', ...isNode ? ['--json'] : []],
   inspect: ['--json'],
   tokenize: ['--no-special', '--parse-special', '--ids', '--json'],
   score: ['--ids', ...compute, '--json', '--ctx'],
@@ -104,7 +103,10 @@ const wrong = [
   [['run', smol, '-p', 'x', '--top-p', '1.01'], '--top-p: "1.01" is not a number from 0 to 1'],
   [['run', smol, '-p', 'x', '--min-p', '-0.1'], '--min-p: "-0.1"'],
   [['run', smol, '-p', 'x', '--typical', '2'], '--typical: "2"'],
-  [['run', smol, '-p', 'x', '--repeat-penalty', '0'], '--repeat-penalty: "0" is not a number from 0.001 to 1000'],
+  [['run', smol, '-p', 'x', '--repeat-penalty', '0'], '--repeat-penalty: "0" is not a number from 1e-06 to 1e+06'],
+  [['run', smol, '-p', 'x', '--repeat-last-n', '16777217'], '--repeat-last-n: "16777217" is not an integer from 0'],
+  ...['presence', 'frequency'].map(name => [['run', smol, '-p', 'x', `--${name}-penalty`, '-1000001'],
+    `--${name}-penalty: "-1000001" is not a number from -1e+06 to 1e+06`]),
   ...['', '-1', '+1', '1.0', ' 1', '1e3', '0x10', '4294967296', '99999999999999999999999']
     .map(word => [['run', smol, '-p', 'x', '--top-k', word], `"${word}" is not an integer from 0 to 2147483647`]),
   [['run', smol, '-p', 'x', '--seed', '18446744073709551616'], '--seed: "18446744073709551616"'],
@@ -159,6 +161,15 @@ test('wrong usage exits 2 with one line', async t => {
       assert.match(err, /^plumb: [^\n]*\n$/);
       assert.ok(err.includes(says), `${err.trim()} -- says nothing of: ${says}`);
     });
+  }
+});
+
+test('run takes the limits of each parameter that JavaScript takes', async () => {
+  for (const { option, low, high } of PARAMETERS) {
+    for (const value of [low, high]) {
+      const { code, err } = await plumb(['run', 'none.gguf', '-p', 'x', `${option}=${value}`]);
+      assert.equal(code, 1, err);   // there is no such file
+    }
   }
 });
 

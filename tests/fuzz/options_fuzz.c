@@ -30,8 +30,6 @@ static void check_counts(const struct options *o) {
         { "-r", o->n_repeat, 1, 1000, 3 }, { "--top", o->n_top, 1, LARGE, 10 }, { "--max", o->n_quirk, 1, 3, 0 },
         { "--chunks", o->n_chunk, 1, LARGE, all }, { "--ctx", o->n_ctx, least_ctx, LARGE, 0 },
         { "--batch", o->n_batch, 1, 1 << 16, 0 }, { "--threads", o->n_thread, 1, 64, 0 },
-        { "--top-k", o->sampling.top_k, 0, INT32_MAX, 40 },
-        { "--repeat-last-n", o->sampling.penalty_last_n, 0, LARGE, 64 },
     };
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         bool in_range = counts[i].value >= counts[i].least && counts[i].value <= counts[i].most;
@@ -49,14 +47,10 @@ static void check_options(const struct options *o, char *const *words, int n) {
     require(o->n_file > 0 || o->list, "no file");
     check_counts(o);
     require(plumb_precision_name(o->precision) && plumb_kv_type_name(o->kv_type), "a name of nothing");
-    const plumb_sampling *s = &o->sampling;
-    require(s->temperature >= 0 && s->temperature <= 1e6f && s->top_p >= 0 && s->top_p <= 1 && s->min_p >= 0
-            && s->min_p <= 1 && s->typical_p >= 0 && s->typical_p <= 1 && s->repeat_penalty > 0
-            && isfinite(s->presence_penalty) && isfinite(s->frequency_penalty), "sampling out of its range");
     require(o->tolerance >= 0 && isfinite(o->tolerance), "a tolerance that is none");
     require(o->trace.layer_first <= o->trace.layer_last, "layers backwards");
     plumb_sampler *sampler;
-    plumb_status status = plumb_sampler_create(&sampler, 8, s, NULL);
+    plumb_status status = plumb_sampler_create(&sampler, 8, &o->sampling, NULL);
     require(status == PLUMB_OK, "the sampler refuses what the options allow");
     plumb_sampler_free(sampler);
 }

@@ -1,5 +1,6 @@
 /* What an answer may be: a grammar, a regular expression or a JSON Schema, as options give it. */
 import { argumentError } from '../base/errors.js';
+import { JSON_SPACES } from '../base/parameters.js';
 import { behind } from './bound.js';
 import { controlTokens, either, literal, without } from './gbnf.js';
 
@@ -25,7 +26,6 @@ import { controlTokens, either, literal, without } from './gbnf.js';
 export const WHOLE = Symbol('the grammar of a whole answer');
 /** The options of which a call may have one. */
 export const CONSTRAINTS = /** @type {const} */ (['grammar', 'regex', 'schema', 'json']);
-const SPACES = ['compact', 'pretty', 'free'];
 
 /** Replaces what the options of a call, which were checked, say about the answer by one grammar, if they do.
  * @template {Constraint} O
@@ -62,7 +62,7 @@ function grammarOf(where, options) {
   if (regex !== undefined) return { language: 'regex', text: regex, flags: 0 };
   if (schema === undefined && !json) return undefined;
   const { strict = true, whitespace = 'compact', order = 'schema' } = schemaOptions ?? {};
-  const flags = Number(!strict) + 2 * Number(order === 'any') + 4 * SPACES.indexOf(whitespace);
+  const flags = Number(!strict) + 2 * Number(order === 'any') + 4 * JSON_SPACES.indexOf(whitespace);
   const value = schema === undefined ? { type: 'object' } : jsonSchemaOf(where, schema);
   return { language: 'schema', text: jsonText(where, value), flags };
 }

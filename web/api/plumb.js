@@ -60,15 +60,15 @@ import { TextAnswer } from './text-answer.js';
  * @property {number} vocabulary  tokens in the vocabulary
  * @property {number} trainedContext  tokens
  * @property {boolean} hasLogits  whether it can generate text; false: it only computes embeddings
- * @property {typeof known.POOLINGS[number]} pooling  how the vectors of the tokens become one, as the file says;
- *   'none': it does not say; 'rank': it is a reranker
+ * @property {typeof import('../base/parameters.js').POOLINGS[number]} pooling  how the vectors of the tokens become
+ *   one, as the file says; 'none': it does not say; 'rank': it is a reranker
  * @property {number} dimensions  elements of a vector of model.embed, or for a reranker numbers of its classifier
  * @property {number} contextLength  tokens that this session can hold
  * @property {number} batch  tokens of a prompt that are computed at once
  * @property {string} module  the module that runs, such as plumb-mt-relaxed
  * @property {number} threads
  * @property {string} kernels  the instructions that the kernels use
- * @property {typeof known.PRECISIONS[number]} precision  how activations are rounded
+ * @property {typeof import('../base/parameters.js').PRECISIONS[number]} precision  how activations are rounded
  * @property {number} sessionBytes  the part of memoryBytes that the session takes
  * @property {number} memoryBytes  all memory that the engine holds */
 

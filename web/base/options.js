@@ -1,16 +1,13 @@
 /* Checks the name, type and range of every option of every call before any of them reaches the engine.  An unknown name
  * is an error, so that a misspelt option is not ignored. */
 import { argumentError } from './errors.js';
+import { JSON_SPACES, KV_TYPES, MAX_CTX, MAX_THREADS, PARAMETERS, PRECISIONS } from './parameters.js';
 
 /** @typedef {(value: any) => string | false | undefined} Check  returns false or undefined if the value is valid,
  *   and otherwise what is expected: "a ...".  So `!unsigned32(value)` means that the value is valid */
 
 /** The largest number of tokens that the engine can count, and the largest token id: the largest int32. */
 const MAX_TOKENS = 2 ** 31 - 1;
-/** The largest n_ctx and penalty_last_n that include/plumb.h allows. */
-const MAX_CONTEXT = 2 ** 24;
-/** The same as POOL_MAX_THREADS in src/engine/threads/pool.h. */
-export const MAX_THREADS = 64;
 
 /** @type {Check} */
 const count = value => (!Number.isSafeInteger(value) || value < 1) && 'a positive integer';
@@ -27,23 +24,19 @@ const signal = value => !(value instanceof AbortSignal) && 'an AbortSignal';
 /** @type {Check} */
 const unsigned32 = value => !(Number.isInteger(value) && value >= 0 && value < 2 ** 32)
   && 'an integer from 0 to 2^32 - 1';
-/** @type {Check} */
-const topK = value => !isWithin(value, 0, MAX_TOKENS) && `an integer from 0 to ${MAX_TOKENS}`;
+/** @type {(low: number, high: number) => Check} */
+const integerFrom = (low, high) => value => !isWithin(value, low, high) && `an integer from ${low} to ${high}`;
+const maximum = integerFrom(0, MAX_TOKENS);
 /** @type {Check} */
 const seed = value => !(Number.isSafeInteger(value) && value >= 0)
   && !(typeof value === 'bigint' && value >= 0n && value < 1n << 64n)
   && 'an integer from 0 to 2^53 - 1, or a BigInt from 0 to 2^64 - 1';
 /** @type {Check} */
 const integer = value => !Number.isInteger(value) && typeof value !== 'bigint' && 'an integer';
-/** @type {Check} */
-const contextLength = value => !isWithin(value, 1, MAX_CONTEXT) && `an integer from 1 to ${MAX_CONTEXT}`;
-/** @type {Check} */
-const penaltyLastN = value => !isWithin(value, 0, MAX_CONTEXT) && `an integer from 0 to ${MAX_CONTEXT}`;
+const contextLength = integerFrom(1, MAX_CTX);
 /** @type {Check} */
 const threads = value => value !== 'auto' && !isWithin(value, 1, MAX_THREADS)
   && `an integer from 1 to ${MAX_THREADS}, or 'auto'`;
-/** @type {Check} */
-const position = value => !isWithin(value, 0, MAX_TOKENS) && `an integer from 0 to ${MAX_TOKENS}`;
 /** @type {Check} */
 const text = value => (typeof value !== 'string' || value === '') && 'a non-empty string';
 /** @type {Check} */
@@ -57,8 +50,7 @@ const layers = value => !(Array.isArray(value) && value.length === 2 && !unsigne
 /** @type {Check} */
 const stop = value => ![value].flat().every(one => typeof one === 'string' && one.length > 0)
   && 'a non-empty string or an array of non-empty strings';
-/** @type {Check} */
-const logprobs = value => !isWithin(value, 0, 20) && 'an integer from 0 to 20';
+const logprobs = integerFrom(0, 20);
 /** @type {Check} */
 const logitBias = value => (object(value) || ![...biasEntries(value)].every(([token, bias]) =>
   /^\d+$/.test(String(token)) && Number(token) <= MAX_TOKENS && typeof bias === 'number' && bias < Infinity))
@@ -136,72 +128,58 @@ const embeddingInput = value => typeof value !== 'string' && tokens(value)
 /** @param {any} value @returns {Iterable<[unknown, unknown]>} */
 const biasEntries = value => value instanceof Map ? value : Object.entries(Object(value));
 
-/** The values of plumb_precision in include/plumb.h, in the same order. */
-export const PRECISIONS = /** @type {const} */ (['exact16', 'fast8']);
-/** @type {Check} */
-const precision = value => !PRECISIONS.includes(value) && "'exact16' or 'fast8'";
-
-/** The values of plumb_kv_type in include/plumb.h, in the same order. */
-export const KV_TYPES = /** @type {const} */ (['i16', 'q8', 'f32']);
-/** @type {Check} */
-const kvType = value => !KV_TYPES.includes(value) && "'i16', 'q8' or 'f32'";
-
-/** The values of plumb_pooling in include/plumb.h from 0 on, in the same order. */
-export const POOLINGS = /** @type {const} */ (['none', 'mean', 'cls', 'last', 'rank']);
+/** @type {(names: readonly string[]) => Check} */
+const named = names => value => !names.includes(value)
+  && names.map(name => `'${name}'`).join(', ').replace(/, ('[^']*')$/, ' or $1');
 
 /** What a chat can do when its context is full. */
 export const CONTEXT_ENDS = /** @type {const} */ (['error', 'trim']);
-/** @type {Check} */
-const contextEnd = value => !CONTEXT_ENDS.includes(value) && "'error' or 'trim'";
 
 /** @type {Check} */
 const address = value => typeof value !== 'string' && !(value instanceof URL) && 'a string or a URL';
 /** @type {Check} */
-const cache = value => !['default', 'no-cache', 'reload', 'no-store'].includes(value)
-  && "'default', 'no-cache', 'reload' or 'no-store'";
-/** @type {Check} */
 const sha256 = value => ![value].flat().every(one => typeof one === 'string' && /^[0-9a-f]{64}$/i.test(one))
   && 'a string of 64 hex digits, or an array of them';
 
+const SESSION = { threads, precision: named(PRECISIONS), contextLength, kvType: named(KV_TYPES) };
 export const LOAD = {
-  threads, precision, contextLength, kvType, signal, onProgress: callback, worker: boolean,
-  workerUrl: address, cache, persist: boolean, sha256,
+  ...SESSION, signal, onProgress: callback, worker: boolean, workerUrl: address,
+  cache: named(['default', 'no-cache', 'reload', 'no-store']), persist: boolean, sha256,
 };
 export const PREFLIGHT = {
-  contextLength, kvType, precision, threads, signal, worker: boolean,
-  workerUrl: address, measure: boolean,
+  ...SESSION, signal, worker: boolean, workerUrl: address, measure: boolean,
 };
-export const SAMPLING = {
-  temperature: within(0, 1e6), topK, topP: within(0, 1), minP: within(0, 1), typicalP: within(0, 1),
-  repeatPenalty: within(1e-6, 1e6), presencePenalty: within(-1e6, 1e6), frequencyPenalty: within(-1e6, 1e6),
-  penaltyLastN, logitBias, seed,
-};
+/** @param {'name' | 'field'} key  who calls it @param {(one: typeof PARAMETERS[number]) => number[]} rangeOf
+ * @returns {Record<string, Check>} */
+const parameters = (key, rangeOf) => Object.fromEntries(PARAMETERS.map(one => {
+  const [low, high] = rangeOf(one);
+  return [one[key], one.isInteger ? integerFrom(low, high) : within(low, high)];
+}));
+export const SAMPLING = { ...parameters('name', ({ low, high }) => [low, high]), logitBias, seed };
 export const GENERATE = {
   ...SAMPLING, maxTokens: count, stop, signal, logprobs, onToken: callback, parseSpecial: boolean, template,
-  reasoningBudget: topK, special: texts, grammar: string, regex: text, schema, json: oneOf(true), schemaOptions,
+  reasoningBudget: maximum, special: texts, grammar: string, regex: text, schema, json: oneOf(true), schemaOptions,
   triggers: texts,
 };
 /** The options of schemaOptions. */
 const SCHEMA_OPTIONS = {
-  strict: boolean, whitespace: oneOf('compact', 'pretty', 'free'), order: oneOf('schema', 'any'),
+  strict: boolean, whitespace: oneOf(...JSON_SPACES), order: oneOf('schema', 'any'),
 };
 /* The options of generate that a chat takes as defaults for its answers.  A signal belongs to one answer, and
  * parseSpecial to a prompt that is a string. */
 const { parseSpecial: _, ...STEP } = GENERATE, { signal: __, ...ANSWER } = STEP;
 const OF_CHAT = { toolChoice, parallelToolCalls: boolean, onDelta: callback, showSchema: boolean };
-export const CHAT = { system: text, tools, messages: array, contextEnd, ...OF_CHAT, ...ANSWER };
+export const CHAT = { system: text, tools, messages: array, contextEnd: named(CONTEXT_ENDS), ...OF_CHAT, ...ANSWER };
 /** The options of one answer of a chat, and of a run. */
 export const SEND = { ...GENERATE, ...OF_CHAT };
 export const RUN = { ...STEP, ...OF_CHAT, tools: callables, maxSteps: count };
 /** The parameters of chat.completions.create, with OpenAI's ranges. */
 export const COMPLETION = {
   model: text, messages: array, stream: boolean, stream_options: streamOptions, max_completion_tokens: count,
-  max_tokens: count, temperature: within(0, 2), top_p: within(0, 1), top_k: topK,
-  min_p: within(0, 1), typical_p: within(0, 1), repeat_penalty: within(1e-6, 1e6),
-  presence_penalty: within(-2, 2), frequency_penalty: within(-2, 2),
-  logit_bias: openaiBias, stop, seed: integer, logprobs: boolean, top_logprobs: logprobs, tools,
-  tool_choice: toolChoice, parallel_tool_calls: boolean, response_format: responseFormat, n: oneOf(1),
-  reasoning_budget: topK, reasoning_effort: oneOf('none', 'minimal', 'low', 'medium', 'high'),
+  max_tokens: count, ...parameters('field', ({ openai }) => openai), logit_bias: openaiBias, stop, seed: integer,
+  logprobs: boolean, top_logprobs: logprobs, tools, tool_choice: toolChoice, parallel_tool_calls: boolean,
+  response_format: responseFormat, n: oneOf(1),
+  reasoning_budget: maximum, reasoning_effort: oneOf('none', 'minimal', 'low', 'medium', 'high'),
   chat_template_kwargs: template,
 };
 /** The parameters of embeddings.create. */
@@ -223,7 +201,7 @@ export const FEED = { signal };
 /** The options of applyChatTemplate and tokenizeChat. */
 export const TEMPLATE = { template };
 /** The argument of model.rewind. */
-export const POSITION = { position };
+export const POSITION = { position: maximum };
 export const COMMAND = { files, signal, onError: callback, onProgress: callback, workerUrl: address };
 export const TRACE = { taps: text, layers, values, onTap: callback, signal, parseSpecial: boolean, template };
 

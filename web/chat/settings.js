@@ -1,4 +1,5 @@
 /* The settings and how they are stored.  settings-dialog.js changes them. */
+import { MAX_CTX, MAX_THREADS, PARAMETERS } from '../base/parameters.js';
 import { integer, recall, remember } from './dom.js';
 
 /** @typedef {{label: string, group: string, hint?: string, value: number | string, min?: number, max?: number,
@@ -20,6 +21,11 @@ const SCHEMA = `{
   "required": ["title", "mood", "keywords"],
   "additionalProperties": false
 }`;
+
+/** The parameters of sampling that have a label. @type {Record<string, Setting>} */
+const SAMPLING = Object.fromEntries(PARAMETERS.flatMap(({ name, isInteger, low, high, standard, label, step, hint }) =>
+  label ? [[name, { group: name.endsWith('Penalty') ? 'Penalties' : 'Sampling', label, hint, value: standard, min: low,
+    max: high, step, whole: isInteger }]] : []));
 /** The settings.  Except for maxTokens, their defaults are those of the package and of the command line.
  * @type {Record<string, Setting>} */
 export const SETTINGS = {
@@ -29,21 +35,13 @@ export const SETTINGS = {
     value: '', min: 0, max: 1e6, whole: true, optional: true },
   schema: { group: 'Answers', label: 'JSON Schema', hint: 'Answers are JSON that is valid by it, without reasoning; '
     + 'empty: they are text', value: '', example: SCHEMA },
-  temperature: { group: 'Sampling', label: 'Temperature', hint: '0: always the likeliest', value: 0.8, min: 0, max: 5,
-    step: 0.05 },
-  topK: { group: 'Sampling', label: 'Top k', hint: '0: off', value: 40, min: 0, max: 1e6, whole: true },
-  topP: { group: 'Sampling', label: 'Top p', hint: '1: off', value: 0.95, min: 0, max: 1, step: 0.01 },
-  minP: { group: 'Sampling', label: 'Min p', hint: '0: off', value: 0.05, min: 0, max: 1, step: 0.01 },
-  typicalP: { group: 'Sampling', label: 'Typical p', hint: '1: off', value: 1, min: 0, max: 1, step: 0.01 },
+  ...SAMPLING,
   seed: { group: 'Sampling', label: 'Seed', hint: 'empty: a new one each time', value: '', min: 0,
     max: Number.MAX_SAFE_INTEGER, whole: true, optional: true },
-  repeatPenalty: { group: 'Penalties', label: 'Repetition', hint: '1: off', value: 1, min: 0.1, max: 10, step: 0.05 },
-  presencePenalty: { group: 'Penalties', label: 'Presence', hint: '0: off', value: 0, min: -10, max: 10, step: 0.1 },
-  frequencyPenalty: { group: 'Penalties', label: 'Frequency', hint: '0: off', value: 0, min: -10, max: 10, step: 0.1 },
   contextLength: { group: 'Model', label: 'Context length', hint: 'tokens; empty: the model’s own, at most 2048',
-    value: '', min: 16, max: 1e6, whole: true, optional: true },
-  threads: { group: 'Model', label: 'Threads', hint: 'empty: one for each processor', value: '', min: 1, max: 64,
-    whole: true, optional: true },
+    value: '', min: 1, max: MAX_CTX, whole: true, optional: true },
+  threads: { group: 'Model', label: 'Threads', hint: 'empty: one for each processor', value: '', min: 1,
+    max: MAX_THREADS, whole: true, optional: true },
   kvType: { group: 'Model', label: 'KV cache', hint: 'format of the stored keys and values', value: 'i16',
     choices: { i16: '16 bits', q8: '8 bits: half the memory', f32: '32 bits: twice the memory, slow' } },
   precision: { group: 'Model', label: 'Fast 8-bit arithmetic', value: 'exact16', toggle: 'fast8',

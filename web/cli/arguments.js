@@ -2,6 +2,8 @@
  * the messages that refuse wrong values, are those of the C program (src/cli/options.c), whose --help describes
  * them. */
 
+import { JSON_SPACES, KV_TYPES, MAX_CTX, MAX_THREADS, PARAMETERS, PRECISIONS } from '../base/parameters.js';
+
 /** Ends the process with one line, "plumb: ...", and the exit code. */
 export class CommandError extends Error {
   /** @param {string} message @param {number} [code]  2: wrong usage */
@@ -19,13 +21,16 @@ const integer = (min, max) => ({
   parse: word => /^\d+$/.test(word) && Number(word) >= min && Number(word) <= max ? Number(word) : undefined,
   expected: `an integer from ${min} to ${max}`,
 });
-/** @param {number} min @param {number} max @param {string} [range]  as C prints it @returns {Kind} */
-const real = (min, max, range = `${min} to ${max}`) => ({
+/** A number as %g of C writes it. @param {number} x */
+const printed = x => x === 0 || Math.abs(x) >= 1e-4 && Math.abs(x) < 1e6 ? String(x)
+  : x.toExponential().replace(/([+-])(\d)$/, (_, sign, digit) => `${sign}0${digit}`);
+/** @param {number} min @param {number} max @returns {Kind} */
+const real = (min, max) => ({
   parse(word) {
     const value = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(word) ? Number(word) : NaN;
     return value >= min && value <= max ? value : undefined;
   },
-  expected: `a number from ${range}`,
+  expected: `a number from ${printed(min)} to ${printed(max)}`,
 });
 /** @type {Kind} */
 const seed = {
@@ -55,22 +60,15 @@ const option = (name, on, kind, key) => ({ name, on, kind, key });
 /** The options for how tokens are sampled, and how many. */
 export const SAMPLING = [
   option('-n', 'run chat', integer(1, U32), 'maxTokens'),
-  option('--temp', 'run chat', real(0, 1e6, '0 to 1e+06'), 'temperature'),
-  option('--top-k', 'run chat', integer(0, 2 ** 31 - 1), 'topK'),
-  option('--top-p', 'run chat', real(0, 1), 'topP'),
-  option('--min-p', 'run chat', real(0, 1), 'minP'),
-  option('--typical', 'run chat', real(0, 1), 'typicalP'),
-  option('--repeat-penalty', 'run chat', real(1e-3, 1e3), 'repeatPenalty'),
-  option('--presence-penalty', 'run chat', real(-1e3, 1e3), 'presencePenalty'),
-  option('--frequency-penalty', 'run chat', real(-1e3, 1e3), 'frequencyPenalty'),
-  option('--repeat-last-n', 'run chat', integer(0, 1 << 24), 'penaltyLastN'),
+  ...PARAMETERS.map(({ option: flag, name, isInteger, low, high }) =>
+    option(flag, 'run chat', isInteger ? integer(low, high) : real(low, high), name)),
   option('--seed', 'run chat', seed, 'seed'),
 ];
 export const LOAD = [
-  option('--ctx', 'run bench chat preflight', integer(1, 1 << 24), 'contextLength'),
-  option('--threads', 'run bench chat preflight', integer(1, 64), 'threads'),
-  option('--precision', 'run bench chat preflight', oneOf('exact16', 'fast8'), 'precision'),
-  option('--kv-type', 'run bench chat preflight', oneOf('i16', 'q8', 'f32'), 'kvType'),
+  option('--ctx', 'run bench chat preflight', integer(1, MAX_CTX), 'contextLength'),
+  option('--threads', 'run bench chat preflight', integer(1, MAX_THREADS), 'threads'),
+  option('--precision', 'run bench chat preflight', oneOf(...PRECISIONS), 'precision'),
+  option('--kv-type', 'run bench chat preflight', oneOf(...KV_TYPES), 'kvType'),
 ];
 const OPTIONS = [
   ...SAMPLING,
@@ -85,7 +83,7 @@ const OPTIONS = [
   option('--regex', 'run', text, 'regex'),
   option('--no-strict', 'run', flag, 'noStrict'),
   option('--any-order', 'run', flag, 'anyOrder'),
-  option('--whitespace', 'run', oneOf('compact', 'pretty', 'free'), 'whitespace'),
+  option('--whitespace', 'run', oneOf(...JSON_SPACES), 'whitespace'),
   option('--parse-special', 'run', flag, 'parseSpecial'),
   option('-p', 'bench', integer(1, 1 << 24), 'promptTokens'),
   option('-n', 'bench', integer(1, 1 << 24), 'decodeTokens'),

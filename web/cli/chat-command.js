@@ -7,10 +7,14 @@ import { basename, join } from 'node:path';
 import { createInterface } from 'node:readline/promises';
 import { Writable } from 'node:stream';
 import { PlumbError, reasonOf } from '../base/errors.js';
-import { CommandError, pick, SAMPLING, valueOf } from './arguments.js';
+import { PARAMETERS } from '../base/parameters.js';
+import { CommandError, LOAD, pick, SAMPLING, valueOf } from './arguments.js';
 import { interruptible, load } from './run-command.js';
 import { jsonLine, printable, printError, report, shown, styled, watchOutput } from './terminal.js';
 
+/** The names of options, in lines of at most 80 columns. */
+const AS_IN_RUN = [...PARAMETERS.map(({ option }) => option), ...LOAD.map(({ name }) => name)].join(', ')
+  .concat('   as in plumb run; see plumb run --help').replace(/(.{1,78})(?: |$)/g, '  $1\n');
 export const HELP = `usage: plumb chat MODEL [options]
 
 Starts a chat with a model. MODEL is a GGUF file or a URL. Each line is one
@@ -30,10 +34,7 @@ starts with a slash.
                         context is full)
   --seed N              the same seed gives the same answers (a random one)
   --help                this text
-  --temp, --top-k, --top-p, --min-p, --typical, --repeat-penalty,
-  --presence-penalty, --frequency-penalty, --repeat-last-n, --ctx, --threads,
-  --precision, --kv-type   as in plumb run; see plumb run --help
-
+${AS_IN_RUN}
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 `;
 

@@ -3,7 +3,7 @@ import { PlumbError } from '../base/errors.js';
 
 /** @typedef {import('./engine.js').Engine} Engine */
 /** @typedef {object} EmbedArgs  what model.embed and model.rank pass on, checked there
- * @property {typeof import('../base/options.js').POOLINGS[number]} [pooling]
+ * @property {typeof import('../base/parameters.js').POOLINGS[number]} [pooling]
  * @property {boolean} [normalize]
  * @property {number} [dimensions]
  * @property {boolean} [truncate]
@@ -106,7 +106,7 @@ async function tokenize(engine, where, texts, query, { truncate = false, parseSp
 }
 
 /** @param {Engine} engine @param {'embed' | 'rank'} where @param {Int32Array[]} inputs
- * @param {typeof import('../base/options.js').POOLINGS[number]} pooling @param {EmbedArgs} args @param {Run} run */
+ * @param {typeof import('../base/parameters.js').POOLINGS[number]} pooling @param {EmbedArgs} args @param {Run} run */
 async function compute(engine, where, inputs, pooling, { dimensions, normalize = true }, run) {
   /** @type {Float32Array[]} */
   const all = [];

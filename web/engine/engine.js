@@ -3,7 +3,8 @@
  * no I/O and no timer, and everything except Engine.create is synchronous.  It is the same in Node, in a page and in a
  * worker; host.js calls it. */
 import { PlumbError } from '../base/errors.js';
-import { biasPairs, KV_TYPES, POOLINGS, PRECISIONS } from '../base/options.js';
+import { biasPairs } from '../base/options.js';
+import { KV_TYPES, PARAMETERS, POOLINGS, PRECISIONS } from '../base/parameters.js';
 import { Grammars } from './grammars.js';
 import { decode, importsOf, INITIAL, Instance, PAGE } from './instance.js';
 
@@ -30,20 +31,12 @@ const SHOWN_ELEMENTS = 64;
  * @typedef {Scalar | Scalar[] | {type: string, count: number}} MetadataValue */
 /** @typedef {object} SessionArgs
  * @property {number} [contextLength]
- * @property {typeof import('../base/options.js').PRECISIONS[number]} [precision]
- * @property {typeof import('../base/options.js').KV_TYPES[number]} [kvType] */
-/** @typedef {object} Sampling  as plumb_sampling in include/plumb.h; absent values have plumb's defaults
- * @property {number} [temperature]  0 to 1e6; 0: greedy; default 0.8
- * @property {number} [topK]  default 40, 0: off
- * @property {number} [topP]  0 to 1; default 0.95, 1: off
- * @property {number} [minP]  0 to 1; default 0.05, 0: off
- * @property {number} [typicalP]  0 to 1; default 1: off
- * @property {number} [repeatPenalty]  1e-6 to 1e6; default 1: off
- * @property {number} [presencePenalty]  -1e6 to 1e6; default 0: off
- * @property {number} [frequencyPenalty]  -1e6 to 1e6; default 0: off
- * @property {number} [penaltyLastN]  how many recent tokens the penalties consider; default 64
+ * @property {typeof import('../base/parameters.js').PRECISIONS[number]} [precision]
+ * @property {typeof import('../base/parameters.js').KV_TYPES[number]} [kvType] */
+/** @typedef {object} OwnSampling
  * @property {Record<number, number> | Map<number, number>} [logitBias]  added to a token's logit; -Infinity forbids it
- * @property {number | bigint} [seed]  the same seed gives the same text on every host; default: a random one */
+ * @property {number | bigint} [seed]  the same seed gives the same text on every host; default: a random one
+ * @typedef {import('../base/parameters.js').SamplingParameters & OwnSampling} Sampling  as plumb_sampling */
 
 /** @typedef {import('./grammars.js').Grammar} Grammar */
 
@@ -651,16 +644,16 @@ export class Engine extends Instance {
     const grammars = /** @type {Grammars} */ (this.#grammars);
     const matcher = options.grammar && grammars.createMatcher(options.grammar, describes);
     const bias = biasPairs(options.logitBias);
-    const sampler = this.withBytes(8 * bias.length, ptr => {
+    const sampler = this.withBytes(8 * (PARAMETERS.length + bias.length), ptr => {
+      PARAMETERS.forEach(({ name, standard }, i) => this.view.setFloat64(ptr + 8 * i,
+        /** @type {Record<string, any>} */ (options)[name] ?? standard, true));
+      const pairs = ptr + 8 * PARAMETERS.length;
       bias.forEach(([token, value], i) => {
-        this.view.setInt32(ptr + 8 * i, token, true);
-        this.view.setFloat32(ptr + 8 * i + 4, value, true);
+        this.view.setInt32(pairs + 8 * i, token, true);
+        this.view.setFloat32(pairs + 8 * i + 4, value, true);
       });
-      const status = c.plumb_wasm_sampler_create(this.out, c.plumb_model_n_vocab(this.#model),
-        options.temperature ?? 0.8, options.topK ?? 40, options.topP ?? 0.95, options.minP ?? 0.05,
-        options.typicalP ?? 1, options.repeatPenalty ?? 1, options.presencePenalty ?? 0,
-        options.frequencyPenalty ?? 0, options.penaltyLastN ?? 64, bias.length, ptr, BigInt(options.seed ?? 0),
-        this.out + 4);
+      const status = c.plumb_wasm_sampler_create(this.out, c.plumb_model_n_vocab(this.#model), ptr, bias.length, pairs,
+        BigInt(options.seed ?? 0), this.out + 4);
       if (status === 0) return this.word(0);
       const error = this.error(status, this.string(this.word(1)));
       matcher?.free();

@@ -19,7 +19,7 @@ import { INITIAL, PAGE } from './instance.js';
  * @property {number} [contextLength]  tokens that a session would hold
  * @property {boolean} [chat]  whether the file has a chat template
  * @property {boolean} [hasLogits]  as in ModelInfo; undefined if it is not supported
- * @property {typeof import('../base/options.js').POOLINGS[number]} [pooling]  as in ModelInfo, as above
+ * @property {typeof import('../base/parameters.js').POOLINGS[number]} [pooling]  as in ModelInfo, as above
  * @property {number} [dimensions]  as in ModelInfo, as above
  * @property {{type: string, tensors: number, bytes: number}[]} types  the types of the tensors, most bytes first
  * @property {number} [fileBytes]  bytes of all parts; undefined if the size of one is unknown

@@ -4,13 +4,13 @@
  * @property {number | 'auto'} [threads]  1 to 64; default 'auto': one for each processor, at most 8.  If two processors
  *   share a core, half as many threads may be as fast.  A browser allows more than one only on pages that are
  *   cross-origin isolated, and only if the engine runs in a worker
- * @property {typeof import('../base/options.js').PRECISIONS[number]} [precision]  how activations are rounded before
+ * @property {typeof import('../base/parameters.js').PRECISIONS[number]} [precision]  how activations are rounded before
  *   they are multiplied with weights.  'exact16', the default: to 16 bits.  'fast8': to 8 bits, as llama.cpp does;
  *   faster on some CPUs, but the text is different
  * @property {number} [contextLength]  tokens of prompt and answer together; default: the model's training context, at
  *   most 2048
- * @property {typeof import('../base/options.js').KV_TYPES[number]} [kvType]  how the keys and values of the context are
- *   stored: 'i16', 16 bits, the default; 'q8', half of that memory, but less precise; 'f32', twice that memory, and
+ * @property {typeof import('../base/parameters.js').KV_TYPES[number]} [kvType]  how the keys and values of the context
+ *   are stored: 'i16', 16 bits, the default; 'q8', half of that memory, but less precise; 'f32', twice that memory, and
  *   slow
  * @property {AbortSignal} [signal]  ends the load at any time and frees its memory
  * @property {(progress: import('./progress.js').Progress) => void} [onProgress]

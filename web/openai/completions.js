@@ -4,6 +4,7 @@
 import { argumentError, PlumbError } from '../base/errors.js';
 import { randomHex } from '../base/hex.js';
 import * as known from '../base/options.js';
+import { PARAMETERS } from '../base/parameters.js';
 import { checkStrict, jsonSchemaOf, plainTools } from '../answers/constraint.js';
 import { beginAnswer } from '../answers/generate.js';
 import { chosenTools } from '../answers/tool-choice.js';
@@ -21,7 +22,7 @@ export const VERSION = '0.1.0';
  * @typedef {{role: 'system' | 'developer' | 'user' | 'assistant' | 'tool', content?: MessageContent,
  *   tool_calls?: ToolCall[], [more: string]: any}} CompletionMessage  developer: the same as system; tool: the result
  *   of a tool, with tool_call_id */
-/** @typedef {object} CompletionParameters  null is the same as absent; the defaults are those of model.generate
+/** @typedef {object} OwnParameters
  * @property {string} [model]  with the client of plumb-llm/openai, one of its models, a URL or a path; otherwise any
  *   name, which the result repeats
  * @property {CompletionMessage[]} messages
@@ -30,14 +31,6 @@ export const VERSION = '0.1.0';
  *   choices
  * @property {number | null} [max_completion_tokens]  default: generate until the context is full
  * @property {number | null} [max_tokens]  the old name of max_completion_tokens
- * @property {number | null} [temperature]  0 to 2; 0: greedy; default 0.8
- * @property {number | null} [top_p]  0 to 1; default 0.95
- * @property {number | null} [top_k]  default 40, 0: off
- * @property {number | null} [min_p]  default 0.05, 0: off
- * @property {number | null} [typical_p]  default 1: off
- * @property {number | null} [repeat_penalty]  default 1: off
- * @property {number | null} [presence_penalty]  -2 to 2; default 0: off
- * @property {number | null} [frequency_penalty]  -2 to 2; default 0: off
  * @property {Record<string, number> | null} [logit_bias]  -100 to 100 for each token id
  * @property {string | string[] | null} [stop]  any number of texts; the answer ends before the first of them
  * @property {number | null} [seed]  any integer, taken modulo 2^64; the same seed gives the same answer; default: a
@@ -58,7 +51,9 @@ export const VERSION = '0.1.0';
  *   template, such as {enable_thinking: false}
  * @property {ResponseFormat | null} [response_format]  json_object: the answer is a JSON object; json_schema: a
  *   value of the schema.  A keyword that cannot be kept is an error
- * @property {1 | null} [n] */
+ * @property {1 | null} [n]
+ * @typedef {OwnParameters & import('../base/parameters.js').CompletionSampling} CompletionParameters  null is the same
+ *   as absent; the defaults are those of model.generate */
 /** @typedef {{type: 'text'} | {type: 'json_object'} | {type: 'json_schema', json_schema: {name: string,
  *   schema: Record<string, unknown>, strict?: boolean | null, description?: string}}} ResponseFormat  strict: true asks
  *   as OpenAI's service does that every object has additionalProperties: false and requires all properties */
@@ -94,8 +89,7 @@ export const VERSION = '0.1.0';
 
 /** plumb's names of the parameters that are passed on unchanged. */
 const OPTIONS = {
-  temperature: 'temperature', top_p: 'topP', top_k: 'topK', min_p: 'minP', typical_p: 'typicalP',
-  repeat_penalty: 'repeatPenalty', presence_penalty: 'presencePenalty', frequency_penalty: 'frequencyPenalty',
+  ...Object.fromEntries(PARAMETERS.map(({ field, name }) => [field, name])),
   logit_bias: 'logitBias', stop: 'stop', max_tokens: 'maxTokens', max_completion_tokens: 'maxTokens',
   reasoning_budget: 'reasoningBudget',
 };

@@ -23,20 +23,18 @@ struct plumb_session {
     bool is_running;              /* a feed is running: its callbacks must not change the session */
 };
 
-/* Upper bounds of plumb_session_params.  No machine has the memory for more: even with a small model a context of 2^24
- * tokens takes 100 GB. */
-enum { MAX_CTX = 1 << 24, MAX_BATCH = 1 << 16 };
-
 static plumb_status create(plumb_session *s, const plumb_session_params *p, struct error *err) {
     const struct model *m = s->model->model;
-    if (p->n_ctx > MAX_CTX) {
-        return error_set(err, PLUMB_ERROR_ARGUMENT, "a context of %u tokens: 0 to %d are allowed", p->n_ctx, MAX_CTX);
+    if (p->n_ctx > PLUMB_MAX_CTX) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "a context of %u tokens: 0 to %d are allowed", p->n_ctx,
+                         PLUMB_MAX_CTX);
     }
-    if (p->n_batch > MAX_BATCH) {
-        return error_set(err, PLUMB_ERROR_ARGUMENT, "batches of %u tokens: 0 to %d are allowed", p->n_batch, MAX_BATCH);
+    if (p->n_batch > PLUMB_MAX_BATCH) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "batches of %u tokens: 0 to %d are allowed", p->n_batch,
+                         PLUMB_MAX_BATCH);
     }
-    if (p->n_thread > POOL_MAX_THREADS) {
-        return error_set(err, PLUMB_ERROR_ARGUMENT, "%u threads: 0 to %d are allowed", p->n_thread, POOL_MAX_THREADS);
+    if (p->n_thread > PLUMB_MAX_THREADS) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "%u threads: 0 to %d are allowed", p->n_thread, PLUMB_MAX_THREADS);
     }
     s->n_ctx = plan_n_ctx(&m->plan, p->n_ctx);
     s->n_batch = plan_n_batch(&m->plan, s->n_ctx, p->n_batch);

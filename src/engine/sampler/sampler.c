@@ -12,7 +12,7 @@
 
 #include "base/math.h"
 
-#include <math.h>   /* INFINITY, isnan, isfinite, fabs: no function of libm is linked */
+#include <math.h>   /* INFINITY, isnan, fabs: no function of libm is linked */
 #include <stdlib.h>
 
 struct plumb_sampler {
@@ -32,24 +32,21 @@ struct plumb_sampler {
 };
 
 plumb_sampling plumb_sampling_default(void) {
-    return (plumb_sampling){
-        .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .typical_p = 1, .repeat_penalty = 1,
-        .penalty_last_n = 64,
-    };
+#define DEFAULT(type, name, low, high, standard, ...) .name = (type)(standard),
+    return (plumb_sampling){ PLUMB_SAMPLING_TABLE(DEFAULT) };
 }
+
+static bool is_within(double x, double low, double high) { return x >= low && x <= high; }
 
 /* Returns a sentence about the first parameter that is wrong; NULL if there is none. */
 static const char *find_problem(uint32_t n_vocab, const plumb_sampling *p) {
     if (n_vocab == 0 || n_vocab > INT32_MAX) return "n_vocab must be 1..2147483647";
-    if (!(isfinite(p->temperature) && p->temperature >= 0)) return "temperature must be 0 or more, and finite";
-    if (p->top_k > INT32_MAX) return "top_k must be 0..2147483647";
-    if (!(p->top_p >= 0 && p->top_p <= 1)) return "top_p must be 0..1";
-    if (!(p->min_p >= 0 && p->min_p <= 1)) return "min_p must be 0..1";
-    if (!(p->typical_p >= 0 && p->typical_p <= 1)) return "typical_p must be 0..1";
-    if (!(isfinite(p->repeat_penalty) && p->repeat_penalty > 0)) return "repeat_penalty must be finite and above 0";
-    if (!isfinite(p->presence_penalty)) return "presence_penalty must be finite";
-    if (!isfinite(p->frequency_penalty)) return "frequency_penalty must be finite";
-    if (p->penalty_last_n > 1 << 24) return "penalty_last_n must be 0..16777216";
+    /* The limits are rounded to the parameter's type, as the value was. */
+#define CHECK(type, name, low, high, ...) \
+    if (!is_within((double)p->name, (double)(type)(low), (double)(type)(high))) { \
+        return #name " must be " #low ".." #high; \
+    }
+    PLUMB_SAMPLING_TABLE(CHECK)
     if (p->n_bias > 0 && !p->bias) return "bias is NULL";
     for (uint32_t i = 0; i < p->n_bias; i++) {
         int32_t token = p->bias[i].token;

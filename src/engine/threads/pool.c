@@ -49,12 +49,12 @@ struct workers {
     _Alignas(64) _Atomic uint32_t n_run;       /* loops so far: idle threads wait until this changes */
     _Atomic uint32_t n_sleeping;
     _Atomic uint32_t end;
-    struct { _Alignas(64) _Atomic uint32_t n; } taken[POOL_MAX_THREADS];   /* loops that each thread took part in */
+    struct { _Alignas(64) _Atomic uint32_t n; } taken[PLUMB_MAX_THREADS];   /* loops that each thread took part in */
 #if POOL_POSIX
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    pthread_t threads[POOL_MAX_THREADS];
-    struct slot { struct workers *workers; uint32_t thread; } slots[POOL_MAX_THREADS];
+    pthread_t threads[PLUMB_MAX_THREADS];
+    struct slot { struct workers *workers; uint32_t thread; } slots[PLUMB_MAX_THREADS];
 #endif
 };
 
@@ -204,11 +204,11 @@ static struct workers host_workers;
 static uint32_t n_ready = 1;
 
 void pool_set_ready(uint32_t n_thread) {
-    n_ready = n_thread < 1 ? 1 : n_thread < POOL_MAX_THREADS ? n_thread : POOL_MAX_THREADS;
+    n_ready = n_thread < 1 ? 1 : n_thread < PLUMB_MAX_THREADS ? n_thread : PLUMB_MAX_THREADS;
 }
 /* A thread beyond the limit gets no work. */
 void pool_serve(uint32_t thread) {
-    if (thread < POOL_MAX_THREADS) serve(&host_workers, thread);
+    if (thread < PLUMB_MAX_THREADS) serve(&host_workers, thread);
 }
 void pool_dismiss(void) { dismiss(&host_workers); }
 
@@ -234,7 +234,7 @@ static void *thread_main(void *user) {
 
 struct pool *pool_create(uint32_t n_thread) {
     if (n_thread == 0) n_thread = processors_usable();
-    if (n_thread > POOL_MAX_THREADS) n_thread = POOL_MAX_THREADS;
+    if (n_thread > PLUMB_MAX_THREADS) n_thread = PLUMB_MAX_THREADS;
     if (n_thread <= 1) return NULL;
     struct pool *pool = malloc(sizeof *pool);
     struct workers *w = aligned_alloc(_Alignof(struct workers), sizeof *w);

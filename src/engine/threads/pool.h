@@ -14,14 +14,12 @@
 
 #include "base/base.h"
 
-enum { POOL_MAX_THREADS = 64 };
-
 struct pool;
 
 /* Computes indices begin .. end - 1; thread < pool_size.  Must not call pool_run. */
 typedef void pool_work(void *user, uint32_t begin, uint32_t end, uint32_t thread);
 
-/* A pool of n_thread threads, or of as many as can be started, at most POOL_MAX_THREADS.  0: natively one thread for
+/* A pool of n_thread threads, or of as many as can be started, at most PLUMB_MAX_THREADS.  0: natively one thread for
  * each processor that the process may use (processors.h), in WebAssembly as many as the host has.
  * Only one thread at a time may use a pool; in WebAssembly only one pool at a time may run. */
 struct pool *pool_create(uint32_t n_thread);
@@ -46,7 +44,7 @@ static inline void pool_share(struct pool *pool, uint32_t n, pool_work *work, vo
 /* The functions below are for WebAssembly with atomics only; elsewhere they do nothing. */
 
 /* Threads 1 .. n_thread - 1 call pool_serve now or soon, so pools may have n_thread threads, at most
- * POOL_MAX_THREADS. */
+ * PLUMB_MAX_THREADS. */
 void pool_set_ready(uint32_t n_thread);
 /* Runs in such a thread: it works in the loops of all pools until pool_dismiss, after which no loop may begin. */
 void pool_serve(uint32_t thread);
