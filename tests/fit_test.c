@@ -277,7 +277,7 @@ static void product(const struct weight *w, const double *in, const plumb_tap *t
     uint8_t bytes[1024];
     uint32_t n_out = tap->n_head * tap->n;
     for (uint32_t o = 0; o < n_out && o < w->n_out; o++) {
-        w->traits->dequantize(weight_row(w, o, bytes), row, w->n_in);
+        quant_dequantize(w->traits, weight_row(w, o, bytes), row, w->n_in);
         for (uint32_t t = 0; t < tap->n_token; t++) {
             double sum = 0;
             for (uint32_t i = 0; i < w->n_in; i++) {
@@ -302,7 +302,7 @@ static void q6_k_without_scales(const struct engine *e, const plumb_tap *tap, do
     for (uint32_t o = 0; o < w->n_out; o++) {
         memcpy(edited, weight_row(w, o, bytes), sizeof edited);
         memset(edited + 192, 1, 16);
-        w->traits->dequantize(edited, row, w->n_in);
+        quant_dequantize(w->traits, edited, row, w->n_in);
         for (uint32_t t = 0; t < tap->n_token; t++) {
             double sum = 0;
             for (uint32_t i = 0; i < w->n_in; i++) sum += (double)row[i] * in[(size_t)t * w->n_in + i];
@@ -398,7 +398,7 @@ static void transposed_matrix(const struct engine *e, const plumb_tap *tap, doub
     uint8_t bytes[1024];
     memset(x, 0, count(tap) * sizeof *x);
     for (uint32_t i = 0; i < w->n_out; i++) {
-        w->traits->dequantize(weight_row(w, i, bytes), row, w->n_in);
+        quant_dequantize(w->traits, weight_row(w, i, bytes), row, w->n_in);
         for (uint32_t t = 0; t < tap->n_token; t++) {
             for (uint32_t o = 0; o < tap->n; o++) x[t * tap->n + o] += (double)row[o] * in[t * tap->n + i];
         }
@@ -440,7 +440,7 @@ static void logits_without_norm(const struct engine *e, const plumb_tap *tap, do
     uint8_t bytes[1024];
     uint32_t last = tap->pos + 1 == N_PROMPT ? N_PROMPT - 1 : 0;   /* the token's place in its batch */
     for (uint32_t o = 0; o < tap->n; o++) {
-        w->traits->dequantize(weight_row(w, o, bytes), row, w->n_in);
+        quant_dequantize(w->traits, weight_row(w, o, bytes), row, w->n_in);
         x[o] = 0;
         for (uint32_t i = 0; i < w->n_in; i++) x[o] += (double)row[i] * in[(size_t)last * w->n_in + i];
     }

@@ -1,7 +1,6 @@
 /* Kernels: the portable table against plain f64 sums, and every other table against it, bit for bit. */
 #include "kernels/kernels.h"
 #include "kernels/simd128.h"
-#include "quant/blocks.h"
 #include "fixture.h"
 #include "test.h"
 
@@ -200,7 +199,7 @@ static void check_product(const struct product *p, plumb_precision precision) {
      * result in Q2_K. */
     double worst = 0;
     for (uint32_t o = 0; o < p->n_out; o++) {
-        traits->dequantize(w + o * row_bytes, weights, p->n);
+        quant_dequantize(traits, w + o * row_bytes, weights, p->n);
         for (uint32_t t = 0; t < p->n_token; t++) {
             double sum = 0, magnitude = 0;
             for (uint32_t i = 0; i < p->n; i++) {
@@ -423,7 +422,7 @@ static void halves_case(const void *arg) {
     REQUIRE(w && y, "out of memory");
     for (int special = 0; special < 2; special++) {
         for (uint32_t h = 0; h < N_HALF; h++) {
-            quant_traits(type)->dequantize((uint8_t[]) { (uint8_t)h, (uint8_t)(h >> 8) }, &value, 1);
+            quant_dequantize(quant_traits(type), (uint8_t[]) { (uint8_t)h, (uint8_t)(h >> 8) }, &value, 1);
             if (isfinite(value) == special) continue;
             size_t at = special ? (size_t)n_out++ * N : n_finite++;
             w[2 * at] = (uint8_t)h;
@@ -439,7 +438,7 @@ static void halves_case(const void *arg) {
         uint32_t n_wrong = 0;
         for (uint32_t row = 0; row < n_out; row++) {
             for (uint32_t e = 0; e < (row < n_finite / N ? N : 1u); e++) {
-                quant_traits(type)->dequantize(w + 2 * ((size_t)row * N + e), &value, 1);
+                quant_dequantize(quant_traits(type), w + 2 * ((size_t)row * N + e), &value, 1);
                 value += 0.0f;   /* sums that begin with 0 lose the sign of -0 */
                 n_wrong += !same_bits(&value, &y[(size_t)e * n_out + row], 1);
             }
@@ -621,7 +620,7 @@ static void large_case(const void *type) {
 static void minima_case(void) {
     enum { N = 256, N_OUT = 8 };
     struct product p = { .type = QUANT_Q4_K, .n = N, .n_out = N_OUT, .n_token = 1 };
-    struct block_q4_K w[N_OUT];
+    struct { uint8_t d[2], dmin[2], scales[12], qs[128]; } w[N_OUT];
     float x[N], y[N_OUT], most = 0, sums[N_OUT] = { 0 };
     memset(w, 0, sizeof w);
     random_state = 21;

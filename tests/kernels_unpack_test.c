@@ -1,6 +1,5 @@
-/* Row unpackers against the dequantizers, which quant_test.c tests against gguf-py.  The inputs are the blocks of
+/* quant_unpack against the dequantizers, which quant_test.c tests against gguf-py.  The inputs are the blocks of
  * tests/vectors/quant and random bytes, including NaN and infinite scales. */
-#include "kernels/unpack.h"
 #include "quant/quant.h"
 #include "test.h"
 
@@ -116,10 +115,14 @@ static bool guards_hold(const struct output *o) {
 }
 
 /* Outputs that a type does not have are NULL; it must not write them, nor more minima than it has. */
-static void run(const struct unpack_traits *u, const uint8_t *src, struct output *o) {
-    bool in_codes = u->min_kind == SUPERBLOCK_MIN;
-    u->row(src, o->codes + GUARD, o->scale + GUARD, u->min_kind != NO_MIN ? o->min + GUARD : NULL,
-           in_codes ? o->min_codes + GUARD : NULL, o->n);
+static void run(const struct quant_traits *t, const uint8_t *src, struct output *o) {
+    bool in_codes = t->min_kind == SUPERBLOCK_MIN;
+    for (size_t i = 0, n_group = t->block_size / t->group; i < o->n / t->block_size; i++) {
+        quant_unpack(t, src + i * t->block_bytes, o->codes + GUARD + i * t->block_size,
+                     o->scale + GUARD + i * n_group,
+                     t->min_kind != NO_MIN ? o->min + GUARD + i * (in_codes ? 1 : n_group) : NULL,
+                     in_codes ? o->min_codes + GUARD + i * n_group : NULL);
+    }
     for (size_t i = o->n / 256; in_codes && i < o->n_group; i++) {
         CHECK(memcmp(&o->min[GUARD + i], &float_canary, 4) == 0, "wrote minimum %zu", i);
     }
@@ -132,21 +135,20 @@ static void run(const struct unpack_traits *u, const uint8_t *src, struct output
  * minimum subtract it too, and d * q + m equals d * q - (-m) in IEEE arithmetic. */
 static void equals_dequantizer(const struct unpacked_type *row, struct input in) {
     const struct quant_traits *t = quant_traits(row->type);
-    const struct unpack_traits *u = unpack_scalar(row->type);
     size_t n = in.n_block * t->block_size, group = row->group;
     struct output o = make_output(n, n / group);
     float *want = malloc((n + 1) * sizeof *want);
     bool ready = in.blocks && in.n_block && want && o.codes && o.scale && o.min && o.min_codes;
     if (!CHECK(ready, "%zu blocks", in.n_block)) goto done;
-    run(u, in.blocks, &o);
-    t->dequantize(in.blocks, want, n);
+    run(t, in.blocks, &o);
+    quant_dequantize(t, in.blocks, want, n);
     for (size_t i = 0; i < n; i++) {
         int code = o.codes[GUARD + i];
         float product = o.scale[GUARD + i / group] * (float)code;
-        int16_t min_code = u->min_kind == SUPERBLOCK_MIN ? o.min_codes[GUARD + i / group] : 0;
-        float m = u->min_kind == GROUP_MIN ? o.min[GUARD + i / group] : 0;
-        if (u->min_kind == SUPERBLOCK_MIN) m = o.min[GUARD + i / 256] * (float)min_code;
-        float got = u->min_kind == NO_MIN ? product : product - m;
+        int16_t min_code = t->min_kind == SUPERBLOCK_MIN ? o.min_codes[GUARD + i / group] : 0;
+        float m = t->min_kind == GROUP_MIN ? o.min[GUARD + i / group] : 0;
+        if (t->min_kind == SUPERBLOCK_MIN) m = o.min[GUARD + i / 256] * (float)min_code;
+        float got = t->min_kind == NO_MIN ? product : product - m;
         if (!CHECK(same(got, want[i]) && code >= row->lowest && code <= row->highest && min_code >= 0 && min_code < 64,
                    "weight %zu of %zu: code %d gives %a, the dequantizer %a", i, n, code, (double)got, (double)want[i]))
             break;
@@ -160,26 +162,25 @@ done:
 static void scalar_row(const void *arg) {
     const struct unpacked_type *row = arg;
     const struct quant_traits *t = quant_traits(row->type);
-    const struct unpack_traits *u = unpack_scalar(row->type);
-    REQUIRE(t && u && u->row, "type %u has no unpacker", row->type);
-    CHECK(u->group == row->group && u->min_kind == row->min_kind, "group %u, min %d", u->group, (int)u->min_kind);
+    REQUIRE(t && t->group > 0, "type %u has no groups", row->type);
+    CHECK(t->group == row->group && t->min_kind == row->min_kind, "group %u, min %d", t->group, (int)t->min_kind);
     equals_dequantizer(row, vector_input(t));
     equals_dequantizer(row, random_input(t, 33));
     struct output o = make_output(0, 0);
-    if (CHECK(o.codes && o.scale && o.min && o.min_codes, "no memory")) run(u, NULL, &o);
+    if (CHECK(o.codes && o.scale && o.min && o.min_codes, "no memory")) run(t, NULL, &o);
     free_output(&o);
 }
 
 static void types_without(void) {
     static const uint32_t none[] = {QUANT_F32, QUANT_F16, QUANT_BF16, QUANT_Q8_K, 4, 9, QUANT_TYPE_COUNT, UINT32_MAX};
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
-        CHECK(unpack_scalar(none[i]) == NULL, "type %u", none[i]);
+        CHECK(!quant_traits(none[i]) || quant_traits(none[i])->group == 0, "type %u", none[i]);
     }
 }
 
 void test_kernels_unpack(void) {
     char name[100];
-    test_case("kernels: types that cannot be unpacked have no unpacker", types_without);
+    test_case("kernels: types that cannot be unpacked have no groups", types_without);
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         const struct quant_traits *t = quant_traits(types[i].type);
         snprintf(name, sizeof name, "kernels: unpack %s scalar equals the dequantizer bit for bit", t ? t->name : "?");

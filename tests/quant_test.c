@@ -30,7 +30,7 @@ typedef void comparison(const struct quant_traits *t, const float *got, size_t n
 static void check_vectors(const void *row, const char *ending, size_t block_bytes, size_t n_least,
                           comparison *compare) {
     const struct quant_traits *t = quant_traits(*(const uint32_t *)row);
-    REQUIRE(t && t->block_size && t->dequantize, "type %u is not readable", *(const uint32_t *)row);
+    REQUIRE(t && t->block_size, "type %u is not readable", *(const uint32_t *)row);
     char path[80];
     size_t n_raw = 0, n_want = 0;
     snprintf(path, sizeof path, "tests/vectors/quant/%s.bin", t->name);
@@ -48,7 +48,7 @@ static void check_vectors(const void *row, const char *ending, size_t block_byte
     memcpy(odd + 1, raw, n_raw);
     memset(got, 0xff, (n + 2) * sizeof *got);
     got[0] = got[n + 1] = canary;
-    t->dequantize(odd + 1, got + 1, n);
+    quant_dequantize(t, odd + 1, got + 1, n);
     CHECK(same(got[0], canary) && same(got[n + 1], canary), "wrote outside its %zu floats", n);
     compare(t, got + 1, n_block, want);
 done:
@@ -105,11 +105,11 @@ static void table_equals_package(void) {
         if (!CHECK(t && strcmp(t->name, name) == 0, "type %u is %s, not %s", number, name, t ? t->name : "nameless"))
             continue;
         if (t->block_size == 0) {
-            CHECK(t->block_bytes == 0 && !t->dequantize, "%s is known by name only, yet has a reader", name);
+            CHECK(t->block_bytes == 0, "%s is known by name only, yet has a reader", name);
             continue;
         }
         n_readable++;
-        CHECK(t->dequantize && t->block_size == block_size && t->block_bytes == block_bytes,
+        CHECK(t->block_size == block_size && t->block_bytes == block_bytes,
               "%s: %u weights in %u bytes, not %u in %u", name, block_size, block_bytes, t->block_size, t->block_bytes);
     }
     CHECK(n_line >= 35, "only %u lines understood", n_line);

@@ -1,7 +1,6 @@
 /* The table of quirks, and misread blocks: by hand and against gguf-py (tests/vectors/quirks/make.py).  Each quirk must
  * change the tap that it names and nothing before it. */
 #include "diagnose/quirk_table.h"
-#include "quant/blocks.h"
 #include "record.h"
 #include "api/model.h"
 #include "fixture.h"
@@ -46,9 +45,9 @@ static void misread_none(void) {
     for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)((state = state * 1664525u + 1013904223u) >> 24);
     for (uint32_t type = 0; type < QUANT_TYPE_COUNT; type++) {
         const struct quant_traits *traits = quant_traits(type);
-        if (!traits || !traits->dequantize) continue;
+        if (!traits || traits->block_size == 0) continue;
         uint32_t n_wrong = 0;
-        traits->dequantize(bytes, right, N);
+        quant_dequantize(traits, bytes, right, N);
         quirk_misread(type, MISREAD_NONE, bytes, ours, N);
         for (size_t i = 0; i < N; i++) {
             n_wrong += f32_to_bits(right[i]) != f32_to_bits(ours[i]) && !(isnan(right[i]) && isnan(ours[i]));
@@ -60,7 +59,7 @@ static void misread_none(void) {
 /* w = 2 (q - 8).  Byte j holds element j in its low nibble and j + 16 in its high one.  Byte 0 is 0x21, the others are
  * 0x88. */
 static void misread_by_hand(void) {
-    struct block_q4_0 b = { { 0x00, 0x40 }, { 0x21 } };
+    struct { uint8_t d[2], qs[16]; } b = { { 0x00, 0x40 }, { 0x21 } };
     float w[32];
     memset(b.qs + 1, 0x88, 15);
     quirk_misread(QUANT_Q4_0, MISREAD_NONE, &b, w, 32);
@@ -80,8 +79,8 @@ static void misread_by_hand(void) {
  * are 0, 1, 2, 3.  Byte 0 of hmask is 0x05: of q[0], q[32], ... q[224] the first and the third have their third bit.
  * Scales of groups 0..3: 33, 34, 32, 32; byte 0 holds lower bits of 0 and 8, byte 8 + i upper bits of i, i + 4, ... */
 static void misread_q3_K_by_hand(void) {
-    struct block_q3_K b = { .hmask = { 0x05 }, .qs = { 0xe4 }, .scales = { 1, 2, [8] = 0xaa, 0xaa, 0xaa, 0xaa },
-                            .d = { 0x00, 0x3c } };
+    struct { uint8_t hmask[32], qs[64], scales[12], d[2]; } b = {
+        .hmask = { 0x05 }, .qs = { 0xe4 }, .scales = { 1, 2, [8] = 0xaa, 0xaa, 0xaa, 0xaa }, .d = { 0x00, 0x3c } };
     static const struct {
         enum misread misread;
         float w0, w1, w16, w32;
@@ -106,7 +105,7 @@ static void misread_q3_K_by_hand(void) {
 
 /* Code 0 stands for -127, 15 for 113: byte 0 holds 15 and 0, for elements 0 and 16. */
 static void misread_iq4_nl_by_hand(void) {
-    struct block_iq4_nl b = { { 0x00, 0x3c }, { 0x0f } };
+    struct { uint8_t d[2], qs[16]; } b = { { 0x00, 0x3c }, { 0x0f } };
     float w[32];
     quirk_misread(QUANT_IQ4_NL, MISREAD_NONE, &b, w, 32);
     CHECK(w[0] == 113 && w[16] == -127, "%g %g", (double)w[0], (double)w[16]);
@@ -390,8 +389,8 @@ static void last_position(void) {
         float word[64], row[64];
         uint8_t bytes[256];
         if (CHECK(words->n_in <= 64 && rows->n_in == words->n_in, "%u elements", words->n_in)) {
-            words->traits->dequantize(weight_row(words, (size_t)ids[N_TOKEN - 1], bytes), word, words->n_in);
-            rows->traits->dequantize(weight_row(rows, N_TOKEN - 1, bytes), row, rows->n_in);
+            quant_dequantize(words->traits, weight_row(words, (size_t)ids[N_TOKEN - 1], bytes), word, words->n_in);
+            quant_dequantize(rows->traits, weight_row(rows, N_TOKEN - 1, bytes), row, rows->n_in);
             double worst = 0;
             for (uint32_t k = 0; k < words->n_in; k++) {
                 worst = fmax(worst, fabs((double)embd[k] - (double)word[k] - (double)row[k]));

@@ -432,7 +432,7 @@ static void granite_scales(void) {
         struct record *run = record_quirk(m->model, rows[i].quirk, record_ids);
         bool is_cut = rows[i].quirk && strcmp(rows[i].quirk, "residual.attn=missing") == 0;
         for (uint32_t p = 0; p < N_TOKEN; p++) {
-            head->traits->dequantize(weight_row(head, (size_t)record_ids[p], bytes), row, 32);
+            quant_dequantize(head->traits, weight_row(head, (size_t)record_ids[p], bytes), row, 32);
             for (uint32_t k = 0; k < 32; k++) {
                 double embd = (double)at(run, "embd", -1, p)[k], inp = (double)at(run, "ffn_inp", 0, p)[k];
                 double attn = rows[i].residual * (double)at(run, "attn_out", 0, p)[k] + (is_cut ? 0 : embd);
@@ -445,7 +445,7 @@ static void granite_scales(void) {
         }
         for (uint32_t o = 0; o < head->n_out; o++) {
             double logit = 0, size = 0;
-            head->traits->dequantize(weight_row(head, o, bytes), row, 32);
+            quant_dequantize(head->traits, weight_row(head, o, bytes), row, 32);
             for (uint32_t k = 0; k < 32; k++) {
                 double part = rows[i].logits * (double)row[k] * (double)at(run, "result_norm", -1, N_TOKEN - 1)[k];
                 logit += part;

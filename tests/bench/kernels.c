@@ -195,7 +195,8 @@ static const struct { enum kernels_isa isa; plumb_precision precision; const cha
 
 /* Prints one line for each table that differs for this type; false when out of memory. */
 static bool measure_type(uint32_t type, struct product products[N_TABLE], const struct ceilings *c) {
-    const double tops[N_TABLE] = { unpack_scalar(type) ? c->dots16 : c->f32, c->dots8 / 2, c->dots8 };
+    bool is_integer = quant_traits(type)->group > 0;
+    const double tops[N_TABLE] = { is_integer ? c->dots16 : c->f32, c->dots8 / 2, c->dots8 };
     bool fast8 = kernels_max_code(PLUMB_PRECISION_FAST8, type) == MAX_CODE_8;
     int n_table = !products[1].k.bytes[1].dot[type] ? 1 : fast8 ? N_TABLE : N_TABLE - 1;
     static uint8_t scratch[REPACK_ROWS * N_IN * sizeof(float)];
@@ -207,7 +208,7 @@ static bool measure_type(uint32_t type, struct product products[N_TABLE], const 
         double one = gmac(&products[i], &small, 1), far = gmac(&products[i], &large, 1);
         double many = gmac(&products[i], &small, N_TOKEN);
         printf("%-7s %-16s %8.1f %9.0f%% %10.1f %7.1f %9.0f%% %10.1f %9.0f%%\n", i == 0 ? quant_traits(type)->name : "",
-               n_table == 1 && !unpack_scalar(type) ? "simd128 f32" : tables[i].name, one, 100 * one / top, far,
+               n_table == 1 && !is_integer ? "simd128 f32" : tables[i].name, one, 100 * one / top, far,
                far * bytes_per_weight, 100 * far / top_large, many, 100 * many / top);
         fflush(stdout);
     }

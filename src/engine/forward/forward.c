@@ -390,7 +390,7 @@ static void norm_outside(const struct forward *f, enum weight_id weight, const s
 /* Row i of a table of embeddings, such as the learned positions, is added to x (n_embd).  row: (n_embd) scratch. */
 static void add_row(const struct forward *f, const struct weight *w, size_t i, float *row, float *x) {
     /* If a row is packed, it is unpacked to bytes of the first panel, which no product is using now. */
-    w->traits->dequantize(weight_row(w, i, f->panels->bytes), row, w->n_in);
+    quant_dequantize(w->traits, weight_row(w, i, f->panels->bytes), row, w->n_in);
     f->kernels.add_scaled(x, row, 1.0f, w->n_in);
 }
 
@@ -579,7 +579,7 @@ static void embed(struct forward *f, const int32_t *ids, struct batch b) {
     const struct weight *embd = m->token_embd.w;
     for (uint32_t t = 0; t < b.n; t++) {
         float *x = f->x + (size_t)t * p->n_embd;
-        embd->traits->dequantize(weight_row(embd, (size_t)ids[t], f->panels->bytes), x, p->n_embd);
+        quant_dequantize(embd->traits, weight_row(embd, (size_t)ids[t], f->panels->bytes), x, p->n_embd);
         multiply(x, p->embedding_scale, p->n_embd);
         if (m->token_types.w) add_row(f, m->token_types.w, 0, f->norm, x);
         if (m->position_embd.w) add_row(f, m->position_embd.w, f->positions[t], f->norm, x);

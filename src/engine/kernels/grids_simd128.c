@@ -1,5 +1,5 @@
-/* WASM SIMD128 kernels on packed weights for the types with grids, IQ1, IQ2 and IQ3, whose fields grids.h describes.  A
- * lane is a row, as in tiles_simd128.c.
+/* WASM SIMD128 kernels on packed weights for the types with grids, IQ1, IQ2 and IQ3, which differ only in their
+ * descriptors.  A lane is a row, as in tiles_simd128.c.
  *
  * The entries of a grid that 4 rows need are loaded one by one to the lanes of a register.  Everything else is done for
  * the 4 rows at once: a nibble of an entry stands for one code of 3 bits or for two of 2 bits, and swizzles replace it
@@ -11,7 +11,6 @@
 
 #if defined(HAVE_SIMD128)
 
-#include "kernels/grids.h"
 #include "kernels/tiles_simd128.h"
 
 #if defined(__wasm_relaxed_simd__)
@@ -33,11 +32,11 @@ struct constants {
     v128_t low_nibbles, lowest_byte;  /* a mask, and the indexes of the lowest byte of each lane */
 };
 
-ALWAYS_INLINE struct constants constants_of(const struct grid_type *t) {
+ALWAYS_INLINE struct constants constants_of(const struct quant_traits *t) {
     int8_t first[16], second[16];
     for (size_t i = 0; i < 16; i++) {
-        first[i] = (int8_t)(t->values[t->n_entry == 2 ? i & 7 : i & 3] + BIAS);
-        second[i] = (int8_t)(t->values[t->n_entry == 2 ? i & 7 : i >> 2] + BIAS);
+        first[i] = (int8_t)(t->values[t->is_grid_of_4 ? i & 7 : i & 3] + BIAS);
+        second[i] = (int8_t)(t->values[t->is_grid_of_4 ? i & 7 : i >> 2] + BIAS);
     }
     struct constants c = {
         .grid = GATHER_BASE(t->grid), .first = wasm_v128_load(first), .second = wasm_v128_load(second),
@@ -53,38 +52,42 @@ ALWAYS_INLINE struct constants constants_of(const struct grid_type *t) {
     return c;
 }
 
-/* The words of rows 4 half .. 4 half + 3 of a tile. */
-ALWAYS_INLINE const uint8_t *words_of(const struct grid_type *t, const uint8_t *tile, uint32_t half) {
-    return tile + (t->words > 0 ? 2 * TILE_ROWS : 0) + 16 * half;
+/* The words of rows 4 half .. 4 half + 3 of a tile, and the bits of a block before its words: those of d, if it is an
+ * f16. */
+struct words { const uint8_t *first; uint32_t before; };
+ALWAYS_INLINE struct words words_of(const struct quant_traits *t, const uint8_t *tile, uint32_t half) {
+    bool has_half = t->d_kind == QUANT_SCALE_F16;
+    return (struct words) { tile + (has_half ? 2 * TILE_ROWS : 0) + 16 * half, has_half ? 16 : 0 };
 }
 
 /* Returns the word of 4 rows that has number 4 i + j of a field, shifted so that the field begins at bit 0.  In dots j
  * is a constant.  The shift is then a constant, too, unless a word has numbers of the field for several i. */
-ALWAYS_INLINE v128_t field_at(const uint8_t *words, const struct grid_field *f, uint32_t i, uint32_t j) {
-    if (f->four >= 32) {
-        uint32_t at = f->first + i * f->four + j * f->step;
-        return wasm_u32x4_shr(word(words, at / 32), at % 32);
+ALWAYS_INLINE v128_t field_at(struct words words, const struct quant_field *f, uint32_t i, uint32_t j) {
+    uint32_t first = f->first - words.before, four = (uint32_t)((int)i * f->step2), step = (uint32_t)((int)j * f->step);
+    if (f->step2 >= 32) {
+        uint32_t at = first + four + step;
+        return wasm_u32x4_shr(word(words.first, at / 32), at % 32);
     }
-    v128_t v = wasm_u32x4_shr(word(words, (f->first + i * f->four) / 32), i * f->four % 32);
-    return wasm_u32x4_shr(v, f->first % 32 + j * f->step);
+    v128_t v = wasm_u32x4_shr(word(words.first, (first + four) / 32), four % 32);
+    return wasm_u32x4_shr(v, first % 32 + step);
 }
-ALWAYS_INLINE v128_t field(const uint8_t *words, const struct grid_field *f, uint32_t i, uint32_t j) {
-    return wasm_v128_and(field_at(words, f, i, j), wasm_i32x4_splat((1 << f->bits) - 1));
+ALWAYS_INLINE v128_t field(struct words words, const struct quant_field *f, uint32_t i, uint32_t j) {
+    return wasm_v128_and(field_at(words, f, i, j), wasm_i32x4_splat((1 << f->width) - 1));
 }
 
 /* Returns the entries with the indexes in the lanes, with each nibble in a byte. */
-ALWAYS_INLINE v128_t nibbles(const struct grid_type *t, const struct constants *c, v128_t index) {
+ALWAYS_INLINE v128_t nibbles(const struct quant_traits *t, const struct constants *c, v128_t index) {
     v128_t entry = gather16(t->grid, c->grid, wasm_i32x4_shl(index, 1));
     return wasm_v128_and(wasm_v128_or(entry, wasm_i32x4_shl(entry, 12)), c->low_nibbles);
 }
 
 /* Returns 8 signs for each of vectors 4 i .. 4 i + 3 of 4 rows, as the bytes of a lane.  Where the file has 7, the
  * eighth is computed for all of them at once.  Those of IQ2_XS are in even-odd order. */
-ALWAYS_INLINE v128_t signs_of_four(const struct grid_type *t, const uint8_t *words, uint32_t i) {
-    const struct grid_field *f = &t->signs;
-    const uint8_t *from = words + (f->first + i * f->four) / 32 * 32;
+ALWAYS_INLINE v128_t signs_of_four(const struct quant_traits *t, struct words words, uint32_t i) {
+    const struct quant_field *f = &t->signs;
+    const uint8_t *from = words.first + (f->first - words.before + (uint32_t)((int)i * f->step2)) / 32 * 32;
     v128_t w = word(from, 0), signs, odd;
-    if (f->bits == 8) return w;
+    if (f->width == 8) return w;
     if (f->step == 16) {
         signs = wasm_v128_or(wasm_u16x8_shr(w, 9), wasm_i16x8_shl(wasm_u16x8_shr(word(from, 1), 9), 8));
     } else {
@@ -108,11 +111,11 @@ ALWAYS_INLINE v128_t with_signs(v128_t v, v128_t signs, v128_t bits) {
 
 /* Unpacks vector 4 i + j of a superblock: the codes of 8 weights of 4 rows, plus BIAS, as pairs in even-odd order.
  * signs: those of vectors 4 i .. 4 i + 3; not read for IQ1. */
-ALWAYS_INLINE void unpack_vector(v128_t pairs[4], const struct grid_type *t, const struct constants *c,
-                                 const uint8_t *words, v128_t signs, uint32_t i, uint32_t j) {
-    v128_t low = field(words, &t->low, i, j), high = wasm_i32x4_splat(0), n[2], eight[2];
-    if (t->high.bits) high = field(words, &t->high, i, j);
-    if (t->n_entry == 2) {
+ALWAYS_INLINE void unpack_vector(v128_t pairs[4], const struct quant_traits *t, const struct constants *c,
+                                 struct words words, v128_t signs, uint32_t i, uint32_t j) {
+    v128_t low = field(words, &t->code.low, i, j), high = wasm_i32x4_splat(0), n[2], eight[2];
+    if (t->code.high.width) high = field(words, &t->code.high, i, j);
+    if (t->is_grid_of_4) {
         v128_t bit = wasm_v128_and(high, wasm_i32x4_splat(1)), upper = wasm_u32x4_shr(high, 1);
         n[0] = nibbles(t, c, wasm_v128_or(wasm_v128_and(low, wasm_i32x4_splat(255)), wasm_i32x4_shl(bit, 8)));
         n[1] = nibbles(t, c, wasm_v128_or(wasm_u32x4_shr(low, 8), wasm_i32x4_shl(upper, 8)));
@@ -121,7 +124,7 @@ ALWAYS_INLINE void unpack_vector(v128_t pairs[4], const struct grid_type *t, con
     }
     eight[0] = SWIZZLE(c->first, n[0]);
     eight[1] = SWIZZLE(c->second, n[1]);
-    if (t->signs.bits == 1) {
+    if (t->signs_kind == QUANT_SIGNS_SHIFT) {
         v128_t bit = wasm_i32x4_shl(field_at(words, &t->signs, i, j), 31);
         IN_REGISTER(bit);   /* otherwise the compiler compares the bit with 0, with more instructions */
         v128_t two = wasm_v128_and(wasm_i32x4_shr(bit, 31), wasm_i8x16_splat(2));
@@ -139,14 +142,14 @@ ALWAYS_INLINE void unpack_vector(v128_t pairs[4], const struct grid_type *t, con
 }
 
 /* Stores the scales of the groups of a superblock of 4 rows, each group's n floats after those of the group before. */
-ALWAYS_INLINE void store_scales(float *scales, uint32_t n, const struct grid_type *t, const uint8_t *tile,
+ALWAYS_INLINE void store_scales(float *scales, uint32_t n, const struct quant_traits *t, const uint8_t *tile,
                                 uint32_t half) {
-    const uint8_t *words = words_of(t, tile, half);
+    const struct words words = words_of(t, tile, half);
     v128_t d;
-    if (t->words > 0) {
+    if (t->d_kind == QUANT_SCALE_F16) {
         d = f16_small(wasm_i32x4_load16x4(tile + 8 * half));
     } else {   /* the high 4 bits of each u16 of words 12 and 13 */
-        v128_t w0 = wasm_u16x8_shr(word(words, 12), 12), w1 = wasm_u16x8_shr(word(words, 13), 12);
+        v128_t w0 = wasm_u16x8_shr(word(words.first, 12), 12), w1 = wasm_u16x8_shr(word(words.first, 13), 12);
         v128_t low = wasm_v128_or(w0, wasm_u32x4_shr(w0, 12)), high = wasm_v128_or(w1, wasm_u32x4_shr(w1, 12));
         d = f16_small_low(wasm_v128_or(wasm_v128_and(low, wasm_i32x4_splat(255)), wasm_i32x4_shl(high, 8)));
     }
@@ -154,7 +157,7 @@ ALWAYS_INLINE void store_scales(float *scales, uint32_t n, const struct grid_typ
     uint32_t n_group = 256u / t->group;
     LOOP_ROLLED
     for (uint32_t g = 0; g < n_group; g++, scales += n) {
-        v128_t sc = field(words, &t->scale, g / 4, g % 4);
+        v128_t sc = field(words, &t->scale.low, g / 4, g % 4);
         sc = wasm_v128_or(wasm_i32x4_shl(sc, 1), wasm_i32x4_splat(1));
         wasm_v128_store(scales, wasm_f32x4_mul(d, wasm_f32x4_convert_i32x4(sc)));
     }
@@ -162,10 +165,10 @@ ALWAYS_INLINE void store_scales(float *scales, uint32_t n, const struct grid_typ
 
 /* y = 8 packed rows times one token.  Rows 0 .. 3 are finished before rows 4 .. 7 begin, so that the sums and constants
  * fit in registers. */
-ALWAYS_INLINE void grid_dot(float y[TILE_ROWS], const struct grid_type *t, const uint8_t *rows,
+ALWAYS_INLINE void grid_dot(float y[TILE_ROWS], const struct quant_traits *t, const uint8_t *rows,
                             const struct activations *a) {
     const struct constants c = constants_of(t);
-    uint32_t bytes = t->bytes * TILE_ROWS;
+    uint32_t bytes = (uint32_t)t->block_bytes * TILE_ROWS;
     LOOP_ROLLED
     for (uint32_t half = 0; half < 2; half++) {
         const int16_t *q = a->q;
@@ -173,14 +176,15 @@ ALWAYS_INLINE void grid_dot(float y[TILE_ROWS], const struct grid_type *t, const
         const int32_t *isum = t->group == 32 ? a->isum32 : a->isum16;
         v128_t f = wasm_f32x4_splat(0.0f);
         for (const uint8_t *tile = rows, *end = rows + a->n / 256 * bytes; tile < end; tile += bytes) {
-            float scales[GRID_MAX_GROUPS * 4];
+            float scales[QUANT_MAX_GROUPS * 4];
             store_scales(scales, 4, t, tile, half);
-            const uint8_t *words = words_of(t, tile, half);
+            const struct words words = words_of(t, tile, half);
             const float *scale = scales;
             LOOP_ROLLED
             for (uint32_t i = 0; i < 8; i++, q += 32, d++) {
                 OPAQUE(q, scale);
-                v128_t signs = t->signs.bits == 1 ? wasm_i32x4_splat(0) : signs_of_four(t, words, i);
+                v128_t signs = wasm_i32x4_splat(0);
+                if (t->signs_kind != QUANT_SIGNS_SHIFT) signs = signs_of_four(t, words, i);
                 v128_t dots = wasm_i32x4_mul(wasm_v128_load32_splat(isum++), wasm_i32x4_splat(-BIAS));
                 LOOP_UNROLLED
                 for (uint32_t j = 0; j < 4; j++) {
@@ -203,20 +207,21 @@ ALWAYS_INLINE void grid_dot(float y[TILE_ROWS], const struct grid_type *t, const
 }
 
 /* Not inlined: all types share its code, because a panel is multiplied with many tokens. */
-static __attribute__((noinline)) void grid_unpack(struct panel *p, const struct grid_type *t, const uint8_t *rows) {
+static __attribute__((noinline)) void grid_unpack(struct panel *p, const struct quant_traits *t, const uint8_t *rows) {
     const struct constants c = constants_of(t);
     int16_t *to = p->pairs;
     float *scales = p->scales;
-    uint32_t bytes = t->bytes * TILE_ROWS;
+    uint32_t bytes = (uint32_t)t->block_bytes * TILE_ROWS;
     for (const uint8_t *tile = rows, *end = rows + p->n / 256 * bytes; tile < end; tile += bytes) {
         LOOP_ROLLED
         for (uint32_t half = 0; half < 2; half++) {
             store_scales(scales + 4 * half, TILE_ROWS, t, tile, half);
-            const uint8_t *words = words_of(t, tile, half);
+            const struct words words = words_of(t, tile, half);
             LOOP_ROLLED
             for (uint32_t v = 0; v < 32; v++) {
                 v128_t pairs[4];
-                v128_t signs = t->signs.bits == 1 ? wasm_i32x4_splat(0) : signs_of_four(t, words, v / 4);
+                v128_t signs = wasm_i32x4_splat(0);
+                if (t->signs_kind != QUANT_SIGNS_SHIFT) signs = signs_of_four(t, words, v / 4);
                 unpack_vector(pairs, t, &c, words, signs, v / 4, v % 4);
                 for (uint32_t k = 0; k < 4; k++) {
                     v128_t codes = wasm_i16x8_sub(pairs[k], wasm_i16x8_splat(BIAS));
@@ -231,20 +236,15 @@ static __attribute__((noinline)) void grid_unpack(struct panel *p, const struct 
     p->min_kind = NO_MIN;
 }
 
-#define GRID_TYPES(X)                                                                     \
-    X(QUANT_IQ2_XXS, iq2_xxs)                                                             \
-    X(QUANT_IQ2_XS, iq2_xs)                                                               \
-    X(QUANT_IQ2_S, iq2_s)                                                                 \
-    X(QUANT_IQ3_XXS, iq3_xxs)                                                             \
-    X(QUANT_IQ3_S, iq3_s)                                                                 \
-    X(QUANT_IQ1_S, iq1_s)                                                                 \
-    X(QUANT_IQ1_M, iq1_m)
+#define GRID_TYPES(X) \
+    X(QUANT_IQ2_XXS, iq2_xxs) X(QUANT_IQ2_XS, iq2_xs) X(QUANT_IQ2_S, iq2_s) X(QUANT_IQ3_XXS, iq3_xxs) \
+    X(QUANT_IQ3_S, iq3_s) X(QUANT_IQ1_S, iq1_s) X(QUANT_IQ1_M, iq1_m)
 
 #define DOT_AND_UNPACK(TYPE, NAME)                                                        \
 static void NAME##_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const struct activations *a) { \
-    grid_dot(y, &grid_##NAME, rows, a);                                                   \
+    grid_dot(y, &quant_types[TYPE], rows, a);                                                   \
 }                                                                                         \
-static void NAME##_unpack__simd128(struct panel *p, const uint8_t *rows) { grid_unpack(p, &grid_##NAME, rows); }
+static void NAME##_unpack__simd128(struct panel *p, const uint8_t *rows) { grid_unpack(p, quant_traits(TYPE), rows); }
 GRID_TYPES(DOT_AND_UNPACK)
 
 void kernels_fill_grids(struct kernels *k) {

@@ -24,9 +24,8 @@ void kernels_init(struct kernels *k, enum kernels_isa isa, plumb_precision preci
     (void)isa;
 }
 
-/* Whether weights of that type are multiplied as f32: those of float types, and those of quantized types without an
- * unpacker, which are dequantized. */
-static bool as_floats(uint32_t type) { return !unpack_scalar(type); }
+/* Whether weights of that type are multiplied as f32: those of float types, and of Q8_K, which are dequantized. */
+static bool as_floats(uint32_t type) { return quant_traits(type)->group == 0; }
 
 #define IS_TYPE(TYPE, TEMPLATE, NAME) || type == TYPE
 int32_t kernels_max_code(plumb_precision precision, uint32_t type) {
@@ -129,7 +128,7 @@ static void unpack_floats(const struct matrix *w, uint32_t row, struct panel *p)
         for (size_t e = 0; e < p->n; e += step) {
             float block[QUANT_MAX_BLOCK];
             size_t n = p->n - e < step ? p->n - e : step;
-            traits->dequantize(src + e / traits->block_size * traits->block_bytes, block, n);
+            quant_dequantize(traits, src + e / traits->block_size * traits->block_bytes, block, n);
             for (; n % 4 != 0; n++) block[n] = 0.0f;
             for (size_t j = 0; j < n; j += 4) memcpy(p->f32 + float_at(p->n, r, e + j), block + j, 4 * sizeof *block);
         }
@@ -146,22 +145,25 @@ static void store_pairs(int16_t *pairs, const int16_t *codes, size_t n, uint32_t
     }
 }
 
-/* As unpack_floats, for types with an unpacker. */
+/* As unpack_floats, for types with groups. */
 static void unpack_codes(const struct matrix *w, uint32_t row, struct panel *p) {
-    const struct unpack_traits *unpack = unpack_scalar(w->type);
-    size_t n_group = p->n / unpack->group;
-    size_t n_min = unpack->min_kind == GROUP_MIN ? n_group : unpack->min_kind == SUPERBLOCK_MIN ? p->n / 256 : 0;
+    const struct quant_traits *t = quant_traits(w->type);
+    size_t n_block = p->n / t->block_size, in_block = t->block_size / t->group, n_group = n_block * in_block;
+    size_t n_min = t->min_kind == GROUP_MIN ? in_block : t->min_kind == SUPERBLOCK_MIN;   /* of a block */
     for (uint32_t r = 0; r < TILE_ROWS; r++) {
         uint32_t i = row + r < w->n_out ? row + r : w->n_out - 1;
         const uint8_t *src = repack_file_row(w->type, w->data, w->row_bytes, w->n_packed, i, p->bytes);
-        unpack->row(src, p->codes, p->scale, p->min, p->min_code, p->n);
+        for (size_t b = 0; b < n_block; b++, src += t->block_bytes) {
+            quant_unpack(t, src, p->codes + b * t->block_size, p->scale + b * in_block, p->min + b * n_min,
+                         p->min_code + b * in_block);
+        }
         store_pairs(p->pairs, p->codes, p->n, r);
         for (size_t g = 0; g < n_group; g++) p->scales[g * TILE_ROWS + r] = p->scale[g];
-        for (size_t g = 0; g < n_min; g++) p->mins[g * TILE_ROWS + r] = p->min[g];
-        if (unpack->min_kind == SUPERBLOCK_MIN) store_pairs(p->min_codes, p->min_code, n_group, r);
+        for (size_t g = 0; g < n_block * n_min; g++) p->mins[g * TILE_ROWS + r] = p->min[g];
+        if (t->min_kind == SUPERBLOCK_MIN) store_pairs(p->min_codes, p->min_code, n_group, r);
     }
-    p->group = unpack->group;
-    p->min_kind = unpack->min_kind;
+    p->group = t->group;
+    p->min_kind = t->min_kind;
 }
 
 /* Up to so many tokens are multiplied with packed rows one by one: unpacking takes as long as two of them. */

@@ -20,7 +20,6 @@
 #ifndef PLUMB_KERNELS_KERNELS_H
 #define PLUMB_KERNELS_KERNELS_H
 
-#include "kernels/unpack.h"
 #include "quant/quant.h"
 #include "repack/repack.h"
 #include "threads/pool.h"
@@ -81,7 +80,7 @@ void activations_free(struct activations *a);
 static inline size_t even_odd(size_t i) { return (i & ~(size_t)3) | (i & 1) << 1 | (i >> 1 & 1); }
 
 /* 8 unpacked rows of n weights: w[r][i] = scales[i / group][r] * code[r][i], less a minimum.  Each thread has one and
- * unpacks into it again for every 8 rows.  Types with an unpacker (unpack.h) are unpacked to codes; all others are
+ * unpacks into it again for every 8 rows.  Types with groups are unpacked to codes (quant_unpack); all others are
  * dequantized to f32, float types among them, and multiplied as float types are. */
 struct panel {
     uint32_t n, group;
@@ -94,8 +93,8 @@ struct panel {
     float *mins;        /* (n / group, 8) for GROUP_MIN; (n / 256, 8) for SUPERBLOCK_MIN: factors of min_codes */
     int16_t *min_codes; /* (n / group / 2, 8, 2) in even-odd order */
     float *f32;         /* (2, ceil(n / 4), 4 rows, 4 weights): rows 0 .. 3, then rows 4 .. 7; rows are padded with 0 */
-    /* Scratch of the portable code, which unpacks one row at a time, as the outputs of unpack_traits.row.  bytes holds
-     * the row as in the file. */
+    /* Scratch of the portable code, which unpacks one row at a time: the outputs of quant_unpack.  bytes holds the row
+     * as in the file. */
     uint8_t *bytes;
     int16_t *codes, *min_code;
     float *scale, *min;

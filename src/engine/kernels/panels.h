@@ -18,23 +18,24 @@
 /* ---- from tiles -------------------------------------------------------------------------------------------------- */
 
 ALWAYS_INLINE void block_unpack(const struct block *b, struct panel *p, const uint8_t *rows) {
+    const struct tile t = tile_of(b->type);
     const v128_t factor = wasm_f32x4_splat(scales_factor(b));
     code *to = panel_codes(p);
     float *scales = p->scales, *mins = p->mins;
-    for (const uint8_t *w = rows, *end = rows + p->n / 32 * b->bytes; w < end; w += b->bytes) {
+    for (const uint8_t *w = rows, *end = rows + p->n / 32 * t.bytes; w < end; w += t.bytes) {
         OPAQUE(w, to);
         if (b->rolled) {
             LOOP_ROLLED
             for (uint32_t j = 0; j < 8; j++, to += 32) {
-                store_4(to, b->codes, w + b->words, 0, j, b->bias, b->even_odd);
+                store_4(to, b->codes, w + t.words, 0, j, b->bias, t.even_odd);
             }
         } else {
             BLOCK_LOOP
             for (uint32_t j = 0; j < 8; j++, to += 32) {
-                store_4(to, b->codes, w + b->words, 0, j, b->bias, b->even_odd);
+                store_4(to, b->codes, w + t.words, 0, j, b->bias, t.even_odd);
             }
         }
-        if (b->has_min) {
+        if (t.has_min) {
             for (uint32_t half = 0; half < 2; half++, scales += 4, mins += 4) {
                 v128_t h = wasm_v128_load(w + 16 * half);
                 wasm_v128_store(scales, wasm_f32x4_mul(f16_small_low(h), factor));
@@ -49,34 +50,39 @@ ALWAYS_INLINE void block_unpack(const struct block *b, struct panel *p, const ui
     }
     p->group = 32;
     p->bias = b->bias;
-    p->min_kind = b->has_min ? GROUP_MIN : NO_MIN;
+    p->min_kind = t.has_min ? GROUP_MIN : NO_MIN;
 }
 
-ALWAYS_INLINE void superblock_unpack(const struct superblock *b, struct panel *p, const uint8_t *rows) {
+ALWAYS_INLINE void superblock_unpack_of(const struct superblock *b, const struct tile *t, struct panel *p,
+                                        const uint8_t *rows) {
     code *to = panel_codes(p);
     float *scales = p->scales, *mins = p->mins;
     int16_t *min_codes = p->min_codes;
-    for (const uint8_t *w = rows, *end = rows + p->n / b->size * b->bytes; w < end; w += b->bytes) {
+    for (const uint8_t *w = rows, *end = rows + p->n / t->size * t->bytes; w < end; w += t->bytes) {
         uint8_t expanded[EXPANDED_BYTES];
-        superblock_scales(b, scales, min_codes, mins, w);
-        scales += b->size / b->group * TILE_ROWS;
-        if (b->has_min) mins += TILE_ROWS, min_codes += 256 / b->group * TILE_ROWS;
-        const uint8_t *words = superblock_words(b, expanded, w);
-        for (const code *end_of_tile = to + b->size * TILE_ROWS; to < end_of_tile; words += b->step) {
+        superblock_scales(b, t, scales, min_codes, mins, w);
+        scales += t->size / t->group * TILE_ROWS;
+        if (t->has_min) mins += TILE_ROWS, min_codes += 256 / t->group * TILE_ROWS;
+        const uint8_t *words = superblock_words(b, t, expanded, w);
+        for (const code *end_of_tile = to + t->size * TILE_ROWS; to < end_of_tile; words += b->step) {
             for (uint32_t k = 0; k < b->period; k++) {
-                for (uint32_t j = 0; j < 8; j += b->group / 4) {
+                for (uint32_t j = 0; j < 8; j += t->group / 4) {
                     const uint8_t *words_j = words + b->four * j;
                     LOOP_ROLLED
-                    for (uint32_t i = 0; i < b->group / 4; i++, to += 32) {
+                    for (uint32_t i = 0; i < t->group / 4; i++, to += 32) {
                         store_4(to, b->codes, words_j, k, i, b->bias, false);
                     }
                 }
             }
         }
     }
-    p->group = b->group;
+    p->group = t->group;
     p->bias = b->bias;
-    p->min_kind = b->has_min ? SUPERBLOCK_MIN : NO_MIN;
+    p->min_kind = t->has_min ? SUPERBLOCK_MIN : NO_MIN;
+}
+ALWAYS_INLINE void superblock_unpack(const struct superblock *b, struct panel *p, const uint8_t *rows) {
+    const struct tile t = tile_of(b->type);
+    superblock_unpack_of(b, &t, p, rows);
 }
 
 /* ---- panels of 8 rows ---------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ ALWAYS_INLINE void store_min_codes(int16_t *dst, v128_t bytes) {
 }
 
 /* q4_K, q5_K.  Word 0 is d in its low 16 bits and dmin in its high ones.  Words 1 .. 3 are the 12 bytes that
- * quant_q4_K_scale and quant_q4_K_min read. */
+ * K_SCALES of quant/types.h describes. */
 void q4_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *tile) {
     OPAQUE(scales, min_codes);
     LOOP_UNROLLED
@@ -100,7 +100,7 @@ void q2_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *
     }
 }
 
-/* q3_K: words 24 .. 26 are the 12 bytes that quant_q3_K_scale reads. */
+/* q3_K: words 24 .. 26 are its 12 bytes of scales. */
 void q3_K_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *tile) {
     (void)min_codes, (void)mins;
     v128_t high_byte = wasm_i32x4_splat((int32_t)0xff000000);
@@ -134,7 +134,7 @@ void iq4_xs_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t
 
 /* nvfp4: the bytes of word 0 are the scales.  The exponent and the mantissa of a scale are moved to their places in an
  * f32, whose exponent has a bias of 127 in place of 8; the product makes up for it.  No scale of a tile is one of the
- * exceptions of quant_nvfp4_scale. */
+ * exceptions of QUANT_SCALE_FLOAT8. */
 void nvfp4_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *tile) {
     (void)min_codes, (void)mins;
     for (const uint8_t *end = tile + 32; tile < end; tile += 16, scales += 4) {
@@ -177,8 +177,8 @@ ALWAYS_INLINE v128_t triple(v128_t v) {
 }
 
 /* The first n digits of base 3 of the bytes of 4 words become n words, step bytes apart: digit k of word i is code i
- * of word k.  A byte is a fraction x / 256 (blocks.h).  Its bits with the highest one inverted are x - 128 as a signed
- * number, which can be compared; modulo 256, three times x - 128 is 3x - 128. */
+ * of word k.  A byte is a fraction x / 256 (quant_read_digits).  Its bits with the highest one inverted are x - 128 as
+ * a signed number, which can be compared; modulo 256, three times x - 128 is 3x - 128. */
 ALWAYS_INLINE void expand_digits(uint8_t *to, const v128_t fractions[4], uint32_t n, uint32_t step) {
     v128_t x[4], one_third = wasm_i8x16_splat(85 - 128), two_thirds = wasm_i8x16_splat(170 - 128);
     IN_REGISTER(one_third);
@@ -347,7 +347,7 @@ ALWAYS_INLINE v128_t first_sum(const struct panel *p, const int32_t *isum) {
 
 /* ---- the types --------------------------------------------------------------------------------------------------- */
 
-#define UNPACK(TEMPLATE, NAME)                                                            \
+#define UNPACK(TEMPLATE, NAME) \
 static void NAME##_unpack__simd128(struct panel *p, const uint8_t *rows) { TEMPLATE##_unpack(&NAME, p, rows); }
 #define DOT_AND_UNPACK(TEMPLATE, NAME)                                                    \
 UNPACK(TEMPLATE, NAME)                                                                    \
@@ -355,32 +355,40 @@ static void NAME##_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const s
     TEMPLATE##_dot(&NAME, y, rows, a);                                                 \
 }
 
-DOT_AND_UNPACK(block, q4_0)
-DOT_AND_UNPACK(block, q4_1)
-DOT_AND_UNPACK(block, q5_0)
-DOT_AND_UNPACK(block, q5_1)
-DOT_AND_UNPACK(block, iq4_nl)
-DOT_AND_UNPACK(block, mxfp4)
-DOT_AND_UNPACK(superblock, q2_K)
-DOT_AND_UNPACK(superblock, q3_K)
+/* Not inlined: the four types share their code. */
+ALWAYS_INLINE struct superblock two_bits_superblock(tile_expand *expand) {
+    return (struct superblock) { .codes = two_bits_codes, .expand = expand, .period = 1, .step = 64, .bias = 1 };
+}
+ALWAYS_INLINE struct tile two_bits_tile(uint32_t size, uint32_t bytes) {
+    return (struct tile) { .size = size, .bytes = bytes, .words = 2 * TILE_ROWS, .group = 32 };
+}
+static __attribute__((noinline)) void two_bits_dot_of(tile_expand *expand, uint32_t size, uint32_t bytes,
+                                                      float y[TILE_ROWS], const uint8_t *rows,
+                                                      const struct activations *a) {
+    struct superblock b = two_bits_superblock(expand);
+    struct tile t = two_bits_tile(size, bytes);
+    superblock_dot_of(&b, &t, y, rows, a);
+}
+static __attribute__((noinline)) void two_bits_unpack_of(tile_expand *expand, uint32_t size, uint32_t bytes,
+                                                         struct panel *p, const uint8_t *rows) {
+    struct superblock b = two_bits_superblock(expand);
+    struct tile t = two_bits_tile(size, bytes);
+    superblock_unpack_of(&b, &t, p, rows);
+}
+ALWAYS_INLINE void two_bits_dot(const struct two_bits *b, float y[TILE_ROWS], const uint8_t *rows,
+                                const struct activations *a) {
+    two_bits_dot_of(b->expand, tile_of(b->type).size, tile_of(b->type).bytes, y, rows, a);
+}
+ALWAYS_INLINE void two_bits_unpack(const struct two_bits *b, struct panel *p, const uint8_t *rows) {
+    two_bits_unpack_of(b->expand, tile_of(b->type).size, tile_of(b->type).bytes, p, rows);
+}
+#define DOT_TYPES(X) \
+    X(block, q4_0) X(block, q4_1) X(block, q5_0) X(block, q5_1) X(block, iq4_nl) X(block, mxfp4) X(superblock, q2_K) \
+    X(superblock, q3_K) X(superblock, q5_K) X(superblock, iq4_xs) X(superblock, nvfp4) X(two_bits, q1_0) \
+    X(two_bits, q2_0) X(two_bits, tq1_0) X(two_bits, tq2_0)
+DOT_TYPES(DOT_AND_UNPACK)
 UNPACK(superblock, q4_K)
-DOT_AND_UNPACK(superblock, q5_K)
 UNPACK(superblock, q6_K)
-DOT_AND_UNPACK(superblock, iq4_xs)
-DOT_AND_UNPACK(superblock, nvfp4)
-static __attribute__((noinline)) void two_bits_dot(const struct two_bits *t, float y[TILE_ROWS], const uint8_t *rows,
-                                                   const struct activations *a) {
-    struct superblock b = two_bits_superblock(t);
-    superblock_dot(&b, y, rows, a);
-}
-static __attribute__((noinline)) void two_bits_unpack(const struct two_bits *t, struct panel *p, const uint8_t *rows) {
-    struct superblock b = two_bits_superblock(t);
-    superblock_unpack(&b, p, rows);
-}
-DOT_AND_UNPACK(two_bits, q1_0)
-DOT_AND_UNPACK(two_bits, q2_0)
-DOT_AND_UNPACK(two_bits, tq1_0)
-DOT_AND_UNPACK(two_bits, tq2_0)
 
 /* ---- q4_K -------------------------------------------------------------------------------------------------------
  *
@@ -420,13 +428,13 @@ static void q4_K_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const str
     const int16_t *sum_q = a->sums32.q;
     v128_t f0 = wasm_f32x4_splat(0.0f), f1 = f0, min_sums[2] = { f0, f0 };
     volatile v128_t sink[2];
-    for (const uint8_t *w = rows, *end = rows + a->n / 256 * q4_K.bytes; w < end;) {
+    for (const uint8_t *w = rows, *end = rows + a->n / 256 * tile_of(QUANT_Q4_K).bytes; w < end;) {
         float scales[8 * TILE_ROWS], mins[TILE_ROWS];
         int16_t min_codes[8 * TILE_ROWS];
         q4_K_scales(scales, min_codes, mins, w);
         add_mins(min_sums, min_codes, mins, sum_q, sum_d++, 8);
         sum_q += 8;
-        w += q4_K.words;
+        w += tile_of(QUANT_Q4_K).words;
         LOOP_ROLLED
         for (const float *scale = scales; scale < scales + 8 * TILE_ROWS; w += q4_K.step) {
             OPAQUE(scale, d);
@@ -488,10 +496,10 @@ static void q6_K_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const str
     volatile v128_t sink[2];
     IN_REGISTER(minus_bias);
     IN_REGISTER(even_bits);
-    for (const uint8_t *w = rows, *end = rows + a->n / 256 * q6_K.bytes; w < end;) {
+    for (const uint8_t *w = rows, *end = rows + a->n / 256 * tile_of(QUANT_Q6_K).bytes; w < end;) {
         float scales[16 * TILE_ROWS];
         q6_K_scales(scales, NULL, NULL, w);
-        w += q6_K.words;
+        w += tile_of(QUANT_Q6_K).words;
         LOOP_ROLLED
         for (const float *scale = scales; scale < scales + 16 * TILE_ROWS; scale += 16) {
             OPAQUE(scale, d);
@@ -523,7 +531,8 @@ static void q6_K_dot__simd128(float y[TILE_ROWS], const uint8_t *rows, const str
  * four activations, and each row has two sums, which are added at the end of a block.  This takes a quarter fewer
  * instructions than the template.  The dot is nearly as fast as memory can deliver the weights. */
 
-enum { Q8_BYTES = 272, Q8_WORDS = 16 };   /* bytes of a tile, and the offset of its words after the f16 d of 8 rows */
+#define Q8_BYTES tile_of(QUANT_Q8_0).bytes
+#define Q8_WORDS tile_of(QUANT_Q8_0).words
 
 /* Returns the sums of 4 rows.  Each argument holds two sums for each of 2 rows, which are added. */
 ALWAYS_INLINE v128_t add_pairs(v128_t rows01, v128_t rows23) {
@@ -636,25 +645,12 @@ void kernels_fill_tiles(struct kernels *k) {
     k->panel_dot = panel_dot__simd128;
     k->subtract_mins = subtract_mins__simd128;
     k->panel_dot_x4 = panel_dot_x4__simd128;
-#define FILL(TYPE, NAME) k->dot[TYPE] = NAME##_dot__simd128, k->unpack[TYPE] = NAME##_unpack__simd128
-    FILL(QUANT_Q4_0, q4_0);
-    FILL(QUANT_Q4_1, q4_1);
-    FILL(QUANT_Q5_0, q5_0);
-    FILL(QUANT_Q5_1, q5_1);
-    FILL(QUANT_Q8_0, q8_0);
-    FILL(QUANT_IQ4_NL, iq4_nl);
-    FILL(QUANT_MXFP4, mxfp4);
-    FILL(QUANT_NVFP4, nvfp4);
-    FILL(QUANT_Q1_0, q1_0);
-    FILL(QUANT_Q2_0, q2_0);
-    FILL(QUANT_TQ1_0, tq1_0);
-    FILL(QUANT_TQ2_0, tq2_0);
-    FILL(QUANT_Q2_K, q2_K);
-    FILL(QUANT_Q3_K, q3_K);
-    FILL(QUANT_Q4_K, q4_K);
-    FILL(QUANT_Q5_K, q5_K);
-    FILL(QUANT_Q6_K, q6_K);
-    FILL(QUANT_IQ4_XS, iq4_xs);
+#define FILL(TEMPLATE, NAME) \
+    k->dot[NAME.type] = NAME##_dot__simd128, k->unpack[NAME.type] = NAME##_unpack__simd128;
+    DOT_TYPES(FILL)
+    FILL(block, q8_0)
+    FILL(superblock, q4_K)
+    FILL(superblock, q6_K)
 }
 
 #else

@@ -23,7 +23,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/lanes_simd128.h"
-#include "quant/blocks.h"
+#include "quant/types.h"
 
 typedef v128_t tile_codes(const uint8_t *words, uint32_t k, uint32_t j);
 typedef void tile_scales(float *scales, int16_t *min_codes, float *mins, const uint8_t *tile);

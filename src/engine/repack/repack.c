@@ -1,60 +1,18 @@
 /* Compiled for speed. */
 #include "repack/repack.h"
 
-#include "quant/blocks.h"
-#include "quant/quant.h"
-
-#include <stddef.h>
 #include <stdlib.h>
 
-/* How the blocks of a type are packed: where their scales are, and how their words change.  A type without blocks to
- * pack has no scales.  The layout of tiles is in repack.h. */
-struct pack {
-    uint8_t n_half;     /* number of f16: d, and m or dmin right after it */
-    uint8_t d;          /* offset of d in the block */
-    enum { UNCHANGED, EVEN_ODD, ONE_BIT, TWO_BITS, TWO_BITS_TQ, FIVE_BITS, FIVE_BITS_K, SIX_BITS } changed;
-    bool d_in_nibbles;  /* d is the high nibbles of four u16 of scales, the first of which is there */
-    uint8_t n_byte;     /* number of scales of one byte, with which the block begins */
-    uint8_t byte_limit; /* a tile can hold scales of one byte below this */
-};
-
-static const struct pack table[QUANT_TYPE_COUNT] = {
-    [QUANT_Q4_0] = { .n_half = 1 },
-    [QUANT_Q4_1] = { .n_half = 2 },
-    [QUANT_Q5_0] = { .n_half = 1, .changed = FIVE_BITS },
-    [QUANT_Q5_1] = { .n_half = 2, .changed = FIVE_BITS },
-    [QUANT_Q8_0] = { .n_half = 1, .changed = EVEN_ODD },
-    [QUANT_Q2_K] = { .n_half = 2, .d = 80 },
-    [QUANT_Q3_K] = { .n_half = 1, .d = 108 },
-    [QUANT_Q4_K] = { .n_half = 2 },
-    [QUANT_Q5_K] = { .n_half = 2, .changed = FIVE_BITS_K },
-    [QUANT_Q6_K] = { .n_half = 1, .d = 208, .changed = SIX_BITS },
-    [QUANT_IQ4_NL] = { .n_half = 1 },
-    [QUANT_IQ4_XS] = { .n_half = 1 },
-    [QUANT_IQ2_XXS] = { .n_half = 1 },
-    [QUANT_IQ2_XS] = { .n_half = 1 },
-    [QUANT_IQ2_S] = { .n_half = 1 },
-    [QUANT_IQ3_XXS] = { .n_half = 1 },
-    [QUANT_IQ3_S] = { .n_half = 1 },
-    [QUANT_IQ1_S] = { .n_half = 1 },
-    [QUANT_IQ1_M] = { .n_half = 1, .d = offsetof(struct block_iq1_m, scales), .d_in_nibbles = true },
-    [QUANT_TQ1_0] = { .n_half = 1, .d = 52 },
-    [QUANT_TQ2_0] = { .n_half = 1, .d = 64, .changed = TWO_BITS_TQ },
-    [QUANT_MXFP4] = { .n_byte = 1, .byte_limit = 254 },
-    [QUANT_NVFP4] = { .n_byte = 4, .byte_limit = 127 },
-    [QUANT_Q1_0] = { .n_half = 1, .changed = ONE_BIT },
-    [QUANT_Q2_0] = { .n_half = 1, .changed = TWO_BITS },
-};
-
-/* True for the types whose f16 have a larger bias in a tile. */
-static bool is_superblock(uint32_t type) { return quant_traits(type)->block_size > 32; }
-static bool is_float(uint32_t type) { return type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16; }
+/* The types with blocks are those with groups; the f16 of larger blocks have a larger bias in a tile. */
+static bool is_superblock(const struct quant_traits *t) { return t->block_size > 32; }
+static bool is_float(const struct quant_traits *t) { return t->block_size == 1; }
 
 bool repack_can(uint32_t type) {
-    return type < QUANT_TYPE_COUNT && (table[type].n_half + table[type].n_byte > 0 || is_float(type));
+    const struct quant_traits *t = quant_traits(type);
+    return t && (t->group > 0 || is_float(t));
 }
 bool repack_can_rows(uint32_t type, size_t row_bytes) {
-    return repack_can(type) && (!is_float(type) || row_bytes % 16 == 0);
+    return repack_can(type) && (!is_float(quant_traits(type)) || row_bytes % 16 == 0);
 }
 
 static void store_u32(uint8_t *p, uint32_t v) {
@@ -237,19 +195,20 @@ static void unpack_six_bits(uint8_t *words) {
 }
 
 /* Changes the words of a block to the form that they have in a tile, or back. */
-static void change_words(const struct pack *pack, uint8_t *block, bool unpack) {
-    switch (pack->changed) {
-    case ONE_BIT: convert_one_bit(block + 2, unpack); break;
-    case TWO_BITS: convert_two_bits(block + 2); break;
-    case TWO_BITS_TQ: convert_two_bits_tq(block, unpack); break;
-    case FIVE_BITS: convert_q5(block + 2 * pack->n_half, unpack); break;
-    case FIVE_BITS_K: convert_q5_K(block + 16, unpack); break;   /* after d, dmin and 12 bytes of scales */
-    case SIX_BITS:
-        if (unpack) unpack_six_bits(block);
-        else pack_six_bits(block);
+static void change_words(const struct quant_traits *t, uint8_t *block, bool unpack) {
+    uint8_t *words = block + repack_first_code(t);
+    switch (t->packing) {
+    case QUANT_ONE_BIT: convert_one_bit(words, unpack); break;
+    case QUANT_TWO_BITS: convert_two_bits(words); break;
+    case QUANT_TWO_BITS_TQ: convert_two_bits_tq(words, unpack); break;
+    case QUANT_FIVE_BITS: convert_q5(words, unpack); break;
+    case QUANT_FIVE_BITS_K: convert_q5_K(words, unpack); break;
+    case QUANT_SIX_BITS:
+        if (unpack) unpack_six_bits(words);
+        else pack_six_bits(words);
         break;
-    case UNCHANGED:
-    case EVEN_ODD: break;   /* bytes are reordered when the words are moved */
+    case QUANT_UNCHANGED:
+    case QUANT_EVEN_ODD: break;   /* bytes are reordered when the words are moved */
     }
 }
 
@@ -269,50 +228,42 @@ static uint16_t unpack_half(uint16_t packed) {
     return (uint16_t)(sign | (0x400 | (m & 0x3ff)) >> (REPACK_EXTRA_BIAS + 1 - exponent));
 }
 
-/* The f16 at `half` in a block. */
-static uint16_t load_half(const struct pack *pack, const uint8_t *half) {
-    return pack->d_in_nibbles ? quant_iq1_m_d(half) : load_u16(half);
-}
-static void store_half(const struct pack *pack, uint8_t *half, uint16_t h) {
-    if (!pack->d_in_nibbles) {
-        half[0] = (uint8_t)h;
-        half[1] = (uint8_t)(h >> 8);
-        return;
-    }
-    for (size_t i = 0; i < 4; i++) half[2 * i + 1] = (uint8_t)((half[2 * i + 1] & 15) | (h >> 4 * i & 15) << 4);
+/* The number of f16 of a block, d and m, in that order. */
+static size_t count_halves(const struct quant_traits *t) {
+    bool has_half = t->d_kind == QUANT_SCALE_F16 || t->d_kind == QUANT_SCALE_NIBBLES;
+    return !has_half ? 0 : t->min_kind == NO_MIN ? 1 : 2;
 }
 
 /* Changes a block of the file to the bytes that a tile is made of, or back. */
-static inline void change_block(const struct pack *pack, bool superblock, uint8_t *block, bool unpack) {
-    change_words(pack, block, unpack);
-    if (!superblock) return;
-    for (uint8_t *half = block + pack->d, *end = half + 2 * pack->n_half; half < end; half += 2) {
-        uint16_t h = load_half(pack, half);
-        store_half(pack, half, unpack ? unpack_half(h) : pack_half(h));
+static inline void change_block(const struct quant_traits *t, uint8_t *block, bool unpack) {
+    change_words(t, block, unpack);
+    for (size_t i = 0, n = is_superblock(t) ? count_halves(t) : 0; i < n; i++) {
+        size_t at = i == 0 ? t->d : t->m;
+        uint16_t h = quant_get_half(t, block, at);
+        quant_put_half(t, block, at, unpack ? unpack_half(h) : pack_half(h));
     }
 }
 
 /* True if tiles can hold all scales and minima of these n blocks. */
-static bool scales_fit(const struct pack *pack, bool superblock, const uint8_t *blocks, size_t n, size_t block_bytes) {
-    uint32_t limit = superblock ? (32 - REPACK_EXTRA_BIAS) << 10 : 0x7c00, too_large = 0;
-    const uint8_t *half = blocks + pack->d;
-    for (size_t i = 0; pack->n_half > 0 && i < n; i++, half += block_bytes) {
-        too_large |= (load_half(pack, half) & 0x7fffu) >= limit;
-        if (pack->n_half == 2) too_large |= (load_u16(half + 2) & 0x7fffu) >= limit;
-    }
-    for (size_t i = 0; pack->n_byte > 0 && i < n; i++, blocks += block_bytes) {
-        for (size_t j = 0; j < pack->n_byte; j++) too_large |= blocks[j] >= pack->byte_limit;
+static bool scales_fit(const struct quant_traits *t, const uint8_t *blocks, size_t n) {
+    uint32_t limit = is_superblock(t) ? (32 - REPACK_EXTRA_BIAS) << 10 : 0x7c00, too_large = 0;
+    uint32_t byte_limit = t->d_kind == QUANT_SCALE_EXPONENTS ? 254 : 127;   /* of types without f16 */
+    size_t n_half = count_halves(t), n_byte = n_half == 0 ? t->scale.low.count : 0;
+    for (const uint8_t *end = blocks + n * t->block_bytes; blocks < end; blocks += t->block_bytes) {
+        if (n_half > 0) too_large |= (quant_get_half(t, blocks, t->d) & 0x7fffu) >= limit;
+        if (n_half == 2) too_large |= (load_u16(blocks + t->m) & 0x7fffu) >= limit;
+        for (size_t j = 0; j < n_byte; j++) too_large |= blocks[t->d + j] >= byte_limit;
     }
     return too_large == 0;
 }
 
 enum { CHUNK = 16 };   /* bytes of a row of floats in a tile */
 
-static bool pack_floats(uint32_t type, uint8_t *rows, size_t row_bytes, uint8_t *scratch) {
+static bool pack_floats(const struct quant_traits *t, uint8_t *rows, size_t row_bytes, uint8_t *scratch) {
     if (row_bytes % CHUNK != 0) return false;
     /* Adding 1 to an exponent of 31, that of infinity and NaN, carries into the sign. */
     uint32_t special = 0;
-    for (size_t i = 0; type == QUANT_F16 && i < REPACK_ROWS * row_bytes; i += 2) {
+    for (size_t i = 0; t->d_kind == QUANT_SCALE_F16 && i < REPACK_ROWS * row_bytes; i += 2) {
         special |= ((uint32_t)load_u16(rows + i) & 0x7fff) + 0x400;
     }
     if (special & 0x8000) return false;
@@ -376,7 +327,7 @@ static inline void interleave_words(uint8_t *to, const uint8_t *from, size_t row
 
 /* The offset of word 0 in a block.  A scale outside the words, of block_bytes % 4 bytes, is either before or after
  * them. */
-static size_t first_word(const struct pack *pack, size_t block_bytes) { return pack->d == 0 ? block_bytes % 4 : 0; }
+static size_t first_word(const struct quant_traits *t) { return t->d == 0 ? t->block_bytes % 4u : 0; }
 
 /* Copies the n bytes (0 .. 2) of a block that are outside its words.  In wasm, a memcpy of unknown size is slow. */
 static inline void copy_outside(uint8_t *to, const uint8_t *from, size_t n) {
@@ -385,26 +336,25 @@ static inline void copy_outside(uint8_t *to, const uint8_t *from, size_t n) {
 }
 
 bool repack_rows(uint32_t type, uint8_t *rows, size_t n_block, uint8_t *scratch) {
-    const struct pack *pack = &table[type];
-    size_t block_bytes = quant_traits(type)->block_bytes, row_bytes = n_block * block_bytes;
-    if (is_float(type)) return pack_floats(type, rows, row_bytes, scratch);
-    bool superblock = is_superblock(type);
-    if (!scales_fit(pack, superblock, rows, REPACK_ROWS * n_block, block_bytes)) return false;
+    const struct quant_traits *t = quant_traits(type);
+    size_t block_bytes = t->block_bytes, row_bytes = n_block * block_bytes;
+    if (is_float(t)) return pack_floats(t, rows, row_bytes, scratch);
+    if (!scales_fit(t, rows, REPACK_ROWS * n_block)) return false;
     memcpy(scratch, rows, REPACK_ROWS * row_bytes);
-    if (superblock || pack->changed == FIVE_BITS) {
+    if (is_superblock(t) || t->packing == QUANT_FIVE_BITS) {
         for (uint8_t *b = scratch, *e = scratch + REPACK_ROWS * row_bytes; b < e; b += block_bytes) {
-            change_block(pack, superblock, b, false);
+            change_block(t, b, false);
         }
     }
     uint8_t *to = rows;
-    size_t first = first_word(pack, block_bytes), n_word = block_bytes / 4;
+    size_t first = first_word(t), n_word = block_bytes / 4;
     size_t outside = block_bytes % 4;
     for (const uint8_t *from = scratch, *end = scratch + row_bytes; from < end; from += block_bytes) {
         for (size_t r = 0; r < REPACK_ROWS; r++, to += outside) {
-            copy_outside(to, from + r * row_bytes + pack->d, outside);
+            copy_outside(to, from + r * row_bytes + t->d, outside);
         }
         /* Two calls with constants, so that the inner loops do not test even_odd. */
-        if (pack->changed == EVEN_ODD) interleave_words(to, from + first, row_bytes, n_word, true);
+        if (t->packing == QUANT_EVEN_ODD) interleave_words(to, from + first, row_bytes, n_word, true);
         else interleave_words(to, from + first, row_bytes, n_word, false);
         to += 4 * REPACK_ROWS * n_word;
     }
@@ -412,22 +362,21 @@ bool repack_rows(uint32_t type, uint8_t *rows, size_t n_block, uint8_t *scratch)
 }
 
 void repack_undo_row(uint32_t type, const uint8_t *rows, size_t n_block, uint32_t r, uint8_t *dst) {
-    const struct pack *pack = &table[type];
-    size_t block_bytes = quant_traits(type)->block_bytes, outside = block_bytes % 4;
-    bool superblock = is_superblock(type);
-    if (is_float(type)) {
+    const struct quant_traits *t = quant_traits(type);
+    size_t block_bytes = t->block_bytes, outside = block_bytes % 4;
+    if (is_float(t)) {
         unpack_floats(rows, n_block * block_bytes, r, dst);
         return;
     }
     for (size_t i = 0; i < n_block; i++, rows += REPACK_ROWS * block_bytes, dst += block_bytes) {
         const uint8_t *word = rows + outside * REPACK_ROWS + 4 * r;
-        uint8_t *to = dst + first_word(pack, block_bytes);
-        copy_outside(dst + pack->d, rows + outside * r, outside);
+        uint8_t *to = dst + first_word(t);
+        copy_outside(dst + t->d, rows + outside * r, outside);
         for (size_t j = 0; j < block_bytes / 4; j++, to += 4, word += 4 * REPACK_ROWS) {
             memcpy(to, word, 4);
-            if (pack->changed == EVEN_ODD) to_even_odd(to);
+            if (t->packing == QUANT_EVEN_ODD) to_even_odd(to);
         }
-        change_block(pack, superblock, dst, true);
+        change_block(t, dst, true);
     }
 }
 

@@ -30,8 +30,18 @@
 #define PLUMB_REPACK_REPACK_H
 
 #include "gguf/gguf.h"
+#include "quant/quant.h"
 
 enum { REPACK_ROWS = 8, REPACK_EXTRA_BIAS = 10 };
+
+/* Returns the first byte of the codes in a block, and the offset in a tile of the words that begin there. */
+static inline uint32_t repack_first_code(const struct quant_traits *t) {
+    const struct quant_field *low = &t->code.low, *high = &t->code.high;
+    return (high->width > 0 && high->first < low->first ? high : low)->first / 8;
+}
+static inline uint32_t repack_words(const struct quant_traits *t) {
+    return REPACK_ROWS * (repack_first_code(t) + (t->d == 0 ? 0 : t->block_bytes % 4u));
+}
 
 /* True if the layout exists for the type. */
 bool repack_can(uint32_t type);

@@ -109,15 +109,14 @@ struct sought {
     uint8_t *chunk;                      /* (CHUNK + MAX_WINDOW_BYTES) scratch */
 };
 
-/* Where a block has its f16 scale d, and the largest difference of two values among 16 whose first is a multiple of 16,
- * in units of d: 15 codes times a scale of 63 in Q4_K. */
-static const struct scale { uint32_t type, at; double span; } scales[] = {
-    { QUANT_Q4_0, 0, 15 }, { QUANT_Q4_1, 0, 15 }, { QUANT_Q5_0, 0, 31 }, { QUANT_Q5_1, 0, 31 }, { QUANT_Q8_0, 0, 255 },
-    { QUANT_Q2_K, 80, 45 }, { QUANT_Q3_K, 108, 224 }, { QUANT_Q4_K, 0, 945 }, { QUANT_Q5_K, 0, 1953 },
-    { QUANT_Q6_K, 208, 8064 }, { QUANT_IQ4_NL, 0, 240 }, { QUANT_IQ4_XS, 0, 7680 }, { QUANT_IQ2_XXS, 0, 350 },
-    { QUANT_IQ2_XS, 0, 350 }, { QUANT_IQ2_S, 0, 350 }, { QUANT_IQ3_XXS, 0, 1000 }, { QUANT_IQ3_S, 0, 1000 },
-    { QUANT_IQ1_S, 0, 40 }, { QUANT_TQ1_0, 52, 2 }, { QUANT_TQ2_0, 64, 2 }, { QUANT_Q1_0, 0, 2 }, { QUANT_Q2_0, 0, 3 },
-};
+/* Returns a bound of the difference of two values of a group, in units of d: 15 codes times a scale of 63 in Q4_K. */
+static double span_of(const struct quant_traits *t) {
+    uint32_t n_bit = t->code.low.width + t->code.high.width, n_scale = t->scale.low.width + t->scale.high.width;
+    uint32_t n_code = t->grid ? 8 : n_bit > 0 ? 1u << n_bit : 3;
+    double of_codes = n_code - 1, lowest = t->scale_plus, highest = lowest + t->scale_times * ((1 << n_scale) - 1);
+    for (uint32_t i = 0; t->values && i < n_code; i++) of_codes = fmax(of_codes, 2 * abs(t->values[i]));
+    return of_codes * fmax(fabs(lowest), fabs(highest)) * (double)t->factor;
+}
 
 /* Returns the least f16, as bits without a sign, whose value is at least x. */
 static uint32_t f16_at_least(double x) {
@@ -156,15 +155,11 @@ static void bound_scale(struct sought *s) {
             if (d > most * TOLERANCE / 2) least = fmin(least, d);
         }
     }
-    s->width = 0;
-    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
-        if (scales[i].type != s->own->type) continue;
-        s->at = scales[i].at;
-        s->width = 2;
-        s->mask = 0x7fff;
-        s->low = f16_at_least(most / scales[i].span * (1 - TOLERANCE));
-        s->high = f16_at_least(least * (1 + 4 * TOLERANCE) + TOLERANCE * most);
-    }
+    s->at = s->as->d;
+    s->width = s->as->d_kind == QUANT_SCALE_F16 ? 2 : 0;
+    s->mask = 0x7fff;
+    s->low = f16_at_least(most / span_of(s->as) * (1 - TOLERANCE));
+    s->high = f16_at_least(least * (1 + 4 * TOLERANCE) + TOLERANCE * most);
 }
 
 /* Returns true if n values can be told from others: all are finite, and not all are equal. */
@@ -188,7 +183,7 @@ static bool choose_window(struct sought *s) {
     for (uint64_t k = 0; k < n_row && k < MAX_ROWS; k++) {
         uint64_t r = (n_row / 2 + k) % n_row;
         const uint8_t *src = repack_tensor_row(s->theirs, r, s->bytes);
-        quant_traits(s->theirs->type)->dequantize(src, s->row_a, (size_t)n_in);
+        quant_dequantize(quant_traits(s->theirs->type), src, s->row_a, (size_t)n_in);
         for (uint64_t i = 0; i + s->n <= n_in; i += s->n) {
             if (!is_distinct(s->row_a + i, s->n < 16 ? s->n : 16)) continue;
             memcpy(s->window, s->row_a + i, s->n * sizeof *s->window);
@@ -221,8 +216,8 @@ static bool try_place(const struct moved_search *m, const struct sought *s, size
     for (uint64_t k = 0; k < n_sample; k++) {
         uint64_t r = n_sample > 1 ? k * (n_row - 1) / (n_sample - 1) : 0;
         if (!read_bytes(m, part, byte + r * row_bytes, row_bytes, s->packed, s->bytes)) continue;
-        s->as->dequantize(s->bytes, s->row_b, n_in);
-        quant_traits(s->theirs->type)->dequantize(repack_tensor_row(s->theirs, r, s->bytes), s->row_a, n_in);
+        quant_dequantize(s->as, s->bytes, s->row_b, n_in);
+        quant_dequantize(quant_traits(s->theirs->type), repack_tensor_row(s->theirs, r, s->bytes), s->row_a, n_in);
         float largest = 0;
         for (size_t i = 0; i < n_in; i++) {
             if (isfinite(s->row_b[i])) largest = fmaxf(largest, fabsf(s->row_b[i]));
@@ -252,7 +247,7 @@ static bool fits(const struct sought *s, const uint8_t *src) {
     _Alignas(8) uint8_t block[MAX_WINDOW_BYTES];
     float values[MAX_WINDOW];
     memcpy(block, src, s->n_bytes);
-    s->as->dequantize(block, values, s->n);
+    quant_dequantize(s->as, block, values, s->n);
     uint32_t i = 0;
     while (i < s->n && is_equal(s->window[i], values[i], s->largest)) i++;
     return i == s->n;

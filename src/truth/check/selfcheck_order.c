@@ -51,7 +51,7 @@ static bool measure_pairs(struct pairs *out, const struct weight *w, uint32_t he
         double mean = 0;
         for (uint32_t r = 0; r < n_rot; r++) {
             double sum = 0;
-            w->traits->dequantize(weight_row(w, first + r, bytes), row, w->n_in);
+            quant_dequantize(w->traits, weight_row(w, first + r, bytes), row, w->n_in);
             for (uint32_t i = 0; i < w->n_in; i++) sum += (double)row[i] * (double)row[i];
             level[r] = 0.5 * log(sum + 1e-20);
             mean += level[r] / n_rot;

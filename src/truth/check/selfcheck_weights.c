@@ -59,7 +59,7 @@ plumb_status tensor_stats_of(struct tensor_stats *s, const struct gguf_tensor *t
     uint64_t n = t->shape[0], n_log = 0, n_log_before = 0;
     double sum = 0, sum2 = 0, sum_log = 0;
     for (uint64_t i = 0; i < s->n_row; i++) {
-        quant_traits(t->type)->dequantize(repack_tensor_row(t, i, bytes), row, (size_t)n);
+        quant_dequantize(quant_traits(t->type), repack_tensor_row(t, i, bytes), row, (size_t)n);
         count_row(s, row, n, i * n, &sum, &sum2, &sum_log, &n_log);
         if (t->n_dims < 3 || (i + 1) % t->shape[1] != 0) continue;
         if (n_log == n_log_before && s->n_zero++ == 0) s->first_zero = i / t->shape[1];

@@ -26,24 +26,6 @@
 /* A tensor agrees if its error is at most this times what the types explain. */
 #define WEIGHTS_SLACK 1.6
 
-/* Returns the relative RMS error of quantizing Gaussian weights to a type; 0 for F32 and for unknown types.
- * The errors were measured on 15 matrices of Gaussian weights with rows of 256 and 512.  llama-quantize --pure
- * (llama.cpp v0.5.0) quantized them from F32, and the gguf package dequantized them.  llama-quantize does not write
- * Q8_K; its error was measured with numpy, from the definition of the type.  The errors from NVFP4 on were measured on
- * four such matrices with ggml_quantize_chunk of that version, with equal importances where the type needs some. */
-static double type_error(uint32_t type) {
-    static const double errors[QUANT_TYPE_COUNT] = {
-        [QUANT_F16] = 2.1e-4, [QUANT_BF16] = 1.66e-3, [QUANT_Q8_0] = 5.4e-3, [QUANT_Q8_K] = 7e-3,
-        [QUANT_Q6_K] = 0.0178, [QUANT_Q5_K] = 0.0361, [QUANT_Q5_1] = 0.038, [QUANT_Q5_0] = 0.0425,
-        [QUANT_Q4_K] = 0.0713, [QUANT_IQ4_NL] = 0.0762, [QUANT_IQ4_XS] = 0.0768, [QUANT_Q4_1] = 0.078,
-        [QUANT_Q4_0] = 0.086, [QUANT_Q3_K] = 0.151, [QUANT_Q2_K] = 0.297,
-        [QUANT_NVFP4] = 0.0956, [QUANT_MXFP4] = 0.116, [QUANT_IQ3_S] = 0.167, [QUANT_IQ3_XXS] = 0.214,
-        [QUANT_IQ2_S] = 0.267, [QUANT_IQ2_XS] = 0.301, [QUANT_IQ2_XXS] = 0.346, [QUANT_IQ1_S] = 0.489,
-        [QUANT_IQ1_M] = 0.589, [QUANT_Q1_0] = 0.602, [QUANT_Q2_0] = 0.723, [QUANT_TQ1_0] = 0.822, [QUANT_TQ2_0] = 0.822,
-    };
-    return type < QUANT_TYPE_COUNT ? errors[type] : 0;
-}
-
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 /* A tensor as a hypothesis reads it: misread, as another type, with its rows permuted, or none of these. */
@@ -80,7 +62,7 @@ static void read_row(const struct view *v, uint64_t i, uint8_t *bytes, float *ou
         }
     }
     if (v->misread) quirk_misread((enum quant_type)t->type, v->misread, src, out, (size_t)t->shape[0]);
-    else as->dequantize(src, out, (size_t)t->shape[0]);
+    else quant_dequantize(as, src, out, (size_t)t->shape[0]);
 }
 
 struct pair_sums {
@@ -519,7 +501,7 @@ static plumb_status judge(struct pair *p, struct error *err) {
 }
 
 static plumb_status compare(struct pair *p, double tolerance, struct error *err) {
-    double error_a = type_error(p->a->type), error_b = type_error(p->b->type);
+    double error_a = quant_traits(p->a->type)->error, error_b = quant_traits(p->b->type)->error;
     p->same_shape = same_shape(p->a, p->b);
     p->expected = sqrt(error_a * error_a + error_b * error_b);
     p->bound = tolerance > 0 ? tolerance : WEIGHTS_SLACK * p->expected + 1e-6;

@@ -263,7 +263,7 @@ static const float *unpack(struct experiment *e, size_t i, const struct weight *
     float *x = mul_u64(w->n_in, w->n_out, &n) ? alloc_array(n, sizeof *x) : NULL;
     uint8_t *bytes = alloc_array(w->row_bytes, 1);
     for (uint32_t o = 0; x && bytes && o < w->n_out; o++) {
-        w->traits->dequantize(weight_row(w, o, bytes), x + (size_t)o * w->n_in, w->n_in);
+        quant_dequantize(w->traits, weight_row(w, o, bytes), x + (size_t)o * w->n_in, w->n_in);
     }
     free(bytes);
     if (!bytes) {

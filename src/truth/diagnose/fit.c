@@ -157,7 +157,7 @@ bool fit_weight_row(struct fit *f, const struct weight *w, size_t i, float *row)
         f->row_bytes_cap = f->row_bytes ? w->row_bytes : 0;
     }
     if (!f->row_bytes) return false;
-    w->traits->dequantize(weight_row(w, i, f->row_bytes), row, w->n_in);
+    quant_dequantize(w->traits, weight_row(w, i, f->row_bytes), row, w->n_in);
     return true;
 }
 

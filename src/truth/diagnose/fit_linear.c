@@ -3,7 +3,6 @@
  * tried on a few rows, and computed for all rows only if these are right. */
 #include "diagnose/fit.h"
 #include "diagnose/quirk_table.h"
-#include "quant/blocks.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -27,7 +26,6 @@ enum reading {
     READ_BEFORE_ANY, READ_NEXT_ANY,   /* as READ_BEFORE and READ_NEXT, across the ends of rows */
     READ_MOVED,   /* the f16 are taken from the other end of the block */
     READ_BITS,    /* one of the two fields of the codes is in another order: see edit_bits */
-    READ_IN_SEQUENCE,   /* the codes of Q5_K are in the order of its bytes, the bits of both fields */
     READ_EARLY,    /* the codes of a block with two f16 begin after the first */
     READ_OFFSET,   /* codes are larger by the integer in which */
     N_READING
@@ -67,17 +65,10 @@ struct linear {
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 /* Where the f16 scales of a block are; n of them. */
-static uint32_t scale_offsets(uint32_t type, uint32_t offsets[2]) {
-    switch (type) {
-    case QUANT_Q4_0: case QUANT_Q5_0: case QUANT_Q8_0: case QUANT_IQ4_NL: case QUANT_IQ4_XS: case QUANT_IQ2_XXS:
-    case QUANT_IQ2_XS: case QUANT_IQ2_S: case QUANT_IQ3_XXS: case QUANT_IQ3_S: case QUANT_IQ1_S: case QUANT_Q1_0:
-    case QUANT_Q2_0: offsets[0] = 0; return 1;
-    case QUANT_Q4_1: case QUANT_Q5_1: case QUANT_Q4_K: case QUANT_Q5_K: offsets[0] = 0, offsets[1] = 2; return 2;
-    case QUANT_Q2_K: offsets[0] = 80, offsets[1] = 82; return 2;
-    case QUANT_Q3_K: offsets[0] = 108; return 1;
-    case QUANT_Q6_K: offsets[0] = 208; return 1;
-    default: return 0;
-    }
+static uint32_t scale_offsets(const struct quant_traits *t, uint32_t offsets[2]) {
+    offsets[0] = t->d;
+    offsets[1] = t->m;
+    return t->block_size == 1 || t->d_kind != QUANT_SCALE_F16 ? 0 : t->min_kind == NO_MIN ? 1 : 2;
 }
 
 /* beside: the row before, or the next one; NULL: there is none */
@@ -99,53 +90,8 @@ static void edit_scales(const struct way *way, const uint8_t *bytes, const uint8
     }
 }
 
-/* How the small scales and minima of the parts of a K-quant's block are stored: their place, how many, and where their
- * bits are (see blocks.h).  Returns 0 if a type has none. */
-static uint32_t count_parts(uint32_t type) {
-    return type == QUANT_Q4_K || type == QUANT_Q5_K ? 8 : type == QUANT_Q2_K || type == QUANT_Q3_K || type == QUANT_Q6_K
-         ? 16 : 0;
-}
-
-static bool has_minima(uint32_t type) { return type == QUANT_Q2_K || type == QUANT_Q4_K || type == QUANT_Q5_K; }
-
-/* Replaces `width` bits of a byte, from bit `at` on. */
-static void put_bits(uint8_t *byte, uint32_t at, uint32_t width, uint32_t value) {
-    uint32_t mask = ((1u << width) - 1) << at;
-    *byte = (uint8_t)((*byte & ~mask) | (value << at & mask));
-}
-
-/* Where they begin in a block. */
-static size_t parts_offset(uint32_t type) {
-    return type == QUANT_Q2_K ? offsetof(struct block_q2_K, scales) : type == QUANT_Q3_K
-         ? offsetof(struct block_q3_K, scales) : type == QUANT_Q6_K ? offsetof(struct block_q6_K, scales)
-         : offsetof(struct block_q4_K, scales);   /* as in q5_K */
-}
-
-/* Part j as it is stored; Q3_K subtracts 32 from it. */
-static uint32_t get_part(uint32_t type, const uint8_t *block, uint32_t j, bool is_min) {
-    const uint8_t *q = block + parts_offset(type);
-    if (type == QUANT_Q2_K) return is_min ? (uint32_t)q[j] >> 4 : q[j] & 15u;
-    if (type == QUANT_Q6_K) return q[j];
-    if (type == QUANT_Q3_K) return (uint32_t)(quant_q3_K_scale(q, j) + 32);
-    return is_min ? quant_q4_K_min(q, j) : quant_q4_K_scale(q, j);
-}
-
-static void put_part(uint32_t type, uint8_t *block, uint32_t j, bool is_min, uint32_t value) {
-    uint8_t *q = block + parts_offset(type);
-    if (type == QUANT_Q2_K) {
-        put_bits(&q[j], is_min ? 4 : 0, 4, value);
-    } else if (type == QUANT_Q6_K) {
-        q[j] = (uint8_t)value;
-    } else if (type == QUANT_Q3_K) {
-        put_bits(&q[j % 8], 4 * (j / 8), 4, value);
-        put_bits(&q[8 + j % 4], 2 * (j / 4), 2, value >> 4);
-    } else if (j < 4) {
-        put_bits(&q[is_min ? j + 4 : j], 0, 6, value);
-    } else {
-        put_bits(&q[j + 4], is_min ? 4 : 0, 4, value);
-        put_bits(&q[is_min ? j : j - 4], 6, 2, value >> 4);
-    }
-}
+/* How many parts of a block have a small scale.  Only types whose codes are plain numbers count. */
+static uint32_t count_parts(const struct quant_traits *t) { return t->values ? 0 : t->scale.low.count; }
 
 /* Six bits of the bytes q, from bit `at` on, the lowest first. */
 static uint32_t six_bits(const uint8_t *q, uint32_t at) {
@@ -163,7 +109,7 @@ static uint32_t get_packed(enum reading reading, const uint8_t *q, uint32_t j, b
 
 static void edit_parts(const struct way *way, const uint8_t *bytes, uint8_t *edited) {
     const struct quant_traits *traits = way->w->traits;
-    uint32_t type = way->w->type, n = count_parts(type);
+    uint32_t n = count_parts(traits);
     size_t n_block = way->w->n_in / traits->block_size, size = traits->block_bytes;
     memcpy(edited, bytes, n_block * size);
     for (size_t i = 0; i < n_block; i++) {
@@ -172,59 +118,31 @@ static void edit_parts(const struct way *way, const uint8_t *bytes, uint8_t *edi
                           : way->reading == READ_PARTS_NEXT ? (j + 1) % n : n - 1 - j;
             for (uint32_t is_min = 0; is_min < 2; is_min++) {
                 if (!(way->which >> is_min & 1)) continue;
-                uint32_t value = get_part(type, bytes + i * size, from, is_min);
-                if (way->reading == READ_PARTS_ONE) value = type == QUANT_Q3_K ? 33 : 1;
+                const struct quant_number *parts = is_min ? &traits->min : &traits->scale;
+                uint32_t value = quant_get(bytes + i * size, parts, from);
+                if (way->reading == READ_PARTS_ONE) value = (uint32_t)(is_min ? 1 : 1 - traits->scale_plus);
                 if (way->reading >= READ_PACKED_SCALES_FIRST) {
-                    value = get_packed(way->reading, bytes + i * size + parts_offset(type), j, is_min);
+                    value = get_packed(way->reading, bytes + i * size + traits->scale.low.first / 8, j, is_min);
                 }
-                put_part(type, edited + i * size, j, is_min, value);
+                quant_put(edited + i * size, parts, j, value);
             }
         }
     }
 }
 
-/* Moves the codes of each block to where another reading finds them. */
+/* Moves the codes of each block to where a reading finds them that begins after the first of two f16. */
 static void edit_codes(const struct way *way, const uint8_t *bytes, uint8_t *edited) {
-    size_t size = way->w->traits->block_bytes, n = way->w->n_in / way->w->traits->block_size;
+    size_t size = way->w->traits->block_bytes, n = way->w->n_in / way->w->traits->block_size, m = way->w->traits->m;
     memcpy(edited, bytes, n * size);
-    for (uint8_t *block = edited; n > 0; n--, bytes += size, block += size) {
-        if (way->reading == READ_EARLY) {
-            memcpy(block + 4, bytes + 2, size - 4);
-            continue;
-        }
-        size_t low = offsetof(struct block_q5_K, qs), high = offsetof(struct block_q5_K, qh);
-        for (uint32_t i = 0; i < 256; i++) {   /* element i has a nibble of byte i % 32 of a quarter, and bit i / 32 */
-            uint32_t nibble = (uint32_t)bytes[low + i / 2] >> 4 * (i % 2) & 15;
-            put_bits(&block[low + i / 64 * 32 + i % 32], 4 * (i / 32 % 2), 4, nibble);
-            put_bits(&block[high + i % 32], i / 32, 1, (uint32_t)bytes[high + i / 8] >> i % 8 & 1);
-        }
-    }
+    for (; n > 0; n--, bytes += size, edited += size) memcpy(edited + m + 2, bytes + m, size - m - 2);
 }
 
-/* Where the bits of the code of element i of a block are: those of the field that has most of them or, in types that
- * have a second field, of that one.  width 0: there is none. */
-struct bits { uint32_t byte, shift, width; };
-
-static struct bits code_bits(uint32_t type, uint32_t i, bool is_high) {
-    switch (type) {
-    case QUANT_Q4_0: case QUANT_Q4_1: case QUANT_Q5_0: case QUANT_Q5_1: {
-        uint32_t first = type == QUANT_Q4_0 || type == QUANT_Q5_0 ? 2 : 4;
-        bool has_high = type == QUANT_Q5_0 || type == QUANT_Q5_1;
-        if (is_high) return (struct bits){ first + i / 8, i % 8, has_high ? 1 : 0 };
-        return (struct bits){ first + (has_high ? 4 : 0) + i % 16, 4 * (i / 16), 4 };
-    }
-    case QUANT_Q4_K: return (struct bits){ 16 + i / 64 * 32 + i % 32, 4 * (i / 32 % 2), is_high ? 0 : 4 };
-    case QUANT_Q5_K:
-        if (is_high) return (struct bits){ 16 + i % 32, i / 32, 1 };
-        return (struct bits){ 48 + i / 64 * 32 + i % 32, 4 * (i / 32 % 2), 4 };
-    case QUANT_Q6_K:
-        if (is_high) return (struct bits){ 128 + i / 128 * 32 + i % 32, 2 * (i / 32 % 4), 2 };
-        return (struct bits){ i / 128 * 64 + i % 64, 4 * (i / 64 % 2), 4 };
-    case QUANT_Q3_K:
-        if (is_high) return (struct bits){ i % 32, i / 32, 1 };
-        return (struct bits){ 32 + i / 128 * 32 + i % 32, 2 * (i / 32 % 4), 2 };
-    default: return (struct bits){ 0, 0, 0 };
-    }
+/* One of the two fields of the codes; count 0: there is none.  In types of two bits and fewer, and in those whose codes
+ * are not plain numbers, nothing is tried. */
+static struct quant_number code_field(const struct quant_traits *t, bool is_high) {
+    bool is_tried = t->read_codes == quant_read_numbers && !t->values && t->code.low.width + t->code.high.width > 2;
+    if (!is_tried || t->signed_codes) return (struct quant_number){ .low.count = 0 };
+    return (struct quant_number){ .low = is_high ? t->code.high : t->code.low };
 }
 
 /* The x of element i: its order within groups of n. */
@@ -257,7 +175,8 @@ enum { N_BIT_UNIT = sizeof bit_units / sizeof *bit_units };
 
 /* Takes the bits of one field of the codes in another order. */
 static void edit_bits(const struct way *way, const uint8_t *bytes, uint8_t *edited) {
-    uint32_t type = way->w->type, n = way->w->traits->block_size, order = way->which >> 1 & 15;
+    uint32_t n = way->w->traits->block_size, order = way->which >> 1 & 15;
+    struct quant_number field = code_field(way->w->traits, way->which & 1);
     uint32_t unit = bit_units[way->which >> 5].unit, group = bit_units[way->which >> 5].group;
     size_t size = way->w->traits->block_bytes, n_block = way->w->n_in / n;
     memcpy(edited, bytes, n_block * size);
@@ -267,9 +186,7 @@ static void edit_bits(const struct way *way, const uint8_t *bytes, uint8_t *edit
             if (order < N_ORDER) {
                 from = i - i % group + ordered((enum order)order, i % group / unit, group / unit) * unit + i % unit;
             }
-            struct bits to = code_bits(type, i, way->which & 1), of = code_bits(type, from, way->which & 1);
-            uint32_t value = (uint32_t)bytes[of.byte] >> of.shift & ((1u << of.width) - 1);
-            put_bits(&edited[to.byte], to.shift, to.width, order < N_ORDER ? value : 0);
+            quant_put(edited, &field, i, order < N_ORDER ? quant_get(bytes, &field, from) : 0);
         }
     }
 }
@@ -288,7 +205,7 @@ static void edit_ends(const struct way *way, const uint8_t *bytes, uint8_t *edit
 static void add_offset(const struct way *way, const uint8_t *bytes, float *row) {
     const struct quant_traits *traits = way->w->traits;
     for (size_t i = 0; i < way->w->n_in; i++) {
-        float d = f32_from_f16(load_u16(bytes + i / traits->block_size * traits->block_bytes));
+        float d = f32_from_f16(load_u16(bytes + i / traits->block_size * traits->block_bytes + traits->d));
         row[i] += d * (float)(int32_t)way->which;
     }
 }
@@ -301,22 +218,22 @@ static bool read_row(struct linear *l, const struct way *way, uint32_t o) {
     if (way->reading == READ_RIGHT) return fit_weight_row(l->f, w, at, l->row);
     const uint8_t *bytes = weight_row(w, at, l->bytes);
     if (way->reading == READ_TYPE) {
-        quant_traits(way->which)->dequantize(bytes, l->row, w->n_in);
+        quant_dequantize(quant_traits(way->which), bytes, l->row, w->n_in);
     } else if (way->reading == READ_MISREAD) {
         quirk_misread((enum quant_type)w->type, (enum misread)way->which, bytes, l->row, w->n_in);
     } else if (way->reading == READ_OFFSET) {
-        w->traits->dequantize(bytes, l->row, w->n_in);
+        quant_dequantize(w->traits, bytes, l->row, w->n_in);
         add_offset(way, bytes, l->row);
     } else {
         bool is_any = way->reading == READ_BEFORE_ANY || way->reading == READ_NEXT_ANY;
         size_t other = way->reading == READ_NEXT_ANY ? at + 1 : at - 1;   /* SIZE_MAX, if it is the first */
         const uint8_t *beside = is_any && other < w->n_out ? weight_row(w, other, l->beside) : NULL;
-        if (way->reading >= READ_IN_SEQUENCE) edit_codes(way, bytes, l->edited);
+        if (way->reading == READ_EARLY) edit_codes(way, bytes, l->edited);
         else if (way->reading == READ_BITS) edit_bits(way, bytes, l->edited);
         else if (way->reading == READ_MOVED) edit_ends(way, bytes, l->edited);
         else if (way->reading >= READ_PARTS_ONE && !is_any) edit_parts(way, bytes, l->edited);
         else edit_scales(way, bytes, beside, l->edited);
-        w->traits->dequantize(l->edited, l->row, w->n_in);
+        quant_dequantize(w->traits, l->edited, l->row, w->n_in);
     }
     return true;
 }
@@ -416,8 +333,8 @@ typedef void try_fn(struct linear *l, const struct way *way, uint32_t cost, cons
 static void try_bits(struct linear *l, try_fn *try) {
     const struct weight *w = l->of.w;
     char text[FIT_SENTENCE];
-    for (uint32_t is_high = 0; is_high < 2 && code_bits(w->type, 0, is_high).width > 0; is_high++) {
-        bool is_only = !is_high && code_bits(w->type, 0, true).width == 0;
+    for (uint32_t is_high = 0; is_high < 2 && code_field(w->traits, is_high).low.count > 0; is_high++) {
+        bool is_only = !is_high && code_field(w->traits, true).low.count == 0;
         const char *what = is_high ? "high bits of the codes" : is_only ? "codes" : "low bits of the codes";
         for (uint32_t u = 0; u < N_BIT_UNIT; u++) {
             if (bit_units[u].group > w->traits->block_size) continue;
@@ -469,7 +386,7 @@ static void try_readings(struct linear *l, try_fn *try) {
         [READ_PACKED_BY_TWO] = "are read from byte j / 2, those of odd parts with low bits from its upper two",
         [READ_BEFORE_ANY] = "is that of the block before, at the start of a row that of the row before",
         [READ_NEXT_ANY] = "is that of the next block, at the end of a row that of the next row" };
-    uint32_t offsets[2], n_offset = scale_offsets(w->type, offsets);
+    uint32_t offsets[2], n_offset = scale_offsets(traits, offsets);
     for (uint32_t k = 0; k < n_offset; k++) {
         for (int reading = READ_BEFORE; reading <= READ_NEXT_ANY; reading++) {
             size_t n = 0;
@@ -486,32 +403,32 @@ static void try_readings(struct linear *l, try_fn *try) {
         try(l, &(struct way){ w, READ_MOVED, offsets[0], 0, l->x }, 0, text);
     }
     try_bits(l, try);
-    for (int reading = READ_PARTS_ONE; reading <= READ_PARTS_REVERSED && count_parts(w->type) > 0; reading++) {
+    bool has_minima = traits->min_kind == SUPERBLOCK_MIN, has_high = traits->code.high.width > 0;
+    for (int reading = READ_PARTS_ONE; reading <= READ_PARTS_REVERSED && count_parts(traits) > 0; reading++) {
         static const char *const parts[] = { "", "scales", "minima", "scales and minima" };
-        for (uint32_t which = 1; which <= (has_minima(w->type) ? 3 : 1); which++) {
+        for (uint32_t which = 1; which <= (has_minima ? 3 : 1); which++) {
             size_t n = 0;
             report_append(text, sizeof text, &n, "is of a misread %s: %s: the %s of the parts of a block %s", w->name,
                           traits->name, parts[which], comments[reading]);
             try(l, &(struct way){ w, (enum reading)reading, which, 0, l->x }, 0, text);
         }
     }
-    bool is_packed = w->type == QUANT_Q4_K || w->type == QUANT_Q5_K;
+    bool is_packed = has_minima && traits->min.high.width > 0;
     for (int reading = READ_PACKED_SCALES_FIRST; reading <= READ_PACKED_BY_TWO && is_packed; reading++) {
         size_t n = 0;
         report_append(text, sizeof text, &n, "is of a misread %s: %s: the scales and minima of the parts of a block %s",
                       w->name, traits->name, comments[reading]);
         try(l, &(struct way){ w, (enum reading)reading, 3, 0, l->x }, 0, text);
     }
-    bool is_q5_k = w->type == QUANT_Q5_K;
-    if (is_q5_k || w->type == QUANT_Q4_1 || w->type == QUANT_Q5_1) {
+    if (traits->min_kind == GROUP_MIN || (has_minima && has_high)) {
         size_t n = 0;
-        report_append(text, sizeof text, &n, "is of a misread %s: %s: %s", w->name, traits->name, is_q5_k
+        report_append(text, sizeof text, &n, "is of a misread %s: %s: %s", w->name, traits->name, has_minima
                       ? "element i has the low bits of byte i / 2 and the high bit i % 8 of byte i / 8"
                       : "the codes of a block begin two bytes too early, in its second f16");
-        try(l, &(struct way){ w, is_q5_k ? READ_IN_SEQUENCE : READ_EARLY, 0, 0, l->x }, 0, text);
+        enum reading reading = has_minima ? READ_MISREAD : READ_EARLY;
+        try(l, &(struct way){ w, reading, has_minima ? MISREAD_ORDER : 0, 0, l->x }, 0, text);
     }
-    bool has_codes = w->type == QUANT_Q4_0 || w->type == QUANT_Q5_0 || w->type == QUANT_Q8_0 || w->type == QUANT_Q4_1
-                  || w->type == QUANT_Q5_1;
+    bool has_codes = n_offset > 0 && traits->block_size == 32 && !traits->values;
     static const int32_t steps[] = { -1, 1, -8, 8, -16, 16 };
     for (size_t k = 0; k < sizeof steps / sizeof *steps && has_codes; k++) {
         size_t n = 0;

@@ -179,7 +179,7 @@ static uint32_t chunk_end(const struct mistakes *s, uint32_t size, uint32_t toke
 }
 
 static const float *weight_floats(struct mistakes *s, const struct weight *w, uint32_t i) {
-    w->traits->dequantize(weight_row(w, i, s->bytes), s->row, w->n_in);
+    quant_dequantize(w->traits, weight_row(w, i, s->bytes), s->row, w->n_in);
     return s->row;
 }
 

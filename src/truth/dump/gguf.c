@@ -263,7 +263,7 @@ static plumb_status read_rows(struct plumb_trace *t, const struct gguf_tensor *x
     struct tap_text name;
     tap_show(&name, id, layer);
     const struct quant_traits *traits = quant_traits(x->type);
-    if (!traits || !traits->dequantize) {
+    if (!traits || traits->block_size == 0) {
         return error_set(&t->err, PLUMB_ERROR_UNSUPPORTED, "%s: tensors of type %u cannot be read", name.text, x->type);
     }
     uint64_t n_head = x->n_dims >= 3 ? x->shape[1] : 1, n_row = x->n_dims >= 2 ? x->shape[x->n_dims - 1] : 1;
@@ -288,7 +288,7 @@ static plumb_status read_rows(struct plumb_trace *t, const struct gguf_tensor *x
     for (uint64_t i = 0; i < n_row && status == PLUMB_OK; i++) {
         uint32_t pos = positions ? (uint32_t)positions[i] : (uint32_t)(trace_first_token(t, n_row) + i);
         struct trace_row *row;
-        traits->dequantize(x->data + i * row_bytes, values, (size_t)size);
+        quant_dequantize(traits, x->data + i * row_bytes, values, (size_t)size);
         status = trace_new_row(t, id, layer, pos, &row);
         if (status != PLUMB_OK) break;
         status = trace_set_values(t, row, id, (uint32_t)n_head, (uint32_t)x->shape[0], values, NULL, (uint32_t)size);

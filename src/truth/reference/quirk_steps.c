@@ -30,7 +30,7 @@ static const float *quirk_row(const struct reference *r, const struct weight *w,
     const uint8_t *src = r->quirks.tensor_offset ? shifted_row(r, w, i) : weight_row(w, i, r->row_bytes);
     enum misread misread = r->quirks.misread[w->type];
     if (misread) quirk_misread(w->type, misread, src, r->row, w->n_in);
-    else w->traits->dequantize(src, r->row, w->n_in);
+    else quant_dequantize(w->traits, src, r->row, w->n_in);
     return r->row;
 }
 

@@ -33,7 +33,7 @@ void reference_tap(const struct reference *r, enum tap_id id, int32_t il, uint32
 
 const float *reference_row(const struct reference *r, const struct weight *w, size_t i) {
     if (r->wrong) return r->wrong->row(r, w, i);
-    w->traits->dequantize(weight_row(w, i, r->row_bytes), r->row, w->n_in);
+    quant_dequantize(w->traits, weight_row(w, i, r->row_bytes), r->row, w->n_in);
     return r->row;
 }
 
