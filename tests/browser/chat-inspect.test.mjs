@@ -150,7 +150,7 @@ test('attention: the weights of a layer and a head are shown', async () => {
 test('the self-check reports the same as the command line does for the file', async () => {
   await page.click('#tab-check');
   await page.getByRole('button', { name: 'Run the self-check' }).click();
-  await page.locator('.checks li').first().waitFor({ timeout: 60000 });
+  await page.locator('.checks li').first().waitFor();
   const shown = await page.locator('.checks li').evaluateAll(items => items.map(item => [item.dataset.verdict,
     item.querySelector('span').textContent]));
   const files = { 'm.gguf': await openAsBlob(realPath) };
@@ -177,7 +177,7 @@ test('a dump of another engine is compared with this model\'s trace; the report 
   }
   assert.equal(await page.textContent('.zone'), 'theirs.json');
   const frame = page.frameLocator('iframe');
-  await frame.getByRole('heading', { level: 1 }).waitFor({ timeout: 60000 });
+  await frame.getByRole('heading', { level: 1 }).waitFor();
   assert.match(await frame.getByRole('heading', { level: 1 }).textContent(), /Vcur-4/);
   assert.equal(await page.evaluate(() => globalThis.ran), undefined);
   assert.equal(await page.locator('iframe').getAttribute('sandbox'), 'allow-same-origin');
@@ -188,8 +188,9 @@ test('a dump of another engine is compared with this model\'s trace; the report 
   assert.equal(width, 'grid');
   // The diagnosis takes longer than the comparison: it shows its progress, and can be stopped alone.
   const progress = page.locator('.diagnosis [role=status]').getByText(/^Looking for the mistake: \d+ %/);
-  await progress.waitFor({ timeout: 60000 });
-  assert.ok(await page.locator('.diagnosis progress').evaluate(bar => bar.value >= 0 && bar.value <= 100));
+  await progress.waitFor();
+  const bar = page.getByRole('progressbar', { name: 'Diagnosis' });
+  assert.ok(await bar.evaluate(({ value }) => value >= 0 && value <= 100));
   await page.locator('.diagnosis').getByRole('button', { name: 'Stop' }).click();
   await page.getByText('The diagnosis was stopped.').waitFor();
   assert.equal(await page.locator('iframe').count(), 1, 'the comparison stays');
@@ -221,7 +222,7 @@ test('the verdict of diagnose comes before the comparison, as the command line w
   const file = dumpOf((values, name, token) => name === 'l_out-1' ? valuesOf('ffn_out-1', token) : values);
   await other.setInputFiles('.zone input', file);
   const verdict = other.locator('.verdict');
-  await verdict.waitFor({ timeout: 60000 });
+  await verdict.waitFor();
   const files = { m: await openAsBlob(tinyPath), theirs: new Blob([file.buffer]) };
   const { out } = await Plumb.command(['diagnose', 'm', '--against', 'theirs'], { files });
   assert.equal(await verdict.textContent(), 'residual.ffn=missing in layer 1 alone reproduces their numbers');
@@ -232,7 +233,7 @@ test('the verdict of diagnose comes before the comparison, as the command line w
   for (const line of evidence) assert.ok(out.includes(line), line);
   await other.getByText('The whole report').click();
   assert.equal(await other.locator('.diagnosis pre').textContent(), out.trim());
-  await other.frameLocator('iframe').getByRole('heading', { level: 1 }).waitFor({ timeout: 60000 });
+  await other.frameLocator('iframe').getByRole('heading', { level: 1 }).waitFor();
   assert.ok(await other.evaluate(() => document.querySelector('.verdict').compareDocumentPosition(
     document.querySelector('iframe')) & Node.DOCUMENT_POSITION_FOLLOWING));
   for (const theme of ['light', 'dark']) {
@@ -249,7 +250,7 @@ test('the verdict of diagnose comes before the comparison, as the command line w
   }
   await other.setInputFiles('.zone input', { ...dumpOf(), name: 'right.json' });
   await other.locator('.verdict[data-agree=true]').getByText(/^agrees with the truth; largest relative error /)
-    .waitFor({ timeout: 60000 });
+    .waitFor();
   assert.deepEqual(other.problems, []);
   await other.close();
 });
@@ -264,7 +265,7 @@ test('a dump of another model is refused where its verdict and its comparison wo
   await other.setInputFiles('.zone input', { name: 'odd.json', mimeType: '',
     buffer: Buffer.from(JSON.stringify({ tokens: [1, 9999999], taps })) });
   const told = other.locator('#view-check .problem');
-  await told.nth(1).waitFor({ timeout: 60000 });
+  await told.nth(1).waitFor();
   const [diagnosis, comparison] = await told.allTextContents();
   assert.match(diagnosis, /^This dump cannot be diagnosed\. .*odd\.json: PLUMB_ERROR_TOKEN: token 9999999 /);
   assert.match(comparison, /^This dump cannot be compared\. .*token 9999999 at index 1 is not in 0\.\.259/);

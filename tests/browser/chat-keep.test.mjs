@@ -122,8 +122,7 @@ test('a question that was asked before a model was loaded is answered at the nex
   // A question is written to the database when it is asked; this takes some milliseconds.
   while (!(await stored()).some(({ messages }) => messages[0]?.content === 'Name a bird.'));
   await page.goto(`${where.url}web/chat/`);
-  await page.waitForFunction(() => document.querySelector('#log > .assistant .text')?.textContent.length > 0, null,
-    { timeout: 60000 });
+  await page.waitForFunction(() => document.querySelector('#log > .assistant .text')?.textContent.length > 0);
   await page.keyboard.press('Escape');
   await state(page, 'ready');
   assert.deepEqual((await messages())[0], ['user', 'Name a bird.']);

@@ -11,7 +11,7 @@ const titles = () => page.locator('#chats .title').evaluateAll(all => all.map(on
 /** The list shows exactly these. @param {...string} expected */
 const found = (...expected) => page.waitForFunction(expected =>
   [...document.querySelectorAll('#chats .title')].map(one => one.firstChild.textContent).sort().join() === expected,
-expected.sort().join(), { timeout: 60000 });
+expected.sort().join());
 const CHATS = [
   { title: 'Tides', messages: [{ role: 'user', content: 'Why does the sea rise?' },
     { role: 'assistant', content: 'The **Moon** pulls at it, and so does the sun. $5 (a+b)* [x]' }] },

@@ -103,15 +103,15 @@ export async function stallingServer(t) {
 }
 
 /** @param {import('playwright-core').Page} page @param {string} name  loading, failed, ready or answering */
-export const state = (page, name, timeout = 60000) =>
-  page.waitForSelector(`body[data-state=${name}]:has(main:not([inert]))`, { timeout });
+export const state = (page, name) =>
+  page.waitForSelector(`body[data-state=${name}]:has(main:not([inert]))`);
 
 /** Does what begins an answer, and returns once it has begun. @param {import('playwright-core').Page} page
  * @param {() => Promise<unknown>} act */
 export async function begin(page, act) {
   const before = await page.evaluate(() => globalThis.begun);
   await act();
-  await page.waitForFunction(n => globalThis.begun > n, before, { timeout: 60000 });
+  await page.waitForFunction(n => globalThis.begun > n, before);
 }
 
 /** Sends a question, and returns once its answer has begun. @param {import('playwright-core').Page} page
@@ -124,7 +124,7 @@ export const ask = (page, question) => begin(page, async () => {
 /** Waits until there are this many messages and the last one is complete: a short answer may be over before its start
  * can be observed. @param {import('playwright-core').Page} page @param {number} messages */
 export const whole = (page, messages) => page.waitForFunction(n => document.body.dataset.state === 'ready'
-  && document.querySelectorAll('#log > li').length === n, messages, { timeout: 60000 });
+  && document.querySelectorAll('#log > li').length === n, messages);
 
 /** @param {import('playwright-core').Page} page @param {string} question
  * @returns {Promise<string>} the answer's text */

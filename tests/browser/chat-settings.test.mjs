@@ -104,7 +104,7 @@ test('the colour scheme is the system\'s or the chosen one; the choice is stored
     await other.goto(page.url());
     await state(other, 'ready');
     const is = colour => page.waitForFunction(colour =>
-      getComputedStyle(document.body).backgroundColor === colour, colour, { timeout: 60000 });
+      getComputedStyle(document.body).backgroundColor === colour, colour);
     await is(LIGHT);
     await page.emulateMedia({ colorScheme: 'dark' });
     await is(DARK);

@@ -265,8 +265,7 @@ test('a growing answer does one layout per rendering, every 80 ms, and parses on
     const work = await countWork();
     await ask('Write a letter to a friend.');   // of many short paragraphs
     await page.waitForFunction(() => document.body.dataset.state === 'ready'
-      || document.querySelector('#log > .assistant:last-child .text').textContent.length > 800, null,
-    { timeout: 60000 });
+      || document.querySelector('#log > .assistant:last-child .text').textContent.length > 800);
     const { layouts, styles, parsed, other, status, ms } = await work();
     await page.keyboard.press('Escape');
     await state('ready');

@@ -74,7 +74,7 @@ test('the inspector traces the text, and the facts and the check know what the m
   assert.equal(await page.locator('#view-layers tbody tr').first().locator('td').count(), 3);
   await page.click('#tab-check');
   await page.getByRole('button', { name: 'Run the self-check' }).click();
-  await page.getByText('the model computes embeddings, and no logits').waitFor({ timeout: 60000 });
+  await page.getByText('the model computes embeddings, and no logits').waitFor();
   await page.click('[data-close=inspect]');
   await page.click('#model');
   await page.getByText('The model computes embeddings. It does not answer messages').waitFor();

@@ -175,7 +175,7 @@ test('the engine also runs in the page\'s own thread', async t => {
   assert.ok(!started.includes('/web/browser/engine-worker.js'), started.join());
 });
 
-test('the bytes of a load survive constant garbage collection', { timeout: 100000 }, async t => {
+test('the bytes of a load survive constant garbage collection', async t => {
   const collect = worker => worker.evaluate(() => void setInterval(() => gc(), 1)).catch(() => {});   // it has ended
   page.on('worker', collect);
   t.after(() => page.off('worker', collect));

@@ -27,13 +27,12 @@ const file = (name, text) => ({ name, mimeType: 'text/plain', buffer: Buffer.fro
 const indexed = (page, n) => page.waitForFunction(n => {
   const figures = [...document.querySelectorAll('#notes .figures')];
   return figures.reduce((sum, { textContent }) => sum + Number.parseInt(textContent), 0) === n;
-}, n, { timeout: 60000 });
+}, n);
 /** Searches, and waits for the first passage. */
 async function search(page, query, first) {
   await page.fill('#prompt', query);
   await page.press('#prompt', 'Enter');
-  await page.waitForFunction(first => document.querySelector('#results p')?.textContent.includes(first), first,
-    { timeout: 60000 });
+  await page.waitForFunction(first => document.querySelector('#results p')?.textContent.includes(first), first);
 }
 
 test('notes that were written and opened are found by meaning, also after a reload, and are deleted', async () => {

@@ -28,11 +28,26 @@ export const options = (flags = []) => ({
     '--disable-component-update', '--disable-sync', ...flags],
 });
 
+/** How many milliseconds a test waits for what must come, however busy the machine is. */
+const PATIENCE = 300000;
+
 /** A browser whose contexts keep nothing on the disk.  It is the one that with-chrome.mjs has started, if any, unless
  * flags are given: closing it then closes only the contexts that were made here.
  * @param {string[]} [flags]  of its command line @returns {Promise<import('playwright-core').Browser>} */
-export const launchChrome = flags => process.env.CHROME_SERVER && !flags
-  ? chromium.connectOverCDP(process.env.CHROME_SERVER, { isLocal: true }) : chromium.launch(options(flags));
+export async function launchChrome(flags) {
+  const browser = process.env.CHROME_SERVER && !flags
+    ? await chromium.connectOverCDP(process.env.CHROME_SERVER, { isLocal: true })
+    : await chromium.launch(options(flags));
+  for (const name of ['newContext', 'newPage']) {
+    const make = browser[name].bind(browser);
+    browser[name] = async (given) => {
+      const made = await make(given);
+      made.setDefaultTimeout(PATIENCE);
+      return made;
+    };
+  }
+  return browser;
+}
 
 /** A browser with its own profile, which is on the disk until it is closed, like a user's.
  * @returns {Promise<import('playwright-core').BrowserContext>} */
