@@ -1,6 +1,7 @@
 /* What can be said of grammars before they are used: rules that no text needs, and texts with two derivations.  Ground
  * truth: small grammars whose derivations are counted by hand. */
 #include "grammar/check.h"
+#include "grammar_make.h"
 #include "test.h"
 
 #include <stdio.h>
@@ -45,7 +46,7 @@ static void check_ambiguity(const void *arg) {
     struct grammar *g;
     struct grammar_uses uses;
     struct ambiguity found;
-    REQUIRE(grammar_parse(&g, row->grammar, strlen(row->grammar), NULL, &err) == PLUMB_OK, "%s", err.message);
+    REQUIRE(make_grammar(&g, row->grammar, strlen(row->grammar), &err) == PLUMB_OK, "%s", err.message);
     REQUIRE(grammar_find_uses(g, &uses, &err) == PLUMB_OK, "%s", err.message);
     plumb_status status = grammar_find_ambiguity(g, &uses, CHECK_MAX_WORK, &found, &err);
     REQUIRE(status == PLUMB_OK, "%s", err.message);
@@ -79,7 +80,7 @@ static void find_uses(void) {
     struct error err = { 0 };
     struct grammar *g;
     struct grammar_uses uses;
-    REQUIRE(grammar_parse(&g, text, sizeof text - 1, NULL, &err) == PLUMB_OK, "%s", err.message);
+    REQUIRE(make_grammar(&g, text, sizeof text - 1, &err) == PLUMB_OK, "%s", err.message);
     REQUIRE(grammar_find_uses(g, &uses, &err) == PLUMB_OK, "%s", err.message);
     CHECK(g->n_rule == sizeof expected / sizeof *expected, "%zu rules", g->n_rule);
     for (size_t i = 0; i < g->n_rule; i++) {
@@ -106,7 +107,7 @@ static void check_hostile(void) {
     struct grammar *g;
     struct grammar_uses uses;
     struct ambiguity found;
-    REQUIRE(grammar_parse(&g, text, n, NULL, &err) == PLUMB_OK, "%s", err.message);
+    REQUIRE(make_grammar(&g, text, n, &err) == PLUMB_OK, "%s", err.message);
     REQUIRE(grammar_find_uses(g, &uses, &err) == PLUMB_OK, "%s", err.message);
     REQUIRE(grammar_find_ambiguity(g, &uses, CHECK_MAX_WORK, &found, &err) == PLUMB_OK, "%s", err.message);
     CHECK(!found.is_found && !found.is_complete && found.n_length == 0, "searched below %u", (unsigned)found.n_length);

@@ -3,7 +3,7 @@
  *
  * It parses by recursive descent into a tree, and matches by definition: match(node, position) is the set of the
  * positions at which a text of the node that begins at `position` can end.  A text is at most 60 characters, so a set
- * has 64 bits.  The grammar must have been accepted by grammar_parse, so it has no mistakes and no left recursion. */
+ * has 64 bits.  The grammar must have been accepted by rules_add_gbnf, so it has no mistakes and no left recursion. */
 #ifndef PLUMB_TESTS_GRAMMAR_REFERENCE_H
 #define PLUMB_TESTS_GRAMMAR_REFERENCE_H
 

@@ -2,7 +2,7 @@
  * matcher with which the fuzzer compares them (grammar_reference.h); masks against each token tried alone. */
 #include "fixture.h"
 #include "grammar/recognizer.h"
-#include "grammar/regular.h"
+#include "grammar_make.h"
 #include "grammar_reference.h"
 #include "test.h"
 #include "threads/pool.h"
@@ -152,7 +152,7 @@ static void check_file(const char *path, struct expected expected) {
             found.n_grammar++;
             grammar = bytes;
             length = n_bytes;
-            plumb_status status = grammar_parse(&g, bytes, n_bytes, NULL, &err);
+            plumb_status status = make_grammar(&g, bytes, n_bytes, &err);
             bool ok = n_word == 2;
             if (!ok && status == PLUMB_OK) found.n_accepted++;
             if (ok && status != PLUMB_OK) {
@@ -257,7 +257,7 @@ struct masked {
 static bool masked_open(struct masked *m, const char *text, size_t n, const struct pieces *v) {
     struct error err = { 0 };
     *m = (struct masked){ 0 };
-    return CHECK(grammar_parse(&m->g, text, n, NULL, &err) == PLUMB_OK
+    return CHECK(make_grammar(&m->g, text, n, &err) == PLUMB_OK
                  && recognizer_create(&m->r, m->g, &err) == PLUMB_OK
                  && recognizer_set_vocabulary(m->r, v) == PLUMB_OK && position_init(&m->p, m->r) == PLUMB_OK,
                  "%s", err.message);
@@ -491,17 +491,15 @@ static void check_lengths(const void *arg) {
     const struct length_row *row = arg;
     struct error err = { 0 };
     struct languages *all = languages_create(&err);
-    struct grammar_text text = { 0 };
     struct grammar *g = NULL;
     struct recognizer *r = NULL;
     struct position p = { 0 };
     const struct language *l = language_intersect(all, language_length(all, row->least, row->most),
                                                   language_regex(all, row->name, strlen(row->name), REGEX_SEARCH));
-    bool ok = language_write(all, l, LANGUAGE_PLAIN, "root", &text) == PLUMB_OK &&
-              grammar_parse(&g, text.data, text.n, NULL, &err) == PLUMB_OK &&
+    bool ok = make_language(&g, all, l, LANGUAGE_PLAIN, &err) == PLUMB_OK &&
               recognizer_create(&r, g, &err) == PLUMB_OK && position_init(&p, r) == PLUMB_OK;
     CHECK(ok, "%s", err.message);
-    CHECK(text.n < 3000, "%zu bytes: %s", text.n, text.data);
+    CHECK(g && g->n_code < 600, "%zu instructions", g ? g->n_code : 0);
     plumb_grammar *pattern = plumb_grammar_create(NULL);
     plumb_grammar_parse_regex(pattern, row->name, strlen(row->name));
     if (ok) walk_lengths(row, pattern, r, &p);
@@ -519,7 +517,6 @@ static void check_lengths(const void *arg) {
     position_free(&p);
     recognizer_free(r);
     grammar_free(g);
-    grammar_text_free(&text);
     languages_free(all);
 }
 
@@ -676,7 +673,7 @@ static void check_error(const void *arg) {
     const struct error_row *row = arg;
     struct error err = { 0 };
     struct grammar *g;
-    plumb_status status = grammar_parse(&g, row->grammar, strlen(row->grammar), NULL, &err);
+    plumb_status status = make_grammar(&g, row->grammar, strlen(row->grammar), &err);
     CHECK(status != PLUMB_OK && strcmp(err.message, row->message) == 0, "%s", status ? err.message : "accepted");
     grammar_free(g);
 }
@@ -737,7 +734,7 @@ static void check_large(const void *arg) {
     struct grammar *g = NULL;
     struct recognizer *r = NULL;
     struct position p = { 0 };
-    plumb_status status = grammar_parse(&g, text, n_text, NULL, &err);
+    plumb_status status = make_grammar(&g, text, n_text, &err);
     if (status == PLUMB_OK) status = recognizer_create(&r, g, &err);
     if (status == PLUMB_OK) {
         status = position_init(&p, r);
@@ -857,7 +854,7 @@ static void trim_states(void) {
     struct grammar *g = NULL;
     struct recognizer *r = NULL;
     struct position p = { 0 };
-    bool ok = grammar_parse(&g, text, sizeof text - 1, NULL, &err) == PLUMB_OK &&
+    bool ok = make_grammar(&g, text, sizeof text - 1, &err) == PLUMB_OK &&
               recognizer_create(&r, g, &err) == PLUMB_OK && position_init(&p, r) == PLUMB_OK;
     REQUIRE(ok, "%s", err.message);
     enum { DEPTH = 24, ROUNDS = 8000 };

@@ -1,8 +1,8 @@
 /* The compiler of JSON Schema.  The truth is the JSON Schema test suite (vectors/README.md), and for single
  * schemas the specification's text. */
 #include "test.h"
-#include "grammar/json_schema.h"
 #include "grammar/recognizer.h"
+#include "grammar_make.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,20 +19,15 @@ struct compiled {
 };
 
 static void compile(struct compiled *c, const char *schema, size_t n, const struct json_schema_options *options) {
-    struct grammar_text text = {0}, warnings = {0};
+    struct grammar_text warnings = {0};
     *c = (struct compiled){.err = {PLUMB_OK, ""}};
-    c->status = grammar_from_json_schema(schema, n, options, &text, &warnings, &c->err);
+    c->status = make_schema(&c->g, schema, n, options, &warnings, &c->err);
     for (const char *line = warnings.data; line && line < warnings.data + warnings.n; line = strchr(line, '\n') + 1) {
         const char *known = strstr(line, ": unknown keyword, ignored\n");
         c->is_noted |= !known || known > strchr(line, '\n');
     }
     grammar_text_free(&warnings);
-    if (c->status == PLUMB_OK) {
-        plumb_status parsed = grammar_parse(&c->g, text.data, text.n, NULL, &c->err);
-        if (parsed == PLUMB_OK) parsed = recognizer_create(&c->r, c->g, &c->err);
-        CHECK(parsed == PLUMB_OK, "%s\n%.*s", c->err.message, (int)(text.n < 2000 ? text.n : 2000), text.data);
-    }
-    grammar_text_free(&text);
+    if (c->status == PLUMB_OK) CHECK(recognizer_create(&c->r, c->g, &c->err) == PLUMB_OK, "%s", c->err.message);
 }
 
 static void compiled_free(struct compiled *c) {
@@ -294,17 +289,15 @@ static void matches_texts(const void *p) {
 
 static void any_json(void) {
     for (int object = 0; object < 2; object++) {
-        struct grammar_text text = {0};
-        struct compiled c = {.err = {PLUMB_OK, ""}};
-        REQUIRE(grammar_from_any_json(object, JSON_COMPACT, &text, &c.err) == PLUMB_OK, "%s", c.err.message);
-        REQUIRE(grammar_parse(&c.g, text.data, text.n, NULL, &c.err) == PLUMB_OK, "%s", c.err.message);
-        REQUIRE(recognizer_create(&c.r, c.g, &c.err) == PLUMB_OK, "%s", c.err.message);
+        struct compiled c;
+        const char *schema = object ? "{\"type\":\"object\"}" : "true";
+        compile(&c, schema, strlen(schema), NULL);
+        REQUIRE(c.r, "%s", c.err.message);
         static const char *const values[] = {"1e300", "[-0.5,\"\\u00e9\",[],{}]", "null"};
         for (size_t i = 0; i < 3; i++) CHECK(accepts(&c, values[i], strlen(values[i])) == !object, "%s", values[i]);
         CHECK(accepts(&c, "{\"\":{\"a\":[true]}}", 17), "an object");
         CHECK(!accepts(&c, "{\"a\":01}", 8) && !accepts(&c, "{a:1}", 5) && !accepts(&c, "{\"a\":1e400}", 11),
               "no JSON");
-        grammar_text_free(&text);
         compiled_free(&c);
     }
 }
@@ -409,11 +402,11 @@ static const struct refused_row refused[] = {
 static void is_refused(const void *p) {
     const struct refused_row *row = p;
     struct error err = {PLUMB_OK, ""};
-    struct grammar_text out = {0};
-    plumb_status status = grammar_from_json_schema(row->schema, strlen(row->schema), NULL, &out, NULL, &err);
+    struct grammar *g;
+    plumb_status status = make_schema(&g, row->schema, strlen(row->schema), NULL, NULL, &err);
     CHECK(status == row->status && err.status == status, "%s: %d, %s", row->schema, (int)status, err.message);
     CHECK(strstr(err.message, row->message), "%s: %s", row->schema, err.message);
-    grammar_text_free(&out);
+    grammar_free(g);
 }
 
 /* ---- warnings ---------------------------------------------------------------------------------------------------- */
@@ -424,9 +417,9 @@ static void warns(void) {
                                  "\"contains\":{\"type\":\"string\",\"format\":\"int32\"}}";
     const struct json_schema_options lenient = {.lenient = true};
     struct error err = {PLUMB_OK, ""};
-    struct grammar_text out = {0}, warnings = {0};
-    CHECK(grammar_from_json_schema(schema, strlen(schema), &lenient, &out, &warnings, &err) == PLUMB_OK, "%s",
-          err.message);
+    struct grammar_text warnings = {0};
+    struct grammar *g;
+    CHECK(make_schema(&g, schema, strlen(schema), &lenient, &warnings, &err) == PLUMB_OK, "%s", err.message);
     REQUIRE(warnings.data, "there are no warnings");
     static const char *const wanted[] = {"/uniqueItems: ", "/items/format: ", "/items/pattern: ignored: ",
                                          "/x-order: unknown keyword", "/items/nullable: ignored",
@@ -436,7 +429,7 @@ static void warns(void) {
     size_t n = 0;
     for (size_t i = 0; i < warnings.n; i++) n += warnings.data[i] == '\n';
     CHECK(n == 6, "%zu warnings: %s", n, warnings.data);
-    grammar_text_free(&out);
+    grammar_free(g);
     grammar_text_free(&warnings);
 }
 
@@ -541,18 +534,19 @@ static void write_hostile(struct grammar_text *t, enum hostile kind, unsigned n)
 
 static void is_bounded(const void *p) {
     const struct hostile_row *row = p;
-    struct grammar_text schema = {0}, out = {0}, warnings = {0};
+    struct grammar_text schema = {0}, warnings = {0};
+    struct grammar *g;
     struct error err = {PLUMB_OK, ""};
     write_hostile(&schema, row->kind, row->n);
     REQUIRE(schema.data && !schema.failed, "out of memory");
     double start = clock_seconds();
-    plumb_status status = grammar_from_json_schema(schema.data, schema.n, NULL, &out, &warnings, &err);
+    plumb_status status = make_schema(&g, schema.data, schema.n, NULL, &warnings, &err);
     double seconds = clock_seconds() - start;
     CHECK(seconds < 5, "%.1f s", seconds);
     CHECK((status == PLUMB_OK) == (row->message == NULL), "%d, %s", (int)status, err.message);
     if (row->message) CHECK(strstr(err.message, row->message), "%s", err.message);
     grammar_text_free(&schema);
-    grammar_text_free(&out);
+    grammar_free(g);
     grammar_text_free(&warnings);
 }
 

@@ -1,37 +1,35 @@
 /* Regular languages: regular expressions against RegExp, formats against Python's modules, ranges of numbers and
- * operations against all values of a small domain.  Each language is also written as GBNF, whose recognizer is compared
+ * operations against all values of a small domain.  Each language is also made a grammar, whose recognizer is compared
  * with llama.cpp's in grammar_test.c, and must allow the same strings. */
 #include "grammar/recognizer.h"
-#include "grammar/regular.h"
+#include "grammar/language.h"
+#include "grammar_make.h"
 #include "test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- GBNF of a language ------------------------------------------------------------------------------------------ */
+/* ---- grammar of a language --------------------------------------------------------------------------------------- */
 
 struct matcher {
     struct grammar *g;
     struct recognizer *r;
     struct position p;
-    struct grammar_text text;
 };
 
 static void matcher_free(struct matcher *m) {
     if (m->r) position_free(&m->p);
     recognizer_free(m->r);
     grammar_free(m->g);
-    grammar_text_free(&m->text);
 }
 
-/* Writes a language as a grammar and compiles it.  Returns false, with an error, if it has no strings. */
+/* Makes a grammar of a language.  Returns false, with an error, if it has no strings. */
 static bool matcher_init(struct matcher *m, struct languages *all, const struct language *a, enum language_form form,
                          struct error *err) {
     *m = (struct matcher){0};
-    if (language_write(all, a, form, "root", &m->text) != PLUMB_OK) return false;
-    if (!CHECK(grammar_parse(&m->g, m->text.data, m->text.n, NULL, err) == PLUMB_OK &&
-               recognizer_create(&m->r, m->g, err) == PLUMB_OK && position_init(&m->p, m->r) == PLUMB_OK,
-               "%s\n%s", err->message, m->text.data)) {
+    if (make_language(&m->g, all, a, form, err) != PLUMB_OK) return false;
+    if (!CHECK(recognizer_create(&m->r, m->g, err) == PLUMB_OK && position_init(&m->p, m->r) == PLUMB_OK, "%s",
+               err->message)) {
         matcher_free(m);
         *m = (struct matcher){0};
         return false;
@@ -104,12 +102,12 @@ static void check_string(struct subject *s, const char *name, const char *string
     REQUIRE(language_has(s->all, s->language, string, n, &found) == PLUMB_OK, "%s: %s", name, s->err.message);
     CHECK(found == wanted, "%s has \"%s\": %d, not %d", name, show_bytes(&shown, string, n), found, wanted);
     if (s->is_empty || !s->forms[0].r || !s->forms[1].r) return;
-    CHECK(matches(&s->forms[0], string, n) == wanted, "%s: the grammar has \"%s\": %d, not %d\n%s", name,
-          show_bytes(&shown, string, n), !wanted, wanted, s->forms[0].text.data);
+    CHECK(matches(&s->forms[0], string, n) == wanted, "%s: the grammar has \"%s\": %d, not %d", name,
+          show_bytes(&shown, string, n), !wanted, wanted);
     REQUIRE(n <= 4096, "%zu bytes", n);
     size_t n_json = json_string(json, string, n);
-    CHECK(matches(&s->forms[1], json, n_json) == wanted, "%s: the grammar of JSON strings has \"%s\": %d, not %d\n%s",
-          name, show_bytes(&shown, json, n_json), !wanted, wanted, s->forms[1].text.data);
+    CHECK(matches(&s->forms[1], json, n_json) == wanted, "%s: the grammar of JSON strings has \"%s\": %d, not %d", name,
+          show_bytes(&shown, json, n_json), !wanted, wanted);
 }
 
 /* ---- files of verdicts ------------------------------------------------------------------------------------------- */
@@ -367,20 +365,18 @@ static bool is_star(const struct both *a, const char *s, size_t n) {
 /* Some of five strings. */
 static void random_strings(struct languages *all, struct both *out) {
     static const char *const texts[] = {"", "a", "ab", "cab", "bb"};
-    const char *chosen[5];
-    size_t lengths[5], n = 0;
+    struct slice chosen[5];
+    size_t n = 0;
     char s[LONGEST + 1];
     for (size_t i = 0; i < 5; i++) {
-        if (rng(2) == 0) continue;
-        chosen[n] = texts[i];
-        lengths[n++] = strlen(texts[i]);
+        if (rng(2) == 1) chosen[n++] = (struct slice){texts[i], strlen(texts[i])};
     }
-    out->language = language_strings(all, chosen, lengths, n);
+    out->language = language_strings(all, chosen, n);
     for (size_t i = 0; i < N_STRING; i++) {
         size_t length = string_of(i, s);
         out->has[i] = false;
         for (size_t j = 0; j < n; j++) {
-            out->has[i] = out->has[i] || (lengths[j] == length && memcmp(chosen[j], s, length) == 0);
+            out->has[i] = out->has[i] || (chosen[j].n == length && memcmp(chosen[j].data, s, length) == 0);
         }
     }
 }
@@ -418,7 +414,6 @@ static void operations(void) {
             else random_operation(all, &pool[i], &pool[rng((uint32_t)i)], &pool[rng((uint32_t)i)]);
         }
         const struct both *last = &pool[N_LANGUAGE - 1];
-        bool equal;
         if (subject_end(&subject, last->language, "operations")) {
             for (size_t i = 0; i < N_STRING; i++) {
                 check_string(&subject, "operations", s, string_of(i, s), last->has[i]);
@@ -428,7 +423,8 @@ static void operations(void) {
             const struct language *left = language_complement(all, language_union(all, a, b));
             const struct language *right = language_intersect(all, language_complement(all, a),
                                                               language_complement(all, b));
-            CHECK(language_equals(all, left, right, &equal) == PLUMB_OK && equal, "%s", subject.err.message);
+            const struct dfa *x = language_dfa(all, left), *y = language_dfa(all, right);
+            CHECK(x && y && dfa_equal(x, y), "%s", subject.err.message);
         }
         subject_free(&subject);
     }
@@ -439,6 +435,11 @@ static bool add_line(void *user, const char *utf8, size_t n) {
     grammar_text_add(user, utf8, n);
     grammar_text_add(user, "|", 1);
     return true;
+}
+
+static bool is_any(struct languages *all, const struct language *a) {
+    const struct dfa *dfa = a ? language_dfa(all, a) : NULL;
+    return dfa && dfa->all == 0;
 }
 
 static void questions(void) {
@@ -460,16 +461,17 @@ static void questions(void) {
     grammar_text_free(&strings);
     CHECK(language_enumerate(all, language_any(all), 3, NULL, NULL, &n) == PLUMB_OK && n == 4, "%u", (unsigned)n);
     CHECK(language_enumerate(all, language_none(all), 3, NULL, NULL, &n) == PLUMB_OK && n == 0, "%u", (unsigned)n);
-    CHECK(language_is_any(all, language_regex(all, "", 0, REGEX_SEARCH), &yes) == PLUMB_OK && yes, "any");
-    CHECK(language_is_any(all, language_regex(all, "^", 1, REGEX_SEARCH), &yes) == PLUMB_OK && yes, "any");
-    CHECK(language_is_any(all, a, &yes) == PLUMB_OK && !yes, "any");
+    CHECK(is_any(all, language_regex(all, "", 0, REGEX_SEARCH)), "any");
+    CHECK(is_any(all, language_regex(all, "^", 1, REGEX_SEARCH)), "any");
+    CHECK(!is_any(all, a), "any");
     CHECK(language_is_empty(all, language_intersect(all, a, language_length(all, 3, LANGUAGE_UNBOUNDED)), &yes) ==
           PLUMB_OK && yes, "empty");
     /* Of a chain of states whose last one has no longer string, the lengths are known in one pass. */
     a = language_regex(all, chain, strlen(chain), REGEX_WHOLE);
     a = language_intersect(all, a, language_length(all, 1, 9999));
-    CHECK(language_write(all, a, LANGUAGE_JSON, "root", &strings) == PLUMB_OK, "%s", err.message);
-    grammar_text_free(&strings);
+    struct grammar *g;
+    CHECK(make_language(&g, all, a, LANGUAGE_JSON, &err) == PLUMB_OK, "%s", err.message);
+    grammar_free(g);
     /* A length needs no automaton of its own, however large it is. */
     CHECK(language_is_empty(all, language_length(all, 10, 100000), &yes) == PLUMB_OK && !yes, "empty");
     CHECK(language_has(all, language_string(all, "\xed\xa0\x80", 3), "\xed\xa0\x80", 3, &yes) == PLUMB_OK && !yes,
@@ -477,7 +479,7 @@ static void questions(void) {
     languages_free(all);
 }
 
-/* ---- grammars as they are written -------------------------------------------------------------------------------- */
+/* ---- the rules of languages: as those of a text in GBNF ---------------------------------------------------------- */
 
 struct written_row {
     const char *name, *regex;
@@ -507,11 +509,21 @@ static void check_written(const void *argument) {
     const struct written_row *row = argument;
     struct error err = {0};
     struct languages *all = languages_create(&err);
-    struct grammar_text text = {0};
+    struct grammar *g = NULL, *wanted = NULL;
     const struct language *a = language_regex(all, row->regex, strlen(row->regex), row->match);
-    CHECK(language_write(all, a, row->form, "root", &text) == PLUMB_OK, "%s", err.message);
-    CHECK(text.data && strcmp(text.data, row->grammar) == 0, "%s", text.data);
-    grammar_text_free(&text);
+    CHECK(make_language(&g, all, a, row->form, &err) == PLUMB_OK, "%s", err.message);
+    CHECK(make_grammar(&wanted, row->grammar, strlen(row->grammar), &err) == PLUMB_OK, "%s", err.message);
+    if (g && wanted && CHECK(g->n_code == wanted->n_code && g->n_rule == wanted->n_rule && g->n_name == wanted->n_name
+                             && g->n_edge == wanted->n_edge, "%zu instructions, %zu rules", g->n_code, g->n_rule)) {
+        CHECK(memcmp(g->code, wanted->code, g->n_code * sizeof *g->code) == 0, "the instructions differ");
+        CHECK(memcmp(g->names, wanted->names, g->n_name) == 0, "the names differ");
+        for (size_t i = 0; i < g->n_edge; i++) {
+            const struct byte_edge x = g->edges[i], y = wanted->edges[i];
+            CHECK(x.low == y.low && x.high == y.high && x.node == y.node, "edge %zu differs", i);
+        }
+    }
+    grammar_free(g);
+    grammar_free(wanted);
     languages_free(all);
 }
 
@@ -558,13 +570,13 @@ static const struct refused_row refused_rows[] = {
 static void check_refused(const void *argument) {
     const struct refused_row *row = argument;
     struct error err = {0};
-    struct grammar_text text = {0};
+    struct grammar *g;
     double begin = clock_seconds();
-    plumb_status status = grammar_from_regex(row->regex, strlen(row->regex), "root", &text, &err);
+    plumb_status status = make_regex(&g, row->regex, &err);
     test_note("%.0f ms, %s", 1e3 * (clock_seconds() - begin), err.message);
-    CHECK(status == row->status, "%d, %s\n%s", status, err.message, text.n > 0 && text.n < 1000 ? text.data : "");
+    CHECK(status == row->status, "%d, %s", status, err.message);
     CHECK(strstr(err.message, row->message), "%s", err.message);
-    grammar_text_free(&text);
+    grammar_free(g);
 }
 
 /* n times a text. */
@@ -587,14 +599,14 @@ static void long_ones(void) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct error err = {0};
-        struct grammar_text text = {0};
+        struct grammar *g;
         char *regex = repeated(rows[i].text, rows[i].n);
         double begin = clock_seconds();
         REQUIRE(regex, "out of memory");
-        plumb_status status = grammar_from_regex(regex, strlen(regex), "root", &text, &err);
+        plumb_status status = make_regex(&g, regex, &err);
         test_note("%s x %zu: %.0f ms, %s", rows[i].text, rows[i].n, 1e3 * (clock_seconds() - begin), err.message);
         CHECK(status == rows[i].status, "%s x %zu: %d, %s", rows[i].text, rows[i].n, status, err.message);
-        grammar_text_free(&text);
+        grammar_free(g);
         free(regex);
     }
 }
@@ -630,7 +642,7 @@ void test_regular(void) {
     test_case("regular: ranges of large numbers", large_numbers);
     test_case("regular: operations equal their definitions on all short strings", operations);
     test_case("regular: questions about languages", questions);
-    TEST_ROWS("regular: written: ", check_written, written_rows);
+    TEST_ROWS("regular: rules: ", check_written, written_rows);
     TEST_ROWS("regular: refused: ", check_refused, refused_rows);
     test_case("regular: long expressions", long_ones);
     test_case("regular: refused numbers, formats and repetitions", refused_numbers);

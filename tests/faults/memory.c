@@ -12,10 +12,9 @@
  */
 #include "../bytes.h"
 #include "../fixture.h"
+#include "../grammar_make.h"
 #include "../harness.h"
 #include "../test.h"
-#include "grammar/json_schema.h"
-#include "grammar/regular.h"
 #include "trace/trace.h"
 
 #include <malloc.h>
@@ -451,16 +450,16 @@ static plumb_status regular(void) {
     a = language_minus(all, a, language_regex(all, search, sizeof search - 1, REGEX_SEARCH));
     a = language_union(all, a, language_union(all, language_number(all, &range),
                                               language_format(all, "json-pointer", 12)));
-    struct grammar_text text = {0};
+    struct grammar *g;
     uint32_t n;
     bool is_empty = true;
-    plumb_status status = language_write(all, a, LANGUAGE_JSON, "root", &text);
+    plumb_status status = make_language(&g, all, a, LANGUAGE_JSON, &err);
     a = language_intersect(all, a, language_length(all, 2, 30));
     if (status == PLUMB_OK) status = language_is_empty(all, a, &is_empty);
     if (status == PLUMB_OK) status = language_enumerate(all, a, 20, NULL, NULL, &n);
-    if (status == PLUMB_OK) note_bytes(text.data, text.n);
+    if (status == PLUMB_OK) note_bytes(g->code, g->n_code * sizeof *g->code);
     else failed(status, err.message);
-    grammar_text_free(&text);
+    grammar_free(g);
     languages_free(all);
     return status;
 }
@@ -629,12 +628,13 @@ static plumb_status json_schema(void) {
         "\"patternProperties\":"
         "{\"^p\":{\"contains\":{\"$ref\":\"#\"}}},\"maxProperties\":2}},\"not\":{\"required\":[\"q\"]}}";
     const struct json_schema_options options = {.space = JSON_PRETTY};
-    struct grammar_text text = {0}, warnings = {0};
+    struct grammar_text warnings = {0};
+    struct grammar *g;
     struct error err = {PLUMB_OK, ""};
-    plumb_status status = grammar_from_json_schema(schema, sizeof schema - 1, &options, &text, &warnings, &err);
-    if (status == PLUMB_OK) note_bytes(text.data, text.n);
+    plumb_status status = make_schema(&g, schema, sizeof schema - 1, &options, &warnings, &err);
+    if (status == PLUMB_OK) note_bytes(g->code, g->n_code * sizeof *g->code);
     else failed(status, err.message);
-    grammar_text_free(&text);
+    grammar_free(g);
     grammar_text_free(&warnings);
     return status;
 }

@@ -7,6 +7,7 @@
  * the same states. */
 #include "grammar/check.h"
 #include "grammar/recognizer.h"
+#include "../grammar_make.h"
 #include "../grammar_reference.h"
 #include "fuzz.h"
 
@@ -110,7 +111,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     require(copy != NULL || n == 0, "no memory");
     if (n > 0) memcpy(copy, data, n);
     struct grammar *g;
-    plumb_status status = grammar_parse(&g, copy, n, NULL, &err);
+    plumb_status status = make_grammar(&g, copy, n, &err);
     require(status == err.status && (status == PLUMB_OK) == (err.message[0] == 0), "a failure without a sentence");
     require((status == PLUMB_OK) == (g != NULL), "a failure with a grammar");
     if (g) {

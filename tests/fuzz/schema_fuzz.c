@@ -2,9 +2,9 @@
  *
  * A grammar that comes out is parsed without a mistake.  Texts that follow it at random are JSON if they end. */
 #include "base/json.h"
-#include "grammar/json_schema.h"
 #include "grammar/recognizer.h"
 
+#include "../grammar_make.h"
 #include "fuzz.h"
 
 enum { MAX_TEXT = 400 };
@@ -55,22 +55,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         .space = (enum json_space)((data[0] >> 4 & 3) % 3), .draft = drafts[data[0] >> 6]};
     uint32_t seed;
     memcpy(&seed, data + 1, 4);
-    struct grammar_text out = {0}, warnings = {0};
+    struct grammar_text warnings = {0};
     struct error err = {PLUMB_OK, ""};
-    plumb_status status = grammar_from_json_schema((const char *)data + 5, size - 5, &options, &out, &warnings, &err);
-    require(status == PLUMB_OK || err.message[0] != 0, "an error without a message");
     struct grammar *g = NULL;
     struct recognizer *r = NULL;
-    if (status == PLUMB_OK) {
-        status = grammar_parse(&g, out.data, out.n, NULL, &err);
-        require(status != PLUMB_ERROR_ARGUMENT, err.message);
-    }
+    struct rules *b = rules_create(&err);
+    require(b != NULL, err.message);
+    plumb_status status = rules_add_schema(b, (const char *)data + 5, size - 5, &options, &warnings);
+    require(status == PLUMB_OK || err.message[0] != 0, "an error without a message");
+    const bool is_valid = status == PLUMB_OK;
+    status = make_of_rules(&g, b, status);
+    require(!is_valid || status != PLUMB_ERROR_ARGUMENT, err.message);
     if (status == PLUMB_OK && recognizer_create(&r, g, &err) == PLUMB_OK) {
         for (uint32_t i = 0; i < 3; i++) check_text(r, seed + i);
     }
     recognizer_free(r);
     grammar_free(g);
-    grammar_text_free(&out);
     grammar_text_free(&warnings);
     return 0;
 }

@@ -5,45 +5,15 @@
 
 /* ---- memory and work -------------------------------------------------------------------------------------------- */
 
-struct block {
-    struct block *next;
-    max_align_t data[];
-};
-
-enum { BLOCK_BYTES = 16000, BLOCK_ALIGN = sizeof(max_align_t) };
-
 plumb_status languages_no_memory(struct languages *all) {
     return error_set(all->err, PLUMB_ERROR_MEMORY, "out of memory in a regular language");
 }
 
 void *languages_alloc(struct languages *all, uint64_t n, size_t size) {
-    uint64_t bytes;
-    if (!mul_u64(n, size, &bytes) || bytes > SIZE_MAX / 2) {
-        languages_no_memory(all);
-        return NULL;
-    }
-    bytes = (bytes + BLOCK_ALIGN - 1) / BLOCK_ALIGN * BLOCK_ALIGN;
-    if (bytes > all->room) {
-        size_t room = bytes > BLOCK_BYTES ? (size_t)bytes : BLOCK_BYTES;
-        if (room > LANGUAGE_MAX_BYTES - all->n_byte) {
-            error_set(all->err, PLUMB_ERROR_UNSUPPORTED, "the regular languages take more than %d MB",
-                      LANGUAGE_MAX_BYTES >> 20);
-            return NULL;
-        }
-        all->n_byte += room;
-        struct block *block = malloc(sizeof *block + room);
-        if (!block) {
-            languages_no_memory(all);
-            return NULL;
-        }
-        block->next = all->blocks;
-        all->blocks = block;
-        all->at = (char *)block->data;
-        all->room = room;
-    }
-    void *p = all->at;
-    all->at += bytes;
-    all->room -= (size_t)bytes;
+    void *p = arena_alloc(&all->arena, n, size);
+    if (!p && !all->arena.is_full) languages_no_memory(all);
+    else if (!p) error_set(all->err, PLUMB_ERROR_UNSUPPORTED, "the regular languages take more than %d MB",
+                           LANGUAGE_MAX_BYTES >> 20);
     return p;
 }
 
@@ -63,16 +33,13 @@ bool languages_work(struct languages *all, uint64_t n_step) {
 struct languages *languages_create(struct error *err) {
     struct languages *all = calloc(1, sizeof *all);
     if (!all) error_set(err, PLUMB_ERROR_MEMORY, "out of memory in a regular language");
-    else all->err = err;
+    else *all = (struct languages){.err = err, .arena.limit = LANGUAGE_MAX_BYTES};
     return all;
 }
 
 void languages_free(struct languages *all) {
     if (!all) return;
-    for (struct block *block = all->blocks, *next; block; block = next) {
-        next = block->next;
-        free(block);
-    }
+    arena_free(&all->arena);
     free(all);
 }
 

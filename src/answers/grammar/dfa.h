@@ -1,28 +1,24 @@
 /* Deterministic automata over code points.  Private to the files of regular.h.
  *
- * Characters are numbered without the gap of the surrogates (char_index), so that an interval of them never contains
- * one.  Intervals of characters that lead to the same states everywhere form a class; an automaton is a complete table
- * of states and classes.  Automata are minimal, and states and classes have a canonical order: equal languages have
- * equal automata.
+ * Intervals of characters (char_index) that lead to the same states everywhere form a class; an automaton is a complete
+ * table of states and classes.  Automata are minimal, and states and classes have a canonical order: equal languages
+ * have equal automata.
  */
 #ifndef PLUMB_GRAMMAR_DFA_H
 #define PLUMB_GRAMMAR_DFA_H
 
+#include "base/arena.h"
+#include "grammar/classes.h"
 #include "grammar/hash_index.h"
 #include "grammar/regular.h"
 
 enum {
-    N_CHAR = 0x110000 - 0x800,     /* characters: code points without surrogates */
     DFA_MAX_CELLS = 1000000,       /* of the table of an automaton, and 4 times that of all in a struct languages */
     DFA_MAX_CLASSES = 65535
 };
 #define DFA_NO_STATE UINT32_MAX
 
-static inline uint32_t char_index(uint32_t cp) { return cp < 0xd800 ? cp : cp < 0xe000 ? 0xd800 : cp - 0x800; }
-static inline uint32_t char_at(uint32_t index) { return index < 0xd800 ? index : index + 0x800; }
-
-/* A set of characters: sorted intervals that do not touch.  Both ends are inclusive. */
-struct span { uint32_t first, last; };
+/* A set of characters: sorted spans that do not touch. */
 struct charset {
     uint32_t n;
     struct span spans[];
@@ -40,9 +36,7 @@ struct dfa {
 
 struct languages {
     struct error *err;
-    struct block *blocks;           /* of memory; the first has room bytes left, at `at` */
-    char *at;
-    size_t room, n_byte;            /* n_byte: in all blocks */
+    struct arena arena;
     uint64_t n_step, n_cell;
     uint32_t n_node;
     const struct language *any, *none, *empty;

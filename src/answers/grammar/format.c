@@ -4,7 +4,6 @@
  * are left out: email addresses with a quoted name, an IP address or a domain of one label, and URIs with nothing
  * between the scheme and the query. */
 #include "grammar/language.h"
-#include "grammar/regex.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* A compiled grammar: a small program for each rule, which consumes the bytes of a text.
  *
- *   GBNF text -> grammar_parse -> struct grammar -> recognizer.h (states, masks)
+ *   GBNF, schemas, regular expressions -> rules.h -> struct grammar -> recognizer.h (states, masks)
  *
  * An instruction has 4 bytes: an operation in the low 4 bits, and a signed argument above them.  Jumps are relative, so
  * that code can be copied for repetitions.  A character class is an automaton over the bytes of UTF-8, of nodes that
@@ -10,8 +10,7 @@
  * with a count of 0 on the stack, OP_MARK adds one to the count of the frame on top, and OP_LEAVE pops the frame.  The
  * return of a rule that is called in front of an OP_LEAVE does the same, as a call at the end of a rule pushes nothing.
  *
- * Everything in the text is untrusted.  Parsing uses no recursion, and its work and memory are bounded by the limits
- * below.
+ * What a grammar is made of is untrusted; its size and the work of making it are bounded by the limits below.
  */
 #ifndef PLUMB_GRAMMAR_H
 #define PLUMB_GRAMMAR_H
@@ -36,6 +35,7 @@ enum {
     GRAMMAR_MAX_CODE = 1 << 22,      /* instructions */
     GRAMMAR_MAX_COUNT = (1 << 30) - 1,  /* of a repetition */
     GRAMMAR_MAX_COUNTERS = 1 << 17,
+    GRAMMAR_MAX_NAMES = 1 << 29,     /* bytes of the names of all rules */
     GRAMMAR_MAX_TOKEN = (1 << 27) - 1,
     GRAMMAR_MAX_NODES = 1 << 17,     /* nodes of character classes, */
     GRAMMAR_MAX_EDGES = 1 << 20,     /* and their edges */
@@ -58,7 +58,7 @@ struct frame {
 /* A count from COUNT_FREE on is that of a repetition without maximum, plus COUNT_FREE.  COUNT_LOW is one that will not
  * reach its minimum.  Masks need these (recognizer_local). */
 enum { COUNT_FREE = 1 << 30, COUNT_LOW = INT32_MAX };
-static const uint32_t COUNT_UNBOUNDED = UINT32_MAX, NO_PLACE = UINT32_MAX;
+static const uint32_t COUNT_UNBOUNDED = UINT32_MAX, NO_PLACE = UINT32_MAX, RULE_NONE = UINT32_MAX;
 
 struct byte_edge {
     uint8_t low, high;
@@ -70,8 +70,9 @@ struct byte_node {
 };
 
 struct grammar_rule {
-    uint32_t name, n_name;  /* its place in names, and in the text while that is parsed */
+    uint32_t name, n_name;  /* its place in names */
     int32_t start;          /* its first instruction, RULE_UNDEFINED before its definition */
+    uint32_t place;         /* where a text in GBNF names it first, + 1; 0: nowhere */
 };
 
 struct grammar {
@@ -82,6 +83,7 @@ struct grammar {
     struct byte_node *nodes;
     size_t n_node, node_cap;
     char *names;            /* of all rules, one after the other */
+    size_t n_name, name_cap;
     struct grammar_rule *rules;
     size_t n_rule, rule_cap;
     uint32_t root;             /* a rule */
@@ -167,31 +169,6 @@ struct vocabulary {
  * Returns NULL if there is no memory. */
 plumb_grammar *grammar_create(struct vocabulary *v);
 
-/* Parses a grammar.  v is for token elements such as <think> and <[1000]>; it may be NULL: then <[1000]> may have any
- * id, and <think> is an error.  On failure the message has line and column.  PLUMB_ERROR_ARGUMENT: a mistake, or left
- * recursion; PLUMB_ERROR_UNSUPPORTED: too large. */
-plumb_status grammar_parse(struct grammar **out, const char *text, size_t n, const struct vocabulary *v,
-                           struct error *err);
-void grammar_free(struct grammar *g);
-
-/* ---- character classes (classes.c) ------------------------------------------------------------------------------ */
-
-struct code_points { uint32_t low, high; };   /* both are included */
-
-/* Makes the nodes of classes while a grammar is parsed. */
-struct class_builder {
-    struct grammar *g;
-    struct hash_index index;      /* of g->nodes */
-    bool is_bound[257];     /* an edge begins at this byte, or ends before it */
-    struct code_points *ranges;   /* of the class that is being read */
-    size_t n_range, range_cap;
-    struct byte_sequence *sequences;
-    size_t n_sequence, sequence_cap;
-};
-
-plumb_status class_add(struct class_builder *b, uint32_t low, uint32_t high, struct error *err);
-/* *node becomes the class of b->ranges, or of all other characters but U+0000; empties b->ranges. */
-plumb_status class_finish(struct class_builder *b, bool negated, uint32_t *node, struct error *err);
-void class_builder_finish(struct class_builder *b);   /* sets class_of and n_class, and frees the builder's memory */
+void grammar_free(struct grammar *g);   /* NULL is allowed */
 
 #endif

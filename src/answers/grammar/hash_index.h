@@ -10,6 +10,13 @@ struct hash_index {
     size_t n_slot;   /* a power of 2; 0 before the first element */
 };
 
+/* FNV-1a. */
+static inline uint64_t hash_bytes(const void *bytes, size_t n) {
+    uint32_t h = 2166136261u;
+    for (size_t i = 0; i < n; i++) h = (h ^ ((const uint8_t *)bytes)[i]) * 16777619u;
+    return h ^ h >> 15;
+}
+
 /* Makes room for one more element.  There are n, with the hashes hash(user, i).  Returns false if out of memory; the
  * index is as before then.  The caller frees slots. */
 bool hash_index_reserve(struct hash_index *index, size_t n, uint64_t (*hash)(const void *user, size_t i),

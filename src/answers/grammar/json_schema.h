@@ -1,7 +1,7 @@
-/* JSON Schema (2020-12, draft-07, draft-04) -> GBNF.
+/* JSON Schema (2020-12, draft-07, draft-04) -> rules.
  *
  *   text --schema_tree.c--> values, keywords, references --schema_set.c, schema_walk.c, schema_shape.c--> what fits
- *        --schema_write.c--> GBNF
+ *        --schema_rules.c--> rules
  *
  * The grammar generates the JSON texts of values that are valid by the schema, and no others.  A keyword that cannot be
  * kept exactly is an error that begins with its JSON pointer: "/properties/a/uniqueItems: ...".  docs/grammars.md lists
@@ -11,6 +11,7 @@
 #define PLUMB_JSON_SCHEMA_H
 
 #include "base/base.h"
+#include "grammar/rules.h"
 #include "grammar/text.h"
 
 /* White space between tokens: none; as JSON.stringify(value, null, 2) writes; or, after brackets, commas and colons and
@@ -28,18 +29,15 @@ struct json_schema_options {
     const char *name;        /* of the grammar's first rule, with which messages begin, too; NULL: "root" */
 };
 
-/* Appends the grammar of a schema to out, and sentences on what was ignored to warnings (one a line; NULL is allowed).
- * Unknown keywords and formats are ignored with a warning, as JSON Schema has it.  The rules after the first have names
- * that begin with its name and "-".  options may be NULL: all zero.
+/* Defines a rule, and others whose names begin with its name and "-", by a schema, and appends sentences on what was
+ * ignored to warnings (one a line; NULL is allowed), which the caller frees.  Unknown keywords and formats are ignored
+ * with a warning, as JSON Schema has it.  options may be NULL: all zero.  On failure the message is in b->err, and the
+ * rules must be rewound.
  *
  * PLUMB_ERROR_ARGUMENT       the text is not JSON, or not a schema, or no value is valid
  * PLUMB_ERROR_UNSUPPORTED    a keyword cannot be kept, or the schema exceeds a limit; the message begins with the place
- * PLUMB_ERROR_MEMORY
- * out has no meaning after a failure.  The caller frees out and warnings. */
-plumb_status grammar_from_json_schema(const char *json, size_t n, const struct json_schema_options *options,
-                                      struct grammar_text *out, struct grammar_text *warnings, struct error *err);
-
-/* The grammar of any JSON value, or of any JSON object. */
-plumb_status grammar_from_any_json(bool object, enum json_space space, struct grammar_text *out, struct error *err);
+ * PLUMB_ERROR_MEMORY */
+plumb_status rules_add_schema(struct rules *b, const char *json, size_t n, const struct json_schema_options *options,
+                              struct grammar_text *warnings);
 
 #endif

@@ -69,18 +69,19 @@ const struct dfa *language_dfa(struct languages *all, const struct language *a);
 /* The same of a regular expression, by its assertions after what stands before it. */
 const struct dfa *language_dfa_after(struct languages *all, const struct language *a, enum before before);
 
+/* As language_regex.  named, unless it is NULL, gives the language of (?&NAME), which the expressions of formats use to
+ * refer to each other. */
+const struct language *regex_language(struct languages *all, const char *regex, size_t n, enum regex_match match,
+                                      const struct language *(*named)(struct languages *all, const char *name,
+                                                                      size_t n));
+
 /* ---- sets of characters ----------------------------------------------------------------------------------------- */
 
-/* Spans of character indices in any order, while a set is made.  Begins as {0}; spans_set frees it. */
-struct spans {
-    struct span *data;
-    size_t n, cap;
-    bool failed;
-};
-/* Adds the code points first..last, without surrogates. */
-void spans_add(struct spans *s, uint32_t first, uint32_t last);
 void spans_add_set(struct spans *s, const struct charset *set);
-/* Makes the set, or all characters but those, and frees s. */
+static inline bool charset_equal(const struct charset *x, const struct charset *y) {
+    return x->n == y->n && memcmp(x->spans, y->spans, x->n * sizeof *x->spans) == 0;
+}
+/* Makes the set, or that of all other characters, and frees s. */
 const struct charset *spans_set(struct languages *all, struct spans *s, bool negated);
 /* 0-9, A-Z, a-z and _: \w. */
 const struct charset *charset_word(struct languages *all);

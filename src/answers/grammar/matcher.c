@@ -4,16 +4,16 @@
 #include "grammar/recognizer.h"
 #include "grammar/regular.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 struct plumb_grammar {
     struct error err;
     struct vocabulary *vocabulary; /* NULL: there are no tokens */
+    struct rules *rules;           /* NULL before the first definition, and once they are compiled */
     struct grammar *compiled;      /* NULL before plumb_grammar_parse */
     struct recognizer *recognizer;
-    struct grammar_text rules;     /* GBNF that plumb_grammar_parse appends to its text */
     struct grammar_text warnings;
+    size_t n_warning;              /* bytes of warnings of rules that are kept */
 };
 
 struct plumb_matcher {
@@ -43,145 +43,123 @@ void plumb_grammar_free(plumb_grammar *g) {
     if (!g) return;
     recognizer_free(g->recognizer);
     grammar_free(g->compiled);
-    grammar_text_free(&g->rules);
+    rules_free(g->rules);
     grammar_text_free(&g->warnings);
     free(g);
 }
 
 const char *plumb_grammar_error(const plumb_grammar *g) { return g->err.message; }
 
-static plumb_status compile(plumb_grammar *g, const char *gbnf, size_t n) {
+/* Whether rules can be added. */
+static plumb_status check_parse(plumb_grammar *g) {
+    if (g->compiled) return error_set(&g->err, PLUMB_ERROR_STATE, "the grammar is already parsed");
+    if (g->vocabulary && g->vocabulary->n_vocab == 0) {
+        return error_set(&g->err, PLUMB_ERROR_STATE, "the vocabulary is not loaded");
+    }
+    if (!g->rules) g->rules = rules_create(&g->err);
+    return g->rules ? PLUMB_OK : g->err.status;
+}
+
+static plumb_status make_recognizer(plumb_grammar *g) {
     struct vocabulary *v = g->vocabulary;
-    PLUMB_TRY(grammar_parse(&g->compiled, gbnf, n, v, &g->err));
-    PLUMB_TRY(recognizer_create(&g->recognizer, g->compiled, &g->err));
+    PLUMB_TRY(recognizer_create(&g->recognizer, g->rules->g, &g->err));
     if (!v) return PLUMB_OK;
     if (!v->pieces) PLUMB_TRY(pieces_create(&v->pieces, v, &g->err));
     plumb_status status = recognizer_set_vocabulary(g->recognizer, v->pieces);
     return status == PLUMB_OK ? status : failed(g, status);
 }
 
-static plumb_status check_parse(plumb_grammar *g) {
-    if (g->compiled) return error_set(&g->err, PLUMB_ERROR_STATE, "the grammar is already parsed");
-    if (g->vocabulary && g->vocabulary->n_vocab == 0) {
-        return error_set(&g->err, PLUMB_ERROR_STATE, "the vocabulary is not loaded");
+/* Keeps the rules and warnings that were added; of those of a failure nothing remains. */
+static plumb_status settle(plumb_grammar *g, plumb_status status) {
+    struct grammar_text *warnings = &g->warnings;
+    if (warnings->failed) status = no_memory(g);
+    if (status == PLUMB_OK) {
+        rules_keep(g->rules);
+        g->n_warning = warnings->n;
+    } else {
+        rules_rewind(g->rules);
+        if (warnings->n > g->n_warning) warnings->data[warnings->n = g->n_warning] = 0;
     }
-    return PLUMB_OK;
+    return status;
+}
+
+/* Compiles the rules, unless they could not be added. */
+static plumb_status compile(plumb_grammar *g, plumb_status status) {
+    if (status == PLUMB_OK) status = make_recognizer(g);
+    if (settle(g, status) == PLUMB_OK) {
+        g->compiled = rules_take(g->rules);
+        g->rules = NULL;
+        return PLUMB_OK;
+    }
+    recognizer_free(g->recognizer);
+    g->recognizer = NULL;
+    return status;
 }
 
 plumb_status plumb_grammar_parse(plumb_grammar *g, const char *gbnf, size_t n) {
     PLUMB_TRY(check_parse(g));
-    if (g->rules.failed) return no_memory(g);
-    struct grammar_text joined = { 0 };
-    if (g->rules.n > 0) {
-        grammar_text_add(&joined, gbnf, n);
-        grammar_text_add(&joined, "\n", 1);
-        grammar_text_add(&joined, g->rules.data, g->rules.n);
-        gbnf = joined.data;
-        n = joined.n;
-    }
-    plumb_status status = joined.failed ? no_memory(g) : compile(g, gbnf, n);
-    grammar_text_free(&joined);
-    if (status == PLUMB_OK) {
-        grammar_text_free(&g->rules);
-        return PLUMB_OK;
-    }
-    recognizer_free(g->recognizer);
-    grammar_free(g->compiled);
-    g->recognizer = NULL;
-    g->compiled = NULL;
-    return status;
+    return compile(g, rules_add_gbnf(g->rules, gbnf, n, g->vocabulary));
 }
 
 /* ---- rules of other languages ------------------------------------------------------------------------------------ */
 
-/* Without "-", so that no name equals that of a rule which another one needs, NAME-1. */
-static plumb_status check_name(plumb_grammar *g, const char *name) {
+/* Whether a rule can be added.  Its name is without "-", so that no name equals that of a rule which another one needs,
+ * NAME-1. */
+static plumb_status check_define(plumb_grammar *g, const char *name) {
+    PLUMB_TRY(check_parse(g));
+    enum { MAX_NAME = 32 };
     static const char wanted[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
     struct shown shown;
     size_t n = strspn(name, wanted);
-    if (n == 0 || name[n] || n > GRAMMAR_MAX_NAME) {
+    if (n == 0 || name[n] || n > MAX_NAME) {
         return error_set(&g->err, PLUMB_ERROR_ARGUMENT, "the name of a rule is \"%s\", expected 1 to %d letters and "
-                         "digits", show_bytes(&shown, name, strlen(name)), GRAMMAR_MAX_NAME);
+                         "digits", show_bytes(&shown, name, strlen(name)), MAX_NAME);
     }
-    char begin[GRAMMAR_MAX_NAME + 8];
-    int n_begin = snprintf(begin, sizeof begin, "\n%s ::= ", name);
-    const char *rules = g->rules.data ? g->rules.data : "";
-    if (strncmp(rules, begin + 1, (size_t)n_begin - 1) != 0 && !strstr(rules, begin)) return PLUMB_OK;
+    if (!rules_has(g->rules, name)) return PLUMB_OK;
     return error_set(&g->err, PLUMB_ERROR_ARGUMENT, "the rule %s is defined twice", name);
-}
-
-static void shorten(struct grammar_text *text, size_t n) {
-    if (text->n > n) text->data[text->n = n] = 0;
-}
-
-/* Adds the rules in text, unless they were not written.  So many are refused by the name of the first one that the
- * parser need not refuse them by a line of a text that nobody sees. */
-static plumb_status add_rules(plumb_grammar *g, plumb_status status, const char *rule, struct grammar_text *text) {
-    if (status == PLUMB_OK && text->n > LANGUAGE_MAX_TEXT - g->rules.n) {
-        status = error_set(&g->err, PLUMB_ERROR_UNSUPPORTED, "%s: with the rules before it, the grammar takes more "
-                           "than %d MB", rule, LANGUAGE_MAX_TEXT >> 20);
-    }
-    if (status == PLUMB_OK) grammar_text_add(&g->rules, text->data, text->n);
-    grammar_text_free(text);
-    return g->rules.failed ? no_memory(g) : status;
-}
-
-plumb_status plumb_grammar_define_regex(plumb_grammar *g, const char *rule, const char *regex, size_t n) {
-    PLUMB_TRY(check_parse(g));
-    PLUMB_TRY(check_name(g, rule));
-    struct grammar_text text = { 0 };
-    return add_rules(g, grammar_from_regex(regex, n, rule, &text, &g->err), rule, &text);
 }
 
 _Static_assert((int)PLUMB_JSON_COMPACT == JSON_COMPACT && (int)PLUMB_JSON_PRETTY == JSON_PRETTY
                && (int)PLUMB_JSON_FREE == JSON_FREE, "plumb_json_space has the values of enum json_space");
 
-static plumb_status define_schema(plumb_grammar *g, const char *rule, const char *json, size_t n,
-                                  const plumb_schema_options *options) {
+/* name: that of the rule in messages; NULL for none. */
+static plumb_status add_schema(plumb_grammar *g, const char *name, const char *json, size_t n,
+                               const plumb_schema_options *options) {
     const plumb_schema_options given = options ? *options : (plumb_schema_options){ 0 };
     const struct json_schema_options own = {
-        .lenient = given.lenient, .any_order = given.any_order, .closed = given.closed, .name = rule,
+        .lenient = given.lenient, .any_order = given.any_order, .closed = given.closed, .name = name,
         .space = (enum json_space)given.space,
     };
     if (given.space > PLUMB_JSON_FREE) {
         return error_set(&g->err, PLUMB_ERROR_ARGUMENT, "space is %d, expected 0 to %d", (int)given.space,
                          (int)PLUMB_JSON_FREE);
     }
-    struct grammar_text text = { 0 };
-    size_t n_warnings = g->warnings.n;
-    plumb_status status = grammar_from_json_schema(json, n, &own, &text, &g->warnings, &g->err);
-    if (g->warnings.failed) status = no_memory(g);
-    if (status != PLUMB_OK) shorten(&g->warnings, n_warnings);
-    return add_rules(g, status, rule ? rule : "root", &text);
+    return rules_add_schema(g->rules, json, n, &own, &g->warnings);
+}
+
+plumb_status plumb_grammar_define_regex(plumb_grammar *g, const char *rule, const char *regex, size_t n) {
+    PLUMB_TRY(check_define(g, rule));
+    const uint32_t number = rules_find(g->rules, rule, strlen(rule));
+    return settle(g, rules_add_regex(g->rules, number, regex, n));
 }
 
 plumb_status plumb_grammar_define_schema(plumb_grammar *g, const char *rule, const char *json, size_t n,
                                          const plumb_schema_options *options) {
-    PLUMB_TRY(check_parse(g));
-    PLUMB_TRY(check_name(g, rule));
-    return define_schema(g, rule, json, n, options);
-}
-
-/* Parses the grammar whose rule root was added last.  On failure nothing of it remains. */
-static plumb_status parse_root(plumb_grammar *g, plumb_status status, size_t n_rules, size_t n_warnings) {
-    if (status == PLUMB_OK) status = plumb_grammar_parse(g, "", 0);
-    if (status == PLUMB_OK) return PLUMB_OK;
-    shorten(&g->rules, n_rules);
-    shorten(&g->warnings, n_warnings);
-    return status;
+    PLUMB_TRY(check_define(g, rule));
+    return settle(g, add_schema(g, rule, json, n, options));
 }
 
 plumb_status plumb_grammar_parse_regex(plumb_grammar *g, const char *regex, size_t n) {
-    size_t n_rules = g->rules.n;
-    return parse_root(g, plumb_grammar_define_regex(g, "root", regex, n), n_rules, g->warnings.n);
+    PLUMB_TRY(check_define(g, "root"));
+    plumb_status status = rules_add_regex(g->rules, rules_find(g->rules, "root", 4), regex, n);
+    return compile(g, status == PLUMB_OK ? rules_finish(g->rules) : status);
 }
 
 plumb_status plumb_grammar_parse_schema(plumb_grammar *g, const char *json, size_t n,
                                         const plumb_schema_options *options) {
-    PLUMB_TRY(check_parse(g));
-    PLUMB_TRY(check_name(g, "root"));
-    size_t n_rules = g->rules.n, n_warnings = g->warnings.n;
-    return parse_root(g, define_schema(g, NULL, json, n, options), n_rules, n_warnings);
+    PLUMB_TRY(check_define(g, "root"));
+    plumb_status status = add_schema(g, NULL, json, n, options);
+    return compile(g, status == PLUMB_OK ? rules_finish(g->rules) : status);
 }
 
 const char *plumb_grammar_warnings(const plumb_grammar *g) { return g->warnings.data ? g->warnings.data : ""; }

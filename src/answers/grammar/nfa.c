@@ -23,9 +23,10 @@ struct nfa {
     struct nfa_state *states;
     uint32_t n;
     size_t cap;
-    const struct charset **sets;      /* (n_set) sorted and unique in the end */
+    const struct charset **sets;      /* (n_set) each once */
     uint32_t n_set;
     size_t cap_set;
+    struct hash_index set_index;
     struct assertion *assertions;
     uint32_t n_assertion;
     size_t cap_assertion;
@@ -53,16 +54,27 @@ static uint32_t add_state(struct nfa *nfa, enum nfa_kind kind, uint32_t a, uint3
     return nfa->n++;
 }
 
+static uint64_t hash_set(const void *user, size_t i) {
+    const struct charset *set = ((const struct nfa *)user)->sets[i];
+    return hash_bytes(set->spans, set->n * sizeof *set->spans);
+}
+
 /* A state that reads a character of a set. */
 static uint32_t add_chars(struct nfa *nfa, const struct charset *set, uint32_t next) {
-    const struct charset **sets = set ? alloc_grow(nfa->sets, nfa->n_set, &nfa->cap_set, sizeof *sets) : NULL;
-    if (!sets) {
-        if (set) languages_no_memory(nfa->all);
+    if (!set) return DFA_NO_STATE;
+    const struct charset **sets = alloc_grow(nfa->sets, nfa->n_set, &nfa->cap_set, sizeof *sets);
+    if (sets) nfa->sets = sets;
+    if (!sets || !hash_index_reserve(&nfa->set_index, nfa->n_set, hash_set, nfa)) {
+        languages_no_memory(nfa->all);
         return DFA_NO_STATE;
     }
-    nfa->sets = sets;
     sets[nfa->n_set] = set;
-    return add_state(nfa, NFA_CHARS, nfa->n_set++, next);
+    size_t slot = hash_index_first(&nfa->set_index, hash_set(nfa, nfa->n_set));
+    for (; nfa->set_index.slots[slot] != 0; slot = hash_index_next(&nfa->set_index, slot)) {
+        if (charset_equal(sets[nfa->set_index.slots[slot] - 1], set)) break;
+    }
+    if (nfa->set_index.slots[slot] == 0) nfa->set_index.slots[slot] = ++nfa->n_set;
+    return add_state(nfa, NFA_CHARS, nfa->set_index.slots[slot] - 1, next);
 }
 
 static const struct charset *one_char(struct languages *all, uint32_t index) {
@@ -212,15 +224,6 @@ static uint32_t build(struct nfa *nfa, const struct language *a, uint32_t next) 
 
 /* ---- classes of characters --------------------------------------------------------------------------------------- */
 
-static int compare_sets(const struct charset *x, const struct charset *y) {
-    if (x->n != y->n) return x->n < y->n ? -1 : 1;
-    return memcmp(x->spans, y->spans, x->n * sizeof *x->spans);
-}
-
-static int by_set(const void *a, const void *b) {
-    return compare_sets(*(const struct charset *const *)a, *(const struct charset *const *)b);
-}
-
 static int by_number(const void *a, const void *b) {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     return x < y ? -1 : x > y;
@@ -229,32 +232,6 @@ static int by_number(const void *a, const void *b) {
 static int by_thread(const void *a, const void *b) {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return x < y ? -1 : x > y;
-}
-
-/* The states whose sets are equal get the same number. */
-static bool unite_sets(struct nfa *nfa) {
-    const struct charset **sorted = languages_temporary(nfa->all, nfa->n_set, sizeof *sorted);
-    if (!sorted) return false;
-    for (uint32_t i = 0; i < nfa->n_set; i++) sorted[i] = nfa->sets[i];
-    if (nfa->n_set > 1) qsort(sorted, nfa->n_set, sizeof *sorted, by_set);
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < nfa->n_set; i++) {
-        if (n == 0 || compare_sets(sorted[n - 1], sorted[i]) != 0) sorted[n++] = sorted[i];
-    }
-    for (uint32_t s = 0; s < nfa->n; s++) {
-        if (nfa->states[s].kind != NFA_CHARS) continue;
-        uint32_t low = 0, high = n;   /* sorted[low] is at or before the set, sorted[high] after it */
-        while (high - low > 1) {
-            uint32_t middle = (low + high) / 2;
-            if (compare_sets(sorted[middle], nfa->sets[nfa->states[s].a]) <= 0) low = middle;
-            else high = middle;
-        }
-        nfa->states[s].a = low;
-    }
-    free(nfa->sets);
-    nfa->sets = sorted;
-    nfa->n_set = n;
-    return true;
 }
 
 /* Fills the intervals of the automaton: its classes are the largest sets of intervals that no set and no automaton of
@@ -579,14 +556,15 @@ static const struct dfa *determinize(struct languages *all, const struct languag
     }
     uint32_t accept = add_state(&nfa, NFA_ACCEPT, DFA_NO_STATE, DFA_NO_STATE);
     uint32_t start = accept == DFA_NO_STATE ? accept : build(&nfa, a, accept);
-    if (start != DFA_NO_STATE && unite_sets(&nfa) && make_classes(&nfa, &s.out) && describe_classes(&s) &&
+    if (start != DFA_NO_STATE && make_classes(&nfa, &s.out) && describe_classes(&s) &&
         make_states(&s, start, before)) {
         dfa = dfa_minimize(all, &s.out);
     }
     sequences_free(&s.states);
     sequences_free(&s.obligations);
-    void *arrays[] = {nfa.states, nfa.sets, nfa.assertions, nfa.automata, s.out.starts, s.out.class_of, s.out.next,
-                      s.out.accepts, s.members, s.classes, s.words, s.threads, s.stack, s.seen, s.stamps, s.list};
+    void *arrays[] = {nfa.states, nfa.sets, nfa.set_index.slots, nfa.assertions, nfa.automata, s.out.starts,
+                      s.out.class_of, s.out.next, s.out.accepts, s.members, s.classes, s.words, s.threads, s.stack,
+                      s.seen, s.stamps, s.list};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
     return dfa;
 }

@@ -4,7 +4,6 @@
  * remainder; the language of a range is their intersection.
  */
 #include "grammar/language.h"
-#include "grammar/regex.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * `\-` and `\@`, a `-` beside a class escape, `{`, `}` and `]` on their own.
  */
 #include "grammar/emoji.h"
-#include "grammar/regex.h"
+#include "grammar/language.h"
 #include "base/unicode.h"
 
 #include <stdio.h>

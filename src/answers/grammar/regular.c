@@ -6,18 +6,6 @@
 
 /* ---- sets of characters ----------------------------------------------------------------------------------------- */
 
-void spans_add(struct spans *s, uint32_t first, uint32_t last) {
-    if (first >= 0xd800 && first < 0xe000) first = 0xe000;
-    if (last >= 0xd800 && last < 0xe000) last = 0xd7ff;
-    if (s->failed || first > last) return;
-    struct span *data = alloc_grow(s->data, s->n, &s->cap, sizeof *data);
-    if (data) {
-        s->data = data;
-        s->data[s->n++] = (struct span){char_index(first), char_index(last)};
-    }
-    s->failed = data == NULL;
-}
-
 void spans_add_set(struct spans *s, const struct charset *set) {
     if (!set) s->failed = true;
     for (uint32_t i = 0; !s->failed && i < set->n; i++) {
@@ -25,36 +13,14 @@ void spans_add_set(struct spans *s, const struct charset *set) {
     }
 }
 
-static int by_first(const void *a, const void *b) {
-    uint32_t x = ((const struct span *)a)->first, y = ((const struct span *)b)->first;
-    return x < y ? -1 : x > y;
-}
-
 const struct charset *spans_set(struct languages *all, struct spans *s, bool negated) {
-    size_t n = 0;
-    if (s->n > 1) qsort(s->data, s->n, sizeof *s->data, by_first);
-    for (size_t i = 0; i < s->n; i++) {
-        struct span span = s->data[i];
-        if (n > 0 && span.first <= s->data[n - 1].last + 1) {
-            if (span.last > s->data[n - 1].last) s->data[n - 1].last = span.last;
-        } else {
-            s->data[n++] = span;
-        }
-    }
     struct charset *set = NULL;
+    spans_join(s, negated);
     if (s->failed) languages_no_memory(all);
-    else set = languages_alloc(all, sizeof *set + (n + 1) * sizeof *set->spans, 1);
-    if (set && !negated) {
-        set->n = (uint32_t)n;
-        if (n > 0) memcpy(set->spans, s->data, n * sizeof *set->spans);
-    } else if (set) {
-        uint32_t first = 0;
-        set->n = 0;
-        for (size_t i = 0; i < n; i++) {
-            if (s->data[i].first > first) set->spans[set->n++] = (struct span){first, s->data[i].first - 1};
-            first = s->data[i].last + 1;
-        }
-        if (first < N_CHAR) set->spans[set->n++] = (struct span){first, N_CHAR - 1};
+    else set = languages_alloc(all, sizeof *set + s->n * sizeof *set->spans, 1);
+    if (set) {
+        set->n = (uint32_t)s->n;
+        if (s->n > 0) memcpy(set->spans, s->data, s->n * sizeof *set->spans);
     }
     free(s->data);
     *s = (struct spans){0};
@@ -198,13 +164,12 @@ const struct language *language_string(struct languages *all, const char *utf8, 
     return a;
 }
 
-const struct language *language_strings(struct languages *all, const char *const *utf8, const size_t *lengths,
-                                        size_t n) {
+const struct language *language_strings(struct languages *all, const struct slice *utf8, size_t n) {
     if (too_many_parts(all, n)) return NULL;
     const struct language **parts = languages_temporary(all, n, sizeof *parts), *a = NULL;
     if (!parts) return NULL;
     bool ok = true;
-    for (size_t i = 0; ok && i < n; i++) ok = (parts[i] = language_string(all, utf8[i], lengths[i])) != NULL;
+    for (size_t i = 0; ok && i < n; i++) ok = (parts[i] = language_string(all, utf8[i].data, utf8[i].n)) != NULL;
     if (ok) a = language_node(all, LANGUAGE_UNION, parts, (uint32_t)n);
     free(parts);
     return a;
@@ -377,21 +342,6 @@ bool language_count(struct languages *all, const struct language *a, struct coun
     return least == 0 || dfa_has_all_lengths(all, dfa, shortest, is);
 }
 
-plumb_status language_is_any(struct languages *all, const struct language *a, bool *yes) {
-    if (a && a == all->any) return *yes = true, PLUMB_OK;
-    const struct dfa *dfa = a ? language_dfa(all, a) : NULL;
-    if (!dfa) return all->err->status;
-    *yes = dfa->all == 0;
-    return PLUMB_OK;
-}
-
-plumb_status language_equals(struct languages *all, const struct language *a, const struct language *b, bool *yes) {
-    const struct dfa *x = a ? language_dfa(all, a) : NULL, *y = x && b ? language_dfa(all, b) : NULL;
-    if (!y) return all->err->status;
-    *yes = dfa_equal(x, y);
-    return PLUMB_OK;
-}
-
 plumb_status language_has(struct languages *all, const struct language *a, const char *utf8, size_t n, bool *yes) {
     const bool has_range = a && language_has_range(a);
     const struct dfa *dfa = a ? language_dfa(all, has_range ? a->parts[0] : a) : NULL;
@@ -409,98 +359,55 @@ plumb_status language_has(struct languages *all, const struct language *a, const
     return PLUMB_OK;
 }
 
-/* A walk over the strings of one length. */
-struct walk {
-    struct languages *all;
-    const struct dfa *dfa;
-    const uint8_t *can;        /* (length + 1, n_state) whether strings of that many characters are accepted */
-    uint32_t limit, n;
-    bool (*visit)(void *user, const char *utf8, size_t n);
-    void *user;
-    char *text;
-    bool stopped;
-};
-
-/* Reports each string that begins with the n_text bytes and has `left` more characters. */
-static bool walk_from(struct walk *w, uint32_t state, uint32_t left, size_t n_text);
-
-/* The same for the characters first..last of the next interval. */
-static bool walk_chars(struct walk *w, uint32_t to, uint32_t first, uint32_t last, uint32_t left, size_t n_text) {
-    for (uint32_t c = first; c <= last && !w->stopped; c++) {
-        if (!walk_from(w, to, left, n_text + unicode_encode(char_at(c), w->text + n_text))) return false;
-    }
-    return true;
-}
-
-static bool walk_from(struct walk *w, uint32_t state, uint32_t left, size_t n_text) {
-    const struct dfa *dfa = w->dfa;
-    if (left == 0) {
-        if (w->n++ == w->limit) w->stopped = true;
-        else if (w->visit && !w->visit(w->user, w->text, n_text)) w->stopped = true;
-        return true;
-    }
-    if (!languages_work(w->all, dfa->n_interval)) return false;
-    for (int printable = 1; printable >= 0; printable--) {   /* the printable ASCII characters come first */
-        for (uint32_t i = 0; i < dfa->n_interval && !w->stopped; i++) {
-            uint32_t to = dfa->next[(size_t)state * dfa->n_class + dfa->class_of[i]];
-            uint32_t first = dfa->starts[i], last = i + 1 < dfa->n_interval ? dfa->starts[i + 1] - 1 : N_CHAR - 1;
-            if (!w->can[(size_t)(left - 1) * dfa->n_state + to]) continue;
-            uint32_t from = first > ' ' ? first : ' ', until = last < '~' ? last : '~';
-            bool ok = true;
-            if (printable) {
-                if (from <= until) ok = walk_chars(w, to, from, until, left - 1, n_text);
-            } else {
-                if (first < ' ') ok = walk_chars(w, to, first, last < ' ' ? last : ' ' - 1, left - 1, n_text);
-                if (ok && last > '~') ok = walk_chars(w, to, first > '~' ? first : '~' + 1, last, left - 1, n_text);
-            }
-            if (!ok) return false;
-        }
-    }
-    return true;
+/* Puts the character c behind a prefix. */
+struct prefix { uint32_t state, n; char *text; };
+static struct prefix longer(const struct prefix *p, uint32_t to, uint32_t c, char *text) {
+    memcpy(text, p->text, p->n);
+    return (struct prefix){to, p->n + (uint32_t)unicode_encode(char_at(c), text + p->n), text};
 }
 
 plumb_status language_enumerate(struct languages *all, const struct language *a, uint32_t limit,
                                 bool (*visit)(void *user, const char *utf8, size_t n), void *user, uint32_t *n) {
-    enum { MAX_LENGTH = 1000 };   /* of the strings, and so of the recursion */
-    struct walk w = {.all = all, .dfa = a ? language_dfa(all, a) : NULL, .limit = limit, .visit = visit, .user = user};
-    if (!w.dfa) return all->err->status;
-    uint32_t n_state = w.dfa->n_state;
-    size_t cap = 0;
-    uint8_t *can = NULL;
-    plumb_status status = PLUMB_OK;
-    w.text = languages_temporary(all, MAX_LENGTH + 1, 4);
-    if (!w.text) return PLUMB_ERROR_MEMORY;
-    for (uint32_t length = 0; !w.stopped; length++) {
-        if (length > MAX_LENGTH) {
-            status = error_set(all->err, PLUMB_ERROR_UNSUPPORTED, "a language has strings of more than %d characters",
-                               MAX_LENGTH);
-            break;
+    enum { MAX_LENGTH = 1000 };
+    const struct dfa *dfa = a ? language_dfa(all, a) : NULL;
+    const uint32_t *shortest = dfa ? dfa_shortest(all, dfa) : NULL;
+    *n = 0;
+    if (!shortest) return all->err->status;
+    /* The prefixes of one length, and those of the next.  Each begins a string, so limit + 1 of them are enough. */
+    const size_t n_prefix = (size_t)limit + 1;
+    struct prefix *now = languages_temporary(all, n_prefix, sizeof *now);
+    struct prefix *next = languages_temporary(all, n_prefix, sizeof *next);
+    char *texts = languages_temporary(all, 2 * (uint64_t)n_prefix, 4 * MAX_LENGTH);
+    size_t n_now = shortest[0] != UINT32_MAX, n_next = 0;
+    plumb_status status = now && next && texts ? PLUMB_OK : PLUMB_ERROR_MEMORY;
+    if (status == PLUMB_OK) now[0] = (struct prefix){0, 0, texts};
+    for (uint32_t length = 0; n_now > 0 && status == PLUMB_OK; length++, n_now = n_next) {
+        for (size_t i = 0; i < n_now; i++) {
+            if (!dfa->accepts[now[i].state]) continue;
+            if ((*n)++ == limit || (visit && !visit(user, now[i].text, now[i].n))) goto done;
         }
-        if ((size_t)(length + 1) * n_state > cap) {
-            cap = 2 * cap + n_state;
-            uint8_t *larger = realloc(can, cap);
-            if (!larger) {
-                status = languages_no_memory(all);
-                break;
+        n_next = 0;
+        for (size_t i = 0; i < n_now && n_next < n_prefix && status == PLUMB_OK; i++) {
+            if (!languages_work(all, dfa->n_interval)) status = all->err->status;
+            for (uint32_t k = 0; k < dfa->n_interval && status == PLUMB_OK; k++) {
+                const uint32_t to = dfa->next[(size_t)now[i].state * dfa->n_class + dfa->class_of[k]];
+                const uint32_t end = k + 1 < dfa->n_interval ? dfa->starts[k + 1] : N_CHAR;
+                for (uint32_t c = dfa->starts[k]; shortest[to] != UINT32_MAX && c < end && n_next < n_prefix; c++) {
+                    char *text = texts + 4 * MAX_LENGTH * ((length + 1) % 2 * n_prefix + n_next);
+                    if (length < MAX_LENGTH) next[n_next++] = longer(&now[i], to, c, text);
+                    else status = error_set(all->err, PLUMB_ERROR_UNSUPPORTED, "a language has strings of more than %d "
+                                            "characters", MAX_LENGTH);
+                    if (status != PLUMB_OK) break;
+                }
             }
-            w.can = can = larger;
         }
-        uint8_t *now = can + (size_t)length * n_state;
-        const uint8_t *before = length == 0 ? now : now - n_state;
-        bool some = false;
-        if (!languages_work(all, (uint64_t)n_state * w.dfa->n_class)) status = all->err->status;
-        for (uint32_t s = 0; s < n_state && status == PLUMB_OK; s++) {
-            now[s] = length == 0 && w.dfa->accepts[s];
-            for (uint32_t c = 0; c < w.dfa->n_class && length > 0 && !now[s]; c++) {
-                now[s] = before[w.dfa->next[(size_t)s * w.dfa->n_class + c]];
-            }
-            some = some || now[s];
-        }
-        if (status == PLUMB_OK && now[0] && !walk_from(&w, 0, length, 0)) status = all->err->status;
-        if (status != PLUMB_OK || !some) break;   /* a finite language has no longer strings */
+        struct prefix *other = now;
+        now = next;
+        next = other;
     }
-    free(can);
-    free(w.text);
-    *n = w.n;
+done:
+    free(now);
+    free(next);
+    free(texts);
     return status;
 }

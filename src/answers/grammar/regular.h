@@ -1,8 +1,8 @@
 /* Regular languages: sets of strings of Unicode code points (surrogates are never part of a string).
  *
- * A language is a tree: sets of characters, concatenation, alternation, repetition, intersection, complement.  It is
- * written as GBNF in that shape.  Where an intersection or a complement is part of it, or an assertion of a regular
- * expression, it becomes a minimal deterministic automaton, which is written as right-linear rules.
+ * A language is a tree: sets of characters, concatenation, alternation, repetition, intersection, complement.  Its rule
+ * has that shape.  Where an intersection or a complement is part of it, or an assertion of a regular expression, it
+ * becomes a minimal deterministic automaton, which becomes right-linear rules.
  *
  * All languages of a struct languages are immutable and belong to it; they are freed with it.  Every function that
  * makes a language returns NULL on failure, and NULL if one of the languages given to it is NULL, so that calls can be
@@ -15,7 +15,7 @@
 #define PLUMB_REGULAR_H
 
 #include "base/base.h"
-#include "grammar/text.h"
+#include "grammar/rules.h"
 
 struct language;
 struct languages;
@@ -26,7 +26,6 @@ enum {
     LANGUAGE_MAX_DEPTH = 250,           /* of groups in a regular expression, and of a tree */
     LANGUAGE_MAX_STEPS = 40000000,      /* of work of all that is made in a struct languages */
     LANGUAGE_MAX_BYTES = 32 << 20,      /* of memory of a struct languages */
-    LANGUAGE_MAX_TEXT = 4 << 20,        /* bytes of a grammar, with what was written before it */
     LANGUAGE_UNBOUNDED = -1             /* as the most of language_repeat and language_length */
 };
 
@@ -38,9 +37,9 @@ void languages_free(struct languages *all);              /* NULL is allowed */
 const struct language *language_none(struct languages *all);                /* no string, not even the empty one */
 const struct language *language_any(struct languages *all);                 /* every string */
 const struct language *language_string(struct languages *all, const char *utf8, size_t n);
-/* The n strings (each text of lengths[i] bytes); n = 0 is language_none. */
-const struct language *language_strings(struct languages *all, const char *const *utf8, const size_t *lengths,
-                                        size_t n);
+/* n strings; n = 0 is language_none. */
+struct slice { const char *data; size_t n; };
+const struct language *language_strings(struct languages *all, const struct slice *utf8, size_t n);
 /* Strings of least..most code points. */
 const struct language *language_length(struct languages *all, int64_t least, int64_t most);
 
@@ -84,29 +83,24 @@ bool language_has_format(const char *name, size_t n);
 
 /* These may have to make an automaton, so they return a status; that of a failed language is the failure. */
 plumb_status language_is_empty(struct languages *all, const struct language *a, bool *yes);
-plumb_status language_is_any(struct languages *all, const struct language *a, bool *yes);
-plumb_status language_equals(struct languages *all, const struct language *a, const struct language *b, bool *yes);
 plumb_status language_has(struct languages *all, const struct language *a, const char *utf8, size_t n, bool *yes);
 /* Calls visit for each string, shortest first, up to limit of them.  *n is their number, limit + 1 if there are more
  * (or infinitely many).  Ends early if visit returns false.  visit may be NULL. */
 plumb_status language_enumerate(struct languages *all, const struct language *a, uint32_t limit,
                                 bool (*visit)(void *user, const char *utf8, size_t n), void *user, uint32_t *n);
 
-/* ---- GBNF ------------------------------------------------------------------------------------------------------ */
+/* ---- rules ----------------------------------------------------------------------------------------------------- */
 
 enum language_form {
     LANGUAGE_PLAIN,
-    /* The characters between the quotes of a JSON string, as JSON.stringify writes them: \" \\ \b \f \n \r \t, \u00xx
-     * for other control characters, all else as it is. */
-    LANGUAGE_JSON
+    LANGUAGE_JSON   /* the characters between the quotes of a JSON string, as rules_json_char writes them */
 };
-/* Appends the rule `NAME ::= ...` and rules NAME-1, NAME-2 ... that it needs, each with its newline.  An empty language
- * is PLUMB_ERROR_ARGUMENT, since GBNF has no rule that matches nothing.  The name consists of a-z, 0-9 and "-". */
-plumb_status language_write(struct languages *all, const struct language *a, enum language_form form, const char *name,
-                            struct grammar_text *out);
+/* Defines a rule, and rules NAME-1, NAME-2 ... that it needs.  An empty language is PLUMB_ERROR_ARGUMENT, since there
+ * is no rule that matches nothing.  b has the same struct error as all. */
+plumb_status language_add(struct languages *all, const struct language *a, enum language_form form, struct rules *b,
+                          uint32_t rule);
 
-/* Appends a rule whose texts are the whole matches of a regular expression: for the option `regex`. */
-plumb_status grammar_from_regex(const char *regex, size_t n, const char *name, struct grammar_text *out,
-                                struct error *err);
+/* Defines a rule whose texts are the whole matches of a regular expression: for the option `regex`. */
+plumb_status rules_add_regex(struct rules *b, uint32_t rule, const char *regex, size_t n);
 
 #endif

@@ -12,6 +12,7 @@
 #ifndef PLUMB_GRAMMAR_SCHEMA_H
 #define PLUMB_GRAMMAR_SCHEMA_H
 
+#include "base/arena.h"
 #include "grammar/hash_index.h"
 #include "grammar/json_schema.h"
 #include "grammar/regular.h"
@@ -28,8 +29,6 @@ enum {
 };
 
 /* ---- schema_tree.c: values, keywords, references ---------------------------------------------------------------- */
-
-struct slice { const char *data; size_t n; };
 
 enum value_kind { JSON_NULL, JSON_FALSE, JSON_TRUE, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
 
@@ -92,13 +91,13 @@ struct sets { bool has[N_SCALARS]; struct set of[N_SCALARS]; };
 
 struct schema {
     const struct json_schema_options *options;
+    struct rules *rules;
     uint32_t draft;
     bool has_unevaluated;        /* some schema may ask what was evaluated */
     struct error *err;
     plumb_status status;         /* the first failure; everything returns soon after it */
     struct grammar_text *warnings;
-    struct block *blocks;        /* of memory, which is freed at the end */
-    size_t n_free, n_bytes;
+    struct arena arena;          /* memory that is freed at the end */
     uint64_t work;
     struct node *nodes;          /* node 0 is the schema `true`, node 1 the root */
     size_t n_nodes, nodes_cap;
@@ -122,7 +121,6 @@ struct schema {
 
 /* Memory that lives until the end; zeroed.  NULL if the compiler has failed, or fails now. */
 void *schema_alloc(struct schema *s, size_t n);
-void schema_free_memory(struct schema *s);
 /* Counts n units of work.  Returns false if the compiler has failed, or fails because that is too much. */
 bool schema_work(struct schema *s, size_t n);
 /* Fails with "POINTER: sentence", where the pointer is that of node, unless it has failed already. */
@@ -136,7 +134,7 @@ __attribute__((format(printf, 3, 4)))
 #endif
 void schema_refuse(struct schema *s, uint32_t node, const char *format, ...);
 void schema_no_memory(struct schema *s);
-/* The failure of a call of regular.h on behalf of a keyword. */
+/* The failure of a call of regular.h on behalf of a keyword, or of rules.h; 0: of the place. */
 void schema_language_failed(struct schema *s, uint32_t node);
 
 /* Adds a string or number that is not in the text, as an element of parent; 0 after a failure. */
@@ -221,7 +219,7 @@ struct goal {
     struct set sets[NUMBERS + 1];
     struct shape *shapes;
     uint32_t node;               /* for messages: what it came from */
-    uint32_t depths;             /* bit d: schema_write.c has queued it at depth d */
+    uint32_t depths;             /* bit d: schema_rules.c has queued it at depth d */
 };
 
 struct goal *goal_of(struct schema *s, const uint32_t *claims, size_t n, uint32_t node);
@@ -231,9 +229,5 @@ void goals_expand(struct schema *s, struct goal *root);
 bool goal_is_any(const struct goal *g);
 bool goal_is_productive(const struct goal *g);
 bool shape_is_productive(const struct shape *shape);
-
-/* ---- schema_write.c ---------------------------------------------------------------------------------------------- */
-
-void schema_write(struct schema *s, struct goal *root, struct grammar_text *out);
 
 #endif

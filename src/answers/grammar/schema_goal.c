@@ -31,15 +31,9 @@ static int compare_claims(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static uint32_t hash_claims(const uint32_t *claims, size_t n) {
-    uint32_t hash = 2166136261u;
-    for (size_t i = 0; i < n; i++) hash = (hash ^ claims[i]) * 16777619u;
-    return hash ^ hash >> 15;
-}
-
 static uint64_t hash_goal(const void *user, size_t i) {
     const struct schema *s = user;
-    return hash_claims(s->goals[i]->claims, s->goals[i]->n_claims);
+    return hash_bytes(s->goals[i]->claims, s->goals[i]->n_claims * sizeof(uint32_t));
 }
 
 struct goal *goal_of(struct schema *s, const uint32_t *claims, size_t n, uint32_t node) {
@@ -66,7 +60,7 @@ struct goal *goal_of(struct schema *s, const uint32_t *claims, size_t n, uint32_
         schema_no_memory(s);
         return NULL;
     }
-    size_t slot = hash_index_first(&s->goal_index, hash_claims(own, n_kept));
+    size_t slot = hash_index_first(&s->goal_index, hash_bytes(own, n_kept * sizeof *own));
     for (; s->goal_index.slots[slot] != 0; slot = hash_index_next(&s->goal_index, slot)) {
         struct goal *known = s->goals[s->goal_index.slots[slot] - 1];
         bool is_same = known->n_claims == n_kept && memcmp(known->claims, own, n_kept * sizeof *own) == 0;

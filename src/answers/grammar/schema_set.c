@@ -180,23 +180,21 @@ static struct set set_of_value(struct schema *s, enum domain domain, uint32_t no
 
 static struct set set_of_enum(struct schema *s, enum domain domain, uint32_t list) {
     size_t n = 0;
-    const char **texts = schema_alloc(s, (s->nodes[list].n + 1) * sizeof *texts);
-    size_t *lengths = schema_alloc(s, (s->nodes[list].n + 1) * sizeof *lengths);
+    struct slice *texts = schema_alloc(s, (s->nodes[list].n + 1) * sizeof *texts);
     struct set set = s->none[domain];
-    if (!texts || !lengths) return set;
+    if (!texts) return set;
     for (uint32_t i = s->nodes[list].first; i != 0 && schema_work(s, 1); i = s->nodes[i].next) {
         const struct node *v = &s->nodes[i];
         if (kind_bit(v->kind) != domain_bit(domain)) continue;
         struct slice text = v->text;
         if (domain == STRINGS || (domain == NUMBERS && plain_text(&text))) {
-            texts[n] = text.data;
-            lengths[n++] = text.n;
+            texts[n++] = text;
         } else {
             set = set_or(s, domain, set, set_of_value(s, domain, i));
         }
     }
     if (n == 0) return set;
-    struct set strings = of_language(s, domain, language_strings(s->languages, texts, lengths, n), list);
+    struct set strings = of_language(s, domain, language_strings(s->languages, texts, n), list);
     strings.has_some = true;
     return set_or(s, domain, set, strings);
 }

@@ -59,9 +59,7 @@ struct objects {
 };
 
 static struct name *name_of(struct objects *o, struct slice text) {
-    uint32_t hash = 2166136261u;
-    for (size_t i = 0; i < text.n; i++) hash = (hash ^ (uint8_t)text.data[i]) * 16777619u;
-    for (uint32_t i = hash ^ hash >> 15;; i++) {
+    for (size_t i = (size_t)hash_bytes(text.data, text.n);; i++) {
         uint32_t *slot = &o->slots[i & (o->n_slots - 1)];
         if (*slot == 0) {
             o->names[o->n_names] = (struct name){.name = text};
@@ -129,16 +127,15 @@ static size_t split_names(struct walk *w, const struct objects *o, struct part *
 /* A part of all names without those that are known.  Most parts by patterns have none of these. */
 static const struct language *without_known(struct walk *w, const struct objects *o, const struct language *part) {
     struct schema *s = w->s;
-    const char **texts = schema_alloc(s, (o->n_names + 1) * sizeof *texts);
-    size_t *lengths = schema_alloc(s, (o->n_names + 1) * sizeof *lengths), n = 0;
-    for (size_t i = 0; i < o->n_names && texts && lengths; i++) {
+    struct slice *texts = schema_alloc(s, (o->n_names + 1) * sizeof *texts);
+    size_t n = 0;
+    for (size_t i = 0; i < o->n_names && texts; i++) {
         struct slice name = o->names[i].name;
         if (o->n_patterns > 0 && !language_has_slice(s, part, name)) continue;
-        texts[n] = name.data;
-        lengths[n++] = name.n;
+        texts[n++] = name;
     }
     if (n == 0 || s->status != PLUMB_OK) return part;
-    return language_minus(s->languages, part, language_strings(s->languages, texts, lengths, n));
+    return language_minus(s->languages, part, language_strings(s->languages, texts, n));
 }
 
 /* The members whose names are not known. */

@@ -10,51 +10,16 @@
 
 /* ---- memory, work, failures -------------------------------------------------------------------------------------- */
 
-struct block { struct block *next; _Alignas(16) char data[]; };
-
 void schema_no_memory(struct schema *s) {
     if (s->status == PLUMB_OK) s->status = error_set(s->err, PLUMB_ERROR_MEMORY, "out of memory: a JSON schema");
 }
 
 void *schema_alloc(struct schema *s, size_t n) {
-    enum { BLOCK = 32768 };
-    if (s->status != PLUMB_OK) return NULL;
-    n = n > MAX_BYTES ? n : (n + 15) & ~(size_t)15;
-    if (n > MAX_BYTES || s->n_bytes > MAX_BYTES - n) {
-        schema_fail(s, PLUMB_ERROR_UNSUPPORTED, 0, "the schema takes more than %d MiB to compile", MAX_BYTES >> 20);
-        return NULL;
-    }
-    if (n > s->n_free) {
-        size_t size = n > BLOCK / 4 ? n : BLOCK;
-        struct block *block = calloc(1, sizeof *block + size);
-        if (!block) {
-            schema_no_memory(s);
-            return NULL;
-        }
-        s->n_bytes += size;
-        if (size == n && s->blocks) {   /* a large piece has its own block, behind the one that is being filled */
-            block->next = s->blocks->next;
-            s->blocks->next = block;
-            return block->data;
-        }
-        block->next = s->blocks;
-        s->blocks = block;
-        s->n_free = size;
-        if (size == n) {
-            s->n_free = 0;
-            return block->data;
-        }
-    }
-    s->n_free -= n;
-    return s->blocks->data + s->n_free;
-}
-
-void schema_free_memory(struct schema *s) {
-    while (s->blocks) {
-        struct block *next = s->blocks->next;
-        free(s->blocks);
-        s->blocks = next;
-    }
+    void *p = s->status == PLUMB_OK ? arena_alloc(&s->arena, n, 1) : NULL;
+    if (!p && !s->arena.is_full) schema_no_memory(s);
+    else if (!p) schema_fail(s, PLUMB_ERROR_UNSUPPORTED, 0, "the schema takes more than %d MiB to compile",
+                             MAX_BYTES >> 20);
+    return p;
 }
 
 bool schema_work(struct schema *s, size_t n) {
@@ -134,7 +99,8 @@ void schema_language_failed(struct schema *s, uint32_t node) {
         return;
     }
     memcpy(message, s->err->message, sizeof message);
-    schema_fail(s, status, node != 0 ? node : s->place, "%s", message);
+    schema_fail(s, status, node != 0 ? node : s->place, "%s%s", s->rules->status != PLUMB_OK ? "up to here, " : "",
+                message);
 }
 
 /* ---- keywords ---------------------------------------------------------------------------------------------------- */
@@ -660,29 +626,12 @@ static uint32_t draft_of(struct schema *s) {
     return 2020;
 }
 
-/* Returns the first byte that does not belong to UTF-8, or n. */
-static size_t find_invalid(const char *text, size_t n) {
-    size_t i = 0;
-    while (i < n) {
-        uint8_t first = (uint8_t)text[i];
-        size_t length = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-        if ((first >= 0x80 && first < 0xc2) || first > 0xf4 || length > n - i) return i;
-        uint32_t cp = length == 1 ? first : first & (0x7fu >> length);
-        for (size_t k = 1; k < length; k++) {
-            if (((uint8_t)text[i + k] & 0xc0) != 0x80) return i;
-            cp = cp << 6 | ((uint8_t)text[i + k] & 0x3f);
-        }
-        bool too_long = (length == 3 && cp < 0x800) || (length == 4 && (cp < 0x10000 || cp > 0x10ffff));
-        if (too_long || (cp >= 0xd800 && cp < 0xe000)) return i;
-        i += length;
-    }
-    return n;
-}
-
 plumb_status schema_read(struct schema *s, const char *json, size_t n) {
-    size_t invalid = find_invalid(json, n);
-    if (invalid < n) {
-        return s->status = error_set(s->err, PLUMB_ERROR_ARGUMENT, "JSON, byte %zu: invalid UTF-8", invalid);
+    uint32_t cp;
+    for (size_t at = 0, length; at < n; at += length) {
+        length = plumb_character(json + at, n - at, &cp);
+        if (length > 0) continue;
+        return s->status = error_set(s->err, PLUMB_ERROR_ARGUMENT, "JSON, byte %zu: invalid UTF-8", at);
     }
     add_node(s, 0, JSON_TRUE);
     struct json j;

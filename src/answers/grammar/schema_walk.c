@@ -30,10 +30,6 @@ static void push_name(struct walk *w, const struct item **list, enum op op, stru
     push(w, list, (struct item){.op = op, .name = name});
 }
 
-static void push_count(struct walk *w, const struct item **list, enum op op, uint32_t count) {
-    push(w, list, (struct item){.op = op, .count = count});
-}
-
 static void push_member(struct walk *w, const struct item **list, struct slice name, uint32_t claimed) {
     push(w, list, (struct item){.op = OP_MEMBER, .name = name, .claim = claimed});
     push_name(w, list, OP_PRESENT, name);
@@ -41,7 +37,7 @@ static void push_member(struct walk *w, const struct item **list, struct slice n
 
 static void push_element(struct walk *w, const struct item **list, uint32_t i, uint32_t claimed) {
     push(w, list, (struct item){.op = OP_ELEMENT, .count = i, .claim = claimed});
-    push_count(w, list, OP_MIN, i + 1);
+    push(w, list, (struct item){.op = OP_MIN, .count = i + 1});
 }
 
 void draft_add(struct walk *w, struct draft *d, struct entry entry) {
@@ -218,16 +214,15 @@ static const struct language *additional_names(struct walk *w, struct draft *d, 
     struct schema *s = w->s;
     uint32_t known = node_keyword(s, schema, KEY_PROPERTIES);
     uint32_t patterns = node_keyword(s, schema, KEY_PATTERN_PROPERTIES);
-    const char **texts = schema_alloc(s, (s->nodes[known].n + 1) * sizeof *texts);
-    size_t *lengths = schema_alloc(s, (s->nodes[known].n + 1) * sizeof *lengths), n = 0;
-    uint32_t i = known != 0 && texts && lengths ? s->nodes[known].first : 0;
+    struct slice *texts = schema_alloc(s, (s->nodes[known].n + 1) * sizeof *texts);
+    size_t n = 0;
+    uint32_t i = known != 0 && texts ? s->nodes[known].first : 0;
     for (; i != 0 && schema_work(s, 10); i = s->nodes[i].next) {
-        texts[n] = s->nodes[i].key.data;
-        lengths[n++] = s->nodes[i].key.n;
+        texts[n++] = s->nodes[i].key;
         /* A known name, so that no other member has it. */
         draft_add(w, d, (struct entry){.kind = MEMBER, .name = s->nodes[i].key, .node = i});
     }
-    const struct language *names = language_complement(s->languages, language_strings(s->languages, texts, lengths, n));
+    const struct language *names = language_complement(s->languages, language_strings(s->languages, texts, n));
     for (i = patterns != 0 ? s->nodes[patterns].first : 0; i != 0 && schema_work(s, 10); i = s->nodes[i].next) {
         names = language_minus(s->languages, names, names_of_pattern(s, i, s->nodes[i].key));
     }
@@ -615,9 +610,7 @@ static void branch_dependency(struct walk *w, uint32_t entry, bool negated, cons
     struct slice name = s->nodes[entry].key;
     const struct item *agenda = NULL;
     if (!negated) {
-        push_name(w, &agenda, OP_ABSENT, name);
-        run(w, agenda, waiting, d);
-        agenda = NULL;
+        run(w, &(const struct item){.op = OP_ABSENT, .name = name}, waiting, d);
         if (s->nodes[entry].kind != JSON_ARRAY) push_claim(w, &agenda, claim(entry, CLAIM_SCHEMA, false), scope);
         else for (uint32_t i = s->nodes[entry].first; i != 0; i = s->nodes[i].next) {
             push_name(w, &agenda, OP_PRESENT, s->nodes[i].text);
@@ -647,9 +640,7 @@ static void branch_opposite(struct walk *w, uint32_t m, enum claim_kind kind, co
         struct slice name = s->nodes[part].key;
         uint32_t other = claim(part, CLAIM_SCHEMA, true), differs = claim(part, CLAIM_VALUE, true);
         if (keyword == KEY_NONE && w->domain == OBJECTS) {
-            push_name(w, &agenda, OP_ABSENT, name);
-            run(w, agenda, waiting, d);
-            agenda = NULL;
+            run(w, &(const struct item){.op = OP_ABSENT, .name = name}, waiting, d);
             push_member(w, &agenda, name, differs);
         } else if (keyword == KEY_NONE) {
             push_element(w, &agenda, i, differs);
@@ -667,13 +658,8 @@ static void branch_opposite(struct walk *w, uint32_t m, enum claim_kind kind, co
         run(w, agenda, waiting, d);
     }
     if (keyword != KEY_NONE) return;
-    const struct item *agenda = NULL;
-    push_count(w, &agenda, OP_MIN, i + 1);
-    run(w, agenda, waiting, d);
-    if (w->domain == OBJECTS || i == 0) return;
-    agenda = NULL;
-    push_count(w, &agenda, OP_MAX, i - 1);
-    run(w, agenda, waiting, d);
+    run(w, &(const struct item){.op = OP_MIN, .count = i + 1}, waiting, d);
+    if (w->domain == ARRAYS && i > 0) run(w, &(const struct item){.op = OP_MAX, .count = i - 1}, waiting, d);
 }
 
 static void branch(struct walk *w, const struct item *item, const struct item *waiting, struct draft d) {
@@ -681,7 +667,6 @@ static void branch(struct walk *w, const struct item *item, const struct item *w
     uint32_t node = item->claim >> 3;
     bool negated = item->claim & 1;
     enum claim_kind kind = item->claim >> 1 & 3;
-    const struct item *agenda = NULL;
     if (item->op == OP_DEPENDENCY) {
         branch_dependency(w, node, negated, item->scope, waiting, d);
         return;
@@ -691,18 +676,14 @@ static void branch(struct walk *w, const struct item *item, const struct item *w
         for (uint32_t m = s->nodes[node].first; m != 0 && s->status == PLUMB_OK; m = s->nodes[m].next) {
             enum keyword keyword = s->nodes[m].keyword;
             if (keyword == KEY_NONE || (only_ref && keyword != KEY_REF)) continue;
-            agenda = NULL;
-            push_claim(w, &agenda, claim(m, CLAIM_KEYWORD, true), item->scope);
-            run(w, agenda, waiting, d);
+            run(w, &(const struct item){.claim = claim(m, CLAIM_KEYWORD, true), .scope = item->scope}, waiting, d);
         }
         return;
     }
     switch (kind == CLAIM_KEYWORD ? s->nodes[node].keyword : KEY_NONE) {
     case KEY_ENUM:
         for (uint32_t i = s->nodes[node].first; i != 0 && s->status == PLUMB_OK; i = s->nodes[i].next) {
-            agenda = NULL;
-            push_claim(w, &agenda, claim(i, CLAIM_VALUE, false), NULL);
-            run(w, agenda, waiting, d);
+            run(w, &(const struct item){.claim = claim(i, CLAIM_VALUE, false)}, waiting, d);
         }
         return;
     case KEY_ANY_OF: branch_any_of(w, node, item->scope, waiting, d); return;
@@ -719,14 +700,11 @@ static void branch(struct walk *w, const struct item *item, const struct item *w
         uint32_t min = node_keyword(s, s->nodes[node].parent, KEY_MIN_CONTAINS);
         uint32_t max = node_keyword(s, s->nodes[node].parent, KEY_MAX_CONTAINS);
         uint32_t least = min != 0 ? node_count(s, min) : 1, most = max != 0 ? node_count(s, max) : UINT32_MAX;
-        uint32_t matches = claim(node, CLAIM_SCHEMA, false);
-        if (least > 0) {
-            push(w, &agenda, (struct item){.op = OP_CONTAINS, .claim = matches, .max = least - 1});
-            run(w, agenda, waiting, d);
-        }
-        agenda = NULL;
-        push(w, &agenda, (struct item){.op = OP_CONTAINS, .claim = matches, .count = most + 1, .max = UINT32_MAX});
-        if (most != UINT32_MAX) run(w, agenda, waiting, d);
+        struct item contains = {.op = OP_CONTAINS, .claim = claim(node, CLAIM_SCHEMA, false), .max = least - 1};
+        if (least > 0) run(w, &contains, waiting, d);
+        contains.count = most + 1;
+        contains.max = UINT32_MAX;
+        if (most != UINT32_MAX) run(w, &contains, waiting, d);
         return;
     }
     default: branch_opposite(w, node, kind, waiting, d);

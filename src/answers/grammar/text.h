@@ -1,10 +1,8 @@
-/* A text that grows while a grammar is written. */
+/* A text that grows: warnings and reports. */
 #ifndef PLUMB_GRAMMAR_TEXT_H
 #define PLUMB_GRAMMAR_TEXT_H
 
 #include "base/base.h"
-
-enum { GRAMMAR_MAX_NAME = 32 };   /* bytes of the name of a rule that schemas and regular expressions are written as */
 
 /* Begins as {0}.  data has a 0 after its n bytes; NULL while nothing was added.  After a failed allocation, failed is
  * set and nothing is added any more, so that it is checked once, at the end. */
