@@ -26,9 +26,11 @@ static void toy_make(struct toy *toy) {
     p->n_layer = 1;
     p->n_embd = N_HEAD * DIM;
     p->is_causal = true;
+    p->steps = steps_block;
     p->ropes[ROPE_GLOBAL] = (struct rope_plan){ .pairing = ROPE_NORM, .n_rot = DIM, .freq_base = 10000, .freq_scale = 1,
                                                 .magnitude = 1 };
     toy->layer_plan.attn = (struct attn_plan){ .n_head = N_HEAD, .n_head_kv = N_HEAD, .k_dim = DIM, .v_dim = DIM };
+    toy->layer.program = program_of(p, &toy->model, 0);
 }
 
 /* Numbers from -1 to 1. */
