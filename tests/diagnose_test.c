@@ -3,7 +3,7 @@
 #include "fixture.h"
 #include "record.h"
 #include "api/model.h"
-#include "diagnose/quirk_table.h"
+#include "mistakes/quirks.h"
 #include "test.h"
 #include "trace/trace.h"
 
@@ -125,7 +125,7 @@ static plumb_trace *run(const plumb_model *m, struct engine *e, uint32_t n_value
     if (CHECK(created == PLUMB_OK, "%s", err.message)) {
         struct quirks quirks = { 0 };
         if (e->quirk && CHECK(quirk_find(e->quirk), "no quirk %s", e->quirk)) quirk_set(&quirks, quirk_find(e->quirk));
-        if (e->quirk) reference_set_quirks(r, &quirks);
+        if (e->quirk) quirks_apply(r, &quirks);
         reference_set_force(r, compute, e);
         reference_run(r, record_ids, N_PROMPT, 0, 0, NULL);
         for (uint32_t i = N_PROMPT; i < N_TOKEN; i++) reference_run(r, record_ids + i, 1, i, 0, NULL);

@@ -1,5 +1,5 @@
 /* Experiments of a diagnosis: dumps with little content, and errors that are not the model's fault. */
-#include "diagnose/quirk_table.h"
+#include "mistakes/quirks.h"
 #include "record.h"
 #include "api/model.h"
 #include "test.h"

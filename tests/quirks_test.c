@@ -1,6 +1,6 @@
 /* The table of quirks, and misread blocks: by hand and against gguf-py (tests/vectors/quirks/make.py).  Each quirk must
  * change the tap that it names and nothing before it. */
-#include "diagnose/quirk_table.h"
+#include "mistakes/quirks.h"
 #include "record.h"
 #include "api/model.h"
 #include "fixture.h"
@@ -23,15 +23,15 @@ static void misread_vectors(void) {
         memcpy(name, file + p, 32);
         p += 40 + (size_t)n_bytes + 4 * (size_t)n;
         const struct quirk *q = quirk_find(name);
-        if (!CHECK(q && q->field >= offsetof(struct quirks, misread) && p <= n_file, "%s", name)) break;
+        if (!CHECK(q && q->misread && p <= n_file, "%s", name)) break;
         float *dst = alloc_array(n, sizeof *dst);
-        uint32_t type = (uint32_t)(q->field - offsetof(struct quirks, misread)), n_wrong = 0;
-        quirk_misread(type, q->value, blocks, dst, n);
+        uint32_t n_wrong = 0;
+        quirk_misread(q->type, q->misread, blocks, dst, n);
         for (uint32_t i = 0; i < n; i++) n_wrong += dst[i] != f32_from_bits(load_u32(values + 4 * i));
         CHECK(n_wrong == 0, "%s: %u of %u values differ", name, n_wrong, n);
         free(dst);
     }
-    for (size_t i = 0; quirk_at(i); i++) n_quirk += quirk_at(i)->field >= offsetof(struct quirks, misread);
+    for (size_t i = 0; quirk_at(i); i++) n_quirk += quirk_at(i)->misread != MISREAD_NONE;
     CHECK(n_record == n_quirk, "%zu records, %zu quirks", n_record, n_quirk);
     free(file);
 }
@@ -122,14 +122,17 @@ static void table(void) {
     for (; quirk_at(n); n++) {
         const struct quirk *q = quirk_at(n);
         CHECK(quirk_find(q->name) == q, "%s is there twice", q->name);
-        CHECK(q->value != 0 && q->field < sizeof(struct quirks), "%s", q->name);
+        CHECK(q->steps || q->edit || q->tokens, "%s", q->name);
         struct quirks set = { 0 };
         CHECK(quirk_is_free(&set, q), "%s", q->name);
         quirk_set(&set, q);
         CHECK(!quirk_is_free(&set, q), "%s", q->name);
         for (size_t i = 0; i < n; i++) {
-            CHECK(quirk_at(i)->field != q->field || quirk_at(i)->value != q->value, "%s = %s", q->name,
-                  quirk_at(i)->name);
+            const struct quirk *other = quirk_at(i);
+            bool is_same = other->edit == q->edit && other->value == q->value && other->at == q->at && !q->steps
+                        && !other->steps && other->weights == q->weights && other->type == q->type
+                        && other->misread == q->misread && other->tokens == q->tokens;
+            CHECK(!is_same, "%s = %s", q->name, other->name);
         }
     }
     CHECK(n == 263, "%zu quirks", n);
@@ -163,7 +166,7 @@ static void tokens(void) {
         CHECK(n == rows[i].n && n_prompt == rows[i].n_prompt && memcmp(out, rows[i].out, sizeof out) == 0,
               "row %zu: %zu tokens, a prompt of %zu", i, n, n_prompt);
     }
-    struct quirks set = { .tokens_bos = BOS_MISSING };   /* a single token is not removed */
+    struct quirks set = { 1, { quirk_find("tokens.bos=missing") } };   /* a single token is not removed */
     int32_t out[4];
     size_t n_prompt = 1;
     CHECK(quirk_tokens(&set, ids, 2, &n_prompt, out) == 2 && n_prompt == 1 && out[0] == 1, "%zu", n_prompt);
@@ -315,9 +318,9 @@ static size_t check_quirks(const char *name, const struct subject *s, bool is_mi
     size_t n_run = 0;
     for (size_t i = 0; quirk_at(i) && i < MAX_QUIRK; i++) {
         const struct quirk *q = quirk_at(i);
-        if ((q->field >= offsetof(struct quirks, misread)) != is_misread || !quirk_applies(q, m, s->bos)) continue;
-        if (is_misread && q->field - offsetof(struct quirks, misread) != m->token_embd.w->type) continue;
-        bool is_large = q->field == offsetof(struct quirks, attn_softmax) && q->value == SOFTMAX_NO_MAX;
+        if ((q->misread != MISREAD_NONE) != is_misread || !quirk_applies(q, m, s->bos)) continue;
+        if (is_misread && q->type != m->token_embd.w->type) continue;
+        bool is_large = strcmp(q->name, "attn.softmax=no_max") == 0;
         struct quirks set = { 0 };
         quirk_set(&set, q);
         struct record *run = run_tokens(s, &set, is_large ? record_enlarge : NULL);
@@ -408,7 +411,7 @@ void test_quirks(void) {
     test_case("quirks: misread Q4_0 equals the values worked by hand", misread_by_hand);
     test_case("quirks: misread Q3_K equals the values worked by hand", misread_q3_K_by_hand);
     test_case("quirks: misread IQ4_NL by hand", misread_iq4_nl_by_hand);
-    test_case("quirks: every switch and value of the table is there once", table);
+    test_case("quirks: every entry of the table is there once", table);
     test_case("quirks: token lists by hand", tokens);
     test_case("quirks: which apply to which model", applies);
     test_case("quirks: each changes the tap it names and nothing before", first_taps);

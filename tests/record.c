@@ -1,4 +1,4 @@
-#include "diagnose/quirk_table.h"
+#include "mistakes/quirks.h"
 #include "record.h"
 
 #include "fixture.h"
@@ -37,7 +37,7 @@ struct record *record_run(const struct model *m, const struct quirks *q, const i
     run->logits = calloc((size_t)(N_PROMPT + 3) * n_row, sizeof *run->logits);
     if (CHECK(reference_create(&r, m, N_TOKEN + 3, N_PROMPT + 3, &err) == PLUMB_OK, "%s", err.message)) {
         CHECK(reference_set_tap(r, (struct tap_sink) { record_tap, run }) == PLUMB_OK, "taps");
-        reference_set_quirks(r, q);
+        quirks_apply(r, q);
         reference_set_force(r, force, user);
         for (uint32_t pos = 0, n_run = (uint32_t)n_prompt; pos < n; pos += n_run, n_run = 1) {
             reference_run(r, ids + pos, n_run, pos, is_pooled ? n_run : 1, run->logits);

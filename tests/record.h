@@ -3,7 +3,7 @@
 #ifndef PLUMB_TESTS_RECORD_H
 #define PLUMB_TESTS_RECORD_H
 
-#include "reference/reference.h"
+#include "mistakes/quirks.h"
 
 enum { N_PROMPT = 4, N_STEP = 3, N_TOKEN = N_PROMPT + N_STEP, RECORD_MAX_TAP = (1 + N_STEP + 2) * 90 };
 

@@ -1,6 +1,6 @@
-/* The reference pass with quirks does what src/truth/diagnose/quirk_table.c says, tested against numbers and formulas
- * worked by hand.  Also forced and limited passes. */
-#include "diagnose/quirk_table.h"
+/* The reference pass with quirks does what mistakes/quirks.h says, tested against numbers and formulas worked
+ * by hand.  Also forced and limited passes. */
+#include "mistakes/quirks.h"
 #include "broken.h"
 #include "record.h"
 #include "reference/rounding.h"

@@ -6,7 +6,7 @@
 BEGIN {
     wing("engine", "base threads quant gguf repack kernels tokenizer model forward sampler api")
     wing("answers", "template grammar")
-    wing("truth", "reference trace dump diagnose diff check")
+    wing("truth", "reference trace mistakes dump diagnose diff check")
     wing("cli", "cli")
 }
 function wing(name, rooms, names, i) {

@@ -86,6 +86,16 @@ struct attn_plan {
     float output_scale;           /* the output of attention is multiplied by it; 0: it is not */
 };
 
+/* Whether slot is in the window, or chunk, of the token in slot `own`, whatever else hides it.  All are without one.
+ * Beltagy et al. 2020, "Longformer", section 3.1; chunks: Llama 4, 2025; symmetric windows: Warner et al. 2024,
+ * "ModernBERT", section 2.1.2 */
+static inline bool plan_window_has(const struct attn_plan *a, uint32_t own, uint32_t slot) {
+    uint32_t distance = slot < own ? own - slot : slot - own;
+    if (a->window == 0) return true;
+    if (a->is_symmetric) return distance <= a->window / 2;
+    return slot >= own || (a->is_chunked ? slot >= own - own % a->window : distance < a->window);
+}
+
 /* Whether the norms of Q and K come after RoPE. */
 static inline bool plan_norms_roped(const struct attn_plan *a) {
     return a->qk_norm == QK_NORM_HEAD_ROPED || a->qk_norm == QK_NORM_GAIN_ROPED;

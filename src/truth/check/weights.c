@@ -15,7 +15,7 @@
 #include "base/decimal.h"
 #include "check/keys.h"
 #include "check/moved.h"
-#include "diagnose/quirk_table.h"
+#include "mistakes/quirks.h"
 #include "trace/report.h"
 
 #include <math.h>
@@ -298,8 +298,8 @@ static void try_misreads(struct pair *p) {
         const struct gguf_tensor *t = tensors[side], *other = tensors[1 - side];
         const struct quirk *q;
         for (size_t i = 0; (q = quirk_at(i)); i++) {
-            if (q->field != offsetof(struct quirks, misread) + t->type) continue;
-            struct view wrong = { .tensor = t, .misread = (enum misread)q->value };
+            if (!q->misread || q->type != t->type) continue;
+            struct view wrong = { .tensor = t, .misread = q->misread };
             if (view_error(p, &(struct view) { .tensor = other }, &wrong) > p->bound) continue;
             suspect(p, "%s has %s's blocks, misread (%s): %s", side == 0 ? "A" : "B", side == 0 ? "B" : "A", q->name,
                     q->text);

@@ -148,6 +148,7 @@ static bool is_late(const struct quirk *q) { return strncmp(q->tap, "result", 6)
 /* A quirk in addition to those of a base set.  Most candidates are run on the first layers only (layers_to_run). */
 struct candidate {
     const struct quirk *quirk;
+    size_t place;                 /* in the table */
     double gain, closer;          /* what the functions of these names return */
     double after;                 /* the new error of the tap that diverges first in base; INFINITY: it is still over */
     bool matters;                 /* the quirk changes that error at all */
@@ -158,7 +159,7 @@ static int by_closeness(const void *a, const void *b) {
     const struct candidate *x = a, *y = b;
     if (x->gain != y->gain) return x->gain < y->gain ? 1 : -1;
     if (x->closer != y->closer) return x->closer < y->closer ? 1 : -1;
-    return x->quirk < y->quirk ? -1 : 1;
+    return x->place < y->place ? -1 : 1;
 }
 
 static size_t count_quirks(void) {
@@ -205,7 +206,8 @@ static plumb_status try_all(struct diagnosis *d, const struct outcome *base, str
         if (layers.first == 0) PLUMB_TRY(run(d, quirks, base->n_quirk + 1, layers, &o));
         double largest, before = base->error[first], after = o.error[first];
         struct candidate *c = &candidates[(*n)++];
-        *c = (struct candidate){ .quirk = *q, .gain = gain(d, base, &o), .closer = closer(d, base, &o, &largest),
+        *c = (struct candidate){ .quirk = *q, .place = i, .gain = gain(d, base, &o),
+                                 .closer = closer(d, base, &o, &largest),
                                  .after = diagnose_is_over(d, &o, first) ? INFINITY : after,
                                  .matters = fabs(before - after) > 1e-6 * before };
         if (layers.first == 0 && layers.end == UINT32_MAX) c->on_all = o;

@@ -1,4 +1,4 @@
-/* Finds the known mistakes (quirks, quirk_table.h) with which the reference pass gives another engine's numbers.
+/* Finds the known mistakes (quirks, mistakes/quirks.h) with which the reference pass gives another engine's numbers.
  *
  *   read.c: theirs -> those of its taps that can be compared, and remarks on the others
  *   diagnose.c: theirs -> struct diagnosis, the sets of quirks that bring the reference pass closer to theirs

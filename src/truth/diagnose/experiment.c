@@ -230,7 +230,7 @@ plumb_status experiment_run(struct experiment *e, const struct quirk *const *qui
         o->quirks[i] = quirks[i];
         quirk_set(&set, quirks[i]);
     }
-    reference_set_quirks(e->reference, &set);
+    quirks_apply(e->reference, &set);
     size_t n_prompt = e->theirs->n_prompt;
     size_t n = quirk_tokens(&set, e->theirs->tokens, e->theirs->n_token, &n_prompt, e->tokens);
     run(e, n, n_prompt, layers, o);
@@ -371,7 +371,7 @@ plumb_status experiment_try(struct experiment *e, const struct mistake *m, bool 
                             struct outcome *o, struct error *err) {
     *o = (struct outcome){ .has_mistake = true };
     PLUMB_TRY(reserve_outcome(o, e->theirs->n_tap, e->first_row[e->theirs->n_tap], err));
-    reference_set_quirks(e->reference, NULL);
+    quirks_apply(e->reference, NULL);
     mistakes_begin(e->mistakes, m);
     e->is_trying = true;
     e->is_whole_run = is_whole;
@@ -530,7 +530,7 @@ static plumb_status find_order(struct experiment *e, struct error *err) {
 
 plumb_status experiment_truth(struct experiment *e, uint32_t n_layer, struct tap_sink sink, struct error *err) {
     PLUMB_TRY(set_tap(e, sink, err));
-    reference_set_quirks(e->reference, NULL);
+    quirks_apply(e->reference, NULL);
     reference_limit(e->reference, 0, n_layer);
     memcpy(e->tokens, e->theirs->tokens, e->theirs->n_token * sizeof *e->tokens);
     feed(e, e->theirs->n_token, e->theirs->n_prompt, n_layer >= e->model->plan.n_layer);

@@ -10,7 +10,7 @@
 #define PLUMB_DIAGNOSE_EXPERIMENT_H
 
 #include "diagnose/mistake.h"
-#include "diagnose/quirk_table.h"
+#include "mistakes/quirks.h"
 #include "reference/reference.h"
 #include "trace/compare.h"
 #include "trace/heads.h"

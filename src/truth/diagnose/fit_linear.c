@@ -2,7 +2,7 @@
  * another way) or another x (of another activation, permuted, with elements left out or scaled).  A hypothesis is first
  * tried on a few rows, and computed for all rows only if these are right. */
 #include "diagnose/fit.h"
-#include "diagnose/quirk_table.h"
+#include "mistakes/quirks.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -359,12 +359,11 @@ static void try_readings(struct linear *l, try_fn *try) {
     const struct quant_traits *traits = w->traits;
     char text[FIT_SENTENCE];
     for (size_t i = 0; quirk_at(i); i++) {
-        struct quirks set = { 0 };
-        quirk_set(&set, quirk_at(i));
-        if (!set.misread[w->type]) continue;
+        const struct quirk *q = quirk_at(i);
+        if (!q->misread || q->type != w->type) continue;
         size_t n = 0;
-        report_append(text, sizeof text, &n, "is of a misread %s: %s: %s", w->name, traits->name, quirk_at(i)->text);
-        try(l, &(struct way){ w, READ_MISREAD, set.misread[w->type], 0, l->x }, 0, text);
+        report_append(text, sizeof text, &n, "is of a misread %s: %s: %s", w->name, traits->name, q->text);
+        try(l, &(struct way){ w, READ_MISREAD, q->misread, 0, l->x }, 0, text);
     }
     for (uint32_t type = 0; type < QUANT_TYPE_COUNT; type++) {
         const struct quant_traits *other = quant_traits(type);

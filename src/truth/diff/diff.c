@@ -2,7 +2,7 @@
 #include "diff/diff.h"
 
 #include "api/model.h"
-#include "diagnose/quirk_table.h"
+#include "mistakes/quirks.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -435,14 +435,14 @@ static void add_siblings(struct diff *d) {
         "read, rounded or multiplied.\n");
 }
 
-/* Says how many quirks (diagnose/quirk_table.h) begin at this tap.  Only `plumb diagnose`, which has the model, can
+/* Says how many quirks (mistakes/quirks.h) begin at this tap.  Only `plumb diagnose`, which has the model, can
  * find out which of them it is.  Misread types are not counted, because they can begin at any matrix. */
 static void add_quirks(struct diff *d) {
     const struct tap_spec *spec = tap_spec(d->taps[d->first].id);
     bool is_matrix = spec->weights[0] && !strstr(spec->name, "norm");
     uint32_t n = 0;
     for (size_t i = 0; quirk_at(i); i++) {
-        n += strcmp(quirk_at(i)->tap, spec->name) == 0 && quirk_at(i)->field < offsetof(struct quirks, misread);
+        n += strcmp(quirk_at(i)->tap, spec->name) == 0 && !quirk_at(i)->misread;
     }
     if (n == 0 && !is_matrix) return;
     add(d, "`plumb diagnose` knows ");

@@ -4,19 +4,13 @@
  * Shazeer et al. 2017, "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer", eq. 1
  *
  * One token after the other, one row of one matrix after the other. */
+#include "reference/softmax.h"
 #include "reference/steps.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 static double sigmoid(double z) { return 1 / (1 + exp(-z)); }
-
-static void softmax(double *x, uint32_t n) {
-    double max = -INFINITY, sum = 0;
-    for (uint32_t i = 0; i < n; i++) max = fmax(max, x[i]);
-    for (uint32_t i = 0; i < n; i++) sum += exp(x[i] - max);
-    for (uint32_t i = 0; i < n; i++) x[i] = exp(x[i] - max) / sum;
-}
 
 /* W x + b of matrix e of n_matrix, times its factor (before the bias).  y (n_out). */
 static void multiply(const struct reference *r, const struct affine *of, uint32_t e, const double *x, double *y) {
@@ -54,7 +48,7 @@ static bool is_in_group(const struct ffn_plan *p, const double *values, uint32_t
 void reference_softmax(struct reference *r, const struct call *c) {
     uint32_t n = c->s->n_head * c->s->n;
     (void)r;
-    for (size_t t = 0; t < c->b.n; t++) softmax(c->out + t * n, n);
+    for (size_t t = 0; t < c->b.n; t++) softmax(c->out + t * n, n, 1);
 }
 
 void reference_sigmoid(struct reference *r, const struct call *c) {
@@ -69,9 +63,8 @@ void reference_best(struct reference *r, const struct call *c) {
         double *used = c->out + (size_t)t * p->n_used;
         for (uint32_t k = 0; k < p->n_used; k++) used[k] = k;   /* if scores are NaN */
         for (uint32_t i = 0; i < p->n_expert; i++) {
-            r->masked[i] = is_in_group(p, choice, i) ? choice[i] : -INFINITY;
+            r->masked[i] = is_in_group(p, choice, i) ? r->steps.choice(choice[i]) : -INFINITY;
         }
-        if (r->wrong) r->wrong->choose(r, p->n_expert, r->masked);
         for (uint32_t i = 0; i < p->n_expert; i++) {
             uint32_t rank = rank_of(r->masked, p->n_expert, i);
             if (rank < p->n_used) used[rank] = i;
@@ -81,8 +74,8 @@ void reference_best(struct reference *r, const struct call *c) {
 
 void reference_take(struct reference *r, const struct call *c) {
     const struct ffn_plan *p = &c->layer->ffn;
-    bool is_biased = r->wrong && r->quirks.router_biased && r->m->layers[c->il].w[W_FFN_EXPERT_BIAS].w;
-    const double *in = is_biased ? r->streams[STREAM_CHOICE] : c->in, *used = r->streams[STREAM_USED];
+    const double *biased = r->m->layers[c->il].w[W_FFN_EXPERT_BIAS].w ? r->streams[STREAM_CHOICE] : c->in;
+    const double *in = r->steps.weighed(c->in, biased), *used = r->streams[STREAM_USED];
     for (size_t i = 0; i < c->n; i++) c->out[i] = in[i / p->n_used * p->n_expert + (uint32_t)used[i]];
 }
 
@@ -95,6 +88,15 @@ void reference_sum_to_1(struct reference *r, const struct call *c) {
         sum = fmax(sum, 6.103515625e-5);   /* as in llama.cpp: the smallest normal f16 */
         for (uint32_t k = 0; k < n; k++) weights[k] /= sum;
     }
+}
+
+const double *reference_weighed(const double *probs, const double *biased) { return (void)biased, probs; }
+uint32_t reference_expert(uint32_t e, uint32_t n_expert) { return (void)n_expert, e; }
+uint32_t reference_weight_place(uint32_t k, uint32_t n_used) { return (void)n_used, k; }
+
+/* The weight of row i of the experts' inputs or outputs (n_token, n_used, n_embd). */
+static double weight_of(const struct reference *r, const double *weights, uint32_t n_used, size_t i) {
+    return weights[i - i % n_used + r->steps.weight_place((uint32_t)(i % n_used), n_used)];
 }
 
 /* y (n, n_out): row i is the product of expert used[i] with row i / n_shared of x (n / n_shared, n_in). */
@@ -121,9 +123,9 @@ void reference_experts(struct reference *r, const struct call *c) {
     double *used = r->streams[STREAM_USED], *weights = r->streams[STREAM_WEIGHTS];
     double *gate = r->streams[STREAM_FF_GATE], *up = r->streams[STREAM_FF_UP];
     double *rows = r->expert_rows;   /* (n_token, n_used, n_embd) */
-    if (r->wrong) r->wrong->use(r, p, c->b.n, used, weights);
+    for (uint32_t i = 0; i < n; i++) used[i] = r->steps.expert((uint32_t)used[i], p->n_expert);
     for (size_t i = 0; p->weights_first && i < (size_t)n * n_embd; i++) {
-        rows[i] = c->in[i / n_embd / n_used * n_embd + i % n_embd] * weights[i / n_embd];
+        rows[i] = c->in[i / n_embd / n_used * n_embd + i % n_embd] * weight_of(r, weights, n_used, i / n_embd);
     }
     if (p->weights_first) reference_tap(r, TAP_EXPERT_WEIGHTED, at, pos, c->b.n, n_used, n_embd, rows);
     const double *in = p->weights_first ? rows : c->in;
@@ -138,7 +140,9 @@ void reference_experts(struct reference *r, const struct call *c) {
     reference_tap(r, TAP_EXPERT_SWIGLU, at, pos, c->b.n, n_used, n_ff, gate);
     multiply_rows(r, &w[W_FFN_DOWN_EXPS], used, gate, 1, n, rows);
     reference_tap(r, TAP_EXPERT_DOWN, at, pos, c->b.n, n_used, n_embd, rows);
-    for (size_t i = 0; !p->weights_first && i < (size_t)n * n_embd; i++) rows[i] *= weights[i / n_embd];
+    for (size_t i = 0; !p->weights_first && i < (size_t)n * n_embd; i++) {
+        rows[i] *= weight_of(r, weights, n_used, i / n_embd);
+    }
     if (!p->weights_first) reference_tap(r, TAP_EXPERT_WEIGHTED, at, pos, c->b.n, n_used, n_embd, rows);
     memset(c->out, 0, c->n * sizeof *c->out);
     for (size_t i = 0; i < (size_t)n * n_embd; i++) c->out[i / n_embd / n_used * n_embd + i % n_embd] += rows[i];

@@ -2,6 +2,7 @@
  * mean, the first token (Devlin et al. 2019, "BERT", section 3.1) or the last one; then, for a rank, a classifier
  *   c = W_cls_output norm(tanh(W_cls x + b)) + b
  * and otherwise the dense layers of sentence-transformers, y = W_dense_3 W_dense_2 x. */
+#include "reference/softmax.h"
 #include "reference/steps.h"
 
 #include <math.h>
@@ -15,13 +16,6 @@ static double *linear(const struct reference *r, const struct affine *of, double
     return y;
 }
 
-static void softmax(double *x, uint32_t n) {
-    double max = -INFINITY, sum = 0;
-    for (uint32_t i = 0; i < n; i++) max = fmax(max, x[i]);
-    for (uint32_t i = 0; i < n; i++) sum += exp(x[i] - max);
-    for (uint32_t i = 0; i < n; i++) x[i] = exp(x[i] - max) / sum;
-}
-
 /* The head of a classifier, over one vector x.  y: scratch. */
 static double *rank(const struct reference *r, double *x, double *y) {
     const struct pooling_plan *p = &r->plan.pooling;
@@ -32,7 +26,7 @@ static double *rank(const struct reference *r, double *x, double *y) {
     }
     if (m->cls.w && m->cls_norm.w) reference_normalize(r, &m->cls_norm, (double)r->plan.norm_eps, p->n_hidden, h, 1, h);
     double *c = linear(r, &m->cls_output, h, h == x ? y : x);
-    if (p->rank_softmax) softmax(c, p->n_class);
+    if (p->rank_softmax) softmax(c, p->n_class, 1);
     return c;
 }
 

@@ -11,9 +11,9 @@
  *
  * The program of a layer (model/program.h) says what differs from that; the steps of experts are in experts.c.
  *
- * Every line is meant to be checked against its paper; do not make it faster.  Where a quirk changes a step, a line
- * with `if (r->wrong)` leaves the step to quirk_steps.c.  r->wrong is NULL in a right pass: a reader can skip those
- * lines. */
+ * Every line is meant to be checked against its paper; do not make it faster.  What engines are known to compute
+ * otherwise is a function of its own (struct reference_steps), called as r->steps.NAME; the right ones are here. */
+#include "reference/softmax.h"
 #include "reference/steps.h"
 
 #include <math.h>
@@ -31,9 +31,16 @@ void reference_tap(const struct reference *r, enum tap_id id, int32_t il, uint32
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
+static const uint8_t *bytes(const struct reference *r, const struct weight *w, size_t i) {
+    return weight_row(w, i, r->row_bytes);
+}
+
+static void dequantize(const struct reference *r, const struct weight *w, const uint8_t *bytes) {
+    quant_dequantize(w->traits, bytes, r->row, w->n_in);
+}
+
 const float *reference_row(const struct reference *r, const struct weight *w, size_t i) {
-    if (r->wrong) return r->wrong->row(r, w, i);
-    quant_dequantize(w->traits, weight_row(w, i, r->row_bytes), r->row, w->n_in);
+    r->steps.dequantize(r, w, r->steps.bytes(r, w, i));
     return r->row;
 }
 
@@ -62,8 +69,7 @@ double reference_dot(const float *w, const double *x, uint32_t n) {
     return sum[0] + sum[1] + sum[2] + sum[3];
 }
 
-/* y (n, n_out) = x (n, n_in) W^T */
-static void linear(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *y) {
+void reference_linear(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *y) {
     x = reference_rounded(r, w, x, n);
     for (uint32_t o = 0; o < w->n_out; o++) {
         const float *row = reference_row(r, w, o);
@@ -93,9 +99,8 @@ static void product(const struct reference *r, const struct affine *of, enum wei
                     double *y) {
     bool is_qkv = id == W_ATTN_Q || id == W_ATTN_K || id == W_ATTN_V, is_attention = is_qkv || id == W_ATTN_OUTPUT;
     if (r->give && r->give(r->force_user, of, x, n, y)) return;
-    bool is_done = r->wrong && is_attention
-                && r->wrong->projection(r, of->w, reference_rounded(r, of->w, x, n), n, y);
-    if (!is_done) linear(r, of->w, x, n, y);
+    if (is_attention) r->steps.product(r, of->w, x, n, y);
+    else reference_linear(r, of->w, x, n, y);
     if (!weight_scales_last(id)) scale(r, of, n, y);
     add_bias(r, of, n, y);
     if (weight_scales_last(id)) scale(r, of, n, y);
@@ -125,20 +130,24 @@ static void layer_norm(double eps, const double *x, uint32_t n, double *h) {
     for (uint32_t i = 0; i < n; i++) h[i] = (x[i] - mean) / deviation;
 }
 
+static void normalize(const struct reference *r, double eps, const double *x, uint32_t n, double *h) {
+    if (r->plan.norm == NORM_LAYER) layer_norm(eps, x, n, h);
+    else rms_norm(eps, x, n, h);
+}
+
+double reference_unchanged(double x) { return x; }
+
 /* Each of n rows of h (n, n_in) is the norm of x, times the weight, plus the bias; without them these are 1 and 0.  The
  * weight is one of a row, or has further rows for the heads. */
 void reference_normalize(const struct reference *r, const struct affine *of, double eps, uint32_t n_in,
                          const double *x, uint32_t n, double *h) {
     for (uint32_t t = 0; t < n; t++, x += n_in, h += n_in) {
-        if (r->wrong) r->wrong->norm(r, eps, x, n_in, h);
-        else if (r->plan.norm == NORM_LAYER) layer_norm(eps, x, n_in, h);
-        else rms_norm(eps, x, n_in, h);
+        r->steps.norm(r, eps, x, n_in, h);
         bool is_gain = of->w && of->w->n_in == 1;   /* one factor for all of a row */
         uint64_t first = (uint64_t)t * n_in, width = of->w && !is_gain ? of->w->n_in : n_in;   /* of a quirk: another */
         const float *weight = of->w ? reference_row(r, of->w, (size_t)(first / width % of->w->n_out)) : NULL;
         for (uint32_t i = 0; weight && i < n_in; i++) {
-            double factor = (double)weight[is_gain ? 0 : (first + i) % width];
-            h[i] *= r->wrong ? r->wrong->norm_weight(r, factor) : factor;
+            h[i] *= r->steps.norm_weight((double)weight[is_gain ? 0 : (first + i) % width]);
         }
         const float *bias = of->b ? reference_row(r, of->b, 0) : NULL;
         for (uint32_t i = 0; bias && i < n_in; i++) h[i] += (double)bias[i];
@@ -166,11 +175,26 @@ double reference_frequency(const struct reference *r, uint32_t rope, uint32_t i,
     return plan_rope_rotates(p, i) ? yarn(p, i, frequency) : 0;
 }
 
+static uint32_t rope_width(const struct plan *p, const struct rope_plan *rope) {
+    (void)p;
+    return rope->n_rot;
+}
+
 static void fill_frequencies(struct reference *r) {
     for (uint32_t k = 0; k < PLAN_ROPES; k++) {
-        uint32_t n_rot = r->plan.ropes[k].n_rot;
-        for (uint32_t i = 0; i < n_rot / 2; i++) r->frequencies[k][i] = reference_frequency(r, k, i, n_rot);
+        const struct rope_plan *rope = &r->plan.ropes[k];
+        uint32_t width = r->steps.rope_width(&r->plan, rope);
+        for (uint32_t i = 0; i < rope->n_rot / 2; i++) r->frequencies[k][i] = r->steps.frequency(r, k, i, width);
     }
+}
+
+static bool rotates(bool is_q) { return (void)is_q, true; }
+
+static uint32_t first_rotated(const struct reference *r, const struct attn_plan *p) { return (void)r, (void)p, 0; }
+
+static double position(const struct reference *r, uint32_t pos, uint32_t t, bool is_q) {
+    (void)r, (void)is_q;
+    return pos + t;
 }
 
 /* Linear scaling multiplies positions by freq_scale. */
@@ -191,56 +215,40 @@ static void run_rope(struct reference *r, const struct call *c) {
     const struct attn_plan *p = &c->layer->attn;
     bool is_q = c->s->out == STREAM_Q;
     double *x = c->out;
-    if (r->wrong && !r->wrong->rotates(r, is_q)) return;
+    if (!r->steps.rotates(is_q)) return;
     for (uint32_t t = 0; t < c->b.n; t++) {
-        double position = r->wrong ? r->wrong->position(r, c->b.pos, t, is_q) : c->b.pos + t;
-        uint32_t first = r->wrong ? r->wrong->first_rotated(r, p) : 0;
-        for (uint32_t h = 0; h < c->s->n_head; h++, x += p->k_dim) reference_rotate(r, p->rope, x + first, position);
+        double to = r->steps.position(r, c->b.pos, t, is_q);
+        uint32_t first = r->steps.first_rotated(r, p);
+        for (uint32_t h = 0; h < c->s->n_head; h++, x += p->k_dim) reference_rotate(r, p->rope, x + first, to);
     }
 }
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
 
-/* Returns what scores are divided by: sqrt(k_dim), unless the layer has a scale of its own. */
-double reference_score_divisor(const struct attn_plan *p) {
-    return p->scale != 0 ? 1 / (double)p->scale : sqrt(p->k_dim);
-}
-
-/* attention_weights and attention_values below compute together
+/* The functions below compute together
  * softmax(q k^T / divisor) v, over the tokens seen       Vaswani et al. 2017, "Attention Is All You Need", eq. 1
  * query head h reads K/V head h / (n_head / n_head_kv)   Ainslie et al. 2023, "GQA" */
 
-/* x_i = e^x_i / sum of all e^x_j, of n elements.  sink: -INFINITY, or one more score that takes part in the sum
- *                                                Xiao et al. 2024, "Efficient Streaming Language Models" */
-static void softmax(double *x, uint32_t n, double sink) {
-    double max = sink;
-    for (uint32_t i = 0; i < n; i++) max = fmax(max, x[i]);
-    double sum = sink == -INFINITY ? 0 : exp(sink - max);
-    for (uint32_t i = 0; i < n; i++) {
-        x[i] = x[i] == -INFINITY ? 0 : exp(x[i] - max);
-        sum += x[i];
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        if (x[i] != 0) x[i] /= sum;   /* 0 stays 0 even if another score is NaN */
-    }
+static uint32_t slot(const struct reference *r, uint32_t pos) { return (void)r, pos; }
+
+static uint32_t kv_head(const struct attn_plan *p, uint32_t h) { return h / (p->n_head / p->n_head_kv); }
+
+const double *reference_cached(const struct reference *r, const struct attended *a, const double *cache, uint32_t dim,
+                               uint32_t slot, uint32_t g) {
+    return g < a->plan->n_head_kv ? cache + ((size_t)slot * a->plan->n_head_kv + g) * dim : r->zeros;
 }
 
-/* The positions from .. end - 1 that the token at `own` sees: itself and the tokens before it, or only the window - 1
- * tokens before it (Beltagy et al. 2020, "Longformer", section 3.1), or those of its chunk (Llama 4, 2025), or as many
- * before it as after it.  In a model that is not causal it also sees the later tokens of the batch. */
-struct seen { uint32_t from, end; };
-static struct seen seen_by(const struct reference *r, const struct attended *a, uint32_t own) {
-    uint32_t window = a->plan->window;
-    struct seen s = { 0, r->plan.is_causal ? own + 1 : a->pos + a->n };
-    if (a->plan->is_symmetric) {   /* Warner et al. 2024, "ModernBERT", section 2.1.2 */
-        s.from = own > window / 2 ? own - window / 2 : 0;
-        if (s.end - own > window / 2) s.end = own + window / 2 + 1;
-        return s;
-    }
-    if (window > 0 && a->plan->is_chunked) s.from = own - own % window;
-    else if (window > 0 && own >= window) s.from = own - window + 1;
-    return s;
+static const double *key(const struct reference *r, const struct attended *a, uint32_t t, uint32_t slot, uint32_t g) {
+    (void)t;
+    return r->steps.cached(r, a, a->k, a->plan->k_dim, slot, g);
 }
+
+static const double *value(const struct reference *r, const struct attended *a, uint32_t slot, uint32_t g) {
+    return r->steps.cached(r, a, a->v, a->plan->v_dim, slot, g);
+}
+
+/* A token sees itself and the tokens before it. */
+static bool sees(const struct attended *a, uint32_t own, uint32_t slot) { return (void)a, slot <= own; }
 
 /* What is subtracted from the score of a key at a distance: Press et al. 2022, "Train Short, Test Long" */
 double reference_alibi(const struct attn_plan *p, uint32_t head, double distance) {
@@ -250,48 +258,52 @@ double reference_alibi(const struct attn_plan *p, uint32_t head, double distance
     return slope * fabs(distance);
 }
 
-double reference_bend_score(const struct attn_plan *p, uint32_t head, double score, double distance) {
-    if (p->softcap != 0) score = (double)p->softcap * tanh(score / (double)p->softcap);   /* Gemma 2, 2024 */
-    return score - reference_alibi(p, head, distance);
+static double zeros(void) { return 0; }
+
+/* weights (n, n_head, n_key); sinks are scores that take part in the sums
+ *                                                Xiao et al. 2024, "Efficient Streaming Language Models" */
+static void softmax_of_rows(const struct reference *r, const struct attended *a, uint32_t n_key) {
+    for (uint32_t i = 0; i < a->n * a->plan->n_head; i++) {
+        double sink = a->sinks ? (double)a->sinks[i % a->plan->n_head] : -INFINITY;
+        softmax_with(r->weights + (size_t)i * n_key, n_key, 1, (struct softmax_sum){
+            sink, r->steps.zeros(), -INFINITY, r->steps.exponential });
+    }
 }
 
 /* weights (n, n_head, n_key) */
 static void attention_weights(const struct reference *r, const struct attended *a, uint32_t n_key) {
     const struct attn_plan *p = a->plan;
-    double divisor = reference_score_divisor(p);
-    for (uint32_t t = 0; t < a->n; t++) {
-        uint32_t own = a->pos + t;
-        struct seen seen = seen_by(r, a, own);
-        for (uint32_t h = 0; h < p->n_head; h++) {
-            uint32_t head_kv = h / (p->n_head / p->n_head_kv);
-            const double *q = r->q + ((size_t)t * p->n_head + h) * p->k_dim;
-            double *scores = r->weights + ((size_t)t * p->n_head + h) * n_key;
-            memset(scores, 0, n_key * sizeof *scores);
-            for (uint32_t s = seen.from; s < seen.end; s++) {
-                const double *k = a->k + ((size_t)s * p->n_head_kv + head_kv) * p->k_dim;
-                double dot = 0;
-                for (uint32_t i = 0; i < p->k_dim; i++) dot += q[i] * k[i];
-                scores[s] = reference_bend_score(p, h, dot / divisor, (double)own - s);
-            }
-            softmax(scores + seen.from, seen.end - seen.from, a->sinks ? (double)a->sinks[h] : -INFINITY);
+    double divisor = p->scale != 0 ? 1 / (double)p->scale : sqrt(p->k_dim), cap = (double)p->softcap;
+    for (uint32_t i = 0; i < a->n * p->n_head; i++) {
+        uint32_t h = i % p->n_head, t = i / p->n_head, own = a->slot + t;
+        const double *q = r->q + (size_t)i * p->k_dim;
+        double *scores = r->weights + (size_t)i * n_key;
+        for (uint32_t s = 0; s < n_key; s++) {
+            bool is_seen = r->plan.is_causal ? r->steps.sees(a, own, s) : s < a->n_slot;
+            scores[s] = -INFINITY;
+            if (!is_seen || !plan_window_has(p, own, s)) continue;
+            const double *k = r->steps.key(r, a, t, s, r->steps.kv_head(p, h));
+            double dot = 0;
+            for (uint32_t j = 0; j < p->k_dim; j++) dot += q[j] * k[j];
+            double score = dot / divisor;
+            if (cap != 0) score = cap * tanh(score / cap);   /* Gemma 2, 2024 */
+            scores[s] = score - r->steps.alibi(p, h, (double)own - s);
         }
     }
+    r->steps.softmax(r, a, n_key);
 }
 
 /* attn (n, n_head, v_dim): the sums of V, weighted by weights. */
-static void attention_values(const struct reference *r, const struct attended *a, uint32_t n_key) {
+void reference_values(const struct reference *r, const struct attended *a, uint32_t n_key) {
     const struct attn_plan *p = a->plan;
-    for (uint32_t t = 0; t < a->n; t++) {
-        for (uint32_t h = 0; h < p->n_head; h++) {
-            uint32_t head_kv = h / (p->n_head / p->n_head_kv);
-            const double *weights = r->weights + ((size_t)t * p->n_head + h) * n_key;
-            double *out = r->attn + ((size_t)t * p->n_head + h) * p->v_dim;
-            memset(out, 0, p->v_dim * sizeof *out);
-            for (uint32_t s = 0; s < n_key; s++) {
-                if (weights[s] == 0) continue;   /* the token does not see s: 0 * NaN would reach it */
-                const double *v = a->v + ((size_t)s * p->n_head_kv + head_kv) * p->v_dim;
-                for (uint32_t i = 0; i < p->v_dim; i++) out[i] += weights[s] * v[i];
-            }
+    memset(r->attn, 0, (size_t)a->n * p->n_head * p->v_dim * sizeof *r->attn);
+    for (uint32_t i = 0; i < a->n * p->n_head; i++) {
+        const double *weights = r->weights + (size_t)i * n_key;
+        double *out = r->attn + (size_t)i * p->v_dim;
+        for (uint32_t s = 0; s < a->n_slot; s++) {
+            if (weights[s] == 0) continue;   /* the token does not see s: 0 * NaN would reach it */
+            const double *v = r->steps.value(r, a, s, r->steps.kv_head(p, i % p->n_head));
+            for (uint32_t j = 0; j < p->v_dim; j++) out[j] += weights[s] * v[j];
         }
     }
 }
@@ -307,36 +319,32 @@ double reference_activation(enum activation kind, double z) {
     return z / (1 + exp(-z));
 }
 
+/* OpenAI 2025, gpt-oss */
+static void limit_both(double limit, double *gate, double *up) {
+    *gate = *gate > limit ? limit : *gate;
+    *up = *up > limit ? limit : *up < -limit ? -limit : *up;
+}
+
 double reference_activate(const struct reference *r, const struct ffn_plan *p, double limit, double gate, double up) {
-    bool is_wrong = r->wrong && r->quirks.ffn_other_act;
-    if (is_wrong && p->activation == ACT_SWIGLU_OAI) limit = 0;   /* it is a part of the activation */
     if (limit != 0 && p->limit_late) {   /* StepFun 2026, Step 3.5 */
-        double z = is_wrong ? r->wrong->activation(r, gate) : reference_activation(p->activation, gate);
+        double z = r->steps.activation(p->activation, gate);
         return (z > limit ? limit : z) * (up > limit ? limit : up < -limit ? -limit : up);
     }
-    if (limit != 0 && r->wrong) {
-        r->wrong->limit(r, limit, &gate, &up);
-    } else if (limit != 0) {   /* OpenAI 2025, gpt-oss */
-        gate = gate > limit ? limit : gate;
-        up = up > limit ? limit : up < -limit ? -limit : up;
-    }
-    if (is_wrong) return r->wrong->activation(r, gate) * up;
+    if (limit != 0) r->steps.limit(limit, &gate, &up);
     if (p->activation == ACT_SWIGLU_OAI) return gate / (1 + exp(-1.702 * gate)) * (up + 1);
     if (p->activation == ACT_XIELU) {   /* Huang et al. 2024, eq. 9 */
         double a = (double)p->xielu.a, b = (double)p->xielu.b, beta = (double)p->xielu.beta;
         double below = expm1(fmin(gate, (double)p->xielu.eps)) - gate;
         return (gate > 0 ? a * gate * gate + beta * gate : b * below + beta * gate) * up;
     }
-    return reference_activation(p->activation, gate) * up;
+    return r->steps.activation(p->activation, gate) * up;
 }
 
 /* Outside the layers: h (n, n_embd) becomes the norm of x, or x if the model does not have this norm. */
 static void norm_outside(const struct reference *r, enum weight_id weight, const struct affine *of, const double *x,
                          uint32_t n, double *h) {
     const struct plan *p = &r->plan;
-    bool is_left_out = r->wrong && r->quirks.norm_output && weight == W_OUTPUT_NORM;
-    bool has_norm = (of->w || p->bare_norms >> weight & 1) && !is_left_out;
-    if (has_norm) reference_normalize(r, of, (double)p->norm_eps, p->n_embd, x, n, h);
+    if (of->w || p->bare_norms >> weight & 1) reference_normalize(r, of, (double)p->norm_eps, p->n_embd, x, n, h);
     else if (x != h) memcpy(h, x, (size_t)n * p->n_embd * sizeof *h);
 }
 
@@ -376,8 +384,8 @@ static void run_divide(struct reference *r, const struct call *c) {
 }
 
 static void run_add(struct reference *r, const struct call *c) {
-    if (r->wrong && c->s->weight != W_COUNT) r->wrong->add_residual(r, c);
-    else for (size_t i = 0; i < c->n; i++) c->out[i] += c->in[i] * (double)c->s->factor;
+    (void)r;
+    for (size_t i = 0; i < c->n; i++) c->out[i] += c->in[i] * (double)c->s->factor;
 }
 
 static void run_add_scaled(struct reference *r, const struct call *c) {
@@ -417,12 +425,10 @@ static void run_attention(struct reference *r, const struct call *c) {
     round_rows(&r->rounding.keys, false, q, (size_t)n * p->n_head, p->k_dim);
     round_rows(&r->rounding.keys, true, k, (size_t)n * p->n_head_kv, p->k_dim);
     round_rows(&r->rounding.values, true, v, (size_t)n * p->n_head_kv, p->v_dim);
-    if (r->wrong) r->wrong->attention_weights(r, &a, n_key);
-    else attention_weights(r, &a, n_key);
+    attention_weights(r, &a, n_key);
     reference_tap(r, TAP_KQ_SOFT_MAX, (int32_t)c->il, c->b.pos, n, p->n_head, n_key, r->weights);
     round_rows(&r->rounding.values, false, r->weights, (size_t)n * p->n_head, n_key);
-    if (r->wrong) r->wrong->attention_values(r, &a, n_key);
-    else attention_values(r, &a, n_key);
+    r->steps.values(r, &a, n_key);
 }
 
 /* One gate for each head or each element          Qiu et al. 2025, "Gated Attention for Large Language Models" */
@@ -469,15 +475,20 @@ static void run_layer(struct reference *r, uint32_t il, struct batch b) {
             const struct step *s = &program->steps[k];
             const struct call c = { il, b, s, layer, model_affine(r->m, il, s->weight), r->streams[s->in],
                                     r->streams[s->out], (size_t)b.n * s->n_head * s->n };
-            if (r->wrong) r->wrong->before(r, &c);
+            r->steps.before(r, &c);
             runs[s->kind](r, &c);
-            if (r->wrong) r->wrong->after(r, &c);
+            r->steps.after(r, &c);
         }
         for (uint32_t k = i; k < i + n; k++) {
             const struct step *s = &program->steps[k];
             reference_tap(r, s->tap, (int32_t)il, b.pos, b.n, s->n_head, s->n, r->streams[s->out]);
         }
     }
+}
+
+/* A token more than was asked for may be fed. */
+static uint32_t learned_row(const struct reference *r, uint32_t pos, uint32_t t) {
+    return pos + t < r->plan.n_ctx_train ? pos + t : r->plan.n_ctx_train - 1;
 }
 
 /* Fills x with the embeddings, and the streams that keep them or begin with them. */
@@ -491,8 +502,7 @@ static void embed(struct reference *r, const int32_t *ids, uint32_t n, uint32_t 
         double *x = r->x + (size_t)t * p->n_embd;
         for (uint32_t i = 0; i < p->n_embd; i++) x[i] = (double)embedding[i] * factor;
         if (m->token_types.w) add_row(r, m->token_types.w, 0, x);   /* Devlin et al. 2019, "BERT", figure 2 */
-        uint32_t row = r->wrong ? r->wrong->learned_position(r, pos, t) : pos + t;
-        if (m->position_embd.w) add_row(r, m->position_embd.w, row, x);
+        if (m->position_embd.w) add_row(r, m->position_embd.w, r->steps.learned_row(r, pos, t), x);
     }
     norm_outside(r, W_TOKEN_EMBD_NORM, &m->token_embd_norm, r->x, n, r->x);
     reference_tap(r, TAP_EMBD, -1, pos, n, 1, p->n_embd, r->x);
@@ -542,9 +552,9 @@ static void finish(struct reference *r, uint32_t n, uint32_t pos, uint32_t n_res
 void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result,
                    float *results) {
     const struct plan *p = &r->plan;
-    struct batch b = { n, pos, pos };
     if (pos == 0) r->n_prompt = n;
-    if (r->wrong) b.slot = r->wrong->begin(r, n, pos);
+    struct batch b = { n, pos, r->steps.slot(r, pos) };
+    for (uint32_t t = 0; t < n; t++) r->rotated[b.slot + t] = r->steps.position(r, pos, t, false);
     embed(r, ids, n, pos);
     if (r->first_layer > 0 && r->force) {   /* theirs is the input of the first layer */
         const char *name = tap_spec(TAP_L_OUT)->name;
@@ -598,6 +608,19 @@ static bool allocate_streams(struct reference *r) {
     return true;
 }
 
+static void nothing(struct reference *r, const struct call *c) { (void)r, (void)c; }
+
+const struct reference_steps reference_right_steps = {
+    .before = nothing, .after = nothing, .bytes = bytes, .dequantize = dequantize, .product = reference_linear,
+    .norm = normalize, .norm_weight = reference_unchanged, .learned_row = learned_row, .slot = slot,
+    .position = position, .rotates = rotates, .first_rotated = first_rotated, .frequency = reference_frequency,
+    .rope_width = rope_width, .kv_head = kv_head, .sees = sees, .cached = reference_cached, .key = key, .value = value,
+    .alibi = reference_alibi, .exponential = softmax_exp, .zeros = zeros, .softmax = softmax_of_rows,
+    .values = reference_values, .activation = reference_activation, .limit = limit_both,
+    .choice = reference_unchanged, .weighed = reference_weighed, .expert = reference_expert,
+    .weight_place = reference_weight_place,
+};
+
 /* ---- settings ---------------------------------------------------------------------------------------------------- */
 
 void reference_set_right(struct reference *r) {
@@ -611,7 +634,15 @@ void reference_set_right(struct reference *r) {
     r->edited = *r->right;
     r->edited.layers = layers;
     r->m = r->right;
-    r->wrong = NULL;
+    r->steps = reference_right_steps;
+    fill_frequencies(r);
+}
+
+void reference_edited(struct reference *r) {
+    r->m = &r->edited;
+    for (uint32_t il = 0; il < r->plan.n_layer; il++) {
+        r->edited.layers[il].program = program_of(&r->plan, &r->edited, il);
+    }
     fill_frequencies(r);
 }
 

@@ -1,6 +1,6 @@
 /* The reference pass, which defines what a GGUF means.  It dequantizes weights to f32, computes every sum and function
- * in f64, and uses no tricks.  It is slow; every faster path is compared with it.  With quirks it makes known mistakes,
- * each of which has a name.
+ * in f64, and uses no tricks.  It is slow; every faster path is compared with it.  mistakes/quirks.h lets it make known
+ * mistakes.
  *
  * It differs from the fast pass (forward/forward.h) in that it does not round activations unless told to, stores K and
  * V in f64, runs in the caller's thread, and uses libm, whose last bits depend on the host.  It supports every type of
@@ -11,7 +11,6 @@
 
 #include "model/model.h"
 #include "model/tap.h"
-#include "reference/quirks.h"
 #include "reference/rounding.h"
 
 struct reference;
@@ -26,10 +25,6 @@ plumb_status reference_set_tap(struct reference *r, struct tap_sink sink);
 /* Bytes of cache and scratch, without the scratch for single rows of weights. */
 uint64_t reference_bytes(const struct reference *r);
 
-/* Sets the mistakes that all later runs make; NULL: none.  *q is copied.  The caller must apply what concerns the list
- * of tokens itself, with quirk_tokens.  Some mistakes depend on batches, so with quirks the run at position 0 must be
- * the whole prompt, and every later run one token. */
-void reference_set_quirks(struct reference *r, const struct quirks *q);
 /* Lets force change activations: every tap but result_output calls it, after the sink, with the activation itself, x
  * (tap->n_token, tap->n_head, tap->n).  The pass continues with whatever force writes to x.  The x of Kcur_rope and of
  * Vcur is in the cache, so later runs use it too.  tap->data is NULL if there is no sink.  force may be NULL. */

@@ -1,18 +1,74 @@
-/* The internals of the reference pass.  reference.c computes the right steps, and quirk_steps.c computes them as
- * engines with known mistakes do.
- */
+/* The internals of the reference pass: its state, and the functions of its steps.  A known mistake is an edit of the
+ * plan, of the model or of these functions (mistakes/quirks.h). */
 #ifndef PLUMB_REFERENCE_STEPS_H
 #define PLUMB_REFERENCE_STEPS_H
 
 #include "reference/reference.h"
 
+struct reference;
+struct attended;
+struct call;
+
+/* The functions that the steps are made of. */
+struct reference_steps {
+    /* Called before and after each step; they may replace a stream. */
+    void (*before)(struct reference *r, const struct call *c);
+    void (*after)(struct reference *r, const struct call *c);
+    /* The bytes of row i of a weight, and r->row (n_in) <- what they stand for. */
+    const uint8_t *(*bytes)(const struct reference *r, const struct weight *w, size_t i);
+    void (*dequantize)(const struct reference *r, const struct weight *w, const uint8_t *bytes);
+    /* y (n, n_out) = x (n, n_in) W^T, the products of attention */
+    void (*product)(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *y);
+    /* Normalizes one row of n elements. */
+    void (*norm)(const struct reference *r, double eps, const double *x, uint32_t n, double *h);
+    /* By what an element is multiplied then, if this is its weight. */
+    double (*norm_weight)(double weight);
+    /* The row of the learned positions, the slot in the cache, and the position to which Q (is_q) or K is rotated, of
+     * token t of the batch at pos; t is 0 for the slot. */
+    uint32_t (*learned_row)(const struct reference *r, uint32_t pos, uint32_t t);
+    uint32_t (*slot)(const struct reference *r, uint32_t pos);
+    double (*position)(const struct reference *r, uint32_t pos, uint32_t t, bool is_q);
+    /* Whether Q (is_q) or K is rotated at all, and the first element of a head that is. */
+    bool (*rotates)(bool is_q);
+    uint32_t (*first_rotated)(const struct reference *r, const struct attn_plan *p);
+    /* The angle of pair i of a rope per position, and the width by which its frequencies are computed. */
+    double (*frequency)(const struct reference *r, uint32_t rope, uint32_t i, double width);
+    uint32_t (*rope_width)(const struct plan *p, const struct rope_plan *rope);
+    /* The head of K and V of query head h. */
+    uint32_t (*kv_head)(const struct attn_plan *p, uint32_t h);
+    /* Whether the token in slot `own` sees a slot, in a causal model without windows. */
+    bool (*sees)(const struct attended *a, uint32_t own, uint32_t slot);
+    /* Head g in a slot of the cache, of K as the query of token t reads it, of V. */
+    const double *(*cached)(const struct reference *r, const struct attended *a, const double *cache, uint32_t dim,
+                            uint32_t slot, uint32_t g);
+    const double *(*key)(const struct reference *r, const struct attended *a, uint32_t t, uint32_t slot, uint32_t g);
+    const double *(*value)(const struct reference *r, const struct attended *a, uint32_t slot, uint32_t g);
+    /* What is subtracted from the score of a key at a distance. */
+    double (*alibi)(const struct attn_plan *p, uint32_t head, double distance);
+    /* e^max(score - max, least), where max is the largest score; how many scores of 0 take part in the sum, too */
+    double (*exponential)(double score, double max, double least);
+    double (*zeros)(void);
+    /* r->weights (n, n_head, n_key) <- their softmax; r->attn (n, n_head, v_dim) <- the sums of V */
+    void (*softmax)(const struct reference *r, const struct attended *a, uint32_t n_key);
+    void (*values)(const struct reference *r, const struct attended *a, uint32_t n_key);
+    /* An activation that needs no other numbers, and the limits of gate and up. */
+    double (*activation)(enum activation kind, double z);
+    void (*limit)(double limit, double *gate, double *up);
+    /* By what experts are chosen, if this is their score; which of the two arrays has the weights of those used; the
+     * expert that is computed for e, and the place of the weight for the expert at place k. */
+    double (*choice)(double score);
+    const double *(*weighed)(const double *probs, const double *biased);
+    uint32_t (*expert)(uint32_t e, uint32_t n_expert);
+    uint32_t (*weight_place)(uint32_t k, uint32_t n_used);
+};
+
 struct reference {
-    const struct model *m;           /* right, or &edited if there are quirks */
+    const struct model *m;           /* right, or &edited if the pass is edited */
     const struct model *right;
-    struct model edited;             /* a copy of *right with a table of layers of its own, which quirks edit */
-    struct plan plan;                /* a copy of the model's, or what the quirks make of it */
-    const struct wrong_steps *wrong; /* the steps with the mistakes of quirks; NULL: the pass is right */
-    struct quirks quirks;            /* valid if wrong is not NULL */
+    struct model edited;             /* a copy of *right with a table of layers of its own */
+    struct plan plan;                /* a copy of the model's */
+    struct reference_steps steps;
+    uint8_t misread[QUANT_TYPE_COUNT];   /* by tensor type: enum misread (mistakes/quirks.h) */
     struct roundings rounding;       /* all zeros: nothing is rounded */
     double *rounded;                 /* (n_batch, plan_max_row) rounded inputs of a product; NULL until it is needed */
     uint32_t n_ctx, n_batch;
@@ -40,15 +96,15 @@ struct reference {
     void (*force)(void *user, const plumb_tap *tap, double *x);
     void *force_user;
     bool (*give)(void *user, const struct affine *of, const double *x, uint32_t n, double *y);
-    /* Used only by quirks. */
     double *rotated;                 /* (n_ctx) the position that the K of a slot was rotated to */
+    /* Used only by mistakes. */
     double *key, *zeros;             /* (k_dim) scratch for a K, and zeros */
     double *fused;                   /* (max_q + max_k + max_v) scratch for the Q, K and V of a token */
 };
 
 /* One layer's cache and the batch that attends to it.  A slot is a place in the cache for the K and V of one token.
  * The n tokens of the batch are at positions pos, pos + 1... and in slots slot, slot + 1..., and slots 0 .. n_slot - 1
- * are filled.  slot is pos, except with kv.slot=overwritten. */
+ * are filled.  slot is pos, except with the mistake kv.slot=overwritten. */
 struct attended {
     const struct attn_plan *plan;
     double *k, *v;   /* (n_ctx, n_head_kv, k_dim), (n_ctx, n_head_kv, v_dim) */
@@ -71,7 +127,7 @@ struct call {
     size_t n;                 /* elements of out */
 };
 
-/* ---- right steps that quirks use too ----------------------------------------------------------------------------- */
+extern const struct reference_steps reference_right_steps;
 
 /* Row i of a weight, (n_in).  Valid until the next call. */
 const float *reference_row(const struct reference *r, const struct weight *w, size_t i);
@@ -80,23 +136,27 @@ const float *reference_row(const struct reference *r, const struct weight *w, si
 const double *reference_rounded(const struct reference *r, const struct weight *w, const double *x, size_t n);
 /* sum of w_i x_i of n elements */
 double reference_dot(const float *w, const double *x, uint32_t n);
-/* The angle of pair i per position, without linear scaling.  width: n_rot, unless a mistake takes another one. */
+/* y (n, n_out) = x (n, n_in) W^T */
+void reference_linear(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *y);
+/* The right functions of struct reference_steps that mistakes use too. */
 double reference_frequency(const struct reference *r, uint32_t rope, uint32_t i, double width);
+double reference_alibi(const struct attn_plan *p, uint32_t head, double distance);
+const double *reference_cached(const struct reference *r, const struct attended *a, const double *cache, uint32_t dim,
+                               uint32_t slot, uint32_t g);
+void reference_values(const struct reference *r, const struct attended *a, uint32_t n_key);
+double reference_activation(enum activation kind, double z);
+double reference_unchanged(double x);
+const double *reference_weighed(const double *probs, const double *biased);
+uint32_t reference_expert(uint32_t e, uint32_t n_expert);
+uint32_t reference_weight_place(uint32_t k, uint32_t n_used);
 /* Rotates the first n_rot elements of x to a position, by the plan's rope of that index. */
 void reference_rotate(const struct reference *r, uint32_t rope, double *x, double position);
-double reference_score_divisor(const struct attn_plan *p);
-/* What ALiBi subtracts from the score of a head.  distance: from the key to the query. */
-double reference_alibi(const struct attn_plan *p, uint32_t head, double distance);
-/* What becomes of the score of a head before the softmax: softcap and ALiBi. */
-double reference_bend_score(const struct attn_plan *p, uint32_t head, double score, double distance);
 
 void reference_tap(const struct reference *r, enum tap_id id, int32_t il, uint32_t pos, uint32_t n_token,
                    uint32_t n_head, uint32_t n, double *x);
 /* Each of n rows of h (n, n_in) is the norm of x, times the weight, plus the bias. */
 void reference_normalize(const struct reference *r, const struct affine *of, double eps, uint32_t n_in,
                          const double *x, uint32_t n, double *h);
-/* An activation that needs no other numbers: all but ACT_SWIGLU_OAI and ACT_XIELU. */
-double reference_activation(enum activation kind, double z);
 /* activation(gate) * up, of one element; up is 1 without a gate.  limit: the plan's for this network */
 double reference_activate(const struct reference *r, const struct ffn_plan *p, double limit, double gate, double up);
 /* The values of a weight that the file has as F32. */
@@ -114,42 +174,7 @@ void reference_gate_shared(struct reference *r, const struct call *c);
 
 /* A right pass from now on. */
 void reference_set_right(struct reference *r);
-
-/* ---- the same steps with the mistakes of r->quirks --------------------------------------------------------------- */
-
-/* A table of functions, so that a program which sets no quirks does not contain these steps. */
-struct wrong_steps {
-    const float *(*row)(const struct reference *r, const struct weight *w, size_t i);
-    /* Called before the layers.  Returns the slot of the batch in the cache. */
-    uint32_t (*begin)(struct reference *r, uint32_t n, uint32_t pos);
-    /* Computes a wrong product and returns true, or returns false if the right product is to be computed. */
-    bool (*projection)(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *y);
-    /* Normalizes one row of n elements. */
-    void (*norm)(const struct reference *r, double eps, const double *x, uint32_t n, double *h);
-    /* By what an element is multiplied then, instead of by its weight. */
-    double (*norm_weight)(const struct reference *r, double weight);
-    /* The row of the learned positions for token t of the batch at pos. */
-    uint32_t (*learned_position)(const struct reference *r, uint32_t pos, uint32_t t);
-    /* Called before and after each step. */
-    void (*before)(struct reference *r, const struct call *c);
-    void (*after)(struct reference *r, const struct call *c);
-    /* The first element of a head that is rotated. */
-    uint32_t (*first_rotated)(const struct reference *r, const struct attn_plan *p);
-    /* True if Q (is_q) or K is rotated at all. */
-    bool (*rotates)(const struct reference *r, bool is_q);
-    /* The position that the Q or K of token t of the batch at pos is rotated to; negative if angles are reversed. */
-    double (*position)(const struct reference *r, uint32_t pos, uint32_t t, bool is_q);
-    void (*attention_weights)(const struct reference *r, const struct attended *a, uint32_t n_key);
-    void (*attention_values)(const struct reference *r, const struct attended *a, uint32_t n_key);
-    /* Changes the scores (n_expert) by which the experts of a token are chosen. */
-    void (*choose)(const struct reference *r, uint32_t n_expert, double *scores);
-    /* Changes the experts that n tokens use, and their weights, (n, n_used) each. */
-    void (*use)(const struct reference *r, const struct ffn_plan *p, uint32_t n, double *used, double *weights);
-    void (*add_residual)(struct reference *r, const struct call *c);
-    /* Limits one element of the gate and of the up projection. */
-    void (*limit)(const struct reference *r, double limit, double *gate, double *up);
-    /* Used if quirks.ffn_other_act is set. */
-    double (*activation)(const struct reference *r, double z);
-};
+/* Must be called after edits: makes the programs of the layers and the frequencies anew. */
+void reference_edited(struct reference *r);
 
 #endif

@@ -1,5 +1,5 @@
 /* Known mistakes in reading blocks.  A mistake is an edit of the type's descriptor, by which the block is then read. */
-#include "reference/quirks.h"
+#include "mistakes/quirks.h"
 
 /* The numbers of a field, taken one after another from its first bit on. */
 static struct quant_field in_sequence(const struct quant_field *f) {
