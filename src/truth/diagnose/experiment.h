@@ -9,7 +9,7 @@
 #ifndef PLUMB_DIAGNOSE_EXPERIMENT_H
 #define PLUMB_DIAGNOSE_EXPERIMENT_H
 
-#include "diagnose/mistake.h"
+#include "mistakes/mistake.h"
 #include "mistakes/quirks.h"
 #include "reference/reference.h"
 #include "trace/compare.h"

@@ -11,7 +11,7 @@
 #ifndef PLUMB_DIAGNOSE_FIT_H
 #define PLUMB_DIAGNOSE_FIT_H
 
-#include "diagnose/mistake.h"
+#include "mistakes/mistake.h"
 #include "reference/rounding.h"
 #include "trace/report.h"
 #include "trace/trace.h"

@@ -1,26 +1,17 @@
 /* The activation of a feed-forward network: theirs is taken as f(a) * g(b), where a and b are the gate and the up
  * projection, in either order, and f and g are functions of a table. */
 #include "diagnose/fit.h"
+#include "mistakes/formulas.h"
 
 #include <math.h>
 
 /* ---- functions --------------------------------------------------------------------------------------------------- */
 
-static double sigmoid(double z) { return 1 / (1 + exp(-z)); }
-static double silu(double z) { return z * sigmoid(z); }
-static double gelu_tanh(double z) { return gelu_with(z, GELU_ROOT, GELU_CUBE); }
-static double gelu_erf(double z) { return 0.5 * z * (1 + erf(z * 0.70710678118654752440)); }
-static double gelu_quick(double z) { return z * sigmoid(1.702 * z); }
-static double relu(double z) { return z > 0 ? z : 0; }
-static double relu_square(double z) { return z > 0 ? z * z : 0; }
 static double leaky_01(double z) { return z > 0 ? z : 0.01 * z; }
 static double leaky_1(double z) { return z > 0 ? z : 0.1 * z; }
 static double elu(double z) { return z > 0 ? z : expm1(z); }
-static double softplus(double z) { return z > 30 ? z : log1p(exp(z)); }
 static double mish(double z) { return z * tanh(softplus(z)); }
-static double hard_swish(double z) { return z * fmin(fmax(z + 3, 0), 6) / 6; }
 static double hard_sigmoid(double z) { return fmin(fmax(z + 3, 0), 6) / 6; }
-static double identity(double z) { return z; }
 static double one(double z) { return (void)z, 1; }
 static double square(double z) { return z * z; }
 static double absolute(double z) { return fabs(z); }
@@ -30,7 +21,6 @@ static double minus_1(double z) { return z - 1; }
 static double silu_of_minus(double z) { return silu(-z); }
 static double silu_of_2(double z) { return silu(2 * z); }
 static double silu_of_half(double z) { return silu(z / 2); }
-static double silu_twice(double z) { return silu(silu(z)); }
 static double silu_wrong_sign(double z) { return z / (1 + exp(z)); }
 static double silu_minus(double z) { return z / (1 - exp(-z)); }
 static double silu_derivative(double z) { return sigmoid(z) * (1 + z * (1 - sigmoid(z))); }

@@ -9,6 +9,7 @@
  */
 #include "diagnose/fit_heads.h"
 
+#include "reference/softmax.h"
 #include "trace/report.h"
 
 #include <math.h>
@@ -20,14 +21,14 @@ enum { LINE_WEIGHTS = 1 << 17, PRODUCTS = 1 << 28 };
 
 /* How weights are made of scores. */
 enum form {
-    FORM_SOFTMAX,
-    FORM_MASK_LATE,   /* the keys that are not seen take part in the sum */
-    FORM_OVER_QUERIES, FORM_OVER_HEADS,
-    FORM_NO_SUM,      /* e^(score - max) */
-    FORM_EXP,         /* e^score */
-    FORM_SCORES,
-    FORM_TWICE,
-    N_FORM
+    WEIGHTS_SOFTMAX,
+    WEIGHTS_MASK_LATE,   /* the keys that are not seen take part in the sum */
+    WEIGHTS_OVER_QUERIES, WEIGHTS_OVER_HEADS,
+    WEIGHTS_NO_SUM,      /* e^(score - max) */
+    WEIGHTS_EXP,         /* e^score */
+    WEIGHTS_SCORES,
+    WEIGHTS_TWICE,
+    N_WEIGHTS
 };
 
 struct attention {
@@ -85,23 +86,10 @@ static double score_of(const struct attention *a, const struct way *w, uint32_t 
     return bend(dot * w->scale, w->softcap) - w->alibi * slope * distance + (is_hidden ? w->hidden : 0);
 }
 
-/* Divides n exponentials, stride apart, by their sum.  Scores of -INFINITY become 0. */
-static void softmax(double *x, uint32_t n, size_t stride, double sink, double extra) {
-    double max = extra > 0 ? fmax(sink, 0) : sink, sum = 0;
-    for (uint32_t i = 0; i < n; i++) max = fmax(max, x[i * stride]);
-    for (uint32_t i = 0; i < n; i++) {
-        x[i * stride] = x[i * stride] == -INFINITY ? 0 : exp(x[i * stride] - max);
-        sum += x[i * stride];
-    }
-    if (sink != -INFINITY) sum += exp(sink - max);
-    if (extra != 0) sum += extra * exp(-max);
-    for (uint32_t i = 0; i < n && sum > 0; i++) x[i * stride] /= sum;
-}
-
 /* Writes the weights of a hypothesis to a->y. */
 static void weigh(const struct attention *a, const struct way *w) {
     uint32_t n_key = a->n_key;
-    bool all = w->form == FORM_MASK_LATE || w->hidden != 0;
+    bool all = w->form == WEIGHTS_MASK_LATE || w->hidden != 0;
     for (uint32_t t = 0; t < a->n_token; t++) {
         uint32_t n = filled(a, pos_of(a, t));
         const bool *seen = w->seen + (size_t)t * n_key;
@@ -112,31 +100,32 @@ static void weigh(const struct attention *a, const struct way *w) {
                 max = fmax(max, row[j]);
             }
             switch (w->form) {
-            case FORM_OVER_QUERIES: case FORM_OVER_HEADS: break;
-            case FORM_SCORES:
+            case WEIGHTS_OVER_QUERIES: case WEIGHTS_OVER_HEADS: break;
+            case WEIGHTS_SCORES:
                 for (uint32_t j = 0; j < n_key; j++) row[j] = row[j] == -INFINITY ? 0 : row[j];
                 break;
-            case FORM_NO_SUM: case FORM_EXP:
-                for (uint32_t j = 0; j < n_key; j++) row[j] = exp(row[j] - (w->form == FORM_EXP ? 0 : max));
+            case WEIGHTS_NO_SUM: case WEIGHTS_EXP:
+                for (uint32_t j = 0; j < n_key; j++) row[j] = exp(row[j] - (w->form == WEIGHTS_EXP ? 0 : max));
                 break;
             default:
-                softmax(row, n_key, 1, w->has_sinks ? (double)a->sinks[h] : -INFINITY,
-                        w->slots > 0 ? w->slots - pos_of(a, t) - 1 : w->extra);
-                for (uint32_t j = 0; w->form == FORM_MASK_LATE && j < n_key; j++) row[j] = seen[j] ? row[j] : 0;
-                if (w->form != FORM_TWICE) break;
+                softmax_with(row, n_key, 1, (struct softmax_sum){
+                    w->has_sinks ? (double)a->sinks[h] : -INFINITY,
+                    w->slots > 0 ? w->slots - pos_of(a, t) - 1 : w->extra, -INFINITY, softmax_exp });
+                for (uint32_t j = 0; w->form == WEIGHTS_MASK_LATE && j < n_key; j++) row[j] = seen[j] ? row[j] : 0;
+                if (w->form != WEIGHTS_TWICE) break;
                 for (uint32_t j = 0; j < n_key; j++) row[j] = seen[j] ? row[j] : -INFINITY;
-                softmax(row, n_key, 1, -INFINITY, 0);
+                softmax(row, n_key, 1);
             }
         }
     }
     size_t n_column = (size_t)a->n_head * n_key, n_row = (size_t)a->n_token * n_key;
-    for (size_t i = 0; w->form == FORM_OVER_HEADS && i < n_row; i++) {
-        softmax(a->y + i / n_key * n_column + i % n_key, a->n_head, n_key, -INFINITY, 0);
+    for (size_t i = 0; w->form == WEIGHTS_OVER_HEADS && i < n_row; i++) {
+        softmax(a->y + i / n_key * n_column + i % n_key, a->n_head, n_key);
     }
-    for (uint32_t first = 0, end; w->form == FORM_OVER_QUERIES && first < a->n_token; first = end) {   /* batches */
+    for (uint32_t first = 0, end; w->form == WEIGHTS_OVER_QUERIES && first < a->n_token; first = end) {   /* batches */
         for (end = first + 1; end < a->n_token && pos_of(a, end) < a->f->n_prompt; end++);
         for (size_t i = 0; i < n_column; i++) {
-            softmax(a->y + first * n_column + i, end - first, n_column, -INFINITY, 0);
+            softmax(a->y + first * n_column + i, end - first, n_column);
         }
     }
 }
@@ -172,7 +161,7 @@ static void multiply_in_order(const struct attention *a, enum cache_order order,
             for (uint32_t j = 0; j < a->n_key; j++) {
                 double dot = 0;
                 for (uint32_t i = 0; j < n && i < a->dim; i++) {
-                    size_t from = fit_order(order, n, a->n_kv, a->n_head / a->n_kv, a->dim, j, a->right_heads[h], i);
+                    size_t from = cache_place(order, n, a->n_kv, a->n_head / a->n_kv, a->dim, j, a->right_heads[h], i);
                     if (from != SIZE_MAX) dot += (double)x[i] * (double)a->k.x[from];
                 }
                 a->dots[((size_t)t * a->n_head + h) * a->n_key + j] = dot;
@@ -190,14 +179,19 @@ struct line { double slope, error2; };
 struct terms { double x, known; };
 typedef struct terms line_terms(const struct attention *a, const struct way *w, uint32_t t, uint32_t h, uint32_t j);
 
-/* Fits a line to the rows of heads h_first .. h_end - 1 that are wrong.  A key counts as much as its weight.  If slope
- * is NAN, finds the best one. */
-static struct line fit_line(const struct attention *a, const struct way *w, uint32_t h_first, uint32_t h_end,
-                            line_terms *terms, double slope) {
+/* Tokens and heads, up to those before the ends. */
+struct part { uint32_t t, t_end, h, h_end; };
+static struct part all_heads(const struct attention *a) { return (struct part){ 0, a->n_token, 0, a->n_head }; }
+
+/* Fits a line to the rows of a part that are wrong.  A key counts as much as its weight.  If slope is NAN, finds the
+ * best one. */
+static struct line fit_line(const struct attention *a, const struct way *w, struct part part, line_terms *terms,
+                            double slope) {
     double xx = 0, xy = 0, yy = 0;
-    uint32_t every = (uint32_t)((uint64_t)a->n_token * a->n_head * a->n_key / LINE_WEIGHTS) + 1;
-    for (uint32_t t = a->n_token - 1; t < a->n_token; t -= every) {   /* ends when t wraps around */
-        for (uint32_t h = h_first; h < h_end; h++) {
+    uint32_t n_row = part.t_end - part.t, every = (uint32_t)((uint64_t)n_row * a->n_head * a->n_key / LINE_WEIGHTS) + 1;
+    for (uint32_t i = n_row - 1; i < n_row; i -= every) {   /* ends when i wraps around */
+        uint32_t t = part.t + i;
+        for (uint32_t h = part.h; h < part.h_end; h++) {
             const float *weights = weights_of(a, t, h);
             double n = 0, x = 0, y = 0, sx = 0, sy = 0, sxy = 0;
             for (uint32_t j = 0; j < a->n_key && is_wrong(a, t, h); j++) {
@@ -242,7 +236,7 @@ static struct terms by_slope(const struct attention *a, const struct way *w, uin
 static double curve_error(const struct attention *a, struct way *w, double scale, double softcap) {
     w->scale = scale;
     w->softcap = softcap;
-    return fit_line(a, w, 0, a->n_head, by_score, 1).error2;
+    return fit_line(a, w, all_heads(a), by_score, 1).error2;
 }
 
 /* Finds the minimum of curve_error over the logarithm of one number, from 1/1000 to 1000 times start. */
@@ -293,13 +287,13 @@ static void try_scale(struct attention *a, struct way w, double scale) {
 static void try_scores(struct attention *a) {
     struct way w = right_way(a);
     double cap = (double)a->plan->softcap;
-    if (cap == 0) try_scale(a, w, fit_line(a, &w, 0, a->n_head, by_dot, (double)NAN).slope);
+    if (cap == 0) try_scale(a, w, fit_line(a, &w, all_heads(a), by_dot, (double)NAN).slope);
     else try_scale(a, w, search(a, &w, a->right_scale, cap, false));
     w = right_way(a);
     w.softcap = 0;
     if (cap != 0) {
         propose(a, &w, 0, "has scores without a softcap; the right one is %.6g", cap);
-        w.scale = fit_line(a, &w, 0, a->n_head, by_dot, (double)NAN).slope;
+        w.scale = fit_line(a, &w, all_heads(a), by_dot, (double)NAN).slope;
         propose(a, &w, 2, "has scores without a softcap, and dot products of Q and K times %.6g, not times %.6g",
                 w.scale, a->right_scale);
     }
@@ -315,7 +309,7 @@ static void try_scores(struct attention *a) {
                                                 w.softcap, right);
     w = right_way(a);
     if (a->plan->alibi == 0) return;
-    double factor = fit_line(a, &w, 0, a->n_head, by_slope, (double)NAN).slope;
+    double factor = fit_line(a, &w, all_heads(a), by_slope, (double)NAN).slope;
     w.alibi = fit_nearest(factor);
     if (w.alibi == 0) propose(a, &w, 0, "has scores without ALiBi");
     else if (w.alibi == -1) propose(a, &w, 0, "has scores to which ALiBi is added, not subtracted");
@@ -328,21 +322,8 @@ static void try_temperature(struct attention *a) {
     struct way w = right_way(a);
     double *times = fit_new(a->f, a->n_token, sizeof *times), low = INFINITY, high = -INFINITY;
     for (uint32_t t = 0; times && t < a->n_token; t++) {
-        double xx = 0, xy = 0;
-        times[t] = 1;
-        for (uint32_t h = 0; h < a->n_head; h++) {
-            const float *weights = weights_of(a, t, h);
-            double n = 0, x = 0, y = 0, sxx = 0, sxy = 0;
-            for (uint32_t j = 0; j < a->n_key && is_wrong(a, t, h); j++) {
-                double weight = (double)weights[j];
-                if (!(weight > 1e-7) || !a->right_seen[(size_t)t * a->n_key + j]) continue;
-                double score = score_of(a, &w, t, h, j), l = log(weight);
-                n += weight, x += weight * score, y += weight * l;
-                sxx += weight * score * score, sxy += weight * score * l;
-            }
-            if (n > 0) xx += sxx - x * x / n, xy += sxy - x * y / n;
-        }
-        if (xx > 0) times[t] = xy / xx;
+        double slope = fit_line(a, &w, (struct part){ t, t + 1, 0, a->n_head }, by_score, (double)NAN).slope;
+        times[t] = slope != 0 ? slope : 1;
         low = fmin(low, times[t]), high = fmax(high, times[t]);
     }
     if (!times || !(high > low)) return;
@@ -506,17 +487,17 @@ static void try_finite_mask(struct attention *a) {
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
 static void try_sums(struct attention *a) {
-    static const char *const texts[N_FORM] = {
-        [FORM_MASK_LATE] = "has sums over all tokens of the batch: the mask is applied after the softmax",
-        [FORM_OVER_QUERIES] = "has sums over the queries of a batch, not over the keys",
-        [FORM_OVER_HEADS] = "has sums over the heads, not over the keys",
-        [FORM_NO_SUM] = "is e^(score - max), not divided by the sum",
-        [FORM_EXP] = "is e^score, not divided by the sum",
-        [FORM_SCORES] = "is the scores, without a softmax",
-        [FORM_TWICE] = "is the softmax of the softmax",
+    static const char *const texts[N_WEIGHTS] = {
+        [WEIGHTS_MASK_LATE] = "has sums over all tokens of the batch: the mask is applied after the softmax",
+        [WEIGHTS_OVER_QUERIES] = "has sums over the queries of a batch, not over the keys",
+        [WEIGHTS_OVER_HEADS] = "has sums over the heads, not over the keys",
+        [WEIGHTS_NO_SUM] = "is e^(score - max), not divided by the sum",
+        [WEIGHTS_EXP] = "is e^score, not divided by the sum",
+        [WEIGHTS_SCORES] = "is the scores, without a softmax",
+        [WEIGHTS_TWICE] = "is the softmax of the softmax",
     };
     struct way w = right_way(a);
-    for (int form = 1; form < N_FORM; form++) {
+    for (int form = 1; form < N_WEIGHTS; form++) {
         w.form = (enum form)form;
         propose(a, &w, 0, "%s", texts[form]);
     }
@@ -585,7 +566,7 @@ static void try_heads(struct attention *a) {
         for (uint32_t h = 0; h < a->n_head; h++) all[h] = g;
         multiply(a, &a->q, &a->k, all, NULL, a->dim, a->dots);
         for (uint32_t h = 0; h < a->n_head; h++) {
-            struct line line = fit_line(a, &w, h, h + 1, by_score, 1);
+            struct line line = fit_line(a, &w, (struct part){ 0, a->n_token, h, h + 1 }, by_score, 1);
             if (g > 0 && !(line.error2 < least[h])) continue;
             least[h] = line.error2;
             heads[h] = g;
@@ -682,7 +663,7 @@ static void try_slots(struct attention *a) {
 /* K in other orders of tokens, heads and elements. */
 static void try_orders(struct attention *a) {
     char text[FIT_SENTENCE];
-    for (int order = ORDER_RIGHT + 1; order < N_ORDER; order++) {
+    for (int order = ORDER_RIGHT + 1; order < N_CACHE_ORDER; order++) {
         fit_say_order(text, sizeof text, (enum cache_order)order, "K");
         for (int is_whole = 0; is_whole < 2; is_whole++) {
             multiply_in_order(a, (enum cache_order)order, is_whole);

@@ -21,8 +21,8 @@ void fit_keep_right_heads(const struct fit *f, const uint32_t *right, uint32_t n
 bool fit_head_rule(uint32_t rule, uint32_t n_head, uint32_t n_kv, uint32_t *heads, char text[FIT_HEAD_TEXT]) {
     uint32_t group = n_head / n_kv;
     for (uint32_t h = 0; h < n_head; h++) {
-        uint32_t by_rule[FIT_HEAD_RULES] = { h % n_kv, 0, h, n_kv - 1 - h / group };
-        heads[h] = by_rule[rule];
+        static const enum kv_rule rules[FIT_HEAD_RULES] = { KV_MODULO, KV_FIRST, N_KV_RULE, KV_REVERSED };
+        heads[h] = rule == 2 ? h : kv_head_by(rules[rule], h, n_head, n_kv);
     }
     switch (rule) {
     case 0: snprintf(text, FIT_HEAD_TEXT, "h %% %u", n_kv); break;
@@ -55,7 +55,7 @@ uint32_t fit_say_heads(char *text, size_t size, const char *of, const uint32_t *
 }
 
 void fit_say_order(char *text, size_t size, enum cache_order order, const char *of) {
-    static const struct { const char *what, *stored, *read; } texts[N_ORDER] = {
+    static const struct { const char *what, *stored, *read; } texts[N_CACHE_ORDER] = {
         [ORDER_ROWS_BY_HEAD] = { "rows", "token, head", "head, token" },
         [ORDER_ROWS_BY_SLOT] = { "rows", "head, token", "token, head" },
         [ORDER_ELEMENTS_BY_SLOT] = { "the elements of each head", "token, element", "element, token" },
@@ -69,24 +69,4 @@ void fit_say_order(char *text, size_t size, enum cache_order order, const char *
     }
     snprintf(text, size, "has %s of %s, stored as (%s), read as (%s)", texts[order].what, of, texts[order].stored,
              texts[order].read);
-}
-
-size_t fit_order(enum cache_order order, size_t n_slot, size_t n_kv, size_t group, size_t dim, size_t slot, size_t g,
-                 size_t e) {
-    size_t row = slot * n_kv + g, flat;
-    switch (order) {
-    case ORDER_ROWS_BY_HEAD: return (g * n_slot + slot) * dim + e;
-    case ORDER_ROWS_BY_SLOT: return (row % n_slot * n_kv + row / n_slot) * dim + e;
-    case ORDER_ELEMENTS_BY_SLOT:
-        flat = slot * dim + e;
-        return (flat % n_slot * n_kv + g) * dim + flat / n_slot;
-    case ORDER_SLOTS_BY_ELEMENT:
-        flat = e * n_slot + slot;
-        return (flat / dim * n_kv + g) * dim + flat % dim;
-    case ORDER_ELEMENTS_BY_HEAD:
-        flat = g * dim + e;
-        return (slot * n_kv + flat % n_kv) * dim + flat / n_kv;
-    case ORDER_STRIDE_OF_Q: return slot * group < n_slot ? (slot * group * n_kv + g) * dim + e : SIZE_MAX;
-    default: return row * dim + e;
-    }
 }

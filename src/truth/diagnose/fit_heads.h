@@ -4,6 +4,7 @@
 #define PLUMB_DIAGNOSE_FIT_HEADS_H
 
 #include "diagnose/fit.h"
+#include "mistakes/formulas.h"
 
 /* How many keys (of n_key) are there when the token at pos attends: those of its batch. */
 uint32_t fit_filled(const struct fit *f, uint32_t pos, uint32_t n_key);
@@ -17,16 +18,6 @@ bool fit_head_rule(uint32_t rule, uint32_t n_head, uint32_t n_kv, uint32_t *head
 /* Writes which heads (n_head) are read; of: "K" or "V".  Returns what this costs (struct finding). */
 uint32_t fit_say_heads(char *text, size_t size, const char *of, const uint32_t *heads, uint32_t n_head, uint32_t n_kv);
 
-/* Orders in which a cache (n_slot, n_kv, dim) is read by mistake. */
-enum cache_order {
-    ORDER_RIGHT, ORDER_ROWS_BY_HEAD, ORDER_ROWS_BY_SLOT, ORDER_ELEMENTS_BY_SLOT, ORDER_SLOTS_BY_ELEMENT,
-    ORDER_ELEMENTS_BY_HEAD, ORDER_STRIDE_OF_Q, N_ORDER
-};
 /* Writes "has rows of V, stored as (token, head), read as (head, token)".  of: "K" or "V". */
 void fit_say_order(char *text, size_t size, enum cache_order order, const char *of);
-/* Returns the index of the element that is taken for element e of head g in a slot; SIZE_MAX: none, a zero past the
- * slots that are filled.  group: n_head / n_kv */
-size_t fit_order(enum cache_order order, size_t n_slot, size_t n_kv, size_t group, size_t dim, size_t slot, size_t g,
-                 size_t e);
-
 #endif

@@ -145,20 +145,14 @@ static struct quant_number code_field(const struct quant_traits *t, bool is_high
     return (struct quant_number){ .low = is_high ? t->code.high : t->code.low };
 }
 
-/* The x of element i: its order within groups of n. */
+/* The x of element i: its order within groups of n, which is even. */
 enum order { ORDER_REVERSED, ORDER_HALVES, ORDER_INTERLEAVED, ORDER_DEALT, ORDER_NEXT, ORDER_BEFORE, ORDER_FIRST_HALF,
              ORDER_SECOND_HALF, N_ORDER };
 static uint32_t ordered(enum order order, uint32_t i, uint32_t n) {
-    switch (order) {
-    case ORDER_REVERSED: return n - 1 - i;
-    case ORDER_HALVES: return (i + n / 2) % n;
-    case ORDER_INTERLEAVED: return i % 2 * (n / 2) + i / 2;
-    case ORDER_DEALT: return i % (n / 2) * 2 + i / (n / 2);
-    case ORDER_NEXT: return (i + 1) % n;
-    case ORDER_FIRST_HALF: return i % (n / 2);
-    case ORDER_SECOND_HALF: return n / 2 + i % (n / 2);
-    default: return (i + n - 1) % n;
-    }
+    static const enum array_order orders[N_ORDER] = {
+        ARRAY_REVERSED, ARRAY_HALVES, ARRAY_INTERLEAVED, ARRAY_EVENS_FIRST, ARRAY_NEXT, ARRAY_BEFORE, ARRAY_HALF_TWICE,
+        ARRAY_SECOND_HALF };
+    return array_place(orders[order], i, n);
 }
 
 static const char *const order_texts[N_ORDER] = {
@@ -711,17 +705,13 @@ static void try_ends(struct linear *l) {
 static enum weight_id weight_of(const struct fit *f) {
     bool is_shared = f->layer >= 0 && f->model->plan.layers[f->layer].ffn.n_expert > 0;
     switch (f->id) {
-    case TAP_QCUR: return W_ATTN_Q;
-    case TAP_KCUR: return W_ATTN_K;
-    case TAP_VCUR: return W_ATTN_V;
     case TAP_ATTN_GATE: return W_ATTN_GATE;
-    case TAP_ATTN_OUT: return W_ATTN_OUTPUT;
     case TAP_FFN_ROUTER: return W_FFN_GATE_INP;
     case TAP_FFN_GATE: return is_shared ? W_FFN_GATE_SHARED : W_FFN_GATE;
     case TAP_FFN_UP: return is_shared ? W_FFN_UP_SHARED : W_FFN_UP;
     case TAP_FFN_OUT: return is_shared ? W_COUNT : W_FFN_DOWN;
     case TAP_RESULT_OUTPUT: return W_OUTPUT;
-    default: return W_COUNT;
+    default: return mistake_weight(f->id);
     }
 }
 

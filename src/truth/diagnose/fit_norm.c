@@ -8,6 +8,7 @@
  *   weight: the right one, a function of it, or that of another norm of the file
  */
 #include "diagnose/fit.h"
+#include "mistakes/formulas.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,13 +16,6 @@
 
 enum over { OVER_RIGHT, OVER_ROW, OVER_HEAD, OVER_HALF, OVER_QUARTER, OVER_EIGHTH, OVER_BATCH, OVER_TOKENS,
             OVER_BATCH_TOKENS, OVER_FIRST, OVER_PREVIOUS, N_OVER };
-
-/* What is subtracted from x, the square of what it is divided by before eps is added, and what is done with that. */
-enum form {
-    FORM_RMS, FORM_LAYER, FORM_CENTRED, FORM_VARIANCE, FORM_NO_ROOT, FORM_LAYER_NO_ROOT, FORM_SUM, FORM_LAYER_SUM,
-    FORM_OUTSIDE, FORM_LAYER_OUTSIDE, FORM_N_1, FORM_LAYER_N_1, FORM_LAST, FORM_FIRST, FORM_ABS, FORM_MAX, FORM_MEAN,
-    FORM_TIMES, FORM_TWICE, FORM_SUBTRACT, FORM_NONE, N_FORM
-};
 
 /* In a model with RMS norms, or with layer norms, what is wrong with the form; NULL: nothing. */
 static const struct { const char *formula, *rms, *layer; } forms[N_FORM] = {
@@ -102,56 +96,22 @@ struct norm {
 
 /* ---- the parts --------------------------------------------------------------------------------------------------- */
 
-/* Divides n elements, `step` apart, in the way of a form.  from: the elements of the statistic. */
-static void divide(enum form form, double eps, const double *from, const double *x, size_t n, size_t step, double *h) {
-    double sum = 0, sum2 = 0, sum_abs = 0, max = 0, count = (double)n, centred2 = 0;
-    for (size_t i = 0; i < n; i++) {
-        double z = from[i * step];
-        bool is_out = (form == FORM_LAST && i + 1 == n) || (form == FORM_FIRST && i == 0);
-        sum += z;
-        sum2 += is_out ? 0 : z * z;
-        sum_abs += fabs(z);
-        max = fmax(max, fabs(z));
-    }
-    double mean = sum / count;
-    for (size_t i = 0; i < n; i++) centred2 += (from[i * step] - mean) * (from[i * step] - mean);
-    double by = 1, less = 0;
-    switch (form) {
-    case FORM_RMS: case FORM_LAST: case FORM_FIRST: case FORM_TWICE: by = sqrt(sum2 / count + eps); break;
-    case FORM_LAYER: by = sqrt(centred2 / count + eps); less = mean; break;
-    case FORM_CENTRED: by = sqrt(sum2 / count + eps); less = mean; break;
-    case FORM_VARIANCE: by = sqrt(centred2 / count + eps); break;
-    case FORM_NO_ROOT: by = sum2 / count + eps; break;
-    case FORM_LAYER_NO_ROOT: by = centred2 / count + eps; less = mean; break;
-    case FORM_SUM: by = sqrt(sum2 + eps); break;
-    case FORM_LAYER_SUM: by = sqrt(centred2 + eps); less = mean; break;
-    case FORM_OUTSIDE: by = sqrt(sum2 / count) + eps; break;
-    case FORM_LAYER_OUTSIDE: by = sqrt(centred2 / count) + eps; less = mean; break;
-    case FORM_N_1: by = sqrt(sum2 / (count - 1) + eps); break;
-    case FORM_LAYER_N_1: by = sqrt(centred2 / (count - 1) + eps); less = mean; break;
-    case FORM_ABS: by = sum_abs / count + eps; break;
-    case FORM_MAX: by = max + eps; break;
-    case FORM_MEAN: by = fabs(mean) + eps; break;
-    case FORM_TIMES: by = 1 / sqrt(sum2 / count + eps); break;
-    case FORM_SUBTRACT: less = mean; break;
-    default: break;
-    }
-    for (size_t i = 0; i < n; i++) h[i * step] = (x[i * step] - less) / by;
-}
-
 /* h (n_token, width) <- x without weight and bias */
-static void normalize(const struct norm *m, enum over over, enum form form, double eps, const double *x, double *h) {
+static void normalize(const struct norm *m, enum over over, enum norm_form form, double eps, const double *x,
+                      double *h) {
     size_t n_token = m->x.n_token, width = m->width;
     if (over == OVER_BATCH) {
-        divide(form, eps, x, x, n_token * width, 1, h);
+        norm_divide(form, 0, eps, x, x, n_token * width, 1, h);
         return;
     }
-    for (size_t i = 0; i < width && over == OVER_TOKENS; i++) divide(form, eps, x + i, x + i, n_token, width, h + i);
-    if (over == OVER_TOKENS) return;
-    if (over == OVER_BATCH_TOKENS) {   /* the prompt is one batch, and each further token is one */
-        for (size_t t = 0, n; t < n_token; t += n) {
-            for (n = 1; m->x.pos[t] < m->f->n_prompt && t + n < n_token && m->x.pos[t + n] < m->f->n_prompt; n++);
-            for (size_t i = t * width; i < (t + 1) * width; i++) divide(form, eps, x + i, x + i, n, width, h + i);
+    if (over == OVER_TOKENS || over == OVER_BATCH_TOKENS) {
+        for (size_t t = 0, n = n_token; t < n_token; t += n) {
+            if (over == OVER_BATCH_TOKENS) {   /* the prompt is one batch, and each further token is one */
+                for (n = 1; m->x.pos[t] < m->f->n_prompt && t + n < n_token && m->x.pos[t + n] < m->f->n_prompt; n++);
+            }
+            for (size_t i = t * width; i < (t + 1) * width; i++) {
+                norm_divide(form, 0, eps, x + i, x + i, n, width, h + i);
+            }
         }
         return;
     }
@@ -160,7 +120,7 @@ static void normalize(const struct norm *m, enum over over, enum form form, doub
     for (size_t t = 0; t < n_token; t++) {
         size_t from = over == OVER_FIRST ? 0 : over == OVER_PREVIOUS && t > 0 ? t - 1 : t;
         for (size_t i = 0; i + unit <= width; i += unit) {
-            divide(form, eps, x + from * width + i, x + t * width + i, unit, 1, h + t * width + i);
+            norm_divide(form, 0, eps, x + from * width + i, x + t * width + i, unit, 1, h + t * width + i);
         }
     }
 }
@@ -190,7 +150,7 @@ static void apply(const struct norm *m, enum by by, const double *w, bool with_b
 /* ---- the hypotheses ---------------------------------------------------------------------------------------------- */
 
 /* Normalizes in one way and proposes it with each function of the weight. */
-static void try_weights(const struct norm *m, enum over over, enum form form, double eps, const char *eps_comment,
+static void try_weights(const struct norm *m, enum over over, enum norm_form form, double eps, const char *eps_comment,
                         const double *x) {
     normalize(m, over, form, eps, x, m->normed);
     if (form == FORM_TWICE) {
@@ -225,8 +185,8 @@ static void try_forms(const struct norm *m, const double *x) {
         if (over == OVER_HEAD && (m->head_dim == m->unit || m->head_dim == 0 || m->width % m->head_dim)) continue;
         if (over >= OVER_HALF && over <= OVER_EIGHTH && m->unit % 8) continue;
         for (int form = 0; form < N_FORM; form++) {
-            try_weights(m, (enum over)over, (enum form)form, m->eps, NULL, x);
-            try_weights(m, (enum over)over, (enum form)form, 0, "eps is 0", x);
+            try_weights(m, (enum over)over, (enum norm_form)form, m->eps, NULL, x);
+            try_weights(m, (enum over)over, (enum norm_form)form, 0, "eps is 0", x);
         }
     }
 }
@@ -234,7 +194,7 @@ static void try_forms(const struct norm *m, const double *x) {
 /* Other values of eps: the usual ones, and the one that fits best.  Where the weight is right, the quotient of theirs
  * and x is the divisor. */
 static void try_eps(const struct norm *m, const double *x) {
-    enum form right = m->is_layer ? FORM_LAYER : FORM_RMS;
+    enum norm_form right = m->is_layer ? FORM_LAYER : FORM_RMS;
     const double usual[] = { 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-10, 1e-12, sqrt(m->eps), m->eps * m->eps };
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
         char comment[80];
@@ -309,20 +269,6 @@ static void try_other_inputs(struct norm *m) {
 
 /* ---- the analyser ------------------------------------------------------------------------------------------------ */
 
-static enum weight_id weight_of(enum tap_id id) {
-    switch (id) {
-    case TAP_ATTN_NORM: return W_ATTN_NORM;
-    case TAP_QCUR_NORMED: return W_ATTN_Q_NORM;
-    case TAP_KCUR_NORMED: return W_ATTN_K_NORM;
-    case TAP_ATTN_SUB_NORM: return W_ATTN_SUB_NORM;
-    case TAP_ATTN_POST_NORM: return W_ATTN_POST_NORM;
-    case TAP_FFN_NORM: return W_FFN_NORM;
-    case TAP_FFN_SUB_NORM: return W_FFN_SUB_NORM;
-    case TAP_FFN_POST_NORM: return W_FFN_POST_NORM;
-    default: return W_OUTPUT_NORM;
-    }
-}
-
 /* The weight of element i of a row, (width); a norm of heads may have a weight, or one number, for each head. */
 static double *spread(struct fit *f, const struct weight *w, size_t width, size_t unit) {
     double *out = fit_new(f, width, sizeof *out);
@@ -336,7 +282,8 @@ static double *spread(struct fit *f, const struct weight *w, size_t width, size_
 
 void fit_norm(struct fit *f) {
     const struct plan *p = &f->model->plan;
-    enum weight_id id = weight_of(f->id);
+    enum weight_id id = f->id == TAP_ATTN_SUB_NORM ? W_ATTN_SUB_NORM : f->id == TAP_FFN_SUB_NORM ? W_FFN_SUB_NORM
+                      : mistake_weight(f->id);
     const struct affine *of = fit_weight(f, id);
     struct norm m = { .f = f, .is_layer = p->norm == NORM_LAYER };
     if (!fit_input(f, UINT64_MAX, &m.x) || fit_width(&m.x) != fit_width(&f->theirs)) return;

@@ -180,7 +180,7 @@ static void try_weights(struct values *a) {
 /* V in other orders: those of all tokens, or of the tokens that are there when a token attends. */
 static void try_orders(struct values *a) {
     char text[FIT_SENTENCE];
-    for (int order = ORDER_RIGHT + 1; order < N_ORDER; order++) {
+    for (int order = ORDER_RIGHT + 1; order < N_CACHE_ORDER; order++) {
         fit_say_order(text, sizeof text, (enum cache_order)order, "V");
         for (int is_whole = 0; is_whole < 2; is_whole++) {
             for (uint32_t row = 0; row < a->n_token * a->n_head; row++) {
@@ -191,8 +191,8 @@ static void try_orders(struct values *a) {
                 for (uint32_t j = 0; j < n; j++) {
                     double weight = (double)a->w.x[(size_t)row * a->n_key + j];
                     for (uint32_t i = 0; weight != 0 && i < a->dim; i++) {
-                        size_t from = fit_order((enum cache_order)order, n, a->n_kv, a->n_head / a->n_kv, a->dim, j, g,
-                                                i);
+                        size_t from = cache_place((enum cache_order)order, n, a->n_kv, a->n_head / a->n_kv, a->dim, j,
+                                                  g, i);
                         if (from != SIZE_MAX) out[i] += weight * (double)a->v.x[from];
                     }
                 }

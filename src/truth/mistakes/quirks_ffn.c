@@ -1,4 +1,5 @@
 /* The entries of quirks.h about the residual stream, feed forward, experts and the head. */
+#include "mistakes/formulas.h"
 #include "mistakes/quirks.h"
 
 #include <math.h>
@@ -62,12 +63,9 @@ static void edit_activation(const struct quirk *q, struct edit *e) {
     }
 }
 
-static double gelu_erf(enum activation kind, double z) {
-    (void)kind;
-    return 0.5 * z * (1 + erf(z * 0.70710678118654752440));   /* sqrt(1/2) */
-}
-static double gelu_quick(enum activation kind, double z) { return (void)kind, z / (1 + exp(-1.702 * z)); }
-static double identity(enum activation kind, double z) { return (void)kind, z; }
+static double act_gelu_erf(enum activation kind, double z) { return (void)kind, gelu_erf(z); }
+static double act_gelu_quick(enum activation kind, double z) { return (void)kind, gelu_quick(z); }
+static double act_none(enum activation kind, double z) { return (void)kind, z; }
 
 static void edit_limit(const struct quirk *q, struct edit *e) {
     (void)q;
@@ -185,16 +183,16 @@ static const struct quirk quirks[] = {
     { "ffn.act=gelu", "ffn_swiglu", &quirk_every, "GELU in its tanh form replaces the model's activation",
       EDIT(edit_activation, ACT_GELU_TANH) },
     { "ffn.act=gelu_erf", "ffn_swiglu", &quirk_every, "GELU in its exact form replaces the model's activation",
-      OTHER_ACTIVATION(gelu_erf) },
+      OTHER_ACTIVATION(act_gelu_erf) },
     { "ffn.act=gelu_quick", "ffn_swiglu", &quirk_every, "z / (1 + e^(-1.702 z)) replaces the model's activation",
-      OTHER_ACTIVATION(gelu_quick) },
+      OTHER_ACTIVATION(act_gelu_quick) },
     { "ffn.act=silu", "ffn_swiglu", &quirk_every, "SiLU replaces the model's activation",
       EDIT(edit_activation, ACT_SILU) },
     { "ffn.act=relu_sqr", "ffn_swiglu", &quirk_every, "the square of ReLU replaces the model's activation",
       EDIT(edit_activation, ACT_RELU_SQR) },
     { "ffn.act=relu", "ffn_swiglu", &quirk_every, "ReLU replaces the model's activation",
       EDIT(edit_activation, ACT_RELU) },
-    { "ffn.act=none", "ffn_swiglu", &quirk_every, "gate times up, without an activation", OTHER_ACTIVATION(identity) },
+    { "ffn.act=none", "ffn_swiglu", &quirk_every, "gate times up, without an activation", OTHER_ACTIVATION(act_none) },
     { "ffn.limit=missing", "ffn_moe_swiglu", NEED("with limits of gate and up in the feed-forward network", NULL), ""
       "neither the gate nor up is limited", EDIT(edit_limit, 0) },
     { "ffn.limit=one_sided", "ffn_moe_swiglu", &with_two_limits, "up is limited only from above, like the gate",

@@ -1,4 +1,5 @@
 /* The entries of quirks.h up to attention: tokens, embeddings, norms. */
+#include "mistakes/formulas.h"
 #include "mistakes/quirks.h"
 
 #include <math.h>
@@ -38,24 +39,15 @@ static bool has_positions(const struct model *m) { return m->position_embd.w; }
 static double no_weight(double weight) { return (void)weight, 1; }
 static double weight_plus_one(double weight) { return weight + 1; }
 
-/* As the right norm, of the sum of squares or with epsilon beside the root. */
-static void normalize(const struct reference *r, bool is_sum, bool is_outside, double eps, const double *x, uint32_t n,
-                      double *h) {
-    double mean = 0, square = 0;
-    for (uint32_t i = 0; i < n && r->plan.norm == NORM_LAYER; i++) mean += x[i] / n;
-    for (uint32_t i = 0; i < n; i++) square += (x[i] - mean) * (x[i] - mean);
-    if (!is_sum) square /= n;
-    double root = is_outside ? sqrt(square) + eps : sqrt(square + eps);
-    for (uint32_t i = 0; i < n; i++) h[i] = (x[i] - mean) / root;
-}
+/* Of the sum of squares, or with epsilon beside the root, or both. */
 static void norm_of_sum(const struct reference *r, double eps, const double *x, uint32_t n, double *h) {
-    normalize(r, true, false, eps, x, n, h);
+    norm_divide(r->plan.norm == NORM_LAYER ? FORM_LAYER_SUM : FORM_SUM, 0, eps, x, x, n, 1, h);
 }
 static void norm_outside(const struct reference *r, double eps, const double *x, uint32_t n, double *h) {
-    normalize(r, false, true, eps, x, n, h);
+    norm_divide(r->plan.norm == NORM_LAYER ? FORM_LAYER_OUTSIDE : FORM_OUTSIDE, 0, eps, x, x, n, 1, h);
 }
 static void norm_of_sum_outside(const struct reference *r, double eps, const double *x, uint32_t n, double *h) {
-    normalize(r, true, true, eps, x, n, h);
+    norm_divide(r->plan.norm == NORM_LAYER ? FORM_LAYER_SUM_OUTSIDE : FORM_SUM_OUTSIDE, 0, eps, x, x, n, 1, h);
 }
 
 static void edit_eps_outside(const struct quirk *q, struct edit *e) {

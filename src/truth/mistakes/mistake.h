@@ -8,9 +8,10 @@
  * this step, mistakes_step replaces the result.  It also keeps the results of all steps, because later steps are
  * computed from them.
  */
-#ifndef PLUMB_DIAGNOSE_MISTAKE_H
-#define PLUMB_DIAGNOSE_MISTAKE_H
+#ifndef PLUMB_MISTAKES_MISTAKE_H
+#define PLUMB_MISTAKES_MISTAKE_H
 
+#include "mistakes/formulas.h"
 #include "model/model.h"
 #include "model/tap.h"
 #include "reference/rounding.h"
@@ -39,7 +40,7 @@ enum mistake_kind {
     MISTAKE_EPS,          /* eps is number */
     MISTAKE_ROPE,         /* variant: enum rope_mistake, number; other: ROPE_PART has the frequencies of a small head */
     MISTAKE_SCORES,       /* variant: enum scores_mistake, number */
-    MISTAKE_HEADS,        /* variant: enum heads_mistake, of K or V */
+    MISTAKE_HEADS,        /* variant: enum kv_rule */
     MISTAKE_CACHE,        /* variant: enum cache_mistake */
     MISTAKE_GATE,         /* variant: enum gate_mistake */
     MISTAKE_SUM,          /* number * sublayer + other * residual; with a weight that is not W_COUNT, the norm of it */
@@ -50,13 +51,6 @@ enum mistake_kind {
 /* Along which axis of an array MISTAKE_ORDER acts.  AXIS_INPUT: the elements of the first input.  AXIS_COLUMNS: the
  * columns of the matrix.  AXIS_WEIGHT: the rows of the matrix, or the elements of the weight of a norm. */
 enum axis { AXIS_ELEMENTS, AXIS_HEADS, AXIS_TOKENS, AXIS_INPUT, AXIS_COLUMNS, AXIS_WEIGHT };
-enum array_order {
-    ARRAY_REVERSED, ARRAY_NEXT, ARRAY_BEFORE, ARRAY_HALVES, ARRAY_NEIGHBOURS, ARRAY_FIRST_TWO, ARRAY_ENDS,
-    ARRAY_EVENS_FIRST, ARRAY_INTERLEAVED, ARRAY_ALL_FIRST, ARRAY_ALL_LAST, ARRAY_HALF_TWICE, ARRAY_PAIRS_SAME,
-    ARRAY_ZERO_FIRST, ARRAY_ZERO_LAST, ARRAY_ZERO_QUARTER, ARRAY_ZERO_HALF, ARRAY_ZERO_FOURTHS, ARRAY_ZERO_ODD,
-    ARRAY_ZERO_THIRD, ARRAY_ZERO_LAST_8, ARRAY_ZERO_LAST_16, ARRAY_ZERO_LAST_32, ARRAY_ZERO_BLOCKS, ARRAY_NEXT_BLOCK,
-    ARRAY_BEFORE_BLOCK, ARRAY_FOURTHS_SAME, N_ARRAY_ORDER
-};
 /* Tokens of a chunk of the prompt, which engines compute at once. */
 enum chunk_part { CHUNK_PAST, CHUNK_OWN, N_CHUNK_PART };
 /* The rows of Q, K and V, or of gate and up, that an engine takes as one matrix: those of each group of heads together,
@@ -93,9 +87,6 @@ enum scores_mistake {
     SCORES_HIDDEN_WEAKLY, SCORES_CHUNK_FUTURE, SCORES_CHUNK_ALONE, SCORES_CHUNK_FROM_0, SCORES_SINK_SCALED,
     SCORES_SINK_PLAIN, SCORES_SINK_BEFORE, SCORES_SINK_NEXT, N_SCORES_MISTAKE
 };
-enum heads_mistake {
-    KV_MODULO, KV_REVERSED, KV_NEXT, KV_FIRST, KV_LAST, KV_EARLY, N_HEADS_MISTAKE
-};
 enum cache_mistake {
     CACHE_NOT_DECODED, CACHE_EARLY, CACHE_LATE, CACHE_ONE_SLOT, CACHE_PROMPT_REVERSED, CACHE_ONLY_OWN,
     CACHE_ROWS_BY_HEAD, CACHE_ROWS_BY_SLOT, CACHE_EXCHANGED, CACHE_REPEATED, CACHE_CHUNK_CLEARED, CACHE_CHUNK_FROM_0,
@@ -109,14 +100,12 @@ enum gate_mistake {
     N_GATE_MISTAKE
 };
 
-/* The constants of gelu(z). */
-#define GELU_ROOT 0.79788456080286535588   /* sqrt(2 / pi) */
-#define GELU_CUBE 0.044715
-
-/* gelu(z), with these constants. */
-static inline double gelu_with(double z, double root, double cube) {
-    return 0.5 * z * (1 + tanh(root * (z + cube * z * z * z)));
-}
+/* The mistakes of norms: the sentence, the form, and the parts of a row that are normalized apart; what else is wrong,
+ * mistake.c says.  Those of gates: the sentence, and the activation, NULL: the right one. */
+struct norm_mistakes { const char *text; enum norm_form form; uint32_t n_part; };
+struct gate_mistakes { const char *text; double (*f)(double z); };
+extern const struct norm_mistakes mistake_norms[N_NORM_MISTAKE];
+extern const struct gate_mistakes mistake_gates[N_GATE_MISTAKE];
 
 /* Which layer has the tensors of which: `first` those of from_layer, both exchanged, all those of from_layer... */
 enum layer_map { MAP_ONE, MAP_EXCHANGED, MAP_ALL, MAP_NEXT, MAP_BEFORE, MAP_REVERSED, MAP_AS_TEXT, N_LAYER_MAP };

@@ -1,6 +1,6 @@
 /* The mistakes that are tried in each step, and how they are said.  They are what a formula leaves open to a mistake:
  * each of its constants, inputs and tensors, and each axis of its arrays. */
-#include "diagnose/mistake.h"
+#include "mistakes/mistake.h"
 
 #include "trace/report.h"
 #include "trace/tap_names.h"
@@ -57,6 +57,20 @@ static void try_chunks(const struct list *l, struct mistake m) {
     if (m.chunk > 0) try_one(l, m);
 }
 
+/* Tries the variants first .. end - 1 of a kind. */
+static void try_variants(const struct list *l, enum mistake_kind kind, int first, int end) {
+    for (int v = first; v < end; v++) try_one(l, (struct mistake){ .kind = kind, .variant = (uint8_t)v });
+}
+
+/* Tries a variant of a kind with each of n numbers. */
+static void try_each(const struct list *l, enum mistake_kind kind, int variant, const double *numbers, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        try_one(l, (struct mistake){ .kind = kind, .variant = (uint8_t)variant, .number = numbers[i] });
+    }
+}
+#define TRY_NUMBERS(l, kind, variant, ...) try_each(l, kind, variant, (const double[]){ __VA_ARGS__ }, \
+                                                    sizeof((const double[]){ __VA_ARGS__ }) / sizeof(double))
+
 static void try_orders(const struct list *l, enum axis axis, uint32_t n) {
     for (uint8_t order = 0; order < N_ARRAY_ORDER && n > 1; order++) {
         if (axis == AXIS_TOKENS && order > ARRAY_ZERO_LAST) break;
@@ -70,12 +84,8 @@ static void try_orders(const struct list *l, enum axis axis, uint32_t n) {
 static void try_arrays(const struct list *l) {
     const struct mistakes *s = l->s;
     uint32_t n_head = s->n_head[l->id], n = s->width[l->id];
-    static const double factors[] = { 0, 2, 0.5, -1, 3, 4, 0.25, 10, 0.1, 1.1, 0.9, 1.5 };
-    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {
-        try_one(l, (struct mistake){ .kind = MISTAKE_SCALE, .number = factors[i] });
-    }
-    double roots[] = { sqrt(s->model->plan.n_embd), 1 / sqrt(s->model->plan.n_embd) };
-    for (size_t i = 0; i < 2; i++) try_one(l, (struct mistake){ .kind = MISTAKE_SCALE, .number = roots[i] });
+    double root = sqrt(s->model->plan.n_embd);
+    TRY_NUMBERS(l, MISTAKE_SCALE, 0, 0, 2, 0.5, -1, 3, 4, 0.25, 10, 0.1, 1.1, 0.9, 1.5, root, 1 / root);
     if (l->id == TAP_KQ_SOFT_MAX) return;   /* its elements are keys: see try_attention */
     try_chunks(l, (struct mistake){ .kind = MISTAKE_ADDED_UP, .axis = AXIS_TOKENS });
     if (n_head > 1) try_one(l, (struct mistake){ .kind = MISTAKE_ADDED_UP, .axis = AXIS_HEADS });
@@ -140,24 +150,18 @@ static void try_tensors(const struct list *l) {
 }
 
 static void try_rope(const struct list *l) {
-    static const struct { enum rope_mistake variant; double number, other; } rows[] = {
-        { ROPE_OTHER_PAIRS, 0, 0 }, { ROPE_BACKWARD, 0, 0 }, { ROPE_EXCHANGED, 0, 0 }, { ROPE_NO_SINE, 0, 0 },
-        { ROPE_NO_COSINE, 0, 0 }, { ROPE_TWICE, 0, 0 }, { ROPE_IN_PLACE, 0, 0 }, { ROPE_OFFSET, 1, 0 },
-        { ROPE_OFFSET, -1, 0 }, { ROPE_OFFSET, 2, 0 }, { ROPE_OFFSET, -2, 0 }, { ROPE_OFFSET, 5, 0 },
-        { ROPE_OFFSET, 10, 0 }, { ROPE_SCALED, 0.5, 0 }, { ROPE_SCALED, 0.25, 0 }, { ROPE_SCALED, 0.125, 0 },
-        { ROPE_SCALED, 2, 0 }, { ROPE_SCALED, 4, 0 }, { ROPE_SCALED, 8, 0 }, { ROPE_BASE, 10, 0 },
-        { ROPE_BASE, 100, 0 }, { ROPE_BASE, 500, 0 }, { ROPE_BASE, 1000, 0 }, { ROPE_BASE, 5000, 0 },
-        { ROPE_BASE, 10000, 0 }, { ROPE_BASE, 20000, 0 }, { ROPE_BASE, 50000, 0 }, { ROPE_BASE, 100000, 0 },
-        { ROPE_BASE, 500000, 0 }, { ROPE_BASE, 1e6, 0 }, { ROPE_BASE, 1e7, 0 }, { ROPE_PART, 0.5, 0 },
-        { ROPE_PART, 0.25, 0 }, { ROPE_PART, 0.5, 1 }, { ROPE_PART, 0.25, 1 }, { ROPE_EXPONENT, 0.5, 0 },
-        { ROPE_EXPONENT, 2, 0 }, { ROPE_EXPONENT, -1, 0 }, { ROPE_DEGREES, 0, 0 }, { ROPE_BATCH, 0, 0 },
-        { ROPE_SAME_POSITION, 0, 0 }, { ROPE_SECOND_PART, 0.5, 0 }, { ROPE_FROZEN, 0, 0 }, { ROPE_BY_HEAD, 0, 0 },
-        { ROPE_FACTORS_MULTIPLIED, 0, 0 },
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        try_one(l, (struct mistake){ .kind = MISTAKE_ROPE, .variant = (uint8_t)rows[i].variant,
-                                     .number = rows[i].number, .other = rows[i].other });
+    try_variants(l, MISTAKE_ROPE, ROPE_OTHER_PAIRS, ROPE_OFFSET);
+    TRY_NUMBERS(l, MISTAKE_ROPE, ROPE_OFFSET, 1, -1, 2, -2, 5, 10);
+    TRY_NUMBERS(l, MISTAKE_ROPE, ROPE_SCALED, 0.5, 0.25, 0.125, 2, 4, 8);
+    TRY_NUMBERS(l, MISTAKE_ROPE, ROPE_BASE, 10, 100, 500, 1000, 5000, 10000, 20000, 50000, 100000, 500000, 1e6, 1e7);
+    TRY_NUMBERS(l, MISTAKE_ROPE, ROPE_PART, 0.5, 0.25);
+    for (int k = 1; k <= 2; k++) {
+        try_one(l, (struct mistake){ .kind = MISTAKE_ROPE, .variant = ROPE_PART, .number = 0.5 / k, .other = 1 });
     }
+    TRY_NUMBERS(l, MISTAKE_ROPE, ROPE_EXPONENT, 0.5, 2, -1);
+    try_variants(l, MISTAKE_ROPE, ROPE_DEGREES, ROPE_SECOND_PART);
+    TRY_NUMBERS(l, MISTAKE_ROPE, ROPE_SECOND_PART, 0.5);
+    try_variants(l, MISTAKE_ROPE, ROPE_FROZEN, N_ROPE_MISTAKE);
     try_chunks(l, (struct mistake){ .kind = MISTAKE_ROPE, .variant = ROPE_CHUNK });
     try_chunks(l, (struct mistake){ .kind = MISTAKE_ROPE, .variant = ROPE_CHUNK_SAME });
 }
@@ -166,22 +170,12 @@ static void try_attention(const struct list *l) {
     const struct mistakes *s = l->s;
     const struct attn_plan *a = &s->model->plan.layers[l->layer].attn;
     double root = sqrt(a->k_dim), width = sqrt(s->model->plan.n_embd);
-    const struct { enum scores_mistake variant; double number; } rows[] = {
-        { SCORES_SCALE, root }, { SCORES_SCALE, 1 / root }, { SCORES_SCALE, root / width }, { SCORES_SCALE, 2 },
-        { SCORES_SCALE, 0.5 }, { SCORES_SCALE, sqrt(2) }, { SCORES_SCALE, sqrt(0.5) }, { SCORES_SCALE, log(2) },
-        { SCORES_SCALE, 1 / log(2) }, { SCORES_SCALE, -1 }, { SCORES_SCALE, 0 }, { SCORES_SCALE, root / a->k_dim * 2 },
-        { SCORES_SCALE, 0.1 * root }, { SCORES_SCALE, 10 }, { SCORES_SCALE, 0.1 }, { SCORES_SCALE, 1.1 },
-        { SCORES_SCALE, 0.9 }, { SCORES_SCALE, sqrt(a->n_head) }, { SCORES_SCALE, 1 / sqrt(a->n_head) },
-        { SCORES_SOFTCAP, 50 }, { SCORES_SOFTCAP, 30 }, { SCORES_SOFTCAP, 20 }, { SCORES_SOFTCAP, 10 },
-        { SCORES_SOFTCAP, 5 }, { SCORES_SOFTCAP, 2 }, { SCORES_SOFTCAP, 1 },
-        { SCORES_FUTURE, 1 }, { SCORES_FUTURE, 2 }, { SCORES_FUTURE, -1 }, { SCORES_FUTURE, -2 },
-        { SCORES_FUTURE, UINT32_MAX }, { SCORES_MASK_LATE, 0 }, { SCORES_ZEROS, 0 }, { SCORES_OVER_HEADS, 0 },
-        { SCORES_OVER_TOKENS, 0 }, { SCORES_NO_SOFTMAX, 0 },
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        try_one(l, (struct mistake){ .kind = MISTAKE_SCORES, .variant = (uint8_t)rows[i].variant,
-                                     .number = rows[i].number });
-    }
+    TRY_NUMBERS(l, MISTAKE_SCORES, SCORES_SCALE, root, 1 / root, root / width, 2, 0.5, sqrt(2), sqrt(0.5), log(2),
+                1 / log(2), -1, 0, root / a->k_dim * 2, 0.1 * root, 10, 0.1, 1.1, 0.9, sqrt(a->n_head),
+                1 / sqrt(a->n_head));
+    TRY_NUMBERS(l, MISTAKE_SCORES, SCORES_SOFTCAP, 50, 30, 20, 10, 5, 2, 1);
+    TRY_NUMBERS(l, MISTAKE_SCORES, SCORES_FUTURE, 1, 2, -1, -2, UINT32_MAX);
+    try_variants(l, MISTAKE_SCORES, SCORES_MASK_LATE, SCORES_TWO_HIDDEN);
     static const double least[] = { -2, -4, -5, -8, -10, -16, -20 };
     for (size_t i = 0; i < sizeof least / sizeof *least; i++) {
         try_one(l, (struct mistake){ .kind = MISTAKE_SCORES, .variant = SCORES_CLAMPED, .number = least[i] });
@@ -194,9 +188,7 @@ static void try_attention(const struct list *l) {
         try_chunks(l, (struct mistake){ .kind = MISTAKE_SCORES, .variant = v });
     }
     bool has_sinks = s->model->layers[l->layer].w[W_ATTN_SINKS].w != NULL;
-    for (uint8_t v = SCORES_SINK_SCALED; v <= SCORES_SINK_NEXT && has_sinks; v++) {
-        try_one(l, (struct mistake){ .kind = MISTAKE_SCORES, .variant = v });
-    }
+    if (has_sinks) try_variants(l, MISTAKE_SCORES, SCORES_SINK_SCALED, N_SCORES_MISTAKE);
     for (int future = -2; future < 0; future++) {   /* the first tokens see no key: all zeros */
         try_one(l, (struct mistake){ .kind = MISTAKE_SCORES, .variant = SCORES_FUTURE, .number = future, .other = 1 });
     }
@@ -214,9 +206,7 @@ static void try_attention(const struct list *l) {
 static void try_cache(const struct list *l) {
     bool is_k = l->id == TAP_KQ_SOFT_MAX;
     const struct attn_plan *a = &l->s->model->plan.layers[l->layer].attn;
-    for (uint8_t v = 0; v < N_HEADS_MISTAKE && a->n_head > 1; v++) {
-        try_one(l, (struct mistake){ .kind = MISTAKE_HEADS, .variant = v });
-    }
+    if (a->n_head > 1) try_variants(l, MISTAKE_HEADS, 0, N_KV_RULE);
     for (uint8_t v = 0; v < CACHE_CHUNK_CLEARED; v++) {
         try_one(l, (struct mistake){ .kind = MISTAKE_CACHE, .variant = v });
         bool is_order = v == CACHE_ROWS_BY_HEAD || v == CACHE_ROWS_BY_SLOT;
@@ -274,9 +264,7 @@ static void try_biases(const struct list *l) {
 
 /* Q, K and V as rows of one matrix, and norms of them. */
 static void try_fused(const struct list *l) {
-    for (uint8_t v = FUSED_READ_BY_GROUP; v <= FUSED_STORED_BY_GROUP; v++) {
-        try_one(l, (struct mistake){ .kind = MISTAKE_FUSED, .variant = v });
-    }
+    try_variants(l, MISTAKE_FUSED, FUSED_READ_BY_GROUP, FUSED_ALTERNATE);
     static const enum weight_id weights[] = { W_COUNT, W_ATTN_Q_NORM, W_ATTN_K_NORM };
     for (size_t i = 0; i < 3; i++) {
         for (uint8_t over_row = 0; over_row < 2; over_row++) {
@@ -295,13 +283,8 @@ void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
     if (!is_known) return;
     if ((set & norms) || id == TAP_RESULT_NORM) {
         try_one(&l, (struct mistake){ .kind = MISTAKE_SKIP });
-        for (uint8_t v = 0; v < N_NORM_MISTAKE; v++) {
-            try_one(&l, (struct mistake){ .kind = MISTAKE_NORM, .variant = v });
-        }
-        static const double eps[] = { 0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 1e-8, 1e-12 };
-        for (size_t i = 0; i < sizeof eps / sizeof *eps; i++) {
-            try_one(&l, (struct mistake){ .kind = MISTAKE_EPS, .number = eps[i] });
-        }
+        try_variants(&l, MISTAKE_NORM, 0, N_NORM_MISTAKE);
+        TRY_NUMBERS(&l, MISTAKE_EPS, 0, 0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 1e-8, 1e-12);
         try_chunks(&l, (struct mistake){ .kind = MISTAKE_NORM, .variant = NORM_ADDED_UP });
         for (uint32_t n = 4; n <= 1024; n *= 2) {
             struct mistake m = { .kind = MISTAKE_NORM, .variant = NORM_FIRST_OF_ALL, .number = n };
@@ -327,9 +310,7 @@ void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
         if (of->b) try_biases(&l);
         bool is_ffn = id == TAP_FFN_GATE || id == TAP_FFN_UP;
         if (id == TAP_QCUR || id == TAP_KCUR || id == TAP_VCUR) try_fused(&l);
-        for (uint8_t v = FUSED_ALTERNATE; v < N_FUSED_MISTAKE && is_ffn; v++) {
-            try_one(&l, (struct mistake){ .kind = MISTAKE_FUSED, .variant = v });
-        }
+        if (is_ffn) try_variants(&l, MISTAKE_FUSED, FUSED_ALTERNATE, N_FUSED_MISTAKE);
         try_inputs(&l, 0, of->w->n_in);
         try_tensors(&l);
     }
@@ -361,12 +342,8 @@ void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
         try_inputs(&l, 0, width);
         try_inputs(&l, 1, width);
     }
-    for (int shift = -2; shift <= 2 && id == TAP_EMBD; shift++) {
-        if (shift != 0) try_one(&l, (struct mistake){ .kind = MISTAKE_TOKEN, .number = shift });
-    }
-    for (uint8_t v = TOKEN_NEXT_ID; v < N_TOKEN_MISTAKE && id == TAP_EMBD; v++) {
-        try_one(&l, (struct mistake){ .kind = MISTAKE_TOKEN, .variant = v });
-    }
+    if (id == TAP_EMBD) TRY_NUMBERS(&l, MISTAKE_TOKEN, TOKEN_FURTHER, -2, -1, 1, 2);
+    if (id == TAP_EMBD) try_variants(&l, MISTAKE_TOKEN, TOKEN_NEXT_ID, N_TOKEN_MISTAKE);
 }
 
 /* ---- sentences --------------------------------------------------------------------------------------------------- */
@@ -399,30 +376,6 @@ static const char *const order_texts[N_ARRAY_ORDER] = {
     [ARRAY_NEXT_BLOCK] = "%s shifted by a block of 32: each is the one 32 places further on",
     [ARRAY_BEFORE_BLOCK] = "%s shifted by a block of 32: each is the one 32 places before it",
     [ARRAY_FOURTHS_SAME] = "every fourth of %s the same as the one before it, a repeated row",
-};
-
-static const char *const norm_texts[N_NORM_MISTAKE] = {
-    [NORM_NO_WEIGHT] = "is the norm without its weight",
-    [NORM_WEIGHT_TWICE] = "has its weight applied twice",
-    [NORM_WEIGHT_PLUS_1] = "is multiplied by 1 + its weight",
-    [NORM_NO_ROOT] = "is x / mean(x^2) * w: the square root is missing",
-    [NORM_NOT_DIVIDED] = "is x * w: it is not divided by the root of the mean square",
-    [NORM_SUM] = "is divided by the root of the sum of squares, not of their mean",
-    [NORM_LESS_MEAN] = "has the mean subtracted from its input",
-    [NORM_VARIANCE] = ("is a layer norm: the mean is subtracted, and the variance takes the place of the mean "
-                       "square"),
-    [NORM_TWICE] = "is the norm of the norm: it is applied twice",
-    [NORM_WEIGHT_FIRST] = "is the norm of the input times the weight: the weight comes first",
-    [NORM_PARTS_2] = "is computed over each half of a row, another axis",
-    [NORM_PARTS_4] = "is computed over each quarter of a row, another axis",
-    [NORM_PARTS_8] = "is computed over each of 8 parts of a row, another axis",
-    [NORM_TOKENS] = "is computed over all tokens of the batch together, another axis",
-    [NORM_ACROSS_TOKENS] = "is computed over the tokens of the batch, another axis",
-    [NORM_MEAN_ABS] = "is divided by the mean of the absolute values",
-    [NORM_FIRST_HALF] = "is divided by the root of the mean square of the first half of a row",
-    [NORM_ADDED_UP] = "has sums of squares that are not cleared between tokens",
-    [NORM_FIRST_OF_ALL] = "has the squares of the first %g elements of a row alone in its sum",
-    [NORM_WITHOUT_LAST] = "has a sum of squares that leaves out the last %g elements of a row",
 };
 
 static const char *const rope_texts[N_ROPE_MISTAKE] = {
@@ -474,7 +427,7 @@ static const char *const scores_texts[N_SCORES_MISTAKE] = {
     [SCORES_SINK_NEXT] = "has the attention sink of the next head in each head",
 };
 
-static const char *const heads_texts[N_HEADS_MISTAKE] = {
+static const char *const heads_texts[N_KV_RULE] = {
     [KV_MODULO] = "has heads that read the heads of %s in another order: head h reads head h %% %u",
     [KV_REVERSED] = "has heads that read the heads of %s in reverse order",
     [KV_NEXT] = "has heads that read the next head of %s",
@@ -523,35 +476,6 @@ static const char *const token_texts[N_TOKEN_MISTAKE] = {
     [TOKEN_HALF] = "has the rows of ids that begin anew at half of the vocabulary",
     [TOKEN_ROW_EARLY] = "has rows that begin half a row too early",
     [TOKEN_ROW_LATE] = "has rows that begin half a row too late",
-};
-
-static const char *const gate_texts[N_GATE_MISTAKE] = {
-    [GLU_GELU_TANH] = "is gelu_tanh(gate) * up",
-    [GLU_GELU_ERF] = "is gelu_erf(gate) * up",
-    [GLU_GELU_QUICK] = "is gelu_quick(gate) * up",
-    [GLU_SILU] = "is silu(gate) * up",
-    [GLU_RELU] = "is relu(gate) * up",
-    [GLU_RELU_SQR] = "is relu(gate)^2 * up",
-    [GLU_SIGMOID] = "is sigmoid(gate) * up",
-    [GLU_TANH] = "is tanh(gate) * up",
-    [GLU_NONE] = "is gate * up: the activation is left out",
-    [GLU_TWICE] = "is silu(silu(gate)) * up: the activation is applied twice",
-    [GLU_SOFTPLUS] = "is softplus(gate) * up",
-    [GLU_EXCHANGED] = "is silu(up) * gate: gate and up are exchanged",
-    [GLU_LATE] = "is silu(gate * up): the activation comes after the product",
-    [GLU_SUM] = "is silu(gate) + up: the sum instead of the product",
-    [GLU_ALONE] = "is silu(gate): up is left out",
-    [GLU_UP_ALONE] = "is up: the gate is left out",
-    [GLU_HARD] = "is gate * hard sigmoid(gate) * up",
-    [GLU_HARD_02] = "is gate * hard sigmoid(gate) * up, with a slope of 0.2",
-    [GLU_EXP_CLAMPED] = "is silu(gate) * up with the argument of exp clamped to -%g .. %g",
-    [GLU_LIMITED] = "has gate and up clamped to a limit of %g",
-    [GLU_GATE_LIMITED] = "has the gate clamped to a limit of %g on both sides",
-    [GLU_NO_ALPHA] = "has silu without its factor alpha, 1.702",
-    [GLU_NO_1] = "is silu(gate) * up: 1 is not added to up",
-    [GLU_ALTERNATE] = "has gates and up projections that are taken to alternate",
-    [GLU_GELU_ROOT] = "is gelu(gate) * up with %g for its constant sqrt(2/pi)",
-    [GLU_GELU_CUBE] = "is gelu(gate) * up with %g for its constant 0.044715",
 };
 
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
@@ -672,7 +596,7 @@ void mistake_say(const struct mistakes *s, const struct mistake *m, int32_t laye
                       m->axis == AXIS_HEADS ? "heads" : "tokens");
         break;
     case MISTAKE_VALUES: report_append(text, size, &n, "%s", values_texts[m->variant]); break;
-    case MISTAKE_NORM: report_append(text, size, &n, norm_texts[m->variant], m->number); break;
+    case MISTAKE_NORM: report_append(text, size, &n, mistake_norms[m->variant].text, m->number); break;
     case MISTAKE_EPS: report_append(text, size, &n, "is the norm with an eps of %g", m->number); break;
     case MISTAKE_ROPE: report_append(text, size, &n, rope_texts[m->variant], m->number); break;
     case MISTAKE_SCORES:
@@ -689,7 +613,7 @@ void mistake_say(const struct mistakes *s, const struct mistake *m, int32_t laye
                       cached, s->model->plan.layers[layer < 0 ? 0 : layer].attn.n_head_kv);
         break;
     case MISTAKE_CACHE: report_append(text, size, &n, cache_texts[m->variant], cached); break;
-    case MISTAKE_GATE: report_append(text, size, &n, gate_texts[m->variant], m->number, m->number); break;
+    case MISTAKE_GATE: report_append(text, size, &n, mistake_gates[m->variant].text, m->number, m->number); break;
     case MISTAKE_SUM: {
         char factors[2][32] = { "", "" };
         if (m->number != 1) snprintf(factors[0], sizeof factors[0], "%g * ", m->number);

@@ -1,7 +1,8 @@
 /* See mistake.h.  Each compute_* function is the formula of one kind of step, with the places where a mistake changes
  * it.  Without a mistake it gives what the reference pass gives: mistakes_step checks that, and leaves alone the steps
  * of models that compute more than these formulas. */
-#include "diagnose/mistake.h"
+#include "mistakes/mistake.h"
+#include "reference/softmax.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -185,50 +186,15 @@ static const float *weight_floats(struct mistakes *s, const struct weight *w, ui
 
 /* ---- orders ------------------------------------------------------------------------------------------------------ */
 
-/* Returns the place of the element that is taken for element i of n, or UINT32_MAX for a zero. */
-static uint32_t ordered(enum array_order order, uint32_t i, uint32_t n) {
-    uint32_t half = n / 2;
-    switch (order) {
-    case ARRAY_REVERSED: return n - 1 - i;
-    case ARRAY_NEXT: return (i + 1) % n;
-    case ARRAY_BEFORE: return (i + n - 1) % n;
-    case ARRAY_HALVES: return (i + n - half) % n;
-    case ARRAY_NEIGHBOURS: return n % 2 == 0 ? i ^ 1 : i;
-    case ARRAY_FIRST_TWO: return n > 1 && i < 2 ? 1 - i : i;
-    case ARRAY_ENDS: return i == 0 ? n - 1 : i == n - 1 ? 0 : i;
-    case ARRAY_EVENS_FIRST: return i < n - half ? 2 * i : 2 * (i - (n - half)) + 1;
-    case ARRAY_INTERLEAVED: return i % 2 == 0 ? i / 2 : n - half + i / 2;
-    case ARRAY_ALL_FIRST: return 0;
-    case ARRAY_ALL_LAST: return n - 1;
-    case ARRAY_HALF_TWICE: return half > 0 ? i % half : i;
-    case ARRAY_PAIRS_SAME: return i / 2 * 2;
-    case ARRAY_ZERO_FIRST: return i == 0 ? UINT32_MAX : i;
-    case ARRAY_ZERO_LAST: return i == n - 1 ? UINT32_MAX : i;
-    case ARRAY_ZERO_QUARTER: return i >= n - (n / 4 > 0 ? n / 4 : 1) ? UINT32_MAX : i;
-    case ARRAY_ZERO_HALF: return i >= n - half ? UINT32_MAX : i;
-    case ARRAY_ZERO_FOURTHS: return i % 4 == 3 ? UINT32_MAX : i;
-    case ARRAY_ZERO_ODD: return i % 2 == 1 ? UINT32_MAX : i;
-    case ARRAY_ZERO_THIRD: return i >= n - n / 3 ? UINT32_MAX : i;
-    case ARRAY_ZERO_LAST_8: return i + 8 >= n ? UINT32_MAX : i;
-    case ARRAY_ZERO_LAST_16: return i + 16 >= n ? UINT32_MAX : i;
-    case ARRAY_ZERO_LAST_32: return i + 32 >= n ? UINT32_MAX : i;
-    case ARRAY_ZERO_BLOCKS: return i / 32 % 2 == 1 ? UINT32_MAX : i;
-    case ARRAY_NEXT_BLOCK: return (i + 32) % n;
-    case ARRAY_BEFORE_BLOCK: return n > 32 ? (i + n - 32) % n : i;
-    case ARRAY_FOURTHS_SAME: return i % 4 == 3 ? i - 1 : i;
-    default: return i;
-    }
-}
-
 /* y (n_token, n_head, n) = x with its elements, heads or tokens in another order */
 static void reorder(const struct mistake *m, const double *x, uint32_t n_token, uint32_t n_head, uint32_t n,
                     double *y) {
     for (uint32_t t = 0; t < n_token; t++) {
-        uint32_t from_t = m->axis == AXIS_TOKENS && n_token > 1 ? ordered(m->variant, t, n_token) : t;
+        uint32_t from_t = m->axis == AXIS_TOKENS && n_token > 1 ? array_place(m->variant, t, n_token) : t;
         for (uint32_t h = 0; h < n_head; h++) {
-            uint32_t from_h = m->axis == AXIS_HEADS && n_head > 1 ? ordered(m->variant, h, n_head) : h;
+            uint32_t from_h = m->axis == AXIS_HEADS && n_head > 1 ? array_place(m->variant, h, n_head) : h;
             for (uint32_t i = 0; i < n; i++) {
-                uint32_t from = m->axis == AXIS_ELEMENTS && n > 1 ? ordered(m->variant, i, n) : i;
+                uint32_t from = m->axis == AXIS_ELEMENTS && n > 1 ? array_place(m->variant, i, n) : i;
                 bool is_zero = from_t == UINT32_MAX || from_h == UINT32_MAX || from == UINT32_MAX;
                 y[((size_t)t * n_head + h) * n + i] = is_zero ? 0 : x[((size_t)from_t * n_head + from_h) * n + from];
             }
@@ -319,7 +285,7 @@ static bool compute_linear(const struct made_tap *st, double *y) {
     bool is_columns = m && m->kind == MISTAKE_ORDER && m->axis == AXIS_COLUMNS;
     memset(y, 0, (size_t)st->n_token * n_out * sizeof *y);
     for (uint32_t o = 0; o < n_out; o++) {
-        uint32_t from = is_rows ? ordered(m->variant, o, n_out) : o;
+        uint32_t from = is_rows ? array_place(m->variant, o, n_out) : o;
         if (from == UINT32_MAX) continue;
         const struct weight *w = m && m->kind == MISTAKE_FUSED ? fused_row(st, o, &from) : of->w;
         if (!w || w->n_in != width) return false;
@@ -335,7 +301,7 @@ static bool compute_linear(const struct made_tap *st, double *y) {
                 continue;
             }
             for (uint32_t i = 0; i < width; i++) {
-                uint32_t column = is_columns ? ordered(m->variant, i, width) : i;
+                uint32_t column = is_columns ? array_place(m->variant, i, width) : i;
                 if (column != UINT32_MAX) sum += (double)row[column] * xt[i];
             }
             yt[o] = sum;
@@ -353,42 +319,29 @@ static bool compute_linear(const struct made_tap *st, double *y) {
 
 /* ---- norms ------------------------------------------------------------------------------------------------------- */
 
-/* Divides the n elements of x by what the norm divides by, and writes them to y. */
-static void normalize(const struct mistake *wrong, double eps, const double *x, uint32_t n, double *y) {
-    bool is_wrong = wrong != NULL;
-    enum norm_mistake variant = wrong ? (enum norm_mistake)wrong->variant : N_NORM_MISTAKE;
-    double sum = 0, sum2 = 0, sum_abs = 0, half2 = 0;
-    uint32_t end = variant == NORM_FIRST_OF_ALL && wrong->number < n ? (uint32_t)wrong->number
-                 : variant == NORM_WITHOUT_LAST && wrong->number < n ? n - (uint32_t)wrong->number : n;
-    for (uint32_t i = 0; i < n; i++) {
-        sum += x[i];
-        if (i < end) sum2 += x[i] * x[i];
-        sum_abs += fabs(x[i]);
-        if (i == n / 2 - 1) half2 = sum2;
-    }
-    double mean = 0, divisor = sqrt(sum2 / n + eps);
-    if (is_wrong && variant == NORM_NO_ROOT) divisor = sum2 / n + eps;
-    if (is_wrong && variant == NORM_NOT_DIVIDED) divisor = 1;
-    if (is_wrong && variant == NORM_SUM) divisor = sqrt(sum2 + eps);
-    if (is_wrong && variant == NORM_MEAN_ABS) divisor = sum_abs / n + eps;
-    if (is_wrong && variant == NORM_FIRST_HALF && n > 1) divisor = sqrt(half2 / (n / 2) + eps);
-    if (is_wrong && (variant == NORM_LESS_MEAN || variant == NORM_VARIANCE)) mean = sum / n;
-    if (is_wrong && variant == NORM_VARIANCE) divisor = sqrt(fmax(0, sum2 / n - mean * mean) + eps);
-    for (uint32_t i = 0; i < n; i++) y[i] = (x[i] - mean) / divisor;
-}
-
-/* The norm of a batch over another axis: over all of it, or over the same element of all tokens. */
-static void normalize_batch(enum norm_mistake variant, double eps, const double *x, size_t n_row, uint32_t n,
-                            double *y) {
-    double sum2 = 0;
-    for (size_t k = 0; k < n_row * n; k++) sum2 += x[k] * x[k];
-    for (uint32_t i = 0; i < n; i++) {
-        if (variant == NORM_ACROSS_TOKENS) sum2 = 0;
-        for (size_t t = 0; t < n_row && variant == NORM_ACROSS_TOKENS; t++) sum2 += x[t * n + i] * x[t * n + i];
-        double count = (double)n_row * (variant == NORM_ACROSS_TOKENS ? 1 : n);
-        for (size_t t = 0; t < n_row; t++) y[t * n + i] = x[t * n + i] / sqrt(sum2 / count + eps);
-    }
-}
+const struct norm_mistakes mistake_norms[N_NORM_MISTAKE] = {
+    [NORM_NO_WEIGHT] = { "is the norm without its weight", FORM_RMS, 1 },
+    [NORM_WEIGHT_TWICE] = { "has its weight applied twice", FORM_RMS, 1 },
+    [NORM_WEIGHT_PLUS_1] = { "is multiplied by 1 + its weight", FORM_RMS, 1 },
+    [NORM_NO_ROOT] = { "is x / mean(x^2) * w: the square root is missing", FORM_NO_ROOT, 1 },
+    [NORM_NOT_DIVIDED] = { "is x * w: it is not divided by the root of the mean square", FORM_NONE, 1 },
+    [NORM_SUM] = { "is divided by the root of the sum of squares, not of their mean", FORM_SUM, 1 },
+    [NORM_LESS_MEAN] = { "has the mean subtracted from its input", FORM_CENTRED, 1 },
+    [NORM_VARIANCE] = { "is a layer norm: the mean is subtracted, and the variance takes the place of the mean square",
+                        FORM_LAYER, 1 },
+    [NORM_TWICE] = { "is the norm of the norm: it is applied twice", FORM_RMS, 1 },
+    [NORM_WEIGHT_FIRST] = { "is the norm of the input times the weight: the weight comes first", FORM_RMS, 1 },
+    [NORM_PARTS_2] = { "is computed over each half of a row, another axis", FORM_RMS, 2 },
+    [NORM_PARTS_4] = { "is computed over each quarter of a row, another axis", FORM_RMS, 4 },
+    [NORM_PARTS_8] = { "is computed over each of 8 parts of a row, another axis", FORM_RMS, 8 },
+    [NORM_TOKENS] = { "is computed over all tokens of the batch together, another axis", FORM_RMS, 1 },
+    [NORM_ACROSS_TOKENS] = { "is computed over the tokens of the batch, another axis", FORM_RMS, 1 },
+    [NORM_MEAN_ABS] = { "is divided by the mean of the absolute values", FORM_ABS, 1 },
+    [NORM_FIRST_HALF] = { "is divided by the root of the mean square of the first half of a row", FORM_HALF, 1 },
+    [NORM_ADDED_UP] = { "has sums of squares that are not cleared between tokens", FORM_RMS, 1 },
+    [NORM_FIRST_OF_ALL] = { "has the squares of the first %g elements of a row alone in its sum", FORM_FIRST_SOME, 1 },
+    [NORM_WITHOUT_LAST] = { "has a sum of squares that leaves out the last %g elements of a row", FORM_LESS_SOME, 1 },
+};
 
 static bool compute_norm(const struct made_tap *st, double *y) {
     struct mistakes *s = st->s;
@@ -411,16 +364,17 @@ static bool compute_norm(const struct made_tap *st, double *y) {
         for (size_t k = 0; k < n_row * n_in; k++) s->x[k] = x[k] * (double)weight[k % n_in];
         x = s->x;
     }
-    uint32_t n_part = is_norm && variant >= NORM_PARTS_2 && variant <= NORM_PARTS_8 ? 2u << (variant - NORM_PARTS_2)
-                    : 1;
-    if (n_in % n_part) return false;
-    if (is_norm && (variant == NORM_TOKENS || variant == NORM_ACROSS_TOKENS)) {
-        normalize_batch(variant, eps, x, n_row, n_in, y);
+    const struct norm_mistakes right = { NULL, FORM_RMS, 1 }, *how = is_norm ? &mistake_norms[variant] : &right;
+    size_t unit = n_in / how->n_part;
+    if (n_in % how->n_part) return false;
+    if (is_norm && variant == NORM_TOKENS) {
+        norm_divide(FORM_RMS, 0, eps, x, x, n_row * n_in, 1, y);
+    } else if (is_norm && variant == NORM_ACROSS_TOKENS) {
+        for (uint32_t i = 0; i < n_in; i++) norm_divide(FORM_RMS, 0, eps, x + i, x + i, n_row, n_in, y + i);
     } else {
-        for (size_t k = 0; k < n_row * n_part; k++) {
-            size_t at = k * (n_in / n_part);
-            normalize(is_norm ? m : NULL, eps, x + at, n_in / n_part, y + at);
-            if (is_norm && variant == NORM_TWICE) normalize(NULL, eps, y + at, n_in / n_part, y + at);
+        for (size_t at = 0; at < n_row * n_in; at += unit) {
+            norm_divide(how->form, is_norm ? m->number : 0, eps, x + at, x + at, unit, 1, y + at);
+            if (is_norm && variant == NORM_TWICE) norm_divide(FORM_RMS, 0, eps, y + at, y + at, unit, 1, y + at);
         }
     }
     double square = 0;
@@ -431,7 +385,7 @@ static bool compute_norm(const struct made_tap *st, double *y) {
         for (uint32_t i = 0; i < n_in; i++) y[k * n_in + i] = x[k * n_in + i] / sqrt(square + eps);
     }
     for (size_t k = 0; k < n_row * n_in; k++) {
-        uint32_t i = (uint32_t)(k % n_in), from = is_order ? ordered(variant, i, n_in) : i;
+        uint32_t i = (uint32_t)(k % n_in), from = is_order ? array_place(variant, i, n_in) : i;
         double w = from == UINT32_MAX ? 0 : (double)weight[from];
         if (is_norm && (variant == NORM_NO_WEIGHT || variant == NORM_WEIGHT_FIRST)) w = 1;
         if (is_norm && variant == NORM_WEIGHT_TWICE) w *= w;
@@ -508,16 +462,7 @@ static const double *rows_of(const struct mistakes *s, uint32_t which, int32_t l
 }
 
 static uint32_t head_read(const struct mistake *m, uint32_t h, uint32_t n_head, uint32_t n_kv) {
-    uint32_t group = n_head / n_kv;
-    if (!m || m->kind != MISTAKE_HEADS) return h / group;
-    switch (m->variant) {
-    case KV_MODULO: return h % n_kv;
-    case KV_REVERSED: return n_kv - 1 - h / group;
-    case KV_NEXT: return (h / group + 1) % n_kv;
-    case KV_FIRST: return 0;
-    case KV_LAST: return n_kv - 1;
-    default: return (h + 1) / group % n_kv;
-    }
+    return kv_head_by(m && m->kind == MISTAKE_HEADS ? (enum kv_rule)m->variant : N_KV_RULE, h, n_head, n_kv);
 }
 
 /* Returns the token whose K and V are read from slot `slot` when the token `own` attends and n_filled tokens are there;
@@ -555,14 +500,12 @@ static uint32_t stored(const struct made_tap *st, uint32_t slot, uint32_t own, u
     return slot < n_prompt && n_filled <= n_prompt ? slot : UINT32_MAX;
 }
 
-/* Returns the element that is read for element e of head g of a token, if rows of the cache (n_slot, n_kv, dim) are
- * read in another order of slots and heads. */
+/* As cache_place, if the mistake is another order of the rows. */
 static size_t place(const struct mistake *m, size_t token, size_t g, size_t e, size_t n_slot, size_t n_kv, size_t dim) {
-    size_t row = token * n_kv + g;
-    bool is_cache = m && m->kind == MISTAKE_CACHE;
-    if (is_cache && m->variant == CACHE_ROWS_BY_HEAD) row = g * n_slot + token;
-    if (is_cache && m->variant == CACHE_ROWS_BY_SLOT) row = token * n_kv + g, row = row % n_slot * n_kv + row / n_slot;
-    return row * dim + e;
+    bool is_by_head = m && m->kind == MISTAKE_CACHE && m->variant == CACHE_ROWS_BY_HEAD;
+    bool is_by_slot = m && m->kind == MISTAKE_CACHE && m->variant == CACHE_ROWS_BY_SLOT;
+    enum cache_order order = is_by_head ? ORDER_ROWS_BY_HEAD : is_by_slot ? ORDER_ROWS_BY_SLOT : ORDER_RIGHT;
+    return cache_place(order, n_slot, n_kv, 1, dim, token, g, e);
 }
 
 /* Where a step reads its keys or values.  A mistake may let it read another tap's rows, for all tokens or for those of
@@ -593,35 +536,10 @@ static const double *rows_for(const struct made_tap *st, const struct source *fr
     return is_past == (from->m->variant == CHUNK_PAST) ? from->wrong : from->right;
 }
 
-/* What takes part in the sum of a softmax beside the scores: n_zero scores of 0, and one score more.  least: smaller
- * arguments of exp become this. */
-struct besides { double n_zero, sink, least; };
-static const struct besides nothing = { 0, -INFINITY, -INFINITY };
-
-/* Divides the n exponentials that are `step` apart by their sum. */
-static void softmax(double *x, uint32_t n, size_t step, struct besides of) {
-    double max = of.n_zero > 0 ? fmax(0, of.sink) : of.sink, sum;
-    for (uint32_t i = 0; i < n; i++) max = fmax(max, x[i * step]);
-    sum = (of.n_zero > 0 ? of.n_zero * exp(-max) : 0) + (of.sink > -INFINITY ? exp(of.sink - max) : 0);
-    for (uint32_t i = 0; i < n; i++) {
-        double e = x[i * step] == -INFINITY ? 0 : exp(fmax(x[i * step] - max, of.least));
-        x[i * step] = e;
-        sum += e;
-    }
-    for (uint32_t i = 0; i < n && sum > 0; i++) x[i * step] /= sum;
-}
-
 /* How many slots are in use when a token attends. */
 static uint32_t slots_of(const struct made_tap *st, uint32_t own, uint32_t n_key) {
     uint32_t end = st->wrong && st->wrong->chunk > 0 ? chunk_end(st->s, st->wrong->chunk, own) : n_key;
     return end < n_key ? end : n_key;
-}
-
-static bool is_in_window(const struct attn_plan *a, uint32_t own, uint32_t slot) {
-    uint32_t window = a->window, distance = slot < own ? own - slot : slot - own;
-    if (window == 0) return true;
-    if (a->is_symmetric) return distance <= window / 2;
-    return slot >= own || (a->is_chunked ? slot >= own - own % window : distance < window);
 }
 
 /* Whether the token `own` sees key i. */
@@ -638,7 +556,7 @@ static bool sees(const struct made_tap *st, enum scores_mistake v, uint32_t own,
     if (v == SCORES_TWO_HIDDEN && (i == number || i == (uint32_t)m->other) && own != i) return false;
     if (v == SCORES_WINDOW && own - i >= number && i <= own) return false;
     if (v == SCORES_WINDOW) return (int64_t)i < end;
-    return (v == SCORES_MASK_LATE || (int64_t)i < end) && is_in_window(&plan_of(st)->attn, own, i);
+    return (v == SCORES_MASK_LATE || (int64_t)i < end) && plan_window_has(&plan_of(st)->attn, own, i);
 }
 
 /* The sink of head h; -INFINITY: there is none */
@@ -690,22 +608,23 @@ static bool compute_scores(const struct made_tap *st, double *y) {
             }
             if (none) memset(row, 0, n_key * sizeof *row);   /* the softmax of equal scores, or zeros */
             if (none && m && m->other > 0) continue;
-            struct besides of = { 0, sink_of(st, sinks, v, h, scale), v == SCORES_CLAMPED ? number : -INFINITY };
+            struct softmax_sum of = { sink_of(st, sinks, v, h, scale), 0, v == SCORES_CLAMPED ? number : -INFINITY,
+                                      softmax_exp };
             if (v == SCORES_ZEROS) of.n_zero = n_key - 1 - own;
             if (v == SCORES_PADDED) of.n_zero = ((uint32_t)number - n_there % (uint32_t)number) % (uint32_t)number;
             if (v == SCORES_NO_SOFTMAX) {
                 for (uint32_t i = 0; i < n_key; i++) row[i] = row[i] == -INFINITY ? 0 : row[i];
             } else if (v != SCORES_OVER_HEADS && v != SCORES_OVER_TOKENS) {
-                softmax(row, n_key, 1, of);
+                softmax_with(row, n_key, 1, of);
             }
             for (uint32_t i = 0; v == SCORES_MASK_LATE && i < n_key; i++) row[i] = i <= own ? row[i] : 0;
         }
     }
     for (uint32_t t = 0; v == SCORES_OVER_HEADS && t < st->n_token; t++) {
-        for (uint32_t i = 0; i < n_key; i++) softmax(y + (size_t)t * n_head * n_key + i, n_head, n_key, nothing);
+        for (uint32_t i = 0; i < n_key; i++) softmax(y + (size_t)t * n_head * n_key + i, n_head, n_key);
     }
     for (size_t c = 0; v == SCORES_OVER_TOKENS && c < (size_t)n_head * n_key; c++) {
-        softmax(y + c, st->n_token, (size_t)n_head * n_key, nothing);
+        softmax(y + c, st->n_token, (size_t)n_head * n_key);
     }
     return true;
 }
@@ -769,24 +688,36 @@ static bool compute_values(const struct made_tap *st, double *y) {
 
 /* ---- the feed-forward network, sums, embeddings ------------------------------------------------------------------ */
 
-static double activation(enum gate_mistake kind, double z) {
-    double sigmoid = 1 / (1 + exp(-z));
-    switch (kind) {
-    case GLU_GELU_TANH: return gelu_with(z, GELU_ROOT, GELU_CUBE);
-    case GLU_GELU_ERF: return 0.5 * z * (1 + erf(z * 0.70710678118654752440));
-    case GLU_GELU_QUICK: return z / (1 + exp(-1.702 * z));
-    case GLU_RELU: return fmax(z, 0);
-    case GLU_RELU_SQR: return z > 0 ? z * z : 0;
-    case GLU_SIGMOID: return sigmoid;
-    case GLU_TANH: return tanh(z);
-    case GLU_NONE: return z;
-    case GLU_TWICE: return z * sigmoid / (1 + exp(-z * sigmoid));
-    case GLU_SOFTPLUS: return z > 20 ? z : log1p(exp(z));
-    case GLU_HARD: return z * fmin(fmax(z / 6 + 0.5, 0), 1);
-    case GLU_HARD_02: return z * fmin(fmax(0.2 * z + 0.5, 0), 1);
-    default: return z * sigmoid;
-    }
-}
+static double hard_swish_02(double z) { return z * fmin(fmax(0.2 * z + 0.5, 0), 1); }
+
+const struct gate_mistakes mistake_gates[N_GATE_MISTAKE] = {
+    [GLU_GELU_TANH] = { "is gelu_tanh(gate) * up", gelu_tanh },
+    [GLU_GELU_ERF] = { "is gelu_erf(gate) * up", gelu_erf },
+    [GLU_GELU_QUICK] = { "is gelu_quick(gate) * up", gelu_quick },
+    [GLU_SILU] = { "is silu(gate) * up", silu },
+    [GLU_RELU] = { "is relu(gate) * up", relu },
+    [GLU_RELU_SQR] = { "is relu(gate)^2 * up", relu_square },
+    [GLU_SIGMOID] = { "is sigmoid(gate) * up", sigmoid },
+    [GLU_TANH] = { "is tanh(gate) * up", tanh },
+    [GLU_NONE] = { "is gate * up: the activation is left out", identity },
+    [GLU_TWICE] = { "is silu(silu(gate)) * up: the activation is applied twice", silu_twice },
+    [GLU_SOFTPLUS] = { "is softplus(gate) * up", softplus },
+    [GLU_EXCHANGED] = { "is silu(up) * gate: gate and up are exchanged", NULL },
+    [GLU_LATE] = { "is silu(gate * up): the activation comes after the product", NULL },
+    [GLU_SUM] = { "is silu(gate) + up: the sum instead of the product", NULL },
+    [GLU_ALONE] = { "is silu(gate): up is left out", NULL },
+    [GLU_UP_ALONE] = { "is up: the gate is left out", NULL },
+    [GLU_HARD] = { "is gate * hard sigmoid(gate) * up", hard_swish },
+    [GLU_HARD_02] = { "is gate * hard sigmoid(gate) * up, with a slope of 0.2", hard_swish_02 },
+    [GLU_EXP_CLAMPED] = { "is silu(gate) * up with the argument of exp clamped to -%g .. %g", NULL },
+    [GLU_LIMITED] = { "has gate and up clamped to a limit of %g", NULL },
+    [GLU_GATE_LIMITED] = { "has the gate clamped to a limit of %g on both sides", NULL },
+    [GLU_NO_ALPHA] = { "has silu without its factor alpha, 1.702", silu },
+    [GLU_NO_1] = { "is silu(gate) * up: 1 is not added to up", silu },
+    [GLU_ALTERNATE] = { "has gates and up projections that are taken to alternate", NULL },
+    [GLU_GELU_ROOT] = { "is gelu(gate) * up with %g for its constant sqrt(2/pi)", NULL },
+    [GLU_GELU_CUBE] = { "is gelu(gate) * up with %g for its constant 0.044715", NULL },
+};
 
 /* activation(gate) * up; oai: as in gpt-oss, with its own limit */
 static double gate_of(const struct mistake *m, enum gate_mistake own, bool is_oai, double limit, double g, double u) {
@@ -803,17 +734,17 @@ static double gate_of(const struct mistake *m, enum gate_mistake own, bool is_oa
         double alpha = v == GLU_NO_ALPHA ? 1 : 1.702;
         return g / (1 + exp(-alpha * g)) * (v == GLU_NO_1 ? u : u + 1);
     }
+    double (*f)(double z) = mistake_gates[mistake_gates[v].f ? v : own].f;
     switch (v) {
-    case GLU_EXCHANGED: return activation(own, u) * g;
-    case GLU_LATE: return activation(own, g * u);
-    case GLU_SUM: return activation(own, g) + u;
-    case GLU_ALONE: return activation(own, g);
+    case GLU_EXCHANGED: return f(u) * g;
+    case GLU_LATE: return f(g * u);
+    case GLU_SUM: return f(g) + u;
+    case GLU_ALONE: return f(g);
     case GLU_UP_ALONE: return u;
     case GLU_GELU_ROOT: return gelu_with(g, number, GELU_CUBE) * u;
     case GLU_GELU_CUBE: return gelu_with(g, GELU_ROOT, number) * u;
     case GLU_EXP_CLAMPED: return g / (1 + exp(-fmax(fmin(g, number), -number))) * u;
-    case GLU_LIMITED: case GLU_GATE_LIMITED: case GLU_ALTERNATE: return activation(own, g) * u;
-    default: return activation(v, g) * u;
+    default: return f(g) * u;
     }
 }
 
@@ -845,7 +776,7 @@ static bool norm_rows(const struct made_tap *st, enum weight_id id, uint32_t n, 
     if (id != W_COUNT && (!w || w->n_in != n || w->n_out != 1)) return false;
     const float *weight = w ? weight_floats(s, w, 0) : NULL;
     for (size_t at = 0; at < (size_t)st->n_token * st->n_head * st->n; at += n) {
-        normalize(NULL, (double)s->model->plan.norm_eps, y + at, n, y + at);
+        norm_divide(FORM_RMS, 0, (double)s->model->plan.norm_eps, y + at, y + at, n, 1, y + at);
         for (uint32_t i = 0; weight && i < n; i++) y[at + i] *= (double)weight[i];
     }
     return true;
