@@ -36,7 +36,7 @@ export async function plumb(file) {
     pieces: () => Array.from(vocabulary.ends, (end, id) => vocabulary.kinds[id] & CONTROL ? new Uint8Array()
       : vocabulary.texts.subarray(id > 0 ? vocabulary.ends[id - 1] : 0, end)),
     isEnd: id => engine.endsTurn(id),
-    tokenize: value => [...engine.tokenize(value, false, false)],
+    tokenize: value => [...engine.tokenize(value)],
     /** Spaces at the end make each text another one, so that it is not among those that are kept. */
     async compile(schema, flags = 0) {
       matcher?.free();

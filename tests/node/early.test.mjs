@@ -86,11 +86,11 @@ function measured(clock) {
     let at = 0;
     for (; !engine.hasHeader; at += 4096) engine.write(bytes.subarray(at, at + 4096));
     engine.loadVocabulary();
-    const ids = engine.tokenize('a', false, false).length, early = looks;
+    const ids = engine.tokenize('a').length, early = looks;
     engine.write(bytes.subarray(at));
     engine.end();
     const loaded = looks;
-    for (let i = 0; i < 2; i++) engine.openSession(16);
+    for (let i = 0; i < 2; i++) engine.openSession({ contextLength: 16 });
     engine.feed([1, 2, 3]);
     console.log(JSON.stringify({
       left: bytes.length - at, ids, early, loaded, later: looks - loaded, precision: engine.info().precision,
@@ -142,7 +142,7 @@ test('memory for the rest of the file is reserved at once, and no more', async (
     engine.write(bytes.subarray(at));
     engine.end();
     const grown = steps;
-    engine.openSession(16);   // uses the rest of the reserve if tensors fitted into free blocks
+    engine.openSession({ contextLength: 16 });   // uses the rest of the reserve if tensors fitted into free blocks
     return { steps: grown, bytes: engine.bytes };
   };
   const [once, often] = [growth(true), growth(false)];

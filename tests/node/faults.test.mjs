@@ -71,9 +71,9 @@ function work(engine, reached) {
   engine.write(MODEL);
   engine.end();
   reached('session');
-  engine.openSession(64);
+  engine.openSession({ contextLength: 64 });
   reached('text');
-  const ids = engine.tokenize('abcdabcdefgh'.repeat(40), true, true);
+  const ids = engine.tokenize('abcdabcdefgh'.repeat(40), { addSpecial: true, parseSpecial: true });
   engine.detokenize(ids, true);
   reached('feed');
   engine.feed(IDS);
@@ -186,7 +186,7 @@ for (const [name, counts] of /** @type {const} */ ([
       const before = heapEnd();
       for (let at = 0; at < header.length; at += 1 << 16) engine.write(header.subarray(at, at + (1 << 16)));
       engine.loadVocabulary();
-      for (const special of [true, false]) engine.tokenize('!"#!"# and others', false, special);
+      for (const special of [true, false]) engine.tokenize('!"#!"# and others', { parseSpecial: special });
       const ratio = (heapEnd() - before) / header.length;
       t.diagnostic(`${ratio.toFixed(2)} times ${(header.length / 1e6).toFixed(1)} MB, size ${known ? '' : 'un'}known`);
       assert.ok(engine.hasHeader && ratio <= 4, `${ratio.toFixed(2)} times`);

@@ -7,7 +7,7 @@ import { WHOLE, CONSTRAINTS, withGrammar } from './constraint.js';
 import { FORMAT, PROMPT_END, textsOf } from './formats.js';
 import { controlTokens } from './gbnf.js';
 
-/** @typedef {import('../engine/host.js').Stats} Stats
+/** @typedef {import('../engine/generation.js').Stats} Stats
  * @typedef {import('./answer.js').AnswerDelta} AnswerDelta */
 /** @typedef {object} AnswerOptions
  * @property {import('./messages.js').Tool[]} [tools]  the tools that the model was told about

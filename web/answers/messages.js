@@ -43,12 +43,12 @@
  *   answers */
 /** @typedef {object} AnsweringModel  what a ChatModel has besides its format
  * @property {Record<string, import('../engine/engine.js').MetadataValue>} metadata
- * @property {import('../engine/host.js').Stats} [lastStats]  of its last answer
+ * @property {import('../engine/generation.js').Stats} [lastStats]  of its last answer
  * @property {() => Promise<{contextLength: number, module: string}>} info
  * @property {(messages: Message[], options?: TemplateOptions) => Promise<Int32Array>} tokenizeChat
  * @property {(text: string, options?: {addSpecial?: boolean, parseSpecial?: boolean}) => Promise<Int32Array>} tokenize
  * @property {(ids: ArrayLike<number>, options?: {special?: boolean}) => Promise<string>} detokenize
  * @property {(prompt: Int32Array, options?: GenerateOptions) =>
- *   AsyncIterator<string, import('../engine/host.js').Stats, void>} generate */
+ *   AsyncIterator<string, import('../engine/generation.js').Stats, void>} generate */
 
 export {};

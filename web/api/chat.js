@@ -12,7 +12,7 @@ import { execute, toolsOf } from './run.js';
 import { TextAnswer } from './text-answer.js';
 
 /** @typedef {import('../answers/messages.js').Message} Message
- * @typedef {import('../engine/host.js').Stats} Stats
+ * @typedef {import('../engine/generation.js').Stats} Stats
  * @typedef {import('../answers/messages.js').GenerateOptions} GenerateOptions
  * @typedef {import('../answers/answer.js').AnswerDelta} AnswerDelta
  * @typedef {import('../answers/answer.js').Answer} Answer */

@@ -99,7 +99,7 @@ export class ObjectAnswer {
 }
 
 /** Yields the partial values of an answer that is JSON, each other than the one before, and returns its value.
- * @param {any} schema @param {AsyncGenerator<string, import('../engine/host.js').Stats, void>} pieces
+ * @param {any} schema @param {AsyncGenerator<string, import('../engine/generation.js').Stats, void>} pieces
  * @returns {AsyncGenerator<any, any, void>} */
 export async function* valuesOf(schema, pieces) {
   let text = '', shown = '';

@@ -45,7 +45,7 @@ import { TextAnswer } from './text-answer.js';
  * @typedef {import('../answers/formats.js').Format} Format
  * @typedef {import('../engine/embed.js').EmbedOptions} EmbedOptions
  * @typedef {import('../engine/embed.js').RankOptions} RankOptions
- * @typedef {import('../engine/host.js').Stats} Stats */
+ * @typedef {import('../engine/generation.js').Stats} Stats */
 
 /** @typedef {object} ModelInfo
  * @property {string} architecture  general.architecture of the file

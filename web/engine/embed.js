@@ -92,7 +92,7 @@ async function tokenize(engine, where, texts, query, { truncate = false, parseSp
       await run.pause();
       slice = performance.now();
     }
-    const ids = typeof text === 'string' ? engine.tokenizeInput(text, query, parseSpecial, truncate ? most : 0)
+    const ids = typeof text === 'string' ? engine.tokenizeInput(text, { query, parseSpecial, most: truncate ? most : 0 })
       : truncate ? text.subarray(0, most) : text;
     if (ids.length > most) {
       throw new PlumbError('PLUMB_ERROR_CONTEXT', `${where}: ${name(i)} has ${ids.length} tokens, but the context `

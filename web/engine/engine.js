@@ -30,7 +30,7 @@ const SHOWN_ELEMENTS = 64;
 /** @typedef {string | number | bigint | boolean} Scalar
  * @typedef {Scalar | Scalar[] | {type: string, count: number}} MetadataValue */
 /** @typedef {object} SessionArgs
- * @property {number} [contextLength]
+ * @property {number} [contextLength]  tokens; default: the engine's
  * @property {typeof import('../base/parameters.js').PRECISIONS[number]} [precision]
  * @property {typeof import('../base/parameters.js').KV_TYPES[number]} [kvType] */
 /** @typedef {object} OwnSampling
@@ -265,12 +265,10 @@ export class Engine extends Instance {
 
   /** Throws if the model cannot fit, before gigabytes are downloaded for nothing.  Needs the header.  It counts only
    * weights, keys and values, so a model that passes may still turn out not to fit.
-   * @param {number} limit  bytes that the module's memory can have
-   * @param {number | undefined} total  bytes of all files, if there are several
-   * @param {number} [contextLength]  contextLength and type: those of the session that will be opened
-   * @param {typeof KV_TYPES[number]} [type] */
-  checkRoom(limit, total = 0, contextLength = 0, type = 'i16') {
-    const weights = Math.max(this.#weightBytes(), total), kv = this.kvBytes(contextLength, type);
+   * @param {{limit: number, total?: number}} room  bytes: limit: that the module's memory can have; total: of all files,
+   *   if there are several @param {SessionArgs} session  that will be opened */
+  checkRoom({ limit, total = 0 }, { contextLength = 0, kvType = 'i16' }) {
+    const weights = Math.max(this.#weightBytes(), total), kv = this.kvBytes(contextLength, kvType);
     if (weights + kv <= limit) return;
     throw new PlumbError('PLUMB_ERROR_MEMORY', `no memory for ${weights} bytes of weights and ${kv} bytes of `
       + `keys and values: a module can use at most ${limit} bytes here; choose a shorter contextLength, kvType 'q8' `
@@ -334,12 +332,10 @@ export class Engine extends Instance {
    * @param {number} n  threads, including the caller's */
   setThreads(n) { this.c.plumb_threads_ready(n); }
 
-  /** @param {number} [contextLength]  tokens; undefined: the engine's default
-   * @param {typeof PRECISIONS[number]} [precision]
-   * @param {typeof KV_TYPES[number]} [kvType] */
-  openSession(contextLength, precision = 'exact16', kvType = 'i16') {
+  /** @param {SessionArgs} [args] */
+  openSession({ contextLength = 0, precision = 'exact16', kvType = 'i16' } = {}) {
     // The zeros after contextLength: the default batch, all threads of setThreads.
-    this.#checkModel(this.c.plumb_wasm_session_create(this.out, this.#model, contextLength ?? 0, 0, 0,
+    this.#checkModel(this.c.plumb_wasm_session_create(this.out, this.#model, contextLength, 0, 0,
       PRECISIONS.indexOf(precision), KV_TYPES.indexOf(kvType)));
     this.#session = this.word(0);
   }
@@ -396,18 +392,22 @@ export class Engine extends Instance {
 
   // ---- tokenizer ----
 
-  /** @param {string} text @param {boolean} addSpecial @param {boolean} parseSpecial */
-  tokenize(text, addSpecial, parseSpecial) {
+  /** @param {string} text @param {{addSpecial?: boolean, parseSpecial?: boolean}} [options] */
+  tokenize(text, { addSpecial, parseSpecial } = {}) {
     return this.#tokenize(text, (addSpecial ? ADD_SPECIAL : 0) | (parseSpecial ? PARSE_SPECIAL : 0));
   }
 
   /** @param {string} text @param {number} flags */
   #tokenize(text, flags) {
-    return this.withText(text, (chars, length) => {
-      const { ptr, n } = this.#fillBuffer(length + 8, (ids, cap) =>
-        Number(this.c.plumb_tokenize(this.#model, chars, length, flags, ids, cap)), 4);
-      return new Int32Array(this.memory.buffer, ptr, n).slice();
-    });
+    return this.withText(text, (chars, length) => this.#ids(length + 8, (ids, cap) =>
+      this.c.plumb_tokenize(this.#model, chars, length, flags, ids, cap)));
+  }
+
+  /** The ids that a function of C writes. @param {number} guess  how many
+   * @param {(ptr: number, cap: number) => bigint} write */
+  #ids(guess, write) {
+    const { ptr, n } = this.#fillBuffer(guess, (ids, cap) => Number(write(ids, cap)), 4);
+    return new Int32Array(this.memory.buffer, ptr, n).slice();
   }
 
   /** The tokens of a prompt that a chat template made. @param {import('./templates.js').Prompt} prompt */
@@ -415,22 +415,19 @@ export class Engine extends Instance {
     return this.withBytes(2 * text.length, chars => {
       this.u8.set(text, chars);
       this.u8.set(marks, chars + text.length);
-      const { ptr, n } = this.#fillBuffer(text.length + 8, (ids, cap) => Number(this.c.plumb_tokenize_marked(
-        this.#model, chars, chars + text.length, text.length, ADD_SPECIAL | PARSE_SPECIAL, ids, cap)), 4);
-      return new Int32Array(this.memory.buffer, ptr, n).slice();
+      return this.#ids(text.length + 8, (ids, cap) => this.c.plumb_tokenize_marked(this.#model, chars,
+        chars + text.length, text.length, ADD_SPECIAL | PARSE_SPECIAL, ids, cap));
     });
   }
 
   /** The tokens of a text to embed or, with a query, of the two to rank.
-   * @param {string} text @param {string | undefined} query @param {boolean} parseSpecial
-   * @param {number} most  tokens; the last ones of a longer text are left out; 0: no limit */
-  tokenizeInput(text, query, parseSpecial, most) {
-    return this.withText(query ?? '', (queryChars, queryLength) => this.withText(text, (chars, length) => {
-      const { ptr, n } = this.#fillBuffer(queryLength + length + 8, (ids, cap) =>
-        Number(this.c.plumb_tokenize_input(this.#model, query === undefined ? 0 : queryChars, queryLength, chars,
-          length, parseSpecial ? PARSE_SPECIAL : 0, most, ids, cap)), 4);
-      return new Int32Array(this.memory.buffer, ptr, n).slice();
-    }));
+   * @param {string} text @param {{query?: string, parseSpecial?: boolean, most?: number}} options  most: tokens; the
+   *   last ones of a longer text are left out; default: no limit */
+  tokenizeInput(text, { query, parseSpecial, most = 0 }) {
+    return this.withText(query ?? '', (queryChars, queryLength) => this.withText(text, (chars, length) =>
+      this.#ids(queryLength + length + 8, (ids, cap) => this.c.plumb_tokenize_input(this.#model,
+        query === undefined ? 0 : queryChars, queryLength, chars, length, parseSpecial ? PARSE_SPECIAL : 0, most, ids,
+        cap))));
   }
 
   /** @param {ArrayLike<number>} ids @param {boolean} special */
@@ -611,7 +608,7 @@ export class Engine extends Instance {
    * @param {WebAssembly.Module} module  plumb-grammar.wasm */
   async loadGrammars(module) {
     this.#grammars = await Grammars.create(module, this.vocabulary(), text => {
-      const ids = this.tokenize(text, false, true);
+      const ids = this.tokenize(text, { parseSpecial: true });
       return ids.length === 1 ? ids[0] : -1;
     });
   }

@@ -6,6 +6,7 @@ import { Download } from '../loader/download.js';
 import { sum } from '../loader/progress.js';
 import { read } from '../loader/source.js';
 import { Damaged, Sums } from '../loader/sums.js';
+import { yieldToEventLoop } from './event-loop.js';
 import { INITIAL, PAGE } from './instance.js';
 
 /** @typedef {object} Preflight
@@ -57,7 +58,6 @@ const DEFAULT_CONTEXT = 2048;
  * @property {number} memoryLimit  bytes that its memory may grow to
  * @property {() => Promise<string | undefined>} enableThreads  lets its threads serve; resolves to the reason if they
  *   do not
- * @property {() => Promise<void>} yieldToEventLoop
  * @property {import('../loader/source.js').Platform} platform
  * @property {import('../base/protocol.js').Call} call */
 
@@ -67,7 +67,7 @@ const DEFAULT_CONTEXT = 2048;
 /** @param {Work} work @param {PreflightArgs} args
  * @returns {Promise<Preflight>} */
 export async function preflight(work, args) {
-  const { engine, memoryLimit, enableThreads, yieldToEventLoop, platform, call } = work;
+  const { engine, memoryLimit, enableThreads, platform, call } = work;
   /** @type {Preflight} */
   const plan = { supported: false, problems: [], types: [], bytesRead: 0, threads: 1 };
   let room = { fits: false, canRun: false };
@@ -94,7 +94,7 @@ export async function preflight(work, args) {
   plan.threadsNote = await enableThreads();
   call.signal.throwIfAborted();
   planMemory(engine, plan, memoryLimit, room.fits, args);
-  if (args.measure && plan.fits && room.canRun) plan.speed = await measure(engine, yieldToEventLoop, call.signal);
+  if (args.measure && plan.fits && room.canRun) plan.speed = await measure(engine, call.signal);
   return plan;
 }
 
@@ -169,10 +169,11 @@ function describe(engine, plan) {
  * @param {import('./engine.js').Engine} engine @param {Preflight} plan
  * @param {number} memoryLimit  as in Work
  * @param {boolean} weightsFit  whether the engine has allocated memory for all weights @param {PreflightArgs} args */
-function planMemory(engine, plan, memoryLimit, weightsFit, { contextLength, precision, kvType }) {
+function planMemory(engine, plan, memoryLimit, weightsFit, args) {
+  const { contextLength, kvType } = args;
   let opened = false;
   try {
-    engine.openSession(contextLength, precision, kvType);
+    engine.openSession(args);
     opened = true;
   } catch (error) {
     if (!(error instanceof PlumbError) || error.code !== 'PLUMB_ERROR_MEMORY') throw error;
@@ -200,9 +201,8 @@ function deviceMemory() {
 
 /** Times passes like those of a chat and takes the fastest of each kind, because a JavaScript engine runs code slowly
  * at first, and other programs compute too.
- * @param {import('./engine.js').Engine} engine @param {() => Promise<void>} yieldToEventLoop
- * @param {AbortSignal} signal */
-async function measure(engine, yieldToEventLoop, signal) {
+ * @param {import('./engine.js').Engine} engine @param {AbortSignal} signal */
+async function measure(engine, signal) {
   const n = Math.min(PROMPT, engine.batch, engine.contextLength - 1), prompt = new Int32Array(n);
   const { hasLogits } = engine.modelInfo();
   const timed = (/** @type {Int32Array} */ ids) => {

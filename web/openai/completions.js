@@ -348,7 +348,7 @@ class TokenQueue {
 /** @param {{piece: string, bytes: number[], logprob: number}} token @returns {TopLogprob} */
 const named = ({ piece, bytes, logprob }) => ({ token: piece, bytes, logprob });
 
-/** @param {import('../engine/host.js').Stats} stats @returns {Usage} */
+/** @param {import('../engine/generation.js').Stats} stats @returns {Usage} */
 const usageOf = ({ promptTokens, reusedTokens, tokens }) => ({
   prompt_tokens: promptTokens, completion_tokens: tokens, total_tokens: promptTokens + tokens,
   prompt_tokens_details: { cached_tokens: reusedTokens },

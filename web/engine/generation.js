@@ -1,0 +1,179 @@
+/* Generates the text of an answer: feeds the prompt, then samples tokens and feeds them back. */
+import { PlumbError } from '../base/errors.js';
+import { ReasoningMeter } from './budget.js';
+import { yieldToEventLoop } from './event-loop.js';
+import { StopFilter } from './stop.js';
+
+/** @typedef {import('./engine.js').Engine} Engine */
+/** @typedef {object} Stats
+ * @property {number} promptTokens
+ * @property {number} reusedTokens  those of promptTokens that were still in the session
+ * @property {number} tokens  how many were generated
+ * @property {number} forcedTokens  those of tokens that were not sampled, because a grammar left no choice
+ * @property {number} prefillSeconds
+ * @property {number} decodeSeconds
+ * @property {number} prefillRate  tokens per second over the prompt tokens that were computed, which are fewer than
+ *   promptTokens - reusedTokens if the prompt was stopped
+ * @property {number} decodeRate  single-token steps per second (the first token comes out of the prefill)
+ * @property {'stop' | 'length' | 'abort'} finishReason  'stop': the model or a stop string ended the text; 'length':
+ *   maxTokens is reached or the context is full; 'abort': the signal ended it, the caller left the loop or closed the
+ *   model
+ * @property {number | bigint} seed
+ * @property {string[]} [warnings]  what is not kept of a schema with strict: false, each with its JSON pointer */
+/** @typedef {{maxTokens?: number, stop?: string | string[], logprobs?: number, special?: string[],
+ *   budget?: import('./budget.js').Budget} & import('./engine.js').Sampling
+ *   & {grammar?: import('./engine.js').Grammar}} GenerateOptions
+ * @typedef {{emit: (text: string) => void, onToken?: (token: import('./engine.js').GeneratedToken) => void,
+ *   aborted: () => boolean, feed: (ids: Int32Array) => Promise<number>}} Run */
+
+/** As the text of control tokens is turned into them. */
+const SPECIAL = { parseSpecial: true };
+
+/** Feeds the prompt, then samples tokens and feeds them back, one at a time.  A token is fed only if the next one is to
+ * be sampled.  So if the text ends because the model ends the turn, the session holds the prompt and all tokens of the
+ * text; if it ends for another reason, the last of these tokens is missing, and forced tokens before it.  The token
+ * that ends the turn is not part of the text: it is neither fed nor counted.
+ * @param {Engine} engine @param {Int32Array} ids  the prompt @param {GenerateOptions} options @param {Run} run
+ * @returns {Promise<Stats>} */
+export async function generate(engine, ids, options, run) {
+  if (ids.length === 0) throw new PlumbError('PLUMB_ERROR_ARGUMENT', 'the prompt is empty');
+  if (ids.length > engine.contextLength) {
+    throw new PlumbError('PLUMB_ERROR_CONTEXT', `the prompt has ${ids.length} tokens, but the context holds `
+      + `${engine.contextLength}; shorten it or load the model with a larger contextLength`,
+    { promptTokens: ids.length, contextLength: engine.contextLength });
+  }
+  const generation = new Generation(engine, ids, options, run);
+  try {
+    await generation.prefill();
+    await generation.decode();
+  } finally {
+    generation.sampler.free();
+  }
+  return generation.stats();
+}
+
+class Generation {
+  #seed;
+  #stops;
+  /** The control tokens that are shown. */
+  #shown;
+  #meter;
+  /** Tokens that come next, whatever the model would say. @type {number[]} */
+  #forced = [];
+  /** Tokens of the text that are not fed yet.  Forced tokens are fed together with the token before them, because
+   * nobody needs the logits between them, unless they are to be described. @type {number[]} */
+  #unfed = [];
+  /** When feeding the prompt began and ended. */
+  #start = 0;
+  #prefillEnd = 0;
+  #reused = 0;
+  /** How many tokens of the prompt were computed, of the text were chosen, and were forced; steps: how often the text
+   * was fed. */
+  #computed = 0;
+  #tokens = 0;
+  #forcedTokens = 0;
+  #steps = 0;
+  /** Why the text ended. @type {Stats['finishReason'] | undefined} */
+  #reason;
+
+  /** @param {Engine} engine @param {Int32Array} ids @param {GenerateOptions} options @param {Run} run */
+  constructor(engine, ids, options, run) {
+    this.engine = engine;
+    this.ids = ids;
+    this.options = options;
+    this.run = run;
+    this.#seed = options.seed ?? crypto.getRandomValues(new Uint32Array(1))[0];
+    this.sampler = engine.createSampler({ ...options, seed: this.#seed }, run.onToken !== undefined);
+    this.#stops = new StopFilter([options.stop ?? []].flat());
+    this.#shown = new Set((options.special ?? []).flatMap(text => [...engine.tokenize(text, SPECIAL)])
+      .filter(id => engine.piece(id, false) === ''));
+    this.#meter = options.budget && new ReasoningMeter(options.budget);
+  }
+
+  /** Feeds the prompt. */
+  async prefill() {
+    const { engine, ids, run, sampler } = this;
+    this.#start = performance.now();
+    if (run.aborted()) this.#reason = 'abort';
+    else {
+      this.#reused = engine.reuse(ids);
+      this.#computed = await run.feed(ids.subarray(this.#reused));
+      if (this.#computed < ids.length - this.#reused) this.#reason = 'abort';
+    }
+    this.#prefillEnd = performance.now();
+    ids.forEach(sampler.accept);
+    engine.beginText();
+    this.#force();
+  }
+
+  /** Adds the tokens that must follow by the grammar. */
+  #force() {
+    const ids = this.sampler.forced();
+    this.#forced.push(...ids);
+    this.#forcedTokens += ids.length;
+  }
+
+  /** Generates the text. */
+  async decode() {
+    const { engine, run, sampler } = this, stops = this.#stops;
+    while (!this.#reason) {
+      const id = this.#next();
+      if (id >= 0) run.onToken?.(engine.describeToken(id, this.options.logprobs ?? 0, sampler.nextSet()));
+      if (id < 0 || engine.endsTurn(id)) this.#reason = 'stop';   // -1: the vocabulary has no token that ends a turn
+      else await this.#add(id);
+    }
+    if (stops.stopped) return;
+    if (this.#reason === 'stop') run.emit(stops.push(engine.flushText()));   // otherwise a character was cut off
+    run.emit(stops.flush());
+  }
+
+  /** The next token; -1 if there is none because what the grammar describes is complete. */
+  #next() {
+    const { engine, sampler } = this, forced = this.#forced;
+    if (this.#meter?.isSpent && forced.length === 0) {
+      forced.push(...engine.tokenize(this.#meter.end, SPECIAL));
+      sampler.follow(forced);
+    }
+    const id = forced.shift() ?? sampler.sample();
+    if (id >= 0 || sampler.isComplete()) return id;
+    throw engine.logits().some(logit => logit > -Infinity)
+      ? new PlumbError('PLUMB_ERROR_ARGUMENT', `no token can be sampled: ${this.options.grammar
+        ? 'the grammar and logitBias forbid' : 'logitBias forbids'} all of them; allow at least one`)
+      : new PlumbError('PLUMB_ERROR_TENSOR', 'no token can be sampled: all logits are NaN or -infinity, '
+        + 'so the weights are damaged; run plumb selfcheck to find where');
+  }
+
+  /** Adds a token to the text, and feeds it if the next one is to be sampled. @param {number} id */
+  async #add(id) {
+    const { engine, run, sampler, options: { maxTokens = Infinity } } = this, stops = this.#stops;
+    sampler.accept(id);
+    this.#tokens++;
+    this.#meter?.push(engine.piece(id, true));
+    run.emit(stops.push(engine.pushToken(id, this.#shown.has(id))));
+    await yieldToEventLoop();
+    this.#unfed.push(id);
+    if (this.#forced.length === 0) this.#force();
+    if (stops.stopped) this.#reason = 'stop';
+    else if (this.#tokens >= maxTokens || engine.position + this.#unfed.length > engine.contextLength) {
+      this.#reason = 'length';
+    } else if (run.aborted()) this.#reason = 'abort';
+    else if (this.#forced.length === 0 || run.onToken) {
+      engine.feed(this.#unfed);
+      this.#unfed = [];
+      this.#steps++;
+    }
+  }
+
+  /** @returns {Stats} */
+  stats() {
+    const prefill = (this.#prefillEnd - this.#start) / 1000, decode = (performance.now() - this.#prefillEnd) / 1000;
+    const { warnings } = this.sampler;
+    return {
+      promptTokens: this.ids.length, reusedTokens: this.#reused, tokens: this.#tokens,
+      forcedTokens: this.#forcedTokens - this.#forced.length, prefillSeconds: prefill, decodeSeconds: decode,
+      prefillRate: prefill > 0 ? this.#computed / prefill : 0, decodeRate: decode > 0 ? this.#steps / decode : 0,
+      finishReason: /** @type {Stats['finishReason']} */ (this.#reason), seed: this.#seed,
+      ...warnings.length > 0 && { warnings },
+    };
+  }
+}
