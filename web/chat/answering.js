@@ -1,0 +1,165 @@
+/* The answer that grows: asks the model, and shows and saves what arrives. */
+import { PlumbError } from '../index.js';
+import { continuation } from './continuation.js';
+import { count, dotted, toast } from './dom.js';
+import { explain, ExplainedError } from './explain.js';
+
+/** @typedef {import('./conversation-store.js').Message} Message
+ * @typedef {import('./inspect.js').Token} Token
+ * @typedef {import('../api/plumb.js').Model} Model */
+/** @typedef {object} Question
+ * @property {Model} model
+ * @property {import('./conversation-store.js').Conversation} chat  whose last message is answered
+ * @property {Message} [open]  an answer, the last message, that is continued instead
+ * @property {import('./settings.js').Settings} settings
+ * @property {(messages: Message[]) => import('../api/plumb.js').Message[]} prompt  what the model is given of messages
+ * @property {WeakMap<Message, Token[]>} tokens  gets those of the answer
+ * @property {import('./message-list.js').MessageList} list
+ * @property {() => void} save  saves the conversation
+ * @property {(text: string) => void} status  shows what the model does */
+
+/** Milliseconds between two saves of a growing answer, and between two updates of its speed. */
+const SAVE_INTERVAL = 200, SPEED_INTERVAL = 500;
+/** How many of the likeliest tokens the inspector shows beside the chosen one. */
+const ALTERNATIVES = 5;
+/** Errors after which a model cannot answer any more: its engine broke down, or its worker is gone. */
+const FATAL = ['PLUMB_ERROR', 'PLUMB_ERROR_STATE'];
+/** Errors of a schema: it is not one, or has keywords that cannot be kept. */
+const BROKEN = ['PLUMB_ERROR_ARGUMENT', 'PLUMB_ERROR_UNSUPPORTED'];
+
+export class Answering {
+  #controller = new AbortController();
+  #message;
+  /** What the message had before. */
+  #known;
+  #messages;
+  #sampling;
+  #schema;
+  #view;
+  /** @type {Token[]} */
+  #seen;
+  /** How many tokens of the context the conversation takes, if the model has said it. @type {number | undefined} */
+  used;
+  /** Whether the model cannot answer any more. */
+  isFatal = false;
+
+  /** @param {Question} question */
+  constructor(question) {
+    const { chat, open, settings, prompt, tokens, list, save } = this.question = question;
+    const message = this.#message = open ?? /** @type {Message} */ ({ role: 'assistant', content: '' });
+    if (!open) chat.messages.push(message);
+    const index = chat.messages.length - 1;
+    this.#known = { figures: message.figures, cut: message.cut };
+    message.figures = 'stopped';   // shown if the page is reloaded during the answer
+    delete message.cut;
+    this.#messages = prompt(chat.messages.slice(0, index));
+    this.#sampling = settings.sampling();
+    this.#schema = open ? undefined : settings.schema();
+    if (this.#schema !== undefined) message.json = true;
+    this.#view = list.begin(message, index);
+    save();
+    this.#seen = open && tokens.get(open) || [];
+    tokens.set(message, this.#seen);
+  }
+
+  abort() { this.#controller.abort(); }
+
+  /** Resolves when there is nothing more to come. */
+  async run() {
+    try {
+      await this.#grow();
+    } catch (error) {
+      // Closing the model to load another one makes the answer fail, but counts as stopping it.
+      if (!this.#controller.signal.aborted) this.#fail(error);
+    }
+  }
+
+  async #grow() {
+    const { model, save, status } = this.question, message = this.#message, seen = this.#seen;
+    let first = 0, counted = 0, shownAt = 0, savedAt = performance.now();
+    const { pieces, trimmed } = await this.#ask();
+    for await (const piece of pieces) {
+      const now = performance.now();
+      if (first === 0) [first, counted] = [now, seen.length];
+      message.content += piece;
+      this.#view.push(piece);
+      if (now - shownAt > SPEED_INTERVAL && now > first) {
+        status(`${((seen.length - counted) * 1000 / (now - first)).toFixed(1)} tokens/s`);
+        shownAt = now;
+      }
+      if (now - savedAt > SAVE_INTERVAL) {
+        savedAt = now;
+        save();
+      }
+    }
+    const stats = model.lastStats;
+    if (!stats) return;
+    const total = (this.#known.cut?.tokens ?? 0) + stats.tokens;
+    message.figures = summary({ ...stats, tokens: total }, trimmed());
+    if (stats.finishReason === 'length') {
+      message.cut = { by: stats.tokens === this.#sampling.maxTokens ? 'limit' : 'context', tokens: total };
+    }
+    this.used = stats.promptTokens + stats.tokens;
+  }
+
+  /** Asks the model, and returns the answer in pieces.
+   * @returns {Promise<{pieces: AsyncIterable<string>, trimmed: () => number}>}  trimmed: how many of the first messages
+   *   did not fit */
+  async #ask() {
+    const { model, open } = this.question, sampling = this.#sampling, schema = this.#schema;
+    const messages = this.#messages, own = {
+      ...sampling, logprobs: ALTERNATIVES, signal: this.#controller.signal,
+      onToken: (/** @type {Token} */ token) => this.#seen.push(token),
+    };
+    if (open) {
+      const { ids, trimmed } = await continuation(model, messages, open, sampling.maxTokens);
+      return { pieces: model.generate(ids, own), trimmed: () => trimmed };
+    }
+    const thinks = schema === undefined && sampling.reasoningBudget !== 0, question = messages.pop();
+    const template = sampling.reasoningBudget === undefined && thinks ? {} : { enable_thinking: thinks };
+    const chat = model.chat({ messages, contextEnd: 'trim' });
+    const pieces = chat.send(question ?? '', {
+      ...own, template, ...schema !== undefined && { schema, showSchema: false, reasoningBudget: undefined },
+      onDelta: ({ reasoning }) => reasoning !== undefined && this.#think(reasoning),
+    });
+    return { pieces, trimmed: () => chat.trimmed };
+  }
+
+  /** @param {string} reasoning */
+  #think(reasoning) {
+    if (!this.#message.reasoning) this.question.status('Thinking');
+    this.#message.reasoning = (this.#message.reasoning ?? '') + reasoning;
+    this.#view.think(reasoning);
+  }
+
+  /** @param {unknown} error */
+  #fail(error) {
+    const message = this.#message, { figures, cut } = this.#known, code = error instanceof PlumbError ? error.code : '';
+    const why = this.#schema !== undefined && error instanceof PlumbError && BROKEN.includes(code)
+      ? explain(new ExplainedError('No answer can keep the JSON Schema', 'Change it in the settings.', error.message))
+      : explain(error);
+    delete message.figures;
+    if (!this.question.open) message.problem = why;
+    else {   // the part that there was before is still an answer
+      message.cut = cut;
+      if (figures !== undefined) message.figures = figures;
+      toast(`The answer could not be continued. ${why.title}. ${why.advice}`);
+    }
+    this.isFatal = FATAL.includes(code);
+  }
+
+  /** Shows and saves the answer as it is now. */
+  end() {
+    this.#view.end();
+    this.question.chat.updated = Date.now();
+    this.question.save();
+  }
+}
+
+/** @param {import('../api/plumb.js').Stats} stats @param {number} trimmed */
+function summary({ tokens, decodeRate, promptTokens, reusedTokens, prefillRate, finishReason }, trimmed) {
+  const read = promptTokens - reusedTokens;
+  return dotted([count(tokens, 'token'), `${decodeRate.toFixed(1)} tokens/s`,
+    `${read} read at ${prefillRate.toFixed(0)}/s`,
+    trimmed > 0 && `without the first ${count(trimmed, 'message')}`, finishReason === 'abort' && 'stopped']);
+}

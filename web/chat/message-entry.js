@@ -1,0 +1,104 @@
+/* One message as the page shows it, with the actions on it. */
+import { copy, icon, iconButton, make, paragraph, problem } from './dom.js';
+import { JsonTree } from './json-tree.js';
+import { Markdown } from './markdown.js';
+
+/** @typedef {import('./conversation-store.js').Message} Message
+ * @typedef {import('./message-list.js').MessageList} MessageList */
+
+/** @param {MessageList} list @param {Message} message @param {number} index
+ * @param {HTMLElement} [shown]  its text, if it is already shown */
+export function entry(list, message, index, shown) {
+  const item = make('li', { className: message.role }), text = shown ?? make('div', { className: 'text' });
+  item.append(make('span', { className: 'hidden' }, message.role === 'user' ? 'You:' : 'Answer:'), text);
+  if (message.role === 'user') {
+    fillQuestion(list, item, text, message, index);
+    return { item, text, shape: undefined };
+  }
+  if (message.reasoning) text.before(reasoningOf(message.reasoning, 'Reasoning'));
+  const shape = message.json ? new JsonTree(text) : new Markdown(text);
+  if (!shown && message.content) shape.show(message.content);
+  if (!message.json) text.classList.add('markdown');
+  fillAnswer(list, item, message, index);
+  return { item, text, shape };
+}
+
+/** What the model thought, folded. @param {string} reasoning @param {'Reasoning' | 'Thinking'} title */
+export const reasoningOf = (reasoning, title) =>
+  make('details', { className: 'reasoning' }, make('summary', {}, title), make('div', {}, reasoning));
+
+/** @param {MessageList} list @param {HTMLElement} item @param {HTMLElement} text @param {Message} message
+ * @param {number} index */
+function fillQuestion({ actions }, item, text, message, index) {
+  text.textContent = message.content;
+  const edit = iconButton('edit', 'Edit', () => {
+    if (actions.busy()) return;
+    const editor = editorOf(message.content, content => actions.edit(index, content), () => {
+      editor.replaceWith(text);
+      tools.hidden = false;
+      edit.focus();
+    });
+    text.replaceWith(editor);
+    tools.hidden = true;
+    editor.querySelector('textarea')?.focus();
+  });
+  const tools = make('div', { className: 'tools' }, iconButton('copy', 'Copy', () => copy(message.content)), edit);
+  item.append(tools);
+}
+
+/** @param {string} value @param {(content: string) => Promise<string>} send  returns why it cannot be sent
+ * @param {() => void} stop */
+function editorOf(value, send, stop) {
+  const field = make('textarea', { value, rows: 1, 'aria-label': 'Edit your message' });
+  const why = make('p', { className: 'problem', role: 'alert' });
+  const form = make('form', { className: 'editor', onsubmit: async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    if (field.value.trim()) why.textContent = await send(field.value);
+  } }, field, why, make('div', { className: 'row' },
+    make('button', { type: 'button', onclick: stop }, 'Cancel'),
+    make('button', { type: 'submit', className: 'primary' }, 'Send')));
+  field.addEventListener('keydown', event => {
+    if (event.key === 'Escape' && !event.isComposing) {
+      event.stopPropagation();
+      stop();
+    } else if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      form.requestSubmit();
+    }
+  });
+  return form;
+}
+
+/** @param {MessageList} list @param {HTMLElement} item @param {Message} message @param {number} index */
+function fillAnswer(list, item, message, index) {
+  const { actions } = list, hasQuestion = list.messages[index - 1]?.role === 'user';   // which can be answered again
+  if (message.problem) {
+    // A message that is too long would fail again.
+    const tooLong = message.problem.code === 'PLUMB_ERROR_CONTEXT';
+    item.append(problem(message.problem, ...!hasQuestion ? [] : [tooLong
+      ? make('button', { type: 'button', onclick: () => list.startEdit(index - 1) }, icon('edit'), 'Edit the message')
+      : make('button', { type: 'button', onclick: () => actions.regenerate(index) }, icon('again'), 'Try again')]));
+  }
+  if (message.cut) item.append(cutOffNotice(list, message.cut.by, index));
+  const again = iconButton('again', 'Regenerate', () => {
+    if (!actions.busy()) actions.regenerate(index);
+  });
+  item.append(make('div', { className: 'tools' },
+    iconButton('copy', message.json ? 'Copy as JSON' : 'Copy', () => copy(message.content)),
+    ...hasQuestion ? [again] : [],
+    paragraph(message.figures ?? '')));
+}
+
+/** Says why an answer ends too early, with a button that continues it while it is the last one.
+ * @param {MessageList} list @param {'limit' | 'context'} by @param {number} index */
+function cutOffNotice({ messages, actions }, by, index) {
+  const { content, json } = messages[index] ?? {};   // JSON cannot be continued: its schema binds whole answers
+  const earlier = !json && messages.slice(0, Math.max(0, index - 1)).some(({ role }) => role === 'user');
+  const why = by === 'limit' ? 'The answer was cut off at the length limit in the settings.'
+    : `The answer was cut off because the context is full. ${earlier ? 'It can continue without the oldest messages.'
+      : 'Start a new chat, or set a longer context in the settings.'}`;
+  const canGoOn = messages[index - 1]?.role === 'user' && content && !json && (by === 'limit' || earlier);
+  return make('div', { className: 'cut' }, make('p', {}, why), ...canGoOn
+    ? [make('button', { type: 'button', onclick: () => !actions.busy() && actions.continueAnswer(index) },
+      'Continue')] : []);
+}
