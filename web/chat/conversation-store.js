@@ -100,7 +100,6 @@ export function find(conversation, words) {
 export const wordsOf = text => text.split(/\s+/).filter(Boolean)
   .map(word => new RegExp(word.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&'), 'iu'));
 
-/** @typedef {Awaited<ReturnType<typeof openStore>>} Store */
 /** @typedef {object} Listener
  * @property {(saved: boolean) => void} saving  called when the browser fails to store a conversation, or succeeds again
  * @property {(conversation: Conversation) => void} diverged  another tab has changed this conversation, so this tab's
@@ -111,140 +110,162 @@ export const wordsOf = text => text.split(/\s+/).filter(Boolean)
  * a second, and an import sends one for each conversation. */
 const READ_DELAY = 50;
 
-/** Opens the conversations of this browser, which are all in memory too.  Without a database they last as long as the
- * page.
+/** Opens the conversations of this browser. @param {Listener} listener */
+export async function openStore(listener) {
+  const database = await openDatabase(DATABASE, STORE).catch(() => undefined);
+  return new Store(listener, database, await database?.read().catch(() => []) ?? []);
+}
+
+/** The conversations of this browser, which are all in memory too.  Without a database they last as long as the page.
  *
  * Several tabs may have the same conversation open.  Each record has a revision, and every write gives it a new one.
  * If the record's revision is not the one that this tab knows, a write does not overwrite the record but adds a copy.
- * After each write the tab sends the id to the other tabs, which read the record again.
- * @param {Listener} listener */
-export async function openStore(listener) {
+ * After each write the tab sends the id to the other tabs, which read the record again. */
+export class Store {
+  #listener;
+  #database;
+  #channel;
   /** @type {Map<string, Conversation>} */
-  const all = new Map();
+  #all = new Map();
   /** The revision of each conversation that this tab last read or wrote. @type {WeakMap<Conversation, unknown>} */
-  const revisions = new WeakMap();
+  #revisions = new WeakMap();
   /** Ids of the conversations that this tab has removed. @type {Set<string>} */
-  const removed = new Set();
-  const database = await openDatabase(DATABASE, STORE).catch(() => undefined);
-  for (const record of await database?.read().catch(() => []) ?? []) addRecord(record);
-  const channel = database && 'BroadcastChannel' in globalThis ? new BroadcastChannel(DATABASE) : undefined;
-  let saving = true;
+  #removed = new Set();
+  /** Ids of the conversations that other tabs have written. @type {Set<string>} */
+  #written = new Set();
+  #saving = true;
+
+  /** @param {Listener} listener @param {Awaited<ReturnType<typeof openDatabase>> | undefined} database
+   * @param {unknown[]} records */
+  constructor(listener, database, records) {
+    this.#listener = listener;
+    this.#database = database;
+    for (const record of records) this.#addRecord(record);
+    this.#channel = database && 'BroadcastChannel' in globalThis ? new BroadcastChannel(DATABASE) : undefined;
+    this.#restore();
+    this.#channel?.addEventListener('message', ({ data: id }) => {
+      if (this.#written.size === 0) setTimeout(() => this.#readWritten(), READ_DELAY);
+      this.#written.add(id);
+    });
+  }
 
   /** Adds a record of the database, if it is a conversation. @param {any} record */
-  function addRecord(record) {
+  #addRecord(record) {
     const conversation = conversationOf(record);
     if (!conversation) return;
-    removed.delete(conversation.id);
-    all.set(conversation.id, conversation);
-    revisions.set(conversation, record.revision);
+    this.#removed.delete(conversation.id);
+    this.#all.set(conversation.id, conversation);
+    this.#revisions.set(conversation, record.revision);
   }
 
   /** @param {Promise<void> | undefined} change */
-  async function finish(change) {
+  async #finish(change) {
     const saved = await change?.then(() => true, () => false) ?? true;
-    if (saved !== saving) listener.saving(saving = saved);
+    if (saved !== this.#saving) this.#listener.saving(this.#saving = saved);
   }
 
   /** Overwrites a conversation's record if this tab knows its revision, or else adds a copy.
    * @param {Conversation} conversation */
-  async function write(conversation) {
+  async #write(conversation) {
     const revision = newId();
     let diverged = false;
-    await database?.write(store => {
+    await this.#database?.write(store => {
       const putRecord = () => {
         const { id } = conversation;
         const request = store.get(id);
         request.onsuccess = () => {
           if (conversation.id !== id) return putRecord();   // the write before this one has made it a copy
           const record = request.result;
-          diverged = record !== undefined && record.revision !== revisions.get(conversation);
+          diverged = record !== undefined && record.revision !== this.#revisions.get(conversation);
           if (diverged) {
             conversation.title = `${titleOf(conversation)} (copy)`;
             conversation.id = newId();
-            all.delete(id);
-            addRecord(record);
-            all.set(conversation.id, conversation);
+            this.#all.delete(id);
+            this.#addRecord(record);
+            this.#all.set(conversation.id, conversation);
           }
           store.put({ ...conversation, revision });
         };
       };
       putRecord();
     });
-    revisions.set(conversation, revision);
-    channel?.postMessage(conversation.id);
-    if (diverged) listener.diverged(conversation);
+    this.#revisions.set(conversation, revision);
+    this.#channel?.postMessage(conversation.id);
+    if (diverged) this.#listener.diverged(conversation);
   }
 
-  // Restores answers that were growing when the page was left, including the text since their last save.
-  for (const conversation of all.values()) {
-    const { id, messages } = conversation, { n, content } = recall(unsavedKey(id)) ?? {}, last = messages.at(-1);
-    if (n === undefined) continue;
-    remember(unsavedKey(id), undefined);
-    if (n !== messages.length || last?.role !== 'assistant' || typeof content !== 'string') continue;
-    if (!content.startsWith(last.content) || content === last.content) continue;
-    last.content = content;
-    void finish(write(conversation));
+  /** Restores answers that were growing when the page was left, including the text since their last save. */
+  #restore() {
+    for (const conversation of this.#all.values()) {
+      const { id, messages } = conversation, { n, content } = recall(unsavedKey(id)) ?? {}, last = messages.at(-1);
+      if (n === undefined) continue;
+      remember(unsavedKey(id), undefined);
+      if (n !== messages.length || last?.role !== 'assistant' || typeof content !== 'string') continue;
+      if (!content.startsWith(last.content) || content === last.content) continue;
+      last.content = content;
+      void this.#finish(this.#write(conversation));
+    }
   }
-
-  /** Ids of the conversations that other tabs have written. @type {Set<string>} */
-  const written = new Set();
-  channel?.addEventListener('message', ({ data: id }) => {
-    if (written.size === 0) setTimeout(readWritten, READ_DELAY);
-    written.add(id);
-  });
 
   /** Reads what other tabs have written. */
-  async function readWritten() {
-    const ids = [...written];
-    written.clear();
-    const records = await database?.get(ids).catch(() => undefined);
+  async #readWritten() {
+    const ids = [...this.#written];
+    this.#written.clear();
+    const records = await this.#database?.get(ids).catch(() => undefined);
     records?.forEach((record, i) => {
-      const known = all.get(ids[i]);
-      if (record === undefined) all.delete(ids[i]);
-      else if (known && revisions.get(known) === record.revision) known.title = conversationOf(record)?.title ?? '';
-      else addRecord(record);
+      const known = this.#all.get(ids[i]);
+      if (record === undefined) this.#all.delete(ids[i]);
+      else if (known && this.#revisions.get(known) === record.revision) {
+        known.title = conversationOf(record)?.title ?? '';
+      } else this.#addRecord(record);
     });
-    if (records) listener.changed();
+    if (records) this.#listener.changed();
   }
 
-  return {
-    /** Whether the conversations outlast the page. */
-    isPersistent: database !== undefined,
-    /** The conversations, the latest first. */
-    list: () => [...all.values()].sort((a, b) => b.updated - a.updated),
-    /** @param {string} id */
-    get: id => all.get(id),
-    /** Whether this tab has removed a conversation. @param {string} id */
-    isRemoved: id => removed.has(id),
-    /** @param {Conversation} conversation */
-    put(conversation) {
-      removed.delete(conversation.id);
-      all.set(conversation.id, conversation);
-      return finish(write(conversation));
-    },
-    /** Stores the last message of a conversation at once, because a page that is left has no time for the database.
-     * @param {Conversation} conversation */
-    saveNow({ id, messages }) {
-      remember(unsavedKey(id), { n: messages.length, content: messages.at(-1)?.content });
-    },
-    /** Changes a conversation's title.  The revision stays the same, so a tab that continues the conversation does not
-     * make a copy. @param {Conversation} conversation @param {string} title */
-    rename(conversation, title) {
-      const { id } = conversation;
-      conversation.title = title;
-      return finish(database?.write(store => {
-        const request = store.get(id);
-        request.onsuccess = () => request.result && store.put({ ...request.result, title });
-      }).then(() => channel?.postMessage(id)));
-    },
-    /** @param {string} id */
-    remove(id) {
-      removed.add(id);
-      all.delete(id);
-      remember(unsavedKey(id), undefined);
-      return finish(database?.write(store => void store.delete(id)).then(() => channel?.postMessage(id)));
-    },
-  };
+  /** Whether the conversations outlast the page. */
+  get isPersistent() { return this.#database !== undefined; }
+
+  /** The conversations, the latest first. */
+  list() { return [...this.#all.values()].sort((a, b) => b.updated - a.updated); }
+
+  /** @param {string} id */
+  get(id) { return this.#all.get(id); }
+
+  /** Whether this tab has removed a conversation. @param {string} id */
+  isRemoved(id) { return this.#removed.has(id); }
+
+  /** @param {Conversation} conversation */
+  put(conversation) {
+    this.#removed.delete(conversation.id);
+    this.#all.set(conversation.id, conversation);
+    return this.#finish(this.#write(conversation));
+  }
+
+  /** Stores the last message of a conversation at once, because a page that is left has no time for the database.
+   * @param {Conversation} conversation */
+  saveNow({ id, messages }) {
+    remember(unsavedKey(id), { n: messages.length, content: messages.at(-1)?.content });
+  }
+
+  /** Changes a conversation's title.  The revision stays the same, so a tab that continues the conversation does not
+   * make a copy. @param {Conversation} conversation @param {string} title */
+  rename(conversation, title) {
+    const { id } = conversation;
+    conversation.title = title;
+    return this.#finish(this.#database?.write(store => {
+      const request = store.get(id);
+      request.onsuccess = () => request.result && store.put({ ...request.result, title });
+    }).then(() => this.#channel?.postMessage(id)));
+  }
+
+  /** @param {string} id */
+  remove(id) {
+    this.#removed.add(id);
+    this.#all.delete(id);
+    remember(unsavedKey(id), undefined);
+    return this.#finish(this.#database?.write(store => void store.delete(id))
+      .then(() => this.#channel?.postMessage(id)));
+  }
 }
 
 // ---- files ----

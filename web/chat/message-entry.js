@@ -4,7 +4,14 @@ import { JsonTree } from './json-tree.js';
 import { Markdown } from './markdown.js';
 
 /** @typedef {import('./conversation-store.js').Message} Message
- * @typedef {import('./message-list.js').MessageList} MessageList */
+ * @typedef {{actions: Actions, messages: Message[], startEdit: (index: number) => void}} MessageList  startEdit: opens
+ *   the editor of a message that is shown */
+/** @typedef {object} Actions
+ * @property {(index: number, text: string) => Promise<string>} edit  replaces a message of the reader and all messages
+ *   after it; returns the reason as a sentence if the new message cannot be sent
+ * @property {(index: number) => void} regenerate  replaces an answer with a new one
+ * @property {(index: number) => void} continueAnswer  continues an answer that was cut off
+ * @property {() => boolean} busy  whether an answer is running */
 
 /** @param {MessageList} list @param {Message} message @param {number} index
  * @param {HTMLElement} [shown]  its text, if it is already shown */

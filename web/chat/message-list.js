@@ -4,12 +4,6 @@ import { Markdown, throttled } from './markdown.js';
 import { entry, reasoningOf } from './message-entry.js';
 
 /** @typedef {import('./conversation-store.js').Message} Message */
-/** @typedef {object} Actions
- * @property {(index: number, text: string) => Promise<string>} edit  replaces a message of the reader and all messages
- *   after it; returns the reason as a sentence if the new message cannot be sent
- * @property {(index: number) => void} regenerate  replaces an answer with a new one
- * @property {(index: number) => void} continueAnswer  continues an answer that was cut off
- * @property {() => boolean} busy  whether an answer is running */
 
 /** The view follows a growing text if it is within this many pixels of its end. */
 const NEAR = 60;
@@ -28,7 +22,7 @@ export class MessageList {
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
 
-  /** @param {Actions} actions */
+  /** @param {import('./message-entry.js').Actions} actions */
   constructor(actions) {
     this.actions = actions;
     // The first rendering takes 20 ms, or 100 ms while an engine uses all processors.  So it is done now, before that.

@@ -38,84 +38,122 @@ function addDialog(another) {
   return createDialog('models');
 }
 
-/** @param {{loader: ReturnType<typeof import('./loading.js').createLoader>,
- *   options: () => import('../api/plumb.js').LoadOptions, offered: {url: string, name: string, about: string}[],
- *   key?: string, another?: string}} page
- *   offered: the first one is the default; key: of the last chosen model in local storage; another: the heading of the
- *   section that opens models which are not offered */
-export function createModelsDialog({ loader, options, offered, key = 'model', another = 'Open another' }) {
-  const [{ url: defaultModel }] = offered;
-  const dialog = addDialog(another), plan = element('plan', 'div'), url = element('url', 'input');
-  const file = element('file', 'input'), name = element('model-name', 'span');
-  /** @type {AbortController | undefined} */
-  let lookup;
+/** @typedef {object} Page
+ * @property {import('./loading.js').Loader} loader
+ * @property {() => import('../api/plumb.js').LoadOptions} options
+ * @property {{url: string, name: string, about: string}[]} offered  the first one is the default
+ * @property {string} [key]  of the last chosen model in local storage
+ * @property {string} [another]  the heading of the section that opens models which are not offered */
 
-  function open() {
-    plan.replaceChildren();
-    void showFacts();
-    void showStored();
-    if (!dialog.open) dialog.showModal();
+export class ModelsDialog {
+  #page;
+  #default;
+  #dialog;
+  #plan;
+  #url;
+  #name = element('model-name', 'span');
+  /** @type {AbortController | undefined} */
+  #lookup;
+
+  /** @param {Page} page */
+  constructor(page) {
+    this.#page = page;
+    this.#default = page.offered[0].url;
+    this.#dialog = addDialog(page.another ?? 'Open another');
+    this.#plan = element('plan', 'div');
+    this.#url = element('url', 'input');
+    this.#listen();
+  }
+
+  #listen() {
+    const file = element('file', 'input');
+    element('model', 'button').addEventListener('click', () => this.#open());
+    element('other', 'button').addEventListener('click', () => this.#open());
+    element('address', 'form').addEventListener('submit', event => {
+      event.preventDefault();
+      const address = addressOf(this.#url.value);
+      if (address) void this.#showPlan(address);
+      else this.#plan.replaceChildren(paragraph('That is not the address of a file.', 'problem'));
+    });
+    element('offered', 'ul').replaceChildren(...this.#page.offered.map(({ url, name, about }) => make('li', {},
+      make('button', { type: 'button', className: 'title', onclick: () => this.#load(url) }, name,
+        make('span', { className: 'figures' }, about)))));
+    element('open', 'button').addEventListener('click', () => file.click());
+    file.addEventListener('change', () => {
+      const files = [...file.files ?? []];
+      file.value = '';
+      if (files.length > 0) this.openFiles(files);
+    });
+    this.#dialog.addEventListener('close', () => this.#lookup?.abort());
+  }
+
+  #open() {
+    this.#plan.replaceChildren();
+    void this.#showFacts();
+    void this.#showStored();
+    if (!this.#dialog.open) this.#dialog.showModal();
   }
 
   /** Loads a model.  One that the reader has chosen is remembered, if the next visit can find it again; one that a link
-   * asks for is loaded for this visit. @param {Source} source @param {boolean} [isChosen] */
-  function load(source, isChosen = true) {
-    lookup?.abort();
-    if (dialog.open) dialog.close();
-    if (isChosen) remember(key, typeof source === 'string' && source !== defaultModel ? source : undefined);
+   * asks for is loaded for this visit. @param {Source} source @param {{isChosen?: boolean}} [how] */
+  #load(source, { isChosen = true } = {}) {
+    const { key = 'model', loader } = this.#page;
+    this.#lookup?.abort();
+    if (this.#dialog.open) this.#dialog.close();
+    if (isChosen) remember(key, typeof source === 'string' && source !== this.#default ? source : undefined);
     const address = new URL(location.href);
     const requested = address.searchParams.get('model');
     if (requested !== null && source !== addressOf(requested)) {
       address.searchParams.delete('model');
       history.replaceState(null, '', address);
     }
-    name.textContent = nameOfSource(source);
+    this.#name.textContent = nameOfSource(source);
     void loader.load(source);
   }
 
   /** Loads the first model of a page that was just opened.  If a link asks for a model of another server, and no part
    * of it is on this machine, the model is shown first: opening a link is not consent to a download of gigabytes. */
-  async function start() {
-    const requested = new URLSearchParams(location.search).get('model');
-    const source = addressOf(requested || recall(key) || defaultModel);
+  async start() {
+    const { key = 'model', loader } = this.#page, requested = new URLSearchParams(location.search).get('model');
+    const source = addressOf(requested || recall(key) || this.#default);
     if (!source) {
-      return loader.fail(defaultModel, { title: 'That is not the address of a file',
+      return loader.fail(this.#default, { title: 'That is not the address of a file',
         detail: String(requested || recall(key)),
         advice: 'Check the link to this page. You can load the default model or choose another.' });
     }
-    name.textContent = nameOfSource(source);
+    this.#name.textContent = nameOfSource(source);
     if (!requested || new URL(source).origin === location.origin || await isStored(source)) return loader.load(source);
     loader.fail(source, { title: 'This model is not downloaded yet', detail: source,
       advice: 'The link to this page asks for it. See what it needs, then download it or choose another.' });
-    open();
-    await showPlan(source, { isChosen: false });
+    this.#open();
+    await this.#showPlan(source, { isChosen: false });
   }
 
   /** Shows what a model would need, and offers to load it.  With atOnce, loads it if it fits.
    * @param {Source} source @param {{atOnce?: boolean, isChosen?: boolean}} [how]  isChosen: not by a link */
-  async function showPlan(source, { atOnce = false, isChosen = true } = {}) {
-    lookup?.abort();
-    const controller = lookup = new AbortController();
-    plan.replaceChildren(paragraph('Reading the header of the file…'));
+  async #showPlan(source, { atOnce = false, isChosen = true } = {}) {
+    this.#lookup?.abort();
+    const controller = this.#lookup = new AbortController();
+    this.#plan.replaceChildren(paragraph('Reading the header of the file…'));
     try {
-      const { contextLength, kvType, precision, threads } = options();
+      const { contextLength, kvType, precision, threads } = this.#page.options();
       const found = await Plumb.preflight(source, { contextLength, kvType, precision, threads, measure: !atOnce,
         signal: controller.signal });
       if (controller.signal.aborted) return;
-      if (atOnce && found.fits) return load(source);
-      if (!dialog.open) open();
-      plan.replaceChildren(planOf(found, source, () => load(source, isChosen)));
+      if (atOnce && found.fits) return this.#load(source);
+      if (!this.#dialog.open) this.#open();
+      this.#plan.replaceChildren(planOf(found, source, () => this.#load(source, { isChosen })));
       // If the reader is still typing an address, Enter must not load this model.
-      if (document.activeElement !== url) plan.querySelector('button')?.focus();
+      if (document.activeElement !== this.#url) this.#plan.querySelector('button')?.focus();
     } catch (error) {
       if (controller.signal.aborted) return;
-      if (!dialog.open) open();
-      plan.replaceChildren(problem(explain(error)));
+      if (!this.#dialog.open) this.#open();
+      this.#plan.replaceChildren(problem(explain(error)));
     }
   }
 
-  async function showFacts() {
-    const { model } = loader;
+  async #showFacts() {
+    const { loader } = this.#page, { model } = loader;
     element('running', 'section').hidden = !model;
     if (!model) return;
     const info = await model.info().catch(() => undefined);
@@ -136,70 +174,47 @@ export function createModelsDialog({ loader, options, offered, key = 'model', an
     }));
   }
 
-  async function showStored() {
+  async #showStored() {
     const kept = grouped(await Plumb.listCached().catch(() => []));
     const list = element('kept', 'ul');
     list.replaceChildren(...kept.map(one => {
       const amount = one.complete ? size(one.bytes)
         : `${size(one.bytes)} of ${one.size ? size(one.size) : 'an unknown size'}, incomplete`;
       return make('li', {},
-        make('button', { type: 'button', className: 'title', title: one.url, onclick: () => load(one.url) },
+        make('button', { type: 'button', className: 'title', title: one.url, onclick: () => this.#load(one.url) },
           fileName(one.url), make('span', { className: 'figures' }, amount)),
         iconButton('delete', `Delete ${fileName(one.url)}`, async () => {
           try {
             await Plumb.removeCached(one.url);
-            plan.replaceChildren(paragraph(`Deleted the copy of ${fileName(one.url)}`));
+            this.#plan.replaceChildren(paragraph(`Deleted the copy of ${fileName(one.url)}`));
           } catch (error) {
             const { title, detail } = explain(error);   // such as: another tab uses it
-            plan.replaceChildren(paragraph(detail || title, 'problem'));
+            this.#plan.replaceChildren(paragraph(detail || title, 'problem'));
           }
-          await showStored();
-          (list.querySelector('button') ?? url).focus();
+          await this.#showStored();
+          (list.querySelector('button') ?? this.#url).focus();
         }));
     }));
     if (kept.length === 0) list.append(make('li', { className: 'figures' }, 'Nothing yet.'));
   }
 
   /** @param {File[]} files */
-  function openFiles(files) {
+  openFiles(files) {
     const parts = files.sort((a, b) => a.name.localeCompare(b.name, 'en', { numeric: true }));
-    void showPlan(parts.length === 1 ? parts[0] : parts, { atOnce: true });
+    void this.#showPlan(parts.length === 1 ? parts[0] : parts, { atOnce: true });
   }
 
-  element('model', 'button').addEventListener('click', open);
-  element('other', 'button').addEventListener('click', open);
-  element('address', 'form').addEventListener('submit', event => {
-    event.preventDefault();
-    const address = addressOf(url.value);
-    if (address) void showPlan(address);
-    else plan.replaceChildren(paragraph('That is not the address of a file.', 'problem'));
-  });
-  element('offered', 'ul').replaceChildren(...offered.map(({ url, name, about }) => make('li', {},
-    make('button', { type: 'button', className: 'title', onclick: () => load(url) }, name,
-      make('span', { className: 'figures' }, about)))));
-  element('open', 'button').addEventListener('click', () => file.click());
-  file.addEventListener('change', () => {
-    const files = [...file.files ?? []];
-    file.value = '';
-    if (files.length > 0) openFiles(files);
-  });
-  dialog.addEventListener('close', () => lookup?.abort());
-
-  return {
-    start,
-    openFiles,
-    /** Called when a model is loaded: shows its name in the header. */
-    loaded() {
-      const { model } = loader;
-      if (!model) return;
-      name.textContent = nameOf(model.metadata);
-      if (dialog.open) void showFacts();
-      else if (model.warnings.length > 0) {
-        const [{ code, message }] = model.warnings;
-        toast(SHORT[code] ?? message, 'Why?', open);
-      }
-    },
-  };
+  /** Called when a model is loaded: shows its name in the header. */
+  loaded() {
+    const { model } = this.#page.loader;
+    if (!model) return;
+    this.#name.textContent = nameOf(model.metadata);
+    if (this.#dialog.open) void this.#showFacts();
+    else if (model.warnings.length > 0) {
+      const [{ code, message }] = model.warnings;
+      toast(SHORT[code] ?? message, 'Why?', () => this.#open());
+    }
+  }
 }
 
 /** The URL of the first part, which stands for the whole split model. @param {string} url */

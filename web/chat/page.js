@@ -3,14 +3,14 @@
  *   ?model=URL   loads this model instead of the last chosen one or the default one */
 import { withSchemaShown } from '../answers/system-text.js';
 import { Answering } from './answering.js';
-import { createContextMeter } from './context-meter.js';
-import { createConversationList } from './conversation-list.js';
+import { ContextMeter } from './context-meter.js';
+import { ConversationList } from './conversation-list.js';
 import { newConversation, openStore } from './conversation-store.js';
 import { announce, element, focusPrompt, problem, recall, remember, toast } from './dom.js';
 import { acceptDrops } from './drop.js';
 import { explain } from './explain.js';
-import { createLoader } from './loading.js';
-import { createModelsDialog } from './models-dialog.js';
+import { Loader } from './loading.js';
+import { ModelsDialog } from './models-dialog.js';
 import { OFFERED } from './offered.js';
 import { isolate, keepPage } from './offline.js';
 import { createPanel } from './panels.js';
@@ -57,21 +57,21 @@ createSettingsDialog(settings, changed => {
   if (changed && state.model !== 'failed' && loader.source) void loader.load(loader.source);
   else void meter.measure();
 }, trainedContext);
-const loader = createLoader(settings.loading, now => {
+const loader = new Loader(settings.loading, now => {
   state.model = now;
   if (now === 'loading') stop();
   show();
   updateInspector();
   settled();
 });
-const meter = createContextMeter({
+const meter = new ContextMeter({
   model: () => comparesTexts() ? undefined : loader.model, busy, system,
   conversation: () => prompt(state.conversation.messages),
 }, fits => {
   state.fits = fits;
   canSend();
 });
-const models = createModelsDialog({ loader, options: settings.loading, offered: OFFERED });
+const models = new ModelsDialog({ loader, options: settings.loading, offered: OFFERED });
 const side = createPanel('side', 'menu');
 createPanel('inspect', 'open-inspect', open => {
   if (!open) return;
@@ -105,7 +105,7 @@ const store = await openStore({
       () => choose(store.get(state.conversation.id)));
   },
 });
-const chats = createConversationList(store, {
+const chats = new ConversationList(store, {
   current: () => state.conversation, choose, onChosen: side.closeIfCovering,
 });
 choose(store.get(recall('chat')));

@@ -34,71 +34,92 @@ export function interruptible() {
   return stop;
 }
 
-/** @param {string[]} files @param {Record<string, any>} values @returns {Promise<number>} the exit code */
-export async function run(files, values) {
-  const { prompt: given, raw, system, parseSpecial = false, json } = values;
-  const where = files.at(-1) ?? '';
+/** Runs a command, which Ctrl-C and a closed output stop, and reports what it throws.
+ * @param {string} input  what a message about too many tokens names
+ * @param {{files: string[], json?: boolean}} about @param {(signal: AbortSignal) => Promise<void>} action
+ * @returns {Promise<number>} the exit code */
+async function running(input, { files, json }, action) {
   const stop = interruptible();
   const failedOutput = watchOutput(() => stop.abort());
   try {
-    if (files.length > 0 && given === undefined) {
-      throw new CommandError('run: a prompt is needed, as words after MODEL or with -p TEXT; see plumb run --help');
-    }
-    for (const needs of ['system', 'tools']) {
-      if (!raw || values[needs] === undefined) continue;
-      throw new CommandError(`run: --${needs} needs the chat template, which --raw omits; see plumb run --help`);
-    }
-    const inputs = [values.grammarFile, values.jsonSchema, given, values.tools];
-    if (inputs.filter(input => input === '-').length > 1) {
-      throw new CommandError('run: only one input can be - (standard input); see plumb run --help');
-    }
-    const constraint = await constraintOf(values);
-    const tools = values.tools === undefined ? undefined : await toolsIn(values.tools);
-    const prompt = given === '-' ? (await readInput()).replace(/\n$/, '') : given;
-    if (!raw && prompt?.includes('\0')) {
-      throw new CommandError('run: a chat message cannot contain a zero byte; see --help');
-    }
-    const { model, seconds } = await load('run', files, values, stop.signal);
-    /** @type {import('../api/plumb.js').Message[]} */
-    const messages = [...system === undefined ? [] : [{ role: /** @type {const} */ ('system'), content: system }],
-      { role: 'user', content: prompt }];
-    const ids = raw ? await model.tokenize(prompt, { parseSpecial }) : undefined;
-    if (ids?.length === 0) throw new CommandError('run: the prompt has no tokens', 1);
-    let text = '';
-    const maxTokens = values.maxTokens ?? DEFAULT_MAX_TOKENS;
-    for await (const piece of model.generate(ids ?? messages, {
-      ...pick(values, SAMPLING), maxTokens, signal: stop.signal, ...constraint, ...tools && { template: { tools } },
-    })) {
-      text += piece;
-      if (!json) process.stdout.write(shown(process.stdout, piece));
-    }
-    const stats = /** @type {import('../api/plumb.js').Stats} */ (model.lastStats);
-    const { module, threads, contextLength } = await model.info();
-    await model.close();
-    for (const warning of stats.warnings ?? []) printError(`--json-schema: ${warning}`);
-    if (json) {
-      const { finishReason, seed, ...numbers } = stats;
-      process.stdout.write(jsonLine({
-        text, finishReason, stats: { loadSeconds: seconds, ...numbers }, module, threads, seed,
-      }));
-    } else {
-      process.stdout.write('\n');
-      if (stats.finishReason === 'length' && stats.tokens < maxTokens) {
-        printError(`the context of ${contextLength} tokens is full; use --ctx to enlarge it`);
-      } else if (stats.finishReason === 'length' && values.maxTokens === undefined) {
-        printError(`stopped after ${maxTokens} tokens, the default limit; use -n to raise it`);
-      }
-      const seed = values.temperature === 0 ? '' : `, seed ${stats.seed}`;
-      const steps = Math.round(stats.decodeRate * stats.decodeSeconds);
-      const fed = Math.min(stats.tokens, steps + stats.forcedTokens), rate = fed / stats.decodeSeconds || 0;
-      process.stderr.write(`load ${seconds.toFixed(2)} s, prefill ${stats.promptTokens} tokens at ${
-        stats.prefillRate.toFixed(1)} tokens/s, decode ${fed} tokens at ${rate.toFixed(1)} tokens/s${seed}\n`);
-    }
+    await action(stop.signal);
     return failedOutput() ?? (stop.signal.aborted ? INTERRUPTED : 0);
   } catch (error) {
     if (stop.signal.aborted) return failedOutput() ?? INTERRUPTED;
-    return report(error, isContext(error) ? 'prompt' : where, json);
+    const isContext = error instanceof Error && 'code' in error && error.code === 'PLUMB_ERROR_CONTEXT';
+    return report(error, isContext ? input : files.at(-1) ?? '', json);
   }
+}
+
+/** @param {string[]} files @param {Record<string, any>} values @returns {Promise<number>} the exit code */
+export const run = (files, values) => running('prompt', { files, json: values.json }, async signal => {
+  const { raw, system, parseSpecial = false, json } = values;
+  const { prompt, tools, constraint } = await inputsOf(files, values);
+  const { model, seconds } = await load('run', files, values, signal);
+  /** @type {import('../api/plumb.js').Message[]} */
+  const messages = [...system === undefined ? [] : [{ role: /** @type {const} */ ('system'), content: system }],
+    { role: 'user', content: prompt }];
+  const ids = raw ? await model.tokenize(prompt, { parseSpecial }) : undefined;
+  if (ids?.length === 0) throw new CommandError('run: the prompt has no tokens', 1);
+  let text = '';
+  const maxTokens = values.maxTokens ?? DEFAULT_MAX_TOKENS;
+  for await (const piece of model.generate(ids ?? messages, {
+    ...pick(values, SAMPLING), maxTokens, signal, ...constraint, ...tools && { template: { tools } },
+  })) {
+    text += piece;
+    if (!json) process.stdout.write(shown(process.stdout, piece));
+  }
+  const stats = /** @type {import('../api/plumb.js').Stats} */ (model.lastStats);
+  const { module, threads, contextLength } = await model.info();
+  await model.close();
+  for (const warning of stats.warnings ?? []) printError(`--json-schema: ${warning}`);
+  if (json) {
+    const { finishReason, seed, ...numbers } = stats;
+    process.stdout.write(jsonLine({
+      text, finishReason, stats: { loadSeconds: seconds, ...numbers }, module, threads, seed,
+    }));
+  } else printStats(stats, { seconds, contextLength, maxTokens }, values);
+});
+
+/** What the model is given. @param {string[]} files @param {Record<string, any>} values */
+async function inputsOf(files, values) {
+  const { prompt: given, raw } = values;
+  if (files.length > 0 && given === undefined) {
+    throw new CommandError('run: a prompt is needed, as words after MODEL or with -p TEXT; see plumb run --help');
+  }
+  for (const needs of ['system', 'tools']) {
+    if (!raw || values[needs] === undefined) continue;
+    throw new CommandError(`run: --${needs} needs the chat template, which --raw omits; see plumb run --help`);
+  }
+  const inputs = [values.grammarFile, values.jsonSchema, given, values.tools];
+  if (inputs.filter(input => input === '-').length > 1) {
+    throw new CommandError('run: only one input can be - (standard input); see plumb run --help');
+  }
+  const constraint = await constraintOf(values);
+  const tools = values.tools === undefined ? undefined : await toolsIn(values.tools);
+  const prompt = given === '-' ? (await readInput()).replace(/\n$/, '') : given;
+  if (!raw && prompt?.includes('\0')) {
+    throw new CommandError('run: a chat message cannot contain a zero byte; see --help');
+  }
+  return { prompt, tools, constraint };
+}
+
+/** Ends the answer's line, and prints why it ended and how fast it was.
+ * @param {import('../api/plumb.js').Stats} stats
+ * @param {{seconds: number, contextLength: number, maxTokens: number}} run  seconds: of the load
+ * @param {Record<string, any>} values */
+function printStats(stats, { seconds, contextLength, maxTokens }, values) {
+  process.stdout.write('\n');
+  if (stats.finishReason === 'length' && stats.tokens < maxTokens) {
+    printError(`the context of ${contextLength} tokens is full; use --ctx to enlarge it`);
+  } else if (stats.finishReason === 'length' && values.maxTokens === undefined) {
+    printError(`stopped after ${maxTokens} tokens, the default limit; use -n to raise it`);
+  }
+  const seed = values.temperature === 0 ? '' : `, seed ${stats.seed}`;
+  const steps = Math.round(stats.decodeRate * stats.decodeSeconds);
+  const fed = Math.min(stats.tokens, steps + stats.forcedTokens), rate = fed / stats.decodeSeconds || 0;
+  process.stderr.write(`load ${seconds.toFixed(2)} s, prefill ${stats.promptTokens} tokens at ${
+    stats.prefillRate.toFixed(1)} tokens/s, decode ${fed} tokens at ${rate.toFixed(1)} tokens/s${seed}\n`);
 }
 
 /** What the answer must be, as options of generate.
@@ -145,62 +166,49 @@ async function toolsIn(path) {
   throw failure(path, 'PLUMB_ERROR_ARGUMENT', 'expected a JSON array of tools');
 }
 
-/** @param {unknown} error */
-const isContext = error => error instanceof Error && 'code' in error && error.code === 'PLUMB_ERROR_CONTEXT';
-
 /** @param {string[]} files @param {Record<string, any>} values @returns {Promise<number>} the exit code */
-export async function bench(files, values) {
+export const bench = (files, values) => running('bench', { files, json: values.json }, async signal => {
   const { promptTokens = 128, decodeTokens = 64, repetitions = 3, json } = values;
-  const stop = interruptible();
-  const failedOutput = watchOutput(() => stop.abort());
-  try {
-    const { model, seconds } = await load('bench', files, values, stop.signal);
-    const info = await model.info();
-    const ids = Int32Array.from({ length: Math.max(promptTokens, decodeTokens) },
-      (_, i) => (Math.imul(i, 2654435761) >>> 0) % info.vocabulary);   // arbitrary tokens
-    /** Returns tokens per second for n tokens fed to an empty context, step tokens at a time.
-     * @param {number} n @param {number} step */
-    const measure = async (n, step) => {
-      await model.rewind();
-      const start = performance.now();
-      for (let at = 0; at < n; at += step) {
-        await model.feed(ids.subarray(at, Math.min(at + step, n)), { signal: stop.signal });
-      }
-      return n / (performance.now() - start) * 1000;
-    };
-    /** @type {{prefill: number[], decode: number[]}} */
-    const speeds = { prefill: [], decode: [] };
-    for (let i = 0; i <= repetitions; i++) {   // the first one is a warm-up and is not reported
-      const prefill = await measure(promptTokens, promptTokens), decode = await measure(decodeTokens, 1);
-      if (i === 0) continue;
-      speeds.prefill.push(prefill);
-      speeds.decode.push(decode);
-    }
-    await model.close();
-    const { architecture, parameters, weightBytes, sessionBytes, kernels, precision, threads, contextLength } = info;
-    const { batch, module } = info;
-    if (json) {
-      const rounded = (/** @type {number} */ n) => Number(n.toFixed(3));
-      process.stdout.write(jsonLine({
-        architecture, parameters, weight_bytes: weightBytes, session_bytes: sessionBytes, kernels, precision, threads,
-        context: contextLength, batch, module, load_seconds: rounded(seconds), prefill_tokens: promptTokens,
-        decode_tokens: decodeTokens, prefill: speeds.prefill.map(rounded), decode: speeds.decode.map(rounded),
-      }));
-    } else {
-      const mb = (/** @type {number} */ n) => (n / 1e6).toFixed(1);
-      process.stdout.write(`${architecture}, ${mb(parameters)} M parameters, ${mb(weightBytes)} MB of weights, ${
-        mb(sessionBytes)} MB for the session\n`
-        + `kernels ${kernels}, ${precision}, context ${contextLength}, batch ${batch}, ${
-          threads} thread${threads === 1 ? '' : 's'}, loaded in ${seconds.toFixed(2)} s\n`);
-      printSpeed('prefill', promptTokens, speeds.prefill);
-      printSpeed('decode', decodeTokens, speeds.decode);
-    }
-    return failedOutput() ?? 0;
-  } catch (error) {
-    if (stop.signal.aborted) return failedOutput() ?? INTERRUPTED;
-    return report(error, isContext(error) ? 'bench' : files.at(-1) ?? '', json);
+  const { model, seconds } = await load('bench', files, values, signal);
+  const info = await model.info();
+  const ids = Int32Array.from({ length: Math.max(promptTokens, decodeTokens) },
+    (_, i) => (Math.imul(i, 2654435761) >>> 0) % info.vocabulary);   // arbitrary tokens
+  /** Returns tokens per second for n tokens fed to an empty context, step tokens at a time.
+   * @param {number} n @param {number} step */
+  const measure = async (n, step) => {
+    await model.rewind();
+    const start = performance.now();
+    for (let at = 0; at < n; at += step) await model.feed(ids.subarray(at, Math.min(at + step, n)), { signal });
+    return n / (performance.now() - start) * 1000;
+  };
+  /** @type {{prefill: number[], decode: number[]}} */
+  const speeds = { prefill: [], decode: [] };
+  for (let i = 0; i <= repetitions; i++) {   // the first one is a warm-up and is not reported
+    const prefill = await measure(promptTokens, promptTokens), decode = await measure(decodeTokens, 1);
+    if (i === 0) continue;
+    speeds.prefill.push(prefill);
+    speeds.decode.push(decode);
   }
-}
+  await model.close();
+  const { architecture, parameters, weightBytes, sessionBytes, kernels, precision, threads, contextLength } = info;
+  const { batch, module } = info;
+  if (json) {
+    const rounded = (/** @type {number} */ n) => Number(n.toFixed(3));
+    process.stdout.write(jsonLine({
+      architecture, parameters, weight_bytes: weightBytes, session_bytes: sessionBytes, kernels, precision, threads,
+      context: contextLength, batch, module, load_seconds: rounded(seconds), prefill_tokens: promptTokens,
+      decode_tokens: decodeTokens, prefill: speeds.prefill.map(rounded), decode: speeds.decode.map(rounded),
+    }));
+    return;
+  }
+  const mb = (/** @type {number} */ n) => (n / 1e6).toFixed(1);
+  process.stdout.write(`${architecture}, ${mb(parameters)} M parameters, ${mb(weightBytes)} MB of weights, ${
+    mb(sessionBytes)} MB for the session\n`
+    + `kernels ${kernels}, ${precision}, context ${contextLength}, batch ${batch}, ${
+      threads} thread${threads === 1 ? '' : 's'}, loaded in ${seconds.toFixed(2)} s\n`);
+  printSpeed('prefill', promptTokens, speeds.prefill);
+  printSpeed('decode', decodeTokens, speeds.decode);
+});
 
 /** @param {string} name @param {number} n  tokens @param {number[]} speeds */
 function printSpeed(name, n, speeds) {

@@ -46,6 +46,8 @@ class Exit {
   }
 }
 
+/** @typedef {Record<string, (...args: any[]) => void>} Calls  calls of WASI; each throws the error that it returns */
+
 /** Runs the command line to its end.
  * @param {WebAssembly.Module} module
  * @param {string[]} args  the arguments after the program's name
@@ -53,147 +55,13 @@ class Exit {
  * @param {Files} host
  * @returns {number} the exit code */
 export function run(module, args, directory, host) {
-  /** @type {Map<number, {file: Open, position: number | null} | {path: string}>} */
-  const open = new Map(host.streams.map((file, i) => [i, { file, position: null }]));
-  open.set(ROOT, { path: '/' });
-
-  /* Views are created anew for every call, because a buffer is detached when the memory grows. */
-  const view = () => new DataView(memory.buffer);
-  const bytes = (/** @type {number} */ at, /** @type {number} */ n) => new Uint8Array(memory.buffer, at >>> 0, n >>> 0);
-  const opened = (/** @type {number} */ fd) => open.get(fd) ?? fail('EBADF');
-  const fileOf = (/** @type {number} */ fd) => {
-    const one = opened(fd);
-    return 'file' in one ? one : fail('EISDIR');
-  };
-  const folderOf = (/** @type {number} */ fd) => {
-    const one = opened(fd);
-    return 'path' in one ? one.path : fail('EBADF');
-  };
-  const path = (/** @type {number} */ fd, /** @type {number} */ at, /** @type {number} */ n) =>
-    `${folderOf(fd)}${utf8.decode(bytes(at, n))}`;
-
-  /** Makes two calls that pass strings as in C: the first stores their number and total length, the second stores
-   * pointers to them and their bytes. @param {string[]} words */
-  const strings = words => {
-    const list = words.map(word => bytesOf.encode(`${word}\0`));
-    return [(/** @type {number} */ count, /** @type {number} */ size) => {
-      view().setUint32(count, list.length, true);
-      view().setUint32(size, list.reduce((sum, { length }) => sum + length, 0), true);
-    }, (/** @type {number} */ pointers, /** @type {number} */ at) => {
-      for (const [i, word] of list.entries()) {
-        view().setUint32(pointers + 4 * i, at, true);
-        bytes(at, word.length).set(word);
-        at += word.length;
-      }
-    }];
-  };
-  const [args_sizes_get, args_get] = strings(['plumb', ...args]);
-  // The C library passes paths without their first slash, so the program makes relative paths absolute itself, from
-  // PWD (src/cli/io.c).
-  const [environ_sizes_get, environ_get] = strings([`PWD=${directory}`]);
-
-  /** Reads or writes the buffers of a list one after the other, until one is not filled or written completely.
-   * @param {'read' | 'write'} method
-   * @returns {(fd: number, list: number, n: number, moved: number) => void} */
-  const transfer = method => (fd, list, n, moved) => {
-    const one = fileOf(fd);
-    let total = 0;
-    for (let i = 0; i < n; i++) {
-      const data = bytes(view().getUint32(list + 8 * i, true), view().getUint32(list + 8 * i + 4, true));
-      if (!data.length) continue;
-      const count = one.file[method](data, one.position);
-      if (one.position !== null) one.position += count;
-      total += count;
-      if (count < data.length) break;
-    }
-    view().setUint32(moved, total, true);
-  };
-  /** @param {Stat} stat @param {number} at */
-  const writeStat = ({ type, size = 0n, dev = 0n, ino = 0n, nlink = 1n, atime = 0n, mtime = 0n, ctime = 0n }, at) => {
-    const to = view();
-    to.setUint8(at + 16, TYPE[type]);
-    for (const [i, value] of [dev, ino, undefined, nlink, size, atime, mtime, ctime].entries()) {
-      if (value !== undefined) to.setBigUint64(at + 8 * i, value, true);
-    }
-  };
-
-  /** The calls of WASI.  Each returns 0, or the number of the error that it throws here.
-   * @type {Record<string, (...args: any[]) => void>} */
+  const program = new Program(host);
   const calls = {
-    args_sizes_get,
-    args_get,
-    environ_sizes_get,
-    environ_get,
-    clock_time_get(clock, _precision, at) {
-      const time = clock === 0 ? BigInt(Date.now()) * 1000000n : BigInt(Math.round(performance.now() * 1e6));
-      view().setBigUint64(at, time, true);
-    },
-    random_get(at, n) {
-      for (let done = 0; done < n; done += 65536) crypto.getRandomValues(bytes(at + done, Math.min(n - done, 65536)));
-    },
-    proc_exit(code) {
-      throw new Exit(code);
-    },
-    fd_prestat_get(fd, at) {
-      const path = folderOf(fd);
-      view().setUint32(at, 0, true);
-      view().setUint32(at + 4, bytesOf.encode(path).length, true);
-    },
-    fd_prestat_dir_name(fd, at, n) {
-      bytes(at, n).set(bytesOf.encode(folderOf(fd)).subarray(0, n));
-    },
-    fd_fdstat_get(fd, at) {
-      const one = opened(fd), type = 'file' in one ? one.file.stat().type : 'directory';
-      view().setUint8(at, TYPE[type]);
-      view().setUint16(at + 2, 0, true);
-      // The C library takes a descriptor that can seek for a file, not for a terminal.
-      view().setBigUint64(at + 8, type === 'terminal' ? ALL_RIGHTS & ~RIGHT_SEEK_TELL : ALL_RIGHTS, true);
-      view().setBigUint64(at + 16, ALL_RIGHTS, true);
-    },
-    fd_fdstat_set_flags() {},
-    fd_close(fd) {
-      const one = opened(fd);
-      open.delete(fd);
-      if ('file' in one) one.file.close?.();
-    },
-    fd_read: transfer('read'),
-    fd_write: transfer('write'),
-    fd_seek(fd, offset, whence, at) {
-      const one = fileOf(fd);
-      if (one.position === null) fail('ESPIPE');
-      const from = whence === 0 ? 0 : whence === 1 ? one.position : Number(one.file.stat().size ?? 0n);
-      const position = from + Number(offset);
-      if (position < 0) fail('EINVAL');
-      view().setBigUint64(at, BigInt(one.position = position), true);
-    },
-    path_open(folder, _follow, at, n, create, rights, _inheriting, fdFlags, to) {
-      const file = host.open(path(folder, at, n), {
-        read: Boolean(rights & RIGHT_READ), write: Boolean(rights & RIGHT_WRITE), create: Boolean(create & O_CREAT),
-        exclusive: Boolean(create & O_EXCL), truncate: Boolean(create & O_TRUNC),
-        append: Boolean(fdFlags & FD_APPEND), directory: Boolean(create & O_DIRECTORY),
-      });
-      let fd = ROOT + 1;
-      while (open.has(fd)) fd++;
-      open.set(fd, { file, position: file.seeks ? 0 : null });
-      view().setUint32(to, fd, true);
-    },
-    path_filestat_get(folder, follow, at, n, to) {
-      writeStat(host.stat(path(folder, at, n), Boolean(follow)), to);
-    },
-    fd_filestat_get(fd, to) {
-      const one = opened(fd);
-      writeStat('file' in one ? one.file.stat() : host.stat(one.path, true), to);
-    },
-    path_unlink_file(folder, at, n) {
-      host.unlink(path(folder, at, n));
-    },
-    path_rename(folder, at, n, toFolder, to, nTo) {
-      host.rename(path(folder, at, n), path(toFolder, to, nTo));
-    },
+    ...programCalls(program, ['plumb', ...args], directory), ...descriptorCalls(program), ...pathCalls(program),
   };
   const imports = WebAssembly.Module.imports(module).map(({ name }) => [name, guarded(calls[name])]);
   const { exports } = new WebAssembly.Instance(module, { wasi_snapshot_preview1: Object.fromEntries(imports) });
-  const memory = /** @type {WebAssembly.Memory} */ (exports.memory);
+  program.memory = /** @type {WebAssembly.Memory} */ (exports.memory);
   try {
     /** @type {() => void} */ (exports._start)();
     return 0;
@@ -202,6 +70,167 @@ export function run(module, args, directory, host) {
     throw error;
   }
 }
+
+/** The program's memory and what it has open. */
+class Program {
+  memory = /** @type {WebAssembly.Memory} */ (/** @type {unknown} */ (undefined));
+  /** @type {Map<number, {file: Open, position: number | null} | {path: string}>} */
+  open = new Map([[ROOT, { path: '/' }]]);
+
+  /** @param {Files} host */
+  constructor(host) {
+    this.host = host;
+    for (const [fd, file] of host.streams.entries()) this.open.set(fd, { file, position: null });
+  }
+
+  /* Views are created anew for every call, because a buffer is detached when the memory grows. */
+  get view() { return new DataView(this.memory.buffer); }
+  /** @param {number} at @param {number} n */
+  bytes(at, n) { return new Uint8Array(this.memory.buffer, at >>> 0, n >>> 0); }
+
+  /** @param {number} fd */
+  opened(fd) { return this.open.get(fd) ?? fail('EBADF'); }
+  /** @param {number} fd */
+  file(fd) {
+    const one = this.opened(fd);
+    return 'file' in one ? one : fail('EISDIR');
+  }
+  /** @param {number} fd */
+  folder(fd) {
+    const one = this.opened(fd);
+    return 'path' in one ? one.path : fail('EBADF');
+  }
+  /** @param {number} fd @param {number} at @param {number} n */
+  path(fd, at, n) { return `${this.folder(fd)}${utf8.decode(this.bytes(at, n))}`; }
+}
+
+/** @param {Program} program @param {string[]} args @param {string} directory @returns {Calls} */
+function programCalls(program, args, directory) {
+  /** Makes two calls that pass strings as in C: the first stores their number and total length, the second stores
+   * pointers to them and their bytes. @param {string[]} words */
+  const strings = words => {
+    const list = words.map(word => bytesOf.encode(`${word}\0`));
+    return [(/** @type {number} */ count, /** @type {number} */ size) => {
+      program.view.setUint32(count, list.length, true);
+      program.view.setUint32(size, list.reduce((sum, { length }) => sum + length, 0), true);
+    }, (/** @type {number} */ pointers, /** @type {number} */ at) => {
+      for (const [i, word] of list.entries()) {
+        program.view.setUint32(pointers + 4 * i, at, true);
+        program.bytes(at, word.length).set(word);
+        at += word.length;
+      }
+    }];
+  };
+  const [args_sizes_get, args_get] = strings(args);
+  // The C library passes paths without their first slash, so the program makes relative paths absolute itself, from
+  // PWD (src/cli/io.c).
+  const [environ_sizes_get, environ_get] = strings([`PWD=${directory}`]);
+  return {
+    args_sizes_get, args_get, environ_sizes_get, environ_get,
+    clock_time_get(clock, _precision, at) {
+      const time = clock === 0 ? BigInt(Date.now()) * 1000000n : BigInt(Math.round(performance.now() * 1e6));
+      program.view.setBigUint64(at, time, true);
+    },
+    random_get(at, n) {
+      for (let done = 0; done < n; done += 65536) {
+        crypto.getRandomValues(program.bytes(at + done, Math.min(n - done, 65536)));
+      }
+    },
+    proc_exit(code) {
+      throw new Exit(code);
+    },
+  };
+}
+
+/** Reads or writes the buffers of a list one after the other, until one is not filled or written completely.
+ * @param {Program} program @param {'read' | 'write'} method
+ * @returns {(fd: number, list: number, n: number, moved: number) => void} */
+const transfer = (program, method) => (fd, list, n, moved) => {
+  const one = program.file(fd);
+  let total = 0;
+  for (let i = 0; i < n; i++) {
+    const { view } = program, at = list + 8 * i;
+    const data = program.bytes(view.getUint32(at, true), view.getUint32(at + 4, true));
+    if (!data.length) continue;
+    const count = one.file[method](data, one.position);
+    if (one.position !== null) one.position += count;
+    total += count;
+    if (count < data.length) break;
+  }
+  program.view.setUint32(moved, total, true);
+};
+
+/** @param {DataView} to @param {number} at @param {Stat} stat */
+function writeStat(to, at, { type, size = 0n, dev = 0n, ino = 0n, nlink = 1n, atime = 0n, mtime = 0n, ctime = 0n }) {
+  to.setUint8(at + 16, TYPE[type]);
+  for (const [i, value] of [dev, ino, undefined, nlink, size, atime, mtime, ctime].entries()) {
+    if (value !== undefined) to.setBigUint64(at + 8 * i, value, true);
+  }
+}
+
+/** @param {Program} program @returns {Calls} */
+const descriptorCalls = program => ({
+  fd_prestat_get(fd, at) {
+    const path = program.folder(fd);
+    program.view.setUint32(at, 0, true);
+    program.view.setUint32(at + 4, bytesOf.encode(path).length, true);
+  },
+  fd_prestat_dir_name(fd, at, n) {
+    program.bytes(at, n).set(bytesOf.encode(program.folder(fd)).subarray(0, n));
+  },
+  fd_fdstat_get(fd, at) {
+    const one = program.opened(fd), type = 'file' in one ? one.file.stat().type : 'directory', { view } = program;
+    view.setUint8(at, TYPE[type]);
+    view.setUint16(at + 2, 0, true);
+    // The C library takes a descriptor that can seek for a file, not for a terminal.
+    view.setBigUint64(at + 8, type === 'terminal' ? ALL_RIGHTS & ~RIGHT_SEEK_TELL : ALL_RIGHTS, true);
+    view.setBigUint64(at + 16, ALL_RIGHTS, true);
+  },
+  fd_fdstat_set_flags() {},
+  fd_close(fd) {
+    const one = program.opened(fd);
+    program.open.delete(fd);
+    if ('file' in one) one.file.close?.();
+  },
+  fd_read: transfer(program, 'read'),
+  fd_write: transfer(program, 'write'),
+  fd_seek(fd, offset, whence, at) {
+    const one = program.file(fd);
+    if (one.position === null) fail('ESPIPE');
+    const from = whence === 0 ? 0 : whence === 1 ? one.position : Number(one.file.stat().size ?? 0n);
+    const position = from + Number(offset);
+    if (position < 0) fail('EINVAL');
+    program.view.setBigUint64(at, BigInt(one.position = position), true);
+  },
+  fd_filestat_get(fd, to) {
+    const one = program.opened(fd), stat = 'file' in one ? one.file.stat() : program.host.stat(one.path, true);
+    writeStat(program.view, to, stat);
+  },
+});
+
+/** @param {Program} program @returns {Calls} */
+const pathCalls = program => ({
+  path_open(folder, _follow, at, n, create, rights, _inheriting, fdFlags, to) {
+    const file = program.host.open(program.path(folder, at, n), {
+      read: Boolean(rights & RIGHT_READ), write: Boolean(rights & RIGHT_WRITE), create: Boolean(create & O_CREAT),
+      exclusive: Boolean(create & O_EXCL), truncate: Boolean(create & O_TRUNC),
+      append: Boolean(fdFlags & FD_APPEND), directory: Boolean(create & O_DIRECTORY),
+    });
+    let fd = ROOT + 1;
+    while (program.open.has(fd)) fd++;
+    program.open.set(fd, { file, position: file.seeks ? 0 : null });
+    program.view.setUint32(to, fd, true);
+  },
+  path_filestat_get(folder, follow, at, n, to) {
+    writeStat(program.view, to, program.host.stat(program.path(folder, at, n), Boolean(follow)));
+  },
+  path_unlink_file(folder, at, n) {
+    program.host.unlink(program.path(folder, at, n));
+  },
+  path_rename(folder, at, n, toFolder, to, nTo) {
+    program.host.rename(program.path(folder, at, n), program.path(toFolder, to, nTo));
+  },
+});
 
 /** @param {keyof typeof ERRNO} code @returns {never} */
 export function fail(code) {

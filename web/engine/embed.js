@@ -92,7 +92,8 @@ async function tokenize(engine, where, texts, query, { truncate = false, parseSp
       await run.pause();
       slice = performance.now();
     }
-    const ids = typeof text === 'string' ? engine.tokenizeInput(text, { query, parseSpecial, most: truncate ? most : 0 })
+    const options = { query, parseSpecial, most: truncate ? most : 0 };
+    const ids = typeof text === 'string' ? engine.tokenizeInput(text, options)
       : truncate ? text.subarray(0, most) : text;
     if (ids.length > most) {
       throw new PlumbError('PLUMB_ERROR_CONTEXT', `${where}: ${name(i)} has ${ids.length} tokens, but the context `

@@ -265,8 +265,8 @@ export class Engine extends Instance {
 
   /** Throws if the model cannot fit, before gigabytes are downloaded for nothing.  Needs the header.  It counts only
    * weights, keys and values, so a model that passes may still turn out not to fit.
-   * @param {{limit: number, total?: number}} room  bytes: limit: that the module's memory can have; total: of all files,
-   *   if there are several @param {SessionArgs} session  that will be opened */
+   * @param {{limit: number, total?: number}} bytes  limit: that the module's memory can have; total: of all files, if
+   *   there are several @param {SessionArgs} session  that will be opened */
   checkRoom({ limit, total = 0 }, { contextLength = 0, kvType = 'i16' }) {
     const weights = Math.max(this.#weightBytes(), total), kv = this.kvBytes(contextLength, kvType);
     if (weights + kv <= limit) return;

@@ -7,8 +7,8 @@ import {
 } from '../../chat/dom.js';
 import { acceptDrops } from '../../chat/drop.js';
 import { explain } from '../../chat/explain.js';
-import { createLoader } from '../../chat/loading.js';
-import { createModelsDialog } from '../../chat/models-dialog.js';
+import { Loader } from '../../chat/loading.js';
+import { ModelsDialog } from '../../chat/models-dialog.js';
 import { OFFERED } from '../../chat/offered.js';
 import { isolate, keepPage } from '../../chat/offline.js';
 import { createDialog } from '../../chat/panels.js';
@@ -47,12 +47,12 @@ const searchNote = element('search-note', 'p');
 const prefixes = { query: element('query-prefix', 'input'), passage: element('passage-prefix', 'input') };
 createDialog('note');
 
-const loader = createLoader(() => ({}), state => {
+const loader = new Loader(() => ({}), state => {
   document.body.dataset.state = state;
   indexing?.abort();
   if (state === 'ready') void ready();
 });
-const models = createModelsDialog({ loader, options: () => ({}), key: 'search.model',
+const models = new ModelsDialog({ loader, options: () => ({}), key: 'search.model',
   another: 'Open another that computes embeddings',
   offered: OFFERED.filter(({ url }) => url.includes('MiniLM')) });
 /** Ends the indexing that is running. @type {AbortController | undefined} */
