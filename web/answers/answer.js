@@ -9,7 +9,7 @@
  * more of it must arrive. */
 import { randomHex } from '../base/hex.js';
 import { headOf } from './bound.js';
-import { begunIn, opensOf, PLACEHOLDER } from './formats.js';
+import { begunIn, CHANNEL, MINIMAX, opensOf, PLACEHOLDER } from './formats.js';
 import { JsonScan } from './json-scan.js';
 import { problemOf } from './schema.js';
 
@@ -293,12 +293,23 @@ export class AnswerReader {
     return this.#text.length;
   }
 
-  /** The text up to a mark, which is skipped. @param {string} mark @returns {Generator<undefined, string, void>} */
+  /** The text up to a mark, which must come. @param {string} mark @returns {Generator<undefined, string, void>} */
   *#textUntil(mark) {
     let text = '';
     if (!(yield* this.#until([mark], part => { text += part; }))) notACall();
-    this.#at += mark.length;
     return text;
+  }
+
+  /** Reads elements with commas between them, up to a closing text. @param {string} close
+   * @param {(n: number) => Reading} read  reads element n */
+  *#elements(close, read) {
+    yield* this.#blank();
+    for (let n = 0; !(yield* this.#take(close)); n++) {
+      yield* read(n);
+      yield* this.#blank();
+      if (!(yield* this.#take(','))) return yield* this.#expect(close);
+      yield* this.#blank();
+    }
   }
 
   // ---- JSON ----
@@ -347,33 +358,26 @@ export class AnswerReader {
 
   /** Reads {"name": ..., "arguments": {...}}. @param {number} [depth] @returns {Reading} */
   *#jsonCall(depth = 0) {
-    /** @type {string | undefined} */
-    let name, id;
+    let name = /** @type {string | undefined} */ (undefined), id = /** @type {string | undefined} */ (undefined);
     let held = '';
+    const self = this;
     yield* this.#expect('{');
-    yield* this.#blank();
-    while (!(yield* this.#take('}'))) {
-      const key = JSON.parse(yield* this.#string());
-      yield* this.#expect(':');
-      yield* this.#blank();
-      const isObject = (yield* this.#peek(['{'])) === '{';
-      if (ARGUMENTS.includes(key) && name !== undefined) yield* this.#arguments(name, id);
-      else if (key === 'function' && isObject && depth === 0) yield* this.#jsonCall(1);
-      else if (this.#format.keyed && isObject && !this.#call) yield* this.#arguments(key);
+    yield* this.#elements('}', function* () {
+      const key = JSON.parse(yield* self.#string());
+      yield* self.#expect(':');
+      yield* self.#blank();
+      const isObject = (yield* self.#peek(['{'])) === '{';
+      if (ARGUMENTS.includes(key) && name !== undefined) yield* self.#arguments(name, id);
+      else if (key === 'function' && isObject && depth === 0) yield* self.#jsonCall(1);
+      else if (self.#format.keyed && isObject && !self.#call) yield* self.#arguments(key);
       else {
-        const value = yield* this.#json();
+        const value = yield* self.#json();
         if (NAMES.includes(key) || key === 'function') name = asText(value);
         else if (ARGUMENTS.includes(key)) held = value;
         else if (IDS.includes(key)) id = String(JSON.parse(value));
-        else this.#isForeign ||= key !== 'type';
+        else self.#isForeign ||= key !== 'type';
       }
-      yield* this.#blank();
-      if (!(yield* this.#take(','))) {
-        yield* this.#expect('}');
-        break;
-      }
-      yield* this.#blank();
-    }
+    });
     if (name !== undefined && !this.#call) {
       if (held && !held.startsWith('{')) notACall();
       this.#begin(name, id);
@@ -419,7 +423,6 @@ export class AnswerReader {
       if (field === 'name') name = yield* self.#name();
       else if (field === 'function') {
         id = (yield* self.#textUntil(next)).trim();
-        self.#at -= next.length;
         name = id.replace(/^functions\./, '').replace(/:\d+$/, '');
       } else if (field.startsWith('id:')) id = yield* self.#id(field.slice(3), next);
       else if (field === 'call') yield* self.#jsonCalls();
@@ -473,8 +476,7 @@ export class AnswerReader {
       yield* this.#pattern(arg, (/** @type {string} */ field, next) => (function* (/** @type {AnswerReader} */ self) {
         if (field === 'value') yield* self.#value(self.#schemaOf(name, key), type, next);
         else {
-          const [mark] = next.trim().split('\n'), text = yield* self.#textUntil(mark);
-          self.#at -= mark.length;
+          const text = yield* self.#textUntil(next.trim().split('\n')[0]);
           if (field === 'type') type = text;
           else key = text.trim();
           if (field === 'key' && keys.includes(key)) notACall();
@@ -503,12 +505,8 @@ export class AnswerReader {
       if (!(yield* this.#until([end], text => this.#argue(JSON.stringify(text).slice(1, -1))))) notACall();
       return this.#argue('"');
     }
-    let text = '';
-    if (!(yield* this.#until([end], part => { text += part; }))) notACall();
-    const value = parsed(text);
-    const fits = value !== undefined && (!types.has('string') || types.has(typeOf(value))
-      || typeOf(value) === 'number' && types.has('integer'));
-    this.#argue(fits ? text.trim() : JSON.stringify(text));
+    const text = yield* this.#textUntil(end);
+    this.#argue(fitting(text, types) !== undefined ? text.trim() : JSON.stringify(text));
   }
 
   /** The schema of an argument; undefined if it has none. @param {string} name @param {string} key @returns {any} */
@@ -529,7 +527,7 @@ export class AnswerReader {
    * @param {number} [depth]
    * @returns {Generator<undefined, any, void>} */
   *#nested(schema, depth = 0) {
-    const tag = ']<]minimax[>[';
+    const tag = MINIMAX;
     if (depth > MAX_NESTING) notACall();
     /** @type {[string, any][]} */
     const entries = [];
@@ -538,6 +536,7 @@ export class AnswerReader {
       if (yield* this.#peek([`${tag}</`])) break;
       yield* this.#expect(`${tag}<`);
       const key = yield* this.#textUntil('>');
+      this.#at++;
       const branches = branchesOf(schema), own = branches.flatMap(one => key === 'item' && one.items !== undefined
         ? [one.items] : Object.hasOwn(one.properties ?? {}, key) ? [one.properties[key]] : []);
       const inner = own.length > 1 ? { anyOf: own } : own[0];
@@ -550,10 +549,9 @@ export class AnswerReader {
         value = yield* this.#nested(inner, depth + 1);
       } else {
         this.#at = begin;
-        let text = '';
-        yield* this.#until([`${tag}</${key}>`], part => { text += part; });
+        const text = yield* this.#textUntil(`${tag}</${key}>`);
         const isNothing = text.trim() === '' && !types.has('string');
-        value = isNothing && types.has('object') ? {} : isNothing && types.has('array') ? [] : typedText(text, inner);
+        value = isNothing && types.has('object') ? {} : isNothing && types.has('array') ? [] : typedText(text, types);
       }
       yield* this.#expect(`${tag}</${key}>`);
       entries.push([key, value]);
@@ -568,25 +566,18 @@ export class AnswerReader {
   /** Reads [f(a=1), g()], or f(a=1). @returns {Reading} */
   *#pythonCalls() {
     yield* this.#blank();
-    const isList = yield* this.#take('[');
+    const isList = yield* this.#take('['), self = this;
     do {
       const name = yield* this.#name();
       yield* this.#expect('(');
       this.#begin(name);
       this.#argue('{');
-      yield* this.#blank();
-      for (let n = 0; !(yield* this.#take(')')); n++) {
-        const key = yield* this.#name();
-        yield* this.#expect('=');
-        this.#argue(`${n > 0 ? ', ' : ''}${JSON.stringify(key)}: `);
-        yield* this.#loose(PYTHON);
-        yield* this.#blank();
-        if (!(yield* this.#take(','))) {
-          yield* this.#expect(')');
-          break;
-        }
-        yield* this.#blank();
-      }
+      yield* this.#elements(')', function* (n) {
+        const key = yield* self.#name();
+        yield* self.#expect('=');
+        self.#argue(`${n > 0 ? ', ' : ''}${JSON.stringify(key)}: `);
+        yield* self.#loose(PYTHON);
+      });
       this.#argue('}');
       this.#finish();
       yield* this.#blank();
@@ -610,28 +601,20 @@ export class AnswerReader {
       if (parsed(value) === undefined) notACall();
       return this.#argue(value);
     }
-    const close = open === '{' ? '}' : ']';
+    const close = open === '{' ? '}' : ']', self = this;
     this.#argue(open);
-    yield* this.#blank();
-    for (let n = 0; !(yield* this.#take(close)); n++) {
-      if (n > 0) this.#argue(', ');
-      yield* this.#blank();
+    yield* this.#elements(close, function* (n) {
+      if (n > 0) self.#argue(', ');
       if (open === '{') {
-        const opened = yield* this.#take(...dialect.quotes);
-        if (opened) yield* this.#quoted(opened, dialect);
-        else if (dialect.bareKeys) this.#argue(JSON.stringify((yield* this.#textUntil(':')).trim()));
+        const opened = yield* self.#take(...dialect.quotes);
+        if (opened) yield* self.#quoted(opened, dialect);
+        else if (dialect.bareKeys) self.#argue(JSON.stringify((yield* self.#textUntil(':')).trim()));
         else notACall();
-        if (opened) yield* this.#expect(':');
-        this.#argue(': ');
+        yield* self.#expect(':');
+        self.#argue(': ');
       }
-      yield* this.#loose(dialect, depth + 1);
-      yield* this.#blank();
-      if (!(yield* this.#take(','))) {
-        yield* this.#expect(close);
-        break;
-      }
-      yield* this.#blank();
-    }
+      yield* self.#loose(dialect, depth + 1);
+    });
     this.#argue(close);
   }
 
@@ -804,8 +787,8 @@ export class AnswerReader {
   *#channels() {
     const { channels, section } = this.#format;
     const { user, self, tool } = /** @type {NonNullable<Format['channels']>} */ (channels);
-    const start = '<|start|>assistant', heads = ['to=', '<|channel|>', '<|constrain|>', '<|message|>'];
-    const ends = ['<|end|>', '<|eom|>', '<|eot|>', '<|call|>', '<|return|>', '<|start|>'];
+    const { start, message, constrain } = CHANNEL, heads = ['to=', '<|channel|>', constrain, message];
+    const ends = [...CHANNEL.ends, '<|start|>'];
     while (yield* this.#more()) {
       const begin = this.#mark = this.#at;
       yield* this.#take(start);
@@ -818,13 +801,13 @@ export class AnswerReader {
         continue;
       }
       let header = '';
-      if (!(yield* this.#until(['<|message|>'], text => { header += text; }))) {
+      if (!(yield* this.#until([message], text => { header += text; }))) {
         if (this.#isCut) break;
         if (begin > 0 || !this.#text.startsWith(start)) this.#content(this.#text.slice(begin));
         else this.#content(this.#text.slice(start.length));
         break;
       }
-      this.#at += '<|message|>'.length;
+      this.#at += message.length;
       const names = [...header.matchAll(/<\|channel\|>\s*(\w+)/g)];
       const [, to = ''] = /to=(?!assistant\b)([^\s<]+)/.exec(header) ?? [];
       const channel = names.at(-1)?.[1] ?? '', name = to.startsWith(tool) ? to.slice(tool.length) : '';
@@ -902,12 +885,17 @@ export function typesOf(schema) {
   return new Set(types.length > 0 ? types : ['string']);
 }
 
-/** The value that a text stands for. @param {string} text @param {any} schema */
-function typedText(text, schema) {
-  const types = typesOf(schema), value = parsed(text), type = typeOf(value);
-  if (types.size === 1 && types.has('string')) return text;
-  const fits = types.has(type) || type === 'number' && types.has('integer');
-  return value !== undefined && (fits || !types.has('string')) ? value : text;
+/** The value of a JSON text, if it is of one of the types, or of any where no text is allowed; otherwise undefined.
+ * @param {string} text @param {Set<string>} types */
+function fitting(text, types) {
+  const value = parsed(text), type = typeOf(value);
+  return !types.has('string') || types.has(type) || type === 'number' && types.has('integer') ? value : undefined;
+}
+
+/** The value that a text stands for. @param {string} text @param {Set<string>} types */
+function typedText(text, types) {
+  const value = types.size === 1 && types.has('string') ? undefined : fitting(text, types);
+  return value === undefined ? text : value;
 }
 
 /** The calls that a text in JSON consists of, with or without a fence around it; undefined if it is anything else.  The

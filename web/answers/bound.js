@@ -1,6 +1,6 @@
 /* Answers that are bound to a grammar from the start: what comes before the bound text.  A model that thinks does so
  * first, and some formats have a header or a mark before each text. */
-import { begunIn, opensOf } from './formats.js';
+import { begunIn, CHANNEL, endsWith, opensOf } from './formats.js';
 import { either, literal, quoted, without } from './gbnf.js';
 
 /** @typedef {import('../engine/engine.js').Grammar} Grammar
@@ -19,10 +19,10 @@ const finalHeader = ({ headers, channels }) => headers?.text.find(text => text.i
 export function headOf(format, prompt) {
   const { think, marks = [], channels, named } = format, begun = begunIn(format, prompt);
   const isOpen = begun !== undefined && begun === think?.start;
-  const isOver = think?.ends.some(end => prompt.trimEnd().endsWith(end.trimEnd()));
+  const isOver = think?.ends.some(end => endsWith(prompt, end));
   const mayReason = isOpen || !isOver && think && named.includes(think.start);
   const continued = begun === undefined || isOpen || channels ? '' : marks.find(mark => mark.startsWith(begun)) ?? '';
-  const skip = channels ? begun && `${finalHeader(format)}<|message|>` : isOpen ? `${think.ends[0]}\n\n`
+  const skip = channels ? begun && `${finalHeader(format)}${CHANNEL.message}` : isOpen ? `${think.ends[0]}\n\n`
     : continued.slice(begun?.length);
   const head = {
     think: channels || mayReason ? think : undefined, isOpen, skip: skip ?? '',
@@ -39,10 +39,11 @@ export function withHead(format, head, grammar, controls) {
   const texts = (/** @type {string[]} */ all) => either(all.map(text => literal(text, controls)));
   const { think, isOpen, marks, skip } = head;
   if (format.channels) {
-    const { channels, headers } = format, start = literal('<|start|>assistant', controls);
+    const { channels, headers } = format, start = literal(CHANNEL.start, controls);
     const self = headers?.text.filter(text => text.includes(channels.self)) ?? [];
-    const message = literal('<|message|>', controls), end = texts(['<|end|>', '<|eom|>', '<|eot|>']);
-    const kind = format.marks?.includes('<|constrain|>') ? `(" "? ${literal('<|constrain|>', controls)} "json")?` : '';
+    const message = literal(CHANNEL.message, controls), end = texts(CHANNEL.ends.slice(0, 3));
+    const { constrain } = CHANNEL;
+    const kind = format.marks?.includes(constrain) ? `(" "? ${literal(constrain, controls)} "json")?` : '';
     const begin = skip ? '' : `${start}? `, final = literal(finalHeader(format), controls);
     return behind(grammar, thought => `${begin}(${texts(self)} ${message} ${thought} ${end}? ${start})? `
       + `${final} ${kind} ${message}`, without(['<|'], controls));

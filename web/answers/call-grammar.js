@@ -10,7 +10,7 @@
  * A keyword of a schema that cannot be kept is left out with a warning, or is an error if the tool has strict: true. */
 import { PlumbError } from '../base/errors.js';
 import { branchesOf, typesOf } from './answer.js';
-import { begunIn, opensOf, PLACEHOLDER } from './formats.js';
+import { begunIn, CHANNEL, MINIMAX, opensOf, PLACEHOLDER } from './formats.js';
 import { either, escaped, isPlain, literal, quoted, without } from './gbnf.js';
 
 /** @typedef {import('./messages.js').Tool} Tool
@@ -39,7 +39,6 @@ const LENIENT = 1, ANY_ORDER = 2, FREE_SPACE = 8, CLOSED = 16;
 const FREE_JSON = 8, FREE_MEMBERS = 7;
 /** The largest minItems and maxItems in a syntax other than JSON. */
 const MAX_ITEMS = 10000;
-const MINIMAX = ']<]minimax[>[';
 const WORDS = { boolean: '("True" | "False")', null: '"None"' };
 /** @type {Record<string, Syntax>} */
 const SYNTAXES = {
@@ -296,10 +295,8 @@ class CallGrammar {
 
   #channels() {
     const { channels, section, call, headers } = /** @type {Required<Format>} */ (this.#format);
-    const message = this.#literal('<|message|>'), start = this.#literal('<|start|>assistant');
-    const ends = ['<|end|>', '<|eom|>', '<|eot|>', '<|call|>', '<|return|>'], end = either(ends.map(
-      text => this.#literal(text)));
-    const body = this.#until(['<|']);
+    const message = this.#literal(CHANNEL.message), start = this.#literal(CHANNEL.start);
+    const end = either(CHANNEL.ends.map(text => this.#literal(text))), body = this.#until(['<|']);
     const self = headers.text.filter(text => text.includes(channels.self)).map(text => this.#literal(text));
     const others = headers.text.map(text => this.#literal(text));
     const isSection = Array.isArray(section);
@@ -310,7 +307,7 @@ class CallGrammar {
         && this.#literal(text)).join(` ${quoted(name)} `)));
       const args = this.#pattern(call);
       const body = isSection ? `${this.#literal(section[0])} ws ${args} ws ${this.#literal(section[1])}` : args;
-      const kind = isSection ? '' : `(" json" | " "? ${this.#literal('<|constrain|>')} "json")?`;
+      const kind = isSection ? '' : `(" json" | " "? ${this.#literal(CHANNEL.constrain)} "json")?`;
       return `${header} ${kind} ws ${message} ws ${body}`;
     })));
     const said = (/** @type {string[]} */ kinds) => this.#rule(`${either(kinds)} ${message} ${body}`);

@@ -6,11 +6,23 @@
 /** The key of the method of a model that gives its format. */
 export const FORMAT = Symbol('how the model writes its answers');
 
+/** How messages with headers are written: what begins one, comes before its text, says that it is JSON, and ends it. */
+export const CHANNEL = { start: '<|start|>assistant', message: '<|message|>', constrain: '<|constrain|>',
+  ends: ['<|end|>', '<|eom|>', '<|eot|>', '<|call|>', '<|return|>'] };
+/** What each tag of nested arguments begins with. */
+export const MINIMAX = ']<]minimax[>[';
+
 /** The fields of a pattern. */
 export const PLACEHOLDER = /\{(name|function|id:[^}]*|json|call|python|gemma|nested|args|key|value|type)\}/;
 
 /** How many tokens of a prompt's end show what it begins of the answer. */
-export const PROMPT_END = 24;
+const PROMPT_END = 24;
+
+/** The end of a prompt, as text. @param {import('./gbnf.js').Vocabulary} model @param {Int32Array} ids */
+export const promptEnd = (model, ids) => model.detokenize(ids.slice(-PROMPT_END), { special: true });
+
+/** Whether a prompt ends with a text, and perhaps white space. @param {string} prompt @param {string} text */
+export const endsWith = (prompt, text) => prompt.trimEnd().endsWith(text.trimEnd());
 
 /** The texts with which a call may begin. @param {Format} format */
 export const opensOf = ({ opens, section, call = '' }) =>
@@ -19,7 +31,7 @@ export const opensOf = ({ opens, section, call = '' }) =>
 /** The text with which a prompt begins the answer: think.start, or one of prompts; undefined if with none.
  * @param {Format} format @param {string} prompt  its end */
 export const begunIn = ({ think, prompts = [] }, prompt) =>
-  [think?.start ?? '', ...prompts].find(text => text !== '' && prompt.trimEnd().endsWith(text.trimEnd()));
+  [think?.start ?? '', ...prompts].find(text => text !== '' && endsWith(prompt, text));
 
 /** The texts of a format that may be control tokens, which an answer must show. @param {Format} format */
 export const textsOf = ({ think, section = ['', ''], call = '', arg = '', marks = [], opens = [], prompts = [],

@@ -1,10 +1,11 @@
 /* Generates an answer to a prompt and separates its reasoning, its text and its calls. */
 import { argumentError } from '../base/errors.js';
+import { mapped } from '../base/mapped.js';
 import { AnswerReader } from './answer.js';
 import { headOf, withHead } from './bound.js';
 import { callGrammar } from './call-grammar.js';
 import { WHOLE, CONSTRAINTS, withGrammar } from './constraint.js';
-import { FORMAT, PROMPT_END, textsOf } from './formats.js';
+import { FORMAT, promptEnd, textsOf } from './formats.js';
 import { controlTokens } from './gbnf.js';
 
 /** @typedef {import('../engine/generation.js').Stats} Stats
@@ -26,7 +27,7 @@ export async function beginAnswer(model, ids, about, options) {
   const { tools: told = [], required = false, only, anyName = false, parallel = true } = about;
   const format = await model[FORMAT]();
   const tools = only === undefined ? told : told.filter(tool => tool.function.name === only);
-  const prompt = await model.detokenize(ids.slice(-PROMPT_END), { special: true });
+  const prompt = await promptEnd(model, ids);
   const constraint = CONSTRAINTS.find(name => options[name] !== undefined);
   if (required && constraint) {
     throw argumentError(`a required call and ${constraint} exclude each other: the answer is a call of a tool`);
@@ -57,17 +58,11 @@ export async function beginAnswer(model, ids, about, options) {
  * @param {string[]} [more]  warnings
  * @returns {AsyncGenerator<AnswerDelta, Stats, void>} */
 async function* deltasOf(pieces, reader, cut, signal, more = []) {
-  try {
-    let step = await pieces.next();
-    for (; !step.done; step = await pieces.next()) {
-      yield* reader.push(step.value);
-      if (reader.isComplete) cut.abort();
-    }
-    const isComplete = cut.signal.aborted && !signal?.aborted;
-    yield* reader.end({ cut: step.value.finishReason !== 'stop' && !isComplete });
-    const stats = isComplete ? { ...step.value, finishReason: /** @type {const} */ ('stop') } : step.value;
-    return more.length > 0 ? { ...stats, warnings: [...more, ...stats.warnings ?? []] } : stats;
-  } finally {
-    await pieces.return?.();
-  }
+  const stats = yield* mapped(pieces, function* (piece) {
+    yield* reader.push(piece);
+    if (reader.isComplete) cut.abort();
+  });
+  const isComplete = cut.signal.aborted && !signal?.aborted, warnings = [...more, ...stats.warnings ?? []];
+  yield* reader.end({ cut: stats.finishReason !== 'stop' && !isComplete });
+  return { ...stats, ...isComplete && { finishReason: 'stop' }, ...warnings.length > 0 && { warnings } };
 }

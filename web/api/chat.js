@@ -2,6 +2,7 @@
  * longer fits.  The part of a prompt that it shares with the prompt before is still in the session and is not computed
  * again. */
 import { argumentError, PlumbError } from '../base/errors.js';
+import { mapped } from '../base/mapped.js';
 import * as known from '../base/options.js';
 import { jsonSchemaOf, plainTools } from '../answers/constraint.js';
 import { withSchemaShown } from '../answers/system-text.js';
@@ -89,9 +90,7 @@ export class Chat {
    * @param {SendOptions} [options]  for this answer
    * @returns {TextAnswer<string, Stats>} */
   send(content, options) {
-    const added = typeof content === 'string' ? { role: /** @type {const} */ ('user'), content } : content;
-    return new TextAnswer(this.#answer('chat.send', () =>
-      [...this.#messages, ...this.#checked('chat.send', [added].flat(), this.#messages.length)], options));
+    return new TextAnswer(this.#answer('chat.send', () => this.#with('chat.send', content), options));
   }
 
   /** Answers the last question again and forgets the answer that it had, if any.  The same `seed` gives the same
@@ -154,8 +153,7 @@ export class Chat {
     const about = (/** @type {typeof toolChoice} */ choice) =>
       ({ ...chosenTools('chat.run', tools, choice, 'toolChoice'), anyName: true, parallel });
     const [first, later] = [about(toolChoice), about(free)];   // or a run would never end
-    const added = typeof content === 'string' ? { role: /** @type {const} */ ('user'), content } : content;
-    let messages = [...this.#messages, ...this.#checked('chat.run', [added].flat(), this.#messages.length)];
+    let messages = this.#with('chat.run', content);
     this.#free('chat.run');
     this.#answering = true;
     try {
@@ -210,6 +208,12 @@ export class Chat {
     this.#trimmed = 0;
   }
 
+  /** All messages with further ones. @param {string} where @param {string | Message | Message[]} content */
+  #with(where, content) {
+    const added = typeof content === 'string' ? { role: /** @type {const} */ ('user'), content } : content;
+    return [...this.#messages, ...this.#checked(where, [added].flat(), this.#messages.length)];
+  }
+
   /** Checks messages and copies them.
    * @param {string} where @param {Message[]} messages @param {number} [before]  how many come before them in the chat
    * @returns {Message[]} */
@@ -241,15 +245,10 @@ export class Chat {
     const about = { ...chosenTools(where, this.#tools, toolChoice, 'toolChoice'), parallel };
     const messages = ask();
     this.#answering = true;
-    const deltas = this.#deltas(messages, about, options);
     try {
-      for (;;) {
-        const { done, value } = await deltas.next();
-        if (done) return value.stats;
-        if (value.content) yield value.content;
-      }
+      const deltas = this.#deltas(messages, about, options);
+      return (yield* mapped(deltas, ({ content }) => content ? [content] : [])).stats;
     } finally {   // runs too if the caller leaves the loop
-      await deltas.return(/** @type {any} */ (undefined));
       this.#answering = false;
     }
   }
@@ -273,7 +272,10 @@ export class Chat {
       const ids = await this.#prompt({ template, showSchema, ...options }, about.tools);
       const answer = await beginAnswer(this.#model, ids, about, options);
       reader = answer.reader;
-      stats = this.lastStats = yield* onDelta ? seen(answer.deltas, onDelta) : answer.deltas;
+      stats = this.lastStats = yield* mapped(answer.deltas, delta => {
+        onDelta?.(delta);
+        return [delta];
+      });
       return { stats, message: reader.message };
     } catch (error) {
       failed = true;
@@ -330,22 +332,6 @@ export async function firstThatFits(turns, fits, signal) {
     else low = middle + 1;
   }
   return turns[low];
-}
-
-/** Calls a function with each delta before it is yielded.
- * @param {AsyncGenerator<AnswerDelta, Stats, void>} deltas @param {(delta: AnswerDelta) => void} onDelta
- * @returns {AsyncGenerator<AnswerDelta, Stats, void>} */
-async function* seen(deltas, onDelta) {
-  try {
-    for (;;) {
-      const { done, value } = await deltas.next();
-      if (done) return value;
-      onDelta(value);
-      yield value;
-    }
-  } finally {
-    await deltas.return(/** @type {any} */ (undefined));
-  }
 }
 
 /** @param {Message | undefined} message */

@@ -1,5 +1,6 @@
 /* chat.object: an answer that is a value of a schema, and what is known of the value while the answer is generated. */
 import { argumentError, PlumbError } from '../base/errors.js';
+import { mapped } from '../base/mapped.js';
 import { standardCheck } from '../answers/schema.js';
 
 /** Deeper arrays and objects of an answer are not in its partial values: functions that call themselves for each level,
@@ -103,18 +104,13 @@ export class ObjectAnswer {
  * @returns {AsyncGenerator<any, any, void>} */
 export async function* valuesOf(schema, pieces) {
   let text = '', shown = '';
-  try {
-    let step = await pieces.next();
-    for (; !step.done; step = await pieces.next()) {
-      text += step.value;
-      const partial = partialValue(text), now = JSON.stringify(partial);
-      if (partial !== undefined && now !== shown) yield partial;
-      shown = now;
-    }
-    return await validated(schema, whole(text, step.value.finishReason));
-  } finally {
-    await pieces.return(/** @type {any} */ (undefined));
-  }
+  const { finishReason } = yield* mapped(pieces, piece => {
+    text += piece;
+    const partial = partialValue(text), before = shown;
+    shown = JSON.stringify(partial);
+    return partial !== undefined && shown !== before ? [partial] : [];
+  });
+  return validated(schema, whole(text, finishReason));
 }
 
 /** @param {string} text @param {string} reason  why it ended */

@@ -12,7 +12,7 @@ import { isDamage } from '../loader/parts.js';
 import { describe, expand } from '../loader/source.js';
 import { Completions } from '../openai/completions.js';
 import { Embeddings } from '../openai/embeddings.js';
-import { FORMAT, opensOf, PROMPT_END } from '../answers/formats.js';
+import { endsWith, FORMAT, opensOf, promptEnd } from '../answers/formats.js';
 import { headOf } from '../answers/bound.js';
 import { WHOLE, plainTools, withGrammar } from '../answers/constraint.js';
 import { Chat } from './chat.js';
@@ -390,7 +390,7 @@ export class Model {
     if (format?.stop) rest.stop = [rest.stop ?? [], format.stop].flat();
     const budget = think && reasoningBudget !== undefined
       ? {
-        ...think, limit: reasoningBudget, isOpen: await this.#endsWith(ids, think.start),
+        ...think, limit: reasoningBudget, isOpen: endsWith(await promptEnd(this, ids), think.start),
         isFirst: whole?.isFirst, calls: whole && opensOf(format),
       } : undefined;
     const abort = new AbortController();
@@ -522,16 +522,9 @@ export class Model {
 
   /** A prompt behind which a text that a grammar binds comes at once, without reasoning. @param {Int32Array} ids */
   async #skipped(ids) {
-    const end = await this.detokenize(ids.slice(-PROMPT_END), { special: true });
-    const { skip } = headOf(await this[FORMAT](), end);
+    const { skip } = headOf(await this[FORMAT](), await promptEnd(this, ids));
     if (!skip) return ids;
     return Int32Array.of(...ids, ...await this.tokenize(skip, { addSpecial: false, parseSpecial: true }));
-  }
-
-  /** Whether a prompt ends with a text, and perhaps white space. @param {Int32Array} ids @param {string} text */
-  async #endsWith(ids, text) {
-    const end = await this.detokenize(ids.slice(-PROMPT_END), { special: true });
-    return end.trimEnd().endsWith(text.trimEnd());
   }
 
   get #source() { return /** @type {string | undefined} */ (this.metadata['tokenizer.chat_template']); }

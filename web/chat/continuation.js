@@ -1,7 +1,7 @@
 /* Continues an answer that was cut off: makes the tokens of the conversation with the open answer at its end. */
 import { firstThatFits, mostOfPrompt } from '../api/chat.js';
 import { PlumbError } from '../index.js';
-import { FORMAT, PROMPT_END } from '../answers/formats.js';
+import { FORMAT, promptEnd } from '../answers/formats.js';
 
 /** @typedef {import('../api/plumb.js').Message} Message */
 
@@ -17,7 +17,7 @@ export async function continuation(model, messages, answer, maxTokens) {
   const { start, ends: [end] } = (await model[FORMAT]()).think
     ?? { start: '', ends: [''] };
   const isOpened = async (/** @type {Int32Array} */ ids) => start !== ''
-    && (await model.detokenize(ids.slice(-PROMPT_END), { special: true })).trimEnd().endsWith(start);
+    && (await promptEnd(model, ids)).trimEnd().endsWith(start);
   /** The answer's tokens, with the reasoning before it. @param {Int32Array} ids  of the question */
   const answerTokens = async ids => {
     const thought = await isOpened(ids) ? `${answer.reasoning ?? ''}\n${end}\n\n`

@@ -18,46 +18,38 @@ export function explain(error) {
   return { ...titleAndAdvice(error), detail, ...error instanceof PlumbError && { code: error.code } };
 }
 
+/** Titles and advice by the HTTP status, or by the code of a PlumbError. @type {Record<string, [string, string]>} */
+const EXPLANATIONS = {
+  401: ['The server denied access to this model',
+    'It may require a login. Download the file, then open it from your computer.'],
+  404: ['The model was not found', 'Check its address, or open a GGUF file from your computer.'],
+  PLUMB_ERROR_IO: ['The model could not be loaded', 'Check the connection and the address, then try again.'],
+  PLUMB_ERROR_CHECKSUM: ['The file does not match its checksum',
+    'Its bytes are damaged or have changed. Load it again.'],
+  PLUMB_ERROR_MEMORY: ['There is not enough memory',
+    'Choose a smaller model or a shorter context, or close other tabs.'],
+  PLUMB_ERROR_UNSUPPORTED: ['This model is not supported', 'Choose a supported model; the reason is below.'],
+  PLUMB_ERROR_TRUNCATED: ['The file is incomplete', 'Download it again, or open another file.'],
+  PLUMB_ERROR_MAGIC: ['This is not a valid model file', 'Open a GGUF file; its name usually ends in .gguf.'],
+  PLUMB_ERROR_CONTEXT: ['This is too long for the context',
+    'Shorten the message, or set a longer context in the settings.'],
+  PLUMB_ERROR_TEMPLATE: ['The model’s chat template failed',
+    'It rejected this chat, or was stopped because it exceeded a limit; '
+    + 'the reason is below. Start a new chat, or choose another model.'],
+  PLUMB_ERROR_STATE: ['The engine stopped', 'Load the model again.'],
+};
+/** What has the same explanation as another. @type {Record<string, string>} */
+const SAME = { 403: '401', 410: '404' };
+for (const kind of ['VERSION', 'METADATA', 'TENSOR', 'TOKENIZER']) SAME[`PLUMB_ERROR_${kind}`] = 'PLUMB_ERROR_MAGIC';
+
 /** @param {unknown} error @returns {{title: string, advice: string}} */
 function titleAndAdvice(error) {
   if (error instanceof ExplainedError) return error.explanation;
   if (error instanceof DOMException && error.name === 'AbortError') {
     return { title: 'Loading was cancelled', advice: 'Try again, or choose another model.' };
   }
-  const code = error instanceof PlumbError ? error.code : '';
-  const status = error instanceof PlumbError ? Number(error.details.status) : 0;
-  if (status === 401 || status === 403) {
-    return { title: 'The server denied access to this model', advice: 'It may require a login. Download the file, then '
-      + 'open it from your computer.' };
-  }
-  if (status === 404 || status === 410) {
-    return { title: 'The model was not found', advice: 'Check its address, or open a GGUF file from your computer.' };
-  }
-  switch (code) {
-    case 'PLUMB_ERROR_IO':
-      return { title: 'The model could not be loaded', advice: 'Check the connection and the address, then try '
-        + 'again.' };
-    case 'PLUMB_ERROR_CHECKSUM':
-      return { title: 'The file does not match its checksum', advice: 'Its bytes are damaged or have changed. Load '
-        + 'it again.' };
-    case 'PLUMB_ERROR_MEMORY':
-      return { title: 'There is not enough memory', advice: 'Choose a smaller model or a shorter context, or close '
-        + 'other tabs.' };
-    case 'PLUMB_ERROR_UNSUPPORTED':
-      return { title: 'This model is not supported', advice: 'Choose a supported model; the reason is below.' };
-    case 'PLUMB_ERROR_TRUNCATED':
-      return { title: 'The file is incomplete', advice: 'Download it again, or open another file.' };
-    case 'PLUMB_ERROR_MAGIC': case 'PLUMB_ERROR_VERSION': case 'PLUMB_ERROR_METADATA':
-    case 'PLUMB_ERROR_TENSOR': case 'PLUMB_ERROR_TOKENIZER':
-      return { title: 'This is not a valid model file', advice: 'Open a GGUF file; its name usually ends in .gguf.' };
-    case 'PLUMB_ERROR_CONTEXT':
-      return { title: 'This is too long for the context', advice: 'Shorten the message, or set a longer context in '
-        + 'the settings.' };
-    case 'PLUMB_ERROR_TEMPLATE':
-      return { title: 'The model’s chat template failed', advice: 'It rejected this chat, or was stopped because it '
-        + 'exceeded a limit; the reason is below. Start a new chat, or choose another model.' };
-    case 'PLUMB_ERROR_STATE':
-      return { title: 'The engine stopped', advice: 'Load the model again.' };
-  }
-  return { title: 'Something went wrong', advice: 'Reload the page. If it happens again, report the line below.' };
+  const kinds = error instanceof PlumbError ? [String(error.details.status), error.code] : [];
+  const [title, advice] = kinds.map(kind => EXPLANATIONS[SAME[kind] ?? kind]).find(Boolean)
+    ?? ['Something went wrong', 'Reload the page. If it happens again, report the line below.'];
+  return { title, advice };
 }
