@@ -8,6 +8,7 @@
  * The reader is a coroutine: its methods read the answer from left to right as a recursive parser does, and yield where
  * more of it must arrive. */
 import { randomHex } from '../base/hex.js';
+import { begunAt } from '../engine/stop.js';
 import { headOf } from './bound.js';
 import { begunIn, CHANNEL, MINIMAX, opensOf, PLACEHOLDER } from './formats.js';
 import { JsonScan } from './json-scan.js';
@@ -258,9 +259,9 @@ export class AnswerReader {
         const at = this.#text.indexOf(mark, this.#at);
         if (at >= 0 && (at < end || at === end && mark.length > found.length)) [end, found] = [at, mark];
       }
-      if (!found && (!this.#ended || this.#leavesOutTags)) end = this.#safe(marks);
+      if (!found && (!this.#ended || this.#leavesOutTags)) end = begunAt(this.#text, marks, this.#at);
       else if (found && (!this.#ended || this.#leavesOutTags)) {   // a longer mark may begin here or before
-        const safe = this.#safe(marks);
+        const safe = begunAt(this.#text, marks, this.#at);
         if (safe <= end && marks.some(mark => mark.length > this.#text.length - safe)) [end, found] = [safe, ''];
       }
       use(this.#text.slice(this.#at, end));
@@ -282,16 +283,6 @@ export class AnswerReader {
 
   /** Whether the beginning of a tag is left out at the end of the answer.  Without tools, it may well be text. */
   get #leavesOutTags() { return this.#isCut && (this.#tools.size > 0 || this.#isThinking); }
-
-  /** Up to where the text cannot be the beginning of a mark. @param {readonly string[]} marks */
-  #safe(marks) {
-    const longest = Math.max(0, ...marks.map(({ length }) => length - 1));
-    for (let at = Math.max(this.#at, this.#text.length - longest); at < this.#text.length; at++) {
-      const rest = this.#text.slice(at);
-      if (marks.some(mark => mark.length > rest.length && mark.startsWith(rest))) return at;
-    }
-    return this.#text.length;
-  }
 
   /** The text up to a mark, which must come. @param {string} mark @returns {Generator<undefined, string, void>} */
   *#textUntil(mark) {

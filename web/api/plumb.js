@@ -3,6 +3,7 @@
  * does everything else, in a worker or in the caller's thread.  browser/library.js and node/index.js tell it how each
  * host compiles modules, reads files and starts workers. */
 import { PlumbError, argumentError, reasonOf } from '../base/errors.js';
+import { onAbort } from '../base/on-abort.js';
 import * as known from '../base/options.js';
 import { Local, Remote } from '../base/protocol.js';
 import { runCommand } from '../command/command.js';
@@ -208,13 +209,8 @@ export class Library {
     variant.catch(() => {});   // the pull of the module reports the error
     const transport = worker ? new Remote(this.#platform.startWorker(workerUrl))
       : new Local(createHost(this.#platform));
-    /** @type {() => void} */
-    let removeListener = () => {};
-    const aborted = new Promise((_, reject) => {
-      const abort = () => reject(signal?.reason);
-      signal?.addEventListener('abort', abort);
-      removeListener = () => signal?.removeEventListener('abort', abort);
-    });
+    let unfollow = () => {};
+    const aborted = new Promise((_, reject) => { unfollow = onAbort(signal, reject); });
     let running = Promise.resolve();
     try {
       if (this.#ending.size > 0) await Promise.race([aborted, Promise.all(this.#ending)]);
@@ -234,7 +230,7 @@ export class Library {
     } finally {
       // Also after success: a stream may hold more than the model.
       for (const { cancel } of parts) (async () => cancel?.())().catch(() => {});
-      removeListener();
+      unfollow();
     }
   }
 
@@ -393,10 +389,7 @@ export class Model {
         ...think, limit: reasoningBudget, isOpen: endsWith(await promptEnd(this, ids), think.start),
         isFirst: whole?.isFirst, calls: whole && opensOf(format),
       } : undefined;
-    const abort = new AbortController();
-    const follow = () => abort.abort();
-    if (signal?.aborted) follow();
-    signal?.addEventListener('abort', follow);
+    const abort = new AbortController(), unfollow = onAbort(signal, () => abort.abort());
     /** @type {string[]} */
     const pieces = [];
     let wake = () => {};
@@ -420,7 +413,7 @@ export class Model {
       }
       return await result;
     } finally {
-      signal?.removeEventListener('abort', follow);
+      unfollow();
       abort.abort();   // stops the generation if the loop was left
       this.lastStats = await result.catch(() => this.lastStats);
     }

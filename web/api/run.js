@@ -1,5 +1,6 @@
 /* The calls of a run: executes tools, and makes the messages that the model sees of their results. */
 import { reasonOf } from '../base/errors.js';
+import { onAbort } from '../base/on-abort.js';
 import { jsonSchemaOf, plainTools } from '../answers/constraint.js';
 import { problemOf, standardCheck } from '../answers/schema.js';
 
@@ -76,11 +77,8 @@ export async function execute({ id, function: { name, arguments: given } }, call
  * @param {AbortSignal} [signal]
  * @returns {Promise<unknown>} */
 function aborting(result, signal) {
-  if (!signal) return Promise.resolve(result);
   return new Promise((resolve, reject) => {
-    const abort = () => reject(signal.reason);
-    if (signal.aborted) abort();
-    signal.addEventListener('abort', abort);
-    Promise.resolve(result).then(resolve, reject).finally(() => signal.removeEventListener('abort', abort));
+    const unfollow = onAbort(signal, reject);
+    Promise.resolve(result).then(resolve, reject).finally(unfollow);
   });
 }

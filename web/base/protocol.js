@@ -25,6 +25,7 @@
  * The buffer of a result or a chunk that is a typed array is transferred, not cloned.  So a method must return an array
  * whose buffer nothing else uses: never a view of the engine's memory. */
 import { PlumbError, reasonOf } from './errors.js';
+import { onAbort } from './on-abort.js';
 
 /** @typedef {number | 'module' | 'plumb-grammar' | 'plumb-template'} Part  what can be pulled */
 /** @typedef {object} Call  what a method gets besides its arguments
@@ -59,7 +60,7 @@ const stateError = (/** @type {string} */ message) => new PlumbError('PLUMB_ERRO
  * @param {(options: CallOptions & Required<Pick<CallOptions, 'onEvent'>>, abort: AbortController) => Promise<T>} run
  * @returns {Promise<T>} */
 async function guarded({ signal, onEvent, onPull }, run) {
-  const abort = new AbortController(), onAbort = () => abort.abort();
+  const abort = new AbortController();
   /** @type {{error: unknown} | undefined} */
   let thrown;
   const forward = (/** @type {string} */ event, /** @type {any} */ data) => {
@@ -71,8 +72,7 @@ async function guarded({ signal, onEvent, onPull }, run) {
       abort.abort();
     }
   };
-  if (signal?.aborted) onAbort();
-  signal?.addEventListener('abort', onAbort);
+  const unfollow = onAbort(signal, () => abort.abort());
   try {
     const result = await run({ onEvent: forward, onPull }, abort);
     if (!thrown) return result;
@@ -80,7 +80,7 @@ async function guarded({ signal, onEvent, onPull }, run) {
     const isAbort = error instanceof DOMException && error.name === 'AbortError';
     if (!thrown) throw signal?.aborted && isAbort ? signal.reason : error;
   } finally {
-    signal?.removeEventListener('abort', onAbort);
+    unfollow();
   }
   throw thrown.error;
 }

@@ -6,6 +6,7 @@ import { platform } from './platform.js';
 // These are the indirect imports, listed so that all are requested at once and not only when their importers arrive.
 import '../base/errors.js';
 import '../base/hex.js';
+import '../base/on-abort.js';
 import '../base/options.js';
 import '../base/parameters.js';
 import '../dist/vendor/noble-hashes/_md.js';

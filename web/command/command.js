@@ -1,5 +1,6 @@
 /* Plumb.command: the command line (src/cli/main.c) as a function.  Each call runs in its own worker. */
 import { argumentError } from '../base/errors.js';
+import { onAbort } from '../base/on-abort.js';
 import * as known from '../base/options.js';
 import { Remote } from '../base/protocol.js';
 
@@ -43,8 +44,7 @@ export async function runCommand(startCommand, args, options) {
   // The program receives no messages while it runs, so stopping it means ending its worker.
   let stop = (/** @type {unknown} */ _reason) => {};
   const stopped = new Promise((_, reject) => { stop = reject; });
-  const abort = () => stop(signal?.reason);
-  signal?.addEventListener('abort', abort);
+  const unfollow = onAbort(signal, reason => stop(reason));
   const forward = (/** @type {string} */ event, /** @type {string} */ text) => {
     try {
       (event === 'progress' ? onProgress : onError)?.(text);
@@ -57,7 +57,7 @@ export async function runCommand(startCommand, args, options) {
   try {
     return await Promise.race([stopped, result]);
   } finally {
-    signal?.removeEventListener('abort', abort);
+    unfollow();
     result.catch(() => {});   // rejects if the program was stopped
     transport.terminate();
   }

@@ -1,4 +1,5 @@
 /* Bounds how many tokens of an answer are reasoning. */
+import { begunAt } from './stop.js';
 
 /** @typedef {object} Budget
  * @property {string} start  the tag that begins reasoning
@@ -26,7 +27,7 @@ export class ReasoningMeter {
   get isSpent() {
     const { ends, limit } = this.#budget;
     return this.#isOpen && this.#used >= limit
-      && (this.#used > limit + 8 || !ends.some(end => beginsAtEnd(this.#tail, end)));
+      && (this.#used > limit + 8 || begunAt(this.#tail, ends) === this.#tail.length);
   }
 
   /** What ends the reasoning. */
@@ -49,10 +50,4 @@ export class ReasoningMeter {
     else if (this.#isOpen) this.#used++;
     this.#tail = this.#tail.slice(-Math.max(...[start, ...ends, ...calls].map(tag => tag.length)));
   }
-}
-
-/** Whether a text ends with the beginning of a tag, but not with all of it. @param {string} text @param {string} tag */
-function beginsAtEnd(text, tag) {
-  for (let n = Math.min(text.length, tag.length - 1); n > 0; n--) if (text.endsWith(tag.slice(0, n))) return true;
-  return false;
 }

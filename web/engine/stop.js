@@ -4,6 +4,17 @@
  * code units, as String does.  Pieces consist of whole characters, so a pair of surrogates is cut only if a stop string
  * begins or ends with half of one. */
 
+/** Where the beginning of one of some marks begins at the end of a text, which lacks the rest of it; the text's length
+ * if there is none. @param {string} text @param {readonly string[]} marks @param {number} [from]  looks from here on */
+export function begunAt(text, marks, from = 0) {
+  const longest = Math.max(0, ...marks.map(({ length }) => length - 1));
+  for (let at = Math.max(from, text.length - longest); at < text.length; at++) {
+    const rest = text.slice(at);
+    if (marks.some(mark => mark.length > rest.length && mark.startsWith(rest))) return at;
+  }
+  return text.length;
+}
+
 export class StopFilter {
   #held = '';
 
@@ -26,22 +37,12 @@ export class StopFilter {
       end = at + stop.length;
     }
     this.stopped = start >= 0;
-    return this.#cut(this.stopped ? start : this.#held.length - this.#pending());
+    return this.#cut(this.stopped ? start : begunAt(this.#held, this.stops));
   }
 
   /** The text that is still held back at the end of the stream. @returns {string} */
   flush() {
     return this.#cut(this.stopped ? 0 : this.#held.length);
-  }
-
-  /** The length of the longest suffix of the held text with which a stop string begins. */
-  #pending() {
-    const longest = Math.max(0, ...this.stops.map(stop => stop.length - 1));
-    for (let n = Math.min(longest, this.#held.length); n > 0; n--) {
-      const tail = this.#held.slice(-n);
-      if (this.stops.some(stop => stop.startsWith(tail))) return n;
-    }
-    return 0;
   }
 
   /** Returns the first n code units of the held text.  Keeps holding the others, or drops them if the text has ended.

@@ -3,6 +3,7 @@
  * never ignored. */
 import { argumentError, PlumbError } from '../base/errors.js';
 import { randomHex } from '../base/hex.js';
+import { onAbort } from '../base/on-abort.js';
 import * as known from '../base/options.js';
 import { PARAMETERS } from '../base/parameters.js';
 import { checkStrict, jsonSchemaOf, plainTools } from '../answers/constraint.js';
@@ -151,13 +152,10 @@ export class Completions {
     signal?.throwIfAborted();
     const { model, entered } = await this.#open(request.model, signal);
     const controller = new AbortController();
-    const follow = () => controller.abort(signal?.reason);
-    if (signal?.aborted) follow();   // aborted while the model was loading
-    signal?.addEventListener('abort', follow);
+    const unfollow = onAbort(signal, reason => controller.abort(reason));   // perhaps while the model was loading
     /** @type {import('../answers/answer.js').Answer} */
     let message = { content: '' };
-    const chunks = chunksOf(model, request, controller.signal, () => signal?.removeEventListener('abort', follow),
-      found => { message = found; });
+    const chunks = chunksOf(model, request, controller.signal, unfollow, found => { message = found; });
     const first = await chunks.next().finally(entered);
     if (!first.done && request.stream) return new Stream(first.value, chunks, controller);
     const whole = first.done ? undefined : await joined(first.value, chunks, () => message, Boolean(request.logprobs));
