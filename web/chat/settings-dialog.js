@@ -28,13 +28,13 @@ class Field {
   /** When the value that was entered is checked. */
   ends = Promise.resolve();
 
-  /** @param {string} name @param {Settings} settings
-   * @param {{changed: () => void, adviceOn: (name: string, value: unknown) => string}} dialog
-   *   changed: is called when a value was looked at; adviceOn: what follows from a value, as a sentence */
-  constructor(name, settings, dialog) {
+  /** @param {string} name @param {Settings} settings @param {() => void} changed  called when a value was looked at
+   * @param {() => number | undefined} trained  as in createSettingsDialog */
+  constructor(name, settings, changed, trained) {
     this.name = name;
     this.settings = settings;
-    this.dialog = dialog;
+    this.changed = changed;
+    this.trained = trained;
     this.setting = SETTINGS[name];
     const { label, hint = '', toggle } = this.setting, id = `set-${name}`;
     this.input = inputOf(this.setting, { id, 'aria-describedby': `hint-${name} about-${name}` });
@@ -75,11 +75,11 @@ class Field {
 
   /** Shows below the field what is wrong with its value, or what follows from it. */
   showAdvice() {
-    const { value, input, about } = this;
+    const { value, input, about } = this, limit = this.name === 'contextLength' && this.trained();
     input.setAttribute('aria-invalid', String(value === undefined));
     about.classList.toggle('problem', value === undefined);
-    about.textContent = value === undefined ? this.problem : this.dialog.adviceOn(this.name, value);
-    this.dialog.changed();
+    about.textContent = value === undefined ? this.problem : limit && Number(value) > limit ? worseBeyond(limit) : '';
+    this.changed();
   }
 
   /** What is wrong with a value that is not allowed. */
@@ -160,20 +160,15 @@ export function createSettingsDialog(settings, onDone, trained) {
   const modelOptions = () => JSON.stringify(settings.loading());
   let loaded = '';
 
-  /** @param {string} name @param {unknown} value */
-  function adviceOn(name, value) {
-    const limit = trained();
-    return name === 'contextLength' && limit && Number(value) > limit ? worseBeyond(limit) : '';
-  }
-  function changed() {
+  const changed = () => {
     if (broken().length === 0) note.textContent = '';
-  }
+  };
   /** Builds the form when it is first opened, because a page that loads has enough to do. */
   function build() {
     for (const group of new Set(Object.values(SETTINGS).map(setting => setting.group))) {
       const names = Object.keys(SETTINGS).filter(name => SETTINGS[name].group === group);
       const own = names.map(name =>
-        new (SETTINGS[name].example ? SchemaField : Field)(name, settings, { changed, adviceOn }));
+        new (SETTINGS[name].example ? SchemaField : Field)(name, settings, changed, trained));
       fields.push(...own);
       form.append(make('fieldset', {}, make('legend', {}, group), ...own.map(({ box }) => box),
         ...group === 'Model' ? [paragraph('Changes here load the model again when you are done.')] : []));

@@ -153,14 +153,15 @@ export class Completions {
     const { model, entered } = await this.#open(request.model, signal);
     const controller = new AbortController();
     const unfollow = onAbort(signal, reason => controller.abort(reason));   // perhaps while the model was loading
-    /** @type {import('../answers/answer.js').Answer} */
-    let message = { content: '' };
-    const chunks = chunksOf(model, request, controller.signal, unfollow, found => { message = found; });
-    const first = await chunks.next().finally(entered);
-    if (!first.done && request.stream) return new Stream(first.value, chunks, controller);
-    const whole = first.done ? undefined : await joined(first.value, chunks, () => message, Boolean(request.logprobs));
-    if (whole) return whole;
-    throw signal?.reason ?? new PlumbError('PLUMB_ERROR_STATE', 'the model was closed');
+    try {
+      const begun = await begin(model, request, controller.signal).finally(entered);
+      if (!request.stream) return await wholeOf(begun, request, signal).finally(unfollow);
+      const chunks = chunksOf(begun, request, unfollow), { value } = await chunks.next();
+      return new Stream(/** @type {ChatCompletionChunk} */ (value), chunks, controller);
+    } catch (error) {
+      unfollow();
+      throw error;
+    }
   }
 }
 
@@ -229,81 +230,72 @@ function plain(message, where) {
   return { ...message, role, content };
 }
 
+/** @typedef {Awaited<ReturnType<typeof begin>>} Begun */
+
+/** Asks the model, and waits for the first part of the answer.
+ * @param {ChatModel} model @param {Request} request @param {AbortSignal} signal */
+async function begin(model, { about, logprobs, variables, messages, options, model: name }, signal) {
+  const ids = await model.tokenizeChat(messages, { ...variables, ...about.tools && { tools: about.tools } });
+  const head = {
+    id: `chatcmpl-${randomHex(12)}`, object: /** @type {const} */ ('chat.completion'),
+    created: Math.floor(Date.now() / 1000), model: name ?? String(model.metadata['general.name'] ?? 'plumb'),
+    system_fingerprint: `plumb-${VERSION}-${(await model.info()).module}`,
+  };
+  const queue = new TokenQueue();
+  const { reader, deltas } = await beginAnswer(model, ids, about, {
+    ...options, signal, ...logprobs && { ...logprobs, onToken: token => queue.push(token) },
+  });
+  return { head, queue, reader, deltas, first: await deltas.next() };
+}
+
+/** @param {import('../engine/generation.js').Stats} stats @param {import('../answers/answer.js').Answer} message */
+const reasonFor = ({ finishReason }, { tool_calls: calls }) => /** @type {FinishReason} */ (
+  calls && finishReason === 'stop' ? 'tool_calls' : finishReason);
+
 /** Yields the chunks of an answer.  There is no finish_reason if the signal or closing the model ended the answer.
- * @param {ChatModel} model @param {Request} request @param {AbortSignal} signal @param {() => void} ended
- * @param {(message: import('../answers/answer.js').Answer) => void} found  receives the whole message
+ * @param {Begun} begun @param {Request} request @param {() => void} ended
  * @returns {AsyncGenerator<ChatCompletionChunk, void, void>} */
-async function* chunksOf(model, request, signal, ended, found) {
-  /** @type {Awaited<ReturnType<typeof beginAnswer>>['deltas'] | undefined} */
-  let deltas;
+async function* chunksOf({ head, queue, reader, deltas, first }, { usage: hasUsage, logprobs: wanted }, ended) {
+  const about = { ...head, object: /** @type {const} */ ('chat.completion.chunk') };
+  const usage = hasUsage ? { usage: null } : {};
+  /** @param {Delta} delta @param {FinishReason | null} [finish_reason] @param {Logprobs | null} [logprobs]
+   * @returns {ChatCompletionChunk} */
+  const chunk = (delta, finish_reason = null, logprobs = null) =>
+    ({ ...about, choices: [{ index: 0, delta, logprobs, finish_reason }], ...usage });
   try {
-    const { about, logprobs, variables } = request, { tools } = about;
-    const ids = await model.tokenizeChat(request.messages, { ...variables, ...tools && { tools } });
-    const head = {
-      id: `chatcmpl-${randomHex(12)}`, object: /** @type {const} */ ('chat.completion.chunk'),
-      created: Math.floor(Date.now() / 1000), model: request.model ?? String(model.metadata['general.name'] ?? 'plumb'),
-      system_fingerprint: `plumb-${VERSION}-${(await model.info()).module}`,
-    };
-    const usage = request.stream && request.usage ? { usage: null } : {};
-    /** @param {Delta} delta @param {FinishReason | null} [finish_reason] @param {Logprobs | null} [logprobs]
-     * @returns {ChatCompletionChunk} */
-    const chunk = (delta, finish_reason = null, logprobs = null) =>
-      ({ ...head, choices: [{ index: 0, delta, logprobs, finish_reason }], ...usage });
-    const queue = new TokenQueue();
-    const answer = await beginAnswer(model, ids, about, {
-      ...request.options, signal, ...logprobs && { ...logprobs, onToken: token => queue.push(token) },
-    });
-    deltas = answer.deltas;
-    let step = await deltas.next();
     yield chunk({ role: 'assistant', content: '', refusal: null });
+    let step = first;
     for (; !step.done; step = await deltas.next()) {
       const { content, reasoning, call } = step.value;
-      if (content !== undefined) yield chunk({ content }, null, logprobs && queue.within(content));
+      if (content !== undefined) yield chunk({ content }, null, wanted && queue.within(content));
       else if (reasoning !== undefined) yield chunk({ reasoning_content: reasoning });
       else if (call) yield chunk({ tool_calls: [toolCallDelta(call)] });
     }
-    const stats = step.value, message = answer.reader.message;
+    const stats = step.value;
     if (stats.finishReason === 'abort') return;
-    found(message);
-    const reason = message.tool_calls && stats.finishReason === 'stop' ? 'tool_calls' : stats.finishReason;
-    yield chunk({}, reason, logprobs && queue.upTo(stats.tokens));
-    if (request.usage) yield { ...head, choices: [], usage: usageOf(stats) };
+    yield chunk({}, reasonFor(stats, reader.message), wanted && queue.upTo(stats.tokens));
+    if (hasUsage) yield { ...about, choices: [], usage: usageOf(stats) };
   } finally {
-    await deltas?.return(/** @type {any} */ (undefined));
+    await deltas.return(/** @type {any} */ (undefined));
     ended();
   }
 }
 
-/** Joins the chunks of an answer to one result; undefined if they have no finish_reason.
- * @param {ChatCompletionChunk} first @param {AsyncIterable<ChatCompletionChunk>} rest
- * @param {() => import('../answers/answer.js').Answer} answer  after the last chunk @param {boolean} wantsLogprobs
- * @returns {Promise<ChatCompletion | undefined>} */
-async function joined(first, rest, answer, wantsLogprobs) {
-  const { id, created, model, system_fingerprint } = first;
-  /** @type {TokenLogprob[]} */
-  const tokens = [];
-  /** @type {FinishReason | null} */
-  let finish_reason = null;
-  /** @type {Usage | null | undefined} */
-  let usage;
-  for await (const { choices, usage: used } of rest) {
-    usage = used;
-    for (const { logprobs: more, finish_reason: reason } of choices) {
-      tokens.push(...more?.content ?? []);
-      finish_reason = reason;
-    }
+/** The whole answer.  Throws if the signal or closing the model ended it.
+ * @param {Begun} begun @param {Request} request @param {AbortSignal} [signal] @returns {Promise<ChatCompletion>} */
+async function wholeOf({ head, queue, reader, deltas, first: step }, { logprobs: wanted }, signal) {
+  while (!step.done) step = await deltas.next();
+  const stats = step.value, { content, ...others } = reader.message;
+  if (stats.finishReason === 'abort') {
+    throw signal?.reason ?? new PlumbError('PLUMB_ERROR_STATE', 'the model was closed');
   }
-  if (!finish_reason || !usage) return undefined;
-  const { content, ...others } = answer();
   /** @type {AnswerMessage} */
   const message = {
     role: 'assistant', content: content === '' && others.tool_calls ? null : content, refusal: null, ...others,
   };
-  const logprobs = wantsLogprobs ? { content: tokens, refusal: null } : null;
-  return {
-    id, object: 'chat.completion', created, model, system_fingerprint,
-    choices: [{ index: 0, message, logprobs, finish_reason }], usage,
-  };
+  const logprobs = wanted ? { content: queue.upTo(stats.tokens)?.content ?? [], refusal: null } : null;
+  const choices = [{ index: 0, message, logprobs, finish_reason: reasonFor(stats, reader.message) }];
+  return { ...head, choices, usage: usageOf(stats) };
 }
 
 /** @param {NonNullable<import('../answers/answer.js').AnswerDelta['call']>} call @returns {ToolCallDelta} */
