@@ -1,6 +1,6 @@
 /* Generates an answer to a prompt and separates its reasoning, its text and its calls. */
+import { mapped } from '../base/async.js';
 import { argumentError } from '../base/errors.js';
-import { mapped } from '../base/mapped.js';
 import { AnswerReader } from './answer.js';
 import { headOf, withHead } from './bound.js';
 import { callGrammar } from './call-grammar.js';
@@ -62,7 +62,8 @@ async function* deltasOf(pieces, reader, cut, signal, more = []) {
     yield* reader.push(piece);
     if (reader.isComplete) cut.abort();
   });
-  const isComplete = cut.signal.aborted && !signal?.aborted, warnings = [...more, ...stats.warnings ?? []];
+  const isComplete = cut.signal.aborted && !signal?.aborted;
   yield* reader.end({ cut: stats.finishReason !== 'stop' && !isComplete });
-  return { ...stats, ...isComplete && { finishReason: 'stop' }, ...warnings.length > 0 && { warnings } };
+  const ended = isComplete ? { ...stats, finishReason: /** @type {const} */ ('stop') } : stats;
+  return more.length > 0 ? { ...ended, warnings: [...more, ...ended.warnings ?? []] } : ended;
 }

@@ -1,8 +1,8 @@
 /* A conversation.  It keeps the messages, asks the model for answers, and leaves out the oldest turns if the prompt no
  * longer fits.  The part of a prompt that it shares with the prompt before is still in the session and is not computed
  * again. */
+import { mapped } from '../base/async.js';
 import { argumentError, PlumbError } from '../base/errors.js';
-import { mapped } from '../base/mapped.js';
 import * as known from '../base/options.js';
 import { jsonSchemaOf, plainTools } from '../answers/constraint.js';
 import { withSchemaShown } from '../answers/system-text.js';

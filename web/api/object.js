@@ -1,6 +1,6 @@
 /* chat.object: an answer that is a value of a schema, and what is known of the value while the answer is generated. */
+import { mapped } from '../base/async.js';
 import { argumentError, PlumbError } from '../base/errors.js';
-import { mapped } from '../base/mapped.js';
 import { standardCheck } from '../answers/schema.js';
 
 /** Deeper arrays and objects of an answer are not in its partial values: functions that call themselves for each level,

@@ -2,8 +2,8 @@
  * while the worker starts, turns prompts into tokens, and turns events into an iterator.  The engine's side (host.js)
  * does everything else, in a worker or in the caller's thread.  browser/library.js and node/index.js tell it how each
  * host compiles modules, reads files and starts workers. */
+import { onAbort } from '../base/async.js';
 import { PlumbError, argumentError, reasonOf } from '../base/errors.js';
-import { onAbort } from '../base/on-abort.js';
 import * as known from '../base/options.js';
 import { Local, Remote } from '../base/protocol.js';
 import { runCommand } from '../command/command.js';

@@ -1,6 +1,6 @@
 /* The calls of a run: executes tools, and makes the messages that the model sees of their results. */
+import { onAbort } from '../base/async.js';
 import { reasonOf } from '../base/errors.js';
-import { onAbort } from '../base/on-abort.js';
 import { jsonSchemaOf, plainTools } from '../answers/constraint.js';
 import { problemOf, standardCheck } from '../answers/schema.js';
 

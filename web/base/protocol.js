@@ -24,8 +24,8 @@
  *
  * The buffer of a result or a chunk that is a typed array is transferred, not cloned.  So a method must return an array
  * whose buffer nothing else uses: never a view of the engine's memory. */
+import { onAbort } from './async.js';
 import { PlumbError, reasonOf } from './errors.js';
-import { onAbort } from './on-abort.js';
 
 /** @typedef {number | 'module' | 'plumb-grammar' | 'plumb-template'} Part  what can be pulled */
 /** @typedef {object} Call  what a method gets besides its arguments

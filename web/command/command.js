@@ -1,6 +1,6 @@
 /* Plumb.command: the command line (src/cli/main.c) as a function.  Each call runs in its own worker. */
+import { onAbort } from '../base/async.js';
 import { argumentError } from '../base/errors.js';
-import { onAbort } from '../base/on-abort.js';
 import * as known from '../base/options.js';
 import { Remote } from '../base/protocol.js';
 

@@ -1,7 +1,7 @@
 /* Generates the text of an answer: feeds the prompt, then samples tokens and feeds them back. */
+import { yieldToEventLoop } from '../base/async.js';
 import { PlumbError } from '../base/errors.js';
 import { ReasoningMeter } from './budget.js';
-import { yieldToEventLoop } from './event-loop.js';
 import { StopFilter } from './stop.js';
 
 /** @typedef {import('./engine.js').Engine} Engine */

@@ -1,12 +1,12 @@
 /* Predicts a load from the headers of a model's files alone: whether the model can run, how much memory it takes, and
  * how fast it is here.  Little is estimated: the engine opens the same session that a load would open, but on weights
  * that are all zero (plumb_model_rehearse), and its passes are timed. */
+import { yieldToEventLoop } from '../base/async.js';
 import { PlumbError, reasonOf } from '../base/errors.js';
 import { Download } from '../loader/download.js';
 import { sum } from '../loader/progress.js';
 import { read } from '../loader/source.js';
 import { Damaged, Sums } from '../loader/sums.js';
-import { yieldToEventLoop } from './event-loop.js';
 import { INITIAL, PAGE } from './instance.js';
 
 /** @typedef {object} Preflight

@@ -3,7 +3,7 @@
  * never ignored. */
 import { argumentError, PlumbError } from '../base/errors.js';
 import { randomHex } from '../base/hex.js';
-import { onAbort } from '../base/on-abort.js';
+import { onAbort } from '../base/async.js';
 import * as known from '../base/options.js';
 import { PARAMETERS } from '../base/parameters.js';
 import { checkStrict, jsonSchemaOf, plainTools } from '../answers/constraint.js';
@@ -165,8 +165,6 @@ export class Completions {
   }
 }
 
-/** @typedef {ReturnType<typeof checked>} Request */
-
 /** Checks the parameters of create and converts them to plumb's options. @param {CompletionParameters} params */
 function checked(params) {
   const where = 'chat.completions.create';
@@ -230,10 +228,8 @@ function plain(message, where) {
   return { ...message, role, content };
 }
 
-/** @typedef {Awaited<ReturnType<typeof begin>>} Begun */
-
 /** Asks the model, and waits for the first part of the answer.
- * @param {ChatModel} model @param {Request} request @param {AbortSignal} signal */
+ * @param {ChatModel} model @param {ReturnType<typeof checked>} request @param {AbortSignal} signal */
 async function begin(model, { about, logprobs, variables, messages, options, model: name }, signal) {
   const ids = await model.tokenizeChat(messages, { ...variables, ...about.tools && { tools: about.tools } });
   const head = {
@@ -253,7 +249,8 @@ const reasonFor = ({ finishReason }, { tool_calls: calls }) => /** @type {Finish
   calls && finishReason === 'stop' ? 'tool_calls' : finishReason);
 
 /** Yields the chunks of an answer.  There is no finish_reason if the signal or closing the model ended the answer.
- * @param {Begun} begun @param {Request} request @param {() => void} ended
+ * @param {Awaited<ReturnType<typeof begin>>} begun @param {ReturnType<typeof checked>} request
+ * @param {() => void} ended
  * @returns {AsyncGenerator<ChatCompletionChunk, void, void>} */
 async function* chunksOf({ head, queue, reader, deltas, first }, { usage: hasUsage, logprobs: wanted }, ended) {
   const about = { ...head, object: /** @type {const} */ ('chat.completion.chunk') };
@@ -282,7 +279,8 @@ async function* chunksOf({ head, queue, reader, deltas, first }, { usage: hasUsa
 }
 
 /** The whole answer.  Throws if the signal or closing the model ended it.
- * @param {Begun} begun @param {Request} request @param {AbortSignal} [signal] @returns {Promise<ChatCompletion>} */
+ * @param {Awaited<ReturnType<typeof begin>>} begun @param {ReturnType<typeof checked>} request
+ * @param {AbortSignal} [signal] @returns {Promise<ChatCompletion>} */
 async function wholeOf({ head, queue, reader, deltas, first: step }, { logprobs: wanted }, signal) {
   while (!step.done) step = await deltas.next();
   const stats = step.value, { content, ...others } = reader.message;

@@ -1,0 +1,39 @@
+/* What code that waits shares. */
+
+/** Yields to the event loop once; setTimeout would wait 4 ms each time.
+ * @type {() => Promise<void>} */
+export const yieldToEventLoop = typeof setImmediate === 'function' ? () => new Promise(resolve => setImmediate(resolve))
+  : (() => {
+    const { port1, port2 } = new MessageChannel();
+    /** @type {(() => void)[]} */
+    const waiting = [];
+    port1.onmessage = () => waiting.shift()?.();
+    return () => new Promise(resolve => {
+      waiting.push(resolve);
+      port2.postMessage(0);
+    });
+  })();
+
+/** Calls a function with the reason when a signal is aborted, or at once if it is.
+ * @param {AbortSignal | undefined} signal @param {(reason: any) => void} call @returns {() => void}  stops waiting */
+export function onAbort(signal, call) {
+  const abort = () => call(signal?.reason);
+  if (signal?.aborted) abort();
+  signal?.addEventListener('abort', abort);
+  return () => signal?.removeEventListener('abort', abort);
+}
+
+/** Yields what use makes of the values of a generator, and returns its result.  Ends it if the loop is left.
+ * @template T, U, R @param {AsyncIterator<T, R, void>} values @param {(value: T) => Iterable<U>} use
+ * @returns {AsyncGenerator<U, R, void>} */
+export async function* mapped(values, use) {
+  try {
+    for (;;) {
+      const { done, value } = await values.next();
+      if (done) return value;
+      yield* use(value);
+    }
+  } finally {
+    await values.return?.();
+  }
+}
