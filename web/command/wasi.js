@@ -85,21 +85,25 @@ class Program {
 
   /* Views are created anew for every call, because a buffer is detached when the memory grows. */
   get view() { return new DataView(this.memory.buffer); }
+
   /** @param {number} at @param {number} n */
   bytes(at, n) { return new Uint8Array(this.memory.buffer, at >>> 0, n >>> 0); }
 
   /** @param {number} fd */
   opened(fd) { return this.open.get(fd) ?? fail('EBADF'); }
+
   /** @param {number} fd */
   file(fd) {
     const one = this.opened(fd);
     return 'file' in one ? one : fail('EISDIR');
   }
+
   /** @param {number} fd */
   folder(fd) {
     const one = this.opened(fd);
     return 'path' in one ? one.path : fail('EBADF');
   }
+
   /** @param {number} fd @param {number} at @param {number} n */
   path(fd, at, n) { return `${this.folder(fd)}${utf8.decode(this.bytes(at, n))}`; }
 }
