@@ -419,7 +419,7 @@ static void split_case(void) {
         char says[120];
         snprintf(says, sizeof says, "A has the data at byte %u of B, byte 34 of %s: 34 bytes (", moved[i].offset + 34,
                  moved[i].tensor);
-        CHECK(text.text && strstr(text.text, says), "%s: %s", says, text.text);
+        CHECK(text.text && strstr(text.text, says), "%s: %s", says, text.text ? text.text : "no memory");
     }
     capture_free(&text);
     plumb_model_free(models[0]);
