@@ -49,8 +49,9 @@ python3 "$synth" --list | while read -r name; do
     python3 "$synth" "$name" "$work/f32.gguf" --f32
     taps "$name"
 done
-# The names in the tables.
-sed -n 's/^    { "\([^"]*\)", ROPE_.*/\1/p' ../../../src/engine/model/*.c | while read -r name; do
+rows=$(sed -n 's/^    { "\([^"]*\)", steps_[a-z_]*, ROPE_.*/\1/p' ../../../src/engine/model/*.c)
+[ -n "$rows" ] || { echo "make.sh: src/engine/model has no rows of architectures" >&2; exit 1; }
+for name in $rows; do
     is_wanted "$name" || continue
     python3 "$synth" --list | grep -qx "$name" || rm -f "$name.gguf" "$name-moe.gguf"
     case $name in olmoe | dots1 | mpt | cogvlm) heads=4 ;; *) heads=2 ;; esac
