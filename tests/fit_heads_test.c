@@ -16,6 +16,7 @@ struct toy {
     struct model model;
     struct layer layer;
     struct layer_plan layer_plan;
+    struct program program;
 };
 
 static void toy_make(struct toy *toy) {
@@ -30,7 +31,8 @@ static void toy_make(struct toy *toy) {
     p->ropes[ROPE_GLOBAL] = (struct rope_plan){ .pairing = ROPE_NORM, .n_rot = DIM, .freq_base = 10000, .freq_scale = 1,
                                                 .magnitude = 1 };
     toy->layer_plan.attn = (struct attn_plan){ .n_head = N_HEAD, .n_head_kv = N_HEAD, .k_dim = DIM, .v_dim = DIM };
-    toy->layer.program = program_of(p, &toy->model, 0);
+    toy->program = program_of(p, &toy->model, 0);
+    toy->layer.program = &toy->program;
 }
 
 /* Numbers from -1 to 1. */

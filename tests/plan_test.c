@@ -62,8 +62,10 @@ static bool run(const char *path, plumb_pass pass, const struct field *f, bool i
     plumb_session *s = NULL;
     plumb_session_params params = { .n_ctx = 16, .pass = pass };
     if (m && is_changed) change(&m->model->plan, f);
+    static struct program programs[16];
     for (uint32_t il = 0; m && il < m->model->plan.n_layer; il++) {   /* the programs follow from the plan */
-        m->model->layers[il].program = program_of(&m->model->plan, m->model, il);
+        programs[il] = program_of(&m->model->plan, m->model, il);
+        m->model->layers[il].program = &programs[il];
     }
     memset(results, 0, N_RESULT * sizeof *results);
     bool ok = m && CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m))

@@ -170,3 +170,17 @@ test('with a chosen colour scheme axe finds no contrast violation in any dialog'
     if (theme === 'light') await page.close();
   }
 });
+
+test('a step up or down from the default of a setting is one of its steps', async () => {
+  page = await open(where, `?model=${TINY}`);
+  await state(page, 'ready');
+  await page.click('#open-settings');
+  const stepped = (name, way) => page.$eval(`#set-${name}`, (input, way) => {
+    input[way]();
+    return input.value;
+  }, way);
+  assert.equal(await stepped('repeatPenalty', 'stepUp'), '1.05');
+  assert.equal(await stepped('repeatPenalty', 'stepDown'), '1');
+  assert.equal(await stepped('temperature', 'stepDown'), '0.75');
+  assert.equal(await stepped('presencePenalty', 'stepDown'), '-0.1');
+});

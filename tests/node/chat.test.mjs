@@ -1,9 +1,10 @@
 /** Conversations.  Ground truth: llama.cpp's greedy answer in tests/vectors/llama; and for the state that a turn leaves
  * in the session, the answer to the same messages in an empty session. */
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
-import { fails, prompts, realPath, textOf } from './helpers.mjs';
+import { fails, prompts, realPath, root, textOf } from './helpers.mjs';
 
 const asked = prompts[1];
 const GREEDY = { temperature: 0, maxTokens: 12 };
@@ -287,4 +288,15 @@ describe('a context of 160 tokens', () => {
     assert.equal(chat.messages.at(-1)?.role, 'assistant');
     assert.equal(chat.trimmed, 0);
   });
+});
+
+test('throw() ends an answer with that error, in newer versions of Node too', () => {
+  const script = `import { mapped } from ${JSON.stringify(`${root}web/base/async.js`)};
+    const values = (async function* () { yield 1; })();
+    const answer = mapped(values, value => [value, value]);
+    await answer.next();
+    await answer.throw(new Error('mine')).catch(error => console.log(error.message));`;
+  for (const node of [process.execPath, `${root}node_modules/node-24/bin/node`]) {
+    assert.equal(execFileSync(node, ['--input-type=module', '-e', script], { encoding: 'utf8' }), 'mine\n');
+  }
 });

@@ -15,7 +15,7 @@ const DOT = 'i32x4.dot_i16x8_s', RELAXED_DOT = 'i32x4.relaxed_dot_i8x16_i7x16_ad
 const BLOCKS = ['mxfp4', 'q4_0', 'q4_1', 'q5_0', 'q5_1'], SUPERBLOCKS = ['q4_K', 'q5_K', 'q6_K'];
 /** The types without relaxed 8-bit dots. */
 const MORE_BLOCKS = ['iq4_nl', 'q8_0'], MORE_SUPERBLOCKS = ['iq4_xs', 'nvfp4', 'q2_K', 'q3_K'];
-/** These kernels only call two_bits_dot, two_bits_unpack or grid_unpack. */
+/** These kernels only call two_bits_dot_of, two_bits_unpack or grid_unpack. */
 const CALLERS = /^(t?q[12]_0_(dot|unpack)|iq[123]_\w+_unpack)__/;
 /** Their indexes are below 16, so that every engine gives the same bytes (src/engine/kernels/grids_simd128.c). */
 const SWIZZLES = /^i8x16\.relaxed_swizzle (iq[123]_\w+_dot__simd128|grid_unpack)$/;
@@ -54,7 +54,7 @@ for (const module of ['plumb', 'plumb-mt', 'plumb-relaxed', 'plumb-mt-relaxed'])
       ...expected([...BLOCKS, ...MORE_BLOCKS], 'simd128', 32), panel_dot__simd128: 8, panel_dot_x4__simd128: 192 });
     checkSuperblocks(countOf(functions, /^(q\d_K|iq4_xs|nvfp4)_dot__simd128$/, DOT),
       [...MORE_SUPERBLOCKS, ...SUPERBLOCKS], 'simd128');
-    assert.deepEqual(countOf(functions, /^two_bits_dot/, DOT), { two_bits_dot: 32 });
+    assert.deepEqual(countOf(functions, /^two_bits_dot/, DOT), { two_bits_dot_of: 32 });
   });
 
   const what = relaxed ? 'relaxed dots, kernel by kernel; swizzles of grids; no other relaxed opcode'

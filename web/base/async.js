@@ -31,7 +31,7 @@ export async function* mapped(values, use) {
     for (;;) {
       const { done, value } = await values.next();
       if (done) return value;
-      yield* use(value);
+      for (const one of use(value)) yield one;   // yield* would pass throw() on to an array, which has no such method
     }
   } finally {
     await values.return?.();

@@ -119,7 +119,8 @@ export class ContextMeter {
 
   /** Whether a message certainly fits, without counting its tokens. @param {string} message */
   isShort(message) {
+    if (!this.#page.model()) return true;
     const units = this.#page.system().reduce((sum, { content }) => sum + (content?.length ?? 0), message.length);
-    return !this.#page.model() || this.#context > 0 && units * MAX_TOKENS + TEMPLATE_TOKENS <= this.#context;
+    return this.#context > 0 && units * MAX_TOKENS + TEMPLATE_TOKENS <= this.#context;
   }
 }

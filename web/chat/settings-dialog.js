@@ -19,7 +19,9 @@ function inputOf({ min, max, step, choices, toggle, value, example, optional, wh
   if (toggle) return make('input', { ...about, type: 'checkbox', role: 'switch' });
   if (example) return make('textarea', { ...about, rows: 5, className: 'source', spellcheck: false });
   if (value === '' && !optional) return make('textarea', { ...about, rows: 3 });
-  return make('input', { ...about, type: 'number', ...min !== undefined && { min: String(min) },
+  // Browsers count steps from the attribute min, so it is there only if the steps from 0 meet it; isValid checks all.
+  const meets = min !== undefined && Number.isInteger(min / (step ?? 1));
+  return make('input', { ...about, type: 'number', ...meets && { min: String(min) },
     ...max !== undefined && { max: String(max) }, step: whole ? '1' : String(step ?? 'any') });
 }
 

@@ -79,6 +79,7 @@ static plumb_status settle(plumb_grammar *g, plumb_status status) {
     } else {
         rules_rewind(g->rules);
         if (warnings->n > g->n_warning) warnings->data[warnings->n = g->n_warning] = 0;
+        warnings->failed = false;
     }
     return status;
 }
@@ -86,7 +87,8 @@ static plumb_status settle(plumb_grammar *g, plumb_status status) {
 /* Compiles the rules, unless they could not be added. */
 static plumb_status compile(plumb_grammar *g, plumb_status status) {
     if (status == PLUMB_OK) status = make_recognizer(g);
-    if (settle(g, status) == PLUMB_OK) {
+    status = settle(g, status);
+    if (status == PLUMB_OK) {
         g->compiled = rules_take(g->rules);
         g->rules = NULL;
         return PLUMB_OK;

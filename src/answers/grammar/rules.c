@@ -282,6 +282,8 @@ void rules_repeat(struct rules *b, size_t from, uint32_t min, uint32_t max) {
     const uint64_t total = has_max ? min * n + (uint64_t)(max - min) * (n + 1) : min == 0 ? n + 2 : min * n + 1;
     if (max == 0) {
         b->n = from;
+    } else if (n == 0) {
+        return;   /* nothing, as often as one likes, is nothing */
     } else if (total > MAX_WRITTEN_OUT && (min > 1 || (max > 1 && has_max))) {
         repeat_counted(b, from, min, max);
     } else if (reserve(b, &b->code, b->n, &b->cap, total - n)) {
@@ -289,7 +291,7 @@ void rules_repeat(struct rules *b, size_t from, uint32_t min, uint32_t max) {
         if (min == 0) insert(b, from++, OP_SPLIT, (int64_t)total);
         for (uint32_t i = 1; b->status == PLUMB_OK && (i < min || (has_max && i < max)); i++) {
             if (i >= min) emit(b, OP_SPLIT, end - (int64_t)b->n);
-            if (n > 0) memcpy(b->code + b->n, b->code + from, (size_t)n * sizeof *b->code);
+            memcpy(b->code + b->n, b->code + from, (size_t)n * sizeof *b->code);
             b->n += (size_t)n;
         }
         if (!has_max) emit(b, OP_SPLIT, -(int64_t)n);

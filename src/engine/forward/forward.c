@@ -56,7 +56,7 @@ static uint64_t stream_width(const struct model *m, enum stream stream) {
     bool is_state = stream == STREAM_LOW || stream == STREAM_HIGH;
     uint64_t most = stream == STREAM_X || stream == STREAM_H || (is_state && m->plan.has_states) ? m->plan.n_embd : 0;
     for (uint32_t il = 0; il < m->plan.n_layer; il++) {
-        const struct program *program = &m->layers[il].program;
+        const struct program *program = m->layers[il].program;
         uint64_t n = program_width(program, stream);
         if (stream == STREAM_EMBD && program_uses(program, stream)) n = m->plan.n_embd;
         bool is_of_experts = stream == STREAM_FF_GATE || stream == STREAM_FF_UP;
@@ -517,7 +517,7 @@ static void run_steps(struct forward *f, uint32_t il, struct batch b, uint64_t w
         [STEP_GATE_SHARED] = forward_gate_shared,
     };
     const struct model *m = f->model;
-    const struct program *program = &m->layers[il].program;
+    const struct program *program = m->layers[il].program;
     for (uint32_t i = 0, n; i < program->n; i += n) {
         const struct step *s = &program->steps[i];
         n = which >> i & 1 ? program_products(program, i, MAX_PRODUCTS) : 1;
@@ -560,7 +560,7 @@ static void place_tokens(struct forward *f, struct batch b) {
  * V.  Stores those of all tokens, moves the last n_result tokens to the front of the batch, and returns this batch. */
 static struct batch keep_results(struct forward *f, uint32_t il, struct batch b, uint32_t n_result) {
     size_t n_embd = f->model->plan.n_embd, first = b.n - n_result;
-    const struct program *program = &f->model->layers[il].program;
+    const struct program *program = f->model->layers[il].program;
     uint32_t end = 0;
     while (end < program->n && program->steps[end].kind != STEP_ATTENTION) end++;
     run_steps(f, il, b, program_needs(program, end, STREAM_SET(K) | STREAM_SET(V)));

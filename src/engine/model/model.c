@@ -432,6 +432,23 @@ static void bind_all(struct model *m, struct gguf *const *parts, size_t n_part, 
     check_factors(m->rope_short.w, p);
 }
 
+struct shared_program { struct program program; struct shared_program *next; };
+
+/* The program of a layer, which may be that of one of the last kinds of layers.  NULL: out of memory. */
+static const struct program *share_program(struct model *m, uint32_t il) {
+    enum { N_LOOK = 8 };
+    const struct program made = program_of(&m->plan, m, il);
+    struct shared_program *p = m->programs;
+    for (int i = 0; p && i < N_LOOK; i++, p = p->next) {
+        if (program_equals(&p->program, &made)) return &p->program;
+    }
+    p = malloc(sizeof *p);
+    if (!p) return NULL;
+    *p = (struct shared_program){ made, m->programs };
+    m->programs = p;
+    return &p->program;
+}
+
 static plumb_status create(struct model **out, struct gguf *const *parts, size_t n_part, uint32_t n_vocab,
                            struct problems *problems) {
     struct error *err = problems->err;
@@ -457,8 +474,10 @@ static plumb_status create(struct model **out, struct gguf *const *parts, size_t
     }
     bind_all(m, parts, n_part, problems);
     if (problems->n > 0) status = err->status;
-    for (uint32_t il = 0; il < m->plan.n_layer; il++) {
-        m->layers[il].program = program_of(&m->plan, m, il);
+    for (uint32_t il = 0; il < m->plan.n_layer && status == PLUMB_OK; il++) {
+        m->layers[il].program = share_program(m, il);
+        if (m->layers[il].program) continue;
+        status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the program of a layer");
     }
 done:
     if (status != PLUMB_OK) {
@@ -521,7 +540,7 @@ void model_rehearse(struct model *m, uint8_t *ring, uint64_t n) {
 }
 
 uint64_t model_absent_taps(const struct model *m, uint32_t il) {
-    uint64_t there = program_taps(&m->layers[il].program, m, il), absent = 0;
+    uint64_t there = program_taps(m->layers[il].program, m, il), absent = 0;
     for (uint32_t i = 0; i < TAP_COUNT; i++) {
         if (tap_spec((enum tap_id)i)->in_layer && !(there >> i & 1)) absent |= UINT64_C(1) << i;
     }
@@ -552,6 +571,10 @@ uint32_t model_n_pooled(const struct model *m, plumb_pooling kind) {
 void model_free(struct model *m) {
     if (!m) return;
     plan_free(&m->plan);
+    for (struct shared_program *p = m->programs, *next; p; p = next) {
+        next = p->next;
+        free(p);
+    }
     free(m->layers);
     free(m->weights);
     free(m);
@@ -563,7 +586,7 @@ void model_rope_angles(const struct model *m, uint32_t rope, uint32_t n_ctx, uin
     for (uint32_t i = 0; i < r->n_rot / 2; i++) {
         double frequency = math_pow((double)r->freq_base, -2.0 * i / r->n_rot);
         if (factors) frequency /= (double)factors[i];
-        if (r->is_yarn) frequency *= plan_yarn_factor(r, i);
+        frequency *= plan_yarn_factor(r, i);
         angles[i] = plan_rope_rotates(r, i) ? (double)pos * (double)r->freq_scale * frequency : 0.0;
     }
 }

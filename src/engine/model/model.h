@@ -42,7 +42,7 @@ static inline bool weight_scales_last(enum weight_id id) {
 
 struct layer {
     struct affine w[W_LAYER_COUNT];
-    struct program program;
+    const struct program *program;
 };
 
 struct model {
@@ -61,6 +61,7 @@ struct model {
     struct affine cls, cls_norm, cls_output;   /* (n_hidden, n_embd), (n_hidden), (n_class, n_hidden) */
     struct affine dense_2, dense_3;            /* (n_dense, n_embd), (n_embd, n_dense) */
     struct layer *layers;       /* (n_layer) */
+    struct shared_program *programs;   /* of the layers; those with the same steps share one */
     struct weight *weights;     /* all weights that are bound, biases too, in the order of the file */
     size_t n_weight;
     uint64_t types;             /* bit i: some weight is of type i (enum quant_type) */

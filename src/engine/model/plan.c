@@ -343,6 +343,7 @@ bool plan_rope_rotates(const struct rope_plan *r, uint32_t i) {
 }
 
 double plan_yarn_factor(const struct rope_plan *r, uint32_t i) {
+    if (!r->is_yarn) return 1;
     double width = (double)r->ramp_high - (double)r->ramp_low;
     double ramp = (i - (double)r->ramp_low) / (width > 0.001 ? width : 0.001);
     double scaled = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;

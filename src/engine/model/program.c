@@ -244,6 +244,15 @@ struct program program_of(const struct plan *p, const struct model *m, uint32_t 
     return maker.made;
 }
 
+bool program_equals(const struct program *a, const struct program *b) {
+    for (uint32_t i = 0; i < a->n && a->n == b->n; i++) {
+        const struct step *s = &a->steps[i], *t = &b->steps[i];
+        if (s->kind != t->kind || s->in != t->in || s->out != t->out || s->weight != t->weight || s->tap != t->tap
+            || s->n_head != t->n_head || s->n != t->n || s->n_norm != t->n_norm || s->factor != t->factor) return false;
+    }
+    return a->n == b->n;
+}
+
 /* ---- what a program says ----------------------------------------------------------------------------------------- */
 
 uint64_t step_reads(const struct step *s) {

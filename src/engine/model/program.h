@@ -104,6 +104,8 @@ steps_writer steps_add_embeddings;
 /* The norm of the output ends a loop of blocks, and a state may be stored then. */
 steps_writer steps_loop;
 
+bool program_equals(const struct program *a, const struct program *b);
+
 /* The set of streams that a step reads. */
 uint64_t step_reads(const struct step *s);
 /* The steps before step `end` on which the streams at that place depend, as a set: bit i is step i. */

@@ -152,7 +152,7 @@ static uint32_t find_kinds(const struct plan *p, const struct layer *layers, str
         add_attention(&t, p, &p->layers[il].attn);
         add(&t, "\n");
         add_feed_forward(&t, &p->layers[il].ffn);
-        if (layers) add_program(&t, p, &p->layers[il], &layers[il].program);
+        if (layers) add_program(&t, p, &p->layers[il], layers[il].program);
         while (k < n_kind && strcmp(texts[k].bytes, t.bytes) != 0) k++;
         if (k == n_kind && k < MAX_KINDS) texts[n_kind++] = t;
         kinds[il] = (uint8_t)k;

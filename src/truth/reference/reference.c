@@ -463,7 +463,7 @@ static void run_layer(struct reference *r, uint32_t il, struct batch b) {
         [STEP_EXPERTS] = reference_experts, [STEP_ADJUGATES] = reference_adjugates,
         [STEP_GATE_SHARED] = reference_gate_shared,
     };
-    const struct program *program = &r->m->layers[il].program;
+    const struct program *program = r->m->layers[il].program;
     const struct layer_plan *layer = &r->plan.layers[il];
     r->streams[STREAM_K] = r->k + ((size_t)il * r->n_ctx * r->plan.max_k)
                          + (size_t)b.slot * layer->attn.n_head_kv * layer->attn.k_dim;
@@ -641,7 +641,8 @@ void reference_set_right(struct reference *r) {
 void reference_edited(struct reference *r) {
     r->m = &r->edited;
     for (uint32_t il = 0; il < r->plan.n_layer; il++) {
-        r->edited.layers[il].program = program_of(&r->plan, &r->edited, il);
+        r->programs[il] = program_of(&r->plan, &r->edited, il);
+        r->edited.layers[il].program = &r->programs[il];
     }
     fill_frequencies(r);
 }
@@ -678,23 +679,27 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
     *out = NULL;
     const struct plan *p = &m->plan;
     struct reference *r = calloc(1, sizeof *r);
-    uint32_t max_k_dim = 0;
+    uint32_t max_k_dim = 0, max_v_dim = 0;
+    uint64_t n_row = plan_max_row(p) > p->max_expert ? plan_max_row(p) : p->max_expert;   /* of a router's bias */
     for (uint32_t il = 0; il < p->n_layer; il++) {
         if (p->layers[il].attn.k_dim > max_k_dim) max_k_dim = p->layers[il].attn.k_dim;
+        if (p->layers[il].attn.v_dim > max_v_dim) max_v_dim = p->layers[il].attn.v_dim;
     }
     if (r) {
         r->right = m;
         r->edited.layers = alloc_array(p->n_layer, sizeof *r->edited.layers);
+        r->programs = alloc_array(p->n_layer, sizeof *r->programs);
         r->n_ctx = n_ctx;
         r->n_batch = n_batch;
         r->n_layer = UINT32_MAX;
-        r->row = alloc_array(plan_max_row(p), sizeof *r->row);
-        r->row_bytes = alloc_array(plan_max_row(p), sizeof *r->row);   /* F32 has the longest rows */
+        r->row = alloc_array(n_row, sizeof *r->row);
+        r->row_bytes = alloc_array(n_row, sizeof *r->row);   /* F32 has the longest rows */
         r->other_row = alloc_array(m->max_packed_row, 1);
-        r->zeros = calloc(max_k_dim, sizeof *r->zeros);
+        r->zeros = calloc(max_k_dim > max_v_dim ? max_k_dim : max_v_dim, sizeof *r->zeros);
         r->n_head_row = plan_max_head(p);
     }
-    if (!r || !plan_copy(&r->plan, p) || !r->edited.layers || !r->row || !r->row_bytes || !r->other_row || !r->zeros
+    if (!r || !plan_copy(&r->plan, p) || !r->edited.layers || !r->programs || !r->row || !r->row_bytes
+        || !r->other_row || !r->zeros
         || !(r->k = allocate(r, (uint64_t)p->n_layer * n_ctx, p->max_k))
         || !(r->v = allocate(r, (uint64_t)p->n_layer * n_ctx, p->max_v)) || !allocate_streams(r)
         || (p->max_expert > 0 && !(r->masked = allocate(r, p->max_expert, 1)))
@@ -717,8 +722,8 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
 
 void reference_free(struct reference *r) {
     if (!r) return;
-    void *const owned[] = { r->plan.layers, r->edited.layers, r->k, r->v, r->masked, r->expert_row, r->gates,
-                            r->expert_rows, r->head, r->weights, r->frequencies[ROPE_GLOBAL],
+    void *const owned[] = { r->plan.layers, r->edited.layers, r->programs, r->k, r->v, r->masked, r->expert_row,
+                            r->gates, r->expert_rows, r->head, r->weights, r->frequencies[ROPE_GLOBAL],
                             r->frequencies[ROPE_LOCAL], r->rotated, r->key, r->zeros, r->fused, r->row, r->row_bytes,
                             r->other_row, r->tapped, r->rounded };
     r->streams[STREAM_K] = r->streams[STREAM_V] = NULL;   /* places in the cache */

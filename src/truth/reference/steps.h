@@ -66,6 +66,7 @@ struct reference {
     const struct model *m;           /* right, or &edited if the pass is edited */
     const struct model *right;
     struct model edited;             /* a copy of *right with a table of layers of its own */
+    struct program *programs;        /* (n_layer) of the edited layers */
     struct plan plan;                /* a copy of the model's */
     struct reference_steps steps;
     uint8_t misread[QUANT_TYPE_COUNT];   /* by tensor type: enum misread (mistakes/quirks.h) */
@@ -98,7 +99,7 @@ struct reference {
     bool (*give)(void *user, const struct affine *of, const double *x, uint32_t n, double *y);
     double *rotated;                 /* (n_ctx) the position that the K of a slot was rotated to */
     /* Used only by mistakes. */
-    double *key, *zeros;             /* (k_dim) scratch for a K, and zeros */
+    double *key, *zeros;             /* (k_dim) scratch for a K, and as many zeros as a K or V has elements */
     double *fused;                   /* (max_q + max_k + max_v) scratch for the Q, K and V of a token */
 };
 
