@@ -86,6 +86,12 @@ def texts_of_source():
             for texts in re.findall(r'(?:"[^"\n]*"\s*)+', open(path).read())}
 
 
+def rows_of_source():
+    """Name and tap of the entries that are written out, in the order of the lists: { "name", "tap", ..."""
+    paths = [os.path.join(ROOT, "src", "truth", "mistakes", f"quirks_{part}.c") for part in ("norms", "attention", "ffn")]
+    return [row for path in paths for row in re.findall(r'\{ "([\w.]+=[\w-]+)", "(\w+)", ', open(path).read())]
+
+
 def switch(name):
     """Quirks of one switch exclude each other."""
     switch, first = name.split("=")[0], name.split(".")[0]
@@ -198,6 +204,8 @@ class Proof:
         theirs = [Quirk(q["name"], q["tap"], q["models"], q["text"]) for q in json.loads(ran.stdout)]
         others = {quirk.text for quirk in theirs} - texts_of_source()
         assert not others, f"the program has texts that are not in src/truth/mistakes: {others}"
+        rows = rows_of_source()
+        assert [(quirk.name, quirk.tap) for quirk in theirs[:len(rows)]] == rows, "the program lists other quirks"
         return theirs
 
     def check_applying(self):

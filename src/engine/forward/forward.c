@@ -51,24 +51,28 @@ static bool allocate_experts(struct forward *f) {
         && (e->gates = allocate(f, b, sizeof *e->gates));
 }
 
-/* Elements of a row of a stream; 0: no layer uses it. */
-static uint64_t stream_width(const struct model *m, enum stream stream) {
-    bool is_state = stream == STREAM_LOW || stream == STREAM_HIGH;
-    uint64_t most = stream == STREAM_X || stream == STREAM_H || (is_state && m->plan.has_states) ? m->plan.n_embd : 0;
+/* Elements of a row of each stream; 0: no layer uses it. */
+static void find_widths(const struct model *m, uint64_t widths[STREAM_COUNT]) {
+    memset(widths, 0, STREAM_COUNT * sizeof *widths);
+    widths[STREAM_X] = widths[STREAM_H] = m->plan.n_embd;
+    if (m->plan.has_states) widths[STREAM_LOW] = widths[STREAM_HIGH] = m->plan.n_embd;
     for (uint32_t il = 0; il < m->plan.n_layer; il++) {
         const struct program *program = m->layers[il].program;
-        uint64_t n = program_width(program, stream);
-        if (stream == STREAM_EMBD && program_uses(program, stream)) n = m->plan.n_embd;
-        bool is_of_experts = stream == STREAM_FF_GATE || stream == STREAM_FF_UP;
-        if (is_of_experts && m->plan.layers[il].ffn.n_expert > 0 && m->plan.max_ff > n) n = m->plan.max_ff;
-        if (n > most) most = n;
+        for (uint32_t i = 0; i < program->n; i++) {
+            const struct step *s = &program->steps[i];
+            uint64_t n = (uint64_t)s->n_head * s->n;
+            if (n > widths[s->out]) widths[s->out] = n;
+            if (s->in == STREAM_EMBD) widths[STREAM_EMBD] = m->plan.n_embd;
+            if (s->kind == STEP_EXPERTS) widths[STREAM_FF_GATE] = widths[STREAM_FF_UP] = m->plan.max_ff;
+        }
     }
-    return most;
 }
 
 static bool allocate_streams(struct forward *f) {
+    uint64_t widths[STREAM_COUNT];
+    find_widths(f->model, widths);
     for (uint32_t k = 0; k < STREAM_COUNT; k++) {
-        uint64_t n = stream_width(f->model, (enum stream)k);
+        uint64_t n = widths[k];
         if (n > 0 && !(f->streams[k] = allocate(f, f->n_batch * n, sizeof(float)))) return false;
     }
     f->x = f->streams[STREAM_X];

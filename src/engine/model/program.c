@@ -44,11 +44,6 @@ static struct step *put(struct maker *m, enum step_kind kind, enum stream in, en
     return s;
 }
 
-static void put_scaled(struct maker *m, enum step_kind kind, enum stream in, enum stream out, float factor,
-                       enum tap_id tap) {
-    put(m, kind, in, out, W_COUNT, tap)->factor = factor;
-}
-
 /* The tap shows the stream that the last step wrote. */
 static void show(struct maker *m, enum tap_id tap) { m->made.steps[m->made.n - 1].tap = tap; }
 
@@ -62,12 +57,17 @@ static enum stream norm(struct maker *m, enum weight_id weight, enum stream in, 
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
 
-/* The norm of Q or K: of each head, or of the whole row. */
-static void norm_of_heads(struct maker *m, enum weight_id weight, enum stream x, enum tap_id tap) {
+/* Returns the step of a norm in place; NULL if the layer lacks the norm. */
+static struct step *norm_in_place(struct maker *m, enum weight_id weight, enum stream x, enum tap_id tap) {
     uint32_t n = m->made.n;
     norm(m, weight, x, x, tap);
-    struct step *s = &m->made.steps[n];
-    if (m->made.n > n && m->layer->attn.qk_norm == QK_NORM_ROW) s->n_norm = s->n_head * s->n;
+    return m->made.n > n ? &m->made.steps[n] : NULL;
+}
+
+/* The norm of Q or K: of each head, or of the whole row. */
+static void norm_of_heads(struct maker *m, enum weight_id weight, enum stream x, enum tap_id tap) {
+    struct step *s = norm_in_place(m, weight, x, tap);
+    if (s && m->layer->attn.qk_norm == QK_NORM_ROW) s->n_norm = s->n_head * s->n;
 }
 
 static void norms_of_qk(struct maker *m) {
@@ -95,20 +95,20 @@ static void attention(struct maker *m, enum stream in) {
     if (a->temperature_floor > 0) put(m, STEP_TEMPERATURE, STREAM_Q, STREAM_Q, W_COUNT, TAP_QCUR_SCALED);
     put(m, STEP_ATTENTION, STREAM_Q, STREAM_HEADS, W_ATTN_SINKS, TAP_KQV_OUT);
     gate_of_heads(m, in);
-    if (norm(m, W_ATTN_SUB_NORM, STREAM_HEADS, STREAM_Q, TAP_ATTN_SUB_NORM) == STREAM_Q) {   /* over a row, in place */
-        struct step *s = &m->made.steps[m->made.n - 1];
-        s->out = STREAM_HEADS;
-        s->n = s->n_norm = a->n_head * a->v_dim;
-        s->n_head = 1;
+    struct step *sub_norm = norm_in_place(m, W_ATTN_SUB_NORM, STREAM_HEADS, TAP_ATTN_SUB_NORM);
+    if (sub_norm) {   /* it is shown as the whole row over which it is computed */
+        sub_norm->n = sub_norm->n_norm = a->n_head * a->v_dim;
+        sub_norm->n_head = 1;
     }
     put(m, STEP_PRODUCT, STREAM_HEADS, STREAM_H, W_ATTN_OUTPUT, TAP_ATTN_OUT);
-    if (a->output_scale != 0.0f) put_scaled(m, STEP_SCALE, STREAM_H, STREAM_H, a->output_scale, TAP_COUNT);
+    if (a->output_scale == 0.0f) return;
+    put(m, STEP_SCALE, STREAM_H, STREAM_H, W_COUNT, TAP_COUNT)->factor = a->output_scale;
 }
 
 /* ---- feed forward ------------------------------------------------------------------------------------------------ */
 
-/* The matrices of a network, and the taps of its last two steps. */
-struct network { enum weight_id gate, up, down; enum stream out; enum tap_id activated, done; };
+/* The matrices of a network, its output, and the tap that shows it. */
+struct network { enum weight_id gate, up, down; enum stream out; enum tap_id tap; };
 
 /* out = down (activation(gate in) * (up in)).  A network may lack the gate, or all matrices. */
 static void network(struct maker *m, enum stream in, const struct network *of) {
@@ -120,7 +120,7 @@ static void network(struct maker *m, enum stream in, const struct network *of) {
     if (m->w[W_FFN_ACT_SCALES].w) put(m, STEP_DIVIDE, ff, ff, W_FFN_ACT_SCALES, TAP_COUNT);
     show(m, TAP_FFN_SWIGLU);
     norm(m, W_FFN_SUB_NORM, ff, ff, TAP_FFN_SUB_NORM);
-    put(m, has_matrices ? STEP_PRODUCT : STEP_COPY, ff, of->out, of->down, of->done);
+    put(m, has_matrices ? STEP_PRODUCT : STEP_COPY, ff, of->out, of->down, of->tap);
 }
 
 /* Chooses the experts by a stream, and finds their weights. */
@@ -143,7 +143,7 @@ static void router(struct maker *m, enum stream in) {
     }
     if (f->weights_sum_to_1) put(m, STEP_SUM_TO_1, STREAM_WEIGHTS, STREAM_WEIGHTS, W_COUNT, TAP_FFN_WEIGHTS_NORM);
     if (f->weights_scale != 1.0f) {
-        put_scaled(m, STEP_SCALE, STREAM_WEIGHTS, STREAM_WEIGHTS, f->weights_scale, TAP_FFN_WEIGHTS_SCALED);
+        put(m, STEP_SCALE, STREAM_WEIGHTS, STREAM_WEIGHTS, W_COUNT, TAP_FFN_WEIGHTS_SCALED)->factor = f->weights_scale;
     }
 }
 
@@ -158,7 +158,7 @@ static void experts(struct maker *m, enum stream in) {
 /* h = sum, and the output of the expert that every token uses, of a stream. */
 static void shared_expert(struct maker *m, enum stream in) {
     static const struct network shared = { W_FFN_GATE_SHARED, W_FFN_UP_SHARED, W_FFN_DOWN_SHARED, STREAM_SHARED,
-                                           TAP_FFN_SWIGLU, TAP_FFN_SHARED };
+                                           TAP_FFN_SHARED };
     float scale = m->layer->ffn.output_scale;
     if (m->w[W_FFN_DOWN_SHARED].w) {
         network(m, in, &shared);
@@ -168,12 +168,20 @@ static void shared_expert(struct maker *m, enum stream in) {
         }
         put(m, STEP_ADD, STREAM_SHARED, STREAM_SUM, W_COUNT, TAP_COUNT);
     }
-    put_scaled(m, STEP_SCALE, STREAM_SUM, STREAM_H, scale != 0.0f ? scale : 1.0f, TAP_FFN_OUT);
+    put(m, STEP_SCALE, STREAM_SUM, STREAM_H, W_COUNT, TAP_FFN_OUT)->factor = scale != 0.0f ? scale : 1.0f;
+}
+
+static bool program_uses(const struct program *program, enum stream stream) {
+    for (uint32_t i = 0; i < program->n; i++) {
+        const struct step *s = &program->steps[i];
+        if (s->out == stream || step_reads(s) >> stream & 1) return true;
+    }
+    return false;
 }
 
 /* h = the output of the feed-forward network, or of the experts, for a stream. */
 static void feed_forward(struct maker *m, enum stream in) {
-    static const struct network dense = { W_FFN_GATE, W_FFN_UP, W_FFN_DOWN, STREAM_H, TAP_FFN_SWIGLU, TAP_FFN_OUT };
+    static const struct network dense = { W_FFN_GATE, W_FFN_UP, W_FFN_DOWN, STREAM_H, TAP_FFN_OUT };
     if (m->layer->ffn.n_expert == 0) {
         network(m, in, &dense);
         return;
@@ -277,24 +285,6 @@ uint64_t program_needs(const struct program *program, uint32_t end, uint64_t str
         streams = (streams & ~(UINT64_C(1) << s->out)) | step_reads(s);
     }
     return needed;
-}
-
-bool program_uses(const struct program *program, enum stream stream) {
-    for (uint32_t i = 0; i < program->n; i++) {
-        const struct step *s = &program->steps[i];
-        if (s->out == stream || step_reads(s) >> stream & 1) return true;
-    }
-    return false;
-}
-
-uint64_t program_width(const struct program *program, enum stream stream) {
-    uint64_t most = 0;
-    for (uint32_t i = 0; i < program->n; i++) {
-        const struct step *s = &program->steps[i];
-        uint64_t n = s->out == stream ? (uint64_t)s->n_head * s->n : 0;
-        if (n > most) most = n;
-    }
-    return most;
 }
 
 uint32_t program_products(const struct program *program, uint32_t i, uint32_t most) {

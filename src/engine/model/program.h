@@ -110,10 +110,6 @@ bool program_equals(const struct program *a, const struct program *b);
 uint64_t step_reads(const struct step *s);
 /* The steps before step `end` on which the streams at that place depend, as a set: bit i is step i. */
 uint64_t program_needs(const struct program *program, uint32_t end, uint64_t streams);
-/* Whether a step reads or writes the stream. */
-bool program_uses(const struct program *program, enum stream stream);
-/* The largest row of a stream that a step writes; 0 if none does. */
-uint64_t program_width(const struct program *program, enum stream stream);
 /* How many steps from step i on are products of the same stream, at most `most`; 1 if it is no product. */
 uint32_t program_products(const struct program *program, uint32_t i, uint32_t most);
 /* The taps of the steps of a layer and those inside them, as a set. */

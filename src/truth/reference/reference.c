@@ -370,7 +370,7 @@ static void run_copy(struct reference *r, const struct call *c) {
     memcpy(c->out, c->in, c->n * sizeof *c->out);
 }
 
-static void run_show(struct reference *r, const struct call *c) { (void)r, (void)c; }
+static void nothing(struct reference *r, const struct call *c) { (void)r, (void)c; }
 
 static void run_scale(struct reference *r, const struct call *c) {
     (void)r;
@@ -454,7 +454,7 @@ static void run_activate(struct reference *r, const struct call *c) {
 /* Runs the steps of layer il. */
 static void run_layer(struct reference *r, uint32_t il, struct batch b) {
     static void (*const runs[STEP_KINDS])(struct reference *r, const struct call *c) = {
-        [STEP_NORM] = run_norm, [STEP_PRODUCT] = run_product, [STEP_COPY] = run_copy, [STEP_SHOW] = run_show,
+        [STEP_NORM] = run_norm, [STEP_PRODUCT] = run_product, [STEP_COPY] = run_copy, [STEP_SHOW] = nothing,
         [STEP_SCALE] = run_scale, [STEP_DIVIDE] = run_divide, [STEP_ADD] = run_add, [STEP_ADD_SCALED] = run_add_scaled,
         [STEP_ADD_BIAS] = run_add_bias, [STEP_ADD_STATES] = run_add_states, [STEP_ROPE] = run_rope,
         [STEP_TEMPERATURE] = run_temperature, [STEP_ATTENTION] = run_attention, [STEP_GATE_HEADS] = run_gate_heads,
@@ -607,8 +607,6 @@ static bool allocate_streams(struct reference *r) {
     r->attn = r->streams[STREAM_HEADS];
     return true;
 }
-
-static void nothing(struct reference *r, const struct call *c) { (void)r, (void)c; }
 
 const struct reference_steps reference_right_steps = {
     .before = nothing, .after = nothing, .bytes = bytes, .dequantize = dequantize, .product = reference_linear,
