@@ -88,7 +88,8 @@ def texts_of_source():
 
 def rows_of_source():
     """Name and tap of the entries that are written out, in the order of the lists: { "name", "tap", ..."""
-    paths = [os.path.join(ROOT, "src", "truth", "mistakes", f"quirks_{part}.c") for part in ("norms", "attention", "ffn")]
+    folder = os.path.join(ROOT, "src", "truth", "mistakes")
+    paths = [os.path.join(folder, f"quirks_{part}.c") for part in ("norms", "attention", "ffn")]
     return [row for path in paths for row in re.findall(r'\{ "([\w.]+=[\w-]+)", "(\w+)", ', open(path).read())]
 
 
