@@ -45,8 +45,8 @@ function declarationOf(symbol) {
 
 /** The text of a comment as one line. @param {string | ts.NodeArray<any> | undefined} comment */
 const words = comment => (ts.getTextOfJSDocComment(comment) ?? '').replace(/\s+/g, ' ').trim();
-const cell = text => text.replaceAll('|', '\\|');
 const anchor = name => `#${name.toLowerCase()}`;
+const link = name => `[${name}](${anchor(name)})`;
 
 /** A type as its author wrote it, but without module names; types computed from others are resolved.
  * @param {ts.Node | undefined} node @param {string} of  what has this type */
@@ -66,7 +66,8 @@ function typeText(node, of) {
 function linked(node, of) {
   const text = typeText(node, of);
   const names = [...new Set(text.match(/\b[A-Z]\w+/g) ?? [])].filter(name => titles.has(name) && name !== of);
-  return `\`${text}\`${names.length ? ` (${names.map(name => `[${name}](${anchor(name)})`).join(', ')})` : ''}`;
+  if (names.length && /^\w+$/.test(text)) return `[\`${text}\`](${anchor(text)})`;
+  return `\`${text}\`${names.length ? ` (${names.map(link).join(', ')})` : ''}`;
 }
 
 /** A function: its call as a heading, its description, its parameters. */
@@ -78,8 +79,8 @@ function functionText(title, declaration) {
   const lines = [`### ${title}(${list})`, '', doc(declaration), ''];
   for (const parameter of parameters) {
     const [tag] = ts.getJSDocParameterTags(parameter);
-    const type = linked(ts.getJSDocType(parameter), title);
-    lines.push(`- \`${name(parameter)}${optional(parameter) ? '?' : ''}\`: ${type}${colon(words(tag?.comment))}`);
+    lines.push(item(name(parameter), optional(parameter), linked(ts.getJSDocType(parameter), title),
+      words(tag?.comment)));
   }
   const returns = ts.getJSDocReturnTag(declaration);
   const type = ts.getJSDocReturnType(declaration);
@@ -87,22 +88,37 @@ function functionText(title, declaration) {
   return [...lines, ''];
 }
 const colon = text => text ? `: ${text}` : '';
+const item = (name, optional, type, text) => `- \`${name}${optional ? '?' : ''}\`: ${type}${colon(text)}`;
 
 /** The description of a declaration. @param {ts.Node} declaration */
 function doc(declaration) {
   return ts.getJSDocCommentsAndTags(declaration).filter(ts.isJSDoc).map(({ comment }) => words(comment)).join(' ');
 }
 
-/** The table of a type's properties; no lines if it has none. @param {ts.Type} type @param {string} title */
+/** The items of the properties that a type described, by its title. @type {Map<string, Map<string, string>>} */
+const listed = new Map();
+
+/** The list of a type's properties; no lines if it has none.  Those that another type has in common with it are listed
+ * there. @param {ts.Type} type @param {string} title */
 function propertiesText(type, title) {
-  const rows = checker.getPropertiesOfType(type).map(property => {
+  const items = new Map(checker.getPropertiesOfType(type).map(property => {
     const declaration = property.declarations[0];
     const node = declaration.typeExpression?.type ?? declaration.type;
-    const optional = property.flags & ts.SymbolFlags.Optional ? '?' : '';
     const comment = words(declaration.comment) || ts.displayPartsToString(property.getDocumentationComment(checker));
-    return `| \`${property.name}${optional}\` | ${cell(linked(node, title))} | ${cell(comment)} |`;
-  });
-  return rows.length ? ['| | | |', '|---|---|---|', ...rows, ''] : [];
+    return [property.name, item(property.name, property.flags & ts.SymbolFlags.Optional, linked(node, title), comment)];
+  }));
+  const lines = [];
+  for (const [other, others] of listed) {
+    const same = [...items].filter(([name, text]) => others.get(name) === text).map(([name]) => name);
+    if (same.length < 3) continue;
+    const rest = [...others.keys()].filter(name => !same.includes(name));
+    const names = list => list.map(name => `\`${name}\``).join(', ');
+    lines.push(rest.length > same.length ? `- ${names(same)}: as in ${link(other)}`
+      : `- all of ${link(other)}${rest.length ? ` but ${names(rest)}` : ''}`);
+    for (const name of same) items.delete(name);
+  }
+  if (items.size) listed.set(title, items);
+  return items.size + lines.length ? [...items.values(), ...lines, ''] : [];
 }
 
 /** @param {ts.Symbol} symbol */
@@ -171,8 +187,7 @@ const page = ['# plumb, the reference', '',
   'Every function, option and type of the package, with units, defaults and errors. What has a `?` may be left out.',
   ''];
 for (const { name, symbols } of exported) {
-  const links = symbols.map(one => `[${one.name}](${anchor(one.name)})`);
-  page.push(`Of \`import ... from '${name}'\`: ${links.join(', ')}.`, '');
+  page.push(`Of \`import ... from '${name}'\`: ${symbols.map(one => link(one.name)).join(', ')}.`, '');
 }
 for (const symbol of new Set(exported.flatMap(({ symbols }) => symbols))) {
   const declaration = declarationOf(symbol);
