@@ -68,34 +68,68 @@ export function nameOf(id, versions) {
   return `${version}, ${where}, ${threads} thread${threads === '1' ? '' : 's'}`;
 }
 
-/** One table for a model: median tokens/s, and the slowest and fastest run. */
-function speedTable(speeds, { name, title, bytes, types }) {
-  const cells = ['prefill', 'decode'].flatMap(kind => speeds.lengths(kind, name).map(n => [kind, n]));
-  const engines = [...new Set(speeds.runs.filter(({ model }) => model === name).map(({ engine }) => engine))];
-  const notes = [];
-  const show = (run) => {
+/** Texts of the cells of a table, and the notes on those that could not be measured. */
+class Cells {
+  notes = [];
+
+  /** @param {object | undefined} run  of Speeds.find */
+  show(run) {
     if (!run) return '';
-    if (run.seconds.length) {
-      const rates = run.seconds.map(seconds => run.tokens / seconds);
-      const spread = rates.length > 1 ? ` (${three(Math.min(...rates))}..${three(Math.max(...rates))})` : '';
-      return `${three(median(rates))}${spread}`;
-    }
+    if (run.seconds.length) return three(speedOf(run));
     const note = run.error ?? run.skipped ?? 'not run';
-    const at = notes.indexOf(note) + 1 || notes.push(note);
-    return `${run.error ? 'failed' : '-'} [${at}]`;
-  };
-  /** The modules and kernels that plumb used. */
-  const what = (engine) => speeds.opened.find(row => row.model === name && row.engine === engine)?.about;
-  const rows = engines.map(engine => [
-    `${nameOf(engine, speeds.last.versions)}${engine.startsWith('plumb') && what(engine) ? ` (${what(engine)})` : ''}`,
-    ...cells.map(([kind, n]) => show(speeds.find(name, engine, kind, n))),
-  ]);
-  const holds = Object.entries(types).map(([type, size]) => `${type} ${(size / 1e6).toFixed(1)}`).join(', ');
+    return `${run.error ? 'failed' : '-'} [${this.notes.indexOf(note) + 1 || this.notes.push(note)}]`;
+  }
+
+  /** @param {string} text  a table @returns {string[]} */
+  with(text) { return [text, ...this.notes.map((note, i) => `[${i + 1}] ${note}  `)]; }
+}
+
+/** The types that take at least 1 % of a file, the largest first. */
+const typesOf = ({ bytes, types }) => Object.entries(types).filter(([, size]) => size >= 0.01 * bytes)
+  .sort(([, a], [, b]) => b - a).map(([type]) => type).join(', ');
+
+/** Median tokens/s of all models: the engines that ran most of them; the others; other lengths. @returns {string[]} */
+function speedTables(speeds) {
+  const models = speeds.models.filter(({ name }) => !isWide(name) && speeds.lengths('prefill', name).length > 0);
+  const { versions } = speeds.last, names = models.map(({ name }) => name);
+  const engines = [...new Set(speeds.runs.map(({ engine }) => engine))].map(engine => ({ engine,
+    ran: names.filter(name => speeds.find(name, engine, 'decode', usual(speeds, 'decode', name))) }));
+  const most = engines.filter(({ ran }) => ran.length > models.length / 2);
+  const others = engines.filter(({ ran }) => ran.length && ran.length <= models.length / 2);
+  const both = (cells, name, engine) => ['prefill', 'decode'].map(kind =>
+    cells.show(speeds.find(name, engine, kind, usual(speeds, kind, name)))).filter(Boolean).join(', ');
+  const first = new Cells(), second = new Cells(), third = new Cells();
+  const longer = names.filter(name => speeds.lengths('decode', name).length > 1);
+  const lengths = ['prefill', 'decode'].flatMap(kind => [...new Set(longer.flatMap(name =>
+    speeds.lengths(kind, name)))].sort((a, b) => a - b).map(n => [kind, n]));
+  const at = (name, engine) => lengths.map(([kind, n]) => speeds.find(name, engine, kind, n));
   return [
-    `### ${title}`, '', `${MB(bytes)}; MB by type: ${holds}.`, '',
-    table(['tokens/s', ...cells.map(([kind, n]) => kind === 'prefill' ? `prefill ${n}` : `decode at ${n}`)], rows),
-    ...notes.flatMap((note, i) => [...i ? [] : [''], `[${i + 1}] ${note}  `]),
-  ].join('\n');
+    ...first.with(table(['', 'MB', 'types', ...most.map(({ engine }) => nameOf(engine, versions))],
+      models.map(model => [model.title, (model.bytes / 1e6).toFixed(0), typesOf(model),
+        ...most.map(({ engine }) => both(first, model.name, engine))]))),
+    ...others.length ? [`Other engines, with the same N and C:`, ...second.with(table(
+      ['', ...models.filter(({ name }) => others.some(({ ran }) => ran.includes(name))).map(({ title }) => title)],
+      others.map(({ engine }) => [nameOf(engine, versions), ...names
+        .filter(name => others.some(({ ran }) => ran.includes(name))).map(name => both(second, name, engine))])))] : [],
+    ...longer.length ? ['Other lengths:', ...third.with(table(
+      ['', ...lengths.map(([kind, n]) => kind === 'prefill' ? `prefill ${n}` : `decode at ${n}`)],
+      longer.flatMap(name => most.filter(({ engine }) => at(name, engine).filter(Boolean).length > 2)
+        .map(({ engine }) => [`${models.find(model => model.name === name).title}: ${nameOf(engine, versions)}`,
+          ...at(name, engine).map(run => third.show(run))]))))] : [],
+  ];
+}
+
+/** How far the runs lie apart, and what plumb ran. */
+function aboutRuns(speeds) {
+  const spreads = speeds.runs.filter(({ seconds }) => seconds.length > 1).map(({ seconds }) =>
+    median(seconds) * (1 / Math.min(...seconds) - 1 / Math.max(...seconds)));
+  const percent = (x) => `${(100 * x).toFixed(0)} %`;
+  const kinds = [...new Set(speeds.opened.filter(({ engine }) => engine.startsWith('plumb'))
+    .map(({ about }) => about).filter(Boolean))];
+  return `Medians of tokens per second: of a prompt of N tokens, then after C tokens. N is 512 and C 128, or the nearest
+length of the options above. The fastest run of a cell is faster than its slowest by ${percent(median(spreads))} of the
+median in the middle of all cells, and by at most ${percent(Math.max(...spreads))}; \`bench/results\` has every run.
+Modules and kernels of plumb: ${kinds.join('; ')}.`.replaceAll('\n', ' ');
 }
 
 /** How many times as fast as the best wasm peer plumb should be with this model. */
@@ -104,66 +138,67 @@ const isArchitecture = (model) => /^(gemma|qwen|olmoe)/.test(model);   // the mo
 const decodeTarget = (model) => isFloat(model) ? 2 : model === 'qwen2.5-1.5b' ? 3.5 : isArchitecture(model) ? 3 : 4;
 const prefillTarget = (model) => isFloat(model) ? 2 : isArchitecture(model) ? 5 : 3;
 
-/** The ratios that the targets are about, for plumb or another of OURS; '' if not measured. */
-function ratioTable(speeds, ours) {
+/** The length of a prompt, or context of a decode, that the targets are about, or the nearest one measured. */
+const usual = (speeds, kind, model) => speeds.nearest(kind, kind === 'prefill' ? 512 : 128, model);
+
+/** The ratios that the targets are about, in tables of one row for each model and precision. @returns {string[]} */
+function ratioTables(speeds) {
   const models = speeds.models.filter(({ name }) => !isWide(name) && speeds.lengths('prefill', name).length > 0);
-  const prompt = (model) => speeds.nearest('prefill', 512, model);
-  const context = (model) => speeds.nearest('decode', 128, model);
   const longest = (model) => speeds.lengths('decode', model).at(-1);
-  const of = (model, engine, kind, n = kind === 'prefill' ? prompt(model) : context(model)) =>
-    speeds.speed(model, engine, kind, n);
+  const of = (model, engine, kind) => speeds.speed(model, engine, kind, usual(speeds, kind, model));
   const peer = (model, kind, threads) => {
-    const both = ['wllama-2', 'wllama-3'].map(name => of(model, `${name}/chromium/${threads}`, kind));
-    const measured = both.filter(Boolean);
-    return measured.length ? Math.max(...measured) : NaN;
+    const measured = ['wllama-2', 'wllama-3'].map(name => of(model, `${name}/chromium/${threads}`, kind));
+    return measured.some(Boolean) ? Math.max(...measured.filter(Boolean)) : NaN;
   };
-  const columns = [
-    ['decode / best wasm peer, 1 thread', decodeTarget, m =>
-      of(m, `${ours}/chromium/1`, 'decode') / peer(m, 'decode', 1)],
-    ['the same, 2 threads', decodeTarget, m =>
-      of(m, `${ours}/chromium/2`, 'decode') / peer(m, 'decode', 2)],
-    ['decode / native llama.cpp, 1 thread', () => 0.7, m =>
-      of(m, `${ours}/chromium/1`, 'decode') / of(m, 'llama.cpp/native/1', 'decode')],
-    ['decode / llama.cpp built for this CPU, 1 thread', () => 0.75, m =>
-      of(m, `${ours}/chromium/1`, 'decode') / of(m, 'llama.cpp-built/native/1', 'decode')],
-    ['the same, 2 threads', () => 0.75, m =>
-      of(m, `${ours}/chromium/2`, 'decode') / of(m, 'llama.cpp-built/native/2', 'decode')],
-    ['prefill / best wasm peer, 1 thread', prefillTarget, m =>
-      of(m, `${ours}/chromium/1`, 'prefill') / peer(m, 'prefill', 1)],
-    ['the same, 2 threads', prefillTarget, m =>
-      of(m, `${ours}/chromium/2`, 'prefill') / peer(m, 'prefill', 2)],
-    ['prefill / native llama.cpp, 1 thread', () => 0.5, m =>
-      of(m, `${ours}/chromium/1`, 'prefill') / of(m, 'llama.cpp/native/1', 'prefill')],
-    ['prefill, 2 threads / 1', () => 1.8, m =>
-      of(m, `${ours}/chromium/2`, 'prefill') / of(m, `${ours}/chromium/1`, 'prefill')],
-    ['the same for native llama.cpp', undefined, m =>
-      of(m, 'llama.cpp/native/2', 'prefill') / of(m, 'llama.cpp/native/1', 'prefill')],
-    ['decode, 2 threads / 1', () => 1.5, m =>
-      of(m, `${ours}/chromium/2`, 'decode') / of(m, `${ours}/chromium/1`, 'decode')],
-    ['the same for native llama.cpp', undefined, m =>
-      of(m, 'llama.cpp/native/2', 'decode') / of(m, 'llama.cpp/native/1', 'decode')],
-    ['decode at the longest context / at the usual context', () => 0.6, m => longest(m) === context(m) ? NaN
-      : speeds.kept(m, `${ours}/chromium/1`, context(m), longest(m))],
-    ['in Node: decode / best wasm peer, 1 thread', decodeTarget, m =>
-      of(m, `${ours}/node/1`, 'decode') / peer(m, 'decode', 1)],
-    ['in Node: prefill / best wasm peer, 1 thread', prefillTarget, m =>
-      of(m, `${ours}/node/1`, 'prefill') / peer(m, 'prefill', 1)],
-    ['decode, wasmtime / Node, both exact16', () => 0.8, m =>
-      of(m, 'plumb/wasmtime/1', 'decode') / of(m, 'plumb16/node/1', 'decode')],
-    ['prefill, wasmtime / Node, both exact16', () => 0.8, m =>
-      of(m, 'plumb/wasmtime/1', 'prefill') / of(m, 'plumb16/node/1', 'prefill')],
+  /** plumb with some threads on a host, to the best wasm peer, or to another engine. */
+  const toPeer = (kind, host, threads) => (m, ours) =>
+    of(m, `${ours}/${host}/${threads}`, kind) / peer(m, kind, threads);
+  const to = (other, kind, threads) => (m, ours) =>
+    of(m, `${ours}/chromium/${threads}`, kind) / of(m, `${other}/native/${threads}`, kind);
+  const onlyPlumb = (value) => (m, ours) => ours === 'plumb' ? value(m) : NaN;
+  const second = (engine, kind) => onlyPlumb(m => of(m, `${engine}/2`, kind) / of(m, `${engine}/1`, kind));
+  const wasmtime = (kind) => onlyPlumb(m => of(m, 'plumb/wasmtime/1', kind) / of(m, 'plumb16/node/1', kind));
+  const tables = [
+    ['1 thread', [
+      ['decode / wasm', decodeTarget, toPeer('decode', 'chromium', 1)],
+      ['decode / native', () => 0.7, to('llama.cpp', 'decode', 1)],
+      ['decode / built', () => 0.75, to('llama.cpp-built', 'decode', 1)],
+      ['prefill / wasm', prefillTarget, toPeer('prefill', 'chromium', 1)],
+      ['prefill / native', () => 0.5, to('llama.cpp', 'prefill', 1)],
+      ['Node: decode / wasm', decodeTarget, toPeer('decode', 'node', 1)],
+      ['Node: prefill / wasm', prefillTarget, toPeer('prefill', 'node', 1)],
+    ]],
+    ['2 threads', [
+      ['decode / wasm', decodeTarget, toPeer('decode', 'chromium', 2)],
+      ['decode / built', () => 0.75, to('llama.cpp-built', 'decode', 2)],
+      ['prefill / wasm', prefillTarget, toPeer('prefill', 'chromium', 2)],
+      ['decode / 1 thread', () => 1.5, second('plumb/chromium', 'decode')],
+      ['the same, native', undefined, second('llama.cpp/native', 'decode')],
+      ['prefill / 1 thread', () => 1.8, second('plumb/chromium', 'prefill')],
+      ['the same, native', undefined, second('llama.cpp/native', 'prefill')],
+    ]],
+    ['1 thread', [
+      ['decode at 4096 / at C', () => 0.6, onlyPlumb(m => longest(m) < 4096 ? NaN
+        : speeds.kept(m, 'plumb/chromium/1', usual(speeds, 'decode', m), longest(m)))],
+      ['decode: wasmtime / Node', () => 0.8, wasmtime('decode')],
+      ['prefill: wasmtime / Node', () => 0.8, wasmtime('prefill')],
+    ]],
   ];
-  const lengths = ['prompt length, context of decode, longest context', ...models.map(({ name }) =>
-    [prompt(name), context(name), longest(name)].filter(Number.isFinite).join(', '))];
-  const rows = columns.map(([name, target, value]) => [name, ...models.map(({ name: model }) => {
-    const ratio = value(model), wanted = target?.(model);
-    if (!Number.isFinite(ratio)) return '-';
-    const bold = ratio < wanted ? '**' : '';
-    return `${bold}${ratio.toFixed(2)}${bold}${wanted ? ` (${wanted})` : ''}`;
-  })]);
-  const who = ours === 'plumb' ? 'plumb with default settings' : OURS[ours];
-  return models.every(({ name }) => !of(name, `${ours}/chromium/1`, 'decode')) ? ''
-    : table([`${who}, in Chromium, and the target`, ...models.map(({ title }) => title)], [lengths, ...rows]);
+  const lines = models.flatMap(({ name, title }) =>
+    [{ name, ours: 'plumb', title }, { name, ours: 'plumb8', title: `${title}, fast8` }]);
+  return tables.flatMap(([title, columns]) => {
+    const used = columns.filter(([, , value]) => lines.some(({ name, ours }) => Number.isFinite(value(name, ours))));
+    const rows = lines.map(line => ({ ...line, values: used.map(([, , value]) => value(line.name, line.ours)) }))
+      .filter(({ values }) => values.some(Number.isFinite));
+    const wanted = (target) => [...new Set(rows.map(({ name }) => target(name)))].sort();
+    const range = (targets) => targets.length > 1 ? `${targets[0]} to ${targets.at(-1)}` : targets[0];
+    const cell = (ratio, target) => !Number.isFinite(ratio) ? '' : ratio < target ? `**${ratio.toFixed(2)}**`
+      : ratio.toFixed(2);
+    return rows.length === 0 ? [] : [table(
+      [title, ...used.map(([name, target]) => target ? `${name} (${range(wanted(target))})` : name)],
+      rows.map(({ name, title: model, values }) =>
+        [model, ...values.map((ratio, i) => cell(ratio, used[i][1]?.(name)))]))];
+  });
 }
 
 const isWide = (model) => model.startsWith('wide-');   // the models of bench.mjs --types
@@ -172,28 +207,21 @@ const isWide = (model) => model.startsWith('wide-');   // the models of bench.mj
  * wllama 2 it is. */
 function typesTable(speeds) {
   const models = speeds.models.filter(({ name }) => isWide(name) && speeds.lengths('decode', name).length > 0);
-  const notes = [];
+  const cells = new Cells();
   const rows = models.map(({ name, title, bytes }) => [`${title}, ${MB(bytes)}`,
     ...[['decode', speeds.lengths('decode', name)[0], 2.5], ['prefill', speeds.lengths('prefill', name)[0], 4]]
       .flatMap(([kind, n, target]) => {
         const of = (engine) => speeds.speed(name, `${engine}/chromium/1`, kind, n);
-        const show = (engine) => {
-          const run = speeds.find(name, `${engine}/chromium/1`, kind, n), speed = speedOf(run);
-          if (speed || !run) return speed ? three(speed) : '';
-          const note = run.error ?? run.skipped ?? 'not run';
-          return `- [${notes.indexOf(note) + 1 || notes.push(note)}]`;
-        };
+        const show = (engine) => cells.show(speeds.find(name, `${engine}/chromium/1`, kind, n));
         const ratio = of('plumb') / of('wllama-2'), bold = ratio < target ? '**' : '';
         return [show('plumb'), show('wllama-2'), show('wllama-3'),
-          Number.isFinite(ratio) ? `${bold}${ratio.toFixed(2)}${bold} (${target})` : '-'];
+          Number.isFinite(ratio) ? `${bold}${ratio.toFixed(2)}${bold}` : ''];
       })]);
   const { versions } = speeds.last;
-  const columns = (kind) => [`${kind}: plumb`, `wllama ${versions['wllama-2']}`, `wllama ${versions['wllama-3']}`,
-    `plumb / wllama ${versions['wllama-2']} (target)`];
-  return models.length === 0 ? '' : [
-    table(['tokens/s, Chromium, 1 thread', ...columns('decode'), ...columns('prefill')], rows),
-    ...notes.map((note, i) => `[${i + 1}] ${note}  `),
-  ].join('\n\n');
+  const columns = (kind, target) => [`${kind}: plumb`, `wllama ${versions['wllama-2']}`,
+    `wllama ${versions['wllama-3']}`, `plumb / wllama ${versions['wllama-2']} (${target})`];
+  return models.length === 0 ? [] : cells.with(
+    table(['tokens/s, Chromium, 1 thread', ...columns('decode', 2.5), ...columns('prefill', 4)], rows));
 }
 
 /** Linear memory and JavaScript heaps.  The browser counts linear memory as heap if threads share it; otherwise only
@@ -250,23 +278,23 @@ function sections(all) {
   return [
     ...origins(all),
     ...speeds.runs.length ? [
-      '## Ratios', 'A ratio in bold misses its target, which follows it in parentheses.  The first table is for '
-      + 'the default precision, exact16; the others are for a precision that was requested.',
-      ...Object.keys(OURS).map(ours => ratioTable(speeds, ours)).filter(Boolean),
-      '## Tokens per second', 'Each cell shows the median, and in parentheses the slowest and the fastest run.',
-      ...speeds.models.filter(({ name }) => !isWide(name) && speeds.runs.some(({ model }) => model === name))
-        .map(model => speedTable(speeds, model)),
-      ...types ? ['## Other types', 'Random weights in the shape of SmolLM2-135M, but 768 wide, so that superblocks '
-        + 'fill a row.  Every matrix has the type.', types] : [],
+      '## Ratios', 'A ratio in bold misses its target, which is in parentheses: 4 times the best wasm peer in decoding '
+      + 'and 3 times in prefill, 2 of F16 and F32, 3 and 5 of other architectures. "Native" is npm\'s llama.cpp, '
+      + '"built" the one for this CPU. plumb runs in Chromium unless a heading says Node, with its default precision '
+      + 'unless a row says fast8.',
+      ...ratioTables(speeds), '## Tokens per second', aboutRuns(speeds), ...speedTables(speeds),
+      ...types.length ? ['## Other types', 'Random weights in the shape of SmolLM2-135M, but 768 wide, so that '
+        + 'superblocks fill a row. Every matrix has the type.', ...types] : [],
     ] : [],
     ...loads ? ['## Load and memory', loads] : [],
-    '## Modules', table(['module', 'bytes'], Object.entries(modules).map(([name, bytes]) => [name, bytes])),
+    `Bytes of modules: ${Object.entries(modules).map(([name, bytes]) => `${name} ${bytes}`).join(', ')}.`,
     ...accuracy ? ['## Accuracy', accuracy] : [],
   ].join('\n\n');
 }
 
 const machineOf = ({ machine }) =>
   `${machine.cpu}, ${machine.cores} cores, ${machine.system} (${machine.flags.join(' ')})`;
+const BENCH = 'node tests/bench/bench.mjs';
 const versionsOf = ({ versions }) => Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(', ');
 
 /** The machine and versions of a run, for its page. */
@@ -275,9 +303,13 @@ export const origin = (run) => `Measured ${run.date} on ${machineOf(run)}, at co
 
 /** The same of several runs, with what they share said once. */
 function origins(all) {
-  const shared = (run) => `Measured on ${machineOf(run)}.  Versions: ${versionsOf(run)}.`;
-  return [...new Set(all.map(shared))].flatMap(about => [about, all.filter(run => shared(run) === about)
-    .map(({ date, commit, command }) => `- ${date}, commit ${commit}: \`${command}\``).join('\n')]);
+  const versions = new Map();
+  for (const [name, version] of all.flatMap(run => Object.entries(run.versions)))
+    versions.set(name, new Set(versions.get(name)).add(version));
+  return [`Measured on ${[...new Set(all.map(machineOf))].join('; ')}. Versions: ${[...versions].map(([name, of]) =>
+    `${name} ${[...of].join(' and ')}`).join(', ')}. By \`${BENCH}\` and these options:`,
+  all.map(({ date, commit, command }) => `- ${date}, ${commit.slice(0, 7)}: \`${command.replace(`${BENCH} `, '')
+    .replace(/ --out \S+/, '')}\``).join('\n')];
 }
 
 /** Replaces the text between the two markers of a page. @param {string} file @param {string} by  the calling script */
