@@ -176,7 +176,7 @@ def diagnose(plumb, model, path, injected):
     try:
         said = json.loads(ran.stdout)
     except ValueError:
-        return Finding(0, (), [], f"exit {ran.returncode}: {(ran.stderr or ran.stdout).strip()[:200]}", seconds)
+        return Finding(0, (), [], f"exit {ran.returncode} {(ran.stderr or ran.stdout).strip()[:200]}".strip(), seconds)
     ranking = said.get("ranking") or []
     sets = [tuple(sorted(entry["quirks"])) for entry in ranking]
     injected = tuple(sorted(injected))
@@ -369,15 +369,63 @@ TITLES = {"whole": "whole dumps", "l_out8": "the first 8 values of l_out", "top1
 def where(quirk, archs, n_arch):
     """The models that a quirk concerns, and how many architectures of tests/vectors/archs have such a model."""
     names = archs[quirk.name]
-    if quirk.name.split(".")[0] in (*blocks.READERS, "tokens") or len(names) == n_arch:   # these files have no BOS
+    if quirk.name.split(".")[0] in blocks.READERS:
+        return "with weights of the type that the name begins with"
+    if quirk.name.startswith("tokens.") or len(names) == n_arch:   # these files have no BOS
         return quirk.models
     few = "" if len(names) > 3 else ": " + ", ".join(sorted(names))
     return f"{quirk.models} ({len(names)}{few})"
 
 
-def document(proof, singles, pairs, rounding, right):
-    count = rates(singles, pairs, rounding, right)
+def coded(names):
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def grouped(pairs):
+    """[(key, value)] -> {key: [values]}, in the order of the keys' first appearance"""
+    groups = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
+
+
+def mistakes(proof):
+    """Under each kind of models the mistakes that concern them; those with the same text share an item."""
     archs, n_arch = proof.architectures()
+    lines = []
+    for models, quirks in grouped((where(quirk, archs, n_arch), quirk) for quirk in proof.quirks).items():
+        lines += ["", f"**{models}**", ""]
+        lines += [f"- {coded(names)}: {text}"
+                  for text, names in grouped((quirk.text, quirk.name) for quirk in quirks).items()]
+    return lines
+
+
+def twins(singles, mode):
+    """The mistakes that a dump cannot show, and those that it cannot tell from each other."""
+    same = []
+    for name, (_, found) in singles.items():
+        others = found[mode][1] if mode in found else []
+        if others:
+            why = WHY.get(name, "").split(": ")[-1]
+            same.append(("agree with the truth" if "the truth" in others else f"same as {coded(others)}", (name, why)))
+    return [f"- {kind}: " + "; ".join(coded(names) + (f" ({why})" if why else "")
+                                      for why, names in grouped((why, name) for name, why in those).items())
+            for kind, those in grouped(same).items()]
+
+
+def missed(findings):
+    """What diagnose says instead of a mistake, or beside it; findings: [(name, finding)]"""
+    said = []
+    for name, finding in findings:
+        ties = ", ".join(coded([" + ".join(tie)]) for tie in finding.ties)
+        if finding.rank == 1:
+            said.append((f"named, tied with {ties}" if ties else "comes nearest, but does not explain all", name))
+        else:
+            said.append((f"`{finding.said}`" if finding.first else finding.said, name))
+    return [f"- {text}: {coded(names)}" for text, names in grouped(said).items()]
+
+
+def document(proof, singles, pairs, rounding, right):
     lines = [
         "# Known mistakes, and how surely `plumb diagnose` names them", "",
         "Written by `tests/reference/prove.py`.  A second engine (`tests/reference/engine.py`: Python, numpy, the "
@@ -385,53 +433,38 @@ def document(proof, singles, pairs, rounding, right):
         "synthetic model.  Its dumps go through `plumb diagnose`; found means that the first of the ranking is that "
         f"mistake and nothing else.  {N_TOKEN} tokens, the first a BOS, {N_PROMPT} of them a prompt, the others "
         f"decoded one by one; seed {proof.seed}.  `{LONG}` is not made: Llama 4's chunks have 8,192 tokens, and "
-        "tests/quirks_test.c makes it in shorter ones.", "",
-        "| what diagnose is given | found | of | |", "|---|---|---|---|"]
-    for mode, (found, n) in count.items():
-        lines.append(f"| {TITLES[mode]} | {found} | {n} | {found / max(n, 1):.1%}, required {THRESHOLDS[mode]:.0%} |")
-    lines += ["", "The engine that rounds activations does so in blocks of 32 before every product with a matrix.", "",
-              "## The mistakes", "",
-              f"The third column says which models a mistake concerns and, in parentheses, how many of the {n_arch} "
-              "architectures of `tests/vectors/archs`.  `plumb diagnose MODEL --list` prints those of a model.  Each "
-              "is found in each kind of dump, except those of the two tables below.", "",
-              "| mistake | what the engine does wrong | models |", "|---|---|---|"]
-    for quirk in proof.quirks:
-        text = quirk.text.replace("|", "\\|")
-        lines.append(f"| `{quirk.name}` | {text} | {where(quirk, archs, n_arch)} |")
-    lines += ["", "## Indistinguishable in principle", "",
-              "Found by comparing the dumps themselves, made by the second engine: these have the same numbers within "
-              "the rounding of f32 (relative RMS of every row at most 1e-6).", "",
-              "| dump | mistake | same numbers as | why |", "|---|---|---|---|"]
+        "tests/quirks_test.c makes it in shorter ones.  An engine that rounds activations does so in blocks of 32 "
+        "before every product with a matrix.", "",
+        "| what diagnose is given | found | of | | required |", "|---|---|---|---|---|"]
+    for mode, (found, n) in rates(singles, pairs, rounding, right).items():
+        lines.append(f"| {TITLES[mode]} | {found} | {n} | {found / max(n, 1):.1%} | {THRESHOLDS[mode]:.0%} |")
+    lines += ["", "## The mistakes", "",
+              "`plumb diagnose MODEL --list` prints those of a model.  Each stands under the models that it concerns, "
+              "with, in parentheses, how many of the architectures of `tests/vectors/archs` have such a model.",
+              *mistakes(proof)]
+    lines += ["", "## What a dump does not show", "",
+              "These mistakes give the same numbers within the rounding of f32 (relative RMS of every row at most "
+              "1e-6), by the dumps of the second engine."]
     for mode in dump.MODES:
-        for name, found in singles.items():
-            if mode in found[1] and found[1][mode][1]:
-                same = ", ".join(t if t == "the truth" else f"`{t}`" for t in found[1][mode][1])
-                lines.append(f"| {TITLES[mode]} | `{name}` | {same} | {WHY.get(name, '')} |")
-    lines += ["", "## Missed or not alone", "",
-              "| dump | mistake | what diagnose says | tied with |", "|---|---|---|---|"]
-    for mode in dump.MODES:
-        for name, found in singles.items():
-            if mode in found[1] and (found[1][mode][0].rank != 1 or found[1][mode][0].ties):
-                finding = found[1][mode][0]
-                ties = ", ".join("`" + " + ".join(tie) + "`" for tie in finding.ties)
-                lines.append(f"| {TITLES[mode]} | `{name}` | {finding.said} | {ties} |")
+        if same := twins(singles, mode):
+            lines += ["", f"**{TITLES[mode]}**", "", *same]
+    lines += ["", "## Missed or not alone", "", "What `plumb diagnose` says of which mistakes."]
+    by_mode = {mode: [(name, found[mode][0]) for name, (_, found) in singles.items() if mode in found
+                      and (found[mode][0].rank != 1 or found[mode][0].ties)] for mode in dump.MODES}
     for mode in ROUNDING:
-        for name, modes in rounding.items():
-            finding = modes[mode]
-            if finding.rank != 1 or finding.ties or not finding.explains:
-                ties = ", ".join("`" + " + ".join(tie) + "`" for tie in finding.ties)
-                nearest = " comes nearest" if finding.rank == 1 and not finding.explains else ""
-                lines.append(f"| {TITLES[mode]} | `{name}` | {finding.said}{nearest} | {ties} |")
-    for model, mode, finding in right:
-        if finding.said != AGREES:
-            lines.append(f"| {TITLES[mode]} | no mistake, {model.name} | {finding.said} | |")
+        by_mode[mode] = [(name, modes[mode]) for name, modes in rounding.items()
+                         if modes[mode].rank != 1 or modes[mode].ties or not modes[mode].explains]
+        by_mode[mode] += [(f"no mistake, {model.name}", finding) for model, shown, finding in right
+                          if shown == mode and finding.said != AGREES]
+    for mode, findings in by_mode.items():
+        if findings:
+            lines += ["", f"**{TITLES[mode]}**", "", *missed(findings)]
     lines += ["", "## Pairs", "",
               "Drawn at random from all mistakes of different switches, where each changes numbers in spite of the "
-              "other.", "", "| model | mistakes | found | first of the ranking |", "|---|---|---|---|"]
+              "other.  Both are named, unless a line says what is.", ""]
     for pair in pairs:
         model, a, b, finding = pair
-        lines.append(f"| {model.name} | `{a}` + `{b}` | {'yes' if is_pair_found(pair) else 'no'} | "
-                     f"{finding.said} |")
+        lines.append(f"- {model.name}: `{a}` + `{b}`" + ("" if is_pair_found(pair) else f"; named: {finding.said}"))
     return "\n".join(lines) + "\n"
 
 
