@@ -10,7 +10,7 @@
  */
 import { createHash } from 'node:crypto';
 import { execFileSync } from 'node:child_process';
-import { createReadStream, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { createReadStream, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { command, plumb, smol } from './cli/plumb.mjs';
 
@@ -136,27 +136,31 @@ function summary(models) {
       errorOf(taps, 'result_output')].map(show))]))];
 }
 
-/** All taps of one model: layer 0, the worst layer and the last one. */
+const nameOf = (tap) => tap.replace(/-\d+$/, '');
+/** @param {Tap[]} taps  of a model @returns {string[]} the names of its taps, without layers */
+const namesOf = (taps) => [...new Set(taps.map((t) => nameOf(t.tap)))];
+const worstOf = (taps, name) => largest(taps.filter((t) => nameOf(t.tap) === name));
+
+/** All taps of a real model: layer 0 and the worst layer. */
 function table({ reference, fast, theirs }) {
-  const last = Math.max(...fast.map((t) => t.layer ?? 0)), sides = [reference, fast, theirs];
-  const names = [...new Set(fast.map((t) => t.tap.replace(/-\d+$/, '')))];
-  const columns = last > 1 ? ['layer 0', 'worst layer', `layer ${last}`] : ['layer 0', 'layer 1'];
-  const lines = head(['tap', ...columns.flatMap((c) => ['reference', 'fast', 'llama.cpp'].map((s) => `${c}: ${s}`))]);
-  for (const name of names) {
-    const of = (taps) => taps.filter((t) => t.tap.replace(/-\d+$/, '') === name);
-    const alone = of(fast)[0].layer === null;   // outside the layers
-    const cells = columns.flatMap((column) => sides.map((taps) => {
-      if (alone) return column === (name === 'embd' ? columns[0] : columns.at(-1)) ? show(of(taps)[0].error) : '';
-      const worst = largest(of(taps));
-      if (column === 'worst layer') return `${show(worst.error)} (${worst.layer})`;
-      return show(of(taps).find((t) => t.layer === Number(column.split(' ')[1])).error);
-    }));
-    lines.push(row([`\`${name}\``, ...cells]));
-  }
-  return lines;
+  const worst = (taps, name) => {
+    const { error, layer } = worstOf(taps, name);
+    return layer === null ? show(error) : `${show(error)} (${layer})`;
+  };
+  const first = (taps, name) => taps.filter((t) => t.tap === `${name}-0`).map((t) => show(t.error)).join('');
+  return [...head(['tap', 'reference: worst', 'fast: layer 0', 'worst', 'llama.cpp: layer 0', 'worst']),
+    ...namesOf(fast).map((name) => row([`\`${name}\``, worst(reference, name),
+      ...[fast, theirs].flatMap((taps) => [first(taps, name), worst(taps, name)])]))];
 }
 
-/** The same weights in four types against F32: l_out by layer, and the logits. */
+/** All taps of the synthetic models, the worse of their two layers: the fast pass, llama.cpp. */
+function syntheticTable(models) {
+  return [...head(['tap', ...models.map(({ name }) => name)]),
+    ...namesOf(models[0].fast).map((name) => row([`\`${name}\``, ...models.map(({ fast, theirs }) =>
+      [fast, theirs].map((taps) => show(worstOf(taps, name).error)).join(', '))]))];
+}
+
+/** The same weights in four types against F32: every fifth l_out and the last one, and the logits. */
 async function quantizations(name, f32, tokens) {
   const kinds = ['F16', 'Q8_0', 'Q4_K_M', 'Q4_0'];
   const base = await trace(f32, tokens, `${scratch}/${name}.base.gguf`, ['--taps', 'embd,l_out,result_output']);
@@ -169,7 +173,8 @@ async function quantizations(name, f32, tokens) {
   }
   rmSync(base);
   return [...head(['tap', ...kinds]),
-    ...columns[0].map(({ tap }) => row([`\`${tap}\``, ...columns.map((taps) => show(errorOf(taps, tap)))]))];
+    ...columns[0].filter(({ layer }, i) => layer === null || layer % 5 === 0 || columns[0][i + 1].layer === null)
+      .map(({ tap }) => row([`\`${tap}\``, ...columns.map((taps) => show(errorOf(taps, tap)))]))];
 }
 
 async function document(models) {
@@ -183,13 +188,12 @@ async function document(models) {
     '|a - b| / |b|, then the root mean square over the tokens.  *reference* and *fast* are plumb\'s two passes on',
     'the file itself.  *llama.cpp* is llama.cpp\'s own pass on that file; it rounds activations to 8 bits (to f16',
     'for F16).', '',
-    'The truth is `tests/vectors/layers` (llama.cpp v0.5.0, CPU, AVX2, one thread, KV cache in F32).  It has 12',
-    'values (24 of Gemma 3), the mean, the RMS and the extremes of each row.  plumb\'s rows are compared with these,',
-    'and the largest difference counts.  The mean and the RMS have 6 digits there, so their rounding alone gives',
-    'about 2e-6 (see `embd`).  llama.cpp\'s own pass was compared over whole rows when the vectors were made.  If a',
-    'few components are huge, as in SmolLM2, 12 values usually overstate an error: over whole rows of 7 tokens the',
-    'error of the fast pass was 2.3e-4 at `result_norm` and 4.7e-4 at the worst tap, and that of the reference pass',
-    '2.3e-6.', '',
+    'The truth is `tests/vectors/layers` (llama.cpp v0.5.0, CPU, AVX2, one thread, KV cache in F32): 12 values (24 of',
+    'Gemma 3), the mean, the RMS and the extremes of each row, of which the largest difference counts.  The mean and',
+    'the RMS have 6 digits there, whose rounding alone gives about 2e-6 (see `embd`).  llama.cpp\'s own pass was',
+    'compared over whole rows.  If a few components are huge, as in SmolLM2, 12 values usually overstate an error:',
+    'over whole rows of 7 tokens the error of the fast pass was 2.3e-4 at `result_norm` and 4.7e-4 at the worst tap,',
+    'and that of the reference pass 2.3e-6.', '',
     '    node tests/layers.mjs                              # checks, and makes the synthetic models (2 GB)',
     '    LLAMA_QUANTIZE=... node tests/layers.mjs --write   # writes this page',
     `    plumb trace ${smol} --values all -o mine.gguf \\`,
@@ -200,7 +204,12 @@ async function document(models) {
     `${show(limits.result)} at \`result_norm\`.`, '',
     ...summary(models), '',
   ];
-  for (const model of models) lines.push(`## ${model.name}`, '', model.about, '', ...table(model), '');
+  for (const model of models.filter(({ name }) => real[name]))
+    lines.push(`## ${model.name}`, '', `${model.about}  The number of the worst layer is in parentheses.`, '',
+      ...table(model), '');
+  lines.push('## Synthetic models', '', 'Random weights in 2 layers, 2048 wide; tinyllama has '
+    + `${shapes.tinyllama}, granite ${shapes.granite}.  Each cell has the worse layer: the fast pass, llama.cpp.`, '',
+  ...syntheticTable(models.filter(({ name }) => !real[name])), '');
   lines.push('## Quantization alone', '',
     'These tables compare the fast pass on weights in F32 with the same weights after `llama-quantize`.  They show',
     'the error of an engine that computes everything correctly but on a file of another type.  An error far above',
@@ -224,10 +233,7 @@ async function document(models) {
 const write = process.argv.includes('--write'), models = [], found = [];
 for (const name of [...Object.keys(real), ...synthetics]) {
   const [shape, type] = name.split(/-2l\./), path = type ? await synthetic(shape, type) : real[name].path;
-  const about = type
-    ? `2 layers, 2048 wide, ${shapes[shape]}, random weights; ${(statSync(path).size / 1e6).toFixed(0)} MB.`
-    : real[name].about;
-  const model = { name, about, theirs: ownTaps(name), ...await measure(name, path) };
+  const model = { name, about: real[name]?.about, theirs: ownTaps(name), ...await measure(name, path) };
   models.push(model);
   const wrong = failures(name, model, model.theirs.length);
   found.push(...wrong);
