@@ -296,7 +296,7 @@ mt_sources := $(shell grep -l __wasm_atomics__ $(library))
 # No other file is compiled with -mrelaxed-simd, since clang may then use relaxed instructions anywhere in it.
 relaxed_sources := $(shell grep -l -e -mrelaxed-simd $(library))
 emcc_variants := $(if $(EMCC_RELAXED_CFLAGS),plumb plumb-mt plumb-relaxed plumb-mt-relaxed,plumb plumb-mt)
-plumb_wasm := $(patsubst %,$(emcc_dist)/%.wasm,$(emcc_variants) plumb-grammar plumb-template)
+plumb_wasm := $(patsubst %,$(emcc_dist)/%.wasm,$(emcc_variants) plumb-grammar plumb-template plumb-trace)
 # $(call variant,NAME,SOURCES): the objects of the module NAME, which contains -mt, -relaxed, both or neither.
 own_mt = $(if $(findstring -mt,$1),$(mt_sources))
 own_relaxed = $(if $(findstring -relaxed,$1),$(relaxed_sources))
@@ -360,8 +360,8 @@ $(emcc_dir)/$(1:plumb%=tests%).wasm: $(call variant,$1,$(library) $(tests))
 	$$Q$$(call optimize,$$@,-g)
 endef
 $(foreach v,$(emcc_variants),$(eval $(call emcc_module,$v)))
-# Grammars and chat templates have modules of their own, which have one variant: not every page needs them.
-$(emcc_dist)/plumb-grammar.wasm $(emcc_dist)/plumb-template.wasm: $(emcc_dist)/plumb-%.wasm: \
+# Grammars, chat templates and traces have modules of their own, which have one variant: not every page needs them.
+$(patsubst %,$(emcc_dist)/plumb-%.wasm,grammar template trace): $(emcc_dist)/plumb-%.wasm: \
     $(call objects,$(emcc_dir),$(library) wasm/%.c) wasm/%.txt
 	@mkdir -p $(@D)
 	@echo "  $@"

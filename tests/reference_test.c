@@ -691,17 +691,14 @@ static void limit(void) {
     float logits[300] = { 0.5f };
     if (m && CHECK(reference_create(&r, m->model, N_TOKEN, N_TOKEN, &err) == PLUMB_OK, "%s", err.message)) {
         CHECK(reference_set_tap(r, (struct tap_sink) { record_tap, &run }) == PLUMB_OK, "taps");
-        reference_limit(r, 0, 1);
-        reference_run(r, record_ids, N_TOKEN, 0, 1, logits);
+        reference_run_layers(r, (struct layers){ 0, 1 }, record_ids, N_TOKEN, 0, 1, logits);
         CHECK(run.n == 17 && strcmp(run.taps[16].name, "l_out") == 0 && run.taps[16].layer == 0, "%zu taps", run.n);
         CHECK(logits[0] == 0.5f, "logits were written");
-        reference_limit(r, 0, UINT32_MAX);
         reference_run(r, record_ids, N_TOKEN, 0, 1, logits);
         CHECK(run.n == 17 + 35 && logits[0] != 0.5f, "%zu taps", run.n);
         float later[300] = { 0 };
         reference_set_force(r, force_l_out, &run);
-        reference_limit(r, 1, UINT32_MAX);
-        reference_run(r, record_ids, N_TOKEN, 0, 1, later);
+        reference_run_layers(r, (struct layers){ 1, UINT32_MAX }, record_ids, N_TOKEN, 0, 1, later);
         CHECK(run.n == 17 + 35 + 19, "%zu taps", run.n);   /* without the 16 of layer 0 */
         for (size_t i = 0; i < 300; i++) {
             CHECK(fabs((double)later[i] - (double)logits[i]) < 1e-5, "logit %zu: %g, not %g", i, (double)later[i],

@@ -26,8 +26,8 @@ FNR == 1 {
     if (target == "plumb_truth.h") {
         if (wing_of[room] ~ /engine|answers/) refuse("room " room " of the " wing_of[room] " includes plumb_truth.h")
     } else if (room == "") {
-        if (target ~ /\// && target !~ /^(template|grammar)\//) {
-            refuse("wasm/ sees the public headers, template and grammar, not " target)
+        if (target ~ /\// && target !~ /^(api|template|grammar|trace)\//) {
+            refuse("wasm/ sees the public headers, api, template, grammar and trace, not " target)
         }
     } else if (split(target, at, "/") != 2 || !(at[1] in rank)) refuse("write \"room/file.h\", not \"" target "\"")
     else if (room == "cli" && at[1] != "cli") refuse("the command line sees only the public headers, not " target)

@@ -2,7 +2,7 @@
  * that JavaScript can call them without knowing the layout of a struct.  wasm/exports.txt lists all exports;
  * web/engine/engine.js is the only caller. */
 #define _DEFAULT_SOURCE  /* sbrk */
-#include "plumb_truth.h"
+#include "api/model.h"
 #include "vocabulary.h"
 
 #include <stdlib.h>
@@ -16,12 +16,9 @@ plumb_status plumb_wasm_session_create(plumb_session **out, plumb_model *model, 
                                        double n_thread, plumb_precision precision, plumb_kv_type kv_type);
 plumb_status plumb_wasm_sampler_create(plumb_sampler **out, uint32_t n_vocab, const double *values, uint32_t n_bias,
                                        const plumb_logit_bias *bias, uint64_t seed, const char **reason);
-plumb_status plumb_wasm_trace_feed(plumb_trace *trace, plumb_session *session, const int32_t *ids, size_t n,
-                                   size_t at, size_t n_feed, size_t n_prompt, const char *taps, uint32_t layer_first,
-                                   uint32_t layer_last, uint32_t n_value);
+plumb_status plumb_wasm_feed_tapped(plumb_session *session, const int32_t *ids, size_t n);
+void plumb_wasm_taps(const plumb_session *session, uint32_t *order, bool *has_output_norms);
 double plumb_wasm_vocabulary(const plumb_model *model, uint32_t *ends, uint8_t *kinds, char *texts, size_t cap);
-struct plumb_wasm_bytes;
-plumb_status plumb_wasm_trace_json(plumb_trace *trace, struct plumb_wasm_bytes *out);
 
 /* Counts are passed as doubles: JavaScript wraps 32-bit integers around, so that 2^32 would arrive as 0.  A value that
  * is not a uint32 becomes UINT32_MAX, which is out of every range. */
@@ -91,57 +88,29 @@ double plumb_wasm_vocabulary(const plumb_model *model, uint32_t *ends, uint8_t *
     return (double)n;
 }
 
-/* ---- traces ------------------------------------------------------------------------------------------------------ */
+/* ---- taps -------------------------------------------------------------------------------------------------------- */
 
-/* Everything that a plumb_write was given.  JavaScript frees bytes, which is NULL if memory ran out. */
-struct plumb_wasm_bytes {
-    char *bytes;
-    size_t n, cap;
-};
+__attribute__((import_module("env"), import_name("plumb_on_tap")))
+void host_on_tap(const char *name, int32_t layer, uint32_t pos, uint32_t n_token, uint32_t n_head, uint32_t n,
+                 const float *data);
 
-static void gather(void *user, const char *bytes, size_t n) {
-    struct plumb_wasm_bytes *b = user;
-    if (!b->bytes && b->cap > 0) return;   /* memory ran out in an earlier call */
-    if (n > b->cap - b->n) {
-        size_t cap = b->cap + (n > b->cap ? n : b->cap);
-        char *grown = cap > b->cap ? realloc(b->bytes, cap) : NULL;
-        if (!grown) free(b->bytes);
-        b->bytes = grown;
-        b->cap = cap ? cap : 1;
-        if (!grown) return;
-    }
-    memcpy(b->bytes + b->n, bytes, n);
-    b->n += n;
+static void on_tap(void *user, const plumb_tap *tap) {
+    (void)user;
+    host_on_tap(tap->name, tap->layer, tap->pos, tap->n_token, tap->n_head, tap->n, tap->data);
 }
 
-struct recording {
-    plumb_trace *trace;
-    plumb_status status;
-};
-
-static void record(void *user, const plumb_tap *tap) {
-    struct recording *r = user;
-    if (r->status == PLUMB_OK) r->status = plumb_trace_add(r->trace, tap);
-}
-
-/* Begins a new trace for all n tokens, feeds ids[at .. at + n_feed) and records their taps, with the logits of every
- * token.  The message of a failure is in the trace, or in the session if the trace has none. */
-plumb_status plumb_wasm_trace_feed(plumb_trace *trace, plumb_session *session, const int32_t *ids, size_t n,
-                                   size_t at, size_t n_feed, size_t n_prompt, const char *taps, uint32_t layer_first,
-                                   uint32_t layer_last, uint32_t n_value) {
-    const plumb_trace_params params = {.taps = taps, .layer_first = layer_first, .layer_last = layer_last,
-                                       .n_value = n_value};
-    plumb_status status = plumb_trace_begin(trace, session, ids, n, n_prompt, &params);
+/* Feeds n ids and passes all taps to JavaScript, with the logits of every token. */
+plumb_status plumb_wasm_feed_tapped(plumb_session *session, const int32_t *ids, size_t n) {
+    plumb_status status = plumb_session_set_tap(session, on_tap, NULL);
     if (status != PLUMB_OK) return status;
-    struct recording r = {trace, PLUMB_OK};
-    status = plumb_session_set_tap(session, record, &r);
-    if (status != PLUMB_OK) return status;
-    status = plumb_session_feed_all(session, ids + at, n_feed, NULL, NULL);
+    status = plumb_session_feed_all(session, ids, n, NULL, NULL);
     plumb_session_set_tap(session, NULL, NULL);
-    return status != PLUMB_OK ? status : r.status;
+    return status;
 }
 
-plumb_status plumb_wasm_trace_json(plumb_trace *trace, struct plumb_wasm_bytes *out) {
-    *out = (struct plumb_wasm_bytes){NULL, 0, 0};
-    return plumb_trace_write(trace, PLUMB_FORMAT_JSON, gather, out);
+/* What struct trace_run of src/truth/trace has of a model's taps. */
+void plumb_wasm_taps(const plumb_session *session, uint32_t *order, bool *has_output_norms) {
+    const struct model *model = session_model(session)->model;
+    *order = model_tap_order(model);
+    *has_output_norms = model_has_output_norms(model);
 }

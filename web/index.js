@@ -51,8 +51,8 @@ export const Plumb = library;
  * @typedef {import('./api/plumb.js').ModelInfo} ModelInfo
  * @typedef {import('./engine/engine.js').Scalar} Scalar
  * @typedef {import('./engine/engine.js').MetadataValue} MetadataValue
- * @typedef {import('./engine/engine.js').TapRecord} TapRecord
- * @typedef {import('./engine/engine.js').TraceDocument} TraceDocument */
+ * @typedef {import('./engine/traces.js').TapRecord} TapRecord
+ * @typedef {import('./engine/traces.js').TraceDocument} TraceDocument */
 /** @template T @typedef {import('./api/object.js').ObjectAnswer<T>} ObjectAnswer */
 /** @template P, R @typedef {import('./api/text-answer.js').TextAnswer<P, R>} TextAnswer */
 /** @template S @typedef {import('./api/infer.js').FromSchema<S>} FromSchema */

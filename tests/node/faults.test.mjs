@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os';
 import { test } from 'node:test';
 import { Engine } from '../../web/engine/engine.js';
 import { importsOf, PAGE } from '../../web/engine/instance.js';
+import { Traces } from '../../web/engine/traces.js';
 import { PlumbError } from '../../web/base/errors.js';
 import { Plumb } from '../../web/node/index.js';
 import { greedyHeader, sendEndlessHeader } from './gguf.mjs';
@@ -77,9 +78,9 @@ function work(engine, reached) {
   engine.detokenize(ids, true);
   reached('feed');
   engine.feed(IDS);
-  reached('trace');
+  reached('taps');
   engine.rewind(0);
-  engine.trace(/** @type {any} */ (IDS), 0, IDS.length, { values: 2 ** 32 - 1 });
+  engine.feedTapped(/** @type {any} */ (IDS), () => {});
   reached('sampler');
   engine.createSampler({ repeatPenalty: 1.1, penaltyLastN: 1 << 17 });
   reached('done');
@@ -92,13 +93,15 @@ function work(engine, reached) {
  * @param {number} filler  bytes taken before the engine starts */
 function attempt(fewest, maximum, filler) {
   const module = new WebAssembly.Module(withLimits(wasm, fewest, maximum));
-  const instance = new WebAssembly.Instance(module, importsOf(module));
+  /** @type {Engine | undefined} */
+  let engine;
+  const imports = importsOf(module);
+  imports.env.plumb_on_tap = (/** @type {number[]} */ ...tap) => engine?.tapped(.../** @type {any} */ (tap));
+  const instance = new WebAssembly.Instance(module, imports);
   const exports = /** @type {any} */ ({ ...instance.exports, _initialize: undefined });
   /** @type {any} */ (instance.exports)._initialize?.();
   exports.malloc(filler);
   let step = 'start';
-  /** @type {Engine | undefined} */
-  let engine;
   try {
     engine = new Engine(/** @type {any} */ ({ exports }));
     const logits = work(engine, next => { step = next; });
@@ -135,8 +138,31 @@ test('memory.grow that fails at any step of a load or a session gives PLUMB_ERRO
     }
   }
   for (const [step, set] of messages) t.diagnostic(`${step}: ${[...set].slice(0, 3).join(' | ')} (${set.size})`);
-  for (const step of ['start', 'load', 'session', 'text', 'trace', 'sampler'])
+  for (const step of ['start', 'load', 'session', 'text', 'sampler'])
     assert.ok(messages.has(step), `memory never ran out at: ${step}`);
+});
+
+test('memory.grow that fails in a trace gives PLUMB_ERROR_MEMORY, never a trap', async () => {
+  const bytes = new Uint8Array(readFileSync(`${root}web/dist/plumb-trace.wasm`));
+  const traces = await Traces.create(new WebAssembly.Module(withLimits(bytes, 64, 128)), () => new Uint8Array(3));
+  const run = { kernels: 'scalar', precision: 'int8', layers: 1, vocabulary: 9, order: 0, hasOutputNorms: false,
+    bos: -1 };
+  const record = (/** @type {number} */ n) => traces.record(run, new Int32Array(1), { values: n }, onTap =>
+    onTap({ name: 'embd', layer: -1, pos: 0, tokens: 1, heads: 1, n, data: new Float32Array(n).fill(0.1) }));
+  assert.equal(record(4).taps[0].values?.length, 4);
+  const failures = new Set();
+  for (let n = 1000; n < 4e6; n = Math.ceil(n * 1.3)) {
+    try {
+      assert.equal(record(n).taps[0].values?.length, n);
+      assert.equal(failures.size, 0, `${n} values fit, but fewer did not`);
+    } catch (error) {
+      if (!(error instanceof PlumbError)) throw error;
+      assert.equal(error.code, 'PLUMB_ERROR_MEMORY', error.message);
+      failures.add(error.message.replace(/\d+/g, 'N'));
+    }
+  }
+  assert.ok(failures.size >= 2, [...failures].join('; '));
+  assert.equal(record(4).taps[0].values?.length, 4, 'after failures');
 });
 
 test('an endless header is refused after 256 MiB, and its copy is removed', { timeout: 300_000 }, async t => {

@@ -61,15 +61,16 @@ for (const file of variants) {
   const text = textOf(file), threads = file.includes('-mt');
   const clock = file.includes('-relaxed');   // it measures whether its 8-bit products are faster
 
-  test(`module: ${file} is a download of at most 400 kB`, () => {
-    assert.ok(statSync(file).size <= 400_000, `${statSync(file).size} bytes`);
+  test(`module: ${file} is a download of at most 375 kB`, () => {
+    assert.ok(statSync(file).size <= 375_000, `${statSync(file).size} bytes`);
   });
 
-  const needs = [threads && 'a shared memory', clock && 'a clock', 'the news that memory grew'].filter(Boolean);
+  const needs = [threads && 'a shared memory', clock && 'a clock', 'the news that memory grew', 'a reader of taps']
+    .filter(Boolean);
   test(`module: ${file} imports only ${needs.join(', ')}`, () => {
     const imports = [...text.matchAll(/^  \(import "(\w+)" "(\w+)" \((\w+)/gm)].map(([, ...what]) => what.join(' '));
     assert.deepEqual(imports.sort(), ['env emscripten_notify_memory_growth func',
-      ...threads ? ['env memory memory'] : [], ...clock ? ['env plumb_now func'] : []]);
+      ...threads ? ['env memory memory'] : [], ...clock ? ['env plumb_now func'] : [], 'env plumb_on_tap func']);
     // The numbers of web/engine/threads.js.
     if (threads) assert.match(text, /\(import "env" "memory" \(memory \(;0;\) 256 65535 shared\)\)/);
     assert.equal(/\.atomic\./.test(text), threads, 'atomics');
@@ -86,13 +87,16 @@ for (const file of variants) {
   });
 }
 
-const grammar = 'web/dist/plumb-grammar.wasm';
-test(`module: ${grammar} has at most 200 kB, and exactly the imports and exports that it should have`, () => {
-  assert.ok(statSync(grammar).size <= 200_000, `${statSync(grammar).size} bytes`);
-  const text = textOf(grammar);
-  assert.deepEqual([...text.matchAll(/^  \(import "env" "(\w+)" \(func/gm)].map(([, name]) => name).sort(),
-    ['emscripten_notify_memory_growth', 'plumb_find_token']);
-  const listed = readFileSync('wasm/grammar.txt', 'utf8').match(/^[a-z]\w*/gm);
-  const shown = [...text.matchAll(/^  \(export "(\w+)"/gm)].map(([, name]) => name);
-  assert.deepEqual(shown.filter(name => !/^_|^stack|^emscripten_stack|^memory$/.test(name)).sort(), listed.sort());
-});
+for (const [name, limit, ...own] of [['grammar', 200, 'plumb_find_token'], ['template', 150],
+  ['trace', 42, 'plumb_piece']]) {
+  const file = `web/dist/plumb-${name}.wasm`;
+  test(`module: ${file} has at most ${limit} kB, and exactly the imports and exports that it should have`, () => {
+    assert.ok(statSync(file).size <= 1000 * limit, `${statSync(file).size} bytes`);
+    const text = textOf(file);
+    assert.deepEqual([...text.matchAll(/^  \(import "env" "(\w+)" \(func/gm)].map(([, name]) => name).sort(),
+      ['emscripten_notify_memory_growth', ...own]);
+    const listed = readFileSync(`wasm/${name}.txt`, 'utf8').match(/^[a-z]\w*/gm);
+    const shown = [...text.matchAll(/^  \(export "(\w+)"/gm)].map(([, name]) => name);
+    assert.deepEqual(shown.filter(name => !/^_|^stack|^emscripten_stack|^memory$/.test(name)).sort(), listed.sort());
+  });
+}

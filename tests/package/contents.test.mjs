@@ -21,14 +21,14 @@ test('the tarball has the code, types, licences and documentation, and is at mos
   const expected = [
     /^package\.json$/, /^README\.md$/, /^LICENSE$/, /^docs\/api\.md$/,
     /^(index|openai)\.js$/, /^(base|loader|engine|answers|openai|command|api|browser|node|cli)\/[a-z-]+\.m?js$/,
-    /^dist\/plumb(-mt|-relaxed|-mt-relaxed|-grammar|-template|-cli)?\.wasm$/,
+    /^dist\/plumb(-mt|-relaxed|-mt-relaxed|-grammar|-template|-trace|-cli)?\.wasm$/,
     /^dist\/types\/([a-z]+\/)*[a-z-]+\.d\.ts$/,
     /^dist\/vendor\/(json-schema|noble-hashes)\/(LICENSE|[a-z0-9_-]+\.js)$/,
   ];
   const files = filesOf(join(folder, 'node_modules', 'plumb-llm'));
   assert.deepEqual(files.filter(file => !expected.some(pattern => pattern.test(file))), []);
   for (const pattern of expected) assert.ok(files.some(file => pattern.test(file)), `no ${pattern}`);
-  assert.equal(files.filter(file => file.endsWith('.wasm')).length, 7);
+  assert.equal(files.filter(file => file.endsWith('.wasm')).length, 8);
   const libraries = new Set(files.flatMap(file => /^(dist\/vendor\/.*)\//.exec(file)?.[1] ?? []));
   for (const library of libraries) assert.ok(files.includes(`${library}/LICENSE`), `no licence of ${library}`);
 });

@@ -26,7 +26,7 @@ const rows = [
   ['wasm/a.c', '#include "plumb.h"\n#include "digest.h"\n', null],
   ['wasm/a.c', '#include "plumb_truth.h"\n#include "grammar/grammar.h"\n', null],
   ['wasm/a.c', '#include "base/base.h"\n',
-    'wasm/a.c:1: wasm/ sees the public headers, template and grammar, not base/base.h'],
+    'wasm/a.c:1: wasm/ sees the public headers, api, template, grammar and trace, not base/base.h'],
   ['src/answers/grammar/a.c', '#include "plumb_truth.h"\n',
     'src/answers/grammar/a.c:1: room grammar of the answers includes plumb_truth.h'],
   ['src/engine/api/a.c', '#include "plumb.h"\n#include "template/template.h"\n',

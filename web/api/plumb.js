@@ -36,7 +36,7 @@ import { TextAnswer } from './text-answer.js';
  * @property {[number, number]} [layers]  the first and last layer whose taps are recorded; default: all layers
  * @property {number} [values]  how many of the first values of each row to record; default 8, Infinity: all.
  *   result_output also records its ten largest
- * @property {(tap: import('../engine/engine.js').TapRecord) => void} [onTap]  receives each record as it is computed
+ * @property {(tap: import('../engine/traces.js').TapRecord) => void} [onTap]  receives each record as it is computed
  * @property {AbortSignal} [signal]
  * @property {boolean} [parseSpecial]  for a string prompt, as in generate
  * @property {TemplateOptions} [template]  for a chat prompt, as in generate */
@@ -482,7 +482,7 @@ export class Model {
    * the prompt.
    * @param {string | Message[] | Int32Array | number[]} prompt  as in generate
    * @param {TraceOptions} [options]
-   * @returns {Promise<import('../engine/engine.js').TraceDocument>}  `plumb diff` reads its JSON.stringify */
+   * @returns {Promise<import('../engine/traces.js').TraceDocument>}  `plumb diff` reads its JSON.stringify */
   async trace(prompt, options = {}) {
     known.checkOptions('trace', options, known.TRACE);
     const { signal, onTap, parseSpecial, template, ...rest } = options;
@@ -491,7 +491,7 @@ export class Model {
     if (ids.length === 0) throw argumentError('trace: there are no tokens');
     return this.#call('trace', { ids, options: rest, emitTaps: onTap !== undefined }, {
       signal,
-      onEvent: (_, taps) => taps.forEach((/** @type {import('../engine/engine.js').TapRecord} */ tap) => onTap?.(tap)),
+      onEvent: (_, taps) => taps.forEach((/** @type {import('../engine/traces.js').TapRecord} */ tap) => onTap?.(tap)),
     });
   }
 

@@ -27,7 +27,7 @@
 import { onAbort } from './async.js';
 import { PlumbError, reasonOf } from './errors.js';
 
-/** @typedef {number | 'module' | 'plumb-grammar' | 'plumb-template'} Part  what can be pulled */
+/** @typedef {number | 'module' | 'plumb-grammar' | 'plumb-template' | 'plumb-trace'} Part  what can be pulled */
 /** @typedef {object} Call  what a method gets besides its arguments
  * @property {AbortSignal} signal
  * @property {(event: string, data: any) => void} emit

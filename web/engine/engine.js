@@ -7,6 +7,7 @@ import { biasPairs } from '../base/options.js';
 import { KV_TYPES, PARAMETERS, POOLINGS, PRECISIONS } from '../base/parameters.js';
 import { Grammars } from './grammars.js';
 import { decode, importsOf, INITIAL, Instance, PAGE } from './instance.js';
+import { Traces } from './traces.js';
 
 /** Bytes of a thread's stack.  It can be smaller than the engine's stack, because a thread runs only kernels. */
 const STACK = 1 << 18;
@@ -17,8 +18,6 @@ const DIGEST = 80, DIGESTED = 1 << 16;
 const SIZE_UNKNOWN = -1n, ADD_SPECIAL = 1, PARSE_SPECIAL = 2, CONTINUES = 4;
 /** Engine.rehearse allocates the memory of the weights in pieces of this many bytes. */
 const PIECE = 1 << 20;
-/** In the parameters of a trace: all layers or all values. */
-const ALL = 2 ** 32 - 1;
 /** The names of the numbers that plumb_wasm_model_info writes, in its order. */
 const INFO = /** @type {const} */ ([
   'parameters', 'weightBytes', 'layers', 'embedding', 'heads', 'headsKV', 'headDim', 'feedForward', 'vocabulary',
@@ -51,28 +50,6 @@ const SHOWN_ELEMENTS = 64;
  *   likely first; of equally likely ones the lower id comes first.  allowedTokens: under a grammar, how many tokens of
  *   the vocabulary it allowed in the place of this one */
 
-/** @typedef {object} TapRecord  one step at one token; docs/trace.md of the repository explains it
- * @property {string} name  such as "l_out-3"
- * @property {number} token  index in the prompt
- * @property {number[]} shape
- * @property {number} mean
- * @property {number} rms
- * @property {number} min
- * @property {number} max
- * @property {number} nan  how many of the values are NaN
- * @property {number} inf  how many are infinite
- * @property {number[]} [entropy]  for kq_soft_max: the entropy of each head's attention, in nats
- * @property {(number | string)[]} [values]  the first values; NaN and infinities are strings: "NaN", "Infinity" and
- *   "-Infinity"
- * @property {number[]} [places]  for result_output: the indices of the values, if they are not 0, 1, 2...
- * @property {number} [n_top]  for result_output: how many of the values are the largest of all
- * @typedef {object} TraceDocument
- * @property {string} program
- * @property {number[]} tokens
- * @property {string[]} pieces
- * @property {[number, string][]} [texts]  texts of the likeliest tokens, each with its id
- * @property {TapRecord[]} taps */
-
 export class Engine extends Instance {
   /** Pointers to the plumb_model and the plumb_session; #session is 0 until one is opened. */
   #model = 0;
@@ -83,6 +60,10 @@ export class Engine extends Instance {
   #text = 0;
   /** @type {Grammars | undefined} */
   #grammars;
+  /** @type {Traces | undefined} */
+  #traces;
+  /** What feedTapped calls. @type {((tap: import('./traces.js').Tap) => void) | undefined} */
+  #onTap;
   /** Pointer to the set of tokens that a grammar allows; 0 until there was one. */
   #mask = 0;
   /** Whether rehearse was called. */
@@ -93,7 +74,12 @@ export class Engine extends Instance {
   /** Instantiates a module. @param {WebAssembly.Module} module
    * @param {WebAssembly.Memory} [memory]  the shared memory of a module with threads */
   static async create(module, memory) {
-    return new Engine(await WebAssembly.instantiate(module, importsOf(module, memory)), memory);
+    /** @type {Engine | undefined} */
+    let created;
+    const imports = importsOf(module, memory);
+    imports.env.plumb_on_tap = (/** @type {import('./traces.js').RawTap} */ ...tap) => created?.tapped(...tap);
+    created = new Engine(await WebAssembly.instantiate(module, imports), memory);
+    return created;
   }
 
   /** @param {WebAssembly.Instance} instance @param {WebAssembly.Memory} [memory] */
@@ -570,34 +556,64 @@ export class Engine extends Instance {
       ...allowed && { allowedTokens: allowed.reduce((sum, byte) => sum + bitsOf(byte), 0) } };
   }
 
-  // ---- traces ----
+  // ---- taps and traces ----
+
+  /** What the module calls as plumb_on_tap. @param {import('./traces.js').RawTap} tap */
+  tapped(...[name, layer, pos, tokens, heads, n, data]) {
+    this.#onTap?.({ name: this.string(name), layer, pos: pos >>> 0, tokens, heads, n,
+      data: new Float32Array(this.memory.buffer, data >>> 0, tokens * heads * n) });
+  }
+
+  /** Feeds ids, and calls onTap with what each step computed.
+   * @param {Int32Array} ids @param {(tap: import('./traces.js').Tap) => void} onTap */
+  feedTapped(ids, onTap) {
+    /** @type {unknown[]} */
+    const thrown = [];   // no exception may pass through the module
+    this.#onTap = tap => {
+      try {
+        if (thrown.length === 0) onTap(tap);
+      } catch (error) {
+        thrown.push(error);
+      }
+    };
+    try {
+      this.#checkSession(this.withIds(ids, (ptr, n) => this.c.plumb_wasm_feed_tapped(this.#session, ptr, n)));
+    } finally {
+      this.#onTap = undefined;
+    }
+    if (thrown.length > 0) throw thrown[0];
+  }
+
+  /** What a trace says of the session, and of its model. @returns {import('./traces.js').Run} */
+  traceRun() {
+    const c = this.c;
+    c.plumb_wasm_taps(this.#session, this.out, this.out + 4);
+    return {
+      order: this.word(0), hasOutputNorms: this.u8[this.out + 4] !== 0,
+      kernels: this.string(c.plumb_session_kernels(this.#session)),
+      precision: PRECISIONS[c.plumb_session_precision(this.#session)], layers: this.modelInfo().layers,
+      vocabulary: c.plumb_model_n_vocab(this.#model), bos: c.plumb_token_bos(this.#model),
+    };
+  }
+
+  get hasTraces() { return this.#traces !== undefined; }
+
+  /** Makes traces possible.  Must be called once, before trace. @param {WebAssembly.Module} module  plumb-trace.wasm */
+  async loadTraces(module) {
+    this.#traces = await Traces.create(module, id => {
+      if (id < 0 || id >= this.c.plumb_model_n_vocab(this.#model)) return undefined;
+      const { ptr, n } = this.#piece(id, true);
+      return this.u8.slice(ptr, ptr + n);
+    });
+  }
 
   /** Feeds ids [at, end) and returns what every step computed.
    * @param {Int32Array} ids  the whole prompt; the session holds the first `at` of them @param {number} at
-   * @param {number} end
-   * @param {{taps?: string, layers?: [number, number], values?: number}} options  checked by the caller
-   * @returns {TraceDocument} */
-  trace(ids, at, end, { taps, layers = [0, ALL], values = 8 }) {
-    const c = this.c, trace = c.plumb_trace_create();
-    if (!trace) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for a trace');
-    try {
-      const [first, last, n] = [layers[0], Math.min(layers[1], ALL), Math.min(values, ALL)];
-      const failed = this.withIds(ids, ptr => this.withText(taps ?? '*', glob => c.plumb_wasm_trace_feed(trace,
-        this.#session, ptr, ids.length, at, end - at, ids.length, glob, first, last, n)))
-        || c.plumb_wasm_trace_json(trace, this.out);
-      const message = this.string(c.plumb_trace_error(trace));
-      if (failed && message) throw this.error(failed, message);
-      this.#checkSession(failed);
-      const [bytes, length] = [this.word(0), this.word(1)];
-      if (!bytes) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for the trace as JSON');
-      try {
-        return JSON.parse(decode(this.u8.slice(bytes, bytes + length)));
-      } finally {
-        c.free(bytes);
-      }
-    } finally {
-      c.plumb_trace_free(trace);
-    }
+   * @param {number} end @param {import('./traces.js').TraceOptions} options
+   * @returns {import('./traces.js').TraceDocument} */
+  trace(ids, at, end, options) {
+    return /** @type {Traces} */ (this.#traces).record(this.traceRun(), ids, options, onTap =>
+      this.feedTapped(ids.subarray(at, end), onTap));
   }
 
   // ---- sampler ----

@@ -301,10 +301,11 @@ const computing = host => ({
   }),
   /** Empties the session, feeds ids in batches, and returns the records of all batches as one trace.  With
    * `emitTaps` it also emits the records of each batch. */
-  trace: host.inOrder(async ({ ids, options, emitTaps }, { signal, emit }) => {
+  trace: host.inOrder(async ({ ids, options, emitTaps }, { signal, emit, pull }) => {
     const { engine } = host;
+    if (!engine.hasTraces) await engine.loadTraces(await pull('plumb-trace'));
     engine.rewind(0);
-    /** @type {import('./engine.js').TraceDocument | undefined} */
+    /** @type {import('./traces.js').TraceDocument | undefined} */
     let whole;
     await host.feedAll(ids, signal, (at, end) => {
       const trace = engine.trace(ids, at, end, options);

@@ -21,6 +21,7 @@ const MODULES = {
   'plumb-mt-relaxed': new URL('../dist/plumb-mt-relaxed.wasm', import.meta.url),
   'plumb-grammar': new URL('../dist/plumb-grammar.wasm', import.meta.url),   // if a call has a grammar
   'plumb-template': new URL('../dist/plumb-template.wasm', import.meta.url),   // if a call has messages
+  'plumb-trace': new URL('../dist/plumb-trace.wasm', import.meta.url),   // if a call traces
   'plumb-cli': new URL('../dist/plumb-cli.wasm', import.meta.url),   // of command-worker.js
 };
 

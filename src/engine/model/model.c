@@ -547,6 +547,12 @@ uint64_t model_absent_taps(const struct model *m, uint32_t il) {
     return absent;
 }
 
+bool model_has_output_norms(const struct model *m) {
+    uint64_t absent = UINT64_MAX;
+    for (uint32_t il = 0; il < m->plan.n_layer; il++) absent &= model_absent_taps(m, il);
+    return !(absent & TAP_SET(ATTN_POST_NORM)) && !m->plan.has_post_self_attn;
+}
+
 uint32_t model_tap_order(const struct model *m) {
     const struct plan *p = &m->plan;
     uint32_t order = p->is_parallel ? TAP_ORDER_PARALLEL : 0;

@@ -114,6 +114,8 @@ static inline const uint8_t *weight_row(const struct weight *w, size_t i, uint8_
 const char *model_weight_name(const struct plan *p, uint32_t id);
 /* The taps inside layers that the passes do not have in layer il, because it lacks the step: bit i is tap i. */
 uint64_t model_absent_taps(const struct model *m, uint32_t il);
+/* Returns true if post_attention_layernorm is attn_post_norm, not ffn_norm (trace/tap_names.h). */
+bool model_has_output_norms(const struct model *m);
 /* The order of the taps: a set of enum tap_order. */
 uint32_t model_tap_order(const struct model *m);
 

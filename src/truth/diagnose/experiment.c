@@ -165,14 +165,14 @@ void outcome_free(struct outcome *o) {
 
 /* Runs the first n of e->tokens: n_prompt of them as one batch, the others one by one.  with_results: also computes the
  * results of the tokens from first_result on. */
-static void feed(struct experiment *e, size_t n, size_t n_prompt, bool with_results) {
+static void feed(struct experiment *e, size_t n, size_t n_prompt, struct layers layers, bool with_results) {
     uint32_t pos = 0;
     while (pos < n) {
         uint32_t n_run = pos == 0 && n_prompt > 0 ? (uint32_t)n_prompt : 1, end = pos + n_run;
         e->pos = pos;
         uint32_t n_logits = !with_results || e->first_result >= end ? 0
                           : e->first_result > pos ? end - e->first_result : n_run;
-        reference_run(e->reference, e->tokens + pos, n_run, pos, n_logits, e->logits);
+        reference_run_layers(e->reference, layers, e->tokens + pos, n_run, pos, n_logits, e->logits);
         if (e->embeddings && with_results) {
             reference_embeddings(e->reference, n_run, e->embeddings + (size_t)pos * e->model->plan.n_embd);
         }
@@ -204,13 +204,12 @@ static void count_missing(struct experiment *e, size_t n, struct layers layers) 
 static void run(struct experiment *e, size_t n, size_t n_prompt, struct layers layers, struct outcome *o) {
     const struct plumb_trace *theirs = e->theirs;
     e->row_error = o->row_error;
-    reference_limit(e->reference, layers.first, layers.end);
     memset(e->sums, 0, theirs->n_tap * sizeof *e->sums);
     for (size_t i = 0; i < theirs->n_tap; i++) {
         e->own[i].n_row = 0;
         e->sums[i].skips_nan = true;
     }
-    feed(e, n, n_prompt, layers.end >= e->model->plan.n_layer);
+    feed(e, n, n_prompt, layers, layers.end >= e->model->plan.n_layer);
     if (!e->is_trying) count_missing(e, n, layers);
     for (size_t i = 0; i < theirs->n_tap; i++) {
         if (e->own[i].rows) compare_all_tokens(&e->sums[i], &e->own[i], &theirs->taps[i]);
@@ -296,9 +295,7 @@ static bool multiply(struct experiment *e, size_t i, const struct weight *w, con
 
 /* In runs that begin with the first layer: products that come before every wrong step are those of the truth, and the
  * others are computed in f32. */
-static bool give(void *user, const struct affine *of, const double *x, uint32_t n, double *y) {
-    struct experiment *e = user;
-    if (!e->is_trying || e->is_whole_run || !e->mistakes->mistake) return false;
+static bool give(struct experiment *e, const struct affine *of, const double *x, uint32_t n, double *y) {
     const struct weight *w = of->w;
     uint64_t taps = e->mistakes->mistake->taps & ~TAP_SET(RESULT_NORM);
     size_t i = 0;
@@ -313,6 +310,11 @@ static bool give(void *user, const struct affine *of, const double *x, uint32_t 
     if (!is_later) return true;
     e->n_product += (uint64_t)w->n_in * w->n_out * n;
     return !of->b && !of->s && e->model->plan.clamp_qkv == 0 && multiply(e, i, w, x, n, y);
+}
+
+static void product(const struct reference *r, const struct affine *of, enum weight_id id, const double *x, uint32_t n,
+                    double *y) {
+    if (!give(r->user, of, x, n, y)) reference_product(r, of, id, x, n, y);
 }
 
 /* A sink: keeps what runs with mistakes need of the truth. */
@@ -348,7 +350,6 @@ plumb_status experiment_begin_mistakes(struct experiment *e, uint32_t layer, con
     if (status == PLUMB_OK && e->mistakes->out_of_memory) {
         status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the steps of %u tokens", theirs->n_token);
     }
-    if (status == PLUMB_OK) reference_set_give(e->reference, give);
     return status;
 }
 
@@ -364,7 +365,6 @@ void experiment_end_mistakes(struct experiment *e) {
     e->truth = NULL;
     e->first_layer = e->n_first = 0;
     e->n_product = 0;
-    if (e->reference) reference_set_give(e->reference, NULL);
 }
 
 plumb_status experiment_try(struct experiment *e, const struct mistake *m, bool is_whole, uint32_t end,
@@ -372,9 +372,9 @@ plumb_status experiment_try(struct experiment *e, const struct mistake *m, bool 
     *o = (struct outcome){ .has_mistake = true };
     PLUMB_TRY(reserve_outcome(o, e->theirs->n_tap, e->first_row[e->theirs->n_tap], err));
     quirks_apply(e->reference, NULL);
+    e->reference->steps.product = is_whole ? reference_product : product;
     mistakes_begin(e->mistakes, m);
     e->is_trying = true;
-    e->is_whole_run = is_whole;
     memset(e->prints, 0, sizeof e->prints);
     memcpy(e->tokens, e->theirs->tokens, e->theirs->n_token * sizeof *e->tokens);
     /* One batch takes less time: every weight is unpacked once. */
@@ -512,7 +512,7 @@ static plumb_status find_order(struct experiment *e, struct error *err) {
     if (status == PLUMB_OK) {
         reference_set_force(e->reference, force_others, &truth);
         memcpy(e->tokens, e->theirs->tokens, e->theirs->n_token * sizeof *e->tokens);
-        feed(e, e->theirs->n_token, e->theirs->n_prompt, false);
+        feed(e, e->theirs->n_token, e->theirs->n_prompt, ALL_LAYERS, false);
         if (truth.trace->err.status != PLUMB_OK) {
             status = error_set(err, truth.trace->err.status, "%s", plumb_trace_error(truth.trace));
         }
@@ -531,9 +531,8 @@ static plumb_status find_order(struct experiment *e, struct error *err) {
 plumb_status experiment_truth(struct experiment *e, uint32_t n_layer, struct tap_sink sink, struct error *err) {
     PLUMB_TRY(set_tap(e, sink, err));
     quirks_apply(e->reference, NULL);
-    reference_limit(e->reference, 0, n_layer);
     memcpy(e->tokens, e->theirs->tokens, e->theirs->n_token * sizeof *e->tokens);
-    feed(e, e->theirs->n_token, e->theirs->n_prompt, n_layer >= e->model->plan.n_layer);
+    feed(e, e->theirs->n_token, e->theirs->n_prompt, (struct layers){ 0, n_layer }, n_layer >= e->model->plan.n_layer);
     return set_tap(e, (struct tap_sink){ on_tap, e }, err);
 }
 

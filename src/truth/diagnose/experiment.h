@@ -53,7 +53,7 @@ struct experiment {
     uint32_t n_first;               /* runs that begin with the first layer compute so many tokens, if that is enough */
     uint32_t n_batch;
     uint32_t pos;                   /* of the batch that is computed */
-    bool is_trying, is_whole_run;   /* a run with a mistake, and with all layers */
+    bool is_trying;         /* a run with a mistake */
     uint64_t n_product;             /* multiplications of the runs with mistakes so far */
     double prints[TAP_COUNT];       /* of the last run: a number made of the first values of each tap of print_layer */
     int32_t print_layer;
@@ -66,8 +66,6 @@ struct experiment {
 plumb_status experiment_create(struct experiment **out, const struct model *m, const struct plumb_trace *theirs,
                                struct error *err);
 void experiment_free(struct experiment *e);
-/* The layers of a run, as in reference_limit. */
-struct layers { uint32_t first, end; };
 #define ALL_LAYERS ((struct layers){ 0, UINT32_MAX })
 
 /* Runs one set of quirks.  *o owns two arrays; release it with outcome_free.  The score leaves out the layers that are

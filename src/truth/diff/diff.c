@@ -108,13 +108,13 @@ static plumb_status compare_all(struct diff *d, struct error *err) {
 /* ---- views of both sides ----------------------------------------------------------------------------------------- */
 
 /* The first and the last layer of a trace, and how many layers it has. */
-struct layers {
+struct layer_span {
     int32_t first, last;
     uint32_t n;
 };
 
-static struct layers layers_of(const struct plumb_trace *t) {
-    struct layers l = { .first = -1, .last = -1 };
+static struct layer_span layers_of(const struct plumb_trace *t) {
+    struct layer_span l = { .first = -1, .last = -1 };
     for (size_t i = 0; i < t->n_tap; i++) {   /* the taps are in the order of the layers */
         int32_t layer = t->taps[i].layer;
         if (layer < 0 || layer == l.last) continue;
@@ -126,7 +126,7 @@ static struct layers layers_of(const struct plumb_trace *t) {
 
 /* Returns true if a has layers 1 to n, and b layers 0 to n - 1. */
 static bool may_count_from_one(const struct plumb_trace *a, const struct plumb_trace *b) {
-    struct layers one = layers_of(a), zero = layers_of(b);
+    struct layer_span one = layers_of(a), zero = layers_of(b);
     return one.first == 1 && zero.first == 0 && one.last == zero.last + 1 && one.n == zero.n;
 }
 

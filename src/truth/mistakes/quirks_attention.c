@@ -7,14 +7,15 @@
 
 /* ---- projections ------------------------------------------------------------------------------------------------- */
 
-/* y = x W, of a square matrix */
-static void product_transposed(const struct reference *r, const struct weight *w, const double *x, uint32_t n,
-                               double *y) {
-    if (w->n_in != w->n_out) {
-        reference_linear(r, w, x, n, y);
+/* y = x W, of the square matrices of attention */
+static void linear_transposed(const struct reference *r, const struct weight *w, enum weight_id id, const double *x,
+                              uint32_t n, double *y) {
+    bool is_attention = id == W_ATTN_Q || id == W_ATTN_K || id == W_ATTN_V || id == W_ATTN_OUTPUT;
+    if (!is_attention || w->n_in != w->n_out) {
+        reference_linear(r, w, id, x, n, y);
         return;
     }
-    x = reference_rounded(r, w, x, n);
+    x = r->steps.input(r, w, x, n);
     memset(y, 0, (size_t)n * w->n_in * sizeof *y);
     for (uint32_t i = 0; i < w->n_out; i++) {
         const float *row = reference_row(r, w, i);
@@ -400,7 +401,7 @@ static const struct need
 static const struct quirk quirks[] = {
     /* ---- projections ---- */
     { "weights.square=transposed", "Qcur", NEED("with a square attn_q or attn_k", has_square), "every square matrix "
-      "among attn_q, attn_k, attn_v and attn_output is used transposed", STEPS(.product = product_transposed) },
+      "among attn_q, attn_k, attn_v and attn_output is used transposed", STEPS(.linear = linear_transposed) },
     { "attn.bias=missing", "Qcur", NEED("with biases in attention", NULL), "no bias is added", WITHOUT_BIAS(SET(ATTN_Q)
       | SET(ATTN_K) | SET(ATTN_V) | SET(ATTN_OUTPUT)) },
     { "qkv.split=by_group", "Qcur", NEED("with a fused attn_qkv and several heads of K and V", has_fused_qkv), "the "

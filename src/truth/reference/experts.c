@@ -16,7 +16,7 @@ static double sigmoid(double z) { return 1 / (1 + exp(-z)); }
 static void multiply(const struct reference *r, const struct affine *of, uint32_t e, const double *x, double *y) {
     uint32_t n_out = of->w->n_out / of->w->n_matrix;
     size_t first = (size_t)e * of->w->n_apart;
-    x = reference_rounded(r, of->w, x, 1);
+    x = r->steps.input(r, of->w, x, 1);
     /* Factors and biases of all experts may be longer than the scratch for a row. */
     double factor = of->s ? (double)((const float *)(const void *)of->s->data)[e] : 1;
     for (uint32_t o = 0; o < n_out; o++) {
@@ -151,7 +151,7 @@ void reference_experts(struct reference *r, const struct call *c) {
 /* The sigmoid of the gate of the expert that every token uses */
 void reference_gate_shared(struct reference *r, const struct call *c) {
     uint32_t n_embd = c->s->n;
-    const double *in = reference_rounded(r, c->w->w, c->in, c->b.n);
+    const double *in = r->steps.input(r, c->w->w, c->in, c->b.n);
     for (uint32_t t = 0; t < c->b.n; t++) {
         r->gates[t] = reference_dot(reference_row(r, c->w->w, 0), in + (size_t)t * n_embd, n_embd);
     }

@@ -26,7 +26,7 @@ void reference_tap(const struct reference *r, enum tap_id id, int32_t il, uint32
     plumb_tap tap = { tap_spec(id)->name, il, pos, n_token, n_head, n, r->sink.on_tap ? r->tapped : NULL };
     for (size_t i = 0; r->sink.on_tap && i < (size_t)n_token * n_head * n; i++) r->tapped[i] = (float)x[i];
     if (r->sink.on_tap) r->sink.on_tap(r->sink.user, &tap);
-    if (r->force) r->force(r->force_user, &tap, x);
+    if (r->force) r->force(r->user, &tap, x);
 }
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
@@ -44,19 +44,13 @@ const float *reference_row(const struct reference *r, const struct weight *w, si
     return r->row;
 }
 
-const double *reference_rounded(const struct reference *r, const struct weight *w, const double *x, size_t n) {
-    if (r->rounding.products.kind == ROUND_NONE) return x;
-    memcpy(r->rounded, x, n * w->n_in * sizeof *x);
-    for (size_t t = 0; t < n; t++) {
-        rounding_apply(&r->rounding.products, w->type, r->rounded + t * w->n_in, w->n_in);
-    }
-    return r->rounded;
+/* Nothing is rounded. */
+static const double *input(const struct reference *r, const struct weight *w, const double *x, size_t n) {
+    return (void)r, (void)w, (void)n, x;
 }
 
-/* Rounds Q, K, V or attention weights: n rows of n_in elements.  K and V are stored, the others are not. */
-static void round_rows(const struct rounding *how, bool is_stored, double *x, size_t n, uint32_t n_in) {
-    if (how->kind == ROUND_NONE || (how->is_stored_only && !is_stored)) return;
-    for (size_t i = 0; i < n; i++) rounding_apply(how, QUANT_F32, x + i * n_in, n_in);
+static void heads(const struct reference *r, enum stream of, double *x, size_t n, uint32_t n_in) {
+    (void)r, (void)of, (void)x, (void)n, (void)n_in;
 }
 
 /* sum of w_i x_i, in four partial sums, only so that the additions do not wait for each other. */
@@ -69,8 +63,10 @@ double reference_dot(const float *w, const double *x, uint32_t n) {
     return sum[0] + sum[1] + sum[2] + sum[3];
 }
 
-void reference_linear(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *y) {
-    x = reference_rounded(r, w, x, n);
+void reference_linear(const struct reference *r, const struct weight *w, enum weight_id id, const double *x, uint32_t n,
+                      double *y) {
+    (void)id;
+    x = r->steps.input(r, w, x, n);
     for (uint32_t o = 0; o < w->n_out; o++) {
         const float *row = reference_row(r, w, o);
         for (uint32_t t = 0; t < n; t++) {
@@ -95,12 +91,10 @@ static void scale(const struct reference *r, const struct affine *of, uint32_t n
 
 /* y (n, n_out) = x (n, n_in) W^T s + b, or (x W^T + b) s in the feed-forward network; Q, K and V are clamped if the
  * model says so */
-static void product(const struct reference *r, const struct affine *of, enum weight_id id, const double *x, uint32_t n,
-                    double *y) {
-    bool is_qkv = id == W_ATTN_Q || id == W_ATTN_K || id == W_ATTN_V, is_attention = is_qkv || id == W_ATTN_OUTPUT;
-    if (r->give && r->give(r->force_user, of, x, n, y)) return;
-    if (is_attention) r->steps.product(r, of->w, x, n, y);
-    else reference_linear(r, of->w, x, n, y);
+void reference_product(const struct reference *r, const struct affine *of, enum weight_id id, const double *x,
+                       uint32_t n, double *y) {
+    bool is_qkv = id == W_ATTN_Q || id == W_ATTN_K || id == W_ATTN_V;
+    r->steps.linear(r, of->w, id, x, n, y);
     if (!weight_scales_last(id)) scale(r, of, n, y);
     add_bias(r, of, n, y);
     if (weight_scales_last(id)) scale(r, of, n, y);
@@ -362,7 +356,7 @@ static void run_norm(struct reference *r, const struct call *c) {
 }
 
 static void run_product(struct reference *r, const struct call *c) {
-    product(r, c->w, c->s->weight, c->in, c->b.n, c->out);
+    r->steps.product(r, c->w, c->s->weight, c->in, c->b.n, c->out);
 }
 
 static void run_copy(struct reference *r, const struct call *c) {
@@ -422,12 +416,12 @@ static void run_attention(struct reference *r, const struct call *c) {
     struct attended a = { p, k - (size_t)c->b.slot * p->n_head_kv * p->k_dim,
                           v - (size_t)c->b.slot * p->n_head_kv * p->v_dim, sinks, n, c->b.pos, c->b.slot,
                           c->b.slot + n };
-    round_rows(&r->rounding.keys, false, q, (size_t)n * p->n_head, p->k_dim);
-    round_rows(&r->rounding.keys, true, k, (size_t)n * p->n_head_kv, p->k_dim);
-    round_rows(&r->rounding.values, true, v, (size_t)n * p->n_head_kv, p->v_dim);
+    r->steps.heads(r, STREAM_Q, q, (size_t)n * p->n_head, p->k_dim);
+    r->steps.heads(r, STREAM_K, k, (size_t)n * p->n_head_kv, p->k_dim);
+    r->steps.heads(r, STREAM_V, v, (size_t)n * p->n_head_kv, p->v_dim);
     attention_weights(r, &a, n_key);
     reference_tap(r, TAP_KQ_SOFT_MAX, (int32_t)c->il, c->b.pos, n, p->n_head, n_key, r->weights);
-    round_rows(&r->rounding.values, false, r->weights, (size_t)n * p->n_head, n_key);
+    r->steps.heads(r, STREAM_HEADS, r->weights, (size_t)n * p->n_head, n_key);
     r->steps.values(r, &a, n_key);
 }
 
@@ -528,7 +522,7 @@ static void finish(struct reference *r, uint32_t n, uint32_t pos, uint32_t n_res
         return;
     }
     const struct weight *head = m->output.w;   /* NULL: zeros */
-    const double *h = head ? reference_rounded(r, head, r->h, n_result) : NULL;
+    const double *h = head ? r->steps.input(r, head, r->h, n_result) : NULL;
     const struct weight *bias = m->output.b;
     uint32_t n_other = p->n_logit > 0 ? p->n_vocab - p->n_logit : 0;   /* the tokens that have no logit */
     for (uint32_t t = 0; t < n_result; t++) {
@@ -549,22 +543,24 @@ static void finish(struct reference *r, uint32_t n, uint32_t pos, uint32_t n_res
     r->sink.on_tap(r->sink.user, &(plumb_tap) { name, -1, pos + first, n_result, 1, p->n_vocab, results });
 }
 
-void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result,
-                   float *results) {
+void reference_run_layers(struct reference *r, struct layers layers, const int32_t *ids, uint32_t n, uint32_t pos,
+                          uint32_t n_result, float *results) {
     const struct plan *p = &r->plan;
     if (pos == 0) r->n_prompt = n;
     struct batch b = { n, pos, r->steps.slot(r, pos) };
     for (uint32_t t = 0; t < n; t++) r->rotated[b.slot + t] = r->steps.position(r, pos, t, false);
     embed(r, ids, n, pos);
-    if (r->first_layer > 0 && r->force) {   /* theirs is the input of the first layer */
-        const char *name = tap_spec(TAP_L_OUT)->name;
-        plumb_tap tap = { name, (int32_t)r->first_layer - 1, pos, n, 1, p->n_embd, NULL };
-        r->force(r->force_user, &tap, r->x);
+    if (layers.first > 0) {
+        plumb_tap tap = { tap_spec(TAP_L_OUT)->name, (int32_t)layers.first - 1, pos, n, 1, p->n_embd, NULL };
+        r->force(r->user, &tap, r->x);
     }
-    for (uint32_t il = r->first_layer; il < p->n_layer && il < r->n_layer; il++) {
-        run_layer(r, il, b);
-    }
-    if (n_result > 0 && r->n_layer >= p->n_layer) finish(r, n, pos, n_result, results);
+    for (uint32_t il = layers.first; il < p->n_layer && il < layers.end; il++) run_layer(r, il, b);
+    if (n_result > 0 && layers.end >= p->n_layer) finish(r, n, pos, n_result, results);
+}
+
+void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result,
+                   float *results) {
+    reference_run_layers(r, (struct layers){ 0, UINT32_MAX }, ids, n, pos, n_result, results);
 }
 
 plumb_pooling reference_pooling(const struct reference *r) { return r->plan.pooling.kind; }
@@ -609,7 +605,8 @@ static bool allocate_streams(struct reference *r) {
 }
 
 const struct reference_steps reference_right_steps = {
-    .before = nothing, .after = nothing, .bytes = bytes, .dequantize = dequantize, .product = reference_linear,
+    .before = nothing, .after = nothing, .bytes = bytes, .dequantize = dequantize, .input = input,
+    .heads = heads, .linear = reference_linear, .product = reference_product,
     .norm = normalize, .norm_weight = reference_unchanged, .learned_row = learned_row, .slot = slot,
     .position = position, .rotates = rotates, .first_rotated = first_rotated, .frequency = reference_frequency,
     .rope_width = rope_width, .kv_head = kv_head, .sees = sees, .cached = reference_cached, .key = key, .value = value,
@@ -632,7 +629,7 @@ void reference_set_right(struct reference *r) {
     r->edited = *r->right;
     r->edited.layers = layers;
     r->m = r->right;
-    r->steps = reference_right_steps;
+    r->steps = r->rounded_steps;
     fill_frequencies(r);
 }
 
@@ -647,27 +644,7 @@ void reference_edited(struct reference *r) {
 
 void reference_set_force(struct reference *r, void (*force)(void *user, const plumb_tap *tap, double *x), void *user) {
     r->force = force;
-    r->force_user = user;
-}
-
-void reference_set_give(struct reference *r, bool (*give)(void *user, const struct affine *of, const double *x,
-                                                          uint32_t n, double *y)) {
-    r->give = give;
-}
-
-void reference_limit(struct reference *r, uint32_t first, uint32_t end) {
-    r->first_layer = first;
-    r->n_layer = end;
-}
-
-plumb_status reference_set_rounding(struct reference *r, const struct roundings *how) {
-    bool is_product = how && how->products.kind != ROUND_NONE;
-    if (is_product && !r->rounded) {
-        r->rounded = allocate(r, r->n_batch, plan_max_row(&r->right->plan));
-        if (!r->rounded) return PLUMB_ERROR_MEMORY;
-    }
-    r->rounding = how ? *how : (struct roundings){ 0 };
-    return PLUMB_OK;
+    r->user = user;
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
@@ -689,7 +666,7 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
         r->programs = alloc_array(p->n_layer, sizeof *r->programs);
         r->n_ctx = n_ctx;
         r->n_batch = n_batch;
-        r->n_layer = UINT32_MAX;
+        r->rounded_steps = reference_right_steps;
         r->row = alloc_array(n_row, sizeof *r->row);
         r->row_bytes = alloc_array(n_row, sizeof *r->row);   /* F32 has the longest rows */
         r->other_row = alloc_array(m->max_packed_row, 1);

@@ -25,26 +25,24 @@ plumb_status reference_set_tap(struct reference *r, struct tap_sink sink);
 /* Bytes of cache and scratch, without the scratch for single rows of weights. */
 uint64_t reference_bytes(const struct reference *r);
 
-/* Lets force change activations: every tap but result_output calls it, after the sink, with the activation itself, x
- * (tap->n_token, tap->n_head, tap->n).  The pass continues with whatever force writes to x.  The x of Kcur_rope and of
- * Vcur is in the cache, so later runs use it too.  tap->data is NULL if there is no sink.  force may be NULL. */
+/* Lets force change activations between steps: every tap but result_output calls it, after the sink, with the
+ * activation itself, x (tap->n_token, tap->n_head, tap->n).  The pass continues with whatever force writes to x.  The x
+ * of Kcur_rope and of Vcur is in the cache, so later runs use it too.  tap->data is NULL if there is no sink.  force
+ * may be NULL. */
 void reference_set_force(struct reference *r, void (*force)(void *user, const plumb_tap *tap, double *x), void *user);
-/* Lets give replace products: it is called before every product of attention and of a feed-forward network without
- * experts, with the user of reference_set_force and the input x (n, n_in).  If it returns true, it has filled y
- * (n, n_out) with the product, its bias included, and the pass does not compute it.  give may be NULL. */
-void reference_set_give(struct reference *r, bool (*give)(void *user, const struct affine *of, const double *x,
-                                                          uint32_t n, double *y));
-/* Lets all later runs compute the layers first .. end - 1 only.  If the model has more than `end`, no results are
- * written.  0, UINT32_MAX: all layers.  Of the layers before the first, force is called with l_out of the last one; it
- * must replace all of it.  Only for models without states. */
-void reference_limit(struct reference *r, uint32_t first, uint32_t end);
-
 /* Lets all later runs round activations; NULL: no longer.  *how is copied.  PLUMB_ERROR_MEMORY: nothing changed. */
 plumb_status reference_set_rounding(struct reference *r, const struct roundings *how);
 
+/* The layers first .. end - 1, as far as the model has them. */
+struct layers { uint32_t first, end; };
 /* As forward_run, with the same limits. */
 void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result,
                    float *results);
+/* Computes some layers only.  If these lack the model's last one, no results are written.  If they lack its first one,
+ * there must be a force, which is called with l_out of the layer before them and must replace all of it.  Only for
+ * models without states. */
+void reference_run_layers(struct reference *r, struct layers layers, const int32_t *ids, uint32_t n, uint32_t pos,
+                          uint32_t n_result, float *results);
 /* The embeddings of the last run, (n_result, n_embd), are copied to out. */
 void reference_embeddings(const struct reference *r, uint32_t n_result, float *out);
 /* The kind of pooling of the model, or what a mistake makes of it. */

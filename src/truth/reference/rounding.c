@@ -1,6 +1,6 @@
 /* See rounding.h.  The codes are computed in f32, as engines do: near the middle between two codes the last bit of the
  * scale decides. */
-#include "reference/rounding.h"
+#include "reference/steps.h"
 
 #include <math.h>
 
@@ -75,4 +75,34 @@ void rounding_apply(const struct rounding *how, enum quant_type type, double *x,
     case ROUND_NONE: case ROUND_BY_TYPE: break;
     }
     if (is_rotated) rotate(x, n, n_part);
+}
+
+static const double *rounded_input(const struct reference *r, const struct weight *w, const double *x, size_t n) {
+    memcpy(r->rounded, x, n * w->n_in * sizeof *x);
+    for (size_t t = 0; t < n; t++) {
+        rounding_apply(&r->rounding.products, w->type, r->rounded + t * w->n_in, w->n_in);
+    }
+    return r->rounded;
+}
+
+/* K and V are stored, Q and attention weights are not. */
+static void rounded_heads(const struct reference *r, enum stream of, double *x, size_t n, uint32_t n_in) {
+    const struct rounding *how = of == STREAM_Q || of == STREAM_K ? &r->rounding.keys : &r->rounding.values;
+    if (how->kind == ROUND_NONE || (how->is_stored_only && of != STREAM_K && of != STREAM_V)) return;
+    for (size_t i = 0; i < n; i++) rounding_apply(how, QUANT_F32, x + i * n_in, n_in);
+}
+
+plumb_status reference_set_rounding(struct reference *r, const struct roundings *how) {
+    const struct reference_steps *right = &reference_right_steps;
+    bool is_product = how && how->products.kind != ROUND_NONE;
+    if (is_product && !r->rounded) {
+        uint64_t n;
+        r->rounded = mul_u64(r->n_batch, plan_max_row(&r->right->plan), &n) ? alloc_array(n, sizeof *r->rounded) : NULL;
+        if (!r->rounded) return PLUMB_ERROR_MEMORY;
+        r->bytes += n * sizeof *r->rounded;
+    }
+    r->rounding = how ? *how : (struct roundings){ 0 };
+    r->steps.input = r->rounded_steps.input = is_product ? rounded_input : right->input;
+    r->steps.heads = r->rounded_steps.heads = how ? rounded_heads : right->heads;
+    return PLUMB_OK;
 }

@@ -17,8 +17,15 @@ struct reference_steps {
     /* The bytes of row i of a weight, and r->row (n_in) <- what they stand for. */
     const uint8_t *(*bytes)(const struct reference *r, const struct weight *w, size_t i);
     void (*dequantize)(const struct reference *r, const struct weight *w, const uint8_t *bytes);
-    /* y (n, n_out) = x (n, n_in) W^T, the products of attention */
-    void (*product)(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *y);
+    /* Returns x (n, n_in), the input of products with w, as an engine rounds it: x itself, or scratch that is valid
+     * until the next call.  Rounds n rows of n_in elements of Q, K, V or (STREAM_HEADS) attention weights. */
+    const double *(*input)(const struct reference *r, const struct weight *w, const double *x, size_t n);
+    void (*heads)(const struct reference *r, enum stream of, double *x, size_t n, uint32_t n_in);
+    /* y (n, n_out) = x (n, n_in) W^T; the same with factor, bias and limit, for steps of the kind STEP_PRODUCT */
+    void (*linear)(const struct reference *r, const struct weight *w, enum weight_id id, const double *x, uint32_t n,
+                   double *y);
+    void (*product)(const struct reference *r, const struct affine *of, enum weight_id id, const double *x, uint32_t n,
+                    double *y);
     /* Normalizes one row of n elements. */
     void (*norm)(const struct reference *r, double eps, const double *x, uint32_t n, double *h);
     /* By what an element is multiplied then, if this is its weight. */
@@ -68,12 +75,11 @@ struct reference {
     struct model edited;             /* a copy of *right with a table of layers of its own */
     struct program *programs;        /* (n_layer) of the edited layers */
     struct plan plan;                /* a copy of the model's */
-    struct reference_steps steps;
+    struct reference_steps steps, rounded_steps;   /* those of a pass without mistakes: they may round */
     uint8_t misread[QUANT_TYPE_COUNT];   /* by tensor type: enum misread (mistakes/quirks.h) */
-    struct roundings rounding;       /* all zeros: nothing is rounded */
+    struct roundings rounding;       /* used by the functions of rounded_steps */
     double *rounded;                 /* (n_batch, plan_max_row) rounded inputs of a product; NULL until it is needed */
     uint32_t n_ctx, n_batch;
-    uint32_t first_layer, n_layer;   /* the layers first_layer .. n_layer - 1 are computed, as far as there are */
     uint64_t bytes;
     double *k, *v;                   /* (n_layer, n_ctx, n_head_kv, k_dim), (n_layer, n_ctx, n_head_kv, v_dim) */
     double *streams[STREAM_COUNT];   /* (n_batch, n) each, see enum stream; K and V are places in the cache */
@@ -95,8 +101,7 @@ struct reference {
     struct tap_sink sink;
     float *tapped;                   /* a tap's values in f32; NULL until a sink is set */
     void (*force)(void *user, const plumb_tap *tap, double *x);
-    void *force_user;
-    bool (*give)(void *user, const struct affine *of, const double *x, uint32_t n, double *y);
+    void *user;                      /* of force, and of edits of the steps */
     double *rotated;                 /* (n_ctx) the position that the K of a slot was rotated to */
     /* Used only by mistakes. */
     double *key, *zeros;             /* (k_dim) scratch for a K, and as many zeros as a K or V has elements */
@@ -132,14 +137,13 @@ extern const struct reference_steps reference_right_steps;
 
 /* Row i of a weight, (n_in).  Valid until the next call. */
 const float *reference_row(const struct reference *r, const struct weight *w, size_t i);
-/* Returns x (n, n_in), the input of a product with w, as r->rounding rounds it: x itself, or scratch that is valid
- * until the next call. */
-const double *reference_rounded(const struct reference *r, const struct weight *w, const double *x, size_t n);
 /* sum of w_i x_i of n elements */
 double reference_dot(const float *w, const double *x, uint32_t n);
-/* y (n, n_out) = x (n, n_in) W^T */
-void reference_linear(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *y);
 /* The right functions of struct reference_steps that mistakes use too. */
+void reference_linear(const struct reference *r, const struct weight *w, enum weight_id id, const double *x, uint32_t n,
+                      double *y);
+void reference_product(const struct reference *r, const struct affine *of, enum weight_id id, const double *x,
+                       uint32_t n, double *y);
 double reference_frequency(const struct reference *r, uint32_t rope, uint32_t i, double width);
 double reference_alibi(const struct attn_plan *p, uint32_t head, double distance);
 const double *reference_cached(const struct reference *r, const struct attended *a, const double *cache, uint32_t dim,

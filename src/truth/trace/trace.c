@@ -595,12 +595,12 @@ plumb_status plumb_trace_set_tokens(plumb_trace *t, const int32_t *ids, size_t n
 
 /* Stores the texts of the likeliest tokens, for readers of the trace that do not have the vocabulary. */
 static plumb_status store_texts(struct plumb_trace *t, const struct trace_value *top, uint32_t n_top) {
-    for (uint32_t i = 0; t->vocab.t && i < n_top; i++) {
+    for (uint32_t i = 0; t->piece && i < n_top; i++) {
         char piece[256];   /* a longer text is cut */
         int32_t id = (int32_t)top[i].place;
         size_t at = text_index(t, id);
         if (at < t->n_text && t->texts[at].id == id) continue;
-        int64_t n = tokenizer_piece(t->vocab.t, id, true, piece, sizeof piece);
+        int64_t n = t->piece(t, id, piece, sizeof piece);
         if (n < 0) continue;
         PLUMB_TRY(insert_text(t, at, id, piece, n < (int64_t)sizeof piece ? (size_t)n : sizeof piece));
     }

@@ -77,8 +77,10 @@ struct plumb_trace {
     struct trace_text *texts;        /* (n_text) texts of the likeliest tokens, ascending by id */
     size_t n_text, cap_text;
     bool unsorted_texts;             /* texts do not ascend yet: see trace_add_text */
-    struct tokenizer_weak_ref vocab; /* source of texts, from plumb_trace_begin on; vocab.t is NULL in a trace from a
-                                      * file, and once the model is freed */
+    /* Writes at most cap bytes of a token's text, also of a control token, and returns how many it has; below 0: there
+     * is no such token, or the model is freed.  NULL in a trace from a file. */
+    int64_t (*piece)(const struct plumb_trace *t, int32_t id, char *buf, size_t cap);
+    struct tokenizer_weak_ref vocab; /* used by piece; vocab.t is NULL once the model is freed */
     int32_t bos;            /* id of BOS; -1: not known */
     plumb_trace_params params;   /* what plumb_trace_add keeps; params.taps is owned */
     bool by_module;         /* the file calls Qcur or Kcur by their modules in transformers: see heads.h */
@@ -94,6 +96,19 @@ struct plumb_trace {
 
 /* Frees everything that the trace holds and resets it: no tokens, no taps, default params. */
 void trace_clear(struct plumb_trace *t);
+/* What is to be traced: facts of a session, and of its model. */
+struct trace_run {
+    const char *kernels, *precision;   /* their names; kernels are "reference" for the reference pass */
+    uint32_t n_layer, n_vocab;
+    uint32_t order;                    /* as in struct plumb_trace, like the members below */
+    bool has_output_norms;
+    int32_t bos;
+    int64_t (*piece)(const struct plumb_trace *t, int32_t id, char *buf, size_t cap);
+    struct tokenizer *vocab;           /* NULL if piece uses none */
+};
+/* plumb_trace_begin, which takes these facts from a session. */
+plumb_status trace_begin(struct plumb_trace *t, const struct trace_run *run, const int32_t *ids, size_t n,
+                         size_t n_prompt, const plumb_trace_params *params);
 /* Copies n ids; n_prompt <= n as in struct plumb_trace.  Drops the pieces, and gives rows of kq_soft_max n keys.
  * PLUMB_ERROR_TOKEN for a negative id.  PLUMB_ERROR_ARGUMENT if n_prompt > n, or if the trace already has a row at
  * n + TRACE_MAX_EXTRA_ROWS or beyond. */
