@@ -1,9 +1,10 @@
-/* The order of taps and their inputs, for every architecture: what model_absent_taps and tap_inputs_without say about a
+/* The order of taps and their inputs, for every architecture: what model_absent_taps and model_tap_inputs say about a
  * layer against what happens in the reference pass, and where diff and diagnose find a step that was made wrong. */
 #include "api/model.h"
 #include "fixture.h"
 #include "reference/reference.h"
 #include "test.h"
+#include "trace/inputs.h"
 #include "trace/trace.h"
 
 #include <math.h>
@@ -21,6 +22,7 @@ struct run {
     const struct plumb_trace *right;   /* if not NULL, all other taps get their values from it */
     enum tap_id wrong;
     int32_t layer;
+    uint32_t n_expert;
 };
 
 static void record(void *user, const plumb_tap *tap) {
@@ -29,14 +31,15 @@ static void record(void *user, const plumb_tap *tap) {
 }
 
 /* Each element changes by another factor, so that norms of all do not hide it.  Scores of experts are rotated, so that
- * other experts are used. */
-static void make_wrong(const plumb_tap *tap, enum tap_id id, double *x) {
+ * other experts are used; instead of an expert the next one is used. */
+static void make_wrong(const plumb_tap *tap, enum tap_id id, uint32_t n_expert, double *x) {
     size_t n = (size_t)tap->n_head * tap->n;
     bool is_choice = id >= TAP_FFN_ROUTER && id <= TAP_FFN_USED;
     for (size_t t = 0; t < tap->n_token; t++) {
         double *row = x + t * n, first = row[0];
         for (size_t i = 0; i < n; i++) {
-            if (!is_choice) row[i] *= 1 + 0.1 * (double)(i % 7 + 1);
+            if (id == TAP_FFN_USED) row[i] = (double)(((uint32_t)row[i] + 1) % n_expert);
+            else if (!is_choice) row[i] *= 1 + 0.1 * (double)(i % 7 + 1);
             else row[i] = i + 1 < n ? row[i + 1] : first;
         }
     }
@@ -50,7 +53,7 @@ static void force(void *user, const plumb_tap *tap, double *x) {
     size_t n = (size_t)tap->n_head * tap->n;
     for (size_t i = 0; right && i < tap->n_token * n; i++) x[i] = (double)right->rows[i / n].values[i % n];
     if (id != r->wrong || tap->layer != r->layer) return;
-    make_wrong(tap, id, x);
+    make_wrong(tap, id, r->n_expert, x);
     /* With right values for the others, what the step computed counts as right; otherwise it is wrong. */
     if (r->right) return;
     for (size_t i = 0; i < tap->n_token * n; i++) {
@@ -62,7 +65,7 @@ static void force(void *user, const plumb_tap *tap, double *x) {
 static plumb_trace *run(const struct model *m, const struct plumb_trace *right, enum tap_id wrong, int32_t layer) {
     struct error err;
     struct reference *pass = NULL;
-    struct run r = { plumb_trace_create(), right, wrong, layer };
+    struct run r = { plumb_trace_create(), right, wrong, layer, m->plan.max_expert };
     r.trace->params.n_value = UINT32_MAX;
     CHECK(plumb_trace_set_tokens(r.trace, ids, N_ID, N_ID) == PLUMB_OK, "%s", plumb_trace_error(r.trace));
     float *logits = alloc_array((uint64_t)N_ID * m->plan.n_vocab, sizeof *logits);
@@ -116,10 +119,10 @@ static void show_set(char *text, size_t n, uint64_t set) {
 
 /* Returns the taps of a layer that are computed from a tap.  This is a function of its own because WebKitGTK once lost
  * the upper halves of these sets when it optimized the loop of inputs_row while that ran. */
-static uint64_t computed_from(uint32_t order, enum tap_id id, uint64_t there, uint64_t absent) {
+static uint64_t computed_from(const struct model *m, enum tap_id id, uint64_t there, int32_t layer) {
     uint64_t set = 0;
     for (uint32_t k = 0; k < TAP_COUNT; k++) {
-        uint64_t inputs = there >> k & 1 ? tap_inputs_without(order, (enum tap_id)k, absent) : 0;
+        uint64_t inputs = there >> k & 1 ? model_tap_inputs(m, (enum tap_id)k, layer) : 0;
         if (inputs >> id & 1) set |= UINT64_C(1) << k;
     }
     return set;
@@ -142,9 +145,12 @@ static void inputs_row(const void *row) {
         CHECK(there == (all & ~absent), "layer %d: there or absent:%s", (int)layer, text);
         for (uint32_t i = 0; i < TAP_COUNT; i++) {
             if (!(there >> i & 1)) continue;
+            uint64_t usual = trace_inputs(order, (enum tap_id)i, absent);
+            CHECK(usual == model_tap_inputs(m->model, (enum tap_id)i, layer), "layer %d: %s without the model",
+                  (int)layer, tap_spec((enum tap_id)i)->name);
             int32_t of_layer = i == TAP_L_OUT ? layer - 1 : layer;
             if (of_layer < 0) continue;
-            uint64_t expected = computed_from(order, (enum tap_id)i, there, absent);
+            uint64_t expected = computed_from(m->model, (enum tap_id)i, there, layer);
             uint64_t found = changed(m->model, right, (enum tap_id)i, of_layer, layer);
             show_set(text, sizeof text, found);
             show_set(expected_text, sizeof expected_text, expected);

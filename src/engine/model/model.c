@@ -547,6 +547,11 @@ uint64_t model_absent_taps(const struct model *m, uint32_t il) {
     return absent;
 }
 
+uint64_t model_tap_inputs(const struct model *m, enum tap_id id, int32_t layer) {
+    if (layer >= 0) return program_inputs(m->layers[layer].program, m, (uint32_t)layer, id);
+    return id == TAP_EMBD ? 0 : id == TAP_RESULT_NORM ? TAP_SET(L_OUT) : TAP_SET(RESULT_NORM);
+}
+
 bool model_has_output_norms(const struct model *m) {
     uint64_t absent = UINT64_MAX;
     for (uint32_t il = 0; il < m->plan.n_layer; il++) absent &= model_absent_taps(m, il);

@@ -266,11 +266,12 @@ bool program_equals(const struct program *a, const struct program *b) {
 uint64_t step_reads(const struct step *s) {
     uint64_t in = UINT64_C(1) << s->in, out = UINT64_C(1) << s->out;
     switch (s->kind) {
-    case STEP_ADD: case STEP_ADD_SCALED: case STEP_ADJUGATES: case STEP_GATE_HEADS: case STEP_GATE_SHARED:
-    case STEP_ACTIVATE: return in | out;
+    case STEP_ADD: case STEP_ADD_SCALED: case STEP_GATE_HEADS: case STEP_GATE_SHARED: case STEP_ACTIVATE:
+        return in | out;
     case STEP_ADD_STATES: return STREAM_SET(LOW) | STREAM_SET(HIGH);
     case STEP_ATTENTION: return STREAM_SET(Q) | STREAM_SET(K) | STREAM_SET(V);
     case STEP_TAKE: return in | STREAM_SET(USED);
+    case STEP_ADJUGATES: return in | out | STREAM_SET(SCORES) | STREAM_SET(USED);
     case STEP_EXPERTS: return in | STREAM_SET(USED) | STREAM_SET(WEIGHTS);
     default: return in;
     }
@@ -295,17 +296,60 @@ uint32_t program_products(const struct program *program, uint32_t i, uint32_t mo
     return n;
 }
 
+/* The taps of a step and those inside it. */
+static uint64_t taps_of(const struct step *s, const struct model *m, uint32_t il) {
+    uint64_t taps = s->tap != TAP_COUNT ? UINT64_C(1) << s->tap : 0;
+    if (s->kind == STEP_ATTENTION) taps |= TAP_SET(KQ_SOFT_MAX);
+    if (s->kind == STEP_GATE_SHARED) taps |= TAP_SET(FFN_SHARED_GATE);
+    if (s->kind != STEP_EXPERTS) return taps;
+    if (m->layers[il].w[W_FFN_GATE_EXPS].w) taps |= TAP_SET(EXPERT_GATE);
+    return taps | TAP_SET(EXPERT_UP) | TAP_SET(EXPERT_SWIGLU) | TAP_SET(EXPERT_DOWN) | TAP_SET(EXPERT_WEIGHTED);
+}
+
 uint64_t program_taps(const struct program *program, const struct model *m, uint32_t il) {
-    const uint64_t expert = TAP_SET(EXPERT_UP) | TAP_SET(EXPERT_SWIGLU) | TAP_SET(EXPERT_DOWN)
-                          | TAP_SET(EXPERT_WEIGHTED);
     uint64_t taps = 0;
-    for (uint32_t i = 0; i < program->n; i++) {
-        const struct step *s = &program->steps[i];
-        if (s->tap != TAP_COUNT) taps |= UINT64_C(1) << s->tap;
-        if (s->kind == STEP_ATTENTION) taps |= TAP_SET(KQ_SOFT_MAX);
-        if (s->kind == STEP_EXPERTS) taps |= expert;
-        if (s->kind == STEP_EXPERTS && m->layers[il].w[W_FFN_GATE_EXPS].w) taps |= TAP_SET(EXPERT_GATE);
-        if (s->kind == STEP_GATE_SHARED) taps |= TAP_SET(FFN_SHARED_GATE);
-    }
+    for (uint32_t i = 0; i < program->n; i++) taps |= taps_of(&program->steps[i], m, il);
     return taps;
+}
+
+/* What a tap is computed from: streams, and other taps inside the same step. */
+struct reads { uint64_t streams, taps; };
+
+/* s: the step that has the tap. */
+static struct reads reads_of(const struct step *s, enum tap_id id, bool weights_first) {
+    const uint64_t in = UINT64_C(1) << s->in, out = UINT64_C(1) << s->out;
+    switch (id) {
+    case TAP_KQ_SOFT_MAX: return (struct reads){ STREAM_SET(Q) | STREAM_SET(K), 0 };
+    case TAP_KQV_OUT: return (struct reads){ STREAM_SET(V), TAP_SET(KQ_SOFT_MAX) };
+    case TAP_FFN_SHARED_GATE: return (struct reads){ in, 0 };
+    case TAP_EXPERT_WEIGHTED:
+        return weights_first ? (struct reads){ in | STREAM_SET(WEIGHTS), 0 }
+                             : (struct reads){ STREAM_SET(WEIGHTS), TAP_SET(EXPERT_DOWN) };
+    case TAP_EXPERT_GATE: case TAP_EXPERT_UP:
+        return weights_first ? (struct reads){ STREAM_SET(USED), TAP_SET(EXPERT_WEIGHTED) }
+                             : (struct reads){ in | STREAM_SET(USED), 0 };
+    case TAP_EXPERT_SWIGLU: return (struct reads){ 0, TAP_SET(EXPERT_GATE) | TAP_SET(EXPERT_UP) };
+    case TAP_EXPERT_DOWN: return (struct reads){ STREAM_SET(USED), TAP_SET(EXPERT_SWIGLU) };
+    case TAP_FFN_EXPERTS:
+        return (struct reads){ 0, weights_first ? TAP_SET(EXPERT_DOWN) : TAP_SET(EXPERT_WEIGHTED) };
+    default:
+        return s->kind == STEP_GATE_SHARED ? (struct reads){ out, TAP_SET(FFN_SHARED_GATE) }
+                                           : (struct reads){ step_reads(s), 0 };
+    }
+}
+
+uint64_t program_inputs(const struct program *program, const struct model *m, uint32_t il, enum tap_id id) {
+    uint32_t i = 0;
+    while (i < program->n && !(taps_of(&program->steps[i], m, il) >> id & 1)) i++;
+    if (i == program->n) return 0;
+    struct reads reads = reads_of(&program->steps[i], id, m->plan.layers[il].ffn.weights_first);
+    uint64_t inputs = reads.taps & taps_of(&program->steps[i], m, il), streams = reads.streams;
+    while (i-- > 0) {
+        const struct step *s = &program->steps[i];
+        if (!(streams >> s->out & 1)) continue;
+        streams &= ~(UINT64_C(1) << s->out);
+        if (s->tap != TAP_COUNT) inputs |= UINT64_C(1) << s->tap;
+        else streams |= step_reads(s);
+    }
+    return streams & STREAM_SET(X) ? inputs | TAP_SET(L_OUT) : inputs;
 }

@@ -114,6 +114,8 @@ uint64_t program_needs(const struct program *program, uint32_t end, uint64_t str
 uint32_t program_products(const struct program *program, uint32_t i, uint32_t most);
 /* The taps of the steps of a layer and those inside them, as a set. */
 uint64_t program_taps(const struct program *program, const struct model *m, uint32_t il);
+/* The taps that a tap of a layer is computed from, as a set.  TAP_L_OUT: the residual stream at the layer's begin. */
+uint64_t program_inputs(const struct program *program, const struct model *m, uint32_t il, enum tap_id id);
 
 #define STREAM_SET(stream) (UINT64_C(1) << STREAM_##stream)
 

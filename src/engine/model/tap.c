@@ -1,84 +1,56 @@
 #include "model/tap.h"
 
-#define INPUTS_1(a) 1, { TAP_##a }
-#define INPUTS_2(a, b) 2, { TAP_##a, TAP_##b }
-#define INPUTS_3(a, b, c) 3, { TAP_##a, TAP_##b, TAP_##c }
-
 const struct tap_spec *tap_spec(enum tap_id id) {
     static const struct tap_spec specs[TAP_COUNT] = {
-        [TAP_EMBD] = { "embd", "token embedding", false, false, 0, { 0 }, "token_embd" },
-        [TAP_ATTN_NORM] = { "attn_norm", "norm before attention", true, false, INPUTS_1(L_OUT), "attn_norm" },
-        [TAP_QCUR] = { "Qcur", "query before RoPE", true, false, INPUTS_1(ATTN_NORM), "attn_q" },
-        [TAP_KCUR] = { "Kcur", "key before RoPE", true, false, INPUTS_1(ATTN_NORM), "attn_k" },
-        [TAP_VCUR] = { "Vcur", "value", true, false, INPUTS_1(ATTN_NORM), "attn_v" },
-        [TAP_QCUR_NORMED] = { "Qcur_normed", "query after its norm", true, true, INPUTS_1(QCUR), "attn_q_norm" },
-        [TAP_KCUR_NORMED] = { "Kcur_normed", "key after its norm", true, true, INPUTS_1(KCUR), "attn_k_norm" },
-        [TAP_QCUR_ROPE] = { "Qcur_rope", "query after RoPE", true, false, INPUTS_1(QCUR_NORMED), "" },
-        [TAP_KCUR_ROPE] = { "Kcur_rope", "key after RoPE", true, false, INPUTS_1(KCUR_NORMED), "" },
-        [TAP_QCUR_SCALED] = { "Qcur_attn_temp_scaled", "query times its temperature", true, true,
-                              INPUTS_1(QCUR_ROPE), "" },
-        [TAP_KQ_SOFT_MAX] = { "kq_soft_max", "attention weights", true, false, INPUTS_2(QCUR_SCALED, KCUR_ROPE), "" },
-        [TAP_KQV_OUT] = { "kqv_out", "weighted sum of values, heads concatenated", true, false,
-                          INPUTS_2(KQ_SOFT_MAX, VCUR), "" },
-        [TAP_ATTN_GATE] = { "attn_gate_proj", "gate of attention before its activation", true, true,
-                            INPUTS_1(ATTN_NORM), "attn_gate" },
-        [TAP_ATTN_GATED] = { "attn_gated", "weighted sum of values times the activated gate", true, true,
-                             INPUTS_2(KQV_OUT, ATTN_GATE), "" },
-        [TAP_ATTN_SUB_NORM] = { "attn_sub_norm", "norm of the weighted sum of values", true, true, INPUTS_1(ATTN_GATED),
-                                "attn_sub_norm" },
-        [TAP_ATTN_OUT] = { "attn_out", "attention output", true, false, INPUTS_1(ATTN_SUB_NORM), "attn_output" },
-        [TAP_ATTN_POST_NORM] = { "attn_post_norm", "norm after attention", true, true, INPUTS_1(ATTN_OUT),
-                                 "post_attention_norm" },
-        [TAP_FFN_INP] = { "ffn_inp", "residual after attention", true, false, INPUTS_2(ATTN_POST_NORM, L_OUT), "" },
-        [TAP_FFN_NORM] = { "ffn_norm", "norm before the feed-forward network", true, false, INPUTS_1(FFN_INP),
-                           "ffn_norm" },
-        [TAP_FFN_ROUTER] = { "ffn_moe_logits", "scores of the experts", true, true, INPUTS_1(FFN_NORM),
-                             "ffn_gate_inp" },
-        [TAP_FFN_PROBS] = { "ffn_moe_probs", "probabilities of the experts", true, true, INPUTS_1(FFN_ROUTER), "" },
+        [TAP_EMBD] = { "embd", "token embedding", false, false, "token_embd" },
+        [TAP_ATTN_NORM] = { "attn_norm", "norm before attention", true, false, "attn_norm" },
+        [TAP_QCUR] = { "Qcur", "query before RoPE", true, false, "attn_q" },
+        [TAP_KCUR] = { "Kcur", "key before RoPE", true, false, "attn_k" },
+        [TAP_VCUR] = { "Vcur", "value", true, false, "attn_v" },
+        [TAP_QCUR_NORMED] = { "Qcur_normed", "query after its norm", true, true, "attn_q_norm" },
+        [TAP_KCUR_NORMED] = { "Kcur_normed", "key after its norm", true, true, "attn_k_norm" },
+        [TAP_QCUR_ROPE] = { "Qcur_rope", "query after RoPE", true, false, "" },
+        [TAP_KCUR_ROPE] = { "Kcur_rope", "key after RoPE", true, false, "" },
+        [TAP_QCUR_SCALED] = { "Qcur_attn_temp_scaled", "query times its temperature", true, true, "" },
+        [TAP_KQ_SOFT_MAX] = { "kq_soft_max", "attention weights", true, false, "" },
+        [TAP_KQV_OUT] = { "kqv_out", "weighted sum of values, heads concatenated", true, false, "" },
+        [TAP_ATTN_GATE] = { "attn_gate_proj", "gate of attention before its activation", true, true, "attn_gate" },
+        [TAP_ATTN_GATED] = { "attn_gated", "weighted sum of values times the activated gate", true, true, "" },
+        [TAP_ATTN_SUB_NORM] = { "attn_sub_norm", "norm of the weighted sum of values", true, true, "attn_sub_norm" },
+        [TAP_ATTN_OUT] = { "attn_out", "attention output", true, false, "attn_output" },
+        [TAP_ATTN_POST_NORM] = { "attn_post_norm", "norm after attention", true, true, "post_attention_norm" },
+        [TAP_FFN_INP] = { "ffn_inp", "residual after attention", true, false, "" },
+        [TAP_FFN_NORM] = { "ffn_norm", "norm before the feed-forward network", true, false, "ffn_norm" },
+        [TAP_FFN_ROUTER] = { "ffn_moe_logits", "scores of the experts", true, true, "ffn_gate_inp" },
+        [TAP_FFN_PROBS] = { "ffn_moe_probs", "probabilities of the experts", true, true, "" },
         [TAP_FFN_PROBS_BIASED] = { "ffn_moe_probs_biased", "probabilities by which experts are chosen", true, true,
-                                   INPUTS_1(FFN_PROBS), "exp_probs_b" },
-        [TAP_FFN_USED] = { "ffn_moe_topk", "experts that a token uses, the best one first", true, true,
-                           INPUTS_1(FFN_PROBS_BIASED), "" },
-        [TAP_FFN_WEIGHTS] = { "ffn_moe_weights", "probabilities of these experts", true, true,
-                              INPUTS_2(FFN_PROBS, FFN_USED), "" },
-        [TAP_FFN_WEIGHTS_SOFTMAX] = { "ffn_moe_weights_softmax", "softmax over these experts", true, true,
-                                      INPUTS_1(FFN_WEIGHTS), "" },
-        [TAP_FFN_WEIGHTS_NORM] = { "ffn_moe_weights_norm", "weights divided by their sum", true, true,
-                                   INPUTS_1(FFN_WEIGHTS_SOFTMAX), "" },
-        [TAP_FFN_WEIGHTS_SCALED] = { "ffn_moe_weights_scaled", "weights times their scale", true, true,
-                                     INPUTS_1(FFN_WEIGHTS_NORM), "" },
+                                   "exp_probs_b" },
+        [TAP_FFN_USED] = { "ffn_moe_topk", "experts that a token uses, the best one first", true, true, "" },
+        [TAP_FFN_WEIGHTS] = { "ffn_moe_weights", "probabilities of these experts", true, true, "" },
+        [TAP_FFN_WEIGHTS_SOFTMAX] = { "ffn_moe_weights_softmax", "softmax over these experts", true, true, "" },
+        [TAP_FFN_WEIGHTS_NORM] = { "ffn_moe_weights_norm", "weights divided by their sum", true, true, "" },
+        [TAP_FFN_WEIGHTS_SCALED] = { "ffn_moe_weights_scaled", "weights times their scale", true, true, "" },
         [TAP_EXPERT_GATE] = { "ffn_moe_gate", "gates of the experts before their activation", true, true,
-                              INPUTS_2(FFN_NORM, FFN_USED), "ffn_gate_exps" },
-        [TAP_EXPERT_UP] = { "ffn_moe_up", "up projections of the experts", true, true, INPUTS_2(FFN_NORM, FFN_USED),
-                            "ffn_up_exps" },
-        [TAP_EXPERT_SWIGLU] = { "ffn_moe_swiglu", "activated gates times up projections", true, true,
-                                INPUTS_2(EXPERT_GATE, EXPERT_UP), "" },
-        [TAP_EXPERT_DOWN] = { "ffn_moe_down", "outputs of the experts", true, true,
-                              INPUTS_2(EXPERT_SWIGLU, FFN_USED), "ffn_down_exps" },
-        [TAP_EXPERT_WEIGHTED] = { "ffn_moe_weighted", "outputs of the experts times their weights", true, true,
-                                  INPUTS_2(EXPERT_DOWN, FFN_WEIGHTS_SCALED), "" },
-        [TAP_FFN_EXPERTS] = { "ffn_moe_out", "weighted sum of the experts", true, true, INPUTS_1(EXPERT_WEIGHTED), "" },
-        [TAP_FFN_GATE] = { "ffn_gate", "gate before its activation", true, true, INPUTS_1(FFN_NORM), "ffn_gate" },
-        [TAP_FFN_UP] = { "ffn_up", "up projection", true, false, INPUTS_1(FFN_NORM), "ffn_up" },
-        [TAP_FFN_SWIGLU] = { "ffn_swiglu", "activated gate times up projection", true, false,
-                             INPUTS_2(FFN_GATE, FFN_UP), "" },
-        [TAP_FFN_SUB_NORM] = { "ffn_sub_norm", "norm before the down projection", true, true, INPUTS_1(FFN_SWIGLU),
-                               "ffn_sub_norm" },
+                              "ffn_gate_exps" },
+        [TAP_EXPERT_UP] = { "ffn_moe_up", "up projections of the experts", true, true, "ffn_up_exps" },
+        [TAP_EXPERT_SWIGLU] = { "ffn_moe_swiglu", "activated gates times up projections", true, true, "" },
+        [TAP_EXPERT_DOWN] = { "ffn_moe_down", "outputs of the experts", true, true, "ffn_down_exps" },
+        [TAP_EXPERT_WEIGHTED] = { "ffn_moe_weighted", "outputs of the experts times their weights", true, true, "" },
+        [TAP_FFN_EXPERTS] = { "ffn_moe_out", "weighted sum of the experts", true, true, "" },
+        [TAP_FFN_GATE] = { "ffn_gate", "gate before its activation", true, true, "ffn_gate" },
+        [TAP_FFN_UP] = { "ffn_up", "up projection", true, false, "ffn_up" },
+        [TAP_FFN_SWIGLU] = { "ffn_swiglu", "activated gate times up projection", true, false, "" },
+        [TAP_FFN_SUB_NORM] = { "ffn_sub_norm", "norm before the down projection", true, true, "ffn_sub_norm" },
         [TAP_FFN_SHARED_GATE] = { "ffn_shexp_gate_inp", "gate of the shared expert before its activation", true, true,
-                                  INPUTS_1(FFN_NORM), "ffn_gate_inp_shexp" },
-        [TAP_FFN_SHARED] = { "ffn_shexp", "output of the expert that every token uses", true, true,
-                             INPUTS_2(FFN_SUB_NORM, FFN_SHARED_GATE), "ffn_down_shexp" },
-        [TAP_FFN_OUT] = { "ffn_out", "feed-forward output", true, false, INPUTS_2(FFN_EXPERTS, FFN_SHARED),
-                          "ffn_down" },
-        [TAP_FFN_POST_NORM] = { "ffn_post_norm", "norm after the feed-forward network", true, true, INPUTS_1(FFN_OUT),
-                                "post_ffw_norm" },
-        [TAP_L_OUT] = { "l_out", "residual after the layer", true, false, INPUTS_2(FFN_POST_NORM, FFN_INP), "" },
-        [TAP_RESULT_NORM] = { "result_norm", "norm before the output matrix", false, false, INPUTS_1(L_OUT),
-                              "output_norm" },
-        [TAP_RESULT_OUTPUT] = { "result_output", "logits", false, false, INPUTS_1(RESULT_NORM),
-                                "output (token_embd if tied)" },
+                                  "ffn_gate_inp_shexp" },
+        [TAP_FFN_SHARED] = { "ffn_shexp", "output of the expert that every token uses", true, true, "ffn_down_shexp" },
+        [TAP_FFN_OUT] = { "ffn_out", "feed-forward output", true, false, "ffn_down" },
+        [TAP_FFN_POST_NORM] = { "ffn_post_norm", "norm after the feed-forward network", true, true, "post_ffw_norm" },
+        [TAP_L_OUT] = { "l_out", "residual after the layer", true, false, "" },
+        [TAP_RESULT_NORM] = { "result_norm", "norm before the output matrix", false, false, "output_norm" },
+        [TAP_RESULT_OUTPUT] = { "result_output", "logits", false, false, "output (token_embd if tied)" },
         [TAP_RESULT_POOLED] = { "result_embd_pooled", "one embedding for all tokens", false, true,
-                                INPUTS_1(RESULT_NORM), "cls, cls.norm, cls.output, dense_2, dense_3" },
+                                "cls, cls.norm, cls.output, dense_2, dense_3" },
     };
     return &specs[id];
 }
@@ -119,51 +91,4 @@ uint64_t tap_place(uint32_t order, enum tap_id id, int32_t layer) {
     if (id == TAP_EMBD) return 0;
     if (id >= TAP_RESULT_NORM) return (uint64_t)UINT32_MAX * TAP_COUNT + id;
     return (uint64_t)(layer + 1) * TAP_COUNT + rank(order, id);
-}
-
-/* ---- inputs ------------------------------------------------------------------------------------------------------ */
-
-uint64_t tap_inputs(uint32_t order, enum tap_id id) {
-    static const struct { uint32_t order; enum tap_id id; uint64_t inputs; } others[] = {
-        { TAP_ORDER_ONE_NORM, TAP_FFN_NORM, TAP_SET(ATTN_NORM) },
-        { TAP_ORDER_PARALLEL, TAP_FFN_NORM, TAP_SET(L_OUT) },
-        { TAP_ORDER_NORM_AFTER_ROPE, TAP_QCUR_ROPE, TAP_SET(QCUR) },
-        { TAP_ORDER_NORM_AFTER_ROPE, TAP_KCUR_ROPE, TAP_SET(KCUR) },
-        { TAP_ORDER_NORM_AFTER_ROPE, TAP_QCUR_NORMED, TAP_SET(QCUR_ROPE) },
-        { TAP_ORDER_NORM_AFTER_ROPE, TAP_KCUR_NORMED, TAP_SET(KCUR_ROPE) },
-        { TAP_ORDER_NORM_AFTER_ROPE, TAP_QCUR_SCALED, TAP_SET(QCUR_NORMED) },
-        { TAP_ORDER_NORM_AFTER_ROPE, TAP_KQ_SOFT_MAX, TAP_SET(QCUR_SCALED) | TAP_SET(KCUR_NORMED) },
-        { TAP_ORDER_ROUTER_FIRST | TAP_ORDER_EXPERTS_FIRST, TAP_FFN_ROUTER, TAP_SET(L_OUT) },
-        { TAP_ORDER_WEIGHTS_FIRST, TAP_EXPERT_WEIGHTED, TAP_SET(FFN_NORM) | TAP_SET(FFN_WEIGHTS_SCALED) },
-        { TAP_ORDER_WEIGHTS_FIRST, TAP_EXPERT_GATE, TAP_SET(EXPERT_WEIGHTED) | TAP_SET(FFN_USED) },
-        { TAP_ORDER_WEIGHTS_FIRST, TAP_EXPERT_UP, TAP_SET(EXPERT_WEIGHTED) | TAP_SET(FFN_USED) },
-        { TAP_ORDER_WEIGHTS_FIRST, TAP_FFN_EXPERTS, TAP_SET(EXPERT_DOWN) },
-        { TAP_ORDER_ADJUGATES, TAP_FFN_OUT, TAP_SET(FFN_PROBS) | TAP_SET(FFN_EXPERTS) },
-        { TAP_ORDER_EXPERTS_FIRST, TAP_EXPERT_GATE, TAP_SET(L_OUT) | TAP_SET(FFN_USED) },
-        { TAP_ORDER_EXPERTS_FIRST, TAP_EXPERT_UP, TAP_SET(L_OUT) | TAP_SET(FFN_USED) },
-    };
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        if (others[i].id == id && (order & others[i].order)) return others[i].inputs;
-    }
-    const struct tap_spec *spec = tap_spec(id);
-    uint64_t set = 0;
-    for (uint32_t i = 0; i < spec->n_input; i++) set |= UINT64_C(1) << spec->inputs[i];
-    return set;
-}
-
-uint64_t tap_inputs_without(uint32_t order, enum tap_id id, uint64_t absent) {
-    const uint64_t passed_on = TAP_SET(ATTN_NORM) | TAP_SET(QCUR_NORMED) | TAP_SET(KCUR_NORMED) | TAP_SET(QCUR_SCALED)
-                             | TAP_SET(ATTN_GATED) | TAP_SET(ATTN_SUB_NORM) | TAP_SET(ATTN_POST_NORM)
-                             | TAP_SET(FFN_NORM) | TAP_SET(FFN_PROBS) | TAP_SET(FFN_PROBS_BIASED)
-                             | TAP_SET(FFN_WEIGHTS_SOFTMAX) | TAP_SET(FFN_WEIGHTS_NORM) | TAP_SET(FFN_WEIGHTS_SCALED)
-                             | TAP_SET(FFN_SUB_NORM) | TAP_SET(FFN_SHARED) | TAP_SET(FFN_POST_NORM);
-    enum tap_id ids[TAP_COUNT];
-    tap_sequence(order, ids);
-    uint64_t set = tap_inputs(order, id);
-    for (uint32_t i = rank(order, id); i-- > 0;) {   /* the inputs of a tap in the same layer come before it */
-        if (!((set & absent) >> ids[i] & 1)) continue;
-        set &= ~(UINT64_C(1) << ids[i]);
-        if (passed_on >> ids[i] & 1) set |= tap_inputs(order, ids[i]);
-    }
-    return set;
 }

@@ -1,5 +1,5 @@
-/* Taps: the steps of a pass whose results can be observed, in the order of the computation, and what each of them is
- * computed from.  A tap is identified by (id, layer); layer is -1 outside the layers.
+/* Taps: the steps of a pass whose results can be observed, in the order of the computation.  A tap is identified by
+ * (id, layer); layer is -1 outside the layers.
  *
  * Models differ in which taps they have and in the order of some: see enum tap_order.
  */
@@ -30,17 +30,11 @@ enum tap_id {
     TAP_COUNT
 };
 
-enum { TAP_MAX_INPUTS = 3 };
-
 struct tap_spec {
     const char *name;        /* llama.cpp's name without "-layer"; Qcur and Kcur after RoPE end in _rope */
     const char *title;       /* a description for people: "query after RoPE" */
     bool in_layer;
     bool only_some;          /* only some models have it; in others its inputs take its place, or nothing does */
-    /* The taps it is computed from in the usual order.  Here TAP_L_OUT means the l_out of the layer before, or the
-     * embedding in layer 0; for result_norm it means the l_out of the last layer. */
-    uint8_t n_input;
-    enum tap_id inputs[TAP_MAX_INPUTS];
     const char *weights;     /* the tensors it is computed with, "attn_q"; "" if there are none */
 };
 
@@ -72,11 +66,6 @@ static inline bool tap_holds_indices(enum tap_id id) { return id == TAP_FFN_USED
 void tap_sequence(uint32_t order, enum tap_id ids[TAP_COUNT]);
 /* Returns a number that sorts taps in the order of the computation.  layer is used only for taps inside layers. */
 uint64_t tap_place(uint32_t order, enum tap_id id, int32_t layer);
-/* Returns the inputs of a tap. */
-uint64_t tap_inputs(uint32_t order, enum tap_id id);
-/* The inputs of a tap in a layer that lacks the taps in `absent`: those that only pass on their input, such as norms,
- * are replaced by it. */
-uint64_t tap_inputs_without(uint32_t order, enum tap_id id, uint64_t absent);
 /* Returns the members of a set of inputs that belong to the same layer as the tap they are inputs of.  The others
  * belong to the layer before. */
 static inline uint64_t tap_same_layer(uint64_t inputs) { return inputs & ~TAP_SET(L_OUT); }

@@ -117,8 +117,7 @@ bool fit_align(struct fit *f, struct fit_rows *rows) {
 }
 
 bool fit_find_input(struct fit *f, uint64_t among, struct fit_rows *rows) {
-    uint64_t absent = f->layer < 0 ? 0 : model_absent_taps(f->model, (uint32_t)f->layer);
-    uint64_t inputs = tap_inputs_without(f->dump->order, f->id, absent) & among;
+    uint64_t inputs = model_tap_inputs(f->model, f->id, f->layer) & among;
     for (uint32_t i = 0; i < TAP_COUNT; i++) {
         if (!(inputs >> i & 1)) continue;
         enum tap_id id = (enum tap_id)i;

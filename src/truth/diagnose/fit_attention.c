@@ -737,7 +737,7 @@ static const uint64_t of_k = TAP_SET(KCUR) | TAP_SET(KCUR_NORMED) | TAP_SET(KCUR
 
 /* Finds K at all positions.  Returns false if one is not known. */
 static bool find_k(struct fit *f, struct fit_rows *k) {
-    uint64_t inputs = tap_inputs_without(f->dump->order, f->id, model_absent_taps(f->model, (uint32_t)f->layer)) & of_k;
+    uint64_t inputs = model_tap_inputs(f->model, f->id, f->layer) & of_k;
     for (uint32_t i = 0; i < TAP_COUNT; i++) {
         if (inputs >> i & 1) return fit_tap(f, (enum tap_id)i, f->layer, k) && k->pos[k->n_token - 1] + 1 == k->n_token;
     }

@@ -150,8 +150,7 @@ void fit_listed(struct fit *f) {
     l->changed = f->id;
     compute_all(l, NULL);
     l->s->is_checking = false;
-    uint64_t steps = tap_inputs_without(f->dump->order, f->id, f->layer < 0 ? 0 : model_absent_taps(
-        f->model, (uint32_t)f->layer));
+    uint64_t steps = model_tap_inputs(f->model, f->id, f->layer);
     for (uint32_t k = 0; k < TAP_COUNT; k++) {
         l->changed = (enum tap_id)k;
         bool is_tried = (tried >> k & 1) && (l->changed == f->id || (steps >> k & 1));

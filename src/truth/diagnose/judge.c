@@ -81,11 +81,10 @@ plumb_status diagnose_prepare(struct diagnosis *d) {
     tap_sequence(theirs->order, ids);
     for (int32_t layer = 0; layer <= n_layer; layer++) {
         uint64_t whole = 0, noisy = 0;   /* sets of taps of this layer: whole in theirs; noisy and not whole */
-        uint64_t absent = layer < n_layer ? model_absent_taps(d->model, (uint32_t)layer) : 0;
         for (uint32_t i = 0; i < TAP_COUNT; i++) {
             enum tap_id id = ids[i];
             if (id == TAP_EMBD || tap_spec(id)->in_layer != (layer < n_layer)) continue;
-            uint64_t feeds = tap_inputs_without(theirs->order, id, absent), same = tap_same_layer(feeds);
+            uint64_t feeds = model_tap_inputs(d->model, id, layer < n_layer ? layer : -1), same = tap_same_layer(feeds);
             bool takes_input = feeds != same;
             bool is_alone = !(same & ~whole) && (!takes_input || is_whole_in);
             bool is_noisy = (products >> id & 1) || (same & noisy) || (takes_input && is_noisy_in);

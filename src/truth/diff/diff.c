@@ -3,6 +3,7 @@
 
 #include "api/model.h"
 #include "mistakes/quirks.h"
+#include "trace/inputs.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -207,9 +208,9 @@ static size_t find_tap(const struct diff *d, enum tap_id id, int32_t layer) {
     return low < d->n_tap && d->taps[low].id == id && d->taps[low].layer == layer ? low : d->n_tap;
 }
 
-/* Returns the taps that a layer lacks.  Without a model, they are those of which neither trace has a record in this
- * layer: all of them if one of the traces is complete, otherwise those that only some models have.  If both traces lack
- * the layer, any other counts. */
+/* Returns the taps that a layer lacks, without a model: those of which neither trace has a record in this layer, all of
+ * them if one of the traces is complete, otherwise those that only some models have.  If both traces lack the layer,
+ * any other counts. */
 static uint64_t absent_in(const struct diff *d, int32_t layer) {
     const uint64_t in_all = TAP_SET(QCUR) | TAP_SET(KCUR) | TAP_SET(VCUR) | TAP_SET(QCUR_ROPE) | TAP_SET(KCUR_ROPE)
                           | TAP_SET(KQ_SOFT_MAX) | TAP_SET(KQV_OUT) | TAP_SET(ATTN_OUT) | TAP_SET(FFN_INP)
@@ -217,7 +218,6 @@ static uint64_t absent_in(const struct diff *d, int32_t layer) {
     const struct plumb_trace *const sides[] = { d->a, d->b };
     uint64_t here[2] = { 0 }, anywhere = 0, some = 0;
     if (layer < 0) return 0;
-    if (d->model && layer < (int32_t)d->model->plan.n_layer) return model_absent_taps(d->model, (uint32_t)layer);
     for (size_t s = 0; s < 2; s++) {
         for (size_t i = 0; i < sides[s]->n_tap; i++) {
             const struct trace_tap *tap = &sides[s]->taps[i];
@@ -234,6 +234,12 @@ static uint64_t absent_in(const struct diff *d, int32_t layer) {
     return some & ~(here[0] | here[1] ? here[0] | here[1] : anywhere);
 }
 
+/* Returns the taps of the same layer, and perhaps TAP_L_OUT, that a tap is computed from. */
+static uint64_t inputs_of(const struct diff *d, enum tap_id id, int32_t layer) {
+    bool is_known = d->model && layer < (int32_t)d->model->plan.n_layer;
+    return is_known ? model_tap_inputs(d->model, id, layer) : trace_inputs(d->a->order, id, absent_in(d, layer));
+}
+
 /* Returns the nearest compared taps from which `tap` is computed.  An input that was not compared is replaced by its
  * own inputs, layer by layer down to the embeddings.
  *
@@ -245,11 +251,10 @@ static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
     struct diff_inputs in = { .direct = true, .error = NAN };
     enum tap_id of = d->taps[tap].id, ids[TAP_COUNT];
     int32_t layer = d->taps[tap].layer;
-    uint32_t order = d->a->order;
     bool is_result = of >= TAP_RESULT_NORM;
-    uint64_t absent = absent_in(d, layer), feeds = tap_inputs_without(order, of, absent);
+    uint64_t feeds = inputs_of(d, of, layer);
     uint64_t want = tap_same_layer(feeds), earlier = feeds ^ want;
-    tap_sequence(order, ids);
+    tap_sequence(d->a->order, ids);
     for (;;) {
         for (uint32_t at = TAP_COUNT; at-- > 0;) {
             enum tap_id id = ids[at];
@@ -261,7 +266,7 @@ static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
                 continue;
             }
             in.direct = false;
-            uint64_t more = tap_inputs_without(order, id, absent), same = tap_same_layer(more);
+            uint64_t more = inputs_of(d, id, layer), same = tap_same_layer(more);
             want |= same;   /* they come before it, so this loop still reaches them */
             earlier |= more ^ same;
         }
@@ -269,7 +274,6 @@ static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
         if (is_result && d->n_layer == 0) in.direct = false;   /* no layer was compared */
         layer = is_result ? d->n_layer - 1 : layer - 1;
         is_result = false;
-        absent = absent_in(d, layer);
         want = layer < 0 ? TAP_SET(EMBD) : earlier;
         earlier = 0;
     }

@@ -92,8 +92,7 @@ static const double *held(const struct made_tap *st, enum tap_id id, uint32_t *w
 static const double *input_of(const struct made_tap *st, uint32_t i, uint32_t *width) {
     const struct mistake *m = st->wrong;
     if (m && m->kind == MISTAKE_INPUT && m->at == i) return held(st, m->input, width);
-    uint64_t absent = st->layer >= 0 ? model_absent_taps(st->s->model, (uint32_t)st->layer) : 0;
-    uint64_t inputs = tap_inputs_without(st->s->order, st->id, absent);
+    uint64_t inputs = model_tap_inputs(st->s->model, st->id, st->layer);
     enum tap_id ids[2] = { TAP_COUNT, TAP_COUNT };
     uint32_t n = 0;
     for (uint32_t k = 0; k < TAP_COUNT && n < 2; k++) {

@@ -332,13 +332,12 @@ const char *tap_show(struct tap_text *buf, enum tap_id id, int32_t layer) {
     return buf->text;
 }
 
-const char *tap_show_inputs(struct tap_inputs_text *buf, uint32_t order, enum tap_id id, uint64_t absent) {
-    uint64_t set = tap_inputs_without(order, id, absent);
+const char *tap_show_inputs(struct tap_inputs_text *buf, enum tap_id id, uint64_t inputs) {
     snprintf(buf->text, sizeof buf->text, "%s", "the token ids");
     for (uint32_t i = 0, n = 0; i < TAP_COUNT; i++) {
         const char *of = i != TAP_L_OUT ? "" : tap_spec(id)->in_layer
                        ? " of the layer before (embd in layer 0)" : " of the last layer";
-        if (!(set >> i & 1)) continue;
+        if (!(inputs >> i & 1)) continue;
         n += (uint32_t)snprintf(buf->text + n, sizeof buf->text - n, "%s%s%s", n > 0 ? ", " : "",
                                 tap_spec((enum tap_id)i)->name, of);
     }

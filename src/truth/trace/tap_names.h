@@ -27,10 +27,10 @@ bool tap_is_post_attention(uint32_t number);
 /* Writes the name of a tap to buf: "l_out-3" or, if layer is negative, "embd".  Returns buf->text. */
 struct tap_text { char text[40]; };
 const char *tap_show(struct tap_text *buf, enum tap_id id, int32_t layer);
-/* Writes to buf, for people, which taps this tap is computed from: "kq_soft_max, Vcur".  order: a set of enum
- * tap_order.  absent: the set of taps that its layer lacks (model_absent_taps).  Returns buf->text. */
+/* Writes to buf, for people, the taps that a tap is computed from (model_tap_inputs): "kq_soft_max, Vcur".  Returns
+ * buf->text. */
 struct tap_inputs_text { char text[120]; };
-const char *tap_show_inputs(struct tap_inputs_text *buf, uint32_t order, enum tap_id id, uint64_t absent);
+const char *tap_show_inputs(struct tap_inputs_text *buf, enum tap_id id, uint64_t inputs);
 /* Returns true if the tap's name, such as "l_out-3", matches one of the patterns.  Patterns are separated by commas; in
  * them * stands for any text and ? for any byte.  A pattern without "-" matches the tap in every layer, and so does the
  * last word of a module's path ("q_proj").  A pattern may also be any name that tap_parse knows.  NULL matches all.

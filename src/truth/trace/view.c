@@ -1,5 +1,7 @@
 #include "trace/view.h"
 
+#include "trace/inputs.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -332,8 +334,8 @@ static void show_inputs(char *text, size_t size, size_t *at, const struct trace_
         if (tap->layer < 0 && other->layer > before) before = other->layer;   /* the results follow the last layer */
     }
     for (uint32_t i = 0; i < TAP_COUNT; i++) absent |= (uint64_t)tap_spec((enum tap_id)i)->only_some << i;
-    absent = m && tap->layer >= 0 ? absent_in(m, tap->layer) : absent & ~in_dump;
-    uint64_t inputs = tap_inputs_without(v->t.order, tap->id, absent), n_here = 0, n_missing = 0;
+    uint64_t inputs = m && tap->layer < (int32_t)m->plan.n_layer ? model_tap_inputs(m, tap->id, tap->layer)
+                    : trace_inputs(v->t.order, tap->id, absent & ~in_dump), n_here = 0, n_missing = 0;
     struct tap_text name;
     char missing[120] = "";
     size_t n_text = 0;
