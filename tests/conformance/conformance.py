@@ -15,6 +15,7 @@ matrix).
 import argparse
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -186,11 +187,20 @@ def write_docs(path, rows, counts):
         head = f.read().split("<!-- table -->")[0]
     lines = [f"{counts['equal']} files are equal, {counts['differs']} differ, {counts['refused']} are refused, "
              f"{counts['crash']} crash.", "",
-             "| file | verdict | reference | fast | taps of both passes, or why it is refused |",
-             "|---|---|---|---|---|"]
+             "| file | reference | fast | taps of both passes, or what is wrong |",
+             "|---|---|---|---|"]
+    refused = {}
     for name, verdict, reference, fast, remark in rows:
+        remark = remark.replace("|", "\\|")
+        if verdict == "refused":
+            reason = re.sub(r'^general.architecture: "[^"]*" is (.*); plumb does not .*', r"\1", remark)
+            refused.setdefault(reason, []).append(name)
+            continue
         numbers = [f"{x:.1e}" if x is not None else "" for x in (reference, fast)]
-        lines.append(f"| {name} | {verdict} | {numbers[0]} | {numbers[1]} | {remark.replace('|', chr(92) + '|')} |")
+        verdict = "" if verdict == "equal" else f"**{verdict}** "
+        lines.append(f"| {name} | {numbers[0]} | {numbers[1]} | {verdict}{remark} |")
+    lines += ["", "The error message says why a file is refused:", ""]
+    lines += [f"- {reason}: {', '.join(names)}" for reason, names in refused.items()]
     with open(path, "w", encoding="utf-8") as f:
         f.write(head + "<!-- table -->\n" + "\n".join(lines) + "\n")
 
