@@ -86,7 +86,7 @@ def count_table(results, forms, of):
         for form in forms:
             c = counts[form]
             n = sum(c[v] for v in VERDICTS)
-            cells.append(f"{c['right'] + c['tied']} of {n}" + (f", {c['wrong']} wrong" if c["wrong"] else "") if n
+            cells.append(f"{c['right'] + c['tied']}/{n}" + (f", {c['wrong']} wrong" if c["wrong"] else "") if n
                          else "")
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return lines

@@ -233,20 +233,22 @@ def claim(said):
 
 
 def right_runs(plumb, models, folder, keep):
-    """The table of right runs: what is said of each file, by the cache and flash attention.  Returns whether all
-    agree."""
-    lines = ["| file | cache | verdict of `plumb diagnose` | largest relative error |", "|---|---|---|---|"]
+    """The table of right runs: the largest relative error of each file, by the cache and flash attention, and the
+    verdict if it is not that they agree.  Returns whether all agree."""
+    lines = [f"| cache | {' | '.join(map(os.path.basename, models))} |", "|---|" + "---|" * len(models)]
     all_agree = True
-    for model in models:
-        for name, options in CACHES.items():
+    for name, options in CACHES.items():
+        cells = []
+        for model in models:
             dump = callback(model, options, folder, CACHE_TEXT)
             if keep:
                 shutil.copyfile(dump, os.path.join(keep, re.sub(r"\W+", "-", f"{model} {name}") + ".txt"))
             said, seconds = verdict(plumb, model, dump)
             says = claim(said) or f"nothing fits, first {said['truth']['first_parted']}"
             all_agree = all_agree and said["agree"]
-            lines.append(f"| {os.path.basename(model)} | {name} | {says} | {said['truth']['largest_error']:.2g} |")
-            print(f"{lines[-1]} ({seconds:.1f} s)", flush=True)
+            cells.append(f"{'' if says == 'agrees' else says + ', '}{said['truth']['largest_error']:.2g}")
+            print(f"{model}, {name}: {says}, {cells[-1]} ({seconds:.1f} s)", flush=True)
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines, all_agree
 
 

@@ -203,11 +203,11 @@ def document(results, forms, right):
     whats = list(dict.fromkeys(what for what, _ in FORMS.values()))
     names = {"whole": "whole", "l_out8": "8 values of l_out", "top10": "10 largest logits"}
     return [
-        *summary(results, forms), "", "By operator: right of all, in each form.", "",
+        *summary(results, forms), "", "By operator: right/all, in each form.", "",
         *count_table(results, forms, lambda r: r["operator"]), "", "By kind.", "",
         *count_table(results, forms, lambda r: r["kind"]), "", "Right engines that agree.", "",
         "| rounding | " + " | ".join(names[what] for what in whats) + " |", "|---|" + "---|" * len(whats),
-        *(f"| {rounding} | " + " | ".join(f"{sum(agree[rounding, what])} of {len(agree[rounding, what])}"
+        *(f"| {rounding} | " + " | ".join(f"{sum(agree[rounding, what])}/{len(agree[rounding, what])}"
                                           for what in whats) + " |" for rounding in ROUNDING)]
 
 

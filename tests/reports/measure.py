@@ -264,11 +264,11 @@ def document(results, forms, right):
         some = [r for r in results if r["half"] == half]
         lines += [f"{half.capitalize()}:", "", *summary(some, forms), ""] if some else []
     whats = {"whole": "whole", "l_out8": "8 values of l_out", "top10": "10 largest logits"}
-    return [*lines, "All, by model: named of all, in each form.", "", *count_table(results, forms, lambda r:
+    return [*lines, "All, by model: named/all, in each form.", "", *count_table(results, forms, lambda r:
         r["kind"]), "",
             "Right engines that agree.", "", "| computes with | " + " | ".join(whats.values()) + " |",
                 "|---|---|---|---|",
-            *(f"| {way} | " + " | ".join(f"{sum(agree[way, what])} of {len(agree[way, what])}" for what in whats) + " |"
+            *(f"| {way} | " + " | ".join(f"{sum(agree[way, what])}/{len(agree[way, what])}" for what in whats) + " |"
               for way in dict.fromkeys(way for way, _ in agree))]
 
 
