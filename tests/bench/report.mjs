@@ -255,7 +255,7 @@ function loadTable(loads, models, versions) {
   }
   return rows.length ? table(['in Chromium', 'first token, s', 'of this prefill, s', '(first - prefill) / fetch (1.15)',
     'wasm memory + JS heap (target)',
-    'peak of all processes less that of the empty page, also as a multiple of the file size'], rows) : '';
+    'peak of all processes, less an empty page; by the size of the file'], rows) : '';
 }
 
 function accuracyTable(accuracy, models) {
@@ -264,7 +264,7 @@ function accuracyTable(accuracy, models) {
   const rows = accuracy.map(({ model, plumb, fast8, 'llama.cpp': llama }) =>
     [models.find(({ name }) => name === model).title, ...show(plumb), ...fast8 ? show(fast8) : ['', ''],
       ...show(llama)]);
-  return rows.length ? table(['against the reference pass on the same weights', 'plumb: mean KL (1e-4)',
+  return rows.length ? table(['against the reference pass', 'plumb: mean KL (1e-4)',
     'same top token (99.5 %)', 'fast8: mean KL', 'same top token', 'llama.cpp native: mean KL', 'same top token'],
   rows) : '';
 }
@@ -295,7 +295,10 @@ function sections(all) {
 const machineOf = ({ machine }) =>
   `${machine.cpu}, ${machine.cores} cores, ${machine.system} (${machine.flags.join(' ')})`;
 const BENCH = 'node tests/bench/bench.mjs';
-const versionsOf = ({ versions }) => Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(', ');
+/** Names and versions; compilers say their name, and what they are, once more. @returns {[string, string][]} */
+const versionsIn = ({ versions }) => Object.entries(versions).map(([name, version]) =>
+  [name, version.replace(/^(em)?cc | \(Emscripten[^)]*\)| \(\)$/g, '')]);
+const versionsOf = (run) => versionsIn(run).map(named => named.join(' ')).join(', ');
 
 /** The machine and versions of a run, for its page. */
 export const origin = (run) => `Measured ${run.date} on ${machineOf(run)}, at commit ${run.commit}, by `
@@ -304,12 +307,12 @@ export const origin = (run) => `Measured ${run.date} on ${machineOf(run)}, at co
 /** The same of several runs, with what they share said once. */
 function origins(all) {
   const versions = new Map();
-  for (const [name, version] of all.flatMap(run => Object.entries(run.versions)))
+  for (const [name, version] of all.flatMap(versionsIn))
     versions.set(name, new Set(versions.get(name)).add(version));
   return [`Measured on ${[...new Set(all.map(machineOf))].join('; ')}. Versions: ${[...versions].map(([name, of]) =>
     `${name} ${[...of].join(' and ')}`).join(', ')}. By \`${BENCH}\` and these options:`,
   all.map(({ date, commit, command }) => `- ${date}, ${commit.slice(0, 7)}: \`${command.replace(`${BENCH} `, '')
-    .replace(/ --out \S+/, '')}\``).join('\n')];
+    .replace(/ --out \S+| ?--no-report/g, '').trim()}\``).join('\n')];
 }
 
 /** Replaces the text between the two markers of a page. @param {string} file @param {string} by  the calling script */
