@@ -107,7 +107,7 @@ function speedTables(speeds) {
     ...first.with(table(['', 'MB', 'types', ...most.map(({ engine }) => nameOf(engine, versions))],
       models.map(model => [model.title, (model.bytes / 1e6).toFixed(0), typesOf(model),
         ...most.map(({ engine }) => both(first, model.name, engine))]))),
-    ...others.length ? [`Other engines, with the same N and C:`, ...second.with(table(
+    ...others.length ? ['Other engines, with the same N and C:', ...second.with(table(
       ['', ...models.filter(({ name }) => others.some(({ ran }) => ran.includes(name))).map(({ title }) => title)],
       others.map(({ engine }) => [nameOf(engine, versions), ...names
         .filter(name => others.some(({ ran }) => ran.includes(name))).map(name => both(second, name, engine))])))] : [],
