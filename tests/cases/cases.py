@@ -197,9 +197,12 @@ def check(book, names):
 
 
 def shown(said):
-    """What the page shows of a report: up to the verdict and what was measured in one more step, wrapped."""
+    """What the page shows of a report: without the line on the dump, up to the verdict and what was measured in one
+    more step, wrapped."""
     kept, n_measured = [], 0
     for line in said.rstrip().splitlines():
+        if line.startswith("theirs: "):
+            continue
         n_measured += line.startswith("   measured: ")
         if n_measured > 1 or line.startswith("   to narrow it down"):
             kept.append("   ...")
@@ -210,10 +213,12 @@ def shown(said):
 
 
 def section(case, said):
-    """The generated part of a case: the dump's code, the command, and what it printed."""
+    """The generated part of a case: the dump's code if no case before it has it, the command, and what it printed."""
     source = textwrap.dedent("".join(inspect.getsource(case.dump).splitlines(True)[1:])).rstrip()
+    first = next(i for i, one in enumerate(CASES) if one.dump is case.dump)
     words = " ".join(f'"{word}"' if " " in word else word for word in case.command())
-    return ["```python", source, "```", "", "```", f"$ plumb {words}", *shown(said), "```"]
+    code = ["```python", source, "```"] if CASES[first] is case else [f"(The code is that of case {first + 1}.)"]
+    return [*code, "", "```", f"$ plumb {words}", *shown(said), "```"]
 
 
 def replace_between(text, name, lines):
