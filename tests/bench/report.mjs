@@ -297,7 +297,7 @@ const machineOf = ({ machine }) =>
 const BENCH = 'node tests/bench/bench.mjs';
 /** Names and versions; compilers say their name, and what they are, once more. @returns {[string, string][]} */
 const versionsIn = ({ versions }) => Object.entries(versions).map(([name, version]) =>
-  [name, version.replace(/^(em)?cc | \(Emscripten[^)]*\)| \(\)$/g, '')]);
+  [name, version.replace(/^(em)?cc (\(Emscripten[^)]*\) )?| \(\)$/g, '')]);
 const versionsOf = (run) => versionsIn(run).map(named => named.join(' ')).join(', ');
 
 /** The machine and versions of a run, for its page. */
