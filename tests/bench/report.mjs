@@ -271,8 +271,7 @@ function accuracyTable(accuracy, models) {
 
 function sections(all) {
   const speeds = new Speeds(all);
-  const { versions, modules } = speeds.last;
-  const loads = loadTable(merge(all, 'loads'), speeds.models, versions);
+  const loads = loadTable(merge(all, 'loads'), speeds.models, speeds.last.versions);
   const types = typesTable(speeds);
   const accuracy = accuracyTable(merge(all, 'accuracy'), speeds.models);
   return [
@@ -287,7 +286,6 @@ function sections(all) {
         + 'superblocks fill a row. Every matrix has the type.', ...types] : [],
     ] : [],
     ...loads ? ['## Load and memory', loads] : [],
-    `Bytes of modules: ${Object.entries(modules).map(([name, bytes]) => `${name} ${bytes}`).join(', ')}.`,
     ...accuracy ? ['## Accuracy', accuracy] : [],
   ].join('\n\n');
 }
