@@ -450,6 +450,45 @@ static void rewind_case(void) {
     plumb_model_free(m);
 }
 
+/* Random rewinds and feeds in pieces give the logits of a session that was fed the same tokens at once. */
+static void wander_row(const void *row) {
+    char path[120];
+    snprintf(path, sizeof path, "tests/vectors/archs/%s.gguf", *(const char *const *)row);
+    plumb_model *m = fixture_load(path);
+    REQUIRE(m, "%s", path);
+    uint32_t n_vocab = plumb_model_n_vocab(m), state = 1;
+    int32_t ids[N_IDS];
+    some_ids(m, ids);
+    for (int pass = 0; pass < 2; pass++) {
+        const plumb_session_params params = { .n_ctx = 32, .n_batch = 5,
+                                              .pass = pass ? PLUMB_PASS_REFERENCE : PLUMB_PASS_FAST };
+        uint64_t expected[N_IDS + 1] = { 0 };
+        plumb_session *s = NULL;
+        for (uint32_t n = 1; n <= N_IDS; n++) {
+            plumb_session *fresh = NULL;
+            struct plumb_session_params whole = params;
+            whole.n_batch = 32;
+            REQUIRE(plumb_session_create(&fresh, m, &whole) == PLUMB_OK, "%s", plumb_model_error(m));
+            CHECK(plumb_session_feed(fresh, ids, n) == PLUMB_OK, "%s", plumb_session_error(fresh));
+            expected[n] = logits_hash(fresh, n_vocab);
+            plumb_session_free(fresh);
+        }
+        REQUIRE(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m));
+        for (uint32_t i = 0, n = 0; i < 60; i++) {
+            state = state * 1664525u + 1013904223u;
+            uint32_t to = (state >> 8) % (n + 1), more = (state >> 20) % (N_IDS - to + 1);
+            CHECK(plumb_session_rewind(s, to) == PLUMB_OK && plumb_session_n_past(s) == to, "%s",
+                  plumb_session_error(s));
+            CHECK(plumb_session_feed(s, ids + to, more) == PLUMB_OK, "%s", plumb_session_error(s));
+            n = to + more;
+            if (more > 0) CHECK(logits_hash(s, n_vocab) == expected[n], "pass %d: other logits of %u tokens, the last "
+                                "%u of them behind a rewind", pass, n, more);
+        }
+        plumb_session_free(s);
+    }
+    plumb_model_free(m);
+}
+
 static void overflow_case(void) {
     plumb_model *m = fixture_load(TINY);
     plumb_session *s = new_session(m, 16, 0);
@@ -789,7 +828,7 @@ static void embed_row(const void *row) {
 void test_session(void) {
     /* Learned positions, RoPE, windows on both sides and on one, ALiBi, experts, causal or not. */
     static const char *const embedding[] = { "bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert", "neo-bert",
-        "eurobert", "gemma-embedding", "llama-embed", "qwen3", "gemma3", "gpt2", "llama4" };
+        "eurobert", "gemma-embedding", "llama-embed", "qwen3", "gemma3", "gpt2", "llama4", "lfm2" };
     TEST_ROWS("session: embeddings of several texts have the bits of each text alone: ", embed_row, embedding);
     test_case("session: embeddings are the same in any batches, and misuse gives none", embed_case);
     test_case("session: a model loaded in pieces of 1, 7, 4096 bytes and at once gives the same bits", piecewise_case);
@@ -804,7 +843,7 @@ void test_session(void) {
                  rehearse_case, &rehearsed[i]);
     }
     static const char *const others[] = { "olmoe", "gpt-oss", "llama4", "qwen2moe", "mimo2", "smallthinker", "gemma2",
-                                          "deci", "openelm" };
+                                          "deci", "openelm", "lfm2", "lfm2moe" };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         char name[120];
         snprintf(name, sizeof name, "session: from a header alone, rehearsal predicts the memory of %s", others[i]);
@@ -823,6 +862,8 @@ void test_session(void) {
     test_row("session: fast pass: logits of every position equal those of single steps", feed_all_row, &fast);
     test_row("session: reference pass: logits of every position equal those of single steps", feed_all_row, &reference);
     test_case("session: a prompt fed again after a rewind gives the same bits", rewind_case);
+    static const char *const wanders[] = { "lfm2", "lfm2moe", "gemma3", "llama4", "hrm_text", "talkie" };
+    TEST_ROWS("session: any rewinds and batches give the bits of one batch: ", wander_row, wanders);
     test_case("session: context overflow and unknown tokens are errors that change nothing", overflow_case);
     test_case("session: calls in the wrong state are errors", state_case);
     test_row("session: precision: all kernels give the same 8-bit result, which differs from 16-bit", precision_row,

@@ -14,6 +14,7 @@ struct plumb_pass_functions {
     void (*free)(struct reference *r);
     plumb_status (*set_tap)(struct reference *r, struct tap_sink sink);
     uint64_t (*bytes)(const struct reference *r);
+    uint32_t (*rewind)(const struct reference *r, uint32_t n_past);
     void (*run)(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result, float *results);
     void (*embeddings)(const struct reference *r, uint32_t n_result, float *out);
     void (*pool)(struct reference *r, const float *embeddings, uint32_t n, plumb_pooling kind, float *out);

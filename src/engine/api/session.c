@@ -135,7 +135,7 @@ static plumb_status check_not_running(plumb_session *s) {
 static uint32_t keep(plumb_session *s, uint32_t n) {
     if (n == s->n_past) return n;
     s->has_logits = false;   /* they belong to a token that is removed */
-    return s->n_past = s->forward ? forward_rewind(s->forward, n) : n;
+    return s->n_past = s->forward ? forward_rewind(s->forward, n) : s->pass->rewind(s->reference, n);
 }
 
 uint32_t plumb_session_reuse(plumb_session *s, const int32_t *ids, size_t n) {

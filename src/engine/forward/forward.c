@@ -80,6 +80,24 @@ static bool allocate_streams(struct forward *f) {
     return true;
 }
 
+static bool allocate_states(struct forward *f) {
+    const struct model *m = f->model;
+    f->states = calloc(m->plan.n_layer, sizeof *f->states);
+    for (uint32_t il = 0; f->states && il < m->plan.n_layer; il++) {
+        const struct weight *kernel = m->layers[il].w[W_CONV_KERNEL].w;
+        if (kernel && !convolution_create(&f->states[il], kernel, &f->bytes)) return false;
+    }
+    return f->states != NULL;
+}
+
+/* The states of no tokens. */
+static void clear_states(struct forward *f) {
+    for (uint32_t il = 0; il < f->model->plan.n_layer; il++) {
+        size_t n = (size_t)plan_state_size(&f->model->plan, il);
+        if (f->states[il].values) memset(f->states[il].values, 0, n * sizeof *f->states[il].values);
+    }
+}
+
 static bool allocate_scratch(struct forward *f, plumb_kv_type kv_type) {
     const struct plan *p = &f->model->plan;
     uint64_t b = f->n_batch, n_max = plan_max_row(p);
@@ -90,6 +108,7 @@ static bool allocate_scratch(struct forward *f, plumb_kv_type kv_type) {
         && allocate_ropes(f)
         && allocate_streams(f)
         && allocate_experts(f)
+        && allocate_states(f)
         && (f->head = allocate(f, 2 * (uint64_t)plan_max_head(p), sizeof(float)))
         && (f->positions = allocate(f, b, sizeof *f->positions))
         && activations_create(&f->acts, n_in, f->n_batch, &f->kernels, &f->bytes) == PLUMB_OK
@@ -133,6 +152,11 @@ void forward_free(struct forward *f) {
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     for (size_t i = 0; i < sizeof f->experts.shown / sizeof *f->experts.shown; i++) free(f->experts.shown[i]);
     for (size_t i = 0; i < STREAM_COUNT; i++) free(f->streams[i]);
+    for (uint32_t il = 0; f->states && il < f->model->plan.n_layer; il++) {
+        free(f->states[il].values);
+        free(f->states[il].kernel);
+    }
+    free(f->states);
     attention_free(f->attention);
     activations_free(&f->acts);
     for (uint32_t i = 0; f->panels && i < pool_size(f->pool); i++) panel_free(&f->panels[i]);
@@ -518,7 +542,8 @@ static void run_steps(struct forward *f, uint32_t il, struct batch b, uint64_t w
         [STEP_ACTIVATE] = run_activate, [STEP_SOFTMAX] = run_softmax, [STEP_SIGMOID] = forward_sigmoid,
         [STEP_BEST] = forward_best, [STEP_TAKE] = forward_take, [STEP_SUM_TO_1] = forward_sum_to_1,
         [STEP_EXPERTS] = forward_experts, [STEP_ADJUGATES] = forward_adjugates,
-        [STEP_GATE_SHARED] = forward_gate_shared,
+        [STEP_GATE_SHARED] = forward_gate_shared, [STEP_CONVOLVE] = forward_convolve,
+        [STEP_GATE_CONV] = forward_gate_conv,
     };
     const struct model *m = f->model;
     const struct program *program = m->layers[il].program;
@@ -622,17 +647,22 @@ static void finish(struct forward *f, struct batch b, uint32_t n_result, float *
 static void run(struct forward *f, const int32_t *ids, struct batch b, uint32_t n_result, float *results) {
     const struct plan *p = &f->model->plan;
     bool only_results = n_result < b.n && !f->sink.on_tap && !p->has_states;
+    if (b.pos == 0) clear_states(f);
+    f->n_past = b.pos + b.n;
     place_tokens(f, b);
     embed(f, ids, b);
     for (uint32_t il = 0; il < p->n_layer; il++) {
-        if (il + 1 == p->n_layer && only_results) b = keep_results(f, il, b, n_result);
+        if (il + 1 == p->n_layer && only_results && p->layers[il].n_conv == 0) b = keep_results(f, il, b, n_result);
         if (b.n == 0) return;
         run_steps(f, il, b, UINT64_MAX);
     }
     if (n_result > 0) finish(f, b, n_result, results);
 }
 
-uint32_t forward_rewind(const struct forward *f, uint32_t n_past) { return attention_rewind(f->attention, n_past); }
+uint32_t forward_rewind(const struct forward *f, uint32_t n_past) {
+    if (f->model->plan.is_recurrent && n_past != f->n_past) return 0;
+    return attention_rewind(f->attention, n_past);
+}
 
 void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result, float *results) {
     run(f, ids, (struct batch) { n, pos, NULL }, n_result, results);

@@ -16,6 +16,12 @@ struct expert_scratch {
     float *shown[TAP_EXPERT_WEIGHTED - TAP_EXPERT_GATE + 1];
 };
 
+/* What a layer keeps between tokens, beside K and V; all NULL in a layer that keeps nothing. */
+struct layer_state {
+    float *values;   /* (plan_state_size) */
+    float *kernel;   /* (n_conv, n_embd) W_CONV_KERNEL with its rows as columns */
+};
+
 struct forward {
     const struct model *model;
     struct kernels kernels;
@@ -33,6 +39,8 @@ struct forward {
     float *streams[STREAM_COUNT];   /* (n_token, n) each, see enum stream; NULL if no program uses it */
     float *x, *norm; /* the streams STREAM_X and STREAM_H */
     struct expert_scratch experts;
+    struct layer_state *states;     /* (n_layer) */
+    uint32_t n_past;                /* the tokens after which the states are */
     uint32_t *positions;   /* (n_token) */
     float *head;     /* (2, plan_max_head) two vectors between the steps after pooling */
     struct tap_sink sink;
@@ -86,6 +94,12 @@ void forward_multiply(struct forward *f, const float *x, uint32_t n_token, int32
 /* gate (n_token, n_ff) <- activation(gate) * up, see forward.c.  limit: as in the plan. */
 void forward_activate(const struct forward *f, uint32_t il, float limit, float *gate, float *up, uint32_t n_token,
                       uint32_t n_ff);
+
+/* Steps of convolutions.  convolution_create takes the kernel from its weight, and returns false if there is no
+ * memory. */
+bool convolution_create(struct layer_state *s, const struct weight *w, uint64_t *bytes);
+void forward_convolve(struct forward *f, const struct call *c);
+void forward_gate_conv(struct forward *f, const struct call *c);
 
 /* Steps of experts. */
 void forward_sigmoid(struct forward *f, const struct call *c);

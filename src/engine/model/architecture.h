@@ -61,6 +61,7 @@ const struct gguf_tensor *key_tensor_outside(const struct key_reader *r, const c
 #define QKV (SET(ATTN_Q) | SET(ATTN_K) | SET(ATTN_V))
 #define ATTENTION (QKV | SET(ATTN_OUTPUT))
 #define QK_NORM (SET(ATTN_Q_NORM) | SET(ATTN_K_NORM))
+#define CONVOLUTION (SET(CONV_IN) | SET(CONV_KERNEL) | SET(CONV_OUT))
 #define POST_NORM (SET(ATTN_POST_NORM) | SET(FFN_POST_NORM))
 #define FFN (SET(FFN_UP) | SET(FFN_DOWN))
 #define GATED (SET(FFN_GATE) | FFN)
@@ -128,6 +129,8 @@ plumb_status plan_logit_factor(struct key_reader *r, struct plan *p, float facto
 /* The sections of pairs that Qwen2-VL and others have for positions in images.  Where they are optional, there are none
  * if one of the first two is 0, as in llama.cpp. */
 plumb_status plan_sections(struct key_reader *r, struct plan *p, bool required);
+/* Layers with 0 heads of K and V have a convolution instead of attention. */
+plumb_status plan_convolutions(struct key_reader *r, struct plan *p);
 /* Attention and feed forward read the same input. */
 plumb_status plan_parallel(struct key_reader *r, struct plan *p);
 /* The most layers of a plan whose blocks are computed several times, as in llama.cpp. */

@@ -147,6 +147,14 @@ static plumb_status plan_positions(struct key_reader *r, struct plan *p) {
     return PLUMB_OK;
 }
 
+/* Liquid AI 2025, "LFM2 Technical Report".  Of the layers with attention all have a window, or none. */
+static plumb_status plan_lfm2(struct key_reader *r, struct plan *p) {
+    uint32_t window = 0;
+    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "attention.sliding_window"), &window, r->err));
+    for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].attn.window = window;
+    return plan_convolutions(r, p);
+}
+
 static plumb_status plan_cohere2(struct key_reader *r, struct plan *p) {
     PLUMB_TRY(plan_windows(r, p, 4, 0, p->ropes[ROPE_GLOBAL].freq_base));
     plan_rotate_windows_only(p);
@@ -455,5 +463,7 @@ const struct architecture plan_dense_rows[] = {
       plan_qwen3tts },
     { "hrm_text", steps_loop, ROPE_NEOX, NORM_RMS, ACT_SILU, SET(TOKEN_EMBD) | SET(STATE_INIT) | ATTENTION | GATED
       | SET(ATTN_GATE), TIED, QKV_BIAS, SCALED, plan_hrm_text },
+    { "lfm2", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM | CONVOLUTION, TIED, QKV_BIAS, SCALED,
+      plan_lfm2 },
     { .name = NULL },
 };

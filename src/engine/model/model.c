@@ -15,7 +15,7 @@ enum dim {
     DIM_ONE, DIM_EMBD, DIM_QKV, DIM_Q, DIM_K, DIM_V, DIM_ATTN, DIM_Q_NORM, DIM_K_NORM, DIM_Q_NORMS, DIM_K_NORMS,
     DIM_GATE, DIM_HEAD, DIM_FF, DIM_GATE_UP, DIM_FF_EXPERT, DIM_GATE_UP_EXPERT, DIM_FF_SHARED, DIM_FF_ADJUGATE,
     DIM_EXPERT, DIM_ADJUGATE, DIM_VOCAB, DIM_LOGIT, DIM_POSITION, DIM_ROPE_FACTOR, DIM_TOKEN_TYPE, DIM_HIDDEN,
-    DIM_CLASS, DIM_DENSE,
+    DIM_CLASS, DIM_DENSE, DIM_CONV, DIM_CONV_IN,
 };
 
 struct weight_spec {
@@ -37,6 +37,9 @@ static const struct weight_spec specs[W_COUNT] = {
     [W_ATTN_SINKS] = { "attn_sinks", DIM_HEAD, DIM_ONE, DIM_ONE, NULL },
     [W_ATTN_SUB_NORM] = { "attn_sub_norm", DIM_ATTN, DIM_ONE, DIM_ONE, NULL },
     [W_ATTN_OUTPUT] = { "attn_output", DIM_ATTN, DIM_EMBD, DIM_ONE, NULL },
+    [W_CONV_IN] = { "shortconv.in_proj", DIM_EMBD, DIM_CONV_IN, DIM_ONE, NULL },
+    [W_CONV_KERNEL] = { "shortconv.conv", DIM_CONV, DIM_EMBD, DIM_ONE, NULL },
+    [W_CONV_OUT] = { "shortconv.out_proj", DIM_EMBD, DIM_EMBD, DIM_ONE, NULL },
     [W_ATTN_POST_NORM] = { "post_attention_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
     [W_ATTN_OUT_NORM] = { "attn_output_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
     [W_ATTN_NORM_2] = { "attn_norm_2", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
@@ -116,6 +119,8 @@ static uint64_t dim_size(const struct plan *p, uint32_t il, enum dim dim) {
     case DIM_HIDDEN: return p->pooling.n_hidden;
     case DIM_CLASS: return p->pooling.n_class;
     case DIM_DENSE: return p->pooling.n_dense;
+    case DIM_CONV: return p->layers[il].n_conv;
+    case DIM_CONV_IN: return 3 * (uint64_t)p->n_embd;
     }
     return 0;
 }

@@ -205,3 +205,16 @@ plumb_status plan_unused_bias(struct key_reader *r, struct plan *p) {
     p->unused = unused;
     return PLUMB_OK;
 }
+
+plumb_status plan_convolutions(struct key_reader *r, struct plan *p) {
+    uint32_t n = 0;
+    PLUMB_TRY(key_count(r, "shortconv.l_cache", 1u << 10, &n));
+    if (n < 2) return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, expected at least 2", r->key, n);
+    p->names[W_OUTPUT_NORM] = "token_embd_norm";
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        struct layer_plan *l = &p->layers[il];
+        l->without |= l->n_conv > 0 ? ATTENTION | SET(ATTN_QKV) | QK_NORM : CONVOLUTION;
+        if (l->n_conv > 0) l->n_conv = n;
+    }
+    return PLUMB_OK;
+}

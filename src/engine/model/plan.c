@@ -156,6 +156,10 @@ static plumb_status read_layers(struct key_reader *r, struct plan *p) {
         for (uint32_t il = 0; layers && il < p->n_layer; il++) {
             struct layer_plan *l = &p->layers[il];
             uint64_t n = gguf_element(layers, il);
+            if (n == 0 && i < 2 && p->required >> W_CONV_IN & 1) {
+                l->n_conv = 1;   /* plan_convolutions says how many */
+                continue;
+            }
             if (n == 0 || n > (i == 2 ? 1u << 22 : 1u << 16)) {
                 return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "key %s is %llu for layer %u, expected 1 to %u",
                                  r->key, (unsigned long long)n, il, i == 2 ? 1u << 22 : 1u << 16);
@@ -202,7 +206,6 @@ static const struct { const char *what, *names; } refused[] = {
       " falcon-h1 granitehybrid jamba nemotron_h nemotron_h_moe plamo2 " },
     { "a recurrent model", " arwkv7 rwkv6 rwkv6qwen2 rwkv7 " },
     { "a model with linear attention", " kimi-linear minimax-01 qwen35 qwen35moe qwen3next " },
-    { "a model of convolutions and attention", " lfm2 lfm2moe " },
     { "a model with latent attention", " deepseek2 deepseek2-ocr minicpm3 mistral4 plm " },
     { "a model with latent attention and hundreds of billions of parameters",
       " deepseek32 dots3note glm-dsa hy_v4 " },
@@ -251,8 +254,9 @@ static plumb_status find_architecture(const struct gguf *g, const struct archite
 static void set_maxima(struct plan *p) {
     for (uint32_t il = 0; il < p->n_layer; il++) {
         const struct attn_plan *a = &p->layers[il].attn;
-        uint64_t q = (uint64_t)a->n_head * a->k_dim, k = (uint64_t)a->n_head_kv * a->k_dim;
-        uint64_t v = (uint64_t)a->n_head_kv * a->v_dim, out = (uint64_t)a->n_head * a->v_dim;
+        if (plan_state_size(p, il) > 0) p->is_recurrent = true;
+        uint64_t n_kv = p->layers[il].n_conv > 0 ? 0 : a->n_head_kv, k = n_kv * a->k_dim, v = n_kv * a->v_dim;
+        uint64_t q = (uint64_t)a->n_head * a->k_dim, out = (uint64_t)a->n_head * a->v_dim;
         if (a->gate != ATTN_GATE_NONE) p->has_gates = true;
         if (a->n_head > p->max_head) p->max_head = a->n_head;
         if (q > p->max_q) p->max_q = q;
@@ -354,6 +358,11 @@ float plan_temperature(const struct attn_plan *a, uint32_t pos) {
     if (a->temperature_floor == 0) return 1.0f;
     double periods = (double)(((uint64_t)pos + a->temperature_offset) / a->temperature_floor);   /* a whole number */
     return 1.0f + a->temperature_scale * (float)math_log(1.0 + periods);
+}
+
+uint64_t plan_state_size(const struct plan *p, uint32_t il) {
+    uint32_t n_conv = p->layers[il].n_conv;
+    return n_conv > 0 ? (uint64_t)(n_conv - 1) * p->n_embd : 0;
 }
 
 uint64_t plan_max_row(const struct plan *p) {

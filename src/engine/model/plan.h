@@ -148,7 +148,8 @@ struct pooling_plan {
 enum state { STATE_NONE, STATE_LOW, STATE_HIGH, PLAN_STATES };
 
 struct layer_plan {
-    struct attn_plan attn;
+    struct attn_plan attn;   /* not used in a layer with a convolution */
+    uint32_t n_conv;         /* a convolution over this many tokens takes the place of attention; 0: none does */
     struct ffn_plan ffn;
     uint64_t without;   /* the weights of the plan's sets for which this layer has no place */
     uint32_t block;     /* the layer has the weights of this block of the file; that of its own number, unless the
@@ -162,7 +163,7 @@ struct layer_plan {
  * those of each expert of ffn_gate_up_exps to W_FFN_GATE_EXPS and UP_EXPS. */
 enum weight_id {
     W_ATTN_NORM, W_ATTN_QKV, W_ATTN_Q, W_ATTN_K, W_ATTN_V, W_ATTN_Q_NORM, W_ATTN_K_NORM, W_ATTN_GATE, W_ATTN_SINKS,
-    W_ATTN_SUB_NORM, W_ATTN_OUTPUT, W_ATTN_POST_NORM, W_ATTN_OUT_NORM, W_ATTN_NORM_2, W_FFN_NORM, W_FFN_GATE_UP,
+    W_ATTN_SUB_NORM, W_ATTN_OUTPUT, W_CONV_IN, W_CONV_KERNEL, W_CONV_OUT, W_ATTN_POST_NORM, W_ATTN_OUT_NORM, W_ATTN_NORM_2, W_FFN_NORM, W_FFN_GATE_UP,
     W_FFN_GATE, W_FFN_UP, W_FFN_ACT_SCALES, W_FFN_SUB_NORM, W_FFN_DOWN, W_FFN_NORM_EXPS, W_FFN_GATE_INP,
     W_FFN_EXPERT_BIAS, W_FFN_GATE_UP_EXPS, W_FFN_GATE_EXPS, W_FFN_UP_EXPS, W_FFN_DOWN_EXPS, W_FFN_GATE_ADJUGATE,
     W_FFN_UP_ADJUGATE, W_FFN_DOWN_ADJUGATE, W_FFN_GATE_INP_SHARED, W_FFN_GATE_SHARED, W_FFN_UP_SHARED,
@@ -208,6 +209,7 @@ struct plan {
     uint32_t max_expert, max_used;
     bool has_gates;                /* some layer has attn_gate */
     bool has_states;               /* some layer has a state */
+    bool is_recurrent;             /* some layer keeps a state between tokens, of which only the latest one is known */
     bool has_post_self_attn;       /* transformers calls the norm after attention post_self_attn_layernorm */
     /* Sets of enum weight_id: bit i is weight i.  Each layer must have the required weights, except those in its
      * `without`, and may have the optional ones, the biases of the weights in biased and the factors of those in
@@ -266,6 +268,9 @@ static inline uint32_t plan_n_result(const struct plan *p) { return p->has_logit
 
 /* Elements of the longest vector after pooling. */
 uint32_t plan_max_head(const struct plan *p);
+
+/* Elements of the state that a layer keeps between tokens, beside K and V: the last inputs of a convolution. */
+uint64_t plan_state_size(const struct plan *p, uint32_t il);
 
 /* Elements of the longest row of any matrix: max(n_embd, max_q, max_ff, pooling.n_dense). */
 uint64_t plan_max_row(const struct plan *p);

@@ -26,6 +26,7 @@ static struct shape shape_of(const struct maker *m, enum stream stream) {
     case STREAM_K: return (struct shape){ a->n_head_kv, a->k_dim };
     case STREAM_V: return (struct shape){ a->n_head_kv, a->v_dim };
     case STREAM_HEADS: return (struct shape){ a->n_head, a->v_dim };
+    case STREAM_CONV_IN: return (struct shape){ 3, m->plan->n_embd };
     case STREAM_GATES: return (struct shape){ a->n_head, a->gate_per_head ? 1 : a->v_dim };
     case STREAM_FF_GATE: case STREAM_FF_UP: return (struct shape){ 1, f->n_expert > 0 ? f->n_ff_shared : f->n_ff };
     case STREAM_SCORES: case STREAM_CHOICE: return (struct shape){ 1, f->n_expert };
@@ -103,6 +104,23 @@ static void attention(struct maker *m, enum stream in) {
     put(m, STEP_PRODUCT, STREAM_HEADS, STREAM_H, W_ATTN_OUTPUT, TAP_ATTN_OUT);
     if (a->output_scale == 0.0f) return;
     put(m, STEP_SCALE, STREAM_H, STREAM_H, W_COUNT, TAP_COUNT)->factor = a->output_scale;
+}
+
+/* ---- convolution ------------------------------------------------------------------------------------------------- */
+
+/* h = conv_out (c * convolution(b * x)), of a stream whose product with conv_in is b, c and x: Liquid AI 2025, "LFM2
+ * Technical Report", section 2.2. */
+static void convolution(struct maker *m, enum stream in) {
+    put(m, STEP_PRODUCT, in, STREAM_CONV_IN, W_CONV_IN, TAP_CONV_IN);
+    put(m, STEP_CONVOLVE, STREAM_CONV_IN, STREAM_CONV, W_CONV_KERNEL, TAP_CONV);
+    put(m, STEP_GATE_CONV, STREAM_CONV_IN, STREAM_CONV, W_COUNT, TAP_CONV_GATED);
+    put(m, STEP_PRODUCT, STREAM_CONV, STREAM_H, W_CONV_OUT, TAP_CONV_OUT);
+}
+
+/* h = what the tokens of a stream tell each other. */
+static void mix(struct maker *m, enum stream in) {
+    if (m->layer->n_conv > 0) convolution(m, in);
+    else attention(m, in);
 }
 
 /* ---- feed forward ------------------------------------------------------------------------------------------------ */
@@ -203,7 +221,7 @@ void steps_block(struct maker *m) {
         put(m, STEP_COPY, is_parallel && !has_own_norm ? in : STREAM_X, STREAM_INPUT, W_COUNT, TAP_COUNT);
     }
     if (is_parallel) x = STREAM_INPUT;
-    attention(m, in);
+    mix(m, in);
     norm(m, W_ATTN_POST_NORM, STREAM_H, STREAM_H, TAP_ATTN_POST_NORM);
     put(m, STEP_ADD, STREAM_H, STREAM_X, W_ATTN_OUTPUT, TAP_COUNT)->factor = scale;
     norm(m, W_ATTN_OUT_NORM, STREAM_X, STREAM_X, TAP_COUNT);
@@ -267,6 +285,7 @@ uint64_t step_reads(const struct step *s) {
     uint64_t in = UINT64_C(1) << s->in, out = UINT64_C(1) << s->out;
     switch (s->kind) {
     case STEP_ADD: case STEP_ADD_SCALED: case STEP_GATE_HEADS: case STEP_GATE_SHARED: case STEP_ACTIVATE:
+    case STEP_GATE_CONV:
         return in | out;
     case STEP_ADD_STATES: return STREAM_SET(LOW) | STREAM_SET(HIGH);
     case STEP_ATTENTION: return STREAM_SET(Q) | STREAM_SET(K) | STREAM_SET(V);

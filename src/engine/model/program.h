@@ -37,6 +37,8 @@ enum stream {
     STREAM_SUM, STREAM_SHARED, /* (n_embd) the sum of the experts, and the output of the one that every token uses */
     STREAM_Q, STREAM_K, STREAM_V,   /* (n_head, k_dim), (n_head_kv, k_dim), (n_head_kv, v_dim) */
     STREAM_HEADS,              /* (n_head, v_dim) weighted sums of V */
+    STREAM_CONV_IN,            /* (3, n_embd): conv_in h, whose rows are called b, c and x */
+    STREAM_CONV,               /* (n_embd) what a convolution makes of it */
     STREAM_GATES,              /* (n_head, v_dim) or (n_head, 1): attn_gate h */
     STREAM_FF_GATE, STREAM_FF_UP,   /* (n_ff) or (n_ff_shared) */
     STREAM_SCORES, STREAM_CHOICE,   /* (n_expert) of the router; what experts are chosen by, if that is not the same */
@@ -58,6 +60,8 @@ enum step_kind {
     STEP_ROPE,          /* rotates out */
     STEP_TEMPERATURE,   /* multiplies out by the temperature of the position */
     STEP_ATTENTION,     /* out = attention(q, k, v) */
+    STEP_CONVOLVE,      /* out = the convolution of b x over the last tokens, with weight; in: b, c and x */
+    STEP_GATE_CONV,     /* out *= c; in: b, c and x */
     STEP_GATE_HEADS,    /* out *= the sigmoid or softplus of in */
     STEP_ACTIVATE,      /* out = activation(out) * in, or activation(out) if in is out */
     STEP_SOFTMAX,       /* out = softmax(in), over all elements of a token */

@@ -487,6 +487,13 @@ static plumb_status plan_step35(struct key_reader *r, struct plan *p) {
     return PLUMB_OK;
 }
 
+static plumb_status plan_lfm2moe(struct key_reader *r, struct plan *p) {
+    PLUMB_TRY(plan_gating(r, p, 0));
+    PLUMB_TRY(plan_dense_lead(r, p));
+    plan_sum_to_1(p);
+    return plan_convolutions(r, p);
+}
+
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
 const struct architecture plan_sparse_rows[] = {
@@ -564,5 +571,7 @@ const struct architecture plan_sparse_rows[] = {
       | SET(FFN_GATE_UP_EXPS), QKV_BIAS, SCALED | GATED | EXPERTS | SHARED, plan_cohere2moe },
     { "step35", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED | SET(OUTPUT), SET(ATTN_QKV)
       | QK_NORM | FACTORS | SET(ATTN_GATE) | SET(FFN_EXPERT_BIAS), QKV_BIAS, SCALED, plan_step35 },
+    { "lfm2moe", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | QK_NORM | CONVOLUTION, TIED
+      | SET(FFN_EXPERT_BIAS), QKV_BIAS, SCALED, plan_lfm2moe },
     { .name = NULL },
 };

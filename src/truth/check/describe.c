@@ -68,6 +68,8 @@ static const char *formula_of(const struct step *s, const struct layer_plan *l) 
     case STEP_ROPE: return "%o = rope(%i)";
     case STEP_TEMPERATURE: return "%o = temperature(%i)";
     case STEP_ATTENTION: return "%o = attention(q, k, v)";
+    case STEP_CONVOLVE: return "%o = convolution(b * x, %w)";
+    case STEP_GATE_CONV: return "%o *= c";
     case STEP_GATE_HEADS: return l->attn.gate == ATTN_GATE_SIGMOID ? "%o *= sigmoid(%i)" : "%o *= softplus(%i)";
     case STEP_ACTIVATE: return in_place ? "%o = %a(%i)" : "%o = %a(%o) * %i";
     case STEP_SOFTMAX: return "%o = softmax(%i)";
@@ -89,7 +91,7 @@ static void add_program(struct text *t, const struct plan *p, const struct layer
     static const char *const streams[STREAM_COUNT] = {
         [STREAM_X] = "x", [STREAM_H] = "h", [STREAM_INPUT] = "input", [STREAM_EMBD] = "embd", [STREAM_LOW] = "low",
         [STREAM_HIGH] = "high", [STREAM_SUM] = "sum", [STREAM_SHARED] = "shared", [STREAM_Q] = "q", [STREAM_K] = "k",
-        [STREAM_V] = "v", [STREAM_HEADS] = "heads", [STREAM_GATES] = "gates", [STREAM_FF_GATE] = "gate",
+        [STREAM_V] = "v", [STREAM_HEADS] = "heads", [STREAM_CONV_IN] = "b, c, x", [STREAM_CONV] = "conv", [STREAM_GATES] = "gates", [STREAM_FF_GATE] = "gate",
         [STREAM_FF_UP] = "up", [STREAM_SCORES] = "scores", [STREAM_CHOICE] = "choice", [STREAM_USED] = "used",
         [STREAM_WEIGHTS] = "weights",
     };

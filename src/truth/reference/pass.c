@@ -4,6 +4,6 @@
 #include "reference/reference.h"
 
 const struct plumb_pass_functions plumb_reference_pass = {
-    reference_create, reference_free, reference_set_tap, reference_bytes, reference_run, reference_embeddings,
-    reference_pool,
+    reference_create, reference_free, reference_set_tap, reference_bytes, reference_rewind, reference_run,
+    reference_embeddings, reference_pool,
 };

@@ -455,7 +455,8 @@ static void run_layer(struct reference *r, uint32_t il, struct batch b) {
         [STEP_ACTIVATE] = run_activate, [STEP_SOFTMAX] = reference_softmax, [STEP_SIGMOID] = reference_sigmoid,
         [STEP_BEST] = reference_best, [STEP_TAKE] = reference_take, [STEP_SUM_TO_1] = reference_sum_to_1,
         [STEP_EXPERTS] = reference_experts, [STEP_ADJUGATES] = reference_adjugates,
-        [STEP_GATE_SHARED] = reference_gate_shared,
+        [STEP_GATE_SHARED] = reference_gate_shared, [STEP_CONVOLVE] = reference_convolve,
+        [STEP_GATE_CONV] = reference_gate_conv,
     };
     const struct program *program = r->m->layers[il].program;
     const struct layer_plan *layer = &r->plan.layers[il];
@@ -547,6 +548,10 @@ void reference_run_layers(struct reference *r, struct layers layers, const int32
                           uint32_t n_result, float *results) {
     const struct plan *p = &r->plan;
     if (pos == 0) r->n_prompt = n;
+    for (uint32_t il = 0; pos == 0 && il < p->n_layer; il++) {
+        if (r->states[il]) memset(r->states[il], 0, plan_state_size(&r->right->plan, il) * sizeof **r->states);
+    }
+    r->n_past = pos + n;
     struct batch b = { n, pos, r->steps.slot(r, pos) };
     for (uint32_t t = 0; t < n; t++) r->rotated[b.slot + t] = r->steps.position(r, pos, t, false);
     embed(r, ids, n, pos);
@@ -561,6 +566,10 @@ void reference_run_layers(struct reference *r, struct layers layers, const int32
 void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result,
                    float *results) {
     reference_run_layers(r, (struct layers){ 0, UINT32_MAX }, ids, n, pos, n_result, results);
+}
+
+uint32_t reference_rewind(const struct reference *r, uint32_t n_past) {
+    return r->plan.is_recurrent && n_past != r->n_past ? 0 : n_past;
 }
 
 plumb_pooling reference_pooling(const struct reference *r) { return r->plan.pooling.kind; }
@@ -585,11 +594,22 @@ static uint64_t stream_width(const struct plan *p, enum stream stream) {
     case STREAM_Q: case STREAM_HEADS: return p->max_q;
     case STREAM_K: case STREAM_V: return 0;
     case STREAM_GATES: return p->has_gates ? p->max_q : 0;
+    case STREAM_CONV_IN: return p->is_recurrent ? 3 * (uint64_t)p->n_embd : 0;
+    case STREAM_CONV: return p->is_recurrent ? p->n_embd : 0;
     case STREAM_FF_GATE: case STREAM_FF_UP: return n_ff;
     case STREAM_SCORES: case STREAM_CHOICE: return p->max_expert;
     case STREAM_USED: case STREAM_WEIGHTS: return p->max_used;
     default: return p->n_embd;
     }
+}
+
+static bool allocate_states(struct reference *r) {
+    r->states = calloc(r->right->plan.n_layer, sizeof *r->states);
+    for (uint32_t il = 0; r->states && il < r->right->plan.n_layer; il++) {
+        uint64_t n = plan_state_size(&r->right->plan, il);
+        if (n > 0 && !(r->states[il] = allocate(r, n, 1))) return false;
+    }
+    return r->states != NULL;
 }
 
 static bool allocate_streams(struct reference *r) {
@@ -676,7 +696,7 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
     if (!r || !plan_copy(&r->plan, p) || !r->edited.layers || !r->programs || !r->row || !r->row_bytes
         || !r->other_row || !r->zeros
         || !(r->k = allocate(r, (uint64_t)p->n_layer * n_ctx, p->max_k))
-        || !(r->v = allocate(r, (uint64_t)p->n_layer * n_ctx, p->max_v)) || !allocate_streams(r)
+        || !(r->v = allocate(r, (uint64_t)p->n_layer * n_ctx, p->max_v)) || !allocate_streams(r) || !allocate_states(r)
         || (p->max_expert > 0 && !(r->masked = allocate(r, p->max_expert, 1)))
         || (p->max_expert > 0 && !(r->expert_row = allocate(r, p->n_embd, 1)))
         || (p->max_expert > 0 && !(r->gates = allocate(r, n_batch, 1)))
@@ -704,16 +724,19 @@ void reference_free(struct reference *r) {
     r->streams[STREAM_K] = r->streams[STREAM_V] = NULL;   /* places in the cache */
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     for (size_t i = 0; i < STREAM_COUNT; i++) free(r->streams[i]);
+    for (uint32_t il = 0; r->states && il < r->right->plan.n_layer; il++) free(r->states[il]);
+    free(r->states);
     free(r);
 }
 
 plumb_status reference_set_tap(struct reference *r, struct tap_sink sink) {
     const struct plan *p = &r->right->plan;
     uint64_t n_weight = (uint64_t)p->max_head * r->n_ctx, n_max = plan_max_row(p), n;   /* of a token */
-    uint64_t n_used = plan_max_used_row(p);
     if (n_weight > n_max) n_max = n_weight;
-    if (n_used > n_max) n_max = n_used;
-    if (p->max_expert > n_max) n_max = p->max_expert;   /* there may be more experts than a row has elements */
+    for (uint32_t i = 0; i < STREAM_COUNT; i++) {   /* there may be more experts than a row has elements */
+        uint64_t width = stream_width(p, (enum stream)i);
+        if (width > n_max) n_max = width;
+    }
     if (sink.on_tap && !r->tapped) {
         r->tapped = mul_u64(n_max, r->n_batch, &n) ? alloc_array(n, sizeof *r->tapped) : NULL;
         if (!r->tapped) return PLUMB_ERROR_MEMORY;

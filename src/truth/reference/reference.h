@@ -38,6 +38,8 @@ struct layers { uint32_t first, end; };
 /* As forward_run, with the same limits. */
 void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result,
                    float *results);
+/* As forward_rewind. */
+uint32_t reference_rewind(const struct reference *r, uint32_t n_past);
 /* Computes some layers only.  If these lack the model's last one, no results are written.  If they lack its first one,
  * there must be a force, which is called with l_out of the layer before them and must replace all of it.  Only for
  * models without states. */

@@ -82,6 +82,8 @@ struct reference {
     uint32_t n_ctx, n_batch;
     uint64_t bytes;
     double *k, *v;                   /* (n_layer, n_ctx, n_head_kv, k_dim), (n_layer, n_ctx, n_head_kv, v_dim) */
+    double **states;                 /* (n_layer) what a layer keeps between tokens, (plan_state_size); NULL: nothing */
+    uint32_t n_past;                 /* the tokens after which the states are */
     double *streams[STREAM_COUNT];   /* (n_batch, n) each, see enum stream; K and V are places in the cache */
     double *x, *h, *q, *attn;        /* the streams STREAM_X, STREAM_H, STREAM_Q and STREAM_HEADS */
     /* For experts; NULL in a model without them. */
@@ -166,6 +168,10 @@ void reference_normalize(const struct reference *r, const struct affine *of, dou
 double reference_activate(const struct reference *r, const struct ffn_plan *p, double limit, double gate, double up);
 /* The values of a weight that the file has as F32. */
 static inline const float *reference_floats(const struct weight *w) { return (const float *)(const void *)w->data; }
+
+/* Steps of convolutions. */
+void reference_convolve(struct reference *r, const struct call *c);
+void reference_gate_conv(struct reference *r, const struct call *c);
 
 /* Steps of experts. */
 void reference_softmax(struct reference *r, const struct call *c);

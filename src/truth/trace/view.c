@@ -117,6 +117,7 @@ uint64_t view_row_size(const struct model *m, enum tap_id id, int32_t layer, uin
     case TAP_QCUR: case TAP_QCUR_NORMED: case TAP_QCUR_ROPE: return (uint64_t)a->n_head * a->k_dim;
     case TAP_KCUR: case TAP_KCUR_NORMED: case TAP_KCUR_ROPE: return (uint64_t)a->n_head_kv * a->k_dim;
     case TAP_VCUR: return (uint64_t)a->n_head_kv * a->v_dim;
+    case TAP_CONV_IN: return 3 * (uint64_t)p->n_embd;
     case TAP_KQV_OUT: return (uint64_t)a->n_head * a->v_dim;
     case TAP_KQ_SOFT_MAX: return (uint64_t)a->n_head * n_token;
     case TAP_QCUR_SCALED: return (uint64_t)a->n_head * a->k_dim;

@@ -87,7 +87,8 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
                                          "ffn_moe_weights_softmax",
                                          "ffn_moe_weights_norm", "ffn_moe_weights_scaled", "ffn_moe_gate",
                                          "ffn_moe_up", "ffn_moe_swiglu", "ffn_moe_down", "ffn_moe_weighted",
-                                         "ffn_moe_out", "ffn_shexp", "ffn_shexp_gate_inp",
+                                         "ffn_moe_out", "ffn_shexp", "ffn_shexp_gate_inp", "conv_in", "conv",
+                                         "conv_out",
                                          "result_norm", "result_output"};
     /* Names that some architectures have for the same steps. */
     static const char *const others[][2] = {{"inp_scaled", "embd"}, {"sa_out", "ffn_inp"}, {"ffn_geglu", "ffn_swiglu"},
@@ -122,7 +123,15 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
                                             {"ffn_moe_swiglu_oai", "ffn_moe_swiglu"},
                                             {"ffn_moe_swiglu_limited", "ffn_moe_swiglu"},
                                             {"result_embd", "result_norm"}, {"final_norm_out", "result_norm"},
-                                            {"inp_embd", "embd"}};
+                                            {"inp_embd", "embd"}, {"model.embed_tokens", "embd"},
+                                            {"model.layers.{}.operator_norm", "attn_norm"},
+                                            {"model.layers.{}.conv.in_proj", "conv_in"},
+                                            {"model.layers.{}.conv.conv", "conv"},
+                                            {"model.layers.{}.conv.out_proj", "conv_out"},
+                                            {"model.layers.{}.self_attn.q_layernorm", "Qcur_normed"},
+                                            {"model.layers.{}.self_attn.k_layernorm", "Kcur_normed"},
+                                            {"model.layers.{}.self_attn.out_proj", "attn_out"},
+                                            {"model.layers.{}.ffn_out", "ffn_norm"}};   /* LFM2 renames the norm */
     FILE *f = user;
     char name[24] = "", own[64], full[96];
     bool is_bloom = strcmp(t->name, "inp_norm-0") == 0;   /* the embedding, though its name has a layer */

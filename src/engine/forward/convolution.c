@@ -1,0 +1,92 @@
+/* Steps of short convolutions.  The state of a layer is what its kernel still reads of the tokens before a batch.
+ * Compiled for speed. */
+#include "forward/steps.h"
+
+#include <stdlib.h>
+
+struct convolve {
+    const struct forward *f;
+    const struct call *c;
+    float *in;           /* (n_token, 3, n): b, c and x; then b x, c and x */
+    float *state;        /* (n_conv - 1, n): b x of the last tokens before the batch */
+    const float *kernel; /* (n_conv, n) */
+};
+
+static void multiply_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+    const struct convolve *v = user;
+    uint32_t n = v->c->s->n;
+    for (uint32_t t = begin; t < end; t++) {
+        float *b = v->in + (size_t)t * 3 * n;
+        const float *x = b + 2 * n;
+        for (uint32_t i = 0; i < n; i++) b[i] *= x[i];
+    }
+    (void)thread;
+}
+
+/* b x of the token that is `at` tokens behind token t of the batch, whose text begins `own` tokens before it; NULL: 0.
+ * n_text: tokens of the text in the batch. */
+static const float *input_at(const struct convolve *v, uint32_t t, uint32_t own, uint32_t n_text, int64_t at) {
+    uint32_t n = v->c->s->n, n_state = v->c->layer->n_conv - 1;
+    int64_t place = own + at;
+    if (place >= n_text) return NULL;
+    if (place >= 0) return v->in + (size_t)(t + at) * 3 * n;
+    return v->c->b.lengths ? NULL : v->state + (size_t)(place + n_state) * n;
+}
+
+/* out_t = sum over j < L of w_j (b x)_(t - L + 1 + j), element by element; in a model whose tokens see later ones the
+ * middle of the kernel is at t.   Liquid AI 2025, "LFM2", section 2.2 */
+static void convolve_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+    const struct convolve *v = user;
+    const struct batch *b = &v->c->b;
+    uint32_t n = v->c->s->n, n_conv = v->c->layer->n_conv;
+    int64_t first = v->f->model->plan.is_causal ? -(int64_t)(n_conv - 1) : -(int64_t)((n_conv - 1) / 2);
+    for (uint32_t t = begin; t < end; t++) {
+        uint32_t own = v->f->positions[t] - b->pos, n_text = b->n;
+        for (uint32_t i = 0, at = 0; b->lengths && at <= t; at += b->lengths[i++]) n_text = b->lengths[i];
+        float *out = v->c->out + (size_t)t * n;
+        memset(out, 0, n * sizeof *out);
+        for (uint32_t j = 0; j < n_conv; j++) {
+            const float *x = input_at(v, t, own, n_text, first + j), *w = v->kernel + (size_t)j * n;
+            for (uint32_t i = 0; x && i < n; i++) out[i] += w[i] * x[i];
+        }
+    }
+    (void)thread;
+}
+
+void forward_convolve(struct forward *f, const struct call *c) {
+    struct layer_state *s = &f->states[c->il];
+    uint32_t n = c->s->n, n_state = c->layer->n_conv - 1;
+    struct convolve v = { f, c, f->streams[STREAM_CONV_IN], s->values, s->kernel };
+    pool_share(f->pool, c->b.n, multiply_tokens, &v);
+    pool_share(f->pool, c->b.n, convolve_tokens, &v);
+    for (uint32_t j = 0; !c->b.lengths && j < n_state; j++) {   /* in ascending order, since it moves in place */
+        int64_t at = (int64_t)c->b.n - n_state + j;
+        const float *from = at < 0 ? s->values + (size_t)(at + n_state) * n : v.in + (size_t)at * 3 * n;
+        memmove(s->values + (size_t)j * n, from, n * sizeof *from);
+    }
+}
+
+void forward_gate_conv(struct forward *f, const struct call *c) {
+    uint32_t n = c->s->n;
+    for (uint32_t t = 0; t < c->b.n; t++) {
+        const float *gate = c->in + ((size_t)t * 3 + 1) * n;
+        float *out = c->out + (size_t)t * n;
+        for (uint32_t i = 0; i < n; i++) out[i] *= gate[i];
+    }
+    (void)f;
+}
+
+bool convolution_create(struct layer_state *s, const struct weight *w, uint64_t *bytes) {
+    uint64_t n = (uint64_t)w->n_in * w->n_out;
+    uint8_t *row = alloc_array(w->row_bytes, 1);
+    s->kernel = alloc_array(n, sizeof *s->kernel);
+    s->values = calloc((size_t)(w->n_in - 1) * w->n_out, sizeof *s->values);
+    bool is_done = row && s->kernel && s->values;
+    for (uint32_t i = 0; is_done && w->data && i < w->n_out; i++) {
+        const float *of = (const float *)(const void *)weight_row(w, i, row);
+        for (uint32_t j = 0; j < w->n_in; j++) s->kernel[(size_t)j * w->n_out + i] = of[j];
+    }
+    free(row);
+    *bytes += (2 * n - w->n_out) * sizeof *s->kernel;
+    return is_done;
+}
