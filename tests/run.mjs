@@ -21,8 +21,8 @@ function nodeTests(folder, wanted = () => true) {
   const files = list(folder, '.test.mjs').filter((name) => wanted(name.replace('.test.mjs', '')))
     .map((name) => `${folder}/${name}`);
   if (!files.length) return [process.execPath, '-e', `throw new Error('${folder} holds no *.test.mjs')`];
-  // A file that hangs is stopped, and the others still run.
-  return [process.execPath, '--test', ...check ? ['--test-concurrency=2'] : [], '--test-timeout=600000',
+  // A suite of which no test ends for long is stopped below.  On a busy machine a file may take longer than Node allows.
+  return [process.execPath, '--test', ...check ? ['--test-concurrency=2'] : [], '--test-timeout=3600000',
     '--test-reporter=tap', ...files];
 }
 /** The same with one browser for all files. @type {typeof nodeTests} */

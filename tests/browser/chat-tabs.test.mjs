@@ -29,12 +29,16 @@ afterEach(async () => {
   await a.context().close();
 });
 
-/** Sends a message that this model cannot answer; the failure is part of the conversation. */
+/** Sends a message that this model cannot answer; the failure is part of the conversation.  Returns when it is stored: a
+ * tab that reads the conversation before would have an old version. */
 async function say(page, text) {
   await page.fill('#prompt', text);
   await page.keyboard.press('Enter');
   await page.locator('#log > .user', { hasText: text }).waitFor();
   await page.locator('#log > li:last-child .problem').waitFor();
+  const isStored = async () => (await stored(page)).some(({ messages }) =>
+    messages.at(-1).problem && messages.at(-2)?.content === text);
+  while (!await isStored()) await page.waitForTimeout(20);
 }
 
 test('a conversation continued in two tabs becomes the original and one copy, and both tabs list both', async () => {

@@ -91,7 +91,8 @@ static void add_program(struct text *t, const struct plan *p, const struct layer
     static const char *const streams[STREAM_COUNT] = {
         [STREAM_X] = "x", [STREAM_H] = "h", [STREAM_INPUT] = "input", [STREAM_EMBD] = "embd", [STREAM_LOW] = "low",
         [STREAM_HIGH] = "high", [STREAM_SUM] = "sum", [STREAM_SHARED] = "shared", [STREAM_Q] = "q", [STREAM_K] = "k",
-        [STREAM_V] = "v", [STREAM_HEADS] = "heads", [STREAM_CONV_IN] = "b, c, x", [STREAM_CONV] = "conv", [STREAM_GATES] = "gates", [STREAM_FF_GATE] = "gate",
+        [STREAM_V] = "v", [STREAM_HEADS] = "heads", [STREAM_CONV_IN] = "b, c, x", [STREAM_CONV] = "conv",
+        [STREAM_GATES] = "gates", [STREAM_FF_GATE] = "gate",
         [STREAM_FF_UP] = "up", [STREAM_SCORES] = "scores", [STREAM_CHOICE] = "choice", [STREAM_USED] = "used",
         [STREAM_WEIGHTS] = "weights",
     };

@@ -549,7 +549,8 @@ void reference_run_layers(struct reference *r, struct layers layers, const int32
     const struct plan *p = &r->plan;
     if (pos == 0) r->n_prompt = n;
     for (uint32_t il = 0; pos == 0 && il < p->n_layer; il++) {
-        if (r->states[il]) memset(r->states[il], 0, plan_state_size(&r->right->plan, il) * sizeof **r->states);
+        size_t n_state = (size_t)plan_state_size(&r->right->plan, il);
+        if (r->states[il]) memset(r->states[il], 0, n_state * sizeof **r->states);
     }
     r->n_past = pos + n;
     struct batch b = { n, pos, r->steps.slot(r, pos) };
