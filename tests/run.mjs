@@ -21,7 +21,7 @@ function nodeTests(folder, wanted = () => true) {
   const files = list(folder, '.test.mjs').filter((name) => wanted(name.replace('.test.mjs', '')))
     .map((name) => `${folder}/${name}`);
   if (!files.length) return [process.execPath, '-e', `throw new Error('${folder} holds no *.test.mjs')`];
-  // A suite of which no test ends for long is stopped below.  On a busy machine a file may take longer than Node allows.
+  // A suite of which no test ends for long is stopped below.  On a busy machine a file may need more than Node allows.
   return [process.execPath, '--test', ...check ? ['--test-concurrency=2'] : [], '--test-timeout=3600000',
     '--test-reporter=tap', ...files];
 }

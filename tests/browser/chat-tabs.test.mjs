@@ -29,8 +29,8 @@ afterEach(async () => {
   await a.context().close();
 });
 
-/** Sends a message that this model cannot answer; the failure is part of the conversation.  Returns when it is stored: a
- * tab that reads the conversation before would have an old version. */
+/** Sends a message that this model cannot answer; the failure is part of the conversation.  Returns when it is stored:
+ * a tab that reads the conversation before would have an old version. */
 async function say(page, text) {
   await page.fill('#prompt', text);
   await page.keyboard.press('Enter');
