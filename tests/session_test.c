@@ -2,6 +2,7 @@
  * misuse gives a status. */
 #include "fixture.h"
 #include "api/model.h"
+#include "forward/snapshots.h"
 #include "test.h"
 
 #include <stdio.h>
@@ -489,6 +490,37 @@ static void wander_row(const void *row) {
     plumb_model_free(m);
 }
 
+/* Going back in a recurrent model begins at the end of a batch before. */
+static void snapshots_case(void) {
+    plumb_model *m = fixture_load("tests/vectors/archs/lfm2.gguf");
+    plumb_session *s = new_session(m, 64, 5);
+    int32_t ids[N_IDS];
+    REQUIRE(s, "no session");
+    some_ids(m, ids);
+    plumb_session_feed(s, ids, 20);
+    for (int32_t i = 20; i < N_IDS; i++) plumb_session_feed(s, ids + i, 1);
+    ids[17]++;
+    CHECK(plumb_session_reuse(s, ids, N_IDS) == 15, "%u tokens kept", plumb_session_n_past(s));
+    ids[3]++;
+    CHECK(plumb_session_reuse(s, ids, N_IDS) == 0, "%u tokens kept", plumb_session_n_past(s));
+    plumb_session_free(s);
+    plumb_model_free(m);
+
+    struct snapshots all;
+    uint64_t bytes = 0;
+    REQUIRE(snapshots_create(&all, 3, &bytes) && bytes == 3 * SNAPSHOTS_MAX * sizeof(float), "%d bytes", (int)bytes);
+    for (uint32_t n = 1; n <= 400; n++) snapshots_add(&all, n)[2] = (float)n;
+    CHECK(all.n == SNAPSHOTS_MAX && all.at[all.n - 1] == 400, "%u, the last one after %u", all.n, all.at[all.n - 1]);
+    for (uint32_t i = 0; i < all.n; i++) {
+        CHECK(all.values[i][2] == (float)all.at[i], "after %u: that of %g", all.at[i], (double)all.values[i][2]);
+        CHECK(snapshots_before(&all, all.at[i]) == all.at[i], "before %u", all.at[i]);
+    }
+    CHECK(snapshots_before(&all, all.at[3] - 1) == all.at[2], "between two of them");
+    CHECK(!snapshots_back(&all, all.at[3] - 1) && all.n == 3, "%u behind a place without one", all.n);
+    CHECK(snapshots_back(&all, 0) == NULL && all.n == 0 && snapshots_before(&all, 400) == 0, "%u of none", all.n);
+    snapshots_free(&all);
+}
+
 static void overflow_case(void) {
     plumb_model *m = fixture_load(TINY);
     plumb_session *s = new_session(m, 16, 0);
@@ -864,6 +896,7 @@ void test_session(void) {
     test_case("session: a prompt fed again after a rewind gives the same bits", rewind_case);
     static const char *const wanders[] = { "lfm2", "lfm2moe", "gemma3", "llama4", "hrm_text", "talkie" };
     TEST_ROWS("session: any rewinds and batches give the bits of one batch: ", wander_row, wanders);
+    test_case("session: snapshots of states end batches, and a few of many are kept", snapshots_case);
     test_case("session: context overflow and unknown tokens are errors that change nothing", overflow_case);
     test_case("session: calls in the wrong state are errors", state_case);
     test_row("session: precision: all kernels give the same 8-bit result, which differs from 16-bit", precision_row,

@@ -82,19 +82,44 @@ static bool allocate_streams(struct forward *f) {
 
 static bool allocate_states(struct forward *f) {
     const struct model *m = f->model;
+    uint64_t n = 0;
     f->states = calloc(m->plan.n_layer, sizeof *f->states);
     for (uint32_t il = 0; f->states && il < m->plan.n_layer; il++) {
         const struct weight *kernel = m->layers[il].w[W_CONV_KERNEL].w;
         if (kernel && !convolution_create(&f->states[il], kernel, &f->bytes)) return false;
+        n += plan_state_size(&m->plan, il);
     }
-    return f->states != NULL;
+    return f->states && snapshots_create(&f->snapshots, n, &f->bytes);
 }
 
-/* The states of no tokens. */
-static void clear_states(struct forward *f) {
+/* Copies the states of all layers from a snapshot; NULL: those of no tokens. */
+static void set_states(struct forward *f, const float *from) {
     for (uint32_t il = 0; il < f->model->plan.n_layer; il++) {
         size_t n = (size_t)plan_state_size(&f->model->plan, il);
-        if (f->states[il].values) memset(f->states[il].values, 0, n * sizeof *f->states[il].values);
+        if (n == 0) continue;
+        if (from) memcpy(f->states[il].values, from, n * sizeof *from);
+        else memset(f->states[il].values, 0, n * sizeof *from);
+        if (from) from += n;
+    }
+}
+
+/* Called before a run at pos: goes back to the state there, if the states are of other tokens. */
+static void begin_states(struct forward *f, uint32_t pos) {
+    if (!f->model->plan.is_recurrent) return;
+    const float *snapshot = snapshots_back(&f->snapshots, pos);
+    if (pos == 0 || pos != f->n_past) set_states(f, snapshot);
+}
+
+/* Called after a run of n tokens: a prompt may end here, and an answer is long. */
+static void keep_states(struct forward *f, uint32_t n) {
+    const struct snapshots *s = &f->snapshots;
+    uint32_t last = s->n > 0 ? s->at[s->n - 1] : 0;
+    if (!f->model->plan.is_recurrent || (n == 1 && f->n_past - last < SNAPSHOTS_EVERY)) return;
+    float *to = snapshots_add(&f->snapshots, f->n_past);
+    for (uint32_t il = 0; il < f->model->plan.n_layer; il++) {
+        size_t n_state = (size_t)plan_state_size(&f->model->plan, il);
+        if (n_state > 0) memcpy(to, f->states[il].values, n_state * sizeof *to);
+        to += n_state;
     }
 }
 
@@ -157,6 +182,7 @@ void forward_free(struct forward *f) {
         free(f->states[il].kernel);
     }
     free(f->states);
+    snapshots_free(&f->snapshots);
     attention_free(f->attention);
     activations_free(&f->acts);
     for (uint32_t i = 0; f->panels && i < pool_size(f->pool); i++) panel_free(&f->panels[i]);
@@ -647,8 +673,7 @@ static void finish(struct forward *f, struct batch b, uint32_t n_result, float *
 static void run(struct forward *f, const int32_t *ids, struct batch b, uint32_t n_result, float *results) {
     const struct plan *p = &f->model->plan;
     bool only_results = n_result < b.n && !f->sink.on_tap && !p->has_states;
-    if (b.pos == 0) clear_states(f);
-    f->n_past = b.pos + b.n;
+    begin_states(f, b.pos);
     place_tokens(f, b);
     embed(f, ids, b);
     for (uint32_t il = 0; il < p->n_layer; il++) {
@@ -660,12 +685,15 @@ static void run(struct forward *f, const int32_t *ids, struct batch b, uint32_t 
 }
 
 uint32_t forward_rewind(const struct forward *f, uint32_t n_past) {
-    if (f->model->plan.is_recurrent && n_past != f->n_past) return 0;
-    return attention_rewind(f->attention, n_past);
+    bool must_go_back = f->model->plan.is_recurrent && n_past != f->n_past;
+    uint32_t n = must_go_back ? snapshots_before(&f->snapshots, n_past) : n_past;
+    return attention_rewind(f->attention, n);
 }
 
 void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result, float *results) {
     run(f, ids, (struct batch) { n, pos, NULL }, n_result, results);
+    f->n_past = pos + n;
+    keep_states(f, n);
 }
 
 void forward_run_texts(struct forward *f, const int32_t *ids, const uint32_t *lengths, uint32_t n_text) {

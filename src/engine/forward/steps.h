@@ -4,6 +4,7 @@
 
 #include "forward/attention.h"
 #include "forward/forward.h"
+#include "forward/snapshots.h"
 
 /* Scratch for the experts of a layer.  NULL in a model without experts. */
 struct expert_scratch {
@@ -41,6 +42,7 @@ struct forward {
     struct expert_scratch experts;
     struct layer_state *states;     /* (n_layer) */
     uint32_t n_past;                /* the tokens after which the states are */
+    struct snapshots snapshots;     /* of the states */
     uint32_t *positions;   /* (n_token) */
     float *head;     /* (2, plan_max_head) two vectors between the steps after pooling */
     struct tap_sink sink;

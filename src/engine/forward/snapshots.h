@@ -1,0 +1,29 @@
+/* Copies of the states of recurrent layers, each after some number of tokens.  A state has no parts that belong to
+ * single tokens, so going back means to begin with a copy, and to compute the tokens behind it again. */
+#ifndef PLUMB_FORWARD_SNAPSHOTS_H
+#define PLUMB_FORWARD_SNAPSHOTS_H
+
+#include "base/base.h"
+
+/* SNAPSHOTS_MAX: copies that are kept.  SNAPSHOTS_EVERY: tokens between two of them while tokens come one by one. */
+enum { SNAPSHOTS_MAX = 16, SNAPSHOTS_EVERY = 64 };
+
+struct snapshots {
+    uint64_t size;                 /* elements of the states of all layers */
+    uint32_t n, at[SNAPSHOTS_MAX]; /* after how many tokens, ascending */
+    float *values[SNAPSHOTS_MAX];  /* (size) each, allocated */
+};
+
+/* Allocates room for all copies, and adds its bytes.  Returns false if there is no memory; snapshots_free must follow
+ * in any case.  size may be 0. */
+bool snapshots_create(struct snapshots *s, uint64_t size, uint64_t *bytes);
+void snapshots_free(struct snapshots *s);
+/* Returns the place for a copy after n tokens, more than any other copy has.  If there is no room, the copy goes that
+ * leaves the smallest gap. */
+float *snapshots_add(struct snapshots *s, uint32_t n);
+/* Returns the most tokens, at most n, after which there is a copy; 0: there is none. */
+uint32_t snapshots_before(const struct snapshots *s, uint32_t n);
+/* Forgets the copies after more than n tokens, and returns the one after n; NULL: there is none. */
+const float *snapshots_back(struct snapshots *s, uint32_t n);
+
+#endif
