@@ -33,8 +33,8 @@ const struct kernels *forward_kernels(const struct forward *f);
 
 /* Returns how many of the first n_past tokens can be kept, at most n_past and perhaps none: the next run may begin
  * there.  n_past: at most as many as were computed.  Layers with windows keep a limited number of positions, so going
- * far back means to compute all tokens again.  Recurrent layers keep some snapshots of their states (snapshots.h): those
- * at the end of each run of several tokens, and of SNAPSHOTS_EVERY runs of one. */
+ * far back means to compute all tokens again.  Recurrent layers keep some snapshots of their states (snapshots.h):
+ * those at the end of each run of several tokens, and of SNAPSHOTS_EVERY runs of one. */
 uint32_t forward_rewind(const struct forward *f, uint32_t n_past);
 /* Computes n tokens (1..n_batch) at positions pos .. pos + n - 1 (< n_ctx).  Each attends to itself and to the
  * positions before it, all of them or those of the layer's window; in a model that is not causal, also to the later

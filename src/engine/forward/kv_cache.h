@@ -46,7 +46,8 @@ bool kv_cache_init(struct kv_cache *cache, const struct attn_plan *a, uint32_t n
                    plumb_kv_type type);
 /* Gives the cache its memory.  memory: cache->bytes bytes, aligned for floats.  The caller owns it. */
 void kv_cache_place(struct kv_cache *cache, uint8_t *memory);
-/* Returns how many bytes the caches and states of all layers take, and the snapshots of the states.  It is a double, so no model or context overflows it. */
+/* Returns how many bytes the caches and states of all layers take, and the snapshots of the states.  It is a double, so
+ * no model or context overflows it. */
 double kv_cache_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type);
 
 /* Index of a position in (n_head_kv, n_position), where k_scale and v_scale have its scales. */
