@@ -262,7 +262,7 @@ $(call native_dir,$1)/fuzz-%: $(call objects,$(call native_dir,$1),tests/fuzz/%_
 	@echo "  $$@"
 	$$Q$(call native_cc,$1) $($1) $(if $(filter fuzz,$1),-fsanitize=fuzzer) $$^ -lm -o $$@
 # The linker replaces the C library's allocation functions with the test's, which fail on demand.
-$(call native_dir,$1)/memory: $(call objects,$(call native_dir,$1),$(library) wasm/exports.c tests/faults/memory.c \
+$(call native_dir,$1)/memory: $(call objects,$(call native_dir,$1),$(library) wasm/trace.c tests/faults/memory.c \
     tests/fixture.c tests/harness.c)
 	@echo "  $$@"
 	$$Q$(call native_cc,$1) $($1) $(wrapped:%=-Wl,--wrap=%) $$^ -lm -o $$@

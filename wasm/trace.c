@@ -6,7 +6,9 @@
 #include <stdlib.h>
 
 /* Writes at most cap bytes of the text of a token, and returns how many it has; below 0: there is no such token. */
+#if defined(__wasm__)
 __attribute__((import_module("env"), import_name("plumb_piece")))
+#endif
 int32_t host_piece(int32_t id, char *buf, size_t cap);
 
 /* Everything that a plumb_write was given.  JavaScript frees bytes, which is NULL if memory ran out. */

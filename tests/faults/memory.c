@@ -593,26 +593,37 @@ static plumb_status weights(void) {
     return on_tiny(plumb_weights(world.model, world.other, &how, &agree));
 }
 
-/* ---- wasm/exports.c --------------------------------------------------------------------------------------------- */
+/* ---- wasm/trace.c ----------------------------------------------------------------------------------------------- */
 
 struct plumb_wasm_bytes { char *bytes; size_t n, cap; };
-plumb_status plumb_wasm_trace_feed(plumb_trace *trace, plumb_session *session, const int32_t *ids, size_t n,
-                                   size_t at, size_t n_feed, size_t n_prompt, const char *taps, uint32_t layer_first,
-                                   uint32_t layer_last, uint32_t n_value);
+plumb_status plumb_wasm_trace_begin(plumb_trace *trace, const char *kernels, const char *precision, uint32_t n_layer,
+                                    uint32_t n_vocab, uint32_t order, bool has_output_norms, int32_t bos,
+                                    const int32_t *ids, size_t n, const char *taps, uint32_t layer_first,
+                                    uint32_t layer_last, uint32_t n_value);
+plumb_status plumb_wasm_trace_add(plumb_trace *trace, const char *name, int32_t layer, uint32_t pos, uint32_t n_token,
+                                  uint32_t n_head, uint32_t n, const float *data);
 plumb_status plumb_wasm_trace_json(plumb_trace *trace, struct plumb_wasm_bytes *out);
+int32_t host_piece(int32_t id, char *buf, size_t cap);   /* called by it */
 
+int32_t host_piece(int32_t id, char *buf, size_t cap) {
+    return (int32_t)plumb_token_piece(world.model, id, true, buf, cap);
+}
+
+/* Some steps of a pass, and the logits, of which the likeliest tokens get their texts. */
 static plumb_status wasm_trace(void) {
-    plumb_session_rewind(world.fast, 0);
-    plumb_status status = plumb_wasm_trace_feed(world.trace, world.fast, fed, N_FED, 0, N_FED, N_FED, "*", 0,
-                                                UINT32_MAX, 8);
-    if (status != PLUMB_OK) {
-        const char *message = plumb_trace_error(world.trace);
-        return failed(status, message[0] ? message : plumb_session_error(world.fast));
+    static const float values[260] = { 1, 3, 2 };
+    plumb_status status = plumb_wasm_trace_begin(world.trace, "scalar", "exact16", 4, 260, 0, false, -1, fed, N_FED,
+                                                 "*", 0, UINT32_MAX, 8);
+    static const char *const names[] = { "attn_norm", "Qcur", "kq_soft_max", "ffn_out", "l_out" };
+    for (int32_t i = 0; status == PLUMB_OK && i < 20; i++) {
+        status = plumb_wasm_trace_add(world.trace, names[i % 5], i / 5, 0, 2, 4, 2, values);
     }
+    if (status == PLUMB_OK) status = plumb_wasm_trace_add(world.trace, "result_output", -1, 0, 1, 1, 260, values);
+    if (status != PLUMB_OK) return failed(status, plumb_trace_error(world.trace));
     struct plumb_wasm_bytes json;
     status = plumb_wasm_trace_json(world.trace, &json);
     note_bytes(json.bytes, json.bytes ? json.n : 0);
-    if (status == PLUMB_OK && !json.bytes) status = PLUMB_ERROR_MEMORY;   /* as web/engine/engine.js does */
+    if (status == PLUMB_OK && !json.bytes) status = PLUMB_ERROR_MEMORY;   /* as web/engine/traces.js does */
     if (status != PLUMB_OK) failed(status, "no memory for the JSON of a trace");
     free(json.bytes);
     return status;
