@@ -129,16 +129,9 @@ void selfcheck_rope(struct check *c, const struct plumb_trace *t) {
 /* Each of the n weights of a row is rounded to f32, with a relative error of 6e-8. */
 #define SOFTMAX_BOUND 1e-5
 
-/* The positions first .. end - 1 that a token of n may attend to. */
-struct seen { uint32_t first, end; };
-static struct seen seen_by(const struct check *c, int32_t layer, uint32_t pos, uint32_t n) {
-    const struct attn_plan *a = &c->model->plan.layers[layer].attn;
-    uint32_t half = a->window / 2;
-    struct seen s = { 0, c->model->plan.is_causal ? pos + 1 : n };
-    if (a->is_symmetric) return (struct seen) { pos > half ? pos - half : 0, n - pos > half ? pos + half + 1 : n };
-    if (a->window > 0 && pos >= a->window) s.first = pos - a->window + 1;
-    if (a->window > 0 && a->is_chunked) s.first = pos / a->window * a->window;
-    return s;
+/* Whether token pos of n may attend to token p. */
+static bool sees(const struct check *c, int32_t layer, uint32_t pos, uint32_t p) {
+    return (!c->model->plan.is_causal || p <= pos) && plan_window_has(&c->model->plan.layers[layer].attn, pos, p);
 }
 
 /* Checks the attention weights of head h of a row, and adds a detail if they are wrong.  Returns how far their sum is
@@ -146,12 +139,11 @@ static struct seen seen_by(const struct check *c, int32_t layer, uint32_t pos, u
 static double check_attention(struct check *c, int32_t layer, const struct trace_row *row, uint32_t h) {
     const float *w = head_of(row, h);
     bool has_sink = c->model->layers[layer].w[W_ATTN_SINKS].w != NULL;
-    struct seen seen = seen_by(c, layer, row->pos, row->n);
     uint32_t p = 0;
     double sum = 0;
-    while (p < row->n && w[p] >= 0 && ((p >= seen.first && p < seen.end) || w[p] == 0)) sum += (double)w[p++];
+    while (p < row->n && w[p] >= 0 && (sees(c, layer, row->pos, p) || w[p] == 0)) sum += (double)w[p++];
     if (p < row->n) {
-        const char *why = p < seen.first ? ", which is before the window" : p < seen.end ? ""
+        const char *why = sees(c, layer, row->pos, p) ? "" : p < row->pos ? ", which is before the window"
                         : c->model->plan.is_causal ? ", which is a later token" : ", which is after the window";
         check_detail(c, "kq_soft_max-%d: token %u, head %u: the weight of token %u is %g%s", (int)layer, row->pos, h, p,
                      (double)w[p], why);
@@ -794,11 +786,10 @@ static void write_text(struct report_writer *w, const struct row *row, const str
 static void write_json(struct report_writer *w, const struct row *row, const struct check *c) {
     report_printf(w, "%s\n    {\"name\": \"%s\", \"what\": \"%s\", \"verdict\": \"%s\", \"why\": ",
                   row == table ? "" : ",", row->name, row->what, verdict_name(c->verdict));
-    report_json_string(w, c->why, strlen(c->why));
+    report_json_text(w, "", c->why);
     report_printf(w, ", \"n_detail\": %u, \"details\": [", c->n_detail);
     for (uint32_t i = 0; i < c->n_detail && i < SELFCHECK_MAX_DETAIL; i++) {
-        if (i > 0) report_bytes(w, ", ", 2);
-        report_json_string(w, c->details[i], strlen(c->details[i]));
+        report_json_text(w, i > 0 ? ", " : "", c->details[i]);
     }
     report_bytes(w, "]}", 2);
 }
@@ -851,9 +842,7 @@ plumb_status plumb_selfcheck(plumb_model *m, const plumb_report *report, bool *o
     err->message[0] = 0;
     s.status = prepare(&s);
     if (s.status == PLUMB_OK && is_json) {
-        const char *name = report->name_a ? report->name_a : "";
-        report_printf(&w, "{\n  \"plumb\": \"selfcheck\", \"model\": ");
-        report_json_string(&w, name, strlen(name));
+        report_json_text(&w, "{\n  \"plumb\": \"selfcheck\", \"model\": ", report->name_a ? report->name_a : "");
         report_printf(&w, ", \"checks\": [");
     }
     for (size_t i = 0; i < N_ROW && s.status == PLUMB_OK; i++) {

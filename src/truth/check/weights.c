@@ -151,6 +151,12 @@ static double view_error(struct pair *p, const struct view *a, const struct view
     return error_of(&s);
 }
 
+/* Reads row i of both tensors. */
+static void read_both(struct pair *p, uint64_t i) {
+    read_row(&(struct view) { .tensor = p->a }, i, p->bytes, p->row_a);
+    read_row(&(struct view) { .tensor = p->b }, i, p->bytes, p->row_b);
+}
+
 static int by_value(const void *a, const void *b) {
     float x = *(const float *)a, y = *(const float *)b;
     return (x > y) - (x < y);
@@ -164,8 +170,7 @@ static double sorted_error(struct pair *p, size_t n) {
     uint64_t n_row = gguf_n_row(p->a), n_sample = n_row < 64 ? n_row : 64;
     if (n_in % n != 0) return INFINITY;
     for (uint64_t k = 0; k < n_sample; k++) {
-        read_row(&(struct view) { .tensor = p->a }, k * n_row / n_sample, p->bytes, p->row_a);
-        read_row(&(struct view) { .tensor = p->b }, k * n_row / n_sample, p->bytes, p->row_b);
+        read_both(p, k * n_row / n_sample);
         for (size_t i = 0; i < n_in; i += n) {
             qsort(p->row_a + i, n, sizeof *p->row_a, by_value);
             qsort(p->row_b + i, n, sizeof *p->row_b, by_value);
@@ -478,8 +483,7 @@ static plumb_status judge(struct pair *p, struct error *err) {
     struct pair_sums *s = &p->sums;
     uint64_t n_in = p->a->shape[0];
     for (uint64_t i = 0; i < gguf_n_row(p->a); i++) {
-        read_row(&(struct view) { .tensor = p->a }, i, p->bytes, p->row_a);
-        read_row(&(struct view) { .tensor = p->b }, i, p->bytes, p->row_b);
+        read_both(p, i);
         add_values(s, p->row_a, p->row_b, (size_t)n_in, i * n_in);
     }
     p->error = error_of(s);
@@ -575,8 +579,7 @@ static void write_side(struct report_writer *w, const char *side, const struct g
 }
 
 static void write_json(struct report_writer *w, const struct pair *p, bool is_first) {
-    report_printf(w, "%s\n    {\"name\": ", is_first ? "" : ",");
-    report_json_string(w, p->name, strlen(p->name));
+    report_json_text(w, is_first ? "\n    {\"name\": " : ",\n    {\"name\": ", p->name);
     report_printf(w, ", \"verdict\": \"%s\"", !p->a ? "only in b" : !p->b ? "only in a" : p->differs ? "parts" : "ok");
     write_side(w, "a", p->a);
     write_side(w, "b", p->b);
@@ -587,8 +590,7 @@ static void write_json(struct report_writer *w, const struct pair *p, bool is_fi
             { "max_a", (double)p->sums.max_a }, { "max_b", (double)p->sums.max_b },
         };
         for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-            report_printf(w, ", \"%s\": ", numbers[i].name);
-            report_json_number(w, numbers[i].value);
+            report_printf(w, ", \"%s\": %s", numbers[i].name, JSON_NUMBER(numbers[i].value));
         }
         report_printf(w, ", \"max_place\": %llu", (unsigned long long)p->sums.max_place);
     }
@@ -604,10 +606,7 @@ static void write_json(struct report_writer *w, const struct pair *p, bool is_fi
                       (unsigned long long)at->n_equal);
     }
     report_printf(w, ", \"suspicions\": [");
-    for (uint32_t i = 0; i < p->n_suspicion; i++) {
-        if (i > 0) report_bytes(w, ", ", 2);
-        report_json_string(w, p->suspicions[i], strlen(p->suspicions[i]));
-    }
+    for (uint32_t i = 0; i < p->n_suspicion; i++) report_json_text(w, i > 0 ? ", " : "", p->suspicions[i]);
     report_bytes(w, "]}", 2);
 }
 

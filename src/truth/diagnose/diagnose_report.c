@@ -465,16 +465,13 @@ void diagnose_text(const struct diagnosis *d, plumb_verdict verdict, struct repo
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
 static void json_fit(struct report_writer *w, const char *key, const struct outcome *o, size_t i) {
-    report_printf(w, "\"%s\": {\"error\": ", key);
-    report_json_number(w, o->error[i]);
-    report_printf(w, ", \"cosine\": ");
-    report_json_number(w, o->cosine[i]);
-    report_printf(w, "}");
+    report_printf(w, "\"%s\": {\"error\": %s, \"cosine\": %s}", key, JSON_NUMBER(o->error[i]),
+                  JSON_NUMBER(o->cosine[i]));
 }
 
-static void json_quirks(struct report_writer *w, const struct outcome *o) {
-    report_printf(w, "\"quirks\": [");
-    for (uint32_t k = 0; k < o->n_quirk; k++) report_printf(w, "%s\"%s\"", k > 0 ? ", " : "", o->quirks[k]->name);
+static void json_names(struct report_writer *w, const char *key, const struct quirk *const *quirks, size_t n) {
+    report_printf(w, "\"%s\": [", key);
+    for (size_t i = 0; i < n; i++) report_printf(w, "%s\"%s\"", i > 0 ? ", " : "", quirks[i]->name);
     report_printf(w, "]");
 }
 
@@ -482,19 +479,16 @@ static void json_explanation(struct report_writer *w, const struct diagnosis *d,
     const struct outcome *o = &d->ranked[at];
     struct tap_text name;
     report_printf(w, "%s\n    {", at > 0 ? "," : "");
-    json_quirks(w, o);
-    report_printf(w, ", \"score\": ");
-    report_json_number(w, d->truth.score - diagnose_score(o));
+    json_names(w, "quirks", o->quirks, o->n_quirk);
     bool explains = diagnose_explains(d, o) && !(at == 0 && d->is_outdone);
-    report_printf(w, ", \"explains\": %s, \"tied_with_first\": %s, \"largest_error\": ",
-                  explains ? "true" : "false", is_tied(d, at) ? "true" : "false");
-    report_json_number(w, diagnose_largest(d, o));
-    report_printf(w, ", \"evidence\": [");
+    report_printf(w, ", \"score\": %s, \"explains\": %s, \"tied_with_first\": %s, \"largest_error\": %s, "
+                  "\"evidence\": [", JSON_NUMBER(d->truth.score - diagnose_score(o)), explains ? "true" : "false",
+                  is_tied(d, at) ? "true" : "false", JSON_NUMBER(diagnose_largest(d, o)));
     for (uint32_t k = 0; k < o->n_quirk; k++) {
         const struct outcome *base = diagnose_without(d, o, k);
         size_t i = base ? diagnose_evidence(d, base, o) : SIZE_MAX;
-        report_printf(w, "%s{\"quirk\": \"%s\", \"text\": ", k > 0 ? ", " : "", o->quirks[k]->name);
-        report_json_string(w, o->quirks[k]->text, strlen(o->quirks[k]->text));
+        report_printf(w, "%s{\"quirk\": \"%s\"", k > 0 ? ", " : "", o->quirks[k]->name);
+        report_json_text(w, ", \"text\": ", o->quirks[k]->text);
         if (i != SIZE_MAX) {
             report_printf(w, ", \"tap\": \"%s\", ", tap_name(&name, d, i));
             json_fit(w, "before", base, i);
@@ -525,7 +519,7 @@ static void json_local(struct report_writer *w, const struct diagnosis *d) {
         return;
     }
     report_printf(w, "{");
-    json_quirks(w, local->with);
+    json_names(w, "quirks", local->with->quirks, local->with->n_quirk);
     report_printf(w, ", \"quirk\": \"%s\", \"layers\": ", local->quirk->name);
     json_layers(w, d, local->base, local->with);
     report_printf(w, ", \"parted\": ");
@@ -540,16 +534,11 @@ static void json_local(struct report_writer *w, const struct diagnosis *d) {
 
 static void json_finding(struct report_writer *w, const struct fit *f, const struct finding *finding) {
     struct tap_text name;
-    report_printf(w, "{\"tap\": \"%s\", \"text\": ",
-                  tap_show(&name, f->is_supposed ? finding->step : f->id, f->layer));
-    report_json_string(w, finding->sentence, strlen(finding->sentence));
-    report_printf(w, ", \"where\": ");
-    report_json_string(w, finding->where, strlen(finding->where));
-    report_printf(w, ", \"error\": ");
-    report_json_number(w, finding->error);
-    report_printf(w, ", \"right_error\": ");
-    report_json_number(w, finding->right_error);
-    report_printf(w, ", \"cost\": %u}", finding->cost);
+    report_printf(w, "{\"tap\": \"%s\"", tap_show(&name, f->is_supposed ? finding->step : f->id, f->layer));
+    report_json_text(w, ", \"text\": ", finding->sentence);
+    report_json_text(w, ", \"where\": ", finding->where);
+    report_printf(w, ", \"error\": %s, \"right_error\": %s, \"cost\": %u}", JSON_NUMBER(finding->error),
+                  JSON_NUMBER(finding->right_error), finding->cost);
 }
 
 static void json_measured(struct report_writer *w, const struct diagnosis *d) {
@@ -578,12 +567,6 @@ static void json_measured(struct report_writer *w, const struct diagnosis *d) {
     report_printf(w, "]");
 }
 
-static void json_names(struct report_writer *w, const char *key, const struct quirk *const *quirks, size_t n) {
-    report_printf(w, "\"%s\": [", key);
-    for (size_t i = 0; i < n; i++) report_printf(w, "%s\"%s\"", i > 0 ? ", " : "", quirks[i]->name);
-    report_printf(w, "]");
-}
-
 /* Writes which known mistakes a dump that agrees does not exclude, or null. */
 static void json_hidden(struct report_writer *w, const struct diagnosis *d, bool agree) {
     const struct hidden *hidden = &d->hidden;
@@ -599,16 +582,9 @@ static void json_hidden(struct report_writer *w, const struct diagnosis *d, bool
 }
 
 static void json_rounding(struct report_writer *w, const char *key, const char *text, const struct lowered *lowered) {
-    report_printf(w, "\"%s\": ", key);
-    if (!text) {
-        report_printf(w, "null");
-        return;
-    }
-    report_printf(w, "{\"text\": \"%s\", \"before\": ", text);
-    report_json_number(w, lowered->before);
-    report_printf(w, ", \"after\": ");
-    report_json_number(w, lowered->after);
-    report_printf(w, "}");
+    if (!text) report_printf(w, "\"%s\": null", key);
+    else report_printf(w, "\"%s\": {\"text\": \"%s\", \"before\": %s, \"after\": %s}", key, text,
+                       JSON_NUMBER(lowered->before), JSON_NUMBER(lowered->after));
 }
 
 static void json_not_finite(struct report_writer *w, const struct diagnosis *d) {
@@ -650,8 +626,7 @@ void diagnose_json(const struct diagnosis *d, plumb_verdict verdict, struct repo
     json_rounding(w, "products", d->noise.products, &d->noise.of_products);
     report_printf(w, ", ");
     json_rounding(w, "attention", d->noise.attention, &d->noise.of_attention);
-    report_printf(w, "},\n  \"truth\": {\"largest_error\": ");
-    report_json_number(w, diagnose_largest(d, &d->truth));
+    report_printf(w, "},\n  \"truth\": {\"largest_error\": %s", JSON_NUMBER(diagnose_largest(d, &d->truth)));
     if (!agree) {
         size_t at = diagnose_first(d, &d->truth);
         report_printf(w, ", \"first_parted\": \"%s\", ", tap_name(&name, d, at));

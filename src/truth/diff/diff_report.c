@@ -180,22 +180,11 @@ void diff_text(const struct diff *d, struct report_writer *w) {
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
-static void json_name(struct report_writer *w, const char *key, const char *text) {
-    report_printf(w, "\"%s\":", key);
-    report_json_string(w, text, strlen(text));
-}
-
-static void json_number(struct report_writer *w, const char *key, double value) {
-    report_printf(w, "\"%s\":", key);
-    report_json_number(w, value);
-}
-
 static void json_side(const struct diff *d, struct report_writer *w, const char *key, const char *name,
                       const struct plumb_trace *t, size_t n_only) {
     report_printf(w, "\"%s\":{", key);
-    json_name(w, "name", name);
-    report_bytes(w, ",", 1);
-    json_name(w, "source", t->source ? t->source : "");
+    report_json_text(w, "\"name\":", name);
+    report_json_text(w, ",\"source\":", t->source ? t->source : "");
     report_printf(w, ",\"tokens\":");
     for (uint32_t i = 0; t->tokens && i < t->n_token; i++) report_printf(w, "%s%d", i ? "," : "[", (int)t->tokens[i]);
     report_printf(w, t->tokens ? "]" : "null");
@@ -205,25 +194,24 @@ static void json_side(const struct diff *d, struct report_writer *w, const char 
     report_printf(w, "},\n");
 }
 
-/* Writes {"id":3,"piece":"x"} for token i of t, or null if there is no such token. */
-static void json_token(const struct diff *d, struct report_writer *w, const struct plumb_trace *t, uint32_t i) {
+/* Writes {"id":3,"piece":"x" */
+static void json_piece(const struct diff *d, struct report_writer *w, int32_t id) {
     char piece[96];
-    if (i >= t->n_token) {
-        report_printf(w, "null");
-        return;
-    }
-    int64_t n = tokens_piece(d->a, d->b, d->vocab, t->tokens[i], piece, sizeof piece);
-    report_printf(w, "{\"id\":%d,\"piece\":", (int)t->tokens[i]);
+    int64_t n = tokens_piece(d->a, d->b, d->vocab, id, piece, sizeof piece);
+    report_printf(w, "{\"id\":%d,\"piece\":", (int)id);
     if (n < 0) report_printf(w, "null");
     else report_json_string(w, piece, n < (int64_t)sizeof piece ? (size_t)n : sizeof piece);
-    report_bytes(w, "}", 1);
+}
+
+/* Writes {"id":3,"piece":"x"} for token i of t, or null if there is no such token. */
+static void json_token(const struct diff *d, struct report_writer *w, const struct plumb_trace *t, uint32_t i) {
+    if (i < t->n_token) json_piece(d, w, t->tokens[i]);
+    report_printf(w, i < t->n_token ? "}" : "null");
 }
 
 static void json_tokens(const struct diff *d, struct report_writer *w) {
-    report_printf(w, "\"tokens\":{");
-    json_name(w, "verdict", tokens_kind_name(d->tokens.kind));
-    report_bytes(w, ",", 1);
-    json_name(w, "text", d->tokens.text);
+    report_printf(w, "\"tokens\":{\"verdict\":\"%s\"", tokens_kind_name(d->tokens.kind));
+    report_json_text(w, ",\"text\":", d->tokens.text);
     if (d->tokens.kind == TOKENS_SAME || d->tokens.kind == TOKENS_UNKNOWN) {
         report_printf(w, ",\"index\":null,\"a\":null,\"b\":null},\n");
         return;
@@ -245,24 +233,14 @@ static void json_tap(struct report_writer *w, const struct diff_tap *tap) {
     report_printf(w, "{\"tap\":\"%s\",\"layer\":", tap_show(&name, tap->id, tap->layer));
     if (tap->layer < 0) report_printf(w, "null");
     else report_printf(w, "%d", (int)tap->layer);
-    report_printf(w, ",\"over\":%s,\"n_token\":%u,\"n_value\":%llu,\"n_bound\":%llu,", tap->over ? "true" : "false",
-                  tap->c.n_row, (unsigned long long)tap->c.n_value, (unsigned long long)tap->c.n_bound);
-    json_number(w, "error", tap->error);
-    report_bytes(w, ",", 1);
-    json_number(w, "cosine", tap->cosine);
-    report_bytes(w, ",", 1);
-    json_number(w, "rms_a", tap->rms_a);
-    report_bytes(w, ",", 1);
-    json_number(w, "rms_b", tap->rms_b);
-    report_printf(w, ",\"n_nan\":%llu,\"max\":", (unsigned long long)tap->c.n_nan);
+    report_printf(w, ",\"over\":%s,\"n_token\":%u,\"n_value\":%llu,\"n_bound\":%llu,\"error\":%s,\"cosine\":%s,"
+                  "\"rms_a\":%s,\"rms_b\":%s,\"n_nan\":%llu,\"max\":", tap->over ? "true" : "false", tap->c.n_row,
+                  (unsigned long long)tap->c.n_value, (unsigned long long)tap->c.n_bound, JSON_NUMBER(tap->error),
+                  JSON_NUMBER(tap->cosine), JSON_NUMBER(tap->rms_a), JSON_NUMBER(tap->rms_b),
+                  (unsigned long long)tap->c.n_nan);
     if (tap->c.n_value + tap->c.n_bound > 0) {
-        report_bytes(w, "{", 1);
-        json_number(w, "d", tap->c.max_d);
-        report_printf(w, ",\"token\":%u,\"place\":%u,", tap->c.max_pos, tap->c.max_place);
-        json_number(w, "a", tap->c.max_a);
-        report_bytes(w, ",", 1);
-        json_number(w, "b", tap->c.max_b);
-        report_bytes(w, "}", 1);
+        report_printf(w, "{\"d\":%s,\"token\":%u,\"place\":%u,\"a\":%s,\"b\":%s}", JSON_NUMBER(tap->c.max_d),
+                      tap->c.max_pos, tap->c.max_place, JSON_NUMBER(tap->c.max_a), JSON_NUMBER(tap->c.max_b));
     } else {
         report_printf(w, "null");
     }
@@ -275,14 +253,9 @@ static void json_candidates(const struct diff *d, struct report_writer *w, const
                             const struct trace_value *top, uint32_t n) {
     report_printf(w, "\"%s\":[", key);
     for (uint32_t i = 0; i < n; i++) {
-        char piece[96];
-        int64_t n_piece = tokens_piece(d->a, d->b, d->vocab, (int32_t)top[i].place, piece, sizeof piece);
-        report_printf(w, "%s{\"id\":%d,\"piece\":", i == 0 ? "" : ",", (int)top[i].place);
-        if (n_piece < 0) report_printf(w, "null");
-        else report_json_string(w, piece, n_piece < (int64_t)sizeof piece ? (size_t)n_piece : sizeof piece);
-        report_bytes(w, ",", 1);
-        json_number(w, "logit", (double)top[i].value);
-        report_bytes(w, "}", 1);
+        if (i > 0) report_bytes(w, ",", 1);
+        json_piece(d, w, (int32_t)top[i].place);
+        report_printf(w, ",\"logit\":%s}", JSON_NUMBER((double)top[i].value));
     }
     report_bytes(w, "]", 1);
 }
@@ -292,31 +265,27 @@ static void json_verdict(const struct diff *d, struct report_writer *w) {
     struct tap_text name;
     if (d->first < d->n_tap) {
         const struct diff_tap *tap = &d->taps[d->first];
-        report_printf(w, "\"%s\",", tap_show(&name, tap->id, tap->layer));
-        json_name(w, "title", tap_spec(tap->id)->title);
-        report_bytes(w, ",", 1);
-        json_name(w, "weights", tap_spec(tap->id)->weights);
+        report_printf(w, "\"%s\"", tap_show(&name, tap->id, tap->layer));
+        report_json_text(w, ",\"title\":", tap_spec(tap->id)->title);
+        report_json_text(w, ",\"weights\":", tap_spec(tap->id)->weights);
     } else {
         report_printf(w, "null,\"title\":null,\"weights\":null");
     }
     report_printf(w, ",\"inputs\":[");
     for (uint32_t k = d->inputs.n; k-- > 0;) {
         const struct diff_tap *tap = &d->taps[d->inputs.taps[k]];
-        report_printf(w, "{\"tap\":\"%s\",", tap_show(&name, tap->id, tap->layer));
-        json_number(w, "error", tap->error);
-        report_printf(w, "}%s", k > 0 ? "," : "");
+        report_printf(w, "{\"tap\":\"%s\",\"error\":%s}%s", tap_show(&name, tap->id, tap->layer),
+                      JSON_NUMBER(tap->error), k > 0 ? "," : "");
     }
-    report_printf(w, "],\"inputs_direct\":%s,", d->inputs.direct ? "true" : "false");
-    json_number(w, "growth", d->growth);
-    report_bytes(w, ",", 1);
-    json_name(w, "text", d->verdict);
+    report_printf(w, "],\"inputs_direct\":%s,\"growth\":%s", d->inputs.direct ? "true" : "false",
+                  JSON_NUMBER(d->growth));
+    report_json_text(w, ",\"text\":", d->verdict);
     report_printf(w, "}");
 }
 
 void diff_json(const struct diff *d, struct report_writer *w) {
-    report_printf(w, "{\"format\":\"plumb diff\",\"agree\":%s,", diff_agrees(d) ? "true" : "false");
-    json_number(w, "tolerance", d->tolerance);
-    report_bytes(w, ",\n", 2);
+    report_printf(w, "{\"format\":\"plumb diff\",\"agree\":%s,\"tolerance\":%s,\n", diff_agrees(d) ? "true" : "false",
+                  JSON_NUMBER(d->tolerance));
     json_side(d, w, "a", d->name_a, d->a, d->n_only_a);
     json_side(d, w, "b", d->name_b, d->b, d->n_only_b);
     json_tokens(d, w);

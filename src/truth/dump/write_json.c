@@ -67,10 +67,7 @@ void dump_write_json(const struct plumb_trace *t, plumb_write *write, void *user
     struct report_writer w;
     report_begin(&w, write, user);
     report_printf(&w, "{\"plumb_trace\":1");
-    if (t->source) {
-        report_printf(&w, ",\n\"program\":");
-        report_json_string(&w, t->source, strlen(t->source));
-    }
+    if (t->source) report_json_text(&w, ",\n\"program\":", t->source);
     if (t->tokens) {
         report_printf(&w, ",\n\"tokens\":[");
         for (uint32_t i = 0; i < t->n_token; i++) report_printf(&w, i > 0 ? ",%d" : "%d", (int)t->tokens[i]);
@@ -79,9 +76,7 @@ void dump_write_json(const struct plumb_trace *t, plumb_write *write, void *user
     if (t->tokens && t->pieces) {
         report_printf(&w, ",\n\"pieces\":[");
         for (uint32_t i = 0; i < t->n_token; i++) {
-            if (i > 0) report_bytes(&w, ",", 1);
-            const char *piece = t->pieces[i] ? t->pieces[i] : "";
-            report_json_string(&w, piece, strlen(piece));
+            report_json_text(&w, i > 0 ? "," : "", t->pieces[i] ? t->pieces[i] : "");
         }
         report_bytes(&w, "]", 1);
     }

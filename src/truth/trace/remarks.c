@@ -110,10 +110,9 @@ void remarks_json(const struct remarks *r, struct report_writer *w) {
     report_printf(w, "[");
     for (size_t i = 0; i < r->n; i++) {
         const struct remark *remark = &r->list[i];
-        report_printf(w, "%s{\"kind\":\"%s\",\"name\":", i > 0 ? "," : "", remark_kind_name(remark->kind));
-        report_json_string(w, remark->name, strlen(remark->name));
-        report_printf(w, ",\"text\":");
-        report_json_string(w, remark->text, strlen(remark->text));
+        report_printf(w, "%s{\"kind\":\"%s\"", i > 0 ? "," : "", remark_kind_name(remark->kind));
+        report_json_text(w, ",\"name\":", remark->name);
+        report_json_text(w, ",\"text\":", remark->text);
         report_printf(w, ",\"ignored\":%s}", remark_ignores(remark->kind) ? "true" : "false");
     }
     report_printf(w, "]");

@@ -94,7 +94,12 @@ void report_json_string(struct report_writer *w, const char *text, size_t n) {
     report_bytes(w, "\"", 1);
 }
 
-void report_json_number(struct report_writer *w, double value) {
-    if (isfinite(value)) report_printf(w, "%.9g", value);
-    else report_bytes(w, "null", 4);
+void report_json_text(struct report_writer *w, const char *before, const char *text) {
+    report_bytes(w, before, strlen(before));
+    report_json_string(w, text, strlen(text));
+}
+
+const char *report_number(struct report_number *buf, double value) {
+    if (isfinite(value)) snprintf(buf->text, sizeof buf->text, "%.9g", value);
+    return isfinite(value) ? buf->text : "null";
 }

@@ -42,7 +42,12 @@ void report_wrapped(struct report_writer *w, const char *text, size_t n, size_t 
 /* Writes n bytes as a JSON string with its quotes.  Characters that are not plain become \uNNNN, invalid UTF-8 becomes
  * U+FFFD. */
 void report_json_string(struct report_writer *w, const char *text, size_t n);
-/* Writes a number with 9 digits, enough to restore an f32.  NaN and infinity, which JSON does not have, become null. */
-void report_json_number(struct report_writer *w, double value);
+/* Writes what comes before a text, and the text as a JSON string. */
+void report_json_text(struct report_writer *w, const char *before, const char *text);
+/* JSON_NUMBER: a number as JSON has it, for report_printf; with 9 digits, enough to restore an f32.  NaN and infinity,
+ * which JSON does not have, become null. */
+struct report_number { char text[32]; };
+const char *report_number(struct report_number *buf, double value);
+#define JSON_NUMBER(value) report_number(&(struct report_number){ "" }, value)
 
 #endif
