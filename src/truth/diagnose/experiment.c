@@ -12,11 +12,6 @@ enum { MAX_ONE_BATCH = 64 };
 
 /* ---- rows ------------------------------------------------------------------------------------------------------ */
 
-/* Returns true if this row of theirs has all (n_head, n) values. */
-static bool is_whole(const struct trace_row *row, uint32_t n_head, uint32_t n) {
-    return !row->places && row->n_value > 0 && row->n_value == (uint64_t)n_head * n;
-}
-
 /* Returns the row of token t of a tap.  Its values are borrowed from the tap or from e->keys.  The rows of kq_soft_max
  * in a trace have one key for each of its tokens, but the pass has only the keys so far; the others become zeros. */
 static struct trace_row row_of(const struct experiment *e, const plumb_tap *tap, enum tap_id id, uint32_t t) {
@@ -136,7 +131,8 @@ static void force(void *user, const plumb_tap *tap, double *x) {
     uint32_t n_key = id == TAP_KQ_SOFT_MAX ? e->theirs->n_token : tap->n;
     for (uint32_t t = 0; t < tap->n_token; t++) {
         const struct trace_row *row = trace_find_row(their, tap->pos + t);
-        if (!row || !is_whole(row, tap->n_head, n_key) || !can_replace(e, row, id, tap->layer)) continue;
+        bool is_whole = row && trace_is_whole(row, (uint64_t)tap->n_head * n_key);
+        if (!is_whole || !can_replace(e, row, id, tap->layer)) continue;
         for (uint32_t h = 0; h < tap->n_head; h++) {
             double *to = x + ((size_t)t * tap->n_head + h) * tap->n;
             for (uint32_t i = 0; i < tap->n && i < n_key; i++) to[i] = (double)row->values[(size_t)h * n_key + i];
@@ -434,14 +430,14 @@ bool experiment_can_begin(const struct experiment *e, uint32_t layer) {
     if (!tap || e->model->plan.has_states) return false;
     for (uint32_t t = 0; t < e->theirs->n_token; t++) {
         const struct trace_row *row = trace_find_row(tap, t);
-        if (!row || !is_whole(row, 1, e->model->plan.n_embd)) return false;
+        if (!row || !trace_is_whole(row, e->model->plan.n_embd)) return false;
     }
     return true;
 }
 
 bool experiment_is_whole(const struct experiment *e, const struct trace_tap *tap) {
-    return tap->n_row > 0 && tap->id != TAP_RESULT_OUTPUT && !tap->rows[0].places
-        && tap->rows[0].n_value == view_row_size(e->model, tap->id, tap->layer, e->theirs->n_token);
+    return tap->n_row > 0 && tap->id != TAP_RESULT_OUTPUT
+        && trace_is_whole(&tap->rows[0], view_row_size(e->model, tap->id, tap->layer, e->theirs->n_token));
 }
 
 /* Allocates e->own.  A tap of which theirs has statistics of all tokens together gets a row for each of the n_ctx

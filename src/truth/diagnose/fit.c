@@ -67,10 +67,6 @@ void fit_free(struct fit *f) {
     f->n_owned = f->cap = 0;
 }
 
-static bool is_whole(const struct trace_row *row, size_t width) {
-    return !row->places && row->n_value > 0 && row->n_value == width && row->pos != TRACE_ALL_TOKENS;
-}
-
 /* Copies the whole rows of a tap.  shape: a row with the shape that they have; a file may have lost the heads. */
 static bool copy_rows(struct fit *f, const struct trace_tap *tap, const struct trace_row *shape,
                       struct fit_rows *rows) {
@@ -81,7 +77,7 @@ static bool copy_rows(struct fit *f, const struct trace_tap *tap, const struct t
     if (!pos || !x) return false;
     for (uint32_t i = 0; i < tap->n_row; i++) {
         const struct trace_row *row = &tap->rows[i];
-        if (!is_whole(row, width) || row->pos >= f->dump->n_token) continue;
+        if (!trace_is_whole(row, width) || row->pos >= f->dump->n_token) continue;
         memcpy(x + rows->n_token * width, row->values, width * sizeof *x);
         pos[rows->n_token++] = row->pos;
     }
@@ -369,6 +365,14 @@ double fit_propose(struct fit *f, uint32_t cost, const double *y, const char *fo
     if (is_part) write_elements(f, finding.where);
     insert(f, &finding);
     return error;
+}
+
+const char *fit_say(struct fit *f, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(f->text, sizeof f->text, format, arguments);
+    va_end(arguments);
+    return f->text;
 }
 
 double fit_scale(const struct fit *f, const double *y) {

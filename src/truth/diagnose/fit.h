@@ -66,6 +66,7 @@ struct fit {
     uint32_t n_apart;              /* into how many groups; 0: there is no such tap */
     uint32_t further_shape[2];     /* (n_head, n) of a token */
     /* Of the frame. */
+    char text[FIT_SENTENCE];       /* what fit_say wrote last */
     bool *wrong;                   /* (n_token, n_head) the blocks in which the right step is wrong; n_wrong of them */
     size_t n_wrong;
     bool *wrong_elements;          /* (n_head * n) those of a row that the right step has wrong; n_wrong_element */
@@ -108,6 +109,11 @@ bool fit_weight_row(struct fit *f, const struct weight *w, size_t i, float *row)
 __attribute__((format(printf, 4, 5)))
 #endif
 double fit_propose(struct fit *f, uint32_t cost, const double *y, const char *format, ...);
+/* Writes a sentence, printf-like.  Returns it; it is valid until the next call. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 2, 3)))
+#endif
+const char *fit_say(struct fit *f, const char *format, ...);
 /* Returns the number by which y must be multiplied to come closest to theirs, where the right step is wrong.  A block
  * counts as much as any other.  NAN if there is none. */
 double fit_scale(const struct fit *f, const double *y);

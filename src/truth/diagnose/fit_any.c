@@ -202,23 +202,17 @@ static void try_elements(struct fit *f, double *y) {
     if (!matched || !from) return;
     for (size_t i = 0; i < width; i++) n_moved += matched[i] != i;
     if (n_moved * 8 < width && n_moved != 2) return;
-    char text[FIT_SENTENCE];
-    size_t n;
     for (int within = 0; within < 2; within++) {
         uint32_t unit = within ? f->theirs.n : (uint32_t)width;
         const char *of = within ? "each head" : "each row";
         if (unit < 2 || (within && f->theirs.n_head == 1)) continue;
         uint32_t shift = (matched[1] + unit - 1) % unit;
         for (size_t i = 0; i < width; i++) from[i] = (uint32_t)(i / unit * unit + (i % unit + shift) % unit);
-        n = 0;
         int by = shift > unit / 2 ? (int)shift - (int)unit : (int)shift, head = (int)f->theirs.n;
-        if (!within && by % head == 0) report_append(text, sizeof text, &n, "has the heads shifted by %d", by / head);
-        else report_append(text, sizeof text, &n, "has the elements of %s shifted by %d", of, by);
-        propose_moved(f, from, 0, y, text);
+        propose_moved(f, from, 0, y, !within && by % head == 0 ? fit_say(f, "has the heads shifted by %d", by / head)
+                                     : fit_say(f, "has the elements of %s shifted by %d", of, by));
         for (size_t i = 0; i < width; i++) from[i] = (uint32_t)(i / unit * unit + unit - 1 - i % unit);
-        n = 0;
-        report_append(text, sizeof text, &n, "has the elements of %s in reverse order", of);
-        propose_moved(f, from, 0, y, text);
+        propose_moved(f, from, 0, y, fit_say(f, "has the elements of %s in reverse order", of));
         for (uint32_t a = 2; a <= unit / 2; a++) {   /* (a, unit / a) read as (unit / a, a) */
             if (unit % a) continue;
             for (size_t i = 0; i < width; i++) {
@@ -226,10 +220,8 @@ static void try_elements(struct fit *f, double *y) {
                 from[i] = (uint32_t)(i - at) + at % a * (unit / a) + at / a;
             }
             if (from[1] != matched[1] && from[unit - 2] != matched[unit - 2]) continue;
-            n = 0;
-            report_append(text, sizeof text, &n, "has the elements of %s in the order of the transposed (%u, %u)", of,
-                          a, unit / a);
-            propose_moved(f, from, 0, y, text);
+            propose_moved(f, from, 0, y, fit_say(f, "has the elements of %s in the order of the transposed (%u, %u)",
+                                                 of, a, unit / a));
         }
         for (uint32_t a = 2; a <= unit; a *= 2) {   /* in each group of a, one half twice */
             for (size_t i = 0; i < width && unit % a == 0; i++) {
@@ -237,11 +229,9 @@ static void try_elements(struct fit *f, double *y) {
                 from[i] = (uint32_t)(i - i % a + (matched[0] == 0 ? at : a / 2 + at));
             }
             if (unit % a || from[a / 2] != matched[a / 2]) continue;
-            n = 0;
-            report_append(text, sizeof text, &n, "has the %s half of ", matched[0] == 0 ? "first" : "second");
-            if (a == unit) report_append(text, sizeof text, &n, "%s twice", of);
-            else report_append(text, sizeof text, &n, "each %u elements twice", a);
-            propose_moved(f, from, 0, y, text);
+            const char *half = matched[0] == 0 ? "first" : "second";
+            propose_moved(f, from, 0, y, a == unit ? fit_say(f, "has the %s half of %s twice", half, of)
+                                         : fit_say(f, "has the %s half of each %u elements twice", half, a));
         }
         for (uint32_t a = 2; a <= unit / 2; a++) {   /* groups of a in reverse order */
             if (unit % a) continue;
@@ -249,33 +239,29 @@ static void try_elements(struct fit *f, double *y) {
                 from[i] = (uint32_t)(i / unit * unit + unit - a - i % unit / a * a + i % a);
             }
             if (from[0] != matched[0]) continue;
-            n = 0;
             bool are_heads = a == f->theirs.n && !within;
-            if (are_heads) report_append(text, sizeof text, &n, "has the heads in reverse order");
-            else report_append(text, sizeof text, &n, "has the groups of %u elements of %s in reverse order", a, of);
-            propose_moved(f, from, 0, y, text);
+            propose_moved(f, from, 0, y, are_heads ? "has the heads in reverse order"
+                          : fit_say(f, "has the groups of %u elements of %s in reverse order", a, of));
         }
         for (uint32_t a = 1; a <= unit / 2; a++) {   /* neighbouring groups of a exchanged */
             if (unit % (2 * a)) continue;
             for (size_t i = 0; i < width; i++) from[i] = (uint32_t)(i / a % 2 ? i - a : i + a);
             if (from[0] != matched[0]) continue;
-            n = 0;
-            report_append(text, sizeof text, &n, "has neighbouring groups of %u elements exchanged", a);
-            propose_moved(f, from, 0, y, text);
+            propose_moved(f, from, 0, y, fit_say(f, "has neighbouring groups of %u elements exchanged", a));
         }
     }
-    char of_places[FIT_SENTENCE / 2];
+    char places[FIT_SENTENCE / 3], of_places[FIT_SENTENCE / 3];
     uint32_t n_shown = 0;
-    size_t n_of = n = 0;
-    report_append(text, sizeof text, &n, "has %u of %zu elements in another order: at", n_moved, width);
+    size_t n = 0, n_of = 0;
     for (uint32_t i = 0; i < width && n_shown < SHOWN; i++) {   /* the first ones show the pattern */
         if (matched[i] == i) continue;
-        report_append(text, sizeof text, &n, "%s %u", n_shown > 0 ? "," : "", i);
+        report_append(places, sizeof places, &n, "%s %u", n_shown > 0 ? "," : "", i);
         report_append(of_places, sizeof of_places, &n_of, "%s %u", n_shown++ > 0 ? "," : "", matched[i]);
     }
     if (n_shown == 0) return;
-    report_append(text, sizeof text, &n, " are those that belong at%s", of_places);
-    propose_moved(f, matched, f->theirs.n_token > 2 ? 3 : n_moved, y, text);   /* the other tokens confirm it */
+    propose_moved(f, matched, f->theirs.n_token > 2 ? 3 : n_moved, y,   /* the other tokens confirm it */
+                  fit_say(f, "has %u of %zu elements in another order: at%s are those that belong at%s", n_moved, width,
+                          places, of_places));
 }
 
 /* Elements that were left at zero, or that repeat. */

@@ -32,15 +32,12 @@ enum form {
 };
 
 struct attention {
-    struct fit *f;
+    struct reader r;           /* of K; the first member, so that it leads back to this */
     const struct attn_plan *plan;
-    struct fit_rows q, k;
-    uint32_t n_token, n_head, n_kv, n_key, dim;
+    struct fit_rows q;
     const float *sinks;        /* (n_head) or NULL */
-    uint32_t *right_heads;     /* (n_head) the head of K of each head of Q */
     double *right_dots, *dots; /* (n_token, n_head, n_key) of Q and K */
     bool *right_seen, *seen;   /* (n_token, n_key) */
-    uint32_t *slots;           /* (n_token, n_key) of a hypothesis: see multiply */
     double *y;                 /* (n_token, n_head, n_key) */
     double right_scale;
 };
@@ -64,15 +61,12 @@ static struct way right_way(const struct attention *a) {
                          .softcap = (double)a->plan->softcap, .alibi = 1, .has_sinks = a->sinks != NULL };
 }
 
-
-static uint32_t filled(const struct attention *a, uint32_t pos) { return fit_filled(a->f, pos, a->n_key); }
-
-static uint32_t pos_of(const struct attention *a, uint32_t t) { return a->f->theirs.pos[t]; }
+static uint32_t pos_of(const struct attention *a, uint32_t t) { return a->r.f->theirs.pos[t]; }
 static const float *weights_of(const struct attention *a, uint32_t t, uint32_t h) {
-    return a->f->theirs.x + ((size_t)t * a->n_head + h) * a->n_key;
+    return a->r.f->theirs.x + ((size_t)t * a->r.n_head + h) * a->r.n_key;
 }
 static bool is_wrong(const struct attention *a, uint32_t t, uint32_t h) {
-    return a->f->wrong[(size_t)t * a->n_head + h];
+    return a->r.f->wrong[(size_t)t * a->r.n_head + h];
 }
 
 /* ---- hypotheses -------------------------------------------------------------------------------------------------- */
@@ -80,21 +74,21 @@ static bool is_wrong(const struct attention *a, uint32_t t, uint32_t h) {
 static double bend(double score, double softcap) { return softcap != 0 ? softcap * tanh(score / softcap) : score; }
 
 static double score_of(const struct attention *a, const struct way *w, uint32_t t, uint32_t h, uint32_t j) {
-    double dot = w->dots[((size_t)t * a->n_head + h) * a->n_key + j] * (w->times ? w->times[t] : 1);
+    double dot = w->dots[((size_t)t * a->r.n_head + h) * a->r.n_key + j] * (w->times ? w->times[t] : 1);
     double distance = fabs((double)pos_of(a, t) - j), slope = (double)plan_alibi_slope(a->plan, h);
-    bool is_hidden = !w->seen[(size_t)t * a->n_key + j];
+    bool is_hidden = !w->seen[(size_t)t * a->r.n_key + j];
     return bend(dot * w->scale, w->softcap) - w->alibi * slope * distance + (is_hidden ? w->hidden : 0);
 }
 
 /* Writes the weights of a hypothesis to a->y. */
 static void weigh(const struct attention *a, const struct way *w) {
-    uint32_t n_key = a->n_key;
+    uint32_t n_key = a->r.n_key;
     bool all = w->form == WEIGHTS_MASK_LATE || w->hidden != 0;
-    for (uint32_t t = 0; t < a->n_token; t++) {
-        uint32_t n = filled(a, pos_of(a, t));
+    for (uint32_t t = 0; t < a->r.n_token; t++) {
+        uint32_t n = reader_filled(&a->r, t);
         const bool *seen = w->seen + (size_t)t * n_key;
-        for (uint32_t h = 0; h < a->n_head; h++) {
-            double *row = a->y + ((size_t)t * a->n_head + h) * n_key, max = -INFINITY;
+        for (uint32_t h = 0; h < a->r.n_head; h++) {
+            double *row = a->y + ((size_t)t * a->r.n_head + h) * n_key, max = -INFINITY;
             for (uint32_t j = 0; j < n_key; j++) {
                 row[j] = j < n && (all || seen[j]) ? score_of(a, w, t, h, j) : -INFINITY;
                 max = fmax(max, row[j]);
@@ -118,56 +112,47 @@ static void weigh(const struct attention *a, const struct way *w) {
             }
         }
     }
-    size_t n_column = (size_t)a->n_head * n_key, n_row = (size_t)a->n_token * n_key;
+    size_t n_column = (size_t)a->r.n_head * n_key, n_row = (size_t)a->r.n_token * n_key;
     for (size_t i = 0; w->form == WEIGHTS_OVER_HEADS && i < n_row; i++) {
-        softmax(a->y + i / n_key * n_column + i % n_key, a->n_head, n_key);
+        softmax(a->y + i / n_key * n_column + i % n_key, a->r.n_head, n_key);
     }
-    for (uint32_t first = 0, end; w->form == WEIGHTS_OVER_QUERIES && first < a->n_token; first = end) {   /* batches */
-        for (end = first + 1; end < a->n_token && pos_of(a, end) < a->f->n_prompt; end++);
+    bool is_over_queries = w->form == WEIGHTS_OVER_QUERIES;
+    for (uint32_t first = 0, end; is_over_queries && first < a->r.n_token; first = end) {   /* batches */
+        for (end = first + 1; end < a->r.n_token && pos_of(a, end) < a->r.f->n_prompt; end++);
         for (size_t i = 0; i < n_column; i++) {
             softmax(a->y + first * n_column + i, end - first, n_column);
         }
     }
 }
 
-#define propose(a, w, cost, ...) (weigh(a, w), fit_propose((a)->f, cost, (a)->y, __VA_ARGS__))
+#define propose(a, w, cost, ...) (weigh(a, w), fit_propose((a)->r.f, cost, (a)->y, __VA_ARGS__))
 
-/* Fills dots.  heads (n_head): the head of K for each head of Q; n_kv: zeros.  slots (n_token, n_key): the slot that is
- * read for each token and key; n_key or more: zeros.  Both may be NULL.  n: how many elements are multiplied. */
-static void multiply(const struct attention *a, const struct fit_rows *q, const struct fit_rows *k,
-                     const uint32_t *heads, const uint32_t *slots, uint32_t n, double *dots) {
-    for (uint32_t t = 0; t < a->n_token; t++) {
-        for (uint32_t h = 0; h < a->n_head; h++) {
-            const float *x = fit_row(q, t) + (size_t)h * a->dim;
-            for (uint32_t j = 0; j < a->n_key; j++) {
-                uint32_t slot = slots ? slots[(size_t)t * a->n_key + j] : j, g = heads ? heads[h] : a->right_heads[h];
+/* Fills dots with the products of rows of Q and what is read of K. */
+static void multiply(const struct attention *a, const struct fit_rows *q, const struct reading *how, double *dots) {
+    uint32_t n = how->n > 0 ? how->n : a->r.dim;
+    for (uint32_t t = 0; t < a->r.n_token; t++) {
+        for (uint32_t h = 0; h < a->r.n_head; h++) {
+            const float *x = fit_row(q, t) + (size_t)h * a->r.dim;
+            for (uint32_t j = 0; j < a->r.n_key; j++) {
+                const float *k = reader_row(&a->r, how, t, h, j);
                 double dot = 0;
-                for (uint32_t i = 0; slot < a->n_key && g < k->n_head && i < n; i++) {
-                    dot += (double)x[i] * (double)fit_row(k, slot)[(size_t)g * a->dim + i];
-                }
-                dots[((size_t)t * a->n_head + h) * a->n_key + j] = dot;
+                for (uint32_t i = 0; k && i < n; i++) dot += (double)x[i] * (double)k[i];
+                dots[((size_t)t * a->r.n_head + h) * a->r.n_key + j] = dot;
             }
         }
     }
 }
 
-/* Fills a->dots with K in another order.  is_whole: of all tokens; otherwise of those that are there when a token
- * attends. */
-static void multiply_in_order(const struct attention *a, enum cache_order order, bool is_whole) {
-    for (uint32_t t = 0; t < a->n_token; t++) {
-        uint32_t n = is_whole ? a->n_key : filled(a, pos_of(a, t));
-        for (uint32_t h = 0; h < a->n_head; h++) {
-            const float *x = fit_row(&a->q, t) + (size_t)h * a->dim;
-            for (uint32_t j = 0; j < a->n_key; j++) {
-                double dot = 0;
-                for (uint32_t i = 0; j < n && i < a->dim; i++) {
-                    size_t from = cache_place(order, n, a->n_kv, a->n_head / a->n_kv, a->dim, j, a->right_heads[h], i);
-                    if (from != SIZE_MAX) dot += (double)x[i] * (double)a->k.x[from];
-                }
-                a->dots[((size_t)t * a->n_head + h) * a->n_key + j] = dot;
-            }
-        }
-    }
+static void read_k(struct reader *r, const struct reading *how) {
+    const struct attention *a = (const struct attention *)r;
+    multiply(a, &a->q, how, a->dots);
+}
+
+static void propose_k(struct reader *r, uint32_t cost, const char *text) {
+    const struct attention *a = (const struct attention *)r;
+    struct way w = right_way(a);
+    w.dots = a->dots;
+    propose(a, &w, cost, "%s", text);
 }
 
 /* ---- lines through logarithms ------------------------------------------------------------------------------------ */
@@ -181,22 +166,23 @@ typedef struct terms line_terms(const struct attention *a, const struct way *w, 
 
 /* Tokens and heads, up to those before the ends. */
 struct part { uint32_t t, t_end, h, h_end; };
-static struct part all_heads(const struct attention *a) { return (struct part){ 0, a->n_token, 0, a->n_head }; }
+static struct part all_heads(const struct attention *a) { return (struct part){ 0, a->r.n_token, 0, a->r.n_head }; }
 
 /* Fits a line to the rows of a part that are wrong.  A key counts as much as its weight.  If slope is NAN, finds the
  * best one. */
 static struct line fit_line(const struct attention *a, const struct way *w, struct part part, line_terms *terms,
                             double slope) {
     double xx = 0, xy = 0, yy = 0;
-    uint32_t n_row = part.t_end - part.t, every = (uint32_t)((uint64_t)n_row * a->n_head * a->n_key / LINE_WEIGHTS) + 1;
+    uint32_t n_row = part.t_end - part.t;
+    uint32_t every = (uint32_t)((uint64_t)n_row * a->r.n_head * a->r.n_key / LINE_WEIGHTS) + 1;
     for (uint32_t i = n_row - 1; i < n_row; i -= every) {   /* ends when i wraps around */
         uint32_t t = part.t + i;
         for (uint32_t h = part.h; h < part.h_end; h++) {
             const float *weights = weights_of(a, t, h);
             double n = 0, x = 0, y = 0, sx = 0, sy = 0, sxy = 0;
-            for (uint32_t j = 0; j < a->n_key && is_wrong(a, t, h); j++) {
+            for (uint32_t j = 0; j < a->r.n_key && is_wrong(a, t, h); j++) {
                 double weight = (double)weights[j];
-                if (!(weight > 1e-7) || !(weight < INFINITY) || !w->seen[(size_t)t * a->n_key + j]) continue;
+                if (!(weight > 1e-7) || !(weight < INFINITY) || !w->seen[(size_t)t * a->r.n_key + j]) continue;
                 struct terms of = terms(a, w, t, h, j);
                 double l = log(weight) - of.known;
                 n += weight;
@@ -218,7 +204,7 @@ static struct line fit_line(const struct attention *a, const struct way *w, stru
 }
 
 static struct terms by_dot(const struct attention *a, const struct way *w, uint32_t t, uint32_t h, uint32_t j) {
-    double dot = w->dots[((size_t)t * a->n_head + h) * a->n_key + j];
+    double dot = w->dots[((size_t)t * a->r.n_head + h) * a->r.n_key + j];
     return (struct terms){ dot, score_of(a, w, t, h, j) - bend(dot * w->scale, w->softcap) };
 }
 static struct terms by_score(const struct attention *a, const struct way *w, uint32_t t, uint32_t h, uint32_t j) {
@@ -260,8 +246,8 @@ static double search(const struct attention *a, struct way *w, double start, dou
 /* ---- the scale, the softcap, ALiBi ------------------------------------------------------------------------------- */
 
 static void try_scale(struct attention *a, struct way w, double scale) {
-    const struct plan *p = &a->f->model->plan;
-    double right = a->right_scale, dim = a->dim, n_embd = p->n_embd, n_head = a->n_head;
+    const struct plan *p = &a->r.f->model->plan;
+    double right = a->right_scale, dim = a->r.dim, n_embd = p->n_embd, n_head = a->r.n_head;
     const struct { double scale; const char *name, *why; } named[] = {
         { 1, "", ": they are not scaled" }, { 1 / dim, " = 1 / head_dim", "" },
         { 1 / sqrt(dim), " = 1 / sqrt(head_dim)", "" }, { 1 / sqrt(n_embd), " = 1 / sqrt(n_embd)", "" },
@@ -320,16 +306,16 @@ static void try_scores(struct attention *a) {
 /* A factor of Q for each token, as of a temperature that grows with the position. */
 static void try_temperature(struct attention *a) {
     struct way w = right_way(a);
-    double *times = fit_new(a->f, a->n_token, sizeof *times), low = INFINITY, high = -INFINITY;
-    for (uint32_t t = 0; times && t < a->n_token; t++) {
-        double slope = fit_line(a, &w, (struct part){ t, t + 1, 0, a->n_head }, by_score, (double)NAN).slope;
+    double *times = fit_new(a->r.f, a->r.n_token, sizeof *times), low = INFINITY, high = -INFINITY;
+    for (uint32_t t = 0; times && t < a->r.n_token; t++) {
+        double slope = fit_line(a, &w, (struct part){ t, t + 1, 0, a->r.n_head }, by_score, (double)NAN).slope;
         times[t] = slope != 0 ? slope : 1;
         low = fmin(low, times[t]), high = fmax(high, times[t]);
     }
     if (!times || !(high > low)) return;
     w.times = times;
-    propose(a, &w, a->n_token, "has queries times a factor of each token, from %.4g to %.4g, as of a temperature that "
-            "grows with the position", low, high);
+    propose(a, &w, a->r.n_token, "has queries times a factor of each token, from %.4g to %.4g, as of a temperature "
+            "that grows with the position", low, high);
 }
 
 /* ---- which keys are seen ----------------------------------------------------------------------------------------- */
@@ -337,10 +323,11 @@ static void try_temperature(struct attention *a) {
 /* What a token sees, in steps from its own position: keys from `first` on and before `end`. */
 struct span { int64_t first, end; };
 
-static struct span right_span(const struct attention *a, uint32_t pos) {
+static struct span right_span(const struct attention *a, uint32_t t) {
     const struct attn_plan *p = a->plan;
-    bool is_causal = a->f->model->plan.is_causal;
-    struct span s = { 0, is_causal ? (int64_t)pos + 1 : filled(a, pos) };
+    uint32_t pos = pos_of(a, t);
+    bool is_causal = a->r.f->model->plan.is_causal;
+    struct span s = { 0, is_causal ? (int64_t)pos + 1 : reader_filled(&a->r, t) };
     if (p->window == 0) return s;
     if (p->is_symmetric) {
         s.first = (int64_t)pos - p->window / 2;
@@ -352,17 +339,17 @@ static struct span right_span(const struct attention *a, uint32_t pos) {
 }
 
 static void set_seen(const struct attention *a, bool *seen, uint32_t t, struct span s) {
-    for (uint32_t j = 0; j < a->n_key; j++) {
-        seen[(size_t)t * a->n_key + j] = (int64_t)j >= s.first && (int64_t)j < s.end && j < filled(a, pos_of(a, t));
+    for (uint32_t j = 0; j < a->r.n_key; j++) {
+        seen[(size_t)t * a->r.n_key + j] = (int64_t)j >= s.first && (int64_t)j < s.end && j < reader_filled(&a->r, t);
     }
 }
 
 /* The spans of the first key that they see and the key after the last one; both are 0 if they see none. */
 static struct span their_span(const struct attention *a, uint32_t t) {
     struct span s = { 0, 0 };
-    for (uint32_t j = 0; j < a->n_key; j++) {
+    for (uint32_t j = 0; j < a->r.n_key; j++) {
         bool any = false;
-        for (uint32_t h = 0; h < a->n_head; h++) any |= is_wrong(a, t, h) && (double)weights_of(a, t, h)[j] != 0;
+        for (uint32_t h = 0; h < a->r.n_head; h++) any |= is_wrong(a, t, h) && (double)weights_of(a, t, h)[j] != 0;
         if (!any) continue;
         if (s.end == 0) s.first = j;
         s.end = (int64_t)j + 1;
@@ -380,8 +367,8 @@ static void propose_seen(struct attention *a, uint32_t cost, const char *text) {
 static void try_windows(struct attention *a) {
     uint32_t right = a->plan->window, n_windows = 0, window = 0, chunk = 0;
     bool is_one = true;
-    char text[160], was[40] = "there is none";
-    for (uint32_t t = 0; t < a->n_token; t++) {
+    char was[40] = "there is none";
+    for (uint32_t t = 0; t < a->r.n_token; t++) {
         struct span s = their_span(a, t);
         uint32_t pos = pos_of(a, t);
         if (s.end == 0 || s.first == 0 || s.first > pos) continue;
@@ -395,83 +382,81 @@ static void try_windows(struct attention *a) {
     for (int kind = 0; kind < 3; kind++) {   /* none; a window; a chunk */
         bool is_possible = kind == 0 ? right > 0 : kind == 1 ? is_one && n_windows > 0 : chunk > 0;
         if (!is_possible) continue;
-        for (uint32_t t = 0; t < a->n_token; t++) {
-            struct span s = right_span(a, pos_of(a, t));
+        for (uint32_t t = 0; t < a->r.n_token; t++) {
+            struct span s = right_span(a, t);
             uint32_t pos = pos_of(a, t);
             s.first = kind == 0 ? 0 : kind == 1 ? (int64_t)pos - window + 1 : (int64_t)(pos - pos % chunk);
             set_seen(a, a->seen, t, s);
         }
-        if (kind == 0) snprintf(text, sizeof text, "has no window: %s", was);
-        else if (kind == 1) snprintf(text, sizeof text, "has a window of %u tokens: %s", window, was);
-        else snprintf(text, sizeof text, "has chunks of %u tokens: the right window is %u", chunk, right);
-        propose_seen(a, 0, text);
+        propose_seen(a, 0, kind == 0 ? fit_say(a->r.f, "has no window: %s", was)
+                         : kind == 1 ? fit_say(a->r.f, "has a window of %u tokens: %s", window, was)
+                         : fit_say(a->r.f, "has chunks of %u tokens: the right window is %u", chunk, right));
     }
 }
 
 static void try_masks(struct attention *a) {
-    bool is_causal = a->f->model->plan.is_causal;
-    char text[200];
+    bool is_causal = a->r.f->model->plan.is_causal;
     for (int64_t by = -2; by <= 2; by++) {
-        for (uint32_t t = 0; t < a->n_token && by != 0; t++) {
-            struct span s = right_span(a, pos_of(a, t));
+        for (uint32_t t = 0; t < a->r.n_token && by != 0; t++) {
+            struct span s = right_span(a, t);
             s.end = (int64_t)pos_of(a, t) + 1 + by;
             if (s.end < 1) s.end = 1;
             set_seen(a, a->seen, t, s);
         }
-        if (by == -1) snprintf(text, sizeof text, "has weights of earlier tokens only: a token does not see itself");
-        else snprintf(text, sizeof text, "has a mask that hides the tokens from p %c %d on from the token at p, not "
-                      "from p + 1 on", by < -1 ? '-' : '+', (int)(by < -1 ? -by - 1 : by + 1));
-        if (by != 0 && is_causal) propose_seen(a, 0, text);
+        if (by == 0 || !is_causal) continue;
+        propose_seen(a, 0, by == -1 ? "has weights of earlier tokens only: a token does not see itself"
+            : fit_say(a->r.f, "has a mask that hides the tokens from p %c %d on from the token at p, not from p + 1 on",
+                      by < -1 ? '-' : '+', (int)(by < -1 ? -by - 1 : by + 1)));
     }
-    for (uint32_t t = 0; t < a->n_token; t++) {
-        struct span s = right_span(a, pos_of(a, t));
-        s.end = is_causal ? filled(a, pos_of(a, t)) : (int64_t)pos_of(a, t) + 1;
+    for (uint32_t t = 0; t < a->r.n_token; t++) {
+        struct span s = right_span(a, t);
+        s.end = is_causal ? reader_filled(&a->r, t) : (int64_t)pos_of(a, t) + 1;
         set_seen(a, a->seen, t, s);
     }
     propose_seen(a, 0, is_causal ? "has no mask: a token sees the later tokens of its batch too"
                                  : "has a causal mask: a token does not see the later ones");
-    for (uint32_t t = 0; t < a->n_token; t++) {
-        struct span s = right_span(a, pos_of(a, t));
-        set_seen(a, a->seen, t, pos_of(a, t) < a->f->n_prompt ? s : (struct span){ 0, s.end - 1 });
+    for (uint32_t t = 0; t < a->r.n_token; t++) {
+        struct span s = right_span(a, t);
+        set_seen(a, a->seen, t, pos_of(a, t) < a->r.f->n_prompt ? s : (struct span){ 0, s.end - 1 });
     }
     propose_seen(a, 0, "has no weight of the token itself after the prompt: its K is not there yet");
     /* Whatever they see. */
     uint32_t n_other = 0, at_token = 0, at_key = 0;
     bool is_extra = false;
-    for (uint32_t t = 0; t < a->n_token; t++) {
-        for (uint32_t j = 0; j < a->n_key; j++) {
-            bool any = false, right = a->right_seen[(size_t)t * a->n_key + j], is_judged = false;
-            for (uint32_t h = 0; h < a->n_head; h++) {
+    for (uint32_t t = 0; t < a->r.n_token; t++) {
+        for (uint32_t j = 0; j < a->r.n_key; j++) {
+            bool any = false, right = a->right_seen[(size_t)t * a->r.n_key + j], is_judged = false;
+            for (uint32_t h = 0; h < a->r.n_head; h++) {
                 is_judged |= is_wrong(a, t, h);
                 any |= is_wrong(a, t, h) && (double)weights_of(a, t, h)[j] != 0;
             }
             any = is_judged ? any : right;
-            a->seen[(size_t)t * a->n_key + j] = any;
+            a->seen[(size_t)t * a->r.n_key + j] = any;
             if (any == right) continue;
             if (n_other++ == 0) at_token = pos_of(a, t), at_key = j, is_extra = any;
         }
     }
     if (n_other == 0) return;
-    snprintf(text, sizeof text, "has other keys: token %u %s token %u, as the first of %u differences", at_token,
-             is_extra ? "sees" : "does not see", at_key, n_other);
-    propose_seen(a, n_other < 4 ? n_other : 4, text);
+    propose_seen(a, n_other < 4 ? n_other : 4, fit_say(
+        a->r.f, "has other keys: token %u %s token %u, as the first of %u differences", at_token,
+        is_extra ? "sees" : "does not see", at_key, n_other));
 }
 
 /* A mask that makes scores smaller, but not small enough. */
 static void try_finite_mask(struct attention *a) {
     struct way w = right_way(a);
     double hidden = 0, n_hidden = 0;
-    for (uint32_t t = 0; t < a->n_token; t++) {
-        for (uint32_t h = 0; h < a->n_head; h++) {
+    for (uint32_t t = 0; t < a->r.n_token; t++) {
+        for (uint32_t h = 0; h < a->r.n_head; h++) {
             const float *weights = weights_of(a, t, h);
             double row = 0, n_row = 0;
-            for (uint32_t j = 0; j < a->n_key && is_wrong(a, t, h); j++) {
-                if (!a->right_seen[(size_t)t * a->n_key + j] || !(weights[j] > 0)) continue;
+            for (uint32_t j = 0; j < a->r.n_key && is_wrong(a, t, h); j++) {
+                if (!a->right_seen[(size_t)t * a->r.n_key + j] || !(weights[j] > 0)) continue;
                 row += (double)weights[j] * (log((double)weights[j]) - score_of(a, &w, t, h, j));
                 n_row += (double)weights[j];
             }
-            for (uint32_t j = 0; j < filled(a, pos_of(a, t)) && n_row > 0; j++) {
-                if (a->right_seen[(size_t)t * a->n_key + j] || !(weights[j] > 0)) continue;
+            for (uint32_t j = 0; j < reader_filled(&a->r, t) && n_row > 0; j++) {
+                if (a->right_seen[(size_t)t * a->r.n_key + j] || !(weights[j] > 0)) continue;
                 hidden += log((double)weights[j]) - score_of(a, &w, t, h, j) - row / n_row;
                 n_hidden++;
             }
@@ -507,11 +492,11 @@ static void try_sums(struct attention *a) {
     /* The weights of a row are smaller than they should be by the ratio of the sums. */
     double extra = 0, n = 0, low = INFINITY, high = -INFINITY, slots = 0;
     w = right_way(a);
-    for (uint32_t t = 0; t < a->n_token; t++) {
-        for (uint32_t h = 0; h < a->n_head; h++) {
+    for (uint32_t t = 0; t < a->r.n_token; t++) {
+        for (uint32_t h = 0; h < a->r.n_head; h++) {
             double theirs = 0, sum = 0;
-            for (uint32_t j = 0; j < a->n_key && is_wrong(a, t, h); j++) {
-                if (!a->right_seen[(size_t)t * a->n_key + j]) continue;
+            for (uint32_t j = 0; j < a->r.n_key && is_wrong(a, t, h); j++) {
+                if (!a->right_seen[(size_t)t * a->r.n_key + j]) continue;
                 theirs += (double)weights_of(a, t, h)[j];
                 sum += exp(score_of(a, &w, t, h, j));
             }
@@ -531,7 +516,7 @@ static void try_sums(struct attention *a) {
     if (w.extra > 0 && high - low < 0.5) {
         propose(a, &w, 0, "has sums with %.9g more key%s, whose score is 0, as of a K of zeros", w.extra,
                 w.extra == 1 ? "" : "s");
-    } else if (slots > a->n_key && slots < 1e6) {
+    } else if (slots > a->r.n_key && slots < 1e6) {
         w.slots = slots;
         propose(a, &w, 1, "has sums over %.9g keys, as many as a cache may have slots; empty ones have a score of 0",
                 slots);
@@ -540,85 +525,40 @@ static void try_sums(struct attention *a) {
 
 /* ---- which K is read --------------------------------------------------------------------------------------------- */
 
-/* Proposes other dot products. */
-static void propose_dots(struct attention *a, uint32_t cost, const char *text) {
+static double error_of_k(struct reader *r, uint32_t h) {
+    const struct attention *a = (const struct attention *)r;
     struct way w = right_way(a);
     w.dots = a->dots;
-    propose(a, &w, cost, "%s", text);
-}
-
-/* Solves for the head of K that each head of Q reads: the one whose scores are closest to the logarithms. */
-static void try_heads(struct attention *a) {
-    uint32_t n_kv = a->n_kv, group = a->n_head / n_kv;
-    char text[FIT_SENTENCE], rule[FIT_HEAD_TEXT];
-    uint32_t *heads = fit_new(a->f, a->n_head, sizeof *heads), *all = fit_new(a->f, a->n_head, sizeof *all);
-    double *least = fit_new(a->f, a->n_head, sizeof *least);
-    if (!heads || !all || !least) return;
-    for (uint32_t r = 0; r < FIT_HEAD_RULES; r++) {
-        if (!fit_head_rule(r, a->n_head, n_kv, heads, rule)) continue;
-        multiply(a, &a->q, &a->k, heads, NULL, a->dim, a->dots);
-        snprintf(text, sizeof text, "has head h of Q read head %s of K, not h / %u", rule, group);
-        propose_dots(a, r == 3 ? 1 : 0, text);   /* no engine is known for it: a list of heads is as likely */
-    }
-    struct way w = right_way(a);
-    w.dots = a->dots;
-    for (uint32_t g = 0; g <= n_kv; g++) {   /* n_kv: zeros */
-        for (uint32_t h = 0; h < a->n_head; h++) all[h] = g;
-        multiply(a, &a->q, &a->k, all, NULL, a->dim, a->dots);
-        for (uint32_t h = 0; h < a->n_head; h++) {
-            struct line line = fit_line(a, &w, (struct part){ 0, a->n_token, h, h + 1 }, by_score, 1);
-            if (g > 0 && !(line.error2 < least[h])) continue;
-            least[h] = line.error2;
-            heads[h] = g;
-        }
-    }
-    fit_keep_right_heads(a->f, a->right_heads, a->n_head, heads);
-    uint32_t cost = fit_say_heads(text, sizeof text, "K", heads, a->n_head, n_kv);
-    multiply(a, &a->q, &a->k, heads, NULL, a->dim, a->dots);
-    propose_dots(a, cost, text);
-}
-
-/* Proposes the same slots (n_key) for every token. */
-static void propose_slots(struct attention *a, const uint32_t *slots, uint32_t cost, const char *text) {
-    for (size_t i = 0; i < (size_t)a->n_token * a->n_key; i++) a->slots[i] = slots[i % a->n_key];
-    multiply(a, &a->q, &a->k, NULL, a->slots, a->dim, a->dots);
-    propose_dots(a, cost, text);
+    return fit_line(a, &w, (struct part){ 0, r->n_token, h, h + 1 }, by_score, 1).error2;
 }
 
 /* Solves for the slot that is read for each key.  The scores of the other keys of a row, most of which are right, say
  * what number the logarithms of a row are off by. */
 static void try_slots(struct attention *a) {
-    uint32_t n_key = a->n_key;
-    size_t n_row = (size_t)a->n_token * a->n_head;
+    uint32_t n_key = a->r.n_key;
+    size_t n_row = (size_t)a->r.n_token * a->r.n_head;
     struct way w = right_way(a);
-    char text[160];
-    uint32_t *slots = fit_new(a->f, n_key, sizeof *slots), n_prompt = a->f->n_prompt;
-    double *offsets = fit_new(a->f, n_row, sizeof *offsets), *sorted = fit_new(a->f, n_key, sizeof *sorted);
+    uint32_t *slots = fit_new(a->r.f, n_key, sizeof *slots), n_prompt = a->r.f->n_prompt;
+    double *offsets = fit_new(a->r.f, n_row, sizeof *offsets), *sorted = fit_new(a->r.f, n_key, sizeof *sorted);
     if (!slots || !offsets || !sorted) return;
-    for (int by = -1; by <= 1; by += 2) {   /* all of them are shifted */
-        for (uint32_t j = 0; j < n_key; j++) slots[j] = (uint32_t)((int64_t)j + by);   /* -1: zeros */
-        propose_slots(a, slots, 0, by < 0 ? "has K of the token before each key" : "has K of the token after each key");
-    }
-    for (size_t i = 0; i < (size_t)a->n_token * n_key; i++) {
+    reader_try_shifts(&a->r);
+    for (size_t i = 0; i < (size_t)a->r.n_token * n_key; i++) {
         uint32_t pos = pos_of(a, (uint32_t)(i / n_key)), j = (uint32_t)(i % n_key);
-        a->slots[i] = j == pos && pos >= n_prompt ? UINT32_MAX : j;
+        a->r.slots[i] = j == pos && pos >= n_prompt ? UINT32_MAX : j;
     }
-    multiply(a, &a->q, &a->k, NULL, a->slots, a->dim, a->dots);
-    propose_dots(a, 0, "has K of zeros for the token itself after the prompt: its K is not in the cache yet");
-    for (size_t i = 0; i < (size_t)a->n_token * n_key; i++) {
-        uint32_t pos = pos_of(a, (uint32_t)(i / n_key)), j = (uint32_t)(i % n_key);
-        a->slots[i] = j == n_prompt && pos > n_prompt ? pos : j;
-        a->seen[i] = a->right_seen[i] && j <= n_prompt;
-    }
-    multiply(a, &a->q, &a->k, NULL, a->slots, a->dim, a->dots);
+    read_k(&a->r, &(struct reading){ .slots = a->r.slots });
+    propose_k(&a->r, 0, "has K of zeros for the token itself after the prompt: its K is not in the cache yet");
+    reader_overwrite(&a->r);
+    for (size_t i = 0; i < (size_t)a->r.n_token * n_key; i++) a->seen[i] = a->right_seen[i] && i % n_key <= n_prompt;
+    read_k(&a->r, &(struct reading){ .slots = a->r.slots });
     struct way overwritten = right_way(a);
     overwritten.dots = a->dots;
     overwritten.seen = a->seen;
     propose(a, &overwritten, 0, "has the K of every token after the prompt in the same slot, %u, where it overwrites "
             "the one before", n_prompt);
     for (size_t row = 0; row < n_row; row++) {
-        const float *weights = a->f->theirs.x + row * n_key;
-        uint32_t n = 0, t = (uint32_t)(row / a->n_head), h = (uint32_t)(row % a->n_head);
+        const float *weights = a->r.f->theirs.x + row * n_key;
+        uint32_t n = 0, t = (uint32_t)(row / a->r.n_head), h = (uint32_t)(row % a->r.n_head);
         for (uint32_t j = 0; j < n_key; j++) {
             if (!(weights[j] > 0) || !a->right_seen[(size_t)t * n_key + j]) continue;
             double x = log((double)weights[j]) - score_of(a, &w, t, h, j);
@@ -637,10 +577,10 @@ static void try_slots(struct attention *a) {
         for (uint32_t slot = 0; slot <= n_key; slot++) {   /* n_key: zeros */
             double error = 0;
             for (size_t row = 0; row < n_row; row++) {
-                double weight = (double)a->f->theirs.x[row * n_key + j];
-                uint32_t t = (uint32_t)(row / a->n_head), h = (uint32_t)(row % a->n_head);
-                if (!(weight > 0) || isnan(offsets[row]) || !a->f->wrong[row]) continue;
-                if (slot < n_key && slot >= filled(a, pos_of(a, t))) continue;
+                double weight = (double)a->r.f->theirs.x[row * n_key + j];
+                uint32_t t = (uint32_t)(row / a->r.n_head), h = (uint32_t)(row % a->r.n_head);
+                if (!(weight > 0) || isnan(offsets[row]) || !a->r.f->wrong[row]) continue;
+                if (slot < n_key && slot >= reader_filled(&a->r, t)) continue;
                 double distance = fabs((double)pos_of(a, t) - j);
                 double dot = slot < n_key ? a->right_dots[row * n_key + slot] : 0;
                 double score = bend(dot * w.scale, w.softcap) - (double)plan_alibi_slope(a->plan, h) * distance;
@@ -653,38 +593,22 @@ static void try_slots(struct attention *a) {
         if (own <= least * 4 + 1e-9) slots[j] = j;
         if (slots[j] != j) n_other++, last = j;
     }
-    if (n_other == 0) return;
-    const char *more = n_other == 1 ? "" : ", as the last of several such tokens";
-    if (slots[last] == UINT32_MAX) snprintf(text, sizeof text, "has K of zeros at token %u%s", last, more);
-    else snprintf(text, sizeof text, "has K of token %u at token %u%s", slots[last], last, more);
-    propose_slots(a, slots, n_other, text);
+    if (n_other > 0) reader_try_slots(&a->r, slots, last, n_other);
 }
 
-/* K in other orders of tokens, heads and elements. */
-static void try_orders(struct attention *a) {
-    char text[FIT_SENTENCE];
-    for (int order = ORDER_RIGHT + 1; order < N_CACHE_ORDER; order++) {
-        fit_say_order(text, sizeof text, (enum cache_order)order, "K");
-        for (int is_whole = 0; is_whole < 2; is_whole++) {
-            multiply_in_order(a, (enum cache_order)order, is_whole);
-            propose_dots(a, 0, text);
-        }
-    }
-    size_t n_q = (size_t)a->n_token * a->n_head * a->dim;
-    float *q = fit_new(a->f, n_q, sizeof *q);
+/* Rows of Q in another order of tokens and heads. */
+static void try_order_of_q(struct attention *a) {
+    size_t n_q = (size_t)a->r.n_token * a->r.n_head * a->r.dim;
+    float *q = fit_new(a->r.f, n_q, sizeof *q);
     struct fit_rows other = a->q;
     for (size_t i = 0; q && i < n_q; i++) {
-        size_t row = i / a->dim, h = row % a->n_head, t = row / a->n_head;
-        q[i] = a->q.x[(h * a->n_token + t) * a->dim + i % a->dim];
+        size_t row = i / a->r.dim, h = row % a->r.n_head, t = row / a->r.n_head;
+        q[i] = a->q.x[(h * a->r.n_token + t) * a->r.dim + i % a->r.dim];
     }
     if (!q) return;
     other.x = q;
-    multiply(a, &other, &a->k, NULL, NULL, a->dim, a->dots);
-    propose_dots(a, 0, "has rows of Q, stored as (token, head), read as (head, token)");
-}
-
-static bool is_alike(const struct fit_rows *x, const struct fit_rows *like) {
-    return x->n_token == like->n_token && fit_width(x) == fit_width(like);
+    multiply(a, &other, &(struct reading){ 0 }, a->dots);
+    propose_k(&a->r, 0, "has rows of Q, stored as (token, head), read as (head, token)");
 }
 
 /* Other activations in the place of Q and K. */
@@ -699,34 +623,24 @@ static void try_activations(struct attention *a) {
         { TAP_QCUR_ROPE, TAP_COUNT, "has Q before its last factor" },
         { TAP_COUNT, TAP_VCUR, "has V instead of K" }, { TAP_COUNT, TAP_QCUR_ROPE, "has Q instead of K" },
     };
-    const struct attn_plan *p = a->plan;
-    char text[96];
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        struct fit_rows q = a->q, k = a->k;
-        if (ways[i].q != TAP_COUNT && (!fit_tap(a->f, ways[i].q, a->f->layer, &q) || !fit_align(a->f, &q))) continue;
-        if (ways[i].k != TAP_COUNT && !fit_tap(a->f, ways[i].k, a->f->layer, &k)) continue;
-        if (!is_alike(&q, &a->q) || !is_alike(&k, &a->k)) continue;
-        q.n_head = a->q.n_head, q.n = a->q.n;
-        k.n_head = a->k.n_head, k.n = a->k.n;
-        multiply(a, &q, &k, NULL, NULL, a->dim, a->dots);
-        snprintf(text, sizeof text, "%s%s", ways[i].text, i < 6 && p->rope != ROPE_NONE ? ", without RoPE" : "");
-        propose_dots(a, 0, text);
+        struct fit_rows q = a->q, k = a->r.rows;
+        if (ways[i].q != TAP_COUNT) {
+            if (!fit_tap(a->r.f, ways[i].q, a->r.f->layer, &q) || !fit_align(a->r.f, &q)) continue;
+            if (q.n_token != a->q.n_token || fit_width(&q) != fit_width(&a->q)) continue;
+        }
+        if (ways[i].k != TAP_COUNT && !reader_take(&a->r, ways[i].k, a->r.f->layer, &k)) continue;
+        multiply(a, &q, &(struct reading){ .rows = &k }, a->dots);
+        propose_k(&a->r, 0, fit_say(a->r.f, "%s%s", ways[i].text,
+                                    i < 6 && a->plan->rope != ROPE_NONE ? ", without RoPE" : ""));
     }
-    for (int32_t il = 0; il < (int32_t)a->f->model->plan.n_layer; il++) {
-        struct fit_rows k;
-        if (il == a->f->layer || !trace_find_tap(a->f->dump, TAP_KCUR_ROPE, il)) continue;
-        if (!fit_tap(a->f, TAP_KCUR_ROPE, il, &k) || !is_alike(&k, &a->k)) continue;
-        k.n_head = a->k.n_head, k.n = a->k.n;
-        multiply(a, &a->q, &k, NULL, NULL, a->dim, a->dots);
-        snprintf(text, sizeof text, "has K of layer %d", (int)il);
-        propose_dots(a, 0, text);
-    }
-    for (uint32_t less = 1; less < a->dim; less = less < 4 ? less + 1 : 2 * less) {   /* 1, 2, 3, 4, 8, 16... */
-        uint32_t n = a->dim - less;
-        if (less >= 4 && 2 * less < a->dim && less > 16) continue;
-        multiply(a, &a->q, &a->k, NULL, NULL, n, a->dots);
-        snprintf(text, sizeof text, "has dot products of the first %u elements of heads alone, of %u", n, a->dim);
-        propose_dots(a, 0, text);
+    reader_try_layers(&a->r);
+    for (uint32_t less = 1; less < a->r.dim; less = less < 4 ? less + 1 : 2 * less) {   /* 1, 2, 3, 4, 8, 16... */
+        uint32_t n = a->r.dim - less;
+        if (less >= 4 && 2 * less < a->r.dim && less > 16) continue;
+        read_k(&a->r, &(struct reading){ .n = n });
+        propose_k(&a->r, 0, fit_say(a->r.f, "has dot products of the first %u elements of heads alone, of %u", n,
+                                    a->r.dim));
     }
 }
 
@@ -745,43 +659,42 @@ static bool find_k(struct fit *f, struct fit_rows *k) {
 }
 
 void fit_attention_weights(struct fit *f) {
-    struct attention a = { .f = f, .plan = &f->model->plan.layers[f->layer].attn };
-    const struct attn_plan *p = a.plan;
-    if (!fit_input(f, of_q, &a.q) || !find_k(f, &a.k)) return;
-    a.n_token = f->theirs.n_token;
-    a.n_head = p->n_head;
-    a.n_kv = p->n_head_kv;
-    a.dim = p->k_dim;
-    a.n_key = f->theirs.n;
-    bool is_right = f->theirs.n_head == a.n_head && fit_width(&a.q) == (size_t)a.n_head * a.dim
-                 && fit_width(&a.k) == (size_t)a.n_kv * a.dim && a.n_key == a.k.n_token;
-    if (!is_right || a.n_key == 0 || f->theirs.pos[a.n_token - 1] >= a.n_key) return;
-    a.q.n_head = a.n_head, a.q.n = a.dim;
-    a.k.n_head = a.n_kv, a.k.n = a.dim;
+    const struct attn_plan *p = &f->model->plan.layers[f->layer].attn;
+    struct attention a = {
+        .r = { .f = f, .of = "K", .by = "head h of Q", .id = TAP_KCUR_ROPE, .n_token = f->theirs.n_token,
+               .n_head = p->n_head, .n_kv = p->n_head_kv, .n_key = f->theirs.n, .dim = p->k_dim, .read = read_k,
+               .error = error_of_k, .propose = propose_k },
+        .plan = p, .right_scale = p->scale != 0 ? (double)p->scale : 1 / sqrt(p->k_dim),
+    };
+    const struct reader *r = &a.r;
+    if (!fit_input(f, of_q, &a.q) || !find_k(f, &a.r.rows)) return;
+    bool is_right = f->theirs.n_head == r->n_head && fit_width(&a.q) == (size_t)r->n_head * r->dim
+                 && fit_width(&r->rows) == (size_t)r->n_kv * r->dim && r->n_key == r->rows.n_token;
+    if (!is_right || r->n_key == 0 || f->theirs.pos[r->n_token - 1] >= r->n_key) return;
+    a.q.n_head = r->n_head, a.q.n = r->dim;
+    a.r.rows.n_head = r->n_kv, a.r.rows.n = r->dim;
     const struct weight *sinks = fit_weight(f, W_ATTN_SINKS)->w;
     a.sinks = sinks ? fit_floats(f, sinks) : NULL;
-    a.right_scale = p->scale != 0 ? (double)p->scale : 1 / sqrt(p->k_dim);
-    uint64_t n = (uint64_t)a.n_token * a.n_head * a.n_key, n_pair = (uint64_t)a.n_token * a.n_key;
-    a.right_heads = fit_new(f, a.n_head, sizeof *a.right_heads);
+    uint64_t n = (uint64_t)r->n_token * r->n_head * r->n_key, n_pair = (uint64_t)r->n_token * r->n_key;
+    reader_begin(&a.r);
     a.right_dots = fit_new(f, n, sizeof *a.right_dots);
     a.dots = fit_new(f, n, sizeof *a.dots);
     a.y = fit_new(f, n, sizeof *a.y);
     a.right_seen = fit_new(f, n_pair, sizeof *a.right_seen);
     a.seen = fit_new(f, n_pair, sizeof *a.seen);
-    a.slots = fit_new(f, n_pair, sizeof *a.slots);
     if (f->out_of_memory) return;
-    for (uint32_t h = 0; h < a.n_head; h++) a.right_heads[h] = h / (a.n_head / a.n_kv);
-    for (uint32_t t = 0; t < a.n_token; t++) set_seen(&a, a.right_seen, t, right_span(&a, pos_of(&a, t)));
-    multiply(&a, &a.q, &a.k, NULL, NULL, a.dim, a.right_dots);
+    for (uint32_t t = 0; t < r->n_token; t++) set_seen(&a, a.right_seen, t, right_span(&a, t));
+    multiply(&a, &a.q, &(struct reading){ 0 }, a.right_dots);
     try_scores(&a);
     try_temperature(&a);
     try_windows(&a);
     try_masks(&a);
     try_finite_mask(&a);
     try_sums(&a);
-    if (n > PRODUCTS / a.dim) return;
-    try_heads(&a);
+    if (n > PRODUCTS / r->dim) return;
+    reader_try_heads(&a.r);
     try_slots(&a);
-    try_orders(&a);
+    reader_try_orders(&a.r);
+    try_order_of_q(&a);
     try_activations(&a);
 }

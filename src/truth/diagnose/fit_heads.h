@@ -1,23 +1,57 @@
-/* How engines read K and V wrongly: which head each head of Q reads, where it is not h / (n_head / n_head_kv), and in
- * which order they take the elements. */
+/* How engines read K and V wrongly: which head each head of Q reads, where it is not h / (n_head / n_head_kv), which
+ * slot of the cache, in which order, and of which layer.  The analyser of attention weights looks for that in K, and
+ * that of attention's output in V. */
 #ifndef PLUMB_DIAGNOSE_FIT_HEADS_H
 #define PLUMB_DIAGNOSE_FIT_HEADS_H
 
 #include "diagnose/fit.h"
 #include "mistakes/formulas.h"
 
-/* How many keys (of n_key) are there when the token at pos attends: those of its batch. */
-uint32_t fit_filled(const struct fit *f, uint32_t pos, uint32_t n_key);
-/* Puts the right heads (n_head) in the place of those of heads in which the right step is right for every token. */
-void fit_keep_right_heads(const struct fit *f, const uint32_t *right, uint32_t n_head, uint32_t *heads);
+/* A way to read K or V. */
+struct reading {
+    const struct fit_rows *rows;   /* (n_key, n_kv, dim); NULL: the right ones */
+    const uint32_t *heads;         /* (n_head) the head that each head of Q reads, n_kv: zeros; NULL: the right ones */
+    const uint32_t *slots;         /* (n_token, n_key) the slot that is read for each token and key, n_key or more:
+                                    * zeros; NULL: the key's own */
+    enum cache_order order;
+    bool is_whole;                 /* the order is that of all tokens, not of those that are there at the time */
+    uint32_t n;                    /* only so many elements of a head count; 0: all */
+};
 
-enum { FIT_HEAD_RULES = 4, FIT_HEAD_TEXT = 64 };
-/* Fills heads (n_head) by a rule, with n_kv or more for heads of zeros, and writes what it says about head h.  Returns
- * false if there is only one head that could be read. */
-bool fit_head_rule(uint32_t rule, uint32_t n_head, uint32_t n_kv, uint32_t *heads, char text[FIT_HEAD_TEXT]);
-/* Writes which heads (n_head) are read; of: "K" or "V".  Returns what this costs (struct finding). */
-uint32_t fit_say_heads(char *text, size_t size, const char *of, const uint32_t *heads, uint32_t n_head, uint32_t n_kv);
+struct reader {
+    struct fit *f;
+    const char *of, *by;           /* "K" and "head h of Q", or "V" and "head h" */
+    enum tap_id id;
+    struct fit_rows rows;          /* the right ones */
+    uint32_t n_token, n_head, n_kv, n_key, dim;
+    uint32_t *right_heads;         /* (n_head) the head that each head of Q should read */
+    uint32_t *slots;               /* (n_token, n_key) scratch for a reading */
+    float *row;                    /* (dim) scratch */
+    /* Computes what follows from a reading; the error of head h then, where the right step is wrong; proposes it. */
+    void (*read)(struct reader *r, const struct reading *how);
+    double (*error)(struct reader *r, uint32_t h);
+    void (*propose)(struct reader *r, uint32_t cost, const char *text);
+};
 
-/* Writes "has rows of V, stored as (token, head), read as (head, token)".  of: "K" or "V". */
-void fit_say_order(char *text, size_t size, enum cache_order order, const char *of);
+/* Allocates what the reader needs.  All members but right_heads, slots and row must be set. */
+void reader_begin(struct reader *r);
+/* Returns the dim elements that head h of token t reads for key j; NULL: zeros.  Valid until the next call. */
+const float *reader_row(const struct reader *r, const struct reading *how, uint32_t t, uint32_t h, uint32_t j);
+/* How many keys are there when token t attends: those of its batch. */
+uint32_t reader_filled(const struct reader *r, uint32_t t);
+/* Finds another activation in the shape of the right rows.  Returns false if there is none. */
+bool reader_take(const struct reader *r, enum tap_id id, int32_t layer, struct fit_rows *rows);
+
+/* Tries the rules by which engines choose heads, and for each head the one that leaves the least. */
+void reader_try_heads(struct reader *r);
+/* Tries the slots before and after the right ones. */
+void reader_try_shifts(struct reader *r);
+/* Tries the same slots (n_key) for every token.  at: the last of the n_other that are not right. */
+void reader_try_slots(struct reader *r, const uint32_t *slots, uint32_t at, uint32_t n_other);
+/* Fills r->slots as if all tokens after the prompt were stored in one slot. */
+void reader_overwrite(struct reader *r);
+void reader_try_orders(struct reader *r);
+/* Tries K or V of the other layers. */
+void reader_try_layers(struct reader *r);
+
 #endif

@@ -5,6 +5,7 @@
 #include "mistakes/quirks.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* SAMPLE: rows on which hypotheses are tried.  MAX_TRANSPOSED: elements of the largest matrix that is tried as its
@@ -278,7 +279,7 @@ static const double *round_x(struct linear *l, const struct weight *w, const dou
 }
 
 /* Tries a way on the sample, and proposes it if the sample is right. */
-static void try_way(struct linear *l, const struct way *way, uint32_t cost, const char *text) {
+static void try_said(struct linear *l, const struct way *way, uint32_t cost, const char *text) {
     const double *x = l->is_rounded ? way->x : round_x(l, way->w, way->x);
     double sum = 0, norm = 0;
     for (uint32_t s = 0; s < l->n_sample; s++) {
@@ -301,49 +302,41 @@ static void try_way(struct linear *l, const struct way *way, uint32_t cost, cons
     }
     propose(l, cost, text);
 }
+#define try_way(l, way, cost, ...) try_said(l, way, cost, fit_say((l)->f, __VA_ARGS__))
 
 /* ---- other rows -------------------------------------------------------------------------------------------------- */
 
 static void try_tensors(struct linear *l) {
     const struct model *m = l->f->model;
-    char text[FIT_SENTENCE];
     for (size_t i = 0; i < m->n_weight; i++) {
         const struct weight *w = &m->weights[i];
         bool is_same = w == l->of.w || w->data == l->of.w->data;
         if (is_same || w->n_in != l->n_in || w->n_out < l->n_out || w->n_matrix > 1 || !w->data) continue;
-        size_t n = 0;
-        report_append(text, sizeof text, &n, "is the product with %s instead of %s", w->name, l->of.w->name);
-        try_way(l, &(struct way){ w, READ_RIGHT, 0, 0, l->x }, 0, text);
+        try_way(l, &((struct way){ w, READ_RIGHT, 0, 0, l->x }), 0, "is the product with %s instead of %s", w->name,
+                l->of.w->name);
         if (w->n_out == l->n_out || w->n_out > 4 * l->n_out) continue;
-        n = 0;
-        report_append(text, sizeof text, &n, "is the product with the last rows of %s instead of %s", w->name,
-                      l->of.w->name);
-        try_way(l, &(struct way){ w, READ_RIGHT, 0, w->n_out - l->n_out, l->x }, 0, text);
+        try_way(l, &((struct way){ w, READ_RIGHT, 0, w->n_out - l->n_out, l->x }), 0,
+                "is the product with the last rows of %s instead of %s", w->name, l->of.w->name);
     }
 }
 
 typedef void try_fn(struct linear *l, const struct way *way, uint32_t cost, const char *text);
+#define TRY_MISREAD(reading, which, format, ...) try(l, &(struct way){ w, reading, which, 0, l->x }, 0, fit_say( \
+    l->f, "is of a misread %s: %s: " format, w->name, w->traits->name, __VA_ARGS__))
 
 static void try_bits(struct linear *l, try_fn *try) {
     const struct weight *w = l->of.w;
-    char text[FIT_SENTENCE];
     for (uint32_t is_high = 0; is_high < 2 && code_field(w->traits, is_high).low.count > 0; is_high++) {
         bool is_only = !is_high && code_field(w->traits, true).low.count == 0;
         const char *what = is_high ? "high bits of the codes" : is_only ? "codes" : "low bits of the codes";
         for (uint32_t u = 0; u < N_BIT_UNIT; u++) {
             if (bit_units[u].group > w->traits->block_size) continue;
             for (uint32_t order = 0; order <= ORDER_DEALT; order++) {
-                size_t n = 0;
-                report_append(text, sizeof text, &n, "is of a misread %s: %s: the %s are taken %s, in each group of %u",
-                              w->name, w->traits->name, what, order_texts[order], bit_units[u].group);
-                if (bit_units[u].unit > 1) report_append(text, sizeof text, &n, " by %u", bit_units[u].unit);
-                try(l, &(struct way){ w, READ_BITS, BITS_OF(is_high, order, u), 0, l->x }, 0, text);
+                TRY_MISREAD(READ_BITS, BITS_OF(is_high, order, u), "the %s are taken %s, in each group of %u%s", what,
+                            order_texts[order], bit_units[u].group, bit_units[u].unit > 1 ? " by 32" : "");
             }
         }
-        size_t n = 0;
-        report_append(text, sizeof text, &n, "is of a misread %s: %s: the %s are ignored", w->name, w->traits->name,
-                      what);
-        try(l, &(struct way){ w, READ_BITS, BITS_OF(is_high, N_ORDER, 0), 0, l->x }, 0, text);
+        TRY_MISREAD(READ_BITS, BITS_OF(is_high, N_ORDER, 0), "the %s are ignored", what);
     }
 }
 
@@ -351,22 +344,18 @@ static void try_bits(struct linear *l, try_fn *try) {
 static void try_readings(struct linear *l, try_fn *try) {
     const struct weight *w = l->of.w;
     const struct quant_traits *traits = w->traits;
-    char text[FIT_SENTENCE];
     for (size_t i = 0; quirk_at(i); i++) {
         const struct quirk *q = quirk_at(i);
         if (!q->misread || q->type != w->type) continue;
-        size_t n = 0;
-        report_append(text, sizeof text, &n, "is of a misread %s: %s: %s", w->name, traits->name, q->text);
-        try(l, &(struct way){ w, READ_MISREAD, q->misread, 0, l->x }, 0, text);
+        TRY_MISREAD(READ_MISREAD, q->misread, "%s", q->text);
     }
     for (uint32_t type = 0; type < QUANT_TYPE_COUNT; type++) {
         const struct quant_traits *other = quant_traits(type);
         bool fits = other && other->block_size > 0 && type != w->type && w->n_in % other->block_size == 0
                  && other->block_bytes * traits->block_size == traits->block_bytes * other->block_size;
-        size_t n = 0;
         if (!fits) continue;
-        report_append(text, sizeof text, &n, "is of %s read as %s; it is %s", w->name, other->name, traits->name);
-        try(l, &(struct way){ w, READ_TYPE, type, 0, l->x }, 0, text);
+        try(l, &(struct way){ w, READ_TYPE, type, 0, l->x }, 0, fit_say(l->f, "is of %s read as %s; it is %s", w->name,
+                                                                        other->name, traits->name));
     }
     static const char *const comments[N_READING] = {
         [READ_BEFORE] = "is that of the block before", [READ_NEXT] = "is that of the next block",
@@ -382,52 +371,38 @@ static void try_readings(struct linear *l, try_fn *try) {
     uint32_t offsets[2], n_offset = scale_offsets(traits, offsets);
     for (uint32_t k = 0; k < n_offset; k++) {
         for (int reading = READ_BEFORE; reading <= READ_NEXT_ANY; reading++) {
-            size_t n = 0;
             if (!comments[reading] || (reading >= READ_PARTS_ONE && reading < READ_BEFORE_ANY)) continue;
-            report_append(text, sizeof text, &n, "is of a misread %s: %s: the %s f16 of each block %s", w->name,
-                          traits->name, n_offset == 1 ? "only" : k == 0 ? "first" : "second", comments[reading]);
-            try(l, &(struct way){ w, (enum reading)reading, offsets[k], 0, l->x }, 0, text);
+            TRY_MISREAD((enum reading)reading, offsets[k], "the %s f16 of each block %s",
+                        n_offset == 1 ? "only" : k == 0 ? "first" : "second", comments[reading]);
         }
     }
     if (n_offset == 1) {
-        size_t n = 0;
-        report_append(text, sizeof text, &n, "is of a misread %s: %s: the scale of each block is taken from its %s",
-                      w->name, traits->name, offsets[0] == 0 ? "end" : "start");
-        try(l, &(struct way){ w, READ_MOVED, offsets[0], 0, l->x }, 0, text);
+        TRY_MISREAD(READ_MOVED, offsets[0], "the scale of each block is taken from its %s",
+                    offsets[0] == 0 ? "end" : "start");
     }
     try_bits(l, try);
     bool has_minima = traits->min_kind == SUPERBLOCK_MIN, has_high = traits->code.high.width > 0;
     for (int reading = READ_PARTS_ONE; reading <= READ_PARTS_REVERSED && count_parts(traits) > 0; reading++) {
         static const char *const parts[] = { "", "scales", "minima", "scales and minima" };
         for (uint32_t which = 1; which <= (has_minima ? 3 : 1); which++) {
-            size_t n = 0;
-            report_append(text, sizeof text, &n, "is of a misread %s: %s: the %s of the parts of a block %s", w->name,
-                          traits->name, parts[which], comments[reading]);
-            try(l, &(struct way){ w, (enum reading)reading, which, 0, l->x }, 0, text);
+            TRY_MISREAD((enum reading)reading, which, "the %s of the parts of a block %s", parts[which],
+                        comments[reading]);
         }
     }
     bool is_packed = has_minima && traits->min.high.width > 0;
     for (int reading = READ_PACKED_SCALES_FIRST; reading <= READ_PACKED_BY_TWO && is_packed; reading++) {
-        size_t n = 0;
-        report_append(text, sizeof text, &n, "is of a misread %s: %s: the scales and minima of the parts of a block %s",
-                      w->name, traits->name, comments[reading]);
-        try(l, &(struct way){ w, (enum reading)reading, 3, 0, l->x }, 0, text);
+        TRY_MISREAD((enum reading)reading, 3, "the scales and minima of the parts of a block %s", comments[reading]);
     }
     if (traits->min_kind == GROUP_MIN || (has_minima && has_high)) {
-        size_t n = 0;
-        report_append(text, sizeof text, &n, "is of a misread %s: %s: %s", w->name, traits->name, has_minima
-                      ? "element i has the low bits of byte i / 2 and the high bit i % 8 of byte i / 8"
-                      : "the codes of a block begin two bytes too early, in its second f16");
-        enum reading reading = has_minima ? READ_MISREAD : READ_EARLY;
-        try(l, &(struct way){ w, reading, has_minima ? MISREAD_ORDER : 0, 0, l->x }, 0, text);
+        TRY_MISREAD(has_minima ? READ_MISREAD : READ_EARLY, has_minima ? MISREAD_ORDER : 0, "%s", has_minima
+                    ? "element i has the low bits of byte i / 2 and the high bit i % 8 of byte i / 8"
+                    : "the codes of a block begin two bytes too early, in its second f16");
     }
     bool has_codes = n_offset > 0 && traits->block_size == 32 && !traits->values;
     static const int32_t steps[] = { -1, 1, -8, 8, -16, 16 };
     for (size_t k = 0; k < sizeof steps / sizeof *steps && has_codes; k++) {
-        size_t n = 0;
-        report_append(text, sizeof text, &n, "is of a misread %s: %s: codes are too %s by %d", w->name, traits->name,
-                      steps[k] > 0 ? "large" : "small", abs((int)steps[k]));
-        try(l, &(struct way){ w, READ_OFFSET, (uint32_t)steps[k], 0, l->x }, 0, text);
+        TRY_MISREAD(READ_OFFSET, (uint32_t)steps[k], "codes are too %s by %d", steps[k] > 0 ? "large" : "small",
+                    abs((int)steps[k]));
     }
 }
 
@@ -453,9 +428,7 @@ static void try_transposed(struct linear *l) {
 
 /* ---- another x --------------------------------------------------------------------------------------------------- */
 
-static void try_x(struct linear *l, const double *x, uint32_t cost, const char *text) {
-    try_way(l, &(struct way){ l->of.w, READ_RIGHT, 0, 0, x }, cost, text);
-}
+#define try_x(l, x, cost, ...) try_way(l, &((struct way){ (l)->of.w, READ_RIGHT, 0, 0, x }), cost, __VA_ARGS__)
 
 /* Other activations with as many elements, of this layer and the one before. */
 static void try_inputs(struct linear *l, double *x) {
@@ -473,11 +446,7 @@ static void try_inputs(struct linear *l, double *x) {
             if (!fit_tap(f, id, layer, &rows) || fit_width(&rows) != l->n_in || !fit_align(f, &rows)) continue;
             for (size_t k = 0; k < (size_t)l->n_token * l->n_in; k++) x[k] = (double)rows.x[k];
             struct tap_text name;
-            char text[FIT_SENTENCE];
-            size_t n = 0;
-            report_append(text, sizeof text, &n, "is the product with %s instead of its input",
-                          tap_show(&name, id, layer));
-            try_x(l, x, 0, text);
+            try_x(l, x, 0, "is the product with %s instead of its input", tap_show(&name, id, layer));
         }
     }
 }
@@ -496,25 +465,24 @@ static bool shift_inputs(const struct linear *l, const struct fit_rows *rows, in
 /* The inputs of other tokens, where the dump has fewer outputs: engines compute the logits of one token only. */
 static void try_tokens(struct linear *l, double *x) {
     struct fit_rows rows;
-    char text[FIT_SENTENCE];
     if (!fit_find_input(l->f, UINT64_MAX, &rows) || rows.n_token <= l->n_token) return;
     if (shift_inputs(l, &rows, -1, x)) try_x(l, x, 0, "is that of the token before");
     if (shift_inputs(l, &rows, 1, x)) try_x(l, x, 0, "is that of the next token");
     for (uint32_t s = 0; l->n_token == 1 && s < rows.n_token; s++) {
         if (!shift_inputs(l, &rows, (int64_t)rows.pos[s] - (int64_t)l->f->theirs.pos[0], x)) continue;
-        size_t n = 0;
-        report_append(text, sizeof text, &n, "is that of token %u", rows.pos[s]);
-        try_x(l, x, 0, text);
+        try_x(l, x, 0, "is that of token %u", rows.pos[s]);
     }
 }
 
 static void try_orders(struct linear *l, double *x) {
     const uint32_t sizes[] = { 2, 4, 8, 16, 32, 64, 128, 256, l->n_in };
-    char text[FIT_SENTENCE];
+    char group[40] = "";
     size_t n_x = (size_t)l->n_token * l->n_in;
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         uint32_t size = sizes[k];
         if (l->n_in % size || size % 2) continue;
+        if (size < l->n_in) snprintf(group, sizeof group, ", in each group of %u", size);
+        else group[0] = '\0';
         for (int order = 0; order < N_ORDER; order++) {
             /* Other columns for the same inputs, and, where that is not the same as another order of columns, other
              * inputs for the same columns. */
@@ -527,11 +495,8 @@ static void try_orders(struct linear *l, double *x) {
                     else x[other] += in[i];
                 }
                 l->is_rounded = !of_x;
-                size_t n = 0;
-                report_append(text, sizeof text, &n, "is a product whose %s are taken %s", of_x ? "inputs" : "columns",
-                              order_texts[order]);
-                if (size < l->n_in) report_append(text, sizeof text, &n, ", in each group of %u", size);
-                try_x(l, x, 0, text);
+                try_x(l, x, 0, "is a product whose %s are taken %s%s", of_x ? "inputs" : "columns", order_texts[order],
+                      group);
                 l->is_rounded = false;
             }
         }
@@ -542,10 +507,7 @@ static void try_orders(struct linear *l, double *x) {
             size_t at = i % l->n_in;
             x[i] = l->x[i - at + at % a * (l->n_in / a) + at / a];
         }
-        size_t n = 0;
-        report_append(text, sizeof text, &n, "is a product whose inputs are in the order of the transposed (%u, %u)", a,
-                      l->n_in / a);
-        try_x(l, x, 0, text);
+        try_x(l, x, 0, "is a product whose inputs are in the order of the transposed (%u, %u)", a, l->n_in / a);
     }
     for (uint32_t i = 0; i < l->n_in; i++) {   /* one of the first and the next one, or the last and the first one */
         uint32_t other = i + 1 < l->n_in ? i + 1 : 0;
@@ -556,10 +518,8 @@ static void try_orders(struct linear *l, double *x) {
             x[t * l->n_in + i] = in[t * l->n_in + other];
             x[t * l->n_in + other] = in[t * l->n_in + i];
         }
-        size_t n = 0;
-        report_append(text, sizeof text, &n, "is a product in which the columns %u and %u are exchanged", i, other);
         l->is_rounded = true;
-        try_x(l, x, 0, text);
+        try_x(l, x, 0, "is a product in which the columns %u and %u are exchanged", i, other);
         l->is_rounded = false;
     }
 }
@@ -646,16 +606,12 @@ static void try_parts(struct linear *l, double *x) {
         for (size_t i = 0; i < (size_t)l->n_token * n_in; i++) {
             if (i % n_in >= best_first && i % n_in < best_end) x[i] *= best_by;
         }
-        char text[FIT_SENTENCE];
-        size_t n = 0;
-        report_append(text, sizeof text, &n, best_end - best_first == 1 ? "is a product in which element %u"
-                                           : "is a product in which each of the elements %u", best_first);
-        if (best_end - best_first > 1) report_append(text, sizeof text, &n, "-%u", best_end - 1);
-        report_append(text, sizeof text, &n, " of %u ", n_in);
-        if (best_by == 0) report_append(text, sizeof text, &n, "is left out");
-        else report_append(text, sizeof text, &n, "counts %.6g times", best_by);
+        char which[40], what[40] = "is left out";
+        if (best_end - best_first == 1) snprintf(which, sizeof which, "element %u", best_first);
+        else snprintf(which, sizeof which, "each of the elements %u-%u", best_first, best_end - 1);
+        if (best_by != 0) snprintf(what, sizeof what, "counts %.6g times", best_by);
         l->is_rounded = true;
-        try_x(l, x, is_whole ? 0 : 1, text);
+        try_x(l, x, is_whole ? 0 : 1, "is a product in which %s of %u %s", which, n_in, what);
         l->is_rounded = false;
     }
 }
@@ -679,15 +635,12 @@ static void try_ends(struct linear *l) {
     l->limit = 0;
     if (limit != 0) try_way(l, &way, 0, "is not clamped");
     l->limit = limit;
-    char text[FIT_SENTENCE];
     for (size_t i = 0; i < l->f->model->n_weight; i++) {   /* the biases of other products, or norms for a bias */
         const struct weight *b = &l->f->model->weights[i];
         if (b->type != QUANT_F32 || b->n_out != 1 || b->n_in != l->n_out || b == right.b || !b->data) continue;
-        size_t n = 0;
         l->of.b = b;
-        report_append(text, sizeof text, &n, "is the product plus %s%s%s", b->name, right.b ? " instead of " : "",
-                      right.b ? right.b->name : "");
-        try_way(l, &way, 0, text);
+        try_way(l, &way, 0, "is the product plus %s%s%s", b->name, right.b ? " instead of " : "",
+                right.b ? right.b->name : "");
     }
     l->of = right;
     static const struct { double more; const char *text; } times[] = {   /* biases more than the right one */
@@ -713,6 +666,16 @@ static enum weight_id weight_of(const struct fit *f) {
     case TAP_RESULT_OUTPUT: return W_OUTPUT;
     default: return mistake_weight(f->id);
     }
+}
+
+/* Allocates what reading a row of any weight needs, and y. */
+static void allocate(struct linear *l, uint32_t n_out) {
+    size_t own = l->of.w->row_bytes, most = l->f->model->max_packed_row, row_bytes = own > most ? own : most;
+    l->row = fit_new(l->f, l->n_in, sizeof *l->row);
+    l->bytes = fit_new(l->f, row_bytes, 1);
+    l->edited = fit_new(l->f, row_bytes, 1);
+    l->beside = fit_new(l->f, row_bytes, 1);
+    l->y = fit_new(l->f, (uint64_t)l->n_token * n_out, sizeof *l->y);
 }
 
 /* Fills wrong_rows and the sample, which is taken from them. */
@@ -760,20 +723,15 @@ void fit_linear(struct fit *f) {
     l.limit = is_qkv ? (double)p->clamp_qkv : 0;
     if (!fit_input(f, UINT64_MAX, &l.input) || fit_width(&l.input) != l.n_in) return;
     if (fit_width(&f->theirs) != l.n_out) return;
-    size_t n_x = (size_t)l.n_token * l.n_in, n_y = (size_t)l.n_token * l.n_out, row_bytes = f->model->max_packed_row;
-    if (l.of.w->row_bytes > row_bytes) row_bytes = l.of.w->row_bytes;
+    size_t n_x = (size_t)l.n_token * l.n_in;
     double *x = fit_new(f, n_x, sizeof *x), *other = fit_new(f, n_x, sizeof *other);
-    l.row = fit_new(f, l.n_in, sizeof *l.row);
-    l.bytes = fit_new(f, row_bytes, 1);
-    l.edited = fit_new(f, row_bytes, 1);
-    l.beside = fit_new(f, row_bytes, 1);
-    l.y = fit_new(f, n_y, sizeof *l.y);
+    allocate(&l, l.n_out);
     l.rounded = fit_new(f, n_x, sizeof *l.rounded);
     if (f->out_of_memory || !choose_rows(&l)) return;
     for (size_t i = 0; i < n_x; i++) x[i] = (double)l.input.x[i];
     l.x = x;
     try_tensors(&l);
-    try_readings(&l, try_way);
+    try_readings(&l, try_said);
     try_transposed(&l);
     try_inputs(&l, other);
     try_tokens(&l, other);
@@ -820,23 +778,16 @@ void fit_embedding(struct fit *f) {
     l.n_token = f->theirs.n_token;
     l.n_in = l.of.w->n_in;
     size_t n = (size_t)l.n_token * l.n_in;
-    size_t row_bytes = l.of.w->row_bytes > m->max_packed_row ? l.of.w->row_bytes : m->max_packed_row;
-    l.row = fit_new(f, l.n_in, sizeof *l.row);
     l.right = fit_new(f, l.n_in, sizeof *l.right);
-    l.bytes = fit_new(f, row_bytes, 1);
-    l.edited = fit_new(f, row_bytes, 1);
-    l.beside = fit_new(f, row_bytes, 1);
-    l.y = fit_new(f, n, sizeof *l.y);
+    allocate(&l, l.n_in);
     if (f->out_of_memory) return;
     try_readings(&l, try_lookup);
     try_row_orders(&l);
-    char text[FIT_SENTENCE];
     for (size_t i = 0; i < m->n_weight; i++) {
         const struct weight *w = &m->weights[i];
-        size_t length = 0;
         if (w->n_in != l.n_in || w->n_out < m->plan.n_vocab || w->data == l.of.w->data || !w->data) continue;
-        report_append(text, sizeof text, &length, "has the rows of %s instead of %s", w->name, l.of.w->name);
-        try_lookup(&l, &(struct way){ w, READ_RIGHT, 0, 0, NULL }, 0, text);
+        try_lookup(&l, &(struct way){ w, READ_RIGHT, 0, 0, NULL }, 0,
+                   fit_say(f, "has the rows of %s instead of %s", w->name, l.of.w->name));
     }
     try_lookup(&l, &(struct way){ l.of.w, READ_RIGHT, 0, 1, NULL }, 0, "has the rows of the tokens with the next ids");
     if (m->plan.embedding_scale == 1) return;

@@ -91,8 +91,8 @@ static void write_pairing(char *text, size_t size, size_t *n, struct pairing p) 
 }
 
 /* Proposes a rotation and, if it explains theirs better, the same times a number.  The text follows "is rotated ". */
-static void propose(struct rope *r, const struct pairing *pairs, const double *positions, const double *frequencies,
-                    const double *offset, uint32_t cost, const char *text) {
+static void propose_said(struct rope *r, const struct pairing *pairs, const double *positions,
+                         const double *frequencies, const double *offset, uint32_t cost, const char *text) {
     char text_of_pairs[128] = "";
     bool is_right_angle = !positions && !offset && frequencies == r->frequencies;
     size_t n = 0, n_value = (size_t)r->before.n_token * fit_width(&r->before);
@@ -110,6 +110,8 @@ static void propose(struct rope *r, const struct pairing *pairs, const double *p
     for (size_t i = 0; i < n_value; i++) r->y[i] *= size;
     fit_propose(r->f, cost + 1, r->y, "is rotated %s%s, and multiplied by %.6g", text, text_of_pairs, size);
 }
+#define propose(r, pairs, positions, frequencies, offset, cost, ...) \
+    propose_said(r, pairs, positions, frequencies, offset, cost, fit_say((r)->f, __VA_ARGS__))
 
 /* ---- pairs ------------------------------------------------------------------------------------------------------- */
 
@@ -170,13 +172,15 @@ static void solve_positions(struct rope *r, const struct pairing *pairs) {
     }
 }
 
-/* Sets the positions of a hypothesis to scale * pos + by_head * head + shift. */
-static void set_positions(struct rope *r, double scale, double by_head, double shift) {
+/* Proposes the positions scale * pos + by_head * head + shift. */
+static void try_line(struct rope *r, const struct pairing *pairs, double scale, double by_head, double shift,
+                     uint32_t cost, const char *text) {
     const struct fit_rows *x = &r->before;
     for (size_t row = 0; row < (size_t)x->n_token * x->n_head; row++) {
         double head = (double)(row % x->n_head);
         r->positions[row] = scale * x->pos[row / x->n_head] + by_head * head + shift;
     }
+    propose_said(r, pairs, r->positions, r->frequencies, NULL, cost, text);
 }
 
 enum { SHOWN = 6 };   /* how many positions a sentence has */
@@ -208,7 +212,7 @@ static void try_lists_of_positions(struct rope *r, const struct pairing *pairs) 
     }
     bool is_one = shown == 1;
     report_append(text, sizeof text, &n, "%s instead of%s", shown > SHOWN ? " ..." : "", shown > 0 ? right : "");
-    propose(r, pairs, r->positions, r->frequencies, NULL, is_one ? 0 : shown, text);
+    propose_said(r, pairs, r->positions, r->frequencies, NULL, is_one ? 0 : shown, text);
     if (n_decoded == 0 || n_decoded == x->n_token || is_one) return;
     double fixed = fit_nearest(sum / n_decoded);
     for (int restarts = 0; restarts < 2; restarts++) {
@@ -216,9 +220,9 @@ static void try_lists_of_positions(struct rope *r, const struct pairing *pairs) 
             uint32_t pos = x->pos[row / x->n_head], in_decoded = pos - r->f->n_prompt;
             r->positions[row] = pos < r->f->n_prompt ? pos : restarts ? in_decoded : fixed;
         }
-        snprintf(text, sizeof text, "as at position %.9g in every token after the prompt", fixed);
-        propose(r, pairs, r->positions, r->frequencies, NULL, 0,
-                restarts ? "by positions that begin at 0 again after the prompt" : text);
+        propose_said(r, pairs, r->positions, r->frequencies, NULL, 0,
+                     restarts ? "by positions that begin at 0 again after the prompt"
+                              : fit_say(r->f, "as at position %.9g in every token after the prompt", fixed));
     }
 }
 
@@ -227,7 +231,6 @@ static void try_positions(struct rope *r, const struct pairing *pairs) {
     double n_row = 0, sum = 0, moved = 0, square = 0, product = 0;
     uint32_t n_token = 0;
     bool is_decoding = true;   /* only tokens after the prompt are wrong: try_lists_of_positions knows two cases */
-    char text[160];
     solve_positions(r, pairs);
     for (uint32_t t = 0; t < x->n_token; t++) {
         bool any = false;
@@ -247,45 +250,38 @@ static void try_positions(struct rope *r, const struct pairing *pairs) {
     }
     if (n_row == 0) return;
     try_lists_of_positions(r, pairs);
-    set_positions(r, -1, 0, 0);
-    propose(r, pairs, r->positions, r->frequencies, NULL, 0, "in the opposite direction");
+    try_line(r, pairs, -1, 0, 0, 0, "in the opposite direction");
     if (n_token > 1) {
         double by = fit_nearest(moved / n_row), same = fit_nearest(sum / n_row);
         double scale = square > 0 ? product / square : 1;
-        snprintf(text, sizeof text, "as at position p %c %.9g in the token at p", by < 0 ? '-' : '+', fabs(by));
-        set_positions(r, 1, 0, by);
         bool restarts = is_decoding && by + r->f->n_prompt == 0;
-        if (by != 0 && !restarts) propose(r, pairs, r->positions, r->frequencies, NULL, 0, text);
-        snprintf(text, sizeof text, "as at position %.9g in every token", same);
-        set_positions(r, 0, 0, same);
-        if (!is_decoding) propose(r, pairs, r->positions, r->frequencies, NULL, 0, text);
-        set_positions(r, -1, 0, r->last_pos);
-        propose(r, pairs, r->positions, r->frequencies, NULL, 0, "by positions that count from the last token");
+        if (by != 0 && !restarts) {
+            try_line(r, pairs, 1, 0, by, 0, fit_say(r->f, "as at position p %c %.9g in the token at p",
+                                                    by < 0 ? '-' : '+', fabs(by)));
+        }
+        if (!is_decoding) {
+            try_line(r, pairs, 0, 0, same, 0, fit_say(r->f, "as at position %.9g in every token", same));
+        }
+        try_line(r, pairs, -1, 0, r->last_pos, 0, "by positions that count from the last token");
         double degrees = fit_is_near(scale, PI / 180, 1e-3) ? PI / 180
                        : fit_is_near(scale, 180 / PI, 1e-3) ? 180 / PI : 0;
         double whole = scale > 1 ? round(scale) : 1 / round(1 / scale);
         bool is_whole = fit_is_near(scale, whole, 1e-3);
         if (degrees != 0) scale = degrees;
         else if (is_whole) scale = whole;
-        if (degrees != 0) {
-            snprintf(text, sizeof text, "by angles times %s: cosine and sine are taken of degrees, not radians",
-                     degrees < 1 ? "pi / 180" : "180 / pi");
-        } else if (scale == 2) {
-            snprintf(text, sizeof text, "twice: all angles are 2 times the right ones");
-        } else {
-            double right = r->rotates ? (double)r->plan->freq_scale : 1;
-            snprintf(text, sizeof text, "by positions times %.6g, not times %.6g", scale * right, right);
-        }
-        set_positions(r, scale, 0, 0);
+        double right = r->rotates ? (double)r->plan->freq_scale : 1;
         bool is_other = fabs(scale) > 1e-6 && fabs(scale - 1) > 1e-6 && fabs(scale + 1) > 1e-6;
-        if (is_other) propose(r, pairs, r->positions, r->frequencies, NULL, degrees != 0 || is_whole ? 0 : 1, text);
+        if (is_other) {
+            try_line(r, pairs, scale, 0, 0, degrees != 0 || is_whole ? 0 : 1, degrees != 0
+                ? fit_say(r->f, "by angles times %s: cosine and sine are taken of degrees, not radians",
+                          degrees < 1 ? "pi / 180" : "180 / pi")
+                : scale == 2 ? "twice: all angles are 2 times the right ones"
+                : fit_say(r->f, "by positions times %.6g, not times %.6g", scale * right, right));
+        }
     }
     if (x->n_head > 1) {
-        set_positions(r, 0, 1, 0);
-        propose(r, pairs, r->positions, r->frequencies, NULL, 0, "by the index of the head instead of the position");
-        set_positions(r, x->n_head, 1, 0);
-        propose(r, pairs, r->positions, r->frequencies, NULL, 0, "by the index of the row (token, head) instead of the "
-                "position");
+        try_line(r, pairs, 0, 1, 0, 0, "by the index of the head instead of the position");
+        try_line(r, pairs, x->n_head, 1, 0, 0, "by the index of the row (token, head) instead of the position");
     }
 }
 
@@ -352,11 +348,13 @@ static double rounded(double x) {
 }
 
 /* Proposes factor * e^(slope * i) as the frequencies of the first n pairs. */
-static void try_law(struct rope *r, const struct pairing *pairs, uint32_t n, double factor, double slope, uint32_t cost,
-                    const char *text) {
+static void propose_law(struct rope *r, const struct pairing *pairs, uint32_t n, double factor, double slope,
+                        uint32_t cost, const char *text) {
     for (uint32_t i = 0; i < r->n_pair; i++) r->tried[i] = i < n ? factor * exp(slope * i) : 0;
-    propose(r, pairs, NULL, r->tried, NULL, cost, text);
+    propose_said(r, pairs, NULL, r->tried, NULL, cost, text);
 }
+#define try_law(r, pairs, n, factor, slope, cost, ...) \
+    propose_law(r, pairs, n, factor, slope, cost, fit_say((r)->f, __VA_ARGS__))
 
 /* Fits ln(frequency) = ln(factor) + slope * i for the first n pairs.  The larger a frequency is, the more exact it
  * is. */
@@ -373,7 +371,7 @@ static void try_laws(struct rope *r, const struct pairing *pairs, uint32_t n) {
         wil += w * i * l;
     }
     if (n < 2 || wii <= 0 || !(base > 1)) return;
-    char text[160], count[48] = "";
+    char count[48] = "";
     if (n != n_right) snprintf(count, sizeof count, " of %u pairs, not %u,", n, n_right);
     double slope = wil / wii, their_base = exp(-slope * n_rot / 2), near = rounded(their_base);
     if (their_base < 1.1) return;   /* try_indices has the one case of which this is known */
@@ -382,30 +380,28 @@ static void try_laws(struct rope *r, const struct pairing *pairs, uint32_t n) {
     bool has_width = fit_is_near(width, whole, 2e-4) && whole >= 2 && whole != n_rot;
     bool is_named = near != their_base;
     if (has_width) {
-        snprintf(text, sizeof text, "by frequencies%s of %.9g^(-2i / %.9g), not %.9g^(-2i / %u)", count, base, whole,
-                 base, n_rot);
-        try_law(r, pairs, n, 1, -2 * log(base) / whole, 0, text);
+        try_law(r, pairs, n, 1, -2 * log(base) / whole, 0, "by frequencies%s of %.9g^(-2i / %.9g), not %.9g^(-2i / %u)",
+                count, base, whole, base, n_rot);
     }
     if (is_named && !fit_is_near(near, base, 1e-5)) {
-        snprintf(text, sizeof text, "by frequencies%s of base %.9g, not %.9g", count, near, base);
-        try_law(r, pairs, n, 1, -2 * log(near) / n_rot, has_width, text);
+        try_law(r, pairs, n, 1, -2 * log(near) / n_rot, has_width, "by frequencies%s of base %.9g, not %.9g", count,
+                near, base);
     } else if (n > n_right) {
-        snprintf(text, sizeof text, "by frequencies%s of the right base", count);
-        try_law(r, pairs, n, 1, -2 * log(base) / n_rot, 0, text);
+        try_law(r, pairs, n, 1, -2 * log(base) / n_rot, 0, "by frequencies%s of the right base", count);
     }
-    snprintf(text, sizeof text, "by frequencies%s of base %.6g, not %.9g", count, their_base, base);
-    if (!fit_is_near(their_base, base, 1e-5)) try_law(r, pairs, n, 1, slope, 1, text);
+    if (!fit_is_near(their_base, base, 1e-5)) {
+        try_law(r, pairs, n, 1, slope, 1, "by frequencies%s of base %.6g, not %.9g", count, their_base, base);
+    }
     double det = w1 * wii - wi * wi;
     if (n < 3 || !(det > 0)) return;
     slope = (w1 * wil - wi * wl) / det;
     double log_factor = (wl - slope * wi) / w1, begin = round(log_factor / slope), right = -2 * log(base) / n_rot;
     if (begin != 0 && fabs(begin) < n_rot) {
-        snprintf(text, sizeof text, "by frequencies%s whose exponents begin at i = %.9g", count, begin);
-        try_law(r, pairs, n, exp(right * begin), right, 0, text);
+        try_law(r, pairs, n, exp(right * begin), right, 0, "by frequencies%s whose exponents begin at i = %.9g", count,
+                begin);
     }
-    snprintf(text, sizeof text, "by frequencies%s of %.6g x %.6g^(-2i / %u), not %.9g^(-2i / %u)", count,
-             exp(log_factor), exp(-slope * n_rot / 2), n_rot, base, n_rot);
-    try_law(r, pairs, n, exp(log_factor), slope, 2, text);
+    try_law(r, pairs, n, exp(log_factor), slope, 2, "by frequencies%s of %.6g x %.6g^(-2i / %u), not %.9g^(-2i / %u)",
+            count, exp(log_factor), exp(-slope * n_rot / 2), n_rot, base, n_rot);
 }
 
 /* Scaling and factors, which some files have, in other ways. */
@@ -433,7 +429,7 @@ static void try_factors(struct rope *r, const struct pairing *pairs) {
             r->tried[i] = r->plain[i] * pow(scale, ways[k].scale) * (factor > 0 ? pow(factor, ways[k].factor) : 0);
         }
         if (k == 0 && has_scale != has_factors) continue;   /* another row says it in fewer words */
-        propose(r, pairs, NULL, r->tried, NULL, 0, ways[k].text);
+        propose(r, pairs, NULL, r->tried, NULL, 0, "%s", ways[k].text);
     }
 }
 
@@ -441,7 +437,6 @@ static void try_factors(struct rope *r, const struct pairing *pairs) {
 static void try_base(struct rope *r, const struct pairing *pairs) {
     double weight = 0, sum = 0, base = (double)r->plan->freq_base, scale = (double)r->plan->freq_scale;
     bool has_factors = false;
-    char text[160];
     for (uint32_t i = 0; i < r->plan->n_rot / 2 && i < pairs->n; i++) {
         double f = r->measured[i], right = r->frequencies[i];
         if (!(f > 0) || !(right > 0)) continue;
@@ -457,9 +452,8 @@ static void try_base(struct rope *r, const struct pairing *pairs) {
         for (uint32_t i = 0; i < r->n_pair; i++) {
             r->tried[i] = r->frequencies[i] * pow(b / base, -2.0 * i / r->plan->n_rot);
         }
-        snprintf(text, sizeof text, "by frequencies of base %.9g, not %.9g, with the right scaling and factors", b,
-                 base);
-        propose(r, pairs, NULL, r->tried, NULL, is_near_one ? 0 : 1, text);
+        propose(r, pairs, NULL, r->tried, NULL, is_near_one ? 0 : 1, "by frequencies of base %.9g, not %.9g, with the "
+                "right scaling and factors", b, base);
     }
 }
 
@@ -476,14 +470,13 @@ static void try_indices(struct rope *r, const struct pairing *pairs) {
             uint32_t j = way == 0 ? 0 : way == 1 ? i / 2 : n - 1 - i;
             r->tried[i] = i < n ? way == 2 ? r->frequencies[j] : r->plain[j] * (double)r->plan->freq_scale : 0;
         }
-        propose(r, pairs, NULL, r->tried, NULL, 0, texts[way]);
+        propose(r, pairs, NULL, r->tried, NULL, 0, "%s", texts[way]);
     }
 }
 
 /* The right frequencies, but only some pairs are rotated. */
 static void try_part(struct rope *r, const struct pairing *pairs) {
     uint32_t first = UINT32_MAX, end = 0, n_turned = 0, n = r->plan->n_rot / 2;
-    char text[160];
     for (uint32_t i = 0; i < n && i < pairs->n; i++) {
         if (!r->turned[i]) continue;
         if (first == UINT32_MAX) first = i;
@@ -494,18 +487,14 @@ static void try_part(struct rope *r, const struct pairing *pairs) {
     for (uint32_t i = 0; i < r->n_pair; i++) {
         r->tried[i] = i < pairs->n && r->turned[i] ? r->frequencies[i] : 0;
     }
-    if (n_turned == 1) snprintf(text, sizeof text, "in pair %u alone, of %u pairs", first, n);
-    else if (n_turned == end - first) {
-        snprintf(text, sizeof text, "in the pairs %u to %u alone, of %u pairs", first, end - 1, n);
-    } else {
-        snprintf(text, sizeof text, "in %u pairs alone, of %u; pair %u is the first", n_turned, n, first);
-    }
-    propose(r, pairs, NULL, r->tried, NULL, n_turned == end - first ? 0 : 1, text);
+    propose_said(r, pairs, NULL, r->tried, NULL, n_turned == end - first ? 0 : 1,
+                 n_turned == 1 ? fit_say(r->f, "in pair %u alone, of %u pairs", first, n) : n_turned == end - first
+                 ? fit_say(r->f, "in the pairs %u to %u alone, of %u pairs", first, end - 1, n)
+                 : fit_say(r->f, "in %u pairs alone, of %u; pair %u is the first", n_turned, n, first));
 }
 
 static void try_frequencies(struct rope *r, const struct pairing *pairs) {
     uint32_t n = pairs->n;
-    char text[160];
     try_indices(r, pairs);
     try_factors(r, pairs);
     solve_angles(r, pairs);
@@ -524,9 +513,8 @@ static void try_frequencies(struct rope *r, const struct pairing *pairs) {
     try_base(r, pairs);
     uint32_t at = 0;
     while (at + 1 < n && fit_is_near(r->measured[at], r->frequencies[at], 1e-3)) at++;
-    snprintf(text, sizeof text, "by other frequencies: %.6g in pair %u, the right one is %.6g", r->measured[at], at,
-             r->frequencies[at]);
-    propose(r, pairs, NULL, r->measured, NULL, n, text);
+    propose(r, pairs, NULL, r->measured, NULL, n, "by other frequencies: %.6g in pair %u, the right one is %.6g",
+            r->measured[at], at, r->frequencies[at]);
 }
 
 /* ---- what is no rotation ----------------------------------------------------------------------------------------- */
@@ -627,11 +615,11 @@ static void try_forms(struct rope *r, const struct pairing *pairs) {
     char text[FIT_SENTENCE] = "", elements[80] = "";
     size_t n = 0, n_elements = 0;
     write_pairing(elements, sizeof elements, &n_elements, *pairs);
-    if (memcmp(form, in_place[0], sizeof form) == 0) {
-        report_append(text, sizeof text, &n, "the second element is computed from the first one after its rotation");
-        cost = 0;
-    } else if (memcmp(form, in_place[1], sizeof form) == 0) {
-        report_append(text, sizeof text, &n, "the first element is computed from the second one after its rotation");
+    bool is_second = memcmp(form, in_place[0], sizeof form) == 0;
+    bool is_first = memcmp(form, in_place[1], sizeof form) == 0;
+    if (is_second || is_first) {
+        report_append(text, sizeof text, &n, "the %s element is computed from the %s one after its rotation",
+                      is_second ? "second" : "first", is_second ? "first" : "second");
         cost = 0;
     } else {
         report_append(text, sizeof text, &n, "pairs (a, b) become (");

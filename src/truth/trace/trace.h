@@ -52,6 +52,11 @@ struct trace_row {
 /* Returns the place of value i of a row. */
 static inline uint32_t trace_place(const struct trace_row *row, uint32_t i) { return row->places ? row->places[i] : i; }
 
+/* Whether a row has all values of its token, n of them. */
+static inline bool trace_is_whole(const struct trace_row *row, uint64_t n) {
+    return !row->places && row->n_value > 0 && row->n_value == n && row->pos != TRACE_ALL_TOKENS;
+}
+
 struct trace_tap {
     enum tap_id id;
     int32_t layer;
