@@ -50,6 +50,12 @@ struct record *record_run(const struct model *m, const struct quirks *q, const i
     return run;
 }
 
+const struct quirk *quirk_find(const char *name) {
+    const struct quirk *q;
+    for (size_t i = 0; (q = quirk_at(i)) && strcmp(q->name, name) != 0; i++);
+    return q;
+}
+
 struct record *record_quirk(const struct model *m, const char *name, const int32_t *ids) {
     struct quirks set = { 0 };
     const struct quirk *q = name ? quirk_find(name) : NULL;

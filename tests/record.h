@@ -7,6 +7,9 @@
 
 enum { N_PROMPT = 4, N_STEP = 3, N_TOKEN = N_PROMPT + N_STEP, RECORD_MAX_TAP = (1 + N_STEP + 2) * 90 };
 
+/* The quirk with this name; NULL if there is none. */
+const struct quirk *quirk_find(const char *name);
+
 extern const int32_t record_ids[N_TOKEN];   /* all different */
 
 struct record {

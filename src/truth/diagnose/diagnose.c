@@ -162,12 +162,6 @@ static int by_closeness(const void *a, const void *b) {
     return x->place < y->place ? -1 : 1;
 }
 
-static size_t count_quirks(void) {
-    size_t n = 0;
-    while (quirk_at(n)) n++;
-    return n;
-}
-
 /* Runs a candidate on all layers, unless that was done, and ranks it if it gains there too. */
 static plumb_status promote(struct diagnosis *d, const struct outcome *base, struct candidate *c) {
     const struct quirk *quirks[EXPERIMENT_QUIRKS];
@@ -277,7 +271,7 @@ static void remember_local(struct diagnosis *d, const struct outcome *base, cons
 
 /* Ranks the best sets of base and one more quirk.  If no single quirk helps, ranks base and the best pair. */
 static plumb_status extend(struct diagnosis *d, const struct outcome *base) {
-    size_t n = count_quirks();
+    size_t n = quirk_count();
     struct candidate *candidates = alloc_array(n, sizeof *candidates);
     if (!candidates) return error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: %zu candidates", n);
     plumb_status status = try_all(d, base, candidates, &n);
@@ -505,7 +499,7 @@ static plumb_status measure_effect(struct diagnosis *d) {
 }
 
 static plumb_status diagnose(struct diagnosis *d) {
-    d->n_due = 2.0 * (double)count_quirks() + 4.0 * (double)MAX_PROMOTED * d->model->plan.n_layer;
+    d->n_due = 2.0 * (double)quirk_count() + 4.0 * (double)MAX_PROMOTED * d->model->plan.n_layer;
     PLUMB_TRY(run(d, NULL, 0, ALL_LAYERS, &d->truth));
     if (diagnose_is_exact(d, &d->truth) || diagnose_is_not_finite(d)) return PLUMB_OK;
     PLUMB_TRY(measure_effect(d));

@@ -177,6 +177,9 @@ bool diagnose_is_noisy(const struct diagnosis *d, size_t i);
  * of memory. */
 double diagnose_typical_step(const struct diagnosis *d, const struct outcome *o, bool noisy);
 
+/* Sorts n values and returns the median, the upper of two; 0 if there are none. */
+double diagnose_median(double *values, size_t n);
+
 /* ---- read.c ---- */
 
 /* Sets *v to what of theirs can be compared with the model, with remarks on the rest.  Release it with view_free, also

@@ -54,8 +54,7 @@ static plumb_status try(struct diagnosis *d, const struct quirk *q, struct layer
 
 plumb_status diagnose_find_hidden(struct diagnosis *d) {
     struct hidden *hidden = &d->hidden;
-    size_t n_quirk = 0, n_open = 0;
-    while (quirk_at(n_quirk)) n_quirk++;
+    size_t n_quirk = quirk_count(), n_open = 0;
     hidden->quirks = alloc_array(n_quirk, sizeof *hidden->quirks);
     hidden->without_effect = alloc_array(n_quirk, sizeof *hidden->without_effect);
     if (!hidden->quirks || !hidden->without_effect) {

@@ -110,6 +110,11 @@ static int ascending(const void *a, const void *b) {
     return (*x > *y) - (*x < *y);
 }
 
+double diagnose_median(double *values, size_t n) {
+    if (n > 0) qsort(values, n, sizeof *values, ascending);
+    return n > 0 ? values[n / 2] : 0;
+}
+
 /* Returns the median of the values of a layer's noisy taps; 0: it has none.  values: one for each tap, NAN: none */
 static double median_of_layer(const struct diagnosis *d, const double *values, int32_t layer) {
     double noisy[TAP_COUNT];
@@ -118,8 +123,8 @@ static double median_of_layer(const struct diagnosis *d, const double *values, i
         bool counts = d->theirs->taps[i].layer == layer && (d->kinds[i] & NOISY) && !isnan(values[i]);
         if (counts) noisy[n++] = values[i];
     }
-    qsort(noisy, n, sizeof *noisy, ascending);
-    return n > 0 ? (noisy[(n - 1) / 2] + noisy[n / 2]) / 2 : 0;
+    double upper = diagnose_median(noisy, n);
+    return n > 0 ? (noisy[(n - 1) / 2] + upper) / 2 : 0;
 }
 
 double diagnose_typical(const struct diagnosis *d, const struct outcome *o, int32_t layer) {
@@ -326,8 +331,7 @@ double diagnose_typical_step(const struct diagnosis *d, const struct outcome *o,
         bool counts = diagnose_inputs_known(d, i) && diagnose_is_noisy(d, i) == noisy && !isnan(o->error[i]);
         if (counts && !is_over(d, o, i, allowed)) errors[n++] = o->error[i];
     }
-    if (n > 0) qsort(errors, n, sizeof *errors, ascending);
-    double median = n > 0 ? errors[n / 2] : 0;
+    double median = diagnose_median(errors, n);
     free(errors);
     return median;
 }

@@ -110,16 +110,6 @@ static bool is_rounded(const struct diagnosis *d, const struct outcome *o, doubl
     return false;
 }
 
-static int ascending(const void *a, const void *b) {
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
-static double median(double *values, size_t n) {
-    qsort(values, n, sizeof *values, ascending);
-    return n > 0 ? values[n / 2] : 0;
-}
-
 /* Fills *lowered with what the rounding of o changed. */
 static plumb_status measure(struct diagnosis *d, const struct outcome *base, const struct outcome *o, double least,
                             struct lowered *lowered) {
@@ -131,7 +121,7 @@ static plumb_status measure(struct diagnosis *d, const struct outcome *base, con
         before[n] = base->row_error[i];
         after[n++] = o->row_error[i];
     }
-    if (has_memory) *lowered = (struct lowered){ median(before, n), median(after, n) };
+    if (has_memory) *lowered = (struct lowered){ diagnose_median(before, n), diagnose_median(after, n) };
     free(before);
     free(after);
     return has_memory ? PLUMB_OK : error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: errors of %zu rows", n_row);

@@ -10,45 +10,26 @@
 /* A step that differs from the reference pass by more than this computes something that is not in its formula here. */
 #define SAME 1e-9
 
-enum operation { OP_OTHER, OP_EMBD, OP_NORM, OP_LINEAR, OP_ROPE, OP_SCORES, OP_VALUES, OP_GATE,
-                 OP_SUM };
 enum { ROWS_K, ROWS_V, ROWS_K_BEFORE_ROPE, N_ROWS };
 
-static enum operation kind_of(enum tap_id id) {
-    switch (id) {
-    case TAP_EMBD: return OP_EMBD;
-    case TAP_ATTN_NORM: case TAP_QCUR_NORMED: case TAP_KCUR_NORMED: case TAP_ATTN_POST_NORM: case TAP_FFN_NORM:
-    case TAP_FFN_POST_NORM: case TAP_RESULT_NORM: return OP_NORM;
-    case TAP_QCUR: case TAP_KCUR: case TAP_VCUR: case TAP_ATTN_OUT: case TAP_FFN_GATE: case TAP_FFN_UP:
-    case TAP_FFN_OUT: return OP_LINEAR;
-    case TAP_QCUR_ROPE: case TAP_KCUR_ROPE: return OP_ROPE;
-    case TAP_KQ_SOFT_MAX: return OP_SCORES;
-    case TAP_KQV_OUT: return OP_VALUES;
-    case TAP_FFN_SWIGLU: case TAP_EXPERT_SWIGLU: return OP_GATE;
-    case TAP_FFN_INP: case TAP_L_OUT: return OP_SUM;
-    default: return OP_OTHER;
-    }
-}
+/* What a step computes, and its weight in a layer. */
+static const struct { enum operation operation; enum weight_id weight; } steps[TAP_COUNT] = {
+    [TAP_EMBD] = { OP_EMBD, W_COUNT },
+    [TAP_ATTN_NORM] = { OP_NORM, W_ATTN_NORM },
+    [TAP_QCUR] = { OP_LINEAR, W_ATTN_Q }, [TAP_KCUR] = { OP_LINEAR, W_ATTN_K }, [TAP_VCUR] = { OP_LINEAR, W_ATTN_V },
+    [TAP_QCUR_NORMED] = { OP_NORM, W_ATTN_Q_NORM }, [TAP_KCUR_NORMED] = { OP_NORM, W_ATTN_K_NORM },
+    [TAP_QCUR_ROPE] = { OP_ROPE, W_COUNT }, [TAP_KCUR_ROPE] = { OP_ROPE, W_COUNT },
+    [TAP_KQ_SOFT_MAX] = { OP_SCORES, W_COUNT }, [TAP_KQV_OUT] = { OP_VALUES, W_COUNT },
+    [TAP_ATTN_OUT] = { OP_LINEAR, W_ATTN_OUTPUT }, [TAP_ATTN_POST_NORM] = { OP_NORM, W_ATTN_POST_NORM },
+    [TAP_FFN_INP] = { OP_SUM, W_COUNT }, [TAP_FFN_NORM] = { OP_NORM, W_FFN_NORM },
+    [TAP_FFN_GATE] = { OP_LINEAR, W_FFN_GATE }, [TAP_FFN_UP] = { OP_LINEAR, W_FFN_UP },
+    [TAP_FFN_SWIGLU] = { OP_GATE, W_COUNT }, [TAP_EXPERT_SWIGLU] = { OP_GATE, W_COUNT },
+    [TAP_FFN_OUT] = { OP_LINEAR, W_FFN_DOWN }, [TAP_FFN_POST_NORM] = { OP_NORM, W_FFN_POST_NORM },
+    [TAP_L_OUT] = { OP_SUM, W_COUNT }, [TAP_RESULT_NORM] = { OP_NORM, W_OUTPUT_NORM },
+};
 
-enum weight_id mistake_weight(enum tap_id id) {
-    switch (id) {
-    case TAP_ATTN_NORM: return W_ATTN_NORM;
-    case TAP_QCUR: return W_ATTN_Q;
-    case TAP_KCUR: return W_ATTN_K;
-    case TAP_VCUR: return W_ATTN_V;
-    case TAP_QCUR_NORMED: return W_ATTN_Q_NORM;
-    case TAP_KCUR_NORMED: return W_ATTN_K_NORM;
-    case TAP_ATTN_OUT: return W_ATTN_OUTPUT;
-    case TAP_ATTN_POST_NORM: return W_ATTN_POST_NORM;
-    case TAP_FFN_NORM: return W_FFN_NORM;
-    case TAP_FFN_GATE: return W_FFN_GATE;
-    case TAP_FFN_UP: return W_FFN_UP;
-    case TAP_FFN_OUT: return W_FFN_DOWN;
-    case TAP_FFN_POST_NORM: return W_FFN_POST_NORM;
-    case TAP_RESULT_NORM: return W_OUTPUT_NORM;
-    default: return W_COUNT;
-    }
-}
+enum operation mistake_operation(enum tap_id id) { return steps[id].operation; }
+enum weight_id mistake_weight(enum tap_id id) { return steps[id].operation ? steps[id].weight : W_COUNT; }
 
 /* ---- the inputs of a step ---------------------------------------------------------------------------------------- */
 
@@ -62,15 +43,11 @@ struct made_tap {
     double *x;
 };
 
-static struct mistakes *out_of_memory(struct mistakes *s) {
-    s->out_of_memory = true;
-    return NULL;
-}
-
 static bool reserve(struct mistakes *s, double **p, size_t *cap, uint64_t n) {
     if (n <= *cap) return true;
     double *bigger = alloc_array(n, sizeof *bigger);
-    if (!bigger) return out_of_memory(s) != NULL;
+    s->out_of_memory |= !bigger;
+    if (!bigger) return false;
     free(*p);
     *p = bigger;
     *cap = (size_t)n;
@@ -78,18 +55,19 @@ static bool reserve(struct mistakes *s, double **p, size_t *cap, uint64_t n) {
 }
 
 /* The results of a step that were computed last, for the tokens of the batch.  L_OUT is the input of the layer as long
- * as it is not computed; other steps that come later are those of the layer before.  NULL: there are none. */
-static const double *held(const struct made_tap *st, enum tap_id id, uint32_t *width) {
+ * as it is not computed; other steps that come later are those of the layer before.  NULL: there are none of this
+ * width. */
+static const double *held(const struct made_tap *st, enum tap_id id, uint32_t width) {
     const struct mistakes *s = st->s;
     if (id == TAP_L_OUT && st->layer == 0) id = TAP_EMBD;
-    *width = s->n_head[id] * s->width[id];
     /* The steps behind all layers are computed for the last tokens of a batch only. */
     uint32_t n_skip = st->layer < 0 && s->n_held[id] > st->n_token ? s->n_held[id] - st->n_token : 0;
-    return *width > 0 && s->n_held[id] == st->n_token + n_skip ? s->held[id] + (size_t)n_skip * *width : NULL;
+    bool is_there = width > 0 && s->n_head[id] * s->width[id] == width && s->n_held[id] == st->n_token + n_skip;
+    return is_there ? s->held[id] + (size_t)n_skip * width : NULL;
 }
 
-/* Input number i of the usual inputs of a step, (n_token, *width): first those of the sublayer, last the residual. */
-static const double *input_of(const struct made_tap *st, uint32_t i, uint32_t *width) {
+/* Input number i of the usual inputs of a step, (n_token, width): first those of the sublayer, last the residual. */
+static const double *input_of(const struct made_tap *st, uint32_t i, uint32_t width) {
     const struct mistake *m = st->wrong;
     if (m && m->kind == MISTAKE_INPUT && m->at == i) return held(st, m->input, width);
     uint64_t inputs = model_tap_inputs(st->s->model, st->id, st->layer);
@@ -98,7 +76,7 @@ static const double *input_of(const struct made_tap *st, uint32_t i, uint32_t *w
     for (uint32_t k = 0; k < TAP_COUNT && n < 2; k++) {
         if (inputs >> k & 1) ids[n++] = (enum tap_id)k;
     }
-    if (kind_of(st->id) == OP_SUM && n == 2 && (ids[0] == TAP_FFN_INP || ids[0] == TAP_L_OUT)) {
+    if (mistake_operation(st->id) == OP_SUM && n == 2 && (ids[0] == TAP_FFN_INP || ids[0] == TAP_L_OUT)) {
         enum tap_id residual = ids[0];
         ids[0] = ids[1];
         ids[1] = residual;
@@ -261,9 +239,9 @@ static bool compute_linear(const struct made_tap *st, double *y) {
     const struct mistake *m = st->wrong;
     bool is_own_bias = m && m->kind == MISTAKE_TENSOR;
     if (is_own_bias) own = &s->model->layers[st->layer].w[mistake_weight(st->id)];
-    uint32_t width, n_out = st->n_head * st->n;
-    const double *x = input_of(st, 0, &width);
-    if (!of->w || !x || of->w->n_in != width || of->w->n_out != n_out || of->w->n_matrix > 1 || own->s) return false;
+    uint32_t width = of->w ? of->w->n_in : 0, n_out = st->n_head * st->n;
+    const double *x = input_of(st, 0, width);
+    if (!x || of->w->n_out != n_out || of->w->n_matrix > 1 || own->s) return false;
     if (m && m->kind == MISTAKE_ORDER && m->axis == AXIS_INPUT) {
         if (!reserve(s, &s->x, &s->n_x, (uint64_t)st->n_token * width)) return false;
         struct mistake elements = *m;
@@ -347,9 +325,9 @@ static bool compute_norm(const struct made_tap *st, double *y) {
     const struct plan *p = &s->model->plan;
     const struct affine *of = weight_of(st);
     const struct mistake *m = st->wrong;
-    uint32_t width, n = st->n_head * st->n;
-    const double *x = input_of(st, 0, &width);
-    if (!x || width != n || p->norm != NORM_RMS || !of->w || of->b || of->w->n_out != 1) return false;
+    uint32_t n = st->n_head * st->n;
+    const double *x = input_of(st, 0, n);
+    if (!x || p->norm != NORM_RMS || !of->w || of->b || of->w->n_out != 1) return false;
     uint32_t n_in = of->w->n_in, variant = m ? m->variant : 0;
     if (n % n_in) return false;
     size_t n_row = (size_t)st->n_token * n / n_in;
@@ -430,9 +408,9 @@ static void rotate(const struct rope_plan *p, const float *factors, const struct
 static bool compute_rope(const struct made_tap *st, double *y) {
     const struct attn_plan *a = &plan_of(st)->attn;
     const struct mistake *m = st->wrong && st->wrong->kind == MISTAKE_ROPE ? st->wrong : NULL;
-    uint32_t width, n = st->n_head * st->n;
-    const double *x = input_of(st, 0, &width);
-    if (!x || width != n || a->rope == ROPE_NONE) return false;
+    uint32_t n = st->n_head * st->n;
+    const double *x = input_of(st, 0, n);
+    if (!x || a->rope == ROPE_NONE) return false;
     const struct rope_plan *p = &st->s->model->plan.ropes[a->rope];
     if (p->n_rot > st->n) return false;
     const float *factors = p->has_factors ? model_rope_factors(st->s->model, a->rope, st->s->n_token) : NULL;
@@ -572,12 +550,12 @@ static bool compute_scores(const struct made_tap *st, double *y) {
     struct mistakes *s = st->s;
     const struct attn_plan *a = &plan_of(st)->attn;
     const struct mistake *m = st->wrong;
-    uint32_t width, n_key = st->n, n_head = st->n_head;
-    const double *q = input_of(st, 0, &width);
+    uint32_t n_key = st->n, n_head = st->n_head;
+    const double *q = input_of(st, 0, n_head * a->k_dim);
     struct source keys = read_rows(st, ROWS_K, a->k_dim);
     const struct weight *sink_weight = s->model->layers[st->layer].w[W_ATTN_SINKS].w;
     const float *sinks = sink_weight && sink_weight->n_in == n_head ? weight_floats(s, sink_weight, 0) : NULL;
-    if (!q || !keys.wrong || width != n_head * a->k_dim || (sink_weight && !sinks)) return false;
+    if (!q || !keys.wrong || (sink_weight && !sinks)) return false;
     enum scores_mistake v = m && m->kind == MISTAKE_SCORES ? (enum scores_mistake)m->variant : N_SCORES_MISTAKE;
     double scale = a->scale != 0 ? (double)a->scale : 1 / sqrt(a->k_dim), number = m ? m->number : 0;
     double softcap = v == SCORES_SOFTCAP ? number : (double)a->softcap;
@@ -659,10 +637,9 @@ static bool compute_values(const struct made_tap *st, double *y) {
     const struct attn_plan *a = &plan_of(st)->attn;
     const struct mistake *m = st->wrong;
     uint32_t n_key = s->width[TAP_KQ_SOFT_MAX], n_head = st->n_head;
-    uint32_t n_weight;
-    const double *weights = held(st, TAP_KQ_SOFT_MAX, &n_weight);
+    const double *weights = held(st, TAP_KQ_SOFT_MAX, n_head * n_key);
     struct source values = read_rows(st, ROWS_V, a->v_dim);
-    if (!weights || !values.wrong || s->n_head[TAP_KQ_SOFT_MAX] != n_head || a->v_dim != st->n) return false;
+    if (!weights || !values.wrong || a->v_dim != st->n) return false;
     if (!reserve(s, &s->x, &s->n_x, n_key)) return false;
     for (uint32_t t = 0; t < st->n_token; t++) {
         for (uint32_t h = 0; h < n_head; h++) {
@@ -748,13 +725,13 @@ static double gate_of(const struct mistake *m, enum gate_mistake own, bool is_oa
 }
 
 static bool compute_gate(const struct made_tap *st, double *y) {
-    uint32_t n, n_up, width = st->n_head * st->n, row = st->n;
-    const double *gate = input_of(st, 0, &n), *up = input_of(st, 1, &n_up);
+    uint32_t width = st->n_head * st->n, row = st->n;
+    const double *gate = input_of(st, 0, width), *up = input_of(st, 1, width);
     const struct ffn_plan *p = &plan_of(st)->ffn;
     bool is_expert = st->id == TAP_EXPERT_SWIGLU, is_oai = p->activation == ACT_SWIGLU_OAI;
     double limit = (double)(is_expert ? p->limit : p->limit_shared);
     bool is_known = is_oai || (limit == 0 && (p->activation == ACT_SILU || p->activation == ACT_GELU_TANH));
-    if (!gate || !up || n != width || n_up != width || !is_known || p->limit_late) return false;
+    if (!gate || !up || !is_known || p->limit_late) return false;
     const struct mistake *m = st->wrong && st->wrong->kind == MISTAKE_GATE ? st->wrong : NULL;
     enum gate_mistake own = p->activation == ACT_GELU_TANH ? GLU_GELU_TANH : GLU_SILU;
     bool is_alternate = m && m->variant == GLU_ALTERNATE;
@@ -782,13 +759,13 @@ static bool norm_rows(const struct made_tap *st, enum weight_id id, uint32_t n, 
 }
 
 static bool compute_sum(const struct made_tap *st, double *y) {
-    uint32_t n_a, n_b, width = st->n_head * st->n;
-    const double *a = input_of(st, 0, &n_a), *b = input_of(st, 1, &n_b);
-    if (!a || !b || n_a != width || n_b != width) return false;
+    uint32_t width = st->n_head * st->n;
+    const double *a = input_of(st, 0, width), *b = input_of(st, 1, width);
+    if (!a || !b) return false;
     bool is_wrong = st->wrong && st->wrong->kind == MISTAKE_SUM;
     bool is_normed = is_wrong && st->wrong->weight != W_COUNT;   /* of what no norm was applied to before */
-    if (is_normed) a = held(st, st->id == TAP_FFN_INP ? TAP_ATTN_OUT : TAP_FFN_OUT, &n_a);
-    if (!a || n_a != width) return false;
+    if (is_normed) a = held(st, st->id == TAP_FFN_INP ? TAP_ATTN_OUT : TAP_FFN_OUT, width);
+    if (!a) return false;
     double of_a = is_wrong ? st->wrong->number : (double)st->s->model->plan.residual_scale;
     double of_b = is_wrong ? st->wrong->other : 1;
     for (size_t i = 0; i < (size_t)st->n_token * width; i++) y[i] = of_a * a[i] + of_b * b[i];
@@ -824,7 +801,7 @@ static bool compute_embedding(const struct made_tap *st, double *y) {
 }
 
 static bool compute(const struct made_tap *st, double *y) {
-    switch (kind_of(st->id)) {
+    switch (mistake_operation(st->id)) {
     case OP_EMBD: return compute_embedding(st, y);
     case OP_NORM: return compute_norm(st, y);
     case OP_LINEAR: return compute_linear(st, y);
@@ -862,8 +839,8 @@ static bool rotate_unnormed(const struct made_tap *st, double *y) {
 /* Writes the result with the mistake to y.  Returns false if the mistake does not fit the step. */
 static bool compute_wrong(const struct made_tap *st, double *y) {
     const struct mistake *m = st->wrong;
-    size_t n = (size_t)st->n_token * st->n_head * st->n;
-    uint32_t width;
+    uint32_t width = st->n_head * st->n;
+    size_t n = (size_t)st->n_token * width;
     const double *input;
     switch (m->kind) {
     case MISTAKE_ORDER:
@@ -876,19 +853,13 @@ static bool compute_wrong(const struct made_tap *st, double *y) {
     case MISTAKE_LAYOUT: lay_out(st, y); return true;
     case MISTAKE_NORMED:
         memcpy(y, st->x, n * sizeof *y);
-        if (kind_of(st->id) == OP_ROPE && !rotate_unnormed(st, y)) return false;
-        return norm_rows(st, m->weight, m->variant ? st->n_head * st->n : st->n, y);
+        if (mistake_operation(st->id) == OP_ROPE && !rotate_unnormed(st, y)) return false;
+        return norm_rows(st, m->weight, m->variant ? width : st->n, y);
     case MISTAKE_ADDED_UP: add_up(st, y); return true;
-    case MISTAKE_SKIP:
-        input = input_of(st, 0, &width);
-        if (!input || width != st->n_head * st->n) return false;
-        memcpy(y, input, n * sizeof *y);
-        return true;
-    case MISTAKE_LEFT_OUT:
-        input = held(st, TAP_L_OUT, &width);   /* l_out of this layer is not held yet */
-        if (!input || width != st->n_head * st->n) return false;
-        memcpy(y, input, n * sizeof *y);
-        return true;
+    case MISTAKE_SKIP: case MISTAKE_LEFT_OUT:   /* l_out of this layer is not held yet */
+        input = m->kind == MISTAKE_SKIP ? input_of(st, 0, width) : held(st, TAP_L_OUT, width);
+        if (input) memcpy(y, input, n * sizeof *y);
+        return input != NULL;
     default: break;
     }
     return (st->s->supported >> st->id & 1) && compute(st, y);

@@ -169,6 +169,8 @@ void mistakes_compute(struct mistakes *s, const plumb_tap *tap, enum tap_id id, 
 
 /* ---- mistake_list.c ---- */
 
+enum operation { OP_OTHER, OP_EMBD, OP_NORM, OP_LINEAR, OP_ROPE, OP_SCORES, OP_VALUES, OP_GATE, OP_SUM };
+enum operation mistake_operation(enum tap_id id);   /* what a step computes; OP_OTHER: no formula is known */
 enum weight_id mistake_weight(enum tap_id id);   /* the weight of a step in a layer; W_COUNT: none */
 uint64_t mistake_taps(enum weight_id weight);    /* the step of a layer that has this weight */
 /* The layer whose tensors this layer has with MISTAKE_LAYER. */

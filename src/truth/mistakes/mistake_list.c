@@ -8,9 +8,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#define PRODUCTS (TAP_SET(QCUR) | TAP_SET(KCUR) | TAP_SET(VCUR) | TAP_SET(ATTN_OUT) | TAP_SET(FFN_GATE) \
-                  | TAP_SET(FFN_UP) | TAP_SET(FFN_OUT))
-
 /* Steps that engines compute with the same function.  A mistake in it is made in all of them. */
 static const uint64_t together[] = {
     TAP_SET(ATTN_NORM) | TAP_SET(FFN_NORM) | TAP_SET(RESULT_NORM), TAP_SET(QCUR_NORMED) | TAP_SET(KCUR_NORMED),
@@ -18,8 +15,7 @@ static const uint64_t together[] = {
     TAP_SET(FFN_INP) | TAP_SET(L_OUT),
 };
 
-static const uint64_t norms = TAP_SET(ATTN_NORM) | TAP_SET(FFN_NORM) | TAP_SET(QCUR_NORMED) | TAP_SET(KCUR_NORMED)
-                            | TAP_SET(ATTN_POST_NORM) | TAP_SET(FFN_POST_NORM);
+static bool is_norm_of_layer(enum tap_id id) { return mistake_operation(id) == OP_NORM && id != TAP_RESULT_NORM; }
 
 struct list {
     const struct mistakes *s;
@@ -276,12 +272,12 @@ static void try_fused(const struct list *l) {
 void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
                    void (*try)(void *user, const struct mistake *m), void *user) {
     struct list l = { s, id, layer, try, user };
-    uint64_t set = UINT64_C(1) << id;
+    enum operation operation = mistake_operation(id);
     uint32_t width = s->n_head[id] * s->width[id];
     bool is_known = s->supported >> id & 1;
     try_arrays(&l);
     if (!is_known) return;
-    if ((set & norms) || id == TAP_RESULT_NORM) {
+    if (operation == OP_NORM) {
         try_one(&l, (struct mistake){ .kind = MISTAKE_SKIP });
         try_variants(&l, MISTAKE_NORM, 0, N_NORM_MISTAKE);
         TRY_NUMBERS(&l, MISTAKE_EPS, 0, 0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 1e-8, 1e-12);
@@ -293,13 +289,13 @@ void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
             if (n <= 32) try_one(&l, m);
         }
     }
-    if (set & norms) {
+    if (is_norm_of_layer(id)) {
         const struct weight *w = s->model->layers[layer].w[mistake_weight(id)].w;
         try_orders(&l, AXIS_WEIGHT, w ? w->n_in : 1);
         try_inputs(&l, 0, width);
         try_tensors(&l);
     }
-    if (set & PRODUCTS) {
+    if (operation == OP_LINEAR) {
         const struct affine *of = &s->model->layers[layer].w[mistake_weight(id)];
         try_orders(&l, AXIS_INPUT, of->w->n_in);
         for (uint8_t order = ARRAY_ALL_FIRST; order <= ARRAY_PAIRS_SAME; order++) {   /* the others: see AXIS_INPUT */
@@ -314,7 +310,7 @@ void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
         try_inputs(&l, 0, of->w->n_in);
         try_tensors(&l);
     }
-    if (set & (TAP_SET(QCUR_ROPE) | TAP_SET(KCUR_ROPE))) {
+    if (operation == OP_ROPE) {
         try_one(&l, (struct mistake){ .kind = MISTAKE_SKIP });
         try_inputs(&l, 0, width);
         try_rope(&l);
@@ -326,8 +322,7 @@ void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
         try_attention(&l);
     }
     if (id == TAP_KQ_SOFT_MAX || id == TAP_KQV_OUT) try_cache(&l);
-    bool is_gate = id == TAP_FFN_SWIGLU || id == TAP_EXPERT_SWIGLU;
-    for (uint8_t v = 0; v < N_GATE_MISTAKE && is_gate; v++) {
+    for (uint8_t v = 0; v < N_GATE_MISTAKE && operation == OP_GATE; v++) {
         static const double limits[] = { 0, 1, 2, 3, 5, 6, 7, 8, 10, 20 };
         bool has_limit = v == GLU_EXP_CLAMPED || v == GLU_LIMITED || v == GLU_GATE_LIMITED;
         if (v == GLU_GELU_ROOT || v == GLU_GELU_CUBE) continue;   /* their numbers are fitted, see partial.c */
@@ -337,7 +332,7 @@ void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
     }
     if (id == TAP_FFN_SWIGLU) try_inputs(&l, 0, width);
     if (id == TAP_FFN_SWIGLU) try_inputs(&l, 1, width);
-    if (id == TAP_FFN_INP || id == TAP_L_OUT) {
+    if (operation == OP_SUM) {
         try_sums(&l);
         try_inputs(&l, 0, width);
         try_inputs(&l, 1, width);
@@ -494,7 +489,7 @@ void mistake_say(const struct mistakes *s, const struct mistake *m, int32_t laye
         static const char *const axes[] = { "its elements", "its heads", "the tokens of a batch",
                                             "the elements of its input", "the columns of its matrix",
                                             "the rows of its matrix" };
-        bool is_norm = m->axis == AXIS_WEIGHT && (norms >> first & 1);
+        bool is_norm = m->axis == AXIS_WEIGHT && is_norm_of_layer(first);
         bool by_head = m->axis == AXIS_ELEMENTS && s->n_head[first] > 1;
         snprintf(what, sizeof what, "%s", is_norm ? "the elements of its weight" : by_head ? "the elements of each head"
                                           : axes[m->axis]);
@@ -545,7 +540,7 @@ void mistake_say(const struct mistakes *s, const struct mistake *m, int32_t laye
         enum weight_id other = is_second ? mistake_weight(m->input) : m->weight;
         const struct weight *w = s->model->layers[m->from_layer >= 0 ? m->from_layer : layer].w[other].w;
         const struct weight *own = s->model->layers[layer].w[mistake_weight(first)].w;
-        report_append(text, size, &n, "has %s %s instead of %s", norms >> first & 1 ? "the weight" : "the matrix",
+        report_append(text, size, &n, "has %s %s instead of %s", is_norm_of_layer(first) ? "the weight" : "the matrix",
                       w ? w->name : "?", own ? own->name : "?");
         if (is_exchanged) {
             report_append(text, size, &n, ": the two are exchanged");

@@ -21,11 +21,7 @@ const struct quirk *quirk_at(size_t i) {
     return NULL;
 }
 
-const struct quirk *quirk_find(const char *name) {
-    const struct quirk *q;
-    for (size_t i = 0; (q = quirk_at(i)) && strcmp(q->name, name) != 0; i++);
-    return q;
-}
+size_t quirk_count(void) { return quirks_norms.n + quirks_attention.n + quirks_ffn.n + quirks_types.n; }
 
 /* ---- functions that take the place of others --------------------------------------------------------------------- */
 

@@ -80,8 +80,7 @@ struct quirk {
 
 /* Returns the quirk at index i of the table; NULL past the last. */
 const struct quirk *quirk_at(size_t i);
-/* Returns the quirk with this name; NULL if there is none. */
-const struct quirk *quirk_find(const char *name);
+size_t quirk_count(void);
 /* Returns 1 if the quirk could change anything in this model, 0 if not, and -1 if there is no memory to find out.
  * Swapped nibbles of a type that no tensor has could not, for instance, and neither could a base of 10000 if the file
  * has the same.  bos: the tokenizer's BOS id, -1 if it has none. */
