@@ -11,28 +11,31 @@
 enum { N_TOKEN = 9, N_PROMPT = 6, N_HEAD = 4 };
 #define DIM 16   /* not an enumerator, because clang warns where one meets a double */
 
-/* A model of one layer, without weights. */
+/* A model without weights.  Layer 0 is tested; layer 1 has another RoPE. */
 struct toy {
     struct model model;
-    struct layer layer;
-    struct layer_plan layer_plan;
+    struct layer layer[2];
+    struct layer_plan layer_plan[2];
     struct program program;
 };
 
 static void toy_make(struct toy *toy) {
     memset(toy, 0, sizeof *toy);
     struct plan *p = &toy->model.plan;
-    toy->model.layers = &toy->layer;
-    p->layers = &toy->layer_plan;
-    p->n_layer = 1;
+    toy->model.layers = toy->layer;
+    p->layers = toy->layer_plan;
+    p->n_layer = 2;
     p->n_embd = N_HEAD * DIM;
     p->is_causal = true;
     p->steps = steps_block;
     p->ropes[ROPE_GLOBAL] = (struct rope_plan){ .pairing = ROPE_NORM, .n_rot = DIM, .freq_base = 10000, .freq_scale = 1,
                                                 .magnitude = 1 };
-    toy->layer_plan.attn = (struct attn_plan){ .n_head = N_HEAD, .n_head_kv = N_HEAD, .k_dim = DIM, .v_dim = DIM };
+    p->ropes[ROPE_LOCAL] = p->ropes[ROPE_GLOBAL];
+    p->ropes[ROPE_LOCAL].freq_base = 100;
+    toy->layer_plan[1].attn.rope = ROPE_LOCAL;
+    toy->layer_plan[0].attn = (struct attn_plan){ .n_head = N_HEAD, .n_head_kv = N_HEAD, .k_dim = DIM, .v_dim = DIM };
     toy->program = program_of(p, &toy->model, 0);
-    toy->layer.program = &toy->program;
+    toy->layer[0].program = &toy->program;
 }
 
 /* Numbers from -1 to 1. */
@@ -515,7 +518,7 @@ static void weights(const void *arg) {
     struct toy toy;
     struct attention_data theirs, right;
     toy_make(&toy);
-    toy.layer_plan.attn.n_head_kv = N_KV;
+    toy.layer_plan[0].attn.n_head_kv = N_KV;
     for (int rounded = 0; rounded < 2; rounded++) {
         fill(&theirs);
         fill(&right);
@@ -620,7 +623,7 @@ static void output(const void *arg) {
     struct toy toy;
     struct attention_data theirs, right;
     toy_make(&toy);
-    toy.layer_plan.attn.n_head_kv = N_KV;
+    toy.layer_plan[0].attn.n_head_kv = N_KV;
     fill(&right);
     attend(&right, RIGHT);
     theirs = right;

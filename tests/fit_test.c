@@ -391,6 +391,35 @@ static void other_input(const struct engine *e, const plumb_tap *tap, double *x)
     product(weight_at(e, tap->layer, W_FFN_UP), kept(e, "ffn_inp"), tap, x, 0, 0, 1);
 }
 
+static void of_positive(const struct engine *e, const plumb_tap *tap, double *x) {
+    double in[N_VALUE];
+    for (size_t i = 0; i < count(tap); i++) in[i] = fmax(kept(e, "ffn_norm")[i], 0);
+    product(weight_at(e, tap->layer, W_FFN_UP), in, tap, x, 0, 0, 1);
+}
+
+/* The factor and the bias that give_ends gives to each gate: the factor is multiplied before the bias is added. */
+static float gate_ends[1 + 256];
+
+static void give_ends(const struct model *m) {
+    static struct weight bias, factor;
+    for (uint32_t i = 0; i < sizeof gate_ends / sizeof *gate_ends; i++) gate_ends[i] = (float)(3 + i % 5);
+    for (uint32_t il = 0; il < m->plan.n_layer; il++) {
+        struct affine *gate = &m->layers[il].w[W_FFN_GATE];
+        bias = factor = *m->layers[il].w[W_FFN_NORM].w;
+        factor.data = (const uint8_t *)gate_ends;
+        factor.n_in = 1;
+        bias.data = factor.data + sizeof *gate_ends;
+        bias.n_in = gate->w->n_out;
+        gate->s = &factor;
+        gate->b = &bias;
+    }
+}
+
+static void bias_last(const struct engine *e, const plumb_tap *tap, double *x) {
+    product(weight_at(e, tap->layer, W_FFN_GATE), kept(e, "ffn_norm"), tap, x, 0, 0, 1);
+    for (size_t i = 0; i < count(tap); i++) x[i] = x[i] * (double)gate_ends[0] + (double)gate_ends[1 + i % tap->n];
+}
+
 static void transposed_matrix(const struct engine *e, const plumb_tap *tap, double *x) {
     const struct weight *w = weight_at(e, tap->layer, W_ATTN_OUTPUT);
     const double *in = kept(e, "kqv_out");
@@ -516,6 +545,10 @@ static const struct row {
         "element 7 of each row" }, { NULL } },
     { "fit: a product with another input", "ffn_up", -1, other_input,
       { "verdict: their ffn_up-0 is the product with ffn_inp-0 instead of its input" }, { NULL } },
+    { "fit: a product of what is not negative", "ffn_up", -1, of_positive,
+      { "verdict: their ffn_up-0 is a product whose negative inputs are taken as 0" }, { NULL } },
+    { "fit: a bias that is added after the factor", "ffn_gate", -1, bias_last,
+      { "verdict: their ffn_gate-0 is the product with its bias and factor in exchanged order" }, { NULL } },
     { "fit: a transposed matrix", "attn_out", -1, transposed_matrix,
       { "verdict: their attn_out-0 is the product with the transposed matrix" }, { NULL } },
     { "fit: heads merged wrongly", "attn_out", -1, heads_merged_wrongly,
@@ -624,6 +657,7 @@ static const struct row partial[] = {
 static void check_verdict(const struct row *row, const char *model, bool is_partial, plumb_verdict right) {
     plumb_model *m = record_load(model);
     if (!m) return;
+    if (row->make == bias_last) give_ends(m->model);
     struct engine engine = { .tap = row->tap, .layer = row->layer, .make = row->make,
                              .is_partial = is_partial };
     plumb_trace *theirs = run(m, &engine);

@@ -50,7 +50,7 @@ struct linear {
     double *rounded;         /* (n_token, n_in) the x of a way, as the engine rounds it */
     bool is_rounded;         /* the x of the ways that are tried is rounded already */
     uint32_t n_token, n_in, n_out;
-    bool is_ffn;             /* the bias is added before the scale */
+    bool scales_last;        /* the bias is added before the scale */
     bool is_logits;
     double limit;            /* Q, K and V are clamped; 0: they are not */
     bool *wrong_rows;        /* (n_out) the right step is wrong for some token */
@@ -251,7 +251,7 @@ static double finish(const struct linear *l, uint32_t o, double sum) {
         double cap = (double)p->logit_softcap, logit = (sum + bias) / (double)p->logit_scale;
         return cap != 0 ? cap * tanh(logit / cap) : logit;
     }
-    sum = l->is_ffn ? (sum + bias) * by : sum * by + bias;
+    sum = l->scales_last ? (sum + bias) * by : sum * by + bias;
     return l->limit != 0 ? fmin(fmax(sum, -l->limit), l->limit) : sum;
 }
 
@@ -628,9 +628,9 @@ static void try_ends(struct linear *l) {
     l->of.s = NULL;
     if (right.s) try_way(l, &way, 0, "is the product without its factor");
     l->of = right;
-    l->is_ffn = !l->is_ffn;
+    l->scales_last = !l->scales_last;
     if (right.s && right.b) try_way(l, &way, 0, "is the product with its bias and factor in exchanged order");
-    l->is_ffn = !l->is_ffn;
+    l->scales_last = !l->scales_last;
     double limit = l->limit;
     l->limit = 0;
     if (limit != 0) try_way(l, &way, 0, "is not clamped");
@@ -718,7 +718,7 @@ void fit_linear(struct fit *f) {
     l.n_token = f->theirs.n_token;
     l.n_in = l.of.w->n_in;
     l.n_out = l.of.w->n_out;
-    l.is_ffn = f->id == TAP_FFN_GATE || f->id == TAP_FFN_UP || f->id == TAP_FFN_OUT;
+    l.scales_last = weight_scales_last(id);
     bool is_qkv = f->id == TAP_QCUR || f->id == TAP_KCUR || f->id == TAP_VCUR;
     l.limit = is_qkv ? (double)p->clamp_qkv : 0;
     if (!fit_input(f, UINT64_MAX, &l.input) || fit_width(&l.input) != l.n_in) return;

@@ -422,8 +422,7 @@ static void try_factors(struct rope *r, const struct pairing *pairs) {
     }
     for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
         bool is_other = (has_scale && ways[k].scale != 1) || (has_factors && ways[k].factor != 1);
-        bool is_whole = (has_scale || ways[k].scale == 1) && (has_factors || ways[k].factor == 1);
-        if (!is_other || (!is_whole && k > 0)) continue;
+        if (!is_other) continue;
         for (uint32_t i = 0; i < r->n_pair; i++) {
             double factor = r->plain[i] > 0 ? r->frequencies[i] / (r->plain[i] * scale) : 0;
             r->tried[i] = r->plain[i] * pow(scale, ways[k].scale) * (factor > 0 ? pow(factor, ways[k].factor) : 0);
