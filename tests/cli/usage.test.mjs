@@ -42,7 +42,7 @@ for (const [name, names] of Object.entries(options)) {
   test(`${name} --help names its options, and no others`, async () => {
     const { code, out, err } = await plumb([name, '--help']);
     assert.deepEqual([code, err], [0, '']);
-    assert.match(out, new RegExp(`^usage: plumb ${name} (\\[?MODEL|A|check)`));
+    assert.match(out, new RegExp(`^usage: plumb ${name} (\\[?MODEL|A|check).*\n\n[A-Z][^]*\\.\n\n  -`));
     const listed = [...out.matchAll(/^  (-\S+)/gm)].map(match => match[1]);
     assert.deepEqual(listed.sort(), [...names, '--help'].sort());
     for (const line of out.split('\n')) assert.ok(line.length <= 80, line);
