@@ -247,6 +247,15 @@ static void transposed(const struct engine *e, const plumb_tap *tap, double *x) 
     }
 }
 
+/* What is stored in the order of elements is read in that of tokens. */
+static void by_elements(const struct engine *e, const plumb_tap *tap, double *x) {
+    (void)e;
+    size_t n = count(tap), width = n / tap->n_token;
+    double old[N_VALUE];
+    memcpy(old, x, n * sizeof *x);
+    for (size_t i = 0; i < n; i++) x[i] = old[i % tap->n_token * width + i / tap->n_token];
+}
+
 static void reversed_heads(const struct engine *e, const plumb_tap *tap, double *x) {
     (void)e;
     uint32_t n = tap->n_head * tap->n;
@@ -626,6 +635,8 @@ static const struct row partial[] = {
       { "is 2 * ffn_out + ffn_inp (error ", "is 2 times what it should be (error " }, { NULL } },
     { "fit: partial: a product times a number", "ffn_up", -1, scaled,
       { "their ffn_up-0 is 1.25 times what it should be (error " }, { NULL } },
+    { "fit: partial: elements in the order of tokens", "ffn_up", -1, by_elements,
+      { "their ffn_up-0 has its elements in a transposed order: stored as (" }, { NULL } },
     { "fit: partial: one head", "Qcur", -1, head_3,
       { "their Qcur-0 has the wrong sign: it is -1 times what it should be, only in head 3 (error " }, { NULL } },
     { "fit: partial: decoded tokens", "Vcur", -1, decoded,

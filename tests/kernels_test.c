@@ -645,6 +645,14 @@ static void minima_case(void) {
     }
 }
 
+static void packed_types_case(void) {
+    struct kernels k;
+    kernels_init(&k, KERNELS_SIMD128, PLUMB_PRECISION_EXACT16);
+    for (uint32_t type = 0; type < QUANT_TYPE_COUNT; type++) {
+        if (repack_can(type)) CHECK(k.dot[type] && k.unpack[type], "%s", quant_traits(type)->name);
+    }
+}
+
 void test_kernels(void) {
     static const struct { const char *name; struct product p; } rows[] = {
         { "kernels: F32 of odd length equals f64 sums, SIMD equals scalar", { QUANT_F32, 43, 7, 3, false, false } },
@@ -745,6 +753,7 @@ void test_kernels(void) {
     test_case("kernels: swiglu equals libm's exp in f64, SIMD equals scalar", swiglu_case);
     test_case("kernels: geglu equals libm's tanh in f64, SIMD equals scalar", geglu_case);
     test_case("kernels: gelu has the bits of geglu with 1, softcap equals libm's tanh in f64", gelu_case);
+    test_case("kernels: SIMD multiplies each type whose rows are packed", packed_types_case);
     test_case("kernels: activations of 16 and 8 bits survive zeros, denormals, NaN and infinity", quantize_case);
     static const uint32_t halves[] = { QUANT_F16, QUANT_BF16 };
     test_row("kernels: all 65536 f16 weights give exact products", halves_case, &halves[0]);

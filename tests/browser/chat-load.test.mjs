@@ -125,6 +125,8 @@ test('a URL is checked first: errors, the model found there, and the memory it n
   assert.match(text, /Memory1\d\d MB of /, 'from 100 MB on there are no decimals');
   assert.match(text, /Speedabout \d+ tokens\/s, prompt \d+ tokens\/s/);
   await screenshot(page, 'plan');
+  const [button, shown] = await Promise.all(['#open', '#plan'].map(id => page.locator(id).boundingBox()));
+  assert.ok(shown.y > button.y, 'the plan is below the buttons');
   assert.equal(await page.textContent('#model-name'), 'synthetic llama F32', 'nothing is loaded yet');
   await plan.getByRole('button', { name: 'Download 98.4 MB' }).click();
   await page.waitForFunction(() => document.querySelector('#model-name').textContent === 'smollm2 135M');

@@ -131,6 +131,11 @@ test('a conversation that one tab deletes while the other writes to it is not lo
   await say(a, 'Said in A.');
   await listed(b, 1);
   assert.deepEqual(await questions(a), ['First? | Said in A.']);
+  const [{ revision }] = await stored(b);   // it is no longer one that B has deleted: B stores its answers again
+  await b.locator('#chats li').click();
+  await b.getByRole('button', { name: 'Try again' }).click();
+  for (let i = 0; i < 200 && (await stored(b))[0].revision === revision; i++) await b.waitForTimeout(100);
+  assert.notEqual((await stored(b))[0].revision, revision);
 });
 
 test('an answer that streams in one tab while another tab deletes its conversation is kept completely', async () => {

@@ -352,7 +352,7 @@ static plumb_status add_record(struct json_reader *r) {
     PLUMB_TRY(check_record(r, tap_has_heads(id)));
     /* A single list that contains a list for each token has PyTorch's batch axis in front.  It could also be one token
      * with as many heads as there are tokens; if "shape" is given, it tells the two apart. */
-    if (rec->token < 0 && t->n_token > 1 && r->ends.n == 1 && r->inner.n == t->n_token
+    if (t->n_token > 1 && r->ends.n == 1 && r->inner.n == t->n_token
         && (rec->n == 0 || r->values.n > rec->n_head * rec->n)) {
         struct list ends = r->ends;
         r->ends = r->inner;
@@ -360,8 +360,8 @@ static plumb_status add_record(struct json_reader *r) {
     }
     /* If the shape of one token is given and a flat list has the values of all tokens, split it by tokens. */
     uint64_t size = rec->n_head * rec->n;
-    if (rec->token < 0 && !rec->nested && t->n_token > 1 && r->values.n > 0 && r->places.n == 0
-        && size > 0 && r->values.n / t->n_token == size && r->values.n % t->n_token == 0) {
+    if (!rec->nested && t->n_token > 1 && r->values.n > 0 && r->places.n == 0 && size > 0
+        && r->values.n / t->n_token == size && r->values.n % t->n_token == 0) {
         rec->nested = true;
         for (size_t end = (size_t)size; end <= r->values.n; end += (size_t)size) push(r, &r->ends, &end, sizeof end);
         PLUMB_TRY(r->j.status);
