@@ -1,4 +1,4 @@
-/* Steps of short convolutions.  The state of a layer is what its kernel still reads of the tokens before a batch.
+/* Steps of convolutions.  The state of a layer begins with what its kernel still reads of the tokens before a batch.
  * Compiled for speed. */
 #include "forward/steps.h"
 
@@ -7,34 +7,36 @@
 struct convolve {
     const struct forward *f;
     const struct call *c;
-    float *in;           /* (n_token, 3, n): b, c and x; then b x, c and x */
-    float *state;        /* (n_conv - 1, n): b x of the last tokens before the batch */
+    float *in;           /* (n_token, stride), of which the first n elements of a row are convolved */
+    float *state;        /* (n_conv - 1, n) of the last tokens before the batch */
     const float *kernel; /* (n_conv, n) */
+    size_t stride;
 };
 
+/* (b, c, x) becomes (b x, c, x) */
 static void multiply_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct convolve *v = user;
     uint32_t n = v->c->s->n;
     for (uint32_t t = begin; t < end; t++) {
-        float *b = v->in + (size_t)t * 3 * n;
+        float *b = v->in + t * v->stride;
         const float *x = b + 2 * n;
         for (uint32_t i = 0; i < n; i++) b[i] *= x[i];
     }
     (void)thread;
 }
 
-/* b x of the token that is `at` tokens behind token t of the batch, whose text begins `own` tokens before it; NULL: 0.
- * n_text: tokens of the text in the batch. */
+/* What is convolved of the token that is `at` tokens behind token t of the batch, which has `own` tokens of its text of
+ * n_text tokens before it in the batch; NULL: zeros. */
 static const float *input_at(const struct convolve *v, uint32_t t, uint32_t own, uint32_t n_text, int64_t at) {
     uint32_t n = v->c->s->n, n_state = v->c->layer->n_conv - 1;
     int64_t place = own + at;
     if (place >= n_text) return NULL;
-    if (place >= 0) return v->in + (size_t)(t + at) * 3 * n;
+    if (place >= 0) return v->in + (size_t)(t + at) * v->stride;
     return v->c->b.lengths ? NULL : v->state + (size_t)(place + n_state) * n;
 }
 
-/* out_t = sum over j < L of w_j (b x)_(t - L + 1 + j), element by element; in a model whose tokens see later ones the
- * middle of the kernel is at t.   Liquid AI 2025, "LFM2", section 2.2 */
+/* out_t = sum over j < L of w_j in_(t - L + 1 + j), element by element; in a model whose tokens see later ones the middle
+ * of the kernel is at t. */
 static void convolve_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct convolve *v = user;
     const struct batch *b = &v->c->b;
@@ -56,12 +58,13 @@ static void convolve_tokens(void *user, uint32_t begin, uint32_t end, uint32_t t
 void forward_convolve(struct forward *f, const struct call *c) {
     struct layer_state *s = &f->states[c->il];
     uint32_t n = c->s->n, n_state = c->layer->n_conv - 1;
-    struct convolve v = { f, c, f->streams[STREAM_CONV_IN], s->values, s->kernel };
-    pool_share(f->pool, c->b.n, multiply_tokens, &v);
+    bool is_gated = c->layer->mixer == MIXER_CONVOLUTION;
+    struct convolve v = { f, c, f->streams[STREAM_CONV_IN], s->values, s->kernel, (size_t)n * (is_gated ? 3 : 1) };
+    if (is_gated) pool_share(f->pool, c->b.n, multiply_tokens, &v);
     pool_share(f->pool, c->b.n, convolve_tokens, &v);
     for (uint32_t j = 0; !c->b.lengths && j < n_state; j++) {   /* in ascending order, since it moves in place */
         int64_t at = (int64_t)c->b.n - n_state + j;
-        const float *from = at < 0 ? s->values + (size_t)(at + n_state) * n : v.in + (size_t)at * 3 * n;
+        const float *from = at < 0 ? s->values + (size_t)(at + n_state) * n : v.in + (size_t)at * v.stride;
         memmove(s->values + (size_t)j * n, from, n * sizeof *from);
     }
 }
@@ -76,17 +79,17 @@ void forward_gate_conv(struct forward *f, const struct call *c) {
     (void)f;
 }
 
-bool convolution_create(struct layer_state *s, const struct weight *w, uint64_t *bytes) {
+bool convolution_create(struct layer_state *s, const struct weight *w, uint64_t n_value, uint64_t *bytes) {
     uint64_t n = (uint64_t)w->n_in * w->n_out;
     uint8_t *row = alloc_array(w->row_bytes, 1);
     s->kernel = alloc_array(n, sizeof *s->kernel);
-    s->values = calloc((size_t)(w->n_in - 1) * w->n_out, sizeof *s->values);
+    s->values = alloc_array(n_value, sizeof *s->values);
     bool is_done = row && s->kernel && s->values;
     for (uint32_t i = 0; is_done && w->data && i < w->n_out; i++) {
         const float *of = (const float *)(const void *)weight_row(w, i, row);
         for (uint32_t j = 0; j < w->n_in; j++) s->kernel[(size_t)j * w->n_out + i] = of[j];
     }
     free(row);
-    *bytes += (2 * n - w->n_out) * sizeof *s->kernel;
+    *bytes += (n + n_value) * sizeof *s->kernel;
     return is_done;
 }

@@ -86,8 +86,9 @@ static bool allocate_states(struct forward *f) {
     f->states = calloc(m->plan.n_layer, sizeof *f->states);
     for (uint32_t il = 0; f->states && il < m->plan.n_layer; il++) {
         const struct weight *kernel = m->layers[il].w[W_CONV_KERNEL].w;
-        if (kernel && !convolution_create(&f->states[il], kernel, &f->bytes)) return false;
-        n += plan_state_size(&m->plan, il);
+        uint64_t n_value = plan_state_size(&m->plan, il);
+        if (kernel && !convolution_create(&f->states[il], kernel, n_value, &f->bytes)) return false;
+        n += n_value;
     }
     return f->states && snapshots_create(&f->snapshots, n, &f->bytes);
 }
@@ -536,13 +537,25 @@ static void run_attention(struct forward *f, const struct call *c) {
     forward_tap(f, TAP_KQ_SOFT_MAX, (int32_t)c->il, c->b.pos, c->b.n, a->n_head, c->b.pos + c->b.n, f->tapped);
 }
 
+static void run_halves(struct forward *f, const struct call *c) {
+    uint32_t n = c->s->n, first = c->s->kind == STEP_HALVES ? 0 : n;
+    for (size_t i = 0; i < c->n; i += n) memcpy(c->out + i, c->in + 2 * i + first, n * sizeof *c->out);
+    (void)f;
+}
+
 static void run_gate_heads(struct forward *f, const struct call *c) {
     const struct attn_plan *a = &c->layer->attn;
     uint32_t shared = a->gate_per_head ? a->v_dim : 1;   /* elements that a gate is for */
     for (size_t i = 0; i < c->n; i++) {
         double z = (double)c->in[i / shared];
-        bool is_sigmoid = a->gate == ATTN_GATE_SIGMOID;
-        c->out[i] *= (float)(is_sigmoid ? 1 / (1 + math_exp(-z)) : z > 20 ? z : math_log(1 + math_exp(z)));
+        double factor = 0;
+        switch (a->gate) {
+        case ATTN_GATE_SIGMOID: factor = 1 / (1 + math_exp(-z)); break;
+        case ATTN_GATE_SILU: factor = z / (1 + math_exp(-z)); break;
+        case ATTN_GATE_SOFTPLUS: factor = z > 20 ? z : math_log(1 + math_exp(z)); break;
+        case ATTN_GATE_NONE: break;
+        }
+        c->out[i] *= (float)factor;
     }
     (void)f;
 }
@@ -569,7 +582,8 @@ static void run_steps(struct forward *f, uint32_t il, struct batch b, uint64_t w
         [STEP_BEST] = forward_best, [STEP_TAKE] = forward_take, [STEP_SUM_TO_1] = forward_sum_to_1,
         [STEP_EXPERTS] = forward_experts, [STEP_ADJUGATES] = forward_adjugates,
         [STEP_GATE_SHARED] = forward_gate_shared, [STEP_CONVOLVE] = forward_convolve,
-        [STEP_GATE_CONV] = forward_gate_conv,
+        [STEP_GATE_CONV] = forward_gate_conv, [STEP_HALVES] = run_halves, [STEP_OTHER_HALVES] = run_halves,
+        [STEP_DECAY] = forward_decay, [STEP_DELTA] = forward_delta,
     };
     const struct model *m = f->model;
     const struct program *program = m->layers[il].program;
@@ -677,7 +691,7 @@ static void run(struct forward *f, const int32_t *ids, struct batch b, uint32_t 
     place_tokens(f, b);
     embed(f, ids, b);
     for (uint32_t il = 0; il < p->n_layer; il++) {
-        if (il + 1 == p->n_layer && only_results && p->layers[il].n_conv == 0) b = keep_results(f, il, b, n_result);
+        if (il + 1 == p->n_layer && only_results && p->layers[il].mixer == MIXER_ATTENTION) b = keep_results(f, il, b, n_result);
         if (b.n == 0) return;
         run_steps(f, il, b, UINT64_MAX);
     }

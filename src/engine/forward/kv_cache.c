@@ -27,7 +27,7 @@ double kv_cache_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, pl
     for (uint32_t il = 0; il < p->n_layer; il++) {
         const struct attn_plan *a = &p->layers[il].attn;
         bytes += (double)plan_state_size(p, il) * (SNAPSHOTS_MAX + 1) * sizeof(float);
-        if (p->layers[il].n_conv > 0) continue;
+        if (p->layers[il].mixer != MIXER_ATTENTION) continue;
         double elements = (double)kv_round_up(a->k_dim, ATTN_TILE) + kv_round_up(a->v_dim, ATTN_TILE);
         bytes += a->n_head_kv * (double)kv_cache_length(a, n_ctx, n_batch)
                * (elements * element_bytes(type) + (type == PLUMB_KV_F32 ? 0 : 2 * sizeof(float)));

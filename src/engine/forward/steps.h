@@ -20,7 +20,7 @@ struct expert_scratch {
 /* What a layer keeps between tokens, beside K and V; all NULL in a layer that keeps nothing. */
 struct layer_state {
     float *values;   /* (plan_state_size) */
-    float *kernel;   /* (n_conv, n_embd) W_CONV_KERNEL with its rows as columns */
+    float *kernel;   /* (n_conv, plan_conv_width) W_CONV_KERNEL with its rows as columns */
 };
 
 struct forward {
@@ -97,11 +97,14 @@ void forward_multiply(struct forward *f, const float *x, uint32_t n_token, int32
 void forward_activate(const struct forward *f, uint32_t il, float limit, float *gate, float *up, uint32_t n_token,
                       uint32_t n_ff);
 
-/* Steps of convolutions.  convolution_create takes the kernel from its weight, and returns false if there is no
- * memory. */
-bool convolution_create(struct layer_state *s, const struct weight *w, uint64_t *bytes);
+/* Steps of convolutions.  convolution_create takes the kernel from its weight, gives the state n_value elements, and
+ * returns false if there is no memory. */
+bool convolution_create(struct layer_state *s, const struct weight *w, uint64_t n_value, uint64_t *bytes);
 void forward_convolve(struct forward *f, const struct call *c);
 void forward_gate_conv(struct forward *f, const struct call *c);
+/* Steps of delta nets. */
+void forward_decay(struct forward *f, const struct call *c);
+void forward_delta(struct forward *f, const struct call *c);
 
 /* Steps of experts. */
 void forward_sigmoid(struct forward *f, const struct call *c);

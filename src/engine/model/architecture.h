@@ -62,6 +62,8 @@ const struct gguf_tensor *key_tensor_outside(const struct key_reader *r, const c
 #define ATTENTION (QKV | SET(ATTN_OUTPUT))
 #define QK_NORM (SET(ATTN_Q_NORM) | SET(ATTN_K_NORM))
 #define CONVOLUTION (SET(CONV_IN) | SET(CONV_KERNEL) | SET(CONV_OUT))
+#define DELTA_NET (CONVOLUTION | SET(DELTA_BETA) | SET(DELTA_ALPHA) | SET(DELTA_DT) | SET(DELTA_A) | SET(DELTA_NORM) \
+                   | SET(ATTN_GATE))
 #define POST_NORM (SET(ATTN_POST_NORM) | SET(FFN_POST_NORM))
 #define FFN (SET(FFN_UP) | SET(FFN_DOWN))
 #define GATED (SET(FFN_GATE) | FFN)
@@ -131,6 +133,8 @@ plumb_status plan_logit_factor(struct key_reader *r, struct plan *p, float facto
 plumb_status plan_sections(struct key_reader *r, struct plan *p, bool required);
 /* Layers with 0 heads of K and V have a convolution instead of attention. */
 plumb_status plan_convolutions(struct key_reader *r, struct plan *p);
+/* Most layers have a gated delta net instead of attention, and the others have gates in attn_q. */
+plumb_status plan_delta_nets(struct key_reader *r, struct plan *p);
 /* Attention and feed forward read the same input. */
 plumb_status plan_parallel(struct key_reader *r, struct plan *p);
 /* The most layers of a plan whose blocks are computed several times, as in llama.cpp. */

@@ -15,7 +15,8 @@ enum dim {
     DIM_ONE, DIM_EMBD, DIM_QKV, DIM_Q, DIM_K, DIM_V, DIM_ATTN, DIM_Q_NORM, DIM_K_NORM, DIM_Q_NORMS, DIM_K_NORMS,
     DIM_GATE, DIM_HEAD, DIM_FF, DIM_GATE_UP, DIM_FF_EXPERT, DIM_GATE_UP_EXPERT, DIM_FF_SHARED, DIM_FF_ADJUGATE,
     DIM_EXPERT, DIM_ADJUGATE, DIM_VOCAB, DIM_LOGIT, DIM_POSITION, DIM_ROPE_FACTOR, DIM_TOKEN_TYPE, DIM_HIDDEN,
-    DIM_CLASS, DIM_DENSE, DIM_CONV, DIM_CONV_IN,
+    DIM_CLASS, DIM_DENSE, DIM_CONV, DIM_CONV_IN, DIM_CONV_OUT,
+    DIM_CONV_WIDTH, DIM_DELTA, DIM_DELTA_HEAD, DIM_Q_ROWS,
 };
 
 struct weight_spec {
@@ -28,7 +29,7 @@ struct weight_spec {
 static const struct weight_spec specs[W_COUNT] = {
     [W_ATTN_NORM] = { "attn_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
     [W_ATTN_QKV] = { "attn_qkv", DIM_EMBD, DIM_QKV, DIM_ONE, NULL },
-    [W_ATTN_Q] = { "attn_q", DIM_EMBD, DIM_Q, DIM_ONE, NULL },
+    [W_ATTN_Q] = { "attn_q", DIM_EMBD, DIM_Q_ROWS, DIM_ONE, NULL },
     [W_ATTN_K] = { "attn_k", DIM_EMBD, DIM_K, DIM_ONE, NULL },
     [W_ATTN_V] = { "attn_v", DIM_EMBD, DIM_V, DIM_ONE, NULL },
     [W_ATTN_Q_NORM] = { "attn_q_norm", DIM_Q_NORM, DIM_Q_NORMS, DIM_ONE, NULL },
@@ -38,8 +39,13 @@ static const struct weight_spec specs[W_COUNT] = {
     [W_ATTN_SUB_NORM] = { "attn_sub_norm", DIM_ATTN, DIM_ONE, DIM_ONE, NULL },
     [W_ATTN_OUTPUT] = { "attn_output", DIM_ATTN, DIM_EMBD, DIM_ONE, NULL },
     [W_CONV_IN] = { "shortconv.in_proj", DIM_EMBD, DIM_CONV_IN, DIM_ONE, NULL },
-    [W_CONV_KERNEL] = { "shortconv.conv", DIM_CONV, DIM_EMBD, DIM_ONE, NULL },
-    [W_CONV_OUT] = { "shortconv.out_proj", DIM_EMBD, DIM_EMBD, DIM_ONE, NULL },
+    [W_CONV_KERNEL] = { "shortconv.conv", DIM_CONV, DIM_CONV_WIDTH, DIM_ONE, NULL },
+    [W_CONV_OUT] = { "shortconv.out_proj", DIM_CONV_OUT, DIM_EMBD, DIM_ONE, NULL },
+    [W_DELTA_BETA] = { "ssm_beta", DIM_EMBD, DIM_DELTA_HEAD, DIM_ONE, NULL },
+    [W_DELTA_ALPHA] = { "ssm_alpha", DIM_EMBD, DIM_DELTA_HEAD, DIM_ONE, NULL },
+    [W_DELTA_DT] = { "ssm_dt", DIM_DELTA_HEAD, DIM_ONE, DIM_ONE, "bias" },
+    [W_DELTA_A] = { "ssm_a", DIM_DELTA_HEAD, DIM_ONE, DIM_ONE, NULL },
+    [W_DELTA_NORM] = { "ssm_norm", DIM_DELTA, DIM_ONE, DIM_ONE, NULL },
     [W_ATTN_POST_NORM] = { "post_attention_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
     [W_ATTN_OUT_NORM] = { "attn_output_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
     [W_ATTN_NORM_2] = { "attn_norm_2", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
@@ -88,6 +94,7 @@ static const struct weight_spec specs[W_COUNT] = {
 static uint64_t dim_size(const struct plan *p, uint32_t il, enum dim dim) {
     const struct attn_plan *a = &p->layers[il].attn;
     const struct ffn_plan *f = &p->layers[il].ffn;
+    const struct delta_plan *d = &p->layers[il].delta;
     bool is_gain = a->qk_norm == QK_NORM_GAIN_ROPED;
     switch (dim) {
     case DIM_ONE: return 1;
@@ -101,7 +108,9 @@ static uint64_t dim_size(const struct plan *p, uint32_t il, enum dim dim) {
     case DIM_K_NORM: return a->qk_norm == QK_NORM_ROW ? dim_size(p, il, DIM_K) : is_gain ? 1 : a->k_dim;
     case DIM_Q_NORMS: return a->qk_norm == QK_NORM_HEADS || is_gain ? a->n_head : 1;
     case DIM_K_NORMS: return a->qk_norm == QK_NORM_HEADS || is_gain ? a->n_head_kv : 1;
-    case DIM_GATE: return (uint64_t)a->n_head * (a->gate_per_head ? 1 : a->v_dim);
+    case DIM_Q_ROWS: return dim_size(p, il, DIM_Q) * (a->gate_in_q ? 2 : 1);
+    case DIM_GATE: if (p->layers[il].mixer == MIXER_DELTA_NET) return dim_size(p, il, DIM_CONV_OUT);
+        return (uint64_t)a->n_head * (a->gate_per_head ? 1 : a->v_dim);
     case DIM_HEAD: return a->n_head;
     case DIM_FF: return f->n_ff;
     case DIM_GATE_UP: return 2 * (uint64_t)f->n_ff;
@@ -120,7 +129,12 @@ static uint64_t dim_size(const struct plan *p, uint32_t il, enum dim dim) {
     case DIM_CLASS: return p->pooling.n_class;
     case DIM_DENSE: return p->pooling.n_dense;
     case DIM_CONV: return p->layers[il].n_conv;
-    case DIM_CONV_IN: return 3 * (uint64_t)p->n_embd;
+    case DIM_CONV_IN: return plan_conv_width(p, il) * (p->layers[il].mixer == MIXER_CONVOLUTION ? 3 : 1);
+    case DIM_CONV_WIDTH: return plan_conv_width(p, il);
+    case DIM_CONV_OUT:
+        return p->layers[il].mixer == MIXER_CONVOLUTION ? p->n_embd : (uint64_t)d->n_head * d->dim;
+    case DIM_DELTA: return d->dim;
+    case DIM_DELTA_HEAD: return d->n_head;
     }
     return 0;
 }

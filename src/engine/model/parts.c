@@ -213,8 +213,47 @@ plumb_status plan_convolutions(struct key_reader *r, struct plan *p) {
     p->names[W_OUTPUT_NORM] = "token_embd_norm";
     for (uint32_t il = 0; il < p->n_layer; il++) {
         struct layer_plan *l = &p->layers[il];
-        l->without |= l->n_conv > 0 ? ATTENTION | SET(ATTN_QKV) | QK_NORM : CONVOLUTION;
-        if (l->n_conv > 0) l->n_conv = n;
+        bool is_convolution = l->mixer == MIXER_CONVOLUTION;
+        l->without |= is_convolution ? ATTENTION | SET(ATTN_QKV) | QK_NORM : CONVOLUTION;
+        l->n_conv = is_convolution ? n : 0;
+    }
+    return PLUMB_OK;
+}
+
+plumb_status plan_delta_nets(struct key_reader *r, struct plan *p) {
+    struct delta_plan d = { 0 };
+    uint32_t n_conv = 0, n_inner = 0, interval = 4;
+    const struct gguf_key *recurrent;
+    PLUMB_TRY(key_count(r, "ssm.conv_kernel", 1u << 10, &n_conv));
+    PLUMB_TRY(key_count(r, "ssm.state_size", 1u << 12, &d.dim));
+    PLUMB_TRY(key_count(r, "ssm.group_count", 1u << 12, &d.n_key_head));
+    PLUMB_TRY(key_count(r, "ssm.time_step_rank", 1u << 12, &d.n_head));
+    PLUMB_TRY(key_count(r, "ssm.inner_size", 1u << 24, &n_inner));
+    if (n_conv < 2 || n_inner != d.n_head * d.dim || d.n_head % d.n_key_head != 0) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "keys %s.ssm: %u heads of %u elements, %u heads of keys, a "
+                         "convolution over %u tokens and an inner size of %u do not fit together", r->architecture,
+                         d.n_head, d.dim, d.n_key_head, n_conv, n_inner);
+    }
+    PLUMB_TRY(key_count(r, "full_attention_interval", 1u << 16, &interval));
+    PLUMB_TRY(gguf_get_flags(r->gguf, key_of(r, "attention.recurrent_layers"), &recurrent, r->err));
+    if (recurrent && recurrent->n < p->n_layer) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s has %llu elements for %u layers", r->key,
+                         (unsigned long long)recurrent->n, p->n_layer);
+    }
+    p->names[W_CONV_IN] = "attn_qkv";
+    p->names[W_CONV_KERNEL] = "ssm_conv1d";
+    p->names[W_CONV_OUT] = "ssm_out";
+    p->unsuffixed |= SET(DELTA_A);
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        struct layer_plan *l = &p->layers[il];
+        bool is_delta = recurrent ? gguf_flag(recurrent, il) : (il + 1) % interval != 0;
+        l->without |= is_delta ? ATTENTION | QK_NORM : DELTA_NET;
+        l->attn.gate = is_delta ? ATTN_GATE_SILU : ATTN_GATE_SIGMOID;
+        l->attn.gate_in_q = !is_delta;
+        if (!is_delta) continue;
+        l->mixer = MIXER_DELTA_NET;
+        l->delta = d;
+        l->n_conv = n_conv;
     }
     return PLUMB_OK;
 }

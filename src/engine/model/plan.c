@@ -157,7 +157,7 @@ static plumb_status read_layers(struct key_reader *r, struct plan *p) {
             struct layer_plan *l = &p->layers[il];
             uint64_t n = gguf_element(layers, il);
             if (n == 0 && i < 2 && p->required >> W_CONV_IN & 1) {
-                l->n_conv = 1;   /* plan_convolutions says how many */
+                l->mixer = MIXER_CONVOLUTION;
                 continue;
             }
             if (n == 0 || n > (i == 2 ? 1u << 22 : 1u << 16)) {
@@ -205,7 +205,7 @@ static const struct { const char *what, *names; } refused[] = {
     { "a model of state-space and attention layers",
       " falcon-h1 granitehybrid jamba nemotron_h nemotron_h_moe plamo2 " },
     { "a recurrent model", " arwkv7 rwkv6 rwkv6qwen2 rwkv7 " },
-    { "a model with linear attention", " kimi-linear minimax-01 qwen35 qwen35moe qwen3next " },
+    { "a model with linear attention", " kimi-linear minimax-01 qwen35moe qwen3next " },
     { "a model with latent attention", " deepseek2 deepseek2-ocr minicpm3 mistral4 plm " },
     { "a model with latent attention and hundreds of billions of parameters",
       " deepseek32 dots3note glm-dsa hy_v4 " },
@@ -254,8 +254,13 @@ static plumb_status find_architecture(const struct gguf *g, const struct archite
 static void set_maxima(struct plan *p) {
     for (uint32_t il = 0; il < p->n_layer; il++) {
         const struct attn_plan *a = &p->layers[il].attn;
+        const struct delta_plan *d = &p->layers[il].delta;
+        uint64_t conv = plan_conv_width(p, il), values = (uint64_t)d->n_head * d->dim;
         if (plan_state_size(p, il) > 0) p->is_recurrent = true;
-        uint64_t n_kv = p->layers[il].n_conv > 0 ? 0 : a->n_head_kv, k = n_kv * a->k_dim, v = n_kv * a->v_dim;
+        if (conv > p->max_conv) p->max_conv = conv;
+        if (d->n_head > p->max_delta) p->max_delta = d->n_head;
+        if (values > p->max_q) p->max_q = values;
+        uint64_t n_kv = p->layers[il].mixer == MIXER_ATTENTION ? a->n_head_kv : 0, k = n_kv * a->k_dim, v = n_kv * a->v_dim;
         uint64_t q = (uint64_t)a->n_head * a->k_dim, out = (uint64_t)a->n_head * a->v_dim;
         if (a->gate != ATTN_GATE_NONE) p->has_gates = true;
         if (a->n_head > p->max_head) p->max_head = a->n_head;
@@ -360,9 +365,20 @@ float plan_temperature(const struct attn_plan *a, uint32_t pos) {
     return 1.0f + a->temperature_scale * (float)math_log(1.0 + periods);
 }
 
+uint64_t plan_conv_width(const struct plan *p, uint32_t il) {
+    const struct delta_plan *d = &p->layers[il].delta;
+    switch (p->layers[il].mixer) {
+    case MIXER_ATTENTION: return 0;
+    case MIXER_CONVOLUTION: return p->n_embd;
+    case MIXER_DELTA_NET: return (2 * (uint64_t)d->n_key_head + d->n_head) * d->dim;
+    }
+    return 0;
+}
+
 uint64_t plan_state_size(const struct plan *p, uint32_t il) {
-    uint32_t n_conv = p->layers[il].n_conv;
-    return n_conv > 0 ? (uint64_t)(n_conv - 1) * p->n_embd : 0;
+    const struct layer_plan *l = &p->layers[il];
+    if (l->mixer == MIXER_ATTENTION) return 0;
+    return (l->n_conv - 1) * plan_conv_width(p, il) + (uint64_t)l->delta.n_head * l->delta.dim * l->delta.dim;
 }
 
 uint64_t plan_max_row(const struct plan *p) {
@@ -384,6 +400,7 @@ uint64_t plan_max_used_row(const struct plan *p) {
 uint32_t plan_max_head(const struct plan *p) {
     const struct pooling_plan *pool = &p->pooling;
     uint32_t n = p->n_embd;
+    for (uint32_t il = 0; il < p->n_layer; il++) n = p->layers[il].delta.dim > n ? p->layers[il].delta.dim : n;
     if (pool->n_hidden > n) n = pool->n_hidden;
     if (pool->n_class > n) n = pool->n_class;
     return pool->n_dense > n ? pool->n_dense : n;

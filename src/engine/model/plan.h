@@ -63,7 +63,7 @@ enum qk_norm {
 
 /* By what the outputs of the heads are multiplied before attn_output: a function of attn_gate x, where x is the input
  * of attention. */
-enum attn_gate { ATTN_GATE_NONE, ATTN_GATE_SIGMOID, ATTN_GATE_SOFTPLUS };
+enum attn_gate { ATTN_GATE_NONE, ATTN_GATE_SIGMOID, ATTN_GATE_SOFTPLUS, ATTN_GATE_SILU };
 
 struct attn_plan {
     uint32_t n_head, n_head_kv;   /* n_head_kv divides n_head */
@@ -83,6 +83,7 @@ struct attn_plan {
     uint32_t temperature_offset;
     enum attn_gate gate;
     bool gate_per_head;           /* one number for each head, not for each element */
+    bool gate_in_q;               /* the rows of a head of Q are followed by those of its gate */
     float output_scale;           /* the output of attention is multiplied by it; 0: it is not */
 };
 
@@ -147,9 +148,18 @@ struct pooling_plan {
 /* The two states of HRM (Wang et al. 2025, "Hierarchical Reasoning Model"). */
 enum state { STATE_NONE, STATE_LOW, STATE_HIGH, PLAN_STATES };
 
+/* By what the tokens of a layer tell each other. */
+enum mixer { MIXER_ATTENTION, MIXER_CONVOLUTION, MIXER_DELTA_NET };
+
+/* Gated delta net: Yang et al. 2024, "Gated Delta Networks".  Head h of V has the Q and K of head h % n_key_head, and a
+ * state of (dim, dim). */
+struct delta_plan { uint32_t n_key_head, n_head, dim; };
+
 struct layer_plan {
-    struct attn_plan attn;   /* not used in a layer with a convolution */
-    uint32_t n_conv;         /* a convolution over this many tokens takes the place of attention; 0: none does */
+    enum mixer mixer;
+    struct attn_plan attn;   /* of MIXER_ATTENTION; MIXER_DELTA_NET: gate only */
+    struct delta_plan delta;
+    uint32_t n_conv;         /* of the other mixers: the tokens that their convolution is over */
     struct ffn_plan ffn;
     uint64_t without;   /* the weights of the plan's sets for which this layer has no place */
     uint32_t block;     /* the layer has the weights of this block of the file; that of its own number, unless the
@@ -163,7 +173,8 @@ struct layer_plan {
  * those of each expert of ffn_gate_up_exps to W_FFN_GATE_EXPS and UP_EXPS. */
 enum weight_id {
     W_ATTN_NORM, W_ATTN_QKV, W_ATTN_Q, W_ATTN_K, W_ATTN_V, W_ATTN_Q_NORM, W_ATTN_K_NORM, W_ATTN_GATE, W_ATTN_SINKS,
-    W_ATTN_SUB_NORM, W_ATTN_OUTPUT, W_CONV_IN, W_CONV_KERNEL, W_CONV_OUT, W_ATTN_POST_NORM, W_ATTN_OUT_NORM,
+    W_ATTN_SUB_NORM, W_ATTN_OUTPUT, W_CONV_IN, W_CONV_KERNEL, W_CONV_OUT, W_DELTA_BETA, W_DELTA_ALPHA, W_DELTA_DT,
+    W_DELTA_A, W_DELTA_NORM, W_ATTN_POST_NORM, W_ATTN_OUT_NORM,
     W_ATTN_NORM_2, W_FFN_NORM, W_FFN_GATE_UP,
     W_FFN_GATE, W_FFN_UP, W_FFN_ACT_SCALES, W_FFN_SUB_NORM, W_FFN_DOWN, W_FFN_NORM_EXPS, W_FFN_GATE_INP,
     W_FFN_EXPERT_BIAS, W_FFN_GATE_UP_EXPS, W_FFN_GATE_EXPS, W_FFN_UP_EXPS, W_FFN_DOWN_EXPS, W_FFN_GATE_ADJUGATE,
@@ -207,6 +218,7 @@ struct plan {
      * gate, in experts too; experts, and those that a token uses. */
     uint32_t max_head;
     uint64_t max_q, max_k, max_v, max_ff;
+    uint64_t max_conv, max_delta;  /* of a convolution: a row; of a delta net: heads */
     uint32_t max_expert, max_used;
     bool has_gates;                /* some layer has attn_gate */
     bool has_states;               /* some layer has a state */
@@ -270,7 +282,10 @@ static inline uint32_t plan_n_result(const struct plan *p) { return p->has_logit
 /* Elements of the longest vector after pooling. */
 uint32_t plan_max_head(const struct plan *p);
 
-/* Elements of the state that a layer keeps between tokens, beside K and V: the last inputs of a convolution. */
+/* Elements of a row of a layer's convolution; 0: it has none. */
+uint64_t plan_conv_width(const struct plan *p, uint32_t il);
+/* Elements of the state that a layer keeps between tokens, beside K and V: the last inputs of a convolution, and then
+ * the matrices (n_head, dim, dim) of a delta net. */
 uint64_t plan_state_size(const struct plan *p, uint32_t il);
 
 /* Elements of the longest row of any matrix: max(n_embd, max_q, max_ff, pooling.n_dense). */

@@ -21,13 +21,21 @@ struct shape { uint32_t n_head, n; };
 static struct shape shape_of(const struct maker *m, enum stream stream) {
     const struct attn_plan *a = &m->layer->attn;
     const struct ffn_plan *f = &m->layer->ffn;
+    const struct delta_plan *d = &m->layer->delta;
+    bool is_delta = m->layer->mixer == MIXER_DELTA_NET;
     switch (stream) {
     case STREAM_Q: return (struct shape){ a->n_head, a->k_dim };
     case STREAM_K: return (struct shape){ a->n_head_kv, a->k_dim };
     case STREAM_V: return (struct shape){ a->n_head_kv, a->v_dim };
-    case STREAM_HEADS: return (struct shape){ a->n_head, a->v_dim };
-    case STREAM_CONV_IN: return (struct shape){ 3, m->plan->n_embd };
-    case STREAM_GATES: return (struct shape){ a->n_head, a->gate_per_head ? 1 : a->v_dim };
+    case STREAM_HEADS:
+        return is_delta ? (struct shape){ d->n_head, d->dim } : (struct shape){ a->n_head, a->v_dim };
+    case STREAM_GATES:
+        return is_delta ? (struct shape){ d->n_head, d->dim }
+                        : (struct shape){ a->n_head, a->gate_per_head ? 1 : a->v_dim };
+    case STREAM_Q_GATE: return (struct shape){ a->n_head, 2 * a->k_dim };
+    case STREAM_CONV_IN: return (struct shape){ is_delta ? 1 : 3, (uint32_t)plan_conv_width(m->plan, m->il) };
+    case STREAM_CONV: return (struct shape){ 1, (uint32_t)plan_conv_width(m->plan, m->il) };
+    case STREAM_BETA: case STREAM_DECAY: return (struct shape){ 1, d->n_head };
     case STREAM_FF_GATE: case STREAM_FF_UP: return (struct shape){ 1, f->n_expert > 0 ? f->n_ff_shared : f->n_ff };
     case STREAM_SCORES: case STREAM_CHOICE: return (struct shape){ 1, f->n_expert };
     case STREAM_USED: return (struct shape){ 1, f->n_used };
@@ -78,7 +86,8 @@ static void norms_of_qk(struct maker *m) {
 
 static void gate_of_heads(struct maker *m, enum stream in) {
     if (m->layer->attn.gate == ATTN_GATE_NONE) return;
-    put(m, STEP_PRODUCT, in, STREAM_GATES, W_ATTN_GATE, TAP_ATTN_GATE);
+    if (m->layer->attn.gate_in_q) put(m, STEP_OTHER_HALVES, STREAM_Q_GATE, STREAM_GATES, W_COUNT, TAP_ATTN_GATE);
+    else put(m, STEP_PRODUCT, in, STREAM_GATES, W_ATTN_GATE, TAP_ATTN_GATE);
     put(m, STEP_GATE_HEADS, STREAM_GATES, STREAM_HEADS, W_COUNT, TAP_ATTN_GATED);
 }
 
@@ -86,9 +95,10 @@ static void gate_of_heads(struct maker *m, enum stream in) {
 static void attention(struct maker *m, enum stream in) {
     const struct attn_plan *a = &m->layer->attn;
     enum step_kind rope = a->rope == ROPE_NONE ? STEP_SHOW : STEP_ROPE;
-    put(m, STEP_PRODUCT, in, STREAM_Q, W_ATTN_Q, TAP_QCUR);
+    put(m, STEP_PRODUCT, in, a->gate_in_q ? STREAM_Q_GATE : STREAM_Q, W_ATTN_Q, a->gate_in_q ? TAP_COUNT : TAP_QCUR);
     put(m, STEP_PRODUCT, in, STREAM_K, W_ATTN_K, TAP_KCUR);
     put(m, STEP_PRODUCT, in, STREAM_V, W_ATTN_V, TAP_VCUR);
+    if (a->gate_in_q) put(m, STEP_HALVES, STREAM_Q_GATE, STREAM_Q, W_COUNT, TAP_QCUR);
     if (!plan_norms_roped(a)) norms_of_qk(m);
     put(m, rope, STREAM_Q, STREAM_Q, W_COUNT, TAP_QCUR_ROPE);
     put(m, rope, STREAM_K, STREAM_K, W_COUNT, TAP_KCUR_ROPE);
@@ -117,10 +127,30 @@ static void convolution(struct maker *m, enum stream in) {
     put(m, STEP_PRODUCT, STREAM_CONV, STREAM_H, W_CONV_OUT, TAP_CONV_OUT);
 }
 
+/* h = conv_out (norm(delta rule) * silu(gates)), of a stream whose product with conv_in, convolved over the last tokens
+ * and activated, is Q, K and V: Yang et al. 2024, "Gated Delta Networks", section 3. */
+static void delta_net(struct maker *m, enum stream in) {
+    put(m, STEP_PRODUCT, in, STREAM_CONV_IN, W_CONV_IN, TAP_DELTA_IN);
+    put(m, STEP_PRODUCT, in, STREAM_GATES, W_ATTN_GATE, TAP_ATTN_GATE);
+    put(m, STEP_PRODUCT, in, STREAM_BETA, W_DELTA_BETA, TAP_DELTA_BETA);
+    put(m, STEP_PRODUCT, in, STREAM_DECAY, W_DELTA_ALPHA, TAP_DELTA_ALPHA);
+    put(m, STEP_SIGMOID, STREAM_BETA, STREAM_BETA, W_COUNT, TAP_DELTA_BETA_SIGMOID);
+    put(m, STEP_DECAY, STREAM_DECAY, STREAM_DECAY, W_DELTA_DT, TAP_DELTA_DECAY);
+    put(m, STEP_CONVOLVE, STREAM_CONV_IN, STREAM_CONV, W_CONV_KERNEL, TAP_CONV);
+    put(m, STEP_ACTIVATE, STREAM_CONV, STREAM_CONV, W_COUNT, TAP_CONV_SILU);
+    put(m, STEP_DELTA, STREAM_CONV, STREAM_HEADS, W_COUNT, TAP_DELTA);
+    norm(m, W_DELTA_NORM, STREAM_HEADS, STREAM_HEADS, TAP_COUNT);
+    put(m, STEP_GATE_HEADS, STREAM_GATES, STREAM_HEADS, W_COUNT, TAP_DELTA_GATED);
+    put(m, STEP_PRODUCT, STREAM_HEADS, STREAM_H, W_CONV_OUT, TAP_DELTA_OUT);
+}
+
 /* h = what the tokens of a stream tell each other. */
 static void mix(struct maker *m, enum stream in) {
-    if (m->layer->n_conv > 0) convolution(m, in);
-    else attention(m, in);
+    switch (m->layer->mixer) {
+    case MIXER_ATTENTION: attention(m, in); break;
+    case MIXER_CONVOLUTION: convolution(m, in); break;
+    case MIXER_DELTA_NET: delta_net(m, in); break;
+    }
 }
 
 /* ---- feed forward ------------------------------------------------------------------------------------------------ */
@@ -289,6 +319,7 @@ uint64_t step_reads(const struct step *s) {
         return in | out;
     case STEP_ADD_STATES: return STREAM_SET(LOW) | STREAM_SET(HIGH);
     case STEP_ATTENTION: return STREAM_SET(Q) | STREAM_SET(K) | STREAM_SET(V);
+    case STEP_DELTA: return in | STREAM_SET(BETA) | STREAM_SET(DECAY);
     case STEP_TAKE: return in | STREAM_SET(USED);
     case STEP_ADJUGATES: return in | out | STREAM_SET(SCORES) | STREAM_SET(USED);
     case STEP_EXPERTS: return in | STREAM_SET(USED) | STREAM_SET(WEIGHTS);

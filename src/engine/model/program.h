@@ -37,8 +37,10 @@ enum stream {
     STREAM_SUM, STREAM_SHARED, /* (n_embd) the sum of the experts, and the output of the one that every token uses */
     STREAM_Q, STREAM_K, STREAM_V,   /* (n_head, k_dim), (n_head_kv, k_dim), (n_head_kv, v_dim) */
     STREAM_HEADS,              /* (n_head, v_dim) weighted sums of V */
-    STREAM_CONV_IN,            /* (3, n_embd): conv_in h, whose rows are called b, c and x */
-    STREAM_CONV,               /* (n_embd) what a convolution makes of it */
+    STREAM_CONV_IN,            /* conv_in h: (3, n_embd), whose rows are called b, c and x, or (1, plan_conv_width) */
+    STREAM_CONV,               /* (plan_conv_width) what a convolution makes of it */
+    STREAM_BETA, STREAM_DECAY, /* (n_head) of a delta net */
+    STREAM_Q_GATE,             /* (n_head, 2, k_dim) heads of Q, each with its gate */
     STREAM_GATES,              /* (n_head, v_dim) or (n_head, 1): attn_gate h */
     STREAM_FF_GATE, STREAM_FF_UP,   /* (n_ff) or (n_ff_shared) */
     STREAM_SCORES, STREAM_CHOICE,   /* (n_expert) of the router; what experts are chosen by, if that is not the same */
@@ -60,7 +62,11 @@ enum step_kind {
     STEP_ROPE,          /* rotates out */
     STEP_TEMPERATURE,   /* multiplies out by the temperature of the position */
     STEP_ATTENTION,     /* out = attention(q, k, v) */
-    STEP_CONVOLVE,      /* out = the convolution of b x over the last tokens, with weight; in: b, c and x */
+    STEP_HALVES,        /* out = the first halves of the heads of in */
+    STEP_OTHER_HALVES,  /* out = their second halves */
+    STEP_CONVOLVE,      /* out = the convolution of in, or of b x, over the last tokens, with weight */
+    STEP_DECAY,         /* out = a * softplus(out + weight) */
+    STEP_DELTA,         /* out = the delta rule for the Q, K and V of in, with beta and decay */
     STEP_GATE_CONV,     /* out *= c; in: b, c and x */
     STEP_GATE_HEADS,    /* out *= the sigmoid or softplus of in */
     STEP_ACTIVATE,      /* out = activation(out) * in, or activation(out) if in is out */

@@ -52,6 +52,16 @@ static void add_feed_forward(struct text *t, const struct ffn_plan *f) {
     if (f->n_ff_shared > 0) add(t, ", and one of %u for all tokens", f->n_ff_shared);
 }
 
+static const char *gate_of(enum attn_gate gate) {
+    switch (gate) {
+    case ATTN_GATE_SIGMOID: return "%o *= sigmoid(%i)";
+    case ATTN_GATE_SOFTPLUS: return "%o *= softplus(%i)";
+    case ATTN_GATE_SILU: return "%o *= silu(%i)";
+    case ATTN_GATE_NONE: break;
+    }
+    return NULL;
+}
+
 /* The formula of a step.  %o: out, %i: in, %w: the name of the weight, %f: the factor, %a: an activation. */
 static const char *formula_of(const struct step *s, const struct layer_plan *l) {
     bool in_place = s->in == s->out;
@@ -68,9 +78,13 @@ static const char *formula_of(const struct step *s, const struct layer_plan *l) 
     case STEP_ROPE: return "%o = rope(%i)";
     case STEP_TEMPERATURE: return "%o = temperature(%i)";
     case STEP_ATTENTION: return "%o = attention(q, k, v)";
-    case STEP_CONVOLVE: return "%o = convolution(b * x, %w)";
+    case STEP_HALVES: return "%o = first halves of %i";
+    case STEP_OTHER_HALVES: return "%o = other halves of %i";
+    case STEP_CONVOLVE: return l->mixer == MIXER_CONVOLUTION ? "%o = convolution(b * x, %w)" : "%o = convolution(%i, %w)";
+    case STEP_DECAY: return "%o = ssm_a * softplus(%o + %w)";
+    case STEP_DELTA: return "%o = delta_rule(%i, beta, decay)";
     case STEP_GATE_CONV: return "%o *= c";
-    case STEP_GATE_HEADS: return l->attn.gate == ATTN_GATE_SIGMOID ? "%o *= sigmoid(%i)" : "%o *= softplus(%i)";
+    case STEP_GATE_HEADS: return gate_of(l->attn.gate);
     case STEP_ACTIVATE: return in_place ? "%o = %a(%i)" : "%o = %a(%o) * %i";
     case STEP_SOFTMAX: return "%o = softmax(%i)";
     case STEP_SIGMOID: return "%o = sigmoid(%i)";
@@ -91,7 +105,8 @@ static void add_program(struct text *t, const struct plan *p, const struct layer
     static const char *const streams[STREAM_COUNT] = {
         [STREAM_X] = "x", [STREAM_H] = "h", [STREAM_INPUT] = "input", [STREAM_EMBD] = "embd", [STREAM_LOW] = "low",
         [STREAM_HIGH] = "high", [STREAM_SUM] = "sum", [STREAM_SHARED] = "shared", [STREAM_Q] = "q", [STREAM_K] = "k",
-        [STREAM_V] = "v", [STREAM_HEADS] = "heads", [STREAM_CONV_IN] = "b, c, x", [STREAM_CONV] = "conv",
+        [STREAM_V] = "v", [STREAM_HEADS] = "heads", [STREAM_CONV_IN] = "conv_in", [STREAM_BETA] = "beta",
+        [STREAM_DECAY] = "decay", [STREAM_Q_GATE] = "q_gate", [STREAM_CONV] = "conv",
         [STREAM_GATES] = "gates", [STREAM_FF_GATE] = "gate",
         [STREAM_FF_UP] = "up", [STREAM_SCORES] = "scores", [STREAM_CHOICE] = "choice", [STREAM_USED] = "used",
         [STREAM_WEIGHTS] = "weights",

@@ -206,7 +206,10 @@ static bool same_shape(const struct trace_tap *a, const struct trace_tap *b) {
 void selfcheck_first(struct check *c, const struct plumb_trace *t) {
     static const enum tap_id inputs[] = { TAP_QCUR, TAP_KCUR }, roped[] = { TAP_QCUR_ROPE, TAP_KCUR_ROPE };
     uint32_t n_layer = 0, n_bad = 0;
-    for (int32_t il = 0; trace_find_tap(t, TAP_QCUR, il); il++, n_layer++) {
+    for (size_t k = 0; k < t->n_tap; k++) {
+        int32_t il = t->taps[k].layer;
+        if (t->taps[k].id != TAP_QCUR) continue;   /* not every layer has attention */
+        n_layer++;
         const struct trace_tap *v = trace_find_tap(t, TAP_VCUR, il), *kqv = trace_find_tap(t, TAP_KQV_OUT, il);
         const struct trace_tap *weights = trace_find_tap(t, TAP_KQ_SOFT_MAX, il);
         struct rotation r = rotation_of(c, il);

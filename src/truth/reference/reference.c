@@ -426,13 +426,20 @@ static void run_attention(struct reference *r, const struct call *c) {
 }
 
 /* One gate for each head or each element          Qiu et al. 2025, "Gated Attention for Large Language Models" */
+static void run_halves(struct reference *r, const struct call *c) {
+    uint32_t n = c->s->n, first = c->s->kind == STEP_HALVES ? 0 : n;
+    (void)r;
+    for (size_t i = 0; i < c->n; i++) c->out[i] = c->in[i / n * 2 * n + first + i % n];
+}
+
 static void run_gate_heads(struct reference *r, const struct call *c) {
     const struct attn_plan *p = &c->layer->attn;
     uint32_t shared = p->gate_per_head ? p->v_dim : 1;
     (void)r;
     for (size_t i = 0; i < c->n; i++) {
         double z = c->in[i / shared];
-        c->out[i] *= p->gate == ATTN_GATE_SIGMOID ? 1 / (1 + exp(-z)) : z > 20 ? z : log1p(exp(z));
+        double sigmoid = 1 / (1 + exp(-z)), softplus = z > 20 ? z : log1p(exp(z));
+        c->out[i] *= p->gate == ATTN_GATE_SIGMOID ? sigmoid : p->gate == ATTN_GATE_SILU ? z * sigmoid : softplus;
     }
 }
 
@@ -456,7 +463,8 @@ static void run_layer(struct reference *r, uint32_t il, struct batch b) {
         [STEP_BEST] = reference_best, [STEP_TAKE] = reference_take, [STEP_SUM_TO_1] = reference_sum_to_1,
         [STEP_EXPERTS] = reference_experts, [STEP_ADJUGATES] = reference_adjugates,
         [STEP_GATE_SHARED] = reference_gate_shared, [STEP_CONVOLVE] = reference_convolve,
-        [STEP_GATE_CONV] = reference_gate_conv,
+        [STEP_GATE_CONV] = reference_gate_conv, [STEP_HALVES] = run_halves, [STEP_OTHER_HALVES] = run_halves,
+        [STEP_DECAY] = reference_decay, [STEP_DELTA] = reference_delta,
     };
     const struct program *program = r->m->layers[il].program;
     const struct layer_plan *layer = &r->plan.layers[il];
@@ -595,8 +603,10 @@ static uint64_t stream_width(const struct plan *p, enum stream stream) {
     case STREAM_Q: case STREAM_HEADS: return p->max_q;
     case STREAM_K: case STREAM_V: return 0;
     case STREAM_GATES: return p->has_gates ? p->max_q : 0;
-    case STREAM_CONV_IN: return p->is_recurrent ? 3 * (uint64_t)p->n_embd : 0;
-    case STREAM_CONV: return p->is_recurrent ? p->n_embd : 0;
+    case STREAM_CONV_IN: return 3 * p->max_conv;
+    case STREAM_CONV: return p->max_conv;
+    case STREAM_BETA: case STREAM_DECAY: return p->max_delta;
+    case STREAM_Q_GATE: return 2 * p->max_q;
     case STREAM_FF_GATE: case STREAM_FF_UP: return n_ff;
     case STREAM_SCORES: case STREAM_CHOICE: return p->max_expert;
     case STREAM_USED: case STREAM_WEIGHTS: return p->max_used;

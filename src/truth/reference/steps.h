@@ -172,6 +172,9 @@ static inline const float *reference_floats(const struct weight *w) { return (co
 /* Steps of convolutions. */
 void reference_convolve(struct reference *r, const struct call *c);
 void reference_gate_conv(struct reference *r, const struct call *c);
+/* Steps of delta nets. */
+void reference_decay(struct reference *r, const struct call *c);
+void reference_delta(struct reference *r, const struct call *c);
 
 /* Steps of experts. */
 void reference_softmax(struct reference *r, const struct call *c);

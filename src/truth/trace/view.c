@@ -118,10 +118,16 @@ uint64_t view_row_size(const struct model *m, enum tap_id id, int32_t layer, uin
     case TAP_KCUR: case TAP_KCUR_NORMED: case TAP_KCUR_ROPE: return (uint64_t)a->n_head_kv * a->k_dim;
     case TAP_VCUR: return (uint64_t)a->n_head_kv * a->v_dim;
     case TAP_CONV_IN: return 3 * (uint64_t)p->n_embd;
+    case TAP_DELTA_IN: case TAP_CONV: case TAP_CONV_SILU: return plan_conv_width(p, (uint32_t)(l - p->layers));
+    case TAP_DELTA_BETA: case TAP_DELTA_ALPHA: case TAP_DELTA_BETA_SIGMOID: case TAP_DELTA_DECAY:
+        return l->delta.n_head;
+    case TAP_DELTA: case TAP_DELTA_GATED: return (uint64_t)l->delta.n_head * l->delta.dim;
     case TAP_KQV_OUT: return (uint64_t)a->n_head * a->v_dim;
     case TAP_KQ_SOFT_MAX: return (uint64_t)a->n_head * n_token;
     case TAP_QCUR_SCALED: return (uint64_t)a->n_head * a->k_dim;
-    case TAP_ATTN_GATE: return (uint64_t)a->n_head * (a->gate_per_head ? 1 : a->v_dim);
+    case TAP_ATTN_GATE:
+        if (l->mixer == MIXER_DELTA_NET) return (uint64_t)l->delta.n_head * l->delta.dim;
+        return (uint64_t)a->n_head * (a->gate_per_head ? 1 : a->v_dim);
     case TAP_ATTN_GATED: case TAP_ATTN_SUB_NORM: return (uint64_t)a->n_head * a->v_dim;
     case TAP_FFN_GATE: case TAP_FFN_UP: case TAP_FFN_SWIGLU: case TAP_FFN_SUB_NORM:
         return l->ffn.n_expert > 0 ? l->ffn.n_ff_shared : l->ffn.n_ff;

@@ -23,6 +23,8 @@ def rewrite(architecture, name, data):
         return 1 + data / 2
     if name.endswith((".scale", ".scales")):
         return 1 + data / 2
+    if name.endswith("ssm_a"):
+        return -0.5 - np.abs(data)   # minus an exponential
     if name.startswith("rope_f"):
         return 1 + np.abs(data) * 2
     return data

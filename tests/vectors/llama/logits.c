@@ -88,7 +88,9 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
                                          "ffn_moe_weights_norm", "ffn_moe_weights_scaled", "ffn_moe_gate",
                                          "ffn_moe_up", "ffn_moe_swiglu", "ffn_moe_down", "ffn_moe_weighted",
                                          "ffn_moe_out", "ffn_shexp", "ffn_shexp_gate_inp", "conv_in", "conv",
-                                         "conv_out",
+                                         "conv_out", "linear_attn_qkv_mixed", "beta", "alpha", "beta_sigmoid",
+                                         "delta_decay", "conv_output_silu", "delta_rule", "final_output",
+                                         "linear_attn_out",
                                          "result_norm", "result_output"};
     /* Names that some architectures have for the same steps. */
     static const char *const others[][2] = {{"inp_scaled", "embd"}, {"sa_out", "ffn_inp"}, {"ffn_geglu", "ffn_swiglu"},
@@ -131,7 +133,9 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
                                             {"model.layers.{}.self_attn.q_layernorm", "Qcur_normed"},
                                             {"model.layers.{}.self_attn.k_layernorm", "Kcur_normed"},
                                             {"model.layers.{}.self_attn.out_proj", "attn_out"},
-                                            {"model.layers.{}.ffn_out", "ffn_norm"}};   /* LFM2 renames the norm */
+                                            {"model.layers.{}.ffn_out", "ffn_norm"},   /* LFM2 renames the norm */
+                                            {"z", "attn_gate_proj"}, {"gate", "delta_decay"},
+                                            {"conv_output_raw", "conv"}, {"gate_reshaped", "attn_gate_proj"}};
     FILE *f = user;
     char name[24] = "", own[64], full[96];
     bool is_bloom = strcmp(t->name, "inp_norm-0") == 0;   /* the embedding, though its name has a layer */
@@ -141,6 +145,8 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
         if (strcmp(own, others[i][0]) == 0) strcpy(own, others[i][1]);
     }
     if (is_bloom) strcpy(own, "embd");
+    /* Qwen 3.5 gives the output of attention this name, and what the delta rule reads. */
+    if (strcmp(own, "attn_output") == 0) strcpy(own, t->op == GGML_OP_MUL_MAT ? "attn_out" : "delta_rule");
     /* Encoders give what follows attn_output the name of its input. */
     if (strcmp(own, "kqv_out") == 0 && t->op != GGML_OP_CONT) strcpy(own, "attn_out");
     /* With a softmax over the experts that are used, the scores have no other name. */

@@ -1,0 +1,75 @@
+/* Steps of gated delta nets: Yang et al. 2024, "Gated Delta Networks: Improving Mamba2 with Delta Rule".  Compiled for
+ * speed. */
+#include "forward/steps.h"
+
+#include "base/math.h"
+
+void forward_decay(struct forward *f, const struct call *c) {
+    const float *dt = weight_floats(c->w->w), *a = weight_floats(f->model->layers[c->il].w[W_DELTA_A].w);
+    for (size_t i = 0; i < c->n; i++) {
+        double z = (double)(c->out[i] + dt[i % c->s->n]);
+        c->out[i] = a[i % c->s->n] * (float)(z > 20 ? z : math_log(1 + math_exp(z)));
+    }
+}
+
+struct delta {
+    const struct forward *f;
+    const struct call *c;
+    float *states;   /* (n_head, dim, dim) */
+    size_t n_row;    /* elements of the Q, K and V of a token, which STREAM_CONV has */
+};
+
+/* x (n) *= 1 / sqrt(sum of squares + eps), times scale */
+static void make_unit(const struct kernels *k, float *x, uint32_t n, float eps, float scale) {
+    float factor = scale / (float)math_sqrt((double)(k->dot_f32(x, x, n) + eps));
+    for (uint32_t i = 0; i < n; i++) x[i] *= factor;
+}
+
+/* Q, divided by sqrt(dim) too, and K become units. */
+static void normalize_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+    const struct delta *v = user;
+    const struct delta_plan *d = &v->c->layer->delta;
+    float eps = v->f->model->plan.norm_eps, scale = 1.0f / (float)math_sqrt(d->dim);
+    for (uint32_t t = begin; t < end; t++) {
+        float *row = v->f->streams[STREAM_CONV] + t * v->n_row;
+        for (uint32_t h = 0; h < 2 * d->n_key_head; h++) {
+            make_unit(&v->f->kernels, row + (size_t)h * d->dim, d->dim, eps, h < d->n_key_head ? scale : 1.0f);
+        }
+    }
+    (void)thread;
+}
+
+/* S <- e^decay S, S <- S + (beta (v - S k)) k^T, out = S q, one token after the other: eq. 10 of the paper.  Row j of S
+ * (dim, dim) has what element j of a value is made of.  A text among several begins with zeros. */
+static void run_head(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+    const struct delta *v = user;
+    const struct delta_plan *d = &v->c->layer->delta;
+    const struct kernels *k = &v->f->kernels;
+    uint32_t dim = d->dim;
+    for (uint32_t h = begin; h < end; h++) {
+        float *state = v->states + (size_t)h * dim * dim;
+        for (uint32_t t = 0; t < v->c->b.n; t++) {
+            size_t at = (size_t)t * d->n_head + h;
+            const float *row = v->f->streams[STREAM_CONV] + t * v->n_row, *query = row + (size_t)(h % d->n_key_head) * dim;
+            const float *key = query + (size_t)d->n_key_head * dim;
+            const float *value = row + (2 * (size_t)d->n_key_head + h) * dim;
+            float decay = (float)math_exp((double)v->f->streams[STREAM_DECAY][at]), beta = v->f->streams[STREAM_BETA][at];
+            bool is_new = v->c->b.lengths && v->f->positions[t] == v->c->b.pos;
+            for (uint32_t j = 0; j < dim; j++) {
+                float *s = state + (size_t)j * dim;
+                for (uint32_t i = 0; i < dim; i++) s[i] = is_new ? 0.0f : s[i] * decay;
+                k->add_scaled(s, key, beta * (value[j] - k->dot_f32(s, key, dim)), dim);
+                v->c->out[at * dim + j] = k->dot_f32(s, query, dim);
+            }
+        }
+    }
+    (void)thread;
+}
+
+void forward_delta(struct forward *f, const struct call *c) {
+    const struct delta_plan *d = &c->layer->delta;
+    size_t n_row = (size_t)(2 * d->n_key_head + d->n_head) * d->dim;
+    struct delta v = { f, c, f->states[c->il].values + (c->layer->n_conv - 1) * n_row, n_row };
+    pool_share(f->pool, c->b.n, normalize_tokens, &v);
+    pool_run(f->pool, d->n_head, 1, run_head, &v);
+}
