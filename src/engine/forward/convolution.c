@@ -35,8 +35,8 @@ static const float *input_at(const struct convolve *v, uint32_t t, uint32_t own,
     return v->c->b.lengths ? NULL : v->state + (size_t)(place + n_state) * n;
 }
 
-/* out_t = sum over j < L of w_j in_(t - L + 1 + j), element by element; in a model whose tokens see later ones the middle
- * of the kernel is at t. */
+/* out_t = sum over j < L of w_j in_(t - L + 1 + j), element by element; in a model whose tokens see later ones the
+ * middle of the kernel is at t. */
 static void convolve_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct convolve *v = user;
     const struct batch *b = &v->c->b;

@@ -50,10 +50,11 @@ static void run_head(void *user, uint32_t begin, uint32_t end, uint32_t thread) 
         float *state = v->states + (size_t)h * dim * dim;
         for (uint32_t t = 0; t < v->c->b.n; t++) {
             size_t at = (size_t)t * d->n_head + h;
-            const float *row = v->f->streams[STREAM_CONV] + t * v->n_row, *query = row + (size_t)(h % d->n_key_head) * dim;
-            const float *key = query + (size_t)d->n_key_head * dim;
+            const float *row = v->f->streams[STREAM_CONV] + t * v->n_row;
+            const float *query = row + (size_t)(h % d->n_key_head) * dim, *key = query + (size_t)d->n_key_head * dim;
             const float *value = row + (2 * (size_t)d->n_key_head + h) * dim;
-            float decay = (float)math_exp((double)v->f->streams[STREAM_DECAY][at]), beta = v->f->streams[STREAM_BETA][at];
+            float decay = (float)math_exp((double)v->f->streams[STREAM_DECAY][at]);
+            float beta = v->f->streams[STREAM_BETA][at];
             bool is_new = v->c->b.lengths && v->f->positions[t] == v->c->b.pos;
             for (uint32_t j = 0; j < dim; j++) {
                 float *s = state + (size_t)j * dim;

@@ -686,12 +686,13 @@ static void finish(struct forward *f, struct batch b, uint32_t n_result, float *
 
 static void run(struct forward *f, const int32_t *ids, struct batch b, uint32_t n_result, float *results) {
     const struct plan *p = &f->model->plan;
-    bool only_results = n_result < b.n && !f->sink.on_tap && !p->has_states;
+    bool only_results = n_result < b.n && !f->sink.on_tap && !p->has_states
+                     && p->layers[p->n_layer - 1].mixer == MIXER_ATTENTION;
     begin_states(f, b.pos);
     place_tokens(f, b);
     embed(f, ids, b);
     for (uint32_t il = 0; il < p->n_layer; il++) {
-        if (il + 1 == p->n_layer && only_results && p->layers[il].mixer == MIXER_ATTENTION) b = keep_results(f, il, b, n_result);
+        if (il + 1 == p->n_layer && only_results) b = keep_results(f, il, b, n_result);
         if (b.n == 0) return;
         run_steps(f, il, b, UINT64_MAX);
     }

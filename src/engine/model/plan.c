@@ -260,7 +260,8 @@ static void set_maxima(struct plan *p) {
         if (conv > p->max_conv) p->max_conv = conv;
         if (d->n_head > p->max_delta) p->max_delta = d->n_head;
         if (values > p->max_q) p->max_q = values;
-        uint64_t n_kv = p->layers[il].mixer == MIXER_ATTENTION ? a->n_head_kv : 0, k = n_kv * a->k_dim, v = n_kv * a->v_dim;
+        uint64_t n_kv = p->layers[il].mixer == MIXER_ATTENTION ? a->n_head_kv : 0;
+        uint64_t k = n_kv * a->k_dim, v = n_kv * a->v_dim;
         uint64_t q = (uint64_t)a->n_head * a->k_dim, out = (uint64_t)a->n_head * a->v_dim;
         if (a->gate != ATTN_GATE_NONE) p->has_gates = true;
         if (a->n_head > p->max_head) p->max_head = a->n_head;

@@ -38,6 +38,19 @@ static void add_attention(struct text *t, const struct plan *p, const struct att
     if (a->gate != ATTN_GATE_NONE) add(t, ", gated");
 }
 
+static void add_mixer(struct text *t, const struct plan *p, const struct layer_plan *l) {
+    const struct delta_plan *d = &l->delta;
+    switch (l->mixer) {
+    case MIXER_ATTENTION: add_attention(t, p, &l->attn); break;
+    case MIXER_CONVOLUTION: add(t, "convolution over %u tokens", l->n_conv); break;
+    case MIXER_DELTA_NET:
+        add(t, "gated delta net of %u heads of %u", d->n_head, d->dim);
+        if (d->n_key_head != d->n_head) add(t, ", %u for Q and K", d->n_key_head);
+        add(t, ", convolution over %u tokens", l->n_conv);
+        break;
+    }
+}
+
 static void add_feed_forward(struct text *t, const struct ffn_plan *f) {
     static const char *const gatings[] = { [GATING_SOFTMAX] = "softmax", [GATING_SIGMOID] = "sigmoid",
                                            [GATING_SOFTMAX_USED] = "softmax of those used" };
@@ -80,7 +93,8 @@ static const char *formula_of(const struct step *s, const struct layer_plan *l) 
     case STEP_ATTENTION: return "%o = attention(q, k, v)";
     case STEP_HALVES: return "%o = first halves of %i";
     case STEP_OTHER_HALVES: return "%o = other halves of %i";
-    case STEP_CONVOLVE: return l->mixer == MIXER_CONVOLUTION ? "%o = convolution(b * x, %w)" : "%o = convolution(%i, %w)";
+    case STEP_CONVOLVE:
+        return l->mixer == MIXER_CONVOLUTION ? "%o = convolution(b * x, %w)" : "%o = convolution(%i, %w)";
     case STEP_DECAY: return "%o = ssm_a * softplus(%o + %w)";
     case STEP_DELTA: return "%o = delta_rule(%i, beta, decay)";
     case STEP_GATE_CONV: return "%o *= c";
@@ -167,7 +181,7 @@ static uint32_t find_kinds(const struct plan *p, const struct layer *layers, str
     for (uint32_t il = 0; il < p->n_layer; il++) {
         struct text t = { 0 };
         uint32_t k = 0;
-        add_attention(&t, p, &p->layers[il].attn);
+        add_mixer(&t, p, &p->layers[il]);
         add(&t, "\n");
         add_feed_forward(&t, &p->layers[il].ffn);
         if (layers) add_program(&t, p, &p->layers[il], layers[il].program);

@@ -10,8 +10,8 @@ static double input_at(const struct call *c, int64_t at, uint32_t i, const doubl
     return in[i] * in[2 * n + i];
 }
 
-/* out_t = sum over j < L of w_j in_(t - L + 1 + j), element by element; in a model whose tokens see later ones the middle
- * of the kernel is at t.  Before the first token and behind the last one there are zeros. */
+/* out_t = sum over j < L of w_j in_(t - L + 1 + j), element by element; in a model whose tokens see later ones the
+ * middle of the kernel is at t.  Before the first token and behind the last one there are zeros. */
 void reference_convolve(struct reference *r, const struct call *c) {
     uint32_t n = c->s->n, n_conv = c->w->w->n_in, n_state = n_conv - 1;
     int64_t first = r->plan.is_causal ? -(int64_t)n_state : -(int64_t)(n_state / 2);

@@ -19,8 +19,8 @@ static void unit(const double *x, uint32_t n, double eps, double *out) {
     for (uint32_t i = 0; i < n; i++) out[i] = x[i] / sqrt(sum + eps);
 }
 
-/* S <- e^decay S, S <- S + (beta (v - S k)) k^T, out = S q / sqrt(dim), for each head, one token after the other: eq. 10
- * of the paper.  Row j of S has what element j of a value is made of. */
+/* S <- e^decay S, S <- S + (beta (v - S k)) k^T, out = S q / sqrt(dim), for each head, one token after the other: eq.
+ * 10 of the paper.  Row j of S has what element j of a value is made of. */
 void reference_delta(struct reference *r, const struct call *c) {
     const struct delta_plan *d = &c->layer->delta;
     uint32_t dim = d->dim, n_row = (2 * d->n_key_head + d->n_head) * dim;
