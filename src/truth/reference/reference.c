@@ -614,6 +614,16 @@ static uint64_t stream_width(const struct plan *p, enum stream stream) {
     }
 }
 
+/* Elements of the longest row of a matrix or of a stream, of which there may be a bias too. */
+static uint64_t longest_row(const struct plan *p) {
+    uint64_t n = plan_max_row(p);
+    for (uint32_t i = 0; i < STREAM_COUNT; i++) {
+        uint64_t width = stream_width(p, (enum stream)i);
+        if (width > n) n = width;
+    }
+    return n;
+}
+
 static bool allocate_states(struct reference *r) {
     r->states = calloc(r->right->plan.n_layer, sizeof *r->states);
     for (uint32_t il = 0; r->states && il < r->right->plan.n_layer; il++) {
@@ -686,7 +696,7 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
     const struct plan *p = &m->plan;
     struct reference *r = calloc(1, sizeof *r);
     uint32_t max_k_dim = 0, max_v_dim = 0;
-    uint64_t n_row = plan_max_row(p) > p->max_expert ? plan_max_row(p) : p->max_expert;   /* of a router's bias */
+    uint64_t n_row = longest_row(p);
     for (uint32_t il = 0; il < p->n_layer; il++) {
         if (p->layers[il].attn.k_dim > max_k_dim) max_k_dim = p->layers[il].attn.k_dim;
         if (p->layers[il].attn.v_dim > max_v_dim) max_v_dim = p->layers[il].attn.v_dim;
@@ -742,12 +752,8 @@ void reference_free(struct reference *r) {
 
 plumb_status reference_set_tap(struct reference *r, struct tap_sink sink) {
     const struct plan *p = &r->right->plan;
-    uint64_t n_weight = (uint64_t)p->max_head * r->n_ctx, n_max = plan_max_row(p), n;   /* of a token */
+    uint64_t n_weight = (uint64_t)p->max_head * r->n_ctx, n_max = longest_row(p), n;   /* of a token */
     if (n_weight > n_max) n_max = n_weight;
-    for (uint32_t i = 0; i < STREAM_COUNT; i++) {   /* there may be more experts than a row has elements */
-        uint64_t width = stream_width(p, (enum stream)i);
-        if (width > n_max) n_max = width;
-    }
     if (sink.on_tap && !r->tapped) {
         r->tapped = mul_u64(n_max, r->n_batch, &n) ? alloc_array(n, sizeof *r->tapped) : NULL;
         if (!r->tapped) return PLUMB_ERROR_MEMORY;
