@@ -58,7 +58,12 @@ for name in $rows; do
     rm -f "$work"/*-dense.gguf "$work"/*-moe.gguf
     # With another seed two experts are so close that rounded activations choose another one, or the rounding shows
     # more.
-    case $name in mellum | llada | laguna | grok | qwen35) seed=2 ;; bailingmoe) seed=3 ;; gpt-oss) seed=4 ;; *) seed=1 ;; esac
+    case $name in
+    mellum | llada | laguna | grok | qwen35) seed=2 ;;
+    bailingmoe) seed=3 ;;
+    gpt-oss) seed=4 ;;
+    *) seed=1 ;;
+    esac
     case $name in hrm_text) spread=0.15 ;; *) spread=0.3 ;; esac   # it has 12 layers
     KV_HEADS=$heads "$work/shapes" -o "$work" -d $spread -s $seed -a "^$name\$" >"$work/shapes.log" 2>&1
     for kind in dense moe; do
