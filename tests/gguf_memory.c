@@ -8,8 +8,8 @@ static long n_until_failure;   /* how many allocations succeed before one fails 
 static bool fails_now(void) { return n_until_failure-- == 0; }
 static void *failing_malloc(size_t n) { return fails_now() ? NULL : malloc(n); }
 static void *failing_realloc(void *p, size_t n) { return fails_now() ? NULL : realloc(p, n); }
-static void *failing_alloc_grow(void *array, size_t n, size_t *cap, size_t size) {
-    return n == *cap && fails_now() ? NULL : alloc_grow(array, n, cap, size);
+static bool failing_alloc_grow(void *array, size_t n, size_t *cap, size_t size) {
+    return !(n == *cap && fails_now()) && alloc_grow(array, n, cap, size);
 }
 static void *failing_alloc_array(uint64_t n, size_t size) { return fails_now() ? NULL : alloc_array(n, size); }
 #define malloc failing_malloc

@@ -85,7 +85,7 @@ static void compile_all(struct compiled c[3], const char *json, size_t n, struct
         compiled_free(&c[i]);
         compile(&c[i], json, n, &options);
         options.any_order = false;
-        options.space = i == 0 ? JSON_COMPACT : JSON_FREE;
+        options.space = i == 0 ? PLUMB_JSON_COMPACT : PLUMB_JSON_FREE;
     }
 }
 
@@ -184,13 +184,13 @@ static const struct match_row matches[] = {
     {"indented "
      "text",
          "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"}},\"b\":{}},"
-     "\"additionalProperties\":false}", {.space = JSON_PRETTY},
+     "\"additionalProperties\":false}", {.space = PLUMB_JSON_PRETTY},
      {"{}", "{\n  \"a\": []\n}",
       "{\n  \"a\": [\n    1,\n    2\n  ],\n  \"b\": {\n    \"c\": [\n      {}\n    ]\n  }\n}"},
      {"{\"a\":[]}", "{\n  \"a\": [1]\n}", "{\n}", "{\n  \"a\": [\n  1\n  ]\n}"}},
     {"free white "
      "space", "{\"type\":\"array\",\"items\":{\"type\":\"object\",\"additionalProperties\":{\"type\":\"null\"}}}",
-     {.space = JSON_FREE},
+     {.space = PLUMB_JSON_FREE},
      {"[]", "[ ]", "[\n\t{\"a\": null,\n \"b\":null\n}]"},
      {"[  ]", "[{\"a\" :null}]", " []", "[] "}},
     {"integers", "{\"type\":\"integer\",\"minimum\":-1,\"exclusiveMaximum\":1e2,\"multipleOf\":3}", {0},

@@ -373,22 +373,10 @@ static bool store(struct options *options, const struct option *o, const char *w
         if (parse_range(word, target)) return true;
         print_error(0, "%s: %s: \"%s\" is not a range such as 0-3 or 2", command, o->name, word);
         return false;
-    case PRECISION:
+    case PRECISION: case POOLING: case KV_TYPE: case WHITESPACE:
+        options->has_pooling |= o->kind == POOLING;
         if (!find_name(command, o, word, &value)) return false;
-        *(plumb_precision *)target = (plumb_precision)value;
-        return true;
-    case POOLING:
-        options->has_pooling = true;
-        if (!find_name(command, o, word, &value)) return false;
-        *(plumb_pooling *)target = (plumb_pooling)value;
-        return true;
-    case KV_TYPE:
-        if (!find_name(command, o, word, &value)) return false;
-        *(plumb_kv_type *)target = (plumb_kv_type)value;
-        return true;
-    case WHITESPACE:
-        if (!find_name(command, o, word, &value)) return false;
-        *(plumb_json_space *)target = (plumb_json_space)value;
+        memcpy(target, &value, sizeof value);   /* an enum has the size of an int */
         return true;
     }
     return false;

@@ -638,7 +638,7 @@ static plumb_status json_schema(void) {
         "\"properties\":{\"k\":{\"pattern\":\"^a+$\",\"maxLength\":5},\"d\":{\"format\":\"date\"}},"
         "\"patternProperties\":"
         "{\"^p\":{\"contains\":{\"$ref\":\"#\"}}},\"maxProperties\":2}},\"not\":{\"required\":[\"q\"]}}";
-    const struct json_schema_options options = {.space = JSON_PRETTY};
+    const struct json_schema_options options = {.space = PLUMB_JSON_PRETTY};
     struct grammar_text warnings = {0};
     struct grammar *g;
     struct error err = {PLUMB_OK, ""};

@@ -52,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const uint32_t drafts[] = {0, 4, 7, 2020};
     const struct json_schema_options options = {
         .lenient = data[0] & 1, .any_order = data[0] & 2, .closed = data[0] & 4, .format_is_note = data[0] & 8,
-        .space = (enum json_space)((data[0] >> 4 & 3) % 3), .draft = drafts[data[0] >> 6]};
+        .space = (plumb_json_space)((data[0] >> 4 & 3) % 3), .draft = drafts[data[0] >> 6]};
     uint32_t seed;
     memcpy(&seed, data + 1, 4);
     struct grammar_text warnings = {0};

@@ -16,17 +16,14 @@ uint32_t grammar_rule_of(const struct grammar *g, size_t at) {
 
 /* Whether the end of the rule is reached from an instruction, by what is known so far. */
 static bool has_end(const struct grammar *g, const uint8_t *ends, size_t at) {
+    const enum grammar_op op = op_of(g->code[at]);
     const int32_t arg = arg_of(g->code[at]);
-    const size_t target = (size_t)((int64_t)at + arg);
-    switch (op_of(g->code[at])) {
-    case OP_CLASS: return g->nodes[arg].n > 0 && ends[at + 1];
-    case OP_TOKEN: case OP_NOT_TOKEN: case OP_COUNT: case OP_MARK: case OP_LEAVE: return ends[at + 1];
-    case OP_SPLIT: return ends[at + 1] || ends[target];
-    case OP_JUMP: return ends[target];
-    case OP_CALL: return ends[g->rules[arg].start] && ends[at + 1];
-    case OP_RETURN: return true;
-    }
-    return false;
+    size_t next[2];
+    bool has = false;
+    if (op == OP_CLASS && g->nodes[arg].n == 0) return false;
+    if (op == OP_CALL && !ends[g->rules[arg].start]) return false;
+    for (size_t i = grammar_next(g, at, next); i-- > 0;) has |= ends[next[i]] != 0;
+    return has;
 }
 
 /* The instructions from which one is reached without a choice of another rule: those that wait for it. */
@@ -46,10 +43,9 @@ static void find_ends(const struct grammar *g, uint8_t *ends, struct waiting *w,
     size_t n_todo = 0;
     for (size_t at = 0; at < g->n_code; at++) {
         const enum grammar_op op = op_of(g->code[at]);
-        const int32_t arg = arg_of(g->code[at]);
-        if (op != OP_JUMP && op != OP_RETURN) wait_for(w, at + 1, at);
-        if (op == OP_JUMP || op == OP_SPLIT) wait_for(w, (size_t)((int64_t)at + arg), at);
-        if (op == OP_CALL) wait_for(w, (size_t)g->rules[arg].start, at);
+        size_t next[2];
+        for (size_t i = grammar_next(g, at, next); i-- > 0;) wait_for(w, next[i], at);
+        if (op == OP_CALL) wait_for(w, (size_t)g->rules[arg_of(g->code[at])].start, at);
         if (op == OP_RETURN) todo[n_todo++] = (uint32_t)at;
         ends[at] = op == OP_RETURN;
     }
@@ -73,9 +69,7 @@ static void find_used(const struct grammar *g, const struct grammar_uses *uses, 
         const size_t at = todo[--n_todo];
         const enum grammar_op op = op_of(g->code[at]);
         const int32_t arg = arg_of(g->code[at]);
-        size_t next[2], n = 0;
-        if (op != OP_JUMP && op != OP_RETURN) next[n++] = at + 1;
-        if (op == OP_JUMP || op == OP_SPLIT) next[n++] = (size_t)((int64_t)at + arg);
+        size_t next[2], n = grammar_next(g, at, next);
         if (op == OP_CALL) next[n++] = (size_t)g->rules[arg].start;
         if (op == OP_RETURN) uses->rules[arg] = RULE_USED;
         for (size_t i = 0; i < n; i++) {
@@ -126,9 +120,8 @@ void grammar_uses_free(struct grammar_uses *uses) {
 
 enum { NO_PARENT = -1, FIRST_TOKEN = 256, BOTTOM = 0 };
 
-struct state {
-    size_t first;      /* its configurations, sorted */
-    uint32_t n;
+/* Where a state comes from. */
+struct origin {
     int32_t parent;    /* the state before its last byte or token; NO_PARENT: it begins a text */
     uint32_t symbol;   /* that byte, or FIRST_TOKEN + the token; without a parent, the rule */
 };
@@ -145,14 +138,12 @@ struct search {
     struct error *err;
     uint64_t work, max_work;
     bool is_over;          /* a limit was reached */
-    struct state *states;
+    struct sequences states;   /* of configurations, sorted */
+    struct sequences stacks;   /* of two numbers: instruction << 32 | the stack below; count */
+    struct origin *origins;    /* of each state, and of the one in which the search ends */
     size_t n_state, state_cap;
-    config *configs;
-    size_t n_config, config_cap;
-    struct frame *stacks;
-    size_t n_stack, stack_cap;
-    struct hash_index state_index, stack_index, place_index;
     /* The state that is being made. */
+    struct key_set seen;       /* the keys of the places */
     struct reached *places;
     size_t n_place, place_cap;
     uint32_t *todo;
@@ -162,66 +153,42 @@ struct search {
     unsigned n_end;        /* derivations that may end here, at most 2 */
 };
 
-static uint64_t mix(uint64_t h) {
-    h = (h ^ h >> 32) * UINT64_C(0xd6e8feb86659fd93);
-    return h ^ h >> 32;
-}
-
-static uint64_t hash_frame(struct frame f) { return mix(mix((uint64_t)f.at << 32 | f.below) + f.count); }
-static uint64_t hash_stack(const void *user, size_t i) { return hash_frame(((const struct search *)user)->stacks[i]); }
-static uint64_t hash_place(const void *user, size_t i) { return mix(((const struct search *)user)->places[i].key); }
-static uint64_t hash_configs(const config *configs, size_t n) {
-    uint64_t h = n;
-    for (size_t i = 0; i < n; i++) h = mix(h * 31 + configs[i]);
-    return h;
-}
-static uint64_t hash_state(const void *user, size_t i) {
-    const struct search *s = user;
-    return hash_configs(s->configs + s->states[i].first, s->states[i].n);
-}
-
 static plumb_status push_stack(struct search *s, struct frame frame, uint32_t *out) {
-    if (!hash_index_reserve(&s->stack_index, s->n_stack, hash_stack, s)) return no_memory(s->err);
-    size_t slot = hash_index_first(&s->stack_index, hash_frame(frame));
-    for (; s->stack_index.slots[slot] != 0; slot = hash_index_next(&s->stack_index, slot)) {
-        *out = s->stack_index.slots[slot] - 1;
-        if (memcmp(&s->stacks[*out], &frame, sizeof frame) == 0) return PLUMB_OK;
-    }
-    struct frame *stacks = alloc_grow(s->stacks, s->n_stack, &s->stack_cap, sizeof *stacks);
-    if (!stacks) return no_memory(s->err);
-    s->stacks = stacks;
-    stacks[s->n_stack] = frame;
-    *out = (uint32_t)s->n_stack++;
-    s->stack_index.slots[slot] = *out + 1;
-    s->is_over |= s->n_stack > CHECK_MAX_STACKS;
-    return PLUMB_OK;
+    const uint64_t items[] = { (uint64_t)frame.at << 32 | frame.below, frame.count };
+    *out = sequences_find(&s->stacks, items, 2);
+    s->is_over |= s->stacks.n > CHECK_MAX_STACKS;
+    return *out == UINT32_MAX ? no_memory(s->err) : PLUMB_OK;
+}
+
+static struct frame top_frame(const struct search *s, uint32_t stack) {
+    const uint64_t *items = s->stacks.items + 2 * (size_t)stack;
+    return (struct frame){ (uint32_t)(items[0] >> 32), (uint32_t)items[1], (uint32_t)items[0] };
+}
+
+static size_t n_config(const struct search *s, int32_t state) {
+    return s->states.begin[state + 1] - s->states.begin[state];
+}
+
+static config config_of_state(const struct search *s, int32_t state, size_t i) {
+    return s->states.items[s->states.begin[state] + i];
 }
 
 /* n more derivations reach an instruction. */
 static plumb_status add_place(struct search *s, size_t at, uint32_t stack, unsigned n) {
     if (!s->ends[at] || s->is_over) return PLUMB_OK;
     s->is_over = ++s->work > s->max_work;
-    if (!hash_index_reserve(&s->place_index, s->n_place, hash_place, s)) return no_memory(s->err);
     const uint64_t key = (uint64_t)stack << 22 | at;
-    size_t slot = hash_index_first(&s->place_index, mix(key));
-    while (s->place_index.slots[slot] != 0 && s->places[s->place_index.slots[slot] - 1].key != key) {
-        slot = hash_index_next(&s->place_index, slot);
+    const uint32_t number = key_set_number(&s->seen, key);
+    if (number == s->n_place && ARRAY_GROW(s->places, s->n_place, &s->place_cap)) {
+        s->places[s->n_place++] = (struct reached){ key, 0, 0 };
     }
-    if (s->place_index.slots[slot] == 0) {
-        struct reached *places = alloc_grow(s->places, s->n_place, &s->place_cap, sizeof *places);
-        if (!places) return no_memory(s->err);
-        s->places = places;
-        places[s->n_place++] = (struct reached){ key, 0, 0 };
-        s->place_index.slots[slot] = (uint32_t)s->n_place;
-    }
-    struct reached *place = &s->places[s->place_index.slots[slot] - 1];
+    if (number >= s->n_place) return no_memory(s->err);
+    struct reached *place = &s->places[number];
     if (n > 2u - place->count) n = 2u - place->count;
     if (n == 0) return PLUMB_OK;
     if (place->fresh == 0) {
-        uint32_t *todo = alloc_grow(s->todo, s->n_todo, &s->todo_cap, sizeof *todo);
-        if (!todo) return no_memory(s->err);
-        s->todo = todo;
-        todo[s->n_todo++] = s->place_index.slots[slot] - 1;
+        if (!ARRAY_GROW(s->todo, s->n_todo, &s->todo_cap)) return no_memory(s->err);
+        s->todo[s->n_todo++] = number;
     }
     place->count = (uint8_t)(place->count + n);
     place->fresh = (uint8_t)(place->fresh + n);
@@ -229,27 +196,15 @@ static plumb_status add_place(struct search *s, size_t at, uint32_t stack, unsig
 }
 
 static plumb_status add_config(struct search *s, config c) {
-    config *made = alloc_grow(s->made, s->n_made, &s->made_cap, sizeof *made);
-    if (!made) return no_memory(s->err);
-    s->made = made;
-    made[s->n_made++] = c;
+    if (!ARRAY_GROW(s->made, s->n_made, &s->made_cap)) return no_memory(s->err);
+    s->made[s->n_made++] = c;
     return PLUMB_OK;
 }
 
 static void begin_state(struct search *s) {
-    if (s->place_index.n_slot > 1024) {   /* a large state before this one does not make all others slow */
-        free(s->place_index.slots);
-        s->place_index = (struct hash_index){ 0 };
-    } else if (s->n_place > 0) {
-        memset(s->place_index.slots, 0, s->place_index.n_slot * sizeof *s->place_index.slots);
-    }
+    key_set_clear(&s->seen);
     s->n_place = s->n_todo = s->n_made = 0;
     s->n_end = 0;
-}
-
-static int by_value(const void *a, const void *b) {
-    const config x = *(const config *)a, y = *(const config *)b;
-    return x < y ? -1 : x > y;
 }
 
 /* Follows one place, for the derivations that are not followed yet. */
@@ -259,7 +214,7 @@ static plumb_status follow(struct search *s, struct reached *place) {
     uint32_t stack = (uint32_t)(place->key >> 22);
     const int32_t arg = arg_of(g->code[at]);
     const unsigned n = place->fresh;
-    struct frame frame = s->stacks[stack];
+    struct frame frame = top_frame(s, stack);
     size_t next;
     place->fresh = 0;
     switch (op_of(g->code[at])) {
@@ -308,60 +263,43 @@ static plumb_status finish_state(struct search *s, int32_t parent, uint32_t symb
             PLUMB_TRY(add_config(s, config_of(at, node, (uint32_t)(s->places[i].key >> 22))));
         }
     }
-    if (s->n_made > 0) qsort(s->made, s->n_made, sizeof *s->made, by_value);
+    if (s->n_made > 0) qsort(s->made, s->n_made, sizeof *s->made, compare_u64);
     size_t n = 0;
     for (size_t i = 0; i < s->n_made; i++) {
         if (n < 2 || s->made[n - 2] != s->made[i]) s->made[n++] = s->made[i];
     }
     if (n == 0 && s->n_end < 2) return PLUMB_OK;
-    if (!hash_index_reserve(&s->state_index, s->n_state, hash_state, s)) return no_memory(s->err);
-    size_t slot = hash_index_first(&s->state_index, hash_configs(s->made, n));
-    for (; s->state_index.slots[slot] != 0 && s->n_end < 2; slot = hash_index_next(&s->state_index, slot)) {
-        const struct state *other = &s->states[s->state_index.slots[slot] - 1];
-        if (other->n == n && memcmp(s->configs + other->first, s->made, n * sizeof *s->made) == 0) return PLUMB_OK;
+    if (s->n_end < 2) {   /* else the search ends */
+        const uint32_t id = sequences_find(&s->states, s->made, n);
+        if (id == UINT32_MAX) return no_memory(s->err);
+        if (id < s->n_state) return PLUMB_OK;
     }
-    struct state *states = alloc_grow(s->states, s->n_state, &s->state_cap, sizeof *states);
-    if (!states) return no_memory(s->err);
-    s->states = states;
-    states[s->n_state++] = (struct state){ s->n_config, (uint32_t)n, parent, symbol };
-    if (s->n_end == 2) return PLUMB_OK;   /* the search ends */
-    s->state_index.slots[slot] = (uint32_t)s->n_state;
-    s->is_over |= n > CHECK_MAX_CONFIGS - s->n_config;
-    for (size_t i = 0; i < n && !s->is_over; i++) {
-        config *configs = alloc_grow(s->configs, s->n_config, &s->config_cap, sizeof *configs);
-        if (!configs) return no_memory(s->err);
-        s->configs = configs;
-        configs[s->n_config++] = s->made[i];
-    }
+    if (!ARRAY_GROW(s->origins, s->n_state, &s->state_cap)) return no_memory(s->err);
+    s->origins[s->n_state++] = (struct origin){ parent, symbol };
+    s->is_over |= s->states.n_item > CHECK_MAX_CONFIGS;
     return PLUMB_OK;
 }
 
 /* The bytes with which a state is continued: of those between which the grammar does not distinguish only one, a letter
  * or digit if there is one. */
-static void find_bytes(const struct search *s, const struct state *state, bool taken[256]) {
+static void find_bytes(const struct search *s, int32_t state, bool taken[256]) {
     static const char order[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-    bool allowed[256] = { false }, is_done[256] = { false };
+    uint64_t allowed[4] = { 0 };
+    bool is_done[256] = { false };
     memset(taken, 0, 256 * sizeof *taken);
-    for (uint32_t i = 0; i < state->n; i++) {
-        const config c = s->configs[state->first + i];
-        if (op_of(s->g->code[config_at(c)]) != OP_CLASS) continue;
-        const struct byte_node *node = &s->g->nodes[config_node(c)];
-        for (uint32_t e = node->edge; e < node->edge + node->n; e++) {
-            for (unsigned b = s->g->edges[e].low; b <= s->g->edges[e].high; b++) allowed[b] = true;
-        }
-    }
+    for (size_t i = 0; i < n_config(s, state); i++) config_add_bytes(s->g, config_of_state(s, state, i), allowed);
     for (unsigned i = 0; i < sizeof order - 1 + 256; i++) {
         const uint8_t b = i < sizeof order - 1 ? (uint8_t)order[i] : (uint8_t)(i - (sizeof order - 1) + ' ');
-        if (!allowed[b] || is_done[s->g->class_of[b]]) continue;
+        if (!bytes_have(allowed, b) || is_done[s->g->class_of[b]]) continue;
         is_done[s->g->class_of[b]] = taken[b] = true;
     }
 }
 
 static plumb_status step_byte(struct search *s, int32_t from, uint8_t byte) {
     begin_state(s);
-    s->work += s->states[from].n;
-    for (uint32_t i = 0; i < s->states[from].n; i++) {
-        const config c = s->configs[s->states[from].first + i];
+    s->work += n_config(s, from);
+    for (size_t i = 0; i < n_config(s, from); i++) {
+        const config c = config_of_state(s, from, i);
         const uint32_t at = config_at(c);
         if (op_of(s->g->code[at]) != OP_CLASS) continue;
         const struct byte_edge *edge = grammar_find_edge(s->g, config_node(c), byte);
@@ -374,9 +312,9 @@ static plumb_status step_byte(struct search *s, int32_t from, uint8_t byte) {
 
 static plumb_status step_token(struct search *s, int32_t from, int32_t id) {
     begin_state(s);
-    s->work += s->states[from].n;
-    for (uint32_t i = 0; i < s->states[from].n; i++) {
-        const config c = s->configs[s->states[from].first + i];
+    s->work += n_config(s, from);
+    for (size_t i = 0; i < n_config(s, from); i++) {
+        const config c = config_of_state(s, from, i);
         if (grammar_token_matches(s->g->code[config_at(c)], id)) {
             PLUMB_TRY(add_place(s, config_at(c) + 1, config_stack(c), 1));
         }
@@ -389,7 +327,7 @@ static bool is_found(const struct search *s) { return s->n_end == 2; }
 /* Continues a state with each byte, with each token that it names, and with one that it does not name. */
 static plumb_status expand(struct search *s, int32_t from) {
     bool bytes[256];
-    find_bytes(s, &s->states[from], bytes);
+    find_bytes(s, from, bytes);
     for (unsigned b = 0; b < 256; b++) {
         if (!bytes[b]) continue;
         PLUMB_TRY(step_byte(s, from, (uint8_t)b));
@@ -397,8 +335,8 @@ static plumb_status expand(struct search *s, int32_t from) {
     }
     int32_t other = 0;
     bool has_tokens = false;
-    for (uint32_t i = 0; i < s->states[from].n; i++) {
-        const uint32_t code = s->g->code[config_at(s->configs[s->states[from].first + i])];
+    for (size_t i = 0; i < n_config(s, from); i++) {
+        const uint32_t code = s->g->code[config_at(config_of_state(s, from, i))];
         if (op_of(code) == OP_CLASS) continue;
         has_tokens = true;
         if (arg_of(code) >= other) other = arg_of(code) + 1;
@@ -432,12 +370,12 @@ static plumb_status search(struct search *s, const struct grammar_uses *uses, st
 /* Writes the text of the last state, and finds its rule. */
 static plumb_status write_text(const struct search *s, struct ambiguity *out) {
     size_t n = 0, last = s->n_state - 1;
-    for (size_t i = last; s->states[i].parent != NO_PARENT; i = (size_t)s->states[i].parent) n++;
+    for (size_t i = last; s->origins[i].parent != NO_PARENT; i = (size_t)s->origins[i].parent) n++;
     uint32_t *symbols = alloc_array(n, sizeof *symbols);
     if (!symbols) return no_memory(s->err);
     size_t at = last;
-    for (size_t k = n; k-- > 0; at = (size_t)s->states[at].parent) symbols[k] = s->states[at].symbol;
-    out->rule = s->states[at].symbol;
+    for (size_t k = n; k-- > 0; at = (size_t)s->origins[at].parent) symbols[k] = s->origins[at].symbol;
+    out->rule = s->origins[at].symbol;
     for (size_t k = 0; k < n; k++) {
         const char byte = (char)symbols[k];
         if (symbols[k] < FIRST_TOKEN) grammar_text_add(&out->text, &byte, 1);
@@ -453,8 +391,9 @@ plumb_status grammar_find_ambiguity(const struct grammar *g, const struct gramma
     struct search s = { .g = g, .ends = uses->ends, .err = err, .max_work = max_work };
     plumb_status status = search(&s, uses, out);
     if (status == PLUMB_OK && out->is_found) status = write_text(&s, out);
-    void *all[] = { s.states, s.configs, s.stacks, s.state_index.slots, s.stack_index.slots, s.place_index.slots,
-                    s.places, s.todo, s.made };
+    sequences_free(&s.states);
+    sequences_free(&s.stacks);
+    void *all[] = { s.origins, s.seen.slots, s.places, s.todo, s.made };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
     if (status != PLUMB_OK) grammar_text_free(&out->text);
     return status;

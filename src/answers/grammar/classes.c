@@ -20,22 +20,13 @@ void spans_add(struct spans *s, uint32_t first, uint32_t last) {
     if (first >= 0xd800 && first < 0xe000) first = 0xe000;
     if (last >= 0xd800 && last < 0xe000) last = 0xd7ff;
     if (s->failed || first > last) return;
-    struct span *data = alloc_grow(s->data, s->n, &s->cap, sizeof *data);
-    if (data) {
-        s->data = data;
-        s->data[s->n++] = (struct span){char_index(first), char_index(last)};
-    }
-    s->failed = data == NULL;
-}
-
-static int by_first(const void *a, const void *b) {
-    uint32_t x = ((const struct span *)a)->first, y = ((const struct span *)b)->first;
-    return x < y ? -1 : x > y;
+    s->failed = !ARRAY_GROW(s->data, s->n, &s->cap);
+    if (!s->failed) s->data[s->n++] = (struct span){char_index(first), char_index(last)};
 }
 
 void spans_join(struct spans *s, bool negated) {
     size_t n = 0;
-    if (s->n > 1) qsort(s->data, s->n, sizeof *s->data, by_first);
+    if (s->n > 1) qsort(s->data, s->n, sizeof *s->data, compare_u32);   /* by their first characters */
     for (size_t i = 0; i < s->n; i++) {
         struct span span = s->data[i];
         if (n > 0 && span.first <= s->data[n - 1].last + 1) {
@@ -88,10 +79,8 @@ static plumb_status add_sequences(struct classes *c, uint32_t low, uint32_t high
         }
         if (is_cut) continue;
         unicode_encode(r.last, s.high);
-        struct byte_sequence *all = alloc_grow(c->sequences, c->n_sequence, &c->sequence_cap, sizeof *all);
-        if (!all) return no_memory(err);
-        c->sequences = all;
-        all[c->n_sequence++] = s;
+        if (!ARRAY_GROW(c->sequences, c->n_sequence, &c->sequence_cap)) return no_memory(err);
+        c->sequences[c->n_sequence++] = s;
     }
     return PLUMB_OK;
 }
@@ -131,15 +120,11 @@ static plumb_status find_node(struct classes *c, struct grammar *g, const struct
         if (is_node(g, *out, edges, n)) return PLUMB_OK;
     }
     if (g->n_node >= NODE_DONE || n > GRAMMAR_MAX_EDGES - g->n_edge) return too_large(err);
-    struct byte_node *nodes = alloc_grow(g->nodes, g->n_node, &g->node_cap, sizeof *nodes);
-    if (!nodes) return no_memory(err);
-    g->nodes = nodes;
-    nodes[g->n_node] = (struct byte_node){ (uint32_t)g->n_edge, (uint32_t)n };
+    if (!ARRAY_GROW(g->nodes, g->n_node, &g->node_cap)) return no_memory(err);
+    g->nodes[g->n_node] = (struct byte_node){ (uint32_t)g->n_edge, (uint32_t)n };
     for (size_t i = 0; i < n; i++) {
-        struct byte_edge *all = alloc_grow(g->edges, g->n_edge, &g->edge_cap, sizeof *all);
-        if (!all) return no_memory(err);
-        g->edges = all;
-        all[g->n_edge++] = edges[i];
+        if (!ARRAY_GROW(g->edges, g->n_edge, &g->edge_cap)) return no_memory(err);
+        g->edges[g->n_edge++] = edges[i];
         c->is_bound[edges[i].low] = c->is_bound[edges[i].high + 1] = true;
     }
     c->index.slots[slot] = (uint32_t)g->n_node + 1;

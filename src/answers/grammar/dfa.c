@@ -43,67 +43,15 @@ void languages_free(struct languages *all) {
     free(all);
 }
 
-/* ---- sequences -------------------------------------------------------------------------------------------------- */
-
-static uint64_t hash_of(const uint64_t *items, size_t n) {
-    uint64_t h = n;
-    for (size_t i = 0; i < n; i++) h = (h ^ items[i]) * 0x9e3779b97f4a7c15u ^ h >> 29;
-    return h ^ h >> 32;
-}
-
-static uint64_t hash_sequence(const void *user, size_t id) {
-    const struct sequences *s = user;
-    return hash_of(s->items + s->begin[id], s->begin[id + 1] - s->begin[id]);
-}
-
-static bool sequences_grow(struct sequences *s, size_t n) {
-    if (s->n_item + n > s->cap_item || !s->items) {
-        size_t cap = 2 * s->cap_item + n + 16;
-        uint64_t *items = realloc(s->items, cap * sizeof *items);
-        if (!items) return false;
-        s->items = items;
-        s->cap_item = cap;
-    }
-    if (s->n + 2 > s->cap) {
-        size_t cap = 2 * s->cap + 16;
-        size_t *begin = realloc(s->begin, cap * sizeof *begin);
-        if (!begin) return false;
-        s->begin = begin;
-        s->begin[0] = 0;
-        s->cap = cap;
-    }
-    return hash_index_reserve(&s->index, s->n, hash_sequence, s);
-}
-
 uint32_t sequences_id(struct languages *all, struct sequences *s, const uint64_t *items, size_t n) {
     if (s->n_item + n > DFA_MAX_CELLS) {
         error_set(all->err, PLUMB_ERROR_UNSUPPORTED, "the states of an automaton have more than %d parts",
                   DFA_MAX_CELLS);
         return UINT32_MAX;
     }
-    if (!sequences_grow(s, n)) {
-        languages_no_memory(all);
-        return UINT32_MAX;
-    }
-    size_t slot = hash_index_first(&s->index, hash_of(items, n));
-    for (; s->index.slots[slot] != 0; slot = hash_index_next(&s->index, slot)) {
-        size_t id = s->index.slots[slot] - 1, begin = s->begin[id];
-        if (s->begin[id + 1] - begin == n && (n == 0 || memcmp(s->items + begin, items, n * sizeof *items) == 0)) {
-            return (uint32_t)id;
-        }
-    }
-    if (n > 0) memcpy(s->items + s->n_item, items, n * sizeof *items);
-    s->n_item += n;
-    s->begin[s->n + 1] = s->n_item;
-    s->index.slots[slot] = (uint32_t)++s->n;
-    return (uint32_t)s->n - 1;
-}
-
-void sequences_free(struct sequences *s) {
-    free(s->items);
-    free(s->begin);
-    free(s->index.slots);
-    *s = (struct sequences){0};
+    uint32_t id = sequences_find(s, items, n);
+    if (id == UINT32_MAX) languages_no_memory(all);
+    return id;
 }
 
 /* ---- minimization ----------------------------------------------------------------------------------------------- */
@@ -348,14 +296,9 @@ static bool pair_classes(struct languages *all, const struct dfa *a, const struc
 
 bool dfa_reserve(struct languages *all, struct dfa *d, uint32_t state, size_t *cap) {
     if (state < *cap) return true;
-    const size_t larger = 2 * *cap + 64;
-    uint32_t *next = realloc(d->next, larger * d->n_class * sizeof *next);
-    if (next) d->next = next;
-    uint8_t *accepts = next ? realloc(d->accepts, larger) : NULL;
-    if (!accepts) return languages_no_memory(all) == PLUMB_OK;
-    d->accepts = accepts;
-    *cap = larger;
-    return true;
+    *cap = 2 * *cap + 64;
+    return (ARRAY_RESIZE(d->next, (uint64_t)*cap * d->n_class) && ARRAY_RESIZE(d->accepts, *cap))
+           || languages_no_memory(all) == PLUMB_OK;
 }
 
 /* Makes the states of the product, breadth-first from the pair of the starts. */

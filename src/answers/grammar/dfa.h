@@ -50,17 +50,8 @@ plumb_status languages_no_memory(struct languages *all);
 /* Counts work; an error if there was too much of it. */
 bool languages_work(struct languages *all, uint64_t n_step);
 
-/* Sequences of integers, each once.  The ids count from 0.  Begins as {0}. */
-struct sequences {
-    uint64_t *items;
-    size_t n_item, cap_item;
-    size_t *begin;                  /* (n + 1) */
-    size_t n, cap;
-    struct hash_index index;
-};
-/* Returns the id of a sequence, UINT32_MAX and an error if out of memory. */
+/* As sequences_find; UINT32_MAX and an error also if the sequences have more than DFA_MAX_CELLS integers. */
 uint32_t sequences_id(struct languages *all, struct sequences *s, const uint64_t *items, size_t n);
-void sequences_free(struct sequences *s);
 
 /* Makes room for a state in next and accepts of an automaton whose states are made one after the other and whose
  * classes are known.  cap: 0 at first. */

@@ -45,6 +45,10 @@ static plumb_status fail(struct parser *p, size_t at, plumb_status status, const
     return p->b->status = error_set(p->b->err, status, "line %u, column %u: %s", line, column, what);
 }
 
+static plumb_status no_memory(struct parser *p) {
+    return p->b->status = error_set(p->b->err, PLUMB_ERROR_MEMORY, "out of memory: a grammar");
+}
+
 static plumb_status mistake(struct parser *p, size_t at, const char *what) {
     return fail(p, at, PLUMB_ERROR_ARGUMENT, what);
 }
@@ -79,12 +83,10 @@ static plumb_status parse_hex(struct parser *p, int n, uint32_t *cp) {
     p->at += 2;
     *cp = 0;
     for (int i = 0; i < n; i++, p->at++) {
-        char c = peek(p, 0);
-        int digit = is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 :
-                    c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-        if (digit < 0) return expected(p, p->at, n == 2 ? "2 hexadecimal digits" : n == 4 ? "4 hexadecimal digits" :
+        const uint32_t digit = digit_value(peek(p, 0));
+        if (digit > 15) return expected(p, p->at, n == 2 ? "2 hexadecimal digits" : n == 4 ? "4 hexadecimal digits" :
                                                                                             "8 hexadecimal digits");
-        *cp = *cp << 4 | (uint32_t)digit;
+        *cp = *cp << 4 | digit;
     }
     if (*cp > 0x10ffff) return mistake(p, start, "code points end at U+10FFFF");
     return PLUMB_OK;
@@ -177,7 +179,7 @@ static plumb_status parse_ranges(struct parser *p, size_t start, struct spans *s
 static plumb_status add_class(struct parser *p, struct spans *spans, bool negated) {
     if (negated) spans_add(spans, 0, 0);
     spans_join(spans, negated);
-    if (spans->failed) p->b->status = error_set(p->b->err, PLUMB_ERROR_MEMORY, "out of memory: a grammar");
+    if (spans->failed) no_memory(p);
     begin_symbol(p);
     rules_class(p->b, spans->data, spans->n);
     free(spans->data);
@@ -281,11 +283,9 @@ static plumb_status parse_repeat(struct parser *p) {
 
 static plumb_status open_group(struct parser *p, struct group group) {
     if (p->n_group > GRAMMAR_MAX_DEPTH) return mistake(p, p->at, "more than 10000 groups in each other");
-    struct group *groups = alloc_grow(p->groups, p->n_group, &p->group_cap, sizeof *groups);
-    if (!groups) return p->b->status = error_set(p->b->err, PLUMB_ERROR_MEMORY, "out of memory: a grammar");
-    p->groups = groups;
+    if (!ARRAY_GROW(p->groups, p->n_group, &p->group_cap)) return no_memory(p);
     group.choice = rules_choice(p->b);
-    groups[p->n_group++] = group;
+    p->groups[p->n_group++] = group;
     p->has_symbol = false;
     return PLUMB_OK;
 }

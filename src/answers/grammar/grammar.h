@@ -135,6 +135,15 @@ static inline size_t grammar_skip_jumps(const struct grammar *g, size_t at) {
     return at;
 }
 
+/* Lists the instructions of the same rule to which one leads, at most 2. */
+static inline size_t grammar_next(const struct grammar *g, size_t at, size_t next[2]) {
+    const enum grammar_op op = op_of(g->code[at]);
+    size_t n = 0;
+    if (op != OP_JUMP && op != OP_RETURN) next[n++] = at + 1;
+    if (op == OP_JUMP || op == OP_SPLIT) next[n++] = (size_t)((int64_t)at + arg_of(g->code[at]));
+    return n;
+}
+
 /* The edge of a node for a byte; NULL: there is none. */
 static inline const struct byte_edge *grammar_find_edge(const struct grammar *g, uint32_t node, uint8_t byte) {
     const struct byte_edge *edges = g->edges + g->nodes[node].edge;

@@ -16,15 +16,13 @@
 
 /* White space between tokens: none; as JSON.stringify(value, null, 2) writes; or, after brackets, commas and colons and
  * before closing brackets, at most one space, or one line end with at most 20 spaces or tabs. */
-enum json_space { JSON_COMPACT, JSON_PRETTY, JSON_FREE };
-
 struct json_schema_options {
     bool lenient;            /* a keyword that cannot be kept is ignored with a warning */
     bool any_order;          /* the members of an object in any order; otherwise as in the schema */
     bool closed;             /* an object schema with properties, even empty ones, that says nothing on other members
                               * allows no others */
     bool format_is_note;     /* format does not restrict, as the default of 2020-12 has it */
-    enum json_space space;
+    plumb_json_space space;
     uint32_t draft;          /* 4, 7 or 2020; 0: as $schema says, otherwise 2020 */
     const char *name;        /* of the grammar's first rule, with which messages begin, too; NULL: "root" */
 };

@@ -137,15 +137,13 @@ static void put_alternatives(struct writer *w, struct choice *in, const struct c
 /* The number of a new rule, which is added later. */
 static uint32_t add_pending(struct writer *w, struct pending pending) {
     if (!is_ok(w)) return 0;
-    struct pending *more = alloc_grow(w->pending, w->n_pending, &w->cap_pending, sizeof *more);
-    if (!more) {
+    if (!ARRAY_GROW(w->pending, w->n_pending, &w->cap_pending)) {
         languages_no_memory(w->all);
         w->failed = true;
         return 0;
     }
     pending.rule = rules_part(w->b, w->rule, "-%zu", w->n_pending + 1);
-    w->pending = more;
-    more[w->n_pending++] = pending;
+    w->pending[w->n_pending++] = pending;
     return pending.rule;
 }
 
@@ -307,16 +305,15 @@ static uint32_t add_automaton(struct writer *w, const struct dfa *dfa, const uin
     size_t i = 0;
     while (i < w->n_automaton && (w->automata[i].dfa != dfa || !w->automata[i].behind != !behind)) i++;
     if (i < w->n_automaton) return (uint32_t)i;
-    struct automaton *more = alloc_grow(w->automata, i, &w->cap_automaton, sizeof *more);
-    uint32_t *rules = more ? languages_alloc(w->all, dfa->n_state, sizeof *rules) : NULL;
-    if (more) w->automata = more;
-    else languages_no_memory(w->all);
+    const bool has_room = ARRAY_GROW(w->automata, i, &w->cap_automaton);
+    uint32_t *rules = has_room ? languages_alloc(w->all, dfa->n_state, sizeof *rules) : NULL;
+    if (!has_room) languages_no_memory(w->all);
     if (!rules || !choose_rules(w, dfa, rules)) {
         w->failed = true;
         return 0;
     }
     rules[0] = start;
-    more[w->n_automaton++] = (struct automaton){dfa, behind, rules};
+    w->automata[w->n_automaton++] = (struct automaton){dfa, behind, rules};
     return (uint32_t)i;
 }
 

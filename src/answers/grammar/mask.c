@@ -138,10 +138,8 @@ static void allow_loop(const struct mask_cache *c, uint32_t first, uint32_t end,
 
 static plumb_status note_exit(struct recognizer *r, uint32_t node) {
     struct mask_cache *c = r->masks;
-    uint32_t *exits = alloc_grow(c->exits, c->n_exit, &c->exit_cap, sizeof *exits);
-    if (!exits) return no_memory(r);
-    c->exits = exits;
-    exits[c->n_exit++] = node;
+    if (!ARRAY_GROW(c->exits, c->n_exit, &c->exit_cap)) return no_memory(r);
+    c->exits[c->n_exit++] = node;
     return PLUMB_OK;
 }
 
@@ -466,14 +464,18 @@ static plumb_status walk_all(struct recognizer *r, uint32_t state, struct found 
     return PLUMB_OK;
 }
 
-static void drop_locals(struct recognizer *r) {
-    struct mask_cache *c = r->masks;
+static void free_locals(struct mask_cache *c) {
     for (size_t i = 0; i < c->n_local; i++) {
         free(c->locals[i].words);
         free(c->locals[i].ids);
         free(c->locals[i].exits);
     }
     c->n_local = 0;
+}
+
+static void drop_locals(struct recognizer *r) {
+    struct mask_cache *c = r->masks;
+    free_locals(c);
     c->local_bytes = 0;
     for (size_t i = 0; i < r->s.n_state; i++) r->s.local[i] = 0;
 }
@@ -503,9 +505,7 @@ static plumb_status find_local(struct recognizer *r, uint32_t state, const struc
         return PLUMB_OK;
     }
     if (c->local_bytes > LOCAL_CACHE_BYTES) drop_locals(r);
-    struct local_mask *locals = alloc_grow(c->locals, c->n_local, &c->local_cap, sizeof *locals);
-    if (!locals) return no_memory(r);
-    c->locals = locals;
+    if (!ARRAY_GROW(c->locals, c->n_local, &c->local_cap)) return no_memory(r);
     struct local_mask l = { 0 };
     struct found f = { .words = c->scratch, .ids = c->ids, .most = MAX_PIECE };
     c->n_exit = 0;
@@ -621,12 +621,7 @@ static void add_tokens(struct recognizer *r, const config *configs, size_t n, ui
 static plumb_status copy_configs(struct recognizer *r, uint32_t state) {
     struct mask_cache *c = r->masks;
     const struct configs *s = &r->s.states[state];
-    if (s->n > c->config_cap) {
-        config *configs = realloc(c->configs, s->n * sizeof *configs);
-        if (!configs) return no_memory(r);
-        c->configs = configs;
-        c->config_cap = s->n;
-    }
+    if (!ARRAY_RESERVE(c->configs, 0, s->n, &c->config_cap)) return no_memory(r);
     if (s->n > 0) memcpy(c->configs, r->s.configs + s->first, s->n * sizeof *c->configs);
     if (s->n > 1) qsort(c->configs, s->n, sizeof *c->configs, by_stack);
     return PLUMB_OK;
@@ -695,11 +690,7 @@ plumb_status recognizer_set_vocabulary(struct recognizer *r, const struct pieces
 
 void mask_cache_free(struct mask_cache *c) {
     if (!c) return;
-    for (size_t i = 0; i < c->n_local; i++) {
-        free(c->locals[i].words);
-        free(c->locals[i].ids);
-        free(c->locals[i].exits);
-    }
+    free_locals(c);
     for (size_t i = 0; i < N_KIND_SET; i++) free(c->sets[i].words);
     free(c->locals);
     free(c->configs);

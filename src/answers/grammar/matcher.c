@@ -121,16 +121,13 @@ static plumb_status check_define(plumb_grammar *g, const char *name) {
     return error_set(&g->err, PLUMB_ERROR_ARGUMENT, "the rule %s is defined twice", name);
 }
 
-_Static_assert((int)PLUMB_JSON_COMPACT == JSON_COMPACT && (int)PLUMB_JSON_PRETTY == JSON_PRETTY
-               && (int)PLUMB_JSON_FREE == JSON_FREE, "plumb_json_space has the values of enum json_space");
-
 /* name: that of the rule in messages; NULL for none. */
 static plumb_status add_schema(plumb_grammar *g, const char *name, const char *json, size_t n,
                                const plumb_schema_options *options) {
     const plumb_schema_options given = options ? *options : (plumb_schema_options){ 0 };
     const struct json_schema_options own = {
         .lenient = given.lenient, .any_order = given.any_order, .closed = given.closed, .name = name,
-        .space = (enum json_space)given.space,
+        .space = given.space,
     };
     if (given.space > PLUMB_JSON_FREE) {
         return error_set(&g->err, PLUMB_ERROR_ARGUMENT, "space is %d, expected 0 to %d", (int)given.space,

@@ -44,13 +44,11 @@ static uint32_t add_state(struct nfa *nfa, enum nfa_kind kind, uint32_t a, uint3
         error_set(nfa->all->err, PLUMB_ERROR_UNSUPPORTED, "the automaton has more than %d states", LANGUAGE_MAX_STATES);
         return DFA_NO_STATE;
     }
-    struct nfa_state *states = alloc_grow(nfa->states, nfa->n, &nfa->cap, sizeof *states);
-    if (!states) {
+    if (!ARRAY_GROW(nfa->states, nfa->n, &nfa->cap)) {
         languages_no_memory(nfa->all);
         return DFA_NO_STATE;
     }
-    nfa->states = states;
-    states[nfa->n] = (struct nfa_state){kind, a, b};
+    nfa->states[nfa->n] = (struct nfa_state){kind, a, b};
     return nfa->n++;
 }
 
@@ -62,16 +60,15 @@ static uint64_t hash_set(const void *user, size_t i) {
 /* A state that reads a character of a set. */
 static uint32_t add_chars(struct nfa *nfa, const struct charset *set, uint32_t next) {
     if (!set) return DFA_NO_STATE;
-    const struct charset **sets = alloc_grow(nfa->sets, nfa->n_set, &nfa->cap_set, sizeof *sets);
-    if (sets) nfa->sets = sets;
-    if (!sets || !hash_index_reserve(&nfa->set_index, nfa->n_set, hash_set, nfa)) {
+    if (!ARRAY_GROW(nfa->sets, nfa->n_set, &nfa->cap_set)
+        || !hash_index_reserve(&nfa->set_index, nfa->n_set, hash_set, nfa)) {
         languages_no_memory(nfa->all);
         return DFA_NO_STATE;
     }
-    sets[nfa->n_set] = set;
+    nfa->sets[nfa->n_set] = set;
     size_t slot = hash_index_first(&nfa->set_index, hash_set(nfa, nfa->n_set));
     for (; nfa->set_index.slots[slot] != 0; slot = hash_index_next(&nfa->set_index, slot)) {
-        if (charset_equal(sets[nfa->set_index.slots[slot] - 1], set)) break;
+        if (charset_equal(nfa->sets[nfa->set_index.slots[slot] - 1], set)) break;
     }
     if (nfa->set_index.slots[slot] == 0) nfa->set_index.slots[slot] = ++nfa->n_set;
     return add_state(nfa, NFA_CHARS, nfa->set_index.slots[slot] - 1, next);
@@ -91,13 +88,11 @@ static int32_t oblige(struct nfa *nfa, const struct dfa *dfa) {
     for (uint32_t i = 0; i < nfa->n_automaton; i++) {
         if (dfa_equal(nfa->automata[i], dfa)) return (int32_t)i;
     }
-    const struct dfa **automata = alloc_grow(nfa->automata, nfa->n_automaton, &nfa->cap_automaton, sizeof *automata);
-    if (!automata) {
+    if (!ARRAY_GROW(nfa->automata, nfa->n_automaton, &nfa->cap_automaton)) {
         languages_no_memory(nfa->all);
         return INT32_MIN;
     }
-    nfa->automata = automata;
-    automata[nfa->n_automaton] = dfa;
+    nfa->automata[nfa->n_automaton] = dfa;
     return (int32_t)nfa->n_automaton++;
 }
 
@@ -130,13 +125,11 @@ static uint32_t add_assertion(struct nfa *nfa, const struct language *a, uint32_
         if (*obliges == INT32_MIN) return DFA_NO_STATE;
     }
     if (assertion.obliges[BEFORE_WORD] != assertion.obliges[BEFORE_OTHER]) nfa->knows_words = true;
-    struct assertion *more = alloc_grow(nfa->assertions, nfa->n_assertion, &nfa->cap_assertion, sizeof *more);
-    if (!more) {
+    if (!ARRAY_GROW(nfa->assertions, nfa->n_assertion, &nfa->cap_assertion)) {
         languages_no_memory(all);
         return DFA_NO_STATE;
     }
-    nfa->assertions = more;
-    more[nfa->n_assertion] = assertion;
+    nfa->assertions[nfa->n_assertion] = assertion;
     return add_state(nfa, NFA_ASSERT, nfa->n_assertion++, next);
 }
 
@@ -224,16 +217,6 @@ static uint32_t build(struct nfa *nfa, const struct language *a, uint32_t next) 
 
 /* ---- classes of characters --------------------------------------------------------------------------------------- */
 
-static int by_number(const void *a, const void *b) {
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-static int by_thread(const void *a, const void *b) {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* Fills the intervals of the automaton: its classes are the largest sets of intervals that no set and no automaton of
  * obligations tells apart. */
 static bool make_classes(struct nfa *nfa, struct dfa *out) {
@@ -266,7 +249,7 @@ static bool make_classes(struct nfa *nfa, struct dfa *out) {
         memcpy(out->starts + n_start, dfa->starts, dfa->n_interval * sizeof *dfa->starts);
         n_start += dfa->n_interval;
     }
-    qsort(out->starts, n_start, sizeof *out->starts, by_number);
+    qsort(out->starts, n_start, sizeof *out->starts, compare_u32);
     memset(at, 0, nfa->n_set * sizeof *at);
     for (uint32_t i = 0; ok && i < n_start; i++) {
         uint32_t start = out->starts[i];
@@ -313,74 +296,40 @@ struct subsets {
     uint8_t *members;               /* (n_set, n_class) */
     uint32_t *classes;              /* (n_automaton, n_class) its class */
     uint8_t *words;                 /* (n_class) */
-    uint64_t *threads, *stack, *seen;
-    uint32_t *stamps, stamp;
-    size_t n_thread, cap_thread, n_stack, cap_stack, n_seen, n_slot;
-    uint64_t *list;                 /* a set of obligations while it is made */
-    size_t n_list, cap_list;
+    struct items { uint64_t *data; size_t n, cap; } threads, stack;
+    struct key_set seen;            /* the threads that were followed to a state */
+    struct items list;              /* a set of obligations while it is made */
 };
 
-static bool push(struct subsets *s, uint64_t **items, size_t *n, size_t *cap, uint64_t item) {
-    uint64_t *larger = alloc_grow(*items, *n, cap, sizeof *larger);
-    if (!larger) return languages_no_memory(s->nfa->all) == PLUMB_OK;
-    *items = larger;
-    larger[(*n)++] = item;
+static bool push(struct subsets *s, struct items *to, uint64_t item) {
+    if (!ARRAY_GROW(to->data, to->n, &to->cap)) return languages_no_memory(s->nfa->all) == PLUMB_OK;
+    to->data[to->n++] = item;
     return true;
 }
 
-/* Remembers a thread; *is_new: it was not remembered since stamp changed. */
-static bool remember(struct subsets *s, uint64_t thread, bool *is_new) {
-    if (2 * (s->n_seen + 1) > s->n_slot) {
-        size_t n = s->n_slot ? 2 * s->n_slot : 256;
-        uint64_t *seen = languages_temporary(s->nfa->all, n, sizeof *seen);
-        uint32_t *stamps = languages_temporary(s->nfa->all, n, sizeof *stamps);
-        if (!seen || !stamps) {
-            free(seen);
-            free(stamps);
-            return false;
-        }
-        memset(stamps, 0, n * sizeof *stamps);
-        for (size_t i = 0; i < s->n_slot; i++) {
-            if (s->stamps[i] != s->stamp) continue;
-            size_t j = (s->seen[i] * 0x9e3779b97f4a7c15u >> 32) & (n - 1);
-            while (stamps[j] == s->stamp) j = (j + 1) & (n - 1);
-            seen[j] = s->seen[i];
-            stamps[j] = s->stamp;
-        }
-        free(s->seen);
-        free(s->stamps);
-        s->seen = seen;
-        s->stamps = stamps;
-        s->n_slot = n;
-    }
-    size_t i = (thread * 0x9e3779b97f4a7c15u >> 32) & (s->n_slot - 1);
-    for (; s->stamps[i] == s->stamp; i = (i + 1) & (s->n_slot - 1)) {
-        if (s->seen[i] == thread) return *is_new = false, true;
-    }
-    s->seen[i] = thread;
-    s->stamps[i] = s->stamp;
-    s->n_seen++;
-    *is_new = true;
-    return true;
+/* Puts a state with a set of obligations on the stack. */
+static bool push_thread(struct subsets *s, uint32_t state, uint32_t set) {
+    return push(s, &s->stack, (uint64_t)state << 32 | set);
 }
 
 /* Sorts s->list and returns the number of the set. */
 static uint32_t list_id(struct subsets *s) {
     size_t n = 0;
-    if (s->n_list > 1) qsort(s->list, s->n_list, sizeof *s->list, by_thread);
-    for (size_t i = 0; i < s->n_list; i++) {
-        if (n == 0 || s->list[i] != s->list[n - 1]) s->list[n++] = s->list[i];
+    uint64_t *list = s->list.data;
+    if (s->list.n > 1) qsort(list, s->list.n, sizeof *list, compare_u64);
+    for (size_t i = 0; i < s->list.n; i++) {
+        if (n == 0 || list[i] != list[n - 1]) list[n++] = list[i];
     }
-    return sequences_id(s->nfa->all, &s->obligations, s->list, n);
+    return sequences_id(s->nfa->all, &s->obligations, list, n);
 }
 
 /* Adds an obligation to a set. */
 static bool add_obligation(struct subsets *s, uint32_t *set, uint32_t automaton) {
-    s->n_list = 0;
+    s->list.n = 0;
     for (size_t i = s->obligations.begin[*set]; i < s->obligations.begin[*set + 1]; i++) {
-        if (!push(s, &s->list, &s->n_list, &s->cap_list, s->obligations.items[i])) return false;
+        if (!push(s, &s->list, s->obligations.items[i])) return false;
     }
-    if (!push(s, &s->list, &s->n_list, &s->cap_list, (uint64_t)automaton << 32)) return false;
+    if (!push(s, &s->list, (uint64_t)automaton << 32)) return false;
     return (*set = list_id(s)) != UINT32_MAX;
 }
 
@@ -389,7 +338,7 @@ static bool advance(struct subsets *s, uint32_t *set, uint32_t class, bool *fail
     const struct nfa *nfa = s->nfa;
     *fails = false;
     if (*set == 0) return true;
-    s->n_list = 0;
+    s->list.n = 0;
     size_t begin = s->obligations.begin[*set], end = s->obligations.begin[*set + 1];
     if (!languages_work(nfa->all, end - begin)) return false;
     for (size_t i = begin; i < end; i++) {
@@ -402,7 +351,7 @@ static bool advance(struct subsets *s, uint32_t *set, uint32_t class, bool *fail
             return true;
         }
         if (state == dfa->all) continue;
-        if (!push(s, &s->list, &s->n_list, &s->cap_list, (uint64_t)automaton << 32 | state)) return false;
+        if (!push(s, &s->list, (uint64_t)automaton << 32 | state)) return false;
     }
     return (*set = list_id(s)) != UINT32_MAX;
 }
@@ -419,51 +368,56 @@ static bool may_end(const struct subsets *s, uint32_t set) {
  * UINT32_MAX on failure. */
 static uint32_t close_threads(struct subsets *s, enum before before) {
     struct nfa *nfa = s->nfa;
-    bool is_new, accepts = false;
-    s->n_thread = s->n_seen = 0;
-    s->stamp++;
-    while (s->n_stack > 0) {
-        uint64_t thread = s->stack[--s->n_stack];
+    bool accepts = false;
+    s->threads.n = 0;
+    key_set_clear(&s->seen);
+    while (s->stack.n > 0) {
+        const uint64_t thread = s->stack.data[--s->stack.n];
+        const size_t n_seen = s->seen.n;
         uint32_t state = (uint32_t)(thread >> 32), set = (uint32_t)thread;
-        if (!remember(s, thread, &is_new) || !languages_work(nfa->all, 1)) return UINT32_MAX;
-        if (!is_new) continue;
+        if (key_set_number(&s->seen, thread) == UINT32_MAX) {
+            languages_no_memory(nfa->all);
+            return UINT32_MAX;
+        }
+        if (!languages_work(nfa->all, 1)) return UINT32_MAX;
+        if (s->seen.n == n_seen) continue;
         const struct nfa_state *q = &nfa->states[state];
         if (state == nfa->universal && set == 0) {   /* all strings are accepted from here, whatever the others do */
-            s->n_stack = s->n_thread = 0;
+            s->stack.n = s->threads.n = 0;
             accepts = true;
-            if (!push(s, &s->threads, &s->n_thread, &s->cap_thread, (uint64_t)q->a << 32)) return UINT32_MAX;
+            if (!push(s, &s->threads, (uint64_t)q->a << 32)) return UINT32_MAX;
             break;
         }
         switch (q->kind) {
         case NFA_SPLIT:
-            if (q->a != DFA_NO_STATE &&
-                !push(s, &s->stack, &s->n_stack, &s->cap_stack, (uint64_t)q->a << 32 | set)) return UINT32_MAX;
-            if (q->b != DFA_NO_STATE &&
-                !push(s, &s->stack, &s->n_stack, &s->cap_stack, (uint64_t)q->b << 32 | set)) return UINT32_MAX;
+            if (q->a != DFA_NO_STATE && !push_thread(s, q->a, set)) return UINT32_MAX;
+            if (q->b != DFA_NO_STATE && !push_thread(s, q->b, set)) return UINT32_MAX;
             break;
         case NFA_ASSERT: {
             int32_t obliges = nfa->assertions[q->a].obliges[before];
             if (obliges == OBLIGE_FAILURE) break;
             if (obliges != OBLIGE_NOTHING && !add_obligation(s, &set, (uint32_t)obliges)) return UINT32_MAX;
-            if (!push(s, &s->stack, &s->n_stack, &s->cap_stack, (uint64_t)q->b << 32 | set)) return UINT32_MAX;
+            if (!push_thread(s, q->b, set)) return UINT32_MAX;
             break;
         }
         default:
-            if (!push(s, &s->threads, &s->n_thread, &s->cap_thread, thread)) return UINT32_MAX;
+            if (!push(s, &s->threads, thread)) return UINT32_MAX;
         }
     }
-    if (s->n_thread > 1) qsort(s->threads, s->n_thread, sizeof *s->threads, by_thread);
+    uint64_t *threads = s->threads.data;
     size_t n = 0;
-    for (size_t i = 0; i < s->n_thread; i++) {
-        uint64_t thread = s->threads[i], state = thread >> 32;
+    if (s->threads.n > 1) qsort(threads, s->threads.n, sizeof *threads, compare_u64);
+    for (size_t i = 0; i < s->threads.n; i++) {
+        uint64_t thread = threads[i], state = thread >> 32;
         /* a thread without obligations, which sorts first, does all that others in its state do */
-        if (n > 0 && s->threads[n - 1] == state << 32) continue;
+        if (n > 0 && threads[n - 1] == state << 32) continue;
         if (nfa->states[state].kind == NFA_ACCEPT) accepts = accepts || may_end(s, (uint32_t)thread);
-        else s->threads[n++] = thread;
+        else threads[n++] = thread;
     }
+    s->threads.n = n;
     /* states that accept have a last item of their own */
-    if (accepts && !push(s, &s->threads, &n, &s->cap_thread, UINT64_MAX)) return UINT32_MAX;
-    return sequences_id(nfa->all, &s->states, s->threads, n);
+    if (accepts && !push(s, &s->threads, UINT64_MAX)) return UINT32_MAX;
+    return sequences_id(nfa->all, &s->states, s->threads.data, s->threads.n);
 }
 
 /* Fills what each set, each automaton of obligations and \w make of each class. */
@@ -509,7 +463,7 @@ static bool make_states(struct subsets *s, uint32_t start, enum before before) {
     uint32_t k = out->n_class;
     size_t cap = 0;
     if (sequences_id(all, &s->obligations, NULL, 0) == UINT32_MAX) return false;
-    if (!push(s, &s->stack, &s->n_stack, &s->cap_stack, (uint64_t)start << 32)) return false;
+    if (!push_thread(s, start, 0)) return false;
     if (close_threads(s, before) == UINT32_MAX) return false;
     for (uint32_t i = 0; i < s->states.n; i++) {
         if (s->states.n > LANGUAGE_MAX_STATES || s->states.n * (uint64_t)k > DFA_MAX_CELLS) {
@@ -524,7 +478,7 @@ static bool make_states(struct subsets *s, uint32_t start, enum before before) {
         n -= accepting;
         for (uint32_t c = 0; c < k; c++) {
             if (!languages_work(all, n + 1)) return false;
-            s->n_stack = 0;
+            s->stack.n = 0;
             for (size_t j = 0; j < n; j++) {
                 uint64_t thread = s->states.items[s->states.begin[i] + j];
                 const struct nfa_state *q = &nfa->states[thread >> 32];
@@ -532,7 +486,7 @@ static bool make_states(struct subsets *s, uint32_t start, enum before before) {
                 bool fails;
                 if (q->kind != NFA_CHARS || !s->members[(size_t)q->a * k + c]) continue;
                 if (!advance(s, &set, c, &fails)) return false;
-                if (!fails && !push(s, &s->stack, &s->n_stack, &s->cap_stack, (uint64_t)q->b << 32 | set)) return false;
+                if (!fails && !push_thread(s, q->b, set)) return false;
             }
             uint32_t to = close_threads(s, nfa->knows_words && s->words[c] ? BEFORE_WORD : BEFORE_OTHER);
             if (to == UINT32_MAX) return false;
@@ -563,8 +517,8 @@ static const struct dfa *determinize(struct languages *all, const struct languag
     sequences_free(&s.states);
     sequences_free(&s.obligations);
     void *arrays[] = {nfa.states, nfa.sets, nfa.set_index.slots, nfa.assertions, nfa.automata, s.out.starts,
-                      s.out.class_of, s.out.next, s.out.accepts, s.members, s.classes, s.words, s.threads, s.stack,
-                      s.seen, s.stamps, s.list};
+                      s.out.class_of, s.out.next, s.out.accepts, s.members, s.classes, s.words, s.threads.data,
+                      s.stack.data, s.seen.slots, s.list.data};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
     return dfa;
 }

@@ -152,9 +152,8 @@ static plumb_status note_kinds(struct pieces *v, struct error *err) {
         const bool is_separator = depth > 2 && v->kinds[i] == KIND_WIDE && (v->bytes[i] & 0xfe) == 0xa8
                                   && v->bytes[path[depth - 2]] == 0x80 && v->bytes[path[depth - 3]] == 0xe2;
         if (!is_separator) continue;
-        uint32_t *separators = alloc_grow(v->separators, v->n_separator, &separator_cap, sizeof *separators);
-        if (!separators) status = no_memory(err);
-        else v->separators = separators, separators[v->n_separator++] = i;
+        if (ARRAY_GROW(v->separators, v->n_separator, &separator_cap)) v->separators[v->n_separator++] = i;
+        else status = no_memory(err);
     }
     free(path);
     free(kinds);
@@ -169,10 +168,8 @@ static plumb_status find_rare(struct pieces *v, struct error *err) {
         const bool has_separator = i < v->n_node && next < v->n_separator && v->separators[next] < v->ends[i];
         const uint32_t kinds = i < v->n_node ? v->below[i] | 1u << (v->kinds[i] & (KIND_INSIDE - 1)) : ~0u;
         if (!has_separator && (kinds & ~(uint32_t)KINDS_OF_TEXT) == 0) continue;
-        uint32_t *rare = alloc_grow(v->rare, v->n_rare, &cap, sizeof *rare);
-        if (!rare) return no_memory(err);
-        v->rare = rare;
-        rare[v->n_rare++] = i;
+        if (!ARRAY_GROW(v->rare, v->n_rare, &cap)) return no_memory(err);
+        v->rare[v->n_rare++] = i;
     }
     v->n_rare--;
     return PLUMB_OK;
@@ -248,10 +245,7 @@ static plumb_status read_pieces(struct pieces *v, const struct vocabulary *from,
                              MAX_PIECE_BYTES >> 20);
         }
         if ((size_t)length > cap - at) {
-            cap = 2 * cap + (size_t)length + 4096;
-            char *larger = realloc(*bytes, cap);
-            if (!larger) return no_memory(err);
-            *bytes = larger;
+            if (!ARRAY_RESERVE(*bytes, at, (size_t)length, &cap)) return no_memory(err);
             from->piece(from->user, (int32_t)i, false, *bytes + at, cap - at);
         }
         at += (size_t)length;

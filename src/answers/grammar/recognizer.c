@@ -49,16 +49,10 @@ static plumb_status reserve_state(struct recognizer *r) {
     const size_t row = r->g->n_class;
     if (states_bytes(s, r->g->n_class) > RECOGNIZER_HARD_BYTES) return too_ambiguous(r);
     if (s->n_state < s->state_cap) return PLUMB_OK;
-    size_t cap = s->state_cap > 0 ? 2 * s->state_cap : 64;
-    struct configs *states = realloc(s->states, cap * sizeof *states);
-    if (states) s->states = states;
-    uint8_t *flags = realloc(s->flags, cap * sizeof *flags);
-    if (flags) s->flags = flags;
-    uint32_t *next = realloc(s->next, cap * row * sizeof *next);
-    if (next) s->next = next;
-    uint32_t *local = realloc(s->local, cap * sizeof *local);
-    if (local) s->local = local;
-    if (!states || !flags || !next || !local) return no_memory(r);
+    const size_t cap = s->state_cap > 0 ? 2 * s->state_cap : 64;
+    const bool has_room = ARRAY_RESIZE(s->states, cap) && ARRAY_RESIZE(s->flags, cap)
+                          && ARRAY_RESIZE(s->next, (uint64_t)cap * row) && ARRAY_RESIZE(s->local, cap);
+    if (!has_room) return no_memory(r);
     s->state_cap = cap;
     return PLUMB_OK;
 }
@@ -87,13 +81,7 @@ static uint64_t hash_of_stack(const void *user, size_t i) {
 
 /* Grows r->frames to hold n. */
 static plumb_status reserve_frames(struct recognizer *r, size_t n) {
-    if (n <= r->frame_cap) return PLUMB_OK;
-    size_t cap = 2 * r->frame_cap + n;
-    struct frame *frames = realloc(r->frames, cap * sizeof *frames);
-    if (!frames) return no_memory(r);
-    r->frames = frames;
-    r->frame_cap = cap;
-    return PLUMB_OK;
+    return ARRAY_RESERVE(r->frames, 0, n, &r->frame_cap) ? PLUMB_OK : no_memory(r);
 }
 
 /* *out becomes the stack of n frames, which are sorted, and not in r->s. */
@@ -107,18 +95,10 @@ static plumb_status find_stack(struct recognizer *r, const struct frame *frames,
         if (other->n == n && memcmp(s->frames + other->first, frames, n * sizeof *frames) == 0) return PLUMB_OK;
     }
     if (s->n_stack >= STACK_NONE || states_bytes(s, r->g->n_class) > RECOGNIZER_HARD_BYTES) return too_ambiguous(r);
-    struct stack *stacks = alloc_grow(s->stacks, s->n_stack, &s->stack_cap, sizeof *stacks);
-    if (!stacks) return no_memory(r);
-    s->stacks = stacks;
-    if (s->frame_cap < s->n_frame + n) {
-        size_t cap = 2 * s->frame_cap + n + 64;
-        struct frame *larger = realloc(s->frames, cap * sizeof *larger);
-        if (!larger) return no_memory(r);
-        s->frames = larger;
-        s->frame_cap = cap;
-    }
+    if (!ARRAY_GROW(s->stacks, s->n_stack, &s->stack_cap)) return no_memory(r);
+    if (!ARRAY_RESERVE(s->frames, s->n_frame, n, &s->frame_cap)) return no_memory(r);
     memcpy(s->frames + s->n_frame, frames, n * sizeof *frames);
-    stacks[s->n_stack] = (struct stack){ (uint32_t)s->n_frame, (uint32_t)n };
+    s->stacks[s->n_stack] = (struct stack){ (uint32_t)s->n_frame, (uint32_t)n };
     s->n_frame += n;
     *out = (uint32_t)s->n_stack++;
     s->stack_index.slots[slot] = *out + 1;
@@ -157,13 +137,7 @@ static plumb_status unite_stacks(struct recognizer *r, uint32_t a, uint32_t b, u
 static plumb_status add_state(struct recognizer *r, const config *configs, size_t n, uint8_t flags) {
     struct states *s = &r->s;
     PLUMB_TRY(reserve_state(r));
-    if (s->config_cap < s->n_config + n) {
-        size_t cap = 2 * s->config_cap + n + 64;
-        config *larger = realloc(s->configs, cap * sizeof *larger);
-        if (!larger) return no_memory(r);
-        s->configs = larger;
-        s->config_cap = cap;
-    }
+    if (!ARRAY_RESERVE(s->configs, s->n_config, n, &s->config_cap)) return no_memory(r);
     if (n > 0) memcpy(s->configs + s->n_config, configs, n * sizeof *configs);
     s->states[s->n_state] = (struct configs){ (uint32_t)s->n_config, (uint32_t)n };
     s->flags[s->n_state] = flags;
@@ -210,41 +184,17 @@ static plumb_status states_init(struct recognizer *r) {
 static void begin_state(struct recognizer *r) {
     r->n_place = r->n_todo = r->todo_at = r->n_made = 0;
     r->made_flags = 0;
-    if (++r->round == UINT64_C(1) << 32) {   /* 32 bits of an entry */
-        r->round = 1;
-        memset(r->seen, 0, r->n_seen_slot * sizeof *r->seen);
-    }
-}
-
-static plumb_status grow_seen(struct recognizer *r) {
-    size_t size = r->n_seen_slot > 0 ? 2 * r->n_seen_slot : 64;
-    uint64_t *seen = calloc(size, sizeof *seen);
-    if (!seen) return no_memory(r);
-    for (size_t i = 0; i < r->n_place; i++) {
-        size_t slot = (size_t)mix(r->places[i].at) & (size - 1);
-        while (seen[slot] != 0) slot = (slot + 1) & (size - 1);
-        seen[slot] = r->round << 32 | i;
-    }
-    free(r->seen);
-    r->seen = seen;
-    r->n_seen_slot = size;
-    return PLUMB_OK;
+    key_set_clear(&r->seen);
 }
 
 /* *out becomes the place of an instruction, which is made if there is none. */
 static plumb_status find_place(struct recognizer *r, size_t at, struct place **out) {
-    if (2 * r->n_place >= r->n_seen_slot) PLUMB_TRY(grow_seen(r));
-    size_t slot = (size_t)mix(at) & (r->n_seen_slot - 1);
-    for (; r->seen[slot] >> 32 == r->round; slot = (slot + 1) & (r->n_seen_slot - 1)) {
-        *out = &r->places[(uint32_t)r->seen[slot]];
-        if ((*out)->at == at) return PLUMB_OK;
+    const uint32_t number = key_set_number(&r->seen, at);
+    if (number == r->n_place && ARRAY_GROW(r->places, r->n_place, &r->place_cap)) {
+        r->places[r->n_place++] = (struct place){ (uint32_t)at, STACK_NONE, STACK_NONE };
     }
-    struct place *places = alloc_grow(r->places, r->n_place, &r->place_cap, sizeof *places);
-    if (!places) return no_memory(r);
-    r->places = places;
-    r->seen[slot] = r->round << 32 | r->n_place;
-    *out = &places[r->n_place++];
-    **out = (struct place){ (uint32_t)at, STACK_NONE, STACK_NONE };
+    if (number >= r->n_place) return no_memory(r);
+    *out = &r->places[number];
     return PLUMB_OK;
 }
 
@@ -262,18 +212,14 @@ static plumb_status add_place(struct recognizer *r, size_t at, uint32_t stack) {
     }
     if (place->fresh != STACK_NONE) return unite_stacks(r, place->fresh, stack, &place->fresh);
     place->fresh = stack;
-    uint32_t *todo = alloc_grow(r->todo, r->n_todo, &r->todo_cap, sizeof *todo);
-    if (!todo) return no_memory(r);
-    r->todo = todo;
-    todo[r->n_todo++] = (uint32_t)(place - r->places);
+    if (!ARRAY_GROW(r->todo, r->n_todo, &r->todo_cap)) return no_memory(r);
+    r->todo[r->n_todo++] = (uint32_t)(place - r->places);
     return PLUMB_OK;
 }
 
 static plumb_status add_config(struct recognizer *r, uint32_t at, uint32_t node, uint32_t stack) {
-    config *made = alloc_grow(r->made, r->n_made, &r->made_cap, sizeof *made);
-    if (!made) return no_memory(r);
-    r->made = made;
-    made[r->n_made++] = config_of(at, node, stack);
+    if (!ARRAY_GROW(r->made, r->n_made, &r->made_cap)) return no_memory(r);
+    r->made[r->n_made++] = config_of(at, node, stack);
     if (op_of(r->g->code[at]) != OP_CLASS) r->made_flags |= STATE_TOKEN;
     return PLUMB_OK;
 }
@@ -316,14 +262,9 @@ static plumb_status add_mark(struct recognizer *r, size_t at, uint32_t stack, ui
     return add_place(r, at + 1, stack);
 }
 
-static int by_value(const void *a, const void *b) {
-    const config x = *(const config *)a, y = *(const config *)b;
-    return x < y ? -1 : x > y;
-}
-
 static void sort_configs(config *c, size_t n) {
     if (n > 32) {
-        qsort(c, n, sizeof *c, by_value);
+        qsort(c, n, sizeof *c, compare_u64);
         return;
     }
     for (size_t i = 1; i < n; i++) {
@@ -494,22 +435,24 @@ plumb_status recognizer_local(struct recognizer *r, const config *configs, size_
     return recognizer_group(r, configs, n, top, &out->state);
 }
 
-void recognizer_bytes(const struct recognizer *r, uint32_t state, uint64_t set[4]) {
-    set[0] = set[1] = set[2] = set[3] = 0;
-    for (uint32_t i = 0; i < r->s.states[state].n; i++) {
-        config c = r->s.configs[r->s.states[state].first + i];
-        if (op_of(r->g->code[config_at(c)]) != OP_CLASS) continue;
-        const struct byte_node *node = &r->g->nodes[config_node(c)];
-        for (uint32_t e = node->edge; e < node->edge + node->n; e++) {
-            const unsigned low = r->g->edges[e].low, high = r->g->edges[e].high;
-            for (unsigned word = low / 64; word <= high / 64; word++) {
-                uint64_t bits = UINT64_MAX;
-                if (word == low / 64) bits &= UINT64_MAX << low % 64;
-                if (word == high / 64) bits &= UINT64_MAX >> (63 - high % 64);
-                set[word] |= bits;
-            }
+void config_add_bytes(const struct grammar *g, config c, uint64_t set[4]) {
+    if (op_of(g->code[config_at(c)]) != OP_CLASS) return;
+    const struct byte_node *node = &g->nodes[config_node(c)];
+    for (uint32_t e = node->edge; e < node->edge + node->n; e++) {
+        const unsigned low = g->edges[e].low, high = g->edges[e].high;
+        for (unsigned word = low / 64; word <= high / 64; word++) {
+            uint64_t bits = UINT64_MAX;
+            if (word == low / 64) bits &= UINT64_MAX << low % 64;
+            if (word == high / 64) bits &= UINT64_MAX >> (63 - high % 64);
+            set[word] |= bits;
         }
     }
+}
+
+void recognizer_bytes(const struct recognizer *r, uint32_t state, uint64_t set[4]) {
+    const struct configs *s = &r->s.states[state];
+    set[0] = set[1] = set[2] = set[3] = 0;
+    for (uint32_t i = 0; i < s->n; i++) config_add_bytes(r->g, r->s.configs[s->first + i], set);
 }
 
 plumb_status recognizer_forced(struct recognizer *r, uint32_t state, char *buf, size_t cap, size_t *n) {
@@ -552,7 +495,7 @@ void recognizer_free(struct recognizer *r) {
     states_free(&r->s);
     free(r->places);
     free(r->todo);
-    free(r->seen);
+    free(r->seen.slots);
     free(r->frames);
     free(r->made);
     free(r);
@@ -564,8 +507,7 @@ plumb_status position_init(struct position *p, struct recognizer *r) {
     begin_state(r);
     PLUMB_TRY(add_place(r, (size_t)r->g->rules[r->g->root].start, STACK_BOTTOM));
     PLUMB_TRY(finish_state(r, &start));
-    p->states = alloc_grow(NULL, 0, &p->cap, sizeof *p->states);
-    if (!p->states) return no_memory(r);
+    if (!ARRAY_GROW(p->states, 0, &p->cap)) return no_memory(r);
     p->states[0] = start;
     p->next = r->positions;
     p->before = &r->positions;
@@ -583,10 +525,8 @@ void position_free(struct position *p) {
 }
 
 plumb_status position_push(struct position *p, uint32_t state) {
-    uint32_t *states = alloc_grow(p->states, p->n + 1, &p->cap, sizeof *states);
-    if (!states) return no_memory(p->r);
-    p->states = states;
-    states[++p->n] = state;
+    if (!ARRAY_GROW(p->states, p->n + 1, &p->cap)) return no_memory(p->r);
+    p->states[++p->n] = state;
     return PLUMB_OK;
 }
 

@@ -86,13 +86,12 @@ struct recognizer {
     struct error err;
     /* The state that is being made. */
     struct place *places;
-    uint64_t *seen;        /* (n_seen_slot) a hash set of places: `round` << 32 | number; other rounds are free */
+    struct key_set seen;   /* the instructions of the places */
     uint32_t *todo;        /* a queue of places to be followed */
-    uint64_t round;        /* counts the states that were made */
     config *made;
     struct frame *frames;  /* of a stack that is being made */
     uint64_t work;         /* since the last recognizer_trim or recognizer_mask */
-    size_t n_place, place_cap, n_seen_slot, n_todo, todo_at, todo_cap, n_made, made_cap, frame_cap;
+    size_t n_place, place_cap, n_todo, todo_at, todo_cap, n_made, made_cap, frame_cap;
     uint8_t made_flags;
     uint64_t trimmed_bytes;   /* of the automaton after the last recognizer_trim */
     uint32_t n_trim;          /* how often the numbers of states have changed */
@@ -139,7 +138,9 @@ struct local {
  * local state, as several frames of which some count are below the first ones. */
 plumb_status recognizer_local(struct recognizer *r, const config *configs, size_t n, uint32_t stack, uint32_t k,
                               uint32_t longest, struct local *out);
-/* The bytes that may follow, as a set: bit b % 64 of word b / 64. */
+/* Adds the bytes that may follow to a set: bit b % 64 of word b / 64. */
+void config_add_bytes(const struct grammar *g, config c, uint64_t set[4]);
+/* set becomes the bytes that may follow. */
 void recognizer_bytes(const struct recognizer *r, uint32_t state, uint64_t set[4]);
 static inline bool bytes_have(const uint64_t set[4], unsigned byte) { return set[byte / 64] >> byte % 64 & 1; }
 /* Writes the text that must follow, as plumb_matcher_forced does; *n becomes its length. */

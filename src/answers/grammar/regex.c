@@ -291,11 +291,9 @@ struct parts {
 };
 
 static bool add_part(struct parser *p, struct parts *parts, const struct language *a) {
-    const struct language **data = a ? alloc_grow(parts->data, parts->n, &parts->cap, sizeof *data) : NULL;
-    if (a && !data) languages_no_memory(p->all);
-    if (!data) return false;
-    parts->data = data;
-    data[parts->n++] = a;
+    if (!a) return false;
+    if (!ARRAY_GROW(parts->data, parts->n, &parts->cap)) return languages_no_memory(p->all) == PLUMB_OK;
+    parts->data[parts->n++] = a;
     return true;
 }
 

@@ -27,11 +27,7 @@ static uint32_t instruction(enum grammar_op op, int64_t arg) {
 static bool reserve(struct rules *b, uint32_t **code, size_t n_code, size_t *cap, uint64_t n) {
     if (b->status != PLUMB_OK) return false;
     if (n > GRAMMAR_MAX_CODE - n_code) too_large(b);
-    while (b->status == PLUMB_OK && *cap < n_code + n) {
-        uint32_t *larger = alloc_grow(*code, *cap, cap, sizeof *larger);
-        if (larger) *code = larger;
-        else no_memory(b);
-    }
+    else if (!ARRAY_RESERVE(*code, n_code, n, cap)) no_memory(b);
     return b->status == PLUMB_OK;
 }
 
@@ -115,23 +111,15 @@ uint32_t rules_find(struct rules *b, const char *name, size_t n) {
     }
     uint32_t *slot = &b->index.slots[find_slot(b, name, n)];
     if (*slot != 0) return *slot - 1;
-    struct grammar_rule *rules = NULL;
     if (g->n_rule == GRAMMAR_MAX_CODE || n > GRAMMAR_MAX_NAMES - g->n_name) {
         too_large(b);
         return 0;
     }
-    while (g->name_cap < g->n_name + n) {
-        char *names = alloc_grow(g->names, g->name_cap, &g->name_cap, 1);
-        if (!names) break;
-        g->names = names;
-    }
-    if (g->name_cap >= g->n_name + n) rules = alloc_grow(g->rules, g->n_rule, &g->rule_cap, sizeof *rules);
-    if (!rules) {
+    if (!ARRAY_GROW(g->rules, g->n_rule, &g->rule_cap) || !ARRAY_RESERVE(g->names, g->n_name, n, &g->name_cap)) {
         no_memory(b);
         return 0;
     }
-    g->rules = rules;
-    rules[g->n_rule] = (struct grammar_rule){ (uint32_t)g->n_name, (uint32_t)n, RULE_UNDEFINED, 0 };
+    g->rules[g->n_rule] = (struct grammar_rule){ (uint32_t)g->n_name, (uint32_t)n, RULE_UNDEFINED, 0 };
     if (n > 0) memcpy(g->names + g->n_name, name, n);
     g->n_name += n;
     *slot = (uint32_t)++g->n_rule;
@@ -245,13 +233,11 @@ static uint32_t add_counter(struct rules *b, uint32_t min, uint32_t max) {
                               "repetitions", GRAMMAR_MAX_COUNTERS);
     }
     if (b->status != PLUMB_OK) return 0;
-    struct counter *counters = alloc_grow(g->counters, g->n_counter, &g->counter_cap, sizeof *counters);
-    if (!counters) {
+    if (!ARRAY_GROW(g->counters, g->n_counter, &g->counter_cap)) {
         no_memory(b);
         return 0;
     }
-    g->counters = counters;
-    counters[g->n_counter] = (struct counter){ .min = min, .max = max };
+    g->counters[g->n_counter] = (struct counter){ .min = min, .max = max };
     return (uint32_t)g->n_counter++;
 }
 
@@ -368,6 +354,15 @@ static void reach(struct reach *r, size_t at) {
     r->todo[r->n_todo++] = (uint32_t)at;
 }
 
+/* Reaches what follows an instruction, unless it reads something. */
+static void reach_next(struct reach *r, const struct grammar *g, size_t at) {
+    const enum grammar_op op = op_of(g->code[at]);
+    size_t next[2];
+    if (op <= OP_NOT_TOKEN || (op == OP_CALL && !r->may_be_empty[arg_of(g->code[at])])) return;
+    const size_t n = grammar_next(g, at, next);
+    for (size_t i = 0; i < n; i++) reach(r, next[i]);
+}
+
 static void add_call(struct reach *r, uint32_t rule, uint32_t at) {
     r->calls[r->n_call] = (struct call){ at, r->last_call[rule] };
     r->last_call[rule] = ++r->n_call;
@@ -377,31 +372,14 @@ static void add_call(struct reach *r, uint32_t rule, uint32_t at) {
 static void find_reached(struct reach *r, const struct grammar *g) {
     for (size_t i = 0; i < g->n_rule; i++) reach(r, (size_t)g->rules[i].start);
     while (r->n_todo > 0) {
-        uint32_t at = r->todo[--r->n_todo], code = g->code[at];
-        int32_t arg = arg_of(code);
-        switch (op_of(code)) {
-        case OP_CLASS: case OP_TOKEN: case OP_NOT_TOKEN:
-            break;
-        case OP_SPLIT:
-            reach(r, at + 1);
-            reach(r, (size_t)((int64_t)at + arg));
-            break;
-        case OP_JUMP:
-            reach(r, (size_t)((int64_t)at + arg));
-            break;
-        case OP_COUNT: case OP_MARK: case OP_LEAVE:
-            reach(r, at + 1);
-            break;
-        case OP_CALL:
-            if (r->may_be_empty[arg]) reach(r, at + 1);
-            add_call(r, (uint32_t)arg, at);
-            break;
-        case OP_RETURN:
-            if (r->may_be_empty[arg]) break;
-            r->may_be_empty[arg] = 1;
-            for (uint32_t i = r->last_call[arg]; i != 0; i = r->calls[i - 1].before) reach(r, r->calls[i - 1].at + 1);
-            break;
-        }
+        const uint32_t at = r->todo[--r->n_todo];
+        const enum grammar_op op = op_of(g->code[at]);
+        const int32_t arg = arg_of(g->code[at]);
+        if (op == OP_CALL) add_call(r, (uint32_t)arg, at);
+        reach_next(r, g, at);
+        if (op != OP_RETURN || r->may_be_empty[arg]) continue;
+        r->may_be_empty[arg] = 1;
+        for (uint32_t i = r->last_call[arg]; i != 0; i = r->calls[i - 1].before) reach(r, r->calls[i - 1].at + 1);
     }
 }
 
@@ -411,12 +389,7 @@ static bool may_be_empty(struct reach *r, const struct grammar *g, size_t from, 
     r->n_todo = 0;
     reach(r, from);
     size_t n = 0;
-    for (; n < r->n_todo && !r->is_reached[to]; n++) {
-        const uint32_t at = r->todo[n], code = g->code[at];
-        const enum grammar_op op = op_of(code);
-        if (op == OP_SPLIT || op >= OP_COUNT || (op == OP_CALL && r->may_be_empty[arg_of(code)])) reach(r, at + 1);
-        if (op == OP_SPLIT || op == OP_JUMP) reach(r, (size_t)((int64_t)at + arg_of(code)));
-    }
+    for (; n < r->n_todo && !r->is_reached[to]; n++) reach_next(r, g, r->todo[n]);
     const bool found = r->is_reached[to];
     while (r->n_todo > 0) r->is_reached[r->todo[--r->n_todo]] = 0;
     *work += n;
@@ -479,12 +452,10 @@ static void find_behind(struct rules *b) {
         if (c && op == OP_CALL && grammar_is_tail(g->code[grammar_skip_jumps(g, at + 1)])) behind = g->most_behind;
         if (c && behind > c->most_behind) c->most_behind = behind;
         if (op != OP_COUNT) continue;
-        struct open *larger = alloc_grow(open, n, &cap, sizeof *open);
-        if (!larger) {
+        if (!ARRAY_GROW(open, n, &cap)) {
             no_memory(b);
             break;
         }
-        open = larger;
         const size_t leave = at + (size_t)arg_of(g->code[at]);
         open[n++] = (struct open){ leave, &g->counters[arg_of(g->code[leave])] };
     }

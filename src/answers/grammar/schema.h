@@ -172,6 +172,7 @@ void sets_begin(struct schema *s);
 struct set set_of_claim(struct schema *s, enum domain domain, uint32_t claim);
 struct set set_and(struct schema *s, enum domain domain, struct set a, struct set b);
 /* node: for the message of a failure. */
+bool schema_language_is_empty(struct schema *s, const struct language *l, uint32_t node);
 bool set_is_empty(struct schema *s, enum domain domain, struct set a, uint32_t node);
 /* The bits ON_... that the value of `type` names, and whether numbers must be integers. `nullable: true` beside it, of
  * OpenAPI 3.0, adds null. */
@@ -192,9 +193,12 @@ const struct language *names_of_pattern(struct schema *s, uint32_t node, struct 
 struct known { struct slice name; bool required; struct goal *goal; };
 struct cell { const struct language *names; struct goal *goal; };   /* names: NULL for any */
 struct contained { uint32_t claim, from, min, max, node; bool covers; };
-/* What an array that must contain something, or no value twice, may do next: an element, and the state after it. */
-struct step { struct goal *goal; uint32_t to; };
-struct state { bool accepts, is_alive; struct step *steps; size_t n_steps; };
+/* What an array that must contain something, or no value twice, or an object whose members are counted or in any order,
+ * may do next: an element, a known member or another one, or leave out a member; and the state after it. */
+enum step_kind { STEP_ELEMENT, STEP_KNOWN, STEP_OTHER, STEP_SKIP };
+struct step { enum step_kind kind; struct goal *goal; const struct known *known; uint32_t to; };
+/* is_first: there is nothing before it.  is_alive: the automaton can end from there. */
+struct state { bool is_first, accepts, is_alive; struct step *steps; size_t n_steps; };
 
 struct shape {
     struct shape *next;
@@ -229,5 +233,7 @@ void goals_expand(struct schema *s, struct goal *root);
 bool goal_is_any(const struct goal *g);
 bool goal_is_productive(const struct goal *g);
 bool shape_is_productive(const struct shape *shape);
+/* Marks the states that are alive.  Returns whether the first one is among them. */
+bool states_mark_alive(struct state *states, size_t n);
 
 #endif

@@ -26,11 +26,6 @@ uint32_t claim_simplify(struct schema *s, uint32_t claimed) {
     return claim(node, CLAIM_SCHEMA, negated);
 }
 
-static int compare_claims(const void *a, const void *b) {
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
 static uint64_t hash_goal(const void *user, size_t i) {
     const struct schema *s = user;
     return hash_bytes(s->goals[i]->claims, s->goals[i]->n_claims * sizeof(uint32_t));
@@ -44,7 +39,7 @@ struct goal *goal_of(struct schema *s, const uint32_t *claims, size_t n, uint32_
         uint32_t c = claim_simplify(s, claims[i]);
         if (c != 0) own[n_own++] = c;
     }
-    qsort(own, n_own, sizeof *own, compare_claims);
+    qsort(own, n_own, sizeof *own, compare_u32);
     size_t n_kept = 0;
     bool nothing = false;
     for (size_t i = 0; i < n_own; i++) {
@@ -70,9 +65,7 @@ struct goal *goal_of(struct schema *s, const uint32_t *claims, size_t n, uint32_
         schema_fail(s, PLUMB_ERROR_UNSUPPORTED, node, "more than %d combinations of schemas", MAX_GOALS);
         return NULL;
     }
-    struct goal **larger = alloc_grow(s->goals, s->n_goals, &s->goals_cap, sizeof *larger);
-    struct goal *g = larger ? schema_alloc(s, sizeof *g) : NULL;
-    if (larger) s->goals = larger;
+    struct goal *g = ARRAY_GROW(s->goals, s->n_goals, &s->goals_cap) ? schema_alloc(s, sizeof *g) : NULL;
     if (!g) {
         schema_no_memory(s);
         return NULL;
@@ -98,7 +91,7 @@ bool goal_is_any(const struct goal *g) { return g->n_claims == 0; }
 
 /* ---- all goals --------------------------------------------------------------------------------------------------- */
 
-void goal_expand(struct schema *s, struct goal *g) {
+static void goal_expand(struct schema *s, struct goal *g) {
     if (g->is_expanded || g->is_expanding || goal_is_any(g) || s->status != PLUMB_OK) return;
     g->is_expanding = true;
     s->place = g->node;
@@ -117,36 +110,54 @@ void goal_expand(struct schema *s, struct goal *g) {
     g->is_expanded = true;
 }
 
+bool goal_expand_inside(struct schema *s, struct goal *g) {
+    if (goal_is_any(g) || g->is_expanding || s->nesting >= MAX_NESTING / 2) return false;
+    s->nesting += 2;
+    goal_expand(s, g);
+    s->nesting -= 2;
+    return true;
+}
+
+struct goal *shape_needs(const struct shape *shape, bool (*lacks)(void *user, struct goal *g), void *user) {
+    for (size_t i = 0; i < shape->n_known; i++) {
+        if (shape->known[i].required && lacks(user, shape->known[i].goal)) return shape->known[i].goal;
+    }
+    for (size_t i = 0; i < shape->n_prefix && i < shape->min; i++) {
+        if (lacks(user, shape->prefix[i])) return shape->prefix[i];
+    }
+    bool needs_rest = !shape->is_object && shape->min > shape->n_prefix;
+    return needs_rest && lacks(user, shape->rest) ? shape->rest : NULL;
+}
+
 bool goal_is_productive(const struct goal *g) { return goal_is_any(g) || g->is_productive; }
 
-/* Marks the states from which the automaton can end.  Returns whether the first one is among them. */
-static bool mark_alive(const struct shape *shape) {
+static bool lacks_values(void *user, struct goal *g) {
+    (void)user;
+    return !goal_is_productive(g);
+}
+
+bool states_mark_alive(struct state *states, size_t n) {
     for (bool changed = true; changed;) {
         changed = false;
-        for (size_t i = shape->n_states; i-- > 0;) {
-            struct state *state = &shape->states[i];
-            bool alive = state->accepts;
-            for (size_t k = 0; k < state->n_steps && !alive; k++) {
-                alive = shape->states[state->steps[k].to].is_alive && goal_is_productive(state->steps[k].goal);
+        for (size_t i = n; i-- > 0;) {
+            bool alive = states[i].accepts;
+            for (size_t k = 0; k < states[i].n_steps && !alive; k++) {
+                const struct step *step = &states[i].steps[k];
+                alive = states[step->to].is_alive && (!step->goal || goal_is_productive(step->goal));
             }
-            changed |= alive && !state->is_alive;
-            state->is_alive |= alive;
+            changed |= alive && !states[i].is_alive;
+            states[i].is_alive |= alive;
         }
     }
-    return shape->states[0].is_alive;
+    return states[0].is_alive;
 }
 
 bool shape_is_productive(const struct shape *shape) {
-    if (shape->n_states > 0) return mark_alive(shape);
-    if (!shape->is_object) {
-        for (size_t i = 0; i < shape->n_prefix && i < shape->min; i++) {
-            if (!goal_is_productive(shape->prefix[i])) return false;
-        }
-        return shape->min <= shape->n_prefix || goal_is_productive(shape->rest);
-    }
+    if (shape->n_states > 0) return states_mark_alive(shape->states, shape->n_states);
+    if (shape_needs(shape, lacks_values, NULL)) return false;
+    if (!shape->is_object) return true;
     size_t n = 0, n_required = 0;
     for (size_t i = 0; i < shape->n_known; i++) {
-        if (shape->known[i].required && !goal_is_productive(shape->known[i].goal)) return false;
         n += goal_is_productive(shape->known[i].goal);
         n_required += shape->known[i].required;
     }
@@ -166,14 +177,8 @@ static void queue(struct schema *s, struct goal **list, size_t *n, struct goal *
 static struct goal *needed_without_values(const struct goal *g) {
     const struct shape *shape = g->shapes;
     if (!shape || shape->next) return NULL;
-    for (size_t i = 0; i < shape->n_known; i++) {
-        if (shape->known[i].required && !goal_is_productive(shape->known[i].goal)) return shape->known[i].goal;
-    }
-    for (size_t i = 0; i < shape->n_prefix && i < shape->min; i++) {
-        if (!goal_is_productive(shape->prefix[i])) return shape->prefix[i];
-    }
-    bool rest = !shape->is_object && shape->n_states == 0 && shape->min > shape->n_prefix;
-    return rest && !goal_is_productive(shape->rest) ? shape->rest : NULL;
+    struct goal *needed = shape_needs(shape, lacks_values, NULL);
+    return shape->n_states > 0 && needed == shape->rest ? NULL : needed;
 }
 
 void goals_expand(struct schema *s, struct goal *root) {

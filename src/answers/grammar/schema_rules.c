@@ -72,11 +72,11 @@ static void put_primitive(struct rule *r, enum primitive primitive) {
 
 /* White space, if it is free. */
 static void put_space(struct rule *r) {
-    if (r->w->s->options->space == JSON_FREE) put_primitive(r, SPACE);
+    if (r->w->s->options->space == PLUMB_JSON_FREE) put_primitive(r, SPACE);
 }
 
 static bool is_pretty(const struct rule *r) {
-    return r->w->s->options->space == JSON_PRETTY && r->depth < MAX_PRETTY;
+    return r->w->s->options->space == PLUMB_JSON_PRETTY && r->depth < MAX_PRETTY;
 }
 
 /* A line end and the indentation of a depth, if the text is indented. */
@@ -123,7 +123,7 @@ static void put_key(struct rule *r, struct slice key) {
 /* ---- references -------------------------------------------------------------------------------------------------- */
 
 static uint32_t clamp_depth(const struct writer *w, uint32_t depth) {
-    if (w->s->options->space != JSON_PRETTY) return 0;
+    if (w->s->options->space != PLUMB_JSON_PRETTY) return 0;
     return depth < MAX_PRETTY ? depth : MAX_PRETTY;
 }
 
@@ -153,6 +153,15 @@ static uint32_t goal_rule(const struct writer *w, const struct goal *g, uint32_t
 
 static const char *const constant_names[] = {"null", "false", "true"};
 
+/* Writes all strings, numbers or integers.  Returns false for other languages. */
+static bool put_all(struct rule *r, const struct language *l) {
+    const struct schema *s = r->w->s;
+    const enum primitive primitive = l == s->any[STRINGS].language ? STRING : l == s->any[NUMBERS].language ? NUMBER
+                                     : l == s->any_integer ? INTEGER : N_PRIMITIVES;
+    if (primitive != N_PRIMITIVES) put_primitive(r, primitive);
+    return primitive != N_PRIMITIVES;
+}
+
 /* Writes what goals of null, booleans, all strings or numbers are, without a rule.  Returns false for others. */
 static bool put_simple(struct rule *r, const struct goal *g) {
     struct schema *s = r->w->s;
@@ -169,14 +178,8 @@ static bool put_simple(struct rule *r, const struct goal *g) {
     } else if (constants != 0) {
         if ((constants & (constants - 1)) != 0) return false;
         put(r, constant_names[constants >> 1]);
-    } else if (strings == s->any[STRINGS].language) {
-        put_primitive(r, STRING);
-    } else if (numbers == s->any[NUMBERS].language) {
-        put_primitive(r, NUMBER);
-    } else if (numbers == s->any_integer) {
-        put_primitive(r, INTEGER);
     } else {
-        return false;
+        return put_all(r, no_strings ? numbers : strings);
     }
     return true;
 }
@@ -192,12 +195,10 @@ static void put_goal(struct rule *r, struct goal *g, uint32_t depth) {
     if (!g->shapes) depth = 0;
     put_rule(r, goal_rule(w, g, depth));
     if (g->depths >> depth & 1) return;
-    struct place *larger = alloc_grow(w->places, w->n_places, &w->cap, sizeof *larger);
-    if (!larger) {
+    if (!ARRAY_GROW(w->places, w->n_places, &w->cap)) {
         schema_no_memory(w->s);
         return;
     }
-    w->places = larger;
     w->places[w->n_places++] = (struct place){g, depth};
     g->depths |= (uint32_t)1 << depth;
 }
@@ -333,15 +334,16 @@ static void put_in_order(struct object *o) {
 
 /* A state (i, count): in order, the members before i were written or left out, and count members were written.  In any
  * order, those of the set i were written, and count others. */
-enum move_kind { MOVE_KNOWN, MOVE_SKIP, MOVE_OTHER };
-struct move { enum move_kind kind; size_t known, to; uint32_t count; };
 
 static bool is_free(const struct object *o) { return o->r->w->s->options->any_order && o->n > 0; }
 
-static size_t state_index(const struct object *o, size_t i, uint32_t count) { return i * (o->top + 1) + count; }
+static uint32_t state_index(const struct object *o, size_t i, uint32_t count) {
+    return (uint32_t)i * (o->top + 1) + count;
+}
 
-/* Lists what may follow a state, at most n + 2 moves; *accepts: the object may end there. */
-static size_t moves_of(const struct object *o, size_t i, uint32_t count, struct move *moves, bool *accepts) {
+/* Makes a state, with what may follow it. */
+static void make_state(const struct object *o, size_t i, uint32_t count, struct state *state) {
+    struct step steps[MAX_FREE_ORDER + 2];
     size_t n = 0;
     uint32_t total = count, next = count < o->top ? count + 1 : count;
     bool complete = true;
@@ -351,43 +353,49 @@ static size_t moves_of(const struct object *o, size_t i, uint32_t count, struct 
         if (is_free(o) && i >> k & 1) continue;
         complete &= !o->known[k]->required;
         if (!is_free(o) && k > i) continue;
-        struct move known = {MOVE_KNOWN, k, is_free(o) ? i | (size_t)1 << k : i + 1, is_free(o) ? count : next};
-        if (room) moves[n++] = known;
-        if (!is_free(o) && !o->known[k]->required) moves[n++] = (struct move){MOVE_SKIP, 0, i + 1, count};
+        const uint32_t to = is_free(o) ? state_index(o, i | (size_t)1 << k, count) : state_index(o, i + 1, next);
+        if (room) steps[n++] = (struct step){STEP_KNOWN, o->known[k]->goal, o->known[k], to};
+        if (!is_free(o) && !o->known[k]->required) {
+            steps[n++] = (struct step){STEP_SKIP, NULL, NULL, state_index(o, i + 1, count)};
+        }
     }
     bool at_end = is_free(o) || i == o->n;
-    if (o->has_others && room && at_end) moves[n++] = (struct move){MOVE_OTHER, 0, i, next};
-    *accepts = at_end && complete && (count > 0 || !o->needs_other) && total >= o->min && total <= o->max;
-    return n;
+    if (o->has_others && room && at_end) steps[n++] = (struct step){STEP_OTHER, NULL, NULL, state_index(o, i, next)};
+    *state = (struct state){
+        .is_first = count == 0 && (!is_free(o) || i == 0), .n_steps = n,
+        .accepts = at_end && complete && (count > 0 || !o->needs_other) && total >= o->min && total <= o->max,
+        .steps = schema_alloc(o->r->w->s, (n + 1) * sizeof *steps),
+    };
+    if (state->steps) memcpy(state->steps, steps, n * sizeof *steps);
 }
 
-/* The comma before what comes next, unless it is the first. */
-static void put_separator(struct rule *r, bool first) { put_before(r, first ? "" : ","); }
-
-/* The end of an array or object. */
-static void put_end(struct rule *r, bool first, const char *close) {
-    option(r);
-    if (first) put(r, close);
-    else put_close(r, close);
-}
-
-static void write_state(const struct object *o, const bool *alive, size_t i, uint32_t count) {
-    struct rule r;
-    struct move moves[MAX_FREE_ORDER + 2];
-    bool accepts, first = count == 0 && (!is_free(o) || i == 0);
-    size_t n = moves_of(o, i, count, moves, &accepts);
-    begin(&r, o->r->w, state_rule(o->r, 'm', o->id, state_index(o, i, count)), o->r->depth);
-    for (size_t k = 0; k < n; k++) {
-        const size_t to = state_index(o, moves[k].to, moves[k].count);
-        if (!alive[to]) continue;
-        option(&r);
-        if (moves[k].kind != MOVE_SKIP) put_separator(&r, first);
-        if (moves[k].kind == MOVE_KNOWN) put_pair(&r, o->known[moves[k].known]);
-        if (moves[k].kind == MOVE_OTHER) put_rule(&r, o->others);
-        put_rule(&r, state_rule(o->r, 'm', o->id, to));
+/* Writes the states of an automaton of members or elements, those from which it can end, each as a rule.  others: the
+ * rule of a member without a known name. */
+static void write_states(struct rule *r, char kind, uint32_t id, const struct state *states, size_t n,
+                         uint32_t others) {
+    const bool is_array = kind == 'a';
+    put(r, is_array ? "[" : "{");
+    put_rule(r, state_rule(r, kind, id, 0));
+    for (size_t i = 0; i < n && r->w->s->status == PLUMB_OK; i++) {
+        const struct state *state = &states[i];
+        struct rule next;
+        if (!state->is_alive) continue;
+        begin(&next, r->w, state_rule(r, kind, id, i), r->depth);
+        for (size_t k = 0; k < state->n_steps; k++) {
+            const struct step *step = &state->steps[k];
+            if (!states[step->to].is_alive || (step->goal && !goal_is_productive(step->goal))) continue;
+            option(&next);
+            if (step->kind != STEP_SKIP) put_before(&next, state->is_first ? "" : ",");
+            if (step->kind == STEP_KNOWN) put_pair(&next, step->known);
+            if (step->kind == STEP_OTHER) put_rule(&next, others);
+            if (step->kind == STEP_ELEMENT) put_goal(&next, step->goal, r->depth + 1);
+            put_rule(&next, state_rule(r, kind, id, step->to));
+        }
+        if (state->accepts) option(&next);
+        if (state->accepts && state->is_first) put(&next, is_array ? "]" : "}");
+        else if (state->accepts) put_close(&next, is_array ? "]" : "}");
+        end(&next);
     }
-    if (accepts) put_end(&r, first, "}");
-    end(&r);
 }
 
 static void put_states(struct object *o, uint32_t node) {
@@ -404,23 +412,14 @@ static void put_states(struct object *o, uint32_t node) {
                     "members");
         return;
     }
-    bool *alive = schema_alloc(s, n_rows * (o->top + 1)), accepts;
-    if (!alive) return;
-    struct move moves[MAX_FREE_ORDER + 2];
-    for (size_t i = n_rows; i-- > 0;) {
-        for (uint32_t count = o->top + 1; count-- > 0;) {
-            size_t n = moves_of(o, i, count, moves, &accepts);
-            for (size_t k = 0; k < n; k++) accepts |= alive[state_index(o, moves[k].to, moves[k].count)];
-            alive[state_index(o, i, count)] = accepts;
-        }
+    const size_t n = n_rows * (o->top + 1);
+    struct state *states = schema_alloc(s, n * sizeof *states);
+    for (size_t i = 0; i < n && s->status == PLUMB_OK; i++) {
+        make_state(o, i / (o->top + 1), (uint32_t)(i % (o->top + 1)), &states[i]);
     }
-    put(o->r, "{");
-    put_rule(o->r, state_rule(o->r, 'm', o->id, 0));
-    for (size_t i = 0; i < n_rows && s->status == PLUMB_OK; i++) {
-        for (uint32_t count = 0; count <= o->top; count++) {
-            if (alive[state_index(o, i, count)]) write_state(o, alive, i, count);
-        }
-    }
+    if (s->status != PLUMB_OK) return;
+    states_mark_alive(states, n);
+    write_states(o->r, 'm', o->id, states, n, o->others);
 }
 
 static uint32_t keyword_of_goal(const struct schema *s, const struct goal *g, enum keyword keyword) {
@@ -514,27 +513,6 @@ static void put_elements(struct rule *r, const struct shape *shape, uint32_t id,
     }
 }
 
-static void put_automaton(struct rule *r, const struct shape *shape, uint32_t id) {
-    put(r, "[");
-    put_rule(r, state_rule(r, 'a', id, 0));
-    for (size_t i = 0; i < shape->n_states; i++) {
-        const struct state *state = &shape->states[i];
-        struct rule next;
-        if (!state->is_alive) continue;
-        begin(&next, r->w, state_rule(r, 'a', id, i), r->depth);
-        for (size_t k = 0; k < state->n_steps; k++) {
-            const struct step *step = &state->steps[k];
-            if (!shape->states[step->to].is_alive || !goal_is_productive(step->goal)) continue;
-            option(&next);
-            put_separator(&next, i == 0);
-            put_goal(&next, step->goal, r->depth + 1);
-            put_rule(&next, state_rule(r, 'a', id, step->to));
-        }
-        if (state->accepts) put_end(&next, i == 0, "]");
-        end(&next);
-    }
-}
-
 /* ---- rules ------------------------------------------------------------------------------------------------------- */
 
 /* All arrays or all objects. */
@@ -562,14 +540,11 @@ static void write_goal(struct writer *w, struct goal *g, uint32_t depth) {
     const struct language *strings = g->sets[STRINGS].language, *numbers = g->sets[NUMBERS].language;
     if (numbers != s->none[NUMBERS].language) {
         option(&r);
-        if (numbers == s->any[NUMBERS].language) put_primitive(&r, NUMBER);
-        else if (numbers == s->any_integer) put_primitive(&r, INTEGER);
-        else put_language(&r, numbers, LANGUAGE_PLAIN, 'n');
+        if (!put_all(&r, numbers)) put_language(&r, numbers, LANGUAGE_PLAIN, 'n');
     }
     if (strings != s->none[STRINGS].language) {
         option(&r);
-        if (strings == s->any[STRINGS].language) put_primitive(&r, STRING);
-        else put_string(&r, strings, 's');
+        if (!put_all(&r, strings)) put_string(&r, strings, 's');
     }
     uint32_t id = 0;
     for (const struct shape *shape = g->shapes; shape && s->status == PLUMB_OK; shape = shape->next, id++) {
@@ -577,7 +552,7 @@ static void write_goal(struct writer *w, struct goal *g, uint32_t depth) {
         option(&r);
         if (is_any_shape(shape)) put_any(&r, shape->is_object ? "object" : "array", depth);
         else if (shape->is_object) put_object(&r, g, shape, id);
-        else if (shape->n_states > 0) put_automaton(&r, shape, id);
+        else if (shape->n_states > 0) write_states(&r, 'a', id, shape->states, shape->n_states, 0);
         else put_elements(&r, shape, id, g->node);
     }
     end(&r);

@@ -105,14 +105,18 @@ static struct set set_not(struct schema *s, enum domain domain, struct set b) {
                                                     : language_minus(s->languages, plain_numbers(s), b.language), 0);
 }
 
+bool schema_language_is_empty(struct schema *s, const struct language *l, uint32_t node) {
+    bool empty = false;
+    if (language_is_empty(s->languages, l, &empty) != PLUMB_OK) schema_language_failed(s, node);
+    return empty;
+}
+
 bool set_is_empty(struct schema *s, enum domain domain, struct set a, uint32_t node) {
     if (domain == CONSTANTS) return a.constants == 0;
     if (a.has_some || same(a, s->none[domain]) || same(a, s->any[domain]) || s->status != PLUMB_OK) {
         return same(a, s->none[domain]);
     }
-    bool empty = false;
-    if (language_is_empty(s->languages, a.language, &empty) != PLUMB_OK) schema_language_failed(s, node);
-    return empty;
+    return schema_language_is_empty(s, a.language, node);
 }
 
 bool language_has_slice(struct schema *s, const struct language *l, struct slice text) {
@@ -235,9 +239,7 @@ static struct set set_of_numbers(struct schema *s, enum domain domain, struct nu
     struct set wanted = set;
     set = set_and(s, domain, set, exact);
     set.has_integers = range.integer;
-    bool is_empty = false;
-    if (language_is_empty(s->languages, set.language, &is_empty) != PLUMB_OK) schema_language_failed(s, node);
-    if (is_empty && !set_is_empty(s, domain, wanted, node)) {
+    if (schema_language_is_empty(s, set.language, node) && !set_is_empty(s, domain, wanted, node)) {
         schema_fail(s, PLUMB_ERROR_UNSUPPORTED, node, "all numbers in this range have more digits than are written: at "
                     "most 15 before and 16 after the point, 15 in all beside an exclusive bound");
     }
@@ -504,12 +506,10 @@ static struct set set_of_schema(struct schema *s, enum domain domain, uint32_t n
     }
     if (s->status != PLUMB_OK) return s->none[domain];
     if (s->nodes[node].sets == 0) {
-        struct sets *larger = alloc_grow(s->sets, s->n_sets, &s->sets_cap, sizeof *larger);
-        if (!larger) {
+        if (!ARRAY_GROW(s->sets, s->n_sets, &s->sets_cap)) {
             schema_no_memory(s);
             return s->none[domain];
         }
-        s->sets = larger;
         s->sets[s->n_sets++] = (struct sets){0};
         s->nodes[node].sets = (uint32_t)s->n_sets;
     }

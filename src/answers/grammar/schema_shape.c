@@ -107,11 +107,8 @@ static size_t split_names(struct walk *w, const struct objects *o, struct part *
             struct part outside = {language_minus(s->languages, parts[k].names, o->patterns[i]->names),
                                    parts[k].matching};
             inside.matching |= (uint32_t)1 << i;
-            bool none_inside = true, none_outside = true;
-            if (language_is_empty(s->languages, inside.names, &none_inside) != PLUMB_OK
-                || language_is_empty(s->languages, outside.names, &none_outside) != PLUMB_OK) {
-                schema_language_failed(s, o->patterns[i]->node);
-            }
+            const bool none_inside = schema_language_is_empty(s, inside.names, o->patterns[i]->node);
+            const bool none_outside = schema_language_is_empty(s, outside.names, o->patterns[i]->node);
             if (!none_inside && !none_outside && n == MAX_CELLS) {
                 schema_fail(s, PLUMB_ERROR_UNSUPPORTED, o->patterns[i]->node, "the patterns of properties overlap in "
                             "more than %d ways", MAX_CELLS);
@@ -160,10 +157,10 @@ static void find_cells(struct walk *w, struct objects *o, struct shape *shape) {
         }
         struct goal *goal = goal_of(s, o->claims, n, w->goal->node);
         if (!goal || goal_is_nothing(goal)) continue;
-        bool none = false, any = o->n_names == 0 && o->n_patterns == 0;
+        const bool any = o->n_names == 0 && o->n_patterns == 0;
         const struct language *names = any ? parts[p].names : without_known(w, o, parts[p].names);
-        if (!any && language_is_empty(s->languages, names, &none) != PLUMB_OK) schema_language_failed(s, w->goal->node);
-        if (!none) shape->cells[shape->n_cells++] = (struct cell){any ? NULL : names, goal};
+        if (!any && schema_language_is_empty(s, names, w->goal->node)) continue;
+        shape->cells[shape->n_cells++] = (struct cell){any ? NULL : names, goal};
     }
 }
 
@@ -179,16 +176,11 @@ static bool other_can_be(struct walk *w, const struct shape *shape, const struct
     struct schema *s = w->s;
     bool some = false, all = true;
     for (size_t i = 0; i < shape->n_cells && s->status == PLUMB_OK; i++) {
-        bool none_inside = false, none_outside = false;
         const struct language *names = shape->cells[i].names ? shape->cells[i].names : language_any(s->languages);
         const struct language *inside = language_intersect(s->languages, names, wanted->names);
         const struct language *outside = language_minus(s->languages, names, wanted->names);
-        if (language_is_empty(s->languages, inside, &none_inside) != PLUMB_OK
-            || language_is_empty(s->languages, outside, &none_outside) != PLUMB_OK) {
-            schema_language_failed(s, wanted->node);
-        }
-        some |= !none_inside;
-        all &= none_outside;
+        some |= !schema_language_is_empty(s, inside, wanted->node);
+        all &= schema_language_is_empty(s, outside, wanted->node);
     }
     struct goal *value = goal_of(s, &wanted->claim, 1, wanted->node);
     if (some && value && (!all || !goal_is_any(value))) {
@@ -304,6 +296,7 @@ static void make_counting(struct walk *w, struct shape *shape, const struct cont
         struct state *state = &shape->states[i];
         size_t at = i / (size_t)size, rest = i % (size_t)size;
         uint32_t counts[3];
+        state->is_first = i == 0;
         state->accepts = at >= shape->min;
         for (size_t k = 0; k < n; k++) {
             size_t base = (size_t)(c[k].max != UINT32_MAX ? c[k].max : c[k].min) + 1;
@@ -329,7 +322,7 @@ static void make_counting(struct walk *w, struct shape *shape, const struct cont
             }
             if (goal && !covered) goal = goal_and(s, goal, uncovered->claim);
             if (!possible || !goal) continue;
-            state->steps[state->n_steps++] = (struct step){goal, (uint32_t)(to * (size_t)size + code)};
+            state->steps[state->n_steps++] = (struct step){.goal = goal, .to = (uint32_t)(to * (size_t)size + code)};
         }
     }
 }
@@ -350,11 +343,7 @@ static bool add_value(void *user, const char *text, size_t n) {
 static bool list_values(struct schema *s, struct goal *goal, struct values *values) {
     static const struct { enum value_kind kind; const char *text; } constants[] =
         {{JSON_NULL, "null"}, {JSON_FALSE, "false"}, {JSON_TRUE, "true"}};
-    if (goal_is_any(goal) || goal->is_expanding || s->nesting >= MAX_NESTING / 2) return false;
-    s->nesting += 2;
-    goal_expand(s, goal);
-    s->nesting -= 2;
-    if (goal->shapes) return false;
+    if (!goal_expand_inside(s, goal) || goal->shapes) return false;
     for (int i = 0; i < 3; i++) {
         values->kind = constants[i].kind;
         if (goal->sets[CONSTANTS].constants >> i & 1) add_value(values, constants[i].text, 0);
@@ -383,24 +372,12 @@ static size_t count_subsets(size_t n, size_t max) {
     return all;
 }
 
-static uint64_t hash_subset(const void *subsets, size_t i) {
-    return ((const uint64_t *)subsets)[i] * UINT64_C(0x9e3779b97f4a7c15) >> 32;
-}
-
 /* The number of a set of values, which is added if it is new. */
-static uint32_t state_of_subset(struct schema *s, struct hash_index *index, uint64_t *subsets, size_t *n,
-                                uint64_t subset) {
-    if (!hash_index_reserve(index, *n, hash_subset, subsets)) {
-        schema_no_memory(s);
-        return 0;
-    }
-    size_t slot = hash_index_first(index, hash_subset(&subset, 0));
-    while (index->slots[slot] != 0 && subsets[index->slots[slot] - 1] != subset) slot = hash_index_next(index, slot);
-    if (index->slots[slot] == 0) {
-        subsets[*n] = subset;
-        index->slots[slot] = (uint32_t)++*n;
-    }
-    return index->slots[slot] - 1;
+static uint32_t state_of_subset(struct schema *s, struct key_set *known, uint64_t *subsets, uint64_t subset) {
+    const uint32_t number = key_set_number(known, subset);
+    if (number == UINT32_MAX) schema_no_memory(s);
+    else subsets[number] = subset;
+    return number;
 }
 
 /* An automaton whose states are the sets of values that were there.  Refused unless these are few. */
@@ -408,7 +385,7 @@ static void make_unique(struct walk *w, struct shape *shape, uint32_t node, bool
     struct schema *s = w->s;
     struct values values = {.s = s, .parent = node};
     bool few = shape->n_prefix == 0 && !has_contained && list_values(s, shape->rest, &values);
-    size_t n_states = few ? count_subsets(values.n, shape->max) : 0, n = 0;
+    size_t n_states = few ? count_subsets(values.n, shape->max) : 0;
     if (!few || n_states > MAX_STATES || s->n_subsets + n_states > MAX_SUBSETS || s->status != PLUMB_OK) {
         schema_refuse(s, node, "uniqueItems is enforced only if the elements are null, booleans, strings and numbers "
                       "of which at most %d sets are possible, such as all sets of 11 values, or the pairs of 63; and "
@@ -416,24 +393,26 @@ static void make_unique(struct walk *w, struct shape *shape, uint32_t node, bool
         return;
     }
     s->n_subsets += n_states;
-    struct hash_index index = {0};
+    struct key_set known = {0};
     uint64_t *subsets = schema_alloc(s, (n_states + 1) * sizeof *subsets);
     struct state *states = schema_alloc(s, n_states * sizeof *states);
-    if (subsets && states) state_of_subset(s, &index, subsets, &n, 0);
-    for (size_t i = 0; i < n && s->status == PLUMB_OK; i++) {
+    key_set_clear(&known);
+    if (subsets && states) state_of_subset(s, &known, subsets, 0);
+    for (size_t i = 0; i < known.n && s->status == PLUMB_OK; i++) {
         uint32_t size = 0;
         for (size_t k = 0; k < values.n; k++) size += (uint32_t)(subsets[i] >> k & 1);
+        states[i].is_first = i == 0;
         states[i].accepts = size >= shape->min && size <= shape->max;
         if (size >= shape->max) continue;
         states[i].steps = schema_alloc(s, (values.n + 1) * sizeof *states[i].steps);
         for (uint32_t k = 0; k < values.n && states[i].steps && schema_work(s, 1); k++) {
             const uint32_t value = claim(values.nodes[k], CLAIM_VALUE, false);
             if (subsets[i] >> k & 1) continue;
-            uint32_t to = state_of_subset(s, &index, subsets, &n, subsets[i] | (uint64_t)1 << k);
-            states[i].steps[states[i].n_steps++] = (struct step){goal_of(s, &value, 1, node), to};
+            uint32_t to = state_of_subset(s, &known, subsets, subsets[i] | (uint64_t)1 << k);
+            states[i].steps[states[i].n_steps++] = (struct step){.goal = goal_of(s, &value, 1, node), .to = to};
         }
     }
-    free(index.slots);
+    free(known.slots);
     shape->states = states;
     shape->n_states = n_states;
 }

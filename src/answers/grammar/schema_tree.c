@@ -202,12 +202,10 @@ static uint32_t add_node(struct schema *s, uint32_t parent, enum value_kind kind
         return 0;
     }
     if (s->n_nodes == s->nodes_cap) {
-        struct node *larger = alloc_grow(s->nodes, s->n_nodes, &s->nodes_cap, sizeof *larger);
-        if (!larger) {
+        if (!ARRAY_GROW(s->nodes, s->n_nodes, &s->nodes_cap)) {
             schema_no_memory(s);
             return 0;
         }
-        s->nodes = larger;
     }
     s->nodes[s->n_nodes] = (struct node){.kind = (uint8_t)kind, .parent = parent};
     return (uint32_t)s->n_nodes++;
@@ -459,12 +457,10 @@ static struct slice resolve_uri(struct schema *s, struct slice base, struct slic
 }
 
 static void add_resource(struct schema *s, uint32_t node, struct slice uri) {
-    struct resource *larger = alloc_grow(s->resources, s->n_resources, &s->resources_cap, sizeof *larger);
-    if (!larger) {
+    if (!ARRAY_GROW(s->resources, s->n_resources, &s->resources_cap)) {
         schema_no_memory(s);
         return;
     }
-    s->resources = larger;
     if (uri.n > 0 && uri.data[uri.n - 1] == '#') uri.n--;
     s->resources[s->n_resources++] = (struct resource){node, uri};
 }

@@ -125,8 +125,21 @@ static bool apply_count(struct draft *d, bool is_most, uint32_t count, bool nega
     return true;
 }
 
-static bool apply_array_keyword(struct walk *w, uint32_t m, bool negated, const struct scope *scope, struct draft *d,
-                                const struct item **waiting, const struct item *item) {
+/* Whether the opposite of a keyword leaves a choice: which of its parts does not hold, or too few and too many. */
+static bool has_parts(const struct schema *s, uint32_t m) {
+    switch (s->nodes[m].keyword) {
+    case KEY_ITEMS: case KEY_PREFIX_ITEMS: return s->nodes[m].kind == JSON_ARRAY;
+    case KEY_CONTAINS: {
+        uint32_t max = node_keyword(s, s->nodes[m].parent, KEY_MAX_CONTAINS);
+        return max != 0 && node_count(s, max) != UINT32_MAX;
+    }
+    case KEY_REQUIRED: case KEY_PROPERTIES: case KEY_PATTERN_PROPERTIES:
+    case KEY_DEPENDENT_REQUIRED: case KEY_DEPENDENT_SCHEMAS: case KEY_DEPENDENCIES: return true;
+    default: return false;
+    }
+}
+
+static bool apply_array_keyword(struct walk *w, uint32_t m, bool negated, const struct scope *scope, struct draft *d) {
     struct schema *s = w->s;
     uint32_t schema = s->nodes[m].parent, count = s->nodes[m].kind == JSON_NUMBER ? node_count(s, m) : 0;
     uint32_t prefix = node_keyword(s, schema, KEY_PREFIX_ITEMS), from = prefix != 0 ? s->nodes[prefix].n : 0;
@@ -137,10 +150,6 @@ static bool apply_array_keyword(struct walk *w, uint32_t m, bool negated, const 
     case KEY_PREFIX_ITEMS:
     case KEY_ITEMS:
         if (s->nodes[m].kind == JSON_ARRAY) {
-            if (negated) {
-                push(w, waiting, *item);
-                return true;
-            }
             uint32_t i = 0;
             for (uint32_t e = s->nodes[m].first; e != 0 && schema_work(s, 1); e = s->nodes[e].next, i++) {
                 draft_add(w, d, (struct entry){.kind = ELEMENT, .index = i, .claim = claim(e, CLAIM_SCHEMA, false),
@@ -168,10 +177,6 @@ static bool apply_array_keyword(struct walk *w, uint32_t m, bool negated, const 
             draft_add(w, d, (struct entry){.kind = CONTAINS, .claim = claim(m, CLAIM_SCHEMA, false), .min = least,
                                            .max = most, .scope = scope, .node = m});
             return least <= most;
-        }
-        if (most != UINT32_MAX) {
-            push(w, waiting, *item);
-            return true;
         }
         if (least == 0) return false;
         if (least == 1) {
@@ -230,7 +235,7 @@ static const struct language *additional_names(struct walk *w, struct draft *d, 
 }
 
 static bool apply_object_keyword(struct walk *w, uint32_t m, bool negated, const struct scope *scope, struct draft *d,
-                                 const struct item **waiting, const struct item *item) {
+                                 const struct item **waiting) {
     struct schema *s = w->s;
     uint32_t count = s->nodes[m].kind == JSON_NUMBER ? node_count(s, m) : 0;
     uint32_t positive = claim(m, CLAIM_SCHEMA, false);
@@ -241,14 +246,12 @@ static bool apply_object_keyword(struct walk *w, uint32_t m, bool negated, const
         return apply_count(d, keyword == KEY_MAX_PROPERTIES, count, negated);
     case KEY_REQUIRED:
     case KEY_PROPERTIES:
-        if (negated) {
-            push(w, waiting, *item);
-            return true;
-        }
-        if (keyword == KEY_PROPERTIES) d->has_properties = true;
+    case KEY_PATTERN_PROPERTIES:
+        d->has_properties |= keyword == KEY_PROPERTIES;
         for (uint32_t i = s->nodes[m].first; i != 0 && schema_work(s, 1); i = s->nodes[i].next) {
-            struct entry entry = {.kind = MEMBER, .name = s->nodes[i].key, .claim = claim(i, CLAIM_SCHEMA, false),
-                                  .scope = scope, .node = i};
+            struct entry entry = {.kind = keyword == KEY_PROPERTIES ? MEMBER : PATTERN, .name = s->nodes[i].key,
+                                  .claim = claim(i, CLAIM_SCHEMA, false), .scope = scope, .node = i};
+            if (keyword == KEY_PATTERN_PROPERTIES) entry.names = names_of_pattern(s, i, entry.name);
             if (keyword == KEY_REQUIRED) entry = (struct entry){.kind = REQUIRED, .name = s->nodes[i].text, .node = i};
             draft_add(w, d, entry);
         }
@@ -256,24 +259,9 @@ static bool apply_object_keyword(struct walk *w, uint32_t m, bool negated, const
     case KEY_DEPENDENT_REQUIRED:
     case KEY_DEPENDENT_SCHEMAS:
     case KEY_DEPENDENCIES:
-        if (negated) {
-            push(w, waiting, *item);
-            return true;
-        }
         for (uint32_t i = s->nodes[m].first; i != 0 && schema_work(s, 1); i = s->nodes[i].next) {
             push(w, waiting, (struct item){.op = OP_DEPENDENCY, .claim = claim(i, CLAIM_KEYWORD, false),
                                            .scope = scope});
-        }
-        return true;
-    case KEY_PATTERN_PROPERTIES:
-        if (negated) {
-            push(w, waiting, *item);
-            return true;
-        }
-        for (uint32_t i = s->nodes[m].first; i != 0 && schema_work(s, 1); i = s->nodes[i].next) {
-            const struct language *names = names_of_pattern(s, i, s->nodes[i].key);
-            draft_add(w, d, (struct entry){.kind = PATTERN, .names = names, .claim = claim(i, CLAIM_SCHEMA, false),
-                                           .scope = scope, .node = i});
         }
         return true;
     case KEY_PROPERTY_NAMES: {
@@ -352,8 +340,9 @@ static bool apply_keyword(struct walk *w, const struct item *item, const struct 
         break;
     }
     default:
-        return w->domain == ARRAYS ? apply_array_keyword(w, m, negated, scope, d, waiting, item)
-                                   : apply_object_keyword(w, m, negated, scope, d, waiting, item);
+        if (negated && has_parts(s, m)) break;
+        return w->domain == ARRAYS ? apply_array_keyword(w, m, negated, scope, d)
+                                   : apply_object_keyword(w, m, negated, scope, d, waiting);
     }
     push(w, waiting, *item);
     return true;
@@ -445,28 +434,18 @@ static bool apply(struct walk *w, const struct item *item, const struct item **a
 
 /* ---- claims that leave a choice ---------------------------------------------------------------------------------- */
 
-static bool provably_empty(struct schema *s, struct goal *g, uint32_t depth);
+/* A proof that a goal has no values looks at goals that it needs, at most so deep. */
+struct proof { struct schema *s; uint32_t depth; };
 
-static bool shape_provably_empty(struct schema *s, const struct shape *shape, uint32_t depth) {
-    for (size_t i = 0; i < shape->n_known; i++) {
-        if (shape->known[i].required && provably_empty(s, shape->known[i].goal, depth)) return true;
-    }
-    for (size_t i = 0; i < shape->n_prefix && i < shape->min; i++) {
-        if (provably_empty(s, shape->prefix[i], depth)) return true;
-    }
-    return !shape->is_object && shape->min > shape->n_prefix && provably_empty(s, shape->rest, depth);
-}
-
-static bool provably_empty(struct schema *s, struct goal *g, uint32_t depth) {
-    if (goal_is_any(g) || g->is_expanding || depth == 0 || s->nesting >= MAX_NESTING / 2) return false;
-    s->nesting += 2;
-    goal_expand(s, g);
-    s->nesting -= 2;
+static bool provably_empty(void *user, struct goal *g) {
+    struct proof inner = *(struct proof *)user;
+    struct schema *s = inner.s;
+    if (inner.depth-- == 0 || !goal_expand_inside(s, g)) return false;
     for (enum domain d = CONSTANTS; d <= NUMBERS; d++) {
         if (!set_is_empty(s, d, g->sets[d], g->node)) return false;
     }
     for (const struct shape *shape = g->shapes; shape; shape = shape->next) {
-        if (!shape_provably_empty(s, shape, depth - 1)) return false;
+        if (!shape_needs(shape, provably_empty, &inner)) return false;
     }
     return s->status == PLUMB_OK;
 }
@@ -521,12 +500,10 @@ static bool are_disjoint(struct walk *w, uint32_t one_of, uint32_t a, uint32_t b
     const uint32_t claims[3] = {claim(a, CLAIM_SCHEMA, false), claim(b, CLAIM_SCHEMA, false),
                                 claim(required, CLAIM_KEYWORD, false)};
     struct goal *g = goal_of(s, claims, required != 0 ? 3 : 2, a);
-    if (!g || goal_is_any(g) || g->is_expanding || s->nesting >= MAX_NESTING / 2) return false;
-    s->nesting += 2;
-    goal_expand(s, g);
-    s->nesting -= 2;
+    struct proof proof = {s, 3};
+    if (!g || !goal_expand_inside(s, g)) return false;
     for (const struct shape *shape = g->shapes; shape; shape = shape->next) {
-        if (shape->is_object == (w->domain == OBJECTS) && !shape_provably_empty(s, shape, 3)) return false;
+        if (shape->is_object == (w->domain == OBJECTS) && !shape_needs(shape, provably_empty, &proof)) return false;
     }
     return true;
 }

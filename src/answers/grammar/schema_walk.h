@@ -46,8 +46,12 @@ struct walk {
 
 /* Adds the shapes of the walk's goal and domain. */
 void walk_goal(struct walk *w);
-/* Finds the sets and shapes of a goal. */
-void goal_expand(struct schema *s, struct goal *g);
+/* Finds the sets and shapes of a goal while another one is expanded.  Returns false if that is not possible, or if the
+ * goal has none, since every value fulfils it. */
+bool goal_expand_inside(struct schema *s, struct goal *g);
+/* The first goal which a member or an element of each value of a shape must fulfil and that lacks something; NULL if
+ * there is none. */
+struct goal *shape_needs(const struct shape *shape, bool (*lacks)(void *user, struct goal *g), void *user);
 struct goal *goal_and(struct schema *s, const struct goal *a, uint32_t claim);
 static inline bool goal_is_nothing(const struct goal *g) { return g->n_claims == 1 && g->claims[0] == CLAIM_NOTHING; }
 /* Follows schemas that are nothing but a reference, so that equal goals have equal claims.  0: every value fits. */

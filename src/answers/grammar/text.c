@@ -6,16 +6,8 @@
 
 void grammar_text_add(struct grammar_text *text, const char *bytes, size_t n) {
     if (text->failed) return;
-    if (n >= text->cap - text->n) {
-        uint64_t cap = 2 * (uint64_t)text->cap + n + 64;
-        char *larger = (size_t)cap == cap ? realloc(text->data, (size_t)cap) : NULL;
-        if (!larger) {
-            text->failed = true;
-            return;
-        }
-        text->data = larger;
-        text->cap = (size_t)cap;
-    }
+    text->failed = !ARRAY_RESERVE(text->data, text->n, (uint64_t)n + 1, &text->cap);
+    if (text->failed) return;
     memcpy(text->data + text->n, bytes, n);
     text->n += n;
     text->data[text->n] = 0;

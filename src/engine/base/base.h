@@ -43,10 +43,28 @@ static inline bool add_u64(uint64_t a, uint64_t b, uint64_t *out) { return !__bu
 /* malloc(n * size), to be released by free().  NULL if out of memory, or if n * size overflows size_t, which has 32
  * bits in wasm. */
 void *alloc_array(uint64_t n, size_t size);
-/* Makes room for one more element in an array of n elements of size bytes, allocated for *cap of them.  Returns the
- * array, moved if it was full: *cap becomes 2 * *cap + 4.  If out of memory, returns NULL and leaves the array as it
- * is. */
-void *alloc_grow(void *array, size_t n, size_t *cap, size_t size);
+/* Makes room for one more element in an array of n elements, allocated for *cap of them: a full array moves, and *cap
+ * becomes 2 * *cap + 4.  If out of memory, returns false and leaves the array as it is. */
+#define ARRAY_GROW(array, n, cap) alloc_grow(&(array), n, cap, sizeof *(array))
+bool alloc_grow(void *array, size_t n, size_t *cap, size_t size);   /* array: where the pointer to it is */
+/* The same for `more` elements; *cap becomes 2 * *cap + more + 64. */
+#define ARRAY_RESERVE(array, n, more, cap) alloc_reserve(&(array), n, more, cap, sizeof *(array))
+bool alloc_reserve(void *array, size_t n, uint64_t more, size_t *cap, size_t size);
+/* Makes an array one of n elements. */
+#define ARRAY_RESIZE(array, n) alloc_resize(&(array), n, sizeof *(array))
+bool alloc_resize(void *array, uint64_t n, size_t size);
+
+/* Ascending order, for qsort. */
+int compare_u32(const void *a, const void *b);
+int compare_u64(const void *a, const void *b);
+int compare_f64(const void *a, const void *b);
+
+/* The value of a digit, or of a letter in a base above 10; 36 for any other character. */
+static inline uint32_t digit_value(char c) {
+    if (c >= '0' && c <= '9') return (uint32_t)(c - '0');
+    c = (char)(c | 0x20);
+    return c >= 'a' && c <= 'z' ? (uint32_t)(c - 'a') + 10 : 36;
+}
 
 /* Little-endian loads from any alignment. */
 static inline uint16_t load_u16(const void *p) { const uint8_t *b = p; return (uint16_t)(b[0] | b[1] << 8); }

@@ -120,11 +120,9 @@ static int32_t read_hex4(const struct json *j, size_t at) {
     int32_t value = 0;
     for (size_t i = at; i < at + 4; i++) {
         if (i >= j->n) return -1;
-        char c = j->bytes[i];
-        int32_t digit = c >= '0' && c <= '9' ? c - '0'
-                        : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-        if (digit < 0) return -1;
-        value = value * 16 + digit;
+        const uint32_t digit = digit_value(j->bytes[i]);
+        if (digit > 15) return -1;
+        value = value * 16 + (int32_t)digit;
     }
     return value;
 }
@@ -176,12 +174,10 @@ struct json_text json_string(struct json *j, const char *what) {
         else if (j->bytes[end] == '\\') end++;
     }
     if (n > j->cap) {
-        char *text = realloc(j->text, n);
-        if (!text) {
+        if (!ARRAY_RESIZE(j->text, n)) {
             j->status = error_set(j->err, PLUMB_ERROR_MEMORY, "out of memory: a string of %zu bytes", n);
             return none;
         }
-        j->text = text;
         j->cap = n;
     }
     size_t n_text = 0;

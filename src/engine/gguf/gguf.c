@@ -236,9 +236,9 @@ static plumb_status fail_header(struct gguf *g, uint64_t n, const char *what) {
 /* Adds an item, all of whose bytes are 0. */
 static plumb_status table_add(struct gguf *g, struct table *t) {
     if (t->n == (uint64_t)t->n_block * BLOCK_ITEMS) {
-        char **blocks = alloc_grow(t->blocks, t->n_block, &t->block_capacity, sizeof *blocks);
-        if (blocks == NULL) return fail_memory(g, t->n_block, sizeof *blocks);
-        t->blocks = blocks;
+        if (!ARRAY_GROW(t->blocks, t->n_block, &t->block_capacity)) {
+            return fail_memory(g, t->n_block, sizeof *t->blocks);
+        }
         t->blocks[t->n_block] = alloc_array(BLOCK_ITEMS, t->size);
         if (t->blocks[t->n_block] == NULL) return fail_memory(g, BLOCK_ITEMS, t->size);
         t->n_block++;

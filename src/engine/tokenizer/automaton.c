@@ -45,10 +45,8 @@ static void sort_texts(struct maker *m, uint32_t low, uint32_t high, uint32_t de
 static bool add_node(struct maker *m, uint8_t byte, uint32_t low, uint32_t high) {
     struct automaton *a = m->a;
     if (a->n == UINT32_MAX) return false;
-    struct automaton_node *nodes = alloc_grow(a->nodes, a->n, &m->cap, sizeof *nodes);
-    if (nodes == NULL) return false;
-    a->nodes = nodes;
-    nodes[a->n++] = (struct automaton_node){.id = -1, .fail = low, .shorter = high, .byte = byte};
+    if (!ARRAY_GROW(a->nodes, a->n, &m->cap)) return false;
+    a->nodes[a->n++] = (struct automaton_node){.id = -1, .fail = low, .shorter = high, .byte = byte};
     return true;
 }
 
@@ -87,9 +85,7 @@ static bool add_nodes(struct maker *m, uint32_t n_text) {
     uint32_t n = m->a->n;
     if (!add_node(m, 0, 0, 0)) return false;   /* where the children of the last node end */
     m->a->nodes[n].first = m->a->n = n;
-    /* gives back what is left of the memory */
-    struct automaton_node *nodes = realloc(m->a->nodes, ((size_t)n + 1) * sizeof *nodes);
-    if (nodes != NULL) m->a->nodes = nodes;
+    (void)ARRAY_RESIZE(m->a->nodes, (uint64_t)n + 1);   /* gives back what is left of the memory */
     return true;
 }
 

@@ -261,9 +261,7 @@ static bool cut(struct finder *f, uint32_t special, uint32_t begin, uint32_t end
         c->owner = calloc(f->n, sizeof *c->owner);
         if (!c->owner) return false;
     }
-    struct cut *items = alloc_grow(c->items, c->n, &c->cap, sizeof *items);
-    if (!items) return false;
-    c->items = items;
+    if (!ARRAY_GROW(c->items, c->n, &c->cap)) return false;
     int32_t id = f->t->specials[special].id;
     uint16_t attributes = f->t->attributes[id];
     bool left = attributes & TOKEN_LSTRIP;
@@ -310,10 +308,9 @@ static bool cut_long(struct finder *f, uint32_t special) {
 }
 
 static bool push(struct finder *f, uint32_t special, uint32_t end, enum token_set set) {
-    uint64_t *heap = alloc_grow(f->heap, f->n_heap, &f->cap, sizeof *heap);
     uint64_t key = (uint64_t)special << 32 | end << 2 | set;
-    if (!heap) return false;
-    f->heap = heap;
+    if (!ARRAY_GROW(f->heap, f->n_heap, &f->cap)) return false;
+    uint64_t *heap = f->heap;
     size_t i = f->n_heap++;
     for (; i > 0 && heap[(i - 1) / 2] > key; i = (i - 1) / 2, f->n_step++) heap[i] = heap[(i - 1) / 2];
     heap[i] = key;

@@ -213,16 +213,10 @@ static plumb_status load_scores(struct tokenizer *t, const struct gguf *g, struc
     return PLUMB_OK;
 }
 
-static int hex_digit(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 int byte_of_text(struct gguf_string s) {
     if (s.n != 6 || memcmp(s.data, "<0x", 3) != 0 || s.data[5] != '>') return -1;
-    int high = hex_digit(s.data[3]), low = hex_digit(s.data[4]);
-    return high < 0 || low < 0 ? -1 : high << 4 | low;
+    const uint32_t high = digit_value(s.data[3]), low = digit_value(s.data[4]);
+    return high > 15 || low > 15 ? -1 : (int)(high << 4 | low);
 }
 
 static plumb_status load_attributes(struct tokenizer *t, const struct gguf *g, struct error *err) {

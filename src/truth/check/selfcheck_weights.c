@@ -180,13 +180,8 @@ bool selfcheck_in_layer(const struct gguf_tensor *t, uint32_t *layer, const char
     return *rest != t->name.data + 4 && **rest == '.';
 }
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median(double *values, size_t n) {
-    qsort(values, n, sizeof *values, by_value);
+    qsort(values, n, sizeof *values, compare_f64);
     return (values[(n - 1) / 2] + values[n / 2]) / 2;
 }
 

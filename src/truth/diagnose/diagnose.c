@@ -127,12 +127,10 @@ static int by_step(const void *a, const void *b) {
 
 /* Inserts o into ranked by its score and takes ownership of its arrays, also on failure. */
 static plumb_status rank(struct diagnosis *d, struct outcome *o) {
-    struct outcome *ranked = alloc_grow(d->ranked, d->n_ranked, &d->cap, sizeof *ranked);
-    if (!ranked) {
+    if (!ARRAY_GROW(d->ranked, d->n_ranked, &d->cap)) {
         outcome_free(o);
         return error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: more than %zu explanations", d->n_ranked);
     }
-    d->ranked = ranked;
     qsort(o->quirks, o->n_quirk, sizeof *o->quirks, by_step);
     size_t at = d->n_ranked;
     while (at > 0 && diagnose_score(&d->ranked[at - 1]) > diagnose_score(o) + 1e-9) at--;

@@ -51,9 +51,7 @@ static const struct { uint64_t taps; void (*analyse)(struct fit *f); } analysers
 /* ---- memory, activations, weights -------------------------------------------------------------------------------- */
 
 void *fit_new(struct fit *f, uint64_t n, size_t size) {
-    void **owned = alloc_grow(f->owned, f->n_owned, &f->cap, sizeof *owned);
-    if (owned) f->owned = owned;
-    void *p = owned ? alloc_array(n, size) : NULL;
+    void *p = ARRAY_GROW(f->owned, f->n_owned, &f->cap) ? alloc_array(n, size) : NULL;
     f->out_of_memory |= !p;
     if (!p) return NULL;
     f->owned[f->n_owned++] = p;

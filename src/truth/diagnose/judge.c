@@ -105,13 +105,8 @@ bool diagnose_is_noisy(const struct diagnosis *d, size_t i) { return d->kinds[i]
 
 static double rounding(const struct diagnosis *d) { return d->experiment->forced ? ROUNDING : ROUNDING_ADDED_UP; }
 
-static int ascending(const void *a, const void *b) {
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
 double diagnose_median(double *values, size_t n) {
-    if (n > 0) qsort(values, n, sizeof *values, ascending);
+    if (n > 0) qsort(values, n, sizeof *values, compare_f64);
     return n > 0 ? values[n / 2] : 0;
 }
 

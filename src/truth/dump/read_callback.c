@@ -244,10 +244,8 @@ static plumb_status add_block(struct callback_reader *r, const struct block *new
     }
     if (again) r->group = r->n_block;
     if (!last || again) {
-        struct pass *passes = alloc_grow(r->passes, r->n_pass, &r->cap_pass, sizeof *passes);
-        if (!passes) return no_memory(r, r->n_pass);
-        r->passes = passes;
-        passes[r->n_pass++] = (struct pass){0, 0};
+        if (!ARRAY_GROW(r->passes, r->n_pass, &r->cap_pass)) return no_memory(r, r->n_pass);
+        r->passes[r->n_pass++] = (struct pass){0, 0};
     }
     b.pass = (uint32_t)r->n_pass - 1;
     for (size_t i = r->group; i < r->n_block; i++)
@@ -258,10 +256,8 @@ static plumb_status add_block(struct callback_reader *r, const struct block *new
                      (b.id == TAP_KCUR && r->blocks[i].id == TAP_KCUR_ROPE);
     for (size_t i = r->group; i < r->n_block && !b.replaced; i++)
         if (r->blocks[i].id == b.id) r->blocks[i].replaced = true;
-    struct block *blocks = alloc_grow(r->blocks, r->n_block, &r->cap_block, sizeof *blocks);
-    if (!blocks) return no_memory(r, r->n_block);
-    r->blocks = blocks;
-    blocks[r->n_block++] = b;
+    if (!ARRAY_GROW(r->blocks, r->n_block, &r->cap_block)) return no_memory(r, r->n_block);
+    r->blocks[r->n_block++] = b;
     return PLUMB_OK;
 }
 
@@ -339,10 +335,8 @@ static plumb_status take_ids(struct callback_reader *r, const char *line, const 
         struct span front = trim(s.at, digits);
         bool is_id = unit > 1 && id <= INT32_MAX && (front.n == 0 || front.at[front.n - 1] == 'I');
         if (!is_id) break;
-        int32_t *ids = alloc_grow(r->ids, r->n_id, &r->cap_id, sizeof *ids);
-        if (!ids) return no_memory(r, r->n_id);
-        r->ids = ids;
-        ids[r->n_id++] = (int32_t)id;
+        if (!ARRAY_GROW(r->ids, r->n_id, &r->cap_id)) return no_memory(r, r->n_id);
+        r->ids[r->n_id++] = (int32_t)id;
         p = end + 1;
     }
     if (r->n_id != n) r->n_id = 0;   /* there are other lines between them */
@@ -414,10 +408,8 @@ static plumb_status add_cell(struct callback_reader *r, const struct block *b, c
     if (place >= UINT32_MAX) {
         return error_set(r->err, PLUMB_ERROR_TENSOR, "%llu places are too many", (unsigned long long)place);
     }
-    struct cell *cells = alloc_grow(r->cells, r->n_cell, &r->cap_cell, sizeof *cells);
-    if (!cells) return no_memory(r, r->n_cell);
-    r->cells = cells;
-    cells[r->n_cell++] = (struct cell){(uint32_t)token, (uint32_t)place, (float)value};
+    if (!ARRAY_GROW(r->cells, r->n_cell, &r->cap_cell)) return no_memory(r, r->n_cell);
+    r->cells[r->n_cell++] = (struct cell){(uint32_t)token, (uint32_t)place, (float)value};
     return PLUMB_OK;
 }
 

@@ -53,14 +53,12 @@ struct json_reader {
 
 /* Appends an item of size bytes.  A failure is kept in r->j. */
 static void push(struct json_reader *r, struct list *list, const void *item, size_t size) {
-    void *data = alloc_grow(list->data, list->n, &list->cap, size);
-    if (!data) {
+    if (!alloc_grow(&list->data, list->n, &list->cap, size)) {
         if (r->j.status == PLUMB_OK) {
             r->j.status = error_set(r->j.err, PLUMB_ERROR_MEMORY, "out of memory: %zu numbers", list->n);
         }
         return;
     }
-    list->data = data;
     memcpy((char *)list->data + list->n++ * size, item, size);
 }
 

@@ -508,9 +508,9 @@ static plumb_status read_member(struct npz_reader *r, const struct member *m) {
         bool take;
         PLUMB_TRY(trace_begin_tap(r->t, &a.id, a.layer, name, m->name, m->n_name, &take));
         if (!take) return PLUMB_OK;
-        struct array *arrays = alloc_grow(r->arrays, r->n_array, &r->cap, sizeof *arrays);
-        if (!arrays) return error_set(r->err, PLUMB_ERROR_MEMORY, "out of memory: more than %zu arrays", r->n_array);
-        r->arrays = arrays;
+        if (!ARRAY_GROW(r->arrays, r->n_array, &r->cap)) {
+            return error_set(r->err, PLUMB_ERROR_MEMORY, "out of memory: more than %zu arrays", r->n_array);
+        }
         to = &r->arrays[r->n_array];
         *to = (struct array){.n_dim = 0};
         r->n_array++;

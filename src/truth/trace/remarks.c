@@ -21,11 +21,11 @@ const char *remark_kind_name(enum remark_kind kind) {
 plumb_status remarks_add(struct remarks *r, struct error *err, enum remark_kind kind, const char *name, size_t n,
                          const char *format, ...) {
     if (r->n_of[kind] < REMARKS_KEPT) {
-        struct remark *list = alloc_grow(r->list, r->n, &r->cap, sizeof *list);
-        if (!list) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %zu remarks on a dump", r->n);
-        struct remark *to = &list[r->n++];
+        if (!ARRAY_GROW(r->list, r->n, &r->cap)) {
+            return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %zu remarks on a dump", r->n);
+        }
+        struct remark *to = &r->list[r->n++];
         struct shown shown;
-        r->list = list;
         to->kind = kind;
         snprintf(to->name, sizeof to->name, "%.67s", show_bytes(&shown, name, n));
         va_list args;

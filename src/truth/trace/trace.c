@@ -129,13 +129,11 @@ const char *trace_text(const struct plumb_trace *t, int32_t id) {
 }
 
 static plumb_status insert_text(struct plumb_trace *t, size_t at, int32_t id, const char *bytes, size_t n) {
-    struct trace_text *texts = alloc_grow(t->texts, t->n_text, &t->cap_text, sizeof *texts);
-    if (!texts) return out_of_memory(t, t->n_text, "texts of tokens");
-    t->texts = texts;
+    if (!ARRAY_GROW(t->texts, t->n_text, &t->cap_text)) return out_of_memory(t, t->n_text, "texts of tokens");
     char *text = escaped(bytes, n);
     if (!text) return out_of_memory(t, n, "bytes for the text of a token");
-    memmove(texts + at + 1, texts + at, (t->n_text++ - at) * sizeof *texts);
-    texts[at] = (struct trace_text) { id, text };
+    memmove(t->texts + at + 1, t->texts + at, (t->n_text++ - at) * sizeof *t->texts);
+    t->texts[at] = (struct trace_text) { id, text };
     return PLUMB_OK;
 }
 
@@ -223,9 +221,7 @@ const struct trace_row *trace_find_row(const struct trace_tap *tap, uint32_t pos
 static struct trace_tap *get_tap(struct plumb_trace *t, enum tap_id id, int32_t layer) {
     size_t i = tap_index(t, id, layer);
     if (i < t->n_tap && t->taps[i].id == id && t->taps[i].layer == layer) return &t->taps[i];
-    struct trace_tap *taps = alloc_grow(t->taps, t->n_tap, &t->cap, sizeof *taps);
-    if (!taps) return NULL;
-    t->taps = taps;
+    if (!ARRAY_GROW(t->taps, t->n_tap, &t->cap)) return NULL;
     memmove(t->taps + i + 1, t->taps + i, (t->n_tap++ - i) * sizeof *t->taps);
     t->taps[i] = (struct trace_tap) { .id = id, .layer = layer };
     return &t->taps[i];
@@ -274,9 +270,8 @@ plumb_status trace_new_row(struct plumb_trace *t, enum tap_id id, int32_t layer,
     uint32_t last = tap->n_row > 0 ? tap->rows[tap->n_row - 1].pos : 0;
     if (tap->n_row > 0 && last == pos) return twice(t, tap, pos);
     size_t cap = tap->cap;
-    struct trace_row *rows = tap->n_row < UINT32_MAX / 4 ? alloc_grow(tap->rows, tap->n_row, &cap, sizeof *rows) : NULL;
-    if (!rows) return out_of_memory(t, tap->n_row, "rows of a tap");
-    tap->rows = rows;
+    bool has_room = tap->n_row < UINT32_MAX / 4 && ARRAY_GROW(tap->rows, tap->n_row, &cap);
+    if (!has_room) return out_of_memory(t, tap->n_row, "rows of a tap");
     tap->cap = (uint32_t)cap;
     tap->unsorted |= last > pos;
     *row = &tap->rows[tap->n_row++];

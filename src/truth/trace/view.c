@@ -70,9 +70,7 @@ plumb_status view_shift(struct trace_view *v, struct error *err) {
 
 /* Allocates n elements that live as long as the view. */
 static void *own(struct trace_view *v, uint64_t n, size_t size) {
-    void **owned = alloc_grow(v->owned, v->n_owned, &v->cap, sizeof *owned);
-    if (owned) v->owned = owned;
-    void *p = owned ? alloc_array(n, size) : NULL;
+    void *p = ARRAY_GROW(v->owned, v->n_owned, &v->cap) ? alloc_array(n, size) : NULL;
     if (p) v->owned[v->n_owned++] = p;
     return p;
 }
