@@ -11,6 +11,13 @@
 #define ANY_NUMBER (IS(INTEGER) | IS(FLOAT))
 #define LOOP (1u << 31)   /* the variable loop, an object whose kind has no number of its own */
 
+/* Ways of builtins: where to search, strip or fill; what is in a list; which items are selected; which characters are
+ * asked for. */
+enum { AT_START = 1, AT_END = 2, AT_BOTH = AT_START | AT_END, MUST_BE = 4, WITH_ZEROS = 8 };
+enum { KEYS, VALUES, PAIRS };
+enum { BY_ATTRIBUTE = 1, REJECTS = 2 };
+enum { LETTERS, DIGITS, DECIMALS, LETTERS_OR_DIGITS, WHITE, UPPER, LOWER };
+
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
 
 static struct value fail(struct call *c, const char *why) {
@@ -120,12 +127,9 @@ static struct value change_case(struct render *r, struct text s, enum words word
     return value_output(&out);
 }
 
-static struct value upper(struct call *c) { return change_case(c->r, c->args[0].as.text, WORDS_ALL); }
-static struct value lower(struct call *c) { return change_case(c->r, c->args[0].as.text, WORDS_NONE); }
-static struct value capitalize(struct call *c) { return change_case(c->r, c->args[0].as.text, WORDS_START); }
-/* The filter begins words behind spaces and brackets, the method behind all but letters. */
-static struct value title(struct call *c) { return change_case(c->r, c->args[0].as.text, WORDS_BRACKETS); }
-static struct value title_method(struct call *c) { return change_case(c->r, c->args[0].as.text, WORDS_LETTERS); }
+/* upper, lower, capitalize and title.  The filter title begins words behind spaces and brackets, the method behind all
+ * but letters. */
+static struct value cased(struct call *c) { return change_case(c->r, c->args[0].as.text, (enum words)c->way); }
 
 /* What a value is compared by in a sort: strings without the case of their letters. */
 static struct value sort_key(struct render *r, struct value v, bool has_case) {
@@ -229,27 +233,6 @@ static struct text trimmed(struct text s) {
     return s;
 }
 
-/* Reads a whole text as an integer, as Python's int does.  Returns false if it is none, or does not fit 64 bits. */
-static bool read_integer(struct text s, int64_t base, int64_t *value) {
-    bool is_negative = s.n > 0 && s.data[0] == '-';
-    if (s.n > 0 && (s.data[0] == '-' || s.data[0] == '+')) s = after(s, 1);
-    char mark = s.n > 2 && s.data[0] == '0' ? (char)(s.data[1] | 0x20) : 0;
-    int64_t marked = mark == 'x' ? 16 : mark == 'o' ? 8 : mark == 'b' ? 2 : 0;
-    if (marked && (base == 0 || base == marked)) {
-        s = after(s, 2);
-        base = marked;
-    }
-    if (base == 0) base = 10;
-    *value = 0;
-    for (size_t i = 0; i < s.n; i++) {
-        char ch = (char)(s.data[i] | (s.data[i] > '9' ? 0x20 : 0));
-        int digit = ch >= '0' && ch <= '9' ? ch - '0' : ch >= 'a' && ch <= 'z' ? ch - 'a' + 10 : 36;
-        if (digit >= base || __builtin_mul_overflow(*value, base, value)
-            || __builtin_add_overflow(*value, is_negative ? -digit : digit, value)) return false;
-    }
-    return s.n > 0;
-}
-
 /* Reads a whole value as a number.  Returns false if it is none. */
 static bool read_number(struct call *c, struct value v, double *x) {
     if (v.kind >= BOOLEAN && v.kind <= FLOAT) *x = value_number(c->r, v);
@@ -266,7 +249,7 @@ static struct value to_int(struct call *c) {
     double x;
     if (radix != 0 && (radix < 2 || radix > 36)) return fail(c, "the base must be 0 or 2 to 36");
     if (v.kind == INTEGER || v.kind == BOOLEAN) return value_int(value_integer(c->r, v));
-    if (v.kind == STRING && render_work(c->r, v.as.text.n) && read_integer(trimmed(v.as.text), radix, &i)) {
+    if (v.kind == STRING && render_work(c->r, v.as.text.n) && text_integer(trimmed(v.as.text), radix, &i)) {
         return value_int(i);
     }
     if (read_number(c, v, &x) && isfinite(x)) return value_int(integer_of(x));
@@ -320,11 +303,12 @@ static struct text last_character(struct text s) {
     return first_of(last).n == n ? last : after(s, s.n - 1);
 }
 
-/* Removes white space, or the characters of the argument chars, at the ends. */
-static struct value strip_ends(struct call *c, bool left, bool right) {
+/* strip, lstrip, rstrip and trim: remove white space, or the characters of the argument chars, at the ends. */
+static struct value strip(struct call *c) {
     struct value chars = call_argument(c, "chars", 1);
     struct text s = c->args[0].as.text, own = chars.kind == STRING ? chars.as.text : text_of("");
     const struct text *set = chars.kind == STRING ? &own : NULL;
+    const bool left = c->way & AT_START, right = c->way & AT_END;
     if (chars.kind > NONE && chars.kind != STRING) return fail(c, "the characters are not a string");
     while (left && s.n > 0 && render_work(c->r, 1 + own.n / 8) && is_stripped(set, before(s, first_of(s).n))) {
         s = after(s, first_of(s).n);
@@ -334,36 +318,31 @@ static struct value strip_ends(struct call *c, bool left, bool right) {
     }
     return value_string(s);
 }
-static struct value strip(struct call *c) { return strip_ends(c, true, true); }
-static struct value lstrip(struct call *c) { return strip_ends(c, true, false); }
-static struct value rstrip(struct call *c) { return strip_ends(c, false, true); }
 
-static bool has_affix(struct call *c, struct text s, struct value affix, bool at_end) {
+static bool has_affix(struct call *c, struct text s, struct value affix) {
     bool found = false;
     for (size_t i = 0; affix.kind == TUPLE && i < affix.as.list->n && !found && c->r->stop == STOP_NOT; i++) {
-        found = affix.as.list->items[i].kind == STRING && has_affix(c, s, affix.as.list->items[i], at_end);
+        found = affix.as.list->items[i].kind == STRING && has_affix(c, s, affix.as.list->items[i]);
     }
     if (affix.kind == TUPLE) return found;
     struct text part = affix.as.text;
     if (!render_work(c->r, part.n) || part.n > s.n) return false;
-    return part.n == 0 || memcmp(s.data + (at_end ? s.n - part.n : 0), part.data, part.n) == 0;
+    if (c->way == AT_END) s = after(s, s.n - part.n);
+    return part.n == 0 || memcmp(s.data, part.data, part.n) == 0;
 }
 
 /* startswith and endswith: with a string, or one of a tuple. */
-static struct value affix_test(struct call *c, bool at_end) {
+static struct value affix_test(struct call *c) {
     struct value affix = argument_of(c, 1, IS(STRING) | IS(TUPLE));
-    return value_bool(c->r->stop == STOP_NOT && has_affix(c, c->args[0].as.text, affix, at_end));
+    return value_bool(c->r->stop == STOP_NOT && has_affix(c, c->args[0].as.text, affix));
 }
-static struct value starts_with(struct call *c) { return affix_test(c, false); }
-static struct value ends_with(struct call *c) { return affix_test(c, true); }
 
-static struct value remove_affix(struct call *c, bool at_end) {
+/* removeprefix and removesuffix */
+static struct value remove_affix(struct call *c) {
     struct text s = c->args[0].as.text, part = text_argument(c, 1);
-    if (c->r->stop != STOP_NOT || !has_affix(c, s, c->args[1], at_end)) return value_string(s);
-    return value_string(at_end ? before(s, s.n - part.n) : after(s, part.n));
+    if (c->r->stop != STOP_NOT || !has_affix(c, s, c->args[1])) return value_string(s);
+    return value_string(c->way == AT_END ? before(s, s.n - part.n) : after(s, part.n));
 }
-static struct value remove_prefix(struct call *c) { return remove_affix(c, false); }
-static struct value remove_suffix(struct call *c) { return remove_affix(c, true); }
 
 static void reverse_items(struct list *list) {
     for (size_t i = 0; i < list->n / 2; i++) {
@@ -403,7 +382,8 @@ static void split_words(struct call *c, struct list *parts, struct text s, int64
 }
 
 /* split and rsplit(sep=none, maxsplit=-1) */
-static struct value split_text(struct call *c, bool from_end) {
+static struct value split(struct call *c) {
+    const bool from_end = c->way == AT_END;
     struct value sep = call_argument(c, "sep", 1), most = call_argument(c, "maxsplit", 2);
     struct text s = c->args[0].as.text;
     int64_t n_left = most.kind == UNDEFINED ? -1 : value_integer(c->r, most);
@@ -424,11 +404,10 @@ static struct value split_text(struct call *c, bool from_end) {
     if (from_end && c->r->stop == STOP_NOT) reverse_items(result.as.list);
     return result;
 }
-static struct value split(struct call *c) { return split_text(c, false); }
-static struct value rsplit(struct call *c) { return split_text(c, true); }
 
 /* partition and rpartition: what is before, the separator, and what is behind it. */
-static struct value partition_text(struct call *c, bool from_end) {
+static struct value partition(struct call *c) {
+    const bool from_end = c->way == AT_END;
     struct text s = c->args[0].as.text, by = text_argument(c, 1), none = text_of("");
     struct value result = value_empty(c->r, TUPLE);
     if (c->r->stop == STOP_NOT && by.n == 0) return fail(c, "the separator is empty");
@@ -440,8 +419,6 @@ static struct value partition_text(struct call *c, bool from_end) {
     list_add(c->r, result.as.list, value_string(found ? after(s, at + by.n) : from_end ? s : none));
     return result;
 }
-static struct value partition(struct call *c) { return partition_text(c, false); }
-static struct value rpartition(struct call *c) { return partition_text(c, true); }
 
 /* splitlines(keepends=false) */
 static struct value split_lines(struct call *c) {
@@ -458,16 +435,13 @@ static struct value split_lines(struct call *c) {
 }
 
 /* find, rfind and index: places in characters. */
-static struct value place_of(struct call *c, bool from_end, bool must_be) {
+static struct value place_of(struct call *c) {
     struct text s = c->args[0].as.text, part = text_argument(c, 1);
     if (c->r->stop != STOP_NOT) return value_undefined();
-    size_t at = from_end ? find_last(c->r, s, part) : text_find(c->r, s, part);
-    if (at == SIZE_MAX && must_be) return fail(c, "the text is not there");
+    size_t at = c->way == AT_END ? find_last(c->r, s, part) : text_find(c->r, s, part);
+    if (at == SIZE_MAX && c->way == MUST_BE) return fail(c, "the text is not there");
     return value_int(at == SIZE_MAX ? -1 : (int64_t)text_length(c->r, before(s, at)));
 }
-static struct value find(struct call *c) { return place_of(c, false, false); }
-static struct value rfind(struct call *c) { return place_of(c, true, false); }
-static struct value index_of_text(struct call *c) { return place_of(c, false, true); }
 
 static struct value count_text(struct call *c) {
     struct text s = c->args[0].as.text, part = text_argument(c, 1);
@@ -517,7 +491,7 @@ static struct value format_method(struct call *c) {
         int64_t place;
         struct value v = value_undefined();
         if (name.n == 0) v = argument(c, n_used++);
-        else if (read_integer(name, 10, &place) && place >= 0) v = argument(c, (size_t)place + 1);
+        else if (text_integer(name, 10, &place) && place >= 0) v = argument(c, (size_t)place + 1);
         for (size_t k = 1; k < c->n && v.kind == UNDEFINED; k++) {
             bool is_it = c->args[k].kind == NAMED && text_is(c->args[k].as.named->name, name);
             if (is_it) v = c->args[k].as.named->value;
@@ -602,19 +576,6 @@ static struct value format_filter(struct call *c) {
     return c->r->stop == STOP_NOT ? builtin_format(c->r, c->args[0].as.text, values) : values;
 }
 
-/* Whether a text is not empty and has only characters of a kind. */
-static struct value all_are(struct call *c, bool (*is_one)(uint32_t cp)) {
-    struct text s = c->args[0].as.text;
-    bool all = s.n > 0 && render_work(c->r, s.n);
-    for (; all && s.n > 0; s = after(s, first_of(s).n)) all = is_one(first_of(s).cp);
-    return value_bool(all);
-}
-static struct value all_letters(struct call *c) { return all_are(c, is_letter); }
-static struct value all_digits(struct call *c) { return all_are(c, is_digit); }
-static struct value all_decimals(struct call *c) { return all_are(c, is_decimal); }
-static struct value all_letters_or_digits(struct call *c) { return all_are(c, is_letter_or_digit); }
-static struct value all_white(struct call *c) { return all_are(c, is_white); }
-
 /* Whether a text has letters with a case, and all of them have this one. */
 static bool has_case(struct render *r, struct text s, bool is_upper) {
     bool has = false;
@@ -626,27 +587,36 @@ static bool has_case(struct render *r, struct text s, bool is_upper) {
     }
     return has;
 }
-static struct value all_upper(struct call *c) { return value_bool(has_case(c->r, c->args[0].as.text, true)); }
-static struct value all_lower(struct call *c) { return value_bool(has_case(c->r, c->args[0].as.text, false)); }
+
+/* Whether a text is not empty and has only characters of a kind. */
+static struct value all_are(struct call *c) {
+    static bool (*const kinds[])(uint32_t cp) = {
+        [LETTERS] = is_letter, [DIGITS] = is_digit, [DECIMALS] = is_decimal, [LETTERS_OR_DIGITS] = is_letter_or_digit,
+        [WHITE] = is_white,
+    };
+    struct text s = c->args[0].as.text;
+    if (c->way >= UPPER) return value_bool(has_case(c->r, s, c->way == UPPER));
+    bool all = s.n > 0 && render_work(c->r, s.n);
+    for (; all && s.n > 0; s = after(s, first_of(s).n)) all = kinds[c->way](first_of(s).cp);
+    return value_bool(all);
+}
 
 /* ljust, rjust and zfill(width, fillchar=' ') */
-static struct value fill(struct call *c, bool left, const char *otherwise) {
+static struct value fill(struct call *c) {
+    const bool has_zeros = c->way & WITH_ZEROS;
     struct text s = c->args[0].as.text;
     struct value filler = call_argument(c, "fillchar", 2);
-    struct text by = filler.kind == STRING ? filler.as.text : text_of(otherwise);
+    struct text by = filler.kind == STRING ? filler.as.text : text_of(has_zeros ? "0" : " ");
     int64_t n = value_integer(c->r, argument(c, 1)) - (int64_t)text_length(c->r, s);
     struct output out = {NULL, 0, 0};
-    bool has_sign = otherwise[0] == '0' && s.n > 0 && (s.data[0] == '-' || s.data[0] == '+');
+    bool has_sign = has_zeros && s.n > 0 && (s.data[0] == '-' || s.data[0] == '+');
     if (has_sign) output_add(c->r, &out, before(s, 1));
     if (has_sign) s = after(s, 1);
-    if (!left) output_add(c->r, &out, s);
+    if (c->way & AT_END) output_add(c->r, &out, s);
     for (; n > 0 && c->r->stop == STOP_NOT; n--) output_add(c->r, &out, by);
-    if (left) output_add(c->r, &out, s);
+    if (c->way & AT_START) output_add(c->r, &out, s);
     return value_output(&out);
 }
-static struct value ljust(struct call *c) { return fill(c, false, " "); }
-static struct value rjust(struct call *c) { return fill(c, true, " "); }
-static struct value zfill(struct call *c) { return fill(c, true, "0"); }
 
 /* indent(text, width=4, first=false, blank=false): puts spaces, or the text that width is, before the lines. */
 static struct value indent(struct call *c) {
@@ -705,8 +675,7 @@ static struct value pair_of(struct render *r, struct value a, struct value b) {
     return pair;
 }
 
-enum part { KEYS, VALUES, PAIRS };
-static struct value parts_of(struct render *r, const struct object *o, enum part part) {
+static struct value parts_of(struct render *r, const struct object *o, unsigned part) {
     struct value list = value_empty(r, LIST);
     for (size_t i = 0; i < o->n && r->stop == STOP_NOT; i++) {
         struct value key = o->members[i].key, item = o->members[i].value;
@@ -761,7 +730,7 @@ static struct value reverse_any(struct call *c) {
     struct text s = c->args[0].as.text;
     struct output out = {NULL, 0, 0};
     struct value list = c->args[0].kind == STRING ? value_undefined() : builtin_items(c->r, c->args[0]);
-    struct call of_list = {c->r, c->name, &list, 1};
+    struct call of_list = {c->r, c->name, &list, 1, 0};
     if (c->r->stop != STOP_NOT || c->args[0].kind != STRING) return c->r->stop == STOP_NOT ? reverse(&of_list) : list;
     while (s.n > 0 && c->r->stop == STOP_NOT) {
         struct text character = last_character(s);
@@ -780,7 +749,7 @@ static struct value attribute_of(struct call *c, struct value v, struct value pa
         int64_t i = 0;
         is_last = !point;
         if (path.kind == STRING) key = value_string(before(rest, point ? (size_t)(point - rest.data) : rest.n));
-        if (path.kind == STRING && read_integer(key.as.text, 10, &i) && is_decimal((uint8_t)key.as.text.data[0])) {
+        if (path.kind == STRING && text_integer(key.as.text, 10, &i) && is_decimal((uint8_t)key.as.text.data[0])) {
             key = value_int(i);
         }
         struct value *found = v.kind == OBJECT ? object_find(c->r, v.as.object, key) : NULL;
@@ -794,9 +763,10 @@ static struct value attribute_of(struct call *c, struct value v, struct value pa
     return v;
 }
 
-/* select(list, test=none, arguments) and, of_attribute, selectattr(list, attribute, test=none, arguments): the items
- * that pass, or do not pass. */
-static struct value select_items(struct call *c, bool of_attribute, bool passing) {
+/* select and reject(list, test=none, arguments), selectattr and rejectattr(list, attribute, test=none, arguments): the
+ * items that pass, or do not pass. */
+static struct value select_items(struct call *c) {
+    const bool of_attribute = c->way & BY_ATTRIBUTE, passing = !(c->way & REJECTS);
     struct value result = value_empty(c->r, LIST);
     size_t i_test = 1 + of_attribute;
     struct value path = of_attribute ? argument_of(c, 1, IS(STRING) | IS(INTEGER)) : value_undefined();
@@ -814,10 +784,6 @@ static struct value select_items(struct call *c, bool of_attribute, bool passing
     }
     return result;
 }
-static struct value select_true(struct call *c) { return select_items(c, false, true); }
-static struct value select_false(struct call *c) { return select_items(c, false, false); }
-static struct value selectattr_true(struct call *c) { return select_items(c, true, true); }
-static struct value selectattr_false(struct call *c) { return select_items(c, true, false); }
 
 /* join(list, d='', attribute=none) */
 static struct value join(struct call *c) {
@@ -839,7 +805,7 @@ static struct value join_method(struct call *c) {
     for (size_t i = 0; c->r->stop == STOP_NOT && i < list.as.list->n; i++) {
         if (list.as.list->items[i].kind != STRING) return fail(c, "an item is not a string");
     }
-    struct call by = {c->r, c->name, args, 2};
+    struct call by = {c->r, c->name, args, 2, 0};
     return c->r->stop == STOP_NOT ? join(&by) : list;
 }
 
@@ -916,6 +882,15 @@ static void sort_members(struct render *r, struct member *m, size_t n, bool desc
     }
 }
 
+/* The values of members, sorted by their keys, as a list; an empty one if members is NULL. */
+static struct value sorted_values(struct call *c, struct member *members, size_t n, bool descending) {
+    struct value result = value_empty(c->r, LIST);
+    if (members) sort_members(c->r, members, n, descending);
+    if (!members) return result;
+    for (size_t i = 0; i < n && c->r->stop == STOP_NOT; i++) list_add(c->r, result.as.list, members[i].value);
+    return result;
+}
+
 /* The items of a list, each with what it is compared by.  NULL after a failure. */
 static struct member *keyed_items(struct call *c, struct value attribute, bool case_sensitive) {
     const struct list *list = c->args[0].as.list;
@@ -929,18 +904,13 @@ static struct member *keyed_items(struct call *c, struct value attribute, bool c
 
 /* sort(list, reverse=false, case_sensitive=false, attribute=none) */
 static struct value sort(struct call *c) {
-    struct value result = value_empty(c->r, LIST);
     struct member *members = keyed_items(c, call_argument(c, "attribute", 3), flag_argument(c, "case_sensitive", 2));
-    if (!members) return result;
-    sort_members(c->r, members, c->args[0].as.list->n, flag_argument(c, "reverse", 1));
-    for (size_t i = 0; i < c->args[0].as.list->n && c->r->stop == STOP_NOT; i++) {
-        list_add(c->r, result.as.list, members[i].value);
-    }
-    return result;
+    return sorted_values(c, members, c->args[0].as.list->n, flag_argument(c, "reverse", 1));
 }
 
 /* min and max(list, case_sensitive=false, attribute=none) */
-static struct value extreme(struct call *c, bool largest) {
+static struct value extreme(struct call *c) {
+    const bool largest = c->way == AT_END;
     struct member *members = keyed_items(c, call_argument(c, "attribute", 2), flag_argument(c, "case_sensitive", 1));
     size_t n = c->args[0].as.list->n, best = 0;
     for (size_t i = 1; members && i < n && c->r->stop == STOP_NOT; i++) {
@@ -949,8 +919,6 @@ static struct value extreme(struct call *c, bool largest) {
     }
     return members && n > 0 ? members[best].value : value_undefined();
 }
-static struct value smallest(struct call *c) { return extreme(c, false); }
-static struct value largest(struct call *c) { return extreme(c, true); }
 
 /* unique(list, case_sensitive=false, attribute=none) */
 static struct value unique(struct call *c) {
@@ -1020,7 +988,7 @@ struct value builtin_slice(struct render *r, struct value v, struct value start,
     for (int64_t i = begin; (step > 0 ? i < end : i > end) && r->stop == STOP_NOT; i += step) {
         list_add(r, part.as.list, all.as.list->items[i]);
     }
-    struct call joined = {r, text_of("slice"), &part, 1};
+    struct call joined = {r, text_of("slice"), &part, 1, 0};
     return v.kind == STRING && r->stop == STOP_NOT ? join(&joined) : part;
 }
 
@@ -1032,19 +1000,17 @@ static struct value get(struct call *c) {
     return found ? *found : c->n == 3 ? argument(c, 2) : (struct value){.kind = NONE};
 }
 
-static struct value keys(struct call *c) { return parts_of(c->r, c->args[0].as.object, KEYS); }
-static struct value values(struct call *c) { return parts_of(c->r, c->args[0].as.object, VALUES); }
-static struct value items(struct call *c) { return builtin_pairs(c->r, c->args[0].as.object); }
+static struct value parts(struct call *c) { return parts_of(c->r, c->args[0].as.object, c->way); }
 
 static struct value items_filter(struct call *c) {
     if (c->args[0].kind <= NONE) return value_empty(c->r, LIST);
     argument_of(c, 0, IS(OBJECT));
-    return c->r->stop == STOP_NOT ? items(c) : value_undefined();
+    return c->r->stop == STOP_NOT ? parts(c) : value_undefined();
 }
 
 /* dictsort(object, case_sensitive=false, by='key', reverse=false): sorted pairs. */
 static struct value dictsort(struct call *c) {
-    struct value by = call_argument(c, "by", 2), result = value_empty(c->r, LIST);
+    struct value by = call_argument(c, "by", 2);
     bool by_value = by.kind == STRING && text_is_word(by.as.text, "value");
     bool case_sensitive = flag_argument(c, "case_sensitive", 1);
     argument_of(c, 0, IS(OBJECT));
@@ -1055,10 +1021,7 @@ static struct value dictsort(struct call *c) {
         members[i] = (struct member){sort_key(c->r, by_value ? m.value : m.key, case_sensitive),
                                      pair_of(c->r, m.key, m.value)};
     }
-    if (!members || c->r->stop != STOP_NOT) return result;
-    sort_members(c->r, members, o->n, flag_argument(c, "reverse", 3));
-    for (size_t i = 0; i < o->n && c->r->stop == STOP_NOT; i++) list_add(c->r, result.as.list, members[i].value);
-    return result;
+    return sorted_values(c, members, members ? o->n : 0, flag_argument(c, "reverse", 3));
 }
 
 /* ---- loops ------------------------------------------------------------------------------------------------------- */
@@ -1148,8 +1111,8 @@ static const struct builtin *find_builtin(const struct builtin *table, size_t n,
 
 const struct builtin *builtin_function(struct text name) {
     static const struct builtin table[] = {
-        {"raise_exception", 0, raise_exception}, {"namespace", 0, namespace_of}, {"strftime_now", 0, strftime_now},
-        {"range", 0, range}, {"dict", 0, dict}, {"tojson", 0, to_json},
+        {"raise_exception", 0, raise_exception, 0}, {"namespace", 0, namespace_of, 0}, {"range", 0, range, 0},
+        {"strftime_now", 0, strftime_now, 0}, {"dict", 0, dict, 0}, {"tojson", 0, to_json, 0},
     };
     return find_builtin(table, sizeof table / sizeof table[0], 0, name);
 }
@@ -1157,66 +1120,67 @@ const struct builtin *builtin_function(struct text name) {
 const struct builtin *builtin_method(struct value v, struct text name) {
     enum { TEXT = IS(STRING), ITEMS_OF = ANY_LIST, MEMBERS = IS(OBJECT) };
     static const struct builtin table[] = {
-        {"upper", TEXT, upper}, {"lower", TEXT, lower}, {"capitalize", TEXT, capitalize}, {"title", TEXT, title_method},
-        {"strip", TEXT, strip}, {"lstrip", TEXT, lstrip}, {"rstrip", TEXT, rstrip},
-        {"startswith", TEXT, starts_with}, {"endswith", TEXT, ends_with}, {"removeprefix", TEXT, remove_prefix},
-        {"removesuffix", TEXT, remove_suffix}, {"split", TEXT, split}, {"rsplit", TEXT, rsplit},
-        {"splitlines", TEXT, split_lines}, {"partition", TEXT, partition}, {"rpartition", TEXT, rpartition},
-        {"replace", TEXT, replace}, {"find", TEXT, find}, {"rfind", TEXT, rfind}, {"index", TEXT, index_of_text},
-        {"count", TEXT, count_text}, {"join", TEXT, join_method}, {"format", TEXT, format_method},
-        {"isalpha", TEXT, all_letters}, {"isdigit", TEXT, all_digits}, {"isdecimal", TEXT, all_decimals},
-        {"isnumeric", TEXT, all_digits}, {"isalnum", TEXT, all_letters_or_digits}, {"isspace", TEXT, all_white},
-        {"isupper", TEXT, all_upper}, {"islower", TEXT, all_lower},
-        {"ljust", TEXT, ljust}, {"rjust", TEXT, rjust}, {"zfill", TEXT, zfill},
-        {"append", ITEMS_OF, append}, {"pop", ITEMS_OF, pop}, {"index", ITEMS_OF, index_of_item},
-        {"count", ITEMS_OF, count_items},
-        {"get", MEMBERS, get}, {"keys", MEMBERS, keys}, {"values", MEMBERS, values}, {"items", MEMBERS, items},
-        {"cycle", LOOP, cycle}, {"changed", LOOP, changed},
+        {"upper", TEXT, cased, WORDS_ALL}, {"lower", TEXT, cased, WORDS_NONE}, {"capitalize", TEXT, cased, WORDS_START},
+        {"title", TEXT, cased, WORDS_LETTERS}, {"strip", TEXT, strip, AT_BOTH}, {"lstrip", TEXT, strip, AT_START},
+        {"rstrip", TEXT, strip, AT_END}, {"startswith", TEXT, affix_test, AT_START},
+        {"endswith", TEXT, affix_test, AT_END}, {"removeprefix", TEXT, remove_affix, AT_START},
+        {"removesuffix", TEXT, remove_affix, AT_END}, {"split", TEXT, split, AT_START}, {"rsplit", TEXT, split, AT_END},
+        {"splitlines", TEXT, split_lines, 0}, {"partition", TEXT, partition, AT_START},
+        {"rpartition", TEXT, partition, AT_END}, {"replace", TEXT, replace, 0}, {"find", TEXT, place_of, AT_START},
+        {"rfind", TEXT, place_of, AT_END}, {"index", TEXT, place_of, MUST_BE}, {"count", TEXT, count_text, 0},
+        {"join", TEXT, join_method, 0}, {"format", TEXT, format_method, 0}, {"isalpha", TEXT, all_are, LETTERS},
+        {"isdigit", TEXT, all_are, DIGITS}, {"isdecimal", TEXT, all_are, DECIMALS},
+        {"isnumeric", TEXT, all_are, DIGITS}, {"isalnum", TEXT, all_are, LETTERS_OR_DIGITS},
+        {"isspace", TEXT, all_are, WHITE}, {"isupper", TEXT, all_are, UPPER}, {"islower", TEXT, all_are, LOWER},
+        {"ljust", TEXT, fill, AT_END}, {"rjust", TEXT, fill, AT_START},
+        {"zfill", TEXT, fill, AT_START | WITH_ZEROS},
+        {"append", ITEMS_OF, append, 0}, {"pop", ITEMS_OF, pop, 0}, {"index", ITEMS_OF, index_of_item, 0},
+        {"count", ITEMS_OF, count_items, 0},
+        {"get", MEMBERS, get, 0}, {"keys", MEMBERS, parts, KEYS}, {"values", MEMBERS, parts, VALUES},
+        {"items", MEMBERS, parts, PAIRS},
+        {"cycle", LOOP, cycle, 0}, {"changed", LOOP, changed, 0},
     };
     bool is_plain = v.kind == OBJECT && v.as.object->plain;
     return find_builtin(table, sizeof table / sizeof table[0], is_plain ? LOOP : IS(v.kind), name);
 }
 
 /* What a filter makes of its value first: nothing, its text, or its items. */
-enum operand { OF_ANY, OF_TEXT, OF_ITEMS };
-static const struct { struct builtin builtin; enum operand operand; } filters[] = {
-    {{"default", 0, or_default}, OF_ANY}, {{"d", 0, or_default}, OF_ANY}, {{"tojson", 0, to_json}, OF_ANY},
-    {{"string", 0, itself}, OF_TEXT}, {{"safe", 0, itself}, OF_TEXT}, {{"escape", 0, escape}, OF_TEXT},
-    {{"e", 0, escape}, OF_TEXT}, {{"length", 0, length}, OF_ANY}, {{"count", 0, length}, OF_ANY},
-    {{"abs", 0, absolute}, OF_ANY}, {{"int", 0, to_int}, OF_ANY}, {{"float", 0, to_float}, OF_ANY},
-    {{"round", 0, round_number}, OF_ANY},
-    {{"upper", 0, upper}, OF_TEXT}, {{"lower", 0, lower}, OF_TEXT}, {{"capitalize", 0, capitalize}, OF_TEXT},
-    {{"title", 0, title}, OF_TEXT}, {{"trim", 0, strip}, OF_TEXT}, {{"replace", 0, replace}, OF_TEXT},
-    {{"format", 0, format_filter}, OF_TEXT}, {{"indent", 0, indent}, OF_TEXT}, {{"wordcount", 0, word_count}, OF_TEXT},
-    {{"join", 0, join}, OF_ITEMS}, {{"list", 0, to_list}, OF_ITEMS}, {{"first", 0, first}, OF_ITEMS},
-    {{"last", 0, last}, OF_ITEMS}, {{"reverse", 0, reverse_any}, OF_ANY}, {{"sort", 0, sort}, OF_ITEMS},
-    {{"unique", 0, unique}, OF_ITEMS}, {{"min", 0, smallest}, OF_ITEMS}, {{"max", 0, largest}, OF_ITEMS},
-    {{"sum", 0, sum}, OF_ITEMS}, {{"map", 0, map}, OF_ITEMS},
-    {{"select", 0, select_true}, OF_ITEMS}, {{"reject", 0, select_false}, OF_ITEMS},
-    {{"selectattr", 0, selectattr_true}, OF_ITEMS}, {{"rejectattr", 0, selectattr_false}, OF_ITEMS},
-    {{"items", 0, items_filter}, OF_ANY}, {{"dictsort", 0, dictsort}, OF_ANY},
-};
-enum { N_FILTER = sizeof filters / sizeof filters[0] };
+enum { OF_ANY, OF_TEXT, OF_ITEMS };
 
-static size_t find_filter(struct text name) {
-    size_t i = 0;
-    while (i < N_FILTER && !text_is_word(name, filters[i].builtin.name)) i++;
-    return i;
+static const struct builtin *find_filter(struct text name) {
+    static const struct builtin filters[] = {
+        {"default", OF_ANY, or_default, 0}, {"d", OF_ANY, or_default, 0}, {"tojson", OF_ANY, to_json, 0},
+        {"string", OF_TEXT, itself, 0}, {"safe", OF_TEXT, itself, 0}, {"escape", OF_TEXT, escape, 0},
+        {"e", OF_TEXT, escape, 0}, {"length", OF_ANY, length, 0}, {"count", OF_ANY, length, 0},
+        {"abs", OF_ANY, absolute, 0}, {"int", OF_ANY, to_int, 0}, {"float", OF_ANY, to_float, 0},
+        {"round", OF_ANY, round_number, 0}, {"upper", OF_TEXT, cased, WORDS_ALL}, {"lower", OF_TEXT, cased, WORDS_NONE},
+        {"capitalize", OF_TEXT, cased, WORDS_START}, {"title", OF_TEXT, cased, WORDS_BRACKETS},
+        {"trim", OF_TEXT, strip, AT_BOTH}, {"replace", OF_TEXT, replace, 0}, {"format", OF_TEXT, format_filter, 0},
+        {"indent", OF_TEXT, indent, 0}, {"wordcount", OF_TEXT, word_count, 0}, {"join", OF_ITEMS, join, 0},
+        {"list", OF_ITEMS, to_list, 0}, {"first", OF_ITEMS, first, 0}, {"last", OF_ITEMS, last, 0},
+        {"reverse", OF_ANY, reverse_any, 0}, {"sort", OF_ITEMS, sort, 0}, {"unique", OF_ITEMS, unique, 0},
+        {"min", OF_ITEMS, extreme, AT_START}, {"max", OF_ITEMS, extreme, AT_END}, {"sum", OF_ITEMS, sum, 0},
+        {"map", OF_ITEMS, map, 0}, {"select", OF_ITEMS, select_items, 0}, {"reject", OF_ITEMS, select_items, REJECTS},
+        {"selectattr", OF_ITEMS, select_items, BY_ATTRIBUTE},
+        {"rejectattr", OF_ITEMS, select_items, BY_ATTRIBUTE | REJECTS},
+        {"items", OF_ANY, items_filter, PAIRS}, {"dictsort", OF_ANY, dictsort, 0},
+    };
+    return find_builtin(filters, sizeof filters / sizeof filters[0], ~0u, name);
 }
 
 struct value builtin_filter(struct render *r, struct text name, struct value *args, size_t n) {
-    size_t i = find_filter(name);
+    const struct builtin *filter = find_filter(name);
     struct shown shown;
-    if (i == N_FILTER) {
+    if (!filter) {
         render_fail(r, "there is no filter %s", show_bytes(&shown, name.data, name.n));
         return value_undefined();
     }
     /* Python refuses to loop over none. */
-    if (filters[i].operand == OF_ITEMS && args[0].kind == NONE) args[0] = value_undefined();
-    if (filters[i].operand == OF_TEXT) args[0] = value_string(value_text(r, args[0]));
-    if (filters[i].operand == OF_ITEMS) args[0] = builtin_items(r, args[0]);
-    struct call c = {r, name, args, n};
-    return r->stop == STOP_NOT ? filters[i].builtin.call(&c) : value_undefined();
+    if (filter->kinds == OF_ITEMS && args[0].kind == NONE) args[0] = value_undefined();
+    if (filter->kinds == OF_TEXT) args[0] = value_string(value_text(r, args[0]));
+    if (filter->kinds == OF_ITEMS) args[0] = builtin_items(r, args[0]);
+    struct call c = {r, name, args, n, filter->way};
+    return r->stop == STOP_NOT ? filter->call(&c) : value_undefined();
 }
 
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
@@ -1292,7 +1256,7 @@ static bool has_order(struct render *r, enum order order, struct value a, struct
 
 bool builtin_test(struct render *r, struct text name, const struct value *args, size_t n) {
     const struct test *test = find_test(name);
-    struct call c = {r, name, args, n};
+    struct call c = {r, name, args, n, 0};
     struct value v = args[0];
     if (!test) {
         struct shown shown;
@@ -1321,6 +1285,6 @@ bool builtin_test(struct render *r, struct text name, const struct value *args, 
     }
     case TEST_CASE: return has_case(r, value_text(r, v), test->value != 0);
     case TEST_IS_TEST: return find_test(text_argument(&c, 0)) != NULL;
-    default: return find_filter(text_argument(&c, 0)) < N_FILTER;
+    default: return find_filter(text_argument(&c, 0)) != NULL;
     }
 }

@@ -11,12 +11,16 @@ struct call {
     struct text name;
     const struct value *args;
     size_t n;
+    unsigned way;      /* of the builtin */
 };
 
+/* kinds: of a method, bit k: values of enum kind k have it; of a filter, what it makes of its value first.  way: in
+ * which of several ways the function does it. */
 struct builtin {
     const char *name;
-    unsigned kinds;    /* of a method, bit k: values of enum kind k have it */
+    unsigned kinds;
     struct value (*call)(struct call *c);
+    unsigned way;
 };
 
 /* Returns the method of that name for values of that kind, or NULL. */

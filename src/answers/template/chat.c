@@ -235,10 +235,6 @@ struct calling {
     bool writes_calls;     /* the template has no place for calls, so they become text */
 };
 
-static bool has_text(struct render *r, struct text source, const char *text) {
-    return text_find(r, source, text_of(text)) != SIZE_MAX;
-}
-
 /* Whether the template compares a length with 9. */
 static bool compares_with_nine(struct text source) {
     for (size_t i = 0; i + 6 <= source.n; i++) {
@@ -445,10 +441,7 @@ static void trust_roles(struct render *r, struct list *messages) {
     for (size_t i = 0; i < messages->n && r->stop == STOP_NOT; i++) {
         struct value *role = member(r, messages->items[i], "role");
         bool is_word = role && role->kind == STRING;
-        for (size_t k = 0; is_word && k < role->as.text.n; k++) {
-            const char c = role->as.text.data[k];
-            is_word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-        }
+        for (size_t k = 0; is_word && k < role->as.text.n; k++) is_word = is_word_byte(role->as.text.data[k]);
         if (is_word) role->as.text.marks = 0;
     }
 }

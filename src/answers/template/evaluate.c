@@ -11,38 +11,30 @@ static void run_all(struct render *r, struct scope *scope, struct nodes statemen
 
 /* ---- variables and functions ------------------------------------------------------------------------------------- */
 
+static struct value make_function(struct render *r, struct function made) {
+    struct function *function = render_alloc(r, sizeof *function);
+    if (!function) return value_undefined();
+    *function = made;
+    return (struct value){FUNCTION, {.function = function}};
+}
+
 static struct value lookup(struct render *r, struct scope *scope, struct text name) {
     struct value key = value_string(name), *found = NULL;
     for (; scope && !found; scope = scope->parent) found = object_find(r, &scope->variables, key);
     if (found && found->kind != UNDEFINED) return *found;
     const struct builtin *builtin = builtin_function(name);
-    struct function *function = builtin ? render_alloc(r, sizeof *function) : NULL;
-    if (!function) return value_undefined();
-    *function = (struct function){.name = name, .builtin = builtin};
-    return (struct value){FUNCTION, {.function = function}};
+    return builtin ? make_function(r, (struct function){.name = name, .builtin = builtin}) : value_undefined();
 }
 
 static void assign(struct render *r, struct scope *scope, struct text name, struct value v) {
     object_set(r, &scope->variables, value_string(name), v);
 }
 
-static struct value bound(struct render *r, const struct builtin *builtin, struct text name, struct value self) {
-    struct function *function = builtin ? render_alloc(r, sizeof *function) : NULL;
-    if (!function) return value_undefined();
-    *function = (struct function){.name = name, .builtin = builtin, .is_bound = true, .self = self};
-    return (struct value){FUNCTION, {.function = function}};
-}
-
 /* A method of v, or undefined if v has none of that name. */
 static struct value method(struct render *r, struct value v, struct text name) {
-    return bound(r, builtin_method(v, name), name, v);
-}
-
-static struct value make_function(struct render *r, struct text name, const struct node *node, struct scope *scope) {
-    struct function *function = render_alloc(r, sizeof *function);
-    if (!function) return value_undefined();
-    *function = (struct function){.name = name, .node = node, .scope = scope};
-    return (struct value){FUNCTION, {.function = function}};
+    const struct builtin *builtin = builtin_method(v, name);
+    if (!builtin) return value_undefined();
+    return make_function(r, (struct function){.name = name, .builtin = builtin, .is_bound = true, .self = v});
 }
 
 static struct scope *make_scope(struct render *r, struct scope *parent) {
@@ -106,7 +98,7 @@ static void bind(struct render *r, struct scope *scope, struct nodes parameters,
 static struct value invoke(struct render *r, const struct function *f, struct value *args, size_t n,
                            struct value caller) {
     if (f->is_bound) *--args = f->self, n++;
-    struct call c = {r, f->name, args, n};
+    struct call c = {r, f->name, args, n, f->builtin ? f->builtin->way : 0};
     struct output out = {NULL, 0, 0};
     if (f->builtin) return f->builtin->call(&c);
     if (f->node->kind == NODE_FOR) {
@@ -622,7 +614,8 @@ static void run_for(struct render *r, struct scope *outer, const struct node *no
 }
 
 static void run_call_block(struct render *r, struct scope *scope, const struct node *node, struct output *out) {
-    struct value caller = make_function(r, text_of("caller"), node, scope);
+    struct function body = {.name = text_of("caller"), .node = node, .scope = scope};
+    struct value caller = make_function(r, body);
     struct value text = r->stop == STOP_NOT ? eval_call(r, scope, node->a, caller) : caller;
     if (r->stop == STOP_NOT) value_write(r, out, text);
 }
@@ -638,7 +631,8 @@ static void run(struct render *r, struct scope *scope, const struct node *node, 
     case NODE_WITH: run_with(r, scope, node, out); break;
     case NODE_MACRO:
         if (node->a->kind != NODE_VARIABLE) render_fail(r, "macro: its name is not a name");
-        else assign(r, scope, node->a->text, make_function(r, node->a->text, node, scope));
+        else assign(r, scope, node->a->text,
+                    make_function(r, (struct function){.name = node->a->text, .node = node, .scope = scope}));
         break;
     case NODE_CALL_BLOCK: run_call_block(r, scope, node, out); break;
     case NODE_FILTER_BLOCK: {

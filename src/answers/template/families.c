@@ -286,14 +286,6 @@ static const struct family plain = {.format = {
 /* Any other template without tools: the model is told to write calls as Hermes does. */
 static const struct family untold = {.format = HERMES};
 
-static bool has(struct render *r, struct text source, const char *text) {
-    return text_find(r, source, text_of(text)) != SIZE_MAX;
-}
-
-static bool is_word_byte(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
 bool describes_tools(struct text source) {
     for (size_t i = 0; i + 5 <= source.n; i++) {
         if (memcmp(source.data + i, "tools", 5) == 0 && (i == 0 || !is_word_byte(source.data[i - 1]))
@@ -304,8 +296,8 @@ bool describes_tools(struct text source) {
 
 const struct family *family_of(struct render *r, struct text source) {
     for (const struct family *f = families; f < families + sizeof families / sizeof *families; f++) {
-        bool is_it = !f->lacks || !has(r, source, f->lacks);
-        for (size_t i = 0; i < 3 && f->has[i] && is_it; i++) is_it = has(r, source, f->has[i]);
+        bool is_it = !f->lacks || !has_text(r, source, f->lacks);
+        for (size_t i = 0; i < 3 && f->has[i] && is_it; i++) is_it = has_text(r, source, f->has[i]);
         if (is_it || r->stop != STOP_NOT) return f;
     }
     return describes_tools(source) ? &plain : &untold;

@@ -17,10 +17,8 @@ static void fail_at(struct lexer *l, size_t at, const char *why) {
 }
 
 static void add(struct lexer *l, enum token_kind kind, size_t at, struct text text) {
-    struct token *items = render_grow(l->r, l->tokens.items, l->tokens.n, &l->tokens.cap, sizeof *items);
-    if (!items) return;
-    l->tokens.items = items;
-    items[l->tokens.n++] = (struct token){kind, at, text};
+    if (!RENDER_GROW(l->r, l->tokens.items, l->tokens.n, &l->tokens.cap)) return;
+    l->tokens.items[l->tokens.n++] = (struct token){kind, at, text};
 }
 
 /* Whether the byte k after the current one is in the set. */
@@ -29,7 +27,6 @@ static bool follows(const struct lexer *l, size_t k, const char *set) {
 }
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-static bool is_word(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
 /* Where a text ends that stands before a block: lstrip_blocks removes the white space between the start of a line and
  * a block, unless a + follows.  is_line_start: the text begins a line. */
@@ -136,11 +133,8 @@ static size_t read_code(struct lexer *l, char out[4]) {
     size_t n = octal ? 3 : c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0, k = 0;
     uint32_t cp = 0, radix = octal ? 8 : 16;
     for (; k < n; k++) {
-        char digit = l->s[l->at + k + !octal];   /* a 0 ends the source */
-        const char *found = digit ? strchr("0123456789abcdef0123456789ABCDEF", digit) : NULL;
-        uint32_t value = digit >= 'A' && digit <= 'F' ? (uint32_t)(digit - 'A' + 10)
-                         : digit >= 'a' ? (uint32_t)(digit - 'a' + 10) : (uint32_t)(digit - '0');
-        if (!found || value >= radix) break;
+        const uint32_t value = digit_value(l->s[l->at + k + !octal]);   /* a 0 ends the source */
+        if (value >= radix) break;
         cp = cp * radix + value;
     }
     if (k == 0 || (!octal && k < n) || cp > 0x10ffff) return 0;
@@ -239,7 +233,7 @@ static void read_token(struct lexer *l, enum token_kind last) {
     if (read_sign(l, last) || read_mark(l)) return;
     if (c == '\'' || c == '"') read_string(l);
     else if (is_digit(c)) add(l, TOKEN_NUMBER, begin, read_number(l));
-    else if (is_word(c)) add(l, TOKEN_NAME, begin, read_while(l, is_word));
+    else if (is_word_byte(c)) add(l, TOKEN_NAME, begin, read_while(l, is_word_byte));
     else fail_at(l, begin, "this character has no meaning inside a block");
 }
 

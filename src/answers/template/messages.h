@@ -13,6 +13,10 @@ bool is_word(const struct value *v, const char *word);
 bool has_role(struct render *r, struct value message, const char *role);
 /* The calls of a message, or NULL if it has none. */
 struct list *calls_of(struct render *r, struct value message);
+/* Whether a template contains a text. */
+static inline bool has_text(struct render *r, struct text source, const char *text) {
+    return text_find(r, source, text_of(text)) != SIZE_MAX;
+}
 /* A part of a content: {type: type, [type]: text}. */
 struct value content_part(struct render *r, const char *type, struct value text);
 /* Adds the parts of a content, a string or a list, to a list. */

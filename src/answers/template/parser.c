@@ -61,10 +61,7 @@ static struct node *make(struct parser *p, enum node_kind kind, size_t at, struc
 }
 
 static void add(struct parser *p, struct nodes *nodes, struct node *node) {
-    struct node **items = render_grow(p->r, nodes->items, nodes->n, &nodes->cap, sizeof *items);
-    if (!items) return;
-    nodes->items = items;
-    items[nodes->n++] = node;
+    if (RENDER_GROW(p->r, nodes->items, nodes->n, &nodes->cap)) nodes->items[nodes->n++] = node;
 }
 
 /* ---- expressions ------------------------------------------------------------------------------------------------- */
@@ -118,20 +115,13 @@ static struct node *parse_sequence(struct parser *p, struct node *(*parse)(struc
 static struct value parse_number(struct parser *p, struct text text) {
     int64_t i = 0;
     double x = 0;
-    bool is_negative = text.data[0] == '-';
     bool is_float = false;
     for (size_t k = 0; k < text.n && !is_float; k++) is_float = strchr(".eE", text.data[k]) != NULL;
     if (is_float) {
         decimal_read(text.data, text.n, &x);
         return value_float(x);
     }
-    for (size_t k = text.data[0] == '-' || text.data[0] == '+'; k < text.n; k++) {
-        int digit = text.data[k] - '0';
-        if (__builtin_mul_overflow(i, 10, &i) || __builtin_add_overflow(i, is_negative ? -digit : digit, &i)) {
-            render_fail(p->r, "an integer does not fit 64 bits");
-            break;
-        }
-    }
+    if (!text_integer(text, 10, &i)) render_fail(p->r, "an integer does not fit 64 bits");
     return value_int(i);
 }
 
@@ -394,6 +384,13 @@ static void expect_end(struct parser *p) {
     expect_close(p);
 }
 
+/* Reads the end of an opening, the statements behind it and {% end %}. */
+static void parse_body(struct parser *p, const struct node *node, struct nodes *body, const char *end) {
+    expect_close(p);
+    *body = parse_block(p, node, end, NULL, NULL);
+    expect_end(p);
+}
+
 /* Reads the else part of a statement, if there is one, and its end. */
 static void parse_else(struct parser *p, struct node *node, const char *end) {
     if (is_statement(p, "else")) {
@@ -448,9 +445,7 @@ static void parse_set(struct parser *p, struct node *node) {
         expect_close(p);
     } else {
         parse_filters(p, &node->more);
-        expect_close(p);
-        node->list = parse_block(p, node, "endset", NULL, NULL);
-        expect_end(p);
+        parse_body(p, node, &node->list, "endset");
     }
 }
 
@@ -463,17 +458,13 @@ static void parse_with(struct parser *p, struct node *node) {
         add(p, &node->list, set);
         take(p, TOKEN_COMMA);
     }
-    expect_close(p);
-    node->more = parse_block(p, node, "endwith", NULL, NULL);
-    expect_end(p);
+    parse_body(p, node, &node->more, "endwith");
 }
 
 static void parse_macro(struct parser *p, struct node *node) {
     node->a = parse_primary(p);
     node->list = parse_arguments(p);
-    expect_close(p);
-    node->more = parse_block(p, node, "endmacro", NULL, NULL);
-    expect_end(p);
+    parse_body(p, node, &node->more, "endmacro");
 }
 
 static void parse_call_block(struct parser *p, struct node *node) {
@@ -483,17 +474,13 @@ static void parse_call_block(struct parser *p, struct node *node) {
     node->a = make(p, NODE_CALL, at, parse_primary(p), NULL);
     struct nodes list = parse_arguments(p);
     if (node->a) node->a->list = list;
-    expect_close(p);
-    node->more = parse_block(p, node, "endcall", NULL, NULL);
-    expect_end(p);
+    parse_body(p, node, &node->more, "endcall");
 }
 
 static void parse_filter_block(struct parser *p, struct node *node) {
     add(p, &node->more, parse_named_call(p));
     parse_filters(p, &node->more);
-    expect_close(p);
-    node->list = parse_block(p, node, "endfilter", NULL, NULL);
-    expect_end(p);
+    parse_body(p, node, &node->list, "endfilter");
 }
 
 static void parse_word(struct parser *p, struct node *node) {

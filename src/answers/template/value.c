@@ -93,14 +93,17 @@ void *render_alloc(struct render *r, uint64_t n) {
     return bytes;
 }
 
-void *render_grow(struct render *r, void *array, size_t n, size_t *cap, size_t size) {
-    if (n < *cap) return array;
+bool render_grow(struct render *r, void *array, size_t n, size_t *cap, size_t size) {
+    if (n < *cap) return true;
     size_t larger = 2 * *cap + 4;
     void *copy = render_alloc(r, (uint64_t)larger * size);
-    if (!copy) return NULL;
-    if (n > 0) memcpy(copy, array, n * size);
+    void *old;
+    if (!copy) return false;
+    memcpy(&old, array, sizeof old);
+    if (n > 0) memcpy(copy, old, n * size);
+    memcpy(array, &copy, sizeof copy);
     *cap = larger;
-    return copy;
+    return true;
 }
 
 void render_free(struct render *r) {
@@ -172,10 +175,7 @@ struct value value_list(struct render *r, uint64_t n) {
 }
 
 void list_add(struct render *r, struct list *list, struct value item) {
-    struct value *items = render_grow(r, list->items, list->n, &list->cap, sizeof *items);
-    if (!items) return;
-    list->items = items;
-    items[list->n++] = item;
+    if (RENDER_GROW(r, list->items, list->n, &list->cap)) list->items[list->n++] = item;
 }
 
 struct value *object_find(struct render *r, const struct object *o, struct value key) {
@@ -192,14 +192,8 @@ struct value *object_find(struct render *r, const struct object *o, struct value
 
 void object_set(struct render *r, struct object *o, struct value key, struct value item) {
     struct value *old = object_find(r, o, key);
-    if (old) {
-        *old = item;
-        return;
-    }
-    struct member *members = render_grow(r, o->members, o->n, &o->cap, sizeof *members);
-    if (!members) return;
-    o->members = members;
-    members[o->n++] = (struct member){key, item};
+    if (old) *old = item;
+    else if (RENDER_GROW(r, o->members, o->n, &o->cap)) o->members[o->n++] = (struct member){key, item};
 }
 
 void object_set_default(struct render *r, struct object *o, const char *name, struct value item) {
@@ -508,14 +502,8 @@ static struct value read_number(struct json *j) {
     /* The reader knows NaN and Infinity, too, which are no JSON. */
     if (digit >= j->n || j->bytes[digit] < '0' || j->bytes[digit] > '9') json_fail(j, first, "expected a value");
     double x = json_number(j, "a value");
-    int64_t i = 0;
-    bool is_integer = true, is_negative = first < j->at && j->bytes[first] == '-';
-    for (size_t at = first + is_negative; at < j->at && is_integer; at++) {
-        int d = j->bytes[at] - '0';
-        is_integer = d >= 0 && d <= 9 && !__builtin_mul_overflow(i, 10, &i)
-                     && !__builtin_add_overflow(i, is_negative ? -d : d, &i);
-    }
-    return is_integer ? value_int(i) : value_float(x);
+    int64_t i;
+    return text_integer((struct text){j->bytes + first, j->at - first, 0}, 10, &i) ? value_int(i) : value_float(x);
 }
 
 static struct value read_json(struct render *r, struct json *j) {
@@ -577,6 +565,24 @@ size_t text_length(struct render *r, struct text s) {
     return n;
 }
 
+bool text_integer(struct text s, int64_t base, int64_t *value) {
+    bool is_negative = s.n > 0 && s.data[0] == '-';
+    if (s.n > 0 && (s.data[0] == '-' || s.data[0] == '+')) s = text_part(s, 1, s.n - 1);
+    char mark = s.n > 2 && s.data[0] == '0' ? (char)(s.data[1] | 0x20) : 0;
+    int64_t marked = mark == 'x' ? 16 : mark == 'o' ? 8 : mark == 'b' ? 2 : 0;
+    if (marked && (base == 0 || base == marked)) {
+        s = text_part(s, 2, s.n - 2);
+        base = marked;
+    }
+    if (base == 0) base = 10;
+    *value = 0;
+    for (size_t i = 0; i < s.n; i++) {
+        const int digit = (int)digit_value(s.data[i]);
+        if (digit >= base || __builtin_mul_overflow(*value, base, value)
+            || __builtin_add_overflow(*value, is_negative ? -digit : digit, value)) return false;
+    }
+    return s.n > 0;
+}
 
 size_t text_find(struct render *r, struct text s, struct text needle) {
     if (needle.n == 0) return 0;

@@ -89,8 +89,9 @@ bool render_enter(struct render *r);
 void render_leave(struct render *r);
 /* Returns n bytes, which live until the end of the rendering, or NULL if it has failed. */
 void *render_alloc(struct render *r, uint64_t n);
-/* As alloc_grow. */
-void *render_grow(struct render *r, void *array, size_t n, size_t *cap, size_t size);
+/* As ARRAY_GROW. */
+#define RENDER_GROW(r, array, n, cap) render_grow(r, &(array), n, cap, sizeof *(array))
+bool render_grow(struct render *r, void *array, size_t n, size_t *cap, size_t size);
 void render_free(struct render *r);
 
 /* Adds bytes of the template. */
@@ -113,6 +114,8 @@ static inline bool text_is_marked(struct text s) {
 static inline bool text_is(struct text a, struct text b) { return a.n == b.n && memcmp(a.data, b.data, a.n) == 0; }
 /* White space in ASCII. */
 static inline bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+/* A letter, a digit or _ in ASCII. */
+static inline bool is_word_byte(char c) { return digit_value(c) < 36 || c == '_'; }
 static inline bool text_is_word(struct text a, const char *word) { return text_is(a, text_of(word)); }
 
 static inline struct value value_undefined(void) { return (struct value){.kind = UNDEFINED}; }
@@ -165,6 +168,9 @@ struct value value_from_json(struct render *r, const char *what, const char *jso
 /* The number of characters, and the bytes of the first n characters; all bytes if there are not so many. */
 size_t text_length(struct render *r, struct text s);
 size_t text_prefix(struct render *r, struct text s, size_t n);
+/* Reads a whole text as an integer, as Python's int does; base 0: that of its prefix, or 10.  Returns false if it is
+ * none, or does not fit 64 bits. */
+bool text_integer(struct text s, int64_t base, int64_t *value);
 /* Bytes of s up to needle, or SIZE_MAX. */
 size_t text_find(struct render *r, struct text s, struct text needle);
 
