@@ -556,6 +556,7 @@ static const struct refused_row refused_rows[] = {
     {"a range that ends before it begins", "[z-a]", PLUMB_ERROR_ARGUMENT, "the range"},
     {"a repetition of that kind", "a{3,2}", PLUMB_ERROR_ARGUMENT, "the most is less"},
     {"half of an escape", "\\u12", PLUMB_ERROR_ARGUMENT, "\\u is followed"},
+    {"@ in the place of a digit", "\\x4@", PLUMB_ERROR_ARGUMENT, "\\x is followed"},
     {"no character", "\\u{110000}", PLUMB_ERROR_ARGUMENT, "\\u is followed"},
     {"a group's name", "(?<n", PLUMB_ERROR_ARGUMENT, "the name of a group"},
     {"10^9 repetitions", "a{1000000000}", PLUMB_ERROR_UNSUPPORTED, "2000000000 states"},

@@ -66,8 +66,7 @@ static uint32_t read_char(struct parser *p) {
 static bool read_hex(struct parser *p, uint32_t n, uint32_t *value) {
     *value = 0;
     for (size_t i = 0; i < n; i++) {
-        char c = p->at + i < p->n ? p->text[p->at + i] : 'x';
-        uint32_t digit = c >= '0' && c <= '9' ? (uint32_t)(c - '0') : ((uint32_t)c | 0x20u) - 'a' + 10;
+        const uint32_t digit = p->at + i < p->n ? digit_value(p->text[p->at + i]) : 16;
         if (digit > 15) return false;
         *value = *value << 4 | digit;
     }
