@@ -340,38 +340,33 @@ static plumb_status parse_call(struct parser *p) {
 static plumb_status parse_alternatives(struct parser *p) {
     PLUMB_TRY(open_group(p, (struct group){ 0 }));
     for (;;) {
-        char c = peek(p, 0);
-        if (c == '"') {
-            PLUMB_TRY(parse_literal(p));
-        } else if (c == '[') {
-            PLUMB_TRY(parse_class(p));
-        } else if (c == '<' || c == '!') {
-            PLUMB_TRY(parse_token(p));
-        } else if (is_word(c)) {
-            PLUMB_TRY(parse_call(p));
-        } else if (c == '.') {
+        const char c = peek(p, 0);
+        switch (c) {
+        case '"': PLUMB_TRY(parse_literal(p)); break;
+        case '[': PLUMB_TRY(parse_class(p)); break;
+        case '<': case '!': PLUMB_TRY(parse_token(p)); break;
+        case '*': case '+': case '?': case '{': PLUMB_TRY(parse_repeat(p)); break;
+        case '%': PLUMB_TRY(parse_count(p)); break;
+        case '.':
             p->at++;
             PLUMB_TRY(add_class(p, &(struct spans){ 0 }, true));
-        } else if (c == '*' || c == '+' || c == '?' || c == '{') {
-            PLUMB_TRY(parse_repeat(p));
-        } else if (c == '%') {
-            PLUMB_TRY(parse_count(p));
-        } else if (c == '(') {
+            break;
+        case '(':
             PLUMB_TRY(open_group(p, (struct group){ 0 }));
             p->at++;
-        } else if (c == '|') {
+            break;
+        case '|':
             p->at++;
             rules_next(p->b, &p->groups[p->n_group - 1].choice);
             p->has_symbol = false;
             PLUMB_TRY(check(p, p->at));
             skip_space(p, true);
-        } else if (c == ')' && is_nested(p)) {
-            p->at++;
-            PLUMB_TRY(close_group(p));
-        } else if (is_nested(p)) {
-            return expected(p, p->at, "a symbol or `)`");
-        } else {
-            return close_group(p);
+            break;
+        default:
+            if (!is_word(c) && !is_nested(p)) return close_group(p);
+            if (!is_word(c) && c != ')') return expected(p, p->at, "a symbol or `)`");
+            p->at += c == ')';
+            PLUMB_TRY(c == ')' ? close_group(p) : parse_call(p));
         }
         skip_space(p, is_nested(p));
     }

@@ -39,15 +39,17 @@ struct nfa {
 
 /* ---- trees -> nondeterministic automata -------------------------------------------------------------------------- */
 
+static uint32_t no_memory(struct nfa *nfa) {
+    languages_no_memory(nfa->all);
+    return DFA_NO_STATE;
+}
+
 static uint32_t add_state(struct nfa *nfa, enum nfa_kind kind, uint32_t a, uint32_t b) {
     if (nfa->n >= LANGUAGE_MAX_STATES) {
         error_set(nfa->all->err, PLUMB_ERROR_UNSUPPORTED, "the automaton has more than %d states", LANGUAGE_MAX_STATES);
         return DFA_NO_STATE;
     }
-    if (!ARRAY_GROW(nfa->states, nfa->n, &nfa->cap)) {
-        languages_no_memory(nfa->all);
-        return DFA_NO_STATE;
-    }
+    if (!ARRAY_GROW(nfa->states, nfa->n, &nfa->cap)) return no_memory(nfa);
     nfa->states[nfa->n] = (struct nfa_state){kind, a, b};
     return nfa->n++;
 }
@@ -60,11 +62,8 @@ static uint64_t hash_set(const void *user, size_t i) {
 /* A state that reads a character of a set. */
 static uint32_t add_chars(struct nfa *nfa, const struct charset *set, uint32_t next) {
     if (!set) return DFA_NO_STATE;
-    if (!ARRAY_GROW(nfa->sets, nfa->n_set, &nfa->cap_set)
-        || !hash_index_reserve(&nfa->set_index, nfa->n_set, hash_set, nfa)) {
-        languages_no_memory(nfa->all);
-        return DFA_NO_STATE;
-    }
+    if (!ARRAY_GROW(nfa->sets, nfa->n_set, &nfa->cap_set)) return no_memory(nfa);
+    if (!hash_index_reserve(&nfa->set_index, nfa->n_set, hash_set, nfa)) return no_memory(nfa);
     nfa->sets[nfa->n_set] = set;
     size_t slot = hash_index_first(&nfa->set_index, hash_set(nfa, nfa->n_set));
     for (; nfa->set_index.slots[slot] != 0; slot = hash_index_next(&nfa->set_index, slot)) {
@@ -125,10 +124,7 @@ static uint32_t add_assertion(struct nfa *nfa, const struct language *a, uint32_
         if (*obliges == INT32_MIN) return DFA_NO_STATE;
     }
     if (assertion.obliges[BEFORE_WORD] != assertion.obliges[BEFORE_OTHER]) nfa->knows_words = true;
-    if (!ARRAY_GROW(nfa->assertions, nfa->n_assertion, &nfa->cap_assertion)) {
-        languages_no_memory(all);
-        return DFA_NO_STATE;
-    }
+    if (!ARRAY_GROW(nfa->assertions, nfa->n_assertion, &nfa->cap_assertion)) return no_memory(nfa);
     nfa->assertions[nfa->n_assertion] = assertion;
     return add_state(nfa, NFA_ASSERT, nfa->n_assertion++, next);
 }
@@ -375,10 +371,7 @@ static uint32_t close_threads(struct subsets *s, enum before before) {
         const uint64_t thread = s->stack.data[--s->stack.n];
         const size_t n_seen = s->seen.n;
         uint32_t state = (uint32_t)(thread >> 32), set = (uint32_t)thread;
-        if (key_set_number(&s->seen, thread) == UINT32_MAX) {
-            languages_no_memory(nfa->all);
-            return UINT32_MAX;
-        }
+        if (key_set_number(&s->seen, thread) == UINT32_MAX) return no_memory(nfa);
         if (!languages_work(nfa->all, 1)) return UINT32_MAX;
         if (s->seen.n == n_seen) continue;
         const struct nfa_state *q = &nfa->states[state];

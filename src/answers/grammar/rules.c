@@ -10,13 +10,16 @@ enum { MAX_WRITTEN_OUT = 16 };
 
 /* ---- code -------------------------------------------------------------------------------------------------------- */
 
-static void no_memory(struct rules *b) {
+/* Return 0, in the place of the number of a rule or a counter. */
+static uint32_t no_memory(struct rules *b) {
     b->status = error_set(b->err, PLUMB_ERROR_MEMORY, "out of memory: a grammar");
+    return 0;
 }
 
-static void too_large(struct rules *b) {
+static uint32_t too_large(struct rules *b) {
     b->status = error_set(b->err, PLUMB_ERROR_UNSUPPORTED, "the grammar is too large: it has more than %d characters "
                           "and symbols", GRAMMAR_MAX_CODE);
+    return 0;
 }
 
 static uint32_t instruction(enum grammar_op op, int64_t arg) {
@@ -105,20 +108,12 @@ static size_t find_slot(const struct rules *b, const char *name, size_t n) {
 uint32_t rules_find(struct rules *b, const char *name, size_t n) {
     struct grammar *g = b->g;
     if (b->status != PLUMB_OK) return 0;
-    if (!hash_index_reserve(&b->index, g->n_rule, hash_rule, g)) {
-        no_memory(b);
-        return 0;
-    }
+    if (!hash_index_reserve(&b->index, g->n_rule, hash_rule, g)) return no_memory(b);
     uint32_t *slot = &b->index.slots[find_slot(b, name, n)];
     if (*slot != 0) return *slot - 1;
-    if (g->n_rule == GRAMMAR_MAX_CODE || n > GRAMMAR_MAX_NAMES - g->n_name) {
-        too_large(b);
-        return 0;
-    }
-    if (!ARRAY_GROW(g->rules, g->n_rule, &g->rule_cap) || !ARRAY_RESERVE(g->names, g->n_name, n, &g->name_cap)) {
-        no_memory(b);
-        return 0;
-    }
+    if (g->n_rule == GRAMMAR_MAX_CODE || n > GRAMMAR_MAX_NAMES - g->n_name) return too_large(b);
+    if (!ARRAY_GROW(g->rules, g->n_rule, &g->rule_cap)) return no_memory(b);
+    if (!ARRAY_RESERVE(g->names, g->n_name, n, &g->name_cap)) return no_memory(b);
     g->rules[g->n_rule] = (struct grammar_rule){ (uint32_t)g->n_name, (uint32_t)n, RULE_UNDEFINED, 0 };
     if (n > 0) memcpy(g->names + g->n_name, name, n);
     g->n_name += n;
@@ -233,10 +228,7 @@ static uint32_t add_counter(struct rules *b, uint32_t min, uint32_t max) {
                               "repetitions", GRAMMAR_MAX_COUNTERS);
     }
     if (b->status != PLUMB_OK) return 0;
-    if (!ARRAY_GROW(g->counters, g->n_counter, &g->counter_cap)) {
-        no_memory(b);
-        return 0;
-    }
+    if (!ARRAY_GROW(g->counters, g->n_counter, &g->counter_cap)) return no_memory(b);
     g->counters[g->n_counter] = (struct counter){ .min = min, .max = max };
     return (uint32_t)g->n_counter++;
 }

@@ -133,7 +133,7 @@ void schema_fail(struct schema *s, plumb_status status, uint32_t node, const cha
 __attribute__((format(printf, 3, 4)))
 #endif
 void schema_refuse(struct schema *s, uint32_t node, const char *format, ...);
-void schema_no_memory(struct schema *s);
+void *schema_no_memory(struct schema *s);   /* returns NULL */
 /* The failure of a call of regular.h on behalf of a keyword, or of rules.h; 0: of the place. */
 void schema_language_failed(struct schema *s, uint32_t node);
 

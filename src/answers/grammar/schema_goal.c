@@ -51,10 +51,7 @@ struct goal *goal_of(struct schema *s, const uint32_t *claims, size_t n, uint32_
         n_kept = 1;
     }
     if (s->status != PLUMB_OK) return NULL;
-    if (!hash_index_reserve(&s->goal_index, s->n_goals, hash_goal, s)) {
-        schema_no_memory(s);
-        return NULL;
-    }
+    if (!hash_index_reserve(&s->goal_index, s->n_goals, hash_goal, s)) return schema_no_memory(s);
     size_t slot = hash_index_first(&s->goal_index, hash_bytes(own, n_kept * sizeof *own));
     for (; s->goal_index.slots[slot] != 0; slot = hash_index_next(&s->goal_index, slot)) {
         struct goal *known = s->goals[s->goal_index.slots[slot] - 1];
@@ -66,10 +63,7 @@ struct goal *goal_of(struct schema *s, const uint32_t *claims, size_t n, uint32_
         return NULL;
     }
     struct goal *g = ARRAY_GROW(s->goals, s->n_goals, &s->goals_cap) ? schema_alloc(s, sizeof *g) : NULL;
-    if (!g) {
-        schema_no_memory(s);
-        return NULL;
-    }
+    if (!g) return schema_no_memory(s);
     g->index = (uint32_t)s->n_goals;
     g->n_claims = (uint32_t)n_kept;
     g->claims = own;

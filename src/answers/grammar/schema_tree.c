@@ -10,8 +10,9 @@
 
 /* ---- memory, work, failures -------------------------------------------------------------------------------------- */
 
-void schema_no_memory(struct schema *s) {
+void *schema_no_memory(struct schema *s) {
     if (s->status == PLUMB_OK) s->status = error_set(s->err, PLUMB_ERROR_MEMORY, "out of memory: a JSON schema");
+    return NULL;
 }
 
 void *schema_alloc(struct schema *s, size_t n) {
@@ -156,23 +157,13 @@ static const struct keyword_row rows[] = {
     {"$dynamicAnchor", KEY_DYNAMIC_ANCHOR, FORM_ANY, 0},
     {"$defs", KEY_DEFINITIONS, FORM_MAP, 0},
     {"definitions", KEY_DEFINITIONS, FORM_MAP, 0},
-    {"$schema", KEY_NOTE, FORM_ANY, 0},
-    {"$comment", KEY_NOTE, FORM_ANY, 0},
-    {"$vocabulary", KEY_NOTE, FORM_ANY, 0},
-    {"$recursiveAnchor", KEY_NOTE, FORM_ANY, 0},
-    {"title", KEY_NOTE, FORM_ANY, 0},
-    {"description", KEY_NOTE, FORM_ANY, 0},
-    {"default", KEY_NOTE, FORM_ANY, 0},
-    {"example", KEY_NOTE, FORM_ANY, 0},
-    {"examples", KEY_NOTE, FORM_ANY, 0},
-    {"readOnly", KEY_NOTE, FORM_ANY, 0},
-    {"writeOnly", KEY_NOTE, FORM_ANY, 0},
-    {"deprecated", KEY_NOTE, FORM_ANY, 0},
-    {"contentEncoding", KEY_NOTE, FORM_ANY, 0},
-    {"contentMediaType", KEY_NOTE, FORM_ANY, 0},
-    {"contentSchema", KEY_NOTE, FORM_ANY, 0},
+    {"", KEY_NOTE, FORM_ANY, 0},
 };
-enum { N_ROWS = sizeof rows / sizeof *rows };
+/* Keywords that restrict nothing. */
+static const char *const notes[] = {
+    "$schema", "$comment", "$vocabulary", "$recursiveAnchor", "title", "description", "default", "example", "examples",
+    "readOnly", "writeOnly", "deprecated", "contentEncoding", "contentMediaType", "contentSchema",
+};
 
 const struct keyword_row *keyword_row(enum keyword keyword) {
     const struct keyword_row *row = rows;
@@ -181,8 +172,12 @@ const struct keyword_row *keyword_row(enum keyword keyword) {
 }
 
 static uint8_t keyword_of(struct slice key) {
-    for (size_t i = 0; i < N_ROWS; i++) {
-        if (key.n > 0 && key.data[0] == rows[i].name[0] && slice_is(key, rows[i].name)) return rows[i].keyword;
+    if (key.n == 0) return KEY_NONE;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (key.data[0] == rows[i].name[0] && slice_is(key, rows[i].name)) return rows[i].keyword;
+    }
+    for (size_t i = 0; i < sizeof notes / sizeof *notes; i++) {
+        if (key.data[0] == notes[i][0] && slice_is(key, notes[i])) return KEY_NOTE;
     }
     return KEY_NONE;
 }
@@ -201,11 +196,9 @@ static uint32_t add_node(struct schema *s, uint32_t parent, enum value_kind kind
         schema_fail(s, PLUMB_ERROR_UNSUPPORTED, 0, "more than %d values", MAX_NODES);
         return 0;
     }
-    if (s->n_nodes == s->nodes_cap) {
-        if (!ARRAY_GROW(s->nodes, s->n_nodes, &s->nodes_cap)) {
-            schema_no_memory(s);
-            return 0;
-        }
+    if (!ARRAY_GROW(s->nodes, s->n_nodes, &s->nodes_cap)) {
+        schema_no_memory(s);
+        return 0;
     }
     s->nodes[s->n_nodes] = (struct node){.kind = (uint8_t)kind, .parent = parent};
     return (uint32_t)s->n_nodes++;
