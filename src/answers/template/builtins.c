@@ -21,16 +21,14 @@ enum { LETTERS, DIGITS, DECIMALS, LETTERS_OR_DIGITS, WHITE, UPPER, LOWER };
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
 
 static struct value fail(struct call *c, const char *why) {
-    render_fail(c->r, "%.*s: %s", (int)c->name.n, c->name.data, why);
-    return value_undefined();
+    return render_fail(c->r, "%.*s: %s", (int)c->name.n, c->name.data, why);
 }
 
 /* The argument at position i, which must be there and have no name. */
 static struct value argument(struct call *c, size_t i) {
     if (i < c->n && c->args[i].kind == NAMED) return fail(c, "an argument has a name that is not known");
     if (i < c->n) return c->args[i];
-    render_fail(c->r, "%.*s: expected more than %zu values, found %zu", (int)c->name.n, c->name.data, i, c->n);
-    return value_undefined();
+    return render_fail(c->r, "%.*s: expected more than %zu values, found %zu", (int)c->name.n, c->name.data, i, c->n);
 }
 
 /* The argument of that name, or else the one at position i if it has no name, or else undefined. */
@@ -54,9 +52,8 @@ static struct value argument_of(struct call *c, size_t i, unsigned kinds) {
     if (c->r->stop == STOP_FAILED || (kinds & IS(v.kind))) return v;
     enum kind expected = UNDEFINED;
     while (!(kinds & IS(expected))) expected++;
-    render_fail(c->r, "%.*s: argument %zu: expected a value of the kind %s, found %s", (int)c->name.n, c->name.data, i,
-                kind_name(expected), kind_name(v.kind));
-    return (struct value){.kind = UNDEFINED};
+    return render_fail(c->r, "%.*s: argument %zu: expected a value of the kind %s, found %s", (int)c->name.n,
+                       c->name.data, i, kind_name(expected), kind_name(v.kind));
 }
 
 /* The same for a string; an empty one after a failure. */
@@ -709,14 +706,10 @@ static struct value to_list(struct call *c) {
     return copy;
 }
 
-static struct value first(struct call *c) {
+/* first and last */
+static struct value end_of(struct call *c) {
     const struct list *list = c->args[0].as.list;
-    return list->n > 0 ? list->items[0] : value_undefined();
-}
-
-static struct value last(struct call *c) {
-    const struct list *list = c->args[0].as.list;
-    return list->n > 0 ? list->items[list->n - 1] : value_undefined();
+    return list->n > 0 ? list->items[c->way == AT_END ? list->n - 1 : 0] : value_undefined();
 }
 
 static struct value reverse(struct call *c) {
@@ -1157,7 +1150,8 @@ static const struct builtin *find_filter(struct text name) {
         {"capitalize", OF_TEXT, cased, WORDS_START}, {"title", OF_TEXT, cased, WORDS_BRACKETS},
         {"trim", OF_TEXT, strip, AT_BOTH}, {"replace", OF_TEXT, replace, 0}, {"format", OF_TEXT, format_filter, 0},
         {"indent", OF_TEXT, indent, 0}, {"wordcount", OF_TEXT, word_count, 0}, {"join", OF_ITEMS, join, 0},
-        {"list", OF_ITEMS, to_list, 0}, {"first", OF_ITEMS, first, 0}, {"last", OF_ITEMS, last, 0},
+        {"list", OF_ITEMS, to_list, 0}, {"first", OF_ITEMS, end_of, AT_START},
+        {"last", OF_ITEMS, end_of, AT_END},
         {"reverse", OF_ANY, reverse_any, 0}, {"sort", OF_ITEMS, sort, 0}, {"unique", OF_ITEMS, unique, 0},
         {"min", OF_ITEMS, extreme, AT_START}, {"max", OF_ITEMS, extreme, AT_END}, {"sum", OF_ITEMS, sum, 0},
         {"map", OF_ITEMS, map, 0}, {"select", OF_ITEMS, select_items, 0}, {"reject", OF_ITEMS, select_items, REJECTS},
@@ -1171,10 +1165,7 @@ static const struct builtin *find_filter(struct text name) {
 struct value builtin_filter(struct render *r, struct text name, struct value *args, size_t n) {
     const struct builtin *filter = find_filter(name);
     struct shown shown;
-    if (!filter) {
-        render_fail(r, "there is no filter %s", show_bytes(&shown, name.data, name.n));
-        return value_undefined();
-    }
+    if (!filter) return render_fail(r, "there is no filter %s", show_bytes(&shown, name.data, name.n));
     /* Python refuses to loop over none. */
     if (filter->kinds == OF_ITEMS && args[0].kind == NONE) args[0] = value_undefined();
     if (filter->kinds == OF_TEXT) args[0] = value_string(value_text(r, args[0]));

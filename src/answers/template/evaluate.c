@@ -172,10 +172,7 @@ static struct value eval_call(struct render *r, struct scope *scope, const struc
 static struct value apply_filter(struct render *r, struct scope *scope, const struct node *filter, struct value v) {
     const struct node *variable = filter->kind == NODE_CALL ? filter->a : filter;
     r->at = filter->at;
-    if (variable->kind != NODE_VARIABLE) {
-        render_fail(r, "a filter is not a name");
-        return value_undefined();
-    }
+    if (variable->kind != NODE_VARIABLE) return render_fail(r, "a filter is not a name");
     struct nodes none = {NULL, 0, 0};
     struct list args;
     if (!eval_arguments(r, scope, filter->kind == NODE_CALL ? filter->list : none, &args)) return value_undefined();
@@ -197,10 +194,7 @@ static struct value eval_test(struct render *r, struct scope *scope, const struc
     struct list args;
     if (r->stop != STOP_NOT || !eval_arguments(r, scope, test->kind == NODE_CALL ? test->list : none, &args)) return v;
     r->at = node->at;
-    if (variable->kind != NODE_VARIABLE) {
-        render_fail(r, "a test is not a name");
-        return v;
-    }
+    if (variable->kind != NODE_VARIABLE) return render_fail(r, "a test is not a name");
     args.items[0] = v;
     return value_bool(builtin_test(r, variable->text, args.items, args.n) != node->flag);
 }
@@ -256,8 +250,7 @@ static struct value compute(struct render *r, struct text operator, struct value
     char first = operator.data[0];
     bool integers = left.kind != FLOAT && right.kind != FLOAT, is_power = first == '*' && operator.n == 2;
     if ((first == '/' || first == '%') && !(b < 0 || b > 0)) {
-        render_fail(r, "%.*s: division by 0", (int)operator.n, operator.data);
-        return value_undefined();
+        return render_fail(r, "%.*s: division by 0", (int)operator.n, operator.data);
     }
     bool by_integers = integers && !(first == '/' && operator.n == 1) && !(is_power && b < 0);
     if (by_integers) return compute_integer(r, operator, value_integer(r, left), value_integer(r, right));
@@ -310,9 +303,8 @@ static struct value operate(struct render *r, const struct node *node, struct va
     if (operator.n == 1 && first == '*' && a.kind == INTEGER && b.kind == STRING) {
         return repeat(r, b.as.text, a.as.integer);
     }
-    render_fail(r, "%.*s: not for a value of the kind %s and one of the kind %s", (int)operator.n, operator.data,
-                kind_name(a.kind), kind_name(b.kind));
-    return value_undefined();
+    return render_fail(r, "%.*s: not for a value of the kind %s and one of the kind %s", (int)operator.n, operator.data,
+                       kind_name(a.kind), kind_name(b.kind));
 }
 
 static struct value eval_binary(struct render *r, struct scope *scope, const struct node *node) {
@@ -391,8 +383,7 @@ static struct value eval_member(struct render *r, struct scope *scope, const str
         if (found.kind != UNDEFINED) return found;
         key = value_string(node->b->text);
     } else {
-        render_fail(r, "what follows a point is not a name");
-        return v;
+        return render_fail(r, "what follows a point is not a name");
     }
     if (r->stop != STOP_NOT) return v;
     if (v.kind == OBJECT && value_is_key(r, key)) {
@@ -462,7 +453,7 @@ static struct value eval_inner(struct render *r, struct scope *scope, const stru
     case NODE_BLANK: return value_undefined();
     case NODE_CALL: return eval_call(r, scope, node, value_undefined());
     case NODE_NAMED: return eval_named(r, scope, node);
-    default: render_fail(r, "expected an expression"); return value_undefined();
+    default: return render_fail(r, "expected an expression");
     }
 }
 

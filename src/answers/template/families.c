@@ -305,38 +305,21 @@ const struct family *family_of(struct render *r, struct text source) {
 
 /* ---- for those who read answers ---------------------------------------------------------------------------------- */
 
-static void write_text(struct render *r, struct output *out, const char *text) {
-    output_json(r, out, value_string(text_of(text)));
+static void set_text(struct render *r, struct value v, const char *name, const char *text) {
+    if (text && r->stop == STOP_NOT) set_member(r, v, name, value_string(text_of(text)));
 }
 
-static void write_name(struct render *r, struct output *out, const char *name) {
-    if (out->n > 0 && out->data[out->n - 1] != '{') output_word(r, out, ",");
-    write_text(r, out, name);
-    output_word(r, out, ":");
-}
-
-static void write_member(struct render *r, struct output *out, const char *name, const char *text) {
-    if (!text) return;
-    write_name(r, out, name);
-    write_text(r, out, text);
-}
-
-static void write_flag(struct render *r, struct output *out, const char *name, bool is_set) {
-    if (!is_set) return;
-    write_name(r, out, name);
-    output_word(r, out, "true");
+static void set_flag(struct render *r, struct value v, const char *name, bool is_set) {
+    if (is_set && r->stop == STOP_NOT) set_member(r, v, name, value_bool(true));
 }
 
 /* Texts, up to a NULL; all: an empty list, too. */
-static void write_list(struct render *r, struct output *out, const char *name, const char *const *texts, size_t n,
-                       bool all) {
-    if (!texts[0] && !all) return;
-    write_name(r, out, name);
-    for (size_t i = 0; i < n && texts[i]; i++) {
-        output_word(r, out, i == 0 ? "[" : ",");
-        write_text(r, out, texts[i]);
+static void set_list(struct render *r, struct value v, const char *name, const char *const *texts, size_t n, bool all) {
+    struct value list = value_empty(r, LIST);
+    for (size_t i = 0; i < n && texts[i] && r->stop == STOP_NOT; i++) {
+        list_add(r, list.as.list, value_string(text_of(texts[i])));
     }
-    output_word(r, out, texts[0] ? "]" : "[]");
+    if ((texts[0] || all) && r->stop == STOP_NOT) set_member(r, v, name, list);
 }
 
 /* text without white space at its ends, as a template may have it. */
@@ -354,41 +337,32 @@ void family_write(struct render *r, struct output *out, const struct family *fam
     for (size_t i = 0; i < MOST_TEXTS && f->marks[i]; i++) {
         if (has_trimmed(r, source, f->marks[i])) named[n++] = f->marks[i];
     }
-    output_word(r, out, "{");
-    if (f->think) {
-        write_name(r, out, "think");
-        output_word(r, out, "{");
-        write_member(r, out, "start", f->think);
-        write_list(r, out, "ends", f->think_ends, MOST_TEXTS, true);
-        write_flag(r, out, "again", f->thinks_again);
-        output_word(r, out, "}");
-    }
-    write_list(r, out, "section", f->section, 2, false);
-    write_member(r, out, "call", f->call);
-    write_list(r, out, "opens", f->opens, MOST_TEXTS, false);
-    write_member(r, out, "arg", f->arg);
-    write_flag(r, out, "cdata", f->has_cdata);
-    write_flag(r, out, "keyed", f->is_keyed);
-    write_flag(r, out, "first", f->is_first);
-    write_list(r, out, "marks", f->marks, MOST_TEXTS, false);
-    write_list(r, out, "prompts", f->prompts, MOST_TEXTS, false);
-    if (f->channels.user) {
-        write_name(r, out, "channels");
-        output_word(r, out, "{");
-        write_member(r, out, "user", f->channels.user);
-        write_member(r, out, "self", f->channels.self);
-        write_member(r, out, "tool", f->channels.tool);
-        output_word(r, out, "}");
-        write_name(r, out, "headers");
-        output_word(r, out, "{");
-        write_list(r, out, "text", f->text_headers, MOST_TEXTS, true);
-        write_list(r, out, "calls", f->call_headers, MOST_TEXTS, true);
-        output_word(r, out, "}");
-    }
-    write_member(r, out, "stop", family->stop);
-    write_flag(r, out, "describesTools", describes_tools(source));
-    write_list(r, out, "named", named, MOST_TEXTS + 1, true);
-    output_word(r, out, "}");
+    struct value v = value_empty(r, OBJECT), think = value_empty(r, OBJECT), channels = value_empty(r, OBJECT);
+    struct value headers = value_empty(r, OBJECT);
+    set_text(r, think, "start", f->think);
+    set_list(r, think, "ends", f->think_ends, MOST_TEXTS, true);
+    set_flag(r, think, "again", f->thinks_again);
+    set_text(r, channels, "user", f->channels.user);
+    set_text(r, channels, "self", f->channels.self);
+    set_text(r, channels, "tool", f->channels.tool);
+    set_list(r, headers, "text", f->text_headers, MOST_TEXTS, true);
+    set_list(r, headers, "calls", f->call_headers, MOST_TEXTS, true);
+    if (f->think && r->stop == STOP_NOT) set_member(r, v, "think", think);
+    set_list(r, v, "section", f->section, 2, false);
+    set_text(r, v, "call", f->call);
+    set_list(r, v, "opens", f->opens, MOST_TEXTS, false);
+    set_text(r, v, "arg", f->arg);
+    set_flag(r, v, "cdata", f->has_cdata);
+    set_flag(r, v, "keyed", f->is_keyed);
+    set_flag(r, v, "first", f->is_first);
+    set_list(r, v, "marks", f->marks, MOST_TEXTS, false);
+    set_list(r, v, "prompts", f->prompts, MOST_TEXTS, false);
+    if (f->channels.user && r->stop == STOP_NOT) set_member(r, v, "channels", channels);
+    if (f->channels.user && r->stop == STOP_NOT) set_member(r, v, "headers", headers);
+    set_text(r, v, "stop", family->stop);
+    set_flag(r, v, "describesTools", describes_tools(source));
+    set_list(r, v, "named", named, MOST_TEXTS + 1, true);
+    output_json(r, out, v);
 }
 
 void family_write_calls(struct render *r, struct output *out, const struct format *format, const struct list *calls) {

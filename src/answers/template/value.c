@@ -22,8 +22,8 @@ enum { BLOCK_BYTES = 1 << 16 };
 
 struct block { _Alignas(8) struct block *next; };   /* values follow it, also where pointers have 4 bytes */
 
-void render_fail(struct render *r, const char *format, ...) {
-    if (r->stop == STOP_FAILED) return;
+struct value render_fail(struct render *r, const char *format, ...) {
+    if (r->stop == STOP_FAILED) return value_undefined();
     r->stop = STOP_FAILED;
     char sentence[512];
     va_list args;
@@ -37,6 +37,7 @@ void render_fail(struct render *r, const char *format, ...) {
     }
     error_set(r->err, PLUMB_ERROR_TEMPLATE, "tokenizer.chat_template, line %zu, column %zu: %s", line, column,
               sentence);
+    return value_undefined();
 }
 
 void render_no_memory(struct render *r, uint64_t n) {
@@ -399,6 +400,9 @@ static void write_inner(struct render *r, struct output *out, struct value v) {
     else value_write(r, out, v);
 }
 
+static void write_items(struct render *r, struct output *out, struct value v, const struct json_style *style,
+                        uint32_t level);
+
 void value_write(struct render *r, struct output *out, struct value v) {
     if (!render_enter(r)) return;
     switch (v.kind) {
@@ -407,24 +411,7 @@ void value_write(struct render *r, struct output *out, struct value v) {
     case INTEGER: write_integer(r, out, v.as.integer); break;
     case FLOAT: write_float(r, out, v.as.number, false); break;
     case STRING: output_add(r, out, v.as.text); break;
-    case LIST: case TUPLE:
-        output_word(r, out, v.kind == TUPLE ? "(" : "[");
-        for (size_t i = 0; i < v.as.list->n && r->stop != STOP_FAILED; i++) {
-            if (i > 0) output_word(r, out, ", ");
-            write_inner(r, out, v.as.list->items[i]);
-        }
-        output_word(r, out, v.kind == LIST ? "]" : v.as.list->n == 1 ? ",)" : ")");
-        break;
-    case OBJECT:
-        output_word(r, out, "{");
-        for (size_t i = 0; i < v.as.object->n && r->stop != STOP_FAILED; i++) {
-            if (i > 0) output_word(r, out, ", ");
-            write_inner(r, out, v.as.object->members[i].key);
-            output_word(r, out, ": ");
-            write_inner(r, out, v.as.object->members[i].value);
-        }
-        output_word(r, out, "}");
-        break;
+    case LIST: case TUPLE: case OBJECT: write_items(r, out, v, NULL, 0); break;
     default: break;
     }
     render_leave(r);
@@ -456,6 +443,26 @@ static void write_json_key(struct render *r, struct output *out, struct value ke
     else write_json_string(r, out, value_text(r, key));
 }
 
+/* Writes a list or an object as JSON, or, if style is NULL, as Python's repr does. */
+static void write_items(struct render *r, struct output *out, struct value v, const struct json_style *style,
+                        uint32_t level) {
+    const bool is_object = v.kind == OBJECT, is_tuple = v.kind == TUPLE && !style;
+    const size_t n = is_object ? v.as.object->n : v.as.list->n;
+    output_word(r, out, is_object ? "{" : is_tuple ? "(" : "[");
+    for (size_t i = 0; i < n && r->stop != STOP_FAILED; i++) {
+        const struct value item = is_object ? v.as.object->members[i].value : v.as.list->items[i];
+        if (i > 0) output_add(r, out, style ? style->item_separator : text_of(", "));
+        if (style) json_line(r, out, style, level + 1);
+        if (is_object && style) write_json_key(r, out, v.as.object->members[i].key);
+        else if (is_object) write_inner(r, out, v.as.object->members[i].key);
+        if (is_object) output_add(r, out, style ? style->key_separator : text_of(": "));
+        if (style) value_write_json(r, out, item, style, level + 1);
+        else write_inner(r, out, item);
+    }
+    if (style && n > 0) json_line(r, out, style, level);
+    output_word(r, out, is_object ? "}" : !is_tuple ? "]" : n == 1 ? ",)" : ")");
+}
+
 void value_write_json(struct render *r, struct output *out, struct value v, const struct json_style *style,
                       uint32_t level) {
     if (!render_enter(r)) return;
@@ -464,24 +471,7 @@ void value_write_json(struct render *r, struct output *out, struct value v, cons
     case FLOAT: write_float(r, out, v.as.number, true); break;
     case INTEGER: write_integer(r, out, v.as.integer); break;
     case STRING: write_json_string(r, out, v.as.text); break;
-    case LIST: case TUPLE: case OBJECT: {
-        bool is_object = v.kind == OBJECT;
-        size_t n = is_object ? v.as.object->n : v.as.list->n;
-        output_word(r, out, is_object ? "{" : "[");
-        for (size_t i = 0; i < n && r->stop != STOP_FAILED; i++) {
-            if (i > 0) output_add(r, out, style->item_separator);
-            json_line(r, out, style, level + 1);
-            if (is_object) {
-                write_json_key(r, out, v.as.object->members[i].key);
-                output_add(r, out, style->key_separator);
-            }
-            value_write_json(r, out, is_object ? v.as.object->members[i].value : v.as.list->items[i], style,
-                             level + 1);
-        }
-        if (n > 0) json_line(r, out, style, level);
-        output_word(r, out, is_object ? "}" : "]");
-        break;
-    }
+    case LIST: case TUPLE: case OBJECT: write_items(r, out, v, style, level); break;
     default: output_word(r, out, "null");
     }
     render_leave(r);

@@ -75,11 +75,12 @@ struct render {
 
 /* ---- the rendering ----------------------------------------------------------------------------------------------- */
 
-/* Stops the rendering with a message, which begins with the place r->at, unless it has failed already. */
+/* Stops the rendering with a message, which begins with the place r->at, unless it has failed already.  Returns
+ * undefined. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 2, 3)))
 #endif
-void render_fail(struct render *r, const char *format, ...);
+struct value render_fail(struct render *r, const char *format, ...);
 /* Stops it for want of memory of the host. */
 void render_no_memory(struct render *r, uint64_t n);
 /* Counts n units of work.  Returns false if the rendering has failed, or fails because that is too much. */
