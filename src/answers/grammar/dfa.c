@@ -43,15 +43,11 @@ void languages_free(struct languages *all) {
     free(all);
 }
 
-uint32_t sequences_id(struct languages *all, struct sequences *s, const uint64_t *items, size_t n) {
-    if (s->n_item + n > DFA_MAX_CELLS) {
-        error_set(all->err, PLUMB_ERROR_UNSUPPORTED, "the states of an automaton have more than %d parts",
-                  DFA_MAX_CELLS);
-        return UINT32_MAX;
-    }
-    uint32_t id = sequences_find(s, items, n);
-    if (id == UINT32_MAX) languages_no_memory(all);
-    return id;
+uint32_t sequences_failed(struct languages *all, bool is_full) {
+    if (!is_full) languages_no_memory(all);
+    else error_set(all->err, PLUMB_ERROR_UNSUPPORTED, "the states of an automaton have more than %d parts",
+                   DFA_MAX_CELLS);
+    return UINT32_MAX;
 }
 
 /* ---- minimization ----------------------------------------------------------------------------------------------- */

@@ -51,7 +51,12 @@ plumb_status languages_no_memory(struct languages *all);
 bool languages_work(struct languages *all, uint64_t n_step);
 
 /* As sequences_find; UINT32_MAX and an error also if the sequences have more than DFA_MAX_CELLS integers. */
-uint32_t sequences_id(struct languages *all, struct sequences *s, const uint64_t *items, size_t n);
+uint32_t sequences_failed(struct languages *all, bool is_full);
+static inline uint32_t sequences_id(struct languages *all, struct sequences *s, const uint64_t *items, size_t n) {
+    const bool is_full = s->n_item + n > DFA_MAX_CELLS;
+    const uint32_t id = is_full ? UINT32_MAX : sequences_find(s, items, n);
+    return id != UINT32_MAX ? id : sequences_failed(all, is_full);
+}
 
 /* Makes room for a state in next and accepts of an automaton whose states are made one after the other and whose
  * classes are known.  cap: 0 at first. */

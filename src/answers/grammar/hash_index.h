@@ -51,8 +51,7 @@ struct key_set {
 void key_set_clear(struct key_set *set);
 bool key_set_grow(struct key_set *set);
 static inline size_t key_set_first(const struct key_set *set, uint64_t key) {
-    key = (key ^ key >> 32) * UINT64_C(0xd6e8feb86659fd93);
-    return (size_t)(key ^ key >> 32) & (set->n_slot - 1);
+    return (size_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (set->n_slot - 1);
 }
 /* Returns the number of a key, which is added if it is new; UINT32_MAX if out of memory. */
 static inline uint32_t key_set_number(struct key_set *set, uint64_t key) {

@@ -45,10 +45,11 @@ static inline bool add_u64(uint64_t a, uint64_t b, uint64_t *out) { return !__bu
 void *alloc_array(uint64_t n, size_t size);
 /* Makes room for one more element in an array of n elements, allocated for *cap of them: a full array moves, and *cap
  * becomes 2 * *cap + 4.  If out of memory, returns false and leaves the array as it is. */
-#define ARRAY_GROW(array, n, cap) alloc_grow(&(array), n, cap, sizeof *(array))
+#define ARRAY_GROW(array, n, cap) ((n) < *(cap) || alloc_grow(&(array), n, cap, sizeof *(array)))
 bool alloc_grow(void *array, size_t n, size_t *cap, size_t size);   /* array: where the pointer to it is */
 /* The same for `more` elements; *cap becomes 2 * *cap + more + 64. */
-#define ARRAY_RESERVE(array, n, more, cap) alloc_reserve(&(array), n, more, cap, sizeof *(array))
+#define ARRAY_RESERVE(array, n, more, cap) \
+    ((more) <= *(cap) - (n) || alloc_reserve(&(array), n, more, cap, sizeof *(array)))
 bool alloc_reserve(void *array, size_t n, uint64_t more, size_t *cap, size_t size);
 /* Makes an array one of n elements. */
 #define ARRAY_RESIZE(array, n) alloc_resize(&(array), n, sizeof *(array))
