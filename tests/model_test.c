@@ -16,6 +16,8 @@
 #define GEMMA3 "tests/vectors/synth/gemma3.gguf"
 #define OLMOE "tests/vectors/archs/olmoe.gguf"
 #define GROUPS "tests/vectors/archs/bailingmoe2.gguf"
+#define LFM2 "tests/vectors/archs/lfm2.gguf"
+#define QWEN35 "tests/vectors/archs/qwen35.gguf"
 #define HUNYUAN "tests/vectors/archs/hunyuan-dense.gguf"
 #define STEP35 "tests/vectors/archs/step35.gguf"
 #define SINKS "tests/vectors/archs/gpt-oss.gguf"
@@ -383,6 +385,17 @@ static void other_keys_case(void) {
         { TINY, "llama.attention.head_count_kv", "\11\0\0\0" "\4\0\0\0" "\2\0\0\0\0\0\0\0"
           "\2\0\0\0" "\3\0\0", 24, PLUMB_ERROR_METADATA,
           "layer 1 has 4 query heads, which the 3 heads of K and V do not divide" },
+        { LFM2, "lfm2.shortconv.l_cache", "\4\0\0\0" "\1\0\0", 8, PLUMB_ERROR_METADATA,
+          "key lfm2.shortconv.l_cache is 1, expected at least 2" },
+        { QWEN35, "qwen35.ssm.inner_size", "\4\0\0\0" "\41\0\0", 8, PLUMB_ERROR_METADATA, "do not fit together" },
+        { QWEN35, "qwen35.ssm.group_count", "\4\0\0\0" "\3\0\0", 8, PLUMB_ERROR_METADATA, "do not fit together" },
+        { QWEN35, "qwen35.ssm.state_size", "\4\0\0\0" "\0\0\0", 8, PLUMB_ERROR_METADATA, "expected 1 to 4096" },
+        { QWEN35, "qwen35.attention.recurrent_layers", "\11\0\0\0" "\4\0\0\0" "\2\0\0\0\0\0\0\0"
+          "\1\0\0\0" "\0\0\0", 24, PLUMB_ERROR_METADATA, "recurrent_layers has 2 elements for 3 layers" },
+        { QWEN35, "qwen35.attention.head_count_kv", "\11\0\0\0" "\4\0\0\0" "\3\0\0\0\0\0\0\0"
+          "\0\0\0\0" "\2\0\0\0" "\0\0\0", 28, PLUMB_OK, "" },   /* recurrent_layers decides */
+        { LFM2, "lfm2.attention.head_count_kv", "\11\0\0\0" "\4\0\0\0" "\3\0\0\0\0\0\0\0"
+          "\0\0\0\0" "\0\0\0\0" "\4\0\0", 28, PLUMB_ERROR_UNSUPPORTED, "blk.0.attn_" },   /* a convolution there */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         size_t n = 0;

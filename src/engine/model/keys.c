@@ -13,9 +13,11 @@ bool key_is_text(const struct gguf_string *s, const char *text) {
 }
 
 plumb_status key_count(struct key_reader *r, const char *suffix, uint32_t max, uint32_t *out) {
-    const struct gguf_key *layers;   /* a number for each layer: here that of the first one */
+    const struct gguf_key *layers;   /* a number for each layer: here that of the first one that has any */
+    uint64_t i = 0;
     PLUMB_TRY(gguf_get_flags(r->gguf, key_of(r, suffix), &layers, r->err));
-    if (layers && layers->n > 0 && gguf_element(layers, 0) <= UINT32_MAX) *out = (uint32_t)gguf_element(layers, 0);
+    while (layers && i + 1 < layers->n && gguf_element(layers, i) == 0) i++;
+    if (layers && layers->n > 0 && gguf_element(layers, i) <= UINT32_MAX) *out = (uint32_t)gguf_element(layers, i);
     else PLUMB_TRY(gguf_get_u32(r->gguf, r->key, out, r->err));
     if (*out == 0 && !gguf_find_key(r->gguf, r->key)) {
         return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is missing", r->key);

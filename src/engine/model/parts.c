@@ -250,8 +250,8 @@ plumb_status plan_delta_nets(struct key_reader *r, struct plan *p) {
         l->without |= is_delta ? ATTENTION | QK_NORM : DELTA_NET;
         l->attn.gate = is_delta ? ATTN_GATE_SILU : ATTN_GATE_SIGMOID;
         l->attn.gate_in_q = !is_delta;
+        l->mixer = is_delta ? MIXER_DELTA_NET : MIXER_ATTENTION;
         if (!is_delta) continue;
-        l->mixer = MIXER_DELTA_NET;
         l->delta = d;
         l->n_conv = n_conv;
     }
