@@ -256,7 +256,8 @@ typedef enum plumb_kv_type {
 /* "i16", "q8", "f32"; NULL for any other number. */
 const char *plumb_kv_type_name(plumb_kv_type type);
 /* The bytes that the K and V of a session take, and the states of recurrent layers with their snapshots (n_ctx and
- * n_batch: as in plumb_session_params).  Returns 0 if the header is not complete or its keys do not describe a model. */
+ * n_batch: as in plumb_session_params).  Returns 0 if the header is not complete or its keys do not describe a
+ * model. */
 double plumb_model_kv_bytes(const plumb_model *model, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type);
 
 /* To how many bits the fast pass rounds activations, in blocks of 32, before it multiplies them with quantized weights.

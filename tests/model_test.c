@@ -395,7 +395,7 @@ static void other_keys_case(void) {
         { QWEN35, "qwen35.attention.head_count_kv", "\11\0\0\0" "\4\0\0\0" "\3\0\0\0\0\0\0\0"
           "\0\0\0\0" "\2\0\0\0" "\0\0\0", 28, PLUMB_OK, "" },   /* recurrent_layers decides */
         { LFM2, "lfm2.attention.head_count_kv", "\11\0\0\0" "\4\0\0\0" "\3\0\0\0\0\0\0\0"
-          "\0\0\0\0" "\0\0\0\0" "\4\0\0", 28, PLUMB_ERROR_UNSUPPORTED, "blk.0.attn_" },   /* a convolution there */
+          "\0\0\0\0" "\0\0\0\0" "\4\0\0", 28, PLUMB_ERROR_UNSUPPORTED, "blk.0.attn_" },   /* no attention there */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         size_t n = 0;
