@@ -426,6 +426,22 @@ static void some_logits(const uint8_t *file, size_t n, float *logits) {
     plumb_model_free(m);
 }
 
+/* The kernel of a convolution may have any type: here its first half is read as F16. */
+static void kernel_type_case(void) {
+    static const int32_t ids[] = { 5, 7, 3 };
+    size_t n = 0;
+    uint8_t *file = test_read_all(LFM2, &n), *here = file ? find(file, n, "blk.1.shortconv.conv.weight") : NULL;
+    if (!CHECK(here, "no kernel")) return;
+    here[4 + 2 * 8] = 1;   /* the number of F16, behind the number of dimensions and two of them */
+    plumb_model *m = plumb_model_create();
+    plumb_session *s = NULL;
+    CHECK(load_bytes(m, file, n) == PLUMB_OK && plumb_session_create(&s, m, NULL) == PLUMB_OK
+          && plumb_session_feed(s, ids, 3) == PLUMB_OK, "%s", plumb_model_error(m));
+    plumb_session_free(s);
+    plumb_model_free(m);
+    free(file);
+}
+
 /* llama.cpp reads rope.scale_linear where rope.scaling.factor is missing; "none" turns a factor off. */
 static void rope_keys_case(void) {
     size_t n = 0, n_old, n_none;
@@ -650,6 +666,7 @@ static void flip_case(void) {
 
 void test_model(void) {
     TEST_ROWS("model: ", change_row, changes);
+    test_case("model: the kernel of a convolution may have another type than F32", kernel_type_case);
     test_case("model: rope_freqs of 0, NaN, infinity and 1e-5 are refused", rope_factor_case);
     test_case("model: keys that contradict the file or each other are refused", other_keys_case);
     test_case("model: experts need their keys, and an expert count of 0 is accepted", experts_case);

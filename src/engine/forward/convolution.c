@@ -81,14 +81,16 @@ void forward_gate_conv(struct forward *f, const struct call *c) {
 
 bool convolution_create(struct layer_state *s, const struct weight *w, uint64_t n_value, uint64_t *bytes) {
     uint64_t n = (uint64_t)w->n_in * w->n_out;
-    uint8_t *row = alloc_array(w->row_bytes, 1);
+    uint8_t *bytes_of_row = alloc_array(w->row_bytes, 1);
+    float *row = alloc_array(w->n_in, sizeof *row);
     s->kernel = alloc_array(n, sizeof *s->kernel);
     s->values = alloc_array(n_value, sizeof *s->values);
-    bool is_done = row && s->kernel && s->values;
+    bool is_done = bytes_of_row && row && s->kernel && s->values;
     for (uint32_t i = 0; is_done && w->data && i < w->n_out; i++) {
-        const float *of = (const float *)(const void *)weight_row(w, i, row);
-        for (uint32_t j = 0; j < w->n_in; j++) s->kernel[(size_t)j * w->n_out + i] = of[j];
+        quant_dequantize(w->traits, weight_row(w, i, bytes_of_row), row, w->n_in);
+        for (uint32_t j = 0; j < w->n_in; j++) s->kernel[(size_t)j * w->n_out + i] = row[j];
     }
+    free(bytes_of_row);
     free(row);
     *bytes += (n + n_value) * sizeof *s->kernel;
     return is_done;
