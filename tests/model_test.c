@@ -1,6 +1,7 @@
 /* Models whose keys and tensors contradict each other, made by overwriting bytes of good files.  Each gives a status
  * and a message that names the place, never a crash. */
 #include "fixture.h"
+#include "api/model.h"
 #include "model/plan.h"
 #include "test.h"
 
@@ -426,7 +427,7 @@ static void some_logits(const uint8_t *file, size_t n, float *logits) {
     plumb_model_free(m);
 }
 
-/* The kernel of a convolution may have any type: here its first half is read as F16. */
+/* The kernel of a convolution may have any type: here F16, with numbers between 0.1 and 0.5. */
 static void kernel_type_case(void) {
     static const int32_t ids[] = { 5, 7, 3 };
     size_t n = 0;
@@ -434,10 +435,24 @@ static void kernel_type_case(void) {
     if (!CHECK(here, "no kernel")) return;
     here[4 + 2 * 8] = 1;   /* the number of F16, behind the number of dimensions and two of them */
     plumb_model *m = plumb_model_create();
-    plumb_session *s = NULL;
-    CHECK(load_bytes(m, file, n) == PLUMB_OK && plumb_session_create(&s, m, NULL) == PLUMB_OK
-          && plumb_session_feed(s, ids, 3) == PLUMB_OK, "%s", plumb_model_error(m));
-    plumb_session_free(s);
+    plumb_session *s[2] = { NULL, NULL };
+    REQUIRE(load_bytes(m, file, n) == PLUMB_OK, "%s", plumb_model_error(m));
+    const struct weight *kernel = m->model->layers[1].w[W_CONV_KERNEL].w;
+    uint8_t *codes = (uint8_t *)(uintptr_t)kernel->data;
+    for (uint32_t i = 0; i < kernel->n_in * kernel->n_out; i++) {
+        codes[2 * i] = (uint8_t)(37 * i);
+        codes[2 * i + 1] = (uint8_t)(0x2e + i % 9);
+    }
+    for (int k = 0; k < 2; k++) {
+        const plumb_session_params params = { .pass = k ? PLUMB_PASS_REFERENCE : PLUMB_PASS_FAST };
+        CHECK(plumb_session_create(&s[k], m, &params) == PLUMB_OK && plumb_session_feed(s[k], ids, 3) == PLUMB_OK, "%s",
+              plumb_model_error(m));
+    }
+    const float *fast = plumb_session_logits(s[0]), *right = plumb_session_logits(s[1]);
+    for (uint32_t i = 0; fast && right && i < plumb_model_n_vocab(m); i++) {
+        CHECK(fast[i] - right[i] < 0.05f && right[i] - fast[i] < 0.05f, "logit %u is %g, not %g", i, (double)fast[i], (double)right[i]);
+    }
+    for (int k = 0; k < 2; k++) plumb_session_free(s[k]);
     plumb_model_free(m);
     free(file);
 }
