@@ -450,7 +450,8 @@ static void kernel_type_case(void) {
     }
     const float *fast = plumb_session_logits(s[0]), *right = plumb_session_logits(s[1]);
     for (uint32_t i = 0; fast && right && i < plumb_model_n_vocab(m); i++) {
-        CHECK(fast[i] - right[i] < 0.05f && right[i] - fast[i] < 0.05f, "logit %u is %g, not %g", i, (double)fast[i], (double)right[i]);
+        CHECK(fast[i] - right[i] < 0.05f && right[i] - fast[i] < 0.05f, "logit %u is %g, not %g", i, (double)fast[i],
+              (double)right[i]);
     }
     for (int k = 0; k < 2; k++) plumb_session_free(s[k]);
     plumb_model_free(m);
