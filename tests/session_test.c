@@ -519,6 +519,8 @@ static void snapshots_case(void) {
     CHECK(!snapshots_back(&all, all.at[3] - 1) && all.n == 3, "%u behind a place without one", all.n);
     CHECK(snapshots_back(&all, 0) == NULL && all.n == 0 && snapshots_before(&all, 400) == 0, "%u of none", all.n);
     snapshots_free(&all);
+    CHECK(snapshots_max(0) == 0 && snapshots_max(1 << 20) == 16 && snapshots_max(5000000) == 3
+          && snapshots_max(UINT64_MAX / 8) == 2, "the copies do not fit the budget");
 }
 
 static void overflow_case(void) {

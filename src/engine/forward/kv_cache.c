@@ -24,15 +24,16 @@ uint32_t kv_cache_length(const struct attn_plan *a, uint32_t n_ctx, uint32_t n_b
 
 double kv_cache_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type) {
     double bytes = 0;
+    uint64_t n_state = 0;
     for (uint32_t il = 0; il < p->n_layer; il++) {
         const struct attn_plan *a = &p->layers[il].attn;
-        bytes += (double)plan_state_size(p, il) * (SNAPSHOTS_MAX + 1) * sizeof(float);
+        n_state += plan_state_size(p, il);
         if (p->layers[il].mixer != MIXER_ATTENTION) continue;
         double elements = (double)kv_round_up(a->k_dim, ATTN_TILE) + kv_round_up(a->v_dim, ATTN_TILE);
         bytes += a->n_head_kv * (double)kv_cache_length(a, n_ctx, n_batch)
                * (elements * element_bytes(type) + (type == PLUMB_KV_F32 ? 0 : 2 * sizeof(float)));
     }
-    return bytes;
+    return bytes + (double)n_state * (snapshots_max(n_state) + 1) * sizeof(float);
 }
 
 bool kv_cache_init(struct kv_cache *cache, const struct attn_plan *a, uint32_t n_ctx, uint32_t n_batch,

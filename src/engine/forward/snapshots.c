@@ -2,9 +2,15 @@
 
 #include <stdlib.h>
 
+uint32_t snapshots_max(uint64_t size) {
+    if (size == 0) return 0;
+    uint64_t n = SNAPSHOTS_BYTES / sizeof(float) / size;
+    return n < 2 ? 2 : n > SNAPSHOTS_MAX ? SNAPSHOTS_MAX : (uint32_t)n;
+}
+
 bool snapshots_create(struct snapshots *s, uint64_t size, uint64_t *bytes) {
-    *s = (struct snapshots){ .size = size };
-    for (uint32_t i = 0; size > 0 && i < SNAPSHOTS_MAX; i++) {
+    *s = (struct snapshots){ .size = size, .max = snapshots_max(size) };
+    for (uint32_t i = 0; i < s->max; i++) {
         if (!(s->values[i] = alloc_array(size, sizeof **s->values))) return false;
         *bytes += size * sizeof **s->values;
     }
@@ -16,7 +22,7 @@ void snapshots_free(struct snapshots *s) {
 }
 
 float *snapshots_add(struct snapshots *s, uint32_t n) {
-    if (s->n == SNAPSHOTS_MAX) {
+    if (s->n == s->max) {
         uint32_t least = 0, gap = UINT32_MAX;
         for (uint32_t i = 0; i + 1 < s->n; i++) {
             uint32_t before = i > 0 ? s->at[i - 1] : 0;

@@ -5,15 +5,19 @@
 
 #include "base/base.h"
 
-/* SNAPSHOTS_MAX: copies that are kept.  SNAPSHOTS_EVERY: tokens between two of them while tokens come one by one. */
-enum { SNAPSHOTS_MAX = 16, SNAPSHOTS_EVERY = 64 };
+/* SNAPSHOTS_MAX: copies that are kept, if they fit into SNAPSHOTS_BYTES.  SNAPSHOTS_EVERY: tokens between two of them
+ * while tokens come one by one. */
+enum { SNAPSHOTS_MAX = 16, SNAPSHOTS_BYTES = 64 << 20, SNAPSHOTS_EVERY = 64 };
 
 struct snapshots {
     uint64_t size;                 /* elements of the states of all layers */
+    uint32_t max;                  /* copies that are kept: snapshots_max(size) */
     uint32_t n, at[SNAPSHOTS_MAX]; /* after how many tokens, ascending */
     float *values[SNAPSHOTS_MAX];  /* (size) each, allocated */
 };
 
+/* Returns how many copies of `size` elements are kept: at least 2, and none of 0. */
+uint32_t snapshots_max(uint64_t size);
 /* Allocates room for all copies, and adds its bytes.  Returns false if there is no memory; snapshots_free must follow
  * in any case.  size may be 0. */
 bool snapshots_create(struct snapshots *s, uint64_t size, uint64_t *bytes);
