@@ -23,6 +23,7 @@ import '../engine/preflight.js';
 import '../engine/stop.js';
 import '../engine/templates.js';
 import '../engine/threads.js';
+import '../engine/traces.js';
 import '../loader/busy.js';
 import '../loader/copy-store.js';
 import '../loader/download.js';

@@ -77,7 +77,7 @@ export class Engine extends Instance {
     /** @type {Engine | undefined} */
     let created;
     const imports = importsOf(module, memory);
-    imports.env.plumb_on_tap = (/** @type {import('./traces.js').RawTap} */ ...tap) => created?.tapped(...tap);
+    (imports.env ??= {}).plumb_on_tap = (/** @type {import('./traces.js').RawTap} */ ...tap) => created?.tapped(...tap);
     created = new Engine(await WebAssembly.instantiate(module, imports), memory);
     return created;
   }
