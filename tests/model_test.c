@@ -391,6 +391,8 @@ static void other_keys_case(void) {
         { QWEN35, "qwen35.ssm.inner_size", "\4\0\0\0" "\41\0\0", 8, PLUMB_ERROR_METADATA, "do not fit together" },
         { QWEN35, "qwen35.ssm.group_count", "\4\0\0\0" "\3\0\0", 8, PLUMB_ERROR_METADATA, "do not fit together" },
         { QWEN35, "qwen35.ssm.state_size", "\4\0\0\0" "\0\0\0", 8, PLUMB_ERROR_METADATA, "expected 1 to 4096" },
+        { QWEN35, "qwen35.attention.value_length", "\4\0\0\0" "\100\0\0", 8, PLUMB_ERROR_METADATA,
+          "value_length is 64, expected 8" },
         { QWEN35, "qwen35.attention.recurrent_layers", "\11\0\0\0" "\4\0\0\0" "\2\0\0\0\0\0\0\0"
           "\1\0\0\0" "\0\0\0", 24, PLUMB_ERROR_METADATA, "recurrent_layers has 2 elements for 3 layers" },
         { QWEN35, "qwen35.attention.head_count_kv", "\11\0\0\0" "\4\0\0\0" "\3\0\0\0\0\0\0\0"

@@ -163,6 +163,9 @@ test('memory.grow that fails in a trace gives PLUMB_ERROR_MEMORY, never a trap',
   }
   assert.ok(failures.size >= 2, [...failures].join('; '));
   assert.equal(record(4).taps[0].values?.length, 4, 'after failures');
+  const broken = await Traces.create(new WebAssembly.Module(bytes), () => { throw new Error('no text'); });
+  for (let i = 0; i < 2; i++)
+    assert.throws(() => broken.record(run, new Int32Array(1), {}, () => {}), /^Error: no text$/);
 });
 
 test('an endless header is refused after 256 MiB, and its copy is removed', { timeout: 300_000 }, async t => {

@@ -46,21 +46,32 @@ export class Traces extends Instance {
     let created;
     const imports = importsOf(module);
     imports.env.plumb_piece = (/** @type {number} */ id, /** @type {number} */ buf, /** @type {number} */ cap) => {
-      const bytes = piece(id);
-      if (!bytes) return -1;
-      /** @type {Traces} */ (created).u8.set(bytes.subarray(0, cap >>> 0), buf >>> 0);
-      return bytes.length;
+      const traces = /** @type {Traces} */ (created);
+      try {
+        const bytes = piece(id);
+        if (!bytes) return -1;
+        traces.u8.set(bytes.subarray(0, cap >>> 0), buf >>> 0);
+        return bytes.length;
+      } catch (error) {   // which may not pass through the module
+        traces.#thrown.push(error);
+        return -1;
+      }
     };
     created = new Traces(await WebAssembly.instantiate(module, imports));
     return created;
   }
+
+  /** What the texts of tokens threw in the present call. @type {unknown[]} */
+  #thrown = [];
 
   /** The records of what `feed` passes to its argument. @param {Run} run @param {Int32Array} ids  the whole prompt
    * @param {TraceOptions} options @param {(onTap: (tap: Tap) => void) => void} feed @returns {TraceDocument} */
   record(run, ids, options, feed) {
     const { c } = this, trace = c.plumb_trace_create();
     if (!trace) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for a trace');
+    this.#thrown = [];
     const check = (/** @type {number} */ failed) => {
+      if (this.#thrown.length > 0) throw this.#thrown[0];
       if (failed) throw this.error(failed, this.string(c.plumb_trace_error(trace)));
     };
     try {

@@ -234,6 +234,11 @@ plumb_status plan_delta_nets(struct key_reader *r, struct plan *p) {
                          "convolution over %u tokens and an inner size of %u do not fit together", r->architecture,
                          d.n_head, d.dim, d.n_key_head, n_conv, n_inner);
     }
+    const struct attn_plan *a = &p->layers[0].attn;   /* all layers have these widths */
+    if (a->k_dim != a->v_dim) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, expected %u, the width of the gates in attn_q",
+                         key_of(r, "attention.value_length"), a->v_dim, a->k_dim);
+    }
     PLUMB_TRY(key_count(r, "full_attention_interval", 1u << 16, &interval));
     PLUMB_TRY(gguf_get_flags(r->gguf, key_of(r, "attention.recurrent_layers"), &recurrent, r->err));
     if (recurrent && recurrent->n < p->n_layer) {

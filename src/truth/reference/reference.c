@@ -614,9 +614,12 @@ static uint64_t stream_width(const struct plan *p, enum stream stream) {
     }
 }
 
-/* Elements of the longest row of a matrix or of a stream, of which there may be a bias too. */
+/* Elements of the longest row of a matrix, a kernel or a stream, of which there may be a bias too. */
 static uint64_t longest_row(const struct plan *p) {
     uint64_t n = plan_max_row(p);
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        if (p->layers[il].n_conv > n) n = p->layers[il].n_conv;
+    }
     for (uint32_t i = 0; i < STREAM_COUNT; i++) {
         uint64_t width = stream_width(p, (enum stream)i);
         if (width > n) n = width;
