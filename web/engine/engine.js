@@ -493,7 +493,7 @@ export class Engine extends Instance {
   reuse(ids) { return this.withIds(ids, (ptr, n) => this.c.plumb_session_reuse(this.#session, ptr, n)); }
 
   /** Keeps the first tokens and forgets the others.  Returns those of the first tokens that the caller must feed again,
-   * because the session no longer has what it needs to go on after them.  These are none, or all of them.
+   * because the session no longer has what it needs to go on after them.  These are none, some or all of them.
    * @param {number} position  how many tokens to keep @returns {Int32Array} */
   rewind(position) {
     if (position >= this.position) {   // nothing is forgotten, or it is an error
