@@ -269,6 +269,8 @@ test('an export as JSON can be imported again; an export as Markdown is readable
   const other = await open(where, `?model=${TINY}`);
   await other.setInputFiles('#import-file', await saved(all));
   await other.getByRole('button', { name: 'Name a river. (copy)', exact: true }).click();
+  // The last messages of a conversation are shown first.
+  await other.waitForFunction(n => document.querySelectorAll('#log > li').length === n, before.length);
   const texts = await other.locator('#log > li .text').allTextContents();
   assert.deepEqual(texts, before.map(([, text]) => text));
   await other.close();
