@@ -15,6 +15,7 @@
 #include "../grammar_make.h"
 #include "../harness.h"
 #include "../test.h"
+#include "../../wasm/trace.h"
 #include "trace/trace.h"
 
 #include <malloc.h>
@@ -594,16 +595,6 @@ static plumb_status weights(void) {
 }
 
 /* ---- wasm/trace.c ----------------------------------------------------------------------------------------------- */
-
-struct plumb_wasm_bytes { char *bytes; size_t n, cap; };
-plumb_status plumb_wasm_trace_begin(plumb_trace *trace, const char *kernels, const char *precision, uint32_t n_layer,
-                                    uint32_t n_vocab, uint32_t order, bool has_output_norms, int32_t bos,
-                                    const int32_t *ids, size_t n, const char *taps, uint32_t layer_first,
-                                    uint32_t layer_last, uint32_t n_value);
-plumb_status plumb_wasm_trace_add(plumb_trace *trace, const char *name, int32_t layer, uint32_t pos, uint32_t n_token,
-                                  uint32_t n_head, uint32_t n, const float *data);
-plumb_status plumb_wasm_trace_json(plumb_trace *trace, struct plumb_wasm_bytes *out);
-int32_t host_piece(int32_t id, char *buf, size_t cap);   /* called by it */
 
 int32_t host_piece(int32_t id, char *buf, size_t cap) {
     return (int32_t)plumb_token_piece(world.model, id, true, buf, cap);

@@ -95,8 +95,9 @@ function attempt(fewest, maximum, filler) {
   const module = new WebAssembly.Module(withLimits(wasm, fewest, maximum));
   /** @type {Engine | undefined} */
   let engine;
-  const imports = importsOf(module);
-  imports.env.plumb_on_tap = (/** @type {number[]} */ ...tap) => engine?.tapped(.../** @type {any} */ (tap));
+  const imports = importsOf(module, undefined, {
+    plumb_on_tap: (/** @type {number[]} */ ...tap) => engine?.tapped(.../** @type {any} */ (tap)),
+  });
   const instance = new WebAssembly.Instance(module, imports);
   const exports = /** @type {any} */ ({ ...instance.exports, _initialize: undefined });
   /** @type {any} */ (instance.exports)._initialize?.();

@@ -76,8 +76,9 @@ export class Engine extends Instance {
   static async create(module, memory) {
     /** @type {Engine | undefined} */
     let created;
-    const imports = importsOf(module, memory);
-    (imports.env ??= {}).plumb_on_tap = (/** @type {import('./traces.js').RawTap} */ ...tap) => created?.tapped(...tap);
+    const imports = importsOf(module, memory, {
+      plumb_on_tap: (/** @type {import('./traces.js').RawTap} */ ...tap) => created?.tapped(...tap),
+    });
     created = new Engine(await WebAssembly.instantiate(module, imports), memory);
     return created;
   }

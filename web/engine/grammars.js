@@ -33,9 +33,10 @@ export class Grammars extends Instance {
   static async create(module, vocabulary, findToken) {
     /** @type {Grammars | undefined} */
     let created;
-    const imports = importsOf(module);
-    imports.env.plumb_find_token = (/** @type {number} */ ptr, /** @type {number} */ n) =>
-      findToken(/** @type {Grammars} */ (created).text(ptr, n));
+    const imports = importsOf(module, undefined, {
+      plumb_find_token: (/** @type {number} */ ptr, /** @type {number} */ n) =>
+        findToken(/** @type {Grammars} */ (created).text(ptr, n)),
+    });
     created = new Grammars(await WebAssembly.instantiate(module, imports), vocabulary);
     return created;
   }

@@ -118,13 +118,15 @@ export class Instance {
 /** The imports of a module: its memory if instances share it, and the clock with which it measures its kernels.  A
  * compiler may add a notice that the memory has grown, which is ignored because u8 and view notice it themselves, and
  * others that the module never calls.
- * @param {WebAssembly.Module} module @param {WebAssembly.Memory} [memory] */
-export function importsOf(module, memory) {
+ * @param {WebAssembly.Module} module @param {WebAssembly.Memory} [memory]
+ * @param {Record<string, Function>} [own]  the functions of the module's caller, by name */
+export function importsOf(module, memory, own = {}) {
   /** @type {Record<string, Record<string, any>>} */
   const imports = {};
   for (const { module: from, name, kind } of WebAssembly.Module.imports(module)) {
     (imports[from] ??= {})[name] = kind === 'memory' ? memory
       : name === 'emscripten_notify_memory_growth' ? () => {}
+      : Object.hasOwn(own, name) ? own[name]
       : name === 'plumb_now' ? () => performance.now()
       : () => { throw new Error(`${from}.${name} was called`); };
   }

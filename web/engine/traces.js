@@ -44,25 +44,30 @@ export class Traces extends Instance {
   static async create(module, piece) {
     /** @type {Traces | undefined} */
     let created;
-    const imports = importsOf(module);
-    imports.env.plumb_piece = (/** @type {number} */ id, /** @type {number} */ buf, /** @type {number} */ cap) => {
-      const traces = /** @type {Traces} */ (created);
-      try {
-        const bytes = piece(id);
-        if (!bytes) return -1;
-        traces.u8.set(bytes.subarray(0, cap >>> 0), buf >>> 0);
-        return bytes.length;
-      } catch (error) {   // which may not pass through the module
-        traces.#thrown.push(error);
-        return -1;
-      }
-    };
+    const imports = importsOf(module, undefined, {
+      plumb_piece: (/** @type {number} */ id, /** @type {number} */ buf, /** @type {number} */ cap) =>
+        /** @type {Traces} */ (created).#piece(piece, id, buf >>> 0, cap >>> 0),
+    });
     created = new Traces(await WebAssembly.instantiate(module, imports));
     return created;
   }
 
   /** What the texts of tokens threw in the present call. @type {unknown[]} */
   #thrown = [];
+
+  /** Writes the text of a token, and returns its length; -1: there is none.
+   * @param {(id: number) => Uint8Array | undefined} piece @param {number} id @param {number} buf @param {number} cap */
+  #piece(piece, id, buf, cap) {
+    try {
+      const bytes = piece(id);
+      if (!bytes) return -1;
+      this.u8.set(bytes.subarray(0, cap), buf);
+      return bytes.length;
+    } catch (error) {   // which may not pass through the module
+      this.#thrown.push(error);
+      return -1;
+    }
+  }
 
   /** The records of what `feed` passes to its argument. @param {Run} run @param {Int32Array} ids  the whole prompt
    * @param {TraceOptions} options @param {(onTap: (tap: Tap) => void) => void} feed @returns {TraceDocument} */

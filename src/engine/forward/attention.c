@@ -451,7 +451,6 @@ static void run_f32(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
 
 uint32_t attention_rewind(const struct attention *a, uint32_t n_past) {
     for (uint32_t il = 0; il < a->plan->n_layer; il++) {
-        if (a->plan->layers[il].mixer != MIXER_ATTENTION) continue;
         if (first_seen(&a->plan->layers[il].attn, n_past) < a->caches[il].n_lost) return 0;
     }
     return n_past;

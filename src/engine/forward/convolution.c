@@ -79,19 +79,19 @@ void forward_gate_conv(struct forward *f, const struct call *c) {
     (void)f;
 }
 
-bool convolution_create(struct layer_state *s, const struct weight *w, uint64_t n_value, uint64_t *bytes) {
-    uint64_t n = (uint64_t)w->n_in * w->n_out;
-    uint8_t *bytes_of_row = alloc_array(w->row_bytes, 1);
-    float *row = alloc_array(w->n_in, sizeof *row);
-    s->kernel = alloc_array(n, sizeof *s->kernel);
-    s->values = alloc_array(n_value, sizeof *s->values);
-    bool is_done = bytes_of_row && row && s->kernel && s->values;
+float *convolution_kernel(const struct weight *w) {
+    uint8_t *bytes = alloc_array(w->row_bytes, 1);
+    float *row = alloc_array(w->n_in, sizeof *row), *kernel = alloc_array((uint64_t)w->n_in * w->n_out, sizeof *kernel);
+    bool is_done = bytes && row && kernel;
     for (uint32_t i = 0; is_done && w->data && i < w->n_out; i++) {
-        quant_dequantize(w->traits, weight_row(w, i, bytes_of_row), row, w->n_in);
-        for (uint32_t j = 0; j < w->n_in; j++) s->kernel[(size_t)j * w->n_out + i] = row[j];
+        quant_dequantize(w->traits, weight_row(w, i, bytes), row, w->n_in);
+        for (uint32_t j = 0; j < w->n_in; j++) kernel[(size_t)j * w->n_out + i] = row[j];
     }
-    free(bytes_of_row);
+    free(bytes);
     free(row);
-    *bytes += (n + n_value) * sizeof *s->kernel;
-    return is_done;
+    if (!is_done) {
+        free(kernel);
+        kernel = NULL;
+    }
+    return kernel;
 }

@@ -2,13 +2,10 @@
  * speed. */
 #include "forward/steps.h"
 
-#include "base/math.h"
-
 void forward_decay(struct forward *f, const struct call *c) {
     const float *dt = weight_floats(c->w->w), *a = weight_floats(f->model->layers[c->il].w[W_DELTA_A].w);
     for (size_t i = 0; i < c->n; i++) {
-        double z = (double)(c->out[i] + dt[i % c->s->n]);
-        c->out[i] = a[i % c->s->n] * (float)(z > 20 ? z : math_log(1 + math_exp(z)));
+        c->out[i] = a[i % c->s->n] * (float)softplus((double)(c->out[i] + dt[i % c->s->n]));
     }
 }
 

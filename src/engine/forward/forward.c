@@ -83,45 +83,35 @@ static bool allocate_streams(struct forward *f) {
 static bool allocate_states(struct forward *f) {
     const struct model *m = f->model;
     uint64_t n = 0;
+    for (uint32_t il = 0; il < m->plan.n_layer; il++) n += plan_state_size(&m->plan, il);
     f->states = calloc(m->plan.n_layer, sizeof *f->states);
-    for (uint32_t il = 0; f->states && il < m->plan.n_layer; il++) {
+    f->state = allocate(f, n, sizeof *f->state);
+    float *at = f->state;
+    for (uint32_t il = 0; f->states && at && il < m->plan.n_layer; il++) {
         const struct weight *kernel = m->layers[il].w[W_CONV_KERNEL].w;
-        uint64_t n_value = plan_state_size(&m->plan, il);
-        if (kernel && !convolution_create(&f->states[il], kernel, n_value, &f->bytes)) return false;
-        n += n_value;
+        if (!kernel) continue;
+        f->states[il] = (struct layer_state){ at, convolution_kernel(kernel) };
+        if (!f->states[il].kernel) return false;
+        f->bytes += (uint64_t)kernel->n_in * kernel->n_out * sizeof *at;
+        at += (size_t)plan_state_size(&m->plan, il);
     }
-    return f->states && snapshots_create(&f->snapshots, n, &f->bytes);
-}
-
-/* Copies the states of all layers from a snapshot; NULL: those of no tokens. */
-static void set_states(struct forward *f, const float *from) {
-    for (uint32_t il = 0; il < f->model->plan.n_layer; il++) {
-        size_t n = (size_t)plan_state_size(&f->model->plan, il);
-        if (n == 0) continue;
-        if (from) memcpy(f->states[il].values, from, n * sizeof *from);
-        else memset(f->states[il].values, 0, n * sizeof *from);
-        if (from) from += n;
-    }
+    return f->states && at && snapshots_create(&f->snapshots, n, &f->bytes);
 }
 
 /* Called before a run at pos: goes back to the state there, if the states are of other tokens. */
 static void begin_states(struct forward *f, uint32_t pos) {
-    if (!f->model->plan.is_recurrent) return;
+    size_t bytes = (size_t)f->snapshots.size * sizeof *f->state;
     const float *snapshot = snapshots_back(&f->snapshots, pos);
-    if (pos == 0 || pos != f->n_past) set_states(f, snapshot);
+    if (pos == 0) memset(f->state, 0, bytes);
+    else if (pos != f->n_past && snapshot) memcpy(f->state, snapshot, bytes);
 }
 
 /* Called after a run of n tokens: a prompt may end here, and an answer is long. */
 static void keep_states(struct forward *f, uint32_t n) {
     const struct snapshots *s = &f->snapshots;
     uint32_t last = s->n > 0 ? s->at[s->n - 1] : 0;
-    if (!f->model->plan.is_recurrent || (n == 1 && f->n_past - last < SNAPSHOTS_EVERY)) return;
-    float *to = snapshots_add(&f->snapshots, f->n_past);
-    for (uint32_t il = 0; il < f->model->plan.n_layer; il++) {
-        size_t n_state = (size_t)plan_state_size(&f->model->plan, il);
-        if (n_state > 0) memcpy(to, f->states[il].values, n_state * sizeof *to);
-        to += n_state;
-    }
+    if (s->size == 0 || (n == 1 && f->n_past - last < SNAPSHOTS_EVERY)) return;
+    memcpy(snapshots_add(&f->snapshots, f->n_past), f->state, (size_t)s->size * sizeof *f->state);
 }
 
 static bool allocate_scratch(struct forward *f, plumb_kv_type kv_type) {
@@ -178,11 +168,9 @@ void forward_free(struct forward *f) {
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     for (size_t i = 0; i < sizeof f->experts.shown / sizeof *f->experts.shown; i++) free(f->experts.shown[i]);
     for (size_t i = 0; i < STREAM_COUNT; i++) free(f->streams[i]);
-    for (uint32_t il = 0; f->states && il < f->model->plan.n_layer; il++) {
-        free(f->states[il].values);
-        free(f->states[il].kernel);
-    }
+    for (uint32_t il = 0; f->states && il < f->model->plan.n_layer; il++) free(f->states[il].kernel);
     free(f->states);
+    free(f->state);
     snapshots_free(&f->snapshots);
     attention_free(f->attention);
     activations_free(&f->acts);
@@ -552,7 +540,7 @@ static void run_gate_heads(struct forward *f, const struct call *c) {
         switch (a->gate) {
         case ATTN_GATE_SIGMOID: factor = 1 / (1 + math_exp(-z)); break;
         case ATTN_GATE_SILU: factor = z / (1 + math_exp(-z)); break;
-        case ATTN_GATE_SOFTPLUS: factor = z > 20 ? z : math_log(1 + math_exp(z)); break;
+        case ATTN_GATE_SOFTPLUS: factor = softplus(z); break;
         case ATTN_GATE_NONE: break;
         }
         c->out[i] *= (float)factor;

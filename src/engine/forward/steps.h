@@ -2,6 +2,7 @@
 #ifndef PLUMB_FORWARD_STEPS_H
 #define PLUMB_FORWARD_STEPS_H
 
+#include "base/math.h"
 #include "forward/attention.h"
 #include "forward/forward.h"
 #include "forward/snapshots.h"
@@ -19,7 +20,7 @@ struct expert_scratch {
 
 /* What a layer keeps between tokens, beside K and V; all NULL in a layer that keeps nothing. */
 struct layer_state {
-    float *values;   /* (plan_state_size) */
+    float *values;   /* (plan_state_size), a part of struct forward's state */
     float *kernel;   /* (n_conv, plan_conv_width) W_CONV_KERNEL with its rows as columns */
 };
 
@@ -40,6 +41,7 @@ struct forward {
     float *streams[STREAM_COUNT];   /* (n_token, n) each, see enum stream; NULL if no program uses it */
     float *x, *norm; /* the streams STREAM_X and STREAM_H */
     struct expert_scratch experts;
+    float *state;                   /* (snapshots.size) of all layers */
     struct layer_state *states;     /* (n_layer) */
     uint32_t n_past;                /* the tokens after which the states are */
     struct snapshots snapshots;     /* of the states */
@@ -97,9 +99,8 @@ void forward_multiply(struct forward *f, const float *x, uint32_t n_token, int32
 void forward_activate(const struct forward *f, uint32_t il, float limit, float *gate, float *up, uint32_t n_token,
                       uint32_t n_ff);
 
-/* Steps of convolutions.  convolution_create takes the kernel from its weight, gives the state n_value elements, and
- * returns false if there is no memory. */
-bool convolution_create(struct layer_state *s, const struct weight *w, uint64_t n_value, uint64_t *bytes);
+/* Steps of convolutions.  convolution_kernel returns the rows of a kernel as columns; NULL: no memory. */
+float *convolution_kernel(const struct weight *w);
 void forward_convolve(struct forward *f, const struct call *c);
 void forward_gate_conv(struct forward *f, const struct call *c);
 /* Steps of delta nets. */
@@ -114,6 +115,9 @@ void forward_sum_to_1(struct forward *f, const struct call *c);
 void forward_experts(struct forward *f, const struct call *c);
 void forward_adjugates(struct forward *f, const struct call *c);
 void forward_gate_shared(struct forward *f, const struct call *c);
+
+/* ln(1 + e^z), which is z where f32 cannot tell them apart. */
+static inline double softplus(double z) { return z > 20 ? z : math_log(1 + math_exp(z)); }
 
 static inline const float *weight_floats(const struct weight *w) { return (const float *)(const void *)w->data; }
 

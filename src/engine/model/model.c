@@ -15,8 +15,8 @@ enum dim {
     DIM_ONE, DIM_EMBD, DIM_QKV, DIM_Q, DIM_K, DIM_V, DIM_ATTN, DIM_Q_NORM, DIM_K_NORM, DIM_Q_NORMS, DIM_K_NORMS,
     DIM_GATE, DIM_HEAD, DIM_FF, DIM_GATE_UP, DIM_FF_EXPERT, DIM_GATE_UP_EXPERT, DIM_FF_SHARED, DIM_FF_ADJUGATE,
     DIM_EXPERT, DIM_ADJUGATE, DIM_VOCAB, DIM_LOGIT, DIM_POSITION, DIM_ROPE_FACTOR, DIM_TOKEN_TYPE, DIM_HIDDEN,
-    DIM_CLASS, DIM_DENSE, DIM_CONV, DIM_CONV_IN, DIM_CONV_OUT,
-    DIM_CONV_WIDTH, DIM_DELTA, DIM_DELTA_HEAD, DIM_Q_ROWS,
+    DIM_CLASS, DIM_DENSE, DIM_CONV, DIM_CONV_IN, DIM_CONV_OUT, DIM_CONV_WIDTH, DIM_DELTA,
+    DIM_DELTA_HEAD, DIM_Q_ROWS,
 };
 
 struct weight_spec {
@@ -109,8 +109,9 @@ static uint64_t dim_size(const struct plan *p, uint32_t il, enum dim dim) {
     case DIM_Q_NORMS: return a->qk_norm == QK_NORM_HEADS || is_gain ? a->n_head : 1;
     case DIM_K_NORMS: return a->qk_norm == QK_NORM_HEADS || is_gain ? a->n_head_kv : 1;
     case DIM_Q_ROWS: return dim_size(p, il, DIM_Q) * (a->gate_in_q ? 2 : 1);
-    case DIM_GATE: if (p->layers[il].mixer == MIXER_DELTA_NET) return dim_size(p, il, DIM_CONV_OUT);
-        return (uint64_t)a->n_head * (a->gate_per_head ? 1 : a->v_dim);
+    case DIM_GATE:
+        return p->layers[il].mixer == MIXER_DELTA_NET ? dim_size(p, il, DIM_CONV_OUT)
+                                                      : (uint64_t)a->n_head * (a->gate_per_head ? 1 : a->v_dim);
     case DIM_HEAD: return a->n_head;
     case DIM_FF: return f->n_ff;
     case DIM_GATE_UP: return 2 * (uint64_t)f->n_ff;

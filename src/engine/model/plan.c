@@ -401,7 +401,6 @@ uint64_t plan_max_used_row(const struct plan *p) {
 uint32_t plan_max_head(const struct plan *p) {
     const struct pooling_plan *pool = &p->pooling;
     uint32_t n = p->n_embd;
-    for (uint32_t il = 0; il < p->n_layer; il++) n = p->layers[il].delta.dim > n ? p->layers[il].delta.dim : n;
     if (pool->n_hidden > n) n = pool->n_hidden;
     if (pool->n_class > n) n = pool->n_class;
     return pool->n_dense > n ? pool->n_dense : n;

@@ -7,37 +7,36 @@
 void reference_decay(struct reference *r, const struct call *c) {
     const float *dt = reference_floats(c->w->w), *a = reference_floats(r->m->layers[c->il].w[W_DELTA_A].w);
     for (size_t i = 0; i < c->n; i++) {
-        double z = c->out[i] + (double)dt[i % c->s->n];
-        c->out[i] = (double)a[i % c->s->n] * (z > 20 ? z : log1p(exp(z)));
+        c->out[i] = (double)a[i % c->s->n] * reference_softplus(c->out[i] + (double)dt[i % c->s->n]);
     }
 }
 
-/* out (n) = x / sqrt(sum of squares + eps), as in the authors' code */
-static void unit(const double *x, uint32_t n, double eps, double *out) {
+/* x (n) /= sqrt(sum of squares + eps), as in the authors' code */
+static void make_unit(double *x, uint32_t n, double eps) {
     double sum = 0;
     for (uint32_t i = 0; i < n; i++) sum += x[i] * x[i];
-    for (uint32_t i = 0; i < n; i++) out[i] = x[i] / sqrt(sum + eps);
+    for (uint32_t i = 0; i < n; i++) x[i] = x[i] / sqrt(sum + eps);
 }
 
-/* S <- e^decay S, S <- S + (beta (v - S k)) k^T, out = S q / sqrt(dim), for each head, one token after the other: eq.
- * 10 of the paper.  Row j of S has what element j of a value is made of. */
+/* Q and K become units, and then, for each head and one token after the other, S <- e^decay S,
+ * S <- S + (beta (v - S k)) k^T, out = S q / sqrt(dim): eq. 10 of the paper.  Row j of S has what element j of a value
+ * is made of. */
 void reference_delta(struct reference *r, const struct call *c) {
     const struct delta_plan *d = &c->layer->delta;
     uint32_t dim = d->dim, n_row = (2 * d->n_key_head + d->n_head) * dim;
     double *states = r->states[c->il] + (size_t)(c->layer->n_conv - 1) * n_row;
-    double eps = (double)r->plan.norm_eps, *q = r->head, *k = r->head + dim;
     for (uint32_t t = 0; t < c->b.n; t++) {
-        const double *row = c->in + (size_t)t * n_row, *v = row + 2 * (size_t)d->n_key_head * dim;
+        double *q = r->streams[STREAM_CONV] + (size_t)t * n_row, *k = q + (size_t)d->n_key_head * dim;
+        const double *v = k + (size_t)d->n_key_head * dim;
+        for (uint32_t h = 0; h < 2 * d->n_key_head; h++) make_unit(q + (size_t)h * dim, dim, (double)r->plan.norm_eps);
         for (uint32_t h = 0; h < d->n_head; h++, v += dim) {
-            size_t at = (size_t)t * d->n_head + h, key = h % d->n_key_head;
+            size_t at = (size_t)t * d->n_head + h, key = (size_t)(h % d->n_key_head) * dim;
             double decay = exp(r->streams[STREAM_DECAY][at]), beta = r->streams[STREAM_BETA][at];
-            unit(row + key * dim, dim, eps, q);
-            unit(row + (d->n_key_head + key) * dim, dim, eps, k);
             for (uint32_t j = 0; j < dim; j++) {
                 double *s = states + ((size_t)h * dim + j) * dim, old = 0, read = 0;
-                for (uint32_t i = 0; i < dim; i++) old += (s[i] *= decay) * k[i];
-                for (uint32_t i = 0; i < dim; i++) s[i] += beta * (v[j] - old) * k[i];
-                for (uint32_t i = 0; i < dim; i++) read += s[i] * q[i];
+                for (uint32_t i = 0; i < dim; i++) old += (s[i] *= decay) * k[key + i];
+                for (uint32_t i = 0; i < dim; i++) s[i] += beta * (v[j] - old) * k[key + i];
+                for (uint32_t i = 0; i < dim; i++) read += s[i] * q[key + i];
                 c->out[at * dim + j] = read / sqrt(dim);
             }
         }

@@ -438,8 +438,9 @@ static void run_gate_heads(struct reference *r, const struct call *c) {
     (void)r;
     for (size_t i = 0; i < c->n; i++) {
         double z = c->in[i / shared];
-        double sigmoid = 1 / (1 + exp(-z)), softplus = z > 20 ? z : log1p(exp(z));
-        c->out[i] *= p->gate == ATTN_GATE_SIGMOID ? sigmoid : p->gate == ATTN_GATE_SILU ? z * sigmoid : softplus;
+        double sigmoid = 1 / (1 + exp(-z));
+        c->out[i] *= p->gate == ATTN_GATE_SIGMOID ? sigmoid
+                   : p->gate == ATTN_GATE_SILU ? z * sigmoid : reference_softplus(z);
     }
 }
 
@@ -556,10 +557,7 @@ void reference_run_layers(struct reference *r, struct layers layers, const int32
                           uint32_t n_result, float *results) {
     const struct plan *p = &r->plan;
     if (pos == 0) r->n_prompt = n;
-    for (uint32_t il = 0; pos == 0 && il < p->n_layer; il++) {
-        size_t n_state = (size_t)plan_state_size(&r->right->plan, il);
-        if (r->states[il]) memset(r->states[il], 0, n_state * sizeof **r->states);
-    }
+    if (pos == 0) memset(r->state, 0, (size_t)r->n_state * sizeof *r->state);
     r->n_past = pos + n;
     struct batch b = { n, pos, r->steps.slot(r, pos) };
     for (uint32_t t = 0; t < n; t++) r->rotated[b.slot + t] = r->steps.position(r, pos, t, false);
@@ -628,12 +626,16 @@ static uint64_t longest_row(const struct plan *p) {
 }
 
 static bool allocate_states(struct reference *r) {
-    r->states = calloc(r->right->plan.n_layer, sizeof *r->states);
-    for (uint32_t il = 0; r->states && il < r->right->plan.n_layer; il++) {
-        uint64_t n = plan_state_size(&r->right->plan, il);
-        if (n > 0 && !(r->states[il] = allocate(r, n, 1))) return false;
+    const struct plan *p = &r->right->plan;
+    for (uint32_t il = 0; il < p->n_layer; il++) r->n_state += plan_state_size(p, il);
+    r->states = alloc_array(p->n_layer, sizeof *r->states);
+    r->state = allocate(r, r->n_state, 1);
+    double *at = r->state;
+    for (uint32_t il = 0; r->states && at && il < p->n_layer; il++) {
+        r->states[il] = at;
+        at += (size_t)plan_state_size(p, il);
     }
-    return r->states != NULL;
+    return r->states && at;
 }
 
 static bool allocate_streams(struct reference *r) {
@@ -748,8 +750,8 @@ void reference_free(struct reference *r) {
     r->streams[STREAM_K] = r->streams[STREAM_V] = NULL;   /* places in the cache */
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     for (size_t i = 0; i < STREAM_COUNT; i++) free(r->streams[i]);
-    for (uint32_t il = 0; r->states && il < r->right->plan.n_layer; il++) free(r->states[il]);
     free(r->states);
+    free(r->state);
     free(r);
 }
 

@@ -5,6 +5,8 @@
 
 #include "reference/reference.h"
 
+#include <math.h>
+
 struct reference;
 struct attended;
 struct call;
@@ -82,7 +84,9 @@ struct reference {
     uint32_t n_ctx, n_batch;
     uint64_t bytes;
     double *k, *v;                   /* (n_layer, n_ctx, n_head_kv, k_dim), (n_layer, n_ctx, n_head_kv, v_dim) */
-    double **states;                 /* (n_layer) what a layer keeps between tokens, (plan_state_size); NULL: nothing */
+    uint64_t n_state;                /* elements of state */
+    double *state;                   /* what all layers keep between tokens */
+    double **states;                 /* (n_layer) that of a layer, (plan_state_size) */
     uint32_t n_past;                 /* the tokens after which the states are */
     double *streams[STREAM_COUNT];   /* (n_batch, n) each, see enum stream; K and V are places in the cache */
     double *x, *h, *q, *attn;        /* the streams STREAM_X, STREAM_H, STREAM_Q and STREAM_HEADS */
@@ -166,6 +170,8 @@ void reference_normalize(const struct reference *r, const struct affine *of, dou
                          const double *x, uint32_t n, double *h);
 /* activation(gate) * up, of one element; up is 1 without a gate.  limit: the plan's for this network */
 double reference_activate(const struct reference *r, const struct ffn_plan *p, double limit, double gate, double up);
+/* ln(1 + e^z), which is z where f32 cannot tell them apart, as in llama.cpp. */
+static inline double reference_softplus(double z) { return z > 20 ? z : log1p(exp(z)); }
 /* The values of a weight that the file has as F32. */
 static inline const float *reference_floats(const struct weight *w) { return (const float *)(const void *)w->data; }
 
