@@ -208,10 +208,10 @@ $(llama_source)/build/bin/libllama.so:
 
 # Python with the packages that tools/setup.sh installs.
 python = PYTHONPATH=build/setup/py python3
-prove: #: Proves plumb diagnose: a second engine makes every known mistake; writes docs/quirks.md.
+prove: #: Proves plumb diagnose: a second engine makes every known mistake; writes docs/mistakes.md.
 	@tools/setup.sh test native
 	@$(MAKE) -s -j$$(nproc) native
-	@$(python) tests/reference/prove.py --docs docs/quirks.md
+	@$(python) tests/reference/prove.py --docs docs/mistakes.md
 
 cases: #: Runs the cases of docs/cases.md, and writes what they print and their pictures into the page.
 	@tools/setup.sh test native

@@ -92,17 +92,17 @@ typedef enum plumb_verdict {
     PLUMB_VERDICT_AGREES_BUT_NOISE   /* only if errors as small as those of rounded activations are noise, whose kind is
                                       * not known; not if report->tolerance is given */
 } plumb_verdict;
-/* Looks for known mistakes ("quirks") that make the reference pass compute the numbers in theirs, for up to max_quirk
+/* Looks for known mistakes that make the reference pass compute the numbers in theirs, for up to max_known
  * of them together (at most 3; 0: 3).  *verdict: whether theirs agrees with the truth as it is (docs/diagnose.md).
  * PLUMB_FORMAT_TEXT or PLUMB_FORMAT_JSON.  Messages are in plumb_model_error(model). */
-plumb_status plumb_diagnose(plumb_model *model, plumb_trace *theirs, uint32_t max_quirk, const plumb_report *report,
+plumb_status plumb_diagnose(plumb_model *model, plumb_trace *theirs, uint32_t max_known, const plumb_report *report,
                             plumb_verdict *verdict);
-/* Describes quirk i of those that plumb_diagnose knows: *name, such as "rope.pairing=halves"; *tap, the first tap that
- * it changes; *models, "all" or the models that it concerns, such as "with RoPE"; *text, what the mistake is.  Returns
- * false if i is past the last one. */
-bool plumb_quirk(size_t i, const char **name, const char **tap, const char **models, const char **text);
-/* Returns true if quirk i can change any number of this model; false if the model is not completely loaded. */
-bool plumb_quirk_applies(const plumb_model *model, size_t i);
+/* Describes known mistake i of those that plumb_diagnose knows: *name, such as "rope.pairing=halves"; *tap, the first
+ * tap that it changes; *models, "all" or the models that it concerns, such as "with RoPE"; *text, what the mistake is.
+ * Returns false if i is past the last one. */
+bool plumb_known_mistake(size_t i, const char **name, const char **tap, const char **models, const char **text);
+/* Returns true if known mistake i can change any number of this model; false if the model is not completely loaded. */
+bool plumb_known_mistake_applies(const plumb_model *model, size_t i);
 /* Runs all checks that need no reference.  The report has one line for each: OK, WARN (unusual, but correct models may
  * have it), FAIL or SKIP, and the reason.  All available bytes of the model must have been committed, but
  * plumb_model_end need not have been called.  The report includes what plumb_model_commit has refused and what

@@ -3,7 +3,7 @@
 #include "fixture.h"
 #include "record.h"
 #include "api/model.h"
-#include "mistakes/quirks.h"
+#include "mistakes/known.h"
 #include "test.h"
 #include "trace/trace.h"
 
@@ -33,7 +33,7 @@ struct engine {
     bool reverses;                /* the elements of each head of Q and K */
     bool bf16_attention;          /* Q, K, V and attention weights are rounded to bf16 */
     const char *only;             /* the dump has only this tap; NULL: all */
-    const char *quirk;            /* a known mistake that it makes; NULL: none */
+    const char *known;            /* a known mistake that it makes; NULL: none */
     uint32_t random;
     double gate[N_PROMPT * N_FF], up[N_PROMPT * N_FF], ffn_out[N_PROMPT * N_FF], q[N_PROMPT * N_FF], k[N_PROMPT * N_FF];
 };
@@ -123,9 +123,9 @@ static plumb_trace *run(const plumb_model *m, struct engine *e, uint32_t n_value
     plumb_status created = reference_create(&r, m->model, N_TOKEN, N_PROMPT, &err);   /* copies the plan */
     *rope = right;
     if (CHECK(created == PLUMB_OK, "%s", err.message)) {
-        struct quirks quirks = { 0 };
-        if (e->quirk && CHECK(quirk_find(e->quirk), "no quirk %s", e->quirk)) quirk_set(&quirks, quirk_find(e->quirk));
-        if (e->quirk) quirks_apply(r, &quirks);
+        struct known_set known = { 0 };
+        if (e->known && CHECK(known_find(e->known), "no mistake %s", e->known)) known_add(&known, known_find(e->known));
+        if (e->known) known_apply(r, &known);
         reference_set_force(r, compute, e);
         reference_run(r, record_ids, N_PROMPT, 0, 0, NULL);
         for (uint32_t i = N_PROMPT; i < N_TOKEN; i++) reference_run(r, record_ids + i, 1, i, 0, NULL);
@@ -175,8 +175,8 @@ static const struct row rows[] = {
       { "verdict: ffn.act=relu reproduces their numbers", ROUNDED }, { "[\"ffn.act=relu\"]" }, { NULL } },
     { "diagnose: a mistake in one layer", { .relu_from = 1, .relu_to = 1 }, WHOLE, 0, DIFFERS,
       { "verdict: ffn.act=relu in layer 1 alone reproduces their numbers\n   their ffn_swiglu-1 " },
-      { "\"local\": {\"quirks\": [\"ffn.act=relu\"], \"quirk\": \"ffn.act=relu\", \"layers\": [1], \"parted\": [1], "
-        "\"explains\": true, \"tap\": \"ffn_swiglu-1\"" }, { ROUNDED } },
+      { "\"local\": {\"mistakes\": [\"ffn.act=relu\"], \"mistake\": \"ffn.act=relu\", \"layers\": [1], "
+        "\"parted\": [1], \"explains\": true, \"tap\": \"ffn_swiglu-1\"" }, { ROUNDED } },
     { "diagnose: a mistake in the first layer", { .relu_from = 0, .relu_to = 0 }, WHOLE, 0, DIFFERS,
       { "verdict: ffn.act=relu in layer 0 alone reproduces their numbers\n   their ffn_swiglu-0 " },
       { "\"layers\": [0], \"parted\": [0]" }, { NULL } },
@@ -191,15 +191,15 @@ static const struct row rows[] = {
     { "diagnose: a mistake in all layers, and one in one", { .relu_from = 1, .relu_to = 1, .adds_nothing = true },
       WHOLE, 0, DIFFERS,
       { "verdict: ffn.act=relu in layer 1 alone + residual.ffn=missing reproduces their numbers" },
-      { "\"quirk\": \"ffn.act=relu\", \"layers\": [1]" }, { NULL } },
+      { "\"mistake\": \"ffn.act=relu\", \"layers\": [1]" }, { NULL } },
     { "diagnose: a set's mistakes in the order of the computation, each by what the others leave",
       { .relu_to = 1, .adds_nothing = true }, WHOLE, 0, DIFFERS,
       { "1. ffn.act=relu + residual.ffn=missing\n   explains all", "against the other mistake alone",
         "their ffn_swiglu-0 (activated gate times up projection): ", "their l_out-0 (residual after the layer): ",
         "verdict: ffn.act=relu + residual.ffn=missing reproduces their numbers" },
-      { "\"quirk\": \"ffn.act=relu\", \"text\": \"ReLU replaces the model's activation\", \"tap\": "
+      { "\"mistake\": \"ffn.act=relu\", \"text\": \"ReLU replaces the model's activation\", \"tap\": "
         "\"ffn_swiglu-0\"",
-        "\"quirk\": \"residual.ffn=missing\", \"text\": \"the feed forward's input is not added to its output\", "
+        "\"mistake\": \"residual.ffn=missing\", \"text\": \"the feed forward's input is not added to its output\", "
         "\"tap\": \"l_out-0\"" }, { "comes closest" } },
     { "diagnose: one step that is wrong in an unknown way", { NO_RELU, .wrong = "ffn_swiglu", .at_random = true },
       WHOLE, 0, DIFFERS,
@@ -242,7 +242,7 @@ static const struct row rows[] = {
               "would change nothing in it:\n" },
       { "\"in_noise\": [\"", "\"norm.eps=0\"", "\"without_effect\": [\"" }, { "nothing in it:\n      norm.eps=0" } },
     { "diagnose: a known mistake no larger than noise of an unknown kind, which most rows show",
-      { .noise = 0.02, NO_RELU, .only = "l_out", .quirk = "rope.theta=100000" }, 8, 0, DIFFERS,
+      { .noise = 0.02, NO_RELU, .only = "l_out", .known = "rope.theta=100000" }, 8, 0, DIFFERS,
       { "verdict: rope.theta=100000 reproduces" }, { "\"hidden\": null" }, { NULL } },
     { "diagnose: a layer without RoPE is accused, although all taps behind it look like noise",
       { .noise = 0.02, NO_RELU, .unrotated = true }, 8, 0, DIFFERS,
@@ -353,7 +353,7 @@ static void add_exchanged(plumb_trace *t, const plumb_tap *tap) {
 
 /* With as many heads as tokens and no mask, a file does not say which axis is which. */
 static void unsure_axes(void) {
-    static const struct { const char *quirk, *says; } cases[] = {
+    static const struct { const char *known, *says; } cases[] = {
         { "attn.mask=none", "verdict: attn.mask=none reproduces their numbers" }, { NULL, "verdict: agrees" },
     };
     plumb_model *m = record_load("f32");
@@ -362,10 +362,10 @@ static void unsure_axes(void) {
     const uint64_t all = TAP_SET(QCUR) | TAP_SET(QCUR_ROPE) | TAP_SET(KQ_SOFT_MAX);
     const uint64_t exchanged[] = { all, TAP_SET(KQ_SOFT_MAX), TAP_SET(QCUR) | TAP_SET(QCUR_ROPE), 0 };
     for (size_t i = 0; i < 8; i++) {
-        struct quirks quirks = { 0 };
+        struct known_set known = { 0 };
         struct capture text = { 0 };
-        if (cases[i / 4].quirk) quirk_set(&quirks, quirk_find(cases[i / 4].quirk));
-        struct record *record = record_run(m->model, &quirks, record_ids, n, n, NULL, NULL);
+        if (cases[i / 4].known) known_add(&known, known_find(cases[i / 4].known));
+        struct record *record = record_run(m->model, &known, record_ids, n, n, NULL, NULL);
         plumb_trace *t = plumb_trace_create();
         t->params.n_value = WHOLE;
         CHECK(plumb_trace_set_tokens(t, record_ids, n, n) == PLUMB_OK, "%s", plumb_trace_error(t));

@@ -1,5 +1,5 @@
 /* Experiments of a diagnosis: dumps with little content, and errors that are not the model's fault. */
-#include "mistakes/quirks.h"
+#include "mistakes/known.h"
 #include "record.h"
 #include "api/model.h"
 #include "test.h"
@@ -9,9 +9,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A dump of a run with this quirk, which has only the statistics over all tokens. */
-static plumb_trace *pooled(const struct model *m, const char *quirk) {
-    struct record *run = record_quirk(m, quirk, record_ids);
+/* A dump of a run with this known mistake, which has only the statistics over all tokens. */
+static plumb_trace *pooled(const struct model *m, const char *known) {
+    struct record *run = record_known(m, known, record_ids);
     plumb_trace *t = plumb_trace_create();
     CHECK(t && trace_set_tokens(t, record_ids, N_TOKEN, N_PROMPT) == PLUMB_OK, "memory");
     for (size_t i = 0; i < run->n; i++) {   /* each tap, beginning at its first record */
@@ -38,11 +38,11 @@ static plumb_trace *pooled(const struct model *m, const char *quirk) {
     return t;
 }
 
-/* Largest error of the pass with this quirk; without any if name is NULL. */
+/* Largest error of the pass with this known mistake; without any if name is NULL. */
 static double largest_error(struct experiment *e, const char *name) {
     struct error err;
     struct outcome o;
-    const struct quirk *q = name ? quirk_find(name) : NULL;
+    const struct known_mistake *q = name ? known_find(name) : NULL;
     if (!CHECK(experiment_run(e, &q, q ? 1 : 0, ALL_LAYERS, &o, &err) == PLUMB_OK, "%s", err.message)) return NAN;
     double largest = -1;
     for (size_t i = 0; i < e->theirs->n_tap; i++) {
@@ -61,7 +61,7 @@ static void pooled_case(void) {
     struct experiment *e = NULL;
     if (CHECK(experiment_create(&e, m->model, t, &err) == PLUMB_OK, "%s", err.message)) {
         double truth = largest_error(e, NULL), right = largest_error(e, "ffn.act=relu");
-        CHECK(truth > 0.1 && right < 1e-6, "%g without the quirk, %g with it", truth, right);
+        CHECK(truth > 0.1 && right < 1e-6, "%g without the known mistake, %g with it", truth, right);
         CHECK(largest_error(e, NULL) == truth, "another figure the second time");
     }
     experiment_free(e);
@@ -76,7 +76,7 @@ static void effect_case(void) {
     plumb_model *m = record_load("f32");
     REQUIRE(m, "no model");
     plumb_trace *t = plumb_trace_create();
-    struct record *run = record_quirk(m->model, NULL, record_ids);
+    struct record *run = record_known(m->model, NULL, record_ids);
     struct experiment *e = NULL;
     const struct roundings bf16 = { .products = { .kind = ROUND_BF16 } };
     t->params.n_value = 8;
@@ -114,7 +114,7 @@ static void limit_case(void) {
     plumb_model *m = record_load("f32");
     REQUIRE(m, "no model");
     plumb_trace *t = plumb_trace_create();
-    struct record *run = record_quirk(m->model, NULL, record_ids);
+    struct record *run = record_known(m->model, NULL, record_ids);
     const plumb_report report = { 0 };
     struct diagnosis d = { .model = m->model, .theirs = t, .report = &report, .err = &err, .tolerance = 0.01,
                            .noise = { .products = "to 8 bits" } };
@@ -218,7 +218,7 @@ static void doubt_case(void) {
 
 void test_experiment(void);
 void test_experiment(void) {
-    test_case("experiment: statistics over all tokens distinguish a quirk from the truth", pooled_case);
+    test_case("experiment: statistics over all tokens distinguish a known mistake from the truth", pooled_case);
     test_case("experiment: what a rounding changes is measured in each tap", effect_case);
     test_case("experiment: up to three times what a recognized rounding changes in a tap is noise", limit_case);
     test_case("experiment: odd tokens are named", doubt_case);

@@ -1,5 +1,6 @@
-/* What plumb_diagnose measures in a step: an engine makes mistakes that no quirk makes.  Each is a formula written out
- * here, which takes the activations before the step, computed by the reference pass, and replaces the output. */
+/* What plumb_diagnose measures in a step: an engine makes mistakes that no known mistake makes.  Each is a formula
+ * written out here, which takes the activations before the step, computed by the reference pass, and replaces the
+ * output. */
 #include "api/model.h"
 #include "fixture.h"
 #include "record.h"

@@ -1,4 +1,4 @@
-#include "mistakes/quirks.h"
+#include "mistakes/known.h"
 #include "record.h"
 
 #include "fixture.h"
@@ -26,8 +26,8 @@ void record_free(struct record *run) {
     free(run);
 }
 
-struct record *record_run(const struct model *m, const struct quirks *q, const int32_t *ids, size_t n_prompt, size_t n,
-                          record_force *force, void *user) {
+struct record *record_run(const struct model *m, const struct known_set *q, const int32_t *ids, size_t n_prompt,
+                          size_t n, record_force *force, void *user) {
     struct error err;
     struct reference *r = NULL;
     struct record *run = calloc(1, sizeof *run);
@@ -37,7 +37,7 @@ struct record *record_run(const struct model *m, const struct quirks *q, const i
     run->logits = calloc((size_t)(N_PROMPT + 3) * n_row, sizeof *run->logits);
     if (CHECK(reference_create(&r, m, N_TOKEN + 3, N_PROMPT + 3, &err) == PLUMB_OK, "%s", err.message)) {
         CHECK(reference_set_tap(r, (struct tap_sink) { record_tap, run }) == PLUMB_OK, "taps");
-        quirks_apply(r, q);
+        known_apply(r, q);
         reference_set_force(r, force, user);
         for (uint32_t pos = 0, n_run = (uint32_t)n_prompt; pos < n; pos += n_run, n_run = 1) {
             reference_run(r, ids + pos, n_run, pos, is_pooled ? n_run : 1, run->logits);
@@ -50,17 +50,17 @@ struct record *record_run(const struct model *m, const struct quirks *q, const i
     return run;
 }
 
-const struct quirk *quirk_find(const char *name) {
-    const struct quirk *q;
-    for (size_t i = 0; (q = quirk_at(i)) && strcmp(q->name, name) != 0; i++);
+const struct known_mistake *known_find(const char *name) {
+    const struct known_mistake *q;
+    for (size_t i = 0; (q = known_at(i)) && strcmp(q->name, name) != 0; i++);
     return q;
 }
 
-struct record *record_quirk(const struct model *m, const char *name, const int32_t *ids) {
-    struct quirks set = { 0 };
-    const struct quirk *q = name ? quirk_find(name) : NULL;
-    CHECK(q || !name, "no quirk %s", name ? name : "");
-    if (q) quirk_set(&set, q);
+struct record *record_known(const struct model *m, const char *name, const int32_t *ids) {
+    struct known_set set = { 0 };
+    const struct known_mistake *q = name ? known_find(name) : NULL;
+    CHECK(q || !name, "no known mistake %s", name ? name : "");
+    if (q) known_add(&set, q);
     return record_run(m, &set, ids, N_PROMPT, N_TOKEN, NULL, NULL);
 }
 

@@ -3,12 +3,12 @@
 #ifndef PLUMB_TESTS_RECORD_H
 #define PLUMB_TESTS_RECORD_H
 
-#include "mistakes/quirks.h"
+#include "mistakes/known.h"
 
 enum { N_PROMPT = 4, N_STEP = 3, N_TOKEN = N_PROMPT + N_STEP, RECORD_MAX_TAP = (1 + N_STEP + 2) * 90 };
 
-/* The quirk with this name; NULL if there is none. */
-const struct quirk *quirk_find(const char *name);
+/* The known mistake with this name; NULL if there is none. */
+const struct known_mistake *known_find(const char *name);
 
 extern const int32_t record_ids[N_TOKEN];   /* all different */
 
@@ -25,10 +25,10 @@ typedef void record_force(void *user, const plumb_tap *tap, double *x);
 plumb_model *record_load(const char *name);
 /* Feeds the first n_prompt ids at once and the others one by one; logits of every batch's last token only.  In a model
  * with pooling, the embeddings of all tokens are pooled then. */
-struct record *record_run(const struct model *m, const struct quirks *q, const int32_t *ids, size_t n_prompt, size_t n,
-                          record_force *force, void *user);
-/* The same for N_TOKEN ids with one quirk; without any if name is NULL. */
-struct record *record_quirk(const struct model *m, const char *name, const int32_t *ids);
+struct record *record_run(const struct model *m, const struct known_set *q, const int32_t *ids, size_t n_prompt,
+                          size_t n, record_force *force, void *user);
+/* The same for N_TOKEN ids with one known mistake; without any if name is NULL. */
+struct record *record_known(const struct model *m, const char *name, const int32_t *ids);
 void record_free(struct record *record);
 /* A sink: user is a struct record. */
 void record_tap(void *user, const plumb_tap *tap);

@@ -1,6 +1,6 @@
-/* The reference pass with quirks does what mistakes/quirks.h says, tested against numbers and formulas worked
+/* The reference pass with known mistakes does what mistakes/known.h says, tested against numbers and formulas worked
  * by hand.  Also forced and limited passes. */
-#include "mistakes/quirks.h"
+#include "mistakes/known.h"
 #include "broken.h"
 #include "record.h"
 #include "reference/rounding.h"
@@ -36,7 +36,7 @@ static void check_turned(const char *what, const float *before, const float *aft
 
 static void rope_frequencies(void) {
     static const struct {
-        const char *quirk, *model;
+        const char *known, *model;
         bool neighbours;
         double frequencies[4];   /* by hand, for heads of 8: base^(-2i / 8) unless noted; 0: not rotated */
     } rows[] = {
@@ -59,8 +59,8 @@ static void rope_frequencies(void) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         plumb_model *m = record_load(rows[i].model);
-        struct record *run = m ? record_quirk(m->model, rows[i].quirk, record_ids) : NULL;
-        const char *what = rows[i].quirk ? rows[i].quirk : rows[i].model;
+        struct record *run = m ? record_known(m->model, rows[i].known, record_ids) : NULL;
+        const char *what = rows[i].known ? rows[i].known : rows[i].model;
         for (uint32_t p = 0; run && p < N_TOKEN; p++) {
             check_turned(what, at(run, "Qcur", 0, p), at(run, "Qcur_rope", 0, p), rows[i].neighbours,
                          rows[i].frequencies, p);
@@ -75,7 +75,7 @@ static void rope_frequencies(void) {
 static void rope_positions(void) {
     static const double frequencies[4] = { 1, 0.1, 0.01, 0.001 };
     static const struct {
-        const char *quirk;
+        const char *known;
         double q[N_TOKEN], k[N_TOKEN];   /* the position of each token: a prompt of 4 and three steps */
     } rows[] = {
         { "rope.position=plus_one", { 1, 2, 3, 4, 5, 6, 7 }, { 1, 2, 3, 4, 5, 6, 7 } },
@@ -89,11 +89,11 @@ static void rope_positions(void) {
     };
     plumb_model *m = record_load("f32");
     for (size_t i = 0; m && i < sizeof rows / sizeof *rows; i++) {
-        struct record *run = record_quirk(m->model, rows[i].quirk, record_ids);
+        struct record *run = record_known(m->model, rows[i].known, record_ids);
         for (uint32_t p = 0; p < N_TOKEN; p++) {
-            check_turned(rows[i].quirk, at(run, "Qcur", 1, p), at(run, "Qcur_rope", 1, p), true, frequencies,
+            check_turned(rows[i].known, at(run, "Qcur", 1, p), at(run, "Qcur_rope", 1, p), true, frequencies,
                          rows[i].q[p]);
-            check_turned(rows[i].quirk, at(run, "Kcur", 1, p), at(run, "Kcur_rope", 1, p), true, frequencies,
+            check_turned(rows[i].known, at(run, "Kcur", 1, p), at(run, "Kcur_rope", 1, p), true, frequencies,
                          rows[i].k[p]);
         }
         record_free(run);
@@ -104,7 +104,7 @@ static void rope_positions(void) {
 /* In a text of one repeated word all K of layer 0 are equal.  Rotated by the query's position they score the same. */
 static void rope_cache(void) {
     plumb_model *m = record_load("f32");
-    struct record *run = m ? record_quirk(m->model, "rope.cache=unrotated", same_ids) : NULL;
+    struct record *run = m ? record_known(m->model, "rope.cache=unrotated", same_ids) : NULL;
     for (uint32_t p = 0; run && p < N_TOKEN; p++) {
         uint32_t n_key = p < N_PROMPT ? N_PROMPT : p + 1;
         for (uint32_t i = 0; i < 4 * n_key; i++) {
@@ -123,7 +123,7 @@ enum { HEAD_DIM = 8, N_HEAD = 4, NOBODY = -1 };
 enum sees { CAUSAL, ALL, STRICT, LATE };
 
 struct attention_row {
-    const char *quirk;
+    const char *known;
     int heads[N_HEAD];   /* the KV head of each query head; NOBODY: zeros */
     double divisor;      /* scores are divided by it */
     enum sees sees;
@@ -150,7 +150,7 @@ static double score(const struct record *run, const struct attention_row *row, u
 
 /* Attention weights from the taps Qcur_rope and Kcur_rope, and kqv_out from them and Vcur, by their definitions. */
 static void attention_row(const struct model *m, const struct attention_row *row) {
-    struct record *run = record_quirk(m, row->quirk, record_ids);
+    struct record *run = record_known(m, row->known, record_ids);
     double worst = 0;
     for (uint32_t p = 0; p < N_TOKEN; p++) {
         uint32_t n_key = p < N_PROMPT ? N_PROMPT : p + 1;
@@ -170,7 +170,7 @@ static void attention_row(const struct model *m, const struct attention_row *row
             }
         }
     }
-    CHECK(worst < 2e-6, "%s: off by %g", row->quirk ? row->quirk : "the truth", worst);
+    CHECK(worst < 2e-6, "%s: off by %g", row->known ? row->known : "the truth", worst);
     record_free(run);
 }
 
@@ -209,8 +209,8 @@ static const struct attention_row right = { NULL, { 0, 0, 1, 1 }, 2.828427124746
 static void softmax_axes(void) {
     plumb_model *m = record_load("f32");
     if (!m) return;
-    struct record *queries = record_quirk(m->model, "attn.softmax=over_queries", record_ids);
-    struct record *heads = record_quirk(m->model, "attn.softmax=over_heads", record_ids);
+    struct record *queries = record_known(m->model, "attn.softmax=over_queries", record_ids);
+    struct record *heads = record_known(m->model, "attn.softmax=over_heads", record_ids);
     for (uint32_t k = 0; k < N_PROMPT; k++) {
         for (uint32_t h = 0; h < N_HEAD; h++) {
             double sum = 0;
@@ -232,8 +232,8 @@ static void softmax_axes(void) {
     record_free(queries);
     record_free(heads);
 
-    struct quirks set = { 0 };
-    quirk_set(&set, quirk_find("attn.softmax=no_max"));
+    struct known_set set = { 0 };
+    known_add(&set, known_find("attn.softmax=no_max"));
     struct record *large = record_run(m->model, &set, record_ids, N_PROMPT, N_TOKEN, record_enlarge, NULL);
     uint32_t n_nan = 0, n_wrong = 0;
     for (uint32_t p = 0; p < N_PROMPT; p++) {
@@ -257,9 +257,9 @@ static void softmax_axes(void) {
 static void kv_slots(void) {
     plumb_model *m = record_load("f32");
     if (!m) return;
-    struct record *stale = record_quirk(m->model, "kv.slot=stale", record_ids);
-    struct record *extra = record_quirk(m->model, "kv.slot=extra", record_ids);
-    struct record *over = record_quirk(m->model, "kv.slot=overwritten", record_ids);
+    struct record *stale = record_known(m->model, "kv.slot=stale", record_ids);
+    struct record *extra = record_known(m->model, "kv.slot=extra", record_ids);
+    struct record *over = record_known(m->model, "kv.slot=overwritten", record_ids);
     for (uint32_t p = 0; p < N_TOKEN; p++) {
         uint32_t n_key = p < N_PROMPT ? N_PROMPT : p + 1;
         for (uint32_t h = 0; h < N_HEAD; h++) {
@@ -303,10 +303,10 @@ static void kv_slots(void) {
 static void permutations(void) {
     plumb_model *m = record_load("f32");
     if (!m) return;
-    struct record *truth = record_quirk(m->model, NULL, record_ids);
+    struct record *truth = record_known(m->model, NULL, record_ids);
     /* 4 tokens, 2 heads: rows of V in memory are (token 0, head 0), (0, 1), (1, 0), (1, 1)...; read as (head, token),
      * head 0 has rows 0..3 and head 1 rows 4..7. */
-    struct record *v = record_quirk(m->model, "attn.v=unpermuted", record_ids);
+    struct record *v = record_known(m->model, "attn.v=unpermuted", record_ids);
     for (uint32_t h = 0; h < N_HEAD; h++) {
         for (uint32_t i = 0; i < HEAD_DIM; i++) {
             double sum = 0;
@@ -319,7 +319,7 @@ static void permutations(void) {
         }
     }
     /* 4 heads, 4 tokens: token t gets for head h the values of token h for head t. */
-    struct record *merge = record_quirk(m->model, "attn.merge=unpermuted", record_ids);
+    struct record *merge = record_known(m->model, "attn.merge=unpermuted", record_ids);
     for (uint32_t t = 0; t < N_PROMPT; t++) {
         for (uint32_t h = 0; h < N_HEAD; h++) {
             CHECK(memcmp(at(merge, "kqv_out", 0, t) + h * HEAD_DIM, at(truth, "kqv_out", 0, h) + t * HEAD_DIM,
@@ -342,7 +342,7 @@ static void norms(void) {
                                          "norm.mean=sum", "norm.eps=0", "norm.eps=1e-6", "norm.eps=outside",
                                          "norm.output=missing" };
     struct record *runs[9];
-    for (size_t i = 0; i < 9; i++) runs[i] = record_quirk(m->model, names[i], record_ids);
+    for (size_t i = 0; i < 9; i++) runs[i] = record_known(m->model, names[i], record_ids);
     for (uint32_t p = 0; p < N_TOKEN; p++) {
         const float *x = at(runs[0], "embd", -1, p), *h[9];
         double mean = 0, square = 0, variance = 0;
@@ -380,13 +380,13 @@ static void check_sum(const char *what, const float *c, const float *a, const fl
 static void streams(void) {
     plumb_model *m = record_load("f32");
     if (!m) return;
-    struct record *truth = record_quirk(m->model, NULL, record_ids);
-    struct record *attn = record_quirk(m->model, "residual.attn=missing", record_ids);
-    struct record *ffn = record_quirk(m->model, "residual.ffn=missing", record_ids);
-    struct record *norm = record_quirk(m->model, "residual.from=norm", record_ids);
-    struct record *order = record_quirk(m->model, "ffn.order=swapped", record_ids);
-    struct record *scale = record_quirk(m->model, "embd.scale=added", record_ids);
-    struct record *zero = record_quirk(m->model, "output.head=zero", record_ids);
+    struct record *truth = record_known(m->model, NULL, record_ids);
+    struct record *attn = record_known(m->model, "residual.attn=missing", record_ids);
+    struct record *ffn = record_known(m->model, "residual.ffn=missing", record_ids);
+    struct record *norm = record_known(m->model, "residual.from=norm", record_ids);
+    struct record *order = record_known(m->model, "ffn.order=swapped", record_ids);
+    struct record *scale = record_known(m->model, "embd.scale=added", record_ids);
+    struct record *zero = record_known(m->model, "output.head=zero", record_ids);
     for (uint32_t p = 0; p < N_TOKEN; p++) {
         check_sum("truth", at(truth, "ffn_inp", 0, p), at(truth, "attn_out", 0, p), at(truth, "embd", -1, p), 32);
         check_sum("attn", at(attn, "ffn_inp", 1, p), at(attn, "attn_out", 1, p), NULL, 32);
@@ -408,10 +408,10 @@ static void streams(void) {
     plumb_model_free(m);
 }
 
-/* The factors 12 (embeddings), 0.22 (residuals) and 8 (logits) of granite.gguf, with and without quirks. */
+/* The factors 12 (embeddings), 0.22 (residuals) and 8 (logits) of granite.gguf, with and without known mistakes. */
 static void granite_scales(void) {
     static const struct {
-        const char *quirk;
+        const char *known;
         double embd, residual, logits;   /* factors */
     } rows[] = {
         { NULL, 12, 0.22, 0.125 },
@@ -428,9 +428,9 @@ static void granite_scales(void) {
     uint8_t bytes[sizeof row];   /* no type is larger than F32 */
     for (size_t i = 0; m && i < sizeof rows / sizeof *rows; i++) {
         const struct weight *head = m->model->token_embd.w;
-        const char *what = rows[i].quirk ? rows[i].quirk : "the truth";
-        struct record *run = record_quirk(m->model, rows[i].quirk, record_ids);
-        bool is_cut = rows[i].quirk && strcmp(rows[i].quirk, "residual.attn=missing") == 0;
+        const char *what = rows[i].known ? rows[i].known : "the truth";
+        struct record *run = record_known(m->model, rows[i].known, record_ids);
+        bool is_cut = rows[i].known && strcmp(rows[i].known, "residual.attn=missing") == 0;
         for (uint32_t p = 0; p < N_TOKEN; p++) {
             quant_dequantize(head->traits, weight_row(head, (size_t)record_ids[p], bytes), row, 32);
             for (uint32_t k = 0; k < 32; k++) {
@@ -470,7 +470,7 @@ static void force_gate(void *user, const plumb_tap *tap, double *x) {
 static void activations(void) {
     static double z[4] = { -3, -0.5, 0.25, 2 };
     static const struct {
-        const char *quirk;
+        const char *known;
         double value[4];
     } rows[] = {
         { NULL, { -0.14227761953270035, -0.1887703343990727, 0.14054412522144952, 1.7615941559557646 } },
@@ -482,13 +482,13 @@ static void activations(void) {
     };
     plumb_model *m = record_load("f32");
     for (size_t i = 0; m && i < sizeof rows / sizeof *rows; i++) {
-        struct quirks set = { 0 };
-        if (rows[i].quirk) quirk_set(&set, quirk_find(rows[i].quirk));
+        struct known_set set = { 0 };
+        if (rows[i].known) known_add(&set, known_find(rows[i].known));
         struct record *run = record_run(m->model, &set, record_ids, N_PROMPT, N_TOKEN, force_gate, z);
         for (uint32_t k = 0; k < 8; k++) {
             double value = (double)at(run, "ffn_swiglu", 1, 5)[k];
             CHECK(fabs(value - rows[i].value[k % 4]) < 1e-7, "%s at %g: %.9g",
-                  rows[i].quirk ? rows[i].quirk : "the truth", z[k % 4], value);
+                  rows[i].known ? rows[i].known : "the truth", z[k % 4], value);
         }
         record_free(run);
     }
@@ -498,7 +498,7 @@ static void activations(void) {
 static void square_weights(void) {
     plumb_model *m = record_load("f32");
     if (!m) return;
-    struct record *run = record_quirk(m->model, "weights.square=transposed", record_ids);
+    struct record *run = record_known(m->model, "weights.square=transposed", record_ids);
     const struct weight *q = m->model->layers[0].w[W_ATTN_Q].w, *k = m->model->layers[0].w[W_ATTN_K].w;
     CHECK(q->n_in == 32 && q->n_out == 32 && k->n_out == 16, "%u x %u", q->n_out, q->n_in);
     for (uint32_t o = 0; o < 32; o++) {
@@ -523,7 +523,7 @@ static void shifted(void) {
     plumb_model *m = file ? record_load("f32") : NULL;
     if (m) {
         static const int32_t ids[N_TOKEN] = { 0, 1, 258, 259, 259, 7, 3 };   /* 260 tokens */
-        struct record *run = record_quirk(m->model, "tensor.offset=shifted", ids);
+        struct record *run = record_known(m->model, "tensor.offset=shifted", ids);
         const struct weight *embd = m->model->token_embd.w;
         uint64_t begin = gguf_data_offset(embd->file) + embd->offset + 32;
         for (uint32_t p = 0; p < N_TOKEN; p++) {
@@ -593,8 +593,8 @@ static void shifted_into_unused(void) {
         CHECK(unused && unused->n_packed == 8 && gguf_row_bytes(unused) > 4 * plan_max_row(&m->model->plan),
               "the rows are packed, and longer than those of weights");
         static const int32_t ids[N_TOKEN] = { 0, 1, 258, 259, 259, 7, 3 };
-        struct record *truth = record_quirk(m->model, NULL, ids);
-        struct record *run = record_quirk(m->model, "tensor.offset=shifted", ids);
+        struct record *truth = record_known(m->model, NULL, ids);
+        struct record *run = record_known(m->model, "tensor.offset=shifted", ids);
         CHECK(at(truth, "embd", -1, 1)[0] != at(run, "embd", -1, 1)[0], "nothing is shifted");
         record_free(truth);
         record_free(run);
@@ -636,10 +636,10 @@ static void forcing(void) {
     };
     plumb_model *m = record_load("f32");
     if (!m) return;
-    struct record *truth = record_quirk(m->model, NULL, record_ids);
+    struct record *truth = record_known(m->model, NULL, record_ids);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct replay replay = { truth, rows[i].name, rows[i].layer };
-        struct quirks none = { 0 };
+        struct known_set none = { 0 };
         struct record *run = record_run(m->model, &none, other_ids, N_PROMPT, N_TOKEN, force_replay, &replay);
         for (uint32_t p = 0; p < N_TOKEN; p++) {
             double worst = 0;
@@ -664,7 +664,7 @@ static void force_key_2(void *user, const plumb_tap *tap, double *x) {
 static void forcing_weights(void) {
     plumb_model *m = record_load("f32");
     if (!m) return;
-    struct quirks none = { 0 };
+    struct known_set none = { 0 };
     struct record *run = record_run(m->model, &none, record_ids, N_PROMPT, N_TOKEN, force_key_2, NULL);
     for (uint32_t p = 0; p < N_TOKEN; p++) {
         for (uint32_t h = 0; h < N_HEAD; h++) {
@@ -781,20 +781,20 @@ static void rotation(void) {
 
 void test_reference(void) {
     test_case("reference: what is rotated before it is rounded keeps more precision beside a large element", rotation);
-    test_case("quirks: RoPE's pairs turn by frequencies worked by hand", rope_frequencies);
-    test_case("quirks: RoPE's positions in a prompt and steps, by hand", rope_positions);
-    test_case("quirks: with K cached unrotated, equal keys get equal weights", rope_cache);
-    test_case("quirks: heads, scales and masks by the definition of attention", attention_rows);
-    test_case("quirks: a softmax over the wrong axis sums to 1 there; without its maximum it overflows", softmax_axes);
-    test_case("quirks: stale, extra and overwritten slots by the definition of attention", kv_slots);
-    test_case("quirks: V and outputs read in another order, by hand", permutations);
-    test_case("quirks: norms by their formulas", norms);
-    test_case("quirks: residuals, order of gate and up, embedding scale, head", streams);
-    test_case("quirks: Granite's factors by hand", granite_scales);
-    test_case("quirks: activations by tables", activations);
-    test_case("quirks: square matrices transposed, and only those", square_weights);
-    test_case("quirks: shifted tensors hold what the file has there", shifted);
-    test_case("quirks: they may hold bytes of a tensor that nothing reads", shifted_into_unused);
+    test_case("known mistakes: RoPE's pairs turn by frequencies worked by hand", rope_frequencies);
+    test_case("known mistakes: RoPE's positions in a prompt and steps, by hand", rope_positions);
+    test_case("known mistakes: with K cached unrotated, equal keys get equal weights", rope_cache);
+    test_case("known mistakes: heads, scales and masks by the definition of attention", attention_rows);
+    test_case("mistakes: a softmax over the wrong axis sums to 1; without its maximum it overflows", softmax_axes);
+    test_case("known mistakes: stale, extra and overwritten slots by the definition of attention", kv_slots);
+    test_case("known mistakes: V and outputs read in another order, by hand", permutations);
+    test_case("known mistakes: norms by their formulas", norms);
+    test_case("known mistakes: residuals, order of gate and up, embedding scale, head", streams);
+    test_case("known mistakes: Granite's factors by hand", granite_scales);
+    test_case("known mistakes: activations by tables", activations);
+    test_case("known mistakes: square matrices transposed, and only those", square_weights);
+    test_case("known mistakes: shifted tensors hold what the file has there", shifted);
+    test_case("known mistakes: they may hold bytes of a tensor that nothing reads", shifted_into_unused);
     test_case("reference: what is forced is what the pass goes on with", forcing);
     test_case("reference: forced attention weights are used, of masked keys too", forcing_weights);
     test_case("reference: a limited pass begins and ends with its layers", limit);

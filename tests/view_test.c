@@ -14,7 +14,7 @@
 
 /* All activations of the truth. */
 static plumb_trace *dump_of(const struct model *m) {
-    struct record *run = record_quirk(m, NULL, record_ids);
+    struct record *run = record_known(m, NULL, record_ids);
     plumb_trace *t = plumb_trace_create();
     if (!CHECK(run && t, "memory")) return t;
     CHECK(trace_set_tokens(t, record_ids, N_TOKEN, N_PROMPT) == PLUMB_OK, "%s", t->err.message);

@@ -47,7 +47,7 @@ struct options {
     const char *text;                    /* TEXT of tokenize, FILE of perplexity, embed, rank */
     const char *prompt, *system, *tools, *ids;
     uint32_t n_predict;                  /* 0: the default of the run command */
-    uint32_t n_prompt, n_repeat, n_top, n_chunk, n_quirk;
+    uint32_t n_prompt, n_repeat, n_top, n_chunk, n_known;
     uint32_t n_ctx, n_batch, n_thread;
     plumb_sampling sampling;
     bool has_seed;

@@ -98,7 +98,7 @@ static const struct option {
       "print how long each operation takes, summed over all layers; the trace is written only with -o" },
     { "--against", ON(DIAGNOSE), TEXT, AT(against), 0, 0, "THEIRS",
       "a dump of what the other engine computed (required)" },
-    { "--max", ON(DIAGNOSE), U32, AT(n_quirk), 1, 3, "N", "the largest number of mistakes in a set (3)" },
+    { "--max", ON(DIAGNOSE), U32, AT(n_known), 1, 3, "N", "the largest number of mistakes in a set (3)" },
     { "--list", ON(DIAGNOSE), FLAG, AT(list), 0, 0, NULL, "print the known mistakes, or those that apply to MODEL" },
     { "--model", ON(DIFF), TEXT, AT(model), 0, 0, "MODEL", "a GGUF file; its vocabulary gives the texts of tokens" },
     { "--tolerance", ON(DIFF), F64, AT(tolerance), 1e-12, 1e12, "X",

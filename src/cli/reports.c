@@ -137,13 +137,13 @@ int run_weights(const struct options *o) {
 /* ---- diagnose ---------------------------------------------------------------------------------------------------- */
 
 /* Prints the known mistakes; if a model is given, only those that can change anything in it. */
-static int list_quirks(const struct options *o) {
+static int list_known(const struct options *o) {
     const char *name, *tap, *models, *text;
     plumb_model *model = NULL;
     int code = o->n_file > 0 ? load_model(&model, o->files, o->n_file, LOAD_ALL) : EXIT_OK;
     bool is_first = true;
-    for (size_t i = 0; code == EXIT_OK && plumb_quirk(i, &name, &tap, &models, &text); i++) {
-        if (model && !plumb_quirk_applies(model, i)) continue;
+    for (size_t i = 0; code == EXIT_OK && plumb_known_mistake(i, &name, &tap, &models, &text); i++) {
+        if (model && !plumb_known_mistake_applies(model, i)) continue;
         if (!o->json) {
             out("%-36s %s\n    models: %s\n    ", name, tap, models);
             out_wrapped(text, 4, 4);
@@ -222,7 +222,7 @@ static int set_trace_tokens(plumb_trace *trace, plumb_model *model, const struct
 }
 
 int run_diagnose(const struct options *o) {
-    if (o->list) return list_quirks(o);
+    if (o->list) return list_known(o);
     struct prompt prompt;
     int code = read_prompt(&prompt, o);
     if (code != EXIT_OK) return code;
@@ -238,7 +238,7 @@ int run_diagnose(const struct options *o) {
     if (code == EXIT_OK) {
         report.name_a = o->against;
         report.name_b = o->files[0];
-        plumb_status status = plumb_diagnose(model, trace, o->n_quirk, &report, &says);
+        plumb_status status = plumb_diagnose(model, trace, o->n_known, &report, &says);
         code = end_report(&r, status, o->against, plumb_model_error(model));
     }
     plumb_trace_free(trace);

@@ -171,13 +171,13 @@ test('diagnose: hand-made mistakes are named, exit code 1', async () => {
       change: (values, name, token) => name === 'result_norm' ? valuesOf(last, token) : values,
     })],
   ];
-  for (const [quirk, theirs] of made) {
+  for (const [mistake, theirs] of made) {
     const { code, out } = await plumb(['diagnose', model, '--against', theirs]);
-    assert.equal(code, 1, quirk);
-    assert.match(out, new RegExp(`^verdict: .*${quirk}`, 'm'));
+    assert.equal(code, 1, mistake);
+    assert.match(out, new RegExp(`^verdict: .*${mistake}`, 'm'));
     const { agree, ranking } = JSON.parse((await plumb(['diagnose', model, '--against', theirs, '--json'])).out);
     assert.equal(agree, false);
-    assert.ok(JSON.stringify(ranking[0]).includes(quirk), JSON.stringify(ranking[0]));
+    assert.ok(JSON.stringify(ranking[0]).includes(mistake), JSON.stringify(ranking[0]));
   }
 });
 
@@ -227,7 +227,7 @@ test('diagnose: a mistake in one layer is named with its layer', async () => {
   assert.equal(code, 1);
   assert.match(out, /^verdict: residual\.ffn=missing in layer 1 alone reproduces their numbers$/m);
   const { local } = JSON.parse((await plumb(['diagnose', model, '--against', theirs, '--json'])).out);
-  assert.deepEqual([local.quirk, local.layers, local.parted, local.tap, local.explains],
+  assert.deepEqual([local.mistake, local.layers, local.parted, local.tap, local.explains],
     ['residual.ffn=missing', [1], [1], 'l_out-1', true]);
 });
 

@@ -14,7 +14,7 @@
 
 #include <math.h>
 
-enum { EXPERTS = 1, JSON = 2, QUIRKS = 12, STRICT = 16, FILE_OF_BYTES = 32, N_PROMPT = 3, N_TOKEN = 5 };
+enum { EXPERTS = 1, JSON = 2, KNOWN = 12, STRICT = 16, FILE_OF_BYTES = 32, N_PROMPT = 3, N_TOKEN = 5 };
 static const int32_t tokens[N_TOKEN] = { 3, 7, 5, 11, 4 };
 
 /* Models of one layer and 17 tokens (tests/fuzz/seeds.py). */
@@ -125,7 +125,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                             .user = &n_said, .tolerance = data[0] & STRICT ? 1e-3 : 0 };
     plumb_verdict says;
     if (is_read && e.trace->n_token <= 16) {
-        plumb_status status = plumb_diagnose(m, e.trace, (data[0] & QUIRKS) / 4, &report, &says);
+        plumb_status status = plumb_diagnose(m, e.trace, (data[0] & KNOWN) / 4, &report, &says);
         require(status == PLUMB_OK ? n_said > 0 : plumb_model_error(m)[0] != 0, "neither a report nor a message");
         require(is_file || status != PLUMB_OK || !(e.has_nan && says != PLUMB_VERDICT_DIFFERS), "NaN agrees");
         bool is_right = !is_file && status == PLUMB_OK && !e.is_wrong;

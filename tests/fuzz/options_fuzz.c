@@ -27,7 +27,7 @@ static void check_counts(const struct options *o) {
     const struct { const char *name; uint32_t value, least, most, otherwise; } counts[] = {
         { "-n", o->n_predict, 1, bench ? LARGE : UINT32_MAX, bench ? 64 : 0 },
         { "-p or --n-prompt", o->n_prompt, 1, LARGE, parts ? all : 128 },
-        { "-r", o->n_repeat, 1, 1000, 3 }, { "--top", o->n_top, 1, LARGE, 10 }, { "--max", o->n_quirk, 1, 3, 0 },
+        { "-r", o->n_repeat, 1, 1000, 3 }, { "--top", o->n_top, 1, LARGE, 10 }, { "--max", o->n_known, 1, 3, 0 },
         { "--chunks", o->n_chunk, 1, LARGE, all }, { "--ctx", o->n_ctx, least_ctx, LARGE, 0 },
         { "--batch", o->n_batch, 1, 1 << 16, 0 }, { "--threads", o->n_thread, 1, 64, 0 },
     };

@@ -68,7 +68,8 @@ def essence(said):
     """The parts of a verdict that judge.py reads."""
     first = [row for i, row in enumerate(said["ranking"]) if i == 0 or row["tied_with_first"]]
     return {"agree": said["agree"], "truth": said["truth"], "local": said["local"],
-            "ranking": [{name: row[name] for name in ("quirks", "explains", "tied_with_first")} for row in first[:20]],
+            "ranking": [{name: row[name] for name in ("mistakes", "explains", "tied_with_first")}
+                        for row in first[:20]],
             "measured": [{**step, "findings": step["findings"][:max(1, step["explained_by"])]}
                          for step in said.get("measured", [])[:1]]}
 

@@ -7,9 +7,9 @@
     silent   it says that the numbers agree
     wrong    it claims another mistake, or another first wrong step in a dump that has all steps
 
-A verdict claims a known mistake of the table in src/truth/diagnose (a quirk), or what was measured in a step (a
-finding).  Whether a quirk is the mistake is not looked up but computed: the second engine in tests/reference makes the
-quirk, and all its taps must equal those of the engine with the mistake.
+A verdict claims a known mistake of the table in src/truth/mistakes, or what was measured in a step (a
+finding).  Whether it is the mistake is not looked up but computed: the second engine in tests/reference makes
+it, and all its taps must equal those of the engine with the mistake.
 """
 import os
 import re
@@ -73,23 +73,23 @@ def difference(a, b):
 
 
 class Oracle:
-    """The taps of the second engine with quirks, for the tokens of one model."""
+    """The taps of the second engine with known mistakes, for the tokens of one model."""
 
     def __init__(self, path, tokens, n_prompt):
         from engine import Engine, File   # tests/reference
         self.engine, self.file = Engine, File(path)
         self.tokens, self.n_prompt, self.runs = tokens, n_prompt, {}
 
-    def taps(self, quirks):
-        if quirks not in self.runs:
+    def taps(self, known):
+        if known not in self.runs:
             with np.errstate(all="ignore"):
-                run = self.engine(self.file, list(quirks)).run(self.tokens, self.n_prompt)
-            self.runs[quirks] = {name: rows.astype(np.float32) for name, rows in run.taps.items()}
-        return self.runs[quirks]
+                run = self.engine(self.file, list(known)).run(self.tokens, self.n_prompt)
+            self.runs[known] = {name: rows.astype(np.float32) for name, rows in run.taps.items()}
+        return self.runs[known]
 
-    def is_same(self, taps, quirks):
-        """Whether an engine that makes these quirks has these taps.  It may have fed another number of tokens."""
-        theirs = self.taps(quirks)
+    def is_same(self, taps, known):
+        """Whether an engine that makes these mistakes has these taps.  It may have fed another number of tokens."""
+        theirs = self.taps(known)
         for name, rows in taps.items():
             if name not in theirs:
                 return False
@@ -112,19 +112,19 @@ class Judge:
         """said: the JSON of `plumb diagnose`.  Returns one of the words above, and what it said in short."""
         if said["agree"]:
             return "silent", "agrees"
-        quirks = [tuple(row["quirks"]) for i, row in enumerate(said["ranking"])
+        known = [tuple(row["mistakes"]) for i, row in enumerate(said["ranking"])
                   if row["explains"] and (i == 0 or row["tied_with_first"])]
         local = said["local"] if said["local"] and said["local"]["explains"] else None
-        if quirks and said["ranking"][0]["explains"]:
-            right = [self.oracle.is_same(case.taps, names) for names in quirks]
-            short = " = ".join("+".join(names) for names in quirks[:4])
+        if known and said["ranking"][0]["explains"]:
+            right = [self.oracle.is_same(case.taps, names) for names in known]
+            short = " = ".join("+".join(names) for names in known[:4])
             return ("right" if right[0] and len(right) == 1 else "tied" if any(right) else "wrong"), short
         if local:
-            short = f"{'+'.join(local['quirks'])} in {local['layers']}"
+            short = f"{'+'.join(local['mistakes'])} in {local['layers']}"
             mistake = case.mistake
-            is_right = (len(local["quirks"]) == 1 and mistake.layers == tuple(local["layers"])
+            is_right = (len(local["mistakes"]) == 1 and mistake.layers == tuple(local["layers"])
                         and not mistake.heads and not mistake.tokens
-                        and self.oracle.is_same(case.everywhere(), tuple(local["quirks"])))
+                        and self.oracle.is_same(case.everywhere(), tuple(local["mistakes"])))
             return ("right" if is_right else "wrong"), short
         first = said["truth"]["first_parted"]
         step = next(iter(said.get("measured") or []), None)

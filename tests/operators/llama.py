@@ -222,9 +222,9 @@ def claim(said):
     first = next(iter(said["ranking"]), None)
     if first and first["explains"]:
         tied = [row for row in said["ranking"] if row["explains"] and row["tied_with_first"]]
-        return " = ".join("+".join(row["quirks"]) for row in [first, *tied])
+        return " = ".join("+".join(row["mistakes"]) for row in [first, *tied])
     if said["local"] and said["local"]["explains"]:
-        return f"{'+'.join(said['local']['quirks'])} in {said['local']['layers']}"
+        return f"{'+'.join(said['local']['mistakes'])} in {said['local']['layers']}"
     step = next(iter(said.get("measured") or []), None)
     if step and step["explained_by"]:
         named = step["findings"][:step["explained_by"]]

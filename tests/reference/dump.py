@@ -65,7 +65,7 @@ def main():
     parser.add_argument("--tokens", required=True, help="ids, separated by commas")
     parser.add_argument("--n-prompt", type=int, help="how many of them are the prompt; default all")
     parser.add_argument("--mistake", action="append", default=[],
-                        help="a name from src/truth/mistakes/quirks_*.c; repeatable")
+                        help="a name from src/truth/mistakes/known_*.c; repeatable")
     parser.add_argument("--mode", choices=MODES, default="whole")
     parser.add_argument("--say", type=int, metavar="N", help="print the text of N tokens more, the likeliest each time")
     parser.add_argument("-o", "--out")

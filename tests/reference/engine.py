@@ -3,7 +3,7 @@
 
     engine.py --selftest        holds it against llama.cpp's vectors in tests/vectors/synth; prints TAP
 
-It shares nothing with plumb's C code but the sentences of the table in src/truth/mistakes/quirks_*.c, so that a
+It shares nothing with plumb's C code but the sentences of the table in src/truth/mistakes/known_*.c, so that a
 mistake which `plumb diagnose` names in a dump made here was understood twice.  Weights are what the gguf package
 dequantizes them to, unless a mistake says otherwise (blocks.py).  Sources: LLaMA (arXiv 2302.13971), RMSNorm
 (1910.07467), SwiGLU (2002.05202), RoPE (2104.09864), position interpolation (2306.15595), GQA (2305.13245), the GGUF

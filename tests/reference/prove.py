@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """The proof of `plumb diagnose`: every mistake, made by the second engine, must be found by name in its dump.
 
-    prove.py [--plumb PATH] [--docs docs/quirks.md]     everything; writes the table
+    prove.py [--plumb PATH] [--docs docs/mistakes.md]     everything; writes the table
     prove.py --check [TEXT...]                          as TAP; a test fails where too few are found; a sample, drawn
-                                                        by the seed, or all quirks that contain a TEXT
+                                                        by the seed, or all known mistakes that contain a TEXT
 
-Each quirk is injected into the first of the models below in which it changes anything, dumped in three ways (dump.py)
-and handed to `plumb diagnose`.  Found means: the first of the ranking is the quirk and nothing else.  Then pairs of
-quirks, drawn by a seed, from whole dumps: found if both are in the first of the ranking.  Then the same quirks in an
-engine that rounds activations to 8 bits, as most do; without a mistake it must agree.
+Each mistake is made in the first of the models below in which it changes anything, dumped in three ways (dump.py)
+and handed to `plumb diagnose`.  Found means: the first of the ranking is the mistake and nothing else.  Then pairs of
+mistakes, drawn by a seed, from whole dumps: found if both are in the first of the ranking.  Then the same mistakes
+in an engine that rounds activations to 8 bits, as most do; without a mistake it must agree.
 """
 import argparse
 import collections
@@ -58,7 +58,7 @@ N_TOKEN, N_PROMPT = 12, 8
 N_PAIR = 20
 # Dumps of the engine that rounds, by the way they are dumped.
 ROUNDING = {"whole_8bit": "whole", "l_out8_8bit": "l_out8"}
-# What --check draws: one of so many quirks, quirks of the engine that rounds, models without a mistake, and so many
+# What --check draws: one of so many mistakes, mistakes of the engine that rounds, models without a mistake, and so many
 # pairs.  `make prove` tries them all.
 SAMPLE = {"singles": 9, "rounding": 27, "right": 8}
 N_PAIR_CHECKED = 4
@@ -67,7 +67,7 @@ LONG = "window.kind=sliding"
 THRESHOLDS = {"whole": 0.95, "l_out8": 0.85, "top10": 0.70, "pairs": 0.70, "whole_8bit": 0.95, "l_out8_8bit": 0.80,
               "right_8bit": 0.95}
 
-Quirk = collections.namedtuple("Quirk", "name tap models text")
+Known = collections.namedtuple("Known", "name tap models text")
 
 
 class Generator(Synth):
@@ -81,7 +81,7 @@ class Generator(Synth):
 
 def texts_of_source():
     """All texts of the table in C, "in several" "parts" joined."""
-    paths = glob.glob(os.path.join(ROOT, "src", "truth", "mistakes", "quirks_*.c"))
+    paths = glob.glob(os.path.join(ROOT, "src", "truth", "mistakes", "known_*.c"))
     return {"".join(re.findall('"([^"]*)"', texts)) for path in paths
             for texts in re.findall(r'(?:"[^"\n]*"\s*)+', open(path).read())}
 
@@ -89,21 +89,21 @@ def texts_of_source():
 def rows_of_source():
     """Name and tap of the entries that are written out, in the order of the lists: { "name", "tap", ..."""
     folder = os.path.join(ROOT, "src", "truth", "mistakes")
-    paths = [os.path.join(folder, f"quirks_{part}.c") for part in ("norms", "attention", "ffn")]
+    paths = [os.path.join(folder, f"known_{part}.c") for part in ("norms", "attention", "ffn")]
     return [row for path in paths for row in re.findall(r'\{ "([\w.]+=[\w-]+)", "(\w+)", ', open(path).read())]
 
 
 def switch(name):
-    """Quirks of one switch exclude each other."""
+    """Mistakes of one switch exclude each other."""
     switch, first = name.split("=")[0], name.split(".")[0]
     is_wide = first in blocks.READERS or first == "residual" and switch != "residual.scale"
     return first if is_wide else switch
 
 
 def applying(plumb, path):
-    """The names of the quirks that the program says could change anything in a model."""
+    """The names of the known mistakes that the program says could change anything in a model."""
     ran = subprocess.run([*plumb, "diagnose", "--list", path, "--json"], capture_output=True, text=True, check=True)
-    return {quirk["name"] for quirk in json.loads(ran.stdout)}
+    return {mistake["name"] for mistake in json.loads(ran.stdout)}
 
 
 class Model:
@@ -121,7 +121,7 @@ class Model:
         self.truth = self.run([])
         self.runs = {}
 
-    def quirky(self, mistake):
+    def with_known(self, mistake):
         if mistake not in self.applying:   # check_applying checks this
             return self.truth
         if mistake not in self.runs:
@@ -161,7 +161,7 @@ def changes(run, truth):
 # ---- one dump, one diagnosis ---------------------------------------------------------------------------------------
 
 AGREES = "agrees with the truth"
-# rank: from 1; 0 where the ranking does not hold the injected quirks.  ties: others with the same score.  explains:
+# rank: from 1; 0 where the ranking does not hold the injected mistakes.  ties: others with the same score.  explains:
 # nothing is left but noise.
 Finding = collections.namedtuple("Finding", "rank first ties said seconds explains", defaults=[False])
 
@@ -178,7 +178,7 @@ def diagnose(plumb, model, path, injected):
     except ValueError:
         return Finding(0, (), [], f"exit {ran.returncode} {(ran.stderr or ran.stdout).strip()[:200]}".strip(), seconds)
     ranking = said.get("ranking") or []
-    sets = [tuple(sorted(entry["quirks"])) for entry in ranking]
+    sets = [tuple(sorted(entry["mistakes"])) for entry in ranking]
     injected = tuple(sorted(injected))
     first = sets[0] if sets else ()
     if said["agree"]:
@@ -195,35 +195,35 @@ def diagnose(plumb, model, path, injected):
 class Proof:
     def __init__(self, plumb, folder, seed):
         self.plumb, self.folder, self.seed = plumb, folder, seed
-        self.quirks = self.list_quirks()
+        self.known = self.list_known()
         self.models = {name: Model(plumb, name, folder, seed) for name in MODELS}
         self.seconds = 0.0
         self.slowest = (0.0, "")
 
-    def list_quirks(self):
+    def list_known(self):
         ran = subprocess.run([*self.plumb, "diagnose", "--list", "--json"], capture_output=True, text=True)
-        theirs = [Quirk(q["name"], q["tap"], q["models"], q["text"]) for q in json.loads(ran.stdout)]
-        others = {quirk.text for quirk in theirs} - texts_of_source()
+        theirs = [Known(q["name"], q["tap"], q["models"], q["text"]) for q in json.loads(ran.stdout)]
+        others = {mistake.text for mistake in theirs} - texts_of_source()
         assert not others, f"the program has texts that are not in src/truth/mistakes: {others}"
         rows = rows_of_source()
-        assert [(quirk.name, quirk.tap) for quirk in theirs[:len(rows)]] == rows, "the program lists other quirks"
+        assert [(mistake.name, mistake.tap) for mistake in theirs[:len(rows)]] == rows, "the program lists others"
         return theirs
 
     def check_applying(self):
-        """A quirk that does not apply to a model changes nothing there, or is the same as one that does."""
+        """A known mistake that does not apply to a model changes nothing there, or is the same as one that does."""
         for model in self.models.values():
             types = {tensor.tensor_type.name for tensor in model.file.tensors.values()}
-            for name in (q.name for q in self.quirks if q.name not in model.applying):
+            for name in (q.name for q in self.known if q.name not in model.applying):
                 first = name.split(".")[0]
                 if first in blocks.READERS and first not in types or first == "tokens" and not model.has_bos:
                     continue
                 run = model.run([name])
-                same = not changes(run, model.truth) or any(not changes(run, model.quirky(other))
+                same = not changes(run, model.truth) or any(not changes(run, model.with_known(other))
                                                             for other in sorted(model.applying))
                 assert same, f"{name} changes numbers in {model.name}, but the program does not try it"
 
     def architectures(self):
-        """name -> the architectures in whose files of tests/vectors/archs the quirk applies, and how many there are"""
+        """name -> the architectures in whose files of tests/vectors/archs it applies, and how many there are"""
         found, every = collections.defaultdict(set), set()
         for path in sorted(glob.glob(os.path.join(ARCHS, "*.gguf"))):
             arch = File(path).arch
@@ -232,12 +232,12 @@ class Proof:
                 found[name].add(arch)
         return found, len(every)
 
-    def home(self, quirk):
-        """The first model in which the quirk changes anything."""
+    def home(self, mistake):
+        """The first model in which the known mistake changes anything."""
         for model in self.models.values():
-            if changes(model.quirky(quirk.name), model.truth):
+            if changes(model.with_known(mistake.name), model.truth):
                 return model
-        raise AssertionError(f"{quirk.name} changes nothing in any model")
+        raise AssertionError(f"{mistake.name} changes nothing in any model")
 
     def diagnose(self, model, run, mode, injected):
         path = os.path.join(self.folder, "theirs" + dump.MODES[mode])
@@ -248,50 +248,50 @@ class Proof:
         return finding
 
     def twins(self, model, mode, name):
-        """What the dump cannot distinguish from this quirk: other quirks, or "the truth"."""
-        shown = model.shown(mode, model.quirky(name))
-        runs = {q.name: model.quirky(q.name) for q in self.quirks}
+        """What the dump cannot distinguish from this known mistake: other known mistakes, or "the truth"."""
+        shown = model.shown(mode, model.with_known(name))
+        runs = {q.name: model.with_known(q.name) for q in self.known}
         runs = {"the truth": model.truth, **{q: run for q, run in runs.items() if run is not model.truth}}
         same = [other for other, run in runs.items() if other != name and not differ(shown, model.shown(mode, run))]
-        # A quirk without effect here cannot be distinguished from the truth.
+        # A known mistake without effect here cannot be distinguished from the truth.
         return [other for other in same if other == "the truth" or changes(runs[other], model.truth)]
 
     def check_taps(self, wanted):
         """The table names the first tap that a mistake changes.  A mistake may leave out a tap."""
         wrong = []
-        for quirk in wanted:
-            model = self.home(quirk)
-            run = model.quirky(quirk.name)
+        for mistake in wanted:
+            model = self.home(mistake)
+            run = model.with_known(mistake.name)
             first = next(name for name in model.truth.taps if name in run.taps
                          and differ({name: run.taps[name]}, {name: model.truth.taps[name]}))
-            if first.split("-")[0] != quirk.tap:
-                wrong.append(f"{quirk.name} first changes {first}, the table says {quirk.tap}")
+            if first.split("-")[0] != mistake.tap:
+                wrong.append(f"{mistake.name} first changes {first}, the table says {mistake.tap}")
         assert not wrong, "; ".join(wrong)
 
     def singles(self, wanted):
         """name -> (model, {mode: (finding, twins)})"""
         found = {}
-        for quirk in wanted:
-            model = self.home(quirk)
-            run = model.quirky(quirk.name)
-            found[quirk.name] = model, {
-                mode: (self.diagnose(model, run, mode, (quirk.name,)), self.twins(model, mode, quirk.name))
+        for mistake in wanted:
+            model = self.home(mistake)
+            run = model.with_known(mistake.name)
+            found[mistake.name] = model, {
+                mode: (self.diagnose(model, run, mode, (mistake.name,)), self.twins(model, mode, mistake.name))
                 for mode in dump.MODES if mode != "top10" or "result_output" in run.taps}   # encoders have no logits
-            print(f"# {quirk.name:28} {model.name:8}", *(f"{mode} {finding.said if finding.rank != 1 else 'found'};"
-                                                       for mode, (finding, _) in found[quirk.name][1].items()))
+            print(f"# {mistake.name:28} {model.name:8}", *(f"{mode} {finding.said if finding.rank != 1 else 'found'};"
+                                                       for mode, (finding, _) in found[mistake.name][1].items()))
         return found
 
     def rounding(self, wanted):
         """name -> {mode: finding}"""
         found = {}
-        for quirk in wanted:
-            model = self.home(quirk)
-            run = model.run([quirk.name], rounds=True)
-            found[quirk.name] = {mode: self.diagnose(model, run, shown, (quirk.name,))
+        for mistake in wanted:
+            model = self.home(mistake)
+            run = model.run([mistake.name], rounds=True)
+            found[mistake.name] = {mode: self.diagnose(model, run, shown, (mistake.name,))
                                  for mode, shown in ROUNDING.items()}
-            print(f"# {quirk.name:28} {model.name:8}", *(
+            print(f"# {mistake.name:28} {model.name:8}", *(
                 f"{mode} {finding.said if finding.rank != 1 else 'found'};"
-                for mode, finding in found[quirk.name].items()))
+                for mode, finding in found[mistake.name].items()))
         return found
 
     def right(self, models):
@@ -306,12 +306,12 @@ class Proof:
         found = []
         while len(found) < n:
             model = models[rng.integers(len(models))]
-            a, b = (self.quirks[i] for i in rng.choice(len(self.quirks), 2, replace=False))
+            a, b = (self.known[i] for i in rng.choice(len(self.known), 2, replace=False))
             if switch(a.name) == switch(b.name):
                 continue
             both = model.run([a.name, b.name])
             one, two, shown, truth = (model.shown("whole", run) for run in (
-                model.quirky(a.name), model.quirky(b.name), both, model.truth))
+                model.with_known(a.name), model.with_known(b.name), both, model.truth))
             if not (differ(shown, one) and differ(shown, two) and differ(one, truth) and differ(two, truth)):
                 continue
             finding = self.diagnose(model, both, "whole", (a.name, b.name))
@@ -340,7 +340,7 @@ def rates(singles, pairs, rounding, right):
             "right_8bit": (sum(map(is_right, right)), len(right))}
 
 
-# ---- docs/quirks.md ------------------------------------------------------------------------------------------------
+# ---- docs/mistakes.md ------------------------------------------------------------------------------------------------
 
 WHY = {
     "rope.position=plus_one": "RoPE is relative: scores depend on the distance of two positions alone",
@@ -366,15 +366,15 @@ TITLES = {"whole": "whole dumps", "l_out8": "the first 8 values of l_out", "top1
           "right_8bit": "activations rounded to 8 bits, no mistake: dumps that agree"}
 
 
-def where(quirk, archs, n_arch):
-    """The models that a quirk concerns, and how many architectures of tests/vectors/archs have such a model."""
-    names = archs[quirk.name]
-    if quirk.name.split(".")[0] in blocks.READERS:
+def where(mistake, archs, n_arch):
+    """The models that a known mistake concerns, and how many architectures of tests/vectors/archs have such a model."""
+    names = archs[mistake.name]
+    if mistake.name.split(".")[0] in blocks.READERS:
         return "with weights of the type that the name begins with"
-    if quirk.name.startswith("tokens.") or len(names) == n_arch:   # these files have no BOS
-        return quirk.models
+    if mistake.name.startswith("tokens.") or len(names) == n_arch:   # these files have no BOS
+        return mistake.models
     few = "" if len(names) > 3 else ": " + ", ".join(sorted(names))
-    return f"{quirk.models} ({len(names)}{few})"
+    return f"{mistake.models} ({len(names)}{few})"
 
 
 def coded(names):
@@ -393,10 +393,10 @@ def mistakes(proof):
     """Under each kind of models the mistakes that concern them; those with the same text share an item."""
     archs, n_arch = proof.architectures()
     lines = []
-    for models, quirks in grouped((where(quirk, archs, n_arch), quirk) for quirk in proof.quirks).items():
+    for models, known in grouped((where(mistake, archs, n_arch), mistake) for mistake in proof.known).items():
         lines += ["", f"**{models}**", ""]
         lines += [f"- {coded(names)}: {text}"
-                  for text, names in grouped((quirk.text, quirk.name) for quirk in quirks).items()]
+                  for text, names in grouped((mistake.text, mistake.name) for mistake in known).items()]
     return lines
 
 
@@ -433,7 +433,7 @@ def document(proof, singles, pairs, rounding, right):
         "synthetic model.  Its dumps go through `plumb diagnose`; found means that the first of the ranking is that "
         f"mistake and nothing else.  {N_TOKEN} tokens, the first a BOS, {N_PROMPT} of them a prompt, the others "
         f"decoded one by one; seed {proof.seed}.  `{LONG}` is not made: Llama 4's chunks have 8,192 tokens, and "
-        "tests/quirks_test.c makes it in shorter ones.  An engine that rounds activations does so in blocks of 32 "
+        "tests/known_test.c makes it in shorter ones.  An engine that rounds activations does so in blocks of 32 "
         "before every product with a matrix.", "",
         "| what diagnose is given | found | of | | required |", "|---|---|---|---|---|"]
     for mode, (found, n) in rates(singles, pairs, rounding, right).items():
@@ -475,13 +475,13 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--docs", help="writes the table there")
     parser.add_argument("--check", nargs="*", metavar="TEXT",
-                        help="exits 1 below the thresholds; only quirks that contain a TEXT")
+                        help="exits 1 below the thresholds; only known mistakes that contain a TEXT")
     arguments = parser.parse_args()
     plumb = json.loads(arguments.plumb) if arguments.plumb.startswith("[") else [arguments.plumb]
     with tempfile.TemporaryDirectory(prefix="plumb-prove-") as folder:
         proof = Proof(plumb, folder, arguments.seed)
         texts = arguments.check or [""]
-        wanted = [q for q in proof.quirks if any(text in q.name for text in texts) and q.name != LONG]
+        wanted = [q for q in proof.known if any(text in q.name for text in texts) and q.name != LONG]
         samples = arguments.check == []
         rng = np.random.default_rng(arguments.seed)
 

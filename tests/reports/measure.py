@@ -68,16 +68,16 @@ class Oracle:
         spec.loader.exec_module(reference)
         self.engine, self.file, self.tokens, self.runs = reference.Engine, reference.File(path), tokens, {}
 
-    def taps(self, quirks):
-        if quirks not in self.runs:
+    def taps(self, known):
+        if known not in self.runs:
             with np.errstate(all="ignore"):
-                run = self.engine(self.file, list(quirks)).run(self.tokens, N_PROMPT)
-            self.runs[quirks] = {name: rows.astype(np.float32) for name, rows in run.taps.items()}
-        return self.runs[quirks]
+                run = self.engine(self.file, list(known)).run(self.tokens, N_PROMPT)
+            self.runs[known] = {name: rows.astype(np.float32) for name, rows in run.taps.items()}
+        return self.runs[known]
 
-    def is_same(self, taps, quirks):
+    def is_same(self, taps, known):
         """Whether these known mistakes give an engine's residual streams, and so all that matters."""
-        theirs = self.taps(quirks)
+        theirs = self.taps(known)
         for name in (name for name in taps if name.startswith("l_out") or name in ("embd", "result_output")):
             n = min(len(taps[name]), len(theirs[name]))
             if difference(taps[name][:n], theirs[name][:n]) > 1e-3:

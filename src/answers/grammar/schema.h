@@ -190,13 +190,13 @@ const struct language *names_of_pattern(struct schema *s, uint32_t node, struct 
 
 /* ---- schema_goal.c: goals; schema_walk.h, schema_walk.c, schema_shape.c: shapes ---------------------------------- */
 
-struct known { struct slice name; bool required; struct goal *goal; };
+struct known_mistake { struct slice name; bool required; struct goal *goal; };
 struct cell { const struct language *names; struct goal *goal; };   /* names: NULL for any */
 struct contained { uint32_t claim, from, min, max, node; bool covers; };
 /* What an array that must contain something, or no value twice, or an object whose members are counted or in any order,
  * may do next: an element, a known member or another one, or leave out a member; and the state after it. */
 enum step_kind { STEP_ELEMENT, STEP_KNOWN, STEP_OTHER, STEP_SKIP };
-struct step { enum step_kind kind; struct goal *goal; const struct known *known; uint32_t to; };
+struct step { enum step_kind kind; struct goal *goal; const struct known_mistake *known; uint32_t to; };
 /* is_first: there is nothing before it.  is_alive: the automaton can end from there. */
 struct state { bool is_first, accepts, is_alive; struct step *steps; size_t n_steps; };
 
@@ -205,7 +205,7 @@ struct shape {
     bool is_object;
     uint32_t min, max;           /* members or elements; UINT32_MAX if there is no bound */
     /* objects: the members with known names, in order, and the others, in cells of names with the same claims */
-    struct known *known;
+    struct known_mistake *known;
     struct cell *cells;
     bool needs_other;            /* at least one of the others */
     size_t n_known, n_cells;

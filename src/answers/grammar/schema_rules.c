@@ -239,7 +239,7 @@ static void put_string(struct rule *r, const struct language *l, char letter) {
 struct object {
     struct rule *r;
     uint32_t id;                     /* of the shape within its goal, for names */
-    const struct known **known;      /* those that can be there */
+    const struct known_mistake **known;      /* those that can be there */
     size_t n, n_required;
     bool has_others, needs_other;
     uint32_t others;                 /* the rule of a member without a known name */
@@ -247,7 +247,7 @@ struct object {
     uint32_t top;                    /* the count that stands for itself and all above, or the largest */
 };
 
-static void put_pair(struct rule *r, const struct known *known) {
+static void put_pair(struct rule *r, const struct known_mistake *known) {
     put_key(r, known->name);
     put_goal(r, known->goal, r->depth + 1);
 }
@@ -276,7 +276,7 @@ static void put_others(const struct object *o, struct rule *r, bool at_least_one
 }
 
 /* A member after another one. */
-static void put_member(struct rule *r, const struct known *known) {
+static void put_member(struct rule *r, const struct known_mistake *known) {
     const size_t from = rules_at(r->b);
     put_before(r, ",");
     put_pair(r, known);

@@ -254,7 +254,7 @@ void finish_object(struct walk *w, const struct draft *d) {
         if (!goal) return;
         if (goal_is_nothing(goal) && o.names[i].required) return;
         if (goal_is_nothing(goal)) continue;
-        shape->known[shape->n_known++] = (struct known){o.names[i].name, o.names[i].required, goal};
+        shape->known[shape->n_known++] = (struct known_mistake){o.names[i].name, o.names[i].required, goal};
     }
     find_cells(w, &o, shape);
     for (const struct entry *e = d->other; e; e = e->previous) {

@@ -15,7 +15,7 @@
 #include "base/decimal.h"
 #include "check/keys.h"
 #include "check/moved.h"
-#include "mistakes/quirks.h"
+#include "mistakes/known.h"
 #include "trace/report.h"
 
 #include <math.h>
@@ -61,7 +61,7 @@ static void read_row(const struct view *v, uint64_t i, uint8_t *bytes, float *ou
             }
         }
     }
-    if (v->misread) quirk_misread((enum quant_type)t->type, v->misread, src, out, (size_t)t->shape[0]);
+    if (v->misread) misread_row((enum quant_type)t->type, v->misread, src, out, (size_t)t->shape[0]);
     else quant_dequantize(as, src, out, (size_t)t->shape[0]);
 }
 
@@ -301,8 +301,8 @@ static void try_misreads(struct pair *p) {
     const struct gguf_tensor *const tensors[] = { p->b, p->a };
     for (size_t side = 0; side < 2; side++) {
         const struct gguf_tensor *t = tensors[side], *other = tensors[1 - side];
-        const struct quirk *q;
-        for (size_t i = 0; (q = quirk_at(i)); i++) {
+        const struct known_mistake *q;
+        for (size_t i = 0; (q = known_at(i)); i++) {
             if (!q->misread || q->type != t->type) continue;
             struct view wrong = { .tensor = t, .misread = q->misread };
             if (view_error(p, &(struct view) { .tensor = other }, &wrong) > p->bound) continue;

@@ -1,10 +1,10 @@
-/* The search: a beam search over sets of quirks.  The report is in diagnose_report.c.
+/* The search: a beam search over sets of known mistakes.  The report is in diagnose_report.c.
  *
- *   truth -> every single quirk, run up to the layer that diverges first -> the best few, run on all layers
- *         -> the best sets with one more quirk, and so on, as long as that brings the numbers closer
+ *   truth -> every single known mistake, run up to the layer that diverges first -> the best few, run on all layers
+ *         -> the best sets with one more known mistake, and so on, as long as that brings the numbers closer
  *
- * Sets are ranked by diagnose_score: how close they bring all taps (outcome.score), plus a small cost for each quirk.
- * A candidate is a set plus one more quirk.
+ * Sets are ranked by diagnose_score: how close they bring all taps (outcome.score), plus a small cost for each known
+ * mistake.  A candidate is a set plus one more known mistake.
  */
 #include "diagnose/diagnose.h"
 
@@ -13,8 +13,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* To count as a cause, a quirk must lower the sum of log10 of the errors by this much, and must also reduce the error
- * of one tap by DIAGNOSE_FACTOR. */
+/* To count as a cause, a known mistake must lower the sum of log10 of the errors by this much, and must also reduce the
+ * error of one tap by DIAGNOSE_FACTOR. */
 #define GAIN 0.4
 /* What reproduces theirs is outdone by a finding whose error is smaller by the factor OUTDONE_BY, if its own error is
  * more than OUTDONE: smaller ones may be the rounding of K and V to f16. */
@@ -22,7 +22,7 @@
 #define OUTDONE_BY 5.0
 /* The limits of the search.  BEAM: how many of the best sets of each size are extended where errors add up.
  * MAX_PROMOTED: how many of the best candidates that were run on the first layers are then run on all layers.
- * MAX_PAIRED: pairs of further quirks are made from this many of the best candidates. */
+ * MAX_PAIRED: pairs of further known mistakes are made from this many of the best candidates. */
 enum { BEAM = 4, MAX_PROMOTED = 4, MAX_PAIRED = 24 };
 
 /* ---- experiments ------------------------------------------------------------------------------------------------- */
@@ -35,17 +35,17 @@ void diagnose_progress(struct diagnosis *d, double n_layer) {
     d->report->on_progress(d->report->user, fmin(1, d->n_done / d->n_due));
 }
 
-/* Runs a set of n quirks on some layers. */
-static plumb_status run(struct diagnosis *d, const struct quirk *const *quirks, uint32_t n, struct layers layers,
+/* Runs a set of n known mistakes on some layers. */
+static plumb_status run(struct diagnosis *d, const struct known_mistake *const *known, uint32_t n, struct layers layers,
                         struct outcome *o) {
-    plumb_status status = experiment_run(d->experiment, quirks, n, layers, o, d->err);
+    plumb_status status = experiment_run(d->experiment, known, n, layers, o, d->err);
     uint32_t n_layer = d->model->plan.n_layer, end = layers.end < n_layer ? layers.end : n_layer;
     diagnose_progress(d, end - layers.first);
     return status;
 }
 
 /* Returns the layers to run to compute the tap that diverges first in o, from the first layer on.  These layers are
- * enough to try a quirk, because a quirk is made in every layer. */
+ * enough to try a known mistake, because a known mistake is made in every layer. */
 static struct layers layers_to_run(const struct diagnosis *d, const struct outcome *o) {
     size_t at = diagnose_first(d, o);
     uint32_t n_layer = d->model->plan.n_layer;
@@ -94,30 +94,32 @@ static double gain(const struct diagnosis *d, const struct outcome *base, const 
 
 /* ---- the search -------------------------------------------------------------------------------------------------- */
 
-/* Returns true if o is the outcome of this set of n quirks. */
-static bool is_set(const struct outcome *o, const struct quirk *const *quirks, uint32_t n) {
+/* Returns true if o is the outcome of this set of n known mistakes. */
+static bool is_set(const struct outcome *o, const struct known_mistake *const *known, uint32_t n) {
     uint32_t n_same = 0;
     for (uint32_t i = 0; i < n; i++) {
-        for (uint32_t k = 0; k < o->n_quirk; k++) n_same += o->quirks[k] == quirks[i];
+        for (uint32_t k = 0; k < o->n_known; k++) n_same += o->known[k] == known[i];
     }
-    return n_same == n && o->n_quirk == n;
+    return n_same == n && o->n_known == n;
 }
 
 /* Returns the outcome of this set on all layers; NULL if it was not run or not kept. */
-static const struct outcome *find(const struct diagnosis *d, const struct quirk *const *quirks, uint32_t n) {
+static const struct outcome *find(const struct diagnosis *d, const struct known_mistake *const *known, uint32_t n) {
     if (n == 0) return &d->truth;
     for (size_t i = 0; i < d->n_ranked; i++) {
-        if (is_set(&d->ranked[i], quirks, n)) return &d->ranked[i];
+        if (is_set(&d->ranked[i], known, n)) return &d->ranked[i];
     }
     for (size_t i = 0; i < d->n_other; i++) {
-        if (is_set(&d->others[i], quirks, n)) return &d->others[i];
+        if (is_set(&d->others[i], known, n)) return &d->others[i];
     }
     return NULL;
 }
 
-/* Orders quirks by the first tap that they change, in the order of the computation; ties by index in the table. */
+/* Orders known mistakes by the first tap that they change, in the order of the computation; ties by index in the
+ * table. */
 static int by_step(const void *a, const void *b) {
-    const struct quirk *x = *(const struct quirk *const *)a, *y = *(const struct quirk *const *)b;
+    const struct known_mistake *x = *(const struct known_mistake *const *)a;
+    const struct known_mistake *y = *(const struct known_mistake *const *)b;
     enum tap_id at_x = TAP_COUNT, at_y = TAP_COUNT;
     tap_find(x->tap, strlen(x->tap), &at_x);
     tap_find(y->tap, strlen(y->tap), &at_y);
@@ -131,7 +133,7 @@ static plumb_status rank(struct diagnosis *d, struct outcome *o) {
         outcome_free(o);
         return error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: more than %zu explanations", d->n_ranked);
     }
-    qsort(o->quirks, o->n_quirk, sizeof *o->quirks, by_step);
+    qsort(o->known, o->n_known, sizeof *o->known, by_step);
     size_t at = d->n_ranked;
     while (at > 0 && diagnose_score(&d->ranked[at - 1]) > diagnose_score(o) + 1e-9) at--;
     memmove(&d->ranked[at + 1], &d->ranked[at], (d->n_ranked - at) * sizeof *d->ranked);
@@ -140,16 +142,17 @@ static plumb_status rank(struct diagnosis *d, struct outcome *o) {
     return PLUMB_OK;
 }
 
-/* Returns true if the quirk changes only results.  Only a run of all layers shows its effect. */
-static bool is_late(const struct quirk *q) { return strncmp(q->tap, "result", 6) == 0; }
+/* Returns true if the known mistake changes only results.  Only a run of all layers shows its effect. */
+static bool is_late(const struct known_mistake *q) { return strncmp(q->tap, "result", 6) == 0; }
 
-/* A quirk in addition to those of a base set.  Most candidates are run on the first layers only (layers_to_run). */
+/* A known mistake in addition to those of a base set.  Most candidates are run on the first layers only
+ * (layers_to_run). */
 struct candidate {
-    const struct quirk *quirk;
+    const struct known_mistake *known;
     size_t place;                 /* in the table */
     double gain, closer;          /* what the functions of these names return */
     double after;                 /* the new error of the tap that diverges first in base; INFINITY: it is still over */
-    bool matters;                 /* the quirk changes that error at all */
+    bool matters;                 /* the known mistake changes that error at all */
     struct outcome on_all;        /* the run on all layers; its arrays are NULL if only the first layers were run */
 };
 
@@ -162,43 +165,43 @@ static int by_closeness(const void *a, const void *b) {
 
 /* Runs a candidate on all layers, unless that was done, and ranks it if it gains there too. */
 static plumb_status promote(struct diagnosis *d, const struct outcome *base, struct candidate *c) {
-    const struct quirk *quirks[EXPERIMENT_QUIRKS];
-    memcpy(quirks, base->quirks, sizeof quirks);
-    quirks[base->n_quirk] = c->quirk;
-    if (find(d, quirks, base->n_quirk + 1)) return PLUMB_OK;
-    if (!c->on_all.error) PLUMB_TRY(run(d, quirks, base->n_quirk + 1, ALL_LAYERS, &c->on_all));
+    const struct known_mistake *known[EXPERIMENT_KNOWN];
+    memcpy(known, base->known, sizeof known);
+    known[base->n_known] = c->known;
+    if (find(d, known, base->n_known + 1)) return PLUMB_OK;
+    if (!c->on_all.error) PLUMB_TRY(run(d, known, base->n_known + 1, ALL_LAYERS, &c->on_all));
     if (gain(d, base, &c->on_all) <= 0) return PLUMB_OK;
     struct outcome o = c->on_all;
     c->on_all = (struct outcome){ 0 };
     return rank(d, &o);
 }
 
-/* Runs base with each further quirk that applies to the model and whose switch is not set in base, mostly on the first
- * layers.  base must not be exact, so that there is a tap to look at first.  candidates: (number of quirks).  Fills *n
- * of them, the best first. */
+/* Runs base with each further known mistake that applies to the model and whose switch is not set in base, mostly on
+ * the first layers.  base must not be exact, so that there is a tap to look at first.  candidates: (number of known
+ * mistakes).  Fills *n of them, the best first. */
 static plumb_status try_all(struct diagnosis *d, const struct outcome *base, struct candidate *candidates, size_t *n) {
-    const struct quirk *quirks[EXPERIMENT_QUIRKS];
-    memcpy(quirks, base->quirks, sizeof quirks);
-    struct quirks set = { 0 };
-    for (uint32_t i = 0; i < base->n_quirk; i++) quirk_set(&set, quirks[i]);
+    const struct known_mistake *known[EXPERIMENT_KNOWN];
+    memcpy(known, base->known, sizeof known);
+    struct known_set set = { 0 };
+    for (uint32_t i = 0; i < base->n_known; i++) known_add(&set, known[i]);
     struct layers near = layers_to_run(d, base), own = own_layer(d, base);
     size_t first = diagnose_first(d, base);
-    const struct quirk **q = &quirks[base->n_quirk];
+    const struct known_mistake **q = &known[base->n_known];
     *n = 0;
-    for (size_t i = 0; (*q = quirk_at(i)) != NULL; i++) {
-        if (!quirk_is_free(&set, *q) || !quirk_applies(*q, d->model, d->bos)) continue;
+    for (size_t i = 0; (*q = known_at(i)) != NULL; i++) {
+        if (!known_is_free(&set, *q) || !known_applies(*q, d->model, d->bos)) continue;
         struct outcome o;
         struct layers layers = is_late(*q) ? ALL_LAYERS : near;
-        if (own.first > 0) {   /* most quirks help nothing, which a single layer shows */
-            PLUMB_TRY(run(d, quirks, base->n_quirk + 1, own, &o));
+        if (own.first > 0) {   /* most known mistakes help nothing, which a single layer shows */
+            PLUMB_TRY(run(d, known, base->n_known + 1, own, &o));
             double largest, by = closer(d, base, &o, &largest);
             if (by > 0 || is_late(*q)) outcome_free(&o);
             else layers = own;
         }
-        if (layers.first == 0) PLUMB_TRY(run(d, quirks, base->n_quirk + 1, layers, &o));
+        if (layers.first == 0) PLUMB_TRY(run(d, known, base->n_known + 1, layers, &o));
         double largest, before = base->error[first], after = o.error[first];
         struct candidate *c = &candidates[(*n)++];
-        *c = (struct candidate){ .quirk = *q, .place = i, .gain = gain(d, base, &o),
+        *c = (struct candidate){ .known = *q, .place = i, .gain = gain(d, base, &o),
                                  .closer = closer(d, base, &o, &largest),
                                  .after = diagnose_is_over(d, &o, first) ? INFINITY : after,
                                  .matters = fabs(before - after) > 1e-6 * before };
@@ -214,79 +217,80 @@ static plumb_status try_all(struct diagnosis *d, const struct outcome *base, str
  * pair. */
 static plumb_status try_pairs(struct diagnosis *d, const struct outcome *base, const struct candidate *candidates,
                               size_t n) {
-    const struct quirk *quirks[EXPERIMENT_QUIRKS], *best[2] = { NULL, NULL };
-    memcpy(quirks, base->quirks, sizeof quirks);
-    struct quirks set = { 0 };
+    const struct known_mistake *known[EXPERIMENT_KNOWN], *best[2] = { NULL, NULL };
+    memcpy(known, base->known, sizeof known);
+    struct known_set set = { 0 };
     struct layers near = layers_to_run(d, base), own = own_layer(d, base);
     double best_gain = 0;
     for (size_t i = 0; i < n; i++) {
         for (size_t j = 0; j < i && candidates[i].matters; j++) {
-            quirks[base->n_quirk] = candidates[j].quirk;
-            quirks[base->n_quirk + 1] = candidates[i].quirk;
-            set = (struct quirks){ 0 };
-            quirk_set(&set, candidates[j].quirk);
-            if (!candidates[j].matters || !quirk_is_free(&set, candidates[i].quirk)) continue;
+            known[base->n_known] = candidates[j].known;
+            known[base->n_known + 1] = candidates[i].known;
+            set = (struct known_set){ 0 };
+            known_add(&set, candidates[j].known);
+            if (!candidates[j].matters || !known_is_free(&set, candidates[i].known)) continue;
             struct outcome o;
-            PLUMB_TRY(run(d, quirks, base->n_quirk + 2, own, &o));
+            PLUMB_TRY(run(d, known, base->n_known + 2, own, &o));
             double by = gain(d, base, &o);
             outcome_free(&o);
             if (by <= 0) continue;
             if (own.first > 0) {
-                PLUMB_TRY(run(d, quirks, base->n_quirk + 2, near, &o));
+                PLUMB_TRY(run(d, known, base->n_known + 2, near, &o));
                 by = gain(d, base, &o);
                 outcome_free(&o);
             }
             if (by <= best_gain) continue;
             best_gain = by;
-            memcpy(best, quirks + base->n_quirk, sizeof best);
+            memcpy(best, known + base->n_known, sizeof best);
         }
     }
     if (best_gain <= 0) return PLUMB_OK;
-    memcpy(quirks + base->n_quirk, best, sizeof best);
-    if (find(d, quirks, base->n_quirk + 2)) return PLUMB_OK;
+    memcpy(known + base->n_known, best, sizeof best);
+    if (find(d, known, base->n_known + 2)) return PLUMB_OK;
     struct outcome o;
-    PLUMB_TRY(run(d, quirks, base->n_quirk + 2, ALL_LAYERS, &o));
+    PLUMB_TRY(run(d, known, base->n_known + 2, ALL_LAYERS, &o));
     if (gain(d, base, &o) > 0) return rank(d, &o);
     outcome_free(&o);
     return PLUMB_OK;
 }
 
-/* Remembers in local_quirks base and the candidate that best corrects the tap that diverges first in base.  Does so
+/* Remembers in local_known base and the candidate that best corrects the tap that diverges first in base.  Does so
  * only if the pass continues from activations of theirs, because otherwise an error in one layer spreads to all later
  * ones. */
 static void remember_local(struct diagnosis *d, const struct outcome *base, const struct candidate *candidates,
                            size_t n) {
-    d->n_local_quirk = 0;
+    d->n_local_known = 0;
     double least = INFINITY;
     for (size_t i = 0; i < n && d->experiment->forced; i++) {
         if (candidates[i].after >= least) continue;
         least = candidates[i].after;
-        memcpy(d->local_quirks, base->quirks, sizeof d->local_quirks);
-        d->local_quirks[base->n_quirk] = candidates[i].quirk;
-        d->n_local_quirk = base->n_quirk + 1;
+        memcpy(d->local_known, base->known, sizeof d->local_known);
+        d->local_known[base->n_known] = candidates[i].known;
+        d->n_local_known = base->n_known + 1;
     }
 }
 
-/* Ranks the best sets of base and one more quirk.  If no single quirk helps, ranks base and the best pair. */
+/* Ranks the best sets of base and one more known mistake.  If no single known mistake helps, ranks base and the best
+ * pair. */
 static plumb_status extend(struct diagnosis *d, const struct outcome *base) {
-    size_t n = quirk_count();
+    size_t n = known_count();
     struct candidate *candidates = alloc_array(n, sizeof *candidates);
     if (!candidates) return error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: %zu candidates", n);
     plumb_status status = try_all(d, base, candidates, &n);
     if (status == PLUMB_OK) remember_local(d, base, candidates, n);
     /* If all layers were run already, promoting a candidate costs nothing. */
     size_t n_promoted = layers_to_run(d, base).end == UINT32_MAX ? n : MAX_PROMOTED;
-    /* Where errors add up, a quirk that helps little in the first layers may help more in the others. */
+    /* Where errors add up, a known mistake that helps little in the first layers may help more in the others. */
     bool none_gains = n > 0 && candidates[0].gain <= 0, may_grow = none_gains && !d->experiment->forced;
     size_t n_before = d->n_ranked;
     for (size_t i = 0; i < n && i < n_promoted && status == PLUMB_OK; i++) {
         bool is_promising = candidates[i].gain > 0 || (may_grow && candidates[i].closer > 0);
         if (is_promising) status = promote(d, base, &candidates[i]);
     }
-    if (status == PLUMB_OK && base->n_quirk == 0) status = diagnose_partial(d);
+    if (status == PLUMB_OK && base->n_known == 0) status = diagnose_partial(d);
     /* One mistake is more likely than two. */
     bool is_stuck = none_gains && d->n_ranked == n_before && !diagnose_explains(d, base) && !d->is_supposed;
-    if (status == PLUMB_OK && is_stuck && base->n_quirk + 2 <= d->max_quirk) {
+    if (status == PLUMB_OK && is_stuck && base->n_known + 2 <= d->max_known) {
         status = try_pairs(d, base, candidates, n < MAX_PAIRED ? n : MAX_PAIRED);
     }
     for (size_t i = 0; i < n; i++) outcome_free(&candidates[i].on_all);
@@ -299,11 +303,11 @@ static plumb_status search(struct diagnosis *d) {
     PLUMB_TRY(extend(d, &d->truth));
     /* If the pass continues from activations of theirs, steps are independent.  Extending the best set is enough. */
     size_t n_beam = d->experiment->forced ? 1 : BEAM;
-    for (uint32_t n = 1; n < d->max_quirk && !d->is_supposed; n++) {
+    for (uint32_t n = 1; n < d->max_known && !d->is_supposed; n++) {
         struct outcome beam[BEAM];   /* shallow copies, since extend moves the entries of ranked; it removes none */
         size_t n_taken = 0;
         for (size_t i = 0; i < d->n_ranked && n_taken < n_beam; i++) {
-            if (d->ranked[i].n_quirk == n) beam[n_taken++] = d->ranked[i];
+            if (d->ranked[i].n_known == n) beam[n_taken++] = d->ranked[i];
         }
         if (d->n_ranked == 0 || diagnose_is_exact(d, &d->ranked[0])) break;
         for (size_t i = 0; i < n_taken; i++) {
@@ -316,36 +320,36 @@ static plumb_status search(struct diagnosis *d) {
 /* ---- after the search -------------------------------------------------------------------------------------------- */
 
 /* Runs a set on all layers and adds it to others, unless it was run before or others is full. */
-static plumb_status add_other(struct diagnosis *d, const struct quirk *const *quirks, uint32_t n) {
-    if (find(d, quirks, n) || d->n_other == DIAGNOSE_OTHERS) return PLUMB_OK;
+static plumb_status add_other(struct diagnosis *d, const struct known_mistake *const *known, uint32_t n) {
+    if (find(d, known, n) || d->n_other == DIAGNOSE_OTHERS) return PLUMB_OK;
     struct outcome *o = &d->others[d->n_other++];
-    PLUMB_TRY(run(d, quirks, n, ALL_LAYERS, o));
-    qsort(o->quirks, n, sizeof *o->quirks, by_step);
+    PLUMB_TRY(run(d, known, n, ALL_LAYERS, o));
+    qsort(o->known, n, sizeof *o->known, by_step);
     return PLUMB_OK;
 }
 
-/* Writes the quirks of o, except quirk k, to quirks.  Returns how many they are. */
-static uint32_t set_without(const struct outcome *o, uint32_t k, const struct quirk **quirks) {
+/* Writes the mistakes of o, except number k, to known.  Returns how many they are. */
+static uint32_t set_without(const struct outcome *o, uint32_t k, const struct known_mistake **known) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < o->n_quirk; i++) {
-        if (i != k) quirks[n++] = o->quirks[i];
+    for (uint32_t i = 0; i < o->n_known; i++) {
+        if (i != k) known[n++] = o->known[i];
     }
     return n;
 }
 
 const struct outcome *diagnose_without(const struct diagnosis *d, const struct outcome *o, uint32_t k) {
-    const struct quirk *quirks[EXPERIMENT_QUIRKS];
-    uint32_t n = set_without(o, k, quirks);
-    return find(d, quirks, n);
+    const struct known_mistake *known[EXPERIMENT_KNOWN];
+    uint32_t n = set_without(o, k, known);
+    return find(d, known, n);
 }
 
-/* Runs each shown set once more without each of its quirks, as evidence for that quirk. */
+/* Runs each shown set once more without each of its known mistakes, as evidence for that known mistake. */
 static plumb_status add_others(struct diagnosis *d) {
     for (size_t i = 0; i < d->n_ranked && i < DIAGNOSE_SHOWN; i++) {
-        for (uint32_t k = 0; k < d->ranked[i].n_quirk; k++) {
-            const struct quirk *quirks[EXPERIMENT_QUIRKS];
-            uint32_t n = set_without(&d->ranked[i], k, quirks);
-            PLUMB_TRY(add_other(d, quirks, n));
+        for (uint32_t k = 0; k < d->ranked[i].n_known; k++) {
+            const struct known_mistake *known[EXPERIMENT_KNOWN];
+            uint32_t n = set_without(&d->ranked[i], k, known);
+            PLUMB_TRY(add_other(d, known, n));
         }
     }
     return PLUMB_OK;
@@ -376,35 +380,36 @@ static void keep_explanations(struct diagnosis *d) {
     d->n_ranked = n;
 }
 
-/* Records the quirk in d->local if it corrects some of the layers.  A quirk that explains the dump takes the place of
- * one that does not: see struct local. */
-static void try_local(struct diagnosis *d, const struct quirk *quirk, const struct outcome *base,
+/* Records the known mistake in d->local if it corrects some of the layers.  A known mistake that explains the dump
+ * takes the place of one that does not: see struct local. */
+static void try_local(struct diagnosis *d, const struct known_mistake *known, const struct outcome *base,
                       const struct outcome *with) {
-    struct local local = { quirk, base, with, diagnose_first(d, base), true };
+    struct local local = { known, base, with, diagnose_first(d, base), true };
     bool is_some = false;
     enum tap_id first;
-    if (!tap_find(quirk->tap, strlen(quirk->tap), &first) || !tap_spec(first)->in_layer) return;   /* not per layer */
+    if (!tap_find(known->tap, strlen(known->tap), &first) || !tap_spec(first)->in_layer) return;   /* not per layer */
     for (int32_t layer = -1; layer < (int32_t)d->model->plan.n_layer; layer++) {
         bool diverges = diagnose_diverges(d, base, layer), diverges_with = diagnose_diverges(d, with, layer);
         is_some = is_some || (layer >= 0 && diverges && !diverges_with);
         local.explains = local.explains && (!diverges || (!diverges_with && layer >= 0));
     }
-    if (is_some && (local.explains || !d->local.quirk)) d->local = local;
+    if (is_some && (local.explains || !d->local.known)) d->local = local;
 }
 
-/* Looks for a mistake that is made in some layers only: a quirk in addition to the best set, or one of its own. */
+/* Looks for a mistake that is made in some layers only: a known mistake in addition to the best set, or one of its
+ * own. */
 static plumb_status find_local(struct diagnosis *d) {
     const struct outcome *best = diagnose_best(d);
     if (!d->experiment->forced || diagnose_explains(d, best)) return PLUMB_OK;
-    uint32_t n = d->n_local_quirk;
-    if (n > 0 && is_set(best, d->local_quirks, n - 1)) {
-        PLUMB_TRY(add_other(d, d->local_quirks, n));
-        const struct outcome *with = find(d, d->local_quirks, n);
-        if (with) try_local(d, d->local_quirks[n - 1], best, with);
+    uint32_t n = d->n_local_known;
+    if (n > 0 && is_set(best, d->local_known, n - 1)) {
+        PLUMB_TRY(add_other(d, d->local_known, n));
+        const struct outcome *with = find(d, d->local_known, n);
+        if (with) try_local(d, d->local_known[n - 1], best, with);
     }
-    for (uint32_t k = 0; k < best->n_quirk && !d->local.explains; k++) {
+    for (uint32_t k = 0; k < best->n_known && !d->local.explains; k++) {
         const struct outcome *base = diagnose_without(d, best, k);
-        if (base) try_local(d, best->quirks[k], base, best);
+        if (base) try_local(d, best->known[k], base, best);
     }
     return PLUMB_OK;
 }
@@ -455,7 +460,7 @@ static void forget(struct diagnosis *d) {
     for (size_t i = 0; i < d->n_other; i++) outcome_free(&d->others[i]);
     diagnose_measure_free(d);
     experiment_end_mistakes(d->experiment);
-    d->n_ranked = d->n_other = d->n_measured = d->n_local_quirk = 0;
+    d->n_ranked = d->n_other = d->n_measured = d->n_local_known = 0;
     d->local = (struct local){ 0 };
     d->is_cut = d->is_supposed = false;
 }
@@ -497,7 +502,7 @@ static plumb_status measure_effect(struct diagnosis *d) {
 }
 
 static plumb_status diagnose(struct diagnosis *d) {
-    d->n_due = 2.0 * (double)quirk_count() + 4.0 * (double)MAX_PROMOTED * d->model->plan.n_layer;
+    d->n_due = 2.0 * (double)known_count() + 4.0 * (double)MAX_PROMOTED * d->model->plan.n_layer;
     PLUMB_TRY(run(d, NULL, 0, ALL_LAYERS, &d->truth));
     if (diagnose_is_exact(d, &d->truth) || diagnose_is_not_finite(d)) return PLUMB_OK;
     PLUMB_TRY(measure_effect(d));
@@ -522,7 +527,7 @@ bool diagnose_needs_noise(const struct diagnosis *d, const struct outcome *o, co
 
 /* ---- entry point ------------------------------------------------------------------------------------------------- */
 
-plumb_status plumb_diagnose(plumb_model *model, plumb_trace *theirs, uint32_t max_quirk, const plumb_report *report,
+plumb_status plumb_diagnose(plumb_model *model, plumb_trace *theirs, uint32_t max_known, const plumb_report *report,
                             plumb_verdict *verdict) {
     const struct model *m = model->model;
     const struct tokenizer *vocab = model->tokenizer;
@@ -533,9 +538,9 @@ plumb_status plumb_diagnose(plumb_model *model, plumb_trace *theirs, uint32_t ma
         return error_set(err, PLUMB_ERROR_STATE, "the model was loaded without its weights (plumb_model_rehearse)");
     }
     trace_set_order(theirs, model_tap_order(m));
-    if (max_quirk > EXPERIMENT_QUIRKS) {
-        return error_set(err, PLUMB_ERROR_ARGUMENT, "sets of up to %u mistakes: at most %d are allowed", max_quirk,
-                         EXPERIMENT_QUIRKS);
+    if (max_known > EXPERIMENT_KNOWN) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "sets of up to %u mistakes: at most %d are allowed", max_known,
+                         EXPERIMENT_KNOWN);
     }
     if (report->format != PLUMB_FORMAT_TEXT && report->format != PLUMB_FORMAT_JSON) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "a diagnosis is written as text or JSON");
@@ -544,7 +549,7 @@ plumb_status plumb_diagnose(plumb_model *model, plumb_trace *theirs, uint32_t ma
     plumb_status status = diagnose_read(&view, m, theirs, err);
     struct diagnosis d = { .model = m, .theirs = &view.t, .report = report, .err = err, .bos = tokenizer_bos(vocab),
                            .tolerance = report->tolerance > 0 ? report->tolerance : 0.01,
-                           .max_quirk = max_quirk > 0 ? max_quirk : EXPERIMENT_QUIRKS };
+                           .max_known = max_known > 0 ? max_known : EXPERIMENT_KNOWN };
     if (status == PLUMB_OK) status = experiment_create(&d.experiment, m, d.theirs, err);
     if (status == PLUMB_OK) d.doubt = tokens_warning(theirs, vocab);
     if (status == PLUMB_OK) status = diagnose_prepare(&d);

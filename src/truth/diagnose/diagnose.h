@@ -1,7 +1,7 @@
-/* Finds the known mistakes (quirks, mistakes/quirks.h) with which the reference pass gives another engine's numbers.
+/* Finds the known mistakes (mistakes/known.h) with which the reference pass gives another engine's numbers.
  *
  *   read.c: theirs -> those of its taps that can be compared, and remarks on the others
- *   diagnose.c: theirs -> struct diagnosis, the sets of quirks that bring the reference pass closer to theirs
+ *   diagnose.c: theirs -> struct diagnosis, the sets of known mistakes that bring the reference pass closer to theirs
  *   noise.c: how their activations are rounded
  *   judge.c: which errors need an explanation, and which are noise
  *   hidden.c: if theirs agrees, the known mistakes that theirs would not show
@@ -10,9 +10,9 @@
  *   diagnose_report.c: struct diagnosis -> text or JSON
  *
  * "Theirs" is the trace of the other engine; messages call it the dump.  "The truth" is the reference pass without
- * quirks.  A tap diverges, or is over, if its error is larger than what is allowed for it.  A set of quirks is a
- * hypothesis: the engine makes exactly these mistakes.  An outcome is one run of the reference pass with a set of
- * quirks, compared with theirs (experiment.h).  It explains the dump if no tap is over.
+ * known mistakes.  A tap diverges, or is over, if its error is larger than what is allowed for it.  A set of known
+ * mistakes is a hypothesis: the engine makes exactly these mistakes.  An outcome is one run of the reference pass with
+ * a set of known mistakes, compared with theirs (experiment.h).  It explains the dump if no tap is over.
  */
 #ifndef PLUMB_DIAGNOSE_DIAGNOSE_H
 #define PLUMB_DIAGNOSE_DIAGNOSE_H
@@ -23,15 +23,16 @@
 #include "trace/tokens.h"
 #include "trace/view.h"
 
-/* To count as a cause, a quirk must reduce the error of at least one tap by this factor. */
+/* To count as a cause, a known mistake must reduce the error of at least one tap by this factor. */
 #define DIAGNOSE_FACTOR 3.0
-/* Added to the score for each quirk of a set, so that a quirk without effect makes a set worse. */
+/* Added to the score for each known mistake of a set, so that a known mistake without effect makes a set worse. */
 #define DIAGNOSE_COST 0.2
 
 /* A mistake made in some layers only: these have the numbers of `with`, everything else has the numbers of `base`. */
 struct local {
-    const struct quirk *quirk;            /* NULL: none was found */
-    const struct outcome *base, *with;    /* a set without the quirk, and the same set with the quirk in all layers */
+    const struct known_mistake *known;            /* NULL: none was found */
+    /* A set without the known mistake, and the same set with it in all layers. */
+    const struct outcome *base, *with;
     size_t at;                            /* the first tap that diverges from base */
     bool explains;                        /* no tap of a layer is over in base, or none is over in `with`; and no tap
                                            * outside the layers is over in base */
@@ -50,15 +51,16 @@ struct noise {
 
 /* What a dump that agrees says nothing of.  Both arrays are owned. */
 struct hidden {
-    const struct quirk **quirks;           /* (n) they change the dump, but by less than its noise */
-    const struct quirk **without_effect;   /* (n_without_effect) they change nothing in the dump */
+    const struct known_mistake **known;           /* (n) they change the dump, but by less than its noise */
+    const struct known_mistake **without_effect;   /* (n_without_effect) they change nothing in the dump */
     size_t n, n_without_effect;
     size_t n_tried, n_untried;             /* n_untried: the work would have been too long */
 };
 
 /* DIAGNOSE_SHOWN: how many ranked sets the text shows; it shows more if they tie with the first.  DIAGNOSE_OTHERS:
- * space for each of the shown sets without each of its quirks, and for one set that is made in some layers only. */
-enum { DIAGNOSE_SHOWN = 5, DIAGNOSE_OTHERS = DIAGNOSE_SHOWN * EXPERIMENT_QUIRKS + 1 };
+ * space for each of the shown sets without each of its known mistakes, and for one set that is made in some layers
+ * only. */
+enum { DIAGNOSE_SHOWN = 5, DIAGNOSE_OTHERS = DIAGNOSE_SHOWN * EXPERIMENT_KNOWN + 1 };
 
 /* How many steps are measured, each of another kind. */
 enum { DIAGNOSE_MEASURED = 6 };
@@ -72,7 +74,7 @@ struct diagnosis {
     int32_t bos;
     const char *doubt;        /* what is odd about their tokens, see tokens_warning; may be NULL */
     double tolerance;
-    uint32_t max_quirk;
+    uint32_t max_known;
     uint8_t *kinds;           /* (theirs->n_tap) what judge.c knows about each tap of theirs */
     struct noise noise;
     double *effect;           /* (theirs->n_tap) what the recognized rounding changes; NULL: see limit_of in judge.c */
@@ -84,11 +86,11 @@ struct diagnosis {
     size_t n_ranked, cap;
     struct outcome others[DIAGNOSE_OTHERS];   /* (n_other) further sets, run on all layers, for comparison */
     size_t n_other;
-    /* (n_local_quirk) A set whose last quirk is tried in some layers only.  The others are the set that was extended
-     * last, and the last quirk is the one that best corrects the tap at which that set diverges first.  n_local_quirk
-     * is 0 if no quirk corrects that tap. */
-    const struct quirk *local_quirks[EXPERIMENT_QUIRKS];
-    uint32_t n_local_quirk;
+    /* (n_local_known) A set whose last known mistake is tried in some layers only.  The others are the set that was
+     * extended last, and the last known mistake is the one that best corrects the tap at which that set diverges
+     * first.  n_local_known is 0 if no known mistake corrects that tap. */
+    const struct known_mistake *local_known[EXPERIMENT_KNOWN];
+    uint32_t n_local_known;
     struct local local;
     /* (n_measured) The first steps of each kind that are wrong and whose inputs are known, in the order of the
      * computation.  Those of which nothing fits theirs have no findings. */
@@ -111,11 +113,11 @@ bool diagnose_needs_noise(const struct diagnosis *d, const struct outcome *o, co
 /* Reports progress after n_layer more layers were run (diagnose.c). */
 void diagnose_progress(struct diagnosis *d, double n_layer);
 /* Returns the number by which sets are ranked; a smaller one is better. */
-static inline double diagnose_score(const struct outcome *o) { return o->score + DIAGNOSE_COST * o->n_quirk; }
+static inline double diagnose_score(const struct outcome *o) { return o->score + DIAGNOSE_COST * o->n_known; }
 static inline const struct outcome *diagnose_best(const struct diagnosis *d) {
     return d->n_ranked > 0 ? &d->ranked[0] : &d->truth;
 }
-/* Returns the outcome of the set o without its quirk k; NULL if that set was not run. */
+/* Returns the outcome of the set o without its known mistake k; NULL if that set was not run. */
 const struct outcome *diagnose_without(const struct diagnosis *d, const struct outcome *o, uint32_t k);
 
 /* ---- judge.c ----
@@ -224,7 +226,7 @@ void diagnose_measure_free(struct diagnosis *d);
 /* To be called after the run of the truth.  If theirs has no activation whole and does not agree, lets runs begin with
  * the first layer that may be wrong.  PLUMB_ERROR_MEMORY. */
 plumb_status diagnose_begin_partial(struct diagnosis *d);
-/* Fills d->measured if theirs has no activation whole and no set of quirks explains it.  PLUMB_ERROR_MEMORY. */
+/* Fills d->measured if theirs has no activation whole and no set of known mistakes explains it.  PLUMB_ERROR_MEMORY. */
 plumb_status diagnose_partial(struct diagnosis *d);
 
 /* ---- diagnose_report.c ---- */

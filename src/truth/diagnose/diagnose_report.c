@@ -5,11 +5,11 @@
 
 /* ---- what is said about a set ------------------------------------------------------------------------------------ */
 
-/* Returns true if set i has as many quirks as the first set, and the same score: this dump cannot tell the two
+/* Returns true if set i has as many known mistakes as the first set, and the same score: this dump cannot tell the two
  * apart. */
 static bool is_tied(const struct diagnosis *d, size_t i) {
     const struct outcome *first = &d->ranked[0], *o = &d->ranked[i];
-    return i > 0 && o->n_quirk == first->n_quirk && fabs(o->score - first->score) < 1e-6;
+    return i > 0 && o->n_known == first->n_known && fabs(o->score - first->score) < 1e-6;
 }
 
 static const char *tap_name(struct tap_text *buf, const struct diagnosis *d, size_t i) {
@@ -18,7 +18,7 @@ static const char *tap_name(struct tap_text *buf, const struct diagnosis *d, siz
 
 /* Prints "rope.pairing=halves + ffn.act=gelu". */
 static void print_set(struct report_writer *w, const struct outcome *o) {
-    for (uint32_t k = 0; k < o->n_quirk; k++) report_printf(w, "%s%s", k > 0 ? " + " : "", o->quirks[k]->name);
+    for (uint32_t k = 0; k < o->n_known; k++) report_printf(w, "%s%s", k > 0 ? " + " : "", o->known[k]->name);
 }
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
@@ -29,10 +29,10 @@ static void print_cosine(struct report_writer *w, double cosine) {
     else report_printf(w, fabs(1 - cosine) < 0.005 ? "cosine %.7f" : "cosine %.3f", cosine);
 }
 
-/* Prints the cosine and the error of tap i without a quirk (base) and with it (o). */
+/* Prints the cosine and the error of tap i without a known mistake (base) and with it (o). */
 static void print_evidence(struct report_writer *w, const struct diagnosis *d, size_t i, const struct outcome *base,
                            const struct outcome *o) {
-    const char *without = base->n_quirk == 0 ? "the truth" : base->n_quirk == 1 ? "the other mistake alone"
+    const char *without = base->n_known == 0 ? "the truth" : base->n_known == 1 ? "the other mistake alone"
                                                                                 : "the other mistakes alone";
     struct tap_text name;
     report_printf(w, "   their %s (%s): ", tap_name(&name, d, i), tap_spec(d->theirs->taps[i].id)->title);
@@ -42,13 +42,13 @@ static void print_evidence(struct report_writer *w, const struct diagnosis *d, s
     report_printf(w, ", error %.2g with it\n", o->error[i]);
 }
 
-/* Prints the ranked set `at`, how well it explains the dump, and the evidence for each of its quirks. */
+/* Prints the ranked set `at`, how well it explains the dump, and the evidence for each of its known mistakes. */
 static void print_explanation(struct report_writer *w, const struct diagnosis *d, size_t at) {
     const struct outcome *o = &d->ranked[at];
     struct tap_text name;
     report_printf(w, "\n%zu. ", at + 1);
     print_set(w, o);
-    if (o->n_quirk == 1) report_printf(w, ": %s", o->quirks[0]->text);
+    if (o->n_known == 1) report_printf(w, ": %s", o->known[0]->text);
     if (at == 0 && d->is_outdone) {
         report_printf(w, "\n   is near in all %zu taps, but not exact; largest relative error %.2g\n",
                       diagnose_n_compared(d), diagnose_largest(d, o));
@@ -59,10 +59,10 @@ static void print_explanation(struct report_writer *w, const struct diagnosis *d
         size_t over = diagnose_first(d, o);
         report_printf(w, "\n   diverges again at %s: relative error %.2g\n", tap_name(&name, d, over), o->error[over]);
     }
-    for (uint32_t k = 0; k < o->n_quirk; k++) {
+    for (uint32_t k = 0; k < o->n_known; k++) {
         const struct outcome *base = diagnose_without(d, o, k);
         size_t i = base ? diagnose_evidence(d, base, o) : SIZE_MAX;
-        if (o->n_quirk > 1) report_printf(w, "   %s: %s\n", o->quirks[k]->name, o->quirks[k]->text);
+        if (o->n_known > 1) report_printf(w, "   %s: %s\n", o->known[k]->name, o->known[k]->text);
         if (i != SIZE_MAX) print_evidence(w, d, i, base, o);
     }
 }
@@ -233,7 +233,7 @@ static void print_inexact(struct report_writer *w, const struct diagnosis *d, co
                   tap_name(&name, d, worst), largest,
                   2 * n_less < diagnose_n_compared(d) ? ": the cause is rounded activations, or"
                                                       : ", 100 times that of most others: the cause is",
-                  o->n_quirk > 0 ? "this mistake" : "that step");
+                  o->n_known > 0 ? "this mistake" : "that step");
 }
 
 #define BUT_NOISE "except for noise of an unknown kind"
@@ -295,10 +295,10 @@ static void print_not_compared(struct report_writer *w, const struct diagnosis *
     report_wrapped(w, text, n, 3);
 }
 
-/* Prints at most 12 names of quirks, indented. */
-static void print_names(struct report_writer *w, const struct quirk *const *quirks, size_t n) {
+/* Prints at most 12 names of known mistakes, indented. */
+static void print_names(struct report_writer *w, const struct known_mistake *const *known, size_t n) {
     for (size_t i = 0; i < n && i < 12; i++) {
-        report_printf(w, "%s%s", i == 0 ? "\n      " : i % 4 == 0 ? ",\n      " : ", ", quirks[i]->name);
+        report_printf(w, "%s%s", i == 0 ? "\n      " : i % 4 == 0 ? ",\n      " : ", ", known[i]->name);
     }
     if (n > 12) report_printf(w, ",\n      and %zu more", n - 12);
     report_printf(w, "\n");
@@ -311,7 +311,7 @@ static void print_hidden(struct report_writer *w, const struct diagnosis *d) {
     report_printf(w, "   %zu of the %zu known mistakes that were tried would show in this dump\n", n_shown,
                   hidden->n_tried);
     if (hidden->n > 0) report_printf(w, "   %zu would hide in its noise:", hidden->n);
-    if (hidden->n > 0) print_names(w, hidden->quirks, hidden->n);
+    if (hidden->n > 0) print_names(w, hidden->known, hidden->n);
     if (hidden->n_without_effect > 0) report_printf(w, "   %zu would change nothing in it:", hidden->n_without_effect);
     if (hidden->n_without_effect > 0) print_names(w, hidden->without_effect, hidden->n_without_effect);
     if (hidden->n_untried == 0) return;
@@ -346,7 +346,7 @@ static void print_agrees(struct report_writer *w, const struct diagnosis *d, boo
     print_clear(w, d);
 }
 
-/* Prints the verdict that their numbers are those of a set of quirks. */
+/* Prints the verdict that their numbers are those of a set of known mistakes. */
 static void print_ranked(struct report_writer *w, const struct diagnosis *d) {
     const struct outcome *best = diagnose_best(d);
     print_set(w, best);
@@ -360,14 +360,14 @@ static void print_ranked(struct report_writer *w, const struct diagnosis *d) {
     print_clear(w, d);
 }
 
-/* Prints the verdict that a quirk is made in some layers only. */
+/* Prints the verdict that a known mistake is made in some layers only. */
 static void print_local(struct report_writer *w, const struct diagnosis *d) {
     const struct local *local = &d->local;
-    for (uint32_t k = 0; k < local->with->n_quirk; k++) {
-        const struct quirk *q = local->with->quirks[k];
-        report_printf(w, "%s%s%s", k > 0 ? " + " : "", q->name, q == local->quirk ? " in " : "");
-        if (q == local->quirk) print_layers(w, d, local->base, local->with);
-        if (q == local->quirk) report_printf(w, " alone");
+    for (uint32_t k = 0; k < local->with->n_known; k++) {
+        const struct known_mistake *q = local->with->known[k];
+        report_printf(w, "%s%s%s", k > 0 ? " + " : "", q->name, q == local->known ? " in " : "");
+        if (q == local->known) print_layers(w, d, local->base, local->with);
+        if (q == local->known) report_printf(w, " alone");
     }
     print_reproduces(w, d, local->base, local->with);
     print_evidence(w, d, local->at, local->base, local->with);
@@ -392,7 +392,7 @@ static void print_not_finite(struct report_writer *w, const struct diagnosis *d)
 static void print_unexplained(struct report_writer *w, const struct diagnosis *d) {
     const struct outcome *best = diagnose_best(d);
     const struct local *local = &d->local;
-    report_printf(w, "no set of up to %u known mistakes%s reproduces their numbers", d->max_quirk,
+    report_printf(w, "no set of up to %u known mistakes%s reproduces their numbers", d->max_known,
                   d->experiment->forced ? ", made in all layers," : "");
     if (d->n_ranked > 0) {
         report_printf(w, "; ");
@@ -407,10 +407,10 @@ static void print_unexplained(struct report_writer *w, const struct diagnosis *d
     } else if (d->experiment->forced) {
         report_printf(w, "\n   it diverges only outside the layers");
     }
-    if (local->quirk) {
+    if (local->known) {
         report_printf(w, "; in ");
         print_layers(w, d, local->base, local->with);
-        report_printf(w, " alone %s reproduces their numbers", local->quirk->name);
+        report_printf(w, " alone %s reproduces their numbers", local->known->name);
     }
     if (d->is_cut) {
         report_printf(w, "\n   not every other mistake was tried in a layer, because that would take too long");
@@ -469,9 +469,9 @@ static void json_fit(struct report_writer *w, const char *key, const struct outc
                   JSON_NUMBER(o->cosine[i]));
 }
 
-static void json_names(struct report_writer *w, const char *key, const struct quirk *const *quirks, size_t n) {
+static void json_names(struct report_writer *w, const char *key, const struct known_mistake *const *known, size_t n) {
     report_printf(w, "\"%s\": [", key);
-    for (size_t i = 0; i < n; i++) report_printf(w, "%s\"%s\"", i > 0 ? ", " : "", quirks[i]->name);
+    for (size_t i = 0; i < n; i++) report_printf(w, "%s\"%s\"", i > 0 ? ", " : "", known[i]->name);
     report_printf(w, "]");
 }
 
@@ -479,16 +479,16 @@ static void json_explanation(struct report_writer *w, const struct diagnosis *d,
     const struct outcome *o = &d->ranked[at];
     struct tap_text name;
     report_printf(w, "%s\n    {", at > 0 ? "," : "");
-    json_names(w, "quirks", o->quirks, o->n_quirk);
+    json_names(w, "mistakes", o->known, o->n_known);
     bool explains = diagnose_explains(d, o) && !(at == 0 && d->is_outdone);
     report_printf(w, ", \"score\": %s, \"explains\": %s, \"tied_with_first\": %s, \"largest_error\": %s, "
                   "\"evidence\": [", JSON_NUMBER(d->truth.score - diagnose_score(o)), explains ? "true" : "false",
                   is_tied(d, at) ? "true" : "false", JSON_NUMBER(diagnose_largest(d, o)));
-    for (uint32_t k = 0; k < o->n_quirk; k++) {
+    for (uint32_t k = 0; k < o->n_known; k++) {
         const struct outcome *base = diagnose_without(d, o, k);
         size_t i = base ? diagnose_evidence(d, base, o) : SIZE_MAX;
-        report_printf(w, "%s{\"quirk\": \"%s\"", k > 0 ? ", " : "", o->quirks[k]->name);
-        report_json_text(w, ", \"text\": ", o->quirks[k]->text);
+        report_printf(w, "%s{\"mistake\": \"%s\"", k > 0 ? ", " : "", o->known[k]->name);
+        report_json_text(w, ", \"text\": ", o->known[k]->text);
         if (i != SIZE_MAX) {
             report_printf(w, ", \"tap\": \"%s\", ", tap_name(&name, d, i));
             json_fit(w, "before", base, i);
@@ -514,13 +514,13 @@ static void json_layers(struct report_writer *w, const struct diagnosis *d, cons
 static void json_local(struct report_writer *w, const struct diagnosis *d) {
     const struct local *local = &d->local;
     struct tap_text name;
-    if (!local->quirk) {
+    if (!local->known) {
         report_printf(w, "null");
         return;
     }
     report_printf(w, "{");
-    json_names(w, "quirks", local->with->quirks, local->with->n_quirk);
-    report_printf(w, ", \"quirk\": \"%s\", \"layers\": ", local->quirk->name);
+    json_names(w, "mistakes", local->with->known, local->with->n_known);
+    report_printf(w, ", \"mistake\": \"%s\", \"layers\": ", local->known->name);
     json_layers(w, d, local->base, local->with);
     report_printf(w, ", \"parted\": ");
     json_layers(w, d, local->base, NULL);
@@ -575,7 +575,7 @@ static void json_hidden(struct report_writer *w, const struct diagnosis *d, bool
         return;
     }
     report_printf(w, "{\"tried\": %zu, \"untried\": %zu, ", hidden->n_tried, hidden->n_untried);
-    json_names(w, "in_noise", hidden->quirks, hidden->n);
+    json_names(w, "in_noise", hidden->known, hidden->n);
     report_printf(w, ", ");
     json_names(w, "without_effect", hidden->without_effect, hidden->n_without_effect);
     report_printf(w, "}");

@@ -57,7 +57,7 @@ static void compare(struct experiment *e, const plumb_tap *tap, enum tap_id id, 
             own->rows[own->n_row++].n_value = 0;   /* the values are not kept */
         }
         if (!theirs) continue;
-        /* The error is relative to theirs, which is the same for every set of quirks. */
+        /* The error is relative to theirs, which is the same for every set of known mistakes. */
         double before = sum->sum_error2;
         uint32_t n_row = sum->n_row;
         compare_rows(sum, &ours, theirs);
@@ -216,18 +216,18 @@ static void run(struct experiment *e, size_t n, size_t n_prompt, struct layers l
     }
 }
 
-plumb_status experiment_run(struct experiment *e, const struct quirk *const *quirks, uint32_t n_quirk,
+plumb_status experiment_run(struct experiment *e, const struct known_mistake *const *known, uint32_t n_known,
                             struct layers layers, struct outcome *o, struct error *err) {
-    *o = (struct outcome){ .n_quirk = n_quirk };
+    *o = (struct outcome){ .n_known = n_known };
     PLUMB_TRY(reserve_outcome(o, e->theirs->n_tap, e->first_row[e->theirs->n_tap], err));
-    struct quirks set = { 0 };
-    for (uint32_t i = 0; i < n_quirk; i++) {
-        o->quirks[i] = quirks[i];
-        quirk_set(&set, quirks[i]);
+    struct known_set set = { 0 };
+    for (uint32_t i = 0; i < n_known; i++) {
+        o->known[i] = known[i];
+        known_add(&set, known[i]);
     }
-    quirks_apply(e->reference, &set);
+    known_apply(e->reference, &set);
     size_t n_prompt = e->theirs->n_prompt;
-    size_t n = quirk_tokens(&set, e->theirs->tokens, e->theirs->n_token, &n_prompt, e->tokens);
+    size_t n = known_tokens(&set, e->theirs->tokens, e->theirs->n_token, &n_prompt, e->tokens);
     run(e, n, n_prompt, layers, o);
     return PLUMB_OK;
 }
@@ -367,7 +367,7 @@ plumb_status experiment_try(struct experiment *e, const struct mistake *m, bool 
                             struct outcome *o, struct error *err) {
     *o = (struct outcome){ .has_mistake = true };
     PLUMB_TRY(reserve_outcome(o, e->theirs->n_tap, e->first_row[e->theirs->n_tap], err));
-    quirks_apply(e->reference, NULL);
+    known_apply(e->reference, NULL);
     e->reference->steps.product = is_whole ? reference_product : product;
     mistakes_begin(e->mistakes, m);
     e->is_trying = true;
@@ -526,7 +526,7 @@ static plumb_status find_order(struct experiment *e, struct error *err) {
 
 plumb_status experiment_truth(struct experiment *e, uint32_t n_layer, struct tap_sink sink, struct error *err) {
     PLUMB_TRY(set_tap(e, sink, err));
-    quirks_apply(e->reference, NULL);
+    known_apply(e->reference, NULL);
     memcpy(e->tokens, e->theirs->tokens, e->theirs->n_token * sizeof *e->tokens);
     feed(e, e->theirs->n_token, e->theirs->n_prompt, (struct layers){ 0, n_layer }, n_layer >= e->model->plan.n_layer);
     return set_tap(e, (struct tap_sink){ on_tap, e }, err);
@@ -619,8 +619,8 @@ plumb_status experiment_create(struct experiment **out, const struct model *m, c
     e->model = m;
     e->theirs = theirs;
     inspect_rows(e);
-    /* One quirk feeds BOS twice, and one feeds padding, both in the prompt.  Another feeds the prompt's last token
-     * again, as the first step. */
+    /* One known mistake feeds BOS twice, and one feeds padding, both in the prompt.  Another feeds the prompt's last
+     * token again, as the first step. */
     uint32_t n_ctx = theirs->n_token + 3, n_batch = theirs->n_prompt + 2;
     if (n_batch < theirs->n_token && theirs->n_token <= MAX_ONE_BATCH) n_batch = theirs->n_token;
     e->n_batch = n_batch;

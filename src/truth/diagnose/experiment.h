@@ -1,5 +1,5 @@
-/* One experiment of a diagnosis: runs the reference pass with a set of quirks and compares it with another engine's
- * trace ("theirs").
+/* One experiment of a diagnosis: runs the reference pass with a set of known mistakes and compares it with another
+ * engine's trace ("theirs").
  *
  * Where the trace has a whole activation, the pass compares its own with it, replaces its own by theirs, and continues
  * from there.  A step whose inputs are all theirs is judged by itself, and an early mistake does not hide a later one.
@@ -10,20 +10,20 @@
 #define PLUMB_DIAGNOSE_EXPERIMENT_H
 
 #include "mistakes/mistake.h"
-#include "mistakes/quirks.h"
+#include "mistakes/known.h"
 #include "reference/reference.h"
 #include "trace/compare.h"
 #include "trace/heads.h"
 
-/* EXPERIMENT_QUIRKS: the largest number of quirks in a set.  EXPERIMENT_PRODUCTS: the matrices of a layer without
- * experts. */
-enum { EXPERIMENT_QUIRKS = 3, EXPERIMENT_PRODUCTS = 7 };
+/* EXPERIMENT_KNOWN: the largest number of known mistakes in a set.  EXPERIMENT_PRODUCTS: the matrices of a layer
+ * without experts. */
+enum { EXPERIMENT_KNOWN = 3, EXPERIMENT_PRODUCTS = 7 };
 
 /* The outcome of one run. */
 struct outcome {
-    const struct quirk *quirks[EXPERIMENT_QUIRKS];
-    uint32_t n_quirk;
-    bool has_mistake;         /* one that no quirk makes (mistake.h) */
+    const struct known_mistake *known[EXPERIMENT_KNOWN];
+    uint32_t n_known;
+    bool has_mistake;         /* one that no known mistake makes (mistake.h) */
     double score;             /* sum of log10 of the errors; a tap that comes ten times closer lowers it by 1 */
     double *error, *cosine;   /* (theirs->n_tap) each; NAN: the tap was not compared */
     double *row_error;        /* (first_row[theirs->n_tap]) of each row by its values; NAN: it was not compared */
@@ -68,9 +68,9 @@ plumb_status experiment_create(struct experiment **out, const struct model *m, c
 void experiment_free(struct experiment *e);
 #define ALL_LAYERS ((struct layers){ 0, UINT32_MAX })
 
-/* Runs one set of quirks.  *o owns two arrays; release it with outcome_free.  The score leaves out the layers that are
- * not run and, if `end` is less than all layers, the results.  PLUMB_ERROR_MEMORY. */
-plumb_status experiment_run(struct experiment *e, const struct quirk *const *quirks, uint32_t n_quirk,
+/* Runs one set of known mistakes.  *o owns two arrays; release it with outcome_free.  The score leaves out the layers
+ * that are not run and, if `end` is less than all layers, the results.  PLUMB_ERROR_MEMORY. */
+plumb_status experiment_run(struct experiment *e, const struct known_mistake *const *known, uint32_t n_known,
                             struct layers layers, struct outcome *o, struct error *err);
 /* Prepares runs with mistakes that begin with a layer: the truth computes its input, since theirs agrees with the truth
  * so far.  rounding: of the inputs of products in the pass.  Only for dumps without whole activations, and for models

@@ -2,7 +2,7 @@
  * another way) or another x (of another activation, permuted, with elements left out or scaled).  A hypothesis is first
  * tried on a few rows, and computed for all rows only if these are right. */
 #include "diagnose/fit.h"
-#include "mistakes/quirks.h"
+#include "mistakes/known.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -215,7 +215,7 @@ static bool read_row(struct linear *l, const struct way *way, uint32_t o) {
     if (way->reading == READ_TYPE) {
         quant_dequantize(quant_traits(way->which), bytes, l->row, w->n_in);
     } else if (way->reading == READ_MISREAD) {
-        quirk_misread((enum quant_type)w->type, (enum misread)way->which, bytes, l->row, w->n_in);
+        misread_row((enum quant_type)w->type, (enum misread)way->which, bytes, l->row, w->n_in);
     } else if (way->reading == READ_OFFSET) {
         quant_dequantize(w->traits, bytes, l->row, w->n_in);
         add_offset(way, bytes, l->row);
@@ -344,8 +344,8 @@ static void try_bits(struct linear *l, try_fn *try) {
 static void try_readings(struct linear *l, try_fn *try) {
     const struct weight *w = l->of.w;
     const struct quant_traits *traits = w->traits;
-    for (size_t i = 0; quirk_at(i); i++) {
-        const struct quirk *q = quirk_at(i);
+    for (size_t i = 0; known_at(i); i++) {
+        const struct known_mistake *q = known_at(i);
         if (!q->misread || q->type != w->type) continue;
         TRY_MISREAD(READ_MISREAD, q->misread, "%s", q->text);
     }

@@ -14,12 +14,12 @@ enum { MAX_PRODUCT = 20000000, MANY = 3 };
 #define SAME 1e-5
 
 /* The rows of an activation of the layer, for all tokens. */
-struct known { enum tap_id id; int32_t layer; struct fit_rows rows; };
+struct known_mistake { enum tap_id id; int32_t layer; struct fit_rows rows; };
 
 struct listed {
     struct fit *f;
     struct mistakes *s;
-    struct known inputs[TAP_COUNT];   /* (n_input) in the order of the computation */
+    struct known_mistake inputs[TAP_COUNT];   /* (n_input) in the order of the computation */
     uint32_t n_input;
     enum tap_id changed;              /* the step that is wrong: f->id, or one of the inputs that the dump lacks */
     double *x;                        /* (n_token * width) a batch of the widest of them */
@@ -27,7 +27,7 @@ struct listed {
 };
 
 /* Copies the rows of a batch to x, in the shape that the pass gives them. */
-static plumb_tap take(const struct known *of, uint32_t pos, uint32_t n_token, double *x) {
+static plumb_tap take(const struct known_mistake *of, uint32_t pos, uint32_t n_token, double *x) {
     uint32_t n_head = of->rows.n_head, n = of->rows.n, width = of->id == TAP_KQ_SOFT_MAX ? pos + n_token : n;
     for (size_t row = 0; row < (size_t)n_token * n_head; row++) {
         const float *from = of->rows.x + ((size_t)pos * n_head + row) * n;
@@ -39,7 +39,7 @@ static plumb_tap take(const struct known *of, uint32_t pos, uint32_t n_token, do
 /* Computes a batch with a mistake and writes its rows to y. */
 static void compute_batch(struct listed *l, const struct mistake *m, uint32_t pos, uint32_t n_token) {
     struct fit *f = l->f;
-    const struct known own = { f->id, f->layer, f->truth };
+    const struct known_mistake own = { f->id, f->layer, f->truth };
     for (uint32_t i = 0; i < l->n_input; i++) {
         plumb_tap tap = take(&l->inputs[i], pos, n_token, l->x);
         l->s->mistake = l->inputs[i].id == l->changed ? m : NULL;
@@ -95,8 +95,8 @@ static bool find_inputs(struct listed *l) {
         /* The keys and values of the layer before are there to be mixed up with those of this one. */
         static const enum tap_id kept[] = { TAP_KCUR, TAP_VCUR, TAP_KCUR_ROPE, TAP_L_OUT };
         for (size_t i = 0; i < 4 && f->id != TAP_EMBD; i++) {
-            struct known *k = &l->inputs[l->n_input];
-            *k = (struct known){ .id = kept[i], .layer = before };
+            struct known_mistake *k = &l->inputs[l->n_input];
+            *k = (struct known_mistake){ .id = kept[i], .layer = before };
             if (fit_tap(f, k->id, k->layer, &k->rows)) l->n_input++;
         }
     }
@@ -105,8 +105,8 @@ static bool find_inputs(struct listed *l) {
         if (is_embd ? f->layer != 0 : !tap_spec(ids[i])->in_layer || ids[i] == f->id) continue;
         if (!is_embd && tap_place(order, ids[i], 0) > tap_place(order, f->id, 0)) continue;
         if (l->n_input == TAP_COUNT || tap_holds_indices(ids[i])) continue;
-        struct known *k = &l->inputs[l->n_input];
-        *k = (struct known){ .id = ids[i], .layer = is_embd ? -1 : f->layer };
+        struct known_mistake *k = &l->inputs[l->n_input];
+        *k = (struct known_mistake){ .id = ids[i], .layer = is_embd ? -1 : f->layer };
         if (fit_tap(f, k->id, k->layer, &k->rows)) l->n_input++;
     }
     for (uint32_t i = 0; i < l->n_input; i++) {

@@ -1,7 +1,7 @@
 /* Finds the known mistakes that a dump which agrees would not show: with such a mistake, too, the pass gives theirs.
  *
- * Every quirk is run on the first layer of which theirs has something.  If it does not show there, it is run on all.
- * The work is bounded, so that a report of a large model does not wait for this. */
+ * Every known mistake is run on the first layer of which theirs has something.  If it does not show there, it is run on
+ * all. The work is bounded, so that a report of a large model does not wait for this. */
 #include "diagnose/diagnose.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 #define MOST_WORK 6e9
 /* Smaller errors are those of other sums in f32. */
 #define LEAST 1e-5
-/* Rows whose errors with and without a quirk differ by less than this part are not changed by it. */
+/* Rows whose errors with and without a known mistake differ by less than this part are not changed by it. */
 #define CHANGED 1e-3
 
 /* How many multiplications a run of a layer takes. */
@@ -37,8 +37,8 @@ static bool changes(const struct diagnosis *d, const struct outcome *o) {
     return false;
 }
 
-/* Runs a quirk on some layers.  *shows: the dump would show it.  *changes_dump: it changes the dump. */
-static plumb_status try(struct diagnosis *d, const struct quirk *q, struct layers layers, bool *shows,
+/* Runs a known mistake on some layers.  *shows: the dump would show it.  *changes_dump: it changes the dump. */
+static plumb_status try(struct diagnosis *d, const struct known_mistake *q, struct layers layers, bool *shows,
                         bool *changes_dump) {
     struct outcome o = { 0 };
     plumb_status status = experiment_run(d->experiment, &q, 1, layers, &o, d->err);
@@ -54,20 +54,21 @@ static plumb_status try(struct diagnosis *d, const struct quirk *q, struct layer
 
 plumb_status diagnose_find_hidden(struct diagnosis *d) {
     struct hidden *hidden = &d->hidden;
-    size_t n_quirk = quirk_count(), n_open = 0;
-    hidden->quirks = alloc_array(n_quirk, sizeof *hidden->quirks);
-    hidden->without_effect = alloc_array(n_quirk, sizeof *hidden->without_effect);
-    if (!hidden->quirks || !hidden->without_effect) {
-        return error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: %zu known mistakes", n_quirk);
+    size_t n_known = known_count(), n_open = 0;
+    hidden->known = alloc_array(n_known, sizeof *hidden->known);
+    hidden->without_effect = alloc_array(n_known, sizeof *hidden->without_effect);
+    if (!hidden->known || !hidden->without_effect) {
+        return error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: %zu known mistakes", n_known);
     }
-    const struct quirk **open = hidden->quirks;   /* those that the first layers do not show; later those that hide */
+    /* Those that the first layers do not show; later those that hide. */
+    const struct known_mistake **open = hidden->known;
     double work = 0, of_layer = work_of_layer(d);
     struct layers near = diagnose_first_layers(d, 1);
     uint32_t n_layer = d->model->plan.n_layer, n_near = (near.end < n_layer ? near.end : n_layer) - near.first;
-    for (size_t i = 0; i < n_quirk; i++) {
-        const struct quirk *q = quirk_at(i);
+    for (size_t i = 0; i < n_known; i++) {
+        const struct known_mistake *q = known_at(i);
         bool shows = false, changes_dump = false;
-        int applies = quirk_applies(q, d->model, d->bos);
+        int applies = known_applies(q, d->model, d->bos);
         if (applies < 0) return error_set(d->err, PLUMB_ERROR_MEMORY, "out of memory: a copy of the model's plan");
         if (!applies) continue;
         if (near.end != UINT32_MAX && work + n_near * of_layer <= MOST_WORK) {
@@ -78,7 +79,7 @@ plumb_status diagnose_find_hidden(struct diagnosis *d) {
         else open[n_open++] = q;
     }
     for (size_t i = 0; i < n_open; i++) {
-        const struct quirk *q = open[i];
+        const struct known_mistake *q = open[i];
         bool shows, changes_dump;
         work += n_layer * of_layer;
         if (work > MOST_WORK) {
@@ -87,13 +88,13 @@ plumb_status diagnose_find_hidden(struct diagnosis *d) {
         }
         PLUMB_TRY(try(d, q, ALL_LAYERS, &shows, &changes_dump));
         hidden->n_tried++;
-        if (!shows && changes_dump) hidden->quirks[hidden->n++] = q;   /* n <= i, so what is open stays */
+        if (!shows && changes_dump) hidden->known[hidden->n++] = q;   /* n <= i, so what is open stays */
         if (!shows && !changes_dump) hidden->without_effect[hidden->n_without_effect++] = q;
     }
     return PLUMB_OK;
 }
 
 void diagnose_hidden_free(struct diagnosis *d) {
-    free((void *)d->hidden.quirks);
+    free((void *)d->hidden.known);
     free((void *)d->hidden.without_effect);
 }

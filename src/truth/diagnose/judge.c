@@ -32,7 +32,7 @@
 /* NOISE_MAX: a median error of the first layer above this is not noise.
  * NOISE_FACTOR, NOISE_FACTOR_ADDED_UP: the error allowed for noisy taps, as a multiple of that median.  The second is
  *     used where errors add up along the pass.
- * NOISE_LIMIT, NOISE_LIMIT_SPOILT: the most that is allowed.  The second is used for outcomes with quirks.
+ * NOISE_LIMIT, NOISE_LIMIT_SPOILT: the most that is allowed.  The second is used for outcomes with known mistakes.
  *
  * SmolLM2 with activations rounded to 8 bits has a median error of 0.007 in layer 0, and an error of at most 0.047, if
  * each product is judged by itself (docs/diagnose.md).  If errors add up, it has 0.01 and 0.09 (docs/layers.md).  A
@@ -162,7 +162,7 @@ double diagnose_noise(const struct diagnosis *d, const struct outcome *o) {
     return 0;
 }
 
-static bool is_spoilt(const struct outcome *o) { return o->n_quirk > 0 || o->has_mistake; }
+static bool is_spoilt(const struct outcome *o) { return o->n_known > 0 || o->has_mistake; }
 
 double diagnose_allowed(const struct diagnosis *d, const struct outcome *o) {
     double noise = diagnose_noise(d, o) * (d->experiment->forced ? NOISE_FACTOR : NOISE_FACTOR_ADDED_UP);

@@ -12,7 +12,7 @@
 /* Sets *mean to the mean of log10 of the errors of the taps in layers, against the truth.  NAN: none was compared. */
 static plumb_status mean_error(const struct model *m, const struct trace_view *v, double *mean, struct error *err) {
     struct experiment *e;
-    struct outcome o = { .n_quirk = 0 };
+    struct outcome o = { .n_known = 0 };
     uint32_t n = 0, end = 0;
     *mean = 0;
     PLUMB_TRY(experiment_create(&e, m, &v->t, err));
@@ -55,7 +55,7 @@ static plumb_status choose(struct trace_view *v, const struct model *m, const st
 static plumb_status sum_errors(const struct model *m, const struct trace_view *v, uint64_t set, double *sum,
                                struct error *err) {
     struct experiment *e;
-    struct outcome o = { .n_quirk = 0 };
+    struct outcome o = { .n_known = 0 };
     *sum = 0;
     PLUMB_TRY(experiment_create(&e, m, &v->t, err));
     plumb_status status = experiment_run(e, NULL, 0, ALL_LAYERS, &o, err);

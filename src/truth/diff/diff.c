@@ -2,7 +2,7 @@
 #include "diff/diff.h"
 
 #include "api/model.h"
-#include "mistakes/quirks.h"
+#include "mistakes/known.h"
 #include "trace/inputs.h"
 
 #include <math.h>
@@ -439,14 +439,14 @@ static void add_siblings(struct diff *d) {
         "read, rounded or multiplied.\n");
 }
 
-/* Says how many quirks (mistakes/quirks.h) begin at this tap.  Only `plumb diagnose`, which has the model, can
+/* Says how many known mistakes (mistakes/known.h) begin at this tap.  Only `plumb diagnose`, which has the model, can
  * find out which of them it is.  Misread types are not counted, because they can begin at any matrix. */
-static void add_quirks(struct diff *d) {
+static void add_known(struct diff *d) {
     const struct tap_spec *spec = tap_spec(d->taps[d->first].id);
     bool is_matrix = spec->weights[0] && !strstr(spec->name, "norm");
     uint32_t n = 0;
-    for (size_t i = 0; quirk_at(i); i++) {
-        n += strcmp(quirk_at(i)->tap, spec->name) == 0 && !quirk_at(i)->misread;
+    for (size_t i = 0; known_at(i); i++) {
+        n += strcmp(known_at(i)->tap, spec->name) == 0 && !known_at(i)->misread;
     }
     if (n == 0 && !is_matrix) return;
     add(d, "`plumb diagnose` knows ");
@@ -554,7 +554,7 @@ static void add_divergence(struct diff *d) {
     }
     add_step(d);
     add_siblings(d);
-    if (d->kind == DIFF_JUMP && d->inputs.direct) add_quirks(d);
+    if (d->kind == DIFF_JUMP && d->inputs.direct) add_known(d);
     if (d->kind == DIFF_JUMP && tap->error < 0.2 && tap_spec(tap->id)->weights[0]) {
         add(d, "Another type of the same weights, such as Q4_0 instead of F16, also gives an error of this size: "
             "`plumb weights` compares two files.\n");

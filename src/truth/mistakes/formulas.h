@@ -1,4 +1,4 @@
-/* Formulas of steps, and what engines take in their place: the known mistakes (quirks.h), the supposed ones (mistake.h)
+/* Formulas of steps, and what engines take in their place: the known mistakes (known.h), the supposed ones (mistake.h)
  * and the measured ones (diagnose/fit.h) are made with them. */
 #ifndef PLUMB_MISTAKES_FORMULAS_H
 #define PLUMB_MISTAKES_FORMULAS_H

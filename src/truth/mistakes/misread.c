@@ -1,5 +1,5 @@
 /* Known mistakes in reading blocks.  A mistake is an edit of the type's descriptor, by which the block is then read. */
-#include "mistakes/quirks.h"
+#include "mistakes/known.h"
 
 /* The numbers of a field, taken one after another from its first bit on. */
 static struct quant_field in_sequence(const struct quant_field *f) {
@@ -79,7 +79,7 @@ static void make_mistake(struct quant_traits *t, enum misread misread) {
     }
 }
 
-void quirk_misread(enum quant_type type, enum misread misread, const void *src, float *dst, size_t n) {
+void misread_row(enum quant_type type, enum misread misread, const void *src, float *dst, size_t n) {
     struct quant_traits t = *quant_traits(type);
     make_mistake(&t, misread);
     quant_dequantize(&t, src, dst, n);

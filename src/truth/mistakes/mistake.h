@@ -1,4 +1,5 @@
-/* Mistakes in a step that no quirk makes: the formula of the step with another constant, input, tensor, order or axis.
+/* Mistakes in a step that no known mistake makes: the formula of the step with another constant, input, tensor, order
+ * or axis.
  *
  *   mistake.c: computes a step with a mistake from the inputs that the pass has
  *   mistake_list.c: the mistakes that are tried, and a sentence for each

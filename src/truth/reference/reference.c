@@ -138,7 +138,8 @@ void reference_normalize(const struct reference *r, const struct affine *of, dou
     for (uint32_t t = 0; t < n; t++, x += n_in, h += n_in) {
         r->steps.norm(r, eps, x, n_in, h);
         bool is_gain = of->w && of->w->n_in == 1;   /* one factor for all of a row */
-        uint64_t first = (uint64_t)t * n_in, width = of->w && !is_gain ? of->w->n_in : n_in;   /* of a quirk: another */
+        /* The width: a mistake may give another. */
+        uint64_t first = (uint64_t)t * n_in, width = of->w && !is_gain ? of->w->n_in : n_in;
         const float *weight = of->w ? reference_row(r, of->w, (size_t)(first / width % of->w->n_out)) : NULL;
         for (uint32_t i = 0; weight && i < n_in; i++) {
             h[i] *= r->steps.norm_weight((double)weight[is_gain ? 0 : (first + i) % width]);
@@ -592,7 +593,8 @@ static double *allocate(struct reference *r, uint64_t a, uint64_t b) {
     return p;
 }
 
-/* Elements of a row of a stream.  A quirk may use a stream that no right layer uses.  K and V are in the cache. */
+/* Elements of a row of a stream.  A known mistake may use a stream that no right layer uses.  K and V are in the
+ * cache. */
 static uint64_t stream_width(const struct plan *p, enum stream stream) {
     uint64_t n_ff = plan_max_used_row(p) > p->max_ff ? plan_max_used_row(p) : p->max_ff;
     switch (stream) {

@@ -1,5 +1,5 @@
 /* The reference pass, which defines what a GGUF means.  It dequantizes weights to f32, computes every sum and function
- * in f64, and uses no tricks.  It is slow; every faster path is compared with it.  mistakes/quirks.h lets it make known
+ * in f64, and uses no tricks.  It is slow; every faster path is compared with it.  mistakes/known.h lets it make known
  * mistakes.
  *
  * It differs from the fast pass (forward/forward.h) in that it does not round activations unless told to, stores K and

@@ -1,5 +1,5 @@
 /* The internals of the reference pass: its state, and the functions of its steps.  A known mistake is an edit of the
- * plan, of the model or of these functions (mistakes/quirks.h). */
+ * plan, of the model or of these functions (mistakes/known.h). */
 #ifndef PLUMB_REFERENCE_STEPS_H
 #define PLUMB_REFERENCE_STEPS_H
 
@@ -78,7 +78,7 @@ struct reference {
     struct program *programs;        /* (n_layer) of the edited layers */
     struct plan plan;                /* a copy of the model's */
     struct reference_steps steps, rounded_steps;   /* those of a pass without mistakes: they may round */
-    uint8_t misread[QUANT_TYPE_COUNT];   /* by tensor type: enum misread (mistakes/quirks.h) */
+    uint8_t misread[QUANT_TYPE_COUNT];   /* by tensor type: enum misread (mistakes/known.h) */
     struct roundings rounding;       /* used by the functions of rounded_steps */
     double *rounded;                 /* (n_batch, plan_max_row) rounded inputs of a product; NULL until it is needed */
     uint32_t n_ctx, n_batch;
@@ -99,7 +99,7 @@ struct reference {
     double *head;                    /* (2, n_head_row) two vectors between the steps after pooling */
     double *weights;                 /* (n_batch, n_head, n_ctx) scores, then attention weights, of a layer */
     double *frequencies[PLAN_ROPES]; /* (n_rot / 2) of each rope: the angle of a pair per position.  There is room for
-                                      * k_dim, because a quirk may change n_rot */
+                                      * k_dim, because a known mistake may change n_rot */
     float *row;                      /* scratch for one dequantized row of any weight */
     uint8_t *row_bytes;              /* scratch for a row of a weight, with the bytes of the file */
     uint8_t *other_row;              /* the same for a row of any tensor; only tensor.offset=shifted uses it */

@@ -1,5 +1,5 @@
-/* The entries of quirks.h about attention. */
-#include "mistakes/quirks.h"
+/* The entries of known.h about attention. */
+#include "mistakes/known.h"
 
 #include "reference/softmax.h"
 
@@ -49,7 +49,7 @@ static void qkv_by_group(struct reference *r, const struct call *c) {
     }
 }
 
-static void edit_kv_order(const struct quirk *q, struct edit *e) {
+static void edit_kv_order(const struct known_mistake *q, struct edit *e) {
     (void)q;
     EACH_LAYER(e->plan, il) {
         struct affine *w = e->model->layers[il].w, k = w[W_ATTN_K];
@@ -77,19 +77,19 @@ static bool has_fused_qkv(const struct model *m) {
 
 #define EACH_ROPE(p, rope) for (struct rope_plan *rope = (p)->ropes; rope < (p)->ropes + PLAN_ROPES; rope++)
 
-static void edit_pairing(const struct quirk *q, struct edit *e) {
+static void edit_pairing(const struct known_mistake *q, struct edit *e) {
     EACH_ROPE(e->plan, rope) {
         if (rope->n_rot > 2) rope->pairing = (enum rope_pairing)q->value;
     }
 }
 
-static void edit_base(const struct quirk *q, struct edit *e) {
+static void edit_base(const struct known_mistake *q, struct edit *e) {
     EACH_ROPE(e->plan, rope) {
         if (rope->n_rot > 2) rope->freq_base = q->number;
     }
 }
 
-static void edit_rope_half(const struct quirk *q, struct edit *e) {
+static void edit_rope_half(const struct known_mistake *q, struct edit *e) {
     (void)q;
     EACH_ROPE(e->plan, rope) {
         if (rope->n_rot >= 4) rope->n_rot = rope->n_rot / 4 * 2;
@@ -97,7 +97,7 @@ static void edit_rope_half(const struct quirk *q, struct edit *e) {
 }
 
 /* As many elements as the smallest head of K has that a rope rotates. */
-static void edit_rope_full(const struct quirk *q, struct edit *e) {
+static void edit_rope_full(const struct known_mistake *q, struct edit *e) {
     (void)q;
     for (uint32_t i = 0; i < PLAN_ROPES; i++) {
         uint32_t dim = UINT32_MAX;
@@ -111,7 +111,7 @@ static void edit_rope_full(const struct quirk *q, struct edit *e) {
 
 static bool has_factors(const struct model *m) { return m->rope_freqs.w || m->rope_long.w || m->rope_short.w; }
 
-static void edit_rope_scaling(const struct quirk *q, struct edit *e) {
+static void edit_rope_scaling(const struct known_mistake *q, struct edit *e) {
     (void)q;
     EACH_ROPE(e->plan, rope) {
         if (rope->n_rot == 0) continue;
@@ -122,7 +122,7 @@ static void edit_rope_scaling(const struct quirk *q, struct edit *e) {
 }
 
 enum { YARN_LINEAR, YARN_NO_MAGNITUDE };
-static void edit_yarn(const struct quirk *q, struct edit *e) {
+static void edit_yarn(const struct known_mistake *q, struct edit *e) {
     EACH_ROPE(e->plan, rope) {
         if (!rope->is_yarn || rope->n_rot == 0) continue;
         if (q->value == YARN_LINEAR) rope->is_yarn = false;
@@ -138,7 +138,7 @@ static bool is_same_rope(const struct rope_plan *a, const struct rope_plan *b, c
 }
 
 enum { BASE_GLOBAL, BASE_LOCAL, BASE_EXCHANGED };
-static void edit_rope_base(const struct quirk *q, struct edit *e) {
+static void edit_rope_base(const struct known_mistake *q, struct edit *e) {
     struct plan *p = e->plan;
     struct rope_plan global = p->ropes[ROPE_GLOBAL], local = p->ropes[ROPE_LOCAL];
     bool is_used[PLAN_ROPES + 1] = { false };
@@ -149,7 +149,7 @@ static void edit_rope_base(const struct quirk *q, struct edit *e) {
 }
 
 enum { LAYERS_ALL, LAYERS_SHIFTED, LAYERS_EXCHANGED };
-static void edit_rope_layers(const struct quirk *q, struct edit *e) {
+static void edit_rope_layers(const struct known_mistake *q, struct edit *e) {
     struct plan *p = e->plan;
     uint32_t any = ROPE_NONE, own = p->layers[0].attn.rope;
     EACH_LAYER(p, il) {
@@ -163,7 +163,7 @@ static void edit_rope_layers(const struct quirk *q, struct edit *e) {
     }
 }
 
-static void edit_sections(const struct quirk *q, struct edit *e) {
+static void edit_sections(const struct known_mistake *q, struct edit *e) {
     (void)q;
     EACH_ROPE(e->plan, rope) {
         bool is_whole = true;
@@ -254,7 +254,7 @@ static bool has_partial_rope(const struct model *m) {
 /* ---- scores ------------------------------------------------------------------------------------------------------ */
 
 enum { SCALE_MISSING, SCALE_HEAD_DIM, SCALE_N_EMBD, SCALE_USUAL };
-static void edit_scale(const struct quirk *q, struct edit *e) {
+static void edit_scale(const struct known_mistake *q, struct edit *e) {
     EACH_LAYER(e->plan, il) {
         struct attn_plan *a = &e->plan->layers[il].attn;
         double usual = 1 / sqrt(a->k_dim), right = a->scale != 0 ? (double)a->scale : usual, scale = usual;
@@ -282,7 +282,7 @@ static bool has_alibi(const struct model *m) { return attention_of(m)->alibi != 
 
 /* ---- masks and windows ------------------------------------------------------------------------------------------- */
 
-static void edit_causal(const struct quirk *q, struct edit *e) { e->plan->is_causal = q->value; }
+static void edit_causal(const struct known_mistake *q, struct edit *e) { e->plan->is_causal = q->value; }
 
 static bool sees_strictly(const struct attended *a, uint32_t own, uint32_t slot) {
     (void)a;
@@ -295,7 +295,7 @@ static bool sees_late(const struct attended *a, uint32_t own, uint32_t slot) {
 static bool is_causal(const struct model *m) { return m->plan.is_causal; }
 
 /* value: what is added to the window */
-static void edit_window(const struct quirk *q, struct edit *e) {
+static void edit_window(const struct known_mistake *q, struct edit *e) {
     EACH_LAYER(e->plan, il) {
         struct attn_plan *a = &e->plan->layers[il].attn;
         bool has_room = a->window > (q->value < 0 ? 1u : 0u);
@@ -305,7 +305,7 @@ static void edit_window(const struct quirk *q, struct edit *e) {
     }
 }
 
-static void edit_window_layers(const struct quirk *q, struct edit *e) {
+static void edit_window_layers(const struct known_mistake *q, struct edit *e) {
     struct plan *p = e->plan;
     uint32_t window = 0, own = p->layers[0].attn.window, n_with = 0;
     EACH_LAYER(p, il) {
@@ -318,7 +318,7 @@ static void edit_window_layers(const struct quirk *q, struct edit *e) {
     }
 }
 
-static void edit_window_kind(const struct quirk *q, struct edit *e) {
+static void edit_window_kind(const struct known_mistake *q, struct edit *e) {
     EACH_LAYER(e->plan, il) {
         struct attn_plan *a = &e->plan->layers[il].attn;
         if (a->window > 0 && !a->is_symmetric) a->is_chunked = q->value;
@@ -367,7 +367,7 @@ static void values_unpermuted(const struct reference *r, const struct attended *
     }
 }
 
-static void edit_gate(const struct quirk *q, struct edit *e) {
+static void edit_gate(const struct known_mistake *q, struct edit *e) {
     EACH_LAYER(e->plan, il) {
         enum attn_gate *gate = &e->plan->layers[il].attn.gate;
         if (*gate == ATTN_GATE_SIGMOID) *gate = (enum attn_gate)q->value;
@@ -398,7 +398,7 @@ static const struct need
     with_some_windows = { "with windows in some layers only", NULL },
     with_alibi = { "with ALiBi", has_alibi };
 
-static const struct quirk quirks[] = {
+static const struct known_mistake known[] = {
     /* ---- projections ---- */
     { "weights.square=transposed", "Qcur", NEED("with a square attn_q or attn_k", has_square), "every square matrix "
       "among attn_q, attn_k, attn_v and attn_output is used transposed", STEPS(.linear = linear_transposed) },
@@ -479,11 +479,11 @@ static const struct quirk quirks[] = {
     { "attn.heads=not_repeated", "kq_soft_max", NEED("with fewer heads of K and V than of Q", has_fewer_kv_heads), ""
       "query head h reads key and value head h; for heads from n_head_kv on, K and V are zeros",
       STEPS(.kv_head = heads_not_repeated) },
-    { "attn.scale=missing", "kq_soft_max", &quirk_every, "scores are neither divided by sqrt(head_dim) nor multiplied "
+    { "attn.scale=missing", "kq_soft_max", &known_every, "scores are neither divided by sqrt(head_dim) nor multiplied "
       "by the file's attention.scale", EDIT(edit_scale, SCALE_MISSING) },
-    { "attn.scale=head_dim", "kq_soft_max", &quirk_every, "scores are divided by head_dim, not by its square root; "
+    { "attn.scale=head_dim", "kq_soft_max", &known_every, "scores are divided by head_dim, not by its square root; "
       "attention.scale is ignored", EDIT(edit_scale, SCALE_HEAD_DIM) },
-    { "attn.scale=n_embd", "kq_soft_max", &quirk_every, "scores are divided by sqrt(n_embd); attention.scale is "
+    { "attn.scale=n_embd", "kq_soft_max", &known_every, "scores are divided by sqrt(n_embd); attention.scale is "
       "ignored", EDIT(edit_scale, SCALE_N_EMBD) },
     { "attn.scale=ignored", "kq_soft_max", NEED("with a factor of scores other than 1 / sqrt(head_dim)", NULL), ""
       "scores are divided by sqrt(head_dim), not multiplied by the file's attention.scale",
@@ -521,10 +521,10 @@ static const struct quirk quirks[] = {
     { "alibi.slopes=from_zero", "kq_soft_max", &with_alibi, "heads are counted from 0 in ALiBi's slopes: 2^(-max h / "
       "n), not 2^(-max (h + 1) / n), and 2^(-max 2 (h - n) / 2n) for heads from n on, where n is the largest power of "
       "two that is at most n_head", STEPS(.alibi = alibi_from_zero) },
-    { "attn.softmax=over_queries", "kq_soft_max", &quirk_every, "exponentials of scores are divided by their sum over "
+    { "attn.softmax=over_queries", "kq_soft_max", &known_every, "exponentials of scores are divided by their sum over "
       "the tokens of the batch that see the key, not over the keys; in a step all weights are 1",
       STEPS(.softmax = softmax_over_queries) },
-    { "attn.softmax=over_heads", "kq_soft_max", &quirk_every, "exponentials of scores are divided by their sum over "
+    { "attn.softmax=over_heads", "kq_soft_max", &known_every, "exponentials of scores are divided by their sum over "
       "the query heads, not over the keys", STEPS(.softmax = softmax_over_heads) },
     { "attn.softmax=no_max", "kq_soft_max", NEED("without a softcap of scores up to 88", has_large_scores), "the "
       "largest score is not subtracted: e^s is infinite if s > 88.7228, as in f32 (infinite / infinite is NaN, finite "
@@ -539,12 +539,12 @@ static const struct quirk quirks[] = {
       "multiplied by their gate", ATTENTION(gate, ATTN_GATE_NONE) },
     { "attn.gate=softplus", "attn_gated", NEED("with a sigmoid gate of attention", NULL), "the gate of attention is a "
       "softplus, not a sigmoid", EDIT(edit_gate, ATTN_GATE_SOFTPLUS) },
-    { "kv.slot=stale", "kq_soft_max", &quirk_every, "a step attends before its own K and V are written: it sees zeros "
+    { "kv.slot=stale", "kq_soft_max", &known_every, "a step attends before its own K and V are written: it sees zeros "
       "in its own slot; later steps see what was written", STEPS(.cached = cached_before) },
-    { "kv.slot=extra", "kq_soft_max", &quirk_every, "every token, including those of the prompt, also sees one slot "
+    { "kv.slot=extra", "kq_soft_max", &known_every, "every token, including those of the prompt, also sees one slot "
       "too many, whose K and V are zeros; kq_soft_max has no column for it", STEPS(.zeros = one_zero) },
-    { "kv.slot=overwritten", "kq_soft_max", &quirk_every, "every step writes its K and V into slot n_prompt and sees "
+    { "kv.slot=overwritten", "kq_soft_max", &known_every, "every step writes its K and V into slot n_prompt and sees "
       "the slots 0..n_prompt; later columns of kq_soft_max are 0", STEPS(.slot = slot_overwritten) },
 };
 
-const struct quirk_list quirks_attention = { quirks, sizeof quirks / sizeof *quirks };
+const struct known_list known_attention = { known, sizeof known / sizeof *known };

@@ -1,5 +1,5 @@
-/* The entries of quirks.h about the bytes of weights. */
-#include "mistakes/quirks.h"
+/* The entries of known.h about the bytes of weights. */
+#include "mistakes/known.h"
 
 /* Returns as many bytes as row i of w has, from one alignment further on in the file.  Bytes outside the tensors are
  * 0. */
@@ -22,11 +22,11 @@ static const uint8_t *shifted_bytes(const struct reference *r, const struct weig
 }
 
 static void misread(const struct reference *r, const struct weight *w, const uint8_t *bytes) {
-    if (r->misread[w->type]) quirk_misread(w->type, (enum misread)r->misread[w->type], bytes, r->row, w->n_in);
+    if (r->misread[w->type]) misread_row(w->type, (enum misread)r->misread[w->type], bytes, r->row, w->n_in);
     else reference_right_steps.dequantize(r, w, bytes);
 }
 
-static void edit_misread(const struct quirk *q, struct edit *e) {
+static void edit_misread(const struct known_mistake *q, struct edit *e) {
     e->misread[q->type] = (uint8_t)q->misread;
     e->steps->dequantize = misread;
 }
@@ -79,8 +79,8 @@ static const struct need with_type = { "with weights of this type", NULL };
     "1/8 is neither added to the values of the grid nor subtracted from them")
 #define SCALES_3_BITS_NO_HALF(type) MISREAD(type, HALF, "scales=no_half", "1/2 is not added to the 3-bit scales")
 
-static const struct quirk quirks[] = {
-    { "tensor.offset=shifted", "embd", &quirk_every, "every tensor, including vectors, is read from one alignment (32 "
+static const struct known_mistake known[] = {
+    { "tensor.offset=shifted", "embd", &known_every, "every tensor, including vectors, is read from one alignment (32 "
       "bytes unless the file says otherwise) after its offset; gaps between tensors and bytes past the end of the file "
       "read as zeros", STEPS(.bytes = shifted_bytes) },
     /* Q8_K, ggml's format for activations, has no entry: no program writes it into a file. */
@@ -161,4 +161,4 @@ static const struct quirk quirks[] = {
     MISREAD(BF16, BF16, "type=f16", "bf16 is read as f16"),
 };
 
-const struct quirk_list quirks_types = { quirks, sizeof quirks / sizeof *quirks };
+const struct known_list known_types = { known, sizeof known / sizeof *known };

@@ -1,5 +1,5 @@
-/* See quirks.h. */
-#include "mistakes/quirks.h"
+/* See known.h. */
+#include "mistakes/known.h"
 
 #include "api/model.h"
 
@@ -10,37 +10,37 @@
 static bool has_experts(const struct model *m) { return m->plan.layers[m->plan.n_layer - 1].ffn.n_expert > 0; }
 static bool has_pooling(const struct model *m) { return m->plan.pooling.kind != PLUMB_POOLING_NONE; }
 
-const struct need quirk_every = { "all", NULL }, quirk_with_experts = { "with experts", has_experts },
-    quirk_with_pooling = { "with pooling", has_pooling };
+const struct need known_every = { "all", NULL }, known_with_experts = { "with experts", has_experts },
+    known_with_pooling = { "with pooling", has_pooling };
 
-const struct quirk *quirk_at(size_t i) {
-    const struct quirk_list *const lists[] = { &quirks_norms, &quirks_attention, &quirks_ffn, &quirks_types };
+const struct known_mistake *known_at(size_t i) {
+    const struct known_list *const lists[] = { &known_norms, &known_attention, &known_ffn, &known_types };
     for (size_t k = 0; k < sizeof lists / sizeof *lists; i -= lists[k++]->n) {
         if (i < lists[k]->n) return &lists[k]->of[i];
     }
     return NULL;
 }
 
-size_t quirk_count(void) { return quirks_norms.n + quirks_attention.n + quirks_ffn.n + quirks_types.n; }
+size_t known_count(void) { return known_norms.n + known_attention.n + known_ffn.n + known_types.n; }
 
 /* ---- functions that take the place of others --------------------------------------------------------------------- */
 
 /* struct reference_steps has functions alone. */
 enum { STEP = sizeof(void (*)(void)), ALL_STEPS = sizeof(struct reference_steps) };
 
-static bool has_step(const struct quirk *q, size_t at) {
+static bool has_step(const struct known_mistake *q, size_t at) {
     static const uint8_t none[STEP];
     return q->steps && memcmp((const uint8_t *)q->steps + at, none, STEP) != 0;
 }
 
-static bool share_step(const struct quirk *a, const struct quirk *b) {
+static bool share_step(const struct known_mistake *a, const struct known_mistake *b) {
     for (size_t at = 0; at < ALL_STEPS; at += STEP) {
         if (has_step(a, at) && has_step(b, at)) return true;
     }
     return false;
 }
 
-static void replace(const struct quirk *q, struct reference_steps *steps) {
+static void replace(const struct known_mistake *q, struct reference_steps *steps) {
     for (size_t at = 0; at < ALL_STEPS; at += STEP) {
         if (has_step(q, at)) memcpy((uint8_t *)steps + at, (const uint8_t *)q->steps + at, STEP);
     }
@@ -48,11 +48,11 @@ static void replace(const struct quirk *q, struct reference_steps *steps) {
 
 /* ---- edits ------------------------------------------------------------------------------------------------------- */
 
-void quirk_edit_plan(const struct quirk *q, struct edit *e) {
+void known_edit_plan(const struct known_mistake *q, struct edit *e) {
     memcpy((uint8_t *)e->plan + q->at, &q->number, sizeof q->number);
 }
 
-void quirk_edit_attention(const struct quirk *q, struct edit *e) {
+void known_edit_attention(const struct known_mistake *q, struct edit *e) {
     EACH_LAYER(e->plan, il) memcpy((uint8_t *)&e->plan->layers[il].attn + q->at, &q->value, sizeof q->value);
 }
 
@@ -71,16 +71,16 @@ static void each_weight(struct edit *e, uint64_t set, void (*edit)(struct affine
 
 static void remove_weight(struct affine *of) { *of = (struct affine){ 0 }; }
 static void remove_bias(struct affine *of) { of->b = NULL; }
-void quirk_remove(const struct quirk *q, struct edit *e) { each_weight(e, q->weights, remove_weight); }
-void quirk_remove_bias(const struct quirk *q, struct edit *e) { each_weight(e, q->weights, remove_bias); }
+void known_remove(const struct known_mistake *q, struct edit *e) { each_weight(e, q->weights, remove_weight); }
+void known_remove_bias(const struct known_mistake *q, struct edit *e) { each_weight(e, q->weights, remove_bias); }
 
-static void edit(const struct quirk *q, struct edit *e) {
+static void edit(const struct known_mistake *q, struct edit *e) {
     replace(q, e->steps);
     if (q->edit) q->edit(q, e);
 }
 
 /* Returns 1 if an edit changes anything in this model, 0 if not, and -1 if there is no memory to find out. */
-static int changes(const struct quirk *q, const struct model *m) {
+static int changes(const struct known_mistake *q, const struct model *m) {
     size_t n_layers = m->plan.n_layer * sizeof *m->layers, n_plans = m->plan.n_layer * sizeof *m->plan.layers;
     struct reference_steps steps = reference_right_steps;
     struct model edited;
@@ -105,7 +105,7 @@ static int changes(const struct quirk *q, const struct model *m) {
         || memcmp(&steps, &reference_right_steps, sizeof steps) != 0;
 }
 
-int quirk_applies(const struct quirk *q, const struct model *m, int32_t bos) {
+int known_applies(const struct known_mistake *q, const struct model *m, int32_t bos) {
     if (q->misread) return (int)(m->types >> q->type & 1);
     if (q->tokens == TOKENS_NO_BOS || q->tokens == TOKENS_TWO_BOS) return bos >= 0;
     if (q->need->holds && !q->need->holds(m)) return 0;
@@ -114,17 +114,17 @@ int quirk_applies(const struct quirk *q, const struct model *m, int32_t bos) {
 
 /* ---- sets -------------------------------------------------------------------------------------------------------- */
 
-static bool has(const struct quirks *set, const struct quirk *q) {
+static bool has(const struct known_set *set, const struct known_mistake *q) {
     for (uint32_t i = 0; i < set->n; i++) {
         if (set->of[i] == q) return true;
     }
     return false;
 }
 
-bool quirk_is_free(const struct quirks *set, const struct quirk *q) {
+bool known_is_free(const struct known_set *set, const struct known_mistake *q) {
     size_t n = strcspn(q->name, "=");
     for (uint32_t i = 0; i < set->n; i++) {
-        const struct quirk *other = set->of[i];
+        const struct known_mistake *other = set->of[i];
         bool has_name = strcspn(other->name, "=") == n && memcmp(other->name, q->name, n) == 0;
         bool has_type = q->misread && other->misread && q->type == other->type;
         if (has_name || has_type || share_step(q, other)) return false;
@@ -132,30 +132,30 @@ bool quirk_is_free(const struct quirks *set, const struct quirk *q) {
     return true;
 }
 
-void quirks_apply(struct reference *r, const struct quirks *set) {
-    const struct quirk *q;
+void known_apply(struct reference *r, const struct known_set *set) {
+    const struct known_mistake *q;
     struct edit e = { &r->plan, &r->edited, &r->steps, r->misread };
     reference_set_right(r);
     memset(r->misread, MISREAD_NONE, sizeof r->misread);
     if (!set || set->n == 0) return;
     /* In the order of the table, which matters only for edits of the same number. */
-    for (size_t i = 0; (q = quirk_at(i)); i++) {
+    for (size_t i = 0; (q = known_at(i)); i++) {
         if (q->is_first && has(set, q)) edit(q, &e);
     }
-    for (size_t i = 0; (q = quirk_at(i)); i++) {
+    for (size_t i = 0; (q = known_at(i)); i++) {
         if (!q->is_first && has(set, q)) edit(q, &e);
     }
     reference_edited(r);
 }
 
-static bool has_tokens(const struct quirks *set, enum token_quirk kind) {
+static bool has_tokens(const struct known_set *set, enum token_list kind) {
     for (uint32_t i = 0; i < set->n; i++) {
         if (set->of[i]->tokens == kind) return true;
     }
     return false;
 }
 
-size_t quirk_tokens(const struct quirks *set, const int32_t *ids, size_t n, size_t *n_prompt, int32_t *out) {
+size_t known_tokens(const struct known_set *set, const int32_t *ids, size_t n, size_t *n_prompt, int32_t *out) {
     size_t n_out = 0, n_before = *n_prompt;
     for (size_t i = 0; i < n; i++) {
         if (i == 0 && has_tokens(set, TOKENS_NO_BOS) && n_before > 1) {
@@ -176,17 +176,17 @@ size_t quirk_tokens(const struct quirks *set, const int32_t *ids, size_t n, size
     return n_out;
 }
 
-bool plumb_quirk(size_t i, const char **name, const char **tap, const char **models, const char **text) {
-    const struct quirk *q = quirk_at(i);
+bool plumb_known_mistake(size_t i, const char **name, const char **tap, const char **models, const char **text) {
+    const struct known_mistake *q = known_at(i);
     if (!q) return false;
     *name = q->name;
     *tap = q->tap;
-    *models = quirk_models(q);
+    *models = known_models(q);
     *text = q->text;
     return true;
 }
 
-bool plumb_quirk_applies(const plumb_model *model, size_t i) {
-    const struct quirk *q = quirk_at(i);
-    return q && model->model && quirk_applies(q, model->model, tokenizer_bos(model->tokenizer));
+bool plumb_known_mistake_applies(const plumb_model *model, size_t i) {
+    const struct known_mistake *q = known_at(i);
+    return q && model->model && known_applies(q, model->model, tokenizer_bos(model->tokenizer));
 }

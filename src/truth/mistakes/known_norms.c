@@ -1,18 +1,18 @@
-/* The entries of quirks.h up to attention: tokens, embeddings, norms. */
+/* The entries of known.h up to attention: tokens, embeddings, norms. */
 #include "mistakes/formulas.h"
-#include "mistakes/quirks.h"
+#include "mistakes/known.h"
 
 #include <math.h>
 
 /* ---- tokens, embeddings ------------------------------------------------------------------------------------------ */
 
-static void edit_embedding_scale(const struct quirk *q, struct edit *e) {
+static void edit_embedding_scale(const struct known_mistake *q, struct edit *e) {
     (void)q;
     e->plan->embedding_scale *= (float)sqrt(e->plan->n_embd);
 }
 
 /* With a scale of embeddings alone this is embd.scale=missing. */
-static void edit_scales(const struct quirk *q, struct edit *e) {
+static void edit_scales(const struct known_mistake *q, struct edit *e) {
     struct plan *p = e->plan;
     bool has_others = p->residual_scale != 1 || p->layers[0].attn.scale != 0 || p->logit_scale != 1;
     (void)q;
@@ -50,26 +50,26 @@ static void norm_of_sum_outside(const struct reference *r, double eps, const dou
     norm_divide(r->plan.norm == NORM_LAYER ? FORM_LAYER_SUM_OUTSIDE : FORM_SUM_OUTSIDE, 0, eps, x, x, n, 1, h);
 }
 
-static void edit_eps_outside(const struct quirk *q, struct edit *e) {
+static void edit_eps_outside(const struct known_mistake *q, struct edit *e) {
     (void)q;
     e->steps->norm = e->steps->norm == norm_of_sum ? norm_of_sum_outside : norm_outside;
 }
 
-static void edit_norm_kind(const struct quirk *q, struct edit *e) { e->plan->norm = (enum norm_kind)q->value; }
+static void edit_norm_kind(const struct known_mistake *q, struct edit *e) { e->plan->norm = (enum norm_kind)q->value; }
 
-static void edit_eps(const struct quirk *q, struct edit *e) {
+static void edit_eps(const struct known_mistake *q, struct edit *e) {
     e->plan->norm_eps = q->number;
     e->plan->post_norm_eps = 0;   /* the same */
 }
 
-static void remove_norms(const struct quirk *q, struct edit *e) {
-    quirk_remove(q, e);
+static void remove_norms(const struct known_mistake *q, struct edit *e) {
+    known_remove(q, e);
     e->plan->bare_norms &= ~q->weights;
 }
 
 /* The weights of other norms take the places of those before attention and feed forward. */
 enum { POST_MISSING, POST_BEFORE, POST_AS_LLAMA, POST_RESIDUAL };
-static void edit_post_norms(const struct quirk *q, struct edit *e) {
+static void edit_post_norms(const struct known_mistake *q, struct edit *e) {
     EACH_LAYER(e->plan, il) {
         struct affine *w = e->model->layers[il].w;
         if (!w[W_ATTN_POST_NORM].w) continue;
@@ -82,7 +82,7 @@ static void edit_post_norms(const struct quirk *q, struct edit *e) {
     }
 }
 
-static void edit_out_norms(const struct quirk *q, struct edit *e) {
+static void edit_out_norms(const struct known_mistake *q, struct edit *e) {
     EACH_LAYER(e->plan, il) {
         struct affine *w = e->model->layers[il].w;
         if (!w[W_ATTN_OUT_NORM].w) continue;
@@ -93,7 +93,7 @@ static void edit_out_norms(const struct quirk *q, struct edit *e) {
 }
 
 /* at: the right kind; value: the wrong one. */
-static void edit_qk_norm(const struct quirk *q, struct edit *e) {
+static void edit_qk_norm(const struct known_mistake *q, struct edit *e) {
     EACH_LAYER(e->plan, il) {
         struct attn_plan *a = &e->plan->layers[il].attn;
         bool is_bare = (e->plan->bare_norms & ~e->plan->layers[il].without) >> W_ATTN_Q_NORM & 1;
@@ -126,17 +126,17 @@ static const struct need
     with_qk_norm = { "with norms of Q and K", NULL },
     with_early_head_norm = { "with norms of the heads of Q and K before RoPE", NULL };
 
-static const struct quirk quirks[] = {
+static const struct known_mistake known[] = {
     /* ---- tokens, embeddings ---- */
     { "tokens.bos=missing", "embd", &with_bos, "the first token (BOS) is not fed; the prompt is one token shorter (a "
       "prompt of a single token is unchanged)", .tokens = TOKENS_NO_BOS },
     { "tokens.bos=doubled", "embd", &with_bos, "the first token (BOS) is fed twice; the prompt is one token longer",
       .tokens = TOKENS_TWO_BOS },
-    { "tokens.last=twice", "embd", &quirk_every, "the last token of the prompt is fed again after the prompt, as the "
+    { "tokens.last=twice", "embd", &known_every, "the last token of the prompt is fed again after the prompt, as the "
       "first step", .tokens = TOKENS_LAST_TWICE },
-    { "tokens.padding=included", "embd", &quirk_with_pooling, "token 0 is fed after the prompt, as a part of it: "
+    { "tokens.padding=included", "embd", &known_with_pooling, "token 0 is fed after the prompt, as a part of it: "
       "padding that no mask hides", .tokens = TOKENS_PADDED },
-    { "embd.scale=added", "embd", &quirk_every, "embeddings are multiplied by sqrt(n_embd), in addition to the file's "
+    { "embd.scale=added", "embd", &known_every, "embeddings are multiplied by sqrt(n_embd), in addition to the file's "
       "embedding_scale", EDIT(edit_embedding_scale, 0) },
     { "embd.scale=missing", "embd", NEED("with a factor of embeddings", NULL), "embeddings are not multiplied by the "
       "file's embedding_scale", PLAN(embedding_scale, 1) },
@@ -161,13 +161,13 @@ static const struct quirk quirks[] = {
       STEPS(.norm_weight = weight_plus_one) },
     { "norm.mean=subtracted", "attn_norm", NEED("with RMS norms", NULL), "the mean is subtracted first, and the "
       "variance (divided by n) replaces the mean square: LayerNorm, without a bias", EDIT(edit_norm_kind, NORM_LAYER) },
-    { "norm.mean=sum", "attn_norm", &quirk_every, "the sum of squares is not divided by the number of elements",
+    { "norm.mean=sum", "attn_norm", &known_every, "the sum of squares is not divided by the number of elements",
       STEPS(.norm = norm_of_sum) },
     { "norm.mean=kept", "attn_norm", NEED("with layer norms", NULL), "the mean is not subtracted, and the mean square "
       "replaces the variance: RMS norm, with the bias", EDIT(edit_norm_kind, NORM_RMS) },
-    { "norm.eps=0", "attn_norm", &quirk_every, "epsilon is 0", .edit = edit_eps, .number = 0 },
-    { "norm.eps=1e-6", "attn_norm", &quirk_every, "epsilon is 1e-6", .edit = edit_eps, .number = 1e-6f },
-    { "norm.eps=1e-5", "attn_norm", &quirk_every, "epsilon is 1e-5", .edit = edit_eps, .number = 1e-5f },
+    { "norm.eps=0", "attn_norm", &known_every, "epsilon is 0", .edit = edit_eps, .number = 0 },
+    { "norm.eps=1e-6", "attn_norm", &known_every, "epsilon is 1e-6", .edit = edit_eps, .number = 1e-6f },
+    { "norm.eps=1e-5", "attn_norm", &known_every, "epsilon is 1e-5", .edit = edit_eps, .number = 1e-5f },
     { "norm.eps=outside", "attn_norm", NEED("with an epsilon", has_eps), "epsilon is added to the square root: x / "
       "(sqrt(mean(x^2)) + eps)", EDIT(edit_eps_outside, 0) },
     { "norm.output=missing", "result_norm", NEED("with a norm before the head", NULL), "the final norm is left out: "
@@ -208,4 +208,4 @@ static const struct quirk quirks[] = {
       EDIT(edit_qk_norm, QK_NORM_HEAD), .at = QK_NORM_HEAD_ROPED },
 };
 
-const struct quirk_list quirks_norms = { quirks, sizeof quirks / sizeof *quirks };
+const struct known_list known_norms = { known, sizeof known / sizeof *known };

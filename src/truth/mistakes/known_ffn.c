@@ -1,6 +1,6 @@
-/* The entries of quirks.h about the residual stream, feed forward, experts and the head. */
+/* The entries of known.h about the residual stream, feed forward, experts and the head. */
 #include "mistakes/formulas.h"
-#include "mistakes/quirks.h"
+#include "mistakes/known.h"
 
 #include <math.h>
 
@@ -30,7 +30,7 @@ static bool has_norms_before(const struct model *m) {
 }
 
 /* A parallel layer may have one norm for both; a sequential one uses it twice. */
-static void edit_block_order(const struct quirk *q, struct edit *e) {
+static void edit_block_order(const struct known_mistake *q, struct edit *e) {
     if (e->plan->is_parallel == q->value) return;
     e->plan->is_parallel = q->value;
     for (uint32_t il = 0; !q->value && il < e->plan->n_layer; il++) {
@@ -41,7 +41,7 @@ static void edit_block_order(const struct quirk *q, struct edit *e) {
 
 /* ---- feed forward ------------------------------------------------------------------------------------------------ */
 
-static void edit_ffn_order(const struct quirk *q, struct edit *e) {
+static void edit_ffn_order(const struct known_mistake *q, struct edit *e) {
     static const enum weight_id pairs[][2] = { { W_FFN_GATE, W_FFN_UP }, { W_FFN_GATE_EXPS, W_FFN_UP_EXPS },
                                                { W_FFN_GATE_SHARED, W_FFN_UP_SHARED } };
     (void)q;
@@ -55,7 +55,7 @@ static void edit_ffn_order(const struct quirk *q, struct edit *e) {
     }
 }
 
-static void edit_activation(const struct quirk *q, struct edit *e) {
+static void edit_activation(const struct known_mistake *q, struct edit *e) {
     EACH_LAYER(e->plan, il) {
         struct ffn_plan *f = &e->plan->layers[il].ffn;
         if (f->activation == ACT_SWIGLU_OAI) f->limit = 0;   /* it is a part of the activation */
@@ -67,7 +67,7 @@ static double act_gelu_erf(enum activation kind, double z) { return (void)kind, 
 static double act_gelu_quick(enum activation kind, double z) { return (void)kind, gelu_quick(z); }
 static double act_none(enum activation kind, double z) { return (void)kind, z; }
 
-static void edit_limit(const struct quirk *q, struct edit *e) {
+static void edit_limit(const struct known_mistake *q, struct edit *e) {
     (void)q;
     EACH_LAYER(e->plan, il) e->plan->layers[il].ffn.limit = e->plan->layers[il].ffn.limit_shared = 0;
 }
@@ -97,25 +97,25 @@ static bool has_router_bias(const struct model *m) { return m->layers[m->plan.n_
 #define EACH_SPARSE(p, f) \
     EACH_LAYER(p, il) for (struct ffn_plan *f = &(p)->layers[il].ffn; f && f->n_expert > 0; f = NULL)
 
-static void edit_gating(const struct quirk *q, struct edit *e) {
+static void edit_gating(const struct known_mistake *q, struct edit *e) {
     EACH_SPARSE(e->plan, f) f->gating = (enum gating)q->value;
 }
-static void edit_router_norm(const struct quirk *q, struct edit *e) {
+static void edit_router_norm(const struct known_mistake *q, struct edit *e) {
     EACH_SPARSE(e->plan, f) if (f->gating != GATING_SOFTMAX_USED) f->weights_sum_to_1 = q->value;
 }
-static void edit_router_scale(const struct quirk *q, struct edit *e) {
+static void edit_router_scale(const struct known_mistake *q, struct edit *e) {
     (void)q;
     EACH_SPARSE(e->plan, f) f->weights_scale = 1;
 }
-static void edit_router_groups(const struct quirk *q, struct edit *e) {
+static void edit_router_groups(const struct known_mistake *q, struct edit *e) {
     (void)q;
     EACH_LAYER(e->plan, il) if (e->plan->layers[il].ffn.n_group > 1) e->plan->layers[il].ffn.n_group = 0;
 }
-static void edit_experts_used(const struct quirk *q, struct edit *e) {
+static void edit_experts_used(const struct known_mistake *q, struct edit *e) {
     (void)q;
     EACH_SPARSE(e->plan, f) if (f->n_used > 1) f->n_used--;
 }
-static void edit_experts_weighted(const struct quirk *q, struct edit *e) {
+static void edit_experts_weighted(const struct known_mistake *q, struct edit *e) {
     EACH_SPARSE(e->plan, f) f->weights_first = q->value;
 }
 
@@ -126,21 +126,21 @@ static uint32_t weights_reversed(uint32_t k, uint32_t n_used) { return n_used - 
 
 /* ---- the head ---------------------------------------------------------------------------------------------------- */
 
-static void edit_head_tied(const struct quirk *q, struct edit *e) {
+static void edit_head_tied(const struct known_mistake *q, struct edit *e) {
     (void)q;
     if (e->model->output.w) e->model->output.w = e->model->token_embd.w;   /* encoders have none */
 }
-static void edit_head_zero(const struct quirk *q, struct edit *e) {
+static void edit_head_zero(const struct known_mistake *q, struct edit *e) {
     (void)q;
     if (model_is_tied(e->model)) e->model->output.w = NULL;
 }
 
-static void edit_logits_multiplied(const struct quirk *q, struct edit *e) {
+static void edit_logits_multiplied(const struct known_mistake *q, struct edit *e) {
     (void)q;
     e->plan->logit_scale = 1 / e->plan->logit_scale;
 }
 
-static void edit_pooling(const struct quirk *q, struct edit *e) {
+static void edit_pooling(const struct known_mistake *q, struct edit *e) {
     struct pooling_plan *p = &e->plan->pooling;
     plumb_pooling *kind = p->kind == PLUMB_POOLING_RANK ? &p->rank_of : &p->kind;
     if (*kind != PLUMB_POOLING_NONE) *kind = (plumb_pooling)q->value;
@@ -156,11 +156,11 @@ static const struct need
 
 #define OTHER_ACTIVATION(function) STEPS(.activation = function), EDIT(edit_activation, ACT_SILU)
 
-static const struct quirk quirks[] = {
+static const struct known_mistake known[] = {
     /* ---- residual stream, feed forward ---- */
-    { "residual.attn=missing", "ffn_inp", &quirk_every, "the attention's input is not added to its output",
+    { "residual.attn=missing", "ffn_inp", &known_every, "the attention's input is not added to its output",
       STEPS(.before = without_attention_input) },
-    { "residual.ffn=missing", "l_out", &quirk_every, "the feed forward's input is not added to its output",
+    { "residual.ffn=missing", "l_out", &known_every, "the feed forward's input is not added to its output",
       STEPS(.before = without_ffn_input) },
     { "residual.from=norm", "ffn_inp", NEED("with norms before attention or feed forward", has_norms_before), ""
       "attn_norm, not the layer's input, is added to the output of attention, and ffn_norm, not ffn_inp, to that of "
@@ -180,19 +180,19 @@ static const struct quirk quirks[] = {
     { "ffn.order=swapped", "ffn_gate", NEED("with a gate in the feed-forward network", NULL), "the matrices of gate "
       "and up are swapped, in experts too, and the halves of a fused ffn_up: tap ffn_gate shows W_up h",
       EDIT(edit_ffn_order, 0) },
-    { "ffn.act=gelu", "ffn_swiglu", &quirk_every, "GELU in its tanh form replaces the model's activation",
+    { "ffn.act=gelu", "ffn_swiglu", &known_every, "GELU in its tanh form replaces the model's activation",
       EDIT(edit_activation, ACT_GELU_TANH) },
-    { "ffn.act=gelu_erf", "ffn_swiglu", &quirk_every, "GELU in its exact form replaces the model's activation",
+    { "ffn.act=gelu_erf", "ffn_swiglu", &known_every, "GELU in its exact form replaces the model's activation",
       OTHER_ACTIVATION(act_gelu_erf) },
-    { "ffn.act=gelu_quick", "ffn_swiglu", &quirk_every, "z / (1 + e^(-1.702 z)) replaces the model's activation",
+    { "ffn.act=gelu_quick", "ffn_swiglu", &known_every, "z / (1 + e^(-1.702 z)) replaces the model's activation",
       OTHER_ACTIVATION(act_gelu_quick) },
-    { "ffn.act=silu", "ffn_swiglu", &quirk_every, "SiLU replaces the model's activation",
+    { "ffn.act=silu", "ffn_swiglu", &known_every, "SiLU replaces the model's activation",
       EDIT(edit_activation, ACT_SILU) },
-    { "ffn.act=relu_sqr", "ffn_swiglu", &quirk_every, "the square of ReLU replaces the model's activation",
+    { "ffn.act=relu_sqr", "ffn_swiglu", &known_every, "the square of ReLU replaces the model's activation",
       EDIT(edit_activation, ACT_RELU_SQR) },
-    { "ffn.act=relu", "ffn_swiglu", &quirk_every, "ReLU replaces the model's activation",
+    { "ffn.act=relu", "ffn_swiglu", &known_every, "ReLU replaces the model's activation",
       EDIT(edit_activation, ACT_RELU) },
-    { "ffn.act=none", "ffn_swiglu", &quirk_every, "gate times up, without an activation", OTHER_ACTIVATION(act_none) },
+    { "ffn.act=none", "ffn_swiglu", &known_every, "gate times up, without an activation", OTHER_ACTIVATION(act_none) },
     { "ffn.limit=missing", "ffn_moe_swiglu", NEED("with limits of gate and up in the feed-forward network", NULL), ""
       "neither the gate nor up is limited", EDIT(edit_limit, 0) },
     { "ffn.limit=one_sided", "ffn_moe_swiglu", &with_two_limits, "up is limited only from above, like the gate",
@@ -201,11 +201,11 @@ static const struct quirk quirks[] = {
       "above", STEPS(.limit = limit_swapped) },
 
     /* ---- experts, head ---- */
-    { "router.gating=softmax", "ffn_moe_weights", &quirk_with_experts, "the probabilities of experts are a softmax "
+    { "router.gating=softmax", "ffn_moe_weights", &known_with_experts, "the probabilities of experts are a softmax "
       "over all of them", EDIT(edit_gating, GATING_SOFTMAX) },
-    { "router.gating=sigmoid", "ffn_moe_weights", &quirk_with_experts, "the probabilities of experts are sigmoids of "
+    { "router.gating=sigmoid", "ffn_moe_weights", &known_with_experts, "the probabilities of experts are sigmoids of "
       "their scores", EDIT(edit_gating, GATING_SIGMOID) },
-    { "router.gating=softmax_used", "ffn_moe_weights", &quirk_with_experts, "experts are chosen by their scores, and "
+    { "router.gating=softmax_used", "ffn_moe_weights", &known_with_experts, "experts are chosen by their scores, and "
       "their weights are a softmax over those that are used", EDIT(edit_gating, GATING_SOFTMAX_USED) },
     { "router.bias=missing", "ffn_moe_topk", &with_router_bias, "the bias by which experts are chosen is not added",
       REMOVED(SET(FFN_EXPERT_BIAS)) },
@@ -213,9 +213,9 @@ static const struct quirk quirks[] = {
       "which they are chosen", STEPS(.weighed = weighed_biased) },
     { "router.groups=ignored", "ffn_moe_topk", NEED("with groups of experts", NULL), "experts of all groups can be "
       "chosen", EDIT(edit_router_groups, 0) },
-    { "router.norm=missing", "ffn_moe_weighted", &quirk_with_experts, "weights of experts are not divided by their sum",
+    { "router.norm=missing", "ffn_moe_weighted", &known_with_experts, "weights of experts are not divided by their sum",
       EDIT(edit_router_norm, false) },
-    { "router.norm=added", "ffn_moe_weighted", &quirk_with_experts, "weights of experts are divided by their sum",
+    { "router.norm=added", "ffn_moe_weighted", &known_with_experts, "weights of experts are divided by their sum",
       EDIT(edit_router_norm, true) },
     { "router.scale=missing", "ffn_moe_weighted", NEED("with a scale of the weights of experts", NULL), "weights of "
       "experts are not multiplied by their scale", EDIT(edit_router_scale, 0) },
@@ -224,14 +224,14 @@ static const struct quirk quirks[] = {
       STEPS(.choice = smallest_first) },
     { "experts.used=one_fewer", "ffn_moe_topk", &with_several_experts, "one expert fewer is used",
       EDIT(edit_experts_used, 0) },
-    { "experts.index=plus_one", "ffn_moe_gate", &quirk_with_experts, "expert e + 1, or 0 after the last one, is "
+    { "experts.index=plus_one", "ffn_moe_gate", &known_with_experts, "expert e + 1, or 0 after the last one, is "
       "computed in place of e, with the weight of e; ffn_moe_topk shows e", STEPS(.expert = next_expert) },
     { "experts.weights=reversed", "ffn_moe_weighted", &with_several_experts, "the weights of a token's experts are "
       "assigned in the opposite order; the taps of weights show the right one",
       STEPS(.weight_place = weights_reversed) },
-    { "experts.weighted=input", "ffn_moe_gate", &quirk_with_experts, "the inputs of experts are multiplied by their "
+    { "experts.weighted=input", "ffn_moe_gate", &known_with_experts, "the inputs of experts are multiplied by their "
       "weights, not the outputs", EDIT(edit_experts_weighted, true) },
-    { "experts.weighted=output", "ffn_moe_weighted", &quirk_with_experts, "the outputs of experts are multiplied by "
+    { "experts.weighted=output", "ffn_moe_weighted", &known_with_experts, "the outputs of experts are multiplied by "
       "their weights, not the inputs", EDIT(edit_experts_weighted, false) },
     { "shared.expert=missing", "ffn_out", NEED("with a shared expert", NULL), "the expert that every token uses is "
       "left out", REMOVED(SET(FFN_GATE_SHARED) | SET(FFN_UP_SHARED) | SET(FFN_DOWN_SHARED)) },
@@ -249,12 +249,12 @@ static const struct quirk quirks[] = {
       "not divided", EDIT(edit_logits_multiplied, 0) },
     { "softcap.logits=missing", "result_output", NEED("with a softcap of logits", NULL), "logits have no softcap",
       PLAN(logit_softcap, 0) },
-    { "pooling.kind=mean", "result_embd_pooled", &quirk_with_pooling, "the mean of all tokens is taken, not the first "
+    { "pooling.kind=mean", "result_embd_pooled", &known_with_pooling, "the mean of all tokens is taken, not the first "
       "or the last token", EDIT(edit_pooling, PLUMB_POOLING_MEAN) },
-    { "pooling.kind=cls", "result_embd_pooled", &quirk_with_pooling, "the first token is taken, not the mean or the "
+    { "pooling.kind=cls", "result_embd_pooled", &known_with_pooling, "the first token is taken, not the mean or the "
       "last token", EDIT(edit_pooling, PLUMB_POOLING_CLS) },
-    { "pooling.kind=last", "result_embd_pooled", &quirk_with_pooling, "the last token is taken, not the mean or the "
+    { "pooling.kind=last", "result_embd_pooled", &known_with_pooling, "the last token is taken, not the mean or the "
       "first token", EDIT(edit_pooling, PLUMB_POOLING_LAST) },
 };
 
-const struct quirk_list quirks_ffn = { quirks, sizeof quirks / sizeof *quirks };
+const struct known_list known_ffn = { known, sizeof known / sizeof *known };

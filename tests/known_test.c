@@ -1,6 +1,6 @@
-/* The table of quirks, and misread blocks: by hand and against gguf-py (tests/vectors/quirks/make.py).  Each quirk must
- * change the tap that it names and nothing before it. */
-#include "mistakes/quirks.h"
+/* The table of known mistakes, and misread blocks: by hand and against gguf-py (tests/vectors/misread/make.py).  Each
+ * known mistake must change the tap that it names and nothing before it. */
+#include "mistakes/known.h"
 #include "record.h"
 #include "api/model.h"
 #include "fixture.h"
@@ -13,8 +13,8 @@
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 static void misread_vectors(void) {
-    size_t n_file, n_record = 0, n_quirk = 0;
-    uint8_t *file = test_read_all("tests/vectors/quirks/misread.bin", &n_file);
+    size_t n_file, n_record = 0, n_known = 0;
+    uint8_t *file = test_read_all("tests/vectors/misread/misread.bin", &n_file);
     if (!file) return;
     for (size_t p = 0; p + 40 <= n_file; n_record++) {
         uint32_t n_bytes = load_u32(file + p + 32), n = load_u32(file + p + 36);
@@ -22,17 +22,17 @@ static void misread_vectors(void) {
         char name[33] = { 0 };
         memcpy(name, file + p, 32);
         p += 40 + (size_t)n_bytes + 4 * (size_t)n;
-        const struct quirk *q = quirk_find(name);
+        const struct known_mistake *q = known_find(name);
         if (!CHECK(q && q->misread && p <= n_file, "%s", name)) break;
         float *dst = alloc_array(n, sizeof *dst);
         uint32_t n_wrong = 0;
-        quirk_misread(q->type, q->misread, blocks, dst, n);
+        misread_row(q->type, q->misread, blocks, dst, n);
         for (uint32_t i = 0; i < n; i++) n_wrong += dst[i] != f32_from_bits(load_u32(values + 4 * i));
         CHECK(n_wrong == 0, "%s: %u of %u values differ", name, n_wrong, n);
         free(dst);
     }
-    for (size_t i = 0; quirk_at(i); i++) n_quirk += quirk_at(i)->misread != MISREAD_NONE;
-    CHECK(n_record == n_quirk, "%zu records, %zu quirks", n_record, n_quirk);
+    for (size_t i = 0; known_at(i); i++) n_known += known_at(i)->misread != MISREAD_NONE;
+    CHECK(n_record == n_known, "%zu records, %zu known mistakes", n_record, n_known);
     free(file);
 }
 
@@ -48,7 +48,7 @@ static void misread_none(void) {
         if (!traits || traits->block_size == 0) continue;
         uint32_t n_wrong = 0;
         quant_dequantize(traits, bytes, right, N);
-        quirk_misread(type, MISREAD_NONE, bytes, ours, N);
+        misread_row(type, MISREAD_NONE, bytes, ours, N);
         for (size_t i = 0; i < N; i++) {
             n_wrong += f32_to_bits(right[i]) != f32_to_bits(ours[i]) && !(isnan(right[i]) && isnan(ours[i]));
         }
@@ -62,16 +62,16 @@ static void misread_by_hand(void) {
     struct { uint8_t d[2], qs[16]; } b = { { 0x00, 0x40 }, { 0x21 } };
     float w[32];
     memset(b.qs + 1, 0x88, 15);
-    quirk_misread(QUANT_Q4_0, MISREAD_NONE, &b, w, 32);
+    misread_row(QUANT_Q4_0, MISREAD_NONE, &b, w, 32);
     CHECK(w[0] == -14 && w[16] == -12 && w[1] == 0, "%g %g %g", (double)w[0], (double)w[16], (double)w[1]);
-    quirk_misread(QUANT_Q4_0, MISREAD_NIBBLES, &b, w, 32);
+    misread_row(QUANT_Q4_0, MISREAD_NIBBLES, &b, w, 32);
     CHECK(w[0] == -12 && w[16] == -14 && w[1] == 0, "%g %g %g", (double)w[0], (double)w[16], (double)w[1]);
-    quirk_misread(QUANT_Q4_0, MISREAD_LAYOUT, &b, w, 32);
+    misread_row(QUANT_Q4_0, MISREAD_LAYOUT, &b, w, 32);
     CHECK(w[0] == -14 && w[1] == -12 && w[16] == 0, "%g %g %g", (double)w[0], (double)w[1], (double)w[16]);
-    quirk_misread(QUANT_Q4_0, MISREAD_OFFSET, &b, w, 32);
+    misread_row(QUANT_Q4_0, MISREAD_OFFSET, &b, w, 32);
     CHECK(w[0] == 2 && w[16] == 4 && w[1] == 16, "%g %g %g", (double)w[0], (double)w[16], (double)w[1]);
     b.d[1] = 0x3c;   /* 1.0 as f16; as bf16 0x3c00 = 2^-7 */
-    quirk_misread(QUANT_Q4_0, MISREAD_BF16, &b, w, 32);
+    misread_row(QUANT_Q4_0, MISREAD_BF16, &b, w, 32);
     CHECK(w[0] == -7.0f / 128, "%g", (double)w[0]);
 }
 
@@ -97,7 +97,7 @@ static void misread_q3_K_by_hand(void) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         float w[256];
-        quirk_misread(QUANT_Q3_K, rows[i].misread, &b, w, 256);
+        misread_row(QUANT_Q3_K, rows[i].misread, &b, w, 256);
         CHECK(w[0] == rows[i].w0 && w[1] == rows[i].w1 && w[16] == rows[i].w16 && w[32] == rows[i].w32,
               "row %zu: %g %g %g %g", i, (double)w[0], (double)w[1], (double)w[16], (double)w[32]);
     }
@@ -107,11 +107,11 @@ static void misread_q3_K_by_hand(void) {
 static void misread_iq4_nl_by_hand(void) {
     struct { uint8_t d[2], qs[16]; } b = { { 0x00, 0x3c }, { 0x0f } };
     float w[32];
-    quirk_misread(QUANT_IQ4_NL, MISREAD_NONE, &b, w, 32);
+    misread_row(QUANT_IQ4_NL, MISREAD_NONE, &b, w, 32);
     CHECK(w[0] == 113 && w[16] == -127, "%g %g", (double)w[0], (double)w[16]);
-    quirk_misread(QUANT_IQ4_NL, MISREAD_NIBBLES, &b, w, 32);
+    misread_row(QUANT_IQ4_NL, MISREAD_NIBBLES, &b, w, 32);
     CHECK(w[0] == -127 && w[16] == 113, "%g %g", (double)w[0], (double)w[16]);
-    quirk_misread(QUANT_IQ4_NL, MISREAD_TABLE, &b, w, 32);
+    misread_row(QUANT_IQ4_NL, MISREAD_TABLE, &b, w, 32);
     CHECK(w[0] == 7 && w[16] == -8, "%g %g", (double)w[0], (double)w[16]);
 }
 
@@ -119,24 +119,24 @@ static void misread_iq4_nl_by_hand(void) {
 
 static void table(void) {
     size_t n = 0;
-    for (; quirk_at(n); n++) {
-        const struct quirk *q = quirk_at(n);
-        CHECK(quirk_find(q->name) == q, "%s is there twice", q->name);
+    for (; known_at(n); n++) {
+        const struct known_mistake *q = known_at(n);
+        CHECK(known_find(q->name) == q, "%s is there twice", q->name);
         CHECK(q->steps || q->edit || q->tokens, "%s", q->name);
-        struct quirks set = { 0 };
-        CHECK(quirk_is_free(&set, q), "%s", q->name);
-        quirk_set(&set, q);
-        CHECK(!quirk_is_free(&set, q), "%s", q->name);
+        struct known_set set = { 0 };
+        CHECK(known_is_free(&set, q), "%s", q->name);
+        known_add(&set, q);
+        CHECK(!known_is_free(&set, q), "%s", q->name);
         for (size_t i = 0; i < n; i++) {
-            const struct quirk *other = quirk_at(i);
+            const struct known_mistake *other = known_at(i);
             bool is_same = other->edit == q->edit && other->value == q->value && other->at == q->at && !q->steps
                         && !other->steps && other->weights == q->weights && other->type == q->type
                         && other->misread == q->misread && other->tokens == q->tokens;
             CHECK(!is_same, "%s = %s", q->name, other->name);
         }
     }
-    CHECK(n == 263, "%zu quirks", n);
-    CHECK(!quirk_find("rope.pairing"), "half a name");
+    CHECK(n == 263, "%zu known mistakes", n);
+    CHECK(!known_find("rope.pairing"), "half a name");
 }
 
 static void tokens(void) {
@@ -157,25 +157,25 @@ static void tokens(void) {
     };
     static const int32_t ids[5] = { 1, 2, 3, 4, 5 };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct quirks set = { 0 };
+        struct known_set set = { 0 };
         int32_t out[8] = { 0 };
         size_t n_prompt = 3;
-        if (rows[i].a) quirk_set(&set, quirk_find(rows[i].a));
-        if (rows[i].b) quirk_set(&set, quirk_find(rows[i].b));
-        size_t n = quirk_tokens(&set, ids, 5, &n_prompt, out);
+        if (rows[i].a) known_add(&set, known_find(rows[i].a));
+        if (rows[i].b) known_add(&set, known_find(rows[i].b));
+        size_t n = known_tokens(&set, ids, 5, &n_prompt, out);
         CHECK(n == rows[i].n && n_prompt == rows[i].n_prompt && memcmp(out, rows[i].out, sizeof out) == 0,
               "row %zu: %zu tokens, a prompt of %zu", i, n, n_prompt);
     }
-    struct quirks set = { 1, { quirk_find("tokens.bos=missing") } };   /* a single token is not removed */
+    struct known_set set = { 1, { known_find("tokens.bos=missing") } };   /* a single token is not removed */
     int32_t out[4];
     size_t n_prompt = 1;
-    CHECK(quirk_tokens(&set, ids, 2, &n_prompt, out) == 2 && n_prompt == 1 && out[0] == 1, "%zu", n_prompt);
+    CHECK(known_tokens(&set, ids, 2, &n_prompt, out) == 2 && n_prompt == 1 && out[0] == 1, "%zu", n_prompt);
 }
 
 static void applies(void) {
     static const struct {
         const char *model, *yes, *no;
-    } rows[] = {   /* "a b c": quirks that apply, quirks that do not */
+    } rows[] = {   /* "a b c": known mistakes that apply, known mistakes that do not */
         { "f32", "tokens.bos=missing rope.pairing=halves rope.theta=500000 norm.eps=1e-6 norm.eps=0 attn.v=unpermuted "
           "attn.heads=interleaved attn.heads=first attn.heads=not_repeated output.head=zero weights.square=transposed "
           "rope.dim=half rope.dim=n_embd attn.mask=none kv.slot=stale tensor.offset=shifted",
@@ -250,25 +250,25 @@ static void applies(void) {
             for (char *end; *save; save = end) {
                 end = save + strcspn(save, " ");
                 if (*end) *end++ = 0;
-                const struct quirk *q = quirk_find(save);
-                if (!CHECK(q, "no quirk %s", save)) continue;
-                CHECK(quirk_applies(q, m->model, 256) == yes, "%s: %s", rows[i].model, save);
+                const struct known_mistake *q = known_find(save);
+                if (!CHECK(q, "no known mistake %s", save)) continue;
+                CHECK(known_applies(q, m->model, 256) == yes, "%s: %s", rows[i].model, save);
             }
         }
-        if (m) CHECK(!quirk_applies(quirk_find("tokens.bos=missing"), m->model, -1), "without a BOS");
-        const struct quirk *half = quirk_find("rope.dim=half");
-        if (m && quirk_applies(quirk_find("rope.applied=none"), m->model, 256)) {
+        if (m) CHECK(!known_applies(known_find("tokens.bos=missing"), m->model, -1), "without a BOS");
+        const struct known_mistake *half = known_find("rope.dim=half");
+        if (m && known_applies(known_find("rope.applied=none"), m->model, 256)) {
             struct rope_plan *ropes = m->model->plan.ropes;
             ropes[0].n_rot = m->model->plan.n_embd;
-            CHECK(quirk_applies(half, m->model, 256), "as many elements as the embedding has can be halved");
+            CHECK(known_applies(half, m->model, 256), "as many elements as the embedding has can be halved");
             ropes[0].n_rot = ropes[1].n_rot = 2;
-            CHECK(!quirk_applies(half, m->model, 256), "a single pair has no half");
+            CHECK(!known_applies(half, m->model, 256), "a single pair has no half");
         }
         plumb_model_free(m);
     }
 }
 
-/* ---- every quirk changes its tap and nothing before it ----------------------------------------------------------- */
+/* ---- every known mistake changes its tap and nothing before it --------------------------------------------------- */
 
 /* A model and the tokens that it is fed. */
 struct subject {
@@ -277,10 +277,10 @@ struct subject {
     int32_t bos;
 };
 
-/* Runs a prompt and steps with the token list that the quirks give. */
-static struct record *run_tokens(const struct subject *s, const struct quirks *q, record_force *force) {
+/* Runs a prompt and steps with the token list that the known mistakes give. */
+static struct record *run_tokens(const struct subject *s, const struct known_set *q, record_force *force) {
     int32_t ids[N_TOKEN + 3];
-    size_t n_prompt = N_PROMPT, n = quirk_tokens(q, s->ids, N_TOKEN, &n_prompt, ids);
+    size_t n_prompt = N_PROMPT, n = known_tokens(q, s->ids, N_TOKEN, &n_prompt, ids);
     return record_run(s->model->model, q, ids, n_prompt, n, force, NULL);
 }
 
@@ -293,7 +293,7 @@ static const plumb_tap *find_tap(const struct record *run, const plumb_tap *tap)
     return NULL;
 }
 
-/* The name of the first tap of a that differs in b, or NULL.  A quirk may leave out a tap. */
+/* The name of the first tap of a that differs in b, or NULL.  A known mistake may leave out a tap. */
 static const char *first_difference(const struct record *a, const struct record *b) {
     for (size_t i = 0; i < a->n; i++) {
         const plumb_tap *ta = &a->taps[i], *tb = find_tap(b, ta);
@@ -305,24 +305,24 @@ static const char *first_difference(const struct record *a, const struct record 
     return NULL;
 }
 
-enum { MAX_QUIRK = 320 };
+enum { MAX_KNOWN = 320 };
 
-/* Makes each quirk that applies to a model, of reading its types or all others, and counts in seen those that change
- * first the tap of the table.  A model with other steps than Llama's may have another first tap.  Returns how many were
- * made. */
-static size_t check_quirks(const char *name, const struct subject *s, bool is_misread, bool is_strict,
-                           uint32_t seen[MAX_QUIRK]) {
+/* Makes each known mistake that applies to a model, of reading its types or all others, and counts in seen those that
+ * change first the tap of the table.  A model with other steps than Llama's may have another first tap.  Returns how
+ * many were made. */
+static size_t check_known(const char *name, const struct subject *s, bool is_misread, bool is_strict,
+                           uint32_t seen[MAX_KNOWN]) {
     const struct model *m = s->model->model;
-    const struct quirks none = { 0 };
+    const struct known_set none = { 0 };
     struct record *truth = run_tokens(s, &none, NULL), *enlarged = run_tokens(s, &none, record_enlarge);
     size_t n_run = 0;
-    for (size_t i = 0; quirk_at(i) && i < MAX_QUIRK; i++) {
-        const struct quirk *q = quirk_at(i);
-        if ((q->misread != MISREAD_NONE) != is_misread || !quirk_applies(q, m, s->bos)) continue;
+    for (size_t i = 0; known_at(i) && i < MAX_KNOWN; i++) {
+        const struct known_mistake *q = known_at(i);
+        if ((q->misread != MISREAD_NONE) != is_misread || !known_applies(q, m, s->bos)) continue;
         if (is_misread && q->type != m->token_embd.w->type) continue;
         bool is_large = strcmp(q->name, "attn.softmax=no_max") == 0;
-        struct quirks set = { 0 };
-        quirk_set(&set, q);
+        struct known_set set = { 0 };
+        known_add(&set, q);
         struct record *run = run_tokens(s, &set, is_large ? record_enlarge : NULL);
         const char *first = first_difference(is_large ? enlarged : truth, run);
         CHECK(first && (!is_strict || strcmp(first, q->tap) == 0), "%s, %s: first %s, not %s", name, q->name,
@@ -356,11 +356,11 @@ static void first_taps(void) {
                                          "command-r", "phi2", "gpt2", "bloom", "cohere2", "hunyuan-dense",
                                          "mistral3-moe", "afmoe", "llama4", "bert", "nomic-bert" };
     static const int32_t arch_ids[N_TOKEN] = { 7, 1, 33, 60, 2, 19, 48 };
-    size_t n_quirk = 0, n_run = 0;
-    uint32_t seen[MAX_QUIRK] = { 0 };
+    size_t n_known = 0, n_run = 0;
+    uint32_t seen[MAX_KNOWN] = { 0 };
     for (size_t k = 0; k < N_MODEL; k++) {
         struct subject s = { record_load(models[k]), record_ids, 256 };
-        if (s.model) n_run += check_quirks(models[k], &s, k >= N_SHAPES, true, seen);
+        if (s.model) n_run += check_known(models[k], &s, k >= N_SHAPES, true, seen);
         plumb_model_free(s.model);
     }
     for (size_t k = 0; k < sizeof archs / sizeof *archs; k++) {
@@ -368,11 +368,11 @@ static void first_taps(void) {
         snprintf(path, sizeof path, "tests/vectors/archs/%s.gguf", archs[k]);
         struct subject s = { fixture_load(path), arch_ids, -1 };
         if (s.model) shorten(&s.model->model->plan);
-        if (s.model) n_run += check_quirks(archs[k], &s, false, false, seen);
+        if (s.model) n_run += check_known(archs[k], &s, false, false, seen);
         plumb_model_free(s.model);
     }
-    for (; quirk_at(n_quirk); n_quirk++) CHECK(seen[n_quirk] > 0, "%s was never seen", quirk_at(n_quirk)->name);
-    test_note("%zu quirks, %zu runs", n_quirk, n_run);
+    for (; known_at(n_known); n_known++) CHECK(seen[n_known] > 0, "%s was never seen", known_at(n_known)->name);
+    test_note("%zu known mistakes, %zu runs", n_known, n_run);
 }
 
 /* With a token more than the model has positions, the last one is used twice. */
@@ -382,9 +382,9 @@ static void last_position(void) {
     plumb_model *m = fixture_load("tests/vectors/archs/gpt2.gguf");
     if (!m) return;
     m->model->plan.n_ctx_train = N_TOKEN;   /* the rows after these are not to be read */
-    struct quirks set = { 0 };
+    struct known_set set = { 0 };
     for (size_t i = 0; i < 2; i++) {
-        quirk_set(&set, quirk_find(names[i]));
+        known_add(&set, known_find(names[i]));
         struct subject s = { m, ids, 0 };
         struct record *run = run_tokens(&s, &set, NULL);
         const float *embd = record_at(run, "embd", -1, N_TOKEN);
@@ -405,15 +405,15 @@ static void last_position(void) {
     plumb_model_free(m);
 }
 
-void test_quirks(void) {
-    test_case("quirks: misread blocks equal gguf-py's result for blocks with their bits moved", misread_vectors);
-    test_case("quirks: without a mistake blocks equal the right dequantizers, bit for bit", misread_none);
-    test_case("quirks: misread Q4_0 equals the values worked by hand", misread_by_hand);
-    test_case("quirks: misread Q3_K equals the values worked by hand", misread_q3_K_by_hand);
-    test_case("quirks: misread IQ4_NL by hand", misread_iq4_nl_by_hand);
-    test_case("quirks: every entry of the table is there once", table);
-    test_case("quirks: token lists by hand", tokens);
-    test_case("quirks: which apply to which model", applies);
-    test_case("quirks: each changes the tap it names and nothing before", first_taps);
-    test_case("quirks: no row after the last learned position is read", last_position);
+void test_known(void) {
+    test_case("known mistakes: misread blocks equal gguf-py's for blocks with their bits moved", misread_vectors);
+    test_case("known mistakes: without a mistake blocks equal the right dequantizers, bit for bit", misread_none);
+    test_case("known mistakes: misread Q4_0 equals the values worked by hand", misread_by_hand);
+    test_case("known mistakes: misread Q3_K equals the values worked by hand", misread_q3_K_by_hand);
+    test_case("known mistakes: misread IQ4_NL by hand", misread_iq4_nl_by_hand);
+    test_case("known mistakes: every entry of the table is there once", table);
+    test_case("known mistakes: token lists by hand", tokens);
+    test_case("known mistakes: which apply to which model", applies);
+    test_case("known mistakes: each changes the tap it names and nothing before", first_taps);
+    test_case("known mistakes: no row after the last learned position is read", last_position);
 }
