@@ -359,8 +359,8 @@ static void unsure_axes(void) {
     plumb_model *m = record_load("f32");
     REQUIRE(m, "no model");
     uint32_t n = m->model->plan.layers[0].attn.n_head;
-    const uint64_t all = TAP_SET(QCUR) | TAP_SET(QCUR_ROPE) | TAP_SET(KQ_SOFT_MAX);
-    const uint64_t exchanged[] = { all, TAP_SET(KQ_SOFT_MAX), TAP_SET(QCUR) | TAP_SET(QCUR_ROPE), 0 };
+    const id_set all = TAP_SET(QCUR) | TAP_SET(QCUR_ROPE) | TAP_SET(KQ_SOFT_MAX);
+    const id_set exchanged[] = { all, TAP_SET(KQ_SOFT_MAX), TAP_SET(QCUR) | TAP_SET(QCUR_ROPE), 0 };
     for (size_t i = 0; i < 8; i++) {
         struct known_set known = { 0 };
         struct capture text = { 0 };

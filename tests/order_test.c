@@ -94,13 +94,13 @@ static bool differs(const struct trace_tap *a, const struct trace_tap *b) {
 /* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
 /* Returns the taps of a layer (-1: outside the layers) that change if only tap `wrong` of a layer is wrong. */
-static uint64_t changed(const struct model *m, const struct plumb_trace *right, enum tap_id wrong, int32_t of_layer,
+static id_set changed(const struct model *m, const struct plumb_trace *right, enum tap_id wrong, int32_t of_layer,
                         int32_t layer) {
     plumb_trace *t = run(m, right, wrong, of_layer);
-    uint64_t set = 0;
+    id_set set = 0;
     for (size_t i = 0; i < right->n_tap && t->n_tap == right->n_tap; i++) {
         bool is_wrong = right->taps[i].layer == layer && differs(&t->taps[i], &right->taps[i]);
-        set |= is_wrong ? UINT64_C(1) << right->taps[i].id : 0;
+        set |= is_wrong ? ID_SET(right->taps[i].id) : 0;
     }
     CHECK(t->n_tap == right->n_tap, "%zu taps, not %zu", t->n_tap, right->n_tap);
     plumb_trace_free(t);
@@ -109,7 +109,7 @@ static uint64_t changed(const struct model *m, const struct plumb_trace *right, 
 
 static void add(void *trace, const plumb_tap *tap) { plumb_trace_add(trace, tap); }
 
-static void show_set(char *text, size_t n, uint64_t set) {
+static void show_set(char *text, size_t n, id_set set) {
     size_t at = 0;
     text[0] = 0;
     for (uint32_t i = 0; i < TAP_COUNT; i++) {
@@ -119,11 +119,11 @@ static void show_set(char *text, size_t n, uint64_t set) {
 
 /* Returns the taps of a layer that are computed from a tap.  This is a function of its own because WebKitGTK once lost
  * the upper halves of these sets when it optimized the loop of inputs_row while that ran. */
-static uint64_t computed_from(const struct model *m, enum tap_id id, uint64_t there, int32_t layer) {
-    uint64_t set = 0;
+static id_set computed_from(const struct model *m, enum tap_id id, id_set there, int32_t layer) {
+    id_set set = 0;
     for (uint32_t k = 0; k < TAP_COUNT; k++) {
-        uint64_t inputs = there >> k & 1 ? model_tap_inputs(m, (enum tap_id)k, layer) : 0;
-        if (inputs >> id & 1) set |= UINT64_C(1) << k;
+        id_set inputs = there >> k & 1 ? model_tap_inputs(m, (enum tap_id)k, layer) : 0;
+        if (inputs >> id & 1) set |= ID_SET(k);
     }
     return set;
 }
@@ -136,22 +136,22 @@ static void inputs_row(const void *row) {
     uint32_t order = model_tap_order(m->model);
     plumb_trace *right = run(m->model, NULL, TAP_COUNT, 0);
     for (int32_t layer = 0; layer < (int32_t)m->model->plan.n_layer; layer++) {
-        uint64_t there = 0, absent = model_absent_taps(m->model, (uint32_t)layer), all = 0;
+        id_set there = 0, absent = model_absent_taps(m->model, (uint32_t)layer), all = 0;
         for (uint32_t i = 0; i < TAP_COUNT; i++) {
-            if (trace_find_tap(right, (enum tap_id)i, layer)) there |= UINT64_C(1) << i;
-            if (tap_spec((enum tap_id)i)->in_layer) all |= UINT64_C(1) << i;
+            if (trace_find_tap(right, (enum tap_id)i, layer)) there |= ID_SET(i);
+            if (tap_spec((enum tap_id)i)->in_layer) all |= ID_SET(i);
         }
         show_set(text, sizeof text, there ^ (all & ~absent));
         CHECK(there == (all & ~absent), "layer %d: there or absent:%s", (int)layer, text);
         for (uint32_t i = 0; i < TAP_COUNT; i++) {
             if (!(there >> i & 1)) continue;
-            uint64_t usual = trace_inputs(order, (enum tap_id)i, absent);
+            id_set usual = trace_inputs(order, (enum tap_id)i, absent);
             CHECK(usual == model_tap_inputs(m->model, (enum tap_id)i, layer), "layer %d: %s without the model",
                   (int)layer, tap_spec((enum tap_id)i)->name);
             int32_t of_layer = i == TAP_L_OUT ? layer - 1 : layer;
             if (of_layer < 0) continue;
-            uint64_t expected = computed_from(m->model, (enum tap_id)i, there, layer);
-            uint64_t found = changed(m->model, right, (enum tap_id)i, of_layer, layer);
+            id_set expected = computed_from(m->model, (enum tap_id)i, there, layer);
+            id_set found = changed(m->model, right, (enum tap_id)i, of_layer, layer);
             show_set(text, sizeof text, found);
             show_set(expected_text, sizeof expected_text, expected);
             CHECK(found == expected, "layer %d: %s changes%s, not%s", (int)layer, tap_spec((enum tap_id)i)->name, text,
@@ -219,7 +219,7 @@ static void wrong_row(const void *row) {
     plumb_trace *right = through_file(m->model, run(m->model, NULL, TAP_COUNT, 0), PLUMB_FORMAT_JSON);
     plumb_trace *same = through_file(m->model, run(m->model, NULL, TAP_COUNT, 0), PLUMB_FORMAT_GGUF);
     for (int32_t layer = 0; layer <= LAST; layer++) {
-        uint64_t there = ~model_absent_taps(m->model, (uint32_t)layer);
+        id_set there = ~model_absent_taps(m->model, (uint32_t)layer);
         for (uint32_t i = TAP_ATTN_NORM; i <= TAP_L_OUT; i++) {
             if (!(there >> i & 1)) continue;
             const char *name = tap_spec((enum tap_id)i)->name;

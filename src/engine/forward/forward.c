@@ -560,7 +560,7 @@ static void run_softmax(struct forward *f, const struct call *c) {
 }
 
 /* Runs steps of layer il: all of them, or those in the set `which`. */
-static void run_steps(struct forward *f, uint32_t il, struct batch b, uint64_t which) {
+static void run_steps(struct forward *f, uint32_t il, struct batch b, id_set which) {
     static void (*const runs[STEP_KINDS])(struct forward *f, const struct call *c) = {
         [STEP_NORM] = run_norm, [STEP_COPY] = run_copy, [STEP_SHOW] = run_show, [STEP_SCALE] = run_scale,
         [STEP_DIVIDE] = run_divide, [STEP_ADD] = run_add, [STEP_ADD_SCALED] = run_add_scaled,
@@ -682,7 +682,7 @@ static void run(struct forward *f, const int32_t *ids, struct batch b, uint32_t 
     for (uint32_t il = 0; il < p->n_layer; il++) {
         if (il + 1 == p->n_layer && only_results) b = keep_results(f, il, b, n_result);
         if (b.n == 0) return;
-        run_steps(f, il, b, UINT64_MAX);
+        run_steps(f, il, b, ALL_IDS);
     }
     if (n_result > 0) finish(f, b, n_result, results);
 }

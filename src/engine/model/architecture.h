@@ -55,7 +55,7 @@ const struct gguf_tensor *key_tensor_outside(const struct key_reader *r, const c
 
 /* ---- sets of weights --------------------------------------------------------------------------------------------- */
 
-#define SET(weight) (UINT64_C(1) << (W_##weight))
+#define SET(weight) ID_SET(W_##weight)
 /* Sets of weights that many architectures share. */
 #define ENDS (SET(TOKEN_EMBD) | SET(OUTPUT_NORM))
 #define QKV (SET(ATTN_Q) | SET(ATTN_K) | SET(ATTN_V))
@@ -154,7 +154,7 @@ struct architecture {
     enum rope_pairing rope_pairing;   /* as llama.cpp's llama_model_rope_type */
     enum norm_kind norm;
     enum activation activation;
-    uint64_t required, optional, biased, scaled;
+    id_set required, optional, biased, scaled;
     /* Reads what else the keys say; NULL: nothing.  All layers of the plan are filled, each with the same numbers,
      * except those that have a number for each layer in the file. */
     plumb_status (*plan)(struct key_reader *r, struct plan *p);

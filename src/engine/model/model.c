@@ -280,7 +280,7 @@ static bool find_slot(struct model *m, const char *name, struct slot *slot) {
     bool is_factor = dot && (strcmp(dot, ".scale") == 0 || strcmp(dot, ".input_scale") == 0);
     if (in_layer && !is_factor) il = layer_of_block(p, il);
     if (il == p->n_layer) return false;
-    uint64_t set = (p->required | p->optional) & ~(in_layer ? p->layers[il].without : 0);
+    id_set set = (p->required | p->optional) & ~(in_layer ? p->layers[il].without : 0);
     for (uint32_t i = in_layer ? 0 : W_LAYER_COUNT; i < (in_layer ? (uint32_t)W_LAYER_COUNT : (uint32_t)W_COUNT); i++) {
         const char *own = model_weight_name(p, i);
         size_t n = strlen(own);
@@ -386,7 +386,7 @@ static void check_required(struct model *m, struct problems *p) {
         problem(p, PLUMB_ERROR_TENSOR, "tensor %s.weight is missing", model_weight_name(&m->plan, i));
     }
     for (uint32_t il = 0; il < m->plan.n_layer; il++) {
-        uint64_t required = m->plan.required & ~m->plan.layers[il].without;
+        id_set required = m->plan.required & ~m->plan.layers[il].without;
         uint32_t block = m->plan.layers[il].block;
         if (layer_of_block(&m->plan, block) != il) continue;
         for (uint32_t i = 0; i < W_LAYER_COUNT; i++) {
@@ -559,21 +559,21 @@ void model_rehearse(struct model *m, uint8_t *ring, uint64_t n) {
     m->is_rehearsed = true;
 }
 
-uint64_t model_absent_taps(const struct model *m, uint32_t il) {
-    uint64_t there = program_taps(m->layers[il].program, m, il), absent = 0;
+id_set model_absent_taps(const struct model *m, uint32_t il) {
+    id_set there = program_taps(m->layers[il].program, m, il), absent = 0;
     for (uint32_t i = 0; i < TAP_COUNT; i++) {
-        if (tap_spec((enum tap_id)i)->in_layer && !(there >> i & 1)) absent |= UINT64_C(1) << i;
+        if (tap_spec((enum tap_id)i)->in_layer && !(there >> i & 1)) absent |= ID_SET(i);
     }
     return absent;
 }
 
-uint64_t model_tap_inputs(const struct model *m, enum tap_id id, int32_t layer) {
+id_set model_tap_inputs(const struct model *m, enum tap_id id, int32_t layer) {
     if (layer >= 0) return program_inputs(m->layers[layer].program, m, (uint32_t)layer, id);
     return id == TAP_EMBD ? 0 : id == TAP_RESULT_NORM ? TAP_SET(L_OUT) : TAP_SET(RESULT_NORM);
 }
 
 bool model_has_output_norms(const struct model *m) {
-    uint64_t absent = UINT64_MAX;
+    id_set absent = ALL_IDS;
     for (uint32_t il = 0; il < m->plan.n_layer; il++) absent &= model_absent_taps(m, il);
     return !(absent & TAP_SET(ATTN_POST_NORM)) && !m->plan.has_post_self_attn;
 }

@@ -113,10 +113,10 @@ static inline const uint8_t *weight_row(const struct weight *w, size_t i, uint8_
 /* The name of a weight (enum weight_id) in the model's files, without ".weight". */
 const char *model_weight_name(const struct plan *p, uint32_t id);
 /* The taps inside layers that the passes do not have in layer il, because it lacks the step: bit i is tap i. */
-uint64_t model_absent_taps(const struct model *m, uint32_t il);
+id_set model_absent_taps(const struct model *m, uint32_t il);
 /* The taps that a tap is computed from, as a set; layer -1: a tap outside the layers.  TAP_L_OUT means l_out of the
  * layer before, or the embedding in layer 0; for result_norm it means l_out of the last layer. */
-uint64_t model_tap_inputs(const struct model *m, enum tap_id id, int32_t layer);
+id_set model_tap_inputs(const struct model *m, enum tap_id id, int32_t layer);
 /* Returns true if post_attention_layernorm is attn_post_norm, not ffn_norm (trace/tap_names.h). */
 bool model_has_output_norms(const struct model *m);
 /* The order of the taps: a set of enum tap_order. */

@@ -7,6 +7,7 @@
 #ifndef PLUMB_MODEL_PLAN_H
 #define PLUMB_MODEL_PLAN_H
 
+#include "base/id_set.h"
 #include "gguf/gguf.h"
 
 /* Which two elements of a head RoPE rotates together. */
@@ -161,7 +162,7 @@ struct layer_plan {
     struct delta_plan delta;
     uint32_t n_conv;         /* of the other mixers: the tokens that their convolution is over */
     struct ffn_plan ffn;
-    uint64_t without;   /* the weights of the plan's sets for which this layer has no place */
+    id_set without;   /* the weights of the plan's sets for which this layer has no place */
     uint32_t block;     /* the layer has the weights of this block of the file; that of its own number, unless the
                          * blocks are computed several times */
     bool ends_loop;     /* after it x becomes its output_norm */
@@ -184,6 +185,7 @@ enum weight_id {
     W_OUTPUT, W_ROPE_FREQS, W_ROPE_LONG, W_ROPE_SHORT, W_CLS, W_CLS_NORM, W_CLS_OUTPUT, W_DENSE_2, W_DENSE_3,
     W_COUNT
 };
+_Static_assert(W_COUNT <= 128, "a set has 128 bits");
 
 /* Layers with windows may have frequencies of their own. */
 enum { ROPE_GLOBAL, ROPE_LOCAL, PLAN_ROPES, ROPE_NONE = PLAN_ROPES };
@@ -226,9 +228,9 @@ struct plan {
     /* Sets of enum weight_id: bit i is weight i.  Each layer must have the required weights, except those in its
      * `without`, and may have the optional ones, the biases of the weights in biased and the factors of those in
      * scaled.  A step whose weight is absent is left out. */
-    uint64_t required, optional, biased, scaled;
-    uint64_t bare_norms;           /* norms that are computed without a weight */
-    uint64_t unsuffixed;           /* weights whose tensors have names without ".weight" */
+    id_set required, optional, biased, scaled;
+    id_set bare_norms;           /* norms that are computed without a weight */
+    id_set unsuffixed;           /* weights whose tensors have names without ".weight" */
     const char *const *unused;     /* tensors that the file may have and no pass uses, without "blk.N."; ends in NULL */
     const char *names[W_COUNT];    /* names of weights in the file where they are not the usual ones, or NULL */
     struct layer_plan *layers;     /* (n_layer) */

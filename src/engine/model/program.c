@@ -312,8 +312,8 @@ bool program_equals(const struct program *a, const struct program *b) {
 
 /* ---- what a program says ----------------------------------------------------------------------------------------- */
 
-uint64_t step_reads(const struct step *s) {
-    uint64_t in = UINT64_C(1) << s->in, out = UINT64_C(1) << s->out;
+id_set step_reads(const struct step *s) {
+    id_set in = ID_SET(s->in), out = ID_SET(s->out);
     switch (s->kind) {
     case STEP_ADD: case STEP_ADD_SCALED: case STEP_GATE_HEADS: case STEP_GATE_SHARED: case STEP_ACTIVATE:
     case STEP_GATE_CONV:
@@ -328,13 +328,13 @@ uint64_t step_reads(const struct step *s) {
     }
 }
 
-uint64_t program_needs(const struct program *program, uint32_t end, uint64_t streams) {
-    uint64_t needed = 0;
+id_set program_needs(const struct program *program, uint32_t end, id_set streams) {
+    id_set needed = 0;
     for (uint32_t i = end; i-- > 0;) {
         const struct step *s = &program->steps[i];
         if (!(streams >> s->out & 1)) continue;
-        needed |= UINT64_C(1) << i;
-        streams = (streams & ~(UINT64_C(1) << s->out)) | step_reads(s);
+        needed |= ID_SET(i);
+        streams = (streams & ~ID_SET(s->out)) | step_reads(s);
     }
     return needed;
 }
@@ -348,8 +348,8 @@ uint32_t program_products(const struct program *program, uint32_t i, uint32_t mo
 }
 
 /* The taps of a step and those inside it. */
-static uint64_t taps_of(const struct step *s, const struct model *m, uint32_t il) {
-    uint64_t taps = s->tap != TAP_COUNT ? UINT64_C(1) << s->tap : 0;
+static id_set taps_of(const struct step *s, const struct model *m, uint32_t il) {
+    id_set taps = s->tap != TAP_COUNT ? ID_SET(s->tap) : 0;
     if (s->kind == STEP_ATTENTION) taps |= TAP_SET(KQ_SOFT_MAX);
     if (s->kind == STEP_GATE_SHARED) taps |= TAP_SET(FFN_SHARED_GATE);
     if (s->kind != STEP_EXPERTS) return taps;
@@ -357,18 +357,18 @@ static uint64_t taps_of(const struct step *s, const struct model *m, uint32_t il
     return taps | TAP_SET(EXPERT_UP) | TAP_SET(EXPERT_SWIGLU) | TAP_SET(EXPERT_DOWN) | TAP_SET(EXPERT_WEIGHTED);
 }
 
-uint64_t program_taps(const struct program *program, const struct model *m, uint32_t il) {
-    uint64_t taps = 0;
+id_set program_taps(const struct program *program, const struct model *m, uint32_t il) {
+    id_set taps = 0;
     for (uint32_t i = 0; i < program->n; i++) taps |= taps_of(&program->steps[i], m, il);
     return taps;
 }
 
 /* What a tap is computed from: streams, and other taps inside the same step. */
-struct reads { uint64_t streams, taps; };
+struct reads { id_set streams, taps; };
 
 /* s: the step that has the tap. */
 static struct reads reads_of(const struct step *s, enum tap_id id, bool weights_first) {
-    const uint64_t in = UINT64_C(1) << s->in, out = UINT64_C(1) << s->out;
+    const id_set in = ID_SET(s->in), out = ID_SET(s->out);
     switch (id) {
     case TAP_KQ_SOFT_MAX: return (struct reads){ STREAM_SET(Q) | STREAM_SET(K), 0 };
     case TAP_KQV_OUT: return (struct reads){ STREAM_SET(V), TAP_SET(KQ_SOFT_MAX) };
@@ -389,17 +389,17 @@ static struct reads reads_of(const struct step *s, enum tap_id id, bool weights_
     }
 }
 
-uint64_t program_inputs(const struct program *program, const struct model *m, uint32_t il, enum tap_id id) {
+id_set program_inputs(const struct program *program, const struct model *m, uint32_t il, enum tap_id id) {
     uint32_t i = 0;
     while (i < program->n && !(taps_of(&program->steps[i], m, il) >> id & 1)) i++;
     if (i == program->n) return 0;
     struct reads reads = reads_of(&program->steps[i], id, m->plan.layers[il].ffn.weights_first);
-    uint64_t inputs = reads.taps & taps_of(&program->steps[i], m, il), streams = reads.streams;
+    id_set inputs = reads.taps & taps_of(&program->steps[i], m, il), streams = reads.streams;
     while (i-- > 0) {
         const struct step *s = &program->steps[i];
         if (!(streams >> s->out & 1)) continue;
-        streams &= ~(UINT64_C(1) << s->out);
-        if (s->tap != TAP_COUNT) inputs |= UINT64_C(1) << s->tap;
+        streams &= ~ID_SET(s->out);
+        if (s->tap != TAP_COUNT) inputs |= ID_SET(s->tap);
         else streams |= step_reads(s);
     }
     return streams & STREAM_SET(X) ? inputs | TAP_SET(L_OUT) : inputs;

@@ -92,7 +92,7 @@ struct step {
     float factor;
 };
 
-enum { PROGRAM_MAX_STEPS = 56 };
+enum { PROGRAM_MAX_STEPS = 72 };
 
 struct program { struct step steps[PROGRAM_MAX_STEPS]; uint32_t n; };
 
@@ -117,16 +117,16 @@ steps_writer steps_loop;
 bool program_equals(const struct program *a, const struct program *b);
 
 /* The set of streams that a step reads. */
-uint64_t step_reads(const struct step *s);
+id_set step_reads(const struct step *s);
 /* The steps before step `end` on which the streams at that place depend, as a set: bit i is step i. */
-uint64_t program_needs(const struct program *program, uint32_t end, uint64_t streams);
+id_set program_needs(const struct program *program, uint32_t end, id_set streams);
 /* How many steps from step i on are products of the same stream, at most `most`; 1 if it is no product. */
 uint32_t program_products(const struct program *program, uint32_t i, uint32_t most);
 /* The taps of the steps of a layer and those inside them, as a set. */
-uint64_t program_taps(const struct program *program, const struct model *m, uint32_t il);
+id_set program_taps(const struct program *program, const struct model *m, uint32_t il);
 /* The taps that a tap of a layer is computed from, as a set.  TAP_L_OUT: the residual stream at the layer's begin. */
-uint64_t program_inputs(const struct program *program, const struct model *m, uint32_t il, enum tap_id id);
+id_set program_inputs(const struct program *program, const struct model *m, uint32_t il, enum tap_id id);
 
-#define STREAM_SET(stream) (UINT64_C(1) << STREAM_##stream)
+#define STREAM_SET(stream) ID_SET(STREAM_##stream)
 
 #endif

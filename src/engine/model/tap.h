@@ -7,6 +7,7 @@
 #define PLUMB_MODEL_TAP_H
 
 #include "base/base.h"
+#include "base/id_set.h"
 
 /* Receives the activations of a pass; see plumb_tap. */
 struct tap_sink {
@@ -56,9 +57,9 @@ enum tap_order {
 /* Names of the flags, for files: "parallel".  Returns the name of flag 1 << i; NULL if i is beyond the last one. */
 const char *tap_order_name(uint32_t i);
 
-/* A set of taps is a uint64_t: bit i is the tap with id i. */
-#define TAP_SET(tap) (UINT64_C(1) << TAP_##tap)
-_Static_assert(TAP_COUNT <= 64, "a set of taps has 64 bits");
+/* Bit i of a set of taps is the tap with id i. */
+#define TAP_SET(tap) ID_SET(TAP_##tap)
+_Static_assert(TAP_COUNT <= 128, "a set has 128 bits");
 
 /* The taps whose values are indices (of experts), not activations: no number is near another one, they have no noise,
  * and what computes with activations must leave them alone, since the pass reads memory with them. */
@@ -70,6 +71,6 @@ void tap_sequence(uint32_t order, enum tap_id ids[TAP_COUNT]);
 uint64_t tap_place(uint32_t order, enum tap_id id, int32_t layer);
 /* Returns the members of a set of inputs that belong to the same layer as the tap they are inputs of.  The others
  * belong to the layer before. */
-static inline uint64_t tap_same_layer(uint64_t inputs) { return inputs & ~TAP_SET(L_OUT); }
+static inline id_set tap_same_layer(id_set inputs) { return inputs & ~TAP_SET(L_OUT); }
 
 #endif

@@ -75,7 +75,7 @@ static void print_first_wrong_step(struct report_writer *w, const struct diagnos
     const struct tap_spec *spec = tap_spec(tap->id);
     struct tap_text name;
     struct tap_inputs_text inputs;
-    uint64_t feeds = model_tap_inputs(d->model, tap->id, tap->layer);
+    id_set feeds = model_tap_inputs(d->model, tap->id, tap->layer);
     report_printf(w, "   it is computed from %s", tap_show_inputs(&inputs, tap->id, feeds));
     if (*spec->weights) report_printf(w, " with the weights %s", spec->weights);
     report_printf(w, "\n");

@@ -293,7 +293,7 @@ static bool multiply(struct experiment *e, size_t i, const struct weight *w, con
  * others are computed in f32. */
 static bool give(struct experiment *e, const struct affine *of, const double *x, uint32_t n, double *y) {
     const struct weight *w = of->w;
-    uint64_t taps = e->mistakes->mistake->taps & ~TAP_SET(RESULT_NORM);
+    id_set taps = e->mistakes->mistake->taps & ~TAP_SET(RESULT_NORM);
     size_t i = 0;
     while (i < N_PRODUCT && e->model->layers[e->first_layer].w[mistake_weight(products[i])].w != w) i++;
     if (i == N_PRODUCT) return false;

@@ -33,7 +33,7 @@ enum { VALUES = 8 };
                   | TAP_SET(FFN_ROUTER) | TAP_SET(FFN_GATE) | TAP_SET(FFN_UP) | TAP_SET(FFN_OUT) \
                   | TAP_SET(RESULT_OUTPUT))
 
-static const struct { uint64_t taps; void (*analyse)(struct fit *f); } analysers[] = {
+static const struct { id_set taps; void (*analyse)(struct fit *f); } analysers[] = {
     { NORMS, fit_norm },
     { PRODUCTS, fit_linear },
     { TAP_SET(EMBD), fit_embedding },
@@ -44,8 +44,8 @@ static const struct { uint64_t taps; void (*analyse)(struct fit *f); } analysers
     { TAP_SET(RESULT_OUTPUT), fit_logits },
     { TAP_SET(FFN_SWIGLU) | TAP_SET(EXPERT_SWIGLU), fit_activation },
     { TAP_SET(FFN_INP) | TAP_SET(L_OUT), fit_residual },
-    { UINT64_MAX, fit_any },
-    { UINT64_MAX, fit_listed },
+    { ALL_IDS, fit_any },
+    { ALL_IDS, fit_listed },
 };
 
 /* ---- memory, activations, weights -------------------------------------------------------------------------------- */
@@ -110,8 +110,8 @@ bool fit_align(struct fit *f, struct fit_rows *rows) {
     return true;
 }
 
-bool fit_find_input(struct fit *f, uint64_t among, struct fit_rows *rows) {
-    uint64_t inputs = model_tap_inputs(f->model, f->id, f->layer) & among;
+bool fit_find_input(struct fit *f, id_set among, struct fit_rows *rows) {
+    id_set inputs = model_tap_inputs(f->model, f->id, f->layer) & among;
     for (uint32_t i = 0; i < TAP_COUNT; i++) {
         if (!(inputs >> i & 1)) continue;
         enum tap_id id = (enum tap_id)i;
@@ -128,7 +128,7 @@ bool fit_find_input(struct fit *f, uint64_t among, struct fit_rows *rows) {
     return false;
 }
 
-bool fit_input(struct fit *f, uint64_t among, struct fit_rows *rows) {
+bool fit_input(struct fit *f, id_set among, struct fit_rows *rows) {
     return fit_find_input(f, among, rows) && fit_align(f, rows);
 }
 

@@ -92,10 +92,10 @@ bool fit_tap(struct fit *f, enum tap_id id, int32_t layer, struct fit_rows *rows
 bool fit_align(struct fit *f, struct fit_rows *rows);
 /* Finds the input of the step that is in the set `among` (TAP_SET), with all rows that are known.  In the set, L_OUT
  * means the l_out of the layer before, or the embedding in layer 0.  If the layer lacks a tap, such as a norm, its own
- * input takes its place.  UINT64_MAX: the only input.  Returns false if it is not known. */
-bool fit_find_input(struct fit *f, uint64_t among, struct fit_rows *rows);
+ * input takes its place.  ALL_IDS: the only input.  Returns false if it is not known. */
+bool fit_find_input(struct fit *f, id_set among, struct fit_rows *rows);
 /* As fit_find_input, with the rows of the tokens of the output.  Returns false if one is missing. */
-bool fit_input(struct fit *f, uint64_t among, struct fit_rows *rows);
+bool fit_input(struct fit *f, id_set among, struct fit_rows *rows);
 /* The weight of the layer of the step, or of outside the layers. */
 const struct affine *fit_weight(const struct fit *f, enum weight_id id);
 /* A whole weight in f32, (n_out, n_in); NULL: there is none, or no memory. */

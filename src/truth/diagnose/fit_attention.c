@@ -646,12 +646,12 @@ static void try_activations(struct attention *a) {
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
-static const uint64_t of_q = TAP_SET(QCUR) | TAP_SET(QCUR_NORMED) | TAP_SET(QCUR_ROPE) | TAP_SET(QCUR_SCALED);
-static const uint64_t of_k = TAP_SET(KCUR) | TAP_SET(KCUR_NORMED) | TAP_SET(KCUR_ROPE);
+static const id_set of_q = TAP_SET(QCUR) | TAP_SET(QCUR_NORMED) | TAP_SET(QCUR_ROPE) | TAP_SET(QCUR_SCALED);
+static const id_set of_k = TAP_SET(KCUR) | TAP_SET(KCUR_NORMED) | TAP_SET(KCUR_ROPE);
 
 /* Finds K at all positions.  Returns false if one is not known. */
 static bool find_k(struct fit *f, struct fit_rows *k) {
-    uint64_t inputs = model_tap_inputs(f->model, f->id, f->layer) & of_k;
+    id_set inputs = model_tap_inputs(f->model, f->id, f->layer) & of_k;
     for (uint32_t i = 0; i < TAP_COUNT; i++) {
         if (inputs >> i & 1) return fit_tap(f, (enum tap_id)i, f->layer, k) && k->pos[k->n_token - 1] + 1 == k->n_token;
     }

@@ -465,7 +465,7 @@ static bool shift_inputs(const struct linear *l, const struct fit_rows *rows, in
 /* The inputs of other tokens, where the dump has fewer outputs: engines compute the logits of one token only. */
 static void try_tokens(struct linear *l, double *x) {
     struct fit_rows rows;
-    if (!fit_find_input(l->f, UINT64_MAX, &rows) || rows.n_token <= l->n_token) return;
+    if (!fit_find_input(l->f, ALL_IDS, &rows) || rows.n_token <= l->n_token) return;
     if (shift_inputs(l, &rows, -1, x)) try_x(l, x, 0, "is that of the token before");
     if (shift_inputs(l, &rows, 1, x)) try_x(l, x, 0, "is that of the next token");
     for (uint32_t s = 0; l->n_token == 1 && s < rows.n_token; s++) {
@@ -721,7 +721,7 @@ void fit_linear(struct fit *f) {
     l.scales_last = weight_scales_last(id);
     bool is_qkv = f->id == TAP_QCUR || f->id == TAP_KCUR || f->id == TAP_VCUR;
     l.limit = is_qkv ? (double)p->clamp_qkv : 0;
-    if (!fit_input(f, UINT64_MAX, &l.input) || fit_width(&l.input) != l.n_in) return;
+    if (!fit_input(f, ALL_IDS, &l.input) || fit_width(&l.input) != l.n_in) return;
     if (fit_width(&f->theirs) != l.n_out) return;
     size_t n_x = (size_t)l.n_token * l.n_in;
     double *x = fit_new(f, n_x, sizeof *x), *other = fit_new(f, n_x, sizeof *other);

@@ -140,17 +140,17 @@ void fit_listed(struct fit *f) {
     if (!is_created) return;
     l->s->rounding = f->rounding;
     l->s->same = SAME;
-    l->s->checked = UINT64_C(1) << f->id;
+    l->s->checked = ID_SET(f->id);
     for (uint32_t i = 0; i < l->n_input; i++) {
         bool is_absent = l->inputs[i].layer == f->layer && !trace_find_tap(f->dump, l->inputs[i].id, f->layer);
-        if (is_absent) l->s->checked |= UINT64_C(1) << l->inputs[i].id;
+        if (is_absent) l->s->checked |= ID_SET(l->inputs[i].id);
     }
-    uint64_t tried = l->s->checked;
+    id_set tried = l->s->checked;
     l->s->is_checking = true;
     l->changed = f->id;
     compute_all(l, NULL);
     l->s->is_checking = false;
-    uint64_t steps = model_tap_inputs(f->model, f->id, f->layer);
+    id_set steps = model_tap_inputs(f->model, f->id, f->layer);
     for (uint32_t k = 0; k < TAP_COUNT; k++) {
         l->changed = (enum tap_id)k;
         bool is_tried = (tried >> k & 1) && (l->changed == f->id || (steps >> k & 1));

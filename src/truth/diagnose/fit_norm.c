@@ -286,7 +286,7 @@ void fit_norm(struct fit *f) {
                       : mistake_weight(f->id);
     const struct affine *of = fit_weight(f, id);
     struct norm m = { .f = f, .is_layer = p->norm == NORM_LAYER };
-    if (!fit_input(f, UINT64_MAX, &m.x) || fit_width(&m.x) != fit_width(&f->theirs)) return;
+    if (!fit_input(f, ALL_IDS, &m.x) || fit_width(&m.x) != fit_width(&f->theirs)) return;
     m.width = fit_width(&m.x);
     const struct attn_plan *a = f->layer >= 0 ? &p->layers[f->layer].attn : &p->layers[0].attn;
     bool is_of_qk = id == W_ATTN_Q_NORM || id == W_ATTN_K_NORM;

@@ -49,7 +49,7 @@ static void find_terms(struct terms *s) {
 }
 
 /* Adds the two right terms as they are for the token before, for an engine that mixes up tokens. */
-static void add_shifted(struct terms *s, uint64_t among, const char *name) {
+static void add_shifted(struct terms *s, id_set among, const char *name) {
     struct fit_rows rows;
     size_t width = fit_width(&s->f->theirs);
     if (!fit_input(s->f, among, &rows) || fit_width(&rows) != width) return;
@@ -154,7 +154,7 @@ void fit_residual(struct fit *f) {
     s->f = f;
     s->scale = (double)f->model->plan.residual_scale;
     find_terms(s);
-    const uint64_t added = TAP_SET(ATTN_POST_NORM) | TAP_SET(ATTN_OUT) | TAP_SET(FFN_POST_NORM) | TAP_SET(FFN_OUT);
+    const id_set added = TAP_SET(ATTN_POST_NORM) | TAP_SET(ATTN_OUT) | TAP_SET(FFN_POST_NORM) | TAP_SET(FFN_OUT);
     add_shifted(s, added, "what is added for the token before");
     add_shifted(s, ~added, "the residual of the token before");
     if (f->out_of_memory) return;

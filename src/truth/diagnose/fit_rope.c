@@ -725,7 +725,7 @@ static uint32_t rope_of(const struct model *m, int32_t layer) {
 void fit_rope(struct fit *f) {
     struct fit_rows before;
     uint32_t rope = rope_of(f->model, f->layer);
-    if (rope == ROPE_NONE || !fit_input(f, UINT64_MAX, &before) || fit_width(&before) != fit_width(&f->theirs)) return;
+    if (rope == ROPE_NONE || !fit_input(f, ALL_IDS, &before) || fit_width(&before) != fit_width(&f->theirs)) return;
     before.n_head = f->theirs.n_head;
     before.n = f->theirs.n;
     analyse(f, &before, rope, f->model->plan.layers[f->layer].attn.rope != ROPE_NONE);

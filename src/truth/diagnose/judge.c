@@ -63,7 +63,7 @@
 
 /* The flags in diagnosis.kinds.  INPUTS_KNOWN: theirs has all inputs of the tap whole.  NOISY: the tap is noisy. */
 enum { INPUTS_KNOWN = 1, NOISY = 2 };
-static const uint64_t products = TAP_SET(QCUR) | TAP_SET(KCUR) | TAP_SET(VCUR) | TAP_SET(ATTN_OUT) | TAP_SET(FFN_GATE)
+static const id_set products = TAP_SET(QCUR) | TAP_SET(KCUR) | TAP_SET(VCUR) | TAP_SET(ATTN_OUT) | TAP_SET(FFN_GATE)
                                | TAP_SET(FFN_UP) | TAP_SET(FFN_ROUTER) | TAP_SET(ATTN_GATE) | TAP_SET(EXPERT_GATE)
                                | TAP_SET(EXPERT_UP) | TAP_SET(EXPERT_DOWN) | TAP_SET(FFN_SHARED_GATE)
                                | TAP_SET(FFN_SHARED) | TAP_SET(FFN_OUT) | TAP_SET(RESULT_OUTPUT);
@@ -80,18 +80,18 @@ plumb_status diagnose_prepare(struct diagnosis *d) {
     enum tap_id ids[TAP_COUNT];
     tap_sequence(theirs->order, ids);
     for (int32_t layer = 0; layer <= n_layer; layer++) {
-        uint64_t whole = 0, noisy = 0;   /* sets of taps of this layer: whole in theirs; noisy and not whole */
+        id_set whole = 0, noisy = 0;   /* sets of taps of this layer: whole in theirs; noisy and not whole */
         for (uint32_t i = 0; i < TAP_COUNT; i++) {
             enum tap_id id = ids[i];
             if (id == TAP_EMBD || tap_spec(id)->in_layer != (layer < n_layer)) continue;
-            uint64_t feeds = model_tap_inputs(d->model, id, layer < n_layer ? layer : -1), same = tap_same_layer(feeds);
+            id_set feeds = model_tap_inputs(d->model, id, layer < n_layer ? layer : -1), same = tap_same_layer(feeds);
             bool takes_input = feeds != same;
             bool is_alone = !(same & ~whole) && (!takes_input || is_whole_in);
             bool is_noisy = (products >> id & 1) || (same & noisy) || (takes_input && is_noisy_in);
             const struct trace_tap *tap = trace_find_tap(theirs, id, layer < n_layer ? layer : -1);
             if (tap) d->kinds[tap - theirs->taps] = (uint8_t)((is_alone ? INPUTS_KNOWN : 0) | (is_noisy ? NOISY : 0));
-            if (tap && experiment_is_whole(d->experiment, tap)) whole |= UINT64_C(1) << id;
-            else if (is_noisy) noisy |= UINT64_C(1) << id;
+            if (tap && experiment_is_whole(d->experiment, tap)) whole |= ID_SET(id);
+            else if (is_noisy) noisy |= ID_SET(id);
         }
         is_whole_in = whole & TAP_SET(L_OUT);
         is_noisy_in = noisy & TAP_SET(L_OUT);

@@ -71,7 +71,7 @@ static plumb_status record(struct diagnosis *d) {
 
 plumb_status diagnose_measure(struct diagnosis *d) {
     const struct plumb_trace *theirs = d->experiment->theirs;
-    uint64_t kinds = 0;
+    id_set kinds = 0;
     for (int noisy = 0; noisy < 2; noisy++) {
         d->typical[noisy] = diagnose_typical_step(d, &d->truth, noisy);
         if (isnan(d->typical[noisy])) {
@@ -81,7 +81,7 @@ plumb_status diagnose_measure(struct diagnosis *d) {
     for (size_t i = 0; i < theirs->n_tap && d->n_measured < DIAGNOSE_MEASURED; i++) {
         enum tap_id id = theirs->taps[i].id;
         if ((kinds >> id & 1) || !is_wrong_step(d, i)) continue;
-        kinds |= UINT64_C(1) << id;
+        kinds |= ID_SET(id);
         d->measured[d->n_measured++] = (struct fit){ .model = d->model, .dump = theirs, .id = id,
             .layer = theirs->taps[i].layer, .tokens = theirs->tokens, .n_prompt = theirs->n_prompt,
             .rounding = d->noise.rounding.products, .floor = floor_of(d, i) };

@@ -142,8 +142,8 @@ static void fit_number(struct search *s, struct mistake m, double low, double hi
 
 static void try_numbers(struct search *s) {
     const struct mistakes *m = s->d->experiment->mistakes;
-    const uint64_t both = TAP_SET(QCUR_ROPE) | TAP_SET(KCUR_ROPE), norms = TAP_SET(ATTN_NORM) | TAP_SET(FFN_NORM);
-    const struct { uint64_t taps; enum mistake_kind kind; uint8_t variant; double low, high; } rows[] = {
+    const id_set both = TAP_SET(QCUR_ROPE) | TAP_SET(KCUR_ROPE), norms = TAP_SET(ATTN_NORM) | TAP_SET(FFN_NORM);
+    const struct { id_set taps; enum mistake_kind kind; uint8_t variant; double low, high; } rows[] = {
         { both, MISTAKE_ROPE, ROPE_SCALED, 0.05, 20 }, { both, MISTAKE_ROPE, ROPE_BASE, 10, 1e8 },
         { TAP_SET(QCUR_ROPE), MISTAKE_ROPE, ROPE_SCALED, 0.05, 20 },
         { TAP_SET(KCUR_ROPE), MISTAKE_ROPE, ROPE_SCALED, 0.05, 20 },
@@ -166,7 +166,7 @@ static void try_numbers(struct search *s) {
     }
     for (uint32_t id = TAP_ATTN_NORM; id < TAP_L_OUT; id++) {
         if (m->width[id] == 0 || id == TAP_KQ_SOFT_MAX || is_after_first(s, (enum tap_id)id)) continue;
-        fit_number(s, (struct mistake){ .taps = UINT64_C(1) << id, .kind = MISTAKE_SCALE, .layer = EVERYWHERE,
+        fit_number(s, (struct mistake){ .taps = ID_SET(id), .kind = MISTAKE_SCALE, .layer = EVERYWHERE,
                                         .head = EVERYWHERE }, 0.05, 20);
     }
 }
@@ -193,9 +193,9 @@ static void try_steps(struct search *s) {
 /* All steps of the layer with the tensors of another layer. */
 static void try_layers(struct search *s) {
     const struct plan *p = &s->d->model->plan;
-    uint64_t taps = 0;
+    id_set taps = 0;
     for (uint32_t id = 0; id < TAP_COUNT; id++) {
-        if (tap_spec((enum tap_id)id)->in_layer && mistake_weight((enum tap_id)id) < W_COUNT) taps |= UINT64_C(1) << id;
+        if (tap_spec((enum tap_id)id)->in_layer && mistake_weight((enum tap_id)id) < W_COUNT) taps |= ID_SET(id);
     }
     for (uint32_t il = s->from; il < s->layer + 1; il++) {
         try_in_layer(s, &(struct mistake){ .taps = TAP_SET(L_OUT), .kind = MISTAKE_LEFT_OUT, .layer = (int32_t)il,
@@ -237,7 +237,7 @@ static int by_score(const void *a, const void *b) {
 }
 
 /* Steps whose tensors a loader treats alike: a mistake may be in several of them. */
-static const uint64_t alike[] = {
+static const id_set alike[] = {
     TAP_SET(QCUR) | TAP_SET(KCUR), TAP_SET(QCUR) | TAP_SET(KCUR) | TAP_SET(VCUR), TAP_SET(FFN_GATE) | TAP_SET(FFN_UP),
 };
 enum { N_ALIKE = sizeof alike / sizeof *alike, N_WAY = N_LAYER_MAP + N_ALIKE + 1 };

@@ -52,7 +52,7 @@ static plumb_status choose(struct trace_view *v, const struct model *m, const st
 }
 
 /* Sets *sum to the sum of log10 of the errors of the rows of some taps, against the truth. */
-static plumb_status sum_errors(const struct model *m, const struct trace_view *v, uint64_t set, double *sum,
+static plumb_status sum_errors(const struct model *m, const struct trace_view *v, id_set set, double *sum,
                                struct error *err) {
     struct experiment *e;
     struct outcome o = { .n_known = 0 };
@@ -72,7 +72,7 @@ static plumb_status sum_errors(const struct model *m, const struct trace_view *v
 /* Reads taps whose axes are unsure in both orders, and keeps the one that comes clearly closer to the truth.  A wrong
  * order has no row that is right; with a mistake, the right order mostly has one, such as that of the first token or,
  * without a mask, of the last one. */
-static plumb_status choose_axes(struct trace_view *v, const struct model *m, uint64_t set, struct error *err) {
+static plumb_status choose_axes(struct trace_view *v, const struct model *m, id_set set, struct error *err) {
     double as_is, exchanged;
     if (set == 0) return PLUMB_OK;
     PLUMB_TRY(sum_errors(m, v, set, &as_is, err));

@@ -211,31 +211,31 @@ static size_t find_tap(const struct diff *d, enum tap_id id, int32_t layer) {
 /* Returns the taps that a layer lacks, without a model: those of which neither trace has a record in this layer, all of
  * them if one of the traces is complete, otherwise those that only some models have.  If both traces lack the layer,
  * any other counts. */
-static uint64_t absent_in(const struct diff *d, int32_t layer) {
-    const uint64_t in_all = TAP_SET(QCUR) | TAP_SET(KCUR) | TAP_SET(VCUR) | TAP_SET(QCUR_ROPE) | TAP_SET(KCUR_ROPE)
+static id_set absent_in(const struct diff *d, int32_t layer) {
+    const id_set in_all = TAP_SET(QCUR) | TAP_SET(KCUR) | TAP_SET(VCUR) | TAP_SET(QCUR_ROPE) | TAP_SET(KCUR_ROPE)
                           | TAP_SET(KQ_SOFT_MAX) | TAP_SET(KQV_OUT) | TAP_SET(ATTN_OUT) | TAP_SET(FFN_INP)
                           | TAP_SET(FFN_OUT) | TAP_SET(L_OUT);
     const struct plumb_trace *const sides[] = { d->a, d->b };
-    uint64_t here[2] = { 0 }, anywhere = 0, some = 0;
+    id_set here[2] = { 0 }, anywhere = 0, some = 0;
     if (layer < 0) return 0;
     for (size_t s = 0; s < 2; s++) {
         for (size_t i = 0; i < sides[s]->n_tap; i++) {
             const struct trace_tap *tap = &sides[s]->taps[i];
-            anywhere |= UINT64_C(1) << tap->id;
-            here[s] |= tap->layer == layer ? UINT64_C(1) << tap->id : 0;
+            anywhere |= ID_SET(tap->id);
+            here[s] |= tap->layer == layer ? ID_SET(tap->id) : 0;
         }
     }
     bool is_complete = !(in_all & ~here[0]) || !(in_all & ~here[1]);
     for (uint32_t i = 0; i < TAP_COUNT; i++) {
         const struct tap_spec *spec = tap_spec((enum tap_id)i);
-        some |= (uint64_t)(spec->only_some || (is_complete && spec->in_layer)) << i;
+        some |= (id_set)(spec->only_some || (is_complete && spec->in_layer)) << i;
     }
     if (d->a->order & TAP_ORDER_ONE_NORM) some |= TAP_SET(FFN_NORM);
     return some & ~(here[0] | here[1] ? here[0] | here[1] : anywhere);
 }
 
 /* Returns the taps of the same layer, and perhaps TAP_L_OUT, that a tap is computed from. */
-static uint64_t inputs_of(const struct diff *d, enum tap_id id, int32_t layer) {
+static id_set inputs_of(const struct diff *d, enum tap_id id, int32_t layer) {
     bool is_known = d->model && layer < (int32_t)d->model->plan.n_layer;
     return is_known ? model_tap_inputs(d->model, id, layer) : trace_inputs(d->a->order, id, absent_in(d, layer));
 }
@@ -252,8 +252,8 @@ static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
     enum tap_id of = d->taps[tap].id, ids[TAP_COUNT];
     int32_t layer = d->taps[tap].layer;
     bool is_result = of >= TAP_RESULT_NORM;
-    uint64_t feeds = inputs_of(d, of, layer);
-    uint64_t want = tap_same_layer(feeds), earlier = feeds ^ want;
+    id_set feeds = inputs_of(d, of, layer);
+    id_set want = tap_same_layer(feeds), earlier = feeds ^ want;
     tap_sequence(d->a->order, ids);
     for (;;) {
         for (uint32_t at = TAP_COUNT; at-- > 0;) {
@@ -266,7 +266,7 @@ static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
                 continue;
             }
             in.direct = false;
-            uint64_t more = inputs_of(d, id, layer), same = tap_same_layer(more);
+            id_set more = inputs_of(d, id, layer), same = tap_same_layer(more);
             want |= same;   /* they come before it, so this loop still reaches them */
             earlier |= more ^ same;
         }

@@ -38,7 +38,7 @@ plumb_status plumb_trace_read(plumb_trace *t, const void *bytes, size_t n) {
     };
     bool has_sums = has_name(bytes, n, "_proj/Add");
     for (size_t i = 0; i < sizeof sums / sizeof *sums && has_sums; i++) {
-        if (has_name(bytes, n, sums[i].name)) t->with_bias |= UINT64_C(1) << sums[i].id;
+        if (has_name(bytes, n, sums[i].name)) t->with_bias |= ID_SET(sums[i].id);
     }
     plumb_status status = read_any(t, bytes, n);
     if (status == PLUMB_OK) status = trace_sort(t);

@@ -420,7 +420,7 @@ static plumb_status choose_axis(struct npz_reader *r, const struct array *a, int
     x->token = token_first ? first : second;
     x->head = token_first ? second : first;
     if (is_plain) return PLUMB_OK;
-    r->t->unsure_axes |= UINT64_C(1) << a->id;
+    r->t->unsure_axes |= ID_SET(a->id);
     struct shown shape;
     return remarks_add(&r->t->remarks, r->err, REMARK_AXES, a->name.text, strlen(a->name.text), "with as many heads as "
                        "tokens, %s does not say which axis is which; it was taken for %s%s, %s; to make it plain, save "

@@ -57,7 +57,7 @@ void known_edit_attention(const struct known_mistake *q, struct edit *e) {
 }
 
 /* Calls edit with the weights of a set, as far as a model can have them: those of layers, and some outside. */
-static void each_weight(struct edit *e, uint64_t set, void (*edit)(struct affine *of)) {
+static void each_weight(struct edit *e, id_set set, void (*edit)(struct affine *of)) {
     struct model *m = e->model;
     struct affine *const outside[W_COUNT] = {
         [W_TOKEN_TYPES] = &m->token_types, [W_POSITION_EMBD] = &m->position_embd,

@@ -71,7 +71,7 @@ struct known_mistake {
     void (*edit)(const struct known_mistake *q, struct edit *e);   /* NULL: none */
     union { int32_t value; float number; };   /* for the edit */
     size_t at;                 /* for the edit: the place of a number */
-    uint64_t weights;          /* for the edit: a set of enum weight_id */
+    id_set weights;            /* for the edit: a set of enum weight_id */
     enum token_list tokens;
     enum quant_type type;      /* the type whose blocks it misreads */
     enum misread misread;
@@ -123,7 +123,7 @@ extern const struct need known_every, known_with_experts, known_with_pooling;   
 #define PLAN(member, to) .edit = known_edit_plan, .at = offsetof(struct plan, member), .number = to
 #define ATTENTION(member, to) .edit = known_edit_attention, .at = offsetof(struct attn_plan, member), .value = to
 /* Weights, or biases of weights, are left out. */
-#define SET(weight) (UINT64_C(1) << (W_##weight))
+#define SET(weight) ID_SET(W_##weight)
 #define REMOVED(set) .edit = known_remove, .weights = set
 #define WITHOUT_BIAS(set) .edit = known_remove_bias, .weights = set
 

@@ -70,7 +70,7 @@ static const double *held(const struct made_tap *st, enum tap_id id, uint32_t wi
 static const double *input_of(const struct made_tap *st, uint32_t i, uint32_t width) {
     const struct mistake *m = st->wrong;
     if (m && m->kind == MISTAKE_INPUT && m->at == i) return held(st, m->input, width);
-    uint64_t inputs = model_tap_inputs(st->s->model, st->id, st->layer);
+    id_set inputs = model_tap_inputs(st->s->model, st->id, st->layer);
     enum tap_id ids[2] = { TAP_COUNT, TAP_COUNT };
     uint32_t n = 0;
     for (uint32_t k = 0; k < TAP_COUNT && n < 2; k++) {
@@ -904,7 +904,7 @@ static void check(const struct made_tap *st) {
         norm += st->x[i] * st->x[i];
     }
     is_same = is_same && sum <= s->same * s->same * norm;
-    if (!is_same) s->supported &= ~(UINT64_C(1) << st->id);
+    if (!is_same) s->supported &= ~ID_SET(st->id);
 }
 
 /* Keeps the result of a step for the steps after it. */
@@ -972,7 +972,7 @@ plumb_status mistakes_create(struct mistakes **out, const struct model *m, const
     s->n_token = n_token;
     s->n_prompt = n_prompt;
     s->order = model_tap_order(m);
-    s->supported = s->checked = UINT64_MAX;
+    s->supported = s->checked = ALL_IDS;
     s->same = SAME;
     return PLUMB_OK;
 }

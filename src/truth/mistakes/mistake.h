@@ -116,7 +116,7 @@ enum token_scope { TOKENS_ALL, TOKENS_DECODED, TOKENS_PROMPT, TOKENS_FIRST, TOKE
 enum { EVERYWHERE = -1 };
 
 struct mistake {
-    uint64_t taps;              /* the steps that are wrong (TAP_SET) */
+    id_set taps;                /* the steps that are wrong (TAP_SET) */
     enum mistake_kind kind;
     uint8_t variant, axis, at;
     bool is_before;
@@ -136,9 +136,9 @@ struct mistakes {
     const int32_t *tokens;          /* (n_token) borrowed */
     uint32_t n_token, n_prompt, order;
     const struct mistake *mistake;  /* the current one; NULL: none */
-    uint64_t supported;             /* the steps whose formula here gives what the pass gives */
+    id_set supported;               /* the steps whose formula here gives what the pass gives */
     bool is_checking;               /* see mistakes_step */
-    uint64_t checked;               /* the steps that are compared then */
+    id_set checked;                 /* the steps that are compared then */
     double same;                    /* up to this relative error they are the same */
     struct rounding rounding;       /* of the inputs of products, in the pass too */
     double *held[TAP_COUNT];        /* (n_held, n_head, width) the last results of each step, for a batch of tokens */
@@ -173,7 +173,7 @@ void mistakes_compute(struct mistakes *s, const plumb_tap *tap, enum tap_id id, 
 enum operation { OP_OTHER, OP_EMBD, OP_NORM, OP_LINEAR, OP_ROPE, OP_SCORES, OP_VALUES, OP_GATE, OP_SUM };
 enum operation mistake_operation(enum tap_id id);   /* what a step computes; OP_OTHER: no formula is known */
 enum weight_id mistake_weight(enum tap_id id);   /* the weight of a step in a layer; W_COUNT: none */
-uint64_t mistake_taps(enum weight_id weight);    /* the step of a layer that has this weight */
+id_set mistake_taps(enum weight_id weight);    /* the step of a layer that has this weight */
 /* The layer whose tensors this layer has with MISTAKE_LAYER. */
 uint32_t mistake_layer(const struct mistake *m, uint32_t layer, uint32_t n_layer);
 /* Whether a mistake is made in a layer. */

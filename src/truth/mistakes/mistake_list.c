@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 /* Steps that engines compute with the same function.  A mistake in it is made in all of them. */
-static const uint64_t together[] = {
+static const id_set together[] = {
     TAP_SET(ATTN_NORM) | TAP_SET(FFN_NORM) | TAP_SET(RESULT_NORM), TAP_SET(QCUR_NORMED) | TAP_SET(KCUR_NORMED),
     TAP_SET(QCUR_ROPE) | TAP_SET(KCUR_ROPE), TAP_SET(KQ_SOFT_MAX) | TAP_SET(KQV_OUT),
     TAP_SET(FFN_INP) | TAP_SET(L_OUT),
@@ -32,7 +32,7 @@ bool mistake_can_be_shared(const struct mistake *m) {
 /* Tries a mistake in the step alone and, from the first step of several that are computed alike, in all of these. */
 static void try_one(const struct list *l, struct mistake m) {
     m.layer = m.head = EVERYWHERE;
-    m.taps = UINT64_C(1) << l->id;
+    m.taps = ID_SET(l->id);
     l->try(l->user, &m);
     for (size_t i = 0; i < sizeof together / sizeof *together && mistake_can_be_shared(&m); i++) {
         bool is_first = (together[i] & m.taps) && !(together[i] & (m.taps - 1));
@@ -110,11 +110,11 @@ static void try_inputs(const struct list *l, uint8_t at, uint32_t width) {
     }
 }
 
-uint64_t mistake_taps(enum weight_id weight) {
-    uint64_t taps = 0;
+id_set mistake_taps(enum weight_id weight) {
+    id_set taps = 0;
     for (uint32_t id = 0; id < TAP_COUNT; id++) {
         bool has = tap_spec((enum tap_id)id)->in_layer && mistake_weight((enum tap_id)id) == weight;
-        if (has) taps |= UINT64_C(1) << id;
+        if (has) taps |= ID_SET(id);
     }
     return taps;
 }
@@ -130,7 +130,7 @@ static void try_tensors(const struct list *l) {
         if (!fits || id == own) continue;
         struct mistake m = { .kind = MISTAKE_TENSOR, .weight = (enum weight_id)id, .input = l->id, .from_layer = -1 };
         try_one(l, m);
-        m.taps = UINT64_C(1) << l->id | mistake_taps((enum weight_id)id);   /* the two are exchanged */
+        m.taps = ID_SET(l->id) | mistake_taps((enum weight_id)id);   /* the two are exchanged */
         m.layer = m.head = EVERYWHERE;
         if (m.taps & (m.taps - 1) && (enum weight_id)id > own) l->try(l->user, &m);
     }
@@ -629,7 +629,7 @@ void mistake_say(const struct mistakes *s, const struct mistake *m, int32_t laye
     default: break;
     }
     if (m->chunk > 0 && m->chunk < s->n_prompt) report_append(text, size, &n, " (chunks of %u tokens)", m->chunk);
-    uint64_t others = m->taps & ~(UINT64_C(1) << first) & ~TAP_SET(RESULT_NORM);
+    id_set others = m->taps & ~ID_SET(first) & ~TAP_SET(RESULT_NORM);
     for (uint32_t id = 0; id < TAP_COUNT; id++) {
         if (others >> id & 1) report_append(text, size, &n, ", and so is %s", tap_spec((enum tap_id)id)->name);
     }

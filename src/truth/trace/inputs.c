@@ -1,6 +1,6 @@
 #include "trace/inputs.h"
 
-static uint64_t inputs_of(uint32_t order, enum tap_id id) {
+static id_set inputs_of(uint32_t order, enum tap_id id) {
     static const uint64_t usual[TAP_COUNT] = {
         [TAP_ATTN_NORM] = TAP_SET(L_OUT),
         [TAP_QCUR] = TAP_SET(ATTN_NORM),
@@ -60,7 +60,7 @@ static uint64_t inputs_of(uint32_t order, enum tap_id id) {
         [TAP_RESULT_OUTPUT] = TAP_SET(RESULT_NORM),
         [TAP_RESULT_POOLED] = TAP_SET(RESULT_NORM),
     };
-    static const struct { uint32_t order; enum tap_id id; uint64_t inputs; } others[] = {
+    static const struct { uint32_t order; enum tap_id id; id_set inputs; } others[] = {
         { TAP_ORDER_ONE_NORM, TAP_FFN_NORM, TAP_SET(ATTN_NORM) },
         { TAP_ORDER_PARALLEL, TAP_FFN_NORM, TAP_SET(L_OUT) },
         { TAP_ORDER_NORM_AFTER_ROPE, TAP_QCUR_ROPE, TAP_SET(QCUR) },
@@ -84,20 +84,20 @@ static uint64_t inputs_of(uint32_t order, enum tap_id id) {
     return usual[id];
 }
 
-uint64_t trace_inputs(uint32_t order, enum tap_id id, uint64_t absent) {
-    const uint64_t passed_on = TAP_SET(ATTN_NORM) | TAP_SET(QCUR_NORMED) | TAP_SET(KCUR_NORMED) | TAP_SET(QCUR_SCALED)
+id_set trace_inputs(uint32_t order, enum tap_id id, id_set absent) {
+    const id_set passed_on = TAP_SET(ATTN_NORM) | TAP_SET(QCUR_NORMED) | TAP_SET(KCUR_NORMED) | TAP_SET(QCUR_SCALED)
                              | TAP_SET(ATTN_GATED) | TAP_SET(ATTN_SUB_NORM) | TAP_SET(ATTN_POST_NORM)
                              | TAP_SET(FFN_NORM) | TAP_SET(FFN_PROBS) | TAP_SET(FFN_PROBS_BIASED)
                              | TAP_SET(FFN_WEIGHTS_SOFTMAX) | TAP_SET(FFN_WEIGHTS_NORM) | TAP_SET(FFN_WEIGHTS_SCALED)
                              | TAP_SET(FFN_SUB_NORM) | TAP_SET(FFN_SHARED) | TAP_SET(FFN_POST_NORM);
     enum tap_id ids[TAP_COUNT];
     tap_sequence(order, ids);
-    uint64_t set = inputs_of(order, id);
+    id_set set = inputs_of(order, id);
     uint32_t i = 0;
     while (ids[i] != id) i++;
     while (i-- > 0) {   /* the inputs of a tap in the same layer come before it */
         if (!((set & absent) >> ids[i] & 1)) continue;
-        set &= ~(UINT64_C(1) << ids[i]);
+        set &= ~ID_SET(ids[i]);
         if (passed_on >> ids[i] & 1) set |= inputs_of(order, ids[i]);
     }
     return set;

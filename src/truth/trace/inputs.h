@@ -7,6 +7,6 @@
 
 /* Returns the inputs of a tap, as model_tap_inputs does.  order: a set of enum tap_order.  absent: the taps that the
  * layer lacks; those that only pass on their input, such as norms, are replaced by it. */
-uint64_t trace_inputs(uint32_t order, enum tap_id id, uint64_t absent);
+id_set trace_inputs(uint32_t order, enum tap_id id, id_set absent);
 
 #endif

@@ -332,7 +332,7 @@ const char *tap_show(struct tap_text *buf, enum tap_id id, int32_t layer) {
     return buf->text;
 }
 
-const char *tap_show_inputs(struct tap_inputs_text *buf, enum tap_id id, uint64_t inputs) {
+const char *tap_show_inputs(struct tap_inputs_text *buf, enum tap_id id, id_set inputs) {
     snprintf(buf->text, sizeof buf->text, "%s", "the token ids");
     for (uint32_t i = 0, n = 0; i < TAP_COUNT; i++) {
         const char *of = i != TAP_L_OUT ? "" : tap_spec(id)->in_layer

@@ -30,7 +30,7 @@ const char *tap_show(struct tap_text *buf, enum tap_id id, int32_t layer);
 /* Writes to buf, for people, the taps that a tap is computed from (model_tap_inputs): "kq_soft_max, Vcur".  Returns
  * buf->text. */
 struct tap_inputs_text { char text[120]; };
-const char *tap_show_inputs(struct tap_inputs_text *buf, enum tap_id id, uint64_t inputs);
+const char *tap_show_inputs(struct tap_inputs_text *buf, enum tap_id id, id_set inputs);
 /* Returns true if the tap's name, such as "l_out-3", matches one of the patterns.  Patterns are separated by commas; in
  * them * stands for any text and ? for any byte.  A pattern without "-" matches the tap in every layer, and so does the
  * last word of a module's path ("q_proj").  A pattern may also be any name that tap_parse knows.  NULL matches all.

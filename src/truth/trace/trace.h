@@ -90,9 +90,9 @@ struct plumb_trace {
     plumb_trace_params params;   /* what plumb_trace_add keeps; params.taps is owned */
     bool by_module;         /* the file calls Qcur or Kcur by their modules in transformers: see heads.h */
     bool has_output_norms;  /* post_attention_layernorm is attn_post_norm: see trace_begin_tap */
-    uint64_t unsure_axes;   /* taps (TAP_SET) with as many heads as tokens, of which the file does not say which axis is
+    id_set unsure_axes;     /* taps (TAP_SET) with as many heads as tokens, of which the file does not say which axis is
                              * which: see view_exchange_axes */
-    uint64_t with_bias;     /* taps of which an ONNX graph has the sum with a bias too: see trace_begin_tap */
+    id_set with_bias;       /* taps of which an ONNX graph has the sum with a bias too: see trace_begin_tap */
     struct remarks remarks; /* what was left out of the file, and what about it is odd */
     uint32_t order;         /* of the taps: a set of enum tap_order.  0 also if the trace does not say */
     size_t n_tap, cap;

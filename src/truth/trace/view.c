@@ -85,7 +85,7 @@ static bool is_square(const struct trace_tap *tap) {
     return tap->n_row > 1;
 }
 
-plumb_status view_exchange_axes(struct trace_view *v, uint64_t set, struct error *err) {
+plumb_status view_exchange_axes(struct trace_view *v, id_set set, struct error *err) {
     for (size_t i = 0; i < v->t.n_tap; i++) {
         struct trace_tap *tap = &v->t.taps[i];
         if (!(set >> tap->id & 1) || !is_square(tap)) continue;
@@ -143,8 +143,8 @@ uint64_t view_row_size(const struct model *m, enum tap_id id, int32_t layer, uin
 }
 
 /* Returns the taps that a layer of the model lacks or, for layer -1, those that it lacks outside the layers. */
-static uint64_t absent_in(const struct model *m, int32_t layer) {
-    uint64_t absent = m->plan.has_logits ? 0 : TAP_SET(RESULT_OUTPUT);
+static id_set absent_in(const struct model *m, int32_t layer) {
+    id_set absent = m->plan.has_logits ? 0 : TAP_SET(RESULT_OUTPUT);
     if (m->plan.pooling.kind == PLUMB_POOLING_NONE) absent |= TAP_SET(RESULT_POOLED);
     return layer < 0 || layer >= (int32_t)m->plan.n_layer ? absent : model_absent_taps(m, (uint32_t)layer);
 }
@@ -167,7 +167,7 @@ static bool fits(const struct trace_row *row, enum tap_id id, uint64_t size, uin
 /* Writes to text which taps of the layer have rows of n values. */
 static void name_taps(char *text, size_t size, const struct model *m, int32_t layer, uint64_t n, uint32_t n_token) {
     enum { SHOWN = 3 };
-    uint64_t absent = absent_in(m, layer);
+    id_set absent = absent_in(m, layer);
     size_t at = 0, n_named = 0;
     for (uint32_t i = 0; i < TAP_COUNT && n_named < SHOWN; i++) {
         enum tap_id id = (enum tap_id)i;
@@ -331,15 +331,15 @@ static void show_token(char *text, size_t size, size_t *at, uint32_t pos) {
 /* Says whether the inputs of a tap are finite.  All earlier taps are, as far as the dump has them. */
 static void show_inputs(char *text, size_t size, size_t *at, const struct trace_view *v, const struct model *m,
                         const struct trace_tap *tap) {
-    uint64_t in_dump = 0, absent = 0;
+    id_set in_dump = 0, absent = 0;
     int32_t before = tap->layer - 1;
     for (size_t i = 0; i < v->t.n_tap; i++) {
         const struct trace_tap *other = &v->t.taps[i];
-        if (other->layer == tap->layer) in_dump |= UINT64_C(1) << other->id;
+        if (other->layer == tap->layer) in_dump |= ID_SET(other->id);
         if (tap->layer < 0 && other->layer > before) before = other->layer;   /* the results follow the last layer */
     }
-    for (uint32_t i = 0; i < TAP_COUNT; i++) absent |= (uint64_t)tap_spec((enum tap_id)i)->only_some << i;
-    uint64_t inputs = m && tap->layer < (int32_t)m->plan.n_layer ? model_tap_inputs(m, tap->id, tap->layer)
+    for (uint32_t i = 0; i < TAP_COUNT; i++) absent |= (id_set)tap_spec((enum tap_id)i)->only_some << i;
+    id_set inputs = m && tap->layer < (int32_t)m->plan.n_layer ? model_tap_inputs(m, tap->id, tap->layer)
                     : trace_inputs(v->t.order, tap->id, absent & ~in_dump), n_here = 0, n_missing = 0;
     struct tap_text name;
     char missing[120] = "";

@@ -29,7 +29,7 @@ enum view_numbering view_numbering(const struct plumb_trace *t, const struct mod
 plumb_status view_shift(struct trace_view *v, struct error *err);
 /* Reads the taps of a set (TAP_SET) in the other order of their axes: the heads become tokens and the tokens heads.
  * Leaves alone those that do not have as many whole rows as heads. */
-plumb_status view_exchange_axes(struct trace_view *v, uint64_t set, struct error *err);
+plumb_status view_exchange_axes(struct trace_view *v, id_set set, struct error *err);
 /* Drops taps in layers that the model does not have, taps of another length, and padding of logits.  Adds remarks on
  * these, on steps that the model does not have, on ids that are out of range and on rows of further tokens. */
 plumb_status view_fit(struct trace_view *v, const struct model *m, struct error *err);
