@@ -34,10 +34,7 @@ void rules_free(struct rules *b);   /* NULL is allowed */
 /* The number of the rule with a name; it need not be defined yet. */
 uint32_t rules_find(struct rules *b, const char *name, size_t n);
 /* The same with the name of another rule and what printf appends to it, of at most 127 bytes in all. */
-#if defined(__GNUC__)
-__attribute__((format(printf, 3, 4)))
-#endif
-uint32_t rules_part(struct rules *b, uint32_t rule, const char *format, ...);
+PRINTF_LIKE(3, 4) uint32_t rules_part(struct rules *b, uint32_t rule, const char *format, ...);
 bool rules_has(const struct rules *b, const char *name);   /* whether it is defined */
 
 /* Begins a rule.  Returns its place. */

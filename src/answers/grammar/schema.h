@@ -124,15 +124,9 @@ void *schema_alloc(struct schema *s, size_t n);
 /* Counts n units of work.  Returns false if the compiler has failed, or fails because that is too much. */
 bool schema_work(struct schema *s, size_t n);
 /* Fails with "POINTER: sentence", where the pointer is that of node, unless it has failed already. */
-#if defined(__GNUC__)
-__attribute__((format(printf, 4, 5)))
-#endif
-void schema_fail(struct schema *s, plumb_status status, uint32_t node, const char *format, ...);
+PRINTF_LIKE(4, 5) void schema_fail(struct schema *s, plumb_status status, uint32_t node, const char *format, ...);
 /* A keyword that cannot be kept: fails, or adds a warning if the options are lenient. */
-#if defined(__GNUC__)
-__attribute__((format(printf, 3, 4)))
-#endif
-void schema_refuse(struct schema *s, uint32_t node, const char *format, ...);
+PRINTF_LIKE(3, 4) void schema_refuse(struct schema *s, uint32_t node, const char *format, ...);
 void *schema_no_memory(struct schema *s);   /* returns NULL */
 /* The failure of a call of regular.h on behalf of a keyword, or of rules.h; 0: of the place. */
 void schema_language_failed(struct schema *s, uint32_t node);

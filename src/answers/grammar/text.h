@@ -14,10 +14,7 @@ struct grammar_text {
 
 void grammar_text_add(struct grammar_text *text, const char *bytes, size_t n);
 /* Appends as printf does. */
-#if defined(__GNUC__)
-__attribute__((format(printf, 2, 3)))
-#endif
-void grammar_text_print(struct grammar_text *text, const char *format, ...);
+PRINTF_LIKE(2, 3) void grammar_text_print(struct grammar_text *text, const char *format, ...);
 void grammar_text_free(struct grammar_text *text);
 
 #endif

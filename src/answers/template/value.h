@@ -77,10 +77,7 @@ struct render {
 
 /* Stops the rendering with a message, which begins with the place r->at, unless it has failed already.  Returns
  * undefined. */
-#if defined(__GNUC__)
-__attribute__((format(printf, 2, 3)))
-#endif
-struct value render_fail(struct render *r, const char *format, ...);
+PRINTF_LIKE(2, 3) struct value render_fail(struct render *r, const char *format, ...);
 /* Stops it for want of memory of the host. */
 void render_no_memory(struct render *r, uint64_t n);
 /* Counts n units of work.  Returns false if the rendering has failed, or fails because that is too much. */

@@ -10,6 +10,13 @@
 
 #include <string.h>
 
+/* Lets compilers check the format, argument `at`, and those from `args` on, as they do for printf. */
+#if defined(__GNUC__)
+#define PRINTF_LIKE(at, args) __attribute__((format(printf, at, args)))
+#else
+#define PRINTF_LIKE(at, args)
+#endif
+
 /* The last failure of an object, and its message. */
 struct error {
     plumb_status status;
@@ -18,10 +25,7 @@ struct error {
 
 /* Sets the status and the message, and returns status.  The message is formatted as by printf and cut to fit; bytes
  * of characters that are not plain (plumb_is_plain), and those of no character, become "?". */
-#if defined(__GNUC__)
-__attribute__((format(printf, 3, 4)))
-#endif
-plumb_status error_set(struct error *err, plumb_status status, const char *format, ...);
+PRINTF_LIKE(3, 4) plumb_status error_set(struct error *err, plumb_status status, const char *format, ...);
 
 /* Makes n bytes of a name or string from a file safe for a message: shows at most 64 of them, and "..." if there are
  * more; control and non-ASCII bytes become \xNN.  Returns buf->text. */

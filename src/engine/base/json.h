@@ -38,10 +38,7 @@ void json_begin(struct json *j, const char *bytes, size_t n, struct error *err);
 /* Fails if anything but white space is left.  Frees what the reader owns.  Returns the status of the whole. */
 plumb_status json_end(struct json *j);
 /* Fails at byte `at` with a printf-like message, unless it has already failed. */
-#if defined(__GNUC__)
-__attribute__((format(printf, 3, 4)))
-#endif
-void json_fail(struct json *j, size_t at, const char *format, ...);
+PRINTF_LIKE(3, 4) void json_fail(struct json *j, size_t at, const char *format, ...);
 
 /* Skips white space and returns the next byte.  It is the first one of a value ('{', '[', '"', 't', 'f', 'n', '-', a
  * digit...) or of punctuation; 0 at the end or after a failure.  j->at is its offset. */

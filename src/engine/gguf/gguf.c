@@ -187,10 +187,7 @@ static const char *place(const struct gguf *g, struct place *buf) {
 }
 
 /* Sets the reader's failure, with the place of the field or run that is being parsed. */
-#if defined(__GNUC__)
-__attribute__((format(printf, 3, 4)))
-#endif
-static plumb_status fail(struct gguf *g, plumb_status status, const char *format, ...) {
+PRINTF_LIKE(3, 4) static plumb_status fail(struct gguf *g, plumb_status status, const char *format, ...) {
     char what[256];
     struct place where;
     va_list args;

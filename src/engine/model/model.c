@@ -157,10 +157,7 @@ struct problems {
     void *user;
 };
 
-#if defined(__GNUC__)
-__attribute__((format(printf, 3, 4)))
-#endif
-static void problem(struct problems *p, plumb_status status, const char *format, ...) {
+PRINTF_LIKE(3, 4) static void problem(struct problems *p, plumb_status status, const char *format, ...) {
     char message[sizeof p->err->message];
     va_list args;
     va_start(args, format);

@@ -31,15 +31,9 @@ struct check {
 enum { SELFCHECK_MAX_DETAIL = 1000 };
 
 /* Sets the verdict and its line, printf-like. */
-#if defined(__GNUC__)
-__attribute__((format(printf, 3, 4)))
-#endif
-void check_set(struct check *c, enum verdict verdict, const char *format, ...);
+PRINTF_LIKE(3, 4) void check_set(struct check *c, enum verdict verdict, const char *format, ...);
 /* Adds a line of detail, printf-like.  Sets out_of_memory if there is no memory for it. */
-#if defined(__GNUC__)
-__attribute__((format(printf, 2, 3)))
-#endif
-void check_detail(struct check *c, const char *format, ...);
+PRINTF_LIKE(2, 3) void check_detail(struct check *c, const char *format, ...);
 
 /* ---- checks of a pass: t is a trace of all its taps, whole ------------------------------------------------------- */
 

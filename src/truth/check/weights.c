@@ -126,10 +126,7 @@ struct pair {
 };
 
 /* Adds a suspicion, printf-like, if there is room. */
-#if defined(__GNUC__)
-__attribute__((format(printf, 2, 3)))
-#endif
-static void suspect(struct pair *p, const char *format, ...) {
+PRINTF_LIKE(2, 3) static void suspect(struct pair *p, const char *format, ...) {
     va_list args;
     if (p->n_suspicion == MAX_SUSPICION) return;
     va_start(args, format);

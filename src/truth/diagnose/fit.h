@@ -105,15 +105,9 @@ bool fit_weight_row(struct fit *f, const struct weight *w, size_t i, float *row)
 /* Proposes y, of the shape of theirs.  cost: as in struct finding.  The format makes the sentence, which follows "their
  * NAME ".  Returns the error of y in the rows where the right step is wrong, also if y explains only some elements of
  * these rows. */
-#if defined(__GNUC__)
-__attribute__((format(printf, 4, 5)))
-#endif
-double fit_propose(struct fit *f, uint32_t cost, const double *y, const char *format, ...);
+PRINTF_LIKE(4, 5) double fit_propose(struct fit *f, uint32_t cost, const double *y, const char *format, ...);
 /* Writes a sentence, printf-like.  Returns it; it is valid until the next call. */
-#if defined(__GNUC__)
-__attribute__((format(printf, 2, 3)))
-#endif
-const char *fit_say(struct fit *f, const char *format, ...);
+PRINTF_LIKE(2, 3) const char *fit_say(struct fit *f, const char *format, ...);
 /* Returns the number by which y must be multiplied to come closest to theirs, where the right step is wrong.  A block
  * counts as much as any other.  NAN if there is none. */
 double fit_scale(const struct fit *f, const double *y);

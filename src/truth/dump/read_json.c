@@ -236,10 +236,7 @@ static uint32_t record_tap(const struct record *rec, enum tap_id *id, int32_t *l
 }
 
 /* Adds a remark on the record. */
-#if defined(__GNUC__)
-__attribute__((format(printf, 3, 4)))
-#endif
-static plumb_status remark(struct json_reader *r, enum remark_kind kind, const char *format, ...) {
+PRINTF_LIKE(3, 4) static plumb_status remark(struct json_reader *r, enum remark_kind kind, const char *format, ...) {
     const struct record *rec = &r->record;
     char text[200];
     va_list args;

@@ -46,9 +46,7 @@ const char *remark_kind_name(enum remark_kind kind);
 
 /* Adds a remark with a printf-like text.  n: bytes of the name, which may be of any length and need not be UTF-8.  The
  * only possible failure is PLUMB_ERROR_MEMORY. */
-#if defined(__GNUC__)
-__attribute__((format(printf, 6, 7)))
-#endif
+PRINTF_LIKE(6, 7)
 plumb_status remarks_add(struct remarks *r, struct error *err, enum remark_kind kind, const char *name, size_t n,
                          const char *format, ...);
 /* Sets *out, which must be empty, to a copy. */

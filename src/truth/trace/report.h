@@ -23,15 +23,9 @@ void report_flush(struct report_writer *w);
 
 void report_bytes(struct report_writer *w, const char *bytes, size_t n);
 /* Like printf.  Text longer than buf is cut. */
-#if defined(__GNUC__)
-__attribute__((format(printf, 2, 3)))
-#endif
-void report_printf(struct report_writer *w, const char *format, ...);
+PRINTF_LIKE(2, 3) void report_printf(struct report_writer *w, const char *format, ...);
 /* Appends to a text of *n bytes and a 0 in an array of `size`.  What does not fit is cut. */
-#if defined(__GNUC__)
-__attribute__((format(printf, 4, 5)))
-#endif
-void report_append(char *text, size_t size, size_t *n, const char *format, ...);
+PRINTF_LIKE(4, 5) void report_append(char *text, size_t size, size_t *n, const char *format, ...);
 /* Writes n bytes for a terminal.  Each byte of a character that is not plain, or of invalid UTF-8, becomes \xNN.
  * Returns how many characters it wrote. */
 size_t report_text(struct report_writer *w, const char *text, size_t n);
