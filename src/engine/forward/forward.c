@@ -82,8 +82,7 @@ static bool allocate_streams(struct forward *f) {
 
 static bool allocate_states(struct forward *f) {
     const struct model *m = f->model;
-    uint64_t n = 0;
-    for (uint32_t il = 0; il < m->plan.n_layer; il++) n += plan_state_size(&m->plan, il);
+    uint64_t n = plan_states_size(&m->plan);
     f->states = calloc(m->plan.n_layer, sizeof *f->states);
     f->state = allocate(f, n, sizeof *f->state);
     float *at = f->state;

@@ -24,10 +24,9 @@ uint32_t kv_cache_length(const struct attn_plan *a, uint32_t n_ctx, uint32_t n_b
 
 double kv_cache_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type) {
     double bytes = 0;
-    uint64_t n_state = 0;
+    uint64_t n_state = plan_states_size(p);
     for (uint32_t il = 0; il < p->n_layer; il++) {
         const struct attn_plan *a = &p->layers[il].attn;
-        n_state += plan_state_size(p, il);
         if (p->layers[il].mixer != MIXER_ATTENTION) continue;
         double elements = (double)kv_round_up(a->k_dim, ATTN_TILE) + kv_round_up(a->v_dim, ATTN_TILE);
         bytes += a->n_head_kv * (double)kv_cache_length(a, n_ctx, n_batch)

@@ -382,6 +382,12 @@ uint64_t plan_state_size(const struct plan *p, uint32_t il) {
     return (l->n_conv - 1) * plan_conv_width(p, il) + (uint64_t)l->delta.n_head * l->delta.dim * l->delta.dim;
 }
 
+uint64_t plan_states_size(const struct plan *p) {
+    uint64_t n = 0;
+    for (uint32_t il = 0; il < p->n_layer; il++) n += plan_state_size(p, il);
+    return n;
+}
+
 uint64_t plan_max_row(const struct plan *p) {
     uint64_t n = p->max_q > p->max_ff ? p->max_q : p->max_ff;
     if (p->pooling.n_dense > n) n = p->pooling.n_dense;

@@ -286,8 +286,9 @@ uint32_t plan_max_head(const struct plan *p);
 /* Elements of a row of a layer's convolution; 0: it has none. */
 uint64_t plan_conv_width(const struct plan *p, uint32_t il);
 /* Elements of the state that a layer keeps between tokens, beside K and V: the last inputs of a convolution, and then
- * the matrices (n_head, dim, dim) of a delta net. */
+ * the matrices (n_head, dim, dim) of a delta net.  Those of all layers. */
 uint64_t plan_state_size(const struct plan *p, uint32_t il);
+uint64_t plan_states_size(const struct plan *p);
 
 /* Elements of the longest row of any matrix: max(n_embd, max_q, max_ff, pooling.n_dense). */
 uint64_t plan_max_row(const struct plan *p);

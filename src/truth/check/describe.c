@@ -148,17 +148,6 @@ static void add_program(struct text *t, const struct plan *p, const struct layer
     }
 }
 
-/* Writes "layers 0-4, 6": those of the same kind as layer `first`, none of which is earlier. */
-static void write_layers(struct report_writer *w, const uint8_t *kinds, uint32_t n_layer, uint32_t first) {
-    report_printf(w, n_layer == 1 ? "  layer %u" : "  layers %u", first);
-    for (uint32_t il = first + 1, last = first; il <= n_layer; il++) {
-        bool is_same = il < n_layer && kinds[il] == kinds[first], was_same = kinds[il - 1] == kinds[first];
-        if (is_same && !was_same) report_printf(w, ", %u", last = il);
-        if (!is_same && was_same && il - 1 > last) report_printf(w, "-%u", il - 1);
-    }
-    report_printf(w, "\n");
-}
-
 /* Says what the model computes from a whole text, if it does so. */
 static void write_pooling(struct report_writer *w, const struct plan *p) {
     static const char *const kinds[] = { [PLUMB_POOLING_NONE] = "one vector for each token: the file names no pooling",
@@ -207,7 +196,9 @@ plumb_status describe_plan(const struct plan *p, const struct layer *layers, str
     for (uint32_t il = 0; il < n_known; il++) {
         if (kinds[il] < n_written) continue;
         n_written++;
-        write_layers(w, kinds, p->n_layer, il);
+        report_printf(w, p->n_layer == 1 ? "  layer " : "  layers ");
+        report_ranges(w, kinds, p->n_layer, kinds[il]);
+        report_printf(w, "\n");
         for (const char *line = texts[kinds[il]].bytes; *line;) {
             size_t n = strcspn(line, "\n");
             report_printf(w, "    ");

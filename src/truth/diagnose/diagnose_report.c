@@ -111,18 +111,11 @@ static bool is_local(const struct diagnosis *d, const struct outcome *base, cons
 }
 
 /* Prints "layer 7" or "layers 7, 10-29": the layers whose flag is set.  There must be one. */
-static void print_flagged(struct report_writer *w, const bool *is_in, int32_t n_layer) {
+static void print_flagged(struct report_writer *w, const uint8_t *is_in, int32_t n_layer) {
     int32_t n = 0;
     for (int32_t il = 0; il < n_layer; il++) n += is_in[il];
-    report_printf(w, n > 1 ? "layers" : "layer");
-    const char *between = " ";
-    for (int32_t first = 0, end; first < n_layer; first = end + 1) {
-        for (end = first; end < n_layer && is_in[end]; end++);
-        if (end == first) continue;
-        report_printf(w, "%s%d", between, (int)first);
-        if (end - first > 1) report_printf(w, "-%d", (int)end - 1);
-        between = ", ";
-    }
+    report_printf(w, n > 1 ? "layers " : "layer ");
+    report_ranges(w, is_in, (size_t)n_layer, 1);
 }
 
 /* The layers that a trace can have taps of. */
@@ -134,7 +127,7 @@ static int32_t count_layers(const struct diagnosis *d) {
 /* Prints the layers for which is_local is true.  There must be one. */
 static void print_layers(struct report_writer *w, const struct diagnosis *d, const struct outcome *base,
                          const struct outcome *with) {
-    bool is_in[TAP_MAX_LAYER];
+    uint8_t is_in[TAP_MAX_LAYER];
     for (int32_t il = 0; il < count_layers(d); il++) is_in[il] = is_local(d, base, with, il);
     print_flagged(w, is_in, count_layers(d));
 }
@@ -177,7 +170,7 @@ static void print_finding(struct report_writer *w, const struct diagnosis *d, co
     if (f->n_clear > 1) report_printf(w, ": this dump cannot tell them apart");
     report_printf(w, "\n");
     if (f->n_apart > 0) print_further(w, d, f);
-    bool is_in[TAP_MAX_LAYER];
+    uint8_t is_in[TAP_MAX_LAYER];
     int32_t n = 0;
     for (int32_t il = 0; il < count_layers(d) && f->layer >= 0; il++) {
         n += is_in[il] = diagnose_is_measured_in(d, f, il);

@@ -504,9 +504,9 @@ void mistake_say(const struct mistakes *s, const struct mistake *m, int32_t laye
         break;
     case MISTAKE_LAYOUT: {
         static const char *const axes[N_LAYOUT][2] = {
-            { "head, element", "element, head" }, { "element, head", "head, element" },
-            { "token, element", "element, token" }, { "element, token", "token, element" },
-            { "head, token, element", "token, head, element" }, { "token, head, element", "head, token, element" },
+            { "element, head", "head, element" }, { "head, element", "element, head" },
+            { "element, token", "token, element" }, { "token, element", "element, token" },
+            { "token, head, element", "head, token, element" }, { "head, token, element", "token, head, element" },
         };
         report_append(text, size, &n, "has its elements in a transposed order: stored as (%s), read as (%s)",
                       axes[m->variant][0], axes[m->variant][1]);

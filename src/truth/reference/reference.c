@@ -629,7 +629,7 @@ static uint64_t longest_row(const struct plan *p) {
 
 static bool allocate_states(struct reference *r) {
     const struct plan *p = &r->right->plan;
-    for (uint32_t il = 0; il < p->n_layer; il++) r->n_state += plan_state_size(p, il);
+    r->n_state = plan_states_size(p);
     r->states = alloc_array(p->n_layer, sizeof *r->states);
     r->state = allocate(r, r->n_state, 1);
     double *at = r->state;

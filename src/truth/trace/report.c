@@ -80,6 +80,17 @@ void report_wrapped(struct report_writer *w, const char *text, size_t n, size_t 
     report_bytes(w, "\n", 1);
 }
 
+void report_ranges(struct report_writer *w, const uint8_t *kinds, size_t n, uint8_t wanted) {
+    const char *between = "";
+    for (size_t first = 0, end; first < n; first = end + 1) {
+        for (end = first; end < n && kinds[end] == wanted; end++);
+        if (end == first) continue;
+        report_printf(w, "%s%zu", between, first);
+        if (end - first > 1) report_printf(w, "-%zu", end - 1);
+        between = ", ";
+    }
+}
+
 void report_json_string(struct report_writer *w, const char *text, size_t n) {
     report_bytes(w, "\"", 1);
     for (size_t i = 0; i < n;) {

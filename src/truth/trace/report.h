@@ -33,6 +33,8 @@ size_t report_text(struct report_writer *w, const char *text, size_t n);
  * unless a single word needs more.  The caller has already written `indent` columns of the first line; each further
  * line begins with as many spaces. */
 void report_wrapped(struct report_writer *w, const char *text, size_t n, size_t indent);
+/* Writes "0-4, 6": the places of `wanted` in kinds (n). */
+void report_ranges(struct report_writer *w, const uint8_t *kinds, size_t n, uint8_t wanted);
 /* Writes n bytes as a JSON string with its quotes.  Characters that are not plain become \uNNNN, invalid UTF-8 becomes
  * U+FFFD. */
 void report_json_string(struct report_writer *w, const char *text, size_t n);

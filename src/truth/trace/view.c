@@ -109,36 +109,21 @@ plumb_status view_exchange_axes(struct trace_view *v, id_set set, struct error *
 
 uint64_t view_row_size(const struct model *m, enum tap_id id, int32_t layer, uint32_t n_token) {
     const struct plan *p = &m->plan;
-    const struct layer_plan *l = &p->layers[layer >= 0 && layer < (int32_t)p->n_layer ? layer : 0];
-    const struct attn_plan *a = &l->attn;
-    switch (id) {
-    case TAP_QCUR: case TAP_QCUR_NORMED: case TAP_QCUR_ROPE: return (uint64_t)a->n_head * a->k_dim;
-    case TAP_KCUR: case TAP_KCUR_NORMED: case TAP_KCUR_ROPE: return (uint64_t)a->n_head_kv * a->k_dim;
-    case TAP_VCUR: return (uint64_t)a->n_head_kv * a->v_dim;
-    case TAP_CONV_IN: return 3 * (uint64_t)p->n_embd;
-    case TAP_DELTA_IN: case TAP_CONV: case TAP_CONV_SILU: return plan_conv_width(p, (uint32_t)(l - p->layers));
-    case TAP_DELTA_BETA: case TAP_DELTA_ALPHA: case TAP_DELTA_BETA_SIGMOID: case TAP_DELTA_DECAY:
-        return l->delta.n_head;
-    case TAP_DELTA: case TAP_DELTA_GATED: return (uint64_t)l->delta.n_head * l->delta.dim;
-    case TAP_KQV_OUT: return (uint64_t)a->n_head * a->v_dim;
-    case TAP_KQ_SOFT_MAX: return (uint64_t)a->n_head * n_token;
-    case TAP_QCUR_SCALED: return (uint64_t)a->n_head * a->k_dim;
-    case TAP_ATTN_GATE:
-        if (l->mixer == MIXER_DELTA_NET) return (uint64_t)l->delta.n_head * l->delta.dim;
-        return (uint64_t)a->n_head * (a->gate_per_head ? 1 : a->v_dim);
-    case TAP_ATTN_GATED: case TAP_ATTN_SUB_NORM: return (uint64_t)a->n_head * a->v_dim;
-    case TAP_FFN_GATE: case TAP_FFN_UP: case TAP_FFN_SWIGLU: case TAP_FFN_SUB_NORM:
-        return l->ffn.n_expert > 0 ? l->ffn.n_ff_shared : l->ffn.n_ff;
-    case TAP_FFN_ROUTER: case TAP_FFN_PROBS: case TAP_FFN_PROBS_BIASED: return l->ffn.n_expert;
-    case TAP_FFN_USED: case TAP_FFN_WEIGHTS: case TAP_FFN_WEIGHTS_SOFTMAX: case TAP_FFN_WEIGHTS_NORM:
-    case TAP_FFN_WEIGHTS_SCALED: return l->ffn.n_used;
-    case TAP_EXPERT_GATE: case TAP_EXPERT_UP: case TAP_EXPERT_SWIGLU:
-        return (uint64_t)l->ffn.n_used * l->ffn.n_ff_expert;
+    uint32_t il = layer >= 0 && layer < (int32_t)p->n_layer ? (uint32_t)layer : 0;
+    const struct ffn_plan *f = &p->layers[il].ffn;
+    const struct program *program = m->layers[il].program;
+    for (uint32_t i = 0; i < program->n; i++) {
+        const struct step *s = &program->steps[i];
+        if (s->tap == id) return (uint64_t)s->n_head * s->n;
+    }
+    switch (id) {   /* those inside steps, and outside the layers */
+    case TAP_KQ_SOFT_MAX: return (uint64_t)p->layers[il].attn.n_head * n_token;
+    case TAP_EXPERT_GATE: case TAP_EXPERT_UP: case TAP_EXPERT_SWIGLU: return (uint64_t)f->n_used * f->n_ff_expert;
+    case TAP_EXPERT_DOWN: case TAP_EXPERT_WEIGHTED: return (uint64_t)f->n_used * p->n_embd;
     case TAP_FFN_SHARED_GATE: return 1;
-    case TAP_EXPERT_DOWN: case TAP_EXPERT_WEIGHTED: return (uint64_t)l->ffn.n_used * p->n_embd;
     case TAP_RESULT_OUTPUT: return p->n_vocab;
     case TAP_RESULT_POOLED: return model_n_pooled(m, p->pooling.kind);
-    default: return p->n_embd;
+    default: return tap_spec(id)->in_layer ? 0 : p->n_embd;
     }
 }
 
