@@ -130,23 +130,6 @@ bool mistake_is_in(const struct mistake *m, int32_t layer, uint32_t n_layer) {
     return m->layer == EVERYWHERE || m->layer == layer;
 }
 
-bool mistake_is_of_batch(const struct mistake *m) {
-    if (m->chunk > 0) return true;
-    switch (m->kind) {
-    case MISTAKE_ADDED_UP: return m->axis == AXIS_TOKENS;
-    case MISTAKE_ORDER: return m->axis == AXIS_TOKENS;
-    case MISTAKE_LAYOUT: return m->variant >= LAYOUT_ELEMENT_TOKEN;
-    case MISTAKE_NORM:
-        return m->variant == NORM_TOKENS || m->variant == NORM_ACROSS_TOKENS || m->variant == NORM_ADDED_UP;
-    case MISTAKE_ROPE: return m->variant == ROPE_BATCH || m->variant == ROPE_SAME_POSITION;
-    case MISTAKE_SCORES:
-        return m->variant == SCORES_FUTURE || m->variant == SCORES_MASK_LATE || m->variant == SCORES_ZEROS
-            || m->variant == SCORES_OVER_TOKENS || m->variant == SCORES_PADDED || m->variant == SCORES_HIDDEN_WEAKLY;
-    case MISTAKE_CACHE: return true;
-    default: return false;
-    }
-}
-
 /* The first token of the chunk of a token, and the one after its last; each decoded token is one. */
 static uint32_t chunk_first(const struct mistakes *s, uint32_t size, uint32_t token) {
     return token >= s->n_prompt || size == 0 ? token : token - token % size;
@@ -296,30 +279,6 @@ static bool compute_linear(const struct made_tap *st, double *y) {
 
 /* ---- norms ------------------------------------------------------------------------------------------------------- */
 
-const struct norm_mistakes mistake_norms[N_NORM_MISTAKE] = {
-    [NORM_NO_WEIGHT] = { "is the norm without its weight", FORM_RMS, 1 },
-    [NORM_WEIGHT_TWICE] = { "has its weight applied twice", FORM_RMS, 1 },
-    [NORM_WEIGHT_PLUS_1] = { "is multiplied by 1 + its weight", FORM_RMS, 1 },
-    [NORM_NO_ROOT] = { "is x / mean(x^2) * w: the square root is missing", FORM_NO_ROOT, 1 },
-    [NORM_NOT_DIVIDED] = { "is x * w: it is not divided by the root of the mean square", FORM_NONE, 1 },
-    [NORM_SUM] = { "is divided by the root of the sum of squares, not of their mean", FORM_SUM, 1 },
-    [NORM_LESS_MEAN] = { "has the mean subtracted from its input", FORM_CENTRED, 1 },
-    [NORM_VARIANCE] = { "is a layer norm: the mean is subtracted, and the variance takes the place of the mean square",
-                        FORM_LAYER, 1 },
-    [NORM_TWICE] = { "is the norm of the norm: it is applied twice", FORM_RMS, 1 },
-    [NORM_WEIGHT_FIRST] = { "is the norm of the input times the weight: the weight comes first", FORM_RMS, 1 },
-    [NORM_PARTS_2] = { "is computed over each half of a row, another axis", FORM_RMS, 2 },
-    [NORM_PARTS_4] = { "is computed over each quarter of a row, another axis", FORM_RMS, 4 },
-    [NORM_PARTS_8] = { "is computed over each of 8 parts of a row, another axis", FORM_RMS, 8 },
-    [NORM_TOKENS] = { "is computed over all tokens of the batch together, another axis", FORM_RMS, 1 },
-    [NORM_ACROSS_TOKENS] = { "is computed over the tokens of the batch, another axis", FORM_RMS, 1 },
-    [NORM_MEAN_ABS] = { "is divided by the mean of the absolute values", FORM_ABS, 1 },
-    [NORM_FIRST_HALF] = { "is divided by the root of the mean square of the first half of a row", FORM_HALF, 1 },
-    [NORM_ADDED_UP] = { "has sums of squares that are not cleared between tokens", FORM_RMS, 1 },
-    [NORM_FIRST_OF_ALL] = { "has the squares of the first %g elements of a row alone in its sum", FORM_FIRST_SOME, 1 },
-    [NORM_WITHOUT_LAST] = { "has a sum of squares that leaves out the last %g elements of a row", FORM_LESS_SOME, 1 },
-};
-
 static bool compute_norm(const struct made_tap *st, double *y) {
     struct mistakes *s = st->s;
     const struct plan *p = &s->model->plan;
@@ -341,9 +300,9 @@ static bool compute_norm(const struct made_tap *st, double *y) {
         for (size_t k = 0; k < n_row * n_in; k++) s->x[k] = x[k] * (double)weight[k % n_in];
         x = s->x;
     }
-    const struct norm_mistakes right = { NULL, FORM_RMS, 1 }, *how = is_norm ? &mistake_norms[variant] : &right;
-    size_t unit = n_in / how->n_part;
-    if (n_in % how->n_part) return false;
+    const struct variant right = { .form = FORM_RMS }, *how = is_norm ? &mistake_norms[variant] : &right;
+    uint32_t n_part = how->n_part > 0 ? how->n_part : 1, unit = n_in / n_part;
+    if (n_in % n_part) return false;
     if (is_norm && variant == NORM_TOKENS) {
         norm_divide(FORM_RMS, 0, eps, x, x, n_row * n_in, 1, y);
     } else if (is_norm && variant == NORM_ACROSS_TOKENS) {
@@ -379,11 +338,12 @@ static void rotate(const struct rope_plan *p, const float *factors, const struct
                    uint32_t n) {
     enum rope_mistake v = m ? (enum rope_mistake)m->variant : N_ROPE_MISTAKE;
     bool is_neox = (p->pairing == ROPE_NEOX) != (v == ROPE_OTHER_PAIRS);
-    uint32_t n_rot = v == ROPE_PART || v == ROPE_SECOND_PART ? (uint32_t)(p->n_rot * m->number) / 2 * 2 : p->n_rot;
+    bool is_part = v == ROPE_PART || v == ROPE_SMALL_HEAD || v == ROPE_SECOND_PART;
+    uint32_t n_rot = is_part ? (uint32_t)(p->n_rot * m->number) / 2 * 2 : p->n_rot;
     uint32_t first = v == ROPE_SECOND_PART && n_rot <= n ? n - n_rot : 0;
     double base = v == ROPE_BASE ? m->number : (double)p->freq_base, sign = v == ROPE_BACKWARD ? -1 : 1;
     for (uint32_t i = 0; i < n_rot / 2; i++) {
-        double exponent = -2.0 * i / (v == ROPE_PART && m->other == 0 ? p->n_rot : n_rot);
+        double exponent = -2.0 * i / (v == ROPE_PART ? p->n_rot : n_rot);
         if (v == ROPE_EXPONENT) exponent *= m->number;
         double angle = sign * position * (double)p->freq_scale * pow(base, exponent);
         if (factors && i < p->n_rot / 2) {
@@ -525,7 +485,9 @@ static bool sees(const struct made_tap *st, enum scores_mistake v, uint32_t own,
     const struct mistake *m = st->wrong;
     uint32_t number = m ? (uint32_t)m->number : 0, chunk = m ? m->chunk : 0;
     int64_t end = s->model->plan.is_causal ? (int64_t)own + 1 : st->n;
-    if (v == SCORES_FUTURE) end += (int64_t)m->number;
+    if (v == SCORES_LATE) end += number;
+    if (v == SCORES_EARLY || v == SCORES_EARLY_ZEROS) end -= number;
+    if (v == SCORES_NO_MASK) end = st->n;
     if (v == SCORES_CHUNK_FUTURE) end = chunk_end(s, chunk, own);
     if (v == SCORES_CHUNK_FROM_0 && own < s->n_prompt) end -= chunk_first(s, chunk, own);
     if (v == SCORES_CHUNK_ALONE && own < s->n_prompt && i < chunk_first(s, chunk, own)) return false;
@@ -579,12 +541,13 @@ static bool compute_scores(const struct made_tap *st, double *y) {
                 double score = dot * scale;
                 if (softcap != 0) score = softcap * tanh(score / softcap);
                 score -= slope * fabs((double)own - i);
-                if (v == SCORES_HIDDEN_WEAKLY && !is_seen) score = m->other != 0 ? 0 : score + number;
-                row[i] = is_seen || v == SCORES_HIDDEN_WEAKLY ? score : -INFINITY;
+                if (v == SCORES_HIDDEN_WEAKLY && !is_seen) score += number;
+                if (v == SCORES_HIDDEN_AT_0 && !is_seen) score = 0;
+                row[i] = is_seen || v == SCORES_HIDDEN_WEAKLY || v == SCORES_HIDDEN_AT_0 ? score : -INFINITY;
                 none = none && row[i] == -INFINITY;
             }
             if (none) memset(row, 0, n_key * sizeof *row);   /* the softmax of equal scores, or zeros */
-            if (none && m && m->other > 0) continue;
+            if (none && v == SCORES_EARLY_ZEROS) continue;
             struct softmax_sum of = { sink_of(st, sinks, v, h, scale), 0, v == SCORES_CLAMPED ? number : -INFINITY,
                                       softmax_exp };
             if (v == SCORES_ZEROS) of.n_zero = n_key - 1 - own;
@@ -664,37 +627,6 @@ static bool compute_values(const struct made_tap *st, double *y) {
 
 /* ---- the feed-forward network, sums, embeddings ------------------------------------------------------------------ */
 
-static double hard_swish_02(double z) { return z * fmin(fmax(0.2 * z + 0.5, 0), 1); }
-
-const struct gate_mistakes mistake_gates[N_GATE_MISTAKE] = {
-    [GLU_GELU_TANH] = { "is gelu_tanh(gate) * up", gelu_tanh },
-    [GLU_GELU_ERF] = { "is gelu_erf(gate) * up", gelu_erf },
-    [GLU_GELU_QUICK] = { "is gelu_quick(gate) * up", gelu_quick },
-    [GLU_SILU] = { "is silu(gate) * up", silu },
-    [GLU_RELU] = { "is relu(gate) * up", relu },
-    [GLU_RELU_SQR] = { "is relu(gate)^2 * up", relu_square },
-    [GLU_SIGMOID] = { "is sigmoid(gate) * up", sigmoid },
-    [GLU_TANH] = { "is tanh(gate) * up", tanh },
-    [GLU_NONE] = { "is gate * up: the activation is left out", identity },
-    [GLU_TWICE] = { "is silu(silu(gate)) * up: the activation is applied twice", silu_twice },
-    [GLU_SOFTPLUS] = { "is softplus(gate) * up", softplus },
-    [GLU_EXCHANGED] = { "is silu(up) * gate: gate and up are exchanged", NULL },
-    [GLU_LATE] = { "is silu(gate * up): the activation comes after the product", NULL },
-    [GLU_SUM] = { "is silu(gate) + up: the sum instead of the product", NULL },
-    [GLU_ALONE] = { "is silu(gate): up is left out", NULL },
-    [GLU_UP_ALONE] = { "is up: the gate is left out", NULL },
-    [GLU_HARD] = { "is gate * hard sigmoid(gate) * up", hard_swish },
-    [GLU_HARD_02] = { "is gate * hard sigmoid(gate) * up, with a slope of 0.2", hard_swish_02 },
-    [GLU_EXP_CLAMPED] = { "is silu(gate) * up with the argument of exp clamped to -%g .. %g", NULL },
-    [GLU_LIMITED] = { "has gate and up clamped to a limit of %g", NULL },
-    [GLU_GATE_LIMITED] = { "has the gate clamped to a limit of %g on both sides", NULL },
-    [GLU_NO_ALPHA] = { "has silu without its factor alpha, 1.702", silu },
-    [GLU_NO_1] = { "is silu(gate) * up: 1 is not added to up", silu },
-    [GLU_ALTERNATE] = { "has gates and up projections that are taken to alternate", NULL },
-    [GLU_GELU_ROOT] = { "is gelu(gate) * up with %g for its constant sqrt(2/pi)", NULL },
-    [GLU_GELU_CUBE] = { "is gelu(gate) * up with %g for its constant 0.044715", NULL },
-};
-
 /* activation(gate) * up; oai: as in gpt-oss, with its own limit */
 static double gate_of(const struct mistake *m, enum gate_mistake own, bool is_oai, double limit, double g, double u) {
     enum gate_mistake v = m ? (enum gate_mistake)m->variant : own;
@@ -710,7 +642,7 @@ static double gate_of(const struct mistake *m, enum gate_mistake own, bool is_oa
         double alpha = v == GLU_NO_ALPHA ? 1 : 1.702;
         return g / (1 + exp(-alpha * g)) * (v == GLU_NO_1 ? u : u + 1);
     }
-    double (*f)(double z) = mistake_gates[mistake_gates[v].f ? v : own].f;
+    double (*f)(double z) = mistake_gates[mistake_gates[v].activation ? v : own].activation;
     switch (v) {
     case GLU_EXCHANGED: return f(u) * g;
     case GLU_LATE: return f(g * u);
@@ -778,7 +710,8 @@ static bool compute_embedding(const struct made_tap *st, double *y) {
     const struct mistake *m = st->wrong && st->wrong->kind == MISTAKE_TOKEN ? st->wrong : NULL;
     enum token_mistake v = m ? (enum token_mistake)m->variant : TOKEN_FURTHER;
     for (uint32_t t = 0; t < st->n_token; t++) {
-        int64_t at = (int64_t)st->pos + t + (m && v == TOKEN_FURTHER ? (int64_t)m->number : 0), n_row = w->n_out;
+        int64_t further = !m || v > TOKEN_FURTHER ? 0 : v == TOKEN_FURTHER ? (int64_t)m->number : -(int64_t)m->number;
+        int64_t at = (int64_t)st->pos + t + further, n_row = w->n_out;
         int64_t id = s->tokens[at < 0 ? 0 : at >= s->n_token ? s->n_token - 1 : at];
         switch (v) {
         case TOKEN_NEXT_ID: id = (id + 1) % n_row; break;

@@ -39,7 +39,7 @@ enum mistake_kind {
     MISTAKE_VALUES,       /* online softmax; variant: enum values_mistake, number: the keys of a tile */
     MISTAKE_NORM,         /* variant: enum norm_mistake */
     MISTAKE_EPS,          /* eps is number */
-    MISTAKE_ROPE,         /* variant: enum rope_mistake, number; other: ROPE_PART has the frequencies of a small head */
+    MISTAKE_ROPE,         /* variant: enum rope_mistake, number */
     MISTAKE_SCORES,       /* variant: enum scores_mistake, number */
     MISTAKE_HEADS,        /* variant: enum kv_rule */
     MISTAKE_CACHE,        /* variant: enum cache_mistake */
@@ -47,6 +47,7 @@ enum mistake_kind {
     MISTAKE_SUM,          /* number * sublayer + other * residual; with a weight that is not W_COUNT, the norm of it */
     MISTAKE_TOKEN,        /* variant: enum token_mistake */
     MISTAKE_LEFT_OUT,     /* a layer returns its input */
+    N_MISTAKE_KIND
 };
 
 /* Along which axis of an array MISTAKE_ORDER acts.  AXIS_INPUT: the elements of the first input.  AXIS_COLUMNS: the
@@ -61,11 +62,11 @@ enum values_mistake {
     VALUES_NOT_RESCALED, VALUES_SUM_NOT_RESCALED, VALUES_ONLY_SUM_RESCALED, VALUES_RESCALED_INVERSELY,
     VALUES_NOT_DIVIDED, VALUES_WITHOUT_TAIL, N_VALUES_MISTAKE
 };
-/* number places further on in the text; the next id, the one before, the id's low byte, or modulo half of the ids; rows
- * that begin half a row early or late. */
+/* number places before or further on in the text; the next id, the one before, the id's low byte, or modulo half of the
+ * ids; rows that begin half a row early or late. */
 enum token_mistake {
-    TOKEN_FURTHER, TOKEN_NEXT_ID, TOKEN_ID_BEFORE, TOKEN_LOW_BYTE, TOKEN_HALF, TOKEN_ROW_EARLY, TOKEN_ROW_LATE,
-    N_TOKEN_MISTAKE
+    TOKEN_EARLIER, TOKEN_FURTHER, TOKEN_NEXT_ID, TOKEN_ID_BEFORE, TOKEN_LOW_BYTE, TOKEN_HALF, TOKEN_ROW_EARLY,
+    TOKEN_ROW_LATE, N_TOKEN_MISTAKE
 };
 /* An array is stored in one order of its axes and read in another. */
 enum layout {
@@ -79,14 +80,17 @@ enum norm_mistake {
 };
 enum rope_mistake {
     ROPE_OTHER_PAIRS, ROPE_BACKWARD, ROPE_EXCHANGED, ROPE_NO_SINE, ROPE_NO_COSINE, ROPE_TWICE, ROPE_IN_PLACE,
-    ROPE_OFFSET, ROPE_SCALED, ROPE_BASE, ROPE_PART, ROPE_EXPONENT, ROPE_DEGREES, ROPE_BATCH, ROPE_SAME_POSITION,
-    ROPE_SECOND_PART, ROPE_CHUNK, ROPE_CHUNK_SAME, ROPE_FROZEN, ROPE_BY_HEAD, ROPE_FACTORS_MULTIPLIED, N_ROPE_MISTAKE
+    ROPE_OFFSET, ROPE_SCALED, ROPE_BASE, ROPE_PART, ROPE_SMALL_HEAD, ROPE_EXPONENT, ROPE_DEGREES, ROPE_BATCH,
+    ROPE_SAME_POSITION, ROPE_SECOND_PART, ROPE_FROZEN, ROPE_BY_HEAD, ROPE_FACTORS_MULTIPLIED, ROPE_CHUNK,
+    ROPE_CHUNK_SAME, N_ROPE_MISTAKE
 };
+/* Those from SCORES_SINK_SCALED on are of models with sinks, those from SCORES_HIDDEN on of some tokens. */
 enum scores_mistake {
-    SCORES_SCALE, SCORES_SOFTCAP, SCORES_FUTURE, SCORES_HIDDEN, SCORES_WINDOW, SCORES_MASK_LATE, SCORES_ZEROS,
-    SCORES_OVER_HEADS, SCORES_OVER_TOKENS, SCORES_NO_SOFTMAX, SCORES_TWO_HIDDEN, SCORES_CLAMPED, SCORES_PADDED,
-    SCORES_HIDDEN_WEAKLY, SCORES_CHUNK_FUTURE, SCORES_CHUNK_ALONE, SCORES_CHUNK_FROM_0, SCORES_SINK_SCALED,
-    SCORES_SINK_PLAIN, SCORES_SINK_BEFORE, SCORES_SINK_NEXT, N_SCORES_MISTAKE
+    SCORES_SCALE, SCORES_SOFTCAP, SCORES_LATE, SCORES_EARLY, SCORES_NO_MASK, SCORES_MASK_LATE, SCORES_ZEROS,
+    SCORES_OVER_HEADS, SCORES_OVER_TOKENS, SCORES_NO_SOFTMAX, SCORES_CLAMPED, SCORES_HIDDEN_WEAKLY, SCORES_PADDED,
+    SCORES_HIDDEN_AT_0, SCORES_CHUNK_FUTURE, SCORES_CHUNK_ALONE, SCORES_CHUNK_FROM_0, SCORES_SINK_SCALED,
+    SCORES_SINK_PLAIN, SCORES_SINK_BEFORE, SCORES_SINK_NEXT, SCORES_EARLY_ZEROS, SCORES_HIDDEN, SCORES_TWO_HIDDEN,
+    SCORES_WINDOW, N_SCORES_MISTAKE
 };
 enum cache_mistake {
     CACHE_NOT_DECODED, CACHE_EARLY, CACHE_LATE, CACHE_ONE_SLOT, CACHE_PROMPT_REVERSED, CACHE_ONLY_OWN,
@@ -101,12 +105,20 @@ enum gate_mistake {
     N_GATE_MISTAKE
 };
 
-/* The mistakes of norms: the sentence, the form, and the parts of a row that are normalized apart; what else is wrong,
- * mistake.c says.  Those of gates: the sentence, and the activation, NULL: the right one. */
-struct norm_mistakes { const char *text; enum norm_form form; uint32_t n_part; };
-struct gate_mistakes { const char *text; double (*f)(double z); };
-extern const struct norm_mistakes mistake_norms[N_NORM_MISTAKE];
-extern const struct gate_mistakes mistake_gates[N_GATE_MISTAKE];
+/* A variant of a kind: what is said of it, with a %g for its number and then for the other one, and the numbers that
+ * are tried.  of_batch: it depends on which tokens are computed as one batch.  chunks: it is tried for prompts in
+ * chunks, or for these alone.  What else is wrong, mistake.c says. */
+struct variant {
+    const char *text;
+    const double *numbers;
+    uint32_t n_number;          /* 0: it has none */
+    bool of_batch;
+    enum { CHUNKS_NONE, CHUNKS_TOO, CHUNKS_ALONE } chunks;
+    enum norm_form form;
+    uint32_t n_part;                  /* parts of a row that are normalized apart; 0: 1 */
+    double (*activation)(double z);   /* NULL: the right one */
+};
+extern const struct variant mistake_norms[N_NORM_MISTAKE], mistake_gates[N_GATE_MISTAKE];
 
 /* Which layer has the tensors of which: `first` those of from_layer, both exchanged, all those of from_layer... */
 enum layer_map { MAP_ONE, MAP_EXCHANGED, MAP_ALL, MAP_NEXT, MAP_BEFORE, MAP_REVERSED, MAP_AS_TEXT, N_LAYER_MAP };

@@ -8,6 +8,210 @@
 #include <math.h>
 #include <stdio.h>
 
+/* ---- variants, in the order in which they are tried -------------------------------------------------------------- */
+
+#define SAYS(...) { .text = __VA_ARGS__ }
+#define NUMBERS(...) .numbers = (const double[]){ __VA_ARGS__ }, \
+                     .n_number = sizeof (const double[]){ __VA_ARGS__ } / sizeof(double)
+#define LIMITS NUMBERS(0, 1, 2, 3, 5, 6, 7, 8, 10, 20)
+
+const struct variant mistake_norms[N_NORM_MISTAKE] = {
+    [NORM_NO_WEIGHT] = SAYS("is the norm without its weight"),
+    [NORM_WEIGHT_TWICE] = SAYS("has its weight applied twice"),
+    [NORM_WEIGHT_PLUS_1] = SAYS("is multiplied by 1 + its weight"),
+    [NORM_NO_ROOT] = SAYS("is x / mean(x^2) * w: the square root is missing", .form = FORM_NO_ROOT),
+    [NORM_NOT_DIVIDED] = SAYS("is x * w: it is not divided by the root of the mean square", .form = FORM_NONE),
+    [NORM_SUM] = SAYS("is divided by the root of the sum of squares, not of their mean", .form = FORM_SUM),
+    [NORM_LESS_MEAN] = SAYS("has the mean subtracted from its input", .form = FORM_CENTRED),
+    [NORM_VARIANCE] = SAYS("is a layer norm: the mean is subtracted, and the variance takes the place of the mean "
+                           "square", .form = FORM_LAYER),
+    [NORM_TWICE] = SAYS("is the norm of the norm: it is applied twice"),
+    [NORM_WEIGHT_FIRST] = SAYS("is the norm of the input times the weight: the weight comes first"),
+    [NORM_PARTS_2] = SAYS("is computed over each half of a row, another axis", .n_part = 2),
+    [NORM_PARTS_4] = SAYS("is computed over each quarter of a row, another axis", .n_part = 4),
+    [NORM_PARTS_8] = SAYS("is computed over each of 8 parts of a row, another axis", .n_part = 8),
+    [NORM_TOKENS] = SAYS("is computed over all tokens of the batch together, another axis", .of_batch = true),
+    [NORM_ACROSS_TOKENS] = SAYS("is computed over the tokens of the batch, another axis", .of_batch = true),
+    [NORM_MEAN_ABS] = SAYS("is divided by the mean of the absolute values", .form = FORM_ABS),
+    [NORM_FIRST_HALF] = SAYS("is divided by the root of the mean square of the first half of a row", .form = FORM_HALF),
+    [NORM_ADDED_UP] = SAYS("has sums of squares that are not cleared between tokens",
+                           .of_batch = true, .chunks = CHUNKS_TOO),
+    [NORM_FIRST_OF_ALL] = SAYS("has the squares of the first %g elements of a row alone in its sum",
+                               .form = FORM_FIRST_SOME, NUMBERS(4, 8, 16, 32, 64, 128, 256, 512, 1024)),
+    [NORM_WITHOUT_LAST] = SAYS("has a sum of squares that leaves out the last %g elements of a row",
+                               .form = FORM_LESS_SOME, NUMBERS(4, 8, 16, 32)),
+};
+
+static const struct variant eps[] = {
+    SAYS("is the norm with an eps of %g", NUMBERS(0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 1e-8, 1e-12)),
+};
+
+static const struct variant ropes[N_ROPE_MISTAKE] = {
+    [ROPE_OTHER_PAIRS] = SAYS("is rotated in the other kind of pairs"),
+    [ROPE_BACKWARD] = SAYS("is rotated in the other direction"),
+    [ROPE_EXCHANGED] = SAYS("is rotated with sine and cosine exchanged"),
+    [ROPE_NO_SINE] = SAYS("is rotated without the sine"),
+    [ROPE_NO_COSINE] = SAYS("is rotated without the cosine"),
+    [ROPE_TWICE] = SAYS("is rotated twice"),
+    [ROPE_IN_PLACE] = SAYS("is rotated in place: the second element of a pair is computed from the first after it was "
+                           "rotated"),
+    [ROPE_OFFSET] = SAYS("is rotated for a position shifted by %g", NUMBERS(1, -1, 2, -2, 5, 10)),
+    [ROPE_SCALED] = SAYS("is rotated by %g times the right angles, as if positions were scaled",
+                         NUMBERS(0.5, 0.25, 0.125, 2, 4, 8)),
+    [ROPE_BASE] = SAYS("is rotated with the base %g",
+                       NUMBERS(10, 100, 500, 1000, 5000, 10000, 20000, 50000, 100000, 500000, 1e6, 1e7)),
+    [ROPE_PART] = SAYS("has only a part of its elements rotated: %g of them", NUMBERS(0.5, 0.25)),
+    [ROPE_SMALL_HEAD] = SAYS("has only a part of its elements rotated: %g of them", NUMBERS(0.5, 0.25)),
+    [ROPE_EXPONENT] = SAYS("is rotated with %g times the right exponents of the frequencies", NUMBERS(0.5, 2, -1)),
+    [ROPE_DEGREES] = SAYS("is rotated by angles in degrees that are taken for radians"),
+    [ROPE_BATCH] = SAYS("is rotated for the position in the batch, not in the text", .of_batch = true),
+    [ROPE_SAME_POSITION] = SAYS("is rotated for the position of the first token of the batch", .of_batch = true),
+    [ROPE_SECOND_PART] = SAYS("has only the last part of its elements rotated: %g of them", NUMBERS(0.5)),
+    [ROPE_FROZEN] = SAYS("is rotated for the position of the first decoded token, in all tokens after the prompt"),
+    [ROPE_BY_HEAD] = SAYS("is rotated for the position plus the number of the head"),
+    [ROPE_FACTORS_MULTIPLIED] = SAYS("is rotated with frequencies that are multiplied by the file's factors, not "
+                                     "divided"),
+    [ROPE_CHUNK] = SAYS("is rotated for the position in the chunk, not in the text", .chunks = CHUNKS_ALONE),
+    [ROPE_CHUNK_SAME] = SAYS("is rotated for the position of the first token of the chunk", .chunks = CHUNKS_ALONE),
+};
+
+static const struct variant scores[N_SCORES_MISTAKE] = {
+    [SCORES_SCALE] = SAYS("is the softmax of %g times the right scores: their scale is wrong"),
+    [SCORES_SOFTCAP] = SAYS("is the softmax of scores with a softcap of %g (tanh)", NUMBERS(50, 30, 20, 10, 5, 2, 1)),
+    [SCORES_LATE] = SAYS("has a mask that ends %g keys too late", NUMBERS(1, 2), .of_batch = true),
+    [SCORES_EARLY] = SAYS("has a mask that ends %g keys too early", NUMBERS(1, 2), .of_batch = true),
+    [SCORES_NO_MASK] = SAYS("has no causal mask: it sees all keys of the batch", .of_batch = true),
+    [SCORES_MASK_LATE] = SAYS("is masked after the softmax, so that its sum is too small", .of_batch = true),
+    [SCORES_ZEROS] = SAYS("has hidden keys that count as scores of 0 in the sum", .of_batch = true),
+    [SCORES_OVER_HEADS] = SAYS("is a softmax over the heads, another axis"),
+    [SCORES_OVER_TOKENS] = SAYS("is a softmax over the tokens of the batch, another axis", .of_batch = true),
+    [SCORES_NO_SOFTMAX] = SAYS("is the scores themselves, without the softmax"),
+    [SCORES_CLAMPED] = SAYS("has exponentials whose arguments are clamped: exp of at least %g",
+                            NUMBERS(-2, -4, -5, -8, -10, -16, -20)),
+    [SCORES_HIDDEN_WEAKLY] = SAYS("has hidden keys in its sum: the mask adds only %g to their scores",
+                                  NUMBERS(-2, -4, -5, -8, -10), .chunks = CHUNKS_ALONE),
+    [SCORES_PADDED] = SAYS("has sums in tiles of %g keys, where those that the last tile lacks count as scores of 0",
+                           NUMBERS(4, 8, 16, 32, 64), .of_batch = true),
+    [SCORES_HIDDEN_AT_0] = SAYS("has hidden keys in its sum: the mask adds only 0 to their scores",
+                                .chunks = CHUNKS_ALONE),
+    [SCORES_CHUNK_FUTURE] = SAYS("has no causal mask in a chunk: it sees the later tokens of its own chunk",
+                                 .chunks = CHUNKS_ALONE),
+    [SCORES_CHUNK_ALONE] = SAYS("sees only the keys of its own chunk", .chunks = CHUNKS_ALONE),
+    [SCORES_CHUNK_FROM_0] = SAYS("has a mask that counts keys from 0 in a chunk, not from the chunk's position",
+                                 .chunks = CHUNKS_ALONE),
+    [SCORES_SINK_SCALED] = SAYS("has attention sinks that are multiplied by the scale of the scores"),
+    [SCORES_SINK_PLAIN] = SAYS("has attention sinks that are added to the sum as they are, without exp"),
+    [SCORES_SINK_BEFORE] = SAYS("has the attention sink of the head before in each head"),
+    [SCORES_SINK_NEXT] = SAYS("has the attention sink of the next head in each head"),
+    [SCORES_EARLY_ZEROS] = SAYS("has a mask that ends %g keys too early", NUMBERS(2, 1), .of_batch = true),
+    [SCORES_HIDDEN] = SAYS("does not see the key of token %g"),
+    [SCORES_TWO_HIDDEN] = SAYS("does not see the keys of tokens %g and %g"),
+    [SCORES_WINDOW] = SAYS("sees only the last %g keys, as if there were a window"),
+};
+
+static const struct variant heads[N_KV_RULE] = {
+    [KV_MODULO] = SAYS("has heads that read the heads of %s in another order: head h reads head h %% %u"),
+    [KV_REVERSED] = SAYS("has heads that read the heads of %s in reverse order"),
+    [KV_NEXT] = SAYS("has heads that read the next head of %s"),
+    [KV_FIRST] = SAYS("has all heads read the first head of %s"),
+    [KV_LAST] = SAYS("has all heads read the last head of %s"),
+    [KV_EARLY] = SAYS("has groups of heads that begin one head too early: head h reads head (h + 1) / group of %s"),
+};
+
+static const struct variant caches[N_CACHE_MISTAKE] = {
+    [CACHE_NOT_DECODED] = SAYS("reads zeros as the %s of decoded tokens: they are not stored in the cache"),
+    [CACHE_EARLY] = SAYS("reads the %s of decoded tokens that are stored one slot too early"),
+    [CACHE_LATE] = SAYS("reads the %s of decoded tokens that are stored one slot too late"),
+    [CACHE_ONE_SLOT] = SAYS("reads the %s of decoded tokens that all use the last slot of the prompt"),
+    [CACHE_PROMPT_REVERSED] = SAYS("reads the %s of the prompt's tokens from the cache in reverse order"),
+    [CACHE_ONLY_OWN] = SAYS("reads only the %s of the own token in the cache"),
+    [CACHE_ROWS_BY_HEAD] = SAYS("has rows of %s, stored as (token, head), read as (head, token)", .chunks = CHUNKS_TOO),
+    [CACHE_ROWS_BY_SLOT] = SAYS("has rows of %s, stored as (head, token), read as (token, head)", .chunks = CHUNKS_TOO),
+    [CACHE_EXCHANGED] = SAYS("reads K and V of the cache exchanged"),
+    [CACHE_REPEATED] = SAYS("reads the %s of token j / group for token j: they are repeated along the tokens, not the "
+                            "heads"),
+    [CACHE_CHUNK_CLEARED] = SAYS("reads zeros as the %s of the chunks of the prompt before its own",
+                                 .chunks = CHUNKS_ALONE),
+    [CACHE_CHUNK_FROM_0] = SAYS("reads the %s of chunks that are all stored from slot 0 on", .chunks = CHUNKS_ALONE),
+};
+
+static const struct variant values[N_VALUES_MISTAKE] = {
+    [VALUES_NOT_RESCALED] = SAYS("has sums that online softmax does not rescale when a later tile has a larger "
+                                 "maximum"),
+    [VALUES_SUM_NOT_RESCALED] = SAYS("has a sum of exponentials that online softmax does not rescale to a larger "
+                                     "maximum"),
+    [VALUES_ONLY_SUM_RESCALED] = SAYS("has a sum of values that online softmax does not rescale to a larger maximum"),
+    [VALUES_RESCALED_INVERSELY] = SAYS("has sums that online softmax rescales by the inverse of the right factor"),
+    [VALUES_NOT_DIVIDED] = SAYS("is not divided by the sum of the exponentials"),
+    [VALUES_WITHOUT_TAIL] = SAYS("has sums that leave out the last, incomplete tile of keys"),
+};
+
+static const struct variant fused[N_FUSED_MISTAKE] = {
+    [FUSED_READ_BY_GROUP] = SAYS("has rows of the matrices of Q, K and V that are read by groups of heads, but stored "
+                                 "one matrix after the other"),
+    [FUSED_STORED_BY_GROUP] = SAYS("has rows of the matrices of Q, K and V that are stored by groups of heads, but "
+                                   "read one matrix after the other"),
+    [FUSED_ALTERNATE] = SAYS("has rows of the matrices of gate and up that are taken to alternate"),
+    [FUSED_IN_HALVES] = SAYS("has rows of the matrices of gate and up that alternate, but are read as two halves"),
+};
+
+static double hard_swish_02(double z) { return z * fmin(fmax(0.2 * z + 0.5, 0), 1); }
+
+const struct variant mistake_gates[N_GATE_MISTAKE] = {
+    [GLU_GELU_TANH] = SAYS("is gelu_tanh(gate) * up", .activation = gelu_tanh),
+    [GLU_GELU_ERF] = SAYS("is gelu_erf(gate) * up", .activation = gelu_erf),
+    [GLU_GELU_QUICK] = SAYS("is gelu_quick(gate) * up", .activation = gelu_quick),
+    [GLU_SILU] = SAYS("is silu(gate) * up", .activation = silu),
+    [GLU_RELU] = SAYS("is relu(gate) * up", .activation = relu),
+    [GLU_RELU_SQR] = SAYS("is relu(gate)^2 * up", .activation = relu_square),
+    [GLU_SIGMOID] = SAYS("is sigmoid(gate) * up", .activation = sigmoid),
+    [GLU_TANH] = SAYS("is tanh(gate) * up", .activation = tanh),
+    [GLU_NONE] = SAYS("is gate * up: the activation is left out", .activation = identity),
+    [GLU_TWICE] = SAYS("is silu(silu(gate)) * up: the activation is applied twice", .activation = silu_twice),
+    [GLU_SOFTPLUS] = SAYS("is softplus(gate) * up", .activation = softplus),
+    [GLU_EXCHANGED] = SAYS("is silu(up) * gate: gate and up are exchanged"),
+    [GLU_LATE] = SAYS("is silu(gate * up): the activation comes after the product"),
+    [GLU_SUM] = SAYS("is silu(gate) + up: the sum instead of the product"),
+    [GLU_ALONE] = SAYS("is silu(gate): up is left out"),
+    [GLU_UP_ALONE] = SAYS("is up: the gate is left out"),
+    [GLU_HARD] = SAYS("is gate * hard sigmoid(gate) * up", .activation = hard_swish),
+    [GLU_HARD_02] = SAYS("is gate * hard sigmoid(gate) * up, with a slope of 0.2", .activation = hard_swish_02),
+    [GLU_EXP_CLAMPED] = SAYS("is silu(gate) * up with the argument of exp clamped to -%g .. %g", LIMITS),
+    [GLU_LIMITED] = SAYS("has gate and up clamped to a limit of %g", LIMITS),
+    [GLU_GATE_LIMITED] = SAYS("has the gate clamped to a limit of %g on both sides", LIMITS),
+    [GLU_NO_ALPHA] = SAYS("has silu without its factor alpha, 1.702", .activation = silu),
+    [GLU_NO_1] = SAYS("is silu(gate) * up: 1 is not added to up", .activation = silu),
+    [GLU_ALTERNATE] = SAYS("has gates and up projections that are taken to alternate"),
+    [GLU_GELU_ROOT] = SAYS("is gelu(gate) * up with %g for its constant sqrt(2/pi)"),
+    [GLU_GELU_CUBE] = SAYS("is gelu(gate) * up with %g for its constant 0.044715"),
+};
+
+static const struct variant token_rows[N_TOKEN_MISTAKE] = {
+    [TOKEN_EARLIER] = SAYS("is that of the token %g places before", NUMBERS(2, 1)),
+    [TOKEN_FURTHER] = SAYS("is that of the token %g places further on", NUMBERS(1, 2)),
+    [TOKEN_NEXT_ID] = SAYS("has the rows of the tokens with the next ids"),
+    [TOKEN_ID_BEFORE] = SAYS("has the rows of the tokens with the ids before"),
+    [TOKEN_LOW_BYTE] = SAYS("has the rows of ids of which only the low byte is left"),
+    [TOKEN_HALF] = SAYS("has the rows of ids that begin anew at half of the vocabulary"),
+    [TOKEN_ROW_EARLY] = SAYS("has rows that begin half a row too early"),
+    [TOKEN_ROW_LATE] = SAYS("has rows that begin half a row too late"),
+};
+
+/* NULL: the kind has no variants. */
+static const struct variant *const variants[N_MISTAKE_KIND] = {
+    [MISTAKE_NORM] = mistake_norms, [MISTAKE_EPS] = eps, [MISTAKE_ROPE] = ropes, [MISTAKE_SCORES] = scores,
+    [MISTAKE_HEADS] = heads, [MISTAKE_CACHE] = caches, [MISTAKE_VALUES] = values, [MISTAKE_FUSED] = fused,
+    [MISTAKE_GATE] = mistake_gates, [MISTAKE_TOKEN] = token_rows,
+};
+
+bool mistake_is_of_batch(const struct mistake *m) {
+    bool is_kind = m->kind == MISTAKE_CACHE || (m->kind == MISTAKE_LAYOUT && m->variant >= LAYOUT_ELEMENT_TOKEN)
+                || ((m->kind == MISTAKE_ADDED_UP || m->kind == MISTAKE_ORDER) && m->axis == AXIS_TOKENS);
+    return m->chunk > 0 || is_kind || (variants[m->kind] && variants[m->kind][m->variant].of_batch);
+}
+
+/* ---- what is tried ----------------------------------------------------------------------------------------------- */
+
 /* Steps that engines compute with the same function.  A mistake in it is made in all of them. */
 static const id_set together[] = {
     TAP_SET(ATTN_NORM) | TAP_SET(FFN_NORM) | TAP_SET(RESULT_NORM), TAP_SET(QCUR_NORMED) | TAP_SET(KCUR_NORMED),
@@ -55,17 +259,22 @@ static void try_chunks(const struct list *l, struct mistake m) {
 
 /* Tries the variants first .. end - 1 of a kind. */
 static void try_variants(const struct list *l, enum mistake_kind kind, int first, int end) {
-    for (int v = first; v < end; v++) try_one(l, (struct mistake){ .kind = kind, .variant = (uint8_t)v });
-}
-
-/* Tries a variant of a kind with each of n numbers. */
-static void try_each(const struct list *l, enum mistake_kind kind, int variant, const double *numbers, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        try_one(l, (struct mistake){ .kind = kind, .variant = (uint8_t)variant, .number = numbers[i] });
+    for (int i = first; i < end; i++) {
+        const struct variant *v = &variants[kind][i];
+        for (uint32_t k = 0; k < (v->n_number > 0 ? v->n_number : 1); k++) {
+            struct mistake m = { .kind = kind, .variant = (uint8_t)i, .number = v->n_number > 0 ? v->numbers[k] : 0 };
+            if (v->chunks != CHUNKS_ALONE) try_one(l, m);
+            if (v->chunks != CHUNKS_NONE) try_chunks(l, m);
+        }
     }
 }
-#define TRY_NUMBERS(l, kind, variant, ...) try_each(l, kind, variant, (const double[]){ __VA_ARGS__ }, \
-                                                    sizeof((const double[]){ __VA_ARGS__ }) / sizeof(double))
+
+/* Tries a kind with each of n numbers. */
+static void try_each(const struct list *l, enum mistake_kind kind, const double *numbers, size_t n) {
+    for (size_t i = 0; i < n; i++) try_one(l, (struct mistake){ .kind = kind, .number = numbers[i] });
+}
+#define TRY_NUMBERS(l, kind, ...) try_each(l, kind, (const double[]){ __VA_ARGS__ }, \
+                                           sizeof((const double[]){ __VA_ARGS__ }) / sizeof(double))
 
 static void try_orders(const struct list *l, enum axis axis, uint32_t n) {
     for (uint8_t order = 0; order < N_ARRAY_ORDER && n > 1; order++) {
@@ -81,7 +290,7 @@ static void try_arrays(const struct list *l) {
     const struct mistakes *s = l->s;
     uint32_t n_head = s->n_head[l->id], n = s->width[l->id];
     double root = sqrt(s->model->plan.n_embd);
-    TRY_NUMBERS(l, MISTAKE_SCALE, 0, 0, 2, 0.5, -1, 3, 4, 0.25, 10, 0.1, 1.1, 0.9, 1.5, root, 1 / root);
+    TRY_NUMBERS(l, MISTAKE_SCALE, 0, 2, 0.5, -1, 3, 4, 0.25, 10, 0.1, 1.1, 0.9, 1.5, root, 1 / root);
     if (l->id == TAP_KQ_SOFT_MAX) return;   /* its elements are keys: see try_attention */
     try_chunks(l, (struct mistake){ .kind = MISTAKE_ADDED_UP, .axis = AXIS_TOKENS });
     if (n_head > 1) try_one(l, (struct mistake){ .kind = MISTAKE_ADDED_UP, .axis = AXIS_HEADS });
@@ -145,49 +354,15 @@ static void try_tensors(const struct list *l) {
     }
 }
 
-static void try_rope(const struct list *l) {
-    try_variants(l, MISTAKE_ROPE, ROPE_OTHER_PAIRS, ROPE_OFFSET);
-    TRY_NUMBERS(l, MISTAKE_ROPE, ROPE_OFFSET, 1, -1, 2, -2, 5, 10);
-    TRY_NUMBERS(l, MISTAKE_ROPE, ROPE_SCALED, 0.5, 0.25, 0.125, 2, 4, 8);
-    TRY_NUMBERS(l, MISTAKE_ROPE, ROPE_BASE, 10, 100, 500, 1000, 5000, 10000, 20000, 50000, 100000, 500000, 1e6, 1e7);
-    TRY_NUMBERS(l, MISTAKE_ROPE, ROPE_PART, 0.5, 0.25);
-    for (int k = 1; k <= 2; k++) {
-        try_one(l, (struct mistake){ .kind = MISTAKE_ROPE, .variant = ROPE_PART, .number = 0.5 / k, .other = 1 });
-    }
-    TRY_NUMBERS(l, MISTAKE_ROPE, ROPE_EXPONENT, 0.5, 2, -1);
-    try_variants(l, MISTAKE_ROPE, ROPE_DEGREES, ROPE_SECOND_PART);
-    TRY_NUMBERS(l, MISTAKE_ROPE, ROPE_SECOND_PART, 0.5);
-    try_variants(l, MISTAKE_ROPE, ROPE_FROZEN, N_ROPE_MISTAKE);
-    try_chunks(l, (struct mistake){ .kind = MISTAKE_ROPE, .variant = ROPE_CHUNK });
-    try_chunks(l, (struct mistake){ .kind = MISTAKE_ROPE, .variant = ROPE_CHUNK_SAME });
-}
-
 static void try_attention(const struct list *l) {
     const struct mistakes *s = l->s;
     const struct attn_plan *a = &s->model->plan.layers[l->layer].attn;
     double root = sqrt(a->k_dim), width = sqrt(s->model->plan.n_embd);
-    TRY_NUMBERS(l, MISTAKE_SCORES, SCORES_SCALE, root, 1 / root, root / width, 2, 0.5, sqrt(2), sqrt(0.5), log(2),
-                1 / log(2), -1, 0, root / a->k_dim * 2, 0.1 * root, 10, 0.1, 1.1, 0.9, sqrt(a->n_head),
-                1 / sqrt(a->n_head));
-    TRY_NUMBERS(l, MISTAKE_SCORES, SCORES_SOFTCAP, 50, 30, 20, 10, 5, 2, 1);
-    TRY_NUMBERS(l, MISTAKE_SCORES, SCORES_FUTURE, 1, 2, -1, -2, UINT32_MAX);
-    try_variants(l, MISTAKE_SCORES, SCORES_MASK_LATE, SCORES_TWO_HIDDEN);
-    static const double least[] = { -2, -4, -5, -8, -10, -16, -20 };
-    for (size_t i = 0; i < sizeof least / sizeof *least; i++) {
-        try_one(l, (struct mistake){ .kind = MISTAKE_SCORES, .variant = SCORES_CLAMPED, .number = least[i] });
-        if (i > 4) continue;
-        try_chunks(l, (struct mistake){ .kind = MISTAKE_SCORES, .variant = SCORES_HIDDEN_WEAKLY, .number = least[i] });
-        try_one(l, (struct mistake){ .kind = MISTAKE_SCORES, .variant = SCORES_PADDED, .number = 4 << i });
-    }
-    try_chunks(l, (struct mistake){ .kind = MISTAKE_SCORES, .variant = SCORES_HIDDEN_WEAKLY, .number = 0, .other = 1 });
-    for (uint8_t v = SCORES_CHUNK_FUTURE; v <= SCORES_CHUNK_FROM_0; v++) {
-        try_chunks(l, (struct mistake){ .kind = MISTAKE_SCORES, .variant = v });
-    }
+    TRY_NUMBERS(l, MISTAKE_SCORES, root, 1 / root, root / width, 2, 0.5, sqrt(2), sqrt(0.5), log(2), 1 / log(2), -1, 0,
+                root / a->k_dim * 2, 0.1 * root, 10, 0.1, 1.1, 0.9, sqrt(a->n_head), 1 / sqrt(a->n_head));
+    try_variants(l, MISTAKE_SCORES, SCORES_SCALE + 1, SCORES_SINK_SCALED);
     bool has_sinks = s->model->layers[l->layer].w[W_ATTN_SINKS].w != NULL;
-    if (has_sinks) try_variants(l, MISTAKE_SCORES, SCORES_SINK_SCALED, N_SCORES_MISTAKE);
-    for (int future = -2; future < 0; future++) {   /* the first tokens see no key: all zeros */
-        try_one(l, (struct mistake){ .kind = MISTAKE_SCORES, .variant = SCORES_FUTURE, .number = future, .other = 1 });
-    }
+    try_variants(l, MISTAKE_SCORES, has_sinks ? SCORES_SINK_SCALED : SCORES_EARLY_ZEROS, SCORES_HIDDEN);
     for (uint32_t i = 0; i < s->n_token && i < 8; i++) {
         try_one(l, (struct mistake){ .kind = MISTAKE_SCORES, .variant = SCORES_HIDDEN, .number = i });
         for (uint32_t k = i + 1; k < s->n_token && k < 8; k++) {
@@ -203,13 +378,7 @@ static void try_cache(const struct list *l) {
     bool is_k = l->id == TAP_KQ_SOFT_MAX;
     const struct attn_plan *a = &l->s->model->plan.layers[l->layer].attn;
     if (a->n_head > 1) try_variants(l, MISTAKE_HEADS, 0, N_KV_RULE);
-    for (uint8_t v = 0; v < CACHE_CHUNK_CLEARED; v++) {
-        try_one(l, (struct mistake){ .kind = MISTAKE_CACHE, .variant = v });
-        bool is_order = v == CACHE_ROWS_BY_HEAD || v == CACHE_ROWS_BY_SLOT;
-        if (is_order) try_chunks(l, (struct mistake){ .kind = MISTAKE_CACHE, .variant = v });
-    }
-    try_chunks(l, (struct mistake){ .kind = MISTAKE_CACHE, .variant = CACHE_CHUNK_CLEARED });
-    try_chunks(l, (struct mistake){ .kind = MISTAKE_CACHE, .variant = CACHE_CHUNK_FROM_0 });
+    try_variants(l, MISTAKE_CACHE, 0, N_CACHE_MISTAKE);
     for (uint8_t v = 0; v < N_VALUES_MISTAKE && !is_k; v++) {
         for (uint32_t size = 1; size <= 64; size = size < 4 ? 4 : 2 * size) {
             bool has_tile = v != VALUES_NOT_DIVIDED || size == 1;
@@ -280,14 +449,7 @@ void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
     if (operation == OP_NORM) {
         try_one(&l, (struct mistake){ .kind = MISTAKE_SKIP });
         try_variants(&l, MISTAKE_NORM, 0, N_NORM_MISTAKE);
-        TRY_NUMBERS(&l, MISTAKE_EPS, 0, 0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 1e-8, 1e-12);
-        try_chunks(&l, (struct mistake){ .kind = MISTAKE_NORM, .variant = NORM_ADDED_UP });
-        for (uint32_t n = 4; n <= 1024; n *= 2) {
-            struct mistake m = { .kind = MISTAKE_NORM, .variant = NORM_FIRST_OF_ALL, .number = n };
-            try_one(&l, m);
-            m.variant = NORM_WITHOUT_LAST;
-            if (n <= 32) try_one(&l, m);
-        }
+        try_variants(&l, MISTAKE_EPS, 0, 1);
     }
     if (is_norm_of_layer(id)) {
         const struct weight *w = s->model->layers[layer].w[mistake_weight(id)].w;
@@ -313,7 +475,7 @@ void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
     if (operation == OP_ROPE) {
         try_one(&l, (struct mistake){ .kind = MISTAKE_SKIP });
         try_inputs(&l, 0, width);
-        try_rope(&l);
+        try_variants(&l, MISTAKE_ROPE, 0, N_ROPE_MISTAKE);
         enum weight_id norm = id == TAP_QCUR_ROPE ? W_ATTN_Q_NORM : W_ATTN_K_NORM;
         try_one(&l, (struct mistake){ .kind = MISTAKE_NORMED, .weight = norm });
     }
@@ -322,14 +484,8 @@ void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
         try_attention(&l);
     }
     if (id == TAP_KQ_SOFT_MAX || id == TAP_KQV_OUT) try_cache(&l);
-    for (uint8_t v = 0; v < N_GATE_MISTAKE && operation == OP_GATE; v++) {
-        static const double limits[] = { 0, 1, 2, 3, 5, 6, 7, 8, 10, 20 };
-        bool has_limit = v == GLU_EXP_CLAMPED || v == GLU_LIMITED || v == GLU_GATE_LIMITED;
-        if (v == GLU_GELU_ROOT || v == GLU_GELU_CUBE) continue;   /* their numbers are fitted, see partial.c */
-        for (size_t i = 0; i < (has_limit ? sizeof limits / sizeof *limits : 1); i++) {
-            try_one(&l, (struct mistake){ .kind = MISTAKE_GATE, .variant = v, .number = limits[i] });
-        }
-    }
+    /* The numbers of the others are fitted, see partial.c. */
+    if (operation == OP_GATE) try_variants(&l, MISTAKE_GATE, 0, GLU_GELU_ROOT);
     if (id == TAP_FFN_SWIGLU) try_inputs(&l, 0, width);
     if (id == TAP_FFN_SWIGLU) try_inputs(&l, 1, width);
     if (operation == OP_SUM) {
@@ -337,8 +493,7 @@ void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
         try_inputs(&l, 0, width);
         try_inputs(&l, 1, width);
     }
-    if (id == TAP_EMBD) TRY_NUMBERS(&l, MISTAKE_TOKEN, TOKEN_FURTHER, -2, -1, 1, 2);
-    if (id == TAP_EMBD) try_variants(&l, MISTAKE_TOKEN, TOKEN_NEXT_ID, N_TOKEN_MISTAKE);
+    if (id == TAP_EMBD) try_variants(&l, MISTAKE_TOKEN, 0, N_TOKEN_MISTAKE);
 }
 
 /* ---- sentences --------------------------------------------------------------------------------------------------- */
@@ -371,106 +526,6 @@ static const char *const order_texts[N_ARRAY_ORDER] = {
     [ARRAY_NEXT_BLOCK] = "%s shifted by a block of 32: each is the one 32 places further on",
     [ARRAY_BEFORE_BLOCK] = "%s shifted by a block of 32: each is the one 32 places before it",
     [ARRAY_FOURTHS_SAME] = "every fourth of %s the same as the one before it, a repeated row",
-};
-
-static const char *const rope_texts[N_ROPE_MISTAKE] = {
-    [ROPE_OTHER_PAIRS] = "is rotated in the other kind of pairs",
-    [ROPE_BACKWARD] = "is rotated in the other direction",
-    [ROPE_EXCHANGED] = "is rotated with sine and cosine exchanged",
-    [ROPE_NO_SINE] = "is rotated without the sine",
-    [ROPE_NO_COSINE] = "is rotated without the cosine",
-    [ROPE_TWICE] = "is rotated twice",
-    [ROPE_IN_PLACE] = ("is rotated in place: the second element of a pair is computed from the first after it was "
-                       "rotated"),
-    [ROPE_OFFSET] = "is rotated for a position shifted by %g",
-    [ROPE_SCALED] = "is rotated by %g times the right angles, as if positions were scaled",
-    [ROPE_BASE] = "is rotated with the base %g",
-    [ROPE_PART] = "has only a part of its elements rotated: %g of them",
-    [ROPE_EXPONENT] = "is rotated with %g times the right exponents of the frequencies",
-    [ROPE_DEGREES] = "is rotated by angles in degrees that are taken for radians",
-    [ROPE_BATCH] = "is rotated for the position in the batch, not in the text",
-    [ROPE_SAME_POSITION] = "is rotated for the position of the first token of the batch",
-    [ROPE_SECOND_PART] = "has only the last part of its elements rotated: %g of them",
-    [ROPE_CHUNK] = "is rotated for the position in the chunk, not in the text",
-    [ROPE_CHUNK_SAME] = "is rotated for the position of the first token of the chunk",
-    [ROPE_FROZEN] = "is rotated for the position of the first decoded token, in all tokens after the prompt",
-    [ROPE_BY_HEAD] = "is rotated for the position plus the number of the head",
-    [ROPE_FACTORS_MULTIPLIED] = "is rotated with frequencies that are multiplied by the file's factors, not divided",
-};
-
-static const char *const scores_texts[N_SCORES_MISTAKE] = {
-    [SCORES_SCALE] = "is the softmax of %g times the right scores: their scale is wrong",
-    [SCORES_SOFTCAP] = "is the softmax of scores with a softcap of %g (tanh)",
-    [SCORES_FUTURE] = "has a mask that ends %g keys too late",
-    [SCORES_HIDDEN] = "does not see the key of token %g",
-    [SCORES_TWO_HIDDEN] = "does not see the keys of tokens %g and %g",
-    [SCORES_WINDOW] = "sees only the last %g keys, as if there were a window",
-    [SCORES_MASK_LATE] = "is masked after the softmax, so that its sum is too small",
-    [SCORES_ZEROS] = "has hidden keys that count as scores of 0 in the sum",
-    [SCORES_OVER_HEADS] = "is a softmax over the heads, another axis",
-    [SCORES_OVER_TOKENS] = "is a softmax over the tokens of the batch, another axis",
-    [SCORES_NO_SOFTMAX] = "is the scores themselves, without the softmax",
-    [SCORES_CLAMPED] = "has exponentials whose arguments are clamped: exp of at least %g",
-    [SCORES_PADDED] = "has sums in tiles of %g keys, where those that the last tile lacks count as scores of 0",
-    [SCORES_HIDDEN_WEAKLY] = "has hidden keys in its sum: the mask adds only %g to their scores",
-    [SCORES_CHUNK_FUTURE] = "has no causal mask in a chunk: it sees the later tokens of its own chunk",
-    [SCORES_CHUNK_ALONE] = "sees only the keys of its own chunk",
-    [SCORES_CHUNK_FROM_0] = "has a mask that counts keys from 0 in a chunk, not from the chunk's position",
-    [SCORES_SINK_SCALED] = "has attention sinks that are multiplied by the scale of the scores",
-    [SCORES_SINK_PLAIN] = "has attention sinks that are added to the sum as they are, without exp",
-    [SCORES_SINK_BEFORE] = "has the attention sink of the head before in each head",
-    [SCORES_SINK_NEXT] = "has the attention sink of the next head in each head",
-};
-
-static const char *const heads_texts[N_KV_RULE] = {
-    [KV_MODULO] = "has heads that read the heads of %s in another order: head h reads head h %% %u",
-    [KV_REVERSED] = "has heads that read the heads of %s in reverse order",
-    [KV_NEXT] = "has heads that read the next head of %s",
-    [KV_FIRST] = "has all heads read the first head of %s",
-    [KV_LAST] = "has all heads read the last head of %s",
-    [KV_EARLY] = "has groups of heads that begin one head too early: head h reads head (h + 1) / group of %s",
-};
-
-static const char *const cache_texts[N_CACHE_MISTAKE] = {
-    [CACHE_NOT_DECODED] = "reads zeros as the %s of decoded tokens: they are not stored in the cache",
-    [CACHE_EARLY] = "reads the %s of decoded tokens that are stored one slot too early",
-    [CACHE_LATE] = "reads the %s of decoded tokens that are stored one slot too late",
-    [CACHE_ONE_SLOT] = "reads the %s of decoded tokens that all use the last slot of the prompt",
-    [CACHE_PROMPT_REVERSED] = "reads the %s of the prompt's tokens from the cache in reverse order",
-    [CACHE_ONLY_OWN] = "reads only the %s of the own token in the cache",
-    [CACHE_ROWS_BY_HEAD] = "has rows of %s, stored as (token, head), read as (head, token)",
-    [CACHE_ROWS_BY_SLOT] = "has rows of %s, stored as (head, token), read as (token, head)",
-    [CACHE_EXCHANGED] = "reads K and V of the cache exchanged",
-    [CACHE_REPEATED] = "reads the %s of token j / group for token j: they are repeated along the tokens, not the heads",
-    [CACHE_CHUNK_CLEARED] = "reads zeros as the %s of the chunks of the prompt before its own",
-    [CACHE_CHUNK_FROM_0] = "reads the %s of chunks that are all stored from slot 0 on",
-};
-
-static const char *const values_texts[N_VALUES_MISTAKE] = {
-    [VALUES_NOT_RESCALED] = "has sums that online softmax does not rescale when a later tile has a larger maximum",
-    [VALUES_SUM_NOT_RESCALED] = "has a sum of exponentials that online softmax does not rescale to a larger maximum",
-    [VALUES_ONLY_SUM_RESCALED] = "has a sum of values that online softmax does not rescale to a larger maximum",
-    [VALUES_RESCALED_INVERSELY] = "has sums that online softmax rescales by the inverse of the right factor",
-    [VALUES_NOT_DIVIDED] = "is not divided by the sum of the exponentials",
-    [VALUES_WITHOUT_TAIL] = "has sums that leave out the last, incomplete tile of keys",
-};
-
-static const char *const fused_texts[N_FUSED_MISTAKE] = {
-    [FUSED_READ_BY_GROUP] = "has rows of the matrices of Q, K and V that are read by groups of heads, but stored one "
-                            "matrix after the other",
-    [FUSED_STORED_BY_GROUP] = "has rows of the matrices of Q, K and V that are stored by groups of heads, but read one "
-                              "matrix after the other",
-    [FUSED_ALTERNATE] = "has rows of the matrices of gate and up that are taken to alternate",
-    [FUSED_IN_HALVES] = "has rows of the matrices of gate and up that alternate, but are read as two halves",
-};
-
-static const char *const token_texts[N_TOKEN_MISTAKE] = {
-    [TOKEN_NEXT_ID] = "has the rows of the tokens with the next ids",
-    [TOKEN_ID_BEFORE] = "has the rows of the tokens with the ids before",
-    [TOKEN_LOW_BYTE] = "has the rows of ids of which only the low byte is left",
-    [TOKEN_HALF] = "has the rows of ids that begin anew at half of the vocabulary",
-    [TOKEN_ROW_EARLY] = "has rows that begin half a row too early",
-    [TOKEN_ROW_LATE] = "has rows that begin half a row too late",
 };
 
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
@@ -578,7 +633,6 @@ void mistake_say(const struct mistakes *s, const struct mistake *m, int32_t laye
             report_append(text, size, &n, "has its bias times %g", m->number);
         }
         break;
-    case MISTAKE_FUSED: report_append(text, size, &n, "%s", fused_texts[m->variant]); break;
     case MISTAKE_NORMED: {
         const struct weight *w = m->weight == W_COUNT ? NULL : s->model->layers[layer].w[m->weight].w;
         bool is_roped = first == TAP_QCUR_ROPE || first == TAP_KCUR_ROPE;
@@ -590,25 +644,10 @@ void mistake_say(const struct mistakes *s, const struct mistake *m, int32_t laye
         report_append(text, size, &n, "has sums that are not cleared between %s: each is added to those before",
                       m->axis == AXIS_HEADS ? "heads" : "tokens");
         break;
-    case MISTAKE_VALUES: report_append(text, size, &n, "%s", values_texts[m->variant]); break;
-    case MISTAKE_NORM: report_append(text, size, &n, mistake_norms[m->variant].text, m->number); break;
-    case MISTAKE_EPS: report_append(text, size, &n, "is the norm with an eps of %g", m->number); break;
-    case MISTAKE_ROPE: report_append(text, size, &n, rope_texts[m->variant], m->number); break;
-    case MISTAKE_SCORES:
-        if (m->variant == SCORES_FUTURE && m->number < 0) {
-            report_append(text, size, &n, "has a mask that ends %g keys too early", -m->number);
-        } else if (m->variant == SCORES_FUTURE && m->number > 100) {
-            report_append(text, size, &n, "has no causal mask: it sees all keys of the batch");
-        } else {
-            report_append(text, size, &n, scores_texts[m->variant], m->number, m->other);
-        }
+    case MISTAKE_HEADS: case MISTAKE_CACHE:
+        report_append(text, size, &n, variants[m->kind][m->variant].text, cached,
+                      s->model->plan.layers[layer < 0 ? 0 : layer].attn.n_head_kv);
         break;
-    case MISTAKE_HEADS:
-        report_append(text, size, &n, heads_texts[m->variant],
-                      cached, s->model->plan.layers[layer < 0 ? 0 : layer].attn.n_head_kv);
-        break;
-    case MISTAKE_CACHE: report_append(text, size, &n, cache_texts[m->variant], cached); break;
-    case MISTAKE_GATE: report_append(text, size, &n, mistake_gates[m->variant].text, m->number, m->number); break;
     case MISTAKE_SUM: {
         char factors[2][32] = { "", "" };
         if (m->number != 1) snprintf(factors[0], sizeof factors[0], "%g * ", m->number);
@@ -621,12 +660,8 @@ void mistake_say(const struct mistakes *s, const struct mistake *m, int32_t laye
                            sub, factors[1], res, m->weight == W_COUNT ? "" : ": the norm comes after the residual");
         break;
     }
-    case MISTAKE_TOKEN:
-        if (m->variant != TOKEN_FURTHER) report_append(text, size, &n, "%s", token_texts[m->variant]);
-        else report_append(text, size, &n, "is that of the token %g places %s", fabs(m->number),
-                      m->number < 0 ? "before" : "further on");
-        break;
-    default: break;
+    case MISTAKE_GATE: report_append(text, size, &n, mistake_gates[m->variant].text, m->number, m->number); break;
+    default: report_append(text, size, &n, variants[m->kind][m->variant].text, m->number, m->other); break;
     }
     if (m->chunk > 0 && m->chunk < s->n_prompt) report_append(text, size, &n, " (chunks of %u tokens)", m->chunk);
     id_set others = m->taps & ~ID_SET(first) & ~TAP_SET(RESULT_NORM);
