@@ -4,8 +4,9 @@
 
 void forward_decay(struct forward *f, const struct call *c) {
     const float *dt = weight_floats(c->w->w), *a = weight_floats(f->model->layers[c->il].w[W_DELTA_A].w);
+    size_t n_head = c->layer->delta.n_head;
     for (size_t i = 0; i < c->n; i++) {
-        c->out[i] = a[i % c->s->n] * (float)softplus((double)(c->out[i] + dt[i % c->s->n]));
+        c->out[i] = a[i % n_head] * (float)softplus((double)(c->out[i] + dt[i % n_head]));
     }
 }
 
@@ -48,7 +49,7 @@ static void run_head(void *user, uint32_t begin, uint32_t end, uint32_t thread) 
         for (uint32_t t = 0; t < v->c->b.n; t++) {
             size_t at = (size_t)t * d->n_head + h;
             const float *row = v->f->streams[STREAM_CONV] + t * v->n_row;
-            const float *query = row + (size_t)(h % d->n_key_head) * dim, *key = query + (size_t)d->n_key_head * dim;
+            const float *query = row + (size_t)delta_key_head(d, h) * dim, *key = query + (size_t)d->n_key_head * dim;
             const float *value = row + (2 * (size_t)d->n_key_head + h) * dim;
             float decay = (float)math_exp((double)v->f->streams[STREAM_DECAY][at]);
             float beta = v->f->streams[STREAM_BETA][at];

@@ -62,8 +62,9 @@ const struct gguf_tensor *key_tensor_outside(const struct key_reader *r, const c
 #define ATTENTION (QKV | SET(ATTN_OUTPUT))
 #define QK_NORM (SET(ATTN_Q_NORM) | SET(ATTN_K_NORM))
 #define CONVOLUTION (SET(CONV_IN) | SET(CONV_KERNEL) | SET(CONV_OUT))
-#define DELTA_NET (CONVOLUTION | SET(DELTA_BETA) | SET(DELTA_ALPHA) | SET(DELTA_DT) | SET(DELTA_A) | SET(DELTA_NORM) \
-                   | SET(ATTN_GATE))
+#define DELTA_NET (CONVOLUTION | SET(DELTA_DT) | SET(DELTA_A) | SET(DELTA_NORM) | SET(ATTN_GATE))
+#define BETA_ALPHA (SET(DELTA_BETA) | SET(DELTA_ALPHA))   /* of a delta net, if they are two products */
+#define DELTA_NET_SCALED (SET(ATTN_GATE) | SET(CONV_IN) | SET(CONV_OUT) | BETA_ALPHA)
 #define POST_NORM (SET(ATTN_POST_NORM) | SET(FFN_POST_NORM))
 #define FFN (SET(FFN_UP) | SET(FFN_DOWN))
 #define GATED (SET(FFN_GATE) | FFN)
@@ -133,6 +134,8 @@ plumb_status plan_logit_factor(struct key_reader *r, struct plan *p, float facto
 plumb_status plan_sections(struct key_reader *r, struct plan *p, bool required);
 /* Layers with 0 heads of K and V have a convolution instead of attention. */
 plumb_status plan_convolutions(struct key_reader *r, struct plan *p);
+/* Qwen 3.5's gated delta nets, and sections of pairs. */
+plumb_status plan_qwen35(struct key_reader *r, struct plan *p);
 /* Most layers have a gated delta net instead of attention, and the others have gates in attn_q. */
 plumb_status plan_delta_nets(struct key_reader *r, struct plan *p);
 /* Attention and feed forward read the same input. */

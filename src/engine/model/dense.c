@@ -232,7 +232,7 @@ static plumb_status plan_qwen3vl(struct key_reader *r, struct plan *p) {
 }
 
 /* Qwen 3.5, 2026 */
-static plumb_status plan_qwen35(struct key_reader *r, struct plan *p) {
+plumb_status plan_qwen35(struct key_reader *r, struct plan *p) {
     PLUMB_TRY(plan_delta_nets(r, p));
     p->names[W_FFN_NORM] = "post_attention_norm";
     p->ropes[ROPE_GLOBAL].sections_interleaved = true;
@@ -473,8 +473,7 @@ const struct architecture plan_dense_rows[] = {
       | SET(ATTN_GATE), TIED, QKV_BIAS, SCALED, plan_hrm_text },
     { "lfm2", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM | CONVOLUTION, TIED, QKV_BIAS, SCALED,
       plan_lfm2 },
-    { "qwen35", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM | DELTA_NET, SET(OUTPUT), QKV_BIAS
-      | SET(DELTA_DT), SCALED | GATED | SET(ATTN_GATE) | SET(CONV_IN) | SET(CONV_OUT) | SET(DELTA_BETA)
-      | SET(DELTA_ALPHA), plan_qwen35 },
+    { "qwen35", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM | DELTA_NET | BETA_ALPHA, SET(OUTPUT),
+      QKV_BIAS | SET(DELTA_DT), SCALED | GATED | DELTA_NET_SCALED, plan_qwen35 },
     { .name = NULL },
 };

@@ -16,7 +16,7 @@ enum dim {
     DIM_GATE, DIM_HEAD, DIM_FF, DIM_GATE_UP, DIM_FF_EXPERT, DIM_GATE_UP_EXPERT, DIM_FF_SHARED, DIM_FF_ADJUGATE,
     DIM_EXPERT, DIM_ADJUGATE, DIM_VOCAB, DIM_LOGIT, DIM_POSITION, DIM_ROPE_FACTOR, DIM_TOKEN_TYPE, DIM_HIDDEN,
     DIM_CLASS, DIM_DENSE, DIM_CONV, DIM_CONV_IN, DIM_CONV_OUT, DIM_CONV_WIDTH, DIM_DELTA,
-    DIM_DELTA_HEAD, DIM_Q_ROWS,
+    DIM_DELTA_HEAD, DIM_DELTA_HEADS, DIM_Q_ROWS,
 };
 
 struct weight_spec {
@@ -41,6 +41,7 @@ static const struct weight_spec specs[W_COUNT] = {
     [W_CONV_IN] = { "shortconv.in_proj", DIM_EMBD, DIM_CONV_IN, DIM_ONE, NULL },
     [W_CONV_KERNEL] = { "shortconv.conv", DIM_CONV, DIM_CONV_WIDTH, DIM_ONE, NULL },
     [W_CONV_OUT] = { "shortconv.out_proj", DIM_CONV_OUT, DIM_EMBD, DIM_ONE, NULL },
+    [W_DELTA_BETA_ALPHA] = { "ssm_ba", DIM_EMBD, DIM_DELTA_HEADS, DIM_ONE, NULL },
     [W_DELTA_BETA] = { "ssm_beta", DIM_EMBD, DIM_DELTA_HEAD, DIM_ONE, NULL },
     [W_DELTA_ALPHA] = { "ssm_alpha", DIM_EMBD, DIM_DELTA_HEAD, DIM_ONE, NULL },
     [W_DELTA_DT] = { "ssm_dt", DIM_DELTA_HEAD, DIM_ONE, DIM_ONE, "bias" },
@@ -136,6 +137,7 @@ static uint64_t dim_size(const struct plan *p, uint32_t il, enum dim dim) {
         return p->layers[il].mixer == MIXER_CONVOLUTION ? p->n_embd : (uint64_t)d->n_head * d->dim;
     case DIM_DELTA: return d->dim;
     case DIM_DELTA_HEAD: return d->n_head;
+    case DIM_DELTA_HEADS: return 2 * (uint64_t)d->n_head;
     }
     return 0;
 }

@@ -252,7 +252,7 @@ plumb_status plan_delta_nets(struct key_reader *r, struct plan *p) {
     for (uint32_t il = 0; il < p->n_layer; il++) {
         struct layer_plan *l = &p->layers[il];
         bool is_delta = recurrent ? gguf_flag(recurrent, il) : (il + 1) % interval != 0;
-        l->without |= is_delta ? ATTENTION | QK_NORM : DELTA_NET;
+        l->without |= is_delta ? ATTENTION | QK_NORM : DELTA_NET | BETA_ALPHA | SET(DELTA_BETA_ALPHA);
         l->attn.gate = is_delta ? ATTN_GATE_SILU : ATTN_GATE_SIGMOID;
         l->attn.gate_in_q = !is_delta;
         l->mixer = is_delta ? MIXER_DELTA_NET : MIXER_ATTENTION;

@@ -205,7 +205,7 @@ static const struct { const char *what, *names; } refused[] = {
     { "a model of state-space and attention layers",
       " falcon-h1 granitehybrid jamba nemotron_h nemotron_h_moe plamo2 " },
     { "a recurrent model", " arwkv7 rwkv6 rwkv6qwen2 rwkv7 " },
-    { "a model with linear attention", " kimi-linear minimax-01 qwen35moe qwen3next " },
+    { "a model with linear attention", " kimi-linear minimax-01 " },
     { "a model with latent attention", " deepseek2 deepseek2-ocr minicpm3 mistral4 plm " },
     { "a model with latent attention and hundreds of billions of parameters",
       " deepseek32 dots3note glm-dsa hy_v4 " },

@@ -152,9 +152,13 @@ enum state { STATE_NONE, STATE_LOW, STATE_HIGH, PLAN_STATES };
 /* By what the tokens of a layer tell each other. */
 enum mixer { MIXER_ATTENTION, MIXER_CONVOLUTION, MIXER_DELTA_NET };
 
-/* Gated delta net: Yang et al. 2024, "Gated Delta Networks".  Head h of V has the Q and K of head h % n_key_head, and a
- * state of (dim, dim). */
-struct delta_plan { uint32_t n_key_head, n_head, dim; };
+/* Gated delta net: Yang et al. 2024, "Gated Delta Networks".  Head h of V has a state of (dim, dim), and the Q and K of
+ * head h % n_key_head or, if groups of heads share them, of head h / (n_head / n_key_head). */
+struct delta_plan { uint32_t n_key_head, n_head, dim; bool has_groups; };
+
+static inline uint32_t delta_key_head(const struct delta_plan *d, uint32_t h) {
+    return d->has_groups ? h / (d->n_head / d->n_key_head) : h % d->n_key_head;
+}
 
 struct layer_plan {
     enum mixer mixer;
@@ -174,9 +178,9 @@ struct layer_plan {
  * those of each expert of ffn_gate_up_exps to W_FFN_GATE_EXPS and UP_EXPS. */
 enum weight_id {
     W_ATTN_NORM, W_ATTN_QKV, W_ATTN_Q, W_ATTN_K, W_ATTN_V, W_ATTN_Q_NORM, W_ATTN_K_NORM, W_ATTN_GATE, W_ATTN_SINKS,
-    W_ATTN_SUB_NORM, W_ATTN_OUTPUT, W_CONV_IN, W_CONV_KERNEL, W_CONV_OUT, W_DELTA_BETA, W_DELTA_ALPHA, W_DELTA_DT,
-    W_DELTA_A, W_DELTA_NORM, W_ATTN_POST_NORM, W_ATTN_OUT_NORM, W_ATTN_NORM_2, W_FFN_NORM, W_FFN_GATE_UP,
-    W_FFN_GATE, W_FFN_UP, W_FFN_ACT_SCALES, W_FFN_SUB_NORM, W_FFN_DOWN, W_FFN_NORM_EXPS, W_FFN_GATE_INP,
+    W_ATTN_SUB_NORM, W_ATTN_OUTPUT, W_CONV_IN, W_CONV_KERNEL, W_CONV_OUT, W_DELTA_BETA_ALPHA, W_DELTA_BETA,
+    W_DELTA_ALPHA, W_DELTA_DT, W_DELTA_A, W_DELTA_NORM, W_ATTN_POST_NORM, W_ATTN_OUT_NORM, W_ATTN_NORM_2, W_FFN_NORM,
+    W_FFN_GATE_UP, W_FFN_GATE, W_FFN_UP, W_FFN_ACT_SCALES, W_FFN_SUB_NORM, W_FFN_DOWN, W_FFN_NORM_EXPS, W_FFN_GATE_INP,
     W_FFN_EXPERT_BIAS, W_FFN_GATE_UP_EXPS, W_FFN_GATE_EXPS, W_FFN_UP_EXPS, W_FFN_DOWN_EXPS, W_FFN_GATE_ADJUGATE,
     W_FFN_UP_ADJUGATE, W_FFN_DOWN_ADJUGATE, W_FFN_GATE_INP_SHARED, W_FFN_GATE_SHARED, W_FFN_UP_SHARED,
     W_FFN_DOWN_SHARED, W_FFN_POST_NORM, W_LAYER_OUT_NORM, W_LAYER_OUT_SCALE,

@@ -35,7 +35,10 @@ static struct shape shape_of(const struct maker *m, enum stream stream) {
     case STREAM_Q_GATE: return (struct shape){ a->n_head, 2 * a->k_dim };
     case STREAM_CONV_IN: return (struct shape){ is_delta ? 1 : 3, (uint32_t)plan_conv_width(m->plan, m->il) };
     case STREAM_CONV: return (struct shape){ 1, (uint32_t)plan_conv_width(m->plan, m->il) };
-    case STREAM_BETA: case STREAM_DECAY: return (struct shape){ 1, d->n_head };
+    case STREAM_BETA: case STREAM_DECAY:
+        return d->has_groups ? (struct shape){ d->n_key_head, d->n_head / d->n_key_head }
+                             : (struct shape){ 1, d->n_head };
+    case STREAM_BETA_DECAY: return (struct shape){ d->n_key_head, 2 * d->n_head / d->n_key_head };
     case STREAM_FF_GATE: case STREAM_FF_UP: return (struct shape){ 1, f->n_expert > 0 ? f->n_ff_shared : f->n_ff };
     case STREAM_SCORES: case STREAM_CHOICE: return (struct shape){ 1, f->n_expert };
     case STREAM_USED: return (struct shape){ 1, f->n_used };
@@ -132,8 +135,14 @@ static void convolution(struct maker *m, enum stream in) {
 static void delta_net(struct maker *m, enum stream in) {
     put(m, STEP_PRODUCT, in, STREAM_CONV_IN, W_CONV_IN, TAP_DELTA_IN);
     put(m, STEP_PRODUCT, in, STREAM_GATES, W_ATTN_GATE, TAP_ATTN_GATE);
-    put(m, STEP_PRODUCT, in, STREAM_BETA, W_DELTA_BETA, TAP_DELTA_BETA);
-    put(m, STEP_PRODUCT, in, STREAM_DECAY, W_DELTA_ALPHA, TAP_DELTA_ALPHA);
+    if (m->w[W_DELTA_BETA_ALPHA].w) {
+        put(m, STEP_PRODUCT, in, STREAM_BETA_DECAY, W_DELTA_BETA_ALPHA, TAP_COUNT);
+        put(m, STEP_HALVES, STREAM_BETA_DECAY, STREAM_BETA, W_COUNT, TAP_DELTA_BETA);
+        put(m, STEP_OTHER_HALVES, STREAM_BETA_DECAY, STREAM_DECAY, W_COUNT, TAP_DELTA_ALPHA);
+    } else {
+        put(m, STEP_PRODUCT, in, STREAM_BETA, W_DELTA_BETA, TAP_DELTA_BETA);
+        put(m, STEP_PRODUCT, in, STREAM_DECAY, W_DELTA_ALPHA, TAP_DELTA_ALPHA);
+    }
     put(m, STEP_SIGMOID, STREAM_BETA, STREAM_BETA, W_COUNT, TAP_DELTA_BETA_SIGMOID);
     put(m, STEP_DECAY, STREAM_DECAY, STREAM_DECAY, W_DELTA_DT, TAP_DELTA_DECAY);
     put(m, STEP_CONVOLVE, STREAM_CONV_IN, STREAM_CONV, W_CONV_KERNEL, TAP_CONV);

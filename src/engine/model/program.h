@@ -40,6 +40,7 @@ enum stream {
     STREAM_CONV_IN,            /* conv_in h: (3, n_embd), whose rows are called b, c and x, or (1, plan_conv_width) */
     STREAM_CONV,               /* (plan_conv_width) what a convolution makes of it */
     STREAM_BETA, STREAM_DECAY, /* (n_head) of a delta net */
+    STREAM_BETA_DECAY,         /* (n_key_head, 2, n_head / n_key_head) both in one, for each head of Q and K */
     STREAM_Q_GATE,             /* (n_head, 2, k_dim) heads of Q, each with its gate */
     STREAM_GATES,              /* (n_head, v_dim) or (n_head, 1): attn_gate h */
     STREAM_FF_GATE, STREAM_FF_UP,   /* (n_ff) or (n_ff_shared) */

@@ -494,6 +494,26 @@ static plumb_status plan_lfm2moe(struct key_reader *r, struct plan *p) {
     return plan_convolutions(r, p);
 }
 
+/* Qwen 3.5 with experts, 2026 */
+static plumb_status plan_qwen35moe(struct key_reader *r, struct plan *p) {
+    PLUMB_TRY(plan_qwen2moe(r, p));
+    plan_sum_to_1(p);
+    return plan_qwen35(r, p);
+}
+
+/* Its feed forward is that of Qwen 3.5.  beta and alpha are one product, and groups of heads share Q and K. */
+static plumb_status plan_qwen3next(struct key_reader *r, struct plan *p) {
+    static const char *const unused[] = { "ssm_in.weight", "ssm_in.scale", "ssm_in.input_scale",
+                                          "attn_qkv.scale", "attn_gate.scale", "ssm_out.scale", NULL };
+    p->unused = unused;
+    PLUMB_TRY(plan_qwen2moe(r, p));
+    plan_sum_to_1(p);
+    p->names[W_FFN_NORM] = "post_attention_norm";
+    PLUMB_TRY(plan_delta_nets(r, p));
+    for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].delta.has_groups = true;
+    return PLUMB_OK;
+}
+
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
 const struct architecture plan_sparse_rows[] = {
@@ -573,5 +593,11 @@ const struct architecture plan_sparse_rows[] = {
       | QK_NORM | FACTORS | SET(ATTN_GATE) | SET(FFN_EXPERT_BIAS), QKV_BIAS, SCALED, plan_step35 },
     { "lfm2moe", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | QK_NORM | CONVOLUTION, TIED
       | SET(FFN_EXPERT_BIAS), QKV_BIAS, SCALED, plan_lfm2moe },
+    { "qwen35moe", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | SHARED | SET(FFN_GATE_INP_SHARED) | QK_NORM
+      | DELTA_NET | BETA_ALPHA, SET(OUTPUT) | SET(FFN_GATE_UP_EXPS), QKV_BIAS | SET(DELTA_DT),
+      SCALED | EXPERTS | SHARED | DELTA_NET_SCALED, plan_qwen35moe },
+    { "qwen3next", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | SHARED | SET(FFN_GATE_INP_SHARED) | QK_NORM
+      | DELTA_NET | SET(DELTA_BETA_ALPHA), SET(OUTPUT) | SET(FFN_GATE_UP_EXPS), QKV_BIAS | SET(DELTA_DT),
+      SCALED | EXPERTS | SHARED, plan_qwen3next },
     { .name = NULL },
 };

@@ -6,8 +6,9 @@
 
 void reference_decay(struct reference *r, const struct call *c) {
     const float *dt = reference_floats(c->w->w), *a = reference_floats(r->m->layers[c->il].w[W_DELTA_A].w);
+    size_t n_head = c->layer->delta.n_head;
     for (size_t i = 0; i < c->n; i++) {
-        c->out[i] = (double)a[i % c->s->n] * reference_softplus(c->out[i] + (double)dt[i % c->s->n]);
+        c->out[i] = (double)a[i % n_head] * reference_softplus(c->out[i] + (double)dt[i % n_head]);
     }
 }
 
@@ -30,7 +31,7 @@ void reference_delta(struct reference *r, const struct call *c) {
         const double *v = k + (size_t)d->n_key_head * dim;
         for (uint32_t h = 0; h < 2 * d->n_key_head; h++) make_unit(q + (size_t)h * dim, dim, (double)r->plan.norm_eps);
         for (uint32_t h = 0; h < d->n_head; h++, v += dim) {
-            size_t at = (size_t)t * d->n_head + h, key = (size_t)(h % d->n_key_head) * dim;
+            size_t at = (size_t)t * d->n_head + h, key = (size_t)delta_key_head(d, h) * dim;
             double decay = exp(r->streams[STREAM_DECAY][at]), beta = r->streams[STREAM_BETA][at];
             for (uint32_t j = 0; j < dim; j++) {
                 double *s = states + ((size_t)h * dim + j) * dim, old = 0, read = 0;

@@ -32,7 +32,7 @@ static const struct alias other_names[] = {
     { "ffn_moe_silu", TAP_EXPERT_SWIGLU }, { "ffn_moe_reglu", TAP_EXPERT_SWIGLU },
     { "ffn_moe_relu", TAP_EXPERT_SWIGLU }, { "ffn_moe_relu_sqr", TAP_EXPERT_SWIGLU },
     { "ffn_moe_swiglu_oai", TAP_EXPERT_SWIGLU }, { "ffn_moe_swiglu_limited", TAP_EXPERT_SWIGLU },
-    { "ffn_shexp_out", TAP_FFN_SHARED },
+    { "ffn_shexp_out", TAP_FFN_SHARED }, { "ffn_shexp_gated", TAP_FFN_SHARED },
     { "result_embd", TAP_RESULT_NORM }, { "final_norm_out", TAP_RESULT_NORM },
     /* what many engines call them */
     { "logits", TAP_RESULT_OUTPUT },

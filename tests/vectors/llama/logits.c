@@ -135,7 +135,8 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
                                             {"model.layers.{}.self_attn.out_proj", "attn_out"},
                                             {"model.layers.{}.ffn_out", "ffn_norm"},   /* LFM2 renames the norm */
                                             {"z", "attn_gate_proj"}, {"gate", "delta_decay"},
-                                            {"conv_output_raw", "conv"}, {"gate_reshaped", "attn_gate_proj"}};
+                                            {"conv_output_raw", "conv"}, {"gate_reshaped", "attn_gate_proj"},
+                                            {"ffn_shexp_gated", "ffn_shexp"}, {"b", "beta"}, {"a", "alpha"}};
     FILE *f = user;
     char name[24] = "", own[64], full[96];
     bool is_bloom = strcmp(t->name, "inp_norm-0") == 0;   /* the embedding, though its name has a layer */
