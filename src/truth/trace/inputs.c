@@ -1,7 +1,7 @@
 #include "trace/inputs.h"
 
 static id_set inputs_of(uint32_t order, enum tap_id id) {
-    static const uint64_t usual[TAP_COUNT] = {
+    static const id_set usual[TAP_COUNT] = {
         [TAP_ATTN_NORM] = TAP_SET(L_OUT),
         [TAP_QCUR] = TAP_SET(ATTN_NORM),
         [TAP_KCUR] = TAP_SET(ATTN_NORM),
