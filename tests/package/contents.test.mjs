@@ -47,7 +47,7 @@ test('an incomplete package is not packed, and the error names the missing file'
   cpSync(join(folder, 'node_modules', 'plumb-llm'), copy, { recursive: true });
   assert.deepEqual([prepack().status, prepack().stderr], [0, '']);
   for (const [file, by] of [
-    ['dist/plumb-mt.wasm', 'node/platform.js'], ['dist/vendor/json-schema/index.js', 'answers/schema.js'],
+    ['dist/plumb-mt.wasm', 'engine/modules.js'], ['dist/vendor/json-schema/index.js', 'answers/schema.js'],
     ['dist/types/index.d.ts', 'package.json'], ['LICENSE', 'package.json'],
     ['browser/thread-worker.js', 'browser/platform.js'], ['node/thread-worker.js', 'node/platform.js'],
     ['node/engine-worker.js', 'node/index.js'],

@@ -5,7 +5,7 @@ import { jsonText } from './constraint.js';
 
 /** Adds a text to the end of the system message, or a system message with it if there is none.
  * @param {Message[]} messages @param {string} text @returns {Message[]} */
-export function withSystemText(messages, text) {
+function withSystemText(messages, text) {
   const [first, ...rest] = messages;
   if (first?.role !== 'system' && first?.role !== 'developer') return [{ role: 'system', content: text }, ...messages];
   const { content } = first;

@@ -19,6 +19,7 @@ import '../engine/engine.js';
 import '../engine/generation.js';
 import '../engine/grammars.js';
 import '../engine/instance.js';
+import '../engine/modules.js';
 import '../engine/preflight.js';
 import '../engine/stop.js';
 import '../engine/templates.js';

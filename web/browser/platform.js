@@ -1,6 +1,7 @@
 /* What the user's side and the engine's side need from a browser: modules, which are compiled while they arrive, and
  * workers. */
 import { PlumbError, reasonOf } from '../base/errors.js';
+import { MODULES } from '../engine/modules.js';
 import { corsProblem, noConnection, webPage } from '../loader/fetch-errors.js';
 import { Store } from '../loader/copy-store.js';
 import { opfs } from './opfs.js';
@@ -31,18 +32,6 @@ function singleThreadReason(worker) {
 
 /** Such as SharedWorkerGlobalScope. */
 const scopeName = () => globalThis.constructor?.name ?? 'scope of this kind';
-
-/** The URL of each module is spelt out, so that bundlers find the files. @type {Record<string, URL>} */
-const MODULES = {
-  'plumb': new URL('../dist/plumb.wasm', import.meta.url),
-  'plumb-mt': new URL('../dist/plumb-mt.wasm', import.meta.url),
-  'plumb-relaxed': new URL('../dist/plumb-relaxed.wasm', import.meta.url),
-  'plumb-mt-relaxed': new URL('../dist/plumb-mt-relaxed.wasm', import.meta.url),
-  'plumb-grammar': new URL('../dist/plumb-grammar.wasm', import.meta.url),   // if a call has a grammar
-  'plumb-template': new URL('../dist/plumb-template.wasm', import.meta.url),   // if a call has messages
-  'plumb-trace': new URL('../dist/plumb-trace.wasm', import.meta.url),   // if a call traces
-  'plumb-cli': new URL('../dist/plumb-cli.wasm', import.meta.url),   // of command-worker.js
-};
 
 /** Whether this page is forbidden to compile even the smallest module. */
 function forbidden() {

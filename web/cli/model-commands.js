@@ -212,4 +212,4 @@ export async function inspect(words) {
 }
 
 /** @param {string} word */
-export const isUrl = word => /^https?:\/\//i.test(word);
+const isUrl = word => /^https?:\/\//i.test(word);

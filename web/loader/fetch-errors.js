@@ -7,7 +7,7 @@ const REPORT = 1000;
 
 /** The origin of an http or https URL if it differs from the page's.  Otherwise, and where there is no page, undefined.
  * @param {string} url */
-export function otherOrigin(url) {
+function otherOrigin(url) {
   const here = globalThis.location?.origin;
   if (here === undefined || !/^https?:/.test(url)) return undefined;
   const { origin } = new URL(url);

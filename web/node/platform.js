@@ -5,25 +5,12 @@ import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { PlumbError, reasonOf } from '../base/errors.js';
+import { MODULES } from '../engine/modules.js';
 import { Store } from '../loader/copy-store.js';
 import { folder, openFile } from './cache-folder.js';
 
 /** The compiled modules by name. @type {Map<string, Promise<WebAssembly.Module>>} */
 const compiled = new Map();
-
-/** The URLs here and those of the workers below are spelt out, so that bundlers, and tools that list the files that a
- * server needs, find them.
- * @type {Record<string, URL>} */
-const MODULES = {
-  'plumb': new URL('../dist/plumb.wasm', import.meta.url),
-  'plumb-mt': new URL('../dist/plumb-mt.wasm', import.meta.url),
-  'plumb-relaxed': new URL('../dist/plumb-relaxed.wasm', import.meta.url),
-  'plumb-mt-relaxed': new URL('../dist/plumb-mt-relaxed.wasm', import.meta.url),
-  'plumb-grammar': new URL('../dist/plumb-grammar.wasm', import.meta.url),   // if a call has a grammar
-  'plumb-template': new URL('../dist/plumb-template.wasm', import.meta.url),   // if a call has messages
-  'plumb-trace': new URL('../dist/plumb-trace.wasm', import.meta.url),   // if a call traces
-  'plumb-cli': new URL('../dist/plumb-cli.wasm', import.meta.url),   // of command-worker.js
-};
 
 /** The execArgv of workers.  It is empty, because the flags of this process (such as --input-type) may not fit their
  * files. @type {string[]} */

@@ -20,7 +20,7 @@ const isWanted = path => WANTED.some(pattern => pattern.test(path));
 export const isPageFile = path => path === 'sw.js' || isWanted(path);
 
 /** Paths of the page's files, sorted. @returns {string[]} */
-export function pageFiles() {
+function pageFiles() {
   const all = readdirSync(web, { recursive: true, withFileTypes: true });
   return all.filter(entry => entry.isFile())
     .map(({ parentPath, name }) => join(parentPath, name).slice(web.length).replaceAll('\\', '/'))

@@ -113,7 +113,6 @@ static inline v128_t gather16(const void *p, v128_t base, v128_t at) {
 static inline v128_t wasm_i16x8_load8x8(const void *p) { return _mm_cvtepi8_epi16(_mm_loadl_epi64(p)); }
 static inline v128_t wasm_u16x8_load8x8(const void *p) { return _mm_cvtepu8_epi16(_mm_loadl_epi64(p)); }
 static inline v128_t wasm_i32x4_load16x4(const void *p) { return _mm_cvtepi16_epi32(_mm_loadl_epi64(p)); }
-static inline v128_t wasm_u32x4_load16x4(const void *p) { return _mm_cvtepu16_epi32(_mm_loadl_epi64(p)); }
 
 /* ---- lanes ---- */
 #define wasm_i8x16_splat(x) _mm_set1_epi8((char)(x))
@@ -160,7 +159,6 @@ static inline v128_t wasm_i32x4_add(v128_t a, v128_t b) { return _mm_add_epi32(a
 static inline v128_t wasm_i32x4_sub(v128_t a, v128_t b) { return _mm_sub_epi32(a, b); }
 static inline v128_t wasm_i32x4_mul(v128_t a, v128_t b) { return _mm_mullo_epi32(a, b); }
 static inline v128_t wasm_i8x16_eq(v128_t a, v128_t b) { return _mm_cmpeq_epi8(a, b); }
-static inline v128_t wasm_i32x4_eq(v128_t a, v128_t b) { return _mm_cmpeq_epi32(a, b); }
 static inline v128_t wasm_u32x4_max(v128_t a, v128_t b) { return _mm_max_epu32(a, b); }
 static inline v128_t wasm_i32x4_dot_i16x8(v128_t a, v128_t b) { return _mm_madd_epi16(a, b); }
 

@@ -97,8 +97,29 @@ static bool merge(struct encoder *e, uint32_t n) {
 
 /* ---- raw text ----------------------------------------------------------------------------------------------- */
 
-/* Spaces become U+2581, and one is put before a text that follows no text.  A symbol that is not a token becomes one
- * byte token for each of its bytes. */
+/* Emits the symbols of e->text.  One that is not a token becomes a token for each of its bytes: <0xNN> (is_byte), or
+ * that of its spelling.  Bytes without one are dropped, as llama.cpp does, or (is_needed) fail. */
+static void emit_symbols(struct encoder *e, bool is_byte, bool is_needed) {
+    const struct symbol *symbols = e->symbols.items;
+    for (uint32_t i = 0; i != NONE && e->status == PLUMB_OK; i = symbols[i].next) {
+        const char *text = (const char *)e->text.items + symbols[i].start;
+        int32_t id = token_find_hashed(e->t, symbols[i].hash, text, symbols[i].n, &e->n_step);
+        for (uint32_t k = 0; id < 0 && k < symbols[i].n && e->status == PLUMB_OK; k++) {
+            const char *at = text + k;
+            int32_t byte = is_byte ? e->t->byte_tokens[(uint8_t)*at]
+                                   : token_find_hashed(e->t, hash_text(at, 1), at, 1, &e->n_step);
+            if (byte >= 0) {
+                encoder_emit(e, byte);
+            } else if (is_needed) {
+                encoder_fail(e, error_set(e->err, PLUMB_ERROR_TOKENIZER, "tokenize: the vocabulary has no token "
+                                          "<0x%02X>, which the text needs", (unsigned)(uint8_t)*at));
+            }
+        }
+        if (id >= 0) encoder_emit(e, id);
+    }
+}
+
+/* Spaces become U+2581, and one is put before a text that follows no text. */
 void encode_spm(struct encoder *e, const char *raw, uint32_t n, bool after_token) {
     bool add_space = after_token && e->t->add_space_prefix;
     uint32_t n_space = add_space, n_text = 0;
@@ -117,23 +138,7 @@ void encode_spm(struct encoder *e, const char *raw, uint32_t n, bool after_token
             text[n_text++] = raw[i];
         }
     }
-    if (!merge(e, n_text)) return;
-    const struct symbol *symbols = e->symbols.items;
-    for (uint32_t i = 0; i != NONE; i = symbols[i].next) {
-        int32_t id = token_find_hashed(e->t, symbols[i].hash, text + symbols[i].start, symbols[i].n,
-                                       &e->n_step);
-        for (uint32_t k = 0; id < 0 && k < symbols[i].n; k++) {
-            uint8_t byte = (uint8_t)text[symbols[i].start + k];
-            if (e->t->byte_tokens[byte] < 0) {
-                encoder_fail(e, error_set(e->err, PLUMB_ERROR_TOKENIZER,
-                                  "tokenize: the vocabulary has no token <0x%02X>, which the text needs",
-                                  (unsigned)byte));
-                return;
-            }
-            encoder_emit(e, e->t->byte_tokens[byte]);
-        }
-        if (id >= 0) encoder_emit(e, id);
-    }
+    if (merge(e, n_text)) emit_symbols(e, true, true);
 }
 
 /* Writes a word in the vocabulary's spelling and returns its number of bytes: at most 8 for each character. */
@@ -152,8 +157,7 @@ static uint32_t spell(const struct encoder *e, const struct pre_char *chars, siz
     return n;
 }
 
-/* Encodes a word of the pre-tokenizer.  A symbol that is not a token is looked up byte by byte, and bytes that are not
- * tokens are dropped, as llama.cpp does if the vocabulary lacks a byte. */
+/* Encodes a word of the pre-tokenizer. */
 static void encode_word(void *user, size_t begin, size_t end) {
     struct encoder *e = user;
     if (e->status != PLUMB_OK || !encoder_reserve(e, &e->text, (uint64_t)(end - begin) * 8, 1)) return;
@@ -169,19 +173,7 @@ static void encode_word(void *user, size_t begin, size_t end) {
             return;
         }
     }
-    if (!merge(e, n)) return;
-    const struct symbol *symbols = e->symbols.items;
-    for (uint32_t i = 0; i != NONE; i = symbols[i].next) {
-        int32_t id = token_find_hashed(e->t, symbols[i].hash, text + symbols[i].start, symbols[i].n,
-                                       &e->n_step);
-        for (uint32_t k = 0; id < 0 && k < symbols[i].n; k++) {
-            const char *at = text + symbols[i].start + k;
-            int32_t byte = flags & PRE_PLAIN ? e->t->byte_tokens[(uint8_t)*at]
-                                             : token_find_hashed(e->t, hash_text(at, 1), at, 1, &e->n_step);
-            if (byte >= 0) encoder_emit(e, byte);
-        }
-        if (id >= 0) encoder_emit(e, id);
-    }
+    if (merge(e, n)) emit_symbols(e, flags & PRE_PLAIN, false);
 }
 
 static void encode_chars(struct encoder *e, const struct pre_char *chars, size_t n) {

@@ -146,19 +146,14 @@ static struct quant_number code_field(const struct quant_traits *t, bool is_high
     return (struct quant_number){ .low = is_high ? t->code.high : t->code.low };
 }
 
-/* The x of element i: its order within groups of n, which is even. */
-enum order { ORDER_REVERSED, ORDER_HALVES, ORDER_INTERLEAVED, ORDER_DEALT, ORDER_NEXT, ORDER_BEFORE, ORDER_FIRST_HALF,
-             ORDER_SECOND_HALF, N_ORDER };
-static uint32_t ordered(enum order order, uint32_t i, uint32_t n) {
-    static const enum array_order orders[N_ORDER] = {
-        ARRAY_REVERSED, ARRAY_HALVES, ARRAY_INTERLEAVED, ARRAY_EVENS_FIRST, ARRAY_NEXT, ARRAY_BEFORE, ARRAY_HALF_TWICE,
-        ARRAY_SECOND_HALF };
-    return array_place(orders[order], i, n);
-}
-
-static const char *const order_texts[N_ORDER] = {
-    "in reverse", "in exchanged halves", "from both halves in turn", "dealt to halves", "shifted by one",
-    "shifted back by one", "from the first half twice", "from the second half twice" };
+/* Orders of elements within groups, whose size is even: orders of all of them, then those of a half of them. */
+static const struct { enum array_order order; const char *text; } orders[] = {
+    { ARRAY_REVERSED, "in reverse" }, { ARRAY_HALVES, "in exchanged halves" },
+    { ARRAY_INTERLEAVED, "from both halves in turn" }, { ARRAY_EVENS_FIRST, "dealt to halves" },
+    { ARRAY_NEXT, "shifted by one" }, { ARRAY_BEFORE, "shifted back by one" },
+    { ARRAY_HALF_TWICE, "from the first half twice" }, { ARRAY_SECOND_HALF, "from the second half twice" },
+};
+enum { N_ORDER = sizeof orders / sizeof *orders, N_ORDER_OF_ALL = N_ORDER - 2, N_ORDER_OF_BITS = 4 };
 
 /* Units of elements that are taken in another order, and the groups in which they are.  BITS_OF: which of the fields,
  * the order or N_ORDER for zeros, and the unit. */
@@ -179,7 +174,8 @@ static void edit_bits(const struct way *way, const uint8_t *bytes, uint8_t *edit
         for (uint32_t i = 0; i < n; i++) {
             uint32_t from = i;
             if (order < N_ORDER) {
-                from = i - i % group + ordered((enum order)order, i % group / unit, group / unit) * unit + i % unit;
+                uint32_t other = array_place(orders[order].order, i % group / unit, group / unit);
+                from = i - i % group + other * unit + i % unit;
             }
             quant_put(edited, &field, i, order < N_ORDER ? quant_get(bytes, &field, from) : 0);
         }
@@ -331,9 +327,9 @@ static void try_bits(struct linear *l, try_fn *try) {
         const char *what = is_high ? "high bits of the codes" : is_only ? "codes" : "low bits of the codes";
         for (uint32_t u = 0; u < N_BIT_UNIT; u++) {
             if (bit_units[u].group > w->traits->block_size) continue;
-            for (uint32_t order = 0; order <= ORDER_DEALT; order++) {
+            for (uint32_t order = 0; order < N_ORDER_OF_BITS; order++) {
                 TRY_MISREAD(READ_BITS, BITS_OF(is_high, order, u), "the %s are taken %s, in each group of %u%s", what,
-                            order_texts[order], bit_units[u].group, bit_units[u].unit > 1 ? " by 32" : "");
+                            orders[order].text, bit_units[u].group, bit_units[u].unit > 1 ? " by 32" : "");
             }
         }
         TRY_MISREAD(READ_BITS, BITS_OF(is_high, N_ORDER, 0), "the %s are ignored", what);
@@ -486,16 +482,16 @@ static void try_orders(struct linear *l, double *x) {
         for (int order = 0; order < N_ORDER; order++) {
             /* Other columns for the same inputs, and, where that is not the same as another order of columns, other
              * inputs for the same columns. */
-            for (int of_x = 0; of_x <= (order >= ORDER_FIRST_HALF ? 1 : 0); of_x++) {
+            for (int of_x = 0; of_x <= (order >= N_ORDER_OF_ALL ? 1 : 0); of_x++) {
                 memset(x, 0, n_x * sizeof *x);
                 const double *in = of_x ? l->x : round_x(l, l->of.w, l->x);
                 for (size_t i = 0; i < n_x; i++) {
-                    size_t other = i - i % size + ordered((enum order)order, (uint32_t)(i % size), size);
+                    size_t other = i - i % size + array_place(orders[order].order, (uint32_t)(i % size), size);
                     if (of_x) x[i] = in[other];
                     else x[other] += in[i];
                 }
                 l->is_rounded = !of_x;
-                try_x(l, x, 0, "is a product whose %s are taken %s%s", of_x ? "inputs" : "columns", order_texts[order],
+                try_x(l, x, 0, "is a product whose %s are taken %s%s", of_x ? "inputs" : "columns", orders[order].text,
                       group);
                 l->is_rounded = false;
             }
@@ -764,9 +760,10 @@ static void try_row_orders(struct linear *l) {
         if (l->n_in % size) continue;
         for (int order = 0; order < N_ORDER; order++) {
             for (size_t i = 0; i < (size_t)l->n_token * l->n_in; i++) {
-                l->y[i] = (double)l->f->truth.x[i - i % size + ordered((enum order)order, (uint32_t)(i % size), size)];
+                uint32_t other = array_place(orders[order].order, (uint32_t)(i % size), size);
+                l->y[i] = (double)l->f->truth.x[i - i % size + other];
             }
-            fit_propose(l->f, 0, l->y, "has its elements taken %s, in each group of %u", order_texts[order], size);
+            fit_propose(l->f, 0, l->y, "has its elements taken %s, in each group of %u", orders[order].text, size);
         }
     }
 }
