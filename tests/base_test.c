@@ -34,9 +34,9 @@ static void messages(void) {
     CHECK(strcmp(err.message, "a?b?5?[2J") == 0, "message is %s", err.message);
     error_set(&err, PLUMB_ERROR_MAGIC, "caf\xc3\xa9 \xe2\x80\xae \xc2\x9b \xff");
     CHECK(strcmp(err.message, "caf\xc3\xa9 ??? ?? ?") == 0, "message is %s", err.message);
-    char text[1000];
+    char text[sizeof err.message + 100];
     memset(text, 'x', sizeof text);
-    text[999] = 0;
+    text[sizeof text - 1] = 0;
     error_set(&err, PLUMB_ERROR_IO, "%s", text);
     CHECK(strlen(err.message) == sizeof err.message - 1, "%zu bytes kept", strlen(err.message));
 }

@@ -13,7 +13,7 @@
 
 /* ---- the engine -------------------------------------------------------------------------------------------------- */
 
-enum { N_VALUE = N_PROMPT * 1024, N_KEPT = 64 };
+enum { N_VALUE = N_PROMPT * 1024, N_KEPT = TAP_COUNT };
 
 struct engine;
 /* Replaces x (n_token, n_head, n) in place. */

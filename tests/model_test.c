@@ -19,6 +19,11 @@
 #define GROUPS "tests/vectors/archs/bailingmoe2.gguf"
 #define LFM2 "tests/vectors/archs/lfm2.gguf"
 #define QWEN35 "tests/vectors/archs/qwen35.gguf"
+#define MAMBA "tests/vectors/archs/mamba.gguf"
+#define MAMBA2 "tests/vectors/archs/mamba2.gguf"
+#define NEMOTRON "tests/vectors/archs/nemotron_h.gguf"
+#define FALCON_H1 "tests/vectors/archs/falcon-h1.gguf"
+#define PLAMO2 "tests/vectors/archs/plamo2.gguf"
 #define HUNYUAN "tests/vectors/archs/hunyuan-dense.gguf"
 #define STEP35 "tests/vectors/archs/step35.gguf"
 #define SINKS "tests/vectors/archs/gpt-oss.gguf"
@@ -99,8 +104,8 @@ static const struct change changes[] = {
     { "no sinks", SINKS, "blk.1.attn_sinks.weight", -8, 1, "x", PLUMB_ERROR_UNSUPPORTED, "is not used by a gpt-oss" },
     { "sinks of fewer heads", SINKS, "blk.1.attn_sinks.weight", 4, 8, "\3\0\0\0\0\0\0\0", PLUMB_ERROR_TENSOR,
       "expected shape [4], file has F32 [3]" },
-    { "a state-space model", TINY, "llama", 0 - 5, 5, "mamba", PLUMB_ERROR_UNSUPPORTED,
-      "\"mamba\" is a state-space model; plumb does not run these yet" },
+    { "a recurrent model", TINY, "llama", 0 - 5, 5, "rwkv7", PLUMB_ERROR_UNSUPPORTED,
+      "\"rwkv7\" is a recurrent model; plumb does not run these yet" },
     { "blocks that are computed 0 times", LOOPS, "nanbeige.num_loops", 4, 4, "\0\0\0\0", PLUMB_ERROR_METADATA,
       "is 0, expected 1 to 512" },
     { "blocks that make too many layers", LOOPS, "nanbeige.num_loops", 4, 4, "\1\1\0\0", PLUMB_ERROR_METADATA,
@@ -397,6 +402,33 @@ static void other_keys_case(void) {
           "\1\0\0\0" "\0\0\0", 24, PLUMB_ERROR_METADATA, "recurrent_layers has 2 elements for 3 layers" },
         { QWEN35, "qwen35.attention.head_count_kv", "\11\0\0\0" "\4\0\0\0" "\3\0\0\0\0\0\0\0"
           "\0\0\0\0" "\2\0\0\0" "\0\0\0", 28, PLUMB_OK, "" },   /* recurrent_layers decides */
+        { MAMBA2, "mamba2.ssm.inner_size", "\4\0\0\0" "\101\0\0", 8, PLUMB_ERROR_METADATA,
+          "4 heads, 2 groups of them, a convolution over 4 tokens and an inner size of 65 do not fit together" },
+        { MAMBA2, "mamba2.ssm.inner_size", "\4\0\0\0" "\2\0\0", 8, PLUMB_ERROR_METADATA, "do not fit together" },
+        { MAMBA2, "mamba2.ssm.inner_size", "\4\0\0\0" "\377\377\377\377", 8, PLUMB_ERROR_METADATA,
+          "inner_size is 4294967295, expected 1 to 16777216" },
+        { MAMBA2, "mamba2.ssm.inner_size", "\4\0\0\0" "\0\0\200", 8, PLUMB_ERROR_TENSOR,
+          "blk.0.ssm_norm.weight: expected shape [4194304, 2], file has F32 [32, 2]" },
+        { MAMBA2, "mamba2.ssm.group_count", "\4\0\0\0" "\3\0\0", 8, PLUMB_ERROR_METADATA, "do not fit together" },
+        { MAMBA2, "mamba2.ssm.group_count", "\4\0\0\0" "\0\0\0", 8, PLUMB_ERROR_METADATA, "expected 1 to 4096" },
+        { MAMBA2, "mamba2.ssm.time_step_rank", "\4\0\0\0" "\0\0\0", 8, PLUMB_ERROR_METADATA, "expected 1 to 65536" },
+        { MAMBA2, "mamba2.ssm.state_size", "\4\0\0\0" "\0\20\0", 8, PLUMB_ERROR_TENSOR, "blk.0.ssm_in.weight" },
+        { MAMBA2, "mamba2.ssm.state_size", "\4\0\0\0" "\1\20\0", 8, PLUMB_ERROR_METADATA, "expected 1 to 4096" },
+        { MAMBA2, "mamba2.ssm.conv_kernel", "\4\0\0\0" "\1\0\0", 8, PLUMB_ERROR_METADATA,
+          "a convolution over 1 tokens" },
+        { MAMBA, "mamba.ssm.time_step_rank", "\4\0\0\0" "\5\0\0", 8, PLUMB_ERROR_TENSOR,
+          "blk.0.ssm_x.weight: expected shape [64, 21], file has Q8_0 [64, 20]" },
+        { MAMBA, "mamba.ssm.state_size", "\4\0\0\0" "\20\0\0", 8, PLUMB_ERROR_TENSOR,
+          "blk.0.ssm_x.weight: expected shape [64, 36], file has Q8_0 [64, 20]" },
+        { MAMBA, "mamba.ssm.dt_b_c_rms", "\7\0\0\0" "\1", 5, PLUMB_OK, "" },
+        { MAMBA, "mamba.ssm.dt_b_c_rms", "\4\0\0\0" "\1\0\0", 8, PLUMB_ERROR_METADATA, "expected bool" },
+        { MAMBA, "mamba.attention.head_count", "\4\0\0\0" "\0\0\0", 8, PLUMB_OK, "" },
+        { MAMBA, "mamba.feed_forward_length", "\4\0\0\0" "\0\0\0", 8, PLUMB_OK, "" },
+        { FALCON_H1, "falcon-h1.ssm.inner_size", "\4\0\0\0" "\200\0\0", 8, PLUMB_ERROR_TENSOR, "blk.0.ssm_" },
+        { PLAMO2, "plamo2.ssm.time_step_rank", "\4\0\0\0" "\3\0\0", 8, PLUMB_ERROR_METADATA,
+          "3 heads, 1 groups of them" },
+        { NEMOTRON, "nemotron_h.feed_forward_length", "\4\0\0\0" "\100\0\0", 8, PLUMB_ERROR_UNSUPPORTED,
+          "is not used by a nemotron_h model" },   /* every layer is a feed-forward network */
         { LFM2, "lfm2.attention.head_count_kv", "\11\0\0\0" "\4\0\0\0" "\3\0\0\0\0\0\0\0"
           "\0\0\0\0" "\0\0\0\0" "\4\0\0", 28, PLUMB_ERROR_UNSUPPORTED, "blk.0.attn_" },   /* no attention there */
     };

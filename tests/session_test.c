@@ -863,7 +863,7 @@ void test_session(void) {
     /* Learned positions, RoPE, windows on both sides and on one, ALiBi, experts, causal or not. */
     static const char *const embedding[] = { "bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert", "neo-bert",
         "eurobert", "gemma-embedding", "llama-embed", "qwen3", "gemma3", "gpt2", "llama4", "lfm2", "qwen35",
-        "qwen3next" };
+        "qwen3next", "falcon-h1", "mamba", "plamo2" };
     TEST_ROWS("session: embeddings of several texts have the bits of each text alone: ", embed_row, embedding);
     test_case("session: embeddings are the same in any batches, and misuse gives none", embed_case);
     test_case("session: a model loaded in pieces of 1, 7, 4096 bytes and at once gives the same bits", piecewise_case);
@@ -878,8 +878,9 @@ void test_session(void) {
                  rehearse_case, &rehearsed[i]);
     }
     static const char *const others[] = { "olmoe", "gpt-oss", "llama4", "qwen2moe", "mimo2", "smallthinker", "gemma2",
-                                          "deci", "openelm", "lfm2", "lfm2moe", "qwen35", "qwen35moe",
-                                          "qwen3next" };
+                                          "deci", "openelm", "lfm2", "lfm2moe", "qwen35", "qwen35moe", "qwen3next",
+                                          "granitehybrid", "falcon-h1", "nemotron_h", "nemotron_h_moe", "mamba2",
+                                          "mamba", "jamba", "plamo2" };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         char name[120];
         snprintf(name, sizeof name, "session: from a header alone, rehearsal predicts the memory of %s", others[i]);
@@ -898,7 +899,9 @@ void test_session(void) {
     test_row("session: fast pass: logits of every position equal those of single steps", feed_all_row, &fast);
     test_row("session: reference pass: logits of every position equal those of single steps", feed_all_row, &reference);
     test_case("session: a prompt fed again after a rewind gives the same bits", rewind_case);
-    static const char *const wanders[] = { "lfm2", "lfm2moe", "qwen35", "qwen3next", "gemma3", "llama4", "hrm_text",
+    static const char *const wanders[] = { "lfm2", "lfm2moe", "qwen35", "qwen3next", "granitehybrid",
+                                           "granitehybrid-moe", "falcon-h1", "nemotron_h", "nemotron_h_moe", "mamba2",
+                                           "mamba", "jamba", "jamba-moe", "plamo2", "gemma3", "llama4", "hrm_text",
                                            "talkie" };
     TEST_ROWS("session: any rewinds and batches give the bits of one batch: ", wander_row, wanders);
     test_case("session: snapshots of states end batches, and a few of many are kept", snapshots_case);

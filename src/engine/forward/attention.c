@@ -96,7 +96,7 @@ static struct maxima maxima_of(const struct attention *a, uint32_t n_ctx) {
     for (uint32_t il = 0; il < a->plan->n_layer; il++) {
         const struct kv_cache *c = &a->caches[il];
         const struct attn_plan *layer = &a->plan->layers[il].attn;
-        if (a->plan->layers[il].mixer != MIXER_ATTENTION) continue;
+        if (!plan_attends(&a->plan->layers[il])) continue;
         uint32_t n_unit = layer->n_head_kv * ((layer->n_head / layer->n_head_kv - 1) / ATTN_QUERIES + 1);
         if (c->k_row > m.k_row) m.k_row = c->k_row;
         if (c->v_row > m.v_row) m.v_row = c->v_row;
@@ -135,7 +135,7 @@ static bool allocate_all(struct attention *a, uint32_t n_ctx, uint32_t n_batch, 
     memset(a->caches, 0, n_layer * sizeof *a->caches);
     uint64_t n_bytes = 0, at = 0;
     for (uint32_t il = 0; il < n_layer; il++) {
-        if (a->plan->layers[il].mixer != MIXER_ATTENTION) continue;
+        if (!plan_attends(&a->plan->layers[il])) continue;
         if (!kv_cache_init(&a->caches[il], &a->plan->layers[il].attn, n_ctx, n_batch, type)) return false;
         if (!add_u64(n_bytes, a->caches[il].bytes, &n_bytes)) return false;
     }

@@ -35,18 +35,20 @@ static const float *input_at(const struct convolve *v, uint32_t t, uint32_t own,
     return v->c->b.lengths ? NULL : v->state + (size_t)(place + n_state) * n;
 }
 
-/* out_t = sum over j < L of w_j in_(t - L + 1 + j), element by element; in a model whose tokens see later ones the
+/* out_t = b + sum over j < L of w_j in_(t - L + 1 + j), element by element; in a model whose tokens see later ones the
  * middle of the kernel is at t. */
 static void convolve_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct convolve *v = user;
     const struct batch *b = &v->c->b;
+    const struct weight *bias = v->c->w->b;
     uint32_t n = v->c->s->n, n_conv = v->c->layer->n_conv;
     int64_t first = v->f->model->plan.is_causal ? -(int64_t)(n_conv - 1) : -(int64_t)((n_conv - 1) / 2);
     for (uint32_t t = begin; t < end; t++) {
         uint32_t own = v->f->positions[t] - b->pos, n_text = b->n;
         for (uint32_t i = 0, at = 0; b->lengths && at <= t; at += b->lengths[i++]) n_text = b->lengths[i];
         float *out = v->c->out + (size_t)t * n;
-        memset(out, 0, n * sizeof *out);
+        if (bias) memcpy(out, weight_floats(bias), n * sizeof *out);
+        else memset(out, 0, n * sizeof *out);
         for (uint32_t j = 0; j < n_conv; j++) {
             const float *x = input_at(v, t, own, n_text, first + j), *w = v->kernel + (size_t)j * n;
             for (uint32_t i = 0; x && i < n; i++) out[i] += w[i] * x[i];

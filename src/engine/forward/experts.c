@@ -88,7 +88,7 @@ static void run_network(struct forward *f, const struct call *c, const struct ne
     bool has_gate = gate.w != NULL;
     float *activated = has_gate ? gates : ups;
     forward_multiply(f, s->x, n, il, c->b.pos, has_gate ? gate_up : gate_up + 1, has_gate ? 2 : 1);
-    forward_activate(f, c->il, all->limit, activated, has_gate ? ups : NULL, n, all->n_ff);
+    forward_activate(f, c->il, c->layer->ffn.activation, all->limit, activated, has_gate ? ups : NULL, n, all->n_ff);
     forward_tap(f, all->activated, il, c->b.pos, n, 1, all->n_ff, activated);
     forward_multiply(f, activated, n, il, c->b.pos, &out, 1);
 }

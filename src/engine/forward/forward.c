@@ -269,6 +269,7 @@ struct share {
     const struct forward *f;
     const struct layer_plan *layer;
     const struct affine *of;
+    enum activation activation;
     float eps, limit, factor;
     const float *x;
     float *y, *up;
@@ -379,7 +380,7 @@ static void gate_tokens(void *user, uint32_t begin, uint32_t end, uint32_t threa
         up[i] = within(up[i], -limit, limit);
     }
     bool is_late = limit != 0.0f && p->limit_late;
-    switch (p->activation) {
+    switch (s->activation) {
     case ACT_SILU:
         if (up && !is_late) k->swiglu(y, up, n);
         else for (size_t i = 0; i < n; i++) y[i] = is_late ? within(silu(y[i]), -INFINITY, limit) * up[i] : silu(y[i]);
@@ -406,10 +407,10 @@ static void gate_tokens(void *user, uint32_t begin, uint32_t end, uint32_t threa
 
 /* gate <- activation(gate) * up, (n_token, n_ff) each; up is NULL if there is no gate: gate <- activation(gate).
  * Shazeer 2020. */
-void forward_activate(const struct forward *f, uint32_t il, float limit, float *gate, float *up, uint32_t n_token,
-                      uint32_t n_ff) {
-    struct share step = { .f = f, .layer = &f->model->plan.layers[il], .limit = limit, .up = up, .y = gate,
-                          .n = n_ff };
+void forward_activate(const struct forward *f, uint32_t il, enum activation activation, float limit, float *gate,
+                      float *up, uint32_t n_token, uint32_t n_ff) {
+    struct share step = { .f = f, .layer = &f->model->plan.layers[il], .activation = activation, .limit = limit,
+                          .up = up, .y = gate, .n = n_ff };
     pool_share(f->pool, n_token, gate_tokens, &step);
 }
 
@@ -524,9 +525,10 @@ static void run_attention(struct forward *f, const struct call *c) {
     forward_tap(f, TAP_KQ_SOFT_MAX, (int32_t)c->il, c->b.pos, c->b.n, a->n_head, c->b.pos + c->b.n, f->tapped);
 }
 
-static void run_halves(struct forward *f, const struct call *c) {
-    uint32_t n = c->s->n, first = c->s->kind == STEP_HALVES ? 0 : n;
-    for (size_t i = 0; i < c->n; i += n) memcpy(c->out + i, c->in + 2 * i + first, n * sizeof *c->out);
+static void run_part(struct forward *f, const struct call *c) {
+    uint32_t n = c->s->n_norm;
+    const float *from = c->in + c->s->first;
+    for (size_t i = 0; i < c->n; i += n, from += c->s->n_from) memcpy(c->out + i, from, n * sizeof *c->out);
     (void)f;
 }
 
@@ -550,7 +552,8 @@ static void run_gate_heads(struct forward *f, const struct call *c) {
 static void run_activate(struct forward *f, const struct call *c) {
     bool has_gate = c->s->in != c->s->out;
     float *up = has_gate ? f->streams[c->s->in] : NULL;
-    forward_activate(f, c->il, c->layer->ffn.limit_shared, c->out, up, c->b.n, c->s->n);
+    uint32_t n = c->s->n_head * c->s->n;
+    forward_activate(f, c->il, c->s->activation, c->layer->ffn.limit_shared, c->out, up, c->b.n, n);
 }
 
 static void run_softmax(struct forward *f, const struct call *c) {
@@ -569,8 +572,8 @@ static void run_steps(struct forward *f, uint32_t il, struct batch b, id_set whi
         [STEP_BEST] = forward_best, [STEP_TAKE] = forward_take, [STEP_SUM_TO_1] = forward_sum_to_1,
         [STEP_EXPERTS] = forward_experts, [STEP_ADJUGATES] = forward_adjugates,
         [STEP_GATE_SHARED] = forward_gate_shared, [STEP_CONVOLVE] = forward_convolve,
-        [STEP_GATE_CONV] = forward_gate_conv, [STEP_HALVES] = run_halves, [STEP_OTHER_HALVES] = run_halves,
-        [STEP_DECAY] = forward_decay, [STEP_DELTA] = forward_delta,
+        [STEP_GATE_CONV] = forward_gate_conv, [STEP_PART] = run_part, [STEP_DECAY] = forward_decay,
+        [STEP_DELTA] = forward_delta, [STEP_SOFTPLUS] = forward_softplus, [STEP_SCAN] = forward_scan,
     };
     const struct model *m = f->model;
     const struct program *program = m->layers[il].program;

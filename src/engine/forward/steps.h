@@ -96,8 +96,8 @@ void forward_normalize(const struct forward *f, const struct affine *of, float e
 void forward_multiply(struct forward *f, const float *x, uint32_t n_token, int32_t il, uint32_t pos,
                       const struct product *p, uint32_t n);
 /* gate (n_token, n_ff) <- activation(gate) * up, see forward.c.  limit: as in the plan. */
-void forward_activate(const struct forward *f, uint32_t il, float limit, float *gate, float *up, uint32_t n_token,
-                      uint32_t n_ff);
+void forward_activate(const struct forward *f, uint32_t il, enum activation activation, float limit, float *gate,
+                      float *up, uint32_t n_token, uint32_t n_ff);
 
 /* Steps of convolutions.  convolution_kernel returns the rows of a kernel as columns; NULL: no memory. */
 float *convolution_kernel(const struct weight *w);
@@ -106,6 +106,10 @@ void forward_gate_conv(struct forward *f, const struct call *c);
 /* Steps of delta nets. */
 void forward_decay(struct forward *f, const struct call *c);
 void forward_delta(struct forward *f, const struct call *c);
+
+/* Steps of scans. */
+void forward_softplus(struct forward *f, const struct call *c);
+void forward_scan(struct forward *f, const struct call *c);
 
 /* Steps of experts. */
 void forward_sigmoid(struct forward *f, const struct call *c);

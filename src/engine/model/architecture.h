@@ -2,9 +2,9 @@
  *
  * Data flow: the keys of a file -> key_*, which read and check one of them -> plan_*, each of which fills a part of the
  * plan that several architectures have -> the plan function of a row, which says what else differs.  dense.c has the
- * rows of architectures without experts, sparse.c those with experts, and encoders.c those that compute embeddings
- * instead of logits.  plan.c finds the row of a file and calls its function.  No other file knows an architecture's
- * name.
+ * rows of architectures without experts, sparse.c those with experts, recurrent.c those with scans, and encoders.c
+ * those that compute embeddings instead of logits.  plan.c finds the row of a file and calls its function.  No other
+ * file knows an architecture's name.
  */
 #ifndef PLUMB_MODEL_ARCHITECTURE_H
 #define PLUMB_MODEL_ARCHITECTURE_H
@@ -65,6 +65,9 @@ const struct gguf_tensor *key_tensor_outside(const struct key_reader *r, const c
 #define DELTA_NET (CONVOLUTION | SET(DELTA_DT) | SET(DELTA_A) | SET(DELTA_NORM) | SET(ATTN_GATE))
 #define BETA_ALPHA (SET(DELTA_BETA) | SET(DELTA_ALPHA))   /* of a delta net, if they are two products */
 #define DELTA_NET_SCALED (SET(ATTN_GATE) | SET(CONV_IN) | SET(CONV_OUT) | BETA_ALPHA)
+#define SCAN (CONVOLUTION | SET(DELTA_DT) | SET(DELTA_A) | SET(SCAN_D))
+#define SCAN_X (SET(SCAN_X) | SET(SCAN_DT))
+#define SCAN_NORMS (SET(SCAN_DT_NORM) | SET(SCAN_B_NORM) | SET(SCAN_C_NORM))
 #define POST_NORM (SET(ATTN_POST_NORM) | SET(FFN_POST_NORM))
 #define FFN (SET(FFN_UP) | SET(FFN_DOWN))
 #define GATED (SET(FFN_GATE) | FFN)
@@ -138,6 +141,8 @@ plumb_status plan_convolutions(struct key_reader *r, struct plan *p);
 plumb_status plan_qwen35(struct key_reader *r, struct plan *p);
 /* Most layers have a gated delta net instead of attention, and the others have gates in attn_q. */
 plumb_status plan_delta_nets(struct key_reader *r, struct plan *p);
+/* The muP factors of Granite, and its experts; whether it has RoPE. */
+plumb_status plan_granite_switch(struct key_reader *r, struct plan *p);
 /* Attention and feed forward read the same input. */
 plumb_status plan_parallel(struct key_reader *r, struct plan *p);
 /* The most layers of a plan whose blocks are computed several times, as in llama.cpp. */
@@ -164,6 +169,6 @@ struct architecture {
 };
 
 /* The tables; each ends in a row without a name. */
-extern const struct architecture plan_dense_rows[], plan_sparse_rows[], plan_encoder_rows[];
+extern const struct architecture plan_dense_rows[], plan_sparse_rows[], plan_recurrent_rows[], plan_encoder_rows[];
 
 #endif

@@ -41,6 +41,8 @@ plumb_status key_scale(struct key_reader *r, const char *suffix, float *out) {
 plumb_status key_epsilon(struct key_reader *r, struct plan *p) {
     const char *suffix = p->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
     p->norm_eps = -1.0f;
+    bool is_other = p->steps == steps_one && !gguf_find_key(r->gguf, key_of(r, suffix));   /* Nemotron-H */
+    if (is_other) suffix = "attention.layer_norm_epsilon";
     PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, suffix), &p->norm_eps, r->err));
     if (p->norm_eps >= 0.0f && p->norm_eps <= 1.0f) return PLUMB_OK;
     return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is missing or not from 0 to 1", r->key);

@@ -16,7 +16,8 @@ enum dim {
     DIM_GATE, DIM_HEAD, DIM_FF, DIM_GATE_UP, DIM_FF_EXPERT, DIM_GATE_UP_EXPERT, DIM_FF_SHARED, DIM_FF_ADJUGATE,
     DIM_EXPERT, DIM_ADJUGATE, DIM_VOCAB, DIM_LOGIT, DIM_POSITION, DIM_ROPE_FACTOR, DIM_TOKEN_TYPE, DIM_HIDDEN,
     DIM_CLASS, DIM_DENSE, DIM_CONV, DIM_CONV_IN, DIM_CONV_OUT, DIM_CONV_WIDTH, DIM_DELTA,
-    DIM_DELTA_HEAD, DIM_DELTA_HEADS, DIM_Q_ROWS,
+    DIM_DELTA_HEAD, DIM_DELTA_HEADS, DIM_Q_ROWS, DIM_A, DIM_A_ROWS, DIM_D, DIM_D_ROWS, DIM_SCAN_X, DIM_STATE, DIM_RANK,
+    DIM_SCAN_GROUPS,
 };
 
 struct weight_spec {
@@ -45,8 +46,14 @@ static const struct weight_spec specs[W_COUNT] = {
     [W_DELTA_BETA] = { "ssm_beta", DIM_EMBD, DIM_DELTA_HEAD, DIM_ONE, NULL },
     [W_DELTA_ALPHA] = { "ssm_alpha", DIM_EMBD, DIM_DELTA_HEAD, DIM_ONE, NULL },
     [W_DELTA_DT] = { "ssm_dt", DIM_DELTA_HEAD, DIM_ONE, DIM_ONE, "bias" },
-    [W_DELTA_A] = { "ssm_a", DIM_DELTA_HEAD, DIM_ONE, DIM_ONE, NULL },
-    [W_DELTA_NORM] = { "ssm_norm", DIM_DELTA, DIM_ONE, DIM_ONE, NULL },
+    [W_DELTA_A] = { "ssm_a", DIM_A, DIM_A_ROWS, DIM_ONE, NULL },
+    [W_DELTA_NORM] = { "ssm_norm", DIM_DELTA, DIM_SCAN_GROUPS, DIM_ONE, NULL },
+    [W_SCAN_X] = { "ssm_x", DIM_CONV_OUT, DIM_SCAN_X, DIM_ONE, NULL },
+    [W_SCAN_DT_NORM] = { "ssm_dt_norm", DIM_RANK, DIM_ONE, DIM_ONE, NULL },
+    [W_SCAN_B_NORM] = { "ssm_b_norm", DIM_STATE, DIM_ONE, DIM_ONE, NULL },
+    [W_SCAN_C_NORM] = { "ssm_c_norm", DIM_STATE, DIM_ONE, DIM_ONE, NULL },
+    [W_SCAN_DT] = { "ssm_dt", DIM_RANK, DIM_DELTA_HEAD, DIM_ONE, NULL },
+    [W_SCAN_D] = { "ssm_d", DIM_D, DIM_D_ROWS, DIM_ONE, NULL },
     [W_ATTN_POST_NORM] = { "post_attention_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
     [W_ATTN_OUT_NORM] = { "attn_output_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
     [W_ATTN_NORM_2] = { "attn_norm_2", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
@@ -96,6 +103,8 @@ static uint64_t dim_size(const struct plan *p, uint32_t il, enum dim dim) {
     const struct attn_plan *a = &p->layers[il].attn;
     const struct ffn_plan *f = &p->layers[il].ffn;
     const struct delta_plan *d = &p->layers[il].delta;
+    const struct scan_plan *s = &p->scan;
+    bool is_scan = plan_scans(&p->layers[il]), is_mamba_2 = is_scan && s->kind == SCAN_MAMBA_2;
     bool is_gain = a->qk_norm == QK_NORM_GAIN_ROPED;
     switch (dim) {
     case DIM_ONE: return 1;
@@ -131,13 +140,24 @@ static uint64_t dim_size(const struct plan *p, uint32_t il, enum dim dim) {
     case DIM_CLASS: return p->pooling.n_class;
     case DIM_DENSE: return p->pooling.n_dense;
     case DIM_CONV: return p->layers[il].n_conv;
-    case DIM_CONV_IN: return plan_conv_width(p, il) * (p->layers[il].mixer == MIXER_CONVOLUTION ? 3 : 1);
+    case DIM_CONV_IN:
+        if (is_scan) return plan_scan_in(s);
+        return plan_conv_width(p, il) * (p->layers[il].mixer == MIXER_CONVOLUTION ? 3 : 1);
     case DIM_CONV_WIDTH: return plan_conv_width(p, il);
     case DIM_CONV_OUT:
+        if (is_scan) return plan_scan_width(s);
         return p->layers[il].mixer == MIXER_CONVOLUTION ? p->n_embd : (uint64_t)d->n_head * d->dim;
-    case DIM_DELTA: return d->dim;
-    case DIM_DELTA_HEAD: return d->n_head;
+    case DIM_DELTA: return is_scan ? plan_scan_width(s) / s->n_group : d->dim;
+    case DIM_DELTA_HEAD: return is_scan ? s->n_head : d->n_head;
     case DIM_DELTA_HEADS: return 2 * (uint64_t)d->n_head;
+    case DIM_A: return is_mamba_2 ? 1 : is_scan && s->kind == SCAN_MAMBA ? s->n_state : dim_size(p, il, DIM_DELTA_HEAD);
+    case DIM_A_ROWS: return is_scan && s->kind != SCAN_PLAMO_2 ? s->n_head : 1;
+    case DIM_D: return is_mamba_2 ? 1 : s->n_head;
+    case DIM_D_ROWS: return is_mamba_2 ? s->n_head : 1;
+    case DIM_SCAN_X: return s->n_rank + 2 * (uint64_t)s->n_state;
+    case DIM_STATE: return s->n_state;
+    case DIM_RANK: return s->n_rank;
+    case DIM_SCAN_GROUPS: return is_scan ? s->n_group : 1;
     }
     return 0;
 }
@@ -239,8 +259,9 @@ static bool find_part(struct model *m, uint32_t il, uint32_t id, const char *kin
     struct affine *of = affine_of(m, il, id);
     uint64_t n_in = dim_size(p, il, spec->n_in), n_out = dim_size(p, il, spec->n_out);
     uint64_t n_matrix = dim_size(p, il, spec->n_matrix);
-    bool is_norm = spec->n_out == DIM_Q_NORMS || spec->n_out == DIM_K_NORMS;
-    bool is_vector = spec->n_out == DIM_ONE || is_norm, is_expert = spec->n_matrix != DIM_ONE;
+    bool has_rows = spec->n_out == DIM_Q_NORMS || spec->n_out == DIM_K_NORMS || spec->n_out == DIM_A_ROWS
+                 || spec->n_out == DIM_D_ROWS || spec->n_out == DIM_SCAN_GROUPS;
+    bool is_vector = spec->n_out == DIM_ONE || has_rows, is_expert = spec->n_matrix != DIM_ONE;
     if (strcmp(kind, weight_suffix(id)) == 0) {
         uint32_t n_dims = is_expert ? 3 : n_out == 1 && is_vector ? 1 : 2;
         *slot = (struct slot) { &of->w, { n_in, n_out, n_matrix }, n_dims, is_vector };
@@ -581,6 +602,7 @@ uint32_t model_tap_order(const struct model *m) {
     const struct plan *p = &m->plan;
     uint32_t order = p->is_parallel ? TAP_ORDER_PARALLEL : 0;
     if (p->steps == steps_router_first) order |= TAP_ORDER_ROUTER_FIRST;
+    if (p->steps == steps_one) order |= TAP_ORDER_ONE_NORM;
     if (p->steps == steps_experts_first) order |= TAP_ORDER_EXPERTS_FIRST;
     for (uint32_t il = 0; il < p->n_layer; il++) {
         if (p->is_parallel && !m->layers[il].w[W_FFN_NORM].w) order |= TAP_ORDER_ONE_NORM;

@@ -122,8 +122,11 @@ static plumb_status read_common(struct key_reader *r, struct plan *p, struct lay
     }
     p->n_layer -= p->n_ignored_layer;
     PLUMB_TRY(key_count(r, "embedding_length", 1u << 20, &p->n_embd));
-    PLUMB_TRY(key_count(r, "feed_forward_length", 1u << 22, &layer->ffn.n_ff));
     PLUMB_TRY(key_count(r, "context_length", UINT32_MAX, &p->n_ctx_train));
+    PLUMB_TRY(key_epsilon(r, p));
+    a->n_head = a->n_head_kv = 1;
+    if (!(p->required & SET(ATTN_OUTPUT))) return PLUMB_OK;   /* nor a feed-forward network: Mamba */
+    PLUMB_TRY(key_count(r, "feed_forward_length", 1u << 22, &layer->ffn.n_ff));
     PLUMB_TRY(key_count(r, "attention.head_count", 1u << 16, &a->n_head));
     a->n_head_kv = a->n_head;
     PLUMB_TRY(key_count(r, "attention.head_count_kv", 1u << 16, &a->n_head_kv));
@@ -135,7 +138,6 @@ static plumb_status read_common(struct key_reader *r, struct plan *p, struct lay
     PLUMB_TRY(key_count(r, "attention.key_length", 1u << 16, &a->k_dim));
     a->v_dim = p->n_embd / a->n_head;
     PLUMB_TRY(key_count(r, "attention.value_length", 1u << 16, &a->v_dim));
-    PLUMB_TRY(key_epsilon(r, p));
     PLUMB_TRY(gguf_get_bool(r->gguf, key_of(r, "attention.causal"), &p->is_causal, r->err));
     PLUMB_TRY(read_pooling(r, &p->pooling));
     p->pooling.n_hidden = p->n_embd;
@@ -160,6 +162,10 @@ static plumb_status read_layers(struct key_reader *r, struct plan *p) {
                 l->mixer = MIXER_CONVOLUTION;
                 continue;
             }
+            if (n == 0 && i == 2 && p->steps == steps_one) {
+                l->ffn.n_ff = 0;
+                continue;
+            }
             if (n == 0 || n > (i == 2 ? 1u << 22 : 1u << 16)) {
                 return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "key %s is %llu for layer %u, expected 1 to %u",
                                  r->key, (unsigned long long)n, il, i == 2 ? 1u << 22 : 1u << 16);
@@ -181,7 +187,8 @@ static plumb_status read_layers(struct key_reader *r, struct plan *p) {
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-static const struct architecture *const tables[] = { plan_dense_rows, plan_sparse_rows, plan_encoder_rows };
+static const struct architecture *const tables[] = { plan_dense_rows, plan_sparse_rows, plan_recurrent_rows,
+                                                    plan_encoder_rows };
 enum { N_TABLE = sizeof tables / sizeof *tables };
 
 /* Row i of all tables together; NULL if i is beyond their end. */
@@ -201,9 +208,6 @@ const char *plan_architecture(size_t i) {
 
 /* Other architectures of llama.cpp by what they are, each name between spaces. */
 static const struct { const char *what, *names; } refused[] = {
-    { "a state-space model", " mamba mamba2 " },
-    { "a model of state-space and attention layers",
-      " falcon-h1 granitehybrid jamba nemotron_h nemotron_h_moe plamo2 " },
     { "a recurrent model", " arwkv7 rwkv6 rwkv6qwen2 rwkv7 " },
     { "a model with linear attention", " kimi-linear minimax-01 " },
     { "a model with latent attention", " deepseek2 deepseek2-ocr minicpm3 mistral4 plm " },
@@ -260,7 +264,7 @@ static void set_maxima(struct plan *p) {
         if (conv > p->max_conv) p->max_conv = conv;
         if (d->n_head > p->max_delta) p->max_delta = d->n_head;
         if (values > p->max_q) p->max_q = values;
-        uint64_t n_kv = p->layers[il].mixer == MIXER_ATTENTION ? a->n_head_kv : 0;
+        uint64_t n_kv = plan_attends(&p->layers[il]) ? a->n_head_kv : 0;
         uint64_t k = n_kv * a->k_dim, v = n_kv * a->v_dim;
         uint64_t q = (uint64_t)a->n_head * a->k_dim, out = (uint64_t)a->n_head * a->v_dim;
         if (a->gate != ATTN_GATE_NONE) p->has_gates = true;
@@ -369,17 +373,26 @@ float plan_temperature(const struct attn_plan *a, uint32_t pos) {
 uint64_t plan_conv_width(const struct plan *p, uint32_t il) {
     const struct delta_plan *d = &p->layers[il].delta;
     switch (p->layers[il].mixer) {
-    case MIXER_ATTENTION: return 0;
+    case MIXER_ATTENTION: case MIXER_NONE: return 0;
     case MIXER_CONVOLUTION: return p->n_embd;
     case MIXER_DELTA_NET: return (2 * (uint64_t)d->n_key_head + d->n_head) * d->dim;
+    case MIXER_SCAN: case MIXER_BOTH:
+        return plan_scan_width(&p->scan) + (p->scan.kind == SCAN_MAMBA_2 ? 2 * plan_scan_group_width(&p->scan) : 0);
     }
     return 0;
 }
 
+uint32_t plan_scan_in(const struct scan_plan *s) {
+    uint32_t n = 2 * plan_scan_width(s);
+    return s->kind == SCAN_MAMBA_2 ? n + 2 * plan_scan_group_width(s) + s->n_head : n;
+}
+
 uint64_t plan_state_size(const struct plan *p, uint32_t il) {
     const struct layer_plan *l = &p->layers[il];
-    if (l->mixer == MIXER_ATTENTION) return 0;
-    return (l->n_conv - 1) * plan_conv_width(p, il) + (uint64_t)l->delta.n_head * l->delta.dim * l->delta.dim;
+    if (l->n_conv == 0) return 0;
+    uint64_t matrices = plan_scans(l) ? (uint64_t)plan_scan_width(&p->scan) * p->scan.n_state
+                                      : (uint64_t)l->delta.n_head * l->delta.dim * l->delta.dim;
+    return (l->n_conv - 1) * plan_conv_width(p, il) + matrices;
 }
 
 uint64_t plan_states_size(const struct plan *p) {
@@ -391,6 +404,8 @@ uint64_t plan_states_size(const struct plan *p) {
 uint64_t plan_max_row(const struct plan *p) {
     uint64_t n = p->max_q > p->max_ff ? p->max_q : p->max_ff;
     if (p->pooling.n_dense > n) n = p->pooling.n_dense;
+    if (plan_scan_width(&p->scan) > n) n = plan_scan_width(&p->scan);
+    if (p->scan.n_rank > n) n = p->scan.n_rank;
     return p->n_embd > n ? p->n_embd : n;
 }
 

@@ -149,8 +149,9 @@ struct pooling_plan {
 /* The two states of HRM (Wang et al. 2025, "Hierarchical Reasoning Model"). */
 enum state { STATE_NONE, STATE_LOW, STATE_HIGH, PLAN_STATES };
 
-/* By what the tokens of a layer tell each other. */
-enum mixer { MIXER_ATTENTION, MIXER_CONVOLUTION, MIXER_DELTA_NET };
+/* By what the tokens of a layer tell each other.  MIXER_BOTH: attention and a scan, of the same input; MIXER_NONE: by
+ * nothing, the layer is a feed-forward network. */
+enum mixer { MIXER_ATTENTION, MIXER_CONVOLUTION, MIXER_DELTA_NET, MIXER_SCAN, MIXER_BOTH, MIXER_NONE };
 
 /* Gated delta net: Yang et al. 2024, "Gated Delta Networks".  Head h of V has a state of (dim, dim), and the Q and K of
  * head h % n_key_head or, if groups of heads share them, of head h / (n_head / n_key_head). */
@@ -160,11 +161,22 @@ static inline uint32_t delta_key_head(const struct delta_plan *d, uint32_t h) {
     return d->has_groups ? h / (d->n_head / d->n_key_head) : h % d->n_key_head;
 }
 
+/* How ssm_in, ssm_x and ssm_a are made.  Mamba: Gu & Dao 2023, "Mamba", with a head for each element.  Mamba 2: Dao &
+ * Gu 2024, "Transformers are SSMs", section 7.1.  PLaMo 2: heads as in Mamba 2, and the rest as in Mamba. */
+enum scan_kind { SCAN_NONE, SCAN_MAMBA, SCAN_MAMBA_2, SCAN_PLAMO_2 };
+
+/* A selective scan.  Head h has a state of (dim, n_state), and the B and C of group h / (n_head / n_group). */
+struct scan_plan {
+    enum scan_kind kind;
+    uint32_t n_head, dim, n_group, n_state;
+    uint32_t n_rank;   /* elements of what ssm_dt multiplies; 0 in Mamba 2, which has no such matrix */
+};
+
 struct layer_plan {
     enum mixer mixer;
     struct attn_plan attn;   /* of MIXER_ATTENTION; MIXER_DELTA_NET: gate only */
     struct delta_plan delta;
-    uint32_t n_conv;         /* of the other mixers: the tokens that their convolution is over */
+    uint32_t n_conv;         /* of the other mixers: the tokens that their convolution is over; 0: there is none */
     struct ffn_plan ffn;
     id_set without;   /* the weights of the plan's sets for which this layer has no place */
     uint32_t block;     /* the layer has the weights of this block of the file; that of its own number, unless the
@@ -179,7 +191,8 @@ struct layer_plan {
 enum weight_id {
     W_ATTN_NORM, W_ATTN_QKV, W_ATTN_Q, W_ATTN_K, W_ATTN_V, W_ATTN_Q_NORM, W_ATTN_K_NORM, W_ATTN_GATE, W_ATTN_SINKS,
     W_ATTN_SUB_NORM, W_ATTN_OUTPUT, W_CONV_IN, W_CONV_KERNEL, W_CONV_OUT, W_DELTA_BETA_ALPHA, W_DELTA_BETA,
-    W_DELTA_ALPHA, W_DELTA_DT, W_DELTA_A, W_DELTA_NORM, W_ATTN_POST_NORM, W_ATTN_OUT_NORM, W_ATTN_NORM_2, W_FFN_NORM,
+    W_DELTA_ALPHA, W_DELTA_DT, W_DELTA_A, W_DELTA_NORM, W_SCAN_X, W_SCAN_DT_NORM, W_SCAN_B_NORM, W_SCAN_C_NORM,
+    W_SCAN_DT, W_SCAN_D, W_ATTN_POST_NORM, W_ATTN_OUT_NORM, W_ATTN_NORM_2, W_FFN_NORM,
     W_FFN_GATE_UP, W_FFN_GATE, W_FFN_UP, W_FFN_ACT_SCALES, W_FFN_SUB_NORM, W_FFN_DOWN, W_FFN_NORM_EXPS, W_FFN_GATE_INP,
     W_FFN_EXPERT_BIAS, W_FFN_GATE_UP_EXPS, W_FFN_GATE_EXPS, W_FFN_UP_EXPS, W_FFN_DOWN_EXPS, W_FFN_GATE_ADJUGATE,
     W_FFN_UP_ADJUGATE, W_FFN_DOWN_ADJUGATE, W_FFN_GATE_INP_SHARED, W_FFN_GATE_SHARED, W_FFN_UP_SHARED,
@@ -219,6 +232,7 @@ struct plan {
     float logit_scale;        /* logits are divided by it */
     float logit_softcap;      /* logits become softcap * tanh(logits / softcap); 0: they stay */
     struct rope_plan ropes[PLAN_ROPES];
+    struct scan_plan scan;    /* of all layers with a scan */
     /* The largest of all layers: heads; elements of Q or of the outputs of the heads, of K, of V, and of a row of the
      * gate, in experts too; experts, and those that a token uses. */
     uint32_t max_head;
@@ -287,14 +301,25 @@ static inline uint32_t plan_n_result(const struct plan *p) { return p->has_logit
 /* Elements of the longest vector after pooling. */
 uint32_t plan_max_head(const struct plan *p);
 
+/* Whether a layer has attention, or a scan. */
+static inline bool plan_attends(const struct layer_plan *l) {
+    return l->mixer == MIXER_ATTENTION || l->mixer == MIXER_BOTH;
+}
+static inline bool plan_scans(const struct layer_plan *l) { return l->mixer == MIXER_SCAN || l->mixer == MIXER_BOTH; }
+
+/* Elements of what a scan computes for each token, of its B or C, and of its product with ssm_in. */
+static inline uint32_t plan_scan_width(const struct scan_plan *s) { return s->n_head * s->dim; }
+static inline uint32_t plan_scan_group_width(const struct scan_plan *s) { return s->n_group * s->n_state; }
+uint32_t plan_scan_in(const struct scan_plan *s);
+
 /* Elements of a row of a layer's convolution; 0: it has none. */
 uint64_t plan_conv_width(const struct plan *p, uint32_t il);
 /* Elements of the state that a layer keeps between tokens, beside K and V: the last inputs of a convolution, and then
- * the matrices (n_head, dim, dim) of a delta net.  Those of all layers. */
+ * the matrices (n_head, dim, dim) of a delta net or (n_head, dim, n_state) of a scan.  Those of all layers. */
 uint64_t plan_state_size(const struct plan *p, uint32_t il);
 uint64_t plan_states_size(const struct plan *p);
 
-/* Elements of the longest row of any matrix: max(n_embd, max_q, max_ff, pooling.n_dense). */
+/* Elements of the longest row of any matrix: max(n_embd, max_q, max_ff, pooling.n_dense, and those of scans). */
 uint64_t plan_max_row(const struct plan *p);
 /* Elements of the largest row of all the experts of a token together: max(n_used * n_ff_expert, n_used * n_embd) of any
  * layer; 0 without experts. */

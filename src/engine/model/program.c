@@ -22,7 +22,8 @@ static struct shape shape_of(const struct maker *m, enum stream stream) {
     const struct attn_plan *a = &m->layer->attn;
     const struct ffn_plan *f = &m->layer->ffn;
     const struct delta_plan *d = &m->layer->delta;
-    bool is_delta = m->layer->mixer == MIXER_DELTA_NET;
+    const struct scan_plan *scan = &m->plan->scan;
+    bool is_delta = m->layer->mixer == MIXER_DELTA_NET, is_gated = m->layer->mixer == MIXER_CONVOLUTION;
     switch (stream) {
     case STREAM_Q: return (struct shape){ a->n_head, a->k_dim };
     case STREAM_K: return (struct shape){ a->n_head_kv, a->k_dim };
@@ -33,8 +34,15 @@ static struct shape shape_of(const struct maker *m, enum stream stream) {
         return is_delta ? (struct shape){ d->n_head, d->dim }
                         : (struct shape){ a->n_head, a->gate_per_head ? 1 : a->v_dim };
     case STREAM_Q_GATE: return (struct shape){ a->n_head, 2 * a->k_dim };
-    case STREAM_CONV_IN: return (struct shape){ is_delta ? 1 : 3, (uint32_t)plan_conv_width(m->plan, m->il) };
+    case STREAM_CONV_IN: return (struct shape){ is_gated ? 3 : 1, (uint32_t)plan_conv_width(m->plan, m->il) };
     case STREAM_CONV: return (struct shape){ 1, (uint32_t)plan_conv_width(m->plan, m->il) };
+    case STREAM_SCAN_IN: return (struct shape){ 1, plan_scan_in(scan) };
+    case STREAM_Z: case STREAM_SCAN:
+        return scan->dim > 1 ? (struct shape){ scan->n_head, scan->dim } : (struct shape){ 1, scan->n_head };
+    case STREAM_BCDT: return (struct shape){ 1, scan->n_rank + 2 * scan->n_state };
+    case STREAM_RANK: return (struct shape){ 1, scan->n_rank };
+    case STREAM_B: case STREAM_C: return (struct shape){ scan->n_group, scan->n_state };
+    case STREAM_DT: return (struct shape){ 1, scan->n_head };
     case STREAM_BETA: case STREAM_DECAY:
         return d->has_groups ? (struct shape){ d->n_key_head, d->n_head / d->n_key_head }
                              : (struct shape){ 1, d->n_head };
@@ -52,8 +60,17 @@ static struct step *put(struct maker *m, enum step_kind kind, enum stream in, en
     assert(m->made.n < PROGRAM_MAX_STEPS);
     struct step *s = &m->made.steps[m->made.n++];
     struct shape shape = shape_of(m, out);
-    *s = (struct step){ kind, in, out, weight, tap, shape.n_head, shape.n, shape.n, 1.0f };
+    *s = (struct step){ kind, in, out, weight, tap, ACT_SILU, shape.n_head, shape.n, shape.n, 0, 0, 1.0f };
     return s;
+}
+
+/* out = elements `first` and later of each of the n_part parts of in. */
+static void part(struct maker *m, uint32_t n_part, enum stream in, enum stream out, uint32_t first, enum tap_id tap) {
+    struct shape from = shape_of(m, in);
+    struct step *s = put(m, STEP_PART, in, out, W_COUNT, tap);
+    s->first = first;
+    s->n_from = from.n_head * from.n / n_part;
+    s->n_norm = s->n_head * s->n / n_part;
 }
 
 /* The tap shows the stream that the last step wrote. */
@@ -88,8 +105,9 @@ static void norms_of_qk(struct maker *m) {
 }
 
 static void gate_of_heads(struct maker *m, enum stream in) {
-    if (m->layer->attn.gate == ATTN_GATE_NONE) return;
-    if (m->layer->attn.gate_in_q) put(m, STEP_OTHER_HALVES, STREAM_Q_GATE, STREAM_GATES, W_COUNT, TAP_ATTN_GATE);
+    const struct attn_plan *a = &m->layer->attn;
+    if (a->gate == ATTN_GATE_NONE) return;
+    if (a->gate_in_q) part(m, a->n_head, STREAM_Q_GATE, STREAM_GATES, a->k_dim, TAP_ATTN_GATE);
     else put(m, STEP_PRODUCT, in, STREAM_GATES, W_ATTN_GATE, TAP_ATTN_GATE);
     put(m, STEP_GATE_HEADS, STREAM_GATES, STREAM_HEADS, W_COUNT, TAP_ATTN_GATED);
 }
@@ -101,7 +119,7 @@ static void attention(struct maker *m, enum stream in) {
     put(m, STEP_PRODUCT, in, a->gate_in_q ? STREAM_Q_GATE : STREAM_Q, W_ATTN_Q, a->gate_in_q ? TAP_COUNT : TAP_QCUR);
     put(m, STEP_PRODUCT, in, STREAM_K, W_ATTN_K, TAP_KCUR);
     put(m, STEP_PRODUCT, in, STREAM_V, W_ATTN_V, TAP_VCUR);
-    if (a->gate_in_q) put(m, STEP_HALVES, STREAM_Q_GATE, STREAM_Q, W_COUNT, TAP_QCUR);
+    if (a->gate_in_q) part(m, a->n_head, STREAM_Q_GATE, STREAM_Q, 0, TAP_QCUR);
     if (!plan_norms_roped(a)) norms_of_qk(m);
     put(m, rope, STREAM_Q, STREAM_Q, W_COUNT, TAP_QCUR_ROPE);
     put(m, rope, STREAM_K, STREAM_K, W_COUNT, TAP_KCUR_ROPE);
@@ -133,12 +151,13 @@ static void convolution(struct maker *m, enum stream in) {
 /* h = conv_out (norm(delta rule) * silu(gates)), of a stream whose product with conv_in, convolved over the last tokens
  * and activated, is Q, K and V: Yang et al. 2024, "Gated Delta Networks", section 3. */
 static void delta_net(struct maker *m, enum stream in) {
+    const struct delta_plan *d = &m->layer->delta;
     put(m, STEP_PRODUCT, in, STREAM_CONV_IN, W_CONV_IN, TAP_DELTA_IN);
     put(m, STEP_PRODUCT, in, STREAM_GATES, W_ATTN_GATE, TAP_ATTN_GATE);
     if (m->w[W_DELTA_BETA_ALPHA].w) {
         put(m, STEP_PRODUCT, in, STREAM_BETA_DECAY, W_DELTA_BETA_ALPHA, TAP_COUNT);
-        put(m, STEP_HALVES, STREAM_BETA_DECAY, STREAM_BETA, W_COUNT, TAP_DELTA_BETA);
-        put(m, STEP_OTHER_HALVES, STREAM_BETA_DECAY, STREAM_DECAY, W_COUNT, TAP_DELTA_ALPHA);
+        part(m, d->n_key_head, STREAM_BETA_DECAY, STREAM_BETA, 0, TAP_DELTA_BETA);
+        part(m, d->n_key_head, STREAM_BETA_DECAY, STREAM_DECAY, d->n_head / d->n_key_head, TAP_DELTA_ALPHA);
     } else {
         put(m, STEP_PRODUCT, in, STREAM_BETA, W_DELTA_BETA, TAP_DELTA_BETA);
         put(m, STEP_PRODUCT, in, STREAM_DECAY, W_DELTA_ALPHA, TAP_DELTA_ALPHA);
@@ -154,12 +173,58 @@ static void delta_net(struct maker *m, enum stream in) {
     put(m, STEP_PRODUCT, STREAM_HEADS, STREAM_H, W_CONV_OUT, TAP_DELTA_OUT);
 }
 
+/* ---- scan -------------------------------------------------------------------------------------------------------- */
+
+/* B, C and what dt is made of are products of x: Gu & Dao 2023, "Mamba", section 3.2. */
+static void select_by_x(struct maker *m) {
+    const struct scan_plan *s = &m->plan->scan;
+    bool rank_first = s->kind == SCAN_MAMBA;
+    uint32_t first = rank_first ? s->n_rank : 0;
+    put(m, STEP_PRODUCT, STREAM_CONV, STREAM_BCDT, W_SCAN_X, TAP_SCAN_BCDT);
+    part(m, 1, STREAM_BCDT, STREAM_B, first, TAP_SCAN_B);
+    part(m, 1, STREAM_BCDT, STREAM_C, first + s->n_state, TAP_SCAN_C);
+    part(m, 1, STREAM_BCDT, STREAM_RANK, rank_first ? 0 : 2 * s->n_state, TAP_SCAN_RANK);
+    norm_in_place(m, W_SCAN_B_NORM, STREAM_B, TAP_SCAN_B_NORMED);
+    norm_in_place(m, W_SCAN_C_NORM, STREAM_C, TAP_SCAN_C_NORMED);
+    norm_in_place(m, W_SCAN_DT_NORM, STREAM_RANK, TAP_SCAN_RANK_NORMED);
+    put(m, STEP_PRODUCT, STREAM_RANK, STREAM_DT, W_SCAN_DT, TAP_COUNT);
+}
+
+/* h = ssm_out norm(silu(z) * scan(x)), where x, and in Mamba 2 B and C, are convolved over the last tokens. */
+static void scan(struct maker *m, enum stream in) {
+    const struct scan_plan *s = &m->plan->scan;
+    uint32_t n = plan_scan_width(s), n_conv = (uint32_t)plan_conv_width(m->plan, m->il);
+    uint32_t n_part = s->kind == SCAN_PLAMO_2 ? s->n_head : 1;   /* there each head has its z and its x */
+    bool x_first = s->kind == SCAN_MAMBA;
+    put(m, STEP_PRODUCT, in, STREAM_SCAN_IN, W_CONV_IN, TAP_SCAN_IN);
+    part(m, n_part, STREAM_SCAN_IN, STREAM_Z, x_first ? n : 0, TAP_SCAN_Z);
+    part(m, n_part, STREAM_SCAN_IN, STREAM_CONV_IN, x_first ? 0 : n / n_part, TAP_SCAN_X);
+    if (s->kind == SCAN_MAMBA_2) part(m, 1, STREAM_SCAN_IN, STREAM_DT, n + n_conv, TAP_SCAN_DT_IN);
+    put(m, STEP_CONVOLVE, STREAM_CONV_IN, STREAM_CONV, W_CONV_KERNEL, TAP_CONV);
+    put(m, STEP_ACTIVATE, STREAM_CONV, STREAM_CONV, W_COUNT, TAP_CONV_SILU);
+    if (s->kind == SCAN_MAMBA_2) {
+        part(m, 1, STREAM_CONV, STREAM_B, n, TAP_SCAN_B);
+        part(m, 1, STREAM_CONV, STREAM_C, n + plan_scan_group_width(s), TAP_SCAN_C);
+    } else {
+        select_by_x(m);
+    }
+    put(m, STEP_ADD_BIAS, STREAM_DT, STREAM_DT, W_DELTA_DT, TAP_SCAN_DT);
+    put(m, STEP_SOFTPLUS, STREAM_DT, STREAM_DT, W_COUNT, TAP_SCAN_STEP);
+    put(m, STEP_SCAN, STREAM_CONV, STREAM_SCAN, W_DELTA_A, TAP_SCAN);
+    put(m, STEP_ACTIVATE, STREAM_SCAN, STREAM_Z, W_COUNT, TAP_SCAN_GATED);
+    struct step *normed = norm_in_place(m, W_DELTA_NORM, STREAM_Z, TAP_SCAN_NORM);
+    if (normed) normed->n_norm = n / s->n_group;
+    put(m, STEP_PRODUCT, STREAM_Z, STREAM_H, W_CONV_OUT, TAP_SCAN_OUT);
+}
+
 /* h = what the tokens of a stream tell each other. */
 static void mix(struct maker *m, enum stream in) {
     switch (m->layer->mixer) {
     case MIXER_ATTENTION: attention(m, in); break;
     case MIXER_CONVOLUTION: convolution(m, in); break;
     case MIXER_DELTA_NET: delta_net(m, in); break;
+    case MIXER_SCAN: scan(m, in); break;
+    case MIXER_BOTH: case MIXER_NONE: break;
     }
 }
 
@@ -174,7 +239,7 @@ static void network(struct maker *m, enum stream in, const struct network *of) {
     enum stream ff = has_gate ? STREAM_FF_GATE : STREAM_FF_UP;
     if (has_gate) put(m, STEP_PRODUCT, in, ff, of->gate, TAP_FFN_GATE);
     put(m, has_matrices ? STEP_PRODUCT : STEP_COPY, in, STREAM_FF_UP, of->up, TAP_FFN_UP);
-    put(m, STEP_ACTIVATE, STREAM_FF_UP, ff, W_COUNT, TAP_COUNT);
+    put(m, STEP_ACTIVATE, STREAM_FF_UP, ff, W_COUNT, TAP_COUNT)->activation = m->layer->ffn.activation;
     if (m->w[W_FFN_ACT_SCALES].w) put(m, STEP_DIVIDE, ff, ff, W_FFN_ACT_SCALES, TAP_COUNT);
     show(m, TAP_FFN_SWIGLU);
     norm(m, W_FFN_SUB_NORM, ff, ff, TAP_FFN_SUB_NORM);
@@ -261,7 +326,14 @@ void steps_block(struct maker *m) {
         put(m, STEP_COPY, is_parallel && !has_own_norm ? in : STREAM_X, STREAM_INPUT, W_COUNT, TAP_COUNT);
     }
     if (is_parallel) x = STREAM_INPUT;
-    mix(m, in);
+    if (m->layer->mixer == MIXER_BOTH) {   /* Zuo et al. 2025, "Falcon-H1", section 2 */
+        put(m, STEP_COPY, in, STREAM_INPUT, W_COUNT, TAP_COUNT);
+        attention(m, STREAM_INPUT);
+        put(m, STEP_ADD, STREAM_H, STREAM_X, W_ATTN_OUTPUT, TAP_COUNT);
+        scan(m, STREAM_INPUT);
+    } else {
+        mix(m, in);
+    }
     norm(m, W_ATTN_POST_NORM, STREAM_H, STREAM_H, TAP_ATTN_POST_NORM);
     put(m, STEP_ADD, STREAM_H, STREAM_X, W_ATTN_OUTPUT, TAP_COUNT)->factor = scale;
     norm(m, W_ATTN_OUT_NORM, STREAM_X, STREAM_X, TAP_COUNT);
@@ -273,6 +345,14 @@ void steps_block(struct maker *m) {
     put(m, STEP_ADD, STREAM_H, STREAM_X, W_FFN_DOWN, TAP_COUNT)->factor = scale;
     norm(m, W_LAYER_OUT_NORM, STREAM_X, STREAM_X, TAP_COUNT);
     show(m, TAP_L_OUT);
+}
+
+void steps_one(struct maker *m) {
+    enum stream in = norm(m, W_ATTN_NORM, STREAM_X, STREAM_H, TAP_ATTN_NORM);
+    bool is_network = m->layer->mixer == MIXER_NONE;
+    if (is_network) feed_forward(m, in);
+    else mix(m, in);
+    put(m, STEP_ADD, STREAM_H, STREAM_X, is_network ? W_FFN_DOWN : W_ATTN_OUTPUT, TAP_L_OUT);
 }
 
 void steps_router_first(struct maker *m) {
@@ -314,7 +394,8 @@ bool program_equals(const struct program *a, const struct program *b) {
     for (uint32_t i = 0; i < a->n && a->n == b->n; i++) {
         const struct step *s = &a->steps[i], *t = &b->steps[i];
         if (s->kind != t->kind || s->in != t->in || s->out != t->out || s->weight != t->weight || s->tap != t->tap
-            || s->n_head != t->n_head || s->n != t->n || s->n_norm != t->n_norm || s->factor != t->factor) return false;
+            || s->activation != t->activation || s->n_head != t->n_head || s->n != t->n || s->n_norm != t->n_norm
+            || s->first != t->first || s->n_from != t->n_from || s->factor != t->factor) return false;
     }
     return a->n == b->n;
 }
@@ -329,6 +410,7 @@ id_set step_reads(const struct step *s) {
         return in | out;
     case STEP_ADD_STATES: return STREAM_SET(LOW) | STREAM_SET(HIGH);
     case STEP_ATTENTION: return STREAM_SET(Q) | STREAM_SET(K) | STREAM_SET(V);
+    case STEP_SCAN: return in | STREAM_SET(B) | STREAM_SET(C) | STREAM_SET(DT);
     case STEP_DELTA: return in | STREAM_SET(BETA) | STREAM_SET(DECAY);
     case STEP_TAKE: return in | STREAM_SET(USED);
     case STEP_ADJUGATES: return in | out | STREAM_SET(SCORES) | STREAM_SET(USED);

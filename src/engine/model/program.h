@@ -41,6 +41,13 @@ enum stream {
     STREAM_CONV,               /* (plan_conv_width) what a convolution makes of it */
     STREAM_BETA, STREAM_DECAY, /* (n_head) of a delta net */
     STREAM_BETA_DECAY,         /* (n_key_head, 2, n_head / n_key_head) both in one, for each head of Q and K */
+    STREAM_SCAN_IN,            /* (plan_scan_in) ssm_in h */
+    STREAM_Z,                  /* (n_head, dim) gates of a scan */
+    STREAM_BCDT,               /* (n_rank + 2 n_state) ssm_x conv: B, C and rank, or rank, B and C */
+    STREAM_RANK,               /* (n_rank) what dt is made of */
+    STREAM_B, STREAM_C,        /* (n_group, n_state) of a scan */
+    STREAM_DT,                 /* (n_head) steps of time */
+    STREAM_SCAN,               /* (n_head, dim) what a scan computes */
     STREAM_Q_GATE,             /* (n_head, 2, k_dim) heads of Q, each with its gate */
     STREAM_GATES,              /* (n_head, v_dim) or (n_head, 1): attn_gate h */
     STREAM_FF_GATE, STREAM_FF_UP,   /* (n_ff) or (n_ff_shared) */
@@ -63,10 +70,11 @@ enum step_kind {
     STEP_ROPE,          /* rotates out */
     STEP_TEMPERATURE,   /* multiplies out by the temperature of the position */
     STEP_ATTENTION,     /* out = attention(q, k, v) */
-    STEP_HALVES,        /* out = the first halves of the heads of in */
-    STEP_OTHER_HALVES,  /* out = their second halves */
+    STEP_PART,          /* out = of each n_from elements of in, n_norm ones from `first` on */
     STEP_CONVOLVE,      /* out = the convolution of in, or of b x, over the last tokens, with weight */
     STEP_DECAY,         /* out = a * softplus(out + weight) */
+    STEP_SOFTPLUS,      /* out = ln(1 + e^out) */
+    STEP_SCAN,          /* out = the scan of x, which in begins with, by b, c and dt */
     STEP_DELTA,         /* out = the delta rule for the Q, K and V of in, with beta and decay */
     STEP_GATE_CONV,     /* out *= c; in: b, c and x */
     STEP_GATE_HEADS,    /* out *= the sigmoid or softplus of in */
@@ -89,7 +97,8 @@ struct step {
     enum stream in : 8, out : 8;
     enum weight_id weight : 8;   /* W_COUNT: none */
     enum tap_id tap : 8;
-    uint32_t n_head, n, n_norm;
+    enum activation activation : 8;
+    uint32_t n_head, n, n_norm, first, n_from;
     float factor;
 };
 
@@ -112,6 +121,8 @@ steps_writer steps_router_first;
 steps_writer steps_experts_first;
 /* The embeddings are added at the end. */
 steps_writer steps_add_embeddings;
+/* One norm, and then what tokens tell each other or a feed-forward network, not both. */
+steps_writer steps_one;
 /* The norm of the output ends a loop of blocks, and a state may be stored then. */
 steps_writer steps_loop;
 

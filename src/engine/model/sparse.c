@@ -38,7 +38,7 @@ static plumb_status plan_granite_moe(struct key_reader *r, struct plan *p) {
 }
 
 /* llama.cpp reads this key as "the model has RoPE", only in this architecture. */
-static plumb_status plan_granite_switch(struct key_reader *r, struct plan *p) {
+plumb_status plan_granite_switch(struct key_reader *r, struct plan *p) {
     bool has_rope = true;
     PLUMB_TRY(plan_granite_moe(r, p));
     PLUMB_TRY(gguf_get_bool(r->gguf, key_of(r, "rope.scaling.finetuned"), &has_rope, r->err));

@@ -38,6 +38,15 @@ static void add_attention(struct text *t, const struct plan *p, const struct att
     if (a->gate != ATTN_GATE_NONE) add(t, ", gated");
 }
 
+static void add_scan(struct text *t, const struct plan *p, const struct layer_plan *l) {
+    const struct scan_plan *s = &p->scan;
+    if (s->dim > 1) add(t, "scan of %u heads of %u", s->n_head, s->dim);
+    else add(t, "scan of %u elements", s->n_head);
+    add(t, " with states of %u", s->n_state);
+    if (s->n_group > 1) add(t, ", %u groups", s->n_group);
+    add(t, ", convolution over %u tokens", l->n_conv);
+}
+
 static void add_mixer(struct text *t, const struct plan *p, const struct layer_plan *l) {
     const struct delta_plan *d = &l->delta;
     switch (l->mixer) {
@@ -48,6 +57,9 @@ static void add_mixer(struct text *t, const struct plan *p, const struct layer_p
         if (d->n_key_head != d->n_head) add(t, ", %u for Q and K", d->n_key_head);
         add(t, ", convolution over %u tokens", l->n_conv);
         break;
+    case MIXER_BOTH: add_attention(t, p, &l->attn); add(t, "\n"); add_scan(t, p, l); break;
+    case MIXER_SCAN: add_scan(t, p, l); break;
+    case MIXER_NONE: break;
     }
 }
 
@@ -75,7 +87,8 @@ static const char *gate_of(enum attn_gate gate) {
     return NULL;
 }
 
-/* The formula of a step.  %o: out, %i: in, %w: the name of the weight, %f: the factor, %a: an activation. */
+/* The formula of a step.  %o: out, %i: in, %w: the name of the weight, %f: the factor, %a: an activation, %p: the
+ * elements of a part. */
 static const char *formula_of(const struct step *s, const struct layer_plan *l) {
     bool in_place = s->in == s->out;
     switch (s->kind) {
@@ -91,11 +104,12 @@ static const char *formula_of(const struct step *s, const struct layer_plan *l) 
     case STEP_ROPE: return "%o = rope(%i)";
     case STEP_TEMPERATURE: return "%o = temperature(%i)";
     case STEP_ATTENTION: return "%o = attention(q, k, v)";
-    case STEP_HALVES: return "%o = first halves of %i";
-    case STEP_OTHER_HALVES: return "%o = other halves of %i";
+    case STEP_PART: return s->n_from < s->n_head * s->n ? "%o = %i[:, %p]" : "%o = %i[%p]";
     case STEP_CONVOLVE:
         return l->mixer == MIXER_CONVOLUTION ? "%o = convolution(b * x, %w)" : "%o = convolution(%i, %w)";
     case STEP_DECAY: return "%o = ssm_a * softplus(%o + %w)";
+    case STEP_SOFTPLUS: return "%o = softplus(%i)";
+    case STEP_SCAN: return "%o = scan(%i, b, c, dt, %w, ssm_d)";
     case STEP_DELTA: return "%o = delta_rule(%i, beta, decay)";
     case STEP_GATE_CONV: return "%o *= c";
     case STEP_GATE_HEADS: return gate_of(l->attn.gate);
@@ -121,6 +135,8 @@ static void add_program(struct text *t, const struct plan *p, const struct layer
         [STREAM_HIGH] = "high", [STREAM_SUM] = "sum", [STREAM_SHARED] = "shared", [STREAM_Q] = "q", [STREAM_K] = "k",
         [STREAM_V] = "v", [STREAM_HEADS] = "heads", [STREAM_CONV_IN] = "conv_in", [STREAM_BETA] = "beta",
         [STREAM_DECAY] = "decay", [STREAM_Q_GATE] = "q_gate", [STREAM_CONV] = "conv",
+        [STREAM_SCAN_IN] = "scan_in", [STREAM_Z] = "z", [STREAM_BCDT] = "bcdt", [STREAM_RANK] = "rank",
+        [STREAM_B] = "b", [STREAM_C] = "c", [STREAM_DT] = "dt", [STREAM_SCAN] = "scan",
         [STREAM_GATES] = "gates", [STREAM_FF_GATE] = "gate",
         [STREAM_FF_UP] = "up", [STREAM_SCORES] = "scores", [STREAM_CHOICE] = "choice", [STREAM_USED] = "used",
         [STREAM_WEIGHTS] = "weights",
@@ -141,7 +157,8 @@ static void add_program(struct text *t, const struct plan *p, const struct layer
             else if (*at == 'i') add(t, "%s", streams[s->in]);
             else if (*at == 'w') add(t, "%s", model_weight_name(p, s->weight));
             else if (*at == 'f') add(t, "%.7g", (double)s->factor);
-            else add(t, "%s", activations[l->ffn.activation]);
+            else if (*at == 'p') add(t, "%u:%u", s->first, s->first + s->n_norm);
+            else add(t, "%s", activations[s->activation]);
         }
         bool ends_line = s->out == STREAM_X || s->kind == STEP_EXPERTS;
         between = ends_line ? "\n" : "; ";
@@ -171,8 +188,9 @@ static uint32_t find_kinds(const struct plan *p, const struct layer *layers, str
         struct text t = { 0 };
         uint32_t k = 0;
         add_mixer(&t, p, &p->layers[il]);
-        add(&t, "\n");
-        add_feed_forward(&t, &p->layers[il].ffn);
+        bool has_network = p->layers[il].ffn.n_ff > 0 || p->layers[il].ffn.n_expert > 0;
+        if (t.n > 0 && has_network) add(&t, "\n");
+        if (has_network) add_feed_forward(&t, &p->layers[il].ffn);
         if (layers) add_program(&t, p, &p->layers[il], layers[il].program);
         while (k < n_kind && strcmp(texts[k].bytes, t.bytes) != 0) k++;
         if (k == n_kind && k < MAX_KINDS) texts[n_kind++] = t;

@@ -10,16 +10,17 @@ static double input_at(const struct call *c, int64_t at, uint32_t i, const doubl
     return in[i] * in[2 * n + i];
 }
 
-/* out_t = sum over j < L of w_j in_(t - L + 1 + j), element by element; in a model whose tokens see later ones the
+/* out_t = b + sum over j < L of w_j in_(t - L + 1 + j), element by element; in a model whose tokens see later ones the
  * middle of the kernel is at t.  Before the first token and behind the last one there are zeros. */
 void reference_convolve(struct reference *r, const struct call *c) {
     uint32_t n = c->s->n, n_conv = c->w->w->n_in, n_state = n_conv - 1;
     int64_t first = r->plan.is_causal ? -(int64_t)n_state : -(int64_t)(n_state / 2);
     double *state = r->states[c->il];   /* (n_state, n) of the last tokens before the batch */
     for (uint32_t i = 0; i < n; i++) {
+        double bias = c->w->b ? (double)reference_floats(c->w->b)[i] : 0;
         const float *kernel = reference_row(r, c->w->w, i);
         for (uint32_t t = 0; t < c->b.n; t++) {
-            double sum = 0;
+            double sum = bias;
             for (uint32_t j = 0; j < n_conv && (int64_t)t + first + j < c->b.n; j++) {
                 sum += (double)kernel[j] * input_at(c, (int64_t)t + first + j, i, state, n_state);
             }

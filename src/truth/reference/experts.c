@@ -110,7 +110,7 @@ static void multiply_rows(const struct reference *r, const struct affine *of, co
 static void activate(const struct reference *r, const struct ffn_plan *p, double limit, bool has_gate, size_t n) {
     double *gate = r->streams[STREAM_FF_GATE], *up = r->streams[STREAM_FF_UP];
     for (size_t i = 0; i < n; i++) {
-        gate[i] = reference_activate(r, p, limit, has_gate ? gate[i] : up[i], has_gate ? up[i] : 1);
+        gate[i] = reference_activate(r, p, p->activation, limit, has_gate ? gate[i] : up[i], has_gate ? up[i] : 1);
     }
 }
 

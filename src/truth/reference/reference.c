@@ -320,19 +320,20 @@ static void limit_both(double limit, double *gate, double *up) {
     *up = *up > limit ? limit : *up < -limit ? -limit : *up;
 }
 
-double reference_activate(const struct reference *r, const struct ffn_plan *p, double limit, double gate, double up) {
+double reference_activate(const struct reference *r, const struct ffn_plan *p, enum activation kind, double limit,
+                          double gate, double up) {
     if (limit != 0 && p->limit_late) {   /* StepFun 2026, Step 3.5 */
-        double z = r->steps.activation(p->activation, gate);
+        double z = r->steps.activation(kind, gate);
         return (z > limit ? limit : z) * (up > limit ? limit : up < -limit ? -limit : up);
     }
     if (limit != 0) r->steps.limit(limit, &gate, &up);
-    if (p->activation == ACT_SWIGLU_OAI) return gate / (1 + exp(-1.702 * gate)) * (up + 1);
-    if (p->activation == ACT_XIELU) {   /* Huang et al. 2024, eq. 9 */
+    if (kind == ACT_SWIGLU_OAI) return gate / (1 + exp(-1.702 * gate)) * (up + 1);
+    if (kind == ACT_XIELU) {   /* Huang et al. 2024, eq. 9 */
         double a = (double)p->xielu.a, b = (double)p->xielu.b, beta = (double)p->xielu.beta;
         double below = expm1(fmin(gate, (double)p->xielu.eps)) - gate;
         return (gate > 0 ? a * gate * gate + beta * gate : b * below + beta * gate) * up;
     }
-    return r->steps.activation(p->activation, gate) * up;
+    return r->steps.activation(kind, gate) * up;
 }
 
 /* Outside the layers: h (n, n_embd) becomes the norm of x, or x if the model does not have this norm. */
@@ -427,10 +428,10 @@ static void run_attention(struct reference *r, const struct call *c) {
 }
 
 /* One gate for each head or each element          Qiu et al. 2025, "Gated Attention for Large Language Models" */
-static void run_halves(struct reference *r, const struct call *c) {
-    uint32_t n = c->s->n, first = c->s->kind == STEP_HALVES ? 0 : n;
+static void run_part(struct reference *r, const struct call *c) {
+    uint32_t n = c->s->n_norm;
     (void)r;
-    for (size_t i = 0; i < c->n; i++) c->out[i] = c->in[i / n * 2 * n + first + i % n];
+    for (size_t i = 0; i < c->n; i++) c->out[i] = c->in[i / n * c->s->n_from + c->s->first + i % n];
 }
 
 static void run_gate_heads(struct reference *r, const struct call *c) {
@@ -449,8 +450,9 @@ static void run_gate_heads(struct reference *r, const struct call *c) {
 static void run_activate(struct reference *r, const struct call *c) {
     const struct ffn_plan *p = &c->layer->ffn;
     bool has_gate = c->s->in != c->s->out;
+    double limit = (double)p->limit_shared;
     for (size_t i = 0; i < c->n; i++) {
-        c->out[i] = reference_activate(r, p, (double)p->limit_shared, c->out[i], has_gate ? c->in[i] : 1);
+        c->out[i] = reference_activate(r, p, c->s->activation, limit, c->out[i], has_gate ? c->in[i] : 1);
     }
 }
 
@@ -465,8 +467,8 @@ static void run_layer(struct reference *r, uint32_t il, struct batch b) {
         [STEP_BEST] = reference_best, [STEP_TAKE] = reference_take, [STEP_SUM_TO_1] = reference_sum_to_1,
         [STEP_EXPERTS] = reference_experts, [STEP_ADJUGATES] = reference_adjugates,
         [STEP_GATE_SHARED] = reference_gate_shared, [STEP_CONVOLVE] = reference_convolve,
-        [STEP_GATE_CONV] = reference_gate_conv, [STEP_HALVES] = run_halves, [STEP_OTHER_HALVES] = run_halves,
-        [STEP_DECAY] = reference_decay, [STEP_DELTA] = reference_delta,
+        [STEP_GATE_CONV] = reference_gate_conv, [STEP_PART] = run_part, [STEP_DECAY] = reference_decay,
+        [STEP_DELTA] = reference_delta, [STEP_SOFTPLUS] = reference_softplus_step, [STEP_SCAN] = reference_scan,
     };
     const struct program *program = r->m->layers[il].program;
     const struct layer_plan *layer = &r->plan.layers[il];
@@ -597,6 +599,7 @@ static double *allocate(struct reference *r, uint64_t a, uint64_t b) {
  * cache. */
 static uint64_t stream_width(const struct plan *p, enum stream stream) {
     uint64_t n_ff = plan_max_used_row(p) > p->max_ff ? plan_max_used_row(p) : p->max_ff;
+    const struct scan_plan *s = &p->scan;
     switch (stream) {
     case STREAM_LOW: case STREAM_HIGH: return p->has_states ? p->n_embd : 0;
     case STREAM_SUM: case STREAM_SHARED: return p->max_expert > 0 ? p->n_embd : 0;
@@ -605,7 +608,14 @@ static uint64_t stream_width(const struct plan *p, enum stream stream) {
     case STREAM_GATES: return p->has_gates ? p->max_q : 0;
     case STREAM_CONV_IN: return 3 * p->max_conv;
     case STREAM_CONV: return p->max_conv;
+    case STREAM_SCAN_IN: return plan_scan_in(s);
+    case STREAM_Z: case STREAM_SCAN: return plan_scan_width(s);
+    case STREAM_BCDT: return s->n_rank + 2 * (uint64_t)s->n_state;
+    case STREAM_RANK: return s->n_rank;
+    case STREAM_B: case STREAM_C: return plan_scan_group_width(s);
+    case STREAM_DT: return s->n_head;
     case STREAM_BETA: case STREAM_DECAY: return p->max_delta;
+    case STREAM_BETA_DECAY: return 2 * p->max_delta;
     case STREAM_Q_GATE: return 2 * p->max_q;
     case STREAM_FF_GATE: case STREAM_FF_UP: return n_ff;
     case STREAM_SCORES: case STREAM_CHOICE: return p->max_expert;

@@ -169,7 +169,8 @@ void reference_tap(const struct reference *r, enum tap_id id, int32_t il, uint32
 void reference_normalize(const struct reference *r, const struct affine *of, double eps, uint32_t n_in,
                          const double *x, uint32_t n, double *h);
 /* activation(gate) * up, of one element; up is 1 without a gate.  limit: the plan's for this network */
-double reference_activate(const struct reference *r, const struct ffn_plan *p, double limit, double gate, double up);
+double reference_activate(const struct reference *r, const struct ffn_plan *p, enum activation kind, double limit,
+                          double gate, double up);
 /* ln(1 + e^z), which is z where f32 cannot tell them apart, as in llama.cpp. */
 static inline double reference_softplus(double z) { return z > 20 ? z : log1p(exp(z)); }
 /* The values of a weight that the file has as F32. */
@@ -181,6 +182,9 @@ void reference_gate_conv(struct reference *r, const struct call *c);
 /* Steps of delta nets. */
 void reference_decay(struct reference *r, const struct call *c);
 void reference_delta(struct reference *r, const struct call *c);
+/* Steps of scans. */
+void reference_softplus_step(struct reference *r, const struct call *c);
+void reference_scan(struct reference *r, const struct call *c);
 
 /* Steps of experts. */
 void reference_softmax(struct reference *r, const struct call *c);

@@ -27,11 +27,28 @@ static id_set inputs_of(uint32_t order, enum tap_id id) {
         [TAP_DELTA] = TAP_SET(CONV_SILU) | TAP_SET(DELTA_BETA_SIGMOID) | TAP_SET(DELTA_DECAY),
         [TAP_DELTA_GATED] = TAP_SET(DELTA) | TAP_SET(ATTN_GATE),
         [TAP_DELTA_OUT] = TAP_SET(DELTA_GATED),
-        [TAP_CONV] = TAP_SET(CONV_IN) | TAP_SET(DELTA_IN),
+        [TAP_SCAN_IN] = TAP_SET(ATTN_NORM),
+        [TAP_SCAN_Z] = TAP_SET(SCAN_IN),
+        [TAP_SCAN_X] = TAP_SET(SCAN_IN),
+        [TAP_SCAN_DT_IN] = TAP_SET(SCAN_IN),
+        [TAP_CONV] = TAP_SET(CONV_IN) | TAP_SET(DELTA_IN) | TAP_SET(SCAN_X),
+        [TAP_SCAN_BCDT] = TAP_SET(CONV_SILU),
+        [TAP_SCAN_B] = TAP_SET(SCAN_BCDT),
+        [TAP_SCAN_C] = TAP_SET(SCAN_BCDT),
+        [TAP_SCAN_RANK] = TAP_SET(SCAN_BCDT),
+        [TAP_SCAN_B_NORMED] = TAP_SET(SCAN_B),
+        [TAP_SCAN_C_NORMED] = TAP_SET(SCAN_C),
+        [TAP_SCAN_RANK_NORMED] = TAP_SET(SCAN_RANK),
+        [TAP_SCAN_DT] = TAP_SET(SCAN_RANK_NORMED) | TAP_SET(SCAN_DT_IN),
+        [TAP_SCAN_STEP] = TAP_SET(SCAN_DT),
+        [TAP_SCAN] = TAP_SET(CONV_SILU) | TAP_SET(SCAN_B_NORMED) | TAP_SET(SCAN_C_NORMED) | TAP_SET(SCAN_STEP),
+        [TAP_SCAN_GATED] = TAP_SET(SCAN) | TAP_SET(SCAN_Z),
+        [TAP_SCAN_NORM] = TAP_SET(SCAN_GATED),
+        [TAP_SCAN_OUT] = TAP_SET(SCAN_NORM),
         [TAP_CONV_GATED] = TAP_SET(CONV) | TAP_SET(CONV_IN),
         [TAP_CONV_OUT] = TAP_SET(CONV_GATED),
-        [TAP_ATTN_POST_NORM] = TAP_SET(ATTN_OUT),
-        [TAP_FFN_INP] = TAP_SET(ATTN_POST_NORM) | TAP_SET(CONV_OUT) | TAP_SET(DELTA_OUT) | TAP_SET(L_OUT),
+        [TAP_ATTN_POST_NORM] = TAP_SET(ATTN_OUT) | TAP_SET(CONV_OUT) | TAP_SET(DELTA_OUT) | TAP_SET(SCAN_OUT),
+        [TAP_FFN_INP] = TAP_SET(ATTN_POST_NORM) | TAP_SET(L_OUT),
         [TAP_FFN_NORM] = TAP_SET(FFN_INP),
         [TAP_FFN_ROUTER] = TAP_SET(FFN_NORM),
         [TAP_FFN_PROBS] = TAP_SET(FFN_ROUTER),
@@ -87,6 +104,8 @@ static id_set inputs_of(uint32_t order, enum tap_id id) {
 id_set trace_inputs(uint32_t order, enum tap_id id, id_set absent) {
     const id_set passed_on = TAP_SET(ATTN_NORM) | TAP_SET(QCUR_NORMED) | TAP_SET(KCUR_NORMED) | TAP_SET(QCUR_SCALED)
                              | TAP_SET(ATTN_GATED) | TAP_SET(ATTN_SUB_NORM) | TAP_SET(ATTN_POST_NORM)
+                             | TAP_SET(SCAN_BCDT) | TAP_SET(SCAN_B_NORMED) | TAP_SET(SCAN_C_NORMED)
+                             | TAP_SET(SCAN_RANK_NORMED) | TAP_SET(SCAN_NORM) | TAP_SET(FFN_INP)
                              | TAP_SET(FFN_NORM) | TAP_SET(FFN_PROBS) | TAP_SET(FFN_PROBS_BIASED)
                              | TAP_SET(FFN_WEIGHTS_SOFTMAX) | TAP_SET(FFN_WEIGHTS_NORM) | TAP_SET(FFN_WEIGHTS_SCALED)
                              | TAP_SET(FFN_SUB_NORM) | TAP_SET(FFN_SHARED) | TAP_SET(FFN_POST_NORM);

@@ -33,6 +33,9 @@ static const struct alias other_names[] = {
     { "ffn_moe_relu", TAP_EXPERT_SWIGLU }, { "ffn_moe_relu_sqr", TAP_EXPERT_SWIGLU },
     { "ffn_moe_swiglu_oai", TAP_EXPERT_SWIGLU }, { "ffn_moe_swiglu_limited", TAP_EXPERT_SWIGLU },
     { "ffn_shexp_out", TAP_FFN_SHARED }, { "ffn_shexp_gated", TAP_FFN_SHARED },
+    { "mamba_conv1d", TAP_CONV }, { "mamba_conv1d_silu", TAP_CONV_SILU }, { "mamba_y_add_d", TAP_SCAN },
+    { "mamba_out_proj", TAP_SCAN_OUT }, { "ssm_out", TAP_SCAN_OUT }, { "ffn_pre_norm", TAP_FFN_NORM },
+    { "ffn_residual", TAP_L_OUT }, { "nemotron_h_block_out", TAP_L_OUT },
     { "result_embd", TAP_RESULT_NORM }, { "final_norm_out", TAP_RESULT_NORM },
     /* what many engines call them */
     { "logits", TAP_RESULT_OUTPUT },
@@ -441,7 +444,7 @@ plumb_status tap_check_patterns(const char *patterns, bool has_output_norms, uin
         if (matches_any(pattern, n, has_output_norms, 0, n_layer - 1)) {
             return error_set(err, PLUMB_ERROR_ARGUMENT, "taps: \"%s\" is not in layers %u-%u", shown.text, first, last);
         }
-        char known[800];
+        char known[1160];
         for (size_t i = 0, at = 0; i < TAP_COUNT && at < sizeof known; i++) {
             int more = snprintf(known + at, sizeof known - at, i > 0 ? ", %s" : "%s", tap_spec((enum tap_id)i)->name);
             at += (size_t)more;

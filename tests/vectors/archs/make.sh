@@ -64,14 +64,16 @@ for name in $rows; do
     gpt-oss) seed=4 ;;
     *) seed=1 ;;
     esac
-    # hrm_text has 12 layers; delta rules and then experts double the rounding of what they read.
-    case $name in hrm_text | qwen3next | qwen35moe) spread=0.15 ;; *) spread=0.3 ;; esac
+    case $name in   # more layers; delta rules and then experts, and scans, show more of the rounding of what they read
+    hrm_text | qwen3next | qwen35moe | granitehybrid | falcon-h1 | nemotron_h* | mamba* | jamba | plamo2) spread=0.15 ;;
+    *) spread=0.3 ;;
+    esac
     KV_HEADS=$heads "$work/shapes" -o "$work" -d $spread -s $seed -a "^$name\$" >"$work/shapes.log" 2>&1
     for kind in dense moe; do
         toy=$work/$name-$kind.gguf out=$name
         [ -f "$toy" ] || continue
         [ ! -f "$name.gguf" ] || [ $kind = dense ] || out=$name-moe
-        case $name-$kind in ernie4_5-moe) continue ;; esac   # it has none
+        case $name-$kind in ernie4_5-moe | nemotron_h_moe-dense) continue ;; esac   # it has none, or all have some
         [ ! -f "$out.gguf" ] || continue
         python3 toys.py "$toy" "$out.gguf" "$work/f32.gguf"
         taps "$out"

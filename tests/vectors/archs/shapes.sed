@@ -57,3 +57,11 @@ s/LLM_KV_EXPERT_GROUP_SCALE,  *1.0f/LLM_KV_EXPERT_GROUP_SCALE, 0.6f/
 s/LLM_KV_EXPERTS_PER_GROUP,  *uint32_t(1)/LLM_KV_EXPERTS_PER_GROUP, uint32_t(2)/
 s/LLM_ARCH_QWEN4EXP ? 256 : 2\*n_embd/LLM_ARCH_QWEN4EXP ? 32 : 2*n_embd/
 s/LLM_KV_SSM_STATE_SIZE,  *uint32_t(128)/LLM_KV_SSM_STATE_SIZE, uint32_t(8)/
+/uint32_t n_head_kv = /i\
+    const bool has_scans = arch == LLM_ARCH_MAMBA || arch == LLM_ARCH_MAMBA2 || arch == LLM_ARCH_JAMBA ||\
+        arch == LLM_ARCH_FALCON_H1 || arch == LLM_ARCH_PLAMO2 || arch == LLM_ARCH_GRANITE_HYBRID ||\
+        arch == LLM_ARCH_NEMOTRON_H || arch == LLM_ARCH_NEMOTRON_H_MOE;\
+    if (has_scans) n_layer = 5;
+s/il == 1 ? 0 : n_head)/il == 1 || il > 2 ? 0 : n_head)/
+s/il <= 1 ? 0 : n_ff)/il == 2 ? n_ff : 0)/
+s/case LLM_ARCH_LLAMA_EMBED:/case LLM_ARCH_LLAMA_EMBED: case LLM_ARCH_JAMBA: case LLM_ARCH_GRANITE_HYBRID: case LLM_ARCH_NEMOTRON_H_MOE:/

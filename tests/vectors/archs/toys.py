@@ -32,6 +32,8 @@ def rewrite(architecture, name, data):
 
 def is_left_out(architecture, tensor):
     """In some architectures the tensors say which layers have experts: here all but the first one."""
+    if ".ffn_latent_" in tensor:
+        return True   # of the largest Nemotron 3 only
     if architecture not in ("hy_v3", "step35", "mimo2") or not tensor.startswith("blk."):
         return False
     is_expert = "exp" in tensor or "ffn_gate_inp" in tensor

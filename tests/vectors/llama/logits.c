@@ -62,7 +62,7 @@ static void put(FILE *f, const void *words, int32_t n) {
     if (fwrite(words, 4, (size_t)n, f) != (size_t)n) die("cannot write", "the output");
 }
 
-static bool is_arctic, is_grovemoe;
+static bool is_arctic, is_grovemoe, is_nemotron_h, is_jamba;
 
 /* Whether a tensor's name comes again.  GroveMoE applies adjugate experts after the others, with the same names. */
 static bool is_seen(const char *name) {
@@ -73,6 +73,37 @@ static bool is_seen(const char *name) {
     }
     if (n < 1000) strcpy(seen[n++], name);
     return false;
+}
+
+/* Whether an operand of t is a weight whose name ends so; layer: "-0". */
+static bool has_weight(const struct ggml_tensor *t, const char *end, char *layer) {
+    for (int i = 0; t && i < 2 && t->src[i]; i++) {
+        size_t n = strlen(t->src[i]->name), n_end = strlen(end);
+        if (n < n_end || strcmp(t->src[i]->name + n - n_end, end) != 0) continue;
+        return sscanf(t->src[i]->name, "blk.%11[0-9]", layer + 1) == 1;
+    }
+    return false;
+}
+
+/* Most steps of state-space layers have no name, but weights that no other step has.  NULL: it is none of these. */
+static const char *name_by_weight(const struct ggml_tensor *t, char layer[16]) {
+    static const struct { enum ggml_op op; const char *weight, *name; } steps[] = {
+        {GGML_OP_MUL_MAT, "ssm_in.weight", "mamba_in_proj"}, {GGML_OP_MUL, "ssm_in.scale", "mamba_in_proj"},
+        {GGML_OP_ADD, "ssm_conv1d.bias", "conv"}, {GGML_OP_MUL_MAT, "ssm_x.weight", "mamba_bcdt_proj"},
+        {GGML_OP_MUL, "ssm_b_norm.weight", "mamba_B_normed"}, {GGML_OP_MUL, "ssm_c_norm.weight", "mamba_C_normed"},
+        {GGML_OP_MUL, "ssm_dt_norm.weight", "mamba_dt_normed"}, {GGML_OP_ADD, "ssm_dt.bias", "mamba_dt_proj"},
+        {GGML_OP_MUL, "ssm_norm.weight", "mamba_norm"}, {GGML_OP_MUL_MAT, "ssm_out.weight", "mamba_out"},
+        {GGML_OP_MUL, "ssm_out.scale", "mamba_out"},
+    };
+    layer[0] = '-';
+    if (strncmp(t->name, "node_", 5) != 0) return NULL;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        if (t->op == steps[i].op && has_weight(t, steps[i].weight, layer)) return steps[i].name;
+    }
+    if (t->op == GGML_OP_UNARY && has_weight(t->src[0], "ssm_conv1d.bias", layer)) return "conv_output_silu";
+    if (t->op == GGML_OP_ADD && has_weight(t->src[1], "ssm_d", layer)) return "mamba2_y_add_d";
+    bool is_gate = t->op == GGML_OP_GLU && t->src[1] && has_weight(t->src[1]->src[1], "ssm_d", layer);
+    return is_gate ? "mamba_y_swiglu_z" : NULL;
 }
 
 /* Steps that a dump shows: those that plumb taps.  Q, K and V get their name several times; heads are apart and biases
@@ -90,7 +121,10 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
                                          "ffn_moe_out", "ffn_shexp", "ffn_shexp_gate_inp", "conv_in", "conv",
                                          "conv_out", "linear_attn_qkv_mixed", "beta", "alpha", "beta_sigmoid",
                                          "delta_decay", "conv_output_silu", "delta_rule", "final_output",
-                                         "linear_attn_out",
+                                         "linear_attn_out", "mamba_in_proj", "mamba_x_split", "mamba_z_split",
+                                         "mamba_bcdt_proj", "mamba_B_raw", "mamba_C_raw", "mamba_dt_raw",
+                                         "mamba_B_normed", "mamba_C_normed", "mamba_dt_normed", "mamba_dt_proj",
+                                         "mamba2_y_add_d", "mamba_y_swiglu_z", "mamba_norm", "mamba_out",
                                          "result_norm", "result_output"};
     /* Names that some architectures have for the same steps. */
     static const char *const others[][2] = {{"inp_scaled", "embd"}, {"sa_out", "ffn_inp"}, {"ffn_geglu", "ffn_swiglu"},
@@ -136,18 +170,27 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
                                             {"model.layers.{}.ffn_out", "ffn_norm"},   /* LFM2 renames the norm */
                                             {"z", "attn_gate_proj"}, {"gate", "delta_decay"},
                                             {"conv_output_raw", "conv"}, {"gate_reshaped", "attn_gate_proj"},
-                                            {"ffn_shexp_gated", "ffn_shexp"}, {"b", "beta"}, {"a", "alpha"}};
+                                            {"ffn_shexp_gated", "ffn_shexp"}, {"b", "beta"}, {"a", "alpha"},
+                                            {"mamba_conv1d", "conv"}, {"mamba_conv1d_silu", "conv_output_silu"},
+                                            {"mamba_y_add_d", "mamba2_y_add_d"}, {"ssm_out", "mamba_out"},
+                                            {"ffn_pre_norm", "ffn_norm"}, {"ffn_residual", "l_out"},
+                                            {"nemotron_h_block_out", "l_out"}};
     FILE *f = user;
-    char name[24] = "", own[64], full[96];
+    char name[24] = "", own[64], full[96], block[16];
+    const char *by_weight = name_by_weight(t, block);
+    const char *layer = by_weight ? block : strrchr(t->name, '-');   /* "-0" of "Qcur-post-rope-0" too */
     bool is_bloom = strcmp(t->name, "inp_norm-0") == 0;   /* the embedding, though its name has a layer */
     size_t n = is_bloom ? strlen(t->name) : strcspn(t->name, "-");
-    snprintf(own, sizeof own, "%.*s", (int)n, t->name);
+    snprintf(own, sizeof own, "%.*s", by_weight ? (int)strlen(by_weight) : (int)n, by_weight ? by_weight : t->name);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         if (strcmp(own, others[i][0]) == 0) strcpy(own, others[i][1]);
     }
     if (is_bloom) strcpy(own, "embd");
     /* Qwen 3.5 gives the output of attention this name, and what the delta rule reads. */
     if (strcmp(own, "attn_output") == 0) strcpy(own, t->op == GGML_OP_MUL_MAT ? "attn_out" : "delta_rule");
+    /* Jamba gives it the name of the sum that comes next. */
+    bool is_mixed = is_jamba && strcmp(own, "ffn_inp") == 0;
+    if (is_mixed) strcpy(own, t->op == GGML_OP_MUL_MAT || t->op == GGML_OP_MUL ? "attn_out" : "mamba_out");
     /* Encoders give what follows attn_output the name of its input. */
     if (strcmp(own, "kqv_out") == 0 && t->op != GGML_OP_CONT) strcpy(own, "attn_out");
     /* With a softmax over the experts that are used, the scores have no other name. */
@@ -172,9 +215,12 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
     if (ask) return true;
     if (is_grovemoe && is_seen(t->name)) return true;
     if (is_arctic && strcmp(own, "ffn_out") == 0) strcpy(own, "ffn_shexp");   /* the dense network */
+    bool is_network = is_nemotron_h && strncmp(t->name, "l_out", 5) == 0;   /* nemotron_h_block_out comes later */
+    if (is_network) strcpy(own, "ffn_out");
     bool is_integer = t->type == GGML_TYPE_I32;
     if (t->type != GGML_TYPE_F32 && !is_integer) die("neither F32 nor I32", t->name);
-    size_t n_full = (size_t)snprintf(full, sizeof full, "%s%s%s", own, rope ? "_rope" : "", t->name + n);
+    if (!layer || is_bloom) layer = "";
+    size_t n_full = (size_t)snprintf(full, sizeof full, "%s%s%s", own, rope ? "_rope" : "", layer);
     memcpy(name, full + (n_full > sizeof name ? n_full - sizeof name : 0), n_full < sizeof name ? n_full : sizeof name);
     float *data = malloc((size_t)ggml_nelements(t) * sizeof *data);
     for (int64_t i = 0; i < ggml_nelements(t); i++) {   /* the tensor may be a view of another one */
@@ -277,6 +323,8 @@ int main(int argc, char **argv) {
     if (model) llama_model_meta_val_str(model, "general.architecture", architecture, sizeof architecture);
     is_arctic = strcmp(architecture, "arctic") == 0;
     is_grovemoe = strcmp(architecture, "grovemoe") == 0;
+    is_jamba = strcmp(architecture, "jamba") == 0;
+    is_nemotron_h = strncmp(architecture, "nemotron_h", 10) == 0;
     if (!model) die("cannot load", model_path);
     const struct llama_vocab *vocab = llama_model_get_vocab(model);
     int32_t n_vocab = llama_vocab_n_tokens(vocab);
