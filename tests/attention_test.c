@@ -424,7 +424,7 @@ void test_attention(void) {
         { "70 positions, a window of 33", 4, 2, 32, 70, .window = 33 },
         { "70 positions, a window of 200", 4, 2, 32, 70, .window = 200 },
         { "1100 positions in two parts, a window of 50", 4, 2, 16, 1100, .window = 50 },
-        { "2100 positions in three parts, a window of 2100", 2, 1, 16, 2100, .window = 2100 },
+        { "2100 positions in three parts, a window of 2100", 1, 1, 16, 2100, .window = 2100 },
     };
     TEST_ROWS("attention: tokens that see later ones, by the formula: ", check_around, around);
     test_case("attention: NaN and infinity reach only the heads that attend to them", hostile);

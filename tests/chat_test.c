@@ -189,7 +189,7 @@ static void try_all(const struct chat_model *m, const struct prompt *harmless, c
 
 static void stays_text(void) {
     static char names[80][100];
-    size_t n, n_name = 0, n_without = 0;
+    size_t n, n_name = 0, n_tried = 0, n_without = 0;
     struct counts all = {0, 0, 0};
     char *rows = test_read_all(FOLDER "expected.tsv", &n);
     for (char *line = rows; line && *line; line = strchr(line, '\n') + 1) {
@@ -202,8 +202,10 @@ static void stays_text(void) {
     struct texts words;
     for (int i = 0; i < N_PLACE; i++) snprintf(words.at[i], MAX_TEXT, "Q%dQ", i);
     for (size_t i = 0; i < n_name; i++) {
+        if (!test_repeats(i)) continue;
         static struct chat_model m;
         m.n_token = 0;
+        n_tried++;
         char path[200];
         snprintf(path, sizeof path, FOLDER "sources/%.100s.jinja", names[i]);
         char *source = test_read_all(path, &n);
@@ -228,9 +230,9 @@ static void stays_text(void) {
         plumb_model_free(m.model);
         m.model = NULL;
     }
-    test_note("%zu texts in %zu templates", all.n, n_name);
+    test_note("%zu texts in %zu templates", all.n, n_tried);
     CHECK(n_name == 70 && n_without == 0, "%zu templates, %zu without tokens", n_name, n_without);
-    CHECK(all.n > 2000 && all.n_read < 5, "%zu texts, %zu of them read by a template", all.n, all.n_read);
+    CHECK(all.n > 28 * n_tried && all.n_read < 5, "%zu texts, %zu of them read by a template", all.n, all.n_read);
 }
 
 void test_chat(void) {

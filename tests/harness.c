@@ -11,9 +11,9 @@
 #include <stdlib.h>
 
 static struct {
-    const char *const *filters;  /* runs only cases whose name contains one of them; NULL: all */
+    struct harness_selection wanted;
     bool matched[HARNESS_MAX_FILTERS];
-    unsigned part, parts, n_others;  /* of the cases that no filter names, those of this part run; parts 0: none */
+    unsigned n_others;           /* cases that no filter names */
     unsigned n_case, n_failed;
     unsigned n_check, n_bad;  /* of the current case */
 } harness;
@@ -59,14 +59,17 @@ static void print(const char *format, ...) {
 static void case_begin(void) { harness.n_check = harness.n_bad = 0; }
 
 static bool case_wanted(const char *name) {
-    if (!harness.filters) return true;
+    const struct harness_selection *w = &harness.wanted;
+    if (!w->filters) return true;
     bool wanted = false;
-    for (size_t i = 0; harness.filters[i] && i < HARNESS_MAX_FILTERS; i++) {
-        if (!strstr(name, harness.filters[i])) continue;
+    for (size_t i = 0; w->filters[i] && i < HARNESS_MAX_FILTERS; i++) {
+        if (!strstr(name, w->filters[i])) continue;
         harness.matched[i] = wanted = true;
     }
-    return wanted || (harness.parts && harness.n_others++ % harness.parts == harness.part - 1);
+    return wanted || (w->parts && harness.n_others++ % w->parts == w->part - 1);
 }
+
+bool test_repeats(size_t i) { return !harness.wanted.is_sample || i % 3 == 0; }
 
 static void case_end(const char *name) {
     if (harness.n_check == 0) {
@@ -153,17 +156,10 @@ void *test_read_all(const char *path, size_t *n) {
     return NULL;
 }
 
-int harness_run_part(unsigned part, unsigned parts, const char *const *always, void (*const rooms[])(void), size_t n) {
-    harness.part = part;
-    harness.parts = parts;
-    harness.n_others = 0;
-    return harness_run(always, rooms, n);
-}
-
-int harness_run(const char *const *filters, void (*const rooms[])(void), size_t n) {
-    harness.filters = filters;
-    memset(harness.matched, 0, sizeof harness.matched);
-    harness.n_case = harness.n_failed = 0;
+int harness_run(struct harness_selection wanted, void (*const rooms[])(void), size_t n) {
+    const char *const *filters = wanted.filters;
+    memset(&harness, 0, sizeof harness);
+    harness.wanted = wanted;
     print("TAP version 13\n");
     for (size_t i = 0; i < n; i++) rooms[i]();
     for (size_t i = 0; filters && filters[i] && i < HARNESS_MAX_FILTERS; i++) {

@@ -139,7 +139,8 @@ static void walk_row(const void *arg) {
     for (size_t i = 0; i < sizeof pair.pool / sizeof(float); i++) {
         pair.pool[i / DIM][i % DIM] = (float)random_below(2001) * 1e-3f - 1;
     }
-    for (int type = 0; type < 3; type++) {
+    for (uint32_t type = 0; type < 3; type++) {
+        if (!test_repeats(row->window + type)) continue;
         plumb_kv_type kv_type = (plumb_kv_type)type;
         pair.ring = pair.whole = NULL;
         if (CHECK(attention_create(&pair.ring, &pair.plan, N_CTX, row->n_batch, kv_type, &kernels, &f32, NULL)
@@ -237,7 +238,8 @@ static void sessions_row(const void *arg) {
     run.n = row->n_position + NEARBY;
     run.n_vocab = plumb_model_n_vocab(m);
     for (uint32_t i = 0; i < run.n; i++) run.ids[i] = (int32_t)((i * 37 + i / 11) % run.n_vocab);
-    for (int type = 0; type < 3; type++) {
+    for (uint32_t type = 0; type < 3; type++) {
+        if (!test_repeats(row->window + type)) continue;
         plumb_session_params params = { .n_ctx = run.n, .n_batch = run.n, .kv_type = (plumb_kv_type)type };
         plumb_session *s = NULL, *large = NULL;
         REQUIRE(plumb_session_create(&run.s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m));

@@ -29,33 +29,35 @@ static const char *const numbers[] = {
     "experts:", "sampler:", "session:", "embed:", NULL,
 };
 
-/* What stands for a selection of cases. */
-enum { N_PART = 3, N_SELECTION };
-static const char *const selections[N_SELECTION] = {"1/3", "2/3", "3/3", "threads"};
+/* The words that select cases; tests/hosts/module.js has the same list. */
+static const struct { const char *name; struct harness_selection cases; } selections[] = {
+    { "all", { NULL, 0, 0, false } },
+    { "1/3", { numbers, 1, 3, false } }, { "2/3", { numbers, 2, 3, false } }, { "3/3", { numbers, 3, 3, false } },
+    { "threads", { threads, 0, 0, false } },
+    { "check", { NULL, 0, 0, true } }, { "check 1/3", { numbers, 1, 3, true } },
+};
 
-static int run(const char *const *filters) {
+static int run(struct harness_selection wanted) {
     static void (*const truth[])(void) = {test_layers, test_truth}, (*const rooms[])(void) = {ROOMS(ENTRY)};
-    static const size_t n_rooms = sizeof rooms / sizeof rooms[0];
-    if (!filters) return harness_run(NULL, rooms, n_rooms);
-    if (strcmp(filters[0], "truth") == 0) {
-        return harness_run(filters[1] ? filters + 1 : filters, truth, sizeof truth / sizeof truth[0]);
-    }
-    for (unsigned i = 0; i < N_SELECTION; i++) {
-        if (strcmp(filters[0], selections[i]) != 0) continue;
-        return i < N_PART ? harness_run_part(i + 1, N_PART, numbers, rooms, n_rooms)
-                          : harness_run(threads, rooms, n_rooms);
-    }
-    return harness_run(filters, rooms, n_rooms);
+    const char *const *filters = wanted.filters;
+    if (!filters || strcmp(filters[0], "truth") != 0) return harness_run(wanted, rooms, sizeof rooms / sizeof *rooms);
+    if (filters[1]) wanted.filters++;
+    return harness_run(wanted, truth, sizeof truth / sizeof *truth);
 }
 
 #if defined(__EMSCRIPTEN__)
-/* The module's only export besides Emscripten's; its host calls it and reads the TAP.  `wanted`: 0 for all cases, or
- * 1 + an index of `selections`. */
+/* The module's only export besides Emscripten's; its host calls it and reads the TAP.  wanted: an index of
+ * `selections`. */
 int test_main(int wanted);
-int test_main(int wanted) { return run(wanted ? (const char *const[]) {selections[wanted - 1], NULL} : NULL); }
+int test_main(int wanted) { return run(selections[wanted].cases); }
 #else
 /* `tests` runs all but truth, `tests TEXT...` the cases whose name contains one of the texts, `tests threads` those
  * that compute with several threads, `tests 1/3` those that compute numbers and a third of the others, `tests truth
- * [TEXT...]` those of real models. */
-int main(int argc, char **argv) { return run(argc > 1 ? (const char *const *)argv + 1 : NULL); }
+ * [TEXT...]` those of real models.  `tests check` runs all cases but makes a third of their repetitions. */
+int main(int argc, char **argv) {
+    for (size_t i = 0; argc > 1 && i < sizeof selections / sizeof *selections; i++) {
+        if (strcmp(argv[1], selections[i].name) == 0) return run(selections[i].cases);
+    }
+    return run((struct harness_selection){ .filters = argc > 1 ? (const char *const *)argv + 1 : NULL });
+}
 #endif

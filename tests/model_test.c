@@ -658,7 +658,7 @@ static void load_and_feed(const uint8_t *file, size_t n_byte, const int32_t *ids
     plumb_model *m = plumb_model_create();
     if (load_bytes(m, file, n_byte) == PLUMB_OK) {
         plumb_session *s = NULL;
-        plumb_session_params params = { .n_ctx = 4 };
+        plumb_session_params params = { .n_ctx = 4, .n_thread = 1 };   /* a thread takes longer to start than to run */
         if (plumb_session_create(&s, m, &params) == PLUMB_OK && plumb_session_feed(s, ids, n) != PLUMB_OK) {
             plumb_session_embed(s, ids, &(uint32_t) { (uint32_t)n }, 1, PLUMB_POOLING_MODEL);
         }
@@ -698,19 +698,21 @@ static void flip_row(const void *row) {
 
 /* Changes every byte of the header, one at a time, to three values. */
 static void flip_case(void) {
-    size_t n = 0, n_loaded = 0, n_refused = 0;
+    size_t n = 0, n_loaded = 0, n_refused = 0, n_change = 0;
     uint8_t *file = test_read_all(TINY, &n);
     REQUIRE(file, "no file");
     for (size_t i = 0; i + 29064 < n; i++) {   /* the tensor data begins there */
         static const uint8_t xors[] = { 0x01, 0x80, 0xff };
         for (size_t k = 0; k < 3; k++) {
+            if (!test_repeats(i + k)) continue;
+            n_change++;
             file[i] ^= xors[k];
             load_and_feed(file, n, (const int32_t[]) { 1 }, 1, &n_loaded, &n_refused);
             file[i] ^= xors[k];
         }
     }
-    CHECK(n_refused > 1000 && n_loaded > 100 && n_refused + n_loaded == (n - 29064) * 3,
-          "%zu refused with a message, %zu loaded", n_refused, n_loaded);
+    CHECK(n_refused * 100 > n_change && n_loaded * 100 > n_change && n_refused + n_loaded == n_change,
+          "%zu refused with a message, %zu loaded of %zu", n_refused, n_loaded, n_change);
     free(file);
 }
 
@@ -728,7 +730,7 @@ void test_model(void) {
     for (size_t i = 0; plan_architecture(i); i++) {
         char name[100];
         snprintf(name, sizeof name, "model: any byte of the header may change: architecture %s", plan_architecture(i));
-        test_row(name, flip_row, plan_architecture(i));
+        if (test_repeats(i)) test_row(name, flip_row, plan_architecture(i));
     }
     test_case("model: any changed byte of a header gives a status or a model", flip_case);
 }

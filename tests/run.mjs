@@ -65,7 +65,7 @@ const suites = {
   native: [
     truth(['build/native/tests']),
     { name: 'C tests, each allocation fails', command: ['build/native-sanitize/memory'], seconds: 600 },
-    check ? { name: 'C tests', command: ['build/native/tests'], seconds: 600, quick: true }
+    check ? { name: 'C tests', command: ['build/native/tests', 'check'], seconds: 600, quick: true }
       : { name: 'C tests, ASan and UBSan', command: ['build/native-sanitize/tests'], seconds: 1200 },
     { name: 'C tests, TSan', command: ['build/native-thread/tests', 'threads'], seconds: 1200 },
     ...list('tests/fuzz', '_fuzz.c').map((file) => file.replace('_fuzz.c', '')).map((name) => ({
@@ -82,11 +82,11 @@ const suites = {
   ],
   node: [
     { name: 'C tests', seconds: 600, quick: true,
-      command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests.wasm', ...check ? ['1/3'] : []] },
+      command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests.wasm', ...check ? ['check 1/3'] : []] },
     { name: 'C tests, 4 threads',
       command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests-mt.wasm', 'threads'], seconds: 600 },
     { name: 'JavaScript', command: nodeTests('tests/node', (name) => !check || !slow.includes(name)), seconds: 1200,
-      quick: true },
+      quick: true, ...check && { env: { SAMPLE: '1' } } },
     needs(tarball, { name: 'package', command: nodeTests('tests/package'), seconds: 600 }),
     { name: 'command line', command: nodeTests('tests/cli'), env: cli([process.execPath, 'web/cli/main.mjs']),
       seconds: 1200 },

@@ -18,6 +18,10 @@ void test_row(const char *name, void (*run)(const void *row), const void *row);
 #define TEST_ROWS(prefix, run, rows) test_rows(prefix, run, rows, sizeof(rows) / sizeof *(rows), sizeof *(rows))
 void test_rows(const char *prefix, void (*run)(const void *row), const void *rows, size_t n, size_t size);
 
+/* Whether to make the i-th of the proofs in a case, or of the cases, that differ in their data only.  `make test` makes
+ * all, and `make check` every third. */
+bool test_repeats(size_t i);
+
 /* Counts a check; on failure prints file, line and the printf-like explanation with the numbers, and continues. */
 #define CHECK(condition, ...) test_check((condition), __FILE__, __LINE__, #condition, __VA_ARGS__)
 /* Like CHECK, but leaves the case on failure. */

@@ -685,6 +685,8 @@ static void shapes_case(void) {
         { "{'taps':[{'name':'logits','token':0,'top':[[9,3.5],[2,1.5]]}]}", "result_output@0:2=1.5,9=3.5" },
         { "{'taps':[{'name':'logits','token':0,'top':[[9,3.5],[0,1.5]],'values':[1.5,2]}]}",
           "result_output@0:0=1.5,1=2,9=3.5" },
+        { "{'taps':[{'name':'logits','token':0,'top':[[9,3.5],[2,1.5]],'values':[1.5,2],'places':[2,4]}]}",
+          "result_output@0:2=1.5,4=2,9=3.5" },
         /* rows in any order; taps under other names */
         { "{'taps':[{'name':'l_out-1','token':1,'rms':1},{'name':'kq-0'},{'name':'l_out-0','token':2,'rms':2},"
           "{'name':'l_out-1','token':0,'rms':3},{'name':'l_out','rms':1},{'name':'embd','token':1,'rms':4}]}",

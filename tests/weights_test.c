@@ -592,7 +592,7 @@ void test_weights(void) {
         char name[120];
         snprintf(name, sizeof name, "weights: each tensor that differs is named: architecture %s",
                  plan_architecture(i));
-        test_row(name, architecture_row, plan_architecture(i));
+        if (test_repeats(i)) test_row(name, architecture_row, plan_architecture(i));
     }
     for (size_t i = 0; i < sizeof sames / sizeof *sames; i++) {
         char name[120];

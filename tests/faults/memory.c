@@ -1170,5 +1170,6 @@ static void each_scenario(void) {
 int main(int argc, char **argv) {
     heap.top = (uintptr_t)__builtin_frame_address(0);
     static void (*const rooms[])(void) = {each_scenario};
-    return harness_run(argc > 1 ? (const char *const *)argv + 1 : NULL, rooms, 1);
+    const char *const *filters = argc > 1 ? (const char *const *)argv + 1 : NULL;
+    return harness_run((struct harness_selection){ .filters = filters }, rooms, 1);
 }

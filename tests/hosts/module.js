@@ -6,8 +6,8 @@ import { Threads, takeMemory } from '../../web/engine/threads.js';
 const THREADS = 4;
 
 /** What tests/main.c's test_main calls them.
- * @typedef {'1/3' | '2/3' | '3/3' | 'threads'} Wanted */
-const WANTED = [undefined, '1/3', '2/3', '3/3', 'threads'];
+ * @typedef {'all' | '1/3' | '2/3' | '3/3' | 'threads' | 'check' | 'check 1/3'} Wanted */
+const WANTED = ['all', '1/3', '2/3', '3/3', 'threads', 'check', 'check 1/3'];
 
 /**
  * @param {WebAssembly.Module} module
@@ -15,10 +15,10 @@ const WANTED = [undefined, '1/3', '2/3', '3/3', 'threads'];
  * @param {(path: string, offset: number, n: number) => Uint8Array | null} read  up to n bytes of a file of the
  *     checkout, null if there is no such file
  * @param {() => import('../../web/base/protocol.js').WorkerLike} startThread
- * @param {Wanted} [wanted]  the cases that run; all if it is not given
+ * @param {Wanted} [wanted]  the cases that run
  * @returns {Promise<number>} the exit status: 0 if every case passed
  */
-export async function runTests(module, print, read, startThread, wanted) {
+export async function runTests(module, print, read, startThread, wanted = 'all') {
   const cases = WANTED.indexOf(wanted);
   if (cases < 0) throw new Error(`no cases are called ${wanted}`);
   const utf8 = new TextDecoder();

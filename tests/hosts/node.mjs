@@ -1,5 +1,5 @@
-/** `node tests/hosts/node.mjs MODULE [threads]`: the C test program in Node, or only its cases that compute with
- * several threads; TAP on stdout. */
+/** `node tests/hosts/node.mjs MODULE [CASES]`: the C test program in Node; TAP on stdout.  CASES: one word of
+ * tests/main.c, such as threads. */
 import { closeSync, openSync, readFileSync, readSync, writeSync } from 'node:fs';
 import { platform } from '../../web/node/platform.js';
 import { runTests } from './module.js';

@@ -8,7 +8,7 @@ import { importsOf } from '../../web/engine/instance.js';
 import { createHost } from '../../web/engine/host.js';
 import { Plumb } from '../../web/node/index.js';
 import { platform } from '../../web/node/platform.js';
-import { fails, plumbOn, realPath, root, server, tiny } from './helpers.mjs';
+import { fails, plumbOn, realPath, repeats, root, server, tiny } from './helpers.mjs';
 
 /** A prefix of f32.gguf: all keys, the tensor directory and some weights. */
 const HEAD = 60000;
@@ -103,7 +103,8 @@ test('the precision and the logits do not depend on the clock', () => {
   // A timing reads the clock three times, and each kind of kernels is timed twice.  These clocks make the first, the
   // second or the third kind seem 1000 times as fast as the others.
   const clocks = ['performance.now()', 'looks', ...[0, 1, 2].map(fast =>
-    `now += Math.floor((looks - 1) / 6) % 3 === ${fast} ? 1 : 1000`)];
+    `now += Math.floor((looks - 1) / 6) % 3 === ${fast} ? 1 : 1000`)]
+    .filter((_, i) => repeats(i));
   const all = clocks.map(clock => measured(clock));
   for (const [i, { early, precision, logits }] of all.entries()) {
     assert.ok(early > 0, clocks[i]);

@@ -90,6 +90,10 @@ export async function textOf(pieces) {
 /** @param {Float32Array} logits */
 export const argmax = logits => logits.reduce((best, value, i) => value > logits[best] ? i : best, 0);
 
+/** Whether to make the i-th of the proofs in a test that differ in their data only.  `make test` makes all, and
+ * `make check` every third. @param {number} i */
+export const repeats = i => !process.env.SAMPLE || i % 3 === 0;
+
 /** A small generator that gives the same numbers in every run. @param {number} seed */
 export function random(seed) {
   return (/** @type {number} */ n) => {

@@ -7,7 +7,7 @@ import Ajv from 'ajv';
 import Ajv2020 from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { byteGrammars, compiled } from './byte-grammars.mjs';
-import { random as randomOf, root } from './helpers.mjs';
+import { random as randomOf, repeats, root } from './helpers.mjs';
 
 const lines = readFileSync(`${root}tests/vectors/grammar/suite-real.txt`, 'utf8').split('\n');
 const schemas = lines.flatMap((line, i) => !line.startsWith('# ') ? []
@@ -16,7 +16,7 @@ const schemas = lines.flatMap((line, i) => !line.startsWith('# ') ? []
 const grammars = await byteGrammars();
 
 test('each text that the grammar of a real schema gives is valid by ajv', () => {
-  let judged = 0;
+  let tried = 0, judged = 0;
   for (const [name, schema] of schemas) {
     if (/draft-04/.test(schema.$schema)) continue;   // ajv does not have it
     const isNew = /2020-12/.test(schema.$schema) || JSON.stringify(schema).includes('"unevaluatedProperties"');
@@ -32,6 +32,8 @@ test('each text that the grammar of a real schema gives is valid by ajv', () => 
     }
     const isKept = grammar.warnings.every(warning => warning.endsWith(': unknown keyword, ignored'));
     for (let n = 0; n < 20; n++) {
+      if (!repeats(n)) continue;
+      tried++;
       const text = grammar.sample(random, 4000);
       if (text === undefined) continue;
       const yes = isValid(JSON.parse(text)) || !isKept;
@@ -39,5 +41,5 @@ test('each text that the grammar of a real schema gives is valid by ajv', () => 
       judged++;
     }
   }
-  assert.ok(judged > 200, `${judged} texts`);
+  assert.ok(judged > 100 && judged > 0.9 * tried, `${judged} of ${tried} texts`);
 });
