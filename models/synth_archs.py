@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes a tiny GGUF with random weights for each architecture that plumb runs, for tests/vectors/archs.
 
-    synth_archs.py NAME OUT.gguf [--f32]
+    synth_archs.py NAME OUT.gguf [--f32] [--fixed]
 
 Needs numpy and the PyPI package gguf.  The same versions give the same bytes.  Matrices are Q8_0; with --f32 the file
 has the same numbers as F32, for engines that round activations of quantized products.  The vocabulary has the kind
@@ -25,7 +25,11 @@ BERT = {"norms": "layer", "gate": False, "pre": False, "around": True, "types": 
 # Encoders: around: norms after the residual is added; types: rows of token_types; positions: learned; embd_norm;
 # norm_2: a second norm after attention; gate "fused": ffn_up has both matrices, "mixed": in some layers; experts: how
 # many, and every how many layers; cls: rows of the classifier's matrix; labels: rows of cls.output; dense: rows of
-# dense_2.  seed: another one where rounding shows more than in other models, as a softmax is close to a step.
+# dense_2.  Gemma 3n and 4: beside: experts, of a width, beside the dense network; window_layers: those with a window,
+# window_dim: elements of their heads; shared: layers that read the K and V of earlier ones; no_v: layers where V is K;
+# per_layer: elements of an embedding for each layer; out_scale: a factor of each layer; altup: residual streams;
+# laurel: columns of the path beside attention.  seed: another one where rounding shows more than in other models, as a
+# softmax is close to a step.
 ARCHS = {
     "llama": {"bias": "q k v output gate up down", "freqs": True},
     "qwen": {"fused": True, "bias": "qkv", "head_dim": 8, "kv_heads": 4, "untied": True, "ff_key": 2 * FF},
@@ -91,22 +95,53 @@ ARCHS = {
                         "keys": {"attention.sliding_window": 5, "rope.freq_base": 1e6, "pooling_type": 1,
                                  "dense_2_feat_in": EMBD, "dense_2_feat_out": 64, "dense_3_feat_in": 64,
                                  "dense_3_feat_out": EMBD}},
+    # Two layers with a window and one without, which has no attn_v and whose pairs are partly not rotated; three more
+    # read the K and V of the last two.
+    "gemma4": {"post": True, "qk_norm": "head", "layers": 6, "window_layers": [1, 1, 0, 1, 1, 0], "window_dim": 8,
+               "shared": 3, "kv_heads": [2, 2, 1, 2, 2, 1], "no_v": [2], "per_layer": 32, "out_scale": True,
+               "ff": [FF, FF, FF, FF + 32, FF + 32, FF + 32], "freqs": [1, 1, 1, 1, 1e30, 1e30, 1e30, 1e30],
+               "keys": {"attention.sliding_window": 3, "rope.freq_base": 1e6, "rope.freq_base_swa": 1000.0,
+                        "final_logit_softcapping": 7.0, "attention.shared_kv_layers": 3}},
+    "gemma4-moe": {"architecture": "gemma4", "post": True, "qk_norm": "head", "layers": 3, "window_layers": [1, 0, 1],
+                   "kv_heads": [2, 1, 2], "no_v": [1], "beside": (4, 32), "freqs": [1, 1, 1, 1, 1e30, 1e30, 1e30, 1e30],
+                   "keys": {"attention.sliding_window": 3, "expert_count": 4, "expert_used_count": 2,
+                            "expert_feed_forward_length": 32, "attention.shared_kv_layers": 0,
+                            "rope.freq_base": 1e6}},
+    # As gemma4, with a path of few columns beside attention, and three more streams.  llama.cpp has fixed numbers for
+    # those that a file of this size cannot have; tests/vectors/archs/make.sh changes them.
+    "gemma3n": {"post": True, "qk_norm": "head", "layers": 6, "window_layers": [1, 1, 1, 0, 1, 0], "shared": 2,
+                "per_layer": 32, "altup": 4, "laurel": 32,
+                "keys": {"attention.sliding_window": 3, "rope.freq_base": 1e6, "attention.shared_kv_layers": 2,
+                         "altup.active_idx": 0, "altup.num_inputs": 4,
+                         "activation_sparsity_scale": [0.5, 0.5, 0.0, 0.0, 0.0, 0.0]}},
     "llama-embed": {"freqs": True, "keys": {"attention.causal": False, "pooling_type": 1}},
 }
 
 
-def write(name, path, as_f32):
-    arch = {**LLAMA, **ARCHS[name]}
+# With --fixed, the numbers that llama.cpp has fixed where a file may have others: a larger file, which it can read.
+# calm: smaller scores of attention and coefficients, so that rounding does not grow in many layers.
+FIXED = {
+    "gemma3n": {"layers": 22, "window_layers": [il % 5 != 4 for il in range(20)] + [0, 0], "shared": 2,
+                "per_layer": 256, "laurel": 64, "calm": 0.05,
+                "keys": {"attention.sliding_window": 3, "rope.freq_base": 1e6}},
+}
+
+
+def write(name, path, as_f32, is_fixed):
+    arch = {**LLAMA, **ARCHS[name], **(FIXED[name] if is_fixed else {})}
+    seed, name = zlib.crc32(name.encode()) + arch.get("seed", 0), arch.get("architecture", name)
     n_layer, heads, kv_heads = arch.get("layers", 3), HEADS, arch.get("kv_heads", KV_HEADS)
     dim, bias = arch.get("head_dim", HEAD_DIM), arch.get("bias", "").split()
-    rng = np.random.default_rng(zlib.crc32(name.encode()) + arch.get("seed", 0))
+    windows, ff = arch.get("window_layers", [0] * n_layer), arch.get("ff", [FF] * n_layer)
+    calm = arch.get("calm", 1)
+    rng = np.random.default_rng(seed)
     w = gguf.GGUFWriter(path, name)
     keys = {"attention.layer_norm_rms_epsilon": 1e-5, "attention.layer_norm_epsilon": 1e-5, **arch.get("keys", {})}
     del keys["attention.layer_norm_epsilon" if arch["norms"] == "rms" else "attention.layer_norm_rms_epsilon"]
     w.add_block_count(n_layer)
     w.add_context_length(64)
     w.add_embedding_length(EMBD)
-    w.add_feed_forward_length(arch.get("ff_key", FF))
+    w.add_feed_forward_length(ff if "ff" in arch else arch.get("ff_key", FF))
     w.add_head_count(heads)
     w.add_head_count_kv(kv_heads)
     w.add_vocab_size(VOCAB)
@@ -114,8 +149,16 @@ def write(name, path, as_f32):
         w.add_key_length(dim)
         w.add_value_length(dim)
         w.add_rope_dimension_count(dim)
+    if "window_layers" in arch:
+        w.add_sliding_window_pattern([window == 1 for window in windows])
+        if "altup" not in arch:
+            w.add_key_length_swa(arch.get("window_dim", dim))
+            w.add_value_length_swa(arch.get("window_dim", dim))
+            w.add_rope_dimension_count_swa(arch.get("window_dim", dim))
+        w.add_embedding_length_per_layer_input(arch.get("per_layer", 0))
     for key, value in keys.items():
-        add = {float: w.add_float32, int: w.add_uint32, bool: w.add_bool, str: w.add_string}[type(value)]
+        add = {list: w.add_array, float: w.add_float32, int: w.add_uint32, bool: w.add_bool,
+               str: w.add_string}[type(value)]
         add(f"{name}.{key}", value)
     for key, value in arch.get("plain_keys", {}).items():
         w.add_float32(key, value)
@@ -136,22 +179,32 @@ def write(name, path, as_f32):
         if key in bias:
             w.add_tensor(tensor + ".bias", rng.normal(0, 0.3, rows).astype(np.float32))
 
-    def norm(tensor, n, key=None):
-        w.add_tensor(tensor + ".weight", rng.normal(1, 0.2, n).astype(np.float32))
+    def norm(tensor, n, key=None, scale=1):
+        w.add_tensor(tensor + ".weight", (scale * rng.normal(1, 0.2, n)).astype(np.float32))
         if key in bias:
             w.add_tensor(tensor + ".bias", rng.normal(0, 0.3, n).astype(np.float32))
 
-    n_q, n_kv = heads * dim, kv_heads * dim
     matrix("token_embd", VOCAB, EMBD, np.sqrt(EMBD) * 0.5)
     if arch.get("freqs"):
-        w.add_tensor("rope_freqs.weight", np.linspace(1, 8, dim // 2).astype(np.float32))
+        freqs = np.linspace(1, 8, dim // 2) if arch["freqs"] is True else arch["freqs"]
+        w.add_tensor("rope_freqs.weight", np.array(freqs, np.float32))
     if "types" in arch:   # llama.cpp adds a row of it without converting it
         w.add_tensor("token_types.weight", rng.normal(0, 0.5, (arch["types"], EMBD)).astype(np.float32))
     if arch.get("positions"):
         matrix("position_embd", 64, EMBD, np.sqrt(EMBD) * 0.5)
     if arch.get("embd_norm"):
         norm("token_embd_norm", EMBD, "embd_norm")
+    if "per_layer" in arch:
+        matrix("per_layer_token_embd", VOCAB, n_layer * arch["per_layer"], np.sqrt(n_layer))
+        matrix("per_layer_model_proj", n_layer * arch["per_layer"], EMBD, 1)
+        norm("per_layer_proj_norm", arch["per_layer"])
+    if "altup" in arch:
+        matrix("altup_proj", (arch["altup"] - 1, EMBD), EMBD, 1)
+        matrix("altup_unembd_proj", (arch["altup"] - 1, EMBD), EMBD, 1)
     for il in range(n_layer):
+        head_dim = arch.get("window_dim", dim) if windows[il] else dim
+        n_q, n_kv = heads * head_dim, (kv_heads[il] if isinstance(kv_heads, list) else kv_heads) * head_dim
+        has_kv = il < n_layer - arch.get("shared", 0) or "altup" in arch   # llama.cpp wants those that it does not use
         block = f"blk.{il}."
         has_norms = arch["norms"] != "bare"
         if has_norms and arch.get("pre", True) and (il > 0 or arch.get("first_norm", True)):
@@ -160,12 +213,15 @@ def write(name, path, as_f32):
             matrix(block + "attn_qkv", n_q + 2 * n_kv, EMBD, 1.5, "qkv")
         else:
             matrix(block + "attn_q", n_q, EMBD, 1.5, "q")
-            matrix(block + "attn_k", n_kv, EMBD, 1.5, "k")
-            matrix(block + "attn_v", n_kv, EMBD, 1, "v")
+            if has_kv:
+                matrix(block + "attn_k", n_kv, EMBD, 1.5, "k")
+            if has_kv and il not in arch.get("no_v", []):
+                matrix(block + "attn_v", n_kv, EMBD, 1, "v")
         if "qk_norm" in arch:
             is_row = arch["qk_norm"] == "row"
-            norm(block + "attn_q_norm", n_q if is_row else dim, "qk_norm")
-            norm(block + "attn_k_norm", n_kv if is_row else dim, "qk_norm")
+            norm(block + "attn_q_norm", n_q if is_row else head_dim, "qk_norm", calm)
+            if has_kv:
+                norm(block + "attn_k_norm", n_kv if is_row else head_dim, "qk_norm", calm)
         if arch.get("sub_norms"):
             norm(block + "attn_sub_norm", n_q)
             norm(block + "ffn_sub_norm", FF)
@@ -192,9 +248,34 @@ def write(name, path, as_f32):
             continue
         gate = ("fused", True, False)[il % 3] if arch["gate"] == "mixed" else arch["gate"]
         if gate is True:
-            matrix(block + "ffn_gate", FF, EMBD, 2, "gate")
-        matrix(block + "ffn_up", 2 * FF if gate == "fused" else FF, EMBD, 1, "up")
-        matrix(block + "ffn_down", EMBD, FF, 1, "down")
+            matrix(block + "ffn_gate", ff[il], EMBD, 2, "gate")
+        matrix(block + "ffn_up", 2 * FF if gate == "fused" else ff[il], EMBD, 1, "up")
+        matrix(block + "ffn_down", EMBD, ff[il], 1, "down")
+        if "per_layer" in arch:
+            matrix(block + "inp_gate", arch["per_layer"], EMBD, 1)
+            matrix(block + "proj", EMBD, arch["per_layer"], 1)
+            norm(block + "post_norm", EMBD)
+        if "altup" in arch:
+            n = arch["altup"]
+            norm(block + "altup_router_norm", EMBD)
+            matrix(block + "altup_router", n, EMBD, EMBD)
+            for tensor, rows in (("altup_predict_coef", n * n), ("altup_correct_coef", n)):
+                w.add_tensor(f"{block}{tensor}.weight", rng.normal(0, 0.3 * calm, (rows, n)).astype(np.float32))
+            norm(block + "altup_correct_scale", EMBD)
+            matrix(block + "laurel_l", arch["laurel"], EMBD, 1)
+            matrix(block + "laurel_r", EMBD, arch["laurel"], 1)
+            norm(block + "laurel_post_norm", EMBD)
+        if "beside" in arch:
+            n_expert, width = arch["beside"]
+            matrix(block + "ffn_gate_inp", n_expert, EMBD, 3)
+            w.add_tensor(block + "ffn_gate_inp.scale", rng.normal(4, 0.5, EMBD).astype(np.float32))
+            matrix(block + "ffn_gate_up_exps", (n_expert, 2 * width), EMBD, 1.5)
+            matrix(block + "ffn_down_exps", (n_expert, EMBD), width, 1)
+            w.add_tensor(block + "ffn_down_exps.scale", rng.normal(1, 0.3, n_expert).astype(np.float32))
+            for tensor in ("pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"):
+                norm(block + tensor, EMBD)
+        if arch.get("out_scale"):
+            w.add_tensor(block + "layer_output_scale.weight", rng.normal(1, 0.2, 1).astype(np.float32))
     output_norm = arch.get("output_norm", "output_norm")
     if arch["norms"] != "bare" and output_norm:
         norm(output_norm, EMBD, "output_norm")
@@ -219,4 +300,4 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--list"]:
         print("\n".join(ARCHS))
     else:
-        write(sys.argv[1], sys.argv[2], "--f32" in sys.argv[3:])
+        write(sys.argv[1], sys.argv[2], "--f32" in sys.argv[3:], "--fixed" in sys.argv[3:])

@@ -345,7 +345,7 @@ static float other_type(enum tap_id id, int32_t layer) {
 static float norm_error(enum tap_id id, int32_t layer) { return layer < 1 || id == TAP_EMBD ? 0.0001f : 0.5f; }
 static float first_norm_error(enum tap_id id, int32_t layer) {
     (void)layer;
-    return id == TAP_EMBD ? 0.0001f : 0.5f;
+    return id <= TAP_PER_LAYER ? 0.0001f : 0.5f;
 }
 
 static float wrong_embedding(enum tap_id id, int32_t layer) {
@@ -354,7 +354,7 @@ static float wrong_embedding(enum tap_id id, int32_t layer) {
 }
 
 static void verdict_agree(void) {
-    check_verdict(2, no_error, true, SAYS("They agree: 146 taps, relative errors up to 0.001 (ffn_out-1), tolerance "
+    check_verdict(2, no_error, true, SAYS("They agree: 173 taps, relative errors up to 0.001 (ffn_out-1), tolerance "
                                           "0.01."), "first diverge");
 }
 
@@ -371,11 +371,11 @@ static void verdict_jump(void) {
 /* The first tap of a layer depends only on the layer before, and in layer 0 on the embeddings. */
 static void verdict_jump_at_norm(void) {
     check_verdict(2, norm_error, false,
-                  SAYS("They first diverge at attn_norm-1 ",
+                  SAYS("They first diverge at modalities-1 ",
                        "Its inputs agree: l_out-0 (0.0001). So the fault is in this step, or "),
                   "No single step");
     check_verdict(2, first_norm_error, false,
-                  SAYS("They first diverge at attn_norm-0 ",
+                  SAYS("They first diverge at modalities-0 ",
                        "Its inputs agree: embd (0.0001). So the fault is in this step, or "),
                   "No single step");
 }
@@ -401,15 +401,15 @@ static void verdict_no_layers(void) {
 
 static void verdict_gradual(void) {
     check_verdict(6, growing_error, false,
-                  SAYS("They first diverge at attn_norm-4 ",
-                       "No single step is the cause: attn_norm-3 already has an error of 0.008.",
+                  SAYS("They first diverge at modalities-4 ",
+                       "No single step is the cause: modalities-3 already has an error of 0.008.",
                        "From l_out-0 to l_out-5 the error goes from 0.001 to 0.032: x2.00 per layer.",
                        "activations rounded to 8 bits as in llama.cpp, add up"), "begin here");
 }
 
 static void verdict_gradual_and_jump(void) {
     check_verdict(6, growing_error_and_jump, false,
-                  SAYS("They first diverge at attn_norm-4 ",
+                  SAYS("They first diverge at modalities-4 ",
                        "But look at kq_soft_max-5: its error is 0.9, and that of its inputs is 0.032."),
                   "as in llama.cpp, add up");
 }

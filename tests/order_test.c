@@ -292,4 +292,5 @@ void test_order(void) {
         snprintf(name, sizeof name, "order: the inputs of each tap are those that change it: %s", plan_architecture(i));
         if (test_repeats(i)) test_row(name, inputs_row, plan_architecture(i));
     }
+    test_row("order: the inputs of each tap are those that change it: gemma4-moe", inputs_row, "gemma4-moe");
 }

@@ -239,7 +239,7 @@ void test_tap(void) {
     /* Architectures that may have experts. */
     static const char *const with_experts[] = { "llama-moe", "granite-moe", "granitemoe-moe", "minicpm-moe",
                                                 "mistral3-moe", "refact-moe", "granitehybrid-moe",
-                                                "jamba-moe" };
+                                                "jamba-moe", "gemma4-moe" };
     for (size_t i = 0; i < sizeof with_experts / sizeof *with_experts; i++) {
         char name[120];
         snprintf(name, sizeof name, "tap: every step of both passes equals llama.cpp's: %s", with_experts[i]);

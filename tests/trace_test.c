@@ -181,7 +181,7 @@ static void check_patterns_case(void) {
     } rows[] = {
         { NULL, 0, UINT32_MAX, NULL }, { "*", 29, UINT32_MAX, NULL }, { "embd,l_out-29", 0, 29, NULL },
         { "logits, q_proj,l_out_0", 0, UINT32_MAX, NULL }, { "embd", 3, 3, NULL },
-        { "embd,Qcurr", 0, UINT32_MAX, "taps: unknown tap \"Qcurr\"; known taps are embd, attn_norm, " },
+        { "embd,Qcurr", 0, UINT32_MAX, "taps: unknown tap \"Qcurr\"; known taps are embd, inp_per_layer, " },
         { "", 0, UINT32_MAX, "taps: unknown tap \"\"" }, { "l_out,", 0, UINT32_MAX, "taps: unknown tap \"\"" },
         { "l_out-30", 0, UINT32_MAX, "taps: unknown tap \"l_out-30\"" },
         { "l_out-4", 0, 3, "taps: \"l_out-4\" is not in layers 0-3" },

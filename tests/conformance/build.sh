@@ -39,3 +39,8 @@ gcc -std=gnu11 -O2 -Iinclude -Iggml/include -c "$here/../vectors/llama/logits.c"
 g++ ../logits.o $libraries -o ../logits
 cd ..
 [ -d toys ] || { mkdir toys.new && ./test-llama-archs -o toys.new >toys.log 2>&1 && mv toys.new toys; }
+# Files of our own for architectures of which it writes none.
+synth() { PYTHONPATH=$here/../../build/setup/py python3 "$here/../../models/synth_archs.py" "$@"; }
+[ -f toys/gemma3n-dense.gguf ] || synth gemma3n toys/gemma3n-dense.gguf --f32 --fixed
+[ -f toys/gemma4-dense.gguf ] || synth gemma4 toys/gemma4-dense.gguf --f32
+[ -f toys/gemma4-moe.gguf ] || synth gemma4-moe toys/gemma4-moe.gguf --f32

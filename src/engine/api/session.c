@@ -258,7 +258,8 @@ enum { TEXTS_BATCH = 256 };
 static uint32_t count_texts(const plumb_session *s, const uint32_t *lengths, size_t n_text) {
     uint64_t most = s->n_batch < TEXTS_BATCH ? s->n_batch : TEXTS_BATCH, n = lengths[0];
     uint32_t i = 1;
-    while (s->forward && !s->is_tapped && i < n_text && n + lengths[i] <= most) n += lengths[i++];
+    bool can = s->forward && !s->is_tapped && !s->model->model->plan.shares_kv;   /* K and V are those of one text */
+    while (can && i < n_text && n + lengths[i] <= most) n += lengths[i++];
     return i;
 }
 

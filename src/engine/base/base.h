@@ -20,7 +20,7 @@
 /* The last failure of an object, and its message. */
 struct error {
     plumb_status status;
-    char message[1280];   /* all names of taps fit */
+    char message[1792];   /* all names of taps fit */
 };
 
 /* Sets the status and the message, and returns status.  The message is formatted as by printf and cut to fit; bytes

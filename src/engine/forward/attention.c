@@ -94,7 +94,7 @@ struct maxima { uint32_t k_row, v_row, n_unit, n_ctx; };
 static struct maxima maxima_of(const struct attention *a, uint32_t n_ctx) {
     struct maxima m = { .n_ctx = n_ctx };
     for (uint32_t il = 0; il < a->plan->n_layer; il++) {
-        const struct kv_cache *c = &a->caches[il];
+        const struct kv_cache *c = &a->caches[il - a->plan->layers[il].kv_back];
         const struct attn_plan *layer = &a->plan->layers[il].attn;
         if (!plan_attends(&a->plan->layers[il])) continue;
         uint32_t n_unit = layer->n_head_kv * ((layer->n_head / layer->n_head_kv - 1) / ATTN_QUERIES + 1);
@@ -135,7 +135,7 @@ static bool allocate_all(struct attention *a, uint32_t n_ctx, uint32_t n_batch, 
     memset(a->caches, 0, n_layer * sizeof *a->caches);
     uint64_t n_bytes = 0, at = 0;
     for (uint32_t il = 0; il < n_layer; il++) {
-        if (!plan_attends(&a->plan->layers[il])) continue;
+        if (!plan_has_kv(&a->plan->layers[il])) continue;
         if (!kv_cache_init(&a->caches[il], &a->plan->layers[il].attn, n_ctx, n_batch, type)) return false;
         if (!add_u64(n_bytes, a->caches[il].bytes, &n_bytes)) return false;
     }
@@ -207,7 +207,7 @@ uint64_t attention_bytes(const struct attention *a) { return a->bytes; }
 /* Sets the fields of the layer for attention_store and attention_run. */
 static void begin_layer(struct attention *a, uint32_t il, uint32_t n_token, uint32_t pos) {
     const struct attn_plan *layer = a->layer = &a->plan->layers[il].attn;
-    a->cache = &a->caches[il];
+    a->cache = &a->caches[il - a->plan->layers[il].kv_back];
     a->n_group = layer->n_head / layer->n_head_kv;
     a->scale = layer->scale != 0.0f ? layer->scale : 1.0f / (float)math_sqrt((double)layer->k_dim);
     a->n_token = n_token;

@@ -63,6 +63,7 @@ static void find_widths(const struct model *m, uint64_t widths[STREAM_COUNT]) {
             uint64_t n = (uint64_t)s->n_head * s->n;
             if (n > widths[s->out]) widths[s->out] = n;
             if (s->in == STREAM_EMBD) widths[STREAM_EMBD] = m->plan.n_embd;
+            if (s->in == STREAM_PER_LAYER) widths[STREAM_PER_LAYER] = (uint64_t)m->plan.n_layer * m->plan.n_per_layer;
             if (s->kind == STEP_EXPERTS) widths[STREAM_FF_GATE] = widths[STREAM_FF_UP] = m->plan.max_ff;
         }
     }
@@ -124,6 +125,7 @@ static bool allocate_scratch(struct forward *f, plumb_kv_type kv_type) {
         && allocate_streams(f)
         && allocate_experts(f)
         && allocate_states(f)
+        && (f->own_row = allocate(f, (uint64_t)p->n_layer * p->n_per_layer, sizeof *f->own_row))
         && (f->head = allocate(f, 2 * (uint64_t)plan_max_head(p), sizeof(float)))
         && (f->positions = allocate(f, b, sizeof *f->positions))
         && activations_create(&f->acts, n_in, f->n_batch, &f->kernels, &f->bytes) == PLUMB_OK
@@ -162,7 +164,7 @@ plumb_status forward_create(struct forward **out, const struct model *m, uint32_
 void forward_free(struct forward *f) {
     if (!f) return;
     void *const owned[] = { f->rope_cos[ROPE_GLOBAL], f->rope_sin[ROPE_GLOBAL], f->rope_cos[ROPE_LOCAL],
-                            f->rope_sin[ROPE_LOCAL], f->rope_angles, f->head, f->positions, f->tapped,
+                            f->rope_sin[ROPE_LOCAL], f->rope_angles, f->own_row, f->head, f->positions, f->tapped,
                             f->experts.masked, f->experts.tokens, f->experts.x, f->experts.y, f->experts.gates };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     for (size_t i = 0; i < sizeof f->experts.shown / sizeof *f->experts.shown; i++) free(f->experts.shown[i]);
@@ -455,7 +457,15 @@ static void run_products(struct forward *f, uint32_t il, struct batch b, const s
         products[i] = (struct product){ s[i].tap, &f->model->layers[il].w[id], f->streams[s[i].out], s[i].n_head,
                                         weight_scales_last(id), is_qkv ? f->model->plan.clamp_qkv : 0.0f };
     }
+    /* K and V may be the same product. */
+    bool is_twice = n > 1 && products[n - 1].of->w == products[n - 2].of->w;
+    if (is_twice) n--;
     forward_multiply(f, f->streams[s->in], b.n, (int32_t)il, b.pos, products, n);
+    if (!is_twice) return;
+    const struct product *twice = &products[n];
+    uint32_t n_out = twice->of->w->n_out;
+    memcpy(twice->y, products[n - 1].y, (size_t)b.n * n_out * sizeof *twice->y);
+    forward_tap(f, twice->tap, (int32_t)il, b.pos, b.n, twice->n_head, n_out / twice->n_head, twice->y);
 }
 
 static void run_copy(struct forward *f, const struct call *c) {
@@ -468,6 +478,17 @@ static void run_show(struct forward *f, const struct call *c) { (void)f, (void)c
 static void run_scale(struct forward *f, const struct call *c) {
     for (size_t i = 0; i < c->n; i++) c->out[i] = c->in[i] * c->s->factor;
     (void)f;
+}
+
+static void run_multiply(struct forward *f, const struct call *c) {
+    const float *factors = floats_of(c);
+    for (size_t i = 0; i < c->n; i++) c->out[i] = c->in[i] * factors[i % c->w->w->n_in];
+    (void)f;
+}
+
+static void run_own(struct forward *f, const struct call *c) {
+    size_t n = c->s->n, n_all = n * f->model->plan.n_layer, first = n * c->il;
+    for (size_t i = 0; i < c->n; i++) c->out[i] *= c->in[i / n * n_all + first + i % n];
 }
 
 static void run_divide(struct forward *f, const struct call *c) {
@@ -514,11 +535,14 @@ static void run_temperature(struct forward *f, const struct call *c) {
 static void run_attention(struct forward *f, const struct call *c) {
     const struct attn_plan *a = &c->layer->attn;
     const float *q = f->streams[STREAM_Q], *k = f->streams[STREAM_K], *v = f->streams[STREAM_V];
+    bool has_kv = plan_has_kv(c->layer);
     const uint32_t *lengths = c->b.lengths;
     for (size_t t = 0, n; t < c->b.n; t += n) {
         n = lengths ? *lengths++ : c->b.n;
-        attention_store(f->attention, c->il, k + t * a->n_head_kv * a->k_dim, v + t * a->n_head_kv * a->v_dim,
-                        (uint32_t)n, c->b.pos);
+        if (has_kv) {
+            attention_store(f->attention, c->il, k + t * a->n_head_kv * a->k_dim, v + t * a->n_head_kv * a->v_dim,
+                            (uint32_t)n, c->b.pos);
+        }
         attention_run(f->attention, c->il, q + t * a->n_head * a->k_dim, c->w->w ? floats_of(c) : NULL, (uint32_t)n,
                       c->b.pos, c->out + t * a->n_head * a->v_dim, f->sink.on_tap ? f->tapped : NULL);
     }
@@ -556,6 +580,24 @@ static void run_activate(struct forward *f, const struct call *c) {
     forward_activate(f, c->il, c->s->activation, c->layer->ffn.limit_shared, c->out, up, c->b.n, n);
 }
 
+/* Each row of x (n_token, n) becomes max(x - mean - sparsity * deviation, 0). */
+static void sparse_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+    const struct share *s = user;
+    for (uint32_t t = begin; t < end; t++) {
+        float *x = s->y + (size_t)t * s->n, mean = mean_of(x, s->n);
+        for (uint32_t i = 0; i < s->n; i++) x[i] -= mean;
+        float variance = s->f->kernels.dot_f32(x, x, s->n) / ((float)s->n - 1.0f);
+        float cut = s->factor * (float)math_sqrt((double)variance);
+        for (uint32_t i = 0; i < s->n; i++) x[i] = relu(x[i] - cut);
+    }
+    (void)thread;
+}
+
+static void run_sparse(struct forward *f, const struct call *c) {
+    struct share all = { .f = f, .y = c->out, .factor = c->layer->ffn.sparsity, .n = c->s->n };
+    pool_share(f->pool, c->b.n, sparse_tokens, &all);
+}
+
 static void run_softmax(struct forward *f, const struct call *c) {
     uint32_t n = c->s->n_head * c->s->n;
     for (size_t t = 0; t < c->b.n; t++) f->kernels.softmax(c->out + t * n, n);
@@ -574,6 +616,10 @@ static void run_steps(struct forward *f, uint32_t il, struct batch b, id_set whi
         [STEP_GATE_SHARED] = forward_gate_shared, [STEP_CONVOLVE] = forward_convolve,
         [STEP_GATE_CONV] = forward_gate_conv, [STEP_PART] = run_part, [STEP_DECAY] = forward_decay,
         [STEP_DELTA] = forward_delta, [STEP_SOFTPLUS] = forward_softplus, [STEP_SCAN] = forward_scan,
+        [STEP_MULTIPLY] = run_multiply,
+        [STEP_OWN] = run_own, [STEP_TANH] = forward_tanh, [STEP_PREDICT] = forward_predict,
+        [STEP_CORRECT] = forward_correct, [STEP_FIRST] = forward_first, [STEP_OTHERS] = forward_others,
+        [STEP_SPARSE] = run_sparse,
     };
     const struct model *m = f->model;
     const struct program *program = m->layers[il].program;
@@ -615,20 +661,48 @@ static void place_tokens(struct forward *f, struct batch b) {
     fill_ropes(f, last);
 }
 
-/* After the attention of the last layer, only the tokens of the results are needed, and of the others only their K and
- * V.  Stores those of all tokens, moves the last n_result tokens to the front of the batch, and returns this batch. */
+/* After the attention of the last layer that keeps something, only the tokens of the results are needed, and of the
+ * others only their K and V.  Stores those of all tokens, moves the last n_result tokens to the front of the batch, and
+ * returns this batch. */
 static struct batch keep_results(struct forward *f, uint32_t il, struct batch b, uint32_t n_result) {
-    size_t n_embd = f->model->plan.n_embd, first = b.n - n_result;
+    const struct plan *p = &f->model->plan;
+    size_t first = b.n - n_result;
+    const struct { enum stream stream; size_t n; } kept[] = {
+        { STREAM_X, p->n_embd }, { STREAM_EMBD, p->n_embd }, { STREAM_PER_LAYER, (size_t)p->n_layer * p->n_per_layer },
+        { STREAM_OTHERS, ((size_t)p->n_stream - 1) * p->n_embd },
+    };
     const struct program *program = f->model->layers[il].program;
     uint32_t end = 0;
     while (end < program->n && program->steps[end].kind != STEP_ATTENTION) end++;
     run_steps(f, il, b, program_needs(program, end, STREAM_SET(K) | STREAM_SET(V)));
     attention_store(f->attention, il, f->streams[STREAM_K], f->streams[STREAM_V], b.n, b.pos);
-    memmove(f->x, f->x + first * n_embd, n_result * n_embd * sizeof *f->x);
-    float *embd = f->streams[STREAM_EMBD];
-    if (embd) memmove(embd, embd + first * n_embd, n_result * n_embd * sizeof *embd);
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        float *x = f->streams[kept[i].stream];
+        if (x) memmove(x, x + first * kept[i].n, n_result * kept[i].n * sizeof *x);
+    }
     memmove(f->positions, f->positions + first, n_result * sizeof *f->positions);
     return (struct batch) { n_result, b.pos + (uint32_t)first, NULL };
+}
+
+/* Fills STREAM_PER_LAYER from x: for each layer (embedding * sqrt(n_per_layer) + norm(W x / sqrt(n_embd))) / sqrt(2).
+ * Google 2025, "Gemma 3n". */
+static void embed_layers(struct forward *f, const int32_t *ids, struct batch b) {
+    const struct model *m = f->model;
+    const struct plan *p = &m->plan;
+    float *own = f->streams[STREAM_PER_LAYER];
+    size_t n = (size_t)p->n_layer * p->n_per_layer;
+    if (!own) return;
+    const struct weight *embd = m->per_layer_embd.w;
+    const struct product projection = { TAP_COUNT, &m->per_layer_model_proj, own, 1, false, 0.0f };
+    forward_multiply(f, f->x, b.n, -1, b.pos, &projection, 1);
+    multiply(own, 1.0f / (float)math_sqrt(p->n_embd), n * b.n);
+    forward_normalize(f, &m->per_layer_proj_norm, p->norm_eps, p->n_per_layer, own, b.n * p->n_layer, own);
+    for (uint32_t t = 0; t < b.n; t++) {
+        quant_dequantize(embd->traits, weight_row(embd, (size_t)ids[t], f->panels->bytes), f->own_row, (uint32_t)n);
+        f->kernels.add_scaled(own + t * n, f->own_row, (float)math_sqrt(p->n_per_layer), n);
+    }
+    multiply(own, 0.70710678118654752f, n * b.n);
+    forward_tap(f, TAP_PER_LAYER, -1, b.pos, b.n, p->n_layer, p->n_per_layer, own);
 }
 
 /* Fills x, and the streams that keep the embeddings or begin with them. */
@@ -647,6 +721,8 @@ static void embed(struct forward *f, const int32_t *ids, struct batch b) {
     forward_tap(f, TAP_EMBD, -1, b.pos, b.n, 1, p->n_embd, f->x);
     size_t n = (size_t)b.n * p->n_embd;
     if (f->streams[STREAM_EMBD]) memcpy(f->streams[STREAM_EMBD], f->x, n * sizeof *f->x);
+    embed_layers(f, ids, b);
+    if (p->n_stream > 0) forward_split_streams(f, b);
     for (uint32_t t = 0; p->has_states && t < b.n; t++) {
         memcpy(f->streams[STREAM_LOW] + (size_t)t * p->n_embd, m->state_init.w->data, p->n_embd * sizeof *f->x);
     }
@@ -659,6 +735,7 @@ static void finish(struct forward *f, struct batch b, uint32_t n_result, float *
     const struct model *m = f->model;
     const struct plan *p = &m->plan;
     uint32_t first = b.n - n_result;
+    if (p->n_stream > 0) forward_merge_streams(f, b);
     norm_outside(f, W_OUTPUT_NORM, &m->output_norm, f->x + (size_t)first * p->n_embd, n_result, f->norm);
     forward_tap(f, TAP_RESULT_NORM, -1, b.pos + first, n_result, 1, p->n_embd, f->norm);
     if (!results) return;
@@ -676,13 +753,14 @@ static void finish(struct forward *f, struct batch b, uint32_t n_result, float *
 
 static void run(struct forward *f, const int32_t *ids, struct batch b, uint32_t n_result, float *results) {
     const struct plan *p = &f->model->plan;
+    uint32_t last = plan_last_keeper(p);
     bool only_results = n_result < b.n && !f->sink.on_tap && !p->has_states
-                     && p->layers[p->n_layer - 1].mixer == MIXER_ATTENTION;
+                     && p->layers[last].mixer == MIXER_ATTENTION;
     begin_states(f, b.pos);
     place_tokens(f, b);
     embed(f, ids, b);
     for (uint32_t il = 0; il < p->n_layer; il++) {
-        if (il + 1 == p->n_layer && only_results) b = keep_results(f, il, b, n_result);
+        if (il == last && only_results) b = keep_results(f, il, b, n_result);
         if (b.n == 0) return;
         run_steps(f, il, b, ALL_IDS);
     }

@@ -27,7 +27,7 @@ double kv_cache_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, pl
     uint64_t n_state = plan_states_size(p);
     for (uint32_t il = 0; il < p->n_layer; il++) {
         const struct attn_plan *a = &p->layers[il].attn;
-        if (!plan_attends(&p->layers[il])) continue;
+        if (!plan_has_kv(&p->layers[il])) continue;
         double elements = (double)kv_round_up(a->k_dim, ATTN_TILE) + kv_round_up(a->v_dim, ATTN_TILE);
         bytes += a->n_head_kv * (double)kv_cache_length(a, n_ctx, n_batch)
                * (elements * element_bytes(type) + (type == PLUMB_KV_F32 ? 0 : 2 * sizeof(float)));

@@ -46,6 +46,7 @@ struct forward {
     uint32_t n_past;                /* the tokens after which the states are */
     struct snapshots snapshots;     /* of the states */
     uint32_t *positions;   /* (n_token) */
+    float *own_row;  /* (n_layer, n_per_layer) embeddings of a token, scratch; NULL: the model has none */
     float *head;     /* (2, plan_max_head) two vectors between the steps after pooling */
     struct tap_sink sink;
     /* (n_token, n_head, pos + n_token), with room for (n_batch, n_head, n_ctx): the attention weights of a layer, for
@@ -110,6 +111,16 @@ void forward_delta(struct forward *f, const struct call *c);
 /* Steps of scans. */
 void forward_softplus(struct forward *f, const struct call *c);
 void forward_scan(struct forward *f, const struct call *c);
+
+/* Steps of several residual streams: the first is x.  The streams beside it begin as products of x, and in the end
+ * their products and x are averaged in x. */
+void forward_tanh(struct forward *f, const struct call *c);
+void forward_predict(struct forward *f, const struct call *c);
+void forward_correct(struct forward *f, const struct call *c);
+void forward_first(struct forward *f, const struct call *c);
+void forward_others(struct forward *f, const struct call *c);
+void forward_split_streams(struct forward *f, struct batch b);
+void forward_merge_streams(struct forward *f, struct batch b);
 
 /* Steps of experts. */
 void forward_sigmoid(struct forward *f, const struct call *c);

@@ -75,8 +75,15 @@ const struct gguf_tensor *key_tensor_outside(const struct key_reader *r, const c
 #define EXPERTS (SET(FFN_GATE_INP) | SET(FFN_GATE_EXPS) | SET(FFN_UP_EXPS) | SET(FFN_DOWN_EXPS))
 #define SHARED (SET(FFN_GATE_SHARED) | SET(FFN_UP_SHARED) | SET(FFN_DOWN_SHARED))
 #define ADJUGATE (SET(FFN_GATE_ADJUGATE) | SET(FFN_UP_ADJUGATE) | SET(FFN_DOWN_ADJUGATE))
+/* Norms of experts, and of the dense network beside them. */
+#define NORMS_BESIDE (SET(FFN_ROUTER_NORM) | SET(FFN_NORM_EXPS) | SET(FFN_DENSE_POST_NORM) | SET(FFN_EXPS_POST_NORM))
+#define PER_LAYER (SET(PER_LAYER_GATE) | SET(PER_LAYER_PROJ) | SET(PER_LAYER_POST_NORM) | SET(PER_LAYER_EMBD) \
+                   | SET(PER_LAYER_MODEL_PROJ) | SET(PER_LAYER_PROJ_NORM))
+#define ALTUP (SET(ALTUP_ROUTER_NORM) | SET(ALTUP_ROUTER) | SET(ALTUP_PREDICT) | SET(ALTUP_CORRECT) | SET(ALTUP_SCALE) \
+               | SET(ALTUP_PROJ) | SET(ALTUP_UNEMBD))
+#define LAUREL (SET(LAUREL_L) | SET(LAUREL_R) | SET(LAUREL_NORM))
 #define ALL_EXPERTS (EXPERTS | SHARED | ADJUGATE | SET(FFN_EXPERT_BIAS) | SET(FFN_GATE_INP_SHARED) \
-                     | SET(FFN_NORM_EXPS) | SET(FFN_GATE_UP_EXPS))
+                     | SET(FFN_NORM_EXPS) | SET(FFN_GATE_UP_EXPS) | NORMS_BESIDE)
 #define ALL_DENSE (GATED | SET(FFN_GATE_UP))
 #define DENSE (ENDS | NORMS | ATTENTION | GATED)      /* Llama's */
 #define SPARSE (ENDS | NORMS | ATTENTION | EXPERTS)   /* with experts instead */
@@ -143,6 +150,11 @@ plumb_status plan_qwen35(struct key_reader *r, struct plan *p);
 plumb_status plan_delta_nets(struct key_reader *r, struct plan *p);
 /* The muP factors of Granite, and its experts; whether it has RoPE. */
 plumb_status plan_granite_switch(struct key_reader *r, struct plan *p);
+/* Layers have embeddings of each token, n elements wide if the key is absent. */
+plumb_status plan_per_layer(struct key_reader *r, struct plan *p, uint32_t n);
+/* The last layers read the K and V of the last one before them that has the same window or, as they do, none.
+ * n: how many, if the key is absent. */
+plumb_status plan_share_kv(struct key_reader *r, struct plan *p, uint32_t n);
 /* Attention and feed forward read the same input. */
 plumb_status plan_parallel(struct key_reader *r, struct plan *p);
 /* The most layers of a plan whose blocks are computed several times, as in llama.cpp. */

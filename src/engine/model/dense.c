@@ -239,6 +239,34 @@ plumb_status plan_qwen35(struct key_reader *r, struct plan *p) {
     return plan_sections(r, p, true);
 }
 
+/* Google 2025, "Gemma 3n".  Where keys are missing, the numbers are those that llama.cpp has. */
+static plumb_status plan_gemma3n(struct key_reader *r, struct plan *p) {
+    const struct gguf_tensor *laurel = key_tensor(r, 0, "laurel_l.weight");
+    uint32_t active = 0, window = 0, n_own = 20;
+    p->n_stream = 4;
+    p->logit_softcap = 30.0f;
+    p->embedding_scale = (float)math_sqrt(p->n_embd);
+    p->bare_norms = SET(ATTN_V_NORM);
+    p->n_laurel = laurel && laurel->shape[1] > 0 && laurel->shape[1] <= 1u << 16 ? (uint32_t)laurel->shape[1] : 64;
+    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "altup.active_idx"), &active, r->err));
+    if (active != 0) return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "key %s is %u, expected 0", r->key, active);
+    PLUMB_TRY(key_count(r, "altup.num_inputs", 64, &p->n_stream));
+    if (p->n_stream < 2) return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is 1, expected at least 2", r->key);
+    PLUMB_TRY(key_scale(r, "final_logit_softcapping", &p->logit_softcap));
+    PLUMB_TRY(key_count(r, "attention.sliding_window", UINT32_MAX, &window));
+    PLUMB_TRY(plan_windows(r, p, 5, window, 10000.0f));
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        struct layer_plan *l = &p->layers[il];
+        l->attn.scale = 1.0f;
+        l->ffn.sparsity = il < 10 ? 1.6448533535003662f : 0.0f;   /* 95 % of a normal distribution are below it */
+        PLUMB_TRY(key_number(r, key_of(r, "activation_sparsity_scale"), il, &l->ffn.sparsity));
+    }
+    PLUMB_TRY(plan_share_kv(r, p, p->n_layer > n_own ? p->n_layer - n_own : 0));
+    PLUMB_TRY(plan_per_layer(r, p, 256));
+    if (p->n_per_layer > 0) return PLUMB_OK;
+    return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is 0, expected at least 1", r->key);
+}
+
 static plumb_status plan_unused_freqs(struct key_reader *r, struct plan *p) {
     static const char *const unused[] = { "rope_freqs.weight", "rope_factors_long.weight",
                                           "rope_factors_short.weight", NULL };
@@ -380,6 +408,8 @@ const struct architecture plan_dense_rows[] = {
       plan_gemma2 },
     { "gemma3", steps_block, ROPE_NEOX, NORM_RMS, ACT_GELU_TANH, DENSE | QK_NORM | POST_NORM, TIED, QKV_BIAS, SCALED,
       plan_gemma3 },
+    { "gemma3n", steps_altup, ROPE_NEOX, NORM_RMS, ACT_GELU_TANH, DENSE | QK_NORM | POST_NORM | PER_LAYER | ALTUP
+      | LAUREL, TIED, QKV_BIAS, SCALED, plan_gemma3n },
     { "smollm3", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, plan_smollm3 },
     { "internlm2", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, NULL },
     { "xverse", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, DENSE, TIED, QKV_BIAS, SCALED, NULL },

@@ -17,7 +17,7 @@ enum dim {
     DIM_EXPERT, DIM_ADJUGATE, DIM_VOCAB, DIM_LOGIT, DIM_POSITION, DIM_ROPE_FACTOR, DIM_TOKEN_TYPE, DIM_HIDDEN,
     DIM_CLASS, DIM_DENSE, DIM_CONV, DIM_CONV_IN, DIM_CONV_OUT, DIM_CONV_WIDTH, DIM_DELTA,
     DIM_DELTA_HEAD, DIM_DELTA_HEADS, DIM_Q_ROWS, DIM_A, DIM_A_ROWS, DIM_D, DIM_D_ROWS, DIM_SCAN_X, DIM_STATE, DIM_RANK,
-    DIM_SCAN_GROUPS,
+    DIM_SCAN_GROUPS, DIM_PER_LAYER, DIM_PER_LAYERS, DIM_STREAM, DIM_STREAMS, DIM_OTHERS, DIM_LAUREL,
 };
 
 struct weight_spec {
@@ -28,6 +28,12 @@ struct weight_spec {
 };
 
 static const struct weight_spec specs[W_COUNT] = {
+    [W_ALTUP_ROUTER_NORM] = { "altup_router_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_ALTUP_ROUTER] = { "altup_router", DIM_EMBD, DIM_STREAM, DIM_ONE, NULL },
+    [W_ALTUP_PREDICT] = { "altup_predict_coef", DIM_STREAM, DIM_STREAMS, DIM_ONE, NULL },
+    [W_LAUREL_L] = { "laurel_l", DIM_EMBD, DIM_LAUREL, DIM_ONE, NULL },
+    [W_LAUREL_R] = { "laurel_r", DIM_LAUREL, DIM_EMBD, DIM_ONE, NULL },
+    [W_LAUREL_NORM] = { "laurel_post_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
     [W_ATTN_NORM] = { "attn_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
     [W_ATTN_QKV] = { "attn_qkv", DIM_EMBD, DIM_QKV, DIM_ONE, NULL },
     [W_ATTN_Q] = { "attn_q", DIM_EMBD, DIM_Q_ROWS, DIM_ONE, NULL },
@@ -35,6 +41,7 @@ static const struct weight_spec specs[W_COUNT] = {
     [W_ATTN_V] = { "attn_v", DIM_EMBD, DIM_V, DIM_ONE, NULL },
     [W_ATTN_Q_NORM] = { "attn_q_norm", DIM_Q_NORM, DIM_Q_NORMS, DIM_ONE, NULL },
     [W_ATTN_K_NORM] = { "attn_k_norm", DIM_K_NORM, DIM_K_NORMS, DIM_ONE, NULL },
+    [W_ATTN_V_NORM] = { "attn_v_norm", DIM_V, DIM_ONE, DIM_ONE, NULL },
     [W_ATTN_GATE] = { "attn_gate", DIM_EMBD, DIM_GATE, DIM_ONE, NULL },
     [W_ATTN_SINKS] = { "attn_sinks", DIM_HEAD, DIM_ONE, DIM_ONE, NULL },
     [W_ATTN_SUB_NORM] = { "attn_sub_norm", DIM_ATTN, DIM_ONE, DIM_ONE, NULL },
@@ -65,6 +72,7 @@ static const struct weight_spec specs[W_COUNT] = {
     [W_FFN_SUB_NORM] = { "ffn_sub_norm", DIM_FF, DIM_ONE, DIM_ONE, NULL },
     [W_FFN_DOWN] = { "ffn_down", DIM_FF, DIM_EMBD, DIM_ONE, NULL },
     [W_FFN_NORM_EXPS] = { "ffn_norm_exps", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_FFN_ROUTER_NORM] = { "ffn_gate_inp", DIM_EMBD, DIM_ONE, DIM_ONE, "scale" },
     [W_FFN_GATE_INP] = { "ffn_gate_inp", DIM_EMBD, DIM_EXPERT, DIM_ONE, NULL },
     [W_FFN_EXPERT_BIAS] = { "exp_probs_b", DIM_EXPERT, DIM_ONE, DIM_ONE, "bias" },
     [W_FFN_GATE_UP_EXPS] = { "ffn_gate_up_exps", DIM_EMBD, DIM_GATE_UP_EXPERT, DIM_EXPERT, NULL },
@@ -78,6 +86,13 @@ static const struct weight_spec specs[W_COUNT] = {
     [W_FFN_GATE_SHARED] = { "ffn_gate_shexp", DIM_EMBD, DIM_FF_SHARED, DIM_ONE, NULL },
     [W_FFN_UP_SHARED] = { "ffn_up_shexp", DIM_EMBD, DIM_FF_SHARED, DIM_ONE, NULL },
     [W_FFN_DOWN_SHARED] = { "ffn_down_shexp", DIM_FF_SHARED, DIM_EMBD, DIM_ONE, NULL },
+    [W_FFN_DENSE_POST_NORM] = { "post_ffw_norm_1", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_FFN_EXPS_POST_NORM] = { "post_ffw_norm_2", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_ALTUP_CORRECT] = { "altup_correct_coef", DIM_STREAM, DIM_STREAM, DIM_ONE, NULL },
+    [W_ALTUP_SCALE] = { "altup_correct_scale", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_PER_LAYER_GATE] = { "inp_gate", DIM_EMBD, DIM_PER_LAYER, DIM_ONE, NULL },
+    [W_PER_LAYER_PROJ] = { "proj", DIM_PER_LAYER, DIM_EMBD, DIM_ONE, NULL },
+    [W_PER_LAYER_POST_NORM] = { "post_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
     [W_FFN_POST_NORM] = { "post_ffw_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
     [W_LAYER_OUT_SCALE] = { "layer_output_scale", DIM_ONE, DIM_ONE, DIM_ONE, NULL },
     [W_LAYER_OUT_NORM] = { "layer_output_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
@@ -96,6 +111,11 @@ static const struct weight_spec specs[W_COUNT] = {
     [W_CLS_OUTPUT] = { "cls.output", DIM_HIDDEN, DIM_CLASS, DIM_ONE, NULL },
     [W_DENSE_2] = { "dense_2", DIM_EMBD, DIM_DENSE, DIM_ONE, NULL },
     [W_DENSE_3] = { "dense_3", DIM_DENSE, DIM_EMBD, DIM_ONE, NULL },
+    [W_PER_LAYER_EMBD] = { "per_layer_token_embd", DIM_PER_LAYERS, DIM_VOCAB, DIM_ONE, NULL },
+    [W_PER_LAYER_MODEL_PROJ] = { "per_layer_model_proj", DIM_EMBD, DIM_PER_LAYERS, DIM_ONE, NULL },
+    [W_PER_LAYER_PROJ_NORM] = { "per_layer_proj_norm", DIM_PER_LAYER, DIM_ONE, DIM_ONE, NULL },
+    [W_ALTUP_PROJ] = { "altup_proj", DIM_EMBD, DIM_EMBD, DIM_OTHERS, NULL },
+    [W_ALTUP_UNEMBD] = { "altup_unembd_proj", DIM_EMBD, DIM_EMBD, DIM_OTHERS, NULL },
 };
 
 /* Sizes that differ by layer are those of layer il; outside the layers it is not used. */
@@ -158,6 +178,12 @@ static uint64_t dim_size(const struct plan *p, uint32_t il, enum dim dim) {
     case DIM_STATE: return s->n_state;
     case DIM_RANK: return s->n_rank;
     case DIM_SCAN_GROUPS: return is_scan ? s->n_group : 1;
+    case DIM_PER_LAYER: return p->n_per_layer;
+    case DIM_STREAM: return p->n_stream;
+    case DIM_STREAMS: return (uint64_t)p->n_stream * p->n_stream;
+    case DIM_OTHERS: return p->n_stream - 1;
+    case DIM_LAUREL: return p->n_laurel;
+    case DIM_PER_LAYERS: return (uint64_t)p->n_layer * p->n_per_layer;
     }
     return 0;
 }
@@ -233,7 +259,8 @@ static struct affine *affine_of(struct model *m, uint32_t il, uint32_t id) {
     struct affine *const outside[] = { &m->token_embd, &m->token_types, &m->position_embd, &m->token_embd_norm,
                                        &m->state_init, &m->output_norm, &m->output, &m->rope_freqs, &m->rope_long,
                                        &m->rope_short, &m->cls, &m->cls_norm, &m->cls_output, &m->dense_2,
-                                       &m->dense_3 };
+                                       &m->dense_3, &m->per_layer_embd, &m->per_layer_model_proj,
+                                       &m->per_layer_proj_norm, &m->altup_proj, &m->altup_unembd };
     _Static_assert(sizeof outside / sizeof *outside == W_COUNT - W_LAYER_COUNT, "a place for each weight");
     return id < W_LAYER_COUNT ? &m->layers[il].w[id] : outside[id - W_LAYER_COUNT];
 }
@@ -411,7 +438,8 @@ static void check_required(struct model *m, struct problems *p) {
         if (layer_of_block(&m->plan, block) != il) continue;
         for (uint32_t i = 0; i < W_LAYER_COUNT; i++) {
             if (m->layers[il].w[i].w || !(required >> i & 1)) continue;
-            problem(p, PLUMB_ERROR_TENSOR, "tensor blk.%u.%s.weight is missing", block, model_weight_name(&m->plan, i));
+            problem(p, PLUMB_ERROR_TENSOR, "tensor blk.%u.%s.%s is missing", block, model_weight_name(&m->plan, i),
+                    weight_suffix(i));
         }
     }
 }
@@ -429,8 +457,8 @@ static void check_factors(const struct weight *w, struct problems *p) {
     for (uint32_t i = 0; w && w->data && i < w->n_in; i++) {   /* no data if only the header was read */
         float factor = f32_from_bits(load_u32(w->data + 4 * (size_t)i));
         float size = factor < 0 ? -factor : factor;
-        if (!(size >= 1e-4f && size <= 1e6f)) {
-            problem(p, PLUMB_ERROR_TENSOR, "tensor %s: element %u is %g, expected a magnitude of 0.0001 to 1e6",
+        if (!(size >= 1e-4f && size <= 1e31f)) {   /* Gemma 4 has 1e30 for the pairs that it does not rotate */
+            problem(p, PLUMB_ERROR_TENSOR, "tensor %s: element %u is %g, expected a magnitude of 0.0001 to 1e31",
                     w->name, i, (double)factor);
         }
     }
@@ -463,7 +491,12 @@ static void bind_all(struct model *m, struct gguf *const *parts, size_t n_part, 
             m->layers[il].w[i].b = first->w[i].b;
         }
     }
-    for (uint32_t il = 0; il < m->plan.n_layer && p->n == 0; il++) split_fused(m, il, p);
+    for (uint32_t il = 0; il < m->plan.n_layer && p->n == 0; il++) {
+        struct affine *w = m->layers[il].w;
+        split_fused(m, il, p);
+        bool may_lack_v = (m->plan.optional & ~m->plan.layers[il].without) >> W_ATTN_V & 1;
+        if (may_lack_v && !w[W_ATTN_V].w) w[W_ATTN_V] = w[W_ATTN_K];   /* V is K without its norm */
+    }
     check_required(m, p);
     if (!m->output.w && m->plan.has_logits) m->output.w = m->token_embd.w;   /* tied */
     if (p->n > 0) return;   /* a tensor may have fewer elements than its weight says */
@@ -547,15 +580,20 @@ plumb_status model_check_tensors(struct gguf *const *parts, size_t n_part, uint3
 
 enum { RING_ALIGNMENT = 64 };
 
-static uint64_t ring_bytes(const struct weight *w) {
-    return ((uint64_t)w->row_bytes * w->n_out + RING_ALIGNMENT - 1) & ~(uint64_t)(RING_ALIGNMENT - 1);
+/* A pass reads only some rows of a table of embeddings for each layer, which is far larger than all matrices: in a
+ * rehearsal all its rows are the same one. */
+static bool is_table(const struct model *m, const struct weight *w) { return w == m->per_layer_embd.w; }
+
+static uint64_t ring_bytes(const struct model *m, const struct weight *w) {
+    uint64_t n_row = is_table(m, w) ? 1 : w->n_out;
+    return (w->row_bytes * n_row + RING_ALIGNMENT - 1) & ~(uint64_t)(RING_ALIGNMENT - 1);
 }
 
 uint64_t model_largest_weight(const struct model *m, uint64_t *all) {
     uint64_t largest = 0;
     *all = 0;
     for (size_t i = 0; i < m->n_weight; i++) {
-        uint64_t n = ring_bytes(&m->weights[i]);
+        uint64_t n = ring_bytes(m, &m->weights[i]);
         *all += n;
         if (n > largest) largest = n;
     }
@@ -566,11 +604,12 @@ void model_rehearse(struct model *m, uint8_t *ring, uint64_t n) {
     uint64_t at = 0;
     for (size_t i = 0; i < m->n_weight; i++) {
         struct weight *w = &m->weights[i];
-        uint64_t n_bytes = ring_bytes(w);
+        uint64_t n_bytes = ring_bytes(m, w);
         if (n_bytes > n - at) at = 0;
         w->data = ring ? ring + at : NULL;
         bool can = w->n_out > 1 && repack_can_rows(w->type, w->row_bytes);
         if (w->n_matrix > 1 && w->n_out / w->n_matrix % REPACK_ROWS != 0) can = false;
+        if (is_table(m, w)) can = false, w->row_bytes = 0;
         w->n_packed = can ? w->n_out / REPACK_ROWS * REPACK_ROWS : 0;
         w->n_apart = w->n_out / w->n_matrix;
         at += n_bytes;
@@ -604,8 +643,10 @@ uint32_t model_tap_order(const struct model *m) {
     if (p->steps == steps_router_first) order |= TAP_ORDER_ROUTER_FIRST;
     if (p->steps == steps_one) order |= TAP_ORDER_ONE_NORM;
     if (p->steps == steps_experts_first) order |= TAP_ORDER_EXPERTS_FIRST;
+    if (p->steps == steps_altup) order |= TAP_ORDER_ALTUP;
     for (uint32_t il = 0; il < p->n_layer; il++) {
         if (p->is_parallel && !m->layers[il].w[W_FFN_NORM].w) order |= TAP_ORDER_ONE_NORM;
+        if (m->layers[il].w[W_FFN_ROUTER_NORM].w) order |= TAP_ORDER_EXPERTS_BESIDE;
         if (plan_norms_roped(&p->layers[il].attn)) order |= TAP_ORDER_NORM_AFTER_ROPE;
         if (p->layers[il].ffn.weights_first) order |= TAP_ORDER_WEIGHTS_FIRST;
         if (p->layers[il].ffn.n_adjugate > 0) order |= TAP_ORDER_ADJUGATES;

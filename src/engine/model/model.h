@@ -60,6 +60,9 @@ struct model {
     /* What follows pooling, all optional: see struct pooling_plan. */
     struct affine cls, cls_norm, cls_output;   /* (n_hidden, n_embd), (n_hidden), (n_class, n_hidden) */
     struct affine dense_2, dense_3;            /* (n_dense, n_embd), (n_embd, n_dense) */
+    /* Embeddings for each layer: (n_vocab, n_layer * n_per_layer), (n_layer * n_per_layer, n_embd), (n_per_layer). */
+    struct affine per_layer_embd, per_layer_model_proj, per_layer_proj_norm;
+    struct affine altup_proj, altup_unembd;    /* (n_stream - 1, n_embd, n_embd) */
     struct layer *layers;       /* (n_layer) */
     struct shared_program *programs;   /* of the layers; those with the same steps share one */
     struct weight *weights;     /* all weights that are bound, biases too, in the order of the file */

@@ -193,6 +193,45 @@ plumb_status plan_repeat(struct key_reader *r, struct plan *p, uint32_t n) {
     return PLUMB_OK;
 }
 
+plumb_status plan_per_layer(struct key_reader *r, struct plan *p, uint32_t n) {
+    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "embedding_length_per_layer_input"), &n, r->err));
+    if ((uint64_t)n * p->n_layer > 1u << 22) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, but %u layers of that are more than %u elements",
+                         r->key, n, p->n_layer, 1u << 22);
+    }
+    p->n_per_layer = n;
+    if (n == 0) p->required &= ~PER_LAYER;
+    return PLUMB_OK;
+}
+
+plumb_status plan_share_kv(struct key_reader *r, struct plan *p, uint32_t n) {
+    static const char *const unused[] = { "attn_k.weight", "attn_v.weight", "attn_k_norm.weight", "attn_k.scale",
+                                          "attn_v.scale", "attn_k.input_scale", "attn_v.input_scale", NULL };
+    p->unused = unused;
+    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "attention.shared_kv_layers"), &n, r->err));
+    if (n >= p->n_layer) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u of %u layers, expected fewer", r->key, n,
+                         p->n_layer);
+    }
+    uint32_t n_own = p->n_layer - n;
+    for (uint32_t il = n_own; il < p->n_layer; il++) {
+        struct layer_plan *l = &p->layers[il];
+        const struct attn_plan *a = &l->attn, *of = NULL;
+        /* llama.cpp expects a layer without a window last, and one with a window before it. */
+        uint32_t back = a->window > 0 ? 2 : 1;
+        if (n_own >= back) of = &p->layers[n_own - back].attn;
+        if (!of || of->window != a->window || of->n_head_kv != a->n_head_kv || of->k_dim != a->k_dim
+            || of->v_dim != a->v_dim) {
+            return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, so layer %u reads K and V of layer %d, which "
+                             "has another window or other heads", r->key, n, il, (int)n_own - (int)back);
+        }
+        l->kv_back = il - (n_own - back);
+        l->without |= SET(ATTN_K) | SET(ATTN_V) | SET(ATTN_K_NORM) | SET(ATTN_V_NORM);
+        p->shares_kv = true;
+    }
+    return PLUMB_OK;
+}
+
 plumb_status plan_parallel(struct key_reader *r, struct plan *p) {
     (void)r;
     p->is_parallel = true;

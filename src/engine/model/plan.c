@@ -216,7 +216,7 @@ static const struct { const char *what, *names; } refused[] = {
     { "a model with linear and latent attention and hundreds of billions of parameters", " bailingmoe3 kimi-k3 " },
     { "a model with compressed or sparse attention and hundreds of billions of parameters",
       " deepseek4 minimax-m3 qwen4exp " },
-    { "a model with embeddings for each layer", " gemma3n gemma4 gemma4-assistant " },
+    { "a model that drafts tokens for Gemma 4", " gemma4-assistant " },
     { "an encoder with a decoder, or a part of one", " t5 t5encoder " },
     { "a head that drafts tokens for another model", " dflash eagle3 " },
     { "a model that switches between adapters", " graniteswitch " },
@@ -264,7 +264,7 @@ static void set_maxima(struct plan *p) {
         if (conv > p->max_conv) p->max_conv = conv;
         if (d->n_head > p->max_delta) p->max_delta = d->n_head;
         if (values > p->max_q) p->max_q = values;
-        uint64_t n_kv = plan_attends(&p->layers[il]) ? a->n_head_kv : 0;
+        uint64_t n_kv = plan_has_kv(&p->layers[il]) ? a->n_head_kv : 0;
         uint64_t k = n_kv * a->k_dim, v = n_kv * a->v_dim;
         uint64_t q = (uint64_t)a->n_head * a->k_dim, out = (uint64_t)a->n_head * a->v_dim;
         if (a->gate != ATTN_GATE_NONE) p->has_gates = true;
@@ -401,11 +401,19 @@ uint64_t plan_states_size(const struct plan *p) {
     return n;
 }
 
+uint32_t plan_last_keeper(const struct plan *p) {
+    uint32_t il = p->n_layer - 1;
+    while (p->layers[il].kv_back > 0) il--;
+    return il;
+}
+
 uint64_t plan_max_row(const struct plan *p) {
     uint64_t n = p->max_q > p->max_ff ? p->max_q : p->max_ff;
+    uint64_t n_row = (uint64_t)p->n_layer * p->n_per_layer;
     if (p->pooling.n_dense > n) n = p->pooling.n_dense;
     if (plan_scan_width(&p->scan) > n) n = plan_scan_width(&p->scan);
     if (p->scan.n_rank > n) n = p->scan.n_rank;
+    if (n_row > n) n = n_row;
     return p->n_embd > n ? p->n_embd : n;
 }
 

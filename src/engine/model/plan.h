@@ -127,6 +127,9 @@ struct ffn_plan {
      * limit. */
     float limit, limit_shared;
     bool limit_late;              /* min(silu(gate), limit) instead */
+    /* A gate becomes max(gate - mean - sparsity * deviation, 0), over its n_ff elements; 0: it stays.  Google 2025,
+     * "Gemma 3n" */
+    float sparsity;
     float output_scale;           /* the sum of all experts is multiplied by it; 0: it is not */
     /* Adjugate experts (Wu et al. 2025, "GroveMoE"), each shared by n_expert / n_adjugate experts: those of the experts
      * that are used are applied to their sum, and their own sum times adjugate_scale is added to it. */
@@ -177,6 +180,9 @@ struct layer_plan {
     struct attn_plan attn;   /* of MIXER_ATTENTION; MIXER_DELTA_NET: gate only */
     struct delta_plan delta;
     uint32_t n_conv;         /* of the other mixers: the tokens that their convolution is over; 0: there is none */
+    uint32_t kv_back;        /* attention reads the K and V of the layer that is so many before it and has the same
+                              * window and heads of K and V; 0: its own.  Brandon et al. 2024, "Reducing Transformer
+                              * Key-Value Cache Size with Cross-Layer Attention" */
     struct ffn_plan ffn;
     id_set without;   /* the weights of the plan's sets for which this layer has no place */
     uint32_t block;     /* the layer has the weights of this block of the file; that of its own number, unless the
@@ -189,17 +195,20 @@ struct layer_plan {
  * matrices in one tensor, and ffn_gate_up two: their rows are bound to W_ATTN_Q, K and V, or to W_FFN_GATE and UP;
  * those of each expert of ffn_gate_up_exps to W_FFN_GATE_EXPS and UP_EXPS. */
 enum weight_id {
-    W_ATTN_NORM, W_ATTN_QKV, W_ATTN_Q, W_ATTN_K, W_ATTN_V, W_ATTN_Q_NORM, W_ATTN_K_NORM, W_ATTN_GATE, W_ATTN_SINKS,
+    W_ALTUP_ROUTER_NORM, W_ALTUP_ROUTER, W_ALTUP_PREDICT, W_LAUREL_L, W_LAUREL_R, W_LAUREL_NORM, W_ATTN_NORM,
+    W_ATTN_QKV, W_ATTN_Q, W_ATTN_K, W_ATTN_V, W_ATTN_Q_NORM, W_ATTN_K_NORM, W_ATTN_V_NORM, W_ATTN_GATE, W_ATTN_SINKS,
     W_ATTN_SUB_NORM, W_ATTN_OUTPUT, W_CONV_IN, W_CONV_KERNEL, W_CONV_OUT, W_DELTA_BETA_ALPHA, W_DELTA_BETA,
     W_DELTA_ALPHA, W_DELTA_DT, W_DELTA_A, W_DELTA_NORM, W_SCAN_X, W_SCAN_DT_NORM, W_SCAN_B_NORM, W_SCAN_C_NORM,
-    W_SCAN_DT, W_SCAN_D, W_ATTN_POST_NORM, W_ATTN_OUT_NORM, W_ATTN_NORM_2, W_FFN_NORM,
-    W_FFN_GATE_UP, W_FFN_GATE, W_FFN_UP, W_FFN_ACT_SCALES, W_FFN_SUB_NORM, W_FFN_DOWN, W_FFN_NORM_EXPS, W_FFN_GATE_INP,
+    W_SCAN_DT, W_SCAN_D, W_ATTN_POST_NORM, W_ATTN_OUT_NORM, W_ATTN_NORM_2, W_FFN_NORM, W_FFN_GATE_UP, W_FFN_GATE,
+    W_FFN_UP, W_FFN_ACT_SCALES, W_FFN_SUB_NORM, W_FFN_DOWN, W_FFN_NORM_EXPS, W_FFN_ROUTER_NORM, W_FFN_GATE_INP,
     W_FFN_EXPERT_BIAS, W_FFN_GATE_UP_EXPS, W_FFN_GATE_EXPS, W_FFN_UP_EXPS, W_FFN_DOWN_EXPS, W_FFN_GATE_ADJUGATE,
     W_FFN_UP_ADJUGATE, W_FFN_DOWN_ADJUGATE, W_FFN_GATE_INP_SHARED, W_FFN_GATE_SHARED, W_FFN_UP_SHARED,
-    W_FFN_DOWN_SHARED, W_FFN_POST_NORM, W_LAYER_OUT_NORM, W_LAYER_OUT_SCALE,
+    W_FFN_DOWN_SHARED, W_FFN_DENSE_POST_NORM, W_FFN_EXPS_POST_NORM, W_FFN_POST_NORM, W_ALTUP_CORRECT, W_ALTUP_SCALE,
+    W_PER_LAYER_GATE, W_PER_LAYER_PROJ, W_PER_LAYER_POST_NORM, W_LAYER_OUT_NORM, W_LAYER_OUT_SCALE,
     W_LAYER_COUNT,
     W_TOKEN_EMBD = W_LAYER_COUNT, W_TOKEN_TYPES, W_POSITION_EMBD, W_TOKEN_EMBD_NORM, W_STATE_INIT, W_OUTPUT_NORM,
     W_OUTPUT, W_ROPE_FREQS, W_ROPE_LONG, W_ROPE_SHORT, W_CLS, W_CLS_NORM, W_CLS_OUTPUT, W_DENSE_2, W_DENSE_3,
+    W_PER_LAYER_EMBD, W_PER_LAYER_MODEL_PROJ, W_PER_LAYER_PROJ_NORM, W_ALTUP_PROJ, W_ALTUP_UNEMBD,
     W_COUNT
 };
 _Static_assert(W_COUNT <= 128, "a set has 128 bits");
@@ -216,6 +225,11 @@ struct plan {
     uint32_t n_ignored_layer; /* layers behind n_layer, which predict further tokens and are not computed */
     uint32_t n_logit;         /* rows of output.weight: logits of the last n_logit tokens of the vocabulary; those of
                                * the others are -infinity.  0: of all tokens */
+    uint32_t n_per_layer;     /* elements of the embedding that a token has for each layer beside its own; 0: none.
+                               * Google 2025, "Gemma 3n" */
+    uint32_t n_stream;        /* residual streams of a token, of which layers compute with the first, x: see
+                               * forward/altup.c; 0: x alone */
+    uint32_t n_laurel;        /* rows of laurel_l: Google 2025, "Gemma 3n", LAuReL (Menghani et al. 2024) */
     uint32_t n_rope_factor;   /* elements of rope_freqs, rope_factors_long and rope_factors_short */
     uint32_t n_ctx_original;  /* sessions of more tokens use rope_factors_long, others rope_factors_short */
     bool is_parallel;         /* attention and feed forward both read a layer's input, and both are added to it */
@@ -241,6 +255,7 @@ struct plan {
     uint32_t max_expert, max_used;
     bool has_gates;                /* some layer has attn_gate */
     bool has_states;               /* some layer has a state */
+    bool shares_kv;                /* some layer reads the K and V of another one */
     bool is_recurrent;             /* some layer keeps a state between tokens, of which only the latest one is known */
     bool has_post_self_attn;       /* transformers calls the norm after attention post_self_attn_layernorm */
     /* Sets of enum weight_id: bit i is weight i.  Each layer must have the required weights, except those in its
@@ -305,12 +320,22 @@ uint32_t plan_max_head(const struct plan *p);
 static inline bool plan_attends(const struct layer_plan *l) {
     return l->mixer == MIXER_ATTENTION || l->mixer == MIXER_BOTH;
 }
+/* Whether a layer stores K and V; otherwise it has no attention, or reads those of another layer. */
+static inline bool plan_has_kv(const struct layer_plan *l) { return plan_attends(l) && l->kv_back == 0; }
 static inline bool plan_scans(const struct layer_plan *l) { return l->mixer == MIXER_SCAN || l->mixer == MIXER_BOTH; }
 
 /* Elements of what a scan computes for each token, of its B or C, and of its product with ssm_in. */
 static inline uint32_t plan_scan_width(const struct scan_plan *s) { return s->n_head * s->dim; }
 static inline uint32_t plan_scan_group_width(const struct scan_plan *s) { return s->n_group * s->n_state; }
 uint32_t plan_scan_in(const struct scan_plan *s);
+
+/* Whether a layer can be computed from the output of the one before it: it reads nothing else of earlier layers. */
+static inline bool plan_begins_at_layers(const struct plan *p) {
+    return !p->has_states && !p->shares_kv && p->n_stream == 0;
+}
+
+/* The last layer that keeps something of a token for the tokens after it. */
+uint32_t plan_last_keeper(const struct plan *p);
 
 /* Elements of a row of a layer's convolution; 0: it has none. */
 uint64_t plan_conv_width(const struct plan *p, uint32_t il);
@@ -319,7 +344,8 @@ uint64_t plan_conv_width(const struct plan *p, uint32_t il);
 uint64_t plan_state_size(const struct plan *p, uint32_t il);
 uint64_t plan_states_size(const struct plan *p);
 
-/* Elements of the longest row of any matrix: max(n_embd, max_q, max_ff, pooling.n_dense, and those of scans). */
+/* Elements of the longest row of any matrix: max(n_embd, max_q, max_ff, pooling.n_dense, n_layer * n_per_layer, and
+ * those of scans). */
 uint64_t plan_max_row(const struct plan *p);
 /* Elements of the largest row of all the experts of a token together: max(n_used * n_ff_expert, n_used * n_embd) of any
  * layer; 0 without experts. */

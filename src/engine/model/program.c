@@ -1,5 +1,6 @@
 #include "model/program.h"
 
+#include "base/math.h"
 #include "model/model.h"
 
 #include <assert.h>
@@ -48,6 +49,13 @@ static struct shape shape_of(const struct maker *m, enum stream stream) {
                              : (struct shape){ 1, d->n_head };
     case STREAM_BETA_DECAY: return (struct shape){ d->n_key_head, 2 * d->n_head / d->n_key_head };
     case STREAM_FF_GATE: case STREAM_FF_UP: return (struct shape){ 1, f->n_expert > 0 ? f->n_ff_shared : f->n_ff };
+    case STREAM_OTHERS: return (struct shape){ m->plan->n_stream - 1, m->plan->n_embd };
+    case STREAM_PREDICTED: return (struct shape){ m->plan->n_stream, m->plan->n_embd };
+    case STREAM_MODES: case STREAM_FACTORS: return (struct shape){ 1, m->plan->n_stream };
+    case STREAM_COEFS: return (struct shape){ m->plan->n_stream, m->plan->n_stream };
+    case STREAM_LAUREL: return (struct shape){ 1, m->plan->n_laurel };
+    case STREAM_OWN: return (struct shape){ 1, m->plan->n_per_layer };
+    case STREAM_PER_LAYER: return (struct shape){ m->plan->n_layer, m->plan->n_per_layer };
     case STREAM_SCORES: case STREAM_CHOICE: return (struct shape){ 1, f->n_expert };
     case STREAM_USED: return (struct shape){ 1, f->n_used };
     case STREAM_WEIGHTS: return (struct shape){ f->n_used, 1 };
@@ -102,6 +110,7 @@ static void norm_of_heads(struct maker *m, enum weight_id weight, enum stream x,
 static void norms_of_qk(struct maker *m) {
     norm_of_heads(m, W_ATTN_Q_NORM, STREAM_Q, TAP_QCUR_NORMED);
     norm_of_heads(m, W_ATTN_K_NORM, STREAM_K, TAP_KCUR_NORMED);
+    norm(m, W_ATTN_V_NORM, STREAM_V, STREAM_V, TAP_VCUR_NORMED);
 }
 
 static void gate_of_heads(struct maker *m, enum stream in) {
@@ -115,14 +124,17 @@ static void gate_of_heads(struct maker *m, enum stream in) {
 /* h = attn_output attention(...), of a stream. */
 static void attention(struct maker *m, enum stream in) {
     const struct attn_plan *a = &m->layer->attn;
+    bool has_kv = plan_has_kv(m->layer);
     enum step_kind rope = a->rope == ROPE_NONE ? STEP_SHOW : STEP_ROPE;
     put(m, STEP_PRODUCT, in, a->gate_in_q ? STREAM_Q_GATE : STREAM_Q, W_ATTN_Q, a->gate_in_q ? TAP_COUNT : TAP_QCUR);
-    put(m, STEP_PRODUCT, in, STREAM_K, W_ATTN_K, TAP_KCUR);
-    put(m, STEP_PRODUCT, in, STREAM_V, W_ATTN_V, TAP_VCUR);
+    if (has_kv) {
+        put(m, STEP_PRODUCT, in, STREAM_K, W_ATTN_K, TAP_KCUR);
+        put(m, STEP_PRODUCT, in, STREAM_V, W_ATTN_V, TAP_VCUR);
+    }
     if (a->gate_in_q) part(m, a->n_head, STREAM_Q_GATE, STREAM_Q, 0, TAP_QCUR);
     if (!plan_norms_roped(a)) norms_of_qk(m);
     put(m, rope, STREAM_Q, STREAM_Q, W_COUNT, TAP_QCUR_ROPE);
-    put(m, rope, STREAM_K, STREAM_K, W_COUNT, TAP_KCUR_ROPE);
+    if (has_kv) put(m, rope, STREAM_K, STREAM_K, W_COUNT, TAP_KCUR_ROPE);
     if (plan_norms_roped(a)) norms_of_qk(m);
     if (a->temperature_floor > 0) put(m, STEP_TEMPERATURE, STREAM_Q, STREAM_Q, W_COUNT, TAP_QCUR_SCALED);
     put(m, STEP_ATTENTION, STREAM_Q, STREAM_HEADS, W_ATTN_SINKS, TAP_KQV_OUT);
@@ -239,6 +251,7 @@ static void network(struct maker *m, enum stream in, const struct network *of) {
     enum stream ff = has_gate ? STREAM_FF_GATE : STREAM_FF_UP;
     if (has_gate) put(m, STEP_PRODUCT, in, ff, of->gate, TAP_FFN_GATE);
     put(m, has_matrices ? STEP_PRODUCT : STEP_COPY, in, STREAM_FF_UP, of->up, TAP_FFN_UP);
+    if (m->layer->ffn.sparsity != 0.0f) put(m, STEP_SPARSE, ff, ff, W_COUNT, TAP_COUNT);
     put(m, STEP_ACTIVATE, STREAM_FF_UP, ff, W_COUNT, TAP_COUNT)->activation = m->layer->ffn.activation;
     if (m->w[W_FFN_ACT_SCALES].w) put(m, STEP_DIVIDE, ff, ff, W_FFN_ACT_SCALES, TAP_COUNT);
     show(m, TAP_FFN_SWIGLU);
@@ -315,6 +328,23 @@ static void feed_forward(struct maker *m, enum stream in) {
     shared_expert(m, in);
 }
 
+/* h = a dense network and experts beside it, each with norms of its own, of the residual stream: Gemma 4, 2026. */
+static void experts_beside(struct maker *m) {
+    static const struct network dense = { W_FFN_GATE_SHARED, W_FFN_UP_SHARED, W_FFN_DOWN_SHARED, STREAM_SHARED,
+                                          TAP_FFN_SHARED };
+    norm(m, W_FFN_NORM, STREAM_X, STREAM_INPUT, TAP_FFN_NORM);
+    norm(m, W_FFN_ROUTER_NORM, STREAM_X, STREAM_H, TAP_COUNT);
+    put(m, STEP_SCALE, STREAM_H, STREAM_H, W_COUNT, TAP_COUNT)->factor = 1.0f / (float)math_sqrt(m->plan->n_embd);
+    router(m, STREAM_H);
+    norm(m, W_FFN_NORM_EXPS, STREAM_X, STREAM_H, TAP_FFN_NORM_EXPS);
+    experts(m, STREAM_H);
+    norm(m, W_FFN_EXPS_POST_NORM, STREAM_SUM, STREAM_SUM, TAP_FFN_MOE);
+    network(m, STREAM_INPUT, &dense);
+    norm(m, W_FFN_DENSE_POST_NORM, STREAM_SHARED, STREAM_SHARED, TAP_FFN_MLP);
+    put(m, STEP_ADD, STREAM_SHARED, STREAM_SUM, W_COUNT, TAP_COUNT);
+    put(m, STEP_COPY, STREAM_SUM, STREAM_H, W_COUNT, TAP_FFN_OUT);
+}
+
 /* ---- layers ------------------------------------------------------------------------------------------------------ */
 
 void steps_block(struct maker *m) {
@@ -340,7 +370,8 @@ void steps_block(struct maker *m) {
     if (has_norm_2) put(m, STEP_ADD, STREAM_INPUT, STREAM_X, W_COUNT, TAP_COUNT);
     norm(m, W_ATTN_NORM_2, STREAM_X, STREAM_X, TAP_COUNT);
     show(m, TAP_FFN_INP);
-    feed_forward(m, norm(m, W_FFN_NORM, x, STREAM_H, TAP_FFN_NORM));
+    if (m->w[W_FFN_ROUTER_NORM].w) experts_beside(m);
+    else feed_forward(m, norm(m, W_FFN_NORM, x, STREAM_H, TAP_FFN_NORM));
     norm(m, W_FFN_POST_NORM, STREAM_H, STREAM_H, TAP_FFN_POST_NORM);
     put(m, STEP_ADD, STREAM_H, STREAM_X, W_FFN_DOWN, TAP_COUNT)->factor = scale;
     norm(m, W_LAYER_OUT_NORM, STREAM_X, STREAM_X, TAP_COUNT);
@@ -375,6 +406,66 @@ void steps_add_embeddings(struct maker *m) {
     put(m, STEP_ADD_SCALED, STREAM_EMBD, STREAM_X, W_LAYER_OUT_SCALE, TAP_L_OUT);
 }
 
+/* h = what a layer makes of a stream and of its own embedding: Google 2025, "Gemma 3n". */
+static void own_embedding(struct maker *m, enum stream in) {
+    put(m, STEP_PRODUCT, in, STREAM_OWN, W_PER_LAYER_GATE, TAP_COUNT);
+    put(m, STEP_ACTIVATE, STREAM_OWN, STREAM_OWN, W_COUNT, TAP_OWN_GATED)->activation = m->layer->ffn.activation;
+    put(m, STEP_OWN, STREAM_PER_LAYER, STREAM_OWN, W_COUNT, TAP_OWN_SCALED);
+    put(m, STEP_PRODUCT, STREAM_OWN, STREAM_H, W_PER_LAYER_PROJ, TAP_COUNT);
+    norm(m, W_PER_LAYER_POST_NORM, STREAM_H, STREAM_H, TAP_OWN_OUT);
+}
+
+void steps_per_layer(struct maker *m) {
+    steps_block(m);
+    bool has_own = m->w[W_PER_LAYER_GATE].w, has_scale = m->w[W_LAYER_OUT_SCALE].w;
+    if (has_own) {
+        show(m, TAP_OWN_IN);
+        own_embedding(m, STREAM_X);
+        put(m, STEP_ADD, STREAM_H, STREAM_X, W_PER_LAYER_PROJ, TAP_L_OUT);
+    }
+    if (!has_scale) return;
+    if (m->made.steps[m->made.n - 1].tap == TAP_L_OUT) show(m, TAP_COUNT);
+    put(m, STEP_MULTIPLY, STREAM_X, STREAM_X, W_LAYER_OUT_SCALE, TAP_L_OUT);
+}
+
+/* modes = tanh(altup_router norm(x) / n_embd): how the streams of a token are mixed. */
+static void altup_modes(struct maker *m, enum tap_id tap) {
+    norm(m, W_ALTUP_ROUTER_NORM, STREAM_X, STREAM_H, TAP_COUNT);
+    put(m, STEP_SCALE, STREAM_H, STREAM_H, W_COUNT, TAP_COUNT)->factor = 1.0f / (float)m->plan->n_embd;
+    put(m, STEP_PRODUCT, STREAM_H, STREAM_MODES, W_ALTUP_ROUTER, TAP_COUNT);
+    put(m, STEP_TANH, STREAM_MODES, STREAM_MODES, W_COUNT, tap);
+}
+
+/* Baykal et al. 2023, "Alternating Updates"; the path beside attention: Menghani et al. 2024, "LAuReL". */
+void steps_altup(struct maker *m) {
+    altup_modes(m, TAP_MODALITIES);
+    put(m, STEP_PRODUCT, STREAM_MODES, STREAM_COEFS, W_ALTUP_PREDICT, TAP_COUNT);
+    put(m, STEP_PREDICT, STREAM_COEFS, STREAM_PREDICTED, W_COUNT, TAP_PREDICTIONS);
+    put(m, STEP_FIRST, STREAM_PREDICTED, STREAM_H, W_COUNT, TAP_ACTIVE);
+    norm(m, W_ATTN_NORM, STREAM_H, STREAM_H, TAP_ATTN_NORM);
+    put(m, STEP_PRODUCT, STREAM_H, STREAM_LAUREL, W_LAUREL_L, TAP_COUNT);
+    put(m, STEP_PRODUCT, STREAM_LAUREL, STREAM_INPUT, W_LAUREL_R, TAP_COUNT);
+    norm(m, W_LAUREL_NORM, STREAM_INPUT, STREAM_INPUT, TAP_COUNT);
+    put(m, STEP_ADD, STREAM_H, STREAM_INPUT, W_COUNT, TAP_LAUREL);
+    attention(m, STREAM_H);
+    norm(m, W_ATTN_POST_NORM, STREAM_H, STREAM_H, TAP_ATTN_POST_NORM);
+    put(m, STEP_FIRST, STREAM_PREDICTED, STREAM_X, W_COUNT, TAP_COUNT);   /* what K and V need leaves x as it is */
+    put(m, STEP_ADD, STREAM_H, STREAM_X, W_ATTN_OUTPUT, TAP_COUNT);
+    put(m, STEP_ADD, STREAM_INPUT, STREAM_X, W_COUNT, TAP_COUNT);
+    put(m, STEP_SCALE, STREAM_X, STREAM_X, W_COUNT, TAP_FFN_INP)->factor = 0.70710678118654752f;
+    feed_forward(m, norm(m, W_FFN_NORM, STREAM_X, STREAM_H, TAP_FFN_NORM));
+    norm(m, W_FFN_POST_NORM, STREAM_H, STREAM_H, TAP_FFN_POST_NORM);
+    put(m, STEP_ADD, STREAM_H, STREAM_X, W_FFN_DOWN, TAP_OWN_IN);
+    altup_modes(m, TAP_COUNT);
+    put(m, STEP_PRODUCT, STREAM_MODES, STREAM_FACTORS, W_ALTUP_CORRECT, TAP_COUNT);
+    put(m, STEP_CORRECT, STREAM_FACTORS, STREAM_PREDICTED, W_COUNT, TAP_CORRECTED);
+    put(m, STEP_FIRST, STREAM_PREDICTED, STREAM_X, W_COUNT, TAP_COUNT);
+    put(m, STEP_MULTIPLY, STREAM_X, STREAM_H, W_ALTUP_SCALE, TAP_COUNT);
+    own_embedding(m, STREAM_H);
+    put(m, STEP_OTHERS, STREAM_PREDICTED, STREAM_OTHERS, W_COUNT, TAP_COUNT);
+    put(m, STEP_SHOW, STREAM_X, STREAM_X, W_COUNT, TAP_L_OUT);
+}
+
 void steps_loop(struct maker *m) {
     steps_block(m);
     if (!m->layer->ends_loop) return;
@@ -406,8 +497,11 @@ id_set step_reads(const struct step *s) {
     id_set in = ID_SET(s->in), out = ID_SET(s->out);
     switch (s->kind) {
     case STEP_ADD: case STEP_ADD_SCALED: case STEP_GATE_HEADS: case STEP_GATE_SHARED: case STEP_ACTIVATE:
-    case STEP_GATE_CONV:
+    case STEP_GATE_CONV: case STEP_OWN:
         return in | out;
+    case STEP_PREDICT: return in | STREAM_SET(X) | STREAM_SET(OTHERS);
+    case STEP_CORRECT: return in | out | STREAM_SET(X);
+    case STEP_OTHERS: return in | STREAM_SET(H);
     case STEP_ADD_STATES: return STREAM_SET(LOW) | STREAM_SET(HIGH);
     case STEP_ATTENTION: return STREAM_SET(Q) | STREAM_SET(K) | STREAM_SET(V);
     case STEP_SCAN: return in | STREAM_SET(B) | STREAM_SET(C) | STREAM_SET(DT);

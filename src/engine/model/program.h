@@ -51,6 +51,12 @@ enum stream {
     STREAM_Q_GATE,             /* (n_head, 2, k_dim) heads of Q, each with its gate */
     STREAM_GATES,              /* (n_head, v_dim) or (n_head, 1): attn_gate h */
     STREAM_FF_GATE, STREAM_FF_UP,   /* (n_ff) or (n_ff_shared) */
+    STREAM_OTHERS,             /* (n_stream - 1, n_embd) the residual streams beside x */
+    STREAM_PREDICTED,          /* (n_stream, n_embd) their predictions, and then what corrects them */
+    STREAM_MODES, STREAM_COEFS, STREAM_FACTORS,   /* (n_stream), (n_stream, n_stream), (n_stream) */
+    STREAM_LAUREL,             /* (n_laurel) */
+    STREAM_PER_LAYER,          /* (n_layer, n_per_layer) the embeddings of all layers */
+    STREAM_OWN,                /* (n_per_layer) what a layer makes of its own */
     STREAM_SCORES, STREAM_CHOICE,   /* (n_expert) of the router; what experts are chosen by, if that is not the same */
     STREAM_USED, STREAM_WEIGHTS,    /* (n_used) the numbers of the experts, the best one first; their weights */
     STREAM_COUNT
@@ -62,6 +68,14 @@ enum step_kind {
     STEP_COPY,          /* out = in */
     STEP_SHOW,          /* shows out, where a step is absent whose tap is always there */
     STEP_SCALE,         /* out = in * factor */
+    STEP_MULTIPLY,      /* out = in * weight, element by element, or its only element */
+    STEP_TANH,          /* out = tanh(in) */
+    STEP_PREDICT,       /* out = the streams x and others, plus products of them with the coefficients of in */
+    STEP_CORRECT,       /* out += (x - out[0]) * (1 + in), for each stream of out */
+    STEP_FIRST,         /* out = in[0] */
+    STEP_OTHERS,        /* out = in[1], in[2] ... + h */
+    STEP_SPARSE,        /* out = what of out is far above its mean */
+    STEP_OWN,           /* out *= the layer's own part of in */
     STEP_DIVIDE,        /* out = in / weight, element by element */
     STEP_ADD,           /* out += in * factor; weight: the matrix that in is the output of, or W_COUNT */
     STEP_ADD_SCALED,    /* out += in * weight[0] */
@@ -123,6 +137,10 @@ steps_writer steps_experts_first;
 steps_writer steps_add_embeddings;
 /* One norm, and then what tokens tell each other or a feed-forward network, not both. */
 steps_writer steps_one;
+/* The embedding that a token has for each layer is added at the end, and then a factor may follow. */
+steps_writer steps_per_layer;
+/* Several residual streams are predicted before, and corrected after what a block computes. */
+steps_writer steps_altup;
 /* The norm of the output ends a loop of blocks, and a state may be stored then. */
 steps_writer steps_loop;
 

@@ -362,6 +362,44 @@ static plumb_status plan_arctic(struct key_reader *r, struct plan *p) {
     return PLUMB_OK;
 }
 
+/* Google 2026, "Gemma 4".  Layers with a window may have other heads and another RoPE; those without one divide its
+ * frequencies by rope_freqs.  Layers with experts have a dense network beside them. */
+static plumb_status plan_gemma4(struct key_reader *r, struct plan *p) {
+    uint32_t window = 0, k_dim = p->layers[0].attn.k_dim, v_dim = p->layers[0].attn.v_dim;
+    PLUMB_TRY(key_count(r, "attention.sliding_window", UINT32_MAX, &window));
+    PLUMB_TRY(plan_windows(r, p, 0, window, 10000.0f));
+    p->logit_softcap = 30.0f;
+    PLUMB_TRY(key_limit(r, "final_logit_softcapping", &p->logit_softcap));
+    PLUMB_TRY(key_count(r, "attention.key_length_swa", 1u << 16, &k_dim));
+    PLUMB_TRY(key_count(r, "attention.value_length_swa", 1u << 16, &v_dim));
+    PLUMB_TRY(key_n_rot(r, "rope.dimension_count_swa", k_dim, &p->ropes[ROPE_LOCAL].n_rot));
+    p->ropes[ROPE_LOCAL].has_factors = false;
+    p->n_rope_factor = p->layers[0].attn.k_dim / 2;
+    p->embedding_scale = (float)math_sqrt(p->n_embd);
+    p->bare_norms = SET(ATTN_V_NORM);
+    p->names[W_FFN_NORM_EXPS] = "pre_ffw_norm_2";
+    add_dense(p, 0);
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        struct layer_plan *l = &p->layers[il];
+        l->attn.scale = 1.0f;
+        if (l->attn.window > 0) {
+            l->attn.k_dim = k_dim;
+            l->attn.v_dim = v_dim;
+        } else {
+            p->required |= FREQS;
+        }
+        if (l->attn.k_dim != l->attn.v_dim) {
+            return error_set(r->err, PLUMB_ERROR_METADATA, "layer %u has keys of %u elements and values of %u, which "
+                             "must be equal", il, l->attn.k_dim, l->attn.v_dim);
+        }
+        if (!key_tensor(r, il, "ffn_gate_inp.weight")) plan_set_dense(l);
+        else if (l->ffn.n_expert > 0) l->without = ALL_DENSE, l->ffn.n_ff_shared = l->ffn.n_ff;
+    }
+    plan_sum_to_1(p);
+    PLUMB_TRY(plan_share_kv(r, p, 0));
+    return plan_per_layer(r, p, 0);
+}
+
 /* YaRN of Grok 2, in which rope.scaling.yarn_ext_factor says whether there is any. */
 static plumb_status read_grok_rope(struct key_reader *r, struct rope_plan *rope) {
     float ext_factor = rope->is_yarn ? 1.0f : 0.0f, magnitude = 1.0f;
@@ -581,6 +619,9 @@ const struct architecture plan_sparse_rows[] = {
       | SET(FFN_EXPERT_BIAS), 0, SET(ATTN_OUTPUT), plan_mimo2 },
     { "arctic", steps_experts_first, ROPE_NORM, NORM_RMS, ACT_SILU, SPARSE | SHARED | SET(FFN_NORM_EXPS), TIED,
       QKV_BIAS, SCALED, plan_arctic },
+    { "gemma4", steps_per_layer, ROPE_NEOX, NORM_RMS, ACT_GELU_TANH, (SPARSE & ~SET(ATTN_V)) | GATED | SHARED | QK_NORM
+      | POST_NORM | NORMS_BESIDE | PER_LAYER, TIED | SET(ATTN_V) | FREQS | SET(LAYER_OUT_SCALE)
+      | SET(FFN_GATE_UP_EXPS), 0, SCALED | GATED | EXPERTS | SHARED, plan_gemma4 },
     { "grok", steps_block, ROPE_NEOX, NORM_RMS, ACT_GELU_TANH, SPARSE | SHARED | POST_NORM, TIED, QKV_BIAS, SCALED,
       plan_grok },
     { "grovemoe", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | QK_NORM | ADJUGATE, TIED, QKV_BIAS, SCALED,

@@ -3,12 +3,21 @@
 const struct tap_spec *tap_spec(enum tap_id id) {
     static const struct tap_spec specs[TAP_COUNT] = {
         [TAP_EMBD] = { "embd", "token embedding", false, false, "token_embd" },
+        [TAP_PER_LAYER] = { "inp_per_layer", "embeddings for each layer", false, true,
+                            "per_layer_token_embd, per_layer_model_proj, per_layer_proj_norm" },
+        [TAP_MODALITIES] = { "modalities", "how the streams of a token are mixed", true, true,
+                             "altup_router, altup_router_norm" },
+        [TAP_PREDICTIONS] = { "predictions", "predictions of all streams", true, true, "altup_predict_coef" },
+        [TAP_ACTIVE] = { "active_prediction", "prediction of the first stream", true, true, "" },
         [TAP_ATTN_NORM] = { "attn_norm", "norm before attention", true, false, "attn_norm" },
+        [TAP_LAUREL] = { "laurel_out", "path of few columns beside attention", true, true,
+                         "laurel_l, laurel_r, laurel_post_norm" },
         [TAP_QCUR] = { "Qcur", "query before RoPE", true, false, "attn_q" },
         [TAP_KCUR] = { "Kcur", "key before RoPE", true, false, "attn_k" },
         [TAP_VCUR] = { "Vcur", "value", true, false, "attn_v" },
         [TAP_QCUR_NORMED] = { "Qcur_normed", "query after its norm", true, true, "attn_q_norm" },
         [TAP_KCUR_NORMED] = { "Kcur_normed", "key after its norm", true, true, "attn_k_norm" },
+        [TAP_VCUR_NORMED] = { "Vcur_normed", "value after its norm", true, true, "" },
         [TAP_QCUR_ROPE] = { "Qcur_rope", "query after RoPE", true, false, "" },
         [TAP_KCUR_ROPE] = { "Kcur_rope", "key after RoPE", true, false, "" },
         [TAP_QCUR_SCALED] = { "Qcur_attn_temp_scaled", "query times its temperature", true, true, "" },
@@ -62,6 +71,7 @@ const struct tap_spec *tap_spec(enum tap_id id) {
         [TAP_FFN_WEIGHTS_SOFTMAX] = { "ffn_moe_weights_softmax", "softmax over these experts", true, true, "" },
         [TAP_FFN_WEIGHTS_NORM] = { "ffn_moe_weights_norm", "weights divided by their sum", true, true, "" },
         [TAP_FFN_WEIGHTS_SCALED] = { "ffn_moe_weights_scaled", "weights times their scale", true, true, "" },
+        [TAP_FFN_NORM_EXPS] = { "ffn_norm_2", "norm before the experts", true, true, "pre_ffw_norm_2" },
         [TAP_EXPERT_GATE] = { "ffn_moe_gate", "gates of the experts before their activation", true, true,
                               "ffn_gate_exps" },
         [TAP_EXPERT_UP] = { "ffn_moe_up", "up projections of the experts", true, true, "ffn_up_exps" },
@@ -69,6 +79,7 @@ const struct tap_spec *tap_spec(enum tap_id id) {
         [TAP_EXPERT_DOWN] = { "ffn_moe_down", "outputs of the experts", true, true, "ffn_down_exps" },
         [TAP_EXPERT_WEIGHTED] = { "ffn_moe_weighted", "outputs of the experts times their weights", true, true, "" },
         [TAP_FFN_EXPERTS] = { "ffn_moe_out", "weighted sum of the experts", true, true, "" },
+        [TAP_FFN_MOE] = { "ffn_moe", "norm after the experts", true, true, "post_ffw_norm_2" },
         [TAP_FFN_GATE] = { "ffn_gate", "gate before its activation", true, true, "ffn_gate" },
         [TAP_FFN_UP] = { "ffn_up", "up projection", true, false, "ffn_up" },
         [TAP_FFN_SWIGLU] = { "ffn_swiglu", "activated gate times up projection", true, false, "" },
@@ -76,8 +87,16 @@ const struct tap_spec *tap_spec(enum tap_id id) {
         [TAP_FFN_SHARED_GATE] = { "ffn_shexp_gate_inp", "gate of the shared expert before its activation", true, true,
                                   "ffn_gate_inp_shexp" },
         [TAP_FFN_SHARED] = { "ffn_shexp", "output of the expert that every token uses", true, true, "ffn_down_shexp" },
+        [TAP_FFN_MLP] = { "ffn_mlp", "norm after the network beside the experts", true, true, "post_ffw_norm_1" },
         [TAP_FFN_OUT] = { "ffn_out", "feed-forward output", true, false, "ffn_down" },
         [TAP_FFN_POST_NORM] = { "ffn_post_norm", "norm after the feed-forward network", true, true, "post_ffw_norm" },
+        [TAP_OWN_IN] = { "pe_in", "residual before the layer's own embedding", true, true, "" },
+        [TAP_CORRECTED] = { "corrected", "all streams, corrected by the residual", true, true,
+                            "altup_router, altup_correct_coef" },
+        [TAP_OWN_GATED] = { "first_prediction_gated", "activated gate of the layer's own embedding", true, true,
+                            "inp_gate" },
+        [TAP_OWN_SCALED] = { "first_prediction_scaled", "it times the layer's own embedding", true, true, "" },
+        [TAP_OWN_OUT] = { "per_layer_embd_out", "what the layer's own embedding adds", true, true, "proj, post_norm" },
         [TAP_L_OUT] = { "l_out", "residual after the layer", true, false, "" },
         [TAP_RESULT_NORM] = { "result_norm", "norm before the output matrix", false, false, "output_norm" },
         [TAP_RESULT_OUTPUT] = { "result_output", "logits", false, false, "output (token_embd if tied)" },
@@ -89,7 +108,8 @@ const struct tap_spec *tap_spec(enum tap_id id) {
 
 const char *tap_order_name(uint32_t i) {
     static const char *const names[] = { "parallel", "one_norm", "norm_after_rope", "router_first", "weights_first",
-                                        "experts_first", "adjugates" };
+                                        "experts_first", "adjugates", "experts_beside",
+                                        "altup" };
     _Static_assert(TAP_ORDER_ALL == (1 << sizeof names / sizeof *names) - 1, "each flag has a name");
     return i < sizeof names / sizeof *names ? names[i] : NULL;
 }
@@ -120,7 +140,7 @@ void tap_sequence(uint32_t order, enum tap_id ids[TAP_COUNT]) {
 }
 
 uint64_t tap_place(uint32_t order, enum tap_id id, int32_t layer) {
-    if (id == TAP_EMBD) return 0;
+    if (id <= TAP_PER_LAYER) return id;
     if (id >= TAP_RESULT_NORM) return (uint64_t)UINT32_MAX * TAP_COUNT + id;
     return (uint64_t)(layer + 1) * TAP_COUNT + rank(order, id);
 }

@@ -50,7 +50,10 @@ static void add_scan(struct text *t, const struct plan *p, const struct layer_pl
 static void add_mixer(struct text *t, const struct plan *p, const struct layer_plan *l) {
     const struct delta_plan *d = &l->delta;
     switch (l->mixer) {
-    case MIXER_ATTENTION: add_attention(t, p, &l->attn); break;
+    case MIXER_ATTENTION:
+        add_attention(t, p, &l->attn);
+        if (l->kv_back > 0) add(t, ", the K and V of layer %u", (uint32_t)(l - p->layers) - l->kv_back);
+        break;
     case MIXER_CONVOLUTION: add(t, "convolution over %u tokens", l->n_conv); break;
     case MIXER_DELTA_NET:
         add(t, "gated delta net of %u heads of %u", d->n_head, d->dim);
@@ -96,6 +99,14 @@ static const char *formula_of(const struct step *s, const struct layer_plan *l) 
     case STEP_PRODUCT: return "%o = %w %i";
     case STEP_COPY: return "%o = %i";
     case STEP_SCALE: return s->factor == 1 ? "%o = %i" : in_place ? "%o *= %f" : "%o = %i * %f";
+    case STEP_MULTIPLY: return in_place ? "%o *= %w" : "%o = %i * %w";
+    case STEP_TANH: return "%o = tanh(%i)";
+    case STEP_PREDICT: return "%o = (x, others) + %i (x, others)";
+    case STEP_CORRECT: return "%o += (x - %o[0]) * (1 + %i)";
+    case STEP_FIRST: return "%o = %i[0]";
+    case STEP_OTHERS: return "%o = %i[1...] + h";
+    case STEP_SPARSE: return "%o = above_mean(%o)";
+    case STEP_OWN: return "%o *= this layer's part of %i";
     case STEP_DIVIDE: return "%o = %i / %w";
     case STEP_ADD: return s->factor == 1 ? "%o += %i" : "%o += %i * %f";
     case STEP_ADD_SCALED: return "%o += %i * %w";
@@ -128,8 +139,9 @@ static const char *formula_of(const struct step *s, const struct layer_plan *l) 
 }
 
 /* Such as "h = norm(attn_norm, x); q = attn_q h; k = attn_k h", with a line for each part of a layer. */
-static void add_program(struct text *t, const struct plan *p, const struct layer_plan *l,
-                        const struct program *program) {
+static void add_program(struct text *t, const struct plan *p, const struct layer_plan *l, const struct layer *layer) {
+    const struct program *program = layer->program;
+    bool v_is_k = layer->w[W_ATTN_V].w == layer->w[W_ATTN_K].w;
     static const char *const streams[STREAM_COUNT] = {
         [STREAM_X] = "x", [STREAM_H] = "h", [STREAM_INPUT] = "input", [STREAM_EMBD] = "embd", [STREAM_LOW] = "low",
         [STREAM_HIGH] = "high", [STREAM_SUM] = "sum", [STREAM_SHARED] = "shared", [STREAM_Q] = "q", [STREAM_K] = "k",
@@ -139,7 +151,9 @@ static void add_program(struct text *t, const struct plan *p, const struct layer
         [STREAM_B] = "b", [STREAM_C] = "c", [STREAM_DT] = "dt", [STREAM_SCAN] = "scan",
         [STREAM_GATES] = "gates", [STREAM_FF_GATE] = "gate",
         [STREAM_FF_UP] = "up", [STREAM_SCORES] = "scores", [STREAM_CHOICE] = "choice", [STREAM_USED] = "used",
-        [STREAM_WEIGHTS] = "weights",
+        [STREAM_WEIGHTS] = "weights", [STREAM_PER_LAYER] = "per_layer", [STREAM_OWN] = "own",
+        [STREAM_OTHERS] = "others", [STREAM_PREDICTED] = "predicted", [STREAM_MODES] = "modes",
+        [STREAM_COEFS] = "coefs", [STREAM_FACTORS] = "factors", [STREAM_LAUREL] = "laurel",
     };
     static const char *const activations[] = {
         [ACT_SILU] = "silu", [ACT_GELU_TANH] = "gelu", [ACT_RELU] = "relu", [ACT_RELU_SQR] = "relu2",
@@ -149,13 +163,14 @@ static void add_program(struct text *t, const struct plan *p, const struct layer
     for (uint32_t i = 0; i < program->n; i++) {
         const struct step *s = &program->steps[i];
         const char *formula = formula_of(s, l);
+        bool is_v = s->weight == W_ATTN_V;
         if (!formula) continue;
         add(t, "%s", between);
         for (const char *at = formula; *at; at++) {
             if (*at != '%') add(t, "%c", *at);
             else if (*++at == 'o') add(t, "%s", streams[s->out]);
             else if (*at == 'i') add(t, "%s", streams[s->in]);
-            else if (*at == 'w') add(t, "%s", model_weight_name(p, s->weight));
+            else if (*at == 'w') add(t, "%s", model_weight_name(p, is_v && v_is_k ? W_ATTN_K : s->weight));
             else if (*at == 'f') add(t, "%.7g", (double)s->factor);
             else if (*at == 'p') add(t, "%u:%u", s->first, s->first + s->n_norm);
             else add(t, "%s", activations[s->activation]);
@@ -191,7 +206,7 @@ static uint32_t find_kinds(const struct plan *p, const struct layer *layers, str
         bool has_network = p->layers[il].ffn.n_ff > 0 || p->layers[il].ffn.n_expert > 0;
         if (t.n > 0 && has_network) add(&t, "\n");
         if (has_network) add_feed_forward(&t, &p->layers[il].ffn);
-        if (layers) add_program(&t, p, &p->layers[il], layers[il].program);
+        if (layers) add_program(&t, p, &p->layers[il], &layers[il]);
         while (k < n_kind && strcmp(texts[k].bytes, t.bytes) != 0) k++;
         if (k == n_kind && k < MAX_KINDS) texts[n_kind++] = t;
         kinds[il] = (uint8_t)k;

@@ -210,12 +210,14 @@ void selfcheck_first(struct check *c, const struct plumb_trace *t) {
         int32_t il = t->taps[k].layer;
         if (t->taps[k].id != TAP_QCUR) continue;   /* not every layer has attention */
         n_layer++;
-        const struct trace_tap *v = trace_find_tap(t, TAP_VCUR, il), *kqv = trace_find_tap(t, TAP_KQV_OUT, il);
+        int32_t of = il - (int32_t)c->model->plan.layers[il].kv_back;
+        const struct trace_tap *v = trace_find_tap(t, TAP_VCUR_NORMED, of), *kqv = trace_find_tap(t, TAP_KQV_OUT, il);
+        if (!v) v = trace_find_tap(t, TAP_VCUR, of);
         const struct trace_tap *weights = trace_find_tap(t, TAP_KQ_SOFT_MAX, il);
         struct rotation r = rotation_of(c, il);
         bool comparable = v && kqv && weights && v->rows[0].n == kqv->rows[0].n
                        && kqv->rows[0].n_head % v->rows[0].n_head == 0, ok = true;
-        for (size_t i = 0; i < 2; i++) {
+        for (size_t i = 0; i < (of == il ? 2 : 1); i++) {   /* K may be that of another layer */
             const struct trace_tap *before = before_rope(c, t, inputs[i], il), *after = trace_find_tap(t, roped[i], il);
             comparable = comparable && same_shape(before, after);
             for (uint32_t h = 0; comparable && h < before->rows[0].n_head; h++) {
@@ -630,8 +632,8 @@ static uint32_t count_relaxed(const struct model *m, const struct kernels *relax
     uint32_t n = 0;
     for (size_t i = 0; i < m->n_weight; i++) {
         const struct weight *w = &m->weights[i];
-        bool is_used = w != m->token_embd.w || model_is_tied(m);   /* embeddings are only looked up, unless tied */
-        n += is_used && w->n_packed >= TILE_ROWS && has_own(relaxed, simd128, w->type);
+        bool is_looked_up = w == m->per_layer_embd.w || (w == m->token_embd.w && !model_is_tied(m));
+        n += !is_looked_up && w->n_packed >= TILE_ROWS && has_own(relaxed, simd128, w->type);
     }
     return n;
 }

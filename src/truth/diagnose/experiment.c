@@ -427,7 +427,7 @@ static plumb_status check_theirs(const struct model *m, const struct plumb_trace
 
 bool experiment_can_begin(const struct experiment *e, uint32_t layer) {
     const struct trace_tap *tap = layer > 0 ? trace_find_tap(e->theirs, TAP_L_OUT, (int32_t)layer - 1) : NULL;
-    if (!tap || e->model->plan.has_states) return false;
+    if (!tap || !plan_begins_at_layers(&e->model->plan)) return false;
     for (uint32_t t = 0; t < e->theirs->n_token; t++) {
         const struct trace_row *row = trace_find_row(tap, t);
         if (!row || !trace_is_whole(row, e->model->plan.n_embd)) return false;

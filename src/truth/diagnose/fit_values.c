@@ -216,12 +216,16 @@ static void try_merges(struct values *a) {
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
 void fit_attention_output(struct fit *f) {
-    const struct attn_plan *p = &f->model->plan.layers[f->layer].attn;
-    struct values a = { .r = { .f = f, .of = "V", .by = "head h", .id = TAP_VCUR, .n_token = f->theirs.n_token,
+    const struct layer_plan *l = &f->model->plan.layers[f->layer];
+    const struct attn_plan *p = &l->attn;
+    bool is_normed = f->model->plan.bare_norms >> W_ATTN_V_NORM & 1;
+    struct values a = { .r = { .f = f, .of = "V", .by = "head h", .id = is_normed ? TAP_VCUR_NORMED : TAP_VCUR,
+                               .n_token = f->theirs.n_token,
                                .n_head = p->n_head, .n_kv = p->n_head_kv, .dim = p->v_dim, .read = read_v,
                                .error = error_of_v, .propose = propose_v } };
     struct reader *r = &a.r;
-    if (!fit_input(f, TAP_SET(KQ_SOFT_MAX), &a.w) || !fit_tap(f, TAP_VCUR, f->layer, &r->rows)) return;
+    int32_t of = f->layer - (int32_t)l->kv_back;
+    if (!fit_input(f, TAP_SET(KQ_SOFT_MAX), &a.w) || !fit_tap(f, r->id, of, &r->rows)) return;
     r->n_key = r->rows.n_token;
     bool is_right = f->theirs.n_head == r->n_head && f->theirs.n == r->dim && a.w.n_head == r->n_head
                  && a.w.n == r->n_key && fit_width(&r->rows) == (size_t)r->n_kv * r->dim

@@ -403,7 +403,7 @@ static bool may_be_of(const struct search *s, enum token_scope tokens) {
 
 /* The search needs a dump without whole activations that does not agree. */
 static bool can_search(const struct diagnosis *d) {
-    return !d->experiment->forced && !d->model->plan.has_states && d->theirs->n_token <= MAX_TOKEN
+    return !d->experiment->forced && plan_begins_at_layers(&d->model->plan) && d->theirs->n_token <= MAX_TOKEN
         && diagnose_first(d, &d->truth) != SIZE_MAX && !diagnose_explains(d, &d->truth);
 }
 

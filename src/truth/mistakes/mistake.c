@@ -18,6 +18,7 @@ static const struct { enum operation operation; enum weight_id weight; } steps[T
     [TAP_ATTN_NORM] = { OP_NORM, W_ATTN_NORM },
     [TAP_QCUR] = { OP_LINEAR, W_ATTN_Q }, [TAP_KCUR] = { OP_LINEAR, W_ATTN_K }, [TAP_VCUR] = { OP_LINEAR, W_ATTN_V },
     [TAP_QCUR_NORMED] = { OP_NORM, W_ATTN_Q_NORM }, [TAP_KCUR_NORMED] = { OP_NORM, W_ATTN_K_NORM },
+    [TAP_VCUR_NORMED] = { OP_NORM, W_ATTN_V_NORM },
     [TAP_QCUR_ROPE] = { OP_ROPE, W_COUNT }, [TAP_KCUR_ROPE] = { OP_ROPE, W_COUNT },
     [TAP_KQ_SOFT_MAX] = { OP_SCORES, W_COUNT }, [TAP_KQV_OUT] = { OP_VALUES, W_COUNT },
     [TAP_ATTN_OUT] = { OP_LINEAR, W_ATTN_OUTPUT }, [TAP_ATTN_POST_NORM] = { OP_NORM, W_ATTN_POST_NORM },
@@ -395,7 +396,7 @@ static bool compute_rope(const struct made_tap *st, double *y) {
 static const double *rows_of(const struct mistakes *s, uint32_t which, int32_t layer) {
     const struct plan *p = &s->model->plan;
     uint64_t width = which == ROWS_V ? p->max_v : p->max_k;
-    return s->rows[which] + (uint64_t)layer * s->n_token * width;
+    return s->rows[which] + (uint64_t)((uint32_t)layer - p->layers[layer].kv_back) * s->n_token * width;
 }
 
 static uint32_t head_read(const struct mistake *m, uint32_t h, uint32_t n_head, uint32_t n_kv) {
@@ -849,8 +850,8 @@ static void hold(struct mistakes *s, const plumb_tap *tap, enum tap_id id, const
     s->n_head[id] = tap->n_head;
     s->width[id] = tap->n;
     s->n_held[id] = tap->n_token;
-    uint32_t which = id == TAP_KCUR_ROPE ? ROWS_K : id == TAP_VCUR ? ROWS_V : id == TAP_KCUR ? ROWS_K_BEFORE_ROPE
-                   : N_ROWS;
+    uint32_t which = id == TAP_KCUR_ROPE ? ROWS_K : id == TAP_KCUR ? ROWS_K_BEFORE_ROPE
+                   : id == TAP_VCUR || id == TAP_VCUR_NORMED ? ROWS_V : N_ROWS;
     if (which == N_ROWS || tap->layer < 0) return;
     size_t width = (size_t)tap->n_head * tap->n;
     double *rows = s->rows[which] + (rows_of(s, which, tap->layer) - s->rows[which]);

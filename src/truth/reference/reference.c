@@ -373,6 +373,17 @@ static void run_scale(struct reference *r, const struct call *c) {
     for (size_t i = 0; i < c->n; i++) c->out[i] = c->in[i] * (double)c->s->factor;
 }
 
+static void run_multiply(struct reference *r, const struct call *c) {
+    const float *factors = reference_floats(c->w->w);
+    (void)r;
+    for (size_t i = 0; i < c->n; i++) c->out[i] = c->in[i] * (double)factors[i % c->w->w->n_in];
+}
+
+static void run_own(struct reference *r, const struct call *c) {   /* Google 2025, "Gemma 3n" */
+    size_t n = c->s->n, n_all = n * r->plan.n_layer, first = n * c->il;
+    for (size_t i = 0; i < c->n; i++) c->out[i] *= c->in[i / n * n_all + first + i % n];
+}
+
 static void run_divide(struct reference *r, const struct call *c) {
     const float *divisors = reference_floats(c->w->w);
     (void)r;
@@ -419,8 +430,10 @@ static void run_attention(struct reference *r, const struct call *c) {
                           v - (size_t)c->b.slot * p->n_head_kv * p->v_dim, sinks, n, c->b.pos, c->b.slot,
                           c->b.slot + n };
     r->steps.heads(r, STREAM_Q, q, (size_t)n * p->n_head, p->k_dim);
-    r->steps.heads(r, STREAM_K, k, (size_t)n * p->n_head_kv, p->k_dim);
-    r->steps.heads(r, STREAM_V, v, (size_t)n * p->n_head_kv, p->v_dim);
+    if (plan_has_kv(c->layer)) {
+        r->steps.heads(r, STREAM_K, k, (size_t)n * p->n_head_kv, p->k_dim);
+        r->steps.heads(r, STREAM_V, v, (size_t)n * p->n_head_kv, p->v_dim);
+    }
     attention_weights(r, &a, n_key);
     reference_tap(r, TAP_KQ_SOFT_MAX, (int32_t)c->il, c->b.pos, n, p->n_head, n_key, r->weights);
     r->steps.heads(r, STREAM_HEADS, r->weights, (size_t)n * p->n_head, n_key);
@@ -456,6 +469,19 @@ static void run_activate(struct reference *r, const struct call *c) {
     }
 }
 
+/* What is above mean + sparsity * deviation, of a sample of n elements                   Google 2025, "Gemma 3n" */
+static void run_sparse(struct reference *r, const struct call *c) {
+    uint32_t n = c->s->n;
+    (void)r;
+    for (double *x = c->out; x < c->out + c->n; x += n) {
+        double mean = 0, variance = 0;
+        for (uint32_t i = 0; i < n; i++) mean += x[i] / n;
+        for (uint32_t i = 0; i < n; i++) variance += (x[i] - mean) * (x[i] - mean) / ((double)n - 1);
+        double cut = mean + (double)c->layer->ffn.sparsity * sqrt(variance);
+        for (uint32_t i = 0; i < n; i++) x[i] = x[i] - cut > 0 ? x[i] - cut : (x[i] - cut) * 0;
+    }
+}
+
 /* Runs the steps of layer il. */
 static void run_layer(struct reference *r, uint32_t il, struct batch b) {
     static void (*const runs[STEP_KINDS])(struct reference *r, const struct call *c) = {
@@ -469,12 +495,16 @@ static void run_layer(struct reference *r, uint32_t il, struct batch b) {
         [STEP_GATE_SHARED] = reference_gate_shared, [STEP_CONVOLVE] = reference_convolve,
         [STEP_GATE_CONV] = reference_gate_conv, [STEP_PART] = run_part, [STEP_DECAY] = reference_decay,
         [STEP_DELTA] = reference_delta, [STEP_SOFTPLUS] = reference_softplus_step, [STEP_SCAN] = reference_scan,
+        [STEP_MULTIPLY] = run_multiply,
+        [STEP_OWN] = run_own, [STEP_TANH] = reference_tanh, [STEP_PREDICT] = reference_predict,
+        [STEP_CORRECT] = reference_correct, [STEP_FIRST] = reference_first, [STEP_OTHERS] = reference_others,
+        [STEP_SPARSE] = run_sparse,
     };
     const struct program *program = r->m->layers[il].program;
     const struct layer_plan *layer = &r->plan.layers[il];
-    r->streams[STREAM_K] = r->k + ((size_t)il * r->n_ctx * r->plan.max_k)
+    r->streams[STREAM_K] = r->k + ((size_t)(il - layer->kv_back) * r->n_ctx * r->plan.max_k)
                          + (size_t)b.slot * layer->attn.n_head_kv * layer->attn.k_dim;
-    r->streams[STREAM_V] = r->v + ((size_t)il * r->n_ctx * r->plan.max_v)
+    r->streams[STREAM_V] = r->v + ((size_t)(il - layer->kv_back) * r->n_ctx * r->plan.max_v)
                          + (size_t)b.slot * layer->attn.n_head_kv * layer->attn.v_dim;
     for (uint32_t i = 0, n; i < program->n; i += n) {
         n = program_products(program, i, PROGRAM_MAX_STEPS);   /* products of one stream are shown together */
@@ -498,6 +528,27 @@ static uint32_t learned_row(const struct reference *r, uint32_t pos, uint32_t t)
     return pos + t < r->plan.n_ctx_train ? pos + t : r->plan.n_ctx_train - 1;
 }
 
+/* STREAM_PER_LAYER = (embedding * sqrt(n_per_layer) + norm(W x / sqrt(n_embd))) / sqrt(2), for each layer
+ *                                                                                        Google 2025, "Gemma 3n" */
+static void embed_layers(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos) {
+    const struct model *m = r->m;
+    const struct plan *p = &r->plan;
+    size_t n_row = (size_t)p->n_layer * p->n_per_layer;
+    double *own = r->streams[STREAM_PER_LAYER];
+    if (n_row == 0) return;
+    r->steps.product(r, &m->per_layer_model_proj, W_PER_LAYER_MODEL_PROJ, r->x, n, own);
+    for (size_t i = 0; i < n * n_row; i++) own[i] /= sqrt(p->n_embd);
+    reference_normalize(r, &m->per_layer_proj_norm, (double)p->norm_eps, p->n_per_layer, own, n * p->n_layer, own);
+    for (uint32_t t = 0; t < n; t++) {
+        const float *embedding = reference_row(r, m->per_layer_embd.w, (size_t)ids[t]);
+        for (size_t i = 0; i < n_row; i++) {
+            double *x = own + t * n_row + i;
+            *x = (*x + (double)embedding[i] * sqrt(p->n_per_layer)) / sqrt(2);
+        }
+    }
+    reference_tap(r, TAP_PER_LAYER, -1, pos, n, p->n_layer, p->n_per_layer, own);
+}
+
 /* Fills x with the embeddings, and the streams that keep them or begin with them. */
 static void embed(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos) {
     const struct model *m = r->m;
@@ -514,6 +565,8 @@ static void embed(struct reference *r, const int32_t *ids, uint32_t n, uint32_t 
     norm_outside(r, W_TOKEN_EMBD_NORM, &m->token_embd_norm, r->x, n, r->x);
     reference_tap(r, TAP_EMBD, -1, pos, n, 1, p->n_embd, r->x);
     memcpy(r->streams[STREAM_EMBD], r->x, n_x * sizeof *r->x);
+    embed_layers(r, ids, n, pos);
+    if (p->n_stream > 0) reference_split_streams(r, n);
     for (size_t i = 0; p->has_states && i < n_x; i++) {
         r->streams[STREAM_LOW][i] = (double)reference_row(r, m->state_init.w, 0)[i % p->n_embd];
     }
@@ -527,6 +580,7 @@ static void finish(struct reference *r, uint32_t n, uint32_t pos, uint32_t n_res
     const struct plan *p = &r->plan;
     double divisor = (double)p->logit_scale, cap = (double)p->logit_softcap;
     uint32_t first = n - n_result;
+    if (p->n_stream > 0) reference_merge_streams(r, n);
     norm_outside(r, W_OUTPUT_NORM, &m->output_norm, r->x + (size_t)first * p->n_embd, n_result, r->h);
     reference_tap(r, TAP_RESULT_NORM, -1, pos + first, n_result, 1, p->n_embd, r->h);
     if (!results) return;
@@ -618,6 +672,12 @@ static uint64_t stream_width(const struct plan *p, enum stream stream) {
     case STREAM_BETA_DECAY: return 2 * p->max_delta;
     case STREAM_Q_GATE: return 2 * p->max_q;
     case STREAM_FF_GATE: case STREAM_FF_UP: return n_ff;
+    case STREAM_PER_LAYER: return (uint64_t)p->n_layer * p->n_per_layer;
+    case STREAM_OTHERS: case STREAM_PREDICTED: return (uint64_t)p->n_stream * p->n_embd;
+    case STREAM_MODES: case STREAM_FACTORS: return p->n_stream;
+    case STREAM_COEFS: return (uint64_t)p->n_stream * p->n_stream;
+    case STREAM_LAUREL: return p->n_laurel;
+    case STREAM_OWN: return p->n_per_layer;
     case STREAM_SCORES: case STREAM_CHOICE: return p->max_expert;
     case STREAM_USED: case STREAM_WEIGHTS: return p->max_used;
     default: return p->n_embd;

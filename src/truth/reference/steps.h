@@ -186,6 +186,15 @@ void reference_delta(struct reference *r, const struct call *c);
 void reference_softplus_step(struct reference *r, const struct call *c);
 void reference_scan(struct reference *r, const struct call *c);
 
+/* Steps of several residual streams. */
+void reference_tanh(struct reference *r, const struct call *c);
+void reference_predict(struct reference *r, const struct call *c);
+void reference_correct(struct reference *r, const struct call *c);
+void reference_first(struct reference *r, const struct call *c);
+void reference_others(struct reference *r, const struct call *c);
+void reference_split_streams(struct reference *r, uint32_t n_token);
+void reference_merge_streams(struct reference *r, uint32_t n_token);
+
 /* Steps of experts. */
 void reference_softmax(struct reference *r, const struct call *c);
 void reference_sigmoid(struct reference *r, const struct call *c);

@@ -444,7 +444,7 @@ plumb_status tap_check_patterns(const char *patterns, bool has_output_norms, uin
         if (matches_any(pattern, n, has_output_norms, 0, n_layer - 1)) {
             return error_set(err, PLUMB_ERROR_ARGUMENT, "taps: \"%s\" is not in layers %u-%u", shown.text, first, last);
         }
-        char known[1160];
+        char known[1600];
         for (size_t i = 0, at = 0; i < TAP_COUNT && at < sizeof known; i++) {
             int more = snprintf(known + at, sizeof known - at, i > 0 ? ", %s" : "%s", tap_spec((enum tap_id)i)->name);
             at += (size_t)more;

@@ -120,6 +120,7 @@ uint64_t view_row_size(const struct model *m, enum tap_id id, int32_t layer, uin
     case TAP_KQ_SOFT_MAX: return (uint64_t)p->layers[il].attn.n_head * n_token;
     case TAP_EXPERT_GATE: case TAP_EXPERT_UP: case TAP_EXPERT_SWIGLU: return (uint64_t)f->n_used * f->n_ff_expert;
     case TAP_EXPERT_DOWN: case TAP_EXPERT_WEIGHTED: return (uint64_t)f->n_used * p->n_embd;
+    case TAP_PER_LAYER: return (uint64_t)p->n_layer * p->n_per_layer;
     case TAP_FFN_SHARED_GATE: return 1;
     case TAP_RESULT_OUTPUT: return p->n_vocab;
     case TAP_RESULT_POOLED: return model_n_pooled(m, p->pooling.kind);
@@ -130,6 +131,7 @@ uint64_t view_row_size(const struct model *m, enum tap_id id, int32_t layer, uin
 /* Returns the taps that a layer of the model lacks or, for layer -1, those that it lacks outside the layers. */
 static id_set absent_in(const struct model *m, int32_t layer) {
     id_set absent = m->plan.has_logits ? 0 : TAP_SET(RESULT_OUTPUT);
+    if (m->plan.n_per_layer == 0) absent |= TAP_SET(PER_LAYER);
     if (m->plan.pooling.kind == PLUMB_POOLING_NONE) absent |= TAP_SET(RESULT_POOLED);
     return layer < 0 || layer >= (int32_t)m->plan.n_layer ? absent : model_absent_taps(m, (uint32_t)layer);
 }
@@ -285,7 +287,7 @@ plumb_status view_check_vocabulary(struct trace_view *v, uint32_t n_vocab, struc
 static uint32_t head_size(const struct model *m, const struct trace_tap *tap, const struct trace_row *row) {
     if (row->n_head > 1 || !m || tap->layer < 0 || tap->layer >= (int32_t)m->plan.n_layer) return row->n;
     const struct attn_plan *a = &m->plan.layers[tap->layer].attn;
-    bool is_v = tap->id == TAP_VCUR || tap->id == TAP_KQV_OUT;
+    bool is_v = tap->id == TAP_VCUR || tap->id == TAP_VCUR_NORMED || tap->id == TAP_KQV_OUT;
     return tap->id >= TAP_QCUR && tap->id <= TAP_QCUR_SCALED && !is_v ? a->k_dim : is_v ? a->v_dim : row->n;
 }
 

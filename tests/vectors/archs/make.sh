@@ -14,17 +14,36 @@ work=$conformance/archs
 shift
 names=$*
 mkdir -p "$work"
+libraries="build/common/libllama-common.a build/common/libllama-common-base.a build/src/libllama.a
+    build/ggml/src/libggml.a build/ggml/src/libggml-cpu.a build/ggml/src/libggml-base.a -lpthread -ldl -fopenmp"
 echo "7 1 33 33 60 2 19 48" >"$work/ids.txt"
+# logits.c with other numbers in llama.cpp's Gemma 3n, where they are fixed: 4 layers with K and V, 2 sparse ones, and
+# the widths of models/synth_archs.py.
+small_gemma3n() {
+    cd "$conformance/llama.cpp"
+    sed 's/n_layer_sparsity = 10/n_layer_sparsity = 2/; s/f_sparsity_std_mul = [0-9.]*f/f_sparsity_std_mul = 0.5f/' \
+        src/models/models.h >"$work/models.h"
+    sed "s/n_layer_kv_from_start = 20;/n_layer_kv_from_start = 4, hparams.laurel_rank = hparams.n_embd_altup = 32;/
+        s|\"models.h\"|\"$work/models.h\"|" src/models/gemma3n.cpp >"$work/gemma3n.cpp"
+    g++ -O1 -std=c++17 -w -Iinclude -Iggml/include -Iggml/src -Isrc -Isrc/models -c "$work/gemma3n.cpp" \
+        -o "$work/gemma3n.o"
+    # shellcheck disable=SC2086  # a list
+    g++ -Wl,--allow-multiple-definition ../logits.o "$work/gemma3n.o" $libraries -o "$work/logits-gemma3n"
+    cd "$here"
+}
 # The kinds of pooling, as logits.c numbers them, that a model is tried with; 4 needs a classifier.
 taps() {
+    program=$conformance/logits
     case $1 in
+    gemma3n) program=$work/logits-gemma3n ;;
     bert | jina-bert-v2 | modern-bert | neo-bert | qwen3) set -- "$1" -e 01234 ;;
     *-bert* | eurobert | gemma-embedding | llama-embed) set -- "$1" -e 0123 ;;
     esac
     file=$1
     shift
-    "$conformance/logits" -i "$work/ids.txt" -s 1 "$@" -d "$file.taps" "$work/f32.gguf" - "$work/logits.bin"
+    "$program" -i "$work/ids.txt" -s 1 "$@" -d "$file.taps" "$work/f32.gguf" - "$work/logits.bin"
 }
+small_gemma3n
 if [ "$names" = taps ]; then
     cd "$here"
     for model in *.gguf; do
@@ -37,9 +56,9 @@ cd "$conformance/llama.cpp"
 sed -f "$here/shapes.sed" tests/test-llama-archs.cpp >tests/shapes.cpp
 # Its saver refuses step35, of which it only saves half of the rotated elements; that is a model too.
 sed '/case LLM_ARCH_STEP35:/d' src/llama-model-saver.cpp >src/saver.cpp
+# shellcheck disable=SC2086  # a list
 g++ -O1 -std=c++17 -w -Iinclude -Iggml/include -Iggml/src -Icommon -Ivendor -Isrc tests/shapes.cpp src/saver.cpp \
-    build/common/libllama-common.a build/common/libllama-common-base.a build/src/libllama.a build/ggml/src/libggml.a \
-    build/ggml/src/libggml-cpu.a build/ggml/src/libggml-base.a -lpthread -ldl -fopenmp -o "$work/shapes"
+    $libraries -o "$work/shapes"
 cd "$here"
 is_wanted() { [ -z "$names" ] || case " $names " in *" $1 "*) ;; *) return 1 ;; esac; }
 python3 "$synth" --list | while read -r name; do

@@ -62,7 +62,7 @@ static void put(FILE *f, const void *words, int32_t n) {
     if (fwrite(words, 4, (size_t)n, f) != (size_t)n) die("cannot write", "the output");
 }
 
-static bool is_arctic, is_grovemoe, is_nemotron_h, is_jamba;
+static bool is_arctic, is_grovemoe, is_nemotron_h, is_jamba, is_gemma3n, is_gemma4;
 
 /* Whether a tensor's name comes again.  GroveMoE applies adjugate experts after the others, with the same names. */
 static bool is_seen(const char *name) {
@@ -125,6 +125,10 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
                                          "mamba_bcdt_proj", "mamba_B_raw", "mamba_C_raw", "mamba_dt_raw",
                                          "mamba_B_normed", "mamba_C_normed", "mamba_dt_normed", "mamba_dt_proj",
                                          "mamba2_y_add_d", "mamba_y_swiglu_z", "mamba_norm", "mamba_out",
+                                         "Vcur_normed", "ffn_norm_2", "ffn_moe", "ffn_mlp",
+                                         "inp_per_layer", "pe_in", "per_layer_embd_out", "modalities", "predictions",
+                                         "active_prediction", "laurel_out", "corrected", "first_prediction_gated",
+                                         "first_prediction_scaled",
                                          "result_norm", "result_output"};
     /* Names that some architectures have for the same steps. */
     static const char *const others[][2] = {{"inp_scaled", "embd"}, {"sa_out", "ffn_inp"}, {"ffn_geglu", "ffn_swiglu"},
@@ -174,7 +178,10 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
                                             {"mamba_conv1d", "conv"}, {"mamba_conv1d_silu", "conv_output_silu"},
                                             {"mamba_y_add_d", "mamba2_y_add_d"}, {"ssm_out", "mamba_out"},
                                             {"ffn_pre_norm", "ffn_norm"}, {"ffn_residual", "l_out"},
-                                            {"nemotron_h_block_out", "l_out"}};
+                                            {"nemotron_h_block_out", "l_out"},
+                                            {"ffn_norm_1", "ffn_norm"}, {"ffn_moe_combined", "ffn_out"},
+                                            {"attn_laurel", "ffn_inp"}, {"attn_ffw_laurel_gated", "pe_in"},
+                                            {"first_prediction_out", "per_layer_embd_out"}};
     FILE *f = user;
     char name[24] = "", own[64], full[96], block[16];
     const char *by_weight = name_by_weight(t, block);
@@ -191,6 +198,10 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
     /* Jamba gives it the name of the sum that comes next. */
     bool is_mixed = is_jamba && strcmp(own, "ffn_inp") == 0;
     if (is_mixed) strcpy(own, t->op == GGML_OP_MUL_MAT || t->op == GGML_OP_MUL ? "attn_out" : "mamba_out");
+    /* Gemma 4 calls the sum with the residual attn_out. */
+    if (is_gemma4 && strcmp(own, "attn_out") == 0) strcpy(own, "ffn_inp");
+    bool is_stack = is_gemma3n && (strcmp(own, "l_out") == 0 || strcmp(own, "predictions") == 0
+                                   || strcmp(own, "corrected") == 0);   /* streams, of which l_out shows the first */
     /* Encoders give what follows attn_output the name of its input. */
     if (strcmp(own, "kqv_out") == 0 && t->op != GGML_OP_CONT) strcpy(own, "attn_out");
     /* With a softmax over the experts that are used, the scores have no other name. */
@@ -201,7 +212,8 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
     struct ggml_tensor *before = cur && t->op == GGML_OP_RESHAPE ? t->src[0] : NULL;
     bool is_last = before && (before->op == GGML_OP_MUL || before->op == GGML_OP_ADD);
     if (is_last && strstr(before->src[1]->name, "_norm")) strcat(own, "_normed");
-    bool is_wanted = !strchr(t->name, ' ') && (!cur || rope || t->op == GGML_OP_RESHAPE || t->op == GGML_OP_VIEW);
+    bool is_wanted = !strchr(t->name, ' ') && (!cur || rope || is_gemma4 || t->op == GGML_OP_RESHAPE
+                                               || t->op == GGML_OP_VIEW);
     bool found = false;
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         if (strcmp(own, wanted[i]) == 0) found = true;
@@ -211,9 +223,11 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
     if (strcmp(own, "ffn_norm") == 0 && !is_norm) found = false;
     /* gptneox also calls the sum with the residual ffn_out. */
     if (strcmp(own, "ffn_out") == 0 && t->op == GGML_OP_ADD && !strstr(t->src[1]->name, "bias")) found = false;
+    /* What is shown of Gemma 3n is a sum before the next one, and the second of two mixtures has no own name. */
+    if (is_gemma3n && strcmp(own, "attn_gated") == 0) found = false;
     if (!is_wanted || !found) return !ask;   /* asked: do we want to see it; told: go on */
     if (ask) return true;
-    if (is_grovemoe && is_seen(t->name)) return true;
+    if ((is_grovemoe || (is_gemma3n && strcmp(own, "modalities") == 0)) && is_seen(t->name)) return true;
     if (is_arctic && strcmp(own, "ffn_out") == 0) strcpy(own, "ffn_shexp");   /* the dense network */
     bool is_network = is_nemotron_h && strncmp(t->name, "l_out", 5) == 0;   /* nemotron_h_block_out comes later */
     if (is_network) strcpy(own, "ffn_out");
@@ -236,8 +250,17 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
     /* The cache is padded to 256 keys: as many as there are tokens are real. */
     int32_t n_row = (int32_t)ggml_nrows(t), padded = (int32_t)t->ne[0];
     int32_t ne0 = strncmp(name, "kq_soft_max", 11) == 0 ? (int32_t)t->ne[1] : padded;
-    put(f, &ne0, 1);
-    for (int i = 1; i < 4; i++) put(f, &(int32_t){(int32_t)t->ne[i]}, 1);
+    if (is_stack) {   /* (stream, token) becomes (token, stream) */
+        int32_t n_token = (int32_t)t->ne[1], n_shown = strcmp(own, "l_out") == 0 ? 1 : (int32_t)t->ne[2];
+        put(f, (const int32_t[]){ne0, n_shown, n_token, 1}, 4);
+        for (int32_t i = 0; i < n_token * n_shown; i++) {
+            put(f, data + (size_t)(i % n_shown * n_token + i / n_shown) * ne0, ne0);
+        }
+        n_row = 0;
+    } else {
+        put(f, &ne0, 1);
+        for (int i = 1; i < 4; i++) put(f, &(int32_t){(int32_t)t->ne[i]}, 1);
+    }
     for (int32_t row = 0; row < n_row; row++) put(f, data + (size_t)row * padded, ne0);
     free(data);
     return true;
@@ -325,6 +348,8 @@ int main(int argc, char **argv) {
     is_grovemoe = strcmp(architecture, "grovemoe") == 0;
     is_jamba = strcmp(architecture, "jamba") == 0;
     is_nemotron_h = strncmp(architecture, "nemotron_h", 10) == 0;
+    is_gemma3n = strcmp(architecture, "gemma3n") == 0;
+    is_gemma4 = strcmp(architecture, "gemma4") == 0;
     if (!model) die("cannot load", model_path);
     const struct llama_vocab *vocab = llama_model_get_vocab(model);
     int32_t n_vocab = llama_vocab_n_tokens(vocab);
