@@ -42,8 +42,7 @@ plumb_status plan_pattern(struct key_reader *r, struct plan *p, uint32_t period,
     PLUMB_TRY(key_n_rot(r, "rope.dimension_count_swa", p->layers[0].attn.k_dim, &local->n_rot));
     PLUMB_TRY(key_freq_base(r, "rope.freq_base_swa", &local->freq_base));
     for (uint32_t il = 0; il < p->n_layer; il++) {
-        bool is_last = windows_last ? il % period != 0 : il % period != period - 1;
-        bool has_window = pattern ? gguf_flag(pattern, il) : is_last;
+        bool has_window = pattern ? gguf_flag(pattern, il) : il % period != (windows_last ? 0 : period - 1);
         if (!has_window) continue;
         p->layers[il].attn.window = window;
         p->layers[il].attn.rope = ROPE_LOCAL;
