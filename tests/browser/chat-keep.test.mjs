@@ -446,6 +446,20 @@ test('selecting the open conversation again, or Escape that ends an IME composit
     await page.close();
   });
 
+test('selecting another conversation stops an answer, which stays in its own', async () => {
+  const page = await open(where);
+  await state(page, 'ready');
+  await put(page, [{ title: 'Other', messages: [{ role: 'user', content: 'x' },
+    { role: 'assistant', content: 'y' }] }]);
+  await page.click('#new-chat');
+  await ask(page, LONG);
+  await item(page, 'Other').locator('.title').click();
+  await state(page, 'ready');
+  await page.locator('#chats li').filter({ hasNotText: 'Other' }).locator('.title').first().click();
+  assert.match(await page.textContent('#log > .assistant:last-child .figures'), /stopped$/);
+  await page.close();
+});
+
 test('on a touch screen Stop and Regenerate do not open the keyboard', async () => {
   const page = await open(where, '', { hasTouch: true, isMobile: true, viewport: { width: 400, height: 800 } });
   await state(page, 'ready');
