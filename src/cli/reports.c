@@ -28,13 +28,14 @@ static void show_report(void *user, double done) {
     progress_show(&r->progress, done, "%s %.0f %%", r->what, 100 * done);
 }
 
-/* path: the file to write, or "-" for standard output. */
-static int begin_report(struct reporting *r, plumb_report *report, const struct options *o, const char *path) {
+/* path: the file to write, or "-" for standard output.  name_a, name_b: of what is compared; NULL for none. */
+static int begin_report(struct reporting *r, plumb_report *report, const struct options *o, const char *path,
+                        const char *name_a, const char *name_b) {
     *r = (struct reporting){ .what = command_name(o->command) };
     progress_begin(&r->progress);
     *report = (plumb_report){
         .format = o->json ? PLUMB_FORMAT_JSON : PLUMB_FORMAT_TEXT, .write = write_report, .user = r,
-        .tolerance = o->tolerance, .on_progress = show_report, .all = o->all,
+        .tolerance = o->tolerance, .on_progress = show_report, .all = o->all, .name_a = name_a, .name_b = name_b,
     };
     return writer_open(&r->writer, path);
 }
@@ -72,11 +73,9 @@ static int write_diff(const struct options *o, plumb_trace *const *traces, plumb
                       bool is_html, bool *agree) {
     struct reporting r;
     plumb_report report;
-    int code = begin_report(&r, &report, o, path);
+    int code = begin_report(&r, &report, o, path, o->files[0], o->files[1]);
     if (code != EXIT_OK) return code;
     if (is_html) report.format = PLUMB_FORMAT_HTML;
-    report.name_a = o->files[0];
-    report.name_b = o->files[1];
     plumb_status status = plumb_diff(traces[0], traces[1], model, &report, agree);
     return end_report(&r, status, "diff", plumb_trace_error(traces[0]));
 }
@@ -105,8 +104,7 @@ int run_selfcheck(const struct options *o) {
     bool ok = false;
     struct reporting r;
     plumb_report report;
-    code = begin_report(&r, &report, o, "-");
-    report.name_a = o->files[0];
+    code = begin_report(&r, &report, o, "-", o->files[0], NULL);
     if (code == EXIT_OK) {
         plumb_status status = plumb_selfcheck(model, &report, &ok);
         code = end_report(&r, status, o->files[0], plumb_model_error(model));
@@ -122,10 +120,8 @@ int run_weights(const struct options *o) {
     for (size_t i = 0; i < 2 && code == EXIT_OK; i++) code = load_model(&models[i], &o->files[i], 1, LOAD_BYTES);
     struct reporting r;
     plumb_report report;
-    if (code == EXIT_OK) code = begin_report(&r, &report, o, "-");
+    if (code == EXIT_OK) code = begin_report(&r, &report, o, "-", o->files[0], o->files[1]);
     if (code == EXIT_OK) {
-        report.name_a = o->files[0];
-        report.name_b = o->files[1];
         plumb_status status = plumb_weights(models[0], models[1], &report, &agree);
         code = end_report(&r, status, "weights", plumb_model_error(models[0]));
     }
@@ -171,10 +167,9 @@ static int report_tokens(plumb_trace *theirs, plumb_trace *given, plumb_model *m
     struct reporting r;
     plumb_report diff;
     bool agree;
-    int code = begin_report(&r, &diff, o, "-");
+    int code = begin_report(&r, &diff, o, "-", o->against, o->ids ? "--tokens" : o->chat ? "-p in the chat template"
+                            : "-p");
     if (code != EXIT_OK) return code;
-    diff.name_a = o->against;
-    diff.name_b = o->ids ? "--tokens" : o->chat ? "-p in the chat template" : "-p";
     code = end_report(&r, plumb_diff(theirs, given, model, &diff, &agree), "diff", plumb_trace_error(theirs));
     return code == EXIT_OK ? EXIT_DIFFERENT : code;
 }
@@ -234,10 +229,8 @@ int run_diagnose(const struct options *o) {
     if (code == EXIT_OK) code = set_trace_tokens(trace, model, o, &prompt);
     struct reporting r;
     plumb_report report;
-    if (code == EXIT_OK) code = begin_report(&r, &report, o, "-");
+    if (code == EXIT_OK) code = begin_report(&r, &report, o, "-", o->against, o->files[0]);
     if (code == EXIT_OK) {
-        report.name_a = o->against;
-        report.name_b = o->files[0];
         plumb_status status = plumb_diagnose(model, trace, o->n_known, &report, &says);
         code = end_report(&r, status, o->against, plumb_model_error(model));
     }

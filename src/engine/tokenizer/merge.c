@@ -97,20 +97,21 @@ static bool merge(struct encoder *e, uint32_t n) {
 
 /* ---- raw text ----------------------------------------------------------------------------------------------- */
 
-/* Emits the symbols of e->text.  One that is not a token becomes a token for each of its bytes: <0xNN> (is_byte), or
- * that of its spelling.  Bytes without one are dropped, as llama.cpp does, or (is_needed) fail. */
-static void emit_symbols(struct encoder *e, bool is_byte, bool is_needed) {
+/* Emits the symbols of e->text.  One that is not a token becomes a token for each of its bytes: <0xNN>, or that of its
+ * spelling.  Bytes without one fail if they are required, and are dropped otherwise, as llama.cpp does. */
+enum byte_kind { BYTES_REQUIRED, BYTES_PLAIN, BYTES_SPELT };
+static void emit_symbols(struct encoder *e, enum byte_kind bytes) {
     const struct symbol *symbols = e->symbols.items;
     for (uint32_t i = 0; i != NONE && e->status == PLUMB_OK; i = symbols[i].next) {
         const char *text = (const char *)e->text.items + symbols[i].start;
         int32_t id = token_find_hashed(e->t, symbols[i].hash, text, symbols[i].n, &e->n_step);
         for (uint32_t k = 0; id < 0 && k < symbols[i].n && e->status == PLUMB_OK; k++) {
             const char *at = text + k;
-            int32_t byte = is_byte ? e->t->byte_tokens[(uint8_t)*at]
-                                   : token_find_hashed(e->t, hash_text(at, 1), at, 1, &e->n_step);
+            int32_t byte = bytes == BYTES_SPELT ? token_find_hashed(e->t, hash_text(at, 1), at, 1, &e->n_step)
+                                                : e->t->byte_tokens[(uint8_t)*at];
             if (byte >= 0) {
                 encoder_emit(e, byte);
-            } else if (is_needed) {
+            } else if (bytes == BYTES_REQUIRED) {
                 encoder_fail(e, error_set(e->err, PLUMB_ERROR_TOKENIZER, "tokenize: the vocabulary has no token "
                                           "<0x%02X>, which the text needs", (unsigned)(uint8_t)*at));
             }
@@ -138,7 +139,7 @@ void encode_spm(struct encoder *e, const char *raw, uint32_t n, bool after_token
             text[n_text++] = raw[i];
         }
     }
-    if (merge(e, n_text)) emit_symbols(e, true, true);
+    if (merge(e, n_text)) emit_symbols(e, BYTES_REQUIRED);
 }
 
 /* Writes a word in the vocabulary's spelling and returns its number of bytes: at most 8 for each character. */
@@ -173,7 +174,7 @@ static void encode_word(void *user, size_t begin, size_t end) {
             return;
         }
     }
-    if (merge(e, n)) emit_symbols(e, flags & PRE_PLAIN, false);
+    if (merge(e, n)) emit_symbols(e, flags & PRE_PLAIN ? BYTES_PLAIN : BYTES_SPELT);
 }
 
 static void encode_chars(struct encoder *e, const struct pre_char *chars, size_t n) {

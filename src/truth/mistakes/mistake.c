@@ -44,6 +44,11 @@ struct made_tap {
     double *x;
 };
 
+/* The mistake, if it is of this kind; NULL: it is not. */
+static const struct mistake *of_kind(const struct made_tap *st, enum mistake_kind kind) {
+    return st->wrong && st->wrong->kind == kind ? st->wrong : NULL;
+}
+
 static bool reserve(struct mistakes *s, double **p, size_t *cap, uint64_t n) {
     if (n <= *cap) return true;
     double *bigger = alloc_array(n, sizeof *bigger);
@@ -69,8 +74,8 @@ static const double *held(const struct made_tap *st, enum tap_id id, uint32_t wi
 
 /* Input number i of the usual inputs of a step, (n_token, width): first those of the sublayer, last the residual. */
 static const double *input_of(const struct made_tap *st, uint32_t i, uint32_t width) {
-    const struct mistake *m = st->wrong;
-    if (m && m->kind == MISTAKE_INPUT && m->at == i) return held(st, m->input, width);
+    const struct mistake *m = of_kind(st, MISTAKE_INPUT);
+    if (m && m->at == i) return held(st, m->input, width);
     id_set inputs = model_tap_inputs(st->s->model, st->id, st->layer);
     enum tap_id ids[2] = { TAP_COUNT, TAP_COUNT };
     uint32_t n = 0;
@@ -95,11 +100,11 @@ static const struct affine *weight_of(const struct made_tap *st) {
     if (st->id == TAP_RESULT_NORM) return &model->output_norm;
     int32_t layer = st->layer;
     enum weight_id id = mistake_weight(st->id);
-    const struct mistake *m = st->wrong;
-    bool is_exchanged = m && m->kind == MISTAKE_TENSOR && m->from_layer < 0 && id == m->weight;
-    if (m && m->kind == MISTAKE_TENSOR) id = is_exchanged ? mistake_weight(m->input) : m->weight;
-    if (m && m->kind == MISTAKE_TENSOR && m->from_layer >= 0) layer = m->from_layer;
-    if (m && m->kind == MISTAKE_LAYER) layer = (int32_t)mistake_layer(m, (uint32_t)layer, model->plan.n_layer);
+    const struct mistake *tensor = of_kind(st, MISTAKE_TENSOR), *other = of_kind(st, MISTAKE_LAYER);
+    bool is_exchanged = tensor && tensor->from_layer < 0 && id == tensor->weight;
+    if (tensor) id = is_exchanged ? mistake_weight(tensor->input) : tensor->weight;
+    if (tensor && tensor->from_layer >= 0) layer = tensor->from_layer;
+    if (other) layer = (int32_t)mistake_layer(other, (uint32_t)layer, model->plan.n_layer);
     return &model->layers[layer].w[id];
 }
 
@@ -148,14 +153,14 @@ static const float *weight_floats(struct mistakes *s, const struct weight *w, ui
 /* ---- orders ------------------------------------------------------------------------------------------------------ */
 
 /* y (n_token, n_head, n) = x with its elements, heads or tokens in another order */
-static void reorder(const struct mistake *m, const double *x, uint32_t n_token, uint32_t n_head, uint32_t n,
-                    double *y) {
+static void reorder(const struct mistake *m, enum axis axis, const double *x, uint32_t n_token, uint32_t n_head,
+                    uint32_t n, double *y) {
     for (uint32_t t = 0; t < n_token; t++) {
-        uint32_t from_t = m->axis == AXIS_TOKENS && n_token > 1 ? array_place(m->variant, t, n_token) : t;
+        uint32_t from_t = axis == AXIS_TOKENS && n_token > 1 ? array_place(m->variant, t, n_token) : t;
         for (uint32_t h = 0; h < n_head; h++) {
-            uint32_t from_h = m->axis == AXIS_HEADS && n_head > 1 ? array_place(m->variant, h, n_head) : h;
+            uint32_t from_h = axis == AXIS_HEADS && n_head > 1 ? array_place(m->variant, h, n_head) : h;
             for (uint32_t i = 0; i < n; i++) {
-                uint32_t from = m->axis == AXIS_ELEMENTS && n > 1 ? array_place(m->variant, i, n) : i;
+                uint32_t from = axis == AXIS_ELEMENTS && n > 1 ? array_place(m->variant, i, n) : i;
                 bool is_zero = from_t == UINT32_MAX || from_h == UINT32_MAX || from == UINT32_MAX;
                 y[((size_t)t * n_head + h) * n + i] = is_zero ? 0 : x[((size_t)from_t * n_head + from_h) * n + from];
             }
@@ -219,42 +224,31 @@ static const struct weight *fused_row(const struct made_tap *st, uint32_t o, uin
 /* y (n_token, n_out) = x (n_token, n_in) W^T s + b */
 static bool compute_linear(const struct made_tap *st, double *y) {
     struct mistakes *s = st->s;
+    const struct mistake *order = of_kind(st, MISTAKE_ORDER), *bias_of = of_kind(st, MISTAKE_BIAS);
     const struct affine *of = weight_of(st), *own = of;
-    const struct mistake *m = st->wrong;
-    bool is_own_bias = m && m->kind == MISTAKE_TENSOR;
-    if (is_own_bias) own = &s->model->layers[st->layer].w[mistake_weight(st->id)];
+    if (of_kind(st, MISTAKE_TENSOR)) own = &s->model->layers[st->layer].w[mistake_weight(st->id)];
     uint32_t width = of->w ? of->w->n_in : 0, n_out = st->n_head * st->n;
     const double *x = input_of(st, 0, width);
     if (!x || of->w->n_out != n_out || of->w->n_matrix > 1 || own->s) return false;
-    if (m && m->kind == MISTAKE_ORDER && m->axis == AXIS_INPUT) {
-        if (!reserve(s, &s->x, &s->n_x, (uint64_t)st->n_token * width)) return false;
-        struct mistake elements = *m;
-        elements.axis = AXIS_ELEMENTS;
-        reorder(&elements, x, st->n_token, 1, width, s->x);
-        x = s->x;
+    if (!reserve(s, &s->x, &s->n_x, (uint64_t)st->n_token * width)) return false;
+    if (order && order->axis == AXIS_INPUT) reorder(order, AXIS_ELEMENTS, x, st->n_token, 1, width, s->x);
+    else memcpy(s->x, x, (size_t)st->n_token * width * sizeof *x);
+    for (uint32_t t = 0; t < st->n_token; t++) {
+        rounding_apply(&s->rounding, of->w->type, s->x + (size_t)t * width, width);
     }
-    if (s->rounding.kind != ROUND_NONE) {
-        if (!reserve(s, &s->x, &s->n_x, (uint64_t)st->n_token * width)) return false;
-        if (x != s->x) memcpy(s->x, x, (size_t)st->n_token * width * sizeof *x);
-        for (uint32_t t = 0; t < st->n_token; t++) {
-            rounding_apply(&s->rounding, of->w->type, s->x + (size_t)t * width, width);
-        }
-        x = s->x;
-    }
-    bool is_transposed = m && m->kind == MISTAKE_TRANSPOSED, is_rows = m && m->kind == MISTAKE_ORDER
-                      && m->axis == AXIS_WEIGHT;
-    bool is_columns = m && m->kind == MISTAKE_ORDER && m->axis == AXIS_COLUMNS;
+    bool is_rows = order && order->axis == AXIS_WEIGHT, is_columns = order && order->axis == AXIS_COLUMNS;
     memset(y, 0, (size_t)st->n_token * n_out * sizeof *y);
     for (uint32_t o = 0; o < n_out; o++) {
-        uint32_t from = is_rows ? array_place(m->variant, o, n_out) : o;
+        uint32_t from = is_rows ? array_place(order->variant, o, n_out) : o;
         if (from == UINT32_MAX) continue;
-        const struct weight *w = m && m->kind == MISTAKE_FUSED ? fused_row(st, o, &from) : of->w;
+        const struct weight *w = of_kind(st, MISTAKE_FUSED) ? fused_row(st, o, &from) : of->w;
         if (!w || w->n_in != width) return false;
         const float *row = weight_floats(s, w, from);
         for (uint32_t t = 0; t < st->n_token; t++) {
-            const double *xt = x + (size_t)t * width;
+            const double *xt = s->x + (size_t)t * width;
             double *yt = y + (size_t)t * n_out, sum = 0;
-            if (is_transposed) {   /* element (o, i) is the one at (i, o) of an array with rows of n_out */
+            /* Transposed: element (o, i) is the one at (i, o) of an array with rows of n_out. */
+            if (of_kind(st, MISTAKE_TRANSPOSED)) {
                 for (uint32_t i = 0; i < width; i++) {
                     size_t at = (size_t)o * width + i;
                     yt[at % n_out] += (double)row[i] * xt[at / n_out];
@@ -262,18 +256,18 @@ static bool compute_linear(const struct made_tap *st, double *y) {
                 continue;
             }
             for (uint32_t i = 0; i < width; i++) {
-                uint32_t column = is_columns ? array_place(m->variant, i, width) : i;
+                uint32_t column = is_columns ? array_place(order->variant, i, width) : i;
                 if (column != UINT32_MAX) sum += (double)row[column] * xt[i];
             }
             yt[o] = sum;
         }
     }
     const struct weight *b = own->b;
-    if (m && m->kind == MISTAKE_BIAS && m->weight != W_COUNT) b = s->model->layers[st->layer].w[m->weight].b;
-    if (m && m->kind == MISTAKE_BIAS && (!b || b->n_in != n_out)) return false;
+    if (bias_of && bias_of->weight != W_COUNT) b = s->model->layers[st->layer].w[bias_of->weight].b;
+    if (bias_of && (!b || b->n_in != n_out)) return false;
     const float *bias = b ? weight_floats(s, b, 0) : NULL;
-    double times = m && m->kind == MISTAKE_BIAS ? m->number : 1;
-    uint32_t n_bias = m && m->kind == MISTAKE_BIAS && m->variant ? st->n : n_out;   /* that of the first head in all */
+    double times = bias_of ? bias_of->number : 1;
+    uint32_t n_bias = bias_of && bias_of->variant ? st->n : n_out;   /* that of the first head in all */
     for (size_t k = 0; bias && k < (size_t)st->n_token * n_out; k++) y[k] += times * (double)bias[k % n_out % n_bias];
     return true;
 }
@@ -284,49 +278,42 @@ static bool compute_norm(const struct made_tap *st, double *y) {
     struct mistakes *s = st->s;
     const struct plan *p = &s->model->plan;
     const struct affine *of = weight_of(st);
-    const struct mistake *m = st->wrong;
-    uint32_t n = st->n_head * st->n;
+    const struct mistake *m = of_kind(st, MISTAKE_NORM), *order = of_kind(st, MISTAKE_ORDER);
+    const struct mistake *other_eps = of_kind(st, MISTAKE_EPS);
+    enum norm_mistake v = m ? (enum norm_mistake)m->variant : N_NORM_MISTAKE;
+    const struct variant right = { .form = FORM_RMS }, *how = m ? &mistake_norms[v] : &right;
+    uint32_t n = st->n_head * st->n, n_in = of->w ? of->w->n_in : n, n_part = how->n_part > 0 ? how->n_part : 1;
     const double *x = input_of(st, 0, n);
-    if (!x || p->norm != NORM_RMS || !of->w || of->b || of->w->n_out != 1) return false;
-    uint32_t n_in = of->w->n_in, variant = m ? m->variant : 0;
-    if (n % n_in) return false;
-    size_t n_row = (size_t)st->n_token * n / n_in;
-    bool is_norm = m && m->kind == MISTAKE_NORM, is_order = m && m->kind == MISTAKE_ORDER && m->axis == AXIS_WEIGHT;
-    bool is_post = st->id == TAP_ATTN_POST_NORM || st->id == TAP_FFN_POST_NORM;
-    double eps = (double)(is_post && p->post_norm_eps != 0 ? p->post_norm_eps : p->norm_eps);
-    if (m && m->kind == MISTAKE_EPS) eps = m->number;
+    if (!x || p->norm != NORM_RMS || !of->w || of->b || of->w->n_out != 1 || n % n_in || n_in % n_part) return false;
+    size_t n_row = (size_t)st->n_token * n / n_in, unit = n_in / n_part;
+    double eps = other_eps ? other_eps->number : (double)plan_norm_eps(p, mistake_weight(st->id));
     const float *weight = weight_floats(s, of->w, 0);
-    if (is_norm && variant == NORM_WEIGHT_FIRST) {
+    if (v == NORM_WEIGHT_FIRST) {
         if (!reserve(s, &s->x, &s->n_x, (uint64_t)n_row * n_in)) return false;
         for (size_t k = 0; k < n_row * n_in; k++) s->x[k] = x[k] * (double)weight[k % n_in];
         x = s->x;
     }
-    const struct variant right = { .form = FORM_RMS }, *how = is_norm ? &mistake_norms[variant] : &right;
-    uint32_t n_part = how->n_part > 0 ? how->n_part : 1, unit = n_in / n_part;
-    if (n_in % n_part) return false;
-    if (is_norm && variant == NORM_TOKENS) {
-        norm_divide(FORM_RMS, 0, eps, x, x, n_row * n_in, 1, y);
-    } else if (is_norm && variant == NORM_ACROSS_TOKENS) {
-        for (uint32_t i = 0; i < n_in; i++) norm_divide(FORM_RMS, 0, eps, x + i, x + i, n_row, n_in, y + i);
-    } else {
-        for (size_t at = 0; at < n_row * n_in; at += unit) {
-            norm_divide(how->form, is_norm ? m->number : 0, eps, x + at, x + at, unit, 1, y + at);
-            if (is_norm && variant == NORM_TWICE) norm_divide(FORM_RMS, 0, eps, y + at, y + at, unit, 1, y + at);
-        }
+    for (size_t at = 0; v != NORM_TOKENS && v != NORM_ACROSS_TOKENS && at < n_row * n_in; at += unit) {
+        norm_divide(how->form, m ? m->number : 0, eps, x + at, x + at, unit, 1, y + at);
+        if (v == NORM_TWICE) norm_divide(FORM_RMS, 0, eps, y + at, y + at, unit, 1, y + at);
+    }
+    if (v == NORM_TOKENS) norm_divide(FORM_RMS, 0, eps, x, x, n_row * n_in, 1, y);
+    for (uint32_t i = 0; v == NORM_ACROSS_TOKENS && i < n_in; i++) {
+        norm_divide(FORM_RMS, 0, eps, x + i, x + i, n_row, n_in, y + i);
     }
     double square = 0;
-    for (size_t k = 0; is_norm && variant == NORM_ADDED_UP && k < n_row; k++) {   /* the mean squares of a chunk */
+    for (size_t k = 0; v == NORM_ADDED_UP && k < n_row; k++) {   /* the mean squares of a chunk */
         uint32_t pos = st->pos + (uint32_t)k;
         if (n_row != st->n_token || chunk_first(s, m->chunk, pos) == pos) square = 0;
         for (uint32_t i = 0; i < n_in; i++) square += x[k * n_in + i] * x[k * n_in + i] / n_in;
         for (uint32_t i = 0; i < n_in; i++) y[k * n_in + i] = x[k * n_in + i] / sqrt(square + eps);
     }
     for (size_t k = 0; k < n_row * n_in; k++) {
-        uint32_t i = (uint32_t)(k % n_in), from = is_order ? array_place(variant, i, n_in) : i;
+        uint32_t i = (uint32_t)(k % n_in), from = order ? array_place(order->variant, i, n_in) : i;
         double w = from == UINT32_MAX ? 0 : (double)weight[from];
-        if (is_norm && (variant == NORM_NO_WEIGHT || variant == NORM_WEIGHT_FIRST)) w = 1;
-        if (is_norm && variant == NORM_WEIGHT_TWICE) w *= w;
-        if (is_norm && variant == NORM_WEIGHT_PLUS_1) w += 1;
+        if (v == NORM_NO_WEIGHT || v == NORM_WEIGHT_FIRST) w = 1;
+        if (v == NORM_WEIGHT_TWICE) w *= w;
+        if (v == NORM_WEIGHT_PLUS_1) w += 1;
         y[k] *= w;
     }
     return true;
@@ -368,7 +355,8 @@ static void rotate(const struct rope_plan *p, const float *factors, const struct
 
 static bool compute_rope(const struct made_tap *st, double *y) {
     const struct attn_plan *a = &plan_of(st)->attn;
-    const struct mistake *m = st->wrong && st->wrong->kind == MISTAKE_ROPE ? st->wrong : NULL;
+    const struct mistake *m = of_kind(st, MISTAKE_ROPE);
+    enum rope_mistake v = m ? (enum rope_mistake)m->variant : N_ROPE_MISTAKE;
     uint32_t n = st->n_head * st->n;
     const double *x = input_of(st, 0, n);
     if (!x || a->rope == ROPE_NONE) return false;
@@ -378,13 +366,13 @@ static bool compute_rope(const struct made_tap *st, double *y) {
     memcpy(y, x, (size_t)st->n_token * n * sizeof *y);
     for (uint32_t t = 0; t < st->n_token; t++) {
         double position = st->pos + t;
-        if (m && m->variant == ROPE_OFFSET) position += m->number;
-        if (m && m->variant == ROPE_BATCH) position = t;
-        if (m && m->variant == ROPE_SAME_POSITION) position = st->pos;
-        if (m && m->variant == ROPE_CHUNK) position -= chunk_first(st->s, m->chunk, st->pos + t);
-        if (m && m->variant == ROPE_CHUNK_SAME) position = chunk_first(st->s, m->chunk, st->pos + t);
-        if (m && m->variant == ROPE_FROZEN && position > st->s->n_prompt) position = st->s->n_prompt;
-        for (uint32_t h = 0; h < st->n_head; h++, position += m && m->variant == ROPE_BY_HEAD) {
+        if (v == ROPE_OFFSET) position += m->number;
+        if (v == ROPE_BATCH) position = t;
+        if (v == ROPE_SAME_POSITION) position = st->pos;
+        if (v == ROPE_CHUNK) position -= chunk_first(st->s, m->chunk, st->pos + t);
+        if (v == ROPE_CHUNK_SAME) position = chunk_first(st->s, m->chunk, st->pos + t);
+        if (v == ROPE_FROZEN && position > st->s->n_prompt) position = st->s->n_prompt;
+        for (uint32_t h = 0; h < st->n_head; h++, position += v == ROPE_BY_HEAD) {
             rotate(p, factors, m, position, y + ((size_t)t * st->n_head + h) * st->n, st->n);
         }
     }
@@ -399,15 +387,16 @@ static const double *rows_of(const struct mistakes *s, uint32_t which, int32_t l
     return s->rows[which] + (uint64_t)((uint32_t)layer - p->layers[layer].kv_back) * s->n_token * width;
 }
 
-static uint32_t head_read(const struct mistake *m, uint32_t h, uint32_t n_head, uint32_t n_kv) {
-    return kv_head_by(m && m->kind == MISTAKE_HEADS ? (enum kv_rule)m->variant : N_KV_RULE, h, n_head, n_kv);
+static uint32_t head_read(const struct made_tap *st, uint32_t h) {
+    const struct mistake *m = of_kind(st, MISTAKE_HEADS);
+    return kv_head_by(m ? (enum kv_rule)m->variant : N_KV_RULE, h, st->n_head, plan_of(st)->attn.n_head_kv);
 }
 
 /* Returns the token whose K and V are read from slot `slot` when the token `own` attends and n_filled tokens are there;
  * UINT32_MAX: the slot is empty. */
 static uint32_t stored(const struct made_tap *st, uint32_t slot, uint32_t own, uint32_t n_filled) {
-    const struct mistake *m = st->wrong;
-    if (!m || m->kind != MISTAKE_CACHE) return slot;
+    const struct mistake *m = of_kind(st, MISTAKE_CACHE);
+    if (!m) return slot;
     uint32_t token = slot, n_prompt = st->s->n_prompt;
     switch (m->variant) {
     case CACHE_NOT_DECODED: return slot < n_prompt ? slot : UINT32_MAX;
@@ -438,40 +427,40 @@ static uint32_t stored(const struct made_tap *st, uint32_t slot, uint32_t own, u
     return slot < n_prompt && n_filled <= n_prompt ? slot : UINT32_MAX;
 }
 
-/* As cache_place, if the mistake is another order of the rows. */
-static size_t place(const struct mistake *m, size_t token, size_t g, size_t e, size_t n_slot, size_t n_kv, size_t dim) {
-    bool is_by_head = m && m->kind == MISTAKE_CACHE && m->variant == CACHE_ROWS_BY_HEAD;
-    bool is_by_slot = m && m->kind == MISTAKE_CACHE && m->variant == CACHE_ROWS_BY_SLOT;
-    enum cache_order order = is_by_head ? ORDER_ROWS_BY_HEAD : is_by_slot ? ORDER_ROWS_BY_SLOT : ORDER_RIGHT;
-    return cache_place(order, n_slot, n_kv, 1, dim, token, g, e);
+/* Where the row of a token and head begins, if the mistake is another order of the rows. */
+static size_t row_place(const struct made_tap *st, size_t token, size_t g, size_t n_slot, size_t dim) {
+    const struct mistake *m = of_kind(st, MISTAKE_CACHE);
+    enum cache_order order = !m ? ORDER_RIGHT : m->variant == CACHE_ROWS_BY_HEAD ? ORDER_ROWS_BY_HEAD
+                           : m->variant == CACHE_ROWS_BY_SLOT ? ORDER_ROWS_BY_SLOT : ORDER_RIGHT;
+    return cache_place(order, n_slot, plan_of(st)->attn.n_head_kv, 1, dim, token, g, 0);
 }
 
 /* Where a step reads its keys or values.  A mistake may let it read another tap's rows, for all tokens or for those of
  * one part of the chunks. */
 struct source {
     const double *right, *wrong;   /* NULL: they are not known */
-    const struct mistake *m;
 };
 
 static struct source read_rows(const struct made_tap *st, uint32_t right, size_t dim) {
-    const struct mistake *m = st->wrong;
+    const struct mistake *input = of_kind(st, MISTAKE_INPUT), *cache = of_kind(st, MISTAKE_CACHE);
     int32_t layer = st->layer;
     uint32_t which = right;
-    if (m && m->kind == MISTAKE_INPUT && m->at == 1) {
-        which = m->input == TAP_VCUR ? ROWS_V : m->input == TAP_KCUR ? ROWS_K_BEFORE_ROPE : ROWS_K;
-        layer -= m->is_before;
+    if (input && input->at == 1) {
+        which = input->input == TAP_VCUR ? ROWS_V : input->input == TAP_KCUR ? ROWS_K_BEFORE_ROPE : ROWS_K;
+        layer -= input->is_before;
     }
-    if (m && m->kind == MISTAKE_CACHE && m->variant == CACHE_EXCHANGED) which = right == ROWS_V ? ROWS_K : ROWS_V;
+    if (cache && cache->variant == CACHE_EXCHANGED) which = right == ROWS_V ? ROWS_K : ROWS_V;
     const struct attn_plan *a = &plan_of(st)->attn;
     bool is_known = layer >= 0 && (which == ROWS_V ? a->v_dim : a->k_dim) == dim;
-    return (struct source){ rows_of(st->s, right, st->layer), is_known ? rows_of(st->s, which, layer) : NULL, m };
+    return (struct source){ rows_of(st->s, right, st->layer), is_known ? rows_of(st->s, which, layer) : NULL };
 }
 
 /* The rows of which the token `own` reads a slot. */
 static const double *rows_for(const struct made_tap *st, const struct source *from, uint32_t own, uint32_t slot) {
-    if (!from->m || from->m->kind != MISTAKE_INPUT || from->m->chunk == 0) return from->wrong;
-    bool is_past = slot < chunk_first(st->s, from->m->chunk, own);
-    return is_past == (from->m->variant == CHUNK_PAST) ? from->wrong : from->right;
+    const struct mistake *m = of_kind(st, MISTAKE_INPUT);
+    if (!m || m->chunk == 0) return from->wrong;
+    bool is_past = slot < chunk_first(st->s, m->chunk, own);
+    return is_past == (m->variant == CHUNK_PAST) ? from->wrong : from->right;
 }
 
 /* How many slots are in use when a token attends. */
@@ -512,33 +501,31 @@ static double sink_of(const struct made_tap *st, const float *sinks, enum scores
 static bool compute_scores(const struct made_tap *st, double *y) {
     struct mistakes *s = st->s;
     const struct attn_plan *a = &plan_of(st)->attn;
-    const struct mistake *m = st->wrong;
+    const struct mistake *m = of_kind(st, MISTAKE_SCORES);
     uint32_t n_key = st->n, n_head = st->n_head;
     const double *q = input_of(st, 0, n_head * a->k_dim);
     struct source keys = read_rows(st, ROWS_K, a->k_dim);
     const struct weight *sink_weight = s->model->layers[st->layer].w[W_ATTN_SINKS].w;
     const float *sinks = sink_weight && sink_weight->n_in == n_head ? weight_floats(s, sink_weight, 0) : NULL;
     if (!q || !keys.wrong || (sink_weight && !sinks)) return false;
-    enum scores_mistake v = m && m->kind == MISTAKE_SCORES ? (enum scores_mistake)m->variant : N_SCORES_MISTAKE;
+    enum scores_mistake v = m ? (enum scores_mistake)m->variant : N_SCORES_MISTAKE;
     double scale = a->scale != 0 ? (double)a->scale : 1 / sqrt(a->k_dim), number = m ? m->number : 0;
     double softcap = v == SCORES_SOFTCAP ? number : (double)a->softcap;
     if (v == SCORES_SCALE) scale *= number;
     for (uint32_t t = 0; t < st->n_token; t++) {
         uint32_t own = st->pos + t;
         for (uint32_t h = 0; h < n_head; h++) {
-            uint32_t g = head_read(m, h, n_head, a->n_head_kv), n_there = slots_of(st, own, n_key);
+            uint32_t g = head_read(st, h), n_there = slots_of(st, own, n_key);
             double *row = y + ((size_t)t * n_head + h) * n_key, slope = (double)plan_alibi_slope(a, h);
             bool none = true;
             for (uint32_t i = n_there; i < n_key; i++) row[i] = -INFINITY;
             for (uint32_t i = 0; i < n_there; i++) {
                 uint32_t token = stored(st, i, own, n_key);
-                const double *k = rows_for(st, &keys, own, i);
+                const double *k = rows_for(st, &keys, own, i), *q_h = q + ((size_t)t * n_head + h) * a->k_dim;
+                size_t at = row_place(st, token, g, n_there, a->k_dim);
                 bool is_seen = sees(st, v, own, i);
                 double dot = 0;
-                for (uint32_t e = 0; token != UINT32_MAX && e < a->k_dim; e++) {
-                    size_t at = place(m, token, g, e, n_there, a->n_head_kv, a->k_dim);
-                    dot += q[((size_t)t * n_head + h) * a->k_dim + e] * k[at];
-                }
+                for (uint32_t e = 0; token != UINT32_MAX && e < a->k_dim; e++) dot += q_h[e] * k[at + e];
                 double score = dot * scale;
                 if (softcap != 0) score = softcap * tanh(score / softcap);
                 score -= slope * fabs((double)own - i);
@@ -599,7 +586,7 @@ static void change_tiles(const struct mistake *m, double *weights, uint32_t n) {
 static bool compute_values(const struct made_tap *st, double *y) {
     struct mistakes *s = st->s;
     const struct attn_plan *a = &plan_of(st)->attn;
-    const struct mistake *m = st->wrong;
+    const struct mistake *m = of_kind(st, MISTAKE_VALUES);
     uint32_t n_key = s->width[TAP_KQ_SOFT_MAX], n_head = st->n_head;
     const double *weights = held(st, TAP_KQ_SOFT_MAX, n_head * n_key);
     struct source values = read_rows(st, ROWS_V, a->v_dim);
@@ -607,19 +594,18 @@ static bool compute_values(const struct made_tap *st, double *y) {
     if (!reserve(s, &s->x, &s->n_x, n_key)) return false;
     for (uint32_t t = 0; t < st->n_token; t++) {
         for (uint32_t h = 0; h < n_head; h++) {
-            uint32_t g = head_read(m, h, n_head, a->n_head_kv), n_there = slots_of(st, st->pos + t, n_key);
+            uint32_t g = head_read(st, h), n_there = slots_of(st, st->pos + t, n_key);
             double *out = y + ((size_t)t * n_head + h) * st->n;
             memset(out, 0, st->n * sizeof *out);
             memcpy(s->x, weights + ((size_t)t * n_head + h) * n_key, n_key * sizeof *s->x);
-            if (m && m->kind == MISTAKE_VALUES) change_tiles(m, s->x, n_key);
+            if (m) change_tiles(m, s->x, n_key);
             for (uint32_t i = 0; i < n_key; i++) {
                 uint32_t token = stored(st, i, st->pos + t, n_key);
                 const double *v = rows_for(st, &values, st->pos + t, i);
                 double weight = s->x[i];
                 if (weight == 0 || token == UINT32_MAX) continue;
-                for (uint32_t e = 0; e < st->n; e++) {
-                    out[e] += weight * v[place(m, token, g, e, n_there, a->n_head_kv, a->v_dim)];
-                }
+                size_t at = row_place(st, token, g, n_there, a->v_dim);
+                for (uint32_t e = 0; e < st->n; e++) out[e] += weight * v[at + e];
             }
         }
     }
@@ -665,7 +651,7 @@ static bool compute_gate(const struct made_tap *st, double *y) {
     double limit = (double)(is_expert ? p->limit : p->limit_shared);
     bool is_known = is_oai || (limit == 0 && (p->activation == ACT_SILU || p->activation == ACT_GELU_TANH));
     if (!gate || !up || !is_known || p->limit_late) return false;
-    const struct mistake *m = st->wrong && st->wrong->kind == MISTAKE_GATE ? st->wrong : NULL;
+    const struct mistake *m = of_kind(st, MISTAKE_GATE);
     enum gate_mistake own = p->activation == ACT_GELU_TANH ? GLU_GELU_TANH : GLU_SILU;
     bool is_alternate = m && m->variant == GLU_ALTERNATE;
     for (size_t i = 0; i < (size_t)st->n_token * width; i++) {
@@ -695,23 +681,22 @@ static bool compute_sum(const struct made_tap *st, double *y) {
     uint32_t width = st->n_head * st->n;
     const double *a = input_of(st, 0, width), *b = input_of(st, 1, width);
     if (!a || !b) return false;
-    bool is_wrong = st->wrong && st->wrong->kind == MISTAKE_SUM;
-    bool is_normed = is_wrong && st->wrong->weight != W_COUNT;   /* of what no norm was applied to before */
+    const struct mistake *m = of_kind(st, MISTAKE_SUM);
+    bool is_normed = m && m->weight != W_COUNT;   /* of what no norm was applied to before */
     if (is_normed) a = held(st, st->id == TAP_FFN_INP ? TAP_ATTN_OUT : TAP_FFN_OUT, width);
     if (!a) return false;
-    double of_a = is_wrong ? st->wrong->number : (double)st->s->model->plan.residual_scale;
-    double of_b = is_wrong ? st->wrong->other : 1;
+    double of_a = m ? m->number : (double)st->s->model->plan.residual_scale, of_b = m ? m->other : 1;
     for (size_t i = 0; i < (size_t)st->n_token * width; i++) y[i] = of_a * a[i] + of_b * b[i];
-    return !is_normed || norm_rows(st, st->wrong->weight, width, y);
+    return !is_normed || norm_rows(st, m->weight, width, y);
 }
 
 static bool compute_embedding(const struct made_tap *st, double *y) {
     struct mistakes *s = st->s;
     const struct weight *w = s->model->token_embd.w;
-    const struct mistake *m = st->wrong && st->wrong->kind == MISTAKE_TOKEN ? st->wrong : NULL;
-    enum token_mistake v = m ? (enum token_mistake)m->variant : TOKEN_FURTHER;
+    const struct mistake *m = of_kind(st, MISTAKE_TOKEN);
+    enum token_mistake v = m ? (enum token_mistake)m->variant : N_TOKEN_MISTAKE;
     for (uint32_t t = 0; t < st->n_token; t++) {
-        int64_t further = !m || v > TOKEN_FURTHER ? 0 : v == TOKEN_FURTHER ? (int64_t)m->number : -(int64_t)m->number;
+        int64_t further = v == TOKEN_FURTHER ? (int64_t)m->number : v == TOKEN_EARLIER ? -(int64_t)m->number : 0;
         int64_t at = (int64_t)st->pos + t + further, n_row = w->n_out;
         int64_t id = s->tokens[at < 0 ? 0 : at >= s->n_token ? s->n_token - 1 : at];
         switch (v) {
@@ -779,7 +764,7 @@ static bool compute_wrong(const struct made_tap *st, double *y) {
     switch (m->kind) {
     case MISTAKE_ORDER:
         if (m->axis >= AXIS_INPUT) break;
-        reorder(m, st->x, st->n_token, st->n_head, st->n, y);
+        reorder(m, m->axis, st->x, st->n_token, st->n_head, st->n, y);
         return true;
     case MISTAKE_SCALE:
         for (size_t i = 0; i < n; i++) y[i] = m->number * st->x[i];

@@ -332,24 +332,16 @@ static void try_tensors(const struct list *l) {
     const struct model *model = l->s->model;
     enum weight_id own = mistake_weight(l->id);
     const struct weight *w = model->layers[l->layer].w[own].w;
-    if (!w) return;
-    for (uint32_t id = 0; id < W_LAYER_COUNT; id++) {
-        const struct weight *other = model->layers[l->layer].w[id].w;
-        bool fits = other && other->n_in == w->n_in && other->n_out == w->n_out && other->n_matrix <= 1;
-        if (!fits || id == own) continue;
-        struct mistake m = { .kind = MISTAKE_TENSOR, .weight = (enum weight_id)id, .input = l->id, .from_layer = -1 };
-        try_one(l, m);
-        m.taps = ID_SET(l->id) | mistake_taps((enum weight_id)id);   /* the two are exchanged */
-        m.layer = m.head = EVERYWHERE;
-        if (m.taps & (m.taps - 1) && (enum weight_id)id > own) l->try(l->user, &m);
-    }
-    for (uint32_t il = 0; il < model->plan.n_layer; il++) {
-        for (uint32_t id = 0; id < W_LAYER_COUNT; id++) {
-            const struct weight *other = model->layers[il].w[id].w;
+    for (int32_t from = -1; w && from < (int32_t)model->plan.n_layer; from++) {   /* -1: of the own layer */
+        for (enum weight_id id = 0; id < W_LAYER_COUNT && from != l->layer; id++) {
+            const struct weight *other = model->layers[from < 0 ? l->layer : from].w[id].w;
             bool fits = other && other->n_in == w->n_in && other->n_out == w->n_out && other->n_matrix <= 1;
-            if (!fits || il == (uint32_t)l->layer) continue;
-            try_one(l, (struct mistake){ .kind = MISTAKE_TENSOR, .weight = (enum weight_id)id,
-                                         .from_layer = (int32_t)il });
+            if (!fits || (from < 0 && id == own)) continue;
+            struct mistake m = { .kind = MISTAKE_TENSOR, .weight = id, .input = l->id, .from_layer = from };
+            try_one(l, m);
+            m.taps = ID_SET(l->id) | mistake_taps(id);   /* the two are exchanged */
+            m.layer = m.head = EVERYWHERE;
+            if (from < 0 && m.taps & (m.taps - 1) && id > own) l->try(l->user, &m);
         }
     }
 }
