@@ -126,8 +126,8 @@ static const struct description descriptions[] = {
     { "bloom", "attention of 4 heads of 8, 2 for K and V, ALiBi\n" },
     { "gptneox", "RoPE with base 10000 of 4 elements\n" },
     { "glm4moe", "from 1 of 2 groups" },
-    { "falcon-h1", "  layers 0-4\n    attention of 4 heads of 8, 2 for K and V, RoPE with base 10000\n    scan of 4 heads "
-      "of 16 with states of 8, 2 groups, convolution over 4 tokens\n    feed-forward network of 64\n" },
+    { "falcon-h1", "  layers 0-4\n    attention of 4 heads of 8, 2 for K and V, RoPE with base 10000\n    scan of 4 "
+      "heads of 16 with states of 8, 2 groups, convolution over 4 tokens\n    feed-forward network of 64\n" },
     { "nemotron_h", "  layers 0\n    attention of 4 heads of 8, no RoPE\n    h = norm(attn_norm, x); " },
     { "nemotron_h", "  layers 1, 3-4\n    scan of 4 heads of 16 with states of 8, 2 groups, convolution over 4 tokens\n"
       "    h = norm(attn_norm, x); scan_in = ssm_in h; z = scan_in[0:64]; conv_in = scan_in[64:160]; dt = "
