@@ -28,8 +28,9 @@ BERT = {"norms": "layer", "gate": False, "pre": False, "around": True, "types": 
 # dense_2.  Gemma 3n and 4: beside: experts, of a width, beside the dense network; window_layers: those with a window,
 # window_dim: elements of their heads; shared: layers that read the K and V of earlier ones; no_v: layers where V is K;
 # per_layer: elements of an embedding for each layer; out_scale: a factor of each layer; altup: residual streams;
-# laurel: columns of the path beside attention.  seed: another one where rounding shows more than in other models, as a
-# softmax is close to a step.
+# laurel: columns of the path beside attention.  latent: elements of a head of K, those of it that are rotated,
+# those of V, and of the latent vector.  seed: another one where rounding shows more than in other models, as a softmax
+# is close to a step.
 ARCHS = {
     "llama": {"bias": "q k v output gate up down", "freqs": True},
     "qwen": {"fused": True, "bias": "qkv", "head_dim": 8, "kv_heads": 4, "untied": True, "ff_key": 2 * FF},
@@ -114,6 +115,8 @@ ARCHS = {
                 "keys": {"attention.sliding_window": 3, "rope.freq_base": 1e6, "attention.shared_kv_layers": 2,
                          "altup.active_idx": 0, "altup.num_inputs": 4,
                          "activation_sparsity_scale": [0.5, 0.5, 0.0, 0.0, 0.0, 0.0]}},
+    "plm": {"gate": False, "kv_heads": 4, "head_dim": 8, "latent": (12, 4, 8, 32), "keys": {
+        "attention.key_length": 12, "attention.value_length": 8, "rope.dimension_count": 4, "attention.kv_lora_rank": 32}},
     "llama-embed": {"freqs": True, "keys": {"attention.causal": False, "pooling_type": 1}},
 }
 
@@ -209,7 +212,14 @@ def write(name, path, as_f32, is_fixed):
         has_norms = arch["norms"] != "bare"
         if has_norms and arch.get("pre", True) and (il > 0 or arch.get("first_norm", True)):
             norm(block + "attn_norm", EMBD, "attn_norm")
-        if arch.get("fused"):
+        if "latent" in arch:
+            k_dim, rotated, v_dim, n_latent = arch["latent"]
+            matrix(block + "attn_q", heads * k_dim, EMBD, 1.5)
+            matrix(block + "attn_kv_a_mqa", n_latent + rotated, EMBD, 1.5)
+            norm(block + "attn_kv_a_norm", n_latent)
+            matrix(block + "attn_kv_b", heads * (k_dim - rotated + v_dim), n_latent, 1.5)
+            n_q = heads * v_dim
+        elif arch.get("fused"):
             matrix(block + "attn_qkv", n_q + 2 * n_kv, EMBD, 1.5, "qkv")
         else:
             matrix(block + "attn_q", n_q, EMBD, 1.5, "q")

@@ -24,6 +24,7 @@
 #define NEMOTRON "tests/vectors/archs/nemotron_h.gguf"
 #define FALCON_H1 "tests/vectors/archs/falcon-h1.gguf"
 #define PLAMO2 "tests/vectors/archs/plamo2.gguf"
+#define DEEPSEEK2 "tests/vectors/archs/deepseek2.gguf"
 #define HUNYUAN "tests/vectors/archs/hunyuan-dense.gguf"
 #define STEP35 "tests/vectors/archs/step35.gguf"
 #define SINKS "tests/vectors/archs/gpt-oss.gguf"
@@ -493,6 +494,18 @@ static void other_keys_case(void) {
           "is not used by a nemotron_h model" },   /* every layer is a feed-forward network */
         { LFM2, "lfm2.attention.head_count_kv", "\11\0\0\0" "\4\0\0\0" "\3\0\0\0\0\0\0\0"
           "\0\0\0\0" "\0\0\0\0" "\4\0\0", 28, PLUMB_ERROR_UNSUPPORTED, "blk.0.attn_" },   /* no attention there */
+        { DEEPSEEK2, "deepseek2.attention.kv_lora_rank", "\4\0\0\0" "\0\0\0", 8, PLUMB_ERROR_METADATA,
+          "expected 1 to 65536" },
+        { DEEPSEEK2, "deepseek2.attention.kv_lora_rank", "\4\0\0\0" "\17\0\0", 8, PLUMB_ERROR_METADATA,
+          "which is no latent attention with vectors of 15, of which 8 are rotated" },
+        { DEEPSEEK2, "deepseek2.attention.key_length_mla", "\4\0\0\0" "\10\0\0", 8, PLUMB_ERROR_METADATA,
+          "heads of K have 8 elements, of which RoPE rotates 8" },
+        { DEEPSEEK2, "deepseek2.attention.value_length_mla", "\4\0\0\0" "\1\0\1", 8, PLUMB_ERROR_METADATA,
+          "those of V have 65537" },
+        { DEEPSEEK2, "deepseek2.attention.q_lora_rank", "\4\0\0\0" "\0\0\0", 8, PLUMB_ERROR_METADATA,
+          "expected 1 to 65536" },
+        { DEEPSEEK2, "deepseek2.attention.head_count_kv", "\4\0\0\0" "\4\0\0", 8, PLUMB_ERROR_METADATA,
+          "has 4 heads of K and V of 24 and 16 elements" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         size_t n = 0;

@@ -717,10 +717,12 @@ static void architecture_row(const void *row) {
           == !info.has_logits, "%s", text.text);
     bool has_experts = m->model->plan.max_expert > 0;
     CHECK(text.text && strstr(text.text, has_experts ? "OK    experts" : "SKIP  experts"), "%s", text.text);
-    bool attends = m->model->plan.max_k > 0, is_causal = m->model->plan.is_causal;
-    CHECK(text.text && strstr(text.text, attends ? "OK    rope" : "SKIP  rope"), "%s", text.text);
+    bool is_latent = m->model->plan.max_latent > 0, attends = m->model->plan.max_k > 0;
+    bool has_heads = attends && !is_latent, is_causal = m->model->plan.is_causal;
+    CHECK(text.text && strstr(text.text, has_heads ? "OK    rope" : is_latent ? "SKIP  rope        attention is latent"
+                                                                              : "SKIP  rope"), "%s", text.text);
     CHECK(text.text && strstr(text.text, attends ? "OK    softmax" : "SKIP  softmax"), "%s", text.text);
-    CHECK(text.text && strstr(text.text, attends && is_causal ? "OK    position-0" : "SKIP  position-0"), "%s",
+    CHECK(text.text && strstr(text.text, has_heads && is_causal ? "OK    position-0" : "SKIP  position-0"), "%s",
           text.text);
     plumb_model_free(m);
     capture_free(&text);

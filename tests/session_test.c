@@ -865,7 +865,7 @@ void test_session(void) {
     /* Learned positions, RoPE, windows on both sides and on one, ALiBi, experts, causal or not. */
     static const char *const embedding[] = { "bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert", "neo-bert",
         "eurobert", "gemma-embedding", "llama-embed", "qwen3", "gemma3", "gpt2", "llama4", "lfm2", "qwen35",
-        "qwen3next", "falcon-h1", "mamba", "plamo2", "gemma4", "gemma3n" };
+        "qwen3next", "falcon-h1", "mamba", "plamo2", "gemma4", "gemma3n", "deepseek2", "plm" };
     TEST_ROWS("session: embeddings of several texts have the bits of each text alone: ", embed_row, embedding);
     test_case("session: embeddings are the same in any batches, and misuse gives none", embed_case);
     test_case("session: a model loaded in pieces of 1, 7, 4096 bytes and at once gives the same bits", piecewise_case);
@@ -882,7 +882,8 @@ void test_session(void) {
     static const char *const others[] = { "olmoe", "gpt-oss", "llama4", "qwen2moe", "mimo2", "smallthinker", "gemma2",
                                           "deci", "openelm", "lfm2", "lfm2moe", "qwen35", "qwen35moe", "qwen3next",
                                           "granitehybrid", "falcon-h1", "nemotron_h", "nemotron_h_moe", "mamba2",
-                                          "mamba", "jamba", "plamo2", "gemma4", "gemma4-moe", "gemma3n" };
+                                          "mamba", "jamba", "plamo2", "gemma4", "gemma4-moe", "gemma3n", "deepseek2",
+                                          "minicpm3" };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         char name[120];
         snprintf(name, sizeof name, "session: from a header alone, rehearsal predicts the memory of %s", others[i]);
@@ -904,7 +905,7 @@ void test_session(void) {
     static const char *const wanders[] = { "lfm2", "lfm2moe", "qwen35", "qwen3next", "granitehybrid",
                                            "granitehybrid-moe", "falcon-h1", "nemotron_h", "nemotron_h_moe", "mamba2",
                                            "mamba", "jamba", "jamba-moe", "plamo2", "gemma3", "gemma4", "gemma4-moe",
-                                           "gemma3n", "llama4", "hrm_text", "talkie" };
+                                           "gemma3n", "llama4", "hrm_text", "talkie", "deepseek2", "minicpm3" };
     TEST_ROWS("session: any rewinds and batches give the bits of one batch: ", wander_row, wanders);
     test_case("session: snapshots of states end batches, and a few of many are kept", snapshots_case);
     test_case("session: context overflow and unknown tokens are errors that change nothing", overflow_case);

@@ -76,6 +76,8 @@ static bool allocate_streams(struct forward *f) {
         uint64_t n = widths[k];
         if (n > 0 && !(f->streams[k] = allocate(f, f->n_batch * n, sizeof(float)))) return false;
     }
+    uint64_t n_row = plan_latent_head(&f->model->plan);
+    if (n_row > 0 && !(f->rows = allocate(f, f->n_batch * n_row, sizeof *f->rows))) return false;
     f->x = f->streams[STREAM_X];
     f->norm = f->streams[STREAM_H];
     return true;
@@ -169,6 +171,7 @@ void forward_free(struct forward *f) {
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     for (size_t i = 0; i < sizeof f->experts.shown / sizeof *f->experts.shown; i++) free(f->experts.shown[i]);
     for (size_t i = 0; i < STREAM_COUNT; i++) free(f->streams[i]);
+    free(f->rows);
     for (uint32_t il = 0; f->states && il < f->model->plan.n_layer; il++) free(f->states[il].kernel);
     free(f->states);
     free(f->state);
@@ -275,7 +278,7 @@ struct share {
     float eps, limit, factor;
     const float *x;
     float *y, *up;
-    uint32_t n;
+    uint32_t n, each, first;   /* of RoPE: elements of a head, and those before the rotated ones */
 };
 
 static float mean_of(const float *x, uint32_t n) {
@@ -346,8 +349,8 @@ static void rope_tokens(void *user, uint32_t begin, uint32_t end, uint32_t threa
         const float *cosine = f->rope_cos[a->rope] + (size_t)f->positions[t] * half;
         const float *sine = f->rope_sin[a->rope] + (size_t)f->positions[t] * half;
         float *x = s->y + (size_t)t * s->n;
-        for (const float *row_end = x + s->n; x < row_end; x += a->k_dim) {
-            f->attention_kernels.rotate(x, x + distance, stride, cosine, sine, half);
+        for (const float *row_end = x + s->n; x < row_end; x += s->each) {
+            f->attention_kernels.rotate(x + s->first, x + s->first + distance, stride, cosine, sine, half);
         }
     }
     (void)thread;
@@ -520,7 +523,8 @@ static void run_add_states(struct forward *f, const struct call *c) { add_states
 
 /* Rotates the first n_rot elements of each head by the angles of its token's position.  Su et al. 2021, eq. 34. */
 static void run_rope(struct forward *f, const struct call *c) {
-    struct share step = { .f = f, .layer = c->layer, .y = c->out, .n = c->s->n_head * c->s->n };
+    struct share step = { .f = f, .layer = c->layer, .y = c->out, .n = c->s->n_head * c->s->n, .each = c->s->n,
+                          .first = c->s->first };
     pool_share(f->pool, c->b.n, rope_tokens, &step);
 }
 
@@ -549,11 +553,33 @@ static void run_attention(struct forward *f, const struct call *c) {
     forward_tap(f, TAP_KQ_SOFT_MAX, (int32_t)c->il, c->b.pos, c->b.n, a->n_head, c->b.pos + c->b.n, f->tapped);
 }
 
+/* Copies n elements of each of n_row rows. */
+static void copy_rows(const float *in, size_t in_stride, float *out, size_t out_stride, size_t n_row, size_t n) {
+    for (size_t i = 0; i < n_row; i++) memcpy(out + i * out_stride, in + i * in_stride, n * sizeof *out);
+}
+
 static void run_part(struct forward *f, const struct call *c) {
-    uint32_t n = c->s->n_norm;
-    const float *from = c->in + c->s->first;
-    for (size_t i = 0; i < c->n; i += n, from += c->s->n_from) memcpy(c->out + i, from, n * sizeof *c->out);
+    const struct step *s = c->s;
+    size_t n_each = (size_t)s->n_head * s->n / s->n_to, n_own = s->is_shared ? 1 : n_each;   /* parts of a token */
+    for (size_t i = 0; i < n_each; i++) {
+        copy_rows(c->in + i % n_own * s->n_from + s->first, n_own * s->n_from, c->out + i * s->n_to + s->to,
+                  n_each * s->n_to, c->b.n, s->n_norm);
+    }
     (void)f;
+}
+
+/* The rows of a head are collected for its product, and then distributed. */
+static void run_head_products(struct forward *f, const struct call *c) {
+    const struct step *s = c->s;
+    uint32_t n_in = c->w->w->n_in, n_out = c->w->w->n_out / c->w->w->n_matrix, n = c->b.n;
+    float *x = f->rows, *y = x + (size_t)n * n_in;
+    for (uint32_t h = 0; h < s->n_head; h++) {
+        const struct weight w = weight_expert(c->w->w, h);
+        const struct affine of = { &w, NULL, NULL };
+        copy_rows(c->in + (size_t)h * s->n_from, (size_t)s->n_head * s->n_from, x, n_in, n, n_in);
+        forward_multiply(f, x, n, (int32_t)c->il, c->b.pos, &(struct product){ TAP_COUNT, &of, y, 1, false, 0.0f }, 1);
+        copy_rows(y, n_out, c->out + (size_t)h * s->n, (size_t)s->n_head * s->n, n, n_out);
+    }
 }
 
 static void run_gate_heads(struct forward *f, const struct call *c) {
@@ -614,8 +640,9 @@ static void run_steps(struct forward *f, uint32_t il, struct batch b, id_set whi
         [STEP_BEST] = forward_best, [STEP_TAKE] = forward_take, [STEP_SUM_TO_1] = forward_sum_to_1,
         [STEP_EXPERTS] = forward_experts, [STEP_ADJUGATES] = forward_adjugates,
         [STEP_GATE_SHARED] = forward_gate_shared, [STEP_CONVOLVE] = forward_convolve,
-        [STEP_GATE_CONV] = forward_gate_conv, [STEP_PART] = run_part, [STEP_DECAY] = forward_decay,
-        [STEP_DELTA] = forward_delta, [STEP_SOFTPLUS] = forward_softplus, [STEP_SCAN] = forward_scan,
+        [STEP_GATE_CONV] = forward_gate_conv, [STEP_PART] = run_part, [STEP_HEAD_PRODUCTS] = run_head_products,
+        [STEP_DECAY] = forward_decay, [STEP_DELTA] = forward_delta, [STEP_SOFTPLUS] = forward_softplus,
+        [STEP_SCAN] = forward_scan,
         [STEP_MULTIPLY] = run_multiply,
         [STEP_OWN] = run_own, [STEP_TANH] = forward_tanh, [STEP_PREDICT] = forward_predict,
         [STEP_CORRECT] = forward_correct, [STEP_FIRST] = forward_first, [STEP_OTHERS] = forward_others,

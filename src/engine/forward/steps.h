@@ -40,6 +40,7 @@ struct forward {
     /* Scratch for a batch. */
     float *streams[STREAM_COUNT];   /* (n_token, n) each, see enum stream; NULL if no program uses it */
     float *x, *norm; /* the streams STREAM_X and STREAM_H */
+    float *rows;                    /* (n_token, plan_latent_head) scratch for the products of heads; or NULL */
     struct expert_scratch experts;
     float *state;                   /* (snapshots.size) of all layers */
     struct layer_state *states;     /* (n_layer) */

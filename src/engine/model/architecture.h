@@ -68,6 +68,10 @@ const struct gguf_tensor *key_tensor_outside(const struct key_reader *r, const c
 #define SCAN (CONVOLUTION | SET(DELTA_DT) | SET(DELTA_A) | SET(SCAN_D))
 #define SCAN_X (SET(SCAN_X) | SET(SCAN_DT))
 #define SCAN_NORMS (SET(SCAN_DT_NORM) | SET(SCAN_B_NORM) | SET(SCAN_C_NORM))
+#define LATENT_Q (SET(LATENT_Q_A) | SET(LATENT_Q_NORM) | SET(LATENT_Q_B))
+#define LATENT_KV (SET(LATENT_KV) | SET(LATENT_NORM))
+#define ABSORBED (SET(LATENT_K_B) | SET(LATENT_V_B))
+#define LATENT (LATENT_Q | LATENT_KV | ABSORBED | SET(LATENT_KV_B) | SET(ATTN_Q) | SET(ATTN_OUTPUT))
 #define POST_NORM (SET(ATTN_POST_NORM) | SET(FFN_POST_NORM))
 #define FFN (SET(FFN_UP) | SET(FFN_DOWN))
 #define GATED (SET(FFN_GATE) | FFN)
@@ -87,6 +91,7 @@ const struct gguf_tensor *key_tensor_outside(const struct key_reader *r, const c
 #define ALL_DENSE (GATED | SET(FFN_GATE_UP))
 #define DENSE (ENDS | NORMS | ATTENTION | GATED)      /* Llama's */
 #define SPARSE (ENDS | NORMS | ATTENTION | EXPERTS)   /* with experts instead */
+#define DENSE_LATENT (ENDS | NORMS | LATENT)
 #define PLAIN (ENDS | NORMS | ATTENTION | FFN)        /* without a gate */
 #define TIED (SET(OUTPUT) | SET(ATTN_QKV))            /* output.weight may be missing, Q, K and V may be fused */
 #define FREQS SET(ROPE_FREQS)
@@ -146,6 +151,8 @@ plumb_status plan_sections(struct key_reader *r, struct plan *p, bool required);
 plumb_status plan_convolutions(struct key_reader *r, struct plan *p);
 /* Qwen 3.5's gated delta nets, and sections of pairs. */
 plumb_status plan_qwen35(struct key_reader *r, struct plan *p);
+/* Latent attention, absorbed if the file says so.  Of LATENT, each layer needs what its form has. */
+plumb_status plan_latent(struct key_reader *r, struct plan *p);
 /* Most layers have a gated delta net instead of attention, and the others have gates in attn_q. */
 plumb_status plan_delta_nets(struct key_reader *r, struct plan *p);
 /* The muP factors of Granite, and its experts; whether it has RoPE. */

@@ -267,6 +267,14 @@ static plumb_status plan_gemma3n(struct key_reader *r, struct plan *p) {
     return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is 0, expected at least 1", r->key);
 }
 
+/* Hu et al. 2024, "MiniCPM", the third generation, with its factors as in llama.cpp */
+static plumb_status plan_minicpm3(struct key_reader *r, struct plan *p) {
+    p->embedding_scale = 12.0f;
+    p->residual_scale = 1.4f / (float)math_sqrt(p->n_layer);
+    p->logit_scale = (float)p->n_embd / 256.0f;
+    return plan_latent(r, p);
+}
+
 static plumb_status plan_unused_freqs(struct key_reader *r, struct plan *p) {
     static const char *const unused[] = { "rope_freqs.weight", "rope_factors_long.weight",
                                           "rope_factors_short.weight", NULL };
@@ -503,6 +511,9 @@ const struct architecture plan_dense_rows[] = {
       | SET(ATTN_GATE), TIED, QKV_BIAS, SCALED, plan_hrm_text },
     { "lfm2", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM | CONVOLUTION, TIED, QKV_BIAS, SCALED,
       plan_lfm2 },
+    { "minicpm3", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE_LATENT | GATED, SET(OUTPUT) | FACTORS, 0,
+      SET(ATTN_OUTPUT), plan_minicpm3 },
+    { "plm", steps_block, ROPE_NORM, NORM_RMS, ACT_RELU_SQR, DENSE_LATENT | FFN, 0, 0, SET(ATTN_OUTPUT), plan_latent },
     { "qwen35", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM | DELTA_NET | BETA_ALPHA, SET(OUTPUT),
       QKV_BIAS | SET(DELTA_DT), SCALED | GATED | DELTA_NET_SCALED, plan_qwen35 },
     { .name = NULL },

@@ -18,6 +18,7 @@ enum dim {
     DIM_CLASS, DIM_DENSE, DIM_CONV, DIM_CONV_IN, DIM_CONV_OUT, DIM_CONV_WIDTH, DIM_DELTA,
     DIM_DELTA_HEAD, DIM_DELTA_HEADS, DIM_Q_ROWS, DIM_A, DIM_A_ROWS, DIM_D, DIM_D_ROWS, DIM_SCAN_X, DIM_STATE, DIM_RANK,
     DIM_SCAN_GROUPS, DIM_PER_LAYER, DIM_PER_LAYERS, DIM_STREAM, DIM_STREAMS, DIM_OTHERS, DIM_LAUREL,
+    DIM_LATENT_Q_A, DIM_LATENT_KV, DIM_LATENT, DIM_LATENT_KV_B, DIM_PLAIN, DIM_LATENT_V,
 };
 
 struct weight_spec {
@@ -35,6 +36,14 @@ static const struct weight_spec specs[W_COUNT] = {
     [W_LAUREL_R] = { "laurel_r", DIM_LAUREL, DIM_EMBD, DIM_ONE, NULL },
     [W_LAUREL_NORM] = { "laurel_post_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
     [W_ATTN_NORM] = { "attn_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_LATENT_Q_A] = { "attn_q_a", DIM_EMBD, DIM_LATENT_Q_A, DIM_ONE, NULL },
+    [W_LATENT_Q_NORM] = { "attn_q_a_norm", DIM_LATENT_Q_A, DIM_ONE, DIM_ONE, NULL },
+    [W_LATENT_Q_B] = { "attn_q_b", DIM_LATENT_Q_A, DIM_Q, DIM_ONE, NULL },
+    [W_LATENT_KV] = { "attn_kv_a_mqa", DIM_EMBD, DIM_LATENT_KV, DIM_ONE, NULL },
+    [W_LATENT_NORM] = { "attn_kv_a_norm", DIM_LATENT, DIM_ONE, DIM_ONE, NULL },
+    [W_LATENT_KV_B] = { "attn_kv_b", DIM_LATENT, DIM_LATENT_KV_B, DIM_ONE, NULL },
+    [W_LATENT_K_B] = { "attn_k_b", DIM_PLAIN, DIM_LATENT, DIM_HEAD, NULL },
+    [W_LATENT_V_B] = { "attn_v_b", DIM_LATENT, DIM_LATENT_V, DIM_HEAD, NULL },
     [W_ATTN_QKV] = { "attn_qkv", DIM_EMBD, DIM_QKV, DIM_ONE, NULL },
     [W_ATTN_Q] = { "attn_q", DIM_EMBD, DIM_Q_ROWS, DIM_ONE, NULL },
     [W_ATTN_K] = { "attn_k", DIM_EMBD, DIM_K, DIM_ONE, NULL },
@@ -121,6 +130,7 @@ static const struct weight_spec specs[W_COUNT] = {
 /* Sizes that differ by layer are those of layer il; outside the layers it is not used. */
 static uint64_t dim_size(const struct plan *p, uint32_t il, enum dim dim) {
     const struct attn_plan *a = &p->layers[il].attn;
+    const struct latent_plan *l = &a->latent;
     const struct ffn_plan *f = &p->layers[il].ffn;
     const struct delta_plan *d = &p->layers[il].delta;
     const struct scan_plan *s = &p->scan;
@@ -129,10 +139,10 @@ static uint64_t dim_size(const struct plan *p, uint32_t il, enum dim dim) {
     switch (dim) {
     case DIM_ONE: return 1;
     case DIM_EMBD: return p->n_embd;
-    case DIM_Q: return (uint64_t)a->n_head * a->k_dim;
+    case DIM_Q: return (uint64_t)a->n_head * (l->n_kv > 0 ? l->n_plain + l->n_rotated : a->k_dim);
     case DIM_K: return (uint64_t)a->n_head_kv * a->k_dim;
     case DIM_V: return (uint64_t)a->n_head_kv * a->v_dim;
-    case DIM_ATTN: return (uint64_t)a->n_head * a->v_dim;
+    case DIM_ATTN: return (uint64_t)a->n_head * (l->n_kv > 0 ? l->v_dim : a->v_dim);
     case DIM_QKV: return dim_size(p, il, DIM_Q) + dim_size(p, il, DIM_K) + dim_size(p, il, DIM_V);
     case DIM_Q_NORM: return a->qk_norm == QK_NORM_ROW ? dim_size(p, il, DIM_Q) : is_gain ? 1 : a->k_dim;
     case DIM_K_NORM: return a->qk_norm == QK_NORM_ROW ? dim_size(p, il, DIM_K) : is_gain ? 1 : a->k_dim;
@@ -184,6 +194,12 @@ static uint64_t dim_size(const struct plan *p, uint32_t il, enum dim dim) {
     case DIM_OTHERS: return p->n_stream - 1;
     case DIM_LAUREL: return p->n_laurel;
     case DIM_PER_LAYERS: return (uint64_t)p->n_layer * p->n_per_layer;
+    case DIM_LATENT_Q_A: return l->n_q;
+    case DIM_LATENT_KV: return (uint64_t)l->n_kv + l->n_rotated;
+    case DIM_LATENT: return l->n_kv;
+    case DIM_LATENT_KV_B: return (uint64_t)a->n_head * (l->n_plain + l->v_dim);
+    case DIM_PLAIN: return l->n_plain;
+    case DIM_LATENT_V: return l->v_dim;
     }
     return 0;
 }
@@ -650,6 +666,7 @@ uint32_t model_tap_order(const struct model *m) {
         if (plan_norms_roped(&p->layers[il].attn)) order |= TAP_ORDER_NORM_AFTER_ROPE;
         if (p->layers[il].ffn.weights_first) order |= TAP_ORDER_WEIGHTS_FIRST;
         if (p->layers[il].ffn.n_adjugate > 0) order |= TAP_ORDER_ADJUGATES;
+        if (p->layers[il].attn.latent.n_kv > 0) order |= TAP_ORDER_LATENT;
     }
     return order;
 }

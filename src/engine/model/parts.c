@@ -1,4 +1,5 @@
 /* Parts of a plan that several architectures have; architecture.h says what the functions do. */
+#include "base/math.h"
 #include "model/architecture.h"
 
 #include <stdlib.h>
@@ -254,6 +255,41 @@ plumb_status plan_convolutions(struct key_reader *r, struct plan *p) {
         bool is_convolution = l->mixer == MIXER_CONVOLUTION;
         l->without |= is_convolution ? ATTENTION | SET(ATTN_QKV) | QK_NORM : CONVOLUTION;
         l->n_conv = is_convolution ? n : 0;
+    }
+    return PLUMB_OK;
+}
+
+plumb_status plan_latent(struct key_reader *r, struct plan *p) {
+    const struct attn_plan *first = &p->layers[0].attn;   /* all layers have these widths */
+    uint32_t k_dim = 0, v_dim = 0, n_q = 0;
+    struct latent_plan l = { .n_rotated = p->ropes[ROPE_GLOBAL].n_rot };
+    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "attention.value_length_mla"), &v_dim, r->err));
+    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "attention.key_length_mla"), &k_dim, r->err));
+    l.is_absorbed = k_dim > 0 && v_dim > 0;
+    if (!l.is_absorbed) k_dim = first->k_dim;
+    l.v_dim = l.is_absorbed ? v_dim : first->v_dim;
+    if (k_dim < l.n_rotated + l.is_absorbed || k_dim > 1u << 16 || l.v_dim > 1u << 16) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "keys %s.attention: heads of K have %u elements, of which RoPE "
+                         "rotates %u, and those of V have %u", r->architecture, k_dim, l.n_rotated, l.v_dim);
+    }
+    l.n_plain = k_dim - l.n_rotated;
+    if (!key_tensor(r, 0, "attn_q.weight")) PLUMB_TRY(key_count(r, "attention.q_lora_rank", 1u << 16, &n_q));
+    l.n_q = n_q;
+    PLUMB_TRY(key_count(r, "attention.kv_lora_rank", 1u << 16, &l.n_kv));
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        struct layer_plan *layer = &p->layers[il];
+        struct attn_plan *a = &layer->attn;
+        uint32_t n_head_kv = l.is_absorbed ? 1 : a->n_head;
+        bool fits = !l.is_absorbed || (a->k_dim == l.n_kv + l.n_rotated && a->v_dim == l.n_kv);
+        if (a->n_head_kv != n_head_kv || !fits) {
+            return error_set(r->err, PLUMB_ERROR_METADATA, "keys %s.attention: layer %u has %u heads of K and V of %u "
+                             "and %u elements, which is no latent attention with vectors of %u, of which %u are "
+                             "rotated",
+                             r->architecture, il, a->n_head_kv, a->k_dim, a->v_dim, l.n_kv, l.n_rotated);
+        }
+        a->latent = l;
+        a->scale = 1.0f / (float)math_sqrt(k_dim);
+        layer->without |= (n_q > 0 ? SET(ATTN_Q) : LATENT_Q) | (l.is_absorbed ? SET(LATENT_KV_B) : ABSORBED);
     }
     return PLUMB_OK;
 }

@@ -210,7 +210,7 @@ const char *plan_architecture(size_t i) {
 static const struct { const char *what, *names; } refused[] = {
     { "a recurrent model", " arwkv7 rwkv6 rwkv6qwen2 rwkv7 " },
     { "a model with linear attention", " kimi-linear minimax-01 " },
-    { "a model with latent attention", " deepseek2 deepseek2-ocr minicpm3 mistral4 plm " },
+    { "a model with latent attention", " deepseek2-ocr " },
     { "a model with latent attention and hundreds of billions of parameters",
       " deepseek32 dots3note glm-dsa hy_v4 " },
     { "a model with linear and latent attention and hundreds of billions of parameters", " bailingmoe3 kimi-k3 " },
@@ -255,6 +255,17 @@ static plumb_status find_architecture(const struct gguf *g, const struct archite
 
 /* ---- the plan ---------------------------------------------------------------------------------------------------- */
 
+/* Elements of the longest row of a stream of latent attention; 0: there is none. */
+static uint64_t latent_row(const struct attn_plan *a) {
+    const struct latent_plan *l = &a->latent;
+    const uint64_t rows[] = { l->n_q, (uint64_t)a->n_head * (l->n_plain + l->n_rotated),
+                              (uint64_t)l->n_kv + l->n_rotated,
+                              (uint64_t)a->n_head * (l->n_plain + l->v_dim), (uint64_t)a->n_head * l->n_kv };
+    uint64_t max = 0;
+    for (size_t i = 0; l->n_kv > 0 && i < sizeof rows / sizeof *rows; i++) max = rows[i] > max ? rows[i] : max;
+    return max;
+}
+
 static void set_maxima(struct plan *p) {
     for (uint32_t il = 0; il < p->n_layer; il++) {
         const struct attn_plan *a = &p->layers[il].attn;
@@ -267,6 +278,8 @@ static void set_maxima(struct plan *p) {
         uint64_t n_kv = plan_has_kv(&p->layers[il]) ? a->n_head_kv : 0;
         uint64_t k = n_kv * a->k_dim, v = n_kv * a->v_dim;
         uint64_t q = (uint64_t)a->n_head * a->k_dim, out = (uint64_t)a->n_head * a->v_dim;
+        uint64_t latent = latent_row(a);
+        if (latent > p->max_latent) p->max_latent = latent;
         if (a->gate != ATTN_GATE_NONE) p->has_gates = true;
         if (a->n_head > p->max_head) p->max_head = a->n_head;
         if (q > p->max_q) p->max_q = q;
@@ -407,8 +420,19 @@ uint32_t plan_last_keeper(const struct plan *p) {
     return il;
 }
 
+uint64_t plan_latent_head(const struct plan *p) {
+    uint64_t max = 0;
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        const struct latent_plan *l = &p->layers[il].attn.latent;
+        uint64_t n = l->n_kv > 0 ? (uint64_t)l->n_kv + (l->n_plain > l->v_dim ? l->n_plain : l->v_dim) : 0;
+        if (n > max) max = n;
+    }
+    return max;
+}
+
 uint64_t plan_max_row(const struct plan *p) {
     uint64_t n = p->max_q > p->max_ff ? p->max_q : p->max_ff;
+    if (p->max_latent > n) n = p->max_latent;
     uint64_t n_row = (uint64_t)p->n_layer * p->n_per_layer;
     if (p->pooling.n_dense > n) n = p->pooling.n_dense;
     if (plan_scan_width(&p->scan) > n) n = plan_scan_width(&p->scan);

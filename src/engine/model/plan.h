@@ -66,7 +66,20 @@ enum qk_norm {
  * of attention. */
 enum attn_gate { ATTN_GATE_NONE, ATTN_GATE_SIGMOID, ATTN_GATE_SOFTPLUS, ATTN_GATE_SILU };
 
+/* Latent attention: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.  K and V of a token are products of a vector of n_kv
+ * elements, beside the part of K that RoPE rotates, which all heads share.  Absorbed (its section 2.1.2), the head of K
+ * and V is that vector, and attn_k_b and attn_v_b are applied to Q and to the outputs of the heads. */
+struct latent_plan {
+    uint32_t n_q;            /* Q is a product of a vector of n_q elements; 0: of the input of attention */
+    uint32_t n_kv;           /* 0: attention is not latent */
+    uint32_t n_plain;        /* elements of a head of Q and K that are not rotated; those behind them are */
+    uint32_t n_rotated;
+    uint32_t v_dim;          /* elements of a head of V, before they are absorbed */
+    bool is_absorbed;
+};
+
 struct attn_plan {
+    struct latent_plan latent;
     uint32_t n_head, n_head_kv;   /* n_head_kv divides n_head */
     uint32_t k_dim, v_dim;        /* elements of a head of Q and K, and of V */
     uint32_t rope;                /* index of the plan's ropes; ROPE_NONE: Q and K are not rotated */
@@ -196,6 +209,7 @@ struct layer_plan {
  * those of each expert of ffn_gate_up_exps to W_FFN_GATE_EXPS and UP_EXPS. */
 enum weight_id {
     W_ALTUP_ROUTER_NORM, W_ALTUP_ROUTER, W_ALTUP_PREDICT, W_LAUREL_L, W_LAUREL_R, W_LAUREL_NORM, W_ATTN_NORM,
+    W_LATENT_Q_A, W_LATENT_Q_NORM, W_LATENT_Q_B, W_LATENT_KV, W_LATENT_NORM, W_LATENT_KV_B, W_LATENT_K_B, W_LATENT_V_B,
     W_ATTN_QKV, W_ATTN_Q, W_ATTN_K, W_ATTN_V, W_ATTN_Q_NORM, W_ATTN_K_NORM, W_ATTN_V_NORM, W_ATTN_GATE, W_ATTN_SINKS,
     W_ATTN_SUB_NORM, W_ATTN_OUTPUT, W_CONV_IN, W_CONV_KERNEL, W_CONV_OUT, W_DELTA_BETA_ALPHA, W_DELTA_BETA,
     W_DELTA_ALPHA, W_DELTA_DT, W_DELTA_A, W_DELTA_NORM, W_SCAN_X, W_SCAN_DT_NORM, W_SCAN_B_NORM, W_SCAN_C_NORM,
@@ -251,6 +265,7 @@ struct plan {
      * gate, in experts too; experts, and those that a token uses. */
     uint32_t max_head;
     uint64_t max_q, max_k, max_v, max_ff;
+    uint64_t max_latent;           /* of latent attention: a row */
     uint64_t max_conv, max_delta;  /* of a convolution: a row; of a delta net: heads */
     uint32_t max_expert, max_used;
     bool has_gates;                /* some layer has attn_gate */
@@ -344,8 +359,11 @@ uint64_t plan_conv_width(const struct plan *p, uint32_t il);
 uint64_t plan_state_size(const struct plan *p, uint32_t il);
 uint64_t plan_states_size(const struct plan *p);
 
-/* Elements of the longest row of any matrix: max(n_embd, max_q, max_ff, pooling.n_dense, n_layer * n_per_layer, and
- * those of scans). */
+/* Elements that the products of a head of latent attention read and write; 0 without it. */
+uint64_t plan_latent_head(const struct plan *p);
+
+/* Elements of the longest row of any matrix: max(n_embd, max_q, max_latent, max_ff, pooling.n_dense,
+ * n_layer * n_per_layer, and those of scans). */
 uint64_t plan_max_row(const struct plan *p);
 /* Elements of the largest row of all the experts of a token together: max(n_used * n_ff_expert, n_used * n_embd) of any
  * layer; 0 without experts. */

@@ -22,6 +22,7 @@ struct shape { uint32_t n_head, n; };
 static struct shape shape_of(const struct maker *m, enum stream stream) {
     const struct attn_plan *a = &m->layer->attn;
     const struct ffn_plan *f = &m->layer->ffn;
+    const struct latent_plan *l = &a->latent;
     const struct delta_plan *d = &m->layer->delta;
     const struct scan_plan *scan = &m->plan->scan;
     bool is_delta = m->layer->mixer == MIXER_DELTA_NET, is_gated = m->layer->mixer == MIXER_CONVOLUTION;
@@ -30,11 +31,18 @@ static struct shape shape_of(const struct maker *m, enum stream stream) {
     case STREAM_K: return (struct shape){ a->n_head_kv, a->k_dim };
     case STREAM_V: return (struct shape){ a->n_head_kv, a->v_dim };
     case STREAM_HEADS:
-        return is_delta ? (struct shape){ d->n_head, d->dim } : (struct shape){ a->n_head, a->v_dim };
+        return is_delta ? (struct shape){ d->n_head, d->dim }
+                        : (struct shape){ a->n_head, l->n_kv > 0 ? l->v_dim : a->v_dim };
     case STREAM_GATES:
         return is_delta ? (struct shape){ d->n_head, d->dim }
                         : (struct shape){ a->n_head, a->gate_per_head ? 1 : a->v_dim };
     case STREAM_Q_GATE: return (struct shape){ a->n_head, 2 * a->k_dim };
+    case STREAM_LATENT_Q_A: return (struct shape){ 1, l->n_q };
+    case STREAM_LATENT_Q: return (struct shape){ a->n_head, l->n_plain + l->n_rotated };
+    case STREAM_LATENT_KV: return (struct shape){ 1, l->n_kv + l->n_rotated };
+    case STREAM_LATENT: return (struct shape){ 1, l->n_kv };
+    case STREAM_LATENT_KV_B: return (struct shape){ a->n_head, l->n_plain + l->v_dim };
+    case STREAM_LATENT_HEADS: return (struct shape){ a->n_head, l->n_kv };
     case STREAM_CONV_IN: return (struct shape){ is_gated ? 3 : 1, (uint32_t)plan_conv_width(m->plan, m->il) };
     case STREAM_CONV: return (struct shape){ 1, (uint32_t)plan_conv_width(m->plan, m->il) };
     case STREAM_SCAN_IN: return (struct shape){ 1, plan_scan_in(scan) };
@@ -68,7 +76,8 @@ static struct step *put(struct maker *m, enum step_kind kind, enum stream in, en
     assert(m->made.n < PROGRAM_MAX_STEPS);
     struct step *s = &m->made.steps[m->made.n++];
     struct shape shape = shape_of(m, out);
-    *s = (struct step){ kind, in, out, weight, tap, ACT_SILU, shape.n_head, shape.n, shape.n, 0, 0, 1.0f };
+    *s = (struct step){ .kind = kind, .in = in, .out = out, .weight = weight, .tap = tap, .activation = ACT_SILU,
+                        .n_head = shape.n_head, .n = shape.n, .n_norm = shape.n, .factor = 1.0f };
     return s;
 }
 
@@ -78,7 +87,27 @@ static void part(struct maker *m, uint32_t n_part, enum stream in, enum stream o
     struct step *s = put(m, STEP_PART, in, out, W_COUNT, tap);
     s->first = first;
     s->n_from = from.n_head * from.n / n_part;
-    s->n_norm = s->n_head * s->n / n_part;
+    s->n_norm = s->n_to = s->n_head * s->n / n_part;
+}
+
+/* Elements to .. to + n of each head of out = elements first .. first + n of that of in, or of its only head.  A part
+ * of no elements is left out. */
+static void head_part(struct maker *m, enum stream in, uint32_t first, enum stream out, uint32_t to, uint32_t n,
+                      enum tap_id tap) {
+    if (n == 0) return;
+    struct step *s = put(m, STEP_PART, in, out, W_COUNT, tap);
+    struct shape from = shape_of(m, in);
+    s->first = first;
+    s->to = to;
+    s->n_norm = n;
+    s->n_from = from.n;
+    s->n_to = s->n;
+    s->is_shared = from.n_head == 1;
+}
+
+/* The first elements of each head of out = the weight of the head times the first elements of that of in. */
+static void head_products(struct maker *m, enum stream in, enum stream out, enum weight_id weight, enum tap_id tap) {
+    put(m, STEP_HEAD_PRODUCTS, in, out, weight, tap)->n_from = shape_of(m, in).n;
 }
 
 /* The tap shows the stream that the last step wrote. */
@@ -147,6 +176,49 @@ static void attention(struct maker *m, enum stream in) {
     put(m, STEP_PRODUCT, STREAM_HEADS, STREAM_H, W_ATTN_OUTPUT, TAP_ATTN_OUT);
     if (a->output_scale == 0.0f) return;
     put(m, STEP_SCALE, STREAM_H, STREAM_H, W_COUNT, TAP_COUNT)->factor = a->output_scale;
+}
+
+/* ---- latent attention -------------------------------------------------------------------------------------------- */
+
+static struct step *rope(struct maker *m, enum stream x, uint32_t first) {
+    struct step *s = put(m, m->layer->attn.rope == ROPE_NONE ? STEP_SHOW : STEP_ROPE, x, x, W_COUNT, TAP_COUNT);
+    s->first = first;
+    return s;
+}
+
+/* h = attn_output attention(...), of a stream.  Equations: see struct latent_plan. */
+static void latent_attention(struct maker *m, enum stream in) {
+    const struct attn_plan *a = &m->layer->attn;
+    const struct latent_plan *l = &a->latent;
+    enum stream q = l->is_absorbed ? STREAM_LATENT_Q : STREAM_Q;
+    if (l->n_q > 0) {
+        put(m, STEP_PRODUCT, in, STREAM_LATENT_Q_A, W_LATENT_Q_A, TAP_COUNT);
+        norm(m, W_LATENT_Q_NORM, STREAM_LATENT_Q_A, STREAM_LATENT_Q_A, TAP_LATENT_Q_A);
+    }
+    put(m, STEP_PRODUCT, l->n_q > 0 ? STREAM_LATENT_Q_A : in, q, l->n_q > 0 ? W_LATENT_Q_B : W_ATTN_Q, TAP_LATENT_Q);
+    put(m, STEP_PRODUCT, in, STREAM_LATENT_KV, W_LATENT_KV, TAP_LATENT_KV);
+    rope(m, q, l->n_plain);
+    rope(m, STREAM_LATENT_KV, l->n_kv);
+    head_part(m, STREAM_LATENT_KV, 0, STREAM_LATENT, 0, l->n_kv, TAP_COUNT);
+    norm(m, W_LATENT_NORM, STREAM_LATENT, STREAM_LATENT, TAP_LATENT);
+    if (l->is_absorbed) {
+        head_products(m, q, STREAM_Q, W_LATENT_K_B, TAP_COUNT);
+        head_part(m, q, l->n_plain, STREAM_Q, l->n_kv, l->n_rotated, TAP_QCUR_ROPE);
+        head_part(m, STREAM_LATENT, 0, STREAM_K, 0, l->n_kv, TAP_COUNT);
+        head_part(m, STREAM_LATENT_KV, l->n_kv, STREAM_K, l->n_kv, l->n_rotated, TAP_KCUR_ROPE);
+        head_part(m, STREAM_LATENT, 0, STREAM_V, 0, l->n_kv, TAP_VCUR);
+    } else {
+        put(m, STEP_PRODUCT, STREAM_LATENT, STREAM_LATENT_KV_B, W_LATENT_KV_B, TAP_LATENT_KV_B);
+        put(m, STEP_SHOW, STREAM_Q, STREAM_Q, W_COUNT, TAP_QCUR_ROPE);
+        head_part(m, STREAM_LATENT_KV_B, 0, STREAM_K, 0, l->n_plain, TAP_COUNT);
+        head_part(m, STREAM_LATENT_KV, l->n_kv, STREAM_K, l->n_plain, l->n_rotated, TAP_KCUR_ROPE);
+        head_part(m, STREAM_LATENT_KV_B, l->n_plain, STREAM_V, 0, l->v_dim, TAP_VCUR);
+    }
+    if (a->temperature_floor > 0) put(m, STEP_TEMPERATURE, STREAM_Q, STREAM_Q, W_COUNT, TAP_QCUR_SCALED);
+    put(m, STEP_ATTENTION, STREAM_Q, l->is_absorbed ? STREAM_LATENT_HEADS : STREAM_HEADS, W_ATTN_SINKS,
+        l->is_absorbed ? TAP_LATENT_HEADS : TAP_KQV_OUT);
+    if (l->is_absorbed) head_products(m, STREAM_LATENT_HEADS, STREAM_HEADS, W_LATENT_V_B, TAP_KQV_OUT);
+    put(m, STEP_PRODUCT, STREAM_HEADS, STREAM_H, W_ATTN_OUTPUT, TAP_ATTN_OUT);
 }
 
 /* ---- convolution ------------------------------------------------------------------------------------------------- */
@@ -232,7 +304,10 @@ static void scan(struct maker *m, enum stream in) {
 /* h = what the tokens of a stream tell each other. */
 static void mix(struct maker *m, enum stream in) {
     switch (m->layer->mixer) {
-    case MIXER_ATTENTION: attention(m, in); break;
+    case MIXER_ATTENTION:
+        if (m->layer->attn.latent.n_kv > 0) latent_attention(m, in);
+        else attention(m, in);
+        break;
     case MIXER_CONVOLUTION: convolution(m, in); break;
     case MIXER_DELTA_NET: delta_net(m, in); break;
     case MIXER_SCAN: scan(m, in); break;
@@ -486,7 +561,8 @@ bool program_equals(const struct program *a, const struct program *b) {
         const struct step *s = &a->steps[i], *t = &b->steps[i];
         if (s->kind != t->kind || s->in != t->in || s->out != t->out || s->weight != t->weight || s->tap != t->tap
             || s->activation != t->activation || s->n_head != t->n_head || s->n != t->n || s->n_norm != t->n_norm
-            || s->first != t->first || s->n_from != t->n_from || s->factor != t->factor) return false;
+            || s->first != t->first || s->to != t->to || s->n_from != t->n_from || s->n_to != t->n_to
+            || s->is_shared != t->is_shared || s->factor != t->factor) return false;
     }
     return a->n == b->n;
 }
@@ -502,6 +578,8 @@ id_set step_reads(const struct step *s) {
     case STEP_PREDICT: return in | STREAM_SET(X) | STREAM_SET(OTHERS);
     case STEP_CORRECT: return in | out | STREAM_SET(X);
     case STEP_OTHERS: return in | STREAM_SET(H);
+    case STEP_PART: return s->n_norm < s->n_to ? in | out : in;
+    case STEP_HEAD_PRODUCTS: return in | out;
     case STEP_ADD_STATES: return STREAM_SET(LOW) | STREAM_SET(HIGH);
     case STEP_ATTENTION: return STREAM_SET(Q) | STREAM_SET(K) | STREAM_SET(V);
     case STEP_SCAN: return in | STREAM_SET(B) | STREAM_SET(C) | STREAM_SET(DT);
@@ -554,9 +632,11 @@ struct reads { id_set streams, taps; };
 /* s: the step that has the tap. */
 static struct reads reads_of(const struct step *s, enum tap_id id, bool weights_first) {
     const id_set in = ID_SET(s->in), out = ID_SET(s->out);
+    if (id != TAP_KQ_SOFT_MAX && s->kind == STEP_ATTENTION) {
+        return (struct reads){ STREAM_SET(V), TAP_SET(KQ_SOFT_MAX) };
+    }
     switch (id) {
     case TAP_KQ_SOFT_MAX: return (struct reads){ STREAM_SET(Q) | STREAM_SET(K), 0 };
-    case TAP_KQV_OUT: return (struct reads){ STREAM_SET(V), TAP_SET(KQ_SOFT_MAX) };
     case TAP_FFN_SHARED_GATE: return (struct reads){ in, 0 };
     case TAP_EXPERT_WEIGHTED:
         return weights_first ? (struct reads){ in | STREAM_SET(WEIGHTS), 0 }

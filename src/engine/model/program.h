@@ -37,6 +37,9 @@ enum stream {
     STREAM_SUM, STREAM_SHARED, /* (n_embd) the sum of the experts, and the output of the one that every token uses */
     STREAM_Q, STREAM_K, STREAM_V,   /* (n_head, k_dim), (n_head_kv, k_dim), (n_head_kv, v_dim) */
     STREAM_HEADS,              /* (n_head, v_dim) weighted sums of V */
+    /* Latent attention: (n_q) what Q is a product of; (n_head, n_plain + n_rotated) Q; (n_kv + n_rotated) what K and V
+     * are made of; (n_kv) its norm; (n_head, n_plain + v_dim) K and V; (n_head, n_kv) weighted sums. */
+    STREAM_LATENT_Q_A, STREAM_LATENT_Q, STREAM_LATENT_KV, STREAM_LATENT, STREAM_LATENT_KV_B, STREAM_LATENT_HEADS,
     STREAM_CONV_IN,            /* conv_in h: (3, n_embd), whose rows are called b, c and x, or (1, plan_conv_width) */
     STREAM_CONV,               /* (plan_conv_width) what a convolution makes of it */
     STREAM_BETA, STREAM_DECAY, /* (n_head) of a delta net */
@@ -81,10 +84,12 @@ enum step_kind {
     STEP_ADD_SCALED,    /* out += in * weight[0] */
     STEP_ADD_BIAS,      /* out = in + weight */
     STEP_ADD_STATES,    /* out = low + high */
-    STEP_ROPE,          /* rotates out */
+    STEP_ROPE,          /* rotates the heads of out, from their element `first` on */
     STEP_TEMPERATURE,   /* multiplies out by the temperature of the position */
     STEP_ATTENTION,     /* out = attention(q, k, v) */
-    STEP_PART,          /* out = of each n_from elements of in, n_norm ones from `first` on */
+    STEP_PART,          /* of each n_to elements of out, n_norm ones from `to` on = of each n_from of in, those from
+                         * `first` on */
+    STEP_HEAD_PRODUCTS, /* the first elements of each head of out = the weight of the head times those of in */
     STEP_CONVOLVE,      /* out = the convolution of in, or of b x, over the last tokens, with weight */
     STEP_DECAY,         /* out = a * softplus(out + weight) */
     STEP_SOFTPLUS,      /* out = ln(1 + e^out) */
@@ -112,7 +117,8 @@ struct step {
     enum weight_id weight : 8;   /* W_COUNT: none */
     enum tap_id tap : 8;
     enum activation activation : 8;
-    uint32_t n_head, n, n_norm, first, n_from;
+    uint32_t n_head, n, n_norm, first, n_from, to, n_to;
+    bool is_shared;     /* of STEP_PART: in has a single part, for all of out */
     float factor;
 };
 

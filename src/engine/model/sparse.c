@@ -552,6 +552,45 @@ static plumb_status plan_qwen3next(struct key_reader *r, struct plan *p) {
     return PLUMB_OK;
 }
 
+/* DeepSeek-AI 2024, "DeepSeek-V2".  YaRN enlarges the scores by (1 + 0.1 log_factor ln(s))^2, and RoPE's results by
+ * (1 + 0.1 ln(s)) / (1 + 0.1 rope_factor ln(s)).  log_factor is ten times its key, as in llama.cpp. */
+static plumb_status plan_latent_experts(struct key_reader *r, struct plan *p, float log_factor, float rope_factor) {
+    const struct rope_plan *rope = &p->ropes[ROPE_GLOBAL];
+    double ln_s = -math_log((double)rope->freq_scale), score = (double)rope->magnitude;
+    float temperature = 0.0f;
+    uint32_t floor = 0;
+    PLUMB_TRY(plan_gating(r, p, GATING_SOFTMAX));
+    PLUMB_TRY(plan_dense_lead(r, p));
+    PLUMB_TRY(plan_latent(r, p));
+    PLUMB_TRY(plan_shared(r, p, 0, p->layers[p->n_layer - 1].ffn.n_ff_expert));
+    PLUMB_TRY(key_scale(r, "attention.temperature_scale", &temperature));
+    if (temperature != 0.0f) PLUMB_TRY(key_count(r, "attention.temperature_length", UINT32_MAX, &floor));
+    if (!rope->is_yarn || ln_s > 0) score *= 1 + 0.1 * ln_s;
+    if (rope->is_yarn && ln_s > 0) score /= 1 + 0.1 * (double)rope_factor * ln_s;
+    score *= 1 + 0.1 * (double)log_factor * ln_s;
+    r->log_factor = rope_factor;
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        struct attn_plan *a = &p->layers[il].attn;
+        a->scale *= (float)(score * score);
+        a->temperature_scale = temperature;
+        a->temperature_floor = floor;
+    }
+    return PLUMB_OK;
+}
+
+/* YaRN enlarges only the scores. */
+static plumb_status plan_deepseek2(struct key_reader *r, struct plan *p) {
+    float log_factor = 0.0f;
+    PLUMB_TRY(key_scale(r, "rope.scaling.yarn_log_multiplier", &log_factor));
+    return plan_latent_experts(r, p, 10.0f * log_factor, log_factor != 0.0f ? 1.0f : 0.0f);
+}
+
+static plumb_status plan_mistral4(struct key_reader *r, struct plan *p) {
+    float log_factor = 0.0f;
+    PLUMB_TRY(key_scale(r, "rope.scaling.yarn_log_multiplier", &log_factor));
+    return plan_latent_experts(r, p, 10.0f * log_factor, 10.0f * log_factor);
+}
+
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
 const struct architecture plan_sparse_rows[] = {
@@ -634,6 +673,10 @@ const struct architecture plan_sparse_rows[] = {
       | QK_NORM | FACTORS | SET(ATTN_GATE) | SET(FFN_EXPERT_BIAS), QKV_BIAS, SCALED, plan_step35 },
     { "lfm2moe", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | QK_NORM | CONVOLUTION, TIED
       | SET(FFN_EXPERT_BIAS), QKV_BIAS, SCALED, plan_lfm2moe },
+    { "deepseek2", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, ENDS | NORMS | LATENT | EXPERTS | GATED | SHARED,
+      SET(OUTPUT) | SET(FFN_EXPERT_BIAS) | SET(FFN_GATE_UP_EXPS), 0, SET(ATTN_OUTPUT), plan_deepseek2 },
+    { "mistral4", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, ENDS | NORMS | LATENT | EXPERTS | GATED | SHARED,
+      SET(OUTPUT) | SET(FFN_EXPERT_BIAS) | SET(FFN_GATE_UP_EXPS), 0, SET(ATTN_OUTPUT), plan_mistral4 },
     { "qwen35moe", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | SHARED | SET(FFN_GATE_INP_SHARED) | QK_NORM
       | DELTA_NET | BETA_ALPHA, SET(OUTPUT) | SET(FFN_GATE_UP_EXPS), QKV_BIAS | SET(DELTA_DT),
       SCALED | EXPERTS | SHARED | DELTA_NET_SCALED, plan_qwen35moe },

@@ -26,6 +26,13 @@ const struct tap_spec *tap_spec(enum tap_id id) {
         [TAP_ATTN_GATE] = { "attn_gate_proj", "gate of attention before its activation", true, true, "attn_gate" },
         [TAP_ATTN_GATED] = { "attn_gated", "weighted sum of values times the activated gate", true, true, "" },
         [TAP_ATTN_SUB_NORM] = { "attn_sub_norm", "norm of the weighted sum of values", true, true, "attn_sub_norm" },
+        [TAP_LATENT_Q_A] = { "q_a", "norm of the vector that Q is a product of", true, true, "attn_q_a_norm" },
+        [TAP_LATENT_Q] = { "q", "query of latent attention, before RoPE", true, true, "attn_q or attn_q_b" },
+        [TAP_LATENT_KV] = { "kv_cmpr_pe", "latent vector and the part of K that is rotated", true, true,
+                            "attn_kv_a_mqa" },
+        [TAP_LATENT] = { "kv_cmpr", "norm of the latent vector", true, true, "attn_kv_a_norm" },
+        [TAP_LATENT_KV_B] = { "kv", "K and V of all heads, of the latent vector", true, true, "attn_kv_b" },
+        [TAP_LATENT_HEADS] = { "kqv_latent", "weighted sums of latent vectors", true, true, "" },
         [TAP_ATTN_OUT] = { "attn_out", "attention output", true, false, "attn_output" },
         [TAP_CONV_IN] = { "conv_in", "input of the convolution and its two gates", true, true, "shortconv.in_proj" },
         [TAP_DELTA_IN] = { "linear_attn_qkv_mixed", "Q, K and V before their convolution", true, true,
@@ -109,7 +116,7 @@ const struct tap_spec *tap_spec(enum tap_id id) {
 const char *tap_order_name(uint32_t i) {
     static const char *const names[] = { "parallel", "one_norm", "norm_after_rope", "router_first", "weights_first",
                                         "experts_first", "adjugates", "experts_beside",
-                                        "altup" };
+                                        "altup", "latent" };
     _Static_assert(TAP_ORDER_ALL == (1 << sizeof names / sizeof *names) - 1, "each flag has a name");
     return i < sizeof names / sizeof *names ? names[i] : NULL;
 }

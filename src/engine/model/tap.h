@@ -20,9 +20,10 @@ struct tap_sink {
  * experts, to the shared one.  The taps that are called after the experts, TAP_EXPERT_GATE to TAP_EXPERT_WEIGHTED, have
  * a row for each expert that a token uses, in the order of TAP_FFN_USED. */
 enum tap_id {
-    TAP_EMBD, TAP_PER_LAYER, TAP_MODALITIES, TAP_PREDICTIONS, TAP_ACTIVE, TAP_ATTN_NORM, TAP_LAUREL, TAP_QCUR, TAP_KCUR,
-    TAP_VCUR, TAP_QCUR_NORMED, TAP_KCUR_NORMED, TAP_VCUR_NORMED, TAP_QCUR_ROPE, TAP_KCUR_ROPE, TAP_QCUR_SCALED,
-    TAP_KQ_SOFT_MAX, TAP_KQV_OUT, TAP_ATTN_GATE, TAP_ATTN_GATED, TAP_ATTN_SUB_NORM, TAP_ATTN_OUT, TAP_CONV_IN,
+    TAP_EMBD, TAP_PER_LAYER, TAP_MODALITIES, TAP_PREDICTIONS, TAP_ACTIVE, TAP_ATTN_NORM, TAP_LAUREL, TAP_LATENT_Q_A,
+    TAP_LATENT_Q, TAP_LATENT_KV, TAP_LATENT, TAP_LATENT_KV_B, TAP_QCUR, TAP_KCUR, TAP_VCUR, TAP_QCUR_NORMED,
+    TAP_KCUR_NORMED, TAP_VCUR_NORMED, TAP_QCUR_ROPE, TAP_KCUR_ROPE, TAP_QCUR_SCALED, TAP_KQ_SOFT_MAX, TAP_LATENT_HEADS,
+    TAP_KQV_OUT, TAP_ATTN_GATE, TAP_ATTN_GATED, TAP_ATTN_SUB_NORM, TAP_ATTN_OUT, TAP_CONV_IN,
     TAP_DELTA_IN, TAP_DELTA_BETA, TAP_DELTA_ALPHA, TAP_DELTA_BETA_SIGMOID, TAP_DELTA_DECAY, TAP_SCAN_IN, TAP_SCAN_Z,
     TAP_SCAN_X, TAP_SCAN_DT_IN, TAP_CONV, TAP_CONV_GATED, TAP_CONV_SILU, TAP_DELTA, TAP_DELTA_GATED, TAP_SCAN_BCDT,
     TAP_SCAN_B, TAP_SCAN_C, TAP_SCAN_RANK, TAP_SCAN_B_NORMED, TAP_SCAN_C_NORMED, TAP_SCAN_RANK_NORMED, TAP_SCAN_DT,
@@ -58,7 +59,8 @@ enum tap_order {
     TAP_ORDER_ADJUGATES = 64,        /* ffn_out has adjugate experts too, whose weights are other probabilities */
     TAP_ORDER_EXPERTS_BESIDE = 128,  /* the router and the experts read norms of their own of the residual stream */
     TAP_ORDER_ALTUP = 256,           /* layers read and correct predictions of several streams */
-    TAP_ORDER_ALL = 511,
+    TAP_ORDER_LATENT = 512,          /* K and V are products of a latent vector, which Q may be multiplied by too */
+    TAP_ORDER_ALL = 1023,
 };
 /* Names of the flags, for files: "parallel".  Returns the name of flag 1 << i; NULL if i is beyond the last one. */
 const char *tap_order_name(uint32_t i);

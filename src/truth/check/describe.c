@@ -25,9 +25,16 @@ static void add_rope(struct text *t, const struct plan *p, const struct attn_pla
 }
 
 static void add_attention(struct text *t, const struct plan *p, const struct attn_plan *a) {
-    add(t, "attention of %u heads of %u", a->n_head, a->k_dim);
-    if (a->n_head_kv != a->n_head) add(t, ", %u for K and V", a->n_head_kv);
-    if (a->v_dim != a->k_dim) add(t, ", V of %u", a->v_dim);
+    const struct latent_plan *l = &a->latent;
+    if (l->n_kv > 0) {
+        add(t, "latent attention of %u heads of %u and %u rotated, V of %u, from vectors of %u%s", a->n_head,
+            l->n_plain, l->n_rotated, l->v_dim, l->n_kv, l->is_absorbed ? ", absorbed" : "");
+    } else {
+        add(t, "attention of %u heads of %u", a->n_head, a->k_dim);
+    }
+    bool is_plain = l->n_kv == 0;
+    if (is_plain && a->n_head_kv != a->n_head) add(t, ", %u for K and V", a->n_head_kv);
+    if (is_plain && a->v_dim != a->k_dim) add(t, ", V of %u", a->v_dim);
     if (a->window > 0) {
         add(t, ", %s of %u tokens", a->is_chunked ? "chunks" : a->is_symmetric ? "a window around it" : "a window",
             a->window);
@@ -90,8 +97,8 @@ static const char *gate_of(enum attn_gate gate) {
     return NULL;
 }
 
-/* The formula of a step.  %o: out, %i: in, %w: the name of the weight, %f: the factor, %a: an activation, %p: the
- * elements of a part. */
+/* The formula of a step.  %o: out, %i: in, %w: the name of the weight, %f: the factor, %a: an activation, %p and %t:
+ * the elements of a part that are read and written. */
 static const char *formula_of(const struct step *s, const struct layer_plan *l) {
     bool in_place = s->in == s->out;
     switch (s->kind) {
@@ -115,7 +122,10 @@ static const char *formula_of(const struct step *s, const struct layer_plan *l) 
     case STEP_ROPE: return "%o = rope(%i)";
     case STEP_TEMPERATURE: return "%o = temperature(%i)";
     case STEP_ATTENTION: return "%o = attention(q, k, v)";
-    case STEP_PART: return s->n_from < s->n_head * s->n ? "%o = %i[:, %p]" : "%o = %i[%p]";
+    case STEP_PART:
+        if (s->n_norm < s->n_to) return "%o[:, %t] = %i[:, %p]";
+        return s->n_from < s->n_head * s->n ? "%o = %i[:, %p]" : "%o = %i[%p]";
+    case STEP_HEAD_PRODUCTS: return "%o = %w %i, by heads";
     case STEP_CONVOLVE:
         return l->mixer == MIXER_CONVOLUTION ? "%o = convolution(b * x, %w)" : "%o = convolution(%i, %w)";
     case STEP_DECAY: return "%o = ssm_a * softplus(%o + %w)";
@@ -145,7 +155,10 @@ static void add_program(struct text *t, const struct plan *p, const struct layer
     static const char *const streams[STREAM_COUNT] = {
         [STREAM_X] = "x", [STREAM_H] = "h", [STREAM_INPUT] = "input", [STREAM_EMBD] = "embd", [STREAM_LOW] = "low",
         [STREAM_HIGH] = "high", [STREAM_SUM] = "sum", [STREAM_SHARED] = "shared", [STREAM_Q] = "q", [STREAM_K] = "k",
-        [STREAM_V] = "v", [STREAM_HEADS] = "heads", [STREAM_CONV_IN] = "conv_in", [STREAM_BETA] = "beta",
+        [STREAM_V] = "v", [STREAM_LATENT_Q_A] = "q_a", [STREAM_LATENT_Q] = "q_heads", [STREAM_LATENT_KV] = "kv_a",
+        [STREAM_LATENT] = "latent", [STREAM_LATENT_KV_B] = "kv", [STREAM_LATENT_HEADS] = "latent_heads",
+        [STREAM_BETA_DECAY] = "beta_decay", [STREAM_HEADS] = "heads", [STREAM_CONV_IN] = "conv_in",
+        [STREAM_BETA] = "beta",
         [STREAM_DECAY] = "decay", [STREAM_Q_GATE] = "q_gate", [STREAM_CONV] = "conv",
         [STREAM_SCAN_IN] = "scan_in", [STREAM_Z] = "z", [STREAM_BCDT] = "bcdt", [STREAM_RANK] = "rank",
         [STREAM_B] = "b", [STREAM_C] = "c", [STREAM_DT] = "dt", [STREAM_SCAN] = "scan",
@@ -171,6 +184,7 @@ static void add_program(struct text *t, const struct plan *p, const struct layer
             else if (*++at == 'o') add(t, "%s", streams[s->out]);
             else if (*at == 'i') add(t, "%s", streams[s->in]);
             else if (*at == 'w') add(t, "%s", model_weight_name(p, is_v && v_is_k ? W_ATTN_K : s->weight));
+            else if (*at == 't') add(t, "%u:%u", s->to, s->to + s->n_norm);
             else if (*at == 'f') add(t, "%.7g", (double)s->factor);
             else if (*at == 'p') add(t, "%u:%u", s->first, s->first + s->n_norm);
             else add(t, "%s", activations[s->activation]);

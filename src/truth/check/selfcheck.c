@@ -97,6 +97,10 @@ static double check_rotation(struct check *c, const struct trace_tap *tap, const
     return error;
 }
 
+static const char *no_heads(const struct check *c) {
+    return c->model && c->model->plan.max_latent > 0 ? "attention is latent" : "the pass has no attention";
+}
+
 void selfcheck_rope(struct check *c, const struct plumb_trace *t) {
     double worst = 0;
     size_t n_head = 0;
@@ -119,7 +123,7 @@ void selfcheck_rope(struct check *c, const struct plumb_trace *t) {
             }
         }
     }
-    if (n_head == 0 && c->n_detail == 0) check_set(c, VERDICT_SKIP, "the pass has no heads");
+    if (n_head == 0 && c->n_detail == 0) check_set(c, VERDICT_SKIP, "%s", no_heads(c));
     else if (c->n_detail == 0) check_set(c, VERDICT_OK, "%zu heads: what is rotated has the norm that it must have, "
                                          "within %.1g (bound %g); the rest is the same", n_head, worst, ROPE_BOUND);
     else check_set(c, VERDICT_FAIL, "%u faults in %zu heads: a norm that changes, or an element that must not",
@@ -236,7 +240,7 @@ void selfcheck_first(struct check *c, const struct plumb_trace *t) {
         }
         n_bad += !ok;
     }
-    if (n_layer == 0) check_set(c, VERDICT_SKIP, "the pass has no attention");
+    if (n_layer == 0) check_set(c, VERDICT_SKIP, "%s", no_heads(c));
     else if (n_bad == 0) check_set(c, VERDICT_OK, "in %u layers, RoPE rotates nothing, and attention returns V within "
                                    "%g", n_layer, V_BOUND);
     else check_set(c, VERDICT_FAIL, "wrong in %u of %u layers", n_bad, n_layer);

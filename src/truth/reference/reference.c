@@ -208,13 +208,13 @@ void reference_rotate(const struct reference *r, uint32_t rope, double *x, doubl
 /* Rotates the first n_rot elements of each head of Q or K. */
 static void run_rope(struct reference *r, const struct call *c) {
     const struct attn_plan *p = &c->layer->attn;
-    bool is_q = c->s->out == STREAM_Q;
-    double *x = c->out;
+    bool is_q = c->s->out == STREAM_Q || c->s->out == STREAM_LATENT_Q;
+    double *x = c->out + c->s->first;
     if (!r->steps.rotates(is_q)) return;
     for (uint32_t t = 0; t < c->b.n; t++) {
         double to = r->steps.position(r, c->b.pos, t, is_q);
         uint32_t first = r->steps.first_rotated(r, p);
-        for (uint32_t h = 0; h < c->s->n_head; h++, x += p->k_dim) reference_rotate(r, p->rope, x + first, to);
+        for (uint32_t h = 0; h < c->s->n_head; h++, x += c->s->n) reference_rotate(r, p->rope, x + first, to);
     }
 }
 
@@ -429,6 +429,7 @@ static void run_attention(struct reference *r, const struct call *c) {
     struct attended a = { p, k - (size_t)c->b.slot * p->n_head_kv * p->k_dim,
                           v - (size_t)c->b.slot * p->n_head_kv * p->v_dim, sinks, n, c->b.pos, c->b.slot,
                           c->b.slot + n };
+    r->attn = c->out;
     r->steps.heads(r, STREAM_Q, q, (size_t)n * p->n_head, p->k_dim);
     if (plan_has_kv(c->layer)) {
         r->steps.heads(r, STREAM_K, k, (size_t)n * p->n_head_kv, p->k_dim);
@@ -440,13 +441,34 @@ static void run_attention(struct reference *r, const struct call *c) {
     r->steps.values(r, &a, n_key);
 }
 
-/* One gate for each head or each element          Qiu et al. 2025, "Gated Attention for Large Language Models" */
 static void run_part(struct reference *r, const struct call *c) {
-    uint32_t n = c->s->n_norm;
+    const struct step *s = c->s;
+    size_t n_each = (size_t)s->n_head * s->n / s->n_to;   /* parts of a token */
     (void)r;
-    for (size_t i = 0; i < c->n; i++) c->out[i] = c->in[i / n * c->s->n_from + c->s->first + i % n];
+    for (size_t i = 0; i < c->n / s->n_to; i++) {
+        const double *in = c->in + (s->is_shared ? i / n_each : i) * s->n_from + s->first;
+        for (uint32_t j = 0; j < s->n_norm; j++) c->out[i * s->n_to + s->to + j] = in[j];
+    }
 }
 
+static void run_head_products(struct reference *r, const struct call *c) {
+    const struct step *s = c->s;
+    double *x = r->rows, *y = x + (size_t)c->b.n * c->w->w->n_in;
+    for (uint32_t h = 0; h < s->n_head; h++) {
+        const struct weight w = weight_expert(c->w->w, h);
+        for (uint32_t t = 0; t < c->b.n; t++) {
+            const double *in = c->in + ((size_t)t * s->n_head + h) * s->n_from;
+            for (uint32_t i = 0; i < w.n_in; i++) x[(size_t)t * w.n_in + i] = in[i];
+        }
+        r->steps.linear(r, &w, s->weight, x, c->b.n, y);
+        for (uint32_t t = 0; t < c->b.n; t++) {
+            double *out = c->out + ((size_t)t * s->n_head + h) * s->n;
+            for (uint32_t i = 0; i < w.n_out; i++) out[i] = y[(size_t)t * w.n_out + i];
+        }
+    }
+}
+
+/* One gate for each head or each element          Qiu et al. 2025, "Gated Attention for Large Language Models" */
 static void run_gate_heads(struct reference *r, const struct call *c) {
     const struct attn_plan *p = &c->layer->attn;
     uint32_t shared = p->gate_per_head ? p->v_dim : 1;
@@ -493,8 +515,9 @@ static void run_layer(struct reference *r, uint32_t il, struct batch b) {
         [STEP_BEST] = reference_best, [STEP_TAKE] = reference_take, [STEP_SUM_TO_1] = reference_sum_to_1,
         [STEP_EXPERTS] = reference_experts, [STEP_ADJUGATES] = reference_adjugates,
         [STEP_GATE_SHARED] = reference_gate_shared, [STEP_CONVOLVE] = reference_convolve,
-        [STEP_GATE_CONV] = reference_gate_conv, [STEP_PART] = run_part, [STEP_DECAY] = reference_decay,
-        [STEP_DELTA] = reference_delta, [STEP_SOFTPLUS] = reference_softplus_step, [STEP_SCAN] = reference_scan,
+        [STEP_GATE_CONV] = reference_gate_conv, [STEP_PART] = run_part, [STEP_HEAD_PRODUCTS] = run_head_products,
+        [STEP_DECAY] = reference_decay, [STEP_DELTA] = reference_delta, [STEP_SOFTPLUS] = reference_softplus_step,
+        [STEP_SCAN] = reference_scan,
         [STEP_MULTIPLY] = run_multiply,
         [STEP_OWN] = run_own, [STEP_TANH] = reference_tanh, [STEP_PREDICT] = reference_predict,
         [STEP_CORRECT] = reference_correct, [STEP_FIRST] = reference_first, [STEP_OTHERS] = reference_others,
@@ -671,6 +694,9 @@ static uint64_t stream_width(const struct plan *p, enum stream stream) {
     case STREAM_BETA: case STREAM_DECAY: return p->max_delta;
     case STREAM_BETA_DECAY: return 2 * p->max_delta;
     case STREAM_Q_GATE: return 2 * p->max_q;
+    case STREAM_LATENT_Q_A: case STREAM_LATENT_Q: case STREAM_LATENT_KV: case STREAM_LATENT: case STREAM_LATENT_KV_B:
+    case STREAM_LATENT_HEADS:
+        return p->max_latent;
     case STREAM_FF_GATE: case STREAM_FF_UP: return n_ff;
     case STREAM_PER_LAYER: return (uint64_t)p->n_layer * p->n_per_layer;
     case STREAM_OTHERS: case STREAM_PREDICTED: return (uint64_t)p->n_stream * p->n_embd;
@@ -798,6 +824,7 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
         || (p->max_expert > 0 && !(r->masked = allocate(r, p->max_expert, 1)))
         || (p->max_expert > 0 && !(r->expert_row = allocate(r, p->n_embd, 1)))
         || (p->max_expert > 0 && !(r->gates = allocate(r, n_batch, 1)))
+        || (p->max_latent > 0 && !(r->rows = allocate(r, n_batch, plan_latent_head(p))))
         || (p->max_expert > 0 && !(r->expert_rows = allocate(r, n_batch, (uint64_t)p->max_used * p->n_embd)))
         || !(r->head = allocate(r, 2, r->n_head_row))
         || !(r->weights = allocate(r, (uint64_t)n_batch * p->max_head, n_ctx))
@@ -816,7 +843,7 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
 void reference_free(struct reference *r) {
     if (!r) return;
     void *const owned[] = { r->plan.layers, r->edited.layers, r->programs, r->k, r->v, r->masked, r->expert_row,
-                            r->gates, r->expert_rows, r->head, r->weights, r->frequencies[ROPE_GLOBAL],
+                            r->gates, r->rows, r->expert_rows, r->head, r->weights, r->frequencies[ROPE_GLOBAL],
                             r->frequencies[ROPE_LOCAL], r->rotated, r->key, r->zeros, r->fused, r->row, r->row_bytes,
                             r->other_row, r->tapped, r->rounded };
     r->streams[STREAM_K] = r->streams[STREAM_V] = NULL;   /* places in the cache */

@@ -94,6 +94,7 @@ struct reference {
     double *masked;                  /* (n_expert) what the experts of a token are chosen by */
     double *gates;                   /* (n_batch) of the expert that every token uses */
     double *expert_row;              /* (n_embd) output of an adjugate */
+    double *rows;                    /* (n_batch, plan_latent_head) inputs and outputs of the products of heads */
     double *expert_rows;             /* (n_batch, n_used, n_embd) inputs or outputs of all experts */
     uint32_t n_head_row;             /* elements of the longest vector after pooling */
     double *head;                    /* (2, n_head_row) two vectors between the steps after pooling */

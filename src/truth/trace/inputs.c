@@ -8,6 +8,12 @@ static id_set inputs_of(uint32_t order, enum tap_id id) {
         [TAP_ACTIVE] = TAP_SET(PREDICTIONS),
         [TAP_ATTN_NORM] = TAP_SET(L_OUT),
         [TAP_LAUREL] = TAP_SET(ATTN_NORM),
+        [TAP_LATENT_Q_A] = TAP_SET(ATTN_NORM),
+        [TAP_LATENT_Q] = TAP_SET(LATENT_Q_A),
+        [TAP_LATENT_KV] = TAP_SET(ATTN_NORM),
+        [TAP_LATENT] = TAP_SET(LATENT_KV),
+        [TAP_LATENT_KV_B] = TAP_SET(LATENT),
+        [TAP_LATENT_HEADS] = TAP_SET(KQ_SOFT_MAX) | TAP_SET(VCUR),
         [TAP_QCUR] = TAP_SET(ATTN_NORM),
         [TAP_KCUR] = TAP_SET(ATTN_NORM),
         [TAP_VCUR] = TAP_SET(ATTN_NORM),
@@ -113,6 +119,10 @@ static id_set inputs_of(uint32_t order, enum tap_id id) {
         { TAP_ORDER_WEIGHTS_FIRST, TAP_EXPERT_UP, TAP_SET(EXPERT_WEIGHTED) | TAP_SET(FFN_USED) },
         { TAP_ORDER_WEIGHTS_FIRST, TAP_FFN_EXPERTS, TAP_SET(EXPERT_DOWN) },
         { TAP_ORDER_ADJUGATES, TAP_FFN_OUT, TAP_SET(FFN_PROBS) | TAP_SET(FFN_USED) | TAP_SET(FFN_EXPERTS) },
+        { TAP_ORDER_LATENT, TAP_VCUR, TAP_SET(LATENT_KV_B) },
+        { TAP_ORDER_LATENT, TAP_QCUR_ROPE, TAP_SET(LATENT_Q) },
+        { TAP_ORDER_LATENT, TAP_KCUR_ROPE, TAP_SET(LATENT_KV_B) | TAP_SET(LATENT_KV) },
+        { TAP_ORDER_LATENT, TAP_KQV_OUT, TAP_SET(LATENT_HEADS) },
         { TAP_ORDER_EXPERTS_FIRST, TAP_EXPERT_GATE, TAP_SET(L_OUT) | TAP_SET(FFN_USED) },
         { TAP_ORDER_EXPERTS_FIRST, TAP_EXPERT_UP, TAP_SET(L_OUT) | TAP_SET(FFN_USED) },
     };
@@ -130,7 +140,8 @@ id_set trace_inputs(uint32_t order, enum tap_id id, id_set absent) {
                              | TAP_SET(SCAN_RANK_NORMED) | TAP_SET(SCAN_NORM) | TAP_SET(FFN_INP)
                              | TAP_SET(FFN_NORM) | TAP_SET(FFN_PROBS) | TAP_SET(FFN_PROBS_BIASED)
                              | TAP_SET(FFN_WEIGHTS_SOFTMAX) | TAP_SET(FFN_WEIGHTS_NORM) | TAP_SET(FFN_WEIGHTS_SCALED)
-                             | TAP_SET(FFN_SUB_NORM) | TAP_SET(FFN_SHARED) | TAP_SET(FFN_POST_NORM);
+                             | TAP_SET(FFN_SUB_NORM) | TAP_SET(FFN_SHARED) | TAP_SET(FFN_POST_NORM)
+                             | TAP_SET(LATENT_Q_A) | TAP_SET(LATENT_KV_B) | TAP_SET(LATENT_HEADS);
     enum tap_id ids[TAP_COUNT];
     tap_sequence(order, ids);
     id_set set = inputs_of(order, id);

@@ -73,7 +73,11 @@ rows=$(sed -n 's/^    { "\([^"]*\)", steps_[a-z_]*, ROPE_.*/\1/p' ../../../src/e
 for name in $rows; do
     is_wanted "$name" || continue
     python3 "$synth" --list | grep -qx "$name" || rm -f "$name.gguf" "$name-moe.gguf"
-    case $name in olmoe | dots1 | mpt | cogvlm) heads=4 ;; *) heads=2 ;; esac
+    case $name in
+    olmoe | dots1 | mpt | cogvlm | minicpm3) heads=4 ;;
+    deepseek2 | mistral4) heads=1 ;;
+    *) heads=2 ;;
+    esac
     rm -f "$work"/*-dense.gguf "$work"/*-moe.gguf
     # With another seed two experts are so close that rounded activations choose another one, or the rounding shows
     # more.
@@ -83,8 +87,9 @@ for name in $rows; do
     gpt-oss) seed=4 ;;
     *) seed=1 ;;
     esac
-    case $name in   # more layers; delta rules and then experts, and scans, show more of the rounding of what they read
+    case $name in   # more layers; delta rules and then experts, scans and YaRN's scores show more of the rounding
     hrm_text | qwen3next | qwen35moe | granitehybrid | falcon-h1 | nemotron_h* | mamba* | jamba | plamo2) spread=0.15 ;;
+    deepseek2) spread=0.15 ;;
     *) spread=0.3 ;;
     esac
     KV_HEADS=$heads "$work/shapes" -o "$work" -d $spread -s $seed -a "^$name\$" >"$work/shapes.log" 2>&1

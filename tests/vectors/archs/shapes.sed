@@ -45,6 +45,13 @@ s/LLM_KV_EXPERT_GATING_FUNC,  *arch == LLM_ARCH_DEEPSEEK4 ? uint32_t(4) : uint32
         ms.add_kv(LLM_KV_SWIGLU_CLAMP_EXP, std::vector<float>({0.3f, 0.0f, 0.4f}));\
         ms.add_kv(LLM_KV_SWIGLU_CLAMP_SHEXP, std::vector<float>({0.2f, 0.5f, 0.0f}));\
     }\
+    if (arch == LLM_ARCH_DEEPSEEK2 || arch == LLM_ARCH_MISTRAL4) {\
+        ms.add_kv(LLM_KV_ROPE_SCALING_TYPE, "yarn");\
+        ms.add_kv(LLM_KV_ROPE_SCALING_FACTOR, 4.0f);\
+        ms.add_kv(LLM_KV_ROPE_SCALING_ORIG_CTX_LEN, uint32_t(16));\
+        ms.add_kv(LLM_KV_ROPE_SCALING_YARN_LOG_MUL, 0.07f);\
+    }\
+    if (arch == LLM_ARCH_MINICPM3) ms.add_kv(LLM_KV_ROPE_DIMENSION_COUNT, uint32_t(4));\
     if (arch == LLM_ARCH_HRM_TEXT) ms.add_kv(LLM_KV_EMBEDDING_SCALE, 2.0f);\
     ms.add_kv(LLM_KV_EXPERT_WEIGHTS_SCALE, 2.5f);\
     ms.add_kv(LLM_KV_EXPERT_WEIGHTS_NORM, arch != LLM_ARCH_DOTS1);
@@ -56,6 +63,16 @@ s/LLM_KV_HRM_L_CYCLES,  *uint32_t(3)/LLM_KV_HRM_L_CYCLES, uint32_t(2)/
 s/LLM_KV_EXPERT_GROUP_SCALE,  *1.0f/LLM_KV_EXPERT_GROUP_SCALE, 0.6f/
 s/LLM_KV_EXPERTS_PER_GROUP,  *uint32_t(1)/LLM_KV_EXPERTS_PER_GROUP, uint32_t(2)/
 s/LLM_ARCH_QWEN4EXP ? 256 : 2\*n_embd/LLM_ARCH_QWEN4EXP ? 32 : 2*n_embd/
+s/n_embd = 128;$/n_embd = 32;/
+s/^        n_head = 1;$/        n_head = 4;/
+s/n_ff   = 192;/n_ff   = 64;/
+s/LLM_KV_ATTENTION_KEY_LENGTH,  *uint32_t(576)/LLM_KV_ATTENTION_KEY_LENGTH, uint32_t(24)/
+s/LLM_KV_ATTENTION_VALUE_LENGTH,  *uint32_t(512)/LLM_KV_ATTENTION_VALUE_LENGTH, uint32_t(16)/
+s/LLM_KV_ROPE_DIMENSION_COUNT,  *uint32_t(64)/LLM_KV_ROPE_DIMENSION_COUNT, uint32_t(8)/
+s/LLM_KV_ATTENTION_KEY_LENGTH_MLA,  *uint32_t(192)/LLM_KV_ATTENTION_KEY_LENGTH_MLA, uint32_t(20)/
+s/LLM_KV_ATTENTION_VALUE_LENGTH_MLA,  *uint32_t(128)/LLM_KV_ATTENTION_VALUE_LENGTH_MLA, uint32_t(12)/
+s/uint32_t(64) : uint32_t(512)/uint32_t(64) : uint32_t(24)/
+s/LLM_KV_ATTENTION_KV_LORA_RANK,  *uint32_t(512)/LLM_KV_ATTENTION_KV_LORA_RANK, uint32_t(16)/
 s/LLM_KV_SSM_STATE_SIZE,  *uint32_t(128)/LLM_KV_SSM_STATE_SIZE, uint32_t(8)/
 /uint32_t n_head_kv = /i\
     const bool has_scans = arch == LLM_ARCH_MAMBA || arch == LLM_ARCH_MAMBA2 || arch == LLM_ARCH_JAMBA ||\

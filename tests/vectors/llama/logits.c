@@ -121,7 +121,8 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
                                          "ffn_moe_out", "ffn_shexp", "ffn_shexp_gate_inp", "conv_in", "conv",
                                          "conv_out", "linear_attn_qkv_mixed", "beta", "alpha", "beta_sigmoid",
                                          "delta_decay", "conv_output_silu", "delta_rule", "final_output",
-                                         "linear_attn_out", "mamba_in_proj", "mamba_x_split", "mamba_z_split",
+                                         "linear_attn_out", "q", "kv_cmpr_pe", "kv_cmpr", "kv",
+                                         "mamba_in_proj", "mamba_x_split", "mamba_z_split",
                                          "mamba_bcdt_proj", "mamba_B_raw", "mamba_C_raw", "mamba_dt_raw",
                                          "mamba_B_normed", "mamba_C_normed", "mamba_dt_normed", "mamba_dt_proj",
                                          "mamba2_y_add_d", "mamba_y_swiglu_z", "mamba_norm", "mamba_out",
@@ -181,7 +182,8 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
                                             {"nemotron_h_block_out", "l_out"},
                                             {"ffn_norm_1", "ffn_norm"}, {"ffn_moe_combined", "ffn_out"},
                                             {"attn_laurel", "ffn_inp"}, {"attn_ffw_laurel_gated", "pe_in"},
-                                            {"first_prediction_out", "per_layer_embd_out"}};
+                                            {"first_prediction_out", "per_layer_embd_out"},
+                                            {"kv_pe_compresseed", "kv_cmpr_pe"}, {"kv_compressed", "kv_cmpr"}};
     FILE *f = user;
     char name[24] = "", own[64], full[96], block[16];
     const char *by_weight = name_by_weight(t, block);
