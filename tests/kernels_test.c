@@ -319,7 +319,7 @@ static void check_geglu(const struct kernels *scalar, const struct kernels *best
 }
 static void geglu_case(void) { check_lengths(check_geglu); }
 
-/* gelu(x) has the bits of geglu(x, 1), softcap those of both tables. */
+/* gelu(x) has the bits of geglu(x, 1), softcap and exp those of both tables. */
 static void check_gelu(const struct kernels *scalar, const struct kernels *best, size_t n) {
     float x[MAX_N], ones[MAX_N], y[MAX_N + 1], y_best[MAX_N + 1];
     random_floats(x, n, 5.0f);
@@ -338,6 +338,15 @@ static void check_gelu(const struct kernels *scalar, const struct kernels *best,
     for (size_t i = 0; i < n; i++) {
         double truth = 3 * tanh((double)x[i] / 3);
         CHECK(fabs(truth - (double)y[i]) <= 2e-6, "softcap(%g): %g, libm gives %g", (double)x[i], (double)y[i], truth);
+    }
+    for (size_t i = 0; i < n; i++) y[i] = y_best[i] = x[i];
+    scalar->exp(y, n);
+    best->exp(y_best, n);
+    CHECK(same_bits(y, y_best, n + 1), "exp, n = %zu", n);
+    for (size_t i = 0; i < n; i++) {
+        double truth = exp((double)x[i]);
+        double e = (double)y[i];
+        CHECK(fabs(e / truth - 1) <= 2.4e-7, "exp(%g): %g, libm gives %g", (double)x[i], e, truth);
     }
 }
 static void gelu_case(void) { check_lengths(check_gelu); }
@@ -752,7 +761,8 @@ void test_kernels(void) {
     test_case("kernels: softmax equals libm's exp in f64, SIMD equals scalar", softmax_case);
     test_case("kernels: swiglu equals libm's exp in f64, SIMD equals scalar", swiglu_case);
     test_case("kernels: geglu equals libm's tanh in f64, SIMD equals scalar", geglu_case);
-    test_case("kernels: gelu has the bits of geglu with 1, softcap equals libm's tanh in f64", gelu_case);
+    test_case("kernels: gelu has the bits of geglu with 1, softcap and exp equal libm's tanh and exp in f64",
+              gelu_case);
     test_case("kernels: SIMD multiplies each type whose rows are packed", packed_types_case);
     test_case("kernels: activations of 16 and 8 bits survive zeros, denormals, NaN and infinity", quantize_case);
     static const uint32_t halves[] = { QUANT_F16, QUANT_BF16 };

@@ -14,6 +14,19 @@ void forward_softplus(struct forward *f, const struct call *c) {
     pool_share(f->pool, c->b.n, soften_tokens, &own);
 }
 
+/* s_i <- e^(dt a_i) s_i + add b_i, of n elements */
+static void advance(const struct kernels *k, float *s, const float *a, const float *b, float dt, float add,
+                    uint32_t n) {
+    enum { PART = 64 };
+    float decay[PART];
+    for (uint32_t first = 0, m; first < n; first += m) {
+        m = n - first < PART ? n - first : PART;
+        for (uint32_t i = 0; i < m; i++) decay[i] = dt * a[first + i];
+        k->exp(decay, m);
+        for (uint32_t i = 0; i < m; i++) s[first + i] = s[first + i] * decay[i] + add * b[first + i];
+    }
+}
+
 struct scan {
     const struct forward *f;
     const struct call *c;
@@ -47,10 +60,7 @@ static void run_heads(void *user, uint32_t begin, uint32_t end, uint32_t thread)
                 if (v->is_scalar) {
                     for (uint32_t i = 0; i < n; i++) s[i] = s[i] * decay + add * b[i];
                 } else {
-                    const float *a = v->a + (size_t)h * n;
-                    for (uint32_t i = 0; i < n; i++) {
-                        s[i] = s[i] * (float)math_exp((double)(dt * a[i])) + add * b[i];
-                    }
+                    advance(&f->kernels, s, v->a + (size_t)h * n, b, dt, add, n);
                 }
                 y[j] = f->kernels.dot_f32(s, c, n) + v->d[h] * x[j];
             }

@@ -176,6 +176,8 @@ struct kernels {
     void (*gelu)(float *x, size_t n);
     /* x[i] <- cap tanh(x[i] / cap) */
     void (*softcap)(float *x, float cap, size_t n);
+    /* x[i] <- e^x[i], see expf.h */
+    void (*exp)(float *x, size_t n);
 };
 
 /* Makes the table for activations of that precision, EXACT16 or FAST8, with the best kernels of this build up to

@@ -167,6 +167,10 @@ static void gelu__scalar(float *x, size_t n) {
     }
 }
 
+static void exp_all__scalar(float *x, size_t n) {
+    for (size_t i = 0; i < n; i++) x[i] = exp__scalar(x[i]);
+}
+
 /* tanh(z) = 1 - 2 / (e^2z + 1) */
 static void softcap__scalar(float *x, float cap, size_t n) {
     float factor = 2.0f / cap;
@@ -188,4 +192,5 @@ void kernels_fill_scalar(struct kernels *k) {
     k->geglu = geglu__scalar;
     k->gelu = gelu__scalar;
     k->softcap = softcap__scalar;
+    k->exp = exp_all__scalar;
 }

@@ -198,6 +198,12 @@ static inline v128_t softcap_lanes(v128_t x, float cap) {
     return wasm_f32x4_mul(wasm_f32x4_splat(cap), tanh);
 }
 
+static void exp_all__simd128(float *x, size_t n) {
+    for (const float *end = x + n / 4 * 4; x < end; x += 4) wasm_v128_store(x, exp__simd128(wasm_v128_load(x)));
+    size_t tail = n % 4;
+    if (tail != 0) store_tail(x, exp__simd128(load_tail(x, tail)), tail);
+}
+
 static void softcap__simd128(float *x, float cap, size_t n) {
     for (const float *end = x + n / 4 * 4; x < end; x += 4) wasm_v128_store(x, softcap_lanes(wasm_v128_load(x), cap));
     size_t tail = n % 4;
@@ -219,6 +225,7 @@ void kernels_fill_simd128(struct kernels *k) {
     k->geglu = geglu__simd128;
     k->gelu = gelu__simd128;
     k->softcap = softcap__simd128;
+    k->exp = exp_all__simd128;
 }
 
 #else
