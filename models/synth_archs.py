@@ -116,7 +116,8 @@ ARCHS = {
                          "altup.active_idx": 0, "altup.num_inputs": 4,
                          "activation_sparsity_scale": [0.5, 0.5, 0.0, 0.0, 0.0, 0.0]}},
     "plm": {"gate": False, "kv_heads": 4, "head_dim": 8, "latent": (12, 4, 8, 32), "keys": {
-        "attention.key_length": 12, "attention.value_length": 8, "rope.dimension_count": 4, "attention.kv_lora_rank": 32}},
+        "attention.key_length": 12, "attention.value_length": 8, "rope.dimension_count": 4,
+        "attention.kv_lora_rank": 32}},
     "llama-embed": {"freqs": True, "keys": {"attention.causal": False, "pooling_type": 1}},
 }
 
