@@ -40,10 +40,8 @@ enum tap_id {
 
 struct tap_spec {
     const char *name;        /* llama.cpp's name without "-layer"; Qcur and Kcur after RoPE end in _rope */
-    const char *title;       /* a description for people: "query after RoPE" */
     bool in_layer;
     bool only_some;          /* only some models have it; in others its inputs take its place, or nothing does */
-    const char *weights;     /* the tensors it is computed with, "attn_q"; "" if there are none */
 };
 
 const struct tap_spec *tap_spec(enum tap_id id);

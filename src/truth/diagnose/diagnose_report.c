@@ -35,7 +35,7 @@ static void print_evidence(struct report_writer *w, const struct diagnosis *d, s
     const char *without = base->n_known == 0 ? "the truth" : base->n_known == 1 ? "the other mistake alone"
                                                                                 : "the other mistakes alone";
     struct tap_text name;
-    report_printf(w, "   their %s (%s): ", tap_name(&name, d, i), tap_spec(d->theirs->taps[i].id)->title);
+    report_printf(w, "   their %s (%s): ", tap_name(&name, d, i), tap_title(d->theirs->taps[i].id));
     print_cosine(w, base->cosine[i]);
     report_printf(w, ", error %.2g against %s; ", base->error[i], without);
     print_cosine(w, o->cosine[i]);
@@ -72,12 +72,12 @@ static void print_explanation(struct report_writer *w, const struct diagnosis *d
 static void print_first_wrong_step(struct report_writer *w, const struct diagnosis *d, const struct outcome *o,
                                    size_t at) {
     const struct trace_tap *tap = &d->theirs->taps[at];
-    const struct tap_spec *spec = tap_spec(tap->id);
+    const char *weights = tap_weights(tap->id);
     struct tap_text name;
     struct tap_inputs_text inputs;
     id_set feeds = model_tap_inputs(d->model, tap->id, tap->layer);
     report_printf(w, "   it is computed from %s", tap_show_inputs(&inputs, tap->id, feeds));
-    if (*spec->weights) report_printf(w, " with the weights %s", spec->weights);
+    if (*weights) report_printf(w, " with the weights %s", weights);
     report_printf(w, "\n");
     for (size_t i = at; i-- > 0;) {   /* finds the last tap that agrees */
         if (isnan(o->error[i]) || diagnose_is_over(d, o, i)) continue;
@@ -92,7 +92,7 @@ static void print_first_wrong_step(struct report_writer *w, const struct diagnos
         report_printf(w, "   - dump all values of more of the steps before it: every step is then judged from its own "
                       "input\n");
     }
-    if (*spec->weights) {
+    if (*weights) {
         report_printf(w, "   - compare your weights with this file: write yours as a GGUF or dump a row; plumb weights "
                       "compares two files\n   - run an F32 or F16 file of the model: if the error disappears, the "
                       "dequantizer is wrong\n");
@@ -148,7 +148,7 @@ static void print_further(struct report_writer *w, const struct diagnosis *d, co
     int32_t layer = d->theirs->taps[diagnose_first(d, &d->truth)].layer;
     const char *name = tap_show(&buf, f->further, layer < 0 ? 0 : layer);
     report_printf(w, "   8 values of %s (%s) would tell %u groups of them apart; for each token t and "
-                  "its row x:\n", name, tap_spec(f->further)->title, f->n_apart);
+                  "its row x:\n", name, tap_title(f->further), f->n_apart);
     report_printf(w, "      Python:  taps.append({\"name\": \"%s\", \"token\": t, \"shape\": [%u, %u],\n"
                   "                            \"values\": x.flatten()[:8].tolist()})\n", name, f->further_shape[0],
                   f->further_shape[1]);
@@ -419,7 +419,7 @@ static void print_open(struct report_writer *w, const struct diagnosis *d) {
     if (d->odd.tap == &d->theirs->taps[at]) print_not_finite(w, d);
     else print_unexplained(w, d);
     report_printf(w, "   %sthe first wrong step is %s (%s)\n", d->n_ranked > 0 ? "with it, " : "",
-                  tap_name(&name, d, at), tap_spec(d->theirs->taps[at].id)->title);
+                  tap_name(&name, d, at), tap_title(d->theirs->taps[at].id));
     print_measured(w, d, 0);
     print_first_wrong_step(w, d, best, at);
 }
@@ -435,7 +435,7 @@ void diagnose_text(const struct diagnosis *d, plumb_verdict verdict, struct repo
     report_printf(w, "%s: %s (%s): relative error %.2g, ",
                   diagnose_explains(d, &d->truth) ? "no tap diverges from the truth; the first that is not exact"
                                                   : "the first tap that diverges from the truth",
-                  tap_name(&name, d, at), tap_spec(d->theirs->taps[at].id)->title, d->truth.error[at]);
+                  tap_name(&name, d, at), tap_title(d->theirs->taps[at].id), d->truth.error[at]);
     print_cosine(w, d->truth.cosine[at]);
     report_printf(w, "\n");
     size_t n_shown = d->n_ranked < DIAGNOSE_SHOWN ? d->n_ranked : DIAGNOSE_SHOWN;

@@ -332,7 +332,7 @@ static void add_inputs(struct diff *d, const struct diff_inputs *in) {
 
 /* Adds "blk.3.attn_q.weight", or several such names, or outside the layers "output.weight (token_embd if tied)". */
 static void add_weights(struct diff *d, const struct diff_tap *tap) {
-    const char *weights = tap_spec(tap->id)->weights, *name = weights;
+    const char *weights = tap_weights(tap->id), *name = weights;
     size_t n = strcspn(name, " ");
     if (tap->layer < 0) add(d, "%.*s.weight%s", (int)n, name, name + n);
     for (; tap->layer >= 0 && *name; name += n + strspn(name + n, ", ")) {
@@ -355,7 +355,7 @@ static void add_values(struct diff *d, const struct diff_tap *tap) {
 static void add_first(struct diff *d) {
     const struct diff_tap *tap = &d->taps[d->first];
     struct tap_text name;
-    add(d, "They first diverge at %s (%s): ", show(&name, d, d->first), tap_spec(tap->id)->title);
+    add(d, "They first diverge at %s (%s): ", show(&name, d, d->first), tap_title(tap->id));
     if (tap->shapes_differ) {
         add(d, "A has %u x %u values per token, B has %u x %u.\n", tap->shape_a[0], tap->shape_a[1], tap->shape_b[0],
             tap->shape_b[1]);
@@ -399,7 +399,7 @@ static void add_top(struct diff *d) {
 /* Says where to look for the fault, given that no earlier tap diverges. */
 static void add_step(struct diff *d) {
     const struct diff_tap *tap = &d->taps[d->first];
-    const struct tap_spec *spec = tap_spec(tap->id);
+    const char *weights = tap_weights(tap->id);
     if (tap->id == TAP_EMBD) {
         add(d, "This is the first step, which looks up rows of ");
         add_weights(d, tap);
@@ -416,10 +416,10 @@ static void add_step(struct diff *d) {
         add(d, "Its inputs agree: ");
         add_inputs(d, &d->inputs);
         add(d, ". So the fault is in this step");
-        if (spec->weights[0]) {
+        if (weights[0]) {
             add(d, ", or in how ");
             add_weights(d, tap);
-            add(d, strchr(spec->weights, ',') ? " are read" : " is read");
+            add(d, strchr(weights, ',') ? " are read" : " is read");
         }
         add(d, ".\n");
     }
@@ -443,7 +443,7 @@ static void add_siblings(struct diff *d) {
  * find out which of them it is.  Misread types are not counted, because they can begin at any matrix. */
 static void add_known(struct diff *d) {
     const struct tap_spec *spec = tap_spec(d->taps[d->first].id);
-    bool is_matrix = spec->weights[0] && !strstr(spec->name, "norm");
+    bool is_matrix = tap_weights(d->taps[d->first].id)[0] && !strstr(spec->name, "norm");
     uint32_t n = 0;
     for (size_t i = 0; known_at(i); i++) {
         n += strcmp(known_at(i)->tap, spec->name) == 0 && !known_at(i)->misread;
@@ -555,7 +555,7 @@ static void add_divergence(struct diff *d) {
     add_step(d);
     add_siblings(d);
     if (d->kind == DIFF_JUMP && d->inputs.direct) add_known(d);
-    if (d->kind == DIFF_JUMP && tap->error < 0.2 && tap_spec(tap->id)->weights[0]) {
+    if (d->kind == DIFF_JUMP && tap->error < 0.2 && tap_weights(tap->id)[0]) {
         add(d, "Another type of the same weights, such as Q4_0 instead of F16, also gives an error of this size: "
             "`plumb weights` compares two files.\n");
     }

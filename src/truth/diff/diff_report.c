@@ -266,8 +266,8 @@ static void json_verdict(const struct diff *d, struct report_writer *w) {
     if (d->first < d->n_tap) {
         const struct diff_tap *tap = &d->taps[d->first];
         report_printf(w, "\"%s\"", tap_show(&name, tap->id, tap->layer));
-        report_json_text(w, ",\"title\":", tap_spec(tap->id)->title);
-        report_json_text(w, ",\"weights\":", tap_spec(tap->id)->weights);
+        report_json_text(w, ",\"title\":", tap_title(tap->id));
+        report_json_text(w, ",\"weights\":", tap_weights(tap->id));
     } else {
         report_printf(w, "null,\"title\":null,\"weights\":null");
     }

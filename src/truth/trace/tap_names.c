@@ -170,6 +170,109 @@ bool tap_has_heads(enum tap_id id) {
     return (id >= TAP_QCUR && id <= TAP_KQV_OUT) || (id >= TAP_EXPERT_GATE && id <= TAP_EXPERT_WEIGHTED);
 }
 
+/* A description of each tap for people, and the tensors that it is computed with. */
+static const struct { const char *title, *weights; } texts[TAP_COUNT] = {
+    [TAP_EMBD] = { "token embedding", "token_embd" },
+    [TAP_PER_LAYER] = { "embeddings for each layer",
+        "per_layer_token_embd, per_layer_model_proj, per_layer_proj_norm" },
+    [TAP_MODALITIES] = { "how the streams of a token are mixed", "altup_router, altup_router_norm" },
+    [TAP_PREDICTIONS] = { "predictions of all streams", "altup_predict_coef" },
+    [TAP_ACTIVE] = { "prediction of the first stream", "" },
+    [TAP_ATTN_NORM] = { "norm before attention", "attn_norm" },
+    [TAP_LAUREL] = { "path of few columns beside attention", "laurel_l, laurel_r, laurel_post_norm" },
+    [TAP_QCUR] = { "query before RoPE", "attn_q" },
+    [TAP_KCUR] = { "key before RoPE", "attn_k" },
+    [TAP_VCUR] = { "value", "attn_v" },
+    [TAP_QCUR_NORMED] = { "query after its norm", "attn_q_norm" },
+    [TAP_KCUR_NORMED] = { "key after its norm", "attn_k_norm" },
+    [TAP_VCUR_NORMED] = { "value after its norm", "" },
+    [TAP_QCUR_ROPE] = { "query after RoPE", "" },
+    [TAP_KCUR_ROPE] = { "key after RoPE", "" },
+    [TAP_QCUR_SCALED] = { "query times its temperature", "" },
+    [TAP_KQ_SOFT_MAX] = { "attention weights", "" },
+    [TAP_KQV_OUT] = { "weighted sum of values, heads concatenated", "" },
+    [TAP_ATTN_GATE] = { "gate of attention before its activation", "attn_gate" },
+    [TAP_ATTN_GATED] = { "weighted sum of values times the activated gate", "" },
+    [TAP_ATTN_SUB_NORM] = { "norm of the weighted sum of values", "attn_sub_norm" },
+    [TAP_LATENT_Q_A] = { "norm of the vector that Q is a product of", "attn_q_a_norm" },
+    [TAP_LATENT_Q] = { "query of latent attention, before RoPE", "attn_q or attn_q_b" },
+    [TAP_LATENT_KV] = { "latent vector and the part of K that is rotated", "attn_kv_a_mqa" },
+    [TAP_LATENT] = { "norm of the latent vector", "attn_kv_a_norm" },
+    [TAP_LATENT_KV_B] = { "K and V of all heads, of the latent vector", "attn_kv_b" },
+    [TAP_LATENT_HEADS] = { "weighted sums of latent vectors", "" },
+    [TAP_ATTN_OUT] = { "attention output", "attn_output" },
+    [TAP_CONV_IN] = { "input of the convolution and its two gates", "shortconv.in_proj" },
+    [TAP_DELTA_IN] = { "Q, K and V before their convolution", "attn_qkv of the delta net" },
+    [TAP_DELTA_BETA] = { "beta before its sigmoid", "ssm_beta" },
+    [TAP_DELTA_ALPHA] = { "decay before its softplus", "ssm_alpha" },
+    [TAP_DELTA_BETA_SIGMOID] = { "how much of a value replaces the old one", "" },
+    [TAP_DELTA_DECAY] = { "logarithm of the decay of the state", "ssm_a, ssm_dt" },
+    [TAP_SCAN_IN] = { "input of the convolution, its gate and, in Mamba 2, dt", "ssm_in" },
+    [TAP_SCAN_Z] = { "gate of the scan before its activation", "" },
+    [TAP_SCAN_X] = { "x and, in Mamba 2, B and C before their convolution", "" },
+    [TAP_SCAN_DT_IN] = { "dt before its bias", "" },
+    [TAP_CONV] = { "convolution over the last tokens", "shortconv.conv" },
+    [TAP_CONV_GATED] = { "convolution times its second gate", "" },
+    [TAP_CONV_SILU] = { "activation after the convolution", "" },
+    [TAP_DELTA] = { "what the queries read of the states", "" },
+    [TAP_DELTA_GATED] = { "its norm times the activated gate", "ssm_norm" },
+    [TAP_SCAN_BCDT] = { "B, C and what dt is made of", "ssm_x" },
+    [TAP_SCAN_B] = { "B: what of x enters the states", "" },
+    [TAP_SCAN_C] = { "C: what is read of the states", "" },
+    [TAP_SCAN_RANK] = { "what dt is made of", "" },
+    [TAP_SCAN_B_NORMED] = { "B after its norm", "ssm_b_norm" },
+    [TAP_SCAN_C_NORMED] = { "C after its norm", "ssm_c_norm" },
+    [TAP_SCAN_RANK_NORMED] = { "what dt is made of, after its norm", "ssm_dt_norm" },
+    [TAP_SCAN_DT] = { "dt before its softplus", "ssm_dt" },
+    [TAP_SCAN_STEP] = { "dt: the steps of time", "" },
+    [TAP_SCAN] = { "what C reads of the states, and D x", "ssm_a, ssm_d" },
+    [TAP_SCAN_GATED] = { "activated gate times the output of the scan", "" },
+    [TAP_SCAN_NORM] = { "its norm", "ssm_norm" },
+    [TAP_SCAN_OUT] = { "output of the state-space layer", "ssm_out" },
+    [TAP_DELTA_OUT] = { "output of the delta net", "ssm_out" },
+    [TAP_CONV_OUT] = { "output of the convolution", "shortconv.out_proj" },
+    [TAP_ATTN_POST_NORM] = { "norm after attention", "post_attention_norm" },
+    [TAP_FFN_INP] = { "residual after attention", "" },
+    [TAP_FFN_NORM] = { "norm before the feed-forward network", "ffn_norm" },
+    [TAP_FFN_ROUTER] = { "scores of the experts", "ffn_gate_inp" },
+    [TAP_FFN_PROBS] = { "probabilities of the experts", "" },
+    [TAP_FFN_PROBS_BIASED] = { "probabilities by which experts are chosen", "exp_probs_b" },
+    [TAP_FFN_USED] = { "experts that a token uses, the best one first", "" },
+    [TAP_FFN_WEIGHTS] = { "probabilities of these experts", "" },
+    [TAP_FFN_WEIGHTS_SOFTMAX] = { "softmax over these experts", "" },
+    [TAP_FFN_WEIGHTS_NORM] = { "weights divided by their sum", "" },
+    [TAP_FFN_WEIGHTS_SCALED] = { "weights times their scale", "" },
+    [TAP_FFN_NORM_EXPS] = { "norm before the experts", "pre_ffw_norm_2" },
+    [TAP_EXPERT_GATE] = { "gates of the experts before their activation", "ffn_gate_exps" },
+    [TAP_EXPERT_UP] = { "up projections of the experts", "ffn_up_exps" },
+    [TAP_EXPERT_SWIGLU] = { "activated gates times up projections", "" },
+    [TAP_EXPERT_DOWN] = { "outputs of the experts", "ffn_down_exps" },
+    [TAP_EXPERT_WEIGHTED] = { "outputs of the experts times their weights", "" },
+    [TAP_FFN_EXPERTS] = { "weighted sum of the experts", "" },
+    [TAP_FFN_MOE] = { "norm after the experts", "post_ffw_norm_2" },
+    [TAP_FFN_GATE] = { "gate before its activation", "ffn_gate" },
+    [TAP_FFN_UP] = { "up projection", "ffn_up" },
+    [TAP_FFN_SWIGLU] = { "activated gate times up projection", "" },
+    [TAP_FFN_SUB_NORM] = { "norm before the down projection", "ffn_sub_norm" },
+    [TAP_FFN_SHARED_GATE] = { "gate of the shared expert before its activation", "ffn_gate_inp_shexp" },
+    [TAP_FFN_SHARED] = { "output of the expert that every token uses", "ffn_down_shexp" },
+    [TAP_FFN_MLP] = { "norm after the network beside the experts", "post_ffw_norm_1" },
+    [TAP_FFN_OUT] = { "feed-forward output", "ffn_down" },
+    [TAP_FFN_POST_NORM] = { "norm after the feed-forward network", "post_ffw_norm" },
+    [TAP_OWN_IN] = { "residual before the layer's own embedding", "" },
+    [TAP_CORRECTED] = { "all streams, corrected by the residual", "altup_router, altup_correct_coef" },
+    [TAP_OWN_GATED] = { "activated gate of the layer's own embedding", "inp_gate" },
+    [TAP_OWN_SCALED] = { "it times the layer's own embedding", "" },
+    [TAP_OWN_OUT] = { "what the layer's own embedding adds", "proj, post_norm" },
+    [TAP_L_OUT] = { "residual after the layer", "" },
+    [TAP_RESULT_NORM] = { "norm before the output matrix", "output_norm" },
+    [TAP_RESULT_OUTPUT] = { "logits", "output (token_embd if tied)" },
+    [TAP_RESULT_POOLED] = { "one embedding for all tokens", "cls, cls.norm, cls.output, dense_2, dense_3" },
+};
+
+const char *tap_title(enum tap_id id) { return texts[id].title; }
+const char *tap_weights(enum tap_id id) { return texts[id].weights; }
+
 bool tap_find(const char *name, size_t n, enum tap_id *id) {
     for (uint32_t i = 0; i < TAP_COUNT; i++) {
         if (is_name(tap_spec((enum tap_id)i)->name, name, n)) return *id = (enum tap_id)i, true;
@@ -191,7 +294,8 @@ static uint32_t find_tensor(const char *name, size_t n, enum tap_id *id) {
     if (n == 0) return *id = TAP_L_OUT, FIRST_TENSOR + TAP_L_OUT;
     for (uint32_t i = 0; i < TAP_COUNT && name[0] == '.' && n > 1; i++) {
         const struct tap_spec *spec = tap_spec((enum tap_id)i);
-        if (spec->in_layer && is_name(spec->weights, name + 1, n - 1)) return *id = (enum tap_id)i, FIRST_TENSOR + i;
+        if (!spec->in_layer || !is_name(tap_weights((enum tap_id)i), name + 1, n - 1)) continue;
+        return *id = (enum tap_id)i, FIRST_TENSOR + i;
     }
     return 0;
 }

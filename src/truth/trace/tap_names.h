@@ -6,6 +6,10 @@
 
 /* Finds a tap by plumb's name for it, without a layer.  n: bytes of the name.  Returns false if there is none. */
 bool tap_find(const char *name, size_t n, enum tap_id *id);
+/* A description of a tap for people: "query after RoPE". */
+const char *tap_title(enum tap_id id);
+/* The tensors that a tap is computed with, "attn_q"; "" if there are none. */
+const char *tap_weights(enum tap_id id);
 /* Returns true if a token's values may have an axis of heads, or of the experts that the token uses. */
 bool tap_has_heads(enum tap_id id);
 /* The index of a layer in a name must be below this.  llama.cpp supports at most 512 layers. */
