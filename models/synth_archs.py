@@ -111,7 +111,7 @@ ARCHS = {
     # As gemma4, with a path of few columns beside attention, and three more streams.  llama.cpp has fixed numbers for
     # those that a file of this size cannot have; tests/vectors/archs/make.sh changes them.
     "gemma3n": {"post": True, "qk_norm": "head", "layers": 6, "window_layers": [1, 1, 1, 0, 1, 0], "shared": 2,
-                "per_layer": 32, "altup": 4, "laurel": 32,
+                "per_layer": 32, "altup": 4, "laurel": 256,
                 "keys": {"attention.sliding_window": 3, "rope.freq_base": 1e6, "attention.shared_kv_layers": 2,
                          "altup.active_idx": 0, "altup.num_inputs": 4,
                          "activation_sparsity_scale": [0.5, 0.5, 0.0, 0.0, 0.0, 0.0]}},

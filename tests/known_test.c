@@ -354,7 +354,9 @@ static void first_taps(void) {
     enum { N_MODEL = sizeof models / sizeof *models, N_SHAPES = 12 };   /* the first N_SHAPES differ in shape */
     static const char *const archs[] = { "gemma2", "olmo2", "gpt-oss", "qwen2moe", "qwen3moe", "glm4moe", "bailingmoe2",
                                          "command-r", "phi2", "gpt2", "bloom", "cohere2", "hunyuan-dense",
-                                         "mistral3-moe", "afmoe", "llama4", "bert", "nomic-bert" };
+                                         "mistral3-moe", "afmoe", "llama4", "bert", "nomic-bert",
+                                         "gemma4-moe", "gemma3n", "deepseek2", "plm", "jamba-moe", "qwen3next",
+                                         "falcon-h1", "mamba2" };
     static const int32_t arch_ids[N_TOKEN] = { 7, 1, 33, 60, 2, 19, 48 };
     size_t n_known = 0, n_run = 0;
     uint32_t seen[MAX_KNOWN] = { 0 };

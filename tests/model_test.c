@@ -162,7 +162,7 @@ static const struct change changes[] = {
     { "coefficients of fewer streams", GEMMA3N, "blk.1.altup_predict_coef.weight", 12, 8, "\10\0\0\0\0\0\0\0",
       PLUMB_ERROR_TENSOR, "expected shape [4, 16], file has F32 [4, 8]" },
     { "a path beside attention of other columns", GEMMA3N, "blk.1.laurel_l.weight", 12, 8, "\20\0\0\0\0\0\0\0",
-      PLUMB_ERROR_TENSOR, "expected shape [32, 32], file has Q8_0 [32, 16]" },
+      PLUMB_ERROR_TENSOR, "expected shape [32, 256], file has Q8_0 [32, 16]" },
     { "no path beside attention", GEMMA3N, "blk.1.laurel_r.weight", -8, 1, "x", PLUMB_ERROR_UNSUPPORTED,
       "is not used by a gemma3n" },
     { "streams, and no embeddings for each layer", GEMMA3N, "gemma3n.embedding_length_per_layer_input", 4, 4,

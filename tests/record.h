@@ -5,7 +5,7 @@
 
 #include "mistakes/known.h"
 
-enum { N_PROMPT = 4, N_STEP = 3, N_TOKEN = N_PROMPT + N_STEP, RECORD_MAX_TAP = (1 + N_STEP + 2) * 90 };
+enum { N_PROMPT = 4, N_STEP = 3, N_TOKEN = N_PROMPT + N_STEP, RECORD_MAX_TAP = (1 + N_STEP + 2) * 250 };
 
 /* The known mistake with this name; NULL if there is none. */
 const struct known_mistake *known_find(const char *name);

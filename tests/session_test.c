@@ -490,6 +490,48 @@ static void wander_row(const void *row) {
     plumb_model_free(m);
 }
 
+enum { LONG = 4096, N_LONG_PROMPT = 5 };
+
+/* hash: of the logits of the last of LONG tokens, which is the same on every host. */
+struct long_text { const char *model; uint64_t hash; };
+
+/* A greedy text of LONG tokens has the same logits token by token, at once, behind rewinds and behind an edit. */
+static void long_row(const void *row) {
+    const struct long_text *of = row;
+    static int32_t ids[LONG + 1];
+    char path[120];
+    snprintf(path, sizeof path, "tests/vectors/archs/%s.gguf", of->model);
+    plumb_model *m = fixture_load(path);
+    REQUIRE(m, "%s", path);
+    uint32_t n_vocab = plumb_model_n_vocab(m);
+    plumb_session *steps = new_session(m, LONG, 0), *whole = new_session(m, LONG, 0);
+    REQUIRE(steps && whole, "no session");
+    some_ids(m, ids);
+    CHECK(plumb_session_feed(steps, ids, N_LONG_PROMPT) == PLUMB_OK, "%s", plumb_session_error(steps));
+    for (uint32_t n = N_LONG_PROMPT; n < LONG; n++) {
+        const float *logits = plumb_session_logits(steps);
+        ids[n] = 0;
+        for (uint32_t i = 1; i < n_vocab; i++) ids[n] = logits[i] > logits[ids[n]] ? (int32_t)i : ids[n];
+        if (!CHECK(plumb_session_feed(steps, ids + n, 1) == PLUMB_OK, "%s", plumb_session_error(steps))) break;
+    }
+    uint64_t hash = logits_hash(steps, n_vocab);
+    CHECK(hash == of->hash, "%s: 0x%016llx", of->model, (unsigned long long)hash);
+    CHECK(plumb_session_feed(whole, ids, LONG) == PLUMB_OK, "%s", plumb_session_error(whole));
+    CHECK(logits_hash(whole, n_vocab) == hash, "other logits at once");
+    static const uint32_t places[] = { 4095, 3000, 64, 1 };
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        uint32_t to = places[i];
+        int32_t other = (ids[to] + 1) % (int32_t)n_vocab;
+        CHECK(plumb_session_rewind(steps, to) == PLUMB_OK && plumb_session_feed(steps, &other, 1) == PLUMB_OK
+              && plumb_session_rewind(steps, to) == PLUMB_OK
+              && plumb_session_feed(steps, ids + to, LONG - to) == PLUMB_OK, "%s", plumb_session_error(steps));
+        CHECK(logits_hash(steps, n_vocab) == hash, "other logits behind a rewind to %u", to);
+    }
+    plumb_session_free(steps);
+    plumb_session_free(whole);
+    plumb_model_free(m);
+}
+
 /* Going back in a recurrent model begins at the end of a batch before. */
 static void snapshots_case(void) {
     plumb_model *m = fixture_load("tests/vectors/archs/lfm2.gguf");
@@ -907,6 +949,11 @@ void test_session(void) {
                                            "mamba", "jamba", "jamba-moe", "plamo2", "gemma3", "gemma4", "gemma4-moe",
                                            "gemma3n", "llama4", "hrm_text", "talkie", "deepseek2", "minicpm3" };
     TEST_ROWS("session: any rewinds and batches give the bits of one batch: ", wander_row, wanders);
+    static const struct long_text texts[] = {
+        { "mamba2", 0xf9ad95729005c120 }, { "granitehybrid", 0x6790903b2b284b8f }, { "qwen35", 0x211a8adafaf732ca },
+        { "lfm2", 0xc486b54e1f455ce2 }, { "gemma3", 0x543c31b27e63cd1e }, { "gemma4", 0xd0a0f8b4a4efc0ee },
+    };
+    TEST_ROWS("session: 4,096 greedy tokens, at once, one by one and behind rewinds: ", long_row, texts);
     test_case("session: snapshots of states end batches, and a few of many are kept", snapshots_case);
     test_case("session: context overflow and unknown tokens are errors that change nothing", overflow_case);
     test_case("session: calls in the wrong state are errors", state_case);

@@ -55,7 +55,7 @@ test('trace: taps are known by other programs\' names; a pattern that matches no
   const names = async taps => [...new Set((await trace('--taps', taps)).taps.map(({ name }) => name))];
   assert.deepEqual(await names('logits,l_out_1, q_proj'), ['Qcur-0', 'Qcur-1', 'l_out-1', 'result_output']);
   for (const [more, says] of [
-    [['--taps', 'Qcurr'], '--taps: unknown tap "Qcurr"; known taps are embd, attn_norm, Qcur, '],
+    [['--taps', 'Qcurr'], '--taps: unknown tap "Qcurr"; known taps are embd, inp_per_layer, '],
     [['--taps', 'embd,l_out-2'], '--taps: unknown tap "l_out-2"; known taps are '],
     [['--taps', 'l_out-1', '--layers', '0'], '--taps: "l_out-1" is not in layers 0-0'],
     [['--layers', '1-60'], '--layers 1-60: the model has 2 layers, numbered from 0'],

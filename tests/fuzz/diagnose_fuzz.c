@@ -43,7 +43,7 @@ static plumb_model *load(const char *path) {
 
 struct engine {
     plumb_trace *trace;
-    uint64_t shown;                    /* the taps in the dump */
+    id_set shown;                      /* the taps in the dump */
     const uint8_t *errors, *end;
     bool is_wrong, has_nan;            /* of what the dump shows */
 };
@@ -106,15 +106,15 @@ static void count(void *user, const char *bytes, size_t n) { *(size_t *)user += 
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static plumb_model *models[2];
-    if (size < 10 || size > 1 << 16) return 0;
+    if (size < 18 || size > 1 << 16) return 0;
     if (!models[0]) models[0] = load("tests/fuzz/tiny.gguf");
     if (!models[1]) models[1] = load("tests/fuzz/experts.gguf");
     plumb_model *m = models[data[0] & EXPERTS];
-    struct engine e = { .trace = plumb_trace_create(), .errors = data + 10, .end = data + size };
+    struct engine e = { .trace = plumb_trace_create(), .errors = data + 18, .end = data + size };
     require(e.trace != NULL, "no memory");
     bool is_file = data[0] & FILE_OF_BYTES, is_read = true;
-    memcpy(&e.shown, data + 1, 8);
-    e.trace->params.n_value = data[9] ? data[9] : UINT32_MAX;
+    memcpy(&e.shown, data + 1, sizeof e.shown);
+    e.trace->params.n_value = data[17] ? data[17] : UINT32_MAX;
     if (is_file) is_read = plumb_trace_read(e.trace, data + 1, size - 1) == PLUMB_OK;
     else run(&e, m);
     if (is_file && is_read && !e.trace->tokens) {

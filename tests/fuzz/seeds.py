@@ -9,9 +9,11 @@ and are kept; their names say what they did.
 """
 import pathlib
 import random
+import re
 import struct
 
 HERE = pathlib.Path(__file__).parent
+TAP_H = HERE / "../../src/engine/model/tap.h"
 F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 = 0, 1, 2, 3, 6, 7, 8
 Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, BF16 = 10, 11, 12, 13, 14, 20, 23, 30
 TQ1_0, TQ2_0, MXFP4, NVFP4, Q1_0, Q2_0 = 34, 35, 39, 40, 41, 42
@@ -399,10 +401,12 @@ def experts():
     return model.write()
 
 
-# diagnose_fuzz.c: the numbers of taps (src/engine/model/tap.h), and what an error does
+# diagnose_fuzz.c: the numbers of taps, and what an error does
+TAPS = re.findall(r"\bTAP_(\w+),", re.search(r"enum tap_id \{(.*?)\}", TAP_H.read_text(), re.S)[1])
 (EMBD, ATTN_NORM, QCUR_ROPE, KQ_SOFT_MAX, KQV_OUT, FFN_ROUTER, FFN_USED, FFN_EXPERTS, FFN_SWIGLU, FFN_OUT, L_OUT,
- RESULT_OUTPUT) = 0, 1, 7, 10, 11, 19, 22, 32, 35, 39, 41, 43
-FEW, LOGITS, WHOLE = 1 << L_OUT, 1 << RESULT_OUTPUT, (1 << 64) - 1
+ RESULT_OUTPUT) = map(TAPS.index, ("EMBD", "ATTN_NORM", "QCUR_ROPE", "KQ_SOFT_MAX", "KQV_OUT", "FFN_ROUTER", "FFN_USED",
+                                   "FFN_EXPERTS", "FFN_SWIGLU", "FFN_OUT", "L_OUT", "RESULT_OUTPUT"))
+FEW, LOGITS, WHOLE = 1 << L_OUT, 1 << RESULT_OUTPUT, (1 << 128) - 1
 TIMES_2, TO_1E30, TO_NAN = 2, 5 | 16, 7 | 16
 ERRORS = {   # the taps that the dump shows, of each how many values (0: all), errors: tap, token, what, value
     "right": (WHOLE, 0, []), "right-few": (FEW, 8, []),
@@ -421,8 +425,8 @@ ERRORS = {   # the taps that the dump shows, of each how many values (0: all), e
 def diagnoses():
     for name, (taps, n_value, errors) in ERRORS.items():
         for model in range(2):
-            data = struct.pack("<BQB", model | 2 * (len(errors) == 0), taps, n_value) + b"".join(map(bytes, errors))
-            yield f"{name}-{model}", data
+            data = bytes([model | 2 * (len(errors) == 0), *taps.to_bytes(16, "little"), n_value])
+            yield f"{name}-{model}", data + b"".join(map(bytes, errors))
     taps = '{"tokens":[3,7,5],"taps":[{"name":"%s","token":2,"values":[%s]}]}'
     for name, tap, values in (("file", "l_out-0", "1,2,3,4"), ("file-used", "ffn_moe_topk-0", "1e9,-1"),
                               ("file-logits", "result_output", "null,1")):

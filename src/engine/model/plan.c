@@ -280,6 +280,7 @@ static void set_maxima(struct plan *p) {
         uint64_t q = (uint64_t)a->n_head * a->k_dim, out = (uint64_t)a->n_head * a->v_dim;
         uint64_t latent = latent_row(a);
         if (latent > p->max_latent) p->max_latent = latent;
+        if (out < (uint64_t)a->n_head * a->latent.v_dim) out = (uint64_t)a->n_head * a->latent.v_dim;
         if (a->gate != ATTN_GATE_NONE) p->has_gates = true;
         if (a->n_head > p->max_head) p->max_head = a->n_head;
         if (q > p->max_q) p->max_q = q;
@@ -437,6 +438,8 @@ uint64_t plan_max_row(const struct plan *p) {
     if (p->pooling.n_dense > n) n = p->pooling.n_dense;
     if (plan_scan_width(&p->scan) > n) n = plan_scan_width(&p->scan);
     if (p->scan.n_rank > n) n = p->scan.n_rank;
+    if (p->n_laurel > n) n = p->n_laurel;
+    if (p->n_stream > n) n = p->n_stream;
     if (n_row > n) n = n_row;
     return p->n_embd > n ? p->n_embd : n;
 }

@@ -336,6 +336,10 @@ static inline bool plan_attends(const struct layer_plan *l) {
     return l->mixer == MIXER_ATTENTION || l->mixer == MIXER_BOTH;
 }
 /* Whether a layer stores K and V; otherwise it has no attention, or reads those of another layer. */
+/* Elements of a head of Q and K, before they are absorbed in latent attention. */
+static inline uint32_t plan_head_dim(const struct attn_plan *a) {
+    return a->latent.n_kv > 0 ? a->latent.n_plain + a->latent.n_rotated : a->k_dim;
+}
 static inline bool plan_has_kv(const struct layer_plan *l) { return plan_attends(l) && l->kv_back == 0; }
 static inline bool plan_scans(const struct layer_plan *l) { return l->mixer == MIXER_SCAN || l->mixer == MIXER_BOTH; }
 
@@ -363,7 +367,7 @@ uint64_t plan_states_size(const struct plan *p);
 uint64_t plan_latent_head(const struct plan *p);
 
 /* Elements of the longest row of any matrix: max(n_embd, max_q, max_latent, max_ff, pooling.n_dense,
- * n_layer * n_per_layer, and those of scans). */
+ * n_layer * n_per_layer, n_laurel, n_stream, and those of scans). */
 uint64_t plan_max_row(const struct plan *p);
 /* Elements of the largest row of all the experts of a token together: max(n_used * n_ff_expert, n_used * n_embd) of any
  * layer; 0 without experts. */

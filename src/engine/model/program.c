@@ -414,9 +414,11 @@ static void experts_beside(struct maker *m) {
     norm(m, W_FFN_NORM_EXPS, STREAM_X, STREAM_H, TAP_FFN_NORM_EXPS);
     experts(m, STREAM_H);
     norm(m, W_FFN_EXPS_POST_NORM, STREAM_SUM, STREAM_SUM, TAP_FFN_MOE);
-    network(m, STREAM_INPUT, &dense);
-    norm(m, W_FFN_DENSE_POST_NORM, STREAM_SHARED, STREAM_SHARED, TAP_FFN_MLP);
-    put(m, STEP_ADD, STREAM_SHARED, STREAM_SUM, W_COUNT, TAP_COUNT);
+    if (m->w[dense.down].w) {
+        network(m, STREAM_INPUT, &dense);
+        norm(m, W_FFN_DENSE_POST_NORM, STREAM_SHARED, STREAM_SHARED, TAP_FFN_MLP);
+        put(m, STEP_ADD, STREAM_SHARED, STREAM_SUM, W_COUNT, TAP_COUNT);
+    }
     put(m, STEP_COPY, STREAM_SUM, STREAM_H, W_COUNT, TAP_FFN_OUT);
 }
 

@@ -105,10 +105,24 @@ static int changes(const struct known_mistake *q, const struct model *m) {
         || memcmp(&steps, &reference_right_steps, sizeof steps) != 0;
 }
 
+/* Whether any layer has a tap. */
+static bool has_tap(const struct model *m, enum tap_id id) {
+    EACH_LAYER(&m->plan, il) {
+        if (program_taps(m->layers[il].program, m, il) >> id & 1) return true;
+    }
+    return false;
+}
+
+static bool is_in(const struct known_list *list, const struct known_mistake *q) {
+    return q >= list->of && q < list->of + list->n;
+}
+
 int known_applies(const struct known_mistake *q, const struct model *m, int32_t bos) {
     if (q->misread) return (int)(m->types >> q->type & 1);
     if (q->tokens == TOKENS_NO_BOS || q->tokens == TOKENS_TWO_BOS) return bos >= 0;
     if (q->need->holds && !q->need->holds(m)) return 0;
+    if (is_in(&known_attention, q) && !has_tap(m, TAP_KQ_SOFT_MAX)) return 0;
+    if (is_in(&known_ffn, q) && q->need == &known_every && !has_tap(m, TAP_FFN_OUT)) return 0;
     return q->tokens ? 1 : changes(q, m);
 }
 

@@ -215,7 +215,9 @@ static const double *key_rotated_late(const struct reference *r, const struct at
     const double *k = r->steps.cached(r, a, a->k, a->plan->k_dim, slot, g);
     if (a->plan->rope == ROPE_NONE || !r->steps.rotates(false)) return k;
     memcpy(r->key, k, a->plan->k_dim * sizeof *k);
-    reference_rotate(r, a->plan->rope, r->key + r->steps.first_rotated(r, a->plan),
+    const struct latent_plan *l = &a->plan->latent;
+    uint32_t first = l->n_kv == 0 ? r->steps.first_rotated(r, a->plan) : l->is_absorbed ? l->n_kv : l->n_plain;
+    reference_rotate(r, a->plan->rope, r->key + first,
                      r->steps.position(r, a->pos, t, true) - r->rotated[slot]);
     return r->key;
 }
@@ -246,7 +248,7 @@ static bool has_pairs(const struct model *m) {
 static bool has_partial_rope(const struct model *m) {
     EACH_LAYER(&m->plan, il) {
         const struct rope_plan *rope = rope_of(m, il);
-        if (rope && rope->n_rot < m->plan.layers[il].attn.k_dim) return true;
+        if (rope && rope->n_rot < m->plan.layers[il].attn.k_dim && m->plan.max_latent == 0) return true;
     }
     return false;
 }
@@ -257,9 +259,11 @@ enum { SCALE_MISSING, SCALE_HEAD_DIM, SCALE_N_EMBD, SCALE_USUAL };
 static void edit_scale(const struct known_mistake *q, struct edit *e) {
     EACH_LAYER(e->plan, il) {
         struct attn_plan *a = &e->plan->layers[il].attn;
-        double usual = 1 / sqrt(a->k_dim), right = a->scale != 0 ? (double)a->scale : usual, scale = usual;
+        double dim = plan_head_dim(a), usual = 1 / sqrt(dim), scale = usual;
+        double right = a->scale != 0 ? (double)a->scale : usual;
+        if (!plan_attends(&e->plan->layers[il])) continue;
         if (q->value == SCALE_MISSING) scale = 1;
-        if (q->value == SCALE_HEAD_DIM) scale = 1.0 / a->k_dim;
+        if (q->value == SCALE_HEAD_DIM) scale = 1 / dim;
         if (q->value == SCALE_N_EMBD) scale = 1 / sqrt(e->plan->n_embd);
         if (fabs(scale / right - 1) > 1e-6) a->scale = (float)scale;
     }

@@ -84,6 +84,11 @@ static void limit_swapped(double limit, double *gate, double *up) { reference_ri
 static const struct ffn_plan *experts_of(const struct model *m) { return &m->plan.layers[m->plan.n_layer - 1].ffn; }
 
 /* A limit after the activation is another one. */
+/* Neither the experts nor other streams have inputs of their own. */
+static bool has_one_input(const struct model *m) {
+    const struct affine *w = m->layers[m->plan.n_layer - 1].w;
+    return !w[W_FFN_ROUTER_NORM].w && m->plan.n_stream == 0 && (w[W_FFN_UP].w || w[W_FFN_UP_EXPS].w);
+}
 static bool has_limit(const struct model *m) {
     return (experts_of(m)->limit != 0 || experts_of(m)->limit_shared != 0) && !experts_of(m)->limit_late;
 }
@@ -170,8 +175,8 @@ static const struct known_mistake known[] = {
     { "block.order=sequential", "ffn_gate", NEED("with parallel attention and feed forward", NULL), "feed forward "
       "reads the norm of ffn_inp, not of the layer's input; a model without ffn_norm uses attn_norm again",
       EDIT(edit_block_order, false) },
-    { "block.order=parallel", "ffn_norm", NEED("with feed forward after attention", NULL), "feed forward reads the "
-      "norm of the layer's input, not of ffn_inp; a model without ffn_norm reads what attention reads",
+    { "block.order=parallel", "ffn_norm", NEED("with feed forward after attention", has_one_input), "feed forward "
+      "reads the norm of the layer's input, not of ffn_inp; a model without ffn_norm reads what attention reads",
       EDIT(edit_block_order, true) },
     { "ffn.bias=missing", "ffn_moe_logits", NEED("with biases in feed forward", NULL), "no bias is added in the "
       "feed-forward network, in experts and in their router", WITHOUT_BIAS(SET(FFN_GATE) | SET(FFN_UP) | SET(FFN_DOWN)

@@ -450,8 +450,9 @@ static struct source read_rows(const struct made_tap *st, uint32_t right, size_t
         layer -= input->is_before;
     }
     if (cache && cache->variant == CACHE_EXCHANGED) which = right == ROWS_V ? ROWS_K : ROWS_V;
-    const struct attn_plan *a = &plan_of(st)->attn;
-    bool is_known = layer >= 0 && (which == ROWS_V ? a->v_dim : a->k_dim) == dim;
+    const struct layer_plan *l = layer >= 0 ? &st->s->model->plan.layers[layer] : NULL;
+    bool is_known = l && plan_attends(l) && l->attn.n_head_kv == plan_of(st)->attn.n_head_kv
+                 && (which == ROWS_V ? l->attn.v_dim : l->attn.k_dim) == dim;
     return (struct source){ rows_of(st->s, right, st->layer), is_known ? rows_of(st->s, which, layer) : NULL };
 }
 

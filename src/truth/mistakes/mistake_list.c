@@ -449,8 +449,8 @@ void mistakes_list(const struct mistakes *s, enum tap_id id, int32_t layer,
         try_inputs(&l, 0, width);
         try_tensors(&l);
     }
-    if (operation == OP_LINEAR) {
-        const struct affine *of = &s->model->layers[layer].w[mistake_weight(id)];
+    const struct affine *of = operation == OP_LINEAR ? &s->model->layers[layer].w[mistake_weight(id)] : NULL;
+    if (of && of->w) {   /* other layers may have it alone */
         try_orders(&l, AXIS_INPUT, of->w->n_in);
         for (uint8_t order = ARRAY_ALL_FIRST; order <= ARRAY_PAIRS_SAME; order++) {   /* the others: see AXIS_INPUT */
             try_one(&l, (struct mistake){ .kind = MISTAKE_ORDER, .variant = order, .axis = AXIS_COLUMNS });

@@ -23,7 +23,7 @@ small_gemma3n() {
     cd "$conformance/llama.cpp"
     sed 's/n_layer_sparsity = 10/n_layer_sparsity = 2/; s/f_sparsity_std_mul = [0-9.]*f/f_sparsity_std_mul = 0.5f/' \
         src/models/models.h >"$work/models.h"
-    sed "s/n_layer_kv_from_start = 20;/n_layer_kv_from_start = 4, hparams.laurel_rank = hparams.n_embd_altup = 32;/
+    sed "s/n_layer_kv_from_start = 20;/n_layer_kv_from_start = 4, hparams.laurel_rank = 256, hparams.n_embd_altup = 32;/
         s|\"models.h\"|\"$work/models.h\"|" src/models/gemma3n.cpp >"$work/gemma3n.cpp"
     g++ -O1 -std=c++17 -w -Iinclude -Iggml/include -Iggml/src -Isrc -Isrc/models -c "$work/gemma3n.cpp" \
         -o "$work/gemma3n.o"
