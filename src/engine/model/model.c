@@ -139,10 +139,10 @@ static uint64_t dim_size(const struct plan *p, uint32_t il, enum dim dim) {
     switch (dim) {
     case DIM_ONE: return 1;
     case DIM_EMBD: return p->n_embd;
-    case DIM_Q: return (uint64_t)a->n_head * (l->n_kv > 0 ? l->n_plain + l->n_rotated : a->k_dim);
+    case DIM_Q: return (uint64_t)a->n_head * plan_head_dim(a);
     case DIM_K: return (uint64_t)a->n_head_kv * a->k_dim;
     case DIM_V: return (uint64_t)a->n_head_kv * a->v_dim;
-    case DIM_ATTN: return (uint64_t)a->n_head * (l->n_kv > 0 ? l->v_dim : a->v_dim);
+    case DIM_ATTN: return (uint64_t)a->n_head * plan_head_out(a);
     case DIM_QKV: return dim_size(p, il, DIM_Q) + dim_size(p, il, DIM_K) + dim_size(p, il, DIM_V);
     case DIM_Q_NORM: return a->qk_norm == QK_NORM_ROW ? dim_size(p, il, DIM_Q) : is_gain ? 1 : a->k_dim;
     case DIM_K_NORM: return a->qk_norm == QK_NORM_ROW ? dim_size(p, il, DIM_K) : is_gain ? 1 : a->k_dim;

@@ -335,11 +335,15 @@ uint32_t plan_max_head(const struct plan *p);
 static inline bool plan_attends(const struct layer_plan *l) {
     return l->mixer == MIXER_ATTENTION || l->mixer == MIXER_BOTH;
 }
-/* Whether a layer stores K and V; otherwise it has no attention, or reads those of another layer. */
 /* Elements of a head of Q and K, before they are absorbed in latent attention. */
 static inline uint32_t plan_head_dim(const struct attn_plan *a) {
     return a->latent.n_kv > 0 ? a->latent.n_plain + a->latent.n_rotated : a->k_dim;
 }
+/* Elements of the output of a head, after those of latent attention were multiplied by attn_v_b. */
+static inline uint32_t plan_head_out(const struct attn_plan *a) {
+    return a->latent.n_kv > 0 ? a->latent.v_dim : a->v_dim;
+}
+/* Whether a layer stores K and V; otherwise it has no attention, or reads those of another layer. */
 static inline bool plan_has_kv(const struct layer_plan *l) { return plan_attends(l) && l->kv_back == 0; }
 static inline bool plan_scans(const struct layer_plan *l) { return l->mixer == MIXER_SCAN || l->mixer == MIXER_BOTH; }
 

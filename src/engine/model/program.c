@@ -31,14 +31,13 @@ static struct shape shape_of(const struct maker *m, enum stream stream) {
     case STREAM_K: return (struct shape){ a->n_head_kv, a->k_dim };
     case STREAM_V: return (struct shape){ a->n_head_kv, a->v_dim };
     case STREAM_HEADS:
-        return is_delta ? (struct shape){ d->n_head, d->dim }
-                        : (struct shape){ a->n_head, l->n_kv > 0 ? l->v_dim : a->v_dim };
+        return is_delta ? (struct shape){ d->n_head, d->dim } : (struct shape){ a->n_head, plan_head_out(a) };
     case STREAM_GATES:
         return is_delta ? (struct shape){ d->n_head, d->dim }
                         : (struct shape){ a->n_head, a->gate_per_head ? 1 : a->v_dim };
     case STREAM_Q_GATE: return (struct shape){ a->n_head, 2 * a->k_dim };
     case STREAM_LATENT_Q_A: return (struct shape){ 1, l->n_q };
-    case STREAM_LATENT_Q: return (struct shape){ a->n_head, l->n_plain + l->n_rotated };
+    case STREAM_LATENT_Q: return (struct shape){ a->n_head, plan_head_dim(a) };
     case STREAM_LATENT_KV: return (struct shape){ 1, l->n_kv + l->n_rotated };
     case STREAM_LATENT: return (struct shape){ 1, l->n_kv };
     case STREAM_LATENT_KV_B: return (struct shape){ a->n_head, l->n_plain + l->v_dim };
