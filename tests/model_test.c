@@ -522,6 +522,36 @@ static void other_keys_case(void) {
     }
 }
 
+/* A model without attention takes no memory for the heads that its keys speak of. */
+static void unused_heads_case(void) {
+    static const char heads[] = "\11\0\0\0" "\4\0\0\0" "\5\0\0\0\0\0\0\0" "\0\0\1\0" "\0\0\1\0" "\0\0\1\0"
+        "\0\0\1\0" "\0\0\1";   /* 65536 in each of five layers */
+    uint64_t bytes[2][2] = { { 0, 0 }, { 0, 0 } };
+    size_t n = 0, n_more;
+    uint8_t *file = test_read_all(MAMBA, &n), *here = file ? find(file, n, "mamba.attention.head_count") : NULL;
+    REQUIRE(here, "no key");
+    here[-1] = '_';
+    n_more = n;
+    uint8_t *more = with_key(file, &n_more, "mamba.attention.head_count", heads, sizeof heads);
+    for (int k = 0; more && k < 4; k++) {
+        plumb_model *m = plumb_model_create();
+        plumb_session *s = NULL;
+        const plumb_session_params params = { .pass = k % 2 ? PLUMB_PASS_REFERENCE : PLUMB_PASS_FAST };
+        bool ok = (k < 2 ? load_bytes(m, file, n) : load_bytes(m, more, n_more)) == PLUMB_OK
+               && plumb_session_create(&s, m, &params) == PLUMB_OK;
+        CHECK(ok, "%s", plumb_model_error(m));
+        if (ok) bytes[k / 2][k % 2] = plumb_session_bytes(s);
+        plumb_session_free(s);
+        plumb_model_free(m);
+    }
+    CHECK(bytes[0][0] > 0 && bytes[0][0] == bytes[1][0], "%llu bytes, not %llu", (unsigned long long)bytes[1][0],
+          (unsigned long long)bytes[0][0]);
+    CHECK(bytes[0][1] > 0 && bytes[0][1] == bytes[1][1], "reference: %llu bytes, not %llu",
+          (unsigned long long)bytes[1][1], (unsigned long long)bytes[0][1]);
+    free(more);
+    free(file);
+}
+
 /* Logits after a few tokens, (260) f32. */
 static void some_logits(const uint8_t *file, size_t n, float *logits) {
     static const int32_t ids[] = { 5, 77, 3, 200, 11, 42 };
@@ -796,6 +826,7 @@ void test_model(void) {
     test_case("model: the kernel of a convolution may have another type than F32", kernel_type_case);
     test_case("model: rope_freqs of 0, NaN, infinity and 1e-5 are refused", rope_factor_case);
     test_case("model: keys that contradict the file or each other are refused", other_keys_case);
+    test_case("model: the heads of layers that do not attend take no memory", unused_heads_case);
     test_case("model: experts need their keys, and an expert count of 0 is accepted", experts_case);
     test_case("model: rope.scale_linear is a RoPE factor, and rope.scaling.type none turns it off", rope_keys_case);
     test_case("model: Granite's factors are applied, but not factors of 0 or of other architectures", scales_case);

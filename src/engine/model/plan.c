@@ -266,33 +266,39 @@ static uint64_t latent_row(const struct attn_plan *a) {
     return max;
 }
 
+static void at_least(uint64_t *max, uint64_t n) {
+    if (n > *max) *max = n;
+}
+
+static void set_maxima_of_attention(struct plan *p, const struct layer_plan *l) {
+    const struct attn_plan *a = &l->attn;
+    uint64_t n_kv = l->kv_back == 0 ? a->n_head_kv : 0;
+    if (a->n_head > p->max_head) p->max_head = a->n_head;
+    at_least(&p->max_q, (uint64_t)a->n_head * a->k_dim);
+    at_least(&p->max_q, (uint64_t)a->n_head * a->v_dim);
+    at_least(&p->max_q, (uint64_t)a->n_head * a->latent.v_dim);
+    at_least(&p->max_k, n_kv * a->k_dim);
+    at_least(&p->max_v, n_kv * a->v_dim);
+    at_least(&p->max_latent, latent_row(a));
+}
+
 static void set_maxima(struct plan *p) {
     for (uint32_t il = 0; il < p->n_layer; il++) {
-        const struct attn_plan *a = &p->layers[il].attn;
-        const struct delta_plan *d = &p->layers[il].delta;
-        uint64_t conv = plan_conv_width(p, il), values = (uint64_t)d->n_head * d->dim;
+        const struct layer_plan *l = &p->layers[il];
+        const struct ffn_plan *ffn = &l->ffn;
+        if (plan_attends(l)) set_maxima_of_attention(p, l);
+        if (l->attn.gate != ATTN_GATE_NONE) p->has_gates = true;
         if (plan_state_size(p, il) > 0) p->is_recurrent = true;
-        if (conv > p->max_conv) p->max_conv = conv;
-        if (d->n_head > p->max_delta) p->max_delta = d->n_head;
-        if (values > p->max_q) p->max_q = values;
-        uint64_t n_kv = plan_has_kv(&p->layers[il]) ? a->n_head_kv : 0;
-        uint64_t k = n_kv * a->k_dim, v = n_kv * a->v_dim;
-        uint64_t q = (uint64_t)a->n_head * a->k_dim, out = (uint64_t)a->n_head * a->v_dim;
-        uint64_t latent = latent_row(a);
-        if (latent > p->max_latent) p->max_latent = latent;
-        if (out < (uint64_t)a->n_head * a->latent.v_dim) out = (uint64_t)a->n_head * a->latent.v_dim;
-        if (a->gate != ATTN_GATE_NONE) p->has_gates = true;
-        if (a->n_head > p->max_head) p->max_head = a->n_head;
-        if (q > p->max_q) p->max_q = q;
-        if (out > p->max_q) p->max_q = out;
-        if (k > p->max_k) p->max_k = k;
-        if (v > p->max_v) p->max_v = v;
-        const struct ffn_plan *ffn = &p->layers[il].ffn;
-        if (ffn->n_ff > p->max_ff) p->max_ff = ffn->n_ff;
-        if (ffn->n_ff_expert > p->max_ff) p->max_ff = ffn->n_ff_expert;
-        if (ffn->n_ff_shared > p->max_ff) p->max_ff = ffn->n_ff_shared;
-        if (ffn->n_ff_adjugate > p->max_ff) p->max_ff = ffn->n_ff_adjugate;
-        if (p->layers[il].state != STATE_NONE) p->has_states = true;
+        if (l->state != STATE_NONE) p->has_states = true;
+        if (l->delta.n_head > p->max_delta) p->max_delta = l->delta.n_head;
+        at_least(&p->max_q, (uint64_t)l->delta.n_head * l->delta.dim);
+        at_least(&p->max_conv, plan_conv_width(p, il));
+        if (plan_scans(l)) at_least(&p->max_scan, plan_scan_width(&p->scan));
+        if (plan_scans(l)) at_least(&p->max_scan, p->scan.n_rank);
+        at_least(&p->max_ff, ffn->n_ff);
+        at_least(&p->max_ff, ffn->n_ff_expert);
+        at_least(&p->max_ff, ffn->n_ff_shared);
+        at_least(&p->max_ff, ffn->n_ff_adjugate);
         if (ffn->n_expert > p->max_expert) p->max_expert = ffn->n_expert;
         if (ffn->n_used > p->max_used) p->max_used = ffn->n_used;
     }
@@ -432,16 +438,16 @@ uint64_t plan_latent_head(const struct plan *p) {
 }
 
 uint64_t plan_max_row(const struct plan *p) {
-    uint64_t n = p->max_q > p->max_ff ? p->max_q : p->max_ff;
-    if (p->max_latent > n) n = p->max_latent;
-    uint64_t n_row = (uint64_t)p->n_layer * p->n_per_layer;
-    if (p->pooling.n_dense > n) n = p->pooling.n_dense;
-    if (plan_scan_width(&p->scan) > n) n = plan_scan_width(&p->scan);
-    if (p->scan.n_rank > n) n = p->scan.n_rank;
-    if (p->n_laurel > n) n = p->n_laurel;
-    if (p->n_stream > n) n = p->n_stream;
-    if (n_row > n) n = n_row;
-    return p->n_embd > n ? p->n_embd : n;
+    uint64_t n = p->n_embd;
+    at_least(&n, p->max_q);
+    at_least(&n, p->max_ff);
+    at_least(&n, p->max_latent);
+    at_least(&n, p->max_scan);
+    at_least(&n, p->pooling.n_dense);
+    at_least(&n, p->n_laurel);
+    at_least(&n, p->n_stream);
+    at_least(&n, (uint64_t)p->n_layer * p->n_per_layer);
+    return n;
 }
 
 uint64_t plan_max_used_row(const struct plan *p) {

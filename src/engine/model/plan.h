@@ -267,6 +267,7 @@ struct plan {
     uint64_t max_q, max_k, max_v, max_ff;
     uint64_t max_latent;           /* of latent attention: a row */
     uint64_t max_conv, max_delta;  /* of a convolution: a row; of a delta net: heads */
+    uint64_t max_scan;             /* of a scan: a row of its outputs, or of its low-rank time steps */
     uint32_t max_expert, max_used;
     bool has_gates;                /* some layer has attn_gate */
     bool has_states;               /* some layer has a state */
@@ -370,8 +371,8 @@ uint64_t plan_states_size(const struct plan *p);
 /* Elements that the products of a head of latent attention read and write; 0 without it. */
 uint64_t plan_latent_head(const struct plan *p);
 
-/* Elements of the longest row of any matrix: max(n_embd, max_q, max_latent, max_ff, pooling.n_dense,
- * n_layer * n_per_layer, n_laurel, n_stream, and those of scans). */
+/* Elements of the longest row of any matrix: max(n_embd, max_q, max_latent, max_ff, max_scan, pooling.n_dense,
+ * n_layer * n_per_layer, n_laurel, n_stream). */
 uint64_t plan_max_row(const struct plan *p);
 /* Elements of the largest row of all the experts of a token together: max(n_used * n_ff_expert, n_used * n_embd) of any
  * layer; 0 without experts. */

@@ -349,9 +349,9 @@ static void try_tensors(const struct list *l) {
 static void try_attention(const struct list *l) {
     const struct mistakes *s = l->s;
     const struct attn_plan *a = &s->model->plan.layers[l->layer].attn;
-    double root = sqrt(a->k_dim), width = sqrt(s->model->plan.n_embd);
+    double dim = plan_head_dim(a), root = sqrt(dim), width = sqrt(s->model->plan.n_embd);
     TRY_NUMBERS(l, MISTAKE_SCORES, root, 1 / root, root / width, 2, 0.5, sqrt(2), sqrt(0.5), log(2), 1 / log(2), -1, 0,
-                root / a->k_dim * 2, 0.1 * root, 10, 0.1, 1.1, 0.9, sqrt(a->n_head), 1 / sqrt(a->n_head));
+                root / dim * 2, 0.1 * root, 10, 0.1, 1.1, 0.9, sqrt(a->n_head), 1 / sqrt(a->n_head));
     try_variants(l, MISTAKE_SCORES, SCORES_SCALE + 1, SCORES_SINK_SCALED);
     bool has_sinks = s->model->layers[l->layer].w[W_ATTN_SINKS].w != NULL;
     try_variants(l, MISTAKE_SCORES, has_sinks ? SCORES_SINK_SCALED : SCORES_EARLY_ZEROS, SCORES_HIDDEN);

@@ -107,15 +107,21 @@ plumb_status view_exchange_axes(struct trace_view *v, id_set set, struct error *
 
 /* ---- what the model has ------------------------------------------------------------------------------------------ */
 
+/* Returns the step of a layer that has a tap; NULL: it is inside a step, outside the layers, or absent. */
+static const struct step *step_of(const struct model *m, enum tap_id id, uint32_t il) {
+    const struct program *program = m->layers[il].program;
+    for (uint32_t i = 0; i < program->n; i++) {
+        if (program->steps[i].tap == id) return &program->steps[i];
+    }
+    return NULL;
+}
+
 uint64_t view_row_size(const struct model *m, enum tap_id id, int32_t layer, uint32_t n_token) {
     const struct plan *p = &m->plan;
     uint32_t il = layer >= 0 && layer < (int32_t)p->n_layer ? (uint32_t)layer : 0;
     const struct ffn_plan *f = &p->layers[il].ffn;
-    const struct program *program = m->layers[il].program;
-    for (uint32_t i = 0; i < program->n; i++) {
-        const struct step *s = &program->steps[i];
-        if (s->tap == id) return (uint64_t)s->n_head * s->n;
-    }
+    const struct step *step = step_of(m, id, il);
+    if (step) return (uint64_t)step->n_head * step->n;
     switch (id) {   /* those inside steps, and outside the layers */
     case TAP_KQ_SOFT_MAX: return (uint64_t)p->layers[il].attn.n_head * n_token;
     case TAP_EXPERT_GATE: case TAP_EXPERT_UP: case TAP_EXPERT_SWIGLU: return (uint64_t)f->n_used * f->n_ff_expert;
@@ -286,9 +292,8 @@ plumb_status view_check_vocabulary(struct trace_view *v, uint32_t n_vocab, struc
 /* Returns the number of elements in a head of a row: of its shape or, if that has one head, of the model's. */
 static uint32_t head_size(const struct model *m, const struct trace_tap *tap, const struct trace_row *row) {
     if (row->n_head > 1 || !m || tap->layer < 0 || tap->layer >= (int32_t)m->plan.n_layer) return row->n;
-    const struct attn_plan *a = &m->plan.layers[tap->layer].attn;
-    bool is_v = tap->id == TAP_VCUR || tap->id == TAP_VCUR_NORMED || tap->id == TAP_KQV_OUT;
-    return tap->id >= TAP_QCUR && tap->id <= TAP_QCUR_SCALED && !is_v ? a->k_dim : is_v ? a->v_dim : row->n;
+    const struct step *step = step_of(m, tap->id, (uint32_t)tap->layer);
+    return step ? step->n : row->n;
 }
 
 /* Returns the index of the first stored value that is not finite; n_value if all are. */
