@@ -18,6 +18,8 @@ EMBD, HEADS, KV_HEADS, HEAD_DIM, FF, VOCAB = 32, 4, 2, 16, 64, 64
 LLAMA = {"gate": True, "norms": "rms"}
 BERT = {"norms": "layer", "gate": False, "pre": False, "around": True, "types": 2, "embd_norm": True, "head_dim": 8,
         "output_norm": None, "bias": "q k v output embd_norm around"}
+RWKV = {"norms": "layer", "untied": True, "embd_norm": True, "ffn_norm": "attn_norm_2", "channel_mix": True,
+        "bias": "attn_norm ffn_norm output_norm embd_norm heads_norm"}
 # qk_norm: what the norms of Q and K are computed over; post: norms after attention and feed forward; fused: attn_qkv;
 # gate: the feed-forward network has a gate; sub_norms: norms before the output projections; scales: tensors of factors;
 # norms: "rms", "layer" or "bare" (without weights); bias: which weights have one; keys: those that differ from the
@@ -118,6 +120,20 @@ ARCHS = {
     "plm": {"gate": False, "kv_heads": 4, "head_dim": 8, "latent": (12, 4, 8, 32), "keys": {
         "attention.key_length": 12, "attention.value_length": 8, "rope.dimension_count": 4,
         "attention.kv_lora_rank": 32}},
+    # llama.cpp computes heads of 32 elements at once, or not right.  Low ranks; ungated: layers without a gate; bare:
+    # layers without norms of heads.
+    "rwkv7": {**RWKV, "embd": 64, "head_dim": 32, "rwkv": {"w": 6, "v": 3, "a": 5, "g": 7}, "keys": {
+        "wkv.head_size": 32, "attention.decay_lora_rank": 6, "attention.value_residual_mix_lora_rank": 3,
+        "attention.iclr_lora_rank": 5, "attention.gate_lora_rank": 7}},
+    "arwkv7": {"untied": True, "bias": "heads_norm", "embd": 64, "head_dim": 32, "layers": 4, "ungated": [1, 3],
+               "bare": [2, 3], "rwkv": {"w": 6, "v": 3, "a": 5, "g": 7}, "keys": {
+        "wkv.head_size": 32, "attention.decay_lora_rank": 6, "attention.value_residual_mix_lora_rank": 3,
+        "attention.iclr_lora_rank": 5, "attention.gate_lora_rank": 7, "token_shift_count": 1}},
+    # The second layer has its factors in tensors of their own, as older files.
+    "rwkv6": {**RWKV, "seed": 2, "head_dim": 8, "rwkv": {"lerp": 4, "w": 6}, "apart": [1], "keys": {
+        "wkv.head_size": 8, "time_mix_extra_dim": 4, "time_decay_extra_dim": 6, "rescale_every_n_layers": 2}},
+    "rwkv6qwen2": {"untied": True, "head_dim": 8, "rwkv": {"lerp": 4, "w": 6}, "apart": [], "bias": "q k v", "keys": {
+        "wkv.head_size": 8, "time_mix_extra_dim": 4, "time_decay_extra_dim": 6, "token_shift_count": 1}},
     "llama-embed": {"freqs": True, "keys": {"attention.causal": False, "pooling_type": 1}},
 }
 
@@ -136,6 +152,7 @@ def write(name, path, as_f32, is_fixed):
     seed, name = zlib.crc32(name.encode()) + arch.get("seed", 0), arch.get("architecture", name)
     n_layer, heads, kv_heads = arch.get("layers", 3), HEADS, arch.get("kv_heads", KV_HEADS)
     dim, bias = arch.get("head_dim", HEAD_DIM), arch.get("bias", "").split()
+    embd = arch.get("embd", EMBD)
     windows, ff = arch.get("window_layers", [0] * n_layer), arch.get("ff", [FF] * n_layer)
     calm = arch.get("calm", 1)
     rng = np.random.default_rng(seed)
@@ -144,12 +161,13 @@ def write(name, path, as_f32, is_fixed):
     del keys["attention.layer_norm_epsilon" if arch["norms"] == "rms" else "attention.layer_norm_rms_epsilon"]
     w.add_block_count(n_layer)
     w.add_context_length(64)
-    w.add_embedding_length(EMBD)
+    w.add_embedding_length(embd)
     w.add_feed_forward_length(ff if "ff" in arch else arch.get("ff_key", FF))
-    w.add_head_count(heads)
-    w.add_head_count_kv(kv_heads)
+    w.add_head_count(0 if "rwkv" in arch else heads)
+    if name not in ("rwkv6", "rwkv7", "arwkv7"):
+        w.add_head_count_kv(kv_heads)
     w.add_vocab_size(VOCAB)
-    if dim * heads != EMBD:
+    if "rwkv" not in arch and dim * heads != embd:
         w.add_key_length(dim)
         w.add_value_length(dim)
         w.add_rope_dimension_count(dim)
@@ -188,23 +206,72 @@ def write(name, path, as_f32, is_fixed):
         if key in bias:
             w.add_tensor(tensor + ".bias", rng.normal(0, 0.3, n).astype(np.float32))
 
-    matrix("token_embd", VOCAB, EMBD, np.sqrt(EMBD) * 0.5)
+    def floats(tensor, shape, mean, deviation):
+        w.add_tensor(tensor + ".weight", rng.normal(mean, deviation, shape).astype(np.float32))
+
+    def low_rank(block, names, rank, rows):
+        floats(f"{block}{names[0]}", embd, *rows)
+        floats(f"{block}{names[1]}", (rank, embd), 0, 1 / np.sqrt(embd))
+        floats(f"{block}{names[2]}", (embd, rank), 0, 1 / np.sqrt(rank))
+
+    def time_mix(il, block, ranks):
+        t = block + "time_mix_"
+        kv = embd if name != "rwkv6qwen2" else kv_heads * dim
+        for part, rows, key in (("receptance", embd, "q"), ("key", kv, "k"), ("value", kv, "v"), ("output", embd, "")):
+            matrix(t + part, rows, embd, 1, key)
+        if "lerp" in ranks:
+            low_rank(t, ("decay", "decay_w1", "decay_w2"), ranks["w"], (-1, 1))
+            matrix(t + "gate", embd, embd, 2)
+            floats(t + "lerp_x", embd, 0.5, 0.3)
+            floats(t + "w1", (5 * ranks["lerp"], embd), 0, 1 / np.sqrt(embd))
+            floats(t + "w2", (5, embd, ranks["lerp"]), 0, 0.3)
+            for part in "wkvrg" if il in arch["apart"] else ():
+                floats(t + "lerp_" + part, embd, 0.5, 0.3)
+            if il not in arch["apart"]:
+                floats(t + "lerp_fused", (5, 1, 1, embd), 0.5, 0.3)
+            if name == "rwkv6":
+                floats(t + "first", (embd // dim, dim), 0, 1)
+        else:
+            for part, mean in (("w", 0), ("a", 0), ("v", 0)) if il > 0 else (("w", 0), ("a", 0)):
+                low_rank(t, [f"{part}{i}" for i in range(3)], ranks[part], (mean, 1))
+            for i in range(3) if il == 0 else ():   # llama.cpp wants those that it does not use
+                floats(f"{t}v{i}", (embd, (ranks["a"], embd), (embd, ranks["a"]))[i], 0, 1)
+            is_gated = il not in arch.get("ungated", [])
+            if is_gated:
+                floats(t + "g1", (ranks["g"], embd), 0, 2 / np.sqrt(embd))
+                floats(t + "g2", (embd, ranks["g"]), 0, 2 / np.sqrt(ranks["g"]))
+            floats(t + "lerp_fused", (6 if is_gated else 5, 1, 1, embd), 0.5, 0.3)
+            for part, mean in (("k_k", 1), ("k_a", 1), ("r_k", 0)):
+                floats(t + part, embd, mean, 0.3)
+        if name != "rwkv6qwen2" and il not in arch.get("bare", []):
+            norm(t + "ln", embd, "heads_norm")
+
+    def channel_mix(block):
+        c = block + "channel_mix_"
+        floats(c + "lerp_k", embd, 0.5, 0.3)
+        matrix(c + "key", FF, embd, 1)
+        matrix(c + "value", embd, FF, 1)
+        if name == "rwkv6":
+            floats(c + "lerp_r", embd, 0.5, 0.3)
+            matrix(c + "receptance", embd, embd, 1)
+
+    matrix("token_embd", VOCAB, embd, np.sqrt(embd) * 0.5)
     if arch.get("freqs"):
         freqs = np.linspace(1, 8, dim // 2) if arch["freqs"] is True else arch["freqs"]
         w.add_tensor("rope_freqs.weight", np.array(freqs, np.float32))
     if "types" in arch:   # llama.cpp adds a row of it without converting it
-        w.add_tensor("token_types.weight", rng.normal(0, 0.5, (arch["types"], EMBD)).astype(np.float32))
+        w.add_tensor("token_types.weight", rng.normal(0, 0.5, (arch["types"], embd)).astype(np.float32))
     if arch.get("positions"):
-        matrix("position_embd", 64, EMBD, np.sqrt(EMBD) * 0.5)
+        matrix("position_embd", 64, embd, np.sqrt(embd) * 0.5)
     if arch.get("embd_norm"):
-        norm("token_embd_norm", EMBD, "embd_norm")
+        norm("token_embd_norm", embd, "embd_norm")
     if "per_layer" in arch:
         matrix("per_layer_token_embd", VOCAB, n_layer * arch["per_layer"], np.sqrt(n_layer))
-        matrix("per_layer_model_proj", n_layer * arch["per_layer"], EMBD, 1)
+        matrix("per_layer_model_proj", n_layer * arch["per_layer"], embd, 1)
         norm("per_layer_proj_norm", arch["per_layer"])
     if "altup" in arch:
-        matrix("altup_proj", (arch["altup"] - 1, EMBD), EMBD, 1)
-        matrix("altup_unembd_proj", (arch["altup"] - 1, EMBD), EMBD, 1)
+        matrix("altup_proj", (arch["altup"] - 1, embd), embd, 1)
+        matrix("altup_unembd_proj", (arch["altup"] - 1, embd), embd, 1)
     for il in range(n_layer):
         head_dim = arch.get("window_dim", dim) if windows[il] else dim
         n_q, n_kv = heads * head_dim, (kv_heads[il] if isinstance(kv_heads, list) else kv_heads) * head_dim
@@ -212,22 +279,24 @@ def write(name, path, as_f32, is_fixed):
         block = f"blk.{il}."
         has_norms = arch["norms"] != "bare"
         if has_norms and arch.get("pre", True) and (il > 0 or arch.get("first_norm", True)):
-            norm(block + "attn_norm", EMBD, "attn_norm")
-        if "latent" in arch:
+            norm(block + "attn_norm", embd, "attn_norm")
+        if "rwkv" in arch:
+            time_mix(il, block, arch["rwkv"])
+        elif "latent" in arch:
             k_dim, rotated, v_dim, n_latent = arch["latent"]
-            matrix(block + "attn_q", heads * k_dim, EMBD, 1.5)
-            matrix(block + "attn_kv_a_mqa", n_latent + rotated, EMBD, 1.5)
+            matrix(block + "attn_q", heads * k_dim, embd, 1.5)
+            matrix(block + "attn_kv_a_mqa", n_latent + rotated, embd, 1.5)
             norm(block + "attn_kv_a_norm", n_latent)
             matrix(block + "attn_kv_b", heads * (k_dim - rotated + v_dim), n_latent, 1.5)
             n_q = heads * v_dim
         elif arch.get("fused"):
-            matrix(block + "attn_qkv", n_q + 2 * n_kv, EMBD, 1.5, "qkv")
+            matrix(block + "attn_qkv", n_q + 2 * n_kv, embd, 1.5, "qkv")
         else:
-            matrix(block + "attn_q", n_q, EMBD, 1.5, "q")
+            matrix(block + "attn_q", n_q, embd, 1.5, "q")
             if has_kv:
-                matrix(block + "attn_k", n_kv, EMBD, 1.5, "k")
+                matrix(block + "attn_k", n_kv, embd, 1.5, "k")
             if has_kv and il not in arch.get("no_v", []):
-                matrix(block + "attn_v", n_kv, EMBD, 1, "v")
+                matrix(block + "attn_v", n_kv, embd, 1, "v")
         if "qk_norm" in arch:
             is_row = arch["qk_norm"] == "row"
             norm(block + "attn_q_norm", n_q if is_row else head_dim, "qk_norm", calm)
@@ -239,68 +308,72 @@ def write(name, path, as_f32, is_fixed):
         if arch.get("scales"):
             for tensor in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"):
                 w.add_tensor(f"{block}{tensor}.scale", rng.normal(1, 0.3, 1).astype(np.float32))
-        matrix(block + "attn_output", EMBD, n_q, 1, "output")
+        if "rwkv" not in arch:
+            matrix(block + "attn_output", embd, n_q, 1, "output")
         if arch.get("post"):
-            norm(block + "post_attention_norm", EMBD)
-            norm(block + "post_ffw_norm", EMBD)
+            norm(block + "post_attention_norm", embd)
+            norm(block + "post_ffw_norm", embd)
         ffn_norm = arch.get("ffn_norm", "ffn_norm")
         if has_norms and arch.get("pre", True) and ffn_norm:
-            norm(block + ffn_norm, EMBD, "ffn_norm")
+            norm(block + ffn_norm, embd, "ffn_norm")
+        if arch.get("channel_mix"):
+            channel_mix(block)
+            continue
         if arch.get("around"):
-            norm(block + "attn_output_norm", EMBD, "around")
-            norm(block + "layer_output_norm", EMBD, "around")
+            norm(block + "attn_output_norm", embd, "around")
+            norm(block + "layer_output_norm", embd, "around")
         if arch.get("norm_2"):
-            norm(block + "attn_norm_2", EMBD, "norm_2")
+            norm(block + "attn_norm_2", embd, "norm_2")
         n_expert, period = arch.get("experts", (0, 1))
         if n_expert > 0 and il % period == 1:
-            matrix(block + "ffn_gate_inp", n_expert, EMBD, 2)
-            matrix(block + "ffn_up_exps", (n_expert, FF), EMBD, 1)
-            matrix(block + "ffn_down_exps", (n_expert, EMBD), FF, 1)
+            matrix(block + "ffn_gate_inp", n_expert, embd, 2)
+            matrix(block + "ffn_up_exps", (n_expert, FF), embd, 1)
+            matrix(block + "ffn_down_exps", (n_expert, embd), FF, 1)
             continue
         gate = ("fused", True, False)[il % 3] if arch["gate"] == "mixed" else arch["gate"]
         if gate is True:
-            matrix(block + "ffn_gate", ff[il], EMBD, 2, "gate")
-        matrix(block + "ffn_up", 2 * FF if gate == "fused" else ff[il], EMBD, 1, "up")
-        matrix(block + "ffn_down", EMBD, ff[il], 1, "down")
+            matrix(block + "ffn_gate", ff[il], embd, 2, "gate")
+        matrix(block + "ffn_up", 2 * FF if gate == "fused" else ff[il], embd, 1, "up")
+        matrix(block + "ffn_down", embd, ff[il], 1, "down")
         if "per_layer" in arch:
-            matrix(block + "inp_gate", arch["per_layer"], EMBD, 1)
-            matrix(block + "proj", EMBD, arch["per_layer"], 1)
-            norm(block + "post_norm", EMBD)
+            matrix(block + "inp_gate", arch["per_layer"], embd, 1)
+            matrix(block + "proj", embd, arch["per_layer"], 1)
+            norm(block + "post_norm", embd)
         if "altup" in arch:
             n = arch["altup"]
-            norm(block + "altup_router_norm", EMBD)
-            matrix(block + "altup_router", n, EMBD, EMBD)
+            norm(block + "altup_router_norm", embd)
+            matrix(block + "altup_router", n, embd, embd)
             for tensor, rows in (("altup_predict_coef", n * n), ("altup_correct_coef", n)):
                 w.add_tensor(f"{block}{tensor}.weight", rng.normal(0, 0.3 * calm, (rows, n)).astype(np.float32))
-            norm(block + "altup_correct_scale", EMBD)
-            matrix(block + "laurel_l", arch["laurel"], EMBD, 1)
-            matrix(block + "laurel_r", EMBD, arch["laurel"], 1)
-            norm(block + "laurel_post_norm", EMBD)
+            norm(block + "altup_correct_scale", embd)
+            matrix(block + "laurel_l", arch["laurel"], embd, 1)
+            matrix(block + "laurel_r", embd, arch["laurel"], 1)
+            norm(block + "laurel_post_norm", embd)
         if "beside" in arch:
             n_expert, width = arch["beside"]
-            matrix(block + "ffn_gate_inp", n_expert, EMBD, 3)
-            w.add_tensor(block + "ffn_gate_inp.scale", rng.normal(4, 0.5, EMBD).astype(np.float32))
-            matrix(block + "ffn_gate_up_exps", (n_expert, 2 * width), EMBD, 1.5)
-            matrix(block + "ffn_down_exps", (n_expert, EMBD), width, 1)
+            matrix(block + "ffn_gate_inp", n_expert, embd, 3)
+            w.add_tensor(block + "ffn_gate_inp.scale", rng.normal(4, 0.5, embd).astype(np.float32))
+            matrix(block + "ffn_gate_up_exps", (n_expert, 2 * width), embd, 1.5)
+            matrix(block + "ffn_down_exps", (n_expert, embd), width, 1)
             w.add_tensor(block + "ffn_down_exps.scale", rng.normal(1, 0.3, n_expert).astype(np.float32))
             for tensor in ("pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"):
-                norm(block + tensor, EMBD)
+                norm(block + tensor, embd)
         if arch.get("out_scale"):
             w.add_tensor(block + "layer_output_scale.weight", rng.normal(1, 0.2, 1).astype(np.float32))
     output_norm = arch.get("output_norm", "output_norm")
     if arch["norms"] != "bare" and output_norm:
-        norm(output_norm, EMBD, "output_norm")
+        norm(output_norm, embd, "output_norm")
     if arch.get("untied"):
-        matrix("output", VOCAB, EMBD, 3, "head")
+        matrix("output", VOCAB, embd, 3, "head")
     if "cls" in arch:
-        matrix("cls", arch["cls"], EMBD, 1, "cls")
+        matrix("cls", arch["cls"], embd, 1, "cls")
     if arch.get("cls_norm"):
-        norm("cls.norm", EMBD)
+        norm("cls.norm", embd)
     if "labels" in arch:
-        matrix("cls.output", arch["labels"], EMBD, 1, "cls_output")
+        matrix("cls.output", arch["labels"], embd, 1, "cls_output")
     if "dense" in arch:
-        matrix("dense_2", arch["dense"], EMBD, 1)
-        matrix("dense_3", EMBD, arch["dense"], 1)
+        matrix("dense_2", arch["dense"], embd, 1)
+        matrix("dense_3", embd, arch["dense"], 1)
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_tensors_to_file()

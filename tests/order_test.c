@@ -206,6 +206,8 @@ static const struct { const char *architecture; enum tap_id diagnosed; const cha
     { "glm4moe", TAP_FFN_PROBS_BIASED, SHIFTED },
     { "afmoe", TAP_ATTN_GATED, NULL },
     { "bert", TAP_FFN_SWIGLU, NULL },             /* norms after the residuals */
+    { "rwkv7", TAP_WKV_KEY, NULL },               /* shifts and states */
+    { "rwkv6", TAP_FFN_RECEPTANCE, NULL },        /* a gate behind the network */
 };
 
 static void wrong_row(const void *row) {

@@ -136,6 +136,24 @@ static const struct description descriptions[] = {
       "norm(ssm_norm, z); h = ssm_out z; x += h\n" },
     { "nemotron_h", "  layers 2\n    feed-forward network of 64\n    h = norm(attn_norm, x); up = ffn_up h; up = "
       "relu2(up); h = ffn_down up; x += h\n" },
+    { "rwkv7", "  layers 1-2\n    RWKV 7 of 2 heads of 32\n    feed-forward network of 64\n    h = norm(attn_norm, x); "
+      "shift = before(h) - h; mixed = h + shift * time_mix_lerp_fused[0]; q = time_mix_receptance mixed; mixed = h + "
+      "shift * time_mix_lerp_fused[2]; key = time_mix_key mixed; mixed = h + shift * time_mix_lerp_fused[3]; value = "
+      "time_mix_value mixed; rank = time_mix_v1 mixed; mix = time_mix_v2 rank; mix = mix + time_mix_v0; mix = "
+      "sigmoid(mix); value += (first_value - value) * mix; mixed = h + shift * time_mix_lerp_fused[1]; rank = "
+      "time_mix_w1 mixed; rank = tanh(rank); fade = time_mix_w2 rank; fade = fade + time_mix_w0; fade = fade(fade); "
+      "mixed = h + shift * time_mix_lerp_fused[4]; rank = time_mix_a1 mixed; rate = time_mix_a2 rank; rate = rate + "
+      "time_mix_a0; rate = sigmoid(rate); removal = key * time_mix_k_k; removal = unit(removal); key *= 1 + (rate - "
+      "1) * time_mix_k_a; bonus = value * sum(key * q * time_mix_r_k); heads = wkv(q, fade, key, value, removal, "
+      "rate); heads = layer_norm(time_mix_ln, heads), by heads; heads += bonus; mixed = h + shift * "
+      "time_mix_lerp_fused[5]; rank = time_mix_g1 mixed; rank = sigmoid(rank); gates = time_mix_g2 rank; heads *= "
+      "gates; h = time_mix_output heads; x += h\n    h = norm(attn_norm_2, x); shift = before(h) - h; mixed = h + "
+      "shift * channel_mix_lerp_k[0]; up = channel_mix_key mixed; up = relu2(up); h = channel_mix_value up; x += h\n" },
+    { "rwkv6", "  layers 1\n    RWKV 6 of 4 heads of 8\n" },
+    { "rwkv6", "lerps = time_mix_w2 rank, by heads; mixed = h + shift * (time_mix_lerp_r[0] + lerps[3]); " },
+    { "rwkv6", "heads = wkv(q, fade, key, value, time_mix_first); " },
+    { "rwkv6", "x += h\n    x *= 0.5\n" },
+    { "rwkv6qwen2", "  layers 0-2\n    gated linear attention of 4 heads of 8, 2 for K and V\n" },
     { "plamo2", "z = scan_in[:, 0:16]; conv_in = scan_in[:, 16:32]; " },
 };
 
@@ -221,6 +239,8 @@ void test_plan(void) {
         FFN(n_adjugate, "grovemoe", COUNT, 1),
         { "ends_loop", "nanbeige", IN_LAYER, offsetof(struct layer_plan, ends_loop), FLAG, 1 },
         { "state", "hrm_text", IN_SECOND, offsetof(struct layer_plan, state), KIND, STATE_HIGH },
+        { "is_halved", "rwkv6", IN_SECOND, offsetof(struct layer_plan, is_halved), FLAG, 0 },
+        ATTN(gate, "rwkv6", KIND, ATTN_GATE_SIGMOID),
         ROPE(pairing, "llama", KIND, ROPE_NEOX), ROPE(n_rot, "llama", COUNT, 4), ROPE(freq_base, "llama", FLOAT, 50),
         ROPE(freq_scale, "llama", FLOAT, 0.5), ROPE(magnitude, "llama", FLOAT, 1.5), ROPE(is_yarn, "gpt-oss", FLAG, 0),
         ROPE(has_factors, "llama", FLAG, 0), ROPE(sections, "qwen2vl", COUNT, 1000),

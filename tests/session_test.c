@@ -907,7 +907,8 @@ void test_session(void) {
     /* Learned positions, RoPE, windows on both sides and on one, ALiBi, experts, causal or not. */
     static const char *const embedding[] = { "bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert", "neo-bert",
         "eurobert", "gemma-embedding", "llama-embed", "qwen3", "gemma3", "gpt2", "llama4", "lfm2", "qwen35",
-        "qwen3next", "falcon-h1", "mamba", "plamo2", "gemma4", "gemma3n", "deepseek2", "plm" };
+        "qwen3next", "falcon-h1", "mamba", "plamo2", "gemma4", "gemma3n", "deepseek2", "plm",
+        "rwkv6", "rwkv7" };
     TEST_ROWS("session: embeddings of several texts have the bits of each text alone: ", embed_row, embedding);
     test_case("session: embeddings are the same in any batches, and misuse gives none", embed_case);
     test_case("session: a model loaded in pieces of 1, 7, 4096 bytes and at once gives the same bits", piecewise_case);
@@ -925,7 +926,7 @@ void test_session(void) {
                                           "deci", "openelm", "lfm2", "lfm2moe", "qwen35", "qwen35moe", "qwen3next",
                                           "granitehybrid", "falcon-h1", "nemotron_h", "nemotron_h_moe", "mamba2",
                                           "mamba", "jamba", "plamo2", "gemma4", "gemma4-moe", "gemma3n", "deepseek2",
-                                          "minicpm3" };
+                                          "minicpm3", "rwkv6", "rwkv7" };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         char name[120];
         snprintf(name, sizeof name, "session: from a header alone, rehearsal predicts the memory of %s", others[i]);
@@ -947,11 +948,13 @@ void test_session(void) {
     static const char *const wanders[] = { "lfm2", "lfm2moe", "qwen35", "qwen3next", "granitehybrid",
                                            "granitehybrid-moe", "falcon-h1", "nemotron_h", "nemotron_h_moe", "mamba2",
                                            "mamba", "jamba", "jamba-moe", "plamo2", "gemma3", "gemma4", "gemma4-moe",
-                                           "gemma3n", "llama4", "hrm_text", "talkie", "deepseek2", "minicpm3" };
+                                           "gemma3n", "llama4", "hrm_text", "talkie", "deepseek2", "minicpm3",
+                                           "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7" };
     TEST_ROWS("session: any rewinds and batches give the bits of one batch: ", wander_row, wanders);
     static const struct long_text texts[] = {
         { "mamba2", 0xf9ad95729005c120 }, { "granitehybrid", 0x6790903b2b284b8f }, { "qwen35", 0x211a8adafaf732ca },
         { "lfm2", 0xc486b54e1f455ce2 }, { "gemma3", 0x543c31b27e63cd1e }, { "gemma4", 0xd0a0f8b4a4efc0ee },
+        { "rwkv7", 0x808b10f66e05156c },
     };
     TEST_ROWS("session: 4,096 greedy tokens, at once, one by one and behind rewinds: ", long_row, texts);
     test_case("session: snapshots of states end batches, and a few of many are kept", snapshots_case);

@@ -76,7 +76,7 @@ static bool allocate_streams(struct forward *f) {
         uint64_t n = widths[k];
         if (n > 0 && !(f->streams[k] = allocate(f, f->n_batch * n, sizeof(float)))) return false;
     }
-    uint64_t n_row = plan_latent_head(&f->model->plan);
+    uint64_t n_row = plan_head_row(&f->model->plan);
     if (n_row > 0 && !(f->rows = allocate(f, f->n_batch * n_row, sizeof *f->rows))) return false;
     f->x = f->streams[STREAM_X];
     f->norm = f->streams[STREAM_H];
@@ -91,11 +91,11 @@ static bool allocate_states(struct forward *f) {
     float *at = f->state;
     for (uint32_t il = 0; f->states && at && il < m->plan.n_layer; il++) {
         const struct weight *kernel = m->layers[il].w[W_CONV_KERNEL].w;
+        f->states[il] = (struct layer_state){ at, kernel ? convolution_kernel(kernel) : NULL };
+        at += (size_t)plan_state_size(&m->plan, il);
         if (!kernel) continue;
-        f->states[il] = (struct layer_state){ at, convolution_kernel(kernel) };
         if (!f->states[il].kernel) return false;
         f->bytes += (uint64_t)kernel->n_in * kernel->n_out * sizeof *at;
-        at += (size_t)plan_state_size(&m->plan, il);
     }
     return f->states && at && snapshots_create(&f->snapshots, n, &f->bytes);
 }
@@ -275,6 +275,7 @@ struct share {
     const struct layer_plan *layer;
     const struct affine *of;
     enum activation activation;
+    enum norm_kind norm;
     float eps, limit, factor;
     const float *x;
     float *y, *up;
@@ -290,23 +291,26 @@ static float mean_of(const float *x, uint32_t n) {
 static void norm_rows(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct share *s = user;
     const struct kernels *k = &s->f->kernels;
-    const struct plan *p = &s->f->model->plan;
     for (uint32_t i = begin; i < end; i++) {
-        const float *x = s->x + (size_t)i * s->n;
-        float *y = s->y + (size_t)i * s->n;
-        if (p->norm == NORM_LAYER) {
+        size_t at = (size_t)i * s->n;
+        const float *x = s->x + at;
+        float *y = s->y + at;
+        if (s->norm == NORM_LAYER) {
             float mean = mean_of(x, s->n);
             for (uint32_t j = 0; j < s->n; j++) y[j] = x[j] - mean;
             x = y;
         }
         float mean_square = k->dot_f32(x, x, s->n) / (float)s->n;
         float scale = 1.0f / (float)math_sqrt((double)(mean_square + s->eps));
-        /* A weight with several rows has one for each head, and one with a single column is a factor of a row. */
-        const struct weight *weight = s->of->w;
-        const float *w = weight ? weight_floats(weight) + (size_t)(i % weight->n_out) * weight->n_in : NULL;
-        if (w && weight->n_in == s->n) k->mul_scaled(y, x, scale, w, s->n);
+        /* A weight with several rows, or a longer one, has elements for each head, and one with a single column has a
+         * factor for each row. */
+        const struct weight *weight = s->of->w, *bias = s->of->b;
+        bool is_gain = weight && weight->n_in == 1;
+        const float *w = weight ? weight_floats(weight) : NULL;
+        if (w) w += is_gain ? i % weight->n_out : at % ((size_t)weight->n_in * weight->n_out);
+        if (w && !is_gain) k->mul_scaled(y, x, scale, w, s->n);
         else for (uint32_t j = 0; j < s->n; j++) y[j] = x[j] * scale * (w ? *w : 1.0f);
-        if (s->of->b) k->add_scaled(y, weight_floats(s->of->b), 1.0f, s->n);
+        if (bias) k->add_scaled(y, weight_floats(bias) + at % bias->n_in, 1.0f, s->n);
     }
     (void)thread;
 }
@@ -316,7 +320,8 @@ static void norm_rows(void *user, uint32_t begin, uint32_t end, uint32_t thread)
  * Normalization". */
 void forward_normalize(const struct forward *f, const struct affine *of, float eps, uint32_t n, const float *x,
                        uint32_t n_row, float *y) {
-    pool_share(f->pool, n_row, norm_rows, &(struct share) { .f = f, .of = of, .eps = eps, .x = x, .y = y, .n = n });
+    pool_share(f->pool, n_row, norm_rows, &(struct share) { .f = f, .of = of, .norm = f->model->plan.norm, .eps = eps,
+                                                            .x = x, .y = y, .n = n });
 }
 
 /* Fills the tables for the positions before end that are not filled yet.  Filling all of them in forward_create would
@@ -451,6 +456,12 @@ static void run_norm(struct forward *f, const struct call *c) {
     forward_normalize(f, c->w, eps, c->s->n_norm, c->in, (uint32_t)(c->n / c->s->n_norm), c->out);
 }
 
+static void run_norm_heads(struct forward *f, const struct call *c) {
+    struct share heads = { .f = f, .of = c->w, .norm = NORM_LAYER, .eps = RWKV_NORM_EPS, .x = c->in, .y = c->out,
+                           .n = c->s->n_norm };
+    pool_share(f->pool, (uint32_t)(c->n / heads.n), norm_rows, &heads);
+}
+
 /* The products of several steps that read the same stream. */
 static void run_products(struct forward *f, uint32_t il, struct batch b, const struct step *s, uint32_t n) {
     struct product products[MAX_PRODUCTS];
@@ -501,7 +512,7 @@ static void run_divide(struct forward *f, const struct call *c) {
 }
 
 static void add(const struct forward *f, const struct call *c, float factor) {
-    struct share all = { .f = f, .x = c->in, .y = c->out, .factor = factor, .n = c->s->n };
+    struct share all = { .f = f, .x = c->in, .y = c->out, .factor = factor, .n = c->s->n_head * c->s->n };
     pool_share(f->pool, c->b.n, add_tokens, &all);
 }
 
@@ -646,7 +657,10 @@ static void run_steps(struct forward *f, uint32_t il, struct batch b, id_set whi
         [STEP_MULTIPLY] = run_multiply,
         [STEP_OWN] = run_own, [STEP_TANH] = forward_tanh, [STEP_PREDICT] = forward_predict,
         [STEP_CORRECT] = forward_correct, [STEP_FIRST] = forward_first, [STEP_OTHERS] = forward_others,
-        [STEP_SPARSE] = run_sparse,
+        [STEP_SPARSE] = run_sparse, [STEP_SHIFT] = forward_shift, [STEP_LERP] = forward_lerp,
+        [STEP_FADE] = forward_fade, [STEP_MIX] = forward_mix, [STEP_UNIT] = forward_unit,
+        [STEP_REPLACE] = forward_replace, [STEP_BONUS] = forward_bonus, [STEP_WKV] = forward_wkv,
+        [STEP_NORM_HEADS] = run_norm_heads, [STEP_TIMES] = forward_times,
     };
     const struct model *m = f->model;
     const struct program *program = m->layers[il].program;

@@ -18,10 +18,10 @@ struct expert_scratch {
     float *shown[TAP_EXPERT_WEIGHTED - TAP_EXPERT_GATE + 1];
 };
 
-/* What a layer keeps between tokens, beside K and V; all NULL in a layer that keeps nothing. */
+/* What a layer keeps between tokens, beside K and V. */
 struct layer_state {
     float *values;   /* (plan_state_size), a part of struct forward's state */
-    float *kernel;   /* (n_conv, plan_conv_width) W_CONV_KERNEL with its rows as columns */
+    float *kernel;   /* (n_conv, plan_conv_width) W_CONV_KERNEL with its rows as columns; NULL: it has none */
 };
 
 struct forward {
@@ -40,7 +40,7 @@ struct forward {
     /* Scratch for a batch. */
     float *streams[STREAM_COUNT];   /* (n_token, n) each, see enum stream; NULL if no program uses it */
     float *x, *norm; /* the streams STREAM_X and STREAM_H */
-    float *rows;                    /* (n_token, plan_latent_head) scratch for the products of heads; or NULL */
+    float *rows;                    /* (n_token, plan_head_row) scratch for the products of heads; or NULL */
     struct expert_scratch experts;
     float *state;                   /* (snapshots.size) of all layers */
     struct layer_state *states;     /* (n_layer) */
@@ -112,6 +112,17 @@ void forward_delta(struct forward *f, const struct call *c);
 /* Steps of scans. */
 void forward_softplus(struct forward *f, const struct call *c);
 void forward_scan(struct forward *f, const struct call *c);
+
+/* Steps of RWKV. */
+void forward_shift(struct forward *f, const struct call *c);
+void forward_lerp(struct forward *f, const struct call *c);
+void forward_fade(struct forward *f, const struct call *c);
+void forward_mix(struct forward *f, const struct call *c);
+void forward_unit(struct forward *f, const struct call *c);
+void forward_replace(struct forward *f, const struct call *c);
+void forward_times(struct forward *f, const struct call *c);
+void forward_bonus(struct forward *f, const struct call *c);
+void forward_wkv(struct forward *f, const struct call *c);
 
 /* Steps of several residual streams: the first is x.  The streams beside it begin as products of x, and in the end
  * their products and x are averaged in x. */

@@ -2,9 +2,9 @@
  *
  * Data flow: the keys of a file -> key_*, which read and check one of them -> plan_*, each of which fills a part of the
  * plan that several architectures have -> the plan function of a row, which says what else differs.  dense.c has the
- * rows of architectures without experts, sparse.c those with experts, recurrent.c those with scans, and encoders.c
- * those that compute embeddings instead of logits.  plan.c finds the row of a file and calls its function.  No other
- * file knows an architecture's name.
+ * rows of architectures without experts, sparse.c those with experts, recurrent.c those with scans or RWKV, and
+ * encoders.c those that compute embeddings instead of logits.  plan.c finds the row of a file and calls its function.
+ * No other file knows an architecture's name.
  */
 #ifndef PLUMB_MODEL_ARCHITECTURE_H
 #define PLUMB_MODEL_ARCHITECTURE_H
@@ -68,6 +68,14 @@ const struct gguf_tensor *key_tensor_outside(const struct key_reader *r, const c
 #define SCAN (CONVOLUTION | SET(DELTA_DT) | SET(DELTA_A) | SET(SCAN_D))
 #define SCAN_X (SET(SCAN_X) | SET(SCAN_DT))
 #define SCAN_NORMS (SET(SCAN_DT_NORM) | SET(SCAN_B_NORM) | SET(SCAN_C_NORM))
+#define LERPS_6 (SET(LERP_W) | SET(LERP_K) | SET(LERP_V) | SET(LERP_R) | SET(LERP_G))   /* instead of LERP */
+#define MIX_VALUE (SET(VALUE) | SET(VALUE_1) | SET(VALUE_2))
+#define DECAY (SET(DECAY) | SET(DECAY_1) | SET(DECAY_2))
+#define GATE_7 (SET(GATE_1) | SET(GATE_2))
+#define TIME_MIX_6 (ATTENTION | SET(ATTN_GATE) | SET(LERP_X) | SET(LERP_1) | SET(LERP_2) | SET(LERP) | DECAY)
+#define TIME_MIX_7 (ATTENTION | SET(LERP) | MIX_VALUE | DECAY | SET(RATE) | SET(RATE_1) | SET(RATE_2) | SET(REMOVAL) \
+                | SET(REPLACEMENT) | SET(BONUS) | GATE_7)
+#define CHANNEL_MIX (FFN | SET(CHANNEL_K))   /* of RWKV */
 #define LATENT_Q (SET(LATENT_Q_A) | SET(LATENT_Q_NORM) | SET(LATENT_Q_B))
 #define LATENT_KV (SET(LATENT_KV) | SET(LATENT_NORM))
 #define ABSORBED (SET(LATENT_K_B) | SET(LATENT_V_B))

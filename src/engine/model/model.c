@@ -19,6 +19,8 @@ enum dim {
     DIM_DELTA_HEAD, DIM_DELTA_HEADS, DIM_Q_ROWS, DIM_A, DIM_A_ROWS, DIM_D, DIM_D_ROWS, DIM_SCAN_X, DIM_STATE, DIM_RANK,
     DIM_SCAN_GROUPS, DIM_PER_LAYER, DIM_PER_LAYERS, DIM_STREAM, DIM_STREAMS, DIM_OTHERS, DIM_LAUREL,
     DIM_LATENT_Q_A, DIM_LATENT_KV, DIM_LATENT, DIM_LATENT_KV_B, DIM_PLAIN, DIM_LATENT_V,
+    DIM_LERP_ROWS, DIM_LERPS, DIM_LERP_RANK, DIM_LERP_RANKS, DIM_VALUE_RANK, DIM_DECAY_RANK, DIM_RATE_RANK,
+    DIM_GATE_RANK, DIM_BONUS, DIM_BONUS_ROWS,
 };
 
 struct weight_spec {
@@ -70,6 +72,33 @@ static const struct weight_spec specs[W_COUNT] = {
     [W_SCAN_C_NORM] = { "ssm_c_norm", DIM_STATE, DIM_ONE, DIM_ONE, NULL },
     [W_SCAN_DT] = { "ssm_dt", DIM_RANK, DIM_DELTA_HEAD, DIM_ONE, NULL },
     [W_SCAN_D] = { "ssm_d", DIM_D, DIM_D_ROWS, DIM_ONE, NULL },
+    [W_LERP_X] = { "time_mix_lerp_x", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_LERP_1] = { "time_mix_w1", DIM_EMBD, DIM_LERP_RANKS, DIM_ONE, NULL },
+    [W_LERP_2] = { "time_mix_w2", DIM_LERP_RANK, DIM_EMBD, DIM_LERPS, NULL },
+    [W_LERP] = { "time_mix_lerp_fused", DIM_EMBD, DIM_LERP_ROWS, DIM_ONE, NULL },
+    [W_LERP_W] = { "time_mix_lerp_w", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_LERP_K] = { "time_mix_lerp_k", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_LERP_V] = { "time_mix_lerp_v", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_LERP_R] = { "time_mix_lerp_r", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_LERP_G] = { "time_mix_lerp_g", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_VALUE] = { "time_mix_v0", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_VALUE_1] = { "time_mix_v1", DIM_EMBD, DIM_VALUE_RANK, DIM_ONE, NULL },
+    [W_VALUE_2] = { "time_mix_v2", DIM_VALUE_RANK, DIM_EMBD, DIM_ONE, NULL },
+    [W_DECAY] = { "time_mix_w0", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_DECAY_1] = { "time_mix_w1", DIM_EMBD, DIM_DECAY_RANK, DIM_ONE, NULL },
+    [W_DECAY_2] = { "time_mix_w2", DIM_DECAY_RANK, DIM_EMBD, DIM_ONE, NULL },
+    [W_RATE] = { "time_mix_a0", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_RATE_1] = { "time_mix_a1", DIM_EMBD, DIM_RATE_RANK, DIM_ONE, NULL },
+    [W_RATE_2] = { "time_mix_a2", DIM_RATE_RANK, DIM_EMBD, DIM_ONE, NULL },
+    [W_REMOVAL] = { "time_mix_k_k", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_REPLACEMENT] = { "time_mix_k_a", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_BONUS] = { "time_mix_r_k", DIM_BONUS, DIM_BONUS_ROWS, DIM_ONE, NULL },
+    [W_HEADS_NORM] = { "time_mix_ln", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_GATE_1] = { "time_mix_g1", DIM_EMBD, DIM_GATE_RANK, DIM_ONE, NULL },
+    [W_GATE_2] = { "time_mix_g2", DIM_GATE_RANK, DIM_EMBD, DIM_ONE, NULL },
+    [W_CHANNEL_K] = { "channel_mix_lerp_k", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_CHANNEL_R] = { "channel_mix_lerp_r", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_CHANNEL_GATE] = { "channel_mix_receptance", DIM_EMBD, DIM_EMBD, DIM_ONE, NULL },
     [W_ATTN_POST_NORM] = { "post_attention_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
     [W_ATTN_OUT_NORM] = { "attn_output_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
     [W_ATTN_NORM_2] = { "attn_norm_2", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
@@ -135,6 +164,7 @@ static uint64_t dim_size(const struct plan *p, uint32_t il, enum dim dim) {
     const struct delta_plan *d = &p->layers[il].delta;
     const struct scan_plan *s = &p->scan;
     bool is_scan = plan_scans(&p->layers[il]), is_mamba_2 = is_scan && s->kind == SCAN_MAMBA_2;
+    const struct rwkv_plan *r = &p->rwkv;
     bool is_gain = a->qk_norm == QK_NORM_GAIN_ROPED;
     switch (dim) {
     case DIM_ONE: return 1;
@@ -200,6 +230,16 @@ static uint64_t dim_size(const struct plan *p, uint32_t il, enum dim dim) {
     case DIM_LATENT_KV_B: return (uint64_t)a->n_head * (l->n_plain + l->v_dim);
     case DIM_PLAIN: return l->n_plain;
     case DIM_LATENT_V: return l->v_dim;
+    case DIM_LERP_ROWS: return p->layers[il].n_lerp_row;
+    case DIM_LERPS: return RWKV_LERPS;
+    case DIM_LERP_RANK: return r->n_lerp;
+    case DIM_LERP_RANKS: return (uint64_t)RWKV_LERPS * r->n_lerp;
+    case DIM_VALUE_RANK: return r->n_value;
+    case DIM_DECAY_RANK: return r->n_decay;
+    case DIM_RATE_RANK: return r->n_rate;
+    case DIM_GATE_RANK: return r->n_gate;
+    case DIM_BONUS: return r->kind == RWKV_7 ? p->n_embd : a->k_dim;
+    case DIM_BONUS_ROWS: return r->kind == RWKV_7 ? 1 : a->n_head;
     }
     return 0;
 }
@@ -234,7 +274,7 @@ PRINTF_LIKE(3, 4) static void problem(struct problems *p, plumb_status status, c
 /* A place for a tensor: what its shape must be, and the pointer to its weight; NULL: it is not used. */
 struct slot {
     const struct weight **weight;
-    uint64_t shape[3];
+    uint64_t shape[4];
     uint32_t n_dims;
     bool is_f32;        /* norms, biases and factors are used in place as F32; every converter writes them so */
 };
@@ -243,12 +283,13 @@ struct slot {
 static void bind_weight(struct model *m, const struct slot *slot, struct gguf *g, const struct gguf_tensor *t,
                         struct problems *p) {
     const uint64_t *expected = slot->shape;
-    if (t->shape[0] != expected[0] || t->shape[1] != expected[1] || t->shape[2] != expected[2] || t->shape[3] != 1) {
+    if (t->shape[0] != expected[0] || t->shape[1] != expected[1] || t->shape[2] != expected[2]
+        || t->shape[3] != expected[3]) {
         char has[100], needs[100];
         shape_text(has, sizeof has, t->shape, t->n_dims);
         shape_text(needs, sizeof needs, expected, slot->n_dims);
         bool is_transposed = slot->n_dims > 1 && t->shape[0] == expected[1] && t->shape[1] == expected[0]
-                          && t->shape[2] == expected[2];
+                          && t->shape[2] == expected[2] && t->shape[3] == 1;
         problem(p, PLUMB_ERROR_TENSOR, "tensor %s: expected shape %s, file has %s %s%s", t->name.data, needs,
                 quant_traits(t->type)->name, has, is_transposed ? ": it is transposed" : "");
     }
@@ -260,10 +301,10 @@ static void bind_weight(struct model *m, const struct slot *slot, struct gguf *g
         problem(p, PLUMB_ERROR_UNSUPPORTED, "tensor %s has %llu rows, expected at most %u", t->name.data,
                 (unsigned long long)(expected[1] * expected[2]), UINT32_MAX);
     }
-    struct weight *w = &m->weights[m->n_weight++];
+    struct weight *w = &m->weights[m->n_weight++];   /* of four dimensions two are 1 */
     *w = (struct weight) {
         .name = t->name.data, .traits = quant_traits(t->type), .type = t->type, .data = t->data,
-        .n_in = (uint32_t)expected[0], .n_out = (uint32_t)(expected[1] * expected[2]),
+        .n_in = (uint32_t)expected[0], .n_out = (uint32_t)(expected[1] * expected[2] * expected[3]),
         .n_matrix = (uint32_t)expected[2], .n_apart = (uint32_t)expected[1], .row_bytes = gguf_row_bytes(t),
         .n_packed = (uint32_t)t->n_packed, .file = g, .offset = t->offset,
     };
@@ -303,21 +344,23 @@ static bool find_part(struct model *m, uint32_t il, uint32_t id, const char *kin
     uint64_t n_in = dim_size(p, il, spec->n_in), n_out = dim_size(p, il, spec->n_out);
     uint64_t n_matrix = dim_size(p, il, spec->n_matrix);
     bool has_rows = spec->n_out == DIM_Q_NORMS || spec->n_out == DIM_K_NORMS || spec->n_out == DIM_A_ROWS
-                 || spec->n_out == DIM_D_ROWS || spec->n_out == DIM_SCAN_GROUPS;
+                 || spec->n_out == DIM_D_ROWS || spec->n_out == DIM_SCAN_GROUPS || spec->n_out == DIM_LERP_ROWS
+                 || spec->n_out == DIM_BONUS_ROWS;
     bool is_vector = spec->n_out == DIM_ONE || has_rows, is_expert = spec->n_matrix != DIM_ONE;
     if (strcmp(kind, weight_suffix(id)) == 0) {
         uint32_t n_dims = is_expert ? 3 : n_out == 1 && is_vector ? 1 : 2;
-        *slot = (struct slot) { &of->w, { n_in, n_out, n_matrix }, n_dims, is_vector };
+        *slot = (struct slot) { &of->w, { n_in, n_out, n_matrix, 1 }, n_dims, is_vector };
+        if (id == W_LERP) *slot = (struct slot) { &of->w, { n_in, 1, 1, n_out }, 4, true };   /* in all files */
         return true;
     }
     if (strcmp(kind, "bias") == 0) {
-        *slot = (struct slot) { &of->b, { is_vector ? n_in : n_out, n_matrix, 1 }, is_expert ? 2 : 1, true };
+        *slot = (struct slot) { &of->b, { is_vector ? n_in : n_out, n_matrix, 1, 1 }, is_expert ? 2 : 1, true };
         return p->biased >> id & 1;
     }
     /* llama.cpp loads both for every matrix of a layer.  It uses no input_scale, and a scale only in some
      * architectures. */
     bool is_scale = strcmp(kind, "scale") == 0;
-    *slot = (struct slot) { is_scale && p->scaled >> id & 1 ? &of->s : NULL, { n_matrix, 1, 1 }, 1, true };
+    *slot = (struct slot) { is_scale && p->scaled >> id & 1 ? &of->s : NULL, { n_matrix, 1, 1, 1 }, 1, true };
     return id < W_LAYER_COUNT && !is_vector && (is_scale || strcmp(kind, "input_scale") == 0);
 }
 
@@ -335,7 +378,7 @@ static bool find_slot(struct model *m, const char *name, struct slot *slot) {
         if (*end != '.' || (rest[4] == '0' && end != rest + 5)) return false;
         rest = end + 1;
     }
-    *slot = (struct slot) { NULL, { 1, 1, 1 }, 1, false };
+    *slot = (struct slot) { NULL, { 1, 1, 1, 1 }, 1, false };
     if (il >= p->n_layer) return il - p->n_layer < p->n_ignored_layer;
     if (in_layer && strcmp(rest, "attn_rot_embd.weight") == 0) return true;   /* old converters wrote it */
     /* The number in the name is that of a block, but of the layer in the names of factors, as in llama.cpp. */
@@ -352,7 +395,7 @@ static bool find_slot(struct model *m, const char *name, struct slot *slot) {
         if (rest[n] != '.' && !is_whole) continue;
         if (find_part(m, il, i, is_whole ? weight_suffix(i) : rest + n + 1, slot)) return true;
     }
-    *slot = (struct slot) { NULL, { 1, 1, 1 }, 1, false };
+    *slot = (struct slot) { NULL, { 1, 1, 1, 1 }, 1, false };
     for (const char *const *unused = p->unused; unused && *unused; unused++) {
         if (strcmp(rest, *unused) == 0) return true;
     }

@@ -125,7 +125,8 @@ static plumb_status read_common(struct key_reader *r, struct plan *p, struct lay
     PLUMB_TRY(key_count(r, "context_length", UINT32_MAX, &p->n_ctx_train));
     PLUMB_TRY(key_epsilon(r, p));
     a->n_head = a->n_head_kv = 1;
-    if (!(p->required & SET(ATTN_OUTPUT))) return PLUMB_OK;   /* nor a feed-forward network: Mamba */
+    /* Mamba has no attention, nor a feed-forward network; RWKV has heads of its own. */
+    if (!(p->required & SET(ATTN_OUTPUT)) || p->required & SET(DECAY)) return PLUMB_OK;
     PLUMB_TRY(key_count(r, "feed_forward_length", 1u << 22, &layer->ffn.n_ff));
     PLUMB_TRY(key_count(r, "attention.head_count", 1u << 16, &a->n_head));
     a->n_head_kv = a->n_head;
@@ -208,7 +209,6 @@ const char *plan_architecture(size_t i) {
 
 /* Other architectures of llama.cpp by what they are, each name between spaces. */
 static const struct { const char *what, *names; } refused[] = {
-    { "a recurrent model", " arwkv7 rwkv6 rwkv6qwen2 rwkv7 " },
     { "a model with linear attention", " kimi-linear minimax-01 " },
     { "a model with latent attention", " deepseek2-ocr " },
     { "a model with latent attention and hundreds of billions of parameters",
@@ -293,6 +293,7 @@ static void set_maxima(struct plan *p) {
         if (l->delta.n_head > p->max_delta) p->max_delta = l->delta.n_head;
         at_least(&p->max_q, (uint64_t)l->delta.n_head * l->delta.dim);
         at_least(&p->max_conv, plan_conv_width(p, il));
+        if (l->mixer == MIXER_RWKV) at_least(&p->max_q, p->n_embd);
         if (plan_scans(l)) at_least(&p->max_scan, plan_scan_width(&p->scan));
         if (plan_scans(l)) at_least(&p->max_scan, p->scan.n_rank);
         at_least(&p->max_ff, ffn->n_ff);
@@ -393,7 +394,7 @@ float plan_temperature(const struct attn_plan *a, uint32_t pos) {
 uint64_t plan_conv_width(const struct plan *p, uint32_t il) {
     const struct delta_plan *d = &p->layers[il].delta;
     switch (p->layers[il].mixer) {
-    case MIXER_ATTENTION: case MIXER_NONE: return 0;
+    case MIXER_ATTENTION: case MIXER_RWKV: case MIXER_NONE: return 0;
     case MIXER_CONVOLUTION: return p->n_embd;
     case MIXER_DELTA_NET: return (2 * (uint64_t)d->n_key_head + d->n_head) * d->dim;
     case MIXER_SCAN: case MIXER_BOTH:
@@ -409,6 +410,7 @@ uint32_t plan_scan_in(const struct scan_plan *s) {
 
 uint64_t plan_state_size(const struct plan *p, uint32_t il) {
     const struct layer_plan *l = &p->layers[il];
+    if (l->mixer == MIXER_RWKV) return ((uint64_t)p->rwkv.n_shift + l->attn.k_dim) * p->n_embd;
     if (l->n_conv == 0) return 0;
     uint64_t matrices = plan_scans(l) ? (uint64_t)plan_scan_width(&p->scan) * p->scan.n_state
                                       : (uint64_t)l->delta.n_head * l->delta.dim * l->delta.dim;
@@ -427,8 +429,15 @@ uint32_t plan_last_keeper(const struct plan *p) {
     return il;
 }
 
-uint64_t plan_latent_head(const struct plan *p) {
-    uint64_t max = 0;
+uint32_t plan_max_rank(const struct rwkv_plan *r) {
+    const uint32_t ranks[] = { RWKV_LERPS * r->n_lerp, r->n_decay, r->n_value, r->n_rate, r->n_gate };
+    uint32_t max = 0;
+    for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) max = ranks[i] > max ? ranks[i] : max;
+    return max;
+}
+
+uint64_t plan_head_row(const struct plan *p) {
+    uint64_t max = p->rwkv.n_lerp > 0 ? (uint64_t)p->rwkv.n_lerp + p->n_embd : 0;
     for (uint32_t il = 0; il < p->n_layer; il++) {
         const struct latent_plan *l = &p->layers[il].attn.latent;
         uint64_t n = l->n_kv > 0 ? (uint64_t)l->n_kv + (l->n_plain > l->v_dim ? l->n_plain : l->v_dim) : 0;
@@ -443,6 +452,7 @@ uint64_t plan_max_row(const struct plan *p) {
     at_least(&n, p->max_ff);
     at_least(&n, p->max_latent);
     at_least(&n, p->max_scan);
+    at_least(&n, plan_max_rank(&p->rwkv));
     at_least(&n, p->pooling.n_dense);
     at_least(&n, p->n_laurel);
     at_least(&n, p->n_stream);

@@ -167,7 +167,7 @@ enum state { STATE_NONE, STATE_LOW, STATE_HIGH, PLAN_STATES };
 
 /* By what the tokens of a layer tell each other.  MIXER_BOTH: attention and a scan, of the same input; MIXER_NONE: by
  * nothing, the layer is a feed-forward network. */
-enum mixer { MIXER_ATTENTION, MIXER_CONVOLUTION, MIXER_DELTA_NET, MIXER_SCAN, MIXER_BOTH, MIXER_NONE };
+enum mixer { MIXER_ATTENTION, MIXER_CONVOLUTION, MIXER_DELTA_NET, MIXER_SCAN, MIXER_BOTH, MIXER_RWKV, MIXER_NONE };
 
 /* Gated delta net: Yang et al. 2024, "Gated Delta Networks".  Head h of V has a state of (dim, dim), and the Q and K of
  * head h % n_key_head or, if groups of heads share them, of head h / (n_head / n_key_head). */
@@ -188,11 +188,28 @@ struct scan_plan {
     uint32_t n_rank;   /* elements of what ssm_dt multiplies; 0 in Mamba 2, which has no such matrix */
 };
 
+/* The recurrence of RWKV.  RWKV_6: Peng et al. 2024, "Eagle and Finch"; RWKV_LINEAR: the same decays in Yang et al.
+ * 2023, "Gated Linear Attention", for layers that were attention; RWKV_7: Peng et al. 2025, "RWKV-7 Goose". */
+enum rwkv_kind { RWKV_NONE, RWKV_6, RWKV_LINEAR, RWKV_7 };
+
+enum { RWKV_LERPS = 5 };   /* mixtures of a token and the one before it in RWKV 6: for w, k, v, r and g */
+#define RWKV_NORM_EPS 64e-5f   /* epsilon of the norms of heads, as in the authors' code */
+
+/* RWKV.  A head has a state of (k_dim, v_dim), and vectors of a token are mixed with those of the token before it.  The
+ * products of low rank have n_... elements between their two matrices. */
+struct rwkv_plan {
+    enum rwkv_kind kind;
+    uint32_t n_shift;   /* 2: the feed-forward network mixes tokens too, and is that of RWKV; 1: it is another one */
+    uint32_t n_lerp;    /* of the factors by which tokens are mixed; 0 in RWKV 7, where they do not depend on x */
+    uint32_t n_decay, n_value, n_rate, n_gate;
+};
+
 struct layer_plan {
     enum mixer mixer;
-    struct attn_plan attn;   /* of MIXER_ATTENTION; MIXER_DELTA_NET: gate only */
+    struct attn_plan attn;   /* of MIXER_ATTENTION; MIXER_DELTA_NET: gate only; MIXER_RWKV: heads and gate only */
     struct delta_plan delta;
     uint32_t n_conv;         /* of the other mixers: the tokens that their convolution is over; 0: there is none */
+    uint32_t n_lerp_row;     /* of MIXER_RWKV: rows of time_mix_lerp_fused */
     uint32_t kv_back;        /* attention reads the K and V of the layer that is so many before it and has the same
                               * window and heads of K and V; 0: its own.  Brandon et al. 2024, "Reducing Transformer
                               * Key-Value Cache Size with Cross-Layer Attention" */
@@ -202,6 +219,7 @@ struct layer_plan {
                          * blocks are computed several times */
     bool ends_loop;     /* after it x becomes its output_norm */
     enum state state;   /* which then is stored as this state, and x becomes the sum of both states */
+    bool is_halved;     /* after it x is divided by 2 */
 };
 
 /* The weights of a layer, in the order in which a pass uses them, and then those outside the layers.  attn_qkv is three
@@ -213,12 +231,15 @@ enum weight_id {
     W_ATTN_QKV, W_ATTN_Q, W_ATTN_K, W_ATTN_V, W_ATTN_Q_NORM, W_ATTN_K_NORM, W_ATTN_V_NORM, W_ATTN_GATE, W_ATTN_SINKS,
     W_ATTN_SUB_NORM, W_ATTN_OUTPUT, W_CONV_IN, W_CONV_KERNEL, W_CONV_OUT, W_DELTA_BETA_ALPHA, W_DELTA_BETA,
     W_DELTA_ALPHA, W_DELTA_DT, W_DELTA_A, W_DELTA_NORM, W_SCAN_X, W_SCAN_DT_NORM, W_SCAN_B_NORM, W_SCAN_C_NORM,
-    W_SCAN_DT, W_SCAN_D, W_ATTN_POST_NORM, W_ATTN_OUT_NORM, W_ATTN_NORM_2, W_FFN_NORM, W_FFN_GATE_UP, W_FFN_GATE,
-    W_FFN_UP, W_FFN_ACT_SCALES, W_FFN_SUB_NORM, W_FFN_DOWN, W_FFN_NORM_EXPS, W_FFN_ROUTER_NORM, W_FFN_GATE_INP,
-    W_FFN_EXPERT_BIAS, W_FFN_GATE_UP_EXPS, W_FFN_GATE_EXPS, W_FFN_UP_EXPS, W_FFN_DOWN_EXPS, W_FFN_GATE_ADJUGATE,
-    W_FFN_UP_ADJUGATE, W_FFN_DOWN_ADJUGATE, W_FFN_GATE_INP_SHARED, W_FFN_GATE_SHARED, W_FFN_UP_SHARED,
-    W_FFN_DOWN_SHARED, W_FFN_DENSE_POST_NORM, W_FFN_EXPS_POST_NORM, W_FFN_POST_NORM, W_ALTUP_CORRECT, W_ALTUP_SCALE,
-    W_PER_LAYER_GATE, W_PER_LAYER_PROJ, W_PER_LAYER_POST_NORM, W_LAYER_OUT_NORM, W_LAYER_OUT_SCALE,
+    W_SCAN_DT, W_SCAN_D, W_LERP_X, W_LERP_1, W_LERP_2, W_LERP, W_LERP_W, W_LERP_K, W_LERP_V, W_LERP_R, W_LERP_G,
+    W_VALUE, W_VALUE_1, W_VALUE_2, W_DECAY, W_DECAY_1, W_DECAY_2, W_RATE, W_RATE_1, W_RATE_2, W_REMOVAL, W_REPLACEMENT,
+    W_BONUS, W_HEADS_NORM, W_GATE_1, W_GATE_2, W_CHANNEL_K, W_CHANNEL_R, W_CHANNEL_GATE, W_ATTN_POST_NORM,
+    W_ATTN_OUT_NORM, W_ATTN_NORM_2, W_FFN_NORM, W_FFN_GATE_UP, W_FFN_GATE, W_FFN_UP, W_FFN_ACT_SCALES, W_FFN_SUB_NORM,
+    W_FFN_DOWN, W_FFN_NORM_EXPS, W_FFN_ROUTER_NORM, W_FFN_GATE_INP, W_FFN_EXPERT_BIAS, W_FFN_GATE_UP_EXPS,
+    W_FFN_GATE_EXPS, W_FFN_UP_EXPS, W_FFN_DOWN_EXPS, W_FFN_GATE_ADJUGATE, W_FFN_UP_ADJUGATE, W_FFN_DOWN_ADJUGATE,
+    W_FFN_GATE_INP_SHARED, W_FFN_GATE_SHARED, W_FFN_UP_SHARED, W_FFN_DOWN_SHARED, W_FFN_DENSE_POST_NORM,
+    W_FFN_EXPS_POST_NORM, W_FFN_POST_NORM, W_ALTUP_CORRECT, W_ALTUP_SCALE, W_PER_LAYER_GATE, W_PER_LAYER_PROJ,
+    W_PER_LAYER_POST_NORM, W_LAYER_OUT_NORM, W_LAYER_OUT_SCALE,
     W_LAYER_COUNT,
     W_TOKEN_EMBD = W_LAYER_COUNT, W_TOKEN_TYPES, W_POSITION_EMBD, W_TOKEN_EMBD_NORM, W_STATE_INIT, W_OUTPUT_NORM,
     W_OUTPUT, W_ROPE_FREQS, W_ROPE_LONG, W_ROPE_SHORT, W_CLS, W_CLS_NORM, W_CLS_OUTPUT, W_DENSE_2, W_DENSE_3,
@@ -261,6 +282,7 @@ struct plan {
     float logit_softcap;      /* logits become softcap * tanh(logits / softcap); 0: they stay */
     struct rope_plan ropes[PLAN_ROPES];
     struct scan_plan scan;    /* of all layers with a scan */
+    struct rwkv_plan rwkv;    /* of all layers with RWKV */
     /* The largest of all layers: heads; elements of Q or of the outputs of the heads, of K, of V, and of a row of the
      * gate, in experts too; experts, and those that a token uses. */
     uint32_t max_head;
@@ -355,7 +377,7 @@ uint32_t plan_scan_in(const struct scan_plan *s);
 
 /* Whether a layer can be computed from the output of the one before it: it reads nothing else of earlier layers. */
 static inline bool plan_begins_at_layers(const struct plan *p) {
-    return !p->has_states && !p->shares_kv && p->n_stream == 0;
+    return !p->has_states && !p->shares_kv && p->n_stream == 0 && p->rwkv.kind != RWKV_7;
 }
 
 /* The last layer that keeps something of a token for the tokens after it. */
@@ -364,15 +386,19 @@ uint32_t plan_last_keeper(const struct plan *p);
 /* Elements of a row of a layer's convolution; 0: it has none. */
 uint64_t plan_conv_width(const struct plan *p, uint32_t il);
 /* Elements of the state that a layer keeps between tokens, beside K and V: the last inputs of a convolution, and then
- * the matrices (n_head, dim, dim) of a delta net or (n_head, dim, n_state) of a scan.  Those of all layers. */
+ * the matrices (n_head, dim, dim) of a delta net or (n_head, dim, n_state) of a scan; the last inputs (n_shift, n_embd)
+ * of RWKV, and then its matrices (n_head, v_dim, k_dim).  Those of all layers. */
 uint64_t plan_state_size(const struct plan *p, uint32_t il);
 uint64_t plan_states_size(const struct plan *p);
 
-/* Elements that the products of a head of latent attention read and write; 0 without it. */
-uint64_t plan_latent_head(const struct plan *p);
+/* Elements that the products of a head read and write; 0 if no layer has any. */
+uint64_t plan_head_row(const struct plan *p);
+
+/* The largest rank of RWKV; 0 without it. */
+uint32_t plan_max_rank(const struct rwkv_plan *r);
 
 /* Elements of the longest row of any matrix: max(n_embd, max_q, max_latent, max_ff, max_scan, pooling.n_dense,
- * n_layer * n_per_layer, n_laurel, n_stream). */
+ * n_layer * n_per_layer, n_laurel, n_stream, the ranks of RWKV). */
 uint64_t plan_max_row(const struct plan *p);
 /* Elements of the largest row of all the experts of a token together: max(n_used * n_ff_expert, n_used * n_embd) of any
  * layer; 0 without experts. */

@@ -35,6 +35,11 @@ static struct shape shape_of(const struct maker *m, enum stream stream) {
     case STREAM_GATES:
         return is_delta ? (struct shape){ d->n_head, d->dim }
                         : (struct shape){ a->n_head, a->gate_per_head ? 1 : a->v_dim };
+    case STREAM_LERPS: return (struct shape){ RWKV_LERPS, m->plan->n_embd };
+    case STREAM_KEY: return (struct shape){ a->n_head_kv, a->k_dim };
+    case STREAM_VALUE: case STREAM_FIRST_VALUE: return (struct shape){ a->n_head_kv, a->v_dim };
+    case STREAM_REMOVAL: return (struct shape){ a->n_head, a->k_dim };
+    case STREAM_BONUS: return (struct shape){ a->n_head, a->v_dim };
     case STREAM_Q_GATE: return (struct shape){ a->n_head, 2 * a->k_dim };
     case STREAM_LATENT_Q_A: return (struct shape){ 1, l->n_q };
     case STREAM_LATENT_Q: return (struct shape){ a->n_head, plan_head_dim(a) };
@@ -300,6 +305,133 @@ static void scan(struct maker *m, enum stream in) {
     put(m, STEP_PRODUCT, STREAM_Z, STREAM_H, W_CONV_OUT, TAP_SCAN_OUT);
 }
 
+/* ---- RWKV -------------------------------------------------------------------------------------------------------- */
+
+/* mixed = in and the token before it, mixed by row i of a weight. */
+static struct step *lerp(struct maker *m, enum stream in, enum weight_id weight, uint32_t i) {
+    struct step *s = put(m, STEP_LERP, in, STREAM_MIXED, weight, TAP_COUNT);
+    s->first = i * m->plan->n_embd;
+    return s;
+}
+
+/* The same by row i of lerps too: Peng et al. 2024, "Eagle and Finch", "Finch Token Shift": ddlerp. */
+static void lerp_by_token(struct maker *m, enum stream in, uint32_t i) {
+    bool is_fused = m->w[W_LERP].w;
+    struct step *s = lerp(m, in, is_fused ? W_LERP : (enum weight_id)(W_LERP_W + i), is_fused ? i : 0);
+    s->to = i * m->plan->n_embd;
+    s->n_to = RWKV_LERPS * m->plan->n_embd;
+}
+
+/* out = second f(first mixed), with n elements between; f: a step in place, or STEP_SHOW, which does nothing. */
+static void low_rank(struct maker *m, uint32_t n, enum weight_id first, enum step_kind f, enum weight_id second,
+                     enum stream out, enum tap_id tap) {
+    put(m, STEP_PRODUCT, STREAM_MIXED, STREAM_RANK, first, TAP_COUNT)->n = n;
+    if (f != STEP_SHOW) put(m, f, STREAM_RANK, STREAM_RANK, W_COUNT, TAP_COUNT)->n = n;
+    put(m, STEP_PRODUCT, STREAM_RANK, out, second, tap);
+}
+
+/* How the columns of the states fade. */
+static void fade(struct maker *m) {
+    low_rank(m, m->plan->rwkv.n_decay, W_DECAY_1, STEP_TANH, W_DECAY_2, STREAM_FADE, TAP_COUNT);
+    put(m, STEP_ADD_BIAS, STREAM_FADE, STREAM_FADE, W_DECAY, TAP_COUNT);
+    put(m, STEP_FADE, STREAM_FADE, STREAM_FADE, W_COUNT, TAP_WKV_DECAY);
+}
+
+/* heads = what is read of the states, and its norm, if there is one. */
+static void read_states(struct maker *m) {
+    enum weight_id bonus = m->plan->rwkv.kind == RWKV_6 ? W_BONUS : W_COUNT;
+    put(m, STEP_WKV, STREAM_KEY, STREAM_HEADS, bonus, TAP_WKV);
+    const struct affine *norm = &m->w[W_HEADS_NORM];
+    if (norm->w && norm->b) put(m, STEP_NORM_HEADS, STREAM_HEADS, STREAM_HEADS, W_HEADS_NORM, TAP_WKV_NORM);
+}
+
+/* h = time_mix_output (norm(heads) * silu(gates)): Peng et al. 2024, "Eagle and Finch", "Finch Time Mixing". */
+static void rwkv_6(struct maker *m, enum stream in) {
+    enum { W, K, V, R, G };
+    uint32_t n = m->plan->rwkv.n_lerp;
+    lerp(m, in, W_LERP_X, 0);
+    put(m, STEP_PRODUCT, STREAM_MIXED, STREAM_RANK, W_LERP_1, TAP_COUNT)->n = RWKV_LERPS * n;
+    put(m, STEP_TANH, STREAM_RANK, STREAM_RANK, W_COUNT, TAP_COUNT)->n = RWKV_LERPS * n;
+    put(m, STEP_HEAD_PRODUCTS, STREAM_RANK, STREAM_LERPS, W_LERP_2, TAP_COUNT)->n_from = n;
+    lerp_by_token(m, in, R);
+    put(m, STEP_PRODUCT, STREAM_MIXED, STREAM_Q, W_ATTN_Q, TAP_QCUR);
+    lerp_by_token(m, in, K);
+    put(m, STEP_PRODUCT, STREAM_MIXED, STREAM_KEY, W_ATTN_K, TAP_KCUR);
+    lerp_by_token(m, in, V);
+    put(m, STEP_PRODUCT, STREAM_MIXED, STREAM_VALUE, W_ATTN_V, TAP_VCUR);
+    lerp_by_token(m, in, W);
+    fade(m);
+    read_states(m);
+    lerp_by_token(m, in, G);
+    put(m, STEP_PRODUCT, STREAM_MIXED, STREAM_GATES, W_ATTN_GATE, TAP_ATTN_GATE);
+    put(m, STEP_GATE_HEADS, STREAM_GATES, STREAM_HEADS, W_COUNT, TAP_ATTN_GATED);
+}
+
+/* value = V, or V and that of layer 0, mixed: Peng et al. 2025, "RWKV-7 Goose", "value residual". */
+static void mix_values(struct maker *m) {
+    if (!m->w[W_VALUE].w) {
+        put(m, STEP_COPY, STREAM_VALUE, STREAM_FIRST_VALUE, W_COUNT, TAP_COUNT);
+        return;
+    }
+    low_rank(m, m->plan->rwkv.n_value, W_VALUE_1, STEP_SHOW, W_VALUE_2, STREAM_MIX, TAP_COUNT);
+    put(m, STEP_ADD_BIAS, STREAM_MIX, STREAM_MIX, W_VALUE, TAP_COUNT);
+    put(m, STEP_SIGMOID, STREAM_MIX, STREAM_MIX, W_COUNT, TAP_WKV_MIX);
+    put(m, STEP_MIX, STREAM_FIRST_VALUE, STREAM_VALUE, W_COUNT, TAP_WKV_VALUE);
+}
+
+/* h = time_mix_output ((norm(heads) + bonus) * gates): Peng et al. 2025, "RWKV-7 Goose", "Time Mixing". */
+static void rwkv_7(struct maker *m, enum stream in) {
+    enum { R, W, K, V, A, G };
+    const struct rwkv_plan *r = &m->plan->rwkv;
+    lerp(m, in, W_LERP, R);
+    put(m, STEP_PRODUCT, STREAM_MIXED, STREAM_Q, W_ATTN_Q, TAP_QCUR);
+    lerp(m, in, W_LERP, K);
+    put(m, STEP_PRODUCT, STREAM_MIXED, STREAM_KEY, W_ATTN_K, TAP_KCUR);
+    lerp(m, in, W_LERP, V);
+    put(m, STEP_PRODUCT, STREAM_MIXED, STREAM_VALUE, W_ATTN_V, TAP_VCUR);
+    mix_values(m);
+    lerp(m, in, W_LERP, W);
+    fade(m);
+    lerp(m, in, W_LERP, A);
+    low_rank(m, r->n_rate, W_RATE_1, STEP_SHOW, W_RATE_2, STREAM_RATE, TAP_COUNT);
+    put(m, STEP_ADD_BIAS, STREAM_RATE, STREAM_RATE, W_RATE, TAP_COUNT);
+    put(m, STEP_SIGMOID, STREAM_RATE, STREAM_RATE, W_COUNT, TAP_WKV_RATE);
+    put(m, STEP_MULTIPLY, STREAM_KEY, STREAM_REMOVAL, W_REMOVAL, TAP_COUNT);
+    put(m, STEP_UNIT, STREAM_REMOVAL, STREAM_REMOVAL, W_COUNT, TAP_WKV_REMOVAL);
+    put(m, STEP_REPLACE, STREAM_RATE, STREAM_KEY, W_REPLACEMENT, TAP_WKV_KEY);
+    put(m, STEP_BONUS, STREAM_KEY, STREAM_BONUS, W_BONUS, TAP_WKV_BONUS);
+    read_states(m);
+    put(m, STEP_ADD, STREAM_BONUS, STREAM_HEADS, W_COUNT, TAP_WKV_SUM);
+    if (!m->w[W_GATE_1].w) return;
+    lerp(m, in, W_LERP, G);
+    low_rank(m, r->n_gate, W_GATE_1, STEP_SIGMOID, W_GATE_2, STREAM_GATES, TAP_ATTN_GATE);
+    put(m, STEP_TIMES, STREAM_GATES, STREAM_HEADS, W_COUNT, TAP_ATTN_GATED);
+}
+
+static void rwkv(struct maker *m, enum stream in) {
+    put(m, STEP_SHIFT, in, STREAM_SHIFT, W_COUNT, TAP_COUNT);
+    if (m->plan->rwkv.kind == RWKV_7) rwkv_7(m, in);
+    else rwkv_6(m, in);
+    put(m, STEP_PRODUCT, STREAM_HEADS, STREAM_H, W_ATTN_OUTPUT, TAP_ATTN_OUT);
+}
+
+/* h = down max(up mixed, 0)^2, in RWKV 6 with a gate: Peng et al. 2024, "Eagle and Finch", "Channel Mixing". */
+static void channel_mix(struct maker *m, enum stream in) {
+    bool has_gate = m->w[W_CHANNEL_GATE].w;
+    put(m, STEP_SHIFT, in, STREAM_SHIFT, W_COUNT, TAP_COUNT)->first = m->plan->n_embd;
+    lerp(m, in, W_CHANNEL_K, 0);
+    put(m, STEP_PRODUCT, STREAM_MIXED, STREAM_FF_UP, W_FFN_UP, TAP_FFN_UP);
+    put(m, STEP_ACTIVATE, STREAM_FF_UP, STREAM_FF_UP, W_COUNT, TAP_FFN_SWIGLU)->activation
+        = m->layer->ffn.activation;
+    if (has_gate) {
+        lerp(m, in, W_CHANNEL_R, 0);
+        put(m, STEP_PRODUCT, STREAM_MIXED, STREAM_GATES, W_CHANNEL_GATE, TAP_COUNT);
+        put(m, STEP_SIGMOID, STREAM_GATES, STREAM_GATES, W_COUNT, TAP_FFN_RECEPTANCE);
+    }
+    put(m, STEP_PRODUCT, STREAM_FF_UP, STREAM_H, W_FFN_DOWN, has_gate ? TAP_COUNT : TAP_FFN_OUT);
+    if (has_gate) put(m, STEP_TIMES, STREAM_GATES, STREAM_H, W_COUNT, TAP_FFN_OUT);
+}
+
 /* h = what the tokens of a stream tell each other. */
 static void mix(struct maker *m, enum stream in) {
     switch (m->layer->mixer) {
@@ -310,6 +442,7 @@ static void mix(struct maker *m, enum stream in) {
     case MIXER_CONVOLUTION: convolution(m, in); break;
     case MIXER_DELTA_NET: delta_net(m, in); break;
     case MIXER_SCAN: scan(m, in); break;
+    case MIXER_RWKV: rwkv(m, in); break;
     case MIXER_BOTH: case MIXER_NONE: break;
     }
 }
@@ -392,6 +525,10 @@ static bool program_uses(const struct program *program, enum stream stream) {
 /* h = the output of the feed-forward network, or of the experts, for a stream. */
 static void feed_forward(struct maker *m, enum stream in) {
     static const struct network dense = { W_FFN_GATE, W_FFN_UP, W_FFN_DOWN, STREAM_H, TAP_FFN_OUT };
+    if (m->w[W_CHANNEL_K].w) {
+        channel_mix(m, in);
+        return;
+    }
     if (m->layer->ffn.n_expert == 0) {
         network(m, in, &dense);
         return;
@@ -451,6 +588,7 @@ void steps_block(struct maker *m) {
     norm(m, W_FFN_POST_NORM, STREAM_H, STREAM_H, TAP_FFN_POST_NORM);
     put(m, STEP_ADD, STREAM_H, STREAM_X, W_FFN_DOWN, TAP_COUNT)->factor = scale;
     norm(m, W_LAYER_OUT_NORM, STREAM_X, STREAM_X, TAP_COUNT);
+    if (m->layer->is_halved) put(m, STEP_SCALE, STREAM_X, STREAM_X, W_COUNT, TAP_COUNT)->factor = 0.5f;
     show(m, TAP_L_OUT);
 }
 
@@ -574,8 +712,13 @@ id_set step_reads(const struct step *s) {
     id_set in = ID_SET(s->in), out = ID_SET(s->out);
     switch (s->kind) {
     case STEP_ADD: case STEP_ADD_SCALED: case STEP_GATE_HEADS: case STEP_GATE_SHARED: case STEP_ACTIVATE:
-    case STEP_GATE_CONV: case STEP_OWN:
+    case STEP_GATE_CONV: case STEP_OWN: case STEP_REPLACE: case STEP_TIMES:
         return in | out;
+    case STEP_LERP: return in | STREAM_SET(SHIFT) | (s->n_to > 0 ? STREAM_SET(LERPS) : 0);
+    case STEP_MIX: return in | out | STREAM_SET(MIX);
+    case STEP_BONUS: return in | STREAM_SET(Q) | STREAM_SET(VALUE);
+    case STEP_WKV:
+        return in | STREAM_SET(Q) | STREAM_SET(VALUE) | STREAM_SET(FADE) | STREAM_SET(REMOVAL) | STREAM_SET(RATE);
     case STEP_PREDICT: return in | STREAM_SET(X) | STREAM_SET(OTHERS);
     case STEP_CORRECT: return in | out | STREAM_SET(X);
     case STEP_OTHERS: return in | STREAM_SET(H);

@@ -47,10 +47,18 @@ enum stream {
     STREAM_SCAN_IN,            /* (plan_scan_in) ssm_in h */
     STREAM_Z,                  /* (n_head, dim) gates of a scan */
     STREAM_BCDT,               /* (n_rank + 2 n_state) ssm_x conv: B, C and rank, or rank, B and C */
-    STREAM_RANK,               /* (n_rank) what dt is made of */
+    STREAM_RANK,               /* (n_rank) what dt is made of; between the matrices of a product of low rank */
     STREAM_B, STREAM_C,        /* (n_group, n_state) of a scan */
     STREAM_DT,                 /* (n_head) steps of time */
     STREAM_SCAN,               /* (n_head, dim) what a scan computes */
+    STREAM_SHIFT,              /* (n_embd) the input of the token before, less that of the token */
+    STREAM_MIXED,              /* (n_embd) a mixture of both */
+    STREAM_LERPS,              /* (RWKV_LERPS, n_embd) the parts of the factors of mixtures that depend on the token */
+    STREAM_FADE,               /* (n_head, k_dim) what the columns of a state of RWKV are multiplied by */
+    STREAM_MIX, STREAM_RATE,   /* (n_embd) how much of V that of layer 0 replaces; in-context learning rates */
+    STREAM_KEY, STREAM_VALUE, STREAM_FIRST_VALUE,   /* K and V of RWKV, as Q, K and V above; V of layer 0 */
+    STREAM_REMOVAL,            /* (n_head, k_dim) the key of what is removed from a state */
+    STREAM_BONUS,              /* (n_head, v_dim) what a token adds to its own output */
     STREAM_Q_GATE,             /* (n_head, 2, k_dim) heads of Q, each with its gate */
     STREAM_GATES,              /* (n_head, v_dim) or (n_head, 1): attn_gate h */
     STREAM_FF_GATE, STREAM_FF_UP,   /* (n_ff) or (n_ff_shared) */
@@ -95,6 +103,16 @@ enum step_kind {
     STEP_SOFTPLUS,      /* out = ln(1 + e^out) */
     STEP_SCAN,          /* out = the scan of x, which in begins with, by b, c and dt */
     STEP_DELTA,         /* out = the delta rule for the Q, K and V of in, with beta and decay */
+    STEP_SHIFT,         /* out = in of the token before - in; its place in the state begins at `first` */
+    STEP_LERP,          /* out = in + shift * f; f: weight from `first` on, plus lerps from `to` on if n_to > 0 */
+    STEP_FADE,          /* out = by what RWKV multiplies the columns of its states, a function of out */
+    STEP_MIX,           /* out += (in - out) * mix */
+    STEP_UNIT,          /* divides n_norm elements of out each by their length */
+    STEP_REPLACE,       /* out *= 1 + (in - 1) * weight */
+    STEP_BONUS,         /* out = value * sum(in * q * weight), for each head */
+    STEP_WKV,           /* out = what q reads of the states of RWKV, into which in, key and value are written */
+    STEP_NORM_HEADS,    /* out = layer norm(weight, in), over n_norm elements each */
+    STEP_TIMES,         /* out *= in */
     STEP_GATE_CONV,     /* out *= c; in: b, c and x */
     STEP_GATE_HEADS,    /* out *= the sigmoid or softplus of in */
     STEP_ACTIVATE,      /* out = activation(out) * in, or activation(out) if in is out */
@@ -133,7 +151,8 @@ struct program program_of(const struct plan *p, const struct model *m, uint32_t 
 struct maker;
 /* Writes the steps of a layer; a row of the table of architectures names one of these. */
 typedef void steps_writer(struct maker *m);
-/* Attention and then feed forward, or both in parallel, with norms before, after and behind the sums. */
+/* Attention, or what is instead of it, and then feed forward, or both in parallel, with norms before, after and behind
+ * the sums. */
 steps_writer steps_block;
 /* The router reads the input of the layer, before attention. */
 steps_writer steps_router_first;

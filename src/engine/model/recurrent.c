@@ -1,4 +1,5 @@
-/* The architectures with selective scans: what their keys say beside what all architectures have, and their rows. */
+/* The architectures with selective scans, and RWKV: what their keys say beside what all architectures have, and their
+ * rows. */
 #include "base/math.h"
 #include "model/architecture.h"
 
@@ -116,6 +117,104 @@ static plumb_status plan_plamo2(struct key_reader *r, struct plan *p) {
     return plan_scan(r, p, SCAN_PLAMO_2);
 }
 
+/* ---- RWKV -------------------------------------------------------------------------------------------------------- */
+
+/* Reads the numbers that all RWKV have.  has_kv_heads: a key may say that groups of heads share K and V.
+ * token_shift_count must be what rwkv says, and is 2 if it is absent. */
+static plumb_status plan_rwkv(struct key_reader *r, struct plan *p, struct rwkv_plan rwkv, bool has_kv_heads) {
+    uint32_t dim = 0, n_head_kv = 0, n_ff = 0, n_shift = 2;
+    PLUMB_TRY(key_count(r, "feed_forward_length", 1u << 22, &n_ff));
+    PLUMB_TRY(key_count(r, "wkv.head_size", 1u << 12, &dim));
+    if (p->n_embd % dim != 0) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, which does not divide the %u elements of a token",
+                         r->key, dim, p->n_embd);
+    }
+    uint32_t n_head = p->n_embd / dim;
+    if (has_kv_heads) PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "attention.head_count_kv"), &n_head_kv, r->err));
+    if (n_head_kv == 0) n_head_kv = n_head;
+    if (n_head % n_head_kv != 0) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, which does not divide the %u heads", r->key,
+                         n_head_kv, n_head);
+    }
+    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "token_shift_count"), &n_shift, r->err));
+    if (n_shift != rwkv.n_shift) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, expected %u", r->key, n_shift, rwkv.n_shift);
+    }
+    p->rwkv = rwkv;
+    p->names[W_ATTN_Q] = "time_mix_receptance";
+    p->names[W_ATTN_K] = "time_mix_key";
+    p->names[W_ATTN_V] = "time_mix_value";
+    p->names[W_ATTN_OUTPUT] = "time_mix_output";
+    if (rwkv.n_shift == 2) {
+        p->names[W_FFN_NORM] = "attn_norm_2";
+        p->names[W_FFN_UP] = "channel_mix_key";
+        p->names[W_FFN_DOWN] = "channel_mix_value";
+    }
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        struct layer_plan *l = &p->layers[il];
+        l->mixer = MIXER_RWKV;
+        l->ffn.n_ff = n_ff;
+        l->attn.n_head = n_head;
+        l->attn.n_head_kv = n_head_kv;
+        l->attn.k_dim = l->attn.v_dim = dim;
+    }
+    return PLUMB_OK;
+}
+
+/* Layer 0 has no values of an earlier layer.  Layers of ARWKV may lack the gate. */
+static plumb_status plan_rwkv_7(struct key_reader *r, struct plan *p, uint32_t n_shift) {
+    static const char *const unused[] = { "time_mix_v0.weight", "time_mix_v1.weight", "time_mix_v2.weight", NULL };
+    struct rwkv_plan rwkv = { .kind = RWKV_7, .n_shift = n_shift };
+    bool has_gate = false;
+    PLUMB_TRY(key_count(r, "attention.decay_lora_rank", 1u << 16, &rwkv.n_decay));
+    PLUMB_TRY(key_count(r, "attention.iclr_lora_rank", 1u << 16, &rwkv.n_rate));
+    PLUMB_TRY(key_count(r, "attention.value_residual_mix_lora_rank", 1u << 16, &rwkv.n_value));
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        struct layer_plan *l = &p->layers[il];
+        bool has_both = key_tensor(r, il, "time_mix_g1.weight") && key_tensor(r, il, "time_mix_g2.weight");
+        bool is_gated = n_shift == 2 || has_both;
+        l->n_lerp_row = is_gated ? 6 : 5;
+        l->without |= (il == 0 ? MIX_VALUE : 0) | (is_gated ? 0 : GATE_7);
+        has_gate = has_gate || is_gated;
+    }
+    if (has_gate) PLUMB_TRY(key_count(r, "attention.gate_lora_rank", 1u << 16, &rwkv.n_gate));
+    p->unused = unused;
+    return plan_rwkv(r, p, rwkv, false);
+}
+
+static plumb_status plan_rwkv7(struct key_reader *r, struct plan *p) { return plan_rwkv_7(r, p, 2); }
+static plumb_status plan_arwkv7(struct key_reader *r, struct plan *p) { return plan_rwkv_7(r, p, 1); }
+
+/* Older files have the rows of time_mix_lerp_fused as tensors of their own. */
+static plumb_status plan_rwkv_6(struct key_reader *r, struct plan *p, struct rwkv_plan rwkv) {
+    PLUMB_TRY(key_count(r, "time_mix_extra_dim", 1u << 12, &rwkv.n_lerp));
+    PLUMB_TRY(key_count(r, "time_decay_extra_dim", 1u << 16, &rwkv.n_decay));
+    p->names[W_ATTN_GATE] = "time_mix_gate";
+    p->names[W_DECAY] = "time_mix_decay";
+    p->names[W_DECAY_1] = "time_mix_decay_w1";
+    p->names[W_DECAY_2] = "time_mix_decay_w2";
+    p->names[W_BONUS] = "time_mix_first";
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        struct layer_plan *l = &p->layers[il];
+        l->n_lerp_row = RWKV_LERPS;
+        l->attn.gate = rwkv.kind == RWKV_6 ? ATTN_GATE_SILU : ATTN_GATE_SIGMOID;
+        l->without |= key_tensor(r, il, "time_mix_lerp_w.weight") ? SET(LERP) : LERPS_6;
+    }
+    return plan_rwkv(r, p, rwkv, rwkv.kind == RWKV_LINEAR);
+}
+
+/* x is divided by 2 after every so many layers, whose matrices are smaller so that f16 can have x. */
+static plumb_status plan_rwkv6(struct key_reader *r, struct plan *p) {
+    uint32_t n = 0;
+    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "rescale_every_n_layers"), &n, r->err));
+    for (uint32_t il = 0; n > 0 && il < p->n_layer; il++) p->layers[il].is_halved = (il + 1) % n == 0;
+    return plan_rwkv_6(r, p, (struct rwkv_plan) { .kind = RWKV_6, .n_shift = 2 });
+}
+
+static plumb_status plan_rwkv6qwen2(struct key_reader *r, struct plan *p) {
+    return plan_rwkv_6(r, p, (struct rwkv_plan) { .kind = RWKV_LINEAR, .n_shift = 1 });
+}
+
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
 const struct architecture plan_recurrent_rows[] = {
@@ -140,5 +239,15 @@ const struct architecture plan_recurrent_rows[] = {
       QKV_BIAS | SET(CONV_KERNEL), SCALED | SET(CONV_IN) | SET(CONV_OUT), plan_jamba },
     { "plamo2", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | SET(FFN_GATE_UP) | QK_NORM | POST_NORM | SCAN
       | SCAN_X | SCAN_NORMS, TIED, 0, SET(ATTN_OUTPUT), plan_plamo2 },
+    { "rwkv6", steps_block, ROPE_NEOX, NORM_LAYER, ACT_RELU_SQR, ENDS | NORMS | SET(TOKEN_EMBD_NORM) | SET(OUTPUT)
+      | TIME_MIX_6 | LERPS_6 | SET(BONUS) | SET(HEADS_NORM) | CHANNEL_MIX | SET(CHANNEL_R) | SET(CHANNEL_GATE), 0,
+      NORM_BIAS | SET(TOKEN_EMBD_NORM) | SET(HEADS_NORM), 0, plan_rwkv6 },
+    { "rwkv6qwen2", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, ENDS | NORMS | SET(OUTPUT) | TIME_MIX_6 | GATED, 0,
+      QKV | SET(OUTPUT_NORM), 0, plan_rwkv6qwen2 },
+    { "rwkv7", steps_block, ROPE_NEOX, NORM_LAYER, ACT_RELU_SQR, ENDS | NORMS | SET(TOKEN_EMBD_NORM) | SET(OUTPUT)
+      | TIME_MIX_7 | SET(HEADS_NORM) | CHANNEL_MIX, 0, NORM_BIAS | SET(TOKEN_EMBD_NORM) | SET(HEADS_NORM), 0,
+      plan_rwkv7 },
+    { "arwkv7", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, ENDS | NORMS | SET(OUTPUT) | TIME_MIX_7 | GATED,
+      SET(HEADS_NORM), SET(HEADS_NORM), 0, plan_arwkv7 },
     { .name = NULL },
 };

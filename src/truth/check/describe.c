@@ -54,6 +54,13 @@ static void add_scan(struct text *t, const struct plan *p, const struct layer_pl
     add(t, ", convolution over %u tokens", l->n_conv);
 }
 
+static void add_rwkv(struct text *t, const struct plan *p, const struct attn_plan *a) {
+    static const char *const kinds[] = { [RWKV_6] = "RWKV 6", [RWKV_LINEAR] = "gated linear attention",
+                                         [RWKV_7] = "RWKV 7" };
+    add(t, "%s of %u heads of %u", kinds[p->rwkv.kind], a->n_head, a->k_dim);
+    if (a->n_head_kv != a->n_head) add(t, ", %u for K and V", a->n_head_kv);
+}
+
 static void add_mixer(struct text *t, const struct plan *p, const struct layer_plan *l) {
     const struct delta_plan *d = &l->delta;
     switch (l->mixer) {
@@ -67,6 +74,7 @@ static void add_mixer(struct text *t, const struct plan *p, const struct layer_p
         if (d->n_key_head != d->n_head) add(t, ", %u for Q and K", d->n_key_head);
         add(t, ", convolution over %u tokens", l->n_conv);
         break;
+    case MIXER_RWKV: add_rwkv(t, p, &l->attn); break;
     case MIXER_BOTH: add_attention(t, p, &l->attn); add(t, "\n"); add_scan(t, p, l); break;
     case MIXER_SCAN: add_scan(t, p, l); break;
     case MIXER_NONE: break;
@@ -98,7 +106,7 @@ static const char *gate_of(enum attn_gate gate) {
 }
 
 /* The formula of a step.  %o: out, %i: in, %w: the name of the weight, %f: the factor, %a: an activation, %p and %t:
- * the elements of a part that are read and written. */
+ * the elements of a part that are read and written; %r and %s: the rows of n elements that these are. */
 static const char *formula_of(const struct step *s, const struct layer_plan *l) {
     bool in_place = s->in == s->out;
     switch (s->kind) {
@@ -132,6 +140,18 @@ static const char *formula_of(const struct step *s, const struct layer_plan *l) 
     case STEP_SOFTPLUS: return "%o = softplus(%i)";
     case STEP_SCAN: return "%o = scan(%i, b, c, dt, %w, ssm_d)";
     case STEP_DELTA: return "%o = delta_rule(%i, beta, decay)";
+    case STEP_SHIFT: return "%o = before(%i) - %i";
+    case STEP_LERP: return s->n_to > 0 ? "%o = %i + shift * (%w[%r] + lerps[%s])" : "%o = %i + shift * %w[%r]";
+    case STEP_FADE: return "%o = fade(%o)";
+    case STEP_MIX: return "%o += (%i - %o) * mix";
+    case STEP_UNIT: return "%o = unit(%o)";
+    case STEP_REPLACE: return "%o *= 1 + (%i - 1) * %w";
+    case STEP_BONUS: return "%o = value * sum(%i * q * %w)";
+    case STEP_WKV:
+        return l->attn.gate == ATTN_GATE_NONE ? "%o = wkv(q, fade, %i, value, removal, rate)"
+             : s->weight != W_COUNT ? "%o = wkv(q, fade, %i, value, %w)" : "%o = wkv(q, fade, %i, value)";
+    case STEP_NORM_HEADS: return "%o = layer_norm(%w, %i), by heads";
+    case STEP_TIMES: return "%o *= %i";
     case STEP_GATE_CONV: return "%o *= c";
     case STEP_GATE_HEADS: return gate_of(l->attn.gate);
     case STEP_ACTIVATE: return in_place ? "%o = %a(%i)" : "%o = %a(%o) * %i";
@@ -166,6 +186,9 @@ static void add_program(struct text *t, const struct plan *p, const struct layer
         [STREAM_FF_UP] = "up", [STREAM_SCORES] = "scores", [STREAM_CHOICE] = "choice", [STREAM_USED] = "used",
         [STREAM_WEIGHTS] = "weights", [STREAM_PER_LAYER] = "per_layer", [STREAM_OWN] = "own",
         [STREAM_OTHERS] = "others", [STREAM_PREDICTED] = "predicted", [STREAM_MODES] = "modes",
+        [STREAM_SHIFT] = "shift", [STREAM_MIXED] = "mixed", [STREAM_LERPS] = "lerps", [STREAM_FADE] = "fade",
+        [STREAM_MIX] = "mix", [STREAM_RATE] = "rate", [STREAM_KEY] = "key", [STREAM_VALUE] = "value",
+        [STREAM_FIRST_VALUE] = "first_value", [STREAM_REMOVAL] = "removal", [STREAM_BONUS] = "bonus",
         [STREAM_COEFS] = "coefs", [STREAM_FACTORS] = "factors", [STREAM_LAUREL] = "laurel",
     };
     static const char *const activations[] = {
@@ -184,6 +207,8 @@ static void add_program(struct text *t, const struct plan *p, const struct layer
             else if (*++at == 'o') add(t, "%s", streams[s->out]);
             else if (*at == 'i') add(t, "%s", streams[s->in]);
             else if (*at == 'w') add(t, "%s", model_weight_name(p, is_v && v_is_k ? W_ATTN_K : s->weight));
+            else if (*at == 'r') add(t, "%u", s->first / s->n);
+            else if (*at == 's') add(t, "%u", s->to / s->n);
             else if (*at == 't') add(t, "%u:%u", s->to, s->to + s->n_norm);
             else if (*at == 'f') add(t, "%.7g", (double)s->factor);
             else if (*at == 'p') add(t, "%u:%u", s->first, s->first + s->n_norm);

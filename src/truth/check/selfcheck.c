@@ -107,6 +107,7 @@ void selfcheck_rope(struct check *c, const struct plumb_trace *t) {
     for (size_t i = 0; i < t->n_tap; i++) {
         const struct trace_tap *before = &t->taps[i];
         if (before->id != TAP_QCUR && before->id != TAP_KCUR) continue;
+        if (c->model && !plan_attends(&c->model->plan.layers[before->layer])) continue;   /* RWKV */
         enum tap_id id = before->id == TAP_QCUR ? TAP_QCUR_ROPE : TAP_KCUR_ROPE;
         before = before_rope(c, t, before->id, before->layer);
         const struct trace_tap *after = trace_find_tap(t, id, before->layer);

@@ -222,6 +222,17 @@ static size_t check_group(struct check *c, const struct tensor_stats *const *gro
     return n_far;
 }
 
+/* Whether no pass uses a tensor that a file may have.  rest: its name from the dot behind the layer on. */
+static bool is_unused(const struct check *c, const struct gguf_tensor *t, const char *rest) {
+    const char *const *unused = c->model ? c->model->plan.unused : NULL;
+    while (unused && *unused && strcmp(*unused, rest + 1) != 0) unused++;
+    if (!unused || !*unused) return false;
+    for (size_t i = 0; i < c->model->n_weight; i++) {   /* other layers may use it */
+        if (c->model->weights[i].name == t->name.data) return false;
+    }
+    return true;
+}
+
 void selfcheck_layers(struct check *c, const struct tensor_stats *stats, size_t n) {
     const struct tensor_stats **order = alloc_array(n, sizeof *order);
     double *logs = alloc_array(n, sizeof *logs);
@@ -232,7 +243,7 @@ void selfcheck_layers(struct check *c, const struct tensor_stats *stats, size_t 
     c->out_of_memory |= !order || !logs;
     for (size_t i = 0; !c->out_of_memory && i < n; i++) {
         bool counts = stats[i].rms > 0 && !is_bias(&stats[i]) && selfcheck_in_layer(stats[i].tensor, &layer, &rest);
-        if (counts) order[n_order++] = &stats[i];
+        if (counts && !is_unused(c, stats[i].tensor, rest)) order[n_order++] = &stats[i];
     }
     if (n_order > 0) qsort(order, n_order, sizeof *order, by_name);
     for (size_t from = 0, end; from < n_order; from = end) {

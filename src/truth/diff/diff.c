@@ -212,9 +212,11 @@ static size_t find_tap(const struct diff *d, enum tap_id id, int32_t layer) {
  * them if one of the traces is complete, otherwise those that only some models have.  If both traces lack the layer,
  * any other counts. */
 static id_set absent_in(const struct diff *d, int32_t layer) {
-    const id_set in_all = TAP_SET(QCUR) | TAP_SET(KCUR) | TAP_SET(VCUR) | TAP_SET(QCUR_ROPE) | TAP_SET(KCUR_ROPE)
-                          | TAP_SET(KQ_SOFT_MAX) | TAP_SET(KQV_OUT) | TAP_SET(ATTN_OUT) | TAP_SET(FFN_INP)
+    const id_set in_all = TAP_SET(QCUR) | TAP_SET(KCUR) | TAP_SET(VCUR) | TAP_SET(ATTN_OUT) | TAP_SET(FFN_INP)
                           | TAP_SET(FFN_OUT) | TAP_SET(L_OUT);
+    const id_set in_rwkv = in_all | TAP_SET(WKV);
+    const id_set in_attention = in_all | TAP_SET(QCUR_ROPE) | TAP_SET(KCUR_ROPE) | TAP_SET(KQ_SOFT_MAX)
+                                | TAP_SET(KQV_OUT);
     const struct plumb_trace *const sides[] = { d->a, d->b };
     id_set here[2] = { 0 }, anywhere = 0, some = 0;
     if (layer < 0) return 0;
@@ -225,7 +227,8 @@ static id_set absent_in(const struct diff *d, int32_t layer) {
             here[s] |= tap->layer == layer ? ID_SET(tap->id) : 0;
         }
     }
-    bool is_complete = !(in_all & ~here[0]) || !(in_all & ~here[1]);
+    bool is_complete = false;
+    for (size_t s = 0; s < 2; s++) is_complete |= !(in_attention & ~here[s]) || !(in_rwkv & ~here[s]);
     for (uint32_t i = 0; i < TAP_COUNT; i++) {
         const struct tap_spec *spec = tap_spec((enum tap_id)i);
         some |= (id_set)(spec->only_some || (is_complete && spec->in_layer)) << i;

@@ -521,7 +521,10 @@ static void run_layer(struct reference *r, uint32_t il, struct batch b) {
         [STEP_MULTIPLY] = run_multiply,
         [STEP_OWN] = run_own, [STEP_TANH] = reference_tanh, [STEP_PREDICT] = reference_predict,
         [STEP_CORRECT] = reference_correct, [STEP_FIRST] = reference_first, [STEP_OTHERS] = reference_others,
-        [STEP_SPARSE] = run_sparse,
+        [STEP_SPARSE] = run_sparse, [STEP_SHIFT] = reference_shift, [STEP_LERP] = reference_lerp,
+        [STEP_FADE] = reference_fade, [STEP_MIX] = reference_mix, [STEP_UNIT] = reference_unit,
+        [STEP_REPLACE] = reference_replace, [STEP_BONUS] = reference_bonus, [STEP_WKV] = reference_wkv,
+        [STEP_NORM_HEADS] = reference_norm_heads, [STEP_TIMES] = reference_times,
     };
     const struct program *program = r->m->layers[il].program;
     const struct layer_plan *layer = &r->plan.layers[il];
@@ -677,18 +680,23 @@ static double *allocate(struct reference *r, uint64_t a, uint64_t b) {
 static uint64_t stream_width(const struct plan *p, enum stream stream) {
     uint64_t n_ff = plan_max_used_row(p) > p->max_ff ? plan_max_used_row(p) : p->max_ff;
     const struct scan_plan *s = &p->scan;
+    bool is_rwkv = p->rwkv.kind != RWKV_NONE;
     switch (stream) {
     case STREAM_LOW: case STREAM_HIGH: return p->has_states ? p->n_embd : 0;
     case STREAM_SUM: case STREAM_SHARED: return p->max_expert > 0 ? p->n_embd : 0;
     case STREAM_Q: case STREAM_HEADS: return p->max_q;
     case STREAM_K: case STREAM_V: return 0;
-    case STREAM_GATES: return p->has_gates ? p->max_q : 0;
+    case STREAM_GATES: return p->has_gates || is_rwkv ? p->max_q : 0;
+    case STREAM_LERPS: return p->rwkv.n_lerp > 0 ? RWKV_LERPS * (uint64_t)p->n_embd : 0;
+    case STREAM_SHIFT: case STREAM_MIXED: case STREAM_FADE: case STREAM_MIX: case STREAM_RATE: case STREAM_KEY:
+    case STREAM_VALUE: case STREAM_FIRST_VALUE: case STREAM_REMOVAL: case STREAM_BONUS:
+        return is_rwkv ? p->n_embd : 0;
     case STREAM_CONV_IN: return 3 * p->max_conv;
     case STREAM_CONV: return p->max_conv;
     case STREAM_SCAN_IN: return plan_scan_in(s);
     case STREAM_Z: case STREAM_SCAN: return plan_scan_width(s);
     case STREAM_BCDT: return s->n_rank + 2 * (uint64_t)s->n_state;
-    case STREAM_RANK: return s->n_rank;
+    case STREAM_RANK: return is_rwkv ? plan_max_rank(&p->rwkv) : s->n_rank;
     case STREAM_B: case STREAM_C: return plan_scan_group_width(s);
     case STREAM_DT: return s->n_head;
     case STREAM_BETA: case STREAM_DECAY: return p->max_delta;
@@ -824,7 +832,7 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
         || (p->max_expert > 0 && !(r->masked = allocate(r, p->max_expert, 1)))
         || (p->max_expert > 0 && !(r->expert_row = allocate(r, p->n_embd, 1)))
         || (p->max_expert > 0 && !(r->gates = allocate(r, n_batch, 1)))
-        || (p->max_latent > 0 && !(r->rows = allocate(r, n_batch, plan_latent_head(p))))
+        || (plan_head_row(p) > 0 && !(r->rows = allocate(r, n_batch, plan_head_row(p))))
         || (p->max_expert > 0 && !(r->expert_rows = allocate(r, n_batch, (uint64_t)p->max_used * p->n_embd)))
         || !(r->head = allocate(r, 2, r->n_head_row))
         || !(r->weights = allocate(r, (uint64_t)n_batch * p->max_head, n_ctx))

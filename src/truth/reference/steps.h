@@ -94,7 +94,7 @@ struct reference {
     double *masked;                  /* (n_expert) what the experts of a token are chosen by */
     double *gates;                   /* (n_batch) of the expert that every token uses */
     double *expert_row;              /* (n_embd) output of an adjugate */
-    double *rows;                    /* (n_batch, plan_latent_head) inputs and outputs of the products of heads */
+    double *rows;                    /* (n_batch, plan_head_row) inputs and outputs of the products of heads */
     double *expert_rows;             /* (n_batch, n_used, n_embd) inputs or outputs of all experts */
     uint32_t n_head_row;             /* elements of the longest vector after pooling */
     double *head;                    /* (2, n_head_row) two vectors between the steps after pooling */
@@ -186,6 +186,18 @@ void reference_delta(struct reference *r, const struct call *c);
 /* Steps of scans. */
 void reference_softplus_step(struct reference *r, const struct call *c);
 void reference_scan(struct reference *r, const struct call *c);
+
+/* Steps of RWKV. */
+void reference_shift(struct reference *r, const struct call *c);
+void reference_lerp(struct reference *r, const struct call *c);
+void reference_fade(struct reference *r, const struct call *c);
+void reference_mix(struct reference *r, const struct call *c);
+void reference_unit(struct reference *r, const struct call *c);
+void reference_replace(struct reference *r, const struct call *c);
+void reference_times(struct reference *r, const struct call *c);
+void reference_bonus(struct reference *r, const struct call *c);
+void reference_norm_heads(struct reference *r, const struct call *c);
+void reference_wkv(struct reference *r, const struct call *c);
 
 /* Steps of several residual streams. */
 void reference_tanh(struct reference *r, const struct call *c);

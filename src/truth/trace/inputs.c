@@ -26,7 +26,18 @@ static id_set inputs_of(uint32_t order, enum tap_id id) {
         [TAP_KQ_SOFT_MAX] = TAP_SET(QCUR_SCALED) | TAP_SET(KCUR_ROPE),
         [TAP_KQV_OUT] = TAP_SET(KQ_SOFT_MAX) | TAP_SET(VCUR_NORMED),
         [TAP_ATTN_GATE] = TAP_SET(ATTN_NORM),
-        [TAP_ATTN_GATED] = TAP_SET(KQV_OUT) | TAP_SET(ATTN_GATE),
+        [TAP_WKV_MIX] = TAP_SET(ATTN_NORM),
+        [TAP_WKV_VALUE] = TAP_SET(VCUR) | TAP_SET(WKV_MIX),
+        [TAP_WKV_DECAY] = TAP_SET(ATTN_NORM),
+        [TAP_WKV_RATE] = TAP_SET(ATTN_NORM),
+        [TAP_WKV_REMOVAL] = TAP_SET(KCUR),
+        [TAP_WKV_KEY] = TAP_SET(KCUR) | TAP_SET(WKV_RATE),
+        [TAP_WKV_BONUS] = TAP_SET(QCUR) | TAP_SET(WKV_KEY) | TAP_SET(WKV_VALUE),
+        [TAP_WKV] = TAP_SET(QCUR) | TAP_SET(WKV_DECAY) | TAP_SET(WKV_KEY) | TAP_SET(WKV_VALUE) | TAP_SET(WKV_REMOVAL)
+                    | TAP_SET(WKV_RATE),
+        [TAP_WKV_NORM] = TAP_SET(WKV),
+        [TAP_WKV_SUM] = TAP_SET(WKV_NORM) | TAP_SET(WKV_BONUS),
+        [TAP_ATTN_GATED] = TAP_SET(KQV_OUT) | TAP_SET(WKV_SUM) | TAP_SET(ATTN_GATE),
         [TAP_ATTN_SUB_NORM] = TAP_SET(ATTN_GATED),
         [TAP_ATTN_OUT] = TAP_SET(ATTN_SUB_NORM),
         [TAP_CONV_IN] = TAP_SET(ATTN_NORM),
@@ -85,7 +96,8 @@ static id_set inputs_of(uint32_t order, enum tap_id id) {
         [TAP_FFN_SUB_NORM] = TAP_SET(FFN_SWIGLU),
         [TAP_FFN_SHARED_GATE] = TAP_SET(FFN_NORM),
         [TAP_FFN_SHARED] = TAP_SET(FFN_SUB_NORM) | TAP_SET(FFN_SHARED_GATE),
-        [TAP_FFN_OUT] = TAP_SET(FFN_MOE) | TAP_SET(FFN_MLP),
+        [TAP_FFN_RECEPTANCE] = TAP_SET(FFN_NORM),
+        [TAP_FFN_OUT] = TAP_SET(FFN_MOE) | TAP_SET(FFN_MLP) | TAP_SET(FFN_RECEPTANCE),
         [TAP_FFN_POST_NORM] = TAP_SET(FFN_OUT),
         [TAP_OWN_IN] = TAP_SET(FFN_POST_NORM) | TAP_SET(FFN_INP),
         [TAP_CORRECTED] = TAP_SET(OWN_IN) | TAP_SET(PREDICTIONS),
@@ -141,6 +153,7 @@ id_set trace_inputs(uint32_t order, enum tap_id id, id_set absent) {
                              | TAP_SET(FFN_NORM) | TAP_SET(FFN_PROBS) | TAP_SET(FFN_PROBS_BIASED)
                              | TAP_SET(FFN_WEIGHTS_SOFTMAX) | TAP_SET(FFN_WEIGHTS_NORM) | TAP_SET(FFN_WEIGHTS_SCALED)
                              | TAP_SET(FFN_SUB_NORM) | TAP_SET(FFN_SHARED) | TAP_SET(FFN_POST_NORM)
+                             | TAP_SET(WKV_VALUE) | TAP_SET(WKV_KEY) | TAP_SET(WKV_NORM) | TAP_SET(WKV_SUM)
                              | TAP_SET(LATENT_Q_A) | TAP_SET(LATENT_KV_B) | TAP_SET(LATENT_HEADS);
     enum tap_id ids[TAP_COUNT];
     tap_sequence(order, ids);

@@ -85,6 +85,39 @@ static bool has_weight(const struct ggml_tensor *t, const char *end, char *layer
     return false;
 }
 
+static const struct ggml_tensor *source(const struct ggml_tensor *t, int i) { return t ? t->src[i] : NULL; }
+static bool is_op(const struct ggml_tensor *t, enum ggml_op op) { return t && t->op == op; }
+
+/* The steps of RWKV, by the weights that what they are made of has. */
+static const char *name_in_rwkv(const struct ggml_tensor *t, char layer[16]) {
+    const struct ggml_tensor *a = t->src[0], *b = t->src[1];
+    bool is_unary = t->op == GGML_OP_UNARY, is_mul = t->op == GGML_OP_MUL, is_add = t->op == GGML_OP_ADD;
+    bool is_7 = t->op == GGML_OP_RWKV_WKV7, is_6 = t->op == GGML_OP_RWKV_WKV6 || t->op == GGML_OP_GATED_LINEAR_ATTN;
+    const struct ggml_tensor *receptance = source(is_7 ? a : is_6 ? t->src[2] : NULL, 0);
+    const struct ggml_tensor *deep = source(source(a, 0), 0);
+    if (has_weight(receptance, "time_mix_receptance.weight", layer)) return "wkv_output";
+    if (has_weight(receptance, "time_mix_receptance.bias", layer)) return "wkv_output";
+    if (is_unary && has_weight(a, "time_mix_a0.weight", layer)) return "wkv_rate";
+    if (is_unary && has_weight(a, "time_mix_v0.weight", layer)) return "wkv_value_mix";
+    if (is_unary && has_weight(a, "channel_mix_receptance.weight", layer)) return "ffn_receptance";
+    if (is_unary && has_weight(deep, "time_mix_w0.weight", layer)) return "wkv_decay";
+    if (is_unary && is_op(a, GGML_OP_UNARY) && has_weight(deep, "time_mix_decay.weight", layer)) return "wkv_decay";
+    if (t->op == GGML_OP_L2_NORM && has_weight(source(a, 0), "time_mix_k_k.weight", layer)) return "wkv_removal";
+    if (t->op == GGML_OP_SQR && has_weight(source(a, 0), "channel_mix_key.weight", layer)) return "ffn_swiglu";
+    if (is_add && is_op(b, GGML_OP_SUB) && has_weight(b->src[1], "time_mix_k_a.weight", layer)) return "wkv_key";
+    if (is_add && is_op(b, GGML_OP_MUL) && has_weight(source(b->src[1], 0), "time_mix_v0.weight", layer)) {
+        return "wkv_value";
+    }
+    const struct ggml_tensor *bonus = is_add && is_op(b, GGML_OP_RESHAPE) ? b->src[0] : is_mul ? t : NULL;
+    const struct ggml_tensor *sum = source(bonus, 1);
+    if (is_op(sum, GGML_OP_SUM_ROWS) && has_weight(source(sum->src[0], 1), "time_mix_r_k.weight", layer)) {
+        return is_add ? "wkv_sum" : "wkv_bonus";
+    }
+    if (is_mul && has_weight(b, "time_mix_g2.weight", layer)) return "attn_gated";
+    if (is_mul && is_op(b, GGML_OP_UNARY) && has_weight(b->src[0], "time_mix_gate.weight", layer)) return "attn_gated";
+    return is_mul && has_weight(b, "channel_mix_value.weight", layer) ? "ffn_out" : NULL;
+}
+
 /* Most steps of state-space layers have no name, but weights that no other step has.  NULL: it is none of these. */
 static const char *name_by_weight(const struct ggml_tensor *t, char layer[16]) {
     static const struct { enum ggml_op op; const char *weight, *name; } steps[] = {
@@ -93,7 +126,14 @@ static const char *name_by_weight(const struct ggml_tensor *t, char layer[16]) {
         {GGML_OP_MUL, "ssm_b_norm.weight", "mamba_B_normed"}, {GGML_OP_MUL, "ssm_c_norm.weight", "mamba_C_normed"},
         {GGML_OP_MUL, "ssm_dt_norm.weight", "mamba_dt_normed"}, {GGML_OP_ADD, "ssm_dt.bias", "mamba_dt_proj"},
         {GGML_OP_MUL, "ssm_norm.weight", "mamba_norm"}, {GGML_OP_MUL_MAT, "ssm_out.weight", "mamba_out"},
-        {GGML_OP_MUL, "ssm_out.scale", "mamba_out"},
+        {GGML_OP_MUL, "ssm_out.scale", "mamba_out"}, {GGML_OP_MUL_MAT, "time_mix_receptance.weight", "Qcur"},
+        {GGML_OP_ADD, "time_mix_receptance.bias", "Qcur"}, {GGML_OP_MUL_MAT, "time_mix_key.weight", "Kcur"},
+        {GGML_OP_ADD, "time_mix_key.bias", "Kcur"}, {GGML_OP_MUL_MAT, "time_mix_value.weight", "Vcur"},
+        {GGML_OP_ADD, "time_mix_value.bias", "Vcur"}, {GGML_OP_ADD, "time_mix_ln.bias", "wkv_norm"},
+        {GGML_OP_MUL_MAT, "time_mix_gate.weight", "attn_gate_proj"},
+        {GGML_OP_MUL_MAT, "time_mix_g2.weight", "attn_gate_proj"},
+        {GGML_OP_MUL_MAT, "time_mix_output.weight", "attn_out"}, {GGML_OP_MUL_MAT, "channel_mix_key.weight", "ffn_up"},
+        {GGML_OP_MUL_MAT, "channel_mix_value.weight", "ffn_out"},
     };
     layer[0] = '-';
     if (strncmp(t->name, "node_", 5) != 0) return NULL;
@@ -103,7 +143,7 @@ static const char *name_by_weight(const struct ggml_tensor *t, char layer[16]) {
     if (t->op == GGML_OP_UNARY && has_weight(t->src[0], "ssm_conv1d.bias", layer)) return "conv_output_silu";
     if (t->op == GGML_OP_ADD && has_weight(t->src[1], "ssm_d", layer)) return "mamba2_y_add_d";
     bool is_gate = t->op == GGML_OP_GLU && t->src[1] && has_weight(t->src[1]->src[1], "ssm_d", layer);
-    return is_gate ? "mamba_y_swiglu_z" : NULL;
+    return is_gate ? "mamba_y_swiglu_z" : name_in_rwkv(t, layer);
 }
 
 /* Steps that a dump shows: those that plumb taps.  Q, K and V get their name several times; heads are apart and biases
@@ -129,7 +169,9 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
                                          "Vcur_normed", "ffn_norm_2", "ffn_moe", "ffn_mlp",
                                          "inp_per_layer", "pe_in", "per_layer_embd_out", "modalities", "predictions",
                                          "active_prediction", "laurel_out", "corrected", "first_prediction_gated",
-                                         "first_prediction_scaled",
+                                         "first_prediction_scaled", "wkv_value_mix", "wkv_value", "wkv_decay",
+                                         "wkv_rate", "wkv_removal", "wkv_key", "wkv_bonus", "wkv_output", "wkv_norm",
+                                         "wkv_sum", "ffn_receptance",
                                          "result_norm", "result_output"};
     /* Names that some architectures have for the same steps. */
     static const char *const others[][2] = {{"inp_scaled", "embd"}, {"sa_out", "ffn_inp"}, {"ffn_geglu", "ffn_swiglu"},
@@ -188,7 +230,9 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
     char name[24] = "", own[64], full[96], block[16];
     const char *by_weight = name_by_weight(t, block);
     const char *layer = by_weight ? block : strrchr(t->name, '-');   /* "-0" of "Qcur-post-rope-0" too */
-    bool is_bloom = strcmp(t->name, "inp_norm-0") == 0;   /* the embedding, though its name has a layer */
+    bool is_normed = is_op(t, GGML_OP_ADD) && strcmp(t->src[1]->name, "token_embd_norm.bias") == 0;   /* of RWKV */
+    /* The embedding, though its name has a layer. */
+    bool is_bloom = strcmp(t->name, "inp_norm-0") == 0 || (is_normed && strncmp(t->name, "node_", 5) == 0);
     size_t n = is_bloom ? strlen(t->name) : strcspn(t->name, "-");
     snprintf(own, sizeof own, "%.*s", by_weight ? (int)strlen(by_weight) : (int)n, by_weight ? by_weight : t->name);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
@@ -252,6 +296,8 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
     /* The cache is padded to 256 keys: as many as there are tokens are real. */
     int32_t n_row = (int32_t)ggml_nrows(t), padded = (int32_t)t->ne[0];
     int32_t ne0 = strncmp(name, "kq_soft_max", 11) == 0 ? (int32_t)t->ne[1] : padded;
+    bool has_states = strncmp(name, "wkv_output", 10) == 0;   /* behind what is read of them */
+    if (has_states) n_row = (int32_t)t->src[0]->ne[2];
     if (is_stack) {   /* (stream, token) becomes (token, stream) */
         int32_t n_token = (int32_t)t->ne[1], n_shown = strcmp(own, "l_out") == 0 ? 1 : (int32_t)t->ne[2];
         put(f, (const int32_t[]){ne0, n_shown, n_token, 1}, 4);
@@ -261,7 +307,7 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
         n_row = 0;
     } else {
         put(f, &ne0, 1);
-        for (int i = 1; i < 4; i++) put(f, &(int32_t){(int32_t)t->ne[i]}, 1);
+        for (int i = 1; i < 4; i++) put(f, &(int32_t){has_states && i == 1 ? n_row : (int32_t)t->ne[i]}, 1);
     }
     for (int32_t row = 0; row < n_row; row++) put(f, data + (size_t)row * padded, ne0);
     free(data);

@@ -1,0 +1,188 @@
+/* Steps of RWKV: Peng et al. 2024, "Eagle and Finch: RWKV with Matrix-Valued States and Dynamic Recurrence", arXiv
+ * 2404.05892; Peng et al. 2025, "RWKV-7 Goose with Expressive Dynamic State Evolution", arXiv 2503.14456.  The state of
+ * a layer begins with the last input of each of its shifts; the matrices of the heads follow.  A text among several
+ * begins with zeros.  Compiled for speed. */
+#include "forward/steps.h"
+
+struct rwkv {
+    struct forward *f;
+    const struct call *c;
+    float *state;   /* of a shift: (n_embd); of heads: (n_head, v_dim, k_dim), with a row for each element of a value */
+};
+
+static bool is_first(const struct rwkv *v, uint32_t t) { return v->f->positions[t] == v->c->b.pos; }
+
+/* ---- mixtures of a token and the one before it ------------------------------------------------------------------- */
+
+static void shift_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+    const struct rwkv *v = user;
+    size_t n = v->c->s->n;
+    for (uint32_t t = begin; t < end; t++) {
+        const float *x = v->c->in + t * n, *before = is_first(v, t) ? v->state : x - n;
+        float *out = v->c->out + t * n;
+        bool is_zero = is_first(v, t) && v->c->b.lengths;
+        for (size_t i = 0; i < n; i++) out[i] = (is_zero ? 0.0f : before[i]) - x[i];
+    }
+    (void)thread;
+}
+
+void forward_shift(struct forward *f, const struct call *c) {
+    size_t n = c->s->n;
+    struct rwkv v = { f, c, f->states[c->il].values + c->s->first };
+    pool_share(f->pool, c->b.n, shift_tokens, &v);
+    if (!c->b.lengths) memcpy(v.state, c->in + (c->b.n - 1) * n, n * sizeof *v.state);
+}
+
+static void lerp_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+    const struct rwkv *v = user;
+    const struct call *c = v->c;
+    const float *weight = weight_floats(c->w->w) + c->s->first;
+    size_t n = c->s->n;
+    for (uint32_t t = begin; t < end; t++) {
+        const float *x = c->in + t * n, *shift = v->f->streams[STREAM_SHIFT] + t * n;
+        const float *own = c->s->n_to > 0 ? v->f->streams[STREAM_LERPS] + (size_t)t * c->s->n_to + c->s->to : NULL;
+        float *out = c->out + t * n;
+        for (size_t i = 0; i < n; i++) out[i] = x[i] + shift[i] * (own ? own[i] + weight[i] : weight[i]);
+    }
+    (void)thread;
+}
+
+void forward_lerp(struct forward *f, const struct call *c) {
+    pool_share(f->pool, c->b.n, lerp_tokens, &(struct rwkv) { .f = f, .c = c });
+}
+
+/* ---- what is made of the mixtures -------------------------------------------------------------------------------- */
+
+/* RWKV 7: e^(-e^-0.5 sigmoid(x)), with the constant of the authors' code; RWKV 6: e^(-e^x). */
+static void fade_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+    const struct rwkv *v = user;
+    const struct kernels *k = &v->f->kernels;
+    bool is_7 = v->f->model->plan.rwkv.kind == RWKV_7;
+    float *x = v->c->out + (size_t)begin * v->c->s->n;
+    size_t n = (size_t)(end - begin) * v->c->s->n;
+    for (size_t i = 0; is_7 && i < n; i++) x[i] = -x[i];
+    k->exp(x, n);
+    for (size_t i = 0; i < n; i++) x[i] = is_7 ? -0.606531f / (1.0f + x[i]) : -x[i];
+    k->exp(x, n);
+    (void)thread;
+}
+
+void forward_fade(struct forward *f, const struct call *c) {
+    pool_share(f->pool, c->b.n, fade_tokens, &(struct rwkv) { .f = f, .c = c });
+}
+
+void forward_mix(struct forward *f, const struct call *c) {
+    const float *mix = f->streams[STREAM_MIX];
+    for (size_t i = 0; i < c->n; i++) c->out[i] += (c->in[i] - c->out[i]) * mix[i];
+}
+
+/* The length of zeros counts as 1e-12, as in llama.cpp. */
+void forward_unit(struct forward *f, const struct call *c) {
+    uint32_t n = c->s->n_norm;
+    for (size_t i = 0; i < c->n; i += n) {
+        float length = (float)math_sqrt((double)f->kernels.dot_f32(c->out + i, c->out + i, n));
+        float factor = 1.0f / (length > 1e-12f ? length : 1e-12f);
+        for (uint32_t j = 0; j < n; j++) c->out[i + j] *= factor;
+    }
+}
+
+void forward_replace(struct forward *f, const struct call *c) {
+    const float *w = weight_floats(c->w->w);
+    uint32_t n = c->w->w->n_in;
+    for (size_t i = 0; i < c->n; i++) c->out[i] *= 1.0f + (c->in[i] - 1.0f) * w[i % n];
+    (void)f;
+}
+
+void forward_times(struct forward *f, const struct call *c) {
+    for (size_t i = 0; i < c->n; i++) c->out[i] *= c->in[i];
+    (void)f;
+}
+
+/* sum of q k w, of n elements */
+static float weighted_dot(const struct kernels *kernels, const float *q, const float *k, const float *w, uint32_t n) {
+    enum { PART = 64 };
+    float product[PART], sum = 0.0f;
+    for (uint32_t first = 0, m; first < n; first += m) {
+        m = n - first < PART ? n - first : PART;
+        kernels->mul_scaled(product, k + first, 1.0f, w + first, m);
+        sum += kernels->dot_f32(product, q + first, m);
+    }
+    return sum;
+}
+
+void forward_bonus(struct forward *f, const struct call *c) {
+    const struct attn_plan *a = &c->layer->attn;
+    const float *q = f->streams[STREAM_Q], *value = f->streams[STREAM_VALUE], *w = weight_floats(c->w->w);
+    for (size_t i = 0; i < (size_t)c->b.n * a->n_head; i++) {
+        size_t at = i * a->k_dim;
+        float sum = weighted_dot(&f->kernels, q + at, c->in + at, w + i % a->n_head * a->k_dim, a->k_dim);
+        for (uint32_t j = 0; j < a->v_dim; j++) c->out[i * a->v_dim + j] = value[i * a->v_dim + j] * sum;
+    }
+}
+
+/* ---- the states -------------------------------------------------------------------------------------------------- */
+
+/* One row of a state and what belongs to it, (k_dim) each: see run_heads. */
+struct row { float *s; const float *fade, *key, *rate, *removal; };
+
+static void evolve(enum rwkv_kind kind, struct row row, float value, float old, uint32_t n) {
+    float *restrict s = row.s;
+    switch (kind) {
+    case RWKV_7:
+        for (uint32_t i = 0; i < n; i++) {
+            s[i] = s[i] * row.fade[i] + value * row.key[i] - old * (row.rate[i] * row.removal[i]);
+        }
+        break;
+    case RWKV_6:
+        for (uint32_t i = 0; i < n; i++) s[i] = s[i] * row.fade[i] + value * row.key[i];
+        break;
+    case RWKV_LINEAR:
+        for (uint32_t i = 0; i < n; i++) s[i] = s[i] * row.fade[i] + value * (row.key[i] * (1.0f - row.fade[i]));
+        break;
+    case RWKV_NONE: break;
+    }
+}
+
+/* One token after the other.
+ *   RWKV 7        S <- S (diag(fade) - removal^T (rate * removal)) + value^T key, out = S q^T: "RWKV-7 Goose",
+ *                 "The Weighted Key Value State Evolution"
+ *   RWKV 6        out = (S + value^T (bonus * key)) q^T, S <- S diag(fade) + value^T key: "Eagle and Finch",
+ *                 "Finch Time Mixing"
+ *   RWKV_LINEAR   S <- S diag(fade) + value^T ((1 - fade) * key), out = S q^T / sqrt(k_dim): Yang et al. 2023, "Gated
+ *                 Linear Attention Transformers", eq. 3
+ * Groups of heads may share K and V. */
+static void run_heads(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+    const struct rwkv *v = user;
+    const struct forward *f = v->f;
+    const struct kernels *k = &f->kernels;
+    const struct attn_plan *a = &v->c->layer->attn;
+    enum rwkv_kind kind = f->model->plan.rwkv.kind;
+    uint32_t dim = a->k_dim;
+    float scale = kind == RWKV_LINEAR ? 1.0f / (float)math_sqrt(dim) : 1.0f;
+    for (uint32_t h = begin; h < end; h++) {
+        float *state = v->state + (size_t)h * a->v_dim * dim;
+        for (uint32_t t = 0; t < v->c->b.n; t++) {
+            size_t i = (size_t)t * a->n_head + h, kv = (size_t)t * a->n_head_kv + h / (a->n_head / a->n_head_kv);
+            const float *q = f->streams[STREAM_Q] + i * dim, *value = f->streams[STREAM_VALUE] + kv * a->v_dim;
+            struct row row = { NULL, f->streams[STREAM_FADE] + i * dim, v->c->in + kv * dim, NULL, q };
+            if (kind == RWKV_7) row.rate = f->streams[STREAM_RATE] + i * dim;
+            if (kind == RWKV_7) row.removal = f->streams[STREAM_REMOVAL] + i * dim;
+            const float *bonus = kind == RWKV_6 ? weight_floats(v->c->w->w) + (size_t)h * dim : NULL;
+            float own = bonus ? weighted_dot(k, q, row.key, bonus, dim) : 0.0f;
+            if (v->c->b.lengths && is_first(v, t)) memset(state, 0, (size_t)a->v_dim * dim * sizeof *state);
+            for (uint32_t j = 0; j < a->v_dim; j++) {
+                row.s = state + (size_t)j * dim;
+                float old = kind == RWKV_LINEAR ? 0.0f : k->dot_f32(row.s, row.removal, dim);
+                evolve(kind, row, value[j], old, dim);
+                v->c->out[i * a->v_dim + j] = bonus ? old + own * value[j] : k->dot_f32(row.s, q, dim) * scale;
+            }
+        }
+    }
+    (void)thread;
+}
+
+void forward_wkv(struct forward *f, const struct call *c) {
+    const struct plan *p = &f->model->plan;
+    struct rwkv v = { f, c, f->states[c->il].values + (size_t)p->rwkv.n_shift * p->n_embd };
+    pool_run(f->pool, c->layer->attn.n_head, 1, run_heads, &v);
+}
