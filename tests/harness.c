@@ -94,11 +94,19 @@ void test_row(const char *name, void (*run)(const void *row), const void *row) {
     case_end(name);
 }
 
+static void named_row(const char *prefix, void (*run)(const void *row), const char *row) {
+    char name[256];
+    snprintf(name, sizeof name, "%s%s", prefix, *(const char *const *)(const void *)row);
+    test_row(name, run, row);
+}
+
 void test_rows(const char *prefix, void (*run)(const void *row), const void *rows, size_t n, size_t size) {
-    for (const char *row = rows, *end = row + n * size; row < end; row += size) {
-        char name[256];
-        snprintf(name, sizeof name, "%s%s", prefix, *(const char *const *)(const void *)row);
-        test_row(name, run, row);
+    for (size_t i = 0; i < n; i++) named_row(prefix, run, (const char *)rows + i * size);
+}
+
+void test_repeated_rows(const char *prefix, void (*run)(const void *row), const void *rows, size_t n, size_t size) {
+    for (size_t i = 0; i < n; i++) {
+        if (test_repeats(i)) named_row(prefix, run, (const char *)rows + i * size);
     }
 }
 

@@ -33,8 +33,8 @@ static const char *const numbers[] = {
 static const struct { const char *name; struct harness_selection cases; } selections[] = {
     { "all", { NULL, 0, 0, false } },
     { "1/3", { numbers, 1, 3, false } }, { "2/3", { numbers, 2, 3, false } }, { "3/3", { numbers, 3, 3, false } },
-    { "threads", { threads, 0, 0, false } },
-    { "check", { NULL, 0, 0, true } }, { "check 1/3", { numbers, 1, 3, true } },
+    { "threads", { threads, 0, 0, false } }, { "threads sample", { threads, 0, 0, true } },
+    { "sample", { NULL, 0, 0, true } }, { "sample 1/3", { numbers, 1, 3, true } },
 };
 
 static int run(struct harness_selection wanted) {
@@ -53,7 +53,7 @@ int test_main(int wanted) { return run(selections[wanted].cases); }
 #else
 /* `tests` runs all but truth, `tests TEXT...` the cases whose name contains one of the texts, `tests threads` those
  * that compute with several threads, `tests 1/3` those that compute numbers and a third of the others, `tests truth
- * [TEXT...]` those of real models.  `tests check` runs all cases but makes a third of their repetitions. */
+ * [TEXT...]` those of real models.  `tests sample` runs all cases but makes a third of their repetitions. */
 int main(int argc, char **argv) {
     for (size_t i = 0; argc > 1 && i < sizeof selections / sizeof *selections; i++) {
         if (strcmp(argv[1], selections[i].name) == 0) return run(selections[i].cases);

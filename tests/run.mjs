@@ -16,17 +16,20 @@ process.chdir(fileURLToPath(new URL('..', import.meta.url)));
 const hosts = (process.env.HOSTS || 'native node chromium firefox webkit wasmtime').split(/\s+/).filter(Boolean);
 const underWasmtime = [wasmtime(), 'run', '--dir=.'];
 
-/** The test files of a folder, run by Node's own runner.  wanted: says of a file's name whether it is one of them. */
-function nodeTests(folder, wanted = () => true) {
+/** The test files of a folder, run by Node's own runner.  wanted: says of a file's name whether it is one of them;
+ * atOnce: how many of them run at a time, 0 for Node's default. */
+function nodeTests(folder, wanted = () => true, atOnce = check ? 2 : 0) {
   const files = list(folder, '.test.mjs').filter((name) => wanted(name.replace('.test.mjs', '')))
     .map((name) => `${folder}/${name}`);
   if (!files.length) return [process.execPath, '-e', `throw new Error('${folder} holds no *.test.mjs')`];
   // A suite of which no test ends for long is stopped below.  On a busy machine a file may need more than Node allows.
-  return [process.execPath, '--test', ...check ? ['--test-concurrency=2'] : [], '--test-timeout=3600000',
-    '--test-reporter=tap', ...files];
+  return [process.execPath, '--test', ...atOnce ? [`--test-concurrency=${atOnce}`] : [],
+    '--test-timeout=3600000', '--test-reporter=tap', ...files];
 }
-/** The same with one browser for all files. @type {typeof nodeTests} */
-const chromeTests = (...which) => [process.execPath, 'tests/hosts/with-chrome.mjs', ...nodeTests(...which)];
+/** The same with one browser for all files, two at a time: pages wait for much that is no work.
+ * @param {string} folder */
+const chromeTests = folder =>
+  [process.execPath, 'tests/hosts/with-chrome.mjs', ...nodeTests(folder, () => true, 2)];
 const list = (folder, suffix) =>
   existsSync(folder) ? readdirSync(folder).filter((name) => name.endsWith(suffix)).sort() : [];
 /** PLUMB: the command line that tests/cli runs, as a JSON array. */
@@ -35,7 +38,7 @@ const cli = (command) => ({ PLUMB: JSON.stringify(command) });
 /** Two real models against llama.cpp, and a sentence encoder, by a release build of the C tests. @param {string[]}
  * command @param {string[]} texts  what the names of the wanted cases contain; none: all cases */
 const truth = (command, ...texts) =>
-  ({ name: 'real models against llama.cpp', command: [...command, 'truth', ...texts], seconds: 1800 });
+  ({ name: 'real models against llama.cpp', command: [...command, 'truth', ...texts], seconds: 100 });
 /** Those that compute with the fast pass only.  The reference pass needs most of the time, and nothing in it depends on
  * the host; the C tests run it on small models everywhere. */
 const fast = ['greedy tokens', 'fast pass equals llama.cpp', 'taps of the fast pass', 'fast pass: sentences'];
@@ -47,10 +50,13 @@ const tarball = `build/plumb-llm-${JSON.parse(readFileSync('web/package.json', '
  * depend on the host.  The browsers together run every case, natively and in Node each runs; WHOLE=1 runs all.
  * @param {'1/3' | '2/3' | '3/3'} part */
 const third = (part) => process.env.WHOLE ? [] : [part];
+/** The cases that a build with sanitizers runs: all, but a third of the proofs that differ in their data only, each of
+ * which the release build makes in Node. @param {'sample' | 'threads sample'} cases */
+const sample = (cases) => [process.env.WHOLE ? cases.replace(/ ?sample/, '') || 'all' : cases];
 /** The C tests in a browser. @param {string} browser @param {string} name  of a module in build/emcc
  * @param {string[]} cases  see tests/main.c */
 const cTests = (browser, name, cases) => needs(`build/emcc/${name}.wasm`, {
-  name: `C tests${name === 'tests' ? '' : ', 4 threads'}`, seconds: 600,
+  name: `C tests${name === 'tests' ? '' : ', 4 threads'}`, seconds: 80,
   command: [process.execPath, 'tests/hosts/in-browser.mjs', browser, `build/emcc/${name}.wasm`, ...cases] });
 
 /** The files of tests/node that take more than a few seconds: they run the default model, start many processes or
@@ -64,54 +70,55 @@ const check = process.argv.includes('--check');
 const suites = {
   native: [
     truth(['build/native/tests']),
-    { name: 'C tests, each allocation fails', command: ['build/native-sanitize/memory'], seconds: 600 },
-    check ? { name: 'C tests', command: ['build/native/tests', 'check'], seconds: 600, quick: true }
-      : { name: 'C tests, ASan and UBSan', command: ['build/native-sanitize/tests'], seconds: 1200 },
-    { name: 'C tests, TSan', command: ['build/native-thread/tests', 'threads'], seconds: 1200 },
+    { name: 'C tests, each allocation fails', command: ['build/native-sanitize/memory'], seconds: 100 },
+    check ? { name: 'C tests', command: ['build/native/tests', 'sample'], seconds: 100, quick: true }
+      : { name: 'C tests, ASan and UBSan', command: ['build/native-sanitize/tests', ...sample('sample')],
+        seconds: 250 },
+    { name: 'C tests, TSan', command: ['build/native-thread/tests', ...sample('threads sample')], seconds: 150 },
     ...list('tests/fuzz', '_fuzz.c').map((file) => file.replace('_fuzz.c', '')).map((name) => ({
       name: `fuzz corpus ${name}`, command: [`build/native-sanitize/fuzz-${name}`,
         ...list(`tests/fuzz/corpus/${name}`, '').map((input) => `tests/fuzz/corpus/${name}/${input}`)],
-      seconds: 240 })),
-    { name: 'command line', command: nodeTests('tests/cli'), env: cli(['build/native/plumb']), seconds: 1200 },
-    { name: 'tools', command: nodeTests('tests/tools'), seconds: 240 },
+      seconds: 20 })),
+    { name: 'command line', command: nodeTests('tests/cli'), env: cli(['build/native/plumb']), seconds: 40 },
+    { name: 'tools', command: nodeTests('tests/tools'), seconds: 30 },
     ...[['second engine', 'reference/engine.py', '--selftest'], ['proof of diagnose', 'reference/prove.py', '--check'],
       ['operators', 'operators/measure.py', '--check'], ['bug reports', 'reports/measure.py', '--check'],
       ['case book', 'cases/cases.py', '--check']]
       .map(([name, script, option]) => ({ name, command: ['python3', `tests/${script}`, option],
-        env: { PYTHONPATH: 'build/setup/py' }, seconds: 1800 })),
+        env: { PYTHONPATH: 'build/setup/py' }, seconds: 60 })),
   ],
   node: [
-    { name: 'C tests', seconds: 600, quick: true,
-      command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests.wasm', ...check ? ['check 1/3'] : []] },
+    { name: 'C tests', seconds: 150, quick: true,
+      command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests.wasm', ...check ? ['sample 1/3'] : []] },
     { name: 'C tests, 4 threads',
-      command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests-mt.wasm', 'threads'], seconds: 600 },
-    { name: 'JavaScript', command: nodeTests('tests/node', (name) => !check || !slow.includes(name)), seconds: 1200,
+      command: [process.execPath, 'tests/hosts/node.mjs', 'build/emcc/tests-mt.wasm', 'threads'], seconds: 30 },
+    { name: 'JavaScript', command: nodeTests('tests/node', (name) => !check || !slow.includes(name)), seconds: 400,
       quick: true, ...check && { env: { SAMPLE: '1' } } },
-    needs(tarball, { name: 'package', command: nodeTests('tests/package'), seconds: 600 }),
+    needs(tarball, { name: 'package', command: nodeTests('tests/package'), seconds: 40 }),
     { name: 'command line', command: nodeTests('tests/cli'), env: cli([process.execPath, 'web/cli/main.mjs']),
-      seconds: 1200 },
+      seconds: 120 },
   ],
   chromium: [
     cTests('chromium', 'tests', third('1/3')),
     cTests('chromium', 'tests-mt-relaxed', ['threads']),
-    needs(tarball, { name: 'package', command: chromeTests('tests/package/browser'), seconds: 1200 }),
-    { name: 'JavaScript and chat page', command: chromeTests('tests/browser'), seconds: 1800 },
+    needs(tarball, { name: 'package', command: chromeTests('tests/package/browser'), seconds: 300 }),
+    { name: 'JavaScript and chat page', command: chromeTests('tests/browser'), seconds: 800 },
   ],
   firefox: [
     cTests('firefox', 'tests-mt-relaxed', third('2/3')),
-    { name: 'JavaScript and chat page', command: nodeTests('tests/firefox'), seconds: 600 },
+    { name: 'JavaScript and chat page', command: nodeTests('tests/firefox'), seconds: 60 },
   ],
   // It has no relaxed SIMD, and threads only with a switch: docs/browsers.md.
   webkit: [
     cTests('webkit', 'tests', third('3/3')),
     cTests('webkit', 'tests-mt', ['threads']),
-    { name: 'JavaScript and chat page', command: nodeTests('tests/webkit'), seconds: 600 },
+    { name: 'JavaScript and chat page', command: nodeTests('tests/webkit'), seconds: 60 },
   ],
   wasmtime: [
     truth([...underWasmtime, 'build/wasi/tests.wasm'], ...fast),
-    { name: 'C tests', command: [...underWasmtime, 'build/wasi/tests.wasm', ...third('2/3')], seconds: 600 },
+    { name: 'C tests', command: [...underWasmtime, 'build/wasi/tests.wasm', ...third('2/3')], seconds: 60 },
     { name: 'command line', command: nodeTests('tests/cli'), env: cli([...underWasmtime, 'build/wasi/plumb.wasm']),
-      seconds: 1200 },
+      seconds: 80 },
   ],
 };
 for (const host of hosts)

@@ -950,13 +950,13 @@ void test_session(void) {
                                            "mamba", "jamba", "jamba-moe", "plamo2", "gemma3", "gemma4", "gemma4-moe",
                                            "gemma3n", "llama4", "hrm_text", "talkie", "deepseek2", "minicpm3",
                                            "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7" };
-    TEST_ROWS("session: any rewinds and batches give the bits of one batch: ", wander_row, wanders);
+    TEST_REPEATED_ROWS("session: any rewinds and batches give the bits of one batch: ", wander_row, wanders);
     static const struct long_text texts[] = {
         { "mamba2", 0xf9ad95729005c120 }, { "granitehybrid", 0x6790903b2b284b8f }, { "qwen35", 0x211a8adafaf732ca },
         { "lfm2", 0xc486b54e1f455ce2 }, { "gemma3", 0x543c31b27e63cd1e }, { "gemma4", 0xd0a0f8b4a4efc0ee },
         { "rwkv7", 0x808b10f66e05156c },
     };
-    TEST_ROWS("session: 4,096 greedy tokens, at once, one by one and behind rewinds: ", long_row, texts);
+    TEST_REPEATED_ROWS("session: 4,096 greedy tokens, at once, one by one and behind rewinds: ", long_row, texts);
     test_case("session: snapshots of states end batches, and a few of many are kept", snapshots_case);
     test_case("session: context overflow and unknown tokens are errors that change nothing", overflow_case);
     test_case("session: calls in the wrong state are errors", state_case);

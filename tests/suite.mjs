@@ -8,7 +8,7 @@ import { Parser } from 'tap-parser';
  * @property {string} name
  * @property {string[]} command  program and arguments
  * @property {Record<string, string>} [env]  added to our own
- * @property {number} seconds  how long it takes, roughly and at most: the longest suites start first
+ * @property {number} seconds  of 2 cores, roughly: the longest suites start first
  *
  * @typedef {object} Outcome
  * @property {number} passed  leaf tests, not the groups around them

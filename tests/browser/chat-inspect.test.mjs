@@ -148,16 +148,19 @@ test('attention: the weights of a layer and a head are shown', async () => {
 });
 
 test('the self-check reports the same as the command line does for the file', async () => {
-  await page.click('#tab-check');
-  await page.getByRole('button', { name: 'Run the self-check' }).click();
-  await page.locator('.checks li').first().waitFor();
-  const shown = await page.locator('.checks li').evaluateAll(items => items.map(item => [item.dataset.verdict,
+  const other = await open(where, `?model=${TINY}`, { viewport: { width: 1300, height: 900 } });
+  await state(other, 'ready');
+  await other.click('#open-inspect');
+  await other.click('#tab-check');
+  await other.getByRole('button', { name: 'Run the self-check' }).click();
+  await other.locator('.checks li').first().waitFor();
+  const shown = await other.locator('.checks li').evaluateAll(items => items.map(item => [item.dataset.verdict,
     item.querySelector('span').textContent]));
-  const files = { 'm.gguf': await openAsBlob(realPath) };
-  const { out } = await Plumb.command(['selfcheck', 'm.gguf', '--json'], { files });
+  const { out } = await Plumb.command(['selfcheck', 'm', '--json'], { files: { m: await openAsBlob(tinyPath) } });
   const { checks } = JSON.parse(out);
   assert.deepEqual(shown, checks.map(({ verdict, what }) => [verdict, what]));
   assert.ok(shown.every(([verdict]) => /^(OK|SKIP)$/.test(verdict)), JSON.stringify(shown));
+  await other.close();
 });
 
 test('a dump of another engine is compared with this model\'s trace; the report runs no scripts', async () => {

@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
 import { root } from '../node/helpers.mjs';
 import {
-  FAILING, LONG, TINY, answer, ask, open, put, screenshot, setUp, stallingServer, state,
+  FAILING, LONG, LOOKS, TINY, answer, ask, open, put, screenshot, setUp, stallingServer, state,
 } from './chat-page.mjs';
 
 const where = await setUp();
@@ -49,128 +49,126 @@ console.log('a long line of code that has to scroll, as it is wider than any tel
 
 > And a [link](https://example.com/).`;
 
-for (const colorScheme of ['light', 'dark']) {
-  for (const [width, height] of [[360, 740], [1440, 900]]) {
-    describe(`${width} px, ${colorScheme}`, () => {
-      const named = name => `${name}-${width}-${colorScheme}`;
-      const use = { colorScheme, viewport: { width, height }, hasTouch: width < 500, reducedMotion: 'reduce' };
-      const early = page => page.addInitScript({ content: axe });
+for (const { colorScheme, width, height } of LOOKS) {
+  describe(`${width} px, ${colorScheme}`, () => {
+    const named = name => `${name}-${width}-${colorScheme}`;
+    const use = { colorScheme, viewport: { width, height }, hasTouch: width < 500, reducedMotion: 'reduce' };
+    const early = page => page.addInitScript({ content: axe });
 
-      test('with a model that continues texts axe finds no violations and nothing overflows the page', async () => {
-        const page = await open(where, `?model=${TINY}`, use, early);
-        await state(page, 'ready');
-        await examine(page, named('continues'));
-        await page.click('#model');
-        await page.locator('#facts dd').first().waitFor();
-        await examine(page, named('models-continues'));
-        await page.close();
-      });
-
-      const isExtreme = (width < 500) === (colorScheme === 'dark');   // two of the four are enough for these pages
-      if (isExtreme) test('the same holds for the box that compares texts and for the search page', async () => {
-        const page = await open(where, '?model=/models/all-MiniLM-L6-v2.Q8_0.gguf', use, early);
-        await page.getByRole('button', { name: 'Example' }).click();
-        await page.waitForSelector('.ranking li');
-        await examine(page, named('compare-query'));
-        await page.getByLabel('Texts with each other').check();
-        await page.getByRole('button', { name: 'Compare', exact: true }).click();
-        await page.getByText('As a table').click();
-        await examine(page, named('compare-pairs'));
-        await page.goto(`${where.url}web/examples/search/`);
-        await state(page, 'ready');
-        await page.click('#example');
-        await page.fill('#prompt', 'When is the car checked?');
-        await page.waitForSelector('#results li');
-        await examine(page, named('search'));
-        await page.locator('#results button').first().click();
-        await examine(page, named('search-note'));
-        await page.close();
-      });
-
-      test('from the load to the inspector axe finds no violations and nothing overflows the page', async t => {
-        // The server stalls once the plan is shown, so the load lasts as long as axe needs.
-        const { url, stall } = await stallingServer(t);
-        const page = await open({ ...where, also: url }, `?model=${encodeURIComponent(`${url}m.gguf`)}`, use, early);
-        await page.locator('.plan').waitFor();
-        await examine(page, named('plan'));
-        stall();
-        await page.locator('.plan').getByRole('button').click();
-        await page.waitForFunction(() => Number(document.querySelector('#bar').getAttribute('value')) > 0);
-        await examine(page, named('loading'));
-        assert.equal(await page.getAttribute('body', 'data-state'), 'loading');
-        await page.goto(`${where.url}web/chat/?model=/models/SmolLM2-135M-Instruct.Q4_1.gguf`);
-        await state(page, 'ready');
-        await examine(page, named('welcome'));
-        await page.click('#open-settings');
-        await page.fill('#set-topP', '3');
-        await page.getByRole('button', { name: 'Done' }).click();
-        await examine(page, named('settings'));
-        await page.fill('#set-topP', '0.9');
-        await page.locator('#set-theme').scrollIntoViewIfNeeded();
-        await examine(page, named('settings-end'));
-        await page.fill('#set-maxTokens', '600');   // which takes longer than axe does
-        await page.keyboard.press('Escape');
-        await ask(page, LONG);
-        await page.waitForFunction(() => document.querySelector('#log > .assistant .text').textContent.length > 60);
-        await examine(page, named('answering'));
-        assert.equal(await page.getAttribute('body', 'data-state'), 'answering');
-        await page.click('#stop');
-        await state(page, 'ready');
-        await page.click('#open-settings');
-        await page.fill('#set-maxTokens', '8');
-        await page.getByRole('button', { name: 'Done' }).click();
-        await page.getByRole('button', { name: 'Regenerate' }).click();
-        await page.getByRole('button', { name: 'Continue' }).waitFor();
-        await page.fill('#prompt', 'many words '.repeat(2000));
-        await page.getByText('This message is too long').waitFor();
-        await examine(page, named('limits'));
-        await page.fill('#prompt', '');
-        await page.click('#model');
-        await page.locator('#facts dd').first().waitFor();
-        await examine(page, named('models'));
-        await page.keyboard.press('Escape');
-        await page.click('#open-inspect');
-        // The strongest colour of a token, which is rare in an answer.
-        await page.locator('.token').nth(3).evaluate(token => token.style.setProperty('--doubt', '1'));
-        await examine(page, named('tokens'));
-        await page.click('#tab-layers');
-        await page.getByRole('button', { name: 'Trace the conversation' }).click();
-        await page.locator('#view-layers canvas').first().waitFor();
-        await examine(page, named('layers'));
-        await page.click('#tab-check');
-        await examine(page, named('check'));
-        await page.keyboard.press('Escape');
-        await page.close();
-      });
-
-      test('the same holds for conversations, Markdown and errors', async () => {
-        const page = await open(where, `?model=${FAILING}`, use, early);
-        await state(page, 'ready');
-        await put(page, [{ messages: [{ role: 'user', content: 'Show me' },
-          { role: 'assistant', content: MARKDOWN }] }]);
-        if (width < 500) await page.click('#menu');
-        await examine(page, named('conversations'));
-        await page.fill('#search', 'table');
-        await page.locator('#chats mark').waitFor();
-        await page.getByRole('button', { name: 'Delete Show me' }).focus();
-        await page.keyboard.press('Enter');
-        await page.getByRole('button', { name: 'Undo' }).waitFor();
-        await examine(page, named('deleted'));
-        await page.getByRole('button', { name: 'Undo' }).click();
-        await page.locator('#chats mark').waitFor();
-        await examine(page, named('found'));
-        if (width < 500) await page.keyboard.press('Escape');
-        await page.fill('#prompt', 'A'.repeat(300));
-        await page.keyboard.press('Enter');
-        await page.waitForSelector('#log .problem');
-        await examine(page, named('problem'));
-        await page.goto(`${where.url}web/chat/?model=/models/none.gguf`);
-        await state(page, 'failed');
-        await examine(page, named('failed'));
-        await page.close();
-      });
+    test('with a model that continues texts axe finds no violations and nothing overflows the page', async () => {
+      const page = await open(where, `?model=${TINY}`, use, early);
+      await state(page, 'ready');
+      await examine(page, named('continues'));
+      await page.click('#model');
+      await page.locator('#facts dd').first().waitFor();
+      await examine(page, named('models-continues'));
+      await page.close();
     });
-  }
+
+    const isExtreme = (width < 500) === (colorScheme === 'dark');   // two of the four are enough for these pages
+    if (isExtreme) test('the same holds for the box that compares texts and for the search page', async () => {
+      const page = await open(where, '?model=/models/all-MiniLM-L6-v2.Q8_0.gguf', use, early);
+      await page.getByRole('button', { name: 'Example' }).click();
+      await page.waitForSelector('.ranking li');
+      await examine(page, named('compare-query'));
+      await page.getByLabel('Texts with each other').check();
+      await page.getByRole('button', { name: 'Compare', exact: true }).click();
+      await page.getByText('As a table').click();
+      await examine(page, named('compare-pairs'));
+      await page.goto(`${where.url}web/examples/search/`);
+      await state(page, 'ready');
+      await page.click('#example');
+      await page.fill('#prompt', 'When is the car checked?');
+      await page.waitForSelector('#results li');
+      await examine(page, named('search'));
+      await page.locator('#results button').first().click();
+      await examine(page, named('search-note'));
+      await page.close();
+    });
+
+    test('from the load to the inspector axe finds no violations and nothing overflows the page', async t => {
+      // The server stalls once the plan is shown, so the load lasts as long as axe needs.
+      const { url, stall } = await stallingServer(t);
+      const page = await open({ ...where, also: url }, `?model=${encodeURIComponent(`${url}m.gguf`)}`, use, early);
+      await page.locator('.plan').waitFor();
+      await examine(page, named('plan'));
+      stall();
+      await page.locator('.plan').getByRole('button').click();
+      await page.waitForFunction(() => Number(document.querySelector('#bar').getAttribute('value')) > 0);
+      await examine(page, named('loading'));
+      assert.equal(await page.getAttribute('body', 'data-state'), 'loading');
+      await page.goto(`${where.url}web/chat/?model=/models/SmolLM2-135M-Instruct.Q4_1.gguf`);
+      await state(page, 'ready');
+      await examine(page, named('welcome'));
+      await page.click('#open-settings');
+      await page.fill('#set-topP', '3');
+      await page.getByRole('button', { name: 'Done' }).click();
+      await examine(page, named('settings'));
+      await page.fill('#set-topP', '0.9');
+      await page.locator('#set-theme').scrollIntoViewIfNeeded();
+      await examine(page, named('settings-end'));
+      await page.fill('#set-maxTokens', '600');   // which takes longer than axe does
+      await page.keyboard.press('Escape');
+      await ask(page, LONG);
+      await page.waitForFunction(() => document.querySelector('#log > .assistant .text').textContent.length > 60);
+      await examine(page, named('answering'));
+      assert.equal(await page.getAttribute('body', 'data-state'), 'answering');
+      await page.click('#stop');
+      await state(page, 'ready');
+      await page.click('#open-settings');
+      await page.fill('#set-maxTokens', '8');
+      await page.getByRole('button', { name: 'Done' }).click();
+      await page.getByRole('button', { name: 'Regenerate' }).click();
+      await page.getByRole('button', { name: 'Continue' }).waitFor();
+      await page.fill('#prompt', 'many words '.repeat(2000));
+      await page.getByText('This message is too long').waitFor();
+      await examine(page, named('limits'));
+      await page.fill('#prompt', '');
+      await page.click('#model');
+      await page.locator('#facts dd').first().waitFor();
+      await examine(page, named('models'));
+      await page.keyboard.press('Escape');
+      await page.click('#open-inspect');
+      // The strongest colour of a token, which is rare in an answer.
+      await page.locator('.token').nth(3).evaluate(token => token.style.setProperty('--doubt', '1'));
+      await examine(page, named('tokens'));
+      await page.click('#tab-layers');
+      await page.getByRole('button', { name: 'Trace the conversation' }).click();
+      await page.locator('#view-layers canvas').first().waitFor();
+      await examine(page, named('layers'));
+      await page.click('#tab-check');
+      await examine(page, named('check'));
+      await page.keyboard.press('Escape');
+      await page.close();
+    });
+
+    test('the same holds for conversations, Markdown and errors', async () => {
+      const page = await open(where, `?model=${FAILING}`, use, early);
+      await state(page, 'ready');
+      await put(page, [{ messages: [{ role: 'user', content: 'Show me' },
+        { role: 'assistant', content: MARKDOWN }] }]);
+      if (width < 500) await page.click('#menu');
+      await examine(page, named('conversations'));
+      await page.fill('#search', 'table');
+      await page.locator('#chats mark').waitFor();
+      await page.getByRole('button', { name: 'Delete Show me' }).focus();
+      await page.keyboard.press('Enter');
+      await page.getByRole('button', { name: 'Undo' }).waitFor();
+      await examine(page, named('deleted'));
+      await page.getByRole('button', { name: 'Undo' }).click();
+      await page.locator('#chats mark').waitFor();
+      await examine(page, named('found'));
+      if (width < 500) await page.keyboard.press('Escape');
+      await page.fill('#prompt', 'A'.repeat(300));
+      await page.keyboard.press('Enter');
+      await page.waitForSelector('#log .problem');
+      await examine(page, named('problem'));
+      await page.goto(`${where.url}web/chat/?model=/models/none.gguf`);
+      await state(page, 'failed');
+      await examine(page, named('failed'));
+      await page.close();
+    });
+  });
 }
 
 test('text has the contrast that WCAG requires on every background, and the dark scheme is dark', async () => {

@@ -10,17 +10,26 @@ const CHAT = 'web/chat/';
 export const TINY = '/tests/vectors/synth/f32.gguf';
 /** The same model with a chat template that fails, so that every message ends in an error.  setUp writes it. */
 export const FAILING = '/build/chat/failing.gguf';
+/** How people see the page: what is wrong with a width or a scheme of colours shows in two of the four pairs.
+ * WHOLE=1 gives all. @type {{colorScheme: 'light' | 'dark', width: number, height: number}[]} */
+export const LOOKS = [
+  { colorScheme: 'light', width: 360, height: 740 }, { colorScheme: 'dark', width: 1440, height: 900 },
+  ...process.env.WHOLE ? /** @type {const} */ ([{ colorScheme: 'dark', width: 360, height: 740 },
+    { colorScheme: 'light', width: 1440, height: 900 }]) : [],
+];
 export const LONG = 'Tell a long story about a lighthouse keeper.';
 
 /** The problems of all pages that were opened. @type {string[][]} */
 const problems = [];
 
-/** A server and a browser for the tests of a file. */
-export async function setUp() {
+/** A server and a browser for the tests of a file.
+ * @param {string[]} [flags]  of a browser of their own.  All pages of a browser have the same clipboard, so that a file
+ *   that reads it needs one. */
+export async function setUp(flags) {
   mkdirSync(`${root}build/chat`, { recursive: true });
   writeFileSync(`${root}${FAILING}.${process.pid}`, withTemplate(tiny, "{{ raise_exception('No.') }}"));
   renameSync(`${root}${FAILING}.${process.pid}`, `${root}${FAILING}`);
-  const server = await serve({ root, home: '/web/chat/' }), browser = await launchChrome();
+  const server = await serve({ root, home: '/web/chat/' }), browser = await launchChrome(flags);
   after(async () => {
     await browser.close();
     await server.close();

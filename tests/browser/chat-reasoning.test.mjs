@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { root, tiny, withTemplate } from '../node/helpers.mjs';
-import { answer, open, screenshot, setUp, state, stored } from './chat-page.mjs';
+import { LOOKS, answer, open, screenshot, setUp, state, stored } from './chat-page.mjs';
 
 const where = await setUp();
 const THINKING = '/build/chat/thinking.gguf';
@@ -14,32 +14,30 @@ writeFileSync(`${root}${THINKING}`, withTemplate(tiny,
 const settings = more => page => page.addInitScript(text => { localStorage['plumb.settings'] = text; },
   JSON.stringify({ seed: 1, maxTokens: 60, ...more }));
 
-for (const colorScheme of /** @type {const} */ (['light', 'dark'])) {
-  for (const [width, height] of [[360, 740], [1440, 900]]) {
-    test(`reasoning is folded above the answer and kept (${width} px, ${colorScheme})`, async () => {
-      const use = { colorScheme, viewport: { width, height } };
-      const page = await open(where, `?model=${THINKING}`, use, settings({ reasoningBudget: 20 }));
-      await state(page, 'ready');
-      const said = await answer(page, 'Hi');
-      const details = page.locator('#log details.reasoning');
-      assert.equal(await details.locator('summary').textContent(), 'Reasoning');
-      const thought = await details.locator('div').textContent() ?? '';
-      assert.ok(thought.length > 5 && said.length > 5, `${thought} | ${said}`);
-      assert.ok(!said.includes(thought) && !said.includes('</think>'));
-      assert.equal(await details.locator('div').isVisible(), false);
-      await details.locator('summary').click();
-      assert.equal(await details.locator('div').isVisible(), true);
-      const box = await details.boundingBox(), text = await page.locator('#log .assistant .text').boundingBox();
-      assert.ok(box && text && box.y + box.height <= text.y && box.x + box.width <= width);
-      await screenshot(page, `reasoning-${width}-${colorScheme}`);
-      const [{ messages }] = await stored(page);
-      assert.equal(messages[1].reasoning, thought);
-      await page.reload();
-      await state(page, 'ready');
-      assert.equal(await details.locator('div').textContent(), thought);
-      await page.close();
-    });
-  }
+for (const { colorScheme, width, height } of LOOKS) {
+  test(`reasoning is folded above the answer and kept (${width} px, ${colorScheme})`, async () => {
+    const use = { colorScheme, viewport: { width, height } };
+    const page = await open(where, `?model=${THINKING}`, use, settings({ reasoningBudget: 20 }));
+    await state(page, 'ready');
+    const said = await answer(page, 'Hi');
+    const details = page.locator('#log details.reasoning');
+    assert.equal(await details.locator('summary').textContent(), 'Reasoning');
+    const thought = await details.locator('div').textContent() ?? '';
+    assert.ok(thought.length > 5 && said.length > 5, `${thought} | ${said}`);
+    assert.ok(!said.includes(thought) && !said.includes('</think>'));
+    assert.equal(await details.locator('div').isVisible(), false);
+    await details.locator('summary').click();
+    assert.equal(await details.locator('div').isVisible(), true);
+    const box = await details.boundingBox(), text = await page.locator('#log .assistant .text').boundingBox();
+    assert.ok(box && text && box.y + box.height <= text.y && box.x + box.width <= width);
+    await screenshot(page, `reasoning-${width}-${colorScheme}`);
+    const [{ messages }] = await stored(page);
+    assert.equal(messages[1].reasoning, thought);
+    await page.reload();
+    await state(page, 'ready');
+    assert.equal(await details.locator('div').textContent(), thought);
+    await page.close();
+  });
 }
 
 test('a budget of 0 turns reasoning off; without a budget an answer may be nothing but reasoning', async () => {

@@ -2,9 +2,9 @@
  * and the grammar binds them.  Ground truth: JSON.parse in Node, and the page's DOM. */
 import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
-import { TINY, answer, answers, open, put, screenshot, setUp, state, stored } from './chat-page.mjs';
+import { LOOKS, TINY, answer, answers, open, put, screenshot, setUp, state, stored } from './chat-page.mjs';
 
-const where = await setUp();
+const where = await setUp([]);
 let page;
 afterEach(async () => {
   assert.deepEqual(page.problems, []);
@@ -81,38 +81,36 @@ test('the inspector strikes through what the schema ruled out, and says how many
   await screenshot(page, 'inspect-schema');
 });
 
-for (const colorScheme of /** @type {const} */ (['light', 'dark'])) {
-  for (const [width, height] of [[360, 740], [1440, 900]]) {
-    test(`an answer under a schema is a tree, with its text below (${width} px, ${colorScheme})`, async () => {
-      page = await open(where, `?model=${TINY}`, { colorScheme, viewport: { width, height },
-        permissions: ['clipboard-read', 'clipboard-write'] }, settings({ schema: JSON.stringify(SCHEMA) }));
-      await state(page, 'ready');
-      await answer(page, 'Hi');
-      const raw = page.locator('.text > details'), text = await raw.locator('pre').textContent();
-      const { who, tags, at } = JSON.parse(text);
-      assert.deepEqual([who.slice(3), tags.length, Object.keys(at)], [' <b>', 2, ['__proto__']], text);
-      const tree = page.locator('.tree');
-      assert.deepEqual(await tree.locator('b').allTextContents(), ['who', 'tags', '0', '1', 'at', '__proto__']);
-      assert.deepEqual(await tree.locator('span').allTextContents(),
-        [`"${who}"`, '2 elements', ...tags.map(String), '1 member', '"x"']);
-      assert.equal(await raw.locator('pre').isVisible(), false);
-      await tree.locator('summary').first().focus();
-      await page.keyboard.press('Enter');
-      assert.equal(await tree.getByText('0', { exact: true }).isVisible(), false, 'it is folded');
-      await raw.locator('summary').click();
-      assert.ok(await raw.locator('pre').isVisible());
-      await page.getByRole('button', { name: 'Copy as JSON' }).click();
-      await page.getByText('Copied').waitFor();
-      assert.equal(await page.evaluate(() => navigator.clipboard.readText()), text);
-      const box = await page.locator('#log .assistant').boundingBox();
-      assert.ok(box && box.x >= 0 && box.x + box.width <= width);
-      await screenshot(page, `schema-${width}-${colorScheme}`);
-      const [{ messages }] = await stored(page);
-      assert.deepEqual([messages[1].content, messages[1].json], [text, true]);
-      await page.reload();
-      await state(page, 'ready');
-      assert.deepEqual(await page.locator('.tree > li > b, .tree > li > details > summary > b').allTextContents(),
-        ['who', 'tags', 'at']);
-    });
-  }
+for (const { colorScheme, width, height } of LOOKS) {
+  test(`an answer under a schema is a tree, with its text below (${width} px, ${colorScheme})`, async () => {
+    page = await open(where, `?model=${TINY}`, { colorScheme, viewport: { width, height },
+      permissions: ['clipboard-read', 'clipboard-write'] }, settings({ schema: JSON.stringify(SCHEMA) }));
+    await state(page, 'ready');
+    await answer(page, 'Hi');
+    const raw = page.locator('.text > details'), text = await raw.locator('pre').textContent();
+    const { who, tags, at } = JSON.parse(text);
+    assert.deepEqual([who.slice(3), tags.length, Object.keys(at)], [' <b>', 2, ['__proto__']], text);
+    const tree = page.locator('.tree');
+    assert.deepEqual(await tree.locator('b').allTextContents(), ['who', 'tags', '0', '1', 'at', '__proto__']);
+    assert.deepEqual(await tree.locator('span').allTextContents(),
+      [`"${who}"`, '2 elements', ...tags.map(String), '1 member', '"x"']);
+    assert.equal(await raw.locator('pre').isVisible(), false);
+    await tree.locator('summary').first().focus();
+    await page.keyboard.press('Enter');
+    assert.equal(await tree.getByText('0', { exact: true }).isVisible(), false, 'it is folded');
+    await raw.locator('summary').click();
+    assert.ok(await raw.locator('pre').isVisible());
+    await page.getByRole('button', { name: 'Copy as JSON' }).click();
+    await page.getByText('Copied').waitFor();
+    assert.equal(await page.evaluate(() => navigator.clipboard.readText()), text);
+    const box = await page.locator('#log .assistant').boundingBox();
+    assert.ok(box && box.x >= 0 && box.x + box.width <= width);
+    await screenshot(page, `schema-${width}-${colorScheme}`);
+    const [{ messages }] = await stored(page);
+    assert.deepEqual([messages[1].content, messages[1].json], [text, true]);
+    await page.reload();
+    await state(page, 'ready');
+    assert.deepEqual(await page.locator('.tree > li > b, .tree > li > details > summary > b').allTextContents(),
+      ['who', 'tags', 'at']);
+  });
 }

@@ -7,7 +7,7 @@ import {
 } from 'node:fs';
 import { basename, resolve } from 'node:path';
 import { test } from 'node:test';
-import { command, isNative, isNode, nativeTest, output, plumb, smol, start, temporary } from './plumb.mjs';
+import { command, isNative, isNode, nativeTest, output, plumb, repeats, smol, start, temporary } from './plumb.mjs';
 
 const facts = JSON.parse(readFileSync('tests/vectors/cli/facts.json', 'utf8'));
 
@@ -41,7 +41,7 @@ const commands = path => [['inspect', path], ['tokenize', path, 'x'], ['run', pa
   ['score', path, '--ids', '1']];
 
 test('a malformed file exits 1 and names the file, the status and the place', async t => {
-  for (const [name, data, status, says] of [...bad, cut]) {
+  for (const [name, data, status, says] of [...bad, cut].filter((_, i) => repeats(i))) {
     const path = temporary(`${name.replaceAll(' ', '-')}.gguf`, data);
     for (const args of commands(path).slice(name === cut[0] ? 1 : 0)) {
       await t.test(`${args[0]}, ${name}`, async () => {

@@ -13,6 +13,9 @@ export const nativeTest = isNative ? test : () => {};
 /** The native command line to compare another host's with; undefined natively or if HOSTS leaves it out. */
 export const native = !isNative && (process.env.HOSTS ?? 'native').includes('native') ? ['build/native/plumb']
   : undefined;
+/** Whether to make the i-th of the proofs in a test that differ in their data only: natively all, elsewhere, where the
+ * same code runs, every third. @param {number} i */
+export const repeats = i => isNative || !!process.env.WHOLE || i % 3 === 0;
 export const smol = 'models/SmolLM2-135M-Instruct.Q4_1.gguf';
 
 /** Starts it. @param {string[]} args @param {string[]} [words]  of another host */

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { PARAMETERS } from '../../web/base/parameters.js';
-import { isNode, plumb, smol } from './plumb.mjs';
+import { isNode, plumb, repeats, smol } from './plumb.mjs';
 
 const compute = ['--batch', '--threads', '--precision', '--kv-type', '--reference', '--scalar'];
 const schema = ['--json-schema', '--regex', '--no-strict', '--any-order', '--whitespace'];
@@ -154,7 +154,7 @@ const wrong = [
   [['inspect', ...Array(65).fill(smol)], 'at most 64 files'],
 ];
 test('wrong usage exits 2 with one line', async t => {
-  for (const [args, says] of wrong) {
+  for (const [args, says] of wrong.filter((_, i) => repeats(i))) {
     await t.test(`plumb ${args.slice(0, 8).join(' ')}`, async () => {
       const { code, out, err } = await plumb(args);
       assert.deepEqual([code, out], [2, '']);
@@ -165,7 +165,7 @@ test('wrong usage exits 2 with one line', async t => {
 });
 
 test('run takes the limits of each parameter that JavaScript takes', async () => {
-  for (const { option, low, high } of PARAMETERS) {
+  for (const { option, low, high } of PARAMETERS.filter((_, i) => repeats(i))) {
     for (const value of [low, high]) {
       const { code, err } = await plumb(['run', 'none.gguf', '-p', 'x', `${option}=${value}`]);
       assert.equal(code, 1, err);   // there is no such file
