@@ -164,6 +164,7 @@ test('the self-check reports the same as the command line does for the file', as
 });
 
 test('a dump of another engine is compared with this model\'s trace; the report runs no scripts', async () => {
+  await page.click('#tab-check');
   const ours = await model.trace([504, 3575, 282, 4649, 314], { values: 8 });
   const tap = ours.taps.find(({ name, token }) => name === 'Vcur-4' && token === 2);
   tap.values = tap.values.map(value => value + 1);
