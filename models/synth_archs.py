@@ -20,6 +20,8 @@ BERT = {"norms": "layer", "gate": False, "pre": False, "around": True, "types": 
         "output_norm": None, "bias": "q k v output embd_norm around"}
 RWKV = {"norms": "layer", "untied": True, "embd_norm": True, "ffn_norm": "attn_norm_2", "channel_mix": True,
         "bias": "attn_norm ffn_norm output_norm embd_norm heads_norm"}
+T5 = {"norms": "rms", "prefix": "enc.", "output_norm": "enc.output_norm", "output": "attn_o", "gain": 0.4,
+      "buckets": 16, "kv_heads": 4, "keys": {"attention.relative_buckets_count": 16}}
 # qk_norm: what the norms of Q and K are computed over; post: norms after attention and feed forward; fused: attn_qkv;
 # gate: the feed-forward network has a gate; sub_norms: norms before the output projections; scales: tensors of factors;
 # norms: "rms", "layer" or "bare" (without weights); bias: which weights have one; keys: those that differ from the
@@ -31,8 +33,9 @@ RWKV = {"norms": "layer", "untied": True, "embd_norm": True, "ffn_norm": "attn_n
 # window_dim: elements of their heads; shared: layers that read the K and V of earlier ones; no_v: layers where V is K;
 # per_layer: elements of an embedding for each layer; out_scale: a factor of each layer; altup: residual streams;
 # laurel: columns of the path beside attention.  latent: elements of a head of K, those of it that are rotated,
-# those of V, and of the latent vector.  seed: another one where rounding shows more than in other models, as a softmax
-# is close to a step.
+# those of V, and of the latent vector.  T5: buckets: of distances, buckets_in: layers that have attn_rel_b; prefix: of
+# blk.N; output: the name of attn_output; gain: of Q and K, whose scores are not divided by anything.  seed: another
+# one where rounding shows more than in other models, as a softmax is close to a step.
 ARCHS = {
     "llama": {"bias": "q k v output gate up down", "freqs": True},
     "qwen": {"fused": True, "bias": "qkv", "head_dim": 8, "kv_heads": 4, "untied": True, "ff_key": 2 * FF},
@@ -134,6 +137,8 @@ ARCHS = {
         "wkv.head_size": 8, "time_mix_extra_dim": 4, "time_decay_extra_dim": 6, "rescale_every_n_layers": 2}},
     "rwkv6qwen2": {"untied": True, "head_dim": 8, "rwkv": {"lerp": 4, "w": 6}, "apart": [], "bias": "q k v", "keys": {
         "wkv.head_size": 8, "time_mix_extra_dim": 4, "time_decay_extra_dim": 6, "token_shift_count": 1}},
+    "t5encoder": {**T5, "gate": False, "keys": {**T5["keys"], "pooling_type": 1}},
+    "t5encoder-gated": {**T5, "architecture": "t5encoder", "gate": True, "buckets_in": [0, 2]},
     "llama-embed": {"freqs": True, "keys": {"attention.causal": False, "pooling_type": 1}},
 }
 
@@ -276,7 +281,7 @@ def write(name, path, as_f32, is_fixed):
         head_dim = arch.get("window_dim", dim) if windows[il] else dim
         n_q, n_kv = heads * head_dim, (kv_heads[il] if isinstance(kv_heads, list) else kv_heads) * head_dim
         has_kv = il < n_layer - arch.get("shared", 0) or "altup" in arch   # llama.cpp wants those that it does not use
-        block = f"blk.{il}."
+        block = f"{arch.get('prefix', '')}blk.{il}."
         has_norms = arch["norms"] != "bare"
         if has_norms and arch.get("pre", True) and (il > 0 or arch.get("first_norm", True)):
             norm(block + "attn_norm", embd, "attn_norm")
@@ -292,9 +297,10 @@ def write(name, path, as_f32, is_fixed):
         elif arch.get("fused"):
             matrix(block + "attn_qkv", n_q + 2 * n_kv, embd, 1.5, "qkv")
         else:
-            matrix(block + "attn_q", n_q, embd, 1.5, "q")
+            gain = arch.get("gain", 1.5)
+            matrix(block + "attn_q", n_q, embd, gain, "q")
             if has_kv:
-                matrix(block + "attn_k", n_kv, embd, 1.5, "k")
+                matrix(block + "attn_k", n_kv, embd, gain, "k")
             if has_kv and il not in arch.get("no_v", []):
                 matrix(block + "attn_v", n_kv, embd, 1, "v")
         if "qk_norm" in arch:
@@ -308,8 +314,11 @@ def write(name, path, as_f32, is_fixed):
         if arch.get("scales"):
             for tensor in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"):
                 w.add_tensor(f"{block}{tensor}.scale", rng.normal(1, 0.3, 1).astype(np.float32))
+        if il in arch.get("buckets_in", [0] if "buckets" in arch else []):
+            rows = rng.normal(0, 1, (arch["buckets"], heads)).astype(np.float32)
+            w.add_tensor(block + "attn_rel_b.weight", rows)
         if "rwkv" not in arch:
-            matrix(block + "attn_output", embd, n_q, 1, "output")
+            matrix(block + arch.get("output", "attn_output"), embd, n_q, 1, "output")
         if arch.get("post"):
             norm(block + "post_attention_norm", embd)
             norm(block + "post_ffw_norm", embd)

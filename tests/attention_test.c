@@ -107,8 +107,8 @@ static bool compute(const struct input *in, plumb_kv_type type, struct way way, 
         attention_store(a, 0, in->k, in->v, n, pos);   /* layer 0 has other values */
         for (uint32_t t = pos > first ? pos : first; t < pos + n; t += way.n_batch) {
             uint32_t n_run = pos + n - t < way.n_batch ? pos + n - t : way.n_batch;
-            attention_run(a, IL, in->q + t * n_q, in->has_sinks ? sinks : NULL, n_run, t, out + (t - first) * n_out,
-                          weights);
+            attention_run(a, IL, in->q + t * n_q, in->has_sinks ? sinks : NULL, NULL, n_run, t,
+                          out + (t - first) * n_out, weights);
         }
     }
     if (ok) attention_free(a);
@@ -217,7 +217,7 @@ static bool compute_all(const struct input *in, plumb_kv_type type, bool scalar_
     bool ok = CHECK(attention_create(&a, &in->plan, in->n, in->n, type, &kernels, &f32, pool) == PLUMB_OK, "memory");
     if (ok) {
         attention_store(a, IL, in->k, in->v, in->n, 0);
-        attention_run(a, IL, in->q, NULL, in->n, 0, out, NULL);
+        attention_run(a, IL, in->q, NULL, NULL, in->n, 0, out, NULL);
         attention_free(a);
     }
     pool_free(pool);

@@ -77,8 +77,8 @@ static bool step(struct pair *pair, uint32_t n, uint32_t pos) {
     for (uint32_t i = 0; i < n * N_HEAD; i++) {
         memcpy(pair->q + (size_t)i * DIM, pair->pool[random_below(N_POOL)], sizeof pair->pool[0]);
     }
-    attention_run(pair->ring, 0, pair->q, NULL, n, pos, pair->out[0], NULL);
-    attention_run(pair->whole, 0, pair->q, NULL, n, pos, pair->out[1], NULL);
+    attention_run(pair->ring, 0, pair->q, NULL, NULL, n, pos, pair->out[0], NULL);
+    attention_run(pair->whole, 0, pair->q, NULL, NULL, n, pos, pair->out[1], NULL);
     for (uint32_t i = 0; i < n * N_HEAD * DIM; i++) {
         bool same = f32_to_bits(pair->out[0][i]) == f32_to_bits(pair->out[1][i]) && !isnan(pair->out[0][i]);
         if (!CHECK(same, "%u tokens at %u: %g is output %u of the ring, %g of the whole cache", n, pos,

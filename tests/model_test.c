@@ -22,6 +22,7 @@
 #define MAMBA "tests/vectors/archs/mamba.gguf"
 #define MAMBA2 "tests/vectors/archs/mamba2.gguf"
 #define NEMOTRON "tests/vectors/archs/nemotron_h.gguf"
+#define T5 "tests/vectors/archs/t5encoder.gguf"
 #define FALCON_H1 "tests/vectors/archs/falcon-h1.gguf"
 #define PLAMO2 "tests/vectors/archs/plamo2.gguf"
 #define DEEPSEEK2 "tests/vectors/archs/deepseek2.gguf"
@@ -564,6 +565,14 @@ static void other_keys_case(void) {
           "3 heads, 1 groups of them" },
         { NEMOTRON, "nemotron_h.feed_forward_length", "\4\0\0\0" "\100\0\0", 8, PLUMB_ERROR_UNSUPPORTED,
           "is not used by a nemotron_h model" },   /* every layer is a feed-forward network */
+        { T5, "t5encoder.attention.relative_buckets_count", "\4\0\0\0" "\0\0\0", 8, PLUMB_ERROR_METADATA,
+          "relative_buckets_count is 0, expected 1 to 1024" },
+        { T5, "t5encoder.attention.relative_buckets_count", "\4\0\0\0" "\2\0\0", 8, PLUMB_ERROR_METADATA,
+          "relative_buckets_count is 2, expected a multiple of 4 below 512" },
+        { T5, "t5encoder.attention.relative_buckets_count", "\4\0\0\0" "\0\2\0", 8, PLUMB_ERROR_METADATA,
+          "relative_buckets_count is 512, expected a multiple of 4 below 512" },
+        { T5, "t5encoder.attention.relative_buckets_count", "\4\0\0\0" "\40\0\0", 8, PLUMB_ERROR_TENSOR,
+          "enc.blk.0.attn_rel_b.weight: expected shape [4, 32], file has F32 [4, 16]" },
         { LFM2, "lfm2.attention.head_count_kv", "\11\0\0\0" "\4\0\0\0" "\3\0\0\0\0\0\0\0"
           "\0\0\0\0" "\0\0\0\0" "\4\0\0", 28, PLUMB_ERROR_UNSUPPORTED, "blk.0.attn_" },   /* no attention there */
         { DEEPSEEK2, "deepseek2.attention.kv_lora_rank", "\4\0\0\0" "\0\0\0", 8, PLUMB_ERROR_METADATA,

@@ -117,6 +117,7 @@ static const struct description descriptions[] = {
     { "modern-bert", "layer norms, tokens see later ones\n  embeddings: a vector for each text, that of its first "
       "token; no logits\n" },
     { "nomic-bert", "  embeddings: a vector for each text, the mean over its tokens; no logits\n" },
+    { "t5encoder", "    attention of 4 heads of 16, a bias for each of 16 buckets of distances\n" },
     { "eurobert", "  embeddings: a vector for each text, that of its last token; no logits\n" },
     { "qwen3", "  embeddings: a vector for each text, that of its last token\n" },
     { "bert", "  embeddings: a score for each text, from a classifier; no logits\n" },
@@ -197,6 +198,26 @@ static void many_kinds_case(void) {
 }
 
 /* Blocks that are computed several times may be more layers than there are tensors. */
+/* Buckets of T5's distances; numbers of transformers' _relative_position_bucket, worked out with numpy in float32. */
+static void bucket_case(void) {
+    static const int32_t distances[] = { -300, -128, -127, -91, -90, -64, -63, -32, -31, -23, -22, -16, -15, -12, -11,
+                                         -8, -7, -1, 0, 1, 7, 8, 11, 12, 16, 90, 91, 128, 400 };
+    static const uint32_t around[] = { 15, 15, 15, 15, 14, 14, 13, 12, 11, 11, 10, 10, 9, 9, 8, 8, 7, 1, 0, 17, 23, 24,
+                                       24, 25, 26, 30, 31, 31, 31 };
+    static const uint32_t before[] = { 31, 31, 31, 29, 29, 26, 26, 21, 21, 18, 18, 16, 15, 12, 11, 8, 7, 1, 0, 0, 0, 0,
+                                       0, 0, 0, 0, 0, 0, 0 };
+    static const uint32_t few[] = { 7, 7, 7, 7, 7, 7, 7, 6, 6, 6, 5, 5, 5, 5, 5, 4, 4, 1, 0, 9, 12, 12, 13, 13, 13, 15,
+                                    15, 15, 15 };
+    const struct plan encoder = { .is_causal = false }, decoder = { .is_causal = true };
+    for (size_t i = 0; i < sizeof distances / sizeof *distances; i++) {
+        const struct attn_plan a32 = { .n_bucket = 32 }, a16 = { .n_bucket = 16 };
+        int32_t d = distances[i];
+        CHECK(plan_bucket(&encoder, &a32, d) == around[i], "%d is in bucket %u", d, plan_bucket(&encoder, &a32, d));
+        CHECK(plan_bucket(&decoder, &a32, d) == before[i], "%d is in bucket %u", d, plan_bucket(&decoder, &a32, d));
+        CHECK(plan_bucket(&encoder, &a16, d) == few[i], "%d is in bucket %u", d, plan_bucket(&encoder, &a16, d));
+    }
+}
+
 static void many_layers_case(void) {
     plumb_model *m = fixture_load("tests/vectors/archs/hrm_text.gguf");
     if (!m) return;
@@ -225,6 +246,7 @@ void test_plan(void) {
         ATTN(rope, "llama", COUNT, ROPE_NONE), ATTN(qk_norm, "hunyuan-dense", KIND, QK_NORM_HEAD),
         ATTN(window, "llama", COUNT, 2), ATTN(is_chunked, "cohere2", FLAG, 1), ATTN(scale, "llama", FLOAT, 0.5),
         ATTN(softcap, "gemma2", FLOAT, 0.1), ATTN(alibi, "bloom", FLOAT, 4),
+        ATTN(n_bucket, "t5encoder-gated", COUNT, 8),
         ATTN(temperature_floor, "mistral3-moe", COUNT, 2), ATTN(temperature_scale, "mistral3-moe", FLOAT, 2),
         ATTN(temperature_offset, "mistral3-moe", COUNT, 2), ATTN(gate, "afmoe", KIND, ATTN_GATE_SOFTPLUS),
         ATTN(output_scale, "mimo2", FLOAT, 0.5),
@@ -257,5 +279,6 @@ void test_plan(void) {
         WHOLE(pooling.rank_of, "modern-bert", KIND, PLUMB_POOLING_CLS), WHOLE(pooling.rank_gelu, "bert", FLAG, 1),
         WHOLE(pooling.rank_softmax, "qwen3", FLAG, 0), WHOLE(pooling.rank_softmax, "modern-bert", FLAG, 1),
     };
+    test_case("plan: distances have the buckets of T5", bucket_case);
     TEST_ROWS("plan: a changed field changes the results of both passes: ", check_field, fields);
 }

@@ -908,7 +908,7 @@ void test_session(void) {
     static const char *const embedding[] = { "bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert", "neo-bert",
         "eurobert", "gemma-embedding", "llama-embed", "qwen3", "gemma3", "gpt2", "llama4", "lfm2", "qwen35",
         "qwen3next", "falcon-h1", "mamba", "plamo2", "gemma4", "gemma3n", "deepseek2", "plm",
-        "rwkv6", "rwkv7" };
+        "rwkv6", "rwkv7", "t5encoder" };
     TEST_ROWS("session: embeddings of several texts have the bits of each text alone: ", embed_row, embedding);
     test_case("session: embeddings are the same in any batches, and misuse gives none", embed_case);
     test_case("session: a model loaded in pieces of 1, 7, 4096 bytes and at once gives the same bits", piecewise_case);

@@ -116,13 +116,14 @@ static void check_taps(const char *model, plumb_session_params params, double mo
 static const int32_t arch_ids[] = { 7, 1, 33, 33, 60, 2, 19, 48 };
 enum { N_ARCH_ID = sizeof arch_ids / sizeof *arch_ids };
 
-/* A file has the name of its architecture, or that with "-moe" behind it if no architecture has this name. */
+/* A file has the name of its architecture, or that with "-moe" or "-gated" behind it if no architecture has this
+ * name. */
 static bool is_file_of(const char *architecture, const char *name) {
     for (size_t i = 0; plan_architecture(i); i++) {
         if (strcmp(plan_architecture(i), name) == 0) return strcmp(architecture, name) == 0;
     }
     size_t n = strlen(architecture);
-    return strncmp(name, architecture, n) == 0 && strcmp(name + n, "-moe") == 0;
+    return strncmp(name, architecture, n) == 0 && name[n] == '-';
 }
 
 /* Embeds the ids as one text. */
@@ -236,14 +237,14 @@ void test_tap(void) {
                  plan_architecture(i));
         test_row(name, arch_row, plan_architecture(i));
     }
-    /* Architectures that may have experts. */
-    static const char *const with_experts[] = { "llama-moe", "granite-moe", "granitemoe-moe", "minicpm-moe",
+    /* Architectures that may have experts, or gates. */
+    static const char *const others[] = { "llama-moe", "granite-moe", "granitemoe-moe", "minicpm-moe",
                                                 "mistral3-moe", "refact-moe", "granitehybrid-moe",
-                                                "jamba-moe", "gemma4-moe" };
-    for (size_t i = 0; i < sizeof with_experts / sizeof *with_experts; i++) {
+                                                "jamba-moe", "gemma4-moe", "t5encoder-gated" };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         char name[120];
-        snprintf(name, sizeof name, "tap: every step of both passes equals llama.cpp's: %s", with_experts[i]);
-        test_row(name, arch_row, with_experts[i]);
+        snprintf(name, sizeof name, "tap: every step of both passes equals llama.cpp's: %s", others[i]);
+        test_row(name, arch_row, others[i]);
     }
     test_case("tap: every step of the reference pass equals llama.cpp's, llama", llama_reference);
     test_case("tap: every step of the fast pass equals llama.cpp's, llama, K and V in f32", llama_fast);

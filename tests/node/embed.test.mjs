@@ -29,7 +29,7 @@ const cosineDistance = (a, b) => 1 - dot(a, b) / Math.sqrt(dot(a, a) * dot(b, b)
 
 describe('embeddings of each architecture equal llama.cpp\'s', () => {
   const encoders = ['bert', 'nomic-bert', 'nomic-bert-moe', 'jina-bert-v2', 'jina-bert-v3', 'modern-bert', 'neo-bert',
-    'eurobert', 'gemma-embedding', 'llama-embed', 'qwen3'];
+    'eurobert', 'gemma-embedding', 'llama-embed', 't5encoder', 'qwen3'];
   for (const name of encoders) {
     for (const worker of [true, false]) {
       test(`${name}, ${worker ? 'in a worker' : 'in the caller\'s thread'}`, async () => {

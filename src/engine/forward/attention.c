@@ -76,7 +76,7 @@ struct attention {
     uint32_t n_group;                        /* query heads that share a K/V head */
     float scale;                             /* scores are multiplied by it */
     uint32_t n_token, pos;
-    const float *new_k, *new_v, *queries, *sinks;
+    const float *new_k, *new_v, *queries, *sinks, *biases;
     float *attn, *weights;
 };
 
@@ -268,6 +268,17 @@ static void add_alibi(const struct attention *a, float *scores, uint32_t first, 
     }
 }
 
+/* The same for the biases of buckets: scores[i] += factor * the head's bias at the distance. */
+static void add_biases(const struct attention *a, float *scores, uint32_t first, uint32_t n, uint32_t own,
+                       uint32_t head, float factor) {
+    const float *biases = a->biases ? a->biases + (size_t)head * (2 * PLAN_FAR + 1) + PLAN_FAR : NULL;
+    for (uint32_t i = 0; biases && i < n; i++) {
+        uint32_t key = first + i, size = key < own ? own - key : key - own;
+        int32_t far = size < PLAN_FAR ? (int32_t)size : PLAN_FAR;
+        scores[i] += factor * biases[key < own ? -far : far];
+    }
+}
+
 /* Makes a unit of at most 4 queries of a K/V head, from query first on, and quantizes them.  q_scale is the scale of
  * the codes times the layer's scale and log2(e), so that the kernels compute scores in bits. */
 static void begin_unit(const struct attention *a, struct unit *u, uint32_t head_kv, uint32_t first) {
@@ -328,6 +339,8 @@ static void run_part(const struct attention *a, struct unit *u, uint32_t i, cons
         if (a->layer->softcap != 0.0f) a->f32->softcap(w + from, a->layer->softcap * ATTN_LOG2E, end - from);
         add_alibi(a, w + from, begin + from, end - from, u->own[t], (uint32_t)(query_row(a, u, t) % a->layer->n_head),
                   ATTN_LOG2E);
+        add_biases(a, w + from, begin + from, end - from, u->own[t], (uint32_t)(query_row(a, u, t) % a->layer->n_head),
+                   ATTN_LOG2E);
         u->sums[i * ATTN_QUERIES + t] = a->kernels->weigh(w, end, n, v_scale, codes, d, &u->tops[i * ATTN_QUERIES + t]);
         if (a->weights) memcpy(weights_row(a, u, t) + begin + from, w + from, (end - from) * sizeof *w);
     }
@@ -433,6 +446,7 @@ static void run_f32(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
         }
         if (l->softcap != 0.0f) a->f32->softcap(scores, l->softcap, n_seen);
         add_alibi(a, scores, from, n_seen, pos, head, 1.0f);
+        add_biases(a, scores, from, n_seen, pos, head, 1.0f);
         if (a->sinks) scores[n_seen] = a->sinks[head];   /* there is room for one more */
         a->f32->softmax(scores, n_seen + (a->sinks ? 1 : 0));
         memset(attn, 0, l->v_dim * sizeof *attn);
@@ -464,11 +478,12 @@ void attention_store(struct attention *a, uint32_t il, const float *k, const flo
     pool_run(a->pool, a->layer->n_head_kv, grain((uint64_t)n_token * a->cache->k_row * WEIGHT_COST), store_heads, a);
 }
 
-void attention_run(struct attention *a, uint32_t il, const float *q, const float *sinks, uint32_t n_token, uint32_t pos,
-                   float *attn, float *weights) {
+void attention_run(struct attention *a, uint32_t il, const float *q, const float *sinks, const float *biases,
+                   uint32_t n_token, uint32_t pos, float *attn, float *weights) {
     begin_layer(a, il, n_token, pos);
     a->queries = q;
     a->sinks = sinks;
+    a->biases = biases;
     a->attn = attn;
     a->weights = weights;
     if (a->cache->type == PLUMB_KV_F32) pool_run(a->pool, n_token * a->layer->n_head, 1, run_f32, a);

@@ -42,9 +42,11 @@ void attention_store(struct attention *a, uint32_t il, const float *k, const flo
  * has a softcap or ALiBi, the softcap and then ALiBi are applied before the softmax.  The first token is at pos.
  * Vaswani et al. 2017, eq. 1; groups of query heads share a K/V head (Ainslie et al. 2023).  scale is 1 / sqrt(k_dim)
  * unless the layer has its own (model/plan.h).  sinks: NULL, or (n_head) a score of each head that takes part in the
- * softmax and has no V (Xiao et al. 2024, "Efficient Streaming Language Models with Attention Sinks").  weights: NULL,
- * or (n_token, n_head, pos + n_token) for the softmax, with 0 at the positions that a token does not see. */
-void attention_run(struct attention *a, uint32_t il, const float *q, const float *sinks, uint32_t n_token, uint32_t pos,
-                   float *attn, float *weights);
+ * softmax and has no V (Xiao et al. 2024, "Efficient Streaming Language Models with Attention Sinks").  biases: NULL,
+ * or (n_head, 2 PLAN_FAR + 1) what is added to the score of a key by its distance, from -PLAN_FAR on; farther ones have
+ * the number at the end.  weights: NULL, or (n_token, n_head, pos + n_token) for the softmax, with 0 at the positions
+ * that a token does not see. */
+void attention_run(struct attention *a, uint32_t il, const float *q, const float *sinks, const float *biases,
+                   uint32_t n_token, uint32_t pos, float *attn, float *weights);
 
 #endif

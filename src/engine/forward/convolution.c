@@ -80,20 +80,3 @@ void forward_gate_conv(struct forward *f, const struct call *c) {
     }
     (void)f;
 }
-
-float *convolution_kernel(const struct weight *w) {
-    uint8_t *bytes = alloc_array(w->row_bytes, 1);
-    float *row = alloc_array(w->n_in, sizeof *row), *kernel = alloc_array((uint64_t)w->n_in * w->n_out, sizeof *kernel);
-    bool is_done = bytes && row && kernel;
-    for (uint32_t i = 0; is_done && w->data && i < w->n_out; i++) {
-        quant_dequantize(w->traits, weight_row(w, i, bytes), row, w->n_in);
-        for (uint32_t j = 0; j < w->n_in; j++) kernel[(size_t)j * w->n_out + i] = row[j];
-    }
-    free(bytes);
-    free(row);
-    if (!is_done) {
-        free(kernel);
-        kernel = NULL;
-    }
-    return kernel;
-}

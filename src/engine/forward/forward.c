@@ -83,6 +83,50 @@ static bool allocate_streams(struct forward *f) {
     return true;
 }
 
+/* The rows of a weight as columns, (n_in, n_out), without values if only the header of its file was read.  NULL: no
+ * memory. */
+static float *columns_of(const struct weight *w) {
+    uint8_t *bytes = alloc_array(w->row_bytes, 1);
+    float *columns = alloc_array((uint64_t)w->n_in * w->n_out, sizeof *columns);
+    float *row = alloc_array(w->n_in, sizeof *row);
+    bool is_done = bytes && row && columns;
+    for (uint32_t i = 0; is_done && w->data && i < w->n_out; i++) {
+        quant_dequantize(w->traits, weight_row(w, i, bytes), row, w->n_in);
+        for (uint32_t j = 0; j < w->n_in; j++) columns[(size_t)j * w->n_out + i] = row[j];
+    }
+    free(bytes);
+    free(row);
+    if (!is_done) {
+        free(columns);
+        columns = NULL;
+    }
+    return columns;
+}
+
+/* What attn_rel_b adds to the scores of each head at each distance up to PLAN_FAR; NULL: no memory. */
+static float *biases_of(struct forward *f, const struct weight *w, const struct attn_plan *a) {
+    enum { N = 2 * PLAN_FAR + 1 };
+    float *columns = columns_of(w), *biases = columns ? allocate(f, (uint64_t)N * a->n_head, sizeof *biases) : NULL;
+    for (uint32_t i = 0; biases && i < a->n_head * N; i++) {
+        uint32_t bucket = plan_bucket(&f->model->plan, a, (int32_t)(i % N) - PLAN_FAR);
+        biases[i] = columns[(size_t)(i / N) * a->n_bucket + bucket];
+    }
+    free(columns);
+    return biases;
+}
+
+/* Layers without attn_rel_b use that of the first one. */
+static bool allocate_biases(struct forward *f) {
+    const struct model *m = f->model;
+    if (!m->layers[0].w[W_ATTN_BUCKETS].w) return true;
+    if (!(f->biases = calloc(m->plan.n_layer, sizeof *f->biases))) return false;
+    for (uint32_t il = 0; il < m->plan.n_layer; il++) {
+        const struct weight *w = m->layers[il].w[W_ATTN_BUCKETS].w;
+        if (!(f->biases[il] = w ? biases_of(f, w, &m->plan.layers[il].attn) : f->biases[0])) return false;
+    }
+    return true;
+}
+
 static bool allocate_states(struct forward *f) {
     const struct model *m = f->model;
     uint64_t n = plan_states_size(&m->plan);
@@ -91,7 +135,7 @@ static bool allocate_states(struct forward *f) {
     float *at = f->state;
     for (uint32_t il = 0; f->states && at && il < m->plan.n_layer; il++) {
         const struct weight *kernel = m->layers[il].w[W_CONV_KERNEL].w;
-        f->states[il] = (struct layer_state){ at, kernel ? convolution_kernel(kernel) : NULL };
+        f->states[il] = (struct layer_state){ at, kernel ? columns_of(kernel) : NULL };
         at += (size_t)plan_state_size(&m->plan, il);
         if (!kernel) continue;
         if (!f->states[il].kernel) return false;
@@ -127,6 +171,7 @@ static bool allocate_scratch(struct forward *f, plumb_kv_type kv_type) {
         && allocate_streams(f)
         && allocate_experts(f)
         && allocate_states(f)
+        && allocate_biases(f)
         && (f->own_row = allocate(f, (uint64_t)p->n_layer * p->n_per_layer, sizeof *f->own_row))
         && (f->head = allocate(f, 2 * (uint64_t)plan_max_head(p), sizeof(float)))
         && (f->positions = allocate(f, b, sizeof *f->positions))
@@ -175,6 +220,10 @@ void forward_free(struct forward *f) {
     for (uint32_t il = 0; f->states && il < f->model->plan.n_layer; il++) free(f->states[il].kernel);
     free(f->states);
     free(f->state);
+    for (uint32_t il = 0; f->biases && il < f->model->plan.n_layer; il++) {
+        if (il == 0 || f->biases[il] != f->biases[0]) free(f->biases[il]);
+    }
+    free(f->biases);
     snapshots_free(&f->snapshots);
     attention_free(f->attention);
     activations_free(&f->acts);
@@ -558,8 +607,9 @@ static void run_attention(struct forward *f, const struct call *c) {
             attention_store(f->attention, c->il, k + t * a->n_head_kv * a->k_dim, v + t * a->n_head_kv * a->v_dim,
                             (uint32_t)n, c->b.pos);
         }
-        attention_run(f->attention, c->il, q + t * a->n_head * a->k_dim, c->w->w ? floats_of(c) : NULL, (uint32_t)n,
-                      c->b.pos, c->out + t * a->n_head * a->v_dim, f->sink.on_tap ? f->tapped : NULL);
+        attention_run(f->attention, c->il, q + t * a->n_head * a->k_dim, c->w->w ? floats_of(c) : NULL,
+                      f->biases ? f->biases[c->il] : NULL, (uint32_t)n, c->b.pos, c->out + t * a->n_head * a->v_dim,
+                      f->sink.on_tap ? f->tapped : NULL);
     }
     forward_tap(f, TAP_KQ_SOFT_MAX, (int32_t)c->il, c->b.pos, c->b.n, a->n_head, c->b.pos + c->b.n, f->tapped);
 }

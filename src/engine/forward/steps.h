@@ -44,6 +44,7 @@ struct forward {
     struct expert_scratch experts;
     float *state;                   /* (snapshots.size) of all layers */
     struct layer_state *states;     /* (n_layer) */
+    float **biases;                 /* (n_layer) those of attention_run, of attn_rel_b; NULL: there are none */
     uint32_t n_past;                /* the tokens after which the states are */
     struct snapshots snapshots;     /* of the states */
     uint32_t *positions;   /* (n_token) */
@@ -101,8 +102,7 @@ void forward_multiply(struct forward *f, const float *x, uint32_t n_token, int32
 void forward_activate(const struct forward *f, uint32_t il, enum activation activation, float limit, float *gate,
                       float *up, uint32_t n_token, uint32_t n_ff);
 
-/* Steps of convolutions.  convolution_kernel returns the rows of a kernel as columns; NULL: no memory. */
-float *convolution_kernel(const struct weight *w);
+/* Steps of convolutions. */
 void forward_convolve(struct forward *f, const struct call *c);
 void forward_gate_conv(struct forward *f, const struct call *c);
 /* Steps of delta nets. */

@@ -114,6 +114,33 @@ static plumb_status plan_gemma_embedding(struct key_reader *r, struct plan *p) {
     return plan_encoder(r, p);
 }
 
+/* The encoder of T5: Raffel et al. 2020, section 2.1; Flan-T5 and T5 1.1 have gates.  Only the first layer need have
+ * attn_rel_b. */
+static plumb_status plan_t5_encoder(struct key_reader *r, struct plan *p) {
+    static const char *const unused[] = { "output.weight", NULL };
+    bool is_gated = key_tensor_outside(r, "enc.blk.0.ffn_gate.weight") != NULL;
+    uint32_t n_bucket = 0;
+    PLUMB_TRY(key_count(r, "attention.relative_buckets_count", 1024, &n_bucket));
+    if (n_bucket % 4 != 0 || n_bucket >= 4 * PLAN_FAR) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, expected a multiple of 4 below %d", r->key,
+                         n_bucket, 4 * PLAN_FAR);
+    }
+    if (!key_tensor_outside(r, "enc.blk.0.attn_rel_b.weight")) {
+        return error_set(r->err, PLUMB_ERROR_TENSOR, "tensor enc.blk.0.attn_rel_b.weight is missing");
+    }
+    p->prefix = "enc.";
+    p->names[W_ATTN_OUTPUT] = "attn_o";
+    p->names[W_OUTPUT_NORM] = "enc.output_norm";
+    p->unused = unused;
+    plan_set_alibi(p, 0);
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        p->layers[il].attn.scale = 1.0f;
+        p->layers[il].attn.n_bucket = n_bucket;
+        if (!is_gated) p->layers[il].ffn.activation = ACT_RELU;
+    }
+    return plan_encoder(r, p);
+}
+
 /* Whether tokens see later ones is said by the file. */
 static plumb_status plan_llama_embed(struct key_reader *r, struct plan *p) {
     static const char *const unused[] = { "output.weight", NULL };
@@ -141,6 +168,8 @@ const struct architecture plan_encoder_rows[] = {
     { "eurobert", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, SET(ATTN_QKV), QKV_BIAS, SCALED, plan_encoder },
     { "gemma-embedding", steps_block, ROPE_NEOX, NORM_RMS, ACT_GELU_TANH, DENSE | QK_NORM | POST_NORM, SET(ATTN_QKV)
       | SET(DENSE_2) | SET(DENSE_3), QKV_BIAS, SCALED, plan_gemma_embedding },
+    { "t5encoder", steps_block, ROPE_NORM, NORM_RMS, ACT_GELU_TANH, PLAIN, SET(FFN_GATE) | SET(ATTN_BUCKETS), 0, 0,
+      plan_t5_encoder },
     { "llama-embed", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS, SET(ATTN_QKV) | FACTORS,
       ATTENTION_BIAS | GATED, SCALED | GATED | EXPERTS, plan_llama_embed },
     { .name = NULL },

@@ -18,7 +18,7 @@ enum dim {
     DIM_CLASS, DIM_DENSE, DIM_CONV, DIM_CONV_IN, DIM_CONV_OUT, DIM_CONV_WIDTH, DIM_DELTA,
     DIM_DELTA_HEAD, DIM_DELTA_HEADS, DIM_Q_ROWS, DIM_A, DIM_A_ROWS, DIM_D, DIM_D_ROWS, DIM_SCAN_X, DIM_STATE, DIM_RANK,
     DIM_SCAN_GROUPS, DIM_PER_LAYER, DIM_PER_LAYERS, DIM_STREAM, DIM_STREAMS, DIM_OTHERS, DIM_LAUREL,
-    DIM_LATENT_Q_A, DIM_LATENT_KV, DIM_LATENT, DIM_LATENT_KV_B, DIM_PLAIN, DIM_LATENT_V,
+    DIM_LATENT_Q_A, DIM_LATENT_KV, DIM_LATENT, DIM_LATENT_KV_B, DIM_PLAIN, DIM_LATENT_V, DIM_BUCKET,
     DIM_LERP_ROWS, DIM_LERPS, DIM_LERP_RANK, DIM_LERP_RANKS, DIM_VALUE_RANK, DIM_DECAY_RANK, DIM_RATE_RANK,
     DIM_GATE_RANK, DIM_BONUS, DIM_BONUS_ROWS,
 };
@@ -55,6 +55,7 @@ static const struct weight_spec specs[W_COUNT] = {
     [W_ATTN_V_NORM] = { "attn_v_norm", DIM_V, DIM_ONE, DIM_ONE, NULL },
     [W_ATTN_GATE] = { "attn_gate", DIM_EMBD, DIM_GATE, DIM_ONE, NULL },
     [W_ATTN_SINKS] = { "attn_sinks", DIM_HEAD, DIM_ONE, DIM_ONE, NULL },
+    [W_ATTN_BUCKETS] = { "attn_rel_b", DIM_HEAD, DIM_BUCKET, DIM_ONE, NULL },
     [W_ATTN_SUB_NORM] = { "attn_sub_norm", DIM_ATTN, DIM_ONE, DIM_ONE, NULL },
     [W_ATTN_OUTPUT] = { "attn_output", DIM_ATTN, DIM_EMBD, DIM_ONE, NULL },
     [W_CONV_IN] = { "shortconv.in_proj", DIM_EMBD, DIM_CONV_IN, DIM_ONE, NULL },
@@ -183,6 +184,7 @@ static uint64_t dim_size(const struct plan *p, uint32_t il, enum dim dim) {
         return p->layers[il].mixer == MIXER_DELTA_NET ? dim_size(p, il, DIM_CONV_OUT)
                                                       : (uint64_t)a->n_head * (a->gate_per_head ? 1 : a->v_dim);
     case DIM_HEAD: return a->n_head;
+    case DIM_BUCKET: return a->n_bucket;
     case DIM_FF: return f->n_ff;
     case DIM_GATE_UP: return 2 * (uint64_t)f->n_ff;
     case DIM_FF_EXPERT: return f->n_ff_expert;
@@ -371,7 +373,9 @@ static bool find_slot(struct model *m, const char *name, struct slot *slot) {
     const struct plan *p = &m->plan;
     uint32_t il = 0;
     const char *rest = name;
-    bool in_layer = strncmp(rest, "blk.", 4) == 0 && rest[4] >= '0' && rest[4] <= '9';
+    size_t n_prefix = strlen(p->prefix);
+    if (strncmp(rest, p->prefix, n_prefix) == 0 && strncmp(rest + n_prefix, "blk.", 4) == 0) rest += n_prefix;
+    bool in_layer = strncmp(rest, "blk.", 4) == 0 && rest[4] >= '0' && rest[4] <= '9' && rest == name + n_prefix;
     if (in_layer) {
         const char *end = rest + 4;
         il = decimal_read_u32(&end);
@@ -497,8 +501,8 @@ static void check_required(struct model *m, struct problems *p) {
         if (layer_of_block(&m->plan, block) != il) continue;
         for (uint32_t i = 0; i < W_LAYER_COUNT; i++) {
             if (m->layers[il].w[i].w || !(required >> i & 1)) continue;
-            problem(p, PLUMB_ERROR_TENSOR, "tensor blk.%u.%s.%s is missing", block, model_weight_name(&m->plan, i),
-                    weight_suffix(i));
+            problem(p, PLUMB_ERROR_TENSOR, "tensor %sblk.%u.%s.%s is missing", m->plan.prefix, block,
+                    model_weight_name(&m->plan, i), weight_suffix(i));
         }
     }
 }

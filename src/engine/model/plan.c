@@ -217,7 +217,7 @@ static const struct { const char *what, *names; } refused[] = {
     { "a model with compressed or sparse attention and hundreds of billions of parameters",
       " deepseek4 minimax-m3 qwen4exp " },
     { "a model that drafts tokens for Gemma 4", " gemma4-assistant " },
-    { "an encoder with a decoder, or a part of one", " t5 t5encoder " },
+    { "an encoder with a decoder", " t5 " },
     { "a head that drafts tokens for another model", " dflash eagle3 " },
     { "a model that switches between adapters", " graniteswitch " },
     { "a model of images or sound", " chameleon clip wavtokenizer-dec " },
@@ -317,6 +317,7 @@ plumb_status plan_create(struct plan *p, struct gguf *const *parts, size_t n_par
     p->scaled = arch->scaled;
     p->norm = arch->norm;
     p->steps = arch->steps;
+    p->prefix = "";
     p->embedding_scale = p->residual_scale = p->logit_scale = 1.0f;
     p->is_causal = p->has_logits = true;
     for (int i = 0; i < PLAN_ROPES; i++) p->ropes[i].pairing = arch->rope_pairing;
@@ -366,6 +367,17 @@ float plan_alibi_slope(const struct attn_plan *a, uint32_t head) {
     while (2 * n <= a->n_head) n *= 2;
     double exponent = head < n ? (head + 1.0) / n : (2.0 * (head - n) + 1) / (2.0 * n);
     return (float)math_pow(2.0, -(double)a->alibi * exponent);
+}
+
+uint32_t plan_bucket(const struct plan *p, const struct attn_plan *a, int32_t distance) {
+    uint32_t n = p->is_causal ? a->n_bucket : a->n_bucket / 2, n_near = n / 2, from = 0;
+    uint32_t size = distance < 0 ? (uint32_t)-(int64_t)distance : (uint32_t)distance;
+    if (distance > 0 && !p->is_causal) from = n;
+    if (distance > 0 && p->is_causal) size = 0;
+    if (size < n_near) return from + size;
+    double far = math_log((double)size / n_near) / math_log((double)PLAN_FAR / n_near) * (n - n_near);
+    double bucket = n_near + far + 1e-9;   /* powers of two give whole numbers, whatever the logarithm's last bit */
+    return from + (bucket < n ? (uint32_t)bucket : n - 1);
 }
 
 bool plan_rope_rotates(const struct rope_plan *r, uint32_t i) {

@@ -90,6 +90,8 @@ struct attn_plan {
     float scale;                  /* scores are multiplied by it; 0: by 1 / sqrt(k_dim) */
     float softcap;                /* then scores become softcap * tanh(scores / softcap); 0: they stay */
     float alibi;                  /* then a slope times the distance is subtracted, see plan_alibi_slope; 0: nothing */
+    uint32_t n_bucket;            /* then the number of attn_rel_b for the distance's bucket is added, see plan_bucket;
+                                   * 0: nothing */
     /* If temperature_floor is not 0, Q is multiplied by 1 + temperature_scale * ln(1 + floor((position +
      * temperature_offset) / temperature_floor)): Llama 4 and Mistral, 2025. */
     uint32_t temperature_floor;
@@ -229,6 +231,7 @@ enum weight_id {
     W_ALTUP_ROUTER_NORM, W_ALTUP_ROUTER, W_ALTUP_PREDICT, W_LAUREL_L, W_LAUREL_R, W_LAUREL_NORM, W_ATTN_NORM,
     W_LATENT_Q_A, W_LATENT_Q_NORM, W_LATENT_Q_B, W_LATENT_KV, W_LATENT_NORM, W_LATENT_KV_B, W_LATENT_K_B, W_LATENT_V_B,
     W_ATTN_QKV, W_ATTN_Q, W_ATTN_K, W_ATTN_V, W_ATTN_Q_NORM, W_ATTN_K_NORM, W_ATTN_V_NORM, W_ATTN_GATE, W_ATTN_SINKS,
+    W_ATTN_BUCKETS,
     W_ATTN_SUB_NORM, W_ATTN_OUTPUT, W_CONV_IN, W_CONV_KERNEL, W_CONV_OUT, W_DELTA_BETA_ALPHA, W_DELTA_BETA,
     W_DELTA_ALPHA, W_DELTA_DT, W_DELTA_A, W_DELTA_NORM, W_SCAN_X, W_SCAN_DT_NORM, W_SCAN_B_NORM, W_SCAN_C_NORM,
     W_SCAN_DT, W_SCAN_D, W_LERP_X, W_LERP_1, W_LERP_2, W_LERP, W_LERP_W, W_LERP_K, W_LERP_V, W_LERP_R, W_LERP_G,
@@ -303,6 +306,7 @@ struct plan {
     id_set bare_norms;           /* norms that are computed without a weight */
     id_set unsuffixed;           /* weights whose tensors have names without ".weight" */
     const char *const *unused;     /* tensors that the file may have and no pass uses, without "blk.N."; ends in NULL */
+    const char *prefix;            /* what is before "blk.N." in the names of tensors: "", or "enc." */
     const char *names[W_COUNT];    /* names of weights in the file where they are not the usual ones, or NULL */
     struct layer_plan *layers;     /* (n_layer) */
 };
@@ -338,6 +342,13 @@ static inline uint32_t plan_n_batch(const struct plan *p, uint32_t n_ctx, uint32
  * is at most n_head: heads h < n have the slope 2^(-max (h + 1) / n), the others 2^(-max (2 (h - n) + 1) / 2n).
  * Press et al. 2022, "Train Short, Test Long".  Returns 0 if max is 0. */
 float plan_alibi_slope(const struct attn_plan *a, uint32_t head);
+
+/* The bucket of a key `distance` tokens after the query, or before it if it is negative; 0 is the query itself.  Near
+ * distances have a bucket each, those up to PLAN_FAR share them by their logarithm, and all beyond it have the last.
+ * If the model is not causal, half of the buckets are for keys after the query.
+ * Raffel et al. 2020, "T5", section 2.1 */
+enum { PLAN_FAR = 128 };
+uint32_t plan_bucket(const struct plan *p, const struct attn_plan *a, int32_t distance);
 
 /* The factor of Q at a position; 1 in a layer without temperature. */
 float plan_temperature(const struct attn_plan *a, uint32_t pos);

@@ -14,7 +14,8 @@ struct text {
 
 static void add_rope(struct text *t, const struct plan *p, const struct attn_plan *a) {
     if (a->rope == ROPE_NONE) {
-        add(t, ", %s", a->alibi != 0 ? "ALiBi" : "no RoPE");
+        if (a->n_bucket > 0) add(t, ", a bias for each of %u buckets of distances", a->n_bucket);
+        else add(t, ", %s", a->alibi != 0 ? "ALiBi" : "no RoPE");
         return;
     }
     const struct rope_plan *r = &p->ropes[a->rope];

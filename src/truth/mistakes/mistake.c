@@ -451,7 +451,8 @@ static struct source read_rows(const struct made_tap *st, uint32_t right, size_t
     }
     if (cache && cache->variant == CACHE_EXCHANGED) which = right == ROWS_V ? ROWS_K : ROWS_V;
     const struct layer_plan *l = layer >= 0 ? &st->s->model->plan.layers[layer] : NULL;
-    bool is_known = l && plan_attends(l) && l->attn.n_head_kv == plan_of(st)->attn.n_head_kv
+    bool is_known = l && plan_attends(l) && l->attn.n_bucket == 0
+                 && l->attn.n_head_kv == plan_of(st)->attn.n_head_kv
                  && (which == ROWS_V ? l->attn.v_dim : l->attn.k_dim) == dim;
     return (struct source){ rows_of(st->s, right, st->layer), is_known ? rows_of(st->s, which, layer) : NULL };
 }

@@ -265,6 +265,11 @@ static void softmax_of_rows(const struct reference *r, const struct attended *a,
     }
 }
 
+/* What is added to the score of a key at a distance: Raffel et al. 2020, "T5", section 2.1 */
+static double bucket_bias(const struct reference *r, const struct attended *a, uint32_t head, int32_t distance) {
+    return a->buckets ? (double)reference_row(r, a->buckets, plan_bucket(&r->plan, a->plan, distance))[head] : 0;
+}
+
 /* weights (n, n_head, n_key) */
 static void attention_weights(const struct reference *r, const struct attended *a, uint32_t n_key) {
     const struct attn_plan *p = a->plan;
@@ -282,7 +287,7 @@ static void attention_weights(const struct reference *r, const struct attended *
             for (uint32_t j = 0; j < p->k_dim; j++) dot += q[j] * k[j];
             double score = dot / divisor;
             if (cap != 0) score = cap * tanh(score / cap);   /* Gemma 2, 2024 */
-            scores[s] = score - r->steps.alibi(p, h, (double)own - s);
+            scores[s] = score - r->steps.alibi(p, h, (double)own - s) + bucket_bias(r, a, h, (int32_t)s - (int32_t)own);
         }
     }
     r->steps.softmax(r, a, n_key);
@@ -426,9 +431,10 @@ static void run_attention(struct reference *r, const struct call *c) {
     uint32_t n = c->b.n, n_key = c->b.pos + n;
     double *q = r->streams[STREAM_Q], *k = r->streams[STREAM_K], *v = r->streams[STREAM_V];
     const float *sinks = c->w->w ? reference_floats(c->w->w) : NULL;
+    const struct weight *own = r->right->layers[c->il].w[W_ATTN_BUCKETS].w;
     struct attended a = { p, k - (size_t)c->b.slot * p->n_head_kv * p->k_dim,
-                          v - (size_t)c->b.slot * p->n_head_kv * p->v_dim, sinks, n, c->b.pos, c->b.slot,
-                          c->b.slot + n };
+                          v - (size_t)c->b.slot * p->n_head_kv * p->v_dim, sinks,
+                          own ? own : r->right->layers[0].w[W_ATTN_BUCKETS].w, n, c->b.pos, c->b.slot, c->b.slot + n };
     r->attn = c->out;
     r->steps.heads(r, STREAM_Q, q, (size_t)n * p->n_head, p->k_dim);
     if (plan_has_kv(c->layer)) {

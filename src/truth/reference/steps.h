@@ -122,6 +122,7 @@ struct attended {
     const struct attn_plan *plan;
     double *k, *v;   /* (n_ctx, n_head_kv, k_dim), (n_ctx, n_head_kv, v_dim) */
     const float *sinks;   /* (n_head), or NULL */
+    const struct weight *buckets;   /* (n_bucket, n_head), or NULL */
     uint32_t n, pos, slot, n_slot;
 };
 

@@ -37,7 +37,7 @@ taps() {
     case $1 in
     gemma3n) program=$work/logits-gemma3n ;;
     bert | jina-bert-v2 | modern-bert | neo-bert | qwen3) set -- "$1" -e 01234 ;;
-    *-bert* | eurobert | gemma-embedding | llama-embed) set -- "$1" -e 0123 ;;
+    *-bert* | eurobert | gemma-embedding | llama-embed | t5encoder*) set -- "$1" -e 0123 ;;
     esac
     file=$1
     shift

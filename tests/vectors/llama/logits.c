@@ -323,6 +323,13 @@ static void put_step(FILE *f, const char *name, const float *values, int32_t n_r
     put(f, values, n_row * n);
 }
 
+/* Computes a batch.  llama_decode would let the tokens of T5's encoder see those before them only. */
+static bool run(struct llama_context *ctx, struct llama_batch batch) {
+    const struct llama_model *model = llama_get_model(ctx);
+    bool is_encoder = llama_model_has_encoder(model) && !llama_model_has_decoder(model);
+    return (is_encoder ? llama_encode(ctx, batch) : llama_decode(ctx, batch)) == 0;
+}
+
 /* Appends the embedding of the tokens by one kind of pooling to a dump. */
 static void put_embedding(FILE *f, struct llama_model *model, struct llama_context_params cp, struct llama_batch batch,
                           int32_t pooling) {
@@ -331,7 +338,7 @@ static void put_embedding(FILE *f, struct llama_model *model, struct llama_conte
     cp.pooling_type = (enum llama_pooling_type)pooling;
     cp.cb_eval = NULL;
     struct llama_context *ctx = llama_init_from_model(model, cp);
-    if (!ctx || llama_decode(ctx, batch) != 0) die("cannot embed", names[pooling]);
+    if (!ctx || !run(ctx, batch)) die("cannot embed", names[pooling]);
     int32_t n = pooling == 4 ? (int32_t)llama_model_n_cls_out(model) : llama_model_n_embd_out(model);
     if (pooling == 0) put_step(f, names[pooling], llama_get_embeddings(ctx), batch.n_tokens, n);
     else put_step(f, names[pooling], llama_get_embeddings_seq(ctx, 0), 1, n);
@@ -450,7 +457,7 @@ int main(int argc, char **argv) {
         batch.seq_id[i][0] = 0;
         batch.logits[i] = n_greedy == 0 || i == n_token - 1;
     }
-    if (llama_decode(ctx, batch) != 0) die("cannot decode with", model_path);
+    if (!run(ctx, batch)) die("cannot decode with", model_path);
     for (const char *kind = kinds; kind && dump && *kind; kind++) put_embedding(dump, model, cp, batch, *kind - '0');
     if (n_greedy == 0 && !kinds) {
         for (int32_t i = 0; i < n_token; i++) put_record(f, llama_get_logits_ith(ctx, i), n_vocab, stride, n_top);
