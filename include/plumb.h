@@ -255,8 +255,12 @@ typedef enum plumb_kv_type {
 } plumb_kv_type;
 /* "i16", "q8", "f32"; NULL for any other number. */
 const char *plumb_kv_type_name(plumb_kv_type type);
+/* How many tokens a session holds by default: the model's training context, or as many tokens as have K and V of
+ * PLUMB_DEFAULT_KV_BYTES if that is less.  It depends on nothing but the file and the type.  0 before plumb_model_end or
+ * plumb_model_rehearse. */
+uint32_t plumb_model_default_ctx(const plumb_model *model, plumb_kv_type type);
 /* The bytes that the K and V of a session take, and the states of recurrent layers with their snapshots (n_ctx and
- * n_batch: as in plumb_session_params).  Returns 0 if the header is not complete or its keys do not describe a
+ * n_batch: as in plumb_session_params, but n_ctx 0 is the fewest tokens that a session has by default).  Returns 0 if the header is not complete or its keys do not describe a
  * model. */
 double plumb_model_kv_bytes(const plumb_model *model, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type);
 
@@ -273,9 +277,13 @@ const char *plumb_precision_name(plumb_precision precision);
 /* The largest values in plumb_session_params; tools/tables.mjs copies them for JavaScript.  No machine has the memory
  * for more: even with a small model a context of 2^24 tokens takes 100 GB. */
 enum { PLUMB_MAX_CTX = 16777216, PLUMB_MAX_BATCH = 65536, PLUMB_MAX_THREADS = 64 };
+/* The most bytes of K and V (plumb_model_kv_bytes) that a session has by default, and the tokens below which this does
+ * not shorten a context. */
+enum { PLUMB_DEFAULT_KV_BYTES = 512 << 20, PLUMB_LEAST_CTX = 1024 };
 
 typedef struct plumb_session_params {
-    uint32_t n_ctx;    /* tokens that the KV cache holds; 0: the smaller of the model's training context and 2048 */
+    uint32_t n_ctx;    /* tokens that the KV cache holds; 0: plumb_model_default_ctx.  If there is no memory for the
+                        * default, it is halved, to PLUMB_LEAST_CTX at least */
     uint32_t n_batch;  /* tokens of a prompt that are computed at once; reduced to n_ctx; 0: 256 if the model has
                         * experts, else 128, or 64 if its embeddings are wider than 1024.  It is always n_ctx if tokens
                         * attend to later ones. */

@@ -2,6 +2,7 @@
  * variant (kernels, threads, batches, earlier content of the cache) must give the same bits as the portable kernels. */
 #include "fixture.h"
 #include "forward/attention.h"
+#include "forward/kv_cache.h"
 #include "test.h"
 
 #include <math.h>
@@ -386,6 +387,28 @@ static void sessions(void) {
     plumb_model_free(m);
 }
 
+/* The default context.  A position of both layers has 2 x 64 heads of K and V, with 128 codes of 16 bits and a scale. */
+static void default_context(void) {
+    struct layer_plan layers[2];
+    struct plan plan = { .n_layer = 2, .n_embd = 64, .is_causal = true, .layers = layers };
+    static const struct { uint32_t n_train, window, expected; plumb_kv_type type; } rows[] = {
+        { 100, 0, 100, PLUMB_KV_I16 },
+        { 40960, 0, (1 << 29) / (2 * 64 * 2 * (2 * 128 + 4)) / 32 * 32, PLUMB_KV_I16 },
+        { 40960, 0, (1 << 29) / (2 * 64 * 2 * 4 * 128), PLUMB_KV_F32 },
+        { 40960, 512, 40960, PLUMB_KV_I16 },       /* rings */
+        { UINT32_MAX, 512, PLUMB_MAX_CTX, PLUMB_KV_I16 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        for (int il = 0; il < 2; il++) {
+            layers[il] = (struct layer_plan) { .mixer = MIXER_ATTENTION, .attn = {
+                .n_head = 64, .n_head_kv = 64, .k_dim = 128, .v_dim = 128, .window = rows[i].window } };
+        }
+        plan.n_ctx_train = rows[i].n_train;
+        uint32_t n = kv_cache_default(&plan, rows[i].type);
+        CHECK(n == rows[i].expected, "row %zu: %u tokens, expected %u", i, n, rows[i].expected);
+    }
+}
+
 void test_attention(void) {
     static const struct shape shapes[] = {
         { "40 positions, ALiBi of 6 heads", 6, 2, 64, 40, .alibi = 8 },
@@ -430,5 +453,6 @@ void test_attention(void) {
     test_case("attention: NaN and infinity reach only the heads that attend to them", hostile);
     test_case("attention: zeros, subnormal and huge values are handled", extreme);
     test_case("attention: the largest codes do not overflow", largest_codes);
+    test_case("attention: K and V of the default context take 512 MiB at most", default_context);
     test_case("attention: sessions work with K and V of every type", sessions);
 }

@@ -233,7 +233,20 @@ plumb_session *create_session(plumb_model *model, const struct options *o) {
         .force_scalar = o->scalar, .n_thread = o->n_thread, .precision = o->precision,
         .kv_type = o->kv_type,
     });
-    if (status != PLUMB_OK) report(o->files[0], status, plumb_model_error(model));
+    if (status != PLUMB_OK) {
+        report(o->files[0], status, plumb_model_error(model));
+        return NULL;
+    }
+    plumb_model_info info;
+    plumb_model_get_info(model, &info);
+    uint32_t n_ctx = plumb_session_n_ctx(session), n_default = plumb_model_default_ctx(model, o->kv_type);
+    if (n_ctx > info.n_ctx_train) {
+        print_error(0, "a context of %" PRIu32 " tokens, but the model was trained for %" PRIu32 ": answers get worse "
+                    "beyond that", n_ctx, info.n_ctx_train);
+    }
+    if (o->n_ctx == 0 && n_ctx < n_default) {
+        print_error(0, "a context of %" PRIu32 " tokens: there is no memory for %" PRIu32, n_ctx, n_default);
+    }
     return session;
 }
 

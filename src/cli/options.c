@@ -132,7 +132,7 @@ static const struct option {
     { "--save", ON(PERPLEXITY), TEXT, AT(save), 0, 0, "FILE",
       "save the run in the format of llama-perplexity's --kl-divergence-base" },
     { "--ctx", TAKE_CTX, U32, AT(n_ctx), 1, PLUMB_MAX_CTX, "N",
-      "context size in tokens (the model's own or 2048, whichever is smaller)" },
+      "context size in tokens (what the model was trained for, or as many as have 512 MiB of K and V)" },
     { "--batch", COMPUTE, U32, AT(n_batch), 1, PLUMB_MAX_BATCH, "N",
       "prompt tokens computed at once (64, 128 or 256: fewer in larger models)" },
     { "--threads", COMPUTE, U32, AT(n_thread), 1, PLUMB_MAX_THREADS, "N",

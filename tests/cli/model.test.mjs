@@ -373,7 +373,7 @@ test('bench prints what it ran and how fast it was', async () => {
   const text = await output(args);
   const [what, how] = text.split('\n');
   assert.match(what, /^llama, 134\.5 M parameters, 96\.6 MB of weights, [\d.]+ MB for the session$/);
-  assert.match(how, /^kernels \w+, exact16, context 2048, batch 128, \d+ threads?, loaded in [\d.]+ s$/);
+  assert.match(how, /^kernels \w+, exact16, context 8192, batch 128, \d+ threads?, loaded in [\d.]+ s$/);
   for (const name of ['prefill', 'decode']) {
     const line = text.split('\n').find(line => line.startsWith(name));
     assert.match(line, /^\w+ +\d+ tokens  min +[\d.]+  median +[\d.]+  max +[\d.]+ tokens\/s$/);

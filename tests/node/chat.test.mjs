@@ -129,7 +129,7 @@ describe('the default model', () => {
   test('a failed answer leaves the chat unchanged', async () => {
     const chat = model.chat({ messages: [user('Hi'), assistant('Hello!')] });
     const asWas = chat.messages;
-    await fails(textOf(chat.send('x '.repeat(2100))), 'PLUMB_ERROR_CONTEXT', /holds 2048/);
+    await fails(textOf(chat.send('x '.repeat(8300))), 'PLUMB_ERROR_CONTEXT', /holds 8192/);
     await fails(textOf(chat.edit(0, 'Hi', { topP: 2 })), 'PLUMB_ERROR_ARGUMENT', /topP is 2/);
     assert.deepEqual(chat.messages, asWas);
     assert.equal(chat.lastStats, undefined);

@@ -214,7 +214,7 @@ test('a failure prints one line and sets the exit code', () => {
 test('preflight says whether a model can run, and so does its exit code', () => {
   const { code, out, err } = plumb(['preflight', realPath]);
   assert.equal(code, 0, err);
-  assert.match(out, /: llama, 134\.5 M parameters, [\d.]+ MB\nmemory .* weights 96\.6, 2048 tokens of context /);
+  assert.match(out, /: llama, 134\.5 M parameters, [\d.]+ MB\nmemory .* weights 96\.6, 8192 tokens of context /);
   const small = plumb(['preflight', realPath, '--ctx', '64', '--json', '--threads', '1']);
   const { supported, contextLength, threads } = JSON.parse(small.out);
   assert.deepEqual([small.code, supported, contextLength, threads], [0, true, 64, 1]);

@@ -191,8 +191,8 @@ describe('the default model', () => {
 
   test('create rejects invalid requests, also for a stream', async () => {
     for (const stream of [false, true]) {
-      const long = [{ role: 'user', content: 'x '.repeat(2100) }];
-      await fails(create({ messages: long, stream }), 'PLUMB_ERROR_CONTEXT', /holds 2048/);
+      const long = [{ role: 'user', content: 'x '.repeat(8300) }];
+      await fails(create({ messages: long, stream }), 'PLUMB_ERROR_CONTEXT', /holds 8192/);
       const tools = [{ type: 'function', function: { name: 'now' } }];
       await create({ tools, tool_choice: 'none', max_tokens: 1, stream }).then(one => one.controller?.abort());
       await create({ tools: [], max_tokens: 1, stream }).then(one => one.controller?.abort());

@@ -262,7 +262,8 @@ test('a model that no module can hold with its context is refused as soon as the
   const url = await server(t, (_, response) => {
     response.writeHead(200, { 'Content-Length': size }).write(header);   // then it stalls
   });
-  const kv = 2 * shape.layers * shape.heads * 2048 * (2 * 128 + 4);   // codes of 16 bits, and a scale for each head
+  // The fewest tokens by default; codes of 16 bits, and a scale for each head.
+  const kv = 2 * shape.layers * shape.heads * 1024 * (2 * 128 + 4);
   await assert.rejects(Plumb.load(url, { cache: 'no-store' }), error => {
     assert.equal(error.code, 'PLUMB_ERROR_MEMORY');
     assert.equal(error.details.kv, kv);

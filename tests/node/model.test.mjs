@@ -33,7 +33,7 @@ describe('the default model', () => {
     const varying = { weightBytes: 0, sessionBytes: 0, memoryBytes: 0, module: '', kernels: '', precision: '' };
     assert.deepEqual({ ...info, ...varying }, {
       architecture: 'llama', parameters: 134515008, layers: 30, embedding: 576, heads: 9, headsKV: 3, headDim: 64,
-      feedForward: 1536, vocabulary: 49152, trainedContext: 8192, contextLength: 2048, batch: 128,
+      feedForward: 1536, vocabulary: 49152, trainedContext: 8192, contextLength: 8192, batch: 128,
       dimensions: 576, hasLogits: true, pooling: 'none',
       threads: Math.min(8, availableParallelism()), ...varying,
     });
@@ -201,9 +201,9 @@ describe('the default model', () => {
   });
 
   test('the error for a prompt that is too long gives both lengths', async () => {
-    const ids = Array.from({ length: 2049 }, (_, i) => i % 100 + 300);
+    const ids = Array.from({ length: 8193 }, (_, i) => i % 100 + 300);
     await fails(model.generate(ids).next(), 'PLUMB_ERROR_CONTEXT',
-      /the prompt has 2049 tokens, but the context holds 2048; shorten it or load .* with a larger contextLength/);
+      /the prompt has 8193 tokens, but the context holds 8192; shorten it or load .* with a larger contextLength/);
   });
 });
 

@@ -273,6 +273,39 @@ test('the limit is what a module can allocate on this device', async t => {
   assert.equal(await look({ threads: 1, ...unfit }), 10001);
 });
 
+test('a context is as long as the training if K and V have 512 MiB, and shorter only without memory', async t => {
+  const shape = { layers: 32, embedding: 512, feedForward: 512, heads: 8 }, { header, size } = ggufHeader(shape);
+  const file = new Uint8Array(size), token = shape.layers * shape.heads * 2 * (2 * 64 + 4);
+  file.set(header);
+  const look = async () => {
+    const model = await Plumb.load(file, { threads: 2, worker: false }), { contextLength } = await model.info();
+    await model.close();
+    const plan = await Plumb.preflight(file, { threads: 2, worker: false, measure: false });
+    assert.deepEqual([plan.contextLength, plan.memory.kv], [contextLength, contextLength * token]);
+    return [contextLength, ...model.warnings.map(({ code, message }) => `${code}: ${message}`)];
+  };
+  assert.deepEqual(await look(), [4096]);
+  const { Memory } = WebAssembly;
+  t.after(() => { WebAssembly.Memory = Memory; });
+  WebAssembly.Memory = class extends Memory {
+    constructor(/** @type {WebAssembly.MemoryDescriptor} */ options) {
+      if (Number(options.maximum) * PAGE > size + 4096 * token) throw new RangeError('no addresses');
+      super(options);
+    }
+  };
+  while (takeMemory().limit > size + 4096 * token);   // those of earlier tests
+  assert.deepEqual(await look(), [2048, 'context: contextLength is 2048: there is no memory for 4096 tokens']);
+  WebAssembly.Memory = Memory;
+  const long = ggufHeader({ ...shape, layers: 64, heads: 32 });   // 16 elements in a head
+  const plan = await Plumb.preflight(new Uint8Array([...long.header, ...new Uint8Array(long.size - long.header.length)]),
+    { threads: 1, measure: false, kvType: 'f32' });
+  assert.equal(plan.contextLength, 2 ** 29 / (64 * 32 * 2 * 16 * 4));
+  const beyond = await Plumb.load(tiny, { contextLength: 513, worker: false });   // trained for 512
+  assert.deepEqual(beyond.warnings, [{ code: 'context',
+    message: 'contextLength is 513, but the model was trained for 512 tokens: its answers get worse beyond that' }]);
+  await beyond.close();
+});
+
 test('a server that fails and a server that sends wrong bytes are errors', async t => {
   for (const status of [404, 403, 410]) {
     const url = await server(t, (_, response) => void response.writeHead(status).end());

@@ -106,7 +106,7 @@ export class Library {
     }, onProgress);
     const loaded = /** @type {Loaded} */ (result);
     for (const { code, message } of loaded.warnings ?? []) {
-      if (code !== 'threads' && code !== 'module' || printed.has(message)) continue;
+      if (code === 'cache' || printed.has(message)) continue;
       printed.add(message);
       console.warn(`plumb: ${message}`);
     }

@@ -262,8 +262,12 @@ export class Engine extends Instance {
       + 'or a smaller model', { weights, kv, limit });
   }
 
+  /** The tokens that a session holds by default.  end or rehearse must have been called.
+   * @param {SessionArgs['kvType']} [type] @returns {number} */
+  defaultContext(type = 'i16') { return this.c.plumb_model_default_ctx(this.#model, KV_TYPES.indexOf(type)); }
+
   /** Bytes of the keys and values of a session.  Needs the header.
-   * @param {number} contextLength  tokens; 0: the default of openSession @param {typeof KV_TYPES[number]} type
+   * @param {number} contextLength  tokens; 0: the fewest that openSession has by default @param {typeof KV_TYPES[number]} type
    * @returns {number} */
   kvBytes(contextLength, type) {
     return this.c.plumb_model_kv_bytes(this.#model, contextLength, 0, KV_TYPES.indexOf(type));

@@ -272,8 +272,21 @@ async function build(hosted, variant, parts, args, call) {
   const text = (/** @type {number} */ id) => id < 0 ? '' : engine.piece(id, true);
   if (note) warnings.push({ code: 'threads', message: `1 thread: ${note}` });
   if (variant.slower) warnings.push({ code: 'module', message: variant.slower });
+  const context = contextWarning(engine, args);
+  if (context) warnings.push({ code: 'context', message: context });
   meter.emit('ready');
   return { metadata, bosText: text(bos), eosText: text(eos), warnings };
+}
+
+/** What the user must know of the context, if anything. @param {Engine} engine @param {SessionArgs} args */
+function contextWarning(engine, args) {
+  const { contextLength, trainedContext } = engine.info(), usual = engine.defaultContext(args.kvType);
+  if (contextLength > trainedContext) {
+    return `contextLength is ${contextLength}, but the model was trained for ${trainedContext} tokens: its answers get `
+      + 'worse beyond that';
+  }
+  return args.contextLength === undefined && contextLength < usual
+    ? `contextLength is ${contextLength}: there is no memory for ${usual} tokens` : undefined;
 }
 
 /** The calls that leave the session as it is. @param {Host} host @returns {Methods} */

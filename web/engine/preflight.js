@@ -50,8 +50,6 @@ import { INITIAL, PAGE } from './instance.js';
 const FIRST_BYTES = 1 << 16;
 /** MEASURE: milliseconds for which passes are timed.  PROMPT: the most tokens of a prompt that is timed. */
 const MEASURE = 500, PROMPT = 64;
-/** The most tokens that a session holds by default (n_ctx in plumb_session_params). */
-const DEFAULT_CONTEXT = 2048;
 
 /** @typedef {object} Work  what host.js provides
  * @property {import('./engine.js').Engine} engine  a new one
@@ -178,9 +176,9 @@ function planMemory(engine, plan, memoryLimit, weightsFit, args) {
   } catch (error) {
     if (!(error instanceof PlumbError) || error.code !== 'PLUMB_ERROR_MEMORY') throw error;
   }
-  const { parameters, weightBytes: weights, trainedContext, hasLogits, pooling, dimensions } = engine.modelInfo();
+  const { parameters, weightBytes: weights, hasLogits, pooling, dimensions } = engine.modelInfo();
   Object.assign(plan, { parameters, hasLogits, pooling, dimensions });
-  plan.contextLength = contextLength ?? Math.min(trainedContext, DEFAULT_CONTEXT);
+  plan.contextLength = opened ? engine.contextLength : contextLength ?? engine.defaultContext(kvType);
   const kv = engine.kvBytes(plan.contextLength, kvType ?? 'i16');
   const { sessionBytes = kv, threads = 1 } = opened ? engine.info() : {};
   const scratch = sessionBytes - kv;

@@ -7,8 +7,10 @@
  * @property {typeof import('../base/parameters.js').PRECISIONS[number]} [precision]  how activations are rounded before
  *   they are multiplied with weights.  'exact16', the default: to 16 bits.  'fast8': to 8 bits, as llama.cpp does;
  *   faster on some CPUs, but the text is different
- * @property {number} [contextLength]  tokens of prompt and answer together; default: the model's training context, at
- *   most 2048
+ * @property {number} [contextLength]  tokens of prompt and answer together; default: those that the model was trained
+ *   for, or as many as have 512 MiB of keys and values if that is less, but at least 1024 of them.  If there is no
+ *   memory for the default, it is halved, to 1024 at least, and `model.warnings` says so, as it does if contextLength
+ *   is beyond the training
  * @property {typeof import('../base/parameters.js').KV_TYPES[number]} [kvType]  how the keys and values of the context
  *   are stored: 'i16', 16 bits, the default; 'q8', half of that memory, but less precise; 'f32', twice that memory, and
  *   slow

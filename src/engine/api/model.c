@@ -190,8 +190,13 @@ plumb_status plumb_model_rehearse(plumb_model *m, uint32_t *n_bytes) {
     return PLUMB_OK;
 }
 
+uint32_t plumb_model_default_ctx(const plumb_model *m, plumb_kv_type type) {
+    return m->model ? kv_cache_default(&m->model->plan, type) : 0;
+}
+
 static double kv_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type) {
-    n_ctx = plan_n_ctx(p, n_ctx);
+    uint32_t n_default = n_ctx == 0 ? kv_cache_default(p, type) : 0;
+    if (n_ctx == 0) n_ctx = n_default < PLUMB_LEAST_CTX ? n_default : PLUMB_LEAST_CTX;
     return kv_cache_bytes(p, n_ctx, plan_n_batch(p, n_ctx, n_batch), type);
 }
 

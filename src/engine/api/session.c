@@ -3,6 +3,7 @@
 #include "api/model.h"
 #include "api/pass.h"
 #include "forward/forward.h"
+#include "forward/kv_cache.h"
 
 #include <stdlib.h>
 
@@ -36,7 +37,7 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
     if (p->n_thread > PLUMB_MAX_THREADS) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "%u threads: 0 to %d are allowed", p->n_thread, PLUMB_MAX_THREADS);
     }
-    s->n_ctx = plan_n_ctx(&m->plan, p->n_ctx);
+    s->n_ctx = p->n_ctx;
     s->n_batch = plan_n_batch(&m->plan, s->n_ctx, p->n_batch);
     if (!plumb_kv_type_name(p->kv_type)) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "%d is not a type of K and V", (int)p->kv_type);
@@ -64,19 +65,23 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
 }
 
 plumb_status plumb_session_create(plumb_session **out, plumb_model *model, const plumb_session_params *params) {
-    static const plumb_session_params defaults;
+    plumb_session_params p = params ? *params : (plumb_session_params) { 0 };
+    bool is_default = p.n_ctx == 0;
     *out = NULL;
     if (!model->model) return error_set(&model->err, PLUMB_ERROR_STATE, "the model is not completely loaded");
-    plumb_session *s = calloc(1, sizeof *s);
-    if (!s) return error_set(&model->err, PLUMB_ERROR_MEMORY, "out of memory: %zu bytes for a session", sizeof *s);
-    s->model = model;
-    plumb_status status = create(s, params ? params : &defaults, &model->err);
-    if (status != PLUMB_OK) {
+    if (is_default) p.n_ctx = kv_cache_default(&model->model->plan, p.kv_type);
+    for (;; p.n_ctx = p.n_ctx / 2 > PLUMB_LEAST_CTX ? p.n_ctx / 2 : PLUMB_LEAST_CTX) {
+        plumb_session *s = calloc(1, sizeof *s);
+        if (!s) return error_set(&model->err, PLUMB_ERROR_MEMORY, "out of memory: %zu bytes for a session", sizeof *s);
+        s->model = model;
+        plumb_status status = create(s, &p, &model->err);
+        if (status == PLUMB_OK) {
+            *out = s;
+            return PLUMB_OK;
+        }
         plumb_session_free(s);
-        return status;
+        if (status != PLUMB_ERROR_MEMORY || !is_default || p.n_ctx <= PLUMB_LEAST_CTX) return status;
     }
-    *out = s;
-    return PLUMB_OK;
 }
 
 void plumb_session_free(plumb_session *s) {

@@ -35,6 +35,17 @@ double kv_cache_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, pl
     return bytes + (double)n_state * (snapshots_max(n_state) + 1) * sizeof(float);
 }
 
+uint32_t kv_cache_default(const struct plan *p, plumb_kv_type type) {
+    uint32_t most = p->n_ctx_train < PLUMB_MAX_CTX ? p->n_ctx_train : PLUMB_MAX_CTX;
+    uint32_t fits = most < PLUMB_LEAST_CTX ? most : PLUMB_LEAST_CTX;
+    while (most > fits) {   /* n tokens fit if n <= fits, and perhaps if n <= most */
+        uint32_t n = most - (most - fits) / 2;
+        if (kv_cache_bytes(p, n, plan_n_batch(p, n, 0), type) <= (double)PLUMB_DEFAULT_KV_BYTES) fits = n;
+        else most = n - 1;
+    }
+    return fits;
+}
+
 bool kv_cache_init(struct kv_cache *cache, const struct attn_plan *a, uint32_t n_ctx, uint32_t n_batch,
                    plumb_kv_type type) {
     *cache = (struct kv_cache) {

@@ -50,6 +50,10 @@ void kv_cache_place(struct kv_cache *cache, uint8_t *memory);
  * no model or context overflows it. */
 double kv_cache_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type);
 
+/* Returns how many tokens a session holds if the caller asks for none: those that the model was trained for, or as many
+ * as have at most PLUMB_DEFAULT_KV_BYTES of kv_cache_bytes with the default batch, but at least PLUMB_LEAST_CTX. */
+uint32_t kv_cache_default(const struct plan *p, plumb_kv_type type);
+
 /* Index of a position in (n_head_kv, n_position), where k_scale and v_scale have its scales. */
 static inline size_t kv_cache_row(const struct kv_cache *cache, uint32_t head, uint32_t p) {
     return (size_t)head * cache->n_position + p % cache->n_position;

@@ -324,12 +324,6 @@ void plan_free(struct plan *p);
 /* The name of architecture i of the table; NULL if i is beyond its end. */
 const char *plan_architecture(size_t i);
 
-/* How many tokens a session holds if the caller asks for n_ctx; 0 asks for the default. */
-static inline uint32_t plan_n_ctx(const struct plan *p, uint32_t n_ctx) {
-    if (n_ctx > 0) return n_ctx;
-    return p->n_ctx_train < 2048 ? p->n_ctx_train : 2048;
-}
-
 /* How many tokens a session of n_ctx tokens computes at once if the caller asks for n_batch; 0 asks for the default.
  * All of them if tokens attend to later ones.  A larger batch unpacks weights less often, but a caller can stop only
  * between batches, and a batch of a large model takes seconds. */
