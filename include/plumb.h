@@ -246,22 +246,24 @@ typedef struct plumb_session plumb_session;
 typedef const struct plumb_pass_functions *plumb_pass;
 #define PLUMB_PASS_FAST NULL
 
-/* How the fast pass stores K and V.  I16 and Q8 are integer codes; K and V have one scale each for every head and
- * position. */
+/* How the fast pass stores K and V.  I16 has one scale for the K and one for the V of every head and position.  Q8_0
+ * and Q4_0 are ggml's types, with the same codes and scales: a scale of 16 bits for each 32 elements of a head.  They
+ * need heads whose lengths are multiples of 32. */
 typedef enum plumb_kv_type {
-    PLUMB_KV_I16 = 0,  /* 16-bit codes: half the memory of f32, nearly the same results, and the fastest */
-    PLUMB_KV_Q8 = 1,   /* 8-bit codes: half the memory of I16, but less precise than anything else in the pass */
-    PLUMB_KV_F32 = 2,  /* unrounded; slow */
+    PLUMB_KV_I16 = 0,   /* 16-bit codes: half the memory of f32, nearly the same results, and the fastest */
+    PLUMB_KV_Q8_0 = 1,  /* 8-bit codes: 0.53 times the memory of I16 */
+    PLUMB_KV_Q4_0 = 2,  /* 4-bit codes: 0.28 times the memory of I16, but less precise than anything else in the pass */
+    PLUMB_KV_F32 = 3,   /* unrounded; slow */
 } plumb_kv_type;
-/* "i16", "q8", "f32"; NULL for any other number. */
+/* "i16", "q8_0", "q4_0", "f32"; NULL for any other number. */
 const char *plumb_kv_type_name(plumb_kv_type type);
 /* How many tokens a session holds by default: the model's training context, or as many tokens as have K and V of
- * PLUMB_DEFAULT_KV_BYTES if that is less.  It depends on nothing but the file and the type.  0 before plumb_model_end or
- * plumb_model_rehearse. */
+ * PLUMB_DEFAULT_KV_BYTES if that is less, but at least PLUMB_LEAST_CTX of the training context.  It depends on nothing
+ * but the file and the type.  0 before plumb_model_end or plumb_model_rehearse. */
 uint32_t plumb_model_default_ctx(const plumb_model *model, plumb_kv_type type);
 /* The bytes that the K and V of a session take, and the states of recurrent layers with their snapshots (n_ctx and
- * n_batch: as in plumb_session_params, but n_ctx 0 is the fewest tokens that a session has by default).  Returns 0 if the header is not complete or its keys do not describe a
- * model. */
+ * n_batch: as in plumb_session_params, but n_ctx 0 is the fewest tokens that a session has by default).  Returns 0 if
+ * the header is not complete or its keys do not describe a model. */
 double plumb_model_kv_bytes(const plumb_model *model, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type);
 
 /* To how many bits the fast pass rounds activations, in blocks of 32, before it multiplies them with quantized weights.
@@ -297,7 +299,8 @@ typedef struct plumb_session_params {
 } plumb_session_params;
 
 /* Creates a session on a loaded model, which must outlive it.  params may be NULL, which is the same as all zeros.
- * PLUMB_ERROR_ARGUMENT if a value is out of range, PLUMB_ERROR_MEMORY if the context does not fit into memory.  On
+ * PLUMB_ERROR_ARGUMENT if a value is out of range, PLUMB_ERROR_MEMORY if the context does not fit into memory,
+ * PLUMB_ERROR_UNSUPPORTED if kv_type cannot store the model's heads.  On
  * failure *out is NULL and plumb_model_error(model) has the message. */
 plumb_status plumb_session_create(plumb_session **out, plumb_model *model, const plumb_session_params *params);
 void plumb_session_free(plumb_session *session);

@@ -61,6 +61,7 @@ static bool make_input(struct input *in, const struct shape *shape) {
     *in = (struct input) { .plan = { .n_layer = N_LAYER, .is_causal = true, .layers = in->layers },
                            .n = shape->n_position, .has_sinks = shape->has_sinks };
     for (int il = 0; il < N_LAYER; il++) {
+        in->layers[il].mixer = MIXER_ATTENTION;
         in->layers[il].attn = (struct attn_plan) { .n_head = shape->n_head, .n_head_kv = shape->n_head_kv,
                                                    .k_dim = shape->k_dim, .v_dim = v_dim,
                                                    .window = shape->window, .is_chunked = shape->is_chunked,
@@ -172,10 +173,34 @@ static void check_truth(const struct input *in, const float *out, const float *w
     free(y);
 }
 
-/* Outliers in K and q give scores of several tens, and the error of their codes is relative to that. */
+/* Outliers in K and q give scores of several tens, and the error of their codes is relative to that.  The truth of Q8_0
+ * and Q4_0 has the K and V that these types store. */
 static const struct { plumb_kv_type type; const char *name; double most; } types[] = {
-    { PLUMB_KV_I16, "i16", 3e-4 }, { PLUMB_KV_Q8, "q8", 0.05 }, { PLUMB_KV_F32, "f32", 5e-6 },
+    { PLUMB_KV_I16, "i16", 3e-4 }, { PLUMB_KV_F32, "f32", 5e-6 }, { PLUMB_KV_Q8_0, "q8_0", 3e-4 },
+    { PLUMB_KV_Q4_0, "q4_0", 3e-4 },
 };
+enum { N_TYPE = sizeof types / sizeof *types };
+
+/* Rounds n slices of K or V to what the type stores; quantized_slices compares it with ggml. */
+static void round_slices(float *x, size_t n, plumb_kv_type type) {
+    for (int16_t codes[KV_SLICE]; n-- > 0; x += KV_SLICE) {
+        float scale = f32_from_f16(kv_quantize(type, x, codes));
+        for (int i = 0; i < KV_SLICE; i++) x[i] = scale * (float)codes[i];
+    }
+}
+
+/* An input with K and V as the type stores them, which the caller frees. */
+static bool round_input(struct input *out, const struct input *in, const struct shape *shape, plumb_kv_type type) {
+    if (!make_input(out, shape)) return false;
+    out->plan.is_causal = in->plan.is_causal;
+    memcpy(out->layers, in->layers, sizeof out->layers);
+    if (type != PLUMB_KV_Q8_0 && type != PLUMB_KV_Q4_0) return true;
+    round_slices(out->k, (size_t)in->n * shape->n_head_kv * shape->k_dim / KV_SLICE, type);
+    round_slices(out->v, (size_t)in->n * shape->n_head_kv * v_dim_of(shape) / KV_SLICE, type);
+    return true;
+}
+
+static bool can_store(const struct input *in, plumb_kv_type type) { return kv_cache_refused(&in->plan, type) == 0; }
 
 static void check_shape(const void *row) {
     const struct shape *shape = row;
@@ -188,11 +213,16 @@ static void check_shape(const void *row) {
         { false, 1, 100, 100, false }, { false, 1, 1, 1, false }, { true, 1, 1, 1, true },
         { false, 3, 7, 5, true },      { false, 3, 1, 1, false }, { false, 1, 33, 3, true },
     };
-    for (size_t i = 0; out && other && weights && i < sizeof types / sizeof *types; i++) {
+    for (size_t i = 0; out && other && weights && i < N_TYPE; i++) {
+        if (!can_store(&in, types[i].type)) continue;
         /* All tokens are in one batch, because weights are requested. */
         struct way plain = { true, 1, in.n, N_LAST, false };
+        struct input stored;
         if (!compute(&in, types[i].type, plain, out, weights)) break;
-        check_truth(&in, out, weights, types[i].most, types[i].name);
+        if (round_input(&stored, &in, shape, types[i].type)) {
+            check_truth(&stored, out, weights, types[i].most, types[i].name);
+        }
+        free_input(&stored);
         for (size_t j = 0; j < sizeof ways / sizeof *ways; j++) {
             memset(other, 0xff, n_out * sizeof *other);
             if (!compute(&in, types[i].type, ways[j], other, NULL)) break;
@@ -255,12 +285,18 @@ static void check_around(const void *row) {
     size_t n_row = shape->n_head * v_dim_of(shape), n_out = n_row * in.n;
     float *out = alloc_array(n_out, sizeof *out), *other = alloc_array(n_out, sizeof *other);
     double *w = alloc_array(in.n, sizeof *w), *y = alloc_array(n_row, sizeof *y);
-    for (size_t i = 0; out && other && w && y && i < sizeof types / sizeof *types; i++) {
-        if (!compute_all(&in, types[i].type, true, 1, out)) break;
+    for (size_t i = 0; out && other && w && y && i < N_TYPE; i++) {
+        if (!can_store(&in, types[i].type)) continue;
+        struct input stored;
+        bool ok = compute_all(&in, types[i].type, true, 1, out);
+        if (!round_input(&stored, &in, shape, types[i].type) || !ok) {
+            free_input(&stored);
+            break;
+        }
         double d2 = 0, l2 = 0;
         for (uint32_t pos = 0; pos < in.n; pos = pos < in.n - 19 ? pos + 19 : pos + 1) {   /* the last ones too */
             for (uint32_t h = 0; h < shape->n_head; h++) {
-                truth_around(&in, pos, h, w, y);
+                truth_around(&stored, pos, h, w, y);
                 for (uint32_t k = 0; k < v_dim_of(shape); k++) {
                     double d = (double)out[pos * n_row + h * v_dim_of(shape) + k] - y[k];
                     d2 += d * d;
@@ -268,6 +304,7 @@ static void check_around(const void *row) {
                 }
             }
         }
+        free_input(&stored);
         CHECK(sqrt(d2 / l2) <= types[i].most, "%s: relative RMS %g", types[i].name, sqrt(d2 / l2));
         test_note("%s: relative RMS %.2g", types[i].name, sqrt(d2 / l2));
         for (uint32_t n_thread = 1; n_thread <= 3; n_thread += 2) {
@@ -286,21 +323,24 @@ static void check_around(const void *row) {
 
 /* NaN in K or V of head 0 at a position makes the group's outputs NaN from there on and changes nothing else. */
 static void hostile(void) {
-    enum { N_OUT = N_LAST * 4 * 40 };
+    enum { DIM = 64, N_OUT = N_LAST * 4 * DIM };
     static const float bad[] = { NAN, INFINITY, -INFINITY };
     float out[N_OUT], other[N_OUT];
-    for (size_t i = 0; i < 36; i++) {
+    for (size_t i = 0; i < 18 * N_TYPE; i++) {
         /* One part alone, the second of two parts, the first of two parts. */
-        uint32_t n = i < 12 ? 70 : 1027, first = n - N_LAST, at = i < 24 ? n - 3 : 500;
-        plumb_kv_type type = types[i / 6 % 2].type;
-        struct shape shape = { "", 4, 2, 40, n, .window = 0 };
+        uint32_t place = (uint32_t)i / (6 * N_TYPE), n = place < 1 ? 70 : 1027, first = n - N_LAST;
+        uint32_t at = place < 2 ? n - 3 : 500;
+        plumb_kv_type type = types[i / 6 % N_TYPE].type;
+        if (type == PLUMB_KV_F32) continue;
+        struct shape shape = { "", 4, 2, DIM, n, .window = 0 };
         struct input in;
         struct way way = { i % 2, 1, n, i % 2 ? N_LAST : 1, false };
         if (!make_input(&in, &shape) || !compute(&in, type, way, out, NULL)) return;
-        (i / 3 % 2 ? in.k : in.v)[at * 80 + 11] = bad[i % 3];
+        (i / 3 % 2 ? in.k : in.v)[at * 2 * DIM + 11] = bad[i % 3];
         if (!compute(&in, type, way, other, NULL)) return;
         for (uint32_t j = 0; j < N_OUT; j++) {
-            bool is_hit = j / 160 + first >= at && j % 160 < 80;
+            bool in_slice = i / 3 % 2 || type == PLUMB_KV_I16 || j % DIM < KV_SLICE;   /* of V */
+            bool is_hit = j / (4 * DIM) + first >= at && j % (4 * DIM) < 2 * DIM && in_slice;
             bool ok = is_hit ? isnan(other[j]) : f32_to_bits(out[j]) == f32_to_bits(other[j]);
             if (!CHECK(ok, "%zu: output %u is %g, was %g", i, j, (double)other[j], (double)out[j])) break;
         }
@@ -355,10 +395,10 @@ static void sessions(void) {
     enum { N = 37, CUT = 13 };
     int32_t ids[N];
     for (int32_t i = 0; i < N; i++) ids[i] = (i * 37 + 5) % 200;
-    plumb_model *m = fixture_load("tests/vectors/synth/q4_0.gguf");
+    plumb_model *m = fixture_load("tests/vectors/kv/heads.gguf");
     plumb_session *s;
-    uint64_t bytes[3] = { 0 };
-    for (int type = 0; m && type < 3; type++) {
+    uint64_t bytes[4] = { 0 };
+    for (int type = 0; m && type < 4; type++) {
         plumb_session_params params = { .n_ctx = 4096, .kv_type = (plumb_kv_type)type,
                                         .precision = PLUMB_PRECISION_EXACT16 };
         uint64_t hash[2] = { 0 };
@@ -379,15 +419,55 @@ static void sessions(void) {
         CHECK(hash[0] == hash[1], "%s: other logits", plumb_kv_type_name(params.kv_type));
         plumb_session_free(s);
     }
-    CHECK(bytes[PLUMB_KV_Q8] < bytes[PLUMB_KV_I16] && bytes[PLUMB_KV_I16] < bytes[PLUMB_KV_F32], "%llu, %llu, %llu",
-          (unsigned long long)bytes[1], (unsigned long long)bytes[0], (unsigned long long)bytes[2]);
-    plumb_session_params none = { .kv_type = (plumb_kv_type)3 };
+    CHECK(bytes[PLUMB_KV_Q4_0] < bytes[PLUMB_KV_Q8_0] && bytes[PLUMB_KV_Q8_0] < bytes[PLUMB_KV_I16]
+          && bytes[PLUMB_KV_I16] < bytes[PLUMB_KV_F32], "q4_0 %llu, q8_0 %llu, i16 %llu, f32 %llu",
+          (unsigned long long)bytes[PLUMB_KV_Q4_0], (unsigned long long)bytes[PLUMB_KV_Q8_0],
+          (unsigned long long)bytes[PLUMB_KV_I16], (unsigned long long)bytes[PLUMB_KV_F32]);
+    plumb_session_params none = { .kv_type = (plumb_kv_type)4 };
     CHECK(m && plumb_session_create(&s, m, &none) == PLUMB_ERROR_ARGUMENT
-          && strcmp(plumb_model_error(m), "3 is not a type of K and V") == 0, "%s", m ? plumb_model_error(m) : "");
+          && strcmp(plumb_model_error(m), "4 is not a type of K and V") == 0, "%s", m ? plumb_model_error(m) : "");
     plumb_model_free(m);
 }
 
-/* The default context.  A position of both layers has 2 x 64 heads of K and V, with 128 codes of 16 bits and a scale. */
+/* The codes and scales of ggml for the same vectors (tests/vectors/kv).  A block of Q8_0 is a scale and 32 codes, one
+ * of Q4_0 a scale and 16 bytes with codes plus 8: j in the low bits of byte j, j + 16 in the high ones. */
+static void quantized_slices(void) {
+    static const struct { plumb_kv_type type; const char *path; size_t n_byte; } rows[] = {
+        { PLUMB_KV_Q8_0, "tests/vectors/kv/Q8_0.bin", 34 }, { PLUMB_KV_Q4_0, "tests/vectors/kv/Q4_0.bin", 18 },
+    };
+    size_t n_input = 0, n_block = 0;
+    uint8_t *input = test_read_all("tests/vectors/kv/input.f32.bin", &n_input);
+    for (size_t i = 0; input && i < 2; i++) {
+        uint8_t *blocks = test_read_all(rows[i].path, &n_block), *block = blocks;
+        CHECK(blocks && n_input / (4 * KV_SLICE) == n_block / rows[i].n_byte, "%zu and %zu bytes", n_input, n_block);
+        for (size_t at = 0; blocks && at < n_input; at += 4 * KV_SLICE, block += rows[i].n_byte) {
+            float x[KV_SLICE];
+            int16_t codes[KV_SLICE];
+            memcpy(x, input + at, sizeof x);
+            uint16_t scale = kv_quantize(rows[i].type, x, codes);
+            CHECK(scale == load_u16(block), "slice %zu: scale %04x, of ggml %04x", at / 128, scale, load_u16(block));
+            for (size_t j = 0; j < KV_SLICE; j++) {
+                int code = i == 0 ? (int8_t)block[2 + j] : (block[2 + j % 16] >> (j < 16 ? 0 : 4) & 15) - 8;
+                CHECK(codes[j] == code, "slice %zu: code %zu is %d, of ggml %d", at / 128, j, codes[j], code);
+            }
+        }
+        free(blocks);
+    }
+    free(input);
+}
+
+/* A model whose heads are no multiple of 32 cannot have such K and V, and says so. */
+static void refused_heads(void) {
+    plumb_model *m = fixture_load("tests/vectors/synth/qwen3.gguf");
+    plumb_session *s;
+    plumb_session_params params = { .n_ctx = 64, .kv_type = PLUMB_KV_Q4_0 };
+    CHECK(m && plumb_session_create(&s, m, &params) == PLUMB_ERROR_UNSUPPORTED
+          && strcmp(plumb_model_error(m), "K and V cannot be stored as q4_0, which has blocks of 32: the model has "
+                    "heads of 24 elements") == 0, "%s", m ? plumb_model_error(m) : "");
+    plumb_model_free(m);
+}
+
+/* The default context.  A position of both layers has 2 x 64 heads of K and V, each of 128 codes and a scale. */
 static void default_context(void) {
     struct layer_plan layers[2];
     struct plan plan = { .n_layer = 2, .n_embd = 64, .is_causal = true, .layers = layers };
@@ -453,6 +533,8 @@ void test_attention(void) {
     test_case("attention: NaN and infinity reach only the heads that attend to them", hostile);
     test_case("attention: zeros, subnormal and huge values are handled", extreme);
     test_case("attention: the largest codes do not overflow", largest_codes);
+    test_case("attention: slices of K and V have ggml's codes and scales", quantized_slices);
+    test_case("attention: heads that are no multiple of 32 cannot be stored as q4_0", refused_heads);
     test_case("attention: K and V of the default context take 512 MiB at most", default_context);
     test_case("attention: sessions work with K and V of every type", sessions);
 }

@@ -46,7 +46,7 @@ static void lengths(void) {
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
 
-enum { N_CTX = 3200, N_HEAD = 3, DIM = 16, MAX_BATCH = 482, N_POOL = 1500 };
+enum { N_CTX = 3200, N_HEAD = 3, DIM = 32, MAX_BATCH = 482, N_POOL = 1500 };
 
 struct ring {
     const char *name;
@@ -139,7 +139,7 @@ static void walk_row(const void *arg) {
     for (size_t i = 0; i < sizeof pair.pool / sizeof(float); i++) {
         pair.pool[i / DIM][i % DIM] = (float)random_below(2001) * 1e-3f - 1;
     }
-    for (uint32_t type = 0; type < 3; type++) {
+    for (uint32_t type = 0; type < 4; type++) {
         if (!test_repeats(row->window + type)) continue;
         plumb_kv_type kv_type = (plumb_kv_type)type;
         pair.ring = pair.whole = NULL;
@@ -148,7 +148,8 @@ static void walk_row(const void *arg) {
                   == PLUMB_OK, "memory")) {
             uint64_t saved = N_CTX - row->n_position, of_position = 2 * DIM * sizeof(float);
             if (kv_type == PLUMB_KV_I16) of_position = 2 * DIM * 2 + 2 * sizeof(float);
-            if (kv_type == PLUMB_KV_Q8) of_position = 2 * DIM + 2 * sizeof(float);
+            if (kv_type == PLUMB_KV_Q8_0) of_position = 2 * 34;
+            if (kv_type == PLUMB_KV_Q4_0) of_position = 2 * 18;
             CHECK(attention_bytes(pair.ring) + saved * of_position == attention_bytes(pair.whole),
                   "%llu bytes, %llu of the whole cache", (unsigned long long)attention_bytes(pair.ring),
                   (unsigned long long)attention_bytes(pair.whole));
@@ -238,7 +239,7 @@ static void sessions_row(const void *arg) {
     run.n = row->n_position + NEARBY;
     run.n_vocab = plumb_model_n_vocab(m);
     for (uint32_t i = 0; i < run.n; i++) run.ids[i] = (int32_t)((i * 37 + i / 11) % run.n_vocab);
-    for (uint32_t type = 0; type < 3; type++) {
+    for (uint32_t type = 0; type < 4; type += 3) {   /* i16 and f32, as the heads have 16 elements */
         if (!test_repeats(row->window + type)) continue;
         plumb_session_params params = { .n_ctx = run.n, .n_batch = run.n, .kv_type = (plumb_kv_type)type };
         plumb_session *s = NULL, *large = NULL;

@@ -141,7 +141,8 @@ static const struct option {
       "precision of activations: exact16, or fast8, which changes the text and is 0.8 to 1.1 times as fast on a Zen 4; "
       "on a Zen 5 its kernels alone are 1.1 to 1.7 times as fast (exact16)" },
     { "--kv-type", COMPUTE, KV_TYPE, AT(kv_type), 0, 0, "NAME",
-      "how K and V are stored: i16, q8 (half the memory, less precise) or f32 (twice the memory, slow) (i16)" },
+      "how K and V are stored: i16, q8_0 or q4_0 (0.53 and 0.28 times the memory, less precise), or f32 (twice the "
+      "memory, slow) (i16)" },
     { "--reference", COMPUTE, FLAG, AT(reference), 0, 0, NULL,
       "use the slow pass that defines the correct result" },
     { "--scalar", COMPUTE, FLAG, AT(scalar), 0, 0, NULL, "use only the portable kernels" },

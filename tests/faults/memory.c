@@ -255,10 +255,10 @@ static plumb_status make_session(const plumb_session_params *params) {
 
 static plumb_status make_sessions(void) {
     plumb_session_params params = {.n_ctx = 12, .n_batch = N_BATCH, .n_thread = 1};
-    for (int kv = 0; kv < 3; kv++) {
-        params.kv_type = (plumb_kv_type)kv;
-        params.precision = kv == 1 ? PLUMB_PRECISION_FAST8 : PLUMB_PRECISION_EXACT16;
-        params.force_scalar = kv == 2;
+    for (int i = 0; i < 3; i++) {
+        params.kv_type = i == 2 ? PLUMB_KV_F32 : PLUMB_KV_I16;
+        params.precision = i == 1 ? PLUMB_PRECISION_FAST8 : PLUMB_PRECISION_EXACT16;
+        params.force_scalar = i == 2;
         PLUMB_TRY(make_session(&params));
     }
     return make_session(&(plumb_session_params){.n_ctx = 12, .n_batch = N_BATCH, .pass = PLUMB_PASS_REFERENCE});

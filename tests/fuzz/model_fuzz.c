@@ -92,7 +92,7 @@ static bool same_bits(const float *a, const float *b, uint32_t n) {
 }
 
 static void check_passes(plumb_model *m, unsigned how, const int32_t *ids, size_t n_file, bool slow) {
-    plumb_session_params fast = {.kv_type = (plumb_kv_type)(how % 3),
+    plumb_session_params fast = {.kv_type = (plumb_kv_type)(how % 4),
                                  .precision = how & 4 ? PLUMB_PRECISION_FAST8 : PLUMB_PRECISION_EXACT16};
     plumb_session_params scalar = fast, reference = {.pass = PLUMB_PASS_REFERENCE};
     scalar.force_scalar = true;

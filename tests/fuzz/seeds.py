@@ -338,7 +338,7 @@ OPTIONS = {
     "run-words": "run m.gguf n.gguf hello -n 1 there",
     "score": "score m.gguf --ids 1,2,3 --ctx 8 --batch 4 --threads 64 --json",
     "tokenize": "tokenize a b.gguf - --ids",
-    "bench": "bench m.gguf -p 1 -n 16777216 -r 1000 --precision fast8 --kv-type q8",
+    "bench": "bench m.gguf -p 1 -n 16777216 -r 1000 --precision fast8 --kv-type q8_0",
     "trace": "trace m.gguf --tokens 1,2 --n-prompt 1 --taps l_out-*,Qcur --layers 0-3 --values all -o t.gguf",
     "trace-profile": "trace -p x m.gguf --profile -o t.json --layers 4294967295",
     "logits": "logits m -p x --top 16777216",

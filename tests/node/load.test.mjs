@@ -269,7 +269,7 @@ test('a model that no module can hold with its context is refused as soon as the
     assert.equal(error.details.kv, kv);
     assert.ok(error.details.weights <= size && error.details.weights > 3.89e9, error.message);
     assert.ok(error.details.limit < error.details.weights + kv, error.message);
-    assert.match(error.message, /contextLength, kvType 'q8' or a smaller model/);
+    assert.match(error.message, /contextLength, kvType 'q8_0' or a smaller model/);
     return true;
   });
   const parts = await server(t, (request, response) => {
@@ -340,7 +340,7 @@ test('invalid sources and options are refused', async () => {
     ...[0, -1, 1.5, 65, 2 ** 32 + 1, NaN, Infinity].map(threads =>
       [{ threads }, new RegExp(`threads is ${threads}, expected an integer from 1 to 64, or 'auto'`)]),
     [{ threads: 'all' }, /threads is "all"/],
-    [{ kvType: 'f16' }, /kvType is "f16", expected 'i16', 'q8' or 'f32'/],
+    [{ kvType: 'f16' }, /kvType is "f16", expected 'i16', 'q8_0', 'q4_0' or 'f32'/],
     [{ precision: 'fast' }, /precision is "fast", expected 'exact16' or 'fast8'/],
     [{ signal: {} }, /signal is an object, expected an AbortSignal/],
     [{ onProgress: 'loud' }, /onProgress is "loud", expected a function/],

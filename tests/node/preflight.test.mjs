@@ -98,10 +98,18 @@ test('preflight of the default model gives its memory and speed, and reads about
 });
 
 test('preflight agrees with the load for other contexts, types of K and V, threads, and workers', async () => {
-  const source = `${root}tests/vectors/synth/qwen2.gguf`;
-  for (const options of [{ contextLength: 100 }, { kvType: 'f32' }, { kvType: 'q8', threads: 1 }, { worker: true }]) {
+  const source = `${root}tests/vectors/kv/heads.gguf`;
+  for (const options of [{ contextLength: 100 }, { kvType: 'f32' }, { kvType: 'q8_0', threads: 1 },
+    { kvType: 'q4_0' }, { worker: true }]) {
     await agrees(source, { measure: false, ...options });
   }
+});
+
+test('preflight says if heads cannot be stored as kvType', async () => {
+  const { supported, problems, memory } = await Plumb.preflight(tiny, { kvType: 'q8_0', measure: false });
+  assert.deepEqual([supported, memory, problems], [false, undefined, [{ code: 'PLUMB_ERROR_UNSUPPORTED',
+    message: 'K and V cannot be stored as q8_0, which has blocks of 32: the model has heads of 8 elements' }]]);
+  await fails(Plumb.load(tiny, { kvType: 'q8_0' }), 'PLUMB_ERROR_UNSUPPORTED', /has heads of 8 elements/);
 });
 
 test('preflight gives the number of threads, and why there are not more', async () => {
@@ -297,8 +305,9 @@ test('a context is as long as the training if K and V have 512 MiB, and shorter 
   assert.deepEqual(await look(), [2048, 'context: contextLength is 2048: there is no memory for 4096 tokens']);
   WebAssembly.Memory = Memory;
   const long = ggufHeader({ ...shape, layers: 64, heads: 32 });   // 16 elements in a head
-  const plan = await Plumb.preflight(new Uint8Array([...long.header, ...new Uint8Array(long.size - long.header.length)]),
-    { threads: 1, measure: false, kvType: 'f32' });
+  const larger = new Uint8Array(long.size);
+  larger.set(long.header);
+  const plan = await Plumb.preflight(larger, { threads: 1, measure: false, kvType: 'f32' });
   assert.equal(plan.contextLength, 2 ** 29 / (64 * 32 * 2 * 16 * 4));
   const beyond = await Plumb.load(tiny, { contextLength: 513, worker: false });   // trained for 512
   assert.deepEqual(beyond.warnings, [{ code: 'context',

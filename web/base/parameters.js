@@ -52,6 +52,6 @@ export const MAX_THREADS = 64;
 
 /* The names of the values of enums, from 0 on. */
 export const PRECISIONS = /** @type {const} */ (['exact16', 'fast8']);
-export const KV_TYPES = /** @type {const} */ (['i16', 'q8', 'f32']);
+export const KV_TYPES = /** @type {const} */ (['i16', 'q8_0', 'q4_0', 'f32']);
 export const POOLINGS = /** @type {const} */ (['none', 'mean', 'cls', 'last', 'rank']);
 export const JSON_SPACES = /** @type {const} */ (['compact', 'pretty', 'free']);

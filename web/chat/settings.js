@@ -39,11 +39,13 @@ export const SETTINGS = {
   seed: { group: 'Sampling', label: 'Seed', hint: 'empty: a new one each time', value: '', min: 0,
     max: Number.MAX_SAFE_INTEGER, whole: true, optional: true },
   contextLength: { group: 'Model', label: 'Context length',
-    hint: 'tokens; empty: the model’s own, with at most 512 MiB of keys and values', value: '', min: 1, max: MAX_CTX, whole: true, optional: true },
+    hint: 'tokens; empty: the model’s own, with at most 512 MiB of keys and values', value: '', min: 1, max: MAX_CTX,
+    whole: true, optional: true },
   threads: { group: 'Model', label: 'Threads', hint: 'empty: one for each processor', value: '', min: 1,
     max: MAX_THREADS, whole: true, optional: true },
   kvType: { group: 'Model', label: 'KV cache', hint: 'format of the stored keys and values', value: 'i16',
-    choices: { i16: '16 bits', q8: '8 bits: half the memory', f32: '32 bits: twice the memory, slow' } },
+    choices: { i16: '16 bits', q8_0: '8 bits: half the memory', q4_0: '4 bits: a quarter, less precise',
+      f32: '32 bits: twice the memory, slow' } },
   precision: { group: 'Model', label: 'Fast 8-bit arithmetic', value: 'exact16', toggle: 'fast8',
     hint: 'Rounds activations to 8 bits instead of 16. This is faster on some new processors: on a Zen 5 the '
       + 'multiplications alone are 1.1 to 1.7 times as fast. It is no faster on others: on a Zen 4 prompts and '

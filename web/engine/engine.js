@@ -258,7 +258,7 @@ export class Engine extends Instance {
     const weights = Math.max(this.#weightBytes(), total), kv = this.kvBytes(contextLength, kvType);
     if (weights + kv <= limit) return;
     throw new PlumbError('PLUMB_ERROR_MEMORY', `no memory for ${weights} bytes of weights and ${kv} bytes of `
-      + `keys and values: a module can use at most ${limit} bytes here; choose a shorter contextLength, kvType 'q8' `
+      + `keys and values: a module can use at most ${limit} bytes here; choose a shorter contextLength, kvType 'q8_0' `
       + 'or a smaller model', { weights, kv, limit });
   }
 
@@ -267,7 +267,8 @@ export class Engine extends Instance {
   defaultContext(type = 'i16') { return this.c.plumb_model_default_ctx(this.#model, KV_TYPES.indexOf(type)); }
 
   /** Bytes of the keys and values of a session.  Needs the header.
-   * @param {number} contextLength  tokens; 0: the fewest that openSession has by default @param {typeof KV_TYPES[number]} type
+   * @param {number} contextLength  tokens; 0: the fewest that openSession has by default
+   * @param {typeof KV_TYPES[number]} type
    * @returns {number} */
   kvBytes(contextLength, type) {
     return this.c.plumb_model_kv_bytes(this.#model, contextLength, 0, KV_TYPES.indexOf(type));

@@ -91,7 +91,13 @@ export async function preflight(work, args) {
   }
   plan.threadsNote = await enableThreads();
   call.signal.throwIfAborted();
-  planMemory(engine, plan, memoryLimit, room.fits, args);
+  try {
+    planMemory(engine, plan, memoryLimit, room.fits, args);
+  } catch (error) {
+    if (!(error instanceof PlumbError) || error.code !== 'PLUMB_ERROR_UNSUPPORTED') throw error;
+    plan.supported = false;   // kvType cannot store its heads
+    plan.problems.push({ code: error.code, message: error.message });
+  }
   if (args.measure && plan.fits && room.canRun) plan.speed = await measure(engine, call.signal);
   return plan;
 }

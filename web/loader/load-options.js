@@ -12,8 +12,8 @@
  *   memory for the default, it is halved, to 1024 at least, and `model.warnings` says so, as it does if contextLength
  *   is beyond the training
  * @property {typeof import('../base/parameters.js').KV_TYPES[number]} [kvType]  how the keys and values of the context
- *   are stored: 'i16', 16 bits, the default; 'q8', half of that memory, but less precise; 'f32', twice that memory, and
- *   slow
+ *   are stored: 'i16', 16 bits, the default; 'q8_0' and 'q4_0', ggml's types, with 0.53 and 0.28 times that memory, but
+ *   less precise, and only for heads whose lengths are multiples of 32; 'f32', twice that memory, and slow
  * @property {AbortSignal} [signal]  ends the load at any time and frees its memory
  * @property {(progress: import('./progress.js').Progress) => void} [onProgress]
  * @property {string | URL} [workerUrl]  the URL of engine-worker.js on the page's own origin, with thread-worker.js

@@ -106,7 +106,8 @@ const char *plumb_precision_name(plumb_precision precision) {
 const char *plumb_kv_type_name(plumb_kv_type type) {
     switch (type) {
     case PLUMB_KV_I16: return "i16";
-    case PLUMB_KV_Q8: return "q8";
+    case PLUMB_KV_Q8_0: return "q8_0";
+    case PLUMB_KV_Q4_0: return "q4_0";
     case PLUMB_KV_F32: return "f32";
     }
     return NULL;

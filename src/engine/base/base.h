@@ -92,6 +92,16 @@ static inline float f32_from_f16(uint16_t h) {
     float magnitude = (float)mantissa * 0x1p-24f;   /* subnormal: mantissa * 2^-24, exact in f32 */
     return f32_from_bits(sign | f32_to_bits(magnitude));
 }
+/* Single to IEEE half, rounded to the nearest, of two to the even one.  NaN becomes 0x7e00. */
+static inline uint16_t f16_from_f32(float x) {
+    uint32_t bits = f32_to_bits(x), magnitude = bits & 0x7fffffffu, h;
+    if (magnitude > 0x7f800000u) return 0x7e00;
+    if (magnitude >= 0x477ff000u) h = 0x7c00;   /* 65520 and more */
+    else if (magnitude < 0x38800000u) {         /* subnormal: adding 0.5 moves 2^-24 to the last bit */
+        h = f32_to_bits(f32_from_bits(magnitude) + 0.5f) - 0x3f000000u;
+    } else h = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1)) >> 13;
+    return (uint16_t)(bits >> 16 & 0x8000u) | (uint16_t)h;
+}
 /* bfloat16 is the upper half of a single. */
 static inline float f32_from_bf16(uint16_t h) { return f32_from_bits((uint32_t)h << 16); }
 

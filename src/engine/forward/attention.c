@@ -42,7 +42,7 @@ struct unit {
     /* Each query sees positions from .. end - 1.  Both ascend: the last query sees the latest ones. */
     uint32_t from[ATTN_QUERIES], end[ATTN_QUERIES];
     uint32_t own[ATTN_QUERIES];              /* the positions of the queries */
-    int16_t *q;                              /* (4, k_row) codes */
+    int16_t *q;                              /* (n_k_slice, 4, k_row / n_k_slice) codes, then room for k_row */
     float q_scale[ATTN_QUERIES];
     float *tops, *sums;                      /* (parts, 4) each: top, and the sum of 2^(score - top) */
     float *values;                           /* (parts, 4, v_row) the sum of V times 2^(score - top) */
@@ -52,6 +52,9 @@ struct unit {
 struct scratch {
     int16_t *code;                           /* (k_row or v_row) codes of the vector that is being stored */
     float *scores;                           /* (4, KV_PART) scores, then 2^(score - top); (n_ctx + 1) for f32 */
+    float *more;                             /* (4, KV_PART) scores of the slices of K after the first */
+    int8_t *unpacked;                        /* (KV_PART, KV_SLICE) codes of 4 bits */
+    float *scales;                           /* (KV_PART) scales of K or V as floats */
     float *v_scale;                          /* (KV_PART) scales of V, with 0 at positions before the window */
     int16_t *codes;                          /* (4, KV_PART) codes of weights times scales of V */
     float *code_scales;                      /* (4, KV_PART / 32) scales of these codes, one for each 32 positions */
@@ -109,6 +112,9 @@ static bool allocate_scratch(struct attention *a, struct scratch *s, const struc
     if (type == PLUMB_KV_F32) return (s->scores = allocate(a, (uint64_t)m->n_ctx + 1, sizeof *s->scores)) != NULL;
     bool ok = (s->code = allocate(a, m->k_row > m->v_row ? m->k_row : m->v_row, sizeof *s->code))
            && (s->scores = allocate(a, ATTN_QUERIES * KV_PART, sizeof *s->scores))
+           && (s->more = allocate(a, ATTN_QUERIES * KV_PART, sizeof *s->more))
+           && (s->unpacked = allocate(a, KV_PART * KV_SLICE, sizeof *s->unpacked))
+           && (s->scales = allocate(a, KV_PART, sizeof *s->scales))
            && (s->v_scale = allocate(a, KV_PART, sizeof *s->v_scale))
            && (s->codes = allocate(a, ATTN_QUERIES * KV_PART, sizeof *s->codes))
            && (s->code_scales = allocate(a, ATTN_QUERIES * KV_PART / ATTN_BLOCK, sizeof *s->code_scales));
@@ -121,7 +127,7 @@ static bool allocate_scratch(struct attention *a, struct scratch *s, const struc
 }
 
 static bool allocate_unit(struct attention *a, struct unit *u, const struct maxima *m) {
-    uint64_t n_q = (uint64_t)ATTN_QUERIES * m->k_row, n_part = (m->n_ctx - 1) / KV_PART + 1;
+    uint64_t n_q = (uint64_t)(ATTN_QUERIES + 1) * m->k_row, n_part = (m->n_ctx - 1) / KV_PART + 1;
     bool ok = (u->q = allocate(a, n_q, sizeof *u->q)) && (u->tops = allocate(a, ATTN_QUERIES * n_part, sizeof *u->tops))
            && (u->sums = allocate(a, ATTN_QUERIES * n_part, sizeof *u->sums))
            && (u->values = allocate(a, ATTN_QUERIES * n_part * m->v_row, sizeof *u->values));
@@ -191,6 +197,9 @@ void attention_free(struct attention *a) {
     for (uint32_t i = 0; a->scratch && i < pool_size(a->pool); i++) {
         free(a->scratch[i].code);
         free(a->scratch[i].scores);
+        free(a->scratch[i].more);
+        free(a->scratch[i].unpacked);
+        free(a->scratch[i].scales);
         free(a->scratch[i].v_scale);
         free(a->scratch[i].codes);
         free(a->scratch[i].code_scales);
@@ -283,14 +292,18 @@ static void add_biases(const struct attention *a, float *scores, uint32_t first,
  * the codes times the layer's scale and log2(e), so that the kernels compute scores in bits. */
 static void begin_unit(const struct attention *a, struct unit *u, uint32_t head_kv, uint32_t first) {
     uint32_t n = a->n_token * a->n_group - first, k_dim = a->cache->k_dim, k_row = a->cache->k_row;
+    uint32_t n_slice = a->cache->n_k_slice, n_row = k_row / n_slice;
     u->head_kv = head_kv;
     u->first = first;
     u->n = n < ATTN_QUERIES ? n : ATTN_QUERIES;
     for (uint32_t i = 0; i < u->n; i++) {
         const float *q = a->queries + query_row(a, u, i) * k_dim;
-        int16_t *codes = u->q + (size_t)i * k_row;
+        int16_t *codes = u->q + (size_t)ATTN_QUERIES * k_row;
         float code_scale = a->kernels->quantize(q, codes, k_dim, 32767.0f, ATTN_NORM);
         memset(codes + k_dim, 0, (k_row - k_dim) * sizeof *codes);
+        for (uint32_t j = 0; j < n_slice; j++) {
+            memcpy(u->q + ((size_t)j * ATTN_QUERIES + i) * n_row, codes + (size_t)j * n_row, n_row * sizeof *codes);
+        }
         u->q_scale[i] = code_scale * (a->scale * ATTN_LOG2E);
         u->own[i] = a->pos + (first + i) / a->n_group;
         u->end[i] = end_seen(a, u->own[i]);
@@ -306,6 +319,39 @@ static float *weights_row(const struct attention *a, const struct unit *u, uint3
     return a->weights + query_row(a, u, i) * (a->pos + a->n_token);
 }
 
+/* The scores of n positions from begin on, which are in the part that begins at `part`: the sum of those of the slices
+ * of K. */
+static void score_slices(const struct attention *a, const struct unit *u, uint32_t part, uint32_t begin, uint32_t n,
+                         const struct scratch *s) {
+    const struct kv_cache *cache = a->cache;
+    uint32_t n_row = cache->k_row / cache->n_k_slice, n_tile = (n - 1) / ATTN_TILE + 1;
+    size_t n_code = (size_t)n_tile * ATTN_TILE * n_row, skipped = kv_cache_size(cache, (size_t)(begin - part) * n_row);
+    for (uint32_t j = 0; j < cache->n_k_slice; j++) {
+        const uint8_t *codes = kv_cache_k(cache, u->head_kv, j, part) + skipped;
+        float *scores = j == 0 ? s->scores : s->more;
+        a->kernels->scores[cache->format.bits > 8](scores, KV_PART,
+            kv_cache_unpack(cache, codes, n_code, s->unpacked),
+            kv_cache_widen(cache, kv_cache_k_scale(cache, u->head_kv, j, begin), n_tile * ATTN_TILE, s->scales),
+            n_tile, u->q + (size_t)j * ATTN_QUERIES * n_row, u->q_scale, n_row, u->n);
+        for (uint32_t t = 0; j > 0 && t < u->n; t++) {
+            a->f32->add_scaled(s->scores + t * KV_PART, s->more + t * KV_PART, 1.0f, n_tile * ATTN_TILE);
+        }
+    }
+}
+
+/* Multiplies the weights of query t by scales of V.  The V of positions before `from` may be NaN, and 0 times NaN is
+ * not 0. */
+static void fold_scales(const struct attention *a, const float *scales, uint32_t from, uint32_t end, uint32_t n,
+                        uint32_t t, const struct scratch *s) {
+    if (from > 0) {
+        memset(s->v_scale, 0, from * sizeof *scales);
+        memcpy(s->v_scale + from, scales + from, (end - from) * sizeof *scales);
+        scales = s->v_scale;
+    }
+    a->kernels->fold(s->scores + (size_t)t * KV_PART, end, n, scales, s->codes + (size_t)t * KV_PART,
+                     s->code_scales + (size_t)t * (KV_PART / ATTN_BLOCK));
+}
+
 /* Computes part i of a unit: tops, sums, values, and weights relative to the part's top.  At least one query must see a
  * position of the part.  Kernels compute with n positions from begin on: the blocks with what some query sees.  Query t
  * sees positions [from, end) of them. */
@@ -314,39 +360,39 @@ static void run_part(const struct attention *a, struct unit *u, uint32_t i, cons
     uint32_t part = i * KV_PART, begin = u->from[0] / ATTN_BLOCK * ATTN_BLOCK, last = u->end[u->n - 1];
     if (begin < part) begin = part;
     if (last - part > KV_PART) last = part + KV_PART;
-    uint32_t n = kv_round_up(last - begin, ATTN_BLOCK);
-    size_t row = kv_cache_row(cache, u->head_kv, begin), skipped = (size_t)(begin - part) * cache->code_bytes;
-    a->kernels->scores[cache->code_bytes - 1](s->scores, KV_PART,
-        kv_cache_k(cache, u->head_kv, part) + skipped * cache->k_row, cache->k_scale + row,
-        (last - begin - 1) / ATTN_TILE + 1, u->q, u->q_scale, cache->k_row, u->n);
+    uint32_t n = kv_round_up(last - begin, ATTN_BLOCK), from[ATTN_QUERIES], end[ATTN_QUERIES];
+    score_slices(a, u, part, begin, last - begin, s);
     for (uint32_t t = 0; t < u->n; t++) {
-        float *w = s->scores + (size_t)t * KV_PART, *d = s->code_scales + (size_t)t * (KV_PART / ATTN_BLOCK);
-        int16_t *codes = s->codes + (size_t)t * KV_PART;
-        const float *v_scale = cache->v_scale + row;
-        if (u->end[t] <= begin || u->from[t] >= last) {   /* the values kernel uses these zeros; end_unit skips them */
-            memset(codes, 0, n * sizeof *codes);
-            memset(d, 0, n / ATTN_BLOCK * sizeof *d);
+        float *w = s->scores + (size_t)t * KV_PART;
+        from[t] = u->from[t] > begin ? u->from[t] - begin : 0;
+        end[t] = u->end[t] <= begin || u->from[t] >= last ? 0 : u->end[t] - begin < n ? u->end[t] - begin : n;
+        if (end[t] == 0) {   /* the values kernel uses these zeros; end_unit skips them */
+            memset(s->codes + (size_t)t * KV_PART, 0, n * sizeof *s->codes);
+            memset(s->code_scales + (size_t)t * (KV_PART / ATTN_BLOCK), 0, n / ATTN_BLOCK * sizeof *s->code_scales);
             continue;
         }
-        uint32_t from = u->from[t] > begin ? u->from[t] - begin : 0;
-        uint32_t end = u->end[t] - begin < n ? u->end[t] - begin : n;
-        if (from > 0) {   /* the positions before the window; their V may be NaN, and 0 times NaN is not 0 */
-            memcpy(s->v_scale + from, v_scale + from, (end - from) * sizeof *v_scale);
-            memset(s->v_scale, 0, from * sizeof *v_scale);
-            for (uint32_t p = 0; p < from; p++) w[p] = -INFINITY;
-            v_scale = s->v_scale;
-        }
-        if (a->layer->softcap != 0.0f) a->f32->softcap(w + from, a->layer->softcap * ATTN_LOG2E, end - from);
-        add_alibi(a, w + from, begin + from, end - from, u->own[t], (uint32_t)(query_row(a, u, t) % a->layer->n_head),
-                  ATTN_LOG2E);
-        add_biases(a, w + from, begin + from, end - from, u->own[t], (uint32_t)(query_row(a, u, t) % a->layer->n_head),
-                   ATTN_LOG2E);
-        u->sums[i * ATTN_QUERIES + t] = a->kernels->weigh(w, end, n, v_scale, codes, d, &u->tops[i * ATTN_QUERIES + t]);
-        if (a->weights) memcpy(weights_row(a, u, t) + begin + from, w + from, (end - from) * sizeof *w);
+        for (uint32_t p = 0; p < from[t]; p++) w[p] = -INFINITY;   /* the positions before the window */
+        if (a->layer->softcap != 0.0f) a->f32->softcap(w + from[t], a->layer->softcap * ATTN_LOG2E, end[t] - from[t]);
+        uint32_t head = (uint32_t)(query_row(a, u, t) % a->layer->n_head);
+        add_alibi(a, w + from[t], begin + from[t], end[t] - from[t], u->own[t], head, ATTN_LOG2E);
+        add_biases(a, w + from[t], begin + from[t], end[t] - from[t], u->own[t], head, ATTN_LOG2E);
+        u->sums[i * ATTN_QUERIES + t] = a->kernels->weigh(w, end[t], n, &u->tops[i * ATTN_QUERIES + t]);
+        if (a->weights) memcpy(weights_row(a, u, t) + begin + from[t], w + from[t], (end[t] - from[t]) * sizeof *w);
     }
-    a->kernels->values[cache->code_bytes - 1](u->values + (size_t)i * ATTN_QUERIES * cache->v_row, cache->v_row,
-        kv_cache_v(cache, u->head_kv, part) + skipped * cache->v_row, cache->v_row / ATTN_TILE, n / ATTN_BLOCK,
-        s->codes, s->code_scales, KV_PART, u->n);
+    uint32_t n_row = cache->v_row / cache->n_v_slice;
+    for (uint32_t j = 0; j < cache->n_v_slice; j++) {
+        const uint8_t *codes = kv_cache_v(cache, u->head_kv, j, part);
+        const float *scales = kv_cache_widen(cache, kv_cache_v_scale(cache, u->head_kv, j, begin), last - begin,
+                                             s->scales);
+        for (uint32_t t = 0; t < u->n; t++) {
+            if (end[t] > 0) fold_scales(a, scales, from[t], end[t], n, t, s);
+        }
+        codes = kv_cache_unpack(cache, codes + kv_cache_size(cache, (size_t)(begin - part) * n_row),
+                                (size_t)n * n_row, s->unpacked);
+        a->kernels->values[cache->format.bits > 8](
+            u->values + (size_t)i * ATTN_QUERIES * cache->v_row + (size_t)j * n_row, cache->v_row, codes,
+            n_row / ATTN_TILE, n / ATTN_BLOCK, s->codes, s->code_scales, KV_PART, u->n);
+    }
 }
 
 /* Returns 2^x for an integer x <= 0, but 0 below 2^-126, where floats are subnormal: the weights of such a part are
@@ -437,8 +483,8 @@ static void run_f32(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
         uint32_t head_kv = i % l->n_head / a->n_group, pos = a->pos + i / l->n_head, n_key = a->pos + a->n_token;
         uint32_t from = first_seen(l, pos), n_seen = end_seen(a, pos) - from, head = i % l->n_head;
         uint32_t n_row = a->cache->n_position, row = from % n_row;   /* of a position; row 0 follows the last one */
-        const float *k = (const float *)(const void *)kv_cache_k(a->cache, head_kv, 0);
-        const float *v = (const float *)(const void *)kv_cache_v(a->cache, head_kv, 0);
+        const float *k = (const float *)(const void *)kv_cache_k(a->cache, head_kv, 0, 0);
+        const float *v = (const float *)(const void *)kv_cache_v(a->cache, head_kv, 0, 0);
         const float *q = a->queries + (size_t)i * l->k_dim;
         float *attn = a->attn + (size_t)i * l->v_dim;
         for (uint32_t p = 0; p < n_seen; p++, row = row + 1 < n_row ? row + 1 : 0) {

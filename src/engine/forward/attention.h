@@ -6,8 +6,8 @@
  *
  * kv_cache.h says how K and V are stored.  The bits of a token's result depend neither on the batch it comes in (if the
  * model is causal), nor on the number of threads, nor on the kernels, nor on whether weights are requested.  With
- * integer codes, a NaN or infinity in K or V turns the result of every query that attends to it into NaN, and changes
- * nothing else.
+ * integer codes, a NaN or infinity in K or V turns the result of every query that attends to it into NaN (of V, the
+ * elements of its slice), and changes nothing else.
  */
 #ifndef PLUMB_FORWARD_ATTENTION_H
 #define PLUMB_FORWARD_ATTENTION_H

@@ -7,8 +7,27 @@
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-static uint32_t element_bytes(plumb_kv_type type) {
-    return type == PLUMB_KV_F32 ? sizeof(float) : type == PLUMB_KV_I16 ? sizeof(int16_t) : sizeof(int8_t);
+static struct kv_format format_of(plumb_kv_type type) {
+    switch (type) {
+    case PLUMB_KV_I16: return (struct kv_format) { 16, 4 };
+    case PLUMB_KV_Q8_0: return (struct kv_format) { 8, 2 };
+    case PLUMB_KV_Q4_0: return (struct kv_format) { 4, 2 };
+    case PLUMB_KV_F32: break;
+    }
+    return (struct kv_format) { 32, 0 };
+}
+
+static bool has_slices(plumb_kv_type type) { return type == PLUMB_KV_Q8_0 || type == PLUMB_KV_Q4_0; }
+static uint32_t slices(plumb_kv_type type, uint32_t n_dim) { return has_slices(type) ? n_dim / KV_SLICE : 1; }
+
+uint32_t kv_cache_refused(const struct plan *p, plumb_kv_type type) {
+    for (uint32_t il = 0; has_slices(type) && il < p->n_layer; il++) {
+        const struct attn_plan *a = &p->layers[il].attn;
+        if (!plan_has_kv(&p->layers[il])) continue;
+        if (a->k_dim % KV_SLICE > 0) return a->k_dim;
+        if (a->v_dim % KV_SLICE > 0) return a->v_dim;
+    }
+    return 0;
 }
 
 /* A batch is stored before its tokens are computed.  Storing it clears all of the block of its last token, which are up
@@ -29,8 +48,10 @@ double kv_cache_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, pl
         const struct attn_plan *a = &p->layers[il].attn;
         if (!plan_has_kv(&p->layers[il])) continue;
         double elements = (double)kv_round_up(a->k_dim, ATTN_TILE) + kv_round_up(a->v_dim, ATTN_TILE);
+        double n_scale = (double)slices(type, a->k_dim) + slices(type, a->v_dim);
+        struct kv_format format = format_of(type);
         bytes += a->n_head_kv * (double)kv_cache_length(a, n_ctx, n_batch)
-               * (elements * element_bytes(type) + (type == PLUMB_KV_F32 ? 0 : 2 * sizeof(float)));
+               * (elements * format.bits / 8 + n_scale * format.scale_bytes);
     }
     return bytes + (double)n_state * (snapshots_max(n_state) + 1) * sizeof(float);
 }
@@ -50,19 +71,21 @@ bool kv_cache_init(struct kv_cache *cache, const struct attn_plan *a, uint32_t n
                    plumb_kv_type type) {
     *cache = (struct kv_cache) {
         .type = type,
-        .code_bytes = element_bytes(type),
+        .format = format_of(type),
         .k_dim = a->k_dim,
         .v_dim = a->v_dim,
         .k_row = kv_round_up(a->k_dim, ATTN_TILE),
         .v_row = kv_round_up(a->v_dim, ATTN_TILE),
+        .n_k_slice = slices(type, a->k_dim),
+        .n_v_slice = slices(type, a->v_dim),
         .n_head_kv = a->n_head_kv,
         .n_position = kv_cache_length(a, n_ctx, n_batch),
     };
     cache->part_length = type == PLUMB_KV_F32 ? cache->n_position : KV_PART;
-    uint64_t n_row = (uint64_t)a->n_head_kv * cache->n_position, n;
-    uint64_t n_scale = type == PLUMB_KV_F32 ? 0 : 2 * n_row * sizeof(float);
-    return mul_u64(n_row, ((uint64_t)cache->k_row + cache->v_row) * cache->code_bytes, &n)
-        && add_u64(n, n_scale, &cache->bytes);
+    uint64_t n_row = (uint64_t)a->n_head_kv * cache->n_position;
+    uint64_t codes = ((uint64_t)cache->k_row + cache->v_row) * cache->format.bits / 8;
+    uint64_t scales = ((uint64_t)cache->n_k_slice + cache->n_v_slice) * cache->format.scale_bytes;
+    return mul_u64(n_row, codes + scales, &cache->bytes);
 }
 
 /* The codes are followed by the scales of K and then those of V.  The codes take a multiple of 4 bytes, because
@@ -71,8 +94,8 @@ void kv_cache_place(struct kv_cache *cache, uint8_t *memory) {
     size_t n_row = (size_t)cache->n_head_kv * cache->n_position;
     cache->codes = memory;
     if (cache->type == PLUMB_KV_F32) return;
-    cache->k_scale = (float *)(void *)(memory + n_row * (cache->k_row + cache->v_row) * cache->code_bytes);
-    cache->v_scale = cache->k_scale + n_row;
+    cache->k_scale = memory + n_row * kv_cache_size(cache, cache->k_row + cache->v_row);
+    cache->v_scale = cache->k_scale + n_row * cache->n_k_slice * cache->format.scale_bytes;
 }
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */
@@ -81,58 +104,136 @@ void kv_cache_place(struct kv_cache *cache, uint8_t *memory) {
 static uint32_t part_begin(const struct kv_cache *cache, uint32_t p) {
     return p % cache->n_position / cache->part_length * cache->part_length;
 }
-/* Every position of the parts before takes a row of K and one of V. */
-uint8_t *kv_cache_k(const struct kv_cache *cache, uint32_t head, uint32_t p) {
-    uint32_t begin = part_begin(cache, p);
-    return cache->codes + kv_cache_row(cache, head, begin) * (cache->k_row + cache->v_row) * cache->code_bytes;
-}
-/* V follows the K of all n positions of the part. */
-uint8_t *kv_cache_v(const struct kv_cache *cache, uint32_t head, uint32_t p) {
-    uint32_t n = cache->n_position - part_begin(cache, p);
+/* Every position of the heads and parts before takes a row of K and one of V; V follows the K of all n positions of the
+ * part. */
+static uint8_t *place(const struct kv_cache *cache, uint32_t head, bool is_v, uint32_t slice, uint32_t p) {
+    uint32_t begin = part_begin(cache, p), n = cache->n_position - begin;
+    size_t row = (size_t)head * cache->n_position + begin;
     if (n > cache->part_length) n = cache->part_length;
-    return kv_cache_k(cache, head, p) + (size_t)n * cache->k_row * cache->code_bytes;
+    size_t before = (is_v ? cache->k_row : 0)
+                  + (size_t)slice * (is_v ? cache->v_row / cache->n_v_slice : cache->k_row / cache->n_k_slice);
+    return cache->codes + kv_cache_size(cache, row * (cache->k_row + cache->v_row) + n * before);
+}
+uint8_t *kv_cache_k(const struct kv_cache *cache, uint32_t head, uint32_t slice, uint32_t p) {
+    return place(cache, head, false, slice, p);
+}
+uint8_t *kv_cache_v(const struct kv_cache *cache, uint32_t head, uint32_t slice, uint32_t p) {
+    return place(cache, head, true, slice, p);
+}
+
+static size_t scale_at(const struct kv_cache *cache, uint32_t row, uint32_t p) {
+    return ((size_t)row * cache->n_position + p % cache->n_position) * cache->format.scale_bytes;
+}
+uint8_t *kv_cache_k_scale(const struct kv_cache *cache, uint32_t head, uint32_t slice, uint32_t p) {
+    return cache->k_scale + scale_at(cache, head * cache->n_k_slice + slice, p);
+}
+uint8_t *kv_cache_v_scale(const struct kv_cache *cache, uint32_t head, uint32_t slice, uint32_t p) {
+    return cache->v_scale + scale_at(cache, head * cache->n_v_slice + slice, p);
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+const void *kv_cache_unpack(const struct kv_cache *cache, const uint8_t *codes, size_t n, int8_t *scratch) {
+    if (cache->format.bits != 4) return codes;
+    for (size_t i = 0; i < n; i += 32, codes += 16) {
+        for (size_t j = 0; j < 16; j++) scratch[i + j] = (int8_t)((codes[j] & 15) - 8);
+        for (size_t j = 0; j < 16; j++) scratch[i + 16 + j] = (int8_t)((codes[j] >> 4) - 8);
+    }
+    return scratch;
+}
+
+/* The bits of an f16 in their places in an f32 are its value times 2^-112.  Scales are finite or NaN. */
+const float *kv_cache_widen(const struct kv_cache *cache, const uint8_t *scales, size_t n, float *scratch) {
+    if (cache->format.scale_bytes != 2) return (const float *)(const void *)scales;
+    const uint16_t *h = (const uint16_t *)(const void *)scales;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits = (uint32_t)(h[i] & 0x8000) << 16 | (uint32_t)(h[i] & 0x7fff) << 13;
+        float x = f32_from_bits(bits) * 0x1p112f;
+        scratch[i] = x < 65536.0f ? x : NAN;
+    }
+    return scratch;
 }
 
 /* ---- storing ----------------------------------------------------------------------------------------------------- */
 
+uint16_t kv_quantize(plumb_kv_type type, const float *x, int16_t *codes) {
+    float amax = 0.0f, peak = 0.0f;   /* peak: the element with the largest magnitude */
+    bool is_finite = true;
+    for (int i = 0; i < KV_SLICE; i++) {
+        float magnitude = fabsf(x[i]);
+        is_finite = is_finite && magnitude < INFINITY;
+        if (magnitude > amax) {
+            amax = magnitude;
+            peak = x[i];
+        }
+    }
+    float scale = type == PLUMB_KV_Q8_0 ? amax / 127.0f : peak / -8.0f;
+    uint16_t half = is_finite ? f16_from_f32(scale) : 0x7e00;
+    if ((half & 0x7c00) == 0x7c00) half = 0x7e00;
+    if (half == 0x7e00 || amax < ATTN_MIN) {
+        memset(codes, 0, KV_SLICE * sizeof *codes);
+        return half;
+    }
+    float inverse = 1.0f / scale;
+    for (int i = 0; i < KV_SLICE; i++) {
+        float y = x[i] * inverse;
+        /* Of two integers that are equally near, Q8_0 takes the one away from zero. */
+        if (type == PLUMB_KV_Q8_0) codes[i] = (int16_t)((double)y + (y < 0 ? -0.5 : 0.5));
+        else codes[i] = (int16_t)((y + 8.5f < 15.0f ? (int)(y + 8.5f) : 15) - 8);
+    }
+    return half;
+}
+
+/* Quantizes a slice of n elements, or a whole head, and stores its scale.  norm: as of attention_kernels' quantize. */
+static void quantize(const struct kv_cache *cache, const struct attention_kernels *kernels, const float *x, size_t n,
+                     float norm, int16_t *codes, uint8_t *scale) {
+    if (has_slices(cache->type)) *(uint16_t *)(void *)scale = kv_quantize(cache->type, x, codes);
+    else *(float *)(void *)scale = kernels->quantize(x, codes, n, 32767.0f, norm);
+}
+
 /* Writes a code, which fits the type of the cache, as element i of codes. */
 static inline void put(const struct kv_cache *cache, uint8_t *codes, size_t i, int16_t code) {
     if (cache->type == PLUMB_KV_I16) ((int16_t *)(void *)codes)[i] = code;
-    else codes[i] = (uint8_t)code;
+    else if (cache->type == PLUMB_KV_Q8_0) codes[i] = (uint8_t)code;
+    else {
+        uint8_t *byte = &codes[i / 32 * 16 + i % 16];
+        unsigned shift = i % 32 < 16 ? 0 : 4, bits = (unsigned)(code + 8) << shift;
+        *byte = (uint8_t)((*byte & ~(15u << shift)) | bits);
+    }
 }
 
-static float largest_code(const struct kv_cache *cache) { return cache->type == PLUMB_KV_I16 ? 32767.0f : 127.0f; }
-
-/* Element i of position p goes to (i / 2, p % 8, i % 2) of the tile of p.  The scales of the tile's other positions are
- * cleared too, because the scores kernel reads 8 at a time.  The norm of a K is bounded so that dots fit 32 bits. */
-static void store_k(struct kv_cache *cache, const struct attention_kernels *kernels, uint32_t head, uint32_t p,
-                    const float *x, int16_t *scratch) {
-    float *scale = cache->k_scale + kv_cache_row(cache, head, p);
-    size_t tile_bytes = (size_t)ATTN_TILE * cache->k_row * cache->code_bytes;
-    uint8_t *tile = kv_cache_k(cache, head, p) + p % cache->part_length / ATTN_TILE * tile_bytes;
+/* Stores slice j.  Its element i of position p goes to (i / 2, p % 8, i % 2) of the tile of p.  The scales of the
+ * tile's other positions are cleared too, because the scores kernel reads 8 at a time.  The norm of a K is bounded so
+ * that dots fit 32 bits. */
+static void store_k(struct kv_cache *cache, const struct attention_kernels *kernels, uint32_t head, uint32_t j,
+                    uint32_t p, const float *x, int16_t *scratch) {
+    uint32_t n = cache->k_dim / cache->n_k_slice, n_row = cache->k_row / cache->n_k_slice;
+    uint8_t *scale = kv_cache_k_scale(cache, head, j, p);
+    size_t tile_bytes = kv_cache_size(cache, (size_t)ATTN_TILE * n_row);
+    uint8_t *tile = kv_cache_k(cache, head, j, p) + p % cache->part_length / ATTN_TILE * tile_bytes;
     if (p % ATTN_TILE == 0) {
         memset(tile, 0, tile_bytes);
-        memset(scale, 0, ATTN_TILE * sizeof *scale);
+        memset(scale, 0, ATTN_TILE * cache->format.scale_bytes);
     }
-    memset(scratch + cache->k_dim, 0, (cache->k_row - cache->k_dim) * sizeof *scratch);
-    *scale = kernels->quantize(x, scratch, cache->k_dim, largest_code(cache), ATTN_NORM);
-    for (uint32_t i = 0; i < cache->k_row; i++) {
+    memset(scratch + n, 0, (n_row - n) * sizeof *scratch);
+    quantize(cache, kernels, x + (size_t)j * n, n, ATTN_NORM, scratch, scale);
+    for (uint32_t i = 0; i < n_row; i++) {
         put(cache, tile, (i / 2 * ATTN_TILE + p % ATTN_TILE) * 2 + i % 2, scratch[i]);
     }
 }
 
 /* Element i of position p goes to (i / 8, p % 32 / 2, i % 8, p % 2) of the block of p.  Scales of later positions need
- * not be cleared, because attention_mask reads none of them.  The norm of a V has no bound, because sums with V fit 32
- * bits by the bound on the codes of the weights (kernels/attention.h). */
-static void store_v(struct kv_cache *cache, const struct attention_kernels *kernels, uint32_t head, uint32_t p,
-                    const float *x, int16_t *scratch) {
-    size_t block_bytes = (size_t)ATTN_BLOCK * cache->v_row * cache->code_bytes;
-    uint8_t *block = kv_cache_v(cache, head, p) + p % cache->part_length / ATTN_BLOCK * block_bytes;
+ * not be cleared, because attention_scales reads none of them.  The norm of a V has no bound, because sums with V fit
+ * 32 bits by the bound on the codes of the weights (kernels/attention.h). */
+static void store_v(struct kv_cache *cache, const struct attention_kernels *kernels, uint32_t head, uint32_t j,
+                    uint32_t p, const float *x, int16_t *scratch) {
+    uint32_t n = cache->v_dim / cache->n_v_slice, n_row = cache->v_row / cache->n_v_slice;
+    size_t block_bytes = kv_cache_size(cache, (size_t)ATTN_BLOCK * n_row);
+    uint8_t *block = kv_cache_v(cache, head, j, p) + p % cache->part_length / ATTN_BLOCK * block_bytes;
     if (p % ATTN_BLOCK == 0) memset(block, 0, block_bytes);
-    memset(scratch + cache->v_dim, 0, (cache->v_row - cache->v_dim) * sizeof *scratch);
-    cache->v_scale[kv_cache_row(cache, head, p)] =
-        kernels->quantize(x, scratch, cache->v_dim, largest_code(cache), INFINITY);
-    for (uint32_t i = 0; i < cache->v_row; i++) {
+    memset(scratch + n, 0, (n_row - n) * sizeof *scratch);
+    quantize(cache, kernels, x + (size_t)j * n, n, INFINITY, scratch, kv_cache_v_scale(cache, head, j, p));
+    for (uint32_t i = 0; i < n_row; i++) {
         size_t tile = i / ATTN_TILE * (ATTN_TILE * ATTN_BLOCK);
         put(cache, block, tile + (p % ATTN_BLOCK / 2 * ATTN_TILE + i % ATTN_TILE) * 2 + p % 2, scratch[i]);
     }
@@ -149,10 +250,10 @@ void kv_cache_store(struct kv_cache *cache, const struct attention_kernels *kern
                     const float *k, const float *v, int16_t *scratch) {
     if (cache->type == PLUMB_KV_F32) {
         size_t k_bytes = cache->k_row * sizeof *k, v_bytes = cache->v_row * sizeof *v, at = p % cache->part_length;
-        memcpy(kv_cache_k(cache, head, p) + at * k_bytes, k, cache->k_dim * sizeof *k);
-        memcpy(kv_cache_v(cache, head, p) + at * v_bytes, v, cache->v_dim * sizeof *v);
-    } else {
-        store_k(cache, kernels, head, p, k, scratch);
-        store_v(cache, kernels, head, p, v, scratch);
+        memcpy(kv_cache_k(cache, head, 0, p) + at * k_bytes, k, cache->k_dim * sizeof *k);
+        memcpy(kv_cache_v(cache, head, 0, p) + at * v_bytes, v, cache->v_dim * sizeof *v);
+        return;
     }
+    for (uint32_t j = 0; j < cache->n_k_slice; j++) store_k(cache, kernels, head, j, p, k, scratch);
+    for (uint32_t j = 0; j < cache->n_v_slice; j++) store_v(cache, kernels, head, j, p, v, scratch);
 }

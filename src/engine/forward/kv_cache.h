@@ -2,10 +2,13 @@
  * latest positions, so its cache is a ring if that takes less memory: position p then replaces position p - n_position.
  *
  * K and V are stored as integer codes in the layouts of kernels/attention.h: K in tiles of ATTN_TILE positions, V in
- * blocks of ATTN_BLOCK positions.  Each head has one scale for its K and one for its V at every position.  With
- * PLUMB_KV_F32 the cache stores K and V unchanged, as rows (positions, k_row) and (positions, v_row).
+ * blocks of ATTN_BLOCK positions.  The types of kv_format divide a head into slices, each with a scale of its own at
+ * every position.  With PLUMB_KV_F32 the cache stores K and V unchanged, as rows (positions, k_row) and (positions,
+ * v_row).
  *
- *   each of n_head_kv -> parts of KV_PART positions -> K (positions, k_row), then V (positions, v_row)
+ *   each of n_head_kv -> parts of KV_PART positions -> K (slices, positions, k_row / slices), then V likewise
+ *
+ * Codes of 4 bits are stored plus 8; byte j of 16 has the codes j and j + 16 of 32 (kv_cache_unpack).
  *
  * Attention computes with one part at a time (attention.c), so it reads K and V of a part as one stream of bytes.  The
  * length of a ring is a multiple of KV_PART, so the positions of a part are in order there too.  With PLUMB_KV_F32 all
@@ -19,19 +22,24 @@
 
 /* KV_PART: positions in a part, a multiple of ATTN_BLOCK.
  * KV_REWIND: a ring is long enough that its sequence can go back by that many tokens, such as the last question and
- * its answer.  With 480, windows of up to 513 tokens have rings of one part. */
-enum { KV_PART = 1024, KV_REWIND = 480 };
+ * its answer.  With 480, windows of up to 513 tokens have rings of one part.
+ * KV_SLICE: elements of a slice, a block of ggml's types. */
+enum { KV_PART = 1024, KV_REWIND = 480, KV_SLICE = 32 };
+
+/* bits: of an element.  scale_bytes: of a scale, which is an f32, or an f16 of KV_SLICE elements of a head; 0: none. */
+struct kv_format { uint32_t bits, scale_bytes; };
 
 struct kv_cache {
     plumb_kv_type type;
-    uint32_t code_bytes;            /* bytes of an element: 1, 2, or 4 for f32 */
+    struct kv_format format;
     uint32_t k_dim, v_dim;          /* elements of a head's K, and of its V */
     uint32_t k_row, v_row;          /* k_dim and v_dim, rounded up to multiples of ATTN_TILE */
+    uint32_t n_k_slice, n_v_slice;  /* slices of a head */
     uint32_t n_head_kv, n_position; /* n_position is kv_cache_length */
     uint32_t part_length;           /* positions in a part; the last part may have fewer */
     uint32_t n_lost;                /* the first positions, which later ones have replaced; 0 without a ring */
     uint8_t *codes;                 /* all parts; for f32 they hold floats */
-    float *k_scale, *v_scale;       /* (n_head_kv, n_position), NULL for f32 */
+    uint8_t *k_scale, *v_scale;     /* (n_head_kv, slices, n_position), NULL for f32 */
     uint64_t bytes;                 /* of codes and scales */
 };
 
@@ -54,19 +62,34 @@ double kv_cache_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, pl
  * as have at most PLUMB_DEFAULT_KV_BYTES of kv_cache_bytes with the default batch, but at least PLUMB_LEAST_CTX. */
 uint32_t kv_cache_default(const struct plan *p, plumb_kv_type type);
 
-/* Index of a position in (n_head_kv, n_position), where k_scale and v_scale have its scales. */
-static inline size_t kv_cache_row(const struct kv_cache *cache, uint32_t head, uint32_t p) {
-    return (size_t)head * cache->n_position + p % cache->n_position;
+/* Returns the elements of a head that type cannot store, or 0 if it can store all heads of the model. */
+uint32_t kv_cache_refused(const struct plan *p, plumb_kv_type type);
+
+/* The bytes of n elements, a multiple of KV_SLICE unless they have whole bytes. */
+static inline size_t kv_cache_size(const struct kv_cache *cache, size_t n) {
+    return (size_t)((uint64_t)n * cache->format.bits / 8);
 }
-/* The start of K and of V in the part that holds position p. */
-uint8_t *kv_cache_k(const struct kv_cache *cache, uint32_t head, uint32_t p);
-uint8_t *kv_cache_v(const struct kv_cache *cache, uint32_t head, uint32_t p);
+/* The start of a slice of K and of V in the part that holds position p. */
+uint8_t *kv_cache_k(const struct kv_cache *cache, uint32_t head, uint32_t slice, uint32_t p);
+uint8_t *kv_cache_v(const struct kv_cache *cache, uint32_t head, uint32_t slice, uint32_t p);
+/* The scale of a slice of K and of V at position p; those of the next positions of its part follow. */
+uint8_t *kv_cache_k_scale(const struct kv_cache *cache, uint32_t head, uint32_t slice, uint32_t p);
+uint8_t *kv_cache_v_scale(const struct kv_cache *cache, uint32_t head, uint32_t slice, uint32_t p);
+/* Returns n codes of 8 or 16 bits for the kernels: `codes` itself, or scratch (n) with codes of 4 bits unpacked, n % 32
+ * == 0. */
+const void *kv_cache_unpack(const struct kv_cache *cache, const uint8_t *codes, size_t n, int8_t *scratch);
+/* Returns n scales as floats: `scales` itself, or scratch (n) with f16 widened. */
+const float *kv_cache_widen(const struct kv_cache *cache, const uint8_t *scales, size_t n, float *scratch);
+/* Quantizes a slice x (KV_SLICE) as ggml's quantize_row_q8_0_ref and quantize_row_q4_0_ref do, and returns its scale.
+ * If x holds NaN or infinity, or the scale is beyond f16, it is NaN and the codes are zeros; they also are if all |x|
+ * are below ATTN_MIN. */
+uint16_t kv_quantize(plumb_kv_type type, const float *x, int16_t *codes);
 /* Must be called before the positions begin .. end - 1 are stored in any head: updates n_lost. */
 void kv_cache_begin(struct kv_cache *cache, uint32_t begin, uint32_t end);
 /* Stores k (k_dim) and v (v_dim) as position p of a head.  scratch: (k_row or v_row, whichever is larger) codes; not
  * used for f32.  All positions before p must be stored already, and those after p are lost.  The first position of a K
  * tile or of a V block clears all of it: kernels compute with whole tiles and blocks, so the codes of positions that
- * are not stored yet must be initialized.  Kernels discard the results of these positions (attention_mask). */
+ * are not stored yet must be initialized.  Kernels discard the results of these positions (weigh, attention_scales). */
 void kv_cache_store(struct kv_cache *cache, const struct attention_kernels *kernels, uint32_t head, uint32_t p,
                     const float *k, const float *v, int16_t *scratch);
 

@@ -13,7 +13,8 @@
  * Both are read in one stream from the first position to the last.
  *
  * n_dim is the width of a head of K or of V, rounded up to a multiple of 8, n_position is a multiple of 32, and the
- * padding is zero.  Every position has one scale for its K and one for its V.  Sums stay below 2^31 because
+ * padding is zero.  Every position has one scale for its K and one for its V; where a head has several scales, each of
+ * its blocks of dims is a matrix of its own.  Sums stay below 2^31 because
  *   |k . q| <= |k| |q|               the Euclidean norms of both are below 2^15.5 (Cauchy-Schwarz)
  *   |sum of w v| <= sum of w max|v|  the codes w of the weights of 32 positions add up to at most 2^15, and |v| < 2^15
  * The largest 16-bit code of a K or a query is at least ATTN_NORM / sqrt(k_dim), which is 4074 for 128 dims: 12 bits
@@ -66,17 +67,19 @@ struct attention_kernels {
                       const float *q_scale, size_t n_dim, size_t n_query);
     /* Turns the n scores of a query, n % 32 == 0, into weights, in place: s <- 2^(s - top).  Only the first n_seen > 0
      * scores are valid; the weights of the others are 0.  *top is the largest score, rounded up to an integer.
-     *   codes[i] = s[i] v_scale[i] ATTN_WEIGHTS / total, rounded       total = sum of s[i] v_scale[i] in a block of 32
-     *   d[i / 32] = total / (sum of codes in the block)
+     * Returns the sum of s.  It is NaN if a score is NaN or +infinity, or all are -infinity. */
+    float (*weigh)(float *s, size_t n_seen, size_t n, float *top);
+    /* Multiplies such weights by scales of V, and quantizes the products in blocks of 32.
+     *   codes[i] = s[i] v_scale[i] ATTN_WEIGHTS / total, rounded     total = sum of |s[i] v_scale[i]| in a block
+     *   d[i / 32] = total / (sum of |codes[i]| in the block)
      * So s[i] v_scale[i] ~ codes[i] d[i / 32].  d makes up for the rounding, so that the sum of a block stays
      * the same: the errors of equal weights, which are all rounded in the same direction, would add up otherwise.  If
-     * total is below ATTN_MIN, d is 0 and all codes of the block are zeros.
-     * Returns the sum of s.  It is NaN if a score is NaN or +infinity, or all are -infinity.  If the v_scale of a valid
-     * score is NaN, d of its block is NaN and the codes of the block are zeros. */
-    float (*weigh)(float *s, size_t n_seen, size_t n, const float *v_scale, int16_t *codes, float *d, float *top);
+     * total is below ATTN_MIN, d is 0 and all codes of the block are zeros.  If a weight or the v_scale of one of the
+     * n_seen positions is NaN, d of its block is NaN and the codes of the block are zeros. */
+    void (*fold)(const float *s, size_t n_seen, size_t n, const float *v_scale, int16_t *codes, float *d);
     /* out[t * stride + i] = sum over n_block > 0 blocks b, in order, of f32(dot of the codes w_t and v_i in b) *
      * d_t[b], for n_tile tiles of 8 dims i and n_query <= 4 queries t.  v: 8-bit codes for values[0], 16-bit codes for
-     * values[1].  w: (4, n_w) codes, d: (4, n_w / 32), both from weigh. */
+     * values[1].  w: (4, n_w) codes, d: (4, n_w / 32), both from fold. */
     void (*values[2])(float *out, size_t stride, const void *v, size_t n_tile, size_t n_block, const int16_t *w,
                       const float *d, size_t n_w, size_t n_query);
     /* Rotates the n pairs a[i * step], b[i * step] by n angles.  step is 1 (the array b does not overlap a) or 2
@@ -84,20 +87,14 @@ struct attention_kernels {
     void (*rotate)(float *a, float *b, size_t step, const float *cosine, const float *sine, size_t n);
 };
 
-/* The first step of every variant of weigh.  Scores from n_seen on become -INFINITY.  tail becomes a copy of the scales
- * of the block that n_seen ends in, with zeros from n_seen on: v_scale may hold anything there, and 0 times NaN is not
- * 0. */
-static inline void attention_mask(float *s, size_t n_seen, size_t n, const float *v_scale, float tail[ATTN_BLOCK]) {
-    size_t begin = (n_seen - 1) / ATTN_BLOCK * ATTN_BLOCK;
-    for (size_t i = n_seen; i < n; i++) s[i] = -INFINITY;
+/* Returns the scales of block b, those from n_seen on as zeros: v_scale may hold anything there, and 0 times NaN is not
+ * 0.  tail: room for a copy. */
+static inline const float *attention_scales(size_t b, size_t n_seen, const float *v_scale, float tail[ATTN_BLOCK]) {
+    size_t begin = b * ATTN_BLOCK, n = n_seen > begin ? n_seen - begin : 0;
+    if (n >= ATTN_BLOCK) return v_scale + begin;
     memset(tail, 0, ATTN_BLOCK * sizeof *tail);
-    memcpy(tail, v_scale + begin, (n_seen - begin) * sizeof *tail);
-}
-
-/* Returns the scales of block b, with the tail that attention_mask made. */
-static inline const float *attention_scales(size_t b, size_t n_seen, const float *v_scale,
-                                            const float tail[ATTN_BLOCK]) {
-    return (b + 1) * ATTN_BLOCK <= n_seen ? v_scale + b * ATTN_BLOCK : tail;
+    memcpy(tail, v_scale + begin, n * sizeof *tail);
+    return tail;
 }
 
 /* Makes the best table of this build, or the portable one if scalar_only. */

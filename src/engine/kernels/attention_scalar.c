@@ -66,34 +66,37 @@ static float exp2__scalar(float x) {
     return e * f32_from_bits(f32_to_bits(rounded) << 23);
 }
 
-static float weigh__scalar(float *s, size_t n_seen, size_t n, const float *v_scale, int16_t *codes, float *d,
-                           float *top) {
-    float max = -INFINITY, sum[4] = { 0 }, tail[ATTN_BLOCK];
-    attention_mask(s, n_seen, n, v_scale, tail);
+static float weigh__scalar(float *s, size_t n_seen, size_t n, float *top) {
+    float max = -INFINITY, sum[4] = { 0 };
+    for (size_t i = n_seen; i < n; i++) s[i] = -INFINITY;
     for (size_t i = 0; i < n; i++) {
         if (s[i] > max) max = s[i];
     }
     *top = ceilf(max);
+    for (size_t i = 0; i < n; i++) {
+        float x = s[i] - *top;
+        s[i] = x < ATTN_BITS_MIN ? 0.0f : exp2__scalar(x);
+        sum[i % 4] += s[i];
+    }
+    return sum_lanes(sum);
+}
+
+static void fold__scalar(const float *s, size_t n_seen, size_t n, const float *v_scale, int16_t *codes, float *d) {
+    float tail[ATTN_BLOCK];
     for (size_t b = 0; b < n / ATTN_BLOCK; b++, s += ATTN_BLOCK, codes += ATTN_BLOCK) {
         const float *scale = attention_scales(b, n_seen, v_scale, tail);
         float lane[4] = { 0 };
-        for (int i = 0; i < ATTN_BLOCK; i++) {
-            float x = s[i] - *top;
-            s[i] = x < ATTN_BITS_MIN ? 0.0f : exp2__scalar(x);
-            sum[i % 4] += s[i];
-            lane[i % 4] += s[i] * scale[i];
-        }
+        for (int i = 0; i < ATTN_BLOCK; i++) lane[i % 4] += fabsf(s[i] * scale[i]);
         float total = sum_lanes(lane);
-        bool is_finite = total < INFINITY;   /* no scale is negative, so total is not -infinity */
+        bool is_finite = total < INFINITY;
         float inverse = is_finite && total >= ATTN_MIN ? ATTN_WEIGHTS / total : 0.0f;
         int32_t n_code = 0;
         for (int i = 0; i < ATTN_BLOCK; i++) {
             codes[i] = is_finite ? (int16_t)rintf(s[i] * scale[i] * inverse) : 0;
-            n_code += codes[i];
+            n_code += codes[i] < 0 ? -codes[i] : codes[i];
         }
         d[b] = !is_finite ? NAN : n_code > 0 ? total / (float)n_code : 0.0f;
     }
-    return sum_lanes(sum);
 }
 
 static inline void values__scalar(float *out, size_t stride, const void *v, size_t n_tile,
@@ -139,6 +142,7 @@ void attention_fill_scalar(struct attention_kernels *k) {
     k->scores[0] = scores_i8__scalar;
     k->scores[1] = scores_i16__scalar;
     k->weigh = weigh__scalar;
+    k->fold = fold__scalar;
     k->values[0] = values_i8__scalar;
     k->values[1] = values_i16__scalar;
     k->rotate = rotate__scalar;

@@ -208,12 +208,8 @@ static inline v128_t exp2__simd128(v128_t x) {
     return wasm_f32x4_mul(e, wasm_i32x4_shl(rounded, 23));
 }
 
-/* Makes two passes over the row, because in a single pass the latencies of the sums and the division would add up block
- * by block. */
-static float weigh__simd128(float *s, size_t n_seen, size_t n, const float *v_scale, int16_t *codes, float *d,
-                            float *top) {
-    float tail[ATTN_BLOCK];
-    attention_mask(s, n_seen, n, v_scale, tail);
+static float weigh__simd128(float *s, size_t n_seen, size_t n, float *top) {
+    for (size_t i = n_seen; i < n; i++) s[i] = -INFINITY;
     v128_t m = wasm_f32x4_splat(-INFINITY), m1 = m, sum = wasm_f32x4_splat(0.0f);
     for (const float *p = s, *end = s + n; p < end; p += 8) {
         m = wasm_f32x4_pmax(m, wasm_v128_load(p));
@@ -224,27 +220,38 @@ static float weigh__simd128(float *s, size_t n_seen, size_t n, const float *v_sc
     m = wasm_f32x4_pmax(m, wasm_i32x4_shuffle(m, m, 1, 0, 3, 2));
     *top = ceilf(wasm_f32x4_extract_lane(m, 0));
     m = wasm_f32x4_splat(*top);
+    LOOP_ROLLED   /* unrolled, it takes 2 KB more and is no faster */
+    for (float *p = s, *end = s + n; p < end; p += 8) {
+        LOOP_UNROLLED
+        for (size_t i = 0; i < 8; i += 4) {
+            v128_t x = wasm_f32x4_sub(wasm_v128_load(p + i), m);
+            v128_t e = wasm_v128_andnot(exp2__simd128(x), wasm_f32x4_lt(x, register_f32x4(ATTN_BITS_MIN)));
+            wasm_v128_store(p + i, e);
+            sum = wasm_f32x4_add(sum, e);
+        }
+    }
+    return sum_lanes(sum);
+}
+
+/* Makes two passes over the row, because in a single pass the latencies of the sums and the division would add up block
+ * by block. */
+static void fold__simd128(const float *s, size_t n_seen, size_t n, const float *v_scale, int16_t *codes, float *d) {
+    const v128_t magnitude_mask = wasm_i32x4_splat(0x7fffffff);
+    float tail[ATTN_BLOCK];
     for (size_t b = 0; b < n / ATTN_BLOCK; b++) {
-        float *p = s + b * ATTN_BLOCK;
-        const float *scale = attention_scales(b, n_seen, v_scale, tail);
+        const float *p = s + b * ATTN_BLOCK, *scale = attention_scales(b, n_seen, v_scale, tail);
         v128_t lanes = wasm_f32x4_splat(0.0f);
-        LOOP_ROLLED   /* unrolled, it takes 2 KB more and is no faster */
-        for (const float *end = p + ATTN_BLOCK; p < end; p += 8, scale += 8) {
-            LOOP_UNROLLED
-            for (size_t i = 0; i < 8; i += 4) {
-                v128_t x = wasm_f32x4_sub(wasm_v128_load(p + i), m);
-                v128_t e = wasm_v128_andnot(exp2__simd128(x), wasm_f32x4_lt(x, register_f32x4(ATTN_BITS_MIN)));
-                wasm_v128_store(p + i, e);
-                sum = wasm_f32x4_add(sum, e);
-                lanes = wasm_f32x4_add(lanes, wasm_f32x4_mul(e, wasm_v128_load(scale + i)));
-            }
+        LOOP_ROLLED
+        for (const float *end = p + ATTN_BLOCK; p < end; p += 4, scale += 4) {
+            v128_t y = wasm_f32x4_mul(wasm_v128_load(p), wasm_v128_load(scale));
+            lanes = wasm_f32x4_add(lanes, wasm_v128_and(y, magnitude_mask));
         }
         d[b] = sum_lanes(lanes);
     }
     for (size_t b = 0; b < n / ATTN_BLOCK; b++, s += ATTN_BLOCK, codes += ATTN_BLOCK) {
         const float *scale = attention_scales(b, n_seen, v_scale, tail);
         float total = d[b];
-        bool is_finite = total < INFINITY;   /* no scale is negative, so total is not -infinity */
+        bool is_finite = total < INFINITY;
         v128_t inverse = wasm_f32x4_splat(is_finite && total >= ATTN_MIN ? ATTN_WEIGHTS / total : 0.0f);
         v128_t count = wasm_i32x4_splat(0);
         for (int i = 0; i < ATTN_BLOCK; i += 8) {
@@ -252,14 +259,14 @@ static float weigh__simd128(float *s, size_t n_seen, size_t n, const float *v_sc
             v128_t high = wasm_f32x4_mul(wasm_v128_load(s + i + 4), wasm_v128_load(scale + i + 4));
             v128_t rounded = round_x8(wasm_f32x4_mul(low, inverse), wasm_f32x4_mul(high, inverse));
             wasm_v128_store(codes + i, rounded);
-            count = wasm_i32x4_add(count, wasm_i32x4_dot_i16x8(rounded, wasm_i16x8_splat(1)));
+            v128_t sign = wasm_v128_or(wasm_i16x8_shr(rounded, 15), wasm_i16x8_splat(1));
+            count = wasm_i32x4_add(count, wasm_i32x4_dot_i16x8(rounded, sign));
         }
         if (!is_finite) memset(codes, 0, ATTN_BLOCK * sizeof *codes);
         count = wasm_i32x4_add(count, wasm_i32x4_shuffle(count, count, 2, 3, 0, 1));
         int32_t n_code = wasm_i32x4_extract_lane(count, 0) + wasm_i32x4_extract_lane(count, 1);
         d[b] = !is_finite ? NAN : n_code > 0 ? total / (float)n_code : 0.0f;
     }
-    return sum_lanes(sum);
 }
 
 /* ---- RoPE -------------------------------------------------------------------------------------------------------- */
@@ -290,6 +297,7 @@ void attention_fill_simd128(struct attention_kernels *k) {
     k->scores[0] = scores_i8__simd128;
     k->scores[1] = scores_i16__simd128;
     k->weigh = weigh__simd128;
+    k->fold = fold__simd128;
     k->values[0] = values_i8__simd128;
     k->values[1] = values_i16__simd128;
     k->rotate = rotate__simd128;

@@ -1,0 +1,9 @@
+#!/bin/sh
+# Makes what make.py makes, and heads.gguf, a model with heads of 32 elements.  PYTHON: one with numpy and gguf.
+#
+#   tests/vectors/kv/make.sh GGML_QUANTIZE      (how that is compiled: ggml_quantize.c)
+set -e
+here=$(dirname "$0")
+${PYTHON:-python3} "$here/make.py" "$1"
+${PYTHON:-python3} "$here/../../../models/synth.py" "$here/heads.gguf" --type Q8_0 --embd 64 --heads 4 --kv-heads 2 \
+    --head-dim 32 --ff 64 --vocab 260 --context 4096 --layers 2
