@@ -356,7 +356,7 @@ static void first_taps(void) {
                                          "command-r", "phi2", "gpt2", "bloom", "cohere2", "hunyuan-dense",
                                          "mistral3-moe", "afmoe", "llama4", "bert", "nomic-bert",
                                          "gemma4-moe", "gemma3n", "deepseek2", "plm", "jamba-moe", "qwen3next",
-                                         "falcon-h1", "mamba2" };
+                                         "falcon-h1", "mamba2", "rwkv6", "rwkv7" };
     static const int32_t arch_ids[N_TOKEN] = { 7, 1, 33, 60, 2, 19, 48 };
     size_t n_known = 0, n_run = 0;
     uint32_t seen[MAX_KNOWN] = { 0 };

@@ -678,6 +678,30 @@ static void kernel_type_case(void) {
     free(file);
 }
 
+/* A key of zeros has no direction, and so nothing is removed from the states: it is no division by 0. */
+static void no_removal_case(void) {
+    static const int32_t ids[] = { 5, 7, 3 };
+    plumb_model *m = fixture_load(RWKV7);
+    plumb_session *s[2] = { NULL, NULL };
+    REQUIRE(m, "no model");
+    for (uint32_t il = 0; il < m->model->plan.n_layer; il++) {
+        const struct weight *key = m->model->layers[il].w[W_REMOVAL].w;
+        memset((uint8_t *)(uintptr_t)key->data, 0, key->row_bytes);
+    }
+    for (int k = 0; k < 2; k++) {
+        const plumb_session_params params = { .pass = k ? PLUMB_PASS_REFERENCE : PLUMB_PASS_FAST };
+        CHECK(plumb_session_create(&s[k], m, &params) == PLUMB_OK && plumb_session_feed(s[k], ids, 3) == PLUMB_OK, "%s",
+              plumb_model_error(m));
+    }
+    const float *fast = plumb_session_logits(s[0]), *right = plumb_session_logits(s[1]);
+    for (uint32_t i = 0; fast && right && i < plumb_model_n_vocab(m); i++) {
+        CHECK(fast[i] - right[i] < 0.05f && right[i] - fast[i] < 0.05f, "logit %u is %g, not %g", i, (double)fast[i],
+              (double)right[i]);
+    }
+    for (int k = 0; k < 2; k++) plumb_session_free(s[k]);
+    plumb_model_free(m);
+}
+
 /* llama.cpp reads rope.scale_linear where rope.scaling.factor is missing; "none" turns a factor off. */
 static void rope_keys_case(void) {
     size_t n = 0, n_old, n_none;
@@ -905,6 +929,7 @@ static void flip_case(void) {
 void test_model(void) {
     TEST_ROWS("model: ", change_row, changes);
     test_case("model: the kernel of a convolution may have another type than F32", kernel_type_case);
+    test_case("model: keys of zeros remove nothing from the states of RWKV", no_removal_case);
     test_case("model: rope_freqs of 0, NaN, infinity and 1e-5 are refused", rope_factor_case);
     test_case("model: keys that contradict the file or each other are refused", other_keys_case);
     test_case("model: the heads of layers that do not attend take no memory", unused_heads_case);

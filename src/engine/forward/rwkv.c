@@ -14,14 +14,14 @@ static bool is_first(const struct rwkv *v, uint32_t t) { return v->f->positions[
 
 /* ---- mixtures of a token and the one before it ------------------------------------------------------------------- */
 
+/* The states are zeros before a batch of several texts. */
 static void shift_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct rwkv *v = user;
     size_t n = v->c->s->n;
     for (uint32_t t = begin; t < end; t++) {
         const float *x = v->c->in + t * n, *before = is_first(v, t) ? v->state : x - n;
         float *out = v->c->out + t * n;
-        bool is_zero = is_first(v, t) && v->c->b.lengths;
-        for (size_t i = 0; i < n; i++) out[i] = (is_zero ? 0.0f : before[i]) - x[i];
+        for (size_t i = 0; i < n; i++) out[i] = before[i] - x[i];
     }
     (void)thread;
 }
@@ -30,7 +30,7 @@ void forward_shift(struct forward *f, const struct call *c) {
     size_t n = c->s->n;
     struct rwkv v = { f, c, f->states[c->il].values + c->s->first };
     pool_share(f->pool, c->b.n, shift_tokens, &v);
-    if (!c->b.lengths) memcpy(v.state, c->in + (c->b.n - 1) * n, n * sizeof *v.state);
+    memcpy(v.state, c->in + (c->b.n - 1) * n, n * sizeof *v.state);
 }
 
 static void lerp_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {

@@ -18,7 +18,7 @@ static void residual_from_norm(struct reference *r, const struct call *c) {
     enum step_kind kind = c->s->kind;
     bool is_expert = kind == STEP_EXPERTS && !r->m->layers[c->il].w[W_FFN_NORM_EXPS].w;
     bool is_router = kind == STEP_PRODUCT && c->s->weight == W_FFN_GATE_INP;
-    bool reads_norm = (kind == STEP_PRODUCT && !is_router) || kind == STEP_COPY || is_expert;
+    bool reads_norm = (kind == STEP_PRODUCT && !is_router) || kind == STEP_COPY || kind == STEP_SHIFT || is_expert;
     bool is_norm = c->s->in == STREAM_H || c->s->in == STREAM_INPUT;
     if (reads_norm && is_norm) memcpy(r->x, c->in, (size_t)c->b.n * r->plan.n_embd * sizeof *r->x);
 }
