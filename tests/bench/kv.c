@@ -1,7 +1,8 @@
 /* What the types of K and V cost on a text: bytes, tokens per second, and the divergence of the next token's
- * distribution from that with f32.  Prints a row of a Markdown table for each length and type.
+ * distribution from that with the first type, such as f32, which is slow, or i16.  Prints a row of a Markdown table for
+ * each length and type.
  *
- *   build/bench/kv MODEL TEXT N_THREAD LENGTH...      ascending
+ *   build/bench/kv MODEL TEXT N_THREAD TYPE,... LENGTH...      lengths ascend
  *
  * A session of each type is fed the text up to the largest length.  Up to each length, the last N_SCORED positions are
  * compared, and the others are timed as a prompt, of the tokens from the length before on.  Then N_DECODE tokens are
@@ -13,11 +14,12 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum { N_SCORED = 128, N_DECODE = 16, MAX_LENGTHS = 8 };
 
-/* The distributions of one length: those of f32 are kept, (N_SCORED, n_vocab) log-probabilities. */
+/* The distributions of one length: those of the first type are kept, (N_SCORED, n_vocab) log-probabilities. */
 struct scores {
     uint32_t n_vocab, n, n_same;
     float *base;
@@ -94,15 +96,21 @@ static void feed(plumb_session *session, const int32_t *ids, uint32_t n, struct 
     if (status != PLUMB_OK) fail(plumb_session_error(session));
 }
 
+static plumb_kv_type type_named(const char *name) {
+    int type = 0;
+    while (plumb_kv_type_name((plumb_kv_type)type) && strcmp(plumb_kv_type_name((plumb_kv_type)type), name) != 0) type++;
+    if (!plumb_kv_type_name((plumb_kv_type)type)) fail(name);
+    return (plumb_kv_type)type;
+}
+
 int main(int argc, char **argv) {
-    static const plumb_kv_type types[] = { PLUMB_KV_F32, PLUMB_KV_I16, PLUMB_KV_Q8_0, PLUMB_KV_Q4_0 };
     struct scores all[MAX_LENGTHS] = { 0 };
     uint32_t lengths[MAX_LENGTHS], n_length = 0, n_most = 0;
     size_t n_byte;
-    if (argc < 5 || argc > 4 + MAX_LENGTHS) fail("MODEL TEXT N_THREAD LENGTH...");
+    if (argc < 6 || argc > 5 + MAX_LENGTHS) fail("MODEL TEXT N_THREAD TYPE,... LENGTH...");
     plumb_model *model = load(argv[1]);
     char *text = read_all(argv[2], &n_byte);
-    for (int i = 4; i < argc; i++, n_length++) {
+    for (int i = 5; i < argc; i++, n_length++) {
         lengths[n_length] = (uint32_t)atoi(argv[i]);
         if (lengths[n_length] < n_most + 2 * N_SCORED) fail("lengths must ascend by 256 at least");
         n_most = lengths[n_length];
@@ -112,14 +120,16 @@ int main(int argc, char **argv) {
     if (n_id < (int64_t)n_most + N_DECODE) fail("the text is too short");
     printf("| tokens | type | K and V, MB | prompt, tokens/s | decoding, tokens/s | mean KL | same top token |\n"
            "| ---: | --- | ---: | ---: | ---: | ---: | ---: |\n");
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    bool is_base = true;
+    for (const char *name = strtok(argv[4], ","); name; name = strtok(NULL, ","), is_base = false) {
+        plumb_kv_type type = type_named(name);
         plumb_session *session;
-        plumb_session_params params = { .n_ctx = n_most + N_DECODE, .kv_type = types[i],
+        plumb_session_params params = { .n_ctx = n_most + N_DECODE, .kv_type = type,
                                         .n_thread = (uint32_t)atoi(argv[3]) };
         if (plumb_session_create(&session, model, &params) != PLUMB_OK) fail(plumb_model_error(model));
         for (uint32_t j = 0, at = 0; j < n_length; j++) {
             struct scores *s = &all[j];
-            s->is_base = i == 0;
+            s->is_base = is_base;
             s->n_vocab = plumb_model_n_vocab(model);
             s->n = s->n_same = 0;
             s->kl = 0;
@@ -135,8 +145,7 @@ int main(int argc, char **argv) {
             double end = now();
             if (plumb_session_rewind(session, at) != PLUMB_OK) fail(plumb_session_error(session));
             printf("| %" PRIu32 " | %s | %.1f | %.1f | %.1f | %.2g | %.2f %% |\n", at,
-                   plumb_kv_type_name(types[i]), plumb_model_kv_bytes(model, at, 0, types[i]) * 1e-6,
-                   n_timed / (middle - begin),
+                   name, plumb_model_kv_bytes(model, at, 0, type) * 1e-6, n_timed / (middle - begin),
                    N_DECODE / (end - decode), s->kl / s->n, 100.0 * s->n_same / s->n);
             fflush(stdout);
         }
