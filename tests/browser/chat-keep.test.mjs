@@ -328,13 +328,13 @@ test('the system prompt reaches the model but is not shown as a message', async 
   await page.fill('#set-system', 'You are a pirate. Always say arr.');
   await page.getByRole('button', { name: 'Done' }).click();
   await page.waitForFunction(() =>
-    /^[1-9]\d* of 2,048 tokens$/.test(document.querySelector('#context-used').textContent));
+    /^[1-9]\d* of 8,192 tokens$/.test(document.querySelector('#context-used').textContent));
   assert.deepEqual(await messages(), before);
   await page.click('#open-settings');
   await page.getByRole('button', { name: 'Reset to defaults' }).click();
   assert.equal(await page.inputValue('#set-system'), '');
   await page.keyboard.press('Escape');
-  await page.waitForFunction(() => /^0 of 2,048 tokens$/.test(document.querySelector('#context-used').textContent));
+  await page.waitForFunction(() => /^0 of 8,192 tokens$/.test(document.querySelector('#context-used').textContent));
 });
 
 test('changing a setting of the model reloads it', async () => {

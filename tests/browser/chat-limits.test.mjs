@@ -32,10 +32,10 @@ test('a draft shows its token count beside that of the conversation once the rea
   const { length: n } = await model.tokenize(text, { addSpecial: false });
   await page.fill('#prompt', text);
   await page.waitForFunction(said => document.querySelector('#context-used').textContent === said,
-    `draft ${n}  ·  0 of 2,048 tokens`);
+    `draft ${n}  ·  0 of 8,192 tokens`);
   assert.equal(await page.textContent('#draft-note'), '');
   await page.fill('#prompt', '');
-  await page.waitForFunction(() => document.querySelector('#context-used').textContent === '0 of 2,048 tokens');
+  await page.waitForFunction(() => document.querySelector('#context-used').textContent === '0 of 8,192 tokens');
 });
 
 test('a draft of 50,000 characters shows its token count and cannot be sent; a shorter one can', async () => {
@@ -47,9 +47,9 @@ test('a draft of 50,000 characters shows its token count and cannot be sent; a s
   await page.fill('#prompt', text);
   await page.keyboard.press('Enter');   // before it was measured
   const shown = all.toLocaleString('en');
-  await page.getByText(`This message is too long: it takes ${shown} tokens, and the context holds 2,048. `
+  await page.getByText(`This message is too long: it takes ${shown} tokens, and the context holds 8,192. `
     + 'Shorten it, or set a longer context in the settings.').waitFor();
-  assert.match(await room(), /^draft 1\d,\d{3} {2}· {2}0 of 2,048 tokens$/);
+  assert.match(await room(), /^draft 1\d,\d{3} {2}· {2}0 of 8,192 tokens$/);
   assert.ok(await page.isDisabled('#send'));
   assert.equal(await page.getAttribute('#prompt', 'aria-invalid'), 'true');
   await page.focus('#prompt');
@@ -86,7 +86,7 @@ test('an edited message that becomes too long is not sent, and the messages afte
   await put(page, [{ messages: [{ role: 'user', content: 'Short?' }, { role: 'assistant', content: 'Yes.' }] }]);
   await page.locator('#log > .user').hover();
   await page.locator('#log > .user').getByRole('button', { name: 'Edit' }).click();
-  await page.locator('.editor textarea').fill('many words '.repeat(3000));
+  await page.locator('.editor textarea').fill('many words '.repeat(5000));
   await page.locator('.editor').getByRole('button', { name: 'Send' }).click();
   await page.locator('.editor').getByText('This message is too long: it takes').waitFor();
   assert.equal((await stored(page))[0].messages[1].content, 'Yes.');
@@ -96,7 +96,7 @@ test('an edited message that becomes too long is not sent, and the messages afte
 
 test('a message that turns out too long once the model is loaded can be edited and is not retried', async () => {
   page = await open(where);
-  await page.fill('#prompt', 'red green blue '.repeat(2000));
+  await page.fill('#prompt', 'red green blue '.repeat(3000));
   await page.keyboard.press('Enter');
   await page.locator('#log .problem').waitFor();
   assert.match(await page.textContent('#log .problem'), /^This is too long for the context\. Shorten the message/);

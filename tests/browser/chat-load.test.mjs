@@ -121,8 +121,8 @@ test('a URL is checked first: errors, the model found there, and the memory it n
   await plan.waitFor();
   const text = await plan.textContent();
   assert.match(text, /^Smollm2 135M.*98\.4 MB.*llama.*135 million weights/);
-  assert.match(text, /weights 96\.6 MB, context of 2,048 tokens 4\d\.\d MB/);   // 2 * 30 layers * 192 * 16 bits each
-  assert.match(text, /Memory1\d\d MB of /, 'from 100 MB on there are no decimals');
+  assert.match(text, /weights 96\.6 MB, context of 8,192 tokens 19\d(\.\d)? MB/);   // 2 * 30 layers * 192 * 16 bits each
+  assert.match(text, /Memory3\d\d MB of /, 'from 100 MB on there are no decimals');
   assert.match(text, /Speedabout \d+ tokens\/s, prompt \d+ tokens\/s/);
   await screenshot(page, 'plan');
   const [button, shown] = await Promise.all(['#open', '#plan'].map(id => page.locator(id).boundingBox()));
@@ -185,7 +185,7 @@ test('a model too large for the memory shows the sizes, and the default model ca
   await page.click('#model');
   await page.setInputFiles('#file', file);
   await page.getByText('There is not enough memory').first().waitFor();
-  assert.match(await page.textContent('.plan'), /weights 3\.90 GB, context of 2,048 tokens 1\.09 GB/);
+  assert.match(await page.textContent('.plan'), /weights 3\.90 GB, context of 1,024 tokens 545(\.\d)? MB/);
   assert.match(await page.textContent('.plan'), /It needs (more than )?\d\.\d\d GB; the limit here is 4\.\d\d GB\./);
   await screenshot(page, 'too-large');
   assert.equal(await page.textContent('#model-name'), 'synthetic llama F32', 'the one before still runs');
@@ -193,7 +193,7 @@ test('a model too large for the memory shows the sizes, and the default model ca
   await state(page, 'failed');
   assert.equal(await page.textContent('#failure-title'), 'There is not enough memory');
   assert.match(await page.textContent('#failure-detail'),
-    /\d{10} bytes of weights and 109\d{7} bytes of keys and values/);
+    /\d{10} bytes of weights and 545259520 bytes of keys and values/);
   await page.click('#other');
   await page.getByRole('button', { name: 'SmolLM2 135M' }).click();
   await page.waitForFunction(() => document.querySelector('#model-name').textContent === 'smollm2 135M');

@@ -120,7 +120,7 @@ for (const { colorScheme, width, height } of LOOKS) {
       await page.getByRole('button', { name: 'Done' }).click();
       await page.getByRole('button', { name: 'Regenerate' }).click();
       await page.getByRole('button', { name: 'Continue' }).waitFor();
-      await page.fill('#prompt', 'many words '.repeat(2000));
+      await page.fill('#prompt', 'many words '.repeat(5000));
       await page.getByText('This message is too long').waitFor();
       await examine(page, named('limits'));
       await page.fill('#prompt', '');
