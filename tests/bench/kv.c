@@ -97,10 +97,10 @@ static void feed(plumb_session *session, const int32_t *ids, uint32_t n, struct 
 }
 
 static plumb_kv_type type_named(const char *name) {
-    int type = 0;
-    while (plumb_kv_type_name((plumb_kv_type)type) && strcmp(plumb_kv_type_name((plumb_kv_type)type), name) != 0) type++;
-    if (!plumb_kv_type_name((plumb_kv_type)type)) fail(name);
-    return (plumb_kv_type)type;
+    for (int type = 0; plumb_kv_type_name((plumb_kv_type)type); type++) {
+        if (strcmp(plumb_kv_type_name((plumb_kv_type)type), name) == 0) return (plumb_kv_type)type;
+    }
+    fail(name);
 }
 
 int main(int argc, char **argv) {
