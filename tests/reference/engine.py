@@ -24,6 +24,7 @@ import numpy as np
 
 import blocks
 from kinds import KINDS, kind_of
+from recurrent import Recurrent
 from stored import Stored
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -65,10 +66,12 @@ class File(Stored):
 
 
 def rounded(x):
-    """Activations in blocks of 32 8-bit codes and a scale, as in llama.cpp's Q8_0 except that the scale is f64."""
-    blocks = x.reshape(*x.shape[:-1], -1, 32)
+    """Activations in blocks of 32 8-bit codes and a scale, as in llama.cpp's Q8_0 except that the scale is f64.  The
+    last block of a row may be shorter."""
+    n = x.shape[-1]
+    blocks = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -n % 32)]).reshape(*x.shape[:-1], -1, 32)
     scale = np.abs(blocks).max(axis=-1, keepdims=True) / 127
-    return (np.round(blocks / np.where(scale == 0, 1, scale)) * scale).reshape(x.shape)
+    return (np.round(blocks / np.where(scale == 0, 1, scale)) * scale).reshape(*x.shape[:-1], -1)[..., :n]
 
 
 def softmax(x):
@@ -76,7 +79,12 @@ def softmax(x):
     return e / e.sum(axis=-1, keepdims=True)
 
 
-class Engine:
+def most(value):
+    """A number, or the largest of the numbers of all layers."""
+    return max(value) if isinstance(value, list) else value
+
+
+class Engine(Recurrent):
     """mistakes: names of the table, "rope.pairing=halves", at most one value of each switch.  rounds: activations are
     rounded to 8 bits before every product with a matrix, which is no mistake."""
 
@@ -94,8 +102,8 @@ class Engine:
                 self.misreads[first] = f"{last}={value}"
         key, self.kind = self.file.key, kind_of(self.file.arch)
         self.n_layer, self.n_embd = key("block_count"), key("embedding_length")
-        self.n_head = key("attention.head_count")
-        self.n_head_kv = key("attention.head_count_kv", self.n_head)
+        self.n_head = most(key("attention.head_count"))
+        self.n_head_kv = most(key("attention.head_count_kv", self.n_head))
         self.head_dim = key("attention.key_length", self.n_embd // self.n_head)
         kept = {"rms": "layer_norm_rms_epsilon", "layer": "layer_norm_epsilon"}[self.kind["norm"]]
         self.eps = float(key(f"attention.{kept}", 0.0))
@@ -126,6 +134,9 @@ class Engine:
         self.logit_scale = float(key("logit_scale", 1) or 1)
         if self.kind["factor"]:
             self.logit_scale = 1 / self.logit_scale
+        if self.kind["latent"]:   # MiniCPM 3
+            self.embedding_scale, self.residual_scale = 12.0, 1.4 / math.sqrt(self.n_layer)
+            self.logit_scale = self.n_embd / 256
         if self.wrong("model.scales", "ignored"):
             self.embedding_scale, self.residual_scale, self.attention_scale, self.logit_scale = 1.0, 1.0, None, 1.0
         if self.wrong("residual.scale", "missing"):
@@ -147,6 +158,9 @@ class Engine:
             window = 8192
         has = [bool(pattern[il]) if isinstance(pattern, list) else pattern == 0 or (il + 1) % pattern != 0
                for il in range(n)] if window else [False] * n
+        attends = [self.mixer(f"blk.{il}") is None for il in range(n)]   # the others do not count
+        if any(has) and all(one for one, there in zip(has, attends) if there):
+            has = [True] * n
         self.has_window = has
         wrong = self.switch.get("window.layers")
         shown = has
@@ -195,9 +209,12 @@ class Engine:
             self.ropes = {False: self.ropes[wrong != "global"], True: self.ropes[wrong == "local"]}
         n, sections = self.n_rot // 2, key("rope.dimension_sections")
         self.turns = np.full(self.head_dim, True)
-        known = self.file.arch in ("qwen2vl", "glm4", "glm4moe") and sections and sections[0] and sections[1]
+        known = self.file.arch in ("qwen2vl", "glm4", "glm4moe", "qwen35") and sections and sections[0] and sections[1]
         if known and not self.wrong("rope.sections", "ignored"):
-            self.turns = np.arange(self.head_dim) % sum(sections) < sum(sections[:3])
+            sector = np.arange(self.head_dim) % sum(sections)
+            self.turns = sector < sum(sections[:3])
+            if self.file.arch == "qwen35":   # interleaved: time, height and width take turns
+                self.turns = sector < 3 * np.array(sections)[sector % 3]
         self.pairing = self.switch.get("rope.pairing", "halves" if known else self.kind["pairing"])
 
     # ---- bytes ----
@@ -211,7 +228,8 @@ class Engine:
 
     def square(self, name, w):
         is_wrong = name in SQUARE and w.shape[0] == w.shape[1] and self.wrong("weights.square", "transposed")
-        return w.T if is_wrong else w
+        has_square = self.kind["gate"] != "in_q" and not self.kind["latent"]   # attn_q or attn_k
+        return w.T if is_wrong and has_square else w
 
     def project(self, block, name, x):
         """x W^T scale + bias, of attention"""
@@ -247,9 +265,12 @@ class Engine:
             tokens, n_prompt = tokens[:1] + tokens, n_prompt + 1
         return np.array(tokens), n_prompt
 
+    def epsilon(self):
+        return {"0": 0.0, "1e-6": 1e-6, "1e-5": 1e-5}.get(self.switch.get("norm.eps"), self.eps)
+
     def normalized(self, x, weight, bias=None):
         """Norms of the last axis.  weight: of one row or of all, or None."""
-        eps = {"0": 0.0, "1e-6": 1e-6, "1e-5": 1e-5}.get(self.switch.get("norm.eps"), self.eps)
+        eps = self.epsilon()
         if self.norm_kind == "layer":
             x = x - x.mean(axis=-1, keepdims=True)
         square = (x * x).sum(axis=-1, keepdims=True) / (1 if self.wrong("norm.mean", "sum") else x.shape[-1])
@@ -278,10 +299,14 @@ class Engine:
             return self.normalized(x.reshape(n, -1), weight).reshape(x.shape)
         return self.normalized(x, None if weight is None else weight.reshape(heads, dim))
 
-    def rope(self, il, x, position):
-        """x: (n, heads, head_dim), position: (n).  Rotates pair i of the first n_rot by position * angle[i]."""
+    def rope(self, il, x, position, part="right"):
+        """x: (n, heads, head_dim), position: (n).  Rotates pair i of the first n_rot, or of the last ones in latent
+        attention, by position * angle[i]."""
         n_rots = {"half": self.n_rot // 4 * 2, "full": self.head_dim // 2 * 2}
         n_rot = n_rots.get(self.switch.get("rope.dim"), self.n_rot)
+        is_latent = self.kind["latent"]
+        if is_latent and n_rot > self.n_rot:
+            n_rot = self.n_rot
         base, factor, yarn, size = self.ropes[self.has_window[il]]
         base = float(self.switch.get("rope.theta", base))
         pair = np.arange(n_rot // 2)
@@ -290,6 +315,8 @@ class Engine:
             size = 1.0
         else:
             factors = None if self.kind["local"] == "key" and self.has_window[il] else self.weight("rope_freqs.weight")
+            if is_latent:
+                factors = self.weight("rope_factors_long.weight")   # llama.cpp pads contexts to 256 tokens
             if factors is not None:
                 n = min(len(factors), len(angle))
                 angle[:n] /= factors[:n]
@@ -302,7 +329,9 @@ class Engine:
         # As in the paper, or as in GPT-NeoX.
         first = np.arange(0, n_rot, 2) if self.pairing == "neighbours" else np.arange(n_rot // 2)
         second = first + (1 if self.pairing == "neighbours" else n_rot // 2)
-        if self.wrong("rope.part", "last"):
+        if is_latent and part == "right":
+            first, second = first + self.head_dim - self.n_rot, second + self.head_dim - self.n_rot
+        if self.wrong("rope.part", "last") and not is_latent:
             first, second = first + self.head_dim - n_rot, second + self.head_dim - n_rot
         a, b, x = x[..., first], x[..., second], x.copy()
         x[..., first] = (a * np.cos(angle) - b * np.sin(angle)) * size
@@ -471,6 +500,8 @@ class Engine:
         """x: (n, n_used, n_in) -> (n, n_used, n_out), by the experts used"""
         w, bias, scale = (self.weight(f"{block}.{name}.{what}") for what in ("weight", "bias", "scale"))
         scale = scale if self.kind["ffn_scale"] is True else None
+        if w is None:   # fused: the gate comes first
+            w = np.split(self.weight(f"{block}.ffn_gate_up_exps.weight"), 2, axis=1)[name == "ffn_up_exps"]
         bias = None if self.wrong("ffn.bias", "missing") else bias
 
         def one(e, x):
@@ -527,6 +558,26 @@ class Engine:
         q, k, v = (part.reshape(len(x), -1, dim) for part in parts)
         return (q, v, k) if self.wrong("qkv.order", "v_before_k") else (q, k, v)
 
+    def latent(self, block, x, show):
+        """Q and K (n, H, head_dim), not yet rotated, and V (n, H, v_dim).  DeepSeek-V2 (2405.04434), section 2.1"""
+        def normed(switch, name, value):
+            return value if self.wrong(switch, "missing") else self.norm(f"{block}.{name}", value)
+
+        q, row = (self.product(x, self.weight(f"{block}.{name}.weight")) for name in ("attn_q_a", "attn_kv_a_mqa"))
+        q = show("q_a", normed("latent.q_norm", "attn_q_a_norm", q))
+        q = show("q", self.product(q, self.weight(f"{block}.attn_q_b.weight")))
+        show("kv_cmpr_pe", row)
+        row, rotated = np.split(row, [self.file.key("attention.kv_lora_rank")], axis=1)
+        row = show("kv_cmpr", normed("latent.norm", "attn_kv_a_norm", row))
+        kv = show("kv", self.product(row, self.weight(f"{block}.attn_kv_b.weight")))
+        kv, plain = kv.reshape(len(x), self.n_head, -1), self.head_dim - self.n_rot
+        if self.wrong("latent.split", "v_first"):
+            v, k = np.split(kv, [kv.shape[2] - plain], axis=2)
+        else:
+            k, v = np.split(kv, [plain], axis=2)
+        k = np.concatenate([k, np.repeat(rotated[:, None], self.n_head, axis=1)], axis=2)
+        return q.reshape(len(x), self.n_head, -1), k, v
+
     def temperature(self, il, start, n):
         """(n, 1, 1) factors of Q, in Llama 4 and Mistral 3; None: there are none"""
         key, arch = self.file.key, self.file.arch
@@ -541,9 +592,66 @@ class Engine:
     def kind_is_rotated(self, il):
         return (il + 1) % self.kind["nope"] != 0
 
+    def attend(self, il, normed, start, n_prompt, cache, show):
+        """normed: (n, n_embd), the input of attention.  cache: [K, V], each (S, G, head_dim), of the batches before."""
+        block, n = f"blk.{il}", len(normed)
+
+        def normalize(name, which, value):
+            after = self.qk_norm(block, which, value) if has_qk_norm else None
+            return value if after is None else show(name, after)
+
+        q, k, v = self.latent(block, normed, show) if self.kind["latent"] else self.qkv(block, normed)
+        if self.kind["gate"] == "in_q":
+            q, gate = q[:, ::2], q[:, 1::2].reshape(n, -1)
+        if not self.kind["latent"]:
+            show("Qcur", q)
+            show("Kcur", k)
+            show("Vcur", v)
+        has_qk_norm = self.kind["qk_norm"] != "bare" or self.kind_is_rotated(il)
+        late = self.kind["late"] and not self.wrong("qk_norm.kind", "early")
+        late = late or self.kind["qk_norm"] == "head" and self.wrong("qk_norm.kind", "late")
+        if not late:
+            q, k = normalize("Qcur_normed", "q", q), normalize("Kcur_normed", "k", k)
+        applied = self.switch.get("rope.applied") if self.rotated[il] else "none"
+        q_position, k_position = self.positions(start, n, n_prompt)
+        q_rotated = show("Qcur_rope", q if applied in ("none", "k_only") else self.rope(
+            il, q, q_position, "first" if self.wrong("latent.rope", "first_of_q") else "right"))
+        k_rotated = show("Kcur_rope", k if applied in ("none", "q_only") else self.rope(il, k, k_position))
+        if self.kind["latent"]:
+            show("Vcur", v)
+        if late:
+            q_rotated = normalize("Qcur_normed", "q", q_rotated)
+            k_rotated = normalize("Kcur_normed", "k", k_rotated)
+        k = k if self.wrong("rope.cache", "unrotated") else k_rotated
+
+        step = start >= n_prompt
+        slot = start + np.arange(n)
+        if step and self.wrong("kv.slot", "overwritten"):
+            slot[:] = n_prompt
+        written = [np.concatenate([old[:slot[0]], new]) for old, new in zip(cache, (k, v))]
+        read = written
+        if step and self.wrong("kv.slot", "stale"):
+            read = [np.concatenate([old[:slot[0]], np.zeros_like(new)]) for old, new in zip(cache, (k, v))]
+        cache[:] = written
+        temperature = self.temperature(il, start, n)
+        if temperature is not None:
+            q_rotated = show("Qcur_attn_temp_scaled", q_rotated * temperature)
+        weights, out = self.attention(il, q_rotated, *read, slot, q_position)
+        show("kq_soft_max", weights)
+        if self.wrong("attn.merge", "unpermuted"):   # in memory as (h, token), read as (token, h)
+            out = np.ascontiguousarray(out.swapaxes(0, 1))
+        out = show("kqv_out", out.reshape(n, -1))
+        if self.kind["gate"] and not self.wrong("attn.gate", "missing"):
+            if self.kind["gate"] != "in_q":
+                gate = self.product(normed, self.weight(f"{block}.attn_gate.weight"))
+            show("attn_gate_proj", gate)
+            gate = np.logaddexp(0, gate) if self.wrong("attn.gate", "softplus") else 1 / (1 + np.exp(-gate))
+            out = show("attn_gated", out * gate)
+        return show("attn_out", self.project(block, "attn_output", out))
+
     def layer(self, il, x, start, n_prompt, cache, tap):
-        """x: (n, n_embd), the batch's stream.  cache: [K, V], each (S, G, head_dim), of the batches before."""
-        block, n = f"blk.{il}", len(x)
+        """x: (n, n_embd), the batch's stream.  cache: see attend and recurrent.py."""
+        block = f"blk.{il}"
 
         def show(name, value):
             tap(f"{name}-{il}", value)
@@ -553,10 +661,6 @@ class Engine:
             if weight is None or self.weight(f"{block}.{weight}.weight") is None:
                 return value
             return show(name, self.norm(f"{block}.{weight}", value))
-
-        def normalize(name, which, value):
-            after = self.qk_norm(block, which, value) if has_qk_norm else None
-            return value if after is None else show(name, after)
 
         attn_norm, ffn_norm = "attn_norm", self.kind["ffn_norm"]
         attn_post, ffn_post = "post_attention_norm", "post_ffw_norm"
@@ -581,49 +685,15 @@ class Engine:
 
         layer_input = x
         normed = optional_norm("attn_norm", attn_norm, x)
-        q, k, v = self.qkv(block, normed)
-        show("Qcur", q)
-        show("Kcur", k)
-        show("Vcur", v)
-        has_qk_norm = self.kind["qk_norm"] != "bare" or self.kind_is_rotated(il)
-        late = self.kind["late"] and not self.wrong("qk_norm.kind", "early")
-        late = late or self.kind["qk_norm"] == "head" and self.wrong("qk_norm.kind", "late")
-        if not late:
-            q, k = normalize("Qcur_normed", "q", q), normalize("Kcur_normed", "k", k)
-        applied = self.switch.get("rope.applied") if self.rotated[il] else "none"
-        q_position, k_position = self.positions(start, n, n_prompt)
-        q_rotated = show("Qcur_rope", q if applied in ("none", "k_only") else self.rope(il, q, q_position))
-        k_rotated = show("Kcur_rope", k if applied in ("none", "q_only") else self.rope(il, k, k_position))
-        if late:
-            q_rotated = normalize("Qcur_normed", "q", q_rotated)
-            k_rotated = normalize("Kcur_normed", "k", k_rotated)
-        k = k if self.wrong("rope.cache", "unrotated") else k_rotated
-
-        step = start >= n_prompt
-        slot = start + np.arange(n)
-        if step and self.wrong("kv.slot", "overwritten"):
-            slot[:] = n_prompt
-        written = [np.concatenate([old[:slot[0]], new]) for old, new in zip(cache, (k, v))]
-        read = written
-        if step and self.wrong("kv.slot", "stale"):
-            read = [np.concatenate([old[:slot[0]], np.zeros_like(new)]) for old, new in zip(cache, (k, v))]
-        cache[:] = written
-        temperature = self.temperature(il, start, n)
-        if temperature is not None:
-            q_rotated = show("Qcur_attn_temp_scaled", q_rotated * temperature)
-        weights, out = self.attention(il, q_rotated, *read, slot, q_position)
-        show("kq_soft_max", weights)
-        if self.wrong("attn.merge", "unpermuted"):   # in memory as (h, token), read as (token, h)
-            out = np.ascontiguousarray(out.swapaxes(0, 1))
-        out = show("kqv_out", out.reshape(n, -1))
-        if self.kind["gate"] and not self.wrong("attn.gate", "missing"):
-            gate = show("attn_gate_proj", self.product(normed, self.weight(f"{block}.attn_gate.weight")))
-            gate = np.logaddexp(0, gate) if self.wrong("attn.gate", "softplus") else 1 / (1 + np.exp(-gate))
-            out = show("attn_gated", out * gate)
-        out = show("attn_out", self.project(block, "attn_output", out))
+        mix, step = self.mixer(block), start >= n_prompt
+        out = (mix(block, normed, step, cache, show) if mix
+               else self.attend(il, normed, start, n_prompt, cache, show))
         from_norm = self.wrong("residual.from", "norm")
         out = optional_norm("attn_post_norm", attn_post, out) * self.residual_scale
-        x = out + (0 if self.wrong("residual.attn", "missing") else normed if from_norm else x)
+        is_missing = self.wrong("residual.attn", "missing") and not self.kind["alone"]
+        x = out + (0 if is_missing else normed if from_norm else x)
+        if self.kind["alone"]:
+            return show("l_out", x)
         x = show("ffn_inp", self.norm(f"{block}.{attn_out}", x) if attn_out else x)
 
         has_ffn_norm = ffn_norm and self.weight(f"{block}.{ffn_norm}.weight") is not None
@@ -670,7 +740,8 @@ class Engine:
         if table is not None and wrong != "missing":
             position = np.arange(len(tokens)) + (0 if wrong == "restarted" else start)
             x = x + table[np.minimum(position + {"plus_one": 1, "plus_two": 2}.get(wrong, 0), len(table) - 1)]
-        has_norm = self.weight("token_embd_norm.weight") is not None and not self.wrong("norm.embd", "missing")
+        has_norm = self.weight("token_embd_norm.weight") is not None and self.kind["output_norm"] == "output_norm"
+        has_norm = has_norm and not self.wrong("norm.embd", "missing")
         return self.norm("token_embd_norm", x) if has_norm else x
 
     def batch(self, tokens, start, n_prompt, caches, tap):
@@ -678,8 +749,9 @@ class Engine:
         tap("embd", x)
         for il in range(self.n_layer):
             x = self.layer(il, x, start, n_prompt, caches[il], tap)
-        if self.weight("output_norm.weight") is not None and not self.wrong("norm.output", "missing"):
-            x = self.norm("output_norm", x)
+        norm = self.kind["output_norm"]
+        if self.weight(f"{norm}.weight") is not None and not self.wrong("norm.output", "missing"):
+            x = self.norm(norm, x)
         tap("result_norm", x)
         if self.file.arch.endswith("bert"):
             return   # encoders have no head
@@ -706,8 +778,12 @@ class Engine:
             taps[name].append(value)
 
         nothing = np.zeros((0, self.n_head_kv, self.head_dim))
-        caches = [[nothing, nothing] for _ in range(self.n_layer)]
+        is_recurrent = [self.mixer(f"blk.{il}") is not None for il in range(self.n_layer)]
+        caches = [[None, None] if one else [nothing, nothing] for one in is_recurrent]
         with np.errstate(all="ignore"):              # mistakes overflow; their NaN is part of the dump
+            if self.wrong("state.start", "used"):
+                self.batch(tokens[:n_prompt], 0, n_prompt, caches, lambda name, value: None)
+                caches = [kept if one else [nothing, nothing] for one, kept in zip(is_recurrent, caches)]
             self.batch(tokens[:n_prompt], 0, n_prompt, caches, tap)
             for at in range(n_prompt, len(tokens)):
                 self.batch(tokens[at:at + 1], at, n_prompt, caches, tap)

@@ -20,14 +20,18 @@ Every entry has the defaults of LLAMA unless it says otherwise:
     sum_to_1    weights are divided by their sum; None: the file says it
     before      an expert's input is multiplied by its weight, not its output
     factor      the key logit_scale is a factor of logits, not a divisor
-    gate        attention has a gate for each element
+    gate        attention has a gate for each element: True, or "in_q": its rows follow those of each head of Q
+    alone       a layer has no feed-forward network
+    output_norm the tensor of the norm after the last layer
     causal      tokens do not see later ones
+    latent      attention is latent, and not absorbed
+    mixer_scale .scale tensors are used of what a layer with a state has in place of attention
     ffn_scale   .scale tensors of the feed-forward network are used; "dense": not those of experts
 """
 LLAMA = {"norm": "rms", "pairing": "neighbours", "act": "silu", "parallel": False, "ffn_norm": "ffn_norm",
          "qk_norm": "head", "late": False, "embedding": False, "period": 1, "local": "same", "nope": 0, "alibi": 0,
          "gating": "softmax", "sum_to_1": False, "before": False, "factor": False, "gate": False, "causal": True,
-         "ffn_scale": False}
+         "ffn_scale": False, "latent": False, "mixer_scale": True, "alone": False, "output_norm": "output_norm"}
 HALVES = {"pairing": "halves"}
 LAYER = {"norm": "layer", "pairing": "halves", "act": "gelu"}     # GPT-2 and its relatives
 DEEPSEEK = {"pairing": "halves", "gating": None, "sum_to_1": None}   # with shared experts and biases of the router
@@ -50,6 +54,12 @@ KINDS = {
     "gpt2": {**LAYER, "nope": True}, "bloom": {**LAYER, "nope": True, "alibi": 8},
     "bert": {**LAYER, "nope": True, "causal": False}, "nomic-bert": {**LAYER, "act": "silu", "causal": False},
     "glm4": {}, "smollm3": {"nope": 4}, "hunyuan-dense": {**HALVES, "late": True},
+    "minicpm3": {**HALVES, "latent": True},
+    "lfm2": {**HALVES, "output_norm": "token_embd_norm"},
+    "mamba": {"alone": True}, "mamba2": {"alone": True},
+    "qwen35": {**HALVES, "ffn_norm": "post_attention_norm", "gate": "in_q", "ffn_scale": True},
+    "qwen3next": {**HALVES, "ffn_norm": "post_attention_norm", "gate": "in_q", "ffn_scale": True, "mixer_scale": False,
+                  "sum_to_1": True},
     "llama4": {"qk_norm": "bare", "late": True, "period": 4, "nope": 4, "gating": "sigmoid", "before": True},
 }
 

@@ -52,7 +52,8 @@ MODELS = {
     **{name: (None, {}) for name in (
         "gemma2", "gemma3", "qwen3", "olmo2", "gpt-oss", "qwen2moe", "qwen3moe", "olmoe", "dots1", "glm4moe",
         "bailingmoe2", "command-r", "phi2", "gpt2", "bloom", "cohere2", "glm4", "smollm3", "hunyuan-dense",
-        "mistral3-moe", "llama4", "gptneox", "afmoe", "qwen2vl", "bert", "nomic-bert")},
+        "mistral3-moe", "llama4", "gptneox", "afmoe", "qwen2vl", "bert", "nomic-bert", "mamba", "lfm2", "mamba2",
+        "qwen35", "qwen3next", "minicpm3")},
 }
 N_TOKEN, N_PROMPT = 12, 8
 N_PAIR = 20
@@ -89,7 +90,7 @@ def texts_of_source():
 def rows_of_source():
     """Name and tap of the entries that are written out, in the order of the lists: { "name", "tap", ..."""
     folder = os.path.join(ROOT, "src", "truth", "mistakes")
-    paths = [os.path.join(folder, f"known_{part}.c") for part in ("norms", "attention", "ffn")]
+    paths = [os.path.join(folder, f"known_{part}.c") for part in ("norms", "attention", "recurrent", "ffn")]
     return [row for path in paths for row in re.findall(r'\{ "([\w.]+=[\w-]+)", "(\w+)", ', open(path).read())]
 
 

@@ -14,14 +14,17 @@ const struct need known_every = { "all", NULL }, known_with_experts = { "with ex
     known_with_pooling = { "with pooling", has_pooling };
 
 const struct known_mistake *known_at(size_t i) {
-    const struct known_list *const lists[] = { &known_norms, &known_attention, &known_ffn, &known_types };
+    const struct known_list *const lists[] = { &known_norms, &known_attention, &known_recurrent, &known_ffn,
+                                                &known_types };
     for (size_t k = 0; k < sizeof lists / sizeof *lists; i -= lists[k++]->n) {
         if (i < lists[k]->n) return &lists[k]->of[i];
     }
     return NULL;
 }
 
-size_t known_count(void) { return known_norms.n + known_attention.n + known_ffn.n + known_types.n; }
+size_t known_count(void) {
+    return known_norms.n + known_attention.n + known_recurrent.n + known_ffn.n + known_types.n;
+}
 
 /* ---- functions that take the place of others --------------------------------------------------------------------- */
 
@@ -74,9 +77,30 @@ static void remove_bias(struct affine *of) { of->b = NULL; }
 void known_remove(const struct known_mistake *q, struct edit *e) { each_weight(e, q->weights, remove_weight); }
 void known_remove_bias(const struct known_mistake *q, struct edit *e) { each_weight(e, q->weights, remove_bias); }
 
+struct step *known_step(struct program *p, enum tap_id tap) {
+    for (struct step *s = p->steps; s < p->steps + p->n; s++) {
+        if (s->tap == tap) return s;
+    }
+    return NULL;
+}
+
+void known_rewrite_absent(const struct known_mistake *q, struct program *p) {
+    struct step *s = known_step(p, (enum tap_id)q->at);
+    if (s) s->kind = STEP_SHOW, s->weight = W_COUNT;
+}
+
 static void edit(const struct known_mistake *q, struct edit *e) {
     replace(q, e->steps);
     if (q->edit) q->edit(q, e);
+}
+
+static bool rewrites(const struct known_mistake *q, const struct model *m) {
+    EACH_LAYER(&m->plan, il) {
+        struct program program = *m->layers[il].program;
+        if (q->rewrite) q->rewrite(q, &program);
+        if (!program_equals(&program, m->layers[il].program)) return true;
+    }
+    return false;
 }
 
 /* Returns 1 if an edit changes anything in this model, 0 if not, and -1 if there is no memory to find out. */
@@ -89,12 +113,13 @@ static int changes(const struct known_mistake *q, const struct model *m) {
     memcpy(&plan, &m->plan, sizeof plan);
     edited.layers = malloc(n_layers);
     plan.layers = malloc(n_plans);
-    bool is_other = false, has_memory = edited.layers && plan.layers;
+    bool is_other = rewrites(q, m), has_memory = edited.layers && plan.layers;
     if (has_memory) {
         memcpy(edited.layers, m->layers, n_layers);
         memcpy(plan.layers, m->plan.layers, n_plans);
         edit(q, &(struct edit){ &plan, &edited, &steps, NULL });
-        is_other = memcmp(edited.layers, m->layers, n_layers) != 0 || memcmp(plan.layers, m->plan.layers, n_plans) != 0;
+        is_other |= memcmp(edited.layers, m->layers, n_layers) != 0;
+        is_other |= memcmp(plan.layers, m->plan.layers, n_plans) != 0;
     }
     free(edited.layers);
     free(plan.layers);
@@ -105,8 +130,7 @@ static int changes(const struct known_mistake *q, const struct model *m) {
         || memcmp(&steps, &reference_right_steps, sizeof steps) != 0;
 }
 
-/* Whether any layer has a tap. */
-static bool has_tap(const struct model *m, enum tap_id id) {
+bool known_has_tap(const struct model *m, enum tap_id id) {
     EACH_LAYER(&m->plan, il) {
         if (program_taps(m->layers[il].program, m, il) >> id & 1) return true;
     }
@@ -121,8 +145,8 @@ int known_applies(const struct known_mistake *q, const struct model *m, int32_t 
     if (q->misread) return (int)(m->types >> q->type & 1);
     if (q->tokens == TOKENS_NO_BOS || q->tokens == TOKENS_TWO_BOS) return bos >= 0;
     if (q->need->holds && !q->need->holds(m)) return 0;
-    if (is_in(&known_attention, q) && !has_tap(m, TAP_KQ_SOFT_MAX)) return 0;
-    if (is_in(&known_ffn, q) && q->need == &known_every && !has_tap(m, TAP_FFN_OUT)) return 0;
+    if (is_in(&known_attention, q) && !known_has_tap(m, TAP_KQ_SOFT_MAX)) return 0;
+    if (is_in(&known_ffn, q) && q->need == &known_every && !known_has_tap(m, TAP_FFN_OUT)) return 0;
     return q->tokens ? 1 : changes(q, m);
 }
 
@@ -160,6 +184,9 @@ void known_apply(struct reference *r, const struct known_set *set) {
         if (!q->is_first && has(set, q)) edit(q, &e);
     }
     reference_edited(r);
+    for (uint32_t i = 0; i < set->n; i++) {
+        EACH_LAYER(&r->plan, il) if (set->of[i]->rewrite) set->of[i]->rewrite(set->of[i], &r->programs[il]);
+    }
 }
 
 static bool has_tokens(const struct known_set *set, enum token_list kind) {

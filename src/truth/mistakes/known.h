@@ -4,7 +4,8 @@
  * right one (struct reference_steps).
  *
  *   known.c: sets of known mistakes, and the pass with a set
- *   known_norms.c, known_attention.c, known_ffn.c, known_types.c: the entries, in the order of the computation
+ *   known_norms.c, known_attention.c, known_recurrent.c, known_ffn.c, known_types.c: the entries, in the order of the
+ *     computation
  *   misread.c: dequantizers with mistakes
  *
  * The sentences are exact: tests/reference/engine.py was written from them and from nothing else, and makes the same
@@ -69,6 +70,7 @@ struct known_mistake {
     const char *text;          /* what the engine does wrong, exactly */
     const struct reference_steps *steps;   /* the functions that it replaces; NULL: none */
     void (*edit)(const struct known_mistake *q, struct edit *e);   /* NULL: none */
+    void (*rewrite)(const struct known_mistake *q, struct program *p);   /* edits the steps of a layer; NULL: none */
     union { int32_t value; float number; };   /* for the edit */
     size_t at;                 /* for the edit: the place of a number */
     id_set weights;            /* for the edit: a set of enum weight_id */
@@ -85,6 +87,8 @@ size_t known_count(void);
  * out.  Swapped nibbles of a type that no tensor has could not, for instance, and neither could a base of 10000 if the
  * file has the same.  bos: the tokenizer's BOS id, -1 if it has none. */
 int known_applies(const struct known_mistake *q, const struct model *m, int32_t bos);
+/* Whether any layer has a tap. */
+bool known_has_tap(const struct model *m, enum tap_id id);
 /* Says to which models the known mistake can apply: "all", or what they must have, "with RoPE". */
 static inline const char *known_models(const struct known_mistake *q) { return q->need->text; }
 
@@ -111,7 +115,7 @@ void misread_row(enum quant_type type, enum misread misread, const void *src, fl
 /* ---- the entries ------------------------------------------------------------------------------------------------- */
 
 struct known_list { const struct known_mistake *of; size_t n; };
-extern const struct known_list known_norms, known_attention, known_ffn, known_types;
+extern const struct known_list known_norms, known_attention, known_recurrent, known_ffn, known_types;
 
 extern const struct need known_every, known_with_experts, known_with_pooling;   /* used in several files */
 
@@ -131,6 +135,10 @@ void known_edit_plan(const struct known_mistake *q, struct edit *e);
 void known_edit_attention(const struct known_mistake *q, struct edit *e);
 void known_remove(const struct known_mistake *q, struct edit *e);
 void known_remove_bias(const struct known_mistake *q, struct edit *e);
+
+/* The step with a tap; NULL: there is none.  The step with the tap `at`, whose output is its input, does nothing. */
+struct step *known_step(struct program *p, enum tap_id tap);
+void known_rewrite_absent(const struct known_mistake *q, struct program *p);
 
 /* Loops over the layers of a plan. */
 #define EACH_LAYER(p, il) for (uint32_t il = 0; il < (p)->n_layer; il++)

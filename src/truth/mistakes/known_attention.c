@@ -61,7 +61,11 @@ static void edit_kv_order(const struct known_mistake *q, struct edit *e) {
 
 static bool is_square(const struct weight *w) { return w && w->n_in == w->n_out; }
 static bool has_square(const struct model *m) {
-    return is_square(m->layers[0].w[W_ATTN_Q].w) || is_square(m->layers[0].w[W_ATTN_K].w);
+    EACH_LAYER(&m->plan, il) {
+        const struct affine *w = m->layers[il].w;
+        if (is_square(w[W_ATTN_Q].w) || is_square(w[W_ATTN_K].w)) return true;
+    }
+    return false;
 }
 
 static const struct attn_plan *attention_of(const struct model *m) { return &m->plan.layers[0].attn; }
@@ -253,6 +257,25 @@ static bool has_partial_rope(const struct model *m) {
     return false;
 }
 
+/* ---- latent attention -------------------------------------------------------------------------------------------- */
+
+static bool has_latent(const struct model *m) { return m->plan.max_latent > 0; }
+
+static void rewrite_rope_of_q(const struct known_mistake *q, struct program *p) {
+    (void)q;
+    for (struct step *s = p->steps; s < p->steps + p->n; s++) {
+        if (s->kind == STEP_ROPE && (s->out == STREAM_Q || s->out == STREAM_LATENT_Q)) s->first = 0;
+    }
+}
+
+static void rewrite_latent_split(const struct known_mistake *q, struct program *p) {
+    (void)q;
+    for (struct step *s = p->steps; s < p->steps + p->n; s++) {
+        bool is_part = s->kind == STEP_PART && s->in == STREAM_LATENT_KV_B;
+        if (is_part) s->first = s->out == STREAM_V ? 0 : s->n_from - s->n_norm;
+    }
+}
+
 /* ---- scores ------------------------------------------------------------------------------------------------------ */
 
 enum { SCALE_MISSING, SCALE_HEAD_DIM, SCALE_N_EMBD, SCALE_USUAL };
@@ -391,6 +414,7 @@ static uint32_t slot_overwritten(const struct reference *r, uint32_t pos) { retu
 /* ---- the entries ------------------------------------------------------------------------------------------------- */
 
 static const struct need
+    with_latent = { "with latent attention", has_latent },
     with_rope = { "with RoPE", has_rope },
     with_partial_rope = { "with RoPE of a part of each head", has_partial_rope },
     with_yarn = { "with YaRN", NULL },
@@ -417,6 +441,14 @@ static const struct known_mistake known[] = {
     /* ---- RoPE ---- */
     { "rope.pairing=halves", "Qcur_rope", &with_rope, "elements i and i + n_rot/2 are rotated as a pair, not 2i and 2i "
       "+ 1", EDIT(edit_pairing, ROPE_NEOX) },
+    { "latent.q_norm=missing", "q_a", NEED("with latent Q", NULL), "the vector that Q is a product of is not "
+      "normalized", .rewrite = known_rewrite_absent, .at = TAP_LATENT_Q_A },
+    { "latent.norm=missing", "kv_cmpr", &with_latent, "the vector that K and V are products of is not normalized",
+      .rewrite = known_rewrite_absent, .at = TAP_LATENT },
+    { "latent.rope=first_of_q", "Qcur_rope", &with_latent, "RoPE rotates the first elements of a head of Q, not those "
+      "behind the part that stays; K is right", .rewrite = rewrite_rope_of_q },
+    { "latent.split=v_first", "Kcur_rope", NEED("with K and V of a latent vector in one matrix", NULL), "the rows of a "
+      "head of attn_kv_b are read as V and then K, not as K and then V", .rewrite = rewrite_latent_split },
     { "rope.pairing=neighbours", "Qcur_rope", &with_rope, "elements 2i and 2i + 1 are rotated as a pair, not i and i + "
       "n_rot/2", EDIT(edit_pairing, ROPE_NORM) },
     { "rope.applied=none", "Qcur_rope", &with_rope, "neither Q nor K is rotated", ATTENTION(rope, ROPE_NONE) },

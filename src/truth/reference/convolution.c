@@ -14,7 +14,9 @@ static double input_at(const struct call *c, int64_t at, uint32_t i, const doubl
  * middle of the kernel is at t.  Before the first token and behind the last one there are zeros. */
 void reference_convolve(struct reference *r, const struct call *c) {
     uint32_t n = c->s->n, n_conv = c->w->w->n_in, n_state = n_conv - 1;
-    int64_t first = r->plan.is_causal ? -(int64_t)n_state : -(int64_t)(n_state / 2);
+    /* A mistake in the mask of attention does not concern convolutions. */
+    int64_t first = r->right->plan.is_causal ? -(int64_t)n_state : -(int64_t)(n_state / 2);
+    int64_t end = r->steps.tail_end(c->b.n);
     double *state = r->states[c->il];   /* (n_state, n) of the last tokens before the batch */
     for (uint32_t i = 0; i < n; i++) {
         double bias = c->w->b ? (double)reference_floats(c->w->b)[i] : 0;
@@ -22,12 +24,13 @@ void reference_convolve(struct reference *r, const struct call *c) {
         for (uint32_t t = 0; t < c->b.n; t++) {
             double sum = bias;
             for (uint32_t j = 0; j < n_conv && (int64_t)t + first + j < c->b.n; j++) {
-                sum += (double)kernel[j] * input_at(c, (int64_t)t + first + j, i, state, n_state);
+                double x = input_at(c, (int64_t)t + first + j, i, state, n_state);
+                sum += (double)kernel[r->steps.kernel_place(j, n_conv)] * x;
             }
             c->out[(size_t)t * n + i] = sum;
         }
         for (uint32_t j = 0; j < n_state; j++) {   /* each is read before it is written */
-            state[(size_t)j * n + i] = input_at(c, (int64_t)c->b.n - n_state + j, i, state, n_state);
+            state[(size_t)j * n + i] = input_at(c, end - n_state + j, i, state, n_state);
         }
     }
 }

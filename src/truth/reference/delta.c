@@ -8,7 +8,7 @@ void reference_decay(struct reference *r, const struct call *c) {
     const float *dt = reference_floats(c->w->w), *a = reference_floats(r->m->layers[c->il].w[W_DELTA_A].w);
     size_t n_head = c->layer->delta.n_head;
     for (size_t i = 0; i < c->n; i++) {
-        c->out[i] = (double)a[i % n_head] * reference_softplus(c->out[i] + (double)dt[i % n_head]);
+        c->out[i] = (double)a[i % n_head] * r->steps.softplus(c->out[i] + r->steps.dt_bias((double)dt[i % n_head]));
     }
 }
 
@@ -29,14 +29,16 @@ void reference_delta(struct reference *r, const struct call *c) {
     for (uint32_t t = 0; t < c->b.n; t++) {
         double *q = r->streams[STREAM_CONV] + (size_t)t * n_row, *k = q + (size_t)d->n_key_head * dim;
         const double *v = k + (size_t)d->n_key_head * dim;
-        for (uint32_t h = 0; h < 2 * d->n_key_head; h++) make_unit(q + (size_t)h * dim, dim, (double)r->plan.norm_eps);
+        for (uint32_t h = 0; h < 2 * d->n_key_head; h++) {
+            if (r->steps.is_unit(h >= d->n_key_head)) make_unit(q + (size_t)h * dim, dim, (double)r->plan.norm_eps);
+        }
         for (uint32_t h = 0; h < d->n_head; h++, v += dim) {
-            size_t at = (size_t)t * d->n_head + h, key = (size_t)delta_key_head(d, h) * dim;
-            double decay = exp(r->streams[STREAM_DECAY][at]), beta = r->streams[STREAM_BETA][at];
+            size_t at = (size_t)t * d->n_head + h, key = (size_t)r->steps.key_head(d, h) * dim;
+            double decay = r->steps.decay(1, r->streams[STREAM_DECAY][at]), beta = r->streams[STREAM_BETA][at];
             for (uint32_t j = 0; j < dim; j++) {
                 double *s = states + ((size_t)h * dim + j) * dim, old = 0, read = 0;
                 for (uint32_t i = 0; i < dim; i++) old += (s[i] *= decay) * k[key + i];
-                for (uint32_t i = 0; i < dim; i++) s[i] += beta * (v[j] - old) * k[key + i];
+                for (uint32_t i = 0; i < dim; i++) s[i] += beta * (v[j] - r->steps.recalled(old, decay)) * k[key + i];
                 for (uint32_t i = 0; i < dim; i++) read += s[i] * q[key + i];
                 c->out[at * dim + j] = read / sqrt(dim);
             }

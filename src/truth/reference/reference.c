@@ -492,6 +492,12 @@ static void run_activate(struct reference *r, const struct call *c) {
     const struct ffn_plan *p = &c->layer->ffn;
     bool has_gate = c->s->in != c->s->out;
     double limit = (double)p->limit_shared;
+    if (c->s->out == STREAM_CONV || c->s->out == STREAM_Z) {   /* no network's: mistakes in those do not change it */
+        for (size_t i = 0; i < c->n; i++) {
+            c->out[i] = reference_activation(c->s->activation, c->out[i]) * (has_gate ? c->in[i] : 1);
+        }
+        return;
+    }
     for (size_t i = 0; i < c->n; i++) {
         c->out[i] = reference_activate(r, p, c->s->activation, limit, c->out[i], has_gate ? c->in[i] : 1);
     }
@@ -646,7 +652,7 @@ void reference_run_layers(struct reference *r, struct layers layers, const int32
                           uint32_t n_result, float *results) {
     const struct plan *p = &r->plan;
     if (pos == 0) r->n_prompt = n;
-    if (pos == 0) memset(r->state, 0, (size_t)r->n_state * sizeof *r->state);
+    r->steps.begin(r, &(struct prompt){ layers, ids, n, pos });
     r->n_past = pos + n;
     struct batch b = { n, pos, r->steps.slot(r, pos) };
     for (uint32_t t = 0; t < n; t++) r->rotated[b.slot + t] = r->steps.position(r, pos, t, false);
@@ -742,12 +748,13 @@ static bool allocate_states(struct reference *r) {
     r->n_state = plan_states_size(p);
     r->states = alloc_array(p->n_layer, sizeof *r->states);
     r->state = allocate(r, r->n_state, 1);
+    r->kept = allocate(r, r->n_state, 1);
     double *at = r->state;
     for (uint32_t il = 0; r->states && at && il < p->n_layer; il++) {
         r->states[il] = at;
         at += (size_t)plan_state_size(p, il);
     }
-    return r->states && at;
+    return r->states && at && r->kept;
 }
 
 static bool allocate_streams(struct reference *r) {
@@ -762,6 +769,18 @@ static bool allocate_streams(struct reference *r) {
     return true;
 }
 
+void reference_keep(struct reference *r, const struct prompt *p) { (void)r, (void)p; }
+static void begin(struct reference *r, const struct prompt *p) {
+    if (p->pos == 0) memset(r->state, 0, (size_t)r->n_state * sizeof *r->state);
+}
+static uint32_t kernel_place(uint32_t j, uint32_t n_conv) { return (void)n_conv, j; }
+static uint32_t tail_end(uint32_t n) { return n; }
+static double decay(double dt, double a) { return exp(dt * a); }
+static double fed(double dt, double a, double b) { return (void)a, dt * b; }
+static uint32_t scan_group(const struct scan_plan *p, uint32_t h) { return h / (p->n_head / p->n_group); }
+static bool is_unit(bool is_k) { return (void)is_k, true; }
+static double recalled(double old, double decay) { return (void)decay, old; }
+
 const struct reference_steps reference_right_steps = {
     .before = nothing, .after = nothing, .bytes = bytes, .dequantize = dequantize, .input = input,
     .heads = heads, .linear = reference_linear, .product = reference_product,
@@ -771,7 +790,9 @@ const struct reference_steps reference_right_steps = {
     .alibi = reference_alibi, .exponential = softmax_exp, .zeros = zeros, .softmax = softmax_of_rows,
     .values = reference_values, .activation = reference_activation, .limit = limit_both,
     .choice = reference_unchanged, .weighed = reference_weighed, .expert = reference_expert,
-    .weight_place = reference_weight_place,
+    .weight_place = reference_weight_place, .begin = begin, .kernel_place = kernel_place, .tail_end = tail_end,
+    .dt_bias = reference_unchanged, .softplus = reference_softplus, .decay = decay, .fed = fed,
+    .scan_group = scan_group, .key_head = delta_key_head, .is_unit = is_unit, .recalled = recalled,
 };
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */
@@ -865,6 +886,7 @@ void reference_free(struct reference *r) {
     for (size_t i = 0; i < STREAM_COUNT; i++) free(r->streams[i]);
     free(r->states);
     free(r->state);
+    free(r->kept);
     free(r);
 }
 

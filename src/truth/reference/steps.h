@@ -11,6 +11,9 @@ struct reference;
 struct attended;
 struct call;
 
+/* A batch that a pass is about to compute: n tokens, the first one at pos. */
+struct prompt { struct layers layers; const int32_t *ids; uint32_t n, pos; };
+
 /* The functions that the steps are made of. */
 struct reference_steps {
     /* Called before and after each step; they may replace a stream. */
@@ -69,6 +72,24 @@ struct reference_steps {
     const double *(*weighed)(const double *probs, const double *biased);
     uint32_t (*expert)(uint32_t e, uint32_t n_expert);
     uint32_t (*weight_place)(uint32_t k, uint32_t n_used);
+    /* Called before every batch; clears what layers keep between tokens before a text. */
+    void (*begin)(struct reference *r, const struct prompt *p);
+    /* The element of a kernel of n_conv for the token n_conv - 1 - j places before; after how many of the n tokens of a
+     * batch the inputs end that a convolution keeps. */
+    uint32_t (*kernel_place)(uint32_t j, uint32_t n_conv);
+    uint32_t (*tail_end)(uint32_t n);
+    /* The bias of dt, ln(1 + e^dt), by what a state is multiplied, and by what x is before it is added. */
+    double (*dt_bias)(double bias);
+    double (*softplus)(double dt);
+    double (*decay)(double dt, double a);
+    double (*fed)(double dt, double a, double b);
+    /* The group of B and C of a head of a scan, and the head of Q and K of a head of V of a delta net. */
+    uint32_t (*scan_group)(const struct scan_plan *p, uint32_t h);
+    uint32_t (*key_head)(const struct delta_plan *d, uint32_t h);
+    /* Whether Q, or K (is_k), of a delta net is divided by its length; what is subtracted from an element of V if the
+     * state has `old` for K. */
+    bool (*is_unit)(bool is_k);
+    double (*recalled)(double old, double decay);
 };
 
 struct reference {
@@ -112,6 +133,7 @@ struct reference {
     double *rotated;                 /* (n_ctx) the position that the K of a slot was rotated to */
     /* Used only by mistakes. */
     double *key, *zeros;             /* (k_dim) scratch for a K, and as many zeros as a K or V has elements */
+    double *kept;                    /* (n_state) a copy of the state */
     double *fused;                   /* (max_q + max_k + max_v) scratch for the Q, K and V of a token */
 };
 
@@ -159,6 +181,7 @@ const double *reference_cached(const struct reference *r, const struct attended 
 void reference_values(const struct reference *r, const struct attended *a, uint32_t n_key);
 double reference_activation(enum activation kind, double z);
 double reference_unchanged(double x);
+void reference_keep(struct reference *r, const struct prompt *p);   /* clears nothing */
 const double *reference_weighed(const double *probs, const double *biased);
 uint32_t reference_expert(uint32_t e, uint32_t n_expert);
 uint32_t reference_weight_place(uint32_t k, uint32_t n_used);

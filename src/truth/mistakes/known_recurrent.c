@@ -1,0 +1,251 @@
+/* The entries of known.h about layers that keep a state: convolutions, selective scans and gated delta nets.  "State"
+ * is the matrices of a scan or delta net; the inputs that a convolution keeps are its tail. */
+#include "mistakes/known.h"
+
+#include <math.h>
+
+/* ---- what is kept between batches -------------------------------------------------------------------------------- */
+
+/* Copies the tails or the states of all layers. */
+static void copy_kept(const struct reference *r, bool is_tail, const double *from, double *to) {
+    EACH_LAYER(&r->plan, il) {
+        size_t n_conv = r->plan.layers[il].n_conv, n_all = (size_t)plan_state_size(&r->plan, il);
+        size_t n_tail = n_conv > 0 ? (n_conv - 1) * (size_t)plan_conv_width(&r->plan, il) : 0;
+        size_t at = (size_t)(r->states[il] - r->state) + (is_tail ? 0 : n_tail), n = is_tail ? n_tail : n_all - n_tail;
+        for (size_t i = at; i < at + n; i++) to[i] = from ? from[i] : 0;
+    }
+}
+
+static void clear_tails(struct reference *r, const struct prompt *p) {
+    reference_right_steps.begin(r, p);
+    copy_kept(r, true, NULL, r->state);
+}
+static void clear_states(struct reference *r, const struct prompt *p) {
+    reference_right_steps.begin(r, p);
+    copy_kept(r, false, NULL, r->state);
+}
+static void state_of_prompt(struct reference *r, const struct prompt *p) {
+    reference_right_steps.begin(r, p);
+    if (p->pos == r->n_prompt) copy_kept(r, false, r->state, r->kept);
+    else if (p->pos > r->n_prompt) copy_kept(r, false, r->kept, r->state);
+}
+
+/* Computes the prompt, unseen, and then leaves what it kept. */
+static void state_used(struct reference *r, const struct prompt *p) {
+    struct tap_sink sink = r->sink;
+    reference_right_steps.begin(r, p);
+    if (p->pos > 0) return;
+    r->sink.on_tap = NULL;
+    r->steps.begin = reference_keep;
+    reference_run_layers(r, p->layers, p->ids, p->n, 0, 0, NULL);
+    r->steps.begin = state_used;
+    r->sink = sink;
+}
+
+static uint32_t tail_late(uint32_t n) { return n - 1; }
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+
+/* The order of two parts of a row. */
+static void rewrite_bc(const struct known_mistake *q, struct program *p) {
+    struct step *b = known_step(p, TAP_SCAN_B), *c = known_step(p, TAP_SCAN_C);
+    (void)q;
+    if (!b || !c) return;
+    uint32_t first = b->first;
+    b->first = c->first;
+    c->first = first;
+}
+static void rewrite_zx(const struct known_mistake *q, struct program *p) {
+    struct step *z = known_step(p, TAP_SCAN_Z), *x = known_step(p, TAP_SCAN_X);
+    (void)q;
+    if (!z || !x) return;
+    bool is_z_first = z->first == 0;
+    z->first = is_z_first ? x->n_norm : 0;
+    x->first = is_z_first ? 0 : z->n_norm;
+}
+
+static void rewrite_gate_absent(const struct known_mistake *q, struct program *p) {
+    struct step *scan = known_step(p, TAP_SCAN_GATED), *delta = known_step(p, TAP_DELTA_GATED);
+    (void)q;
+    if (scan) scan->kind = STEP_COPY;
+    if (delta) delta->kind = STEP_SHOW;
+}
+
+enum { NORM_ABSENT, NORM_OF_ROW, NORM_MOVED };
+/* Before the gate of a scan, after that of a delta net. */
+static void rewrite_norm(const struct known_mistake *q, struct program *p) {
+    for (uint32_t i = 1; i + 1 < p->n; i++) {
+        struct step *s = &p->steps[i], norm = *s;
+        bool is_scan = s->tap == TAP_SCAN_NORM;
+        if (s->kind != STEP_NORM || s->weight != W_DELTA_NORM) continue;
+        if (q->value == NORM_ABSENT) s->kind = STEP_SHOW, s->weight = W_COUNT;
+        if (q->value == NORM_OF_ROW && is_scan) s->n_norm = s->n_head * s->n;
+        if (q->value == NORM_MOVED && is_scan) {
+            *s = s[-1];
+            s[-1] = norm;
+            s[-1].in = s[-1].out = STREAM_SCAN;
+        } else if (q->value == NORM_MOVED && s[1].kind == STEP_GATE_HEADS) {
+            norm.tap = s[1].tap;
+            *s = s[1];
+            s->tap = TAP_COUNT;
+            s[1] = norm;
+        }
+        return;
+    }
+}
+
+/* ---- formulas ---------------------------------------------------------------------------------------------------- */
+
+static uint32_t kernel_reversed(uint32_t j, uint32_t n_conv) { return n_conv - 1 - j; }
+
+/* b c x is read as c b x. */
+static void exchange_gates(struct reference *r, const struct call *c) {
+    uint32_t n = r->plan.n_embd;
+    if (c->s->kind != STEP_CONVOLVE || c->layer->mixer != MIXER_CONVOLUTION) return;
+    for (double *row = r->streams[STREAM_CONV_IN], *end = row + (size_t)c->b.n * 3 * n; row < end; row += 3 * n) {
+        for (uint32_t i = 0; i < n; i++) {
+            double b = row[i];
+            row[i] = row[n + i];
+            row[n + i] = b;
+        }
+    }
+}
+
+static double zero(double x) { return (void)x, 0; }
+static double decay_missing(double dt, double a) { return (void)dt, (void)a, 1; }
+static double decay_inverted(double dt, double a) { return exp(-dt * a); }
+static double decay_linear(double dt, double a) { return 1 + dt * a; }
+static double fed_unscaled(double dt, double a, double b) { return (void)dt, (void)a, b; }
+static double fed_exactly(double dt, double a, double b) { return a != 0 ? expm1(dt * a) / a * b : dt * b; }
+static uint32_t group_interleaved(const struct scan_plan *p, uint32_t h) { return h % p->n_group; }
+
+static bool no_unit(bool is_k) { return (void)is_k, false; }
+static bool unit_of_q(bool is_k) { return !is_k; }
+static double recall_nothing(double old, double decay) { return (void)old, (void)decay, 0; }
+static double recall_before(double old, double decay) { return old / decay; }
+static void read_unscaled(struct reference *r, const struct call *c) {
+    (void)r;
+    if (c->s->kind != STEP_DELTA) return;
+    for (size_t i = 0; i < c->n; i++) c->out[i] *= sqrt(c->layer->delta.dim);
+}
+
+static uint32_t heads_by_turns(const struct delta_plan *d, uint32_t h) { return h % d->n_key_head; }
+static uint32_t heads_by_group(const struct delta_plan *d, uint32_t h) { return h / (d->n_head / d->n_key_head); }
+static void edit_delta_gate(const struct known_mistake *q, struct edit *e) {
+    EACH_LAYER(e->plan, il) {
+        struct layer_plan *l = &e->plan->layers[il];
+        if (l->mixer == MIXER_DELTA_NET && l->attn.gate) l->attn.gate = (enum attn_gate)q->value;
+    }
+}
+
+/* ---- the entries ------------------------------------------------------------------------------------------------- */
+
+static bool has_convolution(const struct model *m) { return known_has_tap(m, TAP_CONV); }
+static bool has_gates(const struct model *m) { return known_has_tap(m, TAP_CONV_GATED); }
+static bool has_scan(const struct model *m) { return known_has_tap(m, TAP_SCAN); }
+static bool has_delta(const struct model *m) { return known_has_tap(m, TAP_DELTA); }
+static bool has_state(const struct model *m) { return has_scan(m) || has_delta(m); }
+static bool has_scan_groups(const struct model *m) {
+    const struct scan_plan *p = &m->plan.scan;
+    return has_scan(m) && p->n_group > 1 && p->n_group < p->n_head;
+}
+
+static bool shares_keys(const struct model *m, bool has_groups) {
+    EACH_LAYER(&m->plan, il) {
+        const struct delta_plan *d = &m->plan.layers[il].delta;
+        if (d->n_key_head > 1 && d->n_key_head < d->n_head) return d->has_groups == has_groups;
+    }
+    return false;
+}
+static bool has_delta_groups(const struct model *m) { return shares_keys(m, true); }
+static bool has_delta_turns(const struct model *m) { return shares_keys(m, false); }
+
+static const struct need with_convolution = { "with convolutions over tokens", has_convolution },
+    with_gates = { "with gated convolutions over tokens", has_gates },
+    with_state = { "with scans or delta nets", has_state }, with_scan = { "with scans", has_scan },
+    with_delta = { "with delta nets", has_delta };
+
+#define ABSENT(of) .rewrite = known_rewrite_absent, .at = TAP_##of
+#define REWRITE(function, to) .rewrite = function, .value = to
+
+static const struct known_mistake known[] = {
+    { "conv.kernel=reversed", "conv", &with_convolution, "the kernel's first element belongs to the token itself, not "
+      "its last", STEPS(.kernel_place = kernel_reversed) },
+    { "conv.tail=missing", "conv", &with_convolution, "the tokens before a batch count as zeros in convolutions",
+      STEPS(.begin = clear_tails) },
+    { "conv.tail=late", "conv", &with_convolution, "what a convolution keeps of the last tokens ends one token before "
+      "the end of the batch; a step of one token does not change it", STEPS(.tail_end = tail_late) },
+    { "conv.bias=missing", "conv", NEED("with biases of convolutions over tokens", NULL), "no bias is added in "
+      "convolutions", WITHOUT_BIAS(SET(CONV_KERNEL)) },
+    { "conv.gates=exchanged", "conv", &with_gates, "the first third of the convolution's row multiplies its output, "
+      "and the second one its input", STEPS(.before = exchange_gates) },
+    { "conv.gate=missing", "conv_gated", &with_gates, "the output of a convolution is not multiplied by its gate",
+      ABSENT(CONV_GATED) },
+    { "conv.act=missing", "conv_output_silu", NEED("with an activation of convolutions over tokens", NULL), "there is "
+      "no activation after a convolution", ABSENT(CONV_SILU) },
+
+    { "state.start=used", "conv", &with_convolution, "the prompt was computed once before, and what its scans, delta "
+      "nets and convolutions kept was not cleared", STEPS(.begin = state_used) },
+    { "state.kept=none", "mamba2_y_add_d", &with_state, "every batch begins with a state of zeros in scans and delta "
+      "nets", STEPS(.begin = clear_states) },
+    { "state.kept=prompt", "mamba2_y_add_d", &with_state, "every step begins with the state after the prompt in scans "
+      "and delta nets", STEPS(.begin = state_of_prompt) },
+    { "state.decay=missing", "mamba2_y_add_d", &with_state, "states do not decay",
+      STEPS(.decay = decay_missing) },
+    { "state.decay=inverted", "mamba2_y_add_d", &with_state, "states are multiplied by e^(-dt A), not by e^(dt A): A, "
+      "which is negative, has the other sign", STEPS(.decay = decay_inverted) },
+    { "state.decay=linear", "mamba2_y_add_d", &with_state, "states are multiplied by 1 + dt A, not by e^(dt A)",
+      STEPS(.decay = decay_linear) },
+    { "dt.bias=missing", "mamba_dt_proj", &with_state, "no bias is added to dt in scans and delta nets",
+      STEPS(.dt_bias = zero), ABSENT(SCAN_DT) },
+    { "dt.softplus=missing", "mamba_dt_softplus", &with_state, "dt is not ln(1 + e^dt) in scans and delta nets, but "
+      "stays", STEPS(.softplus = reference_unchanged) },
+
+    { "scan.parts=exchanged", "mamba_z_split", &with_scan, "the gate z comes after x in the row that ssm_in computes "
+      "if it should come before it, and the other way round; B and C stay behind x",
+      .rewrite = rewrite_zx },
+    { "scan.bc=exchanged", "mamba_B_raw", &with_scan, "the part of the row that is C is used as B, and the other way "
+      "round", .rewrite = rewrite_bc },
+    { "scan.b=unscaled", "mamba2_y_add_d", &with_scan, "B x, not dt B x, is added to the state",
+      STEPS(.fed = fed_unscaled) },
+    { "scan.b=exact", "mamba2_y_add_d", &with_scan, "(e^(dt A) - 1) / A B x, not dt B x, is added to the state",
+      STEPS(.fed = fed_exactly) },
+    { "scan.d=missing", "mamba2_y_add_d", &with_scan, "D x is not added to the output of a scan",
+      REMOVED(SET(SCAN_D)) },
+    { "scan.groups=interleaved", "mamba2_y_add_d", NEED("with groups of B and C in scans", has_scan_groups), "head h "
+      "of a scan reads B and C of group h % n_group, not h / (n_head / n_group)",
+      STEPS(.scan_group = group_interleaved) },
+    { "recurrent.gate=missing", "mamba_y_swiglu_z", &with_state, "the output of a scan or delta net is not multiplied "
+      "by its gate", .rewrite = rewrite_gate_absent },
+    { "recurrent.norm=missing", "mamba_norm", NEED("with norms in scans or delta nets", NULL), "the output of a scan "
+      "or delta net is not normalized", REWRITE(rewrite_norm, NORM_ABSENT) },
+    { "recurrent.norm=row", "mamba_norm", NEED("with norms of groups in scans", NULL), "the output of a scan is "
+      "normalized over the whole row, not over each group", REWRITE(rewrite_norm, NORM_OF_ROW) },
+    { "recurrent.norm=moved", "mamba_y_swiglu_z", NEED("with norms in scans or delta nets", NULL), "the output of a "
+      "scan is normalized before it is multiplied by its gate, and that of a delta net after it",
+      REWRITE(rewrite_norm, NORM_MOVED) },
+
+    { "delta.beta=unbounded", "beta_sigmoid", &with_delta, "beta is not a sigmoid, but what ssm_beta computes",
+      ABSENT(DELTA_BETA_SIGMOID) },
+    { "delta.unit=none", "delta_rule", &with_delta, "neither Q nor K of a delta net is divided by its length",
+      STEPS(.is_unit = no_unit) },
+    { "delta.unit=q_only", "delta_rule", &with_delta, "K of a delta net is not divided by its length",
+      STEPS(.is_unit = unit_of_q) },
+    { "delta.scale=missing", "delta_rule", &with_delta, "the output of a delta net is not divided by the square root "
+      "of its heads' width", STEPS(.after = read_unscaled) },
+    { "delta.rule=added", "delta_rule", &with_delta, "beta v k^T is added to the state, as in linear attention; what "
+      "the state has for k is not subtracted from v", STEPS(.recalled = recall_nothing) },
+    { "delta.rule=early", "delta_rule", &with_delta, "what the state has for k is read before the state decays",
+      STEPS(.recalled = recall_before) },
+    { "delta.heads=by_turns", "delta_rule", NEED("with groups of heads in delta nets", has_delta_groups), "head h of "
+      "V uses head h % n of Q and K, of which there are n, not h / (heads of V / n)",
+      STEPS(.key_head = heads_by_turns) },
+    { "delta.heads=by_group", "delta_rule", NEED("with heads of Q and K used by turns in delta nets", has_delta_turns),
+      "head h of V uses head h / (heads of V / n) of Q and K, of which there are n, not h % n",
+      STEPS(.key_head = heads_by_group) },
+    { "delta.gate=sigmoid", "final_output", &with_delta, "the gate of a delta net is a sigmoid, not SiLU",
+      EDIT(edit_delta_gate, ATTN_GATE_SIGMOID) },
+};
+
+const struct known_list known_recurrent = { known, sizeof known / sizeof *known };
