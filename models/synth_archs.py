@@ -27,7 +27,7 @@ T5 = {"norms": "rms", "prefix": "enc.", "output_norm": "enc.output_norm", "outpu
 # norms: "rms", "layer" or "bare" (without weights); bias: which weights have one; keys: those that differ from the
 # defaults; plain_keys: without the architecture's name; layers; head_dim: embd / heads where the shapes need it.
 # Encoders: around: norms after the residual is added; types: rows of token_types; positions: learned; embd_norm;
-# norm_2: a second norm after attention; gate "fused": ffn_up has both matrices, "mixed": in some layers; experts: how
+# norm_2: a second norm after attention; gate "fused": ffn_up has both matrices, or a kind for each layer; experts: how
 # many, and every how many layers; cls: rows of the classifier's matrix; labels: rows of cls.output; dense: rows of
 # dense_2.  Gemma 3n and 4: beside: experts, of a width, beside the dense network; window_layers: those with a window,
 # window_dim: elements of their heads; shared: layers that read the K and V of earlier ones; no_v: layers where V is K;
@@ -87,7 +87,7 @@ ARCHS = {
     "nomic-bert-moe": {**BERT, "fused": True, "layers": 5, "experts": (4, 2), "bias": BERT["bias"] + " qkv up down",
                        "keys": {"pooling_type": 1, "rope.freq_base": 1000.0, "expert_count": 4,
                                 "expert_used_count": 2, "moe_every_n_layers": 2}},
-    "jina-bert-v2": {**BERT, "gate": "mixed", "qk_norm": "row", "norm_2": True, "cls": 1, "kv_heads": 4,
+    "jina-bert-v2": {**BERT, "gate": ("fused", True, False), "qk_norm": "row", "norm_2": True, "cls": 1, "kv_heads": 4,
                      "bias": BERT["bias"] + " qk_norm norm_2 up down cls", "keys": {"pooling_type": 4}},
     "jina-bert-v3": {**BERT, "fused": True, "bias": BERT["bias"] + " qkv up down", "keys": {"pooling_type": 1}},
     "modern-bert": {"norms": "layer", "gate": "fused", "fused": True, "kv_heads": 4, "head_dim": 8, "embd_norm": True,
@@ -138,7 +138,7 @@ ARCHS = {
     "rwkv6qwen2": {"untied": True, "head_dim": 8, "rwkv": {"lerp": 4, "w": 6}, "apart": [], "bias": "q k v", "keys": {
         "wkv.head_size": 8, "time_mix_extra_dim": 4, "time_decay_extra_dim": 6, "token_shift_count": 1}},
     "t5encoder": {**T5, "gate": False, "keys": {**T5["keys"], "pooling_type": 1}},
-    "t5encoder-gated": {**T5, "architecture": "t5encoder", "gate": True, "buckets_in": [0, 2]},
+    "t5encoder-gated": {**T5, "architecture": "t5encoder", "gate": (True, False, True), "buckets_in": [0, 2]},
     "llama-embed": {"freqs": True, "keys": {"attention.causal": False, "pooling_type": 1}},
 }
 
@@ -339,7 +339,7 @@ def write(name, path, as_f32, is_fixed):
             matrix(block + "ffn_up_exps", (n_expert, FF), embd, 1)
             matrix(block + "ffn_down_exps", (n_expert, embd), FF, 1)
             continue
-        gate = ("fused", True, False)[il % 3] if arch["gate"] == "mixed" else arch["gate"]
+        gate = arch["gate"][il] if isinstance(arch["gate"], tuple) else arch["gate"]
         if gate is True:
             matrix(block + "ffn_gate", ff[il], embd, 2, "gate")
         matrix(block + "ffn_up", 2 * FF if gate == "fused" else ff[il], embd, 1, "up")

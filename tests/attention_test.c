@@ -16,11 +16,18 @@ struct shape {
     uint32_t v_dim, window;   /* 0: k_dim, and no window */
     bool is_chunked;
     float alibi;
-    bool has_sinks;
+    bool has_sinks, has_biases;
 };
 
 /* The score of a head that has no V, if the shape has sinks. */
 static const float sinks[16] = { 0.5f, -3, 2, 0, 1, -1, 4, 0.25f, 3, -2, 0.1f, 1.5f, -0.5f, 2.5f, -4, 0.75f };
+
+/* What is added to the score of a key by its distance, in head h, if the shape has biases: all numbers differ, and those
+ * of PLAN_FAR are for all farther keys. */
+static float bias_of(uint32_t h, int32_t distance) {
+    int32_t at = distance < -PLAN_FAR ? -PLAN_FAR : distance > PLAN_FAR ? PLAN_FAR : distance;
+    return (float)sin(1.0 + h + 0.37 * at) * 3;
+}
 
 /* The input of one shape, (n_position, heads, k_dim or v_dim), and how to compute it. */
 struct input {
@@ -28,7 +35,7 @@ struct input {
     struct plan plan;
     uint32_t n;
     bool has_sinks;
-    float *q, *k, *v;
+    float *q, *k, *v, *biases;   /* biases (n_head, 2 PLAN_FAR + 1), or NULL */
 };
 
 struct way {
@@ -71,13 +78,20 @@ static bool make_input(struct input *in, const struct shape *shape) {
     in->q = random_rows(in->n, shape->n_head * shape->k_dim);
     in->k = random_rows(in->n, n_max);   /* so that K can be used as V and V as K */
     in->v = random_rows(in->n, n_max);
-    return CHECK(in->q && in->k && in->v, "memory");
+    if (shape->has_biases) in->biases = alloc_array(shape->n_head * (2 * PLAN_FAR + 1), sizeof *in->biases);
+    for (uint32_t h = 0; in->biases && h < shape->n_head; h++) {
+        for (int32_t d = -PLAN_FAR; d <= PLAN_FAR; d++) {
+            in->biases[h * (2 * PLAN_FAR + 1) + (uint32_t)(d + PLAN_FAR)] = bias_of(h, d);
+        }
+    }
+    return CHECK(in->q && in->k && in->v && (in->biases || !shape->has_biases), "memory");
 }
 
 static void free_input(struct input *in) {
     free(in->q);
     free(in->k);
     free(in->v);
+    free(in->biases);
 }
 
 static uint32_t n_last(const struct input *in) { return in->n < N_LAST ? in->n : N_LAST; }
@@ -109,7 +123,7 @@ static bool compute(const struct input *in, plumb_kv_type type, struct way way, 
         attention_store(a, 0, in->k, in->v, n, pos);   /* layer 0 has other values */
         for (uint32_t t = pos > first ? pos : first; t < pos + n; t += way.n_batch) {
             uint32_t n_run = pos + n - t < way.n_batch ? pos + n - t : way.n_batch;
-            attention_run(a, IL, in->q + t * n_q, in->has_sinks ? sinks : NULL, NULL, n_run, t,
+            attention_run(a, IL, in->q + t * n_q, in->has_sinks ? sinks : NULL, in->biases, n_run, t,
                           out + (t - first) * n_out, weights);
         }
     }
@@ -131,7 +145,8 @@ static void truth(const struct input *in, uint32_t pos, uint32_t h, double *weig
         bool is_seen = c->window == 0 || (c->is_chunked ? p / c->window == pos / c->window : pos - p < c->window);
         weights[p] = 0;
         for (uint32_t i = 0; i < c->k_dim; i++) weights[p] += (double)q[i] * (double)k[i];
-        weights[p] = is_seen ? weights[p] / sqrt(c->k_dim) - slope * (pos - p) : -INFINITY;
+        double bias = in->biases ? (double)bias_of(h, (int32_t)p - (int32_t)pos) : -slope * (pos - p);
+        weights[p] = is_seen ? weights[p] / sqrt(c->k_dim) + bias : -INFINITY;
         max = fmax(max, weights[p]);
     }
     for (uint32_t p = 0; p <= pos; p++) sum += weights[p] = exp(weights[p] - max);
@@ -248,7 +263,7 @@ static bool compute_all(const struct input *in, plumb_kv_type type, bool scalar_
     bool ok = CHECK(attention_create(&a, &in->plan, in->n, in->n, type, &kernels, &f32, pool) == PLUMB_OK, "memory");
     if (ok) {
         attention_store(a, IL, in->k, in->v, in->n, 0);
-        attention_run(a, IL, in->q, NULL, NULL, in->n, 0, out, NULL);
+        attention_run(a, IL, in->q, NULL, in->biases, in->n, 0, out, NULL);
         attention_free(a);
     }
     pool_free(pool);
@@ -266,7 +281,8 @@ static void truth_around(const struct input *in, uint32_t pos, uint32_t h, doubl
         const float *k = in->k + ((size_t)p * c->n_head_kv + head_kv) * c->k_dim;
         for (uint32_t i = 0; i < c->k_dim; i++) score += (double)q[i] * (double)k[i];
         bool is_seen = c->window == 0 || distance <= floor(c->window / 2.0);
-        weights[p] = is_seen ? exp(score / sqrt(c->k_dim) - slope * distance) : 0;   /* scores are below 300 */
+        double bias = in->biases ? (double)bias_of(h, (int32_t)p - (int32_t)pos) : -slope * distance;
+        weights[p] = is_seen ? exp(score / sqrt(c->k_dim) + bias) : 0;   /* scores are below 300 */
         sum += weights[p];
     }
     for (uint32_t i = 0; i < c->v_dim; i++) out[i] = 0;
@@ -493,6 +509,7 @@ void test_attention(void) {
     static const struct shape shapes[] = {
         { "40 positions, ALiBi of 6 heads", 6, 2, 64, 40, .alibi = 8 },
         { "1030 positions, sinks", 6, 3, 64, 1030, .has_sinks = true },
+        { "1030 positions, biases by distance", 6, 3, 32, 1030, .has_biases = true },
         { "9 positions, sinks and a window", 6, 3, 64, 9, .window = 4, .has_sinks = true },
         { "100 positions, chunks of 32", 4, 2, 64, 100, .window = 32, .is_chunked = true },
         { "1 position", 3, 1, 64, 1, .window = 0 },
@@ -521,6 +538,7 @@ void test_attention(void) {
     static const struct shape around[] = {
         { "70 positions", 4, 2, 32, 70, .window = 0 },
         { "70 positions, ALiBi", 4, 4, 32, 70, .alibi = 8 },
+        { "700 positions, biases by distance", 4, 2, 32, 700, .has_biases = true },
         { "1 position", 4, 2, 32, 1, .window = 4 },
         { "70 positions, a window of 1: itself", 4, 2, 32, 70, .window = 1 },
         { "70 positions, a window of 6", 4, 1, 32, 70, .v_dim = 24, .window = 6 },

@@ -146,6 +146,8 @@ static const struct change changes[] = {
       PLUMB_ERROR_TENSOR, "time_mix_lerp_fused.weight: expected shape [64, 1, 1, 6], file has F32 [64, 1, 1, 5]" },
     { "no factors of shifts", RWKV7, "blk.2.time_mix_lerp_fused.weight", -8, 1, "x", PLUMB_ERROR_UNSUPPORTED,
       "is not used by a rwkv7 model" },
+    { "no bias of the norm of heads", RWKV7, "blk.1.time_mix_ln.bias", -6, 1, "x", PLUMB_ERROR_TENSOR,
+      "tensor blk.1.time_mix_ln.bias is missing" },
     { "no bonus", RWKV7, "blk.2.time_mix_r_k.weight", -8, 1, "x", PLUMB_ERROR_UNSUPPORTED, "is not used by a rwkv7" },
     { "a bonus of fewer heads", RWKV7, "blk.2.time_mix_r_k.weight", 4, 8, "\40\0\0\0\0\0\0\0", PLUMB_ERROR_TENSOR,
       "expected shape [64], file has F32 [32]" },
@@ -566,11 +568,11 @@ static void other_keys_case(void) {
         { NEMOTRON, "nemotron_h.feed_forward_length", "\4\0\0\0" "\100\0\0", 8, PLUMB_ERROR_UNSUPPORTED,
           "is not used by a nemotron_h model" },   /* every layer is a feed-forward network */
         { T5, "t5encoder.attention.relative_buckets_count", "\4\0\0\0" "\0\0\0", 8, PLUMB_ERROR_METADATA,
-          "relative_buckets_count is 0, expected 1 to 1024" },
+          "relative_buckets_count is 0, expected 1 to 511" },
         { T5, "t5encoder.attention.relative_buckets_count", "\4\0\0\0" "\2\0\0", 8, PLUMB_ERROR_METADATA,
-          "relative_buckets_count is 2, expected a multiple of 4 below 512" },
+          "relative_buckets_count is 2, expected a multiple of 4" },
         { T5, "t5encoder.attention.relative_buckets_count", "\4\0\0\0" "\0\2\0", 8, PLUMB_ERROR_METADATA,
-          "relative_buckets_count is 512, expected a multiple of 4 below 512" },
+          "relative_buckets_count is 512, expected 1 to 511" },
         { T5, "t5encoder.attention.relative_buckets_count", "\4\0\0\0" "\40\0\0", 8, PLUMB_ERROR_TENSOR,
           "enc.blk.0.attn_rel_b.weight: expected shape [4, 32], file has F32 [4, 16]" },
         { LFM2, "lfm2.attention.head_count_kv", "\11\0\0\0" "\4\0\0\0" "\3\0\0\0\0\0\0\0"

@@ -197,7 +197,6 @@ static void many_kinds_case(void) {
     capture_free(&text);
 }
 
-/* Blocks that are computed several times may be more layers than there are tensors. */
 /* Buckets of T5's distances; numbers of transformers' _relative_position_bucket, worked out with numpy in float32. */
 static void bucket_case(void) {
     static const int32_t distances[] = { -300, -128, -127, -91, -90, -64, -63, -32, -31, -23, -22, -16, -15, -12, -11,
@@ -218,6 +217,7 @@ static void bucket_case(void) {
     }
 }
 
+/* Blocks that are computed several times may be more layers than there are tensors. */
 static void many_layers_case(void) {
     plumb_model *m = fixture_load("tests/vectors/archs/hrm_text.gguf");
     if (!m) return;

@@ -949,7 +949,7 @@ void test_session(void) {
                                            "granitehybrid-moe", "falcon-h1", "nemotron_h", "nemotron_h_moe", "mamba2",
                                            "mamba", "jamba", "jamba-moe", "plamo2", "gemma3", "gemma4", "gemma4-moe",
                                            "gemma3n", "llama4", "hrm_text", "talkie", "deepseek2", "minicpm3",
-                                           "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7" };
+                                           "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7" };
     TEST_REPEATED_ROWS("session: any rewinds and batches give the bits of one batch: ", wander_row, wanders);
     static const struct long_text texts[] = {
         { "mamba2", 0xf9ad95729005c120 }, { "granitehybrid", 0x6790903b2b284b8f }, { "qwen35", 0x211a8adafaf732ca },

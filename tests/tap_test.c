@@ -116,7 +116,7 @@ static void check_taps(const char *model, plumb_session_params params, double mo
 static const int32_t arch_ids[] = { 7, 1, 33, 33, 60, 2, 19, 48 };
 enum { N_ARCH_ID = sizeof arch_ids / sizeof *arch_ids };
 
-/* A file has the name of its architecture, or that with "-moe" or "-gated" behind it if no architecture has this
+/* A file has the name of its architecture, or that with "-moe" or another word behind it if no architecture has this
  * name. */
 static bool is_file_of(const char *architecture, const char *name) {
     for (size_t i = 0; plan_architecture(i); i++) {

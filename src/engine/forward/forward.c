@@ -83,12 +83,12 @@ static bool allocate_streams(struct forward *f) {
     return true;
 }
 
-/* The rows of a weight as columns, (n_in, n_out), without values if only the header of its file was read.  NULL: no
- * memory. */
+/* The rows of a weight as columns, (n_in, n_out); zeros if only the header of its file was read.  NULL: no memory. */
 static float *columns_of(const struct weight *w) {
     uint8_t *bytes = alloc_array(w->row_bytes, 1);
     float *columns = alloc_array((uint64_t)w->n_in * w->n_out, sizeof *columns);
     float *row = alloc_array(w->n_in, sizeof *row);
+    if (columns) memset(columns, 0, (size_t)w->n_in * w->n_out * sizeof *columns);
     bool is_done = bytes && row && columns;
     for (uint32_t i = 0; is_done && w->data && i < w->n_out; i++) {
         quant_dequantize(w->traits, weight_row(w, i, bytes), row, w->n_in);
@@ -107,9 +107,9 @@ static float *columns_of(const struct weight *w) {
 static float *biases_of(struct forward *f, const struct weight *w, const struct attn_plan *a) {
     enum { N = 2 * PLAN_FAR + 1 };
     float *columns = columns_of(w), *biases = columns ? allocate(f, (uint64_t)N * a->n_head, sizeof *biases) : NULL;
-    for (uint32_t i = 0; biases && i < a->n_head * N; i++) {
-        uint32_t bucket = plan_bucket(&f->model->plan, a, (int32_t)(i % N) - PLAN_FAR);
-        biases[i] = columns[(size_t)(i / N) * a->n_bucket + bucket];
+    for (uint32_t i = 0; biases && i < N; i++) {
+        uint32_t bucket = plan_bucket(&f->model->plan, a, (int32_t)i - PLAN_FAR);
+        for (size_t h = 0; h < a->n_head; h++) biases[h * N + i] = columns[h * a->n_bucket + bucket];
     }
     free(columns);
     return biases;

@@ -21,6 +21,7 @@ struct key_reader {
     const char *architecture;
     struct error *err;
     char key[128];                  /* the key last asked for, "llama.block_count" */
+    const char *prefix;             /* of the names of tensors in layers: struct plan's */
     bool is_longrope;
     float beta_fast, beta_slow, log_factor;   /* of YaRN */
 };
@@ -50,7 +51,9 @@ plumb_status key_limit(struct key_reader *r, const char *suffix, float *out);
 plumb_status key_number(struct key_reader *r, const char *key, uint32_t il, float *out);
 /* Returns a tensor of layer il, "attn_gate.weight", or NULL if no part of the model has it. */
 const struct gguf_tensor *key_tensor(const struct key_reader *r, uint32_t il, const char *suffix);
-/* The same for a tensor outside the layers. */
+/* PLUMB_ERROR_TENSOR if layer il lacks a tensor that only some models may lack. */
+plumb_status key_requires(const struct key_reader *r, uint32_t il, const char *suffix);
+/* key_tensor for a tensor outside the layers. */
 const struct gguf_tensor *key_tensor_outside(const struct key_reader *r, const char *name);
 
 /* ---- sets of weights --------------------------------------------------------------------------------------------- */

@@ -118,17 +118,13 @@ static plumb_status plan_gemma_embedding(struct key_reader *r, struct plan *p) {
  * attn_rel_b. */
 static plumb_status plan_t5_encoder(struct key_reader *r, struct plan *p) {
     static const char *const unused[] = { "output.weight", NULL };
-    bool is_gated = key_tensor_outside(r, "enc.blk.0.ffn_gate.weight") != NULL;
     uint32_t n_bucket = 0;
-    PLUMB_TRY(key_count(r, "attention.relative_buckets_count", 1024, &n_bucket));
-    if (n_bucket % 4 != 0 || n_bucket >= 4 * PLAN_FAR) {
-        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, expected a multiple of 4 below %d", r->key,
-                         n_bucket, 4 * PLAN_FAR);
+    PLUMB_TRY(key_count(r, "attention.relative_buckets_count", 4 * PLAN_FAR - 1, &n_bucket));
+    if (n_bucket % 4 != 0) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, expected a multiple of 4", r->key, n_bucket);
     }
-    if (!key_tensor_outside(r, "enc.blk.0.attn_rel_b.weight")) {
-        return error_set(r->err, PLUMB_ERROR_TENSOR, "tensor enc.blk.0.attn_rel_b.weight is missing");
-    }
-    p->prefix = "enc.";
+    r->prefix = "enc.";
+    PLUMB_TRY(key_requires(r, 0, "attn_rel_b.weight"));
     p->names[W_ATTN_OUTPUT] = "attn_o";
     p->names[W_OUTPUT_NORM] = "enc.output_norm";
     p->unused = unused;
@@ -136,7 +132,7 @@ static plumb_status plan_t5_encoder(struct key_reader *r, struct plan *p) {
     for (uint32_t il = 0; il < p->n_layer; il++) {
         p->layers[il].attn.scale = 1.0f;
         p->layers[il].attn.n_bucket = n_bucket;
-        if (!is_gated) p->layers[il].ffn.activation = ACT_RELU;
+        if (!key_tensor(r, il, "ffn_gate.weight")) p->layers[il].ffn.activation = ACT_RELU;
     }
     return plan_encoder(r, p);
 }

@@ -95,6 +95,11 @@ const struct gguf_tensor *key_tensor_outside(const struct key_reader *r, const c
 
 const struct gguf_tensor *key_tensor(const struct key_reader *r, uint32_t il, const char *suffix) {
     char name[64];
-    snprintf(name, sizeof name, "blk.%u.%s", il, suffix);
+    snprintf(name, sizeof name, "%sblk.%u.%s", r->prefix, il, suffix);
     return key_tensor_outside(r, name);
+}
+
+plumb_status key_requires(const struct key_reader *r, uint32_t il, const char *suffix) {
+    if (key_tensor(r, il, suffix)) return PLUMB_OK;
+    return error_set(r->err, PLUMB_ERROR_TENSOR, "tensor %sblk.%u.%s is missing", r->prefix, il, suffix);
 }

@@ -111,6 +111,11 @@ static plumb_status read_experts(struct key_reader *r, struct ffn_plan *p) {
     return PLUMB_OK;
 }
 
+/* Mamba has neither attention nor a feed-forward network, and RWKV reads its own keys. */
+static bool has_usual_layers(const struct plan *p) {
+    return p->required & SET(ATTN_OUTPUT) && !(p->required & SET(DECAY));
+}
+
 /* The bounds are far above any real model.  They keep products of two of these numbers far below 2^64. */
 static plumb_status read_common(struct key_reader *r, struct plan *p, struct layer_plan *layer) {
     struct attn_plan *a = &layer->attn;
@@ -125,8 +130,7 @@ static plumb_status read_common(struct key_reader *r, struct plan *p, struct lay
     PLUMB_TRY(key_count(r, "context_length", UINT32_MAX, &p->n_ctx_train));
     PLUMB_TRY(key_epsilon(r, p));
     a->n_head = a->n_head_kv = 1;
-    /* Mamba has no attention, nor a feed-forward network; RWKV has heads of its own. */
-    if (!(p->required & SET(ATTN_OUTPUT)) || p->required & SET(DECAY)) return PLUMB_OK;
+    if (!has_usual_layers(p)) return PLUMB_OK;
     PLUMB_TRY(key_count(r, "feed_forward_length", 1u << 22, &layer->ffn.n_ff));
     PLUMB_TRY(key_count(r, "attention.head_count", 1u << 16, &a->n_head));
     a->n_head_kv = a->n_head;
@@ -149,6 +153,7 @@ static plumb_status read_common(struct key_reader *r, struct plan *p, struct lay
 /* Numbers that are arrays with one for each layer. */
 static plumb_status read_layers(struct key_reader *r, struct plan *p) {
     static const char *const suffixes[] = { "attention.head_count", "attention.head_count_kv", "feed_forward_length" };
+    if (!has_usual_layers(p)) return PLUMB_OK;
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
         const struct gguf_key *layers;
         PLUMB_TRY(gguf_get_flags(r->gguf, key_of(r, suffixes[i]), &layers, r->err));
@@ -317,11 +322,10 @@ plumb_status plan_create(struct plan *p, struct gguf *const *parts, size_t n_par
     p->scaled = arch->scaled;
     p->norm = arch->norm;
     p->steps = arch->steps;
-    p->prefix = "";
     p->embedding_scale = p->residual_scale = p->logit_scale = 1.0f;
     p->is_causal = p->has_logits = true;
     for (int i = 0; i < PLAN_ROPES; i++) p->ropes[i].pairing = arch->rope_pairing;
-    struct key_reader r = { .gguf = g, .parts = parts, .n_part = n_part, .architecture = arch->name, .err = err,
+    struct key_reader r = { .gguf = g, .parts = parts, .n_part = n_part, .architecture = arch->name, .err = err, .prefix = "",
                             .beta_fast = 32.0f, .beta_slow = 1.0f };
     struct layer_plan layer = { .ffn.activation = arch->activation };
     PLUMB_TRY(read_common(&r, p, &layer));
@@ -344,6 +348,7 @@ plumb_status plan_create(struct plan *p, struct gguf *const *parts, size_t n_par
     p->ropes[ROPE_GLOBAL].has_factors = true;
     p->n_rope_factor = p->ropes[ROPE_GLOBAL].n_rot / 2;
     if (arch->plan) PLUMB_TRY(arch->plan(&r, p));
+    p->prefix = r.prefix;
     for (int i = 0; i < PLAN_ROPES; i++) set_yarn(p, &p->ropes[i], r.beta_fast, r.beta_slow, r.log_factor);
     set_maxima(p);
     return PLUMB_OK;

@@ -197,7 +197,7 @@ enum rwkv_kind { RWKV_NONE, RWKV_6, RWKV_LINEAR, RWKV_7 };
 enum { RWKV_LERPS = 5 };   /* mixtures of a token and the one before it in RWKV 6: for w, k, v, r and g */
 #define RWKV_NORM_EPS 64e-5f   /* epsilon of the norms of heads, as in the authors' code */
 
-/* RWKV.  A head has a state of (k_dim, v_dim), and vectors of a token are mixed with those of the token before it.  The
+/* RWKV.  A head has a state of (v_dim, k_dim), and vectors of a token are mixed with those of the token before it.  The
  * products of low rank have n_... elements between their two matrices. */
 struct rwkv_plan {
     enum rwkv_kind kind;

@@ -54,7 +54,7 @@ enum stream {
     STREAM_SHIFT,              /* (n_embd) the input of the token before, less that of the token */
     STREAM_MIXED,              /* (n_embd) a mixture of both */
     STREAM_LERPS,              /* (RWKV_LERPS, n_embd) the parts of the factors of mixtures that depend on the token */
-    STREAM_FADE,               /* (n_head, k_dim) what the columns of a state of RWKV are multiplied by */
+    STREAM_FADE,               /* (1, n_embd) what the columns of a state of RWKV are multiplied by */
     STREAM_MIX, STREAM_RATE,   /* (n_embd) how much of V that of layer 0 replaces; in-context learning rates */
     STREAM_KEY, STREAM_VALUE, STREAM_FIRST_VALUE,   /* K and V of RWKV, as Q, K and V above; V of layer 0 */
     STREAM_REMOVAL,            /* (n_head, k_dim) the key of what is removed from a state */

@@ -130,6 +130,7 @@ static plumb_status plan_rwkv(struct key_reader *r, struct plan *p, struct rwkv_
                          r->key, dim, p->n_embd);
     }
     uint32_t n_head = p->n_embd / dim;
+    if (has_kv_heads) PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "attention.head_count"), &n_head_kv, r->err));
     if (has_kv_heads) PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "attention.head_count_kv"), &n_head_kv, r->err));
     if (n_head_kv == 0) n_head_kv = n_head;
     if (n_head % n_head_kv != 0) {
@@ -150,8 +151,10 @@ static plumb_status plan_rwkv(struct key_reader *r, struct plan *p, struct rwkv_
         p->names[W_FFN_UP] = "channel_mix_key";
         p->names[W_FFN_DOWN] = "channel_mix_value";
     }
+    static const char *const biases[] = { "attn_norm.bias", "attn_norm_2.bias", "time_mix_ln.bias" };
     for (uint32_t il = 0; il < p->n_layer; il++) {
         struct layer_plan *l = &p->layers[il];
+        for (size_t i = 0; i < 3 && rwkv.n_shift == 2; i++) PLUMB_TRY(key_requires(r, il, biases[i]));
         l->mixer = MIXER_RWKV;
         l->ffn.n_ff = n_ff;
         l->attn.n_head = n_head;
@@ -168,7 +171,9 @@ static plumb_status plan_rwkv_7(struct key_reader *r, struct plan *p, uint32_t n
     bool has_gate = false;
     PLUMB_TRY(key_count(r, "attention.decay_lora_rank", 1u << 16, &rwkv.n_decay));
     PLUMB_TRY(key_count(r, "attention.iclr_lora_rank", 1u << 16, &rwkv.n_rate));
-    PLUMB_TRY(key_count(r, "attention.value_residual_mix_lora_rank", 1u << 16, &rwkv.n_value));
+    if (p->n_layer > 1) {
+        PLUMB_TRY(key_count(r, "attention.value_residual_mix_lora_rank", 1u << 16, &rwkv.n_value));
+    }
     for (uint32_t il = 0; il < p->n_layer; il++) {
         struct layer_plan *l = &p->layers[il];
         bool has_both = key_tensor(r, il, "time_mix_g1.weight") && key_tensor(r, il, "time_mix_g2.weight");

@@ -174,10 +174,11 @@ void selfcheck_statistics(struct check *c, const struct tensor_stats *stats, siz
 bool selfcheck_in_layer(const struct gguf_tensor *t, uint32_t *layer, const char **rest) {
     *layer = 0;
     *rest = t->name.data;
-    if (strncmp(t->name.data, "blk.", 4) != 0) return false;
-    *rest += 4;
+    const char *block = strncmp(*rest, "enc.", 4) == 0 ? *rest + 4 : *rest;   /* of T5 */
+    if (strncmp(block, "blk.", 4) != 0) return false;
+    *rest = block + 4;
     *layer = decimal_read_u32(rest);
-    return *rest != t->name.data + 4 && **rest == '.';
+    return *rest != block + 4 && **rest == '.';
 }
 
 static double median(double *values, size_t n) {

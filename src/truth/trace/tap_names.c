@@ -416,8 +416,8 @@ uint32_t tap_parse(const char *name, size_t n, enum tap_id *id, int32_t *layer) 
         drop_end(name, &n, ".weight");
         return number > 0 ? number : find_alias(meta_modules, LENGTH(meta_modules), FIRST_META, name + at, n - at, id);
     }
-    at = strlen("blk.");
-    if (starts_with(name, n, "blk.")) {
+    at = starts_with(name, n, "enc.blk.") ? strlen("enc.blk.") : strlen("blk.");   /* of T5 */
+    if (starts_with(name, n, "blk.") || starts_with(name, n, "enc.blk.")) {
         drop_end(name, &n, ".weight");
         return read_layer(name, n, &at, layer) ? find_tensor(name + at, n - at, id) : 0;
     }
