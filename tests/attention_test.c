@@ -22,8 +22,8 @@ struct shape {
 /* The score of a head that has no V, if the shape has sinks. */
 static const float sinks[16] = { 0.5f, -3, 2, 0, 1, -1, 4, 0.25f, 3, -2, 0.1f, 1.5f, -0.5f, 2.5f, -4, 0.75f };
 
-/* What is added to the score of a key by its distance, in head h, if the shape has biases: all numbers differ, and those
- * of PLAN_FAR are for all farther keys. */
+/* What is added to the score of a key by its distance, in head h, if the shape has biases: all numbers differ, and
+ * those of PLAN_FAR are for all farther keys. */
 static float bias_of(uint32_t h, int32_t distance) {
     int32_t at = distance < -PLAN_FAR ? -PLAN_FAR : distance > PLAN_FAR ? PLAN_FAR : distance;
     return (float)sin(1.0 + h + 0.37 * at) * 3;

@@ -325,8 +325,8 @@ plumb_status plan_create(struct plan *p, struct gguf *const *parts, size_t n_par
     p->embedding_scale = p->residual_scale = p->logit_scale = 1.0f;
     p->is_causal = p->has_logits = true;
     for (int i = 0; i < PLAN_ROPES; i++) p->ropes[i].pairing = arch->rope_pairing;
-    struct key_reader r = { .gguf = g, .parts = parts, .n_part = n_part, .architecture = arch->name, .err = err, .prefix = "",
-                            .beta_fast = 32.0f, .beta_slow = 1.0f };
+    struct key_reader r = { .gguf = g, .parts = parts, .n_part = n_part, .architecture = arch->name, .err = err,
+                            .prefix = "", .beta_fast = 32.0f, .beta_slow = 1.0f };
     struct layer_plan layer = { .ffn.activation = arch->activation };
     PLUMB_TRY(read_common(&r, p, &layer));
     if (p->n_layer > n_tensor && p->n_layer > PLAN_MAX_REPEATED) {
