@@ -248,7 +248,8 @@ typedef const struct plumb_pass_functions *plumb_pass;
 
 /* How the fast pass stores K and V.  I16 has one scale for the K and one for the V of every head and position.  Q8_0
  * and Q4_0 are ggml's types, with the same codes and scales: a scale of 16 bits for each 32 elements of a head.  They
- * need heads whose lengths are multiples of 32. */
+ * need heads whose lengths are multiples of 32.  llama.cpp v0.5.0 rotates heads by a Hadamard matrix before it rounds
+ * them; plumb does not. */
 typedef enum plumb_kv_type {
     PLUMB_KV_I16 = 0,   /* 16-bit codes: half the memory of f32, nearly the same results, and the fastest */
     PLUMB_KV_Q8_0 = 1,  /* 8-bit codes: 0.53 times the memory of I16 */
@@ -258,8 +259,10 @@ typedef enum plumb_kv_type {
 /* "i16", "q8_0", "q4_0", "f32"; NULL for any other number. */
 const char *plumb_kv_type_name(plumb_kv_type type);
 /* How many tokens a session holds by default: the model's training context, or as many tokens as have K and V of
- * PLUMB_DEFAULT_KV_BYTES if that is less, but at least PLUMB_LEAST_CTX of the training context.  It depends on nothing
- * but the file and the type.  0 before plumb_model_end or plumb_model_rehearse. */
+ * PLUMB_DEFAULT_KV_BYTES if that is less, but at least PLUMB_LEAST_CTX of the training context.  If that is shorter
+ * than the training context, it is at most the original context of a model with long and short factors of RoPE.  A
+ * model whose tokens see later ones has at most 2,048.  It depends on nothing but the file and the type.
+ * 0 before plumb_model_end or plumb_model_rehearse. */
 uint32_t plumb_model_default_ctx(const plumb_model *model, plumb_kv_type type);
 /* The bytes that the K and V of a session take, and the states of recurrent layers with their snapshots (n_ctx and
  * n_batch: as in plumb_session_params, but n_ctx 0 is the fewest tokens that a session has by default).  Returns 0 if

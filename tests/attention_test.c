@@ -487,12 +487,19 @@ static void refused_heads(void) {
 static void default_context(void) {
     struct layer_plan layers[2];
     struct plan plan = { .n_layer = 2, .n_embd = 64, .is_causal = true, .layers = layers };
-    static const struct { uint32_t n_train, window, expected; plumb_kv_type type; } rows[] = {
-        { 100, 0, 100, PLUMB_KV_I16 },
-        { 40960, 0, (1 << 29) / (2 * 64 * 2 * (2 * 128 + 4)) / 32 * 32, PLUMB_KV_I16 },
-        { 40960, 0, (1 << 29) / (2 * 64 * 2 * 4 * 128), PLUMB_KV_F32 },
-        { 40960, 512, 40960, PLUMB_KV_I16 },       /* rings */
-        { UINT32_MAX, 512, PLUMB_MAX_CTX, PLUMB_KV_I16 },
+    static const struct {
+        plumb_kv_type type;
+        uint32_t n_train, expected, window, original;
+        bool is_encoder;
+    } rows[] = {
+        { PLUMB_KV_I16, 100, 100, .window = 0 },
+        { PLUMB_KV_I16, 40960, (1 << 29) / (2 * 64 * 2 * (2 * 128 + 4)) / 32 * 32, .window = 0 },
+        { PLUMB_KV_F32, 40960, (1 << 29) / (2 * 64 * 2 * 4 * 128), .window = 0 },
+        { PLUMB_KV_I16, 40960, 40960, .window = 512 },       /* rings */
+        { PLUMB_KV_I16, UINT32_MAX, PLUMB_MAX_CTX, .window = 512 },
+        { PLUMB_KV_I16, 40960, 4096, .original = 4096 },     /* RoPE has long and short factors */
+        { PLUMB_KV_I16, 40960, 40960, .window = 512, .original = 4096 },
+        { PLUMB_KV_I16, 40960, 2048, .is_encoder = true },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         for (int il = 0; il < 2; il++) {
@@ -500,6 +507,8 @@ static void default_context(void) {
                 .n_head = 64, .n_head_kv = 64, .k_dim = 128, .v_dim = 128, .window = rows[i].window } };
         }
         plan.n_ctx_train = rows[i].n_train;
+        plan.n_ctx_original = rows[i].original > 0 ? rows[i].original : rows[i].n_train;
+        plan.is_causal = !rows[i].is_encoder;
         uint32_t n = kv_cache_default(&plan, rows[i].type);
         CHECK(n == rows[i].expected, "row %zu: %u tokens, expected %u", i, n, rows[i].expected);
     }

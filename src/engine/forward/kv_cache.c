@@ -57,14 +57,17 @@ double kv_cache_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, pl
 }
 
 uint32_t kv_cache_default(const struct plan *p, plumb_kv_type type) {
+    enum { ENCODER_CTX = 2048 };
     uint32_t most = p->n_ctx_train < PLUMB_MAX_CTX ? p->n_ctx_train : PLUMB_MAX_CTX;
+    if (!p->is_causal && most > ENCODER_CTX) most = ENCODER_CTX;   /* its batch, and so its scratch, is a whole text */
     uint32_t fits = most < PLUMB_LEAST_CTX ? most : PLUMB_LEAST_CTX;
     while (most > fits) {   /* n tokens fit if n <= fits, and perhaps if n <= most */
         uint32_t n = most - (most - fits) / 2;
         if (kv_cache_bytes(p, n, plan_n_batch(p, n, 0), type) <= (double)PLUMB_DEFAULT_KV_BYTES) fits = n;
         else most = n - 1;
     }
-    return fits;
+    /* A session up to n_ctx_original takes the short factors of RoPE, whatever the type of K and V. */
+    return fits < p->n_ctx_train && fits > p->n_ctx_original ? p->n_ctx_original : fits;
 }
 
 bool kv_cache_init(struct kv_cache *cache, const struct attn_plan *a, uint32_t n_ctx, uint32_t n_batch,
@@ -108,10 +111,10 @@ static uint32_t part_begin(const struct kv_cache *cache, uint32_t p) {
  * part. */
 static uint8_t *place(const struct kv_cache *cache, uint32_t head, bool is_v, uint32_t slice, uint32_t p) {
     uint32_t begin = part_begin(cache, p), n = cache->n_position - begin;
-    size_t row = (size_t)head * cache->n_position + begin;
+    uint64_t row = (uint64_t)head * cache->n_position + begin;   /* a count of elements may have more than 32 bits */
     if (n > cache->part_length) n = cache->part_length;
-    size_t before = (is_v ? cache->k_row : 0)
-                  + (size_t)slice * (is_v ? cache->v_row / cache->n_v_slice : cache->k_row / cache->n_k_slice);
+    uint64_t before = (is_v ? cache->k_row : 0)
+                    + (uint64_t)slice * (is_v ? cache->v_row / cache->n_v_slice : cache->k_row / cache->n_k_slice);
     return cache->codes + kv_cache_size(cache, row * (cache->k_row + cache->v_row) + n * before);
 }
 uint8_t *kv_cache_k(const struct kv_cache *cache, uint32_t head, uint32_t slice, uint32_t p) {

@@ -59,15 +59,16 @@ void kv_cache_place(struct kv_cache *cache, uint8_t *memory);
 double kv_cache_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type);
 
 /* Returns how many tokens a session holds if the caller asks for none: those that the model was trained for, or as many
- * as have at most PLUMB_DEFAULT_KV_BYTES of kv_cache_bytes with the default batch, but at least PLUMB_LEAST_CTX. */
+ * as have at most PLUMB_DEFAULT_KV_BYTES of kv_cache_bytes with the default batch, but at least PLUMB_LEAST_CTX; see
+ * plumb_model_default_ctx for what shortens it further. */
 uint32_t kv_cache_default(const struct plan *p, plumb_kv_type type);
 
 /* Returns the elements of a head that type cannot store, or 0 if it can store all heads of the model. */
 uint32_t kv_cache_refused(const struct plan *p, plumb_kv_type type);
 
 /* The bytes of n elements, a multiple of KV_SLICE unless they have whole bytes. */
-static inline size_t kv_cache_size(const struct kv_cache *cache, size_t n) {
-    return (size_t)((uint64_t)n * cache->format.bits / 8);
+static inline size_t kv_cache_size(const struct kv_cache *cache, uint64_t n) {
+    return (size_t)(n * cache->format.bits / 8);
 }
 /* The start of a slice of K and of V in the part that holds position p. */
 uint8_t *kv_cache_k(const struct kv_cache *cache, uint32_t head, uint32_t slice, uint32_t p);
