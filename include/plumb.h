@@ -2,13 +2,13 @@
  * of its answers.  plumb_truth.h has the tools that compare engines.
  *
  *   bytes -> plumb_model (push loader: header, tensors, vocabulary)
- *         -> plumb_session (KV cache: feed tokens, read logits, rewind)
+ *         -> plumb_session (KV cache: feed tokens, read logits, rewind)  <- plumb_adapter (LoRA, control vectors)
  *         -> plumb_sampler (logits -> token)
  *         -> plumb_text (tokens -> whole UTF-8 characters)
  *
  * A function that can fail returns a plumb_status, or a negative plumb_status in place of a length.  The object then
- * keeps a message of one sentence with the place and the numbers (plumb_model_error, plumb_session_error); functions
- * on a const object keep none.  Nothing here prints, exits or aborts.
+ * keeps a message of one sentence with the place and the numbers (plumb_model_error, plumb_session_error,
+ * plumb_adapter_error); functions on a const object keep none.  Nothing here prints, exits or aborts.
  * A loaded model does not change, and its sessions are independent of each other.  Two threads must not use the same
  * object at the same time.
  */
@@ -364,6 +364,41 @@ const float *plumb_session_embedding(const plumb_session *session, uint32_t *n_v
 /* The logits after the last token fed: (n_vocab) f32, valid until the next feed.  NULL before the first feed, and after
  * tokens were forgotten until the next feed. */
 float *plumb_session_logits(plumb_session *session);
+
+/* ---- adapters: LoRA and control vectors ------------------------------------------------------------------------- */
+
+/* A file that changes what a model computes, without changing its weights: a LoRA (general.type is adapter), which adds
+ * scale * alpha / rank * B (A x) to products of matrices with x (Hu et al. 2021, "LoRA"), or a control vector
+ * (general.architecture is controlvector), which adds scale * direction.N to the residual stream at the end of layer N,
+ * counted from 0.  Both as in llama.cpp; norms in a LoRA are ignored. */
+typedef struct plumb_adapter plumb_adapter;
+
+/* Creates an adapter for a loaded model, which must outlive it.  size: bytes of its file, or PLUMB_SIZE_UNKNOWN.  Then
+ * plumb_adapter_window and plumb_adapter_commit, which are like those of a model, take its bytes in turn.  On failure
+ * *out is NULL and plumb_model_error(model) has the message. */
+plumb_status plumb_adapter_create(plumb_adapter **out, plumb_model *model, uint64_t size);
+void plumb_adapter_free(plumb_adapter *adapter);
+/* The message of the last failure, or "" if there was none. */
+const char *plumb_adapter_error(const plumb_adapter *adapter);
+plumb_status plumb_adapter_window(plumb_adapter *adapter, void **data, size_t *len);
+plumb_status plumb_adapter_commit(plumb_adapter *adapter, size_t n);
+/* Ends loading, after the last byte: checks every tensor against the model.  PLUMB_ERROR_TENSOR or _METADATA: it is no
+ * adapter, or one for another model; PLUMB_ERROR_UNSUPPORTED: it changes a tensor that no adapter can change. */
+plumb_status plumb_adapter_end(plumb_adapter *adapter);
+/* True for a control vector, false for a LoRA and before plumb_adapter_end. */
+bool plumb_adapter_is_control(const plumb_adapter *adapter);
+
+typedef struct plumb_adapter_use {
+    const plumb_adapter *adapter;
+    float scale;                       /* 0: as if it were not there */
+    uint32_t first_layer, last_layer;  /* of a control vector: the layers that it changes; both 0: all */
+} plumb_adapter_use;
+
+/* Makes all later feeds use these n adapters together; 0: none.  They must be of the session's model and ended, and
+ * must outlive the session or the next call.  Unless the list is the same as before, the session forgets all tokens,
+ * as they were computed with other adapters.  PLUMB_ERROR_ARGUMENT if a scale is not finite or a range of layers ends
+ * before it begins; nothing has changed after a failure. */
+plumb_status plumb_session_set_adapters(plumb_session *session, const plumb_adapter_use *uses, size_t n);
 
 /* A WebAssembly module that is built with threads cannot start them itself.  Its host instantiates it again in each
  * worker, on the same memory and with a stack of its own, and calls plumb_threads_serve there, with thread = 1, 2...

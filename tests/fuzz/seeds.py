@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seeds of tests/fuzz/corpus/{model,chat,perplexity,options,regular,diagnose},
+"""Writes the seeds of tests/fuzz/corpus/{model,chat,perplexity,options,regular,diagnose,adapter},
 tests/fuzz/tiny.gguf and tests/fuzz/experts.gguf.
 
     python3 tests/fuzz/seeds.py
@@ -433,13 +433,40 @@ def diagnoses():
         yield name, bytes([33]) + (taps % (tap, values)).encode()
 
 
+def adapters():
+    """adapter_fuzz.c: the model, how, and a LoRA or a control vector for it."""
+    def adapter(arch, keys, tensors):
+        file = Model()
+        file.keys = {"general.architecture": (STRING, arch), **keys}
+        file.tensors = {name: (kind, shape) for name, kind, *shape in tensors}
+        return file.write()
+
+    keys = {"general.type": (STRING, "adapter"), "adapter.type": (STRING, "lora"), "adapter.lora.alpha": (FLOAT, 8.0)}
+
+    def lora(arch, names, rank, kinds, *n_matrix):
+        return adapter(arch, keys, [(f"{name}.weight.lora_{side}", kind, *shape, *n_matrix)
+                                    for name, n_in, n_out in names
+                                    for side, kind, shape in zip("ab", kinds, ((n_in, rank), (rank, n_out)))])
+    dense = [("blk.0.attn_q", 32, 32), ("blk.0.attn_v", 32, 16), ("blk.0.ffn_down", 32, 32), ("output", 32, 17)]
+    yield "lora", bytes([0, 8 | 4 << 5]) + lora("llama", dense, 4, (F32, F32))
+    yield "lora-q8_0", bytes([0, 4 | 5 << 5]) + lora("llama", dense, 32, (Q8_0, Q4_0))
+    experts = [(f"blk.0.ffn_{name}_exps", 32, 32) for name in ("gate", "up", "down")]
+    yield "experts", bytes([1, 4 << 5]) + lora("qwen3moe", experts, 2, (BF16, F32), 4)
+    embeddings = [("token_embd.weight.lora_a", F32, 2, 17), ("token_embd.weight.lora_b", F32, 2, 32)]
+    yield "embeddings", bytes([0, 16 | 2 << 5]) + adapter("llama", keys, embeddings)
+    control = adapter("controlvector", {}, [("direction.1", F32, 32), ("direction.2", F32, 32)])
+    yield "control", bytes([2, 4 << 5]) + control
+    yield "control-of-a-larger-model", bytes([0, 4 << 5]) + control
+
+
 def main():
     (HERE / "experts.gguf").write_bytes(experts())
     tiny = Model(tokens=LETTERS, types=[Q8_0])
     tiny.keys["tokenizer.chat_template"] = (STRING, CHATML)
     (HERE / "tiny.gguf").write_bytes(tiny.write())
     for folder, seeds in (("model", models), ("chat", chats), ("perplexity", perplexities), ("options", options),
-                          ("tokenizer", tokenizers), ("regular", regulars), ("diagnose", diagnoses)):
+                          ("tokenizer", tokenizers), ("regular", regulars), ("diagnose", diagnoses),
+                          ("adapter", adapters)):
         target = HERE / "corpus" / folder
         target.mkdir(parents=True, exist_ok=True)
         for name, data in seeds():

@@ -4,6 +4,7 @@
 
 #include "gguf/gguf.h"
 #include "kernels/kernels.h"
+#include "model/adapter.h"
 #include "model/model.h"
 #include "repack/repack.h"
 #include "tokenizer/tokenizer.h"
@@ -23,6 +24,13 @@ struct plumb_model {
     struct model *model;           /* NULL before plumb_model_end or plumb_model_rehearse */
     struct kernel_speeds speeds;   /* shared by all sessions; measured while the weights arrive */
     uint64_t measured_at;          /* byte of the current file at the last measurement; 0: none yet */
+};
+
+struct plumb_adapter {
+    struct error err;
+    plumb_model *model;
+    struct gguf *file;             /* the reader until plumb_adapter_end, then NULL */
+    struct adapter *adapter;       /* NULL before it */
 };
 
 /* The model that the session was created with. */

@@ -5,6 +5,7 @@
 #include "forward/forward.h"
 #include "forward/kv_cache.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 struct plumb_session {
@@ -22,6 +23,7 @@ struct plumb_session {
     uint32_t n_vector, n_pooled;
     bool is_tapped;               /* there is a tap */
     bool is_running;              /* a feed is running: its callbacks must not change the session */
+    struct adapter_set adapters;  /* those that computed the tokens in the cache */
 };
 
 static plumb_status create(plumb_session *s, const plumb_session_params *p, struct error *err) {
@@ -89,6 +91,7 @@ void plumb_session_free(plumb_session *s) {
     forward_free(s->forward);
     if (s->pass) s->pass->free(s->reference);
     pool_free(s->pool);
+    adapter_set_free(&s->adapters);
     free(s->tokens);
     free(s->logits);
     free(s->embedding);
@@ -206,6 +209,61 @@ plumb_status plumb_session_set_tap(plumb_session *s, void (*on_tap)(void *user, 
     }
     return error_set(&s->err, status, "out of memory: attention weights of %u tokens by %u; use a smaller context",
                      s->n_batch, s->n_ctx);
+}
+
+static bool same_uses(const struct adapter_set *set, const struct adapter_use *uses, size_t n) {
+    size_t i = 0;
+    while (i < n && n == set->n && uses[i].adapter == set->uses[i].adapter && uses[i].scale == set->uses[i].scale
+           && uses[i].first_layer == set->uses[i].first_layer && uses[i].last_layer == set->uses[i].last_layer) i++;
+    return i == n && n == set->n;
+}
+
+/* Uses the n adapters that have a scale other than 0. */
+static plumb_status use_adapters(plumb_session *s, const struct adapter_use *uses, size_t n) {
+    struct adapter_set set;
+    if (same_uses(&s->adapters, uses, n)) return PLUMB_OK;
+    plumb_status status = adapter_set_create(&set, s->model->model, uses, n);
+    struct adapter_set before = s->adapters;
+    s->adapters = set;
+    const struct adapter_set *used = n > 0 ? &s->adapters : NULL;
+    if (status == PLUMB_OK) {
+        status = s->forward ? forward_set_adapters(s->forward, used) : s->pass->set_adapters(s->reference, used);
+    }
+    if (status != PLUMB_OK) {
+        s->adapters = before;
+        adapter_set_free(&set);
+        return error_set(&s->err, status, "out of memory: the products of %zu adapters", n);
+    }
+    adapter_set_free(&before);
+    keep(s, 0);
+    return PLUMB_OK;
+}
+
+plumb_status plumb_session_set_adapters(plumb_session *s, const plumb_adapter_use *given, size_t n_given) {
+    PLUMB_TRY(check_not_running(s));
+    struct adapter_use *uses = alloc_array(n_given, sizeof *uses);
+    if (!uses) return error_set(&s->err, PLUMB_ERROR_MEMORY, "out of memory: a list of %zu adapters", n_given);
+    plumb_status status = PLUMB_OK;
+    size_t n = 0;
+    for (size_t i = 0; i < n_given && status == PLUMB_OK; i++) {
+        const plumb_adapter_use *use = &given[i];
+        uint32_t last = use->first_layer == 0 && use->last_layer == 0 ? UINT32_MAX : use->last_layer;
+        if (!use->adapter->adapter) {
+            status = error_set(&s->err, PLUMB_ERROR_STATE, "adapter %zu is not completely loaded", i + 1);
+        } else if (use->adapter->model != s->model) {
+            status = error_set(&s->err, PLUMB_ERROR_ARGUMENT, "adapter %zu was loaded for another model", i + 1);
+        } else if (!isfinite(use->scale)) {
+            status = error_set(&s->err, PLUMB_ERROR_ARGUMENT, "adapter %zu: its scale must be a finite number", i + 1);
+        } else if (last < use->first_layer) {
+            status = error_set(&s->err, PLUMB_ERROR_ARGUMENT, "adapter %zu: layers %u to %u are none", i + 1,
+                               use->first_layer, last);
+        } else if (use->scale != 0.0f) {
+            uses[n++] = (struct adapter_use) { use->adapter->adapter, use->scale, use->first_layer, last };
+        }
+    }
+    if (status == PLUMB_OK) status = use_adapters(s, uses, n);
+    free(uses);
+    return status;
 }
 
 static plumb_status check_logits(plumb_session *s) {

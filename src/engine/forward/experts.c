@@ -126,6 +126,9 @@ void forward_gate_shared(struct forward *f, const struct call *c) {
     uint32_t n_embd = c->s->n;
     for (uint32_t t = 0; t < c->b.n; t++) {
         gates[t] = f->kernels.dot_f32(gate, c->in + (size_t)t * n_embd, n_embd);
+    }
+    if (f->adapters) forward_adapt(f, c->w->w, c->in, c->b.n, gates);
+    for (uint32_t t = 0; t < c->b.n; t++) {
         float factor = sigmoid(gates[t]);
         for (uint32_t i = 0; i < n_embd; i++) c->out[(size_t)t * n_embd + i] *= factor;
     }

@@ -179,10 +179,6 @@ static bool allocate_scratch(struct forward *f, plumb_kv_type kv_type) {
         && allocate_panels(f, n_in);
 }
 
-static struct matrix matrix_of(const struct weight *w) {
-    return (struct matrix) { w->type, w->n_in, w->n_out, w->n_packed, w->data, w->row_bytes };
-}
-
 plumb_status forward_create(struct forward **out, const struct model *m, uint32_t n_ctx, uint32_t n_batch,
                             plumb_kv_type kv_type, const struct kernels *k, struct pool *pool, struct error *err) {
     *out = NULL;
@@ -216,6 +212,7 @@ void forward_free(struct forward *f) {
     if (!f) return;
     void *const owned[] = { f->rope_cos[ROPE_GLOBAL], f->rope_sin[ROPE_GLOBAL], f->rope_cos[ROPE_LOCAL],
                             f->rope_sin[ROPE_LOCAL], f->rope_angles, f->own_row, f->head, f->positions, f->tapped,
+                            f->low_rank, f->delta,
                             f->experts.masked, f->experts.tokens, f->experts.x, f->experts.y, f->experts.gates };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     for (size_t i = 0; i < sizeof f->experts.shown / sizeof *f->experts.shown; i++) free(f->experts.shown[i]);
@@ -253,7 +250,7 @@ plumb_status forward_set_tap(struct forward *f, struct tap_sink sink) {
 }
 
 uint64_t forward_bytes(const struct forward *f) {
-    return f->bytes + (f->attention ? attention_bytes(f->attention) : 0);
+    return f->bytes + f->adapt_bytes + (f->attention ? attention_bytes(f->attention) : 0);
 }
 const struct kernels *forward_kernels(const struct forward *f) { return &f->kernels; }
 
@@ -312,6 +309,7 @@ void forward_multiply(struct forward *f, const float *x, uint32_t n_token, int32
         const struct weight *bias = p[i].of->b;
         float factor = p[i].of->s ? weight_floats(p[i].of->s)[0] : 1.0f;
         if (!p[i].scale_last) multiply(y[i], factor, (size_t)n_token * n_out);
+        if (f->adapters) forward_adapt(f, p[i].of->w, x, n_token, y[i]);
         for (uint32_t t = 0; bias && t < n_token; t++) {
             f->kernels.add_scaled(y[i] + (size_t)t * n_out, weight_floats(bias), 1.0f, n_out);
         }
@@ -729,6 +727,7 @@ static void run_steps(struct forward *f, uint32_t il, struct batch b, id_set whi
         const struct call c = { il, b, s, &m->plan.layers[il], model_affine(m, il, s->weight), f->streams[s->in],
                                 f->streams[s->out], (size_t)b.n * s->n_head * s->n };
         runs[s->kind](f, &c);
+        if (f->adapters && s->tap == TAP_L_OUT) forward_adapt_layer(f, il, b.n);
         forward_tap(f, s->tap, (int32_t)il, b.pos, b.n, s->n_head, s->n, c.out);
     }
 }
@@ -808,7 +807,11 @@ static void embed(struct forward *f, const int32_t *ids, struct batch b) {
     for (uint32_t t = 0; t < b.n; t++) {
         float *x = f->x + (size_t)t * p->n_embd;
         quant_dequantize(embd->traits, weight_row(embd, (size_t)ids[t], f->panels->bytes), x, p->n_embd);
-        multiply(x, p->embedding_scale, p->n_embd);
+    }
+    if (f->adapters) forward_adapt_embeddings(f, ids, b.n, f->x);
+    multiply(f->x, p->embedding_scale, (size_t)b.n * p->n_embd);
+    for (uint32_t t = 0; t < b.n; t++) {
+        float *x = f->x + (size_t)t * p->n_embd;
         if (m->token_types.w) add_row(f, m->token_types.w, 0, f->norm, x);
         if (m->position_embd.w) add_row(f, m->position_embd.w, f->positions[t], f->norm, x);
     }

@@ -1,18 +1,19 @@
 /* The fast forward pass: token ids -> logits or embeddings, for one sequence with a KV cache.
  *
  * It multiplies with quantized weights, in f32 and integers; reference/reference.h is its slow counterpart.  The bits
- * of a token's logits depend on the model, the tokens that it sees, the precision of the kernels, kv_type and, in
- * models with rope_factors_long, n_ctx.  They do not depend on the batches, the number of threads, the instruction set
- * or taps.
+ * of a token's logits depend on the model, the adapters, the tokens that it sees, the precision of the kernels, kv_type
+ * and, in models with rope_factors_long, n_ctx.  They do not depend on the batches, the number of threads, the
+ * instruction set or taps.
  *
- * forward_create and forward_set_tap allocate all memory.  forward_run allocates nothing, cannot fail, and cannot be
- * interrupted: a caller that wants to stop early runs small batches.
+ * forward_create, forward_set_tap and forward_set_adapters allocate all memory.  forward_run allocates nothing, cannot
+ * fail, and cannot be interrupted: a caller that wants to stop early runs small batches.
  */
 #ifndef PLUMB_FORWARD_FORWARD_H
 #define PLUMB_FORWARD_FORWARD_H
 
 #include "threads/pool.h"
 #include "kernels/kernels.h"
+#include "model/adapter.h"
 #include "model/model.h"
 #include "model/tap.h"
 
@@ -27,6 +28,9 @@ void forward_free(struct forward *f);
 /* Sets the sink that receives the activations of later runs.  Fails with PLUMB_ERROR_MEMORY, and keeps the old sink, if
  * there is no memory for the attention weights that a tap shows. */
 plumb_status forward_set_tap(struct forward *f, struct tap_sink sink);
+/* Sets the adapters of later runs; NULL: none.  *set is borrowed.  The cache is to be taken for empty afterwards.
+ * Fails with PLUMB_ERROR_MEMORY, and keeps the old ones, if there is no memory for scratch. */
+plumb_status forward_set_adapters(struct forward *f, const struct adapter_set *set);
 /* Bytes of KV cache and scratch. */
 uint64_t forward_bytes(const struct forward *f);
 const struct kernels *forward_kernels(const struct forward *f);

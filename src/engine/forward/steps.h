@@ -56,6 +56,9 @@ struct forward {
     float *tapped;
     struct activations acts;   /* the input of the products that are being computed, with its codes */
     struct panel *panels;      /* one per thread */
+    const struct adapter_set *adapters;   /* borrowed; NULL: there are none */
+    float *low_rank, *delta;   /* scratch for their products: (n_token, max_rank), (ADAPT_TOKENS, max_out) */
+    uint64_t adapt_bytes;      /* of both */
 };
 
 /* The batch that a pass computes: n tokens, the first one at pos.  lengths: the tokens are those of texts of these
@@ -95,6 +98,12 @@ void forward_tap(const struct forward *f, enum tap_id id, int32_t il, uint32_t p
 /* Each row of y (n_row, n) = x / sqrt(mean(x^2) + eps) * w + b, see forward.c. */
 void forward_normalize(const struct forward *f, const struct affine *of, float eps, uint32_t n, const float *x,
                        uint32_t n_row, float *y);
+/* y (n_token, n_out) += what the adapters add to x W^T. */
+void forward_adapt(struct forward *f, const struct weight *w, const float *x, uint32_t n_token, float *y);
+/* x (n_token, n_embd) += what they add to the embeddings of the tokens. */
+void forward_adapt_embeddings(struct forward *f, const int32_t *ids, uint32_t n_token, float *x);
+/* At the end of layer il: adds the control vectors to the residual streams. */
+void forward_adapt_layer(struct forward *f, uint32_t il, uint32_t n_token);
 /* Computes n products of the same x (n_token, n_in), in one loop over the threads. */
 void forward_multiply(struct forward *f, const float *x, uint32_t n_token, int32_t il, uint32_t pos,
                       const struct product *p, uint32_t n);
@@ -145,6 +154,10 @@ void forward_gate_shared(struct forward *f, const struct call *c);
 
 /* ln(1 + e^z), which is z where f32 cannot tell them apart. */
 static inline double softplus(double z) { return z > 20 ? z : math_log(1 + math_exp(z)); }
+
+static inline struct matrix matrix_of(const struct weight *w) {
+    return (struct matrix) { w->type, w->n_in, w->n_out, w->n_packed, w->data, w->row_bytes };
+}
 
 static inline const float *weight_floats(const struct weight *w) { return (const float *)(const void *)w->data; }
 

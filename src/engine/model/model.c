@@ -303,8 +303,9 @@ static void bind_weight(struct model *m, const struct slot *slot, struct gguf *g
         problem(p, PLUMB_ERROR_UNSUPPORTED, "tensor %s has %llu rows, expected at most %u", t->name.data,
                 (unsigned long long)(expected[1] * expected[2]), UINT32_MAX);
     }
-    struct weight *w = &m->weights[m->n_weight++];   /* of four dimensions two are 1 */
+    struct weight *w = &m->weights[m->n_weight];   /* of four dimensions two are 1 */
     *w = (struct weight) {
+        .tensor = (uint32_t)m->n_weight++,
         .name = t->name.data, .traits = quant_traits(t->type), .type = t->type, .data = t->data,
         .n_in = (uint32_t)expected[0], .n_out = (uint32_t)(expected[1] * expected[2] * expected[3]),
         .n_matrix = (uint32_t)expected[2], .n_apart = (uint32_t)expected[1], .row_bytes = gguf_row_bytes(t),
@@ -433,6 +434,7 @@ struct weight weight_rows(const struct weight *w, uint64_t first, uint64_t n_row
     if (rows.n_packed > n_row) rows.n_packed = (uint32_t)n_row;
     if (rows.data) rows.data += first * w->row_bytes;
     rows.offset += first * w->row_bytes;
+    rows.first += (uint32_t)first;
     return rows;
 }
 

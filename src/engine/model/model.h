@@ -25,6 +25,7 @@ struct weight {
     uint32_t n_packed;       /* the first n_packed rows are packed as in repack/repack.h */
     struct gguf *file;       /* the file that holds it */
     uint64_t offset;         /* bytes from the start of that file's data section */
+    uint32_t tensor, first;  /* the index of its whole tensor in the model's weights, and the row there of its first */
 };
 
 /* A weight with its bias: y = W x + b, or a norm's factors and what is added to its products.  w is NULL if the model

@@ -16,12 +16,15 @@ static double sigmoid(double z) { return 1 / (1 + exp(-z)); }
 static void multiply(const struct reference *r, const struct affine *of, uint32_t e, const double *x, double *y) {
     uint32_t n_out = of->w->n_out / of->w->n_matrix;
     size_t first = (size_t)e * of->w->n_apart;
+    const double *own = x;
     x = r->steps.input(r, of->w, x, 1);
     /* Factors and biases of all experts may be longer than the scratch for a row. */
     double factor = of->s ? (double)((const float *)(const void *)of->s->data)[e] : 1;
     for (uint32_t o = 0; o < n_out; o++) {
         y[o] = factor * reference_dot(reference_row(r, of->w, first + o), x, of->w->n_in);
     }
+    const struct weight expert = weight_expert(of->w, e);
+    if (r->adapters) reference_adapt(r, &expert, own, 1, y);
     const float *bias = of->b ? (const float *)(const void *)of->b->data + (size_t)e * n_out : NULL;
     for (uint32_t o = 0; bias && o < n_out; o++) y[o] += (double)bias[o];
 }
@@ -155,6 +158,7 @@ void reference_gate_shared(struct reference *r, const struct call *c) {
     for (uint32_t t = 0; t < c->b.n; t++) {
         r->gates[t] = reference_dot(reference_row(r, c->w->w, 0), in + (size_t)t * n_embd, n_embd);
     }
+    if (r->adapters) reference_adapt(r, c->w->w, c->in, c->b.n, r->gates);
     reference_tap(r, TAP_FFN_SHARED_GATE, (int32_t)c->il, c->b.pos, c->b.n, 1, 1, r->gates);
     for (size_t i = 0; i < c->n; i++) c->out[i] *= sigmoid(r->gates[i / n_embd]);
 }

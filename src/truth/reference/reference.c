@@ -89,13 +89,14 @@ static void scale(const struct reference *r, const struct affine *of, uint32_t n
     for (size_t i = 0; of->s && i < (size_t)n * of->w->n_out; i++) y[i] *= factor;
 }
 
-/* y (n, n_out) = x (n, n_in) W^T s + b, or (x W^T + b) s in the feed-forward network; Q, K and V are clamped if the
- * model says so */
+/* y (n, n_out) = x (n, n_in) W^T s + b, or (x W^T + b) s in the feed-forward network; adapters add to x W^T s, or to
+ * x W^T; Q, K and V are clamped if the model says so */
 void reference_product(const struct reference *r, const struct affine *of, enum weight_id id, const double *x,
                        uint32_t n, double *y) {
     bool is_qkv = id == W_ATTN_Q || id == W_ATTN_K || id == W_ATTN_V;
     r->steps.linear(r, of->w, id, x, n, y);
     if (!weight_scales_last(id)) scale(r, of, n, y);
+    if (r->adapters) reference_adapt(r, of->w, x, n, y);
     add_bias(r, of, n, y);
     if (weight_scales_last(id)) scale(r, of, n, y);
     double limit = (double)r->plan.clamp_qkv;
@@ -553,6 +554,7 @@ static void run_layer(struct reference *r, uint32_t il, struct batch b) {
             r->steps.before(r, &c);
             runs[s->kind](r, &c);
             r->steps.after(r, &c);
+            if (r->adapters && s->tap == TAP_L_OUT) reference_adapt_layer(r, il, b.n);
         }
         for (uint32_t k = i; k < i + n; k++) {
             const struct step *s = &program->steps[k];
@@ -596,7 +598,12 @@ static void embed(struct reference *r, const int32_t *ids, uint32_t n, uint32_t 
     for (uint32_t t = 0; t < n; t++) {
         const float *embedding = reference_row(r, m->token_embd.w, (size_t)ids[t]);
         double *x = r->x + (size_t)t * p->n_embd;
-        for (uint32_t i = 0; i < p->n_embd; i++) x[i] = (double)embedding[i] * factor;
+        for (uint32_t i = 0; i < p->n_embd; i++) x[i] = (double)embedding[i];
+    }
+    if (r->adapters) reference_adapt_embeddings(r, ids, n, r->x);
+    for (size_t i = 0; i < n_x; i++) r->x[i] *= factor;
+    for (uint32_t t = 0; t < n; t++) {
+        double *x = r->x + (size_t)t * p->n_embd;
         if (m->token_types.w) add_row(r, m->token_types.w, 0, x);   /* Devlin et al. 2019, "BERT", figure 2 */
         if (m->position_embd.w) add_row(r, m->position_embd.w, r->steps.learned_row(r, pos, t), x);
     }
@@ -627,16 +634,20 @@ static void finish(struct reference *r, uint32_t n, uint32_t pos, uint32_t n_res
         return;
     }
     const struct weight *head = m->output.w;   /* NULL: zeros */
-    const double *h = head ? r->steps.input(r, head, r->h, n_result) : NULL;
     const struct weight *bias = m->output.b;
     uint32_t n_other = p->n_logit > 0 ? p->n_vocab - p->n_logit : 0;   /* the tokens that have no logit */
+    size_t n_out = p->n_vocab - n_other;
+    for (size_t i = 0; r->logits && i < n_result * n_out; i++) r->logits[i] = 0;
+    if (head && r->logits) reference_adapt(r, head, r->h, n_result, r->logits);
     for (uint32_t t = 0; t < n_result; t++) {
         for (uint32_t o = 0; o < n_other; o++) results[(size_t)t * p->n_vocab + o] = -INFINITY;
     }
+    const double *h = head ? r->steps.input(r, head, r->h, n_result) : NULL;
     for (uint32_t o = n_other; o < p->n_vocab; o++) {
         const float *row = head ? reference_row(r, head, o - n_other) : NULL;
         for (uint32_t t = 0; t < n_result; t++) {
             double logit = head ? reference_dot(row, h + (size_t)t * p->n_embd, p->n_embd) : 0;
+            if (r->logits) logit += r->logits[t * n_out + o - n_other];
             if (bias) logit += (double)f32_from_bits(load_u32(bias->data + 4 * (size_t)o));
             logit /= divisor;
             if (cap != 0) logit = cap * tanh(logit / cap);      /* Gemma 2, 2024, "Logit soft-capping" */
@@ -880,7 +891,7 @@ void reference_free(struct reference *r) {
     void *const owned[] = { r->plan.layers, r->edited.layers, r->programs, r->k, r->v, r->masked, r->expert_row,
                             r->gates, r->rows, r->expert_rows, r->head, r->weights, r->frequencies[ROPE_GLOBAL],
                             r->frequencies[ROPE_LOCAL], r->rotated, r->key, r->zeros, r->fused, r->row, r->row_bytes,
-                            r->other_row, r->tapped, r->rounded };
+                            r->other_row, r->tapped, r->rounded, r->low_rank, r->logits };
     r->streams[STREAM_K] = r->streams[STREAM_V] = NULL;   /* places in the cache */
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     for (size_t i = 0; i < STREAM_COUNT; i++) free(r->streams[i]);
@@ -903,4 +914,4 @@ plumb_status reference_set_tap(struct reference *r, struct tap_sink sink) {
     return PLUMB_OK;
 }
 
-uint64_t reference_bytes(const struct reference *r) { return r->bytes; }
+uint64_t reference_bytes(const struct reference *r) { return r->bytes + r->adapt_bytes; }

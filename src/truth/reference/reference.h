@@ -9,6 +9,7 @@
 #ifndef PLUMB_REFERENCE_REFERENCE_H
 #define PLUMB_REFERENCE_REFERENCE_H
 
+#include "model/adapter.h"
 #include "model/model.h"
 #include "model/tap.h"
 #include "reference/rounding.h"
@@ -22,6 +23,8 @@ void reference_free(struct reference *r);
 /* Sets the sink that receives the activations of later runs.  Fails with PLUMB_ERROR_MEMORY, and keeps the old sink, if
  * there is no memory for an f32 copy of the largest tap. */
 plumb_status reference_set_tap(struct reference *r, struct tap_sink sink);
+/* As forward_set_adapters. */
+plumb_status reference_set_adapters(struct reference *r, const struct adapter_set *set);
 /* Bytes of cache and scratch, without the scratch for single rows of weights. */
 uint64_t reference_bytes(const struct reference *r);
 

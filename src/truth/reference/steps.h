@@ -135,6 +135,10 @@ struct reference {
     double *key, *zeros;             /* (k_dim) scratch for a K, and as many zeros as a K or V has elements */
     double *kept;                    /* (n_state) a copy of the state */
     double *fused;                   /* (max_q + max_k + max_v) scratch for the Q, K and V of a token */
+    const struct adapter_set *adapters;   /* NULL: there are none */
+    double *low_rank;                /* (n_batch, max_rank) products with A */
+    double *logits;                  /* (n_batch, n_vocab) what they add to the logits; NULL: nothing */
+    uint64_t adapt_bytes;            /* of both */
 };
 
 /* One layer's cache and the batch that attends to it.  A slot is a place in the cache for the K and V of one token.
@@ -187,6 +191,13 @@ uint32_t reference_expert(uint32_t e, uint32_t n_expert);
 uint32_t reference_weight_place(uint32_t k, uint32_t n_used);
 /* Rotates the first n_rot elements of x to a position, by the plan's rope of that index. */
 void reference_rotate(const struct reference *r, uint32_t rope, double *x, double position);
+
+/* y (n, n_out) += what the adapters add to x W^T. */
+void reference_adapt(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *y);
+/* x (n, n_embd) += what they add to the embeddings of the tokens. */
+void reference_adapt_embeddings(const struct reference *r, const int32_t *ids, uint32_t n, double *x);
+/* At the end of layer il: adds the control vectors to the residual streams. */
+void reference_adapt_layer(const struct reference *r, uint32_t il, uint32_t n);
 
 void reference_tap(const struct reference *r, enum tap_id id, int32_t il, uint32_t pos, uint32_t n_token,
                    uint32_t n_head, uint32_t n, double *x);

@@ -9,6 +9,9 @@
  *     -s N      record every N-th logit, ids 0, N, 2N...; 0 records none
  *     -t N      record the N largest logits
  *     -d FILE   dump the activations of the prompt's pass there, as its evaluation callback sees them
+ *     -l F:S    use the LoRA in file F with the scale S; several together
+ *     -c F:S    add the control vector in file F, times S
+ *     -r A-B    only to the layers A to B, counted from 0
  *     -e KINDS  record no logits; the dump ends in the embeddings of the tokens by each of these kinds of pooling, with
  *               llama.cpp's numbers: 0 gives "none", with a row for each token, 1234 "mean", "cls", "last", "rank"
  *
@@ -29,6 +32,7 @@
  * A file of greedy choices holds the prompt and all but the last choice as tokens; top_id[0] of record k is choice k.
  */
 #include <ggml-backend.h>
+#include <gguf.h>
 #include <llama.h>
 #include <math.h>
 #include <stdio.h>
@@ -37,6 +41,7 @@
 #include <unistd.h>
 
 #define MAX_TOKEN 4096
+#define MAX_ADAPTER 8
 
 static void die(const char *what, const char *which) {
     fprintf(stderr, "logits: %s: %s\n", what, which);
@@ -345,6 +350,32 @@ static void put_embedding(FILE *f, struct llama_model *model, struct llama_conte
     llama_free(ctx);
 }
 
+/* Splits "FILE:SCALE" and returns the scale. */
+static float split_scale(char *text) {
+    char *colon = strrchr(text, ':');
+    if (!colon) die("expected FILE:SCALE", text);
+    *colon = 0;
+    return strtof(colon + 1, NULL);
+}
+
+/* Adds direction.1, direction.2... of a file to the layers first to last, as common_control_vector_load does. */
+static void set_control(struct llama_context *ctx, const struct llama_model *model, const char *path, float scale,
+                        int32_t first, int32_t last) {
+    struct ggml_context *tensors = NULL;
+    struct gguf_context *file = gguf_init_from_file(path, (struct gguf_init_params){false, &tensors});
+    if (!file) die("cannot read", path);
+    int32_t n_embd = llama_model_n_embd(model), n_layer = llama_model_n_layer(model);
+    float *data = calloc((size_t)n_embd * (size_t)n_layer, sizeof *data);
+    for (int64_t i = 0; i < gguf_get_n_tensors(file); i++) {
+        const struct ggml_tensor *t = ggml_get_tensor(tensors, gguf_get_tensor_name(file, i));
+        int32_t il = atoi(strchr(t->name, '.') + 1);
+        for (int32_t k = 0; k < n_embd; k++) data[(il - 1) * n_embd + k] += ((const float *)t->data)[k] * scale;
+    }
+    size_t n = (size_t)n_embd * (size_t)n_layer;
+    if (llama_set_adapter_cvec(ctx, data, n, n_embd, first, last) != 0) die("cannot use", path);
+    free(data);
+}
+
 /* Writes one record and returns the greedy choice. */
 static llama_token put_record(FILE *f, const float *logits, int32_t n_vocab, int32_t stride, int32_t n_top) {
     int32_t *top = calloc((size_t)(n_top + 1), sizeof *top);
@@ -374,7 +405,10 @@ int main(int argc, char **argv) {
     const char *text_path = NULL, *ids_path = NULL, *dump_path = NULL, *kinds = NULL;
     bool special = false;
     int32_t n_token = 0, n_max = MAX_TOKEN, n_greedy = 0, stride = 0, n_top = 0;
-    for (int c; (c = getopt(argc, argv, "f:i:pn:g:s:t:d:e:")) != -1;) switch (c) {
+    char *lora_paths[MAX_ADAPTER], *control = NULL;
+    size_t n_lora = 0;
+    int32_t first = 1, last = 1000000;
+    for (int c; (c = getopt(argc, argv, "f:i:pn:g:s:t:d:e:l:c:r:")) != -1;) switch (c) {
         case 'f': text_path = optarg; break;
         case 'i': ids_path = optarg; break;
         case 'p': special = true; break;
@@ -384,6 +418,12 @@ int main(int argc, char **argv) {
         case 't': n_top = atoi(optarg); break;
         case 'd': dump_path = optarg; break;
         case 'e': kinds = optarg; break;
+        case 'l':
+            if (n_lora == MAX_ADAPTER) die("too many", "-l");
+            lora_paths[n_lora++] = optarg;
+            break;
+        case 'c': control = optarg; break;
+        case 'r': sscanf(optarg, "%d-%d", &first, &last); break;
         default: return 2;
         }
     if (argc - optind != 3) die("expected", "MODEL.gguf CPU_BACKEND.so OUT.bin");
@@ -437,6 +477,15 @@ int main(int argc, char **argv) {
     }
     struct llama_context *ctx = llama_init_from_model(model, cp);
     if (!ctx) die("no context for", model_path);
+    struct llama_adapter_lora *loras[MAX_ADAPTER];
+    float scales[MAX_ADAPTER];
+    for (size_t i = 0; i < n_lora; i++) {
+        scales[i] = split_scale(lora_paths[i]);
+        if (!(loras[i] = llama_adapter_lora_init(model, lora_paths[i]))) die("cannot use", lora_paths[i]);
+    }
+    if (n_lora > 0) llama_set_adapters_lora(ctx, loras, n_lora, scales);
+    float scale = control ? split_scale(control) : 0;
+    if (control) set_control(ctx, model, control, scale, first, last);
 
     FILE *f = fopen(out_path, "wb");
     if (!f) die("cannot create", out_path);

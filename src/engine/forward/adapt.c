@@ -1,0 +1,87 @@
+/* Adapters in the fast pass: model/adapter.h says what they compute. */
+#include "forward/steps.h"
+
+#include <stdlib.h>
+
+/* Products with B are added for so many tokens at once, as those with the output matrix are long. */
+enum { ADAPT_TOKENS = 8 };
+
+plumb_status forward_set_adapters(struct forward *f, const struct adapter_set *set) {
+    uint64_t n_low = set ? (uint64_t)f->n_batch * set->max_rank : 0, n_delta = set ? ADAPT_TOKENS * set->max_out : 0;
+    float *low_rank = alloc_array(n_low, sizeof *low_rank), *delta = alloc_array(n_delta, sizeof *delta);
+    if (!low_rank || !delta) {
+        free(low_rank);
+        free(delta);
+        return PLUMB_ERROR_MEMORY;
+    }
+    free(f->low_rank);
+    free(f->delta);
+    f->low_rank = low_rank;
+    f->delta = delta;
+    f->adapt_bytes = (n_low + n_delta) * sizeof *delta;
+    f->adapters = set;
+    return PLUMB_OK;
+}
+
+/* y (n_token, n_out) = x W^T */
+static void product(struct forward *f, const struct weight *w, const float *x, uint32_t n_token, float *y) {
+    const struct matrix matrix = matrix_of(w);
+    f->acts.x = x;
+    f->acts.n = w->n_in;
+    f->acts.n_token = n_token;
+    f->acts.max_code = kernels_max_code(f->kernels.precision, w->type);
+    f->acts.quantized = false;
+    matmul(&f->kernels, f->pool, &matrix, &y, 1, &f->acts, f->panels);
+}
+
+/* y (n_token, n_out) += low_rank B^T * factor */
+static void add_products(struct forward *f, const struct weight *b, uint32_t n_token, float factor, float *y) {
+    for (uint32_t t = 0, n; t < n_token; t += n) {
+        n = n_token - t < ADAPT_TOKENS ? n_token - t : ADAPT_TOKENS;
+        product(f, b, f->low_rank + (size_t)t * b->n_in, n, f->delta);
+        f->kernels.add_scaled(y + (size_t)t * b->n_out, f->delta, factor, (size_t)n * b->n_out);
+    }
+}
+
+/* Other products may share the codes of x, so what they have set stays set. */
+void forward_adapt(struct forward *f, const struct weight *w, const float *x, uint32_t n_token, float *y) {
+    const struct activations before = f->acts;
+    for (size_t i = 0; i < f->adapters->n; i++) {
+        const struct adapter_use *use = &f->adapters->uses[i];
+        struct weight a, b;
+        float factor;
+        if (!adapter_find(use->adapter, w, &a, &b, &factor)) continue;
+        product(f, &a, x, n_token, f->low_rank);
+        add_products(f, &b, n_token, factor * use->scale, y);
+        f->acts = before;
+        f->acts.quantized = false;
+    }
+}
+
+void forward_adapt_embeddings(struct forward *f, const int32_t *ids, uint32_t n_token, float *x) {
+    for (size_t i = 0; i < f->adapters->n; i++) {
+        const struct adapter_use *use = &f->adapters->uses[i];
+        const struct adapter_pair *pair = adapter_embedding(use->adapter);
+        if (!pair) continue;
+        const struct weight *a = &pair->a;
+        for (uint32_t t = 0; t < n_token; t++) {
+            const uint8_t *row = weight_row(a, (size_t)ids[t], f->panels->bytes);
+            quant_dequantize(a->traits, row, f->low_rank + (size_t)t * a->n_in, a->n_in);
+        }
+        add_products(f, &pair->b, n_token, pair->factor * use->scale, x);
+    }
+}
+
+void forward_adapt_layer(struct forward *f, uint32_t il, uint32_t n_token) {
+    const struct plan *p = &f->model->plan;
+    if (!f->adapters->directions) return;
+    const float *direction = f->adapters->directions + (size_t)il * p->n_embd;
+    uint32_t n_other = p->n_stream > 0 ? p->n_stream - 1 : 0;
+    for (size_t t = 0; t < n_token; t++) {
+        f->kernels.add_scaled(f->x + t * p->n_embd, direction, 1.0f, p->n_embd);
+        for (uint32_t k = 0; k < n_other; k++) {
+            float *x = f->streams[STREAM_OTHERS] + (t * n_other + k) * p->n_embd;
+            f->kernels.add_scaled(x, direction, 1.0f, p->n_embd);
+        }
+    }
+}
