@@ -38,7 +38,10 @@ enum command {
     COMMAND_DIAGNOSE, COMMAND_COUNT
 };
 
-enum { MAX_FILES = 64 };
+enum { MAX_FILES = 64, MAX_ADAPTERS = 16 };
+
+/* A value of --lora or --control-vector, FILE[:SCALE]. */
+struct adapter_option { const char *path; float scale; bool is_control; };
 
 struct options {
     enum command command;
@@ -63,6 +66,9 @@ struct options {
     bool has_pooling, no_normalize, truncate;
     plumb_precision precision;
     plumb_kv_type kv_type;
+    struct adapter_option adapters[MAX_ADAPTERS];
+    size_t n_adapter;
+    uint32_t control_layers[2];          /* the first and the last one */
     bool reference, scalar, raw, chat, print_ids, parse_special, no_special, json, profile, list, all;
 };
 
@@ -171,7 +177,7 @@ char *token_piece(const plumb_model *model, int32_t id, size_t *n);
  * is given.  model may be NULL. */
 int load_grammar(plumb_grammar **out, plumb_model *model, const struct options *o);
 
-/* Returns NULL after a message. */
+/* A session with the adapters of --lora and --control-vector.  Returns NULL after a message. */
 plumb_session *create_session(plumb_model *model, const struct options *o);
 /* Feeds the tokens batch by batch, so that Ctrl-C is noticed in between.  As with a single plumb_session_feed, nothing
  * is computed if they do not all fit. */

@@ -226,6 +226,55 @@ char *token_piece(const plumb_model *model, int32_t id, size_t *n) {
 
 /* ---- sessions ---------------------------------------------------------------------------------------------------- */
 
+/* Reads an adapter from its file.  Returns NULL after a message. */
+static plumb_adapter *read_adapter(plumb_model *model, const char *path, bool is_control) {
+    plumb_adapter *a;
+    plumb_status status = plumb_adapter_create(&a, model, file_size(path));
+    if (status != PLUMB_OK) {
+        report(path, status, plumb_model_error(model));
+        return NULL;
+    }
+    int fd = open(path, O_RDONLY);
+    ssize_t n = fd < 0 ? -1 : 1;
+    while (n > 0 && status == PLUMB_OK) {
+        void *data;
+        size_t len;
+        status = plumb_adapter_window(a, &data, &len);
+        if (status != PLUMB_OK || len == 0) break;
+        n = read(fd, data, len);
+        if (n > 0) status = plumb_adapter_commit(a, (size_t)n);
+    }
+    if (n < 0) report(path, PLUMB_ERROR_IO, strerror(errno));
+    if (n >= 0 && status == PLUMB_OK) status = plumb_adapter_end(a);
+    bool is_read = n >= 0 && status == PLUMB_OK, fits = is_read && plumb_adapter_is_control(a) == is_control;
+    if (n >= 0 && status != PLUMB_OK) report(path, status, plumb_adapter_error(a));
+    if (is_read && !fits) {
+        print_error(0, "%s: it is a %s: use %s", path, is_control ? "LoRA" : "control vector",
+                    is_control ? "--lora" : "--control-vector");
+    }
+    if (fd >= 0) close(fd);
+    if (fits) return a;
+    plumb_adapter_free(a);
+    return NULL;
+}
+
+/* The adapters of the process, which no session outlives; they are read once. */
+static plumb_adapter *adapters[MAX_ADAPTERS];
+
+/* Returns false after a message. */
+static bool use_adapters(plumb_session *session, plumb_model *model, const struct options *o) {
+    plumb_adapter_use uses[MAX_ADAPTERS];
+    for (size_t i = 0; i < o->n_adapter; i++) {
+        const struct adapter_option *given = &o->adapters[i];
+        if (!adapters[i]) adapters[i] = read_adapter(model, given->path, given->is_control);
+        if (!adapters[i]) return false;
+        uses[i] = (plumb_adapter_use) { adapters[i], given->scale, o->control_layers[0], o->control_layers[1] };
+    }
+    plumb_status status = plumb_session_set_adapters(session, uses, o->n_adapter);
+    if (status != PLUMB_OK) report(o->files[0], status, plumb_session_error(session));
+    return status == PLUMB_OK;
+}
+
 plumb_session *create_session(plumb_model *model, const struct options *o) {
     plumb_session *session;
     plumb_status status = plumb_session_create(&session, model, &(plumb_session_params){
@@ -247,7 +296,9 @@ plumb_session *create_session(plumb_model *model, const struct options *o) {
     if (o->n_ctx == 0 && n_ctx < n_default) {
         print_error(0, "a context of %" PRIu32 " tokens: there is no memory for %" PRIu32, n_ctx, n_default);
     }
-    return session;
+    if (use_adapters(session, model, o)) return session;
+    plumb_session_free(session);
+    return NULL;
 }
 
 int feed(plumb_session *session, const int32_t *ids, size_t n) {

@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The type of an option's value.  COUNT: a U32 or "all"; RANGE: two U32, "0-3". */
-enum kind { FLAG, TEXT, U32, U64, F32, F64, COUNT, RANGE, PRECISION, KV_TYPE, POOLING, WHITESPACE };
+/* The type of an option's value.  COUNT: a U32 or "all"; RANGE: two U32, "0-3"; LORA, CONTROL: "FILE" or "FILE:0.5",
+ * of which there may be several. */
+enum kind { FLAG, TEXT, U32, U64, F32, F64, COUNT, RANGE, PRECISION, KV_TYPE, POOLING, WHITESPACE, LORA, CONTROL };
 
 #define ON(command) (1u << COMMAND_##command)
 #define TAKE_TEXTS (ON(EMBED) | ON(RANK))
@@ -143,6 +144,12 @@ static const struct option {
     { "--kv-type", COMPUTE, KV_TYPE, AT(kv_type), 0, 0, "NAME",
       "how K and V are stored: i16, q8_0 or q4_0 (0.53 and 0.28 times the memory, less precise), or f32 (twice the "
       "memory, slow) (i16)" },
+    { "--lora", COMPUTE, LORA, 0, 0, 0, "FILE[:SCALE]",
+      "use the LoRA adapter in FILE, a GGUF, times SCALE (1); several are used together" },
+    { "--control-vector", COMPUTE, CONTROL, 0, 0, 0, "FILE[:SCALE]",
+      "add the control vector in FILE, a GGUF, times SCALE (1); several are used together" },
+    { "--control-vector-layer-range", COMPUTE, RANGE, AT(control_layers), 0, 0, "A-B",
+      "the layers to which control vectors are added, counted from 0, such as \"10-20\" (all)" },
     { "--reference", COMPUTE, FLAG, AT(reference), 0, 0, NULL,
       "use the slow pass that defines the correct result" },
     { "--scalar", COMPUTE, FLAG, AT(scalar), 0, 0, NULL, "use only the portable kernels" },
@@ -303,6 +310,21 @@ static bool parse_range(const char *word, uint32_t *first_last) {
     return true;
 }
 
+/* Takes the word apart at its last colon, if a number follows.  Returns false if there is no room.  The path is never
+ * freed: like argv, it lives as long as the process. */
+static bool take_adapter(struct options *options, const char *word, bool is_control) {
+    const char *colon = strrchr(word, ':');
+    double scale = 1;
+    bool has_scale = colon && colon != word && parse_f64(colon + 1, &scale);
+    size_t n = has_scale ? (size_t)(colon - word) : strlen(word);
+    if (options->n_adapter == MAX_ADAPTERS) return false;
+    char *path = allocate(n + 1);
+    memcpy(path, word, n);
+    path[n] = '\0';
+    options->adapters[options->n_adapter++] = (struct adapter_option) { path, (float)scale, is_control };
+    return true;
+}
+
 /* The name of value i of an option that takes one of several names; NULL after the last. */
 static const char *name_of(enum kind kind, int i) {
     static const char *const poolings[] = { "none", "mean", "cls", "last", NULL };   /* as plumb_pooling has them */
@@ -374,6 +396,10 @@ static bool store(struct options *options, const struct option *o, const char *w
         if (parse_range(word, target)) return true;
         print_error(0, "%s: %s: \"%s\" is not a range such as 0-3 or 2", command, o->name, word);
         return false;
+    case LORA: case CONTROL:
+        if (take_adapter(options, word, o->kind == CONTROL)) return true;
+        print_error(0, "%s: at most %d adapters can be used together", command, MAX_ADAPTERS);
+        return false;
     case PRECISION: case POOLING: case KV_TYPE: case WHITESPACE:
         options->has_pooling |= o->kind == POOLING;
         if (!find_name(command, o, word, &value)) return false;
@@ -440,6 +466,11 @@ static const char *check_options(struct options *o) {
     if (!o->json_schema && (o->schema.lenient || o->schema.any_order || o->schema.space != PLUMB_JSON_COMPACT)) {
         return "--no-strict, --any-order and --whitespace need --json-schema";
     }
+    const uint32_t *layers = o->control_layers;
+    bool has_control = false, has_layers = layers[0] > 0 || layers[1] < UINT32_MAX;
+    for (size_t i = 0; i < o->n_adapter; i++) has_control |= o->adapters[i].is_control;
+    if (has_layers && !has_control) return "--control-vector-layer-range needs --control-vector";
+    if (layers[1] == 0) return "--control-vector-layer-range: there is no control vector of layer 0";
     const char *const inputs[] = { o->grammar, o->json_schema, o->prompt, o->text, o->tools };
     int n_stdin = 0;
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) n_stdin += inputs[i] && strcmp(inputs[i], "-") == 0;
@@ -501,6 +532,9 @@ static const char *find_overwritten(const struct options *o) {
         for (size_t k = 0; k < o->n_file; k++) {
             if (same_file(outputs[i], o->files[k])) return outputs[i];
         }
+        for (size_t k = 0; k < o->n_adapter; k++) {
+            if (same_file(outputs[i], o->adapters[k].path)) return outputs[i];
+        }
     }
     return NULL;
 }
@@ -532,7 +566,8 @@ static bool take_words(struct options *o, const char *const *words, size_t n) {
 
 bool parse_options(int argc, char **argv, struct options *options, int *exit_code) {
     *options = (struct options){ .n_prompt = 128, .n_repeat = 3, .n_top = 10,
-                                 .n_chunk = UINT32_MAX, .trace = { NULL, 0, UINT32_MAX, 8 },
+                                 .n_chunk = UINT32_MAX, .control_layers = { 0, UINT32_MAX },
+                                 .trace = { NULL, 0, UINT32_MAX, 8 },
                                  .sampling = plumb_sampling_default() };
     *exit_code = EXIT_USAGE;
     if (argc < 2) {
