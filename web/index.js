@@ -4,7 +4,7 @@ import { library } from './browser/library.js';
 import './browser/platform.js';
 
 export { PlumbError } from './base/errors.js';
-export { Model } from './api/plumb.js';
+export { Adapter, Model } from './api/plumb.js';
 
 /** Loads models. */
 export const Plumb = library;
@@ -13,6 +13,9 @@ export const Plumb = library;
 /** @typedef {import('./loader/source.js').Source} Source
  * @typedef {import('./loader/source.js').OneSource} OneSource
  * @typedef {import('./loader/load-options.js').LoadOptions} LoadOptions
+ * @typedef {import('./loader/load-options.js').AdapterOptions} AdapterOptions
+ * @typedef {import('./loader/load-options.js').LoadedAdapter} LoadedAdapter
+ * @typedef {import('./api/plumb.js').AdapterUse} AdapterUse
  * @typedef {import('./loader/copy-store.js').Cached} Cached
  * @typedef {import('./loader/download.js').CacheMode} CacheMode
  * @typedef {import('./loader/progress.js').Progress} Progress

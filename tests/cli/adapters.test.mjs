@@ -29,7 +29,8 @@ test('logits with adapters are llama.cpp\'s', async () => {
   assert.ok(await difference('llama-two', `--lora=${lora}:-0.5`, '--lora', `${types}:1.25`) < 1e-4);
   assert.ok(await difference('llama-control', '--control-vector', `${control}:1.5`) < 1e-4);
   const range = ['--control-vector-layer-range', '2'];
-  assert.ok(await difference('llama-range', '--lora', `${lora}:.7`, '--control-vector', `${control}:-2`, ...range) < 1e-4);
+  const both = ['--lora', `${lora}:.7`, '--control-vector', `${control}:-2`, ...range];
+  assert.ok(await difference('llama-range', ...both) < 1e-4);
   assert.ok(await difference('llama-lora') > 0.1, 'the adapter changes nothing');
 });
 

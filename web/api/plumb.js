@@ -98,7 +98,8 @@ export class Library {
    * @returns {Promise<Model>} */
   async load(source, options = {}) {
     known.checkOptions('Plumb.load', options, known.LOAD);
-    const { precision, contextLength, kvType, onProgress, cache } = options;
+    const { precision, contextLength, kvType, onProgress, cache, adapters = [] } = options;
+    adapters.forEach((one, i) => known.checkOptions(`Plumb.load: adapters[${i}]`, one, known.LOADED_ADAPTER));
     const parts = describe(source, this.#platform);
     const sha256 = sums(options.sha256, parts.length);
     const { transport, result } = await this.#open('load', parts, options, {
@@ -111,7 +112,20 @@ export class Library {
       console.warn(`plumb: ${message}`);
     }
     if (options.persist) this.#platform.persist?.();
-    return new Model(transport, loaded, this.#platform.compile);
+    const model = new Model(transport, loaded, this.#platform);
+    try {
+      /** @type {AdapterUse[]} */
+      const uses = [];
+      for (const { source, sha256, ...use } of adapters) {
+        const adapter = await model.loadAdapter(source, { sha256, cache, signal: options.signal });
+        uses.push({ adapter, ...use });
+      }
+      if (uses.length > 0) await model.setAdapters(uses);
+      return model;
+    } catch (error) {
+      await model.close();
+      throw error;
+    }
   }
 
   /** Predicts a load from the header alone: whether plumb can run the model, how much memory it takes, and how fast it
@@ -271,23 +285,58 @@ function sums(sha256, parts) {
 /** @typedef {{metadata: Record<string, import('../engine/engine.js').MetadataValue>, bosText: string,
  *   eosText: string, warnings?: import('../loader/parts.js').Warning[]}} Loaded */
 
+/** Functions of Model and Adapter for each other. */
+const ID = Symbol('id'), FREE = Symbol('free');
+/** The number of the next adapter, of any model. */
+let nextAdapter = 1;
+
+/** An adapter of a model, in the engine's memory. */
+export class Adapter {
+  #model;
+  /** @type {number | undefined} */
+  #id;
+
+  /** @param {Model} model @param {number} id @param {'lora' | 'control'} kind */
+  constructor(model, id, kind) {
+    this.#model = model;
+    this.#id = id;
+    /** 'lora', or 'control': a control vector. @type {'lora' | 'control'} */
+    this.kind = kind;
+  }
+
+  /** Frees its memory, so that it can no longer be used.  PLUMB_ERROR_STATE: the model uses it. */
+  async free() {
+    const id = this.#id;
+    if (id === undefined) return;
+    await this.#model[FREE](this, id);
+    this.#id = undefined;
+  }
+
+  /** @param {Model} model @returns {number | undefined} undefined: it is another model's, or freed */
+  [ID](model) { return model === this.#model ? this.#id : undefined; }
+}
+
+/** @typedef {{adapter: Adapter} & import('../loader/load-options.js').AdapterScale} AdapterUse */
+
 /** A loaded model with one session, which holds the tokens computed so far.  generate keeps the tokens that the session
  * and the new prompt have in common at their start; feed, step and rewind change the session directly. */
 export class Model {
   #transport;
-  #compile;
+  #platform;
   #closed = false;
+  /** The adapters in use. @type {readonly AdapterUse[]} */
+  #adapters = [];
   #loaded;
   /** The format of the template that was used last. @type {{source?: string, format: Promise<Format>} | undefined} */
   #format;
   /** Prompts that are chats. @type {WeakSet<object>} */
   #chats = new WeakSet();
 
-  /** @param {import('../base/protocol.js').Transport} transport
-   * @param {Loaded} loaded @param {ClientPlatform['compile']} compile */
-  constructor(transport, loaded, compile) {
+  /** @param {import('../base/protocol.js').Transport} transport @param {Loaded} loaded
+   * @param {ClientPlatform} platform */
+  constructor(transport, loaded, platform) {
     this.#transport = transport;
-    this.#compile = compile;
+    this.#platform = platform;
     this.#loaded = loaded;
     /** All keys of the file.  Arrays of more than 64 elements appear as {type, count}.
      * @type {Record<string, import('../engine/engine.js').MetadataValue>} */
@@ -310,7 +359,58 @@ export class Model {
   /** @param {string} method @param {object} [args] @param {import('../base/protocol.js').CallOptions} [options] */
   async #call(method, args, options) {
     if (this.#closed) throw new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
-    return this.#transport.call(method, args, { onPull: name => this.#compile(String(name)), ...options });
+    return this.#transport.call(method, args, { onPull: name => this.#platform.compile(String(name)), ...options });
+  }
+
+  /** Loads an adapter for this model, a LoRA or a control vector in a GGUF file.  setAdapters uses it.  It is loaded
+   * after the calls that are running.  PLUMB_ERROR_TENSOR or PLUMB_ERROR_METADATA: it is no adapter, or one for another
+   * model; PLUMB_ERROR_UNSUPPORTED: it changes a tensor that no adapter can change.
+   * @param {import('../loader/source.js').OneSource} source  as in Plumb.load
+   * @param {import('../loader/load-options.js').AdapterOptions} [options]
+   * @returns {Promise<Adapter>} */
+  async loadAdapter(source, options = {}) {
+    known.checkOptions('loadAdapter', options, known.ADAPTER);
+    const { signal, onProgress, cache, sha256 } = options;
+    signal?.throwIfAborted();
+    const parts = describe(source, this.#platform);
+    if (parts.length !== 1) throw argumentError(`loadAdapter: an adapter is one file, not ${parts.length}`);
+    const [{ part, next, cancel }] = parts, id = nextAdapter++;
+    try {
+      const kind = await this.#call('loadAdapter', { id, parts: [part], cache, sha256: [sha256?.toLowerCase()] }, {
+        signal, onEvent: (_, progress) => onProgress?.(progress), onPull: async () => await next?.() ?? null,
+      });
+      return new Adapter(this, id, kind);
+    } finally {
+      (async () => cancel?.())().catch(() => {});
+    }
+  }
+
+  /** The adapters in use, as the last setAdapters has set them. */
+  get adapters() { return this.#adapters; }
+
+  /** Makes the model use these adapters together, from now on; [] none.  Nothing is loaded again.  The session forgets
+   * its tokens, because they were computed with other adapters, unless the list is the same as before.
+   * PLUMB_ERROR_ARGUMENT: an adapter was loaded for another model, or freed.
+   * @param {AdapterUse[]} uses */
+  async setAdapters(uses) {
+    if (!Array.isArray(uses)) throw argumentError('setAdapters: expected an array of {adapter, scale, layers}');
+    const all = uses.map((use, i) => {
+      known.checkOptions(`setAdapters: adapter ${i}`, use, known.USED_ADAPTER);
+      const id = use.adapter instanceof Adapter ? use.adapter[ID](this) : undefined;
+      if (id === undefined) throw argumentError(`setAdapters: adapter ${i} is not one of this model, or was freed`);
+      return { id, scale: use.scale ?? 1, ...use.layers && { layers: use.layers } };
+    });
+    await this.#call('setAdapters', { uses: all });
+    this.#adapters = Object.freeze([...uses]);
+  }
+
+  /** Frees what an adapter holds. @param {Adapter} adapter @param {number} id */
+  async [FREE](adapter, id) {
+    if (this.#closed) return;
+    if (this.#adapters.some(use => use.adapter === adapter)) {
+      throw new PlumbError('PLUMB_ERROR_STATE', 'the adapter is in use; setAdapters([]) ends that');
+    }
+    await this.#call('freeAdapter', { id });
   }
 
   /** Returns the model's architecture, sizes and context; the module that runs, its threads, kernels and precision; and

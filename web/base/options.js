@@ -141,11 +141,25 @@ const address = value => typeof value !== 'string' && !(value instanceof URL) &&
 const sha256 = value => ![value].flat().every(one => typeof one === 'string' && /^[0-9a-f]{64}$/i.test(one))
   && 'a string of 64 hex digits, or an array of them';
 
+/** Anything; describe checks it. @type {Check} */
+const present = () => false;
+/** How much an adapter changes. @type {Check} */
+const scale = value => !Number.isFinite(value) && 'a finite number';
+/** The layers that a control vector changes; there is none of layer 0. @type {Check} */
+const changed = value => (layers(value) || value[1] < 1)
+  && 'a pair of layers [first, last] with first <= last and last >= 1';
+/** Adapters to load with a model. @type {Check} */
+const adapters = value => !Array.isArray(value) && 'an array of {source, scale, layers}';
+
 const SESSION = { threads, precision: named(PRECISIONS), contextLength, kvType: named(KV_TYPES) };
 export const LOAD = {
   ...SESSION, signal, onProgress: callback, worker: boolean, workerUrl: address,
-  cache: named(['default', 'no-cache', 'reload', 'no-store']), persist: boolean, sha256,
+  cache: named(['default', 'no-cache', 'reload', 'no-store']), persist: boolean, sha256, adapters,
 };
+export const ADAPTER = { signal: LOAD.signal, onProgress: callback, cache: LOAD.cache, sha256 };
+/** An element of the option adapters of a load, and one of model.setAdapters. */
+export const LOADED_ADAPTER = { source: present, sha256, scale, layers: changed };
+export const USED_ADAPTER = { adapter: object, scale, layers: changed };
 export const PREFLIGHT = {
   ...SESSION, signal, worker: boolean, workerUrl: address, measure: boolean,
 };

@@ -48,12 +48,29 @@ const oneOf = (...words) => ({
 });
 /** @type {Kind} */
 const text = { parse: word => word, expected: '' };
+/** FILE or FILE:SCALE, with the kind that it must have. @param {'lora' | 'control'} kind @returns {Kind} */
+const adapter = kind => ({
+  parse(word) {
+    const [, source = word, scale = 1] = /^(.+):([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)$/is.exec(word) ?? [];
+    return { source, scale: Number(scale), kind };
+  },
+  expected: '',
+});
+/** @type {Kind} */
+const range = {
+  parse(word) {
+    const [, first, last = first] = /^(\d{1,9})(?:-(\d{1,9}))?$/.exec(word) ?? [];
+    return Number(first) <= Number(last) ? [Number(first), Number(last)] : undefined;
+  },
+  expected: 'a range such as 0-3 or 2',
+};
 /** Takes no value. @type {Kind} */
 const flag = { parse: () => true, expected: '' };
 
 const U32 = 2 ** 32 - 1;
 /** @typedef {{name: string, on: string, kind: Kind, key: string}} Option  on: the commands that have the option; key:
- *   its name in the parsed values and in the options of Plumb.load and generate */
+ *   its name in the parsed values and in the options of Plumb.load and generate.  The values of the key 'given' are
+ *   collected, as an option may be given several times */
 /** @param {string} name @param {string} on @param {Kind} kind @param {string} key @returns {Option} */
 const option = (name, on, kind, key) => ({ name, on, kind, key });
 
@@ -70,9 +87,15 @@ export const LOAD = [
   option('--precision', 'run bench chat preflight', oneOf(...PRECISIONS), 'precision'),
   option('--kv-type', 'run bench chat preflight', oneOf(...KV_TYPES), 'kvType'),
 ];
+export const ADAPTERS = [
+  option('--lora', 'run bench chat', adapter('lora'), 'given'),
+  option('--control-vector', 'run bench chat', adapter('control'), 'given'),
+  option('--control-vector-layer-range', 'run bench chat', range, 'changedLayers'),
+];
 const OPTIONS = [
   ...SAMPLING,
   ...LOAD,
+  ...ADAPTERS,
   option('-p', 'run', text, 'prompt'),
   option('--system', 'run chat', text, 'system'),
   option('--tools', 'run', text, 'tools'),
@@ -118,7 +141,8 @@ export function parse(command, words) {
       if (known.kind === flag && given !== undefined) throw new CommandError(`${command}: ${name} takes no value`);
       const value = known.kind === flag ? '' : given ?? rest.shift();
       if (value === undefined) throw new CommandError(`${command}: ${name} needs a value`);
-      values[known.key] = valueOf(`${command}: ${name}`, known, value);
+      const parsed = valueOf(`${command}: ${name}`, known, value);
+      values[known.key] = known.key === 'given' ? [...values.given ?? [], parsed] : parsed;
     }
   }
   return command === 'run' ? splitPrompt(files, values) : { files, values };

@@ -14,10 +14,25 @@ const DEFAULT_MAX_TOKENS = 256;
  * @param {AbortSignal} [signal] */
 export async function load(command, files, values, signal) {
   if (files.length === 0) throw new CommandError(`${command}: MODEL is needed; see plumb ${command} --help`);
+  const { given = [], changedLayers: layers } = values;
+  if (layers && !given.some((/** @type {any} */ { kind }) => kind === 'control')) {
+    throw new CommandError(`${command}: --control-vector-layer-range needs --control-vector; see plumb ${command} `
+      + '--help');
+  }
   const progress = new ProgressLine();
   const start = performance.now();
   try {
     const model = await Plumb.load(files, { ...pick(values, LOAD), onProgress: progress.show, signal });
+    const uses = [];
+    for (const { source, scale, kind } of given) {
+      const loaded = await model.loadAdapter(source, { onProgress: progress.show, signal });
+      if (loaded.kind !== kind) {
+        const [is, option] = loaded.kind === 'lora' ? ['LoRA', '--lora'] : ['control vector', '--control-vector'];
+        throw new CommandError(`${source}: it is a ${is}: use ${option}`, 1);
+      }
+      uses.push({ adapter: loaded, scale, ...kind === 'control' && layers && { layers } });
+    }
+    if (uses.length > 0) await model.setAdapters(uses);
     return { model, seconds: (performance.now() - start) / 1000 };
   } finally {
     progress.end();

@@ -38,6 +38,8 @@ const SHOWN_ELEMENTS = 64;
  * @typedef {import('../base/parameters.js').SamplingParameters & OwnSampling} Sampling  as plumb_sampling */
 
 /** @typedef {import('./grammars.js').Grammar} Grammar */
+/** @typedef {{pointer: number, scale: number, layers?: [number, number]}} AdapterUse  pointer: that of a LoadedAdapter;
+ *   layers: the first and the last one that a control vector changes; default: all */
 
 /** @typedef {object} Candidate  a token that was possible
  * @property {number} id
@@ -49,6 +51,52 @@ const SHOWN_ELEMENTS = 64;
  * @typedef {Candidate & {top: Candidate[], allowedTokens?: number}} GeneratedToken  top: the likeliest tokens, most
  *   likely first; of equally likely ones the lower id comes first.  allowedTokens: under a grammar, how many tokens of
  *   the vocabulary it allowed in the place of this one */
+
+/** Takes the bytes of a file, and writes them where C says that they go. */
+class File {
+  #engine; #window; #commit;
+
+  /** @param {Engine} engine
+   * @param {(data: number, len: number) => void} window  calls plumb_*_window, and throws if that fails
+   * @param {(n: number) => void} commit */
+  constructor(engine, window, commit) {
+    this.#engine = engine;
+    this.#window = window;
+    this.#commit = commit;
+  }
+
+  /** Where the next bytes go, and how many fit there. */
+  get window() {
+    const engine = this.#engine;
+    this.#window(engine.out, engine.out + 4);
+    return { ptr: engine.word(0), space: engine.word(1) };
+  }
+
+  /** Calls put, which writes the next bytes straight to their place and returns how many it wrote, 0 if it has no more.
+   * Returns that number.  If the part needs no more bytes, put is not called, and the result is -1.
+   * @param {(target: Uint8Array) => number} put */
+  fill(put) {
+    const { ptr, space } = this.window;
+    if (space === 0) return -1;
+    const n = put(this.#engine.u8.subarray(ptr, ptr + space));
+    if (n > 0) this.#commit(n);
+    return n;
+  }
+
+  /** Feeds a chunk; returns false if the part does not need all of its bytes. @param {Uint8Array} chunk */
+  write(chunk) {
+    for (let at = 0; at < chunk.length;) {
+      const n = this.fill(target => {
+        const piece = chunk.subarray(at, at + target.length);
+        target.set(piece);
+        return piece.length;
+      });
+      if (n < 0) return false;
+      at += n;
+    }
+    return true;
+  }
+}
 
 export class Engine extends Instance {
   /** Pointers to the plumb_model and the plumb_session; #session is 0 until one is opened. */
@@ -172,40 +220,17 @@ export class Engine extends Instance {
     this.#checkModel(this.c.plumb_model_begin(this.#model, size === undefined ? SIZE_UNKNOWN : BigInt(size)));
   }
 
-  /** Where the next bytes go, and how many fit there. */
-  #window() {
-    const [data, len] = [this.out, this.out + 4];
-    this.#checkModel(this.c.plumb_model_window(this.#model, data, len));
-    return { ptr: this.word(0), space: this.word(1) };
-  }
+  #file = new File(this, (data, len) => this.#checkModel(this.c.plumb_model_window(this.#model, data, len)),
+    n => this.#checkModel(this.c.plumb_model_commit(this.#model, n)));
 
-  /** Calls put, which writes the next bytes straight to their place and returns how many it wrote, 0 if it has no more.
-   * Returns that number.  If the part needs no more bytes, put is not called, and the result is -1.
-   * @param {(target: Uint8Array) => number} put */
-  fill(put) {
-    const { ptr, space } = this.#window();
-    if (space === 0) return -1;
-    const n = put(this.u8.subarray(ptr, ptr + space));
-    if (n > 0) this.#checkModel(this.c.plumb_model_commit(this.#model, n));
-    return n;
-  }
+  /** As File.fill, of the present part. @param {(target: Uint8Array) => number} put */
+  fill(put) { return this.#file.fill(put); }
 
   /** Whether the present part needs more bytes. */
-  get needsBytes() { return this.#window().space > 0; }
+  get needsBytes() { return this.#file.window.space > 0; }
 
-  /** Feeds a chunk; returns false if the part does not need all of its bytes. @param {Uint8Array} chunk */
-  write(chunk) {
-    for (let at = 0; at < chunk.length;) {
-      const n = this.fill(target => {
-        const piece = chunk.subarray(at, at + target.length);
-        target.set(piece);
-        return piece.length;
-      });
-      if (n < 0) return false;
-      at += n;
-    }
-    return true;
-  }
+  /** As File.write. @param {Uint8Array} chunk */
+  write(chunk) { return this.#file.write(chunk); }
 
   /** Whether the keys and the tensor directory of the first part are complete. */
   get hasHeader() { return Boolean(this.c.plumb_model_has_header(this.#model)); }
@@ -218,7 +243,7 @@ export class Engine extends Instance {
    * took 600 ms instead of 370.  If there is too little memory, this does nothing; the tensor that does not fit reports
    * it. @param {number} n */
   reserve(n) {
-    const more = n - this.#window().space;   // the window is allocated already
+    const more = n - this.#file.window.space;   // the window is allocated already
     if (more > 0 && more < 2 ** 32) this.c.free(this.c.malloc(more));
   }
 
@@ -330,6 +355,51 @@ export class Engine extends Instance {
     this.#checkModel(this.c.plumb_wasm_session_create(this.out, this.#model, contextLength, 0, 0,
       PRECISIONS.indexOf(precision), KV_TYPES.indexOf(kvType)));
     this.#session = this.word(0);
+  }
+
+  // ---- adapters ----
+
+  /** A sink for the bytes of an adapter of the model, which end() checks.  free must be called if it is not used any
+   * more. */
+  createAdapter() {
+    const c = this.c;
+    let pointer = 0;
+    const check = (/** @type {number} */ status) => {
+      if (status !== 0) throw this.error(status, this.string(c.plumb_adapter_error(pointer)));
+    };
+    const file = new File(this, (data, len) => check(c.plumb_adapter_window(pointer, data, len)),
+      n => check(c.plumb_adapter_commit(pointer, n)));
+    return {
+      digest: this.digest,
+      begin: (/** @type {number | undefined} */ size) => {
+        const bytes = size === undefined ? SIZE_UNKNOWN : BigInt(size);
+        this.#checkModel(c.plumb_adapter_create(this.out, this.#model, bytes));
+        pointer = this.word(0);
+      },
+      fill: (/** @type {(target: Uint8Array) => number} */ put) => file.fill(put),
+      write: (/** @type {Uint8Array} */ chunk) => file.write(chunk),
+      /** @returns {'lora' | 'control'} */
+      end: () => {
+        check(c.plumb_adapter_end(pointer));
+        return c.plumb_adapter_is_control(pointer) ? 'control' : 'lora';
+      },
+      get pointer() { return pointer; },
+      free: () => c.plumb_adapter_free(pointer),
+    };
+  }
+
+  /** Makes the session use these adapters.  It forgets its tokens, unless they are the same as before.
+   * @param {AdapterUse[]} uses */
+  setAdapters(uses) {
+    this.withBytes(16 * uses.length, ptr => {
+      uses.forEach(({ pointer, scale, layers: [first, last] = [0, 2 ** 32 - 1] }, i) => {
+        this.view.setUint32(ptr + 16 * i, pointer, true);
+        this.view.setFloat32(ptr + 16 * i + 4, scale, true);
+        this.view.setUint32(ptr + 16 * i + 8, first, true);
+        this.view.setUint32(ptr + 16 * i + 12, Math.min(last, 2 ** 32 - 1), true);
+      });
+      this.#checkSession(this.c.plumb_session_set_adapters(this.#session, ptr, uses.length));
+    });
   }
 
   // ---- what was loaded ----

@@ -32,7 +32,8 @@ const PASSES = 3;
 /** @param {Platform} platform @returns {Methods} */
 export function createHost(platform) {
   const host = new Host(platform);
-  return { ...opening(host, platform), ...texts(host), ...computing(host), close: () => host.close() };
+  return { ...opening(host, platform), ...texts(host), ...computing(host), ...adapting(host, platform),
+    close: () => host.close() };
 }
 
 /** The engine of a host, with its threads and their memory: creates them, and frees them together. */
@@ -110,6 +111,9 @@ class HostedEngine {
 class Host {
   hosted;
   templates = new Templates();
+  /** The adapters that are loaded, by the numbers that the user's side has for them.
+   * @type {Map<number, ReturnType<Engine['createAdapter']>>} */
+  adapters = new Map();
   /** The end of the queue of inOrder: resolves when the call that was made last has ended, and never rejects.
    * @type {Promise<unknown>} */
   #last = Promise.resolve();
@@ -340,6 +344,48 @@ const computing = host => ({
       aborted: () => host.isStopped(signal),
       feed: rest => host.feed(rest, signal),
     });
+  }),
+});
+
+/** The calls of adapters. @param {Host} host @param {Platform} platform @returns {Methods} */
+const adapting = (host, platform) => ({
+  /** @param {import('../loader/parts.js').LoadArgs & {id: number}} args  id: a new number */
+  loadAdapter: host.inOrder(async ({ id, ...args }, call) => {
+    const parts = new Parts(args, call, platform);
+    try {
+      for (;;) {
+        const adapter = host.engine.createAdapter();
+        try {
+          for await (const _ of parts.read(adapter)) {
+            await yieldToEventLoop();
+            if (host.isStopped(call.signal)) throw host.stopped(call.signal);
+          }
+          const kind = adapter.end();
+          host.adapters.set(id, adapter);
+          parts.meter.emit('ready');
+          return kind;
+        } catch (thrown) {
+          const error = await parts.findCause(host.hosted.asMemoryError(thrown, parts.meter.total));
+          adapter.free();
+          if (!await parts.prepareRetry(error)) throw error;
+        }
+      }
+    } catch (error) {
+      await parts.abandon(error);
+      throw error;
+    }
+  }),
+  setAdapters: host.inOrder((/** @type {{uses: {id: number, scale: number, layers?: [number, number]}[]}} */ args) => {
+    host.engine.setAdapters(args.uses.map(({ id, ...use }) => {
+      const adapter = host.adapters.get(id);
+      if (!adapter) throw new PlumbError('PLUMB_ERROR_ARGUMENT', 'setAdapters: an adapter was freed');
+      return { ...use, pointer: adapter.pointer };
+    }));
+  }),
+  /** The session must not use it. */
+  freeAdapter: host.inOrder((/** @type {{id: number}} */ { id }) => {
+    host.adapters.get(id)?.free();
+    host.adapters.delete(id);
   }),
 });
 

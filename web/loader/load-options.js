@@ -28,6 +28,19 @@
  *   downloaded again, and its copy replaced; 'no-store': no copy is read or kept.  If no copy can be kept, the model
  *   loads anyway, and its warnings say why
  * @property {string | string[]} [sha256]  in hex digits, of the file or of each part.  If a file has another checksum,
- *   the load rejects with PLUMB_ERROR_CHECKSUM, and the copy is removed */
+ *   the load rejects with PLUMB_ERROR_CHECKSUM, and the copy is removed
+ * @property {LoadedAdapter[]} [adapters]  LoRAs and control vectors to load behind the model and to use; see
+ *   model.setAdapters */
+
+/** @typedef {object} AdapterOptions  as in Plumb.load
+ * @property {AbortSignal} [signal]
+ * @property {(progress: import('./progress.js').Progress) => void} [onProgress]
+ * @property {import('./download.js').CacheMode} [cache]
+ * @property {string} [sha256] */
+/** @typedef {object} AdapterScale
+ * @property {number} [scale]  how much it changes; 0 is as if it were not there; default 1
+ * @property {[number, number]} [layers]  the first and the last layer that a control vector changes, counted from 0;
+ *   default: all
+ * @typedef {{source: import('./source.js').OneSource, sha256?: string} & AdapterScale} LoadedAdapter */
 
 export {};

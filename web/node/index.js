@@ -11,7 +11,7 @@ import { urlPart } from '../loader/source.js';
 import { attempt, NO_FLAGS, platform, wrap } from './platform.js';
 
 export { PlumbError } from '../base/errors.js';
-export { Model } from '../api/plumb.js';
+export { Adapter, Model } from '../api/plumb.js';
 
 /** Loads models. */
 export const Plumb = createPlumb({
