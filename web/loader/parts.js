@@ -20,7 +20,8 @@ const MAX_SIZE_REQUESTS = 5;
  * @property {import('./source.js').Part[]} parts
  * @property {import('./download.js').CacheMode} [cache]
  * @property {(string | undefined)[]} [sha256]  of each part, in lowercase hex digits */
-/** @typedef {{code: 'threads' | 'module' | 'cache', message: string}} Warning  what does not run as requested */
+/** @typedef {{code: 'threads' | 'module' | 'cache' | 'context', message: string}} Warning  what does not run as
+ *   requested */
 
 export class Parts {
   /** @type {Warning[]} */
