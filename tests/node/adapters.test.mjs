@@ -82,6 +82,17 @@ describe('a small model', () => {
     await fails(model.setAdapters([{ adapter }]), 'PLUMB_ERROR_ARGUMENT', /adapter 0 is not one of this model, or was/);
   });
 
+  test('an adapter is in use as soon as setAdapters was called, and the list is a copy', async () => {
+    const adapter = await model.loadAdapter(lora), use = { adapter, scale: 1 };
+    const set = model.setAdapters([use]);
+    await fails(adapter.free(), 'PLUMB_ERROR_STATE', /the adapter is in use/);
+    await set;
+    use.scale = 5;
+    assert.equal(model.adapters[0].scale, 1);
+    await model.setAdapters([]);
+    await adapter.free();
+  });
+
   test('what is no adapter of this model is refused', async () => {
     const bytes = new Uint8Array(readFileSync(lora));
     const other = `${folder}chatglm-lora.gguf`;

@@ -308,7 +308,7 @@ export class Adapter {
   async free() {
     const id = this.#id;
     if (id === undefined) return;
-    await this.#model[FREE](this, id);
+    await this.#model[FREE](id);
     this.#id = undefined;
   }
 
@@ -401,16 +401,12 @@ export class Model {
       return { id, scale: use.scale ?? 1, ...use.layers && { layers: use.layers } };
     });
     await this.#call('setAdapters', { uses: all });
-    this.#adapters = Object.freeze([...uses]);
+    this.#adapters = Object.freeze(uses.map(use => Object.freeze({ ...use })));
   }
 
-  /** Frees what an adapter holds. @param {Adapter} adapter @param {number} id */
-  async [FREE](adapter, id) {
-    if (this.#closed) return;
-    if (this.#adapters.some(use => use.adapter === adapter)) {
-      throw new PlumbError('PLUMB_ERROR_STATE', 'the adapter is in use; setAdapters([]) ends that');
-    }
-    await this.#call('freeAdapter', { id });
+  /** Frees what an adapter holds. @param {number} id */
+  async [FREE](id) {
+    if (!this.#closed) await this.#call('freeAdapter', { id });
   }
 
   /** Returns the model's architecture, sizes and context; the module that runs, its threads, kernels and precision; and

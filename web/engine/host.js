@@ -114,6 +114,8 @@ class Host {
   /** The adapters that are loaded, by the numbers that the user's side has for them.
    * @type {Map<number, ReturnType<Engine['createAdapter']>>} */
   adapters = new Map();
+  /** The numbers of those that the session uses. @type {number[]} */
+  adaptersInUse = [];
   /** The end of the queue of inOrder: resolves when the call that was made last has ended, and never rejects.
    * @type {Promise<unknown>} */
   #last = Promise.resolve();
@@ -381,9 +383,12 @@ const adapting = (host, platform) => ({
       if (!adapter) throw new PlumbError('PLUMB_ERROR_ARGUMENT', 'setAdapters: an adapter was freed');
       return { ...use, pointer: adapter.pointer };
     }));
+    host.adaptersInUse = args.uses.map(({ id }) => id);
   }),
-  /** The session must not use it. */
   freeAdapter: host.inOrder((/** @type {{id: number}} */ { id }) => {
+    if (host.adaptersInUse.includes(id)) {
+      throw new PlumbError('PLUMB_ERROR_STATE', 'the adapter is in use; setAdapters([]) ends that');
+    }
     host.adapters.get(id)?.free();
     host.adapters.delete(id);
   }),
