@@ -14,10 +14,10 @@ const filesOf = path => readdirSync(path, { recursive: true, withFileTypes: true
   .filter(entry => entry.isFile())
   .map(entry => join(entry.parentPath ?? entry.path, entry.name).slice(path.length + 1));
 
-test('the tarball has the code, types, licences and documentation, and is at most 1.69 MB', t => {
+test('the tarball has the code, types, licences and documentation, and is at most 1.7 MB', t => {
   const { size } = statSync(tarball);
   t.diagnostic(`${size} bytes`);
-  assert.ok(size <= 1.69e6, `${size} bytes`);
+  assert.ok(size <= 1.7e6, `${size} bytes`);
   const expected = [
     /^package\.json$/, /^README\.md$/, /^LICENSE$/, /^docs\/api\.md$/,
     /^(index|openai)\.js$/, /^(base|loader|engine|answers|openai|command|api|browser|node|cli)\/[a-z-]+\.m?js$/,
@@ -108,6 +108,7 @@ test('the exports in Node are those that the types of index.js declare', () => {
   const names = JSON.parse(execFileSync(process.execPath, ['--input-type=module', '-e',
     'console.log(JSON.stringify(Object.keys(await import("plumb-llm"))))'], { cwd: folder, encoding: 'utf8' }));
   const declared = readFileSync(join(folder, 'node_modules', 'plumb-llm', 'dist', 'types', 'index.d.ts'), 'utf8');
-  const values = [...declared.matchAll(/^export (?:\{ (\w+) \}|const (\w+))/gm)].map(([, one, other]) => one ?? other);
+  const values = [...declared.matchAll(/^export (?:\{ ([\w, ]+) \}|const (\w+))/gm)]
+    .flatMap(([, list, one]) => list?.split(', ') ?? one);
   assert.deepEqual(names, values.sort());
 });

@@ -12,7 +12,7 @@ import OpenAI from 'plumb-llm/openai';
 import type { ChatCompletion, ChatCompletionChunk } from 'plumb-llm/openai';
 
 export async function answer(source: Source, question: string, signal?: AbortSignal): Promise<string> {
-  const options: LoadOptions = { contextLength: 1024, threads: 'auto', precision: 'exact16', kvType: 'q8' };
+  const options: LoadOptions = { contextLength: 1024, threads: 'auto', precision: 'exact16', kvType: 'q8_0' };
   const model: Model = await Plumb.load(source, {
     ...options,
     ...signal && { signal },
