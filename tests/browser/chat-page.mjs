@@ -23,8 +23,8 @@ export const LONG = 'Tell a long story about a lighthouse keeper.';
 const problems = [];
 
 /** A server and a browser for the tests of a file.
- * @param {string[]} [flags]  of a browser of their own.  All pages of a browser have the same clipboard, so that a file
- *   that reads it needs one. */
+ * @param {string[]} [flags]  of a browser of their own.  All pages of a browser have the same clipboard, and only one
+ *   of them the focus, so that files that read the one or count layouts need one. */
 export async function setUp(flags) {
   mkdirSync(`${root}build/chat`, { recursive: true });
   writeFileSync(`${root}${FAILING}.${process.pid}`, withTemplate(tiny, "{{ raise_exception('No.') }}"));

@@ -7,7 +7,7 @@ import {
   state as stateOf, stored, whole,
 } from './chat-page.mjs';
 
-const where = await setUp();
+const where = await setUp([]);
 let page;
 
 /** Opens the page and records every change that the reader sees. */
