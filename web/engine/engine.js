@@ -18,6 +18,8 @@ const DIGEST = 80, DIGESTED = 1 << 16;
 const SIZE_UNKNOWN = -1n, ADD_SPECIAL = 1, PARSE_SPECIAL = 2, CONTINUES = 4;
 /** Engine.rehearse allocates the memory of the weights in pieces of this many bytes. */
 const PIECE = 1 << 20;
+/** Bytes for the tables of layers and weights that plumb_model_end makes; what they leave is used by a session. */
+const TABLES = 2 ** 17;
 /** The names of the numbers that plumb_wasm_model_info writes, in its order. */
 const INFO = /** @type {const} */ ([
   'parameters', 'weightBytes', 'layers', 'embedding', 'heads', 'headsKV', 'headDim', 'feedForward', 'vocabulary',
@@ -238,13 +240,13 @@ export class Engine extends Instance {
   /** Builds the vocabulary, which needs hasHeader; end() does so if it was not called before. */
   loadVocabulary() { this.#checkModel(this.c.plumb_model_load_vocab(this.#model)); }
 
-  /** Grows the memory in one step for the n bytes that are still to come.  Without this the tensors would grow it in
-   * some hundred steps.  V8 counts each step as new memory of the whole size, and collects garbage: a fetch in Node
-   * took 600 ms instead of 370.  If there is too little memory, this does nothing; the tensor that does not fit reports
-   * it. @param {number} n */
+  /** Grows the memory in one step for the n bytes that are still to come, and for the tables that end() makes of them.
+   * Without this the tensors would grow it in some hundred steps.  V8 counts each step as new memory of the whole size,
+   * and collects garbage: a fetch in Node took 600 ms instead of 370.  If there is too little memory, this does nothing;
+   * the tensor that does not fit reports it. @param {number} n */
   reserve(n) {
     const more = n - this.#file.window.space;   // the window is allocated already
-    if (more > 0 && more < 2 ** 32) this.c.free(this.c.malloc(more));
+    if (more > 0 && more < 2 ** 32) this.c.free(this.c.malloc(Math.min(more + TABLES, 2 ** 32 - 1)));
   }
 
   /** Ends loading, after the last part. */
