@@ -241,9 +241,9 @@ export class Engine extends Instance {
   loadVocabulary() { this.#checkModel(this.c.plumb_model_load_vocab(this.#model)); }
 
   /** Grows the memory in one step for the n bytes that are still to come, and for the tables that end() makes of them.
-   * Without this the tensors would grow it in some hundred steps.  V8 counts each step as new memory of the whole size,
-   * and collects garbage: a fetch in Node took 600 ms instead of 370.  If there is too little memory, this does nothing;
-   * the tensor that does not fit reports it. @param {number} n */
+   * Without this the tensors would grow it in some hundred steps.  V8 counts each step as new memory of the whole
+   * size, and collects garbage: a fetch in Node took 600 ms instead of 370.  If there is too little memory, this does
+   * nothing; the tensor that does not fit reports it. @param {number} n */
   reserve(n) {
     const more = n - this.#file.window.space;   // the window is allocated already
     if (more > 0 && more < 2 ** 32) this.c.free(this.c.malloc(Math.min(more + TABLES, 2 ** 32 - 1)));
