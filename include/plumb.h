@@ -370,8 +370,8 @@ float *plumb_session_logits(plumb_session *session);
 /* A file that changes what a model computes, without changing its weights: a LoRA (general.type is adapter), which adds
  * scale * alpha / rank * B (A x) to products of matrices with x (Hu et al. 2021, "LoRA"), or a control vector
  * (general.architecture is controlvector), which adds scale * direction.N to the residual stream at the end of layer N,
- * counted from 0.  Norms in a LoRA are ignored, as in llama.cpp; every matrix that it has is changed, although llama.cpp
- * skips some, such as those of latent attention and RWKV. */
+ * counted from 0.  Norms in a LoRA are ignored, as in llama.cpp; every matrix that it has is changed, although
+ * llama.cpp skips some, such as those of latent attention and RWKV. */
 typedef struct plumb_adapter plumb_adapter;
 
 /* Creates an adapter for a loaded model, which must outlive it.  size: bytes of its file, or PLUMB_SIZE_UNKNOWN.  Then
