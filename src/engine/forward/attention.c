@@ -266,25 +266,18 @@ static uint32_t end_seen(const struct attention *a, uint32_t pos) {
     return a->layer->is_symmetric && half < end - pos ? pos + half + 1 : end;
 }
 
-/* If the layer has ALiBi: scores[i] -= factor * slope * |own - (first + i)|, which is the distance from the query at
- * own to the key of scores[i].  factor: 1, or ATTN_LOG2E if scores are in bits. */
-static void add_alibi(const struct attention *a, float *scores, uint32_t first, uint32_t n, uint32_t own, uint32_t head,
-                      float factor) {
-    float slope = plan_alibi_slope(a->layer, head) * factor;
-    for (uint32_t i = 0; a->layer->alibi != 0.0f && i < n; i++) {
-        uint32_t key = first + i;
-        scores[i] -= slope * (float)(key < own ? own - key : key - own);
-    }
-}
-
-/* The same for the biases of buckets: scores[i] += factor * the head's bias at the distance. */
-static void add_biases(const struct attention *a, float *scores, uint32_t first, uint32_t n, uint32_t own,
-                       uint32_t head, float factor) {
+/* Adds what the layer has for the distance between the query at own and the key of scores[i], at first + i: -slope *
+ * distance with ALiBi, or the bias of the head.  factor: 1, or ATTN_LOG2E if scores are in bits. */
+static void add_by_distance(const struct attention *a, float *scores, uint32_t first, uint32_t n, uint32_t own,
+                            uint32_t head, float factor) {
     const float *biases = a->biases ? a->biases + (size_t)head * (2 * PLAN_FAR + 1) + PLAN_FAR : NULL;
-    for (uint32_t i = 0; biases && i < n; i++) {
-        uint32_t key = first + i, size = key < own ? own - key : key - own;
-        int32_t far = size < PLAN_FAR ? (int32_t)size : PLAN_FAR;
-        scores[i] += factor * biases[key < own ? -far : far];
+    float slope = plan_alibi_slope(a->layer, head) * factor;
+    if (a->layer->alibi == 0.0f && !biases) return;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t key = first + i, distance = key < own ? own - key : key - own;
+        int32_t far = distance < PLAN_FAR ? (int32_t)distance : PLAN_FAR;
+        if (biases) scores[i] += factor * biases[key < own ? -far : far];
+        else scores[i] -= slope * (float)distance;
     }
 }
 
@@ -374,8 +367,7 @@ static void run_part(const struct attention *a, struct unit *u, uint32_t i, cons
         for (uint32_t p = 0; p < from[t]; p++) w[p] = -INFINITY;   /* the positions before the window */
         if (a->layer->softcap != 0.0f) a->f32->softcap(w + from[t], a->layer->softcap * ATTN_LOG2E, end[t] - from[t]);
         uint32_t head = (uint32_t)(query_row(a, u, t) % a->layer->n_head);
-        add_alibi(a, w + from[t], begin + from[t], end[t] - from[t], u->own[t], head, ATTN_LOG2E);
-        add_biases(a, w + from[t], begin + from[t], end[t] - from[t], u->own[t], head, ATTN_LOG2E);
+        add_by_distance(a, w + from[t], begin + from[t], end[t] - from[t], u->own[t], head, ATTN_LOG2E);
         u->sums[i * ATTN_QUERIES + t] = a->kernels->weigh(w, end[t], n, &u->tops[i * ATTN_QUERIES + t]);
         if (a->weights) memcpy(weights_row(a, u, t) + begin + from[t], w + from[t], (end[t] - from[t]) * sizeof *w);
     }
@@ -491,8 +483,7 @@ static void run_f32(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
             scores[p] = a->f32->dot_f32(q, k + (size_t)row * a->cache->k_row, l->k_dim) * a->scale;
         }
         if (l->softcap != 0.0f) a->f32->softcap(scores, l->softcap, n_seen);
-        add_alibi(a, scores, from, n_seen, pos, head, 1.0f);
-        add_biases(a, scores, from, n_seen, pos, head, 1.0f);
+        add_by_distance(a, scores, from, n_seen, pos, head, 1.0f);
         if (a->sinks) scores[n_seen] = a->sinks[head];   /* there is room for one more */
         a->f32->softmax(scores, n_seen + (a->sinks ? 1 : 0));
         memset(attn, 0, l->v_dim * sizeof *attn);
