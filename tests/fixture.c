@@ -1,5 +1,7 @@
 #include "fixture.h"
 
+#include "bytes.h"
+#include "gguf_feed.h"
 #include "quant/quant.h"
 #include "test.h"
 
@@ -42,6 +44,63 @@ plumb_model *fixture_load(const char *path) {
     if (CHECK(m && load(m, path) == PLUMB_OK, "%s: %s", path, m ? plumb_model_error(m) : "out of memory")) return m;
     plumb_model_free(m);
     return NULL;
+}
+
+/* Where the directory of tensors begins: it ends before the padding of the data. */
+static size_t directory_of(struct gguf *g, const uint8_t *file) {
+    size_t n = 0, end = (size_t)gguf_data_offset(g);
+    for (uint64_t i = 0; i < gguf_n_tensor(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        n += 8 + (size_t)t->name.n + 4 + 8 * t->n_dims + 4 + 8;
+    }
+    const struct gguf_tensor *first = gguf_tensor_at(g, 0);
+    while (memcmp(file + end - n + 8, first->name.data, (size_t)first->name.n) != 0) end--;
+    return end - n;
+}
+
+static void put_f32(struct bytes *out, struct gguf *g, const uint8_t *file) {
+    enum { ALIGNMENT = 32 };   /* GGUF's default */
+    uint64_t offset = 0;
+    put(out, file, directory_of(g, file));
+    for (uint64_t i = 0; i < gguf_n_tensor(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        put_string(out, t->name.data, (size_t)t->name.n);
+        put_number(out, t->n_dims, 4);
+        for (uint32_t k = 0; k < t->n_dims; k++) put_number(out, t->shape[k], 8);
+        put_number(out, QUANT_F32, 4);
+        put_number(out, offset, 8);
+        offset += (4 * t->n_elements + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    }
+    for (uint64_t i = 0; i < gguf_n_tensor(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        while (out->n % ALIGNMENT != 0) put_number(out, 0, 1);
+        float *values = malloc((size_t)t->n_elements * sizeof *values);
+        if (!values) abort();
+        quant_dequantize(quant_traits(t->type), file + gguf_data_offset(g) + t->offset, values, (size_t)t->n_elements);
+        put(out, values, (size_t)t->n_elements * sizeof *values);
+        free(values);
+    }
+    while (out->n % ALIGNMENT != 0) put_number(out, 0, 1);
+}
+
+plumb_model *fixture_load_f32(const char *path) {
+    size_t n;
+    uint8_t *file = test_read_all(path, &n);
+    struct gguf *g = file ? gguf_create(n) : NULL;
+    struct feed feed = { .piece = SIZE_MAX };
+    struct error err;
+    struct bytes out = { 0 };
+    if (g && CHECK(feed_file(g, &feed, n, file, n, &err) == PLUMB_OK, "%s", path)) put_f32(&out, g, file);
+    plumb_model *m = plumb_model_create();
+    if (!CHECK(m && plumb_model_begin(m, out.n) == PLUMB_OK && fixture_give(m, out.data, 0, out.n, SIZE_MAX) == PLUMB_OK
+               && plumb_model_end(m) == PLUMB_OK, "%s in F32: %s", path, m ? plumb_model_error(m) : "no memory")) {
+        plumb_model_free(m);
+        m = NULL;
+    }
+    gguf_free(g);
+    free(file);
+    free(out.data);
+    return m;
 }
 
 plumb_trace *fixture_read_trace(const char *path) {

@@ -10,6 +10,8 @@
 plumb_status fixture_give(plumb_model *m, const uint8_t *file, size_t at, size_t end, size_t piece);
 /* A completely loaded model; NULL and a failed check on errors. */
 plumb_model *fixture_load(const char *path);
+/* The same with all tensors in F32, so that nothing rounds their products; for files that are not split. */
+plumb_model *fixture_load_f32(const char *path);
 /* The trace in a file, of any format; NULL and a failed check if it cannot be read. */
 plumb_trace *fixture_read_trace(const char *path);
 /* Index of the largest logit; the first one among equals. */

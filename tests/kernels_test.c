@@ -319,6 +319,87 @@ static void check_geglu(const struct kernels *scalar, const struct kernels *best
 }
 static void geglu_case(void) { check_lengths(check_geglu); }
 
+static double sigmoid(double z) { return 1 / (1 + exp(-z)); }
+
+static void check_in_place(size_t n, double (*f)(double), void (*scalar)(float *, size_t),
+                           void (*best)(float *, size_t)) {
+    float x[MAX_N], y[MAX_N + 1], y_best[MAX_N + 1];
+    random_floats(x, n, n % 3 == 0 ? 80.0f : 5.0f);
+    y[n] = NAN;
+    memcpy(y, x, n * sizeof *x);
+    memcpy(y_best, y, sizeof y);
+    scalar(y, n);
+    best(y_best, n);
+    CHECK(same_bits(y, y_best, n + 1), "n = %zu", n);
+    for (size_t i = 0; i < n; i++) {
+        double truth = f((double)x[i]);
+        CHECK(fabs(truth - (double)y[i]) <= 1e-6 * fabs(truth) + 1e-30, "f(%g): %g, libm gives %g", (double)x[i],
+              (double)y[i], truth);
+    }
+}
+static void check_sigmoid(const struct kernels *scalar, const struct kernels *best, size_t n) {
+    check_in_place(n, sigmoid, scalar->sigmoid, best->sigmoid);
+    check_in_place(n, silu, scalar->silu, best->silu);
+}
+static void sigmoid_case(void) { check_lengths(check_sigmoid); }
+
+/* The rows of a state, and what belongs to them. */
+struct rows {
+    float s[STATE_ROWS * MAX_N + 1], before[STATE_ROWS * MAX_N], g[STATE_ROWS], old[STATE_ROWS], out[STATE_ROWS];
+    struct advance of;
+};
+
+/* Element i of a row afterwards and its product with the query, by the formulas of struct advance in f64. */
+static double advanced(const struct rows *v, uint32_t r, uint32_t i, double *product) {
+    const struct advance *of = &v->of;
+    double before = (double)v->before[r * of->n + i], key = (double)of->key[i], g = (double)v->g[r];
+    double fade = of->kind == ADVANCE_DECAY ? (double)of->decay : (double)of->fade[i];
+    double after = fade * before + g * key * (of->kind == ADVANCE_GATED ? 1 - fade : 1);
+    if (of->kind == ADVANCE_REMOVE) after -= (double)v->old[r] * (double)of->rate[i] * (double)of->removal[i];
+    *product = (of->kind == ADVANCE_BEFORE ? before : after) * (double)of->query[i];
+    return after;
+}
+
+static void check_rows(const struct kernels *scalar, const struct kernels *best, enum advance_kind kind, uint32_t n,
+                       uint32_t n_row) {
+    static struct rows a, b;
+    static float fade[MAX_N], key[MAX_N], rate[MAX_N], removal[MAX_N], query[MAX_N];
+    float *vectors[] = { fade, key, rate, removal, query, a.g, a.old };
+    for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++) random_floats(vectors[i], i < 5 ? n : n_row, 1.0f);
+    random_floats(a.before, (size_t)n_row * n, 1.0f);
+    memcpy(a.s, a.before, (size_t)n_row * n * sizeof *a.s);
+    a.s[n_row * n] = NAN;
+    a.of = (struct advance) { kind, n, 0.9f, fade, key, rate, removal, query };
+    b = a;
+    scalar->advance(a.out, a.s, n_row, &a.of, a.g, a.old);
+    best->advance(b.out, b.s, n_row, &b.of, b.g, b.old);
+    CHECK(same_bits(a.s, b.s, (size_t)n_row * n + 1) && same_bits(a.out, b.out, n_row), "kind %d, n = %u, %u rows",
+          (int)kind, n, n_row);
+    for (uint32_t r = 0; r < n_row; r++) {
+        double sum = 0, product;
+        for (uint32_t i = 0; i < n; i++, sum += product) {
+            double after = advanced(&a, r, i, &product), got = (double)a.s[r * n + i];
+            CHECK(fabs(after - got) <= 1e-6, "kind %d, n = %u: %g, f64 gives %g", (int)kind, n, got, after);
+        }
+        CHECK(fabs(sum - (double)a.out[r]) <= 1e-6 * (double)n, "kind %d, n = %u: out %g, f64 gives %g", (int)kind, n,
+              (double)a.out[r], sum);
+    }
+    scalar->row_dots(a.out, a.before, n_row, 0.7f, key, n);
+    best->row_dots(b.out, a.before, n_row, 0.7f, key, n);
+    CHECK(same_bits(a.out, b.out, n_row), "row_dots, n = %u, %u rows", n, n_row);
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++) sum += 0.7 * (double)a.before[(n_row - 1) * n + i] * (double)key[i];
+    CHECK(fabs(sum - (double)a.out[n_row - 1]) <= 1e-6 * (double)n, "row_dots, n = %u: %g, f64 gives %g", n,
+          (double)a.out[n_row - 1], sum);
+}
+
+static void check_advance(const struct kernels *scalar, const struct kernels *best, size_t n) {
+    for (enum advance_kind kind = ADVANCE_DECAY; kind <= ADVANCE_REMOVE; kind++) {
+        for (uint32_t n_row = 1; n_row <= STATE_ROWS; n_row++) check_rows(scalar, best, kind, (uint32_t)n, n_row);
+    }
+}
+static void advance_case(void) { check_lengths(check_advance); }
+
 /* gelu(x) has the bits of geglu(x, 1), softcap and exp those of both tables. */
 static void check_gelu(const struct kernels *scalar, const struct kernels *best, size_t n) {
     float x[MAX_N], ones[MAX_N], y[MAX_N + 1], y_best[MAX_N + 1];
@@ -760,6 +841,8 @@ void test_kernels(void) {
     test_case("kernels: add_scaled and mul_scaled of every length, SIMD equals scalar", scaled_case);
     test_case("kernels: softmax equals libm's exp in f64, SIMD equals scalar", softmax_case);
     test_case("kernels: swiglu equals libm's exp in f64, SIMD equals scalar", swiglu_case);
+    test_case("kernels: sigmoid and silu equal libm's exp in f64, SIMD equals scalar", sigmoid_case);
+    test_case("kernels: rows of a state equal f64, SIMD equals scalar", advance_case);
     test_case("kernels: geglu equals libm's tanh in f64, SIMD equals scalar", geglu_case);
     test_case("kernels: gelu has the bits of geglu with 1, softcap and exp equal libm's tanh and exp in f64",
               gelu_case);

@@ -39,29 +39,30 @@ static void normalize_tokens(void *user, uint32_t begin, uint32_t end, uint32_t 
 
 /* S <- e^decay S, S <- S + (beta (v - S k)) k^T, out = S q, one token after the other: eq. 10 of the paper.  Row j of S
  * (dim, dim) has what element j of a value is made of.  A text among several begins with zeros. */
-static void run_head(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
-    const struct delta *v = user;
+static void run_rows(void *mixer, struct state_rows rows) {
+    const struct delta *v = mixer;
     const struct delta_plan *d = &v->c->layer->delta;
     const struct kernels *k = &v->f->kernels;
-    uint32_t dim = d->dim;
-    for (uint32_t h = begin; h < end; h++) {
-        float *state = v->states + (size_t)h * dim * dim;
-        for (uint32_t t = 0; t < v->c->b.n; t++) {
-            size_t at = (size_t)t * d->n_head + h;
-            const float *row = v->f->streams[STREAM_CONV] + t * v->n_row;
-            const float *query = row + (size_t)delta_key_head(d, h) * dim, *key = query + (size_t)d->n_key_head * dim;
-            const float *value = row + (2 * (size_t)d->n_key_head + h) * dim;
-            float decay = (float)math_exp((double)v->f->streams[STREAM_DECAY][at]);
-            float beta = v->f->streams[STREAM_BETA][at];
-            bool is_new = v->c->b.lengths && v->f->positions[t] == v->c->b.pos;
-            for (uint32_t j = 0; j < dim; j++) {
-                float *s = state + (size_t)j * dim;
-                for (uint32_t i = 0; i < dim; i++) s[i] = is_new ? 0.0f : s[i] * decay;
-                k->add_scaled(s, key, beta * (value[j] - k->dot_f32(s, key, dim)), dim);
-                v->c->out[at * dim + j] = k->dot_f32(s, query, dim);
-            }
-        }
+    uint32_t dim = d->dim, h = rows.head;
+    float *s = v->states + ((size_t)h * dim + rows.first) * dim, change[STATE_ROWS];
+    for (uint32_t t = rows.begin; t < rows.end; t++) {
+        size_t at = (size_t)t * d->n_head + h;
+        const float *row = v->f->streams[STREAM_CONV] + t * v->n_row;
+        const float *query = row + (size_t)delta_key_head(d, h) * dim, *key = query + (size_t)d->n_key_head * dim;
+        const float *value = row + (2 * (size_t)d->n_key_head + h) * dim + rows.first;
+        float beta = v->f->streams[STREAM_BETA][at], *decay = rows.decay + (t - rows.begin);
+        if (rows.first == 0) *decay = (float)math_exp((double)v->f->streams[STREAM_DECAY][at]);
+        if (v->c->b.lengths && v->f->positions[t] == v->c->b.pos) memset(s, 0, (size_t)rows.n * dim * sizeof *s);
+        k->row_dots(change, s, rows.n, *decay, key, dim);
+        for (uint32_t r = 0; r < rows.n; r++) change[r] = beta * (value[r] - change[r]);
+        struct advance of = { .kind = ADVANCE_DECAY, .n = dim, .decay = *decay, .key = key, .query = query };
+        k->advance(v->c->out + at * dim + rows.first, s, rows.n, &of, change, NULL);
     }
+}
+
+static void run_heads(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+    struct delta *v = user;
+    forward_states(v, begin, end, v->c->layer->delta.dim, v->c->b.n, run_rows);
     (void)thread;
 }
 
@@ -70,5 +71,5 @@ void forward_delta(struct forward *f, const struct call *c) {
     size_t n_row = (size_t)(2 * d->n_key_head + d->n_head) * d->dim;
     struct delta v = { f, c, f->states[c->il].values + (c->layer->n_conv - 1) * n_row, n_row };
     pool_share(f->pool, c->b.n, normalize_tokens, &v);
-    pool_run(f->pool, d->n_head, 1, run_head, &v);
+    pool_run(f->pool, d->n_head, 1, run_heads, &v);
 }

@@ -324,6 +324,7 @@ void forward_multiply(struct forward *f, const float *x, uint32_t n_token, int32
 struct share {
     const struct forward *f;
     const struct layer_plan *layer;
+    const struct call *call;
     const struct affine *of;
     enum activation activation;
     enum norm_kind norm;
@@ -416,7 +417,6 @@ static float relu(float z) { return z > 0.0f ? z : z * 0.0f; }   /* z * 0 keeps 
 
 static float within(float z, float low, float high) { return z > high ? high : z < low ? low : z; }
 
-static float silu(float z) { return z / (1.0f + (float)math_exp(-(double)z)); }
 
 /* The activation of gpt-oss, see enum activation. */
 static float swiglu_oai(float gate, float up) {
@@ -444,17 +444,20 @@ static void gate_tokens(void *user, uint32_t begin, uint32_t end, uint32_t threa
     switch (s->activation) {
     case ACT_SILU:
         if (up && !is_late) k->swiglu(y, up, n);
-        else for (size_t i = 0; i < n; i++) y[i] = is_late ? within(silu(y[i]), -INFINITY, limit) * up[i] : silu(y[i]);
+        else k->silu(y, n);
+        for (size_t i = 0; is_late && i < n; i++) y[i] = within(y[i], -INFINITY, limit) * up[i];
         break;
     case ACT_GELU_TANH:
         if (up) k->geglu(y, up, n);
         else k->gelu(y, n);
         break;
     case ACT_RELU:
-        for (size_t i = 0; i < n; i++) y[i] = relu(y[i]) * (up ? up[i] : 1.0f);
+        for (size_t i = 0; i < n; i++) y[i] = relu(y[i]);
+        for (size_t i = 0; up && i < n; i++) y[i] *= up[i];
         break;
     case ACT_RELU_SQR:
-        for (size_t i = 0; i < n; i++) y[i] = relu(y[i]) * y[i] * (up ? up[i] : 1.0f);
+        for (size_t i = 0; i < n; i++) y[i] = relu(y[i]) * y[i];
+        for (size_t i = 0; up && i < n; i++) y[i] *= up[i];
         break;
     case ACT_SWIGLU_OAI:
         for (size_t i = 0; up && i < n; i++) y[i] = swiglu_oai(y[i], up[i]);
@@ -645,21 +648,37 @@ static void run_head_products(struct forward *f, const struct call *c) {
     }
 }
 
-static void run_gate_heads(struct forward *f, const struct call *c) {
+static void gate_some(const struct kernels *k, enum attn_gate gate, float *factors, uint32_t n) {
+    switch (gate) {
+    case ATTN_GATE_SIGMOID: k->sigmoid(factors, n); break;
+    case ATTN_GATE_SILU: k->silu(factors, n); break;
+    case ATTN_GATE_SOFTPLUS:
+        for (uint32_t i = 0; i < n; i++) factors[i] = (float)softplus((double)factors[i]);
+        break;
+    case ATTN_GATE_NONE: break;
+    }
+}
+
+static void gate_head_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+    enum { PART = 64 };
+    const struct call *c = ((const struct share *)user)->call;
+    const struct forward *f = ((const struct share *)user)->f;
     const struct attn_plan *a = &c->layer->attn;
     uint32_t shared = a->gate_per_head ? a->v_dim : 1;   /* elements that a gate is for */
-    for (size_t i = 0; i < c->n; i++) {
-        double z = (double)c->in[i / shared];
-        double factor = 0;
-        switch (a->gate) {
-        case ATTN_GATE_SIGMOID: factor = 1 / (1 + math_exp(-z)); break;
-        case ATTN_GATE_SILU: factor = z / (1 + math_exp(-z)); break;
-        case ATTN_GATE_SOFTPLUS: factor = softplus(z); break;
-        case ATTN_GATE_NONE: break;
-        }
-        c->out[i] *= (float)factor;
+    size_t n_gate = c->n / c->b.n / shared;
+    float factors[PART];
+    for (size_t i = begin * n_gate, n; i < end * n_gate; i += n) {
+        n = end * n_gate - i < PART ? end * n_gate - i : PART;
+        memcpy(factors, c->in + i, n * sizeof *factors);
+        gate_some(&f->kernels, a->gate, factors, (uint32_t)n);
+        for (size_t j = 0; j < n * shared; j++) c->out[i * shared + j] *= factors[j / shared];
     }
-    (void)f;
+    (void)thread;
+}
+
+static void run_gate_heads(struct forward *f, const struct call *c) {
+    struct share step = { .f = f, .call = c };
+    pool_share(f->pool, c->b.n, gate_head_tokens, &step);
 }
 
 static void run_activate(struct forward *f, const struct call *c) {

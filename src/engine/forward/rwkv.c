@@ -122,27 +122,6 @@ void forward_bonus(struct forward *f, const struct call *c) {
 
 /* ---- the states -------------------------------------------------------------------------------------------------- */
 
-/* One row of a state and what belongs to it, (k_dim) each: see run_heads. */
-struct row { float *s; const float *fade, *key, *rate, *removal; };
-
-static void evolve(enum rwkv_kind kind, struct row row, float value, float old, uint32_t n) {
-    float *restrict s = row.s;
-    switch (kind) {
-    case RWKV_7:
-        for (uint32_t i = 0; i < n; i++) {
-            s[i] = s[i] * row.fade[i] + value * row.key[i] - old * (row.rate[i] * row.removal[i]);
-        }
-        break;
-    case RWKV_6:
-        for (uint32_t i = 0; i < n; i++) s[i] = s[i] * row.fade[i] + value * row.key[i];
-        break;
-    case RWKV_LINEAR:
-        for (uint32_t i = 0; i < n; i++) s[i] = s[i] * row.fade[i] + value * (row.key[i] * (1.0f - row.fade[i]));
-        break;
-    case RWKV_NONE: break;
-    }
-}
-
 /* One token after the other.
  *   RWKV 7        S <- S (diag(fade) - removal^T (rate * removal)) + value^T key, out = S q^T: "RWKV-7 Goose",
  *                 "The Weighted Key Value State Evolution"
@@ -151,33 +130,40 @@ static void evolve(enum rwkv_kind kind, struct row row, float value, float old, 
  *   RWKV_LINEAR   S <- S diag(fade) + value^T ((1 - fade) * key), out = S q^T / sqrt(k_dim): Yang et al. 2023, "Gated
  *                 Linear Attention Transformers", eq. 3
  * Groups of heads may share K and V. */
-static void run_heads(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
-    const struct rwkv *v = user;
+static void run_rows(void *mixer, struct state_rows rows) {
+    static const enum advance_kind kinds[] = {
+        [RWKV_6] = ADVANCE_BEFORE, [RWKV_LINEAR] = ADVANCE_GATED, [RWKV_7] = ADVANCE_REMOVE,
+    };
+    const struct rwkv *v = mixer;
     const struct forward *f = v->f;
-    const struct kernels *k = &f->kernels;
     const struct attn_plan *a = &v->c->layer->attn;
     enum rwkv_kind kind = f->model->plan.rwkv.kind;
-    uint32_t dim = a->k_dim;
-    float scale = kind == RWKV_LINEAR ? 1.0f / (float)math_sqrt(dim) : 1.0f;
-    for (uint32_t h = begin; h < end; h++) {
-        float *state = v->state + (size_t)h * a->v_dim * dim;
-        for (uint32_t t = 0; t < v->c->b.n; t++) {
-            size_t i = (size_t)t * a->n_head + h, kv = (size_t)t * a->n_head_kv + h / (a->n_head / a->n_head_kv);
-            const float *q = f->streams[STREAM_Q] + i * dim, *value = f->streams[STREAM_VALUE] + kv * a->v_dim;
-            struct row row = { NULL, f->streams[STREAM_FADE] + i * dim, v->c->in + kv * dim, NULL, q };
-            if (kind == RWKV_7) row.rate = f->streams[STREAM_RATE] + i * dim;
-            if (kind == RWKV_7) row.removal = f->streams[STREAM_REMOVAL] + i * dim;
-            const float *bonus = kind == RWKV_6 ? weight_floats(v->c->w->w) + (size_t)h * dim : NULL;
-            float own = bonus ? weighted_dot(k, q, row.key, bonus, dim) : 0.0f;
-            if (v->c->b.lengths && is_first(v, t)) memset(state, 0, (size_t)a->v_dim * dim * sizeof *state);
-            for (uint32_t j = 0; j < a->v_dim; j++) {
-                row.s = state + (size_t)j * dim;
-                float old = kind == RWKV_LINEAR ? 0.0f : k->dot_f32(row.s, row.removal, dim);
-                evolve(kind, row, value[j], old, dim);
-                v->c->out[i * a->v_dim + j] = bonus ? old + own * value[j] : k->dot_f32(row.s, q, dim) * scale;
-            }
+    uint32_t dim = a->k_dim, h = rows.head;
+    float scale = kind == RWKV_LINEAR ? 1.0f / (float)math_sqrt(dim) : 1.0f, old[STATE_ROWS];
+    const float *bonus = kind == RWKV_6 ? weight_floats(v->c->w->w) + (size_t)h * dim : NULL;
+    float *s = v->state + ((size_t)h * a->v_dim + rows.first) * dim;
+    for (uint32_t t = rows.begin; t < rows.end; t++) {
+        size_t i = (size_t)t * a->n_head + h, kv = (size_t)t * a->n_head_kv + h / (a->n_head / a->n_head_kv);
+        struct advance of = { .kind = kinds[kind], .n = dim, .fade = f->streams[STREAM_FADE] + i * dim,
+                              .key = v->c->in + kv * dim, .query = f->streams[STREAM_Q] + i * dim };
+        const float *value = f->streams[STREAM_VALUE] + kv * a->v_dim + rows.first;
+        float *out = v->c->out + i * a->v_dim + rows.first;
+        if (v->c->b.lengths && is_first(v, t)) memset(s, 0, (size_t)rows.n * dim * sizeof *s);
+        if (kind == RWKV_7) {
+            of.rate = f->streams[STREAM_RATE] + i * dim;
+            of.removal = f->streams[STREAM_REMOVAL] + i * dim;
+            f->kernels.row_dots(old, s, rows.n, 1.0f, of.removal, dim);
         }
+        f->kernels.advance(out, s, rows.n, &of, value, old);
+        float *own = rows.decay + (t - rows.begin);
+        if (rows.first == 0) *own = bonus ? weighted_dot(&f->kernels, of.query, of.key, bonus, dim) : 0.0f;
+        for (uint32_t r = 0; r < rows.n; r++) out[r] = bonus ? out[r] + *own * value[r] : out[r] * scale;
     }
+}
+
+static void run_heads(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+    struct rwkv *v = user;
+    forward_states(v, begin, end, v->c->layer->attn.v_dim, v->c->b.n, run_rows);
     (void)thread;
 }
 

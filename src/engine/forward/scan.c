@@ -27,6 +27,21 @@ static void advance(const struct kernels *k, float *s, const float *a, const flo
     }
 }
 
+void forward_states(void *mixer, uint32_t begin, uint32_t end, uint32_t n_row, uint32_t n_token,
+                    void (*run)(void *mixer, struct state_rows rows)) {
+    float decay[STATE_TOKENS];
+    struct state_rows rows = { .decay = decay };
+    for (rows.head = begin; rows.head < end; rows.head++) {
+        for (rows.begin = 0; rows.begin < n_token; rows.begin = rows.end) {
+            rows.end = n_token - rows.begin < STATE_TOKENS ? n_token : rows.begin + STATE_TOKENS;
+            for (rows.first = 0; rows.first < n_row; rows.first += rows.n) {
+                rows.n = n_row - rows.first < STATE_ROWS ? n_row - rows.first : STATE_ROWS;
+                run(mixer, rows);
+            }
+        }
+    }
+}
+
 struct scan {
     const struct forward *f;
     const struct call *c;
@@ -38,34 +53,37 @@ struct scan {
 
 /* S <- e^(dt A) S + dt x B^T, y = S C + D x, one token after the other: eq. 2 of the first paper, with the zero-order
  * hold for A and Euler's rule for B, as its code has it.  A text among several begins with zeros. */
-static void run_heads(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
-    const struct scan *v = user;
+static void run_rows(void *mixer, struct state_rows rows) {
+    const struct scan *v = mixer;
     const struct forward *f = v->f;
     const struct scan_plan *p = &f->model->plan.scan;
-    uint32_t n = p->n_state, dim = p->dim;
-    for (uint32_t h = begin; h < end; h++) {
-        float *state = v->states + (size_t)h * dim * n;
-        size_t group = h / (p->n_head / p->n_group);
-        for (uint32_t t = 0; t < v->c->b.n; t++) {
-            const float *b = f->streams[STREAM_B] + ((size_t)t * p->n_group + group) * n;
-            const float *c = f->streams[STREAM_C] + ((size_t)t * p->n_group + group) * n;
-            const float *x = v->c->in + t * v->n_row + (size_t)h * dim;
-            size_t at = (size_t)t * p->n_head + h;
-            float dt = f->streams[STREAM_DT][at], *y = v->c->out + at * dim;
-            float decay = v->is_scalar ? (float)math_exp((double)(dt * v->a[h])) : 0.0f;
-            bool is_new = v->c->b.lengths && f->positions[t] == v->c->b.pos;
-            if (is_new) memset(state, 0, (size_t)dim * n * sizeof *state);
-            for (uint32_t j = 0; j < dim; j++) {
-                float *s = state + (size_t)j * n, add = dt * x[j];
-                if (v->is_scalar) {
-                    for (uint32_t i = 0; i < n; i++) s[i] = s[i] * decay + add * b[i];
-                } else {
-                    advance(&f->kernels, s, v->a + (size_t)h * n, b, dt, add, n);
-                }
-                y[j] = f->kernels.dot_f32(s, c, n) + v->d[h] * x[j];
-            }
+    uint32_t n = p->n_state, h = rows.head;
+    float *s = v->states + ((size_t)h * p->dim + rows.first) * n, add[STATE_ROWS], out[STATE_ROWS];
+    size_t group = h / (p->n_head / p->n_group);
+    for (uint32_t t = rows.begin; t < rows.end; t++) {
+        size_t at = (size_t)t * p->n_head + h, of_group = ((size_t)t * p->n_group + group) * n;
+        const float *b = f->streams[STREAM_B] + of_group, *c = f->streams[STREAM_C] + of_group;
+        const float *x = v->c->in + t * v->n_row + (size_t)h * p->dim + rows.first;
+        float dt = f->streams[STREAM_DT][at], *y = v->c->out + at * p->dim + rows.first;
+        if (v->c->b.lengths && f->positions[t] == v->c->b.pos) memset(s, 0, (size_t)rows.n * n * sizeof *s);
+        for (uint32_t r = 0; r < rows.n; r++) add[r] = dt * x[r];
+        if (v->is_scalar) {
+            float *decay = rows.decay + (t - rows.begin);
+            if (rows.first == 0) *decay = (float)math_exp((double)(dt * v->a[h]));
+            struct advance of = { .kind = ADVANCE_DECAY, .n = n, .decay = *decay, .key = b, .query = c };
+            f->kernels.advance(out, s, rows.n, &of, add, NULL);
         }
+        for (uint32_t r = 0; r < rows.n && !v->is_scalar; r++) {
+            advance(&f->kernels, s + (size_t)r * n, v->a + (size_t)h * n, b, dt, add[r], n);
+            out[r] = f->kernels.dot_f32(s + (size_t)r * n, c, n);
+        }
+        for (uint32_t r = 0; r < rows.n; r++) y[r] = out[r] + v->d[h] * x[r];
     }
+}
+
+static void run_heads(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+    struct scan *v = user;
+    forward_states(v, begin, end, v->f->model->plan.scan.dim, v->c->b.n, run_rows);
     (void)thread;
 }
 

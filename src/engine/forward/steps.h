@@ -111,6 +111,15 @@ void forward_multiply(struct forward *f, const float *x, uint32_t n_token, int32
 void forward_activate(const struct forward *f, uint32_t il, enum activation activation, float limit, float *gate,
                       float *up, uint32_t n_token, uint32_t n_ff);
 
+/* Some rows of the state of a head, and some tokens of a batch.  What is computed for the first rows can be kept in
+ * decay (STATE_TOKENS) for the other rows of the head with the same tokens. */
+struct state_rows { uint32_t head, first, n, begin, end; float *decay; };
+enum { STATE_TOKENS = 32 };
+/* Calls run for all rows of the heads begin .. end - 1 and all tokens.  A few rows stay in the cache for STATE_TOKENS
+ * tokens; a row sees the tokens in order. */
+void forward_states(void *mixer, uint32_t begin, uint32_t end, uint32_t n_row, uint32_t n_token,
+                    void (*run)(void *mixer, struct state_rows rows));
+
 /* Steps of convolutions. */
 void forward_convolve(struct forward *f, const struct call *c);
 void forward_gate_conv(struct forward *f, const struct call *c);

@@ -126,6 +126,21 @@ typedef void kernel_panel_dot(float y[TILE_ROWS], const struct panel *p, const s
 typedef void kernel_panel_dot_x4(float *y, size_t stride, const struct panel *p, const struct activations *a,
                                  uint32_t t);
 
+/* What one token does to STATE_ROWS rows s of a state, of n elements each.  g, old and out have a number for each row,
+ * the arrays here one for each element of a row:
+ *   ADVANCE_DECAY    s <- decay s + g key, out = s . query
+ *   ADVANCE_BEFORE   out = s . query, s <- fade s + g key
+ *   ADVANCE_GATED    s <- fade s + g (1 - fade) key, out = s . query
+ *   ADVANCE_REMOVE   s <- fade s + g key - old rate removal, out = s . query */
+enum advance_kind { ADVANCE_DECAY, ADVANCE_BEFORE, ADVANCE_GATED, ADVANCE_REMOVE };
+enum { STATE_ROWS = 4 };
+struct advance {
+    enum advance_kind kind;
+    uint32_t n;
+    float decay;
+    const float *fade, *key, *rate, *removal, *query;   /* (n); those that the kind does not name are not read */
+};
+
 /* Instruction sets.  The table of each has the entries of the one before, except those that it overwrites. */
 enum kernels_isa { KERNELS_SCALAR, KERNELS_SIMD128, KERNELS_RELAXED };
 
@@ -178,12 +193,22 @@ struct kernels {
     void (*softcap)(float *x, float cap, size_t n);
     /* x[i] <- e^x[i], see expf.h */
     void (*exp)(float *x, size_t n);
+    /* x[i] <- 1 / (1 + exp(-x[i])), and x[i] times that */
+    void (*sigmoid)(float *x, size_t n);
+    void (*silu)(float *x, size_t n);
+    /* out (n_row) = (factor s) . x of each row of s (n_row, n), n_row <= STATE_ROWS */
+    void (*row_dots)(float *out, const float *s, uint32_t n_row, float factor, const float *x, uint32_t n);
+    /* See struct advance; s (n_row, n), n_row <= STATE_ROWS.  Sums are taken in four lanes, as float types do. */
+    void (*advance)(float *out, float *s, uint32_t n_row, const struct advance *a, const float *g, const float *old);
 };
 
 /* Makes the table for activations of that precision, EXACT16 or FAST8, with the best kernels of this build up to
  * isa.  FAST8 without relaxed kernels is not faster than EXACT16, but gives the bits of FAST8. */
 void kernels_init(struct kernels *k, enum kernels_isa isa, plumb_precision precision);
 void kernels_fill_scalar(struct kernels *k);
+/* These two compute what does not fill vectors in other tables, too. */
+void row_dots__scalar(float *out, const float *s, uint32_t n_row, float factor, const float *x, uint32_t n);
+void advance__scalar(float *out, float *s, uint32_t n_row, const struct advance *a, const float *g, const float *old);
 void kernels_fill_simd128(struct kernels *k);   /* only in builds with SIMD128 */
 /* These two only exist in builds with relaxed SIMD.  The first fills bytes[0] and, for both precisions, the entries of
  * unpack that make panels of bytes.  The second fills bytes[1]. */

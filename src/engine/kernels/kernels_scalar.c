@@ -171,10 +171,40 @@ static void exp_all__scalar(float *x, size_t n) {
     for (size_t i = 0; i < n; i++) x[i] = exp__scalar(x[i]);
 }
 
+static void sigmoid__scalar(float *x, size_t n) {
+    for (size_t i = 0; i < n; i++) x[i] = 1.0f / (1.0f + exp__scalar(-x[i]));
+}
+
+static void silu__scalar(float *x, size_t n) {
+    for (size_t i = 0; i < n; i++) x[i] = x[i] / (1.0f + exp__scalar(-x[i]));
+}
+
 /* tanh(z) = 1 - 2 / (e^2z + 1) */
 static void softcap__scalar(float *x, float cap, size_t n) {
     float factor = 2.0f / cap;
     for (size_t i = 0; i < n; i++) x[i] = cap * (1.0f - 2.0f / (exp__scalar(x[i] * factor) + 1.0f));
+}
+
+void row_dots__scalar(float *out, const float *s, uint32_t n_row, float factor, const float *x, uint32_t n) {
+    for (uint32_t r = 0; r < n_row; r++, s += n) {
+        float lane[4] = { 0 };
+        for (uint32_t i = 0; i < n; i++) lane[i % 4] += s[i] * factor * x[i];
+        out[r] = sum_lanes(lane);
+    }
+}
+
+void advance__scalar(float *out, float *s, uint32_t n_row, const struct advance *a, const float *g, const float *old) {
+    bool is_faded = a->kind != ADVANCE_DECAY;
+    for (uint32_t r = 0; r < n_row; r++, s += a->n) {
+        float lane[4] = { 0 };
+        for (uint32_t i = 0; i < a->n; i++) {
+            float before = s[i], key = a->kind == ADVANCE_GATED ? a->key[i] * (1.0f - a->fade[i]) : a->key[i];
+            s[i] = before * (is_faded ? a->fade[i] : a->decay) + g[r] * key;
+            if (a->kind == ADVANCE_REMOVE) s[i] -= old[r] * (a->rate[i] * a->removal[i]);
+            lane[i % 4] += (a->kind == ADVANCE_BEFORE ? before : s[i]) * a->query[i];
+        }
+        out[r] = sum_lanes(lane);
+    }
 }
 
 void kernels_fill_scalar(struct kernels *k) {
@@ -193,4 +223,8 @@ void kernels_fill_scalar(struct kernels *k) {
     k->gelu = gelu__scalar;
     k->softcap = softcap__scalar;
     k->exp = exp_all__scalar;
+    k->sigmoid = sigmoid__scalar;
+    k->silu = silu__scalar;
+    k->row_dots = row_dots__scalar;
+    k->advance = advance__scalar;
 }

@@ -204,10 +204,92 @@ static void exp_all__simd128(float *x, size_t n) {
     if (tail != 0) store_tail(x, exp__simd128(load_tail(x, tail)), tail);
 }
 
+static inline v128_t sigmoid_lanes(v128_t x) {
+    v128_t one = wasm_f32x4_splat(1.0f);
+    return wasm_f32x4_div(one, wasm_f32x4_add(one, exp__simd128(wasm_f32x4_neg(x))));
+}
+
+static void sigmoid__simd128(float *x, size_t n) {
+    for (const float *end = x + n / 4 * 4; x < end; x += 4) wasm_v128_store(x, sigmoid_lanes(wasm_v128_load(x)));
+    size_t tail = n % 4;
+    if (tail != 0) store_tail(x, sigmoid_lanes(load_tail(x, tail)), tail);
+}
+
+static inline v128_t silu_lanes(v128_t x) { return swiglu_lanes(x, wasm_f32x4_splat(1.0f)); }
+
+static void silu__simd128(float *x, size_t n) {
+    for (const float *end = x + n / 4 * 4; x < end; x += 4) wasm_v128_store(x, silu_lanes(wasm_v128_load(x)));
+    size_t tail = n % 4;
+    if (tail != 0) store_tail(x, silu_lanes(load_tail(x, tail)), tail);
+}
+
 static void softcap__simd128(float *x, float cap, size_t n) {
     for (const float *end = x + n / 4 * 4; x < end; x += 4) wasm_v128_store(x, softcap_lanes(wasm_v128_load(x), cap));
     size_t tail = n % 4;
     if (tail != 0) store_tail(x, softcap_lanes(load_tail(x, tail), cap), tail);
+}
+
+/* ---- states ------------------------------------------------------------------------------------------------------ */
+
+static void row_dots__simd128(float *out, const float *s, uint32_t n_row, float factor, const float *x, uint32_t n) {
+    if (n_row != STATE_ROWS || n % 4 != 0) {
+        row_dots__scalar(out, s, n_row, factor, x, n);
+        return;
+    }
+    v128_t sum[STATE_ROWS], scale = wasm_f32x4_splat(factor);
+    for (int r = 0; r < STATE_ROWS; r++) sum[r] = wasm_f32x4_splat(0.0f);
+    for (const float *end = x + n; x < end; x += 4, s += 4) {
+        v128_t of_x = wasm_v128_load(x);
+        for (int r = 0; r < STATE_ROWS; r++) {
+            sum[r] = mul_add(sum[r], wasm_f32x4_mul(wasm_v128_load(s + (size_t)r * n), scale), of_x);
+        }
+    }
+    for (int r = 0; r < STATE_ROWS; r++) out[r] = sum_lanes(sum[r]);
+}
+
+/* The kind is a constant where this is inlined. */
+static inline void advance_rows(enum advance_kind kind, float *out, float *s, const struct advance *a, const float *g,
+                                const float *old) {
+    const float *fade = a->fade, *key = a->key, *rate = a->rate, *removal = a->removal, *query = a->query;
+    v128_t sum[STATE_ROWS], factor[STATE_ROWS], removed[STATE_ROWS];
+    v128_t one = wasm_f32x4_splat(1.0f), of_fade = wasm_f32x4_splat(a->decay), of_removal = one;
+    size_t n = a->n;
+    for (int r = 0; r < STATE_ROWS; r++) {
+        sum[r] = wasm_f32x4_splat(0.0f);
+        factor[r] = wasm_f32x4_splat(g[r]);
+        removed[r] = wasm_f32x4_splat(kind == ADVANCE_REMOVE ? old[r] : 0.0f);
+    }
+    for (size_t i = 0; i < n; i += 4, s += 4) {
+        v128_t of_key = wasm_v128_load(key + i), of_query = wasm_v128_load(query + i);
+        if (kind != ADVANCE_DECAY) of_fade = wasm_v128_load(fade + i);
+        if (kind == ADVANCE_GATED) of_key = wasm_f32x4_mul(of_key, wasm_f32x4_sub(one, of_fade));
+        if (kind == ADVANCE_REMOVE) {
+            of_removal = wasm_f32x4_mul(wasm_v128_load(rate + i), wasm_v128_load(removal + i));
+        }
+        for (int r = 0; r < STATE_ROWS; r++) {
+            float *at = s + (size_t)r * n;
+            v128_t before = wasm_v128_load(at), after = wasm_f32x4_mul(before, of_fade);
+            after = mul_add(after, factor[r], of_key);
+            if (kind == ADVANCE_REMOVE) after = wasm_f32x4_sub(after, wasm_f32x4_mul(removed[r], of_removal));
+            wasm_v128_store(at, after);
+            sum[r] = mul_add(sum[r], kind == ADVANCE_BEFORE ? before : after, of_query);
+        }
+    }
+    for (int r = 0; r < STATE_ROWS; r++) out[r] = sum_lanes(sum[r]);
+}
+
+static void advance__simd128(float *out, float *s, uint32_t n_row, const struct advance *a, const float *g,
+                             const float *old) {
+    if (n_row != STATE_ROWS || a->n % 4 != 0) {
+        advance__scalar(out, s, n_row, a, g, old);
+        return;
+    }
+    switch (a->kind) {
+    case ADVANCE_DECAY: advance_rows(ADVANCE_DECAY, out, s, a, g, old); break;
+    case ADVANCE_BEFORE: advance_rows(ADVANCE_BEFORE, out, s, a, g, old); break;
+    case ADVANCE_GATED: advance_rows(ADVANCE_GATED, out, s, a, g, old); break;
+    case ADVANCE_REMOVE: advance_rows(ADVANCE_REMOVE, out, s, a, g, old); break;
+    }
 }
 
 void kernels_fill_simd128(struct kernels *k) {
@@ -226,6 +308,10 @@ void kernels_fill_simd128(struct kernels *k) {
     k->gelu = gelu__simd128;
     k->softcap = softcap__simd128;
     k->exp = exp_all__simd128;
+    k->sigmoid = sigmoid__simd128;
+    k->silu = silu__simd128;
+    k->row_dots = row_dots__simd128;
+    k->advance = advance__simd128;
 }
 
 #else
