@@ -248,8 +248,8 @@ typedef const struct plumb_pass_functions *plumb_pass;
 
 /* How the fast pass stores K and V.  I16 has one scale for the K and one for the V of every head and position.  Q8_0
  * and Q4_0 are ggml's types, with the same codes and scales: a scale of 16 bits for each 32 elements of a head.  They
- * need heads whose lengths are multiples of 32.  llama.cpp v0.5.0 rotates heads by a Hadamard matrix before it rounds
- * them; plumb does not. */
+ * need heads whose lengths are multiples of 32, which are multiplied by a Walsh-Hadamard matrix before they are
+ * rounded, as in llama.cpp. */
 typedef enum plumb_kv_type {
     PLUMB_KV_I16 = 0,   /* 16-bit codes: half the memory of f32, nearly the same results, and the fastest */
     PLUMB_KV_Q8_0 = 1,  /* 8-bit codes: 0.53 times the memory of I16 */
@@ -312,6 +312,9 @@ const char *plumb_session_error(const plumb_session *session);
 /* The context and the batch size that are in use. */
 uint32_t plumb_session_n_ctx(const plumb_session *session);
 uint32_t plumb_session_n_batch(const plumb_session *session);
+/* Whether the context is longer than what the model was trained for.  False if no layer has attention: states know of no
+ * positions. */
+bool plumb_session_exceeds_training(const plumb_session *session);
 /* Bytes that the session has allocated: the KV cache, scratch memory, tokens and logits. */
 uint64_t plumb_session_bytes(const plumb_session *session);
 /* The kernels in use: "simd128" (natively "sse41"), "relaxed" or "scalar"; "reference" for the reference pass. */
@@ -342,14 +345,35 @@ uint32_t plumb_session_reuse(plumb_session *session, const int32_t *ids, size_t 
  * computed again take as long as in plumb_session_feed, and taps show them. */
 plumb_status plumb_session_rewind(plumb_session *session, uint32_t n_past);
 /* Computes n more tokens, in batches of n_batch, and the logits after the last of them.  With n = 1 this is one step of
- * decoding, which allocates nothing.  Nothing is computed on failure: PLUMB_ERROR_CONTEXT if n_past + n > n_ctx,
- * PLUMB_ERROR_TOKEN if an id is not in the vocabulary, PLUMB_ERROR_UNSUPPORTED if the model computes no logits. */
+ * decoding, which allocates nothing.  Nothing is computed on failure: PLUMB_ERROR_CONTEXT if n_past + n > n_ctx, unless
+ * plumb_session_set_shift was called, PLUMB_ERROR_TOKEN if an id is not in the vocabulary, PLUMB_ERROR_UNSUPPORTED if
+ * the model computes no logits. */
 plumb_status plumb_session_feed(plumb_session *session, const int32_t *ids, size_t n);
 /* Like plumb_session_feed, but computes the logits after every token, for on_logits or for taps.  If on_logits is not
  * NULL, it is called for each position pos with its logits: (n_vocab) f32, valid during that call.  Without on_logits
  * a model that computes no logits can be fed too, for its taps. */
 plumb_status plumb_session_feed_all(plumb_session *session, const int32_t *ids, size_t n,
                                     void (*on_logits)(void *user, uint32_t pos, const float *logits), void *user);
+/* Makes a full context no error: the session then drops tokens and goes on.  The first n_keep stay, and of the others
+ * the older half is dropped.  What remains moves to the places behind the first ones: K is rotated back by as many
+ * positions, and rounded again, while V and states of recurrent layers stay as they are (Xiao et al. 2024, "Efficient
+ * Streaming Language Models with Attention Sinks"; llama.cpp calls it context shift).  So the tokens that remain still
+ * know of those that were dropped, unlike tokens that are fed anew, and texts have no end.
+ *
+ * What a session holds depends on n_keep and on all tokens that were fed to it, but not on its batches.
+ * plumb_session_reuse compares ids with all of them: it returns how many are kept, those that were dropped included, so
+ * that the same feeds make the same bits.  plumb_session_rewind, plumb_session_n_past and plumb_session_tokens count
+ * the tokens that are in the cache.  Going back behind the last drop means to begin again with the first n_keep tokens.
+ *
+ * n_keep: 0, as at first: a full context is an error.  If tokens were dropped, a change forgets all but those that
+ * never moved.  PLUMB_ERROR_ARGUMENT if n_keep is more than half of the context, or the context is shorter than
+ * PLUMB_LEAST_SHIFT_CTX.  PLUMB_ERROR_UNSUPPORTED if tokens cannot move: positions are learned embeddings, keys are
+ * normalized after RoPE, tokens attend to later ones, or in the reference pass. */
+enum { PLUMB_LEAST_SHIFT_CTX = 128 };
+plumb_status plumb_session_set_shift(plumb_session *session, uint32_t n_keep);
+/* Its n_keep, and how many tokens were dropped behind the first n_keep. */
+uint32_t plumb_session_n_keep(const plumb_session *session);
+uint32_t plumb_session_n_dropped(const plumb_session *session);
 /* Computes embeddings of texts: one vector for each, or one for each token with PLUMB_POOLING_NONE.  ids has the tokens
  * of the texts one after the other, and lengths (n_text) their numbers, 1 or more.  A call computes the first texts, as
  * many as are fast to compute at once (one if there is a tap), and returns how many, or a negative plumb_status; the

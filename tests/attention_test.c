@@ -196,11 +196,16 @@ static const struct { plumb_kv_type type; const char *name; double most; } types
 };
 enum { N_TYPE = sizeof types / sizeof *types };
 
-/* Rounds n slices of K or V to what the type stores; quantized_slices compares it with ggml. */
-static void round_slices(float *x, size_t n, plumb_kv_type type) {
-    for (int16_t codes[KV_SLICE]; n-- > 0; x += KV_SLICE) {
-        float scale = f32_from_f16(kv_quantize(type, x, codes));
-        for (int i = 0; i < KV_SLICE; i++) x[i] = scale * (float)codes[i];
+/* Rounds n heads of K or V to what the type stores; quantized_slices compares it with ggml, and rotations with the
+ * matrix. */
+static void round_heads(float *x, size_t n, uint32_t n_dim, plumb_kv_type type) {
+    for (int16_t codes[KV_SLICE]; n-- > 0; x += n_dim) {
+        kv_rotate(x, n_dim);
+        for (uint32_t j = 0; j < n_dim; j += KV_SLICE) {
+            float scale = f32_from_f16(kv_quantize(type, x + j, codes));
+            for (uint32_t i = 0; i < KV_SLICE; i++) x[j + i] = scale * (float)codes[i];
+        }
+        kv_rotate(x, n_dim);
     }
 }
 
@@ -210,8 +215,8 @@ static bool round_input(struct input *out, const struct input *in, const struct 
     out->plan.is_causal = in->plan.is_causal;
     memcpy(out->layers, in->layers, sizeof out->layers);
     if (type != PLUMB_KV_Q8_0 && type != PLUMB_KV_Q4_0) return true;
-    round_slices(out->k, (size_t)in->n * shape->n_head_kv * shape->k_dim / KV_SLICE, type);
-    round_slices(out->v, (size_t)in->n * shape->n_head_kv * v_dim_of(shape) / KV_SLICE, type);
+    round_heads(out->k, (size_t)in->n * shape->n_head_kv, shape->k_dim, type);
+    round_heads(out->v, (size_t)in->n * shape->n_head_kv, v_dim_of(shape), type);
     return true;
 }
 
@@ -355,8 +360,7 @@ static void hostile(void) {
         (i / 3 % 2 ? in.k : in.v)[at * 2 * DIM + 11] = bad[i % 3];
         if (!compute(&in, type, way, other, NULL)) return;
         for (uint32_t j = 0; j < N_OUT; j++) {
-            bool in_slice = i / 3 % 2 || type == PLUMB_KV_I16 || j % DIM < KV_SLICE;   /* of V */
-            bool is_hit = j / (4 * DIM) + first >= at && j % (4 * DIM) < 2 * DIM && in_slice;
+            bool is_hit = j / (4 * DIM) + first >= at && j % (4 * DIM) < 2 * DIM;
             bool ok = is_hit ? isnan(other[j]) : f32_to_bits(out[j]) == f32_to_bits(other[j]);
             if (!CHECK(ok, "%zu: output %u is %g, was %g", i, j, (double)other[j], (double)out[j])) break;
         }
@@ -472,6 +476,35 @@ static void quantized_slices(void) {
     free(input);
 }
 
+/* Element (i, j) of a Walsh-Hadamard matrix of n rows is 1 / sqrt(n), and negative if i and j have an odd number of
+ * ones in common: Sylvester 1867. */
+static void rotations(void) {
+    static const struct { uint32_t n, block; } rows[] = {
+        { 32, 32 }, { 64, 64 }, { 96, 32 }, { 128, 128 }, { 192, 64 }, { 256, 256 }, { 576, 64 },
+    };
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        uint32_t n = rows[k].n, block = rows[k].block;
+        float x[576], y[576];
+        random_state = n;
+        for (uint32_t i = 0; i < n; i++) x[i] = y[i] = random_value();
+        kv_rotate(y, n);
+        for (uint32_t i = 0; i < n; i++) {
+            double sum = 0;
+            for (uint32_t j = 0; j < block; j++) {
+                uint32_t common = i % block & j, ones = 0;
+                for (; common > 0; common &= common - 1) ones++;
+                sum += (ones % 2 > 0 ? -1 : 1) * (double)x[i / block * block + j] / sqrt(block);
+            }
+            double is = (double)y[i];
+            if (!CHECK(fabs(sum - is) < 1e-5 * 35, "%u of %u: %g, expected %g", i, n, is, sum)) break;
+        }
+        kv_rotate(y, n);
+        for (uint32_t i = 0; i < n; i++) {
+            if (!CHECK(fabsf(x[i] - y[i]) < 1e-5f * 35, "%u of %u is not the same when rotated twice", i, n)) break;
+        }
+    }
+}
+
 /* A model whose heads are no multiple of 32 cannot have such K and V, and says so. */
 static void refused_heads(void) {
     plumb_model *m = fixture_load("tests/vectors/synth/qwen3.gguf");
@@ -561,6 +594,7 @@ void test_attention(void) {
     test_case("attention: zeros, subnormal and huge values are handled", extreme);
     test_case("attention: the largest codes do not overflow", largest_codes);
     test_case("attention: slices of K and V have ggml's codes and scales", quantized_slices);
+    test_case("attention: heads are rotated by a Walsh-Hadamard matrix", rotations);
     test_case("attention: heads that are no multiple of 32 cannot be stored as q4_0", refused_heads);
     test_case("attention: K and V of the default context take 512 MiB at most", default_context);
     test_case("attention: sessions work with K and V of every type", sessions);

@@ -266,6 +266,119 @@ static void sessions_row(const void *arg) {
     plumb_model_free(global);
 }
 
+/* ---- dropped tokens ---------------------------------------------------------------------------------------------- */
+
+enum { N_FULL = 1400, N_KEEP = 5, WIDE = 64, N_AFTER = 40 };
+
+struct move {
+    const char *name;
+    enum rope_pairing pairing;
+    uint32_t n_rot, window, n_drop;   /* n_rot 0: no RoPE */
+    uint32_t n_plain;                 /* of latent attention: elements before those that are rotated */
+};
+
+/* x (WIDE) rotated by the angles of RoPE at a position: Su et al. 2021, eq. 34. */
+static void rope_at(const struct move *row, uint32_t pos, const float *x, float *y) {
+    memcpy(y, x, WIDE * sizeof *x);
+    for (uint32_t i = 0; i < row->n_rot / 2; i++) {
+        uint32_t a = row->n_plain + (row->pairing == ROPE_NORM ? 2 * i : i);
+        uint32_t b = row->pairing == ROPE_NORM ? a + 1 : a + row->n_rot / 2;
+        double angle = pos * pow(10000, -2.0 * i / row->n_rot);
+        y[a] = (float)((double)x[a] * cos(angle) - (double)x[b] * sin(angle));
+        y[b] = (float)((double)x[a] * sin(angle) + (double)x[b] * cos(angle));
+    }
+}
+
+/* What attention must compute for q at own: tokens[p] is the token whose K and V are at position p. */
+static void formula(const struct move *row, const float (*pool)[WIDE], const uint32_t *tokens, uint32_t own,
+                    const float *q, double *out) {
+    double sum = 0;
+    memset(out, 0, WIDE * sizeof *out);
+    for (uint32_t p = row->window > 0 && own >= row->window ? own - row->window + 1 : 0; p <= own; p++) {
+        float k[WIDE];
+        double score = 0;
+        rope_at(row, p, pool[tokens[p]], k);
+        for (uint32_t i = 0; i < WIDE; i++) score += (double)q[i] * (double)k[i];
+        double w = exp(score / sqrt(WIDE));
+        sum += w;
+        for (uint32_t i = 0; i < WIDE; i++) out[i] += w * (double)pool[tokens[p]][WIDE - 1 - i];   /* V: K backwards */
+    }
+    for (uint32_t i = 0; i < WIDE; i++) out[i] /= sum;
+}
+
+static void store_token(struct attention *a, const struct move *row, const float (*pool)[WIDE], uint32_t token,
+                        uint32_t pos) {
+    float k[WIDE], v[WIDE];
+    rope_at(row, pos, pool[token], k);
+    for (uint32_t i = 0; i < WIDE; i++) v[i] = pool[token][WIDE - 1 - i];
+    attention_store(a, 0, k, v, 1, pos);
+}
+
+/* A full cache drops tokens and goes on, and so does another one which is fed what remains.  Both must be as near to
+ * the formula, but for K that is rounded twice. */
+static void move_row(const void *arg) {
+    const struct move *row = arg;
+    static float pool[N_FULL + N_AFTER][WIDE];
+    static uint32_t tokens[N_FULL];
+    struct attention_kernels kernels;
+    struct kernels f32;
+    attention_kernels_init(&kernels, false);
+    kernels_init(&f32, KERNELS_SIMD128, PLUMB_PRECISION_EXACT16);
+    struct layer_plan layer = { .attn = { .n_head = 1, .n_head_kv = 1, .k_dim = WIDE, .v_dim = WIDE,
+                                          .rope = row->n_rot > 0 ? ROPE_LOCAL : ROPE_NONE, .window = row->window } };
+    if (row->n_plain > 0) {
+        layer.attn.latent = (struct latent_plan) { .n_kv = row->n_plain, .n_rotated = row->n_rot, .is_absorbed = true };
+    }
+    struct plan plan = { .n_layer = 1, .is_causal = true, .layers = &layer };
+    plan.ropes[ROPE_LOCAL] = (struct rope_plan) { .pairing = row->pairing, .n_rot = row->n_rot };
+    float cosines[WIDE], sines[WIDE];
+    float *const cosine[PLAN_ROPES] = { NULL, cosines }, *const sine[PLAN_ROPES] = { NULL, sines };
+    random_state = row->n_drop;
+    for (size_t i = 0; i < sizeof pool / sizeof(float); i++) {
+        pool[i / WIDE][i % WIDE] = (float)random_below(2001) * 1e-3f - 1;
+    }
+    for (uint32_t i = 0; i < row->n_rot / 2; i++) {
+        double angle = -(double)row->n_drop * pow(10000, -2.0 * i / row->n_rot);
+        cosines[i] = (float)cos(angle);
+        sines[i] = (float)sin(angle);
+    }
+    for (uint32_t type = 0; type < 4; type++) {
+        struct attention *a[2] = { NULL, NULL };   /* the one that drops tokens, and the other */
+        bool ok = true;
+        for (int j = 0; j < 2; j++) {
+            ok = CHECK(attention_create(&a[j], &plan, N_FULL, 8, (plumb_kv_type)type, &kernels, &f32, NULL) == PLUMB_OK,
+                       "memory") && ok;
+        }
+        ok = ok && CHECK(attention_prepare_drop(a[0], N_FULL), "memory");
+        uint32_t n_past = N_FULL - row->n_drop;
+        for (uint32_t p = 0; ok && p < N_FULL; p++) store_token(a[0], row, pool, p, p);
+        for (uint32_t p = 0; ok && p < n_past; p++) {
+            tokens[p] = p < N_KEEP ? p : p + row->n_drop;
+            store_token(a[1], row, pool, tokens[p], p);
+        }
+        if (ok) attention_drop(a[0], N_KEEP, row->n_drop, N_FULL, cosine, sine);
+        double d2[2] = { 0, 0 }, l2 = 0;
+        for (uint32_t t = 0; ok && t < N_AFTER && n_past < N_FULL; t++, n_past++) {
+            float out[WIDE];
+            double y[WIDE];
+            tokens[n_past] = N_FULL + t;
+            formula(row, (const float (*)[WIDE])pool, tokens, n_past, pool[t], y);
+            for (int j = 0; j < 2; j++) {
+                store_token(a[j], row, pool, tokens[n_past], n_past);
+                attention_run(a[j], 0, pool[t], NULL, NULL, 1, n_past, out, NULL);
+                for (uint32_t i = 0; i < WIDE; i++) d2[j] += ((double)out[i] - y[i]) * ((double)out[i] - y[i]);
+            }
+            for (uint32_t i = 0; i < WIDE; i++) l2 += y[i] * y[i];
+        }
+        double moved = sqrt(d2[0] / l2), fed = sqrt(d2[1] / l2);
+        if (ok) CHECK(moved <= 1.6 * fed + 1e-6 && fed < 0.1, "%s: %g of moved tokens, %g of others",
+                      plumb_kv_type_name((plumb_kv_type)type), moved, fed);
+        test_note("%s: relative RMS %.2g of moved tokens, %.2g of others", plumb_kv_type_name((plumb_kv_type)type),
+                  moved, fed);
+        for (int j = 0; j < 2; j++) attention_free(a[j]);
+    }
+}
+
 void test_kv_cache(void) {
     static const struct ring rings[] = {
         { "a window of 1", 1, false, 1, 1024 },
@@ -281,8 +394,18 @@ void test_kv_cache(void) {
         { "a window of 514, batches of 7: no position to spare", 514, false, 7, 1024 },
         { "a window of 600, batches of 100", 600, false, 100, 2048 },
     };
+    static const struct move moves[] = {
+        { "pairs side by side", ROPE_NORM, WIDE, 0, 700, .n_plain = 0 },
+        { "pairs half a head apart", ROPE_NEOX, WIDE, 0, 697, .n_plain = 0 },
+        { "half of a head rotated", ROPE_NEOX, WIDE / 2, 0, 32, .n_plain = 0 },
+        { "the end of a head rotated", ROPE_NORM, 16, 0, 500, .n_plain = WIDE - 16 },
+        { "no RoPE", ROPE_NORM, 0, 0, 33, .n_plain = 0 },
+        { "a ring", ROPE_NEOX, WIDE, 200, 697, .n_plain = 0 },
+        { "a ring, fewer dropped than lost", ROPE_NORM, WIDE, 500, 64, .n_plain = 0 },
+    };
     test_case("kv_cache: rings are as long as windows, batches and ways back need", lengths);
     TEST_ROWS("kv_cache: attention over a ring has the bits of a whole cache: ", walk_row, rings);
+    TEST_ROWS("kv_cache: positions that move have the formula's values: ", move_row, moves);
     TEST_ROWS("kv_cache: a session with rings goes back by any distance to the bits of a straight run: ", sessions_row,
               toys);
 }

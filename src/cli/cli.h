@@ -66,6 +66,7 @@ struct options {
     bool has_pooling, no_normalize, truncate;
     plumb_precision precision;
     plumb_kv_type kv_type;
+    uint32_t n_keep;              /* of plumb_session_set_shift */
     struct adapter_option adapters[MAX_ADAPTERS];
     size_t n_adapter;
     uint32_t control_layers[2];          /* the first and the last one */

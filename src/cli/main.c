@@ -131,7 +131,7 @@ static int generate(struct generation *g) {
         stopped = i + 1 == n_max && !is_end;
         if (is_end || stopped) break;
         const uint32_t n_ctx = plumb_session_n_ctx(g->session);
-        if (plumb_session_n_past(g->session) + g->n_taken > n_ctx) {
+        if (plumb_session_n_past(g->session) + g->n_taken > n_ctx && o->n_keep == 0) {
             print_error(0, "the context of %" PRIu32 " tokens is full; use --ctx to enlarge it", n_ctx);
             break;
         }

@@ -286,23 +286,28 @@ plumb_session *create_session(plumb_model *model, const struct options *o) {
         report(o->files[0], status, plumb_model_error(model));
         return NULL;
     }
+    static bool is_told = false;   /* a command may have two sessions */
     plumb_model_info info;
     plumb_model_get_info(model, &info);
     uint32_t n_ctx = plumb_session_n_ctx(session), n_default = plumb_model_default_ctx(model, o->kv_type);
-    if (n_ctx > info.n_ctx_train) {
+    if (plumb_session_exceeds_training(session) && !is_told) {
         print_error(0, "a context of %" PRIu32 " tokens, but the model was trained for %" PRIu32 ": answers get worse "
                     "beyond that", n_ctx, info.n_ctx_train);
+        is_told = true;
     }
     if (o->n_ctx == 0 && n_ctx < n_default) {
         print_error(0, "a context of %" PRIu32 " tokens: there is no memory for %" PRIu32, n_ctx, n_default);
     }
-    if (use_adapters(session, model, o)) return session;
+    status = plumb_session_set_shift(session, o->n_keep);
+    if (status != PLUMB_OK) report("--shift", status, plumb_session_error(session));
+    if (status == PLUMB_OK && use_adapters(session, model, o)) return session;
     plumb_session_free(session);
     return NULL;
 }
 
 int feed(plumb_session *session, const int32_t *ids, size_t n) {
-    if (plumb_session_n_past(session) + (uint64_t)n > plumb_session_n_ctx(session)) {
+    bool fits = plumb_session_n_past(session) + (uint64_t)n <= plumb_session_n_ctx(session);
+    if (!fits && plumb_session_n_keep(session) == 0) {
         return report("prompt", plumb_session_feed(session, ids, n), plumb_session_error(session));
     }
     for (size_t at = 0, step; at < n; at += step) {

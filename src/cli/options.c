@@ -144,6 +144,8 @@ static const struct option {
     { "--kv-type", COMPUTE, KV_TYPE, AT(kv_type), 0, 0, "NAME",
       "how K and V are stored: i16, q8_0 or q4_0 (0.53 and 0.28 times the memory, less precise), or f32 (twice the "
       "memory, slow) (i16)" },
+    { "--shift", ON(RUN), U32, AT(n_keep), 1, PLUMB_MAX_CTX / 2, "N",
+      "when the context is full, keep its first N tokens, such as 4, drop the older half of the others, and go on" },
     { "--lora", COMPUTE, LORA, 0, 0, 0, "FILE[:SCALE]",
       "use the LoRA adapter in FILE, a GGUF, times SCALE (1); several are used together" },
     { "--control-vector", COMPUTE, CONTROL, 0, 0, 0, "FILE[:SCALE]",

@@ -17,6 +17,9 @@ struct plumb_session {
     struct forward *forward;      /* the fast pass; NULL: reference is used */
     struct reference *reference;  /* the reference pass, called through `pass`; NULL: forward is used */
     int32_t *tokens;              /* (n_ctx); the first n_past are in the cache */
+    uint32_t n_keep;              /* of plumb_session_set_shift; 0: a full context is an error */
+    int32_t *dropped;             /* (n_dropped) tokens that were in the cache behind the first n_keep */
+    uint32_t n_dropped;
     float *logits;                /* (n_vocab) after the last token, if has_logits */
     bool has_logits;
     float *embedding;             /* (n_vector, n_pooled) of the last plumb_session_embed; NULL: none */
@@ -93,6 +96,7 @@ void plumb_session_free(plumb_session *s) {
     pool_free(s->pool);
     adapter_set_free(&s->adapters);
     free(s->tokens);
+    free(s->dropped);
     free(s->logits);
     free(s->embedding);
     free(s);
@@ -120,6 +124,12 @@ const plumb_model *session_model(const plumb_session *s) { return s->model; }
 const char *plumb_session_error(const plumb_session *s) { return s->err.message; }
 uint32_t plumb_session_n_ctx(const plumb_session *s) { return s->n_ctx; }
 uint32_t plumb_session_n_batch(const plumb_session *s) { return s->n_batch; }
+bool plumb_session_exceeds_training(const plumb_session *s) {
+    const struct plan *p = &s->model->model->plan;
+    bool attends = false;
+    for (uint32_t il = 0; il < p->n_layer; il++) attends = attends || plan_attends(&p->layers[il]);
+    return attends && s->n_ctx > p->n_ctx_train;
+}
 uint64_t plumb_session_bytes(const plumb_session *s) {
     uint64_t pass = s->forward ? forward_bytes(s->forward) : s->pass->bytes(s->reference);
     return pass + s->n_ctx * sizeof *s->tokens + s->model->model->plan.n_vocab * sizeof *s->logits;
@@ -140,18 +150,77 @@ static plumb_status check_not_running(plumb_session *s) {
     return error_set(&s->err, PLUMB_ERROR_STATE, "a callback of this session cannot feed, rewind or tap it");
 }
 
-/* Keeps the first n tokens, or as many of them as the pass can go on from, and returns their number. */
+/* How many tokens a full context of a session drops at once, and how many remain. */
+static uint32_t shift_of(const plumb_session *s) { return (s->n_ctx - s->n_keep) / 2; }
+static uint32_t n_shifted(const plumb_session *s) { return s->n_ctx - shift_of(s); }
+
+/* Keeps the first n tokens, or as many of them as the pass can go on from, and returns their number.  Of the tokens
+ * that remained when others were dropped, it keeps all, or none but those that never moved: K and V of some of them are
+ * not those of a shorter text. */
 static uint32_t keep(plumb_session *s, uint32_t n) {
     if (n == s->n_past) return n;
     s->has_logits = false;   /* they belong to a token that is removed */
-    return s->n_past = s->forward ? forward_rewind(s->forward, n) : s->pass->rewind(s->reference, n);
+    if (s->n_dropped > 0 && n < n_shifted(s) && n > s->n_keep) n = s->n_keep;
+    s->n_past = s->forward ? forward_rewind(s->forward, n) : s->pass->rewind(s->reference, n);
+    if (s->n_past <= s->n_keep) s->n_dropped = 0;
+    return s->n_past;
+}
+
+/* Token i of those that were fed. */
+static int32_t token_fed(const plumb_session *s, uint32_t i) {
+    if (i < s->n_keep || s->n_dropped == 0) return s->tokens[i];
+    return i < s->n_keep + s->n_dropped ? s->dropped[i - s->n_keep] : s->tokens[i - s->n_dropped];
 }
 
 uint32_t plumb_session_reuse(plumb_session *s, const int32_t *ids, size_t n) {
-    uint32_t same = 0;
-    while (same < s->n_past && same + 1 < n && s->tokens[same] == ids[same]) same++;
-    return check_not_running(s) == PLUMB_OK ? keep(s, same) : same;
+    uint32_t same = 0, n_dropped = s->n_dropped;
+    while (same < s->n_past + n_dropped && same + 1 < n && token_fed(s, same) == ids[same]) same++;
+    if (check_not_running(s) != PLUMB_OK) return same;
+    bool is_behind = same >= n_shifted(s) + n_dropped;   /* nothing that was dropped is missing */
+    same = keep(s, n_dropped == 0 ? same : is_behind ? same - n_dropped : same < s->n_keep ? same : s->n_keep);
+    return same + s->n_dropped;
 }
+
+/* More dropped tokens than this are not remembered, so that their bytes fit 32 bits. */
+enum { MAX_DROPPED = 1 << 29 };
+
+/* Drops tokens of a full context. */
+static plumb_status shift(plumb_session *s) {
+    uint32_t n = shift_of(s);
+    int32_t *grown = s->n_dropped > MAX_DROPPED ? NULL : realloc(s->dropped, (s->n_dropped + n) * sizeof *grown);
+    if (!grown) {
+        return error_set(&s->err, PLUMB_ERROR_MEMORY, "out of memory: a list of %u tokens, and of %u more",
+                         s->n_dropped, n);
+    }
+    s->dropped = grown;
+    memcpy(grown + s->n_dropped, s->tokens + s->n_keep, n * sizeof *grown);
+    memmove(s->tokens + s->n_keep, s->tokens + s->n_keep + n, (s->n_ctx - s->n_keep - n) * sizeof *grown);
+    forward_drop(s->forward, s->n_keep, n);
+    s->n_dropped += n;
+    s->n_past -= n;
+    return PLUMB_OK;
+}
+
+plumb_status plumb_session_set_shift(plumb_session *s, uint32_t n_keep) {
+    PLUMB_TRY(check_not_running(s));
+    if (n_keep == s->n_keep) return PLUMB_OK;
+    if (n_keep > 0 && !s->forward) {
+        return error_set(&s->err, PLUMB_ERROR_UNSUPPORTED, "the reference pass cannot drop tokens of a full context");
+    }
+    bool is_possible = n_keep <= s->n_ctx / 2 && s->n_ctx >= PLUMB_LEAST_SHIFT_CTX;
+    uint32_t n_left = is_possible ? n_keep + (s->n_ctx - n_keep + 1) / 2 : s->n_ctx;
+    if (n_keep > 0) PLUMB_TRY(forward_prepare_drop(s->forward, n_keep, n_left, &s->err));
+    if (n_keep > 0 && !is_possible) {
+        return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "%u tokens cannot stay in a full context of %u: at most half "
+                         "of it can, and it must have at least %d", n_keep, s->n_ctx, PLUMB_LEAST_SHIFT_CTX);
+    }
+    if (s->n_dropped > 0) keep(s, s->n_keep);
+    s->n_keep = n_keep;
+    return PLUMB_OK;
+}
+
+uint32_t plumb_session_n_keep(const plumb_session *s) { return s->n_keep; }
+uint32_t plumb_session_n_dropped(const plumb_session *s) { return s->n_dropped; }
 
 /* Runs one batch of n <= n_batch tokens.  results: as in forward_run.  ids may be the session's own tokens. */
 static void run(plumb_session *s, const int32_t *ids, uint32_t n, uint32_t n_result, float *results) {
@@ -175,6 +244,12 @@ plumb_status plumb_session_rewind(plumb_session *s, uint32_t n_past) {
     return PLUMB_OK;
 }
 
+static plumb_status check_room(plumb_session *s, size_t n) {
+    if (n <= s->n_ctx - s->n_past) return PLUMB_OK;
+    return error_set(&s->err, PLUMB_ERROR_CONTEXT, "%zu more tokens do not fit: %u of the context's %u are used", n,
+                     s->n_past, s->n_ctx);
+}
+
 static plumb_status check_feed(plumb_session *s, const int32_t *ids, size_t n) {
     uint32_t n_vocab = s->model->model->plan.n_vocab;
     PLUMB_TRY(check_not_running(s));
@@ -186,10 +261,7 @@ static plumb_status check_feed(plumb_session *s, const int32_t *ids, size_t n) {
         return error_set(&s->err, PLUMB_ERROR_STATE, "tokens of this model attend to later ones, so all of them must "
                          "be fed at once; %u were fed before", s->n_past);
     }
-    if (n > s->n_ctx - s->n_past) {
-        return error_set(&s->err, PLUMB_ERROR_CONTEXT, "%zu more tokens do not fit: %u of the context's %u are used", n,
-                         s->n_past, s->n_ctx);
-    }
+    if (s->n_keep == 0) PLUMB_TRY(check_room(s, n));
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0 || (uint32_t)ids[i] >= n_vocab) {
             return error_set(&s->err, PLUMB_ERROR_TOKEN, "token %d at index %zu is not in 0..%u", (int)ids[i], i,
@@ -273,19 +345,26 @@ static plumb_status check_logits(plumb_session *s) {
                      "no logits from which to generate text", p->architecture);
 }
 
+/* Makes room in a full context, and sets *n_run to the number of tokens of the next batch, of n that remain. */
+static plumb_status next_batch(plumb_session *s, size_t n, uint32_t *n_run) {
+    if (s->n_past == s->n_ctx) PLUMB_TRY(shift(s));
+    uint32_t n_free = s->n_ctx - s->n_past, most = n_free < s->n_batch ? n_free : s->n_batch;
+    *n_run = n < most ? (uint32_t)n : most;
+    return PLUMB_OK;
+}
+
 plumb_status plumb_session_feed(plumb_session *s, const int32_t *ids, size_t n) {
     PLUMB_TRY(check_logits(s));
     PLUMB_TRY(check_feed(s, ids, n));
+    plumb_status status = PLUMB_OK;
     s->is_running = true;
-    while (n > 0) {
-        uint32_t n_run = n < s->n_batch ? (uint32_t)n : s->n_batch;
+    for (uint32_t n_run; n > 0 && (status = next_batch(s, n, &n_run)) == PLUMB_OK; n -= n_run) {
         run(s, ids, n_run, n_run == n, s->logits);
         ids += n_run;
-        n -= n_run;
         s->has_logits = true;
     }
     s->is_running = false;
-    return PLUMB_OK;
+    return status;
 }
 
 plumb_status plumb_session_feed_all(plumb_session *s, const int32_t *ids, size_t n,
@@ -297,19 +376,19 @@ plumb_status plumb_session_feed_all(plumb_session *s, const int32_t *ids, size_t
     uint32_t n_element = plan_n_result(p), n_max = n < s->n_batch ? (uint32_t)n : s->n_batch;
     float *all = alloc_array((uint64_t)n_max * n_element, sizeof *all);
     if (!all) return error_set(&s->err, PLUMB_ERROR_MEMORY, "out of memory: logits of %u positions", n_max);
+    plumb_status status = PLUMB_OK;
     s->is_running = true;
-    while (n > 0) {
-        uint32_t n_run = n < n_max ? (uint32_t)n : n_max, pos = s->n_past;
+    for (uint32_t n_run; n > 0 && (status = next_batch(s, n, &n_run)) == PLUMB_OK; n -= n_run) {
+        uint32_t pos = s->n_past;
         run(s, ids, n_run, n_run, all);
+        s->has_logits = p->has_logits;
         for (uint32_t t = 0; on_logits && t < n_run; t++) on_logits(user, pos + t, all + (size_t)t * n_element);
         if (p->has_logits) memcpy(s->logits, all + (size_t)(n_run - 1) * n_element, n_element * sizeof *all);
         ids += n_run;
-        n -= n_run;
     }
     s->is_running = false;
-    s->has_logits = p->has_logits;
     free(all);
-    return PLUMB_OK;
+    return status;
 }
 
 /* ---- embeddings ------------------------------------------------------------------------------------------------ */
@@ -356,6 +435,7 @@ int64_t plumb_session_embed(plumb_session *s, const int32_t *ids, const uint32_t
     if (n_text == 0) return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "there are no texts");
     uint32_t n_run = count_texts(s, lengths, n_text), n = 0;
     for (uint32_t i = 0; i < n_run; n += lengths[i++]) {
+        PLUMB_TRY(check_room(s, lengths[i]));
         PLUMB_TRY(check_feed(s, ids + n, lengths[i]));
         if (lengths[i] == 0) return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "no tokens have no embedding");
     }

@@ -52,12 +52,14 @@ struct unit {
 struct scratch {
     int16_t *code;                           /* (k_row or v_row) codes of the vector that is being stored */
     float *scores;                           /* (4, KV_PART) scores, then 2^(score - top); (n_ctx + 1) for f32 */
-    float *more;                             /* (4, KV_PART) scores of the slices of K after the first */
-    int8_t *unpacked;                        /* (KV_PART, KV_SLICE) codes of 4 bits */
-    float *scales;                           /* (KV_PART) scales of K or V as floats */
     float *v_scale;                          /* (KV_PART) scales of V, with 0 at positions before the window */
     int16_t *codes;                          /* (4, KV_PART) codes of weights times scales of V */
     float *code_scales;                      /* (4, KV_PART / 32) scales of these codes, one for each 32 positions */
+    /* For types with slices: */
+    float *rotated;                          /* (k_row or v_row) a head of K, V or Q */
+    float *more;                             /* (4, KV_PART) scores of the slices of K after the first */
+    int8_t *unpacked;                        /* (KV_PART, KV_SLICE) codes of 4 bits */
+    float *scales;                           /* (KV_PART) scales of K or V as floats */
 };
 
 struct attention {
@@ -73,6 +75,7 @@ struct attention {
     struct unit *units;                      /* run_units uses one for each thread, run_token all that one token has;
                                               * there are as many as the larger of these numbers, and none for f32 */
     uint32_t n_unit;
+    float *records;                          /* of positions that are moved; NULL until attention_prepare_drop */
     /* The arguments of attention_store or attention_run while it runs, for the loops of the threads. */
     const struct attn_plan *layer;
     struct kv_cache *cache;                  /* the layer's */
@@ -110,14 +113,18 @@ static struct maxima maxima_of(const struct attention *a, uint32_t n_ctx) {
 
 static bool allocate_scratch(struct attention *a, struct scratch *s, const struct maxima *m, plumb_kv_type type) {
     if (type == PLUMB_KV_F32) return (s->scores = allocate(a, (uint64_t)m->n_ctx + 1, sizeof *s->scores)) != NULL;
-    bool ok = (s->code = allocate(a, m->k_row > m->v_row ? m->k_row : m->v_row, sizeof *s->code))
+    uint32_t n_row = m->k_row > m->v_row ? m->k_row : m->v_row;
+    bool ok = (s->code = allocate(a, n_row, sizeof *s->code))
            && (s->scores = allocate(a, ATTN_QUERIES * KV_PART, sizeof *s->scores))
-           && (s->more = allocate(a, ATTN_QUERIES * KV_PART, sizeof *s->more))
-           && (s->unpacked = allocate(a, KV_PART * KV_SLICE, sizeof *s->unpacked))
-           && (s->scales = allocate(a, KV_PART, sizeof *s->scales))
            && (s->v_scale = allocate(a, KV_PART, sizeof *s->v_scale))
            && (s->codes = allocate(a, ATTN_QUERIES * KV_PART, sizeof *s->codes))
            && (s->code_scales = allocate(a, ATTN_QUERIES * KV_PART / ATTN_BLOCK, sizeof *s->code_scales));
+    if (ok && kv_type_has_slices(type)) {
+        ok = (s->rotated = allocate(a, n_row, sizeof *s->rotated))
+          && (s->more = allocate(a, ATTN_QUERIES * KV_PART, sizeof *s->more))
+          && (s->unpacked = allocate(a, KV_PART * KV_SLICE, sizeof *s->unpacked))
+          && (s->scales = allocate(a, KV_PART, sizeof *s->scales));
+    }
     if (!ok) return false;
     /* The 8-bit SIMD kernels always compute with 4 queries, so the rows of all 4 must be initialized, even if a unit
      * has fewer. */
@@ -196,6 +203,7 @@ void attention_free(struct attention *a) {
     }
     for (uint32_t i = 0; a->scratch && i < pool_size(a->pool); i++) {
         free(a->scratch[i].code);
+        free(a->scratch[i].rotated);
         free(a->scratch[i].scores);
         free(a->scratch[i].more);
         free(a->scratch[i].unpacked);
@@ -208,6 +216,7 @@ void attention_free(struct attention *a) {
     free(a->caches);
     free(a->scratch);
     free(a->units);
+    free(a->records);
     free(a);
 }
 
@@ -234,7 +243,61 @@ static void store_heads(void *user, uint32_t begin, uint32_t end, uint32_t threa
         for (uint32_t t = 0; t < a->n_token; t++) {
             size_t row = (size_t)t * l->n_head_kv + h;
             kv_cache_store(a->cache, a->kernels, h, a->pos + t, a->new_k + row * l->k_dim, a->new_v + row * l->v_dim,
-                           a->scratch[thread].code);
+                           a->scratch[thread].code, a->scratch[thread].rotated);
+        }
+    }
+}
+
+/* ---- context shift ----------------------------------------------------------------------------------------------- */
+
+/* Returns how many positions of a head are read before the first of them is written again: in a ring all, because the
+ * places of new positions are those of others. */
+static uint32_t moved_at_once(const struct kv_cache *cache, uint32_t n_ctx) {
+    return cache->n_position < n_ctx ? cache->n_position : 1;
+}
+
+bool attention_prepare_drop(struct attention *a, uint32_t n_ctx) {
+    uint64_t most = 0;
+    for (uint32_t il = 0; il < a->plan->n_layer; il++) {
+        const struct kv_cache *cache = &a->caches[il];
+        if (!plan_has_kv(&a->plan->layers[il])) continue;
+        uint64_t n = (uint64_t)moved_at_once(cache, n_ctx) * (cache->k_dim + cache->v_row);
+        if (n > most) most = n;
+    }
+    return a->records || (a->records = allocate(a, most, sizeof *a->records)) != NULL;
+}
+
+/* Moves the positions first .. end - 1 of a head n_drop places towards the beginning. */
+static void shift_head(struct attention *a, uint32_t head, uint32_t first, uint32_t end, uint32_t n_drop, uint32_t n,
+                       const float *cosine, const float *sine) {
+    struct kv_cache *cache = a->cache;
+    const struct attn_plan *l = a->layer;
+    const struct rope_plan *rope = l->rope == ROPE_NONE ? NULL : &a->plan->ropes[l->rope];
+    uint32_t stride = rope && rope->pairing == ROPE_NORM ? 2 : 1, size = cache->k_dim + cache->v_row;
+    uint32_t distance = stride == 2 ? 1 : rope ? rope->n_rot / 2 : 0, first_rotated = plan_rotated_from(l);
+    for (uint32_t p = first; p < end; p += n) {
+        if (n > end - p) n = end - p;
+        for (uint32_t i = 0; i < n; i++) {
+            float *record = a->records + (size_t)i * size, *k = record + first_rotated;
+            kv_cache_take(cache, head, p + i, record);
+            if (rope) a->kernels->rotate(k, k + distance, stride, cosine, sine, rope->n_rot / 2);
+        }
+        for (uint32_t i = 0; i < n; i++) {
+            kv_cache_give(cache, a->kernels, head, p + i - n_drop, a->records + (size_t)i * size, a->scratch->code,
+                          a->scratch->rotated);
+        }
+    }
+}
+
+void attention_drop(struct attention *a, uint32_t n_keep, uint32_t n_drop, uint32_t n_past,
+                    float *const cosine[PLAN_ROPES], float *const sine[PLAN_ROPES]) {
+    for (uint32_t il = 0; il < a->plan->n_layer; il++) {
+        if (!plan_has_kv(&a->plan->layers[il])) continue;
+        begin_layer(a, il, 0, 0);
+        uint32_t first = kv_cache_move(a->cache, n_keep + n_drop, n_keep, n_past);
+        for (uint32_t head = 0, rope = a->layer->rope; head < a->cache->n_head_kv; head++) {
+            shift_head(a, head, first, n_past, n_drop, moved_at_once(a->cache, n_past),
+                       rope == ROPE_NONE ? NULL : cosine[rope], rope == ROPE_NONE ? NULL : sine[rope]);
         }
     }
 }
@@ -283,14 +346,15 @@ static void add_by_distance(const struct attention *a, float *scores, uint32_t f
 
 /* Makes a unit of at most 4 queries of a K/V head, from query first on, and quantizes them.  q_scale is the scale of
  * the codes times the layer's scale and log2(e), so that the kernels compute scores in bits. */
-static void begin_unit(const struct attention *a, struct unit *u, uint32_t head_kv, uint32_t first) {
+static void begin_unit(const struct attention *a, struct unit *u, uint32_t head_kv, uint32_t first,
+                       const struct scratch *s) {
     uint32_t n = a->n_token * a->n_group - first, k_dim = a->cache->k_dim, k_row = a->cache->k_row;
     uint32_t n_slice = a->cache->n_k_slice, n_row = k_row / n_slice;
     u->head_kv = head_kv;
     u->first = first;
     u->n = n < ATTN_QUERIES ? n : ATTN_QUERIES;
     for (uint32_t i = 0; i < u->n; i++) {
-        const float *q = a->queries + query_row(a, u, i) * k_dim;
+        const float *q = kv_cache_rotate(a->cache, a->queries + query_row(a, u, i) * k_dim, k_dim, s->rotated);
         int16_t *codes = u->q + (size_t)ATTN_QUERIES * k_row;
         float code_scale = a->kernels->quantize(q, codes, k_dim, 32767.0f, ATTN_NORM);
         memset(codes + k_dim, 0, (k_row - k_dim) * sizeof *codes);
@@ -415,6 +479,7 @@ static void end_unit(const struct attention *a, const struct unit *u) {
         }
         float inverse = 1.0f / sum;
         for (uint32_t i = 0; i < v_dim; i++) attn[i] *= inverse;
+        if (kv_type_has_slices(a->cache->type)) kv_rotate(attn, v_dim);
         for (uint32_t p = 0; a->weights && p < n_key; p++) {
             float *w = weights_row(a, u, t) + p;
             if (p < u->from[t] || p >= u->end[t]) *w = 0.0f;
@@ -432,7 +497,7 @@ static void run_units(void *user, uint32_t begin, uint32_t end, uint32_t thread)
     const struct attention *a = user;
     struct unit *u = &a->units[thread];
     for (uint32_t i = begin; i < end; i++) {
-        begin_unit(a, u, i / units_of_head(a), i % units_of_head(a) * ATTN_QUERIES);
+        begin_unit(a, u, i / units_of_head(a), i % units_of_head(a) * ATTN_QUERIES, &a->scratch[thread]);
         for (uint32_t part = part_of(u->from[0]); part <= part_of(u->end[u->n - 1] - 1); part++) {
             run_part(a, u, part, &a->scratch[thread]);
         }
@@ -459,7 +524,7 @@ static void run_token(struct attention *a) {
     uint64_t n_seen = a->pos - from + 1, n_first = n_seen < KV_PART ? n_seen : KV_PART;
     uint64_t cost = n_first * a->n_group * ((uint64_t)a->cache->k_row + a->cache->v_row + WEIGHT_COST);
     uint32_t n_part = part_of(a->pos) - part_of(from) + 1;
-    for (uint32_t i = 0; i < n_unit; i++) begin_unit(a, &a->units[i], i / n, i % n * ATTN_QUERIES);
+    for (uint32_t i = 0; i < n_unit; i++) begin_unit(a, &a->units[i], i / n, i % n * ATTN_QUERIES, a->scratch);
     pool_run(a->pool, a->layer->n_head_kv * n_part, grain(cost), run_parts, a);
     for (uint32_t i = 0; i < n_unit; i++) end_unit(a, &a->units[i]);
 }

@@ -7,7 +7,7 @@
  * kv_cache.h says how K and V are stored.  The bits of a token's result depend neither on the batch it comes in (if the
  * model is causal), nor on the number of threads, nor on the kernels, nor on whether weights are requested.  With
  * integer codes, a NaN or infinity in K or V turns the result of every query that attends to it into NaN (of V, the
- * elements of its slice), and changes nothing else.
+ * elements that are rotated together), and changes nothing else.
  */
 #ifndef PLUMB_FORWARD_ATTENTION_H
 #define PLUMB_FORWARD_ATTENTION_H
@@ -33,6 +33,14 @@ uint64_t attention_bytes(const struct attention *a);
 /* Returns n_past if the caches still hold what a token at position n_past sees in every layer, else 0.  Layers with
  * windows keep a limited number of positions (kv_cache.h). */
 uint32_t attention_rewind(const struct attention *a, uint32_t n_past);
+/* Allocates what attention_drop needs, for any shift in a context of n_ctx.  Returns false if there is no memory. */
+bool attention_prepare_drop(struct attention *a, uint32_t n_ctx);
+/* Drops the positions n_keep .. n_keep + n_drop - 1 of all layers, n_drop >= ATTN_BLOCK.  Those behind them, up to
+ * n_past - 1, move to their places: their K are rotated by the angles of -n_drop positions, cosine and sine (n_rot / 2)
+ * of each of the plan's ropes, and rounded again.  Xiao et al. 2024, "Efficient Streaming Language Models with
+ * Attention Sinks", section 3.2. */
+void attention_drop(struct attention *a, uint32_t n_keep, uint32_t n_drop, uint32_t n_past,
+                    float *const cosine[PLAN_ROPES], float *const sine[PLAN_ROPES]);
 /* Stores K and V of layer il for positions pos .. pos + n_token - 1.  All positions before pos must be stored already.
  * Whatever was stored from pos on is lost.  pos is the end of what was stored before or, to go back, what
  * attention_rewind returns. */

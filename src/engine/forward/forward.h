@@ -40,6 +40,12 @@ const struct kernels *forward_kernels(const struct forward *f);
  * far back means to compute all tokens again.  Recurrent layers keep some snapshots of their states (snapshots.h):
  * those at the end of each run of several tokens, and of SNAPSHOTS_EVERY runs of one. */
 uint32_t forward_rewind(const struct forward *f, uint32_t n_past);
+/* Makes forward_drop possible for drops that leave n tokens, n_keep of which never move.  Fails with
+ * PLUMB_ERROR_UNSUPPORTED if the tokens of this model cannot move, and with PLUMB_ERROR_MEMORY. */
+plumb_status forward_prepare_drop(struct forward *f, uint32_t n_keep, uint32_t n, struct error *err);
+/* Drops n_drop >= ATTN_BLOCK tokens behind the first n_keep > 0, of n_ctx in the cache, and moves those behind them to
+ * their places (attention_drop).  States of recurrent layers stay as they are. */
+void forward_drop(struct forward *f, uint32_t n_keep, uint32_t n_drop);
 /* Computes n tokens (1..n_batch) at positions pos .. pos + n - 1 (< n_ctx).  Each attends to itself and to the
  * positions before it, all of them or those of the layer's window; in a model that is not causal, also to the later
  * ones of the n.  All positions < pos must be in the cache, from earlier runs.  The K and V of the n tokens are stored.

@@ -1,6 +1,7 @@
 /* Compiled for speed. */
 #include "forward/kv_cache.h"
 
+#include "base/math.h"
 #include "forward/snapshots.h"
 
 #include <math.h>
@@ -17,11 +18,10 @@ static struct kv_format format_of(plumb_kv_type type) {
     return (struct kv_format) { 32, 0 };
 }
 
-static bool has_slices(plumb_kv_type type) { return type == PLUMB_KV_Q8_0 || type == PLUMB_KV_Q4_0; }
-static uint32_t slices(plumb_kv_type type, uint32_t n_dim) { return has_slices(type) ? n_dim / KV_SLICE : 1; }
+static uint32_t slices(plumb_kv_type type, uint32_t n_dim) { return kv_type_has_slices(type) ? n_dim / KV_SLICE : 1; }
 
 uint32_t kv_cache_refused(const struct plan *p, plumb_kv_type type) {
-    for (uint32_t il = 0; has_slices(type) && il < p->n_layer; il++) {
+    for (uint32_t il = 0; kv_type_has_slices(type) && il < p->n_layer; il++) {
         const struct attn_plan *a = &p->layers[il].attn;
         if (!plan_has_kv(&p->layers[il])) continue;
         if (a->k_dim % KV_SLICE > 0) return a->k_dim;
@@ -159,6 +159,31 @@ const float *kv_cache_widen(const struct kv_cache *cache, const uint8_t *scales,
 
 /* ---- storing ----------------------------------------------------------------------------------------------------- */
 
+/* The fast Walsh-Hadamard transform: Fino & Algazi 1976.  Every sum has two terms, so all compilers make the same
+ * bits. */
+void kv_rotate(float *x, uint32_t n) {
+    uint32_t block = n & (0 - n);
+    float factor = 1.0f / (float)math_sqrt((double)block);
+    for (uint32_t half = 1; half < block; half *= 2) {
+        for (uint32_t i = 0; i < n; i += 2 * half) {
+            float *a = x + i, *b = a + half;
+            for (uint32_t j = 0; j < half; j++) {
+                float sum = a[j] + b[j], difference = a[j] - b[j];
+                a[j] = sum;
+                b[j] = difference;
+            }
+        }
+    }
+    for (uint32_t i = 0; i < n; i++) x[i] *= factor;
+}
+
+const float *kv_cache_rotate(const struct kv_cache *cache, const float *x, uint32_t n, float *rotated) {
+    if (!kv_type_has_slices(cache->type)) return x;
+    memcpy(rotated, x, n * sizeof *x);
+    kv_rotate(rotated, n);
+    return rotated;
+}
+
 uint16_t kv_quantize(plumb_kv_type type, const float *x, int16_t *codes) {
     float amax = 0.0f, peak = 0.0f;   /* peak: the element with the largest magnitude */
     bool is_finite = true;
@@ -190,7 +215,7 @@ uint16_t kv_quantize(plumb_kv_type type, const float *x, int16_t *codes) {
 /* Quantizes a slice of n elements, or a whole head, and stores its scale.  norm: as of attention_kernels' quantize. */
 static void quantize(const struct kv_cache *cache, const struct attention_kernels *kernels, const float *x, size_t n,
                      float norm, int16_t *codes, uint8_t *scale) {
-    if (has_slices(cache->type)) *(uint16_t *)(void *)scale = kv_quantize(cache->type, x, codes);
+    if (kv_type_has_slices(cache->type)) *(uint16_t *)(void *)scale = kv_quantize(cache->type, x, codes);
     else *(float *)(void *)scale = kernels->quantize(x, codes, n, 32767.0f, norm);
 }
 
@@ -205,41 +230,63 @@ static inline void put(const struct kv_cache *cache, uint8_t *codes, size_t i, i
     }
 }
 
-/* Stores slice j.  Its element i of position p goes to (i / 2, p % 8, i % 2) of the tile of p.  The scales of the
- * tile's other positions are cleared too, because the scores kernel reads 8 at a time.  The norm of a K is bounded so
- * that dots fit 32 bits. */
+static inline int16_t get(const struct kv_cache *cache, const uint8_t *codes, size_t i) {
+    if (cache->type == PLUMB_KV_I16) return ((const int16_t *)(const void *)codes)[i];
+    if (cache->type == PLUMB_KV_Q8_0) return (int8_t)codes[i];
+    return (int16_t)((codes[i / 32 * 16 + i % 16] >> (i % 32 < 16 ? 0 : 4) & 15) - 8);
+}
+
+/* A tile of K, or a block of V, of one slice: its codes and their number, and where element i of position p is. */
+struct tile { uint8_t *codes; size_t bytes; };
+
+static struct tile k_tile(const struct kv_cache *cache, uint32_t head, uint32_t j, uint32_t p) {
+    size_t bytes = kv_cache_size(cache, (size_t)ATTN_TILE * (cache->k_row / cache->n_k_slice));
+    return (struct tile) { kv_cache_k(cache, head, j, p) + p % cache->part_length / ATTN_TILE * bytes, bytes };
+}
+static struct tile v_block(const struct kv_cache *cache, uint32_t head, uint32_t j, uint32_t p) {
+    size_t bytes = kv_cache_size(cache, (size_t)ATTN_BLOCK * (cache->v_row / cache->n_v_slice));
+    return (struct tile) { kv_cache_v(cache, head, j, p) + p % cache->part_length / ATTN_BLOCK * bytes, bytes };
+}
+/* (i / 2, p % 8, i % 2) of the tile of p. */
+static size_t k_at(uint32_t p, uint32_t i) { return (size_t)(i / 2 * ATTN_TILE + p % ATTN_TILE) * 2 + i % 2; }
+/* (i / 8, p % 32 / 2, i % 8, p % 2) of the block of p. */
+static size_t v_at(uint32_t p, uint32_t i) {
+    size_t tile = i / ATTN_TILE * (ATTN_TILE * ATTN_BLOCK);
+    return tile + (p % ATTN_BLOCK / 2 * ATTN_TILE + i % ATTN_TILE) * 2 + p % 2;
+}
+
+/* Stores slice j.  The scales of the tile's other positions are cleared too, because the scores kernel reads 8 at a
+ * time.  The norm of a K is bounded so that dots fit 32 bits. */
 static void store_k(struct kv_cache *cache, const struct attention_kernels *kernels, uint32_t head, uint32_t j,
                     uint32_t p, const float *x, int16_t *scratch) {
     uint32_t n = cache->k_dim / cache->n_k_slice, n_row = cache->k_row / cache->n_k_slice;
     uint8_t *scale = kv_cache_k_scale(cache, head, j, p);
-    size_t tile_bytes = kv_cache_size(cache, (size_t)ATTN_TILE * n_row);
-    uint8_t *tile = kv_cache_k(cache, head, j, p) + p % cache->part_length / ATTN_TILE * tile_bytes;
+    struct tile tile = k_tile(cache, head, j, p);
     if (p % ATTN_TILE == 0) {
-        memset(tile, 0, tile_bytes);
+        memset(tile.codes, 0, tile.bytes);
         memset(scale, 0, ATTN_TILE * cache->format.scale_bytes);
     }
     memset(scratch + n, 0, (n_row - n) * sizeof *scratch);
     quantize(cache, kernels, x + (size_t)j * n, n, ATTN_NORM, scratch, scale);
-    for (uint32_t i = 0; i < n_row; i++) {
-        put(cache, tile, (i / 2 * ATTN_TILE + p % ATTN_TILE) * 2 + i % 2, scratch[i]);
-    }
+    for (uint32_t i = 0; i < n_row; i++) put(cache, tile.codes, k_at(p, i), scratch[i]);
 }
 
-/* Element i of position p goes to (i / 8, p % 32 / 2, i % 8, p % 2) of the block of p.  Scales of later positions need
- * not be cleared, because attention_scales reads none of them.  The norm of a V has no bound, because sums with V fit
- * 32 bits by the bound on the codes of the weights (kernels/attention.h). */
+/* Stores the codes of slice j.  The scales of later positions need not be cleared, because attention_scales reads none
+ * of them. */
+static void put_v(struct kv_cache *cache, uint32_t head, uint32_t j, uint32_t p, const int16_t *codes) {
+    struct tile block = v_block(cache, head, j, p);
+    if (p % ATTN_BLOCK == 0) memset(block.codes, 0, block.bytes);
+    for (uint32_t i = 0; i < cache->v_row / cache->n_v_slice; i++) put(cache, block.codes, v_at(p, i), codes[i]);
+}
+
+/* Stores slice j.  The norm of a V has no bound, because sums with V fit 32 bits by the bound on the codes of the
+ * weights (kernels/attention.h). */
 static void store_v(struct kv_cache *cache, const struct attention_kernels *kernels, uint32_t head, uint32_t j,
                     uint32_t p, const float *x, int16_t *scratch) {
     uint32_t n = cache->v_dim / cache->n_v_slice, n_row = cache->v_row / cache->n_v_slice;
-    size_t block_bytes = kv_cache_size(cache, (size_t)ATTN_BLOCK * n_row);
-    uint8_t *block = kv_cache_v(cache, head, j, p) + p % cache->part_length / ATTN_BLOCK * block_bytes;
-    if (p % ATTN_BLOCK == 0) memset(block, 0, block_bytes);
     memset(scratch + n, 0, (n_row - n) * sizeof *scratch);
     quantize(cache, kernels, x + (size_t)j * n, n, INFINITY, scratch, kv_cache_v_scale(cache, head, j, p));
-    for (uint32_t i = 0; i < n_row; i++) {
-        size_t tile = i / ATTN_TILE * (ATTN_TILE * ATTN_BLOCK);
-        put(cache, block, tile + (p % ATTN_BLOCK / 2 * ATTN_TILE + i % ATTN_TILE) * 2 + p % 2, scratch[i]);
-    }
+    put_v(cache, head, j, p, scratch);
 }
 
 /* Position 0 begins the sequence again: nothing before it is needed. */
@@ -250,13 +297,66 @@ void kv_cache_begin(struct kv_cache *cache, uint32_t begin, uint32_t end) {
 }
 
 void kv_cache_store(struct kv_cache *cache, const struct attention_kernels *kernels, uint32_t head, uint32_t p,
-                    const float *k, const float *v, int16_t *scratch) {
+                    const float *k, const float *v, int16_t *scratch, float *rotated) {
     if (cache->type == PLUMB_KV_F32) {
         size_t k_bytes = cache->k_row * sizeof *k, v_bytes = cache->v_row * sizeof *v, at = p % cache->part_length;
         memcpy(kv_cache_k(cache, head, 0, p) + at * k_bytes, k, cache->k_dim * sizeof *k);
         memcpy(kv_cache_v(cache, head, 0, p) + at * v_bytes, v, cache->v_dim * sizeof *v);
         return;
     }
+    k = kv_cache_rotate(cache, k, cache->k_dim, rotated);
     for (uint32_t j = 0; j < cache->n_k_slice; j++) store_k(cache, kernels, head, j, p, k, scratch);
+    v = kv_cache_rotate(cache, v, cache->v_dim, rotated);
     for (uint32_t j = 0; j < cache->n_v_slice; j++) store_v(cache, kernels, head, j, p, v, scratch);
+}
+
+/* ---- moving ------------------------------------------------------------------------------------------------------ */
+
+uint32_t kv_cache_move(struct kv_cache *cache, uint32_t from, uint32_t to, uint32_t end) {
+    uint32_t distance = from - to, lost = cache->n_lost;
+    if (lost > 0) cache->n_lost = lost > from ? lost - distance : to;
+    kv_cache_begin(cache, to, end - distance);
+    return lost > from ? lost : from;
+}
+
+void kv_cache_take(const struct kv_cache *cache, uint32_t head, uint32_t p, float *record) {
+    float *v = record + cache->k_dim;
+    if (cache->type == PLUMB_KV_F32) {
+        size_t k_bytes = cache->k_row * sizeof *v, v_bytes = cache->v_row * sizeof *v, at = p % cache->part_length;
+        memcpy(record, kv_cache_k(cache, head, 0, p) + at * k_bytes, cache->k_dim * sizeof *v);
+        memcpy(v, kv_cache_v(cache, head, 0, p) + at * v_bytes, cache->v_dim * sizeof *v);
+        return;
+    }
+    uint32_t n = cache->k_dim / cache->n_k_slice, n_row = cache->v_row / cache->n_v_slice;
+    for (uint32_t j = 0; j < cache->n_k_slice; j++) {
+        float unpacked, scale = *kv_cache_widen(cache, kv_cache_k_scale(cache, head, j, p), 1, &unpacked);
+        const uint8_t *codes = k_tile(cache, head, j, p).codes;
+        for (uint32_t i = 0; i < n; i++) record[j * n + i] = scale * (float)get(cache, codes, k_at(p, i));
+    }
+    if (kv_type_has_slices(cache->type)) kv_rotate(record, cache->k_dim);
+    int16_t *v_codes = (int16_t *)(void *)v;
+    uint8_t *v_scales = (uint8_t *)(v_codes + cache->v_row);
+    for (uint32_t j = 0; j < cache->n_v_slice; j++, v_codes += n_row, v_scales += cache->format.scale_bytes) {
+        const uint8_t *codes = v_block(cache, head, j, p).codes;
+        for (uint32_t i = 0; i < n_row; i++) v_codes[i] = get(cache, codes, v_at(p, i));
+        memcpy(v_scales, kv_cache_v_scale(cache, head, j, p), cache->format.scale_bytes);
+    }
+}
+
+void kv_cache_give(struct kv_cache *cache, const struct attention_kernels *kernels, uint32_t head, uint32_t p,
+                   const float *record, int16_t *scratch, float *rotated) {
+    const float *v = record + cache->k_dim;
+    if (cache->type == PLUMB_KV_F32) {
+        kv_cache_store(cache, kernels, head, p, record, v, scratch, rotated);
+        return;
+    }
+    const float *k = kv_cache_rotate(cache, record, cache->k_dim, rotated);
+    const int16_t *codes = (const int16_t *)(const void *)v;
+    const uint8_t *scales = (const uint8_t *)(codes + cache->v_row);
+    for (uint32_t j = 0; j < cache->n_k_slice; j++) store_k(cache, kernels, head, j, p, k, scratch);
+    for (uint32_t j = 0; j < cache->n_v_slice; j++) {
+        put_v(cache, head, j, p, codes + (size_t)j * (cache->v_row / cache->n_v_slice));
+        memcpy(kv_cache_v_scale(cache, head, j, p), scales + (size_t)j * cache->format.scale_bytes,
+               cache->format.scale_bytes);
+    }
 }

@@ -10,6 +10,10 @@
  *
  * Codes of 4 bits are stored plus 8; byte j of 16 has the codes j and j + 16 of 32 (kv_cache_unpack).
  *
+ * Q8_0 and Q4_0 store heads that are rotated (kv_rotate): an element that is much larger than its neighbours would make
+ * the scale of its slice large, and a rotation spreads it over the head.  Ashkboos et al. 2024, "QuaRot".  Attention
+ * rotates Q in the same way, which leaves the dots with K as they are, and rotates the weighted sums of V back.
+ *
  * Attention computes with one part at a time (attention.c), so it reads K and V of a part as one stream of bytes.  The
  * length of a ring is a multiple of KV_PART, so the positions of a part are in order there too.  With PLUMB_KV_F32 all
  * positions are one part.
@@ -42,6 +46,9 @@ struct kv_cache {
     uint8_t *k_scale, *v_scale;     /* (n_head_kv, slices, n_position), NULL for f32 */
     uint64_t bytes;                 /* of codes and scales */
 };
+
+/* Whether a type divides heads into slices of KV_SLICE elements, and stores them rotated. */
+static inline bool kv_type_has_slices(plumb_kv_type type) { return type == PLUMB_KV_Q8_0 || type == PLUMB_KV_Q4_0; }
 
 static inline uint32_t kv_round_up(uint32_t n, uint32_t to) { return (uint32_t)(((uint64_t)n + to - 1) / to * to); }
 
@@ -81,17 +88,32 @@ uint8_t *kv_cache_v_scale(const struct kv_cache *cache, uint32_t head, uint32_t 
 const void *kv_cache_unpack(const struct kv_cache *cache, const uint8_t *codes, size_t n, int8_t *scratch);
 /* Returns n scales as floats: `scales` itself, or scratch (n) with f16 widened. */
 const float *kv_cache_widen(const struct kv_cache *cache, const uint8_t *scales, size_t n, float *scratch);
+/* Multiplies x (n) by the orthonormal Walsh-Hadamard matrix, which is its own inverse, in blocks of the largest power
+ * of two that divides n. */
+void kv_rotate(float *x, uint32_t n);
+/* Returns a head x (n) as the cache stores it: x itself, or rotated (n). */
+const float *kv_cache_rotate(const struct kv_cache *cache, const float *x, uint32_t n, float *rotated);
 /* Quantizes a slice x (KV_SLICE) as ggml's quantize_row_q8_0_ref and quantize_row_q4_0_ref do, and returns its scale.
  * If x holds NaN or infinity, or the scale is beyond f16, it is NaN and the codes are zeros; they also are if all |x|
  * are below ATTN_MIN. */
 uint16_t kv_quantize(plumb_kv_type type, const float *x, int16_t *codes);
 /* Must be called before the positions begin .. end - 1 are stored in any head: updates n_lost. */
 void kv_cache_begin(struct kv_cache *cache, uint32_t begin, uint32_t end);
-/* Stores k (k_dim) and v (v_dim) as position p of a head.  scratch: (k_row or v_row, whichever is larger) codes; not
- * used for f32.  All positions before p must be stored already, and those after p are lost.  The first position of a K
- * tile or of a V block clears all of it: kernels compute with whole tiles and blocks, so the codes of positions that
- * are not stored yet must be initialized.  Kernels discard the results of these positions (weigh, attention_scales). */
+/* Stores k (k_dim) and v (v_dim) as position p of a head.  scratch and rotated: (k_row or v_row, whichever is larger)
+ * codes and floats; not used for f32.  All positions before p must be stored already, and those after p are lost.  The
+ * first position of a K tile or of a V block clears all of it: kernels compute with whole tiles and blocks, so the
+ * codes of positions that are not stored yet must be initialized.  Kernels discard the results of these positions
+ * (weigh, attention_scales). */
 void kv_cache_store(struct kv_cache *cache, const struct attention_kernels *kernels, uint32_t head, uint32_t p,
-                    const float *k, const float *v, int16_t *scratch);
+                    const float *k, const float *v, int16_t *scratch, float *rotated);
+/* Reads position p of a head: its K as floats, (k_dim), and behind them its V as it is stored.  record: (k_dim + v_row)
+ * floats. */
+void kv_cache_take(const struct kv_cache *cache, uint32_t head, uint32_t p, float *record);
+/* Stores such a record as position p of a head, as kv_cache_store does: its K is rounded, and its V is not. */
+void kv_cache_give(struct kv_cache *cache, const struct attention_kernels *kernels, uint32_t head, uint32_t p,
+                   const float *record, int16_t *scratch, float *rotated);
+/* Must be called before records from position `from` on are given to position `to` and those after it, from > to:
+ * returns the first position to take.  end: of the positions that are stored. */
+uint32_t kv_cache_move(struct kv_cache *cache, uint32_t from, uint32_t to, uint32_t end);
 
 #endif

@@ -363,6 +363,10 @@ uint32_t plan_max_head(const struct plan *p);
 static inline bool plan_attends(const struct layer_plan *l) {
     return l->mixer == MIXER_ATTENTION || l->mixer == MIXER_BOTH;
 }
+/* The first element of a head of K in the cache that RoPE rotates. */
+static inline uint32_t plan_rotated_from(const struct attn_plan *a) {
+    return a->latent.n_kv == 0 ? 0 : a->latent.is_absorbed ? a->latent.n_kv : a->latent.n_plain;
+}
 /* Elements of a head of Q and K, before they are absorbed in latent attention. */
 static inline uint32_t plan_head_dim(const struct attn_plan *a) {
     return a->latent.n_kv > 0 ? a->latent.n_plain + a->latent.n_rotated : a->k_dim;

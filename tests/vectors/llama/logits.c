@@ -12,6 +12,8 @@
  *     -l F:S    use the LoRA in file F with the scale S; several together
  *     -c F:S    add the control vector in file F, times S
  *     -r A-B    only to the layers A to B, counted from 0
+ *     -k N:CTX  the context holds CTX tokens: when it is full, the first N stay, and half of the others are dropped
+ *     -v TYPE   K and V are of this type of ggml instead of f32, such as q8_0, with flash attention
  *     -e KINDS  record no logits; the dump ends in the embeddings of the tokens by each of these kinds of pooling, with
  *               llama.cpp's numbers: 0 gives "none", with a row for each token, 1234 "mean", "cls", "last", "rank"
  *
@@ -407,8 +409,9 @@ int main(int argc, char **argv) {
     int32_t n_token = 0, n_max = MAX_TOKEN, n_greedy = 0, stride = 0, n_top = 0;
     char *lora_paths[MAX_ADAPTER], *control = NULL;
     size_t n_lora = 0;
-    int32_t first = 1, last = 1000000;
-    for (int c; (c = getopt(argc, argv, "f:i:pn:g:s:t:d:e:l:c:r:")) != -1;) switch (c) {
+    int32_t first = 1, last = 1000000, n_keep = 0, n_ctx = 0;
+    const char *kv_name = NULL;
+    for (int c; (c = getopt(argc, argv, "f:i:pn:g:s:t:d:e:l:c:r:k:v:")) != -1;) switch (c) {
         case 'f': text_path = optarg; break;
         case 'i': ids_path = optarg; break;
         case 'p': special = true; break;
@@ -424,6 +427,8 @@ int main(int argc, char **argv) {
             break;
         case 'c': control = optarg; break;
         case 'r': sscanf(optarg, "%d-%d", &first, &last); break;
+        case 'k': sscanf(optarg, "%d:%d", &n_keep, &n_ctx); break;
+        case 'v': kv_name = optarg; break;
         default: return 2;
         }
     if (argc - optind != 3) die("expected", "MODEL.gguf CPU_BACKEND.so OUT.bin");
@@ -469,6 +474,11 @@ int main(int argc, char **argv) {
     cp.n_threads = cp.n_threads_batch = 1;
     cp.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
     cp.type_k = cp.type_v = GGML_TYPE_F32;
+    for (int t = 0; kv_name && t < GGML_TYPE_COUNT; t++) {
+        if (!ggml_type_name((enum ggml_type)t) || strcmp(ggml_type_name((enum ggml_type)t), kv_name) != 0) continue;
+        cp.type_k = cp.type_v = (enum ggml_type)t;
+        cp.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
+    }
     FILE *dump = dump_path ? fopen(dump_path, "wb") : NULL;
     if (dump_path && !dump) die("cannot create", dump_path);
     if (dump) {
@@ -498,19 +508,28 @@ int main(int argc, char **argv) {
     put(f, token, n_fed); /* the greedy ones are not known yet */
 
     struct llama_batch batch = llama_batch_init(n_token, 0, 1);
-    batch.n_tokens = n_token;
-    for (int32_t i = 0; i < n_token; i++) {
-        batch.token[i] = token[i];
-        batch.pos[i] = i;
-        batch.n_seq_id[i] = 1;
-        batch.seq_id[i][0] = 0;
-        batch.logits[i] = n_greedy == 0 || i == n_token - 1;
+    for (int32_t at = 0, n_past = 0; at < n_token; at += batch.n_tokens, n_past += batch.n_tokens) {
+        if (n_ctx > 0 && n_past == n_ctx) {
+            int32_t n_drop = (n_ctx - n_keep) / 2;
+            llama_memory_t memory = llama_get_memory(ctx);
+            if (!llama_memory_seq_rm(memory, 0, n_keep, n_keep + n_drop)) die("cannot drop in", model_path);
+            llama_memory_seq_add(memory, 0, n_keep + n_drop, -1, -n_drop);
+            n_past -= n_drop;
+        }
+        batch.n_tokens = n_ctx > 0 && n_token - at > n_ctx - n_past ? n_ctx - n_past : n_token - at;
+        for (int32_t i = 0; i < batch.n_tokens; i++) {
+            batch.token[i] = token[at + i];
+            batch.pos[i] = n_past + i;
+            batch.n_seq_id[i] = 1;
+            batch.seq_id[i][0] = 0;
+            batch.logits[i] = n_greedy == 0 || at + i == n_token - 1;
+        }
+        if (!run(ctx, batch)) die("cannot decode with", model_path);
+        for (int32_t i = 0; n_greedy == 0 && !kinds && i < batch.n_tokens; i++) {
+            put_record(f, llama_get_logits_ith(ctx, i), n_vocab, stride, n_top);
+        }
     }
-    if (!run(ctx, batch)) die("cannot decode with", model_path);
     for (const char *kind = kinds; kind && dump && *kind; kind++) put_embedding(dump, model, cp, batch, *kind - '0');
-    if (n_greedy == 0 && !kinds) {
-        for (int32_t i = 0; i < n_token; i++) put_record(f, llama_get_logits_ith(ctx, i), n_vocab, stride, n_top);
-    }
     for (int32_t k = 0; k < n_greedy; k++) {
         llama_token *next = &token[n_token + k];
         *next = put_record(f, llama_get_logits_ith(ctx, -1), n_vocab, stride, n_top);
