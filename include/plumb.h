@@ -312,8 +312,8 @@ const char *plumb_session_error(const plumb_session *session);
 /* The context and the batch size that are in use. */
 uint32_t plumb_session_n_ctx(const plumb_session *session);
 uint32_t plumb_session_n_batch(const plumb_session *session);
-/* Whether the context is longer than what the model was trained for.  False if no layer has attention: states know of no
- * positions. */
+/* Whether the context is longer than what the model was trained for.  False if no layer has attention: states know of
+ * no positions. */
 bool plumb_session_exceeds_training(const plumb_session *session);
 /* Bytes that the session has allocated: the KV cache, scratch memory, tokens and logits. */
 uint64_t plumb_session_bytes(const plumb_session *session);
