@@ -146,7 +146,7 @@ bench: ## Races plumb against wllama and llama.cpp for docs/speed.md; QUICK=1, F
 	@python3 models/fetch.py smollm2-135m-instruct-q4_1
 	@python3 models/fetch.py --manifest tests/bench/manifest.json --into build/bench/include --all
 	@$(MAKE) -s -j$$(nproc) build build/bench/plumb build/bench/plumb.wasm build/bench/llama \
-	    $(if $(QUICK),,build/bench/llama-built)
+	    $(if $(QUICK),,build/bench/llama-built build/bench/llama.mjs)
 	@node tests/bench/bench.mjs $(if $(QUICK),--quick) $(if $(FULL),--full) $(BENCH)
 
 # The engines that `make bench` races without a browser.  All are driven by the same loop (tests/bench/driver.h).
@@ -211,6 +211,11 @@ build/bench/llama build/bench/llama-built: tests/bench/llama.c tests/bench/drive
 $(llama_source)/build/bin/libllama.so:
 	@echo "  $@ (a quarter of an hour)"
 	$Qsh tests/bench/build-llama.sh $(llama_source)
+
+# The same program as a module, with llama.cpp compiled to WebAssembly.
+build/bench/llama.mjs: tests/bench/llama.c
+	@echo "  $@ (five minutes)"
+	$QEMCC_ENV='$(emcc_env)' sh tests/bench/build-llama-wasm.sh $(llama_source) $@
 
 # Python with the packages that tools/setup.sh installs.
 python = PYTHONPATH=build/setup/py python3

@@ -14,7 +14,7 @@ import { ENGINES, closeChromium, reason, within } from './engines.mjs';
 import { loadsOf } from './load.mjs';
 import { describe, slug } from './machine.mjs';
 import { median } from './median.mjs';
-import { make, MODELS, typesOf, WIDE } from './models.mjs';
+import { HYBRIDS, make, MODELS, typesOf, WIDE } from './models.mjs';
 import { promptOf } from './prompt.mjs';
 import { report } from './report.mjs';
 
@@ -26,12 +26,16 @@ const PROFILES = {
     steps: '16', limit: '60', enough: '45', engines: 'plumb/chromium/1,wllama-2/chromium/1,llama.cpp-built/native/1' },
   types: { models: WIDE.map(({ name }) => name).join(), prompts: '32', contexts: '32', repeats: '3', steps: '8',
     limit: '120', enough: '60', engines: 'plumb/chromium/1,wllama-2/chromium/1,wllama-3/chromium/1' },
-  full: { models: MODELS.filter(model => !WIDE.includes(model)).map(({ name }) => name).join(),
+  hybrids: { models: HYBRIDS.map(({ name }) => name).join(), prompts: '256', contexts: '128', repeats: '3', steps: '16',
+    limit: '90', enough: '45',
+    engines: ['plumb', 'plumb8', 'llama.cpp-wasm', 'llama.cpp-wasm-plain', 'wllama-3'].map(name => `${name}/chromium/1`)
+      .join() },
+  full: { models: MODELS.filter(model => ![...WIDE, ...HYBRIDS].includes(model)).map(({ name }) => name).join(),
     prompts: '32,512,2048', contexts: '128,1024,4096', repeats: '3', steps: '32', limit: '90', enough: '15',
     accuracy: true },
 };
 const HELP = `node tests/bench/bench.mjs [options]
-  --quick, --full, --architectures, --types
+  --quick, --full, --architectures, --types, --hybrids
                        fewer, more or other models and lengths: see PROFILES in tests/bench/bench.mjs
   --embeddings         embeddings per second instead, of --texts 256: see tests/bench/embeddings.mjs
   --models A,B         of ${MODELS.map(({ name }) => name).join(' ')}
@@ -50,9 +54,9 @@ const HELP = `node tests/bench/bench.mjs [options]
 const flag = { type: 'boolean' }, text = { type: 'string' };
 const { values: given } = parseArgs({
   options: {
-    quick: flag, full: flag, architectures: flag, types: flag, models: text, engines: text, prompts: text,
-    contexts: text, steps: text, repeats: text, limit: text, enough: text, accuracy: flag, 'no-speed': flag,
-    'no-load': flag, embeddings: flag, texts: text, 'no-report': flag, out: text, help: flag,
+    quick: flag, full: flag, architectures: flag, types: flag, hybrids: flag, models: text, engines: text,
+    prompts: text, contexts: text, steps: text, repeats: text, limit: text, enough: text, accuracy: flag,
+    'no-speed': flag, 'no-load': flag, embeddings: flag, texts: text, 'no-report': flag, out: text, help: flag,
   },
 });
 if (given.help) {
@@ -63,9 +67,8 @@ if (given.embeddings) {
   await embeddings(given);
   process.exit();
 }
-const options = {
-  engines: '', ...PROFILES[['quick', 'full', 'architectures', 'types'].find(name => given[name]) ?? 'usual'], ...given,
-};
+const profile = Object.keys(PROFILES).find(name => given[name]) ?? 'usual';
+const options = { engines: '', ...PROFILES[profile], ...given };
 const list = (text) => text.split(',').filter(Boolean);
 const numbers = (text) => list(text).map(Number).sort((a, b) => a - b);
 const prompts = numbers(options.prompts), contexts = numbers(options.contexts);
@@ -82,7 +85,7 @@ const WAKE_STEPS = 8;
 const START_SECONDS = 300;
 /** Bytes of memory that an engine takes per byte of the file, to decide whether all engines fit. */
 const FOOTPRINT = { plumb: 1.2, plumb16: 1.2, plumb8: 1.2, 'wllama-2': 2.5, 'wllama-3': 4.5, 'llama.cpp': 2,
-  'llama.cpp-built': 2 };
+  'llama.cpp-built': 2, 'llama.cpp-wasm': 2.2, 'llama.cpp-wasm-plain': 2.2 };
 
 // ---- results, saved after every run ----
 

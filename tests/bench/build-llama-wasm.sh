@@ -1,15 +1,16 @@
 #!/bin/sh
 # Builds llama.cpp v0.5.0 for WebAssembly with its own SIMD128 kernels and one thread, and links tests/bench/llama.c to
 # it.  ggml takes those kernels only if CMake's name of the processor is wasm, which Emscripten does not say by itself.
-# Needs emcc and EMCC_ENV, the variables that it is called with (wasm/toolchain.mk), cmake and ninja; a quarter of an
-# hour on two cores.
-#   build-llama-wasm.sh SOURCE OUT.mjs
-# SOURCE is what build-llama.sh has fetched; OUT.wasm is written beside OUT.mjs.
+# Needs npm, git, cmake, emcc and EMCC_ENV, the variables that emcc is called with (wasm/toolchain.mk); five minutes on
+# two cores.
+#   build-llama-wasm.sh FOLDER OUT.mjs
+# leaves the source in FOLDER and writes OUT.wasm beside OUT.mjs.
 set -eu
 source=$1 out=$2 build=$1/build-wasm
+sh "$(dirname "$0")/fetch-llama.sh" "$source"
 # shellcheck disable=SC2086  # a list of NAME=VALUE
 emcc_env() { env ${EMCC_ENV-} "$@"; }
-emcc_env emcmake cmake -S "$source" -B "$build" -G Ninja -DEMSCRIPTEN_SYSTEM_PROCESSOR=wasm \
+emcc_env emcmake cmake -S "$source" -B "$build" -DEMSCRIPTEN_SYSTEM_PROCESSOR=wasm \
     -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_FLAGS=-msimd128 -DCMAKE_CXX_FLAGS='-msimd128 -fexceptions' \
     -DCMAKE_HAVE_LIBC_PTHREAD=1 -DBUILD_SHARED_LIBS=OFF -DLLAMA_WASM_MEM64=OFF -DGGML_OPENMP=OFF -DLLAMA_OPENSSL=OFF \
     -DLLAMA_BUILD_COMMON=OFF -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_EXAMPLES=OFF \

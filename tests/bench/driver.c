@@ -28,10 +28,7 @@ static int answer_error(const char *message) {
     return 1;
 }
 
-static void rewind_to(uint32_t n_past) {
-    self.engine->rewind(n_past);
-    self.n_past = n_past;
-}
+static void rewind_to(uint32_t n_past) { self.n_past = self.engine->rewind(n_past); }
 
 static const char *feed(uint32_t n) {
     if (n > self.n_id - self.n_past) return "more tokens than ids has given";

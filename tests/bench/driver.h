@@ -18,7 +18,7 @@ struct engine {
     /* Both return NULL, or an error message. */
     const char *(*open)(const char *path, uint32_t n_ctx, uint32_t n_thread);
     const char *(*feed)(const int32_t *ids, uint32_t n);   /* after the tokens fed before; logits of the last one */
-    void (*rewind)(uint32_t n_past);
+    uint32_t (*rewind)(uint32_t n_past);   /* returns how many tokens are left: those, or none if it must begin anew */
     const char *(*about)(void);
 };
 

@@ -17,7 +17,8 @@ export const NODE = process.env.BENCH_NODE ?? 'tests/bench/node_modules/node-lin
 const inNode = (kind, node = NODE) => [node, 'tests/bench/node.mjs', kind];
 const inWasmtime = [wasmtime(), 'run', '--dir=.', 'build/bench/plumb.wasm'];
 /** Engines by their name in the results: id is engine/host/threads.  plumb8 is plumb with precision fast8; plumb16 is
- * plumb itself, as earlier results call it.  llama.cpp comes from npm; llama.cpp-built is built for this CPU. */
+ * plumb itself, as earlier results call it.  llama.cpp comes from npm; llama.cpp-built is built for this CPU, and
+ * llama.cpp-wasm for WebAssembly, whose -plain has K and V in F32 and no flash attention. */
 export const ENGINES = [
   page('plumb', 1), page('plumb', 2), page('plumb16', 1), page('plumb16', 2), page('plumb8', 1),
   program('plumb', 'node', 1, ...inNode('plumb')), program('plumb', 'node', 2, ...inNode('plumb')),
@@ -25,6 +26,9 @@ export const ENGINES = [
   program('plumb', 'node-on-path', 1, ...inNode('plumb', 'node')),
   program('plumb', 'wasmtime', 1, ...inWasmtime),
   program('plumb', 'native', 1, 'build/bench/plumb'), program('plumb', 'native', 2, 'build/bench/plumb'),
+  page('llama.cpp-wasm', 1), page('llama.cpp-wasm-plain', 1),
+  program('llama.cpp-wasm', 'node', 1, ...inNode('llama.cpp-wasm')),
+  program('llama.cpp-wasm-plain', 'node', 1, ...inNode('llama.cpp-wasm-plain')),
   page('wllama-2', 1), page('wllama-2', 2), page('wllama-3', 1), page('wllama-3', 2),
   program('llama.cpp', 'native', 1, 'build/bench/llama', 'serve'),
   program('llama.cpp', 'native', 2, 'build/bench/llama', 'serve'),

@@ -4,7 +4,9 @@
  *   llama serve MODEL N_CTX N_THREAD     driver.h
  *   llama quantize IN OUT TYPE           llama.cpp's own quantizer; TYPE as llama-quantize names it
  *   llama kl MODEL BASE N_THREAD         the divergence of its probabilities from a run that plumb perplexity --save
- *                                        wrote, by the formulas of src/cli/perplexity.c: one line of JSON */
+ *                                        wrote, by the formulas of src/cli/perplexity.c: one line of JSON
+ *
+ * Compiled by Emscripten, it is the module of engine-llama.js instead, which calls the functions at its end. */
 #include "driver.h"
 
 #include <ggml-backend.h>
@@ -32,6 +34,9 @@ static void on_log(enum ggml_log_level level, const char *text, void *user) {
 
 /* ---- the engine -------------------------------------------------------------------------------------------------- */
 
+/* K and V in F32, and no flash attention: the faster setting in WebAssembly for some models. */
+static bool is_plain;
+
 static const char *open_with(const char *path, uint32_t n_ctx, uint32_t n_thread) {
     struct llama_model_params of_model = llama_model_default_params();
     model = llama_model_load_from_file(path, of_model);
@@ -39,6 +44,10 @@ static const char *open_with(const char *path, uint32_t n_ctx, uint32_t n_thread
     struct llama_context_params params = llama_context_default_params();
     params.n_ctx = n_ctx;
     params.n_threads = params.n_threads_batch = (int32_t)n_thread;
+    if (is_plain) {
+        params.type_k = params.type_v = GGML_TYPE_F32;
+        params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    }
     context = llama_init_from_model(model, params);
     return context ? NULL : last_error;
 }
@@ -56,8 +65,11 @@ static const char *engine_feed(const int32_t *ids, uint32_t n) {
     return NULL;
 }
 
-static void engine_rewind(uint32_t n_past) {
-    llama_memory_seq_rm(llama_get_memory(context), 0, (llama_pos)n_past, -1);
+/* A recurrent state can't go back. */
+static uint32_t engine_rewind(uint32_t n_past) {
+    if (llama_memory_seq_rm(llama_get_memory(context), 0, (llama_pos)n_past, -1)) return n_past;
+    llama_memory_clear(llama_get_memory(context), false);
+    return 0;
 }
 
 /* The features of the CPU backend that was picked. */
@@ -75,6 +87,8 @@ static const char *engine_about(void) {
     }
     return about;
 }
+
+#ifndef __EMSCRIPTEN__
 
 /* ---- quantize ---------------------------------------------------------------------------------------------------- */
 
@@ -178,3 +192,25 @@ int main(int argc, char **argv) {
     if (argc == 5 && strcmp(argv[1], "kl") == 0) return kl(argv[2], argv[3], (uint32_t)strtoul(argv[4], NULL, 10));
     return fail("usage: serve MODEL N_CTX N_THREAD | quantize IN OUT TYPE | kl MODEL BASE N_THREAD");
 }
+
+#else
+
+/* ---- the module -------------------------------------------------------------------------------------------------- */
+
+/* These return NULL or an error message, except bench_rewind: see engine_rewind. */
+const char *bench_open(const char *path, uint32_t n_ctx, uint32_t n_thread, bool plain);
+const char *bench_feed(const int32_t *ids, uint32_t n);
+uint32_t bench_rewind(uint32_t n_past);
+const char *bench_about(void);
+
+const char *bench_open(const char *path, uint32_t n_ctx, uint32_t n_thread, bool plain) {
+    llama_log_set(on_log, NULL);
+    is_plain = plain;
+    return open_with(path, n_ctx, n_thread);
+}
+
+const char *bench_feed(const int32_t *ids, uint32_t n) { return engine_feed(ids, n); }
+uint32_t bench_rewind(uint32_t n_past) { return engine_rewind(n_past); }
+const char *bench_about(void) { return engine_about(); }
+
+#endif

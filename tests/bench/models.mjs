@@ -1,9 +1,10 @@
 /**
  * `node tests/bench/models.mjs [NAME...]` makes the missing files that the bench measures, in models/bench/: the
  * default model in other types by llama.cpp's own quantizer, and files of random weights in the shapes of TinyLlama
- * 1.1B, of a wider SmolLM2 135M, of Qwen3 0.6B and of half of OLMoE 1B-7B.  Gemma 3 270M and Qwen2.5-Coder 1.5B are
- * those of models/manifest.json. Rows of SmolLM2 have 576 weights, which is not a multiple of 256: there llama.cpp
- * replaces K-quants by other types (Q4_K by Q5_0, Q6_K by Q8_0), so the bench reports the types in each file.
+ * 1.1B, of a wider SmolLM2 135M, of Qwen3 0.6B, of half of OLMoE 1B-7B, and of models that are no plain transformers
+ * (shapes.py).  Gemma 3 270M and Qwen2.5-Coder 1.5B are those of models/manifest.json.  Rows of SmolLM2 have 576
+ * weights, which is not a multiple of 256: there llama.cpp replaces K-quants by other types (Q4_K by Q5_0, Q6_K by
+ * Q8_0), so the bench reports the types in each file.
  */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, renameSync } from 'node:fs';
@@ -37,6 +38,17 @@ const synthetic = (name, title, file, ...options) => ({
   name, title, random: true, file: `${FOLDER}/${file}`,
   make: (out) => python('models/synth.py', out, ...options),
 });
+/** Shapes that are no plain transformers; see shapes.py. */
+const shaped = (name, title) => ({
+  name, title: `${title}-shaped Q4_0`, random: true, file: `${FOLDER}/${name}.Q4_0.gguf`,
+  make: (out) => python('tests/bench/shapes.py', out, name),
+});
+/** The models of `bench.mjs --hybrids`. */
+export const HYBRIDS = [
+  shaped('lfm2-350m', 'LFM2-350M'), shaped('qwen3.5-0.8b', 'Qwen3.5-0.8B'),
+  shaped('gemma4-e2b', 'Gemma 4 E2B (10 of 35 layers)'), shaped('granite-4-h-350m', 'Granite 4 H 350M'),
+  shaped('falcon-h1-0.5b', 'Falcon-H1-0.5B'), shaped('rwkv7-0.1b', 'RWKV7-0.1B'),
+];
 const fetched = (name, title, file, entry) => ({
   name, title, file: `models/${file}`, make: () => execFileSync('python3', ['models/fetch.py', entry]),
 });
@@ -51,7 +63,7 @@ export const MODELS = [
     '--shape', 'olmoe', '--type', 'Q4_0', '--layers', '8'),
   fetched('qwen2.5-1.5b', 'Qwen2.5-Coder 1.5B Instruct Q4_K_M', 'qwen2.5-coder-1.5b-instruct-q4_k_m.gguf',
     'qwen2.5-coder-1.5b-instruct-q4_k_m'),
-  ...WIDE,
+  ...WIDE, ...HYBRIDS,
 ];
 
 /** The model with that name; makes its file if it is missing. */

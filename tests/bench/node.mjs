@@ -1,12 +1,27 @@
-/** `node tests/bench/node.mjs KIND MODEL N_CTX N_THREAD`: plumb's package in Node, behind the commands of driver.h. */
+/**
+ * `node tests/bench/node.mjs KIND MODEL N_CTX N_THREAD`: plumb's package in Node, or llama.cpp compiled to WebAssembly,
+ * behind the commands of driver.h.
+ */
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 import { Plumb } from '../../web/node/index.js';
+import { openLlama } from './engine-llama.js';
 import { openPlumb } from './engine-plumb.js';
 
 const [kind, path, contextLength, threads] = process.argv.slice(2);
+/** The module's glue expects a script's variables. */
+async function openModule() {
+  const folder = new URL('../../build/bench/', import.meta.url);
+  Object.assign(globalThis, { require: createRequire(import.meta.url), __dirname: folder.pathname });
+  const { default: create } = await import(new URL('llama.mjs', folder).href);
+  return openLlama(create, readFileSync(path), Number(contextLength), Number(threads), kind === 'llama.cpp-wasm-plain',
+    readFileSync(new URL('llama.wasm', folder)));
+}
 const answer = (object) => process.stdout.write(`${JSON.stringify(object)}\n`);
 try {
-  const engine = await openPlumb(Plumb, kind, path, Number(contextLength), Number(threads));
+  const engine = kind.startsWith('llama') ? await openModule()
+    : await openPlumb(Plumb, kind, path, Number(contextLength), Number(threads));
   answer({ load_seconds: engine.loadSeconds, about: engine.about, info: engine.info });
   for await (const line of createInterface({ input: process.stdin })) {
     const [order, ...numbers] = line.trim().split(' ');

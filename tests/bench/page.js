@@ -5,6 +5,28 @@ import { openWllama } from './engine-wllama.js';
 
 let engine;
 
+/** An engine in a worker of its own: see llama-worker.js. */
+async function openInWorker(file, ...args) {
+  const worker = new Worker(new URL(file, import.meta.url), { type: 'module' });
+  const call = (...message) => new Promise((resolve, reject) => {
+    worker.onerror = event => reject(new Error(event.message));
+    worker.onmessage = ({ data }) => data.error ? reject(new Error(data.error)) : resolve(data.value);
+    worker.postMessage(message);
+  });
+  return {
+    ...await call('open', ...args),
+    setPrompt: ids => call('setPrompt', ids),
+    prefill: n => call('prefill', n),
+    decode: (context, steps) => call('decode', context, steps),
+  };
+}
+
+const open = (kind, url, contextLength, threads) => {
+  if (kind.startsWith('plumb')) return openPlumb(Plumb, kind, url, contextLength, threads);
+  if (kind.startsWith('wllama')) return openWllama(Number(kind.slice('wllama-'.length)), url, contextLength, threads);
+  return openInWorker('llama-worker.js', url, contextLength, threads, kind === 'llama.cpp-wasm-plain');
+};
+
 async function bytesOfPage() {
   const { bytes, breakdown } = await performance.measureUserAgentSpecificMemory();
   return { bytes, breakdown: breakdown.filter(part => part.bytes > 0).map(({ bytes, types }) => ({ bytes, types })) };
@@ -12,8 +34,7 @@ async function bytesOfPage() {
 
 window.bench = {
   async open(kind, url, contextLength, threads) {
-    engine = kind.startsWith('plumb') ? await openPlumb(Plumb, kind, url, contextLength, threads)
-      : await openWllama(Number(kind.slice('wllama-'.length)), url, contextLength, threads);
+    engine = await open(kind, url, contextLength, threads);
     const { loadSeconds, info, about } = engine;
     return { loadSeconds, info, about };
   },

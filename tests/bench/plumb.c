@@ -42,7 +42,9 @@ static const char *engine_feed(const int32_t *ids, uint32_t n) {
     return plumb_session_feed(session, ids, n) == PLUMB_OK ? NULL : plumb_session_error(session);
 }
 
-static void engine_rewind(uint32_t n_past) { (void)plumb_session_rewind(session, n_past); }
+static uint32_t engine_rewind(uint32_t n_past) {
+    return plumb_session_rewind(session, n_past) == PLUMB_OK ? n_past : 0;
+}
 
 static const char *engine_about(void) { return plumb_session_kernels(session); }
 

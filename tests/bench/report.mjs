@@ -5,6 +5,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { median } from './median.mjs';
+import { HYBRIDS } from './models.mjs';
 import { plot } from './plot.mjs';
 
 const HOSTS = { chromium: 'Chromium', wasmtime: 'wasmtime', native: 'native' };
@@ -58,7 +59,9 @@ class Speeds {
   }
 }
 
-const PEERS = { 'llama.cpp': 'llama.cpp', 'llama.cpp-built': 'llama.cpp built for this CPU' };
+const PEERS = { 'llama.cpp': 'llama.cpp', 'llama.cpp-built': 'llama.cpp built for this CPU',
+  'llama.cpp-wasm': 'llama.cpp, WebAssembly', 'llama.cpp-wasm-plain': 'llama.cpp, WebAssembly, K and V in F32' };
+const WASM_PEERS = ['wllama-2', 'wllama-3', 'llama.cpp-wasm', 'llama.cpp-wasm-plain'];
 const OURS = { plumb: 'plumb', plumb16: 'plumb, exact16', plumb8: 'plumb, fast8' };
 /** "wllama 3.8.1, Chromium, 2 threads" */
 export function nameOf(id, versions) {
@@ -135,8 +138,10 @@ Modules and kernels of plumb: ${kinds.join('; ')}.`.replaceAll('\n', ' ');
 /** How many times as fast as the best wasm peer plumb should be with this model. */
 const isFloat = (model) => /^F(16|32)$/.test(model);
 const isArchitecture = (model) => /^(gemma|qwen|olmoe)/.test(model);   // the models of bench.mjs --architectures
-const decodeTarget = (model) => isFloat(model) ? 2 : model === 'qwen2.5-1.5b' ? 3.5 : isArchitecture(model) ? 3 : 4;
-const prefillTarget = (model) => isFloat(model) ? 2 : isArchitecture(model) ? 5 : 3;
+const isHybrid = (model) => HYBRIDS.some(({ name }) => name === model);
+const decodeTarget = (model) => isFloat(model) || isHybrid(model) ? 2 : model === 'qwen2.5-1.5b' ? 3.5
+  : isArchitecture(model) ? 3 : 4;
+const prefillTarget = (model) => isFloat(model) ? 2 : isHybrid(model) ? 3 : isArchitecture(model) ? 5 : 3;
 
 /** The length of a prompt, or context of a decode, that the targets are about, or the nearest one measured. */
 const usual = (speeds, kind, model) => speeds.nearest(kind, kind === 'prefill' ? 512 : 128, model);
@@ -147,7 +152,7 @@ function ratioTables(speeds) {
   const longest = (model) => speeds.lengths('decode', model).at(-1);
   const of = (model, engine, kind) => speeds.speed(model, engine, kind, usual(speeds, kind, model));
   const peer = (model, kind, threads) => {
-    const measured = ['wllama-2', 'wllama-3'].map(name => of(model, `${name}/chromium/${threads}`, kind));
+    const measured = WASM_PEERS.map(name => of(model, `${name}/chromium/${threads}`, kind));
     return measured.some(Boolean) ? Math.max(...measured.filter(Boolean)) : NaN;
   };
   /** plumb with some threads on a host, to the best wasm peer, or to another engine. */
@@ -278,7 +283,8 @@ function sections(all) {
     ...origins(all),
     ...speeds.runs.length ? [
       '## Ratios', 'A ratio in bold misses its target, which is in parentheses: 4 times the best wasm peer in decoding '
-      + 'and 3 times in prefill, 2 of F16 and F32, 3 and 5 of other architectures. "Native" is npm\'s llama.cpp, '
+      + 'and 3 times in prefill, 2 of F16 and F32, 3 and 5 of other architectures, 2 and 3 of models that are no plain '
+      + 'transformers. "Native" is npm\'s llama.cpp, '
       + '"built" the one for this CPU. plumb runs in Chromium unless a heading says Node, with its default precision '
       + 'unless a row says fast8.',
       ...ratioTables(speeds), '## Tokens per second', aboutRuns(speeds), ...speedTables(speeds),

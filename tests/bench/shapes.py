@@ -114,6 +114,9 @@ class Shape(Synth):
             self.matrix("per_layer_token_embd.weight", o.vocab, o.layers * o.per_layer, 1)
             self.matrix("per_layer_model_proj.weight", o.layers * o.per_layer, o.embd, 1)
             self.norm("per_layer_proj_norm", o.per_layer)
+            # A quarter of the pairs of the layers without a window are rotated.
+            factors = np.where(np.arange(o.head_dim // 2) < o.head_dim // 8, 1, 1e30)
+            self.writer.add_tensor("rope_freqs.weight", factors.astype(np.float32))
         for il in range(o.layers):
             block = f"blk.{il}."
             self.norm(block + "attn_norm", o.embd)
@@ -189,7 +192,7 @@ class Shape(Synth):
         if o.arch == "qwen35":
             self.norm(block + "post_attention_norm", o.embd)
         elif o.arch == "falcon-h1":
-            self.vector(block + "ffn_norm.weight", o.embd, 1, 0.1)
+            self.vector(block + "ffn_norm", o.embd, 1, 0.1)  # published files name it so
         else:
             self.norm(block + "ffn_norm", o.embd)
         self.matrix(block + "ffn_gate.weight", ff, o.embd, 1)

@@ -1,12 +1,12 @@
 /** The timed operations of an engine that takes tokens: setPrompt, prefill and decode, built on its rewind(position)
- * and feed(tokens).  Times are the seconds of calls that a user would make.  If the engine has generate(prompt, steps),
- * that reports the seconds from the first token on. */
+ * and feed(tokens).  rewind may say that fewer tokens are left, as states of recurrent models can't go back.  Times
+ * are the seconds of calls that a user would make.  If the engine has generate(prompt, steps), that reports the seconds
+ * from the first token on. */
 export function stepping({ rewind, feed, generate }) {
   let ids = [];
   let past = 0;
   const goTo = async (position) => {
-    await rewind(position);
-    past = position;
+    past = await rewind(position) ?? position;
   };
   const advance = async (n) => {
     await feed(ids.slice(past, past + n));
