@@ -9,7 +9,10 @@ import { stepping } from './steps.js';
 export async function openLlama(create, bytes, contextLength, threads, isPlain, wasmBinary) {
   if (threads !== 1) throw new Error('this build has one thread');
   const start = performance.now();
-  const module = await create({ print() {}, printErr() {}, ...wasmBinary && { wasmBinary } });
+  const module = await create({
+    print() {}, printErr() {}, ...wasmBinary && { wasmBinary },
+    locateFile: name => new URL(`../../build/bench/${name}`, import.meta.url).href,
+  });
   module.FS.writeFile('/model.gguf', bytes, { canOwn: true });
   const failed = (pointer) => {
     if (pointer) throw new Error(module.UTF8ToString(pointer).trim());
