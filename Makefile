@@ -351,13 +351,13 @@ shrink = $(if $(WASM_SHRINK),$(WASM_SHRINK) $1 -o $1)
 # The module that ships has no names of functions, which would take 11 KB.  named/ has the same module with the names,
 # for tests and tools that read its code.
 define emcc_module
-$(emcc_dist)/$1.wasm: $(call variant,$1,$(library) wasm/exports.c wasm/digest.c) wasm/exports.txt
+$(emcc_dist)/$1.wasm: $(call variant,$1,$(library) wasm/exports.c) wasm/exports.txt
 	@mkdir -p $$(@D)
 	@echo "  $$@"
 	$$Q$$(EMCC_RUN) $(EMCC_LDFLAGS) $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $(EMCC_STRIP) $$(filter %.o,$$^) -o $$@ \
 	    $$(call emcc_exports,wasm/exports.txt)
 	$$Q$$(call optimize,$$@)
-$(emcc_dir)/named/$1.wasm: $(call variant,$1,$(library) wasm/exports.c wasm/digest.c) wasm/exports.txt
+$(emcc_dir)/named/$1.wasm: $(call variant,$1,$(library) wasm/exports.c) wasm/exports.txt
 	@mkdir -p $$(@D)
 	@echo "  $$@"
 	$$Q$$(EMCC_RUN) $(EMCC_LDFLAGS) $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $$(filter %.o,$$^) -o $$@ \

@@ -35,10 +35,11 @@ typedef enum plumb_status {
     PLUMB_ERROR_MEMORY = -10,       /* an allocation failed; the message has the sizes */
     PLUMB_ERROR_IO = -11,           /* reading or writing failed (command line and hosts only) */
     /* broken files */
-    PLUMB_ERROR_MAGIC = -20,        /* not a GGUF file */
-    PLUMB_ERROR_VERSION = -21,      /* a GGUF version other than 2 and 3 */
+    PLUMB_ERROR_MAGIC = -20,        /* not a GGUF file, or not a saved session */
+    PLUMB_ERROR_VERSION = -21,      /* a GGUF version other than 2 and 3, or another version of saved sessions */
     PLUMB_ERROR_TRUNCATED = -22,    /* the file is incomplete, or a file of a split model is missing */
-    PLUMB_ERROR_METADATA = -23,     /* a key has a wrong type, length or value, is missing, or appears twice */
+    PLUMB_ERROR_METADATA = -23,     /* a key has a wrong type, length or value, is missing, or appears twice; a saved
+                                     * session contradicts itself or its digests */
     PLUMB_ERROR_TENSOR = -24,       /* a tensor has a wrong name, shape, type, offset or size, or is missing */
     /* what this version cannot run */
     PLUMB_ERROR_UNSUPPORTED = -30,  /* architecture, tensor type, pre-tokenizer, RoPE scaling...; the message says */
@@ -54,6 +55,8 @@ const char *plumb_status_name(plumb_status status);
 
 /* Receives a file or a report piece by piece. */
 typedef void plumb_write(void *user, const char *bytes, size_t n);
+/* Gives the next n bytes of a file: writes them to bytes, and returns how many.  Fewer than n: the file ends. */
+typedef size_t plumb_read(void *user, void *bytes, size_t n);
 
 /* ---- model: bytes in, weights and vocabulary ---------------------------------------------------------------- */
 
@@ -388,6 +391,24 @@ const float *plumb_session_embedding(const plumb_session *session, uint32_t *n_v
 /* The logits after the last token fed: (n_vocab) f32, valid until the next feed.  NULL before the first feed, and after
  * tokens were forgotten until the next feed. */
 float *plumb_session_logits(plumb_session *session);
+
+/* A saved session holds its tokens, the logits after the last one, the K and V of their positions, and the states of
+ * recurrent layers with their snapshots: all that a session needs to go on with the same bits, on any host, after any
+ * rewind too.  It takes about as many bytes as these do in memory (src/engine/api/state.c has the layout).
+ *
+ * plumb_session_save writes it in pieces.  Both functions need no second copy of it.  Not for the reference pass
+ * (PLUMB_ERROR_UNSUPPORTED).  The first one of a model reads all of its weights, for their digest, which takes about as
+ * long as a step.  plumb_session_save_bytes returns how many bytes plumb_session_save would write now; 0 if it
+ * cannot. */
+plumb_status plumb_session_save(plumb_session *session, plumb_write *write, void *user);
+uint64_t plumb_session_save_bytes(plumb_session *session);
+/* Makes the session the one that was saved, instead of what it holds.  It must have the same model, adapters in use,
+ * type of K and V and precision (else PLUMB_ERROR_ARGUMENT), and a context that holds the tokens (PLUMB_ERROR_CONTEXT);
+ * n_ctx and n_batch may differ, but of models with long and short factors of RoPE n_ctx must be on the same side of the
+ * original context.  The bytes may come from anywhere: PLUMB_ERROR_MAGIC, _VERSION, _TRUNCATED and _METADATA name the
+ * place and the numbers.  After PLUMB_ERROR_MAGIC, _VERSION, _ARGUMENT or _CONTEXT the session is as it was.  After
+ * other failures it is as it was or, if the head of the file was right, empty. */
+plumb_status plumb_session_restore(plumb_session *session, plumb_read *read, void *user);
 
 /* ---- adapters: LoRA and control vectors ------------------------------------------------------------------------- */
 

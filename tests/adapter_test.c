@@ -1,5 +1,6 @@
 /* LoRA and control vectors in both passes.  Truth: llama.cpp's logits with the same adapters
  * (tests/vectors/adapters). */
+#include "bytes.h"
 #include "fixture.h"
 #include "test.h"
 
@@ -312,6 +313,36 @@ static void arguments_case(void) {
     bench_free(&b);
 }
 
+/* A saved session is restored only with the same adapters, which may be loaded again. */
+static void saved_case(void) {
+    const plumb_session_params params = { .n_ctx = 32 };
+    struct bench a = bench_make("llama", "llama-lora:0.5,llama-control:1", &params);
+    static const struct { const char *names, *message; plumb_status status; } rows[] = {
+        { "llama-lora:0.5,llama-control:1", "", PLUMB_OK },
+        { "", "it was saved with 2 adapters in use, and this session uses 0", PLUMB_ERROR_ARGUMENT },
+        { "llama-lora:0.5", "it was saved with 2 adapters in use, and this session uses 1", PLUMB_ERROR_ARGUMENT },
+        { "llama-lora:0.25,llama-control:1", "it was saved with another adapter 1: its digest", PLUMB_ERROR_ARGUMENT },
+        { "llama-lora:0.5,llama-control:1:1-1", "it was saved with another adapter 2: its", PLUMB_ERROR_ARGUMENT },
+        { "llama-types:0.5,llama-control:1", "it was saved with another adapter 1: its digest", PLUMB_ERROR_ARGUMENT },
+    };
+    REQUIRE(use(&a, a.n) && plumb_session_feed(a.session, ids, N_ID) == PLUMB_OK, "no session");
+    struct bytes saved = fixture_save(a.session);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct bench b = bench_make("llama", rows[i].names, &params);
+        if (!use(&b, b.n)) continue;
+        CHECK(fixture_restore(b.session, saved.data, saved.n) == rows[i].status
+              && strstr(plumb_session_error(b.session), rows[i].message), "row %zu: %s", i,
+              plumb_session_error(b.session));
+        const float *logits = plumb_session_logits(b.session);
+        if (rows[i].status == PLUMB_OK) {
+            CHECK(logits && memcmp(logits, plumb_session_logits(a.session), N_VOCAB * sizeof *logits) == 0, "logits");
+        }
+        bench_free(&b);
+    }
+    free(saved.data);
+    bench_free(&a);
+}
+
 void test_adapter(void) {
     size_t n;
     char *list = test_read_all(FOLDER "cases.txt", &n);
@@ -333,4 +364,5 @@ void test_adapter(void) {
     TEST_ROWS("adapter: refused with its reason: ", broken_case, broken);
     test_case("adapter: any part of a file is incomplete", truncated_case);
     test_case("adapter: wrong arguments change nothing", arguments_case);
+    test_case("adapter: a saved session is restored only with the adapters that it had", saved_case);
 }

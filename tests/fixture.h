@@ -12,10 +12,16 @@ plumb_status fixture_give(plumb_model *m, const uint8_t *file, size_t at, size_t
 plumb_model *fixture_load(const char *path);
 /* The same with all tensors in F32, so that nothing rounds their products; for files that are not split. */
 plumb_model *fixture_load_f32(const char *path);
-/* The trace in a file, of any format; NULL and a failed check if it cannot be read. */
-plumb_trace *fixture_read_trace(const char *path);
 /* Index of the largest logit; the first one among equals. */
 int32_t fixture_largest(const float *logits, uint32_t n);
+/* FNV-1a over n bytes. */
+uint64_t fixture_hash(const void *bytes, size_t n);
+/* The session as bytes (tests/bytes.h), which the caller frees; a failed check on errors. */
+struct bytes;
+struct bytes fixture_save(plumb_session *s);
+plumb_status fixture_restore(plumb_session *s, const uint8_t *bytes, size_t n);
+/* The trace in a file, of any format; NULL and a failed check if it cannot be read. */
+plumb_trace *fixture_read_trace(const char *path);
 
 /* Offsets of the f16 scales of a block: d, and m or dmin.  n is 0 for types that have none. */
 struct f16_places {

@@ -40,6 +40,7 @@ static void *failing_alloc_array(uint64_t n, size_t size) { return fails_now() ?
 #define gguf_find_in_parts failing_gguf_find_in_parts
 #define gguf_name_ends failing_gguf_name_ends
 #define gguf_type_name failing_gguf_type_name
+#define gguf_type_bytes failing_gguf_type_bytes
 #define gguf_set_on_data failing_gguf_set_on_data
 #define gguf_header_only failing_gguf_header_only
 #include "gguf/gguf.c"

@@ -1,5 +1,6 @@
 /* Sessions on a tiny synthetic model (tests/vectors/synth): the bits do not depend on how the tokens are fed, and every
  * misuse gives a status. */
+#include "bytes.h"
 #include "fixture.h"
 #include "api/model.h"
 #include "forward/snapshots.h"
@@ -29,11 +30,9 @@ static void some_ids(plumb_model *m, int32_t *ids) {
 
 /* FNV-1a over the logits' bits. */
 static uint64_t logits_hash(plumb_session *s, uint32_t n_vocab) {
-    const uint8_t *bytes = (const uint8_t *)plumb_session_logits(s);
-    uint64_t hash = 14695981039346656037u;
-    CHECK(bytes, "there are no logits: %s", plumb_session_error(s));
-    for (size_t i = 0; bytes && i < n_vocab * sizeof(float); i++) hash = (hash ^ bytes[i]) * 1099511628211u;
-    return hash;
+    const float *logits = plumb_session_logits(s);
+    CHECK(logits, "there are no logits: %s", plumb_session_error(s));
+    return logits ? fixture_hash(logits, n_vocab * sizeof *logits) : 0;
 }
 
 static void piecewise_case(void) {
@@ -492,43 +491,71 @@ static void wander_row(const void *row) {
 
 enum { LONG = 4096, N_LONG_PROMPT = 5 };
 
-/* hash: of the logits of the last of LONG tokens, which is the same on every host. */
+/* hash: of the logits after each of LONG tokens, which is the same on every host. */
 struct long_text { const char *model; uint64_t hash; };
 
-/* A greedy text of LONG tokens has the same logits token by token, at once, behind rewinds and behind an edit. */
+/* The logits after each of LONG tokens, as hashes of their bits. */
+struct long_logits { uint32_t n_vocab; uint64_t hashes[LONG]; const char *way; };
+
+static void compare_long(void *user, uint32_t pos, const float *logits) {
+    const struct long_logits *is = user;
+    CHECK(fixture_hash(logits, is->n_vocab * sizeof *logits) == is->hashes[pos], "other logits %s, after token %u",
+          is->way, pos);
+}
+
+/* Feeds the tokens from `begin` on, and compares the logits after each. */
+static void feed_long(plumb_session *s, struct long_logits *is, const int32_t *ids, uint32_t begin, const char *way) {
+    is->way = way;
+    CHECK(plumb_session_feed_all(s, ids + begin, LONG - begin, compare_long, is) == PLUMB_OK, "%s",
+          plumb_session_error(s));
+}
+
+/* A greedy text of LONG tokens has the same logits step by step, at once, behind rewinds and edits, and in a session
+ * that was saved and restored, there behind rewinds too. */
 static void long_row(const void *row) {
     const struct long_text *of = row;
     static int32_t ids[LONG + 1];
+    static struct long_logits is;
     char path[120];
     snprintf(path, sizeof path, "tests/vectors/archs/%s.gguf", of->model);
     plumb_model *m = fixture_load(path);
     REQUIRE(m, "%s", path);
-    uint32_t n_vocab = plumb_model_n_vocab(m);
+    is.n_vocab = plumb_model_n_vocab(m);
     plumb_session *steps = new_session(m, LONG, 0), *whole = new_session(m, LONG, 0);
-    REQUIRE(steps && whole, "no session");
+    plumb_session *restored = new_session(m, LONG + 1000, 37);
+    REQUIRE(steps && whole && restored, "no session");
     some_ids(m, ids);
-    CHECK(plumb_session_feed(steps, ids, N_LONG_PROMPT) == PLUMB_OK, "%s", plumb_session_error(steps));
-    for (uint32_t n = N_LONG_PROMPT; n < LONG; n++) {
-        const float *logits = plumb_session_logits(steps);
-        ids[n] = 0;
-        for (uint32_t i = 1; i < n_vocab; i++) ids[n] = logits[i] > logits[ids[n]] ? (int32_t)i : ids[n];
+    struct bytes saved[2] = { { NULL, 0, 0 } };
+    static const uint32_t saved_at[] = { 1111, 4000 };
+    for (uint32_t n = 0; n < LONG; n++) {
         if (!CHECK(plumb_session_feed(steps, ids + n, 1) == PLUMB_OK, "%s", plumb_session_error(steps))) break;
+        const float *logits = plumb_session_logits(steps);
+        is.hashes[n] = fixture_hash(logits, is.n_vocab * sizeof *logits);
+        if (n + 1 >= N_LONG_PROMPT) ids[n + 1] = fixture_largest(logits, is.n_vocab);
+        for (int k = 0; k < 2; k++) if (n + 1 == saved_at[k]) saved[k] = fixture_save(steps);
     }
-    uint64_t hash = logits_hash(steps, n_vocab);
+    uint64_t hash = fixture_hash(is.hashes, sizeof is.hashes);
     CHECK(hash == of->hash, "%s: 0x%016llx", of->model, (unsigned long long)hash);
-    CHECK(plumb_session_feed(whole, ids, LONG) == PLUMB_OK, "%s", plumb_session_error(whole));
-    CHECK(logits_hash(whole, n_vocab) == hash, "other logits at once");
+    feed_long(whole, &is, ids, 0, "at once");
     static const uint32_t places[] = { 4095, 3000, 64, 1 };
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         uint32_t to = places[i];
-        int32_t other = (ids[to] + 1) % (int32_t)n_vocab;
+        int32_t other = (ids[to] + 1) % (int32_t)is.n_vocab;
         CHECK(plumb_session_rewind(steps, to) == PLUMB_OK && plumb_session_feed(steps, &other, 1) == PLUMB_OK
-              && plumb_session_rewind(steps, to) == PLUMB_OK
-              && plumb_session_feed(steps, ids + to, LONG - to) == PLUMB_OK, "%s", plumb_session_error(steps));
-        CHECK(logits_hash(steps, n_vocab) == hash, "other logits behind a rewind to %u", to);
+              && plumb_session_rewind(steps, to) == PLUMB_OK, "%s", plumb_session_error(steps));
+        feed_long(steps, &is, ids, to, "behind a rewind");
+    }
+    for (int k = 0; k < 2; k++) {
+        CHECK(fixture_restore(restored, saved[k].data, saved[k].n) == PLUMB_OK, "%s", plumb_session_error(restored));
+        compare_long(&is, saved_at[k] - 1, plumb_session_logits(restored));
+        feed_long(restored, &is, ids, saved_at[k], "in a session that was restored");
+        CHECK(plumb_session_rewind(restored, saved_at[k] - 100) == PLUMB_OK, "%s", plumb_session_error(restored));
+        feed_long(restored, &is, ids, saved_at[k] - 100, "behind a rewind in a session that was restored");
+        free(saved[k].data);
     }
     plumb_session_free(steps);
     plumb_session_free(whole);
+    plumb_session_free(restored);
     plumb_model_free(m);
 }
 
@@ -952,11 +979,12 @@ void test_session(void) {
                                            "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7" };
     TEST_REPEATED_ROWS("session: any rewinds and batches give the bits of one batch: ", wander_row, wanders);
     static const struct long_text texts[] = {
-        { "mamba2", 0x0c0f40e5a20bb7a3 }, { "granitehybrid", 0x03f8ba0cd89c6c77 }, { "qwen35", 0x1a5f8210d3b5c700 },
-        { "lfm2", 0xc486b54e1f455ce2 }, { "gemma3", 0x543c31b27e63cd1e }, { "gemma4", 0xd0a0f8b4a4efc0ee },
-        { "rwkv7", 0x88d8aa0f5ef2d76b },
+        { "mamba2", 0xd9739d33d83779cf }, { "granitehybrid", 0xf055edecbf141933 }, { "qwen35", 0x5d1c1a7e667941fd },
+        { "lfm2", 0x9a3226cfe3f88e0a }, { "gemma3", 0x9d298bf24e9f53fb }, { "gemma4", 0x31fd9db52a90bbcb },
+        { "rwkv7", 0x4ca651e336f552ea },
     };
-    TEST_REPEATED_ROWS("session: 4,096 greedy tokens, at once, one by one and behind rewinds: ", long_row, texts);
+    TEST_REPEATED_ROWS("session: 4,096 greedy tokens, step by step, at once, rewound, saved and restored: ", long_row,
+                       texts);
     test_case("session: snapshots of states end batches, and a few of many are kept", snapshots_case);
     test_case("session: context overflow and unknown tokens are errors that change nothing", overflow_case);
     test_case("session: calls in the wrong state are errors", state_case);

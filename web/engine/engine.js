@@ -13,7 +13,7 @@ import { Traces } from './traces.js';
 const STACK = 1 << 18;
 /** DIGEST: bytes of a digest's state.  DIGESTED: how many bytes are copied into the module's memory at once to be
  * digested, few enough to stay in the processor's cache. */
-const DIGEST = 80, DIGESTED = 1 << 16;
+const DIGEST = 72, DIGESTED = 1 << 16;
 /** PLUMB_SIZE_UNKNOWN and the plumb_token_flags of include/plumb.h. */
 const SIZE_UNKNOWN = -1n, ADD_SPECIAL = 1, PARSE_SPECIAL = 2, CONTINUES = 4;
 /** Engine.rehearse allocates the memory of the weights in pieces of this many bytes. */
@@ -322,24 +322,25 @@ export class Engine extends Instance {
   digest = {
     begin: () => {
       this.#digest ||= this.malloc(DIGEST);
-      this.c.plumb_wasm_digest_begin(this.#digest);
+      this.c.digest_begin(this.#digest);
     },
     update: bytes => {
       const c = this.c;
       if (bytes.buffer === this.memory.buffer) {
-        c.plumb_wasm_digest_update(this.#digest, bytes.byteOffset, bytes.length);
+        c.digest_update(this.#digest, bytes.byteOffset, bytes.length);
         return;
       }
       const ptr = this.buffer(DIGESTED);
       for (let at = 0; at < bytes.length; at += DIGESTED) {
         const piece = bytes.subarray(at, at + DIGESTED);
         this.u8.set(piece, ptr);
-        c.plumb_wasm_digest_update(this.#digest, ptr, piece.length);
+        c.digest_update(this.#digest, ptr, piece.length);
       }
     },
     end: () => {
-      this.c.plumb_wasm_digest_end(this.#digest, this.out);
-      return this.u8.slice(this.out, this.out + 8);
+      const view = new DataView(new ArrayBuffer(8));
+      view.setBigUint64(0, this.c.digest_end(this.#digest));
+      return new Uint8Array(view.buffer);
     },
   };
 

@@ -1,6 +1,6 @@
 /* Digests of a copy, so that a bit that flips on disk is detected when the copy is loaded.  A file is divided into
  * chunks of CHUNK bytes, of which the last may be shorter, and each chunk has a digest.  The engine computes them while
- * the file streams (wasm/digest.c).
+ * the file streams (src/engine/base/digest.h).
  *
  * While a copy is written, its digests are stored beside it in slots of 16 bytes.  Slot i describes the bytes from
  * i * CHUNK on: it has the position where they end (a big-endian 64-bit float), and their digest.  The slot of an

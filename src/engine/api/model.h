@@ -23,6 +23,7 @@ struct plumb_model {
     void (*free_vocabulary)(void *vocabulary);
     struct model *model;           /* NULL before plumb_model_end or plumb_model_rehearse */
     struct kernel_speeds speeds;   /* shared by all sessions; measured while the weights arrive */
+    _Atomic uint64_t digest;       /* what saved sessions know the model by; 0: not computed yet */
     uint64_t measured_at;          /* byte of the current file at the last measurement; 0: none yet */
 };
 

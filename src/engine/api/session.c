@@ -1,33 +1,10 @@
 /* plumb_session: one sequence of tokens, the forward pass that computes it, and its KV cache.  Also implements
  * plumb_threads_*. */
-#include "api/model.h"
-#include "api/pass.h"
-#include "forward/forward.h"
+#include "api/session.h"
 #include "forward/kv_cache.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-struct plumb_session {
-    struct error err;
-    plumb_model *model;
-    uint32_t n_ctx, n_batch, n_past;
-    struct pool *pool;            /* threads of the fast pass; NULL: the caller's only */
-    plumb_pass pass;              /* NULL: the fast pass */
-    struct forward *forward;      /* the fast pass; NULL: reference is used */
-    struct reference *reference;  /* the reference pass, called through `pass`; NULL: forward is used */
-    int32_t *tokens;              /* (n_ctx); the first n_past are in the cache */
-    uint32_t n_keep;              /* of plumb_session_set_shift; 0: a full context is an error */
-    int32_t *dropped;             /* (n_dropped) tokens that were in the cache behind the first n_keep */
-    uint32_t n_dropped;
-    float *logits;                /* (n_vocab) after the last token, if has_logits */
-    bool has_logits;
-    float *embedding;             /* (n_vector, n_pooled) of the last plumb_session_embed; NULL: none */
-    uint32_t n_vector, n_pooled;
-    bool is_tapped;               /* there is a tap */
-    bool is_running;              /* a feed is running: its callbacks must not change the session */
-    struct adapter_set adapters;  /* those that computed the tokens in the cache */
-};
 
 static plumb_status create(plumb_session *s, const plumb_session_params *p, struct error *err) {
     const struct model *m = s->model->model;
@@ -61,6 +38,7 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
                          m->plan.n_vocab);
     }
     s->pass = p->pass;
+    s->kv_type = p->kv_type;
     if (s->pass) return s->pass->create(&s->reference, m, s->n_ctx, s->n_batch, err);
     s->pool = pool_create(p->n_thread);
     struct kernels k;
@@ -145,7 +123,7 @@ uint32_t plumb_session_n_thread(const plumb_session *s) { return pool_size(s->po
 uint32_t plumb_session_n_past(const plumb_session *s) { return s->n_past; }
 const int32_t *plumb_session_tokens(const plumb_session *s) { return s->tokens; }
 
-static plumb_status check_not_running(plumb_session *s) {
+plumb_status session_check_idle(plumb_session *s) {
     if (!s->is_running) return PLUMB_OK;
     return error_set(&s->err, PLUMB_ERROR_STATE, "a callback of this session cannot feed, rewind or tap it");
 }
@@ -175,19 +153,17 @@ static int32_t token_fed(const plumb_session *s, uint32_t i) {
 uint32_t plumb_session_reuse(plumb_session *s, const int32_t *ids, size_t n) {
     uint32_t same = 0, n_dropped = s->n_dropped;
     while (same < s->n_past + n_dropped && same + 1 < n && token_fed(s, same) == ids[same]) same++;
-    if (check_not_running(s) != PLUMB_OK) return same;
+    if (session_check_idle(s) != PLUMB_OK) return same;
     bool is_behind = same >= n_shifted(s) + n_dropped;   /* nothing that was dropped is missing */
     same = keep(s, n_dropped == 0 ? same : is_behind ? same - n_dropped : same < s->n_keep ? same : s->n_keep);
     return same + s->n_dropped;
 }
 
-/* More dropped tokens than this are not remembered, so that their bytes fit 32 bits. */
-enum { MAX_DROPPED = 1 << 29 };
-
 /* Drops tokens of a full context. */
 static plumb_status shift(plumb_session *s) {
     uint32_t n = shift_of(s);
-    int32_t *grown = s->n_dropped > MAX_DROPPED ? NULL : realloc(s->dropped, (s->n_dropped + n) * sizeof *grown);
+    bool is_full = s->n_dropped > SESSION_MAX_DROPPED;
+    int32_t *grown = is_full ? NULL : realloc(s->dropped, (s->n_dropped + n) * sizeof *grown);
     if (!grown) {
         return error_set(&s->err, PLUMB_ERROR_MEMORY, "out of memory: a list of %u tokens, and of %u more",
                          s->n_dropped, n);
@@ -202,7 +178,7 @@ static plumb_status shift(plumb_session *s) {
 }
 
 plumb_status plumb_session_set_shift(plumb_session *s, uint32_t n_keep) {
-    PLUMB_TRY(check_not_running(s));
+    PLUMB_TRY(session_check_idle(s));
     if (n_keep == s->n_keep) return PLUMB_OK;
     if (n_keep > 0 && !s->forward) {
         return error_set(&s->err, PLUMB_ERROR_UNSUPPORTED, "the reference pass cannot drop tokens of a full context");
@@ -231,7 +207,7 @@ static void run(plumb_session *s, const int32_t *ids, uint32_t n, uint32_t n_res
 }
 
 plumb_status plumb_session_rewind(plumb_session *s, uint32_t n_past) {
-    PLUMB_TRY(check_not_running(s));
+    PLUMB_TRY(session_check_idle(s));
     if (n_past > s->n_past) {
         return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "cannot rewind to token %u: only %u are in the cache", n_past,
                          s->n_past);
@@ -252,7 +228,7 @@ static plumb_status check_room(plumb_session *s, size_t n) {
 
 static plumb_status check_feed(plumb_session *s, const int32_t *ids, size_t n) {
     uint32_t n_vocab = s->model->model->plan.n_vocab;
-    PLUMB_TRY(check_not_running(s));
+    PLUMB_TRY(session_check_idle(s));
     if (s->model->headers_only && !s->model->ring) {
         return error_set(&s->err, PLUMB_ERROR_STATE, "the model was loaded without its weights "
                          "(plumb_model_rehearse), and its largest tensor is too large to be replaced by zeros");
@@ -272,7 +248,7 @@ static plumb_status check_feed(plumb_session *s, const int32_t *ids, size_t n) {
 }
 
 plumb_status plumb_session_set_tap(plumb_session *s, void (*on_tap)(void *user, const plumb_tap *tap), void *user) {
-    PLUMB_TRY(check_not_running(s));
+    PLUMB_TRY(session_check_idle(s));
     struct tap_sink sink = { on_tap, user };
     plumb_status status = s->forward ? forward_set_tap(s->forward, sink) : s->pass->set_tap(s->reference, sink);
     if (status == PLUMB_OK) {
@@ -312,7 +288,7 @@ static plumb_status use_adapters(plumb_session *s, const struct adapter_use *use
 }
 
 plumb_status plumb_session_set_adapters(plumb_session *s, const plumb_adapter_use *given, size_t n_given) {
-    PLUMB_TRY(check_not_running(s));
+    PLUMB_TRY(session_check_idle(s));
     struct adapter_use *uses = alloc_array(n_given, sizeof *uses);
     if (!uses) return error_set(&s->err, PLUMB_ERROR_MEMORY, "out of memory: a list of %zu adapters", n_given);
     plumb_status status = PLUMB_OK;

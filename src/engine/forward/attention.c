@@ -592,3 +592,19 @@ void attention_run(struct attention *a, uint32_t il, const float *q, const float
     else if (n_token == 1) run_token(a);
     else pool_run(a->pool, a->layer->n_head_kv * units_of_head(a), 1, run_units, a);
 }
+
+struct exchange { struct kv_cache *cache; uint32_t n_past, first; };
+
+static plumb_status pass_cache(void *of, struct transfer *t) {
+    const struct exchange *e = of;
+    return kv_cache_exchange(e->cache, t, e->n_past, e->first);
+}
+
+plumb_status attention_exchange(struct attention *a, struct transfer *t, uint32_t n_past) {
+    for (uint32_t il = 0; il < a->plan->n_layer; il++) {
+        if (!plan_has_kv(&a->plan->layers[il])) continue;
+        struct exchange e = { &a->caches[il], n_past, first_seen(&a->plan->layers[il].attn, n_past) };
+        PLUMB_TRY(transfer_section(t, "kv  ", il, pass_cache, &e));
+    }
+    return PLUMB_OK;
+}

@@ -12,6 +12,7 @@
 #ifndef PLUMB_FORWARD_ATTENTION_H
 #define PLUMB_FORWARD_ATTENTION_H
 
+#include "base/transfer.h"
 #include "kernels/attention.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
@@ -56,5 +57,8 @@ void attention_store(struct attention *a, uint32_t il, const float *k, const flo
  * that a token does not see. */
 void attention_run(struct attention *a, uint32_t il, const float *q, const float *sinks, const float *biases,
                    uint32_t n_token, uint32_t pos, float *attn, float *weights);
+/* Passes a section kv of each layer that stores K and V: what the caches have of the first n_past positions, which
+ * attention_rewind can keep.  See kv_cache_exchange. */
+plumb_status attention_exchange(struct attention *a, struct transfer *t, uint32_t n_past);
 
 #endif

@@ -901,3 +901,47 @@ void forward_run_texts(struct forward *f, const int32_t *ids, const uint32_t *le
     for (uint32_t i = 0; i < n_text; i++) n += lengths[i];
     run(f, ids, (struct batch) { n, 0, lengths }, n, NULL);
 }
+
+/* ---- saving ------------------------------------------------------------------------------------------------------ */
+
+struct exchange { struct forward *f; uint32_t n_past; };
+
+/* The states after n_past tokens, and the snapshots before.  A reader keeps all of them as snapshots, as far as they
+ * fit. */
+static plumb_status pass_states(void *of, struct transfer *t) {
+    const struct exchange *e = of;
+    struct snapshots *all = &e->f->snapshots;
+    size_t bytes = (size_t)all->size * sizeof *e->f->state;
+    uint32_t n = 0, n_kept = 0;
+    while (!transfer_reads(t) && n_kept < all->n && all->at[n_kept] <= e->n_past) n_kept++;
+    bool is_own = e->n_past > 0 && (n_kept == 0 || all->at[n_kept - 1] < e->n_past);   /* the latest has no snapshot */
+    n = n_kept + is_own;
+    PLUMB_TRY(transfer_u32(t, &n));
+    if (transfer_reads(t)) all->n = 0;
+    for (uint32_t i = 0, before = 0; i < n; i++) {
+        uint32_t at = i < n_kept ? all->at[i] : e->n_past;
+        PLUMB_TRY(transfer_u32(t, &at));
+        if (at <= before || at > e->n_past) {
+            return transfer_fail(t, PLUMB_ERROR_METADATA, "state %u is that after %u tokens, but the one before is "
+                                 "after %u, and there are %u tokens", i, at, before, e->n_past);
+        }
+        before = at;
+        float *values = transfer_reads(t) ? snapshots_add(all, at) : i < n_kept ? all->values[i] : e->f->state;
+        PLUMB_TRY(transfer_bytes(t, values, bytes));
+    }
+    if (!transfer_reads(t)) return PLUMB_OK;
+    const float *last = snapshots_back(all, e->n_past);
+    if (!last && e->n_past > 0) {
+        return transfer_fail(t, PLUMB_ERROR_METADATA, "there is no state after all %u tokens", e->n_past);
+    }
+    if (last) memcpy(e->f->state, last, bytes);
+    return PLUMB_OK;
+}
+
+plumb_status forward_exchange(struct forward *f, struct transfer *t, uint32_t n_past) {
+    struct exchange e = { f, n_past };
+    PLUMB_TRY(attention_exchange(f->attention, t, n_past));
+    if (f->snapshots.size > 0) PLUMB_TRY(transfer_section(t, "stat", 0, pass_states, &e));
+    if (transfer_reads(t)) f->n_past = n_past;
+    return PLUMB_OK;
+}

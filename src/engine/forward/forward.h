@@ -11,6 +11,7 @@
 #ifndef PLUMB_FORWARD_FORWARD_H
 #define PLUMB_FORWARD_FORWARD_H
 
+#include "base/transfer.h"
 #include "threads/pool.h"
 #include "kernels/kernels.h"
 #include "model/adapter.h"
@@ -60,6 +61,11 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
  * are those that forward_run computes for it alone.  Taps must be off.  The cache is to be taken for empty
  * afterwards. */
 void forward_run_texts(struct forward *f, const int32_t *ids, const uint32_t *lengths, uint32_t n_text);
+/* Passes what the pass keeps of the first n_past tokens, which are those of the last run, or as many as forward_rewind
+ * has returned since: sections kv (attention_exchange), then a section stat with the states of recurrent layers (n_past
+ * and places before it, ascending: how many, then for each its place and plan_states_size floats).  A reader becomes
+ * what the writer was, in whatever n_ctx and batches; its cache is to be taken for empty after a failure. */
+plumb_status forward_exchange(struct forward *f, struct transfer *t, uint32_t n_past);
 /* The embeddings of the last run, (n_result, n_embd): what the norm after the last layer returned.  Valid until the
  * next run. */
 const float *forward_embeddings(const struct forward *f);

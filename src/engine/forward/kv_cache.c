@@ -300,8 +300,12 @@ void kv_cache_store(struct kv_cache *cache, const struct attention_kernels *kern
                     const float *k, const float *v, int16_t *scratch, float *rotated) {
     if (cache->type == PLUMB_KV_F32) {
         size_t k_bytes = cache->k_row * sizeof *k, v_bytes = cache->v_row * sizeof *v, at = p % cache->part_length;
-        memcpy(kv_cache_k(cache, head, 0, p) + at * k_bytes, k, cache->k_dim * sizeof *k);
-        memcpy(kv_cache_v(cache, head, 0, p) + at * v_bytes, v, cache->v_dim * sizeof *v);
+        uint8_t *k_row = kv_cache_k(cache, head, 0, p) + at * k_bytes;
+        uint8_t *v_row = kv_cache_v(cache, head, 0, p) + at * v_bytes;
+        memset(k_row, 0, k_bytes);   /* nobody reads the padding, but kv_cache_exchange writes it */
+        memset(v_row, 0, v_bytes);
+        memcpy(k_row, k, cache->k_dim * sizeof *k);
+        memcpy(v_row, v, cache->v_dim * sizeof *v);
         return;
     }
     k = kv_cache_rotate(cache, k, cache->k_dim, rotated);
@@ -359,4 +363,82 @@ void kv_cache_give(struct kv_cache *cache, const struct attention_kernels *kerne
         memcpy(kv_cache_v_scale(cache, head, j, p), scales + (size_t)j * cache->format.scale_bytes,
                cache->format.scale_bytes);
     }
+}
+
+/* ---- saving ------------------------------------------------------------------------------------------------------ */
+
+/* Whether the dots of n_tile tiles of K with any query fit 32 bits: the norm of each K is below 2^15.5. */
+static bool are_keys(const int16_t *codes, size_t n_tile, uint32_t n_row) {
+    for (size_t tile = 0; tile < n_tile; tile++) {
+        uint64_t squares[ATTN_TILE] = { 0 };
+        for (size_t i = 0; i < n_row; i++) {
+            for (size_t p = 0; p < ATTN_TILE; p++) {
+                int64_t code = codes[(i / 2 * ATTN_TILE + p) * 2 + i % 2];
+                squares[p] += (uint64_t)(code * code);
+            }
+        }
+        for (size_t p = 0; p < ATTN_TILE; p++) {
+            if (squares[p] >= UINT64_C(1) << 31) return false;
+        }
+        codes += (size_t)ATTN_TILE * n_row;
+    }
+    return true;
+}
+
+/* Whether the sums of n codes of V, with weights, fit 32 bits: |v| < 2^15. */
+static bool are_values(const int16_t *codes, size_t n) {
+    bool ok = true;
+    for (size_t i = 0; i < n; i++) ok = ok && codes[i] != INT16_MIN;
+    return ok;
+}
+
+/* Passes n <= ATTN_BLOCK positions from p on, where a block begins, of slice j of K or V.  is_kept: false if the cache
+ * has no room for them. */
+static plumb_status pass_slice(struct kv_cache *cache, struct transfer *t, uint32_t head, uint32_t j, bool is_v,
+                               uint32_t p, uint32_t n, bool is_kept) {
+    bool is_f32 = cache->type == PLUMB_KV_F32;
+    uint32_t unit = is_f32 ? 1 : is_v ? ATTN_BLOCK : ATTN_TILE;
+    uint32_t n_row = is_v ? cache->v_row / cache->n_v_slice : cache->k_row / cache->n_k_slice;
+    size_t n_unit = (n - 1) / unit + 1, unit_bytes = kv_cache_size(cache, (size_t)unit * n_row);
+    size_t scale_bytes = (is_v ? n : kv_round_up(n, ATTN_TILE)) * cache->format.scale_bytes;
+    if (!is_kept) return transfer_skip(t, n_unit * unit_bytes + scale_bytes);
+    uint8_t *codes = is_v ? kv_cache_v(cache, head, j, p) : kv_cache_k(cache, head, j, p);
+    codes += p % cache->part_length / unit * unit_bytes;
+    PLUMB_TRY(transfer_bytes(t, codes, n_unit * unit_bytes));
+    const int16_t *wide = (const int16_t *)(const void *)codes;
+    bool is_wide = cache->type == PLUMB_KV_I16 && transfer_reads(t);
+    if (is_wide && !(is_v ? are_values(wide, n_unit * unit * n_row) : are_keys(wide, n_unit, n_row))) {
+        return transfer_fail(t, PLUMB_ERROR_METADATA, "the codes of %s of head %u from position %u on are too large",
+                             is_v ? "V" : "K", head, p);
+    }
+    if (is_f32) return PLUMB_OK;
+    return transfer_bytes(t, is_v ? kv_cache_v_scale(cache, head, j, p) : kv_cache_k_scale(cache, head, j, p),
+                          scale_bytes);
+}
+
+plumb_status kv_cache_exchange(struct kv_cache *cache, struct transfer *t, uint32_t n_past, uint32_t first) {
+    uint32_t from = n_past > 0 ? cache->n_lost : 0, lost = 0;
+    PLUMB_TRY(transfer_u32(t, &from));
+    if (transfer_reads(t)) {
+        uint32_t end = kv_round_up(n_past, ATTN_BLOCK);
+        if (from > first) {
+            return transfer_fail(t, PLUMB_ERROR_METADATA, "K and V begin at position %u, but the next token sees "
+                                 "position %u", from, first);
+        }
+        lost = end > cache->n_position ? end - cache->n_position : 0;
+        cache->n_lost = from > lost ? from : lost;
+    }
+    for (uint32_t h = 0; h < cache->n_head_kv; h++) {
+        for (uint32_t p = from / ATTN_BLOCK * ATTN_BLOCK; p < n_past; p += ATTN_BLOCK) {
+            uint32_t n = n_past - p < ATTN_BLOCK ? n_past - p : ATTN_BLOCK;
+            bool is_kept = p >= lost;
+            for (uint32_t j = 0; j < cache->n_k_slice; j++) {
+                PLUMB_TRY(pass_slice(cache, t, h, j, false, p, n, is_kept));
+            }
+            for (uint32_t j = 0; j < cache->n_v_slice; j++) {
+                PLUMB_TRY(pass_slice(cache, t, h, j, true, p, n, is_kept));
+            }
+        }
+    }
+    return PLUMB_OK;
 }

@@ -21,6 +21,7 @@
 #ifndef PLUMB_FORWARD_KV_CACHE_H
 #define PLUMB_FORWARD_KV_CACHE_H
 
+#include "base/transfer.h"
 #include "kernels/attention.h"
 #include "model/model.h"
 
@@ -115,5 +116,11 @@ void kv_cache_give(struct kv_cache *cache, const struct attention_kernels *kerne
 /* Must be called before records from position `from` on are given to position `to` and those after it, from > to:
  * returns the first position to take.  end: of the positions that are stored. */
 uint32_t kv_cache_move(struct kv_cache *cache, uint32_t from, uint32_t to, uint32_t end);
+/* Passes the positions before n_past that the cache has: the number of the first one, then of each head, block by
+ * block, for each slice of K its codes (whole tiles) and scales, and the same of V (whole blocks; scales of stored
+ * positions).  f32: rows.  first: the first position that a token at n_past sees.
+ * Caches of another length or for other batches read the same bytes.  What is read is checked, so that the sums of
+ * kernels cannot overflow. */
+plumb_status kv_cache_exchange(struct kv_cache *cache, struct transfer *t, uint32_t n_past, uint32_t first);
 
 #endif

@@ -122,6 +122,7 @@ static const struct { const char *name; uint8_t size; } type_traits[GGUF_TYPE_CO
 const char *gguf_type_name(enum gguf_type type) {
     return (unsigned)type < GGUF_TYPE_COUNT ? type_traits[type].name : "unknown";
 }
+size_t gguf_type_bytes(enum gguf_type type) { return (unsigned)type < GGUF_TYPE_COUNT ? type_traits[type].size : 0; }
 
 struct gguf *gguf_create(uint64_t file_size) {
     struct gguf *g = malloc(sizeof *g);

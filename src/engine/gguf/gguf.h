@@ -103,6 +103,8 @@ static inline uint64_t gguf_n_row(const struct gguf_tensor *t) { return t->n_ele
 static inline size_t gguf_row_bytes(const struct gguf_tensor *t) { return (size_t)(t->n_bytes / gguf_n_row(t)); }
 
 const char *gguf_type_name(enum gguf_type type);
+/* The bytes of a value; 0 for strings and arrays. */
+size_t gguf_type_bytes(enum gguf_type type);
 
 /* Typed access.  If the key is absent, these return PLUMB_OK and leave *out, the default, unchanged.  A key of another
  * kind is PLUMB_ERROR_METADATA.  An integer may be of any integer type if its value fits, a float may be F32 or F64. */
