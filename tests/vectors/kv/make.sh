@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes what make.py makes, and two models with heads of 32 elements: heads.gguf, and windows.gguf, which has windows.  PYTHON: one with numpy and gguf.
+# Makes what make.py makes, and two models with heads of 32 elements: heads.gguf, and windows.gguf with windows.
 #
 #   tests/vectors/kv/make.sh GGML_QUANTIZE      (how that is compiled: ggml_quantize.c)
 set -e
