@@ -3,10 +3,11 @@
 
     conformance.py FOLDER [--plumb PATH] [--docs docs/architectures.md] [--real MODEL.gguf] [TEXT...]
 
-Prints a line for each file of FOLDER/toys whose name contains a TEXT: the relative RMS of the logits of every token to
-llama.cpp's, in the reference pass and in the fast pass (exact16, K and V as 16-bit codes), and for each pass the tap
-with the largest error or, if the file differs, the first one that parts; or the sentence that refuses the file.  Exits
-with 1 if a file that runs differs, or if a process crashes.  With --docs the table is written there.
+Prints a line for each file of FOLDER/toys, and of FOLDER/shapes, which has other shapes, whose name contains a TEXT:
+the relative RMS of the logits of every token to llama.cpp's, in the reference pass and in the fast pass (exact16, K and
+V as 16-bit codes), and for each pass the tap with the largest error or, if the file differs, the first one that parts;
+or the sentence that refuses the file.  Exits with 1 if a file that runs differs, or if a process crashes.  With --docs
+the table is written there.
 
 --real also compares a real model with Qwen's chat tokens, at every token of a chat and of llama.cpp's 32 greedy choices
 after it.  Truth is llama.cpp on the same weights as F32, which FOLDER keeps (7 GB for 1.5 billion weights and an output
@@ -52,7 +53,10 @@ def read_dump(path):
 
 
 def difference(x, truth):
-    """The relative RMS error."""
+    """The relative RMS error; infinities, as the logits of tokens that the model never answers, must be the same."""
+    if not np.array_equal(np.isfinite(x), np.isfinite(truth)):
+        return np.inf
+    x, truth = x[np.isfinite(x)], truth[np.isfinite(truth)]
     return float(np.sqrt(np.sum((x - truth) ** 2) / max(np.sum(truth ** 2), 1e-300)))
 
 
@@ -92,8 +96,8 @@ def parting(errors, limit):
 
 
 def judge(plumb, folder, name, work):
-    """(verdict, reference, fast, remark) of one file."""
-    model = f"{folder}/toys/{name}.gguf"
+    """(verdict, reference, fast, remark) of one file, such as toys/llama-dense."""
+    model = f"{folder}/{name}.gguf"
     reference = trace(plumb, model, "--reference")
     if isinstance(reference, str):
         return "crash" if reference.startswith("CRASH") else "refused", None, None, reference
@@ -163,42 +167,54 @@ def main():
     os.makedirs(work, exist_ok=True)
     with open(f"{work}/ids.txt", "w", encoding="utf-8") as f:
         f.write(" ".join(map(str, IDS)))
-    names = sorted(name.removesuffix(".gguf") for name in os.listdir(f"{args.folder}/toys"))
+    names = [f"{kind}/{name.removesuffix('.gguf')}" for kind in ("toys", "shapes")
+             for name in sorted(os.listdir(f"{args.folder}/{kind}"))]
     rows = []
     for name in names + ([args.real] if args.real else []):
-        if args.text and name != args.real and not any(text in name for text in args.text):
+        if args.text and name != args.real and not any(text in name.split("/")[1] for text in args.text):
             continue
         compare = judge_real if name == args.real else judge
         verdict, reference, fast, remark = compare(args.plumb, args.folder, name, work)
+        kind = "shapes" if name.startswith("shapes/") else "toys"
         name = os.path.basename(name).removesuffix(".gguf")
-        rows.append((name, verdict, reference, fast, remark))
+        rows.append((kind, name, verdict, reference, fast, remark))
         numbers = "" if reference is None else f"{reference:.1e} {fast:.1e}"
-        print(f"{name:22} {verdict:8} {numbers:16} {remark[:200]}", flush=True)
-    counts = {verdict: sum(row[1] == verdict for row in rows) for verdict in
-              ("equal", "differs", "refused", "no truth", "crash")}
-    print(", ".join(f"{n} {verdict}" for verdict, n in counts.items()))
+        print(f"{kind:6} {name:22} {verdict:8} {numbers:16} {remark[:200]}", flush=True)
+    counts = {kind: {verdict: sum(row[0] == kind and row[2] == verdict for row in rows) for verdict in
+                     ("equal", "differs", "refused", "no truth", "crash")} for kind in ("toys", "shapes")}
+    for kind, some in counts.items():
+        print(f"{kind}: " + ", ".join(f"{n} {verdict}" for verdict, n in some.items()))
     if args.docs:
         write_docs(args.docs, rows, counts)
-    return 1 if counts["differs"] or counts["crash"] else 0
+    return 1 if any(some["differs"] or some["crash"] for some in counts.values()) else 0
+
+
+def sentence(counts):
+    return (f"{counts['equal']} files are equal, {counts['differs']} differ, {counts['refused']} are refused, "
+            f"{counts['crash']} crash")
 
 
 def write_docs(path, rows, counts):
     with open(path, encoding="utf-8") as f:
         head = f.read().split("<!-- table -->")[0]
-    lines = [f"{counts['equal']} files are equal, {counts['differs']} differ, {counts['refused']} are refused, "
-             f"{counts['crash']} crash.", "",
-             "| file | reference | fast | taps of both passes, or what is wrong |",
-             "|---|---|---|---|"]
+    lines = [f"{sentence(counts['toys'])}. With other shapes {sentence(counts['shapes'])}.", "",
+             "| file | reference | fast | other shape: reference | fast | taps of both passes, or what is wrong |",
+             "|---|---|---|---|---|---|"]
     refused = {}
-    for name, verdict, reference, fast, remark in rows:
-        remark = remark.replace("|", "\\|")
-        if verdict == "refused":
-            reason = re.sub(r'^general.architecture: "[^"]*" is (.*); plumb does not .*', r"\1", remark)
-            refused.setdefault(reason, []).append(name)
-            continue
-        numbers = [f"{x:.1e}" if x is not None else "" for x in (reference, fast)]
-        verdict = "" if verdict == "equal" else f"**{verdict}** "
-        lines.append(f"| {name} | {numbers[0]} | {numbers[1]} | {verdict}{remark} |")
+    for name in sorted({row[1] for row in rows}):
+        numbers, remarks = [], []
+        for kind in ("toys", "shapes"):
+            _, _, verdict, reference, fast, remark = next(
+                (row for row in rows if row[:2] == (kind, name)), (kind, name, "", None, None, ""))
+            if verdict == "refused":
+                reason = re.sub(r'^general.architecture: "[^"]*" is (.*); plumb does not .*', r"\1", remark)
+                refused.setdefault(reason, {})[name] = True
+                remark = ""
+            numbers += [f"{x:.1e}" if x is not None else "" for x in (reference, fast)]
+            if remark and (kind == "toys" or verdict != "equal" or not remarks):
+                remarks.append(("" if verdict == "equal" else f"**{verdict}** ") + remark.replace("|", "\\|"))
+        if any(numbers) or remarks:
+            lines.append(f"| {name} | {' | '.join(numbers)} | {'; '.join(remarks)} |")
     lines += ["", "The error message says why a file is refused:", ""]
     lines += [f"- {reason}: {', '.join(names)}" for reason, names in refused.items()]
     with open(path, "w", encoding="utf-8") as f:
