@@ -178,7 +178,7 @@ bench-kernels: #: Measures kernels beside this machine's ceilings; TYPES="Q4_0 Q
 	@tools/setup.sh test node chromium wasmtime
 	@$(if $(BENCH_NODE),,tools/setup.sh bench)
 	@$(MAKE) -s -j$$(nproc) measure-kernels
-bench-kv: build/bench/kv #: Measures what the types of K and V cost; KV="MODEL TEXT THREADS TYPES LENGTH...".
+bench-kv: build/bench/kv #: Measures what types of K and V, or context shift, cost; KV: see kv.c.
 	@$< $(KV)
 build/bench/kv: $(call objects,build/native,$(library) tests/bench/kv.c)
 	@mkdir -p $(@D)

@@ -267,6 +267,9 @@ const char *plumb_kv_type_name(plumb_kv_type type);
  * model whose tokens see later ones has at most 2,048.  It depends on nothing but the file and the type.
  * 0 before plumb_model_end or plumb_model_rehearse. */
 uint32_t plumb_model_default_ctx(const plumb_model *model, plumb_kv_type type);
+/* PLUMB_ERROR_UNSUPPORTED if a session cannot have this type, because the model's heads do not fit it.  It is known
+ * from the header on; before it is complete, and if its keys do not describe a model, the result is PLUMB_OK. */
+plumb_status plumb_model_check_kv(plumb_model *model, plumb_kv_type type);
 /* The bytes that the K and V of a session take, and the states of recurrent layers with their snapshots (n_ctx and
  * n_batch: as in plumb_session_params, but n_ctx 0 is the fewest tokens that a session has by default).  Returns 0 if
  * the header is not complete or its keys do not describe a model. */

@@ -220,7 +220,10 @@ static bool round_input(struct input *out, const struct input *in, const struct 
     return true;
 }
 
-static bool can_store(const struct input *in, plumb_kv_type type) { return kv_cache_refused(&in->plan, type) == 0; }
+static bool can_store(const struct input *in, plumb_kv_type type) {
+    struct error err = { 0 };
+    return kv_cache_check(&in->plan, type, &err) == PLUMB_OK;
+}
 
 static void check_shape(const void *row) {
     const struct shape *shape = row;

@@ -146,6 +146,8 @@ def set_key(name, *entry):
 def models():
     small = {"tokens": LETTERS[:6]}
     yield "llama-f32", b"\0\x18" + Model(heads=1, types=[Q8_0, F32], **small).write()
+    yield "kv-q8_0", b"\0\x19" + Model(heads=1, head=32, types=[Q8_0], **small).write()
+    yield "kv-q4_0", b"\3\x1a" + Model(heads=2, head=64, types=[Q8_0, F32], **small).write()
     yield "llama-spm", b"\2\x38" + Model(tokens=PIECES, tokenizer="llama", types=[Q8_0]).write()
     yield "qwen2", b"\0\x3c" + Model(arch="qwen2", bias=True, types=[Q4_0], **small).write()
 

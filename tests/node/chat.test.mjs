@@ -180,7 +180,10 @@ describe('the default model', () => {
       [async () => model.chat({ sytem: 'x' }),
         /chat: unknown option "sytem"; the known options are system, tools, messages, /],
       [async () => model.chat({ signal: AbortSignal.abort() }), /unknown option "signal"/],
-      [async () => model.chat({ contextEnd: 'shift' }), /contextEnd is "shift", expected 'error' or 'trim'/],
+      [async () => model.chat({ contextEnd: 'drop' }), /contextEnd is "drop", expected 'error', 'trim' or 'shift'/],
+      [async () => model.chat({ sinks: 4 }), /sinks needs contextEnd: 'shift'/],
+      [async () => model.chat({ sinks: 0, contextEnd: 'shift' }), /sinks is 0, expected a positive integer/],
+      [() => chat.send('x', { sinks: 4 }).next(), /chat.send: unknown option "sinks"/],
       [async () => model.chat({ tools: [{ name: 'f' }] }), /tools is an array, expected an array of \{type: /],
       [async () => model.chat({ messages: [{ content: 'x' }] }), /chat: messages\[0\].role is undefined, expected/],
       [async () => model.chat({ system: 'x', messages: [{ role: 'system', content: 'y' }] }),
@@ -278,6 +281,56 @@ describe('a context of 160 tokens', () => {
     const fits = (await Promise.all([0, 1, 2, 3].map(async n => await tokensOf(kept(n)) <= 120))).lastIndexOf(true);
     assert.ok(fits < 3);
     assert.equal(chat.trimmed, 4 * (3 - fits));
+  });
+
+  test('shift drops tokens behind the system message, and computes nothing anew', async () => {
+    const chat = model.chat({ system: 'Be brief.', contextEnd: 'shift', ...GREEDY });
+    let dropped = 0, total = 0;
+    for (const question of questions) {
+      await textOf(chat.send(question));
+      const { promptTokens, reusedTokens, droppedTokens = 0, tokens } = /** @type {any} */ (chat.lastStats);
+      // The prompt has the end of the last answer and the question more than the session.
+      if (total > 0) assert.ok(promptTokens - reusedTokens < 40, `${reusedTokens} of ${promptTokens} reused`);
+      total = promptTokens + tokens;
+      dropped = droppedTokens;
+    }
+    assert.ok(dropped > 100 && total > 300, `${dropped} of ${total} tokens dropped`);
+    assert.equal(chat.trimmed, 0);
+    assert.equal(chat.messages.length, 13);
+
+    // The same chat, computed anew, gives the same answer; another one in between changes nothing.
+    const answer = chat.messages[12].content, [first] = questions;
+    assert.equal(await textOf(chat.regenerate()), answer);
+    const alone = [{ role: 'user', content: first }], plain = await textOf(model.generate(alone, GREEDY));
+    const again = model.chat({ messages: chat.messages.slice(0, -2), contextEnd: 'shift', ...GREEDY });
+    assert.equal(await textOf(again.send(/** @type {string} */ (questions.at(-1)))), answer);
+    assert.equal(again.lastStats?.droppedTokens, dropped);
+    assert.equal(await textOf(model.generate(alone, GREEDY)), plain);
+    await model.rewind();
+    assert.equal(await textOf(model.generate(alone, GREEDY)), plain);
+  });
+
+  test('with sinks a text may be longer than the context; otherwise it may not', async () => {
+    const [end] = await model.tokenize('<|im_end|>', { parseSpecial: true });
+    const long = { temperature: 0, sinks: 4, logitBias: { [end]: -Infinity } };
+    await textOf(model.generate([user('Count.')], { ...long, maxTokens: 400 }));
+    assert.deepEqual([model.lastStats?.tokens, model.lastStats?.finishReason], [400, 'length']);
+    await textOf(model.generate([user('Count.')], long));
+    assert.deepEqual([model.lastStats?.tokens, model.lastStats?.finishReason], [160, 'length']);
+    const prompt = [user('Count. '.repeat(100))];
+    assert.ok((await textOf(model.generate(prompt, { ...long, maxTokens: 5 }))).length > 0);
+    await fails(textOf(model.generate(prompt, { maxTokens: 5 })), 'PLUMB_ERROR_CONTEXT', /but the context holds 160/);
+
+    const chat = model.chat({ contextEnd: 'shift', sinks: 81, ...GREEDY });
+    await fails(textOf(chat.send('Hi')), 'PLUMB_ERROR_ARGUMENT', /81 tokens cannot stay in a full context of 160/);
+    assert.deepEqual(chat.messages, []);
+  });
+
+  test('a model whose tokens cannot move says so, and the chat is as before', async () => {
+    const learned = await Plumb.load(`${root}tests/vectors/archs/gpt2.gguf`);
+    await fails(textOf(learned.generate([1, 2], { sinks: 4 })), 'PLUMB_ERROR_UNSUPPORTED',
+      /has learned an embedding of each position/);
+    await learned.close();
   });
 
   test('without trim a full context is an error', async () => {

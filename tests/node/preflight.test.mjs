@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { beforeEach, test } from 'node:test';
 import { constants, gzipSync } from 'node:zlib';
 import { Engine } from '../../web/engine/engine.js';
+import { KV_TYPES } from '../../web/base/parameters.js';
 import { INITIAL, PAGE } from '../../web/engine/instance.js';
 import { createHost } from '../../web/engine/host.js';
 import { takeMemory } from '../../web/engine/threads.js';
@@ -105,11 +106,31 @@ test('preflight agrees with the load for other contexts, types of K and V, threa
   }
 });
 
+test('preflight knows the memory of long contexts, of each type of K and V, within 2 %', async t => {
+  const source = `${root}tests/vectors/kv/heads.gguf`;
+  for (const kvType of KV_TYPES) {
+    for (const contextLength of [4096, 16384, 32768]) {
+      const { memory, ...plan } = await Plumb.preflight(source, { kvType, contextLength, threads: 1, measure: false });
+      const model = await Plumb.load(source, { kvType, contextLength, threads: 1 });
+      const { memoryBytes } = await model.info();
+      await model.close();
+      assert.equal(plan.contextLength, contextLength);
+      const percent = 100 * (memory.total / memoryBytes - 1);
+      t.diagnostic(`${kvType}, ${contextLength} tokens: ${memory.total} bytes, ${memory.kv} of them K and V; the load `
+        + `takes ${memoryBytes}: ${percent.toFixed(2)} %`);
+      assert.ok(Math.abs(percent) < 2, `${percent} %`);
+    }
+  }
+});
+
 test('preflight says if heads cannot be stored as kvType', async () => {
   const { supported, problems, memory } = await Plumb.preflight(tiny, { kvType: 'q8_0', measure: false });
   assert.deepEqual([supported, memory, problems], [false, undefined, [{ code: 'PLUMB_ERROR_UNSUPPORTED',
     message: 'K and V cannot be stored as q8_0, which has blocks of 32: the model has heads of 8 elements' }]]);
   await fails(Plumb.load(tiny, { kvType: 'q8_0' }), 'PLUMB_ERROR_UNSUPPORTED', /has heads of 8 elements/);
+  // A load knows it before the weights arrive.
+  const cut = new Blob([readFileSync(tinyPath).subarray(0, -100)]);
+  await fails(Plumb.load(cut, { kvType: 'q4_0' }), 'PLUMB_ERROR_UNSUPPORTED', /has heads of 8 elements/);
 });
 
 test('preflight gives the number of threads, and why there are not more', async () => {

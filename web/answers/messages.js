@@ -22,7 +22,12 @@
  *   templates know enable_thinking (by default they decide themselves) and reasoning_effort ('low', 'medium', 'high');
  *   preserve_reasoning keeps the reasoning of earlier answers under whatever name the template has for it */
 /** @typedef {object} OwnGenerateOptions
- * @property {number} [maxTokens]  default: generate until the context is full
+ * @property {number} [maxTokens]  default: generate until the context is full or, with sinks, as many tokens as it
+ *   holds
+ * @property {number} [sinks]  a full context is no end: so many of its first tokens stay, at most half of it, the older
+ *   half of the others is dropped, and the rest moves up, which takes no time.  It still knows of what was dropped
+ *   ("attention sinks": Xiao et al. 2024).  Prompts may also be longer than the context then.  PLUMB_ERROR_UNSUPPORTED:
+ *   tokens of this model cannot move, as their positions are learned or their keys normalized
  * @property {string | string[]} [stop]  the text ends before the first of these strings
  * @property {AbortSignal} [signal]  ends the text without an error; finishReason is 'abort'
  * @property {number} [logprobs]  how many of the likeliest tokens onToken receives beside each token, 0 to 20;

@@ -28,7 +28,10 @@ import { TextAnswer } from './text-answer.js';
  *   default: an answer ends with finishReason 'length', and a prompt that is too long is PLUMB_ERROR_CONTEXT.  'trim':
  *   the prompt leaves out the oldest turns after the system message until it and the answer fit.  A turn is a user's
  *   message with all messages up to the next one; an answer needs `maxTokens`, or a quarter of the context if that is
- *   less */
+ *   less.  'shift': the first tokens stay, the older half of the others is dropped, also within an answer, and nothing
+ *   is computed anew.  A chat that the session does not hold, such as a saved one, is computed from its first token on
+ * @property {number} [sinks]  with 'shift': how many of the first tokens stay, as in generate; default: those of the
+ *   system message, and at least 4 */
 /** @typedef {object} OwnSendOptions
  * @property {import('../answers/tool-choice.js').ToolChoice} [toolChoice]  'none': the model is not told about the
  *   tools; 'required' or a tool by its name: the answer is calls, after reasoning; default 'auto'.  Calls fit the
@@ -38,7 +41,7 @@ import { TextAnswer } from './text-answer.js';
  *   text, reasoning, or a piece of a call
  * @property {boolean} [showSchema]  whether the system message tells the model the `schema` of the answer, or that it
  *   is a JSON object (`json`); default true.  The messages of the chat stay as they are
- * @typedef {OwnSendOptions & GenerateOptions} SendOptions */
+ * @typedef {OwnSendOptions & Omit<GenerateOptions, 'sinks'>} SendOptions */
 /** @typedef {OwnChatOptions & Omit<SendOptions, 'signal' | 'parseSpecial'>} ChatOptions  the options of an answer are
  *   the defaults for every answer of the chat */
 /** A conversation with a model; `model.chat()` creates it.
@@ -55,6 +58,7 @@ export class Chat {
   #model;
   #tools;
   #contextEnd;
+  #sinks;
   #defaults;
   /** @type {Message[]} */
   #messages;
@@ -66,14 +70,18 @@ export class Chat {
   /** @param {import('../answers/messages.js').ChatModel} model @param {ChatOptions} [options] */
   constructor(model, options = {}) {
     known.checkOptions('chat', options, known.CHAT);
-    const { system, tools, messages = [], contextEnd = 'error', ...defaults } = options;
+    const { system, tools, messages = [], contextEnd = 'error', sinks, ...defaults } = options;
     this.#model = model;
     const given = messages.length > 0 ? this.#checked('chat', messages) : [];
     if (system !== undefined && isSystem(given[0])) {
       throw argumentError('chat: give either system or a system message in messages, not both');
     }
+    if (sinks !== undefined && contextEnd !== 'shift') {
+      throw argumentError("chat: sinks needs contextEnd: 'shift'");
+    }
     this.#tools = tools && plainTools('chat', tools);
     this.#contextEnd = contextEnd;
+    this.#sinks = sinks;
     this.#defaults = defaults;
     this.#messages = system === undefined ? given : [{ role: 'system', content: system }, ...given];
   }
@@ -269,8 +277,8 @@ export class Chat {
       this.#messages = messages;
       const schema = given.schema === undefined ? undefined : jsonSchemaOf('chat', given.schema);
       const options = { ...given, schema: /** @type {typeof given.schema} */ (schema) };
-      const ids = await this.#prompt({ template, showSchema, ...options }, about.tools);
-      const answer = await beginAnswer(this.#model, ids, about, options);
+      const { ids, sinks } = await this.#prompt({ template, showSchema, ...options }, about.tools);
+      const answer = await beginAnswer(this.#model, ids, about, { ...options, sinks });
       reader = answer.reader;
       stats = this.lastStats = yield* mapped(answer.deltas, delta => {
         onDelta?.(delta);
@@ -291,7 +299,8 @@ export class Chat {
     }
   }
 
-  /** Returns the tokens of the messages, without those that are left out.  If they are still too many, generate throws.
+  /** Returns the tokens of the messages, without those that are left out, and how many of them stay in a full context.
+   * If they are still too many, generate throws.
    * @param {GenerateOptions & {showSchema: boolean}} options
    * @param {import('../answers/messages.js').Tool[]} [tools] */
   async #prompt({ template, showSchema, maxTokens = Infinity, signal, ...options }, tools) {
@@ -304,14 +313,24 @@ export class Chat {
       this.#model.tokenizeChat([...messages.slice(0, head), ...messages.slice(start)], variables);
     const start = head + this.#trimmed;
     const ids = await tokens(start);
+    if (this.#contextEnd === 'shift') {
+      if (this.#sinks !== undefined || head === 0) return { ids, sinks: this.#sinks ?? LEAST_SINKS };
+      const other = await this.#model.tokenizeChat([messages[0], { role: 'user', content: '.' }], variables);
+      const differs = ids.findIndex((id, i) => id !== other[i]);
+      return { ids, sinks: Math.max(LEAST_SINKS, differs < 0 ? ids.length : differs) };
+    }
     const turns = messages.flatMap(({ role }, i) => role === 'user' && i > start ? [i] : []);
-    if (this.#contextEnd === 'error' || ids.length <= limit || turns.length === 0) return ids;
+    if (this.#contextEnd === 'error' || ids.length <= limit || turns.length === 0) return { ids };
     const first = await firstThatFits(turns, async turn => (await tokens(turn)).length <= limit, signal);
-    if (first === undefined) return ids.subarray(0, 1);   // aborted: generate does not compute it
+    if (first === undefined) return { ids: ids.subarray(0, 1) };   // aborted: generate does not compute it
     this.#trimmed = first - head;
-    return tokens(first);
+    return { ids: await tokens(first) };
   }
 }
+
+/** How many tokens stay at least in a full context: Xiao et al. 2024, "Efficient Streaming Language Models with
+ * Attention Sinks", table 2. */
+const LEAST_SINKS = 4;
 
 /** The upper bound on the tokens of a prompt that leaves room for the answer, which needs maxTokens, or a quarter of
  * the context if that is less. @param {number} contextLength @param {number} [maxTokens] */

@@ -133,7 +133,7 @@ const named = names => value => !names.includes(value)
   && names.map(name => `'${name}'`).join(', ').replace(/, ('[^']*')$/, ' or $1');
 
 /** What a chat can do when its context is full. */
-export const CONTEXT_ENDS = /** @type {const} */ (['error', 'trim']);
+export const CONTEXT_ENDS = /** @type {const} */ (['error', 'trim', 'shift']);
 
 /** @type {Check} */
 const address = value => typeof value !== 'string' && !(value instanceof URL) && 'a string or a URL';
@@ -171,21 +171,23 @@ const parameters = (key, rangeOf) => Object.fromEntries(PARAMETERS.map(one => {
 }));
 export const SAMPLING = { ...parameters('name', ({ low, high }) => [low, high]), logitBias, seed };
 export const GENERATE = {
-  ...SAMPLING, maxTokens: count, stop, signal, logprobs, onToken: callback, parseSpecial: boolean, template,
-  reasoningBudget: maximum, special: texts, grammar: string, regex: text, schema, json: oneOf(true), schemaOptions,
-  triggers: texts,
+  ...SAMPLING, maxTokens: count, sinks: count, stop, signal, logprobs, onToken: callback, parseSpecial: boolean,
+  template, reasoningBudget: maximum, special: texts, grammar: string, regex: text, schema, json: oneOf(true),
+  schemaOptions, triggers: texts,
 };
 /** The options of schemaOptions. */
 const SCHEMA_OPTIONS = {
   strict: boolean, whitespace: oneOf(...JSON_SPACES), order: oneOf('schema', 'any'),
 };
-/* The options of generate that a chat takes as defaults for its answers.  A signal belongs to one answer, and
- * parseSpecial to a prompt that is a string. */
-const { parseSpecial: _, ...STEP } = GENERATE, { signal: __, ...ANSWER } = STEP;
+/* The options of generate that a chat takes as defaults for its answers.  A signal belongs to one answer, parseSpecial
+ * to a prompt that is a string, and sinks to the whole chat. */
+const { sinks, ...ONE } = GENERATE, { parseSpecial: _, ...STEP } = ONE, { signal: __, ...ANSWER } = STEP;
 const OF_CHAT = { toolChoice, parallelToolCalls: boolean, onDelta: callback, showSchema: boolean };
-export const CHAT = { system: text, tools, messages: array, contextEnd: named(CONTEXT_ENDS), ...OF_CHAT, ...ANSWER };
+export const CHAT = {
+  system: text, tools, messages: array, contextEnd: named(CONTEXT_ENDS), sinks, ...OF_CHAT, ...ANSWER,
+};
 /** The options of one answer of a chat, and of a run. */
-export const SEND = { ...GENERATE, ...OF_CHAT };
+export const SEND = { ...ONE, ...OF_CHAT };
 export const RUN = { ...STEP, ...OF_CHAT, tools: callables, maxSteps: count };
 /** The parameters of chat.completions.create, with OpenAI's ranges. */
 export const COMPLETION = {

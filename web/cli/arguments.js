@@ -96,6 +96,7 @@ const OPTIONS = [
   ...SAMPLING,
   ...LOAD,
   ...ADAPTERS,
+  option('--shift', 'run chat', integer(1, MAX_CTX / 2), 'sinks'),
   option('-p', 'run', text, 'prompt'),
   option('--system', 'run chat', text, 'system'),
   option('--tools', 'run', text, 'tools'),

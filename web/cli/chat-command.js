@@ -23,7 +23,8 @@ message. For a message of several lines, end each line but the last with a
 backslash, or put """ before and after the message. Ctrl-C stops an answer, and
 Ctrl-D exits. /help lists the commands, and Tab completes their names. The lines
 that you type are saved in plumb/chat-history in $XDG_STATE_HOME or
-~/.local/state. When the context is full, the oldest turns are left out.
+~/.local/state. When the context is full, the oldest turns are left out, or with
+--shift tokens are dropped as in plumb run.
 
 If standard input is not a terminal, each of its lines is a message, even if it
 starts with a slash.
@@ -34,6 +35,8 @@ starts with a slash.
   -n N                  generate at most N tokens for each answer (until the
                         context is full)
   --seed N              the same seed gives the same answers (a random one)
+  --shift N             when the context is full, keep its first N tokens, drop
+                        the older half of the others, and go on
   --help                this text
 ${AS_IN_RUN}
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
@@ -231,11 +234,13 @@ class ChatSession {
     this.name = name;
     /** The sampling options. @type {Record<string, any>} */
     this.sampling = pick(values, SAMPLING);
+    this.contextEnd = values.sinks === undefined ? { contextEnd: /** @type {const} */ ('trim') }
+      : { contextEnd: /** @type {const} */ ('shift'), sinks: values.sinks };
     this.chat = this.#newChat(values.system);
   }
 
   /** @param {string | undefined} system @param {import('../api/plumb.js').Message[]} [messages] */
-  #newChat(system, messages) { return this.model.chat({ system, messages, contextEnd: 'trim' }); }
+  #newChat(system, messages) { return this.model.chat({ system, messages, ...this.contextEnd }); }
 
   /** The chat as a list to push; empty if no question was asked in it. */
   get #current() { return this.#lastQuestion < 0 ? [] : [{ chat: this.chat, file: this.#file }]; }

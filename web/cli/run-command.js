@@ -79,7 +79,8 @@ export const run = (files, values) => running('prompt', { files, json: values.js
   let text = '';
   const maxTokens = values.maxTokens ?? DEFAULT_MAX_TOKENS;
   for await (const piece of model.generate(ids ?? messages, {
-    ...pick(values, SAMPLING), maxTokens, signal, ...constraint, ...tools && { template: { tools } },
+    ...pick(values, SAMPLING), maxTokens, sinks: values.sinks, signal, ...constraint,
+    ...tools && { template: { tools } },
   })) {
     text += piece;
     if (!json) process.stdout.write(shown(process.stdout, piece));

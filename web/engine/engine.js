@@ -55,7 +55,7 @@ const SHOWN_ELEMENTS = 64;
  *   the vocabulary it allowed in the place of this one */
 
 /** Takes the bytes of a file, and writes them where C says that they go. */
-class File {
+class FileSink {
   #engine; #window; #commit;
 
   /** @param {Engine} engine
@@ -222,16 +222,16 @@ export class Engine extends Instance {
     this.#checkModel(this.c.plumb_model_begin(this.#model, size === undefined ? SIZE_UNKNOWN : BigInt(size)));
   }
 
-  #file = new File(this, (data, len) => this.#checkModel(this.c.plumb_model_window(this.#model, data, len)),
+  #file = new FileSink(this, (data, len) => this.#checkModel(this.c.plumb_model_window(this.#model, data, len)),
     n => this.#checkModel(this.c.plumb_model_commit(this.#model, n)));
 
-  /** As File.fill, of the present part. @param {(target: Uint8Array) => number} put */
+  /** As FileSink.fill, of the present part. @param {(target: Uint8Array) => number} put */
   fill(put) { return this.#file.fill(put); }
 
   /** Whether the present part needs more bytes. */
   get needsBytes() { return this.#file.window.space > 0; }
 
-  /** As File.write. @param {Uint8Array} chunk */
+  /** As FileSink.write. @param {Uint8Array} chunk */
   write(chunk) { return this.#file.write(chunk); }
 
   /** Whether the keys and the tensor directory of the first part are complete. */
@@ -277,11 +277,12 @@ export class Engine extends Instance {
   /** Bytes of all tensors in the directories read so far. */
   #weightBytes() { return this.types().reduce((sum, { bytes }) => sum + bytes, 0); }
 
-  /** Throws if the model cannot fit, before gigabytes are downloaded for nothing.  Needs the header.  It counts only
-   * weights, keys and values, so a model that passes may still turn out not to fit.
+  /** Throws if the model cannot fit, or kvType does not fit its heads, before gigabytes are downloaded for nothing.
+   * Needs the header.  It counts only weights, keys and values, so a model that passes may still turn out not to fit.
    * @param {{limit: number, total?: number}} bytes  limit: that the module's memory can have; total: of all files, if
    *   there are several @param {SessionArgs} session  that will be opened */
   checkRoom({ limit, total = 0 }, { contextLength = 0, kvType = 'i16' }) {
+    this.#checkModel(this.c.plumb_model_check_kv(this.#model, KV_TYPES.indexOf(kvType)));
     const weights = Math.max(this.#weightBytes(), total), kv = this.kvBytes(contextLength, kvType);
     if (weights + kv <= limit) return;
     throw new PlumbError('PLUMB_ERROR_MEMORY', `no memory for ${weights} bytes of weights and ${kv} bytes of `
@@ -370,7 +371,7 @@ export class Engine extends Instance {
     const check = (/** @type {number} */ status) => {
       if (status !== 0) throw this.error(status, this.string(c.plumb_adapter_error(pointer)));
     };
-    const file = new File(this, (data, len) => check(c.plumb_adapter_window(pointer, data, len)),
+    const file = new FileSink(this, (data, len) => check(c.plumb_adapter_window(pointer, data, len)),
       n => check(c.plumb_adapter_commit(pointer, n)));
     return {
       digest: this.digest,
@@ -562,8 +563,16 @@ export class Engine extends Instance {
   get contextLength() { return this.#session && this.c.plumb_session_n_ctx(this.#session); }
   /** @returns {number} how many tokens of a prompt the session computes at once */
   get batch() { return this.c.plumb_session_n_batch(this.#session); }
+  /** @returns {boolean} whether that is more than the model was trained for */
+  get exceedsTraining() { return Boolean(this.c.plumb_session_exceeds_training(this.#session)); }
   /** @returns {number} tokens in the session */
   get position() { return this.c.plumb_session_n_past(this.#session); }
+
+  /** @returns {number} tokens that a full session has dropped */
+  get dropped() { return this.c.plumb_session_n_dropped(this.#session); }
+
+  /** What a full session does: plumb_session_set_shift. @param {number} keep  0: feeding it is an error */
+  setShift(keep) { this.#checkSession(this.c.plumb_session_set_shift(this.#session, keep)); }
 
   /** Keeps the longest common prefix of the session's tokens and ids, forgets the tokens after it, and returns how many
    * are kept: none if the prefix must be computed again.  The last id is never part of it, so that feeding that id

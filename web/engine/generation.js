@@ -18,9 +18,10 @@ import { StopFilter } from './stop.js';
  * @property {'stop' | 'length' | 'abort'} finishReason  'stop': the model or a stop string ended the text; 'length':
  *   maxTokens is reached or the context is full; 'abort': the signal ended it, the caller left the loop or closed the
  *   model
+ * @property {number} [droppedTokens]  with sinks: how many tokens the session has dropped since it was empty
  * @property {number | bigint} seed
  * @property {string[]} [warnings]  what is not kept of a schema with strict: false, each with its JSON pointer */
-/** @typedef {{maxTokens?: number, stop?: string | string[], logprobs?: number, special?: string[],
+/** @typedef {{maxTokens?: number, sinks?: number, stop?: string | string[], logprobs?: number, special?: string[],
  *   budget?: import('./budget.js').Budget} & import('./engine.js').Sampling
  *   & {grammar?: import('./engine.js').Grammar}} GenerateOptions
  * @typedef {{emit: (text: string) => void, onToken?: (token: import('./engine.js').GeneratedToken) => void,
@@ -37,7 +38,8 @@ const SPECIAL = { parseSpecial: true };
  * @returns {Promise<Stats>} */
 export async function generate(engine, ids, options, run) {
   if (ids.length === 0) throw new PlumbError('PLUMB_ERROR_ARGUMENT', 'the prompt is empty');
-  if (ids.length > engine.contextLength) {
+  engine.setShift(options.sinks ?? 0);
+  if (ids.length > engine.contextLength && !options.sinks) {
     throw new PlumbError('PLUMB_ERROR_CONTEXT', `the prompt has ${ids.length} tokens, but the context holds `
       + `${engine.contextLength}; shorten it or load the model with a larger contextLength`,
     { promptTokens: ids.length, contextLength: engine.contextLength });
@@ -48,6 +50,7 @@ export async function generate(engine, ids, options, run) {
     await generation.decode();
   } finally {
     generation.sampler.free();
+    if (engine.dropped === 0) engine.setShift(0);   // whatever comes next has not asked for it
   }
   return generation.stats();
 }
@@ -67,6 +70,7 @@ class Generation {
   #start = 0;
   #prefillEnd = 0;
   #reused = 0;
+  #dropped = 0;
   /** How many tokens of the prompt were computed, of the text were chosen, and were forced; steps: how often the text
    * was fed. */
   #computed = 0;
@@ -122,6 +126,7 @@ class Generation {
       if (id < 0 || engine.endsTurn(id)) this.#reason = 'stop';   // -1: the vocabulary has no token that ends a turn
       else await this.#add(id);
     }
+    this.#dropped = engine.dropped;
     if (stops.stopped) return;
     if (this.#reason === 'stop') run.emit(stops.push(engine.flushText()));   // otherwise a character was cut off
     run.emit(stops.flush());
@@ -145,7 +150,8 @@ class Generation {
 
   /** Adds a token to the text, and feeds it if the next one is to be sampled. @param {number} id */
   async #add(id) {
-    const { engine, run, sampler, options: { maxTokens = Infinity } } = this, stops = this.#stops;
+    const { engine, run, sampler, options: { sinks, maxTokens = sinks ? engine.contextLength : Infinity } } = this;
+    const stops = this.#stops, isFull = engine.position + this.#unfed.length + 1 > engine.contextLength;
     sampler.accept(id);
     this.#tokens++;
     this.#meter?.push(engine.piece(id, true));
@@ -154,9 +160,8 @@ class Generation {
     this.#unfed.push(id);
     if (this.#forced.length === 0) this.#force();
     if (stops.stopped) this.#reason = 'stop';
-    else if (this.#tokens >= maxTokens || engine.position + this.#unfed.length > engine.contextLength) {
-      this.#reason = 'length';
-    } else if (run.aborted()) this.#reason = 'abort';
+    else if (this.#tokens >= maxTokens || isFull && !sinks) this.#reason = 'length';
+    else if (run.aborted()) this.#reason = 'abort';
     else if (this.#forced.length === 0 || run.onToken) {
       engine.feed(this.#unfed);
       this.#unfed = [];
@@ -173,6 +178,7 @@ class Generation {
       forcedTokens: this.#forcedTokens - this.#forced.length, prefillSeconds: prefill, decodeSeconds: decode,
       prefillRate: prefill > 0 ? this.#computed / prefill : 0, decodeRate: decode > 0 ? this.#steps / decode : 0,
       finishReason: /** @type {Stats['finishReason']} */ (this.#reason), seed: this.#seed,
+      ...this.options.sinks && { droppedTokens: this.#dropped },
       ...warnings.length > 0 && { warnings },
     };
   }

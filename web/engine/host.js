@@ -287,7 +287,7 @@ async function build(hosted, variant, parts, args, call) {
 /** What the user must know of the context, if anything. @param {Engine} engine @param {SessionArgs} args */
 function contextWarning(engine, args) {
   const { contextLength, trainedContext } = engine.info(), usual = engine.defaultContext(args.kvType);
-  if (contextLength > trainedContext) {
+  if (engine.exceedsTraining) {
     return `contextLength is ${contextLength}, but the model was trained for ${trainedContext} tokens: its answers get `
       + 'worse beyond that';
   }
@@ -324,6 +324,7 @@ const computing = host => ({
     const { engine } = host;
     if (!engine.hasTraces) await engine.loadTraces(await pull('plumb-trace'));
     engine.rewind(0);
+    engine.setShift(0);
     /** @type {import('./traces.js').TraceDocument | undefined} */
     let whole;
     await host.feedAll(ids, signal, (at, end) => {

@@ -200,6 +200,18 @@ static double kv_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, p
     return kv_cache_bytes(p, n_ctx, plan_n_batch(p, n_ctx, n_batch), type);
 }
 
+plumb_status plumb_model_check_kv(plumb_model *m, plumb_kv_type type) {
+    struct plan plan = {0};
+    struct error ignored = {0};
+    plumb_status status = PLUMB_OK;
+    if (m->model) return kv_cache_check(&m->model->plan, type, &m->err);
+    if (plumb_model_has_header(m) && plan_create(&plan, m->parts, m->n_part, UINT64_MAX, &ignored) == PLUMB_OK) {
+        status = kv_cache_check(&plan, type, &m->err);
+    }
+    plan_free(&plan);
+    return status;
+}
+
 double plumb_model_kv_bytes(const plumb_model *m, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type) {
     struct plan plan = {0};
     struct error ignored = {0};

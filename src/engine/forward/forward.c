@@ -190,12 +190,8 @@ plumb_status forward_create(struct forward **out, const struct model *m, uint32_
     f->pool = pool;
     f->kernels = *k;
     attention_kernels_init(&f->attention_kernels, k->isa == KERNELS_SCALAR);
-    plumb_status status = PLUMB_OK;
-    uint32_t refused = kv_cache_refused(&m->plan, kv_type);
-    if (refused > 0) {
-        status = error_set(err, PLUMB_ERROR_UNSUPPORTED, "K and V cannot be stored as %s, which has blocks of %d: the "
-                           "model has heads of %u elements", plumb_kv_type_name(kv_type), KV_SLICE, refused);
-    } else if (!allocate_scratch(f, kv_type)) {
+    plumb_status status = kv_cache_check(&m->plan, kv_type, err);
+    if (status == PLUMB_OK && !allocate_scratch(f, kv_type)) {
         double mib = kv_cache_bytes(&m->plan, n_ctx, n_batch, kv_type) / 1048576.0;
         status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: a context of %u tokens needs %.1f MiB for K and V "
                            "and more for a batch; ask for a smaller context", n_ctx, mib);

@@ -20,14 +20,15 @@ static struct kv_format format_of(plumb_kv_type type) {
 
 static uint32_t slices(plumb_kv_type type, uint32_t n_dim) { return kv_type_has_slices(type) ? n_dim / KV_SLICE : 1; }
 
-uint32_t kv_cache_refused(const struct plan *p, plumb_kv_type type) {
+plumb_status kv_cache_check(const struct plan *p, plumb_kv_type type, struct error *err) {
     for (uint32_t il = 0; kv_type_has_slices(type) && il < p->n_layer; il++) {
         const struct attn_plan *a = &p->layers[il].attn;
-        if (!plan_has_kv(&p->layers[il])) continue;
-        if (a->k_dim % KV_SLICE > 0) return a->k_dim;
-        if (a->v_dim % KV_SLICE > 0) return a->v_dim;
+        uint32_t refused = a->k_dim % KV_SLICE > 0 ? a->k_dim : a->v_dim % KV_SLICE > 0 ? a->v_dim : 0;
+        if (refused == 0 || !plan_has_kv(&p->layers[il])) continue;
+        return error_set(err, PLUMB_ERROR_UNSUPPORTED, "K and V cannot be stored as %s, which has blocks of %d: the "
+                         "model has heads of %u elements", type == PLUMB_KV_Q8_0 ? "q8_0" : "q4_0", KV_SLICE, refused);
     }
-    return 0;
+    return PLUMB_OK;
 }
 
 /* A batch is stored before its tokens are computed.  Storing it clears all of the block of its last token, which are up

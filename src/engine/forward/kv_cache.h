@@ -71,8 +71,8 @@ double kv_cache_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, pl
  * plumb_model_default_ctx for what shortens it further. */
 uint32_t kv_cache_default(const struct plan *p, plumb_kv_type type);
 
-/* Returns the elements of a head that type cannot store, or 0 if it can store all heads of the model. */
-uint32_t kv_cache_refused(const struct plan *p, plumb_kv_type type);
+/* PLUMB_ERROR_UNSUPPORTED if type cannot store some head of the model. */
+plumb_status kv_cache_check(const struct plan *p, plumb_kv_type type, struct error *err);
 
 /* The bytes of n elements, a multiple of KV_SLICE unless they have whole bytes. */
 static inline size_t kv_cache_size(const struct kv_cache *cache, uint64_t n) {
