@@ -119,8 +119,8 @@ static const int32_t fed[N_FED] = {1, 4, 2, 8, 5, 7};
 
 /* Created once, without failures, and used by all, so the next scenario sees any damage that a failure leaves. */
 static struct {
-    struct bytes tiny, spm, parts[3], kinds[5], json, text, npz, dump;
-    plumb_model *model, *spm_model, *other;
+    struct bytes tiny, spm, parts[3], kinds[5], json, text, npz, dump, lora;
+    plumb_model *model, *spm_model, *other, *heads, *llama;
     plumb_session *fast, *reference;
     plumb_trace *trace, *read, *theirs;   /* theirs: made by the reference pass, */
     plumb_trace *wrong, *permuted;        /* with other values, and with Q and K as transformers have them */
@@ -266,6 +266,53 @@ static plumb_status make_sessions(void) {
 
 static plumb_status make_threads(void) {
     return make_session(&(plumb_session_params){.n_ctx = 12, .n_batch = N_BATCH, .n_thread = 3});
+}
+
+/* A session with K and V in slices, which drops tokens. */
+static plumb_status drop_tokens(void) {
+    enum { N_CTX = 128, N = 140 };
+    plumb_session_params params = {.n_ctx = N_CTX, .n_batch = N_BATCH, .n_thread = 1, .kv_type = PLUMB_KV_Q8_0};
+    plumb_session *s = NULL;
+    plumb_status status = plumb_session_create(&s, world.heads, &params);
+    if (status != PLUMB_OK) return failed(status, plumb_model_error(world.heads));
+    status = plumb_session_set_shift(s, 4);
+    int32_t ids[N] = { 0 };
+    if (status == PLUMB_OK) status = plumb_session_feed(s, ids, N);
+    if (status == PLUMB_OK) note_bytes(plumb_session_logits(s), plumb_model_n_vocab(world.heads) * sizeof(float));
+    else failed(status, plumb_session_error(s));
+    plumb_session_free(s);
+    return status;
+}
+
+/* A LoRA is loaded, used and no longer used. */
+static plumb_status adapt(void) {
+    plumb_adapter *adapter = NULL;
+    plumb_session *s = NULL;
+    plumb_session_params params = {.n_ctx = 12, .n_batch = N_BATCH, .n_thread = 1};
+    plumb_status status = PLUMB_OK;
+    ON_MODEL(world.llama, plumb_session_create(&s, world.llama, &params));
+    ON_MODEL(world.llama, plumb_adapter_create(&adapter, world.llama, world.lora.n));
+    for (size_t at = 0, n = 1; status == PLUMB_OK && n > 0; at += n) {
+        void *data;
+        status = plumb_adapter_window(adapter, &data, &n);
+        if (status == PLUMB_OK && n > 0) memcpy(data, world.lora.data + at, n);
+        if (status == PLUMB_OK && n > 0) status = plumb_adapter_commit(adapter, n);
+    }
+    if (status == PLUMB_OK) status = plumb_adapter_end(adapter);
+    if (status != PLUMB_OK) {
+        failed(status, plumb_adapter_error(adapter));
+        goto done;
+    }
+    plumb_adapter_use use = {.adapter = adapter, .scale = 1};
+    status = plumb_session_set_adapters(s, &use, 1);
+    if (status == PLUMB_OK) status = plumb_session_feed(s, fed, N_FED);
+    if (status == PLUMB_OK) note_bytes(plumb_session_logits(s), plumb_model_n_vocab(world.llama) * sizeof(float));
+    if (status == PLUMB_OK) status = plumb_session_set_adapters(s, NULL, 0);
+    if (status != PLUMB_OK) failed(status, plumb_session_error(s));
+done:
+    plumb_session_free(s);
+    plumb_adapter_free(adapter);
+    return status;
 }
 
 static void on_logits(void *user, uint32_t pos, const float *logits) {
@@ -778,6 +825,7 @@ static const struct scenario scenarios[] = {
     {"a model in three files", load_split, 50, NULL}, {"a model's header, and its speed", rehearse, 50, SAME},
     {"sessions of every kind", make_sessions, 100, NULL},
     {"a session with threads", make_threads, 60, SAME},
+    {"a session of q8_0 that drops tokens", drop_tokens, 30, NULL}, {"an adapter", adapt, 60, NULL},
     {"feeding the fast pass", feed_fast, 2, NULL}, {"feeding the reference pass", feed_reference, 2, NULL},
     {"embeddings of both passes", embed, 4, NULL},
     {"tokens of a text", tokenize_all, 10, NULL}, {"tokens of other kinds", tokenize_kinds, 40, SAME},
@@ -1102,9 +1150,12 @@ static bool make_world(void) {
         || !read_bytes(&world.kinds[0], KINDS "wordpiece.gguf") || !read_bytes(&world.kinds[1], KINDS "unigram.gguf")
         || !read_bytes(&world.kinds[2], KINDS "rwkv.gguf") || !read_bytes(&world.kinds[3], KINDS "plamo2.gguf")
         || !read_bytes(&world.kinds[4], "tests/vectors/embed/rank-qwen3.gguf")
+        || !read_bytes(&world.lora, "tests/vectors/adapters/llama-lora.gguf")
         || !read_bytes(&world.text, "tests/fuzz/corpus/trace/text-of-one-token")
         || !read_bytes(&world.npz, "tests/fuzz/corpus/trace/npz-read-deflated")) return false;
     world.model = fixture_load(TINY);
+    world.heads = fixture_load("tests/vectors/kv/heads.gguf");
+    world.llama = fixture_load("tests/vectors/archs/llama.gguf");
     world.other = fixture_load(TINY);
     world.spm_model = fixture_load(SYNTH "spm.gguf");
     world.trace = plumb_trace_create();
@@ -1114,7 +1165,7 @@ static bool make_world(void) {
     world.permuted = plumb_trace_create();
     world.odd_scores = plumb_trace_create();
     world.odd_products = plumb_trace_create();
-    if (!world.model || !world.other || !world.spm_model) return false;
+    if (!world.model || !world.heads || !world.llama || !world.other || !world.spm_model) return false;
     plumb_session_params fast = {.n_ctx = 12, .n_batch = N_BATCH, .n_thread = 1};
     plumb_session_params reference = {.n_ctx = 12, .n_batch = N_BATCH, .pass = PLUMB_PASS_REFERENCE};
     if (plumb_session_create(&world.fast, world.model, &fast) != PLUMB_OK
@@ -1132,14 +1183,14 @@ static bool make_world(void) {
 static void free_world(void) {
     plumb_session_free(world.fast);
     plumb_session_free(world.reference);
-    plumb_model *const models[] = {world.model, world.other, world.spm_model};
-    for (size_t i = 0; i < 3; i++) plumb_model_free(models[i]);
+    plumb_model *const models[] = {world.model, world.other, world.spm_model, world.heads, world.llama};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) plumb_model_free(models[i]);
     plumb_trace *const traces[] = {world.trace, world.read, world.theirs, world.wrong, world.permuted, world.odd_scores,
                                    world.odd_products};
     for (size_t i = 0; i < sizeof traces / sizeof *traces; i++) plumb_trace_free(traces[i]);
     struct bytes *const files[] = {&world.tiny, &world.spm, world.parts, world.parts + 1, world.parts + 2, &world.json,
                                    &world.text, &world.npz, &world.dump, world.kinds, world.kinds + 1, world.kinds + 2,
-                                   world.kinds + 3, world.kinds + 4};
+                                   world.kinds + 3, world.kinds + 4, &world.lora};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) free(files[i]->data);
 }
 

@@ -279,7 +279,7 @@ static void shift_head(struct attention *a, uint32_t head, uint32_t first, uint3
         if (n > end - p) n = end - p;
         for (uint32_t i = 0; i < n; i++) {
             float *record = a->records + (size_t)i * size, *k = record + first_rotated;
-            kv_cache_take(cache, head, p + i, record);
+            kv_cache_take(cache, head, p + i, record, a->scratch->code);
             if (rope) a->kernels->rotate(k, k + distance, stride, cosine, sine, rope->n_rot / 2);
         }
         for (uint32_t i = 0; i < n; i++) {

@@ -231,12 +231,6 @@ static inline void put(const struct kv_cache *cache, uint8_t *codes, size_t i, i
     }
 }
 
-static inline int16_t get(const struct kv_cache *cache, const uint8_t *codes, size_t i) {
-    if (cache->type == PLUMB_KV_I16) return ((const int16_t *)(const void *)codes)[i];
-    if (cache->type == PLUMB_KV_Q8_0) return (int8_t)codes[i];
-    return (int16_t)((codes[i / 32 * 16 + i % 16] >> (i % 32 < 16 ? 0 : 4) & 15) - 8);
-}
-
 /* A tile of K, or a block of V, of one slice: its codes and their number, and where element i of position p is. */
 struct tile { uint8_t *codes; size_t bytes; };
 
@@ -256,6 +250,18 @@ static size_t v_at(uint32_t p, uint32_t i) {
     return tile + (p % ATTN_BLOCK / 2 * ATTN_TILE + i % ATTN_TILE) * 2 + p % 2;
 }
 
+/* Reads the codes of n elements of slice j. */
+static void get(const struct kv_cache *cache, bool is_v, uint32_t head, uint32_t j, uint32_t p, uint32_t n,
+                int16_t *out) {
+    const uint8_t *codes = is_v ? v_block(cache, head, j, p).codes : k_tile(cache, head, j, p).codes;
+    for (uint32_t i = 0; i < n; i++) {
+        size_t at = is_v ? v_at(p, i) : k_at(p, i);
+        if (cache->type == PLUMB_KV_I16) out[i] = ((const int16_t *)(const void *)codes)[at];
+        else if (cache->type == PLUMB_KV_Q8_0) out[i] = (int8_t)codes[at];
+        else out[i] = (int16_t)((codes[at / 32 * 16 + at % 16] >> (at % 32 < 16 ? 0 : 4) & 15) - 8);
+    }
+}
+
 /* Stores slice j.  The scales of the tile's other positions are cleared too, because the scores kernel reads 8 at a
  * time.  The norm of a K is bounded so that dots fit 32 bits. */
 static void store_k(struct kv_cache *cache, const struct attention_kernels *kernels, uint32_t head, uint32_t j,
@@ -270,6 +276,11 @@ static void store_k(struct kv_cache *cache, const struct attention_kernels *kern
     memset(scratch + n, 0, (n_row - n) * sizeof *scratch);
     quantize(cache, kernels, x + (size_t)j * n, n, ATTN_NORM, scratch, scale);
     for (uint32_t i = 0; i < n_row; i++) put(cache, tile.codes, k_at(p, i), scratch[i]);
+}
+
+static void store_head_k(struct kv_cache *cache, const struct attention_kernels *kernels, uint32_t head, uint32_t p,
+                         const float *k, int16_t *scratch) {
+    for (uint32_t j = 0; j < cache->n_k_slice; j++) store_k(cache, kernels, head, j, p, k, scratch);
 }
 
 /* Stores the codes of slice j.  The scales of later positions need not be cleared, because attention_scales reads none
@@ -309,8 +320,7 @@ void kv_cache_store(struct kv_cache *cache, const struct attention_kernels *kern
         memcpy(v_row, v, cache->v_dim * sizeof *v);
         return;
     }
-    k = kv_cache_rotate(cache, k, cache->k_dim, rotated);
-    for (uint32_t j = 0; j < cache->n_k_slice; j++) store_k(cache, kernels, head, j, p, k, scratch);
+    store_head_k(cache, kernels, head, p, kv_cache_rotate(cache, k, cache->k_dim, rotated), scratch);
     v = kv_cache_rotate(cache, v, cache->v_dim, rotated);
     for (uint32_t j = 0; j < cache->n_v_slice; j++) store_v(cache, kernels, head, j, p, v, scratch);
 }
@@ -324,7 +334,7 @@ uint32_t kv_cache_move(struct kv_cache *cache, uint32_t from, uint32_t to, uint3
     return lost > from ? lost : from;
 }
 
-void kv_cache_take(const struct kv_cache *cache, uint32_t head, uint32_t p, float *record) {
+void kv_cache_take(const struct kv_cache *cache, uint32_t head, uint32_t p, float *record, int16_t *scratch) {
     float *v = record + cache->k_dim;
     if (cache->type == PLUMB_KV_F32) {
         size_t k_bytes = cache->k_row * sizeof *v, v_bytes = cache->v_row * sizeof *v, at = p % cache->part_length;
@@ -335,15 +345,14 @@ void kv_cache_take(const struct kv_cache *cache, uint32_t head, uint32_t p, floa
     uint32_t n = cache->k_dim / cache->n_k_slice, n_row = cache->v_row / cache->n_v_slice;
     for (uint32_t j = 0; j < cache->n_k_slice; j++) {
         float unpacked, scale = *kv_cache_widen(cache, kv_cache_k_scale(cache, head, j, p), 1, &unpacked);
-        const uint8_t *codes = k_tile(cache, head, j, p).codes;
-        for (uint32_t i = 0; i < n; i++) record[j * n + i] = scale * (float)get(cache, codes, k_at(p, i));
+        get(cache, false, head, j, p, n, scratch);
+        for (uint32_t i = 0; i < n; i++) record[j * n + i] = scale * (float)scratch[i];
     }
     if (kv_type_has_slices(cache->type)) kv_rotate(record, cache->k_dim);
     int16_t *v_codes = (int16_t *)(void *)v;
     uint8_t *v_scales = (uint8_t *)(v_codes + cache->v_row);
     for (uint32_t j = 0; j < cache->n_v_slice; j++, v_codes += n_row, v_scales += cache->format.scale_bytes) {
-        const uint8_t *codes = v_block(cache, head, j, p).codes;
-        for (uint32_t i = 0; i < n_row; i++) v_codes[i] = get(cache, codes, v_at(p, i));
+        get(cache, true, head, j, p, n_row, v_codes);
         memcpy(v_scales, kv_cache_v_scale(cache, head, j, p), cache->format.scale_bytes);
     }
 }
@@ -355,10 +364,9 @@ void kv_cache_give(struct kv_cache *cache, const struct attention_kernels *kerne
         kv_cache_store(cache, kernels, head, p, record, v, scratch, rotated);
         return;
     }
-    const float *k = kv_cache_rotate(cache, record, cache->k_dim, rotated);
     const int16_t *codes = (const int16_t *)(const void *)v;
     const uint8_t *scales = (const uint8_t *)(codes + cache->v_row);
-    for (uint32_t j = 0; j < cache->n_k_slice; j++) store_k(cache, kernels, head, j, p, k, scratch);
+    store_head_k(cache, kernels, head, p, kv_cache_rotate(cache, record, cache->k_dim, rotated), scratch);
     for (uint32_t j = 0; j < cache->n_v_slice; j++) {
         put_v(cache, head, j, p, codes + (size_t)j * (cache->v_row / cache->n_v_slice));
         memcpy(kv_cache_v_scale(cache, head, j, p), scales + (size_t)j * cache->format.scale_bytes,

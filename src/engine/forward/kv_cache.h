@@ -108,8 +108,8 @@ void kv_cache_begin(struct kv_cache *cache, uint32_t begin, uint32_t end);
 void kv_cache_store(struct kv_cache *cache, const struct attention_kernels *kernels, uint32_t head, uint32_t p,
                     const float *k, const float *v, int16_t *scratch, float *rotated);
 /* Reads position p of a head: its K as floats, (k_dim), and behind them its V as it is stored.  record: (k_dim + v_row)
- * floats. */
-void kv_cache_take(const struct kv_cache *cache, uint32_t head, uint32_t p, float *record);
+ * floats.  scratch: as in kv_cache_store. */
+void kv_cache_take(const struct kv_cache *cache, uint32_t head, uint32_t p, float *record, int16_t *scratch);
 /* Stores such a record as position p of a head, as kv_cache_store does: its K is rounded, and its V is not. */
 void kv_cache_give(struct kv_cache *cache, const struct attention_kernels *kernels, uint32_t head, uint32_t p,
                    const float *record, int16_t *scratch, float *rotated);
