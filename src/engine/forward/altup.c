@@ -6,7 +6,7 @@
 #include "base/math.h"
 
 void forward_tanh(struct forward *f, const struct call *c) {
-    for (size_t i = 0; i < c->n; i++) c->out[i] = (float)(1 - 2 / (math_exp(2 * (double)c->in[i]) + 1));
+    for (size_t i = call_begin(c); i < call_end(c); i++) c->out[i] = (float)(1 - 2 / (math_exp(2 * (double)c->in[i]) + 1));
     (void)f;
 }
 
@@ -20,7 +20,7 @@ static const float *stream_of(const struct forward *f, uint32_t t, uint32_t k) {
 /* out_j = stream_j + sum over k of coefficient_(j, k) stream_k: eq. 1 of the paper. */
 void forward_predict(struct forward *f, const struct call *c) {
     uint32_t n_stream = c->s->n_head, n = c->s->n;
-    for (uint32_t t = 0; t < c->b.n; t++) {
+    for (uint32_t t = c->begin; t < c->end; t++) {
         const float *coefs = c->in + (size_t)t * n_stream * n_stream;
         float *out = c->out + (size_t)t * n_stream * n;
         for (uint32_t j = 0; j < n_stream; j++, out += n) {
@@ -35,7 +35,7 @@ void forward_predict(struct forward *f, const struct call *c) {
 /* out_j += (x - out_0) (1 + factor_j): eq. 2 of the paper, whose factors depend on x here. */
 void forward_correct(struct forward *f, const struct call *c) {
     uint32_t n_stream = c->s->n_head, n = c->s->n;
-    for (uint32_t t = 0; t < c->b.n; t++) {
+    for (uint32_t t = c->begin; t < c->end; t++) {
         const float *factors = c->in + (size_t)t * n_stream, *x = f->x + (size_t)t * n;
         float *first = c->out + (size_t)t * n_stream * n;
         for (uint32_t j = n_stream; j-- > 0;) {   /* the first one, which the others read, comes last */
@@ -47,7 +47,7 @@ void forward_correct(struct forward *f, const struct call *c) {
 /* out = the first stream of in */
 void forward_first(struct forward *f, const struct call *c) {
     uint32_t n = c->s->n, n_stream = f->model->plan.n_stream;
-    for (uint32_t t = 0; t < c->b.n; t++) {
+    for (uint32_t t = c->begin; t < c->end; t++) {
         memcpy(c->out + (size_t)t * n, c->in + (size_t)t * n_stream * n, n * sizeof *c->out);
     }
 }
@@ -55,7 +55,7 @@ void forward_first(struct forward *f, const struct call *c) {
 /* out = the other streams of in, plus h */
 void forward_others(struct forward *f, const struct call *c) {
     uint32_t n = c->s->n, n_other = c->s->n_head;
-    for (uint32_t t = 0; t < c->b.n; t++) {
+    for (uint32_t t = c->begin; t < c->end; t++) {
         const float *in = c->in + ((size_t)t * (n_other + 1) + 1) * n, *h = f->norm + (size_t)t * n;
         float *out = c->out + (size_t)t * n_other * n;
         for (uint32_t i = 0; i < n_other * n; i++) out[i] = in[i] + h[i % n];

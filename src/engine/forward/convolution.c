@@ -73,7 +73,7 @@ void forward_convolve(struct forward *f, const struct call *c) {
 
 void forward_gate_conv(struct forward *f, const struct call *c) {
     uint32_t n = c->s->n;
-    for (uint32_t t = 0; t < c->b.n; t++) {
+    for (uint32_t t = c->begin; t < c->end; t++) {
         const float *gate = c->in + ((size_t)t * 3 + 1) * n;
         float *out = c->out + (size_t)t * n;
         for (uint32_t i = 0; i < n; i++) out[i] *= gate[i];

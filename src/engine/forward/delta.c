@@ -5,7 +5,7 @@
 void forward_decay(struct forward *f, const struct call *c) {
     const float *dt = weight_floats(c->w->w), *a = weight_floats(f->model->layers[c->il].w[W_DELTA_A].w);
     size_t n_head = c->layer->delta.n_head;
-    for (size_t i = 0; i < c->n; i++) {
+    for (size_t i = call_begin(c); i < call_end(c); i++) {
         c->out[i] = a[i % n_head] * (float)softplus((double)(c->out[i] + dt[i % n_head]));
     }
 }

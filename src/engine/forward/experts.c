@@ -136,8 +136,9 @@ void forward_gate_shared(struct forward *f, const struct call *c) {
 }
 
 void forward_sigmoid(struct forward *f, const struct call *c) {
-    if (c->in != c->out) memcpy(c->out, c->in, c->n * sizeof *c->out);
-    f->kernels.sigmoid(c->out, c->n);
+    size_t begin = call_begin(c), n = call_end(c) - begin;
+    if (c->in != c->out) memcpy(c->out + begin, c->in + begin, n * sizeof *c->out);
+    f->kernels.sigmoid(c->out + begin, n);
 }
 
 void forward_best(struct forward *f, const struct call *c) {

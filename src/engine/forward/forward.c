@@ -320,7 +320,6 @@ void forward_multiply(struct forward *f, const float *x, uint32_t n_token, int32
 struct share {
     const struct forward *f;
     const struct layer_plan *layer;
-    const struct call *call;
     const struct affine *of;
     enum activation activation;
     enum norm_kind norm;
@@ -474,13 +473,6 @@ void forward_activate(const struct forward *f, uint32_t il, enum activation acti
     pool_share(f->pool, n_token, gate_tokens, &step);
 }
 
-static void add_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
-    const struct share *s = user;
-    size_t at = (size_t)begin * s->n;
-    s->f->kernels.add_scaled(s->y + at, s->x + at, s->factor, (size_t)(end - begin) * s->n);
-    (void)thread;
-}
-
 /* Outside the layers: y (n, n_embd) becomes the norm of x, or x if the model does not have this norm. */
 static void norm_outside(const struct forward *f, enum weight_id weight, const struct affine *of, const float *x,
                          uint32_t n, float *y) {
@@ -533,37 +525,37 @@ static void run_products(struct forward *f, uint32_t il, struct batch b, const s
 }
 
 static void run_copy(struct forward *f, const struct call *c) {
-    memcpy(c->out, c->in, c->n * sizeof *c->out);
+    memcpy(c->out + call_begin(c), c->in + call_begin(c), (call_end(c) - call_begin(c)) * sizeof *c->out);
     (void)f;
 }
 
 static void run_show(struct forward *f, const struct call *c) { (void)f, (void)c; }
 
 static void run_scale(struct forward *f, const struct call *c) {
-    for (size_t i = 0; i < c->n; i++) c->out[i] = c->in[i] * c->s->factor;
+    for (size_t i = call_begin(c); i < call_end(c); i++) c->out[i] = c->in[i] * c->s->factor;
     (void)f;
 }
 
 static void run_multiply(struct forward *f, const struct call *c) {
     const float *factors = floats_of(c);
-    for (size_t i = 0; i < c->n; i++) c->out[i] = c->in[i] * factors[i % c->w->w->n_in];
+    for (size_t i = call_begin(c); i < call_end(c); i++) c->out[i] = c->in[i] * factors[i % c->w->w->n_in];
     (void)f;
 }
 
 static void run_own(struct forward *f, const struct call *c) {
     size_t n = c->s->n, n_all = n * f->model->plan.n_layer, first = n * c->il;
-    for (size_t i = 0; i < c->n; i++) c->out[i] *= c->in[i / n * n_all + first + i % n];
+    for (size_t i = call_begin(c); i < call_end(c); i++) c->out[i] *= c->in[i / n * n_all + first + i % n];
 }
 
 static void run_divide(struct forward *f, const struct call *c) {
     const float *divisors = floats_of(c);
-    for (size_t i = 0; i < c->n; i++) c->out[i] = c->in[i] / divisors[i % c->s->n];
+    for (size_t i = call_begin(c); i < call_end(c); i++) c->out[i] = c->in[i] / divisors[i % c->s->n];
     (void)f;
 }
 
 static void add(const struct forward *f, const struct call *c, float factor) {
-    struct share all = { .f = f, .x = c->in, .y = c->out, .factor = factor, .n = c->s->n_head * c->s->n };
-    pool_share(f->pool, c->b.n, add_tokens, &all);
+    size_t begin = call_begin(c);
+    f->kernels.add_scaled(c->out + begin, c->in + begin, factor, call_end(c) - begin);
 }
 
 static void run_add(struct forward *f, const struct call *c) { add(f, c, c->s->factor); }
@@ -571,7 +563,7 @@ static void run_add_scaled(struct forward *f, const struct call *c) { add(f, c, 
 
 static void run_add_bias(struct forward *f, const struct call *c) {
     const float *bias = floats_of(c);
-    for (size_t i = 0; i < c->n; i++) c->out[i] = c->in[i] + bias[i % c->s->n];
+    for (size_t i = call_begin(c); i < call_end(c); i++) c->out[i] = c->in[i] + bias[i % c->s->n];
     (void)f;
 }
 
@@ -591,7 +583,7 @@ static void run_rope(struct forward *f, const struct call *c) {
 
 static void run_temperature(struct forward *f, const struct call *c) {
     size_t n = (size_t)c->s->n_head * c->s->n;
-    for (uint32_t t = 0; t < c->b.n; t++) {
+    for (uint32_t t = c->begin; t < c->end; t++) {
         multiply(c->out + t * n, plan_temperature(&c->layer->attn, f->positions[t]), n);
     }
 }
@@ -623,9 +615,9 @@ static void copy_rows(const float *in, size_t in_stride, float *out, size_t out_
 static void run_part(struct forward *f, const struct call *c) {
     const struct step *s = c->s;
     size_t n_each = (size_t)s->n_head * s->n / s->n_to, n_own = s->is_shared ? 1 : n_each;   /* parts of a token */
-    for (size_t i = 0; i < n_each; i++) {
-        copy_rows(c->in + i % n_own * s->n_from + s->first, n_own * s->n_from, c->out + i * s->n_to + s->to,
-                  n_each * s->n_to, c->b.n, s->n_norm);
+    for (size_t i = 0, t = c->begin; i < n_each; i++) {
+        copy_rows(c->in + (t * n_own + i % n_own) * s->n_from + s->first, n_own * s->n_from,
+                  c->out + (t * n_each + i) * s->n_to + s->to, n_each * s->n_to, c->end - t, s->n_norm);
     }
     (void)f;
 }
@@ -655,26 +647,18 @@ static void gate_some(const struct kernels *k, enum attn_gate gate, float *facto
     }
 }
 
-static void gate_head_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+static void run_gate_heads(struct forward *f, const struct call *c) {
     enum { PART = 64 };
-    const struct call *c = ((const struct share *)user)->call;
-    const struct forward *f = ((const struct share *)user)->f;
     const struct attn_plan *a = &c->layer->attn;
     uint32_t shared = a->gate_per_head ? a->v_dim : 1;   /* elements that a gate is for */
-    size_t n_gate = c->n / c->b.n / shared;
+    size_t end = call_end(c) / shared;
     float factors[PART];
-    for (size_t i = begin * n_gate, n; i < end * n_gate; i += n) {
-        n = end * n_gate - i < PART ? end * n_gate - i : PART;
+    for (size_t i = call_begin(c) / shared, n; i < end; i += n) {
+        n = end - i < PART ? end - i : PART;
         memcpy(factors, c->in + i, n * sizeof *factors);
         gate_some(&f->kernels, a->gate, factors, (uint32_t)n);
         for (size_t j = 0; j < n * shared; j++) c->out[i * shared + j] *= factors[j / shared];
     }
-    (void)thread;
-}
-
-static void run_gate_heads(struct forward *f, const struct call *c) {
-    struct share step = { .f = f, .call = c };
-    pool_share(f->pool, c->b.n, gate_head_tokens, &step);
 }
 
 static void run_activate(struct forward *f, const struct call *c) {
@@ -685,50 +669,65 @@ static void run_activate(struct forward *f, const struct call *c) {
 }
 
 /* Each row of x (n_token, n) becomes max(x - mean - sparsity * deviation, 0). */
-static void sparse_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
-    const struct share *s = user;
-    for (uint32_t t = begin; t < end; t++) {
-        float *x = s->y + (size_t)t * s->n, mean = mean_of(x, s->n);
-        for (uint32_t i = 0; i < s->n; i++) x[i] -= mean;
-        float variance = s->f->kernels.dot_f32(x, x, s->n) / ((float)s->n - 1.0f);
-        float cut = s->factor * (float)math_sqrt((double)variance);
-        for (uint32_t i = 0; i < s->n; i++) x[i] = relu(x[i] - cut);
-    }
-    (void)thread;
-}
-
 static void run_sparse(struct forward *f, const struct call *c) {
-    struct share all = { .f = f, .y = c->out, .factor = c->layer->ffn.sparsity, .n = c->s->n };
-    pool_share(f->pool, c->b.n, sparse_tokens, &all);
+    uint32_t n = c->s->n;
+    for (uint32_t t = c->begin; t < c->end; t++) {
+        float *x = c->out + (size_t)t * n, mean = mean_of(x, n);
+        for (uint32_t i = 0; i < n; i++) x[i] -= mean;
+        float variance = f->kernels.dot_f32(x, x, n) / ((float)n - 1.0f);
+        float cut = c->layer->ffn.sparsity * (float)math_sqrt((double)variance);
+        for (uint32_t i = 0; i < n; i++) x[i] = relu(x[i] - cut);
+    }
 }
 
 static void run_softmax(struct forward *f, const struct call *c) {
     uint32_t n = c->s->n_head * c->s->n;
-    for (size_t t = 0; t < c->b.n; t++) f->kernels.softmax(c->out + t * n, n);
+    for (size_t t = c->begin; t < c->end; t++) f->kernels.softmax(c->out + t * n, n);
+}
+
+typedef void run_step(struct forward *f, const struct call *c);
+
+/* Steps of which every token is computed alone, so that threads share the tokens. */
+static run_step *const of_tokens[STEP_KINDS] = {
+    [STEP_COPY] = run_copy, [STEP_SCALE] = run_scale, [STEP_DIVIDE] = run_divide, [STEP_ADD] = run_add,
+    [STEP_ADD_SCALED] = run_add_scaled, [STEP_ADD_BIAS] = run_add_bias, [STEP_TEMPERATURE] = run_temperature,
+    [STEP_GATE_HEADS] = run_gate_heads, [STEP_SOFTMAX] = run_softmax, [STEP_SIGMOID] = forward_sigmoid,
+    [STEP_GATE_CONV] = forward_gate_conv, [STEP_PART] = run_part, [STEP_DECAY] = forward_decay,
+    [STEP_SOFTPLUS] = forward_softplus, [STEP_MULTIPLY] = run_multiply, [STEP_OWN] = run_own,
+    [STEP_TANH] = forward_tanh, [STEP_PREDICT] = forward_predict, [STEP_CORRECT] = forward_correct,
+    [STEP_FIRST] = forward_first, [STEP_OTHERS] = forward_others, [STEP_SPARSE] = run_sparse,
+    [STEP_LERP] = forward_lerp, [STEP_FADE] = forward_fade, [STEP_MIX] = forward_mix, [STEP_UNIT] = forward_unit,
+    [STEP_REPLACE] = forward_replace, [STEP_BONUS] = forward_bonus, [STEP_TIMES] = forward_times,
+};
+/* Steps that share their work themselves, or are done at once. */
+static run_step *const of_batch[STEP_KINDS] = {
+    [STEP_NORM] = run_norm, [STEP_SHOW] = run_show, [STEP_ADD_STATES] = run_add_states, [STEP_ROPE] = run_rope,
+    [STEP_ATTENTION] = run_attention, [STEP_ACTIVATE] = run_activate, [STEP_BEST] = forward_best,
+    [STEP_TAKE] = forward_take, [STEP_SUM_TO_1] = forward_sum_to_1, [STEP_EXPERTS] = forward_experts,
+    [STEP_ADJUGATES] = forward_adjugates, [STEP_GATE_SHARED] = forward_gate_shared,
+    [STEP_CONVOLVE] = forward_convolve, [STEP_HEAD_PRODUCTS] = run_head_products, [STEP_DELTA] = forward_delta,
+    [STEP_SCAN] = forward_scan, [STEP_SHIFT] = forward_shift, [STEP_WKV] = forward_wkv,
+    [STEP_NORM_HEADS] = run_norm_heads,
+};
+
+struct shared_step { struct forward *f; const struct call *c; };
+
+static void run_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
+    const struct shared_step *step = user;
+    struct call c = *step->c;
+    c.begin = begin;
+    c.end = end;
+    of_tokens[c.s->kind](step->f, &c);
+    (void)thread;
+}
+
+static void run_one(struct forward *f, const struct call *c) {
+    if (of_tokens[c->s->kind]) pool_share(f->pool, c->b.n, run_tokens, &(struct shared_step) { f, c });
+    else of_batch[c->s->kind](f, c);
 }
 
 /* Runs steps of layer il: all of them, or those in the set `which`. */
 static void run_steps(struct forward *f, uint32_t il, struct batch b, id_set which) {
-    static void (*const runs[STEP_KINDS])(struct forward *f, const struct call *c) = {
-        [STEP_NORM] = run_norm, [STEP_COPY] = run_copy, [STEP_SHOW] = run_show, [STEP_SCALE] = run_scale,
-        [STEP_DIVIDE] = run_divide, [STEP_ADD] = run_add, [STEP_ADD_SCALED] = run_add_scaled,
-        [STEP_ADD_BIAS] = run_add_bias, [STEP_ADD_STATES] = run_add_states, [STEP_ROPE] = run_rope,
-        [STEP_TEMPERATURE] = run_temperature, [STEP_ATTENTION] = run_attention, [STEP_GATE_HEADS] = run_gate_heads,
-        [STEP_ACTIVATE] = run_activate, [STEP_SOFTMAX] = run_softmax, [STEP_SIGMOID] = forward_sigmoid,
-        [STEP_BEST] = forward_best, [STEP_TAKE] = forward_take, [STEP_SUM_TO_1] = forward_sum_to_1,
-        [STEP_EXPERTS] = forward_experts, [STEP_ADJUGATES] = forward_adjugates,
-        [STEP_GATE_SHARED] = forward_gate_shared, [STEP_CONVOLVE] = forward_convolve,
-        [STEP_GATE_CONV] = forward_gate_conv, [STEP_PART] = run_part, [STEP_HEAD_PRODUCTS] = run_head_products,
-        [STEP_DECAY] = forward_decay, [STEP_DELTA] = forward_delta, [STEP_SOFTPLUS] = forward_softplus,
-        [STEP_SCAN] = forward_scan,
-        [STEP_MULTIPLY] = run_multiply,
-        [STEP_OWN] = run_own, [STEP_TANH] = forward_tanh, [STEP_PREDICT] = forward_predict,
-        [STEP_CORRECT] = forward_correct, [STEP_FIRST] = forward_first, [STEP_OTHERS] = forward_others,
-        [STEP_SPARSE] = run_sparse, [STEP_SHIFT] = forward_shift, [STEP_LERP] = forward_lerp,
-        [STEP_FADE] = forward_fade, [STEP_MIX] = forward_mix, [STEP_UNIT] = forward_unit,
-        [STEP_REPLACE] = forward_replace, [STEP_BONUS] = forward_bonus, [STEP_WKV] = forward_wkv,
-        [STEP_NORM_HEADS] = run_norm_heads, [STEP_TIMES] = forward_times,
-    };
     const struct model *m = f->model;
     const struct program *program = m->layers[il].program;
     for (uint32_t i = 0, n; i < program->n; i += n) {
@@ -740,8 +739,8 @@ static void run_steps(struct forward *f, uint32_t il, struct batch b, id_set whi
             continue;
         }
         const struct call c = { il, b, s, &m->plan.layers[il], model_affine(m, il, s->weight), f->streams[s->in],
-                                f->streams[s->out], (size_t)b.n * s->n_head * s->n };
-        runs[s->kind](f, &c);
+                                f->streams[s->out], (size_t)b.n * s->n_head * s->n, 0, b.n };
+        run_one(f, &c);
         if (f->adapters && s->tap == TAP_L_OUT) forward_adapt_layer(f, il, b.n);
         forward_tap(f, s->tap, (int32_t)il, b.pos, b.n, s->n_head, s->n, c.out);
     }

@@ -33,53 +33,40 @@ void forward_shift(struct forward *f, const struct call *c) {
     memcpy(v.state, c->in + (c->b.n - 1) * n, n * sizeof *v.state);
 }
 
-static void lerp_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
-    const struct rwkv *v = user;
-    const struct call *c = v->c;
+void forward_lerp(struct forward *f, const struct call *c) {
     const float *weight = weight_floats(c->w->w) + c->s->first;
     size_t n = c->s->n;
-    for (uint32_t t = begin; t < end; t++) {
-        const float *x = c->in + t * n, *shift = v->f->streams[STREAM_SHIFT] + t * n;
-        const float *own = c->s->n_to > 0 ? v->f->streams[STREAM_LERPS] + (size_t)t * c->s->n_to + c->s->to : NULL;
+    for (uint32_t t = c->begin; t < c->end; t++) {
+        const float *x = c->in + t * n, *shift = f->streams[STREAM_SHIFT] + t * n;
+        const float *own = c->s->n_to > 0 ? f->streams[STREAM_LERPS] + (size_t)t * c->s->n_to + c->s->to : NULL;
         float *out = c->out + t * n;
         for (size_t i = 0; i < n; i++) out[i] = x[i] + shift[i] * (own ? own[i] + weight[i] : weight[i]);
     }
-    (void)thread;
-}
-
-void forward_lerp(struct forward *f, const struct call *c) {
-    pool_share(f->pool, c->b.n, lerp_tokens, &(struct rwkv) { .f = f, .c = c });
 }
 
 /* ---- what is made of the mixtures -------------------------------------------------------------------------------- */
 
 /* RWKV 7: e^(-e^-0.5 sigmoid(x)), with the constant of the authors' code; RWKV 6: e^(-e^x). */
-static void fade_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
-    const struct rwkv *v = user;
-    const struct kernels *k = &v->f->kernels;
-    bool is_7 = v->f->model->plan.rwkv.kind == RWKV_7;
-    float *x = v->c->out + (size_t)begin * v->c->s->n;
-    size_t n = (size_t)(end - begin) * v->c->s->n;
+void forward_fade(struct forward *f, const struct call *c) {
+    const struct kernels *k = &f->kernels;
+    bool is_7 = f->model->plan.rwkv.kind == RWKV_7;
+    float *x = c->out + call_begin(c);
+    size_t n = call_end(c) - call_begin(c);
     for (size_t i = 0; is_7 && i < n; i++) x[i] = -x[i];
     k->exp(x, n);
     for (size_t i = 0; i < n; i++) x[i] = is_7 ? -0.606531f / (1.0f + x[i]) : -x[i];
     k->exp(x, n);
-    (void)thread;
-}
-
-void forward_fade(struct forward *f, const struct call *c) {
-    pool_share(f->pool, c->b.n, fade_tokens, &(struct rwkv) { .f = f, .c = c });
 }
 
 void forward_mix(struct forward *f, const struct call *c) {
     const float *mix = f->streams[STREAM_MIX];
-    for (size_t i = 0; i < c->n; i++) c->out[i] += (c->in[i] - c->out[i]) * mix[i];
+    for (size_t i = call_begin(c); i < call_end(c); i++) c->out[i] += (c->in[i] - c->out[i]) * mix[i];
 }
 
 /* The length of zeros counts as 1e-12, as in llama.cpp. */
 void forward_unit(struct forward *f, const struct call *c) {
     uint32_t n = c->s->n_norm;
-    for (size_t i = 0; i < c->n; i += n) {
+    for (size_t i = call_begin(c); i < call_end(c); i += n) {
         float length = (float)math_sqrt((double)f->kernels.dot_f32(c->out + i, c->out + i, n));
         float factor = 1.0f / (length > 1e-12f ? length : 1e-12f);
         for (uint32_t j = 0; j < n; j++) c->out[i + j] *= factor;
@@ -89,12 +76,12 @@ void forward_unit(struct forward *f, const struct call *c) {
 void forward_replace(struct forward *f, const struct call *c) {
     const float *w = weight_floats(c->w->w);
     uint32_t n = c->w->w->n_in;
-    for (size_t i = 0; i < c->n; i++) c->out[i] *= 1.0f + (c->in[i] - 1.0f) * w[i % n];
+    for (size_t i = call_begin(c); i < call_end(c); i++) c->out[i] *= 1.0f + (c->in[i] - 1.0f) * w[i % n];
     (void)f;
 }
 
 void forward_times(struct forward *f, const struct call *c) {
-    for (size_t i = 0; i < c->n; i++) c->out[i] *= c->in[i];
+    for (size_t i = call_begin(c); i < call_end(c); i++) c->out[i] *= c->in[i];
     (void)f;
 }
 
@@ -113,7 +100,7 @@ static float weighted_dot(const struct kernels *kernels, const float *q, const f
 void forward_bonus(struct forward *f, const struct call *c) {
     const struct attn_plan *a = &c->layer->attn;
     const float *q = f->streams[STREAM_Q], *value = f->streams[STREAM_VALUE], *w = weight_floats(c->w->w);
-    for (size_t i = 0; i < (size_t)c->b.n * a->n_head; i++) {
+    for (size_t i = (size_t)c->begin * a->n_head; i < (size_t)c->end * a->n_head; i++) {
         size_t at = i * a->k_dim;
         float sum = weighted_dot(&f->kernels, q + at, c->in + at, w + i % a->n_head * a->k_dim, a->k_dim);
         for (uint32_t j = 0; j < a->v_dim; j++) c->out[i * a->v_dim + j] = value[i * a->v_dim + j] * sum;

@@ -89,7 +89,12 @@ struct call {
     const float *in;          /* (n_token, ...) as in enum step_kind */
     float *out;
     size_t n;                 /* elements of out */
+    uint32_t begin, end;      /* the tokens to compute: all, or a share of them for steps that threads share */
 };
+/* Elements of a token in out, and the first element and the end of those tokens. */
+static inline size_t call_each(const struct call *c) { return c->n / c->b.n; }
+static inline size_t call_begin(const struct call *c) { return c->begin * call_each(c); }
+static inline size_t call_end(const struct call *c) { return c->end * call_each(c); }
 
 /* Tells the sink of x: (n_token, n_head, n).  The taps from TAP_EXPERT_GATE to TAP_EXPERT_WEIGHTED are of the tokens
  * in f->experts.tokens, and wait in f->experts.shown for those of other experts.  Does nothing for TAP_COUNT. */
