@@ -6,7 +6,9 @@
 #include "base/math.h"
 
 void forward_tanh(struct forward *f, const struct call *c) {
-    for (size_t i = call_begin(c); i < call_end(c); i++) c->out[i] = (float)(1 - 2 / (math_exp(2 * (double)c->in[i]) + 1));
+    for (size_t i = call_begin(c); i < call_end(c); i++) {
+        c->out[i] = (float)(1 - 2 / (math_exp(2 * (double)c->in[i]) + 1));
+    }
     (void)f;
 }
 
