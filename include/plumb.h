@@ -139,6 +139,9 @@ typedef struct plumb_model_info {
     uint64_t weight_bytes;     /* bytes of all tensors together */
     uint32_t n_layer, n_embd, n_head, n_head_kv, head_dim, n_ff, n_vocab, n_ctx_train;
     bool has_logits;           /* false: the model only computes embeddings, for plumb_session_embed */
+    bool has_encoder;          /* true: a text is encoded (plumb_session_encode), and then a decoder is fed; layers
+                                * counts those of both, with two for each block of the decoder */
+    int32_t decoder_start;     /* the first token of what the decoder is fed; -1 without an encoder */
     plumb_pooling pooling;     /* as the file says */
     uint32_t n_pooled;         /* elements of a vector that this pooling gives; 0 if the model lacks the classifier */
 } plumb_model_info;
@@ -342,6 +345,16 @@ const int32_t *plumb_session_tokens(const plumb_session *session);
  * enough older ones that the last 480 tokens can be forgotten.  If more are forgotten, those before them may have to be
  * computed again, which gives the same results.  plumb_session_rewind does that itself.  plumb_session_reuse leaves it
  * to the caller, who can feed them in pieces and stop in between. */
+
+/* Lets the encoder of a model that has one beside a decoder (plumb_model_info.has_encoder), such as T5, read a text of
+ * n tokens, at most n_ctx and at least one.  The decoder then writes about this text: the session forgets the tokens
+ * that it was fed, and the next ones begin with decoder_start.  The same text as before changes nothing, unless there
+ * is a tap.  PLUMB_ERROR_UNSUPPORTED if the model has no such encoder; the other errors are those of
+ * plumb_session_feed, which itself returns PLUMB_ERROR_STATE as long as there is no text.  plumb_session_embed and
+ * plumb_session_set_adapters forget the text. */
+plumb_status plumb_session_encode(plumb_session *session, const int32_t *ids, size_t n);
+/* The number of tokens of the encoder's text; 0: there is none. */
+uint32_t plumb_session_n_encoded(const plumb_session *session);
 
 /* Keeps the longest common prefix of the cache and the n ids, and forgets all tokens after it.  Returns how many tokens
  * are kept, none if the prefix must be computed again; the caller then feeds the other ids.  The last id is never part

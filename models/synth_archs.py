@@ -5,8 +5,8 @@
 
 Needs numpy and the PyPI package gguf.  The same versions give the same bytes.  Matrices are Q8_0; with --f32 the file
 has the same numbers as F32, for engines that round activations of quantized products.  The vocabulary has the kind
-"none": ids alone.  The shapes hide no mistakes: several K/V heads, more layers than the period of windows or of
-layers without RoPE, windows shorter than the prompt.
+"none": ids alone; that of t5-gated has texts.  The shapes hide no mistakes: several K/V heads, more layers than the
+period of windows or of layers without RoPE, windows shorter than the prompt.
 """
 import sys
 import zlib
@@ -140,6 +140,13 @@ ARCHS = {
     "t5encoder": {**T5, "gate": False, "keys": {**T5["keys"], "pooling_type": 1}},
     "t5encoder-gated": {**T5, "architecture": "t5encoder", "gate": (True, False, True), "buckets_in": [0, 2]},
     "llama-embed": {"freqs": True, "keys": {"attention.causal": False, "pooling_type": 1}},
+    # decoder: its blocks, those with attn_rel_b, and whether they have gates.
+    "t5": {**T5, "layers": 4, "gate": False, "decoder": (3, [0], False), "keys": {
+        **T5["keys"], "decoder_block_count": 3, "decoder_start_token_id": 0}},
+    "t5-gated": {**T5, "architecture": "t5", "gate": True, "untied": True, "texts": True, "buckets": 32,
+                 "buckets_in": [0, 1],
+                 "decoder": (2, [0, 1], True), "keys": {"attention.relative_buckets_count": 32,
+                                                        "decoder_block_count": 2, "decoder_start_token_id": 3}},
 }
 
 
@@ -191,7 +198,22 @@ def write(name, path, as_f32, is_fixed):
         w.add_float32(key, value)
     if "labels" in arch:
         w.add_array(f"{name}.classifier.output_labels", [f"label {i}" for i in range(arch["labels"])])
-    w.add_tokenizer_model("none")
+    if "texts" in arch:   # letters with and without a space before them, the likeliest first
+        letters = "etaoinshrdlucmfwypvbgkjqxz"
+        pieces = [*letters, *("\u2581" + letter for letter in letters), "\u2581", "th", "he"]
+        pieces += [".", ",", "'", "-", "?", "!"]
+        pieces = ["<pad>", "</s>", "<unk>", *pieces]
+        w.add_tokenizer_model("t5")
+        w.add_token_list(pieces)
+        w.add_token_scores([0.0, 0.0, 0.0, *(-2.0 - 0.125 * i for i in range(VOCAB - 3))])
+        w.add_token_types([3, 3, 2, *[1] * (VOCAB - 3)])
+        w.add_eos_token_id(1)
+        w.add_unk_token_id(2)
+        w.add_pad_token_id(0)
+        w.add_add_bos_token(False)
+        w.add_add_eos_token(True)
+    else:
+        w.add_tokenizer_model("none")
     if "types" in arch:
         w.add_token_type_count(arch["types"])
 
@@ -259,6 +281,25 @@ def write(name, path, as_f32, is_fixed):
         if name == "rwkv6":
             floats(c + "lerp_r", embd, 0.5, 0.3)
             matrix(c + "receptance", embd, embd, 1)
+
+    def decoder(n_block, buckets_in, has_gate):
+        gain, n_q = arch["gain"], heads * dim
+        for il in range(n_block):
+            block = f"dec.blk.{il}."
+            for attn in ("attn", "cross_attn"):
+                norm(f"{block}{attn}_norm", embd)
+                for part, rows, columns, size in (("q", n_q, embd, gain), ("k", n_q, embd, gain), ("v", n_q, embd, 1),
+                                                  ("o", embd, n_q, 1)):
+                    matrix(f"{block}{attn}_{part}", rows, columns, size)
+                if il in buckets_in:   # nobody uses that of cross attention
+                    rows = rng.normal(0, 1, (arch["buckets"], heads)).astype(np.float32)
+                    w.add_tensor(f"{block}{attn}_rel_b.weight", rows)
+            norm(block + "ffn_norm", embd)
+            if has_gate:
+                matrix(block + "ffn_gate", FF, embd, 2)
+            matrix(block + "ffn_up", FF, embd, 1)
+            matrix(block + "ffn_down", embd, FF, 1)
+        norm("dec.output_norm", embd)
 
     matrix("token_embd", VOCAB, embd, np.sqrt(embd) * 0.5)
     if arch.get("freqs"):
@@ -372,6 +413,8 @@ def write(name, path, as_f32, is_fixed):
     output_norm = arch.get("output_norm", "output_norm")
     if arch["norms"] != "bare" and output_norm:
         norm(output_norm, embd, "output_norm")
+    if "decoder" in arch:
+        decoder(*arch["decoder"])
     if arch.get("untied"):
         matrix("output", VOCAB, embd, 3, "head")
     if "cls" in arch:

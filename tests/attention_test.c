@@ -65,14 +65,14 @@ static uint32_t v_dim_of(const struct shape *shape) { return shape->v_dim > 0 ? 
 
 static bool make_input(struct input *in, const struct shape *shape) {
     uint32_t v_dim = v_dim_of(shape), n_max = shape->n_head_kv * (v_dim > shape->k_dim ? v_dim : shape->k_dim);
-    *in = (struct input) { .plan = { .n_layer = N_LAYER, .is_causal = true, .layers = in->layers },
+    *in = (struct input) { .plan = { .n_layer = N_LAYER, .layers = in->layers },
                            .n = shape->n_position, .has_sinks = shape->has_sinks };
     for (int il = 0; il < N_LAYER; il++) {
         in->layers[il].mixer = MIXER_ATTENTION;
         in->layers[il].attn = (struct attn_plan) { .n_head = shape->n_head, .n_head_kv = shape->n_head_kv,
                                                    .k_dim = shape->k_dim, .v_dim = v_dim,
                                                    .window = shape->window, .is_chunked = shape->is_chunked,
-                                                   .alibi = shape->alibi };
+                                                   .alibi = shape->alibi, .is_causal = true };
     }
     random_state = shape->n_position * 7 + shape->k_dim;
     in->q = random_rows(in->n, shape->n_head * shape->k_dim);
@@ -212,7 +212,6 @@ static void round_heads(float *x, size_t n, uint32_t n_dim, plumb_kv_type type) 
 /* An input with K and V as the type stores them, which the caller frees. */
 static bool round_input(struct input *out, const struct input *in, const struct shape *shape, plumb_kv_type type) {
     if (!make_input(out, shape)) return false;
-    out->plan.is_causal = in->plan.is_causal;
     memcpy(out->layers, in->layers, sizeof out->layers);
     if (type != PLUMB_KV_Q8_0 && type != PLUMB_KV_Q4_0) return true;
     round_heads(out->k, (size_t)in->n * shape->n_head_kv, shape->k_dim, type);
@@ -304,7 +303,7 @@ static void check_around(const void *row) {
     const struct shape *shape = row;
     struct input in;
     if (!make_input(&in, shape)) return;
-    in.plan.is_causal = false;
+    for (int il = 0; il < N_LAYER; il++) in.layers[il].attn.is_causal = false;
     in.layers[IL].attn.is_symmetric = shape->window > 0;
     size_t n_row = shape->n_head * v_dim_of(shape), n_out = n_row * in.n;
     float *out = alloc_array(n_out, sizeof *out), *other = alloc_array(n_out, sizeof *other);
@@ -522,7 +521,7 @@ static void refused_heads(void) {
 /* The default context.  A position of both layers has 2 x 64 heads of K and V, each of 128 codes and a scale. */
 static void default_context(void) {
     struct layer_plan layers[2];
-    struct plan plan = { .n_layer = 2, .n_embd = 64, .is_causal = true, .layers = layers };
+    struct plan plan = { .n_layer = 2, .n_embd = 64, .layers = layers };
     static const struct {
         plumb_kv_type type;
         uint32_t n_train, expected, window, original;
@@ -540,11 +539,11 @@ static void default_context(void) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         for (int il = 0; il < 2; il++) {
             layers[il] = (struct layer_plan) { .mixer = MIXER_ATTENTION, .attn = {
-                .n_head = 64, .n_head_kv = 64, .k_dim = 128, .v_dim = 128, .window = rows[i].window } };
+                .n_head = 64, .n_head_kv = 64, .k_dim = 128, .v_dim = 128, .window = rows[i].window,
+                .is_causal = !rows[i].is_encoder } };
         }
         plan.n_ctx_train = rows[i].n_train;
         plan.n_ctx_original = rows[i].original > 0 ? rows[i].original : rows[i].n_train;
-        plan.is_causal = !rows[i].is_encoder;
         uint32_t n = kv_cache_default(&plan, rows[i].type);
         CHECK(n == rows[i].expected, "row %zu: %u tokens, expected %u", i, n, rows[i].expected);
     }

@@ -345,7 +345,7 @@ static float other_type(enum tap_id id, int32_t layer) {
 static float norm_error(enum tap_id id, int32_t layer) { return layer < 1 || id == TAP_EMBD ? 0.0001f : 0.5f; }
 static float first_norm_error(enum tap_id id, int32_t layer) {
     (void)layer;
-    return id <= TAP_PER_LAYER ? 0.0001f : 0.5f;
+    return id <= TAP_ENCODER_EMBD ? 0.0001f : 0.5f;
 }
 
 static float wrong_embedding(enum tap_id id, int32_t layer) {
@@ -569,7 +569,7 @@ static void html_code(void) {
     plumb_trace *b = trace_of("{\"tokens\":[1],\"taps\":[{\"name\":\"embd\",\"values\":[[2,1]]}]}");
     bool agree = true;
     char *text = report(a, b, NULL, PLUMB_FORMAT_HTML, &agree);
-    CHECK(!agree && strstr(text, "<code>plumb diagnose</code> knows 14 mistakes that begin here, and"), "%s",
+    CHECK(!agree && strstr(text, "<code>plumb diagnose</code> knows 15 mistakes that begin here, and"), "%s",
           strstr(text, "<h1") ? strstr(text, "<h1") : text);
     free(text);
     plumb_trace_free(a);

@@ -26,14 +26,14 @@ static void toy_make(struct toy *toy) {
     p->layers = toy->layer_plan;
     p->n_layer = 2;
     p->n_embd = N_HEAD * DIM;
-    p->is_causal = true;
     p->steps = steps_block;
     p->ropes[ROPE_GLOBAL] = (struct rope_plan){ .pairing = ROPE_NORM, .n_rot = DIM, .freq_base = 10000, .freq_scale = 1,
                                                 .magnitude = 1 };
     p->ropes[ROPE_LOCAL] = p->ropes[ROPE_GLOBAL];
     p->ropes[ROPE_LOCAL].freq_base = 100;
     toy->layer_plan[1].attn.rope = ROPE_LOCAL;
-    toy->layer_plan[0].attn = (struct attn_plan){ .n_head = N_HEAD, .n_head_kv = N_HEAD, .k_dim = DIM, .v_dim = DIM };
+    toy->layer_plan[0].attn = (struct attn_plan){ .n_head = N_HEAD, .n_head_kv = N_HEAD, .k_dim = DIM, .v_dim = DIM,
+                                                  .is_causal = true };
     toy->program = program_of(p, &toy->model, 0);
     toy->layer[0].program = &toy->program;
 }

@@ -133,8 +133,8 @@ static void walk_row(const void *arg) {
     kernels_init(&f32, KERNELS_SIMD128, PLUMB_PRECISION_EXACT16);
     pair.row = row;
     pair.layer.attn = (struct attn_plan) { .n_head = N_HEAD, .n_head_kv = 1, .k_dim = DIM, .v_dim = DIM,
-                                           .window = row->window, .is_chunked = row->is_chunked };
-    pair.plan = (struct plan) { .n_layer = 1, .is_causal = true, .layers = &pair.layer };
+                                           .window = row->window, .is_chunked = row->is_chunked, .is_causal = true };
+    pair.plan = (struct plan) { .n_layer = 1, .layers = &pair.layer };
     random_state = row->window;
     for (size_t i = 0; i < sizeof pair.pool / sizeof(float); i++) {
         pair.pool[i / DIM][i % DIM] = (float)random_below(2001) * 1e-3f - 1;
@@ -325,11 +325,12 @@ static void move_row(const void *arg) {
     attention_kernels_init(&kernels, false);
     kernels_init(&f32, KERNELS_SIMD128, PLUMB_PRECISION_EXACT16);
     struct layer_plan layer = { .attn = { .n_head = 1, .n_head_kv = 1, .k_dim = WIDE, .v_dim = WIDE,
-                                          .rope = row->n_rot > 0 ? ROPE_LOCAL : ROPE_NONE, .window = row->window } };
+                                          .rope = row->n_rot > 0 ? ROPE_LOCAL : ROPE_NONE, .window = row->window,
+                                          .is_causal = true } };
     if (row->n_plain > 0) {
         layer.attn.latent = (struct latent_plan) { .n_kv = row->n_plain, .n_rotated = row->n_rot, .is_absorbed = true };
     }
-    struct plan plan = { .n_layer = 1, .is_causal = true, .layers = &layer };
+    struct plan plan = { .n_layer = 1, .layers = &layer };
     plan.ropes[ROPE_LOCAL] = (struct rope_plan) { .pairing = row->pairing, .n_rot = row->n_rot };
     float cosines[WIDE], sines[WIDE];
     float *const cosine[PLAN_ROPES] = { NULL, cosines }, *const sine[PLAN_ROPES] = { NULL, sines };

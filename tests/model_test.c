@@ -23,6 +23,7 @@
 #define MAMBA2 "tests/vectors/archs/mamba2.gguf"
 #define NEMOTRON "tests/vectors/archs/nemotron_h.gguf"
 #define T5 "tests/vectors/archs/t5encoder.gguf"
+#define T5_WHOLE "tests/vectors/archs/t5.gguf"
 #define FALCON_H1 "tests/vectors/archs/falcon-h1.gguf"
 #define PLAMO2 "tests/vectors/archs/plamo2.gguf"
 #define DEEPSEEK2 "tests/vectors/archs/deepseek2.gguf"
@@ -290,6 +291,26 @@ static const struct change changes[] = {
       "\100\0\0\0", PLUMB_ERROR_METADATA, "the vocabulary has 64 tokens, fewer than the 3072 rows" },
     { "half of YaRN", "tests/vectors/archs/grok.gguf", "grok.rope.scaling.yarn_ext_factor", 4, 4, "\0\0\0\77",
       PLUMB_ERROR_UNSUPPORTED, "is 0.5, expected 0 or 1" },
+    { "no buckets in the encoder", T5_WHOLE, "enc.blk.0.attn_rel_b.weight", -16, 1, "7", PLUMB_ERROR_TENSOR,
+      "tensor enc.blk.0.attn_rel_b.weight is missing" },
+    { "no buckets in the decoder", T5_WHOLE, "dec.blk.0.attn_rel_b.weight", -16, 1, "1", PLUMB_ERROR_TENSOR,
+      "tensor dec.blk.0.attn_rel_b.weight is missing" },
+    { "no Q of cross attention", T5_WHOLE, "dec.blk.1.cross_attn_q.weight", -8, 1, "x", PLUMB_ERROR_UNSUPPORTED,
+      "\"dec.blk.1.cross_attn_x.weight\" is not used" },
+    { "K of cross attention in another shape", T5_WHOLE, "dec.blk.1.cross_attn_k.weight", 12, 8,
+      "\40\0\0\0\0\0\0\0", PLUMB_ERROR_TENSOR,
+      "dec.blk.1.cross_attn_k.weight: expected shape [32, 64], file has Q8_0 [32, 32]" },
+    { "a norm of cross attention of another width", T5_WHOLE, "dec.blk.2.cross_attn_norm.weight", 4, 8,
+      "\10\0\0\0\0\0\0\0", PLUMB_ERROR_TENSOR,
+      "dec.blk.2.cross_attn_norm.weight: expected shape [32], file has F32 [8]" },
+    { "a feed-forward network of cross attention", T5_WHOLE, "dec.blk.1.cross_attn_o.weight", -13, 6, "ffn_up",
+      PLUMB_ERROR_UNSUPPORTED, "\"dec.blk.1.cross_ffn_up.weight\" is not used" },
+    { "cross attention in the encoder", T5_WHOLE, "dec.blk.1.cross_attn_o.weight", -29, 3, "enc",
+      PLUMB_ERROR_UNSUPPORTED, "\"enc.blk.1.cross_attn_o.weight\" is not used" },
+    { "a block behind the decoder's", T5_WHOLE, "dec.blk.2.ffn_up.weight", -15, 1, "3", PLUMB_ERROR_UNSUPPORTED,
+      "\"dec.blk.3.ffn_up.weight\" is not used by a t5 model of 4 blocks" },
+    { "no norm of the encoder's output", T5_WHOLE, "enc.output_norm.weight", -22, 1, "x", PLUMB_ERROR_UNSUPPORTED,
+      "\"xnc.output_norm.weight\" is not used" },
     { "an odd number of components to rotate in windows", SINKS, "gpt-oss.rope.dimension_count_swa", 4, 4, "\3\0\0\0",
       PLUMB_ERROR_METADATA, "is 3, expected an even number" },
     { "an epsilon that is NaN", TINY, "llama.attention.layer_norm_rms_epsilon", 4, 4, "\0\0\300\177",
@@ -575,6 +596,24 @@ static void other_keys_case(void) {
           "relative_buckets_count is 512, expected 1 to 511" },
         { T5, "t5encoder.attention.relative_buckets_count", "\4\0\0\0" "\40\0\0", 8, PLUMB_ERROR_TENSOR,
           "enc.blk.0.attn_rel_b.weight: expected shape [4, 32], file has F32 [4, 16]" },
+        { T5_WHOLE, "t5.decoder_block_count", "\4\0\0\0" "\0\0\0", 8, PLUMB_ERROR_METADATA,
+          "decoder_block_count is 0, expected 1 to 65536" },
+        { T5_WHOLE, "t5.decoder_block_count", "\4\0\0\0" "\377\377\377\377", 8, PLUMB_ERROR_METADATA,
+          "decoder_block_count is 4294967295, expected 1 to 65536" },
+        { T5_WHOLE, "t5.decoder_block_count", "\4\0\0\0" "\377\377\0", 8, PLUMB_ERROR_METADATA,
+          "decoder_block_count is 65535, but the file has only 77 tensors" },
+        { T5_WHOLE, "t5.decoder_block_count", "\4\0\0\0" "\2\0\0", 8, PLUMB_ERROR_UNSUPPORTED,
+          "\"dec.blk.2.attn_norm.weight\" is not used" },
+        { T5_WHOLE, "t5.decoder_block_count", "\4\0\0\0" "\4\0\0", 8, PLUMB_ERROR_TENSOR,
+          "tensor dec.blk.3.attn_norm.weight is missing" },
+        { T5_WHOLE, "t5.decoder_start_token_id", "\4\0\0\0" "\100\0\0", 8, PLUMB_ERROR_METADATA,
+          "decoder_start_token_id is 64, but the vocabulary has 64 tokens" },
+        { T5_WHOLE, "t5.decoder_start_token_id", "\4\0\0\0" "\377\377\377\377", 8, PLUMB_OK, "" },   /* none */
+        { T5_WHOLE, "t5.decoder_start_token_id", "\10\0\0\0" "\1\0\0\0\0\0\0\0x", 13, PLUMB_ERROR_METADATA,
+          "decoder_start_token_id" },
+        { T5_WHOLE, "t5.attention.relative_buckets_count", "\4\0\0\0" "\40\0\0", 8, PLUMB_ERROR_TENSOR,
+          "enc.blk.0.attn_rel_b.weight: expected shape [4, 32], file has F32 [4, 16]" },
+        { T5_WHOLE, "t5.attention.causal", "\7\0\0\0" "\0", 5, PLUMB_OK, "" },   /* its parts say it */
         { LFM2, "lfm2.attention.head_count_kv", "\11\0\0\0" "\4\0\0\0" "\3\0\0\0\0\0\0\0"
           "\0\0\0\0" "\0\0\0\0" "\4\0\0", 28, PLUMB_ERROR_UNSUPPORTED, "blk.0.attn_" },   /* no attention there */
         { DEEPSEEK2, "deepseek2.attention.kv_lora_rank", "\4\0\0\0" "\0\0\0", 8, PLUMB_ERROR_METADATA,

@@ -72,6 +72,7 @@ static plumb_trace *run(const struct model *m, const struct plumb_trace *right, 
     if (CHECK(logits && reference_create(&pass, m, N_ID, N_ID, &err) == PLUMB_OK, "%s", err.message)) {
         CHECK(reference_set_tap(pass, (struct tap_sink) { record, &r }) == PLUMB_OK, "no memory");
         reference_set_force(pass, force, &r);
+        if (m->plan.n_encoder > 0) reference_encode(pass, ids, N_ID);
         reference_run(pass, ids, N_ID, 0, N_ID, logits);
     }
     free(logits);
@@ -146,11 +147,15 @@ static void inputs_row(const void *row) {
         for (uint32_t i = 0; i < TAP_COUNT; i++) {
             if (!(there >> i & 1)) continue;
             id_set usual = trace_inputs(order, (enum tap_id)i, absent);
-            CHECK(usual == model_tap_inputs(m->model, (enum tap_id)i, layer), "layer %d: %s without the model",
-                  (int)layer, tap_spec((enum tap_id)i)->name);
-            int32_t of_layer = i == TAP_L_OUT ? layer - 1 : layer;
+            /* Only the model knows which K and V are of the encoder's output. */
+            bool is_cross = m->model->plan.layers[layer].attn.reads_encoder && (i == TAP_KCUR || i == TAP_VCUR);
+            CHECK(is_cross || usual == model_tap_inputs(m->model, (enum tap_id)i, layer), "layer %d: %s without the "
+                  "model", (int)layer, tap_spec((enum tap_id)i)->name);
+            struct tap_input before = model_tap_input(m->model, TAP_ATTN_NORM, layer, (enum tap_id)i);
+            int32_t of_layer = i == TAP_ENCODED ? layer : before.layer;
             if (of_layer < 0) continue;
             id_set expected = computed_from(m->model, (enum tap_id)i, there, layer);
+            if (i == TAP_L_OUT) expected &= ~TAP_SET(ENCODED);   /* it reads the l_out of its own layer */
             id_set found = changed(m->model, right, (enum tap_id)i, of_layer, layer);
             show_set(text, sizeof text, found);
             show_set(expected_text, sizeof expected_text, expected);

@@ -118,6 +118,14 @@ static const struct description descriptions[] = {
       "token; no logits\n" },
     { "nomic-bert", "  embeddings: a vector for each text, the mean over its tokens; no logits\n" },
     { "t5encoder", "    attention of 4 heads of 16, a bias for each of 16 buckets of distances\n" },
+    { "t5", "  layers 0 to 3 are the encoder, where tokens see later ones; each of the 3 blocks of the decoder is two "
+      "layers\n" },
+    { "t5", "    h = norm(ffn_norm, x); up = ffn_up h; up = relu(up); h = ffn_down up; x += h\n    encoded = "
+      "norm(enc.output_norm, x)\n  layers 4, 6, 8\n    attention of 4 heads of 16, a bias for each of 16 buckets of "
+      "distances\n    h = norm(attn_norm, x); q = attn_q h; k = attn_k h; v = attn_v h; heads = attention(q, k, v); h "
+      "= attn_o heads; x += h\n  layers 5, 7, 9\n    attention of 4 heads of 16, K and V of the encoder's output\n    "
+      "feed-forward network of 64\n    h = norm(cross_attn_norm, x); q = cross_attn_q h; k = cross_attn_k encoded; v = "
+      "cross_attn_v encoded; heads = attention(q, k, v); h = cross_attn_o heads; x += h\n" },
     { "eurobert", "  embeddings: a vector for each text, that of its last token; no logits\n" },
     { "qwen3", "  embeddings: a vector for each text, that of its last token\n" },
     { "bert", "  embeddings: a score for each text, from a classifier; no logits\n" },
@@ -207,13 +215,13 @@ static void bucket_case(void) {
                                        0, 0, 0, 0, 0, 0, 0 };
     static const uint32_t few[] = { 7, 7, 7, 7, 7, 7, 7, 6, 6, 6, 5, 5, 5, 5, 5, 4, 4, 1, 0, 9, 12, 12, 13, 13, 13, 15,
                                     15, 15, 15 };
-    const struct plan encoder = { .is_causal = false }, decoder = { .is_causal = true };
     for (size_t i = 0; i < sizeof distances / sizeof *distances; i++) {
-        const struct attn_plan a32 = { .n_bucket = 32 }, a16 = { .n_bucket = 16 };
+        const struct attn_plan a32 = { .n_bucket = 32 }, c32 = { .n_bucket = 32, .is_causal = true };
+        const struct attn_plan a16 = { .n_bucket = 16 };
         int32_t d = distances[i];
-        CHECK(plan_bucket(&encoder, &a32, d) == around[i], "%d is in bucket %u", d, plan_bucket(&encoder, &a32, d));
-        CHECK(plan_bucket(&decoder, &a32, d) == before[i], "%d is in bucket %u", d, plan_bucket(&decoder, &a32, d));
-        CHECK(plan_bucket(&encoder, &a16, d) == few[i], "%d is in bucket %u", d, plan_bucket(&encoder, &a16, d));
+        CHECK(plan_bucket(&a32, d) == around[i], "%d is in bucket %u", d, plan_bucket(&a32, d));
+        CHECK(plan_bucket(&c32, d) == before[i], "%d is in bucket %u", d, plan_bucket(&c32, d));
+        CHECK(plan_bucket(&a16, d) == few[i], "%d is in bucket %u", d, plan_bucket(&a16, d));
     }
 }
 
@@ -237,6 +245,8 @@ void test_plan(void) {
     test_case("plan: without a header there is nothing to describe", no_description_case);
     #define ATTN(name, model, type, value) \
         { "attn." #name, model, IN_LAYER, offsetof(struct layer_plan, attn.name), type, value }
+    #define SECOND(name, model, type, value) \
+        { #name, model, IN_SECOND, offsetof(struct layer_plan, name), type, value }
     #define FFN(name, model, type, value) \
         { "ffn." #name, model, IN_LAYER, offsetof(struct layer_plan, ffn.name), type, value }
     #define ROPE(name, model, type, value) \
@@ -270,11 +280,12 @@ void test_plan(void) {
         WHOLE(norm, "llama", KIND, NORM_LAYER), WHOLE(is_parallel, "command-r", FLAG, 0),
         WHOLE(steps, "smallthinker", STEPS, 0), WHOLE(steps, "arctic", STEPS, 0), WHOLE(steps, "talkie", STEPS, 0),
         WHOLE(steps, "hrm_text", STEPS, 0),
-        WHOLE(is_causal, "llama", FLAG, 0), WHOLE(clamp_qkv, "llama", FLOAT, 0.1), WHOLE(norm_eps, "llama", FLOAT, 0.5),
+        SECOND(attn.is_causal, "llama", FLAG, 0), WHOLE(clamp_qkv, "llama", FLOAT, 0.1),
+        WHOLE(norm_eps, "llama", FLOAT, 0.5),
         WHOLE(post_norm_eps, "muse-glimmer", FLOAT, 0.5), WHOLE(embedding_scale, "llama", FLOAT, 3),
         WHOLE(residual_scale, "llama", FLOAT, 0.5), WHOLE(logit_scale, "llama", FLOAT, 2),
         WHOLE(logit_softcap, "llama", FLOAT, 0.5),
-        ATTN(is_symmetric, "modern-bert", FLAG, 0), WHOLE(is_causal, "eurobert", FLAG, 1),
+        ATTN(is_symmetric, "modern-bert", FLAG, 0), SECOND(attn.is_causal, "eurobert", FLAG, 1),
         WHOLE(pooling.kind, "bert", KIND, PLUMB_POOLING_MEAN), WHOLE(pooling.rank_of, "bert", KIND, PLUMB_POOLING_LAST),
         WHOLE(pooling.rank_of, "modern-bert", KIND, PLUMB_POOLING_CLS), WHOLE(pooling.rank_gelu, "bert", FLAG, 1),
         WHOLE(pooling.rank_softmax, "qwen3", FLAG, 0), WHOLE(pooling.rank_softmax, "modern-bert", FLAG, 1),

@@ -39,6 +39,7 @@ struct record *record_run(const struct model *m, const struct known_set *q, cons
         CHECK(reference_set_tap(r, (struct tap_sink) { record_tap, run }) == PLUMB_OK, "taps");
         known_apply(r, q);
         reference_set_force(r, force, user);
+        if (m->plan.n_encoder > 0) reference_encode(r, ids, (uint32_t)n);
         for (uint32_t pos = 0, n_run = (uint32_t)n_prompt; pos < n; pos += n_run, n_run = 1) {
             reference_run(r, ids + pos, n_run, pos, is_pooled ? n_run : 1, run->logits);
             if (is_pooled) reference_embeddings(r, n_run, embeddings + (size_t)pos * m->plan.n_embd);

@@ -428,11 +428,11 @@ static void check_pairs(const struct rows rows[PAIR_LAYERS][3], enum verdict ver
     static struct weight weights[PAIR_LAYERS][3];
     static struct layer layers[PAIR_LAYERS];
     static struct layer_plan plans[PAIR_LAYERS];
-    struct model m = { .plan = { .n_layer = PAIR_LAYERS, .layers = plans, .is_causal = true }, .layers = layers };
+    struct model m = { .plan = { .n_layer = PAIR_LAYERS, .layers = plans }, .layers = layers };
     m.plan.ropes[0] = (struct rope_plan) { .pairing = ROPE_NORM, .n_rot = PAIR_DIM };
     for (size_t il = 0; il < PAIR_LAYERS; il++) {
         plans[il].attn = (struct attn_plan) { .n_head = PAIR_HEADS, .n_head_kv = PAIR_HEADS, .k_dim = PAIR_DIM,
-                                              .v_dim = PAIR_DIM };
+                                              .v_dim = PAIR_DIM, .is_causal = true };
         for (size_t k = 0; k < 3; k++) {
             make_rows(w[il][k], 1000 * il + 300 * k, rows[il][k].paired, rows[il][k].halves);
             weights[il][k] = (struct weight) { .traits = quant_traits(QUANT_F32), .type = QUANT_F32, .n_in = PAIR_IN,
@@ -718,7 +718,7 @@ static void architecture_row(const void *row) {
     bool has_experts = m->model->plan.max_expert > 0;
     CHECK(text.text && strstr(text.text, has_experts ? "OK    experts" : "SKIP  experts"), "%s", text.text);
     bool is_latent = m->model->plan.max_latent > 0, attends = m->model->plan.max_k > 0;
-    bool has_heads = attends && !is_latent, is_causal = m->model->plan.is_causal;
+    bool has_heads = attends && !is_latent, is_causal = plan_is_causal(&m->model->plan);
     CHECK(text.text && strstr(text.text, has_heads ? "OK    rope" : is_latent ? "SKIP  rope        attention is latent"
                                                                               : "SKIP  rope"), "%s", text.text);
     CHECK(text.text && strstr(text.text, attends ? "OK    softmax" : "SKIP  softmax"), "%s", text.text);

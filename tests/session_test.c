@@ -22,6 +22,12 @@ static plumb_session *new_session(plumb_model *m, uint32_t n_ctx, uint32_t n_bat
     return s;
 }
 
+/* Lets the encoder read a text, if the model has one. */
+static void encode(plumb_session *s, const plumb_model *m, const int32_t *ids, size_t n) {
+    if (m->model->plan.n_encoder == 0) return;
+    CHECK(plumb_session_encode(s, ids, n) == PLUMB_OK, "%s", plumb_session_error(s));
+}
+
 /* Some ids of the tiny vocabulary, always the same. */
 static void some_ids(plumb_model *m, int32_t *ids) {
     uint32_t n_vocab = plumb_model_n_vocab(m);
@@ -229,6 +235,7 @@ static void rehearse_architecture_row(const void *row) {
             some_ids(models[k], ids);
             CHECK(plumb_model_get_info(models[k], &info[k]) == PLUMB_OK, "%s", plumb_model_error(models[k]));
             kv[k] = plumb_model_kv_bytes(models[k], 48, 0, PLUMB_KV_I16);
+            encode(sessions[k], models[k], ids, N_IDS);
             CHECK(plumb_session_feed(sessions[k], ids, N_IDS) == PLUMB_OK, "%s", plumb_session_error(sessions[k]));
         }
         CHECK(plumb_session_bytes(sessions[0]) == plumb_session_bytes(sessions[1]) && kv[0] == kv[1]
@@ -469,11 +476,13 @@ static void wander_row(const void *row) {
             struct plumb_session_params whole = params;
             whole.n_batch = 32;
             REQUIRE(plumb_session_create(&fresh, m, &whole) == PLUMB_OK, "%s", plumb_model_error(m));
+            encode(fresh, m, ids, 7);
             CHECK(plumb_session_feed(fresh, ids, n) == PLUMB_OK, "%s", plumb_session_error(fresh));
             expected[n] = logits_hash(fresh, n_vocab);
             plumb_session_free(fresh);
         }
         REQUIRE(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m));
+        encode(s, m, ids, 7);
         for (uint32_t i = 0, n = 0; i < 60; i++) {
             state = state * 1664525u + 1013904223u;
             uint32_t to = (state >> 8) % (n + 1), more = (state >> 20) % (N_IDS - to + 1);
@@ -930,12 +939,114 @@ static void embed_row(const void *row) {
     plumb_model_free(m);
 }
 
+/* Feeds the decoder's first token and then llama.cpp's greedy ones, and compares its own choices where llama.cpp's two
+ * best logits are at least `apart`.  vectors: what logits.c has written for a text and -g. */
+static void check_greedy(plumb_session *s, const struct llama_vectors *v, float apart) {
+    int32_t id = 3;   /* decoder_start_token_id */
+    for (uint32_t k = 0; k < v->n_record; k++) {
+        if (!CHECK(plumb_session_feed(s, &id, 1) == PLUMB_OK, "%s", plumb_session_error(s))) return;
+        int32_t best = fixture_largest(plumb_session_logits(s), v->n_vocab);
+        float distance = llama_f32(v, k, 1 + v->n_sample + v->n_top)
+                       - llama_f32(v, k, 2 + v->n_sample + v->n_top);
+        id = llama_top_id(v, k);
+        CHECK(best == id || distance < apart, "token %u is %d, not %d", k, (int)best, (int)id);
+    }
+}
+
+/* What a decoder writes depends on the text that its encoder has read last, and equals what llama.cpp writes. */
+static void encoder_row(const void *row) {
+    static const char text[] = "the cat, sat on a mat?";
+    const plumb_session_params params = { .n_ctx = 64, .pass = *(const plumb_pass *)row };
+    plumb_model *m = fixture_load("tests/vectors/archs/t5-gated.gguf");
+    plumb_session *s = NULL;
+    struct llama_vectors v = { 0 };
+    int32_t ids[65] = { 0 };
+    REQUIRE(m && plumb_session_create(&s, m, &params) == PLUMB_OK, "no session");
+    REQUIRE(llama_vectors_read(&v, "archs/t5-gated.greedy"), "no vectors");
+    int64_t n = plumb_tokenize(m, text, sizeof text - 1, PLUMB_ADD_SPECIAL, ids, 64);
+    CHECK(n == v.n_token - v.n_record + 1 && memcmp(ids, v.tokens, (size_t)n * sizeof *ids) == 0, "%lld tokens",
+          (long long)n);
+    plumb_model_info info;
+    plumb_model_get_info(m, &info);
+    CHECK(info.has_encoder && info.decoder_start == 3 && info.n_layer == 3 + 2 * 2, "%u layers", info.n_layer);
+    /* misuse */
+    static const int32_t beyond = 64;
+    CHECK(plumb_session_feed(s, ids, 1) == PLUMB_ERROR_STATE && strstr(plumb_session_error(s), "t5 has an encoder"),
+          "%s", plumb_session_error(s));
+    CHECK(plumb_session_encode(s, ids, 0) == PLUMB_ERROR_ARGUMENT, "no tokens");
+    CHECK(plumb_session_encode(s, ids, 65) == PLUMB_ERROR_CONTEXT, "65 tokens in 64");
+    CHECK(plumb_session_encode(s, &beyond, 1) == PLUMB_ERROR_TOKEN && plumb_session_n_encoded(s) == 0, "token 64");
+    /* the same text again, another one, and embeddings between */
+    for (int i = 0; i < 4; i++) {
+        uint32_t n_vector, n_element;
+        if (i == 1) encode(s, m, ids, 64);
+        if (i == 2) CHECK(plumb_session_embed(s, ids, &(uint32_t) { 9 }, 1, PLUMB_POOLING_MEAN) == 1
+                          && plumb_session_embedding(s, &n_vector, &n_element) && n_element == 32, "no embedding");
+        if (i == 2) CHECK(plumb_session_feed(s, ids, 1) == PLUMB_ERROR_STATE, "the text is still there");
+        encode(s, m, ids, (size_t)n);
+        CHECK(plumb_session_n_encoded(s) == n && plumb_session_n_past(s) == (i == 3 ? v.n_record : 0), "%u tokens",
+              plumb_session_n_past(s));
+        plumb_session_rewind(s, 0);
+        check_greedy(s, &v, params.pass ? 0 : 0.05f);
+    }
+    CHECK(plumb_session_feed(s, ids, 25) == PLUMB_ERROR_CONTEXT, "the decoder's text has no limit");
+    plumb_session *restored = NULL;
+    if (!params.pass && plumb_session_create(&restored, m, &params) == PLUMB_OK) {   /* the text is saved with it */
+        plumb_session_rewind(s, 20);
+        struct bytes saved = fixture_save(s);
+        CHECK(fixture_restore(restored, saved.data, saved.n) == PLUMB_OK, "%s", plumb_session_error(restored));
+        CHECK(plumb_session_n_encoded(restored) == n && plumb_session_n_past(restored) == 20, "another text");
+        plumb_session_feed(s, ids, 3);
+        plumb_session_feed(restored, ids, 3);
+        CHECK(logits_hash(s, v.n_vocab) == logits_hash(restored, v.n_vocab), "other bits");
+        CHECK(fixture_restore(restored, saved.data, saved.n - 9) != PLUMB_OK
+              && plumb_session_n_encoded(restored) == 0 && plumb_session_n_past(restored) == 0, "a part of it");
+        free(saved.data);
+        plumb_session_free(restored);
+    }
+    plumb_session_free(s);
+    plumb_model_free(m);
+    llama_vectors_free(&v);
+    plumb_model *other = fixture_load(TINY);
+    s = new_session(other, 16, 0);
+    CHECK(s && plumb_session_encode(s, ids, 3) == PLUMB_ERROR_UNSUPPORTED, "llama has no encoder");
+    plumb_session_free(s);
+    plumb_model_free(other);
+}
+
+/* The K and V of a long text and of a long answer: steps over several parts of both, in any order, equal one batch. */
+static void long_encoder_case(void) {
+    enum { N = 1500 };
+    plumb_model *m = fixture_load("tests/vectors/archs/t5.gguf");
+    REQUIRE(m, "no model");
+    static int32_t ids[N];
+    uint64_t hash[2][2];
+    for (int i = 0; i < N; i++) ids[i] = (i * 29 + 7) % 64;
+    for (int type = 0; type < 2; type++) {
+        for (int by_steps = 0; by_steps < 2; by_steps++) {
+            plumb_session *s = NULL;
+            const plumb_session_params params = { .n_ctx = N, .n_thread = by_steps ? 3 : 1,
+                                                  .kv_type = type ? PLUMB_KV_F32 : PLUMB_KV_I16 };
+            REQUIRE(plumb_session_create(&s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m));
+            encode(s, m, ids, by_steps ? 70 : N);
+            encode(s, m, ids, N);
+            CHECK(plumb_session_feed(s, ids, by_steps ? 1100 : 1110) == PLUMB_OK, "%s", plumb_session_error(s));
+            for (int i = 1100; by_steps && i < 1110; i++) plumb_session_feed(s, ids + i, 1);
+            hash[type][by_steps] = logits_hash(s, plumb_model_n_vocab(m));
+            plumb_session_free(s);
+        }
+        CHECK(hash[type][0] == hash[type][1], "type %d: other bits", type);
+    }
+    CHECK(hash[0][0] != hash[1][0], "16 bits and f32");
+    plumb_model_free(m);
+}
+
 void test_session(void) {
     /* Learned positions, RoPE, windows on both sides and on one, ALiBi, experts, causal or not. */
     static const char *const embedding[] = { "bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert", "neo-bert",
         "eurobert", "gemma-embedding", "llama-embed", "qwen3", "gemma3", "gpt2", "llama4", "lfm2", "qwen35",
         "qwen3next", "falcon-h1", "mamba", "plamo2", "gemma4", "gemma3n", "deepseek2", "plm",
-        "rwkv6", "rwkv7", "t5encoder" };
+        "rwkv6", "rwkv7", "t5encoder", "t5" };
     TEST_ROWS("session: embeddings of several texts have the bits of each text alone: ", embed_row, embedding);
     test_case("session: embeddings are the same in any batches, and misuse gives none", embed_case);
     test_case("session: a model loaded in pieces of 1, 7, 4096 bytes and at once gives the same bits", piecewise_case);
@@ -953,7 +1064,7 @@ void test_session(void) {
                                           "deci", "openelm", "lfm2", "lfm2moe", "qwen35", "qwen35moe", "qwen3next",
                                           "granitehybrid", "falcon-h1", "nemotron_h", "nemotron_h_moe", "mamba2",
                                           "mamba", "jamba", "plamo2", "gemma4", "gemma4-moe", "gemma3n", "deepseek2",
-                                          "minicpm3", "rwkv6", "rwkv7" };
+                                          "minicpm3", "rwkv6", "rwkv7", "t5" };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         char name[120];
         snprintf(name, sizeof name, "session: from a header alone, rehearsal predicts the memory of %s", others[i]);
@@ -972,11 +1083,15 @@ void test_session(void) {
     test_row("session: fast pass: logits of every position equal those of single steps", feed_all_row, &fast);
     test_row("session: reference pass: logits of every position equal those of single steps", feed_all_row, &reference);
     test_case("session: a prompt fed again after a rewind gives the same bits", rewind_case);
+    test_row("session: fast pass: a decoder writes what llama.cpp writes about the encoder's text", encoder_row, &fast);
+    test_row("session: reference pass: a decoder writes what llama.cpp writes about the encoder's text", encoder_row,
+             &reference);
+    test_case("session: a decoder's steps about a long text give the bits of one batch", long_encoder_case);
     static const char *const wanders[] = { "lfm2", "lfm2moe", "qwen35", "qwen3next", "granitehybrid",
                                            "granitehybrid-moe", "falcon-h1", "nemotron_h", "nemotron_h_moe", "mamba2",
                                            "mamba", "jamba", "jamba-moe", "plamo2", "gemma3", "gemma4", "gemma4-moe",
                                            "gemma3n", "llama4", "hrm_text", "talkie", "deepseek2", "minicpm3",
-                                           "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7" };
+                                           "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7", "t5", "t5-gated" };
     TEST_REPEATED_ROWS("session: any rewinds and batches give the bits of one batch: ", wander_row, wanders);
     static const struct long_text texts[] = {
         { "mamba2", 0xd9739d33d83779cf }, { "granitehybrid", 0xf055edecbf141933 }, { "qwen35", 0x5d1c1a7e667941fd },

@@ -16,7 +16,7 @@ plumb_status plumb_wasm_session_create(plumb_session **out, plumb_model *model, 
                                        double n_thread, plumb_precision precision, plumb_kv_type kv_type);
 plumb_status plumb_wasm_sampler_create(plumb_sampler **out, uint32_t n_vocab, const double *values, uint32_t n_bias,
                                        const plumb_logit_bias *bias, uint64_t seed, const char **reason);
-plumb_status plumb_wasm_feed_tapped(plumb_session *session, const int32_t *ids, size_t n);
+plumb_status plumb_wasm_feed_tapped(plumb_session *session, const int32_t *ids, size_t n, size_t n_encoded);
 void plumb_wasm_taps(const plumb_session *session, uint32_t *order, bool *has_output_norms);
 double plumb_wasm_vocabulary(const plumb_model *model, uint32_t *ends, uint8_t *kinds, char *texts, size_t cap);
 
@@ -37,15 +37,15 @@ _Static_assert(sizeof(plumb_text) <= 8, "engine.js allocates 8 bytes");
 void *plumb_wasm_heap_end(void) { return sbrk(0); }
 
 /* numbers: one value for each name in INFO of engine.js, in that order; all are below 2^53. */
-plumb_status plumb_wasm_model_info(const plumb_model *model, const char **architecture, double numbers[13]) {
+plumb_status plumb_wasm_model_info(const plumb_model *model, const char **architecture, double numbers[15]) {
     plumb_model_info info;
     plumb_status status = plumb_model_get_info(model, &info);
     if (status != PLUMB_OK) return status;
-    const double values[13] = {(double)info.n_param, (double)info.weight_bytes, info.n_layer, info.n_embd, info.n_head,
+    const double values[15] = {(double)info.n_param, (double)info.weight_bytes, info.n_layer, info.n_embd, info.n_head,
                                info.n_head_kv, info.head_dim, info.n_ff, info.n_vocab, info.n_ctx_train,
-                               info.n_pooled, info.has_logits, info.pooling};
+                               info.n_pooled, info.has_logits, info.pooling, info.has_encoder, info.decoder_start};
     *architecture = info.architecture;
-    for (int i = 0; i < 13; i++) numbers[i] = values[i];
+    for (int i = 0; i < 15; i++) numbers[i] = values[i];
     return PLUMB_OK;
 }
 
@@ -101,11 +101,13 @@ static void on_tap(void *user, const plumb_tap *tap) {
     host_on_tap(tap->name, tap->layer, tap->pos, tap->n_token, tap->n_head, tap->n, tap->data);
 }
 
-/* Feeds n ids and passes all taps to JavaScript, with the logits of every token. */
-plumb_status plumb_wasm_feed_tapped(plumb_session *session, const int32_t *ids, size_t n) {
+/* Feeds n ids and passes all taps to JavaScript, with the logits of every token.  n_encoded: how many of the ids an
+ * encoder reads first; 0: there is none, or it has a text. */
+plumb_status plumb_wasm_feed_tapped(plumb_session *session, const int32_t *ids, size_t n, size_t n_encoded) {
     plumb_status status = plumb_session_set_tap(session, on_tap, NULL);
     if (status != PLUMB_OK) return status;
-    status = plumb_session_feed_all(session, ids, n, NULL, NULL);
+    if (n_encoded > 0) status = plumb_session_encode(session, ids, n_encoded);
+    if (status == PLUMB_OK) status = plumb_session_feed_all(session, ids, n, NULL, NULL);
     plumb_session_set_tap(session, NULL, NULL);
     return status;
 }

@@ -169,7 +169,7 @@ struct ids parse_ids(const struct options *o, uint32_t n_vocab);
 struct prompt { const char *text; size_t len; char *owned; };
 int read_prompt(struct prompt *prompt, const struct options *o);
 /* The tokens that a command feeds, at least one: those of --tokens, or those of the prompt, which is put into the
- * model's chat template unless o->raw.  ids->data must be freed even on failure. */
+ * model's chat template unless o->raw or the model has an encoder.  ids->data must be freed even on failure. */
 int input_ids(struct ids *ids, plumb_model *model, const struct options *o, const struct prompt *prompt);
 /* The bytes of a token, including special tokens; to be freed. */
 char *token_piece(const plumb_model *model, int32_t id, size_t *n);
@@ -180,6 +180,10 @@ int load_grammar(plumb_grammar **out, plumb_model *model, const struct options *
 
 /* A session with the adapters of --lora and --control-vector.  Returns NULL after a message. */
 plumb_session *create_session(plumb_model *model, const struct options *o);
+/* Lets the encoder read a text; does nothing if the model has none. */
+int encode(const plumb_model *model, plumb_session *session, const int32_t *ids, size_t n);
+/* Feeds the tokens of a prompt.  If the model has an encoder, that reads them, and the decoder gets its first token. */
+int feed_prompt(const plumb_model *model, plumb_session *session, const int32_t *ids, size_t n);
 /* Feeds the tokens batch by batch, so that Ctrl-C is noticed in between.  As with a single plumb_session_feed, nothing
  * is computed if they do not all fit. */
 int feed(plumb_session *session, const int32_t *ids, size_t n);

@@ -169,7 +169,7 @@ static int run_on(const struct options *o, plumb_model *model, const struct ids 
         goto done;
     }
     double start = now();
-    code = feed(g.session, prompt->data, prompt->n);
+    code = feed_prompt(model, g.session, prompt->data, prompt->n);
     if (code != EXIT_OK) goto done;
     for (size_t i = 0; i < prompt->n; i++) plumb_sampler_accept(g.sampler, prompt->data[i]);
     double prefill_seconds = now() - start;
@@ -315,6 +315,9 @@ static int run_score(const struct options *o) {
     code = exit_failed;
     session = create_session(model, o);
     if (!session) goto done;
+    code = encode(model, session, score.ids.data, score.ids.n);
+    if (code != EXIT_OK) goto done;
+    code = exit_failed;
     if (!o->json) out("  pos      id     top         logit     logsumexp          next  hash\n");
     plumb_status status = plumb_session_feed_all(session, score.ids.data, score.ids.n, print_score, &score);
     if (status != PLUMB_OK) {
@@ -380,7 +383,7 @@ static int run_bench(const struct options *o) {
     plumb_model_info info;
     plumb_status status = plumb_model_get_info(model, &info);
     if (status != PLUMB_OK) report("bench", status, plumb_model_error(model));
-    if (!session || status != PLUMB_OK) goto done;
+    if (!session || status != PLUMB_OK || encode(model, session, ids, n_max) != EXIT_OK) goto done;
     for (uint32_t i = 0; i <= o->n_repeat; i++) {   /* round 0 warms up and is not counted */
         double p = measure(session, ids, o->n_prompt, false), d = p < 0 ? p : measure(session, ids, o->n_predict, true);
         if (d < 0) {

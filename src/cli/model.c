@@ -211,7 +211,10 @@ int input_ids(struct ids *ids, plumb_model *model, const struct options *o, cons
         return ids->data ? EXIT_OK : EXIT_USAGE;
     }
     unsigned flags = PLUMB_ADD_SPECIAL | (o->parse_special ? PLUMB_PARSE_SPECIAL : 0u);
-    *ids = o->raw ? tokenize(model, prompt->text, NULL, prompt->len, flags) : chat_ids(model, o, prompt);
+    plumb_model_info info = { 0 };
+    plumb_model_get_info(model, &info);
+    bool is_raw = o->raw || info.has_encoder;
+    *ids = is_raw ? tokenize(model, prompt->text, NULL, prompt->len, flags) : chat_ids(model, o, prompt);
     if (!ids->data) return exit_failed;
     return ids->n > 0 ? EXIT_OK : print_error(exit_failed, "%s: the prompt has no tokens", command_name(o->command));
 }
@@ -303,6 +306,25 @@ plumb_session *create_session(plumb_model *model, const struct options *o) {
     if (status == PLUMB_OK && use_adapters(session, model, o)) return session;
     plumb_session_free(session);
     return NULL;
+}
+
+int encode(const plumb_model *model, plumb_session *session, const int32_t *ids, size_t n) {
+    plumb_model_info info;
+    plumb_status status = plumb_model_get_info(model, &info);
+    if (status == PLUMB_OK && info.has_encoder) status = plumb_session_encode(session, ids, n);
+    return status == PLUMB_OK ? EXIT_OK : report("prompt", status, plumb_session_error(session));
+}
+
+int feed_prompt(const plumb_model *model, plumb_session *session, const int32_t *ids, size_t n) {
+    plumb_model_info info = { 0 };
+    plumb_model_get_info(model, &info);
+    if (!info.has_encoder) return feed(session, ids, n);
+    if (info.decoder_start < 0) {
+        return print_error(exit_failed, "the file does not say with which token the decoder's text begins "
+                           "(decoder_start_token_id)");
+    }
+    int code = encode(model, session, ids, n);
+    return code == EXIT_OK ? feed(session, &info.decoder_start, 1) : code;
 }
 
 int feed(plumb_session *session, const int32_t *ids, size_t n) {

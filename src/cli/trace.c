@@ -118,7 +118,8 @@ static int feed_batches(struct recording *r, plumb_session *session, const int32
     return EXIT_OK;
 }
 
-static int record(struct recording *r, const struct options *o, plumb_session *session, const struct ids *ids) {
+static int record(struct recording *r, const struct options *o, const plumb_model *model, plumb_session *session,
+                  const struct ids *ids) {
     size_t n_prompt = o->n_prompt < ids->n ? o->n_prompt : ids->n;
     plumb_status status = PLUMB_OK;
     if (r->trace) status = plumb_trace_begin(r->trace, session, ids->data, ids->n, n_prompt, &o->trace);
@@ -128,7 +129,8 @@ static int record(struct recording *r, const struct options *o, plumb_session *s
     if (status != PLUMB_OK) return report("trace", status, plumb_session_error(session));
     r->n_total = ids->n;
     progress_begin(&r->progress);
-    int code = feed_batches(r, session, ids->data, n_prompt, plumb_session_n_batch(session));
+    int code = encode(model, session, ids->data, ids->n);
+    if (code == EXIT_OK) code = feed_batches(r, session, ids->data, n_prompt, plumb_session_n_batch(session));
     if (code == EXIT_OK) code = feed_batches(r, session, ids->data + n_prompt, ids->n - n_prompt, 1);
     progress_end(&r->progress);
     return code;
@@ -197,7 +199,7 @@ int run_trace(const struct options *o) {
         r.trace = plumb_trace_create();
         if (!r.trace) code = print_error(exit_failed, "out of memory");
     }
-    if (code == EXIT_OK) code = record(&r, o, p.session, &p.ids);
+    if (code == EXIT_OK) code = record(&r, o, p.model, p.session, &p.ids);
     if (code == EXIT_OK && r.trace) code = write_trace(&r, o);
     if (code == EXIT_OK && o->profile) print_profile(o, &r, p.session);
     plumb_trace_free(r.trace);
@@ -250,7 +252,7 @@ static void print_logits(const struct options *o, const plumb_model *model, cons
 int run_logits(const struct options *o) {
     struct prompt_session p;
     int code = open_prompt(&p, o);
-    if (code == EXIT_OK) code = feed(p.session, p.ids.data, p.ids.n);
+    if (code == EXIT_OK) code = feed_prompt(p.model, p.session, p.ids.data, p.ids.n);
     if (code == EXIT_OK) print_logits(o, p.model, plumb_session_logits(p.session));
     close_prompt(&p);
     return out_close(code);

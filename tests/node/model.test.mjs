@@ -34,7 +34,7 @@ describe('the default model', () => {
     assert.deepEqual({ ...info, ...varying }, {
       architecture: 'llama', parameters: 134515008, layers: 30, embedding: 576, heads: 9, headsKV: 3, headDim: 64,
       feedForward: 1536, vocabulary: 49152, trainedContext: 8192, contextLength: 8192, batch: 128,
-      dimensions: 576, hasLogits: true, pooling: 'none',
+      dimensions: 576, hasLogits: true, hasEncoder: false, decoderStart: -1, pooling: 'none',
       threads: Math.min(8, availableParallelism()), ...varying,
     });
     assert.match(`${info.kernels} ${info.precision}`, /^(simd128|relaxed) exact16$/);

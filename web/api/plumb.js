@@ -61,6 +61,8 @@ import { TextAnswer } from './text-answer.js';
  * @property {number} vocabulary  tokens in the vocabulary
  * @property {number} trainedContext  tokens
  * @property {boolean} hasLogits  whether it can generate text; false: it only computes embeddings
+ * @property {boolean} hasEncoder  whether an encoder reads the prompt, and a decoder writes about it, as in T5
+ * @property {number} decoderStart  the token with which the decoder begins; -1 without an encoder
  * @property {typeof import('../base/parameters.js').POOLINGS[number]} pooling  how the vectors of the tokens become
  *   one, as the file says; 'none': it does not say; 'rank': it is a reranker
  * @property {number} dimensions  elements of a vector of model.embed, or for a reranker numbers of its classifier

@@ -23,7 +23,7 @@ const TABLES = 2 ** 17;
 /** The names of the numbers that plumb_wasm_model_info writes, in its order. */
 const INFO = /** @type {const} */ ([
   'parameters', 'weightBytes', 'layers', 'embedding', 'heads', 'headsKV', 'headDim', 'feedForward', 'vocabulary',
-  'trainedContext', 'dimensions', 'hasLogits', 'pooling',
+  'trainedContext', 'dimensions', 'hasLogits', 'pooling', 'hasEncoder', 'decoderStart',
 ]);
 /** The longest array that metadata shows; longer ones (such as the vocabulary) are described as {type, count}. */
 const SHOWN_ELEMENTS = 64;
@@ -416,7 +416,7 @@ export class Engine extends Instance {
       Object.fromEntries(INFO.map((name, i) => [name, this.view.getFloat64(numbers + 8 * i, true)])));
     return {
       architecture: this.string(this.word(0)), ...named,
-      hasLogits: named.hasLogits !== 0, pooling: POOLINGS[named.pooling],
+      hasLogits: named.hasLogits !== 0, hasEncoder: named.hasEncoder !== 0, pooling: POOLINGS[named.pooling],
     };
   }
 
@@ -593,6 +593,10 @@ export class Engine extends Instance {
     return ids.subarray(this.reuse(ids), position);
   }
 
+  /** Lets the encoder of a model that has one read a text, and forgets all tokens unless it is the same text as before.
+   * @param {ArrayLike<number>} ids */
+  encode(ids) { this.withIds(ids, (ptr, n) => this.#checkSession(this.c.plumb_session_encode(this.#session, ptr, n))); }
+
   /** @param {ArrayLike<number>} ids */
   feed(ids) { this.withIds(ids, (ptr, n) => this.#checkSession(this.c.plumb_session_feed(this.#session, ptr, n))); }
 
@@ -653,8 +657,9 @@ export class Engine extends Instance {
   }
 
   /** Feeds ids, and calls onTap with what each step computed.
-   * @param {Int32Array} ids @param {(tap: import('./traces.js').Tap) => void} onTap */
-  feedTapped(ids, onTap) {
+   * @param {Int32Array} ids @param {(tap: import('./traces.js').Tap) => void} onTap
+   * @param {Int32Array} [text]  what an encoder reads first, which begins with ids */
+  feedTapped(ids, onTap, text) {
     /** @type {unknown[]} */
     const thrown = [];   // no exception may pass through the module
     this.#onTap = tap => {
@@ -665,7 +670,8 @@ export class Engine extends Instance {
       }
     };
     try {
-      this.#checkSession(this.withIds(ids, (ptr, n) => this.c.plumb_wasm_feed_tapped(this.#session, ptr, n)));
+      this.#checkSession(this.withIds(text ?? ids, ptr =>
+        this.c.plumb_wasm_feed_tapped(this.#session, ptr, ids.length, text?.length ?? 0)));
     } finally {
       this.#onTap = undefined;
     }
@@ -700,8 +706,9 @@ export class Engine extends Instance {
    * @param {number} end @param {import('./traces.js').TraceOptions} options
    * @returns {import('./traces.js').TraceDocument} */
   trace(ids, at, end, options) {
+    const text = at === 0 && this.modelInfo().hasEncoder ? ids : undefined;
     return /** @type {Traces} */ (this.#traces).record(this.traceRun(), ids, options, onTap =>
-      this.feedTapped(ids.subarray(at, end), onTap));
+      this.feedTapped(ids.subarray(at, end), onTap, text));
   }
 
   // ---- sampler ----

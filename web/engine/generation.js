@@ -33,7 +33,8 @@ const SPECIAL = { parseSpecial: true };
 /** Feeds the prompt, then samples tokens and feeds them back, one at a time.  A token is fed only if the next one is to
  * be sampled.  So if the text ends because the model ends the turn, the session holds the prompt and all tokens of the
  * text; if it ends for another reason, the last of these tokens is missing, and forced tokens before it.  The token
- * that ends the turn is not part of the text: it is neither fed nor counted.
+ * that ends the turn is not part of the text: it is neither fed nor counted.  If the model has an encoder, that reads
+ * the prompt, and the session holds only the decoder's first token and what it writes.
  * @param {Engine} engine @param {Int32Array} ids  the prompt @param {GenerateOptions} options @param {Run} run
  * @returns {Promise<Stats>} */
 export async function generate(engine, ids, options, run) {
@@ -100,14 +101,32 @@ class Generation {
     this.#start = performance.now();
     if (run.aborted()) this.#reason = 'abort';
     else {
-      this.#reused = engine.reuse(ids);
-      this.#computed = await run.feed(ids.subarray(this.#reused));
-      if (this.#computed < ids.length - this.#reused) this.#reason = 'abort';
+      const { hasEncoder, decoderStart } = engine.modelInfo();
+      if (hasEncoder) this.#encode(decoderStart);
+      else {
+        this.#reused = engine.reuse(ids);
+        this.#computed = await run.feed(ids.subarray(this.#reused));
+        if (this.#computed < ids.length - this.#reused) this.#reason = 'abort';
+      }
     }
     this.#prefillEnd = performance.now();
     ids.forEach(sampler.accept);
     engine.beginText();
     this.#force();
+  }
+
+  /** Lets the encoder read the prompt, unless it did before. @param {number} start  the decoder's first token */
+  #encode(start) {
+    const { engine, ids } = this, text = [start];
+    if (start < 0) {
+      throw new PlumbError('PLUMB_ERROR_METADATA', 'the file does not say with which token the text of the decoder '
+        + 'begins (decoder_start_token_id)');
+    }
+    engine.encode(ids);
+    if (engine.position > 0) this.#reused = ids.length;   // the decoder wrote about the same text
+    else this.#computed = ids.length;
+    engine.reuse(Int32Array.from(text));
+    engine.feed(text);
   }
 
   /** Adds the tokens that must follow by the grammar. */

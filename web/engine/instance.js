@@ -11,7 +11,7 @@ import { PlumbError } from '../base/errors.js';
 export const INITIAL = 256;
 export const PAGE = 1 << 16;
 /** Bytes that out holds: Engine.modelInfo needs the most. */
-const OUT = 112;
+const OUT = 128;
 
 const utf8 = new TextDecoder('utf-8', { ignoreBOM: true });
 const encoder = new TextEncoder();

@@ -208,10 +208,12 @@ function deviceMemory() {
  * @param {import('./engine.js').Engine} engine @param {AbortSignal} signal */
 async function measure(engine, signal) {
   const n = Math.min(PROMPT, engine.batch, engine.contextLength - 1), prompt = new Int32Array(n);
-  const { hasLogits } = engine.modelInfo();
-  const timed = (/** @type {Int32Array} */ ids) => {
+  const { hasLogits, hasEncoder, vocabulary } = engine.modelInfo();
+  let round = 0;
+  const timed = (/** @type {Int32Array} */ ids, isPrompt = false) => {
     const start = performance.now();
-    if (hasLogits) engine.feed(ids);
+    if (hasEncoder && isPrompt) engine.encode(ids.fill(round++ % vocabulary));   // a text that it has not read
+    else if (hasLogits) engine.feed(ids);
     else engine.embed([ids], 'mean');
     return (performance.now() - start) / 1000;
   };
@@ -223,7 +225,7 @@ async function measure(engine, signal) {
     // an estimate of the milliseconds that a prompt of n tokens takes, if each takes half as long as a single token.
     // The first prompt is short, because decode is not known yet: it is Infinity.
     const fed = decode * n * 500 > MEASURE ? Math.min(n, 8) : n;
-    prefill = Math.max(prefill, fed / timed(prompt.subarray(0, fed)));
+    prefill = Math.max(prefill, fed / timed(prompt.subarray(0, fed), true));
     for (let i = 0; i < 4 && engine.position < engine.contextLength; i++) {
       decode = Math.min(decode, timed(prompt.subarray(0, 1)));
     }

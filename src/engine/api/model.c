@@ -345,8 +345,10 @@ plumb_status plumb_model_get_info(const plumb_model *m, plumb_model_info *out) {
     *out = (plumb_model_info) { .architecture = p->architecture, .n_layer = p->n_layer, .n_embd = p->n_embd,
                                 .n_head = a->n_head, .n_head_kv = a->n_head_kv, .head_dim = a->k_dim,
                                 .n_ff = p->layers[0].ffn.n_ff, .n_vocab = p->n_vocab, .n_ctx_train = p->n_ctx_train,
-                                .has_logits = p->has_logits, .pooling = p->pooling.kind,
+                                .has_logits = p->has_logits, .has_encoder = p->n_encoder > 0, .decoder_start = -1,
+                                .pooling = p->pooling.kind,
                                 .n_pooled = model_n_pooled(m->model, p->pooling.kind) };
+    if (out->has_encoder) out->decoder_start = p->decoder_start >= 0 ? p->decoder_start : plumb_token_bos(m);
     for (size_t part = 0; part < m->n_part; part++) {
         for (uint64_t i = 0; i < gguf_n_tensor(m->parts[part]); i++) {
             const struct gguf_tensor *t = gguf_tensor_at(m->parts[part], i);

@@ -19,6 +19,7 @@ struct plumb_pass_functions {
     void (*run)(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result, float *results);
     void (*embeddings)(const struct reference *r, uint32_t n_result, float *out);
     void (*pool)(struct reference *r, const float *embeddings, uint32_t n, plumb_pooling kind, float *out);
+    void (*encode)(struct reference *r, const int32_t *ids, uint32_t n);
     plumb_status (*set_adapters)(struct reference *r, const struct adapter_set *set);
 };
 

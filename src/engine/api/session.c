@@ -33,7 +33,9 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
     }
     s->tokens = alloc_array(s->n_ctx, sizeof *s->tokens);
     s->logits = alloc_array(m->plan.n_vocab, sizeof *s->logits);
-    if (!s->tokens || !s->logits) {
+    bool has_encoder = m->plan.n_encoder > 0;
+    if (has_encoder) s->encoded = alloc_array(s->n_ctx, sizeof *s->encoded);
+    if (!s->tokens || !s->logits || (has_encoder && !s->encoded)) {
         return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %u tokens and %u logits", s->n_ctx,
                          m->plan.n_vocab);
     }
@@ -75,6 +77,7 @@ void plumb_session_free(plumb_session *s) {
     adapter_set_free(&s->adapters);
     free(s->tokens);
     free(s->dropped);
+    free(s->encoded);
     free(s->logits);
     free(s->embedding);
     free(s);
@@ -110,7 +113,8 @@ bool plumb_session_exceeds_training(const plumb_session *s) {
 }
 uint64_t plumb_session_bytes(const plumb_session *s) {
     uint64_t pass = s->forward ? forward_bytes(s->forward) : s->pass->bytes(s->reference);
-    return pass + s->n_ctx * sizeof *s->tokens + s->model->model->plan.n_vocab * sizeof *s->logits;
+    uint64_t n_text = s->encoded ? 2 : 1;
+    return pass + n_text * s->n_ctx * sizeof *s->tokens + s->model->model->plan.n_vocab * sizeof *s->logits;
 }
 const char *plumb_session_kernels(const plumb_session *s) {
     return s->forward ? forward_kernels(s->forward)->name : "reference";
@@ -122,6 +126,7 @@ uint32_t plumb_session_n_thread(const plumb_session *s) { return pool_size(s->po
 
 uint32_t plumb_session_n_past(const plumb_session *s) { return s->n_past; }
 const int32_t *plumb_session_tokens(const plumb_session *s) { return s->tokens; }
+uint32_t plumb_session_n_encoded(const plumb_session *s) { return s->n_encoded; }
 
 plumb_status session_check_idle(plumb_session *s) {
     if (!s->is_running) return PLUMB_OK;
@@ -226,24 +231,56 @@ static plumb_status check_room(plumb_session *s, size_t n) {
                      s->n_past, s->n_ctx);
 }
 
-static plumb_status check_feed(plumb_session *s, const int32_t *ids, size_t n) {
+/* Checks the tokens of a text, whatever was fed before. */
+static plumb_status check_text(plumb_session *s, const int32_t *ids, size_t n) {
     uint32_t n_vocab = s->model->model->plan.n_vocab;
     PLUMB_TRY(session_check_idle(s));
     if (s->model->headers_only && !s->model->ring) {
         return error_set(&s->err, PLUMB_ERROR_STATE, "the model was loaded without its weights "
                          "(plumb_model_rehearse), and its largest tensor is too large to be replaced by zeros");
     }
-    if (n > 0 && s->n_past > 0 && !s->model->model->plan.is_causal) {
-        return error_set(&s->err, PLUMB_ERROR_STATE, "tokens of this model attend to later ones, so all of them must "
-                         "be fed at once; %u were fed before", s->n_past);
-    }
-    if (s->n_keep == 0) PLUMB_TRY(check_room(s, n));
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0 || (uint32_t)ids[i] >= n_vocab) {
             return error_set(&s->err, PLUMB_ERROR_TOKEN, "token %d at index %zu is not in 0..%u", (int)ids[i], i,
                              n_vocab - 1);
         }
     }
+    return PLUMB_OK;
+}
+
+static plumb_status check_feed(plumb_session *s, const int32_t *ids, size_t n) {
+    PLUMB_TRY(session_check_idle(s));
+    if (n > 0 && s->n_past > 0 && !plan_is_causal(&s->model->model->plan)) {
+        return error_set(&s->err, PLUMB_ERROR_STATE, "tokens of this model attend to later ones, so all of them must "
+                         "be fed at once; %u were fed before", s->n_past);
+    }
+    if (n > 0 && s->encoded && s->n_encoded == 0) {
+        return error_set(&s->err, PLUMB_ERROR_STATE, "%s has an encoder, which must read a text before the decoder "
+                         "writes one (plumb_session_encode)", s->model->model->plan.architecture);
+    }
+    if (s->n_keep == 0) PLUMB_TRY(check_room(s, n));
+    return check_text(s, ids, n);
+}
+
+plumb_status plumb_session_encode(plumb_session *s, const int32_t *ids, size_t n) {
+    if (!s->encoded) {
+        return error_set(&s->err, PLUMB_ERROR_UNSUPPORTED, "%s has no encoder beside a decoder: feed it the text",
+                         s->model->model->plan.architecture);
+    }
+    PLUMB_TRY(check_text(s, ids, n));
+    if (n > s->n_ctx) {
+        return error_set(&s->err, PLUMB_ERROR_CONTEXT, "a text of %zu tokens for the encoder: the context has %u", n,
+                         s->n_ctx);
+    }
+    if (n == 0) return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "the encoder needs at least one token");
+    if (n == s->n_encoded && !s->is_tapped && memcmp(ids, s->encoded, n * sizeof *ids) == 0) return PLUMB_OK;
+    keep(s, 0);
+    memmove(s->encoded, ids, n * sizeof *ids);
+    s->n_encoded = (uint32_t)n;
+    s->is_running = true;
+    if (s->forward) forward_encode(s->forward, s->encoded, s->n_encoded);
+    else s->pass->encode(s->reference, s->encoded, s->n_encoded);
+    s->is_running = false;
     return PLUMB_OK;
 }
 
@@ -284,6 +321,7 @@ static plumb_status use_adapters(plumb_session *s, const struct adapter_use *use
     }
     adapter_set_free(&before);
     keep(s, 0);
+    s->n_encoded = 0;
     return PLUMB_OK;
 }
 
@@ -387,11 +425,16 @@ static void run_embeddings(plumb_session *s, const int32_t *ids, const uint32_t 
                            float *embeddings) {
     uint32_t n_embd = s->model->model->plan.n_embd;
     s->is_running = true;
-    if (n_text > 1) {
+    bool has_encoder = s->encoded != NULL;
+    s->n_encoded = 0;
+    if (n_text > 1 || (has_encoder && s->forward)) {
         forward_run_texts(s->forward, ids, lengths, n_text);
         memcpy(embeddings, forward_embeddings(s->forward), (size_t)n * n_embd * sizeof *embeddings);
+    } else if (has_encoder) {
+        s->pass->encode(s->reference, ids, n);
+        s->pass->embeddings(s->reference, n, embeddings);
     }
-    for (uint32_t at = 0, n_run; n_text == 1 && at < n; at += n_run) {
+    for (uint32_t at = 0, n_run; n_text == 1 && !has_encoder && at < n; at += n_run) {
         n_run = n - at < s->n_batch ? n - at : s->n_batch;
         run(s, ids + at, n_run, n_run, NULL);
         float *to = embeddings + (size_t)at * n_embd;
@@ -412,7 +455,7 @@ int64_t plumb_session_embed(plumb_session *s, const int32_t *ids, const uint32_t
     uint32_t n_run = count_texts(s, lengths, n_text), n = 0;
     for (uint32_t i = 0; i < n_run; n += lengths[i++]) {
         PLUMB_TRY(check_room(s, lengths[i]));
-        PLUMB_TRY(check_feed(s, ids + n, lengths[i]));
+        PLUMB_TRY(check_text(s, ids + n, lengths[i]));
         if (lengths[i] == 0) return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "no tokens have no embedding");
     }
     if (pooling == PLUMB_POOLING_MODEL) pooling = m->plan.pooling.kind;

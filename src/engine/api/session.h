@@ -22,6 +22,8 @@ struct plumb_session {
     uint32_t n_keep;              /* of plumb_session_set_shift; 0: a full context is an error */
     int32_t *dropped;             /* (n_dropped) tokens that were in the cache behind the first n_keep */
     uint32_t n_dropped;
+    int32_t *encoded;             /* (n_ctx) the n_encoded tokens of the encoder's text; NULL: there is no encoder */
+    uint32_t n_encoded;
     float *logits;                /* (n_vocab) after the last token, if has_logits */
     bool has_logits;
     float *embedding;             /* (n_vector, n_pooled) of the last plumb_session_embed; NULL: none */

@@ -4,6 +4,7 @@
  *   head   struct head, then for each adapter in use a struct used
  *   toks   the token ids, i32, of those in the cache
  *   drop   those of the tokens that were dropped before, if any (plumb_session_set_shift)
+ *   text   the token ids of the encoder's text, if the model has one, which a reader computes again
  *   logs   the logits after the last token, (n_vocab) f32, if there are any
  *   kv     for each layer that stores K and V, and
  *   stat   if the model is recurrent: forward/forward.h
@@ -194,6 +195,21 @@ static plumb_status pass_dropped(void *of, struct transfer *t) {
     return PLUMB_OK;
 }
 
+static plumb_status pass_text(void *of, struct transfer *t) {
+    const struct exchange *e = of;
+    uint32_t n = e->s->n_encoded;
+    PLUMB_TRY(transfer_u32(t, &n));
+    if (n > e->s->n_ctx) {
+        return transfer_fail(t, PLUMB_ERROR_CONTEXT, "the %u tokens of the encoder's text do not fit: the context "
+                             "holds %u", n, e->s->n_ctx);
+    }
+    if (n == 0 && e->head.n_past > 0) {
+        return transfer_fail(t, PLUMB_ERROR_METADATA, "%u tokens of a decoder without a text", e->head.n_past);
+    }
+    e->s->n_encoded = n;
+    return pass_ids(e, t, e->s->encoded, n);
+}
+
 static plumb_status pass_logits(void *of, struct transfer *t) {
     const struct exchange *e = of;
     return transfer_bytes(t, e->s->logits, e->s->model->model->plan.n_vocab * sizeof *e->s->logits);
@@ -227,6 +243,8 @@ static plumb_status pass_all(plumb_session *s, struct transfer *t, bool *is_touc
     *is_touched = true;
     PLUMB_TRY(transfer_section(t, "toks", 0, pass_tokens, &e));
     if (e.head.n_dropped > 0) PLUMB_TRY(transfer_section(t, "drop", 0, pass_dropped, &e));
+    if (s->encoded) PLUMB_TRY(transfer_section(t, "text", 0, pass_text, &e));
+    if (transfer_reads(t) && s->n_encoded > 0) forward_encode(s->forward, s->encoded, s->n_encoded);
     if (e.head.has_logits) PLUMB_TRY(transfer_section(t, "logs", 0, pass_logits, &e));
     PLUMB_TRY(forward_exchange(s->forward, t, e.head.n_past));
     if (!transfer_reads(t)) return PLUMB_OK;
@@ -275,7 +293,7 @@ plumb_status plumb_session_restore(plumb_session *s, plumb_read *read, void *use
     plumb_status status = pass_all(s, &t, &is_touched);
     s->is_running = false;
     if (status != PLUMB_OK && is_touched) {
-        s->n_past = s->n_dropped = 0;
+        s->n_past = s->n_dropped = s->n_encoded = 0;
         s->has_logits = false;
     }
     return status;

@@ -82,6 +82,7 @@ struct attention {
     uint32_t n_group;                        /* query heads that share a K/V head */
     float scale;                             /* scores are multiplied by it */
     uint32_t n_token, pos;
+    uint32_t n_encoded;                      /* tokens of the encoder, whose K and V are stored */
     const float *new_k, *new_v, *queries, *sinks, *biases;
     float *attn, *weights;
 };
@@ -146,16 +147,21 @@ static bool allocate_all(struct attention *a, uint32_t n_ctx, uint32_t n_batch, 
     uint32_t n_thread = pool_size(a->pool), n_layer = a->plan->n_layer;
     if (!(a->caches = allocate(a, n_layer, sizeof *a->caches))) return false;
     memset(a->caches, 0, n_layer * sizeof *a->caches);
-    uint64_t n_bytes = 0, at = 0;
+    uint64_t n_shared = 0, n_bytes = 0;
     for (uint32_t il = 0; il < n_layer; il++) {
         if (!plan_has_kv(&a->plan->layers[il])) continue;
         if (!kv_cache_init(&a->caches[il], &a->plan->layers[il].attn, n_ctx, n_batch, type)) return false;
-        if (!add_u64(n_bytes, a->caches[il].bytes, &n_bytes)) return false;
+        bool is_shared = il < a->plan->n_encoder;
+        if (is_shared && a->caches[il].bytes > n_shared) n_shared = a->caches[il].bytes;
+        if (!is_shared && !add_u64(n_bytes, a->caches[il].bytes, &n_bytes)) return false;
     }
+    if (!add_u64(n_bytes, n_shared, &n_bytes)) return false;
     if (!(a->cache_memory = allocate(a, n_bytes, 1))) return false;
+    uint64_t at = n_shared;
     for (uint32_t il = 0; il < n_layer; il++) {
-        kv_cache_place(&a->caches[il], a->cache_memory + at);
-        at += a->caches[il].bytes;
+        bool is_shared = il < a->plan->n_encoder;
+        kv_cache_place(&a->caches[il], a->cache_memory + (is_shared ? 0 : at));
+        if (!is_shared) at += a->caches[il].bytes;
     }
     struct maxima m = maxima_of(a, n_ctx);
     uint32_t n_unit = type == PLUMB_KV_F32 ? 0 : m.n_unit > n_thread ? m.n_unit : n_thread;
@@ -322,9 +328,15 @@ static uint32_t first_seen(const struct attn_plan *layer, uint32_t pos) {
     return window == 0 || pos <= before ? 0 : pos - before;
 }
 
+/* Returns how many positions there are for the tokens of the batch. */
+static uint32_t n_keys(const struct attention *a) {
+    return a->layer->reads_encoder ? a->n_encoded : a->pos + a->n_token;
+}
+
 /* Returns the last position that the token at pos sees, plus 1. */
 static uint32_t end_seen(const struct attention *a, uint32_t pos) {
-    if (a->plan->is_causal) return pos + 1;
+    if (a->layer->reads_encoder) return a->n_encoded;
+    if (a->layer->is_causal) return pos + 1;
     uint32_t end = a->pos + a->n_token, half = a->layer->window / 2;
     return a->layer->is_symmetric && half < end - pos ? pos + half + 1 : end;
 }
@@ -371,9 +383,9 @@ static void begin_unit(const struct attention *a, struct unit *u, uint32_t head_
 /* The parts that queries with positions from .. end - 1 need are part_of(from) .. part_of(end - 1). */
 static uint32_t part_of(uint32_t p) { return p / KV_PART; }
 
-/* Returns the row of a->weights, which must not be NULL, for query i of a unit: pos + n_token weights. */
+/* Returns the row of a->weights, which must not be NULL, for query i of a unit: n_keys weights. */
 static float *weights_row(const struct attention *a, const struct unit *u, uint32_t i) {
-    return a->weights + query_row(a, u, i) * (a->pos + a->n_token);
+    return a->weights + query_row(a, u, i) * n_keys(a);
 }
 
 /* The scores of n positions from begin on, which are in the part that begins at `part`: the sum of those of the slices
@@ -461,7 +473,7 @@ static float power_of_two(float x) {
 /* Adds up the parts of a unit and writes its rows of attn and weights.  Row j * ATTN_QUERIES + t of tops, sums and
  * values is part j of query t. */
 static void end_unit(const struct attention *a, const struct unit *u) {
-    uint32_t v_dim = a->cache->v_dim, n_key = a->pos + a->n_token;
+    uint32_t v_dim = a->cache->v_dim, n_key = n_keys(a);
     for (uint32_t t = 0; t < u->n; t++) {
         float *attn = a->attn + query_row(a, u, t) * v_dim, top = -INFINITY, sum = 0.0f;
         uint32_t first = part_of(u->from[t]) * ATTN_QUERIES + t, end = (part_of(u->end[t] - 1) + 1) * ATTN_QUERIES;
@@ -509,7 +521,8 @@ static void run_units(void *user, uint32_t begin, uint32_t end, uint32_t thread)
  * units. */
 static void run_parts(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct attention *a = user;
-    uint32_t first = part_of(first_seen(a->layer, a->pos)), n_part = part_of(a->pos) - first + 1, n = units_of_head(a);
+    uint32_t first = part_of(first_seen(a->layer, a->pos)), last = part_of(end_seen(a, a->pos) - 1);
+    uint32_t n_part = last - first + 1, n = units_of_head(a);
     for (uint32_t i = begin; i < end; i++) {
         for (uint32_t j = 0; j < n; j++) {
             run_part(a, &a->units[i / n_part * n + j], first + i % n_part, &a->scratch[thread]);
@@ -521,9 +534,9 @@ static void run_parts(void *user, uint32_t begin, uint32_t end, uint32_t thread)
  * that of a whole part, for all queries of a K/V head. */
 static void run_token(struct attention *a) {
     uint32_t from = first_seen(a->layer, a->pos), n = units_of_head(a), n_unit = a->layer->n_head_kv * n;
-    uint64_t n_seen = a->pos - from + 1, n_first = n_seen < KV_PART ? n_seen : KV_PART;
+    uint64_t n_seen = end_seen(a, a->pos) - from, n_first = n_seen < KV_PART ? n_seen : KV_PART;
     uint64_t cost = n_first * a->n_group * ((uint64_t)a->cache->k_row + a->cache->v_row + WEIGHT_COST);
-    uint32_t n_part = part_of(a->pos) - part_of(from) + 1;
+    uint32_t n_part = part_of(end_seen(a, a->pos) - 1) - part_of(from) + 1;
     for (uint32_t i = 0; i < n_unit; i++) begin_unit(a, &a->units[i], i / n, i % n * ATTN_QUERIES, a->scratch);
     pool_run(a->pool, a->layer->n_head_kv * n_part, grain(cost), run_parts, a);
     for (uint32_t i = 0; i < n_unit; i++) end_unit(a, &a->units[i]);
@@ -537,7 +550,7 @@ static void run_f32(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct attn_plan *l = a->layer;
     float *scores = a->scratch[thread].scores;
     for (uint32_t i = begin; i < end; i++) {
-        uint32_t head_kv = i % l->n_head / a->n_group, pos = a->pos + i / l->n_head, n_key = a->pos + a->n_token;
+        uint32_t head_kv = i % l->n_head / a->n_group, pos = a->pos + i / l->n_head, n_key = n_keys(a);
         uint32_t from = first_seen(l, pos), n_seen = end_seen(a, pos) - from, head = i % l->n_head;
         uint32_t n_row = a->cache->n_position, row = from % n_row;   /* of a position; row 0 follows the last one */
         const float *k = (const float *)(const void *)kv_cache_k(a->cache, head_kv, 0, 0);
@@ -574,6 +587,7 @@ uint32_t attention_rewind(const struct attention *a, uint32_t n_past) {
 
 void attention_store(struct attention *a, uint32_t il, const float *k, const float *v, uint32_t n_token, uint32_t pos) {
     begin_layer(a, il, n_token, pos);
+    if (a->layer->reads_encoder) a->n_encoded = pos + n_token;
     kv_cache_begin(a->cache, pos, pos + n_token);
     a->new_k = k;
     a->new_v = v;
@@ -602,7 +616,7 @@ static plumb_status pass_cache(void *of, struct transfer *t) {
 
 plumb_status attention_exchange(struct attention *a, struct transfer *t, uint32_t n_past) {
     for (uint32_t il = 0; il < a->plan->n_layer; il++) {
-        if (!plan_has_kv(&a->plan->layers[il])) continue;
+        if (il < a->plan->n_encoder || !plan_keeps_kv(&a->plan->layers[il])) continue;
         struct exchange e = { &a->caches[il], n_past, first_seen(&a->plan->layers[il].attn, n_past) };
         PLUMB_TRY(transfer_section(t, "kv  ", il, pass_cache, &e));
     }

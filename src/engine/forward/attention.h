@@ -47,18 +47,19 @@ void attention_drop(struct attention *a, uint32_t n_keep, uint32_t n_drop, uint3
  * attention_rewind returns. */
 void attention_store(struct attention *a, uint32_t il, const float *k, const float *v, uint32_t n_token, uint32_t pos);
 /* attn = softmax(q k^T * scale) v for each head, over the positions that a token sees: those up to its own, which must
- * be stored, or the layer's window of them; if the model is not causal, also the later ones of the batch.  If the layer
- * has a softcap or ALiBi, the softcap and then ALiBi are applied before the softmax.  The first token is at pos.
+ * be stored, or the layer's window of them; if the layer is not causal, also the later ones of the batch; if it reads
+ * the encoder's output, all those of the encoder, whose K and V attention_store got last.  If the layer has a softcap
+ * or ALiBi, the softcap and then ALiBi are applied before the softmax.  The first token is at pos.
  * Vaswani et al. 2017, eq. 1; groups of query heads share a K/V head (Ainslie et al. 2023).  scale is 1 / sqrt(k_dim)
  * unless the layer has its own (model/plan.h).  sinks: NULL, or (n_head) a score of each head that takes part in the
  * softmax and has no V (Xiao et al. 2024, "Efficient Streaming Language Models with Attention Sinks").  biases: NULL,
  * or (n_head, 2 PLAN_FAR + 1) what is added to the score of a key by its distance, from -PLAN_FAR on; farther ones have
  * the number at the end.  weights: NULL, or (n_token, n_head, pos + n_token) for the softmax, with 0 at the positions
- * that a token does not see. */
+ * that a token does not see; or a row for all tokens of the encoder. */
 void attention_run(struct attention *a, uint32_t il, const float *q, const float *sinks, const float *biases,
                    uint32_t n_token, uint32_t pos, float *attn, float *weights);
-/* Passes a section kv of each layer that stores K and V: what the caches have of the first n_past positions, which
- * attention_rewind can keep.  See kv_cache_exchange. */
+/* Passes a section kv of each layer that stores K and V of its own tokens, an encoder's excepted: what the caches have
+ * of the first n_past positions, which attention_rewind can keep.  See kv_cache_exchange. */
 plumb_status attention_exchange(struct attention *a, struct transfer *t, uint32_t n_past);
 
 #endif

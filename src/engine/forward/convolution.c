@@ -42,7 +42,7 @@ static void convolve_tokens(void *user, uint32_t begin, uint32_t end, uint32_t t
     const struct batch *b = &v->c->b;
     const struct weight *bias = v->c->w->b;
     uint32_t n = v->c->s->n, n_conv = v->c->layer->n_conv;
-    int64_t first = v->f->model->plan.is_causal ? -(int64_t)(n_conv - 1) : -(int64_t)((n_conv - 1) / 2);
+    int64_t first = plan_is_causal(&v->f->model->plan) ? -(int64_t)(n_conv - 1) : -(int64_t)((n_conv - 1) / 2);
     for (uint32_t t = begin; t < end; t++) {
         uint32_t own = v->f->positions[t] - b->pos, n_text = b->n;
         for (uint32_t i = 0, at = 0; b->lengths && at <= t; at += b->lengths[i++]) n_text = b->lengths[i];

@@ -108,21 +108,27 @@ static float *biases_of(struct forward *f, const struct weight *w, const struct 
     enum { N = 2 * PLAN_FAR + 1 };
     float *columns = columns_of(w), *biases = columns ? allocate(f, (uint64_t)N * a->n_head, sizeof *biases) : NULL;
     for (uint32_t i = 0; biases && i < N; i++) {
-        uint32_t bucket = plan_bucket(&f->model->plan, a, (int32_t)i - PLAN_FAR);
+        uint32_t bucket = plan_bucket(a, (int32_t)i - PLAN_FAR);
         for (size_t h = 0; h < a->n_head; h++) biases[h * N + i] = columns[h * a->n_bucket + bucket];
     }
     free(columns);
     return biases;
 }
 
-/* Layers without attn_rel_b use that of the first one. */
+/* The layer that has the biases of layer il: its own, or the first one that has the same weight. */
+static uint32_t layer_of_biases(const struct model *m, uint32_t il) {
+    uint32_t first = plan_first(&m->plan, il);
+    return m->layers[il].w[W_ATTN_BUCKETS].w == m->layers[first].w[W_ATTN_BUCKETS].w ? first : il;
+}
+
 static bool allocate_biases(struct forward *f) {
     const struct model *m = f->model;
     if (!m->layers[0].w[W_ATTN_BUCKETS].w) return true;
     if (!(f->biases = calloc(m->plan.n_layer, sizeof *f->biases))) return false;
     for (uint32_t il = 0; il < m->plan.n_layer; il++) {
         const struct weight *w = m->layers[il].w[W_ATTN_BUCKETS].w;
-        if (!(f->biases[il] = w ? biases_of(f, w, &m->plan.layers[il].attn) : f->biases[0])) return false;
+        uint32_t of = layer_of_biases(m, il);
+        if (w && !(f->biases[il] = of == il ? biases_of(f, w, &m->plan.layers[il].attn) : f->biases[of])) return false;
     }
     return true;
 }
@@ -186,7 +192,7 @@ plumb_status forward_create(struct forward **out, const struct model *m, uint32_
     if (!f) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the forward pass needs %zu bytes", sizeof *f);
     f->model = m;
     f->n_ctx = n_ctx;
-    f->n_batch = n_batch;
+    f->n_batch = n_batch = m->plan.n_encoder > 0 ? n_ctx : n_batch;
     f->pool = pool;
     f->kernels = *k;
     attention_kernels_init(&f->attention_kernels, k->isa == KERNELS_SCALAR);
@@ -218,7 +224,7 @@ void forward_free(struct forward *f) {
     free(f->states);
     free(f->state);
     for (uint32_t il = 0; f->biases && il < f->model->plan.n_layer; il++) {
-        if (il == 0 || f->biases[il] != f->biases[0]) free(f->biases[il]);
+        if (layer_of_biases(f->model, il) == il) free(f->biases[il]);
     }
     free(f->biases);
     snapshots_free(&f->snapshots);
@@ -250,7 +256,9 @@ uint64_t forward_bytes(const struct forward *f) {
 }
 const struct kernels *forward_kernels(const struct forward *f) { return &f->kernels; }
 
-const float *forward_embeddings(const struct forward *f) { return f->norm; }
+const float *forward_embeddings(const struct forward *f) {
+    return f->streams[STREAM_ENCODED] ? f->streams[STREAM_ENCODED] : f->norm;
+}
 
 /* ---- taps ------------------------------------------------------------------------------------------------------ */
 
@@ -592,7 +600,8 @@ static void run_temperature(struct forward *f, const struct call *c) {
 static void run_attention(struct forward *f, const struct call *c) {
     const struct attn_plan *a = &c->layer->attn;
     const float *q = f->streams[STREAM_Q], *k = f->streams[STREAM_K], *v = f->streams[STREAM_V];
-    bool has_kv = plan_has_kv(c->layer);
+    bool has_kv = plan_keeps_kv(c->layer);
+    uint32_t n_key = a->reads_encoder ? f->n_encoded : c->b.pos + c->b.n;
     const uint32_t *lengths = c->b.lengths;
     for (size_t t = 0, n; t < c->b.n; t += n) {
         n = lengths ? *lengths++ : c->b.n;
@@ -604,7 +613,7 @@ static void run_attention(struct forward *f, const struct call *c) {
                       f->biases ? f->biases[c->il] : NULL, (uint32_t)n, c->b.pos, c->out + t * a->n_head * a->v_dim,
                       f->sink.on_tap ? f->tapped : NULL);
     }
-    forward_tap(f, TAP_KQ_SOFT_MAX, (int32_t)c->il, c->b.pos, c->b.n, a->n_head, c->b.pos + c->b.n, f->tapped);
+    forward_tap(f, TAP_KQ_SOFT_MAX, (int32_t)c->il, c->b.pos, c->b.n, a->n_head, n_key, f->tapped);
 }
 
 /* Copies n elements of each of n_row rows. */
@@ -769,6 +778,13 @@ static void place_tokens(struct forward *f, struct batch b) {
     fill_ropes(f, last);
 }
 
+/* Stores the K and V of a layer, without attention. */
+static void store_kv(struct forward *f, uint32_t il, struct batch b) {
+    uint32_t attention;
+    run_steps(f, il, b, program_kv(f->model->layers[il].program, &attention));
+    attention_store(f->attention, il, f->streams[STREAM_K], f->streams[STREAM_V], b.n, b.pos);
+}
+
 /* After the attention of the last layer that keeps something, only the tokens of the results are needed, and of the
  * others only their K and V.  Stores those of all tokens, moves the last n_result tokens to the front of the batch, and
  * returns this batch. */
@@ -779,11 +795,7 @@ static struct batch keep_results(struct forward *f, uint32_t il, struct batch b,
         { STREAM_X, p->n_embd }, { STREAM_EMBD, p->n_embd }, { STREAM_PER_LAYER, (size_t)p->n_layer * p->n_per_layer },
         { STREAM_OTHERS, ((size_t)p->n_stream - 1) * p->n_embd },
     };
-    const struct program *program = f->model->layers[il].program;
-    uint32_t end = 0;
-    while (end < program->n && program->steps[end].kind != STEP_ATTENTION) end++;
-    run_steps(f, il, b, program_needs(program, end, STREAM_SET(K) | STREAM_SET(V)));
-    attention_store(f->attention, il, f->streams[STREAM_K], f->streams[STREAM_V], b.n, b.pos);
+    store_kv(f, il, b);
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
         float *x = f->streams[kept[i].stream];
         if (x) memmove(x, x + first * kept[i].n, n_result * kept[i].n * sizeof *x);
@@ -814,7 +826,7 @@ static void embed_layers(struct forward *f, const int32_t *ids, struct batch b) 
 }
 
 /* Fills x, and the streams that keep the embeddings or begin with them. */
-static void embed(struct forward *f, const int32_t *ids, struct batch b) {
+static void embed(struct forward *f, const int32_t *ids, struct batch b, enum tap_id tap) {
     const struct model *m = f->model;
     const struct plan *p = &m->plan;
     const struct weight *embd = m->token_embd.w;
@@ -830,7 +842,7 @@ static void embed(struct forward *f, const int32_t *ids, struct batch b) {
         if (m->position_embd.w) add_row(f, m->position_embd.w, f->positions[t], f->norm, x);
     }
     norm_outside(f, W_TOKEN_EMBD_NORM, &m->token_embd_norm, f->x, b.n, f->x);
-    forward_tap(f, TAP_EMBD, -1, b.pos, b.n, 1, p->n_embd, f->x);
+    forward_tap(f, tap, -1, b.pos, b.n, 1, p->n_embd, f->x);
     size_t n = (size_t)b.n * p->n_embd;
     if (f->streams[STREAM_EMBD]) memcpy(f->streams[STREAM_EMBD], f->x, n * sizeof *f->x);
     embed_layers(f, ids, b);
@@ -870,13 +882,32 @@ static void run(struct forward *f, const int32_t *ids, struct batch b, uint32_t 
                      && p->layers[last].mixer == MIXER_ATTENTION;
     begin_states(f, b.pos);
     place_tokens(f, b);
-    embed(f, ids, b);
-    for (uint32_t il = 0; il < p->n_layer; il++) {
+    embed(f, ids, b, TAP_EMBD);
+    for (uint32_t il = p->n_encoder; il < p->n_layer; il++) {
+        uint32_t attention;
+        const struct program *program = f->model->layers[il].program;
         if (il == last && only_results) b = keep_results(f, il, b, n_result);
         if (b.n == 0) return;
-        run_steps(f, il, b, ALL_IDS);
+        run_steps(f, il, b, p->layers[il].attn.reads_encoder ? ~program_kv(program, &attention) : ALL_IDS);
     }
     if (n_result > 0) finish(f, b, n_result, results);
+}
+
+/* Fills STREAM_ENCODED. */
+static void encode(struct forward *f, const int32_t *ids, struct batch b) {
+    place_tokens(f, b);
+    embed(f, ids, b, TAP_ENCODER_EMBD);
+    for (uint32_t il = 0; il < f->model->plan.n_encoder; il++) run_steps(f, il, b, ALL_IDS);
+}
+
+void forward_encode(struct forward *f, const int32_t *ids, uint32_t n) {
+    const struct plan *p = &f->model->plan;
+    const struct batch b = { n, 0, NULL };
+    encode(f, ids, b);
+    f->n_encoded = n;
+    for (uint32_t il = p->n_encoder; il < p->n_layer; il++) {
+        if (p->layers[il].attn.reads_encoder) store_kv(f, il, b);
+    }
 }
 
 uint32_t forward_rewind(const struct forward *f, uint32_t n_past) {
@@ -894,7 +925,8 @@ void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos
 void forward_run_texts(struct forward *f, const int32_t *ids, const uint32_t *lengths, uint32_t n_text) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < n_text; i++) n += lengths[i];
-    run(f, ids, (struct batch) { n, 0, lengths }, n, NULL);
+    if (f->model->plan.n_encoder > 0) encode(f, ids, (struct batch) { n, 0, lengths });
+    else run(f, ids, (struct batch) { n, 0, lengths }, n, NULL);
 }
 
 /* ---- saving ------------------------------------------------------------------------------------------------------ */

@@ -20,7 +20,8 @@
 
 struct forward;
 
-/* n_ctx: positions that the cache holds, stored as kv_type.  n_batch: the most tokens in one forward_run.
+/* n_ctx: positions that the cache holds, stored as kv_type.  n_batch: the most tokens in one forward_run; n_ctx if the
+ * model has an encoder, which computes a whole text at once.
  * pool: the threads that compute; NULL: only the caller's.  m and pool are borrowed and must outlive *out (forward_free
  * asks pool for its size); *k is copied.  Fails with PLUMB_ERROR_MEMORY if there is no memory. */
 plumb_status forward_create(struct forward **out, const struct model *m, uint32_t n_ctx, uint32_t n_batch,
@@ -66,8 +67,11 @@ void forward_run_texts(struct forward *f, const int32_t *ids, const uint32_t *le
  * and places before it, ascending: how many, then for each its place and plan_states_size floats).  A reader becomes
  * what the writer was, in whatever n_ctx and batches; its cache is to be taken for empty after a failure. */
 plumb_status forward_exchange(struct forward *f, struct transfer *t, uint32_t n_past);
-/* The embeddings of the last run, (n_result, n_embd): what the norm after the last layer returned.  Valid until the
- * next run. */
+/* Computes a text of n tokens (1..n_ctx) with the encoder of a model that has one, and what the decoder reads of it.
+ * All later runs are those of a decoder that reads this text; the cache is to be taken for empty. */
+void forward_encode(struct forward *f, const int32_t *ids, uint32_t n);
+/* The embeddings of the last run, (n_result, n_embd): what the norm after the last layer returned; in a model with an
+ * encoder, those of the last forward_encode or forward_run_texts.  Valid until the next run. */
 const float *forward_embeddings(const struct forward *f);
 /* Makes one vector of the embeddings of n tokens, embeddings (n, n_embd).  kind: not PLUMB_POOLING_MODEL; the model
  * has it.  out: (model_n_pooled), or (n, model_n_pooled) with PLUMB_POOLING_NONE. */

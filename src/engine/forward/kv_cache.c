@@ -43,7 +43,7 @@ uint32_t kv_cache_length(const struct attn_plan *a, uint32_t n_ctx, uint32_t n_b
 }
 
 double kv_cache_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type) {
-    double bytes = 0;
+    double bytes = 0, shared = 0;   /* layers of an encoder, computed one after the other, share the memory of one */
     uint64_t n_state = plan_states_size(p);
     for (uint32_t il = 0; il < p->n_layer; il++) {
         const struct attn_plan *a = &p->layers[il].attn;
@@ -51,16 +51,19 @@ double kv_cache_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, pl
         double elements = (double)kv_round_up(a->k_dim, ATTN_TILE) + kv_round_up(a->v_dim, ATTN_TILE);
         double n_scale = (double)slices(type, a->k_dim) + slices(type, a->v_dim);
         struct kv_format format = format_of(type);
-        bytes += a->n_head_kv * (double)kv_cache_length(a, n_ctx, n_batch)
-               * (elements * format.bits / 8 + n_scale * format.scale_bytes);
+        double own = a->n_head_kv * (double)kv_cache_length(a, n_ctx, n_batch)
+                   * (elements * format.bits / 8 + n_scale * format.scale_bytes);
+        if (il >= p->n_encoder) bytes += own;
+        else if (own > shared) shared = own;
     }
-    return bytes + (double)n_state * (snapshots_max(n_state) + 1) * sizeof(float);
+    return bytes + shared + (double)n_state * (snapshots_max(n_state) + 1) * sizeof(float);
 }
 
 uint32_t kv_cache_default(const struct plan *p, plumb_kv_type type) {
     enum { ENCODER_CTX = 2048 };
     uint32_t most = p->n_ctx_train < PLUMB_MAX_CTX ? p->n_ctx_train : PLUMB_MAX_CTX;
-    if (!p->is_causal && most > ENCODER_CTX) most = ENCODER_CTX;   /* its batch, and so its scratch, is a whole text */
+    bool is_whole = !plan_is_causal(p) || p->n_encoder > 0;   /* its batch, and so its scratch, is a whole text */
+    if (is_whole && most > ENCODER_CTX) most = ENCODER_CTX;
     uint32_t fits = most < PLUMB_LEAST_CTX ? most : PLUMB_LEAST_CTX;
     while (most > fits) {   /* n tokens fit if n <= fits, and perhaps if n <= most */
         uint32_t n = most - (most - fits) / 2;

@@ -46,6 +46,7 @@ struct forward {
     struct layer_state *states;     /* (n_layer) */
     float **biases;                 /* (n_layer) those of attention_run, of attn_rel_b; NULL: there are none */
     uint32_t n_past;                /* the tokens after which the states are */
+    uint32_t n_encoded;             /* tokens of the encoder's text */
     struct snapshots snapshots;     /* of the states */
     uint32_t *positions;   /* (n_token) */
     float *own_row;  /* (n_layer, n_per_layer) embeddings of a token, scratch; NULL: the model has none */

@@ -21,7 +21,7 @@ struct key_reader {
     const char *architecture;
     struct error *err;
     char key[128];                  /* the key last asked for, "llama.block_count" */
-    const char *prefix;             /* of the names of tensors in layers: struct plan's */
+    const char *prefix;             /* of the names of tensors that key_tensor looks for: struct layer_plan's */
     bool is_longrope;
     float beta_fast, beta_slow, log_factor;   /* of YaRN */
 };
@@ -49,9 +49,9 @@ plumb_status key_width(struct key_reader *r, const char *suffix, uint32_t width,
 plumb_status key_limit(struct key_reader *r, const char *suffix, float *out);
 /* Reads the number of layer il from a key with one number for each layer, or one for all.  key: its whole name. */
 plumb_status key_number(struct key_reader *r, const char *key, uint32_t il, float *out);
-/* Returns a tensor of layer il, "attn_gate.weight", or NULL if no part of the model has it. */
+/* Returns a tensor of block il, "attn_gate.weight", or NULL if no part of the model has it. */
 const struct gguf_tensor *key_tensor(const struct key_reader *r, uint32_t il, const char *suffix);
-/* PLUMB_ERROR_TENSOR if layer il lacks a tensor that only some models may lack. */
+/* PLUMB_ERROR_TENSOR if block il lacks a tensor that only some models may lack. */
 plumb_status key_requires(const struct key_reader *r, uint32_t il, const char *suffix);
 /* key_tensor for a tensor outside the layers. */
 const struct gguf_tensor *key_tensor_outside(const struct key_reader *r, const char *name);
@@ -148,6 +148,8 @@ plumb_status plan_narrow_experts(struct key_reader *r, struct plan *p);
 void plan_dense_by_tensor(const struct key_reader *r, struct plan *p);
 /* The weights of the experts that a token uses are divided by their sum. */
 void plan_sum_to_1(struct plan *p);
+/* Whether tokens do not attend to later ones. */
+void plan_set_causal(struct plan *p, bool is_causal);
 void plan_set_qk_norm(struct plan *p, enum qk_norm kind);
 /* All layers have ALiBi with this largest slope exponent, and no RoPE; 0: neither. */
 void plan_set_alibi(struct plan *p, float max);

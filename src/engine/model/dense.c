@@ -167,7 +167,7 @@ static plumb_status plan_diffusion(struct key_reader *r, struct plan *p) {
                                           "ffn_up.bias", "ffn_down.bias", NULL };
     (void)r;
     p->unused = unused;
-    p->is_causal = false;
+    plan_set_causal(p, false);
     return PLUMB_OK;
 }
 

@@ -1,6 +1,9 @@
-/* Architectures that compute embeddings of tokens instead of logits; most let a token attend to those after it. */
+/* Architectures that compute embeddings of tokens instead of logits; most let a token attend to those after it.  And
+ * T5, whose decoder reads what its encoder computes. */
 #include "base/math.h"
 #include "model/architecture.h"
+
+#include <stdlib.h>
 
 /* The weights of BERT and its relatives, whose norms come after the residual is added. */
 #define BERT (SET(TOKEN_EMBD) | SET(TOKEN_EMBD_NORM) | ATTENTION | SET(ATTN_OUT_NORM) | SET(LAYER_OUT_NORM))
@@ -10,7 +13,8 @@
 
 static plumb_status plan_encoder(struct key_reader *r, struct plan *p) {
     (void)r;
-    p->is_causal = p->has_logits = false;
+    plan_set_causal(p, false);
+    p->has_logits = false;
     return PLUMB_OK;
 }
 
@@ -114,27 +118,69 @@ static plumb_status plan_gemma_embedding(struct key_reader *r, struct plan *p) {
     return plan_encoder(r, p);
 }
 
-/* The encoder of T5: Raffel et al. 2020, section 2.1; Flan-T5 and T5 1.1 have gates.  Only the first layer need have
- * attn_rel_b. */
-static plumb_status plan_t5_encoder(struct key_reader *r, struct plan *p) {
-    static const char *const unused[] = { "output.weight", NULL };
+/* What all layers of T5 have in common: Raffel et al. 2020, section 2.1.  Flan-T5 and T5 1.1 have gates.  Only the
+ * first layer of the encoder and of the decoder need have attn_rel_b. */
+static plumb_status plan_t5_layers(struct key_reader *r, struct plan *p) {
     uint32_t n_bucket = 0;
     PLUMB_TRY(key_count(r, "attention.relative_buckets_count", 4 * PLAN_FAR - 1, &n_bucket));
     if (n_bucket % 4 != 0) {
         return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, expected a multiple of 4", r->key, n_bucket);
     }
-    r->prefix = "enc.";
-    PLUMB_TRY(key_requires(r, 0, "attn_rel_b.weight"));
     p->names[W_ATTN_OUTPUT] = "attn_o";
-    p->names[W_OUTPUT_NORM] = "enc.output_norm";
-    p->unused = unused;
     plan_set_alibi(p, 0);
     for (uint32_t il = 0; il < p->n_layer; il++) {
-        p->layers[il].attn.scale = 1.0f;
-        p->layers[il].attn.n_bucket = n_bucket;
-        if (!key_tensor(r, il, "ffn_gate.weight")) p->layers[il].ffn.activation = ACT_RELU;
+        struct layer_plan *l = &p->layers[il];
+        r->prefix = l->prefix;
+        if (il == plan_first(p, il)) PLUMB_TRY(key_requires(r, l->block, "attn_rel_b.weight"));
+        l->attn.scale = 1.0f;
+        l->attn.n_bucket = l->attn.reads_encoder ? 0 : n_bucket;
+        if (!key_tensor(r, l->block, "ffn_gate.weight")) l->ffn.activation = ACT_RELU;
     }
+    return PLUMB_OK;
+}
+
+static plumb_status plan_t5_encoder(struct key_reader *r, struct plan *p) {
+    static const char *const unused[] = { "output.weight", NULL };
+    p->names[W_OUTPUT_NORM] = "enc.output_norm";
+    p->unused = unused;
+    for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].prefix = "enc.";
+    PLUMB_TRY(plan_t5_layers(r, p));
     return plan_encoder(r, p);
+}
+
+/* T5 with its decoder.  A block of the decoder is two layers: one in which its tokens attend to each other, and one in
+ * which they attend to the encoder's, with the feed-forward network. */
+static plumb_status plan_t5(struct key_reader *r, struct plan *p) {
+    static const char *const unused[] = { "cross_attn_rel_b.weight", NULL };
+    uint32_t n_encoder = p->n_layer, n_block = p->n_layer, start = UINT32_MAX;
+    uint64_t n_tensor = 0;
+    PLUMB_TRY(key_count(r, "decoder_block_count", 1u << 16, &n_block));
+    for (size_t i = 0; i < r->n_part; i++) n_tensor += gguf_n_tensor(r->parts[i]);
+    if (n_block > n_tensor) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is %u, but the file has only %llu tensors", r->key,
+                         n_block, (unsigned long long)n_tensor);
+    }
+    PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "decoder_start_token_id"), &start, r->err));
+    p->decoder_start = start > INT32_MAX ? -1 : (int32_t)start;   /* llama.cpp's -1 means that there is none */
+    p->names[W_OUTPUT_NORM] = "dec.output_norm";
+    p->unused = unused;
+    p->n_layer = n_encoder + 2 * n_block;
+    struct layer_plan *layers = realloc(p->layers, p->n_layer * sizeof *layers);
+    if (!layers) return error_set(r->err, PLUMB_ERROR_MEMORY, "out of memory: the plan of %u layers", p->n_layer);
+    p->layers = layers;
+    p->n_encoder = n_encoder;
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        bool in_decoder = il >= n_encoder, is_cross = in_decoder && (il - n_encoder) % 2 == 1;
+        if (in_decoder) layers[il] = layers[0];
+        layers[il].prefix = in_decoder ? "dec." : "enc.";
+        layers[il].attn.is_causal = in_decoder && !is_cross;
+        layers[il].attn.reads_encoder = is_cross;
+        if (!in_decoder) continue;
+        layers[il].block = (il - n_encoder) / 2;
+        layers[il].without |= is_cross ? SET(ATTN_BUCKETS) : GATED | SET(FFN_NORM);
+        if (!is_cross) layers[il].ffn.n_ff = 0;
+    }
+    return plan_t5_layers(r, p);
 }
 
 /* Whether tokens see later ones is said by the file. */
@@ -164,6 +210,8 @@ const struct architecture plan_encoder_rows[] = {
     { "eurobert", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE, SET(ATTN_QKV), QKV_BIAS, SCALED, plan_encoder },
     { "gemma-embedding", steps_block, ROPE_NEOX, NORM_RMS, ACT_GELU_TANH, DENSE | QK_NORM | POST_NORM, SET(ATTN_QKV)
       | SET(DENSE_2) | SET(DENSE_3), QKV_BIAS, SCALED, plan_gemma_embedding },
+    { "t5", steps_encoder_decoder, ROPE_NORM, NORM_RMS, ACT_GELU_TANH, PLAIN | SET(ENCODER_NORM), SET(FFN_GATE)
+      | SET(ATTN_BUCKETS) | SET(OUTPUT), 0, 0, plan_t5 },
     { "t5encoder", steps_block, ROPE_NORM, NORM_RMS, ACT_GELU_TANH, PLAIN, SET(FFN_GATE) | SET(ATTN_BUCKETS), 0, 0,
       plan_t5_encoder },
     { "llama-embed", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS, SET(ATTN_QKV) | FACTORS,

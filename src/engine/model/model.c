@@ -141,6 +141,7 @@ static const struct weight_spec specs[W_COUNT] = {
     [W_TOKEN_EMBD_NORM] = { "token_embd_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
     [W_STATE_INIT] = { "hrm.z_l_init", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
     [W_OUTPUT_NORM] = { "output_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
+    [W_ENCODER_NORM] = { "enc.output_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
     [W_OUTPUT] = { "output", DIM_EMBD, DIM_LOGIT, DIM_ONE, NULL },
     [W_ROPE_FREQS] = { "rope_freqs", DIM_ROPE_FACTOR, DIM_ONE, DIM_ONE, NULL },
     [W_ROPE_LONG] = { "rope_factors_long", DIM_ROPE_FACTOR, DIM_ONE, DIM_ONE, NULL },
@@ -320,7 +321,7 @@ static struct affine *affine_of(struct model *m, uint32_t il, uint32_t id) {
                                        &m->state_init, &m->output_norm, &m->output, &m->rope_freqs, &m->rope_long,
                                        &m->rope_short, &m->cls, &m->cls_norm, &m->cls_output, &m->dense_2,
                                        &m->dense_3, &m->per_layer_embd, &m->per_layer_model_proj,
-                                       &m->per_layer_proj_norm, &m->altup_proj, &m->altup_unembd };
+                                       &m->per_layer_proj_norm, &m->altup_proj, &m->altup_unembd, &m->encoder_norm };
     _Static_assert(sizeof outside / sizeof *outside == W_COUNT - W_LAYER_COUNT, "a place for each weight");
     return id < W_LAYER_COUNT ? &m->layers[il].w[id] : outside[id - W_LAYER_COUNT];
 }
@@ -329,11 +330,36 @@ const char *model_weight_name(const struct plan *p, uint32_t id) {
     return p->names[id] ? p->names[id] : specs[id].name;
 }
 
-/* The first layer with the weights of a block of the file; n_layer if none has them. */
-static uint32_t layer_of_block(const struct plan *p, uint32_t block) {
+const char *model_weight_prefix(const struct plan *p, uint32_t il, uint32_t id) {
+    bool is_own = id == W_ATTN_NORM || (id >= W_ATTN_Q && id <= W_ATTN_V) || id == W_ATTN_OUTPUT;
+    return p->layers[il].attn.reads_encoder && is_own ? "cross_" : "";
+}
+
+/* The first layer with the weights of a block of the file; n_layer if none has them.  A block of a decoder is two
+ * layers, each with weights of its own. */
+static uint32_t layer_of_block(const struct plan *p, bool in_decoder, uint32_t block) {
+    if (in_decoder) return p->n_encoder + 2 * block;
     uint32_t il = block;
     if (p->layers[block].block != block) for (il = 0; il < p->n_layer && p->layers[il].block != block; il++) { }
     return il;
+}
+
+/* The first layer with the weights of layer il. */
+static uint32_t layer_alike(const struct plan *p, uint32_t il) {
+    return p->n_encoder > 0 ? il : layer_of_block(p, false, p->layers[il].block);
+}
+
+/* The number of blocks in the file whose names have the prefix of the encoder, or of the decoder. */
+static uint32_t n_blocks(const struct plan *p, bool in_decoder) {
+    return in_decoder ? (p->n_layer - p->n_encoder) / 2 : p->n_encoder > 0 ? p->n_encoder : p->n_layer;
+}
+
+/* Returns what follows "blk." if a name of a tensor begins so after a prefix, or NULL. */
+static const char *in_block(const char *name, const char *prefix) {
+    size_t n = strlen(prefix);
+    if (strncmp(name, prefix, n) != 0 || strncmp(name + n, "blk.", 4) != 0) return NULL;
+    name += n + 4;
+    return *name >= '0' && *name <= '9' ? name : NULL;
 }
 
 static const char *weight_suffix(uint32_t id) { return specs[id].suffix ? specs[id].suffix : "weight"; }
@@ -367,38 +393,53 @@ static bool find_part(struct model *m, uint32_t il, uint32_t id, const char *kin
     return id < W_LAYER_COUNT && !is_vector && (is_scale || strcmp(kind, "input_scale") == 0);
 }
 
+/* The place of the tensor whose name ends so, if it is of one of the weights first .. end - 1.  Returns false if the
+ * layer, or the model outside the layers, does not have it. */
+static bool find_weight(struct model *m, uint32_t il, uint32_t first, uint32_t end, const char *rest,
+                        struct slot *slot) {
+    const struct plan *p = &m->plan;
+    id_set set = (p->required | p->optional) & ~(first < W_LAYER_COUNT ? p->layers[il].without : 0);
+    for (uint32_t i = first; i < end; i++) {
+        const char *before = model_weight_prefix(p, il, i), *own = model_weight_name(p, i), *at = rest;
+        size_t n = strlen(own), n_before = strlen(before);
+        if (!(set >> i & 1) || strncmp(at, before, n_before) != 0) continue;
+        at += n_before;
+        if (strncmp(at, own, n) != 0) continue;   /* another weight may have this name */
+        bool is_whole = at[n] == '\0' && p->unsuffixed >> i & 1;
+        if (at[n] != '.' && !is_whole) continue;
+        if (find_part(m, il, i, is_whole ? weight_suffix(i) : at + n + 1, slot)) return true;
+    }
+    return false;
+}
+
 /* Finds the place of a tensor by its name: "blk.3.attn_q.bias" is that of the bias of W_ATTN_Q in layer 3.  The place
  * of a tensor that is accepted but not used has no weight.  Returns false if the architecture does not have the
  * tensor. */
 static bool find_slot(struct model *m, const char *name, struct slot *slot) {
     const struct plan *p = &m->plan;
+    const char *rest = in_block(name, p->layers[0].prefix);
+    bool in_decoder = !rest && p->n_encoder > 0 && (rest = in_block(name, p->layers[p->n_encoder].prefix)) != NULL;
+    bool in_layer = rest != NULL;
     uint32_t il = 0;
-    const char *rest = name;
-    size_t n_prefix = strlen(p->prefix);
-    if (strncmp(rest, p->prefix, n_prefix) == 0 && strncmp(rest + n_prefix, "blk.", 4) == 0) rest += n_prefix;
-    bool in_layer = strncmp(rest, "blk.", 4) == 0 && rest[4] >= '0' && rest[4] <= '9' && rest == name + n_prefix;
     if (in_layer) {
-        const char *end = rest + 4;
+        const char *end = rest;
         il = decimal_read_u32(&end);
-        if (*end != '.' || (rest[4] == '0' && end != rest + 5)) return false;
+        if (*end != '.' || (*rest == '0' && end != rest + 1)) return false;
         rest = end + 1;
+    } else {
+        rest = name;
     }
     *slot = (struct slot) { NULL, { 1, 1, 1, 1 }, 1, false };
-    if (il >= p->n_layer) return il - p->n_layer < p->n_ignored_layer;
+    if (il >= n_blocks(p, in_decoder)) return il - n_blocks(p, in_decoder) < p->n_ignored_layer;
     if (in_layer && strcmp(rest, "attn_rot_embd.weight") == 0) return true;   /* old converters wrote it */
     /* The number in the name is that of a block, but of the layer in the names of factors, as in llama.cpp. */
     const char *dot = strrchr(rest, '.');
     bool is_factor = dot && (strcmp(dot, ".scale") == 0 || strcmp(dot, ".input_scale") == 0);
-    if (in_layer && !is_factor) il = layer_of_block(p, il);
+    if (in_layer && (!is_factor || p->n_encoder > 0)) il = layer_of_block(p, in_decoder, il);
     if (il == p->n_layer) return false;
-    id_set set = (p->required | p->optional) & ~(in_layer ? p->layers[il].without : 0);
-    for (uint32_t i = in_layer ? 0 : W_LAYER_COUNT; i < (in_layer ? (uint32_t)W_LAYER_COUNT : (uint32_t)W_COUNT); i++) {
-        const char *own = model_weight_name(p, i);
-        size_t n = strlen(own);
-        if (strncmp(rest, own, n) != 0 || !(set >> i & 1)) continue;   /* another weight may have this name */
-        bool is_whole = rest[n] == '\0' && p->unsuffixed >> i & 1;
-        if (rest[n] != '.' && !is_whole) continue;
-        if (find_part(m, il, i, is_whole ? weight_suffix(i) : rest + n + 1, slot)) return true;
+    uint32_t first = in_layer ? 0 : W_LAYER_COUNT, end = in_layer ? W_LAYER_COUNT : W_COUNT;
+    for (uint32_t k = 0; k < (in_decoder ? 2 : 1); k++) {
+        if (find_weight(m, il + k, first, end, rest, slot)) return true;
     }
     *slot = (struct slot) { NULL, { 1, 1, 1, 1 }, 1, false };
     for (const char *const *unused = p->unused; unused && *unused; unused++) {
@@ -416,7 +457,8 @@ static void bind_part(struct model *m, struct gguf *g, struct problems *p) {
         if (!find_slot(m, t->name.data, &slot)) {
             struct shown shown;
             problem(p, PLUMB_ERROR_UNSUPPORTED, "tensor \"%s\" is not used by a %s model of %u blocks",
-                    show_bytes(&shown, t->name.data, (size_t)t->name.n), m->plan.architecture, m->plan.n_layer);
+                    show_bytes(&shown, t->name.data, (size_t)t->name.n), m->plan.architecture,
+                    n_blocks(&m->plan, false));
         } else if (slot.weight && *slot.weight) {
             problem(p, PLUMB_ERROR_TENSOR, "tensor %s is in more than one part of the split file", t->name.data);
         } else if (slot.weight) {
@@ -499,12 +541,12 @@ static void check_required(struct model *m, struct problems *p) {
     }
     for (uint32_t il = 0; il < m->plan.n_layer; il++) {
         id_set required = m->plan.required & ~m->plan.layers[il].without;
-        uint32_t block = m->plan.layers[il].block;
-        if (layer_of_block(&m->plan, block) != il) continue;
+        if (layer_alike(&m->plan, il) != il) continue;
         for (uint32_t i = 0; i < W_LAYER_COUNT; i++) {
             if (m->layers[il].w[i].w || !(required >> i & 1)) continue;
-            problem(p, PLUMB_ERROR_TENSOR, "tensor %sblk.%u.%s.%s is missing", m->plan.prefix, block,
-                    model_weight_name(&m->plan, i), weight_suffix(i));
+            problem(p, PLUMB_ERROR_TENSOR, "tensor %sblk.%u.%s%s.%s is missing", m->plan.layers[il].prefix,
+                    m->plan.layers[il].block, model_weight_prefix(&m->plan, il, i), model_weight_name(&m->plan, i),
+                    weight_suffix(i));
         }
     }
 }
@@ -550,7 +592,7 @@ static void bind_all(struct model *m, struct gguf *const *parts, size_t n_part, 
         }
     }
     for (uint32_t il = 0; il < m->plan.n_layer; il++) {
-        const struct layer *first = &m->layers[layer_of_block(&m->plan, m->plan.layers[il].block)];
+        const struct layer *first = &m->layers[layer_alike(&m->plan, il)];
         for (uint32_t i = 0; i < W_LAYER_COUNT; i++) {
             m->layers[il].w[i].w = first->w[i].w;
             m->layers[il].w[i].b = first->w[i].b;
@@ -561,6 +603,8 @@ static void bind_all(struct model *m, struct gguf *const *parts, size_t n_part, 
         split_fused(m, il, p);
         bool may_lack_v = (m->plan.optional & ~m->plan.layers[il].without) >> W_ATTN_V & 1;
         if (may_lack_v && !w[W_ATTN_V].w) w[W_ATTN_V] = w[W_ATTN_K];   /* V is K without its norm */
+        const struct affine *buckets = &m->layers[plan_first(&m->plan, il)].w[W_ATTN_BUCKETS];
+        if (m->plan.layers[il].attn.n_bucket > 0 && !w[W_ATTN_BUCKETS].w) w[W_ATTN_BUCKETS] = *buckets;
     }
     check_required(m, p);
     if (!m->output.w && m->plan.has_logits) m->output.w = m->token_embd.w;   /* tied */
@@ -601,6 +645,11 @@ static plumb_status create(struct model **out, struct gguf *const *parts, size_t
     if (m->plan.n_logit > n_vocab) {
         status = error_set(err, PLUMB_ERROR_METADATA, "the vocabulary has %u tokens, fewer than the %u rows that "
                            "output.weight has in this architecture", n_vocab, m->plan.n_logit);
+        goto done;
+    }
+    if (m->plan.decoder_start >= 0 && (uint32_t)m->plan.decoder_start >= n_vocab) {
+        status = error_set(err, PLUMB_ERROR_METADATA, "key %s.decoder_start_token_id is %d, but the vocabulary has %u "
+                           "tokens", m->plan.architecture, (int)m->plan.decoder_start, n_vocab);
         goto done;
     }
     m->layers = calloc(m->plan.n_layer, sizeof *m->layers);
@@ -693,7 +742,17 @@ id_set model_absent_taps(const struct model *m, uint32_t il) {
 
 id_set model_tap_inputs(const struct model *m, enum tap_id id, int32_t layer) {
     if (layer >= 0) return program_inputs(m->layers[layer].program, m, (uint32_t)layer, id);
-    return id == TAP_EMBD ? 0 : id == TAP_RESULT_NORM ? TAP_SET(L_OUT) : TAP_SET(RESULT_NORM);
+    return id == TAP_EMBD || id == TAP_ENCODER_EMBD ? 0 : id == TAP_RESULT_NORM ? TAP_SET(L_OUT) : TAP_SET(RESULT_NORM);
+}
+
+struct tap_input model_tap_input(const struct model *m, enum tap_id id, int32_t layer, enum tap_id input) {
+    const struct plan *p = &m->plan;
+    if (input == TAP_ENCODED) return (struct tap_input) { input, (int32_t)p->n_encoder - 1 };
+    if (input != TAP_L_OUT) return (struct tap_input) { input, tap_spec(input)->in_layer ? layer : -1 };
+    if (id == TAP_ENCODED) return (struct tap_input) { input, layer };
+    if (layer < 0) return (struct tap_input) { input, (int32_t)p->n_layer - 1 };
+    if ((uint32_t)layer != plan_first(p, (uint32_t)layer)) return (struct tap_input) { input, layer - 1 };
+    return (struct tap_input) { (uint32_t)layer < p->n_encoder ? TAP_ENCODER_EMBD : TAP_EMBD, -1 };
 }
 
 bool model_has_output_norms(const struct model *m) {

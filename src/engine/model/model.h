@@ -54,6 +54,7 @@ struct model {
     struct affine token_embd_norm;  /* (n_embd), optional: a norm of the embeddings */
     struct affine state_init;       /* (n_embd), optional: STATE_LOW of every token before the first layer */
     struct affine output_norm;  /* (n_embd), optional */
+    struct affine encoder_norm; /* (n_embd) of the output of an encoder; none without one */
     struct affine output;       /* (n_vocab or n_logit, n_embd); in a tied model that of token_embd; none without
                                  * logits */
     struct affine rope_freqs;   /* (n_rope_factor) F32 divisors of the frequencies, optional (Llama 3.1) */
@@ -73,9 +74,10 @@ struct model {
     size_t max_packed_row;      /* bytes of the longest packed row of any tensor of the files, used or not */
 };
 
-/* A weight of layer il, or the norm of the output. */
+/* A weight of layer il, or the norm of the output or of the encoder's. */
 static inline const struct affine *model_affine(const struct model *m, uint32_t il, enum weight_id id) {
-    return id < W_LAYER_COUNT ? &m->layers[il].w[id] : &m->output_norm;
+    if (id < W_LAYER_COUNT) return &m->layers[il].w[id];
+    return id == W_ENCODER_NORM ? &m->encoder_norm : &m->output_norm;
 }
 
 /* Reads the keys of parts[0] and binds the tensors of all parts (there are several if the file was split).  n_vocab is
@@ -116,11 +118,17 @@ static inline const uint8_t *weight_row(const struct weight *w, size_t i, uint8_
 
 /* The name of a weight (enum weight_id) in the model's files, without ".weight". */
 const char *model_weight_name(const struct plan *p, uint32_t id);
+/* What is before this name in layer il: "cross_" if it reads the output of an encoder, and else "". */
+const char *model_weight_prefix(const struct plan *p, uint32_t il, uint32_t id);
 /* The taps inside layers that the passes do not have in layer il, because it lacks the step: bit i is tap i. */
 id_set model_absent_taps(const struct model *m, uint32_t il);
 /* The taps that a tap is computed from, as a set; layer -1: a tap outside the layers.  TAP_L_OUT means l_out of the
  * layer before, or the embedding in layer 0; for result_norm it means l_out of the last layer. */
 id_set model_tap_inputs(const struct model *m, enum tap_id id, int32_t layer);
+/* The tap that one of these inputs is, and its layer: of the first layer of an encoder or decoder, TAP_L_OUT is its
+ * embedding. */
+struct tap_input { enum tap_id id; int32_t layer; };
+struct tap_input model_tap_input(const struct model *m, enum tap_id id, int32_t layer, enum tap_id input);
 /* Returns true if post_attention_layernorm is attn_post_norm, not ffn_norm (trace/tap_names.h). */
 bool model_has_output_norms(const struct model *m);
 /* The order of the taps: a set of enum tap_order. */

@@ -133,6 +133,10 @@ void plan_sum_to_1(struct plan *p) {
     for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].ffn.weights_sum_to_1 = true;
 }
 
+void plan_set_causal(struct plan *p, bool is_causal) {
+    for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].attn.is_causal = is_causal;
+}
+
 void plan_set_qk_norm(struct plan *p, enum qk_norm kind) {
     for (uint32_t il = 0; il < p->n_layer; il++) p->layers[il].attn.qk_norm = kind;
 }

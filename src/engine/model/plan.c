@@ -143,7 +143,7 @@ static plumb_status read_common(struct key_reader *r, struct plan *p, struct lay
     PLUMB_TRY(key_count(r, "attention.key_length", 1u << 16, &a->k_dim));
     a->v_dim = p->n_embd / a->n_head;
     PLUMB_TRY(key_count(r, "attention.value_length", 1u << 16, &a->v_dim));
-    PLUMB_TRY(gguf_get_bool(r->gguf, key_of(r, "attention.causal"), &p->is_causal, r->err));
+    PLUMB_TRY(gguf_get_bool(r->gguf, key_of(r, "attention.causal"), &layer->attn.is_causal, r->err));
     PLUMB_TRY(read_pooling(r, &p->pooling));
     p->pooling.n_hidden = p->n_embd;
     PLUMB_TRY(read_experts(r, &layer->ffn));
@@ -222,7 +222,6 @@ static const struct { const char *what, *names; } refused[] = {
     { "a model with compressed or sparse attention and hundreds of billions of parameters",
       " deepseek4 minimax-m3 qwen4exp " },
     { "a model that drafts tokens for Gemma 4", " gemma4-assistant " },
-    { "an encoder with a decoder", " t5 " },
     { "a head that drafts tokens for another model", " dflash eagle3 " },
     { "a model that switches between adapters", " graniteswitch " },
     { "a model of images or sound", " chameleon clip wavtokenizer-dec " },
@@ -323,11 +322,12 @@ plumb_status plan_create(struct plan *p, struct gguf *const *parts, size_t n_par
     p->norm = arch->norm;
     p->steps = arch->steps;
     p->embedding_scale = p->residual_scale = p->logit_scale = 1.0f;
-    p->is_causal = p->has_logits = true;
+    p->has_logits = true;
+    p->decoder_start = -1;
     for (int i = 0; i < PLAN_ROPES; i++) p->ropes[i].pairing = arch->rope_pairing;
     struct key_reader r = { .gguf = g, .parts = parts, .n_part = n_part, .architecture = arch->name, .err = err,
                             .prefix = "", .beta_fast = 32.0f, .beta_slow = 1.0f };
-    struct layer_plan layer = { .ffn.activation = arch->activation };
+    struct layer_plan layer = { .ffn.activation = arch->activation, .attn.is_causal = true, .prefix = "" };
     PLUMB_TRY(read_common(&r, p, &layer));
     if (p->n_layer > n_tensor && p->n_layer > PLAN_MAX_REPEATED) {
         return error_set(err, PLUMB_ERROR_METADATA, "key %s.block_count is %u, but the file has only %llu tensors",
@@ -348,7 +348,6 @@ plumb_status plan_create(struct plan *p, struct gguf *const *parts, size_t n_par
     p->ropes[ROPE_GLOBAL].has_factors = true;
     p->n_rope_factor = p->ropes[ROPE_GLOBAL].n_rot / 2;
     if (arch->plan) PLUMB_TRY(arch->plan(&r, p));
-    p->prefix = r.prefix;
     for (int i = 0; i < PLAN_ROPES; i++) set_yarn(p, &p->ropes[i], r.beta_fast, r.beta_slow, r.log_factor);
     set_maxima(p);
     return PLUMB_OK;
@@ -374,11 +373,11 @@ float plan_alibi_slope(const struct attn_plan *a, uint32_t head) {
     return (float)math_pow(2.0, -(double)a->alibi * exponent);
 }
 
-uint32_t plan_bucket(const struct plan *p, const struct attn_plan *a, int32_t distance) {
-    uint32_t n = p->is_causal ? a->n_bucket : a->n_bucket / 2, n_near = n / 2, from = 0;
+uint32_t plan_bucket(const struct attn_plan *a, int32_t distance) {
+    uint32_t n = a->is_causal ? a->n_bucket : a->n_bucket / 2, n_near = n / 2, from = 0;
     uint32_t size = distance < 0 ? (uint32_t)-(int64_t)distance : (uint32_t)distance;
-    if (distance > 0 && !p->is_causal) from = n;
-    if (distance > 0 && p->is_causal) size = 0;
+    if (distance > 0 && !a->is_causal) from = n;
+    if (distance > 0 && a->is_causal) size = 0;
     if (size < n_near) return from + size;
     double far = math_log((double)size / n_near) / math_log((double)PLAN_FAR / n_near) * (n - n_near);
     double bucket = n_near + far + 1e-9;   /* powers of two give whole numbers, whatever the logarithm's last bit */
@@ -442,7 +441,7 @@ uint64_t plan_states_size(const struct plan *p) {
 
 uint32_t plan_last_keeper(const struct plan *p) {
     uint32_t il = p->n_layer - 1;
-    while (p->layers[il].kv_back > 0) il--;
+    while (p->layers[il].kv_back > 0 || p->layers[il].attn.reads_encoder) il--;
     return il;
 }
 

@@ -90,6 +90,8 @@ struct attn_plan {
     float scale;                  /* scores are multiplied by it; 0: by 1 / sqrt(k_dim) */
     float softcap;                /* then scores become softcap * tanh(scores / softcap); 0: they stay */
     float alibi;                  /* then a slope times the distance is subtracted, see plan_alibi_slope; 0: nothing */
+    bool is_causal;               /* a token does not attend to the tokens after it */
+    bool reads_encoder;           /* K and V are products of the encoder's output, and a token attends to all of it */
     uint32_t n_bucket;            /* then the number of attn_rel_b for the distance's bucket is added, see plan_bucket;
                                    * 0: nothing */
     /* If temperature_floor is not 0, Q is multiplied by 1 + temperature_scale * ln(1 + floor((position +
@@ -218,7 +220,8 @@ struct layer_plan {
     struct ffn_plan ffn;
     id_set without;   /* the weights of the plan's sets for which this layer has no place */
     uint32_t block;     /* the layer has the weights of this block of the file; that of its own number, unless the
-                         * blocks are computed several times */
+                         * blocks are computed several times, or a block of a decoder is two layers */
+    const char *prefix; /* what is before "blk.N." in the names of its tensors: "", "enc." or "dec." */
     bool ends_loop;     /* after it x becomes its output_norm */
     enum state state;   /* which then is stored as this state, and x becomes the sum of both states */
     bool is_halved;     /* after it x is divided by 2 */
@@ -247,6 +250,7 @@ enum weight_id {
     W_TOKEN_EMBD = W_LAYER_COUNT, W_TOKEN_TYPES, W_POSITION_EMBD, W_TOKEN_EMBD_NORM, W_STATE_INIT, W_OUTPUT_NORM,
     W_OUTPUT, W_ROPE_FREQS, W_ROPE_LONG, W_ROPE_SHORT, W_CLS, W_CLS_NORM, W_CLS_OUTPUT, W_DENSE_2, W_DENSE_3,
     W_PER_LAYER_EMBD, W_PER_LAYER_MODEL_PROJ, W_PER_LAYER_PROJ_NORM, W_ALTUP_PROJ, W_ALTUP_UNEMBD,
+    W_ENCODER_NORM,
     W_COUNT
 };
 _Static_assert(W_COUNT <= 128, "a set has 128 bits");
@@ -260,6 +264,9 @@ struct maker;
 struct plan {
     const char *architecture;
     uint32_t n_layer, n_embd, n_vocab, n_ctx_train, n_token_type;
+    uint32_t n_encoder;       /* the first layers, which are an encoder: they compute a text of its own, whose last norm
+                               * layers with reads_encoder read; 0: there is none */
+    int32_t decoder_start;    /* the token with which the decoder's text begins, if there is an encoder; -1: BOS */
     uint32_t n_ignored_layer; /* layers behind n_layer, which predict further tokens and are not computed */
     uint32_t n_logit;         /* rows of output.weight: logits of the last n_logit tokens of the vocabulary; those of
                                * the others are -infinity.  0: of all tokens */
@@ -273,7 +280,6 @@ struct plan {
     bool is_parallel;         /* attention and feed forward both read a layer's input, and both are added to it */
     void (*steps)(struct maker *m);   /* writes the program of a layer: see program.h */
     enum norm_kind norm;
-    bool is_causal;           /* a token does not attend to the tokens after it */
     bool has_logits;          /* there is an output matrix; otherwise the results of a pass are the embeddings */
     struct pooling_plan pooling;
     float clamp_qkv;          /* Q, K and V are clamped to -clamp_qkv .. clamp_qkv; 0: they are not */
@@ -306,7 +312,6 @@ struct plan {
     id_set bare_norms;           /* norms that are computed without a weight */
     id_set unsuffixed;           /* weights whose tensors have names without ".weight" */
     const char *const *unused;     /* tensors that the file may have and no pass uses, without "blk.N."; ends in NULL */
-    const char *prefix;            /* what is before "blk.N." in the names of tensors: "", or "enc." */
     const char *names[W_COUNT];    /* names of weights in the file where they are not the usual ones, or NULL */
     struct layer_plan *layers;     /* (n_layer) */
 };
@@ -324,12 +329,15 @@ void plan_free(struct plan *p);
 /* The name of architecture i of the table; NULL if i is beyond its end. */
 const char *plan_architecture(size_t i);
 
+/* Whether tokens do not attend to later ones, so that a text can be fed in pieces; in the decoder, if there is one. */
+static inline bool plan_is_causal(const struct plan *p) { return p->layers[p->n_encoder].attn.is_causal; }
+
 /* How many tokens a session of n_ctx tokens computes at once if the caller asks for n_batch; 0 asks for the default.
- * All of them if tokens attend to later ones.  A larger batch unpacks weights less often, but a caller can stop only
- * between batches, and a batch of a large model takes seconds. */
+ * All of them if tokens attend to later ones, also in an encoder.  A larger batch unpacks weights less often, but a
+ * caller can stop only between batches, and a batch of a large model takes seconds. */
 static inline uint32_t plan_n_batch(const struct plan *p, uint32_t n_ctx, uint32_t n_batch) {
     if (n_batch == 0) n_batch = p->max_expert > 0 ? 256 : p->n_embd <= 1024 ? 128 : 64;
-    return p->is_causal && n_batch < n_ctx ? n_batch : n_ctx;
+    return plan_is_causal(p) && p->n_encoder == 0 && n_batch < n_ctx ? n_batch : n_ctx;
 }
 
 /* ALiBi: the score of a key is lowered by slope * distance, with max = attn.alibi and n = the largest power of two that
@@ -339,10 +347,10 @@ float plan_alibi_slope(const struct attn_plan *a, uint32_t head);
 
 /* The bucket of a key `distance` tokens after the query, or before it if it is negative; 0 is the query itself.  Near
  * distances have a bucket each, those up to PLAN_FAR share them by their logarithm, and all beyond it have the last.
- * If the model is not causal, half of the buckets are for keys after the query.
+ * Unless attention is causal, half of the buckets are for keys after the query.
  * Raffel et al. 2020, "T5", section 2.1 */
 enum { PLAN_FAR = 128 };
-uint32_t plan_bucket(const struct plan *p, const struct attn_plan *a, int32_t distance);
+uint32_t plan_bucket(const struct attn_plan *a, int32_t distance);
 
 /* The factor of Q at a position; 1 in a layer without temperature. */
 float plan_temperature(const struct attn_plan *a, uint32_t pos);
@@ -377,6 +385,10 @@ static inline uint32_t plan_head_out(const struct attn_plan *a) {
 }
 /* Whether a layer stores K and V; otherwise it has no attention, or reads those of another layer. */
 static inline bool plan_has_kv(const struct layer_plan *l) { return plan_attends(l) && l->kv_back == 0; }
+/* Whether it stores those of its own tokens, not of the encoder's. */
+static inline bool plan_keeps_kv(const struct layer_plan *l) { return plan_has_kv(l) && !l->attn.reads_encoder; }
+/* The first layer of the encoder or decoder that has layer il, which reads embeddings. */
+static inline uint32_t plan_first(const struct plan *p, uint32_t il) { return il < p->n_encoder ? 0 : p->n_encoder; }
 static inline bool plan_scans(const struct layer_plan *l) { return l->mixer == MIXER_SCAN || l->mixer == MIXER_BOTH; }
 
 /* Elements of what a scan computes for each token, of its B or C, and of its product with ssm_in. */
@@ -386,7 +398,7 @@ uint32_t plan_scan_in(const struct scan_plan *s);
 
 /* Whether a layer can be computed from the output of the one before it: it reads nothing else of earlier layers. */
 static inline bool plan_begins_at_layers(const struct plan *p) {
-    return !p->has_states && !p->shares_kv && p->n_stream == 0 && p->rwkv.kind != RWKV_7;
+    return !p->has_states && !p->shares_kv && p->n_encoder == 0 && p->n_stream == 0 && p->rwkv.kind != RWKV_7;
 }
 
 /* The last layer that keeps something of a token for the tokens after it. */

@@ -158,11 +158,12 @@ static void gate_of_heads(struct maker *m, enum stream in) {
 static void attention(struct maker *m, enum stream in) {
     const struct attn_plan *a = &m->layer->attn;
     bool has_kv = plan_has_kv(m->layer);
+    enum stream of_kv = a->reads_encoder ? STREAM_ENCODED : in;
     enum step_kind rope = a->rope == ROPE_NONE ? STEP_SHOW : STEP_ROPE;
     put(m, STEP_PRODUCT, in, a->gate_in_q ? STREAM_Q_GATE : STREAM_Q, W_ATTN_Q, a->gate_in_q ? TAP_COUNT : TAP_QCUR);
     if (has_kv) {
-        put(m, STEP_PRODUCT, in, STREAM_K, W_ATTN_K, TAP_KCUR);
-        put(m, STEP_PRODUCT, in, STREAM_V, W_ATTN_V, TAP_VCUR);
+        put(m, STEP_PRODUCT, of_kv, STREAM_K, W_ATTN_K, TAP_KCUR);
+        put(m, STEP_PRODUCT, of_kv, STREAM_V, W_ATTN_V, TAP_VCUR);
     }
     if (a->gate_in_q) part(m, a->n_head, STREAM_Q_GATE, STREAM_Q, 0, TAP_QCUR);
     if (!plan_norms_roped(a)) norms_of_qk(m);
@@ -600,6 +601,12 @@ void steps_one(struct maker *m) {
     put(m, STEP_ADD, STREAM_H, STREAM_X, is_network ? W_FFN_DOWN : W_ATTN_OUTPUT, TAP_L_OUT);
 }
 
+void steps_encoder_decoder(struct maker *m) {
+    if (m->layer->without >> W_FFN_DOWN & 1) steps_one(m);
+    else steps_block(m);
+    if (m->il + 1 == m->plan->n_encoder) norm(m, W_ENCODER_NORM, STREAM_X, STREAM_ENCODED, TAP_ENCODED);
+}
+
 void steps_router_first(struct maker *m) {
     if (m->layer->ffn.n_expert > 0) router(m, STREAM_X);
     steps_block(m);
@@ -746,6 +753,13 @@ id_set program_needs(const struct program *program, uint32_t end, id_set streams
     return needed;
 }
 
+id_set program_kv(const struct program *program, uint32_t *attention) {
+    uint32_t i = 0;
+    while (i < program->n && program->steps[i].kind != STEP_ATTENTION) i++;
+    *attention = i;
+    return program_needs(program, i, STREAM_SET(K) | STREAM_SET(V));
+}
+
 uint32_t program_products(const struct program *program, uint32_t i, uint32_t most) {
     const struct step *s = &program->steps[i];
     uint32_t n = 1;
@@ -811,5 +825,6 @@ id_set program_inputs(const struct program *program, const struct model *m, uint
         if (s->tap != TAP_COUNT) inputs |= ID_SET(s->tap);
         else streams |= step_reads(s);
     }
+    if (streams & STREAM_SET(ENCODED)) inputs |= TAP_SET(ENCODED);
     return streams & STREAM_SET(X) ? inputs | TAP_SET(L_OUT) : inputs;
 }

@@ -36,6 +36,8 @@ enum stream {
     STREAM_LOW, STREAM_HIGH,   /* (n_embd) the states of HRM */
     STREAM_SUM, STREAM_SHARED, /* (n_embd) the sum of the experts, and the output of the one that every token uses */
     STREAM_Q, STREAM_K, STREAM_V,   /* (n_head, k_dim), (n_head_kv, k_dim), (n_head_kv, v_dim) */
+    STREAM_ENCODED,            /* (n_embd) the output of the encoder, for its tokens; a pass computes what reads it once
+                                * for all tokens of the decoder */
     STREAM_HEADS,              /* (n_head, v_dim) weighted sums of V */
     /* Latent attention: (n_q) what Q is a product of; (n_head, n_plain + n_rotated) Q; (n_kv + n_rotated) what K and V
      * are made of; (n_kv) its norm; (n_head, n_plain + v_dim) K and V; (n_head, n_kv) weighted sums. */
@@ -166,6 +168,8 @@ steps_writer steps_one;
 steps_writer steps_per_layer;
 /* Several residual streams are predicted before, and corrected after what a block computes. */
 steps_writer steps_altup;
+/* T5's: a layer is a block, or attention alone; the norm of the encoder's output comes after its last one. */
+steps_writer steps_encoder_decoder;
 /* The norm of the output ends a loop of blocks, and a state may be stored then. */
 steps_writer steps_loop;
 
@@ -175,6 +179,9 @@ bool program_equals(const struct program *a, const struct program *b);
 id_set step_reads(const struct step *s);
 /* The steps before step `end` on which the streams at that place depend, as a set: bit i is step i. */
 id_set program_needs(const struct program *program, uint32_t end, id_set streams);
+/* The steps for the K and V of a layer, as a set: those before attention on which they depend.  *attention becomes the
+ * index of attention. */
+id_set program_kv(const struct program *program, uint32_t *attention);
 /* How many steps from step i on are products of the same stream, at most `most`; 1 if it is no product. */
 uint32_t program_products(const struct program *program, uint32_t i, uint32_t most);
 /* The taps of the steps of a layer and those inside them, as a set. */

@@ -106,12 +106,12 @@ static plumb_status plan_qwen3vlmoe(struct key_reader *r, struct plan *p) {
 }
 
 static plumb_status plan_rnd1(struct key_reader *r, struct plan *p) {
-    p->is_causal = false;
+    plan_set_causal(p, false);
     return plan_qwen3moe(r, p);
 }
 
 static plumb_status plan_llada_moe(struct key_reader *r, struct plan *p) {
-    p->is_causal = false;
+    plan_set_causal(p, false);
     return plan_narrow_experts(r, p);
 }
 

@@ -4,6 +4,7 @@ const struct tap_spec *tap_spec(enum tap_id id) {
     static const struct tap_spec specs[TAP_COUNT] = {
         [TAP_EMBD] = { "embd", false, false },
         [TAP_PER_LAYER] = { "inp_per_layer", false, true },
+        [TAP_ENCODER_EMBD] = { "enc_embd", false, true },
         [TAP_MODALITIES] = { "modalities", true, true },
         [TAP_PREDICTIONS] = { "predictions", true, true },
         [TAP_ACTIVE] = { "active_prediction", true, true },
@@ -105,6 +106,7 @@ const struct tap_spec *tap_spec(enum tap_id id) {
         [TAP_OWN_SCALED] = { "first_prediction_scaled", true, true },
         [TAP_OWN_OUT] = { "per_layer_embd_out", true, true },
         [TAP_L_OUT] = { "l_out", true, false },
+        [TAP_ENCODED] = { "enc_result_norm", true, true },
         [TAP_RESULT_NORM] = { "result_norm", false, false },
         [TAP_RESULT_OUTPUT] = { "result_output", false, false },
         [TAP_RESULT_POOLED] = { "result_embd_pooled", false, true },
@@ -146,7 +148,7 @@ void tap_sequence(uint32_t order, enum tap_id ids[TAP_COUNT]) {
 }
 
 uint64_t tap_place(uint32_t order, enum tap_id id, int32_t layer) {
-    if (id <= TAP_PER_LAYER) return id;
+    if (id <= TAP_ENCODER_EMBD) return id;
     if (id >= TAP_RESULT_NORM) return (uint64_t)UINT32_MAX * TAP_COUNT + id;
     return (uint64_t)(layer + 1) * TAP_COUNT + rank(order, id);
 }

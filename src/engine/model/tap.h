@@ -15,13 +15,14 @@ struct tap_sink {
     void *user;
 };
 
-/* The taps in the usual order of the computation.  TAP_MODALITIES to TAP_L_OUT come at most once for each layer.
+/* The taps in the usual order of the computation.  TAP_MODALITIES to TAP_ENCODED come at most once for each layer.
  * TAP_FFN_GATE, TAP_FFN_UP and TAP_FFN_SWIGLU belong to a feed-forward network without experts or, in a layer with
  * experts, to the shared one.  The taps that are called after the experts, TAP_EXPERT_GATE to TAP_EXPERT_WEIGHTED, have
  * a row for each expert that a token uses, in the order of TAP_FFN_USED. */
 enum tap_id {
-    TAP_EMBD, TAP_PER_LAYER, TAP_MODALITIES, TAP_PREDICTIONS, TAP_ACTIVE, TAP_ATTN_NORM, TAP_LAUREL, TAP_LATENT_Q_A,
-    TAP_LATENT_Q, TAP_LATENT_KV, TAP_LATENT, TAP_LATENT_KV_B, TAP_QCUR, TAP_KCUR, TAP_VCUR, TAP_QCUR_NORMED,
+    TAP_EMBD, TAP_PER_LAYER, TAP_ENCODER_EMBD,
+    TAP_MODALITIES, TAP_PREDICTIONS, TAP_ACTIVE, TAP_ATTN_NORM, TAP_LAUREL, TAP_LATENT_Q_A, TAP_LATENT_Q,
+    TAP_LATENT_KV, TAP_LATENT, TAP_LATENT_KV_B, TAP_QCUR, TAP_KCUR, TAP_VCUR, TAP_QCUR_NORMED,
     TAP_KCUR_NORMED, TAP_VCUR_NORMED, TAP_QCUR_ROPE, TAP_KCUR_ROPE, TAP_QCUR_SCALED, TAP_KQ_SOFT_MAX, TAP_LATENT_HEADS,
     TAP_KQV_OUT, TAP_WKV_MIX, TAP_WKV_VALUE, TAP_WKV_DECAY, TAP_WKV_RATE, TAP_WKV_REMOVAL, TAP_WKV_KEY, TAP_WKV_BONUS,
     TAP_WKV, TAP_WKV_NORM, TAP_WKV_SUM, TAP_ATTN_GATE, TAP_ATTN_GATED, TAP_ATTN_SUB_NORM, TAP_ATTN_OUT, TAP_CONV_IN,
@@ -34,7 +35,7 @@ enum tap_id {
     TAP_EXPERT_GATE, TAP_EXPERT_UP, TAP_EXPERT_SWIGLU, TAP_EXPERT_DOWN, TAP_EXPERT_WEIGHTED, TAP_FFN_EXPERTS,
     TAP_FFN_MOE, TAP_FFN_GATE, TAP_FFN_UP, TAP_FFN_SWIGLU, TAP_FFN_SUB_NORM, TAP_FFN_RECEPTANCE, TAP_FFN_SHARED_GATE,
     TAP_FFN_SHARED, TAP_FFN_MLP, TAP_FFN_OUT, TAP_FFN_POST_NORM, TAP_OWN_IN, TAP_CORRECTED, TAP_OWN_GATED,
-    TAP_OWN_SCALED, TAP_OWN_OUT, TAP_L_OUT,
+    TAP_OWN_SCALED, TAP_OWN_OUT, TAP_L_OUT, TAP_ENCODED,
     TAP_RESULT_NORM, TAP_RESULT_OUTPUT, TAP_RESULT_POOLED,
     TAP_COUNT
 };
@@ -78,6 +79,6 @@ void tap_sequence(uint32_t order, enum tap_id ids[TAP_COUNT]);
 uint64_t tap_place(uint32_t order, enum tap_id id, int32_t layer);
 /* Returns the members of a set of inputs that belong to the same layer as the tap they are inputs of.  The others
  * belong to the layer before. */
-static inline id_set tap_same_layer(id_set inputs) { return inputs & ~TAP_SET(L_OUT); }
+static inline id_set tap_same_layer(id_set inputs) { return inputs & ~(TAP_SET(L_OUT) | TAP_SET(ENCODED)); }
 
 #endif

@@ -40,7 +40,8 @@ static void add_attention(struct text *t, const struct plan *p, const struct att
         add(t, ", %s of %u tokens", a->is_chunked ? "chunks" : a->is_symmetric ? "a window around it" : "a window",
             a->window);
     }
-    add_rope(t, p, a);
+    if (a->reads_encoder) add(t, ", K and V of the encoder's output");
+    else add_rope(t, p, a);
     if (a->softcap != 0) add(t, ", scores up to %.4g", (double)a->softcap);
     if (a->temperature_floor > 0) add(t, ", Q times a temperature");
     if (a->gate != ATTN_GATE_NONE) add(t, ", gated");
@@ -170,13 +171,15 @@ static const char *formula_of(const struct step *s, const struct layer_plan *l) 
 }
 
 /* Such as "h = norm(attn_norm, x); q = attn_q h; k = attn_k h", with a line for each part of a layer. */
-static void add_program(struct text *t, const struct plan *p, const struct layer_plan *l, const struct layer *layer) {
+static void add_program(struct text *t, const struct plan *p, uint32_t il, const struct layer *layer) {
+    const struct layer_plan *l = &p->layers[il];
     const struct program *program = layer->program;
     bool v_is_k = layer->w[W_ATTN_V].w == layer->w[W_ATTN_K].w;
     static const char *const streams[STREAM_COUNT] = {
         [STREAM_X] = "x", [STREAM_H] = "h", [STREAM_INPUT] = "input", [STREAM_EMBD] = "embd", [STREAM_LOW] = "low",
         [STREAM_HIGH] = "high", [STREAM_SUM] = "sum", [STREAM_SHARED] = "shared", [STREAM_Q] = "q", [STREAM_K] = "k",
-        [STREAM_V] = "v", [STREAM_LATENT_Q_A] = "q_a", [STREAM_LATENT_Q] = "q_heads", [STREAM_LATENT_KV] = "kv_a",
+        [STREAM_V] = "v", [STREAM_ENCODED] = "encoded", [STREAM_LATENT_Q_A] = "q_a", [STREAM_LATENT_Q] = "q_heads",
+        [STREAM_LATENT_KV] = "kv_a",
         [STREAM_LATENT] = "latent", [STREAM_LATENT_KV_B] = "kv", [STREAM_LATENT_HEADS] = "latent_heads",
         [STREAM_BETA_DECAY] = "beta_decay", [STREAM_HEADS] = "heads", [STREAM_CONV_IN] = "conv_in",
         [STREAM_BETA] = "beta",
@@ -207,7 +210,10 @@ static void add_program(struct text *t, const struct plan *p, const struct layer
             if (*at != '%') add(t, "%c", *at);
             else if (*++at == 'o') add(t, "%s", streams[s->out]);
             else if (*at == 'i') add(t, "%s", streams[s->in]);
-            else if (*at == 'w') add(t, "%s", model_weight_name(p, is_v && v_is_k ? W_ATTN_K : s->weight));
+            else if (*at == 'w') {
+                enum weight_id id = is_v && v_is_k ? W_ATTN_K : s->weight;
+                add(t, "%s%s", model_weight_prefix(p, il, id), model_weight_name(p, id));
+            }
             else if (*at == 'r') add(t, "%u", s->first / s->n);
             else if (*at == 's') add(t, "%u", s->to / s->n);
             else if (*at == 't') add(t, "%u:%u", s->to, s->to + s->n_norm);
@@ -246,7 +252,7 @@ static uint32_t find_kinds(const struct plan *p, const struct layer *layers, str
         bool has_network = p->layers[il].ffn.n_ff > 0 || p->layers[il].ffn.n_expert > 0;
         if (t.n > 0 && has_network) add(&t, "\n");
         if (has_network) add_feed_forward(&t, &p->layers[il].ffn);
-        if (layers) add_program(&t, p, &p->layers[il], &layers[il]);
+        if (layers) add_program(&t, p, il, &layers[il]);
         while (k < n_kind && strcmp(texts[k].bytes, t.bytes) != 0) k++;
         if (k == n_kind && k < MAX_KINDS) texts[n_kind++] = t;
         kinds[il] = (uint8_t)k;
@@ -263,7 +269,11 @@ plumb_status describe_plan(const struct plan *p, const struct layer *layers, str
     report_printf(w, "  %u layers of width %u, trained for %u tokens%s%s%s\n", p->n_layer, p->n_embd, p->n_ctx_train,
                   p->norm == NORM_LAYER ? ", layer norms" : ", RMS norms",
                   p->is_parallel ? ", attention and feed forward in parallel" : "",
-                  p->is_causal ? "" : ", tokens see later ones");
+                  plan_is_causal(p) ? "" : ", tokens see later ones");
+    if (p->n_encoder > 0) {
+        report_printf(w, "  layers 0 to %u are the encoder, where tokens see later ones; each of the %u blocks of the "
+                      "decoder is two layers\n", p->n_encoder - 1, (p->n_layer - p->n_encoder) / 2);
+    }
     write_pooling(w, p);
     uint32_t n_known = find_kinds(p, layers, texts, kinds), n_written = 0;
     for (uint32_t il = 0; il < n_known; il++) {

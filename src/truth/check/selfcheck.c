@@ -136,7 +136,8 @@ void selfcheck_rope(struct check *c, const struct plumb_trace *t) {
 
 /* Whether token pos of n may attend to token p. */
 static bool sees(const struct check *c, int32_t layer, uint32_t pos, uint32_t p) {
-    return (!c->model->plan.is_causal || p <= pos) && plan_window_has(&c->model->plan.layers[layer].attn, pos, p);
+    const struct attn_plan *a = &c->model->plan.layers[layer].attn;
+    return (!a->is_causal || p <= pos) && plan_window_has(a, pos, p);
 }
 
 /* Checks the attention weights of head h of a row, and adds a detail if they are wrong.  Returns how far their sum is
@@ -148,8 +149,9 @@ static double check_attention(struct check *c, int32_t layer, const struct trace
     double sum = 0;
     while (p < row->n && w[p] >= 0 && (sees(c, layer, row->pos, p) || w[p] == 0)) sum += (double)w[p++];
     if (p < row->n) {
+        bool is_causal = c->model->plan.layers[layer].attn.is_causal;
         const char *why = sees(c, layer, row->pos, p) ? "" : p < row->pos ? ", which is before the window"
-                        : c->model->plan.is_causal ? ", which is a later token" : ", which is after the window";
+                        : is_causal ? ", which is a later token" : ", which is after the window";
         check_detail(c, "kq_soft_max-%d: token %u, head %u: the weight of token %u is %g%s", (int)layer, row->pos, h, p,
                      (double)w[p], why);
         return 0;
@@ -213,7 +215,7 @@ void selfcheck_first(struct check *c, const struct plumb_trace *t) {
     uint32_t n_layer = 0, n_bad = 0;
     for (size_t k = 0; k < t->n_tap; k++) {
         int32_t il = t->taps[k].layer;
-        if (t->taps[k].id != TAP_QCUR) continue;   /* not every layer has attention */
+        if (t->taps[k].id != TAP_QCUR || !c->model->plan.layers[il].attn.is_causal) continue;   /* it sees more */
         n_layer++;
         int32_t of = il - (int32_t)c->model->plan.layers[il].kv_back;
         const struct trace_tap *v = trace_find_tap(t, TAP_VCUR_NORMED, of), *kqv = trace_find_tap(t, TAP_KQV_OUT, il);
@@ -487,9 +489,12 @@ static plumb_status run_fast(struct selfcheck *s, uint32_t n_token, uint32_t n_s
     struct forward *f;
     struct kernels k;
     kernels_init(&k, isa, precision);
-    PLUMB_TRY(forward_create(&f, s->in->model, n_token, n_step, PLUMB_KV_I16, &k, pool, s->err));
+    bool has_encoder = s->in->model->plan.n_encoder > 0;
+    uint32_t n_ctx = has_encoder ? s->n_token : n_token;
+    PLUMB_TRY(forward_create(&f, s->in->model, n_ctx, n_step, PLUMB_KV_I16, &k, pool, s->err));
     plumb_status status = PLUMB_OK;
     if (trace) status = forward_set_tap(f, (struct tap_sink) { record, trace });
+    if (status == PLUMB_OK && has_encoder) forward_encode(f, s->ids, s->n_token);
     for (uint32_t pos = 0; status == PLUMB_OK && pos < n_token; pos += n_step) {
         uint32_t n = n_token - pos < n_step ? n_token - pos : n_step;
         forward_run(f, s->ids + pos, n, pos, n, out + (size_t)pos * n_result(s));
@@ -533,7 +538,7 @@ static void do_norms(struct selfcheck *s, struct check *c) { selfcheck_norms(c, 
 
 /* If tokens of the model attend to later ones, skips the check and returns true. */
 static bool skip_not_causal(const struct selfcheck *s, struct check *c) {
-    if (s->in->model->plan.is_causal) return false;
+    if (plan_is_causal(&s->in->model->plan)) return false;
     check_set(c, VERDICT_SKIP, "tokens of this model attend to later ones");
     return true;
 }
@@ -683,7 +688,8 @@ static void do_relaxed(struct selfcheck *s, struct check *c) {
 static void force_layer_input(void *selfcheck, const plumb_tap *tap, double *x) {
     const struct selfcheck *s = selfcheck;
     enum tap_id id;
-    if (!tap_find(tap->name, strlen(tap->name), &id) || (id != TAP_EMBD && id != TAP_L_OUT)) return;
+    const id_set inputs = TAP_SET(EMBD) | TAP_SET(ENCODER_EMBD) | TAP_SET(L_OUT) | TAP_SET(ENCODED);
+    if (!tap_find(tap->name, strlen(tap->name), &id) || !(inputs >> id & 1)) return;
     const struct trace_tap *fast = trace_find_tap(s->fast, id, tap->layer);
     for (uint32_t t = 0; fast && t < tap->n_token; t++) {
         const struct trace_row *row = trace_find_row(fast, tap->pos + t);
@@ -701,6 +707,7 @@ static void compare_passes(struct selfcheck *s, struct check *c, bool layers_alo
     s->status = trace ? reference_set_tap(r, (struct tap_sink) { record, trace }) : PLUMB_ERROR_MEMORY;
     if (s->status == PLUMB_OK) {
         reference_set_force(r, layers_alone ? force_layer_input : NULL, s);
+        if (s->in->model->plan.n_encoder > 0) reference_encode(r, s->ids, s->n_token);
         reference_run(r, s->ids, s->n_token, 0, s->n_token, s->other);
         s->status = trace->err.status;
     }

@@ -78,6 +78,8 @@ plumb_status selfcheck_text(struct check *c, struct tokenizer *t, uint64_t n_par
     const struct model *m = c->model;
     if (!m->plan.has_logits) {
         check_set(c, VERDICT_SKIP, "the model computes embeddings, and no logits");
+    } else if (m->plan.n_encoder > 0) {
+        check_set(c, VERDICT_SKIP, "what the decoder writes depends on what the encoder reads");
     } else if (!t || !t->kind->encode) {
         check_set(c, VERDICT_SKIP, "the vocabulary has no texts");
     } else if (m->plan.n_vocab < MIN_VOCAB || n_param < MIN_PARAM) {

@@ -163,6 +163,7 @@ void outcome_free(struct outcome *o) {
  * results of the tokens from first_result on. */
 static void feed(struct experiment *e, size_t n, size_t n_prompt, struct layers layers, bool with_results) {
     uint32_t pos = 0;
+    if (e->model->plan.n_encoder > 0) reference_encode(e->reference, e->tokens, (uint32_t)n);
     while (pos < n) {
         uint32_t n_run = pos == 0 && n_prompt > 0 ? (uint32_t)n_prompt : 1, end = pos + n_run;
         e->pos = pos;
@@ -375,8 +376,8 @@ plumb_status experiment_try(struct experiment *e, const struct mistake *m, bool 
     memcpy(e->tokens, e->theirs->tokens, e->theirs->n_token * sizeof *e->tokens);
     /* One batch takes less time: every weight is unpacked once. */
     size_t n = !is_whole && e->n_first < e->theirs->n_token ? e->n_first : e->theirs->n_token;
-    bool is_one = !mistake_is_of_batch(m) && e->model->plan.is_causal && n <= e->n_batch;
-    if (mistake_is_of_batch(m) || !e->model->plan.is_causal) n = e->theirs->n_token;
+    bool is_one = !mistake_is_of_batch(m) && plan_is_causal(&e->model->plan) && n <= e->n_batch;
+    if (mistake_is_of_batch(m) || !plan_is_causal(&e->model->plan)) n = e->theirs->n_token;
     size_t n_prompt = is_one ? n : e->theirs->n_prompt;
     uint32_t last = end < e->model->plan.n_layer ? end : e->model->plan.n_layer;
     for (uint32_t il = e->first_layer + 1; il < last && !is_whole; il++) {   /* give counts those of the first layer */

@@ -114,16 +114,9 @@ bool fit_find_input(struct fit *f, id_set among, struct fit_rows *rows) {
     id_set inputs = model_tap_inputs(f->model, f->id, f->layer) & among;
     for (uint32_t i = 0; i < TAP_COUNT; i++) {
         if (!(inputs >> i & 1)) continue;
-        enum tap_id id = (enum tap_id)i;
-        int32_t layer = f->layer;
-        if (id == TAP_L_OUT) {
-            layer = layer < 0 ? (int32_t)f->model->plan.n_layer - 1 : layer - 1;
-            if (f->model->plan.has_states) return false;   /* the input of a layer is a sum of states */
-            if (layer < 0) id = TAP_EMBD;
-        } else if (tap_spec(id)->in_layer == false) {
-            layer = -1;
-        }
-        return fit_tap(f, id, layer, rows);
+        if (i == TAP_L_OUT && f->model->plan.has_states) return false;   /* the input of a layer is a sum of states */
+        struct tap_input input = model_tap_input(f->model, f->id, f->layer, (enum tap_id)i);
+        return fit_tap(f, input.id, input.layer, rows);
     }
     return false;
 }

@@ -326,7 +326,7 @@ struct span { int64_t first, end; };
 static struct span right_span(const struct attention *a, uint32_t t) {
     const struct attn_plan *p = a->plan;
     uint32_t pos = pos_of(a, t);
-    bool is_causal = a->r.f->model->plan.is_causal;
+    bool is_causal = p->is_causal;
     struct span s = { 0, is_causal ? (int64_t)pos + 1 : reader_filled(&a->r, t) };
     if (p->window == 0) return s;
     if (p->is_symmetric) {
@@ -395,7 +395,7 @@ static void try_windows(struct attention *a) {
 }
 
 static void try_masks(struct attention *a) {
-    bool is_causal = a->r.f->model->plan.is_causal;
+    bool is_causal = a->plan->is_causal;
     for (int64_t by = -2; by <= 2; by++) {
         for (uint32_t t = 0; t < a->r.n_token && by != 0; t++) {
             struct span s = right_span(a, t);

@@ -258,7 +258,14 @@ static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
     id_set feeds = inputs_of(d, of, layer);
     id_set want = tap_same_layer(feeds), earlier = feeds ^ want;
     tap_sequence(d->a->order, ids);
+    if (of == TAP_ENCODED) want = earlier, earlier = 0;   /* the l_out of its own layer */
     for (;;) {
+        if (earlier & TAP_SET(ENCODED)) {   /* which d->model knows to be in another layer */
+            size_t i = find_tap(d, TAP_ENCODED, (int32_t)d->model->plan.n_encoder - 1);
+            if (i == d->n_tap) in.direct = false;
+            else if (in.n < TAP_COUNT) in.error = fmax(in.error, d->taps[in.taps[in.n++] = i].error);
+            earlier &= ~TAP_SET(ENCODED);
+        }
         for (uint32_t at = TAP_COUNT; at-- > 0;) {
             enum tap_id id = ids[at];
             if (!(want >> id & 1)) continue;
@@ -275,9 +282,12 @@ static struct diff_inputs find_inputs(const struct diff *d, size_t tap) {
         }
         if (earlier == 0) return in;
         if (is_result && d->n_layer == 0) in.direct = false;   /* no layer was compared */
-        layer = is_result ? d->n_layer - 1 : layer - 1;
+        bool is_known = !is_result && d->model && layer < (int32_t)d->model->plan.n_layer;
+        struct tap_input before = { TAP_EMBD, is_result ? d->n_layer - 1 : layer - 1 };
+        if (is_known) before = model_tap_input(d->model, TAP_ATTN_NORM, layer, TAP_L_OUT);
+        layer = before.layer;
         is_result = false;
-        want = layer < 0 ? TAP_SET(EMBD) : earlier;
+        want = layer < 0 ? ID_SET(before.id) : earlier;
         earlier = 0;
     }
 }

@@ -309,7 +309,13 @@ static bool has_alibi(const struct model *m) { return attention_of(m)->alibi != 
 
 /* ---- masks and windows ------------------------------------------------------------------------------------------- */
 
-static void edit_causal(const struct known_mistake *q, struct edit *e) { e->plan->is_causal = q->value; }
+/* In the decoder, if there is one. */
+static void edit_causal(const struct known_mistake *q, struct edit *e) {
+    for (uint32_t il = e->plan->n_encoder; il < e->plan->n_layer; il++) {
+        struct attn_plan *a = &e->plan->layers[il].attn;
+        if (!a->reads_encoder) a->is_causal = q->value;
+    }
+}
 
 static bool sees_strictly(const struct attended *a, uint32_t own, uint32_t slot) {
     (void)a;
@@ -319,7 +325,7 @@ static bool sees_late(const struct attended *a, uint32_t own, uint32_t slot) {
     return slot <= own + 1 && slot < a->n_slot;
 }
 
-static bool is_causal(const struct model *m) { return m->plan.is_causal; }
+static bool is_causal(const struct model *m) { return plan_is_causal(&m->plan); }
 
 /* value: what is added to the window */
 static void edit_window(const struct known_mistake *q, struct edit *e) {
@@ -404,12 +410,42 @@ static void edit_gate(const struct known_mistake *q, struct edit *e) {
 /* Zeros in slots that have not been written yet. */
 static const double *cached_before(const struct reference *r, const struct attended *a, const double *cache,
                                    uint32_t dim, uint32_t slot, uint32_t g) {
-    return a->pos > 0 && slot >= a->slot ? r->zeros : reference_cached(r, a, cache, dim, slot, g);
+    bool is_written = a->plan->reads_encoder || a->pos == 0 || slot < a->slot;
+    return !is_written ? r->zeros : reference_cached(r, a, cache, dim, slot, g);
 }
 
 static double one_zero(void) { return 1; }
 
 static uint32_t slot_overwritten(const struct reference *r, uint32_t pos) { return pos > 0 ? r->n_prompt : pos; }
+
+/* ---- an encoder and a decoder ------------------------------------------------------------------------------------ */
+
+static bool has_encoder(const struct model *m) { return m->plan.n_encoder > 0; }
+
+enum { CROSS_CAUSAL, CROSS_OF_DECODER };
+static void edit_cross(const struct known_mistake *q, struct edit *e) {
+    EACH_LAYER(e->plan, il) {
+        struct attn_plan *a = &e->plan->layers[il].attn;
+        if (!a->reads_encoder) continue;
+        a->is_causal = true;
+        a->reads_encoder = q->value == CROSS_CAUSAL;
+    }
+}
+
+static uint32_t bucket_around(const struct attn_plan *p, int32_t distance) {
+    struct attn_plan around = *p;
+    around.is_causal = false;
+    return plan_bucket(&around, distance);
+}
+static uint32_t bucket_before(const struct attn_plan *p, int32_t distance) {
+    struct attn_plan before = *p;
+    before.is_causal = true;
+    return plan_bucket(&before, distance);
+}
+static bool has_buckets(const struct model *m) { return m->layers[0].w[W_ATTN_BUCKETS].w; }
+static bool has_buckets_before(const struct model *m) { return has_buckets(m) && is_causal(m); }
+
+static int32_t next_token(const int32_t *ids, uint32_t n, uint32_t t) { return ids[t + 1 < n ? t + 1 : t]; }
 
 /* ---- the entries ------------------------------------------------------------------------------------------------- */
 
@@ -424,7 +460,8 @@ static const struct need
     causal = { "that are causal", is_causal },
     with_windows = { "with windows", NULL },
     with_some_windows = { "with windows in some layers only", NULL },
-    with_alibi = { "with ALiBi", has_alibi };
+    with_alibi = { "with ALiBi", has_alibi },
+    with_encoder = { "with an encoder and a decoder", has_encoder };
 
 static const struct known_mistake known[] = {
     /* ---- projections ---- */
@@ -581,6 +618,21 @@ static const struct known_mistake known[] = {
       "too many, whose K and V are zeros; kq_soft_max has no column for it", STEPS(.zeros = one_zero) },
     { "kv.slot=overwritten", "kq_soft_max", &known_every, "every step writes its K and V into slot n_prompt and sees "
       "the slots 0..n_prompt; later columns of kq_soft_max are 0", STEPS(.slot = slot_overwritten) },
+
+    /* ---- an encoder and a decoder ---- */
+    { "decoder.start=missing", "embd", &with_encoder, "the decoder is not fed its first token: the token at position p "
+      "of a batch is the one of position p + 1, and that of the last position comes twice",
+      STEPS(.token = next_token) },
+    { "cross.source=decoder", "Kcur", &with_encoder, "K and V of cross attention are products of the norm that its Q "
+      "is a product of, not of the encoder's output, and the mask is causal", EDIT(edit_cross, CROSS_OF_DECODER) },
+    { "cross.mask=causal", "kq_soft_max", &with_encoder, "the token at position p of the decoder sees the encoder's "
+      "tokens up to position p, not all of them", EDIT(edit_cross, CROSS_CAUSAL) },
+    { "buckets.decoder=around", "kq_soft_max", NEED("with buckets of distances in a decoder", has_buckets_before), ""
+      "the decoder's distances have the buckets of an encoder, half of which are for keys after the query",
+      STEPS(.bucket = bucket_around) },
+    { "buckets.encoder=before", "kq_soft_max", NEED("with buckets of distances in an encoder", has_buckets), "the "
+      "encoder's distances have the buckets of a decoder, where keys after the query have the bucket of the query",
+      STEPS(.bucket = bucket_before) },
 };
 
 const struct known_list known_attention = { known, sizeof known / sizeof *known };

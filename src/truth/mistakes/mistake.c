@@ -65,7 +65,7 @@ static bool reserve(struct mistakes *s, double **p, size_t *cap, uint64_t n) {
  * width. */
 static const double *held(const struct made_tap *st, enum tap_id id, uint32_t width) {
     const struct mistakes *s = st->s;
-    if (id == TAP_L_OUT && st->layer == 0) id = TAP_EMBD;
+    if (id == TAP_L_OUT) id = model_tap_input(s->model, st->id, st->layer, id).id;
     /* The steps behind all layers are computed for the last tokens of a batch only. */
     uint32_t n_skip = st->layer < 0 && s->n_held[id] > st->n_token ? s->n_held[id] - st->n_token : 0;
     bool is_there = width > 0 && s->n_head[id] * s->width[id] == width && s->n_held[id] == st->n_token + n_skip;
@@ -476,7 +476,7 @@ static bool sees(const struct made_tap *st, enum scores_mistake v, uint32_t own,
     const struct mistakes *s = st->s;
     const struct mistake *m = st->wrong;
     uint32_t number = m ? (uint32_t)m->number : 0, chunk = m ? m->chunk : 0;
-    int64_t end = s->model->plan.is_causal ? (int64_t)own + 1 : st->n;
+    int64_t end = plan_of(st)->attn.is_causal ? (int64_t)own + 1 : st->n;
     if (v == SCORES_LATE) end += number;
     if (v == SCORES_EARLY || v == SCORES_EARLY_ZEROS) end -= number;
     if (v == SCORES_NO_MASK) end = st->n;

@@ -15,7 +15,7 @@ static double input_at(const struct call *c, int64_t at, uint32_t i, const doubl
 void reference_convolve(struct reference *r, const struct call *c) {
     uint32_t n = c->s->n, n_conv = c->w->w->n_in, n_state = n_conv - 1;
     /* A mistake in the mask of attention does not concern convolutions. */
-    int64_t first = r->right->plan.is_causal ? -(int64_t)n_state : -(int64_t)(n_state / 2);
+    int64_t first = plan_is_causal(&r->right->plan) ? -(int64_t)n_state : -(int64_t)(n_state / 2);
     int64_t end = r->steps.tail_end(c->b.n);
     double *state = r->states[c->il];   /* (n_state, n) of the last tokens before the batch */
     for (uint32_t i = 0; i < n; i++) {

@@ -5,5 +5,5 @@
 
 const struct plumb_pass_functions plumb_reference_pass = {
     reference_create, reference_free, reference_set_tap, reference_bytes, reference_rewind, reference_run,
-    reference_embeddings, reference_pool, reference_set_adapters,
+    reference_embeddings, reference_pool, reference_encode, reference_set_adapters,
 };

@@ -268,7 +268,7 @@ static void softmax_of_rows(const struct reference *r, const struct attended *a,
 
 /* What is added to the score of a key at a distance: Raffel et al. 2020, "T5", section 2.1 */
 static double bucket_bias(const struct reference *r, const struct attended *a, uint32_t head, int32_t distance) {
-    return a->buckets ? (double)reference_row(r, a->buckets, plan_bucket(&r->plan, a->plan, distance))[head] : 0;
+    return a->buckets ? (double)reference_row(r, a->buckets, r->steps.bucket(a->plan, distance))[head] : 0;
 }
 
 /* weights (n, n_head, n_key) */
@@ -280,7 +280,7 @@ static void attention_weights(const struct reference *r, const struct attended *
         const double *q = r->q + (size_t)i * p->k_dim;
         double *scores = r->weights + (size_t)i * n_key;
         for (uint32_t s = 0; s < n_key; s++) {
-            bool is_seen = r->plan.is_causal ? r->steps.sees(a, own, s) : s < a->n_slot;
+            bool is_seen = p->is_causal ? r->steps.sees(a, own, s) : s < a->n_slot;
             scores[s] = -INFINITY;
             if (!is_seen || !plan_window_has(p, own, s)) continue;
             const double *k = r->steps.key(r, a, t, s, r->steps.kv_head(p, h));
@@ -427,21 +427,24 @@ static void run_temperature(struct reference *r, const struct call *c) {   /* Ll
     }
 }
 
+/* Rounds the K and V of n tokens, as an engine does that stores them so. */
+static void round_kv(const struct reference *r, const struct attn_plan *p, uint32_t n) {
+    r->steps.heads(r, STREAM_K, r->streams[STREAM_K], (size_t)n * p->n_head_kv, p->k_dim);
+    r->steps.heads(r, STREAM_V, r->streams[STREAM_V], (size_t)n * p->n_head_kv, p->v_dim);
+}
+
 static void run_attention(struct reference *r, const struct call *c) {
     const struct attn_plan *p = &c->layer->attn;
-    uint32_t n = c->b.n, n_key = c->b.pos + n;
+    uint32_t n = c->b.n, n_key = p->reads_encoder ? r->n_encoded : c->b.pos + n;
     double *q = r->streams[STREAM_Q], *k = r->streams[STREAM_K], *v = r->streams[STREAM_V];
     const float *sinks = c->w->w ? reference_floats(c->w->w) : NULL;
-    const struct weight *own = r->right->layers[c->il].w[W_ATTN_BUCKETS].w;
     struct attended a = { p, k - (size_t)c->b.slot * p->n_head_kv * p->k_dim,
                           v - (size_t)c->b.slot * p->n_head_kv * p->v_dim, sinks,
-                          own ? own : r->right->layers[0].w[W_ATTN_BUCKETS].w, n, c->b.pos, c->b.slot, c->b.slot + n };
+                          r->right->layers[c->il].w[W_ATTN_BUCKETS].w, n, c->b.pos, c->b.slot,
+                          p->reads_encoder ? n_key : c->b.slot + n };
     r->attn = c->out;
     r->steps.heads(r, STREAM_Q, q, (size_t)n * p->n_head, p->k_dim);
-    if (plan_has_kv(c->layer)) {
-        r->steps.heads(r, STREAM_K, k, (size_t)n * p->n_head_kv, p->k_dim);
-        r->steps.heads(r, STREAM_V, v, (size_t)n * p->n_head_kv, p->v_dim);
-    }
+    if (plan_keeps_kv(c->layer)) round_kv(r, p, n);
     attention_weights(r, &a, n_key);
     reference_tap(r, TAP_KQ_SOFT_MAX, (int32_t)c->il, c->b.pos, n, p->n_head, n_key, r->weights);
     r->steps.heads(r, STREAM_HEADS, r->weights, (size_t)n * p->n_head, n_key);
@@ -517,8 +520,8 @@ static void run_sparse(struct reference *r, const struct call *c) {
     }
 }
 
-/* Runs the steps of layer il. */
-static void run_layer(struct reference *r, uint32_t il, struct batch b) {
+/* Runs the steps of layer il that are in the set `which`. */
+static void run_layer(struct reference *r, uint32_t il, struct batch b, id_set which) {
     static void (*const runs[STEP_KINDS])(struct reference *r, const struct call *c) = {
         [STEP_NORM] = run_norm, [STEP_PRODUCT] = run_product, [STEP_COPY] = run_copy, [STEP_SHOW] = nothing,
         [STEP_SCALE] = run_scale, [STEP_DIVIDE] = run_divide, [STEP_ADD] = run_add, [STEP_ADD_SCALED] = run_add_scaled,
@@ -547,6 +550,7 @@ static void run_layer(struct reference *r, uint32_t il, struct batch b) {
                          + (size_t)b.slot * layer->attn.n_head_kv * layer->attn.v_dim;
     for (uint32_t i = 0, n; i < program->n; i += n) {
         n = program_products(program, i, PROGRAM_MAX_STEPS);   /* products of one stream are shown together */
+        if (!(which >> i & 1)) continue;
         for (uint32_t k = i; k < i + n; k++) {
             const struct step *s = &program->steps[k];
             const struct call c = { il, b, s, layer, model_affine(r->m, il, s->weight), r->streams[s->in],
@@ -562,6 +566,8 @@ static void run_layer(struct reference *r, uint32_t il, struct batch b) {
         }
     }
 }
+
+static int32_t token(const int32_t *ids, uint32_t n, uint32_t t) { return (void)n, ids[t]; }
 
 /* A token more than was asked for may be fed. */
 static uint32_t learned_row(const struct reference *r, uint32_t pos, uint32_t t) {
@@ -590,13 +596,14 @@ static void embed_layers(struct reference *r, const int32_t *ids, uint32_t n, ui
 }
 
 /* Fills x with the embeddings, and the streams that keep them or begin with them. */
-static void embed(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos) {
+static void embed(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos, enum tap_id tap) {
     const struct model *m = r->m;
     const struct plan *p = &r->plan;
     size_t n_x = (size_t)n * p->n_embd;
     double factor = (double)p->embedding_scale;
     for (uint32_t t = 0; t < n; t++) {
-        const float *embedding = reference_row(r, m->token_embd.w, (size_t)ids[t]);
+        int32_t id = tap == TAP_EMBD ? r->steps.token(ids, n, t) : ids[t];
+        const float *embedding = reference_row(r, m->token_embd.w, (size_t)id);
         double *x = r->x + (size_t)t * p->n_embd;
         for (uint32_t i = 0; i < p->n_embd; i++) x[i] = (double)embedding[i];
     }
@@ -608,7 +615,7 @@ static void embed(struct reference *r, const int32_t *ids, uint32_t n, uint32_t 
         if (m->position_embd.w) add_row(r, m->position_embd.w, r->steps.learned_row(r, pos, t), x);
     }
     norm_outside(r, W_TOKEN_EMBD_NORM, &m->token_embd_norm, r->x, n, r->x);
-    reference_tap(r, TAP_EMBD, -1, pos, n, 1, p->n_embd, r->x);
+    reference_tap(r, tap, -1, pos, n, 1, p->n_embd, r->x);
     memcpy(r->streams[STREAM_EMBD], r->x, n_x * sizeof *r->x);
     embed_layers(r, ids, n, pos);
     if (p->n_stream > 0) reference_split_streams(r, n);
@@ -659,6 +666,21 @@ static void finish(struct reference *r, uint32_t n, uint32_t pos, uint32_t n_res
     r->sink.on_tap(r->sink.user, &(plumb_tap) { name, -1, pos + first, n_result, 1, p->n_vocab, results });
 }
 
+/* What the decoder reads of the encoder's output is computed once: its K and V. */
+static bool reads_encoder(const struct reference *r, uint32_t il) { return r->plan.layers[il].attn.reads_encoder; }
+
+void reference_encode(struct reference *r, const int32_t *ids, uint32_t n) {
+    const struct batch b = { n, 0, 0 };
+    r->n_encoded = n;
+    embed(r, ids, n, 0, TAP_ENCODER_EMBD);
+    for (uint32_t il = 0; il < r->plan.n_layer; il++) {
+        uint32_t attention;
+        if (il < r->plan.n_encoder) run_layer(r, il, b, ALL_IDS);
+        else if (reads_encoder(r, il)) run_layer(r, il, b, program_kv(r->m->layers[il].program, &attention));
+        if (reads_encoder(r, il)) round_kv(r, &r->plan.layers[il].attn, n);
+    }
+}
+
 void reference_run_layers(struct reference *r, struct layers layers, const int32_t *ids, uint32_t n, uint32_t pos,
                           uint32_t n_result, float *results) {
     const struct plan *p = &r->plan;
@@ -667,12 +689,16 @@ void reference_run_layers(struct reference *r, struct layers layers, const int32
     r->n_past = pos + n;
     struct batch b = { n, pos, r->steps.slot(r, pos) };
     for (uint32_t t = 0; t < n; t++) r->rotated[b.slot + t] = r->steps.position(r, pos, t, false);
-    embed(r, ids, n, pos);
+    embed(r, ids, n, pos, TAP_EMBD);
     if (layers.first > 0) {
         plumb_tap tap = { tap_spec(TAP_L_OUT)->name, (int32_t)layers.first - 1, pos, n, 1, p->n_embd, NULL };
         r->force(r->user, &tap, r->x);
     }
-    for (uint32_t il = layers.first; il < p->n_layer && il < layers.end; il++) run_layer(r, il, b);
+    if (layers.first < p->n_encoder) layers.first = p->n_encoder;
+    for (uint32_t il = layers.first; il < p->n_layer && il < layers.end; il++) {
+        uint32_t attention;
+        run_layer(r, il, b, reads_encoder(r, il) ? ~program_kv(r->m->layers[il].program, &attention) : ALL_IDS);
+    }
     if (n_result > 0 && layers.end >= p->n_layer) finish(r, n, pos, n_result, results);
 }
 
@@ -688,7 +714,8 @@ uint32_t reference_rewind(const struct reference *r, uint32_t n_past) {
 plumb_pooling reference_pooling(const struct reference *r) { return r->plan.pooling.kind; }
 
 void reference_embeddings(const struct reference *r, uint32_t n_result, float *out) {
-    for (size_t i = 0; i < (size_t)n_result * r->plan.n_embd; i++) out[i] = (float)r->h[i];
+    const double *h = r->plan.n_encoder > 0 ? r->streams[STREAM_ENCODED] : r->h;
+    for (size_t i = 0; i < (size_t)n_result * r->plan.n_embd; i++) out[i] = (float)h[i];
 }
 
 static double *allocate(struct reference *r, uint64_t a, uint64_t b) {
@@ -705,6 +732,7 @@ static uint64_t stream_width(const struct plan *p, enum stream stream) {
     const struct scan_plan *s = &p->scan;
     bool is_rwkv = p->rwkv.kind != RWKV_NONE;
     switch (stream) {
+    case STREAM_ENCODED: return p->n_encoder > 0 ? p->n_embd : 0;
     case STREAM_LOW: case STREAM_HIGH: return p->has_states ? p->n_embd : 0;
     case STREAM_SUM: case STREAM_SHARED: return p->max_expert > 0 ? p->n_embd : 0;
     case STREAM_Q: case STREAM_HEADS: return p->max_q;
@@ -795,11 +823,11 @@ static double recalled(double old, double decay) { return (void)decay, old; }
 const struct reference_steps reference_right_steps = {
     .before = nothing, .after = nothing, .bytes = bytes, .dequantize = dequantize, .input = input,
     .heads = heads, .linear = reference_linear, .product = reference_product,
-    .norm = normalize, .norm_weight = reference_unchanged, .learned_row = learned_row, .slot = slot,
+    .norm = normalize, .norm_weight = reference_unchanged, .token = token, .learned_row = learned_row, .slot = slot,
     .position = position, .rotates = rotates, .first_rotated = first_rotated, .frequency = reference_frequency,
     .rope_width = rope_width, .kv_head = kv_head, .sees = sees, .cached = reference_cached, .key = key, .value = value,
-    .alibi = reference_alibi, .exponential = softmax_exp, .zeros = zeros, .softmax = softmax_of_rows,
-    .values = reference_values, .activation = reference_activation, .limit = limit_both,
+    .bucket = plan_bucket, .alibi = reference_alibi, .exponential = softmax_exp, .zeros = zeros,
+    .softmax = softmax_of_rows, .values = reference_values, .activation = reference_activation, .limit = limit_both,
     .choice = reference_unchanged, .weighed = reference_weighed, .expert = reference_expert,
     .weight_place = reference_weight_place, .begin = begin, .kernel_place = kernel_place, .tail_end = tail_end,
     .dt_bias = reference_unchanged, .softplus = reference_softplus, .decay = decay, .fed = fed,
@@ -855,7 +883,7 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
         r->edited.layers = alloc_array(p->n_layer, sizeof *r->edited.layers);
         r->programs = alloc_array(p->n_layer, sizeof *r->programs);
         r->n_ctx = n_ctx;
-        r->n_batch = n_batch;
+        r->n_batch = n_batch = p->n_encoder > 0 ? n_ctx : n_batch;
         r->rounded_steps = reference_right_steps;
         r->row = alloc_array(n_row, sizeof *r->row);
         r->row_bytes = alloc_array(n_row, sizeof *r->row);   /* F32 has the longest rows */

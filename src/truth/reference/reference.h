@@ -16,7 +16,7 @@
 
 struct reference;
 
-/* n_ctx: positions that the cache holds.  n_batch: the most tokens in one reference_run.  m is borrowed. */
+/* n_ctx: positions that the cache holds.  n_batch: as in forward_create.  m is borrowed. */
 plumb_status reference_create(struct reference **out, const struct model *m, uint32_t n_ctx, uint32_t n_batch,
                               struct error *err);
 void reference_free(struct reference *r);
@@ -41,6 +41,8 @@ struct layers { uint32_t first, end; };
 /* As forward_run, with the same limits. */
 void reference_run(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result,
                    float *results);
+/* As forward_encode. */
+void reference_encode(struct reference *r, const int32_t *ids, uint32_t n);
 /* As forward_rewind. */
 uint32_t reference_rewind(const struct reference *r, uint32_t n_past);
 /* Computes some layers only.  If these lack the model's last one, no results are written.  If they lack its first one,

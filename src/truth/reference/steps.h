@@ -35,6 +35,8 @@ struct reference_steps {
     void (*norm)(const struct reference *r, double eps, const double *x, uint32_t n, double *h);
     /* By what an element is multiplied then, if this is its weight. */
     double (*norm_weight)(double weight);
+    /* The token whose embedding is read for token t of a batch of n; an encoder reads its own. */
+    int32_t (*token)(const int32_t *ids, uint32_t n, uint32_t t);
     /* The row of the learned positions, the slot in the cache, and the position to which Q (is_q) or K is rotated, of
      * token t of the batch at pos; t is 0 for the slot. */
     uint32_t (*learned_row)(const struct reference *r, uint32_t pos, uint32_t t);
@@ -55,6 +57,8 @@ struct reference_steps {
                             uint32_t slot, uint32_t g);
     const double *(*key)(const struct reference *r, const struct attended *a, uint32_t t, uint32_t slot, uint32_t g);
     const double *(*value)(const struct reference *r, const struct attended *a, uint32_t slot, uint32_t g);
+    /* The bucket of a distance. */
+    uint32_t (*bucket)(const struct attn_plan *p, int32_t distance);
     /* What is subtracted from the score of a key at a distance. */
     double (*alibi)(const struct attn_plan *p, uint32_t head, double distance);
     /* e^max(score - max, least), where max is the largest score; how many scores of 0 take part in the sum, too */
@@ -109,6 +113,7 @@ struct reference {
     double *state;                   /* what all layers keep between tokens */
     double **states;                 /* (n_layer) that of a layer, (plan_state_size) */
     uint32_t n_past;                 /* the tokens after which the states are */
+    uint32_t n_encoded;              /* tokens of the encoder's text */
     double *streams[STREAM_COUNT];   /* (n_batch, n) each, see enum stream; K and V are places in the cache */
     double *x, *h, *q, *attn;        /* the streams STREAM_X, STREAM_H, STREAM_Q and STREAM_HEADS */
     /* For experts; NULL in a model without them. */

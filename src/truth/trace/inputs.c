@@ -4,6 +4,7 @@ static id_set inputs_of(uint32_t order, enum tap_id id) {
     static const id_set usual[TAP_COUNT] = {
         [TAP_PER_LAYER] = TAP_SET(EMBD),
         [TAP_MODALITIES] = TAP_SET(L_OUT),
+        [TAP_ENCODED] = TAP_SET(L_OUT),
         [TAP_PREDICTIONS] = TAP_SET(MODALITIES) | TAP_SET(L_OUT),
         [TAP_ACTIVE] = TAP_SET(PREDICTIONS),
         [TAP_ATTN_NORM] = TAP_SET(L_OUT),

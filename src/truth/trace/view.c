@@ -138,6 +138,7 @@ uint64_t view_row_size(const struct model *m, enum tap_id id, int32_t layer, uin
 static id_set absent_in(const struct model *m, int32_t layer) {
     id_set absent = m->plan.has_logits ? 0 : TAP_SET(RESULT_OUTPUT);
     if (m->plan.n_per_layer == 0) absent |= TAP_SET(PER_LAYER);
+    if (m->plan.n_encoder == 0) absent |= TAP_SET(ENCODER_EMBD);
     if (m->plan.pooling.kind == PLUMB_POOLING_NONE) absent |= TAP_SET(RESULT_POOLED);
     return layer < 0 || layer >= (int32_t)m->plan.n_layer ? absent : model_absent_taps(m, (uint32_t)layer);
 }
@@ -342,6 +343,11 @@ static void show_inputs(char *text, size_t size, size_t *at, const struct trace_
         enum tap_id id = (enum tap_id)i;
         int32_t layer = id == TAP_L_OUT ? before : tap->layer;
         if (id == TAP_L_OUT && layer < 0) id = TAP_EMBD;
+        bool is_known = m && m->plan.n_encoder > 0 && tap->layer < (int32_t)m->plan.n_layer;
+        struct tap_input known = is_known ? model_tap_input(m, tap->id, tap->layer, (enum tap_id)i)
+                                          : (struct tap_input){ id, layer };
+        id = known.id;
+        layer = known.layer;
         const struct trace_tap *input = trace_find_tap(&v->t, id, layer);
         tap_show(&name, id, layer);
         if (!input || input->n_row == 0) {

@@ -17,6 +17,7 @@ mkdir -p "$work"
 libraries="build/common/libllama-common.a build/common/libllama-common-base.a build/src/libllama.a
     build/ggml/src/libggml.a build/ggml/src/libggml-cpu.a build/ggml/src/libggml-base.a -lpthread -ldl -fopenmp"
 echo "7 1 33 33 60 2 19 48" >"$work/ids.txt"
+printf "the cat, sat on a mat?" >"$work/text.txt"
 # logits.c with other numbers in llama.cpp's Gemma 3n, where they are fixed: 4 layers with K and V, 2 sparse ones, and
 # the widths of models/synth_archs.py.
 small_gemma3n() {
@@ -37,11 +38,12 @@ taps() {
     case $1 in
     gemma3n) program=$work/logits-gemma3n ;;
     bert | jina-bert-v2 | modern-bert | neo-bert | qwen3) set -- "$1" -e 01234 ;;
-    *-bert* | eurobert | gemma-embedding | llama-embed | t5encoder*) set -- "$1" -e 0123 ;;
+    *-bert* | eurobert | gemma-embedding | llama-embed | t5*) set -- "$1" -e 0123 ;;
     esac
     file=$1
     shift
     "$program" -i "$work/ids.txt" -s 1 "$@" -d "$file.taps" "$work/f32.gguf" - "$work/logits.bin"
+    [ "$file" != t5-gated ] || "$program" -f "$work/text.txt" -t 2 -g 40 "$work/f32.gguf" - "$file.greedy"
 }
 small_gemma3n
 if [ "$names" = taps ]; then

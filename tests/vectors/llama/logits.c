@@ -8,6 +8,7 @@
  *     -g N      then N greedy tokens, one by one; the records are those N choices (end-of-text does not stop them)
  *     -s N      record every N-th logit, ids 0, N, 2N...; 0 records none
  *     -t N      record the N largest logits
+ *               T5's encoder reads the prompt; its decoder reads it too or, with -g, begins with its start token
  *     -d FILE   dump the activations of the prompt's pass there, as its evaluation callback sees them
  *     -l F:S    use the LoRA in file F with the scale S; several together
  *     -c F:S    add the control vector in file F, times S
@@ -153,6 +154,29 @@ static const char *name_by_weight(const struct ggml_tensor *t, char layer[16]) {
     return is_gate ? "mamba_y_swiglu_z" : name_in_rwkv(t, layer);
 }
 
+/* Of a model with an encoder and a decoder: blocks of the encoder, whether the decoder runs, and its last block whose
+ * cross attention has begun.  n_encoder 0: another model. */
+static struct { int32_t n_encoder, cross; bool decodes; } t5;
+
+/* The layers of the decoder follow those of the encoder: two for each block, as plumb has them.  layer: "-0" or NULL;
+ * buffer: for another one, which is returned. */
+static const char *name_in_t5(char own[64], const char *layer, char buffer[16]) {
+    int32_t il = layer ? atoi(layer + 1) : 0;
+    if (!t5.decodes) {
+        bool is_norm = strcmp(own, "result_norm") == 0, is_embd = strcmp(own, "embd") == 0;
+        if (is_embd || is_norm) sprintf(own, is_norm ? "enc_result_norm" : "enc_embd");
+        if (is_norm) sprintf(buffer, "-%d", t5.n_encoder - 1);
+        return is_norm ? buffer : layer;
+    }
+    bool begins = strcmp(own, "attn_norm_cross") == 0;
+    if (begins) t5.cross = il;
+    if (begins) strcpy(own, "attn_norm");
+    if (strcmp(own, "cross_inp") == 0) strcpy(own, "l_out");
+    if (!layer) return NULL;
+    sprintf(buffer, "-%d", t5.n_encoder + 2 * il + (t5.cross == il));
+    return buffer;
+}
+
 /* Steps that a dump shows: those that plumb taps.  Q, K and V get their name several times; heads are apart and biases
  * added when they are reshaped or are views of the fused product, and RoPE comes after. */
 static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
@@ -179,7 +203,7 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
                                          "first_prediction_scaled", "wkv_value_mix", "wkv_value", "wkv_decay",
                                          "wkv_rate", "wkv_removal", "wkv_key", "wkv_bonus", "wkv_output", "wkv_norm",
                                          "wkv_sum", "ffn_receptance",
-                                         "result_norm", "result_output"};
+                                         "enc_embd", "enc_result_norm", "result_norm", "result_output"};
     /* Names that some architectures have for the same steps. */
     static const char *const others[][2] = {{"inp_scaled", "embd"}, {"sa_out", "ffn_inp"}, {"ffn_geglu", "ffn_swiglu"},
                                             {"ffn_gate_b", "ffn_gate"}, {"ffn_up_b", "ffn_up"},
@@ -246,6 +270,8 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
         if (strcmp(own, others[i][0]) == 0) strcpy(own, others[i][1]);
     }
     if (is_bloom) strcpy(own, "embd");
+    char in_t5[16];
+    if (t5.n_encoder > 0) layer = name_in_t5(own, layer, in_t5);
     /* Qwen 3.5 gives the output of attention this name, and what the delta rule reads. */
     if (strcmp(own, "attn_output") == 0) strcpy(own, t->op == GGML_OP_MUL_MAT ? "attn_out" : "delta_rule");
     /* Jamba gives it the name of the sum that comes next. */
@@ -330,11 +356,18 @@ static void put_step(FILE *f, const char *name, const float *values, int32_t n_r
     put(f, values, n_row * n);
 }
 
-/* Computes a batch.  llama_decode would let the tokens of T5's encoder see those before them only. */
-static bool run(struct llama_context *ctx, struct llama_batch batch) {
+/* Computes a batch: with the encoder, if the model has one, and then with the decoder, if it has one and is wanted.
+ * start: the decoder reads its start token instead.  llama_decode would let the tokens of T5's encoder see those before
+ * them only. */
+static bool run(struct llama_context *ctx, struct llama_batch batch, bool decodes, bool start) {
     const struct llama_model *model = llama_get_model(ctx);
-    bool is_encoder = llama_model_has_encoder(model) && !llama_model_has_decoder(model);
-    return (is_encoder ? llama_encode(ctx, batch) : llama_decode(ctx, batch)) == 0;
+    t5.decodes = false;
+    t5.cross = -1;
+    if (llama_model_has_encoder(model) && llama_encode(ctx, batch) != 0) return false;
+    if (!llama_model_has_decoder(model) || !decodes) return true;
+    t5.decodes = true;
+    llama_token first = llama_model_decoder_start_token(model);
+    return llama_decode(ctx, start ? llama_batch_get_one(&first, 1) : batch) == 0;
 }
 
 /* Appends the embedding of the tokens by one kind of pooling to a dump. */
@@ -345,7 +378,7 @@ static void put_embedding(FILE *f, struct llama_model *model, struct llama_conte
     cp.pooling_type = (enum llama_pooling_type)pooling;
     cp.cb_eval = NULL;
     struct llama_context *ctx = llama_init_from_model(model, cp);
-    if (!ctx || !run(ctx, batch)) die("cannot embed", names[pooling]);
+    if (!ctx || !run(ctx, batch, t5.n_encoder == 0, false)) die("cannot embed", names[pooling]);
     int32_t n = pooling == 4 ? (int32_t)llama_model_n_cls_out(model) : llama_model_n_embd_out(model);
     if (pooling == 0) put_step(f, names[pooling], llama_get_embeddings(ctx), batch.n_tokens, n);
     else put_step(f, names[pooling], llama_get_embeddings_seq(ctx, 0), 1, n);
@@ -451,6 +484,7 @@ int main(int argc, char **argv) {
     is_gemma3n = strcmp(architecture, "gemma3n") == 0;
     is_gemma4 = strcmp(architecture, "gemma4") == 0;
     if (!model) die("cannot load", model_path);
+    if (llama_model_has_encoder(model) && llama_model_has_decoder(model)) t5.n_encoder = llama_model_n_layer(model);
     const struct llama_vocab *vocab = llama_model_get_vocab(model);
     int32_t n_vocab = llama_vocab_n_tokens(vocab);
 
@@ -524,7 +558,7 @@ int main(int argc, char **argv) {
             batch.seq_id[i][0] = 0;
             batch.logits[i] = n_greedy == 0 || at + i == n_token - 1;
         }
-        if (!run(ctx, batch)) die("cannot decode with", model_path);
+        if (!run(ctx, batch, true, t5.n_encoder > 0 && n_greedy > 0)) die("cannot decode with", model_path);
         for (int32_t i = 0; n_greedy == 0 && !kinds && i < batch.n_tokens; i++) {
             put_record(f, llama_get_logits_ith(ctx, i), n_vocab, stride, n_top);
         }
