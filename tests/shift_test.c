@@ -181,6 +181,8 @@ static void refused_case(void) {
           "each position" },
         { "hunyuan-dense", 128, 4, PLUMB_PASS_FAST, "tokens cannot move in a full context: their keys are normalized "
           "after they are rotated" },
+        { "t5", 128, 4, PLUMB_PASS_FAST, "tokens cannot move in a full context: the decoder reads those of an encoder, "
+          "which do not move" },
         { "nomic-bert", 128, 4, PLUMB_PASS_FAST, "tokens cannot move in a full context: they attend to later ones" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -9,8 +9,8 @@ const adapters = ['--lora', '--control-vector', '--control-vector-layer-range'];
 const compute = ['--batch', '--threads', '--precision', '--kv-type', ...adapters, '--reference', '--scalar'];
 const schema = ['--json-schema', '--regex', '--no-strict', '--any-order', '--whitespace'];
 const options = {
-  run: ['-p', '-n', ...PARAMETERS.map(({ option }) => option), '--seed', '--ctx', ...compute, '--raw', '--grammar',
-    '--gbnf', ...schema, '--system', '--tools', '--ids', '--parse-special', ...isNode ? ['--json'] : []],
+  run: ['-p', '-n', ...PARAMETERS.map(({ option }) => option), '--seed', '--ctx', '--shift', ...compute, '--raw',
+    '--grammar', '--gbnf', ...schema, '--system', '--tools', '--ids', '--parse-special', ...isNode ? ['--json'] : []],
   inspect: ['--json'],
   tokenize: ['--no-special', '--parse-special', '--ids', '--json'],
   score: ['--ids', ...compute, '--json', '--ctx'],
@@ -112,6 +112,7 @@ const wrong = [
     .map(word => [['run', smol, '-p', 'x', '--top-k', word], `"${word}" is not an integer from 0 to 2147483647`]),
   [['run', smol, '-p', 'x', '--seed', '18446744073709551616'], '--seed: "18446744073709551616"'],
   [['run', smol, '-p', 'x', '--seed', '-1'], '--seed: "-1"'],
+  [['run', smol, '-p', 'x', '--shift', '0'], '--shift: "0"'],
   [['run', smol, '-p', 'x', '-n', '0'], '-n: "0" is not an integer from 1'],
   [['run', smol, '-p', 'x', '--ctx', '0'], '--ctx: "0"'],
   [['run', smol, '-p', 'x', '--batch', '65537'], '--batch: "65537"'],
