@@ -33,9 +33,10 @@ T5 = {"norms": "rms", "prefix": "enc.", "output_norm": "enc.output_norm", "outpu
 # window_dim: elements of their heads; shared: layers that read the K and V of earlier ones; no_v: layers where V is K;
 # per_layer: elements of an embedding for each layer; out_scale: a factor of each layer; altup: residual streams;
 # laurel: columns of the path beside attention.  latent: elements of a head of K, those of it that are rotated,
-# those of V, and of the latent vector.  T5: buckets: of distances, buckets_in: layers that have attn_rel_b; prefix: of
-# blk.N; output: the name of attn_output; gain: of Q and K, whose scores are not divided by anything.  seed: another
-# one where rounding shows more than in other models, as a softmax is close to a step.
+# those of V, and of the latent vector.  sparse: experts behind the first layer, their width and how many are shared.
+# T5: buckets: of distances, buckets_in: layers that have attn_rel_b; prefix: of blk.N; output: the name of attn_output;
+# gain: of Q and K, whose scores are not divided by anything.  seed: another one where rounding shows more than in other
+# models, as a softmax is close to a step.
 ARCHS = {
     "llama": {"bias": "q k v output gate up down", "freqs": True},
     "qwen": {"fused": True, "bias": "qkv", "head_dim": 8, "kv_heads": 4, "untied": True, "ff_key": 2 * FF},
@@ -147,6 +148,9 @@ ARCHS = {
                  "buckets_in": [0, 1],
                  "decoder": (2, [0, 1], True), "keys": {"attention.relative_buckets_count": 32,
                                                         "decoder_block_count": 2, "decoder_start_token_id": 3}},
+    "deepseek2-ocr": {"head_dim": 8, "kv_heads": 4, "untied": True, "bias": "q k v", "sparse": (8, 32, 2), "keys": {
+        "leading_dense_block_count": 1, "expert_count": 8, "expert_used_count": 3, "expert_shared_count": 2,
+        "expert_feed_forward_length": 32, "expert_weights_scale": 1.5, "expert_weights_norm": True}},
 }
 
 
@@ -379,6 +383,15 @@ def write(name, path, as_f32, is_fixed):
             matrix(block + "ffn_gate_inp", n_expert, embd, 2)
             matrix(block + "ffn_up_exps", (n_expert, FF), embd, 1)
             matrix(block + "ffn_down_exps", (n_expert, embd), FF, 1)
+            continue
+        if "sparse" in arch and il > 0:
+            n_expert, width, n_shared = arch["sparse"]
+            matrix(block + "ffn_gate_inp", n_expert, embd, 2)
+            w.add_tensor(block + "exp_probs_b.bias", rng.normal(0, 0.1, n_expert).astype(np.float32))
+            for n, kind, experts in ((width, "exps", (n_expert,)), (n_shared * width, "shexp", ())):
+                matrix(f"{block}ffn_gate_{kind}", (*experts, n), embd, 1)
+                matrix(f"{block}ffn_up_{kind}", (*experts, n), embd, 1)
+                matrix(f"{block}ffn_down_{kind}", (*experts, embd), n, 1)
             continue
         gate = arch["gate"][il] if isinstance(arch["gate"], tuple) else arch["gate"]
         if gate is True:

@@ -31,6 +31,10 @@
 #define RWKV6QWEN2 "tests/vectors/archs/rwkv6qwen2.gguf"
 #define RWKV7 "tests/vectors/archs/rwkv7.gguf"
 #define ARWKV7 "tests/vectors/archs/arwkv7.gguf"
+#define KIMI "tests/vectors/archs/kimi-linear.gguf"
+#define LING "tests/vectors/archs/bailingmoe3.gguf"
+#define MINIMAX "tests/vectors/archs/minimax-01.gguf"
+#define OCR "tests/vectors/archs/deepseek2-ocr.gguf"
 #define HUNYUAN "tests/vectors/archs/hunyuan-dense.gguf"
 #define STEP35 "tests/vectors/archs/step35.gguf"
 #define SINKS "tests/vectors/archs/gpt-oss.gguf"
@@ -186,6 +190,62 @@ static const struct change changes[] = {
       PLUMB_ERROR_TENSOR, "time_mix_key.weight: expected shape [32, 32], file has Q8_0 [32, 16]" },
     { "a bias of fewer heads of K", RWKV6QWEN2, "blk.1.time_mix_key.bias", 4, 8, "\10\0\0\0\0\0\0\0",
       PLUMB_ERROR_TENSOR, "expected shape [16], file has F32 [8]" },
+    { "no width of heads in Kimi Linear", KIMI, "kimi-linear.kda.head_dim", -1, 1, "x", PLUMB_ERROR_METADATA,
+      "kda.head_dim is missing" },
+    { "another width of heads in Kimi Linear", KIMI, "kimi-linear.kda.head_dim", 4, 4, "\20\0\0\0", PLUMB_ERROR_TENSOR,
+      "expected shape [32, 64], file has Q8_0 [32, 32]" },
+    { "heads of 4 G elements in Kimi Linear", KIMI, "kimi-linear.kda.head_dim", 4, 4, "\377\377\377\377",
+      PLUMB_ERROR_METADATA, "is 4294967295, expected 1 to 4096" },
+    { "a convolution over one token in Kimi Linear", KIMI, "kimi-linear.ssm.conv_kernel", 4, 4, "\1\0\0\0",
+      PLUMB_ERROR_METADATA, "conv_kernel is 1, expected at least 2" },
+    { "a convolution over more tokens in Kimi Linear", KIMI, "kimi-linear.ssm.conv_kernel", 4, 4, "\5\0\0\0",
+      PLUMB_ERROR_TENSOR, "ssm_conv1d_q.weight: expected shape [5, 1, 32], file has F32 [4, 1, 32]" },
+    { "no convolution of K", KIMI, "blk.2.ssm_conv1d_k.weight", -8, 1, "x", PLUMB_ERROR_UNSUPPORTED,
+      "is not used by a kimi-linear model" },
+    { "a convolution of fewer V", KIMI, "blk.2.ssm_conv1d_v.weight", 20, 8, "\30\0\0\0\0\0\0\0", PLUMB_ERROR_TENSOR,
+      "expected shape [4, 1, 32], file has F32 [4, 1, 24]" },
+    { "decays of fewer heads", KIMI, "blk.0.ssm_a", 12, 8, "\3\0\0\0\0\0\0\0", PLUMB_ERROR_TENSOR,
+      "expected shape [1, 4], file has F32 [1, 3]" },
+    { "dt of heads, not of elements", KIMI, "blk.0.ssm_dt.bias", 4, 8, "\4\0\0\0\0\0\0\0", PLUMB_ERROR_TENSOR,
+      "blk.0.ssm_dt.bias: expected shape [32], file has F32 [4]" },
+    { "half of the decays", KIMI, "blk.3.ssm_f_b.weight", -8, 1, "x", PLUMB_ERROR_UNSUPPORTED,
+      "is not used by a kimi-linear model" },
+    { "another rank of gates", KIMI, "blk.3.ssm_g_a.weight", 12, 8, "\7\0\0\0\0\0\0\0", PLUMB_ERROR_TENSOR,
+      "blk.3.ssm_g_a.weight: expected shape [32, 8], file has Q8_0 [32, 7]" },
+    { "a norm of narrower heads", KIMI, "blk.0.ssm_norm.weight", 4, 8, "\4\0\0\0\0\0\0\0", PLUMB_ERROR_TENSOR,
+      "expected shape [8], file has F32 [4]" },
+    { "beta of fewer heads", KIMI, "blk.0.ssm_beta.weight", 12, 8, "\3\0\0\0\0\0\0\0", PLUMB_ERROR_TENSOR,
+      "expected shape [32, 4], file has Q8_0 [32, 3]" },
+    { "a shorter output", KIMI, "blk.0.attn_output.weight", 12, 8, "\30\0\0\0\0\0\0\0", PLUMB_ERROR_TENSOR,
+      "blk.0.attn_output.weight: expected shape [32, 32], file has Q8_0 [32, 24]" },
+    { "no latent attention that is absorbed", KIMI, "kimi-linear.attention.key_length_mla", 4, 4, "\0\0\0\0",
+      PLUMB_ERROR_METADATA, "which is no latent attention" },
+    { "no gating of experts in Kimi Linear", KIMI, "kimi-linear.expert_gating_func", -1, 1, "x",
+      PLUMB_ERROR_UNSUPPORTED, "expert_gating_func is 0, expected 1 to 3" },
+    { "no bound of decays in Ling 3", LING, "bailingmoe3.kda.gate_lower_bound", -1, 1, "x", PLUMB_ERROR_METADATA,
+      "keys bailingmoe3.kda: safe_gate is true and gate_lower_bound 0, expected true and -10000 to less than 0" },
+    { "a bound of decays that is no number", LING, "bailingmoe3.kda.gate_lower_bound", 4, 4, "\0\0\300\177",
+      PLUMB_ERROR_METADATA, "and gate_lower_bound nan" },
+    { "decays in Ling 3 without a bound", LING, "bailingmoe3.kda.safe_gate", 4, 1, "\0", PLUMB_ERROR_METADATA,
+      "safe_gate is false" },
+    { "two products for the decays of Ling 3", LING, "blk.0.ssm_f_a.weight", 12, 8, "\10\0\0\0\0\0\0\0",
+      PLUMB_ERROR_TENSOR, "blk.0.ssm_f_a.weight: expected shape [32, 32], file has Q8_0 [32, 8]" },
+    { "gates of fewer heads of latent attention", LING, "blk.1.attn_gate.weight", 12, 8, "\3\0\0\0\0\0\0\0",
+      PLUMB_ERROR_TENSOR, "blk.1.attn_gate.weight: expected shape [32, 4], file has Q8_0 [32, 3]" },
+    { "no gate of latent attention", LING, "blk.1.attn_gate.weight", -8, 1, "x", PLUMB_ERROR_UNSUPPORTED,
+      "is not used by a bailingmoe3 model" },
+    { "no factor of the residual in MiniMax-01", MINIMAX, "minimax-01.residual_scale", -1, 1, "x",
+      PLUMB_ERROR_METADATA, "residual_scale is missing or 0" },
+    { "a wider V in MiniMax-01", MINIMAX, "minimax-01.embedding_length", 4, 4, "\100\0\0\0", PLUMB_ERROR_TENSOR,
+      "expected shape [64, 64]" },
+    { "Q, K and V of fewer heads of lightning attention", MINIMAX, "blk.0.attn_qkv.weight", 12, 8,
+      "\100\0\0\0\0\0\0\0", PLUMB_ERROR_TENSOR, "expected shape [32, 96], file has Q8_0 [32, 64]" },
+    { "a norm of one head of lightning attention", MINIMAX, "blk.0.attn_norm_2.weight", 4, 8, "\10\0\0\0\0\0\0\0",
+      PLUMB_ERROR_TENSOR, "expected shape [32], file has F32 [8]" },
+    { "no gate of lightning attention", MINIMAX, "blk.0.attn_gate.weight", -8, 1, "x", PLUMB_ERROR_UNSUPPORTED,
+      "is not used by a minimax-01 model" },
+    { "another width of the experts of DeepSeek-OCR", OCR, "deepseek2-ocr.expert_feed_forward_length", 4, 4,
+      "\100\0\0\0", PLUMB_ERROR_TENSOR, "expected shape [32, 64, 8], file has Q8_0 [32, 32, 8]" },
     { "as many layers with shared K and V as there are", GEMMA4, "gemma4.attention.shared_kv_layers", 4, 4, "\6\0\0\0",
       PLUMB_ERROR_METADATA, "is 6 of 6 layers, expected fewer" },
     { "4 G layers with shared K and V", GEMMA4, "gemma4.attention.shared_kv_layers", 4, 4, "\377\377\377\377",
@@ -616,6 +676,21 @@ static void other_keys_case(void) {
         { T5_WHOLE, "t5.attention.causal", "\7\0\0\0" "\0", 5, PLUMB_OK, "" },   /* its parts say it */
         { LFM2, "lfm2.attention.head_count_kv", "\11\0\0\0" "\4\0\0\0" "\3\0\0\0\0\0\0\0"
           "\0\0\0\0" "\0\0\0\0" "\4\0\0", 28, PLUMB_ERROR_UNSUPPORTED, "blk.0.attn_" },   /* no attention there */
+        { KIMI, "kimi-linear.attention.head_count_kv", "\4\0\0\0" "\1\0\0", 8, PLUMB_ERROR_TENSOR,
+          "blk.0.attn_q.weight: expected shape [32, 80]" },   /* every layer has latent attention */
+        { KIMI, "kimi-linear.attention.head_count_kv", "\11\0\0\0" "\4\0\0\0" "\5\0\0\0\0\0\0\0" "\1\0\0\0"
+          "\0\0\0\0" "\0\0\0\0" "\0\0\0\0" "\0\0\0", 36, PLUMB_ERROR_TENSOR, "blk.0.attn_q.weight" },
+        { MINIMAX, "minimax-01.full_attention_interval", "\4\0\0\0" "\0\0\0", 8, PLUMB_ERROR_METADATA,
+          "full_attention_interval is 0, expected 1 to 65536" },
+        { MINIMAX, "minimax-01.attention.key_length", "\4\0\0\0" "\20\0\0", 8, PLUMB_ERROR_METADATA,
+          "heads of K have 16 elements and those of V 8" },
+        { MINIMAX, "minimax-01.block_count", "\4\0\0\0" "\1\0\0", 8, PLUMB_ERROR_METADATA, "in 1 layers" },
+        { MINIMAX, "minimax-01.attention.recurrent_layers", "\11\0\0\0" "\4\0\0\0" "\2\0\0\0\0\0\0\0"
+          "\1\0\0\0" "\0\0\0", 24, PLUMB_ERROR_METADATA, "recurrent_layers has 2 elements for 5 layers" },
+        { OCR, "deepseek2-ocr.rope.freq_base", "\6\0\0\0" "\0\044\164\111", 8, PLUMB_ERROR_UNSUPPORTED,
+          "the base is 1e+06, the positions are multiplied by 1 and the results by 1" },
+        { OCR, "deepseek2-ocr.rope.scaling.factor", "\6\0\0\0" "\0\0\200\100", 8, PLUMB_ERROR_UNSUPPORTED,
+          "the base is 10000, the positions are multiplied by 0.25" },
         { DEEPSEEK2, "deepseek2.attention.kv_lora_rank", "\4\0\0\0" "\0\0\0", 8, PLUMB_ERROR_METADATA,
           "expected 1 to 65536" },
         { DEEPSEEK2, "deepseek2.attention.kv_lora_rank", "\4\0\0\0" "\17\0\0", 8, PLUMB_ERROR_METADATA,

@@ -232,6 +232,8 @@ static const struct kind { const char *name, *path; plumb_kv_type type; bool is_
     { "RWKV 6 and attention", ARCH("rwkv6qwen2"), PLUMB_KV_I16, false },
     { "RWKV 7", ARCH("rwkv7"), PLUMB_KV_I16, false },
     { "RWKV 7 and attention", ARCH("arwkv7"), PLUMB_KV_I16, false },
+    { "Kimi Delta Attention and latent attention", ARCH("kimi-linear"), PLUMB_KV_I16, false },
+    { "lightning attention", ARCH("minimax-01"), PLUMB_KV_I16, false },
     { "hybrid, granite", ARCH("granitehybrid"), PLUMB_KV_I16, false },
     { "hybrid, falcon-h1", ARCH("falcon-h1"), PLUMB_KV_F32, false },
     { "hybrid, nemotron", ARCH("nemotron_h"), PLUMB_KV_I16, false },

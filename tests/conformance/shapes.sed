@@ -13,3 +13,5 @@ s/LLM_KV_EXPERT_USED_COUNT,  *uint32_t(2)/LLM_KV_EXPERT_USED_COUNT, uint32_t(3)/
 s/LLM_ARCH_QWEN4EXP ? 32 : 2\*n_embd/LLM_ARCH_QWEN4EXP ? 8 * n_head : 2*n_embd/
 s/std::vector<float>({0.3f, 0.0f, 0.4f})/std::vector<float>({0.3f, 0.0f, 0.4f, 0.0f, 0.5f})/
 s/std::vector<float>({0.2f, 0.5f, 0.0f})/std::vector<float>({0.2f, 0.5f, 0.0f, 0.1f, 0.0f})/
+s/{0.0f, 0.3f, 0.0f, 0.4f, 0.2f}/{0.0f, 0.3f, 0.0f, 0.4f, 0.2f, 0.1f}/
+s/{0.5f, 0.2f, 0.3f, 0.0f, 0.4f}/{0.5f, 0.2f, 0.3f, 0.0f, 0.4f, 0.0f}/

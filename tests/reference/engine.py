@@ -105,6 +105,10 @@ class Engine(Recurrent):
         self.n_head = most(key("attention.head_count"))
         self.n_head_kv = most(key("attention.head_count_kv", self.n_head))
         self.head_dim = key("attention.key_length", self.n_embd // self.n_head)
+        self.v_dim = self.head_dim
+        if self.kind["latent"] == "kimi":   # as it is when it is not absorbed
+            self.n_head_kv = self.n_head
+            self.head_dim, self.v_dim = (key(f"attention.{part}_length_mla") for part in ("key", "value"))
         kept = {"rms": "layer_norm_rms_epsilon", "layer": "layer_norm_epsilon"}[self.kind["norm"]]
         self.eps = float(key(f"attention.{kept}", 0.0))
         self.n_rot = key("rope.dimension_count", self.head_dim)
@@ -134,7 +138,7 @@ class Engine(Recurrent):
         self.logit_scale = float(key("logit_scale", 1) or 1)
         if self.kind["factor"]:
             self.logit_scale = 1 / self.logit_scale
-        if self.kind["latent"]:   # MiniCPM 3
+        if self.kind["latent"] == "minicpm3":
             self.embedding_scale, self.residual_scale = 12.0, 1.4 / math.sqrt(self.n_layer)
             self.logit_scale = self.n_embd / 256
         if self.wrong("model.scales", "ignored"):
@@ -563,12 +567,21 @@ class Engine(Recurrent):
         def normed(switch, name, value):
             return value if self.wrong(switch, "missing") else self.norm(f"{block}.{name}", value)
 
-        q, row = (self.product(x, self.weight(f"{block}.{name}.weight")) for name in ("attn_q_a", "attn_kv_a_mqa"))
-        q = show("q_a", normed("latent.q_norm", "attn_q_a_norm", q))
-        q = show("q", self.product(q, self.weight(f"{block}.attn_q_b.weight")))
+        row = self.product(x, self.weight(f"{block}.attn_kv_a_mqa.weight"))
+        if self.kind["latent"] == "minicpm3":
+            q = show("q_a", normed("latent.q_norm", "attn_q_a_norm", self.product(x, self.weight(
+                f"{block}.attn_q_a.weight"))))
+            q = show("q", self.product(q, self.weight(f"{block}.attn_q_b.weight")))
+        else:
+            q = show("q", self.product(x, self.weight(f"{block}.attn_q.weight")))
         show("kv_cmpr_pe", row)
         row, rotated = np.split(row, [self.file.key("attention.kv_lora_rank")], axis=1)
         row = show("kv_cmpr", normed("latent.norm", "attn_kv_a_norm", row))
+        if self.kind["latent"] == "kimi":   # attn_k_b: (H, n_kv, plain), attn_v_b: (H, v_dim, n_kv)
+            k, v = (self.weight(f"{block}.attn_{name}_b.weight") for name in "kv")
+            k, v = np.einsum("nl,hlp->nhp", row, k), np.einsum("nl,hvl->nhv", row, v)
+            k = np.concatenate([k, np.repeat(rotated[:, None], self.n_head, axis=1)], axis=2)
+            return q.reshape(len(x), self.n_head, -1), k, v
         kv = show("kv", self.product(row, self.weight(f"{block}.attn_kv_b.weight")))
         kv, plain = kv.reshape(len(x), self.n_head, -1), self.head_dim - self.n_rot
         if self.wrong("latent.split", "v_first"):
@@ -688,8 +701,8 @@ class Engine(Recurrent):
         mix, step = self.mixer(block), start >= n_prompt
         out = (mix(block, normed, step, cache, show) if mix
                else self.attend(il, normed, start, n_prompt, cache, show))
-        from_norm = self.wrong("residual.from", "norm")
-        out = optional_norm("attn_post_norm", attn_post, out) * self.residual_scale
+        from_norm = self.wrong("residual.from", "norm") and not self.kind["from_norm"]
+        out, x = self.scaled_sum(optional_norm("attn_post_norm", attn_post, out), x, normed)
         is_missing = self.wrong("residual.attn", "missing") and not self.kind["alone"]
         x = out + (0 if is_missing else normed if from_norm else x)
         if self.kind["alone"]:
@@ -706,9 +719,15 @@ class Engine(Recurrent):
         else:
             normed = x
         out = show("ffn_out", self.feed_forward(block, normed, show))
-        out = optional_norm("ffn_post_norm", ffn_post, out) * self.residual_scale
+        out, x = self.scaled_sum(optional_norm("ffn_post_norm", ffn_post, out), x, normed)
         x = out + (0 if self.wrong("residual.ffn", "missing") else normed if from_norm else x)
         return show("l_out", self.norm(f"{block}.{layer_out}", x) if layer_out else x)
+
+    def scaled_sum(self, out, x, normed):
+        """The output and what it is added to, one of them times residual_scale."""
+        if not self.kind["from_norm"]:
+            return out * self.residual_scale, x
+        return out, (x if self.wrong("lightning.residual", "input") else normed) * self.residual_scale
 
     def feed_forward(self, block, x, show):
         if self.weight(f"{block}.ffn_gate_inp.weight") is not None:
@@ -777,13 +796,13 @@ class Engine(Recurrent):
                 value = np.pad(value, [(0, 0), (0, 0), (0, len(tokens))])[..., :len(tokens)]
             taps[name].append(value)
 
-        nothing = np.zeros((0, self.n_head_kv, self.head_dim))
+        nothing = [np.zeros((0, self.n_head_kv, dim)) for dim in (self.head_dim, self.v_dim)]
         is_recurrent = [self.mixer(f"blk.{il}") is not None for il in range(self.n_layer)]
-        caches = [[None, None] if one else [nothing, nothing] for one in is_recurrent]
+        caches = [[None, None] if one else list(nothing) for one in is_recurrent]
         with np.errstate(all="ignore"):              # mistakes overflow; their NaN is part of the dump
             if self.wrong("state.start", "used"):
                 self.batch(tokens[:n_prompt], 0, n_prompt, caches, lambda name, value: None)
-                caches = [kept if one else [nothing, nothing] for one, kept in zip(is_recurrent, caches)]
+                caches = [kept if one else list(nothing) for one, kept in zip(is_recurrent, caches)]
             self.batch(tokens[:n_prompt], 0, n_prompt, caches, tap)
             for at in range(n_prompt, len(tokens)):
                 self.batch(tokens[at:at + 1], at, n_prompt, caches, tap)

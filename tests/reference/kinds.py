@@ -24,14 +24,16 @@ Every entry has the defaults of LLAMA unless it says otherwise:
     alone       a layer has no feed-forward network
     output_norm the tensor of the norm after the last layer
     causal      tokens do not see later ones
-    latent      attention is latent, and not absorbed
+    latent      attention is latent: "minicpm3", not absorbed, or "kimi", absorbed and without a norm of Q
+    from_norm   outputs are added to the norms that they are computed from, times residual_scale
     mixer_scale .scale tensors are used of what a layer with a state has in place of attention
     ffn_scale   .scale tensors of the feed-forward network are used; "dense": not those of experts
 """
 LLAMA = {"norm": "rms", "pairing": "neighbours", "act": "silu", "parallel": False, "ffn_norm": "ffn_norm",
          "qk_norm": "head", "late": False, "embedding": False, "period": 1, "local": "same", "nope": 0, "alibi": 0,
          "gating": "softmax", "sum_to_1": False, "before": False, "factor": False, "gate": False, "causal": True,
-         "ffn_scale": False, "latent": False, "mixer_scale": True, "alone": False, "output_norm": "output_norm"}
+         "ffn_scale": False, "latent": False, "from_norm": False, "mixer_scale": True, "alone": False,
+         "output_norm": "output_norm"}
 HALVES = {"pairing": "halves"}
 LAYER = {"norm": "layer", "pairing": "halves", "act": "gelu"}     # GPT-2 and its relatives
 DEEPSEEK = {"pairing": "halves", "gating": None, "sum_to_1": None}   # with shared experts and biases of the router
@@ -54,7 +56,9 @@ KINDS = {
     "gpt2": {**LAYER, "nope": True}, "bloom": {**LAYER, "nope": True, "alibi": 8},
     "bert": {**LAYER, "nope": True, "causal": False}, "nomic-bert": {**LAYER, "act": "silu", "causal": False},
     "glm4": {}, "smollm3": {"nope": 4}, "hunyuan-dense": {**HALVES, "late": True},
-    "minicpm3": {**HALVES, "latent": True},
+    "minicpm3": {**HALVES, "latent": "minicpm3"},
+    "kimi-linear": {"latent": "kimi", "nope": True, "gating": None, "sum_to_1": True},
+    "minimax-01": {**HALVES, "sum_to_1": True, "from_norm": True},
     "lfm2": {**HALVES, "output_norm": "token_embd_norm"},
     "mamba": {"alone": True}, "mamba2": {"alone": True},
     "qwen35": {**HALVES, "ffn_norm": "post_attention_norm", "gate": "in_q", "ffn_scale": True},

@@ -53,7 +53,7 @@ MODELS = {
         "gemma2", "gemma3", "qwen3", "olmo2", "gpt-oss", "qwen2moe", "qwen3moe", "olmoe", "dots1", "glm4moe",
         "bailingmoe2", "command-r", "phi2", "gpt2", "bloom", "cohere2", "glm4", "smollm3", "hunyuan-dense",
         "mistral3-moe", "llama4", "gptneox", "afmoe", "qwen2vl", "bert", "nomic-bert", "mamba", "lfm2", "mamba2",
-        "qwen35", "qwen3next", "minicpm3")},
+        "qwen35", "qwen3next", "minicpm3", "kimi-linear", "minimax-01")},
 }
 N_TOKEN, N_PROMPT = 12, 8
 N_PAIR = 20

@@ -1,7 +1,9 @@
-"""What layers of the second engine compute that keep a state: convolutions, selective scans and gated delta nets.
+"""What layers of the second engine compute that keep a state: convolutions, selective scans, delta nets and lightning
+attention.
 
-Sources: LFM2 (arXiv 2511.23404), Mamba (2312.00752), Mamba 2 (2405.21060), gated delta nets (2412.06464), and llama.cpp
-v0.5.0's src/models/lfm2.cpp, mamba-base.cpp and qwen35.cpp.
+Sources: LFM2 (arXiv 2511.23404), Mamba (2312.00752), Mamba 2 (2405.21060), gated delta nets (2412.06464), Kimi Linear
+(2510.26692), MiniMax-01 (2501.08313), and llama.cpp v0.5.0's src/models/lfm2.cpp, mamba-base.cpp, qwen35.cpp,
+kimi-linear.cpp and minimax-01.cpp.
 
 A layer's cache is [tail, state]: the last inputs of its convolution, (L - 1, width), and the matrices of its heads,
 (H, dim, width of B or K).  Both are None before the first token.
@@ -21,7 +23,7 @@ class Recurrent:
     def mixer(self, block):
         """What the layer has in place of attention; None if it has attention."""
         parts = {"shortconv.conv": self.short_convolution, "ssm_alpha": self.delta_net, "ssm_ba": self.delta_net,
-                 "ssm_in": self.scan}
+                 "ssm_in": self.scan, "ssm_f_a": self.delta_net, "attn_norm_2": self.lightning}
         return next((mix for name, mix in parts.items() if f"{block}.{name}.weight" in self.file.tensors), None)
 
     def scaled(self, block, name, x):
@@ -32,6 +34,8 @@ class Recurrent:
     def convolve(self, block, name, x, cache):
         """x: (n, width), over the last L tokens.  The last element of a kernel belongs to the token itself."""
         kernel, bias = (self.weight(f"{block}.{name}.{what}") for what in ("weight", "bias"))
+        if kernel is None:   # of Q, K and V: (width, 1, L)
+            kernel = np.concatenate([self.weight(f"{block}.{name}_{part}.weight")[:, 0] for part in "qkv"])
         n, length = len(x), kernel.shape[1]
         if cache[0] is None or self.wrong("conv.tail", "missing"):
             cache[0] = np.zeros((length - 1, x.shape[1]))
@@ -156,12 +160,23 @@ class Recurrent:
         return x / np.sqrt((x * x).sum(axis=-1, keepdims=True) + self.epsilon())
 
     def delta_net(self, block, x, step, cache, show):
-        key = self.file.key
+        key, is_kimi = self.file.key, self.file.arch == "kimi-linear"
         dim, keys, heads = key("ssm.state_size"), key("ssm.group_count"), key("ssm.time_step_rank")
+        if is_kimi:
+            dim, keys, heads = key("kda.head_dim"), self.n_head, self.n_head
         n = len(x)
-        row = show("linear_attn_qkv_mixed", self.scaled(block, "attn_qkv", x))
-        gate = show("attn_gate_proj", self.scaled(block, "attn_gate", x))
-        if self.weight(f"{block}.ssm_ba.weight") is None:
+
+        def matrix(name, x):
+            return self.product(x, self.weight(f"{block}.{name}.weight"))
+
+        row = (np.concatenate([matrix(f"attn_{part}", x) for part in "qkv"], axis=1) if is_kimi
+               else self.scaled(block, "attn_qkv", x))
+        show("linear_attn_qkv_mixed", row)
+        gate = show("attn_gate_proj", matrix("ssm_g_b", matrix("ssm_g_a", x)) if is_kimi
+                    else self.scaled(block, "attn_gate", x))
+        if is_kimi:
+            beta, decay = matrix("ssm_beta", x), matrix("ssm_f_b", matrix("ssm_f_a", x))
+        elif self.weight(f"{block}.ssm_ba.weight") is None:
             beta, decay = self.scaled(block, "ssm_beta", x), self.scaled(block, "ssm_alpha", x)
         else:   # for each head of K: beta and then alpha of the heads of V that use it
             both = self.scaled(block, "ssm_ba", x).reshape(n, keys, 2, -1)
@@ -170,8 +185,14 @@ class Recurrent:
         show("alpha", decay)
         beta = show("beta_sigmoid", beta if self.wrong("delta.beta", "unbounded") else 1 / (1 + np.exp(-beta)))
         dt = 0 if self.wrong("dt.bias", "missing") else self.weight(f"{block}.ssm_dt.bias")
-        decay = self.decay(show("delta_decay", self.weight(f"{block}.ssm_a") * self.softplus(decay + dt)))
+        a = np.repeat(self.weight(f"{block}.ssm_a").reshape(-1), decay.shape[1] // heads)
+        decay = self.decay(show("delta_decay", a * self.softplus(decay + dt)))
         row = self.activated(show("conv", self.convolve(block, "ssm_conv1d", row, cache)), show)
+        decay = decay.reshape(n, heads, 1, -1)                                       # (n, heads, 1, 1 or dim)
+        if self.wrong("delta.decay", "first"):
+            decay = decay[..., :1]
+        elif self.wrong("delta.decay", "rows"):
+            decay = decay.swapaxes(2, 3)
         q, k, v = (part.reshape(n, -1, dim) for part in np.split(row, [keys * dim, 2 * keys * dim], axis=1))
         use = self.switch.get("delta.heads", "by_group" if self.file.arch == "qwen3next" else "by_turns")
         of = np.arange(heads) // (heads // keys) if use == "by_group" else np.arange(heads) % keys
@@ -179,7 +200,7 @@ class Recurrent:
         state, wrong, y = self.begin_state((heads, dim, dim), cache), self.switch.get("delta.rule"), []
         for t in range(n):
             early = state
-            state = state * decay[t][:, None, None]
+            state = state * decay[t]
             old = np.einsum("hvk,hk->hv", early if wrong == "early" else state, k[t])
             new = beta[t][:, None] * (v[t] - (0 if wrong == "added" else old))
             state = state + new[..., None] * k[t][:, None]
@@ -188,9 +209,45 @@ class Recurrent:
         y = np.stack(y) / (1 if self.wrong("delta.scale", "missing") else math.sqrt(dim))
         show("delta_rule", y.reshape(n, -1))
         gate = gate.reshape(y.shape)
-        gate = 1 / (1 + np.exp(-gate)) * (1 if self.wrong("delta.gate", "sigmoid") else gate)
+        kind = self.switch.get("delta.gate", "sigmoid" if is_kimi else "silu")
+        gate = 1 / (1 + np.exp(-gate)) * (1 if kind == "sigmoid" else gate)
         gate = 1 if self.wrong("recurrent.gate", "missing") or self.wrong("attn.gate", "missing") else gate
         weight, wrong = self.weight(f"{block}.ssm_norm.weight"), self.switch.get("recurrent.norm")
         y = {"missing": lambda: y * gate, "moved": lambda: self.normalized(y * gate, weight)}.get(
             wrong, lambda: self.normalized(y, weight) * gate)()
-        return show("linear_attn_out", self.scaled(block, "ssm_out", show("final_output", y.reshape(n, -1))))
+        y = show("final_output", y.reshape(n, -1))
+        return show("linear_attn_out", matrix("attn_output", y) if is_kimi else self.scaled(block, "ssm_out", y))
+
+    # ---- lightning attention ----
+
+    def lightning(self, block, x, step, cache, show):
+        n, heads = len(x), self.n_head
+        il, last = int(block.split(".")[1]), self.n_layer - 1
+        row = show("QKVcur", self.product(x, self.weight(f"{block}.attn_qkv.weight")))
+        row = show("QKVcur_silu", row if self.wrong("lightning.act", "missing") else silu(row))
+        if self.wrong("lightning.split", "by_kind"):
+            q, k, v = row.reshape(n, 3, heads, -1).swapaxes(0, 1)
+        else:
+            q, k, v = np.split(row.reshape(n, heads, -1), 3, axis=2)
+        for name, part in (("Qcur", q), ("Kcur", k), ("Vcur", v)):
+            show(name, part)
+        head = np.arange(heads) + (0 if self.wrong("lightning.slopes", "from_zero") else 1)
+        later = 1 if self.wrong("lightning.slopes", "of_first") else 1 - il / last
+        fade = np.exp(-2.0 ** (-8 * head / heads) * (later + 1e-5))
+        if self.wrong("lightning.decay", "missing"):
+            fade = np.ones(heads)
+        show("wkv_decay", np.tile(np.repeat(fade, q.shape[2]), (n, 1)))
+        state, y = self.begin_state((heads, v.shape[2], k.shape[2]), cache), []
+        for t in range(n):
+            state = state * fade[:, None, None] + v[t][..., None] * k[t][:, None]
+            y.append(np.einsum("hvk,hk->hv", state, q[t]))
+        self.end_state(state, step, cache)
+        y = show("wkv_output", np.stack(y))
+        weight = self.weight(f"{block}.attn_norm_2.weight")
+        parts = heads if self.wrong("lightning.norm", "heads") else 1
+        y = self.normalized(y.reshape(n, parts, -1), weight.reshape(parts, -1)).reshape(n, -1)
+        show("wkv_norm", y)
+        gate = show("attn_gate_proj", self.product(x, self.weight(f"{block}.attn_gate.weight")))
+        gate = np.logaddexp(0, gate) if self.wrong("attn.gate", "softplus") else 1 / (1 + np.exp(-gate))
+        y = show("attn_gated", y * (1 if self.wrong("attn.gate", "missing") else gate))
+        return show("attn_out", self.product(y, self.weight(f"{block}.attn_output.weight")))

@@ -2,11 +2,16 @@
  * speed. */
 #include "forward/steps.h"
 
+/* The logarithms of decays, see enum step_kind. */
 void forward_decay(struct forward *f, const struct call *c) {
+    const struct delta_plan *d = &c->layer->delta;
     const float *dt = weight_floats(c->w->w), *a = weight_floats(f->model->layers[c->il].w[W_DELTA_A].w);
-    size_t n_head = c->layer->delta.n_head;
+    size_t n = delta_n_decay(d), each = n / d->n_head;
     for (size_t i = call_begin(c); i < call_end(c); i++) {
-        c->out[i] = a[i % n_head] * (float)softplus((double)(c->out[i] + dt[i % n_head]));
+        double z = (double)(c->out[i] + dt[i % n]);
+        float own = a[i % n / each];
+        c->out[i] = d->least_decay == 0.0f ? own * (float)softplus(z)
+                                           : d->least_decay / (1.0f + (float)math_exp(-(double)own * z));
     }
 }
 
@@ -23,7 +28,8 @@ static void make_unit(const struct kernels *k, float *x, uint32_t n, float eps, 
     for (uint32_t i = 0; i < n; i++) x[i] *= factor;
 }
 
-/* Q, divided by sqrt(dim) too, and K become units. */
+/* Q, divided by sqrt(dim) too, and K become units.  With a decay for each column, the logarithms of decays become their
+ * exponentials, and STREAM_KEY, whose K was convolved, their products with K. */
 static void normalize_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct delta *v = user;
     const struct delta_plan *d = &v->c->layer->delta;
@@ -33,12 +39,18 @@ static void normalize_tokens(void *user, uint32_t begin, uint32_t end, uint32_t 
         for (uint32_t h = 0; h < 2 * d->n_key_head; h++) {
             make_unit(&v->f->kernels, row + (size_t)h * d->dim, d->dim, eps, h < d->n_key_head ? scale : 1.0f);
         }
+        if (!d->is_diagonal) continue;
+        size_t n = delta_n_decay(d);
+        float *decays = v->f->streams[STREAM_DECAY] + t * n, *faded = v->f->streams[STREAM_KEY] + t * n;
+        v->f->kernels.exp(decays, n);
+        v->f->kernels.mul_scaled(faded, row + n, 1.0f, decays, n);   /* K is behind Q, which has as many elements */
     }
     (void)thread;
 }
 
-/* S <- e^decay S, S <- S + (beta (v - S k)) k^T, out = S q, one token after the other: eq. 10 of the paper.  Row j of S
- * (dim, dim) has what element j of a value is made of.  A text among several begins with zeros. */
+/* S <- S e^decay, S <- S + (beta (v - S k)) k^T, out = S q, one token after the other: eq. 10 of the paper, and eq. 1
+ * of Kimi Team 2025, "Kimi Linear", where each column of S has its decay.  Row j of S (dim, dim) has what element j of
+ * a value is made of.  A text among several begins with zeros. */
 static void run_rows(void *mixer, struct state_rows rows) {
     const struct delta *v = mixer;
     const struct delta_plan *d = &v->c->layer->delta;
@@ -51,11 +63,13 @@ static void run_rows(void *mixer, struct state_rows rows) {
         const float *query = row + (size_t)delta_key_head(d, h) * dim, *key = query + (size_t)d->n_key_head * dim;
         const float *value = row + (2 * (size_t)d->n_key_head + h) * dim + rows.first;
         float beta = v->f->streams[STREAM_BETA][at], *decay = rows.decay + (t - rows.begin);
-        if (rows.first == 0) *decay = (float)math_exp((double)v->f->streams[STREAM_DECAY][at]);
+        struct advance of = { .kind = d->is_diagonal ? ADVANCE_FADE : ADVANCE_DECAY, .n = dim, .key = key,
+                              .query = query, .fade = v->f->streams[STREAM_DECAY] + at * dim };
+        if (rows.first == 0) *decay = d->is_diagonal ? 1.0f : (float)math_exp((double)v->f->streams[STREAM_DECAY][at]);
+        of.decay = *decay;
         if (v->c->b.lengths && v->f->positions[t] == v->c->b.pos) memset(s, 0, (size_t)rows.n * dim * sizeof *s);
-        k->row_dots(change, s, rows.n, *decay, key, dim);
+        k->row_dots(change, s, rows.n, *decay, d->is_diagonal ? v->f->streams[STREAM_KEY] + at * dim : key, dim);
         for (uint32_t r = 0; r < rows.n; r++) change[r] = beta * (value[r] - change[r]);
-        struct advance of = { .kind = ADVANCE_DECAY, .n = dim, .decay = *decay, .key = key, .query = query };
         k->advance(v->c->out + at * dim + rows.first, s, rows.n, &of, change, NULL);
     }
 }

@@ -83,30 +83,28 @@ static bool allocate_streams(struct forward *f) {
     return true;
 }
 
-/* The rows of a weight as columns, (n_in, n_out); zeros if only the header of its file was read.  NULL: no memory. */
-static float *columns_of(const struct weight *w) {
+/* Writes the rows of a weight as columns of a matrix that has `stride` columns.  Leaves it unchanged if only the header
+ * of its file was read.  Returns false if there is no memory. */
+static bool write_columns(const struct weight *w, float *columns, size_t stride) {
     uint8_t *bytes = alloc_array(w->row_bytes, 1);
-    float *columns = alloc_array((uint64_t)w->n_in * w->n_out, sizeof *columns);
     float *row = alloc_array(w->n_in, sizeof *row);
-    if (columns) memset(columns, 0, (size_t)w->n_in * w->n_out * sizeof *columns);
-    bool is_done = bytes && row && columns;
+    bool is_done = bytes && row;
     for (uint32_t i = 0; is_done && w->data && i < w->n_out; i++) {
         quant_dequantize(w->traits, weight_row(w, i, bytes), row, w->n_in);
-        for (uint32_t j = 0; j < w->n_in; j++) columns[(size_t)j * w->n_out + i] = row[j];
+        for (uint32_t j = 0; j < w->n_in; j++) columns[j * stride + i] = row[j];
     }
     free(bytes);
     free(row);
-    if (!is_done) {
-        free(columns);
-        columns = NULL;
-    }
-    return columns;
+    return is_done;
 }
 
 /* What attn_rel_b adds to the scores of each head at each distance up to PLAN_FAR; NULL: no memory. */
 static float *biases_of(struct forward *f, const struct weight *w, const struct attn_plan *a) {
     enum { N = 2 * PLAN_FAR + 1 };
-    float *columns = columns_of(w), *biases = columns ? allocate(f, (uint64_t)N * a->n_head, sizeof *biases) : NULL;
+    float *columns = alloc_array((uint64_t)w->n_in * w->n_out, sizeof *columns);
+    if (columns) memset(columns, 0, (size_t)w->n_in * w->n_out * sizeof *columns);
+    bool is_done = columns && write_columns(w, columns, w->n_out);
+    float *biases = is_done ? allocate(f, (uint64_t)N * a->n_head, sizeof *biases) : NULL;
     for (uint32_t i = 0; biases && i < N; i++) {
         uint32_t bucket = plan_bucket(a, (int32_t)i - PLAN_FAR);
         for (size_t h = 0; h < a->n_head; h++) biases[h * N + i] = columns[h * a->n_bucket + bucket];
@@ -133,6 +131,24 @@ static bool allocate_biases(struct forward *f) {
     return true;
 }
 
+/* The kernels of a layer's convolutions, side by side.  NULL: no memory. */
+static float *allocate_kernel(struct forward *f, uint32_t il) {
+    static const enum weight_id parts[] = PLAN_KERNELS;
+    uint64_t width = plan_conv_width(&f->model->plan, il), n = f->model->plan.layers[il].n_conv * width;
+    float *kernel = allocate(f, n, sizeof *kernel), *at = kernel;
+    if (kernel) memset(kernel, 0, (size_t)n * sizeof *kernel);
+    for (size_t i = 0; kernel && i < sizeof parts / sizeof *parts; i++) {
+        const struct weight *w = f->model->layers[il].w[parts[i]].w;
+        if (!w) continue;
+        if (!write_columns(w, at, (size_t)width)) {
+            free(kernel);
+            return NULL;
+        }
+        at += w->n_out;
+    }
+    return kernel;
+}
+
 static bool allocate_states(struct forward *f) {
     const struct model *m = f->model;
     uint64_t n = plan_states_size(&m->plan);
@@ -140,12 +156,10 @@ static bool allocate_states(struct forward *f) {
     f->state = allocate(f, n, sizeof *f->state);
     float *at = f->state;
     for (uint32_t il = 0; f->states && at && il < m->plan.n_layer; il++) {
-        const struct weight *kernel = m->layers[il].w[W_CONV_KERNEL].w;
-        f->states[il] = (struct layer_state){ at, kernel ? columns_of(kernel) : NULL };
+        bool has_kernel = m->plan.layers[il].n_conv > 0;
+        f->states[il] = (struct layer_state){ at, has_kernel ? allocate_kernel(f, il) : NULL };
         at += (size_t)plan_state_size(&m->plan, il);
-        if (!kernel) continue;
-        if (!f->states[il].kernel) return false;
-        f->bytes += (uint64_t)kernel->n_in * kernel->n_out * sizeof *at;
+        if (has_kernel && !f->states[il].kernel) return false;
     }
     return f->states && at && snapshots_create(&f->snapshots, n, &f->bytes);
 }
@@ -659,7 +673,7 @@ static void gate_some(const struct kernels *k, enum attn_gate gate, float *facto
 static void run_gate_heads(struct forward *f, const struct call *c) {
     enum { PART = 64 };
     const struct attn_plan *a = &c->layer->attn;
-    uint32_t shared = a->gate_per_head ? a->v_dim : 1;   /* elements that a gate is for */
+    uint32_t shared = a->gate_per_head ? plan_head_out(a) : 1;   /* elements that a gate is for */
     size_t end = call_end(c) / shared;
     float factors[PART];
     for (size_t i = call_begin(c) / shared, n; i < end; i += n) {

@@ -46,8 +46,21 @@ void forward_lerp(struct forward *f, const struct call *c) {
 
 /* ---- what is made of the mixtures -------------------------------------------------------------------------------- */
 
+/* The decays of lightning attention are the same for all tokens. */
+static void fade_evenly(const struct forward *f, const struct call *c) {
+    const struct attn_plan *a = &c->layer->attn;
+    for (size_t i = call_begin(c); i < call_end(c); i += a->k_dim) {
+        float fade = (float)plan_fade(&f->model->plan, c->il, (uint32_t)(i / a->k_dim % a->n_head));
+        for (uint32_t j = 0; j < a->k_dim; j++) c->out[i + j] = fade;
+    }
+}
+
 /* RWKV 7: e^(-e^-0.5 sigmoid(x)), with the constant of the authors' code; RWKV 6: e^(-e^x). */
 void forward_fade(struct forward *f, const struct call *c) {
+    if (f->model->plan.rwkv.kind == RWKV_LIGHTNING) {
+        fade_evenly(f, c);
+        return;
+    }
     const struct kernels *k = &f->kernels;
     bool is_7 = f->model->plan.rwkv.kind == RWKV_7;
     float *x = c->out + call_begin(c);
@@ -116,10 +129,12 @@ void forward_bonus(struct forward *f, const struct call *c) {
  *                 "Finch Time Mixing"
  *   RWKV_LINEAR   S <- S diag(fade) + value^T ((1 - fade) * key), out = S q^T / sqrt(k_dim): Yang et al. 2023, "Gated
  *                 Linear Attention Transformers", eq. 3
+ *   RWKV_LIGHTNING  S <- S diag(fade) + value^T key, out = S q^T: Qin et al. 2024, "Lightning Attention-2", eq. 3
  * Groups of heads may share K and V. */
 static void run_rows(void *mixer, struct state_rows rows) {
     static const enum advance_kind kinds[] = {
         [RWKV_6] = ADVANCE_BEFORE, [RWKV_LINEAR] = ADVANCE_GATED, [RWKV_7] = ADVANCE_REMOVE,
+        [RWKV_LIGHTNING] = ADVANCE_FADE,
     };
     const struct rwkv *v = mixer;
     const struct forward *f = v->f;

@@ -21,7 +21,7 @@ struct expert_scratch {
 /* What a layer keeps between tokens, beside K and V. */
 struct layer_state {
     float *values;   /* (plan_state_size), a part of struct forward's state */
-    float *kernel;   /* (n_conv, plan_conv_width) W_CONV_KERNEL with its rows as columns; NULL: it has none */
+    float *kernel;   /* (n_conv, plan_conv_width) the kernels with their rows as columns; NULL: it has none */
 };
 
 struct forward {

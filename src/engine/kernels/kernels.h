@@ -129,10 +129,11 @@ typedef void kernel_panel_dot_x4(float *y, size_t stride, const struct panel *p,
 /* What one token does to STATE_ROWS rows s of a state, of n elements each.  g, old and out have a number for each row,
  * the arrays here one for each element of a row:
  *   ADVANCE_DECAY    s <- decay s + g key, out = s . query
+ *   ADVANCE_FADE     s <- fade s + g key, out = s . query
  *   ADVANCE_BEFORE   out = s . query, s <- fade s + g key
  *   ADVANCE_GATED    s <- fade s + g (1 - fade) key, out = s . query
  *   ADVANCE_REMOVE   s <- fade s + g key - old rate removal, out = s . query */
-enum advance_kind { ADVANCE_DECAY, ADVANCE_BEFORE, ADVANCE_GATED, ADVANCE_REMOVE };
+enum advance_kind { ADVANCE_DECAY, ADVANCE_FADE, ADVANCE_BEFORE, ADVANCE_GATED, ADVANCE_REMOVE };
 enum { STATE_ROWS = 4 };
 struct advance {
     enum advance_kind kind;

@@ -286,6 +286,7 @@ static void advance__simd128(float *out, float *s, uint32_t n_row, const struct 
     }
     switch (a->kind) {
     case ADVANCE_DECAY: advance_rows(ADVANCE_DECAY, out, s, a, g, old); break;
+    case ADVANCE_FADE: advance_rows(ADVANCE_FADE, out, s, a, g, old); break;
     case ADVANCE_BEFORE: advance_rows(ADVANCE_BEFORE, out, s, a, g, old); break;
     case ADVANCE_GATED: advance_rows(ADVANCE_GATED, out, s, a, g, old); break;
     case ADVANCE_REMOVE: advance_rows(ADVANCE_REMOVE, out, s, a, g, old); break;

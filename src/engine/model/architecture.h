@@ -49,6 +49,8 @@ plumb_status key_width(struct key_reader *r, const char *suffix, uint32_t width,
 plumb_status key_limit(struct key_reader *r, const char *suffix, float *out);
 /* Reads the number of layer il from a key with one number for each layer, or one for all.  key: its whole name. */
 plumb_status key_number(struct key_reader *r, const char *key, uint32_t il, float *out);
+/* Reads which layers are recurrent, a flag for each; NULL: the key is absent. */
+plumb_status key_recurrent(struct key_reader *r, const struct plan *p, const struct gguf_key **out);
 /* Returns a tensor of block il, "attn_gate.weight", or NULL if no part of the model has it. */
 const struct gguf_tensor *key_tensor(const struct key_reader *r, uint32_t il, const char *suffix);
 /* PLUMB_ERROR_TENSOR if block il lacks a tensor that only some models may lack. */
@@ -67,17 +69,21 @@ const struct gguf_tensor *key_tensor_outside(const struct key_reader *r, const c
 #define CONVOLUTION (SET(CONV_IN) | SET(CONV_KERNEL) | SET(CONV_OUT))
 #define DELTA_NET (CONVOLUTION | SET(DELTA_DT) | SET(DELTA_A) | SET(DELTA_NORM) | SET(ATTN_GATE))
 #define BETA_ALPHA (SET(DELTA_BETA) | SET(DELTA_ALPHA))   /* of a delta net, if they are two products */
+#define KIMI_DELTA (QKV | SET(CONV_OUT) | SET(CONV_Q) | SET(CONV_K) | SET(CONV_V) | DECAYS | GATES_2 | SET(DELTA_BETA) \
+                    | SET(DELTA_DT) | SET(DELTA_A) | SET(DELTA_NORM))
+#define DECAYS (SET(DECAY_1) | SET(DECAY_2))
+#define LIGHTNING (SET(CONV_IN) | SET(CONV_OUT) | SET(ATTN_GATE) | SET(ATTN_SUB_NORM))
 #define DELTA_NET_SCALED (SET(ATTN_GATE) | SET(CONV_IN) | SET(CONV_OUT) | BETA_ALPHA)
 #define SCAN (CONVOLUTION | SET(DELTA_DT) | SET(DELTA_A) | SET(SCAN_D))
 #define SCAN_X (SET(SCAN_X) | SET(SCAN_DT))
 #define SCAN_NORMS (SET(SCAN_DT_NORM) | SET(SCAN_B_NORM) | SET(SCAN_C_NORM))
 #define LERPS_6 (SET(LERP_W) | SET(LERP_K) | SET(LERP_V) | SET(LERP_R) | SET(LERP_G))   /* instead of LERP */
 #define MIX_VALUE (SET(VALUE) | SET(VALUE_1) | SET(VALUE_2))
-#define DECAY (SET(DECAY) | SET(DECAY_1) | SET(DECAY_2))
-#define GATE_7 (SET(GATE_1) | SET(GATE_2))
+#define DECAY (SET(DECAY) | DECAYS)
+#define GATES_2 (SET(GATE_1) | SET(GATE_2))
 #define TIME_MIX_6 (ATTENTION | SET(ATTN_GATE) | SET(LERP_X) | SET(LERP_1) | SET(LERP_2) | SET(LERP) | DECAY)
 #define TIME_MIX_7 (ATTENTION | SET(LERP) | MIX_VALUE | DECAY | SET(RATE) | SET(RATE_1) | SET(RATE_2) | SET(REMOVAL) \
-                | SET(REPLACEMENT) | SET(BONUS) | GATE_7)
+                | SET(REPLACEMENT) | SET(BONUS) | GATES_2)
 #define CHANNEL_MIX (FFN | SET(CHANNEL_K))   /* of RWKV */
 #define LATENT_Q (SET(LATENT_Q_A) | SET(LATENT_Q_NORM) | SET(LATENT_Q_B))
 #define LATENT_KV (SET(LATENT_KV) | SET(LATENT_NORM))
@@ -114,6 +120,9 @@ const struct gguf_tensor *key_tensor_outside(const struct key_reader *r, const c
 #define NORM_BIAS (NORMS | SET(OUTPUT_NORM))
 /* llama.cpp applies the factors of attention in all architectures, and those of the feed-forward network in some. */
 #define SCALED ATTENTION_BIAS
+
+/* llama.cpp takes smaller limits of SwiGLU for none. */
+#define PLAN_MIN_LIMIT 1e-6f
 
 /* ---- parts of a plan that several architectures have ------------------------------------------------------------- */
 

@@ -89,6 +89,15 @@ plumb_status key_number(struct key_reader *r, const char *key, uint32_t il, floa
                      (double)*out, il);
 }
 
+plumb_status key_recurrent(struct key_reader *r, const struct plan *p, const struct gguf_key **out) {
+    PLUMB_TRY(gguf_get_flags(r->gguf, key_of(r, "attention.recurrent_layers"), out, r->err));
+    if (*out && (*out)->n < p->n_layer) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s has %llu elements for %u layers", r->key,
+                         (unsigned long long)(*out)->n, p->n_layer);
+    }
+    return PLUMB_OK;
+}
+
 const struct gguf_tensor *key_tensor_outside(const struct key_reader *r, const char *name) {
     return gguf_find_in_parts(r->parts, r->n_part, name);
 }

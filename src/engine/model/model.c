@@ -15,7 +15,7 @@ enum dim {
     DIM_ONE, DIM_EMBD, DIM_QKV, DIM_Q, DIM_K, DIM_V, DIM_ATTN, DIM_Q_NORM, DIM_K_NORM, DIM_Q_NORMS, DIM_K_NORMS,
     DIM_GATE, DIM_HEAD, DIM_FF, DIM_GATE_UP, DIM_FF_EXPERT, DIM_GATE_UP_EXPERT, DIM_FF_SHARED, DIM_FF_ADJUGATE,
     DIM_EXPERT, DIM_ADJUGATE, DIM_VOCAB, DIM_LOGIT, DIM_POSITION, DIM_ROPE_FACTOR, DIM_TOKEN_TYPE, DIM_HIDDEN,
-    DIM_CLASS, DIM_DENSE, DIM_CONV, DIM_CONV_IN, DIM_CONV_OUT, DIM_CONV_WIDTH, DIM_DELTA,
+    DIM_CLASS, DIM_DENSE, DIM_CONV, DIM_CONV_IN, DIM_CONV_OUT, DIM_CONV_WIDTH, DIM_DELTA, DIM_DT,
     DIM_DELTA_HEAD, DIM_DELTA_HEADS, DIM_Q_ROWS, DIM_A, DIM_A_ROWS, DIM_D, DIM_D_ROWS, DIM_SCAN_X, DIM_STATE, DIM_RANK,
     DIM_SCAN_GROUPS, DIM_PER_LAYER, DIM_PER_LAYERS, DIM_STREAM, DIM_STREAMS, DIM_OTHERS, DIM_LAUREL,
     DIM_LATENT_Q_A, DIM_LATENT_KV, DIM_LATENT, DIM_LATENT_KV_B, DIM_PLAIN, DIM_LATENT_V, DIM_BUCKET,
@@ -60,11 +60,14 @@ static const struct weight_spec specs[W_COUNT] = {
     [W_ATTN_OUTPUT] = { "attn_output", DIM_ATTN, DIM_EMBD, DIM_ONE, NULL },
     [W_CONV_IN] = { "shortconv.in_proj", DIM_EMBD, DIM_CONV_IN, DIM_ONE, NULL },
     [W_CONV_KERNEL] = { "shortconv.conv", DIM_CONV, DIM_CONV_WIDTH, DIM_ONE, NULL },
+    [W_CONV_Q] = { "ssm_conv1d_q", DIM_CONV, DIM_ONE, DIM_Q, NULL },
+    [W_CONV_K] = { "ssm_conv1d_k", DIM_CONV, DIM_ONE, DIM_K, NULL },
+    [W_CONV_V] = { "ssm_conv1d_v", DIM_CONV, DIM_ONE, DIM_V, NULL },
     [W_CONV_OUT] = { "shortconv.out_proj", DIM_CONV_OUT, DIM_EMBD, DIM_ONE, NULL },
     [W_DELTA_BETA_ALPHA] = { "ssm_ba", DIM_EMBD, DIM_DELTA_HEADS, DIM_ONE, NULL },
     [W_DELTA_BETA] = { "ssm_beta", DIM_EMBD, DIM_DELTA_HEAD, DIM_ONE, NULL },
     [W_DELTA_ALPHA] = { "ssm_alpha", DIM_EMBD, DIM_DELTA_HEAD, DIM_ONE, NULL },
-    [W_DELTA_DT] = { "ssm_dt", DIM_DELTA_HEAD, DIM_ONE, DIM_ONE, "bias" },
+    [W_DELTA_DT] = { "ssm_dt", DIM_DT, DIM_ONE, DIM_ONE, "bias" },
     [W_DELTA_A] = { "ssm_a", DIM_A, DIM_A_ROWS, DIM_ONE, NULL },
     [W_DELTA_NORM] = { "ssm_norm", DIM_DELTA, DIM_SCAN_GROUPS, DIM_ONE, NULL },
     [W_SCAN_X] = { "ssm_x", DIM_CONV_OUT, DIM_SCAN_X, DIM_ONE, NULL },
@@ -87,7 +90,7 @@ static const struct weight_spec specs[W_COUNT] = {
     [W_VALUE_2] = { "time_mix_v2", DIM_VALUE_RANK, DIM_EMBD, DIM_ONE, NULL },
     [W_DECAY] = { "time_mix_w0", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
     [W_DECAY_1] = { "time_mix_w1", DIM_EMBD, DIM_DECAY_RANK, DIM_ONE, NULL },
-    [W_DECAY_2] = { "time_mix_w2", DIM_DECAY_RANK, DIM_EMBD, DIM_ONE, NULL },
+    [W_DECAY_2] = { "time_mix_w2", DIM_DECAY_RANK, DIM_Q, DIM_ONE, NULL },
     [W_RATE] = { "time_mix_a0", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
     [W_RATE_1] = { "time_mix_a1", DIM_EMBD, DIM_RATE_RANK, DIM_ONE, NULL },
     [W_RATE_2] = { "time_mix_a2", DIM_RATE_RANK, DIM_EMBD, DIM_ONE, NULL },
@@ -96,7 +99,7 @@ static const struct weight_spec specs[W_COUNT] = {
     [W_BONUS] = { "time_mix_r_k", DIM_BONUS, DIM_BONUS_ROWS, DIM_ONE, NULL },
     [W_HEADS_NORM] = { "time_mix_ln", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
     [W_GATE_1] = { "time_mix_g1", DIM_EMBD, DIM_GATE_RANK, DIM_ONE, NULL },
-    [W_GATE_2] = { "time_mix_g2", DIM_GATE_RANK, DIM_EMBD, DIM_ONE, NULL },
+    [W_GATE_2] = { "time_mix_g2", DIM_GATE_RANK, DIM_ATTN, DIM_ONE, NULL },
     [W_CHANNEL_K] = { "channel_mix_lerp_k", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
     [W_CHANNEL_R] = { "channel_mix_lerp_r", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
     [W_CHANNEL_GATE] = { "channel_mix_receptance", DIM_EMBD, DIM_EMBD, DIM_ONE, NULL },
@@ -183,7 +186,7 @@ static uint64_t dim_size(const struct plan *p, uint32_t il, enum dim dim) {
     case DIM_Q_ROWS: return dim_size(p, il, DIM_Q) * (a->gate_in_q ? 2 : 1);
     case DIM_GATE:
         return p->layers[il].mixer == MIXER_DELTA_NET ? dim_size(p, il, DIM_CONV_OUT)
-                                                      : (uint64_t)a->n_head * (a->gate_per_head ? 1 : a->v_dim);
+                                                      : (uint64_t)a->n_head * (a->gate_per_head ? 1 : plan_head_out(a));
     case DIM_HEAD: return a->n_head;
     case DIM_BUCKET: return a->n_bucket;
     case DIM_FF: return f->n_ff;
@@ -205,16 +208,21 @@ static uint64_t dim_size(const struct plan *p, uint32_t il, enum dim dim) {
     case DIM_CONV: return p->layers[il].n_conv;
     case DIM_CONV_IN:
         if (is_scan) return plan_scan_in(s);
+        if (p->layers[il].mixer == MIXER_LIGHTNING) return 3 * dim_size(p, il, DIM_Q);
         return plan_conv_width(p, il) * (p->layers[il].mixer == MIXER_CONVOLUTION ? 3 : 1);
     case DIM_CONV_WIDTH: return plan_conv_width(p, il);
     case DIM_CONV_OUT:
         if (is_scan) return plan_scan_width(s);
+        if (p->layers[il].mixer == MIXER_LIGHTNING) return dim_size(p, il, DIM_ATTN);
         return p->layers[il].mixer == MIXER_CONVOLUTION ? p->n_embd : (uint64_t)d->n_head * d->dim;
     case DIM_DELTA: return is_scan ? plan_scan_width(s) / s->n_group : d->dim;
     case DIM_DELTA_HEAD: return is_scan ? s->n_head : d->n_head;
+    case DIM_DT: return d->is_diagonal ? delta_n_decay(d) : dim_size(p, il, DIM_DELTA_HEAD);
     case DIM_DELTA_HEADS: return 2 * (uint64_t)d->n_head;
-    case DIM_A: return is_mamba_2 ? 1 : is_scan && s->kind == SCAN_MAMBA ? s->n_state : dim_size(p, il, DIM_DELTA_HEAD);
-    case DIM_A_ROWS: return is_scan && s->kind != SCAN_PLAMO_2 ? s->n_head : 1;
+    case DIM_A:
+        if (is_mamba_2 || d->is_diagonal) return 1;
+        return is_scan && s->kind == SCAN_MAMBA ? s->n_state : dim_size(p, il, DIM_DELTA_HEAD);
+    case DIM_A_ROWS: return d->is_diagonal ? d->n_head : is_scan && s->kind != SCAN_PLAMO_2 ? s->n_head : 1;
     case DIM_D: return is_mamba_2 ? 1 : s->n_head;
     case DIM_D_ROWS: return is_mamba_2 ? s->n_head : 1;
     case DIM_SCAN_X: return s->n_rank + 2 * (uint64_t)s->n_state;
@@ -238,9 +246,9 @@ static uint64_t dim_size(const struct plan *p, uint32_t il, enum dim dim) {
     case DIM_LERP_RANK: return r->n_lerp;
     case DIM_LERP_RANKS: return (uint64_t)RWKV_LERPS * r->n_lerp;
     case DIM_VALUE_RANK: return r->n_value;
-    case DIM_DECAY_RANK: return r->n_decay;
+    case DIM_DECAY_RANK: return d->n_rank > 0 ? d->n_rank : d->is_diagonal ? delta_n_decay(d) : r->n_decay;
     case DIM_RATE_RANK: return r->n_rate;
-    case DIM_GATE_RANK: return r->n_gate;
+    case DIM_GATE_RANK: return d->n_rank > 0 ? d->n_rank : d->is_diagonal ? delta_n_decay(d) : r->n_gate;
     case DIM_BONUS: return r->kind == RWKV_7 ? p->n_embd : a->k_dim;
     case DIM_BONUS_ROWS: return r->kind == RWKV_7 ? 1 : a->n_head;
     }
@@ -768,6 +776,7 @@ uint32_t model_tap_order(const struct model *m) {
     if (p->steps == steps_one) order |= TAP_ORDER_ONE_NORM;
     if (p->steps == steps_experts_first) order |= TAP_ORDER_EXPERTS_FIRST;
     if (p->steps == steps_altup) order |= TAP_ORDER_ALTUP;
+    if (p->steps == steps_from_norm) order |= TAP_ORDER_FROM_NORM;
     for (uint32_t il = 0; il < p->n_layer; il++) {
         if (p->is_parallel && !m->layers[il].w[W_FFN_NORM].w) order |= TAP_ORDER_ONE_NORM;
         if (m->layers[il].w[W_FFN_ROUTER_NORM].w) order |= TAP_ORDER_EXPERTS_BESIDE;

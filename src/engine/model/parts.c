@@ -277,14 +277,18 @@ plumb_status plan_latent(struct key_reader *r, struct plan *p) {
                          "rotates %u, and those of V have %u", r->architecture, k_dim, l.n_rotated, l.v_dim);
     }
     l.n_plain = k_dim - l.n_rotated;
-    if (!key_tensor(r, 0, "attn_q.weight")) PLUMB_TRY(key_count(r, "attention.q_lora_rank", 1u << 16, &n_q));
+    uint32_t il_first = 0;   /* the first layer that is latent */
+    while (il_first + 1 < p->n_layer && !plan_attends(&p->layers[il_first])) il_first++;
+    if (!key_tensor(r, il_first, "attn_q.weight")) PLUMB_TRY(key_count(r, "attention.q_lora_rank", 1u << 16, &n_q));
     l.n_q = n_q;
     PLUMB_TRY(key_count(r, "attention.kv_lora_rank", 1u << 16, &l.n_kv));
     for (uint32_t il = 0; il < p->n_layer; il++) {
         struct layer_plan *layer = &p->layers[il];
         struct attn_plan *a = &layer->attn;
+        if (!plan_attends(layer)) continue;
         uint32_t n_head_kv = l.is_absorbed ? 1 : a->n_head;
-        bool fits = !l.is_absorbed || (a->k_dim == l.n_kv + l.n_rotated && a->v_dim == l.n_kv);
+        bool fits = !l.is_absorbed || a->k_dim == l.n_kv + l.n_rotated;
+        if (l.is_absorbed) a->v_dim = l.n_kv;   /* whatever the key says, as in llama.cpp */
         if (a->n_head_kv != n_head_kv || !fits) {
             return error_set(r->err, PLUMB_ERROR_METADATA, "keys %s.attention: layer %u has %u heads of K and V of %u "
                              "and %u elements, which is no latent attention with vectors of %u, of which %u are "
@@ -318,11 +322,7 @@ plumb_status plan_delta_nets(struct key_reader *r, struct plan *p) {
                          key_of(r, "attention.value_length"), a->v_dim, a->k_dim);
     }
     PLUMB_TRY(key_count(r, "full_attention_interval", 1u << 16, &interval));
-    PLUMB_TRY(gguf_get_flags(r->gguf, key_of(r, "attention.recurrent_layers"), &recurrent, r->err));
-    if (recurrent && recurrent->n < p->n_layer) {
-        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s has %llu elements for %u layers", r->key,
-                         (unsigned long long)recurrent->n, p->n_layer);
-    }
+    PLUMB_TRY(key_recurrent(r, p, &recurrent));
     p->names[W_CONV_IN] = "attn_qkv";
     p->names[W_CONV_KERNEL] = "ssm_conv1d";
     p->names[W_CONV_OUT] = "ssm_out";

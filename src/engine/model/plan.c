@@ -164,7 +164,7 @@ static plumb_status read_layers(struct key_reader *r, struct plan *p) {
         for (uint32_t il = 0; layers && il < p->n_layer; il++) {
             struct layer_plan *l = &p->layers[il];
             uint64_t n = gguf_element(layers, il);
-            if (n == 0 && i < 2 && p->required >> W_CONV_IN & 1) {
+            if (n == 0 && i < 2 && p->required >> W_CONV_OUT & 1) {
                 l->mixer = MIXER_CONVOLUTION;
                 continue;
             }
@@ -214,11 +214,9 @@ const char *plan_architecture(size_t i) {
 
 /* Other architectures of llama.cpp by what they are, each name between spaces. */
 static const struct { const char *what, *names; } refused[] = {
-    { "a model with linear attention", " kimi-linear minimax-01 " },
-    { "a model with latent attention", " deepseek2-ocr " },
     { "a model with latent attention and hundreds of billions of parameters",
       " deepseek32 dots3note glm-dsa hy_v4 " },
-    { "a model with linear and latent attention and hundreds of billions of parameters", " bailingmoe3 kimi-k3 " },
+    { "a model with linear and latent attention and hundreds of billions of parameters", " kimi-k3 " },
     { "a model with compressed or sparse attention and hundreds of billions of parameters",
       " deepseek4 minimax-m3 qwen4exp " },
     { "a model that drafts tokens for Gemma 4", " gemma4-assistant " },
@@ -294,12 +292,13 @@ static void set_maxima(struct plan *p) {
         if (l->attn.gate != ATTN_GATE_NONE) p->has_gates = true;
         if (plan_state_size(p, il) > 0) p->is_recurrent = true;
         if (l->state != STATE_NONE) p->has_states = true;
-        if (l->delta.n_head > p->max_delta) p->max_delta = l->delta.n_head;
+        at_least(&p->max_delta, delta_n_decay(&l->delta));
         at_least(&p->max_q, (uint64_t)l->delta.n_head * l->delta.dim);
         at_least(&p->max_conv, plan_conv_width(p, il));
-        if (l->mixer == MIXER_RWKV) at_least(&p->max_q, p->n_embd);
+        if (l->mixer == MIXER_RWKV || l->mixer == MIXER_LIGHTNING) {
+            at_least(&p->max_q, (uint64_t)l->attn.n_head * l->attn.k_dim);
+        }
         if (plan_scans(l)) at_least(&p->max_scan, plan_scan_width(&p->scan));
-        if (plan_scans(l)) at_least(&p->max_scan, p->scan.n_rank);
         at_least(&p->max_ff, ffn->n_ff);
         at_least(&p->max_ff, ffn->n_ff_expert);
         at_least(&p->max_ff, ffn->n_ff_shared);
@@ -410,7 +409,7 @@ float plan_temperature(const struct attn_plan *a, uint32_t pos) {
 uint64_t plan_conv_width(const struct plan *p, uint32_t il) {
     const struct delta_plan *d = &p->layers[il].delta;
     switch (p->layers[il].mixer) {
-    case MIXER_ATTENTION: case MIXER_RWKV: case MIXER_NONE: return 0;
+    case MIXER_ATTENTION: case MIXER_RWKV: case MIXER_LIGHTNING: case MIXER_NONE: return 0;
     case MIXER_CONVOLUTION: return p->n_embd;
     case MIXER_DELTA_NET: return (2 * (uint64_t)d->n_key_head + d->n_head) * d->dim;
     case MIXER_SCAN: case MIXER_BOTH:
@@ -426,7 +425,9 @@ uint32_t plan_scan_in(const struct scan_plan *s) {
 
 uint64_t plan_state_size(const struct plan *p, uint32_t il) {
     const struct layer_plan *l = &p->layers[il];
-    if (l->mixer == MIXER_RWKV) return ((uint64_t)p->rwkv.n_shift + l->attn.k_dim) * p->n_embd;
+    if (l->mixer == MIXER_RWKV || l->mixer == MIXER_LIGHTNING) {
+        return (uint64_t)p->rwkv.n_shift * p->n_embd + (uint64_t)l->attn.n_head * l->attn.v_dim * l->attn.k_dim;
+    }
     if (l->n_conv == 0) return 0;
     uint64_t matrices = plan_scans(l) ? (uint64_t)plan_scan_width(&p->scan) * p->scan.n_state
                                       : (uint64_t)l->delta.n_head * l->delta.dim * l->delta.dim;
@@ -445,11 +446,20 @@ uint32_t plan_last_keeper(const struct plan *p) {
     return il;
 }
 
-uint32_t plan_max_rank(const struct rwkv_plan *r) {
-    const uint32_t ranks[] = { RWKV_LERPS * r->n_lerp, r->n_decay, r->n_value, r->n_rate, r->n_gate };
+uint32_t plan_max_rank(const struct plan *p) {
+    const struct rwkv_plan *r = &p->rwkv;
+    const uint32_t ranks[] = { RWKV_LERPS * r->n_lerp, r->n_decay, r->n_value, r->n_rate, r->n_gate, p->scan.n_rank };
     uint32_t max = 0;
     for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) max = ranks[i] > max ? ranks[i] : max;
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        if (p->layers[il].delta.n_rank > max) max = p->layers[il].delta.n_rank;
+    }
     return max;
+}
+
+double plan_fade(const struct plan *p, uint32_t il, uint32_t head) {
+    double slope = math_pow(2.0, -8.0 * (head + 1.0) / p->layers[il].attn.n_head);
+    return math_exp(-slope * (1.0 - (double)il / (p->n_layer - 1.0) + 1e-5));
 }
 
 uint64_t plan_head_row(const struct plan *p) {
@@ -468,7 +478,7 @@ uint64_t plan_max_row(const struct plan *p) {
     at_least(&n, p->max_ff);
     at_least(&n, p->max_latent);
     at_least(&n, p->max_scan);
-    at_least(&n, plan_max_rank(&p->rwkv));
+    at_least(&n, plan_max_rank(p));
     at_least(&n, p->pooling.n_dense);
     at_least(&n, p->n_laurel);
     at_least(&n, p->n_stream);

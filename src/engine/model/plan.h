@@ -171,11 +171,23 @@ enum state { STATE_NONE, STATE_LOW, STATE_HIGH, PLAN_STATES };
 
 /* By what the tokens of a layer tell each other.  MIXER_BOTH: attention and a scan, of the same input; MIXER_NONE: by
  * nothing, the layer is a feed-forward network. */
-enum mixer { MIXER_ATTENTION, MIXER_CONVOLUTION, MIXER_DELTA_NET, MIXER_SCAN, MIXER_BOTH, MIXER_RWKV, MIXER_NONE };
+enum mixer {
+    MIXER_ATTENTION, MIXER_CONVOLUTION, MIXER_DELTA_NET, MIXER_SCAN, MIXER_BOTH, MIXER_RWKV, MIXER_LIGHTNING, MIXER_NONE
+};
 
 /* Gated delta net: Yang et al. 2024, "Gated Delta Networks".  Head h of V has a state of (dim, dim), and the Q and K of
- * head h % n_key_head or, if groups of heads share them, of head h / (n_head / n_key_head). */
-struct delta_plan { uint32_t n_key_head, n_head, dim; bool has_groups; };
+ * head h % n_key_head or, if groups of heads share them, of head h / (n_head / n_key_head).  Kimi Delta Attention (Kimi
+ * Team 2025, "Kimi Linear", section 3) decays each column of a state by itself. */
+struct delta_plan {
+    uint32_t n_key_head, n_head, dim;
+    bool has_groups;
+    bool is_diagonal;   /* each column decays by itself; Q, K and V have a matrix and a convolution each */
+    uint32_t n_rank;    /* then: elements between the two matrices of decays, and of gates; 0: they are one matrix */
+    float least_decay;  /* the logarithm of a decay is least_decay * sigmoid(a (x + dt)); 0: it is a softplus(x + dt) */
+};
+
+/* Elements of the decays of a token. */
+static inline uint32_t delta_n_decay(const struct delta_plan *d) { return d->n_head * (d->is_diagonal ? d->dim : 1); }
 
 static inline uint32_t delta_key_head(const struct delta_plan *d, uint32_t h) {
     return d->has_groups ? h / (d->n_head / d->n_key_head) : h % d->n_key_head;
@@ -192,9 +204,13 @@ struct scan_plan {
     uint32_t n_rank;   /* elements of what ssm_dt multiplies; 0 in Mamba 2, which has no such matrix */
 };
 
-/* The recurrence of RWKV.  RWKV_6: Peng et al. 2024, "Eagle and Finch"; RWKV_LINEAR: the same decays in Yang et al.
- * 2023, "Gated Linear Attention", for layers that were attention; RWKV_7: Peng et al. 2025, "RWKV-7 Goose". */
-enum rwkv_kind { RWKV_NONE, RWKV_6, RWKV_LINEAR, RWKV_7 };
+/* The recurrence of RWKV and its relatives.  RWKV_6: Peng et al. 2024, "Eagle and Finch"; RWKV_LINEAR: the same decays
+ * in Yang et al. 2023, "Gated Linear Attention", for layers that were attention; RWKV_7: Peng et al. 2025, "RWKV-7
+ * Goose"; RWKV_LIGHTNING: Qin et al. 2024, "Lightning Attention-2", whose decays are constants. */
+enum rwkv_kind { RWKV_NONE, RWKV_6, RWKV_LINEAR, RWKV_7, RWKV_LIGHTNING };
+
+/* The weights whose rows are the kernels of a layer's convolution, in this order; a layer lacks some of them. */
+#define PLAN_KERNELS { W_CONV_KERNEL, W_CONV_Q, W_CONV_K, W_CONV_V }
 
 enum { RWKV_LERPS = 5 };   /* mixtures of a token and the one before it in RWKV 6: for w, k, v, r and g */
 #define RWKV_NORM_EPS 64e-5f   /* epsilon of the norms of heads, as in the authors' code */
@@ -203,14 +219,15 @@ enum { RWKV_LERPS = 5 };   /* mixtures of a token and the one before it in RWKV 
  * products of low rank have n_... elements between their two matrices. */
 struct rwkv_plan {
     enum rwkv_kind kind;
-    uint32_t n_shift;   /* 2: the feed-forward network mixes tokens too, and is that of RWKV; 1: it is another one */
+    uint32_t n_shift;   /* 2: the feed-forward network mixes tokens too, and is that of RWKV; 1: it is another one; 0:
+                         * no tokens are mixed */
     uint32_t n_lerp;    /* of the factors by which tokens are mixed; 0 in RWKV 7, where they do not depend on x */
     uint32_t n_decay, n_value, n_rate, n_gate;
 };
 
 struct layer_plan {
     enum mixer mixer;
-    struct attn_plan attn;   /* of MIXER_ATTENTION; MIXER_DELTA_NET: gate only; MIXER_RWKV: heads and gate only */
+    struct attn_plan attn;   /* of MIXER_ATTENTION; of the others: heads and gate only */
     struct delta_plan delta;
     uint32_t n_conv;         /* of the other mixers: the tokens that their convolution is over; 0: there is none */
     uint32_t n_lerp_row;     /* of MIXER_RWKV: rows of time_mix_lerp_fused */
@@ -235,9 +252,10 @@ enum weight_id {
     W_LATENT_Q_A, W_LATENT_Q_NORM, W_LATENT_Q_B, W_LATENT_KV, W_LATENT_NORM, W_LATENT_KV_B, W_LATENT_K_B, W_LATENT_V_B,
     W_ATTN_QKV, W_ATTN_Q, W_ATTN_K, W_ATTN_V, W_ATTN_Q_NORM, W_ATTN_K_NORM, W_ATTN_V_NORM, W_ATTN_GATE, W_ATTN_SINKS,
     W_ATTN_BUCKETS,
-    W_ATTN_SUB_NORM, W_ATTN_OUTPUT, W_CONV_IN, W_CONV_KERNEL, W_CONV_OUT, W_DELTA_BETA_ALPHA, W_DELTA_BETA,
-    W_DELTA_ALPHA, W_DELTA_DT, W_DELTA_A, W_DELTA_NORM, W_SCAN_X, W_SCAN_DT_NORM, W_SCAN_B_NORM, W_SCAN_C_NORM,
-    W_SCAN_DT, W_SCAN_D, W_LERP_X, W_LERP_1, W_LERP_2, W_LERP, W_LERP_W, W_LERP_K, W_LERP_V, W_LERP_R, W_LERP_G,
+    W_ATTN_SUB_NORM, W_ATTN_OUTPUT, W_CONV_IN, W_CONV_KERNEL, W_CONV_Q, W_CONV_K, W_CONV_V, W_CONV_OUT,
+    W_DELTA_BETA_ALPHA, W_DELTA_BETA, W_DELTA_ALPHA, W_DELTA_DT, W_DELTA_A, W_DELTA_NORM, W_SCAN_X, W_SCAN_DT_NORM,
+    W_SCAN_B_NORM, W_SCAN_C_NORM, W_SCAN_DT, W_SCAN_D, W_LERP_X, W_LERP_1, W_LERP_2, W_LERP, W_LERP_W, W_LERP_K,
+    W_LERP_V, W_LERP_R, W_LERP_G,
     W_VALUE, W_VALUE_1, W_VALUE_2, W_DECAY, W_DECAY_1, W_DECAY_2, W_RATE, W_RATE_1, W_RATE_2, W_REMOVAL, W_REPLACEMENT,
     W_BONUS, W_HEADS_NORM, W_GATE_1, W_GATE_2, W_CHANNEL_K, W_CHANNEL_R, W_CHANNEL_GATE, W_ATTN_POST_NORM,
     W_ATTN_OUT_NORM, W_ATTN_NORM_2, W_FFN_NORM, W_FFN_GATE_UP, W_FFN_GATE, W_FFN_UP, W_FFN_ACT_SCALES, W_FFN_SUB_NORM,
@@ -297,8 +315,8 @@ struct plan {
     uint32_t max_head;
     uint64_t max_q, max_k, max_v, max_ff;
     uint64_t max_latent;           /* of latent attention: a row */
-    uint64_t max_conv, max_delta;  /* of a convolution: a row; of a delta net: heads */
-    uint64_t max_scan;             /* of a scan: a row of its outputs, or of its low-rank time steps */
+    uint64_t max_conv, max_delta;  /* of a convolution: a row; of a delta net: decays */
+    uint64_t max_scan;             /* of a scan: a row of its outputs */
     uint32_t max_expert, max_used;
     bool has_gates;                /* some layer has attn_gate */
     bool has_states;               /* some layer has a state */
@@ -415,11 +433,16 @@ uint64_t plan_states_size(const struct plan *p);
 /* Elements that the products of a head read and write; 0 if no layer has any. */
 uint64_t plan_head_row(const struct plan *p);
 
-/* The largest rank of RWKV; 0 without it. */
-uint32_t plan_max_rank(const struct rwkv_plan *r);
+/* The most elements between the two matrices of a product of low rank; 0: there are none. */
+uint32_t plan_max_rank(const struct plan *p);
+
+/* What a state of lightning attention is multiplied by: e^-s, with s = 2^(-8 (head + 1) / n_head) (1 - il /
+ * (n_layer - 1) + 1e-5), so that the first layers forget sooner.  Qin et al. 2024, "Lightning Attention-2", with the
+ * slopes of ALiBi. */
+double plan_fade(const struct plan *p, uint32_t il, uint32_t head);
 
 /* Elements of the longest row of any matrix: max(n_embd, max_q, max_latent, max_ff, max_scan, pooling.n_dense,
- * n_layer * n_per_layer, n_laurel, n_stream, the ranks of RWKV). */
+ * n_layer * n_per_layer, n_laurel, n_stream, plan_max_rank). */
 uint64_t plan_max_row(const struct plan *p);
 /* Elements of the largest row of all the experts of a token together: max(n_used * n_ff_expert, n_used * n_embd) of any
  * layer; 0 without experts. */

@@ -34,7 +34,7 @@ static struct shape shape_of(const struct maker *m, enum stream stream) {
         return is_delta ? (struct shape){ d->n_head, d->dim } : (struct shape){ a->n_head, plan_head_out(a) };
     case STREAM_GATES:
         return is_delta ? (struct shape){ d->n_head, d->dim }
-                        : (struct shape){ a->n_head, a->gate_per_head ? 1 : a->v_dim };
+                        : (struct shape){ a->n_head, a->gate_per_head ? 1 : plan_head_out(a) };
     case STREAM_LERPS: return (struct shape){ RWKV_LERPS, m->plan->n_embd };
     case STREAM_KEY: return (struct shape){ a->n_head_kv, a->k_dim };
     case STREAM_VALUE: case STREAM_FIRST_VALUE: return (struct shape){ a->n_head_kv, a->v_dim };
@@ -57,9 +57,12 @@ static struct shape shape_of(const struct maker *m, enum stream stream) {
     case STREAM_B: case STREAM_C: return (struct shape){ scan->n_group, scan->n_state };
     case STREAM_DT: return (struct shape){ 1, scan->n_head };
     case STREAM_BETA: case STREAM_DECAY:
+        if (stream == STREAM_DECAY && d->is_diagonal) return (struct shape){ d->n_head, d->dim };
         return d->has_groups ? (struct shape){ d->n_key_head, d->n_head / d->n_key_head }
                              : (struct shape){ 1, d->n_head };
     case STREAM_BETA_DECAY: return (struct shape){ d->n_key_head, 2 * d->n_head / d->n_key_head };
+    case STREAM_QKV: return (struct shape){ a->n_head, 3 * a->k_dim };
+    case STREAM_FADE: return (struct shape){ 1, a->n_head * a->k_dim };
     case STREAM_FF_GATE: case STREAM_FF_UP: return (struct shape){ 1, f->n_expert > 0 ? f->n_ff_shared : f->n_ff };
     case STREAM_OTHERS: return (struct shape){ m->plan->n_stream - 1, m->plan->n_embd };
     case STREAM_PREDICTED: return (struct shape){ m->plan->n_stream, m->plan->n_embd };
@@ -223,6 +226,7 @@ static void latent_attention(struct maker *m, enum stream in) {
     put(m, STEP_ATTENTION, STREAM_Q, l->is_absorbed ? STREAM_LATENT_HEADS : STREAM_HEADS, W_ATTN_SINKS,
         l->is_absorbed ? TAP_LATENT_HEADS : TAP_KQV_OUT);
     if (l->is_absorbed) head_products(m, STREAM_LATENT_HEADS, STREAM_HEADS, W_LATENT_V_B, TAP_KQV_OUT);
+    gate_of_heads(m, in);
     put(m, STEP_PRODUCT, STREAM_HEADS, STREAM_H, W_ATTN_OUTPUT, TAP_ATTN_OUT);
 }
 
@@ -237,9 +241,45 @@ static void convolution(struct maker *m, enum stream in) {
     put(m, STEP_PRODUCT, STREAM_CONV, STREAM_H, W_CONV_OUT, TAP_CONV_OUT);
 }
 
-/* h = conv_out (norm(delta rule) * silu(gates)), of a stream whose product with conv_in, convolved over the last tokens
- * and activated, is Q, K and V: Yang et al. 2024, "Gated Delta Networks", section 3. */
-static void delta_net(struct maker *m, enum stream in) {
+/* out = second f(first in), with n elements between; f: a step in place, or STEP_SHOW, which does nothing. */
+static void low_rank(struct maker *m, enum stream in, uint32_t n, enum weight_id first, enum step_kind f,
+                     enum weight_id second, enum stream out, enum tap_id tap) {
+    put(m, STEP_PRODUCT, in, STREAM_RANK, first, TAP_COUNT)->n = n;
+    if (f != STEP_SHOW) put(m, f, STREAM_RANK, STREAM_RANK, W_COUNT, TAP_COUNT)->n = n;
+    put(m, STEP_PRODUCT, STREAM_RANK, out, second, tap);
+}
+
+/* out = second first in, or first in. */
+static void one_or_two(struct maker *m, enum stream in, enum weight_id first, enum weight_id second, enum stream out,
+                       enum tap_id tap) {
+    uint32_t n = m->layer->delta.n_rank;
+    if (n > 0) low_rank(m, in, n, first, STEP_SHOW, second, out, tap);
+    else put(m, STEP_PRODUCT, in, out, first, tap);
+}
+
+/* Part i of STREAM_CONV_IN, which has three, = a product of a stream. */
+static void product_to_part(struct maker *m, enum stream in, enum weight_id weight, enum stream product, uint32_t i,
+                            enum tap_id tap) {
+    put(m, STEP_PRODUCT, in, product, weight, TAP_COUNT);
+    struct step *s = put(m, STEP_PART, product, STREAM_CONV_IN, W_COUNT, tap);
+    s->n_to = s->n;
+    s->n_norm = s->n_from = s->n / 3;
+    s->to = i * s->n_norm;
+}
+
+/* Q, K and V before their convolutions, gates, and what beta and the decays are made of, in Kimi Delta Attention: Kimi
+ * Team 2025, "Kimi Linear", section 3. */
+static void delta_inputs_apart(struct maker *m, enum stream in) {
+    product_to_part(m, in, W_ATTN_Q, STREAM_Q, 0, TAP_COUNT);
+    product_to_part(m, in, W_ATTN_K, STREAM_KEY, 1, TAP_COUNT);
+    product_to_part(m, in, W_ATTN_V, STREAM_VALUE, 2, TAP_DELTA_IN);
+    one_or_two(m, in, W_GATE_1, W_GATE_2, STREAM_GATES, TAP_ATTN_GATE);
+    put(m, STEP_PRODUCT, in, STREAM_BETA, W_DELTA_BETA, TAP_DELTA_BETA);
+    one_or_two(m, in, W_DECAY_1, W_DECAY_2, STREAM_DECAY, TAP_DELTA_ALPHA);
+}
+
+/* The same in gated delta nets. */
+static void delta_inputs(struct maker *m, enum stream in) {
     const struct delta_plan *d = &m->layer->delta;
     put(m, STEP_PRODUCT, in, STREAM_CONV_IN, W_CONV_IN, TAP_DELTA_IN);
     put(m, STEP_PRODUCT, in, STREAM_GATES, W_ATTN_GATE, TAP_ATTN_GATE);
@@ -251,9 +291,17 @@ static void delta_net(struct maker *m, enum stream in) {
         put(m, STEP_PRODUCT, in, STREAM_BETA, W_DELTA_BETA, TAP_DELTA_BETA);
         put(m, STEP_PRODUCT, in, STREAM_DECAY, W_DELTA_ALPHA, TAP_DELTA_ALPHA);
     }
+}
+
+/* h = conv_out (norm(delta rule) * silu(gates)), of a stream whose product with conv_in, convolved over the last tokens
+ * and activated, is Q, K and V: Yang et al. 2024, "Gated Delta Networks", section 3. */
+static void delta_net(struct maker *m, enum stream in) {
+    bool is_apart = m->layer->delta.is_diagonal;
+    if (is_apart) delta_inputs_apart(m, in);
+    else delta_inputs(m, in);
     put(m, STEP_SIGMOID, STREAM_BETA, STREAM_BETA, W_COUNT, TAP_DELTA_BETA_SIGMOID);
     put(m, STEP_DECAY, STREAM_DECAY, STREAM_DECAY, W_DELTA_DT, TAP_DELTA_DECAY);
-    put(m, STEP_CONVOLVE, STREAM_CONV_IN, STREAM_CONV, W_CONV_KERNEL, TAP_CONV);
+    put(m, STEP_CONVOLVE, STREAM_CONV_IN, STREAM_CONV, is_apart ? W_CONV_Q : W_CONV_KERNEL, TAP_CONV);
     put(m, STEP_ACTIVATE, STREAM_CONV, STREAM_CONV, W_COUNT, TAP_CONV_SILU);
     put(m, STEP_DELTA, STREAM_CONV, STREAM_HEADS, W_COUNT, TAP_DELTA);
     norm(m, W_DELTA_NORM, STREAM_HEADS, STREAM_HEADS, TAP_COUNT);
@@ -323,17 +371,9 @@ static void lerp_by_token(struct maker *m, enum stream in, uint32_t i) {
     s->n_to = RWKV_LERPS * m->plan->n_embd;
 }
 
-/* out = second f(first mixed), with n elements between; f: a step in place, or STEP_SHOW, which does nothing. */
-static void low_rank(struct maker *m, uint32_t n, enum weight_id first, enum step_kind f, enum weight_id second,
-                     enum stream out, enum tap_id tap) {
-    put(m, STEP_PRODUCT, STREAM_MIXED, STREAM_RANK, first, TAP_COUNT)->n = n;
-    if (f != STEP_SHOW) put(m, f, STREAM_RANK, STREAM_RANK, W_COUNT, TAP_COUNT)->n = n;
-    put(m, STEP_PRODUCT, STREAM_RANK, out, second, tap);
-}
-
 /* How the columns of the states fade. */
 static void fade(struct maker *m) {
-    low_rank(m, m->plan->rwkv.n_decay, W_DECAY_1, STEP_TANH, W_DECAY_2, STREAM_FADE, TAP_COUNT);
+    low_rank(m, STREAM_MIXED, m->plan->rwkv.n_decay, W_DECAY_1, STEP_TANH, W_DECAY_2, STREAM_FADE, TAP_COUNT);
     put(m, STEP_ADD_BIAS, STREAM_FADE, STREAM_FADE, W_DECAY, TAP_COUNT);
     put(m, STEP_FADE, STREAM_FADE, STREAM_FADE, W_COUNT, TAP_WKV_DECAY);
 }
@@ -374,7 +414,7 @@ static void mix_values(struct maker *m) {
         put(m, STEP_COPY, STREAM_VALUE, STREAM_FIRST_VALUE, W_COUNT, TAP_COUNT);
         return;
     }
-    low_rank(m, m->plan->rwkv.n_value, W_VALUE_1, STEP_SHOW, W_VALUE_2, STREAM_MIX, TAP_COUNT);
+    low_rank(m, STREAM_MIXED, m->plan->rwkv.n_value, W_VALUE_1, STEP_SHOW, W_VALUE_2, STREAM_MIX, TAP_COUNT);
     put(m, STEP_ADD_BIAS, STREAM_MIX, STREAM_MIX, W_VALUE, TAP_COUNT);
     put(m, STEP_SIGMOID, STREAM_MIX, STREAM_MIX, W_COUNT, TAP_WKV_MIX);
     put(m, STEP_MIX, STREAM_FIRST_VALUE, STREAM_VALUE, W_COUNT, TAP_WKV_VALUE);
@@ -394,7 +434,7 @@ static void rwkv_7(struct maker *m, enum stream in) {
     lerp(m, in, W_LERP, W);
     fade(m);
     lerp(m, in, W_LERP, A);
-    low_rank(m, r->n_rate, W_RATE_1, STEP_SHOW, W_RATE_2, STREAM_RATE, TAP_COUNT);
+    low_rank(m, STREAM_MIXED, r->n_rate, W_RATE_1, STEP_SHOW, W_RATE_2, STREAM_RATE, TAP_COUNT);
     put(m, STEP_ADD_BIAS, STREAM_RATE, STREAM_RATE, W_RATE, TAP_COUNT);
     put(m, STEP_SIGMOID, STREAM_RATE, STREAM_RATE, W_COUNT, TAP_WKV_RATE);
     put(m, STEP_MULTIPLY, STREAM_KEY, STREAM_REMOVAL, W_REMOVAL, TAP_COUNT);
@@ -405,7 +445,7 @@ static void rwkv_7(struct maker *m, enum stream in) {
     put(m, STEP_ADD, STREAM_BONUS, STREAM_HEADS, W_COUNT, TAP_WKV_SUM);
     if (!m->w[W_GATE_1].w) return;
     lerp(m, in, W_LERP, G);
-    low_rank(m, r->n_gate, W_GATE_1, STEP_SIGMOID, W_GATE_2, STREAM_GATES, TAP_ATTN_GATE);
+    low_rank(m, STREAM_MIXED, r->n_gate, W_GATE_1, STEP_SIGMOID, W_GATE_2, STREAM_GATES, TAP_ATTN_GATE);
     put(m, STEP_TIMES, STREAM_GATES, STREAM_HEADS, W_COUNT, TAP_ATTN_GATED);
 }
 
@@ -414,6 +454,23 @@ static void rwkv(struct maker *m, enum stream in) {
     if (m->plan->rwkv.kind == RWKV_7) rwkv_7(m, in);
     else rwkv_6(m, in);
     put(m, STEP_PRODUCT, STREAM_HEADS, STREAM_H, W_ATTN_OUTPUT, TAP_ATTN_OUT);
+}
+
+/* h = conv_out (norm(heads) * sigmoid(gates)), where Q, K and V are activated: MiniMax 2025,
+ * "MiniMax-01". */
+static void lightning_attention(struct maker *m, enum stream in) {
+    const struct attn_plan *a = &m->layer->attn;
+    put(m, STEP_PRODUCT, in, STREAM_QKV, W_CONV_IN, TAP_WKV_IN);
+    put(m, STEP_ACTIVATE, STREAM_QKV, STREAM_QKV, W_COUNT, TAP_WKV_SILU);
+    part(m, a->n_head, STREAM_QKV, STREAM_Q, 0, TAP_QCUR);
+    part(m, a->n_head, STREAM_QKV, STREAM_KEY, a->k_dim, TAP_KCUR);
+    part(m, a->n_head, STREAM_QKV, STREAM_VALUE, 2 * a->k_dim, TAP_VCUR);
+    put(m, STEP_FADE, STREAM_FADE, STREAM_FADE, W_COUNT, TAP_WKV_DECAY);
+    read_states(m);
+    struct step *normed = norm_in_place(m, W_ATTN_SUB_NORM, STREAM_HEADS, TAP_WKV_NORM);
+    if (normed) normed->n_norm = a->n_head * a->v_dim;
+    gate_of_heads(m, in);
+    put(m, STEP_PRODUCT, STREAM_HEADS, STREAM_H, W_CONV_OUT, TAP_ATTN_OUT);
 }
 
 /* h = down max(up mixed, 0)^2, in RWKV 6 with a gate: Peng et al. 2024, "Eagle and Finch", "Channel Mixing". */
@@ -444,6 +501,7 @@ static void mix(struct maker *m, enum stream in) {
     case MIXER_DELTA_NET: delta_net(m, in); break;
     case MIXER_SCAN: scan(m, in); break;
     case MIXER_RWKV: rwkv(m, in); break;
+    case MIXER_LIGHTNING: lightning_attention(m, in); break;
     case MIXER_BOTH: case MIXER_NONE: break;
     }
 }
@@ -605,6 +663,19 @@ void steps_encoder_decoder(struct maker *m) {
     if (m->layer->without >> W_FFN_DOWN & 1) steps_one(m);
     else steps_block(m);
     if (m->il + 1 == m->plan->n_encoder) norm(m, W_ENCODER_NORM, STREAM_X, STREAM_ENCODED, TAP_ENCODED);
+}
+
+/* MiniMax 2025, "MiniMax-01", after Wang et al. 2022, "DeepNet". */
+void steps_from_norm(struct maker *m) {
+    float scale = m->plan->residual_scale;
+    norm(m, W_ATTN_NORM, STREAM_X, STREAM_INPUT, TAP_ATTN_NORM);
+    mix(m, STREAM_INPUT);
+    put(m, STEP_SCALE, STREAM_INPUT, STREAM_X, W_COUNT, TAP_COUNT)->factor = scale;
+    put(m, STEP_ADD, STREAM_H, STREAM_X, W_ATTN_OUTPUT, TAP_FFN_INP);
+    norm(m, W_FFN_NORM, STREAM_X, STREAM_INPUT, TAP_FFN_NORM);
+    feed_forward(m, STREAM_INPUT);
+    put(m, STEP_SCALE, STREAM_INPUT, STREAM_X, W_COUNT, TAP_COUNT)->factor = scale;
+    put(m, STEP_ADD, STREAM_H, STREAM_X, W_FFN_DOWN, TAP_L_OUT);
 }
 
 void steps_router_first(struct maker *m) {

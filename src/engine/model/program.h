@@ -44,7 +44,7 @@ enum stream {
     STREAM_LATENT_Q_A, STREAM_LATENT_Q, STREAM_LATENT_KV, STREAM_LATENT, STREAM_LATENT_KV_B, STREAM_LATENT_HEADS,
     STREAM_CONV_IN,            /* conv_in h: (3, n_embd), whose rows are called b, c and x, or (1, plan_conv_width) */
     STREAM_CONV,               /* (plan_conv_width) what a convolution makes of it */
-    STREAM_BETA, STREAM_DECAY, /* (n_head) of a delta net */
+    STREAM_BETA, STREAM_DECAY, /* (n_head) of a delta net; decays may be (n_head, dim) */
     STREAM_BETA_DECAY,         /* (n_key_head, 2, n_head / n_key_head) both in one, for each head of Q and K */
     STREAM_SCAN_IN,            /* (plan_scan_in) ssm_in h */
     STREAM_Z,                  /* (n_head, dim) gates of a scan */
@@ -56,12 +56,14 @@ enum stream {
     STREAM_SHIFT,              /* (n_embd) the input of the token before, less that of the token */
     STREAM_MIXED,              /* (n_embd) a mixture of both */
     STREAM_LERPS,              /* (RWKV_LERPS, n_embd) the parts of the factors of mixtures that depend on the token */
-    STREAM_FADE,               /* (1, n_embd) what the columns of a state of RWKV are multiplied by */
+    STREAM_FADE,               /* (1, n_head k_dim) what the columns of a state of RWKV are multiplied by */
     STREAM_MIX, STREAM_RATE,   /* (n_embd) how much of V that of layer 0 replaces; in-context learning rates */
-    STREAM_KEY, STREAM_VALUE, STREAM_FIRST_VALUE,   /* K and V of RWKV, as Q, K and V above; V of layer 0 */
+    STREAM_KEY, STREAM_VALUE, STREAM_FIRST_VALUE,   /* K and V of RWKV and other linear attention, as Q, K and V
+                                                     * above; V of layer 0 */
     STREAM_REMOVAL,            /* (n_head, k_dim) the key of what is removed from a state */
     STREAM_BONUS,              /* (n_head, v_dim) what a token adds to its own output */
     STREAM_Q_GATE,             /* (n_head, 2, k_dim) heads of Q, each with its gate */
+    STREAM_QKV,                /* (n_head, 3, k_dim) heads of Q, each with those of K and V */
     STREAM_GATES,              /* (n_head, v_dim) or (n_head, 1): attn_gate h */
     STREAM_FF_GATE, STREAM_FF_UP,   /* (n_ff) or (n_ff_shared) */
     STREAM_OTHERS,             /* (n_stream - 1, n_embd) the residual streams beside x */
@@ -100,14 +102,15 @@ enum step_kind {
     STEP_PART,          /* of each n_to elements of out, n_norm ones from `to` on = of each n_from of in, those from
                          * `first` on */
     STEP_HEAD_PRODUCTS, /* the first elements of each head of out = the weight of the head times those of in */
-    STEP_CONVOLVE,      /* out = the convolution of in, or of b x, over the last tokens, with weight */
-    STEP_DECAY,         /* out = a * softplus(out + weight) */
+    STEP_CONVOLVE,      /* out = the convolution of in, or of b x, over the last tokens, with weight; with W_CONV_Q, and
+                         * W_CONV_K and W_CONV_V behind it */
+    STEP_DECAY,         /* out = a * softplus(out + weight), or least_decay * sigmoid(a * (out + weight)) */
     STEP_SOFTPLUS,      /* out = ln(1 + e^out) */
     STEP_SCAN,          /* out = the scan of x, which in begins with, by b, c and dt */
     STEP_DELTA,         /* out = the delta rule for the Q, K and V of in, with beta and decay */
     STEP_SHIFT,         /* out = in of the token before - in; its place in the state begins at `first` */
     STEP_LERP,          /* out = in + shift * f; f: weight from `first` on, plus lerps from `to` on if n_to > 0 */
-    STEP_FADE,          /* out = by what RWKV multiplies the columns of its states, a function of out */
+    STEP_FADE,          /* out = by what RWKV multiplies the columns of its states, a function of out, or constants */
     STEP_MIX,           /* out += (in - out) * mix */
     STEP_UNIT,          /* divides n_norm elements of out each by their length */
     STEP_REPLACE,       /* out *= 1 + (in - 1) * weight */
@@ -170,6 +173,8 @@ steps_writer steps_per_layer;
 steps_writer steps_altup;
 /* T5's: a layer is a block, or attention alone; the norm of the encoder's output comes after its last one. */
 steps_writer steps_encoder_decoder;
+/* What is computed of a norm is added to that norm, times the factor of the residual. */
+steps_writer steps_from_norm;
 /* The norm of the output ends a loop of blocks, and a state may be stored then. */
 steps_writer steps_loop;
 

@@ -1,5 +1,5 @@
-/* The architectures with selective scans, and RWKV: what their keys say beside what all architectures have, and their
- * rows. */
+/* The architectures with selective scans, RWKV and other linear attention, except those of Qwen: what their keys say
+ * beside what all architectures have, and their rows. */
 #include "base/math.h"
 #include "model/architecture.h"
 
@@ -179,7 +179,7 @@ static plumb_status plan_rwkv_7(struct key_reader *r, struct plan *p, uint32_t n
         bool has_both = key_tensor(r, il, "time_mix_g1.weight") && key_tensor(r, il, "time_mix_g2.weight");
         bool is_gated = n_shift == 2 || has_both;
         l->n_lerp_row = is_gated ? 6 : 5;
-        l->without |= (il == 0 ? MIX_VALUE : 0) | (is_gated ? 0 : GATE_7);
+        l->without |= (il == 0 ? MIX_VALUE : 0) | (is_gated ? 0 : GATES_2);
         has_gate = has_gate || is_gated;
     }
     if (has_gate) PLUMB_TRY(key_count(r, "attention.gate_lora_rank", 1u << 16, &rwkv.n_gate));
@@ -220,6 +220,129 @@ static plumb_status plan_rwkv6qwen2(struct key_reader *r, struct plan *p) {
     return plan_rwkv_6(r, p, (struct rwkv_plan) { .kind = RWKV_LINEAR, .n_shift = 1 });
 }
 
+/* ---- Kimi Delta Attention and lightning attention ---------------------------------------------------------------- */
+
+/* Layers with 0 heads of K and V have Kimi Delta Attention, the others latent attention.  is_narrow: decays and gates
+ * are products of two matrices, with as many elements between them as a head has. */
+static plumb_status plan_kimi_delta(struct key_reader *r, struct plan *p, bool is_narrow, float least_decay) {
+    struct delta_plan d = { .is_diagonal = true, .least_decay = least_decay };
+    uint32_t n_conv = 0, n_head = p->layers[0].attn.n_head;
+    PLUMB_TRY(key_count(r, "ssm.conv_kernel", 1u << 10, &n_conv));
+    PLUMB_TRY(key_count(r, "kda.head_dim", 1u << 12, &d.dim));
+    if (n_conv < 2) return error_set(r->err, PLUMB_ERROR_METADATA, "key %s.ssm.conv_kernel is %u, expected at least 2",
+                                     r->architecture, n_conv);
+    d.n_key_head = d.n_head = n_head;
+    d.n_rank = is_narrow ? d.dim : 0;
+    p->names[W_CONV_OUT] = "attn_output";
+    p->names[W_DECAY_1] = "ssm_f_a";
+    p->names[W_DECAY_2] = "ssm_f_b";
+    p->names[W_GATE_1] = "ssm_g_a";
+    p->names[W_GATE_2] = "ssm_g_b";
+    p->unsuffixed |= SET(DELTA_A);
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        struct layer_plan *l = &p->layers[il];
+        if (l->mixer != MIXER_CONVOLUTION) {
+            l->without |= (KIMI_DELTA & ~SET(ATTN_Q)) | SET(ATTN_QKV);
+            continue;
+        }
+        l->mixer = MIXER_DELTA_NET;
+        l->without |= (LATENT & ~SET(ATTN_Q)) | SET(ATTN_GATE);
+        l->attn = (struct attn_plan){ .n_head = n_head, .n_head_kv = n_head, .k_dim = d.dim, .v_dim = d.dim,
+                                      .rope = ROPE_NONE, .gate = ATTN_GATE_SIGMOID,
+                                      .is_causal = l->attn.is_causal };
+        l->delta = d;
+        l->n_conv = n_conv;
+    }
+    PLUMB_TRY(plan_latent(r, p));
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        const struct latent_plan *latent = &p->layers[il].attn.latent;
+        if (!plan_attends(&p->layers[il]) || latent->is_absorbed) continue;
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s.attention.key_length_mla or value_length_mla is missing "
+                         "or 0", r->architecture);
+    }
+    return PLUMB_OK;
+}
+
+/* Kimi Team 2025, "Kimi Linear".  No layer is rotated. */
+static plumb_status plan_kimi_linear(struct key_reader *r, struct plan *p) {
+    static const char *const unused[] = { "attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias", NULL };
+    p->unused = unused;
+    PLUMB_TRY(plan_gating(r, p, 0));
+    plan_sum_to_1(p);
+    PLUMB_TRY(plan_dense_lead(r, p));
+    PLUMB_TRY(plan_shared(r, p, 1, p->layers[p->n_layer - 1].ffn.n_ff_expert));
+    plan_set_alibi(p, 0.0f);
+    return plan_kimi_delta(r, p, true, 0.0f);
+}
+
+/* Ling 3.  Layers with latent attention have a gate for each head, and decays a lower bound. */
+static plumb_status plan_bailingmoe3(struct key_reader *r, struct plan *p) {
+    static const char *const unused[] = { "attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias", NULL };
+    bool is_bounded = true;
+    float least_decay = 0.0f;
+    uint32_t n_ff = 0;
+    p->unused = unused;
+    PLUMB_TRY(plan_gating(r, p, 0));
+    PLUMB_TRY(plan_dense_lead(r, p));
+    PLUMB_TRY(plan_shared(r, p, 1, p->layers[p->n_layer - 1].ffn.n_ff_expert));
+    PLUMB_TRY(key_width(r, "expert_shared_feed_forward_length", 0, &n_ff));
+    if (n_ff > 0) plan_set_shared(p, n_ff);
+    PLUMB_TRY(gguf_get_bool(r->gguf, key_of(r, "kda.safe_gate"), &is_bounded, r->err));
+    PLUMB_TRY(gguf_get_f32(r->gguf, key_of(r, "kda.gate_lower_bound"), &least_decay, r->err));
+    if (!is_bounded || !(least_decay < 0.0f && least_decay >= -1e4f)) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "keys %s.kda: safe_gate is %s and gate_lower_bound %g, expected "
+                         "true and -10000 to less than 0", r->architecture, is_bounded ? "true" : "false",
+                         (double)least_decay);
+    }
+    PLUMB_TRY(plan_kimi_delta(r, p, false, least_decay));
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        struct layer_plan *l = &p->layers[il];
+        l->attn.gate = ATTN_GATE_SIGMOID;
+        l->attn.gate_per_head = plan_attends(l);
+        l->ffn.limit_late = true;
+        PLUMB_TRY(key_number(r, key_of(r, "swiglu_clamp_exp"), il, &l->ffn.limit));
+        PLUMB_TRY(key_number(r, key_of(r, "swiglu_clamp_shexp"), il, &l->ffn.limit_shared));
+        if (l->ffn.limit <= PLAN_MIN_LIMIT) l->ffn.limit = 0.0f;
+        if (l->ffn.limit_shared <= PLAN_MIN_LIMIT) l->ffn.limit_shared = 0.0f;
+    }
+    return PLUMB_OK;
+}
+
+/* MiniMax 2025, "MiniMax-01".  All but one of `interval` layers have lightning attention. */
+static plumb_status plan_minimax_01(struct key_reader *r, struct plan *p) {
+    uint32_t interval = 8;
+    const struct gguf_key *recurrent;
+    plan_use_n_ff(p);
+    plan_sum_to_1(p);
+    p->residual_scale = 0.0f;
+    PLUMB_TRY(key_scale(r, "residual_scale", &p->residual_scale));
+    if (p->residual_scale == 0.0f) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s is missing or 0", r->key);
+    }
+    const struct attn_plan *a = &p->layers[0].attn;   /* all layers have these widths */
+    if (a->k_dim != a->v_dim || p->n_layer < 2) {
+        return error_set(r->err, PLUMB_ERROR_METADATA, "keys %s: heads of K have %u elements and those of V %u, which "
+                         "must be equal, in %u layers, of which there must be 2", r->architecture, a->k_dim, a->v_dim,
+                         p->n_layer);
+    }
+    PLUMB_TRY(key_count(r, "full_attention_interval", 1u << 16, &interval));
+    PLUMB_TRY(key_recurrent(r, p, &recurrent));
+    p->rwkv.kind = RWKV_LIGHTNING;
+    p->names[W_CONV_IN] = "attn_qkv";
+    p->names[W_CONV_OUT] = "attn_output";
+    p->names[W_ATTN_SUB_NORM] = "attn_norm_2";
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        struct layer_plan *l = &p->layers[il];
+        bool is_recurrent = recurrent ? gguf_flag(recurrent, il) : (il + 1) % interval != 0;
+        l->without |= is_recurrent ? ATTENTION | SET(ATTN_QKV) : LIGHTNING;
+        if (!is_recurrent) continue;
+        l->mixer = MIXER_LIGHTNING;
+        l->attn.n_head_kv = l->attn.n_head;
+        l->attn.gate = ATTN_GATE_SIGMOID;
+    }
+    return PLUMB_OK;
+}
+
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
 const struct architecture plan_recurrent_rows[] = {
@@ -254,5 +377,13 @@ const struct architecture plan_recurrent_rows[] = {
       plan_rwkv7 },
     { "arwkv7", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, ENDS | NORMS | SET(OUTPUT) | TIME_MIX_7 | GATED,
       SET(HEADS_NORM), SET(HEADS_NORM), 0, plan_arwkv7 },
+    { "kimi-linear", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, ENDS | NORMS | (LATENT & ~LATENT_Q) | KIMI_DELTA
+      | EXPERTS | GATED | SHARED | SET(FFN_EXPERT_BIAS) | SET(OUTPUT), SET(ATTN_QKV), 0, SET(ATTN_OUTPUT),
+      plan_kimi_linear },
+    { "bailingmoe3", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, ENDS | NORMS | LATENT | SET(ATTN_GATE)
+      | (KIMI_DELTA & ~(SET(DECAY_2) | SET(GATE_2))) | EXPERTS | GATED | SHARED | SET(FFN_EXPERT_BIAS),
+      SET(OUTPUT) | SET(ATTN_QKV), 0, 0, plan_bailingmoe3 },
+    { "minimax-01", steps_from_norm, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | LIGHTNING, TIED, QKV_BIAS, SCALED,
+      plan_minimax_01 },
     { .name = NULL },
 };

@@ -137,6 +137,20 @@ static plumb_status plan_deepseek(struct key_reader *r, struct plan *p) {
     return plan_shared(r, p, 0, p->layers[p->n_layer - 1].ffn.n_ff_expert);
 }
 
+/* Its RoPE has no keys: llama.cpp asserts this base and uses no scaling. */
+static plumb_status plan_deepseek2_ocr(struct key_reader *r, struct plan *p) {
+    struct rope_plan *rope = &p->ropes[ROPE_GLOBAL];
+    PLUMB_TRY(plan_gating(r, p, GATING_SOFTMAX));
+    PLUMB_TRY(plan_dense_lead(r, p));
+    if (rope->freq_base != 10000.0f || rope->freq_scale != 1.0f || rope->magnitude != 1.0f) {
+        return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "keys %s.rope: the base is %g, the positions are multiplied "
+                         "by %g and the results by %g, expected 10000, 1 and 1", r->architecture,
+                         (double)rope->freq_base, (double)rope->freq_scale, (double)rope->magnitude);
+    }
+    rope->n_rot = p->layers[0].attn.k_dim;
+    return plan_shared(r, p, 0, p->layers[p->n_layer - 1].ffn.n_ff_expert);
+}
+
 /* attn_output_norm is the norm before the experts. */
 static plumb_status plan_dbrx(struct key_reader *r, struct plan *p) {
     p->names[W_FFN_NORM] = "attn_output_norm";
@@ -169,9 +183,6 @@ static plumb_status plan_mellum(struct key_reader *r, struct plan *p) {
     return PLUMB_OK;
 }
 
-/* llama.cpp takes smaller limits for none. */
-#define MIN_LIMIT 1e-6f
-
 /* Experts whose gate and up projection are limited; only layers with windows are rotated. */
 static plumb_status plan_maple(struct key_reader *r, struct plan *p) {
     plan_sum_to_1(p);
@@ -180,7 +191,7 @@ static plumb_status plan_maple(struct key_reader *r, struct plan *p) {
         struct layer_plan *l = &p->layers[il];
         l->ffn.limit = 1e7f;   /* refused, so the key must be there */
         PLUMB_TRY(key_number(r, key_of(r, "swiglu_clamp_exp"), il, &l->ffn.limit));
-        if (l->ffn.limit <= MIN_LIMIT) l->ffn.limit = 0.0f;
+        if (l->ffn.limit <= PLAN_MIN_LIMIT) l->ffn.limit = 0.0f;
         if (l->attn.window == 0) l->attn.rope = ROPE_NONE;
     }
     return PLUMB_OK;
@@ -519,8 +530,8 @@ static plumb_status plan_step35(struct key_reader *r, struct plan *p) {
         l->ffn.limit_late = true;
         PLUMB_TRY(key_number(r, key_of(r, "swiglu_clamp_exp"), il, &l->ffn.limit));
         PLUMB_TRY(key_number(r, key_of(r, "swiglu_clamp_shexp"), il, &l->ffn.limit_shared));
-        if (l->ffn.limit <= MIN_LIMIT) l->ffn.limit = 0.0f;
-        if (l->ffn.limit_shared <= MIN_LIMIT) l->ffn.limit_shared = 0.0f;
+        if (l->ffn.limit <= PLAN_MIN_LIMIT) l->ffn.limit = 0.0f;
+        if (l->ffn.limit_shared <= PLAN_MIN_LIMIT) l->ffn.limit_shared = 0.0f;
     }
     return PLUMB_OK;
 }
@@ -620,6 +631,8 @@ const struct architecture plan_sparse_rows[] = {
       | SET(ROPE_SHORT), ATTENTION_BIAS | NORM_BIAS | SET(OUTPUT), SCALED, plan_phimoe },
     { "deepseek", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED, TIED, QKV_BIAS, SCALED,
       plan_deepseek },
+    { "deepseek2-ocr", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED, TIED | SET(FFN_EXPERT_BIAS)
+      | SET(FFN_GATE_UP_EXPS), QKV_BIAS, SCALED, plan_deepseek2_ocr },
     { "dbrx", steps_block, ROPE_NEOX, NORM_LAYER, ACT_SILU, SPARSE | SET(OUTPUT), SET(ATTN_QKV), 0, SCALED, plan_dbrx },
     { "ernie4_5-moe", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, SPARSE | GATED | SHARED, TIED | SET(FFN_EXPERT_BIAS),
       QKV_BIAS, SCALED, plan_ernie_moe },

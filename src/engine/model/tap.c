@@ -21,6 +21,8 @@ const struct tap_spec *tap_spec(enum tap_id id) {
         [TAP_QCUR_SCALED] = { "Qcur_attn_temp_scaled", true, true },
         [TAP_KQ_SOFT_MAX] = { "kq_soft_max", true, false },
         [TAP_KQV_OUT] = { "kqv_out", true, false },
+        [TAP_WKV_IN] = { "QKVcur", true, true },
+        [TAP_WKV_SILU] = { "QKVcur_silu", true, true },
         [TAP_WKV_MIX] = { "wkv_value_mix", true, true },
         [TAP_WKV_VALUE] = { "wkv_value", true, true },
         [TAP_WKV_DECAY] = { "wkv_decay", true, true },
@@ -117,7 +119,7 @@ const struct tap_spec *tap_spec(enum tap_id id) {
 const char *tap_order_name(uint32_t i) {
     static const char *const names[] = { "parallel", "one_norm", "norm_after_rope", "router_first", "weights_first",
                                         "experts_first", "adjugates", "experts_beside",
-                                        "altup", "latent" };
+                                        "altup", "latent", "from_norm" };
     _Static_assert(TAP_ORDER_ALL == (1 << sizeof names / sizeof *names) - 1, "each flag has a name");
     return i < sizeof names / sizeof *names ? names[i] : NULL;
 }

@@ -22,7 +22,8 @@ struct tap_sink {
 enum tap_id {
     TAP_EMBD, TAP_PER_LAYER, TAP_ENCODER_EMBD,
     TAP_MODALITIES, TAP_PREDICTIONS, TAP_ACTIVE, TAP_ATTN_NORM, TAP_LAUREL, TAP_LATENT_Q_A, TAP_LATENT_Q,
-    TAP_LATENT_KV, TAP_LATENT, TAP_LATENT_KV_B, TAP_QCUR, TAP_KCUR, TAP_VCUR, TAP_QCUR_NORMED,
+    TAP_LATENT_KV, TAP_LATENT, TAP_LATENT_KV_B, TAP_WKV_IN, TAP_WKV_SILU, TAP_QCUR, TAP_KCUR, TAP_VCUR,
+    TAP_QCUR_NORMED,
     TAP_KCUR_NORMED, TAP_VCUR_NORMED, TAP_QCUR_ROPE, TAP_KCUR_ROPE, TAP_QCUR_SCALED, TAP_KQ_SOFT_MAX, TAP_LATENT_HEADS,
     TAP_KQV_OUT, TAP_WKV_MIX, TAP_WKV_VALUE, TAP_WKV_DECAY, TAP_WKV_RATE, TAP_WKV_REMOVAL, TAP_WKV_KEY, TAP_WKV_BONUS,
     TAP_WKV, TAP_WKV_NORM, TAP_WKV_SUM, TAP_ATTN_GATE, TAP_ATTN_GATED, TAP_ATTN_SUB_NORM, TAP_ATTN_OUT, TAP_CONV_IN,
@@ -60,7 +61,8 @@ enum tap_order {
     TAP_ORDER_EXPERTS_BESIDE = 128,  /* the router and the experts read norms of their own of the residual stream */
     TAP_ORDER_ALTUP = 256,           /* layers read and correct predictions of several streams */
     TAP_ORDER_LATENT = 512,          /* K and V are products of a latent vector, which Q may be multiplied by too */
-    TAP_ORDER_ALL = 1023,
+    TAP_ORDER_FROM_NORM = 1024,      /* outputs are added to the norms that they are computed from */
+    TAP_ORDER_ALL = 2047,
 };
 /* Names of the flags, for files: "parallel".  Returns the name of flag 1 << i; NULL if i is beyond the last one. */
 const char *tap_order_name(uint32_t i);

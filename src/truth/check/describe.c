@@ -58,7 +58,7 @@ static void add_scan(struct text *t, const struct plan *p, const struct layer_pl
 
 static void add_rwkv(struct text *t, const struct plan *p, const struct attn_plan *a) {
     static const char *const kinds[] = { [RWKV_6] = "RWKV 6", [RWKV_LINEAR] = "gated linear attention",
-                                         [RWKV_7] = "RWKV 7" };
+                                         [RWKV_7] = "RWKV 7", [RWKV_LIGHTNING] = "lightning attention" };
     add(t, "%s of %u heads of %u", kinds[p->rwkv.kind], a->n_head, a->k_dim);
     if (a->n_head_kv != a->n_head) add(t, ", %u for K and V", a->n_head_kv);
 }
@@ -72,11 +72,11 @@ static void add_mixer(struct text *t, const struct plan *p, const struct layer_p
         break;
     case MIXER_CONVOLUTION: add(t, "convolution over %u tokens", l->n_conv); break;
     case MIXER_DELTA_NET:
-        add(t, "gated delta net of %u heads of %u", d->n_head, d->dim);
+        add(t, "%s of %u heads of %u", d->is_diagonal ? "Kimi Delta Attention" : "gated delta net", d->n_head, d->dim);
         if (d->n_key_head != d->n_head) add(t, ", %u for Q and K", d->n_key_head);
         add(t, ", convolution over %u tokens", l->n_conv);
         break;
-    case MIXER_RWKV: add_rwkv(t, p, &l->attn); break;
+    case MIXER_RWKV: case MIXER_LIGHTNING: add_rwkv(t, p, &l->attn); break;
     case MIXER_BOTH: add_attention(t, p, &l->attn); add(t, "\n"); add_scan(t, p, l); break;
     case MIXER_SCAN: add_scan(t, p, l); break;
     case MIXER_NONE: break;

@@ -215,7 +215,8 @@ void selfcheck_first(struct check *c, const struct plumb_trace *t) {
     uint32_t n_layer = 0, n_bad = 0;
     for (size_t k = 0; k < t->n_tap; k++) {
         int32_t il = t->taps[k].layer;
-        if (t->taps[k].id != TAP_QCUR || !c->model->plan.layers[il].attn.is_causal) continue;   /* it sees more */
+        const struct layer_plan *l = &c->model->plan.layers[il];
+        if (t->taps[k].id != TAP_QCUR || !plan_attends(l) || !l->attn.is_causal) continue;   /* it sees more */
         n_layer++;
         int32_t of = il - (int32_t)c->model->plan.layers[il].kv_back;
         const struct trace_tap *v = trace_find_tap(t, TAP_VCUR_NORMED, of), *kqv = trace_find_tap(t, TAP_KQV_OUT, il);

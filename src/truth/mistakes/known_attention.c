@@ -68,7 +68,11 @@ static bool has_square(const struct model *m) {
     return false;
 }
 
-static const struct attn_plan *attention_of(const struct model *m) { return &m->plan.layers[0].attn; }
+static const struct attn_plan *attention_of(const struct model *m) {
+    const struct layer_plan *l = m->plan.layers;
+    EACH_LAYER(&m->plan, il) if (plan_attends(&l[il])) return &l[il].attn;
+    return &l->attn;
+}
 static bool has_heads(const struct model *m) { return attention_of(m)->n_head > 1; }
 static bool has_kv_heads(const struct model *m) { return attention_of(m)->n_head_kv > 1; }
 static bool has_fewer_kv_heads(const struct model *m) { return attention_of(m)->n_head_kv < attention_of(m)->n_head; }

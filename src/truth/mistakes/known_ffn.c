@@ -26,6 +26,7 @@ static void residual_from_norm(struct reference *r, const struct call *c) {
 /* Attention or feed forward reads a norm, not the residual stream. */
 static bool has_norms_before(const struct model *m) {
     const struct affine *w = m->layers[0].w;
+    if (m->plan.steps == steps_from_norm) return false;   /* it is right there */
     return w[W_ATTN_NORM].w || w[W_FFN_NORM].w || m->plan.bare_norms >> W_ATTN_NORM & 1;
 }
 
@@ -87,7 +88,8 @@ static const struct ffn_plan *experts_of(const struct model *m) { return &m->pla
 /* Neither the experts nor other streams have inputs of their own. */
 static bool has_one_input(const struct model *m) {
     const struct affine *w = m->layers[m->plan.n_layer - 1].w;
-    return !w[W_FFN_ROUTER_NORM].w && m->plan.n_stream == 0 && (w[W_FFN_UP].w || w[W_FFN_UP_EXPS].w);
+    bool is_usual = m->plan.n_stream == 0 && m->plan.steps != steps_from_norm;
+    return !w[W_FFN_ROUTER_NORM].w && is_usual && (w[W_FFN_UP].w || w[W_FFN_UP_EXPS].w);
 }
 static bool has_limit(const struct model *m) {
     return (experts_of(m)->limit != 0 || experts_of(m)->limit_shared != 0) && !experts_of(m)->limit_late;

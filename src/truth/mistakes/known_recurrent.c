@@ -1,5 +1,5 @@
-/* The entries of known.h about layers that keep a state: convolutions, selective scans and gated delta nets.  "State"
- * is the matrices of a scan or delta net; the inputs that a convolution keeps are its tail. */
+/* The entries of known.h about layers that keep a state: convolutions, selective scans, delta nets and lightning
+ * attention.  "State" is the matrices of a scan or delta net; the inputs that a convolution keeps are its tail. */
 #include "mistakes/known.h"
 
 #include <math.h>
@@ -139,6 +139,49 @@ static void edit_delta_gate(const struct known_mistake *q, struct edit *e) {
     }
 }
 
+/* ---- decays by column, and lightning attention ------------------------------------------------------------------- */
+
+static uint32_t decay_of_first(uint32_t i, uint32_t j) { return (void)i, (void)j, 0; }
+static uint32_t decay_of_row(uint32_t i, uint32_t j) { return (void)i, j; }
+
+static double fade_of_first_layer(const struct plan *p, uint32_t il, uint32_t head) {
+    return (void)il, reference_right_steps.fade(p, 0, head);
+}
+static double fade_from_zero(const struct plan *p, uint32_t il, uint32_t head) {
+    /* The slope of the head before is as many times larger as that of head 0 is than that of head 1. */
+    double own = log(reference_right_steps.fade(p, il, head)), n = p->layers[il].attn.n_head;
+    return exp(own * pow(2, 8 / n));
+}
+static double fade_missing(const struct plan *p, uint32_t il, uint32_t head) {
+    return (void)p, (void)il, (void)head, 1;
+}
+
+/* Q, K and V of all heads follow each other, not those of each head. */
+static void rewrite_qkv_by_kind(const struct known_mistake *q, struct program *p) {
+    static const enum tap_id taps[] = { TAP_QCUR, TAP_KCUR, TAP_VCUR };
+    (void)q;
+    for (uint32_t i = 0; i < 3; i++) {
+        struct step *s = known_step(p, taps[i]);
+        if (!s || s->in != STREAM_QKV) continue;
+        s->n_norm = s->n_to = s->n_head * s->n;
+        s->n_from = 3 * s->n_norm;
+        s->first = i * s->n_norm;
+    }
+}
+static void rewrite_norm_by_head(const struct known_mistake *q, struct program *p) {
+    struct step *s = known_step(p, TAP_WKV_NORM);
+    (void)q;
+    if (s && s->kind == STEP_NORM) s->n_norm = s->n;
+}
+/* What is added to outputs is the input of the norm, times the factor. */
+static void rewrite_residual(const struct known_mistake *q, struct program *p) {
+    (void)q;
+    for (uint32_t i = 0; i < p->n; i++) {
+        struct step *s = &p->steps[i];
+        if (s->kind == STEP_SCALE && s->in == STREAM_INPUT && s->out == STREAM_X) s->in = STREAM_X;
+    }
+}
+
 /* ---- the entries ------------------------------------------------------------------------------------------------- */
 
 static bool has_convolution(const struct model *m) { return known_has_tap(m, TAP_CONV); }
@@ -158,13 +201,21 @@ static bool shares_keys(const struct model *m, bool has_groups) {
     }
     return false;
 }
+static bool has_columns(const struct model *m) {
+    EACH_LAYER(&m->plan, il) if (m->plan.layers[il].delta.is_diagonal) return true;
+    return false;
+}
+static bool has_lightning(const struct model *m) { return m->plan.rwkv.kind == RWKV_LIGHTNING; }
+static bool is_from_norm(const struct model *m) { return m->plan.steps == steps_from_norm; }
 static bool has_delta_groups(const struct model *m) { return shares_keys(m, true); }
 static bool has_delta_turns(const struct model *m) { return shares_keys(m, false); }
 
 static const struct need with_convolution = { "with convolutions over tokens", has_convolution },
     with_gates = { "with gated convolutions over tokens", has_gates },
     with_state = { "with scans or delta nets", has_state }, with_scan = { "with scans", has_scan },
-    with_delta = { "with delta nets", has_delta };
+    with_delta = { "with delta nets", has_delta },
+    with_columns = { "with a decay for each column of a state", has_columns },
+    with_lightning = { "with lightning attention", has_lightning };
 
 #define ABSENT(of) .rewrite = known_rewrite_absent, .at = TAP_##of
 #define REWRITE(function, to) .rewrite = function, .value = to
@@ -246,6 +297,27 @@ static const struct known_mistake known[] = {
       STEPS(.key_head = heads_by_group) },
     { "delta.gate=sigmoid", "final_output", &with_delta, "the gate of a delta net is a sigmoid, not SiLU",
       EDIT(edit_delta_gate, ATTN_GATE_SIGMOID) },
+    { "delta.gate=silu", "final_output", &with_columns, "the gate of Kimi Delta Attention is SiLU, not a sigmoid",
+      EDIT(edit_delta_gate, ATTN_GATE_SILU) },
+    { "delta.decay=first", "delta_rule", &with_columns, "all columns of a state have the decay of the first one, as "
+      "if there were one for each head", STEPS(.decay_place = decay_of_first) },
+    { "delta.decay=rows", "delta_rule", &with_columns, "decays are of the rows of a state, which values are written "
+      "to, not of its columns, which belong to elements of K", STEPS(.decay_place = decay_of_row) },
+
+    { "lightning.split=by_kind", "Qcur", &with_lightning, "the row of attn_qkv has Q of all heads, then K and then V, "
+      "not Q, K and V of each head", .rewrite = rewrite_qkv_by_kind },
+    { "lightning.act=missing", "QKVcur_silu", &with_lightning, "Q, K and V of lightning attention are not activated",
+      ABSENT(WKV_SILU) },
+    { "lightning.decay=missing", "wkv_decay", &with_lightning, "states of lightning attention do not decay",
+      STEPS(.fade = fade_missing) },
+    { "lightning.slopes=of_first", "wkv_decay", &with_lightning, "all layers of lightning attention decay as the "
+      "first one: slopes are not multiplied by 1 - layer / (layers - 1)", STEPS(.fade = fade_of_first_layer) },
+    { "lightning.slopes=from_zero", "wkv_decay", &with_lightning, "heads are counted from 0 in the slopes of "
+      "lightning attention: 2^(-8 h / n), not 2^(-8 (h + 1) / n)", STEPS(.fade = fade_from_zero) },
+    { "lightning.norm=heads", "wkv_norm", &with_lightning, "the output of lightning attention is normalized over each "
+      "head, not over the whole row", .rewrite = rewrite_norm_by_head },
+    { "lightning.residual=input", "ffn_inp", NEED("that adds outputs to norms", is_from_norm), "outputs are added to "
+      "the inputs of norms times residual_scale, not to the norms times it", .rewrite = rewrite_residual },
 };
 
 const struct known_list known_recurrent = { known, sizeof known / sizeof *known };

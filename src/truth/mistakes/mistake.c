@@ -681,13 +681,18 @@ static bool norm_rows(const struct made_tap *st, enum weight_id id, uint32_t n, 
 
 static bool compute_sum(const struct made_tap *st, double *y) {
     uint32_t width = st->n_head * st->n;
+    bool from_norm = st->s->model->plan.steps == steps_from_norm;   /* a norm times the factor, and an output */
     const double *a = input_of(st, 0, width), *b = input_of(st, 1, width);
+    const struct mistake *other = of_kind(st, MISTAKE_INPUT);
+    bool is_other = other && other->at == 1;
+    if (from_norm && !is_other) b = held(st, st->id == TAP_FFN_INP ? TAP_ATTN_NORM : TAP_FFN_NORM, width);
     if (!a || !b) return false;
     const struct mistake *m = of_kind(st, MISTAKE_SUM);
     bool is_normed = m && m->weight != W_COUNT;   /* of what no norm was applied to before */
     if (is_normed) a = held(st, st->id == TAP_FFN_INP ? TAP_ATTN_OUT : TAP_FFN_OUT, width);
     if (!a) return false;
-    double of_a = m ? m->number : (double)st->s->model->plan.residual_scale, of_b = m ? m->other : 1;
+    double scale = (double)st->s->model->plan.residual_scale;
+    double of_a = m ? m->number : from_norm ? 1 : scale, of_b = m ? m->other : from_norm ? scale : 1;
     for (size_t i = 0; i < (size_t)st->n_token * width; i++) y[i] = of_a * a[i] + of_b * b[i];
     return !is_normed || norm_rows(st, m->weight, width, y);
 }

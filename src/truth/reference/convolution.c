@@ -10,6 +10,17 @@ static double input_at(const struct call *c, int64_t at, uint32_t i, const doubl
     return in[i] * in[2 * n + i];
 }
 
+/* The kernel of element i: a row of one of the layer's weights, whose rows follow each other. */
+static const float *kernel_of(const struct reference *r, const struct call *c, uint32_t i) {
+    static const enum weight_id parts[] = PLAN_KERNELS;
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
+        const struct weight *w = r->m->layers[c->il].w[parts[k]].w;
+        if (w && i < w->n_out) return reference_row(r, w, i);
+        if (w) i -= w->n_out;
+    }
+    return NULL;
+}
+
 /* out_t = b + sum over j < L of w_j in_(t - L + 1 + j), element by element; in a model whose tokens see later ones the
  * middle of the kernel is at t.  Before the first token and behind the last one there are zeros. */
 void reference_convolve(struct reference *r, const struct call *c) {
@@ -20,7 +31,7 @@ void reference_convolve(struct reference *r, const struct call *c) {
     double *state = r->states[c->il];   /* (n_state, n) of the last tokens before the batch */
     for (uint32_t i = 0; i < n; i++) {
         double bias = c->w->b ? (double)reference_floats(c->w->b)[i] : 0;
-        const float *kernel = reference_row(r, c->w->w, i);
+        const float *kernel = kernel_of(r, c, i);
         for (uint32_t t = 0; t < c->b.n; t++) {
             double sum = bias;
             for (uint32_t j = 0; j < n_conv && (int64_t)t + first + j < c->b.n; j++) {

@@ -6,9 +6,11 @@
 
 void reference_decay(struct reference *r, const struct call *c) {
     const float *dt = reference_floats(c->w->w), *a = reference_floats(r->m->layers[c->il].w[W_DELTA_A].w);
-    size_t n_head = c->layer->delta.n_head;
+    const struct delta_plan *d = &c->layer->delta;
+    size_t n = delta_n_decay(d), each = n / d->n_head;
     for (size_t i = 0; i < c->n; i++) {
-        c->out[i] = (double)a[i % n_head] * r->steps.softplus(c->out[i] + r->steps.dt_bias((double)dt[i % n_head]));
+        double own = (double)a[i % n / each], z = c->out[i] + r->steps.dt_bias((double)dt[i % n]);
+        c->out[i] = d->least_decay == 0 ? own * r->steps.softplus(z) : (double)d->least_decay / (1 + exp(-own * z));
     }
 }
 
@@ -19,9 +21,9 @@ static void make_unit(double *x, uint32_t n, double eps) {
     for (uint32_t i = 0; i < n; i++) x[i] = x[i] / sqrt(sum + eps);
 }
 
-/* Q and K become units, and then, for each head and one token after the other, S <- e^decay S,
- * S <- S + (beta (v - S k)) k^T, out = S q / sqrt(dim): eq. 10 of the paper.  Row j of S has what element j of a value
- * is made of. */
+/* Q and K become units, and then, for each head and one token after the other, S <- S e^decay,
+ * S <- S + (beta (v - S k)) k^T, out = S q / sqrt(dim): eq. 10 of the paper, and eq. 1 of Kimi Team 2025, "Kimi
+ * Linear", where each column of S has its decay.  Row j of S has what element j of a value is made of. */
 void reference_delta(struct reference *r, const struct call *c) {
     const struct delta_plan *d = &c->layer->delta;
     uint32_t dim = d->dim, n_row = (2 * d->n_key_head + d->n_head) * dim;
@@ -34,11 +36,17 @@ void reference_delta(struct reference *r, const struct call *c) {
         }
         for (uint32_t h = 0; h < d->n_head; h++, v += dim) {
             size_t at = (size_t)t * d->n_head + h, key = (size_t)r->steps.key_head(d, h) * dim;
-            double decay = r->steps.decay(1, r->streams[STREAM_DECAY][at]), beta = r->streams[STREAM_BETA][at];
+            uint32_t n_decay = d->is_diagonal ? dim : 1;
+            double *decays = r->streams[STREAM_DECAY] + at * n_decay, beta = r->streams[STREAM_BETA][at];
+            for (uint32_t i = 0; i < n_decay; i++) decays[i] = r->steps.decay(1, decays[i]);
             for (uint32_t j = 0; j < dim; j++) {
                 double *s = states + ((size_t)h * dim + j) * dim, old = 0, read = 0;
-                for (uint32_t i = 0; i < dim; i++) old += (s[i] *= decay) * k[key + i];
-                for (uint32_t i = 0; i < dim; i++) s[i] += beta * (v[j] - r->steps.recalled(old, decay)) * k[key + i];
+                for (uint32_t i = 0; i < dim; i++) {
+                    double decay = decays[r->steps.decay_place(i, j) % n_decay];
+                    s[i] *= decay;
+                    old += r->steps.recalled(s[i], decay) * k[key + i];
+                }
+                for (uint32_t i = 0; i < dim; i++) s[i] += beta * (v[j] - old) * k[key + i];
                 for (uint32_t i = 0; i < dim; i++) read += s[i] * q[key + i];
                 c->out[at * dim + j] = read / sqrt(dim);
             }

@@ -481,7 +481,7 @@ static void run_head_products(struct reference *r, const struct call *c) {
 /* One gate for each head or each element          Qiu et al. 2025, "Gated Attention for Large Language Models" */
 static void run_gate_heads(struct reference *r, const struct call *c) {
     const struct attn_plan *p = &c->layer->attn;
-    uint32_t shared = p->gate_per_head ? p->v_dim : 1;
+    uint32_t shared = p->gate_per_head ? plan_head_out(p) : 1;
     (void)r;
     for (size_t i = 0; i < c->n; i++) {
         double z = c->in[i / shared];
@@ -739,15 +739,18 @@ static uint64_t stream_width(const struct plan *p, enum stream stream) {
     case STREAM_K: case STREAM_V: return 0;
     case STREAM_GATES: return p->has_gates || is_rwkv ? p->max_q : 0;
     case STREAM_LERPS: return p->rwkv.n_lerp > 0 ? RWKV_LERPS * (uint64_t)p->n_embd : 0;
-    case STREAM_SHIFT: case STREAM_MIXED: case STREAM_FADE: case STREAM_MIX: case STREAM_RATE: case STREAM_KEY:
-    case STREAM_VALUE: case STREAM_FIRST_VALUE: case STREAM_REMOVAL: case STREAM_BONUS:
+    case STREAM_SHIFT: case STREAM_MIXED: case STREAM_MIX: case STREAM_RATE: case STREAM_FIRST_VALUE:
+    case STREAM_REMOVAL: case STREAM_BONUS:
         return is_rwkv ? p->n_embd : 0;
+    case STREAM_FADE: return is_rwkv ? p->max_q : 0;
+    case STREAM_KEY: case STREAM_VALUE: return is_rwkv || p->max_delta > 0 ? p->max_q : 0;
+    case STREAM_QKV: return is_rwkv ? 3 * p->max_q : 0;
     case STREAM_CONV_IN: return 3 * p->max_conv;
     case STREAM_CONV: return p->max_conv;
     case STREAM_SCAN_IN: return plan_scan_in(s);
     case STREAM_Z: case STREAM_SCAN: return plan_scan_width(s);
     case STREAM_BCDT: return s->n_rank + 2 * (uint64_t)s->n_state;
-    case STREAM_RANK: return is_rwkv ? plan_max_rank(&p->rwkv) : s->n_rank;
+    case STREAM_RANK: return plan_max_rank(p);
     case STREAM_B: case STREAM_C: return plan_scan_group_width(s);
     case STREAM_DT: return s->n_head;
     case STREAM_BETA: case STREAM_DECAY: return p->max_delta;
@@ -819,6 +822,12 @@ static double fed(double dt, double a, double b) { return (void)a, dt * b; }
 static uint32_t scan_group(const struct scan_plan *p, uint32_t h) { return h / (p->n_head / p->n_group); }
 static bool is_unit(bool is_k) { return (void)is_k, true; }
 static double recalled(double old, double decay) { return (void)decay, old; }
+static uint32_t decay_place(uint32_t i, uint32_t j) { return (void)j, i; }
+/* e^-slope, with the slopes of ALiBi, smaller in later layers: Qin et al. 2024, "Lightning Attention-2" */
+static double fade(const struct plan *p, uint32_t il, uint32_t head) {
+    double slope = pow(2, -8 * (head + 1.0) / p->layers[il].attn.n_head);
+    return exp(-slope * (1 - il / (p->n_layer - 1.0) + 1e-5));
+}
 
 const struct reference_steps reference_right_steps = {
     .before = nothing, .after = nothing, .bytes = bytes, .dequantize = dequantize, .input = input,
@@ -832,6 +841,7 @@ const struct reference_steps reference_right_steps = {
     .weight_place = reference_weight_place, .begin = begin, .kernel_place = kernel_place, .tail_end = tail_end,
     .dt_bias = reference_unchanged, .softplus = reference_softplus, .decay = decay, .fed = fed,
     .scan_group = scan_group, .key_head = delta_key_head, .is_unit = is_unit, .recalled = recalled,
+    .decay_place = decay_place, .fade = fade,
 };
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */

@@ -26,10 +26,16 @@ void reference_lerp(struct reference *r, const struct call *c) {
     }
 }
 
-/* RWKV 7: w = e^(-e^-0.5 sigmoid(d)), with the constant of the authors' code; RWKV 6: w = e^(-e^d) */
+/* RWKV 7: w = e^(-e^-0.5 sigmoid(d)), with the constant of the authors' code; RWKV 6: w = e^(-e^d); lightning
+ * attention: a constant for each head */
 void reference_fade(struct reference *r, const struct call *c) {
+    const struct attn_plan *a = &c->layer->attn;
     for (size_t i = 0; i < c->n; i++) {
         double d = c->out[i];
+        if (r->plan.rwkv.kind == RWKV_LIGHTNING) {
+            c->out[i] = r->steps.fade(&r->plan, c->il, (uint32_t)(i / a->k_dim % a->n_head));
+            continue;
+        }
         c->out[i] = r->plan.rwkv.kind == RWKV_7 ? exp(-(double)0.606531f / (1 + exp(-d))) : exp(-exp(d));
     }
 }
@@ -117,22 +123,23 @@ static void wkv_7(const struct reference *r, const struct call *c, double *state
 }
 
 /* RWKV 6: out = (S + v^T (u * k)) r^T, S <- S diag(w) + v^T k: "Finch Time Mixing".  RWKV_LINEAR: S <- S diag(w) +
- * v^T ((1 - w) * k), out = S r^T / sqrt(dim): Yang et al. 2023, "Gated Linear Attention Transformers", eq. 3 */
+ * v^T ((1 - w) * k), out = S r^T / sqrt(dim): Yang et al. 2023, "Gated Linear Attention Transformers", eq. 3.
+ * RWKV_LIGHTNING: S <- S diag(w) + v^T k, out = S r^T: Qin et al. 2024, "Lightning Attention-2", eq. 3 */
 static void wkv_6(const struct reference *r, const struct call *c, double *states) {
     const struct attn_plan *p = &c->layer->attn;
-    bool is_linear = r->plan.rwkv.kind == RWKV_LINEAR;
+    bool is_linear = r->plan.rwkv.kind == RWKV_LINEAR, has_bonus = r->plan.rwkv.kind == RWKV_6;
     for (size_t i = 0; i < (size_t)c->b.n * p->n_head; i++) {
         size_t at = i * p->k_dim, h = i % p->n_head;
         size_t kv = i / p->n_head * p->n_head_kv + h / (p->n_head / p->n_head_kv);
         const double *q = r->streams[STREAM_Q] + at, *w = r->streams[STREAM_FADE] + at, *k = c->in + kv * p->k_dim;
-        double own = is_linear ? 0 : weighted_dot(q, k, reference_floats(c->w->w) + h * p->k_dim, p->k_dim);
+        double own = has_bonus ? weighted_dot(q, k, reference_floats(c->w->w) + h * p->k_dim, p->k_dim) : 0;
         for (uint32_t j = 0; j < p->v_dim; j++) {
             double *s = states + (h * p->v_dim + j) * p->k_dim, before = 0, after = 0;
             double v = r->streams[STREAM_VALUE][kv * p->v_dim + j];
             for (uint32_t m = 0; m < p->k_dim; m++) before += s[m] * q[m];
             for (uint32_t m = 0; m < p->k_dim; m++) s[m] = s[m] * w[m] + v * k[m] * (is_linear ? 1 - w[m] : 1);
             for (uint32_t m = 0; m < p->k_dim; m++) after += s[m] * q[m];
-            c->out[i * p->v_dim + j] = is_linear ? after / sqrt(p->k_dim) : before + own * v;
+            c->out[i * p->v_dim + j] = has_bonus ? before + own * v : after / (is_linear ? sqrt(p->k_dim) : 1);
         }
     }
 }

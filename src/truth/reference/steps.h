@@ -94,6 +94,10 @@ struct reference_steps {
      * state has `old` for K. */
     bool (*is_unit)(bool is_k);
     double (*recalled)(double old, double decay);
+    /* The decay of column i of row j of a state, of those of all columns. */
+    uint32_t (*decay_place)(uint32_t i, uint32_t j);
+    /* What a state of lightning attention is multiplied by. */
+    double (*fade)(const struct plan *p, uint32_t il, uint32_t head);
 };
 
 struct reference {

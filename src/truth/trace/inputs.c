@@ -15,9 +15,11 @@ static id_set inputs_of(uint32_t order, enum tap_id id) {
         [TAP_LATENT] = TAP_SET(LATENT_KV),
         [TAP_LATENT_KV_B] = TAP_SET(LATENT),
         [TAP_LATENT_HEADS] = TAP_SET(KQ_SOFT_MAX) | TAP_SET(VCUR),
-        [TAP_QCUR] = TAP_SET(ATTN_NORM),
-        [TAP_KCUR] = TAP_SET(ATTN_NORM),
-        [TAP_VCUR] = TAP_SET(ATTN_NORM),
+        [TAP_WKV_IN] = TAP_SET(ATTN_NORM),
+        [TAP_WKV_SILU] = TAP_SET(WKV_IN),
+        [TAP_QCUR] = TAP_SET(WKV_SILU),
+        [TAP_KCUR] = TAP_SET(WKV_SILU),
+        [TAP_VCUR] = TAP_SET(WKV_SILU),
         [TAP_QCUR_NORMED] = TAP_SET(QCUR),
         [TAP_KCUR_NORMED] = TAP_SET(KCUR),
         [TAP_VCUR_NORMED] = TAP_SET(VCUR),
@@ -113,6 +115,9 @@ static id_set inputs_of(uint32_t order, enum tap_id id) {
     static const struct { uint32_t order; enum tap_id id; id_set inputs; } others[] = {
         { TAP_ORDER_ONE_NORM, TAP_FFN_NORM, TAP_SET(ATTN_NORM) },
         { TAP_ORDER_PARALLEL, TAP_FFN_NORM, TAP_SET(L_OUT) },
+        { TAP_ORDER_FROM_NORM, TAP_FFN_INP, TAP_SET(ATTN_OUT) | TAP_SET(ATTN_NORM) },
+        { TAP_ORDER_FROM_NORM, TAP_L_OUT, TAP_SET(FFN_OUT) | TAP_SET(FFN_NORM) },
+        { TAP_ORDER_FROM_NORM, TAP_WKV_DECAY, 0 },
         { TAP_ORDER_NORM_AFTER_ROPE, TAP_QCUR_ROPE, TAP_SET(QCUR) },
         { TAP_ORDER_NORM_AFTER_ROPE, TAP_KCUR_ROPE, TAP_SET(KCUR) },
         { TAP_ORDER_NORM_AFTER_ROPE, TAP_QCUR_NORMED, TAP_SET(QCUR_ROPE) },
@@ -154,7 +159,8 @@ id_set trace_inputs(uint32_t order, enum tap_id id, id_set absent) {
                              | TAP_SET(FFN_NORM) | TAP_SET(FFN_PROBS) | TAP_SET(FFN_PROBS_BIASED)
                              | TAP_SET(FFN_WEIGHTS_SOFTMAX) | TAP_SET(FFN_WEIGHTS_NORM) | TAP_SET(FFN_WEIGHTS_SCALED)
                              | TAP_SET(FFN_SUB_NORM) | TAP_SET(FFN_SHARED) | TAP_SET(FFN_POST_NORM)
-                             | TAP_SET(WKV_VALUE) | TAP_SET(WKV_KEY) | TAP_SET(WKV_NORM) | TAP_SET(WKV_SUM)
+                             | TAP_SET(WKV_IN) | TAP_SET(WKV_SILU) | TAP_SET(WKV_VALUE) | TAP_SET(WKV_KEY)
+                             | TAP_SET(WKV_NORM) | TAP_SET(WKV_SUM)
                              | TAP_SET(LATENT_Q_A) | TAP_SET(LATENT_KV_B) | TAP_SET(LATENT_HEADS);
     enum tap_id ids[TAP_COUNT];
     tap_sequence(order, ids);

@@ -35,6 +35,9 @@ static const struct alias other_names[] = {
     { "ffn_shexp_out", TAP_FFN_SHARED }, { "ffn_shexp_gated", TAP_FFN_SHARED },
     { "mamba_conv1d", TAP_CONV }, { "mamba_conv1d_silu", TAP_CONV_SILU }, { "mamba_y_add_d", TAP_SCAN },
     { "mamba_out_proj", TAP_SCAN_OUT }, { "ssm_out", TAP_SCAN_OUT }, { "ffn_pre_norm", TAP_FFN_NORM },
+    { "kda_g1", TAP_DELTA_DECAY }, { "kda_gate", TAP_DELTA_DECAY }, { "kda_beta", TAP_DELTA_BETA },
+    { "kda_out", TAP_DELTA_OUT }, { "mla_out", TAP_ATTN_OUT },
+    { "qkv_permuted", TAP_WKV }, { "qkv_norm", TAP_WKV_NORM },
     { "ffn_residual", TAP_L_OUT }, { "nemotron_h_block_out", TAP_L_OUT },
     { "result_embd", TAP_RESULT_NORM }, { "final_norm_out", TAP_RESULT_NORM },
     /* what many engines call them */
@@ -192,6 +195,8 @@ static const struct { const char *title, *weights; } texts[TAP_COUNT] = {
     [TAP_QCUR_SCALED] = { "query times its temperature", "" },
     [TAP_KQ_SOFT_MAX] = { "attention weights", "" },
     [TAP_KQV_OUT] = { "weighted sum of values, heads concatenated", "" },
+    [TAP_WKV_IN] = { "Q, K and V before their activation", "attn_qkv of lightning attention" },
+    [TAP_WKV_SILU] = { "their activation", "" },
     [TAP_WKV_MIX] = { "how much of a value that of the first layer replaces", "time_mix_v0, time_mix_v1, time_mix_v2" },
     [TAP_WKV_VALUE] = { "value, mixed with that of the first layer", "" },
     [TAP_WKV_DECAY] = { "what the columns of the states are multiplied by", "time_mix_w0, time_mix_w1, time_mix_w2" },

@@ -92,6 +92,8 @@ for name in $rows; do
     case $name in   # more layers; delta rules and then experts, scans and YaRN's scores show more of the rounding
     hrm_text | qwen3next | qwen35moe | granitehybrid | falcon-h1 | nemotron_h* | mamba* | jamba | plamo2) spread=0.15 ;;
     deepseek2) spread=0.15 ;;
+    kimi-linear) spread=0.08 ;;
+    bailingmoe3) spread=0.06 ;;
     *) spread=0.3 ;;
     esac
     KV_HEADS=$heads "$work/shapes" -o "$work" -d $spread -s $seed -a "^$name\$" >"$work/shapes.log" 2>&1

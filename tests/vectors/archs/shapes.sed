@@ -51,6 +51,13 @@ s/LLM_KV_EXPERT_GATING_FUNC,  *arch == LLM_ARCH_DEEPSEEK4 ? uint32_t(4) : uint32
         ms.add_kv(LLM_KV_ROPE_SCALING_ORIG_CTX_LEN, uint32_t(16));\
         ms.add_kv(LLM_KV_ROPE_SCALING_YARN_LOG_MUL, 0.07f);\
     }\
+    if (arch == LLM_ARCH_KIMI_LINEAR || arch == LLM_ARCH_BAILINGMOE3) {\
+        ms.add_kv(LLM_KV_ATTENTION_HEAD_COUNT, n_head);\
+        std::vector<uint32_t> latent(n_layer);\
+        for (uint32_t il = 0; il < n_layer; il++) latent[il] = il % 3 == 1;\
+        ms.add_kv(LLM_KV_ATTENTION_HEAD_COUNT_KV, latent);\
+    }\
+    if (arch == LLM_ARCH_MINIMAX_01) ms.add_kv(LLM_KV_ROPE_DIMENSION_COUNT, uint32_t(4));\
     if (arch == LLM_ARCH_MINICPM3) ms.add_kv(LLM_KV_ROPE_DIMENSION_COUNT, uint32_t(4));\
     if (arch == LLM_ARCH_HRM_TEXT) ms.add_kv(LLM_KV_EMBEDDING_SCALE, 2.0f);\
     ms.add_kv(LLM_KV_EXPERT_WEIGHTS_SCALE, 2.5f);\
@@ -73,11 +80,15 @@ s/LLM_KV_ATTENTION_KEY_LENGTH_MLA,  *uint32_t(192)/LLM_KV_ATTENTION_KEY_LENGTH_M
 s/LLM_KV_ATTENTION_VALUE_LENGTH_MLA,  *uint32_t(128)/LLM_KV_ATTENTION_VALUE_LENGTH_MLA, uint32_t(28)/
 s/uint32_t(64) : uint32_t(512)/uint32_t(64) : uint32_t(24)/
 s/LLM_KV_ATTENTION_KV_LORA_RANK,  *uint32_t(512)/LLM_KV_ATTENTION_KV_LORA_RANK, uint32_t(16)/
+s/LLM_KV_KDA_HEAD_DIM,  *uint32_t(128)/LLM_KV_KDA_HEAD_DIM, uint32_t(8)/
+s/LLM_KV_SWIGLU_CLAMP_EXP,  *std::vector<float>({0.0f, 4.0f})/LLM_KV_SWIGLU_CLAMP_EXP, std::vector<float>({0.0f, 0.3f, 0.0f, 0.4f, 0.2f})/
+s/LLM_KV_SWIGLU_CLAMP_SHEXP,  *std::vector<float>({0.0f, 5.0f})/LLM_KV_SWIGLU_CLAMP_SHEXP, std::vector<float>({0.5f, 0.2f, 0.3f, 0.0f, 0.4f})/
 s/LLM_KV_SSM_STATE_SIZE,  *uint32_t(128)/LLM_KV_SSM_STATE_SIZE, uint32_t(8)/
 /uint32_t n_head_kv = /i\
     const bool has_scans = arch == LLM_ARCH_MAMBA || arch == LLM_ARCH_MAMBA2 || arch == LLM_ARCH_JAMBA ||\
         arch == LLM_ARCH_FALCON_H1 || arch == LLM_ARCH_PLAMO2 || arch == LLM_ARCH_GRANITE_HYBRID ||\
-        arch == LLM_ARCH_NEMOTRON_H || arch == LLM_ARCH_NEMOTRON_H_MOE;\
+        arch == LLM_ARCH_NEMOTRON_H || arch == LLM_ARCH_NEMOTRON_H_MOE || arch == LLM_ARCH_KIMI_LINEAR ||\
+        arch == LLM_ARCH_BAILINGMOE3 || arch == LLM_ARCH_MINIMAX_01;\
     if (has_scans) n_layer = 5;
 s/il == 1 ? 0 : n_head)/il == 1 || il > 2 ? 0 : n_head)/
 s/il <= 1 ? 0 : n_ff)/il == 2 ? n_ff : 0)/

@@ -24,7 +24,8 @@ def rewrite(architecture, name, data):
     if name.endswith((".scale", ".scales")):
         return 1 + data / 2
     if name.endswith("ssm_a"):
-        return -0.5 - np.abs(data)   # minus an exponential
+        sign = 1 if architecture == "bailingmoe3" else -1
+        return sign * (0.5 + np.abs(data))   # an exponential, or minus that
     if name.startswith("rope_f"):
         return 1 + np.abs(data) * 2
     return data

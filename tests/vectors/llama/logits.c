@@ -142,6 +142,8 @@ static const char *name_by_weight(const struct ggml_tensor *t, char layer[16]) {
         {GGML_OP_MUL_MAT, "time_mix_g2.weight", "attn_gate_proj"},
         {GGML_OP_MUL_MAT, "time_mix_output.weight", "attn_out"}, {GGML_OP_MUL_MAT, "channel_mix_key.weight", "ffn_up"},
         {GGML_OP_MUL_MAT, "channel_mix_value.weight", "ffn_out"},
+        {GGML_OP_MUL_MAT, "ssm_g_a.weight", "attn_gate_proj"}, {GGML_OP_MUL_MAT, "attn_gate.weight", "attn_gate_proj"},
+        {GGML_OP_MUL_MAT, "ssm_beta.weight", "beta"},
     };
     layer[0] = '-';
     if (strncmp(t->name, "node_", 5) != 0) return NULL;
@@ -202,7 +204,7 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
                                          "active_prediction", "laurel_out", "corrected", "first_prediction_gated",
                                          "first_prediction_scaled", "wkv_value_mix", "wkv_value", "wkv_decay",
                                          "wkv_rate", "wkv_removal", "wkv_key", "wkv_bonus", "wkv_output", "wkv_norm",
-                                         "wkv_sum", "ffn_receptance",
+                                         "wkv_sum", "ffn_receptance", "QKVcur", "QKVcur_silu",
                                          "enc_embd", "enc_result_norm", "result_norm", "result_output"};
     /* Names that some architectures have for the same steps. */
     static const char *const others[][2] = {{"inp_scaled", "embd"}, {"sa_out", "ffn_inp"}, {"ffn_geglu", "ffn_swiglu"},
@@ -256,7 +258,13 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
                                             {"ffn_norm_1", "ffn_norm"}, {"ffn_moe_combined", "ffn_out"},
                                             {"attn_laurel", "ffn_inp"}, {"attn_ffw_laurel_gated", "pe_in"},
                                             {"first_prediction_out", "per_layer_embd_out"},
-                                            {"kv_pe_compresseed", "kv_cmpr_pe"}, {"kv_compressed", "kv_cmpr"}};
+                                            {"kv_pe_compresseed", "kv_cmpr_pe"}, {"kv_compressed", "kv_cmpr"},
+                                            {"kda_g1", "delta_decay"}, {"kda_gate", "delta_decay"},
+                                            {"g1 f_b(f_a(cur))", "alpha"},
+                                            {"g2 g_b(g_a(cur_2d))", "attn_gate_proj"}, {"kda_beta", "beta"},
+                                            {"kda_out", "linear_attn_out"}, {"mla_out", "attn_out"},
+                                            {"g", "attn_gate_proj"}, {"qkv_permuted", "wkv_output"},
+                                            {"qkv_norm", "wkv_norm"}};
     FILE *f = user;
     char name[24] = "", own[64], full[96], block[16];
     const char *by_weight = name_by_weight(t, block);
@@ -291,7 +299,7 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
     struct ggml_tensor *before = cur && t->op == GGML_OP_RESHAPE ? t->src[0] : NULL;
     bool is_last = before && (before->op == GGML_OP_MUL || before->op == GGML_OP_ADD);
     if (is_last && strstr(before->src[1]->name, "_norm")) strcat(own, "_normed");
-    bool is_wanted = !strchr(t->name, ' ') && (!cur || rope || is_gemma4 || t->op == GGML_OP_RESHAPE
+    bool is_wanted = !strstr(t->name, " (") && (!cur || rope || is_gemma4 || t->op == GGML_OP_RESHAPE
                                                || t->op == GGML_OP_VIEW);
     bool found = false;
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
@@ -329,7 +337,8 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
     /* The cache is padded to 256 keys: as many as there are tokens are real. */
     int32_t n_row = (int32_t)ggml_nrows(t), padded = (int32_t)t->ne[0];
     int32_t ne0 = strncmp(name, "kq_soft_max", 11) == 0 ? (int32_t)t->ne[1] : padded;
-    bool has_states = strncmp(name, "wkv_output", 10) == 0;   /* behind what is read of them */
+    /* Behind what is read of them. */
+    bool has_states = strncmp(name, "wkv_output", 10) == 0 && t->op != GGML_OP_CONT;
     if (has_states) n_row = (int32_t)t->src[0]->ne[2];
     if (is_stack) {   /* (stream, token) becomes (token, stream) */
         int32_t n_token = (int32_t)t->ne[1], n_shown = strcmp(own, "l_out") == 0 ? 1 : (int32_t)t->ne[2];
