@@ -25,7 +25,9 @@ struct engine {
     const char *tap;      /* where the mistake is made */
     int32_t layer;        /* -1: in all layers */
     mistake *make;
+    const int32_t *ids;   /* (N_TOKEN) */
     bool is_partial;      /* the dump has 8 values of each l_out */
+    double *memory;       /* (N_VALUE) zeros, for a mistake that keeps a state */
     double *kept[N_KEPT]; /* the activations of this batch by tap: of this layer, or of the one before until computed */
 };
 
@@ -65,7 +67,7 @@ static void feed(struct engine *e, struct reference *r, uint32_t pos, uint32_t n
     uint32_t n_vocab = e->model->plan.n_vocab;
     float *logits = alloc_array(n_vocab, sizeof *logits);
     double *x = alloc_array(n_vocab, sizeof *x);
-    reference_run(r, record_ids + pos, n, pos, 1, logits);
+    reference_run(r, e->ids + pos, n, pos, 1, logits);
     plumb_tap tap = { "result_output", -1, pos + n - 1, 1, 1, n_vocab, logits };
     for (uint32_t i = 0; i < n_vocab; i++) x[i] = (double)logits[i];
     if (e->make && strcmp(e->tap, "result_output") == 0) e->make(e, &tap, x);
@@ -82,7 +84,9 @@ static plumb_trace *run(const plumb_model *m, struct engine *e) {
     e->trace = plumb_trace_create();
     e->trace->params.n_value = e->is_partial ? 8 : UINT32_MAX;
     e->model = m->model;
-    CHECK(plumb_trace_set_tokens(e->trace, record_ids, N_TOKEN, N_PROMPT) == PLUMB_OK, "%s",
+    if (!e->ids) e->ids = record_ids;
+    e->memory = calloc(N_VALUE, sizeof *e->memory);
+    CHECK(plumb_trace_set_tokens(e->trace, e->ids, N_TOKEN, N_PROMPT) == PLUMB_OK, "%s",
           plumb_trace_error(e->trace));
     if (CHECK(reference_create(&r, m->model, N_TOKEN, N_PROMPT, &err) == PLUMB_OK, "%s", err.message)) {
         reference_set_force(r, compute, e);
@@ -91,6 +95,7 @@ static plumb_trace *run(const plumb_model *m, struct engine *e) {
     }
     reference_free(r);
     for (size_t i = 0; i < N_KEPT; i++) free(e->kept[i]);
+    free(e->memory);
     return e->trace;
 }
 
@@ -485,6 +490,272 @@ static void logits_without_norm(const struct engine *e, const plumb_tap *tap, do
     }
 }
 
+/* ---- mistakes in steps with a state ------------------------------------------------------------------------------ */
+
+/* The numbers of a weight of the layer, which is F32. */
+static const float *numbers(const struct engine *e, const plumb_tap *tap, enum weight_id id) {
+    return (const float *)(const void *)e->model->layers[tap->layer].w[id].w->data;
+}
+
+/* Mamba 2's scan with these factors of A, of dt B x, and of D. */
+static void scan(const struct engine *e, const plumb_tap *tap, double *x, double of_a, double fed, double of_d) {
+    const struct scan_plan *p = &e->model->plan.scan;
+    const double *row = kept(e, "conv_output_silu"), *b = kept(e, "mamba_B_raw"), *c = kept(e, "mamba_C_raw");
+    const double *dt = kept(e, "mamba_dt_softplus");
+    const float *a = numbers(e, tap, W_DELTA_A), *d = numbers(e, tap, W_SCAN_D);
+    uint32_t n = p->n_state, n_x = p->n_head * p->dim, n_row = n_x + 2 * p->n_group * n, n_b = p->n_group * n;
+    for (uint32_t i = 0; i < tap->n_token * n_x; i++) {
+        uint32_t t = i / n_x, k = i % n_x, h = k / p->dim, g = h * p->n_group / p->n_head;
+        double step = dt[t * p->n_head + h], in = row[t * n_row + k], *s = e->memory + k * n;
+        x[i] = of_d * (double)d[h] * in;
+        for (uint32_t j = 0; j < n; j++) {
+            s[j] = s[j] * exp(of_a * step * (double)a[h]) + fed * step * b[t * n_b + g * n + j] * in;
+            x[i] += s[j] * c[t * n_b + g * n + j];
+        }
+    }
+}
+
+static void slow_decay(const struct engine *e, const plumb_tap *tap, double *x) { scan(e, tap, x, 0.7, 1, 1); }
+static void fed_twice(const struct engine *e, const plumb_tap *tap, double *x) { scan(e, tap, x, 1, 2, 1); }
+static void d_halved(const struct engine *e, const plumb_tap *tap, double *x) { scan(e, tap, x, 1, 1, 0.5); }
+/* The prompt was computed once before. */
+static void scan_used(const struct engine *e, const plumb_tap *tap, double *x) {
+    if (tap->pos == 0) scan(e, tap, x, 1, 1, 1);
+    scan(e, tap, x, 1, 1, 1);
+}
+static void scan_cleared(const struct engine *e, const plumb_tap *tap, double *x) {
+    plumb_tap one = *tap;
+    const struct scan_plan *p = &e->model->plan.scan;
+    uint32_t n_x = p->n_head * p->dim;
+    struct engine at = *e;
+    double *kept_rows[N_KEPT];
+    memcpy(kept_rows, e->kept, sizeof kept_rows);
+    one.n_token = 1;
+    for (uint32_t t = 0; t < tap->n_token; t++) {
+        static const struct { enum tap_id id; uint32_t each; } inputs[] = { { TAP_CONV_SILU, 0 }, { TAP_SCAN_B, 1 },
+                                                                            { TAP_SCAN_C, 1 }, { TAP_SCAN_STEP, 2 } };
+        for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
+            uint32_t n_b = p->n_group * p->n_state;
+            uint32_t width = inputs[i].each == 0 ? n_x + 2 * n_b : inputs[i].each == 1 ? n_b : p->n_head;
+            at.kept[inputs[i].id] = kept_rows[inputs[i].id] + (size_t)t * width;
+        }
+        if ((tap->pos + t) % 2 == 0) memset(e->memory, 0, N_VALUE * sizeof *e->memory);
+        scan(&at, &one, x + (size_t)t * n_x, 1, 1, 1);
+    }
+}
+
+static void bias_scaled(const struct engine *e, const plumb_tap *tap, double *x) {
+    for (size_t i = 0; i < count(tap); i++) x[i] += 0.1 * (double)numbers(e, tap, W_DELTA_DT)[i % tap->n];
+}
+
+static void decay_bias_scaled(const struct engine *e, const plumb_tap *tap, double *x) {
+    const float *dt = numbers(e, tap, W_DELTA_DT), *a = numbers(e, tap, W_DELTA_A);
+    const double *alpha = kept(e, "alpha");
+    uint32_t n = tap->n_head * tap->n;
+    for (size_t i = 0; i < count(tap); i++) {
+        x[i] = (double)a[i % n] * log1p(exp(alpha[i] + 1.5 * (double)dt[i % n]));
+    }
+}
+
+/* The delta rule of qwen35 with these factors of beta, of the decay and of what is recalled, and this eps. */
+static void delta(const struct engine *e, const plumb_tap *tap, double *x, double of_beta, double of_decay,
+                  double recalled, double eps) {
+    const struct delta_plan *d = &e->model->plan.layers[tap->layer].delta;
+    const double *rows = kept(e, "conv_output_silu"), *beta = kept(e, "beta_sigmoid"), *decay = kept(e, "delta_decay");
+    uint32_t n = d->dim, n_key = d->n_key_head * n, n_v = d->n_head * n;
+    for (uint32_t i = 0; i < tap->n_token * d->n_head; i++) {
+        uint32_t t = i / d->n_head, h = i % d->n_head;
+        const double *q = rows + t * (2 * n_key + n_v) + h % d->n_key_head * n, *k = q + n_key;
+        const double *v = rows + t * (2 * n_key + n_v) + 2 * n_key + h * n;
+        double of_q = sqrt(squares(q, n) + eps), of_k = sqrt(squares(k, n) + eps);
+        for (uint32_t j = 0; j < n; j++) {
+            double *s = e->memory + (h * n + j) * n, old = 0;
+            for (uint32_t m = 0; m < n; m++) s[m] *= exp(of_decay * decay[i]);
+            for (uint32_t m = 0; m < n; m++) old += s[m] * k[m] / of_k;
+            x[i * n + j] = 0;
+            for (uint32_t m = 0; m < n; m++) {
+                s[m] += of_beta * beta[i] * (v[j] - recalled * old) * k[m] / of_k;
+                x[i * n + j] += s[m] * q[m] / of_q / sqrt(n);
+            }
+        }
+    }
+}
+
+#define USUAL_EPS (double)e->model->plan.norm_eps
+static void beta_scaled(const struct engine *e, const plumb_tap *tap, double *x) {
+    delta(e, tap, x, 1.6, 1, 1, USUAL_EPS);
+}
+static void decay_scaled(const struct engine *e, const plumb_tap *tap, double *x) {
+    delta(e, tap, x, 1, 1.25, 1, USUAL_EPS);
+}
+static void recalled_half(const struct engine *e, const plumb_tap *tap, double *x) {
+    delta(e, tap, x, 1, 1, 0.5, USUAL_EPS);
+}
+static void unit_eps(const struct engine *e, const plumb_tap *tap, double *x) { delta(e, tap, x, 1, 1, 1, 0.02); }
+
+static void beta_doubled(const struct engine *e, const plumb_tap *tap, double *x) {
+    for (size_t i = 0; i < count(tap); i++) x[i] = 2 / (1 + exp(-kept(e, "beta")[i]));
+}
+
+/* A convolution of four tokens with the kernel in this order, these factors of its last element and of the bias, of
+ * inputs that end `late` tokens early. */
+static void convolve(const struct engine *e, const plumb_tap *tap, double *x, const char *input, const uint32_t *order,
+                     double of_last, double of_bias, uint32_t late) {
+    const struct affine *of = &e->model->layers[tap->layer].w[W_CONV_KERNEL];
+    const float *w = numbers(e, tap, W_CONV_KERNEL);
+    uint32_t n = tap->n_head * tap->n, n_w = of->w->n_in;
+    memcpy(e->memory + tap->pos * n, kept(e, input), (size_t)tap->n_token * n * sizeof *x);
+    for (uint32_t i = 0; i < tap->n_token * n; i++) {
+        x[i] = of->b ? of_bias * (double)((const float *)(const void *)of->b->data)[i % n] : 0;
+        for (uint32_t j = 0; j < n_w; j++) {
+            uint32_t t = tap->pos + i / n, back = n_w - 1 - j + late;
+            double by = j == n_w - 1 ? of_last : 1;
+            if (back <= t) x[i] += by * (double)w[i % n * n_w + order[j]] * e->memory[(t - back) * n + i % n];
+        }
+    }
+}
+
+static const uint32_t usual_order[] = { 0, 1, 2, 3 };
+static void kernel_order(const struct engine *e, const plumb_tap *tap, double *x) {
+    static const uint32_t order[] = { 1, 0, 3, 2 };
+    convolve(e, tap, x, "mamba_x_split", order, 1, 1, 0);
+}
+static void kernel_scaled(const struct engine *e, const plumb_tap *tap, double *x) {
+    convolve(e, tap, x, "mamba_x_split", usual_order, 0.4, 1, 0);
+}
+static void conv_bias(const struct engine *e, const plumb_tap *tap, double *x) {
+    convolve(e, tap, x, "mamba_x_split", usual_order, 1, 1.3, 0);
+}
+static void inputs_early(const struct engine *e, const plumb_tap *tap, double *x) {
+    convolve(e, tap, x, "linear_attn_qkv_mixed", usual_order, 1, 1, 1);
+}
+
+static void gate_of_gelu(const struct engine *e, const plumb_tap *tap, double *x) {
+    const double *z = kept(e, "mamba_z_split"), *y = kept(e, "mamba2_y_add_d");
+    for (size_t i = 0; i < count(tap); i++) x[i] = 0.5 * z[i] * (1 + erf(z[i] / sqrt(2))) * y[i];
+}
+
+/* RWKV 7 with these factors of the exponents of its decays and of its rates. */
+static void wkv(const struct engine *e, const plumb_tap *tap, double *x, double exponent, double of_rate) {
+    const struct attn_plan *p = &e->model->plan.layers[tap->layer].attn;
+    const double *r = kept(e, "Qcur"), *w = kept(e, "wkv_decay"), *k = kept(e, "wkv_key");
+    const double *v = kept(e, tap->layer == 0 ? "Vcur" : "wkv_value"), *a = kept(e, "wkv_rate");
+    const double *removal = kept(e, "wkv_removal");
+    uint32_t n = p->k_dim;
+    for (uint32_t i = 0; i < tap->n_token * p->n_head * n; i++) {
+        double *s = e->memory + i % (p->n_head * n) * n, old = 0;
+        uint32_t at = i / n * n;
+        for (uint32_t m = 0; m < n; m++) old += s[m] * removal[at + m];
+        x[i] = 0;
+        for (uint32_t m = 0; m < n; m++) {
+            s[m] = s[m] * pow(w[at + m], exponent) - of_rate * old * a[at + m] * removal[at + m] + v[i] * k[at + m];
+            x[i] += s[m] * r[at + m];
+        }
+    }
+}
+static void rate_scaled(const struct engine *e, const plumb_tap *tap, double *x) { wkv(e, tap, x, 1, 0.5); }
+static void exponent_scaled(const struct engine *e, const plumb_tap *tap, double *x) { wkv(e, tap, x, 2.5, 1); }
+
+/* RWKV 6's recurrence with this factor of the bonus. */
+static void bonus_scaled(const struct engine *e, const plumb_tap *tap, double *x) {
+    const struct attn_plan *p = &e->model->plan.layers[tap->layer].attn;
+    const double *r = kept(e, "Qcur"), *w = kept(e, "wkv_decay"), *k = kept(e, "Kcur"), *v = kept(e, "Vcur");
+    const float *bonus = numbers(e, tap, W_BONUS);
+    uint32_t n = p->k_dim, n_row = p->n_head * n;
+    for (uint32_t i = 0; i < tap->n_token * n_row; i++) {
+        double *s = e->memory + i % n_row * n;
+        uint32_t at = i / n * n;
+        x[i] = 0;
+        for (uint32_t m = 0; m < n; m++) {
+            double fed = v[i] * k[at + m];
+            x[i] += (s[m] + 0.25 * (double)bonus[(at + m) % n_row] * fed) * r[at + m];
+            s[m] = s[m] * w[at + m] + fed;
+        }
+    }
+}
+
+static void eps_of_heads(const struct engine *e, const plumb_tap *tap, double *x) {
+    const struct affine *of = &e->model->layers[tap->layer].w[W_HEADS_NORM];
+    const double *in = kept(e, "wkv_output");
+    uint32_t n = e->model->plan.layers[tap->layer].attn.v_dim;
+    for (size_t at = 0; at < count(tap); at += n) {
+        double mean = 0, variance = 0;
+        for (uint32_t i = 0; i < n; i++) mean += in[at + i] / n;
+        for (uint32_t i = 0; i < n; i++) variance += (in[at + i] - mean) * (in[at + i] - mean) / n;
+        for (uint32_t i = 0; i < n; i++) {
+            size_t k = (at + i) % of->w->n_in;
+            x[at + i] = (in[at + i] - mean) / sqrt(variance + 1e-5) * (double)numbers(e, tap, W_HEADS_NORM)[k]
+                      + (double)((const float *)(const void *)of->b->data)[k];
+        }
+    }
+}
+
+/* The second part of a row takes the place of the first. */
+static void other_gate(const struct engine *e, const plumb_tap *tap, double *x) {
+    const double *in = kept(e, "conv_in");
+    const float *w = numbers(e, tap, W_CONV_KERNEL);
+    uint32_t n = tap->n_head * tap->n;
+    for (uint32_t i = 0; i < tap->n_token * n; i++) {
+        uint32_t t = tap->pos + i / n, row = i / n * 3 * n, k = i % n;
+        e->memory[t * n + k] = in[row + n + k] * in[row + 2 * n + k];
+        x[i] = 0;
+        for (uint32_t back = 0; back < 3 && back <= t; back++) {
+            x[i] += (double)w[k * 3 + 2 - back] * e->memory[(t - back) * n + k];
+        }
+    }
+}
+
+/* Scores times 1 / sqrt(4), the elements of a head that are not rotated, not 1 / sqrt(8). */
+static void scaled_scores(const struct engine *e, const plumb_tap *tap, double *x) {
+    const double *q = kept(e, "Qcur_rope");
+    const uint32_t dim = e->model->plan.layers[tap->layer].attn.k_dim, n_row = tap->n_head * dim;
+    memcpy(e->memory + tap->pos * n_row, kept(e, "Kcur_rope"), (size_t)tap->n_token * n_row * sizeof *x);
+    for (uint32_t i = 0; i < tap->n_token * tap->n_head; i++) {
+        uint32_t own = tap->pos + i / tap->n_head, h = i % tap->n_head;
+        double sum = 0, *row = x + (size_t)i * tap->n;
+        for (uint32_t j = 0; j < tap->n; j++) {
+            double dot = 0;
+            for (uint32_t k = 0; k < dim; k++) dot += q[i * dim + k] * e->memory[j * n_row + h * dim + k];
+            row[j] = j <= own ? exp(dot / sqrt(4)) : 0;
+            sum += row[j];
+        }
+        for (uint32_t j = 0; j < tap->n; j++) row[j] /= sum;
+    }
+}
+
+/* The embeddings of the tokens without their factor sqrt(n), which is 32 here. */
+static void rows_unscaled(const struct engine *e, const plumb_tap *tap, double *x) {
+    const struct weight *w = e->model->per_layer_embd.w;
+    float row[256];
+    uint8_t bytes[1024];
+    for (uint32_t t = 0; t < tap->n_token; t++) {
+        quant_dequantize(w->traits, weight_row(w, (size_t)e->ids[tap->pos + t], bytes), row, w->n_in);
+        for (uint32_t i = 0; i < w->n_in; i++) x[t * w->n_in + i] -= (double)row[i] * (sqrt(32) - 1) / sqrt(2);
+    }
+}
+
+static void own_of_next(const struct engine *e, const plumb_tap *tap, double *x) {
+    const double *all = kept(e, "inp_per_layer"), *gated = kept(e, "first_prediction_gated");
+    uint32_t n_layer = e->model->plan.n_layer, next = (uint32_t)tap->layer + 1;
+    for (size_t i = 0; i < count(tap); i++) x[i] = gated[i] * all[(i / tap->n * n_layer + next) * tap->n + i % tap->n];
+}
+
+/* The first elements of a head of Q are rotated in neighbouring pairs, not the last ones, and without factors. */
+static void first_rotated(const struct engine *e, const plumb_tap *tap, double *x) {
+    const double *q = kept(e, "q");
+    const struct rope_plan *p = &e->model->plan.ropes[e->model->plan.layers[tap->layer].attn.rope];
+    for (size_t i = 0; i < count(tap); i++) x[i] = q[i];
+    for (size_t at = 0; at < count(tap); at += tap->n) {
+        double pos = tap->pos + (double)(at / tap->n / tap->n_head);
+        for (uint32_t i = 0; i < p->n_rot / 2; i++) {
+            double angle = pos * pow((double)p->freq_base, -2.0 * i / p->n_rot);
+            double a = q[at + 2 * i], b = q[at + 2 * i + 1];
+            x[at + 2 * i] = a * cos(angle) - b * sin(angle);
+            x[at + 2 * i + 1] = a * sin(angle) + b * cos(angle);
+        }
+    }
+}
+
 /* ---- findings ---------------------------------------------------------------------------------------------------- */
 
 enum { N_SAID = 3 };
@@ -666,11 +937,84 @@ static const struct row partial[] = {
       { "verdict: no set of up to 3 known mistakes", "the first wrong step is l_out-0" }, { "verdict: their " } },
 };
 
-static void check_verdict(const struct row *row, const char *model, bool is_partial, plumb_verdict right) {
-    plumb_model *m = record_load(model);
+/* In the models with these files in tests/vectors/archs. */
+static const struct arch_row { const char *arch; struct row row; } states[] = {
+    { "mamba2", { "fit: nothing is measured in a right scan", "conv", 0, NULL, { "verdict: agrees" },
+      { "measured" } } },
+    { "mamba2", { "fit: a decay of a scan", "mamba2_y_add_d", 0, slow_decay,
+      { "verdict: their mamba2_y_add_d-0 multiplies its state by e^(f dt A), where f is 0.7, not 1 (error " },
+      { NULL } } },
+    { "mamba2", { "fit: what is added to a state", "mamba2_y_add_d", 1, fed_twice,
+      { "verdict: their mamba2_y_add_d-1 adds f dt B x to its state, where f is 2, not 1 (error " }, { NULL } } },
+    { "mamba2", { "fit: a factor of D", "mamba2_y_add_d", 0, d_halved,
+      { "verdict: their mamba2_y_add_d-0 adds f D x to its output, where f is 0.5, not 1 (error " }, { NULL } } },
+    { "mamba2", { "fit: a state that begins with that after the prompt", "mamba2_y_add_d", 2, scan_used,
+      { "verdict: their mamba2_y_add_d-2 begins with f times the state after the prompt, where f is 1, not 0 (error " },
+      { NULL } } },
+    { "mamba2", { "fit: a state that is cleared too often", "mamba2_y_add_d", 0, scan_cleared,
+      { "verdict: their mamba2_y_add_d-0 clears its state before every 2 tokens (error " }, { NULL } } },
+    { "mamba2", { "fit: a bias of time steps", "mamba_dt_proj", 0, bias_scaled,
+      { "verdict: their mamba_dt_proj-0 has 1.1 times its bias (error " }, { NULL } } },
+    { "mamba2", { "fit: the order of a kernel", "conv", 0, kernel_order,
+      { "verdict: their conv-0 has the elements of its kernel in the order 1 0 3 2 (error " }, { NULL } } },
+    { "mamba2", { "fit: an element of a kernel", "conv", 0, kernel_scaled,
+      { "verdict: their conv-0 counts element 3 of its kernel of 4 0.4 times (error " }, { NULL } } },
+    { "mamba2", { "fit: the bias of a convolution", "conv", 0, conv_bias,
+      { "verdict: their conv-0 has 1.3 times its bias (error " }, { NULL } } },
+    { "mamba2", { "fit: the gate of a scan", "mamba_y_swiglu_z", 0, gate_of_gelu,
+      { "verdict: their mamba_y_swiglu_z-0 is gelu(z) with erf * y (error " }, { NULL } } },
+    { "mamba2", { "fit: the matrix after a scan", "mamba_out", 1, scaled,
+      { "verdict: their mamba_out-1 is 1.25 times what it should be (error " }, { NULL } } },
+    { "qwen35", { "fit: inputs of a convolution that end early", "conv", 0, inputs_early,
+      { "verdict: their conv-0 is the convolution of inputs that end 1 token early (error " }, { NULL } } },
+    { "qwen35", { "fit: a factor of beta", "delta_rule", 0, beta_scaled,
+      { "verdict: their delta_rule-0 uses f beta for beta, where f is 1.6, not 1 (error " }, { NULL } } },
+    { "qwen35", { "fit: the decay of a delta net", "delta_rule", 0, decay_scaled,
+      { "verdict: their delta_rule-0 multiplies its state by e^(f decay), where f is 1.25, not 1 (error " },
+      { NULL } } },
+    { "qwen35", { "fit: what a delta net recalls", "delta_rule", 0, recalled_half,
+      { "verdict: their delta_rule-0 subtracts f times what the state has for K from V, where f is 0.5, not 1" },
+      { NULL } } },
+    { "qwen35", { "fit: eps of the lengths of Q and K", "delta_rule", 0, unit_eps,
+      { "verdict: their delta_rule-0 divides Q and K by sqrt(sum of squares + f), where f is 0.02, not " },
+      { NULL } } },
+    { "qwen35", { "fit: a doubled sigmoid", "beta_sigmoid", 0, beta_doubled,
+      { "verdict: their beta_sigmoid-0 is 2 times what it should be (error " }, { NULL } } },
+    { "qwen35", { "fit: the bias of a decay", "delta_decay", 0, decay_bias_scaled,
+      { "verdict: their delta_decay-0 is a softplus(alpha + f dt), where f is 1.5, not 1 (error " }, { NULL } } },
+    { "rwkv7", { "fit: rates of RWKV", "wkv_output", 1, rate_scaled,
+      { "verdict: their wkv_output-1 uses f times the in-context learning rate, where f is 0.5, not 1" }, { NULL } } },
+    { "rwkv7", { "fit: decays of RWKV", "wkv_output", 0, exponent_scaled,
+      { "verdict: their wkv_output-0 multiplies its state by w^f, where f is 2.5, not 1 (error " }, { NULL } } },
+    { "rwkv7", { "fit: eps of the norms of heads", "wkv_norm", 0, eps_of_heads,
+      { "verdict: their wkv_norm-0 is (x - mean) / sqrt(variance + eps) * w: eps is 1e-05 instead of 0.00064" },
+      { NULL } } },
+    { "gemma3n", { "fit: embeddings for each layer without a factor", "inp_per_layer", -1, rows_unscaled,
+      { "verdict: their inp_per_layer has 1 times the product with per_layer_model_proj and 0.17678 times the rows of "
+        "per_layer_token_embd that it should have (error " }, { NULL } } },
+    { "gemma4", { "fit: the embedding of another layer", "first_prediction_scaled", 2, own_of_next,
+      { "verdict: their first_prediction_scaled-2 uses the embedding of layer 3 (error " }, { NULL } } },
+    { "lfm2", { "fit: the gate of a convolution before it", "conv", 1, other_gate,
+      { "verdict: their conv-1 convolves the second third of its input times the last, not the first (error " },
+      { NULL } } },
+    { "rwkv6", { "fit: the bonus of RWKV 6", "wkv_output", 0, bonus_scaled,
+      { "verdict: their wkv_output-0 uses f times the bonus of the own token, where f is 0.25, not 1" }, { NULL } } },
+    { "minicpm3", { "fit: a scale of latent attention", "kq_soft_max", 0, scaled_scores,
+      { "verdict: their kq_soft_max-0 has dot products of Q and K times 0.5 " }, { NULL } } },
+    { "minicpm3", { "fit: the part of a latent head that is rotated", "Qcur_rope", 0, first_rotated,
+      { "verdict: their Qcur_rope-0 is rotated by frequencies without the factors of pairs, and the pairs are elements "
+        "2i and 2i + 1 of a head, not 4 + i and 6 + i (error " }, { NULL } } },
+};
+
+static void check_verdict(const struct row *row, const char *arch, const char *model, bool is_partial,
+                          plumb_verdict right) {
+    static const int32_t arch_ids[N_TOKEN] = { 7, 1, 33, 60, 2, 19, 48 };
+    char path[120];
+    snprintf(path, sizeof path, "tests/vectors/archs/%s.gguf", arch);
+    plumb_model *m = *arch ? fixture_load_f32(path) : record_load(model);
     if (!m) return;
     if (row->make == bias_last) give_ends(m->model);
-    struct engine engine = { .tap = row->tap, .layer = row->layer, .make = row->make,
+    struct engine engine = { .tap = row->tap, .layer = row->layer, .make = row->make, .ids = *arch ? arch_ids : NULL,
                              .is_partial = is_partial };
     plumb_trace *theirs = run(m, &engine);
     struct capture text = { 0 };
@@ -689,17 +1033,23 @@ static void check_verdict(const struct row *row, const char *model, bool is_part
 }
 
 static void check(const struct row *row, const char *model, bool is_partial) {
-    check_verdict(row, model, is_partial, row->make ? PLUMB_VERDICT_DIFFERS : PLUMB_VERDICT_AGREES);
+    check_verdict(row, "", model, is_partial, row->make ? PLUMB_VERDICT_DIFFERS : PLUMB_VERDICT_AGREES);
 }
 
 static void check_row(const void *row) { check(row, "f32", false); }
 static void check_quantized(const void *row) { check(row, "q6_k", false); }
 static void check_gelu(const void *row) { check(row, "gemma3", false); }
-static void check_small_gelu(const void *row) { check_verdict(row, "gemma3", false, PLUMB_VERDICT_AGREES); }
+static void check_small_gelu(const void *row) { check_verdict(row, "", "gemma3", false, PLUMB_VERDICT_AGREES); }
 static void check_partial_gelu(const void *row) { check(row, "gemma3", true); }
 static void check_partial(const void *row) { check(row, "f32", true); }
 
+static void check_state(const void *row) {
+    const struct arch_row *a = row;
+    check_verdict(&a->row, a->arch, "", false, a->row.make ? PLUMB_VERDICT_DIFFERS : PLUMB_VERDICT_AGREES);
+}
+
 void test_fit(void) {
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) test_row(states[i].row.name, check_state, &states[i]);
     TEST_ROWS("", check_row, rows);
     TEST_ROWS("", check_quantized, quantized);
     TEST_ROWS("", check_partial, partial);

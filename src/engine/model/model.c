@@ -750,7 +750,12 @@ id_set model_absent_taps(const struct model *m, uint32_t il) {
 
 id_set model_tap_inputs(const struct model *m, enum tap_id id, int32_t layer) {
     if (layer >= 0) return program_inputs(m->layers[layer].program, m, (uint32_t)layer, id);
-    return id == TAP_EMBD || id == TAP_ENCODER_EMBD ? 0 : id == TAP_RESULT_NORM ? TAP_SET(L_OUT) : TAP_SET(RESULT_NORM);
+    switch (id) {
+    case TAP_EMBD: case TAP_ENCODER_EMBD: return 0;
+    case TAP_PER_LAYER: return TAP_SET(EMBD);
+    case TAP_RESULT_NORM: return TAP_SET(L_OUT);
+    default: return TAP_SET(RESULT_NORM);
+    }
 }
 
 struct tap_input model_tap_input(const struct model *m, enum tap_id id, int32_t layer, enum tap_id input) {

@@ -27,11 +27,17 @@ enum { VALUES = 8 };
 
 #define NORMS (TAP_SET(ATTN_NORM) | TAP_SET(QCUR_NORMED) | TAP_SET(KCUR_NORMED) | TAP_SET(ATTN_SUB_NORM) \
                | TAP_SET(ATTN_POST_NORM) | TAP_SET(FFN_NORM) | TAP_SET(FFN_SUB_NORM) | TAP_SET(FFN_POST_NORM) \
-               | TAP_SET(RESULT_NORM))
+               | TAP_SET(SCAN_NORM) | TAP_SET(SCAN_B_NORMED) | TAP_SET(SCAN_C_NORMED) | TAP_SET(SCAN_RANK_NORMED) \
+               | TAP_SET(WKV_NORM) | TAP_SET(RESULT_NORM))
 
 #define PRODUCTS (TAP_SET(QCUR) | TAP_SET(KCUR) | TAP_SET(VCUR) | TAP_SET(ATTN_GATE) | TAP_SET(ATTN_OUT) \
                   | TAP_SET(FFN_ROUTER) | TAP_SET(FFN_GATE) | TAP_SET(FFN_UP) | TAP_SET(FFN_OUT) \
+                  | TAP_SET(LATENT_Q) | TAP_SET(LATENT_KV) | TAP_SET(LATENT_KV_B) | TAP_SET(CONV_IN) \
+                  | TAP_SET(CONV_OUT) | TAP_SET(DELTA_IN) | TAP_SET(DELTA_BETA) | TAP_SET(DELTA_ALPHA) \
+                  | TAP_SET(DELTA_OUT) | TAP_SET(SCAN_IN) | TAP_SET(SCAN_BCDT) | TAP_SET(SCAN_OUT) \
                   | TAP_SET(RESULT_OUTPUT))
+#define GATED (TAP_SET(SCAN_GATED) | TAP_SET(DELTA_GATED) | TAP_SET(CONV_GATED) | TAP_SET(ATTN_GATED) \
+               | TAP_SET(CONV_SILU) | TAP_SET(SCAN_STEP) | TAP_SET(DELTA_BETA_SIGMOID))
 
 static const struct { id_set taps; void (*analyse)(struct fit *f); } analysers[] = {
     { NORMS, fit_norm },
@@ -43,7 +49,16 @@ static const struct { id_set taps; void (*analyse)(struct fit *f); } analysers[]
     { TAP_SET(KQV_OUT), fit_attention_output },
     { TAP_SET(RESULT_OUTPUT), fit_logits },
     { TAP_SET(FFN_SWIGLU) | TAP_SET(EXPERT_SWIGLU), fit_activation },
+    { GATED, fit_gated },
     { TAP_SET(FFN_INP) | TAP_SET(L_OUT), fit_residual },
+    { TAP_SET(SCAN), fit_scan },
+    { TAP_SET(DELTA), fit_delta },
+    { TAP_SET(WKV), fit_wkv },
+    { TAP_SET(CONV), fit_convolution },
+    { TAP_SET(SCAN_DT), fit_bias },
+    { TAP_SET(DELTA_DECAY), fit_decay },
+    { TAP_SET(PER_LAYER), fit_per_layer },
+    { TAP_SET(OWN_SCALED), fit_own },
     { ALL_IDS, fit_any },
     { ALL_IDS, fit_listed },
 };
@@ -135,6 +150,14 @@ const struct affine *fit_weight(const struct fit *f, enum weight_id id) {
     case W_OUTPUT: return &f->model->output;
     default: return &none;
     }
+}
+
+const struct step *fit_step(const struct fit *f) {
+    const struct program *p = f->layer >= 0 ? f->model->layers[f->layer].program : NULL;
+    for (uint32_t i = 0; p && i < p->n; i++) {
+        if (p->steps[i].tap == f->id) return &p->steps[i];
+    }
+    return NULL;
 }
 
 bool fit_weight_row(struct fit *f, const struct weight *w, size_t i, float *row) {

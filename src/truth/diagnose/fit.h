@@ -12,6 +12,7 @@
 #define PLUMB_DIAGNOSE_FIT_H
 
 #include "mistakes/mistake.h"
+#include "model/program.h"
 #include "reference/rounding.h"
 #include "trace/report.h"
 #include "trace/trace.h"
@@ -98,6 +99,8 @@ bool fit_find_input(struct fit *f, id_set among, struct fit_rows *rows);
 bool fit_input(struct fit *f, id_set among, struct fit_rows *rows);
 /* The weight of the layer of the step, or of outside the layers. */
 const struct affine *fit_weight(const struct fit *f, enum weight_id id);
+/* The step of the layer's program that has the tap of the step; NULL: there is none. */
+const struct step *fit_step(const struct fit *f);
 /* A whole weight in f32, (n_out, n_in); NULL: there is none, or no memory. */
 const float *fit_floats(struct fit *f, const struct weight *w);
 /* Writes row i of a weight in f32 to row (n_in).  Returns false if out of memory. */
@@ -126,7 +129,16 @@ void fit_attention_weights(struct fit *f);
 void fit_attention_output(struct fit *f);
 void fit_logits(struct fit *f);
 void fit_activation(struct fit *f);
+void fit_gated(struct fit *f);        /* a function of one activation times another one */
 void fit_residual(struct fit *f);
+void fit_scan(struct fit *f);
+void fit_delta(struct fit *f);
+void fit_wkv(struct fit *f);
+void fit_convolution(struct fit *f);
+void fit_bias(struct fit *f);         /* of the time steps of a scan */
+void fit_decay(struct fit *f);        /* of a delta net */
+void fit_per_layer(struct fit *f);    /* the embeddings for each layer */
+void fit_own(struct fit *f);          /* their use in a layer */
 void fit_any(struct fit *f);   /* what can be wrong in any step */
 void fit_listed(struct fit *f);   /* the mistakes of mistake_list.c; after all others */
 

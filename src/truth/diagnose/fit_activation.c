@@ -1,5 +1,5 @@
-/* The activation of a feed-forward network: theirs is taken as f(a) * g(b), where a and b are the gate and the up
- * projection, in either order, and f and g are functions of a table. */
+/* The activation of a feed-forward network, and other gates: theirs is taken as f(a) * g(b), where a and b are the gate
+ * and the up projection, in either order, and f and g are functions of a table. */
 #include "diagnose/fit.h"
 #include "mistakes/formulas.h"
 
@@ -187,6 +187,52 @@ static void try_shifts(struct fit *f, const float *gate, const float *up, double
                                "gates and up projections are taken to alternate" };
         for (size_t i = 0; i < 5; i++) try_product(f, &of, i, 0, y);
     }
+}
+
+/* ---- gates of other steps ---------------------------------------------------------------------------------------- */
+
+/* theirs is f(a) * g(b), or f(a) if b is empty. */
+static const struct { enum tap_id id; id_set a, b; const char *a_name, *b_name; } gated[] = {
+    { TAP_SCAN_GATED, TAP_SET(SCAN_Z), TAP_SET(SCAN), "z", "y" },
+    { TAP_DELTA_GATED, TAP_SET(ATTN_GATE), TAP_SET(DELTA), "gate", "norm" },
+    { TAP_CONV_GATED, TAP_SET(CONV_IN), TAP_SET(CONV), "c", "y" },
+    { TAP_ATTN_GATED, TAP_SET(ATTN_GATE), TAP_SET(KQV_OUT) | TAP_SET(WKV_NORM) | TAP_SET(WKV_SUM), "gate", "y" },
+    { TAP_CONV_SILU, TAP_SET(CONV), 0, "x", "" },
+    { TAP_SCAN_STEP, TAP_SET(SCAN_DT), 0, "dt", "" },
+    { TAP_DELTA_BETA_SIGMOID, TAP_SET(DELTA_BETA), 0, "beta", "" },
+};
+
+/* x (n_token, width) <- the norm of each head in a delta net. */
+static const float *normalized(struct fit *f, const float *x, size_t width) {
+    const struct weight *w = fit_weight(f, W_DELTA_NORM)->w;
+    const float *weight = w ? fit_floats(f, w) : NULL;
+    float *out = fit_new(f, f->theirs.n_token * width, sizeof *out);
+    if (!weight || !out || width % w->n_in != 0) return w ? NULL : x;
+    for (size_t at = 0; at < f->theirs.n_token * width; at += w->n_in) {
+        double sum = 0;
+        for (uint32_t i = 0; i < w->n_in; i++) sum += (double)x[at + i] * (double)x[at + i] / w->n_in;
+        double factor = 1 / sqrt(sum + (double)f->model->plan.norm_eps);
+        for (uint32_t i = 0; i < w->n_in; i++) out[at + i] = (float)((double)x[at + i] * factor) * weight[i];
+    }
+    return out;
+}
+
+void fit_gated(struct fit *f) {
+    size_t k = 0, width = fit_width(&f->theirs), n = f->theirs.n_token * width;
+    while (gated[k].id != f->id) k++;
+    struct fit_rows a, b = { 0 };
+    double *y = fit_new(f, n, sizeof *y);
+    if (!y || f->layer < 0 || !fit_input(f, gated[k].a, &a)) return;
+    if (gated[k].b && (!fit_input(f, gated[k].b, &b) || fit_width(&b) != width)) return;
+    if (f->id == TAP_CONV_GATED && fit_width(&a) == 3 * width) {   /* c is the second third */
+        float *c = fit_new(f, n, sizeof *c);
+        for (size_t i = 0; c && i < n; i++) c[i] = a.x[i / width * 3 * width + width + i % width];
+        a.x = c;
+    } else if (fit_width(&a) != width) return;
+    if (f->id == TAP_DELTA_GATED) b.x = normalized(f, b.x, width);
+    if (f->out_of_memory || !a.x || (gated[k].b && !b.x)) return;
+    try_operands(f, &(struct operands){ a.x, b.x, gated[k].a_name, gated[k].b_name, NULL }, y);
+    if (b.x) try_operands(f, &(struct operands){ b.x, a.x, gated[k].b_name, gated[k].a_name, NULL }, y);
 }
 
 void fit_activation(struct fit *f) {

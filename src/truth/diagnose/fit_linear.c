@@ -660,8 +660,11 @@ static enum weight_id weight_of(const struct fit *f) {
     case TAP_FFN_UP: return is_shared ? W_FFN_UP_SHARED : W_FFN_UP;
     case TAP_FFN_OUT: return is_shared ? W_COUNT : W_FFN_DOWN;
     case TAP_RESULT_OUTPUT: return W_OUTPUT;
-    default: return mistake_weight(f->id);
+    default: break;
     }
+    enum weight_id id = mistake_weight(f->id);
+    const struct step *s = fit_step(f);
+    return id == W_COUNT && s && s->kind == STEP_PRODUCT ? s->weight : id;
 }
 
 /* Allocates what reading a row of any weight needs, and y. */

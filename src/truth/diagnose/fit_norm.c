@@ -282,18 +282,17 @@ static double *spread(struct fit *f, const struct weight *w, size_t width, size_
 
 void fit_norm(struct fit *f) {
     const struct plan *p = &f->model->plan;
-    enum weight_id id = f->id == TAP_ATTN_SUB_NORM ? W_ATTN_SUB_NORM : f->id == TAP_FFN_SUB_NORM ? W_FFN_SUB_NORM
-                      : mistake_weight(f->id);
+    const struct step *step = fit_step(f);
+    enum weight_id id = step ? step->weight : mistake_weight(f->id);
+    bool is_of_heads = step && step->kind == STEP_NORM_HEADS;   /* of RWKV */
     const struct affine *of = fit_weight(f, id);
-    struct norm m = { .f = f, .is_layer = p->norm == NORM_LAYER };
+    struct norm m = { .f = f, .is_layer = is_of_heads || p->norm == NORM_LAYER };
     if (!fit_input(f, ALL_IDS, &m.x) || fit_width(&m.x) != fit_width(&f->theirs)) return;
     m.width = fit_width(&m.x);
     const struct attn_plan *a = f->layer >= 0 ? &p->layers[f->layer].attn : &p->layers[0].attn;
-    bool is_of_qk = id == W_ATTN_Q_NORM || id == W_ATTN_K_NORM;
-    m.unit = is_of_qk && a->qk_norm != QK_NORM_ROW ? f->theirs.n : m.width;
+    m.unit = step && step->n_norm > 0 ? step->n_norm : m.width;
     m.head_dim = a->k_dim;
-    bool is_post = id == W_ATTN_POST_NORM || id == W_FFN_POST_NORM;
-    m.eps = (double)(is_post && p->post_norm_eps != 0 ? p->post_norm_eps : p->norm_eps);
+    m.eps = (double)(is_of_heads ? RWKV_NORM_EPS : plan_norm_eps(p, id));
     size_t n = m.x.n_token * m.width;
     m.w = spread(f, of->w, m.width, m.unit);
     m.b = of->b ? spread(f, of->b, m.width, m.unit) : NULL;

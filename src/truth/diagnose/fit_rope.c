@@ -85,7 +85,8 @@ static double fit_size(const struct rope *r) {
 }
 
 static void write_pairing(char *text, size_t size, size_t *n, struct pairing p) {
-    if (p.distance == 1) report_append(text, size, n, "2i and 2i + 1");
+    if (p.distance == 1 && p.first > 0) report_append(text, size, n, "%u + 2i and %u + 2i", p.first, p.first + 1);
+    else if (p.distance == 1) report_append(text, size, n, "2i and 2i + 1");
     else if (p.first == 0) report_append(text, size, n, "i and i + %u", p.distance);
     else report_append(text, size, n, "%u + i and %u + i", p.first, p.first + p.distance);
 }
@@ -662,7 +663,9 @@ static void find_right(struct rope *r, uint32_t rope) {
         for (; at > 0 && r->frequencies[r->order[at - 1]] > r->frequencies[i]; at--) r->order[at] = r->order[at - 1];
         r->order[at] = i;
     }
-    struct pairing pairs = p->pairing == ROPE_NORM ? (struct pairing){ 0, 1, n } : (struct pairing){ 0, n, n };
+    const struct step *s = fit_step(r->f);   /* of latent attention, it only shows what was rotated from n_plain on */
+    uint32_t first = s && s->kind == STEP_SHOW ? r->f->model->plan.layers[r->f->layer].attn.latent.n_plain : 0;
+    struct pairing pairs = { first, p->pairing == ROPE_NORM ? 1 : n, n };
     r->right = pairs;
 }
 
@@ -702,6 +705,8 @@ static void analyse(struct fit *f, const struct fit_rows *before, uint32_t rope,
     try_pairs(&r, r.right);
     if (!is_same(r.right, neighbours)) try_pairs(&r, right_neighbours);
     if (r.plan->n_rot < n) try_pairs(&r, neighbours);
+    struct pairing last = { n - r.plan->n_rot, 1, r.plan->n_rot / 2 };
+    if (last.first > 0 && !is_same(r.right, last)) try_pairs(&r, last);
     for (uint32_t distance = 2; distance <= n / 2; distance++) {
         for (uint32_t first = 0; first <= n - 2 * distance; first += n - 2 * distance) {
             struct pairing halves = { first, distance, distance };
