@@ -471,10 +471,13 @@ test-programs: \
 check-programs: build/native/plumb build/native/tests $(plumb_wasm) $(vendored) $(cli_wasm) \
     $(emcc_dir)/tests.wasm $(emcc_dir)/tests-mt.wasm $(emcc_variants:%=$(emcc_dir)/named/%.wasm)
 
+sequences: build/native/tests #: Makes N=10000 random sequences on all kinds of state (docs/tests.md) from SEED=1 on.
+	@SEQUENCES=$(or $(N),10000) SEED=$(or $(SEED),1) $< "state: random sequences"
+
 # Without libFuzzer a fuzz target replays the files it is given.  The tests run the corpus this way.
 $(fuzzers:%=build/native-sanitize/fuzz-%): build/native-sanitize/obj/tests/fuzz/replay.o
 
-.PHONY: fuzz layers bare clean
+.PHONY: fuzz sequences layers bare clean
 MINUTES ?= 1
 TARGETS ?= $(fuzzers)
 fuzz: #: Fuzzes each of TARGETS (all of tests/fuzz) for MINUTES (1); what it finds goes to build/fuzz-corpus.

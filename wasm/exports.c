@@ -18,6 +18,9 @@ plumb_status plumb_wasm_sampler_create(plumb_sampler **out, uint32_t n_vocab, co
                                        const plumb_logit_bias *bias, uint64_t seed, const char **reason);
 plumb_status plumb_wasm_feed_tapped(plumb_session *session, const int32_t *ids, size_t n, size_t n_encoded);
 void plumb_wasm_taps(const plumb_session *session, uint32_t *order, bool *has_output_norms);
+double plumb_wasm_session_save_bytes(plumb_session *session);
+plumb_status plumb_wasm_session_save(plumb_session *session);
+plumb_status plumb_wasm_session_restore(plumb_session *session);
 double plumb_wasm_vocabulary(const plumb_model *model, uint32_t *ends, uint8_t *kinds, char *texts, size_t cap);
 
 /* Counts are passed as doubles: JavaScript wraps 32-bit integers around, so that 2^32 would arrive as 0.  A value that
@@ -117,4 +120,24 @@ void plumb_wasm_taps(const plumb_session *session, uint32_t *order, bool *has_ou
     const struct model *model = session_model(session)->model;
     *order = model_tap_order(model);
     *has_output_norms = model_has_output_norms(model);
+}
+
+/* ---- saved sessions ---------------------------------------------------------------------------------------------- */
+
+__attribute__((import_module("env"), import_name("plumb_on_write"))) void host_on_write(const char *bytes, size_t n);
+__attribute__((import_module("env"), import_name("plumb_on_read"))) size_t host_on_read(void *bytes, size_t n);
+
+static void on_write(void *user, const char *bytes, size_t n) {
+    (void)user;
+    host_on_write(bytes, n);
+}
+static size_t on_read(void *user, void *bytes, size_t n) {
+    (void)user;
+    return host_on_read(bytes, n);
+}
+
+double plumb_wasm_session_save_bytes(plumb_session *session) { return (double)plumb_session_save_bytes(session); }
+plumb_status plumb_wasm_session_save(plumb_session *session) { return plumb_session_save(session, on_write, NULL); }
+plumb_status plumb_wasm_session_restore(plumb_session *session) {
+    return plumb_session_restore(session, on_read, NULL);
 }

@@ -67,6 +67,7 @@ struct options {
     plumb_precision precision;
     plumb_kv_type kv_type;
     uint32_t n_keep;              /* of plumb_session_set_shift */
+    const char *load_state, *save_state;
     struct adapter_option adapters[MAX_ADAPTERS];
     size_t n_adapter;
     uint32_t control_layers[2];          /* the first and the last one */

@@ -149,6 +149,27 @@ static int generate(struct generation *g) {
     return code;
 }
 
+static size_t read_state(void *stream, void *bytes, size_t n) { return fread(bytes, 1, n, stream); }
+
+static int load_state(plumb_session *session, const char *path) {
+    FILE *file = fopen(path, "rb");
+    if (!file) return report(path, PLUMB_ERROR_IO, strerror(errno));
+    plumb_status status = plumb_session_restore(session, read_state, file);
+    int error = ferror(file) ? errno : 0;
+    fclose(file);
+    if (error) return report(path, PLUMB_ERROR_IO, strerror(error));
+    return status == PLUMB_OK ? EXIT_OK : report(path, status, plumb_session_error(session));
+}
+
+static int save_state(plumb_session *session, const char *path) {
+    struct writer w;
+    int code = writer_open(&w, path);
+    if (code != EXIT_OK) return code;
+    plumb_status status = plumb_session_save(session, writer_write, &w);
+    if (status != PLUMB_OK) code = report(path, status, plumb_session_error(session));
+    return writer_close(&w, code);
+}
+
 static int run_on(const struct options *o, plumb_model *model, const struct ids *prompt, double load_seconds) {
     int code = exit_failed;
     struct generation g = { .options = o, .model = model };
@@ -168,8 +189,13 @@ static int run_on(const struct options *o, plumb_model *model, const struct ids 
         report("sampling", status, reason);
         goto done;
     }
+    if (o->load_state && load_state(g.session, o->load_state) != EXIT_OK) goto done;
+    plumb_model_info info;
+    plumb_model_get_info(model, &info);
     double start = now();
-    code = feed_prompt(model, g.session, prompt->data, prompt->n);
+    /* An encoder reads the whole prompt. */
+    const uint32_t n_reused = info.has_encoder ? 0 : plumb_session_reuse(g.session, prompt->data, prompt->n);
+    code = feed_prompt(model, g.session, prompt->data + n_reused, prompt->n - n_reused);
     if (code != EXIT_OK) goto done;
     for (size_t i = 0; i < prompt->n; i++) plumb_sampler_accept(g.sampler, prompt->data[i]);
     double prefill_seconds = now() - start;
@@ -177,10 +203,12 @@ static int run_on(const struct options *o, plumb_model *model, const struct ids 
     code = generate(&g);
     double decode_seconds = now() - start;
     fprintf(stderr, "load %.2f s, prefill %zu tokens at %.1f tokens/s, decode %" PRIu32 " tokens at %.1f tokens/s",
-            load_seconds, prompt->n, (double)prompt->n / prefill_seconds, g.n_fed,
+            load_seconds, prompt->n - n_reused, (double)(prompt->n - n_reused) / prefill_seconds, g.n_fed,
             g.n_fed > 0 ? g.n_fed / decode_seconds : 0.0);
+    if (n_reused > 0) fprintf(stderr, ", %" PRIu32 " tokens of the prompt reused", n_reused);
     if (sampling.temperature > 0) fprintf(stderr, ", seed %" PRIu64, sampling.seed);
     fprintf(stderr, "\n");
+    if (o->save_state && code == EXIT_OK) code = save_state(g.session, o->save_state);
 
 done:
     plumb_sampler_free(g.sampler);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the seeds of tests/fuzz/corpus/{model,chat,perplexity,options,regular,diagnose,adapter},
-tests/fuzz/tiny.gguf and tests/fuzz/experts.gguf.
+"""Writes the seeds of tests/fuzz/corpus/{model,chat,perplexity,options,regular,diagnose,adapter,
+state}, tests/fuzz/tiny.gguf and tests/fuzz/experts.gguf.
 
     python3 tests/fuzz/seeds.py
 
@@ -461,6 +461,20 @@ def adapters():
     yield "control-of-a-larger-model", bytes([0, 4 << 5]) + control
 
 
+def states():
+    """state_fuzz.c: the kind of state, how, and edits of a right file, or a file."""
+    def edit(at, what, *value):
+        return struct.pack("<IB3s", at, what, bytes(value))
+    for kind in range(8):
+        yield f"right-{kind}", bytes([kind, 0])
+        yield f"large-codes-{kind}", bytes([kind, 2]) + b"".join(edit(at, 4, 0xff, 200) for at in range(900, 6000, 190))
+    yield "cut", bytes([4, 0]) + edit(3000, 3)
+    yield "tokens", bytes([0, 2]) + edit(100, 2, 0xff, 0xff, 0xff)
+    yield "length", bytes([5, 0]) + edit(24, 2, 0xff, 0xff, 0xff)
+    yield "other-tokens", bytes([4, 2]) + edit(48, 0, 41)
+    yield "empty", bytes([0, 1]) + b"PLUMBSES" + struct.pack("<I4sIQ", 1, b"head", 0, 0) + bytes(8)
+
+
 def main():
     (HERE / "experts.gguf").write_bytes(experts())
     tiny = Model(tokens=LETTERS, types=[Q8_0])
@@ -468,7 +482,7 @@ def main():
     (HERE / "tiny.gguf").write_bytes(tiny.write())
     for folder, seeds in (("model", models), ("chat", chats), ("perplexity", perplexities), ("options", options),
                           ("tokenizer", tokenizers), ("regular", regulars), ("diagnose", diagnoses),
-                          ("adapter", adapters)):
+                          ("adapter", adapters), ("state", states)):
         target = HERE / "corpus" / folder
         target.mkdir(parents=True, exist_ok=True)
         for name, data in seeds():

@@ -73,6 +73,7 @@ import { TextAnswer } from './text-answer.js';
  * @property {string} kernels  the instructions that the kernels use
  * @property {typeof import('../base/parameters.js').PRECISIONS[number]} precision  how activations are rounded
  * @property {number} sessionBytes  the part of memoryBytes that the session takes
+ * @property {number} savedBytes  how many bytes model.save() would return now
  * @property {number} memoryBytes  all memory that the engine holds */
 
 /** Warnings already printed on the console: each is printed once. @type {Set<string>} */
@@ -601,6 +602,27 @@ export class Model {
     known.checkOptions('rewind', options, known.FEED);
     options.signal?.throwIfAborted();
     await this.#call('rewind', { position }, { signal: options.signal });
+  }
+
+  /** Returns what the session holds as bytes: its tokens, K and V, states and logits.  They are not encrypted: who has
+   * them can read the tokens.
+   * @returns {Promise<Uint8Array<ArrayBuffer>>} */
+  async save() {
+    return this.#call('save');
+  }
+
+  /** Replaces what the session holds by what save has returned, on this or another machine, so that prompts which
+   * begin with the same tokens are not computed again, and give the same bits.  The model must be the same, with the
+   * same adapters in use, kvType and precision; contextLength may differ, if the tokens fit.  The bytes may come from
+   * anywhere: if they are refused, the session is as before, or empty if they were damaged behind their head.
+   * PLUMB_ERROR_ARGUMENT: they are of another model, adapters, kvType or precision; PLUMB_ERROR_CONTEXT: there are more
+   * tokens than contextLength; PLUMB_ERROR_MAGIC, _VERSION, _TRUNCATED or _METADATA: they are no saved session, or
+   * damaged.
+   * @param {Uint8Array | ArrayBuffer} bytes */
+  async restore(bytes) {
+    const isBytes = bytes instanceof Uint8Array || bytes instanceof ArrayBuffer;
+    if (!isBytes) throw argumentError('restore: expected a Uint8Array or an ArrayBuffer, as save has returned it');
+    await this.#call('restore', { bytes: bytes instanceof ArrayBuffer ? new Uint8Array(bytes) : bytes });
   }
 
   /** Frees the engine.  Calls that are running are ended first; later calls fail. */

@@ -114,6 +114,8 @@ export class Engine extends Instance {
   #traces;
   /** What feedTapped calls. @type {((tap: import('./traces.js').Tap) => void) | undefined} */
   #onTap;
+  /** The bytes of a saved session, of which the first `at` are written or read. */
+  #saved = { bytes: new Uint8Array(), at: 0 };
   /** Pointer to the set of tokens that a grammar allows; 0 until there was one. */
   #mask = 0;
   /** Whether rehearse was called. */
@@ -128,6 +130,8 @@ export class Engine extends Instance {
     let created;
     const imports = importsOf(module, memory, {
       plumb_on_tap: (/** @type {import('./traces.js').RawTap} */ ...tap) => created?.tapped(...tap),
+      plumb_on_write: (/** @type {number} */ ptr, /** @type {number} */ n) => created?.wrote(ptr >>> 0, n >>> 0),
+      plumb_on_read: (/** @type {number} */ ptr, /** @type {number} */ n) => created?.read(ptr >>> 0, n >>> 0),
     });
     created = new Engine(await WebAssembly.instantiate(module, imports), memory);
     return created;
@@ -431,6 +435,7 @@ export class Engine extends Instance {
       kernels: this.string(c.plumb_session_kernels(this.#session)),
       precision: PRECISIONS[c.plumb_session_precision(this.#session)],
       sessionBytes: Number(c.plumb_session_bytes(this.#session)),
+      savedBytes: this.savedBytes,
       memoryBytes: this.bytes,
     };
   }
@@ -599,6 +604,40 @@ export class Engine extends Instance {
 
   /** @param {ArrayLike<number>} ids */
   feed(ids) { this.withIds(ids, (ptr, n) => this.#checkSession(this.c.plumb_session_feed(this.#session, ptr, n))); }
+
+  /** How many bytes save() returns now; 0 if it cannot. @returns {number} */
+  get savedBytes() { return this.c.plumb_wasm_session_save_bytes(this.#session); }
+
+  /** What the session holds, as bytes. @returns {Uint8Array<ArrayBuffer>} */
+  save() {
+    const saved = this.#saved = { bytes: new Uint8Array(this.savedBytes), at: 0 };
+    const status = this.c.plumb_wasm_session_save(this.#session);
+    this.#saved = { bytes: new Uint8Array(), at: 0 };
+    this.#checkSession(status);
+    return saved.bytes;
+  }
+
+  /** Replaces what the session holds by what save() has returned. @param {Uint8Array} bytes */
+  restore(bytes) {
+    this.#saved = { bytes, at: 0 };
+    const status = this.c.plumb_wasm_session_restore(this.#session);
+    this.#saved = { bytes: new Uint8Array(), at: 0 };
+    this.#checkSession(status);
+  }
+
+  /** What the module calls as plumb_on_write. @param {number} ptr @param {number} n */
+  wrote(ptr, n) {
+    this.#saved.bytes.set(this.u8.subarray(ptr, ptr + n), this.#saved.at);
+    this.#saved.at += n;
+  }
+
+  /** What the module calls as plumb_on_read. @param {number} ptr @param {number} n */
+  read(ptr, n) {
+    const { bytes, at } = this.#saved, piece = bytes.subarray(at, at + n);
+    this.u8.set(piece, ptr);
+    this.#saved.at += piece.length;
+    return piece.length;
+  }
 
   /** Computes embeddings of the first of some texts, as many as are fast to compute at once, and forgets all tokens.
    * @param {Int32Array[]} texts  the tokens of each @param {typeof POOLINGS[number]} pooling

@@ -335,6 +335,8 @@ const computing = host => ({
     }, TRACED);
     return whole;
   }),
+  save: host.inOrder(() => host.engine.save()),
+  restore: host.inOrder((/** @type {{bytes: Uint8Array}} */ { bytes }) => host.engine.restore(bytes)),
   rewind: host.inOrder(async ({ position }, { signal }) => host.feedAll(host.engine.rewind(position), signal)),
   embed: host.inOrder(({ texts, options }, call) => embed(host.engine, texts, options, embedding(host, call))),
   rank: host.inOrder(({ query, texts, options }, call) =>

@@ -3,6 +3,8 @@
 
 #include "base/base.h"
 
+_Static_assert(sizeof(struct digest) == 72, "engine.js allocates this much");
+
 #define P1 0x9E3779B185EBCA87u
 #define P2 0xC2B2AE3D27D4EB4Fu
 #define P3 0x165667B19E3779F9u
