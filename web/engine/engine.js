@@ -114,7 +114,8 @@ export class Engine extends Instance {
   #traces;
   /** What feedTapped calls. @type {((tap: import('./traces.js').Tap) => void) | undefined} */
   #onTap;
-  /** The bytes of a saved session, of which the first `at` are written or read. */
+  /** The bytes of a saved session, of which the first `at` are written or read.
+   * @type {{bytes: Uint8Array, at: number}} */
   #saved = { bytes: new Uint8Array(), at: 0 };
   /** Pointer to the set of tokens that a grammar allows; 0 until there was one. */
   #mask = 0;
@@ -610,11 +611,12 @@ export class Engine extends Instance {
 
   /** What the session holds, as bytes. @returns {Uint8Array<ArrayBuffer>} */
   save() {
-    const saved = this.#saved = { bytes: new Uint8Array(this.savedBytes), at: 0 };
+    const bytes = new Uint8Array(this.savedBytes);
+    this.#saved = { bytes, at: 0 };
     const status = this.c.plumb_wasm_session_save(this.#session);
     this.#saved = { bytes: new Uint8Array(), at: 0 };
     this.#checkSession(status);
-    return saved.bytes;
+    return bytes;
   }
 
   /** Replaces what the session holds by what save() has returned. @param {Uint8Array} bytes */
