@@ -415,7 +415,7 @@ class Engine(Recurrent):
             group = 0 * head
         elif wrong == "not_repeated":
             zeros = np.zeros((len(k), self.n_head - self.n_head_kv, k.shape[2]))
-            k, v, group = np.hstack([k, zeros]), np.hstack([v, zeros]), head
+            k, v, group = np.hstack([k, zeros]), np.hstack([v, zeros[..., :1].repeat(v.shape[2], 2)]), head
         k, v = k[:, group], v[:, group]                                 # (S, H, head_dim)
         cached = self.wrong("rope.cache", "unrotated") and self.switch.get("rope.applied") not in ("none", "q_only")
         if cached and self.rotated[il]:
