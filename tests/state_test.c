@@ -339,10 +339,10 @@ static void damaged_row(const void *row) {
               what, plumb_session_error(x.s));
         check_works(x.s, x.m, at < N_HEAD, x.hash, what);
         snprintf(what, sizeof what, "byte %zu changed", at);
-        x.bytes.data[at] ^= 1 << at % 8;
+        x.bytes.data[at] ^= (uint8_t)(1 << at % 8);
         CHECK(fixture_restore(x.s, x.bytes.data, x.bytes.n) != PLUMB_OK && plumb_session_error(x.s)[0], "%s", what);
         check_works(x.s, x.m, at < N_HEAD, x.hash, what);
-        x.bytes.data[at] ^= 1 << at % 8;
+        x.bytes.data[at] ^= (uint8_t)(1 << at % 8);
     }
     CHECK(fixture_restore(x.s, x.bytes.data, x.bytes.n) == PLUMB_OK
           && hash_of(plumb_session_logits(x.s), plumb_model_n_vocab(x.m)) == x.hash, "%s", plumb_session_error(x.s));

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 void *plumb_wasm_heap_end(void);
-plumb_status plumb_wasm_model_info(const plumb_model *model, const char **architecture, double numbers[13]);
+plumb_status plumb_wasm_model_info(const plumb_model *model, const char **architecture, double numbers[15]);
 plumb_status plumb_wasm_model_tensor(const plumb_model *model, uint64_t i, const char **type, double *n_bytes);
 plumb_status plumb_wasm_session_create(plumb_session **out, plumb_model *model, double n_ctx, double n_batch,
                                        double n_thread, plumb_precision precision, plumb_kv_type kv_type);
