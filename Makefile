@@ -52,7 +52,7 @@ fuzzers := $(patsubst tests/fuzz/%_fuzz.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 
 # The wasm modules are fetched before they run, so their files are compiled for size, except those that say
 # "Compiled for speed".
-cold := $(filter-out $(shell grep -l '^/\* Compiled for speed' $(library)),$(library))
+cold := $(filter-out $(shell grep -l 'Compiled for speed' $(library)),$(library))
 # Templates are in two modules, and as fast as they need to be at any level.
 tiny := src/answers/template/%
 # Files that compute with numbers from a model, but do not compare them with constants of the format.

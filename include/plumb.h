@@ -337,9 +337,8 @@ uint32_t plumb_session_n_thread(const plumb_session *session);
 uint32_t plumb_session_n_past(const plumb_session *session);
 const int32_t *plumb_session_tokens(const plumb_session *session);
 
-/* A session must not be used from its own callbacks (on_tap, on_logits).  There, plumb_session_feed,
- * plumb_session_feed_all, plumb_session_rewind and plumb_session_set_tap return PLUMB_ERROR_STATE, and
- * plumb_session_reuse changes nothing. */
+/* A session must not be used from its own callbacks (on_tap, on_logits, and those of save and restore).  There, all
+ * functions that would change it return PLUMB_ERROR_STATE, and plumb_session_reuse changes nothing. */
 
 /* If a layer attends only to a window of the latest tokens, the fast pass keeps the K and V of that window there, and
  * enough older ones that the last 480 tokens can be forgotten.  If more are forgotten, those before them may have to be
@@ -364,9 +363,9 @@ uint32_t plumb_session_reuse(plumb_session *session, const int32_t *ids, size_t 
  * computed again take as long as in plumb_session_feed, and taps show them. */
 plumb_status plumb_session_rewind(plumb_session *session, uint32_t n_past);
 /* Computes n more tokens, in batches of n_batch, and the logits after the last of them.  With n = 1 this is one step of
- * decoding, which allocates nothing.  Nothing is computed on failure: PLUMB_ERROR_CONTEXT if n_past + n > n_ctx, unless
- * plumb_session_set_shift was called, PLUMB_ERROR_TOKEN if an id is not in the vocabulary, PLUMB_ERROR_UNSUPPORTED if
- * the model computes no logits. */
+ * decoding, which allocates nothing but the list of dropped tokens.  Nothing is computed on failure:
+ * PLUMB_ERROR_CONTEXT if n_past + n > n_ctx, unless plumb_session_set_shift was called, PLUMB_ERROR_TOKEN if an id is
+ * not in the vocabulary, PLUMB_ERROR_UNSUPPORTED if the model computes no logits. */
 plumb_status plumb_session_feed(plumb_session *session, const int32_t *ids, size_t n);
 /* Like plumb_session_feed, but computes the logits after every token, for on_logits or for taps.  If on_logits is not
  * NULL, it is called for each position pos with its logits: (n_vocab) f32, valid during that call.  Without on_logits
@@ -382,7 +381,8 @@ plumb_status plumb_session_feed_all(plumb_session *session, const int32_t *ids, 
  * What a session holds depends on n_keep and on all tokens that were fed to it, but not on its batches.
  * plumb_session_reuse compares ids with all of them: it returns how many are kept, those that were dropped included, so
  * that the same feeds make the same bits.  plumb_session_rewind, plumb_session_n_past and plumb_session_tokens count
- * the tokens that are in the cache.  Going back behind the last drop means to begin again with the first n_keep tokens.
+ * the tokens that are in the cache.  Going back behind the last drop means to begin again with the first n_keep tokens;
+ * so does going back by more than a window's 480 tokens, or the snapshots of a recurrent layer, if any were dropped.
  *
  * n_keep: 0, as at first: a full context is an error.  If tokens were dropped, a change forgets all but those that
  * never moved.  PLUMB_ERROR_ARGUMENT if n_keep is more than half of the context, or the context is shorter than

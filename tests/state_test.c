@@ -283,7 +283,7 @@ static void sequences_row(const void *row) {
 
 /* ---- bytes that are not right ------------------------------------------------------------------------------------ */
 
-enum { N_ID = 70, N_HEAD = 12 + 16 + 40 + 8 };   /* N_HEAD: bytes up to the end of the section head without adapters */
+enum { N_ID = 70, N_HEAD = 12 + 16 + 48 + 8 };   /* N_HEAD: bytes up to the end of the section head without adapters */
 
 static void some_ids(const plumb_model *m, int32_t *ids) {
     for (uint32_t i = 0; i < N_ID; i++) ids[i] = (int32_t)((i * 37 + 5) % plumb_model_n_vocab(m));

@@ -324,6 +324,7 @@ int feed_prompt(const plumb_model *model, plumb_session *session, const int32_t 
                            "(decoder_start_token_id)");
     }
     int code = encode(model, session, ids, n);
+    plumb_session_reuse(session, &info.decoder_start, 1);   /* the same text as before keeps the decoder's tokens */
     return code == EXIT_OK ? feed(session, &info.decoder_start, 1) : code;
 }
 

@@ -10,7 +10,8 @@ const compute = ['--batch', '--threads', '--precision', '--kv-type', ...adapters
 const schema = ['--json-schema', '--regex', '--no-strict', '--any-order', '--whitespace'];
 const options = {
   run: ['-p', '-n', ...PARAMETERS.map(({ option }) => option), '--seed', '--ctx', '--shift', ...compute, '--raw',
-    '--grammar', '--gbnf', ...schema, '--system', '--tools', '--ids', '--parse-special', ...isNode ? ['--json'] : []],
+    '--save-state', '--load-state', '--grammar', '--gbnf', ...schema, '--system', '--tools', '--ids', '--parse-special',
+    ...isNode ? ['--json'] : []],
   inspect: ['--json'],
   tokenize: ['--no-special', '--parse-special', '--ids', '--json'],
   score: ['--ids', ...compute, '--json', '--ctx'],

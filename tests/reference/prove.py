@@ -193,6 +193,10 @@ def diagnose(plumb, model, path, injected):
     return Finding(at + 1, first, ties, " + ".join(first), seconds, ranking[at]["explains"])
 
 
+# The second engine has no encoder beside a decoder; tests/known_test.c tries these.
+NOT_MADE = ("cross", "buckets", "decoder")
+
+
 class Proof:
     def __init__(self, plumb, folder, seed):
         self.plumb, self.folder, self.seed = plumb, folder, seed
@@ -208,7 +212,7 @@ class Proof:
         assert not others, f"the program has texts that are not in src/truth/mistakes: {others}"
         rows = rows_of_source()
         assert [(mistake.name, mistake.tap) for mistake in theirs[:len(rows)]] == rows, "the program lists others"
-        return theirs
+        return [mistake for mistake in theirs if mistake.name.split(".")[0] not in NOT_MADE]
 
     def check_applying(self):
         """A known mistake that does not apply to a model changes nothing there, or is the same as one that does."""
@@ -218,6 +222,8 @@ class Proof:
                 first = name.split(".")[0]
                 if first in blocks.READERS and first not in types or first == "tokens" and not model.has_bos:
                     continue
+                if name.startswith("attn.heads") and model.name == "kimi-linear":
+                    continue   # all heads read the same latent vectors here; the second engine makes K of each head
                 run = model.run([name])
                 same = not changes(run, model.truth) or any(not changes(run, model.with_known(other))
                                                             for other in sorted(model.applying))

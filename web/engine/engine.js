@@ -590,7 +590,8 @@ export class Engine extends Instance {
    * because the session no longer has what it needs to go on after them.  These are none, some or all of them.
    * @param {number} position  how many tokens to keep @returns {Int32Array} */
   rewind(position) {
-    if (position >= this.position) {   // nothing is forgotten, or it is an error
+    // Nothing is forgotten, it is an error, or reuse would compare with tokens that were dropped, too.
+    if (position >= this.position || this.dropped > 0) {
       this.#checkSession(this.c.plumb_session_rewind(this.#session, position));
       return new Int32Array(0);
     }

@@ -375,7 +375,7 @@ plumb_status plumb_session_feed(plumb_session *s, const int32_t *ids, size_t n) 
     for (uint32_t n_run; n > 0 && (status = next_batch(s, n, &n_run)) == PLUMB_OK; n -= n_run) {
         run(s, ids, n_run, n_run == n, s->logits);
         ids += n_run;
-        s->has_logits = true;
+        s->has_logits = n_run == n;
     }
     s->is_running = false;
     return status;

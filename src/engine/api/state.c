@@ -24,8 +24,9 @@ struct head {
     uint32_t n_adapter;
     uint32_t has_logits;     /* 0 or 1 */
     uint32_t n_keep, n_dropped;
+    uint32_t n_encoded, unused;
 };
-_Static_assert(sizeof(struct head) == 40, "it is stored as it is in memory");
+_Static_assert(sizeof(struct head) == 48, "it is stored as it is in memory");
 
 struct used {
     uint64_t adapter;        /* its digest */
@@ -95,15 +96,16 @@ static uint64_t digest_of_adapter(const struct adapter *a) {
 /* What a body needs: the session, and for a reader what the head says. */
 struct exchange { plumb_session *s; struct head head; };
 
-static struct head head_of(const plumb_session *s) {
-    return (struct head) { digest_of_model(s->model), (uint32_t)s->kv_type,
+/* Digests are 0 where bytes are only counted. */
+static struct head head_of(const plumb_session *s, const struct transfer *t) {
+    return (struct head) { transfer_counts(t) ? 0 : digest_of_model(s->model), (uint32_t)s->kv_type,
                            (uint32_t)plumb_session_precision(s), s->n_ctx, s->n_past, (uint32_t)s->adapters.n,
-                           s->has_logits, s->n_keep, s->n_dropped };
+                           s->has_logits, s->n_keep, s->n_dropped, s->n_encoded, 0 };
 }
 
 /* Refuses what was computed in another way than this session computes. */
 static plumb_status check_head(struct transfer *t, const plumb_session *s, const struct head *is) {
-    const struct head own = head_of(s);
+    const struct head own = head_of(s, t);
     const struct model *m = s->model->model;
     if (is->model != own.model) {
         return transfer_fail(t, PLUMB_ERROR_ARGUMENT, "it was saved with another model: the digest of its weights is "
@@ -138,6 +140,14 @@ static plumb_status check_head(struct transfer *t, const plumb_session *s, const
         return transfer_fail(t, PLUMB_ERROR_CONTEXT, "its %u tokens do not fit: the context holds %u", is->n_past,
                              own.n_ctx);
     }
+    if (is->n_encoded > own.n_ctx) {
+        return transfer_fail(t, PLUMB_ERROR_CONTEXT, "the %u tokens of the encoder's text do not fit: the context "
+                             "holds %u", is->n_encoded, own.n_ctx);
+    }
+    if (s->encoded ? is->n_encoded == 0 && is->n_past > 0 : is->n_encoded > 0) {
+        return transfer_fail(t, PLUMB_ERROR_METADATA, "%u tokens behind an encoder's text of %u", is->n_past,
+                             is->n_encoded);
+    }
     for (uint32_t i = 0; i < PLAN_ROPES; i++) {
         if (model_rope_factors(m, i, is->n_ctx) == model_rope_factors(m, i, own.n_ctx)) continue;
         return transfer_fail(t, PLUMB_ERROR_ARGUMENT, "it was saved with a context of %u tokens, and the session's has "
@@ -153,7 +163,8 @@ static plumb_status pass_head(void *of, struct transfer *t) {
     if (transfer_reads(t)) PLUMB_TRY(check_head(t, e->s, &e->head));
     for (size_t i = 0; i < e->s->adapters.n; i++) {
         const struct adapter_use *use = &e->s->adapters.uses[i];
-        const struct used own = { digest_of_adapter(use->adapter), use->scale, use->first_layer, use->last_layer, 0 };
+        const struct used own = { transfer_counts(t) ? 0 : digest_of_adapter(use->adapter), use->scale,
+                                  use->first_layer, use->last_layer, 0 };
         struct used is = own;
         PLUMB_TRY(transfer_bytes(t, &is, sizeof is));
         if (memcmp(&is, &own, sizeof is) == 0) continue;
@@ -197,17 +208,7 @@ static plumb_status pass_dropped(void *of, struct transfer *t) {
 
 static plumb_status pass_text(void *of, struct transfer *t) {
     const struct exchange *e = of;
-    uint32_t n = e->s->n_encoded;
-    PLUMB_TRY(transfer_u32(t, &n));
-    if (n > e->s->n_ctx) {
-        return transfer_fail(t, PLUMB_ERROR_CONTEXT, "the %u tokens of the encoder's text do not fit: the context "
-                             "holds %u", n, e->s->n_ctx);
-    }
-    if (n == 0 && e->head.n_past > 0) {
-        return transfer_fail(t, PLUMB_ERROR_METADATA, "%u tokens of a decoder without a text", e->head.n_past);
-    }
-    e->s->n_encoded = n;
-    return pass_ids(e, t, e->s->encoded, n);
+    return pass_ids(e, t, e->s->encoded, e->head.n_encoded);
 }
 
 static plumb_status pass_logits(void *of, struct transfer *t) {
@@ -237,13 +238,14 @@ static plumb_status pass_start(struct transfer *t) {
 /* is_touched becomes true before anything in the session is replaced. */
 static plumb_status pass_all(plumb_session *s, struct transfer *t, bool *is_touched) {
     struct exchange e = { s, { 0 } };
-    if (!transfer_reads(t)) e.head = head_of(s);
+    if (!transfer_reads(t)) e.head = head_of(s, t);
     PLUMB_TRY(pass_start(t));
     PLUMB_TRY(transfer_section(t, "head", 0, pass_head, &e));
     *is_touched = true;
     PLUMB_TRY(transfer_section(t, "toks", 0, pass_tokens, &e));
     if (e.head.n_dropped > 0) PLUMB_TRY(transfer_section(t, "drop", 0, pass_dropped, &e));
     if (s->encoded) PLUMB_TRY(transfer_section(t, "text", 0, pass_text, &e));
+    if (transfer_reads(t)) s->n_encoded = e.head.n_encoded;
     if (transfer_reads(t) && s->n_encoded > 0) forward_encode(s->forward, s->encoded, s->n_encoded);
     if (e.head.has_logits) PLUMB_TRY(transfer_section(t, "logs", 0, pass_logits, &e));
     PLUMB_TRY(forward_exchange(s->forward, t, e.head.n_past));

@@ -4,7 +4,7 @@
  *   section   tag, 4 characters | index, u32 | length of the contents, u64 | contents | XXH64 of all of this, u64
  *
  * Numbers are little-endian.  When a file is read, each length is checked before it is used, and the contents must be
- * checked by whoever reads them: the digest detects accidents only.  After a failure all calls fail.
+ * checked by whoever reads them: the digest detects accidents only.  After a failure no more calls may follow.
  */
 #ifndef PLUMB_BASE_TRANSFER_H
 #define PLUMB_BASE_TRANSFER_H
@@ -26,6 +26,7 @@ struct transfer {
 };
 
 static inline bool transfer_reads(const struct transfer *t) { return t->read != NULL; }
+static inline bool transfer_counts(const struct transfer *t) { return !t->read && !t->write; }
 
 /* Passes n bytes.  PLUMB_ERROR_TRUNCATED: the file ends before; PLUMB_ERROR_METADATA: the section does. */
 plumb_status transfer_bytes(struct transfer *t, void *bytes, size_t n);

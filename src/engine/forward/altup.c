@@ -1,6 +1,6 @@
 /* Steps of a model with several residual streams: Baykal et al. 2023, "Alternating Updates for Efficient Transformers".
- * The layers compute with the first one, x, and what they compute corrects the prediction of each.  Compiled for
- * speed. */
+ * The layers compute with the first one, x, and what they compute corrects the prediction of each.
+ * Compiled for speed. */
 #include "forward/steps.h"
 
 #include "base/math.h"

@@ -1,5 +1,5 @@
-/* Steps of gated delta nets: Yang et al. 2024, "Gated Delta Networks: Improving Mamba2 with Delta Rule".  Compiled for
- * speed. */
+/* Steps of gated delta nets: Yang et al. 2024, "Gated Delta Networks: Improving Mamba2 with Delta Rule".
+ * Compiled for speed. */
 #include "forward/steps.h"
 
 /* The logarithms of decays, see enum step_kind. */

@@ -12,7 +12,6 @@ static const char *why_not(const struct forward *f, uint32_t n_keep, uint32_t n)
     const struct model *m = f->model;
     if (m->plan.n_encoder > 0) return "the decoder reads those of an encoder, which do not move";
     if (!plan_is_causal(&m->plan)) return "they attend to later ones";
-    if (m->plan.n_encoder > 0) return "they are a decoder's";
     if (m->position_embd.w) return "the model has learned an embedding of each position";
     for (uint32_t il = 0; il < m->plan.n_layer; il++) {
         const struct attn_plan *a = &m->plan.layers[il].attn;

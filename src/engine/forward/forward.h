@@ -59,7 +59,7 @@ void forward_drop(struct forward *f, uint32_t n_keep, uint32_t n_drop);
 void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result, float *results);
 /* Computes the embeddings of n_text texts at once, from an empty cache: lengths (n_text) tokens of each, 1 or more, and
  * at most n_batch together.  ids has those of all texts, one after the other.  A text sees only itself, and its bits
- * are those that forward_run computes for it alone.  Taps must be off.  The cache is to be taken for empty
+ * are those that forward_run computes for it alone.  With taps, one text.  The cache is to be taken for empty
  * afterwards. */
 void forward_run_texts(struct forward *f, const int32_t *ids, const uint32_t *lengths, uint32_t n_text);
 /* Passes what the pass keeps of the first n_past tokens, which are those of the last run, or as many as forward_rewind

@@ -335,6 +335,10 @@ static plumb_status plan_minimax_01(struct key_reader *r, struct plan *p) {
         struct layer_plan *l = &p->layers[il];
         bool is_recurrent = recurrent ? gguf_flag(recurrent, il) : (il + 1) % interval != 0;
         l->without |= is_recurrent ? ATTENTION | SET(ATTN_QKV) : LIGHTNING;
+        if (!is_recurrent && l->mixer != MIXER_ATTENTION) {
+            return error_set(r->err, PLUMB_ERROR_METADATA, "keys %s.attention.head_count and head_count_kv: layer %u "
+                             "has attention, but no heads", r->architecture, il);
+        }
         if (!is_recurrent) continue;
         l->mixer = MIXER_LIGHTNING;
         l->attn.n_head_kv = l->attn.n_head;

@@ -186,7 +186,7 @@ static void add_program(struct text *t, const struct plan *p, uint32_t il, const
         [STREAM_DECAY] = "decay", [STREAM_Q_GATE] = "q_gate", [STREAM_CONV] = "conv",
         [STREAM_SCAN_IN] = "scan_in", [STREAM_Z] = "z", [STREAM_BCDT] = "bcdt", [STREAM_RANK] = "rank",
         [STREAM_B] = "b", [STREAM_C] = "c", [STREAM_DT] = "dt", [STREAM_SCAN] = "scan",
-        [STREAM_GATES] = "gates", [STREAM_FF_GATE] = "gate",
+        [STREAM_GATES] = "gates", [STREAM_QKV] = "qkv", [STREAM_FF_GATE] = "gate",
         [STREAM_FF_UP] = "up", [STREAM_SCORES] = "scores", [STREAM_CHOICE] = "choice", [STREAM_USED] = "used",
         [STREAM_WEIGHTS] = "weights", [STREAM_PER_LAYER] = "per_layer", [STREAM_OWN] = "own",
         [STREAM_OTHERS] = "others", [STREAM_PREDICTED] = "predicted", [STREAM_MODES] = "modes",
