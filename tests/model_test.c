@@ -687,6 +687,12 @@ static void other_keys_case(void) {
         { MINIMAX, "minimax-01.block_count", "\4\0\0\0" "\1\0\0", 8, PLUMB_ERROR_METADATA, "in 1 layers" },
         { MINIMAX, "minimax-01.attention.recurrent_layers", "\11\0\0\0" "\4\0\0\0" "\2\0\0\0\0\0\0\0"
           "\1\0\0\0" "\0\0\0", 24, PLUMB_ERROR_METADATA, "recurrent_layers has 2 elements for 5 layers" },
+        { MINIMAX, "minimax-01.attention.head_count_kv", "\11\0\0\0" "\4\0\0\0" "\5\0\0\0\0\0\0\0" "\2\0\0\0"
+          "\0\0\0\0" "\2\0\0\0" "\2\0\0\0" "\2\0\0", 36, PLUMB_ERROR_METADATA,
+          "layer 1 has attention, but no heads" },
+        { MINIMAX, "minimax-01.attention.head_count", "\11\0\0\0" "\4\0\0\0" "\5\0\0\0\0\0\0\0" "\4\0\0\0"
+          "\4\0\0\0" "\4\0\0\0" "\0\0\0\0" "\4\0\0", 36, PLUMB_ERROR_METADATA,
+          "layer 3 has attention, but no heads" },
         { OCR, "deepseek2-ocr.rope.freq_base", "\6\0\0\0" "\0\044\164\111", 8, PLUMB_ERROR_UNSUPPORTED,
           "the base is 1e+06, the positions are multiplied by 1 and the results by 1" },
         { OCR, "deepseek2-ocr.rope.scaling.factor", "\6\0\0\0" "\0\0\200\100", 8, PLUMB_ERROR_UNSUPPORTED,

@@ -26,7 +26,7 @@ static bool run(plumb_model *m, plumb_format format, struct capture *told) {
 
 static const char *const names[] = { "file", "tensors", "statistics", "layers", "head", "norms", "depth", "pairs",
                                      "tokenizer", "rope", "softmax", "position-0", "experts", "layer", "batch", "cache",
-                                     "threads", "simd", "relaxed", "text", "reference" };
+                                     "saved", "threads", "simd", "relaxed", "text", "reference" };
 enum { N_CHECK = sizeof names / sizeof *names };
 
 /* What on_progress was told. */
