@@ -29,7 +29,8 @@ export const examplesFor = (place, language = 'js') =>
 /** The expected output of an example, by a word in its code.  A page prints objects in short form. */
 const expected = [
   ['process.stdout.write(piece)', /^\S[^]*\{\s+promptTokens: 36,[^]*tokens: \d+,[^]*finishReason: '(?:length|stop)'/],
-  ['model.chat({ system', /\w+[^]*(?:role: 'assistant'|\[Object, Object, Object\])[^]*tokens: \d+[^]* 0$/],
+  ['chat.trimmed', /\w+[^]*(?:role: 'assistant'|\[Object, Object, Object\])[^]*tokens: \d+[^]* 0$/],
+  ['model.restore(', /^[1-9]\d*$/],
   ["from 'plumb-llm/openai'", /^\s*\S+(?:\n[^\n]*){2,}$/],
   ['Plumb.listCached()', /\bready 98362432 98362432 0\n\[\]\n\[\s*(?:Object|\{[^]*size: 98362432)[^]*\]$/],
   ['Plumb.preflight(', /^true \[\] Smollm2 135M .* true\n1\d{8} \d{9,10} \{ ?decode: [\d.]+, prefill: [\d.]+ ?\}$/],
