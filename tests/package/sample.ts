@@ -108,8 +108,8 @@ export async function refused(model: Model) {
   for await (const piece of model.generate('Hello')) piece.text;
   // @ts-expect-error: ids, not text
   await model.feed('Hello');
-  // @ts-expect-error: what happens at the end of the context has two names
-  model.chat({ contextEnd: 'shift' });
+  // @ts-expect-error: what happens at the end of the context has three names
+  model.chat({ contextEnd: 'slide' });
   // @ts-expect-error: no server, so no key
   new OpenAI({ apiKey: '' });
   // @ts-expect-error: one token
