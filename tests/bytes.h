@@ -26,6 +26,19 @@ static inline void put_number(struct bytes *b, uint64_t value, size_t size) {
     put(b, little, size);
 }
 
+/* A plumb_write that appends to struct bytes, and a plumb_read from struct source. */
+static inline void keep_bytes(void *user, const char *bytes, size_t n) { put(user, bytes, n); }
+
+struct source { const uint8_t *bytes; size_t n, at; };
+
+static inline size_t give_bytes(void *user, void *bytes, size_t n) {
+    struct source *from = user;
+    if (n > from->n - from->at) n = from->n - from->at;
+    if (n > 0) memcpy(bytes, from->bytes + from->at, n);
+    from->at += n;
+    return n;
+}
+
 /* GGUF's string: its length as u64, and the bytes. */
 static inline void put_string(struct bytes *b, const char *text, size_t n) {
     put_number(b, n, 8);

@@ -109,28 +109,16 @@ uint64_t fixture_hash(const void *bytes, size_t n) {
     return hash;
 }
 
-static void keep(void *user, const char *bytes, size_t n) { put(user, bytes, n); }
-
 struct bytes fixture_save(plumb_session *s) {
     struct bytes saved = { NULL, 0, 0 };
-    CHECK(plumb_session_save(s, keep, &saved) == PLUMB_OK, "%s", plumb_session_error(s));
+    CHECK(plumb_session_save(s, keep_bytes, &saved) == PLUMB_OK, "%s", plumb_session_error(s));
     CHECK(plumb_session_save_bytes(s) == saved.n, "%d bytes were foretold, %d are written",
           (int)plumb_session_save_bytes(s), (int)saved.n);
     return saved;
 }
 
-struct source { const uint8_t *bytes; size_t n, at; };
-
-static size_t give(void *user, void *bytes, size_t n) {
-    struct source *from = user;
-    if (n > from->n - from->at) n = from->n - from->at;
-    if (n > 0) memcpy(bytes, from->bytes + from->at, n);
-    from->at += n;
-    return n;
-}
-
 plumb_status fixture_restore(plumb_session *s, const uint8_t *bytes, size_t n) {
-    return plumb_session_restore(s, give, &(struct source) { bytes, n, 0 });
+    return plumb_session_restore(s, give_bytes, &(struct source) { bytes, n, 0 });
 }
 
 plumb_trace *fixture_read_trace(const char *path) {

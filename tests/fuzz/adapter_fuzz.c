@@ -14,24 +14,6 @@
 enum { N_TOKEN = 3, MAX_VOCAB = 64 };
 static const int32_t ids[N_TOKEN] = { 3, 7, 5 };
 
-static plumb_model *read_model(const char *path) {
-    plumb_model *m = plumb_model_create();
-    FILE *file = fopen(path, "rb");
-    require(m && file, path);
-    require(plumb_model_begin(m, PLUMB_SIZE_UNKNOWN) == PLUMB_OK, path);
-    for (;;) {
-        void *data;
-        size_t n;
-        require(plumb_model_window(m, &data, &n) == PLUMB_OK, path);
-        n = n > 0 ? fread(data, 1, n, file) : 0;
-        if (n == 0) break;
-        require(plumb_model_commit(m, n) == PLUMB_OK, path);
-    }
-    fclose(file);
-    require(plumb_model_end(m) == PLUMB_OK, path);
-    return m;
-}
-
 static plumb_status load(plumb_adapter *a, const uint8_t *file, size_t n, size_t piece) {
     for (size_t at = 0; at < n;) {
         void *window;

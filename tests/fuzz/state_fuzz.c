@@ -21,36 +21,6 @@ static const struct { const char *path; plumb_kv_type type; } kinds[N_KIND] = {
     { "tests/vectors/archs/rwkv7.gguf", PLUMB_KV_I16 }, { "tests/vectors/archs/qwen35.gguf", PLUMB_KV_I16 },
 };
 
-static plumb_model *read_model(const char *path) {
-    plumb_model *m = plumb_model_create();
-    FILE *file = fopen(path, "rb");
-    require(m && file, path);
-    require(plumb_model_begin(m, PLUMB_SIZE_UNKNOWN) == PLUMB_OK, path);
-    for (;;) {
-        void *data;
-        size_t n;
-        require(plumb_model_window(m, &data, &n) == PLUMB_OK, path);
-        n = n > 0 ? fread(data, 1, n, file) : 0;
-        if (n == 0) break;
-        require(plumb_model_commit(m, n) == PLUMB_OK, path);
-    }
-    fclose(file);
-    require(plumb_model_end(m) == PLUMB_OK, path);
-    require(plumb_model_n_vocab(m) <= MAX_VOCAB, "the model has more tokens");
-    return m;
-}
-
-static void keep(void *user, const char *bytes, size_t n) { put(user, bytes, n); }
-
-struct source { const uint8_t *bytes; size_t n, at; };
-static size_t give(void *user, void *bytes, size_t n) {
-    struct source *from = user;
-    if (n > from->n - from->at) n = from->n - from->at;
-    if (n > 0) memcpy(bytes, from->bytes + from->at, n);
-    from->at += n;
-    return n;
-}
-
 static plumb_session *create(plumb_model *m, plumb_kv_type type, bool force_scalar) {
     plumb_session *s;
     plumb_session_params params = { .n_ctx = N_CTX, .kv_type = type, .n_thread = 1, .force_scalar = force_scalar };
@@ -119,12 +89,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     plumb_kv_type type = kinds[kind].type;
     if (!models[kind]) {
         models[kind] = read_model(kinds[kind].path);
+        require(plumb_model_n_vocab(models[kind]) <= MAX_VOCAB, "the model has more tokens");
         plumb_session *s = create(models[kind], type, false);
         int32_t ids[N_TOKEN];
         for (int i = 0; i < N_TOKEN; i++) ids[i] = i * 7 % 32;
         require(plumb_session_feed(s, ids, N_TOKEN - 5) == PLUMB_OK, plumb_session_error(s));
         require(plumb_session_feed(s, ids, 5) == PLUMB_OK, plumb_session_error(s));
-        require(plumb_session_save(s, keep, &right[kind]) == PLUMB_OK, plumb_session_error(s));
+        require(plumb_session_save(s, keep_bytes, &right[kind]) == PLUMB_OK, plumb_session_error(s));
         plumb_session_free(s);
     }
     plumb_model *m = models[kind];
@@ -138,8 +109,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     plumb_session *s = create(m, type, false), *scalar = create(m, type, true);
     static const int32_t before[] = { 1, 2 };
     require(plumb_session_feed(s, before, 2) == PLUMB_OK && plumb_session_feed(scalar, before, 2) == PLUMB_OK, "feed");
-    plumb_status status = plumb_session_restore(s, give, &(struct source) { file.data, file.n, 0 });
-    require(plumb_session_restore(scalar, give, &(struct source) { file.data, file.n, 0 }) == status, "other status");
+    plumb_status status = plumb_session_restore(s, give_bytes, &(struct source) { file.data, file.n, 0 });
+    require(plumb_session_restore(scalar, give_bytes, &(struct source) { file.data, file.n, 0 }) == status,
+            "other status");
     if (status != PLUMB_OK) {
         require(plumb_session_error(s)[0] != 0, "a failure without a sentence");
         require(status != PLUMB_ERROR_STATE, "the file's fault is called the caller's");
@@ -148,8 +120,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     check_same(s, scalar, plumb_model_n_vocab(m));
     struct bytes again = { NULL, 0, 0 };
-    require(plumb_session_save(s, keep, &again) == PLUMB_OK && plumb_session_save_bytes(s) == again.n, "save");
-    require(plumb_session_restore(scalar, give, &(struct source) { again.data, again.n, 0 }) == PLUMB_OK,
+    require(plumb_session_save(s, keep_bytes, &again) == PLUMB_OK && plumb_session_save_bytes(s) == again.n, "save");
+    require(plumb_session_restore(scalar, give_bytes, &(struct source) { again.data, again.n, 0 }) == PLUMB_OK,
             plumb_session_error(scalar));
     free(again.data);
     free(file.data);
