@@ -67,7 +67,7 @@ static void run_rows(void *mixer, struct state_rows rows) {
                               .query = query, .fade = v->f->streams[STREAM_DECAY] + at * dim };
         if (rows.first == 0) *decay = d->is_diagonal ? 1.0f : (float)math_exp((double)v->f->streams[STREAM_DECAY][at]);
         of.decay = *decay;
-        if (v->c->b.lengths && v->f->positions[t] == v->c->b.pos) memset(s, 0, (size_t)rows.n * dim * sizeof *s);
+        if (begins_text(v->f, v->c, t)) memset(s, 0, (size_t)rows.n * dim * sizeof *s);
         k->row_dots(change, s, rows.n, *decay, d->is_diagonal ? v->f->streams[STREAM_KEY] + at * dim : key, dim);
         for (uint32_t r = 0; r < rows.n; r++) change[r] = beta * (value[r] - change[r]);
         k->advance(v->c->out + at * dim + rows.first, s, rows.n, &of, change, NULL);

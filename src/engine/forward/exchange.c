@@ -34,22 +34,19 @@ static bool are_values(const int16_t *codes, size_t n) {
  * has no room for them. */
 static plumb_status pass_slice(struct kv_cache *cache, struct transfer *t, uint32_t head, uint32_t j, bool is_v,
                                uint32_t p, uint32_t n, bool is_kept) {
-    bool is_f32 = cache->type == PLUMB_KV_F32;
-    uint32_t unit = is_f32 ? 1 : is_v ? ATTN_BLOCK : ATTN_TILE;
+    struct kv_tile tile = (is_v ? kv_cache_v_block : kv_cache_k_tile)(cache, head, j, p);
     uint32_t n_row = is_v ? cache->v_row / cache->n_v_slice : cache->k_row / cache->n_k_slice;
-    size_t n_unit = (n - 1) / unit + 1, unit_bytes = kv_cache_size(cache, (size_t)unit * n_row);
+    size_t n_tile = (n - 1) / tile.n + 1, bytes = n_tile * tile.bytes;
     size_t scale_bytes = (is_v ? n : kv_round_up(n, ATTN_TILE)) * cache->format.scale_bytes;
-    if (!is_kept) return transfer_skip(t, n_unit * unit_bytes + scale_bytes);
-    uint8_t *codes = is_v ? kv_cache_v(cache, head, j, p) : kv_cache_k(cache, head, j, p);
-    codes += p % cache->part_length / unit * unit_bytes;
-    PLUMB_TRY(transfer_bytes(t, codes, n_unit * unit_bytes));
-    const int16_t *wide = (const int16_t *)(const void *)codes;
+    if (!is_kept) return transfer_skip(t, bytes + scale_bytes);
+    PLUMB_TRY(transfer_bytes(t, tile.codes, bytes));
+    const int16_t *wide = (const int16_t *)(const void *)tile.codes;
     bool is_wide = cache->type == PLUMB_KV_I16 && transfer_reads(t);
-    if (is_wide && !(is_v ? are_values(wide, n_unit * unit * n_row) : are_keys(wide, n_unit, n_row))) {
+    if (is_wide && !(is_v ? are_values(wide, n_tile * tile.n * n_row) : are_keys(wide, n_tile, n_row))) {
         return transfer_fail(t, PLUMB_ERROR_METADATA, "the codes of %s of head %u from position %u on are too large",
                              is_v ? "V" : "K", head, p);
     }
-    if (is_f32) return PLUMB_OK;
+    if (cache->type == PLUMB_KV_F32) return PLUMB_OK;
     return transfer_bytes(t, is_v ? kv_cache_v_scale(cache, head, j, p) : kv_cache_k_scale(cache, head, j, p),
                           scale_bytes);
 }

@@ -345,10 +345,10 @@ struct share {
     const struct affine *of;
     enum activation activation;
     enum norm_kind norm;
-    float eps, limit, factor;
+    float eps, limit;
     const float *x;
     float *y, *up;
-    uint32_t n, each, first;   /* of RoPE: elements of a head, and those before the rotated ones */
+    uint32_t n;
 };
 
 static float mean_of(const float *x, uint32_t n) {
@@ -411,29 +411,9 @@ static void fill_ropes(struct forward *f, uint32_t end) {
     }
 }
 
-static void rope_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
-    const struct share *s = user;
-    const struct forward *f = s->f;
-    const struct attn_plan *a = &s->layer->attn;
-    const struct rope_plan *rope = &f->model->plan.ropes[a->rope];
-    uint32_t half = rope->n_rot / 2;
-    /* Elements a and b of pair i: (2i, 2i + 1) or (i, i + half). */
-    uint32_t stride = rope->pairing == ROPE_NORM ? 2 : 1, distance = rope->pairing == ROPE_NORM ? 1 : half;
-    for (uint32_t t = begin; t < end; t++) {
-        const float *cosine = f->rope_cos[a->rope] + (size_t)f->positions[t] * half;
-        const float *sine = f->rope_sin[a->rope] + (size_t)f->positions[t] * half;
-        float *x = s->y + (size_t)t * s->n;
-        for (const float *row_end = x + s->n; x < row_end; x += s->each) {
-            f->attention_kernels.rotate(x + s->first, x + s->first + distance, stride, cosine, sine, half);
-        }
-    }
-    (void)thread;
-}
-
 static float relu(float z) { return z > 0.0f ? z : z * 0.0f; }   /* z * 0 keeps NaN */
 
 static float within(float z, float low, float high) { return z > high ? high : z < low ? low : z; }
-
 
 /* The activation of gpt-oss, see enum activation. */
 static float swiglu_oai(float gate, float up) {
@@ -596,11 +576,22 @@ static void add_states(const struct forward *f, size_t n, float *x) {
 
 static void run_add_states(struct forward *f, const struct call *c) { add_states(f, c->n, c->out); }
 
-/* Rotates the first n_rot elements of each head by the angles of its token's position.  Su et al. 2021, eq. 34. */
+/* Rotates n_rot elements of each head, from s->first on, by the angles of its token's position.  Su et al. 2021,
+ * eq. 34. */
 static void run_rope(struct forward *f, const struct call *c) {
-    struct share step = { .f = f, .layer = c->layer, .y = c->out, .n = c->s->n_head * c->s->n, .each = c->s->n,
-                          .first = c->s->first };
-    pool_share(f->pool, c->b.n, rope_tokens, &step);
+    uint32_t id = c->layer->attn.rope;
+    const struct rope_plan *rope = &f->model->plan.ropes[id];
+    uint32_t half = rope->n_rot / 2, n = c->s->n_head * c->s->n;
+    /* Elements a and b of pair i: (2i, 2i + 1) or (i, i + half). */
+    uint32_t stride = rope->pairing == ROPE_NORM ? 2 : 1, distance = rope->pairing == ROPE_NORM ? 1 : half;
+    for (uint32_t t = c->begin; t < c->end; t++) {
+        const float *cosine = f->rope_cos[id] + (size_t)f->positions[t] * half;
+        const float *sine = f->rope_sin[id] + (size_t)f->positions[t] * half;
+        float *x = c->out + (size_t)t * n + c->s->first;
+        for (uint32_t h = 0; h < c->s->n_head; h++, x += c->s->n) {
+            f->attention_kernels.rotate(x, x + distance, stride, cosine, sine, half);
+        }
+    }
 }
 
 static void run_temperature(struct forward *f, const struct call *c) {
@@ -713,7 +704,8 @@ typedef void run_step(struct forward *f, const struct call *c);
 /* Steps of which every token is computed alone, so that threads share the tokens. */
 static run_step *const of_tokens[STEP_KINDS] = {
     [STEP_COPY] = run_copy, [STEP_SCALE] = run_scale, [STEP_DIVIDE] = run_divide, [STEP_ADD] = run_add,
-    [STEP_ADD_SCALED] = run_add_scaled, [STEP_ADD_BIAS] = run_add_bias, [STEP_TEMPERATURE] = run_temperature,
+    [STEP_ADD_SCALED] = run_add_scaled, [STEP_ADD_BIAS] = run_add_bias, [STEP_ROPE] = run_rope,
+    [STEP_TEMPERATURE] = run_temperature,
     [STEP_GATE_HEADS] = run_gate_heads, [STEP_SOFTMAX] = run_softmax, [STEP_SIGMOID] = forward_sigmoid,
     [STEP_GATE_CONV] = forward_gate_conv, [STEP_PART] = run_part, [STEP_DECAY] = forward_decay,
     [STEP_SOFTPLUS] = forward_softplus, [STEP_MULTIPLY] = run_multiply, [STEP_OWN] = run_own,
@@ -724,7 +716,7 @@ static run_step *const of_tokens[STEP_KINDS] = {
 };
 /* Steps that share their work themselves, or are done at once. */
 static run_step *const of_batch[STEP_KINDS] = {
-    [STEP_NORM] = run_norm, [STEP_SHOW] = run_show, [STEP_ADD_STATES] = run_add_states, [STEP_ROPE] = run_rope,
+    [STEP_NORM] = run_norm, [STEP_SHOW] = run_show, [STEP_ADD_STATES] = run_add_states,
     [STEP_ATTENTION] = run_attention, [STEP_ACTIVATE] = run_activate, [STEP_BEST] = forward_best,
     [STEP_TAKE] = forward_take, [STEP_SUM_TO_1] = forward_sum_to_1, [STEP_EXPERTS] = forward_experts,
     [STEP_ADJUGATES] = forward_adjugates, [STEP_GATE_SHARED] = forward_gate_shared,

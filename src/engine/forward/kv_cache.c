@@ -26,7 +26,7 @@ plumb_status kv_cache_check(const struct plan *p, plumb_kv_type type, struct err
         uint32_t refused = a->k_dim % KV_SLICE > 0 ? a->k_dim : a->v_dim % KV_SLICE > 0 ? a->v_dim : 0;
         if (refused == 0 || !plan_has_kv(&p->layers[il])) continue;
         return error_set(err, PLUMB_ERROR_UNSUPPORTED, "K and V cannot be stored as %s, which has blocks of %d: the "
-                         "model has heads of %u elements", type == PLUMB_KV_Q8_0 ? "q8_0" : "q4_0", KV_SLICE, refused);
+                         "model has heads of %u elements", plumb_kv_type_name(type), KV_SLICE, refused);
     }
     return PLUMB_OK;
 }
@@ -234,17 +234,17 @@ static inline void put(const struct kv_cache *cache, uint8_t *codes, size_t i, i
     }
 }
 
-/* A tile of K, or a block of V, of one slice: its codes and their number, and where element i of position p is. */
-struct tile { uint8_t *codes; size_t bytes; };
-
-static struct tile k_tile(const struct kv_cache *cache, uint32_t head, uint32_t j, uint32_t p) {
-    size_t bytes = kv_cache_size(cache, (size_t)ATTN_TILE * (cache->k_row / cache->n_k_slice));
-    return (struct tile) { kv_cache_k(cache, head, j, p) + p % cache->part_length / ATTN_TILE * bytes, bytes };
+struct kv_tile kv_cache_k_tile(const struct kv_cache *cache, uint32_t head, uint32_t j, uint32_t p) {
+    uint32_t n = cache->type == PLUMB_KV_F32 ? 1 : ATTN_TILE;
+    size_t bytes = kv_cache_size(cache, (size_t)n * (cache->k_row / cache->n_k_slice));
+    return (struct kv_tile) { kv_cache_k(cache, head, j, p) + p % cache->part_length / n * bytes, bytes, n };
 }
-static struct tile v_block(const struct kv_cache *cache, uint32_t head, uint32_t j, uint32_t p) {
-    size_t bytes = kv_cache_size(cache, (size_t)ATTN_BLOCK * (cache->v_row / cache->n_v_slice));
-    return (struct tile) { kv_cache_v(cache, head, j, p) + p % cache->part_length / ATTN_BLOCK * bytes, bytes };
+struct kv_tile kv_cache_v_block(const struct kv_cache *cache, uint32_t head, uint32_t j, uint32_t p) {
+    uint32_t n = cache->type == PLUMB_KV_F32 ? 1 : ATTN_BLOCK;
+    size_t bytes = kv_cache_size(cache, (size_t)n * (cache->v_row / cache->n_v_slice));
+    return (struct kv_tile) { kv_cache_v(cache, head, j, p) + p % cache->part_length / n * bytes, bytes, n };
 }
+/* Where element i of position p is among the codes of a tile or block: */
 /* (i / 2, p % 8, i % 2) of the tile of p. */
 static size_t k_at(uint32_t p, uint32_t i) { return (size_t)(i / 2 * ATTN_TILE + p % ATTN_TILE) * 2 + i % 2; }
 /* (i / 8, p % 32 / 2, i % 8, p % 2) of the block of p. */
@@ -256,7 +256,7 @@ static size_t v_at(uint32_t p, uint32_t i) {
 /* Reads the codes of n elements of slice j. */
 static void get(const struct kv_cache *cache, bool is_v, uint32_t head, uint32_t j, uint32_t p, uint32_t n,
                 int16_t *out) {
-    const uint8_t *codes = is_v ? v_block(cache, head, j, p).codes : k_tile(cache, head, j, p).codes;
+    const uint8_t *codes = (is_v ? kv_cache_v_block : kv_cache_k_tile)(cache, head, j, p).codes;
     for (uint32_t i = 0; i < n; i++) {
         size_t at = is_v ? v_at(p, i) : k_at(p, i);
         if (cache->type == PLUMB_KV_I16) out[i] = ((const int16_t *)(const void *)codes)[at];
@@ -271,7 +271,7 @@ static void store_k(struct kv_cache *cache, const struct attention_kernels *kern
                     uint32_t p, const float *x, int16_t *scratch) {
     uint32_t n = cache->k_dim / cache->n_k_slice, n_row = cache->k_row / cache->n_k_slice;
     uint8_t *scale = kv_cache_k_scale(cache, head, j, p);
-    struct tile tile = k_tile(cache, head, j, p);
+    struct kv_tile tile = kv_cache_k_tile(cache, head, j, p);
     if (p % ATTN_TILE == 0) {
         memset(tile.codes, 0, tile.bytes);
         memset(scale, 0, ATTN_TILE * cache->format.scale_bytes);
@@ -289,7 +289,7 @@ static void store_head_k(struct kv_cache *cache, const struct attention_kernels 
 /* Stores the codes of slice j.  The scales of later positions need not be cleared, because attention_scales reads none
  * of them. */
 static void put_v(struct kv_cache *cache, uint32_t head, uint32_t j, uint32_t p, const int16_t *codes) {
-    struct tile block = v_block(cache, head, j, p);
+    struct kv_tile block = kv_cache_v_block(cache, head, j, p);
     if (p % ATTN_BLOCK == 0) memset(block.codes, 0, block.bytes);
     for (uint32_t i = 0; i < cache->v_row / cache->n_v_slice; i++) put(cache, block.codes, v_at(p, i), codes[i]);
 }
@@ -314,13 +314,11 @@ void kv_cache_begin(struct kv_cache *cache, uint32_t begin, uint32_t end) {
 void kv_cache_store(struct kv_cache *cache, const struct attention_kernels *kernels, uint32_t head, uint32_t p,
                     const float *k, const float *v, int16_t *scratch, float *rotated) {
     if (cache->type == PLUMB_KV_F32) {
-        size_t k_bytes = cache->k_row * sizeof *k, v_bytes = cache->v_row * sizeof *v, at = p % cache->part_length;
-        uint8_t *k_row = kv_cache_k(cache, head, 0, p) + at * k_bytes;
-        uint8_t *v_row = kv_cache_v(cache, head, 0, p) + at * v_bytes;
-        memset(k_row, 0, k_bytes);   /* nobody reads the padding, but kv_cache_exchange writes it */
-        memset(v_row, 0, v_bytes);
-        memcpy(k_row, k, cache->k_dim * sizeof *k);
-        memcpy(v_row, v, cache->v_dim * sizeof *v);
+        struct kv_tile k_row = kv_cache_k_tile(cache, head, 0, p), v_row = kv_cache_v_block(cache, head, 0, p);
+        memset(k_row.codes, 0, k_row.bytes);   /* nobody reads the padding, but kv_cache_exchange writes it */
+        memset(v_row.codes, 0, v_row.bytes);
+        memcpy(k_row.codes, k, cache->k_dim * sizeof *k);
+        memcpy(v_row.codes, v, cache->v_dim * sizeof *v);
         return;
     }
     store_head_k(cache, kernels, head, p, kv_cache_rotate(cache, k, cache->k_dim, rotated), scratch);
@@ -340,9 +338,8 @@ uint32_t kv_cache_move(struct kv_cache *cache, uint32_t from, uint32_t to, uint3
 void kv_cache_take(const struct kv_cache *cache, uint32_t head, uint32_t p, float *record, int16_t *scratch) {
     float *v = record + cache->k_dim;
     if (cache->type == PLUMB_KV_F32) {
-        size_t k_bytes = cache->k_row * sizeof *v, v_bytes = cache->v_row * sizeof *v, at = p % cache->part_length;
-        memcpy(record, kv_cache_k(cache, head, 0, p) + at * k_bytes, cache->k_dim * sizeof *v);
-        memcpy(v, kv_cache_v(cache, head, 0, p) + at * v_bytes, cache->v_dim * sizeof *v);
+        memcpy(record, kv_cache_k_tile(cache, head, 0, p).codes, cache->k_dim * sizeof *v);
+        memcpy(v, kv_cache_v_block(cache, head, 0, p).codes, cache->v_dim * sizeof *v);
         return;
     }
     uint32_t n = cache->k_dim / cache->n_k_slice, n_row = cache->v_row / cache->n_v_slice;

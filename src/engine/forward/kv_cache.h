@@ -89,6 +89,11 @@ uint8_t *kv_cache_v_scale(const struct kv_cache *cache, uint32_t head, uint32_t 
 const void *kv_cache_unpack(const struct kv_cache *cache, const uint8_t *codes, size_t n, int8_t *scratch);
 /* Returns n scales as floats: `scales` itself, or scratch (n) with f16 widened. */
 const float *kv_cache_widen(const struct kv_cache *cache, const uint8_t *scales, size_t n, float *scratch);
+/* The tile of K, or the block of V, that has position p of slice j of a head: its codes, their bytes, and how many
+ * positions it has; a row of f32 has one. */
+struct kv_tile { uint8_t *codes; size_t bytes; uint32_t n; };
+struct kv_tile kv_cache_k_tile(const struct kv_cache *cache, uint32_t head, uint32_t j, uint32_t p);
+struct kv_tile kv_cache_v_block(const struct kv_cache *cache, uint32_t head, uint32_t j, uint32_t p);
 /* Multiplies x (n) by the orthonormal Walsh-Hadamard matrix, which is its own inverse, in blocks of the largest power
  * of two that divides n. */
 void kv_rotate(float *x, uint32_t n);

@@ -150,7 +150,7 @@ static void run_rows(void *mixer, struct state_rows rows) {
                               .key = v->c->in + kv * dim, .query = f->streams[STREAM_Q] + i * dim };
         const float *value = f->streams[STREAM_VALUE] + kv * a->v_dim + rows.first;
         float *out = v->c->out + i * a->v_dim + rows.first;
-        if (v->c->b.lengths && is_first(v, t)) memset(s, 0, (size_t)rows.n * dim * sizeof *s);
+        if (begins_text(f, v->c, t)) memset(s, 0, (size_t)rows.n * dim * sizeof *s);
         if (kind == RWKV_7) {
             of.rate = f->streams[STREAM_RATE] + i * dim;
             of.removal = f->streams[STREAM_REMOVAL] + i * dim;

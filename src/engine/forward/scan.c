@@ -57,7 +57,7 @@ static void run_rows(void *mixer, struct state_rows rows) {
         const float *b = f->streams[STREAM_B] + of_group, *c = f->streams[STREAM_C] + of_group;
         const float *x = v->c->in + t * v->n_row + (size_t)h * p->dim + rows.first;
         float dt = f->streams[STREAM_DT][at], *y = v->c->out + at * p->dim + rows.first;
-        if (v->c->b.lengths && f->positions[t] == v->c->b.pos) memset(s, 0, (size_t)rows.n * n * sizeof *s);
+        if (begins_text(v->f, v->c, t)) memset(s, 0, (size_t)rows.n * n * sizeof *s);
         for (uint32_t r = 0; r < rows.n; r++) add[r] = dt * x[r];
         if (v->is_scalar) {
             float *decay = rows.decay + (t - rows.begin);

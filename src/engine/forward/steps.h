@@ -97,6 +97,11 @@ static inline size_t call_each(const struct call *c) { return c->n / c->b.n; }
 static inline size_t call_begin(const struct call *c) { return c->begin * call_each(c); }
 static inline size_t call_end(const struct call *c) { return c->end * call_each(c); }
 
+/* Whether token t of the batch is the first of one text among several, whose states begin with zeros. */
+static inline bool begins_text(const struct forward *f, const struct call *c, uint32_t t) {
+    return c->b.lengths && f->positions[t] == c->b.pos;
+}
+
 /* Tells the sink of x: (n_token, n_head, n).  The taps from TAP_EXPERT_GATE to TAP_EXPERT_WEIGHTED are of the tokens
  * in f->experts.tokens, and wait in f->experts.shown for those of other experts.  Does nothing for TAP_COUNT. */
 void forward_tap(const struct forward *f, enum tap_id id, int32_t il, uint32_t pos, uint32_t n_token, uint32_t n_head,

@@ -107,6 +107,13 @@ static void mul_scaled__simd128(float *y, const float *x, float s, const float *
     for (size_t i = 0; i < n % 4; i++) y[i] = x[i] * s * w[i];
 }
 
+/* x[i] <- lanes(x[i]).  It is inlined, and lanes with it. */
+ALWAYS_INLINE void change(float *x, size_t n, v128_t (*lanes)(v128_t)) {
+    for (const float *end = x + n / 4 * 4; x < end; x += 4) wasm_v128_store(x, lanes(wasm_v128_load(x)));
+    size_t tail = n % 4;
+    if (tail != 0) store_tail(x, lanes(load_tail(x, tail)), tail);
+}
+
 static inline v128_t exp__simd128(v128_t x) {
     x = wasm_f32x4_pmin(wasm_f32x4_pmax(x, register_f32x4(EXP_MIN)), register_f32x4(EXP_MAX));
     v128_t n = wasm_f32x4_nearest(wasm_f32x4_mul(x, register_f32x4(EXP_LOG2E)));
@@ -185,11 +192,7 @@ static void geglu__simd128(float *gate, const float *up, size_t n) {
 
 static inline v128_t gelu_lanes(v128_t z) { return geglu_lanes(z, wasm_f32x4_splat(1.0f)); }
 
-static void gelu__simd128(float *x, size_t n) {
-    for (const float *end = x + n / 4 * 4; x < end; x += 4) wasm_v128_store(x, gelu_lanes(wasm_v128_load(x)));
-    size_t tail = n % 4;
-    if (tail != 0) store_tail(x, gelu_lanes(load_tail(x, tail)), tail);
-}
+static void gelu__simd128(float *x, size_t n) { change(x, n, gelu_lanes); }
 
 static inline v128_t softcap_lanes(v128_t x, float cap) {
     v128_t one = wasm_f32x4_splat(1.0f), two = wasm_f32x4_splat(2.0f);
@@ -198,30 +201,18 @@ static inline v128_t softcap_lanes(v128_t x, float cap) {
     return wasm_f32x4_mul(wasm_f32x4_splat(cap), tanh);
 }
 
-static void exp_all__simd128(float *x, size_t n) {
-    for (const float *end = x + n / 4 * 4; x < end; x += 4) wasm_v128_store(x, exp__simd128(wasm_v128_load(x)));
-    size_t tail = n % 4;
-    if (tail != 0) store_tail(x, exp__simd128(load_tail(x, tail)), tail);
-}
+static void exp_all__simd128(float *x, size_t n) { change(x, n, exp__simd128); }
 
 static inline v128_t sigmoid_lanes(v128_t x) {
     v128_t one = wasm_f32x4_splat(1.0f);
     return wasm_f32x4_div(one, wasm_f32x4_add(one, exp__simd128(wasm_f32x4_neg(x))));
 }
 
-static void sigmoid__simd128(float *x, size_t n) {
-    for (const float *end = x + n / 4 * 4; x < end; x += 4) wasm_v128_store(x, sigmoid_lanes(wasm_v128_load(x)));
-    size_t tail = n % 4;
-    if (tail != 0) store_tail(x, sigmoid_lanes(load_tail(x, tail)), tail);
-}
+static void sigmoid__simd128(float *x, size_t n) { change(x, n, sigmoid_lanes); }
 
 static inline v128_t silu_lanes(v128_t x) { return swiglu_lanes(x, wasm_f32x4_splat(1.0f)); }
 
-static void silu__simd128(float *x, size_t n) {
-    for (const float *end = x + n / 4 * 4; x < end; x += 4) wasm_v128_store(x, silu_lanes(wasm_v128_load(x)));
-    size_t tail = n % 4;
-    if (tail != 0) store_tail(x, silu_lanes(load_tail(x, tail)), tail);
-}
+static void silu__simd128(float *x, size_t n) { change(x, n, silu_lanes); }
 
 static void softcap__simd128(float *x, float cap, size_t n) {
     for (const float *end = x + n / 4 * 4; x < end; x += 4) wasm_v128_store(x, softcap_lanes(wasm_v128_load(x), cap));

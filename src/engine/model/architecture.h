@@ -49,6 +49,8 @@ plumb_status key_width(struct key_reader *r, const char *suffix, uint32_t width,
 plumb_status key_limit(struct key_reader *r, const char *suffix, float *out);
 /* Reads the number of layer il from a key with one number for each layer, or one for all.  key: its whole name. */
 plumb_status key_number(struct key_reader *r, const char *key, uint32_t il, float *out);
+/* Reads the limit of SwiGLU of layer il as key_number does; llama.cpp takes those up to 1e-6 for none, which is 0. */
+plumb_status key_swiglu_limit(struct key_reader *r, const char *suffix, uint32_t il, float *out);
 /* Reads which layers are recurrent, a flag for each; NULL: the key is absent. */
 plumb_status key_recurrent(struct key_reader *r, const struct plan *p, const struct gguf_key **out);
 /* Returns a tensor of block il, "attn_gate.weight", or NULL if no part of the model has it. */
@@ -120,9 +122,6 @@ const struct gguf_tensor *key_tensor_outside(const struct key_reader *r, const c
 #define NORM_BIAS (NORMS | SET(OUTPUT_NORM))
 /* llama.cpp applies the factors of attention in all architectures, and those of the feed-forward network in some. */
 #define SCALED ATTENTION_BIAS
-
-/* llama.cpp takes smaller limits of SwiGLU for none. */
-#define PLAN_MIN_LIMIT 1e-6f
 
 /* ---- parts of a plan that several architectures have ------------------------------------------------------------- */
 

@@ -89,6 +89,12 @@ plumb_status key_number(struct key_reader *r, const char *key, uint32_t il, floa
                      (double)*out, il);
 }
 
+plumb_status key_swiglu_limit(struct key_reader *r, const char *suffix, uint32_t il, float *out) {
+    PLUMB_TRY(key_number(r, key_of(r, suffix), il, out));
+    if (*out <= 1e-6f) *out = 0.0f;
+    return PLUMB_OK;
+}
+
 plumb_status key_recurrent(struct key_reader *r, const struct plan *p, const struct gguf_key **out) {
     PLUMB_TRY(gguf_get_flags(r->gguf, key_of(r, "attention.recurrent_layers"), out, r->err));
     if (*out && (*out)->n < p->n_layer) {

@@ -295,7 +295,7 @@ static void set_maxima(struct plan *p) {
         at_least(&p->max_delta, delta_n_decay(&l->delta));
         at_least(&p->max_q, (uint64_t)l->delta.n_head * l->delta.dim);
         at_least(&p->max_conv, plan_conv_width(p, il));
-        if (l->mixer == MIXER_RWKV || l->mixer == MIXER_LIGHTNING) {
+        if (plan_has_wkv(l)) {
             at_least(&p->max_q, (uint64_t)l->attn.n_head * l->attn.k_dim);
         }
         if (plan_scans(l)) at_least(&p->max_scan, plan_scan_width(&p->scan));
@@ -425,7 +425,7 @@ uint32_t plan_scan_in(const struct scan_plan *s) {
 
 uint64_t plan_state_size(const struct plan *p, uint32_t il) {
     const struct layer_plan *l = &p->layers[il];
-    if (l->mixer == MIXER_RWKV || l->mixer == MIXER_LIGHTNING) {
+    if (plan_has_wkv(l)) {
         return (uint64_t)p->rwkv.n_shift * p->n_embd + (uint64_t)l->attn.n_head * l->attn.v_dim * l->attn.k_dim;
     }
     if (l->n_conv == 0) return 0;

@@ -403,6 +403,10 @@ static inline uint32_t plan_head_out(const struct attn_plan *a) {
 }
 /* Whether a layer stores K and V; otherwise it has no attention, or reads those of another layer. */
 static inline bool plan_has_kv(const struct layer_plan *l) { return plan_attends(l) && l->kv_back == 0; }
+/* Whether the layer has the state of RWKV and its relatives, a matrix for each head. */
+static inline bool plan_has_wkv(const struct layer_plan *l) {
+    return l->mixer == MIXER_RWKV || l->mixer == MIXER_LIGHTNING;
+}
 /* Whether it stores those of its own tokens, not of the encoder's. */
 static inline bool plan_keeps_kv(const struct layer_plan *l) { return plan_has_kv(l) && !l->attn.reads_encoder; }
 /* The first layer of the encoder or decoder that has layer il, which reads embeddings. */

@@ -456,8 +456,7 @@ static void rwkv(struct maker *m, enum stream in) {
     put(m, STEP_PRODUCT, STREAM_HEADS, STREAM_H, W_ATTN_OUTPUT, TAP_ATTN_OUT);
 }
 
-/* h = conv_out (norm(heads) * sigmoid(gates)), where Q, K and V are activated: MiniMax 2025,
- * "MiniMax-01". */
+/* h = conv_out (norm(heads) * sigmoid(gates)), where Q, K and V are activated: MiniMax 2025, "MiniMax-01". */
 static void lightning_attention(struct maker *m, enum stream in) {
     const struct attn_plan *a = &m->layer->attn;
     put(m, STEP_PRODUCT, in, STREAM_QKV, W_CONV_IN, TAP_WKV_IN);

@@ -300,10 +300,8 @@ static plumb_status plan_bailingmoe3(struct key_reader *r, struct plan *p) {
         l->attn.gate = ATTN_GATE_SIGMOID;
         l->attn.gate_per_head = plan_attends(l);
         l->ffn.limit_late = true;
-        PLUMB_TRY(key_number(r, key_of(r, "swiglu_clamp_exp"), il, &l->ffn.limit));
-        PLUMB_TRY(key_number(r, key_of(r, "swiglu_clamp_shexp"), il, &l->ffn.limit_shared));
-        if (l->ffn.limit <= PLAN_MIN_LIMIT) l->ffn.limit = 0.0f;
-        if (l->ffn.limit_shared <= PLAN_MIN_LIMIT) l->ffn.limit_shared = 0.0f;
+        PLUMB_TRY(key_swiglu_limit(r, "swiglu_clamp_exp", il, &l->ffn.limit));
+        PLUMB_TRY(key_swiglu_limit(r, "swiglu_clamp_shexp", il, &l->ffn.limit_shared));
     }
     return PLUMB_OK;
 }

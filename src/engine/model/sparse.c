@@ -190,8 +190,7 @@ static plumb_status plan_maple(struct key_reader *r, struct plan *p) {
     for (uint32_t il = 0; il < p->n_layer; il++) {
         struct layer_plan *l = &p->layers[il];
         l->ffn.limit = 1e7f;   /* refused, so the key must be there */
-        PLUMB_TRY(key_number(r, key_of(r, "swiglu_clamp_exp"), il, &l->ffn.limit));
-        if (l->ffn.limit <= PLAN_MIN_LIMIT) l->ffn.limit = 0.0f;
+        PLUMB_TRY(key_swiglu_limit(r, "swiglu_clamp_exp", il, &l->ffn.limit));
         if (l->attn.window == 0) l->attn.rope = ROPE_NONE;
     }
     return PLUMB_OK;
@@ -528,10 +527,8 @@ static plumb_status plan_step35(struct key_reader *r, struct plan *p) {
         if (key_tensor(r, il, "attn_gate.weight")) l->attn.gate = ATTN_GATE_SIGMOID;
         l->attn.gate_per_head = true;
         l->ffn.limit_late = true;
-        PLUMB_TRY(key_number(r, key_of(r, "swiglu_clamp_exp"), il, &l->ffn.limit));
-        PLUMB_TRY(key_number(r, key_of(r, "swiglu_clamp_shexp"), il, &l->ffn.limit_shared));
-        if (l->ffn.limit <= PLAN_MIN_LIMIT) l->ffn.limit = 0.0f;
-        if (l->ffn.limit_shared <= PLAN_MIN_LIMIT) l->ffn.limit_shared = 0.0f;
+        PLUMB_TRY(key_swiglu_limit(r, "swiglu_clamp_exp", il, &l->ffn.limit));
+        PLUMB_TRY(key_swiglu_limit(r, "swiglu_clamp_shexp", il, &l->ffn.limit_shared));
     }
     return PLUMB_OK;
 }

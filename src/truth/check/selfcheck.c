@@ -579,7 +579,9 @@ struct saved { char *bytes; size_t n, at; };
 
 static void save_bytes(void *user, const char *bytes, size_t n) {
     struct saved *of = user;
-    for (size_t i = 0; i < n && of->at < of->n; i++) of->bytes[of->at++] = bytes[i];
+    if (n > of->n - of->at) n = of->n - of->at;
+    memcpy(of->bytes + of->at, bytes, n);
+    of->at += n;
 }
 
 static size_t give_bytes(void *user, void *bytes, size_t n) {

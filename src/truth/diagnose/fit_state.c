@@ -14,8 +14,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* STARTS: an unknown number is sought from the right one times each of these on. */
-#define STARTS 1.0, 0.1, 8.0
 /* How many multiplications the search in a step may cost. */
 #define MOST_WORK 6e9
 enum { MAX_NUMBER = 6, MAX_ITERATION = 20, MAX_INPUT = 6, MAX_KERNEL = 8 };
@@ -111,7 +109,7 @@ static void seek(struct recurrence *r, double *number, const struct number *what
 }
 
 static void try_numbers(struct recurrence *r) {
-    static const double starts[] = { STARTS };
+    static const double starts[] = { 1.0, 0.1, 8.0 };   /* a number is sought from the right one times these on */
     for (uint32_t k = 0; k < r->n_number; k++) {
         const struct number *what = &r->numbers[k];
         for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
