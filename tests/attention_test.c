@@ -1,7 +1,7 @@
 /* Attention over the KV cache.  Truth: softmax(q k^T * scale) v in double precision, straight from the formula.  Every
  * variant (kernels, threads, batches, earlier content of the cache) must give the same bits as the portable kernels. */
 #include "fixture.h"
-#include "forward/attention.h"
+#include "attending.h"
 #include "forward/kv_cache.h"
 #include "test.h"
 
@@ -104,30 +104,29 @@ static bool compute(const struct input *in, plumb_kv_type type, struct way way, 
     attention_kernels_init(&kernels, way.scalar_only);
     kernels_init(&f32, way.scalar_only ? KERNELS_SCALAR : KERNELS_SIMD128, PLUMB_PRECISION_EXACT16);
     struct pool *pool = pool_create(way.n_thread);
-    struct attention *a;
-    bool ok = CHECK(attention_create(&a, &in->plan, in->n, way.n_store, type, &kernels, &f32, pool)
-                    == PLUMB_OK, "memory");
+    struct attending x;
+    bool ok = CHECK(attending_create(&x, &in->plan, in->n, way.n_store, type, &kernels, &f32, pool), "memory");
     size_t n_q = (size_t)c->n_head * c->k_dim, n_out = (size_t)c->n_head * c->v_dim;
     size_t n_k = (size_t)c->n_head_kv * c->k_dim, n_v = (size_t)c->n_head_kv * c->v_dim, n_max = n_k > n_v ? n_k : n_v;
     uint32_t first = in->n - n_last(in);
     for (uint32_t pos = 0; ok && way.dirty && pos < in->n; pos++) {
-        attention_store(a, IL, in->v + pos * n_v, in->k + (in->n - 1 - pos) * n_k, 1, pos);
+        attention_store(x.a, &x.s, IL, in->v + pos * n_v, in->k + (in->n - 1 - pos) * n_k, 1, pos);
         float *nan = alloc_array(n_max, sizeof *nan);
         for (size_t i = 0; i < n_max; i++) nan[i] = i % 2 ? NAN : INFINITY;
-        if (pos % 3 == 0) attention_store(a, IL, nan, nan, 1, pos);
+        if (pos % 3 == 0) attention_store(x.a, &x.s, IL, nan, nan, 1, pos);
         free(nan);
     }
     for (uint32_t pos = 0, n; ok && pos < in->n; pos += n) {
         n = in->n - pos < way.n_store ? in->n - pos : way.n_store;
-        attention_store(a, IL, in->k + pos * n_k, in->v + pos * n_v, n, pos);
-        attention_store(a, 0, in->k, in->v, n, pos);   /* layer 0 has other values */
+        attention_store(x.a, &x.s, IL, in->k + pos * n_k, in->v + pos * n_v, n, pos);
+        attention_store(x.a, &x.s, 0, in->k, in->v, n, pos);   /* layer 0 has other values */
         for (uint32_t t = pos > first ? pos : first; t < pos + n; t += way.n_batch) {
             uint32_t n_run = pos + n - t < way.n_batch ? pos + n - t : way.n_batch;
-            attention_run(a, IL, in->q + t * n_q, in->has_sinks ? sinks : NULL, in->biases, n_run, t,
+            attention_run(x.a, &x.s, IL, in->q + t * n_q, in->has_sinks ? sinks : NULL, in->biases, n_run, t,
                           out + (t - first) * n_out, weights);
         }
     }
-    if (ok) attention_free(a);
+    attending_free(&x);
     pool_free(pool);
     return ok;
 }
@@ -266,13 +265,13 @@ static bool compute_all(const struct input *in, plumb_kv_type type, bool scalar_
     attention_kernels_init(&kernels, scalar_only);
     kernels_init(&f32, scalar_only ? KERNELS_SCALAR : KERNELS_SIMD128, PLUMB_PRECISION_EXACT16);
     struct pool *pool = pool_create(n_thread);
-    struct attention *a;
-    bool ok = CHECK(attention_create(&a, &in->plan, in->n, in->n, type, &kernels, &f32, pool) == PLUMB_OK, "memory");
+    struct attending x;
+    bool ok = CHECK(attending_create(&x, &in->plan, in->n, in->n, type, &kernels, &f32, pool), "memory");
     if (ok) {
-        attention_store(a, IL, in->k, in->v, in->n, 0);
-        attention_run(a, IL, in->q, NULL, in->biases, in->n, 0, out, NULL);
-        attention_free(a);
+        attention_store(x.a, &x.s, IL, in->k, in->v, in->n, 0);
+        attention_run(x.a, &x.s, IL, in->q, NULL, in->biases, in->n, 0, out, NULL);
     }
+    attending_free(&x);
     pool_free(pool);
     return ok;
 }

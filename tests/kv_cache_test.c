@@ -1,9 +1,8 @@
 /* The rings of layers with windows: what they hold, and that nothing else tells them from caches that hold all
  * positions.  Truth: the same attention, and the same sessions, with batches of the whole context, which leave no room
  * to save, so that windows only mask. */
+#include "attending.h"
 #include "fixture.h"
-#include "forward/attention.h"
-#include "forward/kv_cache.h"
 #include "test.h"
 
 #include <math.h>
@@ -60,15 +59,15 @@ struct pair {
     const struct ring *row;
     struct layer_plan layer;
     struct plan plan;
-    struct attention *ring, *whole;
+    struct attending ring, whole;
     float pool[N_POOL + MAX_BATCH][DIM];   /* vectors from which inputs are drawn */
     float q[MAX_BATCH * N_HEAD * DIM];     /* N_HEAD query heads share one K/V head */
     float out[2][MAX_BATCH * N_HEAD * DIM];
 };
 
 static void store(struct pair *pair, const float *k, const float *v, uint32_t n, uint32_t pos) {
-    attention_store(pair->ring, 0, k, v, n, pos);
-    attention_store(pair->whole, 0, k, v, n, pos);
+    attention_store(pair->ring.a, &pair->ring.s, 0, k, v, n, pos);
+    attention_store(pair->whole.a, &pair->whole.s, 0, k, v, n, pos);
 }
 
 /* Stores and computes n tokens at pos.  Returns false if the outputs differ or are NaN. */
@@ -77,8 +76,8 @@ static bool step(struct pair *pair, uint32_t n, uint32_t pos) {
     for (uint32_t i = 0; i < n * N_HEAD; i++) {
         memcpy(pair->q + (size_t)i * DIM, pair->pool[random_below(N_POOL)], sizeof pair->pool[0]);
     }
-    attention_run(pair->ring, 0, pair->q, NULL, NULL, n, pos, pair->out[0], NULL);
-    attention_run(pair->whole, 0, pair->q, NULL, NULL, n, pos, pair->out[1], NULL);
+    attention_run(pair->ring.a, &pair->ring.s, 0, pair->q, NULL, NULL, n, pos, pair->out[0], NULL);
+    attention_run(pair->whole.a, &pair->whole.s, 0, pair->q, NULL, NULL, n, pos, pair->out[1], NULL);
     for (uint32_t i = 0; i < n * N_HEAD * DIM; i++) {
         bool same = f32_to_bits(pair->out[0][i]) == f32_to_bits(pair->out[1][i]) && !isnan(pair->out[0][i]);
         if (!CHECK(same, "%u tokens at %u: %g is output %u of the ring, %g of the whole cache", n, pos,
@@ -101,8 +100,8 @@ static void walk(struct pair *pair) {
         }
         if (pos > highest) highest = pos;
         uint32_t back = round % 3 == 0 ? KV_REWIND : random_below(round % 3 == 1 ? KV_REWIND : pos + 1);
-        uint32_t target = back < pos ? pos - back : 0, kept = attention_rewind(pair->ring, target);
-        CHECK(attention_rewind(pair->whole, target) == target, "the whole cache has lost position %u", target);
+        uint32_t target = back < pos ? pos - back : 0, kept = sequence_rewind(&pair->ring.s, target);
+        CHECK(sequence_rewind(&pair->whole.s, target) == target, "the whole cache has lost position %u", target);
         CHECK(kept == target || kept == 0, "%u of %u positions", kept, target);
         if (highest - target <= KV_REWIND) CHECK(kept == target, "back from %u to %u: %u", highest, target, kept);
         if (highest - target > row->n_position) CHECK(kept == 0, "back from %u to %u: %u", highest, target, kept);
@@ -142,22 +141,22 @@ static void walk_row(const void *arg) {
     for (uint32_t type = 0; type < 4; type++) {
         if (!test_repeats(row->window + type)) continue;
         plumb_kv_type kv_type = (plumb_kv_type)type;
-        pair.ring = pair.whole = NULL;
-        if (CHECK(attention_create(&pair.ring, &pair.plan, N_CTX, row->n_batch, kv_type, &kernels, &f32, NULL)
-                  == PLUMB_OK && attention_create(&pair.whole, &pair.plan, N_CTX, N_CTX, kv_type, &kernels, &f32, NULL)
-                  == PLUMB_OK, "memory")) {
+        pair.ring = pair.whole = (struct attending) { 0 };
+        if (CHECK(attending_create(&pair.ring, &pair.plan, N_CTX, row->n_batch, kv_type, &kernels, &f32, NULL)
+                  && attending_create(&pair.whole, &pair.plan, N_CTX, N_CTX, kv_type, &kernels, &f32, NULL),
+                  "memory")) {
             uint64_t saved = N_CTX - row->n_position, of_position = 2 * DIM * sizeof(float);
             if (kv_type == PLUMB_KV_I16) of_position = 2 * DIM * 2 + 2 * sizeof(float);
             if (kv_type == PLUMB_KV_Q8_0) of_position = 2 * 34;
             if (kv_type == PLUMB_KV_Q4_0) of_position = 2 * 18;
-            CHECK(attention_bytes(pair.ring) + saved * of_position == attention_bytes(pair.whole),
-                  "%llu bytes, %llu of the whole cache", (unsigned long long)attention_bytes(pair.ring),
-                  (unsigned long long)attention_bytes(pair.whole));
+            CHECK(attending_bytes(&pair.ring) + saved * of_position == attending_bytes(&pair.whole),
+                  "%llu bytes, %llu of the whole cache", (unsigned long long)attending_bytes(&pair.ring),
+                  (unsigned long long)attending_bytes(&pair.whole));
             fill_with_nan(&pair);
             walk(&pair);
         }
-        attention_free(pair.ring);
-        attention_free(pair.whole);
+        attending_free(&pair.ring);
+        attending_free(&pair.whole);
     }
 }
 
@@ -306,12 +305,12 @@ static void formula(const struct move *row, const float (*pool)[WIDE], const uin
     for (uint32_t i = 0; i < WIDE; i++) out[i] /= sum;
 }
 
-static void store_token(struct attention *a, const struct move *row, const float (*pool)[WIDE], uint32_t token,
+static void store_token(struct attending *x, const struct move *row, const float (*pool)[WIDE], uint32_t token,
                         uint32_t pos) {
     float k[WIDE], v[WIDE];
     rope_at(row, pos, pool[token], k);
     for (uint32_t i = 0; i < WIDE; i++) v[i] = pool[token][WIDE - 1 - i];
-    attention_store(a, 0, k, v, 1, pos);
+    attention_store(x->a, &x->s, 0, k, v, 1, pos);
 }
 
 /* A full cache drops tokens and goes on, and so does another one which is fed what remains.  Both must be as near to
@@ -344,20 +343,20 @@ static void move_row(const void *arg) {
         sines[i] = (float)sin(angle);
     }
     for (uint32_t type = 0; type < 4; type++) {
-        struct attention *a[2] = { NULL, NULL };   /* the one that drops tokens, and the other */
+        struct attending a[2] = { { 0 }, { 0 } };   /* the one that drops tokens, and the other */
         bool ok = true;
         for (int j = 0; j < 2; j++) {
-            ok = CHECK(attention_create(&a[j], &plan, N_FULL, 8, (plumb_kv_type)type, &kernels, &f32, NULL) == PLUMB_OK,
+            ok = CHECK(attending_create(&a[j], &plan, N_FULL, 8, (plumb_kv_type)type, &kernels, &f32, NULL),
                        "memory") && ok;
         }
-        ok = ok && CHECK(attention_prepare_drop(a[0], N_FULL), "memory");
+        ok = ok && CHECK(attention_prepare_drop(a[0].a, &a[0].s, N_FULL), "memory");
         uint32_t n_past = N_FULL - row->n_drop;
-        for (uint32_t p = 0; ok && p < N_FULL; p++) store_token(a[0], row, pool, p, p);
+        for (uint32_t p = 0; ok && p < N_FULL; p++) store_token(&a[0], row, pool, p, p);
         for (uint32_t p = 0; ok && p < n_past; p++) {
             tokens[p] = p < N_KEEP ? p : p + row->n_drop;
-            store_token(a[1], row, pool, tokens[p], p);
+            store_token(&a[1], row, pool, tokens[p], p);
         }
-        if (ok) attention_drop(a[0], N_KEEP, row->n_drop, N_FULL, cosine, sine);
+        if (ok) attention_drop(a[0].a, &a[0].s, N_KEEP, row->n_drop, N_FULL, cosine, sine);
         double d2[2] = { 0, 0 }, l2 = 0;
         for (uint32_t t = 0; ok && t < N_AFTER && n_past < N_FULL; t++, n_past++) {
             float out[WIDE];
@@ -365,8 +364,8 @@ static void move_row(const void *arg) {
             tokens[n_past] = N_FULL + t;
             formula(row, (const float (*)[WIDE])pool, tokens, n_past, pool[t], y);
             for (int j = 0; j < 2; j++) {
-                store_token(a[j], row, pool, tokens[n_past], n_past);
-                attention_run(a[j], 0, pool[t], NULL, NULL, 1, n_past, out, NULL);
+                store_token(&a[j], row, pool, tokens[n_past], n_past);
+                attention_run(a[j].a, &a[j].s, 0, pool[t], NULL, NULL, 1, n_past, out, NULL);
                 for (uint32_t i = 0; i < WIDE; i++) d2[j] += ((double)out[i] - y[i]) * ((double)out[i] - y[i]);
             }
             for (uint32_t i = 0; i < WIDE; i++) l2 += y[i] * y[i];
@@ -376,7 +375,7 @@ static void move_row(const void *arg) {
                       plumb_kv_type_name((plumb_kv_type)type), moved, fed);
         test_note("%s: relative RMS %.2g of moved tokens, %.2g of others", plumb_kv_type_name((plumb_kv_type)type),
                   moved, fed);
-        for (int j = 0; j < 2; j++) attention_free(a[j]);
+        for (int j = 0; j < 2; j++) attending_free(&a[j]);
     }
 }
 

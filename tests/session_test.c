@@ -585,12 +585,14 @@ static void snapshots_case(void) {
     plumb_model_free(m);
 
     struct snapshots all;
-    uint64_t bytes = 0;
-    REQUIRE(snapshots_create(&all, 3, &bytes) && bytes == 3 * SNAPSHOTS_MAX * sizeof(float), "%d bytes", (int)bytes);
+    snapshots_init(&all, 3);
+    REQUIRE(snapshots_reserve(&all) && snapshots_held(&all) == 3 * SNAPSHOTS_MAX * sizeof(float), "%d bytes",
+            (int)snapshots_held(&all));
     for (uint32_t n = 1; n <= 400; n++) snapshots_add(&all, n)[2] = (float)n;
     CHECK(all.n == SNAPSHOTS_MAX && all.at[all.n - 1] == 400, "%u, the last one after %u", all.n, all.at[all.n - 1]);
     for (uint32_t i = 0; i < all.n; i++) {
-        CHECK(all.values[i][2] == (float)all.at[i], "after %u: that of %g", all.at[i], (double)all.values[i][2]);
+        const float *copy = all.copies[i]->values;
+        CHECK(copy[2] == (float)all.at[i], "after %u: that of %g", all.at[i], (double)copy[2]);
         CHECK(snapshots_before(&all, all.at[i]) == all.at[i], "before %u", all.at[i]);
     }
     CHECK(snapshots_before(&all, all.at[3] - 1) == all.at[2], "between two of them");

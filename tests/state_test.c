@@ -42,7 +42,7 @@ struct walk {
     /* The logits after each of n_known tokens, by a session that computed them anew. */
     int32_t known_ids[N_LONG];
     uint64_t known[N_LONG];
-    uint32_t n_known, n_checked;
+    uint32_t n_known, n_checked, n_together, n_adopted;
     char done[400];            /* the steps so far, for messages */
 };
 
@@ -64,8 +64,13 @@ static void tell(struct walk *w, const char *format, ...) {
 static plumb_session *any_session(struct walk *w, bool force_scalar) {
     static const uint32_t batches[] = { 1, 3, 8, 33, 128, 1500 };   /* of the last, rings are as long as the context */
     plumb_session_params params = { .n_ctx = w->n_max + below(w, 100), .n_batch = batches[below(w, 6)],
-                                    .kv_type = w->type, .n_thread = 1, .force_scalar = force_scalar };
+                                    .kv_type = w->type, .n_thread = 1, .force_scalar = force_scalar,
+                                    .grows = below(w, 2) };
     return create(w->model, params);
+}
+
+static int32_t any_id(struct walk *w) {   /* few different ones, so that sequences have beginnings in common */
+    return (int32_t)(below(w, 4) * 7 % w->n_vocab);
 }
 
 static void know(void *user, uint32_t pos, const float *logits) {
@@ -113,8 +118,7 @@ static void feed(struct walk *w, struct held *h, uint32_t n) {
     if (n == 0) return;
     uint32_t how = below(w, 3), begin = h->n;
     tell(w, " feed%s %u", how == 0 ? "" : how == 1 ? " all" : " one by one", n);
-    /* Few different tokens, so that sequences have beginnings in common. */
-    for (uint32_t i = 0; i < n; i++) h->ids[h->n++] = (int32_t)(below(w, 4) * 7 % w->n_vocab);
+    for (uint32_t i = 0; i < n; i++) h->ids[h->n++] = any_id(w);
     h->has_logits = true;
     plumb_status status = PLUMB_OK;
     if (how == 0) status = plumb_session_feed(h->session, h->ids + begin, n);
@@ -134,7 +138,7 @@ static void edit(struct walk *w, struct held *h, uint32_t n) {
     uint32_t more = 1 + below(w, 12);
     if (n + more > w->n_max) return;
     memcpy(prompt, h->ids, n * sizeof *prompt);
-    for (uint32_t i = n; i < n + more; i++) prompt[i] = (int32_t)(below(w, 4) * 7 % w->n_vocab);
+    for (uint32_t i = n; i < n + more; i++) prompt[i] = any_id(w);
     tell(w, " edit %u + %u", n, more);
     uint32_t kept = plumb_session_reuse(h->session, prompt, n + more);
     CHECK(kept < n + more && kept == plumb_session_n_past(h->session), "%s: %u kept", w->done, kept);
@@ -159,6 +163,64 @@ static void take(struct walk *w, struct held *to, const struct held *from) {
     to->has_logits = from->has_logits;
 }
 
+/* Another session becomes what h is, and shares what it can. */
+static void fork_of(struct walk *w, struct held *to, struct held *h) {
+    plumb_session *session = NULL;
+    CHECK(plumb_session_fork(&session, h->session) == PLUMB_OK, "%s: %s", w->done, plumb_session_error(h->session));
+    plumb_session_free(to->session);
+    uint32_t n_before = to->n;
+    *to = *h;
+    to->session = session;
+    to->n_before = n_before;
+}
+
+/* Becomes a prompt that begins as the other session, and takes what that one has of it, if they are forks. */
+static void adopt(struct walk *w, struct held *h, const struct held *other) {
+    static int32_t prompt[N_LONG];
+    uint32_t n = below(w, other->n + 1), n_all = n + 1 + below(w, 12);
+    if (n_all > w->n_max) return;
+    memcpy(prompt, other->ids, n * sizeof *prompt);
+    for (uint32_t i = n; i < n_all; i++) prompt[i] = any_id(w);
+    uint32_t common = plumb_session_common(h->session, other->session, prompt, n_all);
+    tell(w, " adopt %u of %u", common, n_all);
+    CHECK(common < n_all && common <= other->n, "%s", w->done);
+    CHECK(plumb_session_common(h->session, h->session, prompt, n_all) <= h->n, "%s", w->done);
+    if (common == 0) return;
+    CHECK(plumb_session_adopt(h->session, other->session, common) == PLUMB_OK
+          && plumb_session_feed(h->session, prompt + common, n_all - common) == PLUMB_OK, "%s: %s", w->done,
+          plumb_session_error(h->session));
+    memcpy(h->ids, prompt, n_all * sizeof *prompt);
+    h->n = n_all;
+    h->has_logits = true;
+    w->n_adopted++;
+}
+
+/* Feeds both sessions at once, if they are forks. */
+static void together(struct walk *w) {
+    plumb_feed feeds[2];
+    size_t failed;
+    uint32_t begin[2], n_min = w->held[0].n < w->held[1].n ? w->n_max - w->held[1].n : w->n_max - w->held[0].n;
+    if (n_min == 0) return;
+    for (int k = 0; k < 2; k++) {
+        struct held *h = &w->held[k];
+        uint32_t n = 1 + below(w, below(w, 2) ? 1 : n_min < 40 ? n_min : 40);
+        begin[k] = h->n;
+        for (uint32_t i = 0; i < n; i++) h->ids[h->n++] = any_id(w);
+        feeds[k] = (plumb_feed) { h->session, h->ids + begin[k], n, below(w, 4) > 0 };
+    }
+    tell(w, " together %zu and %zu", feeds[0].n, feeds[1].n);
+    plumb_status status = plumb_sessions_feed(feeds, 2, &failed);
+    for (int k = 0; k < 2; k++) {
+        struct held *h = &w->held[k];
+        if (status == PLUMB_OK) h->has_logits = feeds[k].wants_logits;
+        else h->n = begin[k];   /* they have nothing in common */
+        check(w, h);
+    }
+    w->n_together += status == PLUMB_OK;
+    CHECK(status == PLUMB_OK || status == PLUMB_ERROR_ARGUMENT, "%s: %s", w->done,
+          plumb_session_error(feeds[failed].session));
+}
+
 /* A place to go back to: near, anywhere, or after as many tokens as the session held before it was restored. */
 static uint32_t place(struct walk *w, const struct held *h) {
     switch (below(w, 4)) {
@@ -171,7 +233,7 @@ static uint32_t place(struct walk *w, const struct held *h) {
 static void step(struct walk *w, bool is_long) {
     struct held *h = &w->held[below(w, 2)], *other = h == w->held ? w->held + 1 : w->held;
     uint32_t n = 0;
-    switch (below(w, 8)) {
+    switch (below(w, 12)) {
     case 0: feed(w, h, 1 + below(w, is_long ? 900 : 30)); break;
     case 1: feed(w, h, 1 + below(w, 4)); break;
     case 2: feed(w, h, is_long && h->n < 1100 ? 1100 : 5); break;
@@ -194,8 +256,16 @@ static void step(struct walk *w, bool is_long) {
         tell(w, " restore");
         take(w, h, &w->saved);
         break;
-    default:
+    case 7: together(w); break;
+    case 8: adopt(w, h, other); break;
+    case 9:
+    case 10:
         tell(w, " fork");
+        fork_of(w, other, h);
+        check(w, other);
+        break;
+    default:
+        tell(w, " copy");
         free(w->bytes.data);
         w->bytes = fixture_save(h->session);
         w->saved = *h;
@@ -257,7 +327,7 @@ static void sequences_row(const void *row) {
     const struct kind *kind = row;
     plumb_model *m = fixture_load(kind->path);
     REQUIRE(m, "%s", kind->path);
-    uint32_t n = number("SEQUENCES", 12 * N_KIND) / N_KIND + 1, n_checked = 0;
+    uint32_t n = number("SEQUENCES", 12 * N_KIND) / N_KIND + 1, n_checked = 0, n_together = 0, n_adopted = 0;
     struct walk *w = malloc(sizeof *w);
     REQUIRE(w, "no memory");
     for (uint32_t i = 0; i < n; i++) {
@@ -275,8 +345,11 @@ static void sequences_row(const void *row) {
         for (int k = 0; k < 2; k++) plumb_session_free(w->held[k].session);
         free(w->bytes.data);
         n_checked += w->n_checked;
+        n_together += w->n_together;
+        n_adopted += w->n_adopted;
     }
-    test_note("%u sequences, %u logits compared", n, n_checked);
+    CHECK(n_together > 0 && n_adopted > 0, "%u batches of two sessions, %u adopted", n_together, n_adopted);
+    test_note("%u sequences, %u logits compared, %u batches of two sessions", n, n_checked, n_together);
     free(w);
     plumb_model_free(m);
 }

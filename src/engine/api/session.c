@@ -6,6 +6,59 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* ---- the pass that sessions share -------------------------------------------------------------------------------- */
+
+static void leave_work(struct work *w) {
+    if (!w || --w->n_owner > 0) return;
+    forward_free(w->forward);
+    pool_free(w->pool);
+    batch_of_free(&w->batch);
+    free(w);
+}
+
+void batch_of_free(struct batch_of *b) {
+    free(b->pieces);
+    free(b->of);
+    free(b->done);
+    free(b->logits);
+}
+
+/* Whether a session with these params can use the pass of another one of the same model. */
+static bool can_share(const struct work *w, const struct model *m, const plumb_session_params *p, uint32_t n_batch) {
+    const plumb_session_params *of = &w->params;
+    bool same_ropes = true;
+    for (uint32_t i = 0; i < PLAN_ROPES; i++) {
+        same_ropes = same_ropes && model_rope_factors(m, i, p->n_ctx) == model_rope_factors(m, i, of->n_ctx);
+    }
+    return same_ropes && of->precision == p->precision && of->kv_type == p->kv_type && of->n_thread == p->n_thread
+        && of->force_scalar == p->force_scalar && n_batch <= w->n_batch;
+}
+
+static struct work *share_work(struct work *w, const struct model *m, const plumb_session_params *p, uint32_t n_batch) {
+    if (!w || !can_share(w, m, p, n_batch) || !forward_grow(w->forward, p->n_ctx)) return NULL;
+    if (p->n_ctx > w->params.n_ctx) w->params.n_ctx = p->n_ctx;
+    w->n_owner++;
+    return w;
+}
+
+static plumb_status create_work(struct work **out, plumb_model *model, const plumb_session_params *p, uint32_t n_batch,
+                                struct error *err) {
+    struct kernels k;
+    struct work *w = *out = calloc(1, sizeof *w);
+    if (!w) return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %zu bytes for a session", sizeof *w);
+    if (p->force_scalar) kernels_init(&k, KERNELS_SCALAR, p->precision);
+    else kernels_choose(&k, p->precision, &model->speeds);
+    w->n_owner = 1;
+    w->pool = pool_create(p->n_thread);
+    w->n_batch = n_batch;
+    w->params = *p;
+    return forward_create(&w->forward, model->model, p->n_ctx, n_batch, p->kv_type, &k, w->pool, err);
+}
+
+void session_use_pass(plumb_session *s) { forward_use(s->forward, s->sink, s->adapters.n > 0 ? &s->adapters : NULL); }
+
+/* ---- creating ---------------------------------------------------------------------------------------------------- */
+
 static plumb_status create(plumb_session *s, const plumb_session_params *p, struct error *err) {
     const struct model *m = s->model->model;
     if (p->n_ctx > PLUMB_MAX_CTX) {
@@ -39,14 +92,16 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
         return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: %u tokens and %u logits", s->n_ctx,
                          m->plan.n_vocab);
     }
+    s->params = *p;
+    s->params.beside = NULL;
     s->pass = p->pass;
     s->kv_type = p->kv_type;
     if (s->pass) return s->pass->create(&s->reference, m, s->n_ctx, s->n_batch, err);
-    s->pool = pool_create(p->n_thread);
-    struct kernels k;
-    if (p->force_scalar) kernels_init(&k, KERNELS_SCALAR, p->precision);
-    else kernels_choose(&k, p->precision, &s->model->speeds);
-    return forward_create(&s->forward, m, s->n_ctx, s->n_batch, p->kv_type, &k, s->pool, err);
+    s->work = share_work(p->beside ? p->beside->work : NULL, m, p, s->n_batch);
+    if (!s->work) PLUMB_TRY(create_work(&s->work, s->model, p, s->n_batch, err));
+    s->forward = s->work->forward;
+    if (sequence_create(&s->sequence, &m->plan, s->n_ctx, s->n_batch, p->kv_type, p->grows)) return PLUMB_OK;
+    return sequence_no_memory(&m->plan, s->n_ctx, s->n_batch, p->kv_type, err);
 }
 
 plumb_status plumb_session_create(plumb_session **out, plumb_model *model, const plumb_session_params *params) {
@@ -71,9 +126,9 @@ plumb_status plumb_session_create(plumb_session **out, plumb_model *model, const
 
 void plumb_session_free(plumb_session *s) {
     if (!s) return;
-    forward_free(s->forward);
     if (s->pass) s->pass->free(s->reference);
-    pool_free(s->pool);
+    else if (s->sequence.plan) sequence_free(&s->sequence);
+    leave_work(s->work);
     adapter_set_free(&s->adapters);
     free(s->tokens);
     free(s->dropped);
@@ -112,7 +167,8 @@ bool plumb_session_exceeds_training(const plumb_session *s) {
     return attends && s->n_ctx > p->n_ctx_train;
 }
 uint64_t plumb_session_bytes(const plumb_session *s) {
-    uint64_t pass = s->forward ? forward_bytes(s->forward) : s->pass->bytes(s->reference);
+    uint64_t fast = s->forward ? forward_bytes(s->forward) + sequence_bytes(&s->sequence) : 0;
+    uint64_t pass = s->forward ? fast : s->pass->bytes(s->reference);
     uint64_t n_text = s->encoded ? 2 : 1;
     return pass + n_text * s->n_ctx * sizeof *s->tokens + s->model->model->plan.n_vocab * sizeof *s->logits;
 }
@@ -122,7 +178,7 @@ const char *plumb_session_kernels(const plumb_session *s) {
 plumb_precision plumb_session_precision(const plumb_session *s) {
     return s->forward ? forward_kernels(s->forward)->precision : PLUMB_PRECISION_EXACT16;
 }
-uint32_t plumb_session_n_thread(const plumb_session *s) { return pool_size(s->pool); }
+uint32_t plumb_session_n_thread(const plumb_session *s) { return s->work ? pool_size(s->work->pool) : 1; }
 
 uint32_t plumb_session_n_past(const plumb_session *s) { return s->n_past; }
 const int32_t *plumb_session_tokens(const plumb_session *s) { return s->tokens; }
@@ -131,6 +187,10 @@ uint32_t plumb_session_n_encoded(const plumb_session *s) { return s->n_encoded; 
 plumb_status session_check_idle(plumb_session *s) {
     if (!s->is_running) return PLUMB_OK;
     return error_set(&s->err, PLUMB_ERROR_STATE, "a callback of this session cannot feed, rewind or tap it");
+}
+
+plumb_status session_no_room(plumb_session *s, uint32_t n) {
+    return error_set(&s->err, PLUMB_ERROR_MEMORY, "out of memory: K and V of %u tokens behind %u", n, s->n_past);
 }
 
 /* How many tokens a full context of a session drops at once, and how many remain. */
@@ -144,7 +204,7 @@ static uint32_t keep(plumb_session *s, uint32_t n) {
     if (n == s->n_past) return n;
     s->has_logits = false;   /* they belong to a token that is removed */
     if (s->n_dropped > 0 && n < n_shifted(s) && n > s->n_keep) n = s->n_keep;
-    s->n_past = s->forward ? forward_rewind(s->forward, n) : s->pass->rewind(s->reference, n);
+    s->n_past = s->forward ? sequence_rewind(&s->sequence, n) : s->pass->rewind(s->reference, n);
     if (s->n_past <= s->n_keep) s->n_dropped = 0;
     return s->n_past;
 }
@@ -174,9 +234,9 @@ static plumb_status shift(plumb_session *s) {
                          s->n_dropped, n);
     }
     s->dropped = grown;
+    if (!forward_drop(s->forward, &s->sequence, s->n_keep, n)) return session_no_room(s, 0);
     memcpy(grown + s->n_dropped, s->tokens + s->n_keep, n * sizeof *grown);
     memmove(s->tokens + s->n_keep, s->tokens + s->n_keep + n, (s->n_ctx - s->n_keep - n) * sizeof *grown);
-    forward_drop(s->forward, s->n_keep, n);
     s->n_dropped += n;
     s->n_past -= n;
     return PLUMB_OK;
@@ -190,7 +250,7 @@ plumb_status plumb_session_set_shift(plumb_session *s, uint32_t n_keep) {
     }
     bool is_possible = n_keep <= s->n_ctx / 2 && s->n_ctx >= PLUMB_LEAST_SHIFT_CTX;
     uint32_t n_left = is_possible ? n_keep + (s->n_ctx - n_keep + 1) / 2 : s->n_ctx;
-    if (n_keep > 0) PLUMB_TRY(forward_prepare_drop(s->forward, n_keep, n_left, &s->err));
+    if (n_keep > 0) PLUMB_TRY(forward_prepare_drop(s->forward, &s->sequence, n_keep, n_left, &s->err));
     if (n_keep > 0 && !is_possible) {
         return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "%u tokens cannot stay in a full context of %u: at most half "
                          "of it can, and it must have at least %d", n_keep, s->n_ctx, PLUMB_LEAST_SHIFT_CTX);
@@ -203,12 +263,19 @@ plumb_status plumb_session_set_shift(plumb_session *s, uint32_t n_keep) {
 uint32_t plumb_session_n_keep(const plumb_session *s) { return s->n_keep; }
 uint32_t plumb_session_n_dropped(const plumb_session *s) { return s->n_dropped; }
 
-/* Runs one batch of n <= n_batch tokens.  results: as in forward_run.  ids may be the session's own tokens. */
-static void run(plumb_session *s, const int32_t *ids, uint32_t n, uint32_t n_result, float *results) {
-    if (s->forward) forward_run(s->forward, ids, n, s->n_past, n_result, results);
-    else s->pass->run(s->reference, ids, n, s->n_past, n_result, results);
+/* Runs one batch of n <= n_batch tokens.  results: (n_result, plan_n_result) of the last n_result; NULL: only their
+ * embeddings are wanted.  ids may be the session's own tokens. */
+static plumb_status run(plumb_session *s, const int32_t *ids, uint32_t n, uint32_t n_result, float *results) {
+    const struct piece piece = { &s->sequence, ids, n, s->n_past, n_result, 0 };
+    if (s->forward) {
+        session_use_pass(s);
+        if (!forward_run(s->forward, &piece, 1, results)) return session_no_room(s, n);
+    } else {
+        s->pass->run(s->reference, ids, n, s->n_past, n_result, results);
+    }
     memmove(s->tokens + s->n_past, ids, n * sizeof *ids);
     s->n_past += n;
+    return PLUMB_OK;
 }
 
 plumb_status plumb_session_rewind(plumb_session *s, uint32_t n_past) {
@@ -217,12 +284,14 @@ plumb_status plumb_session_rewind(plumb_session *s, uint32_t n_past) {
         return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "cannot rewind to token %u: only %u are in the cache", n_past,
                          s->n_past);
     }
+    plumb_status status = PLUMB_OK;
     s->is_running = true;
-    for (uint32_t at = keep(s, n_past); at < n_past; at = s->n_past) {   /* computes again what the pass has lost */
-        run(s, s->tokens + at, n_past - at < s->n_batch ? n_past - at : s->n_batch, 0, NULL);
+    /* What the pass has lost is computed again. */
+    for (uint32_t at = keep(s, n_past); at < n_past && status == PLUMB_OK; at = s->n_past) {
+        status = run(s, s->tokens + at, n_past - at < s->n_batch ? n_past - at : s->n_batch, 0, NULL);
     }
     s->is_running = false;
-    return PLUMB_OK;
+    return status;
 }
 
 static plumb_status check_room(plumb_session *s, size_t n) {
@@ -278,17 +347,30 @@ plumb_status plumb_session_encode(plumb_session *s, const int32_t *ids, size_t n
     memmove(s->encoded, ids, n * sizeof *ids);
     s->n_encoded = (uint32_t)n;
     s->is_running = true;
-    if (s->forward) forward_encode(s->forward, s->encoded, s->n_encoded);
-    else s->pass->encode(s->reference, s->encoded, s->n_encoded);
+    plumb_status status = session_run_encoder(s);
     s->is_running = false;
-    return PLUMB_OK;
+    return status;
+}
+
+plumb_status session_run_encoder(plumb_session *s) {
+    uint32_t n = s->n_encoded;
+    if (!s->forward) {
+        s->pass->encode(s->reference, s->encoded, n);
+        return PLUMB_OK;
+    }
+    session_use_pass(s);
+    if (forward_encode(s->forward, &s->sequence, s->encoded, n)) return PLUMB_OK;
+    s->n_encoded = 0;
+    return session_no_room(s, n);
 }
 
 plumb_status plumb_session_set_tap(plumb_session *s, void (*on_tap)(void *user, const plumb_tap *tap), void *user) {
     PLUMB_TRY(session_check_idle(s));
     struct tap_sink sink = { on_tap, user };
-    plumb_status status = s->forward ? forward_set_tap(s->forward, sink) : s->pass->set_tap(s->reference, sink);
+    plumb_status status = !s->forward ? s->pass->set_tap(s->reference, sink)
+                        : on_tap ? forward_prepare_taps(s->forward) : PLUMB_OK;
     if (status == PLUMB_OK) {
+        s->sink = sink;
         s->is_tapped = on_tap != NULL;
         return PLUMB_OK;
     }
@@ -311,9 +393,8 @@ static plumb_status use_adapters(plumb_session *s, const struct adapter_use *use
     struct adapter_set before = s->adapters;
     s->adapters = set;
     const struct adapter_set *used = n > 0 ? &s->adapters : NULL;
-    if (status == PLUMB_OK) {
-        status = s->forward ? forward_set_adapters(s->forward, used) : s->pass->set_adapters(s->reference, used);
-    }
+    if (status == PLUMB_OK && !s->forward) status = s->pass->set_adapters(s->reference, used);
+    if (status == PLUMB_OK && s->forward && used) status = forward_prepare_adapters(s->forward, used);
     if (status != PLUMB_OK) {
         s->adapters = before;
         adapter_set_free(&set);
@@ -323,6 +404,10 @@ static plumb_status use_adapters(plumb_session *s, const struct adapter_use *use
     keep(s, 0);
     s->n_encoded = 0;
     return PLUMB_OK;
+}
+
+plumb_status session_copy_use(plumb_session *s, const plumb_session *from) {
+    return use_adapters(s, from->adapters.uses, from->adapters.n);
 }
 
 plumb_status plumb_session_set_adapters(plumb_session *s, const plumb_adapter_use *given, size_t n_given) {
@@ -359,21 +444,24 @@ static plumb_status check_logits(plumb_session *s) {
                      "no logits from which to generate text", p->architecture);
 }
 
-/* Makes room in a full context, and sets *n_run to the number of tokens of the next batch, of n that remain. */
-static plumb_status next_batch(plumb_session *s, size_t n, uint32_t *n_run) {
+plumb_status session_next_batch(plumb_session *s, size_t n, uint32_t *n_run) {
     if (s->n_past == s->n_ctx) PLUMB_TRY(shift(s));
     uint32_t n_free = s->n_ctx - s->n_past, most = n_free < s->n_batch ? n_free : s->n_batch;
     *n_run = n < most ? (uint32_t)n : most;
     return PLUMB_OK;
 }
 
-plumb_status plumb_session_feed(plumb_session *s, const int32_t *ids, size_t n) {
+plumb_status session_check_feed(plumb_session *s, const int32_t *ids, size_t n) {
     PLUMB_TRY(check_logits(s));
-    PLUMB_TRY(check_feed(s, ids, n));
+    return check_feed(s, ids, n);
+}
+
+plumb_status plumb_session_feed(plumb_session *s, const int32_t *ids, size_t n) {
+    PLUMB_TRY(session_check_feed(s, ids, n));
     plumb_status status = PLUMB_OK;
     s->is_running = true;
-    for (uint32_t n_run; n > 0 && (status = next_batch(s, n, &n_run)) == PLUMB_OK; n -= n_run) {
-        run(s, ids, n_run, n_run == n, s->logits);
+    for (uint32_t n_run; n > 0 && (status = session_next_batch(s, n, &n_run)) == PLUMB_OK; n -= n_run) {
+        if ((status = run(s, ids, n_run, n_run == n, s->logits)) != PLUMB_OK) break;
         ids += n_run;
         s->has_logits = n_run == n;
     }
@@ -392,9 +480,9 @@ plumb_status plumb_session_feed_all(plumb_session *s, const int32_t *ids, size_t
     if (!all) return error_set(&s->err, PLUMB_ERROR_MEMORY, "out of memory: logits of %u positions", n_max);
     plumb_status status = PLUMB_OK;
     s->is_running = true;
-    for (uint32_t n_run; n > 0 && (status = next_batch(s, n, &n_run)) == PLUMB_OK; n -= n_run) {
+    for (uint32_t n_run; n > 0 && (status = session_next_batch(s, n, &n_run)) == PLUMB_OK; n -= n_run) {
         uint32_t pos = s->n_past;
-        run(s, ids, n_run, n_run, all);
+        if ((status = run(s, ids, n_run, n_run, all)) != PLUMB_OK) break;
         s->has_logits = p->has_logits;
         for (uint32_t t = 0; on_logits && t < n_run; t++) on_logits(user, pos + t, all + (size_t)t * n_element);
         if (p->has_logits) memcpy(s->logits, all + (size_t)(n_run - 1) * n_element, n_element * sizeof *all);
@@ -420,29 +508,52 @@ static uint32_t count_texts(const plumb_session *s, const uint32_t *lengths, siz
     return i;
 }
 
+/* Computes several texts at once with the fast pass, or one with its encoder. */
+static plumb_status run_texts(plumb_session *s, const int32_t *ids, const uint32_t *lengths, uint32_t n_text) {
+    struct piece texts[TEXTS_BATCH];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_text; n += lengths[i++]) {
+        texts[i] = (struct piece) { &s->sequence, ids + n, lengths[i], 0, lengths[i], 0 };
+    }
+    session_use_pass(s);
+    return forward_run_texts(s->forward, texts, n_text) ? PLUMB_OK : session_no_room(s, n);
+}
+
 /* Computes texts of n tokens together from an empty cache, and leaves it empty.  embeddings: (n, n_embd). */
-static void run_embeddings(plumb_session *s, const int32_t *ids, const uint32_t *lengths, uint32_t n_text, uint32_t n,
-                           float *embeddings) {
+static plumb_status run_embeddings(plumb_session *s, const int32_t *ids, const uint32_t *lengths, uint32_t n_text,
+                                   uint32_t n, float *embeddings) {
     uint32_t n_embd = s->model->model->plan.n_embd;
-    s->is_running = true;
     bool has_encoder = s->encoded != NULL;
+    plumb_status status = PLUMB_OK;
     s->n_encoded = 0;
     if (n_text > 1 || (has_encoder && s->forward)) {
-        forward_run_texts(s->forward, ids, lengths, n_text);
-        memcpy(embeddings, forward_embeddings(s->forward), (size_t)n * n_embd * sizeof *embeddings);
+        status = run_texts(s, ids, lengths, n_text);
+        if (status == PLUMB_OK) memcpy(embeddings, forward_embeddings(s->forward), (size_t)n * n_embd * sizeof(float));
     } else if (has_encoder) {
         s->pass->encode(s->reference, ids, n);
         s->pass->embeddings(s->reference, n, embeddings);
     }
-    for (uint32_t at = 0, n_run; n_text == 1 && !has_encoder && at < n; at += n_run) {
+    for (uint32_t at = 0, n_run; n_text == 1 && !has_encoder && at < n && status == PLUMB_OK; at += n_run) {
         n_run = n - at < s->n_batch ? n - at : s->n_batch;
-        run(s, ids + at, n_run, n_run, NULL);
+        if ((status = run(s, ids + at, n_run, n_run, NULL)) != PLUMB_OK) break;
         float *to = embeddings + (size_t)at * n_embd;
         if (s->forward) memcpy(to, forward_embeddings(s->forward), (size_t)n_run * n_embd * sizeof *to);
         else s->pass->embeddings(s->reference, n_run, to);
     }
-    s->is_running = false;
     keep(s, 0);
+    return status;
+}
+
+/* Makes the vectors of texts of the embeddings of their tokens. */
+static void pool_texts(plumb_session *s, const uint32_t *lengths, uint32_t n_text, plumb_pooling pooling,
+                       const float *from) {
+    float *to = s->embedding;
+    for (uint32_t i = 0; i < n_text; i++) {
+        if (s->forward) forward_pool(s->forward, from, lengths[i], pooling, to);
+        else s->pass->pool(s->reference, from, lengths[i], pooling, to);
+        from += (size_t)lengths[i] * s->model->model->plan.n_embd;
+        to += (pooling != PLUMB_POOLING_NONE ? 1 : (size_t)lengths[i]) * s->n_pooled;
+    }
 }
 
 int64_t plumb_session_embed(plumb_session *s, const int32_t *ids, const uint32_t *lengths, size_t n_text,
@@ -477,19 +588,12 @@ int64_t plumb_session_embed(plumb_session *s, const int32_t *ids, const uint32_t
         s->embedding = NULL;
         return error_set(&s->err, PLUMB_ERROR_MEMORY, "out of memory: embeddings of %u tokens", n);
     }
-    run_embeddings(s, ids, lengths, n_run, n, embeddings);
-    s->is_running = true;   /* pooling has a tap */
-    const float *from = embeddings;
-    float *to = s->embedding;
-    for (uint32_t i = 0; i < n_run; i++) {
-        if (s->forward) forward_pool(s->forward, from, lengths[i], pooling, to);
-        else s->pass->pool(s->reference, from, lengths[i], pooling, to);
-        from += (size_t)lengths[i] * m->plan.n_embd;
-        to += (is_pooled ? 1 : (size_t)lengths[i]) * s->n_pooled;
-    }
+    s->is_running = true;   /* pooling has a tap, too */
+    plumb_status status = run_embeddings(s, ids, lengths, n_run, n, embeddings);
+    if (status == PLUMB_OK) pool_texts(s, lengths, n_run, pooling, embeddings);
     s->is_running = false;
     free(embeddings);
-    return n_run;
+    return status == PLUMB_OK ? (int64_t)n_run : status;
 }
 
 const float *plumb_session_embedding(const plumb_session *s, uint32_t *n_vector, uint32_t *n) {

@@ -9,14 +9,37 @@
 /* More dropped tokens than this are not remembered, so that their bytes fit 32 bits. */
 enum { SESSION_MAX_DROPPED = 1 << 29 };
 
+/* The arrays of a batch of up to n sessions: the pieces, the feeds that they are of, how many tokens of each feed were
+ * computed, and logits (n, n_vocab). */
+struct batch_of {
+    size_t n;
+    struct piece *pieces;
+    size_t *of, *done;
+    float *logits;
+};
+void batch_of_free(struct batch_of *b);
+
+/* The fast pass with its threads, which sessions of one model share. */
+struct work {
+    uint32_t n_owner;             /* sessions */
+    struct pool *pool;            /* NULL: the caller's thread only */
+    struct forward *forward;
+    uint32_t n_batch;             /* the most tokens in a run */
+    plumb_session_params params;  /* those of the first session; n_ctx: that of the largest */
+    struct batch_of batch;
+};
+
 struct plumb_session {
     struct error err;
     plumb_model *model;
     uint32_t n_ctx, n_batch, n_past;
-    struct pool *pool;            /* threads of the fast pass; NULL: the caller's only */
+    plumb_session_params params;  /* what it was created with */
     plumb_pass pass;              /* NULL: the fast pass */
     plumb_kv_type kv_type;
-    struct forward *forward;      /* the fast pass; NULL: reference is used */
+    struct work *work;            /* the fast pass; NULL: reference is used */
+    struct forward *forward;      /* that of work, or NULL */
+    struct sequence sequence;     /* what the fast pass keeps of the tokens */
+    struct tap_sink sink;         /* of the fast pass */
     struct reference *reference;  /* the reference pass, called through `pass`; NULL: forward is used */
     int32_t *tokens;              /* (n_ctx); the first n_past are in the cache */
     uint32_t n_keep;              /* of plumb_session_set_shift; 0: a full context is an error */
@@ -35,5 +58,17 @@ struct plumb_session {
 
 /* PLUMB_ERROR_STATE while a feed of the session is running. */
 plumb_status session_check_idle(plumb_session *s);
+/* The checks of plumb_session_feed. */
+plumb_status session_check_feed(plumb_session *s, const int32_t *ids, size_t n);
+/* Makes room in a full context, and sets *n_run to the number of tokens of the next batch, of n that remain. */
+plumb_status session_next_batch(plumb_session *s, size_t n, uint32_t *n_run);
+/* Makes s use the adapters of another session of its model. */
+plumb_status session_copy_use(plumb_session *s, const plumb_session *from);
+/* PLUMB_ERROR_MEMORY, and that there is no room for n tokens in a session that grows. */
+plumb_status session_no_room(plumb_session *s, uint32_t n);
+/* Lets the encoder read the n_encoded tokens of s->encoded. */
+plumb_status session_run_encoder(plumb_session *s);
+/* Must be called before the fast pass runs for this session: sets its taps and adapters. */
+void session_use_pass(plumb_session *s);
 
 #endif

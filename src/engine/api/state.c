@@ -7,7 +7,7 @@
  *   text   the token ids of the encoder's text, if the model has one, which a reader computes again
  *   logs   the logits after the last token, (n_vocab) f32, if there are any
  *   kv     for each layer that stores K and V, and
- *   stat   if the model is recurrent: forward/forward.h
+ *   stat   if the model is recurrent: forward/sequence.h
  *
  * It has the weights' digest, not the weights, and K and V as the kernels read them.  So another layout of either needs
  * another VERSION. */
@@ -246,9 +246,9 @@ static plumb_status pass_all(plumb_session *s, struct transfer *t, bool *is_touc
     if (e.head.n_dropped > 0) PLUMB_TRY(transfer_section(t, "drop", 0, pass_dropped, &e));
     if (s->encoded) PLUMB_TRY(transfer_section(t, "text", 0, pass_text, &e));
     if (transfer_reads(t)) s->n_encoded = e.head.n_encoded;
-    if (transfer_reads(t) && s->n_encoded > 0) forward_encode(s->forward, s->encoded, s->n_encoded);
+    if (transfer_reads(t) && s->n_encoded > 0) PLUMB_TRY(session_run_encoder(s));
     if (e.head.has_logits) PLUMB_TRY(transfer_section(t, "logs", 0, pass_logits, &e));
-    PLUMB_TRY(forward_exchange(s->forward, t, e.head.n_past));
+    PLUMB_TRY(sequence_exchange(&s->sequence, t, e.head.n_past));
     if (!transfer_reads(t)) return PLUMB_OK;
     char more;
     if (t->read(t->user, &more, 1) > 0) {

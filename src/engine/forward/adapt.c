@@ -6,21 +6,21 @@
 /* Products with B are added for so many tokens at once, as those with the output matrix are long. */
 enum { ADAPT_TOKENS = 8 };
 
-plumb_status forward_set_adapters(struct forward *f, const struct adapter_set *set) {
-    uint64_t n_low = set ? (uint64_t)f->n_batch * set->max_rank : 0, n_delta = set ? ADAPT_TOKENS * set->max_out : 0;
-    float *low_rank = alloc_array(n_low, sizeof *low_rank), *delta = alloc_array(n_delta, sizeof *delta);
-    if (!low_rank || !delta) {
-        free(low_rank);
-        free(delta);
-        return PLUMB_ERROR_MEMORY;
-    }
-    free(f->low_rank);
-    free(f->delta);
-    f->low_rank = low_rank;
-    f->delta = delta;
-    f->adapt_bytes = (n_low + n_delta) * sizeof *delta;
-    f->adapters = set;
-    return PLUMB_OK;
+/* Makes *x one of at least n elements, of which *n_before are there. */
+static bool grow(float **x, uint64_t *n_before, uint64_t n) {
+    if (n <= *n_before && *x) return true;
+    float *grown = alloc_array(n, sizeof *grown);
+    if (!grown) return false;
+    free(*x);
+    *x = grown;
+    *n_before = n;
+    return true;
+}
+
+plumb_status forward_prepare_adapters(struct forward *f, const struct adapter_set *set) {
+    bool ok = grow(&f->low_rank, &f->n_low_rank, (uint64_t)f->n_batch * set->max_rank)
+           && grow(&f->delta, &f->n_delta, ADAPT_TOKENS * set->max_out);
+    return ok ? PLUMB_OK : PLUMB_ERROR_MEMORY;
 }
 
 /* y (n_token, n_out) = x W^T */

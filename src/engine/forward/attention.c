@@ -1,7 +1,7 @@
-/* See attention.h.  The positions are divided into parts of KV_PART = 1024.  Up to 4 queries of one K/V head form a
- * unit, because the kernels take up to 4 at once.  For each part of a unit, run_part computes the scores, the weights
- * and the weighted sum of V before the next part begins, so that the scores stay in the L1 cache.  The scores s_i are
- * exponents of 2 (kernels/attention.h).  Part j of a query has
+/* See attention.h.  The positions are divided into parts: the KV_PART positions of a page.  Up to 4 queries of one K/V
+ * head form a unit, because the kernels take up to 4 at once.  For each part of a unit, run_part computes the scores,
+ * the weights and the weighted sum of V before the next part begins, so that the scores stay in the L1 cache.  The
+ * scores s_i are exponents of 2 (kernels/attention.h).  Part j of a query has
  *
  *   top_j = the largest s_i of the part, rounded up to an integer      w_i      = 2^(s_i - top_j)
  *   sum_j = sum of w_i                                                 values_j = sum of w_i v_i
@@ -20,7 +20,7 @@
  * has few, so the threads share its parts instead (run_token).  One thread then takes a part for all units of its K/V
  * head, so that K and V are read from memory once.
  *
- * With PLUMB_KV_F32 there are no units, and all positions are one part: run_f32 computes one query after the other. */
+ * With PLUMB_KV_F32 there are no units: run_f32 computes one query after the other. */
 /* Compiled for speed. */
 #include "forward/attention.h"
 
@@ -67,10 +67,9 @@ struct attention {
     const struct attention_kernels *kernels;
     const struct kernels *f32;
     struct pool *pool;
-    struct kv_cache *caches;                 /* (n_layer) */
-    uint8_t *cache_memory;                   /* the memory of all caches, allocated at once, so that caches that do not
-                                              * fit are refused before any of them is allocated */
-    uint64_t bytes;                          /* of all memory that allocate has returned, caches included */
+    struct kv_cache *encoder;                /* (n_encoder) the caches of an encoder's layers, which are computed one
+                                              * after the other, so that they share their pages */
+    uint64_t bytes;                          /* of all memory that allocate has returned, and of these pages */
     struct scratch *scratch;                 /* one for each thread */
     struct unit *units;                      /* run_units uses one for each thread, run_token all that one token has;
                                               * there are as many as the larger of these numbers, and none for f32 */
@@ -82,7 +81,7 @@ struct attention {
     uint32_t n_group;                        /* query heads that share a K/V head */
     float scale;                             /* scores are multiplied by it */
     uint32_t n_token, pos;
-    uint32_t n_encoded;                      /* tokens of the encoder, whose K and V are stored */
+    uint32_t n_encoded;                      /* tokens of the encoder, whose K and V the sequence has */
     const float *new_k, *new_v, *queries, *sinks, *biases;
     float *attn, *weights;
 };
@@ -101,12 +100,12 @@ struct maxima { uint32_t k_row, v_row, n_unit, n_ctx; };
 static struct maxima maxima_of(const struct attention *a, uint32_t n_ctx) {
     struct maxima m = { .n_ctx = n_ctx };
     for (uint32_t il = 0; il < a->plan->n_layer; il++) {
-        const struct kv_cache *c = &a->caches[il - a->plan->layers[il].kv_back];
         const struct attn_plan *layer = &a->plan->layers[il].attn;
         if (!plan_attends(&a->plan->layers[il])) continue;
+        uint32_t k_row = kv_round_up(layer->k_dim, ATTN_TILE), v_row = kv_round_up(layer->v_dim, ATTN_TILE);
         uint32_t n_unit = layer->n_head_kv * ((layer->n_head / layer->n_head_kv - 1) / ATTN_QUERIES + 1);
-        if (c->k_row > m.k_row) m.k_row = c->k_row;
-        if (c->v_row > m.v_row) m.v_row = c->v_row;
+        if (k_row > m.k_row) m.k_row = k_row;
+        if (v_row > m.v_row) m.v_row = v_row;
         if (n_unit > m.n_unit) m.n_unit = n_unit;
     }
     return m;
@@ -143,26 +142,26 @@ static bool allocate_unit(struct attention *a, struct unit *u, const struct maxi
     return ok;
 }
 
+/* The largest cache of an encoder's layer gets pages, and the others have the same. */
+static bool allocate_encoder(struct attention *a, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type) {
+    uint32_t n = a->plan->n_encoder, most = 0;
+    if (n == 0) return true;
+    if (!(a->encoder = calloc(n, sizeof *a->encoder))) return false;
+    for (uint32_t il = 0; il < n; il++) {
+        if (!kv_cache_init(&a->encoder[il], &a->plan->layers[il].attn, n_ctx, n_batch, type)) return false;
+        if (a->encoder[il].bytes > a->encoder[most].bytes) most = il;
+    }
+    if (!kv_cache_prepare(&a->encoder[most], 0, n_ctx)) return false;
+    a->bytes += a->encoder[most].bytes;
+    for (uint32_t il = 0; il < n; il++) {
+        if (il != most) kv_cache_share(&a->encoder[il], &a->encoder[most], n_ctx);
+    }
+    return true;
+}
+
 static bool allocate_all(struct attention *a, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type) {
-    uint32_t n_thread = pool_size(a->pool), n_layer = a->plan->n_layer;
-    if (!(a->caches = allocate(a, n_layer, sizeof *a->caches))) return false;
-    memset(a->caches, 0, n_layer * sizeof *a->caches);
-    uint64_t n_shared = 0, n_bytes = 0;
-    for (uint32_t il = 0; il < n_layer; il++) {
-        if (!plan_has_kv(&a->plan->layers[il])) continue;
-        if (!kv_cache_init(&a->caches[il], &a->plan->layers[il].attn, n_ctx, n_batch, type)) return false;
-        bool is_shared = il < a->plan->n_encoder;
-        if (is_shared && a->caches[il].bytes > n_shared) n_shared = a->caches[il].bytes;
-        if (!is_shared && !add_u64(n_bytes, a->caches[il].bytes, &n_bytes)) return false;
-    }
-    if (!add_u64(n_bytes, n_shared, &n_bytes)) return false;
-    if (!(a->cache_memory = allocate(a, n_bytes, 1))) return false;
-    uint64_t at = n_shared;
-    for (uint32_t il = 0; il < n_layer; il++) {
-        bool is_shared = il < a->plan->n_encoder;
-        kv_cache_place(&a->caches[il], a->cache_memory + (is_shared ? 0 : at));
-        if (!is_shared) at += a->caches[il].bytes;
-    }
+    uint32_t n_thread = pool_size(a->pool);
+    if (!allocate_encoder(a, n_ctx, n_batch, type)) return false;
     struct maxima m = maxima_of(a, n_ctx);
     uint32_t n_unit = type == PLUMB_KV_F32 ? 0 : m.n_unit > n_thread ? m.n_unit : n_thread;
     if (!(a->scratch = allocate(a, n_thread, sizeof *a->scratch))) return false;
@@ -218,8 +217,8 @@ void attention_free(struct attention *a) {
         free(a->scratch[i].codes);
         free(a->scratch[i].code_scales);
     }
-    free(a->cache_memory);
-    free(a->caches);
+    for (uint32_t il = 0; a->encoder && il < a->plan->n_encoder; il++) kv_cache_free(&a->encoder[il]);
+    free(a->encoder);
     free(a->scratch);
     free(a->units);
     free(a->records);
@@ -228,14 +227,21 @@ void attention_free(struct attention *a) {
 
 uint64_t attention_bytes(const struct attention *a) { return a->bytes; }
 
+/* The cache of layer il, or of the one whose K and V it has. */
+static struct kv_cache *cache_of(const struct attention *a, const struct sequence *s, uint32_t il) {
+    uint32_t of = il - a->plan->layers[il].kv_back;
+    return of < a->plan->n_encoder ? &a->encoder[of] : &s->caches[of];
+}
+
 /* Sets the fields of the layer for attention_store and attention_run. */
-static void begin_layer(struct attention *a, uint32_t il, uint32_t n_token, uint32_t pos) {
+static void begin_layer(struct attention *a, const struct sequence *s, uint32_t il, uint32_t n_token, uint32_t pos) {
     const struct attn_plan *layer = a->layer = &a->plan->layers[il].attn;
-    a->cache = &a->caches[il - a->plan->layers[il].kv_back];
+    a->cache = cache_of(a, s, il);
     a->n_group = layer->n_head / layer->n_head_kv;
     a->scale = layer->scale != 0.0f ? layer->scale : 1.0f / (float)math_sqrt((double)layer->k_dim);
     a->n_token = n_token;
     a->pos = pos;
+    a->n_encoded = s->n_encoded;
 }
 
 /* ---- the new K and V --------------------------------------------------------------------------------------------- */
@@ -262,10 +268,10 @@ static uint32_t moved_at_once(const struct kv_cache *cache, uint32_t n_ctx) {
     return cache->n_position < n_ctx ? cache->n_position : 1;
 }
 
-bool attention_prepare_drop(struct attention *a, uint32_t n_ctx) {
+bool attention_prepare_drop(struct attention *a, const struct sequence *s, uint32_t n_ctx) {
     uint64_t most = 0;
     for (uint32_t il = 0; il < a->plan->n_layer; il++) {
-        const struct kv_cache *cache = &a->caches[il];
+        const struct kv_cache *cache = cache_of(a, s, il);
         if (!plan_has_kv(&a->plan->layers[il])) continue;
         uint64_t n = (uint64_t)moved_at_once(cache, n_ctx) * (cache->k_dim + cache->v_row);
         if (n > most) most = n;
@@ -295,11 +301,11 @@ static void shift_head(struct attention *a, uint32_t head, uint32_t first, uint3
     }
 }
 
-void attention_drop(struct attention *a, uint32_t n_keep, uint32_t n_drop, uint32_t n_past,
+void attention_drop(struct attention *a, struct sequence *s, uint32_t n_keep, uint32_t n_drop, uint32_t n_past,
                     float *const cosine[PLAN_ROPES], float *const sine[PLAN_ROPES]) {
     for (uint32_t il = 0; il < a->plan->n_layer; il++) {
         if (!plan_has_kv(&a->plan->layers[il])) continue;
-        begin_layer(a, il, 0, 0);
+        begin_layer(a, s, il, 0, 0);
         uint32_t first = kv_cache_move(a->cache, n_keep + n_drop, n_keep, n_past);
         for (uint32_t head = 0, rope = a->layer->rope; head < a->cache->n_head_kv; head++) {
             shift_head(a, head, first, n_past, n_drop, moved_at_once(a->cache, n_past),
@@ -317,15 +323,6 @@ static uint32_t grain(uint64_t cost) { return cost < CHUNK_COST ? (uint32_t)(CHU
 static size_t query_row(const struct attention *a, const struct unit *u, uint32_t i) {
     uint32_t t = (u->first + i) / a->n_group, g = (u->first + i) % a->n_group;
     return (size_t)t * a->layer->n_head + u->head_kv * a->n_group + g;
-}
-
-/* Returns the first position that the token at pos sees.  A window of 0 has no limit.  A chunked window begins at the
- * last multiple of its length; pos is in the middle of a symmetric one, and at the end of any other. */
-static uint32_t first_seen(const struct attn_plan *layer, uint32_t pos) {
-    uint32_t window = layer->window;
-    uint32_t before = layer->is_symmetric ? window / 2 : window - 1;
-    if (window > 0 && layer->is_chunked) return pos / window * window;
-    return window == 0 || pos <= before ? 0 : pos - before;
 }
 
 /* Returns how many positions there are for the tokens of the batch. */
@@ -376,7 +373,7 @@ static void begin_unit(const struct attention *a, struct unit *u, uint32_t head_
         u->q_scale[i] = code_scale * (a->scale * ATTN_LOG2E);
         u->own[i] = a->pos + (first + i) / a->n_group;
         u->end[i] = end_seen(a, u->own[i]);
-        u->from[i] = first_seen(a->layer, u->own[i]);
+        u->from[i] = plan_first_seen(a->layer, u->own[i]);
     }
 }
 
@@ -521,7 +518,7 @@ static void run_units(void *user, uint32_t begin, uint32_t end, uint32_t thread)
  * units. */
 static void run_parts(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct attention *a = user;
-    uint32_t first = part_of(first_seen(a->layer, a->pos)), last = part_of(end_seen(a, a->pos) - 1);
+    uint32_t first = part_of(plan_first_seen(a->layer, a->pos)), last = part_of(end_seen(a, a->pos) - 1);
     uint32_t n_part = last - first + 1, n = units_of_head(a);
     for (uint32_t i = begin; i < end; i++) {
         for (uint32_t j = 0; j < n; j++) {
@@ -533,7 +530,7 @@ static void run_parts(void *user, uint32_t begin, uint32_t end, uint32_t thread)
 /* Computes the only token of a batch.  The caller's thread begins and ends all units, which takes little time.  cost is
  * that of a whole part, for all queries of a K/V head. */
 static void run_token(struct attention *a) {
-    uint32_t from = first_seen(a->layer, a->pos), n = units_of_head(a), n_unit = a->layer->n_head_kv * n;
+    uint32_t from = plan_first_seen(a->layer, a->pos), n = units_of_head(a), n_unit = a->layer->n_head_kv * n;
     uint64_t n_seen = end_seen(a, a->pos) - from, n_first = n_seen < KV_PART ? n_seen : KV_PART;
     uint64_t cost = n_first * a->n_group * ((uint64_t)a->cache->k_row + a->cache->v_row + WEIGHT_COST);
     uint32_t n_part = part_of(end_seen(a, a->pos) - 1) - part_of(from) + 1;
@@ -544,6 +541,12 @@ static void run_token(struct attention *a) {
 
 /* ---- f32 --------------------------------------------------------------------------------------------------------- */
 
+/* Returns how many of the positions p .. end - 1 are in the page of p. */
+static uint32_t in_page(uint32_t p, uint32_t end) {
+    uint32_t n = KV_PART - p % KV_PART;
+    return n < end - p ? n : end - p;
+}
+
 /* The loop of PLUMB_KV_F32 for batches of any size; i is an index into (n_token, n_head). */
 static void run_f32(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct attention *a = user;
@@ -551,23 +554,27 @@ static void run_f32(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     float *scores = a->scratch[thread].scores;
     for (uint32_t i = begin; i < end; i++) {
         uint32_t head_kv = i % l->n_head / a->n_group, pos = a->pos + i / l->n_head, n_key = n_keys(a);
-        uint32_t from = first_seen(l, pos), n_seen = end_seen(a, pos) - from, head = i % l->n_head;
-        uint32_t n_row = a->cache->n_position, row = from % n_row;   /* of a position; row 0 follows the last one */
-        const float *k = (const float *)(const void *)kv_cache_k(a->cache, head_kv, 0, 0);
-        const float *v = (const float *)(const void *)kv_cache_v(a->cache, head_kv, 0, 0);
+        uint32_t from = plan_first_seen(l, pos), last = end_seen(a, pos), n_seen = last - from, head = i % l->n_head;
         const float *q = a->queries + (size_t)i * l->k_dim;
         float *attn = a->attn + (size_t)i * l->v_dim;
-        for (uint32_t p = 0; p < n_seen; p++, row = row + 1 < n_row ? row + 1 : 0) {
-            scores[p] = a->f32->dot_f32(q, k + (size_t)row * a->cache->k_row, l->k_dim) * a->scale;
+        for (uint32_t p = from, n; p < last; p += n) {
+            n = in_page(p, last);
+            const float *k = (const float *)(const void *)kv_cache_k_tile(a->cache, head_kv, 0, p).codes;
+            for (uint32_t j = 0; j < n; j++) {
+                scores[p - from + j] = a->f32->dot_f32(q, k + (size_t)j * a->cache->k_row, l->k_dim) * a->scale;
+            }
         }
         if (l->softcap != 0.0f) a->f32->softcap(scores, l->softcap, n_seen);
         add_by_distance(a, scores, from, n_seen, pos, head, 1.0f);
         if (a->sinks) scores[n_seen] = a->sinks[head];   /* there is room for one more */
         a->f32->softmax(scores, n_seen + (a->sinks ? 1 : 0));
         memset(attn, 0, l->v_dim * sizeof *attn);
-        row = from % n_row;
-        for (uint32_t p = 0; p < n_seen; p++, row = row + 1 < n_row ? row + 1 : 0) {
-            a->f32->add_scaled(attn, v + (size_t)row * a->cache->v_row, scores[p], l->v_dim);
+        for (uint32_t p = from, n; p < last; p += n) {
+            n = in_page(p, last);
+            const float *v = (const float *)(const void *)kv_cache_v_block(a->cache, head_kv, 0, p).codes;
+            for (uint32_t j = 0; j < n; j++) {
+                a->f32->add_scaled(attn, v + (size_t)j * a->cache->v_row, scores[p - from + j], l->v_dim);
+            }
         }
         if (!a->weights) continue;
         float *weights = a->weights + (size_t)i * n_key;
@@ -578,25 +585,18 @@ static void run_f32(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
 
 /* ---- entry points for all cache types ---------------------------------------------------------------------------- */
 
-uint32_t attention_rewind(const struct attention *a, uint32_t n_past) {
-    for (uint32_t il = 0; il < a->plan->n_layer; il++) {
-        if (first_seen(&a->plan->layers[il].attn, n_past) < a->caches[il].n_lost) return 0;
-    }
-    return n_past;
-}
-
-void attention_store(struct attention *a, uint32_t il, const float *k, const float *v, uint32_t n_token, uint32_t pos) {
-    begin_layer(a, il, n_token, pos);
-    if (a->layer->reads_encoder) a->n_encoded = pos + n_token;
+void attention_store(struct attention *a, struct sequence *s, uint32_t il, const float *k, const float *v,
+                     uint32_t n_token, uint32_t pos) {
+    begin_layer(a, s, il, n_token, pos);
     kv_cache_begin(a->cache, pos, pos + n_token);
     a->new_k = k;
     a->new_v = v;
     pool_run(a->pool, a->layer->n_head_kv, grain((uint64_t)n_token * a->cache->k_row * WEIGHT_COST), store_heads, a);
 }
 
-void attention_run(struct attention *a, uint32_t il, const float *q, const float *sinks, const float *biases,
-                   uint32_t n_token, uint32_t pos, float *attn, float *weights) {
-    begin_layer(a, il, n_token, pos);
+void attention_run(struct attention *a, const struct sequence *s, uint32_t il, const float *q, const float *sinks,
+                   const float *biases, uint32_t n_token, uint32_t pos, float *attn, float *weights) {
+    begin_layer(a, s, il, n_token, pos);
     a->queries = q;
     a->sinks = sinks;
     a->biases = biases;
@@ -605,20 +605,4 @@ void attention_run(struct attention *a, uint32_t il, const float *q, const float
     if (a->cache->type == PLUMB_KV_F32) pool_run(a->pool, n_token * a->layer->n_head, 1, run_f32, a);
     else if (n_token == 1) run_token(a);
     else pool_run(a->pool, a->layer->n_head_kv * units_of_head(a), 1, run_units, a);
-}
-
-struct exchange { struct kv_cache *cache; uint32_t n_past, first; };
-
-static plumb_status pass_cache(void *of, struct transfer *t) {
-    const struct exchange *e = of;
-    return kv_cache_exchange(e->cache, t, e->n_past, e->first);
-}
-
-plumb_status attention_exchange(struct attention *a, struct transfer *t, uint32_t n_past) {
-    for (uint32_t il = 0; il < a->plan->n_layer; il++) {
-        if (il < a->plan->n_encoder || !plan_keeps_kv(&a->plan->layers[il])) continue;
-        struct exchange e = { &a->caches[il], n_past, first_seen(&a->plan->layers[il].attn, n_past) };
-        PLUMB_TRY(transfer_section(t, "kv  ", il, pass_cache, &e));
-    }
-    return PLUMB_OK;
 }

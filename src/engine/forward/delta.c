@@ -34,7 +34,7 @@ static void normalize_tokens(void *user, uint32_t begin, uint32_t end, uint32_t 
     const struct delta *v = user;
     const struct delta_plan *d = &v->c->layer->delta;
     float eps = v->f->model->plan.norm_eps, scale = 1.0f / (float)math_sqrt(d->dim);
-    for (uint32_t t = begin; t < end; t++) {
+    for (uint32_t t = v->c->begin + begin; t < v->c->begin + end; t++) {
         float *row = v->f->streams[STREAM_CONV] + t * v->n_row;
         for (uint32_t h = 0; h < 2 * d->n_key_head; h++) {
             make_unit(&v->f->kernels, row + (size_t)h * d->dim, d->dim, eps, h < d->n_key_head ? scale : 1.0f);
@@ -67,7 +67,7 @@ static void run_rows(void *mixer, struct state_rows rows) {
                               .query = query, .fade = v->f->streams[STREAM_DECAY] + at * dim };
         if (rows.first == 0) *decay = d->is_diagonal ? 1.0f : (float)math_exp((double)v->f->streams[STREAM_DECAY][at]);
         of.decay = *decay;
-        if (begins_text(v->f, v->c, t)) memset(s, 0, (size_t)rows.n * dim * sizeof *s);
+        if (begins_text(v->c, t)) memset(s, 0, (size_t)rows.n * dim * sizeof *s);
         k->row_dots(change, s, rows.n, *decay, d->is_diagonal ? v->f->streams[STREAM_KEY] + at * dim : key, dim);
         for (uint32_t r = 0; r < rows.n; r++) change[r] = beta * (value[r] - change[r]);
         k->advance(v->c->out + at * dim + rows.first, s, rows.n, &of, change, NULL);
@@ -76,14 +76,14 @@ static void run_rows(void *mixer, struct state_rows rows) {
 
 static void run_heads(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     struct delta *v = user;
-    forward_states(v, begin, end, v->c->layer->delta.dim, v->c->b.n, run_rows);
+    forward_states(v, begin, end, v->c->layer->delta.dim, v->c, run_rows);
     (void)thread;
 }
 
 void forward_delta(struct forward *f, const struct call *c) {
     const struct delta_plan *d = &c->layer->delta;
     size_t n_row = (size_t)(2 * d->n_key_head + d->n_head) * d->dim;
-    struct delta v = { f, c, f->states[c->il].values + (c->layer->n_conv - 1) * n_row, n_row };
-    pool_share(f->pool, c->b.n, normalize_tokens, &v);
+    struct delta v = { f, c, call_state(f, c) + (c->layer->n_conv - 1) * n_row, n_row };
+    pool_share(f->pool, c->end - c->begin, normalize_tokens, &v);
     pool_run(f->pool, d->n_head, 1, run_heads, &v);
 }

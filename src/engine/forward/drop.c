@@ -6,9 +6,7 @@
  * cross attention.  A state of a recurrent layer is that of all tokens, so it goes on. */
 #include "forward/steps.h"
 
-#include "forward/kv_cache.h"
-
-static const char *why_not(const struct forward *f, uint32_t n_keep, uint32_t n) {
+static const char *why_not(const struct forward *f, const struct sequence *s, uint32_t n_keep, uint32_t n) {
     const struct model *m = f->model;
     if (m->plan.n_encoder > 0) return "the decoder reads those of an encoder, which do not move";
     if (!plan_is_causal(&m->plan)) return "they attend to later ones";
@@ -21,39 +19,40 @@ static const char *why_not(const struct forward *f, uint32_t n_keep, uint32_t n)
             return "their keys are normalized after they are rotated";
         }
         /* A ring may have lost the tokens that stay, so no window may reach them after a shift. */
-        bool is_ring = kv_cache_length(a, f->n_ctx, f->n_batch) < f->n_ctx;
+        bool is_ring = kv_cache_length(a, s->n_ctx, f->n_batch) < s->n_ctx;
         if (is_ring && a->window > n - n_keep) return "a window would reach those that stay";
     }
     return NULL;
 }
 
-plumb_status forward_prepare_drop(struct forward *f, uint32_t n_keep, uint32_t n, struct error *err) {
-    const char *reason = why_not(f, n_keep, n);
+plumb_status forward_prepare_drop(struct forward *f, const struct sequence *s, uint32_t n_keep, uint32_t n,
+                                  struct error *err) {
+    const char *reason = why_not(f, s, n_keep, n);
     if (reason) return error_set(err, PLUMB_ERROR_UNSUPPORTED, "tokens cannot move in a full context: %s", reason);
-    if (attention_prepare_drop(f->attention, f->n_ctx)) return PLUMB_OK;
+    if (attention_prepare_drop(f->attention, s, s->n_ctx)) return PLUMB_OK;
     return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the K and V of tokens that move");
 }
 
 /* The angles are in the tables of RoPE in the place of the last position, which will be filled again. */
-void forward_drop(struct forward *f, uint32_t n_keep, uint32_t n_drop) {
+bool forward_drop(struct forward *f, struct sequence *s, uint32_t n_keep, uint32_t n_drop) {
     float *cosine[PLAN_ROPES], *sine[PLAN_ROPES];
+    if (!sequence_prepare(s, n_keep, s->n_ctx)) return false;
     for (uint32_t i = 0; i < PLAN_ROPES; i++) {
         uint32_t half = f->model->plan.ropes[i].n_rot / 2;
         cosine[i] = half > 0 ? f->rope_cos[i] + (size_t)(f->n_ctx - 1) * half : NULL;
         sine[i] = half > 0 ? f->rope_sin[i] + (size_t)(f->n_ctx - 1) * half : NULL;
         model_rope_angles(f->model, i, f->n_ctx, n_drop, f->rope_angles);
         for (uint32_t j = 0; j < half; j++) {
-            double s, c;
-            math_sincos(-f->rope_angles[j], &s, &c);
-            cosine[i][j] = (float)c;
-            sine[i][j] = (float)s;
+            double y, x;
+            math_sincos(-f->rope_angles[j], &y, &x);
+            cosine[i][j] = (float)x;
+            sine[i][j] = (float)y;
         }
     }
     if (f->n_rope == f->n_ctx) f->n_rope--;
-    attention_drop(f->attention, n_keep, n_drop, f->n_ctx, cosine, sine);
-    f->n_past = f->n_ctx - n_drop;
-    snapshots_back(&f->snapshots, 0);   /* those before are of other positions */
-    if (f->snapshots.size > 0) {
-        memcpy(snapshots_add(&f->snapshots, f->n_past), f->state, (size_t)f->snapshots.size * sizeof *f->state);
-    }
+    attention_drop(f->attention, s, n_keep, n_drop, s->n_ctx, cosine, sine);
+    s->n_past = s->n_ctx - n_drop;
+    snapshots_back(&s->snapshots, 0);   /* those before are of other positions */
+    sequence_end(s, s->n_past);
+    return true;
 }

@@ -1,7 +1,6 @@
 /* What a pass keeps of its tokens, as sections of a saved session: K and V, and the states of recurrent layers.  The
  * same code writes and reads them (base/transfer.h). */
-#include "forward/kv_cache.h"
-#include "forward/steps.h"
+#include "forward/sequence.h"
 
 /* ---- K and V ----------------------------------------------------------------------------------------------------- */
 
@@ -80,21 +79,22 @@ plumb_status kv_cache_exchange(struct kv_cache *cache, struct transfer *t, uint3
 
 /* ---- states ------------------------------------------------------------------------------------------------------ */
 
-struct exchange { struct forward *f; uint32_t n_past; };
+struct exchange { struct sequence *s; uint32_t n_past; };
 
 /* The states after n_past tokens, and the snapshots before.  A reader keeps all of them as snapshots, as far as they
  * fit. */
 static plumb_status pass_states(void *of, struct transfer *t) {
     const struct exchange *e = of;
-    struct snapshots *all = &e->f->snapshots;
-    size_t bytes = (size_t)all->size * sizeof *e->f->state;
-    uint32_t n = 0, n_kept = 0;
+    struct snapshots *all = &e->s->snapshots;
+    float *state = e->s->state;
+    size_t bytes = (size_t)all->size * sizeof *state;
+    uint32_t n = 0, n_kept = 0, before = 0;
     while (!transfer_reads(t) && n_kept < all->n && all->at[n_kept] <= e->n_past) n_kept++;
     bool is_own = e->n_past > 0 && (n_kept == 0 || all->at[n_kept - 1] < e->n_past);   /* the latest has no snapshot */
     n = n_kept + is_own;
     PLUMB_TRY(transfer_u32(t, &n));
     if (transfer_reads(t)) all->n = 0;
-    for (uint32_t i = 0, before = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         uint32_t at = i < n_kept ? all->at[i] : e->n_past;
         PLUMB_TRY(transfer_u32(t, &at));
         if (at <= before || at > e->n_past) {
@@ -102,22 +102,34 @@ static plumb_status pass_states(void *of, struct transfer *t) {
                                  "after %u, and there are %u tokens", i, at, before, e->n_past);
         }
         before = at;
-        float *values = transfer_reads(t) ? snapshots_add(all, at) : i < n_kept ? all->values[i] : e->f->state;
-        PLUMB_TRY(transfer_bytes(t, values, bytes));
+        PLUMB_TRY(transfer_bytes(t, i < n_kept ? all->copies[i]->values : state, bytes));
+        float *copy = transfer_reads(t) ? snapshots_add(all, at) : NULL;
+        if (copy) memcpy(copy, state, bytes);
     }
-    if (!transfer_reads(t)) return PLUMB_OK;
-    const float *last = snapshots_back(all, e->n_past);
-    if (!last && e->n_past > 0) {
-        return transfer_fail(t, PLUMB_ERROR_METADATA, "there is no state after all %u tokens", e->n_past);
-    }
-    if (last) memcpy(e->f->state, last, bytes);
-    return PLUMB_OK;
+    if (!transfer_reads(t) || before == e->n_past) return PLUMB_OK;
+    return transfer_fail(t, PLUMB_ERROR_METADATA, "there is no state after all %u tokens", e->n_past);
 }
 
-plumb_status forward_exchange(struct forward *f, struct transfer *t, uint32_t n_past) {
-    struct exchange e = { f, n_past };
-    PLUMB_TRY(attention_exchange(f->attention, t, n_past));
-    if (f->snapshots.size > 0) PLUMB_TRY(transfer_section(t, "stat", 0, pass_states, &e));
-    if (transfer_reads(t)) f->n_past = n_past;
+/* ---- a sequence -------------------------------------------------------------------------------------------------- */
+
+struct stored { struct kv_cache *cache; uint32_t n_past, first; };
+
+static plumb_status pass_cache(void *of, struct transfer *t) {
+    const struct stored *stored = of;
+    return kv_cache_exchange(stored->cache, t, stored->n_past, stored->first);
+}
+
+plumb_status sequence_exchange(struct sequence *s, struct transfer *t, uint32_t n_past) {
+    struct exchange e = { s, n_past };
+    if (transfer_reads(t) && !sequence_prepare(s, 0, n_past)) {
+        return transfer_fail(t, PLUMB_ERROR_MEMORY, "out of memory: K and V of %u tokens", n_past);
+    }
+    for (uint32_t il = s->plan->n_encoder; il < s->plan->n_layer; il++) {
+        if (!plan_keeps_kv(&s->plan->layers[il])) continue;
+        struct stored stored = { &s->caches[il], n_past, plan_first_seen(&s->plan->layers[il].attn, n_past) };
+        PLUMB_TRY(transfer_section(t, "kv  ", il, pass_cache, &stored));
+    }
+    if (s->snapshots.size > 0) PLUMB_TRY(transfer_section(t, "stat", 0, pass_states, &e));
+    if (transfer_reads(t)) s->n_past = n_past;
     return PLUMB_OK;
 }

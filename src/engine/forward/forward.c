@@ -25,18 +25,30 @@ static bool allocate_panels(struct forward *f, uint32_t n_in) {
     return f->panels;
 }
 
+/* Makes a table one for more positions. */
+static bool grow_rope(struct forward *f, float **table, uint32_t half, uint32_t n_before, uint32_t n_ctx) {
+    if (half == 0) return true;   /* no layer uses it */
+    if (!alloc_resize(table, (uint64_t)n_ctx * half, sizeof **table)) return false;
+    f->bytes += ((uint64_t)n_ctx - n_before) * half * sizeof **table;
+    return true;
+}
+
+static bool grow_ropes(struct forward *f, uint32_t n_before, uint32_t n_ctx) {
+    for (int i = 0; i < PLAN_ROPES; i++) {
+        uint32_t half = f->model->plan.ropes[i].n_rot / 2;
+        if (!grow_rope(f, &f->rope_cos[i], half, n_before, n_ctx)) return false;
+        if (!grow_rope(f, &f->rope_sin[i], half, n_before, n_ctx)) return false;
+    }
+    return true;
+}
+
 static bool allocate_ropes(struct forward *f) {
     uint32_t most = 0;
     for (int i = 0; i < PLAN_ROPES; i++) {
         uint32_t half = f->model->plan.ropes[i].n_rot / 2;
-        uint64_t n = (uint64_t)f->n_ctx * half;
         if (half > most) most = half;
-        if (half == 0) continue;   /* no layer uses it */
-        f->rope_cos[i] = allocate(f, n, sizeof(float));
-        f->rope_sin[i] = allocate(f, n, sizeof(float));
-        if (!f->rope_cos[i] || !f->rope_sin[i]) return false;
     }
-    return (f->rope_angles = allocate(f, most, sizeof(double))) != NULL;
+    return grow_ropes(f, 0, f->n_ctx) && (f->rope_angles = allocate(f, most, sizeof(double)));
 }
 
 static bool allocate_experts(struct forward *f) {
@@ -151,42 +163,28 @@ static float *allocate_kernel(struct forward *f, uint32_t il) {
 
 static bool allocate_states(struct forward *f) {
     const struct model *m = f->model;
-    uint64_t n = plan_states_size(&m->plan);
+    size_t first = 0;
     f->states = calloc(m->plan.n_layer, sizeof *f->states);
-    f->state = allocate(f, n, sizeof *f->state);
-    float *at = f->state;
-    for (uint32_t il = 0; f->states && at && il < m->plan.n_layer; il++) {
+    for (uint32_t il = 0; f->states && il < m->plan.n_layer; il++) {
         bool has_kernel = m->plan.layers[il].n_conv > 0;
-        f->states[il] = (struct layer_state){ at, has_kernel ? allocate_kernel(f, il) : NULL };
-        at += (size_t)plan_state_size(&m->plan, il);
+        f->states[il] = (struct layer_state){ first, has_kernel ? allocate_kernel(f, il) : NULL };
+        first += (size_t)plan_state_size(&m->plan, il);   /* sequence_create refuses what exceeds memory */
         if (has_kernel && !f->states[il].kernel) return false;
     }
-    return f->states && at && snapshots_create(&f->snapshots, n, &f->bytes);
+    return f->states;
 }
 
-/* Called before a run at pos: goes back to the state there, if the states are of other tokens. */
-static void begin_states(struct forward *f, uint32_t pos) {
-    size_t bytes = (size_t)f->snapshots.size * sizeof *f->state;
-    const float *snapshot = snapshots_back(&f->snapshots, pos);
-    if (pos == 0) memset(f->state, 0, bytes);
-    else if (pos != f->n_past && snapshot) memcpy(f->state, snapshot, bytes);
+static bool allocate_attention(struct forward *f, uint32_t n_ctx, struct attention **out) {
+    return attention_create(out, &f->model->plan, n_ctx, f->n_batch, f->kv_type, &f->attention_kernels, &f->kernels,
+                            f->pool) == PLUMB_OK;
 }
 
-/* Called after a run of n tokens: a prompt may end here, and an answer is long. */
-static void keep_states(struct forward *f, uint32_t n) {
-    const struct snapshots *s = &f->snapshots;
-    uint32_t last = s->n > 0 ? s->at[s->n - 1] : 0;
-    if (s->size == 0 || (n == 1 && f->n_past - last < SNAPSHOTS_EVERY)) return;
-    memcpy(snapshots_add(&f->snapshots, f->n_past), f->state, (size_t)s->size * sizeof *f->state);
-}
-
-static bool allocate_scratch(struct forward *f, plumb_kv_type kv_type) {
+static bool allocate_scratch(struct forward *f) {
     const struct plan *p = &f->model->plan;
     uint64_t b = f->n_batch, n_max = plan_max_row(p);
     if (n_max > UINT32_MAX) return false;
     uint32_t n_in = (uint32_t)n_max;
-    return attention_create(&f->attention, p, f->n_ctx, f->n_batch, kv_type, &f->attention_kernels, &f->kernels,
-                            f->pool) == PLUMB_OK
+    return allocate_attention(f, f->n_ctx, &f->attention)
         && allocate_ropes(f)
         && allocate_streams(f)
         && allocate_experts(f)
@@ -195,6 +193,8 @@ static bool allocate_scratch(struct forward *f, plumb_kv_type kv_type) {
         && (f->own_row = allocate(f, (uint64_t)p->n_layer * p->n_per_layer, sizeof *f->own_row))
         && (f->head = allocate(f, 2 * (uint64_t)plan_max_head(p), sizeof(float)))
         && (f->positions = allocate(f, b, sizeof *f->positions))
+        && (f->ids = allocate(f, b, sizeof *f->ids))
+        && (f->pieces = allocate(f, b, sizeof *f->pieces))
         && activations_create(&f->acts, n_in, f->n_batch, &f->kernels, &f->bytes) == PLUMB_OK
         && allocate_panels(f, n_in);
 }
@@ -208,14 +208,11 @@ plumb_status forward_create(struct forward **out, const struct model *m, uint32_
     f->n_ctx = n_ctx;
     f->n_batch = n_batch = m->plan.n_encoder > 0 ? n_ctx : n_batch;
     f->pool = pool;
+    f->kv_type = kv_type;
     f->kernels = *k;
     attention_kernels_init(&f->attention_kernels, k->isa == KERNELS_SCALAR);
     plumb_status status = kv_cache_check(&m->plan, kv_type, err);
-    if (status == PLUMB_OK && !allocate_scratch(f, kv_type)) {
-        double mib = kv_cache_bytes(&m->plan, n_ctx, n_batch, kv_type) / 1048576.0;
-        status = error_set(err, PLUMB_ERROR_MEMORY, "out of memory: a context of %u tokens needs %.1f MiB for K and V "
-                           "and more for a batch; ask for a smaller context", n_ctx, mib);
-    }
+    if (status == PLUMB_OK && !allocate_scratch(f)) status = sequence_no_memory(&m->plan, n_ctx, n_batch, kv_type, err);
     if (status != PLUMB_OK) {
         forward_free(f);
         return status;
@@ -227,8 +224,8 @@ plumb_status forward_create(struct forward **out, const struct model *m, uint32_
 void forward_free(struct forward *f) {
     if (!f) return;
     void *const owned[] = { f->rope_cos[ROPE_GLOBAL], f->rope_sin[ROPE_GLOBAL], f->rope_cos[ROPE_LOCAL],
-                            f->rope_sin[ROPE_LOCAL], f->rope_angles, f->own_row, f->head, f->positions, f->tapped,
-                            f->low_rank, f->delta,
+                            f->rope_sin[ROPE_LOCAL], f->rope_angles, f->own_row, f->head, f->positions, f->ids,
+                            f->pieces, f->tapped, f->low_rank, f->delta,
                             f->experts.masked, f->experts.tokens, f->experts.x, f->experts.y, f->experts.gates };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     for (size_t i = 0; i < sizeof f->experts.shown / sizeof *f->experts.shown; i++) free(f->experts.shown[i]);
@@ -236,12 +233,10 @@ void forward_free(struct forward *f) {
     free(f->rows);
     for (uint32_t il = 0; f->states && il < f->model->plan.n_layer; il++) free(f->states[il].kernel);
     free(f->states);
-    free(f->state);
     for (uint32_t il = 0; f->biases && il < f->model->plan.n_layer; il++) {
         if (layer_of_biases(f->model, il) == il) free(f->biases[il]);
     }
     free(f->biases);
-    snapshots_free(&f->snapshots);
     attention_free(f->attention);
     activations_free(&f->acts);
     for (uint32_t i = 0; f->panels && i < pool_size(f->pool); i++) panel_free(&f->panels[i]);
@@ -249,24 +244,47 @@ void forward_free(struct forward *f) {
     free(f);
 }
 
-plumb_status forward_set_tap(struct forward *f, struct tap_sink sink) {
-    if (sink.on_tap && !f->tapped) {
+bool forward_grow(struct forward *f, uint32_t n_ctx) {
+    struct attention *grown;
+    if (n_ctx <= f->n_ctx) return true;
+    if (f->model->plan.n_encoder > 0 || !allocate_attention(f, n_ctx, &grown)) return false;
+    if (!grow_ropes(f, f->n_ctx, n_ctx)) {
+        attention_free(grown);
+        return false;
+    }
+    attention_free(f->attention);
+    f->attention = grown;
+    f->n_ctx = n_ctx;
+    return true;
+}
+
+plumb_status forward_prepare_taps(struct forward *f) {
+    if (f->n_tapped < f->n_ctx) {
         uint64_t n_row = (uint64_t)f->n_batch * f->model->plan.max_head, n;
-        f->tapped = mul_u64(n_row, f->n_ctx, &n) ? allocate(f, n, sizeof *f->tapped) : NULL;
-        if (!f->tapped) return PLUMB_ERROR_MEMORY;
+        float *tapped = mul_u64(n_row, f->n_ctx, &n) ? allocate(f, n, sizeof *f->tapped) : NULL;
+        if (!tapped) return PLUMB_ERROR_MEMORY;
+        f->bytes -= n_row * f->n_tapped * sizeof *f->tapped;
+        free(f->tapped);
+        f->tapped = tapped;
+        f->n_tapped = f->n_ctx;
     }
     uint64_t n_shown, n_used = plan_max_used_row(&f->model->plan);
-    for (size_t i = 0; sink.on_tap && n_used > 0 && i < sizeof f->experts.shown / sizeof *f->experts.shown; i++) {
+    for (size_t i = 0; n_used > 0 && i < sizeof f->experts.shown / sizeof *f->experts.shown; i++) {
         float **shown = &f->experts.shown[i];
         if (!*shown && mul_u64(n_used, f->n_batch, &n_shown)) *shown = allocate(f, n_shown, sizeof **shown);
         if (!*shown) return PLUMB_ERROR_MEMORY;
     }
-    f->sink = sink;
     return PLUMB_OK;
 }
 
+void forward_use(struct forward *f, struct tap_sink sink, const struct adapter_set *set) {
+    f->sink = sink;
+    f->adapters = set;
+}
+
 uint64_t forward_bytes(const struct forward *f) {
-    return f->bytes + f->adapt_bytes + (f->attention ? attention_bytes(f->attention) : 0);
+    uint64_t n_adapt = f->n_low_rank + f->n_delta;
+    return f->bytes + n_adapt * sizeof *f->delta + (f->attention ? attention_bytes(f->attention) : 0);
 }
 const struct kernels *forward_kernels(const struct forward *f) { return &f->kernels; }
 
@@ -601,24 +619,20 @@ static void run_temperature(struct forward *f, const struct call *c) {
     }
 }
 
-/* Each text is alone in the cache, which then has the next one. */
 static void run_attention(struct forward *f, const struct call *c) {
     const struct attn_plan *a = &c->layer->attn;
-    const float *q = f->streams[STREAM_Q], *k = f->streams[STREAM_K], *v = f->streams[STREAM_V];
-    bool has_kv = plan_keeps_kv(c->layer);
-    uint32_t n_key = a->reads_encoder ? f->n_encoded : c->b.pos + c->b.n;
-    const uint32_t *lengths = c->b.lengths;
-    for (size_t t = 0, n; t < c->b.n; t += n) {
-        n = lengths ? *lengths++ : c->b.n;
-        if (has_kv) {
-            attention_store(f->attention, c->il, k + t * a->n_head_kv * a->k_dim, v + t * a->n_head_kv * a->v_dim,
-                            (uint32_t)n, c->b.pos);
-        }
-        attention_run(f->attention, c->il, q + t * a->n_head * a->k_dim, c->w->w ? floats_of(c) : NULL,
-                      f->biases ? f->biases[c->il] : NULL, (uint32_t)n, c->b.pos, c->out + t * a->n_head * a->v_dim,
-                      f->sink.on_tap ? f->tapped : NULL);
+    struct sequence *s = c->piece->sequence;
+    size_t t = c->begin;
+    uint32_t n = c->end - c->begin, pos = c->piece->pos;
+    if (plan_keeps_kv(c->layer)) {
+        attention_store(f->attention, s, c->il, f->streams[STREAM_K] + t * a->n_head_kv * a->k_dim,
+                        f->streams[STREAM_V] + t * a->n_head_kv * a->v_dim, n, pos);
     }
-    forward_tap(f, TAP_KQ_SOFT_MAX, (int32_t)c->il, c->b.pos, c->b.n, a->n_head, n_key, f->tapped);
+    attention_run(f->attention, s, c->il, f->streams[STREAM_Q] + t * a->n_head * a->k_dim,
+                  c->w->w ? floats_of(c) : NULL, f->biases ? f->biases[c->il] : NULL, n, pos,
+                  c->out + t * a->n_head * a->v_dim, f->sink.on_tap ? f->tapped : NULL);
+    forward_tap(f, TAP_KQ_SOFT_MAX, (int32_t)c->il, pos, n, a->n_head, a->reads_encoder ? s->n_encoded : pos + n,
+                f->tapped);
 }
 
 /* Copies n elements of each of n_row rows. */
@@ -717,12 +731,15 @@ static run_step *const of_tokens[STEP_KINDS] = {
 /* Steps that share their work themselves, or are done at once. */
 static run_step *const of_batch[STEP_KINDS] = {
     [STEP_NORM] = run_norm, [STEP_SHOW] = run_show, [STEP_ADD_STATES] = run_add_states,
-    [STEP_ATTENTION] = run_attention, [STEP_ACTIVATE] = run_activate, [STEP_BEST] = forward_best,
+    [STEP_ACTIVATE] = run_activate, [STEP_BEST] = forward_best,
     [STEP_TAKE] = forward_take, [STEP_SUM_TO_1] = forward_sum_to_1, [STEP_EXPERTS] = forward_experts,
     [STEP_ADJUGATES] = forward_adjugates, [STEP_GATE_SHARED] = forward_gate_shared,
-    [STEP_CONVOLVE] = forward_convolve, [STEP_HEAD_PRODUCTS] = run_head_products, [STEP_DELTA] = forward_delta,
+    [STEP_HEAD_PRODUCTS] = run_head_products, [STEP_NORM_HEADS] = run_norm_heads,
+};
+/* Steps that read what a sequence keeps, and compute one piece after the other. */
+static run_step *const of_pieces[STEP_KINDS] = {
+    [STEP_ATTENTION] = run_attention, [STEP_CONVOLVE] = forward_convolve, [STEP_DELTA] = forward_delta,
     [STEP_SCAN] = forward_scan, [STEP_SHIFT] = forward_shift, [STEP_WKV] = forward_wkv,
-    [STEP_NORM_HEADS] = run_norm_heads,
 };
 
 struct shared_step { struct forward *f; const struct call *c; };
@@ -736,9 +753,20 @@ static void run_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread
     (void)thread;
 }
 
+static void run_pieces(struct forward *f, struct call c) {
+    for (uint32_t i = 0; i < c.b.n_piece; i++) {
+        c.piece = &c.b.pieces[i];
+        c.begin = c.piece->first;
+        c.end = c.begin + c.piece->n;
+        if (c.piece->n > 0) of_pieces[c.s->kind](f, &c);   /* not all pieces have results */
+    }
+}
+
 static void run_one(struct forward *f, const struct call *c) {
-    if (of_tokens[c->s->kind]) pool_share(f->pool, c->b.n, run_tokens, &(struct shared_step) { f, c });
-    else of_batch[c->s->kind](f, c);
+    enum step_kind kind = c->s->kind;
+    if (of_tokens[kind]) pool_share(f->pool, c->b.n, run_tokens, &(struct shared_step) { f, c });
+    else if (of_batch[kind]) of_batch[kind](f, c);
+    else run_pieces(f, *c);
 }
 
 /* Runs steps of layer il: all of them, or those in the set `which`. */
@@ -754,7 +782,7 @@ static void run_steps(struct forward *f, uint32_t il, struct batch b, id_set whi
             continue;
         }
         const struct call c = { il, b, s, &m->plan.layers[il], model_affine(m, il, s->weight), f->streams[s->in],
-                                f->streams[s->out], (size_t)b.n * s->n_head * s->n, 0, b.n };
+                                f->streams[s->out], (size_t)b.n * s->n_head * s->n, 0, b.n, NULL };
         run_one(f, &c);
         if (f->adapters && s->tap == TAP_L_OUT) forward_adapt_layer(f, il, b.n);
         forward_tap(f, s->tap, (int32_t)il, b.pos, b.n, s->n_head, s->n, c.out);
@@ -773,30 +801,52 @@ static void spread_logits(const struct plan *p, uint32_t n_row, uint32_t n_logit
 
 /* ---- the pass -------------------------------------------------------------------------------------------------- */
 
-/* Fills f->positions, and the tables of RoPE for them. */
-static void place_tokens(struct forward *f, struct batch b) {
+/* The batch of some pieces.  Fills f->pieces, f->ids, f->positions and the tables of RoPE. */
+static struct batch begin_batch(struct forward *f, const struct piece *pieces, uint32_t n_piece) {
+    struct batch b = { 0, pieces->pos, f->pieces, n_piece };
     uint32_t last = 0;
-    for (uint32_t t = 0, n; t < b.n; t += n) {
-        n = b.lengths ? *b.lengths++ : b.n;
-        for (uint32_t i = 0; i < n; i++) f->positions[t + i] = b.pos + i;
-        if (b.pos + n > last) last = b.pos + n;
+    memcpy(f->pieces, pieces, n_piece * sizeof *pieces);
+    for (uint32_t i = 0; i < n_piece; i++) {
+        struct piece *piece = &f->pieces[i];
+        piece->first = b.n;
+        memcpy(f->ids + b.n, piece->ids, piece->n * sizeof *f->ids);
+        for (uint32_t t = 0; t < piece->n; t++) f->positions[b.n + t] = piece->pos + t;
+        if (piece->pos + piece->n > last) last = piece->pos + piece->n;
+        b.n += piece->n;
     }
     fill_ropes(f, last);
+    return b;
 }
 
 /* Stores the K and V of a layer, without attention. */
 static void store_kv(struct forward *f, uint32_t il, struct batch b) {
+    const struct attn_plan *a = &f->model->plan.layers[il].attn;
     uint32_t attention;
     run_steps(f, il, b, program_kv(f->model->layers[il].program, &attention));
-    attention_store(f->attention, il, f->streams[STREAM_K], f->streams[STREAM_V], b.n, b.pos);
+    for (uint32_t i = 0; i < b.n_piece; i++) {
+        const struct piece *piece = &b.pieces[i];
+        attention_store(f->attention, piece->sequence, il,
+                        f->streams[STREAM_K] + (size_t)piece->first * a->n_head_kv * a->k_dim,
+                        f->streams[STREAM_V] + (size_t)piece->first * a->n_head_kv * a->v_dim, piece->n, piece->pos);
+    }
+}
+
+/* Moves the n_result last tokens of each piece in rows of n elements, one piece behind the other. */
+static void keep_rows(const struct batch *b, void *rows, size_t n) {
+    uint8_t *to = rows;
+    for (uint32_t i = 0; i < b->n_piece; i++) {
+        const struct piece *piece = &b->pieces[i];
+        size_t first = piece->first + piece->n - piece->n_result;
+        memmove(to, (const uint8_t *)rows + first * n, piece->n_result * n);
+        to += piece->n_result * n;
+    }
 }
 
 /* After the attention of the last layer that keeps something, only the tokens of the results are needed, and of the
- * others only their K and V.  Stores those of all tokens, moves the last n_result tokens to the front of the batch, and
- * returns this batch. */
-static struct batch keep_results(struct forward *f, uint32_t il, struct batch b, uint32_t n_result) {
+ * others only their K and V.  Stores those of all tokens, moves the tokens of the results to the front of the batch,
+ * and returns this batch. */
+static struct batch keep_results(struct forward *f, uint32_t il, struct batch b) {
     const struct plan *p = &f->model->plan;
-    size_t first = b.n - n_result;
     const struct { enum stream stream; size_t n; } kept[] = {
         { STREAM_X, p->n_embd }, { STREAM_EMBD, p->n_embd }, { STREAM_PER_LAYER, (size_t)p->n_layer * p->n_per_layer },
         { STREAM_OTHERS, ((size_t)p->n_stream - 1) * p->n_embd },
@@ -804,15 +854,24 @@ static struct batch keep_results(struct forward *f, uint32_t il, struct batch b,
     store_kv(f, il, b);
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
         float *x = f->streams[kept[i].stream];
-        if (x) memmove(x, x + first * kept[i].n, n_result * kept[i].n * sizeof *x);
+        if (x) keep_rows(&b, x, kept[i].n * sizeof *x);
     }
-    memmove(f->positions, f->positions + first, n_result * sizeof *f->positions);
-    return (struct batch) { n_result, b.pos + (uint32_t)first, NULL };
+    keep_rows(&b, f->positions, sizeof *f->positions);
+    b.n = 0;
+    for (uint32_t i = 0; i < b.n_piece; i++) {
+        struct piece *piece = &f->pieces[i];
+        piece->pos += piece->n - piece->n_result;
+        piece->n = piece->n_result;
+        piece->first = b.n;
+        b.n += piece->n;
+    }
+    b.pos = f->pieces->pos;
+    return b;
 }
 
 /* Fills STREAM_PER_LAYER from x: for each layer (embedding * sqrt(n_per_layer) + norm(W x / sqrt(n_embd))) / sqrt(2).
  * Google 2025, "Gemma 3n". */
-static void embed_layers(struct forward *f, const int32_t *ids, struct batch b) {
+static void embed_layers(struct forward *f, struct batch b) {
     const struct model *m = f->model;
     const struct plan *p = &m->plan;
     float *own = f->streams[STREAM_PER_LAYER];
@@ -824,7 +883,7 @@ static void embed_layers(struct forward *f, const int32_t *ids, struct batch b) 
     multiply(own, 1.0f / (float)math_sqrt(p->n_embd), n * b.n);
     forward_normalize(f, &m->per_layer_proj_norm, p->norm_eps, p->n_per_layer, own, b.n * p->n_layer, own);
     for (uint32_t t = 0; t < b.n; t++) {
-        quant_dequantize(embd->traits, weight_row(embd, (size_t)ids[t], f->panels->bytes), f->own_row, (uint32_t)n);
+        quant_dequantize(embd->traits, weight_row(embd, (size_t)f->ids[t], f->panels->bytes), f->own_row, (uint32_t)n);
         f->kernels.add_scaled(own + t * n, f->own_row, (float)math_sqrt(p->n_per_layer), n);
     }
     multiply(own, 0.70710678118654752f, n * b.n);
@@ -832,15 +891,15 @@ static void embed_layers(struct forward *f, const int32_t *ids, struct batch b) 
 }
 
 /* Fills x, and the streams that keep the embeddings or begin with them. */
-static void embed(struct forward *f, const int32_t *ids, struct batch b, enum tap_id tap) {
+static void embed(struct forward *f, struct batch b, enum tap_id tap) {
     const struct model *m = f->model;
     const struct plan *p = &m->plan;
     const struct weight *embd = m->token_embd.w;
     for (uint32_t t = 0; t < b.n; t++) {
         float *x = f->x + (size_t)t * p->n_embd;
-        quant_dequantize(embd->traits, weight_row(embd, (size_t)ids[t], f->panels->bytes), x, p->n_embd);
+        quant_dequantize(embd->traits, weight_row(embd, (size_t)f->ids[t], f->panels->bytes), x, p->n_embd);
     }
-    if (f->adapters) forward_adapt_embeddings(f, ids, b.n, f->x);
+    if (f->adapters) forward_adapt_embeddings(f, f->ids, b.n, f->x);
     multiply(f->x, p->embedding_scale, (size_t)b.n * p->n_embd);
     for (uint32_t t = 0; t < b.n; t++) {
         float *x = f->x + (size_t)t * p->n_embd;
@@ -851,7 +910,7 @@ static void embed(struct forward *f, const int32_t *ids, struct batch b, enum ta
     forward_tap(f, tap, -1, b.pos, b.n, 1, p->n_embd, f->x);
     size_t n = (size_t)b.n * p->n_embd;
     if (f->streams[STREAM_EMBD]) memcpy(f->streams[STREAM_EMBD], f->x, n * sizeof *f->x);
-    embed_layers(f, ids, b);
+    embed_layers(f, b);
     if (p->n_stream > 0) forward_split_streams(f, b);
     for (uint32_t t = 0; p->has_states && t < b.n; t++) {
         memcpy(f->streams[STREAM_LOW] + (size_t)t * p->n_embd, m->state_init.w->data, p->n_embd * sizeof *f->x);
@@ -860,39 +919,40 @@ static void embed(struct forward *f, const int32_t *ids, struct batch b, enum ta
     if (p->has_states) add_states(f, n, f->x);
 }
 
-/* results (n_result, n_vocab): the logits of the last n_result tokens, of their f->norm; or their embeddings. */
+/* results: those of all pieces, of which the batch has at least the tokens of the results. */
 static void finish(struct forward *f, struct batch b, uint32_t n_result, float *results) {
     const struct model *m = f->model;
     const struct plan *p = &m->plan;
-    uint32_t first = b.n - n_result;
+    uint32_t pos = b.pos + b.pieces->n - b.pieces->n_result;
     if (p->n_stream > 0) forward_merge_streams(f, b);
-    norm_outside(f, W_OUTPUT_NORM, &m->output_norm, f->x + (size_t)first * p->n_embd, n_result, f->norm);
-    forward_tap(f, TAP_RESULT_NORM, -1, b.pos + first, n_result, 1, p->n_embd, f->norm);
+    keep_rows(&b, f->x, p->n_embd * sizeof *f->x);
+    norm_outside(f, W_OUTPUT_NORM, &m->output_norm, f->x, n_result, f->norm);
+    forward_tap(f, TAP_RESULT_NORM, -1, pos, n_result, 1, p->n_embd, f->norm);
     if (!results) return;
     if (!p->has_logits) {
         memcpy(results, f->norm, (size_t)n_result * p->n_embd * sizeof *results);
         return;
     }
     const struct product output = { TAP_COUNT, &m->output, results, 1, false, 0.0f };   /* its tap comes later */
-    forward_multiply(f, f->norm, n_result, -1, b.pos + first, &output, 1);
+    forward_multiply(f, f->norm, n_result, -1, pos, &output, 1);
     spread_logits(p, m->output.w->n_out, n_result, results);
     multiply(results, 1.0f / p->logit_scale, (size_t)n_result * p->n_vocab);
     if (p->logit_softcap != 0.0f) f->kernels.softcap(results, p->logit_softcap, (size_t)n_result * p->n_vocab);
-    forward_tap(f, TAP_RESULT_OUTPUT, -1, b.pos + first, n_result, 1, p->n_vocab, results);
+    forward_tap(f, TAP_RESULT_OUTPUT, -1, pos, n_result, 1, p->n_vocab, results);
 }
 
-static void run(struct forward *f, const int32_t *ids, struct batch b, uint32_t n_result, float *results) {
+static void run(struct forward *f, const struct piece *pieces, uint32_t n_piece, float *results) {
     const struct plan *p = &f->model->plan;
-    uint32_t last = plan_last_keeper(p);
+    struct batch b = begin_batch(f, pieces, n_piece);
+    uint32_t last = plan_last_keeper(p), n_result = 0;
+    for (uint32_t i = 0; i < n_piece; i++) n_result += pieces[i].n_result;
     bool only_results = n_result < b.n && !f->sink.on_tap && !p->has_states
                      && p->layers[last].mixer == MIXER_ATTENTION;
-    begin_states(f, b.pos);
-    place_tokens(f, b);
-    embed(f, ids, b, TAP_EMBD);
+    embed(f, b, TAP_EMBD);
     for (uint32_t il = p->n_encoder; il < p->n_layer; il++) {
         uint32_t attention;
         const struct program *program = f->model->layers[il].program;
-        if (il == last && only_results) b = keep_results(f, il, b, n_result);
+        if (il == last && only_results) b = keep_results(f, il, b);
         if (b.n == 0) return;
         run_steps(f, il, b, p->layers[il].attn.reads_encoder ? ~program_kv(program, &attention) : ALL_IDS);
     }
@@ -900,37 +960,46 @@ static void run(struct forward *f, const int32_t *ids, struct batch b, uint32_t 
 }
 
 /* Fills STREAM_ENCODED. */
-static void encode(struct forward *f, const int32_t *ids, struct batch b) {
-    place_tokens(f, b);
-    embed(f, ids, b, TAP_ENCODER_EMBD);
+static struct batch encode(struct forward *f, const struct piece *pieces, uint32_t n_piece) {
+    struct batch b = begin_batch(f, pieces, n_piece);
+    embed(f, b, TAP_ENCODER_EMBD);
     for (uint32_t il = 0; il < f->model->plan.n_encoder; il++) run_steps(f, il, b, ALL_IDS);
+    return b;
 }
 
-void forward_encode(struct forward *f, const int32_t *ids, uint32_t n) {
+bool forward_encode(struct forward *f, struct sequence *s, const int32_t *ids, uint32_t n) {
     const struct plan *p = &f->model->plan;
-    const struct batch b = { n, 0, NULL };
-    encode(f, ids, b);
-    f->n_encoded = n;
+    const struct piece piece = { s, ids, n, 0, 0, 0 };
+    if (!sequence_prepare_encoded(s, n)) return false;
+    struct batch b = encode(f, &piece, 1);
+    s->n_encoded = n;
     for (uint32_t il = p->n_encoder; il < p->n_layer; il++) {
         if (p->layers[il].attn.reads_encoder) store_kv(f, il, b);
     }
+    return true;
 }
 
-uint32_t forward_rewind(const struct forward *f, uint32_t n_past) {
-    bool must_go_back = f->model->plan.is_recurrent && n_past != f->n_past;
-    uint32_t n = must_go_back ? snapshots_before(&f->snapshots, n_past) : n_past;
-    return attention_rewind(f->attention, n);
+bool forward_run(struct forward *f, const struct piece *pieces, uint32_t n_piece, float *results) {
+    for (uint32_t i = 0; i < n_piece; i++) {
+        if (!sequence_prepare(pieces[i].sequence, pieces[i].pos, pieces[i].pos + pieces[i].n)) return false;
+    }
+    for (uint32_t i = 0; i < n_piece; i++) sequence_begin(pieces[i].sequence, pieces[i].pos);
+    run(f, pieces, n_piece, results);
+    for (uint32_t i = 0; i < n_piece; i++) {
+        pieces[i].sequence->n_past = pieces[i].pos + pieces[i].n;
+        sequence_end(pieces[i].sequence, pieces[i].n);
+    }
+    return true;
 }
 
-void forward_run(struct forward *f, const int32_t *ids, uint32_t n, uint32_t pos, uint32_t n_result, float *results) {
-    run(f, ids, (struct batch) { n, pos, NULL }, n_result, results);
-    f->n_past = pos + n;
-    keep_states(f, n);
-}
-
-void forward_run_texts(struct forward *f, const int32_t *ids, const uint32_t *lengths, uint32_t n_text) {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < n_text; i++) n += lengths[i];
-    if (f->model->plan.n_encoder > 0) encode(f, ids, (struct batch) { n, 0, lengths });
-    else run(f, ids, (struct batch) { n, 0, lengths }, n, NULL);
+bool forward_run_texts(struct forward *f, const struct piece *pieces, uint32_t n_piece) {
+    uint32_t longest = 0;
+    for (uint32_t i = 0; i < n_piece; i++) longest = pieces[i].n > longest ? pieces[i].n : longest;
+    if (f->model->plan.n_encoder > 0) {
+        encode(f, pieces, n_piece);
+        return true;
+    }
+    if (!sequence_prepare(pieces->sequence, 0, longest)) return false;
+    run(f, pieces, n_piece, NULL);
+    return true;
 }

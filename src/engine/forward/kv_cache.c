@@ -5,6 +5,7 @@
 #include "forward/snapshots.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
@@ -19,6 +20,12 @@ static struct kv_format format_of(plumb_kv_type type) {
 }
 
 static uint32_t slices(plumb_kv_type type, uint32_t n_dim) { return kv_type_has_slices(type) ? n_dim / KV_SLICE : 1; }
+
+/* Bytes of a position of one head. */
+static uint64_t head_bytes(const struct kv_cache *cache) {
+    uint64_t codes = ((uint64_t)cache->k_row + cache->v_row) * cache->format.bits / 8;
+    return codes + ((uint64_t)cache->n_k_slice + cache->n_v_slice) * cache->format.scale_bytes;
+}
 
 plumb_status kv_cache_check(const struct plan *p, plumb_kv_type type, struct error *err) {
     for (uint32_t il = 0; kv_type_has_slices(type) && il < p->n_layer; il++) {
@@ -88,38 +95,72 @@ bool kv_cache_init(struct kv_cache *cache, const struct attn_plan *a, uint32_t n
         .n_head_kv = a->n_head_kv,
         .n_position = kv_cache_length(a, n_ctx, n_batch),
     };
-    cache->part_length = type == PLUMB_KV_F32 ? cache->n_position : KV_PART;
-    uint64_t n_row = (uint64_t)a->n_head_kv * cache->n_position;
-    uint64_t codes = ((uint64_t)cache->k_row + cache->v_row) * cache->format.bits / 8;
-    uint64_t scales = ((uint64_t)cache->n_k_slice + cache->n_v_slice) * cache->format.scale_bytes;
-    return mul_u64(n_row, codes + scales, &cache->bytes);
+    cache->n_page = (cache->n_position - 1) / KV_PART + 1;
+    cache->pages = calloc(cache->n_page, sizeof *cache->pages);
+    return cache->pages && mul_u64((uint64_t)cache->n_head_kv * cache->n_position, head_bytes(cache), &cache->bytes);
 }
 
-/* The codes are followed by the scales of K and then those of V.  The codes take a multiple of 4 bytes, because
- * n_position is a multiple of 32, so the scales are aligned. */
-void kv_cache_place(struct kv_cache *cache, uint8_t *memory) {
-    size_t n_row = (size_t)cache->n_head_kv * cache->n_position;
-    cache->codes = memory;
-    if (cache->type == PLUMB_KV_F32) return;
-    cache->k_scale = memory + n_row * kv_cache_size(cache, cache->k_row + cache->v_row);
-    cache->v_scale = cache->k_scale + n_row * cache->n_k_slice * cache->format.scale_bytes;
+static void leave(struct kv_page *page) {
+    if (page && --page->n_owner == 0) free(page);
+}
+
+void kv_cache_free(struct kv_cache *cache) {
+    for (uint32_t i = 0; cache->pages && i < cache->n_page; i++) leave(cache->pages[i]);
+    free(cache->pages);
+    *cache = (struct kv_cache) { 0 };
+}
+
+static uint64_t page_bytes(const struct kv_cache *cache, uint32_t i) {
+    return (uint64_t)kv_page_length(cache, i) * cache->n_head_kv * head_bytes(cache);   /* at most cache->bytes */
+}
+
+static bool prepare_page(struct kv_cache *cache, uint32_t i) {
+    struct kv_page *before = cache->pages[i];
+    uint64_t n = page_bytes(cache, i);
+    if (before && before->n_owner == 1) return true;
+    struct kv_page *page = n > SIZE_MAX - sizeof *page ? NULL : malloc(sizeof *page + (size_t)n);
+    if (!page) return false;
+    page->n_owner = 1;
+    if (before) memcpy(page->bytes, before->bytes, (size_t)n);
+    leave(before);
+    cache->pages[i] = page;
+    return true;
+}
+
+bool kv_cache_prepare(struct kv_cache *cache, uint32_t begin, uint32_t end) {
+    uint32_t first = begin / KV_PART, n = begin < end ? (end - 1) / KV_PART - first + 1 : 0;
+    for (uint32_t i = 0; i < n && i < cache->n_page; i++) {
+        if (!prepare_page(cache, (first + i) % cache->n_page)) return false;
+    }
+    return true;
+}
+
+void kv_cache_share(struct kv_cache *to, const struct kv_cache *from, uint32_t end) {
+    uint32_t n = end > 0 ? (end - 1) / KV_PART + 1 : 0;
+    for (uint32_t i = 0; i < to->n_page; i++) {
+        struct kv_page *page = i < n ? from->pages[i] : NULL;
+        if (page) page->n_owner++;
+        leave(to->pages[i]);
+        to->pages[i] = page;
+    }
+    to->n_lost = end > 0 ? from->n_lost : 0;
+}
+
+uint64_t kv_cache_held(const struct kv_cache *cache) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < cache->n_page; i++) n += cache->pages[i] ? page_bytes(cache, i) : 0;
+    return n;
 }
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */
 
-/* Returns the first position of the part that holds p, modulo n_position. */
-static uint32_t part_begin(const struct kv_cache *cache, uint32_t p) {
-    return p % cache->n_position / cache->part_length * cache->part_length;
-}
-/* Every position of the heads and parts before takes a row of K and one of V; V follows the K of all n positions of the
- * part. */
+/* A head has a row of K and one of V of each position of the page; V follows the K of all positions. */
 static uint8_t *place(const struct kv_cache *cache, uint32_t head, bool is_v, uint32_t slice, uint32_t p) {
-    uint32_t begin = part_begin(cache, p), n = cache->n_position - begin;
-    uint64_t row = (uint64_t)head * cache->n_position + begin;   /* a count of elements may have more than 32 bits */
-    if (n > cache->part_length) n = cache->part_length;
+    uint32_t i = p % cache->n_position / KV_PART, n = kv_page_length(cache, i);
+    uint64_t row = (uint64_t)head * n;   /* a count of elements may have more than 32 bits */
     uint64_t before = (is_v ? cache->k_row : 0)
                     + (uint64_t)slice * (is_v ? cache->v_row / cache->n_v_slice : cache->k_row / cache->n_k_slice);
-    return cache->codes + kv_cache_size(cache, row * (cache->k_row + cache->v_row) + n * before);
+    return cache->pages[i]->bytes + kv_cache_size(cache, row * (cache->k_row + cache->v_row) + n * before);
 }
 uint8_t *kv_cache_k(const struct kv_cache *cache, uint32_t head, uint32_t slice, uint32_t p) {
     return place(cache, head, false, slice, p);
@@ -128,14 +169,18 @@ uint8_t *kv_cache_v(const struct kv_cache *cache, uint32_t head, uint32_t slice,
     return place(cache, head, true, slice, p);
 }
 
-static size_t scale_at(const struct kv_cache *cache, uint32_t row, uint32_t p) {
-    return ((size_t)row * cache->n_position + p % cache->n_position) * cache->format.scale_bytes;
+/* The scale at position p in a row of scales; the rows of K come first. */
+static uint8_t *scale_at(const struct kv_cache *cache, uint32_t row, uint32_t p) {
+    uint32_t at = p % cache->n_position, i = at / KV_PART;
+    size_t n = kv_page_length(cache, i), n_code = n * cache->n_head_kv;
+    return cache->pages[i]->bytes + kv_cache_size(cache, (uint64_t)n_code * (cache->k_row + cache->v_row))
+         + ((size_t)row * n + at % KV_PART) * cache->format.scale_bytes;
 }
 uint8_t *kv_cache_k_scale(const struct kv_cache *cache, uint32_t head, uint32_t slice, uint32_t p) {
-    return cache->k_scale + scale_at(cache, head * cache->n_k_slice + slice, p);
+    return scale_at(cache, head * cache->n_k_slice + slice, p);
 }
 uint8_t *kv_cache_v_scale(const struct kv_cache *cache, uint32_t head, uint32_t slice, uint32_t p) {
-    return cache->v_scale + scale_at(cache, head * cache->n_v_slice + slice, p);
+    return scale_at(cache, cache->n_head_kv * cache->n_k_slice + head * cache->n_v_slice + slice, p);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -237,12 +282,12 @@ static inline void put(const struct kv_cache *cache, uint8_t *codes, size_t i, i
 struct kv_tile kv_cache_k_tile(const struct kv_cache *cache, uint32_t head, uint32_t j, uint32_t p) {
     uint32_t n = cache->type == PLUMB_KV_F32 ? 1 : ATTN_TILE;
     size_t bytes = kv_cache_size(cache, (size_t)n * (cache->k_row / cache->n_k_slice));
-    return (struct kv_tile) { kv_cache_k(cache, head, j, p) + p % cache->part_length / n * bytes, bytes, n };
+    return (struct kv_tile) { kv_cache_k(cache, head, j, p) + p % KV_PART / n * bytes, bytes, n };
 }
 struct kv_tile kv_cache_v_block(const struct kv_cache *cache, uint32_t head, uint32_t j, uint32_t p) {
     uint32_t n = cache->type == PLUMB_KV_F32 ? 1 : ATTN_BLOCK;
     size_t bytes = kv_cache_size(cache, (size_t)n * (cache->v_row / cache->n_v_slice));
-    return (struct kv_tile) { kv_cache_v(cache, head, j, p) + p % cache->part_length / n * bytes, bytes, n };
+    return (struct kv_tile) { kv_cache_v(cache, head, j, p) + p % KV_PART / n * bytes, bytes, n };
 }
 /* Where element i of position p is among the codes of a tile or block: */
 /* (i / 2, p % 8, i % 2) of the tile of p. */

@@ -6,7 +6,11 @@
  * every position.  With PLUMB_KV_F32 the cache stores K and V unchanged, as rows (positions, k_row) and (positions,
  * v_row).
  *
- *   each of n_head_kv -> parts of KV_PART positions -> K (slices, positions, k_row / slices), then V likewise
+ *   page of up to KV_PART positions -> each of n_head_kv -> K (slices, positions, k_row / slices), then V likewise
+ *                                   -> scales of K (n_head_kv, slices, positions), then of V likewise
+ *
+ * Caches of several sequences that begin with the same tokens may share pages (kv_cache_share).  A page that has
+ * several owners is copied before one of them writes to it (kv_cache_prepare).
  *
  * Codes of 4 bits are stored plus 8; byte j of 16 has the codes j and j + 16 of 32 (kv_cache_unpack).
  *
@@ -14,9 +18,8 @@
  * the scale of its slice large, and a rotation spreads it over the head.  Ashkboos et al. 2024, "QuaRot".  Attention
  * rotates Q in the same way, which leaves the dots with K as they are, and rotates the weighted sums of V back.
  *
- * Attention computes with one part at a time (attention.c), so it reads K and V of a part as one stream of bytes.  The
- * length of a ring is a multiple of KV_PART, so the positions of a part are in order there too.  With PLUMB_KV_F32 all
- * positions are one part.
+ * Attention computes with one page at a time (attention.c), so it reads K and V of a head as one stream of bytes.  The
+ * length of a ring is a multiple of KV_PART, so the positions of a page are in order there too.
  */
 #ifndef PLUMB_FORWARD_KV_CACHE_H
 #define PLUMB_FORWARD_KV_CACHE_H
@@ -25,14 +28,21 @@
 #include "kernels/attention.h"
 #include "model/model.h"
 
-/* KV_PART: positions in a part, a multiple of ATTN_BLOCK.
+/* KV_PART: positions in a page, a multiple of ATTN_BLOCK.
  * KV_REWIND: a ring is long enough that its sequence can go back by that many tokens, such as the last question and
- * its answer.  With 480, windows of up to 513 tokens have rings of one part.
+ * its answer.  With 480, windows of up to 513 tokens have rings of 1024 positions.
  * KV_SLICE: elements of a slice, a block of ggml's types. */
 enum { KV_PART = 1024, KV_REWIND = 480, KV_SLICE = 32 };
 
 /* bits: of an element.  scale_bytes: of a scale, which is an f32, or an f16 of KV_SLICE elements of a head; 0: none. */
 struct kv_format { uint32_t bits, scale_bytes; };
+
+/* The bytes of a page are floats, or codes and then scales. */
+struct kv_page {
+    uint32_t n_owner;   /* caches that have it */
+    uint32_t unused[3];
+    uint8_t bytes[];
+};
 
 struct kv_cache {
     plumb_kv_type type;
@@ -41,12 +51,17 @@ struct kv_cache {
     uint32_t k_row, v_row;          /* k_dim and v_dim, rounded up to multiples of ATTN_TILE */
     uint32_t n_k_slice, n_v_slice;  /* slices of a head */
     uint32_t n_head_kv, n_position; /* n_position is kv_cache_length */
-    uint32_t part_length;           /* positions in a part; the last part may have fewer */
     uint32_t n_lost;                /* the first positions, which later ones have replaced; 0 without a ring */
-    uint8_t *codes;                 /* all parts; for f32 they hold floats */
-    uint8_t *k_scale, *v_scale;     /* (n_head_kv, slices, n_position), NULL for f32 */
-    uint64_t bytes;                 /* of codes and scales */
+    uint32_t n_page;
+    struct kv_page **pages;         /* (n_page); NULL: a page that is not allocated yet */
+    uint64_t bytes;                 /* of codes and scales of all positions */
 };
+
+/* Positions in page i: KV_PART, or fewer in the last one. */
+static inline uint32_t kv_page_length(const struct kv_cache *cache, uint32_t i) {
+    uint32_t left = cache->n_position - i * KV_PART;
+    return left < KV_PART ? left : KV_PART;
+}
 
 /* Whether a type divides heads into slices of KV_SLICE elements, and stores them rotated. */
 static inline bool kv_type_has_slices(plumb_kv_type type) { return type == PLUMB_KV_Q8_0 || type == PLUMB_KV_Q4_0; }
@@ -56,12 +71,22 @@ static inline uint32_t kv_round_up(uint32_t n, uint32_t to) { return (uint32_t)(
 /* Returns for how many positions the cache of a layer has room: n_ctx, rounded up to a multiple of ATTN_BLOCK, or the
  * length of a ring if that is less.  In a model that is not causal, n_batch is n_ctx, so there are no rings. */
 uint32_t kv_cache_length(const struct attn_plan *a, uint32_t n_ctx, uint32_t n_batch);
-/* Computes the sizes of the cache of a layer for up to n_ctx positions, which are stored and read in batches of up to
- * n_batch.  Returns false if they exceed 64 bits. */
+/* Makes an empty cache of a layer for up to n_ctx positions, which are stored and read in batches of up to n_batch.
+ * Returns false if there is no memory for the list of its pages, or their sizes exceed 64 bits; kv_cache_free must
+ * follow in any case. */
 bool kv_cache_init(struct kv_cache *cache, const struct attn_plan *a, uint32_t n_ctx, uint32_t n_batch,
                    plumb_kv_type type);
-/* Gives the cache its memory.  memory: cache->bytes bytes, aligned for floats.  The caller owns it. */
-void kv_cache_place(struct kv_cache *cache, uint8_t *memory);
+/* Frees the pages that no other cache has.  *cache may be zeros. */
+void kv_cache_free(struct kv_cache *cache);
+/* Makes the pages of the positions begin .. end - 1 those of this cache alone, so that it can write to them: allocates
+ * those that it does not have, and copies those that others have too.  It must be called before anything is stored.
+ * Returns false if there is no memory; the cache then holds what it held before. */
+bool kv_cache_prepare(struct kv_cache *cache, uint32_t begin, uint32_t end);
+/* Makes `to`, which kv_cache_init has made alike, hold what `from` has of the positions before `end`.  They share the
+ * pages. */
+void kv_cache_share(struct kv_cache *to, const struct kv_cache *from, uint32_t end);
+/* Bytes of the pages that the cache has, those that others have too included. */
+uint64_t kv_cache_held(const struct kv_cache *cache);
 /* Returns how many bytes the caches and states of all layers take, and the snapshots of the states.  It is a double, so
  * no model or context overflows it. */
 double kv_cache_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type);
@@ -78,10 +103,10 @@ plumb_status kv_cache_check(const struct plan *p, plumb_kv_type type, struct err
 static inline size_t kv_cache_size(const struct kv_cache *cache, uint64_t n) {
     return (size_t)(n * cache->format.bits / 8);
 }
-/* The start of a slice of K and of V in the part that holds position p. */
+/* The start of a slice of K and of V in the page that holds position p. */
 uint8_t *kv_cache_k(const struct kv_cache *cache, uint32_t head, uint32_t slice, uint32_t p);
 uint8_t *kv_cache_v(const struct kv_cache *cache, uint32_t head, uint32_t slice, uint32_t p);
-/* The scale of a slice of K and of V at position p; those of the next positions of its part follow. */
+/* The scale of a slice of K and of V at position p; those of the next positions of its page follow. */
 uint8_t *kv_cache_k_scale(const struct kv_cache *cache, uint32_t head, uint32_t slice, uint32_t p);
 uint8_t *kv_cache_v_scale(const struct kv_cache *cache, uint32_t head, uint32_t slice, uint32_t p);
 /* Returns n codes of 8 or 16 bits for the kernels: `codes` itself, or scratch (n) with codes of 4 bits unpacked, n % 32

@@ -10,16 +10,13 @@ struct rwkv {
     float *state;   /* of a shift: (n_embd); of heads: (n_head, v_dim, k_dim), with a row for each element of a value */
 };
 
-static bool is_first(const struct rwkv *v, uint32_t t) { return v->f->positions[t] == v->c->b.pos; }
-
 /* ---- mixtures of a token and the one before it ------------------------------------------------------------------- */
 
-/* The states are zeros before a batch of several texts. */
 static void shift_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct rwkv *v = user;
     size_t n = v->c->s->n;
-    for (uint32_t t = begin; t < end; t++) {
-        const float *x = v->c->in + t * n, *before = is_first(v, t) ? v->state : x - n;
+    for (uint32_t t = v->c->begin + begin; t < v->c->begin + end; t++) {
+        const float *x = v->c->in + t * n, *before = t == v->c->begin ? v->state : x - n;
         float *out = v->c->out + t * n;
         for (size_t i = 0; i < n; i++) out[i] = before[i] - x[i];
     }
@@ -28,9 +25,10 @@ static void shift_tokens(void *user, uint32_t begin, uint32_t end, uint32_t thre
 
 void forward_shift(struct forward *f, const struct call *c) {
     size_t n = c->s->n;
-    struct rwkv v = { f, c, f->states[c->il].values + c->s->first };
-    pool_share(f->pool, c->b.n, shift_tokens, &v);
-    memcpy(v.state, c->in + (c->b.n - 1) * n, n * sizeof *v.state);
+    struct rwkv v = { f, c, call_state(f, c) + c->s->first };
+    if (c->piece->pos == 0) memset(v.state, 0, n * sizeof *v.state);
+    pool_share(f->pool, c->end - c->begin, shift_tokens, &v);
+    memcpy(v.state, c->in + (c->end - 1) * n, n * sizeof *v.state);
 }
 
 void forward_lerp(struct forward *f, const struct call *c) {
@@ -150,7 +148,7 @@ static void run_rows(void *mixer, struct state_rows rows) {
                               .key = v->c->in + kv * dim, .query = f->streams[STREAM_Q] + i * dim };
         const float *value = f->streams[STREAM_VALUE] + kv * a->v_dim + rows.first;
         float *out = v->c->out + i * a->v_dim + rows.first;
-        if (begins_text(f, v->c, t)) memset(s, 0, (size_t)rows.n * dim * sizeof *s);
+        if (begins_text(v->c, t)) memset(s, 0, (size_t)rows.n * dim * sizeof *s);
         if (kind == RWKV_7) {
             of.rate = f->streams[STREAM_RATE] + i * dim;
             of.removal = f->streams[STREAM_REMOVAL] + i * dim;
@@ -165,12 +163,12 @@ static void run_rows(void *mixer, struct state_rows rows) {
 
 static void run_heads(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     struct rwkv *v = user;
-    forward_states(v, begin, end, v->c->layer->attn.v_dim, v->c->b.n, run_rows);
+    forward_states(v, begin, end, v->c->layer->attn.v_dim, v->c, run_rows);
     (void)thread;
 }
 
 void forward_wkv(struct forward *f, const struct call *c) {
     const struct plan *p = &f->model->plan;
-    struct rwkv v = { f, c, f->states[c->il].values + (size_t)p->rwkv.n_shift * p->n_embd };
+    struct rwkv v = { f, c, call_state(f, c) + (size_t)p->rwkv.n_shift * p->n_embd };
     pool_run(f->pool, c->layer->attn.n_head, 1, run_heads, &v);
 }

@@ -19,13 +19,13 @@ static void advance(const struct kernels *k, float *s, const float *a, const flo
     }
 }
 
-void forward_states(void *mixer, uint32_t begin, uint32_t end, uint32_t n_row, uint32_t n_token,
+void forward_states(void *mixer, uint32_t begin, uint32_t end, uint32_t n_row, const struct call *c,
                     void (*run)(void *mixer, struct state_rows rows)) {
     float decay[STATE_TOKENS];
     struct state_rows rows = { .decay = decay };
     for (rows.head = begin; rows.head < end; rows.head++) {
-        for (rows.begin = 0; rows.begin < n_token; rows.begin = rows.end) {
-            rows.end = n_token - rows.begin < STATE_TOKENS ? n_token : rows.begin + STATE_TOKENS;
+        for (rows.begin = c->begin; rows.begin < c->end; rows.begin = rows.end) {
+            rows.end = c->end - rows.begin < STATE_TOKENS ? c->end : rows.begin + STATE_TOKENS;
             for (rows.first = 0; rows.first < n_row; rows.first += rows.n) {
                 rows.n = n_row - rows.first < STATE_ROWS ? n_row - rows.first : STATE_ROWS;
                 run(mixer, rows);
@@ -57,7 +57,7 @@ static void run_rows(void *mixer, struct state_rows rows) {
         const float *b = f->streams[STREAM_B] + of_group, *c = f->streams[STREAM_C] + of_group;
         const float *x = v->c->in + t * v->n_row + (size_t)h * p->dim + rows.first;
         float dt = f->streams[STREAM_DT][at], *y = v->c->out + at * p->dim + rows.first;
-        if (begins_text(v->f, v->c, t)) memset(s, 0, (size_t)rows.n * n * sizeof *s);
+        if (begins_text(v->c, t)) memset(s, 0, (size_t)rows.n * n * sizeof *s);
         for (uint32_t r = 0; r < rows.n; r++) add[r] = dt * x[r];
         if (v->is_scalar) {
             float *decay = rows.decay + (t - rows.begin);
@@ -75,14 +75,14 @@ static void run_rows(void *mixer, struct state_rows rows) {
 
 static void run_heads(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     struct scan *v = user;
-    forward_states(v, begin, end, v->f->model->plan.scan.dim, v->c->b.n, run_rows);
+    forward_states(v, begin, end, v->f->model->plan.scan.dim, v->c, run_rows);
     (void)thread;
 }
 
 void forward_scan(struct forward *f, const struct call *c) {
     const struct plan *p = &f->model->plan;
     size_t n_row = (size_t)plan_conv_width(p, c->il);
-    struct scan v = { f, c, f->states[c->il].values + (c->layer->n_conv - 1) * n_row, weight_floats(c->w->w),
+    struct scan v = { f, c, call_state(f, c) + (c->layer->n_conv - 1) * n_row, weight_floats(c->w->w),
                       weight_floats(f->model->layers[c->il].w[W_SCAN_D].w), n_row, p->scan.kind != SCAN_MAMBA };
     pool_run(f->pool, p->scan.n_head, p->scan.dim > 1 ? 1 : 32, run_heads, &v);
 }

@@ -8,36 +8,65 @@ uint32_t snapshots_max(uint64_t size) {
     return n < 2 ? 2 : n > SNAPSHOTS_MAX ? SNAPSHOTS_MAX : (uint32_t)n;
 }
 
-bool snapshots_create(struct snapshots *s, uint64_t size, uint64_t *bytes) {
-    *s = (struct snapshots){ .size = size, .max = snapshots_max(size) };
-    for (uint32_t i = 0; i < s->max; i++) {
-        if (!(s->values[i] = alloc_array(size, sizeof **s->values))) return false;
-        *bytes += size * sizeof **s->values;
+void snapshots_init(struct snapshots *s, uint64_t size) {
+    *s = (struct snapshots) { .size = size, .max = snapshots_max(size) };
+}
+
+static void leave(struct snapshot **copy) {
+    if (*copy && --(*copy)->n_owner == 0) free(*copy);
+    *copy = NULL;
+}
+
+void snapshots_free(struct snapshots *s) {
+    for (uint32_t i = 0; i < SNAPSHOTS_MAX; i++) leave(&s->copies[i]);
+}
+
+/* Returns entry i, with memory that no other list has; NULL: there is none. */
+static struct snapshot *own(struct snapshots *s, uint32_t i) {
+    struct snapshot *copy = s->copies[i];
+    uint64_t n;
+    if (copy && copy->n_owner == 1) return copy;
+    leave(&s->copies[i]);
+    if (!mul_u64(s->size, sizeof *copy->values, &n) || n > SIZE_MAX - sizeof *copy) return NULL;
+    if ((copy = malloc(sizeof *copy + (size_t)n))) copy->n_owner = 1;
+    return s->copies[i] = copy;
+}
+
+bool snapshots_reserve(struct snapshots *s) {
+    for (uint32_t i = s->n; i < s->max; i++) {
+        if (!own(s, i)) return false;
     }
     return true;
 }
 
-void snapshots_free(struct snapshots *s) {
-    for (uint32_t i = 0; i < SNAPSHOTS_MAX; i++) free(s->values[i]);
+uint64_t snapshots_held(const struct snapshots *s) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < SNAPSHOTS_MAX; i++) n += s->copies[i] ? s->size * sizeof(float) : 0;
+    return n;
+}
+
+/* The entry of the copy that leaves the smallest gap goes to the end of the list. */
+static void drop_one(struct snapshots *s) {
+    uint32_t least = 0, gap = UINT32_MAX;
+    for (uint32_t i = 0; i + 1 < s->n; i++) {
+        uint32_t before = i > 0 ? s->at[i - 1] : 0;
+        if (s->at[i + 1] - before >= gap) continue;
+        gap = s->at[i + 1] - before;
+        least = i;
+    }
+    struct snapshot *dropped = s->copies[least];
+    s->n--;
+    memmove(s->at + least, s->at + least + 1, (s->n - least) * sizeof *s->at);
+    memmove(s->copies + least, s->copies + least + 1, (s->n - least) * sizeof *s->copies);
+    s->copies[s->n] = dropped;
 }
 
 float *snapshots_add(struct snapshots *s, uint32_t n) {
-    if (s->n == s->max) {
-        uint32_t least = 0, gap = UINT32_MAX;
-        for (uint32_t i = 0; i + 1 < s->n; i++) {
-            uint32_t before = i > 0 ? s->at[i - 1] : 0;
-            if (s->at[i + 1] - before >= gap) continue;
-            gap = s->at[i + 1] - before;
-            least = i;
-        }
-        float *freed = s->values[least];
-        s->n--;
-        memmove(s->at + least, s->at + least + 1, (s->n - least) * sizeof *s->at);
-        memmove(s->values + least, s->values + least + 1, (s->n - least) * sizeof *s->values);
-        s->values[s->n] = freed;
-    }
-    s->at[s->n] = n;
-    return s->values[s->n++];
+    if (s->n == s->max) drop_one(s);
+    struct snapshot *copy = own(s, s->n);
+    if (!copy) return NULL;
+    s->at[s->n++] = n;
+    return copy->values;
 }
 
 uint32_t snapshots_before(const struct snapshots *s, uint32_t n) {
@@ -48,5 +77,15 @@ uint32_t snapshots_before(const struct snapshots *s, uint32_t n) {
 
 const float *snapshots_back(struct snapshots *s, uint32_t n) {
     while (s->n > 0 && s->at[s->n - 1] > n) s->n--;
-    return s->n > 0 && s->at[s->n - 1] == n ? s->values[s->n - 1] : NULL;
+    return s->n > 0 && s->at[s->n - 1] == n ? s->copies[s->n - 1]->values : NULL;
+}
+
+void snapshots_share(struct snapshots *to, const struct snapshots *from, uint32_t n) {
+    to->n = 0;
+    for (uint32_t i = 0; i < from->n && from->at[i] <= n; i++) {
+        from->copies[i]->n_owner++;
+        leave(&to->copies[i]);
+        to->copies[i] = from->copies[i];
+        to->at[to->n++] = from->at[i];
+    }
 }

@@ -1,5 +1,6 @@
 /* Copies of the states of recurrent layers, each after some number of tokens.  A state has no parts that belong to
- * single tokens, so going back means to begin with a copy, and to compute the tokens behind it again. */
+ * single tokens, so going back means to begin with a copy, and to compute the tokens behind it again.  Sequences that
+ * begin with the same tokens may share copies, which nobody changes. */
 #ifndef PLUMB_FORWARD_SNAPSHOTS_H
 #define PLUMB_FORWARD_SNAPSHOTS_H
 
@@ -9,25 +10,36 @@
  * while tokens come one by one. */
 enum { SNAPSHOTS_MAX = 16, SNAPSHOTS_BYTES = 64 << 20, SNAPSHOTS_EVERY = 64 };
 
+struct snapshot {
+    uint32_t n_owner;   /* lists that have it */
+    uint32_t unused[3];
+    float values[];
+};
+
 struct snapshots {
     uint64_t size;                 /* elements of the states of all layers */
     uint32_t max;                  /* copies that are kept: snapshots_max(size) */
     uint32_t n, at[SNAPSHOTS_MAX]; /* after how many tokens, ascending */
-    float *values[SNAPSHOTS_MAX];  /* (size) each, allocated */
+    struct snapshot *copies[SNAPSHOTS_MAX];   /* n copies, then memory for others; NULL: not allocated */
 };
 
 /* Returns how many copies of `size` elements are kept: at least 2, and none of 0. */
 uint32_t snapshots_max(uint64_t size);
-/* Allocates room for all copies, and adds its bytes.  Returns false if there is no memory; snapshots_free must follow
- * in any case.  size may be 0. */
-bool snapshots_create(struct snapshots *s, uint64_t size, uint64_t *bytes);
+/* Makes an empty list.  size may be 0. */
+void snapshots_init(struct snapshots *s, uint64_t size);
+/* Allocates room for all copies.  Returns false if there is no memory. */
+bool snapshots_reserve(struct snapshots *s);
 void snapshots_free(struct snapshots *s);
+/* Bytes of what is allocated, copies that other lists have too included. */
+uint64_t snapshots_held(const struct snapshots *s);
 /* Returns the place for a copy after n tokens, more than any other copy has.  If there is no room, the copy goes that
- * leaves the smallest gap. */
+ * leaves the smallest gap.  NULL: there is no memory, and the list has fewer copies. */
 float *snapshots_add(struct snapshots *s, uint32_t n);
 /* Returns the most tokens, at most n, after which there is a copy; 0: there is none. */
 uint32_t snapshots_before(const struct snapshots *s, uint32_t n);
 /* Forgets the copies after more than n tokens, and returns the one after n; NULL: there is none. */
 const float *snapshots_back(struct snapshots *s, uint32_t n);
+/* Makes `to`, a list for states of the same size, have the copies of `from` after at most n tokens. */
+void snapshots_share(struct snapshots *to, const struct snapshots *from, uint32_t n);
 
 #endif

@@ -5,7 +5,6 @@
 #include "base/math.h"
 #include "forward/attention.h"
 #include "forward/forward.h"
-#include "forward/snapshots.h"
 
 /* Scratch for the experts of a layer.  NULL in a model without experts. */
 struct expert_scratch {
@@ -18,9 +17,9 @@ struct expert_scratch {
     float *shown[TAP_EXPERT_WEIGHTED - TAP_EXPERT_GATE + 1];
 };
 
-/* What a layer keeps between tokens, beside K and V. */
+/* What is known of a layer with a state. */
 struct layer_state {
-    float *values;   /* (plan_state_size), a part of struct forward's state */
+    size_t first;    /* where its state begins in that of a sequence */
     float *kernel;   /* (n_conv, plan_conv_width) the kernels with their rows as columns; NULL: it has none */
 };
 
@@ -31,9 +30,10 @@ struct forward {
     struct pool *pool;
     uint32_t n_ctx, n_batch;
     uint64_t bytes;
-    struct attention *attention;   /* owns the KV cache */
+    plumb_kv_type kv_type;
+    struct attention *attention;
     /* cos and sin of the angles of each of the plan's ropes: (n_ctx, n_rot / 2) each, filled for the first n_rope
-     * positions.  They depend only on the position, so they stay valid when the sequence goes back. */
+     * positions.  They depend only on the position, so all sequences share them. */
     float *rope_cos[PLAN_ROPES], *rope_sin[PLAN_ROPES];
     double *rope_angles;   /* (n_rot / 2) scratch */
     uint32_t n_rope;
@@ -42,31 +42,31 @@ struct forward {
     float *x, *norm; /* the streams STREAM_X and STREAM_H */
     float *rows;                    /* (n_token, plan_head_row) scratch for the products of heads; or NULL */
     struct expert_scratch experts;
-    float *state;                   /* (snapshots.size) of all layers */
     struct layer_state *states;     /* (n_layer) */
     float **biases;                 /* (n_layer) those of attention_run, of attn_rel_b; NULL: there are none */
-    uint32_t n_past;                /* the tokens after which the states are */
-    uint32_t n_encoded;             /* tokens of the encoder's text */
-    struct snapshots snapshots;     /* of the states */
+    struct piece *pieces;  /* (n_token) those of the batch */
     uint32_t *positions;   /* (n_token) */
+    int32_t *ids;          /* (n_token) */
     float *own_row;  /* (n_layer, n_per_layer) embeddings of a token, scratch; NULL: the model has none */
     float *head;     /* (2, plan_max_head) two vectors between the steps after pooling */
     struct tap_sink sink;
     /* (n_token, n_head, pos + n_token), with room for (n_batch, n_head, n_ctx): the attention weights of a layer, for
      * taps only.  NULL until a sink is set. */
     float *tapped;
+    uint32_t n_tapped;     /* n_ctx when it was allocated */
     struct activations acts;   /* the input of the products that are being computed, with its codes */
     struct panel *panels;      /* one per thread */
     const struct adapter_set *adapters;   /* borrowed; NULL: there are none */
     float *low_rank, *delta;   /* scratch for their products: (n_token, max_rank), (ADAPT_TOKENS, max_out) */
-    uint64_t adapt_bytes;      /* of both */
+    uint64_t n_low_rank, n_delta;   /* elements of both */
 };
 
-/* The batch that a pass computes: n tokens, the first one at pos.  lengths: the tokens are those of texts of these
- * lengths, each of which begins at pos and sees only itself; NULL: of one text. */
+/* The batch that a pass computes: n tokens, of n_piece pieces, one after the other.  pos: the position of the first
+ * one. */
 struct batch {
     uint32_t n, pos;
-    const uint32_t *lengths;
+    const struct piece *pieces;
+    uint32_t n_piece;
 };
 
 /* One product y (n_token, n_out) = x W^T s + b.  Its tap shows y as (n_token, n_head, n_out / n_head); TAP_COUNT: no
@@ -90,17 +90,22 @@ struct call {
     const float *in;          /* (n_token, ...) as in enum step_kind */
     float *out;
     size_t n;                 /* elements of out */
-    uint32_t begin, end;      /* the tokens to compute: all, or a share of them for steps that threads share */
+    uint32_t begin, end;      /* the tokens to compute: all, those of a piece, or a share of them for steps that threads
+                               * share */
+    const struct piece *piece;   /* of steps that compute the pieces one after the other */
 };
 /* Elements of a token in out, and the first element and the end of those tokens. */
 static inline size_t call_each(const struct call *c) { return c->n / c->b.n; }
 static inline size_t call_begin(const struct call *c) { return c->begin * call_each(c); }
 static inline size_t call_end(const struct call *c) { return c->end * call_each(c); }
 
-/* Whether token t of the batch is the first of one text among several, whose states begin with zeros. */
-static inline bool begins_text(const struct forward *f, const struct call *c, uint32_t t) {
-    return c->b.lengths && f->positions[t] == c->b.pos;
+/* The state of the layer in the sequence of the piece. */
+static inline float *call_state(const struct forward *f, const struct call *c) {
+    return c->piece->sequence->state + f->states[c->il].first;
 }
+
+/* Whether token t is the first one of its sequence, before which states are zeros. */
+static inline bool begins_text(const struct call *c, uint32_t t) { return t == c->begin && c->piece->pos == 0; }
 
 /* Tells the sink of x: (n_token, n_head, n).  The taps from TAP_EXPERT_GATE to TAP_EXPERT_WEIGHTED are of the tokens
  * in f->experts.tokens, and wait in f->experts.shown for those of other experts.  Does nothing for TAP_COUNT. */
@@ -126,9 +131,9 @@ void forward_activate(const struct forward *f, uint32_t il, enum activation acti
  * decay (STATE_TOKENS) for the other rows of the head with the same tokens. */
 struct state_rows { uint32_t head, first, n, begin, end; float *decay; };
 enum { STATE_TOKENS = 32 };
-/* Calls run for all rows of the heads begin .. end - 1 and all tokens.  A few rows stay in the cache for STATE_TOKENS
- * tokens; a row sees the tokens in order. */
-void forward_states(void *mixer, uint32_t begin, uint32_t end, uint32_t n_row, uint32_t n_token,
+/* Calls run for all rows of the heads begin .. end - 1 and the tokens of the call.  A few rows stay in the cache for
+ * STATE_TOKENS tokens; a row sees the tokens in order. */
+void forward_states(void *mixer, uint32_t begin, uint32_t end, uint32_t n_row, const struct call *c,
                     void (*run)(void *mixer, struct state_rows rows));
 
 /* Steps of convolutions. */

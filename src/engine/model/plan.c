@@ -400,6 +400,12 @@ double plan_yarn_factor(const struct rope_plan *r, uint32_t i) {
     return scaled + (1 - scaled) / (double)r->freq_scale;
 }
 
+uint32_t plan_first_seen(const struct attn_plan *a, uint32_t pos) {
+    uint32_t before = a->is_symmetric ? a->window / 2 : a->window - 1;
+    if (a->window > 0 && a->is_chunked) return pos / a->window * a->window;
+    return a->window == 0 || pos <= before ? 0 : pos - before;
+}
+
 float plan_temperature(const struct attn_plan *a, uint32_t pos) {
     if (a->temperature_floor == 0) return 1.0f;
     double periods = (double)(((uint64_t)pos + a->temperature_offset) / a->temperature_floor);   /* a whole number */

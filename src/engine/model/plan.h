@@ -372,6 +372,9 @@ uint32_t plan_bucket(const struct attn_plan *a, int32_t distance);
 
 /* The factor of Q at a position; 1 in a layer without temperature. */
 float plan_temperature(const struct attn_plan *a, uint32_t pos);
+/* Returns the first position that the token at pos sees.  A window of 0 has no limit.  A chunked window begins at the
+ * last multiple of its length; pos is in the middle of a symmetric one, and at the end of any other. */
+uint32_t plan_first_seen(const struct attn_plan *a, uint32_t pos);
 
 /* The epsilon of a norm inside the layers, or of that of the output. */
 static inline float plan_norm_eps(const struct plan *p, enum weight_id norm) {

@@ -3,7 +3,7 @@
 #include "check/selfcheck.h"
 
 #include "api/model.h"
-#include "forward/forward.h"
+#include "check/alone.h"
 #include "reference/reference.h"
 #include "trace/compare.h"
 #include "trace/report.h"
@@ -487,20 +487,20 @@ static const plumb_precision exact16 = PLUMB_PRECISION_EXACT16;
 static plumb_status run_fast(struct selfcheck *s, uint32_t n_token, uint32_t n_step, enum kernels_isa isa,
                              plumb_precision precision, struct pool *pool, float *out,
                              struct plumb_trace *trace) {
-    struct forward *f;
+    struct alone f;
     struct kernels k;
     kernels_init(&k, isa, precision);
     bool has_encoder = s->in->model->plan.n_encoder > 0;
     uint32_t n_ctx = has_encoder ? s->n_token : n_token;
-    PLUMB_TRY(forward_create(&f, s->in->model, n_ctx, n_step, PLUMB_KV_I16, &k, pool, s->err));
-    plumb_status status = PLUMB_OK;
-    if (trace) status = forward_set_tap(f, (struct tap_sink) { record, trace });
-    if (status == PLUMB_OK && has_encoder) forward_encode(f, s->ids, s->n_token);
+    plumb_status status = alone_create(&f, s->in->model, n_ctx, n_step, &k, pool, s->err);
+    if (status == PLUMB_OK && trace) status = forward_prepare_taps(f.forward);
+    if (status == PLUMB_OK && trace) forward_use(f.forward, (struct tap_sink) { record, trace }, NULL);
+    if (status == PLUMB_OK && has_encoder) forward_encode(f.forward, &f.sequence, s->ids, s->n_token);
     for (uint32_t pos = 0; status == PLUMB_OK && pos < n_token; pos += n_step) {
         uint32_t n = n_token - pos < n_step ? n_token - pos : n_step;
-        forward_run(f, s->ids + pos, n, pos, n, out + (size_t)pos * n_result(s));
+        alone_run(&f, s->ids + pos, n, pos, out + (size_t)pos * n_result(s));
     }
-    forward_free(f);
+    alone_free(&f);
     return status == PLUMB_OK && trace ? trace->err.status : status;
 }
 
@@ -592,44 +592,43 @@ static size_t give_bytes(void *user, void *bytes, size_t n) {
     return n;
 }
 
-static plumb_status create_pass(struct selfcheck *s, const struct kernels *k, struct forward **f) {
-    PLUMB_TRY(forward_create(f, s->in->model, s->n_token, s->n_token, PLUMB_KV_I16, k, NULL, s->err));
-    if (s->in->model->plan.n_encoder > 0) forward_encode(*f, s->ids, s->n_token);
+static plumb_status create_pass(struct selfcheck *s, const struct kernels *k, struct alone *f) {
+    PLUMB_TRY(alone_create(f, s->in->model, s->n_token, s->n_token, k, NULL, s->err));
+    if (s->in->model->plan.n_encoder > 0) forward_encode(f->forward, &f->sequence, s->ids, s->n_token);
     return PLUMB_OK;
 }
 
 /* Computes the first half of the tokens, and the others with another pass that was given what the first one keeps. */
-static plumb_status run_saved(struct selfcheck *s, struct forward *f, struct forward *other) {
+static plumb_status run_saved(struct selfcheck *s, struct alone *f, struct alone *other) {
     uint32_t half = s->n_token / 2;
     struct saved saved = { 0 };
     struct transfer count = { .err = s->err };
-    forward_run(f, s->ids, half, 0, half, s->other);
-    PLUMB_TRY(forward_exchange(f, &count, half));
+    alone_run(f, s->ids, half, 0, s->other);
+    PLUMB_TRY(sequence_exchange(&f->sequence, &count, half));
     saved.n = (size_t)count.at;
     saved.bytes = alloc_array(count.at, 1);
     if (!saved.bytes) return PLUMB_ERROR_MEMORY;
     struct transfer write = { .write = save_bytes, .user = &saved, .err = s->err };
-    plumb_status status = forward_exchange(f, &write, half);
+    plumb_status status = sequence_exchange(&f->sequence, &write, half);
     saved.at = 0;
     struct transfer read = { .read = give_bytes, .user = &saved, .err = s->err };
-    if (status == PLUMB_OK) status = forward_exchange(other, &read, half);
+    if (status == PLUMB_OK) status = sequence_exchange(&other->sequence, &read, half);
     free(saved.bytes);
     PLUMB_TRY(status);
-    forward_run(other, s->ids + half, s->n_token - half, half, s->n_token - half,
-                s->other + (size_t)half * n_result(s));
+    alone_run(other, s->ids + half, s->n_token - half, half, s->other + (size_t)half * n_result(s));
     return PLUMB_OK;
 }
 
 static void do_saved(struct selfcheck *s, struct check *c) {
     if (skip_not_causal(s, c)) return;
-    struct forward *f = NULL, *other = NULL;
+    struct alone f, other = { 0 };
     struct kernels k;
     kernels_init(&k, KERNELS_SIMD128, exact16);
     s->status = create_pass(s, &k, &f);
     if (s->status == PLUMB_OK) s->status = create_pass(s, &k, &other);
-    if (s->status == PLUMB_OK) s->status = run_saved(s, f, other);
-    forward_free(f);
-    forward_free(other);
+    if (s->status == PLUMB_OK) s->status = run_saved(s, &f, &other);
+    alone_free(&f);
+    alone_free(&other);
     selfcheck_logits(c, s->logits, s->other, s->n_token, n_result(s), "in one batch, and saved and continued");
 }
 

@@ -2,7 +2,7 @@
  * permuted or misread in many layers. */
 #include "check/selfcheck.h"
 
-#include "forward/forward.h"
+#include "check/alone.h"
 #include "tokenizer/vocab.h"
 
 #include <math.h>
@@ -53,22 +53,22 @@ static double surprise(const float *logits, uint32_t n_vocab, int32_t id) {
 /* Sets *out to the perplexity of tokens FIRST .. n - 1.  logits: (N_STEP, n_vocab) scratch. */
 static plumb_status run(const struct model *m, const int32_t *ids, uint32_t n, float *logits, double *out,
                         struct error *err) {
-    struct forward *f;
+    struct alone f;
     struct kernels k;
     kernels_init(&k, KERNELS_SIMD128, PLUMB_PRECISION_EXACT16);
     struct pool *pool = pool_create(4);   /* the number of threads does not change the logits */
-    plumb_status status = forward_create(&f, m, n, N_STEP, PLUMB_KV_I16, &k, pool, err);
+    plumb_status status = alone_create(&f, m, n, N_STEP, &k, pool, err);
     double sum = 0;
     for (uint32_t pos = 0; status == PLUMB_OK && pos < n; pos += N_STEP) {
         uint32_t n_step = n - pos < N_STEP ? n - pos : N_STEP;
-        forward_run(f, ids + pos, n_step, pos, n_step, logits);
+        alone_run(&f, ids + pos, n_step, pos, logits);
         for (uint32_t i = 0; i < n_step; i++) {
             uint32_t next = pos + i + 1;
             if (next < FIRST || next >= n) continue;
             sum += surprise(logits + (size_t)i * m->plan.n_vocab, m->plan.n_vocab, ids[next]);
         }
     }
-    if (status == PLUMB_OK) forward_free(f);
+    alone_free(&f);
     pool_free(pool);
     *out = exp(sum / (n - FIRST));
     return status;

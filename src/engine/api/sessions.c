@@ -1,0 +1,170 @@
+/* Several sessions of one model: forks, common prefixes, and tokens of several sessions in one batch. */
+#include "api/session.h"
+
+#include <stdlib.h>
+
+/* ---- what sessions share ----------------------------------------------------------------------------------------- */
+
+static bool same_adapters(const plumb_session *a, const plumb_session *b) {
+    bool same = a->adapters.n == b->adapters.n;
+    for (size_t i = 0; same && i < a->adapters.n; i++) {
+        const struct adapter_use *x = &a->adapters.uses[i], *y = &b->adapters.uses[i];
+        same = x->adapter == y->adapter && x->scale == y->scale && x->first_layer == y->first_layer
+            && x->last_layer == y->last_layer;
+    }
+    return same;
+}
+
+static bool are_alike(const plumb_session *a, const plumb_session *b) {
+    return a->work && a->work == b->work && a->n_ctx == b->n_ctx && a->n_batch == b->n_batch && same_adapters(a, b);
+}
+
+uint32_t plumb_session_common(const plumb_session *s, const plumb_session *from, const int32_t *ids, size_t n) {
+    uint32_t same = 0;
+    if (s != from && !are_alike(s, from)) return 0;
+    if (from->n_dropped > 0 || from->encoded) return 0;
+    while (same < from->n_past && same + 1 < n && from->tokens[same] == ids[same]) same++;
+    return from->forward ? sequence_rewind(&from->sequence, same) : same;
+}
+
+/* Makes s hold the first n_past tokens of a session that is alike. */
+static void take(plumb_session *s, const plumb_session *from, uint32_t n_past) {
+    bool is_whole = n_past == from->n_past;
+    sequence_fork(&s->sequence, &from->sequence, n_past);
+    memcpy(s->tokens, from->tokens, n_past * sizeof *s->tokens);
+    if (from->encoded) memcpy(s->encoded, from->encoded, from->n_encoded * sizeof *s->encoded);
+    s->n_encoded = from->n_encoded;
+    s->n_past = n_past;
+    s->n_dropped = 0;
+    s->has_logits = is_whole && from->has_logits;
+    if (s->has_logits) memcpy(s->logits, from->logits, s->model->model->plan.n_vocab * sizeof *s->logits);
+}
+
+plumb_status plumb_session_adopt(plumb_session *s, const plumb_session *from, uint32_t n_past) {
+    PLUMB_TRY(session_check_idle(s));
+    if (s == from) return plumb_session_rewind(s, n_past);
+    if (!are_alike(s, from) || n_past > from->n_past || from->n_dropped > 0
+        || sequence_rewind(&from->sequence, n_past) != n_past) {
+        return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "%u tokens of another session cannot be taken: see "
+                         "plumb_session_common", n_past);
+    }
+    take(s, from, n_past);
+    return PLUMB_OK;
+}
+
+plumb_status plumb_session_fork(plumb_session **out, plumb_session *from) {
+    *out = NULL;
+    PLUMB_TRY(session_check_idle(from));
+    if (!from->forward) {
+        return error_set(&from->err, PLUMB_ERROR_UNSUPPORTED, "sessions of the reference pass cannot be forked");
+    }
+    plumb_session *s;
+    plumb_session_params params = from->params;
+    params.n_ctx = from->n_ctx;
+    params.n_batch = from->n_batch;
+    params.beside = from;
+    params.grows = true;
+    plumb_status status = plumb_session_create(&s, from->model, &params);
+    if (status != PLUMB_OK) return error_set(&from->err, status, "%s", plumb_model_error(from->model));
+    status = session_copy_use(s, from);
+    if (status != PLUMB_OK) {
+        error_set(&from->err, status, "%s", s->err.message);
+        plumb_session_free(s);
+        return status;
+    }
+    take(s, from, from->n_past);
+    s->n_keep = from->n_keep;
+    s->n_dropped = from->n_dropped;
+    *out = s;
+    return PLUMB_OK;
+}
+
+/* ---- one batch for several sessions ------------------------------------------------------------------------------ */
+
+static plumb_status check_feeds(const plumb_feed *feeds, size_t n_feed, size_t *failed) {
+    for (size_t i = 0; i < n_feed; i++) {
+        plumb_session *s = feeds[i].session, *first = feeds->session;
+        *failed = i;
+        PLUMB_TRY(session_check_feed(s, feeds[i].ids, feeds[i].n));
+        bool is_twice = false, is_alike = s->work && s->work == first->work && same_adapters(s, first);
+        for (size_t j = 0; j < i; j++) is_twice = is_twice || feeds[j].session == s;
+        if (feeds[i].n > 0 && is_alike && !s->is_tapped && !is_twice) continue;
+        return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "session %zu of %zu cannot be fed together with the others: it "
+                         "has %s", i, n_feed, feeds[i].n == 0 ? "no tokens" : is_twice ? "another place among them"
+                         : s->is_tapped ? "a tap" : "other params or adapters");
+    }
+    return PLUMB_OK;
+}
+
+/* The arrays of a batch; NULL: there is no memory. */
+static struct batch_of *arrays_of(struct work *w, size_t n_feed, uint32_t n_vocab) {
+    struct batch_of *b = &w->batch;
+    if (n_feed <= b->n) return b;
+    struct piece *pieces = alloc_array(n_feed, sizeof *pieces);
+    size_t *of = alloc_array(n_feed, sizeof *of), *done = alloc_array(n_feed, sizeof *done);
+    float *logits = alloc_array((uint64_t)n_feed * n_vocab, sizeof *logits);
+    bool ok = pieces && of && done && logits;
+    struct batch_of before = *b;
+    if (ok) *b = (struct batch_of) { n_feed, pieces, of, done, logits };
+    else before = (struct batch_of) { n_feed, pieces, of, done, logits };
+    batch_of_free(&before);
+    return ok ? b : NULL;
+}
+
+/* Takes the next tokens of the feeds, in their order, as long as there is room in a batch.  Returns how many pieces
+ * there are, or a negative status. */
+static int64_t gather(const plumb_feed *feeds, size_t n_feed, struct batch_of *b, uint32_t n_free, size_t *failed) {
+    int64_t n_piece = 0;
+    for (size_t i = 0; i < n_feed && n_free > 0; i++) {
+        plumb_session *s = feeds[i].session;
+        size_t left = feeds[i].n - b->done[i];
+        uint32_t n;
+        if (left == 0) continue;
+        *failed = i;
+        PLUMB_TRY(session_next_batch(s, left, &n));
+        if (n > n_free) n = n_free;
+        n_free -= n;
+        b->of[n_piece] = i;
+        b->pieces[n_piece++] = (struct piece) { &s->sequence, feeds[i].ids + b->done[i], n, s->n_past,
+                                                feeds[i].wants_logits && n == left, 0 };
+    }
+    return n_piece;
+}
+
+/* The sessions of n_piece pieces now hold their tokens. */
+static void scatter(const plumb_feed *feeds, struct batch_of *b, uint32_t n_piece, uint32_t n_vocab) {
+    const float *logits = b->logits;
+    for (uint32_t i = 0; i < n_piece; i++) {
+        const struct piece *piece = &b->pieces[i];
+        plumb_session *s = feeds[b->of[i]].session;
+        memcpy(s->tokens + s->n_past, piece->ids, piece->n * sizeof *s->tokens);
+        s->n_past += piece->n;
+        b->done[b->of[i]] += piece->n;
+        s->has_logits = piece->n_result > 0;
+        if (!s->has_logits) continue;
+        memcpy(s->logits, logits, n_vocab * sizeof *logits);
+        logits += n_vocab;
+    }
+}
+
+plumb_status plumb_sessions_feed(const plumb_feed *feeds, size_t n_feed, size_t *failed) {
+    *failed = 0;
+    if (n_feed == 0) return PLUMB_OK;
+    PLUMB_TRY(check_feeds(feeds, n_feed, failed));
+    plumb_session *first = feeds->session;
+    uint32_t n_vocab = first->model->model->plan.n_vocab;
+    struct batch_of *b = arrays_of(first->work, n_feed, n_vocab);
+    *failed = 0;
+    if (!b) return error_set(&first->err, PLUMB_ERROR_MEMORY, "out of memory: logits of %zu sessions", n_feed);
+    memset(b->done, 0, n_feed * sizeof *b->done);
+    for (;;) {
+        int64_t n_piece = gather(feeds, n_feed, b, first->work->n_batch, failed);
+        if (n_piece <= 0) return (plumb_status)n_piece;
+        session_use_pass(first);
+        if (!forward_run(first->forward, b->pieces, (uint32_t)n_piece, b->logits)) {
+            *failed = b->of[0];
+            return session_no_room(feeds[b->of[0]].session, b->pieces->n);
+        }
+        scatter(feeds, b, (uint32_t)n_piece, n_vocab);
+    }
+}
