@@ -328,7 +328,8 @@ uint32_t plumb_session_n_batch(const plumb_session *session);
 /* Whether the context is longer than what the model was trained for.  False if no layer has attention: states know of
  * no positions. */
 bool plumb_session_exceeds_training(const plumb_session *session);
-/* Bytes that the session has allocated: the KV cache, scratch memory, tokens and logits. */
+/* Bytes that the session has allocated: the KV cache, scratch memory, tokens, also those that were dropped
+ * (plumb_session_set_shift), and logits. */
 uint64_t plumb_session_bytes(const plumb_session *session);
 /* The kernels in use: "simd128" (natively "sse41"), "relaxed" or "scalar"; "reference" for the reference pass. */
 const char *plumb_session_kernels(const plumb_session *session);

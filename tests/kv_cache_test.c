@@ -165,13 +165,24 @@ static void walk_row(const void *arg) {
 /* The most tokens; a run has NEARBY more than a ring has positions. */
 enum { N_IDS = 2400, NEARBY = 352 };
 
-/* A toy Gemma 3 whose layers, except every sixth, have this window. */
-static plumb_model *load_with_window(uint32_t window) {
+/* A toy Gemma 3 for a type of K and V, whose heads have as many elements as that needs: n_layer layers, all but one of
+ * which have windows. */
+struct toy { const char *path; uint32_t n_layer; };
+
+static struct toy toy_for(plumb_kv_type type) {
+    bool has_slices = kv_type_has_slices(type);
+    return has_slices ? (struct toy) { "tests/vectors/kv/windows.gguf", 3 }
+                      : (struct toy) { "tests/vectors/archs/gemma3.gguf", 7 };
+}
+
+/* The toy with this window. */
+static plumb_model *load_with_window(struct toy toy, uint32_t window) {
     static const char key[] = "gemma3.attention.sliding_window";
     size_t n = 0, n_found = 0;
-    uint8_t *file = test_read_all("tests/vectors/archs/gemma3.gguf", &n);
+    uint8_t *file = test_read_all(toy.path, &n);
     for (size_t i = 0; file && i + sizeof key + 8 < n; i++) {
-        if (memcmp(file + i, key, sizeof key - 1) != 0) continue;
+        const uint8_t *entry = file + i;
+        if (memcmp(entry, key, sizeof key - 1) != 0 || load_u32(entry + sizeof key - 1) != 4) continue;   /* 4: u32 */
         memcpy(file + i + sizeof key - 1 + 4, &window, sizeof window);   /* after the type of the value */
         n_found++;
     }
@@ -232,14 +243,15 @@ static void go_back(plumb_session *s, const struct straight *run, uint32_t n_pos
 
 static void sessions_row(const void *arg) {
     const struct ring *row = arg;
-    plumb_model *m = load_with_window(row->window), *global = load_with_window(N_IDS);
     static struct straight run;
-    REQUIRE(m && global, "no model");
     run.n = row->n_position + NEARBY;
-    run.n_vocab = plumb_model_n_vocab(m);
-    for (uint32_t i = 0; i < run.n; i++) run.ids[i] = (int32_t)((i * 37 + i / 11) % run.n_vocab);
-    for (uint32_t type = 0; type < 4; type += 3) {   /* i16 and f32, as the heads have 16 elements */
+    for (uint32_t type = 0; type < 4; type++) {
         if (!test_repeats(row->window + type)) continue;
+        struct toy toy = toy_for((plumb_kv_type)type);
+        plumb_model *m = load_with_window(toy, row->window), *global = load_with_window(toy, N_IDS);
+        REQUIRE(m && global, "no model");
+        run.n_vocab = plumb_model_n_vocab(m);
+        for (uint32_t i = 0; i < run.n; i++) run.ids[i] = (int32_t)((i * 37 + i / 11) % run.n_vocab);
         plumb_session_params params = { .n_ctx = run.n, .n_batch = run.n, .kv_type = (plumb_kv_type)type };
         plumb_session *s = NULL, *large = NULL;
         REQUIRE(plumb_session_create(&run.s, m, &params) == PLUMB_OK, "%s", plumb_model_error(m));
@@ -252,17 +264,17 @@ static void sessions_row(const void *arg) {
             double kv = plumb_model_kv_bytes(m, run.n, row->n_batch, params.kv_type);
             double of_whole = plumb_model_kv_bytes(global, run.n, row->n_batch, params.kv_type);
             double saved = (double)(plumb_session_bytes(large) - plumb_session_bytes(s));
-            /* 6 of the 7 layers have rings. */
-            double n_id = (double)run.n, expected = of_whole * 6 / 7 * (n_id - row->n_position) / n_id;
+            double n_id = (double)run.n, part = (toy.n_layer - 1.0) / toy.n_layer;   /* of the layers have rings */
+            double expected = of_whole * part * (n_id - row->n_position) / n_id;
             CHECK(fabs(saved - expected) < 1 && fabs(of_whole - kv - expected) < 1, "%g bytes less, predicted %g, "
                   "expected %g", saved, of_whole - kv, expected);
             go_back(s, &run, row->n_position);
         }
         plumb_session_free(s);
         plumb_session_free(large);
+        plumb_model_free(m);
+        plumb_model_free(global);
     }
-    plumb_model_free(m);
-    plumb_model_free(global);
 }
 
 /* ---- dropped tokens ---------------------------------------------------------------------------------------------- */

@@ -62,6 +62,8 @@ static void walk_row(const void *row) {
           && memcmp(plumb_session_tokens(straight) + of->n_keep, run.ids + of->n_keep + n_dropped,
                     (n_past - of->n_keep) * sizeof *run.ids) == 0, "other tokens remain");
     plumb_session_free(straight);
+    uint64_t n_bytes = plumb_session_bytes(s);
+    uint32_t most_dropped = 0;
     for (uint32_t i = 0, n = 0; i < N_WALKS; i++) {
         state = state * 1664525u + 1013904223u;
         uint32_t to = i % 3 == 0 ? (state >> 8) % run.n + 1 : n + (state >> 8) % 90;   /* far, or a bit on */
@@ -78,11 +80,14 @@ static void walk_row(const void *row) {
         }
         CHECK(plumb_session_n_past(s) + plumb_session_n_dropped(s) == to, "%u tokens in the cache, %u dropped, fed %u",
               plumb_session_n_past(s), plumb_session_n_dropped(s), to);
+        if (plumb_session_n_dropped(s) > most_dropped) most_dropped = plumb_session_n_dropped(s);
         if (!CHECK(hash_of(plumb_session_logits(s), run.n_vocab) == run.hashes[to - 1], "other logits after %u tokens, "
                    "%u of them kept", to, kept)) break;
         n = to;
     }
     CHECK(n_kept > 0, "nothing was ever kept behind a drop");
+    CHECK(plumb_session_bytes(s) - n_bytes == most_dropped * sizeof(int32_t), "%u more bytes for %u dropped tokens",
+          (uint32_t)(plumb_session_bytes(s) - n_bytes), most_dropped);
     test_note("%u times kept behind a drop, %u times nothing", n_kept, n_whole);
     /* Without the option the session is one that never dropped anything. */
     plumb_session_params params = { .n_ctx = of->n_ctx, .kv_type = of->type };

@@ -170,7 +170,8 @@ uint64_t plumb_session_bytes(const plumb_session *s) {
     uint64_t fast = s->forward ? forward_bytes(s->forward) + sequence_bytes(&s->sequence) : 0;
     uint64_t pass = s->forward ? fast : s->pass->bytes(s->reference);
     uint64_t n_text = s->encoded ? 2 : 1;
-    return pass + n_text * s->n_ctx * sizeof *s->tokens + s->model->model->plan.n_vocab * sizeof *s->logits;
+    uint64_t n_id = n_text * s->n_ctx + s->dropped_room;
+    return pass + n_id * sizeof *s->tokens + s->model->model->plan.n_vocab * sizeof *s->logits;
 }
 const char *plumb_session_kernels(const plumb_session *s) {
     return s->forward ? forward_kernels(s->forward)->name : "reference";
@@ -224,19 +225,26 @@ uint32_t plumb_session_reuse(plumb_session *s, const int32_t *ids, size_t n) {
     return same + s->n_dropped;
 }
 
+bool session_hold_dropped(plumb_session *s, uint32_t n) {
+    if (n <= s->dropped_room) return true;
+    int32_t *grown = realloc(s->dropped, n * sizeof *grown);
+    if (!grown) return false;
+    s->dropped = grown;
+    s->dropped_room = n;
+    return true;
+}
+
 /* Drops tokens of a full context. */
 static plumb_status shift(plumb_session *s) {
     uint32_t n = shift_of(s);
-    bool is_full = s->n_dropped > SESSION_MAX_DROPPED;
-    int32_t *grown = is_full ? NULL : realloc(s->dropped, (s->n_dropped + n) * sizeof *grown);
-    if (!grown) {
+    if (s->n_dropped > SESSION_MAX_DROPPED || !session_hold_dropped(s, s->n_dropped + n)) {
         return error_set(&s->err, PLUMB_ERROR_MEMORY, "out of memory: a list of %u tokens, and of %u more",
                          s->n_dropped, n);
     }
-    s->dropped = grown;
     if (!forward_drop(s->forward, &s->sequence, s->n_keep, n)) return session_no_room(s, 0);
-    memcpy(grown + s->n_dropped, s->tokens + s->n_keep, n * sizeof *grown);
-    memmove(s->tokens + s->n_keep, s->tokens + s->n_keep + n, (s->n_ctx - s->n_keep - n) * sizeof *grown);
+    int32_t *moved = s->tokens + s->n_keep;
+    memcpy(s->dropped + s->n_dropped, moved, n * sizeof *moved);
+    memmove(moved, moved + n, (s->n_ctx - s->n_keep - n) * sizeof *moved);
     s->n_dropped += n;
     s->n_past -= n;
     return PLUMB_OK;
@@ -503,7 +511,7 @@ enum { TEXTS_BATCH = 256 };
 static uint32_t count_texts(const plumb_session *s, const uint32_t *lengths, size_t n_text) {
     uint64_t most = s->n_batch < TEXTS_BATCH ? s->n_batch : TEXTS_BATCH, n = lengths[0];
     uint32_t i = 1;
-    bool can = s->forward && !s->is_tapped && !s->model->model->plan.shares_kv;   /* K and V are those of one text */
+    bool can = s->forward && !s->is_tapped;
     while (can && i < n_text && n + lengths[i] <= most) n += lengths[i++];
     return i;
 }

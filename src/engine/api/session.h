@@ -43,8 +43,8 @@ struct plumb_session {
     struct reference *reference;  /* the reference pass, called through `pass`; NULL: forward is used */
     int32_t *tokens;              /* (n_ctx); the first n_past are in the cache */
     uint32_t n_keep;              /* of plumb_session_set_shift; 0: a full context is an error */
-    int32_t *dropped;             /* (n_dropped) tokens that were in the cache behind the first n_keep */
-    uint32_t n_dropped;
+    int32_t *dropped;             /* (dropped_room) n_dropped tokens that were in the cache behind the first n_keep */
+    uint32_t n_dropped, dropped_room;
     int32_t *encoded;             /* (n_ctx) the n_encoded tokens of the encoder's text; NULL: there is no encoder */
     uint32_t n_encoded;
     float *logits;                /* (n_vocab) after the last token, if has_logits */
@@ -70,5 +70,7 @@ plumb_status session_no_room(plumb_session *s, uint32_t n);
 plumb_status session_run_encoder(plumb_session *s);
 /* Must be called before the fast pass runs for this session: sets its taps and adapters. */
 void session_use_pass(plumb_session *s);
+/* Makes room for n dropped tokens, at most SESSION_MAX_DROPPED and a context.  Returns false if there is no memory. */
+bool session_hold_dropped(plumb_session *s, uint32_t n);
 
 #endif

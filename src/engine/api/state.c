@@ -10,11 +10,15 @@
  *   stat   if the model is recurrent: forward/sequence.h
  *
  * It has the weights' digest, not the weights, and K and V as the kernels read them.  So another layout of either needs
- * another VERSION. */
+ * another VERSION.
+ *
+ * Tokens that the session has forgotten leave nothing in it.  Of the same tokens two sessions write the same bytes if
+ * they have the same parameters, adapters and n_keep, have dropped the same tokens, and both have logits or none; but
+ * rings say how many of their first positions they have lost, which those that have gone further and back have lost
+ * more of, and states have their snapshots, which are after each run of several tokens. */
 #include "api/session.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 enum { VERSION = 1 };
 
@@ -83,12 +87,15 @@ static uint64_t digest_of_model(plumb_model *m) {
     return m->digest = known != 0 ? known : 1;
 }
 
-static uint64_t digest_of_adapter(const struct adapter *a) {
+static uint64_t digest_of_adapter(struct adapter *a) {
+    uint64_t known = a->digest;
+    if (known != 0) return known;
     struct digest d;
     digest_begin(&d);
     add_keys(&d, a->file, "adapter.");
     add_tensors(&d, a->file);
-    return digest_end(&d);
+    known = digest_end(&d);
+    return a->digest = known != 0 ? known : 1;
 }
 
 /* ---- the sections ------------------------------------------------------------------------------------------------ */
@@ -198,10 +205,10 @@ static plumb_status pass_dropped(void *of, struct transfer *t) {
     const struct exchange *e = of;
     for (uint32_t at = 0, n; at < e->head.n_dropped; at += n) {
         n = e->head.n_dropped - at < PIECE ? e->head.n_dropped - at : PIECE;
-        int32_t *grown = transfer_reads(t) ? realloc(e->s->dropped, (at + n) * sizeof *grown) : e->s->dropped;
-        if (!grown) return transfer_fail(t, PLUMB_ERROR_MEMORY, "out of memory: a list of %u tokens", at + n);
-        e->s->dropped = grown;
-        PLUMB_TRY(pass_ids(e, t, grown + at, n));
+        if (!session_hold_dropped(e->s, at + n)) {
+            return transfer_fail(t, PLUMB_ERROR_MEMORY, "out of memory: a list of %u tokens", at + n);
+        }
+        PLUMB_TRY(pass_ids(e, t, e->s->dropped + at, n));
     }
     return PLUMB_OK;
 }

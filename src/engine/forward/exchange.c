@@ -29,25 +29,69 @@ static bool are_values(const int16_t *codes, size_t n) {
     return ok;
 }
 
-/* Passes n <= ATTN_BLOCK positions from p on, where a block begins, of slice j of K or V.  is_kept: false if the cache
- * has no room for them. */
+/* The positions begin .. end - 1 of the block at p, end <= ATTN_BLOCK.  is_kept: false if the cache has no room for
+ * them. */
+struct block { uint32_t p, begin, end; bool is_kept; };
+
+/* The position in its block of code i of a slice whose rows have n_row elements, see kv_cache.h. */
+static uint32_t position_of(const struct kv_cache *cache, bool is_v, size_t i, uint32_t n_row) {
+    if (cache->type == PLUMB_KV_F32) return (uint32_t)(i / n_row);
+    if (is_v) return (uint32_t)(i / (2 * ATTN_TILE) % (ATTN_BLOCK / 2) * 2 + i % 2);
+    return (uint32_t)(i / ((size_t)ATTN_TILE * n_row) * ATTN_TILE + i / 2 % ATTN_TILE);
+}
+
+/* Writes n codes, with zeros instead of those of positions outside the block's begin .. end - 1, which are of tokens
+ * that are lost or forgotten.  The cache stays as it is, as other sequences may have these tokens. */
+static plumb_status write_held(const struct kv_cache *cache, struct transfer *t, bool is_v, struct block b,
+                               const uint8_t *codes, size_t n, uint32_t n_row) {
+    enum { PIECE = 512 };
+    uint8_t piece[PIECE * sizeof(float)];
+    size_t width = cache->format.bits / 8;
+    for (size_t at = 0, n_piece; at < n; at += n_piece) {
+        n_piece = n - at < PIECE ? n - at : PIECE;
+        memcpy(piece, codes + kv_cache_size(cache, at), kv_cache_size(cache, n_piece));
+        for (size_t i = 0; i < n_piece; i++) {
+            uint32_t p = position_of(cache, is_v, at + i, n_row);
+            if (p >= b.begin && p < b.end) continue;
+            if (width > 0) memset(piece + i * width, 0, width);
+            else piece[i / 32 * 16 + i % 16] &= i % 32 < 16 ? 0xf0 : 0x0f;
+        }
+        PLUMB_TRY(transfer_bytes(t, piece, kv_cache_size(cache, n_piece)));
+    }
+    return PLUMB_OK;
+}
+
+/* The same for scales of the block's first n positions. */
+static plumb_status write_held_scales(const struct kv_cache *cache, struct transfer *t, struct block b,
+                                      const uint8_t *scales, uint32_t n) {
+    uint8_t held[ATTN_BLOCK * sizeof(float)] = { 0 };
+    size_t size = cache->format.scale_bytes;
+    memcpy(held + b.begin * size, scales + b.begin * size, (b.end - b.begin) * size);
+    return transfer_bytes(t, held, n * size);
+}
+
+/* Passes the positions of a block of slice j of K or V. */
 static plumb_status pass_slice(struct kv_cache *cache, struct transfer *t, uint32_t head, uint32_t j, bool is_v,
-                               uint32_t p, uint32_t n, bool is_kept) {
-    struct kv_tile tile = (is_v ? kv_cache_v_block : kv_cache_k_tile)(cache, head, j, p);
+                               struct block b) {
+    struct kv_tile tile = (is_v ? kv_cache_v_block : kv_cache_k_tile)(cache, head, j, b.p);
     uint32_t n_row = is_v ? cache->v_row / cache->n_v_slice : cache->k_row / cache->n_k_slice;
-    size_t n_tile = (n - 1) / tile.n + 1, bytes = n_tile * tile.bytes;
-    size_t scale_bytes = (is_v ? n : kv_round_up(n, ATTN_TILE)) * cache->format.scale_bytes;
-    if (!is_kept) return transfer_skip(t, bytes + scale_bytes);
-    PLUMB_TRY(transfer_bytes(t, tile.codes, bytes));
+    uint32_t n_scale = is_v ? b.end : kv_round_up(b.end, ATTN_TILE);
+    size_t n_tile = (b.end - 1) / tile.n + 1, bytes = n_tile * tile.bytes;
+    size_t n_code = n_tile * tile.n * n_row, scale_bytes = n_scale * cache->format.scale_bytes;
+    bool is_part = t->write && (b.begin > 0 || b.end < n_tile * tile.n);
+    if (!b.is_kept) return transfer_skip(t, bytes + scale_bytes);
+    if (is_part) PLUMB_TRY(write_held(cache, t, is_v, b, tile.codes, n_code, n_row));
+    else PLUMB_TRY(transfer_bytes(t, tile.codes, bytes));
     const int16_t *wide = (const int16_t *)(const void *)tile.codes;
     bool is_wide = cache->type == PLUMB_KV_I16 && transfer_reads(t);
-    if (is_wide && !(is_v ? are_values(wide, n_tile * tile.n * n_row) : are_keys(wide, n_tile, n_row))) {
+    if (is_wide && !(is_v ? are_values(wide, n_code) : are_keys(wide, n_tile, n_row))) {
         return transfer_fail(t, PLUMB_ERROR_METADATA, "the codes of %s of head %u from position %u on are too large",
-                             is_v ? "V" : "K", head, p);
+                             is_v ? "V" : "K", head, b.p);
     }
     if (cache->type == PLUMB_KV_F32) return PLUMB_OK;
-    return transfer_bytes(t, is_v ? kv_cache_v_scale(cache, head, j, p) : kv_cache_k_scale(cache, head, j, p),
-                          scale_bytes);
+    uint8_t *scales = (is_v ? kv_cache_v_scale : kv_cache_k_scale)(cache, head, j, b.p);
+    if (is_part) return write_held_scales(cache, t, b, scales, n_scale);
+    return transfer_bytes(t, scales, scale_bytes);
 }
 
 plumb_status kv_cache_exchange(struct kv_cache *cache, struct transfer *t, uint32_t n_past, uint32_t first) {
@@ -64,14 +108,10 @@ plumb_status kv_cache_exchange(struct kv_cache *cache, struct transfer *t, uint3
     }
     for (uint32_t h = 0; h < cache->n_head_kv; h++) {
         for (uint32_t p = from / ATTN_BLOCK * ATTN_BLOCK; p < n_past; p += ATTN_BLOCK) {
-            uint32_t n = n_past - p < ATTN_BLOCK ? n_past - p : ATTN_BLOCK;
-            bool is_kept = p >= lost;
-            for (uint32_t j = 0; j < cache->n_k_slice; j++) {
-                PLUMB_TRY(pass_slice(cache, t, h, j, false, p, n, is_kept));
-            }
-            for (uint32_t j = 0; j < cache->n_v_slice; j++) {
-                PLUMB_TRY(pass_slice(cache, t, h, j, true, p, n, is_kept));
-            }
+            uint32_t end = n_past - p < ATTN_BLOCK ? n_past - p : ATTN_BLOCK;
+            const struct block b = { p, p < from ? from - p : 0, end, p >= lost };
+            for (uint32_t j = 0; j < cache->n_k_slice; j++) PLUMB_TRY(pass_slice(cache, t, h, j, false, b));
+            for (uint32_t j = 0; j < cache->n_v_slice; j++) PLUMB_TRY(pass_slice(cache, t, h, j, true, b));
         }
     }
     return PLUMB_OK;

@@ -148,7 +148,9 @@ void kv_cache_give(struct kv_cache *cache, const struct attention_kernels *kerne
 uint32_t kv_cache_move(struct kv_cache *cache, uint32_t from, uint32_t to, uint32_t end);
 /* Passes the positions before n_past that the cache has: the number of the first one, then of each head, block by
  * block, for each slice of K its codes (whole tiles) and scales, and the same of V (whole blocks; scales of stored
- * positions).  f32: rows.  first: the first position that a token at n_past sees.
+ * positions).  f32: rows.  first: the first position that a token at n_past sees.  Other positions are written as
+ * zeros, so that the bytes depend only on the tokens that the cache holds, and on how many of the first ones it has
+ * lost.
  * Caches of another length or for other batches read the same bytes.  What is read is checked, so that the sums of
  * kernels cannot overflow. */
 plumb_status kv_cache_exchange(struct kv_cache *cache, struct transfer *t, uint32_t n_past, uint32_t first);

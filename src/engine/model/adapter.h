@@ -29,6 +29,7 @@ struct adapter {
     float *directions;            /* (n_layer, n_embd), 0 where the file has none; NULL in a LoRA */
     uint32_t max_rank;
     uint64_t max_out;             /* the most rows of a matrix that a pair is for */
+    _Atomic uint64_t digest;      /* what saved sessions know it by; 0: not computed yet */
 };
 
 /* Reads the adapter from file, which is complete and which it owns from now on, also after an error.  m is borrowed.
@@ -39,7 +40,7 @@ void adapter_free(struct adapter *a);
 
 /* An adapter in use.  Of a control vector, the layers first_layer .. last_layer. */
 struct adapter_use {
-    const struct adapter *adapter;
+    struct adapter *adapter;
     float scale;   /* not 0 */
     uint32_t first_layer, last_layer;
 };
