@@ -25,8 +25,8 @@ static bool run(plumb_model *m, plumb_format format, struct capture *told) {
 /* ---- good files -------------------------------------------------------------------------------------------------- */
 
 static const char *const names[] = { "file", "tensors", "statistics", "layers", "head", "norms", "depth", "pairs",
-                                     "tokenizer", "rope", "softmax", "position-0", "experts", "layer", "batch", "cache",
-                                     "saved", "threads", "simd", "relaxed", "text", "reference" };
+                                     "tokenizer", "rope", "softmax", "position-0", "absorbed", "experts", "layer",
+                                     "batch", "cache", "saved", "threads", "simd", "relaxed", "text", "reference" };
 enum { N_CHECK = sizeof names / sizeof *names };
 
 /* What on_progress was told. */
@@ -69,11 +69,11 @@ static void good_row(const void *row) {
             snprintf(line, sizeof line, "OK    %-11s ", names[i]);
             snprintf(named, sizeof named, "{\"name\": \"%s\", ", names[i]);
             bool is_ok = text.text && strstr(text.text, line);
-            /* Two layers are too few to compare; the models are toys without experts; threads and SIMD depend on the
-             * build. */
+            /* Two layers are too few to compare; the models are toys without experts or latent attention; threads and
+             * SIMD depend on the build. */
             bool may_skip = strcmp(names[i], "layers") == 0 || strcmp(names[i], "depth") == 0
                             || strcmp(names[i], "pairs") == 0 || strcmp(names[i], "text") == 0
-                            || strcmp(names[i], "experts") == 0
+                            || strcmp(names[i], "experts") == 0 || strcmp(names[i], "absorbed") == 0
                             || strcmp(names[i], "threads") == 0
                             || strcmp(names[i], "simd") == 0 || strcmp(names[i], "relaxed") == 0;
             CHECK(is_ok || may_skip, "%s: %s", names[i], text.text);
@@ -88,7 +88,7 @@ static void good_row(const void *row) {
         bool has_types = !has_none && (strstr(row, "/q4_") || strstr(row, "/q6_") || k.bytes[1].dot[QUANT_Q8_0]);
         bool threads_ran = strstr(text.text, "OK    threads") != NULL;
         bool has_few_layers = !strstr(row, "/gemma3.gguf");   /* it has 4 layers, the others have 2 */
-        size_t n_skip = 4 + (size_t)has_few_layers + !threads_ran;   /* 4: depth, pairs, experts, text */
+        size_t n_skip = 5 + (size_t)has_few_layers + !threads_ran;   /* 5: depth, pairs, absorbed, experts, text */
         n_skip += k.isa == KERNELS_SCALAR;
         n_skip += k.isa != KERNELS_RELAXED || !has_types;
         /* Each of these rows says what was tested, or why it could not be. */
@@ -583,6 +583,34 @@ static const struct doctored doctored[] = {
       selfcheck_first, "layer 1, position 0: kqv_out[head 2, 3]" },
     { "V narrower than K", "mimo2", TAP_KQV_OUT, 1, 0, 2, 3, 1.01f, 0, selfcheck_first,
       "layer 1, position 0: kqv_out[head 2, 3]" },
+    { "latent attention, RoPE makes a query longer", "deepseek2", TAP_QCUR_ROPE, 1, 3, 2, 17, 1.01f, 0, selfcheck_rope,
+      "q-1: token 3, head 2: norm" },
+    { "latent attention, RoPE makes a key longer", "mistral4", TAP_KCUR_ROPE, 0, 5, 0, 20, 1.01f, 0, selfcheck_rope,
+      "kv_cmpr_pe-0: token 5, head 0: norm" },
+    { "latent attention, RoPE in a model without it", "kimi-linear", TAP_KCUR_ROPE, 4, 5, 0, 20, 1.001f, 0,
+      selfcheck_rope, "kv_cmpr_pe-4: token 5, head 0: RoPE rotates 0 elements, but element 20 is" },
+    { "latent attention, a key that is not the latent vector", "bailingmoe3", TAP_KCUR_ROPE, 1, 7, 0, 15, 1.001f, 0,
+      selfcheck_rope, "kv_cmpr_pe-1: token 7, head 0: RoPE rotates 8 elements, but element 15 is" },
+    { "latent attention, plain, RoPE makes the key of a head longer", "plm", TAP_KCUR_ROPE, 2, 4, 3, 8, 1.01f, 0,
+      selfcheck_rope, "kv_cmpr_pe-2: token 4, head 3: norm" },
+    { "latent attention, plain, a query where RoPE does nothing", "minicpm3", TAP_QCUR_ROPE, 2, 4, 3, 1, 1.001f, 0,
+      selfcheck_rope, "q-2: token 4, head 3: RoPE rotates 4 elements, but element 1 is" },
+    { "latent attention, plain, a key of another head", "minicpm3", TAP_KCUR_ROPE, 0, 4, 1, 2, 1.001f, 0,
+      selfcheck_rope, "kv_cmpr_pe-0: token 4, head 1: RoPE rotates 4 elements, but element 2 is" },
+    { "latent attention, RoPE that turns position 0", "deepseek2", TAP_KCUR_ROPE, 1, 0, 0, 23, 1.0001f, 0,
+      selfcheck_first, "layer 1, position 0: kv_cmpr_pe[head 0, 23] is" },
+    { "latent attention, RoPE that turns a query at position 0", "plm", TAP_QCUR_ROPE, 1, 0, 2, 8, 1.0001f, 0,
+      selfcheck_first, "layer 1, position 0: q[head 2, 8] is" },
+    { "latent attention, a first token that does not give V", "deepseek2", TAP_LATENT_HEADS, 2, 0, 3, 5, 1.001f, 0,
+      selfcheck_first, "layer 2, position 0: kqv_latent[head 3, 5] is" },
+    { "latent attention, plain, a first token that gives another head's V", "minicpm3", TAP_VCUR, 0, 0, 1, 0, 1, 1,
+      selfcheck_first, "layer 0, position 0: kqv_out[head 1, 0] is" },
+    { "absorbed, an output that plain attention does not give", "deepseek2", TAP_KQV_OUT, 2, 5, 1, 27, 1, 0.5f,
+      selfcheck_absorbed, "kqv_out-2: head 1: relative error" },
+    { "absorbed, the latent vectors of a token are not what was stored", "kimi-linear", TAP_LATENT, 1, 3, 0, 7, -3, 0,
+      selfcheck_absorbed, "kqv_out-1: head 0: relative error" },
+    { "absorbed, queries that are not rotated", "mistral4", TAP_QCUR_ROPE, 0, 7, 3, 23, -1, 1, selfcheck_absorbed,
+      "kqv_out-0: head 3: relative error" },
     { "an expert that is used twice", "olmoe", TAP_FFN_USED, 1, 2, 0, 0, 0, 9, selfcheck_experts,
       "ffn_moe_topk-1: token 2: expert 9 is not one of 4, or is used twice" },
     { "an expert with a better score that is not used", "olmoe", TAP_FFN_PROBS, 1, 2, 0, 0, 0, -1, selfcheck_experts,
@@ -717,12 +745,16 @@ static void architecture_row(const void *row) {
           == !info.has_logits, "%s", text.text);
     bool has_experts = m->model->plan.max_expert > 0;
     CHECK(text.text && strstr(text.text, has_experts ? "OK    experts" : "SKIP  experts"), "%s", text.text);
-    bool is_latent = m->model->plan.max_latent > 0, attends = m->model->plan.max_k > 0;
-    bool has_heads = attends && !is_latent, is_causal = plan_is_causal(&m->model->plan);
-    CHECK(text.text && strstr(text.text, has_heads ? "OK    rope" : is_latent ? "SKIP  rope        attention is latent"
-                                                                              : "SKIP  rope"), "%s", text.text);
+    bool attends = m->model->plan.max_k > 0;
+    bool is_causal = plan_is_causal(&m->model->plan), is_absorbed = false;
+    for (uint32_t il = 0; il < m->model->plan.n_layer; il++) {
+        const struct layer_plan *l = &m->model->plan.layers[il];
+        is_absorbed = is_absorbed || (plan_attends(l) && l->attn.latent.is_absorbed);
+    }
+    CHECK(text.text && strstr(text.text, attends ? "OK    rope" : "SKIP  rope"), "%s", text.text);
+    CHECK(text.text && strstr(text.text, is_absorbed ? "OK    absorbed" : "SKIP  absorbed"), "%s", text.text);
     CHECK(text.text && strstr(text.text, attends ? "OK    softmax" : "SKIP  softmax"), "%s", text.text);
-    CHECK(text.text && strstr(text.text, has_heads && is_causal ? "OK    position-0" : "SKIP  position-0"), "%s",
+    CHECK(text.text && strstr(text.text, attends && is_causal ? "OK    position-0" : "SKIP  position-0"), "%s",
           text.text);
     plumb_model_free(m);
     capture_free(&text);

@@ -40,216 +40,6 @@ void check_detail(struct check *c, const char *format, ...) {
 
 /* ---- checks of a pass -------------------------------------------------------------------------------------------- */
 
-/* Returns the row->n values of head h of a row. */
-static const float *head_of(const struct trace_row *row, uint32_t h) { return row->values + (size_t)h * row->n; }
-
-static double length_of(const float *x, uint32_t n) {
-    double sum = 0;
-    for (uint32_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
-    return sqrt(sum);
-}
-
-/* What RoPE does to the heads of a layer. */
-struct rotation {
-    uint32_t n_rot;     /* the first n_rot elements of a head are rotated */
-    double magnitude;   /* and multiplied by this */
-};
-
-static struct rotation rotation_of(const struct check *c, int32_t layer) {
-    const struct attn_plan *a = &c->model->plan.layers[layer].attn;
-    if (a->rope == ROPE_NONE) return (struct rotation) { 0, 1 };
-    const struct rope_plan *rope = &c->model->plan.ropes[a->rope];
-    return (struct rotation) { rope->n_rot, (double)rope->magnitude };
-}
-
-/* id: TAP_QCUR or TAP_KCUR.  Returns the tap that is the input of RoPE: the normed one, if the layer has that norm
- * before RoPE. */
-static const struct trace_tap *before_rope(const struct check *c, const struct plumb_trace *t, enum tap_id id,
-                                           int32_t layer) {
-    bool is_late = plan_norms_roped(&c->model->plan.layers[layer].attn);
-    const struct trace_tap *normed = trace_find_tap(t, id == TAP_QCUR ? TAP_QCUR_NORMED : TAP_KCUR_NORMED, layer);
-    return normed && !is_late ? normed : trace_find_tap(t, id, layer);
-}
-
-/* sin, cos and every product are rounded to f32, which leaves an error of 2e-7. */
-#define ROPE_BOUND 1e-5
-
-/* Checks head h of a row, and adds a detail if it is wrong.  Returns the relative error of its norm. */
-static double check_rotation(struct check *c, const struct trace_tap *tap, const struct trace_row *before,
-                             const struct trace_row *after, uint32_t h) {
-    struct rotation r = rotation_of(c, tap->layer);
-    const float *x = head_of(before, h), *y = head_of(after, h);
-    uint32_t n_rot = r.n_rot < before->n ? r.n_rot : before->n;
-    double a = length_of(x, n_rot) * r.magnitude, b = length_of(y, n_rot), error = a == b ? 0 : fabs(a - b) / a;
-    struct tap_text name;
-    tap_show(&name, tap->id, tap->layer);
-    if (isnan(error)) error = INFINITY;
-    if (error > ROPE_BOUND) {
-        check_detail(c, "%s: token %u, head %u: norm %.6g before RoPE, %.6g after", name.text, before->pos, h,
-                     a / r.magnitude, b);
-    }
-    for (uint32_t i = n_rot; i < before->n; i++) {
-        if (x[i] == y[i] || (isnan(x[i]) && isnan(y[i]))) continue;
-        check_detail(c, "%s: token %u, head %u: RoPE rotates %u elements, but element %u is %.9g before it and %.9g "
-                     "after", name.text, before->pos, h, n_rot, i, (double)x[i], (double)y[i]);
-        break;
-    }
-    return error;
-}
-
-static const char *no_heads(const struct check *c) {
-    return c->model && c->model->plan.max_latent > 0 ? "attention is latent" : "the pass has no attention";
-}
-
-void selfcheck_rope(struct check *c, const struct plumb_trace *t) {
-    double worst = 0;
-    size_t n_head = 0;
-    for (size_t i = 0; i < t->n_tap; i++) {
-        const struct trace_tap *before = &t->taps[i];
-        if (before->id != TAP_QCUR && before->id != TAP_KCUR) continue;
-        if (c->model && !plan_attends(&c->model->plan.layers[before->layer])) continue;   /* RWKV */
-        enum tap_id id = before->id == TAP_QCUR ? TAP_QCUR_ROPE : TAP_KCUR_ROPE;
-        before = before_rope(c, t, before->id, before->layer);
-        const struct trace_tap *after = trace_find_tap(t, id, before->layer);
-        if (!after || after->n_row != before->n_row || after->rows[0].n_head != before->rows[0].n_head
-            || after->rows[0].n != before->rows[0].n) {
-            struct tap_text name;
-            check_detail(c, "%s: the pass has no %s of the same shape", tap_show(&name, before->id, before->layer),
-                         tap_spec(id)->name);
-            continue;
-        }
-        for (uint32_t row = 0; row < before->n_row; row++) {
-            for (uint32_t h = 0; h < before->rows[row].n_head; h++, n_head++) {
-                worst = fmax(worst, check_rotation(c, before, &before->rows[row], &after->rows[row], h));
-            }
-        }
-    }
-    if (n_head == 0 && c->n_detail == 0) check_set(c, VERDICT_SKIP, "%s", no_heads(c));
-    else if (c->n_detail == 0) check_set(c, VERDICT_OK, "%zu heads: what is rotated has the norm that it must have, "
-                                         "within %.1g (bound %g); the rest is the same", n_head, worst, ROPE_BOUND);
-    else check_set(c, VERDICT_FAIL, "%u faults in %zu heads: a norm that changes, or an element that must not",
-                   c->n_detail, n_head);
-}
-
-/* Each of the n weights of a row is rounded to f32, with a relative error of 6e-8. */
-#define SOFTMAX_BOUND 1e-5
-
-/* Whether token pos of n may attend to token p. */
-static bool sees(const struct check *c, int32_t layer, uint32_t pos, uint32_t p) {
-    const struct attn_plan *a = &c->model->plan.layers[layer].attn;
-    return (!a->is_causal || p <= pos) && plan_window_has(a, pos, p);
-}
-
-/* Checks the attention weights of head h of a row, and adds a detail if they are wrong.  Returns how far their sum is
- * from what it should be; 0 if a single weight is wrong. */
-static double check_attention(struct check *c, int32_t layer, const struct trace_row *row, uint32_t h) {
-    const float *w = head_of(row, h);
-    bool has_sink = c->model->layers[layer].w[W_ATTN_SINKS].w != NULL;
-    uint32_t p = 0;
-    double sum = 0;
-    while (p < row->n && w[p] >= 0 && (sees(c, layer, row->pos, p) || w[p] == 0)) sum += (double)w[p++];
-    if (p < row->n) {
-        bool is_causal = c->model->plan.layers[layer].attn.is_causal;
-        const char *why = sees(c, layer, row->pos, p) ? "" : p < row->pos ? ", which is before the window"
-                        : is_causal ? ", which is a later token" : ", which is after the window";
-        check_detail(c, "kq_soft_max-%d: token %u, head %u: the weight of token %u is %g%s", (int)layer, row->pos, h, p,
-                     (double)w[p], why);
-        return 0;
-    }
-    double error = has_sink && sum < 1 ? 0 : fabs(sum - 1);
-    if (!(error <= SOFTMAX_BOUND)) {
-        check_detail(c, "kq_soft_max-%d: token %u, head %u: the weights sum to %.6g", (int)layer, row->pos, h, sum);
-    }
-    return error;
-}
-
-void selfcheck_softmax(struct check *c, const struct plumb_trace *t) {
-    double worst = 0;
-    size_t n_row = 0;
-    for (size_t i = 0; i < t->n_tap; i++) {
-        const struct trace_tap *tap = &t->taps[i];
-        if (tap->id != TAP_KQ_SOFT_MAX) continue;
-        for (uint32_t row = 0; row < tap->n_row; row++) {
-            for (uint32_t h = 0; h < tap->rows[row].n_head; h++, n_row++) {
-                worst = fmax(worst, check_attention(c, tap->layer, &tap->rows[row], h));
-            }
-        }
-    }
-    if (n_row == 0) check_set(c, VERDICT_SKIP, "the pass has no attention weights");
-    else if (c->n_detail == 0) check_set(c, VERDICT_OK, "%zu rows are >= 0, are 0 where a token sees nothing, and sum "
-                                         "to 1 (with sinks to less) within %.1g (bound %g)", n_row, worst,
-                                         SOFTMAX_BOUND);
-    else check_set(c, VERDICT_FAIL, "%u of %zu rows of attention weights are wrong", c->n_detail, n_row);
-}
-
-/* The KV cache stores V as 16-bit codes.  The error relative to the head's largest value is at most that of half a code
- * plus the f32 rounding of the single attention weight. */
-#define V_BOUND 1.6e-5
-/* A magnitude that RoPE multiplies by is rounded to f32. */
-#define MAGNITUDE_BOUND 1e-6
-/* Returns true if, for the first token, head_a of tap a equals head_b of tap b, whose first n_factor elements are
- * multiplied by factor, within bound times the largest value of head_b.  Otherwise adds a detail with the first
- * difference. */
-static bool same_head(struct check *c, const struct trace_tap *a, uint32_t head_a, const struct trace_tap *b,
-                      uint32_t head_b, double factor, uint32_t n_factor, double bound) {
-    const float *x = head_of(&a->rows[0], head_a), *y = head_of(&b->rows[0], head_b);
-    double largest = 0;
-    for (uint32_t i = 0; i < b->rows[0].n; i++) largest = fmax(largest, fabs((double)y[i]));
-    for (uint32_t i = 0; i < a->rows[0].n; i++) {
-        double expected = (double)y[i] * (i < n_factor ? factor : 1);
-        if (fabs((double)x[i] - expected) <= bound * largest) continue;
-        check_detail(c, "layer %d, position 0: %s[head %u, %u] is %.9g, %s[head %u, %u] is %.9g", (int)a->layer,
-                     tap_spec(a->id)->name, head_a, i, (double)x[i], tap_spec(b->id)->name, head_b, i, (double)y[i]);
-        return false;
-    }
-    return true;
-}
-
-static bool same_shape(const struct trace_tap *a, const struct trace_tap *b) {
-    return a && b && a->rows[0].pos == 0 && b->rows[0].pos == 0 && a->rows[0].n == b->rows[0].n
-        && a->rows[0].n_head == b->rows[0].n_head;
-}
-
-void selfcheck_first(struct check *c, const struct plumb_trace *t) {
-    static const enum tap_id inputs[] = { TAP_QCUR, TAP_KCUR }, roped[] = { TAP_QCUR_ROPE, TAP_KCUR_ROPE };
-    uint32_t n_layer = 0, n_bad = 0;
-    for (size_t k = 0; k < t->n_tap; k++) {
-        int32_t il = t->taps[k].layer;
-        const struct layer_plan *l = &c->model->plan.layers[il];
-        if (t->taps[k].id != TAP_QCUR || !plan_attends(l) || !l->attn.is_causal) continue;   /* it sees more */
-        n_layer++;
-        int32_t of = il - (int32_t)c->model->plan.layers[il].kv_back;
-        const struct trace_tap *v = trace_find_tap(t, TAP_VCUR_NORMED, of), *kqv = trace_find_tap(t, TAP_KQV_OUT, il);
-        if (!v) v = trace_find_tap(t, TAP_VCUR, of);
-        const struct trace_tap *weights = trace_find_tap(t, TAP_KQ_SOFT_MAX, il);
-        struct rotation r = rotation_of(c, il);
-        bool comparable = v && kqv && weights && v->rows[0].n == kqv->rows[0].n
-                       && kqv->rows[0].n_head % v->rows[0].n_head == 0, ok = true;
-        for (size_t i = 0; i < (of == il ? 2 : 1); i++) {   /* K may be that of another layer */
-            const struct trace_tap *before = before_rope(c, t, inputs[i], il), *after = trace_find_tap(t, roped[i], il);
-            comparable = comparable && same_shape(before, after);
-            for (uint32_t h = 0; comparable && h < before->rows[0].n_head; h++) {
-                double bound = r.magnitude == 1 ? 0 : MAGNITUDE_BOUND;
-                ok = same_head(c, before, h, after, h, 1 / r.magnitude, r.n_rot, bound) && ok;
-            }
-        }
-        if (!comparable) {
-            check_set(c, VERDICT_SKIP, "layer %d: the heads cannot be compared", (int)il);
-            return;
-        }
-        uint32_t n_group = kqv->rows[0].n_head / v->rows[0].n_head;
-        for (uint32_t h = 0; h < kqv->rows[0].n_head; h++) {
-            double weight = (double)head_of(&weights->rows[0], h)[0];   /* less than 1 if there is a sink */
-            ok = same_head(c, kqv, h, v, h / n_group, weight, UINT32_MAX, V_BOUND) && ok;
-        }
-        n_bad += !ok;
-    }
-    if (n_layer == 0) check_set(c, VERDICT_SKIP, "%s", no_heads(c));
-    else if (n_bad == 0) check_set(c, VERDICT_OK, "in %u layers, RoPE rotates nothing, and attention returns V within "
-                                   "%g", n_layer, V_BOUND);
-    else check_set(c, VERDICT_FAIL, "wrong in %u of %u layers", n_bad, n_layer);
-}
-
 /* The fast pass adds the weighted outputs of the experts in another order than the check does. */
 #define EXPERTS_BOUND 1e-5
 
@@ -302,8 +92,8 @@ static void check_sums(struct check *c, const struct plumb_trace *t, int32_t lay
     }
     for (uint32_t i = 0; i < parts->n; i++) {
         double sum = 0, size = 0;
-        for (uint32_t k = 0; k < p->n_used; k++) sum += (double)head_of(parts, k)[i];
-        for (uint32_t k = 0; k < p->n_used; k++) size += fabs((double)head_of(parts, k)[i]);
+        for (uint32_t k = 0; k < p->n_used; k++) sum += (double)check_head(parts, k)[i];
+        for (uint32_t k = 0; k < p->n_used; k++) size += fabs((double)check_head(parts, k)[i]);
         d2 += (sum - (double)sums[i]) * (sum - (double)sums[i]);
         s2 += size * size;
     }
@@ -547,6 +337,7 @@ static bool skip_not_causal(const struct selfcheck *s, struct check *c) {
 static void do_rope(struct selfcheck *s, struct check *c) { selfcheck_rope(c, s->fast); }
 static void do_softmax(struct selfcheck *s, struct check *c) { selfcheck_softmax(c, s->fast); }
 static void do_experts(struct selfcheck *s, struct check *c) { selfcheck_experts(c, s->fast); }
+static void do_absorbed(struct selfcheck *s, struct check *c) { selfcheck_absorbed(c, s->fast); }
 
 static void do_first(struct selfcheck *s, struct check *c) {
     if (!skip_not_causal(s, c)) selfcheck_first(c, s->fast);
@@ -811,6 +602,7 @@ static const struct row {
     { "rope", "RoPE keeps norms", NEEDS_MODEL, 1, do_rope },
     { "softmax", "attention weights", NEEDS_MODEL, 1, do_softmax },
     { "position-0", "the first token alone", NEEDS_MODEL, 1, do_first },
+    { "absorbed", "latent attention absorbed = plain", NEEDS_MODEL, 2, do_absorbed },
     { "experts", "the router's choice and the sum of the experts", NEEDS_MODEL, 1, do_experts },
     { "layer", "each layer alone", NEEDS_MODEL, 20, do_layer },
     { "batch", "prefill = step by step", NEEDS_MODEL, 10, do_batch },
@@ -824,7 +616,7 @@ static const struct row {
 };
 #define N_ROW (sizeof table / sizeof *table)
 #define SHARE_READ 30.0                  /* prepare, before the first check */
-#define SHARE_ALL (SHARE_READ + 163.0)   /* 163: the sum of the table's shares */
+#define SHARE_ALL (SHARE_READ + 165.0)   /* 165: the sum of the table's shares */
 
 static const char *verdict_name(enum verdict v) {
     static const char *const names[] = { "OK", "WARN", "FAIL", "SKIP" };

@@ -35,10 +35,16 @@ PRINTF_LIKE(3, 4) void check_set(struct check *c, enum verdict verdict, const ch
 /* Adds a line of detail, printf-like.  Sets out_of_memory if there is no memory for it. */
 PRINTF_LIKE(2, 3) void check_detail(struct check *c, const char *format, ...);
 
+/* Returns the row->n values of head h of a row. */
+static inline const float *check_head(const struct trace_row *row, uint32_t h) {
+    return row->values + (size_t)h * row->n;
+}
+
 /* ---- checks of a pass: t is a trace of all its taps, whole ------------------------------------------------------- */
 
 /* Checks that what RoPE rotates of each head of Q and K has the same Euclidean norm after it as before, times the
- * magnitude of the RoPE, and that the rest of the head is the same. */
+ * magnitude of the RoPE, and that the rest of the head is the same.  In latent attention RoPE reads a part of the
+ * vectors that Q and K are made of. */
 void selfcheck_rope(struct check *c, const struct plumb_trace *t);
 /* Checks that attention weights are at least 0, sum to 1 for each head and token (with sinks to at most 1), and are 0
  * for the tokens that a token does not see: later ones, and those before its window. */
@@ -46,6 +52,9 @@ void selfcheck_softmax(struct check *c, const struct plumb_trace *t);
 /* Checks the first token: at position 0 RoPE rotates nothing, and attention has a single key, so every head returns the
  * V of its group, times the attention weight, which is 1 without sinks. */
 void selfcheck_first(struct check *c, const struct plumb_trace *t);
+/* Checks latent attention that is absorbed: every head must give, within a bound, what it gives with K and V of its
+ * own, which attn_k_b and attn_v_b make of the latent vectors (struct latent_plan). */
+void selfcheck_absorbed(struct check *c, const struct plumb_trace *t);
 /* Checks the experts of each token: they are different ones, no other has a better score, their weights sum to 1 if
  * they must, and ffn_moe_out is the sum of their weighted outputs. */
 void selfcheck_experts(struct check *c, const struct plumb_trace *t);
