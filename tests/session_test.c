@@ -932,9 +932,7 @@ static void embed_row(const void *row) {
                 b += (size_t)n_vector * n;
             }
         }
-        /* Layers that share K and V read them from the cache, which has one text. */
-        bool is_right = m->model->plan.shares_kv ? most == 1 : most > 2;
-        CHECK(at == N && is_right, "%u tokens, at most %u texts at once", at, most);
+        CHECK(at == N && most > 2, "%u tokens, at most %u texts at once", at, most);
         plumb_session_free(alone);
         plumb_session_free(together);
     }

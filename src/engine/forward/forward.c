@@ -79,6 +79,11 @@ static void find_widths(const struct model *m, uint64_t widths[STREAM_COUNT]) {
             if (s->kind == STEP_EXPERTS) widths[STREAM_FF_GATE] = widths[STREAM_FF_UP] = m->plan.max_ff;
         }
     }
+    uint32_t kept = plan_kept(&m->plan);
+    if (kept == m->plan.n_layer) return;
+    const struct attn_plan *a = &m->plan.layers[kept].attn;
+    widths[STREAM_KEPT_K] = (uint64_t)a->n_head_kv * a->k_dim;
+    widths[STREAM_KEPT_V] = (uint64_t)a->n_head_kv * a->v_dim;
 }
 
 static bool allocate_streams(struct forward *f) {
@@ -619,14 +624,23 @@ static void run_temperature(struct forward *f, const struct call *c) {
     }
 }
 
+/* Texts of one sequence are alone in the cache, one after the other.  So a layer that reads the K and V of another one
+ * stores those of each text again: from that layer's streams, or from the kept ones. */
 static void run_attention(struct forward *f, const struct call *c) {
     const struct attn_plan *a = &c->layer->attn;
     struct sequence *s = c->piece->sequence;
-    size_t t = c->begin;
-    uint32_t n = c->end - c->begin, pos = c->piece->pos;
-    if (plan_keeps_kv(c->layer)) {
-        attention_store(f->attention, s, c->il, f->streams[STREAM_K] + t * a->n_head_kv * a->k_dim,
-                        f->streams[STREAM_V] + t * a->n_head_kv * a->v_dim, n, pos);
+    size_t t = c->begin, k_row = (size_t)a->n_head_kv * a->k_dim, v_row = (size_t)a->n_head_kv * a->v_dim;
+    uint32_t n = c->end - c->begin, pos = c->piece->pos, of = c->il - c->layer->kv_back;
+    bool are_texts = c->b.n_piece > 1 && c->b.pieces[0].sequence == c->b.pieces[1].sequence;
+    bool is_kept = are_texts && of == plan_kept(&f->model->plan), is_source = is_kept && of == c->il;
+    const float *k = f->streams[is_kept && !is_source ? STREAM_KEPT_K : STREAM_K] + t * k_row;
+    const float *v = f->streams[is_kept && !is_source ? STREAM_KEPT_V : STREAM_V] + t * v_row;
+    if (is_source) {
+        memcpy(f->streams[STREAM_KEPT_K] + t * k_row, k, n * k_row * sizeof *k);
+        memcpy(f->streams[STREAM_KEPT_V] + t * v_row, v, n * v_row * sizeof *v);
+    }
+    if (plan_keeps_kv(c->layer) || (are_texts && c->layer->kv_back > 0)) {
+        attention_store(f->attention, s, of, k, v, n, pos);
     }
     attention_run(f->attention, s, c->il, f->streams[STREAM_Q] + t * a->n_head * a->k_dim,
                   c->w->w ? floats_of(c) : NULL, f->biases ? f->biases[c->il] : NULL, n, pos,

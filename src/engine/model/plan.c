@@ -452,6 +452,15 @@ uint32_t plan_last_keeper(const struct plan *p) {
     return il;
 }
 
+uint32_t plan_kept(const struct plan *p) {
+    uint32_t last = plan_last_keeper(p);
+    for (uint32_t il = last + 1; il < p->n_layer; il++) {
+        uint32_t back = p->layers[il].kv_back;
+        if (back > 0 && il - back != last) return il - back;
+    }
+    return p->n_layer;
+}
+
 uint32_t plan_max_rank(const struct plan *p) {
     const struct rwkv_plan *r = &p->rwkv;
     const uint32_t ranks[] = { RWKV_LERPS * r->n_lerp, r->n_decay, r->n_value, r->n_rate, r->n_gate, p->scan.n_rank };

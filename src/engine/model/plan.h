@@ -428,6 +428,8 @@ static inline bool plan_begins_at_layers(const struct plan *p) {
 
 /* The last layer that keeps something of a token for the tokens after it. */
 uint32_t plan_last_keeper(const struct plan *p);
+/* The layer whose K and V later layers read although those of another layer come between; n_layer if there is none. */
+uint32_t plan_kept(const struct plan *p);
 
 /* Elements of a row of a layer's convolution; 0: it has none. */
 uint64_t plan_conv_width(const struct plan *p, uint32_t il);

@@ -36,6 +36,7 @@ enum stream {
     STREAM_LOW, STREAM_HIGH,   /* (n_embd) the states of HRM */
     STREAM_SUM, STREAM_SHARED, /* (n_embd) the sum of the experts, and the output of the one that every token uses */
     STREAM_Q, STREAM_K, STREAM_V,   /* (n_head, k_dim), (n_head_kv, k_dim), (n_head_kv, v_dim) */
+    STREAM_KEPT_K, STREAM_KEPT_V,   /* K and V of the layer plan_kept, of all texts of a batch */
     STREAM_ENCODED,            /* (n_embd) the output of the encoder, for its tokens; a pass computes what reads it once
                                 * for all tokens of the decoder */
     STREAM_HEADS,              /* (n_head, v_dim) weighted sums of V */
