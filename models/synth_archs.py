@@ -148,6 +148,8 @@ ARCHS = {
                  "buckets_in": [0, 1],
                  "decoder": (2, [0, 1], True), "keys": {"attention.relative_buckets_count": 32,
                                                         "decoder_block_count": 2, "decoder_start_token_id": 3}},
+    "t5-deep": {**T5, "architecture": "t5", "layers": 2, "gate": (False, True), "decoder": (5, [0, 3], True), "keys": {
+        **T5["keys"], "decoder_block_count": 5, "decoder_start_token_id": 0}},
     "deepseek2-ocr": {"head_dim": 8, "kv_heads": 4, "untied": True, "bias": "q k v", "sparse": (8, 32, 2), "keys": {
         "leading_dense_block_count": 1, "expert_count": 8, "expert_used_count": 3, "expert_shared_count": 2,
         "expert_feed_forward_length": 32, "expert_weights_scale": 1.5, "expert_weights_norm": True}},

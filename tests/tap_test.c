@@ -252,7 +252,8 @@ void test_tap(void) {
     /* Architectures that may have experts, or gates. */
     static const char *const others[] = { "llama-moe", "granite-moe", "granitemoe-moe", "minicpm-moe",
                                                 "mistral3-moe", "refact-moe", "granitehybrid-moe",
-                                                "jamba-moe", "gemma4-moe", "t5encoder-gated", "t5-gated" };
+                                                "jamba-moe", "gemma4-moe", "t5encoder-gated", "t5-gated",
+                                                "t5-deep" };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         char name[120];
         snprintf(name, sizeof name, "tap: every step of both passes equals llama.cpp's: %s", others[i]);

@@ -41,6 +41,10 @@ taps() {
     *-bert* | eurobert | gemma-embedding | llama-embed | t5*) set -- "$1" -e 0123 ;;
     esac
     file=$1
+    if [ "$file" = t5-deep ]; then
+        python3 f32.py t5-deep.gguf "$work/f32.gguf" --deepen
+        set -- "$@" -b 2
+    fi
     shift
     "$program" -i "$work/ids.txt" -s 1 "$@" -d "$file.taps" "$work/f32.gguf" - "$work/logits.bin"
     [ "$file" != t5-gated ] || "$program" -f "$work/text.txt" -t 2 -g 40 "$work/f32.gguf" - "$file.greedy"

@@ -9,6 +9,7 @@
  *     -s N      record every N-th logit, ids 0, N, 2N...; 0 records none
  *     -t N      record the N largest logits
  *               T5's encoder reads the prompt; its decoder reads it too or, with -g, begins with its start token
+ *     -b N      of T5's encoder the first N blocks are those of the model: later ones add nothing, and are not dumped
  *     -d FILE   dump the activations of the prompt's pass there, as its evaluation callback sees them
  *     -l F:S    use the LoRA in file F with the scale S; several together
  *     -c F:S    add the control vector in file F, times S
@@ -165,6 +166,7 @@ static struct { int32_t n_encoder, cross; bool decodes; } t5;
 static const char *name_in_t5(char own[64], const char *layer, char buffer[16]) {
     int32_t il = layer ? atoi(layer + 1) : 0;
     if (!t5.decodes) {
+        if (il >= t5.n_encoder) strcpy(own, "");   /* no tap */
         bool is_norm = strcmp(own, "result_norm") == 0, is_embd = strcmp(own, "embd") == 0;
         if (is_embd || is_norm) sprintf(own, is_norm ? "enc_result_norm" : "enc_embd");
         if (is_norm) sprintf(buffer, "-%d", t5.n_encoder - 1);
@@ -451,9 +453,9 @@ int main(int argc, char **argv) {
     int32_t n_token = 0, n_max = MAX_TOKEN, n_greedy = 0, stride = 0, n_top = 0;
     char *lora_paths[MAX_ADAPTER], *control = NULL;
     size_t n_lora = 0;
-    int32_t first = 1, last = 1000000, n_keep = 0, n_ctx = 0;
+    int32_t first = 1, last = 1000000, n_keep = 0, n_ctx = 0, n_encoder = 0;
     const char *kv_name = NULL;
-    for (int c; (c = getopt(argc, argv, "f:i:pn:g:s:t:d:e:l:c:r:k:v:")) != -1;) switch (c) {
+    for (int c; (c = getopt(argc, argv, "f:i:pn:g:s:t:d:e:l:c:r:k:v:b:")) != -1;) switch (c) {
         case 'f': text_path = optarg; break;
         case 'i': ids_path = optarg; break;
         case 'p': special = true; break;
@@ -471,6 +473,7 @@ int main(int argc, char **argv) {
         case 'r': sscanf(optarg, "%d-%d", &first, &last); break;
         case 'k': sscanf(optarg, "%d:%d", &n_keep, &n_ctx); break;
         case 'v': kv_name = optarg; break;
+        case 'b': n_encoder = atoi(optarg); break;
         default: return 2;
         }
     if (argc - optind != 3) die("expected", "MODEL.gguf CPU_BACKEND.so OUT.bin");
@@ -493,7 +496,9 @@ int main(int argc, char **argv) {
     is_gemma3n = strcmp(architecture, "gemma3n") == 0;
     is_gemma4 = strcmp(architecture, "gemma4") == 0;
     if (!model) die("cannot load", model_path);
-    if (llama_model_has_encoder(model) && llama_model_has_decoder(model)) t5.n_encoder = llama_model_n_layer(model);
+    if (llama_model_has_encoder(model) && llama_model_has_decoder(model)) {
+        t5.n_encoder = n_encoder > 0 ? n_encoder : llama_model_n_layer(model);
+    }
     const struct llama_vocab *vocab = llama_model_get_vocab(model);
     int32_t n_vocab = llama_vocab_n_tokens(vocab);
 
