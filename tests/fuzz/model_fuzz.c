@@ -1,12 +1,13 @@
 /* A whole model: any bytes as a GGUF file, loaded as a host does, and a few tokens computed with it.
  *
- *   which checks | how, and which tokens | the file
+ *   which checks (3 bits), which model (5 bits) | how, and which tokens | the file, or edits of that model (edits.h)
  *
  * The file is refused with an error message, or it runs: tokens are inside the vocabulary, the SIMD kernels give the
  * bits of the portable ones, a prompt in one batch gives the bits of single steps, and memory is bounded by the size of
  * the file.
  */
 #include "../gguf_feed.h"
+#include "edits.h"
 #include "fuzz.h"
 #include "plumb_truth.h"
 
@@ -23,6 +24,25 @@ static bool has_turn(const uint8_t *data, size_t size, uint32_t of) {
 }
 
 enum { N_CTX = 8, N_TOKEN = 3 };
+
+/* Models of tests/vectors/archs of every kind of layer, for inputs that are edits.  The number 0 means that the file
+ * follows, and the first one has the number 1. */
+static const char *const archs[] = {
+    "llama", "gemma3", "gpt-oss", "qwen3moe", "deepseek2", "minicpm3", "lfm2", "mamba", "mamba2", "jamba-moe", "plamo2",
+    "granitehybrid", "falcon-h1", "qwen35", "qwen3next", "kimi-linear", "minimax-01", "rwkv6", "rwkv7", "arwkv7", "t5",
+    "t5-gated", "t5encoder", "gemma3n", "gemma4-moe", "hrm_text", "bailingmoe3", "mistral4", "grovemoe", "llama4",
+    "openelm",
+};
+_Static_assert(sizeof archs / sizeof *archs == 31, "there are 5 bits");
+
+static void read_file(const char *arch, struct bytes *file) {
+    char path[120], piece[4096];
+    snprintf(path, sizeof path, "tests/vectors/archs/%s.gguf", arch);
+    FILE *from = fopen(path, "rb");
+    require(from != NULL, path);
+    for (size_t n; (n = fread(piece, 1, sizeof piece, from)) > 0;) put(file, piece, n);
+    fclose(from);
+}
 
 static void check_status(plumb_status status, const char *message) {
     require(status == PLUMB_OK || message[0] != 0, "a failure without a sentence");
@@ -60,8 +80,10 @@ static float *run(plumb_model *m, plumb_session_params params, const int32_t *id
     plumb_model_info info;
     plumb_model_get_info(m, &info);
     const float *computed;
+    if (info.has_encoder) require(plumb_session_encode(s, ids, N_TOKEN) == PLUMB_OK, plumb_session_error(s));
     if (info.has_logits) {
-        if (plumb_session_n_batch(s) > step) step = N_TOKEN;   /* tokens attend to later ones */
+        bool sees_later = plumb_session_n_batch(s) > step && !info.has_encoder;
+        if (sees_later) step = N_TOKEN;
         for (uint32_t i = 0; i < N_TOKEN; i += step) {
             status = plumb_session_feed(s, ids + i, N_TOKEN - i < step ? N_TOKEN - i : step);
             require(status == PLUMB_OK, plumb_session_error(s));
@@ -127,8 +149,18 @@ static void check_text(plumb_model *m, uint32_t n_vocab) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static struct bytes files[sizeof archs / sizeof *archs];
     if (size < 2 || size > 1 << 17) return 0;
-    unsigned what = data[0] % 8, how = data[1];
+    unsigned what = data[0] % 8, which = data[0] / 8, how = data[1];
+    struct bytes file = { NULL, 0, 0 };
+    if (which == 0) {
+        put(&file, data + 2, size - 2);
+    } else {
+        struct bytes *right = &files[which - 1];
+        if (right->n == 0) read_file(archs[which - 1], right);
+        put(&file, right->data, right->n);
+        edit_bytes(&file, data + 2, size - 2);
+    }
     plumb_model *m = plumb_model_create();
     require(m != NULL, "no memory");
     plumb_status status = PLUMB_OK;
@@ -136,7 +168,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     bool ok;
     plumb_report report = {.format = how & 1 ? PLUMB_FORMAT_JSON : PLUMB_FORMAT_TEXT, .write = forget, .user = &sum};
     if (what == 1) status = plumb_model_headers_only(m);
-    if (status == PLUMB_OK) status = load(m, data + 2, size - 2, how & 8);
+    if (status == PLUMB_OK) status = load(m, file.data, file.n, how & 8);
     if (what == 1 && plumb_model_has_header(m)) status = plumb_model_rehearse(m, &n_ring);
     check_status(status, plumb_model_error(m));
     if (status == PLUMB_OK) {
@@ -144,7 +176,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         int32_t ids[N_TOKEN];
         for (uint32_t i = 0; i < N_TOKEN; i++) ids[i] = (int32_t)((how >> 4) * (i + 1) % n_vocab);
         check_text(m, n_vocab);
-        if (what != 1 || n_ring > 0) check_passes(m, how, ids, size, has_turn(data, size, 8));
+        if (what != 1 || n_ring > 0) check_passes(m, how, ids, file.n, has_turn(data, size, 8));
     }
     /* For any file: its metadata, and its error. */
     if (what == 2 && has_turn(data, size, 32)) check_status(plumb_selfcheck(m, &report, &ok), plumb_model_error(m));
@@ -157,5 +189,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         }
     }
     plumb_model_free(m);
+    free(file.data);
     return 0;
 }

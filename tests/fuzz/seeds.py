@@ -2,7 +2,10 @@
 """Writes the seeds of tests/fuzz/corpus/{model,chat,perplexity,options,regular,diagnose,adapter,
 state}, tests/fuzz/tiny.gguf and tests/fuzz/experts.gguf.
 
-    python3 tests/fuzz/seeds.py
+    python3 tests/fuzz/seeds.py [--check]
+
+--check writes nothing, and fails if a seed is missing or has other bytes: their numbers of taps, models and kinds of
+state are those of src/ and of the fuzz targets.
 
 Needs nothing but Python.  The same script gives the same bytes.  Inputs that a fuzzer has found are beside the seeds
 and are kept; their names say what they did.
@@ -11,9 +14,11 @@ import pathlib
 import random
 import re
 import struct
+import sys
 
 HERE = pathlib.Path(__file__).parent
 TAP_H = HERE / "../../src/engine/model/tap.h"
+MODEL_FUZZ, STATE_FUZZ = HERE / "model_fuzz.c", HERE / "state_fuzz.c"
 F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 = 0, 1, 2, 3, 6, 7, 8
 Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, BF16 = 10, 11, 12, 13, 14, 20, 23, 30
 TQ1_0, TQ2_0, MXFP4, NVFP4, Q1_0, Q2_0 = 34, 35, 39, 40, 41, 42
@@ -220,6 +225,12 @@ def models():
     def vectors_of_f16(model):
         model.tensors["output_norm.weight"] = (F16, (32,))
     yield "a-norm-of-f16", b"\2\x08" + changed(vectors_of_f16)
+
+    # Models of every kind of layer, as they are (model_fuzz.c): the passes, rehearsal, selfcheck and weights in turn,
+    # with the types of K and V, the precisions and other tokens.
+    archs = re.search(r"archs\[\] = \{(.*?)\}", MODEL_FUZZ.read_text(), re.S)[1]
+    for i, name in enumerate(re.findall(r'"([^"]+)"', archs)):
+        yield f"arch-{name}", bytes([8 * (i + 1) + i % 4, i % 16 + 16 * (1 + i % 9)])
 
 
 CHATML = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' "
@@ -465,7 +476,7 @@ def states():
     """state_fuzz.c: the kind of state, how, and edits of a right file, or a file."""
     def edit(at, what, *value):
         return struct.pack("<IB3s", at, what, bytes(value))
-    for kind in range(8):
+    for kind in range(len(re.findall(r"\{ (?:ARCH|KV)\(", STATE_FUZZ.read_text()))):
         yield f"right-{kind}", bytes([kind, 0])
         yield f"large-codes-{kind}", bytes([kind, 2]) + b"".join(edit(at, 4, 0xff, 200) for at in range(900, 6000, 190))
     yield "cut", bytes([4, 0]) + edit(3000, 3)
@@ -475,18 +486,24 @@ def states():
     yield "empty", bytes([0, 1]) + b"PLUMBSES" + struct.pack("<I4sIQ", 1, b"head", 0, 0) + bytes(8)
 
 
+def write(path, data):
+    if "--check" not in sys.argv:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    elif not path.exists() or path.read_bytes() != data:
+        sys.exit(f"{path} is not what {sys.argv[0]} writes: run it again")
+
+
 def main():
-    (HERE / "experts.gguf").write_bytes(experts())
+    write(HERE / "experts.gguf", experts())
     tiny = Model(tokens=LETTERS, types=[Q8_0])
     tiny.keys["tokenizer.chat_template"] = (STRING, CHATML)
-    (HERE / "tiny.gguf").write_bytes(tiny.write())
+    write(HERE / "tiny.gguf", tiny.write())
     for folder, seeds in (("model", models), ("chat", chats), ("perplexity", perplexities), ("options", options),
                           ("tokenizer", tokenizers), ("regular", regulars), ("diagnose", diagnoses),
                           ("adapter", adapters), ("state", states)):
-        target = HERE / "corpus" / folder
-        target.mkdir(parents=True, exist_ok=True)
         for name, data in seeds():
-            (target / name).write_bytes(data)
+            write(HERE / "corpus" / folder / name, data)
 
 
 main()

@@ -1,31 +1,72 @@
 /* Any bytes as a saved session.
  *
- *   which kind of state | how | edits of a right file, 8 bytes each: offset u32, what u8, value u8, u8, u8; or the file
+ *   which kind of state | how | edits of a right file (edits.h); or the file
  *
  * The file is refused with an error message, and the session still works.  Or it is restored: then SIMD kernels give
- * the bits of the portable ones on whatever K, V and states it has, after a rewind too, and it can be saved again.
+ * the bits of the portable ones on whatever K, V and states it has, after a rewind too, and it can be saved again, with
+ * the same bytes from then on.
  */
 #include "../bytes.h"
 #include "base/base.h"
 #include "base/digest.h"
+#include "edits.h"
 #include "fuzz.h"
 
 #include <math.h>
 
-enum { N_KIND = 8, N_CTX = 64, N_TOKEN = 40, MAX_VOCAB = 512 };
+enum { N_SHORT = 40, N_LONG = 1100, MAX_VOCAB = 512 };
 
-static const struct { const char *path; plumb_kv_type type; } kinds[N_KIND] = {
-    { "tests/vectors/archs/llama.gguf", PLUMB_KV_I16 }, { "tests/vectors/kv/windows.gguf", PLUMB_KV_Q4_0 },
-    { "tests/vectors/kv/heads.gguf", PLUMB_KV_Q8_0 }, { "tests/vectors/archs/gemma3n.gguf", PLUMB_KV_F32 },
-    { "tests/vectors/archs/granitehybrid.gguf", PLUMB_KV_I16 }, { "tests/vectors/archs/lfm2.gguf", PLUMB_KV_I16 },
-    { "tests/vectors/archs/rwkv7.gguf", PLUMB_KV_I16 }, { "tests/vectors/archs/qwen35.gguf", PLUMB_KV_I16 },
+/* is_long: rings of windows have lost their first positions.  n_keep: a full context drops tokens behind that many. */
+static const struct kind { const char *path; plumb_kv_type type; bool is_long; uint32_t n_keep; } kinds[] = {
+#define ARCH(name) "tests/vectors/archs/" name ".gguf"
+#define KV(name) "tests/vectors/kv/" name ".gguf"
+    { ARCH("llama"), PLUMB_KV_I16, false, 0 }, { KV("windows"), PLUMB_KV_Q4_0, false, 0 },
+    { KV("heads"), PLUMB_KV_Q8_0, false, 0 }, { ARCH("gemma3n"), PLUMB_KV_F32, false, 0 },
+    { ARCH("granitehybrid"), PLUMB_KV_I16, false, 0 }, { ARCH("lfm2"), PLUMB_KV_I16, false, 0 },
+    { ARCH("rwkv7"), PLUMB_KV_I16, false, 0 }, { ARCH("qwen35"), PLUMB_KV_I16, false, 0 },
+    { ARCH("gemma3"), PLUMB_KV_I16, true, 0 }, { KV("windows"), PLUMB_KV_Q4_0, true, 0 },
+    { ARCH("gemma3"), PLUMB_KV_F32, true, 0 }, { ARCH("llama"), PLUMB_KV_I16, false, 4 },
+    { KV("windows"), PLUMB_KV_Q8_0, true, 5 }, { ARCH("granitehybrid"), PLUMB_KV_F32, false, 3 },
+    { ARCH("deepseek2"), PLUMB_KV_I16, false, 0 }, { ARCH("minicpm3"), PLUMB_KV_F32, false, 0 },
+    { ARCH("mamba"), PLUMB_KV_I16, false, 0 }, { ARCH("mamba2"), PLUMB_KV_I16, false, 0 },
+    { ARCH("kimi-linear"), PLUMB_KV_I16, false, 0 }, { ARCH("minimax-01"), PLUMB_KV_I16, false, 0 },
+    { ARCH("rwkv6"), PLUMB_KV_I16, false, 0 }, { ARCH("arwkv7"), PLUMB_KV_F32, false, 0 },
+    { ARCH("t5"), PLUMB_KV_I16, false, 0 }, { ARCH("gemma4"), PLUMB_KV_I16, false, 0 },
+    { ARCH("hrm_text"), PLUMB_KV_I16, false, 0 }, { ARCH("llama4"), PLUMB_KV_I16, true, 0 },
 };
+enum { N_KIND = sizeof kinds / sizeof *kinds };
 
-static plumb_session *create(plumb_model *m, plumb_kv_type type, bool force_scalar) {
+static uint32_t context_of(const struct kind *kind) {
+    return (kind->is_long ? N_LONG + 100 : N_SHORT + 24) + (kind->n_keep > 0 ? PLUMB_LEAST_SHIFT_CTX : 0);
+}
+
+/* If the model has an encoder, it reads a text. */
+static plumb_session *create(plumb_model *m, const struct kind *kind, bool force_scalar) {
+    static const int32_t text[] = { 5, 2, 9, 9, 1 };
     plumb_session *s;
-    plumb_session_params params = { .n_ctx = N_CTX, .kv_type = type, .n_thread = 1, .force_scalar = force_scalar };
+    plumb_session_params params = { .n_ctx = context_of(kind), .kv_type = kind->type, .n_thread = 1,
+                                    .force_scalar = force_scalar };
+    plumb_model_info info;
+    plumb_model_get_info(m, &info);
     require(plumb_session_create(&s, m, &params) == PLUMB_OK, plumb_model_error(m));
+    require(plumb_session_set_shift(s, kind->n_keep) == PLUMB_OK, plumb_session_error(s));
+    if (info.has_encoder) require(plumb_session_encode(s, text, 5) == PLUMB_OK, plumb_session_error(s));
     return s;
+}
+
+/* A right file: the last five tokens are a run of their own, and of a session that drops tokens some were dropped. */
+static void save_right(plumb_model *m, const struct kind *kind, struct bytes *file) {
+    plumb_session *s = create(m, kind, false);
+    uint32_t n = (kind->is_long ? N_LONG : N_SHORT) + (kind->n_keep > 0 ? 2 * PLUMB_LEAST_SHIFT_CTX : 0);
+    int32_t *ids = malloc(n * sizeof *ids);
+    require(ids != NULL && plumb_model_n_vocab(m) <= MAX_VOCAB, "the model has more tokens");
+    for (uint32_t i = 0; i < n; i++) ids[i] = (int32_t)(i * 7 % 32);
+    require(plumb_session_feed(s, ids, n - 5) == PLUMB_OK, plumb_session_error(s));
+    require(plumb_session_feed(s, ids + n - 5, 5) == PLUMB_OK, plumb_session_error(s));
+    require((plumb_session_n_dropped(s) > 0) == (kind->n_keep > 0), "tokens were dropped, or none");
+    require(plumb_session_save(s, keep_bytes, file) == PLUMB_OK, plumb_session_error(s));
+    plumb_session_free(s);
+    free(ids);
 }
 
 /* Makes the digests right, as far as sections follow each other. */
@@ -42,20 +83,6 @@ static void seal(struct bytes *b) {
     }
 }
 
-static void edit(struct bytes *b, const uint8_t *edits, size_t n) {
-    for (size_t i = 0; i + 8 <= n && b->n > 0; i += 8) {
-        size_t at = load_u32(edits + i) % b->n, left = b->n - at;
-        const uint8_t *value = edits + i + 5;
-        switch (edits[i + 4] % 5) {
-        case 0: b->data[at] = value[0]; break;
-        case 1: b->data[at] ^= value[0]; break;
-        case 2: memcpy(b->data + at, value, left < 3 ? left : 3); break;
-        case 3: b->n = at; break;
-        default: memset(b->data + at, value[0], left < value[1] ? left : value[1]);
-        }
-    }
-}
-
 /* All NaN count as equal: which of two a sum returns depends on the compiler. */
 static bool same_bits(const float *a, const float *b, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
@@ -64,13 +91,26 @@ static bool same_bits(const float *a, const float *b, uint32_t n) {
     return true;
 }
 
-static void check_same(plumb_session *s, plumb_session *scalar, uint32_t n_vocab) {
+static void make_room(plumb_session *s, uint32_t n) {
+    uint32_t n_ctx = plumb_session_n_ctx(s);
+    if (plumb_session_n_past(s) + n <= n_ctx || plumb_session_n_keep(s) > 0) return;
+    require(plumb_session_rewind(s, n_ctx - n) == PLUMB_OK, "rewind");
+}
+
+/* A restored text of an encoder may be none, and then nothing can be fed. */
+static bool can_feed(const plumb_model *m, const plumb_session *s) {
+    plumb_model_info info;
+    plumb_model_get_info(m, &info);
+    return !info.has_encoder || plumb_session_n_encoded(s) > 0;
+}
+
+static void check_same(const plumb_model *m, plumb_session *s, plumb_session *scalar) {
     static const int32_t ids[] = { 3, 1, 2 };
-    for (int k = 0; k < 3; k++) {
-        if (plumb_session_n_past(s) + 3 > N_CTX) require(plumb_session_rewind(s, N_CTX - 3) == PLUMB_OK, "rewind");
-        if (plumb_session_n_past(scalar) + 3 > N_CTX) {
-            require(plumb_session_rewind(scalar, N_CTX - 3) == PLUMB_OK, "rewind");
-        }
+    uint32_t n_vocab = plumb_model_n_vocab(m);
+    require(can_feed(m, s) == can_feed(m, scalar), "another text");
+    for (int k = 0; k < 3 && can_feed(m, s); k++) {
+        make_room(s, 3);
+        make_room(scalar, 3);
         require(plumb_session_feed(s, ids, 3) == PLUMB_OK, plumb_session_error(s));
         for (int i = 0; i < 3; i++) {
             require(plumb_session_feed(scalar, ids + i, 1) == PLUMB_OK, plumb_session_error(scalar));
@@ -81,32 +121,37 @@ static void check_same(plumb_session *s, plumb_session *scalar, uint32_t n_vocab
     }
 }
 
+/* What a session saves, another one restores, and saves the same. */
+static void check_again(plumb_session *s, plumb_session *other) {
+    struct bytes files[2] = { { NULL, 0, 0 }, { NULL, 0, 0 } };
+    require(plumb_session_save(s, keep_bytes, &files[0]) == PLUMB_OK && plumb_session_save_bytes(s) == files[0].n,
+            "save");
+    require(plumb_session_restore(other, give_bytes, &(struct source) { files[0].data, files[0].n, 0 }) == PLUMB_OK,
+            plumb_session_error(other));
+    require(plumb_session_save(other, keep_bytes, &files[1]) == PLUMB_OK, plumb_session_error(other));
+    require(files[0].n == files[1].n && memcmp(files[0].data, files[1].data, files[0].n) == 0, "other bytes");
+    for (int i = 0; i < 2; i++) free(files[i].data);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static plumb_model *models[N_KIND];
     static struct bytes right[N_KIND];
     if (size < 2 || size > 1 << 17) return 0;
-    unsigned kind = data[0] % N_KIND, how = data[1];
-    plumb_kv_type type = kinds[kind].type;
-    if (!models[kind]) {
-        models[kind] = read_model(kinds[kind].path);
-        require(plumb_model_n_vocab(models[kind]) <= MAX_VOCAB, "the model has more tokens");
-        plumb_session *s = create(models[kind], type, false);
-        int32_t ids[N_TOKEN];
-        for (int i = 0; i < N_TOKEN; i++) ids[i] = i * 7 % 32;
-        require(plumb_session_feed(s, ids, N_TOKEN - 5) == PLUMB_OK, plumb_session_error(s));
-        require(plumb_session_feed(s, ids, 5) == PLUMB_OK, plumb_session_error(s));
-        require(plumb_session_save(s, keep_bytes, &right[kind]) == PLUMB_OK, plumb_session_error(s));
-        plumb_session_free(s);
+    const struct kind *kind = &kinds[data[0] % N_KIND];
+    plumb_model **m = &models[kind - kinds];
+    struct bytes file = { NULL, 0, 0 }, *of = &right[kind - kinds];
+    unsigned how = data[1];
+    if (!*m) {
+        *m = read_model(kind->path);
+        save_right(*m, kind, of);
     }
-    plumb_model *m = models[kind];
-    struct bytes file = { NULL, 0, 0 };
     if (how & 1) put(&file, data + 2, size - 2);
     else {
-        put(&file, right[kind].data, right[kind].n);
-        edit(&file, data + 2, size - 2);
+        put(&file, of->data, of->n);
+        edit_bytes(&file, data + 2, size - 2);
     }
     if (how & 2) seal(&file);
-    plumb_session *s = create(m, type, false), *scalar = create(m, type, true);
+    plumb_session *s = create(*m, kind, false), *scalar = create(*m, kind, true);
     static const int32_t before[] = { 1, 2 };
     require(plumb_session_feed(s, before, 2) == PLUMB_OK && plumb_session_feed(scalar, before, 2) == PLUMB_OK, "feed");
     plumb_status status = plumb_session_restore(s, give_bytes, &(struct source) { file.data, file.n, 0 });
@@ -118,12 +163,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         uint32_t n = plumb_session_n_past(s);
         require(n == 0 || n == 2, "a failure left other tokens");
     }
-    check_same(s, scalar, plumb_model_n_vocab(m));
-    struct bytes again = { NULL, 0, 0 };
-    require(plumb_session_save(s, keep_bytes, &again) == PLUMB_OK && plumb_session_save_bytes(s) == again.n, "save");
-    require(plumb_session_restore(scalar, give_bytes, &(struct source) { again.data, again.n, 0 }) == PLUMB_OK,
-            plumb_session_error(scalar));
-    free(again.data);
+    check_same(*m, s, scalar);
+    check_again(s, scalar);
     free(file.data);
     plumb_session_free(s);
     plumb_session_free(scalar);

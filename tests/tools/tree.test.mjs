@@ -155,3 +155,8 @@ test('tree: the documents name every command of the command line', () => {
   assert.ok(commands.length > 10, help);
   for (const command of new Set(commands)) assert.ok(text.includes(`plumb ${command}`), `plumb ${command}`);
 });
+
+test('tree: tests/fuzz/seeds.py writes the seeds that are there, with the numbers of today\'s taps and models', () => {
+  const { status, stderr } = spawnSync('python3', ['tests/fuzz/seeds.py', '--check'], { encoding: 'utf8' });
+  assert.equal(status, 0, stderr);
+});

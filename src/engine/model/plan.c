@@ -299,7 +299,8 @@ static void set_maxima(struct plan *p) {
             at_least(&p->max_q, (uint64_t)l->attn.n_head * l->attn.k_dim);
         }
         if (plan_scans(l)) at_least(&p->max_scan, plan_scan_width(&p->scan));
-        at_least(&p->max_ff, ffn->n_ff);
+        /* Where no layer has such a network, no tensor vouches for the key: memory for it is not allocated. */
+        if (((p->required | p->optional) & ~l->without) >> W_FFN_DOWN & 1) at_least(&p->max_ff, ffn->n_ff);
         at_least(&p->max_ff, ffn->n_ff_expert);
         at_least(&p->max_ff, ffn->n_ff_shared);
         at_least(&p->max_ff, ffn->n_ff_adjugate);
