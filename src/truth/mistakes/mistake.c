@@ -844,7 +844,8 @@ static void hold(struct mistakes *s, const plumb_tap *tap, enum tap_id id, const
     s->n_held[id] = tap->n_token;
     uint32_t which = id == TAP_KCUR_ROPE ? ROWS_K : id == TAP_KCUR ? ROWS_K_BEFORE_ROPE
                    : id == TAP_VCUR || id == TAP_VCUR_NORMED ? ROWS_V : N_ROWS;
-    if (which == N_ROWS || tap->layer < 0) return;
+    /* Layers with states have K and V too, which are wider than there is room for. */
+    if (which == N_ROWS || tap->layer < 0 || !plan_attends(&s->model->plan.layers[tap->layer])) return;
     size_t width = (size_t)tap->n_head * tap->n;
     double *rows = s->rows[which] + (rows_of(s, which, tap->layer) - s->rows[which]);
     for (uint32_t t = 0; t < tap->n_token && tap->pos + t < s->n_token; t++) {
