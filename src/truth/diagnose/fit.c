@@ -57,6 +57,7 @@ static const struct { id_set taps; void (*analyse)(struct fit *f); } analysers[]
     { TAP_SET(CONV), fit_convolution },
     { TAP_SET(SCAN_DT), fit_bias },
     { TAP_SET(DELTA_DECAY), fit_decay },
+    { TAP_SET(WKV_DECAY), fit_fade },
     { TAP_SET(PER_LAYER), fit_per_layer },
     { TAP_SET(OWN_SCALED), fit_own },
     { ALL_IDS, fit_any },

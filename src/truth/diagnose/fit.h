@@ -137,6 +137,7 @@ void fit_wkv(struct fit *f);
 void fit_convolution(struct fit *f);
 void fit_bias(struct fit *f);         /* of the time steps of a scan */
 void fit_decay(struct fit *f);        /* of a delta net */
+void fit_fade(struct fit *f);         /* of RWKV and lightning attention */
 void fit_per_layer(struct fit *f);    /* the embeddings for each layer */
 void fit_own(struct fit *f);          /* their use in a layer */
 void fit_any(struct fit *f);   /* what can be wrong in any step */

@@ -228,6 +228,10 @@ void fit_gated(struct fit *f) {
         float *c = fit_new(f, n, sizeof *c);
         for (size_t i = 0; c && i < n; i++) c[i] = a.x[i / width * 3 * width + width + i % width];
         a.x = c;
+    } else if (fit_width(&a) < width && width % fit_width(&a) == 0 && f->id == TAP_ATTN_GATED) {   /* one for a head */
+        float *of_heads = fit_new(f, n, sizeof *of_heads);
+        for (size_t i = 0; of_heads && i < n; i++) of_heads[i] = a.x[i / (width / fit_width(&a))];
+        a.x = of_heads;
     } else if (fit_width(&a) != width) return;
     if (f->id == TAP_DELTA_GATED) b.x = normalized(f, b.x, width);
     if (f->out_of_memory || !a.x || (gated[k].b && !b.x)) return;

@@ -1,15 +1,18 @@
-/* Steps that keep a state: selective scans, delta nets, RWKV, and the convolutions before them.  The recurrence is run
- * again from theirs' inputs, with one of its numbers or rules exchanged:
+/* Steps that keep a state: selective scans, delta nets, RWKV, lightning attention, and the convolutions before them.
+ * The recurrence is run again from theirs' inputs, with one of its numbers or rules exchanged:
  *
  *   scan          S <- e^(a dt A) S + f dt B x,  y = C S + d D x                  (reference/scan.c has the papers)
- *   delta rule    S <- e^(a decay) S,  S <- S + b beta (v - r S k) k^T,  y = S q / sqrt(dim)
+ *   delta rule    S <- S diag(e^(a decay)),  S <- S + b beta (v - r S k) k^T,  y = S q / sqrt(dim), where all columns
+ *                 have the same decay but in Kimi Delta Attention
  *   RWKV 7        S <- S (diag(w^a) - removal^T (r rate * removal)) + f v^T k,  y = S q
  *   RWKV 6        y = S q + u (q . bonus k) v,  S <- S diag(w^a) + f v^T k
+ *   lightning     S <- w^a S + f v^T k,  y = S q
  *   convolution   y_t = c b + sum over j of f_j w_j x_(t - L + 1 + j)
  *
  * The factors of a convolution are solved for as a linear system, a number of a recurrence is sought by least squares
  * from a few values on, and a rule is one of a list. */
 #include "diagnose/fit.h"
+#include "reference/steps.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -27,7 +30,8 @@ struct recurrence {
     struct number numbers[MAX_NUMBER];
     uint32_t n_number;
     double of[MAX_NUMBER];             /* their values */
-    const char *const *rules;          /* what else can be wrong, up to a NULL */
+    const char *const *rules;          /* (n_rule) what else can be wrong */
+    uint32_t n_rule;
     uint32_t rule;                     /* 1 for rules[0]; 0: none of them is */
     uint32_t chunk;                    /* the state is cleared before every so many tokens; 0: never */
     struct fit_rows in[MAX_INPUT];
@@ -36,6 +40,8 @@ struct recurrence {
     double *state, *start, *y, *ahead, *row;
     double start_factor, work, cost;   /* the state begins as start times the factor */
 };
+
+#define N_RULES(rules) (sizeof (rules) / sizeof *(rules))
 
 /* ---- runs and the search for a number ---------------------------------------------------------------------------- */
 
@@ -152,7 +158,7 @@ static void analyse(struct recurrence *r, size_t n_state, double work) {
     r->ahead = fit_new(f, n, sizeof *r->ahead);
     if (f->out_of_memory) return;
     for (uint32_t k = 0; k < r->n_number; k++) r->of[k] = r->numbers[k].right;
-    for (r->rule = 1; r->rules[r->rule - 1]; r->rule++) {
+    for (r->rule = 1; r->rule <= r->n_rule; r->rule++) {
         run(r, r->y);
         fit_propose(f, 0, r->y, "%s", r->rules[r->rule - 1]);
     }
@@ -183,8 +189,7 @@ enum { SCAN_RIGHT, SCAN_EXCHANGED, SCAN_C_BEFORE, SCAN_B_BEFORE, SCAN_READ_FIRST
 static const char *const scan_rules[] = {
     [SCAN_EXCHANGED - 1] = "uses C as B and B as C", [SCAN_C_BEFORE - 1] = "reads its state by C of the token before",
     [SCAN_B_BEFORE - 1] = "adds dt B x with B of the token before", [SCAN_READ_FIRST - 1] = "reads its state before x "
-    "is added", [SCAN_NEXT_A - 1] = "uses A of the next head", [SCAN_TIME_BEFORE - 1] = "uses dt of the token before",
-    NULL };
+    "is added", [SCAN_NEXT_A - 1] = "uses A of the next head", [SCAN_TIME_BEFORE - 1] = "uses dt of the token before" };
 
 static void step_scan(struct recurrence *r, uint32_t t) {
     const struct scan_plan *p = &r->f->model->plan.scan;
@@ -216,7 +221,8 @@ static void step_scan(struct recurrence *r, uint32_t t) {
 void fit_scan(struct fit *f) {
     const struct scan_plan *p = &f->model->plan.scan;
     uint32_t n_x = plan_scan_width(p);
-    struct recurrence r = { .f = f, .step = step_scan, .rules = scan_rules, .n_number = 4, .numbers = {
+    struct recurrence r = { .f = f, .step = step_scan, .rules = scan_rules,
+                            .n_rule = N_RULES(scan_rules), .n_number = 4, .numbers = {
         [SCAN_DECAY] = { "multiplies its state by e^(f dt A)", 1, false },
         [SCAN_FED] = { "adds f dt B x to its state", 1, false },
         [SCAN_TIME] = { "uses f dt for dt", 1, false }, [SCAN_D] = { "adds f D x to its output", 1, false } } };
@@ -234,14 +240,30 @@ void fit_scan(struct fit *f) {
 
 enum { DELTA_BETA, DELTA_DECAY, DELTA_RECALL, DELTA_EPS };
 enum { DELTA_RIGHT, DELTA_NO_UNIT, DELTA_NO_UNIT_K, DELTA_NO_UNIT_Q, DELTA_MEAN, DELTA_EXCHANGED, DELTA_READ_FIRST,
-       DELTA_Q_BEFORE, DELTA_K_BEFORE, DELTA_DECAY_LATE };
+       DELTA_Q_BEFORE, DELTA_K_BEFORE, DELTA_DECAY_LATE, DELTA_DECAY_BEFORE, DELTA_DECAY_NEXT, DELTA_ROWS, DELTA_FIRST,
+       DELTA_MEAN_DECAY, N_DELTA_RULE };
 static const char *const delta_rules[] = {
     [DELTA_NO_UNIT - 1] = "divides neither Q nor K by its length", [DELTA_NO_UNIT_K - 1] = "does not divide K by its "
     "length", [DELTA_NO_UNIT_Q - 1] = "does not divide Q by its length", [DELTA_MEAN - 1] = "divides Q and K by the "
     "root of the mean, not of the sum, of their squares", [DELTA_EXCHANGED - 1] = "uses K as Q and Q as K",
     [DELTA_READ_FIRST - 1] = "reads its state before V is added", [DELTA_Q_BEFORE - 1] = "uses Q of the token before",
     [DELTA_K_BEFORE - 1] = "uses K of the token before", [DELTA_DECAY_LATE - 1] = "lets its state decay after V is "
-    "added", NULL };
+    "added", [DELTA_DECAY_BEFORE - 1] = "uses decays of the token before", [DELTA_DECAY_NEXT - 1] = "uses decays of "
+    "the next head", [DELTA_ROWS - 1] = "uses decays for the rows of its state, not for its columns", [DELTA_FIRST - 1] =
+    "uses the decay of the first column of a head for all of them", [DELTA_MEAN_DECAY - 1] = "uses the mean of the "
+    "decays of a head's columns for all of them" };
+/* decays (n_decay) <- by what the columns of the state of head h are multiplied, or all of them. */
+static void find_decays(const struct recurrence *r, const struct delta_plan *d, uint32_t t, uint32_t h,
+                        double *decays) {
+    uint32_t n = delta_n_decay(d) / d->n_head, of = r->rule == DELTA_DECAY_NEXT ? (h + 1) % d->n_head : h;
+    const float *logs = in(r, 2, r->rule == DELTA_DECAY_BEFORE ? before(t) : t) + (size_t)of * n;
+    double mean = 0;
+    for (uint32_t i = 0; i < n; i++) mean += (double)logs[i] / n;
+    for (uint32_t i = 0; i < n; i++) {
+        double own = r->rule == DELTA_MEAN_DECAY ? mean : (double)logs[r->rule == DELTA_FIRST ? 0 : i];
+        decays[i] = exp(r->of[DELTA_DECAY] * own);
+    }
+}
 
 /* Writes a head of Q or K, divided by its length, to row (dim). */
 static void make_unit(const struct recurrence *r, const float *x, uint32_t dim, bool is_k, double *row) {
@@ -254,28 +276,29 @@ static void make_unit(const struct recurrence *r, const float *x, uint32_t dim, 
 
 static void step_delta(struct recurrence *r, uint32_t t) {
     const struct delta_plan *d = &r->f->model->plan.layers[r->f->layer].delta;
-    uint32_t dim = d->dim, n_key = d->n_key_head * dim;
+    uint32_t dim = d->dim, n_key = d->n_key_head * dim, n_decay = delta_n_decay(d) / d->n_head;
     bool is_late = r->rule == DELTA_DECAY_LATE, is_first = r->rule == DELTA_READ_FIRST;
     const float *q_row = in(r, 0, r->rule == DELTA_Q_BEFORE ? before(t) : t);
     const float *k_row = in(r, 0, r->rule == DELTA_K_BEFORE ? before(t) : t) + n_key, *v = in(r, 0, t) + 2 * n_key;
     if (r->rule == DELTA_EXCHANGED) q_row += n_key, k_row -= n_key;
-    double *q = r->row, *k = r->row + dim;
+    double *q = r->row, *k = r->row + dim, *decays = k + dim;
     for (uint32_t h = 0; h < d->n_head; h++, v += dim) {
         uint32_t key = delta_key_head(d, h) * dim;
         make_unit(r, q_row + key, dim, false, q);
         make_unit(r, k_row + key, dim, true, k);
         double beta = r->of[DELTA_BETA] * (double)in(r, 1, t)[h];
-        double decay = exp(r->of[DELTA_DECAY] * (double)in(r, 2, t)[h]), *s = r->state + (size_t)h * dim * dim;
+        double *s = r->state + (size_t)h * dim * dim;
+        find_decays(r, d, t, h, decays);
         for (uint32_t j = 0; j < dim; j++, s += dim) {
             double old = 0, read = 0, early = 0;
             for (uint32_t i = 0; i < dim; i++) {
-                if (!is_late) s[i] *= decay;
+                if (!is_late) s[i] *= decays[(r->rule == DELTA_ROWS ? j : i) % n_decay];
                 old += s[i] * k[i];
                 early += s[i] * q[i];
             }
             double added = beta * ((double)v[j] - r->of[DELTA_RECALL] * old);
             for (uint32_t i = 0; i < dim; i++) {
-                s[i] = (s[i] + added * k[i]) * (is_late ? decay : 1);
+                s[i] = (s[i] + added * k[i]) * (is_late ? decays[i % n_decay] : 1);
                 read += s[i] * q[i];
             }
             r->y[((size_t)t * d->n_head + h) * dim + j] = (is_first ? early : read) / sqrt(dim);
@@ -291,10 +314,12 @@ void fit_delta(struct fit *f) {
         [DELTA_EPS] = { "divides Q and K by sqrt(sum of squares + f)", (double)f->model->plan.norm_eps, true } } };
     if (!is_whole(f)) return;
     const struct delta_plan *d = &f->model->plan.layers[f->layer].delta;
+    r.n_rule = d->is_diagonal ? N_DELTA_RULE - 1 : DELTA_ROWS - 1;
     uint64_t n_row = (uint64_t)(2 * d->n_key_head + d->n_head) * d->dim;
     if (fit_width(&f->theirs) != (uint64_t)d->n_head * d->dim || !find(&r, 0, TAP_SET(CONV_SILU), n_row)) return;
-    if (!find(&r, 1, TAP_SET(DELTA_BETA_SIGMOID), d->n_head) || !find(&r, 2, TAP_SET(DELTA_DECAY), d->n_head)) return;
-    r.row = fit_new(f, 2 * (uint64_t)d->dim, sizeof *r.row);
+    if (!find(&r, 1, TAP_SET(DELTA_BETA_SIGMOID), d->n_head)) return;
+    if (!find(&r, 2, TAP_SET(DELTA_DECAY), delta_n_decay(d))) return;
+    r.row = fit_new(f, 3 * (uint64_t)d->dim, sizeof *r.row);
     size_t n_state = (size_t)d->n_head * d->dim * d->dim;
     if (r.row) analyse(&r, n_state, 5.0 * (double)n_state);
 }
@@ -306,11 +331,12 @@ enum { WKV_RIGHT, WKV_READ_OTHER, WKV_K_BEFORE, WKV_Q_BEFORE, WKV_DECAY_BEFORE }
 static const char *const wkv_rules[] = {
     [WKV_READ_OTHER - 1] = "reads its state on the other side of the addition of V", [WKV_K_BEFORE - 1] = "uses K of "
     "the token before", [WKV_Q_BEFORE - 1] = "uses R of the token before", [WKV_DECAY_BEFORE - 1] = "uses the decay "
-    "of the token before", NULL };
+    "of the token before" };
 
 static void step_wkv(struct recurrence *r, uint32_t t) {
     const struct attn_plan *p = &r->f->model->plan.layers[r->f->layer].attn;
-    bool is_7 = r->f->model->plan.rwkv.kind == RWKV_7, reads_first = is_7 == (r->rule == WKV_READ_OTHER);
+    enum rwkv_kind kind = r->f->model->plan.rwkv.kind;
+    bool is_7 = kind == RWKV_7, has_bonus = kind == RWKV_6, reads_first = has_bonus != (r->rule == WKV_READ_OTHER);
     const float *all_q = in(r, 0, r->rule == WKV_Q_BEFORE ? before(t) : t);
     const float *all_w = in(r, 1, r->rule == WKV_DECAY_BEFORE ? before(t) : t);
     const float *all_k = in(r, 2, r->rule == WKV_K_BEFORE ? before(t) : t), *v = in(r, 3, t);
@@ -320,7 +346,7 @@ static void step_wkv(struct recurrence *r, uint32_t t) {
         double own = 0;
         for (uint32_t m = 0; m < p->k_dim; m++) {
             r->row[m] = pow((double)all_w[at + m], r->of[WKV_DECAY]);
-            if (!is_7) own += r->of[WKV_BONUS] * (double)q[m] * (double)k[m] * (double)r->a[at + m];
+            if (has_bonus) own += r->of[WKV_BONUS] * (double)q[m] * (double)k[m] * (double)r->a[at + m];
         }
         for (uint32_t j = 0; j < p->v_dim; j++) {
             size_t out = (size_t)h * p->v_dim + j;
@@ -340,12 +366,13 @@ static void step_wkv(struct recurrence *r, uint32_t t) {
 
 void fit_wkv(struct fit *f) {
     enum rwkv_kind kind = f->model->plan.rwkv.kind;
-    bool is_7 = kind == RWKV_7;
-    struct recurrence r = { .f = f, .step = step_wkv, .rules = wkv_rules, .n_number = 3, .numbers = {
+    bool is_7 = kind == RWKV_7, has_bonus = kind == RWKV_6;
+    struct recurrence r = { .f = f, .step = step_wkv, .rules = wkv_rules, .n_rule = N_RULES(wkv_rules), .numbers = {
         [WKV_DECAY] = { "multiplies its state by w^f", 1, false },
         [WKV_FED] = { "adds f v^T k to its state", 1, false },
         [WKV_RATE] = { is_7 ? "uses f times the in-context learning rate" : "uses f times the bonus of the own token",
                        1, false } } };
+    r.n_number = is_7 || has_bonus ? 3 : 2;
     if (!is_whole(f) || kind == RWKV_LINEAR) return;
     const struct attn_plan *p = &f->model->plan.layers[f->layer].attn;
     uint64_t n_k = (uint64_t)p->n_head * p->k_dim, n_v = (uint64_t)p->n_head * p->v_dim;
@@ -354,9 +381,9 @@ void fit_wkv(struct fit *f) {
     if (!find(&r, 2, is_7 ? TAP_SET(WKV_KEY) : TAP_SET(KCUR), n_k)) return;
     if (!find(&r, 3, TAP_SET(WKV_VALUE) | TAP_SET(VCUR), n_v)) return;
     if (is_7 && (!find(&r, 4, TAP_SET(WKV_RATE), n_k) || !find(&r, 5, TAP_SET(WKV_REMOVAL), n_k))) return;
-    r.a = is_7 ? NULL : fit_floats(f, fit_weight(f, W_BONUS)->w);
+    r.a = has_bonus ? fit_floats(f, fit_weight(f, W_BONUS)->w) : NULL;
     r.row = fit_new(f, p->k_dim, sizeof *r.row);
-    if (r.row && (is_7 || r.a)) analyse(&r, (size_t)n_v * p->k_dim, 6.0 * (double)n_v * p->k_dim);
+    if (r.row && (r.a || !has_bonus)) analyse(&r, (size_t)n_v * p->k_dim, 6.0 * (double)n_v * p->k_dim);
 }
 
 /* ---- convolutions ------------------------------------------------------------------------------------------------ */
@@ -478,18 +505,29 @@ static void try_orders(const struct convolution *c, uint32_t *order, uint32_t fr
     }
 }
 
+/* (3 n, n_kernel) The kernels of Q, K and V of Kimi Delta Attention, of n elements each. */
+static const float *kernels_apart(struct fit *f, uint32_t n, uint32_t n_kernel) {
+    float *all = fit_new(f, 3 * (uint64_t)n * n_kernel, sizeof *all);
+    for (uint32_t i = 0; all && i < 3; i++) {
+        const struct weight *w = fit_weight(f, (enum weight_id)(W_CONV_Q + i))->w;
+        memcpy(all + (size_t)i * n * n_kernel, reference_floats(w), (size_t)n * n_kernel * sizeof *all);
+    }
+    return all;
+}
+
 void fit_convolution(struct fit *f) {
-    const struct affine *of = fit_weight(f, W_CONV_KERNEL);
+    bool is_apart = !fit_weight(f, W_CONV_KERNEL)->w;
+    const struct affine *of = fit_weight(f, is_apart ? W_CONV_Q : W_CONV_KERNEL);
     uint32_t order[MAX_KERNEL];
     double factors[MAX_KERNEL + 1];
     if (!is_whole(f) || !of->w || of->w->n_in > MAX_KERNEL || !plan_is_causal(&f->model->plan)) return;
     struct convolution c = { .f = f, .n = (uint32_t)fit_width(&f->theirs), .n_kernel = of->w->n_in,
                              .has_gates = f->model->plan.layers[f->layer].mixer == MIXER_CONVOLUTION,
                              .parts = { 0, 2 } };
-    if (of->w->n_out != c.n || !fit_input(f, ALL_IDS, &c.in)) return;
+    if ((is_apart ? c.n % 3 != 0 : of->w->n_out != c.n) || !fit_input(f, ALL_IDS, &c.in)) return;
     if (fit_width(&c.in) != (size_t)c.n * (c.has_gates ? 3 : 1)) return;
     c.y = fit_new(f, (uint64_t)c.in.n_token * c.n, sizeof *c.y);
-    c.kernel = fit_floats(f, of->w);
+    c.kernel = is_apart ? kernels_apart(f, c.n / 3, c.n_kernel) : fit_floats(f, of->w);
     c.bias = of->b ? fit_floats(f, of->b) : NULL;
     if (!c.y || !c.kernel || f->out_of_memory) return;
     for (uint32_t j = 0; j < MAX_KERNEL; j++) order[j] = j;
@@ -553,31 +591,132 @@ void fit_bias(struct fit *f) {
 }
 
 enum { ALPHA_BIAS, ALPHA_FACTOR, ALPHA_A };
+enum { ALPHA_RIGHT, ALPHA_BARE, ALPHA_EXP_A, ALPHA_OTHER_SIGN, ALPHA_NEXT_A, ALPHA_NEXT_BIAS };
+static const char *const alpha_rules[] = {
+    [ALPHA_BARE - 1] = "is a (alpha + dt): softplus is missing", [ALPHA_EXP_A - 1] = "has -e^a for a",
+    [ALPHA_OTHER_SIGN - 1] = "has -a for a", [ALPHA_NEXT_A - 1] = "has a of the next head", [ALPHA_NEXT_BIAS - 1] =
+    "has dt of the next head" };
+static const char *const bounded_rules[] = {
+    [ALPHA_BARE - 1] = "is a softplus(alpha + dt), not a lower bound times a sigmoid", [ALPHA_EXP_A - 1] = "has e^a "
+    "for a", [ALPHA_OTHER_SIGN - 1] = "has -a for a", [ALPHA_NEXT_A - 1] = "has a of the next head", [ALPHA_NEXT_BIAS - 1]
+    = "has dt of the next head" };
+
+/* With a lower bound, of which sigmoid(a (alpha + dt)) is a part, or without. */
 static void step_alpha(struct recurrence *r, uint32_t t) {
-    size_t width = fit_width(&r->f->theirs);
-    for (size_t i = 0; i < width; i++) {
-        double z = r->of[ALPHA_FACTOR] * (double)in(r, 0, t)[i] + r->of[ALPHA_BIAS] * (double)r->d[i];
-        double dt = r->rule == 1 ? z : z > 20 ? z : log1p(exp(z));
-        double a = r->rule == 2 ? -exp((double)r->a[i]) : r->rule == 3 ? -(double)r->a[i] : (double)r->a[i];
-        r->y[t * width + i] = r->of[ALPHA_A] * a * dt;
+    const struct delta_plan *d = &r->f->model->plan.layers[r->f->layer].delta;
+    uint32_t width = delta_n_decay(d), each = width / d->n_head;
+    double least = (double)d->least_decay;
+    for (uint32_t i = 0; i < width; i++) {
+        uint32_t next = (i + each) % width, of_a = (r->rule == ALPHA_NEXT_A ? next : i) / each;
+        double bias = r->of[ALPHA_BIAS] * (double)r->d[r->rule == ALPHA_NEXT_BIAS ? next : i];
+        double z = r->of[ALPHA_FACTOR] * (double)in(r, 0, t)[i] + bias, a = (double)r->a[of_a];
+        double softplus = z > 20 ? z : log1p(exp(z));
+        if (r->rule == ALPHA_EXP_A) a = least == 0 ? -exp(a) : exp(a);
+        if (r->rule == ALPHA_OTHER_SIGN) a = -a;
+        double y = least == 0 ? a * (r->rule == ALPHA_BARE ? z : softplus)
+                 : r->rule == ALPHA_BARE ? a * softplus : least / (1 + exp(-a * z));
+        r->y[(size_t)t * width + i] = r->of[ALPHA_A] * y;
     }
 }
 
-/* decay = a softplus(alpha + dt) */
+/* decay = a softplus(alpha + dt), or lower bound * sigmoid(a (alpha + dt)) */
 void fit_decay(struct fit *f) {
-    static const char *const rules[] = { "is a (alpha + dt): softplus is missing",
-                                         "has -e^a for a", "has -a for a", NULL };
-    struct recurrence r = { .f = f, .step = step_alpha, .rules = rules, .n_number = 3, .numbers = {
-        [ALPHA_BIAS] = { "is a softplus(alpha + f dt)", 1, false },
+    static const struct number free[] = { [ALPHA_BIAS] = { "is a softplus(alpha + f dt)", 1, false },
         [ALPHA_FACTOR] = { "is a softplus(f alpha + dt)", 1, false },
-        [ALPHA_A] = { "is f a softplus(alpha + dt)", 1, false } } };
+        [ALPHA_A] = { "is f a softplus(alpha + dt)", 1, false } };
+    static const struct number bounded[] = { [ALPHA_BIAS] = { "is bound * sigmoid(a (alpha + f dt))", 1, false },
+        [ALPHA_FACTOR] = { "is bound * sigmoid(a (f alpha + dt))", 1, false },
+        [ALPHA_A] = { "is f bound * sigmoid(a (alpha + dt))", 1, false } };
+    struct recurrence r = { .f = f, .step = step_alpha, .n_rule = N_RULES(alpha_rules), .n_number = N_RULES(free) };
     const struct weight *a = fit_weight(f, W_DELTA_A)->w, *dt = fit_weight(f, W_DELTA_DT)->w;
     uint64_t width = fit_width(&f->theirs);
     if (!is_whole(f) || !a || !dt || !find(&r, 0, TAP_SET(DELTA_ALPHA), width)) return;
-    if ((uint64_t)a->n_in * a->n_out != width || (uint64_t)dt->n_in * dt->n_out != width) return;
+    const struct delta_plan *d = &f->model->plan.layers[f->layer].delta;
+    if (width != delta_n_decay(d) || (uint64_t)dt->n_in * dt->n_out != width) return;
+    if ((uint64_t)a->n_in * a->n_out != d->n_head) return;
+    r.rules = d->least_decay == 0 ? alpha_rules : bounded_rules;
+    memcpy(r.numbers, d->least_decay == 0 ? free : bounded, sizeof free);
     r.a = fit_floats(f, a);
     r.d = fit_floats(f, dt);
     if (r.a && r.d) analyse(&r, 0, (double)width);
+}
+
+/* ---- decays of RWKV and lightning attention ---------------------------------------------------------------------- */
+
+/* A slope of lightning attention: 2^(-base (h + 1 - from) / n) (1 - layer / of_layers + 1e-5). */
+struct slopes { double base, from, layer, of_layers; bool is_reversed; };
+
+static double slope(const struct slopes *s, uint32_t h, uint32_t n) {
+    double head = s->is_reversed ? n - 1.0 - h : h;
+    return pow(2, -s->base * (head + 1 - s->from) / n) * (1 - s->layer / s->of_layers + 1e-5);
+}
+
+/* y (n_token, n_head, k_dim) <- e^-slope; is_linear: 1 - slope */
+static void fade(const struct fit *f, const struct slopes *s, bool is_linear, double *y) {
+    const struct attn_plan *a = &f->model->plan.layers[f->layer].attn;
+    for (size_t i = 0; i < f->theirs.n_token * fit_width(&f->theirs); i++) {
+        double of_head = slope(s, (uint32_t)(i / a->k_dim % a->n_head), a->n_head);
+        y[i] = is_linear ? 1 - of_head : exp(-of_head);
+    }
+}
+
+static void try_slopes(struct fit *f, double *y) {
+    const struct attn_plan *a = &f->model->plan.layers[f->layer].attn;
+    uint32_t n_layer = f->model->plan.n_layer;
+    const struct slopes right = { 8, 0, f->layer, n_layer - 1.0, false };
+    const struct { struct slopes of; bool is_linear; const char *text; } others[] = {
+        { { 8, 1, f->layer, n_layer - 1.0, false }, false, "counts heads from 0 in its slopes: 2^(-8 h / n)" },
+        { { 8, 0, f->layer, n_layer - 1.0, true }, false, "has the slopes of heads in reverse" },
+        { { 8, 0, f->layer, n_layer, false }, false, "has slopes times 1 - layer / layers, not layer / (layers - 1)" },
+        { { 8, 0, f->layer + 1.0, n_layer, false }, false, "has slopes times 1 - (layer + 1) / layers" },
+        { right, true, "is 1 - slope, not e^-slope" } };
+    for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
+        fade(f, &others[k].of, others[k].is_linear, y);
+        fit_propose(f, 0, y, "%s", others[k].text);
+    }
+    for (uint32_t il = 0; il < n_layer; il++) {
+        struct slopes of = right;
+        of.layer = il;
+        fade(f, &of, false, y);
+        if ((int32_t)il != f->layer) fit_propose(f, 0, y, "has the slopes of layer %u", il);
+    }
+    /* log2 of a slope is linear in the head. */
+    double ab = 0, bb = 0;
+    for (size_t i = 0; i < f->theirs.n_token * fit_width(&f->theirs); i++) {
+        double part = ((double)(i / a->k_dim % a->n_head) + 1) / a->n_head;
+        double power = log2(-log((double)f->theirs.x[i]) / (1 - right.layer / right.of_layers + 1e-5));
+        if (!isfinite(power)) continue;
+        ab -= power * part;
+        bb += part * part;
+    }
+    struct slopes of = right;
+    of.base = ab / bb;
+    if (!(bb > 0)) return;
+    fade(f, &of, false, y);
+    fit_propose(f, 1, y, "has slopes of 2^(-f (head + 1) / heads), where f is %.5g, not 8", of.base);
+}
+
+/* Theirs is w^f, or another function of d than w, which is e^-e^d or, in RWKV 7, e^(-0.606531 sigmoid(d)). */
+void fit_fade(struct fit *f) {
+    enum rwkv_kind kind = f->model->plan.rwkv.kind;
+    size_t n = f->theirs.n_token * fit_width(&f->theirs);
+    double *y = fit_new(f, n, sizeof *y), ab = 0, bb = 0;
+    if (!y || f->layer < 0) return;
+    for (size_t i = 0; i < n; i++) {
+        double right = log((double)f->truth.x[i]), theirs = log((double)f->theirs.x[i]);
+        if (!f->wrong[i / f->theirs.n] || !isfinite(right) || !isfinite(theirs)) continue;
+        ab += right * theirs;
+        bb += right * right;
+    }
+    double power = ab / bb;
+    for (size_t i = 0; i < n && bb > 0; i++) y[i] = pow((double)f->truth.x[i], power);
+    if (bb > 0) fit_propose(f, 1, y, "is w^f for what should be w, where f is %.5g", power);
+    if (kind == RWKV_LIGHTNING) try_slopes(f, y);
+    if (kind != RWKV_6 && kind != RWKV_LINEAR) return;
+    for (size_t i = 0; i < n; i++) y[i] = -1 / log((double)f->truth.x[i]);   /* the logarithm is -e^d */
+    fit_propose(f, 0, y, "is e^-d, not e^-e^d");
+    for (size_t i = 0; i < n; i++) y[i] = 1 / (1 - log((double)f->truth.x[i]));
+    fit_propose(f, 0, y, "is sigmoid(-d), not e^-e^d");
 }
 
 /* ---- embeddings for each layer ----------------------------------------------------------------------------------- */
