@@ -135,7 +135,7 @@ static void table(void) {
             CHECK(!is_same, "%s = %s", q->name, other->name);
         }
     }
-    CHECK(n == 316, "%zu known mistakes", n);
+    CHECK(n == 335, "%zu known mistakes", n);
     CHECK(!known_find("rope.pairing"), "half a name");
 }
 
@@ -245,10 +245,19 @@ static void applies(void) {
         { "../archs/qwen35", "recurrent.norm=moved delta.heads=by_group delta.gate=sigmoid dt.softplus=missing",
           "recurrent.norm=row delta.heads=by_turns conv.bias=missing scan.b=exact" },
         { "../archs/minicpm3", "latent.q_norm=missing latent.rope=first_of_q latent.split=v_first", "rope.part=last" },
-        { "../archs/plm", "latent.norm=missing", "latent.q_norm=missing" },
+        { "../archs/plm", "latent.norm=missing", "latent.q_norm=missing latent.v_b=transposed latent.scale=absorbed" },
         { "../archs/deepseek2", "latent.rope=first_of_q", "latent.split=v_first" },
         { "../archs/kimi-linear", "delta.gate=silu delta.decay=first delta.decay=rows conv.tail=missing "
-          "delta.unit=none", "delta.gate=sigmoid delta.heads=by_turns lightning.act=missing" },
+          "delta.unit=none latent.k_b=transposed latent.v_b=next_head latent.scale=absorbed attn.heads=not_repeated",
+          "delta.gate=sigmoid delta.heads=by_turns lightning.act=missing attn.heads=first latent.split=v_first" },
+        { "../archs/rwkv6", "shift.token=own shift.kept=none wkv.decay=one_exp wkv.bonus=missing wkv.eps=model "
+          "state.kept=none state.start=used", "wkv.decay=unscaled lightning.decay=missing dt.bias=missing" },
+        { "../archs/rwkv6qwen2", "shift.sign=reversed wkv.decay=inverted wkv.decay=one_exp",
+          "wkv.bonus=missing wkv.eps=model" },
+        { "../archs/rwkv7", "shift.token=next wkv.decay=unscaled wkv.bonus=missing", "wkv.decay=one_exp" },
+        { "../archs/gemma4", "per_layer.rows=unscaled per_layer.rows=before_norm per_layer.sum=unscaled "
+          "per_layer.part=next per_layer.part=first rope.base=global", "wkv.decay=one_exp latent.k_b=next_head" },
+        { "../archs/gemma4-moe", "rope.base=global", "per_layer.part=next" },
         { "../archs/minimax-01", "lightning.split=by_kind lightning.act=missing lightning.decay=missing "
           "lightning.slopes=of_first lightning.slopes=from_zero lightning.norm=heads lightning.residual=input "
           "attn.gate=missing", "delta.gate=silu delta.decay=first conv.tail=missing" },

@@ -23,8 +23,11 @@ import gguf
 import numpy as np
 
 import blocks
+from encoder import EncoderDecoder
 from kinds import KINDS, kind_of
+from per_layer import PerLayer
 from recurrent import Recurrent
+from rwkv import Rwkv
 from stored import Stored
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -84,7 +87,7 @@ def most(value):
     return max(value) if isinstance(value, list) else value
 
 
-class Engine(Recurrent):
+class Engine(Recurrent, Rwkv, EncoderDecoder, PerLayer):
     """mistakes: names of the table, "rope.pairing=halves", at most one value of each switch.  rounds: activations are
     rounded to 8 bits before every product with a matrix, which is no mistake."""
 
@@ -102,24 +105,28 @@ class Engine(Recurrent):
                 self.misreads[first] = f"{last}={value}"
         key, self.kind = self.file.key, kind_of(self.file.arch)
         self.n_layer, self.n_embd = key("block_count"), key("embedding_length")
-        self.n_head = most(key("attention.head_count"))
+        self.n_head = most(key("attention.head_count")) or self.n_embd // key("wkv.head_size")
         self.n_head_kv = most(key("attention.head_count_kv", self.n_head))
         self.head_dim = key("attention.key_length", self.n_embd // self.n_head)
         self.v_dim = self.head_dim
-        if self.kind["latent"] == "kimi":   # as it is when it is not absorbed
-            self.n_head_kv = self.n_head
-            self.head_dim, self.v_dim = (key(f"attention.{part}_length_mla") for part in ("key", "value"))
         kept = {"rms": "layer_norm_rms_epsilon", "layer": "layer_norm_epsilon"}[self.kind["norm"]]
         self.eps = float(key(f"attention.{kept}", 0.0))
         self.n_rot = key("rope.dimension_count", self.head_dim)
+        self.scaled_dim = self.head_dim   # scores are divided by its square root
+        if self.kind["latent"] == "absorbed":   # DeepSeek-V2, section 2.1.2: the head of K and V is the latent vector
+            self.scaled_dim, self.v_dim = key("attention.key_length_mla"), key("attention.kv_lora_rank")
+            self.n_head_kv, self.head_dim = 1, self.v_dim + self.n_rot
+        self.set_blocks()
         self.pooling = {1: "mean", 2: "cls", 3: "last", 4: "rank"}.get(key("pooling_type"))
         self.set_factors()
         self.set_layers()
         self.set_ropes()
         self.parallel = self.kind["parallel"]
-        if "block.order" in self.switch:
+        if "block.order" in self.switch and not self.kind["from_norm"]:
             self.parallel = self.wrong("block.order", "parallel")
         self.act = self.switch.get("ffn.act", self.kind["act"])
+        if self.act == "t5":
+            self.act = "relu" if self.weight("blk.0.ffn_gate.weight") is None else "gelu"
         self.norm_kind = self.kind["norm"]
         mean = self.switch.get("norm.mean")
         if mean in ("subtracted", "kept"):
@@ -134,7 +141,7 @@ class Engine(Recurrent):
         self.embedding_scale, self.residual_scale = float(key("embedding_scale", 1) or 1), key("residual_scale", 1) or 1
         if self.kind["embedding"]:
             self.embedding_scale = math.sqrt(self.n_embd)
-        self.attention_scale = key("attention.scale") or None
+        self.attention_scale = key("attention.scale") or self.kind["scores"]
         self.logit_scale = float(key("logit_scale", 1) or 1)
         if self.kind["factor"]:
             self.logit_scale = 1 / self.logit_scale
@@ -145,7 +152,7 @@ class Engine(Recurrent):
             self.embedding_scale, self.residual_scale, self.attention_scale, self.logit_scale = 1.0, 1.0, None, 1.0
         if self.wrong("residual.scale", "missing"):
             self.residual_scale = 1.0
-        is_gemma = self.file.arch in ("gemma2", "gemma3")
+        is_gemma = self.file.arch in ("gemma2", "gemma3", "gemma4")
         self.softcap = key("final_logit_softcapping", 0) if is_gemma else 0
         self.attention_softcap = key("attn_logit_softcapping", 0) if self.file.arch == "gemma2" else 0
         if self.wrong("softcap.logits", "missing"):
@@ -225,7 +232,7 @@ class Engine(Recurrent):
 
     def weight(self, name):
         shift = self.file.reader.alignment if self.wrong("tensor.offset", "shifted") else 0
-        return self.file.tensor(name, self.misreads, shift)
+        return self.file.tensor(self.stored_name(name), self.misreads, shift)
 
     def product(self, x, w):
         return (rounded(x) if self.rounds else x) @ w.T
@@ -238,7 +245,7 @@ class Engine(Recurrent):
     def project(self, block, name, x):
         """x W^T scale + bias, of attention"""
         w = self.square(name, self.weight(f"{block}.{name}.weight"))
-        scale = self.weight(f"{block}.{name}.scale")
+        scale = self.weight(f"{block}.{name}.scale") if self.kind["attn_scale"] else None
         bias = None if self.wrong("attn.bias", "missing") else self.weight(f"{block}.{name}.bias")
         y = self.product(x, w) * (1 if scale is None else scale)
         return y if bias is None else y + bias
@@ -312,13 +319,15 @@ class Engine(Recurrent):
         if is_latent and n_rot > self.n_rot:
             n_rot = self.n_rot
         base, factor, yarn, size = self.ropes[self.has_window[il]]
+        is_local = {"global": False, "local": True, "exchanged": not self.has_window[il]}.get(
+            self.switch.get("rope.base"), self.has_window[il])
         base = float(self.switch.get("rope.theta", base))
         pair = np.arange(n_rot // 2)
         angle = base ** (-2 * pair / (self.n_embd if self.wrong("rope.dim", "n_embd") else n_rot))
         if self.wrong("rope.scaling", "ignored"):
             size = 1.0
         else:
-            factors = None if self.kind["local"] == "key" and self.has_window[il] else self.weight("rope_freqs.weight")
+            factors = None if self.kind["local"] == "key" and is_local else self.weight("rope_freqs.weight")
             if is_latent:
                 factors = self.weight("rope_factors_long.weight")   # llama.cpp pads contexts to 256 tokens
             if factors is not None:
@@ -334,7 +343,7 @@ class Engine(Recurrent):
         first = np.arange(0, n_rot, 2) if self.pairing == "neighbours" else np.arange(n_rot // 2)
         second = first + (1 if self.pairing == "neighbours" else n_rot // 2)
         if is_latent and part == "right":
-            first, second = first + self.head_dim - self.n_rot, second + self.head_dim - self.n_rot
+            first, second = first + x.shape[2] - self.n_rot, second + x.shape[2] - self.n_rot
         if self.wrong("rope.part", "last") and not is_latent:
             first, second = first + self.head_dim - n_rot, second + self.head_dim - n_rot
         a, b, x = x[..., first], x[..., second], x.copy()
@@ -362,7 +371,11 @@ class Engine(Recurrent):
             near = slots >= own - own % window
         elif window:
             near = own - slots < window
+        if self.sees_all(il):
+            return near if self.is_encoder(il) or not self.wrong("cross.mask", "causal") else near & (slots <= own)
         wrong = self.switch.get("attn.mask")
+        if self.is_cross(il) and wrong == "none":
+            wrong = None
         if wrong == "none" or not self.kind["causal"] and wrong != "causal":
             return near
         if wrong == "strict":
@@ -423,14 +436,16 @@ class Engine(Recurrent):
                                for one, at in zip(q, position)], axis=1)
         else:
             scores = np.einsum("nhd,shd->hns", q, k)
-        factors = {"missing": 1, "head_dim": 1 / self.head_dim, "n_embd": 1 / math.sqrt(self.n_embd),
-                   "ignored": 1 / math.sqrt(self.head_dim)}
+        factors = {"missing": 1, "head_dim": 1 / self.scaled_dim, "n_embd": 1 / math.sqrt(self.n_embd),
+                   "ignored": 1 / math.sqrt(self.scaled_dim)}
         right = self.attention_scale or factors["ignored"]
+        if self.wrong("latent.scale", "absorbed"):
+            right = 1 / math.sqrt(self.head_dim)
         scores = scores * factors.get(self.switch.get("attn.scale"), right)
         if self.attention_softcap:
             scores = self.attention_softcap * np.tanh(scores / self.attention_softcap)
         extra = scores.shape[2] - n_slot
-        bias = self.alibi(slot, n_slot)
+        bias = self.alibi(slot, n_slot) + self.bucket_bias(il, slot, n_slot)
         scores = scores + (np.pad(bias, [(0, 0), (0, 0), (0, extra)]) if extra and not np.isscalar(bias) else bias)
         sinks = None if self.wrong("attn.sinks", "missing") else self.weight(f"blk.{il}.attn_sinks.weight")
         weights = self.softmax(scores, seen, sinks)
@@ -456,12 +471,20 @@ class Engine(Recurrent):
             return up * np.maximum(gate, 0) ** (2 if self.act == "relu_sqr" else 1)
         return up * (gate if self.act == "none" else gate / (1 + np.exp(-gate)))
 
+    def limited(self, block, part, gate, up):
+        """The activation, in some architectures with the limit that a layer has: of up, and of the activated gate."""
+        limits = self.file.key(f"swiglu_clamp_{part}") if self.kind["limits"] else None
+        limit = limits[int(block.split(".")[1])] if limits else 0
+        if limit <= 1e-6 or self.wrong("ffn.limit", "missing"):
+            return self.activation(gate, up)
+        return np.minimum(self.activation(gate, 1), limit) * np.clip(up, -limit, limit)
+
     # ---- experts ----
 
     def used_experts(self, block, scores, show):
         """scores: (n, n_expert).  The experts of each token, the best first, and their weights, (n, n_used) each."""
         key, n = self.file.key, scores.shape[-1]
-        gating = self.kind["gating"] or {1: "softmax", 2: "sigmoid", 3: "softmax_used"}[key("expert_gating_func")]
+        gating = self.kind["gating"] or {1: "softmax", 2: "sigmoid", 3: "softmax_used"}[key("expert_gating_func", 1)]
         gating = self.switch.get("router.gating", gating)
         if gating == "softmax":
             scores = show("ffn_moe_probs", softmax(scores))
@@ -525,7 +548,7 @@ class Engine(Recurrent):
         names = ("ffn_up", "ffn_gate") if self.wrong("ffn.order", "swapped") else ("ffn_gate", "ffn_up")
         gate = show("ffn_moe_gate", self.products(block, f"{names[0]}_exps", used, each))
         up = show("ffn_moe_up", self.products(block, f"{names[1]}_exps", used, each))
-        each = show("ffn_moe_swiglu", self.activation(gate, up))
+        each = show("ffn_moe_swiglu", self.limited(block, "exp", gate, up))
         each = show("ffn_moe_down", self.products(block, "ffn_down_exps", used, each))
         if not before:
             each = show("ffn_moe_weighted", each * weights[..., None])
@@ -534,7 +557,7 @@ class Engine(Recurrent):
             return out
         gate = show("ffn_gate", self.feed(block, f"{names[0]}_shexp", x))
         up = show("ffn_up", self.feed(block, f"{names[1]}_shexp", x))
-        shared = self.feed(block, "ffn_down_shexp", show("ffn_swiglu", self.activation(gate, up)))
+        shared = self.feed(block, "ffn_down_shexp", show("ffn_swiglu", self.limited(block, "shexp", gate, up)))
         router = None if self.wrong("shared.gate", "missing") else self.weight(f"{block}.ffn_gate_inp_shexp.weight")
         if router is not None:
             shared = shared / (1 + np.exp(-self.product(x, router.reshape(1, -1))))
@@ -547,7 +570,9 @@ class Engine(Recurrent):
         n_q, n_kv, dim = self.n_head * self.head_dim, self.n_head_kv * self.head_dim, self.head_dim
         names = ("attn_q", "attn_k", "attn_v")
         if self.weight(f"{block}.attn_qkv.weight") is None:
-            parts = [self.project(block, name, x) for name in names]
+            parts = [self.project(block, name, x) for name in names[:2]]
+            has_v = self.weight(f"{block}.attn_v.weight") is not None   # K takes its place
+            parts.append(self.project(block, "attn_v", x) if has_v else parts[1])
         else:
             w, bias, scale = (self.weight(f"{block}.attn_qkv.{what}") for what in ("weight", "bias", "scale"))
             starts = np.cumsum([n_q, n_kv])
@@ -563,12 +588,13 @@ class Engine(Recurrent):
         return (q, v, k) if self.wrong("qkv.order", "v_before_k") else (q, k, v)
 
     def latent(self, block, x, show):
-        """Q and K (n, H, head_dim), not yet rotated, and V (n, H, v_dim).  DeepSeek-V2 (2405.04434), section 2.1"""
+        """Q and K (n, H, head_dim), not yet rotated, and V (n, H, v_dim).  DeepSeek-V2 (2405.04434), section 2.1.
+        Absorbed, Q is what it is before attn_k_b, and K and V have one head."""
         def normed(switch, name, value):
             return value if self.wrong(switch, "missing") else self.norm(f"{block}.{name}", value)
 
         row = self.product(x, self.weight(f"{block}.attn_kv_a_mqa.weight"))
-        if self.kind["latent"] == "minicpm3":
+        if self.weight(f"{block}.attn_q_a.weight") is not None:
             q = show("q_a", normed("latent.q_norm", "attn_q_a_norm", self.product(x, self.weight(
                 f"{block}.attn_q_a.weight"))))
             q = show("q", self.product(q, self.weight(f"{block}.attn_q_b.weight")))
@@ -577,11 +603,9 @@ class Engine(Recurrent):
         show("kv_cmpr_pe", row)
         row, rotated = np.split(row, [self.file.key("attention.kv_lora_rank")], axis=1)
         row = show("kv_cmpr", normed("latent.norm", "attn_kv_a_norm", row))
-        if self.kind["latent"] == "kimi":   # attn_k_b: (H, n_kv, plain), attn_v_b: (H, v_dim, n_kv)
-            k, v = (self.weight(f"{block}.attn_{name}_b.weight") for name in "kv")
-            k, v = np.einsum("nl,hlp->nhp", row, k), np.einsum("nl,hvl->nhv", row, v)
-            k = np.concatenate([k, np.repeat(rotated[:, None], self.n_head, axis=1)], axis=2)
-            return q.reshape(len(x), self.n_head, -1), k, v
+        q = q.reshape(len(x), self.n_head, -1)
+        if self.kind["latent"] == "absorbed":
+            return q, np.concatenate([row, rotated], axis=1)[:, None], row[:, None]
         kv = show("kv", self.product(row, self.weight(f"{block}.attn_kv_b.weight")))
         kv, plain = kv.reshape(len(x), self.n_head, -1), self.head_dim - self.n_rot
         if self.wrong("latent.split", "v_first"):
@@ -589,7 +613,21 @@ class Engine(Recurrent):
         else:
             k, v = np.split(kv, [plain], axis=2)
         k = np.concatenate([k, np.repeat(rotated[:, None], self.n_head, axis=1)], axis=2)
-        return q.reshape(len(x), self.n_head, -1), k, v
+        return q, k, v
+
+    def of_heads(self, block, name, x):
+        """x: (n, H, n_in) -> (n, H, n_out), each head by its matrix of attn_k_b or attn_v_b, (H, n_out, n_in)"""
+        w, wrong = self.weight(f"{block}.attn_{name}.weight"), self.switch.get(f"latent.{name}")
+        if wrong == "transposed":   # stored as (n_out, n_in), read as (n_in, n_out)
+            w = w.reshape(len(w), w.shape[2], w.shape[1]).swapaxes(1, 2)
+        elif wrong == "next_head":
+            w = np.roll(w, -1, axis=0)
+        return np.stack([self.product(x[:, h], w[h]) for h in range(len(w))], axis=1)
+
+    def absorbed(self, block, q):
+        """q: (n, H, plain + rotated) -> (n, H, n_kv + rotated)"""
+        plain = q.shape[2] - self.n_rot
+        return np.concatenate([self.of_heads(block, "k_b", q[..., :plain]), q[..., plain:]], axis=2)
 
     def temperature(self, il, start, n):
         """(n, 1, 1) factors of Q, in Llama 4 and Mistral 3; None: there are none"""
@@ -610,26 +648,39 @@ class Engine(Recurrent):
         block, n = f"blk.{il}", len(normed)
 
         def normalize(name, which, value):
-            after = self.qk_norm(block, which, value) if has_qk_norm else None
+            after = self.qk_norm(block, which, value) if has_qk_norm and value is not None else None
             return value if after is None else show(name, after)
 
-        q, k, v = self.latent(block, normed, show) if self.kind["latent"] else self.qkv(block, normed)
+        slot = self.slots(start, n, n_prompt)
+        if self.is_cross(il) and self.sees_all(il):
+            return self.attend_encoder(il, normed, slot, cache, show)
+        has_kv = self.kv_layer(il) == il
+        if has_kv:
+            q, k, v = self.latent(block, normed, show) if self.kind["latent"] else self.qkv(block, normed)
+        else:
+            q, k, v = self.project(block, "attn_q", normed).reshape(n, self.n_head, -1), None, None
+        gate = None
         if self.kind["gate"] == "in_q":
             q, gate = q[:, ::2], q[:, 1::2].reshape(n, -1)
         if not self.kind["latent"]:
-            show("Qcur", q)
-            show("Kcur", k)
-            show("Vcur", v)
+            for name, value in (("Qcur", q), ("Kcur", k), ("Vcur", v))[:3 if has_kv else 1]:
+                show(name, value)
         has_qk_norm = self.kind["qk_norm"] != "bare" or self.kind_is_rotated(il)
         late = self.kind["late"] and not self.wrong("qk_norm.kind", "early")
         late = late or self.kind["qk_norm"] == "head" and self.wrong("qk_norm.kind", "late")
         if not late:
             q, k = normalize("Qcur_normed", "q", q), normalize("Kcur_normed", "k", k)
+        if self.kind["v_norm"] and has_kv:
+            v = show("Vcur_normed", self.normalized(v, None))
         applied = self.switch.get("rope.applied") if self.rotated[il] else "none"
         q_position, k_position = self.positions(start, n, n_prompt)
-        q_rotated = show("Qcur_rope", q if applied in ("none", "k_only") else self.rope(
-            il, q, q_position, "first" if self.wrong("latent.rope", "first_of_q") else "right"))
-        k_rotated = show("Kcur_rope", k if applied in ("none", "q_only") else self.rope(il, k, k_position))
+        q_rotated = q if applied in ("none", "k_only") else self.rope(
+            il, q, q_position, "first" if self.wrong("latent.rope", "first_of_q") else "right")
+        q_rotated = show("Qcur_rope", self.absorbed(block, q_rotated) if self.kind["latent"] == "absorbed"
+                         else q_rotated)
+        k_rotated = k if applied in ("none", "q_only") or not has_kv else self.rope(il, k, k_position)
+        if has_kv:
+            show("Kcur_rope", k_rotated)
         if self.kind["latent"]:
             show("Vcur", v)
         if late:
@@ -638,9 +689,9 @@ class Engine(Recurrent):
         k = k if self.wrong("rope.cache", "unrotated") else k_rotated
 
         step = start >= n_prompt
-        slot = start + np.arange(n)
-        if step and self.wrong("kv.slot", "overwritten"):
-            slot[:] = n_prompt
+        if not has_kv:
+            cache = self.caches[self.kv_layer(il)]
+            k, v = (rows[slot[0]:] for rows in cache)
         written = [np.concatenate([old[:slot[0]], new]) for old, new in zip(cache, (k, v))]
         read = written
         if step and self.wrong("kv.slot", "stale"):
@@ -649,17 +700,30 @@ class Engine(Recurrent):
         temperature = self.temperature(il, start, n)
         if temperature is not None:
             q_rotated = show("Qcur_attn_temp_scaled", q_rotated * temperature)
-        weights, out = self.attention(il, q_rotated, *read, slot, q_position)
+        return self.attended(il, *self.attention(il, q_rotated, *read, slot, q_position), normed, gate, show)
+
+    def slots(self, start, n, n_prompt):
+        """(n) the places of the cache to which a batch is written"""
+        slot = start + np.arange(n)
+        if start >= n_prompt and self.wrong("kv.slot", "overwritten"):
+            slot[:] = n_prompt
+        return slot
+
+    def attended(self, il, weights, out, normed, gate, show):
+        """out: (n, H, v_dim) -> (n, n_embd).  gate: (n, H * v_dim) where it is a part of Q."""
+        block, n = f"blk.{il}", len(out)
         show("kq_soft_max", weights)
         if self.wrong("attn.merge", "unpermuted"):   # in memory as (h, token), read as (token, h)
-            out = np.ascontiguousarray(out.swapaxes(0, 1))
+            out = np.ascontiguousarray(out.swapaxes(0, 1)).reshape(out.shape)
+        if self.kind["latent"] == "absorbed":
+            out = self.of_heads(block, "v_b", show("kqv_latent", out))
         out = show("kqv_out", out.reshape(n, -1))
         if self.kind["gate"] and not self.wrong("attn.gate", "missing"):
-            if self.kind["gate"] != "in_q":
+            if gate is None:
                 gate = self.product(normed, self.weight(f"{block}.attn_gate.weight"))
             show("attn_gate_proj", gate)
             gate = np.logaddexp(0, gate) if self.wrong("attn.gate", "softplus") else 1 / (1 + np.exp(-gate))
-            out = show("attn_gated", out * gate)
+            out = show("attn_gated", out * np.repeat(gate, out.shape[1] // gate.shape[1], axis=1))
         return show("attn_out", self.project(block, "attn_output", out))
 
     def layer(self, il, x, start, n_prompt, cache, tap):
@@ -697,6 +761,7 @@ class Engine(Recurrent):
             attn_out = layer_out = None
 
         layer_input = x
+        self.enter(il)
         normed = optional_norm("attn_norm", attn_norm, x)
         mix, step = self.mixer(block), start >= n_prompt
         out = (mix(block, normed, step, cache, show) if mix
@@ -705,7 +770,7 @@ class Engine(Recurrent):
         out, x = self.scaled_sum(optional_norm("attn_post_norm", attn_post, out), x, normed)
         is_missing = self.wrong("residual.attn", "missing") and not self.kind["alone"]
         x = out + (0 if is_missing else normed if from_norm else x)
-        if self.kind["alone"]:
+        if self.is_alone(il):
             return show("l_out", x)
         x = show("ffn_inp", self.norm(f"{block}.{attn_out}", x) if attn_out else x)
 
@@ -721,7 +786,11 @@ class Engine(Recurrent):
         out = show("ffn_out", self.feed_forward(block, normed, show))
         out, x = self.scaled_sum(optional_norm("ffn_post_norm", ffn_post, out), x, normed)
         x = out + (0 if self.wrong("residual.ffn", "missing") else normed if from_norm else x)
-        return show("l_out", self.norm(f"{block}.{layer_out}", x) if layer_out else x)
+        every = self.file.key("rescale_every_n_layers", 0)
+        if every and self.file.arch == "rwkv6" and (il + 1) % every == 0:
+            x = x / 2
+        x = self.norm(f"{block}.{layer_out}", x) if layer_out else x
+        return show("l_out", self.add_own(il, x, show))
 
     def scaled_sum(self, out, x, normed):
         """The output and what it is added to, one of them times residual_scale."""
@@ -730,6 +799,8 @@ class Engine(Recurrent):
         return out, (x if self.wrong("lightning.residual", "input") else normed) * self.residual_scale
 
     def feed_forward(self, block, x, show):
+        if self.is_rwkv():
+            return self.channel_mix(block, x, show)
         if self.weight(f"{block}.ffn_gate_inp.weight") is not None:
             return self.experts(block, x, show)
         swapped = self.wrong("ffn.order", "swapped")
@@ -744,7 +815,7 @@ class Engine(Recurrent):
             parts = [("ffn_up", None), ("ffn_gate", None)] if swapped else [("ffn_gate", None), ("ffn_up", None)]
         gate = show("ffn_gate", self.feed(block, parts[0][0], x, parts[0][1]))
         up = show("ffn_up", self.feed(block, parts[1][0], x, parts[1][1]))
-        return self.feed(block, "ffn_down", show("ffn_swiglu", self.activation(gate, up)))
+        return self.feed(block, "ffn_down", show("ffn_swiglu", self.limited(block, "shexp", gate, up)))
 
     def embed(self, tokens, start):
         x = self.weight("token_embd.weight")[tokens]
@@ -764,9 +835,10 @@ class Engine(Recurrent):
         return self.norm("token_embd_norm", x) if has_norm else x
 
     def batch(self, tokens, start, n_prompt, caches, tap):
-        x = self.embed(tokens, start)
+        x = self.embed(self.fed_to_decoder(tokens), start)
         tap("embd", x)
-        for il in range(self.n_layer):
+        self.own, self.caches = self.embed_layers(tokens, x, tap), caches
+        for il in range(self.n_encoder, self.n_layer):
             x = self.layer(il, x, start, n_prompt, caches[il], tap)
         norm = self.kind["output_norm"]
         if self.weight(f"{norm}.weight") is not None and not self.wrong("norm.output", "missing"):
@@ -789,20 +861,25 @@ class Engine(Recurrent):
     def run(self, tokens, n_prompt):
         """Computes the first n_prompt tokens as one batch, the others one by one."""
         tokens, n_prompt = self.fed(tokens, n_prompt)
-        taps = collections.defaultdict(list)
+        taps, self.last = collections.defaultdict(list), {}
 
         def tap(name, value):
             if name.startswith("kq_soft_max"):       # keys to come are 0
                 value = np.pad(value, [(0, 0), (0, 0), (0, len(tokens))])[..., :len(tokens)]
             taps[name].append(value)
 
-        nothing = [np.zeros((0, self.n_head_kv, dim)) for dim in (self.head_dim, self.v_dim)]
+        def nothing(il):
+            self.enter(il)
+            return [np.zeros((0, self.n_head_kv, dim)) for dim in (self.head_dim, self.v_dim)]
+
         is_recurrent = [self.mixer(f"blk.{il}") is not None for il in range(self.n_layer)]
-        caches = [[None, None] if one else list(nothing) for one in is_recurrent]
+        caches = [[None, None] if one else nothing(il) for il, one in enumerate(is_recurrent)]
         with np.errstate(all="ignore"):              # mistakes overflow; their NaN is part of the dump
-            if self.wrong("state.start", "used"):
+            if self.n_encoder:
+                self.encode(tokens, caches, tap)
+            if self.wrong("state.start", "used") and any(is_recurrent):
                 self.batch(tokens[:n_prompt], 0, n_prompt, caches, lambda name, value: None)
-                caches = [kept if one else list(nothing) for one, kept in zip(is_recurrent, caches)]
+                caches = [kept if one else nothing(il) for il, (one, kept) in enumerate(zip(is_recurrent, caches))]
             self.batch(tokens[:n_prompt], 0, n_prompt, caches, tap)
             for at in range(n_prompt, len(tokens)):
                 self.batch(tokens[at:at + 1], at, n_prompt, caches, tap)
@@ -868,7 +945,7 @@ def selftest():
     tokens = [7, 1, 33, 33, 60, 2, 19, 48]   # tests/vectors/archs/make.sh
     for path in sorted(glob.glob(os.path.join(VECTORS, "archs", "*.taps"))):
         file = File(path.replace(".taps", ".gguf"))
-        if file.arch not in KINDS:
+        if file.arch not in KINDS or file.arch == "gemma4" and file.key("expert_count", 0):   # not its experts
             continue
         dump = read_taps(path)
         for n_prompt in (len(tokens), 3) if kind_of(file.arch)["causal"] else (len(tokens),):

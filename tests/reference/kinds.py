@@ -24,7 +24,11 @@ Every entry has the defaults of LLAMA unless it says otherwise:
     alone       a layer has no feed-forward network
     output_norm the tensor of the norm after the last layer
     causal      tokens do not see later ones
-    latent      attention is latent: "minicpm3", not absorbed, or "kimi", absorbed and without a norm of Q
+    latent      attention is latent: "minicpm3", which also has other factors, or "absorbed"
+    scores      a factor of scores, if the file has none; None: 1 / sqrt(head_dim)
+    attn_scale  .scale tensors of attention are used
+    v_norm      V is normalized, without weights
+    limits      a layer has limits of its own of up and of the activated gate
     from_norm   outputs are added to the norms that they are computed from, times residual_scale
     mixer_scale .scale tensors are used of what a layer with a state has in place of attention
     ffn_scale   .scale tensors of the feed-forward network are used; "dense": not those of experts
@@ -33,7 +37,8 @@ LLAMA = {"norm": "rms", "pairing": "neighbours", "act": "silu", "parallel": Fals
          "qk_norm": "head", "late": False, "embedding": False, "period": 1, "local": "same", "nope": 0, "alibi": 0,
          "gating": "softmax", "sum_to_1": False, "before": False, "factor": False, "gate": False, "causal": True,
          "ffn_scale": False, "latent": False, "from_norm": False, "mixer_scale": True, "alone": False,
-         "output_norm": "output_norm"}
+         "output_norm": "output_norm", "scores": None, "attn_scale": True, "limits": False,
+         "v_norm": False}
 HALVES = {"pairing": "halves"}
 LAYER = {"norm": "layer", "pairing": "halves", "act": "gelu"}     # GPT-2 and its relatives
 DEEPSEEK = {"pairing": "halves", "gating": None, "sum_to_1": None}   # with shared experts and biases of the router
@@ -57,7 +62,14 @@ KINDS = {
     "bert": {**LAYER, "nope": True, "causal": False}, "nomic-bert": {**LAYER, "act": "silu", "causal": False},
     "glm4": {}, "smollm3": {"nope": 4}, "hunyuan-dense": {**HALVES, "late": True},
     "minicpm3": {**HALVES, "latent": "minicpm3"},
-    "kimi-linear": {"latent": "kimi", "nope": True, "gating": None, "sum_to_1": True},
+    "kimi-linear": {"latent": "absorbed", "nope": True, "gating": None, "sum_to_1": True},
+    "bailingmoe3": {"latent": "absorbed", "gate": True, "gating": None, "sum_to_1": None, "attn_scale": False,
+                    "limits": True},
+    "deepseek2-ocr": DEEPSEEK,
+    "gemma4": {**HALVES, "act": "gelu", "embedding": True, "local": "key", "scores": 1.0, "v_norm": True},
+    "rwkv6": {"norm": "layer", "act": "relu_sqr", "ffn_norm": "attn_norm_2"},
+    "rwkv7": {"norm": "layer", "act": "relu_sqr", "ffn_norm": "attn_norm_2"},
+    "t5": {"act": "t5", "nope": True, "scores": 1.0},
     "minimax-01": {**HALVES, "sum_to_1": True, "from_norm": True},
     "lfm2": {**HALVES, "output_norm": "token_embd_norm"},
     "mamba": {"alone": True}, "mamba2": {"alone": True},

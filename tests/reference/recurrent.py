@@ -22,7 +22,8 @@ class Recurrent:
 
     def mixer(self, block):
         """What the layer has in place of attention; None if it has attention."""
-        parts = {"shortconv.conv": self.short_convolution, "ssm_alpha": self.delta_net, "ssm_ba": self.delta_net,
+        parts = {"time_mix_key": self.time_mix, "shortconv.conv": self.short_convolution,
+                 "ssm_alpha": self.delta_net, "ssm_ba": self.delta_net,
                  "ssm_in": self.scan, "ssm_f_a": self.delta_net, "attn_norm_2": self.lightning}
         return next((mix for name, mix in parts.items() if f"{block}.{name}.weight" in self.file.tensors), None)
 
@@ -160,7 +161,7 @@ class Recurrent:
         return x / np.sqrt((x * x).sum(axis=-1, keepdims=True) + self.epsilon())
 
     def delta_net(self, block, x, step, cache, show):
-        key, is_kimi = self.file.key, self.file.arch == "kimi-linear"
+        key, is_kimi = self.file.key, self.file.arch in ("kimi-linear", "bailingmoe3")
         dim, keys, heads = key("ssm.state_size"), key("ssm.group_count"), key("ssm.time_step_rank")
         if is_kimi:
             dim, keys, heads = key("kda.head_dim"), self.n_head, self.n_head
@@ -169,13 +170,16 @@ class Recurrent:
         def matrix(name, x):
             return self.product(x, self.weight(f"{block}.{name}.weight"))
 
+        def one_or_two(name):
+            y, second = matrix(f"{name}_a", x), self.weight(f"{block}.{name}_b.weight")
+            return y if second is None else self.product(y, second)
+
         row = (np.concatenate([matrix(f"attn_{part}", x) for part in "qkv"], axis=1) if is_kimi
                else self.scaled(block, "attn_qkv", x))
         show("linear_attn_qkv_mixed", row)
-        gate = show("attn_gate_proj", matrix("ssm_g_b", matrix("ssm_g_a", x)) if is_kimi
-                    else self.scaled(block, "attn_gate", x))
+        gate = show("attn_gate_proj", one_or_two("ssm_g") if is_kimi else self.scaled(block, "attn_gate", x))
         if is_kimi:
-            beta, decay = matrix("ssm_beta", x), matrix("ssm_f_b", matrix("ssm_f_a", x))
+            beta, decay = matrix("ssm_beta", x), one_or_two("ssm_f")
         elif self.weight(f"{block}.ssm_ba.weight") is None:
             beta, decay = self.scaled(block, "ssm_beta", x), self.scaled(block, "ssm_alpha", x)
         else:   # for each head of K: beta and then alpha of the heads of V that use it
@@ -186,7 +190,9 @@ class Recurrent:
         beta = show("beta_sigmoid", beta if self.wrong("delta.beta", "unbounded") else 1 / (1 + np.exp(-beta)))
         dt = 0 if self.wrong("dt.bias", "missing") else self.weight(f"{block}.ssm_dt.bias")
         a = np.repeat(self.weight(f"{block}.ssm_a").reshape(-1), decay.shape[1] // heads)
-        decay = self.decay(show("delta_decay", a * self.softplus(decay + dt)))
+        least = key("kda.gate_lower_bound", 0) if self.file.arch == "bailingmoe3" else 0
+        decay = least / (1 + np.exp(-a * (decay + dt))) if least else a * self.softplus(decay + dt)
+        decay = self.decay(show("delta_decay", decay))
         row = self.activated(show("conv", self.convolve(block, "ssm_conv1d", row, cache)), show)
         decay = decay.reshape(n, heads, 1, -1)                                       # (n, heads, 1, 1 or dim)
         if self.wrong("delta.decay", "first"):

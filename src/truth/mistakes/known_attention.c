@@ -149,11 +149,14 @@ enum { BASE_GLOBAL, BASE_LOCAL, BASE_EXCHANGED };
 static void edit_rope_base(const struct known_mistake *q, struct edit *e) {
     struct plan *p = e->plan;
     struct rope_plan global = p->ropes[ROPE_GLOBAL], local = p->ropes[ROPE_LOCAL];
+    uint32_t n_global = global.n_rot, n_local = local.n_rot;
     bool is_used[PLAN_ROPES + 1] = { false };
     EACH_LAYER(p, il) is_used[p->layers[il].attn.rope] = true;
     if (!is_used[ROPE_GLOBAL] || !is_used[ROPE_LOCAL] || is_same_rope(&global, &local, e->model)) return;
     p->ropes[ROPE_GLOBAL] = q->value == BASE_GLOBAL ? global : local;
     p->ropes[ROPE_LOCAL] = q->value == BASE_LOCAL ? local : global;
+    p->ropes[ROPE_GLOBAL].n_rot = n_global;
+    p->ropes[ROPE_LOCAL].n_rot = n_local;
 }
 
 enum { LAYERS_ALL, LAYERS_SHIFTED, LAYERS_EXCHANGED };
@@ -277,6 +280,47 @@ static void rewrite_latent_split(const struct known_mistake *q, struct program *
     for (struct step *s = p->steps; s < p->steps + p->n; s++) {
         bool is_part = s->kind == STEP_PART && s->in == STREAM_LATENT_KV_B;
         if (is_part) s->first = s->out == STREAM_V ? 0 : s->n_from - s->n_norm;
+    }
+}
+
+static bool has_absorbed(const struct model *m) { return has_latent(m) && attention_of(m)->latent.is_absorbed; }
+
+/* The matrix of a head, stored as (n_out, n_in), is read as (n_in, n_out), and the transpose of that is used. */
+static void product_reread(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *y) {
+    x = r->steps.input(r, w, x, n);
+    memset(y, 0, (size_t)n * w->n_out * sizeof *y);
+    for (uint32_t row = 0; row < w->n_out; row++) {
+        const float *of_row = reference_row(r, w, row);
+        for (uint32_t k = 0; k < w->n_in; k++) {
+            size_t at = (size_t)row * w->n_in + k, i = at / w->n_out, o = at % w->n_out;
+            for (uint32_t t = 0; t < n; t++) {
+                y[(size_t)t * w->n_out + o] += (double)of_row[k] * x[(size_t)t * w->n_in + i];
+            }
+        }
+    }
+}
+static void k_b_transposed(const struct reference *r, const struct weight *w, enum weight_id id, const double *x,
+                           uint32_t n, double *y) {
+    if (id == W_LATENT_K_B) product_reread(r, w, x, n, y);
+    else reference_linear(r, w, id, x, n, y);
+}
+static void v_b_transposed(const struct reference *r, const struct weight *w, enum weight_id id, const double *x,
+                           uint32_t n, double *y) {
+    if (id == W_LATENT_V_B) product_reread(r, w, x, n, y);
+    else reference_linear(r, w, id, x, n, y);
+}
+static uint32_t k_b_of_next(enum weight_id weight, uint32_t h, uint32_t n_head) {
+    return weight == W_LATENT_K_B ? (h + 1) % n_head : h;
+}
+static uint32_t v_b_of_next(enum weight_id weight, uint32_t h, uint32_t n_head) {
+    return weight == W_LATENT_V_B ? (h + 1) % n_head : h;
+}
+
+static void edit_absorbed_scale(const struct known_mistake *q, struct edit *e) {
+    (void)q;
+    EACH_LAYER(e->plan, il) {
+        struct attn_plan *a = &e->plan->layers[il].attn;
+        if (plan_attends(&e->plan->layers[il])) a->scale = (float)(1 / sqrt(a->k_dim));
     }
 }
 
@@ -455,6 +499,7 @@ static int32_t next_token(const int32_t *ids, uint32_t n, uint32_t t) { return i
 
 static const struct need
     with_latent = { "with latent attention", has_latent },
+    with_absorbed = { "with absorbed latent attention", has_absorbed },
     with_rope = { "with RoPE", has_rope },
     with_partial_rope = { "with RoPE of a part of each head", has_partial_rope },
     with_yarn = { "with YaRN", NULL },
@@ -490,6 +535,19 @@ static const struct known_mistake known[] = {
       "behind the part that stays; K is right", .rewrite = rewrite_rope_of_q },
     { "latent.split=v_first", "Kcur_rope", NEED("with K and V of a latent vector in one matrix", NULL), "the rows of a "
       "head of attn_kv_b are read as V and then K, not as K and then V", .rewrite = rewrite_latent_split },
+    { "latent.k_b=transposed", "Qcur_rope", &with_absorbed, "the matrix of each head of attn_k_b, which is stored as "
+      "(elements of the latent vector, elements of K), is read as (elements of K, elements of the latent vector), and "
+      "the transpose of that is used", STEPS(.linear = k_b_transposed) },
+    { "latent.k_b=next_head", "Qcur_rope", &with_absorbed, "head h of Q is multiplied by the matrix of head h + 1 of "
+      "attn_k_b, and the last head by that of head 0", STEPS(.head_matrix = k_b_of_next) },
+    { "latent.v_b=transposed", "kqv_out", &with_absorbed, "the matrix of each head of attn_v_b, which is stored as "
+      "(elements of V, elements of the latent vector), is read as (elements of the latent vector, elements of V), and "
+      "the transpose of that is used", STEPS(.linear = v_b_transposed) },
+    { "latent.v_b=next_head", "kqv_out", &with_absorbed, "the output of head h is multiplied by the matrix of head h + "
+      "1 of attn_v_b, and that of the last head by the matrix of head 0", STEPS(.head_matrix = v_b_of_next) },
+    { "latent.scale=absorbed", "kq_soft_max", &with_absorbed, "scores are divided by the square root of the width of "
+      "the absorbed K, which is the latent vector and the rotated elements, not by that of the width of K before it",
+      EDIT(edit_absorbed_scale, 0) },
     { "rope.pairing=neighbours", "Qcur_rope", &with_rope, "elements 2i and 2i + 1 are rotated as a pair, not i and i + "
       "n_rot/2", EDIT(edit_pairing, ROPE_NORM) },
     { "rope.applied=none", "Qcur_rope", &with_rope, "neither Q nor K is rotated", ATTENTION(rope, ROPE_NONE) },

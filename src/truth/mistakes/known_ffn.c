@@ -7,8 +7,8 @@
 /* ---- residual stream --------------------------------------------------------------------------------------------- */
 
 static void without_input(const struct call *c, bool is_attention) {
-    bool is_sum = c->s->kind == STEP_ADD && c->s->weight != W_COUNT;
-    if (is_sum && (c->s->weight == W_ATTN_OUTPUT) == is_attention) memset(c->out, 0, c->n * sizeof *c->out);
+    bool is_sum = c->s->kind == STEP_ADD && c->s->weight == (is_attention ? W_ATTN_OUTPUT : W_FFN_DOWN);
+    if (is_sum) memset(c->out, 0, c->n * sizeof *c->out);
 }
 static void without_attention_input(struct reference *r, const struct call *c) { (void)r, without_input(c, true); }
 static void without_ffn_input(struct reference *r, const struct call *c) { (void)r, without_input(c, false); }

@@ -32,6 +32,13 @@ static uint32_t row_of_batch(const struct reference *r, uint32_t pos, uint32_t t
     return reference_right_steps.learned_row(r, 0, t);
 }
 
+static double rows_unscaled(const struct plan *p) { return (void)p, 1; }
+static double sums_unscaled(void) { return 1; }
+static bool rows_before_norm(void) { return true; }
+static uint32_t part_of_next(const struct plan *p, uint32_t il) { return il + 1 < p->n_layer ? il + 1 : 0; }
+static uint32_t part_of_first(const struct plan *p, uint32_t il) { return (void)p, (void)il, 0; }
+static bool has_own_embeddings(const struct model *m) { return m->plan.n_per_layer > 0; }
+
 static bool has_positions(const struct model *m) { return m->position_embd.w; }
 
 /* ---- norms ------------------------------------------------------------------------------------------------------- */
@@ -119,6 +126,7 @@ static bool has_eps(const struct model *m) { return m->plan.norm_eps != 0; }
 
 static const struct need
     with_bos = { "with a BOS token", NULL },
+    with_own_embeddings = { "with embeddings for each layer", has_own_embeddings },
     with_positions = { "with learned positions", has_positions },
     with_norm_weights = { "with weights of norms", has_norm_weights },
     with_post_norm = { "with norms after attention and feed forward", NULL },
@@ -151,6 +159,17 @@ static const struct known_mistake known[] = {
       "p, as in OPT's files, the last row past their end", STEPS(.learned_row = row_plus_two) },
     { "position.learned=restarted", "embd", &with_positions, "learned positions begin at row 0 in every batch",
       STEPS(.learned_row = row_of_batch) },
+    { "per_layer.rows=unscaled", "inp_per_layer", &with_own_embeddings, "the rows of per_layer_token_embd are not "
+      "multiplied by the square root of the elements of a layer", STEPS(.row_scale = rows_unscaled) },
+    { "per_layer.rows=before_norm", "inp_per_layer", &with_own_embeddings, "the rows of per_layer_token_embd are added "
+      "to the product with per_layer_model_proj before per_layer_proj_norm, not after it",
+      STEPS(.rows_first = rows_before_norm) },
+    { "per_layer.sum=unscaled", "inp_per_layer", &with_own_embeddings, "the sums of rows of per_layer_token_embd and "
+      "norms are not divided by sqrt(2)", STEPS(.row_sum_scale = sums_unscaled) },
+    { "per_layer.part=next", "first_prediction_scaled", &with_own_embeddings, "a layer uses the embedding of the next "
+      "layer, and the last one that of layer 0", STEPS(.own_part = part_of_next) },
+    { "per_layer.part=first", "first_prediction_scaled", &with_own_embeddings, "every layer uses the embedding of "
+      "layer 0", STEPS(.own_part = part_of_first) },
     { "embd.types=missing", "embd", NEED("with types of tokens", NULL), "the embedding of the first type of tokens is "
       "not added", REMOVED(SET(TOKEN_TYPES)) },
 

@@ -1,5 +1,5 @@
-/* The entries of known.h about layers that keep a state: convolutions, selective scans, delta nets and lightning
- * attention.  "State" is the matrices of a scan or delta net; the inputs that a convolution keeps are its tail. */
+/* The entries of known.h about layers that keep a state: convolutions, selective scans, delta nets, RWKV and lightning
+ * attention.  "State" is the matrices of a scan, a delta net or a head; what a convolution keeps is its tail. */
 #include "mistakes/known.h"
 
 #include <math.h>
@@ -10,7 +10,8 @@
 static void copy_kept(const struct reference *r, bool is_tail, const double *from, double *to) {
     EACH_LAYER(&r->plan, il) {
         size_t n_conv = r->plan.layers[il].n_conv, n_all = (size_t)plan_state_size(&r->plan, il);
-        size_t n_tail = n_conv > 0 ? (n_conv - 1) * (size_t)plan_conv_width(&r->plan, il) : 0;
+        size_t n_shift = n_all > 0 ? r->plan.rwkv.n_shift * (size_t)r->plan.n_embd : 0;
+        size_t n_tail = n_conv > 0 ? (n_conv - 1) * (size_t)plan_conv_width(&r->plan, il) : n_shift;
         size_t at = (size_t)(r->states[il] - r->state) + (is_tail ? 0 : n_tail), n = is_tail ? n_tail : n_all - n_tail;
         for (size_t i = at; i < at + n; i++) to[i] = from ? from[i] : 0;
     }
@@ -139,7 +140,7 @@ static void edit_delta_gate(const struct known_mistake *q, struct edit *e) {
     }
 }
 
-/* ---- decays by column, and lightning attention ------------------------------------------------------------------- */
+/* ---- decays by column, and of lightning attention ---------------------------------------------------------------- */
 
 static uint32_t decay_of_first(uint32_t i, uint32_t j) { return (void)i, (void)j, 0; }
 static uint32_t decay_of_row(uint32_t i, uint32_t j) { return (void)i, j; }
@@ -155,6 +156,36 @@ static double fade_from_zero(const struct plan *p, uint32_t il, uint32_t head) {
 static double fade_missing(const struct plan *p, uint32_t il, uint32_t head) {
     return (void)p, (void)il, (void)head, 1;
 }
+
+/* ---- RWKV -------------------------------------------------------------------------------------------------------- */
+
+static double token_itself(const double *last, const double *x, uint32_t t, uint32_t n_token, uint32_t n) {
+    return (void)last, (void)t, (void)n_token, (void)n, *x;
+}
+static double token_after(const double *last, const double *x, uint32_t t, uint32_t n_token, uint32_t n) {
+    return (void)last, t + 1 < n_token ? x[n] : *x;
+}
+static double token_of_batch(const double *last, const double *x, uint32_t t, uint32_t n_token, uint32_t n) {
+    static const double none = 0;
+    return (void)last, reference_previous(&none, x, t, n_token, n);
+}
+/* 2 x - y differs from x by x - y. */
+static double token_reflected(const double *last, const double *x, uint32_t t, uint32_t n_token, uint32_t n) {
+    return 2 * *x - reference_previous(last, x, t, n_token, n);
+}
+static double fade_of_one_exp(enum rwkv_kind kind, double d) { return (void)kind, exp(-d); }
+static double fade_inverted(enum rwkv_kind kind, double d) { return 1 / reference_wkv_fade(kind, d); }
+static double fade_unscaled(enum rwkv_kind kind, double d) { return (void)kind, exp(-1 / (1 + exp(-d))); }
+static double heads_eps_of_model(const struct plan *p) { return (double)p->norm_eps; }
+
+static bool has_rwkv(const struct model *m) {
+    return m->plan.rwkv.kind != RWKV_NONE && m->plan.rwkv.kind != RWKV_LIGHTNING;
+}
+static bool has_rwkv_7(const struct model *m) { return m->plan.rwkv.kind == RWKV_7; }
+static bool has_two_exps(const struct model *m) { return has_rwkv(m) && !has_rwkv_7(m); }
+static bool has_heads_norm(const struct model *m) { return has_rwkv(m) && known_has_tap(m, TAP_WKV_NORM); }
+
+/* ---- lightning attention ----------------------------------------------------------------------------------------- */
 
 /* Q, K and V of all heads follow each other, not those of each head. */
 static void rewrite_qkv_by_kind(const struct known_mistake *q, struct program *p) {
@@ -189,6 +220,8 @@ static bool has_gates(const struct model *m) { return known_has_tap(m, TAP_CONV_
 static bool has_scan(const struct model *m) { return known_has_tap(m, TAP_SCAN); }
 static bool has_delta(const struct model *m) { return known_has_tap(m, TAP_DELTA); }
 static bool has_state(const struct model *m) { return has_scan(m) || has_delta(m); }
+static bool keeps_states(const struct model *m) { return has_state(m) || m->plan.rwkv.kind != RWKV_NONE; }
+static bool keeps_any(const struct model *m) { return keeps_states(m) || has_convolution(m); }
 static bool has_scan_groups(const struct model *m) {
     const struct scan_plan *p = &m->plan.scan;
     return has_scan(m) && p->n_group > 1 && p->n_group < p->n_head;
@@ -212,9 +245,11 @@ static bool has_delta_turns(const struct model *m) { return shares_keys(m, false
 
 static const struct need with_convolution = { "with convolutions over tokens", has_convolution },
     with_gates = { "with gated convolutions over tokens", has_gates },
+    with_kept = { "with states", keeps_states },
     with_state = { "with scans or delta nets", has_state }, with_scan = { "with scans", has_scan },
     with_delta = { "with delta nets", has_delta },
     with_columns = { "with a decay for each column of a state", has_columns },
+    with_rwkv = { "with RWKV", has_rwkv },
     with_lightning = { "with lightning attention", has_lightning };
 
 #define ABSENT(of) .rewrite = known_rewrite_absent, .at = TAP_##of
@@ -236,12 +271,13 @@ static const struct known_mistake known[] = {
     { "conv.act=missing", "conv_output_silu", NEED("with an activation of convolutions over tokens", NULL), "there is "
       "no activation after a convolution", ABSENT(CONV_SILU) },
 
-    { "state.start=used", "conv", &with_convolution, "the prompt was computed once before, and what its scans, delta "
-      "nets and convolutions kept was not cleared", STEPS(.begin = state_used) },
-    { "state.kept=none", "mamba2_y_add_d", &with_state, "every batch begins with a state of zeros in scans and delta "
-      "nets", STEPS(.begin = clear_states) },
-    { "state.kept=prompt", "mamba2_y_add_d", &with_state, "every step begins with the state after the prompt in scans "
-      "and delta nets", STEPS(.begin = state_of_prompt) },
+    { "state.start=used", "conv", NEED("with states or convolutions over tokens", keeps_any), "the prompt was computed "
+      "once before, and what its scans, delta nets, convolutions, RWKV and lightning attention kept was not cleared",
+      STEPS(.begin = state_used) },
+    { "state.kept=none", "mamba2_y_add_d", &with_kept, "every batch begins with a state of zeros in scans, delta nets, "
+      "RWKV and lightning attention", STEPS(.begin = clear_states) },
+    { "state.kept=prompt", "mamba2_y_add_d", &with_kept, "every step begins with the state after the prompt in scans, "
+      "delta nets, RWKV and lightning attention", STEPS(.begin = state_of_prompt) },
     { "state.decay=missing", "mamba2_y_add_d", &with_state, "states do not decay",
       STEPS(.decay = decay_missing) },
     { "state.decay=inverted", "mamba2_y_add_d", &with_state, "states are multiplied by e^(-dt A), not by e^(dt A): A, "
@@ -303,6 +339,26 @@ static const struct known_mistake known[] = {
       "if there were one for each head", STEPS(.decay_place = decay_of_first) },
     { "delta.decay=rows", "delta_rule", &with_columns, "decays are of the rows of a state, which values are written "
       "to, not of its columns, which belong to elements of K", STEPS(.decay_place = decay_of_row) },
+
+    { "shift.token=own", "Qcur", &with_rwkv, "where RWKV mixes a token x with the token before it, x itself takes the "
+      "place of that", STEPS(.previous = token_itself) },
+    { "shift.token=next", "Qcur", &with_rwkv, "where RWKV mixes a token x with the token before it, the token after x "
+      "takes the place of that, and x itself in the last token of a batch", STEPS(.previous = token_after) },
+    { "shift.kept=none", "Qcur", &with_rwkv, "zeros take the place of the token before a batch where RWKV mixes it "
+      "with the first token of the batch", STEPS(.previous = token_of_batch) },
+    { "shift.sign=reversed", "Qcur", &with_rwkv, "where RWKV mixes a token x with the token y before it, f (x - y) is "
+      "added to x, not f (y - x)", STEPS(.previous = token_reflected) },
+    { "wkv.decay=one_exp", "wkv_decay", NEED("with RWKV 6", has_two_exps), "states are multiplied by e^(-d), not by "
+      "e^(-e^d)", STEPS(.wkv_fade = fade_of_one_exp) },
+    { "wkv.decay=unscaled", "wkv_decay", NEED("with RWKV 7", has_rwkv_7), "states are multiplied by e^(-sigmoid(d)), "
+      "not by e^(-0.606531 sigmoid(d))", STEPS(.wkv_fade = fade_unscaled) },
+    { "wkv.decay=inverted", "wkv_decay", &with_rwkv, "the exponents of decays have the other sign: states are "
+      "multiplied by e^(e^d), not by e^(-e^d), in RWKV 7 by e^(0.606531 sigmoid(d))",
+      STEPS(.wkv_fade = fade_inverted) },
+    { "wkv.bonus=missing", "wkv_output", NEED("with a bonus of the own token in RWKV", NULL), "the output of a token "
+      "has no bonus of its own K and V", REMOVED(SET(BONUS)) },
+    { "wkv.eps=model", "wkv_norm", NEED("with norms of the heads of RWKV", has_heads_norm), "norms of heads have the "
+      "epsilon of the other norms, not 64e-5", STEPS(.heads_eps = heads_eps_of_model) },
 
     { "lightning.split=by_kind", "Qcur", &with_lightning, "the row of attn_qkv has Q of all heads, then K and then V, "
       "not Q, K and V of each head", .rewrite = rewrite_qkv_by_kind },

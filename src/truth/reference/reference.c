@@ -386,7 +386,7 @@ static void run_multiply(struct reference *r, const struct call *c) {
 }
 
 static void run_own(struct reference *r, const struct call *c) {   /* Google 2025, "Gemma 3n" */
-    size_t n = c->s->n, n_all = n * r->plan.n_layer, first = n * c->il;
+    size_t n = c->s->n, n_all = n * r->plan.n_layer, first = n * r->steps.own_part(&r->plan, c->il);
     for (size_t i = 0; i < c->n; i++) c->out[i] *= c->in[i / n * n_all + first + i % n];
 }
 
@@ -465,7 +465,7 @@ static void run_head_products(struct reference *r, const struct call *c) {
     const struct step *s = c->s;
     double *x = r->rows, *y = x + (size_t)c->b.n * c->w->w->n_in;
     for (uint32_t h = 0; h < s->n_head; h++) {
-        const struct weight w = weight_expert(c->w->w, h);
+        const struct weight w = weight_expert(c->w->w, r->steps.head_matrix(s->weight, h, s->n_head));
         for (uint32_t t = 0; t < c->b.n; t++) {
             const double *in = c->in + ((size_t)t * s->n_head + h) * s->n_from;
             for (uint32_t i = 0; i < w.n_in; i++) x[(size_t)t * w.n_in + i] = in[i];
@@ -569,9 +569,28 @@ static void run_layer(struct reference *r, uint32_t il, struct batch b, id_set w
 
 static int32_t token(const int32_t *ids, uint32_t n, uint32_t t) { return (void)n, ids[t]; }
 
+static uint32_t head_matrix(enum weight_id weight, uint32_t h, uint32_t n_head) {
+    return (void)weight, (void)n_head, h;
+}
+
+static double row_scale(const struct plan *p) { return sqrt(p->n_per_layer); }
+static double row_sum_scale(void) { return 1 / sqrt(2); }
+static bool rows_first(void) { return false; }
+static uint32_t own_part(const struct plan *p, uint32_t il) { return (void)p, il; }
+
 /* A token more than was asked for may be fed. */
 static uint32_t learned_row(const struct reference *r, uint32_t pos, uint32_t t) {
     return pos + t < r->plan.n_ctx_train ? pos + t : r->plan.n_ctx_train - 1;
+}
+
+/* own (n, n_layer, n_per_layer) += the rows of the table for the tokens */
+static void add_own_rows(const struct reference *r, const int32_t *ids, uint32_t n, double *own) {
+    size_t n_row = (size_t)r->plan.n_layer * r->plan.n_per_layer;
+    double factor = r->steps.row_scale(&r->plan);
+    for (uint32_t t = 0; t < n; t++) {
+        const float *embedding = reference_row(r, r->m->per_layer_embd.w, (size_t)ids[t]);
+        for (size_t i = 0; i < n_row; i++) own[t * n_row + i] += (double)embedding[i] * factor;
+    }
 }
 
 /* STREAM_PER_LAYER = (embedding * sqrt(n_per_layer) + norm(W x / sqrt(n_embd))) / sqrt(2), for each layer
@@ -584,14 +603,10 @@ static void embed_layers(struct reference *r, const int32_t *ids, uint32_t n, ui
     if (n_row == 0) return;
     r->steps.product(r, &m->per_layer_model_proj, W_PER_LAYER_MODEL_PROJ, r->x, n, own);
     for (size_t i = 0; i < n * n_row; i++) own[i] /= sqrt(p->n_embd);
+    if (r->steps.rows_first()) add_own_rows(r, ids, n, own);
     reference_normalize(r, &m->per_layer_proj_norm, (double)p->norm_eps, p->n_per_layer, own, n * p->n_layer, own);
-    for (uint32_t t = 0; t < n; t++) {
-        const float *embedding = reference_row(r, m->per_layer_embd.w, (size_t)ids[t]);
-        for (size_t i = 0; i < n_row; i++) {
-            double *x = own + t * n_row + i;
-            *x = (*x + (double)embedding[i] * sqrt(p->n_per_layer)) / sqrt(2);
-        }
-    }
+    if (!r->steps.rows_first()) add_own_rows(r, ids, n, own);
+    for (size_t i = 0; i < n * n_row; i++) own[i] *= r->steps.row_sum_scale();
     reference_tap(r, TAP_PER_LAYER, -1, pos, n, p->n_layer, p->n_per_layer, own);
 }
 
@@ -829,6 +844,8 @@ static double fade(const struct plan *p, uint32_t il, uint32_t head) {
     return exp(-slope * (1 - il / (p->n_layer - 1.0) + 1e-5));
 }
 
+static double heads_eps(const struct plan *p) { return (void)p, (double)RWKV_NORM_EPS; }
+
 const struct reference_steps reference_right_steps = {
     .before = nothing, .after = nothing, .bytes = bytes, .dequantize = dequantize, .input = input,
     .heads = heads, .linear = reference_linear, .product = reference_product,
@@ -841,7 +858,9 @@ const struct reference_steps reference_right_steps = {
     .weight_place = reference_weight_place, .begin = begin, .kernel_place = kernel_place, .tail_end = tail_end,
     .dt_bias = reference_unchanged, .softplus = reference_softplus, .decay = decay, .fed = fed,
     .scan_group = scan_group, .key_head = delta_key_head, .is_unit = is_unit, .recalled = recalled,
-    .decay_place = decay_place, .fade = fade,
+    .decay_place = decay_place, .fade = fade, .wkv_fade = reference_wkv_fade, .previous = reference_previous,
+    .heads_eps = heads_eps, .head_matrix = head_matrix, .row_scale = row_scale, .row_sum_scale = row_sum_scale,
+    .rows_first = rows_first, .own_part = own_part,
 };
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */

@@ -3,16 +3,19 @@
  * a layer begins with the last input of each of its shifts; the matrices of the heads follow. */
 #include "reference/steps.h"
 
+double reference_previous(const double *last, const double *x, uint32_t t, uint32_t n_token, uint32_t n) {
+    (void)n_token;
+    return t > 0 ? *(x - n) : *last;
+}
+
 /* shift_t = x_(t - 1) - x_t */
 void reference_shift(struct reference *r, const struct call *c) {
     double *last = r->states[c->il] + c->s->first;
-    for (uint32_t t = 0; t < c->b.n; t++) {
-        for (uint32_t i = 0; i < c->s->n; i++) {
-            size_t at = (size_t)t * c->s->n + i;
-            c->out[at] = last[i] - c->in[at];
-            last[i] = c->in[at];
-        }
+    uint32_t n = c->s->n;
+    for (size_t i = 0; i < c->n; i++) {
+        c->out[i] = r->steps.previous(last + i % n, c->in + i, (uint32_t)(i / n), c->b.n, n) - c->in[i];
     }
+    memcpy(last, c->in + (size_t)(c->b.n - 1) * n, n * sizeof *last);
 }
 
 /* lerp(x_t, x_(t - 1), f) = x_t + shift_t f; f has a part that depends on the token in RWKV 6: "Finch Token Shift" */
@@ -26,17 +29,18 @@ void reference_lerp(struct reference *r, const struct call *c) {
     }
 }
 
+double reference_wkv_fade(enum rwkv_kind kind, double d) {
+    return kind == RWKV_7 ? exp(-(double)0.606531f / (1 + exp(-d))) : exp(-exp(d));
+}
+
 /* RWKV 7: w = e^(-e^-0.5 sigmoid(d)), with the constant of the authors' code; RWKV 6: w = e^(-e^d); lightning
  * attention: a constant for each head */
 void reference_fade(struct reference *r, const struct call *c) {
     const struct attn_plan *a = &c->layer->attn;
     for (size_t i = 0; i < c->n; i++) {
-        double d = c->out[i];
-        if (r->plan.rwkv.kind == RWKV_LIGHTNING) {
-            c->out[i] = r->steps.fade(&r->plan, c->il, (uint32_t)(i / a->k_dim % a->n_head));
-            continue;
-        }
-        c->out[i] = r->plan.rwkv.kind == RWKV_7 ? exp(-(double)0.606531f / (1 + exp(-d))) : exp(-exp(d));
+        bool is_lightning = r->plan.rwkv.kind == RWKV_LIGHTNING;
+        c->out[i] = is_lightning ? r->steps.fade(&r->plan, c->il, (uint32_t)(i / a->k_dim % a->n_head))
+                  : r->steps.wkv_fade(r->plan.rwkv.kind, c->out[i]);
     }
 }
 
@@ -78,8 +82,9 @@ static double weighted_dot(const double *q, const double *k, const float *w, uin
 /* u = (r (rho * k)^T) v, for each head */
 void reference_bonus(struct reference *r, const struct call *c) {
     const struct attn_plan *a = &c->layer->attn;
-    const float *rho = reference_floats(c->w->w);
-    for (size_t i = 0; i < (size_t)c->b.n * a->n_head; i++) {
+    const float *rho = c->w->w ? reference_floats(c->w->w) : NULL;   /* NULL: a mistake */
+    if (!rho) memset(c->out, 0, c->n * sizeof *c->out);
+    for (size_t i = 0; rho && i < (size_t)c->b.n * a->n_head; i++) {
         size_t at = i * a->k_dim, at_v = i * a->v_dim;
         double sum = weighted_dot(r->streams[STREAM_Q] + at, c->in + at, rho + i % a->n_head * a->k_dim, a->k_dim);
         for (uint32_t j = 0; j < a->v_dim; j++) c->out[at_v + j] = sum * r->streams[STREAM_VALUE][at_v + j];
@@ -91,14 +96,14 @@ void reference_bonus(struct reference *r, const struct call *c) {
 void reference_norm_heads(struct reference *r, const struct call *c) {
     const float *weight = reference_floats(c->w->w), *bias = reference_floats(c->w->b);
     uint32_t n = c->s->n_norm, n_row = c->w->w->n_in;
-    (void)r;
+    double eps = r->steps.heads_eps(&r->plan);
     for (size_t at = 0; at < c->n; at += n) {
         const double *x = c->in + at;
         double mean = 0, variance = 0;
         for (uint32_t i = 0; i < n; i++) mean += x[i] / n;
         for (uint32_t i = 0; i < n; i++) variance += (x[i] - mean) * (x[i] - mean) / n;
         for (uint32_t i = 0; i < n; i++) {
-            double normed = (x[i] - mean) / sqrt(variance + (double)RWKV_NORM_EPS);
+            double normed = (x[i] - mean) / sqrt(variance + eps);
             c->out[at + i] = normed * (double)weight[(at + i) % n_row] + (double)bias[(at + i) % n_row];
         }
     }
@@ -132,7 +137,7 @@ static void wkv_6(const struct reference *r, const struct call *c, double *state
         size_t at = i * p->k_dim, h = i % p->n_head;
         size_t kv = i / p->n_head * p->n_head_kv + h / (p->n_head / p->n_head_kv);
         const double *q = r->streams[STREAM_Q] + at, *w = r->streams[STREAM_FADE] + at, *k = c->in + kv * p->k_dim;
-        double own = has_bonus ? weighted_dot(q, k, reference_floats(c->w->w) + h * p->k_dim, p->k_dim) : 0;
+        double own = has_bonus && c->w->w ? weighted_dot(q, k, reference_floats(c->w->w) + h * p->k_dim, p->k_dim) : 0;
         for (uint32_t j = 0; j < p->v_dim; j++) {
             double *s = states + (h * p->v_dim + j) * p->k_dim, before = 0, after = 0;
             double v = r->streams[STREAM_VALUE][kv * p->v_dim + j];

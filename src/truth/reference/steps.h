@@ -96,8 +96,21 @@ struct reference_steps {
     double (*recalled)(double old, double decay);
     /* The decay of column i of row j of a state, of those of all columns. */
     uint32_t (*decay_place)(uint32_t i, uint32_t j);
-    /* What a state of lightning attention is multiplied by. */
+    /* What a state of lightning attention is multiplied by, and one of RWKV, of a number d. */
     double (*fade)(const struct plan *p, uint32_t il, uint32_t head);
+    double (*wkv_fade)(enum rwkv_kind kind, double d);
+    /* The element of the token before token t of a batch of n_token, in which it is *x and that of the next token
+     * x[n]; *last is that of the last token before the batch. */
+    double (*previous)(const double *last, const double *x, uint32_t t, uint32_t n_token, uint32_t n);
+    double (*heads_eps)(const struct plan *p);   /* of the norms of RWKV's heads */
+    /* The matrix of attn_k_b or attn_v_b (weight) that head h is multiplied by. */
+    uint32_t (*head_matrix)(enum weight_id weight, uint32_t h, uint32_t n_head);
+    /* The embeddings of layers: what the rows of the table and the sums with products are multiplied by, whether rows
+     * are added before the norm of products, and whose part layer il uses. */
+    double (*row_scale)(const struct plan *p);
+    double (*row_sum_scale)(void);
+    bool (*rows_first)(void);
+    uint32_t (*own_part)(const struct plan *p, uint32_t il);
 };
 
 struct reference {
@@ -194,6 +207,8 @@ const double *reference_cached(const struct reference *r, const struct attended 
 void reference_values(const struct reference *r, const struct attended *a, uint32_t n_key);
 double reference_activation(enum activation kind, double z);
 double reference_unchanged(double x);
+double reference_wkv_fade(enum rwkv_kind kind, double d);
+double reference_previous(const double *last, const double *x, uint32_t t, uint32_t n_token, uint32_t n);
 void reference_keep(struct reference *r, const struct prompt *p);   /* clears nothing */
 const double *reference_weighed(const double *probs, const double *biased);
 uint32_t reference_expert(uint32_t e, uint32_t n_expert);
