@@ -222,7 +222,7 @@ python = PYTHONPATH=build/setup/py python3
 prove: #: Proves plumb diagnose: a second engine makes every known mistake; writes docs/mistakes.md.
 	@tools/setup.sh test native
 	@$(MAKE) -s -j$$(nproc) native
-	@$(python) tests/reference/prove.py --docs docs/mistakes.md
+	@$(python) tests/reference/prove.py --docs docs/mistakes.md $(if $(JOBS),--jobs $(JOBS))
 
 cases: #: Runs the cases of docs/cases.md, and writes what they print and their pictures into the page.
 	@tools/setup.sh test native

@@ -14,6 +14,7 @@ import argparse
 import collections
 import glob
 import json
+import multiprocessing
 import os
 import resource
 import re
@@ -22,9 +23,11 @@ import sys
 import tempfile
 import time
 
-import numpy as np
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")   # its matrices are small, and there are several processes
 
-import blocks
+import numpy as np  # noqa: E402
+
+import blocks  # noqa: E402
 import dump
 from engine import Engine, File
 
@@ -194,13 +197,31 @@ def diagnose(plumb, model, path, injected):
     return Finding(at + 1, first, ties, " + ".join(first), seconds, ranking[at]["explains"])
 
 
+PROOF = None   # of the processes of Proof.each, which are forks
+
+
+def one_of_each(task):
+    method, argument = task
+    return getattr(PROOF, method)(argument)
+
+
 class Proof:
-    def __init__(self, plumb, folder, seed):
-        self.plumb, self.folder, self.seed = plumb, folder, seed
+    def __init__(self, plumb, folder, seed, jobs):
+        self.plumb, self.folder, self.seed, self.jobs = plumb, folder, seed, jobs
         self.known = self.list_known()
         self.models = {name: Model(plumb, name, folder, seed) for name in MODELS}
         self.seconds = 0.0
         self.slowest = (0.0, "")
+
+    def each(self, method, arguments):
+        """The results of a method for each argument, in several processes."""
+        global PROOF
+        PROOF, tasks = self, [(method.__name__, argument) for argument in arguments]
+        if self.jobs == 1:
+            yield from map(one_of_each, tasks)
+            return
+        with multiprocessing.get_context("fork").Pool(self.jobs) as pool:
+            yield from pool.imap(one_of_each, tasks)
 
     def list_known(self):
         ran = subprocess.run([*self.plumb, "diagnose", "--list", "--json"], capture_output=True, text=True)
@@ -213,16 +234,22 @@ class Proof:
 
     def check_applying(self):
         """A known mistake that does not apply to a model changes nothing there, or is the same as one that does."""
-        for model in self.models.values():
-            types = {tensor.tensor_type.name for tensor in model.file.tensors.values()}
-            for name in (q.name for q in self.known if q.name not in model.applying):
-                first = name.split(".")[0]
-                if first in blocks.READERS and first not in types or first == "tokens" and not model.has_bos:
-                    continue
-                run = model.run([name])
-                same = not changes(run, model.truth) or any(not changes(run, model.with_known(other))
-                                                            for other in sorted(model.applying))
-                assert same, f"{name} changes numbers in {model.name}, but the program does not try it"
+        wrong = [pair for pairs in self.each(self.changing, self.models) for pair in pairs]
+        assert not wrong, f"these change numbers, but the program does not try them: {wrong}"
+
+    def changing(self, model_name):
+        """[(mistake, model)] that change numbers in a model, though they do not apply to it"""
+        model, found = self.models[model_name], []
+        types = {tensor.tensor_type.name for tensor in model.file.tensors.values()}
+        for name in (q.name for q in self.known if q.name not in model.applying):
+            first = name.split(".")[0]
+            if first in blocks.READERS and first not in types or first == "tokens" and not model.has_bos:
+                continue
+            run = model.run([name])
+            if changes(run, model.truth) and all(changes(run, model.with_known(other))
+                                                 for other in sorted(model.applying)):
+                found.append((name, model_name))
+        return found
 
     def architectures(self):
         """name -> the architectures in whose files of tests/vectors/archs it applies, and how many there are"""
@@ -242,12 +269,13 @@ class Proof:
         raise AssertionError(f"{mistake.name} changes nothing in any model")
 
     def diagnose(self, model, run, mode, injected):
-        path = os.path.join(self.folder, "theirs" + dump.MODES[mode])
+        path = os.path.join(self.folder, f"theirs-{os.getpid()}{dump.MODES[mode]}")
         dump.write(path, mode, run, model.tokens, N_PROMPT)
-        finding = diagnose(self.plumb, model.path, path, injected)
+        return diagnose(self.plumb, model.path, path, injected)
+
+    def count(self, finding, what):
         self.seconds += finding.seconds
-        self.slowest = max(self.slowest, (finding.seconds, f"{' + '.join(injected)} in {model.name}, {mode}"))
-        return finding
+        self.slowest = max(self.slowest, (finding.seconds, what))
 
     def twins(self, model, mode, name):
         """What the dump cannot distinguish from this known mistake: other known mistakes, or "the truth"."""
@@ -262,7 +290,7 @@ class Proof:
         """The table names the first tap that a mistake changes.  A mistake may leave out a tap."""
         wrong = []
         for mistake in wanted:
-            model = self.home(mistake)
+            model = self.homes[mistake.name]
             run = model.with_known(mistake.name)
             first = next(name for name in model.truth.taps if name in run.taps
                          and differ({name: run.taps[name]}, {name: model.truth.taps[name]}))
@@ -270,43 +298,66 @@ class Proof:
                 wrong.append(f"{mistake.name} first changes {first}, the table says {mistake.tap}")
         assert not wrong, "; ".join(wrong)
 
+    def single(self, name):
+        """{mode: (finding, twins)}"""
+        model = self.homes[name]
+        run = model.with_known(name)
+        return {mode: (self.diagnose(model, run, mode, (name,)), self.twins(model, mode, name))
+                for mode in dump.MODES if mode != "top10" or "result_output" in run.taps}   # encoders have no logits
+
+    def say(self, name, modes):
+        model = self.homes[name]
+        for mode, finding in modes.items():
+            self.count(finding, f"{name} in {model.name}, {mode}")
+        print(f"# {name:28} {model.name:8}", *(f"{mode} {finding.said if finding.rank != 1 else 'found'};"
+                                               for mode, finding in modes.items()), flush=True)
+
+    def find_homes(self, wanted):
+        self.homes = {mistake.name: self.home(mistake) for mistake in wanted}
+
     def singles(self, wanted):
         """name -> (model, {mode: (finding, twins)})"""
-        found = {}
-        for mistake in wanted:
-            model = self.home(mistake)
-            run = model.with_known(mistake.name)
-            found[mistake.name] = model, {
-                mode: (self.diagnose(model, run, mode, (mistake.name,)), self.twins(model, mode, mistake.name))
-                for mode in dump.MODES if mode != "top10" or "result_output" in run.taps}   # encoders have no logits
-            print(f"# {mistake.name:28} {model.name:8}", *(f"{mode} {finding.said if finding.rank != 1 else 'found'};"
-                                                       for mode, (finding, _) in found[mistake.name][1].items()))
+        found, names = {}, [mistake.name for mistake in wanted]
+        for model in {self.homes[name].name: self.homes[name] for name in names}.values():
+            for mistake in self.known:   # the runs that twins needs, once for all processes
+                model.with_known(mistake.name)
+        for name, modes in zip(names, self.each(self.single, names)):
+            found[name] = self.homes[name], modes
+            self.say(name, {mode: finding for mode, (finding, _) in modes.items()})
         return found
+
+    def rounded(self, name):
+        model = self.homes[name]
+        run = model.run([name], rounds=True)
+        return {mode: self.diagnose(model, run, shown, (name,)) for mode, shown in ROUNDING.items()}
 
     def rounding(self, wanted):
         """name -> {mode: finding}"""
-        found = {}
-        for mistake in wanted:
-            model = self.home(mistake)
-            run = model.run([mistake.name], rounds=True)
-            found[mistake.name] = {mode: self.diagnose(model, run, shown, (mistake.name,))
-                                 for mode, shown in ROUNDING.items()}
-            print(f"# {mistake.name:28} {model.name:8}", *(
-                f"{mode} {finding.said if finding.rank != 1 else 'found'};"
-                for mode, finding in found[mistake.name].items()))
+        found, names = {}, [mistake.name for mistake in wanted]
+        for name, modes in zip(names, self.each(self.rounded, names)):
+            found[name] = modes
+            self.say(name, modes)
         return found
+
+    def without(self, model_name):
+        model = self.models[model_name]
+        run = model.run([], rounds=True)
+        return [(mode, self.diagnose(model, run, shown, ())) for mode, shown in ROUNDING.items()]
 
     def right(self, models):
         """Without a mistake, with rounded activations: [(model, mode, finding)]"""
-        return [(model, mode, self.diagnose(model, model.run([], rounds=True), shown, ()))
-                for model in models for mode, shown in ROUNDING.items()]
+        found = [(model, mode, finding) for model, modes in zip(models, self.each(self.without, [
+            model.name for model in models])) for mode, finding in modes]
+        for model, mode, finding in found:
+            self.count(finding, f"{model.name}, {mode}")
+        return found
 
-    def pairs(self, n):
-        """Pairs that both change something in the dump while the other is there."""
+    def draw_pairs(self, n):
+        """[(model, a, b, run)] of pairs that both change something in the dump while the other is there"""
         rng = np.random.default_rng(self.seed)
         models = [model for name, model in self.models.items() if name not in ("tied", "hot")]
-        found = []
-        while len(found) < n:
+        drawn = []
+        while len(drawn) < n:
             model = models[rng.integers(len(models))]
             a, b = (self.known[i] for i in rng.choice(len(self.known), 2, replace=False))
             if switch(a.name) == switch(b.name):
@@ -314,11 +365,20 @@ class Proof:
             both = model.run([a.name, b.name])
             one, two, shown, truth = (model.shown("whole", run) for run in (
                 model.with_known(a.name), model.with_known(b.name), both, model.truth))
-            if not (differ(shown, one) and differ(shown, two) and differ(one, truth) and differ(two, truth)):
-                continue
-            finding = self.diagnose(model, both, "whole", (a.name, b.name))
-            found.append((model, a.name, b.name, finding))
-            print(f"# {a.name} + {b.name}, {model.name}: {'found' if is_pair_found(found[-1]) else finding.said}")
+            if differ(shown, one) and differ(shown, two) and differ(one, truth) and differ(two, truth):
+                drawn.append((model, a.name, b.name, both))
+        return drawn
+
+    def pair(self, i):
+        model, a, b, run = self.drawn[i]
+        return self.diagnose(model, run, "whole", (a, b))
+
+    def pairs(self, n):
+        self.drawn, found = self.draw_pairs(n), []
+        for (model, a, b, _), finding in zip(self.drawn, self.each(self.pair, range(n))):
+            found.append((model, a, b, finding))
+            self.count(finding, f"{a} + {b} in {model.name}")
+            print(f"# {a} + {b}, {model.name}: {'found' if is_pair_found(found[-1]) else finding.said}", flush=True)
         return found
 
 
@@ -449,8 +509,8 @@ def document(proof, singles, pairs, rounding, right):
         "synthetic model.  Its dumps go through `plumb diagnose`; found means that the first of the ranking is that "
         f"mistake and nothing else.  {N_TOKEN} tokens, the first a BOS, {N_PROMPT} of them a prompt, the others "
         f"decoded one by one; seed {proof.seed}.  `{LONG}` is not made: Llama 4's chunks have 8,192 tokens, and "
-        "tests/known_test.c makes it in shorter ones.  An engine that rounds activations does so in blocks of 32 before "
-        "every product with a matrix.",
+        "tests/known_test.c makes it in shorter ones.  An engine that rounds activations does so in blocks of 32 "
+        "before every product with a matrix.",
         "",
         "| what diagnose is given | found | of | | required |", "|---|---|---|---|---|"]
     for mode, (found, n) in rates(singles, pairs, rounding, right).items():
@@ -491,12 +551,14 @@ def main():
                         help="the program, or a JSON array of it and its first arguments")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--docs", help="writes the table there")
+    parser.add_argument("--jobs", type=int, help="processes; default: as many as there are processors, 1 with --check")
     parser.add_argument("--check", nargs="*", metavar="TEXT",
                         help="exits 1 below the thresholds; only known mistakes that contain a TEXT")
     arguments = parser.parse_args()
     plumb = json.loads(arguments.plumb) if arguments.plumb.startswith("[") else [arguments.plumb]
     with tempfile.TemporaryDirectory(prefix="plumb-prove-") as folder:
-        proof = Proof(plumb, folder, arguments.seed)
+        jobs = arguments.jobs or (1 if arguments.check is not None else os.cpu_count())
+        proof = Proof(plumb, folder, arguments.seed, jobs)
         texts = arguments.check or [""]
         wanted = [q for q in proof.known if any(text in q.name for text in texts) and q.name != LONG]
         samples = arguments.check == []
@@ -509,6 +571,7 @@ def main():
 
         if arguments.docs:
             proof.check_applying()
+        proof.find_homes(wanted)
         proof.check_taps(wanted)
         singles = proof.singles(sample("singles", wanted))
         pairs = proof.pairs(N_PAIR_CHECKED if samples else N_PAIR) if texts == [""] else []

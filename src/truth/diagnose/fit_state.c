@@ -249,8 +249,8 @@ static const char *const delta_rules[] = {
     [DELTA_READ_FIRST - 1] = "reads its state before V is added", [DELTA_Q_BEFORE - 1] = "uses Q of the token before",
     [DELTA_K_BEFORE - 1] = "uses K of the token before", [DELTA_DECAY_LATE - 1] = "lets its state decay after V is "
     "added", [DELTA_DECAY_BEFORE - 1] = "uses decays of the token before", [DELTA_DECAY_NEXT - 1] = "uses decays of "
-    "the next head", [DELTA_ROWS - 1] = "uses decays for the rows of its state, not for its columns", [DELTA_FIRST - 1] =
-    "uses the decay of the first column of a head for all of them", [DELTA_MEAN_DECAY - 1] = "uses the mean of the "
+    "the next head", [DELTA_ROWS - 1] = "uses decays for the rows of its state, not for its columns", [DELTA_FIRST - 1]
+    = "uses the decay of the first column of a head for all of them", [DELTA_MEAN_DECAY - 1] = "uses the mean of the "
     "decays of a head's columns for all of them" };
 /* decays (n_decay) <- by what the columns of the state of head h are multiplied, or all of them. */
 static void find_decays(const struct recurrence *r, const struct delta_plan *d, uint32_t t, uint32_t h,
@@ -598,8 +598,8 @@ static const char *const alpha_rules[] = {
     "has dt of the next head" };
 static const char *const bounded_rules[] = {
     [ALPHA_BARE - 1] = "is a softplus(alpha + dt), not a lower bound times a sigmoid", [ALPHA_EXP_A - 1] = "has e^a "
-    "for a", [ALPHA_OTHER_SIGN - 1] = "has -a for a", [ALPHA_NEXT_A - 1] = "has a of the next head", [ALPHA_NEXT_BIAS - 1]
-    = "has dt of the next head" };
+    "for a", [ALPHA_OTHER_SIGN - 1] = "has -a for a", [ALPHA_NEXT_A - 1] = "has a of the next head",
+    [ALPHA_NEXT_BIAS - 1] = "has dt of the next head" };
 
 /* With a lower bound, of which sigmoid(a (alpha + dt)) is a part, or without. */
 static void step_alpha(struct recurrence *r, uint32_t t) {
