@@ -125,8 +125,6 @@ class Engine(Recurrent, Rwkv, EncoderDecoder, PerLayer):
         if "block.order" in self.switch and not self.kind["from_norm"]:
             self.parallel = self.wrong("block.order", "parallel")
         self.act = self.switch.get("ffn.act", self.kind["act"])
-        if self.act == "t5":
-            self.act = "relu" if self.weight("blk.0.ffn_gate.weight") is None else "gelu"
         self.norm_kind = self.kind["norm"]
         mean = self.switch.get("norm.mean")
         if mean in ("subtracted", "kept"):
@@ -801,6 +799,8 @@ class Engine(Recurrent, Rwkv, EncoderDecoder, PerLayer):
     def feed_forward(self, block, x, show):
         if self.is_rwkv():
             return self.channel_mix(block, x, show)
+        if self.kind["act"] == "t5" and "ffn.act" not in self.switch:
+            self.act = "relu" if self.weight(f"{block}.ffn_gate.weight") is None else "gelu"
         if self.weight(f"{block}.ffn_gate_inp.weight") is not None:
             return self.experts(block, x, show)
         swapped = self.wrong("ffn.order", "swapped")
