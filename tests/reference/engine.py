@@ -459,13 +459,13 @@ class Engine(Recurrent, Rwkv, EncoderDecoder, PerLayer):
             gate = np.clip(gate, -limit if wrong == "swapped" else -np.inf, limit)
             up = np.clip(up, -np.inf if wrong in ("swapped", "one_sided") else -limit, limit)
             return gate / (1 + np.exp(-1.702 * gate)) * (up + 1)
-        if self.act == "gelu":
+        if self.act == "gelu" or self.act == "t5" and not np.isscalar(up):
             return up * 0.5 * gate * (1 + np.tanh(math.sqrt(2 / math.pi) * (gate + 0.044715 * gate ** 3)))
         if self.act == "gelu_erf":
             return up * 0.5 * gate * (1 + np.vectorize(math.erf)(gate / math.sqrt(2)))
         if self.act == "gelu_quick":
             return up * gate / (1 + np.exp(-1.702 * gate))
-        if self.act in ("relu", "relu_sqr"):
+        if self.act in ("relu", "relu_sqr", "t5"):
             return up * np.maximum(gate, 0) ** (2 if self.act == "relu_sqr" else 1)
         return up * (gate if self.act == "none" else gate / (1 + np.exp(-gate)))
 

@@ -4,7 +4,8 @@ Every entry has the defaults of LLAMA unless it says otherwise:
 
     norm        "rms" or "layer"
     pairing     which elements RoPE rotates together: "neighbours" or "halves"
-    act         "silu", "gelu" (its tanh form) or "oai" (the clamped SwiGLU of gpt-oss)
+    act         "silu", "gelu" (its tanh form), "oai" (the clamped SwiGLU of gpt-oss) or "t5" (gelu with a gate, relu
+                without)
     parallel    attention and feed forward read the same input, and both are added to it
     ffn_norm    the tensor of the norm before the feed-forward network, if the file has it
     qk_norm     norms of Q and K: over each "head" or the whole "row", if the file has their weights; "bare": over each
