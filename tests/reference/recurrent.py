@@ -248,7 +248,7 @@ class Recurrent:
             state = state * fade[:, None, None] + v[t][..., None] * k[t][:, None]
             y.append(np.einsum("hvk,hk->hv", state, q[t]))
         self.end_state(state, step, cache)
-        y = show("wkv_output", np.stack(y))
+        y = show("wkv_output", np.stack(y).reshape(n, -1))
         weight = self.weight(f"{block}.attn_norm_2.weight")
         parts = heads if self.wrong("lightning.norm", "heads") else 1
         y = self.normalized(y.reshape(n, parts, -1), weight.reshape(parts, -1)).reshape(n, -1)
