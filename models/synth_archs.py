@@ -20,6 +20,7 @@ BERT = {"norms": "layer", "gate": False, "pre": False, "around": True, "types": 
         "output_norm": None, "bias": "q k v output embd_norm around"}
 RWKV = {"norms": "layer", "untied": True, "embd_norm": True, "ffn_norm": "attn_norm_2", "channel_mix": True,
         "bias": "attn_norm ffn_norm output_norm embd_norm heads_norm"}
+GRANITE = {"embedding_scale": 12.0, "residual_scale": 0.22, "attention.scale": 0.1, "logit_scale": 8.0}
 T5 = {"norms": "rms", "prefix": "enc.", "output_norm": "enc.output_norm", "output": "attn_o", "gain": 0.4,
       "buckets": 16, "kv_heads": 4, "keys": {"attention.relative_buckets_count": 16}}
 # qk_norm: what the norms of Q and K are computed over; post: norms after attention and feed forward; fused: attn_qkv;
@@ -36,7 +37,8 @@ T5 = {"norms": "rms", "prefix": "enc.", "output_norm": "enc.output_norm", "outpu
 # those of V, and of the latent vector.  sparse: experts behind the first layer, their width and how many are shared.
 # T5: buckets: of distances, buckets_in: layers that have attn_rel_b; prefix: of blk.N; output: the name of attn_output;
 # gain: of Q and K, whose scores are not divided by anything.  seed: another one where rounding shows more than in other
-# models, as a softmax is close to a step.
+# models, as a softmax is close to a step.  lora: adapters of which rank, and whether number 0 has no zeros, as those of
+# real models do; vocab: tokens; qk_norm "heads": over each head, with weights of its own.
 ARCHS = {
     "llama": {"bias": "q k v output gate up down", "freqs": True},
     "qwen": {"fused": True, "bias": "qkv", "head_dim": 8, "kv_heads": 4, "untied": True, "ff_key": 2 * FF},
@@ -48,7 +50,7 @@ ARCHS = {
     "gemma3": {"post": True, "qk_norm": "head", "layers": 7,
                "keys": {"attention.sliding_window": 3, "rope.freq_base": 1e6}},
     "granite": {"bias": "q k v output gate up down",
-                "keys": {"embedding_scale": 12.0, "residual_scale": 0.22, "attention.scale": 0.1, "logit_scale": 8.0}},
+                "keys": GRANITE},
     "smollm3": {"layers": 5},
     "internlm2": {"head_dim": 8, "untied": True},
     "xverse": {"head_dim": 8, "untied": True, "fused": True},
@@ -153,6 +155,19 @@ ARCHS = {
     "deepseek2-ocr": {"head_dim": 8, "kv_heads": 4, "untied": True, "bias": "q k v", "sparse": (8, 32, 2), "keys": {
         "leading_dense_block_count": 1, "expert_count": 8, "expert_used_count": 3, "expert_shared_count": 2,
         "expert_feed_forward_length": 32, "expert_weights_scale": 1.5, "expert_weights_norm": True}},
+    # Its codes of images are the tokens 4 to 8195.  llama.cpp computes with the norms after attention and feed forward
+    # in the model of 34 billion parameters.
+    "chameleon": {"head_dim": 8, "qk_norm": "heads", "vocab": 8200, "bias": "qk_norm", "keys": {"swin_norm": False}},
+    "chameleon-swin": {"architecture": "chameleon", "head_dim": 8, "qk_norm": "heads", "vocab": 8200, "keys": {
+        "swin_norm": True}},
+    # Adapters 1, 2 and 3 are switched on by the tokens 60, 2 and 1.
+    "graniteswitch": {"head_dim": 8, "fused": True, "lora": (8, False), "keys": {
+        **GRANITE, "adapters.count": 3, "adapters.lora_rank": 8, "adapters.router_gain": 15.0,
+        "adapters.token_ids_activate": [60, 2, 1], "adapters.token_ids_substitute": [5, 9, 11]}},
+    "graniteswitch-base": {"architecture": "graniteswitch", "head_dim": 8, "fused": True, "lora": (4, True), "keys": {
+        **GRANITE, "rope.scaling.finetuned": False, "adapters.count": 4, "adapters.lora_rank": 4,
+        "adapters.router_gain": 1.0, "adapters.token_ids_activate": [60, 1, 2, 1],
+        "adapters.token_ids_substitute": [5, 9, 11, 13]}},
 }
 
 
@@ -184,7 +199,8 @@ def write(name, path, as_f32, is_fixed):
     w.add_head_count(0 if "rwkv" in arch else heads)
     if name not in ("rwkv6", "rwkv7", "arwkv7"):
         w.add_head_count_kv(kv_heads)
-    w.add_vocab_size(VOCAB)
+    n_vocab = arch.get("vocab", VOCAB)
+    w.add_vocab_size(n_vocab)
     if "rwkv" not in arch and dim * heads != embd:
         w.add_key_length(dim)
         w.add_value_length(dim)
@@ -233,6 +249,17 @@ def write(name, path, as_f32, is_fixed):
             w.add_tensor(tensor + ".weight", packed, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
         if key in bias:
             w.add_tensor(tensor + ".bias", rng.normal(0, 0.3, rows).astype(np.float32))
+
+    def adapters(tensor, rows, columns):
+        if "lora" not in arch:
+            return
+        (rank, is_trained), n_adapter = arch["lora"], arch["keys"]["adapters.count"] + 1
+        a = rng.standard_normal((n_adapter, rank, columns), np.float32) * np.float32(1 / np.sqrt(columns))
+        b = (rng.standard_normal((n_adapter, rows, rank), np.float32) * np.float32(0.7 / np.sqrt(rank)))
+        for part, data in (("lora_a", a), ("lora_b", b)):
+            data = data.astype(np.float16)
+            data[0] *= is_trained
+            w.add_tensor(f"{tensor}.{part}", data.astype(np.float32) if as_f32 else data)
 
     def norm(tensor, n, key=None, scale=1):
         w.add_tensor(tensor + ".weight", (scale * rng.normal(1, 0.2, n)).astype(np.float32))
@@ -307,7 +334,7 @@ def write(name, path, as_f32, is_fixed):
             matrix(block + "ffn_down", embd, FF, 1)
         norm("dec.output_norm", embd)
 
-    matrix("token_embd", VOCAB, embd, np.sqrt(embd) * 0.5)
+    matrix("token_embd", n_vocab, embd, np.sqrt(embd) * 0.5)
     if arch.get("freqs"):
         freqs = np.linspace(1, 8, dim // 2) if arch["freqs"] is True else arch["freqs"]
         w.add_tensor("rope_freqs.weight", np.array(freqs, np.float32))
@@ -343,6 +370,8 @@ def write(name, path, as_f32, is_fixed):
             n_q = heads * v_dim
         elif arch.get("fused"):
             matrix(block + "attn_qkv", n_q + 2 * n_kv, embd, 1.5, "qkv")
+            for part, rows in (("q", n_q), ("k", n_kv), ("v", n_kv)):
+                adapters(block + "attn_" + part, rows, embd)
         else:
             gain = arch.get("gain", 1.5)
             matrix(block + "attn_q", n_q, embd, gain, "q")
@@ -351,10 +380,11 @@ def write(name, path, as_f32, is_fixed):
             if has_kv and il not in arch.get("no_v", []):
                 matrix(block + "attn_v", n_kv, embd, 1, "v")
         if "qk_norm" in arch:
-            is_row = arch["qk_norm"] == "row"
-            norm(block + "attn_q_norm", n_q if is_row else head_dim, "qk_norm", calm)
+            is_row, is_own = arch["qk_norm"] == "row", arch["qk_norm"] == "heads"
+            norm(block + "attn_q_norm", n_q if is_row else (heads, head_dim) if is_own else head_dim, "qk_norm", calm)
             if has_kv:
-                norm(block + "attn_k_norm", n_kv if is_row else head_dim, "qk_norm", calm)
+                n = n_kv if is_row else (kv_heads, head_dim) if is_own else head_dim
+                norm(block + "attn_k_norm", n, "qk_norm", calm)
         if arch.get("sub_norms"):
             norm(block + "attn_sub_norm", n_q)
             norm(block + "ffn_sub_norm", FF)
@@ -366,6 +396,7 @@ def write(name, path, as_f32, is_fixed):
             w.add_tensor(block + "attn_rel_b.weight", rows)
         if "rwkv" not in arch:
             matrix(block + arch.get("output", "attn_output"), embd, n_q, 1, "output")
+            adapters(block + "attn_output", embd, n_q)
         if arch.get("post"):
             norm(block + "post_attention_norm", embd)
             norm(block + "post_ffw_norm", embd)
@@ -400,6 +431,8 @@ def write(name, path, as_f32, is_fixed):
             matrix(block + "ffn_gate", ff[il], embd, 2, "gate")
         matrix(block + "ffn_up", 2 * FF if gate == "fused" else ff[il], embd, 1, "up")
         matrix(block + "ffn_down", embd, ff[il], 1, "down")
+        for part, rows, columns in (("gate", ff[il], embd), ("up", ff[il], embd), ("down", embd, ff[il])):
+            adapters(block + "ffn_" + part, rows, columns)
         if "per_layer" in arch:
             matrix(block + "inp_gate", arch["per_layer"], embd, 1)
             matrix(block + "proj", embd, arch["per_layer"], 1)

@@ -164,6 +164,17 @@ static const struct description descriptions[] = {
     { "rwkv6", "x += h\n    x *= 0.5\n" },
     { "rwkv6qwen2", "  layers 0-2\n    gated linear attention of 4 heads of 8, 2 for K and V\n" },
     { "plamo2", "z = scan_in[:, 0:16]; conv_in = scan_in[:, 16:32]; " },
+    { "nemotron_h_moe-latent", "weights *= 2.5; narrow = ffn_latent_down h; narrow_sum = experts(narrow, used, "
+      "weights)\n    sum = ffn_latent_up narrow_sum; up = ffn_up_shexp h; " },
+    { "chameleon", "q = attn_q h; k = attn_k h; v = attn_v h; q = layer_norm(attn_q_norm, q), by heads; k = "
+      "layer_norm(attn_k_norm, k), by heads; q = rope(q); k = rope(k); " },
+    { "chameleon-swin", "q = attn_q x; k = attn_k x; v = attn_v x; q = layer_norm(attn_q_norm, q), by heads; k = "
+      "layer_norm(attn_k_norm, k), by heads; q = rope(q); k = rope(k); heads = attention(q, k, v); h = attn_output "
+      "heads; input = norm(attn_norm, h); x += input\n    gate = ffn_gate input; up = ffn_up input; gate = silu(gate) "
+      "* up; h = ffn_down gate; h = norm(ffn_norm, h); x += h\n" },
+    { "graniteswitch", "RMS norms\n  3 adapters of rank 8, which tokens switch on\n" },
+    { "graniteswitch", "q = (attn_q + adapter) h; k = (attn_k + adapter) h; v = (attn_v + adapter) h; " },
+    { "graniteswitch", "h = (ffn_down + adapter) gate; x += h * 0.22\n" },
 };
 
 static void description_row(const void *row) {
@@ -285,6 +296,9 @@ void test_plan(void) {
         WHOLE(post_norm_eps, "muse-glimmer", FLOAT, 0.5), WHOLE(embedding_scale, "llama", FLOAT, 3),
         WHOLE(residual_scale, "llama", FLOAT, 0.5), WHOLE(logit_scale, "llama", FLOAT, 2),
         WHOLE(logit_softcap, "llama", FLOAT, 0.5),
+        WHOLE(qk_norm_eps, "chameleon", FLOAT, 0.5), WHOLE(hidden_first, "chameleon", COUNT, 2),
+        WHOLE(hidden_end, "chameleon", COUNT, 6), WHOLE(steps, "chameleon-swin", STEPS, 0),
+        WHOLE(adapters.gain, "graniteswitch-base", FLOAT, 15),
         ATTN(is_symmetric, "modern-bert", FLAG, 0), SECOND(attn.is_causal, "eurobert", FLAG, 1),
         WHOLE(pooling.kind, "bert", KIND, PLUMB_POOLING_MEAN), WHOLE(pooling.rank_of, "bert", KIND, PLUMB_POOLING_LAST),
         WHOLE(pooling.rank_of, "modern-bert", KIND, PLUMB_POOLING_CLS), WHOLE(pooling.rank_gelu, "bert", FLAG, 1),

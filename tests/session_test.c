@@ -1046,7 +1046,7 @@ void test_session(void) {
     static const char *const embedding[] = { "bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert", "neo-bert",
         "eurobert", "gemma-embedding", "llama-embed", "qwen3", "gemma3", "gpt2", "llama4", "lfm2", "qwen35",
         "qwen3next", "falcon-h1", "mamba", "plamo2", "gemma4", "gemma3n", "deepseek2", "plm",
-        "rwkv6", "rwkv7", "t5encoder", "kimi-linear", "minimax-01", "t5" };
+        "rwkv6", "rwkv7", "t5encoder", "kimi-linear", "minimax-01", "graniteswitch", "t5" };
     TEST_ROWS("session: embeddings of several texts have the bits of each text alone: ", embed_row, embedding);
     test_case("session: embeddings are the same in any batches, and misuse gives none", embed_case);
     test_case("session: a model loaded in pieces of 1, 7, 4096 bytes and at once gives the same bits", piecewise_case);
@@ -1065,7 +1065,8 @@ void test_session(void) {
                                           "granitehybrid", "falcon-h1", "nemotron_h", "nemotron_h_moe", "mamba2",
                                           "mamba", "jamba", "plamo2", "gemma4", "gemma4-moe", "gemma3n", "deepseek2",
                                           "minicpm3", "rwkv6", "rwkv7", "kimi-linear", "bailingmoe3",
-                                          "minimax-01", "t5" };
+                                          "minimax-01", "nemotron_h_moe-latent", "chameleon", "graniteswitch",
+                                          "t5" };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         char name[120];
         snprintf(name, sizeof name, "session: from a header alone, rehearsal predicts the memory of %s", others[i]);
@@ -1093,13 +1094,14 @@ void test_session(void) {
                                            "mamba", "jamba", "jamba-moe", "plamo2", "gemma3", "gemma4", "gemma4-moe",
                                            "gemma3n", "llama4", "hrm_text", "talkie", "deepseek2", "minicpm3",
                                            "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7", "kimi-linear", "bailingmoe3",
-                                           "minimax-01", "t5", "t5-gated" };
+                                           "minimax-01", "nemotron_h_moe-latent", "chameleon-swin",
+                                           "graniteswitch", "graniteswitch-base", "t5", "t5-gated" };
     TEST_REPEATED_ROWS("session: any rewinds and batches give the bits of one batch: ", wander_row, wanders);
     static const struct long_text texts[] = {
         { "mamba2", 0xd9739d33d83779cf }, { "granitehybrid", 0xf055edecbf141933 }, { "qwen35", 0x5d1c1a7e667941fd },
         { "lfm2", 0x9a3226cfe3f88e0a }, { "gemma3", 0x9d298bf24e9f53fb }, { "gemma4", 0x31fd9db52a90bbcb },
         { "rwkv7", 0x4ca651e336f552ea }, { "kimi-linear", 0x85562ca81f8cf154 },
-        { "minimax-01", 0x59ae3bdab9e562f4 },
+        { "minimax-01", 0x59ae3bdab9e562f4 }, { "graniteswitch", 0x6d52d29f210382b1 },
     };
     TEST_REPEATED_ROWS("session: 4,096 greedy tokens, step by step, at once, rewound, saved and restored: ", long_row,
                        texts);

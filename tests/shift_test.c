@@ -239,6 +239,7 @@ void test_shift(void) {
         { "archs/falcon-h1", 128, 4, 700, PLUMB_KV_I16 },
         { "archs/lfm2", 128, 4, 700, PLUMB_KV_I16 },
         { "archs/qwen35", 128, 4, 700, PLUMB_KV_I16 },
+        { "archs/graniteswitch", 128, 4, 700, PLUMB_KV_I16 },   /* adapters that dropped tokens switched on */
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         char name[160];
@@ -246,7 +247,7 @@ void test_shift(void) {
                  "%s, %u tokens", shapes[i].model, plumb_kv_type_name(shapes[i].type), shapes[i].n_ctx);
         test_row(name, walk_row, &shapes[i]);
     }
-    static const char *const like_llama[] = { "qwen3", "llama", "phi3", "deepseek2", "mistral3" };
+    static const char *const like_llama[] = { "qwen3", "llama", "phi3", "deepseek2", "mistral3", "graniteswitch" };
     for (size_t i = 0; i < sizeof like_llama / sizeof *like_llama; i++) {
         char name[80];
         snprintf(name, sizeof name, "shift: llama.cpp's logits: %s", like_llama[i]);

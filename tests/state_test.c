@@ -310,6 +310,7 @@ static const struct kind { const char *name, *path; plumb_kv_type type; bool is_
     { "hybrid, jamba", ARCH("jamba"), PLUMB_KV_I16, false },
     { "hybrid, plamo2", ARCH("plamo2"), PLUMB_KV_I16, false },
     { "loops, hrm", ARCH("hrm_text"), PLUMB_KV_I16, false },
+    { "adapters inside the file", ARCH("graniteswitch"), PLUMB_KV_I16, false },
 };
 enum { N_KIND = sizeof kinds / sizeof *kinds, N_STEP = 14 };
 
@@ -484,10 +485,13 @@ static void hostile_case(void) {
         { "stat", 0, 1, 4, 0, 4, WRONG, "state 0 is that after 0 tokens, but the one before is after 0" },
         { "stat", 0, 1, 4, 70, 4, WRONG, "state 1 is that after 70 tokens, but the one before is after 70" },
         { "stat", 0, 1, 4, 71, 4, WRONG, "and there are 70 tokens" },
+        { "swch", 0, 2, 138, 4, 2, WRONG, "token 69 switches adapter 4 on, and the model has 3" },
+        { "swch", 0, 2, -8, 142, 8, WRONG, "the section has 2 bytes more than it needs" },
     };
-    static const struct kind of[] = { { "", ARCH("llama"), PLUMB_KV_I16, false }, { "", ARCH("mamba2"), 0, false } };
-    struct saved all[] = { save_some(&of[0]), save_some(&of[1]) };
-    REQUIRE(all[0].s && all[1].s, "no sessions");
+    static const struct kind of[] = { { "", ARCH("llama"), PLUMB_KV_I16, false }, { "", ARCH("mamba2"), 0, false },
+                                      { "", ARCH("graniteswitch"), PLUMB_KV_I16, false } };
+    struct saved all[] = { save_some(&of[0]), save_some(&of[1]), save_some(&of[2]) };
+    REQUIRE(all[0].s && all[1].s && all[2].s, "no sessions");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct saved *x = &all[rows[i].kind];
         struct bytes changed = { NULL, 0, 0 };
@@ -517,7 +521,7 @@ static void hostile_case(void) {
     CHECK(fixture_restore(x->s, x->bytes.data, x->bytes.n) == PLUMB_ERROR_VERSION
           && strstr(plumb_session_error(x->s), "has version 2, and only 1 can be read"), "%s",
           plumb_session_error(x->s));
-    for (int k = 0; k < 2; k++) saved_free(&all[k]);
+    for (int k = 0; k < 3; k++) saved_free(&all[k]);
 }
 
 /* What a session cannot restore because it computes in another way. */

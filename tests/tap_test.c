@@ -249,11 +249,11 @@ void test_tap(void) {
                  plan_architecture(i));
         test_row(name, arch_row, plan_architecture(i));
     }
-    /* Architectures that may have experts, or gates. */
+    /* Architectures that may have experts, gates, latent experts, other norms, or an adapter before any other. */
     static const char *const others[] = { "llama-moe", "granite-moe", "granitemoe-moe", "minicpm-moe",
                                                 "mistral3-moe", "refact-moe", "granitehybrid-moe",
-                                                "jamba-moe", "gemma4-moe", "t5encoder-gated", "t5-gated",
-                                                "t5-deep" };
+                                                "jamba-moe", "gemma4-moe", "t5encoder-gated", "t5-gated", "t5-deep",
+                                                "nemotron_h_moe-latent", "chameleon-swin", "graniteswitch-base" };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         char name[120];
         snprintf(name, sizeof name, "tap: every step of both passes equals llama.cpp's: %s", others[i]);

@@ -69,6 +69,6 @@ synth() { PYTHONPATH=$here/../../build/setup/py python3 "$here/../../models/synt
 [ -f toys/gemma4-dense.gguf ] || synth gemma4 toys/gemma4-dense.gguf --f32
 [ -f toys/gemma4-moe.gguf ] || synth gemma4-moe toys/gemma4-moe.gguf --f32
 [ -f toys/deepseek2-ocr-moe.gguf ] || synth deepseek2-ocr toys/deepseek2-ocr-moe.gguf --f32
-for name in rwkv6 rwkv6qwen2 rwkv7 arwkv7 t5 t5-gated; do
+for name in rwkv6 rwkv6qwen2 rwkv7 arwkv7 t5 t5-gated chameleon chameleon-swin graniteswitch graniteswitch-base; do
     [ -f "toys/$name-dense.gguf" ] || synth $name "toys/$name-dense.gguf" --f32
 done

@@ -18,8 +18,10 @@ static bool grow(float **x, uint64_t *n_before, uint64_t n) {
 }
 
 plumb_status forward_prepare_adapters(struct forward *f, const struct adapter_set *set) {
-    bool ok = grow(&f->low_rank, &f->n_low_rank, (uint64_t)f->n_batch * set->max_rank)
-           && grow(&f->delta, &f->n_delta, ADAPT_TOKENS * set->max_out);
+    uint64_t max_rank = set ? set->max_rank : f->model->plan.adapters.n_rank;
+    uint64_t max_out = set ? set->max_out : plan_max_row(&f->model->plan);
+    bool ok = grow(&f->low_rank, &f->n_low_rank, f->n_batch * max_rank)
+           && grow(&f->delta, &f->n_delta, ADAPT_TOKENS * max_out);
     return ok ? PLUMB_OK : PLUMB_ERROR_MEMORY;
 }
 
@@ -56,6 +58,60 @@ void forward_adapt(struct forward *f, const struct weight *w, const float *x, ui
         f->acts = before;
         f->acts.quantized = false;
     }
+}
+
+/* Those of a piece. */
+static void choose(struct forward *f, const struct piece *piece) {
+    const struct plan *p = &f->model->plan;
+    uint16_t *switches = piece->sequence->switches;
+    int32_t *ids = f->ids + piece->first;
+    uint32_t n_switch = 0;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < piece->pos; i++) {
+        n_switch += switches[i] > 0;
+        sum += switches[i];
+    }
+    for (uint32_t i = 0; i < piece->n; i++) {
+        uint32_t own = plan_adapter_of(p, ids[i]);
+        switches[piece->pos + i] = (uint16_t)own;
+        n_switch += own > 0;
+        sum += own;
+        f->adapter_of[piece->first + i] = plan_adapter_at(p, piece->pos + i + 1, n_switch, sum);
+        ids[i] = plan_embedded_as(p, ids[i]);
+    }
+}
+
+void forward_choose_adapters(struct forward *f, struct batch b) {
+    for (uint32_t i = 0; f->adapter_of && i < b.n_piece; i++) choose(f, &b.pieces[i]);
+}
+
+bool forward_lacks_base(const struct model *m) {
+    for (uint32_t il = 0; il < m->plan.n_layer; il++) {
+        for (uint32_t id = 0; id < W_LAYER_COUNT; id++) {
+            const struct weight *all = m->layers[il].w[id].lora_b;
+            if (!all || !all->data) continue;   /* only the header was read */
+            const struct weight b = weight_expert(all, 0);
+            for (size_t i = 0; i < b.n_out * b.row_bytes; i++) {
+                if (b.data[i] != 0) return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* Adapters change rarely, so tokens with the same one follow each other. */
+void forward_adapt_switched(struct forward *f, const struct affine *of, const float *x, uint32_t n_token, float *y) {
+    const struct activations before = f->acts;
+    for (uint32_t t = 0, n; t < n_token; t += n) {
+        const struct weight a = weight_expert(of->lora_a, f->adapter_of[t]);
+        const struct weight b = weight_expert(of->lora_b, f->adapter_of[t]);
+        for (n = 1; t + n < n_token && f->adapter_of[t + n] == f->adapter_of[t];) n++;
+        if (f->adapter_of[t] == 0 && f->lacks_base) continue;
+        product(f, &a, x + (size_t)t * a.n_in, n, f->low_rank);
+        add_products(f, &b, n, 1.0f, y + (size_t)t * b.n_out);
+    }
+    f->acts = before;
+    f->acts.quantized = false;
 }
 
 void forward_adapt_embeddings(struct forward *f, const int32_t *ids, uint32_t n_token, float *x) {

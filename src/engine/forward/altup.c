@@ -70,7 +70,7 @@ void forward_others(struct forward *f, const struct call *c) {
 static void project(struct forward *f, struct batch b, const struct affine *of, uint32_t j, const float *from,
                     float *to) {
     const struct weight matrix = weight_expert(of->w, j);
-    const struct affine one = { &matrix, NULL, NULL };
+    const struct affine one = { .w = &matrix };
     const struct product product = { TAP_COUNT, &one, to, 1, false, 0.0f };
     uint32_t n = f->model->plan.n_embd;
     forward_multiply(f, from, b.n, -1, b.pos, &product, 1);

@@ -3,7 +3,8 @@
  * RoPE rotates a pair of elements of K by an angle that is proportional to the position, so K moves by a rotation back.
  * K and V without RoPE, and biases by distance, have no position of their own.  What has one in another way is refused:
  * learned embeddings of positions, norms behind RoPE whose weights are not the same for both elements of a pair, and
- * cross attention.  A state of a recurrent layer is that of all tokens, so it goes on. */
+ * cross attention.  A state of a recurrent layer is that of all tokens, so it goes on.  An adapter that a dropped token
+ * had switched on is off. */
 #include "forward/steps.h"
 
 static const char *why_not(const struct forward *f, const struct sequence *s, uint32_t n_keep, uint32_t n) {
@@ -51,6 +52,8 @@ bool forward_drop(struct forward *f, struct sequence *s, uint32_t n_keep, uint32
     }
     if (f->n_rope == f->n_ctx) f->n_rope--;
     attention_drop(f->attention, s, n_keep, n_drop, s->n_ctx, cosine, sine);
+    uint32_t n_moved = s->n_ctx - n_keep - n_drop;
+    if (s->switches) memmove(s->switches + n_keep, s->switches + n_keep + n_drop, n_moved * sizeof *s->switches);
     s->n_past = s->n_ctx - n_drop;
     snapshots_back(&s->snapshots, 0);   /* those before are of other positions */
     sequence_end(s, s->n_past);

@@ -1,5 +1,5 @@
-/* What a pass keeps of its tokens, as sections of a saved session: K and V, and the states of recurrent layers.  The
- * same code writes and reads them (base/transfer.h). */
+/* What a pass keeps of its tokens, as sections of a saved session: K and V, the states of recurrent layers, and which
+ * adapters inside the file they switch on.  The same code writes and reads them (base/transfer.h). */
 #include "forward/sequence.h"
 
 /* ---- K and V ----------------------------------------------------------------------------------------------------- */
@@ -150,6 +150,20 @@ static plumb_status pass_states(void *of, struct transfer *t) {
     return transfer_fail(t, PLUMB_ERROR_METADATA, "there is no state after all %u tokens", e->n_past);
 }
 
+/* ---- adapters inside the file ------------------------------------------------------------------------------------ */
+
+static plumb_status pass_switches(void *of, struct transfer *t) {
+    const struct exchange *e = of;
+    const uint16_t *switches = e->s->switches;
+    PLUMB_TRY(transfer_bytes(t, e->s->switches, e->n_past * sizeof *switches));
+    for (uint32_t i = 0; transfer_reads(t) && i < e->n_past; i++) {
+        if (switches[i] <= e->s->plan->adapters.n) continue;
+        return transfer_fail(t, PLUMB_ERROR_METADATA, "token %u switches adapter %u on, and the model has %u", i,
+                             switches[i], e->s->plan->adapters.n);
+    }
+    return PLUMB_OK;
+}
+
 /* ---- a sequence -------------------------------------------------------------------------------------------------- */
 
 struct stored { struct kv_cache *cache; uint32_t n_past, first; };
@@ -170,6 +184,7 @@ plumb_status sequence_exchange(struct sequence *s, struct transfer *t, uint32_t 
         PLUMB_TRY(transfer_section(t, "kv  ", il, pass_cache, &stored));
     }
     if (s->snapshots.size > 0) PLUMB_TRY(transfer_section(t, "stat", 0, pass_states, &e));
+    if (s->switches) PLUMB_TRY(transfer_section(t, "swch", 0, pass_switches, &e));
     if (transfer_reads(t)) s->n_past = n_past;
     return PLUMB_OK;
 }

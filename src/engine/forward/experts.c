@@ -52,7 +52,7 @@ static void keep_groups(const struct ffn_plan *p, float *values) {
 
 /* A weight of expert e, with its bias and its factor.  parts: where they are kept. */
 static struct affine expert_of(const struct affine *of, uint32_t e, struct weight parts[3]) {
-    if (!of->w) return (struct affine) { NULL, NULL, NULL };
+    if (!of->w) return (struct affine) { .w = NULL };
     parts[0] = weight_expert(of->w, e);
     if (of->b) {
         parts[1] = *of->b;
@@ -62,7 +62,7 @@ static struct affine expert_of(const struct affine *of, uint32_t e, struct weigh
         parts[2] = *of->s;
         parts[2].data += (size_t)e * sizeof(float);
     }
-    return (struct affine) { &parts[0], of->b ? &parts[1] : NULL, of->s ? &parts[2] : NULL };
+    return (struct affine) { .w = &parts[0], .b = of->b ? &parts[1] : NULL, .s = of->s ? &parts[2] : NULL };
 }
 
 /* The matrices of all experts, and what their taps show; TAP_COUNT: no tap. */

@@ -58,8 +58,8 @@ static bool allocate_experts(struct forward *f) {
     if (p->max_expert == 0) return true;
     return (e->masked = allocate(f, p->max_expert, sizeof *e->masked))
         && (e->tokens = allocate(f, b, sizeof *e->tokens))
-        && (e->x = allocate(f, b * p->n_embd, sizeof *e->x))
-        && (e->y = allocate(f, b * p->n_embd, sizeof *e->y))
+        && (e->x = allocate(f, b * plan_expert_row(p), sizeof *e->x))
+        && (e->y = allocate(f, b * plan_expert_row(p), sizeof *e->y))
         && (e->gates = allocate(f, b, sizeof *e->gates));
 }
 
@@ -184,6 +184,13 @@ static bool allocate_attention(struct forward *f, uint32_t n_ctx, struct attenti
                             f->pool) == PLUMB_OK;
 }
 
+static bool allocate_switches(struct forward *f) {
+    if (f->model->plan.adapters.n == 0) return true;
+    f->lacks_base = forward_lacks_base(f->model);
+    f->adapter_of = allocate(f, f->n_batch, sizeof *f->adapter_of);
+    return f->adapter_of && forward_prepare_adapters(f, NULL) == PLUMB_OK;
+}
+
 static bool allocate_scratch(struct forward *f) {
     const struct plan *p = &f->model->plan;
     uint64_t b = f->n_batch, n_max = plan_max_row(p);
@@ -195,6 +202,7 @@ static bool allocate_scratch(struct forward *f) {
         && allocate_experts(f)
         && allocate_states(f)
         && allocate_biases(f)
+        && allocate_switches(f)
         && (f->own_row = allocate(f, (uint64_t)p->n_layer * p->n_per_layer, sizeof *f->own_row))
         && (f->head = allocate(f, 2 * (uint64_t)plan_max_head(p), sizeof(float)))
         && (f->positions = allocate(f, b, sizeof *f->positions))
@@ -230,7 +238,7 @@ void forward_free(struct forward *f) {
     if (!f) return;
     void *const owned[] = { f->rope_cos[ROPE_GLOBAL], f->rope_sin[ROPE_GLOBAL], f->rope_cos[ROPE_LOCAL],
                             f->rope_sin[ROPE_LOCAL], f->rope_angles, f->own_row, f->head, f->positions, f->ids,
-                            f->pieces, f->tapped, f->low_rank, f->delta,
+                            f->pieces, f->tapped, f->low_rank, f->delta, f->adapter_of,
                             f->experts.masked, f->experts.tokens, f->experts.x, f->experts.y, f->experts.gates };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     for (size_t i = 0; i < sizeof f->experts.shown / sizeof *f->experts.shown; i++) free(f->experts.shown[i]);
@@ -351,6 +359,7 @@ void forward_multiply(struct forward *f, const float *x, uint32_t n_token, int32
         float factor = p[i].of->s ? weight_floats(p[i].of->s)[0] : 1.0f;
         if (!p[i].scale_last) multiply(y[i], factor, (size_t)n_token * n_out);
         if (f->adapters) forward_adapt(f, p[i].of->w, x, n_token, y[i]);
+        if (p[i].of->lora_a) forward_adapt_switched(f, p[i].of, x, n_token, y[i]);
         for (uint32_t t = 0; bias && t < n_token; t++) {
             f->kernels.add_scaled(y[i] + (size_t)t * n_out, weight_floats(bias), 1.0f, n_out);
         }
@@ -402,7 +411,7 @@ static void norm_rows(void *user, uint32_t begin, uint32_t end, uint32_t thread)
         if (w) w += is_gain ? i % weight->n_out : at % ((size_t)weight->n_in * weight->n_out);
         if (w && !is_gain) k->mul_scaled(y, x, scale, w, s->n);
         else for (uint32_t j = 0; j < s->n; j++) y[j] = x[j] * scale * (w ? *w : 1.0f);
-        if (bias) k->add_scaled(y, weight_floats(bias) + at % bias->n_in, 1.0f, s->n);
+        if (bias) k->add_scaled(y, weight_floats(bias) + at % ((size_t)bias->n_in * bias->n_out), 1.0f, s->n);
     }
     (void)thread;
 }
@@ -524,7 +533,8 @@ static void run_norm(struct forward *f, const struct call *c) {
 }
 
 static void run_norm_heads(struct forward *f, const struct call *c) {
-    struct share heads = { .f = f, .of = c->w, .norm = NORM_LAYER, .eps = RWKV_NORM_EPS, .x = c->in, .y = c->out,
+    float eps = plan_norm_eps(&f->model->plan, c->s->weight);
+    struct share heads = { .f = f, .of = c->w, .norm = NORM_LAYER, .eps = eps, .x = c->in, .y = c->out,
                            .n = c->s->n_norm };
     pool_share(f->pool, (uint32_t)(c->n / heads.n), norm_rows, &heads);
 }
@@ -671,7 +681,7 @@ static void run_head_products(struct forward *f, const struct call *c) {
     float *x = f->rows, *y = x + (size_t)n * n_in;
     for (uint32_t h = 0; h < s->n_head; h++) {
         const struct weight w = weight_expert(c->w->w, h);
-        const struct affine of = { &w, NULL, NULL };
+        const struct affine of = { .w = &w };
         copy_rows(c->in + (size_t)h * s->n_from, (size_t)s->n_head * s->n_from, x, n_in, n, n_in);
         forward_multiply(f, x, n, (int32_t)c->il, c->b.pos, &(struct product){ TAP_COUNT, &of, y, 1, false, 0.0f }, 1);
         copy_rows(y, n_out, c->out + (size_t)h * s->n, (size_t)s->n_head * s->n, n, n_out);
@@ -803,13 +813,17 @@ static void run_steps(struct forward *f, uint32_t il, struct batch b, id_set whi
     }
 }
 
-/* Logits of only some tokens, (n_logits, n_row), become those of all, (n_logits, n_vocab). */
+/* Logits of only some tokens, (n_logits, n_row), become those of all, (n_logits, n_vocab).  Those of hidden tokens
+ * become -infinity. */
 static void spread_logits(const struct plan *p, uint32_t n_row, uint32_t n_logits, float *logits) {
     uint32_t n_other = p->n_vocab - n_row;
     for (uint32_t t = n_logits; n_other > 0 && t-- > 0;) {   /* from the end, as they overlap */
         float *row = logits + (size_t)t * p->n_vocab;
         memmove(row + n_other, logits + (size_t)t * n_row, n_row * sizeof *row);
         for (uint32_t i = 0; i < n_other; i++) row[i] = -INFINITY;
+    }
+    for (size_t t = 0; t < n_logits; t++) {
+        for (uint32_t i = p->hidden_first; i < p->hidden_end; i++) logits[t * p->n_vocab + i] = -INFINITY;
     }
 }
 
@@ -871,6 +885,7 @@ static struct batch keep_results(struct forward *f, uint32_t il, struct batch b)
         if (x) keep_rows(&b, x, kept[i].n * sizeof *x);
     }
     keep_rows(&b, f->positions, sizeof *f->positions);
+    if (f->adapter_of) keep_rows(&b, f->adapter_of, sizeof *f->adapter_of);
     b.n = 0;
     for (uint32_t i = 0; i < b.n_piece; i++) {
         struct piece *piece = &f->pieces[i];
@@ -909,6 +924,7 @@ static void embed(struct forward *f, struct batch b, enum tap_id tap) {
     const struct model *m = f->model;
     const struct plan *p = &m->plan;
     const struct weight *embd = m->token_embd.w;
+    forward_choose_adapters(f, b);
     for (uint32_t t = 0; t < b.n; t++) {
         float *x = f->x + (size_t)t * p->n_embd;
         quant_dequantize(embd->traits, weight_row(embd, (size_t)f->ids[t], f->panels->bytes), x, p->n_embd);

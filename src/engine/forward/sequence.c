@@ -25,6 +25,8 @@ bool sequence_create(struct sequence *s, const struct plan *plan, uint32_t n_ctx
     s->state = alloc_array(n_state, sizeof *s->state);
     if (!s->caches || !s->state || !mul_u64(n_state, s->snapshots.max * sizeof *s->state, &n_bytes)) return false;
     memset(s->state, 0, (size_t)n_state * sizeof *s->state);
+    bool has_switches = plan->adapters.n > 0;
+    if (has_switches && !(s->switches = alloc_array(n_ctx, sizeof *s->switches))) return false;
     for (uint32_t il = 0; il < plan->n_layer; il++) {
         if (!has_cache(s, il)) continue;
         if (!kv_cache_init(&s->caches[il], &plan->layers[il].attn, n_ctx, n_batch, type)) return false;
@@ -37,6 +39,7 @@ void sequence_free(struct sequence *s) {
     for (uint32_t il = 0; s->caches && il < s->plan->n_layer; il++) kv_cache_free(&s->caches[il]);
     free(s->caches);
     free(s->state);
+    free(s->switches);
     snapshots_free(&s->snapshots);
     *s = (struct sequence) { 0 };
 }
@@ -56,6 +59,7 @@ void sequence_fork(struct sequence *to, const struct sequence *from, uint32_t n_
         kv_cache_share(&to->caches[il], &from->caches[il], is_cross ? from->n_encoded : n_past);
     }
     snapshots_share(&to->snapshots, &from->snapshots, n_past);
+    if (to->switches) memcpy(to->switches, from->switches, n_past * sizeof *to->switches);
     to->n_past = n_past;
     to->n_encoded = from->n_encoded;
     const float *copy = snapshots_back(&to->snapshots, n_past), *state = n_past == from->n_past ? from->state : copy;
@@ -85,6 +89,7 @@ uint32_t sequence_rewind(const struct sequence *s, uint32_t n_past) {
 
 uint64_t sequence_bytes(const struct sequence *s) {
     uint64_t n = s->snapshots.size * sizeof *s->state + snapshots_held(&s->snapshots);
+    if (s->switches) n += s->n_ctx * sizeof *s->switches;
     for (uint32_t il = 0; il < s->plan->n_layer; il++) n += kv_cache_held(&s->caches[il]);
     return n;
 }

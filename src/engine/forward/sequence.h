@@ -1,5 +1,6 @@
-/* What the fast pass keeps of the tokens of a session: K and V of each layer, and the states of recurrent layers.  The
- * pass itself (struct forward) has only scratch, so that sessions of one model share it.
+/* What the fast pass keeps of the tokens of a session: K and V of each layer, the states of recurrent layers, and which
+ * adapters inside the file they switch on.  The pass itself (struct forward) has only scratch, so that sessions of one
+ * model share it.
  *
  * Sequences that begin with the same tokens may share what they keep of them, until one of them writes to it
  * (sequence_fork). */
@@ -18,6 +19,8 @@ struct sequence {
     struct kv_cache *caches;       /* (n_layer); zeros for a layer that stores nothing here */
     float *state;                  /* (snapshots.size) those of all layers, one after the other */
     struct snapshots snapshots;    /* of the states */
+    uint16_t *switches;            /* (n_ctx) the adapters inside the file that tokens switch on, 0: none; NULL: the
+                                    * model has none */
 };
 
 /* Makes an empty sequence of up to n_ctx tokens, which are computed in batches of up to n_batch.  grows: K and V, and
@@ -30,7 +33,8 @@ void sequence_free(struct sequence *s);
 plumb_status sequence_no_memory(const struct plan *plan, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type,
                                 struct error *err);
 /* Makes `to`, which was created with the same plan, context, batch and type, hold what `from` holds of the first n_past
- * tokens, which sequence_rewind(from, n_past) must return.  They share all memory but that of the present states. */
+ * tokens, which sequence_rewind(from, n_past) must return.  They share all memory but that of the present states and of
+ * the adapters that tokens switch on. */
 void sequence_fork(struct sequence *to, const struct sequence *from, uint32_t n_past);
 /* Makes room for the K and V of the tokens begin .. end - 1.  Returns false if there is no memory; what the sequence
  * holds stays as it is. */
@@ -50,8 +54,9 @@ void sequence_begin(struct sequence *s, uint32_t pos);
 void sequence_end(struct sequence *s, uint32_t n);
 /* Passes what is kept of the first n_past tokens, which are those of the last run, or as many as sequence_rewind has
  * returned since: sections kv (kv_cache_exchange), then a section stat with the states of recurrent layers (n_past and
- * places before it, ascending: how many, then for each its place and plan_states_size floats).  A reader becomes what
- * the writer was, in whatever n_ctx and batches; it is to be taken for empty after a failure. */
+ * places before it, ascending: how many, then for each its place and plan_states_size floats), and a section swch with
+ * the adapters inside the file that tokens switch on (n_past numbers of 16 bits).  A reader becomes what the writer
+ * was, in whatever n_ctx and batches; it is to be taken for empty after a failure. */
 plumb_status sequence_exchange(struct sequence *s, struct transfer *t, uint32_t n_past);
 
 #endif

@@ -10,7 +10,7 @@
 struct expert_scratch {
     float *masked;     /* (n_expert) what the experts of a token are chosen by, without those of other groups */
     uint32_t *tokens;  /* (n_token) those that use the expert that is being computed */
-    float *x, *y;      /* (n_token, n_embd) the expert's inputs and outputs */
+    float *x, *y;      /* (n_token, plan_expert_row) the expert's inputs and outputs */
     float *gates;      /* (n_token) of the shared expert, before the sigmoid */
     /* (n_token, n_used, n) what the taps from TAP_EXPERT_GATE on show, collected over all experts.  NULL until a sink
      * is set. */
@@ -57,8 +57,11 @@ struct forward {
     struct activations acts;   /* the input of the products that are being computed, with its codes */
     struct panel *panels;      /* one per thread */
     const struct adapter_set *adapters;   /* borrowed; NULL: there are none */
-    float *low_rank, *delta;   /* scratch for their products: (n_token, max_rank), (ADAPT_TOKENS, max_out) */
+    float *low_rank, *delta;   /* scratch for their products, and for those of adapters inside the file: (n_token,
+                                * max_rank), (ADAPT_TOKENS, max_out) */
     uint64_t n_low_rank, n_delta;   /* elements of both */
+    uint32_t *adapter_of;      /* (n_token) the adapter inside the file that a token uses; NULL: there are none */
+    bool lacks_base;           /* number 0 adds nothing, as in all published models */
 };
 
 /* The batch that a pass computes: n tokens, of n_piece pieces, one after the other.  pos: the position of the first
@@ -116,6 +119,12 @@ void forward_normalize(const struct forward *f, const struct affine *of, float e
                        uint32_t n_row, float *y);
 /* y (n_token, n_out) += what the adapters add to x W^T. */
 void forward_adapt(struct forward *f, const struct weight *w, const float *x, uint32_t n_token, float *y);
+/* y (n_token, n_out) += what the adapters of the tokens, inside the file, add to x W^T. */
+void forward_adapt_switched(struct forward *f, const struct affine *of, const float *x, uint32_t n_token, float *y);
+/* Whether adapter 0 adds nothing to any product: its lora_b are zeros. */
+bool forward_lacks_base(const struct model *m);
+/* Fills adapter_of for the tokens of a batch, whose ids become those of the tokens whose embeddings they have. */
+void forward_choose_adapters(struct forward *f, struct batch b);
 /* x (n_token, n_embd) += what they add to the embeddings of the tokens. */
 void forward_adapt_embeddings(struct forward *f, const int32_t *ids, uint32_t n_token, float *x);
 /* At the end of layer il: adds the control vectors to the residual streams. */

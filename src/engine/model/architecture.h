@@ -104,7 +104,8 @@ const struct gguf_tensor *key_tensor_outside(const struct key_reader *r, const c
                    | SET(PER_LAYER_MODEL_PROJ) | SET(PER_LAYER_PROJ_NORM))
 #define ALTUP (SET(ALTUP_ROUTER_NORM) | SET(ALTUP_ROUTER) | SET(ALTUP_PREDICT) | SET(ALTUP_CORRECT) | SET(ALTUP_SCALE) \
                | SET(ALTUP_PROJ) | SET(ALTUP_UNEMBD))
-#define LAUREL (SET(LAUREL_L) | SET(LAUREL_R) | SET(LAUREL_NORM))
+#define NARROW (SET(NARROW) | SET(WIDEN))
+#define LAUREL (NARROW | SET(LAUREL_NORM))
 #define ALL_EXPERTS (EXPERTS | SHARED | ADJUGATE | SET(FFN_EXPERT_BIAS) | SET(FFN_GATE_INP_SHARED) \
                      | SET(FFN_NORM_EXPS) | SET(FFN_GATE_UP_EXPS) | NORMS_BESIDE)
 #define ALL_DENSE (GATED | SET(FFN_GATE_UP))
@@ -177,7 +178,7 @@ plumb_status plan_latent(struct key_reader *r, struct plan *p);
 /* Most layers have a gated delta net instead of attention, and the others have gates in attn_q. */
 plumb_status plan_delta_nets(struct key_reader *r, struct plan *p);
 /* The muP factors of Granite, and its experts; whether it has RoPE. */
-plumb_status plan_granite_switch(struct key_reader *r, struct plan *p);
+plumb_status plan_granite_rope(struct key_reader *r, struct plan *p);
 /* Layers have embeddings of each token, n elements wide if the key is absent. */
 plumb_status plan_per_layer(struct key_reader *r, struct plan *p, uint32_t n);
 /* The last layers read the K and V of the last one before them that has the same window or, as they do, none.

@@ -247,7 +247,7 @@ static plumb_status plan_gemma3n(struct key_reader *r, struct plan *p) {
     p->logit_softcap = 30.0f;
     p->embedding_scale = (float)math_sqrt(p->n_embd);
     p->bare_norms = SET(ATTN_V_NORM);
-    p->n_laurel = laurel && laurel->shape[1] > 0 && laurel->shape[1] <= 1u << 16 ? (uint32_t)laurel->shape[1] : 64;
+    p->n_narrow = laurel && laurel->shape[1] > 0 && laurel->shape[1] <= 1u << 16 ? (uint32_t)laurel->shape[1] : 64;
     PLUMB_TRY(gguf_get_u32(r->gguf, key_of(r, "altup.active_idx"), &active, r->err));
     if (active != 0) return error_set(r->err, PLUMB_ERROR_UNSUPPORTED, "key %s is %u, expected 0", r->key, active);
     PLUMB_TRY(key_count(r, "altup.num_inputs", 64, &p->n_stream));
@@ -366,6 +366,44 @@ static plumb_status plan_talkie(struct key_reader *r, struct plan *p) {
     p->bare_norms = NORMS | SET(TOKEN_EMBD_NORM) | SET(ATTN_K_NORM) | SET(OUTPUT_NORM);
     plan_set_qk_norm(p, QK_NORM_GAIN_ROPED);
     return plan_logit_factor(r, p, 1.0f);
+}
+
+/* Chameleon Team 2024, "Chameleon", section 2.2: Q and K have layer norms.  The logits of the 8,192 codes of images are
+ * left out as in llama.cpp, so that it answers in text. */
+static plumb_status plan_chameleon(struct key_reader *r, struct plan *p) {
+    bool norms_after = false;   /* Liu et al. 2022, "Swin Transformer V2": in the 34B model */
+    PLUMB_TRY(gguf_get_bool(r->gguf, key_of(r, "swin_norm"), &norms_after, r->err));
+    plan_set_qk_norm(p, QK_NORM_HEADS);
+    p->qk_norm_eps = 1e-5f;
+    p->hidden_first = 4;
+    p->hidden_end = 4 + 8192;
+    if (!norms_after) return PLUMB_OK;
+    p->steps = steps_norms_after;
+    p->required = (p->required & ~NORMS) | POST_NORM;
+    p->names[W_ATTN_POST_NORM] = "attn_norm";
+    p->names[W_FFN_POST_NORM] = "ffn_norm";
+    return PLUMB_OK;
+}
+
+/* Granite with adapters that tokens switch on. */
+static plumb_status plan_granite_switch(struct key_reader *r, struct plan *p) {
+    enum { MAX = 4096 };   /* as in llama.cpp */
+    struct switch_plan *s = &p->adapters;
+    PLUMB_TRY(plan_granite_rope(r, p));
+    s->gain = 15.0f;
+    PLUMB_TRY(key_count(r, "adapters.count", MAX, &s->n));
+    PLUMB_TRY(key_count(r, "adapters.lora_rank", MAX, &s->n_rank));
+    PLUMB_TRY(key_limit(r, "adapters.router_gain", &s->gain));
+    for (int i = 0; i < 2; i++) {
+        const struct gguf_key **ids = i == 0 ? &s->ids : &s->substitutes;
+        const char *suffix = i == 0 ? "adapters.token_ids_activate" : "adapters.token_ids_substitute";
+        PLUMB_TRY(gguf_get_flags(r->gguf, key_of(r, suffix), ids, r->err));
+        if (*ids && (*ids)->n == s->n) continue;
+        return error_set(r->err, PLUMB_ERROR_METADATA, "key %s has %llu elements for %u adapters", r->key,
+                         *ids ? (unsigned long long)(*ids)->n : 0, s->n);
+    }
+    p->switched = ATTENTION | GATED;
+    return PLUMB_OK;
 }
 
 /* The output matrix has rows for the 3,072 codes of sound, which are the last tokens. */
@@ -505,6 +543,9 @@ const struct architecture plan_dense_rows[] = {
       plan_nanbeige },
     { "talkie", steps_add_embeddings, ROPE_NEOX, NORM_RMS, ACT_SILU, SET(TOKEN_EMBD) | SET(OUTPUT) | ATTENTION | GATED
       | SET(ATTN_Q_NORM) | SET(LAYER_OUT_SCALE), SET(ATTN_QKV), QKV_BIAS, SCALED | SET(FFN_DOWN), plan_talkie },
+    { "chameleon", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | QK_NORM, TIED, QKV_BIAS | QK_NORM, SCALED,
+      plan_chameleon },
+    { "graniteswitch", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, DENSE, TIED, 0, 0, plan_granite_switch },
     { "qwen3tts", steps_block, ROPE_NEOX, NORM_RMS, ACT_SILU, DENSE | QK_NORM, TIED | SET(CLS_OUTPUT), QKV_BIAS, SCALED,
       plan_qwen3tts },
     { "hrm_text", steps_loop, ROPE_NEOX, NORM_RMS, ACT_SILU, SET(TOKEN_EMBD) | SET(STATE_INIT) | ATTENTION | GATED

@@ -17,7 +17,8 @@ enum dim {
     DIM_EXPERT, DIM_ADJUGATE, DIM_VOCAB, DIM_LOGIT, DIM_POSITION, DIM_ROPE_FACTOR, DIM_TOKEN_TYPE, DIM_HIDDEN,
     DIM_CLASS, DIM_DENSE, DIM_CONV, DIM_CONV_IN, DIM_CONV_OUT, DIM_CONV_WIDTH, DIM_DELTA, DIM_DT,
     DIM_DELTA_HEAD, DIM_DELTA_HEADS, DIM_Q_ROWS, DIM_A, DIM_A_ROWS, DIM_D, DIM_D_ROWS, DIM_SCAN_X, DIM_STATE, DIM_RANK,
-    DIM_SCAN_GROUPS, DIM_PER_LAYER, DIM_PER_LAYERS, DIM_STREAM, DIM_STREAMS, DIM_OTHERS, DIM_LAUREL,
+    DIM_SCAN_GROUPS, DIM_PER_LAYER, DIM_PER_LAYERS, DIM_STREAM, DIM_STREAMS, DIM_OTHERS, DIM_NARROW,
+    DIM_EXPERT_ROW,
     DIM_LATENT_Q_A, DIM_LATENT_KV, DIM_LATENT, DIM_LATENT_KV_B, DIM_PLAIN, DIM_LATENT_V, DIM_BUCKET,
     DIM_LERP_ROWS, DIM_LERPS, DIM_LERP_RANK, DIM_LERP_RANKS, DIM_VALUE_RANK, DIM_DECAY_RANK, DIM_RATE_RANK,
     DIM_GATE_RANK, DIM_BONUS, DIM_BONUS_ROWS,
@@ -34,8 +35,8 @@ static const struct weight_spec specs[W_COUNT] = {
     [W_ALTUP_ROUTER_NORM] = { "altup_router_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
     [W_ALTUP_ROUTER] = { "altup_router", DIM_EMBD, DIM_STREAM, DIM_ONE, NULL },
     [W_ALTUP_PREDICT] = { "altup_predict_coef", DIM_STREAM, DIM_STREAMS, DIM_ONE, NULL },
-    [W_LAUREL_L] = { "laurel_l", DIM_EMBD, DIM_LAUREL, DIM_ONE, NULL },
-    [W_LAUREL_R] = { "laurel_r", DIM_LAUREL, DIM_EMBD, DIM_ONE, NULL },
+    [W_NARROW] = { "laurel_l", DIM_EMBD, DIM_NARROW, DIM_ONE, NULL },
+    [W_WIDEN] = { "laurel_r", DIM_NARROW, DIM_EMBD, DIM_ONE, NULL },
     [W_LAUREL_NORM] = { "laurel_post_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
     [W_ATTN_NORM] = { "attn_norm", DIM_EMBD, DIM_ONE, DIM_ONE, NULL },
     [W_LATENT_Q_A] = { "attn_q_a", DIM_EMBD, DIM_LATENT_Q_A, DIM_ONE, NULL },
@@ -117,10 +118,10 @@ static const struct weight_spec specs[W_COUNT] = {
     [W_FFN_ROUTER_NORM] = { "ffn_gate_inp", DIM_EMBD, DIM_ONE, DIM_ONE, "scale" },
     [W_FFN_GATE_INP] = { "ffn_gate_inp", DIM_EMBD, DIM_EXPERT, DIM_ONE, NULL },
     [W_FFN_EXPERT_BIAS] = { "exp_probs_b", DIM_EXPERT, DIM_ONE, DIM_ONE, "bias" },
-    [W_FFN_GATE_UP_EXPS] = { "ffn_gate_up_exps", DIM_EMBD, DIM_GATE_UP_EXPERT, DIM_EXPERT, NULL },
-    [W_FFN_GATE_EXPS] = { "ffn_gate_exps", DIM_EMBD, DIM_FF_EXPERT, DIM_EXPERT, NULL },
-    [W_FFN_UP_EXPS] = { "ffn_up_exps", DIM_EMBD, DIM_FF_EXPERT, DIM_EXPERT, NULL },
-    [W_FFN_DOWN_EXPS] = { "ffn_down_exps", DIM_FF_EXPERT, DIM_EMBD, DIM_EXPERT, NULL },
+    [W_FFN_GATE_UP_EXPS] = { "ffn_gate_up_exps", DIM_EXPERT_ROW, DIM_GATE_UP_EXPERT, DIM_EXPERT, NULL },
+    [W_FFN_GATE_EXPS] = { "ffn_gate_exps", DIM_EXPERT_ROW, DIM_FF_EXPERT, DIM_EXPERT, NULL },
+    [W_FFN_UP_EXPS] = { "ffn_up_exps", DIM_EXPERT_ROW, DIM_FF_EXPERT, DIM_EXPERT, NULL },
+    [W_FFN_DOWN_EXPS] = { "ffn_down_exps", DIM_FF_EXPERT, DIM_EXPERT_ROW, DIM_EXPERT, NULL },
     [W_FFN_GATE_ADJUGATE] = { "ffn_gate_chexps", DIM_EMBD, DIM_FF_ADJUGATE, DIM_ADJUGATE, NULL },
     [W_FFN_UP_ADJUGATE] = { "ffn_up_chexps", DIM_EMBD, DIM_FF_ADJUGATE, DIM_ADJUGATE, NULL },
     [W_FFN_DOWN_ADJUGATE] = { "ffn_down_chexps", DIM_FF_ADJUGATE, DIM_EMBD, DIM_ADJUGATE, NULL },
@@ -233,7 +234,8 @@ static uint64_t dim_size(const struct plan *p, uint32_t il, enum dim dim) {
     case DIM_STREAM: return p->n_stream;
     case DIM_STREAMS: return (uint64_t)p->n_stream * p->n_stream;
     case DIM_OTHERS: return p->n_stream - 1;
-    case DIM_LAUREL: return p->n_laurel;
+    case DIM_NARROW: return p->n_narrow;
+    case DIM_EXPERT_ROW: return plan_expert_row(p);
     case DIM_PER_LAYERS: return (uint64_t)p->n_layer * p->n_per_layer;
     case DIM_LATENT_Q_A: return l->n_q;
     case DIM_LATENT_KV: return (uint64_t)l->n_kv + l->n_rotated;
@@ -372,8 +374,8 @@ static const char *in_block(const char *name, const char *prefix) {
 
 static const char *weight_suffix(uint32_t id) { return specs[id].suffix ? specs[id].suffix : "weight"; }
 
-/* The place of the tensor with the name of weight `id` and what follows it: "weight", "bias", "scale" or "input_scale".
- * Returns false if the architecture does not have the tensor. */
+/* The place of the tensor with the name of weight `id` and what follows it: "weight", "bias", "scale", "input_scale",
+ * "lora_a" or "lora_b".  Returns false if the architecture does not have the tensor. */
 static bool find_part(struct model *m, uint32_t il, uint32_t id, const char *kind, struct slot *slot) {
     const struct plan *p = &m->plan;
     const struct weight_spec *spec = &specs[id];
@@ -391,8 +393,17 @@ static bool find_part(struct model *m, uint32_t il, uint32_t id, const char *kin
         return true;
     }
     if (strcmp(kind, "bias") == 0) {
-        *slot = (struct slot) { &of->b, { is_vector ? n_in : n_out, n_matrix, 1, 1 }, is_expert ? 2 : 1, true };
+        uint64_t n_row = has_rows ? n_out : n_matrix;   /* of norms of heads, or of experts */
+        uint32_t n_dims = n_row > 1 || is_expert ? 2 : 1;
+        *slot = (struct slot) { &of->b, { is_vector ? n_in : n_out, n_row, 1, 1 }, n_dims, true };
         return p->biased >> id & 1;
+    }
+    bool is_a = strcmp(kind, "lora_a") == 0, is_b = strcmp(kind, "lora_b") == 0;
+    if (is_a || is_b) {
+        uint64_t n_rank = p->adapters.n_rank, n_adapter = (uint64_t)p->adapters.n + 1;
+        *slot = (struct slot) { is_a ? &of->lora_a : &of->lora_b,
+                                { is_a ? n_in : n_rank, is_a ? n_rank : n_out, n_adapter, 1 }, 3, false };
+        return p->switched >> id & 1;
     }
     /* llama.cpp loads both for every matrix of a layer.  It uses no input_scale, and a scale only in some
      * architectures. */
@@ -551,10 +562,12 @@ static void check_required(struct model *m, struct problems *p) {
         id_set required = m->plan.required & ~m->plan.layers[il].without;
         if (layer_alike(&m->plan, il) != il) continue;
         for (uint32_t i = 0; i < W_LAYER_COUNT; i++) {
-            if (m->layers[il].w[i].w || !(required >> i & 1)) continue;
+            const struct affine *of = &m->layers[il].w[i];
+            bool lacks_lora = m->plan.switched >> i & 1 && (!of->lora_a || !of->lora_b);
+            if ((of->w && !lacks_lora) || !(required >> i & 1)) continue;
             problem(p, PLUMB_ERROR_TENSOR, "tensor %sblk.%u.%s%s.%s is missing", m->plan.layers[il].prefix,
                     m->plan.layers[il].block, model_weight_prefix(&m->plan, il, i), model_weight_name(&m->plan, i),
-                    weight_suffix(i));
+                    !of->w ? weight_suffix(i) : of->lora_a ? "lora_b" : "lora_a");
         }
     }
 }
@@ -650,6 +663,11 @@ static plumb_status create(struct model **out, struct gguf *const *parts, size_t
     plumb_status status = plan_create(&m->plan, parts, n_part, n_tensor, err);
     if (status != PLUMB_OK) goto done;
     m->plan.n_vocab = n_vocab;
+    if (m->plan.hidden_end > n_vocab) {
+        status = error_set(err, PLUMB_ERROR_METADATA, "the vocabulary has %u tokens, but this architecture has codes "
+                           "of images up to token %u", n_vocab, m->plan.hidden_end - 1);
+        goto done;
+    }
     if (m->plan.n_logit > n_vocab) {
         status = error_set(err, PLUMB_ERROR_METADATA, "the vocabulary has %u tokens, fewer than the %u rows that "
                            "output.weight has in this architecture", n_vocab, m->plan.n_logit);
@@ -658,6 +676,13 @@ static plumb_status create(struct model **out, struct gguf *const *parts, size_t
     if (m->plan.decoder_start >= 0 && (uint32_t)m->plan.decoder_start >= n_vocab) {
         status = error_set(err, PLUMB_ERROR_METADATA, "key %s.decoder_start_token_id is %d, but the vocabulary has %u "
                            "tokens", m->plan.architecture, (int)m->plan.decoder_start, n_vocab);
+        goto done;
+    }
+    for (uint32_t i = 0; i < m->plan.adapters.n; i++) {
+        uint64_t id = gguf_element(m->plan.adapters.substitutes, i);
+        if (id < n_vocab) continue;
+        status = error_set(err, PLUMB_ERROR_METADATA, "key %s.adapters.token_ids_substitute: element %u is no token, "
+                           "of which there are %u", m->plan.architecture, i, n_vocab);
         goto done;
     }
     m->layers = calloc(m->plan.n_layer, sizeof *m->layers);

@@ -31,9 +31,10 @@ struct weight {
 /* A weight with its bias: y = W x + b, or a norm's factors and what is added to its products.  w is NULL if the model
  * lacks the weight, b if it has no bias.  A bias has one F32 for each n_out of a matrix, or for each factor.  s is NULL
  * or one F32 by which products are multiplied: in attention W x, in the feed-forward network W x + b, as llama.cpp does
- * it (quantizers of NVFP4 write it). */
+ * it (quantizers of NVFP4 write it).  Adapters inside the file add lora_b (lora_a x) to W x, with those matrices of the
+ * two that are the token's adapter's: lora_a has n + 1 of (n_rank, n_in), lora_b as many of (n_out, n_rank). */
 struct affine {
-    const struct weight *w, *b, *s;
+    const struct weight *w, *b, *s, *lora_a, *lora_b;
 };
 
 /* Whether s multiplies W x + b of this matrix, not W x. */

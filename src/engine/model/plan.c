@@ -221,8 +221,7 @@ static const struct { const char *what, *names; } refused[] = {
       " deepseek4 minimax-m3 qwen4exp " },
     { "a model that drafts tokens for Gemma 4", " gemma4-assistant " },
     { "a head that drafts tokens for another model", " dflash eagle3 " },
-    { "a model that switches between adapters", " graniteswitch " },
-    { "a model of images or sound", " chameleon clip wavtokenizer-dec " },
+    { "a model of images or sound", " clip wavtokenizer-dec " },
 };
 
 /* What a refused architecture is, "a recurrent model"; NULL if the table does not have it. */
@@ -407,6 +406,25 @@ uint32_t plan_first_seen(const struct attn_plan *a, uint32_t pos) {
     return a->window == 0 || pos <= before ? 0 : pos - before;
 }
 
+uint32_t plan_adapter_of(const struct plan *p, int32_t id) {
+    const struct switch_plan *s = &p->adapters;
+    uint32_t i = s->n;
+    while (i > 0 && gguf_element(s->ids, i - 1) != (uint64_t)id) i--;
+    return i;
+}
+
+int32_t plan_embedded_as(const struct plan *p, int32_t id) {
+    uint32_t i = plan_adapter_of(p, id);
+    return i > 0 ? (int32_t)gguf_element(p->adapters.substitutes, i - 1) : id;
+}
+
+uint32_t plan_adapter_at(const struct plan *p, uint32_t n_token, uint32_t n_switch, uint64_t sum) {
+    double others = math_exp(-2.0 * (double)p->adapters.gain) * (n_token - n_switch);
+    if (n_switch == 0) return 0;
+    float mean = (float)((double)sum / (n_switch + others));   /* as exact as in llama.cpp */
+    return (uint32_t)((double)mean + 0.5);
+}
+
 float plan_temperature(const struct attn_plan *a, uint32_t pos) {
     if (a->temperature_floor == 0) return 1.0f;
     double periods = (double)(((uint64_t)pos + a->temperature_offset) / a->temperature_floor);   /* a whole number */
@@ -496,7 +514,8 @@ uint64_t plan_max_row(const struct plan *p) {
     at_least(&n, p->max_scan);
     at_least(&n, plan_max_rank(p));
     at_least(&n, p->pooling.n_dense);
-    at_least(&n, p->n_laurel);
+    at_least(&n, p->n_narrow);
+    at_least(&n, p->adapters.n_rank);
     at_least(&n, p->n_stream);
     at_least(&n, (uint64_t)p->n_layer * p->n_per_layer);
     return n;
@@ -506,7 +525,8 @@ uint64_t plan_max_used_row(const struct plan *p) {
     uint64_t max = 0;
     for (uint32_t il = 0; il < p->n_layer; il++) {
         const struct ffn_plan *f = &p->layers[il].ffn;
-        uint64_t width = f->n_ff_expert > p->n_embd ? f->n_ff_expert : p->n_embd;
+        uint64_t width = plan_expert_row(p);
+        at_least(&width, f->n_ff_expert);
         if (f->n_expert > 0 && f->n_used * width > max) max = f->n_used * width;
     }
     return max;

@@ -225,6 +225,14 @@ struct rwkv_plan {
     uint32_t n_decay, n_value, n_rate, n_gate;
 };
 
+/* Adapters inside the model's file: IBM 2025, "Granite Switch".  A token with one of n ids switches an adapter on for
+ * itself and those after it; see plan_adapter_at.  What an adapter adds to products: see struct affine. */
+struct switch_plan {
+    uint32_t n, n_rank;           /* adapters, beside number 0, which is used before; rows of lora_a.  n is 0: none */
+    float gain;
+    const struct gguf_key *ids, *substitutes;   /* (n) ids, the last of equals counts; whose embeddings they have */
+};
+
 struct layer_plan {
     enum mixer mixer;
     struct attn_plan attn;   /* of MIXER_ATTENTION; of the others: heads and gate only */
@@ -248,7 +256,7 @@ struct layer_plan {
  * matrices in one tensor, and ffn_gate_up two: their rows are bound to W_ATTN_Q, K and V, or to W_FFN_GATE and UP;
  * those of each expert of ffn_gate_up_exps to W_FFN_GATE_EXPS and UP_EXPS. */
 enum weight_id {
-    W_ALTUP_ROUTER_NORM, W_ALTUP_ROUTER, W_ALTUP_PREDICT, W_LAUREL_L, W_LAUREL_R, W_LAUREL_NORM, W_ATTN_NORM,
+    W_ALTUP_ROUTER_NORM, W_ALTUP_ROUTER, W_ALTUP_PREDICT, W_NARROW, W_WIDEN, W_LAUREL_NORM, W_ATTN_NORM,
     W_LATENT_Q_A, W_LATENT_Q_NORM, W_LATENT_Q_B, W_LATENT_KV, W_LATENT_NORM, W_LATENT_KV_B, W_LATENT_K_B, W_LATENT_V_B,
     W_ATTN_QKV, W_ATTN_Q, W_ATTN_K, W_ATTN_V, W_ATTN_Q_NORM, W_ATTN_K_NORM, W_ATTN_V_NORM, W_ATTN_GATE, W_ATTN_SINKS,
     W_ATTN_BUCKETS,
@@ -288,11 +296,14 @@ struct plan {
     uint32_t n_ignored_layer; /* layers behind n_layer, which predict further tokens and are not computed */
     uint32_t n_logit;         /* rows of output.weight: logits of the last n_logit tokens of the vocabulary; those of
                                * the others are -infinity.  0: of all tokens */
+    uint32_t hidden_first, hidden_end;   /* the logits of tokens hidden_first .. hidden_end - 1 are -infinity, too */
     uint32_t n_per_layer;     /* elements of the embedding that a token has for each layer beside its own; 0: none.
                                * Google 2025, "Gemma 3n" */
     uint32_t n_stream;        /* residual streams of a token, of which layers compute with the first, x: see
                                * forward/altup.c; 0: x alone */
-    uint32_t n_laurel;        /* rows of laurel_l: Google 2025, "Gemma 3n", LAuReL (Menghani et al. 2024) */
+    uint32_t n_narrow;        /* rows of the first of two matrices that make a row narrow and wide again: around the
+                               * experts, which then read and write such rows (NVIDIA 2025, "Nemotron 3"), or beside
+                               * attention (Menghani et al. 2024, "LAuReL") */
     uint32_t n_rope_factor;   /* elements of rope_freqs, rope_factors_long and rope_factors_short */
     uint32_t n_ctx_original;  /* sessions of more tokens use rope_factors_long, others rope_factors_short */
     bool is_parallel;         /* attention and feed forward both read a layer's input, and both are added to it */
@@ -302,6 +313,7 @@ struct plan {
     struct pooling_plan pooling;
     float clamp_qkv;          /* Q, K and V are clamped to -clamp_qkv .. clamp_qkv; 0: they are not */
     float post_norm_eps;      /* epsilon of the norms after attention and feed forward; 0: norm_eps */
+    float qk_norm_eps;        /* norms of Q and K are layer norms with this epsilon; 0: they are like the others */
     float norm_eps;           /* epsilon of the norms, added to the mean square or to the variance */
     float embedding_scale;    /* embeddings are multiplied by it */
     float residual_scale;     /* the outputs of attention and feed forward are multiplied by it before they are added */
@@ -327,6 +339,8 @@ struct plan {
      * `without`, and may have the optional ones, the biases of the weights in biased and the factors of those in
      * scaled.  A step whose weight is absent is left out. */
     id_set required, optional, biased, scaled;
+    id_set switched;             /* the matrices that adapters inside the file change */
+    struct switch_plan adapters;
     id_set bare_norms;           /* norms that are computed without a weight */
     id_set unsuffixed;           /* weights whose tensors have names without ".weight" */
     const char *const *unused;     /* tensors that the file may have and no pass uses, without "blk.N."; ends in NULL */
@@ -370,6 +384,15 @@ float plan_alibi_slope(const struct attn_plan *a, uint32_t head);
 enum { PLAN_FAR = 128 };
 uint32_t plan_bucket(const struct attn_plan *a, int32_t distance);
 
+/* The adapter that a token switches on, from 1 on; 0: none. */
+uint32_t plan_adapter_of(const struct plan *p, int32_t id);
+/* The token whose embedding a token has: itself, or another one if it switches an adapter on. */
+int32_t plan_embedded_as(const struct plan *p, int32_t id);
+/* The adapter that a token uses if, of the n_token tokens up to it, n_switch have switched one on, whose numbers have
+ * this sum: the mean of the numbers of all tokens, 0 if they switch nothing, in which those that do weigh e^(2 gain)
+ * times as much as others.  It is rounded.  If one was switched on, it is that one, unless the gain is small. */
+uint32_t plan_adapter_at(const struct plan *p, uint32_t n_token, uint32_t n_switch, uint64_t sum);
+
 /* The factor of Q at a position; 1 in a layer without temperature. */
 float plan_temperature(const struct attn_plan *a, uint32_t pos);
 /* Returns the first position that the token at pos sees.  A window of 0 has no limit.  A chunked window begins at the
@@ -379,6 +402,9 @@ uint32_t plan_first_seen(const struct attn_plan *a, uint32_t pos);
 /* The epsilon of a norm inside the layers, or of that of the output. */
 static inline float plan_norm_eps(const struct plan *p, enum weight_id norm) {
     bool is_post = norm == W_ATTN_POST_NORM || norm == W_FFN_POST_NORM;
+    bool is_qk = norm == W_ATTN_Q_NORM || norm == W_ATTN_K_NORM;
+    if (norm == W_HEADS_NORM) return RWKV_NORM_EPS;
+    if (is_qk && p->qk_norm_eps != 0.0f) return p->qk_norm_eps;
     return is_post && p->post_norm_eps != 0.0f ? p->post_norm_eps : p->norm_eps;
 }
 
@@ -451,9 +477,11 @@ uint32_t plan_max_rank(const struct plan *p);
 double plan_fade(const struct plan *p, uint32_t il, uint32_t head);
 
 /* Elements of the longest row of any matrix: max(n_embd, max_q, max_latent, max_ff, max_scan, pooling.n_dense,
- * n_layer * n_per_layer, n_laurel, n_stream, plan_max_rank). */
+ * n_layer * n_per_layer, n_narrow, n_stream, plan_max_rank, adapters.n_rank). */
 uint64_t plan_max_row(const struct plan *p);
-/* Elements of the largest row of all the experts of a token together: max(n_used * n_ff_expert, n_used * n_embd) of any
+/* Elements of a row that an expert reads or writes. */
+static inline uint32_t plan_expert_row(const struct plan *p) { return p->n_narrow > 0 ? p->n_narrow : p->n_embd; }
+/* Elements of the largest row of all the experts of a token together: n_used * max(n_ff_expert, plan_expert_row) of any
  * layer; 0 without experts. */
 uint64_t plan_max_used_row(const struct plan *p);
 

@@ -68,7 +68,7 @@ static struct shape shape_of(const struct maker *m, enum stream stream) {
     case STREAM_PREDICTED: return (struct shape){ m->plan->n_stream, m->plan->n_embd };
     case STREAM_MODES: case STREAM_FACTORS: return (struct shape){ 1, m->plan->n_stream };
     case STREAM_COEFS: return (struct shape){ m->plan->n_stream, m->plan->n_stream };
-    case STREAM_LAUREL: return (struct shape){ 1, m->plan->n_laurel };
+    case STREAM_NARROW: case STREAM_NARROW_SUM: return (struct shape){ 1, m->plan->n_narrow };
     case STREAM_OWN: return (struct shape){ 1, m->plan->n_per_layer };
     case STREAM_PER_LAYER: return (struct shape){ m->plan->n_layer, m->plan->n_per_layer };
     case STREAM_SCORES: case STREAM_CHOICE: return (struct shape){ 1, f->n_expert };
@@ -141,6 +141,7 @@ static struct step *norm_in_place(struct maker *m, enum weight_id weight, enum s
 static void norm_of_heads(struct maker *m, enum weight_id weight, enum stream x, enum tap_id tap) {
     struct step *s = norm_in_place(m, weight, x, tap);
     if (s && m->layer->attn.qk_norm == QK_NORM_ROW) s->n_norm = s->n_head * s->n;
+    if (s && m->plan->qk_norm_eps != 0.0f) s->kind = STEP_NORM_HEADS;
 }
 
 static void norms_of_qk(struct maker *m) {
@@ -548,9 +549,13 @@ static void router(struct maker *m, enum stream in) {
     }
 }
 
-/* sum = the experts of a stream. */
+/* sum = the experts of a stream, which may read and write narrow rows: NVIDIA 2025, "Nemotron 3", latent experts. */
 static void experts(struct maker *m, enum stream in) {
-    put(m, STEP_EXPERTS, in, STREAM_SUM, W_FFN_DOWN_EXPS, TAP_FFN_EXPERTS);
+    bool narrows = m->w[W_NARROW].w, widens = m->w[W_WIDEN].w;
+    if (narrows) put(m, STEP_PRODUCT, in, STREAM_NARROW, W_NARROW, TAP_COUNT);
+    put(m, STEP_EXPERTS, narrows ? STREAM_NARROW : in, widens ? STREAM_NARROW_SUM : STREAM_SUM, W_FFN_DOWN_EXPS,
+        TAP_FFN_EXPERTS);
+    if (widens) put(m, STEP_PRODUCT, STREAM_NARROW_SUM, STREAM_SUM, W_WIDEN, TAP_COUNT);
     if (m->layer->ffn.n_adjugate == 0) return;
     put(m, STEP_COPY, STREAM_SUM, STREAM_SHARED, W_COUNT, TAP_COUNT);
     put(m, STEP_ADJUGATES, STREAM_SHARED, STREAM_SUM, W_FFN_DOWN_ADJUGATE, TAP_COUNT);
@@ -650,6 +655,16 @@ void steps_block(struct maker *m) {
     show(m, TAP_L_OUT);
 }
 
+/* The network reads what is added to x, not the sum, as in llama.cpp. */
+void steps_norms_after(struct maker *m) {
+    mix(m, STREAM_X);
+    norm(m, W_ATTN_POST_NORM, STREAM_H, STREAM_INPUT, TAP_ATTN_POST_NORM);
+    put(m, STEP_ADD, STREAM_INPUT, STREAM_X, W_ATTN_OUTPUT, TAP_FFN_INP);
+    feed_forward(m, STREAM_INPUT);
+    norm(m, W_FFN_POST_NORM, STREAM_H, STREAM_H, TAP_FFN_POST_NORM);
+    put(m, STEP_ADD, STREAM_H, STREAM_X, W_FFN_DOWN, TAP_L_OUT);
+}
+
 void steps_one(struct maker *m) {
     enum stream in = norm(m, W_ATTN_NORM, STREAM_X, STREAM_H, TAP_ATTN_NORM);
     bool is_network = m->layer->mixer == MIXER_NONE;
@@ -734,8 +749,8 @@ void steps_altup(struct maker *m) {
     put(m, STEP_PREDICT, STREAM_COEFS, STREAM_PREDICTED, W_COUNT, TAP_PREDICTIONS);
     put(m, STEP_FIRST, STREAM_PREDICTED, STREAM_H, W_COUNT, TAP_ACTIVE);
     norm(m, W_ATTN_NORM, STREAM_H, STREAM_H, TAP_ATTN_NORM);
-    put(m, STEP_PRODUCT, STREAM_H, STREAM_LAUREL, W_LAUREL_L, TAP_COUNT);
-    put(m, STEP_PRODUCT, STREAM_LAUREL, STREAM_INPUT, W_LAUREL_R, TAP_COUNT);
+    put(m, STEP_PRODUCT, STREAM_H, STREAM_NARROW, W_NARROW, TAP_COUNT);
+    put(m, STEP_PRODUCT, STREAM_NARROW, STREAM_INPUT, W_WIDEN, TAP_COUNT);
     norm(m, W_LAUREL_NORM, STREAM_INPUT, STREAM_INPUT, TAP_COUNT);
     put(m, STEP_ADD, STREAM_H, STREAM_INPUT, W_COUNT, TAP_LAUREL);
     attention(m, STREAM_H);

@@ -70,7 +70,8 @@ enum stream {
     STREAM_OTHERS,             /* (n_stream - 1, n_embd) the residual streams beside x */
     STREAM_PREDICTED,          /* (n_stream, n_embd) their predictions, and then what corrects them */
     STREAM_MODES, STREAM_COEFS, STREAM_FACTORS,   /* (n_stream), (n_stream, n_stream), (n_stream) */
-    STREAM_LAUREL,             /* (n_laurel) */
+    STREAM_NARROW,             /* (n_narrow) a narrow row */
+    STREAM_NARROW_SUM,         /* (n_narrow) the sum of experts that read one */
     STREAM_PER_LAYER,          /* (n_layer, n_per_layer) the embeddings of all layers */
     STREAM_OWN,                /* (n_per_layer) what a layer makes of its own */
     STREAM_SCORES, STREAM_CHOICE,   /* (n_expert) of the router; what experts are chosen by, if that is not the same */
@@ -117,7 +118,7 @@ enum step_kind {
     STEP_REPLACE,       /* out *= 1 + (in - 1) * weight */
     STEP_BONUS,         /* out = value * sum(in * q * weight), for each head */
     STEP_WKV,           /* out = what q reads of the states of RWKV, into which in, key and value are written */
-    STEP_NORM_HEADS,    /* out = layer norm(weight, in), over n_norm elements each */
+    STEP_NORM_HEADS,    /* out = layer norm(weight, in), over n_norm elements each, in a model of any norms */
     STEP_TIMES,         /* out *= in */
     STEP_GATE_CONV,     /* out *= c; in: b, c and x */
     STEP_GATE_HEADS,    /* out *= the sigmoid or softplus of in */
@@ -160,6 +161,8 @@ typedef void steps_writer(struct maker *m);
 /* Attention, or what is instead of it, and then feed forward, or both in parallel, with norms before, after and behind
  * the sums. */
 steps_writer steps_block;
+/* Norms only after attention and feed forward, which reads what attention's norm returns. */
+steps_writer steps_norms_after;
 /* The router reads the input of the layer, before attention. */
 steps_writer steps_router_first;
 /* The experts read a norm of the layer's input, before attention. */

@@ -47,7 +47,7 @@ static void set_mixers(struct plan *p, enum mixer mixer) {
 }
 
 static plumb_status plan_granite_hybrid(struct key_reader *r, struct plan *p) {
-    PLUMB_TRY(plan_granite_switch(r, p));
+    PLUMB_TRY(plan_granite_rope(r, p));
     return plan_scan(r, p, SCAN_MAMBA_2);
 }
 
@@ -76,13 +76,27 @@ static plumb_status plan_nemotron_h(struct key_reader *r, struct plan *p) {
     return plan_scan(r, p, SCAN_MAMBA_2);
 }
 
+/* Experts read and write vectors of moe_latent_size elements, if the key is there.  llama.cpp takes two square matrices
+ * without it, too, or one of them. */
+static plumb_status plan_latent_size(struct key_reader *r, struct plan *p) {
+    PLUMB_TRY(key_width(r, "moe_latent_size", p->n_embd, &p->n_narrow));
+    *(p->n_narrow == p->n_embd ? &p->optional : &p->required) |= NARROW;
+    p->names[W_NARROW] = "ffn_latent_down";
+    p->names[W_WIDEN] = "ffn_latent_up";
+    for (uint32_t il = 0; il < p->n_layer; il++) {
+        if (p->layers[il].ffn.n_expert == 0) p->layers[il].without |= NARROW;
+    }
+    return PLUMB_OK;
+}
+
 static plumb_status plan_nemotron_h_moe(struct key_reader *r, struct plan *p) {
     uint32_t n_ff = 0;
     PLUMB_TRY(plan_gating(r, p, GATING_SIGMOID));
     PLUMB_TRY(plan_narrow_experts(r, p));
     PLUMB_TRY(key_width(r, "expert_shared_feed_forward_length", 0, &n_ff));
     plan_set_shared(p, n_ff);
-    return plan_nemotron_h(r, p);
+    PLUMB_TRY(plan_nemotron_h(r, p));
+    return plan_latent_size(r, p);
 }
 
 static plumb_status plan_mamba(struct key_reader *r, struct plan *p) {

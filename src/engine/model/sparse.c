@@ -38,7 +38,7 @@ static plumb_status plan_granite_moe(struct key_reader *r, struct plan *p) {
 }
 
 /* llama.cpp reads this key as "the model has RoPE", only in this architecture. */
-plumb_status plan_granite_switch(struct key_reader *r, struct plan *p) {
+plumb_status plan_granite_rope(struct key_reader *r, struct plan *p) {
     bool has_rope = true;
     PLUMB_TRY(plan_granite_moe(r, p));
     PLUMB_TRY(gguf_get_bool(r->gguf, key_of(r, "rope.scaling.finetuned"), &has_rope, r->err));
@@ -607,7 +607,7 @@ const struct architecture plan_sparse_rows[] = {
       SCALED | GATED | EXPERTS, plan_llama },
     /* It is converted as llama is. */
     { "granite", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS | SHARED, TIED | FACTORS, ATTENTION_BIAS
-      | GATED, SCALED, plan_granite_switch },
+      | GATED, SCALED, plan_granite_rope },
     { "mistral3", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS, TIED | FACTORS, ATTENTION_BIAS | GATED,
       SCALED | GATED | EXPERTS, plan_mistral3 },
     { "minicpm", steps_block, ROPE_NORM, NORM_RMS, ACT_SILU, DENSE | EXPERTS, TIED | FACTORS, ATTENTION_BIAS | GATED,

@@ -193,7 +193,8 @@ static void add_program(struct text *t, const struct plan *p, uint32_t il, const
         [STREAM_SHIFT] = "shift", [STREAM_MIXED] = "mixed", [STREAM_LERPS] = "lerps", [STREAM_FADE] = "fade",
         [STREAM_MIX] = "mix", [STREAM_RATE] = "rate", [STREAM_KEY] = "key", [STREAM_VALUE] = "value",
         [STREAM_FIRST_VALUE] = "first_value", [STREAM_REMOVAL] = "removal", [STREAM_BONUS] = "bonus",
-        [STREAM_COEFS] = "coefs", [STREAM_FACTORS] = "factors", [STREAM_LAUREL] = "laurel",
+        [STREAM_COEFS] = "coefs", [STREAM_FACTORS] = "factors", [STREAM_NARROW] = "narrow",
+        [STREAM_NARROW_SUM] = "narrow_sum",
     };
     static const char *const activations[] = {
         [ACT_SILU] = "silu", [ACT_GELU_TANH] = "gelu", [ACT_RELU] = "relu", [ACT_RELU_SQR] = "relu2",
@@ -203,6 +204,8 @@ static void add_program(struct text *t, const struct plan *p, uint32_t il, const
     for (uint32_t i = 0; i < program->n; i++) {
         const struct step *s = &program->steps[i];
         const char *formula = formula_of(s, l);
+        bool is_switched = s->kind == STEP_PRODUCT && s->weight < W_LAYER_COUNT && layer->w[s->weight].lora_a;
+        if (is_switched) formula = "%o = (%w + adapter) %i";
         bool is_v = s->weight == W_ATTN_V;
         if (!formula) continue;
         add(t, "%s", between);
@@ -273,6 +276,9 @@ plumb_status describe_plan(const struct plan *p, const struct layer *layers, str
     if (p->n_encoder > 0) {
         report_printf(w, "  layers 0 to %u are the encoder, where tokens see later ones; each of the %u blocks of the "
                       "decoder is two layers\n", p->n_encoder - 1, (p->n_layer - p->n_encoder) / 2);
+    }
+    if (p->adapters.n > 0) {
+        report_printf(w, "  %u adapters of rank %u, which tokens switch on\n", p->adapters.n, p->adapters.n_rank);
     }
     write_pooling(w, p);
     uint32_t n_known = find_kinds(p, layers, texts, kinds), n_written = 0;

@@ -80,6 +80,11 @@ plumb_status tensor_stats_of(struct tensor_stats *s, const struct gguf_tensor *t
 
 static bool is_norm(const struct tensor_stats *s) { return gguf_name_ends(s->tensor, "norm.weight"); }
 static bool is_bias(const struct tensor_stats *s) { return gguf_name_ends(s->tensor, ".bias"); }
+/* A bias may be all zeros, or have peaks of any height (Qwen2's attn_k.bias).  Of adapters inside the file number 0 is
+ * all zeros, and others are where they change nothing, or have a smaller rank. */
+static bool is_free(const struct tensor_stats *s) {
+    return is_bias(s) || gguf_name_ends(s->tensor, ".lora_a") || gguf_name_ends(s->tensor, ".lora_b");
+}
 static bool is_matrix(const struct tensor_stats *s) { return s->n_row > 1 && !is_bias(s); }
 static bool is_named(const struct tensor_stats *s, const char *name) { return strcmp(s->tensor->name.data, name) == 0; }
 
@@ -111,8 +116,8 @@ static bool report_outlier(struct check *c, const struct tensor_stats *s) {
         check_detail(c, "%s (%s): %llu NaN and %llu infinite of %llu values, the first at %s", name, type,
                      (unsigned long long)s->n_nan, (unsigned long long)s->n_inf,
                      (unsigned long long)s->tensor->n_elements, show_place(&at, s, s->first_bad));
-    } else if (is_bias(s)) {
-        return false;   /* a bias may be all zeros, or have peaks of any height (Qwen2's attn_k.bias) */
+    } else if (is_free(s)) {
+        return false;
     } else if (s->max_abs == 0) {
         check_detail(c, "%s (%s): all %llu values are 0", name, type, (unsigned long long)s->tensor->n_elements);
     } else if (s->n_zero > 0) {
@@ -140,7 +145,7 @@ void selfcheck_statistics(struct check *c, const struct tensor_stats *stats, siz
     const struct tensor_stats *peak = NULL, *constant = NULL;
     for (size_t i = 0; i < n; i++) {
         n_bad += report_outlier(c, &stats[i]);
-        if (is_bias(&stats[i]) || stats[i].usual == 0) continue;
+        if (is_free(&stats[i]) || stats[i].usual == 0) continue;
         if (!peak || stats[i].max_abs / stats[i].usual > peak->max_abs / peak->usual) peak = &stats[i];
         /* The embeddings of tokens that never occurred in training may be zeros. */
         bool is_embedding = is_named(&stats[i], "token_embd.weight") || is_named(&stats[i], "output.weight");

@@ -306,7 +306,7 @@ static bool give(struct experiment *e, const struct affine *of, const double *x,
     if (!is_later) restore(e, products[i], (int32_t)e->first_layer, e->pos, n, w->n_out, y);
     if (!is_later) return true;
     e->n_product += (uint64_t)w->n_in * w->n_out * n;
-    return !of->b && !of->s && e->model->plan.clamp_qkv == 0 && multiply(e, i, w, x, n, y);
+    return !of->b && !of->s && !of->lora_a && e->model->plan.clamp_qkv == 0 && multiply(e, i, w, x, n, y);
 }
 
 static void product(const struct reference *r, const struct affine *of, enum weight_id id, const double *x, uint32_t n,

@@ -284,7 +284,7 @@ void fit_norm(struct fit *f) {
     const struct plan *p = &f->model->plan;
     const struct step *step = fit_step(f);
     enum weight_id id = step ? step->weight : mistake_weight(f->id);
-    bool is_of_heads = step && step->kind == STEP_NORM_HEADS;   /* of RWKV */
+    bool is_of_heads = step && step->kind == STEP_NORM_HEADS;   /* a layer norm in any model */
     const struct affine *of = fit_weight(f, id);
     struct norm m = { .f = f, .is_layer = is_of_heads || p->norm == NORM_LAYER };
     if (!fit_input(f, ALL_IDS, &m.x) || fit_width(&m.x) != fit_width(&f->theirs)) return;
@@ -292,7 +292,7 @@ void fit_norm(struct fit *f) {
     const struct attn_plan *a = f->layer >= 0 ? &p->layers[f->layer].attn : &p->layers[0].attn;
     m.unit = step && step->n_norm > 0 ? step->n_norm : m.width;
     m.head_dim = a->k_dim;
-    m.eps = (double)(is_of_heads ? RWKV_NORM_EPS : plan_norm_eps(p, id));
+    m.eps = (double)plan_norm_eps(p, id);
     size_t n = m.x.n_token * m.width;
     m.w = spread(f, of->w, m.width, m.unit);
     m.b = of->b ? spread(f, of->b, m.width, m.unit) : NULL;

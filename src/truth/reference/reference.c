@@ -97,6 +97,7 @@ void reference_product(const struct reference *r, const struct affine *of, enum 
     r->steps.linear(r, of->w, id, x, n, y);
     if (!weight_scales_last(id)) scale(r, of, n, y);
     if (r->adapters) reference_adapt(r, of->w, x, n, y);
+    if (of->lora_a) reference_adapt_switched(r, of, x, n, y);
     add_bias(r, of, n, y);
     if (weight_scales_last(id)) scale(r, of, n, y);
     double limit = (double)r->plan.clamp_qkv;
@@ -616,8 +617,10 @@ static void embed(struct reference *r, const int32_t *ids, uint32_t n, uint32_t 
     const struct plan *p = &r->plan;
     size_t n_x = (size_t)n * p->n_embd;
     double factor = (double)p->embedding_scale;
+    reference_choose_adapters(r, ids, n, pos);
     for (uint32_t t = 0; t < n; t++) {
         int32_t id = tap == TAP_EMBD ? r->steps.token(ids, n, t) : ids[t];
+        id = plan_embedded_as(p, id);
         const float *embedding = reference_row(r, m->token_embd.w, (size_t)id);
         double *x = r->x + (size_t)t * p->n_embd;
         for (uint32_t i = 0; i < p->n_embd; i++) x[i] = (double)embedding[i];
@@ -675,6 +678,9 @@ static void finish(struct reference *r, uint32_t n, uint32_t pos, uint32_t n_res
             if (cap != 0) logit = cap * tanh(logit / cap);      /* Gemma 2, 2024, "Logit soft-capping" */
             results[(size_t)t * p->n_vocab + o] = (float)logit;
         }
+    }
+    for (uint32_t t = 0; t < n_result; t++) {
+        for (uint32_t o = p->hidden_first; o < p->hidden_end; o++) results[(size_t)t * p->n_vocab + o] = -INFINITY;
     }
     if (!r->sink.on_tap) return;
     const char *name = tap_spec(TAP_RESULT_OUTPUT)->name;
@@ -779,7 +785,7 @@ static uint64_t stream_width(const struct plan *p, enum stream stream) {
     case STREAM_OTHERS: case STREAM_PREDICTED: return (uint64_t)p->n_stream * p->n_embd;
     case STREAM_MODES: case STREAM_FACTORS: return p->n_stream;
     case STREAM_COEFS: return (uint64_t)p->n_stream * p->n_stream;
-    case STREAM_LAUREL: return p->n_laurel;
+    case STREAM_NARROW: case STREAM_NARROW_SUM: return p->n_narrow;
     case STREAM_OWN: return p->n_per_layer;
     case STREAM_SCORES: case STREAM_CHOICE: return p->max_expert;
     case STREAM_USED: case STREAM_WEIGHTS: return p->max_used;
@@ -812,6 +818,13 @@ static bool allocate_states(struct reference *r) {
         at += (size_t)plan_state_size(p, il);
     }
     return r->states && at && r->kept;
+}
+
+static bool allocate_switches(struct reference *r) {
+    r->switches = alloc_array(r->n_ctx, sizeof *r->switches);
+    r->adapter_of = alloc_array(r->n_batch, sizeof *r->adapter_of);
+    r->bytes += ((uint64_t)r->n_ctx + r->n_batch) * sizeof *r->switches;
+    return r->switches && r->adapter_of;
 }
 
 static bool allocate_streams(struct reference *r) {
@@ -928,11 +941,13 @@ plumb_status reference_create(struct reference **out, const struct model *m, uin
         || (p->max_expert > 0 && !(r->expert_row = allocate(r, p->n_embd, 1)))
         || (p->max_expert > 0 && !(r->gates = allocate(r, n_batch, 1)))
         || (plan_head_row(p) > 0 && !(r->rows = allocate(r, n_batch, plan_head_row(p))))
-        || (p->max_expert > 0 && !(r->expert_rows = allocate(r, n_batch, (uint64_t)p->max_used * p->n_embd)))
+        || (p->max_expert > 0 && !(r->expert_rows = allocate(r, n_batch, (uint64_t)p->max_used * plan_expert_row(p))))
         || !(r->head = allocate(r, 2, r->n_head_row))
         || !(r->weights = allocate(r, (uint64_t)n_batch * p->max_head, n_ctx))
         || !(r->frequencies[ROPE_GLOBAL] = allocate(r, max_k_dim, 1))
         || !(r->frequencies[ROPE_LOCAL] = allocate(r, max_k_dim, 1)) || !(r->rotated = allocate(r, n_ctx, 1))
+        || (p->adapters.n > 0 && !allocate_switches(r))
+        || reference_set_adapters(r, NULL) != PLUMB_OK
         || !(r->key = allocate(r, max_k_dim, 1)) || !(r->fused = allocate(r, p->max_q + p->max_k + p->max_v, 1))) {
         reference_free(r);
         return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: the reference pass cannot allocate a context of %u "
@@ -948,7 +963,7 @@ void reference_free(struct reference *r) {
     void *const owned[] = { r->plan.layers, r->edited.layers, r->programs, r->k, r->v, r->masked, r->expert_row,
                             r->gates, r->rows, r->expert_rows, r->head, r->weights, r->frequencies[ROPE_GLOBAL],
                             r->frequencies[ROPE_LOCAL], r->rotated, r->key, r->zeros, r->fused, r->row, r->row_bytes,
-                            r->other_row, r->tapped, r->rounded, r->low_rank, r->logits };
+                            r->other_row, r->tapped, r->rounded, r->low_rank, r->logits, r->switches, r->adapter_of };
     r->streams[STREAM_K] = r->streams[STREAM_V] = NULL;   /* places in the cache */
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     for (size_t i = 0; i < STREAM_COUNT; i++) free(r->streams[i]);

@@ -91,20 +91,21 @@ void reference_bonus(struct reference *r, const struct call *c) {
     }
 }
 
-/* (x - mean) / sqrt(variance + 64e-5) of each head, times the weight, plus the bias: Wu & He 2018, "Group
- * Normalization" */
+/* (x - mean) / sqrt(variance + eps) of each head, times the weight, plus the bias, if there is one: Wu & He 2018,
+ * "Group Normalization" */
 void reference_norm_heads(struct reference *r, const struct call *c) {
-    const float *weight = reference_floats(c->w->w), *bias = reference_floats(c->w->b);
-    uint32_t n = c->s->n_norm, n_row = c->w->w->n_in;
-    double eps = r->steps.heads_eps(&r->plan);
+    const float *weight = reference_floats(c->w->w), *bias = c->w->b ? reference_floats(c->w->b) : NULL;
+    bool is_rwkv = c->s->weight == W_HEADS_NORM;
+    double eps = is_rwkv ? r->steps.heads_eps(&r->plan) : (double)plan_norm_eps(&r->plan, c->s->weight);
+    size_t n = c->s->n_norm, n_row = (size_t)c->w->w->n_in * c->w->w->n_out;
     for (size_t at = 0; at < c->n; at += n) {
         const double *x = c->in + at;
         double mean = 0, variance = 0;
-        for (uint32_t i = 0; i < n; i++) mean += x[i] / n;
-        for (uint32_t i = 0; i < n; i++) variance += (x[i] - mean) * (x[i] - mean) / n;
-        for (uint32_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < n; i++) mean += x[i] / (double)n;
+        for (size_t i = 0; i < n; i++) variance += (x[i] - mean) * (x[i] - mean) / (double)n;
+        for (size_t i = 0; i < n; i++) {
             double normed = (x[i] - mean) / sqrt(variance + eps);
-            c->out[at + i] = normed * (double)weight[(at + i) % n_row] + (double)bias[(at + i) % n_row];
+            c->out[at + i] = normed * (double)weight[(at + i) % n_row] + (bias ? (double)bias[(at + i) % n_row] : 0);
         }
     }
 }

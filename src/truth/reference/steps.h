@@ -138,7 +138,7 @@ struct reference {
     double *gates;                   /* (n_batch) of the expert that every token uses */
     double *expert_row;              /* (n_embd) output of an adjugate */
     double *rows;                    /* (n_batch, plan_head_row) inputs and outputs of the products of heads */
-    double *expert_rows;             /* (n_batch, n_used, n_embd) inputs or outputs of all experts */
+    double *expert_rows;             /* (n_batch, n_used, plan_expert_row) inputs or outputs of all experts */
     uint32_t n_head_row;             /* elements of the longest vector after pooling */
     double *head;                    /* (2, n_head_row) two vectors between the steps after pooling */
     double *weights;                 /* (n_batch, n_head, n_ctx) scores, then attention weights, of a layer */
@@ -158,9 +158,11 @@ struct reference {
     double *kept;                    /* (n_state) a copy of the state */
     double *fused;                   /* (max_q + max_k + max_v) scratch for the Q, K and V of a token */
     const struct adapter_set *adapters;   /* NULL: there are none */
-    double *low_rank;                /* (n_batch, max_rank) products with A */
+    double *low_rank;                /* (n_batch, max_rank) products with A, also of adapters inside the file */
     double *logits;                  /* (n_batch, n_vocab) what they add to the logits; NULL: nothing */
     uint64_t adapt_bytes;            /* of both */
+    uint32_t *switches;              /* (n_ctx) the adapters inside the file that tokens switch on; 0: none */
+    uint32_t *adapter_of;            /* (n_batch) that of each token */
 };
 
 /* One layer's cache and the batch that attends to it.  A slot is a place in the cache for the K and V of one token.
@@ -218,6 +220,11 @@ void reference_rotate(const struct reference *r, uint32_t rope, double *x, doubl
 
 /* y (n, n_out) += what the adapters add to x W^T. */
 void reference_adapt(const struct reference *r, const struct weight *w, const double *x, uint32_t n, double *y);
+/* y (n, n_out) += what the adapters of the tokens, inside the file, add to x W^T. */
+void reference_adapt_switched(const struct reference *r, const struct affine *of, const double *x, uint32_t n,
+                              double *y);
+/* Fills adapter_of for n tokens from pos on. */
+void reference_choose_adapters(struct reference *r, const int32_t *ids, uint32_t n, uint32_t pos);
 /* x (n, n_embd) += what they add to the embeddings of the tokens. */
 void reference_adapt_embeddings(const struct reference *r, const int32_t *ids, uint32_t n, double *x);
 /* At the end of layer il: adds the control vectors to the residual streams. */

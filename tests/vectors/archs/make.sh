@@ -111,3 +111,6 @@ for name in $rows; do
         taps "$out"
     done
 done
+is_wanted nemotron_h_moe || exit 0
+python3 latent.py nemotron_h_moe.gguf nemotron_h_moe-latent.gguf "$work/f32.gguf"
+taps nemotron_h_moe-latent

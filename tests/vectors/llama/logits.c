@@ -30,11 +30,13 @@
  *     f32 logsumexp                                               natural logarithm, over the whole vocabulary
  *     f32 sample[n_sample]                                        logits of ids 0, stride, 2 stride...
  *     u32 top_id[n_top];  f32 top[n_top]                          largest first; of equals the smaller id
+ * The most negative number, which llama.cpp has for tokens that a model never answers, is written as -infinity.
  * A dump is a row of: char name[24] ("Qcur-0", "Qcur_rope-0" behind RoPE, "result_norm"; of a longer name the last 24
  * bytes); u32 ne[4], fastest dimension first; f32 values, also of the indices of ffn_moe_topk.  Of two records with one
  * name the later one is the step.
  * A file of greedy choices holds the prompt and all but the last choice as tokens; top_id[0] of record k is choice k.
  */
+#include <float.h>
 #include <ggml-backend.h>
 #include <gguf.h>
 #include <llama.h>
@@ -71,7 +73,17 @@ static void put(FILE *f, const void *words, int32_t n) {
     if (fwrite(words, 4, (size_t)n, f) != (size_t)n) die("cannot write", "the output");
 }
 
-static bool is_arctic, is_grovemoe, is_nemotron_h, is_jamba, is_gemma3n, is_gemma4;
+static bool is_arctic, is_grovemoe, is_nemotron_h, is_jamba, is_gemma3n, is_gemma4, is_switch, is_chameleon;
+
+static float shown(float x) { return x == -FLT_MAX ? -INFINITY : x; }
+
+/* llama.cpp leaves out the logits of Chameleon's codes of images only in the first row of a batch, which is the only
+ * one when the model answers: here also in the others. */
+static void leave_out(float *logits, const float *first, int64_t n) {
+    for (int64_t i = 0; is_chameleon && i < n; i++) {
+        if (first[i] == -FLT_MAX || first[i] == -INFINITY) logits[i] = -INFINITY;
+    }
+}
 
 /* Whether a tensor's name comes again.  GroveMoE applies adjugate experts after the others, with the same names. */
 static bool is_seen(const char *name) {
@@ -266,7 +278,7 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
                                             {"g2 g_b(g_a(cur_2d))", "attn_gate_proj"}, {"kda_beta", "beta"},
                                             {"kda_out", "linear_attn_out"}, {"mla_out", "attn_out"},
                                             {"g", "attn_gate_proj"}, {"qkv_permuted", "wkv_output"},
-                                            {"qkv_norm", "wkv_norm"}};
+                                            {"qkv_norm", "wkv_norm"}, {"attn_pre_o", "kqv_out"}};
     FILE *f = user;
     char name[24] = "", own[64], full[96], block[16];
     const char *by_weight = name_by_weight(t, block);
@@ -310,8 +322,9 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
     /* llama4 calls the output of attention so in layers with experts. */
     bool is_norm = (t->src[1] && strstr(t->src[1]->name, "norm")) || t->op == GGML_OP_NORM || t->op == GGML_OP_RMS_NORM;
     if (strcmp(own, "ffn_norm") == 0 && !is_norm) found = false;
-    /* gptneox also calls the sum with the residual ffn_out. */
-    if (strcmp(own, "ffn_out") == 0 && t->op == GGML_OP_ADD && !strstr(t->src[1]->name, "bias")) found = false;
+    /* gptneox also calls the sum with the residual ffn_out; that of graniteswitch adds an adapter's part. */
+    bool is_sum = t->op == GGML_OP_ADD && !strstr(t->src[1]->name, "bias") && !is_switch;
+    if (strcmp(own, "ffn_out") == 0 && is_sum) found = false;
     /* What is shown of Gemma 3n is a sum before the next one, and the second of two mixtures has no own name. */
     if (is_gemma3n && strcmp(own, "attn_gated") == 0) found = false;
     if (!is_wanted || !found) return !ask;   /* asked: do we want to see it; told: go on */
@@ -333,8 +346,10 @@ static bool dump_tensor(struct ggml_tensor *t, bool ask, void *user) {
             at += rest % t->ne[k] * (int64_t)t->nb[k];
             rest /= t->ne[k];
         }
-        data[i] = is_integer ? (float)*(const int32_t *)at : *(const float *)at;
+        data[i] = is_integer ? (float)*(const int32_t *)at : shown(*(const float *)at);
     }
+    int64_t n_column = strncmp(name, "result_output", 13) == 0 ? t->ne[0] : 0;
+    for (int64_t row = 0; row < ggml_nrows(t); row++) leave_out(data + row * n_column, data, n_column);
     fwrite(name, 1, sizeof name, f);
     /* The cache is padded to 256 keys: as many as there are tokens are real. */
     int32_t n_row = (int32_t)ggml_nrows(t), padded = (int32_t)t->ne[0];
@@ -439,7 +454,7 @@ static llama_token put_record(FILE *f, const float *logits, int32_t n_vocab, int
     float logsumexp = (float)(log(sum) + logits[top[0]]);
 
     put(f, &logsumexp, 1);
-    for (int32_t id = 0; stride > 0 && id < n_vocab; id += stride) put(f, logits + id, 1);
+    for (int32_t id = 0; stride > 0 && id < n_vocab; id += stride) put(f, &(float){shown(logits[id])}, 1);
     put(f, top, n_top);
     for (int32_t k = 0; k < n_top; k++) put(f, logits + top[k], 1);
     llama_token best = top[0];
@@ -495,6 +510,8 @@ int main(int argc, char **argv) {
     is_nemotron_h = strncmp(architecture, "nemotron_h", 10) == 0;
     is_gemma3n = strcmp(architecture, "gemma3n") == 0;
     is_gemma4 = strcmp(architecture, "gemma4") == 0;
+    is_switch = strcmp(architecture, "graniteswitch") == 0;
+    is_chameleon = strcmp(architecture, "chameleon") == 0;
     if (!model) die("cannot load", model_path);
     if (llama_model_has_encoder(model) && llama_model_has_decoder(model)) {
         t5.n_encoder = n_encoder > 0 ? n_encoder : llama_model_n_layer(model);
@@ -574,6 +591,7 @@ int main(int argc, char **argv) {
         }
         if (!run(ctx, batch, true, t5.n_encoder > 0 && n_greedy > 0)) die("cannot decode with", model_path);
         for (int32_t i = 0; n_greedy == 0 && !kinds && i < batch.n_tokens; i++) {
+            leave_out(llama_get_logits_ith(ctx, i), llama_get_logits_ith(ctx, 0), n_vocab);
             put_record(f, llama_get_logits_ith(ctx, i), n_vocab, stride, n_top);
         }
     }
