@@ -6,8 +6,8 @@
 #define ROOMS(X) \
     X(base) X(pool) X(quant) X(repack) X(gguf) X(kernels_unpack) X(kernels) X(model) X(tokenizer) X(text) \
     X(attention) X(kv_cache) X(plan) X(forward) X(tap) X(known) X(reference) X(many_experts) X(report) X(sampler) \
-    X(session) X(shift) X(state) X(embed) X(adapter) X(json) X(trace) X(trace_read) X(view) X(template) X(chat) \
-    X(diff) X(heads) X(experiment) X(diagnose) X(fit) X(fit_heads) X(order) \
+    X(session) X(sessions) X(shift) X(state) X(embed) X(adapter) X(json) X(trace) X(trace_read) X(view) \
+    X(template) X(chat) X(diff) X(heads) X(experiment) X(diagnose) X(fit) X(fit_heads) X(order) \
     X(weights) X(selfcheck) X(regular) X(grammar) X(grammar_check) X(json_schema)
 
 #define DECLARE(room) void test_##room(void);
@@ -27,7 +27,7 @@ static const char *const threads[] = {
 /* The cases that compute numbers, in which compilers and engines may differ.  Every host runs them all. */
 static const char *const numbers[] = {
     "base:", "pool:", "quant:", "repack:", "kernels", "attention:", "kv_cache:", "plan:", "forward:", "tap:",
-    "experts:", "sampler:", "session:", "shift:", "state:", "embed:", "adapter:", NULL,
+    "experts:", "sampler:", "session:", "sessions:", "shift:", "state:", "embed:", "adapter:", NULL,
 };
 
 /* The words that select cases; tests/hosts/module.js has the same list. */

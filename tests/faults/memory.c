@@ -284,6 +284,38 @@ static plumb_status drop_tokens(void) {
     return status;
 }
 
+/* A session that grows, a fork of it, tokens of both in one batch, which writes to a page that they share, and one that
+ * takes what another holds. */
+static plumb_status share_session(void) {
+    plumb_session_params params = {.n_ctx = 40, .n_batch = N_BATCH, .n_thread = 1, .grows = true};
+    plumb_session *first = NULL, *fork = NULL, *other = NULL;
+    plumb_status status = PLUMB_OK;
+    size_t at = 0;
+    ON_MODEL(world.model, plumb_session_create(&first, world.model, &params));
+    params.beside = first;
+    ON_MODEL(world.model, plumb_session_create(&other, world.model, &params));
+    if (status != PLUMB_OK) goto done;
+    status = plumb_session_feed(first, fed, N_FED);
+    if (status == PLUMB_OK) status = plumb_session_fork(&fork, first);
+    if (status != PLUMB_OK) failed(status, plumb_session_error(first));
+    if (status != PLUMB_OK) goto done;
+    const plumb_feed feeds[] = {{first, fed, 1, true}, {fork, fed + 1, N_FED - 1, true}};
+    status = plumb_sessions_feed(feeds, 2, &at);
+    if (status != PLUMB_OK) failed(status, plumb_session_error(feeds[at].session));
+    for (int i = 0; i < 2 && status == PLUMB_OK; i++) {
+        note_bytes(plumb_session_logits(feeds[i].session), plumb_model_n_vocab(world.model) * sizeof(float));
+    }
+    if (status == PLUMB_OK) status = plumb_session_adopt(other, fork, N_FED);
+    if (status == PLUMB_OK) status = plumb_session_feed(other, fed, 2);
+    if (status != PLUMB_OK) failed(status, plumb_session_error(other));
+    else note_bytes(plumb_session_logits(other), plumb_model_n_vocab(world.model) * sizeof(float));
+done:
+    plumb_session_free(first);   /* the pass is that of the first one, and stays */
+    plumb_session_free(fork);
+    plumb_session_free(other);
+    return status;
+}
+
 /* A LoRA is loaded, used and no longer used. */
 static plumb_status adapt(void) {
     plumb_adapter *adapter = NULL;
@@ -824,6 +856,7 @@ static const struct scenario scenarios[] = {
     {"a model with BPE, in pieces", load_bpe, 30, NULL}, {"a model with SentencePiece", load_spm, 30, NULL},
     {"a model in three files", load_split, 50, NULL}, {"a model's header, and its speed", rehearse, 50, SAME},
     {"sessions of every kind", make_sessions, 100, NULL},
+    {"sessions that share what they hold", share_session, 40, NULL},
     {"a session with threads", make_threads, 60, SAME},
     {"a session of q8_0 that drops tokens", drop_tokens, 30, NULL}, {"an adapter", adapt, 60, NULL},
     {"feeding the fast pass", feed_fast, 2, NULL}, {"feeding the reference pass", feed_reference, 2, NULL},

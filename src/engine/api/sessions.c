@@ -52,6 +52,22 @@ plumb_status plumb_session_adopt(plumb_session *s, const plumb_session *from, ui
     return PLUMB_OK;
 }
 
+/* Makes s, which is new, use the adapters of `from` and hold what it holds. */
+static plumb_status copy(plumb_session *s, const plumb_session *from) {
+    PLUMB_TRY(session_copy_use(s, from));
+    if (from->n_dropped > 0) {
+        s->dropped = alloc_array(from->n_dropped, sizeof *s->dropped);
+        if (!s->dropped) {
+            return error_set(&s->err, PLUMB_ERROR_MEMORY, "out of memory: a list of %u tokens", from->n_dropped);
+        }
+        memcpy(s->dropped, from->dropped, from->n_dropped * sizeof *s->dropped);
+    }
+    take(s, from, from->n_past);
+    s->n_keep = from->n_keep;
+    s->n_dropped = from->n_dropped;
+    return from->n_keep > 0 ? forward_prepare_drop(s->forward, &s->sequence, s->n_keep, s->n_ctx, &s->err) : PLUMB_OK;
+}
+
 plumb_status plumb_session_fork(plumb_session **out, plumb_session *from) {
     *out = NULL;
     PLUMB_TRY(session_check_idle(from));
@@ -66,17 +82,14 @@ plumb_status plumb_session_fork(plumb_session **out, plumb_session *from) {
     params.grows = true;
     plumb_status status = plumb_session_create(&s, from->model, &params);
     if (status != PLUMB_OK) return error_set(&from->err, status, "%s", plumb_model_error(from->model));
-    status = session_copy_use(s, from);
-    if (status != PLUMB_OK) {
-        error_set(&from->err, status, "%s", s->err.message);
-        plumb_session_free(s);
-        return status;
+    status = copy(s, from);
+    if (status == PLUMB_OK) {
+        *out = s;
+        return PLUMB_OK;
     }
-    take(s, from, from->n_past);
-    s->n_keep = from->n_keep;
-    s->n_dropped = from->n_dropped;
-    *out = s;
-    return PLUMB_OK;
+    error_set(&from->err, status, "%s", s->err.message);
+    plumb_session_free(s);
+    return status;
 }
 
 /* ---- one batch for several sessions ------------------------------------------------------------------------------ */

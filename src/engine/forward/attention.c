@@ -74,7 +74,8 @@ struct attention {
     struct unit *units;                      /* run_units uses one for each thread, run_token all that one token has;
                                               * there are as many as the larger of these numbers, and none for f32 */
     uint32_t n_unit;
-    float *records;                          /* of positions that are moved; NULL until attention_prepare_drop */
+    float *records;                          /* (n_record) of positions that are moved; see attention_prepare_drop */
+    uint64_t n_record;
     /* The arguments of attention_store or attention_run while it runs, for the loops of the threads. */
     const struct attn_plan *layer;
     struct kv_cache *cache;                  /* the layer's */
@@ -225,6 +226,14 @@ void attention_free(struct attention *a) {
     free(a);
 }
 
+void attention_replace(struct attention *old, struct attention *a) {
+    a->records = old->records;
+    a->n_record = old->n_record;
+    a->bytes += a->n_record * sizeof *a->records;
+    old->records = NULL;
+    attention_free(old);
+}
+
 uint64_t attention_bytes(const struct attention *a) { return a->bytes; }
 
 /* The cache of layer il, or of the one whose K and V it has. */
@@ -276,7 +285,14 @@ bool attention_prepare_drop(struct attention *a, const struct sequence *s, uint3
         uint64_t n = (uint64_t)moved_at_once(cache, n_ctx) * (cache->k_dim + cache->v_row);
         if (n > most) most = n;
     }
-    return a->records || (a->records = allocate(a, most, sizeof *a->records)) != NULL;
+    if (most <= a->n_record) return true;
+    float *records = allocate(a, most, sizeof *records);
+    if (!records) return false;
+    free(a->records);
+    a->bytes -= a->n_record * sizeof *records;
+    a->records = records;
+    a->n_record = most;
+    return true;
 }
 
 /* Moves the positions first .. end - 1 of a head n_drop places towards the beginning. */

@@ -28,12 +28,14 @@ plumb_status attention_create(struct attention **out, const struct plan *plan, u
                               plumb_kv_type type, const struct attention_kernels *kernels, const struct kernels *f32,
                               struct pool *pool);
 void attention_free(struct attention *a);
+/* Frees the first one, in whose place the other comes: that can also do what attention_prepare_drop has prepared. */
+void attention_replace(struct attention *old, struct attention *a);
 /* Bytes of scratch. */
 uint64_t attention_bytes(const struct attention *a);
 
 /* In all functions below, s has the plan, batches and type of attention_create, and at most its context. */
 
-/* Allocates what attention_drop needs, for any shift in a context of n_ctx.  Returns false if there is no memory. */
+/* Allocates what attention_drop needs for s, for any shift in a context of n_ctx.  Returns false if there is no memory. */
 bool attention_prepare_drop(struct attention *a, const struct sequence *s, uint32_t n_ctx);
 /* Drops the positions n_keep .. n_keep + n_drop - 1 of all layers, n_drop >= ATTN_BLOCK.  Those behind them, up to
  * n_past - 1, move to their places, which sequence_prepare must have made: their K are rotated by the angles of -n_drop

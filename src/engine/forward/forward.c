@@ -265,7 +265,7 @@ bool forward_grow(struct forward *f, uint32_t n_ctx) {
         attention_free(grown);
         return false;
     }
-    attention_free(f->attention);
+    attention_replace(f->attention, grown);
     f->attention = grown;
     f->n_ctx = n_ctx;
     return true;
