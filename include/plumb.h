@@ -412,6 +412,8 @@ uint32_t plumb_session_common(const plumb_session *session, const plumb_session 
  * plumb_session_fork does.  n_past: what plumb_session_common has returned, else PLUMB_ERROR_ARGUMENT. */
 plumb_status plumb_session_adopt(plumb_session *session, const plumb_session *from, uint32_t n_past);
 
+/* Whether plumb_sessions_feed takes both sessions: they share their pass and use the same adapters. */
+bool plumb_session_joins(const plumb_session *session, const plumb_session *other);
 /* Tokens for one of several sessions. */
 typedef struct plumb_feed {
     plumb_session *session;

@@ -5,6 +5,7 @@ import './browser/platform.js';
 
 export { PlumbError } from './base/errors.js';
 export { Adapter, Model } from './api/plumb.js';
+export { Session } from './api/session.js';
 
 /** Loads models. */
 export const Plumb = library;

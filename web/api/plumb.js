@@ -13,11 +13,10 @@ import { isDamage } from '../loader/parts.js';
 import { describe, expand } from '../loader/source.js';
 import { Completions } from '../openai/completions.js';
 import { Embeddings } from '../openai/embeddings.js';
-import { endsWith, FORMAT, opensOf, promptEnd } from '../answers/formats.js';
-import { headOf } from '../answers/bound.js';
-import { WHOLE, plainTools, withGrammar } from '../answers/constraint.js';
+import { FORMAT } from '../answers/formats.js';
+import { plainTools } from '../answers/constraint.js';
 import { Chat } from './chat.js';
-import { TextAnswer } from './text-answer.js';
+import { CALL, openSession, PROMPT, Session } from './session.js';
 
 /** @typedef {import('../loader/source.js').Platform & import('../loader/source.js').Sites
  *   & import('../engine/variant.js').Machine & {
@@ -321,9 +320,8 @@ export class Adapter {
 
 /** @typedef {{adapter: Adapter} & import('../loader/load-options.js').AdapterScale} AdapterUse */
 
-/** A loaded model with one session, which holds the tokens computed so far.  generate keeps the tokens that the session
- * and the new prompt have in common at their start; feed, step and rewind change the session directly. */
-export class Model {
+/** A loaded model with a session of its own; `model.session()` opens others. */
+export class Model extends Session {
   #transport;
   #platform;
   #closed = false;
@@ -338,14 +336,11 @@ export class Model {
   /** @param {import('../base/protocol.js').Transport} transport @param {Loaded} loaded
    * @param {ClientPlatform} platform */
   constructor(transport, loaded, platform) {
+    super(undefined, 0);
     this.#transport = transport;
     this.#platform = platform;
     this.#loaded = loaded;
-    /** All keys of the file.  Arrays of more than 64 elements appear as {type, count}.
-     * @type {Record<string, import('../engine/engine.js').MetadataValue>} */
     this.metadata = loaded.metadata;
-    /** Statistics of the last generate that ended. @type {Stats | undefined} */
-    this.lastStats = undefined;
     /** Conversations.  `model.chat(options)` returns a Chat, which keeps its messages.  `model.chat.completions` takes
      * OpenAI's parameters and returns OpenAI's results.
      * @type {((options?: import('./chat.js').ChatOptions) => Chat) & {completions: Completions}} */
@@ -360,7 +355,7 @@ export class Model {
   }
 
   /** @param {string} method @param {object} [args] @param {import('../base/protocol.js').CallOptions} [options] */
-  async #call(method, args, options) {
+  async [CALL](method, args, options) {
     if (this.#closed) throw new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
     return this.#transport.call(method, args, { onPull: name => this.#platform.compile(String(name)), ...options });
   }
@@ -379,7 +374,7 @@ export class Model {
     if (parts.length !== 1) throw argumentError(`loadAdapter: an adapter is one file, not ${parts.length}`);
     const [{ part, next, cancel }] = parts, id = nextAdapter++;
     try {
-      const kind = await this.#call('loadAdapter', { id, parts: [part], cache, sha256: [sha256?.toLowerCase()] }, {
+      const kind = await this[CALL]('loadAdapter', { id, parts: [part], cache, sha256: [sha256?.toLowerCase()] }, {
         signal, onEvent: (_, progress) => onProgress?.(progress), onPull: async () => await next?.() ?? null,
       });
       return new Adapter(this, id, kind);
@@ -403,41 +398,44 @@ export class Model {
       if (id === undefined) throw argumentError(`setAdapters: adapter ${i} is not one of this model, or was freed`);
       return { id, scale: use.scale ?? 1, ...use.layers && { layers: use.layers } };
     });
-    await this.#call('setAdapters', { uses: all });
+    await this[CALL]('setAdapters', { uses: all });
     this.#adapters = Object.freeze(uses.map(use => Object.freeze({ ...use })));
   }
 
   /** Frees what an adapter holds. @param {number} id */
   async [FREE](id) {
-    if (!this.#closed) await this.#call('freeAdapter', { id });
+    if (!this.#closed) await this[CALL]('freeAdapter', { id });
   }
 
-  /** Returns the model's architecture, sizes and context; the module that runs, its threads, kernels and precision; and
-   * the memory that it holds now.
-   * @returns {Promise<ModelInfo>} */
-  async info() {
-    return this.#call('info');
+  /** Opens another session on the same weights, which holds nothing.
+   * @param {{contextLength?: number}} [options]  contextLength: how many tokens it can hold; default: as many as the
+   *   model's own session.  Its memory grows with the tokens that it holds
+   * @returns {Promise<Session>} */
+  async session(options = {}) {
+    known.checkOptions('session', options, known.OPEN);
+    const { contextLength = (await this.info()).contextLength } = options;
+    return openSession(this, { contextLength });
   }
 
   /** Converts a text to token ids.
    * @param {string} text
    * @param {{addSpecial?: boolean, parseSpecial?: boolean}} [options]  addSpecial: add the first and last tokens that
    *   the file asks for (default true); parseSpecial: turn the text of a special token into that token (default false)
-   * @returns {Promise<Int32Array>} */
+   * @returns {Promise<Int32Array>} @override */
   async tokenize(text, options = {}) {
     known.checkOptions('tokenize', options, known.TOKENIZE);
     if (typeof text !== 'string') throw argumentError(`tokenize: the text is ${typeof text}, expected a string`);
     const { addSpecial = true, parseSpecial = false } = options;
-    return this.#call('tokenize', { text, addSpecial, parseSpecial });
+    return this[CALL]('tokenize', { text, addSpecial, parseSpecial });
   }
 
   /** Converts token ids to text.
    * @param {ArrayLike<number>} ids @param {{special?: boolean}} [options]  special: show control tokens too (default
    *   false)
-   * @returns {Promise<string>} */
+   * @returns {Promise<string>} @override */
   async detokenize(ids, options = {}) {
     known.checkOptions('detokenize', options, known.DETOKENIZE);
-    return this.#call('detokenize', { ids: tokenIds('detokenize', ids), special: options.special ?? false });
+    return this[CALL]('detokenize', { ids: known.tokenIds('detokenize', ids), special: options.special ?? false });
   }
 
   /** Renders a chat as one text with the file's own template.
@@ -448,92 +446,10 @@ export class Model {
   }
 
   /** Converts a chat to the tokens that generate would use.  Their number is what the prompt takes of the context.
-   * @param {Message[]} messages @param {TemplateOptions} [options] @returns {Promise<Int32Array>} */
+   * @param {Message[]} messages @param {TemplateOptions} [options] @returns {Promise<Int32Array>} @override */
   async tokenizeChat(messages, options = {}) {
     known.checkOptions('tokenizeChat', { template: options }, known.TEMPLATE);
     return this.#chatTokens('tokenizeChat', messages, options);
-  }
-
-  /** Continues a text, a chat or tokens.  A loop `for await` gives the answer in pieces of whole characters, and
-   * `await` as a whole.  Leaving the loop stops the generation.  A string or tokens are continued as they are.
-   * Messages go through the file's chat template, and the text of a special token inside a message stays text.
-   * Behind messages, an answer that a grammar or schema binds comes at once, without reasoning; chat.send lets a model
-   * think before it.
-   * @param {string | Message[] | Int32Array | number[]} prompt
-   * @param {GenerateOptions} [options]
-   * @returns {TextAnswer<string, Stats>} */
-  generate(prompt, options = {}) {
-    return new TextAnswer(this.#generate(prompt, options));
-  }
-
-  /** @param {string | Message[] | Int32Array | number[]} prompt @param {GenerateOptions} options
-   * @returns {AsyncGenerator<string, Stats, void>} */
-  async *#generate(prompt, options) {
-    known.checkOptions('generate', options, known.GENERATE);
-    const { signal, parseSpecial, template, onToken, reasoningBudget, ...rest } =
-      await withGrammar('generate', this, options);
-    let ids = await this.#promptIds(prompt, parseSpecial ?? true, template ?? {});
-    const isChat = [ids, prompt].some(one => this.#chats.has(/** @type {any} */ (one)));
-    if (Array.isArray(prompt) && isChat && rest.grammar && !options.triggers) ids = await this.#skipped(ids);
-    // A whole answer's grammar has reasoning in it.
-    const whole = /** @type {{[WHOLE]?: import('../answers/constraint.js').Whole}} */ (options)[WHOLE];
-    if (reasoningBudget !== undefined && rest.grammar && !whole) {
-      throw argumentError('generate: reasoningBudget and grammar exclude each other: the end of the reasoning is not a '
-        + 'part of the grammar');
-    }
-    const format = isChat ? await this[FORMAT]() : undefined, think = format?.think;
-    if (format?.stop) rest.stop = [rest.stop ?? [], format.stop].flat();
-    const budget = think && reasoningBudget !== undefined
-      ? {
-        ...think, limit: reasoningBudget, isOpen: endsWith(await promptEnd(this, ids), think.start),
-        isFirst: whole?.isFirst, calls: whole && opensOf(format),
-      } : undefined;
-    const abort = new AbortController(), unfollow = onAbort(signal, () => abort.abort());
-    /** @type {string[]} */
-    const pieces = [];
-    let wake = () => {};
-    let ended = false;
-    const result = this.#call('generate', { ids, options: { ...rest, budget }, emitTokens: onToken !== undefined }, {
-      signal: abort.signal,
-      onEvent: (event, data) => {
-        if (event === 'token') return onToken?.(data);
-        pieces.push(data);
-        wake();
-      },
-    }).finally(() => {
-      ended = true;
-      wake();
-    });
-    result.catch(() => {});   // the await below throws it, unless the loop was left
-    try {
-      while (pieces.length > 0 || !ended) {
-        if (pieces.length > 0) yield /** @type {string} */ (pieces.shift());
-        else await new Promise(resolve => { wake = () => resolve(undefined); });
-      }
-      return await result;
-    } finally {
-      unfollow();
-      abort.abort();   // stops the generation if the loop was left
-      this.lastStats = await result.catch(() => this.lastStats);
-    }
-  }
-
-  /** Computes one more token.  PLUMB_ERROR_TOKEN: the token is not in the vocabulary; PLUMB_ERROR_CONTEXT: the context
-   * is full. @param {number} token
-   * @returns {Promise<Float32Array>} the logits for the next token, one for each token of the vocabulary */
-  async step(token) {
-    return this.feed([token]);
-  }
-
-  /** Computes more tokens.  The errors are those of step.
-   * @param {ArrayLike<number>} ids @param {{signal?: AbortSignal}} [options]
-   * @returns {Promise<Float32Array>} the logits after the last token */
-  async feed(ids, options = {}) {
-    known.checkOptions('feed', options, known.FEED);
-    options.signal?.throwIfAborted();
-    const tokens = tokenIds('feed', ids);
-    if (tokens.length === 0) throw argumentError('feed: there are no tokens');
-    return this.#call('feed', { ids: tokens }, { signal: options.signal });
   }
 
   /** Computes the embeddings of texts: vectors that are close if the texts have similar meanings.  Several texts at
@@ -551,7 +467,7 @@ export class Model {
     const isOne = typeof texts === 'string' || texts instanceof Int32Array;
     const all = checkTexts('embed', isOne ? [texts] : texts)
       .map(text => typeof text === 'string' ? prefix + text : text);
-    const vectors = await this.#call('embed', { texts: all, options: rest }, {
+    const vectors = await this[CALL]('embed', { texts: all, options: rest }, {
       signal, onEvent: (_, progress) => onProgress?.(progress),
     });
     return isOne ? vectors[0] : vectors;
@@ -572,7 +488,7 @@ export class Model {
     if (wrong >= 0) {
       throw argumentError(`rank: ${wrong > 0 ? `text ${wrong - 1}` : 'the query'} is not a string`);
     }
-    return this.#call('rank', { query: queryPrefix + query, texts: all.map(text => prefix + text), options: rest }, {
+    return this[CALL]('rank', { query: queryPrefix + query, texts: all.map(text => prefix + text), options: rest }, {
       signal, onEvent: (_, progress) => onProgress?.(progress),
     });
   }
@@ -588,56 +504,18 @@ export class Model {
     signal?.throwIfAborted();
     const ids = await this.#promptIds(prompt, parseSpecial ?? true, template ?? {});
     if (ids.length === 0) throw argumentError('trace: there are no tokens');
-    return this.#call('trace', { ids, options: rest, emitTaps: onTap !== undefined }, {
+    return this[CALL]('trace', { ids, options: rest, emitTaps: onTap !== undefined }, {
       signal,
       onEvent: (_, taps) => taps.forEach((/** @type {import('../engine/traces.js').TapRecord} */ tap) => onTap?.(tap)),
     });
   }
 
-  /** Forgets all tokens from this position on.  A model with sliding windows may have to compute the tokens before this
-   * position again, if more than 480 are forgotten; if the signal ends that, the session holds fewer tokens.
-   * @param {number} [position]  default 0: forgets all @param {{signal?: AbortSignal}} [options] */
-  async rewind(position = 0, options = {}) {
-    known.checkOptions('rewind', { position }, known.POSITION);
-    known.checkOptions('rewind', options, known.FEED);
-    options.signal?.throwIfAborted();
-    await this.#call('rewind', { position }, { signal: options.signal });
-  }
-
-  /** Returns what the session holds as bytes: its tokens, K and V, states and logits.  They are not encrypted: who has
-   * them can read the tokens.
-   * @returns {Promise<Uint8Array<ArrayBuffer>>} */
-  async save() {
-    return this.#call('save');
-  }
-
-  /** Replaces what the session holds by what save has returned, on this or another machine, so that prompts which
-   * begin with the same tokens are not computed again, and give the same bits.  The model must be the same, with the
-   * same adapters in use, kvType and precision; contextLength may differ, if the tokens fit.  The bytes may come from
-   * anywhere: if they are refused, the session is as before, or empty if they were damaged behind their head.
-   * PLUMB_ERROR_ARGUMENT: they are of another model, adapters, kvType or precision; PLUMB_ERROR_CONTEXT: there are more
-   * tokens than contextLength; PLUMB_ERROR_MAGIC, _VERSION, _TRUNCATED or _METADATA: they are no saved session, or
-   * damaged.
-   * @param {Uint8Array | ArrayBuffer} bytes */
-  async restore(bytes) {
-    const isBytes = bytes instanceof Uint8Array || bytes instanceof ArrayBuffer;
-    if (!isBytes) throw argumentError('restore: expected a Uint8Array or an ArrayBuffer, as save has returned it');
-    await this.#call('restore', { bytes: bytes instanceof ArrayBuffer ? new Uint8Array(bytes) : bytes });
-  }
-
-  /** Frees the engine.  Calls that are running are ended first; later calls fail. */
+  /** Frees the engine.  Calls that are running are ended first; later calls fail. @override */
   async close() {
     if (this.#closed) return;
     this.#closed = true;
     await this.#transport.call('close').catch(() => {});
     await this.#transport.terminate();
-  }
-
-  /** A prompt behind which a text that a grammar binds comes at once, without reasoning. @param {Int32Array} ids */
-  async #skipped(ids) {
-    const { skip } = headOf(await this[FORMAT](), await promptEnd(this, ids));
-    if (!skip) return ids;
-    return Int32Array.of(...ids, ...await this.tokenize(skip, { addSpecial: false, parseSpecial: true }));
   }
 
   get #source() { return /** @type {string | undefined} */ (this.metadata['tokenizer.chat_template']); }
@@ -648,9 +526,17 @@ export class Model {
   async #promptIds(prompt, parseSpecial, template) {
     if (typeof prompt === 'string') return this.tokenize(prompt, { parseSpecial });
     if (prompt instanceof Int32Array || (Array.isArray(prompt) && typeof prompt[0] === 'number')) {
-      return tokenIds('generate', /** @type {ArrayLike<number>} */ (prompt));
+      return known.tokenIds('generate', /** @type {ArrayLike<number>} */ (prompt));
     }
     return this.#chatTokens('generate', /** @type {Message[]} */ (prompt), template);
+  }
+
+  /** The tokens of a prompt, and whether it is a chat.
+   * @param {string | Message[] | Int32Array | number[]} prompt @param {boolean} parseSpecial
+   * @param {TemplateOptions} template */
+  async [PROMPT](prompt, parseSpecial, template) {
+    const ids = await this.#promptIds(prompt, parseSpecial, template);
+    return { ids, isChat: [ids, prompt].some(one => this.#chats.has(/** @type {any} */ (one))) };
   }
 
   /** @param {string} where @param {Message[]} messages @param {TemplateOptions} options */
@@ -663,10 +549,10 @@ export class Model {
   /** The file's chat template, and the texts that it has of the vocabulary. */
   #about() { return { source: this.#source ?? '', bos: this.#loaded.bosText, eos: this.#loaded.eosText }; }
 
-  /** How the model writes its answers. @returns {Promise<Format>} */
+  /** How the model writes its answers. @returns {Promise<Format>} @override */
   [FORMAT]() {
     if (!this.#format || this.#format.source !== this.#source) {
-      const format = this.#call('format', this.#about());
+      const format = this[CALL]('format', this.#about());
       this.#format = { source: this.#source, format };
       format.catch(() => { this.#format = undefined; });
     }
@@ -685,7 +571,7 @@ export class Model {
     const plain = Array.isArray(tools) ? plainTools(where, tools) : tools;
     const given = { ...variables, messages, ...plain && { tools: plain } };
     known.checkNesting(where, given);
-    return this.#call(method, { json: jsonOf(where, { ...given, add_generation_prompt: addGenerationPrompt }),
+    return this[CALL](method, { json: jsonOf(where, { ...given, add_generation_prompt: addGenerationPrompt }),
       ...this.#about() });
   }
 }
@@ -706,14 +592,4 @@ function checkTexts(where, texts) {
   const wrong = texts.findIndex(text => typeof text !== 'string' && !(text instanceof Int32Array));
   if (wrong < 0) return texts;
   throw argumentError(`${where}: text ${wrong} is ${typeof texts[wrong]}, expected a string or an Int32Array`);
-}
-
-/** @param {string} where @param {ArrayLike<number>} ids @returns {Int32Array} */
-function tokenIds(where, ids) {
-  const numbers = Array.from(ids ?? []);
-  const wrong = numbers.findIndex(id => !Number.isInteger(id) || id < 0 || id >= 2 ** 31);
-  if (wrong >= 0) {
-    throw argumentError(`${where}: token ${wrong} is ${numbers[wrong]}, expected an integer from 0 to 2^31 - 1`);
-  }
-  return Int32Array.from(numbers);
 }

@@ -214,6 +214,7 @@ const { normalize: ___, ...INPUT } = EMBED;
 export const RANK = { ...INPUT, pooling: EMBEDDING.pooling, queryPrefix: string };
 /** The options of feed and rewind. */
 export const FEED = { signal };
+export const OPEN = { contextLength };
 /** The options of applyChatTemplate and tokenizeChat. */
 export const TEMPLATE = { template };
 /** The argument of model.rewind. */
@@ -311,4 +312,14 @@ function shown(value) {
   if (typeof value === 'string') return JSON.stringify(value);
   if (typeof value === 'object' && value !== null) return Array.isArray(value) ? 'an array' : 'an object';
   return typeof value === 'function' ? 'a function' : String(value);
+}
+
+/** @param {string} where @param {ArrayLike<number>} ids @returns {Int32Array} */
+export function tokenIds(where, ids) {
+  const numbers = Array.from(ids ?? []);
+  const wrong = numbers.findIndex(id => !Number.isInteger(id) || id < 0 || id >= 2 ** 31);
+  if (wrong >= 0) {
+    throw argumentError(`${where}: token ${wrong} is ${numbers[wrong]}, expected an integer from 0 to 2^31 - 1`);
+  }
+  return Int32Array.from(numbers);
 }

@@ -81,7 +81,7 @@ export async function rank(engine, query, texts, args, run) {
  * @param {Engine} engine @param {'embed' | 'rank'} where @param {(string | Int32Array)[]} texts
  * @param {string | undefined} query @param {EmbedArgs} args @param {Run} run */
 async function tokenize(engine, where, texts, query, { truncate = false, parseSpecial = false }, run) {
-  const most = engine.contextLength;
+  const most = engine.session.contextLength;
   const name = (/** @type {number} */ i) => where === 'embed' || query !== undefined ? `text ${i}`
     : i > 0 ? `text ${i - 1}` : 'the query';
   /** @type {Int32Array[]} */
@@ -114,7 +114,7 @@ async function compute(engine, where, inputs, pooling, { dimensions, normalize =
   let tokens = 0;
   while (all.length < inputs.length) {
     await run.pause();
-    const { length, vectors } = engine.embed(inputs.slice(all.length, all.length + GIVEN), pooling);
+    const { length, vectors } = engine.session.embed(inputs.slice(all.length, all.length + GIVEN), pooling);
     if (dimensions !== undefined && dimensions > length) {
       throw new PlumbError('PLUMB_ERROR_ARGUMENT', `${where}: dimensions is ${dimensions}, but the model's vectors `
         + `have ${length} elements`, { dimensions, elements: length });

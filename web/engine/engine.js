@@ -7,6 +7,7 @@ import { biasPairs } from '../base/options.js';
 import { KV_TYPES, PARAMETERS, POOLINGS, PRECISIONS } from '../base/parameters.js';
 import { Grammars } from './grammars.js';
 import { decode, importsOf, INITIAL, Instance, PAGE } from './instance.js';
+import { Session } from './session.js';
 import { Traces } from './traces.js';
 
 /** Bytes of a thread's stack.  It can be smaller than the engine's stack, because a thread runs only kernels. */
@@ -101,18 +102,17 @@ class FileSink {
 }
 
 export class Engine extends Instance {
-  /** Pointers to the plumb_model and the plumb_session; #session is 0 until one is opened. */
+  /** Pointer to the plumb_model. */
   #model = 0;
-  #session = 0;
+  /** The open sessions.  All of them share the pass of the first one. @type {Set<Session>} */
+  #sessions = new Set();
   /** Pointer to the state of the digest; 0 until the first digest begins. */
   #digest = 0;
-  /** Pointer to a plumb_text, which holds the incomplete character of the text being generated. */
-  #text = 0;
   /** @type {Grammars | undefined} */
   #grammars;
   /** @type {Traces | undefined} */
   #traces;
-  /** What feedTapped calls. @type {((tap: import('./traces.js').Tap) => void) | undefined} */
+  /** What the taps of a feed call. @type {((tap: import('./traces.js').Tap) => void) | undefined} */
   #onTap;
   /** The bytes of a saved session, of which the first `at` are written or read.
    * @type {{bytes: Uint8Array, at: number}} */
@@ -141,7 +141,6 @@ export class Engine extends Instance {
   /** @param {WebAssembly.Instance} instance @param {WebAssembly.Memory} [memory] */
   constructor(instance, memory) {
     super(instance, memory);
-    this.#text = this.malloc(8);
     this.#model = this.c.plumb_model_create();
     if (!this.#model) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for a model');
   }
@@ -156,7 +155,7 @@ export class Engine extends Instance {
     this.c = null;
     try {
       c.plumb_threads_dismiss?.();   // a browser needs 2 s to end a worker that still waits in the module
-      c.plumb_session_free(this.#session);
+      for (const { pointer } of this.#sessions) c.plumb_session_free(pointer);
       c.plumb_model_free(this.#model);
       if (this.#exhausted) return undefined;
       // The next engine would work with any bytes in its heap, since memory from malloc may have any content.  They are
@@ -205,6 +204,9 @@ export class Engine extends Instance {
     }
   }
 
+  /** Pointer to the plumb_model. */
+  get model() { return this.#model; }
+
   // ---- errors ----
 
   /** @param {number} status */
@@ -213,11 +215,6 @@ export class Engine extends Instance {
   /** @param {number} status */
   #checkModel(status) {
     if (status !== 0) throw this.#modelError(status);
-  }
-
-  /** @param {number} status */
-  #checkSession(status) {
-    if (status !== 0) throw this.error(status, this.string(this.c.plumb_session_error(this.#session)));
   }
 
   // ---- loading ----
@@ -358,12 +355,56 @@ export class Engine extends Instance {
    * @param {number} n  threads, including the caller's */
   setThreads(n) { this.c.plumb_threads_ready(n); }
 
-  /** @param {SessionArgs} [args] */
+  /** Opens a session.  All but the first share its threads and scratch, and allocate K and V when they need them, so
+   * that feeding them may fail with PLUMB_ERROR_MEMORY.
+   * @param {SessionArgs} [args] @returns {Session} */
   openSession({ contextLength = 0, precision = 'exact16', kvType = 'i16' } = {}) {
+    const [first] = this.#sessions;
     // The zeros after contextLength: the default batch, all threads of setThreads.
     this.#checkModel(this.c.plumb_wasm_session_create(this.out, this.#model, contextLength, 0, 0,
-      PRECISIONS.indexOf(precision), KV_TYPES.indexOf(kvType)));
-    this.#session = this.word(0);
+      PRECISIONS.indexOf(precision), KV_TYPES.indexOf(kvType), first?.pointer ?? 0));
+    return this.addSession(this.word(0));
+  }
+
+  /** @param {number} pointer  to a plumb_session, which the engine frees from now on @returns {Session} */
+  addSession(pointer) {
+    const session = new Session(this, pointer);
+    this.#sessions.add(session);
+    return session;
+  }
+
+  /** @param {Session} session */
+  closeSession(session) {
+    this.#sessions.delete(session);
+    session.free();
+  }
+
+  /** The first session. */
+  get session() { return this.sessions[0]; }
+
+  /** The sessions that are open, the first one first. */
+  get sessions() { return [...this.#sessions]; }
+
+  /** Feeds tokens to several sessions at once: plumb_sessions_feed.
+   * @param {{session: Session, ids: ArrayLike<number>, wantsLogits: boolean}[]} feeds
+   * @returns {{session: Session, error: PlumbError} | undefined}  the session that cannot be fed; no other was fed,
+   *   unless the error is PLUMB_ERROR_MEMORY */
+  feedTogether(feeds) {
+    const all = feeds.reduce((n, { ids }) => n + ids.length, 0);
+    return this.withBytes(4 * all + 16 * feeds.length, ids => {
+      let at = ids;
+      feeds.forEach(({ session, ids: own, wantsLogits }, i) => {
+        const feed = ids + 4 * all + 16 * i;
+        new Int32Array(this.memory.buffer, at, own.length).set(own);
+        [session.pointer, at, own.length, wantsLogits ? 1 : 0].forEach((word, k) =>
+          this.view.setUint32(feed + 4 * k, word, true));
+        at += 4 * own.length;
+      });
+      const status = this.c.plumb_sessions_feed(ids + 4 * all, feeds.length, this.out);
+      if (status === 0) return undefined;
+      const { session } = feeds[this.word(0)];
+      return { session, error: this.error(status, this.string(this.c.plumb_session_error(session.pointer))) };
+    });
   }
 
   // ---- adapters ----
@@ -397,20 +438,6 @@ export class Engine extends Instance {
     };
   }
 
-  /** Makes the session use these adapters.  It forgets its tokens, unless they are the same as before.
-   * @param {AdapterUse[]} uses */
-  setAdapters(uses) {
-    this.withBytes(16 * uses.length, ptr => {
-      uses.forEach(({ pointer, scale, layers: [first, last] = [0, 2 ** 32 - 1] }, i) => {
-        this.view.setUint32(ptr + 16 * i, pointer, true);
-        this.view.setFloat32(ptr + 16 * i + 4, scale, true);
-        this.view.setUint32(ptr + 16 * i + 8, first, true);
-        this.view.setUint32(ptr + 16 * i + 12, Math.min(last, 2 ** 32 - 1), true);
-      });
-      this.#checkSession(this.c.plumb_session_set_adapters(this.#session, ptr, uses.length));
-    });
-  }
-
   // ---- what was loaded ----
 
   /** Properties of the model.  end or rehearse must have been called. */
@@ -422,22 +449,6 @@ export class Engine extends Instance {
     return {
       architecture: this.string(this.word(0)), ...named,
       hasLogits: named.hasLogits !== 0, hasEncoder: named.hasEncoder !== 0, pooling: POOLINGS[named.pooling],
-    };
-  }
-
-  /** Properties of the model and its session. */
-  info() {
-    const c = this.c;
-    return {
-      ...this.modelInfo(),
-      contextLength: this.contextLength,
-      batch: this.batch,
-      threads: /** @type {number} */ (c.plumb_session_n_thread(this.#session)),
-      kernels: this.string(c.plumb_session_kernels(this.#session)),
-      precision: PRECISIONS[c.plumb_session_precision(this.#session)],
-      sessionBytes: Number(c.plumb_session_bytes(this.#session)),
-      savedBytes: this.savedBytes,
-      memoryBytes: this.bytes,
     };
   }
 
@@ -515,8 +526,7 @@ export class Engine extends Instance {
   /** The text of one token; '' for a control token if special is false. @param {number} id @param {boolean} special */
   piece(id, special) {
     this.#checkToken(id);
-    const { ptr, n } = this.#piece(id, special);
-    return decode(this.u8.slice(ptr, ptr + n));
+    return decode(this.pieceBytes(id, special));
   }
 
   /** Throws if a token is outside the vocabulary.  The C functions below leave no message about it, because their model
@@ -527,6 +537,12 @@ export class Engine extends Instance {
     if (id >= 0 && id < n) return;
     throw new PlumbError('PLUMB_ERROR_TOKEN', `token ${id} is outside the vocabulary of ${n} tokens`,
       { token: id, vocabulary: n });
+  }
+
+  /** A copy of the bytes of a token's text. @param {number} id @param {boolean} special  as in piece */
+  pieceBytes(id, special) {
+    const { ptr, n } = this.#piece(id, special);
+    return this.u8.slice(ptr, ptr + n);
   }
 
   /** Writes the bytes of a token's text to the buffer of buffer. @param {number} id
@@ -542,90 +558,17 @@ export class Engine extends Instance {
   /** @param {number} id */
   endsTurn(id) { return Boolean(this.c.plumb_token_is_eog(this.#model, id)); }
 
-  /** Begins a new text for pushToken. */
-  beginText() { this.u8.fill(0, this.#text, this.#text + 8); }
+  // ---- what the module calls ----
 
-  /** Adds a token to the text and returns the characters that are now complete.
-   * @param {number} id @param {boolean} [special]  as in piece @returns {string} */
-  pushToken(id, special = false) {
-    const { ptr: from, n } = this.#piece(id, special);
-    const cap = 3 * n + 12;   // the most that plumb_text_push writes
-    const piece = this.u8.slice(from, from + n);
-    const ptr = this.buffer(n + cap);   // the piece, then the text it makes
-    this.u8.set(piece, ptr);
-    const length = this.c.plumb_text_push(this.#text, ptr, n, ptr + n, cap);
-    return decode(this.u8.slice(ptr + n, ptr + n + length));
-  }
-
-  /** Ends the text: returns U+FFFD if its last character is incomplete, otherwise ''. @returns {string} */
-  flushText() {
-    const ptr = this.buffer(12);
-    return decode(this.u8.slice(ptr, ptr + this.c.plumb_text_flush(this.#text, ptr, 12)));
-  }
-
-  // ---- session ----
-
-  /** @returns {number} the maximum number of tokens that the session can hold; 0 without a session */
-  get contextLength() { return this.#session && this.c.plumb_session_n_ctx(this.#session); }
-  /** @returns {number} how many tokens of a prompt the session computes at once */
-  get batch() { return this.c.plumb_session_n_batch(this.#session); }
-  /** @returns {boolean} whether that is more than the model was trained for */
-  get exceedsTraining() { return Boolean(this.c.plumb_session_exceeds_training(this.#session)); }
-  /** @returns {number} tokens in the session */
-  get position() { return this.c.plumb_session_n_past(this.#session); }
-
-  /** @returns {number} tokens that a full session has dropped */
-  get dropped() { return this.c.plumb_session_n_dropped(this.#session); }
-
-  /** What a full session does: plumb_session_set_shift. @param {number} keep  0: feeding it is an error */
-  setShift(keep) { this.#checkSession(this.c.plumb_session_set_shift(this.#session, keep)); }
-
-  /** Keeps the longest common prefix of the session's tokens and ids, forgets the tokens after it, and returns how many
-   * are kept: none if the prefix must be computed again.  The last id is never part of it, so that feeding that id
-   * computes its logits.
-   * @param {Int32Array} ids @returns {number} */
-  reuse(ids) { return this.withIds(ids, (ptr, n) => this.c.plumb_session_reuse(this.#session, ptr, n)); }
-
-  /** Keeps the first tokens and forgets the others.  Returns those of the first tokens that the caller must feed again,
-   * because the session no longer has what it needs to go on after them.  These are none, some or all of them.
-   * @param {number} position  how many tokens to keep @returns {Int32Array} */
-  rewind(position) {
-    // Nothing is forgotten, it is an error, or reuse would compare with tokens that were dropped, too.
-    if (position >= this.position || this.dropped > 0) {
-      this.#checkSession(this.c.plumb_session_rewind(this.#session, position));
-      return new Int32Array(0);
+  /** Calls use, which lets the module write or read the bytes of a saved session. @template T
+   * @param {Uint8Array} bytes @param {() => T} use @returns {T} */
+  exchange(bytes, use) {
+    this.#saved = { bytes, at: 0 };
+    try {
+      return use();
+    } finally {
+      this.#saved = { bytes: new Uint8Array(), at: 0 };
     }
-    const ptr = this.c.plumb_session_tokens(this.#session) >>> 0;
-    const ids = new Int32Array(this.memory.buffer, ptr, position + 1).slice();
-    return ids.subarray(this.reuse(ids), position);
-  }
-
-  /** Lets the encoder of a model that has one read a text, and forgets all tokens unless it is the same text as before.
-   * @param {ArrayLike<number>} ids */
-  encode(ids) { this.withIds(ids, (ptr, n) => this.#checkSession(this.c.plumb_session_encode(this.#session, ptr, n))); }
-
-  /** @param {ArrayLike<number>} ids */
-  feed(ids) { this.withIds(ids, (ptr, n) => this.#checkSession(this.c.plumb_session_feed(this.#session, ptr, n))); }
-
-  /** How many bytes save() returns now; 0 if it cannot. @returns {number} */
-  get savedBytes() { return this.c.plumb_wasm_session_save_bytes(this.#session); }
-
-  /** What the session holds, as bytes. @returns {Uint8Array<ArrayBuffer>} */
-  save() {
-    const bytes = new Uint8Array(this.savedBytes);
-    this.#saved = { bytes, at: 0 };
-    const status = this.c.plumb_wasm_session_save(this.#session);
-    this.#saved = { bytes: new Uint8Array(), at: 0 };
-    this.#checkSession(status);
-    return bytes;
-  }
-
-  /** Replaces what the session holds by what save() has returned. @param {Uint8Array} bytes */
-  restore(bytes) {
-    this.#saved = { bytes, at: 0 };
-    const status = this.c.plumb_wasm_session_restore(this.#session);
-    this.#saved = { bytes: new Uint8Array(), at: 0 };
-    this.#checkSession(status);
   }
 
   /** What the module calls as plumb_on_write. @param {number} ptr @param {number} n */
@@ -642,66 +585,15 @@ export class Engine extends Instance {
     return piece.length;
   }
 
-  /** Computes embeddings of the first of some texts, as many as are fast to compute at once, and forgets all tokens.
-   * @param {Int32Array[]} texts  the tokens of each @param {typeof POOLINGS[number]} pooling
-   * @returns {{length: number, vectors: Float32Array[]}}  length: elements of a vector; with pooling 'none' an array of
-   *   vectors has those of all tokens of a text, one after the other */
-  embed(texts, pooling) {
-    const c = this.c, session = this.#session, kind = POOLINGS.indexOf(pooling);
-    const ids = new Int32Array(texts.reduce((n, text) => n + text.length, 0));
-    texts.reduce((at, text) => (ids.set(text, at), at + text.length), 0);
-    const n = this.withIds(ids, at => this.withIds(texts.map(({ length }) => length), lengths =>
-      Number(c.plumb_session_embed(session, at, lengths, texts.length, kind))));
-    if (n < 0) this.#checkSession(n);
-    let ptr = c.plumb_session_embedding(session, this.out, this.out + 4) >>> 0;
-    const length = this.word(1);
-    const vectors = texts.slice(0, n).map(text => {
-      const elements = (pooling === 'none' ? text.length : 1) * length;
-      const vector = new Float32Array(this.memory.buffer, ptr, elements).slice();
-      ptr += 4 * elements;
-      return vector;
-    });
-    return { length, vectors };
-  }
-
-  /** A copy of the logits after the last token that was fed. @returns {Float32Array<ArrayBuffer>} */
-  logits() {
-    const n = this.c.plumb_model_n_vocab(this.#model);
-    const ptr = this.c.plumb_session_logits(this.#session) >>> 0;
-    return new Float32Array(/** @type {ArrayBuffer} */ (this.memory.buffer), ptr, n).slice();
-  }
-
-  /** Describes a token that was sampled from the session's logits, and the likeliest ones.
-   * @param {number} id @param {number} n  how many of the likeliest tokens to describe, at most 20
-   * @param {Uint8Array} [allowed]  the set of tokens that a grammar allowed, if there is one
-   * @returns {GeneratedToken} */
-  describeToken(id, n, allowed) {
-    const c = this.c, logits = c.plumb_session_logits(this.#session) >>> 0;
-    const logSum = c.plumb_logits_top(logits, c.plumb_model_n_vocab(this.#model), n, this.out);
-    const ids = Array.from({ length: n }, (_, i) => this.view.getInt32(this.out + 4 * i, true));
-    const describe = (/** @type {number} */ id) => {
-      const { ptr, n } = this.#piece(id, true);
-      const bytes = this.u8.slice(ptr, ptr + n), logit = this.view.getFloat32(logits + 4 * id, true);
-      const logprob = Number.isNaN(logit) ? -Infinity : logit - logSum;
-      return { id, piece: decode(bytes), bytes: [...bytes], logprob,
-        ...allowed && { allowed: Boolean(allowed[id >> 3] & 1 << (id & 7)) } };
-    };
-    return { ...describe(id), top: ids.filter(id => id >= 0).map(describe),
-      ...allowed && { allowedTokens: allowed.reduce((sum, byte) => sum + bitsOf(byte), 0) } };
-  }
-
-  // ---- taps and traces ----
-
   /** What the module calls as plumb_on_tap. @param {import('./traces.js').RawTap} tap */
   tapped(...[name, layer, pos, tokens, heads, n, data]) {
     this.#onTap?.({ name: this.string(name), layer, pos: pos >>> 0, tokens, heads, n,
       data: new Float32Array(this.memory.buffer, data >>> 0, tokens * heads * n) });
   }
 
-  /** Feeds ids, and calls onTap with what each step computed.
-   * @param {Int32Array} ids @param {(tap: import('./traces.js').Tap) => void} onTap
-   * @param {Int32Array} [text]  what an encoder reads first, which begins with ids */
-  feedTapped(ids, onTap, text) {
+  /** Calls feed, and onTap with what each step of it computed.
+   * @param {(tap: import('./traces.js').Tap) => void} onTap @param {() => void} feed */
+  tapping(onTap, feed) {
     /** @type {unknown[]} */
     const thrown = [];   // no exception may pass through the module
     this.#onTap = tap => {
@@ -712,24 +604,11 @@ export class Engine extends Instance {
       }
     };
     try {
-      this.#checkSession(this.withIds(text ?? ids, ptr =>
-        this.c.plumb_wasm_feed_tapped(this.#session, ptr, ids.length, text?.length ?? 0)));
+      feed();
     } finally {
       this.#onTap = undefined;
     }
     if (thrown.length > 0) throw thrown[0];
-  }
-
-  /** What a trace says of the session, and of its model. @returns {import('./traces.js').Run} */
-  traceRun() {
-    const c = this.c;
-    c.plumb_wasm_taps(this.#session, this.out, this.out + 4);
-    return {
-      order: this.word(0), hasOutputNorms: this.u8[this.out + 4] !== 0,
-      kernels: this.string(c.plumb_session_kernels(this.#session)),
-      precision: PRECISIONS[c.plumb_session_precision(this.#session)], layers: this.modelInfo().layers,
-      vocabulary: c.plumb_model_n_vocab(this.#model), bos: c.plumb_token_bos(this.#model),
-    };
   }
 
   get hasTraces() { return this.#traces !== undefined; }
@@ -738,20 +617,11 @@ export class Engine extends Instance {
   async loadTraces(module) {
     this.#traces = await Traces.create(module, id => {
       if (id < 0 || id >= this.c.plumb_model_n_vocab(this.#model)) return undefined;
-      const { ptr, n } = this.#piece(id, true);
-      return this.u8.slice(ptr, ptr + n);
+      return this.pieceBytes(id, true);
     });
   }
 
-  /** Feeds ids [at, end) and returns what every step computed.
-   * @param {Int32Array} ids  the whole prompt; the session holds the first `at` of them @param {number} at
-   * @param {number} end @param {import('./traces.js').TraceOptions} options
-   * @returns {import('./traces.js').TraceDocument} */
-  trace(ids, at, end, options) {
-    const text = at === 0 && this.modelInfo().hasEncoder ? ids : undefined;
-    return /** @type {Traces} */ (this.#traces).record(this.traceRun(), ids, options, onTap =>
-      this.feedTapped(ids.subarray(at, end), onTap, text));
-  }
+  get traces() { return /** @type {Traces} */ (this.#traces); }
 
   // ---- sampler ----
 
@@ -786,10 +656,11 @@ export class Engine extends Instance {
     return this.#mask;
   }
 
-  /** @param {Sampling & {grammar?: Grammar}} options  checked by the caller; with a grammar, loadGrammars must have
+  /** @param {Session} session  whose logits are sampled
+   * @param {Sampling & {grammar?: Grammar}} options  checked by the caller; with a grammar, loadGrammars must have
    *   succeeded
    * @param {boolean} [describes]  whether the tokens are described, so that what the grammar allowed is kept */
-  createSampler(options, describes = false) {
+  createSampler(session, options, describes = false) {
     const c = this.c;
     const grammars = /** @type {Grammars} */ (this.#grammars);
     const matcher = options.grammar && grammars.createMatcher(options.grammar, describes);
@@ -817,7 +688,7 @@ export class Engine extends Instance {
        * @returns {number} */
       sample: () => {
         const mask = matcher ? this.#copyMask(matcher.mask()) : 0;
-        const id = c.plumb_sampler_sample_allowed(sampler, c.plumb_session_logits(this.#session), mask);
+        const id = c.plumb_sampler_sample_allowed(sampler, c.plumb_session_logits(session.pointer), mask);
         if (id >= 0) matcher?.accept(id);
         return id;
       },
@@ -842,13 +713,6 @@ export class Engine extends Instance {
       },
     };
   }
-}
-
-/** How many bits of a byte are set. @param {number} byte */
-function bitsOf(byte) {
-  let n = 0;
-  for (; byte > 0; byte &= byte - 1) n++;
-  return n;
 }
 
 /** The value of a metadata key, from its text.

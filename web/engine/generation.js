@@ -1,10 +1,10 @@
 /* Generates the text of an answer: feeds the prompt, then samples tokens and feeds them back. */
-import { yieldToEventLoop } from '../base/async.js';
 import { PlumbError } from '../base/errors.js';
 import { ReasoningMeter } from './budget.js';
 import { StopFilter } from './stop.js';
 
-/** @typedef {import('./engine.js').Engine} Engine */
+/** @typedef {import('./engine.js').Engine} Engine
+ * @typedef {import('./session.js').Session} Session */
 /** @typedef {object} Stats
  * @property {number} promptTokens
  * @property {number} reusedTokens  those of promptTokens that were still in the session
@@ -35,23 +35,24 @@ const SPECIAL = { parseSpecial: true };
  * text; if it ends for another reason, the last of these tokens is missing, and forced tokens before it.  The token
  * that ends the turn is not part of the text: it is neither fed nor counted.  If the model has an encoder, that reads
  * the prompt, and the session holds only the decoder's first token and what it writes.
- * @param {Engine} engine @param {Int32Array} ids  the prompt @param {GenerateOptions} options @param {Run} run
+ * @param {Engine} engine @param {Session} session  of the engine @param {Int32Array} ids  the prompt
+ * @param {GenerateOptions} options @param {Run} run
  * @returns {Promise<Stats>} */
-export async function generate(engine, ids, options, run) {
+export async function generate(engine, session, ids, options, run) {
   if (ids.length === 0) throw new PlumbError('PLUMB_ERROR_ARGUMENT', 'the prompt is empty');
-  engine.setShift(options.sinks ?? 0);
-  if (ids.length > engine.contextLength && !options.sinks) {
+  session.setShift(options.sinks ?? 0);
+  if (ids.length > session.contextLength && !options.sinks) {
     throw new PlumbError('PLUMB_ERROR_CONTEXT', `the prompt has ${ids.length} tokens, but the context holds `
-      + `${engine.contextLength}; shorten it or load the model with a larger contextLength`,
-    { promptTokens: ids.length, contextLength: engine.contextLength });
+      + `${session.contextLength}; shorten it or load the model with a larger contextLength`,
+    { promptTokens: ids.length, contextLength: session.contextLength });
   }
-  const generation = new Generation(engine, ids, options, run);
+  const generation = new Generation(engine, session, ids, options, run);
   try {
     await generation.prefill();
     await generation.decode();
   } finally {
     generation.sampler.free();
-    if (engine.dropped === 0) engine.setShift(0);   // whatever comes next has not asked for it
+    if (session.dropped === 0) session.setShift(0);   // whatever comes next has not asked for it
   }
   return generation.stats();
 }
@@ -81,14 +82,16 @@ class Generation {
   /** Why the text ended. @type {Stats['finishReason'] | undefined} */
   #reason;
 
-  /** @param {Engine} engine @param {Int32Array} ids @param {GenerateOptions} options @param {Run} run */
-  constructor(engine, ids, options, run) {
+  /** @param {Engine} engine @param {Session} session @param {Int32Array} ids @param {GenerateOptions} options
+   * @param {Run} run */
+  constructor(engine, session, ids, options, run) {
     this.engine = engine;
+    this.session = session;
     this.ids = ids;
     this.options = options;
     this.run = run;
     this.#seed = options.seed ?? crypto.getRandomValues(new Uint32Array(1))[0];
-    this.sampler = engine.createSampler({ ...options, seed: this.#seed }, run.onToken !== undefined);
+    this.sampler = engine.createSampler(session, { ...options, seed: this.#seed }, run.onToken !== undefined);
     this.#stops = new StopFilter([options.stop ?? []].flat());
     this.#shown = new Set((options.special ?? []).flatMap(text => [...engine.tokenize(text, SPECIAL)])
       .filter(id => engine.piece(id, false) === ''));
@@ -97,36 +100,36 @@ class Generation {
 
   /** Feeds the prompt. */
   async prefill() {
-    const { engine, ids, run, sampler } = this;
+    const { engine, session, ids, run, sampler, options } = this;
     this.#start = performance.now();
     if (run.aborted()) this.#reason = 'abort';
     else {
       const { hasEncoder, decoderStart } = engine.modelInfo();
-      if (hasEncoder) this.#encode(decoderStart);
+      if (hasEncoder) await this.#encode(decoderStart);
       else {
-        this.#reused = engine.reuse(ids);
+        this.#reused = options.sinks ? session.reuse(ids) : session.reuseAny(ids);
         this.#computed = await run.feed(ids.subarray(this.#reused));
         if (this.#computed < ids.length - this.#reused) this.#reason = 'abort';
       }
     }
     this.#prefillEnd = performance.now();
     ids.forEach(sampler.accept);
-    engine.beginText();
+    session.beginText();
     this.#force();
   }
 
   /** Lets the encoder read the prompt, unless it did before. @param {number} start  the decoder's first token */
-  #encode(start) {
-    const { engine, ids } = this, text = [start];
+  async #encode(start) {
+    const { session, ids, run } = this, text = Int32Array.of(start);
     if (start < 0) {
       throw new PlumbError('PLUMB_ERROR_METADATA', 'the file does not say with which token the text of the decoder '
         + 'begins (decoder_start_token_id)');
     }
-    engine.encode(ids);
-    if (engine.position > 0) this.#reused = ids.length;   // the decoder wrote about the same text
+    session.encode(ids);
+    if (session.position > 0) this.#reused = ids.length;   // the decoder wrote about the same text
     else this.#computed = ids.length;
-    engine.reuse(Int32Array.from(text));
-    engine.feed(text);
+    session.reuse(text);
+    if (await run.feed(text) < 1) this.#reason = 'abort';
   }
 
   /** Adds the tokens that must follow by the grammar. */
@@ -138,29 +141,29 @@ class Generation {
 
   /** Generates the text. */
   async decode() {
-    const { engine, run, sampler } = this, stops = this.#stops;
+    const { engine, session, run, sampler } = this, stops = this.#stops;
     while (!this.#reason) {
       const id = this.#next();
-      if (id >= 0) run.onToken?.(engine.describeToken(id, this.options.logprobs ?? 0, sampler.nextSet()));
+      if (id >= 0) run.onToken?.(session.describeToken(id, this.options.logprobs ?? 0, sampler.nextSet()));
       if (id < 0 || engine.endsTurn(id)) this.#reason = 'stop';   // -1: the vocabulary has no token that ends a turn
       else await this.#add(id);
     }
-    this.#dropped = engine.dropped;
+    this.#dropped = session.dropped;
     if (stops.stopped) return;
-    if (this.#reason === 'stop') run.emit(stops.push(engine.flushText()));   // otherwise a character was cut off
+    if (this.#reason === 'stop') run.emit(stops.push(session.flushText()));   // otherwise a character was cut off
     run.emit(stops.flush());
   }
 
   /** The next token; -1 if there is none because what the grammar describes is complete. */
   #next() {
-    const { engine, sampler } = this, forced = this.#forced;
+    const { engine, session, sampler } = this, forced = this.#forced;
     if (this.#meter?.isSpent && forced.length === 0) {
       forced.push(...engine.tokenize(this.#meter.end, SPECIAL));
       sampler.follow(forced);
     }
     const id = forced.shift() ?? sampler.sample();
     if (id >= 0 || sampler.isComplete()) return id;
-    throw engine.logits().some(logit => logit > -Infinity)
+    throw session.logits().some(logit => logit > -Infinity)
       ? new PlumbError('PLUMB_ERROR_ARGUMENT', `no token can be sampled: ${this.options.grammar
         ? 'the grammar and logitBias forbid' : 'logitBias forbids'} all of them; allow at least one`)
       : new PlumbError('PLUMB_ERROR_TENSOR', 'no token can be sampled: all logits are NaN or -infinity, '
@@ -169,20 +172,21 @@ class Generation {
 
   /** Adds a token to the text, and feeds it if the next one is to be sampled. @param {number} id */
   async #add(id) {
-    const { engine, run, sampler, options: { sinks, maxTokens = sinks ? engine.contextLength : Infinity } } = this;
-    const stops = this.#stops, isFull = engine.position + this.#unfed.length + 1 > engine.contextLength;
+    const { engine, session, run, sampler, options: { sinks } } = this;
+    const { maxTokens = sinks ? session.contextLength : Infinity } = this.options;
+    const stops = this.#stops, isFull = session.position + this.#unfed.length + 1 > session.contextLength;
     sampler.accept(id);
     this.#tokens++;
     this.#meter?.push(engine.piece(id, true));
-    run.emit(stops.push(engine.pushToken(id, this.#shown.has(id))));
-    await yieldToEventLoop();
+    run.emit(stops.push(session.pushToken(id, this.#shown.has(id))));
     this.#unfed.push(id);
     if (this.#forced.length === 0) this.#force();
     if (stops.stopped) this.#reason = 'stop';
     else if (this.#tokens >= maxTokens || isFull && !sinks) this.#reason = 'length';
     else if (run.aborted()) this.#reason = 'abort';
     else if (this.#forced.length === 0 || run.onToken) {
-      engine.feed(this.#unfed);
+      const unfed = Int32Array.from(this.#unfed);
+      if (await run.feed(unfed) < unfed.length) this.#reason = 'abort';
       this.#unfed = [];
       this.#steps++;
     }

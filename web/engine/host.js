@@ -1,6 +1,7 @@
 /* The engine's side of the protocol: one function for each method, around one Engine.  It runs in a worker
  * (engine-worker.js) or in the caller's own thread (protocol.js, class Local).  Long work yields to the event loop
- * between its pieces, so that an abort can arrive.  Calls that change the session run one after the other.
+ * between its pieces, so that an abort can arrive.  Calls that change a session run one after the other; those of
+ * several sessions run at the same time, and feeder.js computes their tokens together.
  *
  * A host serves one load or one preflight, which is its first call.  Other calls may follow only if a load has
  * succeeded, but close may come at any time, and more than once. */
@@ -10,6 +11,7 @@ import { StartOver } from '../loader/download.js';
 import { Parts } from '../loader/parts.js';
 import { embed, rank } from './embed.js';
 import { Engine } from './engine.js';
+import { Feeder } from './feeder.js';
 import { generate } from './generation.js';
 import { decode as textOf } from './instance.js';
 import { preflight } from './preflight.js';
@@ -114,11 +116,16 @@ class Host {
   /** The adapters that are loaded, by the numbers that the user's side has for them.
    * @type {Map<number, ReturnType<Engine['createAdapter']>>} */
   adapters = new Map();
-  /** The numbers of those that the session uses. @type {number[]} */
+  /** Those that all sessions use. @type {{id: number, scale: number, layers?: [number, number]}[]} */
   adaptersInUse = [];
-  /** The end of the queue of inOrder: resolves when the call that was made last has ended, and never rejects.
-   * @type {Promise<unknown>} */
-  #last = Promise.resolve();
+  /** What the load said of sessions. @type {SessionArgs} */
+  sessionArgs = {};
+  /** How many calls began that change a session. */
+  #calls = 0;
+  /** The sessions, by the numbers that the user's side has for them.  0 is that of the load.
+   * @type {Map<number, HostedSession>} */
+  #sessions = new Map();
+  feeder = new Feeder(() => this.engine, () => this.#makeRoom());
   /** close() aborts this to end the calls in the queue, whose own signals only their callers can abort. */
   #closing = new AbortController();
 
@@ -126,6 +133,45 @@ class Host {
   constructor(platform) { this.hosted = new HostedEngine(platform); }
 
   get engine() { return this.hosted.engine; }
+
+  /** @param {number} [id] @returns {HostedSession} */
+  session(id = 0) {
+    let found = this.#sessions.get(id);
+    if (!found && id === 0) {
+      found = new HostedSession(this.engine.session, false);
+      this.#sessions.set(0, found);
+    }
+    if (!found) throw new PlumbError('PLUMB_ERROR_STATE', 'the session is closed');
+    return found;
+  }
+
+  /** All sessions; there is one as soon as the model is loaded. */
+  get sessions() {
+    this.session();
+    return [...this.#sessions.values()];
+  }
+
+  /** @param {number} id  a new number @param {import('./session.js').Session} session */
+  addSession(id, session) { this.#sessions.set(id, new HostedSession(session, true)); }
+
+  /** Ends the calls of a session, and frees it. @param {number} id */
+  async closeSession(id) {
+    const found = this.session(id);
+    this.#sessions.delete(id);
+    found.closing.abort();
+    await found.last;
+    this.engine.closeSession(found.session);
+  }
+
+  /** Moves what the session that was not used for longest holds out of the engine's memory.  The next call that uses it
+   * puts it back.  Returns false if all sessions are in use or hold nothing. */
+  #makeRoom() {
+    const idle = [...this.#sessions.values()].filter(one => one.grows && one.running === 0 && one.session.position > 0);
+    const [oldest] = idle.sort((a, b) => a.used - b.used);
+    if (!oldest) return false;
+    oldest.store();
+    return true;
+  }
 
   /** Throws the error of a method.  A trap (RuntimeError) or an overflow of JavaScript's stack inside the module
    * (RangeError) leaves the instance in an unknown state, so the engine is freed.  A RangeError does not say where it
@@ -151,44 +197,108 @@ class Host {
     });
   }
 
-  /** As direct, but the method runs only after all earlier calls of this kind have ended. @template {Methods[string]} F
-   * @param {F} method @returns {F} */
+  /** As direct, but the method runs only after all earlier calls for the same session have ended.  args.session is the
+   * number of the session; default: 0.
+   * @param {(args: any, call: Call, hosted: HostedSession) => any} method @returns {Methods[string]} */
   inOrder(method) {
-    return /** @type {F} */ ((args, call) => {
-      const result = this.#last.then(() => this.direct(method)(args, call));
-      this.#last = result.catch(() => {});
+    return (args, call) => {
+      /** @type {HostedSession} */
+      let hosted;
+      try {
+        hosted = this.session(args?.session);
+      } catch (error) {
+        return Promise.reject(error);
+      }
+      const run = this.direct(async (_, __) => {
+        hosted.running++;
+        hosted.used = ++this.#calls;
+        try {
+          hosted.load();
+          return await method(args, call, hosted);
+        } finally {
+          hosted.running--;
+        }
+      });
+      const result = hosted.last.then(() => run({}, call));
+      hosted.last = result.catch(() => {});
       return result;
-    });
+    };
   }
 
-  /** @param {AbortSignal} signal  of a call */
-  isStopped(signal) { return signal.aborted || this.#closing.signal.aborted; }
+  /** As direct, but the method runs after all earlier calls for any session, and before all later ones.
+   * @param {(args: any, call: Call) => any} method @returns {Methods[string]} */
+  alone(method) {
+    return (args, call) => {
+      const result = Promise.all(this.sessions.map(({ last }) => last)).then(() => this.direct(method)(args, call));
+      for (const hosted of this.sessions) hosted.last = result.catch(() => {});
+      return result;
+    };
+  }
+
+  /** @param {AbortSignal} signal  of a call @param {HostedSession} [hosted] */
+  isStopped(signal, hosted) {
+    return signal.aborted || this.#closing.signal.aborted || (hosted?.closing.signal.aborted ?? false);
+  }
 
   /** Why a call ends early. @param {AbortSignal} signal */
   stopped(signal) { return signal.reason ?? new PlumbError('PLUMB_ERROR_STATE', 'the model is closed'); }
 
-  /** Feeds ids in batches.  Returns how many were fed, which is fewer than all if the signal ended it.
-   * @param {Int32Array} ids @param {AbortSignal} signal
-   * @param {(at: number, end: number) => void} [step]  feeds a batch, ids [at, end)
-   * @param {number} [n]  tokens in a batch */
-  async feed(ids, signal, step = (at, end) => this.engine.feed(ids.subarray(at, end)), n = this.engine.batch) {
-    for (let at = 0; at < ids.length; at += n) {
-      await yieldToEventLoop();
-      if (this.isStopped(signal)) return at;
-      step(at, Math.min(at + n, ids.length));
-    }
-    return ids.length;
+  /** Feeds ids.  Returns how many were fed, which is fewer than all if the signal ended it.
+   * @param {HostedSession} hosted @param {Int32Array} ids @param {AbortSignal} signal */
+  feed(hosted, ids, signal) {
+    return this.feeder.feed(hosted.session, ids, () => this.isStopped(signal, hosted));
   }
 
-  /** As feed, but throws if the signal ended it. @param {Parameters<Host['feed']>} args */
-  async feedAll(...args) {
-    if (await this.feed(...args) < args[0].length) throw this.stopped(args[1]);
+  /** As feed, but throws if the signal ended it. @param {HostedSession} hosted @param {Int32Array} ids
+   * @param {AbortSignal} signal */
+  async feedAll(hosted, ids, signal) {
+    if (await this.feed(hosted, ids, signal) < ids.length) throw this.stopped(signal);
   }
 
   async close() {
     this.#closing.abort();
-    await this.#last;
+    await Promise.all([...this.#sessions.values()].map(({ last }) => last));
     await this.hosted.free();
+  }
+}
+
+/** A session, with its calls. */
+class HostedSession {
+  /** The end of the queue of its calls: resolves when the one that was made last has ended, and never rejects.
+   * @type {Promise<unknown>} */
+  last = Promise.resolve();
+  /** closeSession aborts this. */
+  closing = new AbortController();
+  /** How many calls run, and the number of the last one, of all sessions. */
+  running = 0;
+  used = 0;
+  /** What the session holds, while that is not in the engine's memory. @type {Uint8Array | undefined} */
+  #stored;
+
+  /** @param {import('./session.js').Session} session
+   * @param {boolean} grows  whether its memory grows with its tokens */
+  constructor(session, grows) {
+    this.session = session;
+    this.grows = grows;
+  }
+
+  /** Moves what the session holds out of the engine's memory. */
+  store() {
+    this.#stored = this.session.save();
+    this.session.rewind(0);
+  }
+
+  /** Empties the session, whose adapters become others.
+   * @param {import('./session.js').AdapterUse[]} uses */
+  setAdapters(uses) {
+    this.session.setAdapters(uses);
+    this.#stored = undefined;
+  }
+
+  /** Puts it back, if it was moved. */
+  load() {
+    if (this.#stored) this.session.restore(this.#stored);
+    this.#stored = undefined;
   }
 }
 
@@ -201,6 +311,8 @@ const opening = (host, platform) => ({
       const variant = await Promise.race([call.pull('module'), parts.aborted]);
       for (;;) {
         try {
+          const { contextLength, precision, kvType } = args;
+          host.sessionArgs = { contextLength, precision, kvType };
           return await build(host.hosted, variant, parts, args, call);
         } catch (thrown) {
           const error = await parts.findCause(host.hosted.asMemoryError(thrown, parts.meter.total));
@@ -286,8 +398,8 @@ async function build(hosted, variant, parts, args, call) {
 
 /** What the user must know of the context, if anything. @param {Engine} engine @param {SessionArgs} args */
 function contextWarning(engine, args) {
-  const { contextLength, trainedContext } = engine.info(), usual = engine.defaultContext(args.kvType);
-  if (engine.exceedsTraining) {
+  const { contextLength, trainedContext } = engine.session.info(), usual = engine.defaultContext(args.kvType);
+  if (engine.session.exceedsTraining) {
     return `contextLength is ${contextLength}, but the model was trained for ${trainedContext} tokens: its answers get `
       + 'worse beyond that';
   }
@@ -297,7 +409,7 @@ function contextWarning(engine, args) {
 
 /** The calls that leave the session as it is. @param {Host} host @returns {Methods} */
 const texts = host => ({
-  info: host.direct(() => ({ ...host.engine.info(), module: host.hosted.module })),
+  info: host.direct(({ session } = {}) => ({ ...host.session(session).session.info(), module: host.hosted.module })),
   tokenize: host.direct(({ text, ...options }) => host.engine.tokenize(text, options)),
   detokenize: host.direct(({ ids, special }) => host.engine.detokenize(ids, special)),
   /** How a template's models write their answers. */
@@ -312,50 +424,68 @@ const texts = host => ({
   }),
 });
 
-/** The calls that change the session. @param {Host} host @returns {Methods} */
+/** The calls that change a session. @param {Host} host @returns {Methods} */
 const computing = host => ({
-  feed: host.inOrder(async ({ ids }, { signal }) => {
-    await host.feedAll(ids, signal);
-    return host.engine.logits();
+  /** @param {{id: number, from?: number} & SessionArgs} args  id: a new number; from: the session to fork, if any */
+  openSession: host.direct(({ id, from, ...args }) => {
+    const session = from === undefined ? host.engine.openSession({ ...host.sessionArgs, ...args })
+      : host.session(from).session.fork();
+    if (from === undefined) session.setAdapters(adapterUses(host));
+    host.addSession(id, session);
+  }),
+  closeSession: host.direct(({ id }) => host.closeSession(id)),
+  feed: host.inOrder(async ({ ids }, { signal }, hosted) => {
+    await host.feedAll(hosted, ids, signal);
+    return hosted.session.logits();
   }),
   /** Empties the session, feeds ids in batches, and returns the records of all batches as one trace.  With
    * `emitTaps` it also emits the records of each batch. */
-  trace: host.inOrder(async ({ ids, options, emitTaps }, { signal, emit, pull }) => {
+  trace: host.inOrder(async ({ ids, options, emitTaps }, { signal, emit, pull }, { session }) => {
     const { engine } = host;
     if (!engine.hasTraces) await engine.loadTraces(await pull('plumb-trace'));
-    engine.rewind(0);
-    engine.setShift(0);
+    session.rewind(0);
+    session.setShift(0);
     /** @type {import('./traces.js').TraceDocument | undefined} */
     let whole;
-    await host.feedAll(ids, signal, (at, end) => {
-      const trace = engine.trace(ids, at, end, options);
+    for (let at = 0; at < ids.length; at += TRACED) {
+      await yieldToEventLoop();
+      if (host.isStopped(signal)) throw host.stopped(signal);
+      const trace = session.trace(ids, at, Math.min(at + TRACED, ids.length), options);
       if (emitTaps) emit('taps', trace.taps);
       if (!whole) whole = trace;
       else for (const tap of trace.taps) whole.taps.push(tap);
-    }, TRACED);
+    }
     return whole;
   }),
-  save: host.inOrder(() => host.engine.save()),
-  restore: host.inOrder((/** @type {{bytes: Uint8Array}} */ { bytes }) => host.engine.restore(bytes)),
-  rewind: host.inOrder(async ({ position }, { signal }) => host.feedAll(host.engine.rewind(position), signal)),
+  save: host.inOrder((_, __, { session }) => session.save()),
+  restore: host.inOrder((/** @type {{bytes: Uint8Array}} */ { bytes }, _, { session }) => session.restore(bytes)),
+  rewind: host.inOrder(async ({ position }, { signal }, hosted) =>
+    host.feedAll(hosted, hosted.session.rewind(position), signal)),
   embed: host.inOrder(({ texts, options }, call) => embed(host.engine, texts, options, embedding(host, call))),
   rank: host.inOrder(({ query, texts, options }, call) =>
     rank(host.engine, query, texts, options, embedding(host, call))),
-  generate: host.inOrder(async ({ ids, options, emitTokens }, { signal, emit, pull }) => {
+  generate: host.inOrder(async ({ ids, options, emitTokens }, { signal, emit, pull }, hosted) => {
     if (options.grammar && !host.engine.hasGrammars) await host.engine.loadGrammars(await pull('plumb-grammar'));
-    return generate(host.engine, ids, options, {
+    return generate(host.engine, hosted.session, ids, options, {
       emit: text => text && emit('text', text),
       onToken: emitTokens ? token => emit('token', token) : undefined,
-      aborted: () => host.isStopped(signal),
-      feed: rest => host.feed(rest, signal),
+      aborted: () => host.isStopped(signal, hosted),
+      feed: rest => host.feed(hosted, rest, signal),
     });
   }),
+});
+
+/** The adapters in use, as a session takes them. @param {Host} host */
+const adapterUses = host => host.adaptersInUse.map(({ id, ...use }) => {
+  const adapter = host.adapters.get(id);
+  if (!adapter) throw new PlumbError('PLUMB_ERROR_ARGUMENT', 'setAdapters: an adapter was freed');
+  return { ...use, pointer: adapter.pointer };
 });
 
 /** The calls of adapters. @param {Host} host @param {Platform} platform @returns {Methods} */
 const adapting = (host, platform) => ({
   /** @param {import('../loader/parts.js').LoadArgs & {id: number}} args  id: a new number */
-  loadAdapter: host.inOrder(async ({ id, ...args }, call) => {
+  loadAdapter: host.alone(async ({ id, ...args }, call) => {
     const parts = new Parts(args, call, platform);
     try {
       for (;;) {
@@ -380,16 +510,19 @@ const adapting = (host, platform) => ({
       throw error;
     }
   }),
-  setAdapters: host.inOrder((/** @type {{uses: {id: number, scale: number, layers?: [number, number]}[]}} */ args) => {
-    host.engine.setAdapters(args.uses.map(({ id, ...use }) => {
-      const adapter = host.adapters.get(id);
-      if (!adapter) throw new PlumbError('PLUMB_ERROR_ARGUMENT', 'setAdapters: an adapter was freed');
-      return { ...use, pointer: adapter.pointer };
-    }));
-    host.adaptersInUse = args.uses.map(({ id }) => id);
+  setAdapters: host.alone((/** @type {{uses: Host['adaptersInUse']}} */ { uses }) => {
+    const before = host.adaptersInUse;
+    host.adaptersInUse = uses;
+    try {
+      const all = adapterUses(host);
+      for (const hosted of host.sessions) hosted.setAdapters(all);
+    } catch (error) {
+      host.adaptersInUse = before;
+      throw error;
+    }
   }),
-  freeAdapter: host.inOrder((/** @type {{id: number}} */ { id }) => {
-    if (host.adaptersInUse.includes(id)) {
+  freeAdapter: host.alone((/** @type {{id: number}} */ { id }) => {
+    if (host.adaptersInUse.some(use => use.id === id)) {
       throw new PlumbError('PLUMB_ERROR_STATE', 'the adapter is in use; setAdapters([]) ends that');
     }
     host.adapters.get(id)?.free();

@@ -184,9 +184,9 @@ function planMemory(engine, plan, memoryLimit, weightsFit, args) {
   }
   const { parameters, weightBytes: weights, hasLogits, pooling, dimensions } = engine.modelInfo();
   Object.assign(plan, { parameters, hasLogits, pooling, dimensions });
-  plan.contextLength = opened ? engine.contextLength : contextLength ?? engine.defaultContext(kvType);
+  plan.contextLength = opened ? engine.session.contextLength : contextLength ?? engine.defaultContext(kvType);
   const kv = engine.kvBytes(plan.contextLength, kvType ?? 'i16');
-  const { sessionBytes = kv, threads = 1 } = opened ? engine.info() : {};
+  const { sessionBytes = kv, threads = 1 } = opened ? engine.session.info() : {};
   const scratch = sessionBytes - kv;
   plan.threads = threads;
   plan.fits = weightsFit && opened;
@@ -207,26 +207,27 @@ function deviceMemory() {
  * at first, and other programs compute too.
  * @param {import('./engine.js').Engine} engine @param {AbortSignal} signal */
 async function measure(engine, signal) {
-  const n = Math.min(PROMPT, engine.batch, engine.contextLength - 1), prompt = new Int32Array(n);
+  const { session } = engine, n = Math.min(PROMPT, session.batch, session.contextLength - 1);
+  const prompt = new Int32Array(n);
   const { hasLogits, hasEncoder, vocabulary } = engine.modelInfo();
   let round = 0;
   const timed = (/** @type {Int32Array} */ ids, isPrompt = false) => {
     const start = performance.now();
-    if (hasEncoder && isPrompt) engine.encode(ids.fill(round++ % vocabulary));   // a text that it has not read
-    else if (hasLogits) engine.feed(ids);
-    else engine.embed([ids], 'mean');
+    if (hasEncoder && isPrompt) session.encode(ids.fill(round++ % vocabulary));   // a text that it has not read
+    else if (hasLogits) session.feed(ids);
+    else session.embed([ids], 'mean');
     return (performance.now() - start) / 1000;
   };
   let decode = Infinity, prefill = 0;
   const end = performance.now() + MEASURE;
   do {
-    engine.rewind(0);
+    session.rewind(0);
     // A long prompt takes too long with a large model; a shorter one gives nearly the same rate.  decode * n * 500 is
     // an estimate of the milliseconds that a prompt of n tokens takes, if each takes half as long as a single token.
     // The first prompt is short, because decode is not known yet: it is Infinity.
     const fed = decode * n * 500 > MEASURE ? Math.min(n, 8) : n;
     prefill = Math.max(prefill, fed / timed(prompt.subarray(0, fed), true));
-    for (let i = 0; i < 4 && engine.position < engine.contextLength; i++) {
+    for (let i = 0; i < 4 && session.position < session.contextLength; i++) {
       decode = Math.min(decode, timed(prompt.subarray(0, 1)));
     }
     await yieldToEventLoop();

@@ -12,6 +12,7 @@ import { attempt, NO_FLAGS, platform, wrap } from './platform.js';
 
 export { PlumbError } from '../base/errors.js';
 export { Adapter, Model } from '../api/plumb.js';
+export { Session } from '../api/session.js';
 
 /** Loads models. */
 export const Plumb = createPlumb({

@@ -207,6 +207,7 @@ static uint32_t keep(plumb_session *s, uint32_t n) {
     if (s->n_dropped > 0 && n < n_shifted(s) && n > s->n_keep) n = s->n_keep;
     s->n_past = s->forward ? sequence_rewind(&s->sequence, n) : s->pass->rewind(s->reference, n);
     if (s->n_past <= s->n_keep) s->n_dropped = 0;
+    if (s->params.grows) sequence_trim(&s->sequence, s->n_past);
     return s->n_past;
 }
 

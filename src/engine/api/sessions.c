@@ -15,8 +15,12 @@ static bool same_adapters(const plumb_session *a, const plumb_session *b) {
     return same;
 }
 
+bool plumb_session_joins(const plumb_session *s, const plumb_session *other) {
+    return s->work && s->work == other->work && same_adapters(s, other);
+}
+
 static bool are_alike(const plumb_session *a, const plumb_session *b) {
-    return a->work && a->work == b->work && a->n_ctx == b->n_ctx && a->n_batch == b->n_batch && same_adapters(a, b);
+    return plumb_session_joins(a, b) && a->n_ctx == b->n_ctx && a->n_batch == b->n_batch;
 }
 
 uint32_t plumb_session_common(const plumb_session *s, const plumb_session *from, const int32_t *ids, size_t n) {
@@ -99,7 +103,7 @@ static plumb_status check_feeds(const plumb_feed *feeds, size_t n_feed, size_t *
         plumb_session *s = feeds[i].session, *first = feeds->session;
         *failed = i;
         PLUMB_TRY(session_check_feed(s, feeds[i].ids, feeds[i].n));
-        bool is_twice = false, is_alike = s->work && s->work == first->work && same_adapters(s, first);
+        bool is_twice = false, is_alike = plumb_session_joins(s, first);
         for (size_t j = 0; j < i; j++) is_twice = is_twice || feeds[j].session == s;
         if (feeds[i].n > 0 && is_alike && !s->is_tapped && !is_twice) continue;
         return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "session %zu of %zu cannot be fed together with the others: it "

@@ -146,6 +146,14 @@ void kv_cache_share(struct kv_cache *to, const struct kv_cache *from, uint32_t e
     to->n_lost = end > 0 ? from->n_lost : 0;
 }
 
+void kv_cache_trim(struct kv_cache *cache, uint32_t end) {
+    for (uint32_t i = end > 0 ? (end - 1) / KV_PART + 1 : 0; i < cache->n_page; i++) {
+        if (cache->n_lost > 0 && end > 0) return;
+        leave(cache->pages[i]);
+        cache->pages[i] = NULL;
+    }
+}
+
 uint64_t kv_cache_held(const struct kv_cache *cache) {
     uint64_t n = 0;
     for (uint32_t i = 0; i < cache->n_page; i++) n += cache->pages[i] ? page_bytes(cache, i) : 0;

@@ -85,6 +85,8 @@ bool kv_cache_prepare(struct kv_cache *cache, uint32_t begin, uint32_t end);
 /* Makes `to`, which kv_cache_init has made alike, hold what `from` has of the positions before `end`.  They share the
  * pages. */
 void kv_cache_share(struct kv_cache *to, const struct kv_cache *from, uint32_t end);
+/* Leaves the pages that have no position before `end`; all of a ring only if end is 0. */
+void kv_cache_trim(struct kv_cache *cache, uint32_t end);
 /* Bytes of the pages that the cache has, those that others have too included. */
 uint64_t kv_cache_held(const struct kv_cache *cache);
 /* Returns how many bytes the caches and states of all layers take, and the snapshots of the states.  It is a double, so

@@ -78,6 +78,14 @@ static bool prepare(struct sequence *s, bool is_cross, uint32_t begin, uint32_t 
 bool sequence_prepare(struct sequence *s, uint32_t begin, uint32_t end) { return prepare(s, false, begin, end); }
 bool sequence_prepare_encoded(struct sequence *s, uint32_t n) { return prepare(s, true, 0, n); }
 
+void sequence_trim(struct sequence *s, uint32_t n_past) {
+    for (uint32_t il = 0; il < s->plan->n_layer; il++) {
+        if (has_cache(s, il) && !s->plan->layers[il].attn.reads_encoder) kv_cache_trim(&s->caches[il], n_past);
+    }
+    snapshots_back(&s->snapshots, n_past);
+    snapshots_trim(&s->snapshots);
+}
+
 uint32_t sequence_rewind(const struct sequence *s, uint32_t n_past) {
     bool must_go_back = s->plan->is_recurrent && n_past != s->n_past;
     uint32_t n = must_go_back ? snapshots_before(&s->snapshots, n_past) : n_past;

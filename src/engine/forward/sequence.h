@@ -41,6 +41,9 @@ void sequence_fork(struct sequence *to, const struct sequence *from, uint32_t n_
 bool sequence_prepare(struct sequence *s, uint32_t begin, uint32_t end);
 /* The same for those of an encoder's text of n tokens, which the decoder reads. */
 bool sequence_prepare_encoded(struct sequence *s, uint32_t n);
+/* Forgets all but the first n_past tokens, which sequence_rewind has returned, and frees the memory that they do not
+ * need. */
+void sequence_trim(struct sequence *s, uint32_t n_past);
 /* Returns how many of the first n_past tokens can be kept, at most n_past and perhaps none: the next run may begin
  * there.  n_past: at most as many as were computed.  Layers with windows keep a limited number of positions, so going
  * far back means to compute all tokens again.  Recurrent layers keep some snapshots of their states. */

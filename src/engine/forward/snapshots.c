@@ -39,6 +39,10 @@ bool snapshots_reserve(struct snapshots *s) {
     return true;
 }
 
+void snapshots_trim(struct snapshots *s) {
+    for (uint32_t i = s->n; i < SNAPSHOTS_MAX; i++) leave(&s->copies[i]);
+}
+
 uint64_t snapshots_held(const struct snapshots *s) {
     uint64_t n = 0;
     for (uint32_t i = 0; i < SNAPSHOTS_MAX; i++) n += s->copies[i] ? s->size * sizeof(float) : 0;

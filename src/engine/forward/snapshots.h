@@ -32,6 +32,8 @@ bool snapshots_reserve(struct snapshots *s);
 void snapshots_free(struct snapshots *s);
 /* Bytes of what is allocated, copies that other lists have too included. */
 uint64_t snapshots_held(const struct snapshots *s);
+/* Frees the memory for copies that there are not. */
+void snapshots_trim(struct snapshots *s);
 /* Returns the place for a copy after n tokens, more than any other copy has.  If there is no room, the copy goes that
  * leaves the smallest gap.  NULL: there is no memory, and the list has fewer copies. */
 float *snapshots_add(struct snapshots *s, uint32_t n);

@@ -1,0 +1,107 @@
+/* Feeds the sessions of an engine.  What several sessions wait for at the same time is computed together, with one
+ * product for each matrix, and a long prompt in pieces between the tokens of answers, so that no answer stalls.  The
+ * bits of a session are those that it computes alone. */
+import { yieldToEventLoop } from '../base/async.js';
+
+/** @typedef {import('./engine.js').Engine} Engine
+ * @typedef {import('./session.js').Session} Session */
+/** @typedef {object} Waiting  tokens that a session waits for
+ * @property {Session} session
+ * @property {Int32Array} ids
+ * @property {number} at  how many of them were fed
+ * @property {() => boolean} isStopped
+ * @property {(fed: number) => void} resolve
+ * @property {(error: unknown) => void} reject */
+
+/** With at most STEP tokens left, a session is considered to answer.  PIECE: how many tokens of prompts are computed
+ * between the steps of answers. */
+const STEP = 8, PIECE = 32;
+
+export class Feeder {
+  #engine;
+  #makeRoom;
+  /** In the order in which they came. @type {Waiting[]} */
+  #waiting = [];
+  #isRunning = false;
+
+  /** @param {() => Engine} engine
+   * @param {() => boolean} makeRoom  frees memory of a session that waits for nothing; false: there is none */
+  constructor(engine, makeRoom) {
+    this.#engine = engine;
+    this.#makeRoom = makeRoom;
+  }
+
+  /** Feeds ids to a session, in batches.  Returns how many were fed, which is fewer than all if isStopped ended it.
+   * @param {Session} session @param {Int32Array} ids @param {() => boolean} isStopped @returns {Promise<number>} */
+  feed(session, ids, isStopped) {
+    if (ids.length === 0) return Promise.resolve(0);
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ session, ids, at: 0, isStopped, resolve, reject });
+      if (!this.#isRunning) this.#run();
+    });
+  }
+
+  /** Whether a session waits for tokens. @param {Session} session */
+  isWaiting(session) { return this.#waiting.some(one => one.session === session); }
+
+  async #run() {
+    this.#isRunning = true;
+    while (this.#waiting.length > 0) {
+      await yieldToEventLoop();
+      for (const one of this.#waiting.filter(({ isStopped }) => isStopped())) this.#end(one, () => one.resolve(one.at));
+      if (this.#waiting.length > 0) this.#step();
+    }
+    this.#isRunning = false;
+  }
+
+  /** @param {Waiting} one @param {() => void} settle */
+  #end(one, settle) {
+    this.#waiting.splice(this.#waiting.indexOf(one), 1);
+    settle();
+  }
+
+  /** How many tokens of each session are next.  A session that cannot be fed together with the one that has waited for
+   * longest waits for the next step. */
+  #next() {
+    const [{ session: first }] = this.#waiting, together = this.#waiting.filter(({ session }) => session.joins(first));
+    const left = (/** @type {Waiting} */ { ids, at }) => ids.length - at;
+    const answers = together.filter(one => left(one) <= STEP), prompts = together.filter(one => left(one) > STEP);
+    let free = Math.min(...together.map(({ session }) => session.batch));
+    const next = [];
+    for (const one of answers) {
+      if (left(one) > free) break;   // its turn comes with the next step
+      next.push({ one, n: left(one) });
+      free -= left(one);
+    }
+    if (next.length > 0) free = Math.min(free, PIECE);
+    for (const one of prompts) {
+      const n = Math.min(left(one), free);
+      if (n > 0) next.push({ one, n });
+      free -= n;
+    }
+    return next;
+  }
+
+  /** Computes one batch. */
+  #step() {
+    const next = this.#next();
+    const feeds = next.map(({ one: { session, ids, at }, n }) =>
+      ({ session, ids: ids.subarray(at, at + n), wantsLogits: at + n === ids.length }));
+    try {
+      const failed = this.#engine().feedTogether(feeds);
+      if (failed) {
+        if (failed.error.code === 'PLUMB_ERROR_MEMORY' && this.#makeRoom()) return;   // the next step tries again
+        const { one } = /** @type {typeof next[0]} */ (next.find(({ one }) => one.session === failed.session));
+        this.#end(one, () => one.reject(failed.error));
+        return;
+      }
+    } catch (error) {   // the engine is gone
+      for (const { one } of next) this.#end(one, () => one.reject(error));
+      return;
+    }
+    for (const { one, n } of next) {
+      one.at += n;
+      if (one.at === one.ids.length) this.#end(one, () => one.resolve(one.at));
+    }
+  }
+}

@@ -1,0 +1,260 @@
+/* A session of an engine: a sequence of tokens, what was computed for them, and the text that is made of them.  All
+ * methods are synchronous. */
+import { POOLINGS, PRECISIONS } from '../base/parameters.js';
+import { decode } from './instance.js';
+
+/** @typedef {import('./engine.js').Engine} Engine
+ * @typedef {import('./engine.js').AdapterUse} AdapterUse
+ * @typedef {import('./engine.js').GeneratedToken} GeneratedToken */
+
+export class Session {
+  #engine;
+  /** Pointer to a plumb_text, which holds the incomplete character of the text being generated. */
+  #text;
+
+  /** @param {Engine} engine @param {number} pointer  to a plumb_session; Engine.addSession calls this */
+  constructor(engine, pointer) {
+    this.#engine = engine;
+    this.pointer = pointer;
+    this.#text = engine.malloc(8);
+  }
+
+  /** Engine.closeSession and Engine.free call this. */
+  free() {
+    this.#engine.c.plumb_session_free(this.pointer);
+    this.#engine.c.free(this.#text);
+  }
+
+  /** @param {number} status */
+  #check(status) {
+    if (status === 0) return;
+    throw this.#engine.error(status, this.#engine.string(this.#engine.c.plumb_session_error(this.pointer)));
+  }
+
+  /** A session that holds what this one holds, and shares it. @returns {Session} */
+  fork() {
+    this.#check(this.#engine.c.plumb_session_fork(this.#engine.out, this.pointer));
+    return this.#engine.addSession(this.#engine.word(0));
+  }
+
+  /** Whether the engine can feed both sessions at once. @param {Session} other */
+  joins(other) { return Boolean(this.#engine.c.plumb_session_joins(this.pointer, other.pointer)); }
+
+  /** Makes this session hold the longest beginning of a prompt that it or another session holds, and returns how many
+   * tokens that is; see reuse. @param {Int32Array} ids @returns {number} */
+  reuseAny(ids) {
+    const { c } = this.#engine;
+    return this.#engine.withIds(ids, (ptr, n) => {
+      const common = (/** @type {Session} */ from) =>
+        /** @type {number} */ (c.plumb_session_common(this.pointer, from.pointer, ptr, n));
+      let best = /** @type {Session} */ (this), most = common(this);
+      for (const one of this.#engine.sessions) {
+        if (one === this || common(one) <= most) continue;
+        best = one;
+        most = common(one);
+      }
+      if (best === this) return c.plumb_session_reuse(this.pointer, ptr, n);
+      this.#check(c.plumb_session_adopt(this.pointer, best.pointer, most));
+      return most;
+    });
+  }
+
+  /** @returns {number} the maximum number of tokens that the session can hold */
+  get contextLength() { return this.#engine.c.plumb_session_n_ctx(this.pointer); }
+  /** @returns {number} how many tokens of a prompt the session computes at once */
+  get batch() { return this.#engine.c.plumb_session_n_batch(this.pointer); }
+  /** @returns {boolean} whether that is more than the model was trained for */
+  get exceedsTraining() { return Boolean(this.#engine.c.plumb_session_exceeds_training(this.pointer)); }
+  /** @returns {number} tokens in the session */
+  get position() { return this.#engine.c.plumb_session_n_past(this.pointer); }
+
+  /** @returns {number} tokens that a full session has dropped */
+  get dropped() { return this.#engine.c.plumb_session_n_dropped(this.pointer); }
+
+  /** What a full session does: plumb_session_set_shift. @param {number} keep  0: feeding it is an error */
+  setShift(keep) { this.#check(this.#engine.c.plumb_session_set_shift(this.pointer, keep)); }
+
+  /** Keeps the longest common prefix of the session's tokens and ids, forgets the tokens after it, and returns how many
+   * are kept: none if the prefix must be computed again.  The last id is never part of it, so that feeding that id
+   * computes its logits.
+   * @param {Int32Array} ids @returns {number} */
+  reuse(ids) { return this.#engine.withIds(ids, (ptr, n) => this.#engine.c.plumb_session_reuse(this.pointer, ptr, n)); }
+
+  /** Keeps the first tokens and forgets the others.  Returns those of the first tokens that the caller must feed again,
+   * because the session no longer has what it needs to go on after them.  These are none, some or all of them.
+   * @param {number} position  how many tokens to keep @returns {Int32Array} */
+  rewind(position) {
+    // Nothing is forgotten, it is an error, or reuse would compare with tokens that were dropped, too.
+    if (position >= this.position || this.dropped > 0) {
+      this.#check(this.#engine.c.plumb_session_rewind(this.pointer, position));
+      return new Int32Array(0);
+    }
+    const ptr = this.#engine.c.plumb_session_tokens(this.pointer) >>> 0;
+    const ids = new Int32Array(this.#engine.memory.buffer, ptr, position + 1).slice();
+    return ids.subarray(this.reuse(ids), position);
+  }
+
+  /** Lets the encoder of a model that has one read a text, and forgets all tokens unless it is the same text as before.
+   * @param {ArrayLike<number>} ids */
+  encode(ids) {
+    this.#engine.withIds(ids, (ptr, n) => this.#check(this.#engine.c.plumb_session_encode(this.pointer, ptr, n)));
+  }
+
+  /** @param {ArrayLike<number>} ids */
+  feed(ids) {
+    this.#engine.withIds(ids, (ptr, n) => this.#check(this.#engine.c.plumb_session_feed(this.pointer, ptr, n)));
+  }
+
+  /** How many bytes save() returns now; 0 if it cannot. @returns {number} */
+  get savedBytes() { return this.#engine.c.plumb_wasm_session_save_bytes(this.pointer); }
+
+  /** What the session holds, as bytes. @returns {Uint8Array<ArrayBuffer>} */
+  save() {
+    const bytes = new Uint8Array(this.savedBytes);
+    this.#check(this.#engine.exchange(bytes, () => this.#engine.c.plumb_wasm_session_save(this.pointer)));
+    return bytes;
+  }
+
+  /** Replaces what the session holds by what save() has returned. @param {Uint8Array} bytes */
+  restore(bytes) {
+    this.#check(this.#engine.exchange(bytes, () => this.#engine.c.plumb_wasm_session_restore(this.pointer)));
+  }
+
+  /** Computes embeddings of the first of some texts, as many as are fast to compute at once, and forgets all tokens.
+   * @param {Int32Array[]} texts  the tokens of each @param {typeof POOLINGS[number]} pooling
+   * @returns {{length: number, vectors: Float32Array[]}}  length: elements of a vector; with pooling 'none' an array of
+   *   vectors has those of all tokens of a text, one after the other */
+  embed(texts, pooling) {
+    const c = this.#engine.c, session = this.pointer, kind = POOLINGS.indexOf(pooling);
+    const ids = new Int32Array(texts.reduce((n, text) => n + text.length, 0));
+    texts.reduce((at, text) => (ids.set(text, at), at + text.length), 0);
+    const n = this.#engine.withIds(ids, at => this.#engine.withIds(texts.map(({ length }) => length), lengths =>
+      Number(c.plumb_session_embed(session, at, lengths, texts.length, kind))));
+    if (n < 0) this.#check(n);
+    let ptr = c.plumb_session_embedding(session, this.#engine.out, this.#engine.out + 4) >>> 0;
+    const length = this.#engine.word(1);
+    const vectors = texts.slice(0, n).map(text => {
+      const elements = (pooling === 'none' ? text.length : 1) * length;
+      const vector = new Float32Array(this.#engine.memory.buffer, ptr, elements).slice();
+      ptr += 4 * elements;
+      return vector;
+    });
+    return { length, vectors };
+  }
+
+  /** A copy of the logits after the last token that was fed. @returns {Float32Array<ArrayBuffer>} */
+  logits() {
+    const n = this.#engine.c.plumb_model_n_vocab(this.#engine.model);
+    const ptr = this.#engine.c.plumb_session_logits(this.pointer) >>> 0;
+    return new Float32Array(/** @type {ArrayBuffer} */ (this.#engine.memory.buffer), ptr, n).slice();
+  }
+
+  /** Describes a token that was sampled from the session's logits, and the likeliest ones.
+   * @param {number} id @param {number} n  how many of the likeliest tokens to describe, at most 20
+   * @param {Uint8Array} [allowed]  the set of tokens that a grammar allowed, if there is one
+   * @returns {GeneratedToken} */
+  describeToken(id, n, allowed) {
+    const c = this.#engine.c, logits = c.plumb_session_logits(this.pointer) >>> 0;
+    const logSum = c.plumb_logits_top(logits, c.plumb_model_n_vocab(this.#engine.model), n, this.#engine.out);
+    const ids = Array.from({ length: n }, (_, i) => this.#engine.view.getInt32(this.#engine.out + 4 * i, true));
+    const describe = (/** @type {number} */ id) => {
+      const bytes = this.#engine.pieceBytes(id, true), logit = this.#engine.view.getFloat32(logits + 4 * id, true);
+      const logprob = Number.isNaN(logit) ? -Infinity : logit - logSum;
+      return { id, piece: decode(bytes), bytes: [...bytes], logprob,
+        ...allowed && { allowed: Boolean(allowed[id >> 3] & 1 << (id & 7)) } };
+    };
+    return { ...describe(id), top: ids.filter(id => id >= 0).map(describe),
+      ...allowed && { allowedTokens: allowed.reduce((sum, byte) => sum + bitsOf(byte), 0) } };
+  }
+
+  // ---- the text ----
+
+  /** Begins a new text for pushToken. */
+  beginText() { this.#engine.u8.fill(0, this.#text, this.#text + 8); }
+
+  /** Adds a token to the text and returns the characters that are now complete.
+   * @param {number} id @param {boolean} [special]  as in piece @returns {string} */
+  pushToken(id, special = false) {
+    const piece = this.#engine.pieceBytes(id, special), n = piece.length;
+    const cap = 3 * n + 12;   // the most that plumb_text_push writes
+    const ptr = this.#engine.buffer(n + cap);   // the piece, then the text it makes
+    this.#engine.u8.set(piece, ptr);
+    const length = this.#engine.c.plumb_text_push(this.#text, ptr, n, ptr + n, cap);
+    return decode(this.#engine.u8.slice(ptr + n, ptr + n + length));
+  }
+
+  /** Ends the text: returns U+FFFD if its last character is incomplete, otherwise ''. @returns {string} */
+  flushText() {
+    const ptr = this.#engine.buffer(12);
+    return decode(this.#engine.u8.slice(ptr, ptr + this.#engine.c.plumb_text_flush(this.#text, ptr, 12)));
+  }
+
+  // ---- adapters, taps and what is known ----
+
+  /** Makes the session use these adapters.  It forgets its tokens, unless they are the same as before.
+   * @param {AdapterUse[]} uses */
+  setAdapters(uses) {
+    this.#engine.withBytes(16 * uses.length, ptr => {
+      uses.forEach(({ pointer, scale, layers: [first, last] = [0, 2 ** 32 - 1] }, i) => {
+        this.#engine.view.setUint32(ptr + 16 * i, pointer, true);
+        this.#engine.view.setFloat32(ptr + 16 * i + 4, scale, true);
+        this.#engine.view.setUint32(ptr + 16 * i + 8, first, true);
+        this.#engine.view.setUint32(ptr + 16 * i + 12, Math.min(last, 2 ** 32 - 1), true);
+      });
+      this.#check(this.#engine.c.plumb_session_set_adapters(this.pointer, ptr, uses.length));
+    });
+  }
+
+  /** Properties of the model and of the session. */
+  info() {
+    const c = this.#engine.c;
+    return {
+      ...this.#engine.modelInfo(),
+      contextLength: this.contextLength,
+      batch: this.batch,
+      threads: /** @type {number} */ (c.plumb_session_n_thread(this.pointer)),
+      kernels: this.#engine.string(c.plumb_session_kernels(this.pointer)),
+      precision: PRECISIONS[c.plumb_session_precision(this.pointer)],
+      sessionBytes: Number(c.plumb_session_bytes(this.pointer)),
+      savedBytes: this.savedBytes,
+      memoryBytes: this.#engine.bytes,
+    };
+  }
+
+  /** Feeds ids, and calls onTap with what each step computed.
+   * @param {Int32Array} ids @param {(tap: import('./traces.js').Tap) => void} onTap
+   * @param {Int32Array} [text]  what an encoder reads first, which begins with ids */
+  feedTapped(ids, onTap, text) {
+    this.#engine.tapping(onTap, () => this.#check(this.#engine.withIds(text ?? ids, ptr =>
+      this.#engine.c.plumb_wasm_feed_tapped(this.pointer, ptr, ids.length, text?.length ?? 0))));
+  }
+
+  /** What a trace says of the session, and of its model. @returns {import('./traces.js').Run} */
+  traceRun() {
+    const c = this.#engine.c;
+    c.plumb_wasm_taps(this.pointer, this.#engine.out, this.#engine.out + 4);
+    return {
+      order: this.#engine.word(0), hasOutputNorms: this.#engine.u8[this.#engine.out + 4] !== 0,
+      kernels: this.#engine.string(c.plumb_session_kernels(this.pointer)),
+      precision: PRECISIONS[c.plumb_session_precision(this.pointer)], layers: this.#engine.modelInfo().layers,
+      vocabulary: c.plumb_model_n_vocab(this.#engine.model), bos: c.plumb_token_bos(this.#engine.model),
+    };
+  }
+
+  /** Feeds ids [at, end) and returns what every step computed.
+   * @param {Int32Array} ids  the whole prompt; the session holds the first `at` of them @param {number} at
+   * @param {number} end @param {import('./traces.js').TraceOptions} options
+   * @returns {import('./traces.js').TraceDocument} */
+  trace(ids, at, end, options) {
+    const text = at === 0 && this.#engine.modelInfo().hasEncoder ? ids : undefined;
+    return this.#engine.traces.record(this.traceRun(), ids, options, onTap =>
+      this.feedTapped(ids.subarray(at, end), onTap, text));
+  }
+}
+
+/** How many bits of a byte are set. @param {number} byte */
+function bitsOf(byte) {
+  let n = 0;
+  for (; byte > 0; byte &= byte - 1) n++;
+  return n;
+}
