@@ -91,10 +91,10 @@ function measured(clock) {
     engine.end();
     const loaded = looks;
     for (let i = 0; i < 2; i++) engine.openSession({ contextLength: 16 });
-    engine.feed([1, 2, 3]);
+    engine.session.feed([1, 2, 3]);
     console.log(JSON.stringify({
-      left: bytes.length - at, ids, early, loaded, later: looks - loaded, precision: engine.info().precision,
-      logits: Buffer.from(engine.logits().buffer).toString('base64'),
+      left: bytes.length - at, ids, early, loaded, later: looks - loaded, precision: engine.session.info().precision,
+      logits: Buffer.from(engine.session.logits().buffer).toString('base64'),
     }));`],
   { encoding: 'utf8', maxBuffer: 1 << 24 }));
 }

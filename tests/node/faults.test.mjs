@@ -72,21 +72,21 @@ function work(engine, reached) {
   engine.write(MODEL);
   engine.end();
   reached('session');
-  engine.openSession({ contextLength: 64 });
+  const session = engine.openSession({ contextLength: 64 });
   reached('text');
   const ids = engine.tokenize('abcdabcdefgh'.repeat(40), { addSpecial: true, parseSpecial: true });
   engine.detokenize(ids, true);
   reached('feed');
-  engine.feed(IDS);
+  session.feed(IDS);
   reached('taps');
-  engine.rewind(0);
-  engine.feedTapped(/** @type {any} */ (IDS), () => {});
+  session.rewind(0);
+  session.feedTapped(/** @type {any} */ (IDS), () => {});
   reached('sampler');
-  engine.createSampler({ repeatPenalty: 1.1, penaltyLastN: 1 << 17 });
+  engine.createSampler(session, { repeatPenalty: 1.1, penaltyLastN: 1 << 17 });
   reached('done');
-  engine.rewind(0);
-  engine.feed(IDS);
-  return engine.logits();
+  session.rewind(0);
+  session.feed(IDS);
+  return session.logits();
 }
 
 /** @param {number} fewest @param {number} maximum  pages
@@ -113,8 +113,8 @@ function attempt(fewest, maximum, filler) {
     assert.equal(error.code, 'PLUMB_ERROR_MEMORY', `${step}: ${error.message}`);
     assert.match(error.message, /memory/, step);
     if (step !== 'start' && step !== 'load' && step !== 'session') {   // the session still computes
-      engine?.rewind(0);
-      if (step !== 'text') engine?.feed(IDS.slice(0, 1));
+      engine?.session.rewind(0);
+      if (step !== 'text') engine?.session.feed(IDS.slice(0, 1));
     }
     return { step, message: error.message };
   } finally {

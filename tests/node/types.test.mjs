@@ -22,7 +22,7 @@ test('the published declarations contain the API', t => {
   t.after(() => rmSync(folder, { recursive: true }));
   const { stdout, status } = tsc('--declaration', '--emitDeclarationOnly', '--outDir', folder);
   assert.deepEqual([stdout, status], ['', 0]);
-  const declared = readFileSync(join(folder, 'api/plumb.d.ts'), 'utf8');
+  const declared = ['plumb', 'session'].map(name => readFileSync(join(folder, `api/${name}.d.ts`), 'utf8')).join('');
   for (const name of ['load(', 'generate(', 'tokenize(', 'detokenize(', 'applyChatTemplate(', 'step(', 'close(']) {
     assert.ok(declared.includes(name), `${name} is missing`);
   }

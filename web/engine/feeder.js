@@ -49,7 +49,11 @@ export class Feeder {
     while (this.#waiting.length > 0) {
       await yieldToEventLoop();
       for (const one of this.#waiting.filter(({ isStopped }) => isStopped())) this.#end(one, () => one.resolve(one.at));
-      if (this.#waiting.length > 0) this.#step();
+      try {
+        if (this.#waiting.length > 0) this.#step();
+      } catch (error) {   // the engine has crashed, or was freed
+        for (const one of [...this.#waiting]) this.#end(one, () => one.reject(error));
+      }
     }
     this.#isRunning = false;
   }
@@ -84,19 +88,13 @@ export class Feeder {
 
   /** Computes one batch. */
   #step() {
-    const next = this.#next();
-    const feeds = next.map(({ one: { session, ids, at }, n }) =>
-      ({ session, ids: ids.subarray(at, at + n), wantsLogits: at + n === ids.length }));
-    try {
-      const failed = this.#engine().feedTogether(feeds);
-      if (failed) {
-        if (failed.error.code === 'PLUMB_ERROR_MEMORY' && this.#makeRoom()) return;   // the next step tries again
-        const { one } = /** @type {typeof next[0]} */ (next.find(({ one }) => one.session === failed.session));
-        this.#end(one, () => one.reject(failed.error));
-        return;
-      }
-    } catch (error) {   // the engine is gone
-      for (const { one } of next) this.#end(one, () => one.reject(error));
+    const engine = this.#engine(), next = this.#next();
+    const failed = engine.feedTogether(next.map(({ one: { session, ids, at }, n }) =>
+      ({ session, ids: ids.subarray(at, at + n), wantsLogits: at + n === ids.length })));
+    if (failed) {
+      if (failed.error.code === 'PLUMB_ERROR_MEMORY' && this.#makeRoom()) return;   // the next step tries again
+      const one = this.#waiting.find(({ session }) => session === failed.session);
+      if (one) this.#end(one, () => one.reject(failed.error));
       return;
     }
     for (const { one, n } of next) {

@@ -136,9 +136,10 @@ class Host {
 
   /** @param {number} [id] @returns {HostedSession} */
   session(id = 0) {
+    const { engine } = this;
     let found = this.#sessions.get(id);
     if (!found && id === 0) {
-      found = new HostedSession(this.engine.session, false);
+      found = new HostedSession(engine.session, false);
       this.#sessions.set(0, found);
     }
     if (!found) throw new PlumbError('PLUMB_ERROR_STATE', 'the session is closed');
@@ -213,6 +214,7 @@ class Host {
         hosted.running++;
         hosted.used = ++this.#calls;
         try {
+          this.session(args?.session);   // it may have been closed meanwhile
           hosted.load();
           return await method(args, call, hosted);
         } finally {

@@ -97,11 +97,14 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
     s->pass = p->pass;
     s->kv_type = p->kv_type;
     if (s->pass) return s->pass->create(&s->reference, m, s->n_ctx, s->n_batch, err);
+    PLUMB_TRY(kv_cache_check(&m->plan, p->kv_type, err));
+    if (!sequence_create(&s->sequence, &m->plan, s->n_ctx, s->n_batch, p->kv_type, p->grows)) {
+        return sequence_no_memory(&m->plan, s->n_ctx, s->n_batch, p->kv_type, err);
+    }
     s->work = share_work(p->beside ? p->beside->work : NULL, m, p, s->n_batch);
     if (!s->work) PLUMB_TRY(create_work(&s->work, s->model, p, s->n_batch, err));
     s->forward = s->work->forward;
-    if (sequence_create(&s->sequence, &m->plan, s->n_ctx, s->n_batch, p->kv_type, p->grows)) return PLUMB_OK;
-    return sequence_no_memory(&m->plan, s->n_ctx, s->n_batch, p->kv_type, err);
+    return PLUMB_OK;
 }
 
 plumb_status plumb_session_create(plumb_session **out, plumb_model *model, const plumb_session_params *params) {

@@ -1,0 +1,96 @@
+/** Several sessions of one model: their answers are those that they give alone, whatever the others do. */
+import test from 'node:test';
+import assert from 'node:assert/strict';
+import { Plumb } from '../../web/node/index.js';
+import { Engine } from '../../web/engine/engine.js';
+import { Session } from '../../web/engine/session.js';
+import { fails, realPath, textOf } from './helpers.mjs';
+
+const SYSTEM = 'You are a careful assistant, and answer in one short sentence. '.repeat(12);
+const QUESTIONS = ['What is the capital of France?', 'Name a fruit.', 'Who wrote Faust?', 'Name a planet.'];
+const ask = question => [{ role: 'system', content: SYSTEM }, { role: 'user', content: question }];
+const GREEDY = { temperature: 0, maxTokens: 20 };
+
+const model = await Plumb.load(realPath, { threads: 1, worker: false, contextLength: 1024 });
+/** @type {string[]} */
+const alone = [];
+for (const question of QUESTIONS) {
+  await model.rewind(0);
+  alone.push(await model.generate(ask(question), GREEDY));
+}
+test.after(() => model.close());
+
+test('sessions answer at the same time what they answer alone, and share the beginning of their prompts', async t => {
+  const feeds = [], { feedTogether } = Engine.prototype;
+  t.mock.method(Engine.prototype, 'feedTogether', function (/** @type {any[]} */ all) {
+    feeds.push(all.length);
+    return feedTogether.call(this, all);
+  });
+  const sessions = await Promise.all(QUESTIONS.map(() => model.session()));
+  const texts = await Promise.all(sessions.map((session, i) => session.generate(ask(QUESTIONS[i]), GREEDY)));
+  assert.deepEqual(texts, alone);
+  assert.ok(feeds.filter(n => n === QUESTIONS.length).length >= 5, `batches of ${feeds.join()} sessions`);
+  for (const { lastStats } of sessions) assert.ok(lastStats.reusedTokens > 100, `${lastStats.reusedTokens} reused`);
+  assert.equal(model.lastStats.finishReason, 'length', 'those of the model are its own');
+  await Promise.all(sessions.map(session => session.close()));
+  await fails(textOf(sessions[0].generate('a')), 'PLUMB_ERROR_STATE', /^the session is closed$/);
+});
+
+test('a fork goes on from what its session holds, and both are independent', async () => {
+  const first = await model.session({ contextLength: 512 });
+  const ids = await model.tokenizeChat(ask(QUESTIONS[1]));
+  await first.feed(ids);
+  const fork = await first.fork();
+  assert.equal((await fork.info()).contextLength, 512);
+  assert.deepEqual(await fork.step(5), await first.step(5));
+  assert.notDeepEqual(await fork.step(6), await first.step(7));
+  await first.close();
+  await fork.rewind(ids.length);
+  assert.equal(await fork.generate(ids, GREEDY), alone[1]);
+  assert.equal(fork.lastStats.reusedTokens, ids.length - 1);
+  await fork[Symbol.asyncDispose]();   // what `await using` calls
+});
+
+test('one answer that is stopped, one that fails and one that is closed leave the others alone', async () => {
+  const [stopped, failing, closed, last] = await Promise.all([1, 2, 3, 4].map(() => model.session()));
+  const abort = new AbortController();
+  const answers = [
+    textOf(stopped.generate(ask(QUESTIONS[0]), { ...GREEDY, maxTokens: 200, signal: abort.signal,
+      onToken: () => abort.abort() })),
+    failing.feed(Int32Array.of(1, 2 ** 30)).then(() => '', error => error.code),
+    textOf(closed.generate(ask(QUESTIONS[2]), { ...GREEDY, maxTokens: 200, onToken: () => { closed.close(); } })),
+    textOf(last.generate(ask(QUESTIONS[3]), GREEDY)),
+  ];
+  const texts = await Promise.all(answers);
+  assert.ok(alone[0].startsWith(texts[0]) && texts[0].length < alone[0].length, texts[0]);
+  assert.equal(texts[1], 'PLUMB_ERROR_TOKEN');
+  assert.equal(texts[3], alone[3]);
+  assert.equal(closed.lastStats.finishReason, 'abort');
+  await Promise.all([stopped, failing, last].map(session => session.close()));
+});
+
+test('if memory ends, what an idle session holds leaves the engine, and comes back with the same bits', async t => {
+  const small = await Plumb.load(realPath, { threads: 1, worker: false, contextLength: 1024 });
+  const { grow } = WebAssembly.Memory.prototype;
+  t.after(() => { WebAssembly.Memory.prototype.grow = grow; });
+  const save = t.mock.method(Session.prototype, 'save');
+  const sessions = await Promise.all(QUESTIONS.map(() => small.session()));
+  const other = ['Dogs are', 'Cats are', 'Trees are', 'Stones are'];   // nothing that sessions share
+  /** @type {Float32Array[]} */
+  const logits = [];
+  for (const [i, session] of sessions.entries()) {
+    const ids = await small.tokenize(other[i].repeat(i + 3));
+    logits.push(await session.feed(ids));
+    // From now on there is room for the K and V of two sessions.
+    if (i === 1) WebAssembly.Memory.prototype.grow = () => { throw new RangeError('no pages'); };
+  }
+  for (const [i, session] of sessions.entries()) {
+    const { sessionBytes } = await session.info();
+    assert.ok(sessionBytes > 0);
+    const ids = await small.tokenize(other[i].repeat(i + 3));
+    await session.rewind(ids.length - 1);
+    assert.deepEqual(await session.step(ids.at(-1) ?? 0), logits[i], `session ${i}`);
+  }
+  assert.ok(save.mock.callCount() >= 4, `${save.mock.callCount()} times`);
+  await small.close();
+});
