@@ -164,6 +164,18 @@ class Host {
     this.engine.closeSession(found.session);
   }
 
+  /** Calls use, again and again while there is no memory but other sessions can leave it. @template T
+   * @param {() => T} use @returns {T} */
+  withRoom(use) {
+    for (;;) {
+      try {
+        return use();
+      } catch (error) {
+        if (!(error instanceof PlumbError) || error.code !== 'PLUMB_ERROR_MEMORY' || !this.#makeRoom()) throw error;
+      }
+    }
+  }
+
   /** Moves what the session that was not used for longest holds out of the engine's memory.  The next call that uses it
    * puts it back.  Returns false if all sessions are in use or hold nothing. */
   #makeRoom() {
@@ -215,7 +227,7 @@ class Host {
         hosted.used = ++this.#calls;
         try {
           this.session(args?.session);   // it may have been closed meanwhile
-          hosted.load();
+          this.withRoom(() => hosted.load());
           return await method(args, call, hosted);
         } finally {
           hosted.running--;
@@ -430,8 +442,8 @@ const texts = host => ({
 const computing = host => ({
   /** @param {{id: number, from?: number} & SessionArgs} args  id: a new number; from: the session to fork, if any */
   openSession: host.direct(({ id, from, ...args }) => {
-    const session = from === undefined ? host.engine.openSession({ ...host.sessionArgs, ...args })
-      : host.session(from).session.fork();
+    const session = host.withRoom(() => from === undefined
+      ? host.engine.openSession({ ...host.sessionArgs, ...args }) : host.session(from).session.fork());
     if (from === undefined) session.setAdapters(adapterUses(host));
     host.addSession(id, session);
   }),
@@ -460,7 +472,8 @@ const computing = host => ({
     return whole;
   }),
   save: host.inOrder((_, __, { session }) => session.save()),
-  restore: host.inOrder((/** @type {{bytes: Uint8Array}} */ { bytes }, _, { session }) => session.restore(bytes)),
+  restore: host.inOrder((/** @type {{bytes: Uint8Array}} */ { bytes }, _, { session }) =>
+    host.withRoom(() => session.restore(bytes))),
   rewind: host.inOrder(async ({ position }, { signal }, hosted) =>
     host.feedAll(hosted, hosted.session.rewind(position), signal)),
   embed: host.inOrder(({ texts, options }, call) => embed(host.engine, texts, options, embedding(host, call))),
