@@ -27,8 +27,8 @@ export const Plumb = library;
  * @typedef {import('./engine/embed.js').EmbedOptions} EmbedOptions
  * @typedef {import('./engine/embed.js').RankOptions} RankOptions
  * @typedef {import('./engine/embed.js').EmbedProgress} EmbedProgress
- * @typedef {import('./engine/engine.js').GeneratedToken} GeneratedToken
- * @typedef {import('./engine/engine.js').Candidate} Candidate
+ * @typedef {import('./engine/session.js').GeneratedToken} GeneratedToken
+ * @typedef {import('./engine/session.js').Candidate} Candidate
  * @typedef {import('./answers/messages.js').TemplateOptions} TemplateOptions
  * @typedef {import('./api/plumb.js').TraceOptions} TraceOptions
  * @typedef {import('./api/chat.js').Chat} Chat

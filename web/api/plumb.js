@@ -47,33 +47,7 @@ import { CALL, openSession, PROMPT, Session } from './session.js';
  * @typedef {import('../engine/embed.js').RankOptions} RankOptions
  * @typedef {import('../engine/generation.js').Stats} Stats */
 
-/** @typedef {object} ModelInfo
- * @property {string} architecture  general.architecture of the file
- * @property {number} parameters
- * @property {number} weightBytes
- * @property {number} layers
- * @property {number} embedding  elements in a token's embedding vector
- * @property {number} heads
- * @property {number} headsKV
- * @property {number} headDim
- * @property {number} feedForward
- * @property {number} vocabulary  tokens in the vocabulary
- * @property {number} trainedContext  tokens
- * @property {boolean} hasLogits  whether it can generate text; false: it only computes embeddings
- * @property {boolean} hasEncoder  whether an encoder reads the prompt, and a decoder writes about it, as in T5
- * @property {number} decoderStart  the token with which the decoder begins; -1 without an encoder
- * @property {typeof import('../base/parameters.js').POOLINGS[number]} pooling  how the vectors of the tokens become
- *   one, as the file says; 'none': it does not say; 'rank': it is a reranker
- * @property {number} dimensions  elements of a vector of model.embed, or for a reranker numbers of its classifier
- * @property {number} contextLength  tokens that this session can hold
- * @property {number} batch  tokens of a prompt that are computed at once
- * @property {string} module  the module that runs, such as plumb-mt-relaxed
- * @property {number} threads
- * @property {string} kernels  the instructions that the kernels use
- * @property {typeof import('../base/parameters.js').PRECISIONS[number]} precision  how activations are rounded
- * @property {number} sessionBytes  the part of memoryBytes that the session takes
- * @property {number} savedBytes  how many bytes model.save() would return now
- * @property {number} memoryBytes  all memory that the engine holds */
+/** @typedef {import('./session.js').ModelInfo} ModelInfo */
 
 /** Warnings already printed on the console: each is printed once. @type {Set<string>} */
 const printed = new Set();

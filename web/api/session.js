@@ -12,10 +12,42 @@ import { TextAnswer } from './text-answer.js';
  * @typedef {import('../answers/messages.js').TemplateOptions} TemplateOptions
  * @typedef {import('../answers/messages.js').GenerateOptions} GenerateOptions
  * @typedef {import('../engine/generation.js').Stats} Stats
- * @typedef {import('./plumb.js').Model} Model */
+ * @typedef {import('../answers/messages.js').ChatModel} ChatModel */
+
+/** @typedef {object} ModelInfo
+ * @property {string} architecture  general.architecture of the file
+ * @property {number} parameters
+ * @property {number} weightBytes
+ * @property {number} layers
+ * @property {number} embedding  elements in a token's embedding vector
+ * @property {number} heads
+ * @property {number} headsKV
+ * @property {number} headDim
+ * @property {number} feedForward
+ * @property {number} vocabulary  tokens in the vocabulary
+ * @property {number} trainedContext  tokens
+ * @property {boolean} hasLogits  whether it can generate text; false: it only computes embeddings
+ * @property {boolean} hasEncoder  whether an encoder reads the prompt, and a decoder writes about it, as in T5
+ * @property {number} decoderStart  the token with which the decoder begins; -1 without an encoder
+ * @property {typeof import('../base/parameters.js').POOLINGS[number]} pooling  how the vectors of the tokens become
+ *   one, as the file says; 'none': it does not say; 'rank': it is a reranker
+ * @property {number} dimensions  elements of a vector of model.embed, or for a reranker numbers of its classifier
+ * @property {number} contextLength  tokens that this session can hold
+ * @property {number} batch  tokens of a prompt that are computed at once
+ * @property {string} module  the module that runs, such as plumb-mt-relaxed
+ * @property {number} threads
+ * @property {string} kernels  the instructions that the kernels use
+ * @property {typeof import('../base/parameters.js').PRECISIONS[number]} precision  how activations are rounded
+ * @property {number} sessionBytes  the part of memoryBytes that the session takes
+ * @property {number} savedBytes  how many bytes model.save() would return now
+ * @property {number} memoryBytes  all memory that the engine holds */
 
 /** Functions of a model for its sessions: CALL, a call of the engine; PROMPT, the tokens of a prompt. */
 export const CALL = Symbol('call'), PROMPT = Symbol('prompt');
+/** @typedef {(method: string, args?: object, options?: import('../base/protocol.js').CallOptions) => Promise<any>} Call
+ * @typedef {(prompt: string | Message[] | Int32Array | number[], parseSpecial: boolean, template: TemplateOptions) =>
+ *   Promise<{ids: Int32Array, isChat: boolean}>} PromptOf
+ * @typedef {ChatModel & Record<typeof CALL, Call> & Record<typeof PROMPT, PromptOf>} Model  of a session */
 /** The number of the next session, of any model. */
 let nextSession = 1;
 
@@ -62,7 +94,7 @@ export class Session {
 
   /** Returns the model's architecture, sizes and context; the module that runs, its threads, kernels and precision; and
    * the memory that it holds now.
-   * @returns {Promise<import('./plumb.js').ModelInfo>} */
+   * @returns {Promise<ModelInfo>} */
   async info() { return this.#call('info'); }
 
   /** Continues a text, a chat or tokens.  A loop `for await` gives the answer in pieces of whole characters, and
@@ -187,13 +219,13 @@ export class Session {
 
   // ---- what all sessions of a model have ----
 
-  /** @param {Parameters<Model['tokenize']>} args */
+  /** @param {Parameters<ChatModel['tokenize']>} args */
   tokenize(...args) { return this.#owner.tokenize(...args); }
 
-  /** @param {Parameters<Model['detokenize']>} args */
+  /** @param {Parameters<ChatModel['detokenize']>} args */
   detokenize(...args) { return this.#owner.detokenize(...args); }
 
-  /** @param {Parameters<Model['tokenizeChat']>} args */
+  /** @param {Parameters<ChatModel['tokenizeChat']>} args */
   tokenizeChat(...args) { return this.#owner.tokenizeChat(...args); }
 
   /** @returns {Promise<import('../answers/formats.js').Format>} */

@@ -41,19 +41,8 @@ const SHOWN_ELEMENTS = 64;
  * @typedef {import('../base/parameters.js').SamplingParameters & OwnSampling} Sampling  as plumb_sampling */
 
 /** @typedef {import('./grammars.js').Grammar} Grammar */
-/** @typedef {{pointer: number, scale: number, layers?: [number, number]}} AdapterUse  pointer: that of a LoadedAdapter;
- *   layers: the first and the last one that a control vector changes; default: all */
-
-/** @typedef {object} Candidate  a token that was possible
- * @property {number} id
- * @property {string} piece  its text, also of a control token; bytes that are not part of a whole character are U+FFFD
- * @property {number[]} bytes  its text as bytes; a character may be spread over several tokens
- * @property {number} logprob  natural logarithm of its probability: of the softmax of the model's logits, before bias,
- *   penalties, filters and temperature; -Infinity for NaN
- * @property {boolean} [allowed]  under a grammar: whether it allowed this token
- * @typedef {Candidate & {top: Candidate[], allowedTokens?: number}} GeneratedToken  top: the likeliest tokens, most
- *   likely first; of equally likely ones the lower id comes first.  allowedTokens: under a grammar, how many tokens of
- *   the vocabulary it allowed in the place of this one */
+/** @typedef {import('./session.js').AdapterUse} AdapterUse
+ * @typedef {import('./session.js').GeneratedToken} GeneratedToken */
 
 /** Takes the bytes of a file, and writes them where C says that they go. */
 class FileSink {

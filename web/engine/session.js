@@ -3,9 +3,30 @@
 import { POOLINGS, PRECISIONS } from '../base/parameters.js';
 import { decode } from './instance.js';
 
-/** @typedef {import('./engine.js').Engine} Engine
- * @typedef {import('./engine.js').AdapterUse} AdapterUse
- * @typedef {import('./engine.js').GeneratedToken} GeneratedToken */
+/** @typedef {{pointer: number, scale: number, layers?: [number, number]}} AdapterUse  pointer: that of a LoadedAdapter;
+ *   layers: the first and the last one that a control vector changes; default: all */
+
+/** @typedef {object} Candidate  a token that was possible
+ * @property {number} id
+ * @property {string} piece  its text, also of a control token; bytes that are not part of a whole character are U+FFFD
+ * @property {number[]} bytes  its text as bytes; a character may be spread over several tokens
+ * @property {number} logprob  natural logarithm of its probability: of the softmax of the model's logits, before bias,
+ *   penalties, filters and temperature; -Infinity for NaN
+ * @property {boolean} [allowed]  under a grammar: whether it allowed this token
+ * @typedef {Candidate & {top: Candidate[], allowedTokens?: number}} GeneratedToken  top: the likeliest tokens, most
+ *   likely first; of equally likely ones the lower id comes first.  allowedTokens: under a grammar, how many tokens of
+ *   the vocabulary it allowed in the place of this one */
+/** @typedef {object} OwnEngine  what an engine has besides an Instance
+ * @property {number} model  pointer to the plumb_model
+ * @property {number} bytes
+ * @property {Session[]} sessions
+ * @property {(pointer: number) => Session} addSession
+ * @property {() => any} modelInfo
+ * @property {(id: number, special: boolean) => Uint8Array} pieceBytes
+ * @property {(bytes: Uint8Array, use: () => number) => number} exchange
+ * @property {(onTap: (tap: import('./traces.js').Tap) => void, feed: () => void) => void} tapping
+ * @property {import('./traces.js').Traces} traces
+ * @typedef {import('./instance.js').Instance & OwnEngine} Engine */
 
 export class Session {
   #engine;

@@ -35,7 +35,8 @@ uint64_t attention_bytes(const struct attention *a);
 
 /* In all functions below, s has the plan, batches and type of attention_create, and at most its context. */
 
-/* Allocates what attention_drop needs for s, for any shift in a context of n_ctx.  Returns false if there is no memory. */
+/* Allocates what attention_drop needs for s, for any shift in a context of n_ctx.  Returns false if there is no
+ * memory. */
 bool attention_prepare_drop(struct attention *a, const struct sequence *s, uint32_t n_ctx);
 /* Drops the positions n_keep .. n_keep + n_drop - 1 of all layers, n_drop >= ATTN_BLOCK.  Those behind them, up to
  * n_past - 1, move to their places, which sequence_prepare must have made: their K are rotated by the angles of -n_drop

@@ -780,7 +780,8 @@ static uint64_t stream_width(const struct plan *p, enum stream stream) {
     case STREAM_LATENT_Q_A: case STREAM_LATENT_Q: case STREAM_LATENT_KV: case STREAM_LATENT: case STREAM_LATENT_KV_B:
     case STREAM_LATENT_HEADS:
         return p->max_latent;
-    case STREAM_FF_GATE: case STREAM_FF_UP: return n_ff;
+    case STREAM_FF_GATE: case STREAM_FF_UP:   /* without a matrix, a network passes its input on */
+        return n_ff > p->n_embd ? n_ff : p->n_embd;
     case STREAM_PER_LAYER: return (uint64_t)p->n_layer * p->n_per_layer;
     case STREAM_OTHERS: case STREAM_PREDICTED: return (uint64_t)p->n_stream * p->n_embd;
     case STREAM_MODES: case STREAM_FACTORS: return p->n_stream;
