@@ -149,7 +149,6 @@ const usual = (speeds, kind, model) => speeds.nearest(kind, kind === 'prefill' ?
 /** The ratios that the targets are about, in tables of one row for each model and precision. @returns {string[]} */
 function ratioTables(speeds) {
   const models = speeds.models.filter(({ name }) => !isWide(name) && speeds.lengths('prefill', name).length > 0);
-  const longest = (model) => speeds.lengths('decode', model).at(-1);
   const of = (model, engine, kind) => speeds.speed(model, engine, kind, usual(speeds, kind, model));
   const peer = (model, kind, threads) => {
     const measured = WASM_PEERS.map(name => of(model, `${name}/chromium/${threads}`, kind));
@@ -161,6 +160,8 @@ function ratioTables(speeds) {
   const to = (other, kind, threads) => (m, ours) =>
     of(m, `${ours}/chromium/${threads}`, kind) / of(m, `${other}/native/${threads}`, kind);
   const onlyPlumb = (value) => (m, ours) => ours === 'plumb' ? value(m) : NaN;
+  const keptAt = (n) =>
+    onlyPlumb(m => speeds.kept(m, 'plumb/chromium/1', usual(speeds, 'decode', m), n));
   const second = (engine, kind) => onlyPlumb(m => of(m, `${engine}/2`, kind) / of(m, `${engine}/1`, kind));
   const wasmtime = (kind) => onlyPlumb(m => of(m, 'plumb/wasmtime/1', kind) / of(m, 'plumb16/node/1', kind));
   const tables = [
@@ -183,8 +184,8 @@ function ratioTables(speeds) {
       ['the same, native', undefined, second('llama.cpp/native', 'prefill')],
     ]],
     ['1 thread', [
-      ['decode at 4096 / at C', () => 0.6, onlyPlumb(m => longest(m) < 4096 ? NaN
-        : speeds.kept(m, 'plumb/chromium/1', usual(speeds, 'decode', m), longest(m)))],
+      ['decode at 4096 / at C', () => 0.6, keptAt(4096)],
+      ['decode at 8192 / at C', name => isHybrid(name) ? 0.95 : 0.8, keptAt(8192)],
       ['decode: wasmtime / Node', () => 0.8, wasmtime('decode')],
       ['prefill: wasmtime / Node', () => 0.8, wasmtime('prefill')],
     ]],
