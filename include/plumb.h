@@ -273,10 +273,11 @@ uint32_t plumb_model_default_ctx(const plumb_model *model, plumb_kv_type type);
 /* PLUMB_ERROR_UNSUPPORTED if a session cannot have this type, because the model's heads do not fit it.  It is known
  * from the header on; before it is complete, and if its keys do not describe a model, the result is PLUMB_OK. */
 plumb_status plumb_model_check_kv(plumb_model *model, plumb_kv_type type);
-/* The bytes that the K and V of a session take, and the states of recurrent layers with their snapshots (n_ctx and
- * n_batch: as in plumb_session_params, but n_ctx 0 is the fewest tokens that a session has by default).  Returns 0 if
- * the header is not complete or its keys do not describe a model. */
-double plumb_model_kv_bytes(const plumb_model *model, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type);
+/* The bytes that the K and V of a session take, and the states of recurrent layers with their snapshots (n_ctx, n_batch
+ * and n_snapshot: as in plumb_session_params, but n_ctx 0 is the fewest tokens that a session has by default).  Returns
+ * 0 if the header is not complete or its keys do not describe a model. */
+double plumb_model_kv_bytes(const plumb_model *model, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type,
+                            uint32_t n_snapshot);
 
 /* To how many bits the fast pass rounds activations, in blocks of 32, before it multiplies them with quantized weights.
  * The same precision gives the same bits on every host and with all kernels, and only the caller chooses it. */
@@ -290,7 +291,7 @@ const char *plumb_precision_name(plumb_precision precision);
 
 /* The largest values in plumb_session_params; tools/tables.mjs copies them for JavaScript.  No machine has the memory
  * for more: even with a small model a context of 2^24 tokens takes 100 GB. */
-enum { PLUMB_MAX_CTX = 16777216, PLUMB_MAX_BATCH = 65536, PLUMB_MAX_THREADS = 64 };
+enum { PLUMB_MAX_CTX = 16777216, PLUMB_MAX_BATCH = 65536, PLUMB_MAX_THREADS = 64, PLUMB_MAX_SNAPSHOTS = 64 };
 /* The most bytes of K and V (plumb_model_kv_bytes) that a session has by default, and the tokens below which this does
  * not shorten a context. */
 enum { PLUMB_DEFAULT_KV_BYTES = 512 << 20, PLUMB_LEAST_CTX = 1024 };
@@ -308,6 +309,9 @@ typedef struct plumb_session_params {
                         * for each processor that the process may use, or in WebAssembly as many as the host has
                         * made ready (plumb_threads_ready) */
     plumb_precision precision;
+    uint32_t n_snapshot;   /* copies of the states of recurrent layers that are kept, to go back to: after each prompt,
+                        * and after every 64 tokens of an answer; 2 to PLUMB_MAX_SNAPSHOTS.  0: as many as fit into
+                        * 64 MiB, but 2 to 16 */
     bool grows;        /* K and V are allocated when tokens need them, so that feeding the session may fail with
                         * PLUMB_ERROR_MEMORY; it then is as it was before the batch that did not fit */
     plumb_session *beside;  /* NULL, or a session of the same model, which may be freed first: both share threads and

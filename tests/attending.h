@@ -14,7 +14,7 @@ static inline bool attending_create(struct attending *x, const struct plan *plan
                                     const struct kernels *f32, struct pool *pool) {
     x->s = (struct sequence) { 0 };
     return attention_create(&x->a, plan, n_ctx, n_batch, type, kernels, f32, pool) == PLUMB_OK
-        && sequence_create(&x->s, plan, n_ctx, n_batch, type, false);
+        && sequence_create(&x->s, plan, n_ctx, n_batch, type, 0, false);
 }
 
 static inline void attending_free(struct attending *x) {

@@ -261,8 +261,8 @@ static void sessions_row(const void *arg) {
         params.n_batch = row->n_batch;
         if (CHECK(plumb_session_create(&s, m, &params) == PLUMB_OK
                   && plumb_session_create(&large, global, &params) == PLUMB_OK, "%s", plumb_model_error(m))) {
-            double kv = plumb_model_kv_bytes(m, run.n, row->n_batch, params.kv_type);
-            double of_whole = plumb_model_kv_bytes(global, run.n, row->n_batch, params.kv_type);
+            double kv = plumb_model_kv_bytes(m, run.n, row->n_batch, params.kv_type, 0);
+            double of_whole = plumb_model_kv_bytes(global, run.n, row->n_batch, params.kv_type, 0);
             double saved = (double)(plumb_session_bytes(large) - plumb_session_bytes(s));
             double n_id = (double)run.n, part = (toy.n_layer - 1.0) / toy.n_layer;   /* of the layers have rings */
             double expected = of_whole * part * (n_id - row->n_position) / n_id;

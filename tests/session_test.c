@@ -174,8 +174,8 @@ static void rehearse_case(const void *row) {
               && info_a.weight_bytes == info_b.weight_bytes, "bytes of weights");
         CHECK(plumb_session_bytes(a) == plumb_session_bytes(b), "%d bytes, the real session has %d",
               (int)plumb_session_bytes(b), (int)plumb_session_bytes(a));
-        double kv = plumb_model_kv_bytes(m, 64, 0, PLUMB_KV_I16);
-        CHECK(kv == plumb_model_kv_bytes(whole, 64, 0, PLUMB_KV_I16) && kv < (double)plumb_session_bytes(b),
+        double kv = plumb_model_kv_bytes(m, 64, 0, PLUMB_KV_I16, 0);
+        CHECK(kv == plumb_model_kv_bytes(whole, 64, 0, PLUMB_KV_I16, 0) && kv < (double)plumb_session_bytes(b),
               "%g bytes of K and V", kv);
         int32_t ids[N_IDS];
         some_ids(m, ids);
@@ -234,7 +234,7 @@ static void rehearse_architecture_row(const void *row) {
             int32_t ids[N_IDS];
             some_ids(models[k], ids);
             CHECK(plumb_model_get_info(models[k], &info[k]) == PLUMB_OK, "%s", plumb_model_error(models[k]));
-            kv[k] = plumb_model_kv_bytes(models[k], 48, 0, PLUMB_KV_I16);
+            kv[k] = plumb_model_kv_bytes(models[k], 48, 0, PLUMB_KV_I16, 0);
             encode(sessions[k], models[k], ids, N_IDS);
             CHECK(plumb_session_feed(sessions[k], ids, N_IDS) == PLUMB_OK, "%s", plumb_session_error(sessions[k]));
         }
@@ -295,19 +295,19 @@ static void rehearse_wrong_case(void) {
     plumb_model *m = plumb_model_create();
     CHECK(plumb_model_rehearse(m, &n_bytes) == PLUMB_ERROR_STATE && strstr(plumb_model_error(m), "headers_only was"),
           "without headers_only: %s", plumb_model_error(m));
-    CHECK(plumb_model_kv_bytes(m, 64, 0, PLUMB_KV_I16) == 0, "before the header");
+    CHECK(plumb_model_kv_bytes(m, 64, 0, PLUMB_KV_I16, 0) == 0, "before the header");
     CHECK(plumb_model_headers_only(m) == PLUMB_OK && plumb_model_rehearse(m, &n_bytes) == PLUMB_ERROR_STATE,
           "before begin");
     CHECK(file && plumb_model_begin(m, n) == PLUMB_OK && fixture_give(m, file, 0, 1000, 1000) == PLUMB_OK, "begin");
     CHECK(plumb_model_headers_only(m) == PLUMB_ERROR_STATE, "after begin");
     CHECK(plumb_model_rehearse(m, &n_bytes) == PLUMB_ERROR_TRUNCATED && n_bytes == 0, "in the header: %s",
           plumb_model_error(m));
-    CHECK(plumb_model_kv_bytes(m, 64, 0, PLUMB_KV_I16) == 0, "in the header");
+    CHECK(plumb_model_kv_bytes(m, 64, 0, PLUMB_KV_I16, 0) == 0, "in the header");
     plumb_model *whole = fixture_load(TINY);
     const uint32_t n_ctx = 512;   /* the training context, which is the default */
     CHECK(fixture_give(m, file, 1000, n, 1000) == PLUMB_OK
-          && plumb_model_kv_bytes(m, 0, 0, PLUMB_KV_I16) == plumb_model_kv_bytes(whole, n_ctx, 0, PLUMB_KV_I16),
-          "%g bytes of K and V behind the header", plumb_model_kv_bytes(m, 0, 0, PLUMB_KV_I16));
+          && plumb_model_kv_bytes(m, 0, 0, PLUMB_KV_I16, 0) == plumb_model_kv_bytes(whole, n_ctx, 0, PLUMB_KV_I16, 0),
+          "%g bytes of K and V behind the header", plumb_model_kv_bytes(m, 0, 0, PLUMB_KV_I16, 0));
     plumb_model_free(whole);
     CHECK(plumb_model_end(m) == PLUMB_ERROR_TRUNCATED,
           "the end of a file of which there is only a header");
@@ -321,7 +321,7 @@ static void rehearse_wrong_case(void) {
           && fixture_give(m, file, 0, n, 1000) == PLUMB_OK, "%s", plumb_model_error(m));
     CHECK(plumb_model_rehearse(m, &n_bytes) == PLUMB_ERROR_UNSUPPORTED
           && strstr(plumb_model_error(m), "\"xlama\" is not supported"), "%s", plumb_model_error(m));
-    CHECK(plumb_model_kv_bytes(m, 64, 0, PLUMB_KV_I16) == 0, "of a model that cannot run");
+    CHECK(plumb_model_kv_bytes(m, 64, 0, PLUMB_KV_I16, 0) == 0, "of a model that cannot run");
     plumb_model_free(m);
     free(file);
 }
@@ -585,7 +585,7 @@ static void snapshots_case(void) {
     plumb_model_free(m);
 
     struct snapshots all;
-    snapshots_init(&all, 3);
+    snapshots_init(&all, 3, 0);
     REQUIRE(snapshots_reserve(&all) && snapshots_held(&all) == 3 * SNAPSHOTS_MAX * sizeof(float), "%d bytes",
             (int)snapshots_held(&all));
     for (uint32_t n = 1; n <= 400; n++) snapshots_add(&all, n)[2] = (float)n;
@@ -599,8 +599,9 @@ static void snapshots_case(void) {
     CHECK(!snapshots_back(&all, all.at[3] - 1) && all.n == 3, "%u behind a place without one", all.n);
     CHECK(snapshots_back(&all, 0) == NULL && all.n == 0 && snapshots_before(&all, 400) == 0, "%u of none", all.n);
     snapshots_free(&all);
-    CHECK(snapshots_max(0) == 0 && snapshots_max(1 << 20) == 16 && snapshots_max(5000000) == 3
-          && snapshots_max(UINT64_MAX / 8) == 2, "the copies do not fit the budget");
+    CHECK(snapshots_max(0, 5) == 0 && snapshots_max(1 << 20, 0) == 16 && snapshots_max(5000000, 0) == 3
+          && snapshots_max(UINT64_MAX / 8, 0) == 2 && snapshots_max(5000000, 40) == 40
+          && snapshots_max(3, 2) == 2, "the copies do not fit the budget");
 }
 
 static void overflow_case(void) {

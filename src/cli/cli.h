@@ -66,6 +66,7 @@ struct options {
     bool has_pooling, no_normalize, truncate;
     plumb_precision precision;
     plumb_kv_type kv_type;
+    uint32_t n_snapshot;
     uint32_t n_keep;              /* of plumb_session_set_shift */
     const char *load_state, *save_state;
     struct adapter_option adapters[MAX_ADAPTERS];

@@ -283,7 +283,7 @@ plumb_session *create_session(plumb_model *model, const struct options *o) {
     plumb_status status = plumb_session_create(&session, model, &(plumb_session_params){
         .n_ctx = o->n_ctx, .n_batch = o->n_batch, .pass = o->reference ? PLUMB_PASS_REFERENCE : PLUMB_PASS_FAST,
         .force_scalar = o->scalar, .n_thread = o->n_thread, .precision = o->precision,
-        .kv_type = o->kv_type,
+        .kv_type = o->kv_type, .n_snapshot = o->n_snapshot,
     });
     if (status != PLUMB_OK) {
         report(o->files[0], status, plumb_model_error(model));

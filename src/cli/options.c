@@ -144,6 +144,8 @@ static const struct option {
     { "--kv-type", COMPUTE, KV_TYPE, AT(kv_type), 0, 0, "NAME",
       "how K and V are stored: i16, q8_0 or q4_0 (0.53 and 0.28 times the memory, less precise), or f32 (twice the "
       "memory, slow) (i16)" },
+    { "--snapshots", COMPUTE, U32, AT(n_snapshot), 2, PLUMB_MAX_SNAPSHOTS, "N",
+      "copies of the states of recurrent layers that are kept, to go back to (as many as fit into 64 MiB, 2 to 16)" },
     { "--shift", ON(RUN), U32, AT(n_keep), 1, PLUMB_MAX_CTX / 2, "N",
       "when the context is full, keep its first N tokens, such as 4, drop the older half of the others, and go on" },
     { "--load-state", ON(RUN), TEXT, AT(load_state), 0, 0, "FILE",
@@ -521,6 +523,7 @@ static const char *check_options(struct options *o) {
     }
     if (o->reference && o->precision) return "--precision applies only to the fast pass, not to --reference";
     if (o->reference && o->kv_type) return "--kv-type applies only to the fast pass, not to --reference";
+    if (o->reference && o->n_snapshot) return "--snapshots applies only to the fast pass, not to --reference";
     if (o->reference && o->scalar) return "--reference and --scalar cannot be combined";
     return NULL;
 }

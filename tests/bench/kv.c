@@ -239,7 +239,7 @@ int main(int argc, char **argv) {
             double end = now();
             if (plumb_session_rewind(session, at) != PLUMB_OK) fail(plumb_session_error(session));
             printf("| %" PRIu32 " | %s | %.1f | %.1f | %.1f | %.2g | %.2f %% |\n", at,
-                   name, plumb_model_kv_bytes(model, at, 0, type) * 1e-6, n_timed / (middle - begin),
+                   name, plumb_model_kv_bytes(model, at, 0, type, 0) * 1e-6, n_timed / (middle - begin),
                    N_DECODE / (end - decode), s->kl / s->n, 100.0 * s->n_same / s->n);
             fflush(stdout);
         }

@@ -6,7 +6,8 @@ import { PARAMETERS } from '../../web/base/parameters.js';
 import { isNode, plumb, repeats, smol } from './plumb.mjs';
 
 const adapters = ['--lora', '--control-vector', '--control-vector-layer-range'];
-const compute = ['--batch', '--threads', '--precision', '--kv-type', ...adapters, '--reference', '--scalar'];
+const compute = ['--batch', '--threads', '--precision', '--kv-type', '--snapshots', ...adapters, '--reference',
+  '--scalar'];
 const schema = ['--json-schema', '--regex', '--no-strict', '--any-order', '--whitespace'];
 const options = {
   run: ['-p', '-n', ...PARAMETERS.map(({ option }) => option), '--seed', '--ctx', '--shift', ...compute, '--raw',

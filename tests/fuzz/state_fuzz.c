@@ -37,7 +37,7 @@ static const struct kind { const char *path; plumb_kv_type type; bool is_long; u
 enum { N_KIND = sizeof kinds / sizeof *kinds };
 
 static uint32_t context_of(const struct kind *kind) {
-    return (kind->is_long ? N_LONG + 100 : N_SHORT + 24) + (kind->n_keep > 0 ? PLUMB_LEAST_SHIFT_CTX : 0);
+    return (uint32_t)((kind->is_long ? N_LONG + 100 : N_SHORT + 24) + (kind->n_keep > 0 ? PLUMB_LEAST_SHIFT_CTX : 0));
 }
 
 /* If the model has an encoder, it reads a text. */
@@ -57,7 +57,7 @@ static plumb_session *create(plumb_model *m, const struct kind *kind, bool force
 /* A right file: the last five tokens are a run of their own, and of a session that drops tokens some were dropped. */
 static void save_right(plumb_model *m, const struct kind *kind, struct bytes *file) {
     plumb_session *s = create(m, kind, false);
-    uint32_t n = (kind->is_long ? N_LONG : N_SHORT) + (kind->n_keep > 0 ? 2 * PLUMB_LEAST_SHIFT_CTX : 0);
+    uint32_t n = (uint32_t)((kind->is_long ? N_LONG : N_SHORT) + (kind->n_keep > 0 ? 2 * PLUMB_LEAST_SHIFT_CTX : 0));
     int32_t *ids = malloc(n * sizeof *ids);
     require(ids != NULL && plumb_model_n_vocab(m) <= MAX_VOCAB, "the model has more tokens");
     for (uint32_t i = 0; i < n; i++) ids[i] = (int32_t)(i * 7 % 32);

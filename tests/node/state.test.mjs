@@ -44,3 +44,23 @@ test('bytes that are no session of the model are refused, and the model works', 
   await Promise.all([model, other, small, q8].map(one => one.close()));
   await fails(model.save(), 'PLUMB_ERROR_STATE', /closed/);
 });
+
+test('snapshots is an option, and statistics say what was computed again', async () => {
+  const bytes = [];
+  for (const snapshots of [2, 40]) {
+    const model = await load('lfm2', { snapshots, contextLength: 256 });
+    bytes.push((await model.info()).sessionBytes);
+    const plan = await Plumb.preflight(`${root}tests/vectors/archs/lfm2.gguf`,
+      { snapshots, contextLength: 256, measure: false });
+    const { kv = 0, scratch = 0 } = plan.memory ?? {};
+    assert.equal(kv + scratch, bytes.at(-1));
+    const prompt = Array.from({ length: 200 }, (_, i) => i * 7 % 64);
+    for (let n = 20; n <= 200; n += 20) await model.feed(prompt.slice(n - 20, n));   // a snapshot after each
+    for await (const _ of model.generate([...prompt.slice(0, 61), 1], { maxTokens: 1 }));
+    const { reusedTokens, recomputedTokens } = model.lastStats ?? {};
+    assert.deepEqual([reusedTokens, recomputedTokens], snapshots === 2 ? [0, 61] : [60, 1]);
+    await model.close();
+  }
+  assert.ok(bytes[1] > bytes[0], bytes.join());
+  await fails(load('lfm2', { snapshots: 1 }), 'PLUMB_ERROR_ARGUMENT', /snapshots .* an integer from 2 to 64/);
+});

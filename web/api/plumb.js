@@ -26,7 +26,7 @@ import { CALL, openSession, PROMPT, Session } from './session.js';
  *   persist?: () => void}} ClientPlatform
  *   worker: whether the engine runs in a worker by default; persist: asks the browser not to evict copies */
 /** @typedef {import('../loader/load-options.js').LoadOptions} LoadOptions */
-/** @typedef {Pick<LoadOptions, 'contextLength' | 'kvType' | 'precision' | 'threads' | 'signal' | 'worker'
+/** @typedef {Pick<LoadOptions, 'contextLength' | 'kvType' | 'snapshots' | 'precision' | 'threads' | 'signal' | 'worker'
  *   | 'workerUrl'> & {measure?: boolean}} PreflightOptions
  *   as in load; measure: compute for half a second to estimate the speed (default true) */
 /** @typedef {object} TraceOptions
@@ -74,12 +74,12 @@ export class Library {
    * @returns {Promise<Model>} */
   async load(source, options = {}) {
     known.checkOptions('Plumb.load', options, known.LOAD);
-    const { precision, contextLength, kvType, onProgress, cache, adapters = [] } = options;
+    const { precision, contextLength, kvType, snapshots, onProgress, cache, adapters = [] } = options;
     adapters.forEach((one, i) => known.checkOptions(`Plumb.load: adapters[${i}]`, one, known.LOADED_ADAPTER));
     const parts = describe(source, this.#platform);
     const sha256 = sums(options.sha256, parts.length);
     const { transport, result } = await this.#open('load', parts, options, {
-      contextLength, precision, kvType, cache, sha256,
+      contextLength, precision, kvType, snapshots, cache, sha256,
     }, onProgress);
     const loaded = /** @type {Loaded} */ (result);
     for (const { code, message } of loaded.warnings ?? []) {
@@ -115,7 +115,7 @@ export class Library {
     *   browser's quota for this site and how much of it is used, both in bytes, and whether a copy would fit */
   async preflight(source, options = {}) {
     known.checkOptions('Plumb.preflight', options, known.PREFLIGHT);
-    const { contextLength, kvType, precision, measure = true } = options;
+    const { contextLength, kvType, snapshots, precision, measure = true } = options;
     const parts = describe(source, this.#platform);
     if (parts.some(({ part, next }) => next && part.size === undefined)) {
       throw argumentError('Plumb.preflight: a stream can be read only once; give a URL, a File or bytes');
@@ -128,7 +128,7 @@ export class Library {
       return { part: { ...part, sums: whole.sums }, next };
     }));
     const look = async (/** @type {import('../loader/source.js').Described[]} */ parts) => {
-      const args = { contextLength, kvType, precision, measure };
+      const args = { contextLength, kvType, snapshots, precision, measure };
       const { transport, result } = await this.#open('preflight', parts, options, args);
       await transport.terminate();
       return /** @type {import('../engine/preflight.js').Preflight} */ (result);

@@ -1,7 +1,7 @@
 /* Checks the name, type and range of every option of every call before any of them reaches the engine.  An unknown name
  * is an error, so that a misspelt option is not ignored. */
 import { argumentError } from './errors.js';
-import { JSON_SPACES, KV_TYPES, MAX_CTX, MAX_THREADS, PARAMETERS, PRECISIONS } from './parameters.js';
+import { JSON_SPACES, KV_TYPES, MAX_CTX, MAX_SNAPSHOTS, MAX_THREADS, PARAMETERS, PRECISIONS } from './parameters.js';
 
 /** @typedef {(value: any) => string | false | undefined} Check  returns false or undefined if the value is valid,
  *   and otherwise what is expected: "a ...".  So `!unsigned32(value)` means that the value is valid */
@@ -34,6 +34,7 @@ const seed = value => !(Number.isSafeInteger(value) && value >= 0)
 /** @type {Check} */
 const integer = value => !Number.isInteger(value) && typeof value !== 'bigint' && 'an integer';
 const contextLength = integerFrom(1, MAX_CTX);
+const snapshots = integerFrom(2, MAX_SNAPSHOTS);
 /** @type {Check} */
 const threads = value => value !== 'auto' && !isWithin(value, 1, MAX_THREADS)
   && `an integer from 1 to ${MAX_THREADS}, or 'auto'`;
@@ -151,7 +152,7 @@ const changed = value => (layers(value) || value[1] < 1)
 /** Adapters to load with a model. @type {Check} */
 const adapters = value => !Array.isArray(value) && 'an array of {source, scale, layers}';
 
-const SESSION = { threads, precision: named(PRECISIONS), contextLength, kvType: named(KV_TYPES) };
+const SESSION = { threads, precision: named(PRECISIONS), contextLength, kvType: named(KV_TYPES), snapshots };
 export const LOAD = {
   ...SESSION, signal, onProgress: callback, worker: boolean, workerUrl: address,
   cache: named(['default', 'no-cache', 'reload', 'no-store']), persist: boolean, sha256, adapters,

@@ -2,7 +2,9 @@
  * the messages that refuse wrong values, are those of the C program (src/cli/options.c), whose --help describes
  * them. */
 
-import { JSON_SPACES, KV_TYPES, MAX_CTX, MAX_THREADS, PARAMETERS, PRECISIONS } from '../base/parameters.js';
+import {
+  JSON_SPACES, KV_TYPES, MAX_CTX, MAX_SNAPSHOTS, MAX_THREADS, PARAMETERS, PRECISIONS,
+} from '../base/parameters.js';
 
 /** Ends the process with one line, "plumb: ...", and the exit code. */
 export class CommandError extends Error {
@@ -86,6 +88,7 @@ export const LOAD = [
   option('--threads', 'run bench chat preflight', integer(1, MAX_THREADS), 'threads'),
   option('--precision', 'run bench chat preflight', oneOf(...PRECISIONS), 'precision'),
   option('--kv-type', 'run bench chat preflight', oneOf(...KV_TYPES), 'kvType'),
+  option('--snapshots', 'run bench chat preflight', integer(2, MAX_SNAPSHOTS), 'snapshots'),
 ];
 export const ADAPTERS = [
   option('--lora', 'run bench chat', adapter('lora'), 'given'),

@@ -34,7 +34,8 @@ const SHOWN_ELEMENTS = 64;
 /** @typedef {object} SessionArgs
  * @property {number} [contextLength]  tokens; default: the engine's
  * @property {typeof import('../base/parameters.js').PRECISIONS[number]} [precision]
- * @property {typeof import('../base/parameters.js').KV_TYPES[number]} [kvType] */
+ * @property {typeof import('../base/parameters.js').KV_TYPES[number]} [kvType]
+ * @property {number} [snapshots]  default: the engine's */
 /** @typedef {object} OwnSampling
  * @property {Record<number, number> | Map<number, number>} [logitBias]  added to a token's logit; -Infinity forbids it
  * @property {number | bigint} [seed]  the same seed gives the same text on every host; default: a random one
@@ -272,9 +273,9 @@ export class Engine extends Instance {
    * Needs the header.  It counts only weights, keys and values, so a model that passes may still turn out not to fit.
    * @param {{limit: number, total?: number}} bytes  limit: that the module's memory can have; total: of all files, if
    *   there are several @param {SessionArgs} session  that will be opened */
-  checkRoom({ limit, total = 0 }, { contextLength = 0, kvType = 'i16' }) {
+  checkRoom({ limit, total = 0 }, { contextLength = 0, kvType = 'i16', snapshots }) {
     this.#checkModel(this.c.plumb_model_check_kv(this.#model, KV_TYPES.indexOf(kvType)));
-    const weights = Math.max(this.#weightBytes(), total), kv = this.kvBytes(contextLength, kvType);
+    const weights = Math.max(this.#weightBytes(), total), kv = this.kvBytes(contextLength, kvType, snapshots);
     if (weights + kv <= limit) return;
     throw new PlumbError('PLUMB_ERROR_MEMORY', `no memory for ${weights} bytes of weights and ${kv} bytes of `
       + `keys and values: a module can use at most ${limit} bytes here; choose a shorter contextLength, kvType 'q8_0' `
@@ -287,10 +288,10 @@ export class Engine extends Instance {
 
   /** Bytes of the keys and values of a session.  Needs the header.
    * @param {number} contextLength  tokens; 0: the fewest that openSession has by default
-   * @param {typeof KV_TYPES[number]} type
+   * @param {typeof KV_TYPES[number]} type @param {number} [snapshots]
    * @returns {number} */
-  kvBytes(contextLength, type) {
-    return this.c.plumb_model_kv_bytes(this.#model, contextLength, 0, KV_TYPES.indexOf(type));
+  kvBytes(contextLength, type, snapshots = 0) {
+    return this.c.plumb_model_kv_bytes(this.#model, contextLength, 0, KV_TYPES.indexOf(type), snapshots);
   }
 
   /** Each type in the tensor directories read so far, how many tensors have it, and their bytes; most bytes first.
@@ -347,11 +348,11 @@ export class Engine extends Instance {
   /** Opens a session.  All but the first share its threads and scratch, and allocate K and V when they need them, so
    * that feeding them may fail with PLUMB_ERROR_MEMORY.
    * @param {SessionArgs} [args] @returns {Session} */
-  openSession({ contextLength = 0, precision = 'exact16', kvType = 'i16' } = {}) {
+  openSession({ contextLength = 0, precision = 'exact16', kvType = 'i16', snapshots = 0 } = {}) {
     const [first] = this.#sessions;
     // The zeros after contextLength: the default batch, all threads of setThreads.
     this.#checkModel(this.c.plumb_wasm_session_create(this.out, this.#model, contextLength, 0, 0,
-      PRECISIONS.indexOf(precision), KV_TYPES.indexOf(kvType), first?.pointer ?? 0));
+      PRECISIONS.indexOf(precision), KV_TYPES.indexOf(kvType), snapshots, first?.pointer ?? 0));
     return this.addSession(this.word(0));
   }
 

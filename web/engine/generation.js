@@ -7,7 +7,9 @@ import { StopFilter } from './stop.js';
  * @typedef {import('./session.js').Session} Session */
 /** @typedef {object} Stats
  * @property {number} promptTokens
- * @property {number} reusedTokens  those of promptTokens that were still in the session
+ * @property {number} reusedTokens  those of promptTokens that were still in the session, or in another one of the model
+ * @property {number} recomputedTokens  those of promptTokens that the session had computed before, but had to compute
+ *   again: a window or the state of a recurrent layer was lost
  * @property {number} tokens  how many were generated
  * @property {number} forcedTokens  those of tokens that were not sampled, because a grammar left no choice
  * @property {number} prefillSeconds
@@ -72,6 +74,7 @@ class Generation {
   #start = 0;
   #prefillEnd = 0;
   #reused = 0;
+  #recomputed = 0;
   #dropped = 0;
   /** How many tokens of the prompt were computed, of the text were chosen, and were forced; steps: how often the text
    * was fed. */
@@ -107,7 +110,9 @@ class Generation {
       const { hasEncoder, decoderStart } = engine.modelInfo();
       if (hasEncoder) await this.#encode(decoderStart);
       else {
+        const common = Math.min(session.common(ids), ids.length - 1);
         this.#reused = options.sinks ? session.reuse(ids) : session.reuseAny(ids);
+        if (!options.sinks) this.#recomputed = Math.max(common - this.#reused, 0);
         this.#computed = await run.feed(ids.subarray(this.#reused));
         if (this.#computed < ids.length - this.#reused) this.#reason = 'abort';
       }
@@ -197,7 +202,8 @@ class Generation {
     const prefill = (this.#prefillEnd - this.#start) / 1000, decode = (performance.now() - this.#prefillEnd) / 1000;
     const { warnings } = this.sampler;
     return {
-      promptTokens: this.ids.length, reusedTokens: this.#reused, tokens: this.#tokens,
+      promptTokens: this.ids.length, reusedTokens: this.#reused,
+      recomputedTokens: this.#recomputed, tokens: this.#tokens,
       forcedTokens: this.#forcedTokens - this.#forced.length, prefillSeconds: prefill, decodeSeconds: decode,
       prefillRate: prefill > 0 ? this.#computed / prefill : 0, decodeRate: decode > 0 ? this.#steps / decode : 0,
       finishReason: /** @type {Stats['finishReason']} */ (this.#reason), seed: this.#seed,

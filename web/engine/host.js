@@ -325,8 +325,8 @@ const opening = (host, platform) => ({
       const variant = await Promise.race([call.pull('module'), parts.aborted]);
       for (;;) {
         try {
-          const { contextLength, precision, kvType } = args;
-          host.sessionArgs = { contextLength, precision, kvType };
+          const { contextLength, precision, kvType, snapshots } = args;
+          host.sessionArgs = { contextLength, precision, kvType, snapshots };
           return await build(host.hosted, variant, parts, args, call);
         } catch (thrown) {
           const error = await parts.findCause(host.hosted.asMemoryError(thrown, parts.meter.total));

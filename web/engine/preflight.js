@@ -174,7 +174,7 @@ function describe(engine, plan) {
  * @param {number} memoryLimit  as in Work
  * @param {boolean} weightsFit  whether the engine has allocated memory for all weights @param {PreflightArgs} args */
 function planMemory(engine, plan, memoryLimit, weightsFit, args) {
-  const { contextLength, kvType } = args;
+  const { contextLength, kvType, snapshots } = args;
   let opened = false;
   try {
     engine.openSession(args);
@@ -185,7 +185,7 @@ function planMemory(engine, plan, memoryLimit, weightsFit, args) {
   const { parameters, weightBytes: weights, hasLogits, pooling, dimensions } = engine.modelInfo();
   Object.assign(plan, { parameters, hasLogits, pooling, dimensions });
   plan.contextLength = opened ? engine.session.contextLength : contextLength ?? engine.defaultContext(kvType);
-  const kv = engine.kvBytes(plan.contextLength, kvType ?? 'i16');
+  const kv = engine.kvBytes(plan.contextLength, kvType ?? 'i16', snapshots);
   const { sessionBytes = kv, threads = 1 } = opened ? engine.session.info() : {};
   const scratch = sessionBytes - kv;
   plan.threads = threads;

@@ -101,6 +101,14 @@ export class Session {
    * @param {Int32Array} ids @returns {number} */
   reuse(ids) { return this.#engine.withIds(ids, (ptr, n) => this.#engine.c.plumb_session_reuse(this.pointer, ptr, n)); }
 
+  /** How many tokens the session and a prompt have in common at their start. @param {Int32Array} ids */
+  common(ids) {
+    const ptr = this.#engine.c.plumb_session_tokens(this.pointer) >>> 0;
+    const held = new Int32Array(this.#engine.memory.buffer, ptr, this.position);
+    const differs = held.findIndex((id, i) => id !== ids[i]);
+    return differs < 0 ? held.length : differs;
+  }
+
   /** Keeps the first tokens and forgets the others.  Returns those of the first tokens that the caller must feed again,
    * because the session no longer has what it needs to go on after them.  These are none, some or all of them.
    * @param {number} position  how many tokens to keep @returns {Int32Array} */

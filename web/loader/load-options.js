@@ -14,6 +14,9 @@
  * @property {typeof import('../base/parameters.js').KV_TYPES[number]} [kvType]  how the keys and values of the context
  *   are stored: 'i16', 16 bits, the default; 'q8_0' and 'q4_0', ggml's types, with 0.53 and 0.28 times that memory, but
  *   less precise, and only for heads whose lengths are multiples of 32; 'f32', twice that memory, and slow
+ * @property {number} [snapshots]  how many copies of the states of recurrent layers are kept, 2 to 64, so that an
+ *   edited or repeated chat need not be computed from its beginning: after each prompt, and after every 64 tokens of an
+ *   answer; default: as many as fit into 64 MiB, 2 to 16
  * @property {AbortSignal} [signal]  ends the load at any time and frees its memory
  * @property {(progress: import('./progress.js').Progress) => void} [onProgress]
  * @property {string | URL} [workerUrl]  the URL of engine-worker.js on the page's own origin, with thread-worker.js

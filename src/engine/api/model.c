@@ -194,10 +194,11 @@ uint32_t plumb_model_default_ctx(const plumb_model *m, plumb_kv_type type) {
     return m->model ? kv_cache_default(&m->model->plan, type) : 0;
 }
 
-static double kv_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type) {
+static double kv_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type,
+                       uint32_t n_snapshot) {
     uint32_t n_default = n_ctx == 0 ? kv_cache_default(p, type) : 0;
     if (n_ctx == 0) n_ctx = n_default < PLUMB_LEAST_CTX ? n_default : PLUMB_LEAST_CTX;
-    return kv_cache_bytes(p, n_ctx, plan_n_batch(p, n_ctx, n_batch), type);
+    return kv_cache_bytes(p, n_ctx, plan_n_batch(p, n_ctx, n_batch), type, n_snapshot);
 }
 
 plumb_status plumb_model_check_kv(plumb_model *m, plumb_kv_type type) {
@@ -212,13 +213,14 @@ plumb_status plumb_model_check_kv(plumb_model *m, plumb_kv_type type) {
     return status;
 }
 
-double plumb_model_kv_bytes(const plumb_model *m, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type) {
+double plumb_model_kv_bytes(const plumb_model *m, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type,
+                            uint32_t n_snapshot) {
     struct plan plan = {0};
     struct error ignored = {0};
-    if (m->model) return kv_bytes(&m->model->plan, n_ctx, n_batch, type);
+    if (m->model) return kv_bytes(&m->model->plan, n_ctx, n_batch, type, n_snapshot);
     double bytes = 0;   /* the number of tensors is not known before all parts of a split model are read */
     if (plumb_model_has_header(m) && plan_create(&plan, m->parts, m->n_part, UINT64_MAX, &ignored) == PLUMB_OK) {
-        bytes = kv_bytes(&plan, n_ctx, n_batch, type);
+        bytes = kv_bytes(&plan, n_ctx, n_batch, type, n_snapshot);
     }
     plan_free(&plan);
     return bytes;

@@ -72,6 +72,10 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
     if (p->n_thread > PLUMB_MAX_THREADS) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "%u threads: 0 to %d are allowed", p->n_thread, PLUMB_MAX_THREADS);
     }
+    if (p->n_snapshot == 1 || p->n_snapshot > PLUMB_MAX_SNAPSHOTS) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "%u snapshots: 0 and 2 to %d are allowed", p->n_snapshot,
+                         PLUMB_MAX_SNAPSHOTS);
+    }
     s->n_ctx = p->n_ctx;
     s->n_batch = plan_n_batch(&m->plan, s->n_ctx, p->n_batch);
     if (!plumb_kv_type_name(p->kv_type)) {
@@ -98,8 +102,8 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
     s->kv_type = p->kv_type;
     if (s->pass) return s->pass->create(&s->reference, m, s->n_ctx, s->n_batch, err);
     PLUMB_TRY(kv_cache_check(&m->plan, p->kv_type, err));
-    if (!sequence_create(&s->sequence, &m->plan, s->n_ctx, s->n_batch, p->kv_type, p->grows)) {
-        return sequence_no_memory(&m->plan, s->n_ctx, s->n_batch, p->kv_type, err);
+    if (!sequence_create(&s->sequence, &m->plan, s->n_ctx, s->n_batch, p->kv_type, p->n_snapshot, p->grows)) {
+        return sequence_no_memory(&m->plan, s->n_ctx, s->n_batch, p->kv_type, p->n_snapshot, err);
     }
     s->work = share_work(p->beside ? p->beside->work : NULL, m, p, s->n_batch);
     if (!s->work) PLUMB_TRY(create_work(&s->work, s->model, p, s->n_batch, err));

@@ -225,7 +225,9 @@ plumb_status forward_create(struct forward **out, const struct model *m, uint32_
     f->kernels = *k;
     attention_kernels_init(&f->attention_kernels, k->isa == KERNELS_SCALAR);
     plumb_status status = kv_cache_check(&m->plan, kv_type, err);
-    if (status == PLUMB_OK && !allocate_scratch(f)) status = sequence_no_memory(&m->plan, n_ctx, n_batch, kv_type, err);
+    if (status == PLUMB_OK && !allocate_scratch(f)) {
+        status = sequence_no_memory(&m->plan, n_ctx, n_batch, kv_type, 0, err);
+    }
     if (status != PLUMB_OK) {
         forward_free(f);
         return status;

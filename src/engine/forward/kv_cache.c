@@ -49,7 +49,7 @@ uint32_t kv_cache_length(const struct attn_plan *a, uint32_t n_ctx, uint32_t n_b
     return ring < all ? ring : all;
 }
 
-double kv_cache_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type) {
+double kv_cache_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type, uint32_t n_snapshot) {
     double bytes = 0, shared = 0;   /* layers of an encoder, computed one after the other, share the memory of one */
     uint64_t n_state = plan_states_size(p);
     for (uint32_t il = 0; il < p->n_layer; il++) {
@@ -63,7 +63,7 @@ double kv_cache_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, pl
         if (il >= p->n_encoder) bytes += own;
         else if (own > shared) shared = own;
     }
-    return bytes + shared + (double)n_state * (snapshots_max(n_state) + 1) * sizeof(float);
+    return bytes + shared + (double)n_state * (snapshots_max(n_state, n_snapshot) + 1) * sizeof(float);
 }
 
 uint32_t kv_cache_default(const struct plan *p, plumb_kv_type type) {
@@ -74,7 +74,7 @@ uint32_t kv_cache_default(const struct plan *p, plumb_kv_type type) {
     uint32_t fits = most < PLUMB_LEAST_CTX ? most : PLUMB_LEAST_CTX;
     while (most > fits) {   /* n tokens fit if n <= fits, and perhaps if n <= most */
         uint32_t n = most - (most - fits) / 2;
-        if (kv_cache_bytes(p, n, plan_n_batch(p, n, 0), type) <= (double)PLUMB_DEFAULT_KV_BYTES) fits = n;
+        if (kv_cache_bytes(p, n, plan_n_batch(p, n, 0), type, 0) <= (double)PLUMB_DEFAULT_KV_BYTES) fits = n;
         else most = n - 1;
     }
     /* A session up to n_ctx_original takes the short factors of RoPE, whatever the type of K and V. */

@@ -89,9 +89,9 @@ void kv_cache_share(struct kv_cache *to, const struct kv_cache *from, uint32_t e
 void kv_cache_trim(struct kv_cache *cache, uint32_t end);
 /* Bytes of the pages that the cache has, those that others have too included. */
 uint64_t kv_cache_held(const struct kv_cache *cache);
-/* Returns how many bytes the caches and states of all layers take, and the snapshots of the states.  It is a double, so
- * no model or context overflows it. */
-double kv_cache_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type);
+/* Returns how many bytes the caches and states of all layers take, and the snapshots of the states (n_snapshot: as in
+ * snapshots_max).  It is a double, so no model or context overflows it. */
+double kv_cache_bytes(const struct plan *p, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type, uint32_t n_snapshot);
 
 /* Returns how many tokens a session holds if the caller asks for none: those that the model was trained for, or as many
  * as have at most PLUMB_DEFAULT_KV_BYTES of kv_cache_bytes with the default batch, but at least PLUMB_LEAST_CTX; see

@@ -17,10 +17,10 @@ static bool allocate_all(struct sequence *s, uint64_t n_bytes) {
 }
 
 bool sequence_create(struct sequence *s, const struct plan *plan, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type,
-                     bool grows) {
+                     uint32_t n_snapshot, bool grows) {
     uint64_t n_state = plan_states_size(plan), n_bytes = 0;
     *s = (struct sequence) { .plan = plan, .n_ctx = n_ctx };
-    snapshots_init(&s->snapshots, n_state);
+    snapshots_init(&s->snapshots, n_state, n_snapshot);
     s->caches = calloc(plan->n_layer, sizeof *s->caches);
     s->state = alloc_array(n_state, sizeof *s->state);
     if (!s->caches || !s->state || !mul_u64(n_state, s->snapshots.max * sizeof *s->state, &n_bytes)) return false;
@@ -45,8 +45,8 @@ void sequence_free(struct sequence *s) {
 }
 
 plumb_status sequence_no_memory(const struct plan *plan, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type,
-                                struct error *err) {
-    double mib = kv_cache_bytes(plan, n_ctx, n_batch, type) / 1048576.0;
+                                uint32_t n_snapshot, struct error *err) {
+    double mib = kv_cache_bytes(plan, n_ctx, n_batch, type, n_snapshot) / 1048576.0;
     return error_set(err, PLUMB_ERROR_MEMORY, "out of memory: a context of %u tokens needs %.1f MiB for K and V and "
                      "more for a batch; ask for a smaller context", n_ctx, mib);
 }

@@ -23,15 +23,16 @@ struct sequence {
                                     * model has none */
 };
 
-/* Makes an empty sequence of up to n_ctx tokens, which are computed in batches of up to n_batch.  grows: K and V, and
+/* Makes an empty sequence of up to n_ctx tokens, which are computed in batches of up to n_batch.  n_snapshot: as in
+ * snapshots_max.  grows: K and V, and
  * snapshots, are allocated when they are needed, not at once.  Returns false if there is no memory; sequence_free must
  * follow in any case. */
 bool sequence_create(struct sequence *s, const struct plan *plan, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type,
-                     bool grows);
+                     uint32_t n_snapshot, bool grows);
 void sequence_free(struct sequence *s);
 /* PLUMB_ERROR_MEMORY, and what a sequence, or a pass for it, would have needed. */
 plumb_status sequence_no_memory(const struct plan *plan, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type,
-                                struct error *err);
+                                uint32_t n_snapshot, struct error *err);
 /* Makes `to`, which was created with the same plan, context, batch and type, hold what `from` holds of the first n_past
  * tokens, which sequence_rewind(from, n_past) must return.  They share all memory but that of the present states and of
  * the adapters that tokens switch on. */

@@ -2,14 +2,16 @@
 
 #include <stdlib.h>
 
-uint32_t snapshots_max(uint64_t size) {
+uint32_t snapshots_max(uint64_t size, uint32_t wanted) {
     if (size == 0) return 0;
     uint64_t n = SNAPSHOTS_BYTES / sizeof(float) / size;
-    return n < 2 ? 2 : n > SNAPSHOTS_MAX ? SNAPSHOTS_MAX : (uint32_t)n;
+    if (wanted > 0) n = wanted;
+    else if (n > SNAPSHOTS_MAX) n = SNAPSHOTS_MAX;
+    return n < 2 ? 2 : n > PLUMB_MAX_SNAPSHOTS ? PLUMB_MAX_SNAPSHOTS : (uint32_t)n;
 }
 
-void snapshots_init(struct snapshots *s, uint64_t size) {
-    *s = (struct snapshots) { .size = size, .max = snapshots_max(size) };
+void snapshots_init(struct snapshots *s, uint64_t size, uint32_t wanted) {
+    *s = (struct snapshots) { .size = size, .max = snapshots_max(size, wanted) };
 }
 
 static void leave(struct snapshot **copy) {
@@ -18,7 +20,7 @@ static void leave(struct snapshot **copy) {
 }
 
 void snapshots_free(struct snapshots *s) {
-    for (uint32_t i = 0; i < SNAPSHOTS_MAX; i++) leave(&s->copies[i]);
+    for (uint32_t i = 0; i < PLUMB_MAX_SNAPSHOTS; i++) leave(&s->copies[i]);
 }
 
 /* Returns entry i, with memory that no other list has; NULL: there is none. */
@@ -40,12 +42,12 @@ bool snapshots_reserve(struct snapshots *s) {
 }
 
 void snapshots_trim(struct snapshots *s) {
-    for (uint32_t i = s->n; i < SNAPSHOTS_MAX; i++) leave(&s->copies[i]);
+    for (uint32_t i = s->n; i < PLUMB_MAX_SNAPSHOTS; i++) leave(&s->copies[i]);
 }
 
 uint64_t snapshots_held(const struct snapshots *s) {
     uint64_t n = 0;
-    for (uint32_t i = 0; i < SNAPSHOTS_MAX; i++) n += s->copies[i] ? s->size * sizeof(float) : 0;
+    for (uint32_t i = 0; i < PLUMB_MAX_SNAPSHOTS; i++) n += s->copies[i] ? s->size * sizeof(float) : 0;
     return n;
 }
 

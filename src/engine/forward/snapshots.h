@@ -6,8 +6,8 @@
 
 #include "base/base.h"
 
-/* SNAPSHOTS_MAX: copies that are kept, if they fit into SNAPSHOTS_BYTES.  SNAPSHOTS_EVERY: tokens between two of them
- * while tokens come one by one. */
+/* SNAPSHOTS_MAX: copies that are kept by default, if they fit into SNAPSHOTS_BYTES.  SNAPSHOTS_EVERY: tokens between
+ * two of them while tokens come one by one. */
 enum { SNAPSHOTS_MAX = 16, SNAPSHOTS_BYTES = 64 << 20, SNAPSHOTS_EVERY = 64 };
 
 struct snapshot {
@@ -19,14 +19,15 @@ struct snapshot {
 struct snapshots {
     uint64_t size;                 /* elements of the states of all layers */
     uint32_t max;                  /* copies that are kept: snapshots_max(size) */
-    uint32_t n, at[SNAPSHOTS_MAX]; /* after how many tokens, ascending */
-    struct snapshot *copies[SNAPSHOTS_MAX];   /* n copies, then memory for others; NULL: not allocated */
+    uint32_t n, at[PLUMB_MAX_SNAPSHOTS]; /* after how many tokens, ascending */
+    struct snapshot *copies[PLUMB_MAX_SNAPSHOTS];   /* n copies, then memory for others; NULL: not allocated */
 };
 
-/* Returns how many copies of `size` elements are kept: at least 2, and none of 0. */
-uint32_t snapshots_max(uint64_t size);
+/* Returns how many copies of `size` elements are kept: at least 2, and none of 0.  wanted: how many the caller asks
+ * for; 0: as many as fit. */
+uint32_t snapshots_max(uint64_t size, uint32_t wanted);
 /* Makes an empty list.  size may be 0. */
-void snapshots_init(struct snapshots *s, uint64_t size);
+void snapshots_init(struct snapshots *s, uint64_t size, uint32_t wanted);
 /* Allocates room for all copies.  Returns false if there is no memory. */
 bool snapshots_reserve(struct snapshots *s);
 void snapshots_free(struct snapshots *s);

@@ -4,8 +4,8 @@ plumb_status alone_create(struct alone *a, const struct model *m, uint32_t n_ctx
                           const struct kernels *k, struct pool *pool, struct error *err) {
     *a = (struct alone) { 0 };
     PLUMB_TRY(forward_create(&a->forward, m, n_ctx, n_batch, PLUMB_KV_I16, k, pool, err));
-    if (sequence_create(&a->sequence, &m->plan, n_ctx, n_batch, PLUMB_KV_I16, false)) return PLUMB_OK;
-    return sequence_no_memory(&m->plan, n_ctx, n_batch, PLUMB_KV_I16, err);
+    if (sequence_create(&a->sequence, &m->plan, n_ctx, n_batch, PLUMB_KV_I16, 0, false)) return PLUMB_OK;
+    return sequence_no_memory(&m->plan, n_ctx, n_batch, PLUMB_KV_I16, 0, err);
 }
 
 void alone_free(struct alone *a) {

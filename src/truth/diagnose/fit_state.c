@@ -188,8 +188,9 @@ enum { SCAN_DECAY, SCAN_FED, SCAN_TIME, SCAN_D };
 enum { SCAN_RIGHT, SCAN_EXCHANGED, SCAN_C_BEFORE, SCAN_B_BEFORE, SCAN_READ_FIRST, SCAN_NEXT_A, SCAN_TIME_BEFORE };
 static const char *const scan_rules[] = {
     [SCAN_EXCHANGED - 1] = "uses C as B and B as C", [SCAN_C_BEFORE - 1] = "reads its state by C of the token before",
-    [SCAN_B_BEFORE - 1] = "adds dt B x with B of the token before", [SCAN_READ_FIRST - 1] = "reads its state before x "
-    "is added", [SCAN_NEXT_A - 1] = "uses A of the next head", [SCAN_TIME_BEFORE - 1] = "uses dt of the token before" };
+    [SCAN_B_BEFORE - 1] = "adds dt B x with B of the token before",
+    [SCAN_READ_FIRST - 1] = "reads its state before x is added", [SCAN_NEXT_A - 1] = "uses A of the next head",
+    [SCAN_TIME_BEFORE - 1] = "uses dt of the token before" };
 
 static void step_scan(struct recurrence *r, uint32_t t) {
     const struct scan_plan *p = &r->f->model->plan.scan;
@@ -597,8 +598,9 @@ static const char *const alpha_rules[] = {
     [ALPHA_OTHER_SIGN - 1] = "has -a for a", [ALPHA_NEXT_A - 1] = "has a of the next head", [ALPHA_NEXT_BIAS - 1] =
     "has dt of the next head" };
 static const char *const bounded_rules[] = {
-    [ALPHA_BARE - 1] = "is a softplus(alpha + dt), not a lower bound times a sigmoid", [ALPHA_EXP_A - 1] = "has e^a "
-    "for a", [ALPHA_OTHER_SIGN - 1] = "has -a for a", [ALPHA_NEXT_A - 1] = "has a of the next head",
+    [ALPHA_BARE - 1] = "is a softplus(alpha + dt), not a lower bound times a sigmoid",
+    [ALPHA_EXP_A - 1] = "has e^a for a", [ALPHA_OTHER_SIGN - 1] = "has -a for a",
+    [ALPHA_NEXT_A - 1] = "has a of the next head",
     [ALPHA_NEXT_BIAS - 1] = "has dt of the next head" };
 
 /* With a lower bound, of which sigmoid(a (alpha + dt)) is a part, or without. */
