@@ -31,7 +31,7 @@ const expected = [
   ['process.stdout.write(piece)', /^\S[^]*\{\s+promptTokens: 36,[^]*tokens: \d+,[^]*finishReason: '(?:length|stop)'/],
   ['chat.trimmed', /\w+[^]*(?:role: 'assistant'|\[Object, Object, Object\])[^]*tokens: \d+[^]* 0$/],
   ['model.restore(', /^[1-9]\d*$/],
-  ['model.session(', /^2 true$/],
+  ['model.session(', /^2$/],
   ["from 'plumb-llm/openai'", /^\s*\S+(?:\n[^\n]*){2,}$/],
   ['Plumb.listCached()', /\bready 98362432 98362432 0\n\[\]\n\[\s*(?:Object|\{[^]*size: 98362432)[^]*\]$/],
   ['Plumb.preflight(', /^true \[\] Smollm2 135M .* true\n1\d{8} \d{9,10} \{ ?decode: [\d.]+, prefill: [\d.]+ ?\}$/],
