@@ -139,12 +139,15 @@ function typedefText(symbol) {
     words(tag.comment), '', ...plain ? [] : propertiesText(type, symbol.name)];
 }
 
-/** A class with its documented public members, including those of its base. @param {ts.ClassDeclaration} declaration */
+/** A class with its documented public members, including those of its base, unless the page describes that too.
+ * @param {ts.ClassDeclaration} declaration */
 function classText(declaration) {
   const title = declaration.name.text, own = (/[A-Z][a-z]+$/.exec(title)?.[0] ?? title).toLowerCase();
-  const lines = [`## ${title}`, '', doc(declaration), ''];
-  const base = declaration.heritageClauses?.[0]?.types[0];
-  const members = [...base ? checker.getTypeAtLocation(base).symbol.declarations : [], declaration]
+  const base = declaration.heritageClauses?.[0]?.types[0], baseName = base?.expression.getText() ?? '';
+  const isListed = titles.has(baseName);
+  const all = isListed ? ` It has all of ${link(baseName)}, too.` : '';
+  const lines = [`## ${title}`, '', doc(declaration) + all, ''];
+  const members = [...base && !isListed ? checker.getTypeAtLocation(base).symbol.declarations : [], declaration]
     .filter(ts.isClassDeclaration).flatMap(one => [...one.members]);
   const constructors = members.filter(ts.isConstructorDeclaration);
   const [constructor] = constructors.slice(-1);

@@ -219,13 +219,13 @@ export class Session {
 
   // ---- what all sessions of a model have ----
 
-  /** @param {Parameters<ChatModel['tokenize']>} args */
+  /** As model.tokenize. @param {Parameters<ChatModel['tokenize']>} args */
   tokenize(...args) { return this.#owner.tokenize(...args); }
 
-  /** @param {Parameters<ChatModel['detokenize']>} args */
+  /** As model.detokenize. @param {Parameters<ChatModel['detokenize']>} args */
   detokenize(...args) { return this.#owner.detokenize(...args); }
 
-  /** @param {Parameters<ChatModel['tokenizeChat']>} args */
+  /** As model.tokenizeChat. @param {Parameters<ChatModel['tokenizeChat']>} args */
   tokenizeChat(...args) { return this.#owner.tokenizeChat(...args); }
 
   /** @returns {Promise<import('../answers/formats.js').Format>} */
